@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later
+# shellcheck shell=bash
+# Sourced by the scripts that set themselves up on a fresh Debian 12: package lists and one function.
+
+# What building and running the element needs.
+# shellcheck disable=SC2034
+build_packages=(g++ meson ninja-build pkgconf
+  libglib2.0-dev libgstreamer1.0-dev libgstreamer-plugins-base1.0-dev
+  libsentencepiece-dev nlohmann-json3-dev libhwy-dev
+  gstreamer1.0-tools gstreamer1.0-plugins-base gstreamer1.0-plugins-good)
+# What the tests need besides.
+# shellcheck disable=SC2034
+test_packages=(libgtest-dev libgmock-dev)
+# What CI needs besides.
+# shellcheck disable=SC2034
+ci_packages=(clang-14 clang-format-14 clang-tidy-14 libclang-rt-14-dev shellcheck git)
+
+# install_missing PACKAGE...: installs those that are not there, and says so; needs root only then.
+install_missing() {
+  local missing=() package
+  for package in "$@"; do
+    [ "$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null)" = installed ] || missing+=("$package")
+  done
+  [ ${#missing[@]} -gt 0 ] || return 0
+  if [ "$(id -u)" -ne 0 ]; then
+    echo "missing packages; as root: apt-get install ${missing[*]}" >&2
+    return 1
+  fi
+  echo "installing: ${missing[*]}" >&2
+  local log
+  log=$(mktemp)
+  if ! { apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "${missing[@]}"; } >"$log" 2>&1; then
+    cat "$log" >&2
+    return 1
+  fi
+  rm -f "$log"
+}
