@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#include "api/backend_module.h"
+
+#include <glib.h>
+#include <gmodule.h>
+
+#include <mutex>
+#include <new>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace qtts {
+namespace {
+
+constexpr const char* kFile = "libqtts-cuda.so";
+
+std::string InFolder(const char* folder) { return std::string(folder) + "/" + kFile; }
+
+// Where to look, first to last.
+std::vector<std::string> Places() {
+  if (const char* folder = g_getenv("QTTS_BACKEND_PATH"); folder != nullptr && *folder != '\0') {
+    return {InFolder(folder)};
+  }
+  return {InFolder(QTTS_BACKEND_DIR), InFolder(QTTS_BACKEND_BUILD_DIR)};
+}
+
+Status Unavailable(const std::string& what) {
+  return Status::DeviceUnavailable("device=cuda: " + what + "; choose device=cpu or device=auto");
+}
+
+Result<const GpuModule*> OpenModule() {
+  std::string places;
+  for (const std::string& path : Places()) {
+    places += (places.empty() ? "" : ", ") + path;
+    if (!g_file_test(path.c_str(), G_FILE_TEST_EXISTS)) continue;
+    GModule* const module =
+        g_module_open(path.c_str(), static_cast<GModuleFlags>(G_MODULE_BIND_LAZY | G_MODULE_BIND_LOCAL));
+    if (module == nullptr) {
+      return Unavailable("the GPU backend cannot be opened: " + std::string(g_module_error()));
+    }
+    gpointer symbol = nullptr;
+    if (!g_module_symbol(module, kGpuModuleSymbol, &symbol) || symbol == nullptr) {
+      g_module_close(module);
+      return Unavailable(path + " is not a GPU backend of qttssrc: it has no " + kGpuModuleSymbol);
+    }
+    const auto* const gpu = static_cast<const GpuModule*>(symbol);
+    if (gpu->build == nullptr || std::string_view(gpu->build) != GpuModuleBuild()) {
+      const std::string build = gpu->build == nullptr ? "?" : gpu->build;
+      g_module_close(module);
+      return Unavailable(path + " belongs to another build (" + build + ", this is " + GpuModuleBuild() + ")");
+    }
+    // CUDA's threads and state outlive their users.
+    g_module_make_resident(module);
+    return gpu;
+  }
+  return Unavailable("the GPU backend is not installed (looked for " + places + ")");
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Backend>> CreateGpuBackend(std::shared_ptr<const Checkpoint> checkpoint,
+                                                  const GpuOptions& options) {
+  static std::mutex mutex;
+  static const GpuModule* opened = nullptr;
+  const GpuModule* module = nullptr;
+  {
+    const std::lock_guard lock(mutex);
+    if (opened == nullptr) {
+      QTTS_ASSIGN_OR_RETURN(opened, OpenModule());
+    }
+    module = opened;
+  }
+  std::unique_ptr<Backend> backend;
+  QTTS_RETURN_IF_ERROR(module->create(std::move(checkpoint), options, &backend));
+  return backend;
+}
+
+}  // namespace qtts

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#include "api/engine_registry.h"
+
+#include <chrono>
+
+namespace qtts {
+
+Result<std::shared_ptr<Engine>> EngineRegistry::Get(const std::string& key, const Loader& load,
+                                                    const std::atomic<bool>* cancelled) {
+  {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      Entry& entry = entries_[key];
+      if (auto engine = entry.engine.lock()) return engine;
+      if (!entry.loading) {
+        entry.loading = true;
+        break;
+      }
+      // Nobody notifies about `cancelled`, so look at it now and then.
+      loaded_.wait_for(lock, std::chrono::milliseconds(20));
+      if (cancelled && *cancelled) return Status::Cancelled("loading was cancelled");
+    }
+  }
+  Result<std::shared_ptr<Engine>> engine = load();
+  {
+    std::lock_guard lock(mutex_);
+    Entry& entry = entries_[key];
+    entry.loading = false;
+    if (engine.ok()) {
+      entry.engine = *engine;
+    } else {
+      entries_.erase(key);
+    }
+  }
+  loaded_.notify_all();
+  return engine;
+}
+
+}  // namespace qtts

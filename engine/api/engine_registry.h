@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#ifndef QTTS_API_ENGINE_REGISTRY_H_
+#define QTTS_API_ENGINE_REGISTRY_H_
+
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "qtts/engine.h"
+#include "qtts/status.h"
+
+namespace qtts {
+
+// Engines by key, held weakly: users of one model share one engine and its weights, and the last one
+// frees it. Thread-safe.
+class EngineRegistry {
+ public:
+  using Loader = std::function<Result<std::shared_ptr<Engine>>()>;
+
+  // The living engine of `key`, else what `load` returns. While one caller loads, others of the same
+  // key wait for it, unless `cancelled` becomes true. A failed load is not remembered.
+  Result<std::shared_ptr<Engine>> Get(const std::string& key, const Loader& load, const std::atomic<bool>* cancelled);
+
+ private:
+  struct Entry {
+    std::weak_ptr<Engine> engine;
+    bool loading = false;
+  };
+
+  std::mutex mutex_;
+  std::condition_variable loaded_;
+  std::map<std::string, Entry> entries_;
+};
+
+}  // namespace qtts
+
+#endif  // QTTS_API_ENGINE_REGISTRY_H_

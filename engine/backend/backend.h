@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#ifndef QTTS_BACKEND_BACKEND_H_
+#define QTTS_BACKEND_BACKEND_H_
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "prompt/prompt.h"
+#include "qtts/request.h"
+#include "qtts/status.h"
+
+namespace qtts {
+
+using SlotId = int32_t;
+
+// One frame to make for one slot.
+struct FrameStep {
+  SlotId slot = 0;
+  // Text side of the talker input that precedes the frame: entry n-1 of the utterance's text queue
+  // for frame n, tts_pad after its end. kNoText for frame 0, whose input is the prompt.
+  int32_t text_id = kNoText;
+};
+
+enum class FrameEnd {
+  kNone,         // a frame was made; more can follow
+  kEndOfSpeech,  // the model chose to end; no frame was made
+  kMaxTokens,    // max_new_tokens ids were chosen without an end; no frame was made
+  kError,        // this slot failed: see status; others go on
+};
+
+// What one FrameStep gave.
+struct FrameResult {
+  SlotId slot = 0;
+  FrameEnd end = FrameEnd::kNone;
+  Status status;
+  std::vector<int32_t> codes;  // [code_groups]
+  std::vector<float> pcm;      // [samples_per_frame]
+};
+
+// A loaded model on a device: advances any number of utterances ("slots") frame by frame. Weights,
+// KV caches, codec state, sampling and random numbers all live inside; what a slot gives depends on
+// its own prompt, settings and seed only, never on its neighbours.
+//
+// Submission and completion are separate so that a device can run ahead of the host: several
+// Submit() calls may be outstanding, completed in order by Collect(). Owned by one scheduler; not
+// thread-safe.
+class Backend {
+ public:
+  virtual ~Backend() = default;
+
+  // For people: "cpu (AVX3, 2 threads)".
+  virtual const std::string& name() const = 0;
+
+  // Outstanding submissions that keep the device busy; more gain nothing. At least 1.
+  virtual int max_outstanding() const = 0;
+
+  // Starts an utterance: queues its prefill and, with reference codes, the codec's priming. `prompt`
+  // is not kept; its trailing_text is the caller's to feed through FrameStep.
+  virtual Result<SlotId> Open(const Prompt& prompt, const GenerationSettings& settings, uint64_t seed) = 0;
+
+  // Queues one frame for each of `steps`: distinct, open slots. A slot that has ended (the host may
+  // not know yet when it runs ahead) does nothing and reports its end again.
+  virtual Status Submit(std::span<const FrameStep> steps) = 0;
+
+  // Waits for the oldest outstanding submission; one result a step, in their order. A failed
+  // status means that the device is lost: every slot is dead.
+  virtual Result<std::vector<FrameResult>> Collect() = 0;
+
+  // Ends a slot, in any state. Results still outstanding for it are delivered but mean nothing; its
+  // id is not given out again before they are.
+  virtual void Close(SlotId slot) = 0;
+};
+
+}  // namespace qtts
+
+#endif  // QTTS_BACKEND_BACKEND_H_

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#ifndef QTTS_BACKEND_GPU_MODULE_H_
+#define QTTS_BACKEND_GPU_MODULE_H_
+
+#include <memory>
+
+#include "backend/backend.h"
+#include "checkpoint/checkpoint.h"
+#include "qtts/status.h"
+
+// What the engine and the GPU module, a shared library that is opened only when asked for, know of each
+// other: one symbol, qtts_gpu_module_v1, a GpuModule. C++ types go across, so both must come from one
+// build: `build` says which.
+namespace qtts {
+
+struct GpuOptions {
+  bool f32 = false;  // F32 arithmetic, slow, instead of BF16
+};
+
+struct GpuModule {
+  // Equal to GpuModuleBuild() on the other side, or nothing else may be called.
+  const char* build;
+  // The model on the first GPU. Errors: kDeviceUnavailable (no driver, no or too old a device),
+  // kResourceExhausted (too little memory), kUnsupported.
+  Status (*create)(std::shared_ptr<const Checkpoint> checkpoint, const GpuOptions& options,
+                   std::unique_ptr<Backend>* backend);
+};
+
+inline constexpr const char* kGpuModuleSymbol = "qtts_gpu_module_v1";
+
+// Identifies the interface and the compiler.
+constexpr const char* GpuModuleBuild() { return "qttssrc " QTTS_VERSION " " __VERSION__; }
+
+}  // namespace qtts
+
+#endif  // QTTS_BACKEND_GPU_MODULE_H_

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#include "checkpoint/checkpoint.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "checkpoint/mapped_file.h"
+
+namespace qtts {
+namespace {
+
+constexpr std::string_view kDialectSuffix = "_dialect";
+constexpr const char* kWanted = "; give the folder of a Qwen3-TTS-12Hz checkpoint as published";
+
+// What is wrong with a folder that has no config.json, as far as its content tells.
+Status NotAModel(const std::string& folder) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  if (!fs::exists(folder, error)) return Status::NotFound(folder + ": no such folder" + kWanted);
+  if (!fs::is_directory(folder, error)) return Status::NotFound(folder + ": is not a folder" + kWanted);
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+    const std::string name = it->path().filename().string();
+    if (name.ends_with(".gguf")) {
+      return Status::Unsupported(folder + ": has no config.json, but GGUF files, which cannot be read" + kWanted);
+    }
+    if (name == "snapshots") {
+      return Status::NotFound(folder +
+                              ": is a download cache; give the folder below its snapshots/ that has config.json");
+    }
+  }
+  return Status::NotFound(folder + "/config.json: no such file" + kWanted);
+}
+
+// Languages that are reached only through a speaker (spec 12).
+bool IsDialect(const std::string& language, const std::map<std::string, std::string>& dialects) {
+  return language.ends_with(kDialectSuffix) ||
+         std::any_of(dialects.begin(), dialects.end(), [&](const auto& entry) { return entry.second == language; });
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const Checkpoint>> Checkpoint::Open(const std::string& folder) {
+  const Result<std::string> config_json = ReadTextFile(folder + "/config.json");
+  if (!config_json.ok()) {
+    return config_json.status().code() == StatusCode::kNotFound ? NotAModel(folder) : config_json.status();
+  }
+  const Result<std::string> generation_json = ReadTextFile(folder + "/generation_config.json");
+  if (!generation_json.ok() && generation_json.status().code() != StatusCode::kNotFound) {
+    return generation_json.status();
+  }
+  // A missing one is reported after config.json has been judged: a folder of another kind is better
+  // named as such.
+  const std::string codec_folder = folder + "/speech_tokenizer";
+  const Result<std::string> codec_json = ReadTextFile(codec_folder + "/config.json");
+  if (!codec_json.ok() && codec_json.status().code() != StatusCode::kNotFound) return codec_json.status();
+  std::shared_ptr<Checkpoint> checkpoint(new Checkpoint());
+  checkpoint->folder_ = folder;
+  QTTS_ASSIGN_OR_RETURN(checkpoint->config_,
+                        ParseModelConfig(folder, *config_json, generation_json.ok() ? *generation_json : std::string(),
+                                         codec_json.ok() ? *codec_json : std::string()));
+
+  QTTS_ASSIGN_OR_RETURN(checkpoint->model_store_, TensorStore::Open(folder, "model"));
+  const ModelConfig& config = checkpoint->config_;
+  QTTS_ASSIGN_OR_RETURN(checkpoint->talker_, BindTalker(*checkpoint->model_store_, config.talker));
+  QTTS_ASSIGN_OR_RETURN(checkpoint->predictor_,
+                        BindPredictor(*checkpoint->model_store_, config.talker, config.predictor));
+  QTTS_ASSIGN_OR_RETURN(checkpoint->codec_store_, TensorStore::Open(codec_folder, "model"));
+  QTTS_ASSIGN_OR_RETURN(checkpoint->codec_, BindCodec(*checkpoint->codec_store_, config.codec));
+  return std::shared_ptr<const Checkpoint>(std::move(checkpoint));
+}
+
+ModelInfo Checkpoint::Info() const {
+  ModelInfo info;
+  info.path = folder_;
+  info.type = config_.type;
+  info.size = config_.size;
+  if (config_.type == ModelType::kCustomVoice) {
+    for (const auto& [name, id] : config_.talker.speakers) info.speakers.push_back(name);
+  }
+  for (const auto& [name, id] : config_.talker.languages) {
+    if (!IsDialect(name, config_.talker.dialects)) info.languages.push_back(name);
+  }
+  info.supports_instruct = config_.supports_instruct();
+  info.dtype = DTypeName(talker_.transformer.layers.front().q.weight.dtype);
+  info.sample_rate = config_.codec.sample_rate;
+  info.samples_per_frame = config_.codec.samples_per_frame;
+  info.code_groups = config_.talker.num_code_groups;
+  info.talker_parameters = talker_.totals.parameters + predictor_.totals.parameters;
+  info.codec_parameters = codec_.totals.parameters;
+  info.weight_bytes = talker_.totals.bytes + predictor_.totals.bytes + codec_.totals.bytes;
+  info.defaults = config_.defaults;
+  return info;
+}
+
+}  // namespace qtts

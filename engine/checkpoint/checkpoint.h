@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#ifndef QTTS_CHECKPOINT_CHECKPOINT_H_
+#define QTTS_CHECKPOINT_CHECKPOINT_H_
+
+#include <memory>
+#include <string>
+
+#include "checkpoint/config.h"
+#include "checkpoint/safetensors.h"
+#include "checkpoint/weights.h"
+#include "qtts/model_info.h"
+#include "qtts/status.h"
+
+namespace qtts {
+
+// A model folder as published (spec 1.1), opened: configs parsed, weight files mapped, every tensor
+// of the synthesis path found and checked. Immutable and thread-safe; the views inside point into
+// its mappings.
+class Checkpoint {
+ public:
+  // Opens `folder`. Reads configs and headers, no weights. Anything missing, misshapen, truncated
+  // or oversized is one error that names file, tensor or key, expected and found.
+  static Result<std::shared_ptr<const Checkpoint>> Open(const std::string& folder);
+
+  const std::string& folder() const { return folder_; }
+  const ModelConfig& config() const { return config_; }
+  const TalkerWeights& talker() const { return talker_; }
+  const PredictorWeights& predictor() const { return predictor_; }
+  const CodecWeights& codec() const { return codec_; }
+  ModelInfo Info() const;
+
+ private:
+  Checkpoint() = default;
+
+  std::string folder_;
+  ModelConfig config_;
+  std::shared_ptr<const TensorStore> model_store_;
+  std::shared_ptr<const TensorStore> codec_store_;
+  TalkerWeights talker_;
+  PredictorWeights predictor_;
+  CodecWeights codec_;
+};
+
+}  // namespace qtts
+
+#endif  // QTTS_CHECKPOINT_CHECKPOINT_H_

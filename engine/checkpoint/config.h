@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#ifndef QTTS_CHECKPOINT_CONFIG_H_
+#define QTTS_CHECKPOINT_CONFIG_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "qtts/model_info.h"
+#include "qtts/status.h"
+
+namespace qtts {
+
+// The sizes of one decoder-only transformer (spec 4, 5, 7.3). Widths are in elements.
+struct TransformerConfig {
+  int hidden_size = 0;
+  int intermediate_size = 0;
+  int num_layers = 0;
+  int num_heads = 0;
+  int num_kv_heads = 0;
+  int head_dim = 0;
+  int max_positions = 0;
+  int sliding_window = 0;  // keys a query sees, itself included; 0 = all
+  float rms_norm_eps = 0;
+  float rope_theta = 0;
+  bool attention_bias = false;
+  bool qk_norm = true;  // RMSNorm on each head of q and k, before RoPE
+
+  int q_width() const { return num_heads * head_dim; }
+  int kv_width() const { return num_kv_heads * head_dim; }
+};
+
+// `talker_config` of config.json (spec 1.3). Ids are rows of the tables they belong to, checked.
+struct TalkerConfig {
+  TransformerConfig transformer;
+  int vocab_size = 0;  // rows of the talker's codec table, control ids included
+  int text_vocab_size = 0;
+  int text_hidden_size = 0;
+  int num_code_groups = 0;  // codes per frame
+  int codec_pad_id = 0;
+  int codec_bos_id = 0;
+  int codec_eos_id = 0;
+  int codec_think_id = 0;
+  int codec_nothink_id = 0;
+  int codec_think_bos_id = 0;
+  int codec_think_eos_id = 0;
+  std::map<std::string, int> languages;         // lower case -> codec id; dialects included
+  std::map<std::string, int> speakers;          // lower case -> codec id
+  std::map<std::string, std::string> dialects;  // speaker -> dialect's key in `languages`
+};
+
+// `talker_config.code_predictor_config`.
+struct PredictorConfig {
+  TransformerConfig transformer;
+  int vocab_size = 0;  // entries of each codebook the predictor chooses from
+};
+
+// `decoder_config` of speech_tokenizer/config.json (spec 1.4).
+struct CodecConfig {
+  TransformerConfig transformer;  // the pre-transformer
+  int codebook_size = 0;
+  int codebook_dim = 0;  // width after the output projections; a codeword has half of it
+  int latent_dim = 0;
+  int decoder_dim = 0;
+  int num_quantizers = 0;
+  int num_semantic_quantizers = 0;
+  std::vector<int> upsample_rates;     // of the decoder blocks, in order
+  std::vector<int> upsampling_ratios;  // of the ConvNeXt stages, in order
+  int sample_rate = 0;                 // Hz
+  int samples_per_frame = 0;           // product of all rates, checked
+};
+
+// All of a model folder's JSON that synthesis depends on.
+struct ModelConfig {
+  ModelType type = ModelType::kCustomVoice;
+  std::string size;  // `tts_model_size`
+  int im_start_token_id = 0;
+  int im_end_token_id = 0;
+  int tts_pad_token_id = 0;
+  int tts_bos_token_id = 0;
+  int tts_eos_token_id = 0;
+  int speaker_encoder_dim = 0;  // base: width of an x-vector; 0 otherwise
+  TalkerConfig talker;
+  PredictorConfig predictor;
+  CodecConfig codec;
+  GenerationSettings defaults;
+
+  // The official code drops the instruction of the small CustomVoice model (spec 11.20), and
+  // voice clones have none.
+  bool supports_instruct() const;
+};
+
+// Reads config.json, generation_config.json (may be empty: official defaults) and
+// speech_tokenizer/config.json. Keys that are not there have the default of the official classes,
+// whose writer omits them; entries of spk_is_dialect that name no speaker or no language are dropped. Untrusted input:
+// every number is range-checked, every id lies inside its table, and every product of sizes fits. Errors name `folder`,
+// the file and the key.
+Result<ModelConfig> ParseModelConfig(const std::string& folder, std::string_view config_json,
+                                     std::string_view generation_json, std::string_view codec_json);
+
+}  // namespace qtts
+
+#endif  // QTTS_CHECKPOINT_CONFIG_H_

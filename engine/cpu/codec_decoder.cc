@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#include "cpu/codec_decoder.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "cpu/kernels.h"
+
+namespace qtts::cpu {
+namespace {
+
+// Frames computed together: enough to read weights rarely, few enough for modest scratch.
+constexpr int64_t kChunkFrames = 8;
+
+constexpr float kLeastUsage = 1e-5F;
+constexpr float kLayerNormEps = 1e-6F;
+constexpr float kSnakeEps = 1e-9F;
+
+// Dilations of a block's residual units, in order.
+constexpr int64_t kDilations[] = {1, 3, 9};
+
+// Costs in multiply-adds of one element, and the rows a thread takes at least.
+constexpr int64_t kSnakeWork = 16;
+constexpr int64_t kGeluWork = 64;
+constexpr int64_t kElementwiseGrain = 16;
+
+// Room for `size` elements; contents beyond what was there are undefined.
+float* Room(std::vector<float>* buffer, int64_t size) {
+  if (buffer->size() < static_cast<size_t>(size)) buffer->resize(static_cast<size_t>(size));
+  return buffer->data();
+}
+
+// weight [channels, 1, taps] -> [taps][channels].
+std::vector<float> DepthwiseWeights(const TensorView& weight) {
+  const std::vector<float> by_channel = FloatsOf(weight);
+  const auto channels = static_cast<size_t>(weight.shape[0]);
+  const auto taps = static_cast<size_t>(weight.shape[2]);
+  std::vector<float> by_tap(by_channel.size());
+  for (size_t c = 0; c < channels; ++c) {
+    for (size_t j = 0; j < taps; ++j) by_tap[j * channels + c] = by_channel[c * taps + j];
+  }
+  return by_tap;
+}
+
+std::vector<float> BiasOf(const ConvWeights& weights, size_t channels) {
+  return weights.bias.has_value() ? FloatsOf(*weights.bias) : std::vector<float>(channels);
+}
+
+}  // namespace
+
+CodecDecoder::Snake::Snake(const SnakeWeights& weights)
+    : a(FloatsOf(weights.alpha)), inverse_b(FloatsOf(weights.beta)) {
+  for (float& alpha : a) alpha = std::exp(alpha);
+  for (float& beta : inverse_b) beta = 1.0F / (std::exp(beta) + kSnakeEps);
+}
+
+CodecDecoder::ConvNeXt::ConvNeXt(const ConvNeXtWeights& weights, int64_t s, ThreadPool& pool)
+    : stride(s),
+      transposed(CausalConv::Transposed(weights.transposed, s, pool)),
+      depthwise(DepthwiseWeights(weights.depthwise.weight)),
+      depthwise_bias(BiasOf(weights.depthwise, static_cast<size_t>(weights.depthwise.weight.shape[0]))),
+      norm_weight(FloatsOf(weights.norm_weight)),
+      norm_bias(FloatsOf(weights.norm_bias)),
+      expand(weights.expand),
+      contract(weights.contract),
+      gamma(FloatsOf(weights.gamma)) {}
+
+CodecDecoder::ResidualUnit::ResidualUnit(const ResidualUnitWeights& weights, int64_t dilation, ThreadPool& pool)
+    : act1(weights.act1),
+      conv1(CausalConv::Plain(weights.conv1, dilation, pool)),
+      act2(weights.act2),
+      conv2(CausalConv::Plain(weights.conv2, 1, pool)) {}
+
+CodecDecoder::Block::Block(const DecoderBlockWeights& weights, int64_t s, ThreadPool& pool)
+    : stride(s), snake(weights.snake), transposed(CausalConv::Transposed(weights.transposed, s, pool)) {
+  residuals.reserve(weights.residuals.size());
+  for (size_t i = 0; i < weights.residuals.size(); ++i) {
+    residuals.emplace_back(weights.residuals[i], kDilations[i], pool);
+  }
+}
+
+CodecDecoder::CodecDecoder(const CodecConfig& config, const CodecWeights& weights, ThreadPool& pool)
+    : config_(config),
+      pool_(pool),
+      semantic_projection_(weights.semantic_projection),
+      acoustic_projection_(weights.acoustic_projection),
+      pre_conv_(CausalConv::Plain(weights.pre_conv, 1, pool)),
+      input_projection_(weights.input_projection),
+      output_projection_(weights.output_projection),
+      transformer_(config_.transformer, weights.transformer, pool),
+      first_conv_(CausalConv::Plain(weights.first_conv, 1, pool)),
+      last_snake_(weights.last_snake),
+      last_conv_(CausalConv::Plain(weights.last_conv, 1, pool)) {
+  for (const CodebookWeights& codebook : weights.codebooks) {
+    codebooks_.push_back({MatrixOf(codebook.embedding_sum), FloatsOf(codebook.cluster_usage)});
+  }
+  upsample_.reserve(weights.upsample.size());
+  for (size_t i = 0; i < weights.upsample.size(); ++i) {
+    upsample_.emplace_back(weights.upsample[i], config_.upsampling_ratios[i], pool);
+  }
+  blocks_.reserve(weights.blocks.size());
+  for (size_t i = 0; i < weights.blocks.size(); ++i) {
+    blocks_.emplace_back(weights.blocks[i], config_.upsample_rates[i], pool);
+  }
+}
+
+CodecDecoder::State CodecDecoder::NewState() const { return State(config_.transformer); }
+
+void CodecDecoder::Decode(State* state, std::span<const int32_t> codes, std::span<float> pcm) {
+  const auto groups = static_cast<size_t>(code_groups());
+  const auto samples = static_cast<size_t>(samples_per_frame());
+  const size_t frames = codes.size() / groups;
+  size_t count = 0;
+  for (size_t begin = 0; begin < frames; begin += count) {
+    count = std::min<size_t>(kChunkFrames, frames - begin);
+    DecodeChunk(state, codes.subspan(begin * groups, count * groups), pcm.subspan(begin * samples, count * samples));
+  }
+}
+
+void CodecDecoder::DecodeChunk(State* state, std::span<const int32_t> codes, std::span<float> pcm) {
+  state->next = 0;
+  rows_ = static_cast<int64_t>(codes.size()) / code_groups();
+  Convolve(state, pre_conv_, 1, [&](float* to) { Dequantize(codes, to); });
+  PreTransformer(state);
+  for (const ConvNeXt& stage : upsample_) RunConvNeXt(state, stage);
+  Convolve(state, first_conv_, 1, [&](float* to) { std::copy_n(x_.begin(), rows_ * width_, to); });
+  for (const Block& block : blocks_) RunBlock(state, block);
+  Convolve(state, last_conv_, 1, [&](float* to) { RunSnake(last_snake_, x_.data(), to); });
+  ClampUnit(rows_, x_.data());
+  std::copy_n(x_.begin(), rows_, pcm.begin());
+}
+
+void CodecDecoder::Dequantize(std::span<const int32_t> codes, float* y) {
+  const int64_t dim = semantic_projection_.in();
+  const size_t groups = codebooks_.size();
+  // Codewords of the first group, and the sums of all others: [frames][dim] each.
+  float* const semantic = Room(&wide_, 2 * rows_ * dim);
+  float* const acoustic = semantic + rows_ * dim;
+  std::fill_n(acoustic, rows_ * dim, 0.0F);
+  std::vector<float> codeword(static_cast<size_t>(dim));
+  for (int64_t t = 0; t < rows_; ++t) {
+    for (size_t group = 0; group < groups; ++group) {
+      const int32_t code = codes[static_cast<size_t>(t) * groups + group];
+      LookUp(codebooks_[group].sums, code, codeword.data());
+      const float usage = std::max(codebooks_[group].usage[static_cast<size_t>(code)], kLeastUsage);
+      for (float& value : codeword) value /= usage;
+      if (group == 0) {
+        std::copy(codeword.begin(), codeword.end(), semantic + t * dim);
+      } else {
+        Add(codeword.data(), dim, acoustic + t * dim);
+      }
+    }
+  }
+  semantic_projection_.Run(pool_, semantic, rows_, y);
+  float* const projected = Room(&inner_, rows_ * acoustic_projection_.out());
+  acoustic_projection_.Run(pool_, acoustic, rows_, projected);
+  Add(projected, rows_ * acoustic_projection_.out(), y);
+}
+
+void CodecDecoder::PreTransformer(State* state) {
+  float* const hidden = Room(&inner_, rows_ * input_projection_.out());
+  input_projection_.Run(pool_, x_.data(), rows_, hidden);
+  const SequenceRows sequence{&state->cache, rows_};
+  transformer_.Forward({&sequence, 1}, hidden);
+  output_projection_.Run(pool_, hidden, rows_, x_.data());
+}
+
+void CodecDecoder::RunConvNeXt(State* state, const ConvNeXt& stage) {
+  const auto copy = [&](float* to) { std::copy_n(x_.begin(), rows_ * width_, to); };
+  Convolve(state, stage.transposed, stage.stride, copy);
+
+  const auto channels = static_cast<size_t>(width_);
+  const auto taps = static_cast<int64_t>(stage.depthwise.size() / channels);
+  const float* const window = Window(state, taps - 1, width_, copy);
+  float* const inner = Room(&inner_, rows_ * width_);
+  DepthwiseConv(stage.depthwise.data(), stage.depthwise_bias.data(), window, taps, rows_, width_, inner);
+  for (int64_t t = 0; t < rows_; ++t) {
+    float* const row = inner + t * width_;
+    LayerNorm(row, stage.norm_weight.data(), stage.norm_bias.data(), kLayerNormEps, width_, row);
+  }
+  const int64_t expanded = stage.expand.out();
+  float* const wide = Room(&wide_, rows_ * expanded);
+  stage.expand.Run(pool_, inner, rows_, wide);
+  pool_.ParallelFor(rows_, 1, rows_ * expanded * kGeluWork, [&](int64_t begin, int64_t end) {
+    Gelu(wide + begin * expanded, (end - begin) * expanded, wide + begin * expanded);
+  });
+  stage.contract.Run(pool_, wide, rows_, inner);
+  for (int64_t t = 0; t < rows_; ++t) {
+    AddScaled(stage.gamma.data(), inner + t * width_, width_, x_.data() + t * width_);
+  }
+}
+
+void CodecDecoder::RunBlock(State* state, const Block& block) {
+  Convolve(state, block.transposed, block.stride, [&](float* to) { RunSnake(block.snake, x_.data(), to); });
+  for (const ResidualUnit& unit : block.residuals) RunResidual(state, unit);
+}
+
+void CodecDecoder::RunResidual(State* state, const ResidualUnit& unit) {
+  const float* const window =
+      Window(state, unit.conv1.history(), width_, [&](float* to) { RunSnake(unit.act1, x_.data(), to); });
+  float* const inner = Room(&inner_, rows_ * width_);
+  unit.conv1.Run(pool_, window, rows_, false, inner);
+  RunSnake(unit.act2, inner, inner);
+  unit.conv2.Run(pool_, inner, rows_, true, x_.data());
+}
+
+void CodecDecoder::RunSnake(const Snake& snake, const float* x, float* y) {
+  pool_.ParallelFor(rows_, kElementwiseGrain, rows_ * width_ * kSnakeWork, [&](int64_t begin, int64_t end) {
+    SnakeBeta(snake.a.data(), snake.inverse_b.data(), x + begin * width_, end - begin, width_, y + begin * width_);
+  });
+}
+
+template <typename Fill>
+const float* CodecDecoder::Window(State* state, int64_t history, int64_t width, const Fill& fill) {
+  float* const window = Room(&window_, (history + rows_) * width);
+  fill(window + history * width);
+  if (history == 0) return window;
+  if (state->next == state->histories.size()) state->histories.emplace_back(static_cast<size_t>(history * width));
+  std::vector<float>& remembered = state->histories[state->next++];
+  std::copy(remembered.begin(), remembered.end(), window);
+  std::copy_n(window + rows_ * width, history * width, remembered.begin());
+  return window;
+}
+
+template <typename Fill>
+void CodecDecoder::Convolve(State* state, const CausalConv& conv, int64_t stride, const Fill& fill) {
+  const float* const window = Window(state, conv.history(), conv.in(), fill);
+  float* const y = Room(&inner_, rows_ * conv.out());
+  conv.Run(pool_, window, rows_, false, y);
+  x_.swap(inner_);
+  rows_ *= stride;
+  width_ = conv.out() / stride;
+}
+
+}  // namespace qtts::cpu

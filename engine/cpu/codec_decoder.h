@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#ifndef QTTS_CPU_CODEC_DECODER_H_
+#define QTTS_CPU_CODEC_DECODER_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "checkpoint/weights.h"
+#include "cpu/causal_conv.h"
+#include "cpu/kv_cache.h"
+#include "cpu/linear.h"
+#include "cpu/transformer.h"
+
+namespace qtts::cpu {
+
+// The speech tokenizer's decoder (spec 7): codes to 24 kHz samples, any number of frames at a time.
+// Every operator is causal, so a stream's state is what the convolutions and the transformer remember;
+// what it gives does not depend on how its frames are cut into calls.
+//
+// Holds views of the weights, repacked convolutions and scratch memory; not thread-safe.
+class CodecDecoder {
+ public:
+  CodecDecoder(const CodecConfig& config, const CodecWeights& weights, ThreadPool& pool);
+
+  int64_t samples_per_frame() const { return config_.samples_per_frame; }
+  int64_t code_groups() const { return static_cast<int64_t>(codebooks_.size()); }
+  int64_t codebook_size() const { return config_.codebook_size; }
+
+  // What one stream has heard so far. Starts silent.
+  class State {
+   private:
+    friend class CodecDecoder;
+    explicit State(const TransformerConfig& config) : cache(config) {}
+    KvCache cache;
+    // One for each operator that looks back, in order of use; made in the first call.
+    std::vector<std::vector<float>> histories;
+    size_t next = 0;  // the history that comes next, within a call
+  };
+  State NewState() const;
+
+  // Decodes codes [frames][code_groups], each in [0, codebook_size), to pcm [frames * samples_per_frame]
+  // in [-1, 1] (NaN if the weights give it).
+  void Decode(State* state, std::span<const int32_t> codes, std::span<float> pcm);
+
+ private:
+  struct Codebook {
+    MatrixView sums;
+    std::vector<float> usage;
+  };
+  struct Snake {
+    explicit Snake(const SnakeWeights& weights);
+    std::vector<float> a, inverse_b;
+  };
+  struct ConvNeXt {
+    ConvNeXt(const ConvNeXtWeights& weights, int64_t stride, ThreadPool& pool);
+    int64_t stride;
+    CausalConv transposed;
+    std::vector<float> depthwise, depthwise_bias;  // [taps][channels]
+    std::vector<float> norm_weight, norm_bias;
+    Linear expand, contract;
+    std::vector<float> gamma;
+  };
+  struct ResidualUnit {
+    ResidualUnit(const ResidualUnitWeights& weights, int64_t dilation, ThreadPool& pool);
+    Snake act1;
+    CausalConv conv1;
+    Snake act2;
+    CausalConv conv2;
+  };
+  struct Block {
+    Block(const DecoderBlockWeights& weights, int64_t stride, ThreadPool& pool);
+    int64_t stride;
+    Snake snake;
+    CausalConv transposed;
+    std::vector<ResidualUnit> residuals;
+  };
+
+  void DecodeChunk(State* state, std::span<const int32_t> codes, std::span<float> pcm);
+  // codes -> vectors y [frames][codebook_dim].
+  void Dequantize(std::span<const int32_t> codes, float* y);
+  void PreTransformer(State* state);
+  void RunConvNeXt(State* state, const ConvNeXt& stage);
+  void RunBlock(State* state, const Block& block);
+  void RunResidual(State* state, const ResidualUnit& unit);
+  // y = snake(x_).
+  void RunSnake(const Snake& snake, const float* x, float* y);
+
+  // The input of an operator that looks back `history` rows: those rows, remembered from the call
+  // before, then rows_ new ones of `width`, which `fill` writes. What the next call needs is
+  // remembered. Valid until the next call.
+  template <typename Fill>
+  const float* Window(State* state, int64_t history, int64_t width, const Fill& fill);
+  // Replaces x_ by `conv` of the window of `fill`, its outputs cut into `stride` rows each.
+  template <typename Fill>
+  void Convolve(State* state, const CausalConv& conv, int64_t stride, const Fill& fill);
+
+  CodecConfig config_;
+  ThreadPool& pool_;
+  std::vector<Codebook> codebooks_;
+  Linear semantic_projection_, acoustic_projection_;
+  CausalConv pre_conv_;
+  Linear input_projection_, output_projection_;
+  Transformer transformer_;
+  std::vector<ConvNeXt> upsample_;
+  CausalConv first_conv_;
+  std::vector<Block> blocks_;
+  Snake last_snake_;
+  CausalConv last_conv_;
+
+  // x_ [rows_][width_] is what flows from stage to stage; the others are scratch within one.
+  std::vector<float> x_;
+  int64_t rows_ = 0;
+  int64_t width_ = 0;
+  std::vector<float> window_, inner_, wide_;
+};
+
+}  // namespace qtts::cpu
+
+#endif  // QTTS_CPU_CODEC_DECODER_H_

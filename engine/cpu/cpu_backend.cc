@@ -1,0 +1,343 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#include "cpu/cpu_backend.h"
+
+#include <algorithm>
+#include <cmath>
+#include <deque>
+#include <limits>
+#include <map>
+#include <new>
+#include <set>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "cpu/codec_decoder.h"
+#include "cpu/embedder.h"
+#include "cpu/kernels.h"
+#include "cpu/predictor.h"
+#include "cpu/talker.h"
+#include "cpu/thread_pool.h"
+#include "sampling/sampler.h"
+
+namespace qtts {
+namespace {
+
+Status DamagedModel(const char* part) {
+  return Status::CorruptModel("the model's " + std::string(part) +
+                              " gave no usable number; its weights are probably damaged: fetch them again");
+}
+
+Status OutOfMemory() {
+  return Status::ResourceExhausted("not enough memory to speak; use a shorter text, fewer streams or a smaller model");
+}
+
+// One utterance.
+struct Slot {
+  Slot(const Prompt& p, const GenerationSettings& s, uint64_t seed_value, const TalkerConfig& config,
+       cpu::KvCache kv_cache, cpu::CodecDecoder::State codec_state)
+      : prompt(p),
+        settings(s),
+        seed(seed_value),
+        sampler(config.vocab_size, config.codec_eos_id, s, seed_value),
+        cache(std::move(kv_cache)),
+        codec(std::move(codec_state)) {}
+
+  Prompt prompt;  // emptied once it has been run
+  GenerationSettings settings;
+  uint64_t seed;
+  TalkerSampler sampler;
+  cpu::KvCache cache;
+  cpu::CodecDecoder::State codec;
+  bool started = false;
+  std::vector<int32_t> codes;  // of the last frame
+  FrameEnd end = FrameEnd::kNone;
+  Status status;
+};
+
+// A slot in the step being made, where its results go, and what flows from part to part.
+struct ActiveStep {
+  Slot* slot = nullptr;
+  FrameResult* result = nullptr;
+  int32_t text_id = kNoText;
+  std::vector<float> hidden;  // [talker's width]
+  std::vector<float> logits;  // [talker's vocabulary]
+
+  void End(FrameEnd end, Status status = Status()) {
+    slot->end = end;
+    slot->status = std::move(status);
+    result->end = end;
+    result->status = slot->status;
+    result->codes.clear();
+    result->pcm.clear();
+  }
+  bool ended() const { return slot->end != FrameEnd::kNone; }
+};
+
+class CpuBackend final : public Backend {
+ public:
+  CpuBackend(std::shared_ptr<const Checkpoint> checkpoint, int threads)
+      : checkpoint_(std::move(checkpoint)),
+        config_(checkpoint_->config()),
+        pool_(threads),
+        embedder_(checkpoint_->talker(), checkpoint_->predictor(), pool_),
+        talker_(config_.talker, checkpoint_->talker(), pool_),
+        predictor_(config_.predictor, checkpoint_->predictor(), embedder_, pool_),
+        codec_(config_.codec, checkpoint_->codec(), pool_),
+        name_("cpu (" + cpu::InstructionSet() + ", " + std::to_string(threads) +
+              (threads == 1 ? " thread)" : " threads)")) {}
+
+  const std::string& name() const override { return name_; }
+  int max_outstanding() const override { return 1; }
+  Result<SlotId> Open(const Prompt& prompt, const GenerationSettings& settings, uint64_t seed) override;
+  Status Submit(std::span<const FrameStep> steps) override;
+  Result<std::vector<FrameResult>> Collect() override;
+  void Close(SlotId slot) override;
+
+ private:
+  Status CheckPrompt(const Prompt& prompt) const;
+  SlotId NewId();
+
+  // The parts of one step, in order. Each leaves out what has ended, and may end more.
+  void Advance(std::span<ActiveStep> steps);
+  void Start(ActiveStep* step);
+  void StepTalker(std::span<ActiveStep> steps);
+  void ChooseFirstCode(ActiveStep* step);
+  void PredictCodes(std::span<ActiveStep> steps);
+  void DecodeFrame(ActiveStep* step);
+
+  std::shared_ptr<const Checkpoint> checkpoint_;
+  const ModelConfig& config_;
+  cpu::ThreadPool pool_;
+  cpu::Embedder embedder_;
+  cpu::Talker talker_;
+  cpu::Predictor predictor_;
+  cpu::CodecDecoder codec_;
+  std::string name_;
+  std::map<SlotId, Slot> slots_;
+  SlotId last_id_ = 0;
+  std::deque<std::vector<FrameStep>> queue_;
+};
+
+Status CpuBackend::CheckPrompt(const Prompt& prompt) const {
+  if (prompt.rows.empty()) return Status::InvalidArgument("the prompt has no rows");
+  if (static_cast<int64_t>(prompt.rows.size()) > talker_.max_positions()) {
+    return Status::InvalidArgument("the text is too long: its prompt takes " + std::to_string(prompt.rows.size()) +
+                                   " positions, the model has " + std::to_string(talker_.max_positions()) +
+                                   "; split it into shorter utterances");
+  }
+  for (const PromptRow& row : prompt.rows) QTTS_RETURN_IF_ERROR(embedder_.Check(row, prompt.x_vector));
+  if (prompt.reference_codes.size() % static_cast<size_t>(codec_.code_groups()) != 0) {
+    return Status::InvalidArgument("the reference has " + std::to_string(prompt.reference_codes.size()) +
+                                   " codes, which is not a whole number of frames of " +
+                                   std::to_string(codec_.code_groups()));
+  }
+  for (const int32_t code : prompt.reference_codes) {
+    if (code < 0 || code >= codec_.codebook_size()) {
+      return Status::InvalidArgument("the reference holds code " + std::to_string(code) + "; codes go from 0 to " +
+                                     std::to_string(codec_.codebook_size() - 1));
+    }
+  }
+  return Status::Ok();
+}
+
+SlotId CpuBackend::NewId() {
+  // Ids come round after two thousand million utterances; results of an id's former owner are long gone.
+  do {
+    last_id_ = last_id_ == std::numeric_limits<SlotId>::max() ? 1 : last_id_ + 1;
+  } while (slots_.contains(last_id_));
+  return last_id_;
+}
+
+Result<SlotId> CpuBackend::Open(const Prompt& prompt, const GenerationSettings& settings, uint64_t seed) {
+  QTTS_RETURN_IF_ERROR(CheckPrompt(prompt));
+  try {
+    const SlotId id = NewId();
+    slots_.emplace(
+        std::piecewise_construct, std::forward_as_tuple(id),
+        std::forward_as_tuple(prompt, settings, seed, config_.talker, talker_.NewCache(), codec_.NewState()));
+    return id;
+  } catch (const std::bad_alloc&) {
+    return OutOfMemory();
+  }
+}
+
+Status CpuBackend::Submit(std::span<const FrameStep> steps) {
+  std::set<SlotId> seen;
+  for (const FrameStep& step : steps) {
+    if (!slots_.contains(step.slot)) {
+      return Status::InvalidArgument("slot " + std::to_string(step.slot) + " is not open");
+    }
+    if (!seen.insert(step.slot).second) {
+      return Status::InvalidArgument("slot " + std::to_string(step.slot) + " appears twice in one submission");
+    }
+  }
+  queue_.emplace_back(steps.begin(), steps.end());
+  return Status::Ok();
+}
+
+Result<std::vector<FrameResult>> CpuBackend::Collect() {
+  if (queue_.empty()) return Status::InvalidArgument("nothing was submitted");
+  const std::vector<FrameStep> steps = std::move(queue_.front());
+  queue_.pop_front();
+
+  std::vector<FrameResult> results(steps.size());
+  std::vector<ActiveStep> active;
+  for (size_t i = 0; i < steps.size(); ++i) {
+    results[i].slot = steps[i].slot;
+    const auto found = slots_.find(steps[i].slot);
+    if (found == slots_.end()) {
+      results[i].end = FrameEnd::kError;
+      results[i].status = Status::Cancelled("the slot was closed");
+    } else if (found->second.end != FrameEnd::kNone) {
+      results[i].end = found->second.end;
+      results[i].status = found->second.status;
+    } else {
+      active.push_back({&found->second, &results[i], steps[i].text_id, {}, {}});
+    }
+  }
+  try {
+    Advance(active);
+  } catch (const std::bad_alloc&) {
+    // Caches may have grown for some and not for others: none can go on.
+    for (ActiveStep& step : active) {
+      if (!step.ended()) step.End(FrameEnd::kError, OutOfMemory());
+    }
+  }
+  return results;
+}
+
+void CpuBackend::Close(SlotId slot) { slots_.erase(slot); }
+
+void CpuBackend::Advance(std::span<ActiveStep> steps) {
+  // The slots to go on are kept at the front.
+  const auto going = [&] {
+    const auto end = std::stable_partition(steps.begin(), steps.end(), [](const ActiveStep& s) { return !s.ended(); });
+    return steps.first(static_cast<size_t>(end - steps.begin()));
+  };
+  const auto first_later =
+      std::stable_partition(steps.begin(), steps.end(), [](const ActiveStep& s) { return !s.slot->started; });
+  for (auto step = steps.begin(); step != first_later; ++step) Start(&*step);
+  StepTalker({first_later, steps.end()});
+  for (ActiveStep& step : going()) ChooseFirstCode(&step);
+  PredictCodes(going());
+  for (ActiveStep& step : going()) DecodeFrame(&step);
+}
+
+void CpuBackend::Start(ActiveStep* step) {
+  Slot& slot = *step->slot;
+  if (step->text_id != kNoText) {
+    return step->End(FrameEnd::kError, Status::InvalidArgument("the first frame follows the prompt and takes no text"));
+  }
+  slot.started = true;
+  const Prompt prompt = std::exchange(slot.prompt, Prompt());
+  const size_t groups = static_cast<size_t>(codec_.code_groups());
+  if (!prompt.reference_codes.empty()) {
+    std::vector<float> discarded(prompt.reference_codes.size() / groups *
+                                 static_cast<size_t>(codec_.samples_per_frame()));
+    codec_.Decode(&slot.codec, prompt.reference_codes, discarded);
+  }
+  const auto width = static_cast<size_t>(talker_.hidden_size());
+  std::vector<float> inputs(prompt.rows.size() * width);
+  embedder_.Embed(prompt.rows, prompt.x_vector, inputs.data());
+  step->hidden.resize(width);
+  step->logits.resize(static_cast<size_t>(talker_.vocab_size()));
+  talker_.Prefill(&slot.cache, inputs, step->hidden.data(), step->logits.data());
+}
+
+void CpuBackend::StepTalker(std::span<ActiveStep> steps) {
+  std::vector<PromptRow> rows;
+  std::vector<cpu::KvCache*> caches;
+  std::vector<ActiveStep*> running;
+  for (ActiveStep& step : steps) {
+    PromptRow row{step.text_id, step.slot->codes};
+    if (step.text_id == kNoText) {
+      step.End(FrameEnd::kError, Status::InvalidArgument("a frame after the first needs a text id"));
+    } else if (Status status = embedder_.Check(row, {}); !status.ok()) {
+      step.End(FrameEnd::kError, std::move(status));
+    } else if (step.slot->cache.length() >= talker_.max_positions()) {
+      step.End(FrameEnd::kError,
+               Status::ResourceExhausted("the utterance has filled all " + std::to_string(talker_.max_positions()) +
+                                         " positions of the model without an end; split the text"));
+    } else {
+      rows.push_back(std::move(row));
+      caches.push_back(&step.slot->cache);
+      running.push_back(&step);
+    }
+  }
+  if (running.empty()) return;
+  const auto width = static_cast<size_t>(talker_.hidden_size());
+  const auto vocab = static_cast<size_t>(talker_.vocab_size());
+  std::vector<float> hidden(rows.size() * width);
+  std::vector<float> logits(rows.size() * vocab);
+  embedder_.Embed(rows, {}, hidden.data());
+  talker_.Step(caches, hidden.data(), logits.data());
+  for (size_t i = 0; i < running.size(); ++i) {
+    running[i]->hidden.assign(&hidden[i * width], &hidden[i * width] + width);
+    running[i]->logits.assign(&logits[i * vocab], &logits[i * vocab] + vocab);
+  }
+}
+
+void CpuBackend::ChooseFirstCode(ActiveStep* step) {
+  Slot& slot = *step->slot;
+  const int32_t id = slot.sampler.Sample(step->logits);
+  if (id == kNoToken) return step->End(FrameEnd::kError, DamagedModel("talker"));
+  if (id == config_.talker.codec_eos_id) return step->End(FrameEnd::kEndOfSpeech);
+  if (slot.sampler.count() >= slot.settings.max_new_tokens) return step->End(FrameEnd::kMaxTokens);
+  slot.codes.assign(static_cast<size_t>(predictor_.code_groups()), 0);
+  slot.codes.front() = id;
+}
+
+void CpuBackend::PredictCodes(std::span<ActiveStep> steps) {
+  if (steps.empty()) return;
+  const auto groups = static_cast<size_t>(predictor_.code_groups());
+  std::vector<float> hidden;
+  std::vector<int32_t> codes;
+  for (const ActiveStep& step : steps) {
+    hidden.insert(hidden.end(), step.hidden.begin(), step.hidden.end());
+    codes.insert(codes.end(), step.slot->codes.begin(), step.slot->codes.end());
+  }
+  predictor_.Predict(
+      hidden,
+      [&](size_t row, int64_t group, std::span<float> logits) {
+        const Slot& slot = *steps[row].slot;
+        const DrawPosition position{slot.seed, static_cast<uint32_t>(slot.sampler.count() - 1),
+                                    static_cast<uint32_t>(group)};
+        const int32_t code = SampleToken(logits, slot.settings.predictor, position);
+        if (code != kNoToken) return code;
+        steps[row].End(FrameEnd::kError, DamagedModel("code predictor"));
+        return int32_t{0};  // any code will do to let the other rows finish
+      },
+      codes);
+  for (size_t row = 0; row < steps.size(); ++row) {
+    steps[row].slot->codes.assign(codes.begin() + static_cast<ptrdiff_t>(row * groups),
+                                  codes.begin() + static_cast<ptrdiff_t>((row + 1) * groups));
+  }
+}
+
+void CpuBackend::DecodeFrame(ActiveStep* step) {
+  Slot& slot = *step->slot;
+  std::vector<float>& pcm = step->result->pcm;
+  pcm.resize(static_cast<size_t>(codec_.samples_per_frame()));
+  codec_.Decode(&slot.codec, slot.codes, pcm);
+  if (std::any_of(pcm.begin(), pcm.end(), [](float sample) { return std::isnan(sample); })) {
+    return step->End(FrameEnd::kError, DamagedModel("speech tokenizer"));
+  }
+  step->result->codes = slot.codes;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Backend>> CreateCpuBackend(std::shared_ptr<const Checkpoint> checkpoint, int threads) {
+  if (threads <= 0) threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  try {
+    return std::unique_ptr<Backend>(std::make_unique<CpuBackend>(std::move(checkpoint), threads));
+  } catch (const std::bad_alloc&) {
+    return Status::ResourceExhausted("not enough memory to load the model");
+  } catch (const std::system_error& error) {
+    return Status::ResourceExhausted(std::string("cannot start the CPU backend's threads: ") + error.what());
+  }
+}
+
+}  // namespace qtts

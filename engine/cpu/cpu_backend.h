@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#ifndef QTTS_CPU_CPU_BACKEND_H_
+#define QTTS_CPU_CPU_BACKEND_H_
+
+#include <memory>
+
+#include "backend/backend.h"
+#include "checkpoint/checkpoint.h"
+#include "qtts/status.h"
+
+namespace qtts {
+
+// The reference backend: F32 arithmetic on the mapped weights, in the dtype they come in. Submit()
+// only queues; Collect() computes, in its caller's thread and threads - 1 helpers. What a slot gives
+// depends neither on other slots nor on the number of threads, bit for bit.
+//
+// `threads` 0: one per core. Keeps `checkpoint` alive. Errors: kResourceExhausted.
+Result<std::unique_ptr<Backend>> CreateCpuBackend(std::shared_ptr<const Checkpoint> checkpoint, int threads);
+
+}  // namespace qtts
+
+#endif  // QTTS_CPU_CPU_BACKEND_H_

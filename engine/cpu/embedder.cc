@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#include "cpu/embedder.h"
+
+#include <algorithm>
+#include <string>
+
+#include "cpu/kernels.h"
+
+namespace qtts::cpu {
+namespace {
+
+// Text projections kept. Pad, begin and end are always among the recent ones.
+constexpr size_t kKeptProjections = 256;
+
+Status CheckId(const char* what, int32_t id, int64_t rows) {
+  if (id >= 0 && id < rows) return Status::Ok();
+  return Status::InvalidArgument("prompt: " + std::string(what) + " " + std::to_string(id) +
+                                 " is not in the model's table of " + std::to_string(rows));
+}
+
+}  // namespace
+
+Embedder::Embedder(const TalkerWeights& talker, const PredictorWeights& predictor, ThreadPool& pool)
+    : pool_(pool),
+      text_table_(MatrixOf(talker.text_embedding)),
+      text_fc1_(talker.text_fc1),
+      text_fc2_(talker.text_fc2),
+      code_row_(static_cast<size_t>(text_fc2_.out())) {
+  code_tables_.push_back(MatrixOf(talker.codec_embedding));
+  for (const TensorView& table : predictor.embeddings) code_tables_.push_back(MatrixOf(table));
+}
+
+Status Embedder::Check(const PromptRow& row, std::span<const float> x_vector) const {
+  if (row.text_id != kNoText) QTTS_RETURN_IF_ERROR(CheckId("text id", row.text_id, text_table_.rows));
+  if (row.codes.size() > 1 && row.codes.size() != code_tables_.size()) {
+    return Status::InvalidArgument("prompt: a row has " + std::to_string(row.codes.size()) +
+                                   " codes; the model takes none, 1 or " + std::to_string(code_tables_.size()));
+  }
+  for (size_t group = 0; group < row.codes.size(); ++group) {
+    QTTS_RETURN_IF_ERROR(CheckId("code", row.codes[group], code_tables_[group].rows));
+  }
+  if (row.x_vector && static_cast<int64_t>(x_vector.size()) != hidden_size()) {
+    return Status::InvalidArgument("prompt: the x-vector has " + std::to_string(x_vector.size()) +
+                                   " numbers; the model takes " + std::to_string(hidden_size()));
+  }
+  return Status::Ok();
+}
+
+void Embedder::Embed(std::span<const PromptRow> rows, std::span<const float> x_vector, float* y) {
+  ProjectTexts(rows);
+  const int64_t hidden = hidden_size();
+  for (const PromptRow& row : rows) {
+    std::fill_n(y, hidden, 0.0F);
+    // Codes first, text last, like the reference: sums of more than two round differently otherwise.
+    for (size_t group = 0; group < row.codes.size(); ++group) {
+      LookUpCode(static_cast<int64_t>(group), row.codes[group], code_row_.data());
+      Add(code_row_.data(), hidden, y);
+    }
+    if (row.x_vector) Add(x_vector.data(), hidden, y);
+    if (row.text_id != kNoText) Add(projected_.at(row.text_id).data(), hidden, y);
+    y += hidden;
+  }
+}
+
+void Embedder::ProjectTexts(std::span<const PromptRow> rows) {
+  std::vector<int32_t> missing;
+  for (const PromptRow& row : rows) {
+    if (row.text_id != kNoText && !projected_.contains(row.text_id)) missing.push_back(row.text_id);
+  }
+  if (missing.empty()) return;
+  if (projected_.size() + missing.size() > kKeptProjections) {
+    projected_.clear();
+    missing.clear();
+    for (const PromptRow& row : rows) {
+      if (row.text_id != kNoText) missing.push_back(row.text_id);
+    }
+  }
+  std::sort(missing.begin(), missing.end());
+  missing.erase(std::unique(missing.begin(), missing.end()), missing.end());
+
+  const auto m = static_cast<int64_t>(missing.size());
+  std::vector<float> embedded(static_cast<size_t>(m * text_fc1_.in()));
+  std::vector<float> inner(static_cast<size_t>(m * text_fc1_.out()));
+  std::vector<float> outer(static_cast<size_t>(m * text_fc2_.out()));
+  for (int64_t i = 0; i < m; ++i) {
+    LookUp(text_table_, missing[static_cast<size_t>(i)], embedded.data() + i * text_fc1_.in());
+  }
+  text_fc1_.Run(pool_, embedded.data(), m, inner.data());
+  Silu(inner.data(), m * text_fc1_.out(), inner.data());
+  text_fc2_.Run(pool_, inner.data(), m, outer.data());
+  for (int64_t i = 0; i < m; ++i) {
+    const float* const row = outer.data() + i * text_fc2_.out();
+    projected_[missing[static_cast<size_t>(i)]].assign(row, row + text_fc2_.out());
+  }
+}
+
+}  // namespace qtts::cpu

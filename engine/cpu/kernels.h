@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#ifndef QTTS_CPU_KERNELS_H_
+#define QTTS_CPU_KERNELS_H_
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "checkpoint/safetensors.h"
+
+// The arithmetic of the CPU backend: vector code compiled for several instruction sets, of which the
+// best that the machine has is called. F32 arithmetic throughout; weights in the dtype they come in.
+//
+// Every value is computed in one fixed order that depends on the sizes of one row only: never on how
+// many rows are computed together, nor on which part of a range a call covers. That makes streaming
+// equal to whole-utterance decoding, and a batch equal to its members, bit for bit. (Different
+// instruction sets round differently.)
+//
+// Arrays of one call do not overlap unless a comment allows it; no alignment is needed. Pure
+// functions, thread-safe.
+namespace qtts::cpu {
+
+// The instruction set in use, e.g. "AVX3".
+std::string InstructionSet();
+
+// Those compiled in that this machine can run, as Highway's target bits. For tests.
+std::vector<int64_t> AvailableTargets();
+
+// y[i] = x[i] as F32, for n elements of `dtype` at x.
+void ToFloat(DType dtype, const void* x, int64_t n, float* y);
+
+// A weight matrix as it lies in its file: [rows][cols].
+struct MatrixView {
+  DType dtype = DType::kF32;
+  const void* data = nullptr;
+  int64_t rows = 0;
+  int64_t cols = 0;
+};
+
+// y[i][r] = bias[r] + sum over c of w[r][c] x[i][c], for the rows r in [begin, end) and i < m.
+// x is [m][w.cols], y [m][w.rows]; `bias` [w.rows] may be null.
+void MatMul(const MatrixView& w, const float* bias, const float* x, int64_t m, int64_t begin, int64_t end, float* y);
+
+// Output channels that lie together in packed convolution weights.
+inline constexpr int64_t kPanel = 16;
+
+// A causal convolution over time-major rows. Weights lie as [panel][tap][in][kPanel], the last
+// panel filled up with zeros, like the bias [panels * kPanel].
+struct ConvView {
+  DType dtype = DType::kF32;
+  const void* weights = nullptr;
+  const float* bias = nullptr;
+  int64_t in = 0;
+  int64_t out = 0;
+  int64_t taps = 0;
+  int64_t dilation = 1;
+
+  int64_t panels() const { return (out + kPanel - 1) / kPanel; }
+};
+
+// y[t][o] = bias[o] + sum over taps j and inputs c of w[o][j][c] x[t + j * dilation][c], for t < rows
+// and the outputs of panels [begin, end): x starts (taps - 1) * dilation rows before the first
+// output's own. x is [rows + (taps - 1) * dilation][in], y [rows][out]. With `accumulate`, added to y.
+void Conv(const ConvView& conv, const float* x, int64_t rows, int64_t begin, int64_t end, bool accumulate, float* y);
+
+// The same channel by channel: y[t][c] = bias[c] + sum over j of w[j][c] x[t + j][c].
+void DepthwiseConv(const float* w, const float* bias, const float* x, int64_t taps, int64_t rows, int64_t channels,
+                   float* y);
+
+// y = x / sqrt(mean(x^2) + eps) * weight. y may be x.
+void RmsNorm(const float* x, const float* weight, float eps, int64_t n, float* y);
+
+// y = (x - mean) / sqrt(variance + eps) * weight + bias. y may be x.
+void LayerNorm(const float* x, const float* weight, const float* bias, float eps, int64_t n, float* y);
+
+// Rotates the pairs (x[i], x[i + half]) by the angles whose cosines and sines are given, in place.
+void Rotate(const float* cosines, const float* sines, int64_t half, float* x);
+
+// Keys and values of consecutive positions: rows `stride` floats apart.
+struct KeyValueSpan {
+  const float* keys = nullptr;
+  const float* values = nullptr;
+  int64_t count = 0;
+};
+
+// Attention of one query over all positions of `spans`, in order: y = sum softmax(scale q.k) v.
+// q and y are [head_dim]; `scores` is scratch for the number of positions.
+void Attend(const float* q, std::span<const KeyValueSpan> spans, int64_t stride, int64_t head_dim, float scale,
+            float* scores, float* y);
+
+// y = x / (1 + exp(-x)). y may be x.
+void Silu(const float* x, int64_t n, float* y);
+
+// y = silu(gate) * up. y may be either.
+void SiluMul(const float* gate, const float* up, int64_t n, float* y);
+
+// y = x/2 (1 + erf(x / sqrt 2)), the exact form. y may be x.
+void Gelu(const float* x, int64_t n, float* y);
+
+// y = x + inverse_b * sin^2(a x) channel by channel, for [rows][channels]. y may be x.
+void SnakeBeta(const float* a, const float* inverse_b, const float* x, int64_t rows, int64_t channels, float* y);
+
+// y += x.
+void Add(const float* x, int64_t n, float* y);
+
+// y += scale * x, element by element.
+void AddScaled(const float* scale, const float* x, int64_t n, float* y);
+
+// y into [-1, 1]; NaN stays.
+void ClampUnit(int64_t n, float* y);
+
+}  // namespace qtts::cpu
+
+#endif  // QTTS_CPU_KERNELS_H_

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#include "cpu/kv_cache.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace qtts::cpu {
+namespace {
+
+// Some 5 s of speech. Small enough that a short utterance of a small model wastes little.
+constexpr int64_t kPagePositions = 64;
+
+}  // namespace
+
+KvCache::KvCache(const TransformerConfig& config)
+    : kv_width_(config.kv_width()),
+      head_dim_(config.head_dim),
+      page_positions_(std::min<int64_t>(kPagePositions, config.max_positions)),
+      page_floats_(int64_t{2} * config.num_layers * page_positions_ * kv_width_),
+      window_(config.sliding_window) {}
+
+int64_t KvCache::FirstVisible(int64_t position) const {
+  return window_ == 0 ? 0 : std::max<int64_t>(0, position - window_ + 1);
+}
+
+float* KvCache::Row(int layer, int64_t position) const {
+  const auto page = static_cast<size_t>(position / page_positions_ - first_page_);
+  return pages_[page].get() + (int64_t{2} * layer * page_positions_ + position % page_positions_) * kv_width_;
+}
+
+void KvCache::Extend(int64_t count) {
+  const int64_t needed = (length_ + count + page_positions_ - 1) / page_positions_;
+  while (first_page_ + static_cast<int64_t>(pages_.size()) < needed) {
+    if (spare_.empty()) {
+      pages_.push_back(std::make_unique_for_overwrite<float[]>(static_cast<size_t>(page_floats_)));
+    } else {
+      pages_.push_back(std::move(spare_.back()));
+      spare_.pop_back();
+    }
+  }
+  const int64_t unseen = std::max<int64_t>(0, FirstVisible(length_) / page_positions_ - first_page_);
+  for (int64_t i = 0; i < unseen; ++i) spare_.push_back(std::move(pages_[static_cast<size_t>(i)]));
+  pages_.erase(pages_.begin(), pages_.begin() + unseen);
+  first_page_ += unseen;
+  length_ += count;
+}
+
+void KvCache::Clear() {
+  for (auto& page : pages_) spare_.push_back(std::move(page));
+  pages_.clear();
+  first_page_ = 0;
+  length_ = 0;
+}
+
+void KvCache::Visible(int layer, int head, int64_t position, std::vector<KeyValueSpan>* spans) const {
+  spans->clear();
+  for (int64_t p = FirstVisible(position); p <= position;) {
+    const int64_t count = std::min(page_positions_ - p % page_positions_, position + 1 - p);
+    const float* const keys = Row(layer, p) + head * head_dim_;
+    spans->push_back({keys, keys + ValueOffset(), count});
+    p += count;
+  }
+}
+
+}  // namespace qtts::cpu

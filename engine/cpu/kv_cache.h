@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#ifndef QTTS_CPU_KV_CACHE_H_
+#define QTTS_CPU_KV_CACHE_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "checkpoint/config.h"
+#include "cpu/kernels.h"
+
+namespace qtts::cpu {
+
+// Keys (after norm and RoPE) and values of one sequence in one transformer, all layers, in F32. Grows
+// by pages; with a sliding window, pages that no later position can see are used again.
+//
+// Owned by its sequence; not thread-safe.
+class KvCache {
+ public:
+  explicit KvCache(const TransformerConfig& config);
+
+  // Positions stored so far: the next one's index.
+  int64_t length() const { return length_; }
+
+  // Adds `count` positions, their keys and values still to be written, and forgets those that none of
+  // them can see. May throw std::bad_alloc, and then holds what it held.
+  void Extend(int64_t count);
+
+  // Forgets everything; keeps the memory.
+  void Clear();
+
+  // [kv_width] of one stored position.
+  float* Key(int layer, int64_t position) { return Row(layer, position); }
+  float* Value(int layer, int64_t position) { return Row(layer, position) + ValueOffset(); }
+
+  // The positions that `position` sees, itself included, for one key-value head, in order. Rows lie
+  // stride() floats apart.
+  void Visible(int layer, int head, int64_t position, std::vector<KeyValueSpan>* spans) const;
+  int64_t stride() const { return kv_width_; }
+
+ private:
+  // Index of the first position that `position` sees.
+  int64_t FirstVisible(int64_t position) const;
+  int64_t ValueOffset() const { return page_positions_ * kv_width_; }
+  float* Row(int layer, int64_t position) const;
+
+  int64_t kv_width_;
+  int64_t head_dim_;
+  int64_t page_positions_;
+  int64_t page_floats_;
+  int64_t window_;                               // 0: none
+  std::vector<std::unique_ptr<float[]>> pages_;  // [layer][keys, values][position in page][kv_width]
+  std::vector<std::unique_ptr<float[]>> spare_;
+  int64_t first_page_ = 0;  // number of the page at the front
+  int64_t length_ = 0;
+};
+
+}  // namespace qtts::cpu
+
+#endif  // QTTS_CPU_KV_CACHE_H_

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#ifndef QTTS_CPU_PREDICTOR_H_
+#define QTTS_CPU_PREDICTOR_H_
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "checkpoint/weights.h"
+#include "cpu/embedder.h"
+#include "cpu/linear.h"
+#include "cpu/transformer.h"
+
+namespace qtts::cpu {
+
+// The code predictor (spec 5): from a talker's hidden state and its code of group 0, the codes of
+// all other groups of that frame, one after the other. Keeps nothing from frame to frame.
+//
+// Holds views of the weights and scratch memory; not thread-safe.
+class Predictor {
+ public:
+  // `embedder` holds the tables of the codes; it outlives the predictor.
+  Predictor(const PredictorConfig& config, const PredictorWeights& weights, const Embedder& embedder, ThreadPool& pool);
+
+  int64_t code_groups() const { return static_cast<int64_t>(heads_.size()) + 1; }
+  int64_t vocab_size() const { return heads_.front().out(); }
+
+  // Chooses the code of `group` (1, 2, …) for `row` from `logits` [vocab_size], which it may overwrite.
+  using Choose = std::function<int32_t(size_t row, int64_t group, std::span<float> logits)>;
+
+  // Fills in groups 1… of codes [rows][groups], whose group 0 is given, from hidden [rows][hidden].
+  // Codes must lie in their tables, chosen ones too.
+  void Predict(std::span<const float> hidden, const Choose& choose, std::span<int32_t> codes);
+
+ private:
+  // Brings inputs [rows][talker's width] to the predictor's width, in inputs_.
+  void Project(int64_t rows);
+
+  const Embedder& embedder_;
+  ThreadPool& pool_;
+  std::optional<Linear> input_projection_;
+  std::vector<Linear> heads_;
+  Transformer transformer_;
+
+  // Scratch.
+  std::vector<KvCache> caches_;
+  std::vector<SequenceRows> sequences_;
+  std::vector<float> embedded_, inputs_, last_, logits_;
+};
+
+}  // namespace qtts::cpu
+
+#endif  // QTTS_CPU_PREDICTOR_H_

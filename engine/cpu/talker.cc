@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#include "cpu/talker.h"
+
+#include <algorithm>
+
+namespace qtts::cpu {
+namespace {
+
+// Prompt rows computed together: enough to read weights rarely, few enough for modest scratch.
+constexpr int64_t kPrefillRows = 128;
+
+}  // namespace
+
+Talker::Talker(const TalkerConfig& config, const TalkerWeights& weights, ThreadPool& pool)
+    : pool_(pool), transformer_(config.transformer, weights.transformer, pool), head_(weights.codec_head) {}
+
+void Talker::Prefill(KvCache* cache, std::span<const float> inputs, float* hidden, float* logits) {
+  const int64_t width = hidden_size();
+  const int64_t rows = static_cast<int64_t>(inputs.size()) / width;
+  int64_t count = 0;
+  for (int64_t begin = 0; begin < rows; begin += count) {
+    count = std::min(kPrefillRows, rows - begin);
+    chunk_.assign(inputs.begin() + begin * width, inputs.begin() + (begin + count) * width);
+    const SequenceRows sequence{cache, count};
+    transformer_.Forward({&sequence, 1}, chunk_.data());
+  }
+  std::copy_n(chunk_.end() - width, width, hidden);
+  head_.Run(pool_, hidden, 1, logits);
+}
+
+void Talker::Step(std::span<KvCache* const> caches, float* inputs, float* logits) {
+  std::vector<SequenceRows> sequences;
+  sequences.reserve(caches.size());
+  for (KvCache* cache : caches) sequences.push_back({cache, 1});
+  transformer_.Forward(sequences, inputs);
+  head_.Run(pool_, inputs, static_cast<int64_t>(caches.size()), logits);
+}
+
+}  // namespace qtts::cpu

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#ifndef QTTS_CPU_TALKER_H_
+#define QTTS_CPU_TALKER_H_
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "checkpoint/weights.h"
+#include "cpu/linear.h"
+#include "cpu/transformer.h"
+
+namespace qtts::cpu {
+
+// The talker (spec 4): input vectors in, hidden state and codebook-0 logits of the last position out.
+// Holds views of the weights and scratch memory; not thread-safe.
+class Talker {
+ public:
+  Talker(const TalkerConfig& config, const TalkerWeights& weights, ThreadPool& pool);
+
+  int64_t hidden_size() const { return head_.in(); }
+  int64_t vocab_size() const { return head_.out(); }
+  int64_t max_positions() const { return transformer_.config().max_positions; }
+  KvCache NewCache() const { return KvCache(transformer_.config()); }
+
+  // Appends `rows` inputs [rows][hidden] to a sequence. hidden [hidden] and logits [vocab] are those
+  // of the last row.
+  void Prefill(KvCache* cache, std::span<const float> inputs, float* hidden, float* logits);
+
+  // Appends one input to each of the sequences. inputs [sequences][hidden] become their hidden
+  // states; logits is [sequences][vocab].
+  void Step(std::span<KvCache* const> caches, float* inputs, float* logits);
+
+ private:
+  ThreadPool& pool_;
+  Transformer transformer_;
+  Linear head_;
+  std::vector<float> chunk_;
+};
+
+}  // namespace qtts::cpu
+
+#endif  // QTTS_CPU_TALKER_H_

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#include "cpu/transformer.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "cpu/kernels.h"
+
+namespace qtts::cpu {
+namespace {
+
+// Positions whose rotations are kept; later ones are computed when they come, once per row.
+constexpr int64_t kKeptRotations = 64;
+
+std::vector<float> FloatsOrNone(const std::optional<TensorView>& tensor) {
+  return tensor.has_value() ? FloatsOf(*tensor) : std::vector<float>();
+}
+
+template <typename T>
+void Grow(std::vector<T>* buffer, int64_t size) {
+  if (buffer->size() < static_cast<size_t>(size)) buffer->resize(static_cast<size_t>(size));
+}
+
+}  // namespace
+
+Transformer::Layer::Layer(const TransformerLayerWeights& weights)
+    : input_norm(FloatsOf(weights.input_norm)),
+      post_norm(FloatsOf(weights.post_norm)),
+      q(weights.q),
+      k(weights.k),
+      v(weights.v),
+      o(weights.o),
+      q_norm(FloatsOrNone(weights.q_norm)),
+      k_norm(FloatsOrNone(weights.k_norm)),
+      gate(weights.gate),
+      up(weights.up),
+      down(weights.down),
+      attention_scale(FloatsOrNone(weights.attention_scale)),
+      mlp_scale(FloatsOrNone(weights.mlp_scale)) {}
+
+Transformer::Transformer(const TransformerConfig& config, const TransformerWeights& weights, ThreadPool& pool)
+    : config_(config), pool_(pool), final_norm_(FloatsOf(weights.norm)) {
+  layers_.reserve(weights.layers.size());
+  for (const TransformerLayerWeights& layer : weights.layers) layers_.emplace_back(layer);
+  // As the reference: the angle is an F32 product of the position and an F32 frequency.
+  for (int i = 0; i < config.head_dim / 2; ++i) {
+    const float exponent = static_cast<float>(2 * i) / static_cast<float>(config.head_dim);
+    inverse_frequencies_.push_back(1.0F / std::pow(config.rope_theta, exponent));
+  }
+  const int64_t kept = std::min<int64_t>(kKeptRotations, config.max_positions);
+  std::vector<float> rotations(static_cast<size_t>(kept * config.head_dim));
+  for (int64_t p = 0; p < kept; ++p) RotationOf(p, rotations.data() + p * config.head_dim);
+  first_rotations_ = std::move(rotations);
+}
+
+void Transformer::RotationOf(int64_t position, float* rotation) const {
+  const int64_t half = config_.head_dim / 2;
+  const int64_t begin = position * config_.head_dim;
+  if (begin < static_cast<int64_t>(first_rotations_.size())) {
+    std::copy_n(first_rotations_.begin() + begin, config_.head_dim, rotation);
+    return;
+  }
+  for (int64_t i = 0; i < half; ++i) {
+    const float angle = static_cast<float>(position) * inverse_frequencies_[static_cast<size_t>(i)];
+    rotation[i] = std::cos(angle);
+    rotation[half + i] = std::sin(angle);
+  }
+}
+
+void Transformer::PlaceRows(std::span<const SequenceRows> sequences) {
+  rows_.clear();
+  for (const SequenceRows& sequence : sequences) {
+    const int64_t begin = sequence.cache->length();
+    sequence.cache->Extend(sequence.rows);
+    for (int64_t i = 0; i < sequence.rows; ++i) rows_.push_back({sequence.cache, begin + i});
+  }
+  const auto m = static_cast<int64_t>(rows_.size());
+  Grow(&rotations_, m * config_.head_dim);
+  for (int64_t i = 0; i < m; ++i) {
+    RotationOf(rows_[static_cast<size_t>(i)].position, rotations_.data() + i * config_.head_dim);
+  }
+  Grow(&normed_, m * config_.hidden_size);
+  Grow(&q_, m * config_.q_width());
+  Grow(&k_, m * config_.kv_width());
+  Grow(&v_, m * config_.kv_width());
+  Grow(&attended_, m * config_.q_width());
+  Grow(&gate_, m * config_.intermediate_size);
+  Grow(&up_, m * config_.intermediate_size);
+  Grow(&branch_, m * config_.hidden_size);
+}
+
+void Transformer::Forward(std::span<const SequenceRows> sequences, float* x) {
+  PlaceRows(sequences);
+  for (int i = 0; i < static_cast<int>(layers_.size()); ++i) {
+    Attention(i, x);
+    Mlp(layers_[static_cast<size_t>(i)], x);
+  }
+  const int64_t hidden = config_.hidden_size;
+  for (size_t i = 0; i < rows_.size(); ++i, x += hidden) {
+    RmsNorm(x, final_norm_.data(), config_.rms_norm_eps, hidden, x);
+  }
+}
+
+void Transformer::Attention(int index, float* x) {
+  const Layer& layer = layers_[static_cast<size_t>(index)];
+  const auto m = static_cast<int64_t>(rows_.size());
+  const int64_t hidden = config_.hidden_size;
+  const int64_t head_dim = config_.head_dim;
+  for (int64_t i = 0; i < m; ++i) {
+    RmsNorm(x + i * hidden, layer.input_norm.data(), config_.rms_norm_eps, hidden, normed_.data() + i * hidden);
+  }
+  layer.q.Run(pool_, normed_.data(), m, q_.data());
+  layer.k.Run(pool_, normed_.data(), m, k_.data());
+  layer.v.Run(pool_, normed_.data(), m, v_.data());
+
+  int64_t visible = 0;  // keys of all rows together
+  for (int64_t i = 0; i < m; ++i) {
+    const Row& row = rows_[static_cast<size_t>(i)];
+    const float* const cosines = rotations_.data() + i * head_dim;
+    const auto place = [&](float* head, const std::vector<float>& norm) {
+      if (!norm.empty()) RmsNorm(head, norm.data(), config_.rms_norm_eps, head_dim, head);
+      Rotate(cosines, cosines + head_dim / 2, head_dim / 2, head);
+    };
+    float* const q = q_.data() + i * config_.q_width();
+    for (int h = 0; h < config_.num_heads; ++h) place(q + h * head_dim, layer.q_norm);
+    float* const k = k_.data() + i * config_.kv_width();
+    for (int h = 0; h < config_.num_kv_heads; ++h) place(k + h * head_dim, layer.k_norm);
+    std::copy_n(k, config_.kv_width(), row.cache->Key(index, row.position));
+    std::copy_n(v_.data() + i * config_.kv_width(), config_.kv_width(), row.cache->Value(index, row.position));
+    visible +=
+        config_.sliding_window == 0 ? row.position + 1 : std::min<int64_t>(row.position + 1, config_.sliding_window);
+  }
+
+  // Parts are (row, head) pairs.
+  const int64_t heads = config_.num_heads;
+  pool_.ParallelFor(m * heads, 1, 2 * visible * config_.q_width(), [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end;) {
+      const int64_t row_end = std::min(end, (i / heads + 1) * heads);
+      AttendRow(index, i / heads, i % heads, i % heads + row_end - i);
+      i = row_end;
+    }
+  });
+  layer.o.Run(pool_, attended_.data(), m, branch_.data());
+  AddBranch(layer.attention_scale, x);
+}
+
+void Transformer::AttendRow(int index, int64_t row, int64_t first_head, int64_t end_head) {
+  // Threads of the pool come here at once: scratch of their own, kept for the next call.
+  thread_local std::vector<KeyValueSpan> spans;
+  thread_local std::vector<float> scores;
+  const Row& place = rows_[static_cast<size_t>(row)];
+  const int64_t head_dim = config_.head_dim;
+  const int64_t group = config_.num_heads / config_.num_kv_heads;
+  const float scale = 1.0F / std::sqrt(static_cast<float>(head_dim));
+  Grow(&scores, place.position + 1);
+  for (int64_t h = first_head; h < end_head; ++h) {
+    place.cache->Visible(index, static_cast<int>(h / group), place.position, &spans);
+    const int64_t offset = row * config_.q_width() + h * head_dim;
+    Attend(q_.data() + offset, spans, place.cache->stride(), head_dim, scale, scores.data(), attended_.data() + offset);
+  }
+}
+
+void Transformer::Mlp(const Layer& layer, float* x) {
+  const auto m = static_cast<int64_t>(rows_.size());
+  const int64_t hidden = config_.hidden_size;
+  for (int64_t i = 0; i < m; ++i) {
+    RmsNorm(x + i * hidden, layer.post_norm.data(), config_.rms_norm_eps, hidden, normed_.data() + i * hidden);
+  }
+  layer.gate.Run(pool_, normed_.data(), m, gate_.data());
+  layer.up.Run(pool_, normed_.data(), m, up_.data());
+  for (int64_t i = 0; i < m; ++i) {
+    float* const gate = gate_.data() + i * config_.intermediate_size;
+    SiluMul(gate, up_.data() + i * config_.intermediate_size, config_.intermediate_size, gate);
+  }
+  layer.down.Run(pool_, gate_.data(), m, branch_.data());
+  AddBranch(layer.mlp_scale, x);
+}
+
+void Transformer::AddBranch(const std::vector<float>& scale, float* x) {
+  const int64_t hidden = config_.hidden_size;
+  const float* branch = branch_.data();
+  for (size_t i = 0; i < rows_.size(); ++i, x += hidden, branch += hidden) {
+    if (scale.empty()) {
+      Add(branch, hidden, x);
+    } else {
+      AddScaled(scale.data(), branch, hidden, x);
+    }
+  }
+}
+
+}  // namespace qtts::cpu

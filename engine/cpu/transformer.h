@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#ifndef QTTS_CPU_TRANSFORMER_H_
+#define QTTS_CPU_TRANSFORMER_H_
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "checkpoint/weights.h"
+#include "cpu/kv_cache.h"
+#include "cpu/linear.h"
+#include "cpu/thread_pool.h"
+
+namespace qtts::cpu {
+
+// Rows that continue one sequence: the next `rows` positions of `cache`.
+struct SequenceRows {
+  KvCache* cache = nullptr;
+  int64_t rows = 1;
+};
+
+// A pre-norm decoder-only transformer (spec 4, 5, 7.3): grouped-query attention with RoPE in
+// split-half pairing, SiLU-gated MLP; q/k norm, biases, LayerScale and a sliding window where config
+// and weights have them. Serves talker, code predictor and the codec's pre-transformer.
+//
+// Holds views of the weights, and scratch memory: not thread-safe.
+class Transformer {
+ public:
+  Transformer(const TransformerConfig& config, const TransformerWeights& weights, ThreadPool& pool);
+
+  // Runs the rows of `sequences`, lying one after the other in x [rows of all][hidden], through all
+  // layers and the final norm, in place, and extends the caches. A row sees its own sequence only;
+  // its result does not depend on how a sequence is cut into calls. May throw std::bad_alloc.
+  void Forward(std::span<const SequenceRows> sequences, float* x);
+
+  const TransformerConfig& config() const { return config_; }
+
+ private:
+  struct Layer {
+    explicit Layer(const TransformerLayerWeights& weights);
+
+    std::vector<float> input_norm, post_norm;
+    Linear q, k, v, o;
+    std::vector<float> q_norm, k_norm;  // empty: none
+    Linear gate, up, down;
+    std::vector<float> attention_scale, mlp_scale;  // empty: none
+  };
+  // One row of the current call.
+  struct Row {
+    KvCache* cache = nullptr;
+    int64_t position = 0;
+  };
+
+  void PlaceRows(std::span<const SequenceRows> sequences);
+  void Attention(int index, float* x);
+  void AttendRow(int index, int64_t row, int64_t first_head, int64_t end_head);
+  void Mlp(const Layer& layer, float* x);
+  // x += scale * branch_, row by row; no scale if `scale` is empty.
+  void AddBranch(const std::vector<float>& scale, float* x);
+  // Cosines, then sines, of a position's angles, [head_dim].
+  void RotationOf(int64_t position, float* rotation) const;
+
+  TransformerConfig config_;
+  ThreadPool& pool_;
+  std::vector<Layer> layers_;
+  std::vector<float> final_norm_;
+  std::vector<float> inverse_frequencies_;  // [head_dim / 2]
+  std::vector<float> first_rotations_;      // of the first positions: all that the predictor uses
+
+  // Scratch, for the rows of one call.
+  std::vector<Row> rows_;
+  std::vector<float> rotations_;  // [rows][head_dim]
+  std::vector<float> normed_;     // [rows][hidden]
+  std::vector<float> q_, k_, v_;
+  std::vector<float> attended_;  // [rows][q_width]
+  std::vector<float> gate_, up_;
+  std::vector<float> branch_;  // [rows][hidden]
+};
+
+}  // namespace qtts::cpu
+
+#endif  // QTTS_CPU_TRANSFORMER_H_

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#ifndef QTTS_ENGINE_H_
+#define QTTS_ENGINE_H_
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "qtts/model_info.h"
+#include "qtts/request.h"
+#include "qtts/status.h"
+#include "qtts/tokenizer_pattern.h"
+
+// The engine turns text into 24 kHz speech with a Qwen3-TTS-12Hz checkpoint. In short:
+//
+//   qtts::EngineOptions options;
+//   options.model_path = "/models/Qwen3-TTS-12Hz-0.6B-CustomVoice";
+//   auto engine = qtts::Engine::Acquire(options);
+//   if (!engine.ok()) return Fail(engine.status().message());
+//   qtts::Request request;
+//   request.text = "Hello, world.";
+//   request.settings = (*engine)->info().defaults;
+//   auto stream = (*engine)->Start(request);
+//   if (!stream.ok()) return Fail(stream.status().message());
+//   qtts::Frame frame;
+//   while ((*stream)->Read(&frame) == qtts::ReadState::kFrame) Play(frame.pcm);
+//   if (!(*stream)->status().ok()) return Fail((*stream)->status().message());
+
+namespace qtts {
+
+class Engine;
+class Scheduler;
+class StreamState;
+
+enum class Device { kAuto, kCpu, kCuda };
+
+// Arithmetic of the GPU. The CPU's is F32 always.
+enum class Precision {
+  kAuto,  // BF16 weights and tensor cores
+  kF32,   // slow, for checking
+};
+
+struct EngineOptions {
+  std::string model_path;         // folder of a checkpoint as published
+  Device device = Device::kAuto;  // kAuto: the GPU when it can hold the model, else the CPU
+  Precision precision = Precision::kAuto;
+  int threads = 0;  // CPU worker threads; 0 = one per core
+  // Frames a stream may be ahead of its reader. 25 frames are two seconds.
+  int lead_frames = 25;
+  TokenizerPattern tokenizer_pattern = TokenizerPattern::kNative;
+};
+
+// One decoded frame: 80 ms of speech.
+struct Frame {
+  int64_t index = 0;           // 0, 1, … within the utterance
+  std::vector<int32_t> codes;  // [code_groups]
+  std::vector<float> pcm;      // [samples_per_frame], mono, in [-1, 1]
+};
+
+enum class ReadState {
+  kFrame,    // a frame was handed out
+  kPending,  // none yet, the utterance goes on
+  kEnd,      // no more frames: see Stream::end_reason() and status()
+};
+
+enum class EndReason {
+  kNone,         // still running
+  kComplete,     // the model ended the utterance
+  kMaxDuration,  // max_new_tokens struck first
+  kCancelled,    // Cancel(), or the engine went away
+  kError,        // see Stream::status()
+};
+
+// One utterance on its way from text to frames. Made by Engine::Start(), owned by the caller; it
+// keeps its engine alive. Destroying it cancels it.
+//
+// Thread-safe. Frames come in order, each handed out once; one thread should read.
+class Stream {
+ public:
+  ~Stream();
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+
+  // Adds text to an utterance started with Request::more_text. Any cut of the UTF-8 is fine.
+  // Speech stalls, and never guesses, while the next token is not known.
+  Status Append(std::string_view text);
+  // Ends the text of an utterance started with Request::more_text. Idempotent.
+  Status FinishText();
+
+  // Waits for the next frame. Never returns kPending.
+  ReadState Read(Frame* frame);
+  // Same without waiting.
+  ReadState TryRead(Frame* frame);
+
+  // Drops everything not yet read; readers get kEnd at once, without waiting for the device. Without
+  // effect once the utterance has ended and all of it was read.
+  void Cancel();
+
+  EndReason end_reason() const;
+  // Not ok exactly when end_reason() is kError.
+  Status status() const;
+  // What the user should know but that does not stop the utterance, e.g. an instruction that this
+  // checkpoint ignores. Complete when Start() returned.
+  const std::vector<std::string>& warnings() const;
+
+ private:
+  friend class Engine;
+  Stream(std::shared_ptr<Engine> engine, std::shared_ptr<StreamState> state);
+  std::shared_ptr<Engine> engine_;
+  std::shared_ptr<StreamState> state_;
+};
+
+// A loaded model on one device, with one scheduler thread that advances all its streams frame by
+// frame. Thread-safe. Shared: streams hold a reference.
+class Engine : public std::enable_shared_from_this<Engine> {
+ public:
+  // Cheap checks of what Load() needs: the folder, its configs and the headers of its weight files.
+  // Reads no weights. For errors that should come early, and for listing voices.
+  static Result<ModelInfo> Inspect(const std::string& model_path);
+
+  // Loads a model. Takes 0.1 s for the bundled voice and seconds for a released checkpoint; may
+  // be called on any thread. `cancelled`, when given, is polled and ends the load early with
+  // kCancelled.
+  static Result<std::shared_ptr<Engine>> Load(const EngineOptions& options,
+                                              const std::atomic<bool>* cancelled = nullptr);
+
+  // The process's engine for (model folder, device): a running one where there is one, else
+  // Load(). The last reference frees it. Concurrent calls for one key load once.
+  static Result<std::shared_ptr<Engine>> Acquire(const EngineOptions& options,
+                                                 const std::atomic<bool>* cancelled = nullptr);
+
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  const ModelInfo& info() const;
+  // Where it runs, for people: "cpu (AVX3, 2 threads)".
+  const std::string& device_name() const;
+
+  // Accepts an utterance: checks the request, tokenizes, builds the prompt and queues it.
+  // `on_change`, when given, is called from the scheduler thread after a frame or the end became
+  // readable; it must not block nor call back into the stream. A last call may come while or just
+  // after the stream is destroyed, so let it own what it touches.
+  Result<std::unique_ptr<Stream>> Start(const Request& request, std::function<void()> on_change = {});
+
+ private:
+  struct Impl;
+  explicit Engine(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace qtts
+
+#endif  // QTTS_ENGINE_H_

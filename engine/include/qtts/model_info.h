@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#ifndef QTTS_MODEL_INFO_H_
+#define QTTS_MODEL_INFO_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "qtts/request.h"
+
+namespace qtts {
+
+// `tts_model_type` of config.json: which voices a checkpoint can speak with.
+enum class ModelType { kBase, kCustomVoice, kVoiceDesign };
+
+// "base", "custom_voice", "voice_design": the spelling of config.json.
+std::string_view ModelTypeName(ModelType type);
+
+// What a model folder holds, for people and for choosing a request. Plain values.
+struct ModelInfo {
+  std::string path;
+  ModelType type = ModelType::kCustomVoice;
+  std::string size;                    // `tts_model_size`, e.g. "0b6"
+  std::vector<std::string> speakers;   // preset speakers, sorted; empty unless custom_voice
+  std::vector<std::string> languages;  // names a caller may ask for besides "auto", sorted; no dialects
+  bool supports_instruct = false;      // whether Request::instruct has an effect
+  std::string dtype;                   // of the talker's weights: "BF16", "F16" or "F32"
+  int sample_rate = 24000;             // Hz
+  int samples_per_frame = 1920;        // one frame is one buffer
+  int code_groups = 16;                // codes per frame
+  int64_t talker_parameters = 0;       // talker and code predictor, text table included
+  int64_t codec_parameters = 0;        // codec decoder
+  int64_t weight_bytes = 0;            // file bytes of the tensors synthesis uses
+  GenerationSettings defaults;         // generation_config.json over the official defaults
+};
+
+}  // namespace qtts
+
+#endif  // QTTS_MODEL_INFO_H_

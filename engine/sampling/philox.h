@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#ifndef QTTS_SAMPLING_PHILOX_H_
+#define QTTS_SAMPLING_PHILOX_H_
+
+#include <array>
+#include <cstdint>
+
+// Random numbers as a pure function of (seed, where they are used), after Salmon et al., "Parallel
+// random numbers: as easy as 1, 2, 3" (SC 2011): Philox4x32 with 10 rounds. A stream's draws depend
+// on nothing else, so batching, device and history cannot change them.
+//
+// Plain C++ that a GPU compiler takes as it is: QTTS_HOST_DEVICE marks what both sides share.
+#ifdef __CUDACC__
+#define QTTS_HOST_DEVICE __host__ __device__
+#else
+#define QTTS_HOST_DEVICE
+#endif
+
+namespace qtts {
+
+struct PhiloxWords {
+  uint32_t v[4];
+};
+
+QTTS_HOST_DEVICE inline PhiloxWords Philox4x32(PhiloxWords counter, uint32_t key0, uint32_t key1) {
+  for (int round = 0; round < 10; ++round) {
+    const uint64_t p0 = uint64_t{0xD2511F53} * counter.v[0];
+    const uint64_t p1 = uint64_t{0xCD9E8D57} * counter.v[2];
+    counter = {{static_cast<uint32_t>(p1 >> 32) ^ counter.v[1] ^ key0, static_cast<uint32_t>(p1),
+                static_cast<uint32_t>(p0 >> 32) ^ counter.v[3] ^ key1, static_cast<uint32_t>(p0)}};
+    key0 += 0x9E3779B9;
+    key1 += 0xBB67AE85;
+  }
+  return counter;
+}
+
+// What a draw is for; keeps draws of different purposes independent.
+enum class DrawPurpose : uint32_t { kGumbel = 0 };
+
+// The 32 random bits of candidate `token` of codebook `codebook` in frame `frame`.
+QTTS_HOST_DEVICE inline uint32_t DrawBits(uint64_t seed, uint32_t frame, uint32_t codebook, uint32_t token,
+                                          DrawPurpose purpose) {
+  return Philox4x32({{frame, codebook, token, static_cast<uint32_t>(purpose)}}, static_cast<uint32_t>(seed),
+                    static_cast<uint32_t>(seed >> 32))
+      .v[0];
+}
+
+// Random bits as a number in (0, 1), both ends excluded, exact in F32: the 23 high bits and a half.
+QTTS_HOST_DEVICE inline float UnitInterval(uint32_t bits) {
+  return (static_cast<float>(bits >> 9) + 0.5F) * (1.0F / 8388608.0F);
+}
+
+}  // namespace qtts
+
+#endif  // QTTS_SAMPLING_PHILOX_H_

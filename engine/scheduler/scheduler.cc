@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#include "scheduler/scheduler.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace qtts {
+
+struct Scheduler::Running {
+  explicit Running(std::shared_ptr<StreamState> s) : stream(std::move(s)) {}
+
+  std::shared_ptr<StreamState> stream;
+  SlotId slot = 0;
+  bool open = false;
+  int64_t submitted = 0;  // frames asked of the backend
+  int64_t delivered = 0;
+};
+
+struct Scheduler::Submission {
+  std::vector<std::shared_ptr<Running>> takers;  // in the order of the steps
+};
+
+Scheduler::Scheduler(std::unique_ptr<Backend> backend) : backend_(std::move(backend)), thread_([this] { Run(); }) {}
+
+Scheduler::~Scheduler() {
+  {
+    std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+void Scheduler::Add(std::shared_ptr<StreamState> stream) {
+  {
+    std::lock_guard lock(mutex_);
+    added_.push_back(std::move(stream));
+  }
+  changed_.notify_all();
+}
+
+void Scheduler::Wake() {
+  {
+    std::lock_guard lock(mutex_);
+    wake_ = true;
+  }
+  changed_.notify_all();
+}
+
+void Scheduler::Run() {
+  bool progress = false;
+  for (;;) {
+    {
+      std::unique_lock lock(mutex_);
+      if (!progress) changed_.wait(lock, [this] { return stopping_ || wake_ || !added_.empty(); });
+      wake_ = false;
+      if (stopping_) break;
+      for (auto& stream : added_) running_.push_back(std::make_shared<Running>(std::move(stream)));
+      added_.clear();
+    }
+    DropEnded();
+    progress = OpenSlots();
+    const bool submitted = SubmitStep();
+    // Run ahead of the device as far as it pays; then, or with nothing left to ask for, wait for it.
+    const bool full = outstanding_.size() >= static_cast<size_t>(backend_->max_outstanding());
+    if (!outstanding_.empty() && (full || !submitted)) {
+      CollectStep();
+      progress = true;
+    }
+    progress = progress || submitted;
+  }
+  while (!outstanding_.empty()) CollectStep();
+  std::lock_guard lock(mutex_);
+  for (auto& stream : added_) running_.push_back(std::make_shared<Running>(std::move(stream)));
+  for (auto& running : running_) {
+    running->stream->End(EndReason::kCancelled, Status::Ok());
+    if (running->open) backend_->Close(running->slot);
+  }
+}
+
+// Forgets streams whose utterance is over, by the model, by an error or by Cancel().
+void Scheduler::DropEnded() {
+  std::erase_if(running_, [this](const std::shared_ptr<Running>& running) {
+    if (!running->stream->ended()) return false;
+    if (running->open) backend_->Close(running->slot);
+    running->open = false;
+    return true;
+  });
+}
+
+// Gives every stream whose prompt is ready a slot. Whether anything changed.
+bool Scheduler::OpenSlots() {
+  bool changed = false;
+  for (auto& running : running_) {
+    if (running->open) continue;
+    if (!device_status_.ok()) {
+      running->stream->End(EndReason::kError, device_status_);
+      changed = true;
+      continue;
+    }
+    const std::optional<Prompt> prompt = running->stream->TakePrompt();
+    if (!prompt) continue;
+    changed = true;
+    const Request& request = running->stream->request();
+    Result<SlotId> slot = backend_->Open(*prompt, request.settings, request.seed);
+    if (!slot.ok()) {
+      running->stream->End(EndReason::kError, slot.status());
+      continue;
+    }
+    running->slot = *slot;
+    running->open = true;
+  }
+  return changed;
+}
+
+bool Scheduler::SubmitStep() {
+  std::vector<FrameStep> steps;
+  Submission submission;
+  for (auto& running : running_) {
+    if (!running->open || running->stream->ended()) continue;
+    FrameStep step{running->slot, kNoText};
+    const auto in_flight = static_cast<size_t>(running->submitted - running->delivered);
+    if (!running->stream->NextStep(running->submitted, in_flight, &step.text_id)) continue;
+    ++running->submitted;
+    steps.push_back(step);
+    submission.takers.push_back(running);
+  }
+  if (steps.empty()) return false;
+  if (Status status = backend_->Submit(steps); !status.ok()) {
+    FailAll(status);
+    return false;
+  }
+  outstanding_.push_back(std::move(submission));
+  return true;
+}
+
+void Scheduler::CollectStep() {
+  const Submission submission = std::move(outstanding_.front());
+  outstanding_.pop_front();
+  Result<std::vector<FrameResult>> results = backend_->Collect();
+  if (!results.ok()) {
+    FailAll(results.status());
+    return;
+  }
+  for (size_t i = 0; i < submission.takers.size(); ++i) Take(*submission.takers[i], std::move((*results)[i]));
+}
+
+void Scheduler::Take(Running& running, FrameResult result) {
+  const int64_t index = running.delivered++;
+  switch (result.end) {
+    case FrameEnd::kNone:
+      running.stream->Deliver({index, std::move(result.codes), std::move(result.pcm)});
+      break;
+    case FrameEnd::kEndOfSpeech:
+      running.stream->End(EndReason::kComplete, Status::Ok());
+      break;
+    case FrameEnd::kMaxTokens:
+      running.stream->End(EndReason::kMaxDuration, Status::Ok());
+      break;
+    case FrameEnd::kError:
+      running.stream->End(EndReason::kError, std::move(result.status));
+      break;
+  }
+}
+
+// The device is lost: every stream fails, now and later. A new engine is needed.
+void Scheduler::FailAll(const Status& status) {
+  device_status_ = status;
+  outstanding_.clear();
+  for (auto& running : running_) running->stream->End(EndReason::kError, status);
+}
+
+}  // namespace qtts

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#ifndef QTTS_SCHEDULER_SCHEDULER_H_
+#define QTTS_SCHEDULER_SCHEDULER_H_
+
+#include <condition_variable>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "backend/backend.h"
+#include "scheduler/stream_state.h"
+
+namespace qtts {
+
+// Advances all streams of one engine: one thread that asks the backend, frame by frame, for the next
+// frame of every stream that has text to go on and a reader that keeps up. A stream that stalls or is
+// full is left out of the step and holds up no other.
+//
+// Owned by the engine. Add() and Wake() may be called from any thread.
+class Scheduler {
+ public:
+  explicit Scheduler(std::unique_ptr<Backend> backend);
+  // Stops the thread; streams still running end with kCancelled.
+  ~Scheduler();
+  Scheduler(const Scheduler&) = delete;
+  Scheduler& operator=(const Scheduler&) = delete;
+
+  void Add(std::shared_ptr<StreamState> stream);
+  // Something changed that may let a stream go on.
+  void Wake();
+
+ private:
+  struct Running;     // a stream and its slot
+  struct Submission;  // who takes part in a submitted step
+
+  void Run();
+  bool OpenSlots();
+  bool SubmitStep();
+  void CollectStep();
+  void Take(Running& running, FrameResult result);
+  void DropEnded();
+  void FailAll(const Status& status);
+
+  const std::unique_ptr<Backend> backend_;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<std::shared_ptr<StreamState>> added_;
+  bool wake_ = false;
+  bool stopping_ = false;
+
+  // The scheduler thread's own.
+  std::vector<std::shared_ptr<Running>> running_;
+  std::deque<Submission> outstanding_;
+  Status device_status_;  // not ok once the device is lost
+  std::thread thread_;
+};
+
+}  // namespace qtts
+
+#endif  // QTTS_SCHEDULER_SCHEDULER_H_

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#include "scheduler/stream_state.h"
+
+#include <utility>
+
+namespace qtts {
+
+StreamState::StreamState(std::shared_ptr<const PromptBuilder> prompts, std::shared_ptr<const Tokenizer> tokenizer,
+                         const Request& request, size_t lead_frames, std::function<void()> on_change,
+                         std::function<void()> wake)
+    : prompts_(std::move(prompts)),
+      request_(request),
+      lead_frames_(lead_frames),
+      on_change_(std::move(on_change)),
+      wake_(std::move(wake)),
+      feed_(std::move(tokenizer)) {}
+
+Status StreamState::Begin() {
+  std::lock_guard lock(mutex_);
+  QTTS_RETURN_IF_ERROR(feed_.Append(request_.text));
+  if (!request_.more_text) {
+    QTTS_RETURN_IF_ERROR(feed_.Finish());
+    if (feed_.blank()) return Status::InvalidArgument("the text is empty: there is nothing to speak");
+  }
+  QTTS_RETURN_IF_ERROR(TakeTextLocked());
+  if (prompt_) warnings_ = prompt_->warnings;
+  return Status::Ok();
+}
+
+Status StreamState::Append(std::string_view text) {
+  {
+    std::lock_guard lock(mutex_);
+    if (end_reason_ != EndReason::kNone) return Status::Cancelled("the utterance has already ended");
+    QTTS_RETURN_IF_ERROR(feed_.Append(text));
+    if (Status status = TakeTextLocked(); !status.ok()) {
+      EndLocked(EndReason::kError, status);
+      return status;
+    }
+  }
+  wake_();
+  return Status::Ok();
+}
+
+Status StreamState::FinishText() {
+  {
+    std::lock_guard lock(mutex_);
+    if (end_reason_ != EndReason::kNone || feed_.finished()) return Status::Ok();
+    Status status = feed_.Finish();
+    if (status.ok() && feed_.blank() && !prompt_made_) {
+      EndLocked(EndReason::kComplete, Status::Ok());
+    } else {
+      if (status.ok()) status = TakeTextLocked();
+      if (!status.ok()) {
+        EndLocked(EndReason::kError, status);
+        return status;
+      }
+    }
+  }
+  wake_();
+  return Status::Ok();
+}
+
+// Moves decided ids to where they are needed: into the prompt until there is one, then to the queue.
+Status StreamState::TakeTextLocked() {
+  std::vector<int32_t> ids = feed_.TakeIds();
+  if (prompt_made_) {
+    text_queue_.insert(text_queue_.end(), ids.begin(), ids.end());
+    if (feed_.finished() && !text_complete_) {
+      text_queue_.push_back(prompts_->eos_text_id());
+      text_complete_ = true;
+    }
+    return Status::Ok();
+  }
+  first_ids_.insert(first_ids_.end(), ids.begin(), ids.end());
+  if (!feed_.finished()) {
+    QTTS_ASSIGN_OR_RETURN(const size_t needed, prompts_->TextIdsNeeded(request_));
+    if (first_ids_.size() < needed) return Status::Ok();
+  }
+  QTTS_ASSIGN_OR_RETURN(Prompt prompt, prompts_->Build(request_, first_ids_, feed_.finished()));
+  first_ids_.clear();
+  text_queue_ = std::move(prompt.trailing_text);
+  text_complete_ = prompt.text_complete;
+  pad_text_id_ = prompt.pad_text_id;
+  prompt_ = std::move(prompt);
+  prompt_made_ = true;
+  return Status::Ok();
+}
+
+ReadState StreamState::Read(Frame* frame, bool wait) {
+  {
+    std::unique_lock lock(mutex_);
+    if (wait) readable_.wait(lock, [this] { return !frames_.empty() || end_reason_ != EndReason::kNone; });
+    if (frames_.empty()) return end_reason_ == EndReason::kNone ? ReadState::kPending : ReadState::kEnd;
+    *frame = std::move(frames_.front());
+    frames_.pop_front();
+  }
+  wake_();
+  return ReadState::kFrame;
+}
+
+void StreamState::Cancel() {
+  {
+    std::lock_guard lock(mutex_);
+    if (end_reason_ != EndReason::kNone && frames_.empty()) return;
+    frames_.clear();
+    EndLocked(EndReason::kCancelled, Status::Ok());
+  }
+  wake_();
+}
+
+EndReason StreamState::end_reason() const {
+  std::lock_guard lock(mutex_);
+  return end_reason_;
+}
+
+Status StreamState::status() const {
+  std::lock_guard lock(mutex_);
+  return status_;
+}
+
+std::optional<Prompt> StreamState::TakePrompt() {
+  std::lock_guard lock(mutex_);
+  return std::exchange(prompt_, std::nullopt);
+}
+
+bool StreamState::NextStep(int64_t index, size_t in_flight, int32_t* text_id) const {
+  std::lock_guard lock(mutex_);
+  if (frames_.size() + in_flight >= lead_frames_) return false;
+  if (index == 0) {
+    *text_id = kNoText;
+    return true;
+  }
+  const auto entry = static_cast<size_t>(index - 1);
+  if (entry < text_queue_.size()) {
+    *text_id = text_queue_[entry];
+    return true;
+  }
+  // Padding tells the model that the text is over, so it must not stand in for text that is late.
+  if (!text_complete_) return false;
+  *text_id = pad_text_id_;
+  return true;
+}
+
+void StreamState::Deliver(Frame frame) {
+  {
+    std::lock_guard lock(mutex_);
+    if (end_reason_ != EndReason::kNone) return;
+    frames_.push_back(std::move(frame));
+  }
+  readable_.notify_all();
+  if (on_change_) on_change_();
+}
+
+void StreamState::End(EndReason reason, Status status) {
+  {
+    std::lock_guard lock(mutex_);
+    if (end_reason_ != EndReason::kNone) return;
+    EndLocked(reason, std::move(status));
+  }
+  if (on_change_) on_change_();
+}
+
+bool StreamState::ended() const { return end_reason() != EndReason::kNone; }
+
+void StreamState::EndLocked(EndReason reason, Status status) {
+  end_reason_ = reason;
+  status_ = std::move(status);
+  readable_.notify_all();
+}
+
+}  // namespace qtts

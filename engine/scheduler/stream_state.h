@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#ifndef QTTS_SCHEDULER_STREAM_STATE_H_
+#define QTTS_SCHEDULER_STREAM_STATE_H_
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "prompt/prompt.h"
+#include "qtts/engine.h"
+#include "text/text_feed.h"
+
+namespace qtts {
+
+// What a Stream and the scheduler share: text on its way in, a bounded queue of frames on their way
+// out, and how the utterance ended.
+//
+// Thread-safe. Owned by the Stream and, while the utterance runs, by the scheduler.
+class StreamState {
+ public:
+  // `wake` tells the scheduler that this stream may be able to go on; it is called without locks held.
+  StreamState(std::shared_ptr<const PromptBuilder> prompts, std::shared_ptr<const Tokenizer> tokenizer,
+              const Request& request, size_t lead_frames, std::function<void()> on_change, std::function<void()> wake);
+
+  // Takes the request's text. A complete text that makes no prompt is an error.
+  Status Begin();
+
+  // The Stream's side; see there.
+  Status Append(std::string_view text);
+  Status FinishText();
+  ReadState Read(Frame* frame, bool wait);
+  void Cancel();
+  EndReason end_reason() const;
+  Status status() const;
+  const std::vector<std::string>& warnings() const { return warnings_; }
+
+  // The scheduler's side.
+  const Request& request() const { return request_; }
+  // The prompt, once enough text is there; handed out once.
+  std::optional<Prompt> TakePrompt();
+  // Whether frame `index` can be made now: the reader left room and its text is known. Gives the text
+  // row that precedes it (FrameStep::text_id). `in_flight` frames are submitted and not delivered.
+  bool NextStep(int64_t index, size_t in_flight, int32_t* text_id) const;
+  void Deliver(Frame frame);
+  // The first end counts; later ones do nothing.
+  void End(EndReason reason, Status status);
+  bool ended() const;
+
+ private:
+  Status TakeTextLocked();
+  void EndLocked(EndReason reason, Status status);
+
+  const std::shared_ptr<const PromptBuilder> prompts_;
+  const Request request_;
+  const size_t lead_frames_;
+  const std::function<void()> on_change_;
+  const std::function<void()> wake_;
+  std::vector<std::string> warnings_;  // written by Begin() only
+
+  mutable std::mutex mutex_;
+  std::condition_variable readable_;
+  TextFeed feed_;
+  std::vector<int32_t> first_ids_;  // decided text that the prompt still waits for
+  bool prompt_made_ = false;
+  std::optional<Prompt> prompt_;
+  std::vector<int32_t> text_queue_;  // entry n precedes frame n + 1
+  bool text_complete_ = false;
+  int32_t pad_text_id_ = 0;
+  std::deque<Frame> frames_;
+  EndReason end_reason_ = EndReason::kNone;
+  Status status_;
+};
+
+}  // namespace qtts
+
+#endif  // QTTS_SCHEDULER_STREAM_STATE_H_

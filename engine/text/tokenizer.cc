@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#include "text/tokenizer.h"
+
+#include <sentencepiece_processor.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <exception>
+#include <utility>
+
+#include "checkpoint/mapped_file.h"
+#include "text/byte_alphabet.h"
+#include "text/normalizer.h"
+#include "text/pre_tokenizer.h"
+#include "text/sentencepiece_model.h"
+#include "text/utf8.h"
+#include "text/vocabulary.h"
+
+namespace qtts {
+namespace {
+
+Status CheckLength(std::string_view text) {
+  if (text.size() <= Tokenizer::kMaxTextBytes) return Status::Ok();
+  return Status::ResourceExhausted("text of " + std::to_string(text.size()) + " bytes is longer than the " +
+                                   std::to_string(Tokenizer::kMaxTextBytes) + " that fit into one piece: split it");
+}
+
+}  // namespace
+
+struct Tokenizer::Impl {
+  Impl(Vocabulary v, PreTokenizer p) : vocabulary(std::move(v)), pre_tokenizer(std::move(p)) {}
+
+  // Appends the ids of valid UTF-8 without added tokens.
+  Status EncodeSegment(std::string_view text, std::vector<int32_t>* ids) const;
+
+  // The added token at the front of `text`, the longest of them, or null.
+  const AddedTokenEntry* TokenAt(std::string_view text) const;
+
+  Vocabulary vocabulary;
+  PreTokenizer pre_tokenizer;
+  sentencepiece::SentencePieceProcessor bpe;
+  int32_t size = 0;
+};
+
+Status Tokenizer::Impl::EncodeSegment(std::string_view text, std::vector<int32_t>* ids) const {
+  const std::string normalized = ToNfc(text);
+  QTTS_ASSIGN_OR_RETURN(const std::vector<size_t> ends, pre_tokenizer.Split(normalized, /*open_end=*/false));
+  const auto unknown = static_cast<int>(vocabulary.pieces.size());
+  std::vector<int> piece_ids;
+  size_t begin = 0;
+  for (const size_t end : ends) {
+    const std::string spelling = SpellBytes(std::string_view(normalized).substr(begin, end - begin));
+    begin = end;
+    const sentencepiece::util::Status status = bpe.Encode(spelling, &piece_ids);
+    if (!status.ok()) return Status::Internal(std::string("SentencePiece: ") + status.error_message());
+    if (piece_ids.empty() || std::find(piece_ids.begin(), piece_ids.end(), unknown) != piece_ids.end()) {
+      return Status::Internal("SentencePiece does not know a part of the text");
+    }
+    ids->insert(ids->end(), piece_ids.begin(), piece_ids.end());
+  }
+  return Status::Ok();
+}
+
+const AddedTokenEntry* Tokenizer::Impl::TokenAt(std::string_view text) const {
+  const AddedTokenEntry* longest = nullptr;
+  for (const AddedTokenEntry& token : vocabulary.added) {
+    if (text.starts_with(token.content) && (longest == nullptr || token.content.size() > longest->content.size())) {
+      longest = &token;
+    }
+  }
+  return longest;
+}
+
+Tokenizer::Tokenizer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Tokenizer::~Tokenizer() = default;
+
+Result<std::shared_ptr<const Tokenizer>> Tokenizer::Load(const std::string& folder, TokenizerPattern pattern) {
+  VocabularyFiles files;
+  for (std::string* name : {&files.vocab_name, &files.merges_name, &files.config_name}) *name = folder + "/" + *name;
+  QTTS_ASSIGN_OR_RETURN(files.vocab, ReadTextFile(files.vocab_name));
+  QTTS_ASSIGN_OR_RETURN(files.merges, ReadTextFile(files.merges_name));
+  QTTS_ASSIGN_OR_RETURN(files.config, ReadTextFile(files.config_name));
+  return Create(files, pattern);
+}
+
+Result<std::shared_ptr<const Tokenizer>> Tokenizer::Create(const VocabularyFiles& files, TokenizerPattern pattern) {
+  QTTS_ASSIGN_OR_RETURN(Vocabulary vocabulary, ParseVocabulary(files));
+  QTTS_ASSIGN_OR_RETURN(PreTokenizer pre_tokenizer, PreTokenizer::Create(pattern));
+  auto impl = std::make_unique<Impl>(std::move(vocabulary), std::move(pre_tokenizer));
+  try {
+    const sentencepiece::util::Status status =
+        impl->bpe.LoadFromSerializedProto(SerializeSentencePieceModel(impl->vocabulary));
+    if (!status.ok()) return Status::Internal(std::string("SentencePiece: ") + status.error_message());
+  } catch (const std::exception& e) {
+    return Status::Internal(std::string("SentencePiece: ") + e.what());
+  }
+  impl->size = static_cast<int32_t>(impl->vocabulary.pieces.size());
+  if (!impl->vocabulary.added.empty()) impl->size = std::max(impl->size, impl->vocabulary.added.back().id + 1);
+  return std::shared_ptr<const Tokenizer>(new Tokenizer(std::move(impl)));
+}
+
+Result<std::vector<int32_t>> Tokenizer::Encode(std::string_view text) const {
+  QTTS_RETURN_IF_ERROR(CheckLength(text));
+  const std::string repaired = RepairUtf8(text);
+  const std::string_view all(repaired);
+  std::vector<int32_t> ids;
+  size_t begin = 0;  // of the text since the last added token
+  for (size_t at = 0; at < all.size();) {
+    const AddedTokenEntry* token = impl_->TokenAt(all.substr(at));
+    if (token == nullptr) {
+      at += DecodeUtf8(all.substr(at)).size;
+      continue;
+    }
+    QTTS_RETURN_IF_ERROR(impl_->EncodeSegment(all.substr(begin, at - begin), &ids));
+    ids.push_back(token->id);
+    at += token->content.size();
+    begin = at;
+  }
+  QTTS_RETURN_IF_ERROR(impl_->EncodeSegment(all.substr(begin), &ids));
+  return ids;
+}
+
+Result<std::vector<int32_t>> Tokenizer::EncodePlain(std::string_view text) const {
+  QTTS_RETURN_IF_ERROR(CheckLength(text));
+  std::vector<int32_t> ids;
+  QTTS_RETURN_IF_ERROR(impl_->EncodeSegment(RepairUtf8(text), &ids));
+  return ids;
+}
+
+size_t Tokenizer::StablePrefix(std::string_view text) const {
+  text = text.substr(0, kMaxTextBytes);
+  std::string repaired;
+  // Where the clusters begin that normalization takes apart: it changes bytes, but neither the
+  // number nor the order of these.
+  std::vector<size_t> clusters;
+  for (size_t at = 0; at < text.size();) {
+    const Utf8Char c = DecodeUtf8(text.substr(at));
+    if (c.incomplete) break;
+    if (at == 0 || StartsCluster(c.code)) clusters.push_back(at);
+    AppendUtf8(c.code, &repaired);
+    at += c.size;
+  }
+  const std::string normalized = ToNfc(repaired);
+  const Result<std::vector<size_t>> ends = impl_->pre_tokenizer.Split(normalized, /*open_end=*/true);
+  if (!ends.ok()) return 0;
+  // The last place where both a pre-token and a cluster begin. The last cluster is not a part of the
+  // prefix, since marks that follow could change it. Nor may the prefix end in two pre-tokens of white
+  // space, which would be one at the end of a text.
+  const std::string_view rest(normalized);
+  size_t stable = 0;
+  size_t cluster = 0;        // the cluster that begins at or after `at`
+  bool blank = true;         // the pre-token before `at` is white space
+  bool after_blank = false;  // the one before that ends in white space
+  bool space = false;        // the character before `at` is white space
+  auto end = ends->begin();
+  for (size_t at = 0; at < rest.size() && end != ends->end();) {
+    const Utf8Char c = DecodeUtf8(rest.substr(at));
+    const bool starts = at == 0 || StartsCluster(c.code);
+    if (*end == at) {
+      if (starts && cluster < clusters.size() && !(blank && after_blank)) stable = clusters[cluster];
+      ++end;
+      blank = true;
+      after_blank = space;
+    }
+    if (starts) ++cluster;
+    space = IsWhiteSpace(c.code);
+    blank = blank && space;
+    at += c.size;
+  }
+  return stable;
+}
+
+std::string Tokenizer::Decode(int32_t id) const {
+  std::string out;
+  const Vocabulary& vocabulary = impl_->vocabulary;
+  const auto added = std::lower_bound(vocabulary.added.begin(), vocabulary.added.end(), id,
+                                      [](const AddedTokenEntry& token, int32_t value) { return token.id < value; });
+  if (added != vocabulary.added.end() && added->id == id) {
+    out = added->content;
+  } else if (id >= 0 && static_cast<size_t>(id) < vocabulary.pieces.size()) {
+    UnspellBytes(vocabulary.pieces[static_cast<size_t>(id)], &out);
+  }
+  return out;
+}
+
+int32_t Tokenizer::AddedToken(std::string_view content) const {
+  const auto& added = impl_->vocabulary.added;
+  const auto found = std::find_if(added.begin(), added.end(),
+                                  [content](const AddedTokenEntry& token) { return token.content == content; });
+  return found == added.end() ? -1 : found->id;
+}
+
+int32_t Tokenizer::vocab_size() const { return impl_->size; }
+
+}  // namespace qtts

@@ -1,0 +1,328 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+// qtts-tool: looks into model folders and runs the parts of the engine one by one. See --help.
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <thread>
+
+#include "checkpoint/checkpoint.h"
+#include "cpu/codec_decoder.h"
+#include "cpu/thread_pool.h"
+#include "options.h"
+#include "prompt/prompt.h"
+#include "qtts/engine.h"
+#include "text/text_feed.h"
+#include "text/tokenizer.h"
+#include "wav.h"
+
+namespace qtts {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int kFramesOfTwoMinutes = 1500;
+
+void PrintJson(const Json& json) { std::cout << json.dump(-1, ' ', false, Json::error_handler_t::replace) << '\n'; }
+
+Result<std::string> ModelFolder(const ToolOptions& options) {
+  if (options.arguments.empty()) return Status::InvalidArgument(options.command + ": name a model folder");
+  return options.arguments[0];
+}
+
+Result<std::shared_ptr<const Tokenizer>> LoadTokenizer(const ToolOptions& options) {
+  QTTS_ASSIGN_OR_RETURN(const std::string folder, ModelFolder(options));
+  if (!options.pattern.empty() && options.pattern != "native" && options.pattern != "patched") {
+    return Status::InvalidArgument("--pattern " + options.pattern + ": must be native or patched");
+  }
+  return Tokenizer::Load(folder, options.pattern == "patched" ? TokenizerPattern::kPatched : TokenizerPattern::kNative);
+}
+
+// Bytes of F32 key/value cache for one position of the talker.
+int64_t KvBytesPerPosition(const TransformerConfig& config) {
+  return int64_t{2} * config.num_layers * config.kv_width() * static_cast<int64_t>(sizeof(float));
+}
+
+std::string Joined(const std::vector<std::string>& items) {
+  std::string all;
+  for (const std::string& item : items) all += (all.empty() ? "" : ", ") + item;
+  return all.empty() ? "none" : all;
+}
+
+Status Inspect(const ToolOptions& options) {
+  QTTS_ASSIGN_OR_RETURN(const std::string folder, ModelFolder(options));
+  QTTS_ASSIGN_OR_RETURN(const auto checkpoint, Checkpoint::Open(folder));
+  const ModelInfo info = checkpoint->Info();
+  const ModelConfig& config = checkpoint->config();
+  const TransformerConfig& talker = config.talker.transformer;
+  const TransformerConfig& predictor = config.predictor.transformer;
+  const int64_t stream_bytes = KvBytesPerPosition(talker) * kFramesOfTwoMinutes;
+  const GenerationSettings& d = info.defaults;
+  if (options.json) {
+    PrintJson({{"path", info.path},
+               {"type", ModelTypeName(info.type)},
+               {"size", info.size},
+               {"dtype", info.dtype},
+               {"speakers", info.speakers},
+               {"languages", info.languages},
+               {"supports_instruct", info.supports_instruct},
+               {"sample_rate", info.sample_rate},
+               {"samples_per_frame", info.samples_per_frame},
+               {"code_groups", info.code_groups},
+               {"talker",
+                {{"layers", talker.num_layers},
+                 {"hidden", talker.hidden_size},
+                 {"heads", talker.num_heads},
+                 {"kv_heads", talker.num_kv_heads},
+                 {"head_dim", talker.head_dim},
+                 {"max_positions", talker.max_positions}}},
+               {"code_predictor",
+                {{"layers", predictor.num_layers},
+                 {"hidden", predictor.hidden_size},
+                 {"codebook", config.predictor.vocab_size}}},
+               {"talker_parameters", info.talker_parameters},
+               {"codec_parameters", info.codec_parameters},
+               {"weight_bytes", info.weight_bytes},
+               {"kv_bytes_two_minutes", stream_bytes},
+               {"defaults",
+                {{"do_sample", d.talker.do_sample},
+                 {"temperature", d.talker.temperature},
+                 {"top_k", d.talker.top_k},
+                 {"top_p", d.talker.top_p},
+                 {"repetition_penalty", d.repetition_penalty},
+                 {"subtalker_do_sample", d.predictor.do_sample},
+                 {"subtalker_temperature", d.predictor.temperature},
+                 {"subtalker_top_k", d.predictor.top_k},
+                 {"subtalker_top_p", d.predictor.top_p},
+                 {"max_new_tokens", d.max_new_tokens}}}});
+    return Status::Ok();
+  }
+  std::printf("model       %s, size %s, weights %s\n", std::string(ModelTypeName(info.type)).c_str(), info.size.c_str(),
+              info.dtype.c_str());
+  std::printf("speakers    %s\n", Joined(info.speakers).c_str());
+  std::printf("languages   auto, %s\n", Joined(info.languages).c_str());
+  std::printf("instruct    %s\n", info.supports_instruct ? "yes" : "no");
+  std::printf("talker      %d layers of %d, %d/%d heads of %d, %d positions\n", talker.num_layers, talker.hidden_size,
+              talker.num_heads, talker.num_kv_heads, talker.head_dim, talker.max_positions);
+  std::printf("predictor   %d layers of %d, %d code groups, codebooks of %d\n", predictor.num_layers,
+              predictor.hidden_size, info.code_groups, config.predictor.vocab_size);
+  std::printf("audio       %d Hz, %d samples a frame\n", info.sample_rate, info.samples_per_frame);
+  std::printf("parameters  %.1f M talker and predictor, %.1f M codec decoder\n",
+              static_cast<double>(info.talker_parameters) / 1e6, static_cast<double>(info.codec_parameters) / 1e6);
+  std::printf("memory      %.1f MB weights, and %.1f MB for a stream of 2 minutes\n",
+              static_cast<double>(info.weight_bytes) / 1e6, static_cast<double>(stream_bytes) / 1e6);
+  return Status::Ok();
+}
+
+Status Tokenize(const ToolOptions& options) {
+  QTTS_ASSIGN_OR_RETURN(const auto tokenizer, LoadTokenizer(options));
+  std::string line;
+  while (std::getline(std::cin, line)) {
+    QTTS_ASSIGN_OR_RETURN(const std::vector<int32_t> ids, tokenizer->Encode(line));
+    if (options.json) {
+      PrintJson(ids);
+      continue;
+    }
+    for (size_t i = 0; i < ids.size(); ++i) std::cout << (i ? " " : "") << ids[i];
+    std::cout << '\n';
+  }
+  return Status::Ok();
+}
+
+Status PrintPrompt(const ToolOptions& options) {
+  QTTS_ASSIGN_OR_RETURN(const auto tokenizer, LoadTokenizer(options));
+  QTTS_ASSIGN_OR_RETURN(const auto checkpoint, Checkpoint::Open(options.arguments[0]));
+  QTTS_ASSIGN_OR_RETURN(const PromptBuilder prompts, PromptBuilder::Create(checkpoint->config(), tokenizer));
+  QTTS_ASSIGN_OR_RETURN(const Request request, MakeRequest(options, checkpoint->config().defaults));
+  TextFeed feed(tokenizer);
+  QTTS_RETURN_IF_ERROR(feed.Append(request.text));
+  QTTS_RETURN_IF_ERROR(feed.Finish());
+  if (feed.blank()) return Status::InvalidArgument("prompt: name what to speak with --text");
+  QTTS_ASSIGN_OR_RETURN(const Prompt prompt, prompts.Build(request, feed.TakeIds(), true));
+  for (const std::string& warning : prompt.warnings) std::cerr << "qtts-tool: warning: " << warning << '\n';
+  if (options.json) {
+    Json rows = Json::array();
+    for (const PromptRow& row : prompt.rows) {
+      rows.push_back({{"text_id", row.text_id == kNoText ? Json() : Json(row.text_id)},
+                      {"codes", row.codes},
+                      {"x_vector", row.x_vector}});
+    }
+    PrintJson({{"rows", rows},
+               {"constant_rows", prompt.constant_rows},
+               {"trailing_text", prompt.trailing_text},
+               {"pad_text_id", prompt.pad_text_id}});
+    return Status::Ok();
+  }
+  for (size_t i = 0; i < prompt.rows.size(); ++i) {
+    const PromptRow& row = prompt.rows[i];
+    std::printf("%4zu  ", i);
+    if (row.text_id == kNoText) {
+      std::printf("%-28s", "-");
+    } else {
+      std::printf("%-6d %-21s", row.text_id,
+                  Json(tokenizer->Decode(row.text_id)).dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
+    }
+    for (const int32_t code : row.codes) std::printf(" %d", code);
+    std::printf("%s%s\n", row.x_vector ? " x-vector" : "",
+                i + 1 == prompt.constant_rows ? "   <- constant up to here" : "");
+  }
+  std::printf("then one per frame:");
+  for (const int32_t id : prompt.trailing_text) std::printf(" %d", id);
+  std::printf(", and %d for ever\n", prompt.pad_text_id);
+  return Status::Ok();
+}
+
+Status Codes(const ToolOptions& options) {
+  QTTS_ASSIGN_OR_RETURN(const std::string folder, ModelFolder(options));
+  EngineOptions engine_options;
+  engine_options.model_path = folder;
+  engine_options.threads = options.threads;
+  if (options.pattern == "patched") engine_options.tokenizer_pattern = TokenizerPattern::kPatched;
+  QTTS_ASSIGN_OR_RETURN(const auto engine, Engine::Load(engine_options));
+  QTTS_ASSIGN_OR_RETURN(const Request request, MakeRequest(options, engine->info().defaults));
+  QTTS_ASSIGN_OR_RETURN(const auto stream, engine->Start(request));
+  for (const std::string& warning : stream->warnings()) std::cerr << "qtts-tool: warning: " << warning << '\n';
+  Json all = Json::array();
+  Frame frame;
+  while (stream->Read(&frame) == ReadState::kFrame) {
+    if (options.json) {
+      all.push_back(frame.codes);
+      continue;
+    }
+    for (size_t i = 0; i < frame.codes.size(); ++i) std::cout << (i ? " " : "") << frame.codes[i];
+    std::cout << '\n';
+  }
+  QTTS_RETURN_IF_ERROR(stream->status());
+  const bool capped = stream->end_reason() == EndReason::kMaxDuration;
+  if (options.json) PrintJson({{"codes", all}, {"end", capped ? "max-duration" : "complete"}});
+  if (capped) std::cerr << "qtts-tool: warning: stopped by the frame limit before the model ended the utterance\n";
+  return Status::Ok();
+}
+
+// Reads codes as Codes() prints them: plain lines or its JSON object.
+Result<std::vector<int32_t>> ReadCodes(std::istream& in, const std::string& name, int groups, int entries) {
+  const std::string text{std::istreambuf_iterator<char>(in), {}};
+  std::vector<int32_t> codes;
+  int64_t line_number = 0;
+  const auto add_frame = [&](const std::vector<int64_t>& frame) -> Status {
+    const std::string where = name + ", frame " + std::to_string(line_number++);
+    if (frame.size() != static_cast<size_t>(groups)) {
+      return Status::InvalidArgument(where + ": " + std::to_string(frame.size()) + " codes, expected " +
+                                     std::to_string(groups));
+    }
+    for (const int64_t code : frame) {
+      if (code < 0 || code >= entries) {
+        return Status::InvalidArgument(where + ": code " + std::to_string(code) + " is not in 0.." +
+                                       std::to_string(entries - 1));
+      }
+      codes.push_back(static_cast<int32_t>(code));
+    }
+    return Status::Ok();
+  };
+  if (text.find_first_not_of(" \t\r\n") != std::string::npos && text[text.find_first_not_of(" \t\r\n")] == '{') {
+    const Json json = Json::parse(text, nullptr, false);
+    const auto list = json.is_object() ? json.find("codes") : json.end();
+    if (list == json.end() || !list->is_array())
+      return Status::InvalidArgument(name + ": no JSON object with an array \"codes\"");
+    for (const Json& frame : *list) {
+      std::vector<int64_t> values;
+      for (const Json& code : frame) {
+        if (!code.is_number_integer()) return Status::InvalidArgument(name + ": a code is not an integer");
+        values.push_back(code.get<int64_t>());
+      }
+      QTTS_RETURN_IF_ERROR(add_frame(values));
+    }
+    return codes;
+  }
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    std::vector<int64_t> values;
+    for (std::string word; words >> word;) {
+      int64_t value = 0;
+      const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
+      if (error != std::errc() || end != word.data() + word.size()) {
+        return Status::InvalidArgument(name + ": \"" + word + "\" is not a code");
+      }
+      values.push_back(value);
+    }
+    if (!values.empty()) QTTS_RETURN_IF_ERROR(add_frame(values));
+  }
+  return codes;
+}
+
+Status Decode(const ToolOptions& options) {
+  QTTS_ASSIGN_OR_RETURN(const std::string folder, ModelFolder(options));
+  if (options.output.empty()) return Status::InvalidArgument("decode: name the WAV file to write with --output");
+  if (!options.format.empty() && options.format != "s16" && options.format != "f32") {
+    return Status::InvalidArgument("--format " + options.format + ": must be s16 or f32");
+  }
+  QTTS_ASSIGN_OR_RETURN(const auto checkpoint, Checkpoint::Open(folder));
+  const ModelInfo info = checkpoint->Info();
+  const CodecConfig& codec = checkpoint->config().codec;
+  const int entries = codec.codebook_size;
+  std::vector<int32_t> codes;
+  if (options.arguments.size() > 1) {
+    std::ifstream file(options.arguments[1], std::ios::binary);
+    if (!file) return Status::NotFound(options.arguments[1] + ": cannot be read");
+    QTTS_ASSIGN_OR_RETURN(codes, ReadCodes(file, options.arguments[1], codec.num_quantizers, entries));
+  } else {
+    QTTS_ASSIGN_OR_RETURN(codes, ReadCodes(std::cin, "standard input", codec.num_quantizers, entries));
+  }
+  const int cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  cpu::ThreadPool pool(options.threads > 0 ? options.threads : cores);
+  cpu::CodecDecoder decoder(codec, checkpoint->codec(), pool);
+  cpu::CodecDecoder::State state = decoder.NewState();
+  const size_t frames = codes.size() / static_cast<size_t>(codec.num_quantizers);
+  std::vector<float> pcm(frames * static_cast<size_t>(codec.samples_per_frame));
+  decoder.Decode(&state, codes, pcm);
+  QTTS_RETURN_IF_ERROR(
+      WriteWav(options.output, pcm, info.sample_rate, options.format == "f32" ? WavFormat::kF32 : WavFormat::kS16));
+  const double seconds = static_cast<double>(pcm.size()) / info.sample_rate;
+  if (options.json) {
+    PrintJson({{"file", options.output}, {"samples", pcm.size()}, {"seconds", seconds}});
+  } else {
+    std::printf("%s: %.2f s\n", options.output.c_str(), seconds);
+  }
+  return Status::Ok();
+}
+
+int Main(int argc, char** argv) {
+  std::string help;
+  const Result<ToolOptions> options = ParseOptions(argc, argv, &help);
+  const bool wants_help = argc > 1 && (std::string_view(argv[1]) == "--help" || std::string_view(argv[1]) == "-h");
+  if (wants_help) {
+    std::cout << help;
+    return 0;
+  }
+  if (!options.ok()) {
+    std::cerr << "qtts-tool: " << options.status().message() << "; see qtts-tool --help\n";
+    return 2;
+  }
+  using Command = Status (*)(const ToolOptions&);
+  const std::pair<std::string_view, Command> commands[] = {
+      {"inspect", Inspect}, {"tokenize", Tokenize}, {"prompt", PrintPrompt}, {"codes", Codes}, {"decode", Decode}};
+  const auto* const found = std::ranges::find(commands, options->command, &std::pair<std::string_view, Command>::first);
+  if (found == std::end(commands)) {
+    std::cerr << (options->command.empty() ? "qtts-tool: no command" : "qtts-tool: unknown command " + options->command)
+              << "; see qtts-tool --help\n";
+    return 2;
+  }
+  const Status status = found->second(*options);
+  if (status.ok()) return 0;
+  if (options->json) {
+    PrintJson({{"error", {{"code", StatusCodeName(status.code())}, {"message", status.message()}}}});
+  } else {
+    std::cerr << "qtts-tool: " << status.message() << '\n';
+  }
+  return 1;
+}
+
+}  // namespace
+}  // namespace qtts
+
+int main(int argc, char** argv) { return qtts::Main(argc, argv); }
