@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#ifndef GST_QTTS_PCM_H_
+#define GST_QTTS_PCM_H_
+
+#include <cstddef>
+#include <cstdint>
+
+namespace gstqtts {
+
+// Scales samples in [-1, 1] by 32768 and rounds to the nearest integer (ties to even). Whatever
+// lies outside the range saturates; a value that is not a number becomes silence.
+void ConvertToS16(const float* in, size_t samples, int16_t* out);
+
+}  // namespace gstqtts
+
+#endif  // GST_QTTS_PCM_H_

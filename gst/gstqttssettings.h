@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#ifndef GST_QTTS_SETTINGS_H_
+#define GST_QTTS_SETTINGS_H_
+
+#include <cstdint>
+#include <string>
+
+#include "qtts/model_info.h"
+#include "qtts/request.h"
+
+namespace gstqtts {
+
+// What an application set on the element for its next utterance. Plain values; a copy travels with
+// each text, so that a later change does not touch what was accepted before.
+struct Settings {
+  // Value of every numeric setting that was left alone: the model's own value holds.
+  static constexpr int kModel = -1;
+
+  std::string speaker;
+  std::string language;
+  std::string instruct;
+  qtts::PromptLayout layout = qtts::PromptLayout::kDefault;
+  int64_t seed = -1;            // -1: a new one for every utterance
+  double temperature = kModel;  // 0: greedy
+  int top_k = kModel;
+  double top_p = kModel;
+  double repetition_penalty = kModel;
+  double subtalker_temperature = kModel;  // 0: greedy
+  int subtalker_top_k = kModel;
+  double subtalker_top_p = kModel;
+  uint64_t max_duration = 0;  // nanoseconds; 0: the model's own cap
+};
+
+// The engine's request for `text`: the settings over the defaults of the model. `random_seed` is
+// taken where the settings name no seed. Values out of range are passed on: the engine refuses them.
+qtts::Request MakeRequest(const Settings& settings, const qtts::ModelInfo& model, std::string text,
+                          uint64_t random_seed);
+
+}  // namespace gstqtts
+
+#endif  // GST_QTTS_SETTINGS_H_

@@ -1,0 +1,972 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+
+/**
+ * SECTION:element-qttssrc
+ * @title: qttssrc
+ * @short_description: Speaks text with a Qwen3-TTS model
+ *
+ * qttssrc makes speech of text with a Qwen3-TTS-12Hz model, frame by frame: sound leaves the element
+ * while the rest of the text is still being spoken. It comes with a small English voice; set
+ * #GstQttsSrc:model-path to the folder of any published checkpoint to use that one.
+ *
+ * Text comes from the #GstQttsSrc:text property, or from upstream through the `sink` pad, which exists
+ * on request: then every buffer is one utterance, spoken in order, and end-of-stream waits until all of
+ * them have been spoken. Buffers may cut UTF-8 characters; white space around their text is dropped, and
+ * blank ones are skipped. As long as the pad exists, the element waits for text.
+ *
+ * The first utterance of a run is the #GstQttsSrc:text that is set when the element goes from READY to
+ * PAUSED. Each later change of the property, as long as end-of-stream was not sent, queues one more
+ * utterance. Every utterance takes the settings (#GstQttsSrc:speaker, #GstQttsSrc:temperature, …) of the
+ * moment in which its text was accepted.
+ *
+ * The model is loaded in the background from READY to PAUSED, with progress messages (`load`).
+ *
+ * A flush, by the sink pad or sent to the element, drops everything that was accepted before.
+ *
+ * ## Example launch lines
+ * |[
+ * gst-launch-1.0 qttssrc text="Hello, world." ! audioconvert ! audioresample ! autoaudiosink
+ * ]| Speaks a sentence.
+ * |[
+ * gst-launch-1.0 qttssrc text="Hello, world." ! audioconvert ! audio/x-raw,format=S16LE ! wavenc ! filesink
+ * location=hello.wav
+ * ]| Writes it to a file.
+ * |[
+ * gst-launch-1.0 fdsrc ! qttssrc ! audioconvert ! audioresample ! autoaudiosink
+ * ]| Speaks what is typed.
+ * |[
+ * gst-launch-1.0 filesrc location=film.srt ! subparse ! qttssrc ! audioconvert ! flacenc ! filesink location=film.flac
+ * ]| Speaks subtitles, one after the other.
+ *
+ * Since: 0.1
+ */
+
+// Why a source with a sink pad: without one it is a plain source, with everything GstBaseSrc gives
+// (end-of-stream by the application, num-buffers, segments, caps, errors of the flow). The pad only
+// feeds the text queue; all sound still leaves by the base class' task. Two things must be kept in mind:
+//
+//   - While the pad exists, GST_ELEMENT_FLAG_SOURCE is off, lest an end-of-stream sent to the pipeline
+//     reaches us directly and cuts the text that upstream delivered before it.
+//   - Flushes of the pad go through the base class' send_event(), called directly:
+//     gst_element_send_event() takes the state lock, whose holder may be waiting for our sink pad.
+//
+// Locks: `lock` (settings) before the one inside Speech. Neither is held while posting, pushing or
+// notifying.
+
+#include "gstqttssrc.h"
+
+#include <gst/audio/audio.h>
+
+#include <cstring>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "config.h"
+#include "gstqttserror.h"
+#include "gstqttspcm.h"
+#include "gstqttsspeech.h"
+#include "gstqttstimeline.h"
+#include "qtts/engine.h"
+
+using gstqtts::Speech;
+
+GST_DEBUG_CATEGORY_STATIC(gst_qtts_src_debug);
+#define GST_CAT_DEFAULT gst_qtts_src_debug
+
+#define SAMPLE_RATE 24000
+
+static GstStaticPadTemplate src_template =
+    GST_STATIC_PAD_TEMPLATE("src", GST_PAD_SRC, GST_PAD_ALWAYS,
+                            GST_STATIC_CAPS("audio/x-raw, format = { " GST_AUDIO_NE(F32) ", " GST_AUDIO_NE(
+                                S16) " }, "
+                                     "layout = interleaved, rate = " G_STRINGIFY(SAMPLE_RATE) ", channels = 1"));
+
+static GstStaticPadTemplate sink_template =
+    GST_STATIC_PAD_TEMPLATE("sink", GST_PAD_SINK, GST_PAD_REQUEST, GST_STATIC_CAPS("text/x-raw, format = utf8"));
+
+enum {
+  PROP_0,
+  PROP_MODEL_PATH,
+  PROP_DEVICE,
+  PROP_TEXT,
+  PROP_SPEAKER,
+  PROP_LANGUAGE,
+  PROP_INSTRUCT,
+  PROP_LAYOUT,
+  PROP_SEED,
+  PROP_TEMPERATURE,
+  PROP_TOP_K,
+  PROP_TOP_P,
+  PROP_REPETITION_PENALTY,
+  PROP_SUBTALKER_TEMPERATURE,
+  PROP_SUBTALKER_TOP_K,
+  PROP_SUBTALKER_TOP_P,
+  PROP_MAX_DURATION,
+  PROP_SPEAKERS,
+  PROP_LANGUAGES,
+  PROP_STATS,
+};
+
+#define DEFAULT_DEVICE qtts::Device::kAuto
+#define DEFAULT_LAYOUT qtts::PromptLayout::kDefault
+#define DEFAULT_SEED (-1)
+#define DEFAULT_SAMPLING gstqtts::Settings::kModel
+#define DEFAULT_MAX_DURATION 0
+
+/**
+ * GstQttsSrcDevice:
+ * @GST_QTTS_SRC_DEVICE_AUTO: the GPU when it can hold the model, else the CPU
+ * @GST_QTTS_SRC_DEVICE_CPU: the CPU
+ * @GST_QTTS_SRC_DEVICE_CUDA: an NVIDIA GPU
+ *
+ * Since: 0.1
+ */
+#define GST_TYPE_QTTS_SRC_DEVICE (gst_qtts_src_device_get_type())
+static GType gst_qtts_src_device_get_type(void) {
+  static const GEnumValue values[] = {
+      {static_cast<int>(qtts::Device::kAuto), "The GPU when it can hold the model, else the CPU", "auto"},
+      {static_cast<int>(qtts::Device::kCpu), "The CPU", "cpu"},
+      {static_cast<int>(qtts::Device::kCuda), "An NVIDIA GPU", "cuda"},
+      {0, nullptr, nullptr},
+  };
+  static const GType type = g_enum_register_static("GstQttsSrcDevice", values);
+  return type;
+}
+
+/**
+ * GstQttsSrcLayout:
+ * @GST_QTTS_SRC_LAYOUT_AUTO: the usual layout of the kind of model
+ * @GST_QTTS_SRC_LAYOUT_STREAMING: text is fed to the model while it speaks
+ * @GST_QTTS_SRC_LAYOUT_NON_STREAMING: the whole text lies in the prompt
+ *
+ * Since: 0.1
+ */
+#define GST_TYPE_QTTS_SRC_LAYOUT (gst_qtts_src_layout_get_type())
+static GType gst_qtts_src_layout_get_type(void) {
+  static const GEnumValue values[] = {
+      {static_cast<int>(qtts::PromptLayout::kDefault), "The usual layout of the kind of model", "auto"},
+      {static_cast<int>(qtts::PromptLayout::kStreaming), "Text is fed to the model while it speaks", "streaming"},
+      {static_cast<int>(qtts::PromptLayout::kNonStreaming), "The whole text lies in the prompt", "non-streaming"},
+      {0, nullptr, nullptr},
+  };
+  static const GType type = g_enum_register_static("GstQttsSrcLayout", values);
+  return type;
+}
+
+namespace {
+
+struct Stats {
+  guint64 utterances = 0;
+  guint64 frames = 0;
+  GstClockTime first_frame_latency = GST_CLOCK_TIME_NONE;
+  gint64 seed = -1;
+};
+
+}  // namespace
+
+struct GstQttsSrcPrivate {
+  Speech speech;
+
+  std::mutex lock;
+  // Guarded by the lock.
+  std::string model_path;  // empty: the bundled voice
+  qtts::Device device = DEFAULT_DEVICE;
+  std::optional<std::string> text;
+  gstqtts::Settings settings;
+  bool running = false;                  // between start and stop: a new text is queued
+  std::string inspected_path;            // the folder that `model` tells about; empty in NULL
+  std::optional<qtts::ModelInfo> model;  // known from READY on
+  std::string device_name;
+  Stats stats;
+  GstPad* sinkpad = nullptr;
+
+  // Used by the streaming thread, or while that is at rest.
+  gstqtts::Timeline timeline{SAMPLE_RATE};
+  GstAudioFormat format = GST_AUDIO_FORMAT_UNKNOWN;
+  std::vector<std::string> warnings;  // of the last utterance
+
+  // Used by the thread of the sink pad.
+  bool repair_reported = false;
+};
+
+struct _GstQttsSrc {
+  GstPushSrc parent;
+
+  GstQttsSrcPrivate* priv;
+};
+
+static void gst_qtts_src_finalize(GObject* object);
+static void gst_qtts_src_set_property(GObject* object, guint prop_id, const GValue* value, GParamSpec* pspec);
+static void gst_qtts_src_get_property(GObject* object, guint prop_id, GValue* value, GParamSpec* pspec);
+
+static GstStateChangeReturn gst_qtts_src_change_state(GstElement* element, GstStateChange transition);
+static gboolean gst_qtts_src_send_event(GstElement* element, GstEvent* event);
+static GstPad* gst_qtts_src_request_new_pad(GstElement* element, GstPadTemplate* templ, const gchar* name,
+                                            const GstCaps* caps);
+static void gst_qtts_src_release_pad(GstElement* element, GstPad* pad);
+static GstFlowReturn gst_qtts_src_chain(GstPad* pad, GstObject* parent, GstBuffer* buffer);
+static gboolean gst_qtts_src_sink_event(GstPad* pad, GstObject* parent, GstEvent* event);
+
+static GstCaps* gst_qtts_src_fixate(GstBaseSrc* src, GstCaps* caps);
+static gboolean gst_qtts_src_set_caps(GstBaseSrc* src, GstCaps* caps);
+static gboolean gst_qtts_src_start(GstBaseSrc* src);
+static gboolean gst_qtts_src_stop(GstBaseSrc* src);
+static gboolean gst_qtts_src_unlock(GstBaseSrc* src);
+static gboolean gst_qtts_src_unlock_stop(GstBaseSrc* src);
+static GstFlowReturn gst_qtts_src_create(GstPushSrc* src, GstBuffer** buffer);
+
+#define gst_qtts_src_parent_class parent_class
+G_DEFINE_FINAL_TYPE(GstQttsSrc, gst_qtts_src, GST_TYPE_PUSH_SRC)
+GST_ELEMENT_REGISTER_DEFINE_WITH_CODE(qttssrc, "qttssrc", GST_RANK_NONE, GST_TYPE_QTTS_SRC,
+                                      GST_DEBUG_CATEGORY_INIT(gst_qtts_src_debug, "qttssrc", 0,
+                                                              "Text-to-speech source"))
+
+static void gst_qtts_src_class_init(GstQttsSrcClass* klass) {
+  GObjectClass* object_class = G_OBJECT_CLASS(klass);
+  GstElementClass* element_class = GST_ELEMENT_CLASS(klass);
+  GstBaseSrcClass* basesrc_class = GST_BASE_SRC_CLASS(klass);
+  GstPushSrcClass* pushsrc_class = GST_PUSH_SRC_CLASS(klass);
+  const auto rw = static_cast<GParamFlags>(G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS);
+  const auto ready = static_cast<GParamFlags>(rw | GST_PARAM_MUTABLE_READY);
+  const auto playing = static_cast<GParamFlags>(rw | GST_PARAM_MUTABLE_PLAYING);
+  const auto ro = static_cast<GParamFlags>(G_PARAM_READABLE | G_PARAM_STATIC_STRINGS);
+  const auto install = [object_class](guint id, GParamSpec* pspec) {
+    g_object_class_install_property(object_class, id, pspec);
+  };
+
+  object_class->finalize = gst_qtts_src_finalize;
+  object_class->set_property = gst_qtts_src_set_property;
+  object_class->get_property = gst_qtts_src_get_property;
+
+  install(PROP_MODEL_PATH,
+          g_param_spec_string("model-path", "Model Path",
+                              "Folder of a Qwen3-TTS-12Hz checkpoint as published. Unset: the folder that the "
+                              "environment variable QTTS_VOICE_PATH names, else the voice that comes with the element",
+                              nullptr, ready));
+  install(PROP_DEVICE, g_param_spec_enum("device", "Device", "Where the model runs", GST_TYPE_QTTS_SRC_DEVICE,
+                                         static_cast<int>(DEFAULT_DEVICE), ready));
+  install(PROP_TEXT,
+          g_param_spec_string("text", "Text",
+                              "Text to speak. Each text set after the element has started, and before end-of-stream, "
+                              "is one more utterance",
+                              nullptr, playing));
+  install(PROP_SPEAKER, g_param_spec_string("speaker", "Speaker",
+                                            "Preset voice, one of \"speakers\", from the next utterance on. Unset: the "
+                                            "model's first",
+                                            nullptr, playing));
+  install(PROP_LANGUAGE, g_param_spec_string("language", "Language",
+                                             "Language of the text, one of \"languages\" or \"auto\", from the next "
+                                             "utterance on. Unset: auto, the model goes by the text",
+                                             nullptr, playing));
+  install(PROP_INSTRUCT, g_param_spec_string("instruct", "Instruct",
+                                             "How to speak, in plain words, from the next utterance on; for a "
+                                             "voice-design model, what the voice is like. Unset: nothing in particular",
+                                             nullptr, playing));
+  install(PROP_LAYOUT, g_param_spec_enum("layout", "Prompt Layout",
+                                         "How text is laid out in the model's prompt, from the next utterance on",
+                                         GST_TYPE_QTTS_SRC_LAYOUT, static_cast<int>(DEFAULT_LAYOUT), playing));
+  install(PROP_SEED, g_param_spec_int64("seed", "Seed",
+                                        "Seed of the random choices of each utterance: the same text, settings, model, "
+                                        "device and seed give the same sound (-1 = a new one for every utterance, see "
+                                        "\"stats\")",
+                                        -1, G_MAXINT64, DEFAULT_SEED, playing));
+  install(PROP_TEMPERATURE,
+          g_param_spec_double("temperature", "Temperature",
+                              "Randomness of the speech: above 0 the model samples, the higher the wilder (-1 = as the "
+                              "model says, 0 = always the likeliest)",
+                              -1, 100, DEFAULT_SAMPLING, playing));
+  install(PROP_TOP_K,
+          g_param_spec_int("top-k", "Top K",
+                           "Sample among this many of the likeliest codes (-1 = as the model says, 0 = all)", -1,
+                           G_MAXINT, DEFAULT_SAMPLING, playing));
+  install(PROP_TOP_P, g_param_spec_double("top-p", "Top P",
+                                          "Sample among the likeliest codes that together have this probability, above "
+                                          "0 (-1 = as the model says, 1 = all)",
+                                          -1, 1, DEFAULT_SAMPLING, playing));
+  install(PROP_REPETITION_PENALTY,
+          g_param_spec_double("repetition-penalty", "Repetition Penalty",
+                              "Factor above 0 by which codes spoken before become less likely (-1 = as the model says, "
+                              "1 = off)",
+                              -1, 100, DEFAULT_SAMPLING, playing));
+  install(PROP_SUBTALKER_TEMPERATURE,
+          g_param_spec_double("subtalker-temperature", "Subtalker Temperature",
+                              "Like \"temperature\", for the fine codes of each frame (-1 = as the model says, 0 = "
+                              "always the likeliest)",
+                              -1, 100, DEFAULT_SAMPLING, playing));
+  install(PROP_SUBTALKER_TOP_K,
+          g_param_spec_int("subtalker-top-k", "Subtalker Top K",
+                           "Like \"top-k\", for the fine codes of each frame (-1 = as the model says, 0 = all)", -1,
+                           G_MAXINT, DEFAULT_SAMPLING, playing));
+  install(PROP_SUBTALKER_TOP_P,
+          g_param_spec_double("subtalker-top-p", "Subtalker Top P",
+                              "Like \"top-p\", for the fine codes of each frame (-1 = as the model says, 1 = all)", -1,
+                              1, DEFAULT_SAMPLING, playing));
+  install(
+      PROP_MAX_DURATION,
+      g_param_spec_uint64("max-duration", "Maximum Duration",
+                          "Longest sound of one utterance in nanoseconds, in whole frames of 80 ms and at least one; "
+                          "a warning tells when it cuts speech (0 = the model's own limit)",
+                          0, G_MAXUINT64, DEFAULT_MAX_DURATION, playing));
+  install(PROP_SPEAKERS,
+          gst_param_spec_array("speakers", "Speakers",
+                               "Preset voices of the model, known from READY on. Empty: it has none",
+                               g_param_spec_string("speaker", "Speaker", "Name of a preset voice", nullptr, ro), ro));
+  install(PROP_LANGUAGES,
+          gst_param_spec_array("languages", "Languages",
+                               "Languages of the model that can be asked for, known from READY on",
+                               g_param_spec_string("language", "Language", "Name of a language", nullptr, ro), ro));
+  install(PROP_STATS, g_param_spec_boxed(
+                          "stats", "Statistics",
+                          "Of the current run: model and device, utterances ended, frames of 80 ms handed out; of the "
+                          "last utterance, its seed and first-frame-latency in nanoseconds, from taking its text to "
+                          "its first frame",
+                          GST_TYPE_STRUCTURE, ro));
+
+  element_class->change_state = GST_DEBUG_FUNCPTR(gst_qtts_src_change_state);
+  element_class->send_event = GST_DEBUG_FUNCPTR(gst_qtts_src_send_event);
+  element_class->request_new_pad = GST_DEBUG_FUNCPTR(gst_qtts_src_request_new_pad);
+  element_class->release_pad = GST_DEBUG_FUNCPTR(gst_qtts_src_release_pad);
+  gst_element_class_add_static_pad_template(element_class, &src_template);
+  gst_element_class_add_static_pad_template(element_class, &sink_template);
+  gst_element_class_set_static_metadata(element_class, "Qwen3-TTS text-to-speech source", "Source/Audio",
+                                        "Speaks text with a Qwen3-TTS model", "The qttssrc developers");
+
+  basesrc_class->fixate = GST_DEBUG_FUNCPTR(gst_qtts_src_fixate);
+  basesrc_class->set_caps = GST_DEBUG_FUNCPTR(gst_qtts_src_set_caps);
+  basesrc_class->start = GST_DEBUG_FUNCPTR(gst_qtts_src_start);
+  basesrc_class->stop = GST_DEBUG_FUNCPTR(gst_qtts_src_stop);
+  basesrc_class->unlock = GST_DEBUG_FUNCPTR(gst_qtts_src_unlock);
+  basesrc_class->unlock_stop = GST_DEBUG_FUNCPTR(gst_qtts_src_unlock_stop);
+
+  pushsrc_class->create = GST_DEBUG_FUNCPTR(gst_qtts_src_create);
+
+  gst_type_mark_as_plugin_api(GST_TYPE_QTTS_SRC_DEVICE, static_cast<GstPluginAPIFlags>(0));
+  gst_type_mark_as_plugin_api(GST_TYPE_QTTS_SRC_LAYOUT, static_cast<GstPluginAPIFlags>(0));
+}
+
+static void gst_qtts_src_init(GstQttsSrc* self) {
+  self->priv = new GstQttsSrcPrivate();
+  gst_base_src_set_format(GST_BASE_SRC(self), GST_FORMAT_TIME);
+}
+
+static void gst_qtts_src_finalize(GObject* object) {
+  delete GST_QTTS_SRC(object)->priv;
+
+  G_OBJECT_CLASS(parent_class)->finalize(object);
+}
+
+// --- properties
+
+static std::string gst_qtts_src_dup_string(const GValue* value) {
+  const gchar* string = g_value_get_string(value);
+  return string != nullptr ? string : "";
+}
+
+static void gst_qtts_src_take_string(GValue* value, const std::string& string) {
+  g_value_set_string(value, string.empty() ? nullptr : string.c_str());
+}
+
+static void gst_qtts_src_take_array(GValue* value, const std::vector<std::string>& strings) {
+  for (const std::string& string : strings) {
+    GValue item = G_VALUE_INIT;
+    g_value_init(&item, G_TYPE_STRING);
+    g_value_set_string(&item, string.c_str());
+    gst_value_array_append_and_take_value(value, &item);
+  }
+}
+
+static void gst_qtts_src_set_text(GstQttsSrc* self, const gchar* text) {
+  GstQttsSrcPrivate* priv = self->priv;
+  Speech::Accept accept = Speech::Accept::kAccepted;
+  bool offered = false;
+  {
+    const std::lock_guard lock(priv->lock);
+    priv->text = text != nullptr ? std::optional<std::string>(text) : std::nullopt;
+    offered = priv->running && priv->text && !gstqtts::IsBlank(*priv->text);
+    if (offered) accept = priv->speech.Offer({*priv->text, priv->settings, false});
+  }
+  if (!offered) return;
+  switch (accept) {
+    case Speech::Accept::kAccepted:
+      GST_DEBUG_OBJECT(self, "queued '%s'", text);
+      break;
+    case Speech::Accept::kFull:
+      GST_ELEMENT_WARNING(self, RESOURCE, BUSY,
+                          ("Too much text is waiting to be spoken; the last one is dropped. Set texts more slowly."),
+                          (nullptr));
+      break;
+    case Speech::Accept::kFlushing:
+    case Speech::Accept::kEnded:
+      GST_INFO_OBJECT(self, "this text comes after the end of the stream or during a flush and is not spoken");
+      break;
+  }
+}
+
+static void gst_qtts_src_set_property(GObject* object, guint prop_id, const GValue* value, GParamSpec* pspec) {
+  GstQttsSrc* self = GST_QTTS_SRC(object);
+  GstQttsSrcPrivate* priv = self->priv;
+
+  if (prop_id == PROP_TEXT) {
+    gst_qtts_src_set_text(self, g_value_get_string(value));
+    return;
+  }
+
+  const std::lock_guard lock(priv->lock);
+  switch (prop_id) {
+    case PROP_MODEL_PATH:
+      priv->model_path = gst_qtts_src_dup_string(value);
+      break;
+    case PROP_DEVICE:
+      priv->device = static_cast<qtts::Device>(g_value_get_enum(value));
+      break;
+    case PROP_SPEAKER:
+      priv->settings.speaker = gst_qtts_src_dup_string(value);
+      break;
+    case PROP_LANGUAGE:
+      priv->settings.language = gst_qtts_src_dup_string(value);
+      break;
+    case PROP_INSTRUCT:
+      priv->settings.instruct = gst_qtts_src_dup_string(value);
+      break;
+    case PROP_LAYOUT:
+      priv->settings.layout = static_cast<qtts::PromptLayout>(g_value_get_enum(value));
+      break;
+    case PROP_SEED:
+      priv->settings.seed = g_value_get_int64(value);
+      break;
+    case PROP_TEMPERATURE:
+      priv->settings.temperature = g_value_get_double(value);
+      break;
+    case PROP_TOP_K:
+      priv->settings.top_k = g_value_get_int(value);
+      break;
+    case PROP_TOP_P:
+      priv->settings.top_p = g_value_get_double(value);
+      break;
+    case PROP_REPETITION_PENALTY:
+      priv->settings.repetition_penalty = g_value_get_double(value);
+      break;
+    case PROP_SUBTALKER_TEMPERATURE:
+      priv->settings.subtalker_temperature = g_value_get_double(value);
+      break;
+    case PROP_SUBTALKER_TOP_K:
+      priv->settings.subtalker_top_k = g_value_get_int(value);
+      break;
+    case PROP_SUBTALKER_TOP_P:
+      priv->settings.subtalker_top_p = g_value_get_double(value);
+      break;
+    case PROP_MAX_DURATION:
+      priv->settings.max_duration = g_value_get_uint64(value);
+      break;
+    default:
+      G_OBJECT_WARN_INVALID_PROPERTY_ID(object, prop_id, pspec);
+      break;
+  }
+}
+
+// With the lock held.
+static GstStructure* gst_qtts_src_new_stats(const GstQttsSrcPrivate* priv) {
+  return gst_structure_new("application/x-qttssrc-stats", "model", G_TYPE_STRING,
+                           priv->model ? priv->model->path.c_str() : "", "device", G_TYPE_STRING,
+                           priv->device_name.c_str(), "utterances", G_TYPE_UINT64, priv->stats.utterances, "frames",
+                           G_TYPE_UINT64, priv->stats.frames, "seed", G_TYPE_INT64, priv->stats.seed,
+                           "first-frame-latency", G_TYPE_UINT64, priv->stats.first_frame_latency, nullptr);
+}
+
+static void gst_qtts_src_get_property(GObject* object, guint prop_id, GValue* value, GParamSpec* pspec) {
+  GstQttsSrcPrivate* priv = GST_QTTS_SRC(object)->priv;
+
+  const std::lock_guard lock(priv->lock);
+  switch (prop_id) {
+    case PROP_MODEL_PATH:
+      gst_qtts_src_take_string(value, priv->model_path);
+      break;
+    case PROP_DEVICE:
+      g_value_set_enum(value, static_cast<int>(priv->device));
+      break;
+    case PROP_TEXT:
+      g_value_set_string(value, priv->text ? priv->text->c_str() : nullptr);
+      break;
+    case PROP_SPEAKER:
+      gst_qtts_src_take_string(value, priv->settings.speaker);
+      break;
+    case PROP_LANGUAGE:
+      gst_qtts_src_take_string(value, priv->settings.language);
+      break;
+    case PROP_INSTRUCT:
+      gst_qtts_src_take_string(value, priv->settings.instruct);
+      break;
+    case PROP_LAYOUT:
+      g_value_set_enum(value, static_cast<int>(priv->settings.layout));
+      break;
+    case PROP_SEED:
+      g_value_set_int64(value, priv->settings.seed);
+      break;
+    case PROP_TEMPERATURE:
+      g_value_set_double(value, priv->settings.temperature);
+      break;
+    case PROP_TOP_K:
+      g_value_set_int(value, priv->settings.top_k);
+      break;
+    case PROP_TOP_P:
+      g_value_set_double(value, priv->settings.top_p);
+      break;
+    case PROP_REPETITION_PENALTY:
+      g_value_set_double(value, priv->settings.repetition_penalty);
+      break;
+    case PROP_SUBTALKER_TEMPERATURE:
+      g_value_set_double(value, priv->settings.subtalker_temperature);
+      break;
+    case PROP_SUBTALKER_TOP_K:
+      g_value_set_int(value, priv->settings.subtalker_top_k);
+      break;
+    case PROP_SUBTALKER_TOP_P:
+      g_value_set_double(value, priv->settings.subtalker_top_p);
+      break;
+    case PROP_MAX_DURATION:
+      g_value_set_uint64(value, priv->settings.max_duration);
+      break;
+    case PROP_SPEAKERS:
+      if (priv->model) gst_qtts_src_take_array(value, priv->model->speakers);
+      break;
+    case PROP_LANGUAGES:
+      if (priv->model) gst_qtts_src_take_array(value, priv->model->languages);
+      break;
+    case PROP_STATS:
+      g_value_take_boxed(value, gst_qtts_src_new_stats(priv));
+      break;
+    default:
+      G_OBJECT_WARN_INVALID_PROPERTY_ID(object, prop_id, pspec);
+      break;
+  }
+}
+
+// --- states
+
+static std::string gst_qtts_src_get_model_path(GstQttsSrc* self) {
+  {
+    const std::lock_guard lock(self->priv->lock);
+    if (!self->priv->model_path.empty()) return self->priv->model_path;
+  }
+  const gchar* path = g_getenv("QTTS_VOICE_PATH");
+  return path != nullptr && *path != '\0' ? path : VOICE_DIR;
+}
+
+static void gst_qtts_src_set_model(GstQttsSrc* self, const std::string& path,
+                                   const std::optional<qtts::ModelInfo>& model) {
+  {
+    const std::lock_guard lock(self->priv->lock);
+    self->priv->inspected_path = path;
+    self->priv->model = model;
+  }
+  g_object_notify(G_OBJECT(self), "speakers");
+  g_object_notify(G_OBJECT(self), "languages");
+}
+
+// Looks into the model folder unless that was done, for early errors and the lists of voices. Posts an
+// error on failure.
+static gboolean gst_qtts_src_ensure_model(GstQttsSrc* self) {
+  const std::string path = gst_qtts_src_get_model_path(self);
+  {
+    const std::lock_guard lock(self->priv->lock);
+    if (self->priv->inspected_path == path) return TRUE;
+  }
+  auto model = qtts::Engine::Inspect(path);
+  qtts::Status status = model.status();
+  if (status.ok() && model->sample_rate != SAMPLE_RATE) {
+    status = qtts::Status::Unsupported("The model in " + path + " speaks at " + std::to_string(model->sample_rate) +
+                                       " Hz; this element needs one of " G_STRINGIFY(SAMPLE_RATE) " Hz.");
+  }
+  if (!status.ok()) {
+    gstqtts::PostError(GST_ELEMENT(self), status, "inspecting the model failed");
+    return FALSE;
+  }
+  GST_INFO_OBJECT(self, "model %s: %s, %zu speakers, %zu languages", path.c_str(),
+                  std::string(qtts::ModelTypeName(model->type)).c_str(), model->speakers.size(),
+                  model->languages.size());
+  gst_qtts_src_set_model(self, path, *model);
+  return TRUE;
+}
+
+static void gst_qtts_src_post_progress(GstQttsSrc* self, GstProgressType type, const gchar* text) {
+  gst_element_post_message(GST_ELEMENT(self), gst_message_new_progress(GST_OBJECT(self), type, "load", text));
+}
+
+static GstStateChangeReturn gst_qtts_src_change_state(GstElement* element, GstStateChange transition) {
+  GstQttsSrc* self = GST_QTTS_SRC(element);
+  GstQttsSrcPrivate* priv = self->priv;
+
+  switch (transition) {
+    case GST_STATE_CHANGE_NULL_TO_READY:
+    case GST_STATE_CHANGE_READY_TO_PAUSED:
+      // Here rather than in start(), where the base class would add an error of its own.
+      if (!gst_qtts_src_ensure_model(self)) return GST_STATE_CHANGE_FAILURE;
+      break;
+    case GST_STATE_CHANGE_PAUSED_TO_READY:
+      priv->speech.Interrupt();
+      break;
+    default:
+      break;
+  }
+
+  const GstStateChangeReturn result = GST_ELEMENT_CLASS(parent_class)->change_state(element, transition);
+
+  if (transition == GST_STATE_CHANGE_READY_TO_NULL) {
+    priv->speech.Release();
+    gst_qtts_src_set_model(self, {}, std::nullopt);
+  }
+  return result;
+}
+
+static gboolean gst_qtts_src_start(GstBaseSrc* src) {
+  GstQttsSrc* self = GST_QTTS_SRC(src);
+  GstQttsSrcPrivate* priv = self->priv;
+
+  qtts::EngineOptions options;
+  {
+    const std::lock_guard lock(priv->lock);
+    options.model_path = priv->inspected_path;
+    options.device = priv->device;
+    priv->stats = Stats();
+    std::optional<gstqtts::Utterance> first;
+    if (priv->text && !gstqtts::IsBlank(*priv->text)) first = {*priv->text, priv->settings, false};
+    priv->speech.Start(std::move(first));
+    priv->running = true;
+  }
+  priv->timeline.Restart();
+  priv->warnings.clear();
+
+  if (priv->speech.Load(options)) {
+    GST_INFO_OBJECT(self, "loading %s", options.model_path.c_str());
+    gst_qtts_src_post_progress(self, GST_PROGRESS_TYPE_START, "Loading the model");
+  }
+  return TRUE;
+}
+
+static gboolean gst_qtts_src_stop(GstBaseSrc* src) {
+  GstQttsSrc* self = GST_QTTS_SRC(src);
+  GstQttsSrcPrivate* priv = self->priv;
+
+  {
+    const std::lock_guard lock(priv->lock);
+    priv->running = false;
+  }
+  if (priv->speech.Stop()) {
+    gst_qtts_src_post_progress(self, GST_PROGRESS_TYPE_CANCELED, "Loading the model was canceled");
+  }
+  return TRUE;
+}
+
+static gboolean gst_qtts_src_unlock(GstBaseSrc* src) {
+  GST_QTTS_SRC(src)->priv->speech.SetUnlocked(true);
+  return TRUE;
+}
+
+static gboolean gst_qtts_src_unlock_stop(GstBaseSrc* src) {
+  GST_QTTS_SRC(src)->priv->speech.SetUnlocked(false);
+  return TRUE;
+}
+
+// --- flushes
+
+static gboolean gst_qtts_src_send_event(GstElement* element, GstEvent* event) {
+  GstQttsSrc* self = GST_QTTS_SRC(element);
+  GstQttsSrcPrivate* priv = self->priv;
+
+  switch (GST_EVENT_TYPE(event)) {
+    case GST_EVENT_FLUSH_START:
+      GST_DEBUG_OBJECT(self, "flush: dropping text and speech");
+      priv->speech.FlushStart();
+      return GST_ELEMENT_CLASS(parent_class)->send_event(element, event);
+    case GST_EVENT_FLUSH_STOP: {
+      if (!priv->speech.flushing()) {
+        GST_DEBUG_OBJECT(self, "ignoring the end of a flush that did not start");
+        gst_event_unref(event);
+        return FALSE;
+      }
+      gboolean reset_time = TRUE;
+      gst_event_parse_flush_stop(event, &reset_time);
+      GstPad* srcpad = GST_BASE_SRC_PAD(self);
+      GST_PAD_STREAM_LOCK(srcpad);
+      if (reset_time) {
+        priv->timeline.Restart();
+      } else {
+        priv->timeline.Break();
+      }
+      priv->speech.FlushStop();
+      const gboolean result = GST_ELEMENT_CLASS(parent_class)->send_event(element, event);
+      GST_PAD_STREAM_UNLOCK(srcpad);
+      return result;
+    }
+    case GST_EVENT_SEEK:
+      // Not seekable. The base class would ask so for a seek by the pad, but not for one by the element.
+      gst_event_unref(event);
+      return FALSE;
+    default:
+      return GST_ELEMENT_CLASS(parent_class)->send_event(element, event);
+  }
+}
+
+// --- the sink pad
+
+static GstPad* gst_qtts_src_request_new_pad(GstElement* element, GstPadTemplate* templ, const gchar* /*name*/,
+                                            const GstCaps* /*caps*/) {
+  GstQttsSrc* self = GST_QTTS_SRC(element);
+  GstQttsSrcPrivate* priv = self->priv;
+
+  GstPad* pad = gst_pad_new_from_template(templ, "sink");
+  gst_pad_set_chain_function(pad, GST_DEBUG_FUNCPTR(gst_qtts_src_chain));
+  gst_pad_set_event_function(pad, GST_DEBUG_FUNCPTR(gst_qtts_src_sink_event));
+  {
+    const std::lock_guard lock(priv->lock);
+    if (priv->sinkpad != nullptr) {
+      gst_object_unref(gst_object_ref_sink(pad));
+      return nullptr;
+    }
+    priv->sinkpad = pad;
+  }
+  priv->speech.SetPad(true);
+  GST_OBJECT_FLAG_UNSET(self, GST_ELEMENT_FLAG_SOURCE);
+  gst_pad_set_active(pad, TRUE);
+  gst_element_add_pad(element, pad);
+  return pad;
+}
+
+static void gst_qtts_src_release_pad(GstElement* element, GstPad* pad) {
+  GstQttsSrc* self = GST_QTTS_SRC(element);
+  GstQttsSrcPrivate* priv = self->priv;
+
+  priv->speech.SetPad(false);
+  gst_pad_set_active(pad, FALSE);
+  GST_OBJECT_FLAG_SET(self, GST_ELEMENT_FLAG_SOURCE);
+  gst_element_remove_pad(element, pad);
+  const std::lock_guard lock(priv->lock);
+  priv->sinkpad = nullptr;
+}
+
+static GstFlowReturn gst_qtts_src_chain(GstPad* /*pad*/, GstObject* parent, GstBuffer* buffer) {
+  GstQttsSrc* self = GST_QTTS_SRC(parent);
+  GstQttsSrcPrivate* priv = self->priv;
+
+  gstqtts::Settings settings;
+  {
+    const std::lock_guard lock(priv->lock);
+    settings = priv->settings;
+  }
+  GstMapInfo map;
+  if (!gst_buffer_map(buffer, &map, GST_MAP_READ)) {
+    gst_buffer_unref(buffer);
+    GST_ELEMENT_ERROR(self, RESOURCE, READ, ("Cannot read a buffer of text."), (nullptr));
+    return GST_FLOW_ERROR;
+  }
+  int repaired = 0;
+  const Speech::Accept accept =
+      priv->speech.PushChunk({reinterpret_cast<const char*>(map.data), map.size}, settings, &repaired);
+  GST_LOG_OBJECT(self, "%" G_GSIZE_FORMAT " bytes of text", map.size);
+  gst_buffer_unmap(buffer, &map);
+  gst_buffer_unref(buffer);
+
+  if (repaired > 0 && !std::exchange(priv->repair_reported, true)) {
+    GST_ELEMENT_WARNING(self, STREAM, DECODE, ("The text is not valid UTF-8; what is invalid is replaced."), (nullptr));
+  }
+  switch (accept) {
+    case Speech::Accept::kAccepted:
+      return GST_FLOW_OK;
+    case Speech::Accept::kEnded:
+      return GST_FLOW_EOS;
+    case Speech::Accept::kFull:  // it would have waited
+    case Speech::Accept::kFlushing:
+      break;
+  }
+  return GST_FLOW_FLUSHING;
+}
+
+static gboolean gst_qtts_src_sink_event(GstPad* /*pad*/, GstObject* parent, GstEvent* event) {
+  GstQttsSrc* self = GST_QTTS_SRC(parent);
+  GstQttsSrcPrivate* priv = self->priv;
+
+  GST_LOG_OBJECT(self, "%" GST_PTR_FORMAT, event);
+  switch (GST_EVENT_TYPE(event)) {
+    case GST_EVENT_FLUSH_START:
+    case GST_EVENT_FLUSH_STOP:
+      return gst_qtts_src_send_event(GST_ELEMENT(self), event);
+    case GST_EVENT_STREAM_START:
+      priv->repair_reported = false;
+      priv->speech.BeginText();
+      break;
+    case GST_EVENT_EOS:
+      if (priv->speech.InMidCharacter()) {  // told before the end of the stream
+        GST_ELEMENT_WARNING(self, STREAM, DECODE, ("The text ends within a character, which is dropped."), (nullptr));
+      }
+      priv->speech.EndText();
+      break;
+    default:
+      // Caps, segments and tags describe the text. The sound has its own.
+      break;
+  }
+  gst_event_unref(event);
+  return TRUE;
+}
+
+// --- the src pad
+
+static GstCaps* gst_qtts_src_fixate(GstBaseSrc* src, GstCaps* caps) {
+  // The model speaks in floats: 16 bits only for a peer that takes nothing else.
+  GstCaps* floats = gst_caps_new_simple("audio/x-raw", "format", G_TYPE_STRING, GST_AUDIO_NE(F32), nullptr);
+  GstCaps* preferred = gst_caps_intersect_full(caps, floats, GST_CAPS_INTERSECT_FIRST);
+  gst_caps_unref(floats);
+  if (gst_caps_is_empty(preferred)) {
+    gst_caps_unref(preferred);
+  } else {
+    gst_caps_unref(caps);
+    caps = preferred;
+  }
+  return GST_BASE_SRC_CLASS(parent_class)->fixate(src, caps);
+}
+
+static gboolean gst_qtts_src_set_caps(GstBaseSrc* src, GstCaps* caps) {
+  GstAudioInfo info;
+  if (!gst_audio_info_from_caps(&info, caps)) return FALSE;
+  GST_QTTS_SRC(src)->priv->format = GST_AUDIO_INFO_FORMAT(&info);
+  return TRUE;
+}
+
+static GstBuffer* gst_qtts_src_new_buffer(GstQttsSrc* self, const std::vector<float>& pcm) {
+  GstQttsSrcPrivate* priv = self->priv;
+  const bool is_float = priv->format == GST_AUDIO_FORMAT_F32;
+
+  GstAllocator* allocator = nullptr;
+  GstAllocationParams params;
+  gst_base_src_get_allocator(GST_BASE_SRC(self), &allocator, &params);
+  GstBuffer* buffer =
+      gst_buffer_new_allocate(allocator, pcm.size() * (is_float ? sizeof(float) : sizeof(gint16)), &params);
+  if (allocator != nullptr) gst_object_unref(allocator);
+  GstMapInfo map;
+  if (buffer == nullptr || !gst_buffer_map(buffer, &map, GST_MAP_WRITE)) {
+    gst_clear_buffer(&buffer);
+    return nullptr;
+  }
+  if (is_float) {
+    std::memcpy(map.data, pcm.data(), map.size);
+  } else {
+    gstqtts::ConvertToS16(pcm.data(), pcm.size(), reinterpret_cast<gint16*>(map.data));
+  }
+  gst_buffer_unmap(buffer, &map);
+
+  const gstqtts::Stamp stamp = priv->timeline.Next(pcm.size());
+  GST_BUFFER_PTS(buffer) = stamp.pts;
+  GST_BUFFER_DURATION(buffer) = stamp.duration;
+  GST_BUFFER_OFFSET(buffer) = stamp.offset;
+  GST_BUFFER_OFFSET_END(buffer) = stamp.offset_end;
+  if (stamp.discont) GST_BUFFER_FLAG_SET(buffer, GST_BUFFER_FLAG_DISCONT);
+  return buffer;
+}
+
+// One ERROR, and the end of the stream. Not GST_FLOW_ERROR, to which the base class would add a second
+// error that says nothing ("Internal data stream error"); downstream it sends the same end-of-stream.
+static GstFlowReturn gst_qtts_src_fail(GstQttsSrc* self, const qtts::Status& status, const char* what) {
+  self->priv->speech.Fail();
+  gstqtts::PostError(GST_ELEMENT(self), status, what);
+  return GST_FLOW_EOS;
+}
+
+// An utterance could not be spoken. From the sink pad others may follow, which are not lost for it.
+static GstFlowReturn gst_qtts_src_fail_utterance(GstQttsSrc* self, const Speech::Output& output, const char* what) {
+  if (!output.from_pad || gstqtts::ConcernsAllUtterances(output.status)) {
+    return gst_qtts_src_fail(self, output.status, what);
+  }
+  gstqtts::PostWarning(GST_ELEMENT(self), output.status, what);
+  return GST_FLOW_OK;
+}
+
+static void gst_qtts_src_loaded(GstQttsSrc* self) {
+  const std::shared_ptr<qtts::Engine> engine = self->priv->speech.engine();
+  {
+    const std::lock_guard lock(self->priv->lock);
+    self->priv->device_name = engine->device_name();
+  }
+  GST_INFO_OBJECT(self, "model loaded, runs on %s", engine->device_name().c_str());
+  gst_qtts_src_post_progress(self, GST_PROGRESS_TYPE_COMPLETE, "The model is loaded");
+}
+
+static void gst_qtts_src_utterance_started(GstQttsSrc* self, const Speech::Output& output) {
+  GstQttsSrcPrivate* priv = self->priv;
+
+  GST_DEBUG_OBJECT(self, "utterance started, seed %" G_GUINT64_FORMAT, output.seed);
+  {
+    const std::lock_guard lock(priv->lock);
+    priv->stats.seed = static_cast<gint64>(output.seed);
+  }
+  // Once for a row of utterances with the same settings.
+  if (output.warnings == priv->warnings) return;
+  priv->warnings = output.warnings;
+  for (const std::string& warning : output.warnings) {
+    gst_element_message_full(GST_ELEMENT(self), GST_MESSAGE_WARNING, GST_RESOURCE_ERROR, GST_RESOURCE_ERROR_SETTINGS,
+                             g_strdup(warning.c_str()), nullptr, __FILE__, GST_FUNCTION, __LINE__);
+  }
+}
+
+static GstFlowReturn gst_qtts_src_utterance_ended(GstQttsSrc* self, const Speech::Output& output) {
+  {
+    const std::lock_guard lock(self->priv->lock);
+    ++self->priv->stats.utterances;
+  }
+  GST_DEBUG_OBJECT(self, "utterance ended");
+  if (output.end_reason == qtts::EndReason::kError) {
+    return gst_qtts_src_fail_utterance(self, output, "speaking failed");
+  }
+  if (output.end_reason == qtts::EndReason::kMaxDuration) {
+    GST_ELEMENT_WARNING(
+        self, RESOURCE, SETTINGS,
+        ("The speech was cut at the longest duration allowed. Raise max-duration, or say less at once."), (nullptr));
+  }
+  return GST_FLOW_OK;
+}
+
+static GstFlowReturn gst_qtts_src_create(GstPushSrc* src, GstBuffer** buffer) {
+  GstQttsSrc* self = GST_QTTS_SRC(src);
+  GstQttsSrcPrivate* priv = self->priv;
+
+  Speech::Output output;
+  GstFlowReturn flow = GST_FLOW_OK;
+  while (flow == GST_FLOW_OK) {
+    switch (priv->speech.Next(&output)) {
+      case Speech::Event::kLoaded:
+        gst_qtts_src_loaded(self);
+        break;
+      case Speech::Event::kStarted:
+        gst_qtts_src_utterance_started(self, output);
+        break;
+      case Speech::Event::kFrame: {
+        {
+          const std::lock_guard lock(priv->lock);
+          ++priv->stats.frames;
+          if (output.first_frame_latency) priv->stats.first_frame_latency = output.first_frame_latency->count();
+        }
+        *buffer = gst_qtts_src_new_buffer(self, output.frame.pcm);
+        if (*buffer != nullptr) return GST_FLOW_OK;
+        return gst_qtts_src_fail(
+            self, qtts::Status::ResourceExhausted("Cannot allocate a buffer for a frame of sound."), "no buffer");
+      }
+      case Speech::Event::kEnded:
+        flow = gst_qtts_src_utterance_ended(self, output);
+        break;
+      case Speech::Event::kRefused:
+        flow = gst_qtts_src_fail_utterance(self, output, "the engine refused an utterance");
+        break;
+      case Speech::Event::kLoadFailed:
+        flow = gst_qtts_src_fail(self, output.status, "loading the model failed");
+        gst_qtts_src_post_progress(self, GST_PROGRESS_TYPE_ERROR, "Loading the model failed");
+        break;
+      case Speech::Event::kEndOfText:
+        GST_DEBUG_OBJECT(self, "everything is spoken");
+        return GST_FLOW_EOS;
+      case Speech::Event::kInterrupted:
+        return GST_FLOW_FLUSHING;
+    }
+  }
+  return flow;
+}

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#ifndef GST_QTTS_TEXT_H_
+#define GST_QTTS_TEXT_H_
+
+#include <cstddef>
+#include <deque>
+#include <string>
+#include <string_view>
+
+#include "gstqttssettings.h"
+
+namespace gstqtts {
+
+// Makes whole UTF-8 text of chunks that may be cut anywhere, even within a character: the bytes of
+// an unfinished character wait for the next chunk. Each ill-formed sequence (maximal subpart, as the
+// Unicode standard recommends) becomes one U+FFFD. NULs and a byte-order mark at the very start are
+// dropped.
+//
+// Not thread-safe.
+class Utf8Joiner {
+ public:
+  // Text completed by this chunk. `repaired`, when given, receives the number of sequences replaced.
+  std::string Push(std::string_view chunk, int* repaired = nullptr);
+
+  // Whether the text so far ends within a character.
+  bool in_mid_character() const { return !pending_.empty(); }
+
+ private:
+  std::string pending_;  // the first bytes of a character, at most three
+  bool at_start_ = true;
+};
+
+// Whether well-formed UTF-8 holds nothing to speak: only white space (the Unicode property) and
+// U+FFFD.
+bool IsBlank(std::string_view text);
+
+// `text` without the ASCII white space around it.
+std::string_view Trim(std::string_view text);
+
+// A text accepted for speaking, with the settings of that moment.
+struct Utterance {
+  std::string text;
+  Settings settings;
+  bool from_pad = false;
+};
+
+// Utterances that wait for their turn, first in, first out, bounded in number and in bytes.
+//
+// Not thread-safe.
+class TextQueue {
+ public:
+  static constexpr size_t kMaxUtterances = 64;
+  static constexpr size_t kMaxBytes = size_t{64} * 1024;
+
+  // Whether `bytes` of text may be pushed. An empty queue takes a text of any length.
+  bool HasRoom(size_t bytes) const;
+  void Push(Utterance utterance);
+  // Takes the oldest. The queue must not be empty.
+  Utterance Pop();
+  void Clear();
+  bool empty() const { return utterances_.empty(); }
+
+ private:
+  std::deque<Utterance> utterances_;
+  size_t bytes_ = 0;
+};
+
+}  // namespace gstqtts
+
+#endif  // GST_QTTS_TEXT_H_
