@@ -1,0 +1,360 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+// qtts-bench: how fast the GPU speaks, by parts and whole.
+#include <cuda_runtime_api.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <iostream>
+#include <memory>
+#include <random>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "checkpoint/checkpoint.h"
+#include "codec/codec.h"
+#include "cuda_backend.h"
+#include "device_memory.h"
+#include "golden/generator/random_checkpoint.h"
+#include "language_model.h"
+
+namespace {
+
+using namespace qtts;        // NOLINT: a program of one file
+using namespace qtts::cuda;  // NOLINT
+
+constexpr std::string_view kUsage =
+    "usage: qtts-bench (--model FOLDER | --random 0.6b|1.7b) [OPTION]...\n"
+    "  --model FOLDER   a checkpoint\n"
+    "  --random SIZE    random weights of a released size, written to a temporary folder\n"
+    "  --f32            F32 arithmetic, for checking; slow\n"
+    "  --no-overlap     kernels do not start before their predecessor's end\n"
+    "  --frames N       frames of each measurement (default 50)\n"
+    "  --utterances N   utterances for the time to the first PCM (default 200)\n"
+    "  --json FILE      all figures, for programs\n";
+
+using Clock = std::chrono::steady_clock;
+
+double Milliseconds(Clock::duration d) { return std::chrono::duration<double, std::milli>(d).count(); }
+
+double Percentile(std::vector<double> values, double p) {
+  std::sort(values.begin(), values.end());
+  const double at = p * static_cast<double>(values.size() - 1);
+  return values[static_cast<size_t>(at + 0.5)];
+}
+
+struct Options {
+  std::string model, random, json;
+  bool f32 = false;
+  bool overlap = true;
+  int frames = 50;
+  int utterances = 200;
+};
+
+// Figures in order, printed as a table and written as JSON.
+class Report {
+ public:
+  void Add(const std::string& name, double value, const char* unit) {
+    std::printf("%-58s %12.3f %s\n", name.c_str(), value, unit);
+    std::fflush(stdout);
+    json_ += (json_.empty() ? "" : ",\n") + ("  \"" + name + " [" + unit + "]\": ") + std::to_string(value);
+  }
+  void Write(const std::string& file) const {
+    if (!file.empty()) std::ofstream(file) << "{\n" << json_ << "\n}\n";
+  }
+
+ private:
+  std::string json_;
+};
+
+// Bytes read and written per second by a large copy on the device, in TB/s.
+Result<double> CopyBandwidth(cudaStream_t stream) {
+  constexpr size_t kBytes = size_t{2} << 30;
+  QTTS_ASSIGN_OR_RETURN(const DeviceMemory from, DeviceMemory::AllocateZeroed(kBytes));
+  QTTS_ASSIGN_OR_RETURN(const DeviceMemory to, DeviceMemory::AllocateZeroed(kBytes));
+  QTTS_ASSIGN_OR_RETURN(const Event begin, Event::Create(true));
+  QTTS_ASSIGN_OR_RETURN(const Event end, Event::Create(true));
+  float best = 1e9F;
+  for (int i = 0; i < 8; ++i) {
+    QTTS_RETURN_IF_CUDA_ERROR(cudaEventRecord(begin.get(), stream), "timing");
+    QTTS_RETURN_IF_CUDA_ERROR(cudaMemcpyAsync(to.data(), from.data(), kBytes, cudaMemcpyDeviceToDevice, stream),
+                              "copy");
+    QTTS_RETURN_IF_CUDA_ERROR(cudaEventRecord(end.get(), stream), "timing");
+    QTTS_RETURN_IF_CUDA_ERROR(cudaEventSynchronize(end.get()), "copy");
+    float ms = 0;
+    QTTS_RETURN_IF_CUDA_ERROR(cudaEventElapsedTime(&ms, begin.get(), end.get()), "timing");
+    best = std::min(best, ms);
+  }
+  return 2.0 * static_cast<double>(kBytes) / best / 1e9;
+}
+
+// A prompt as long as `rows`, of which the first 9 are those of a voice.
+Prompt BenchPrompt(const ModelConfig& config, int rows, std::mt19937& random) {
+  Prompt prompt;
+  prompt.pad_text_id = config.tts_pad_token_id;
+  for (int i = 0; i < rows; ++i) {
+    const auto text = static_cast<int32_t>(i < 9 ? static_cast<unsigned>(i)
+                                                 : random() % static_cast<unsigned>(config.talker.text_vocab_size));
+    prompt.rows.push_back({text, {config.talker.codec_pad_id}});
+  }
+  prompt.constant_rows = static_cast<size_t>(std::min(9, rows - 1));
+  return prompt;
+}
+
+// Median time of `launches` of a graph on the device.
+Result<double> MedianGraph(const Graph& graph, cudaStream_t stream, int launches) {
+  QTTS_ASSIGN_OR_RETURN(const Event begin, Event::Create(true));
+  QTTS_ASSIGN_OR_RETURN(const Event end, Event::Create(true));
+  std::vector<double> times;
+  for (int i = 0; i < launches; ++i) {
+    QTTS_RETURN_IF_CUDA_ERROR(cudaEventRecord(begin.get(), stream), "timing");
+    QTTS_RETURN_IF_ERROR(graph.Launch(stream));
+    QTTS_RETURN_IF_CUDA_ERROR(cudaEventRecord(end.get(), stream), "timing");
+    QTTS_RETURN_IF_CUDA_ERROR(cudaEventSynchronize(end.get()), "a frame");
+    float ms = 0;
+    QTTS_RETURN_IF_CUDA_ERROR(cudaEventElapsedTime(&ms, begin.get(), end.get()), "timing");
+    times.push_back(ms);
+  }
+  return Percentile(times, 0.5);
+}
+
+// Talker, predictor and sampling alone, for several contexts.
+Status LanguageModelFigures(const Checkpoint& checkpoint, const Options& options, double bandwidth, Report* report) {
+  QTTS_ASSIGN_OR_RETURN(const Stream stream, Stream::Create());
+  LanguageModelOptions model_options;
+  model_options.precision = options.f32 ? Precision::kF32 : Precision::kBF16;
+  model_options.overlap = options.overlap;
+  QTTS_ASSIGN_OR_RETURN(const auto model, LanguageModel::Create(checkpoint, model_options, stream.get()));
+  constexpr size_t kEntries = size_t{kRing} * kMaxRows;
+  QTTS_ASSIGN_OR_RETURN(const PinnedMemory steps, PinnedMemory::AllocateZeroed(kEntries * sizeof(FrameRow)));
+  QTTS_ASSIGN_OR_RETURN(const PinnedMemory results, PinnedMemory::AllocateZeroed(kEntries * sizeof(FrameRowResult)));
+  std::mt19937 random(1);
+  for (const int context : {16, 64, 128, 256, 512, 1024, 2048, 4096}) {
+    if (context + options.frames + 20 > model->max_positions()) break;
+    QTTS_RETURN_IF_ERROR(model->Open(0, BenchPrompt(checkpoint.config(), context, random), GenerationSettings(), 1));
+    for (size_t i = 0; i < kEntries; ++i) steps.as<FrameRow>()[i] = {i % kMaxRows == 0 ? 0 : -1, 1};
+    const int splits = model->SplitBucket(context + options.frames + 20);
+    QTTS_RETURN_IF_ERROR(model->Extend(0, context));
+    for (int i = 0; i < options.frames + 20; i += 16) QTTS_RETURN_IF_ERROR(model->Extend(0, context + i));
+    QTTS_ASSIGN_OR_RETURN(const Graph graph, Graph::Capture(stream.get(), [&] {
+                            return model->EnqueueFrame(1, splits, steps.as<const FrameRow>(),
+                                                       results.as<FrameRowResult>());
+                          }));
+    QTTS_RETURN_IF_ERROR(MedianGraph(graph, stream.get(), 10).status());
+    QTTS_ASSIGN_OR_RETURN(const double ms, MedianGraph(graph, stream.get(), options.frames));
+    report->Add("talker + predictor + sampling, context " + std::to_string(context), ms, "ms/frame");
+    const TransformerConfig& c = checkpoint.config().talker.transformer;
+    const double bytes =
+        static_cast<double>(model->frame_bytes()) +
+        2.0 * context * c.num_layers * c.kv_width() * static_cast<double>(ElementBytes(model_options.precision));
+    if (context == 16 || context == 2048) {
+      report->Add("  of the copy bandwidth", bytes / ms / 1e9 / bandwidth * 100, "%");
+    }
+    const auto& last = results.as<FrameRowResult>()[0];
+    if (last.end != SlotEnd::kRunning) return Status::Internal("the utterance ended during the measurement");
+    model->Close(0);
+  }
+  for (const int rows : {16, 64}) {
+    std::vector<double> times;
+    for (int i = 0; i < 20; ++i) {
+      Prompt prompt = BenchPrompt(checkpoint.config(), rows + 1, random);
+      prompt.constant_rows = 0;
+      QTTS_RETURN_IF_ERROR(stream.Synchronize());
+      const auto begin = Clock::now();
+      QTTS_RETURN_IF_ERROR(model->Open(0, prompt, GenerationSettings(), 1));
+      QTTS_RETURN_IF_ERROR(stream.Synchronize());
+      times.push_back(Milliseconds(Clock::now() - begin));
+      model->Close(0);
+    }
+    report->Add("prefill of " + std::to_string(rows) + " rows, on the host's clock, p50", Percentile(times, 0.5), "ms");
+  }
+  return Status::Ok();
+}
+
+Status CodecFigures(const Checkpoint& checkpoint, const Options& options, Report* report) {
+  QTTS_ASSIGN_OR_RETURN(const Stream stream, Stream::Create());
+  const ModelConfig& config = checkpoint.config();
+  QTTS_ASSIGN_OR_RETURN(const auto codec,
+                        Codec::Create(config.codec, checkpoint.codec(),
+                                      options.f32 ? CodecPrecision::kF32 : CodecPrecision::kFast, kMaxRows, kMaxRows));
+  const auto groups = static_cast<size_t>(config.talker.num_code_groups);
+  QTTS_ASSIGN_OR_RETURN(const DeviceMemory slots, DeviceMemory::AllocateZeroed(kMaxRows * sizeof(int32_t)));
+  QTTS_ASSIGN_OR_RETURN(const DeviceMemory codes, DeviceMemory::AllocateZeroed(kMaxRows * groups * sizeof(int32_t)));
+  QTTS_ASSIGN_OR_RETURN(
+      const DeviceMemory pcm,
+      DeviceMemory::AllocateZeroed(kMaxRows * static_cast<size_t>(codec->samples_per_frame()) * sizeof(float)));
+  std::vector<int32_t> ids;
+  for (int i = 0; i < kMaxRows; ++i) ids.push_back(i);
+  QTTS_RETURN_IF_CUDA_ERROR(cudaMemcpy(slots.data(), ids.data(), ids.size() * 4, cudaMemcpyHostToDevice), "codec");
+  for (const int rows : {1, 8, 64}) {
+    QTTS_ASSIGN_OR_RETURN(const Graph graph, Graph::Capture(stream.get(), [&] {
+                            return codec->Decode(rows, slots.as<int32_t>(), codes.as<int32_t>(), pcm.as<float>(),
+                                                 stream.get());
+                          }));
+    QTTS_RETURN_IF_ERROR(MedianGraph(graph, stream.get(), 10).status());
+    QTTS_ASSIGN_OR_RETURN(const double ms, MedianGraph(graph, stream.get(), options.frames));
+    report->Add("codec, " + std::to_string(rows) + " streams", ms, "ms/frame");
+  }
+  return Status::Ok();
+}
+
+// Streams of `count` utterances run together for `frames` frames: wall time per frame.
+Result<double> SteadyFrame(CudaBackend* backend, const ModelConfig& config, int count, int frames) {
+  std::mt19937 random(2);
+  std::vector<FrameStep> steps;
+  for (int i = 0; i < count; ++i) {
+    QTTS_ASSIGN_OR_RETURN(const SlotId slot, backend->Open(BenchPrompt(config, 20, random), GenerationSettings(),
+                                                           static_cast<uint64_t>(i)));
+    steps.push_back({slot, kNoText});
+  }
+  Clock::time_point begin;
+  constexpr int kWarmUp = 10;
+  int collected = 0;
+  int outstanding = 0;
+  for (int submitted = 0; collected < frames + kWarmUp;) {
+    if (submitted < frames + kWarmUp && outstanding < backend->max_outstanding()) {
+      QTTS_RETURN_IF_ERROR(backend->Submit(steps));
+      for (FrameStep& step : steps) step.text_id = config.tts_pad_token_id;
+      ++submitted;
+      ++outstanding;
+      continue;
+    }
+    QTTS_ASSIGN_OR_RETURN(const auto results, backend->Collect());
+    if (results[0].end == FrameEnd::kError) return results[0].status;
+    --outstanding;
+    if (++collected == kWarmUp) begin = Clock::now();
+  }
+  const double ms = Milliseconds(Clock::now() - begin) / frames;
+  for (const FrameStep& step : steps) backend->Close(step.slot);
+  return ms;
+}
+
+Status WholeFigures(const std::shared_ptr<const Checkpoint>& checkpoint, const Options& options, Report* report) {
+  CudaBackendOptions backend_options;
+  backend_options.precision = options.f32 ? Precision::kF32 : Precision::kBF16;
+  backend_options.overlap = options.overlap;
+  size_t free_before = 0, free_after = 0, total = 0;
+  QTTS_RETURN_IF_CUDA_ERROR(cudaMemGetInfo(&free_before, &total), "memory");
+  const auto begin = Clock::now();
+  QTTS_ASSIGN_OR_RETURN(const auto backend, CudaBackend::Create(checkpoint, backend_options));
+  report->Add("load, warm-up included", Milliseconds(Clock::now() - begin) / 1e3, "s");
+  std::printf("%s\n", backend->name().c_str());
+
+  const ModelConfig& config = checkpoint->config();
+  for (const int streams : {1, 2, 4, 8, 16, 32, 64}) {
+    QTTS_ASSIGN_OR_RETURN(const double ms, SteadyFrame(backend.get(), config, streams, options.frames * 2));
+    report->Add("whole frame, steady, " + std::to_string(streams) + " streams", ms, "ms");
+    if (streams == 1) report->Add("  real-time factor", ms / 80, "");
+    if (streams == 1) {
+      QTTS_RETURN_IF_CUDA_ERROR(cudaMemGetInfo(&free_after, &total), "memory");
+      const CudaBackendFacts facts = backend->facts();
+      report->Add("device memory, all", static_cast<double>(free_before - free_after) / 1e6, "MB");
+      report->Add("  talker and predictor weights", static_cast<double>(facts.weight_bytes) / 1e6, "MB");
+      report->Add("  codec, weights and state", static_cast<double>(facts.codec_bytes) / 1e6, "MB");
+      report->Add("  keys and values", static_cast<double>(facts.cache_bytes) / 1e6, "MB");
+      report->Add("  scratch", static_cast<double>(facts.scratch_bytes) / 1e6, "MB");
+    }
+  }
+
+  std::mt19937 random(3);
+  for (const bool streaming : {false, true}) {
+    std::vector<double> times;
+    for (int i = 0; i < options.utterances; ++i) {
+      // 5 to 40 words, some 1.4 tokens each; in the streaming layout the text comes with the frames.
+      const int rows = streaming ? 10 : 11 + static_cast<int>(1.4 * (5 + static_cast<int>(random() % 36)));
+      const Prompt prompt = BenchPrompt(config, rows, random);
+      const auto start = Clock::now();
+      QTTS_ASSIGN_OR_RETURN(const SlotId slot, backend->Open(prompt, GenerationSettings(), random()));
+      const FrameStep step = {slot, kNoText};
+      QTTS_RETURN_IF_ERROR(backend->Submit({&step, 1}));
+      QTTS_ASSIGN_OR_RETURN(const auto results, backend->Collect());
+      times.push_back(Milliseconds(Clock::now() - start));
+      if (results[0].end != FrameEnd::kNone) return Status::Internal("the first frame was not made");
+      backend->Close(slot);
+    }
+    const std::string name = std::string("prompt to first PCM, ") + (streaming ? "streaming text" : "whole text");
+    for (const auto& [label, p] : {std::pair("p50", 0.5), std::pair("p95", 0.95), std::pair("p99", 0.99)}) {
+      report->Add(name + ", " + label, Percentile(times, p), "ms");
+    }
+  }
+  return Status::Ok();
+}
+
+Status Run(const Options& options) {
+  std::string folder = options.model;
+  std::filesystem::path temporary;
+  if (!options.random.empty()) {
+    temporary = std::filesystem::temp_directory_path() / ("qtts-bench-" + std::to_string(::getpid()));
+    folder = temporary.string();
+    QTTS_ASSIGN_OR_RETURN(const golden::RandomCheckpointSpec spec, golden::FindPreset(options.random + "-custom"));
+    QTTS_RETURN_IF_ERROR(golden::WriteRandomCheckpoint(folder, spec));
+  }
+  const auto measure = [&]() -> Status {
+    Report report;
+    const auto begin = Clock::now();
+    QTTS_ASSIGN_OR_RETURN(const auto checkpoint, Checkpoint::Open(folder));
+    report.Add("opening the checkpoint", Milliseconds(Clock::now() - begin), "ms");
+    QTTS_RETURN_IF_ERROR(CheckDevice(*checkpoint, options.f32 ? Precision::kF32 : Precision::kBF16));
+    QTTS_ASSIGN_OR_RETURN(const double bandwidth, CopyBandwidth(nullptr));
+    report.Add("copy bandwidth, read and written", bandwidth, "TB/s");
+    QTTS_RETURN_IF_ERROR(LanguageModelFigures(*checkpoint, options, bandwidth, &report));
+    QTTS_RETURN_IF_ERROR(CodecFigures(*checkpoint, options, &report));
+    QTTS_RETURN_IF_ERROR(WholeFigures(checkpoint, options, &report));
+    report.Write(options.json);
+    return Status::Ok();
+  };
+  const Status status = measure();
+  if (!temporary.empty()) {
+    std::error_code error;
+    std::filesystem::remove_all(temporary, error);
+  }
+  return status;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Options options;
+  bool good = argc > 1;
+  for (int i = 1; i < argc && good; ++i) {
+    const std::string_view option = argv[i];
+    const auto number = [&](int* value) {
+      const std::string_view text = argv[++i];
+      good = std::from_chars(text.data(), text.data() + text.size(), *value).ec == std::errc() && *value > 0;
+    };
+    if (option == "--f32") {
+      options.f32 = true;
+    } else if (option == "--no-overlap") {
+      options.overlap = false;
+    } else if (i + 1 == argc) {
+      good = false;
+    } else if (option == "--model") {
+      options.model = argv[++i];
+    } else if (option == "--random") {
+      options.random = argv[++i];
+    } else if (option == "--json") {
+      options.json = argv[++i];
+    } else if (option == "--frames") {
+      number(&options.frames);
+    } else if (option == "--utterances") {
+      number(&options.utterances);
+    } else {
+      good = false;
+    }
+  }
+  if (!good || options.model.empty() == options.random.empty()) {
+    std::cerr << kUsage;
+    return 2;
+  }
+  if (const Status status = Run(options); !status.ok()) {
+    std::cerr << "qtts-bench: " << status.message() << '\n';
+    return 1;
+  }
+  return 0;
+}

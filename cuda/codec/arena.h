@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#ifndef QTTS_CUDA_CODEC_ARENA_H_
+#define QTTS_CUDA_CODEC_ARENA_H_
+
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <vector>
+
+namespace qtts::cuda::codec {
+
+// Device memory handed out piece by piece and freed at once. Not thread-safe.
+class Arena {
+ public:
+  Arena() = default;
+  ~Arena() {
+    for (const Block& block : blocks_) (void)cudaFree(block.data);
+  }
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
+
+  // Aligned to 256 bytes. Null when there is no room; error() says why.
+  void* Allocate(size_t bytes) {
+    bytes = (std::max<size_t>(bytes, 1) + kAlignment - 1) / kAlignment * kAlignment;
+    while (current_ < blocks_.size() && blocks_[current_].size - used_ < bytes) {
+      ++current_;
+      used_ = 0;
+    }
+    if (current_ == blocks_.size()) {
+      Block block;
+      block.size = std::max(bytes, kBlockBytes);
+      error_ = cudaMalloc(&block.data, block.size);
+      if (error_ != cudaSuccess) {
+        (void)cudaGetLastError();
+        return nullptr;
+      }
+      blocks_.push_back(block);
+      total_ += block.size;
+      used_ = 0;
+    }
+    void* const data = static_cast<std::byte*>(blocks_[current_].data) + used_;
+    used_ += bytes;
+    return data;
+  }
+
+  // Takes all pieces back; the memory stays for the next ones.
+  void Reuse() { current_ = used_ = 0; }
+
+  size_t total() const { return total_; }
+  cudaError_t error() const { return error_; }
+
+ private:
+  static constexpr size_t kAlignment = 256;
+  static constexpr size_t kBlockBytes = size_t{16} << 20;
+  struct Block {
+    void* data = nullptr;
+    size_t size = 0;
+  };
+  std::vector<Block> blocks_;
+  size_t current_ = 0;
+  size_t used_ = 0;
+  size_t total_ = 0;
+  cudaError_t error_ = cudaSuccess;
+};
+
+}  // namespace qtts::cuda::codec
+
+#endif  // QTTS_CUDA_CODEC_ARENA_H_

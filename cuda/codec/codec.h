@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#ifndef QTTS_CUDA_CODEC_CODEC_H_
+#define QTTS_CUDA_CODEC_CODEC_H_
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "checkpoint/weights.h"
+#include "qtts/status.h"
+
+namespace qtts::cuda {
+
+enum class CodecPrecision {
+  kFast,  // tensor cores; error of the samples over 100 dB below the signal, see CodecArithmetic
+  kF32,   // F32 throughout, slow: for checking
+};
+
+// How kFast multiplies. Sums, biases, residuals, SnakeBeta, norms and softmax are F32 whatever these say; only
+// the operands of matrix products are rounded: to F16 (11 bits), or to the sum of two F16 (22 bits), at the
+// price of one more product of the same size for each operand that is. Measured SNR against F32 (bundled voice,
+// whose weights are F16 / random F32 weights at the released size): neither split 58.8 / 60.4 dB, inputs 66.5 / 63.5,
+// both 107 / 105. 60 dB is what must hold for any model, and one plane does not promise it: both are split by default.
+struct CodecArithmetic {
+  bool split_inputs = true;
+  bool split_weights = false;
+
+  // What kFast means for the layers up to `decoder.0`, and for the decoder blocks.
+  static CodecArithmetic Early();
+  static CodecArithmetic Late();
+};
+
+// The speech tokenizer's decoder (spec 7) on the current device: for each of up to max_batch streams at once,
+// one frame of codes to one frame of samples. A stream's past (convolution histories, keys and values of the
+// window, number of frames) lies on the device under its slot.
+//
+// What a stream gives depends on its own codes only: neither on the other rows of a batch nor on their
+// number nor on its place among them, bit for bit, for one precision and device type.
+//
+// Calls enqueue work and return; they must be made on one stream, or on streams that are ordered by events.
+// Not thread-safe.
+class Codec {
+ public:
+  // Repacks the weights onto the current device, which must stay current in all calls; waits for that. The
+  // weights are not needed afterwards. kUnsupported for structures that the kernels do not cover.
+  static Result<std::unique_ptr<Codec>> Create(const CodecConfig& config, const CodecWeights& weights,
+                                               CodecPrecision precision, int max_slots, int max_batch);
+  // kFast with another arithmetic.
+  static Result<std::unique_ptr<Codec>> CreateWith(const CodecConfig& config, const CodecWeights& weights,
+                                                   const CodecArithmetic& early, const CodecArithmetic& late,
+                                                   int max_slots, int max_batch);
+  ~Codec();
+  Codec(const Codec&) = delete;
+  Codec& operator=(const Codec&) = delete;
+
+  int code_groups() const;
+  int samples_per_frame() const;
+  size_t device_bytes() const;  // weights, scratch and all slots' state
+
+  // Makes `slot` a stream that has had no frames.
+  Status Reset(int slot, cudaStream_t stream);
+
+  // One frame for each of n <= max_batch rows. Device arrays: slots[n], distinct, a value outside
+  // [0, max_slots) = the row does nothing; codes [n][code_groups] (clamped to the codebook); pcm
+  // [n][samples_per_frame], in [-1, 1]. Only enqueues kernels: may be captured in a graph, whose replays
+  // read the arrays anew.
+  Status Decode(int n, const int32_t* slots, const int32_t* codes, float* pcm, cudaStream_t stream);
+
+ private:
+  struct Impl;
+  explicit Codec(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace qtts::cuda
+
+#endif  // QTTS_CUDA_CODEC_CODEC_H_

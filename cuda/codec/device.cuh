@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#ifndef QTTS_CUDA_CODEC_DEVICE_CUH_
+#define QTTS_CUDA_CODEC_DEVICE_CUH_
+
+#include <cuda_fp16.h>
+
+#include <cstdint>
+
+#include "codec/kernels.h"
+
+// What the codec's kernels share. Activations are read past the L1 cache: kernels overlap at their ends,
+// and L1 may hold what the kernel before last left there.
+namespace qtts::cuda::codec {
+
+// Kernels of a call form a chain in which later ones start while earlier ones still run, each ending only after its
+// predecessor. What a kernel does before it waits runs beside several predecessors: it may read weights, the past of
+// the streams (as of the call before) and, since the call's first kernel lets others start only when it has written
+// them, the frames' indices; nothing that another kernel of the call writes. Every thread comes by the wait before
+// it touches anything else, and no block ends without it.
+__device__ __forceinline__ void AllowNextKernel() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+__device__ __forceinline__ void WaitForPreviousKernel() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+// Brings a line of 128 bytes nearer.
+__device__ __forceinline__ void PrefetchL2(const void* p) { asm volatile("prefetch.global.L2 [%0];" ::"l"(p)); }
+
+__device__ __forceinline__ int Divide(int n, const Divisor& by) {
+  return by.magic == 0 ? n : static_cast<int>(__umulhi(static_cast<uint32_t>(n), by.magic));
+}
+
+// Row `lag` steps before row `t` of batch row b, or null where the stream had not begun.
+template <typename T>
+__device__ __forceinline__ const T* SourceRow(const Source& s, int b, int t, int lag, int slot, int frame) {
+  const T* const data = static_cast<const T*>(s.data);
+  const int u = t - lag;
+  if (u >= 0) return data + (static_cast<int64_t>(b) * s.rows + u) * s.channels;
+  const int back = Divide(-u + s.rows - 1, s.by_rows);
+  if (frame < back) return nullptr;
+  const int row = u + back * s.rows - (s.rows - s.keep);
+  const int64_t at = (static_cast<int64_t>(slot) * s.ring + (frame - back) % s.ring) * s.keep + row;
+  return static_cast<const T*>(s.history) + at * s.channels;
+}
+
+// sin^2 has period pi: reduced in two steps, exact to F32 rounding for |x| up to some 10^5.
+__device__ __forceinline__ float SinSquared(float x) {
+  const float k = rintf(x * 0.318309886F);
+  float r = fmaf(-k, 3.14159274F, x);
+  r = fmaf(-k, -8.74227766e-8F, r);
+  const float z = r * r;
+  float p = fmaf(z, -2.38895923e-8F, 2.75256264e-6F);
+  p = fmaf(z, p, -1.98408743e-4F);
+  p = fmaf(z, p, 8.33333105e-3F);
+  p = fmaf(z, p, -1.66666672e-1F);
+  const float s = fmaf(r * z, p, r);
+  return s * s;
+}
+
+__device__ __forceinline__ float4 Snake(float4 v, float4 a, float4 inverse_b) {
+  v.x = fmaf(inverse_b.x, SinSquared(a.x * v.x), v.x);
+  v.y = fmaf(inverse_b.y, SinSquared(a.y * v.y), v.y);
+  v.z = fmaf(inverse_b.z, SinSquared(a.z * v.z), v.z);
+  v.w = fmaf(inverse_b.w, SinSquared(a.w * v.w), v.w);
+  return v;
+}
+
+// To nearest; beyond the range, the largest number instead of infinity (NaN stays).
+__device__ __forceinline__ __half2 ToHalf2(float x, float y) {
+  constexpr float kLargest = 65504.0F;
+  // fmin and fmax would turn NaN into a number.
+  x = x > kLargest ? kLargest : (x < -kLargest ? -kLargest : x);
+  y = y > kLargest ? kLargest : (y < -kLargest ? -kLargest : y);
+  return __floats2half2_rn(x, y);
+}
+
+__device__ __forceinline__ void StorePlanes(Planes planes, void* to, int64_t plane, int64_t at, float4 v) {
+  if (planes == Planes::kF32) {
+    *reinterpret_cast<float4*>(static_cast<float*>(to) + at) = v;
+    return;
+  }
+  __half* const high = static_cast<__half*>(to) + at;
+  const __half2 h0 = ToHalf2(v.x, v.y);
+  const __half2 h1 = ToHalf2(v.z, v.w);
+  __half2 pair[2] = {h0, h1};
+  *reinterpret_cast<uint2*>(high) = *reinterpret_cast<const uint2*>(pair);
+  if (planes == Planes::kTwoHalves) {
+    const float2 f0 = __half22float2(h0);
+    const float2 f1 = __half22float2(h1);
+    __half2 rest[2] = {ToHalf2(v.x - f0.x, v.y - f0.y), ToHalf2(v.z - f1.x, v.w - f1.y)};
+    *reinterpret_cast<uint2*>(high + plane) = *reinterpret_cast<const uint2*>(rest);
+  }
+}
+
+// Stores channels c..c+3 of row t of batch row b, SnakeBeta applied.
+__device__ __forceinline__ void StoreSink(const Sink& s, int b, int t, int slot, int frame, int c, float4 v) {
+  StorePlanes(s.planes, s.data, s.plane, (static_cast<int64_t>(b) * s.rows + t) * s.channels + c, v);
+  const int kept = t - (s.rows - s.keep);
+  if (s.history != nullptr && kept >= 0) {
+    const int64_t row = (static_cast<int64_t>(slot) * s.ring + frame % s.ring) * s.keep + kept;
+    StorePlanes(s.planes, s.history, s.history_plane, row * s.channels + c, v);
+  }
+}
+
+__device__ __forceinline__ float WarpSum(float v) {
+#pragma unroll
+  for (int i = 16; i > 0; i /= 2) v += __shfl_xor_sync(0xffffffffU, v, i);
+  return v;
+}
+
+__device__ __forceinline__ float WarpMax(float v) {
+#pragma unroll
+  for (int i = 16; i > 0; i /= 2) v = fmaxf(v, __shfl_xor_sync(0xffffffffU, v, i));
+  return v;
+}
+
+// Readies a kernel of the chain, see PrepareKernels().
+template <typename Args>
+cudaError_t PrepareKernel(void (*kernel)(Args), size_t shared_bytes) {
+  const auto* const function = reinterpret_cast<const void*>(kernel);
+  cudaError_t error =
+      cudaFuncSetAttribute(function, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared);
+  if (error == cudaSuccess) {
+    error = cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes));
+  }
+  return error;
+}
+
+// Launches a kernel of the chain.
+template <typename Args>
+cudaError_t LaunchChained(void (*kernel)(Args), dim3 grid, int threads, size_t shared_bytes, const Args& args,
+                          const DeviceTraits& device, cudaStream_t stream) {
+  cudaLaunchConfig_t config = {};
+  config.gridDim = grid;
+  config.blockDim = dim3(static_cast<unsigned>(threads));
+  config.dynamicSmemBytes = shared_bytes;
+  config.stream = stream;
+  cudaLaunchAttribute attribute;
+  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attribute.val.programmaticStreamSerializationAllowed = 1;
+  config.attrs = &attribute;
+  config.numAttrs = device.programmatic_launch ? 1 : 0;
+  return cudaLaunchKernelEx(&config, kernel, args);
+}
+
+}  // namespace qtts::cuda::codec
+
+#endif  // QTTS_CUDA_CODEC_DEVICE_CUH_

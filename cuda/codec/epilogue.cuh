@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#ifndef QTTS_CUDA_CODEC_EPILOGUE_CUH_
+#define QTTS_CUDA_CODEC_EPILOGUE_CUH_
+
+#include "codec/device.cuh"
+
+// What the matrix products share besides the product: which stream a column belongs to, and what happens
+// to a sum. One code for all of them, so that they give the same bits.
+namespace qtts::cuda::codec {
+
+// The stream and time step of a column; frame < 0: nothing to do.
+struct Column {
+  int32_t batch_row;
+  int32_t time;
+  int32_t slot;
+  int32_t frame;
+};
+
+__device__ __forceinline__ Column ColumnOf(const GemmArgs& a, int column) {
+  if (column >= a.columns) return {0, 0, 0, -1};
+  const int b = Divide(column, a.x.by_rows);
+  return {b, column - b * a.x.rows, __ldcg(a.batch.slots + b), __ldcg(a.batch.frames + b)};
+}
+
+// Called by whole warps: 1 / root mean square of a column's rms_input.
+__device__ __forceinline__ float InverseRms(const GemmArgs& a, int column) {
+  const float4* const x = reinterpret_cast<const float4*>(a.rms_input + static_cast<int64_t>(column) * a.x.channels);
+  float sum = 0;
+  for (int i = static_cast<int>(threadIdx.x) % 32; i < a.x.channels / 4; i += 32) {
+    const float4 v = __ldcg(x + i);
+    sum += v.x * v.x + v.y * v.y + v.z * v.z + v.w * v.w;
+  }
+  return 1.0F / sqrtf(WarpSum(sum) / static_cast<float>(a.rms_width) + a.rms_eps);
+}
+
+// Fills `places` of a block's `count` columns from `first`; called by all threads.
+__device__ __forceinline__ void PlaceColumns(const GemmArgs& a, int first, int count, Column* places) {
+  for (int i = static_cast<int>(threadIdx.x); i < count; i += static_cast<int>(blockDim.x)) {
+    places[i] = ColumnOf(a, first + i);
+  }
+}
+
+// The same, and for every tap and column the address of the input row: rows [tap][column], 0 where there is none,
+// the lowest bit set where it lies in the history. Looking them up keeps the loops short: a kernel this brief waits
+// for its own instructions.
+template <int kCount>
+__device__ __forceinline__ void PlaceRows(const GemmArgs& a, int first, Column* places, uintptr_t* rows) {
+  for (int i = static_cast<int>(threadIdx.x); i < a.taps * kCount; i += static_cast<int>(blockDim.x)) {
+    const int tap = i / kCount;
+    const int lag = (a.taps - 1 - tap) * a.dilation;
+    const Column c = ColumnOf(a, first + i % kCount);
+    const __half* const row = c.frame < 0 ? nullptr : SourceRow<__half>(a.x, c.batch_row, c.time, lag, c.slot, c.frame);
+    rows[i] = row == nullptr ? 0 : reinterpret_cast<uintptr_t>(row) + (c.time < lag ? 1 : 0);
+    if (tap == 0) places[i] = c;
+  }
+}
+
+// Fills `column_scale` where the input is to be normalised; called by all threads.
+__device__ __forceinline__ void ScaleColumns(const GemmArgs& a, int first, int count, float* column_scale) {
+  if (a.rms_input == nullptr) return;
+  const int warps = static_cast<int>(blockDim.x) / 32;
+  const int end = min(count, a.columns - first);
+  for (int i = static_cast<int>(threadIdx.x) / 32; i < end; i += warps) {
+    const float scale = InverseRms(a, first + i);
+    if (threadIdx.x % 32 == 0) column_scale[i] = scale;
+  }
+}
+
+__device__ __forceinline__ float4 Times(float4 a, float4 b) { return {a.x * b.x, a.y * b.y, a.z * b.z, a.w * b.w}; }
+__device__ __forceinline__ float4 Times(float4 a, float b) { return {a.x * b, a.y * b, a.z * b, a.w * b}; }
+__device__ __forceinline__ float4 Plus(float4 a, float4 b) { return {a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w}; }
+__device__ __forceinline__ float4 Load4(const float* p) { return *reinterpret_cast<const float4*>(p); }
+
+__device__ __forceinline__ float Gelu(float x) { return 0.5F * x * (1.0F + erff(x * 0.707106781F)); }
+__device__ __forceinline__ float Silu(float x) { return x / (1.0F + expf(-x)); }
+
+// A block's per-output constants, in shared memory: all there, so that Finish() need not ask. kRows: the block's
+// outputs at most, before gating.
+template <int kRows>
+struct Constants {
+  float weight_scale[kRows];
+  float bias[kRows];
+  float scale[kRows];
+  float snake_a[kRows];
+  float snake_inverse_b[kRows];
+};
+
+template <int kRows>
+__device__ __forceinline__ void PlaceConstants(const GemmArgs& a, int first_tile, int tiles, Constants<kRows>* to) {
+  const int first = first_tile * kTileRows;
+  const bool gated = a.activation == Activation::kSwiGlu;
+  for (int i = static_cast<int>(threadIdx.x); i < tiles * kTileRows; i += static_cast<int>(blockDim.x)) {
+    const int m = first + i;
+    if (m >= a.tiles * kTileRows) break;
+    to->weight_scale[i] = a.weight_scale != nullptr ? __ldg(a.weight_scale + m) : 1.0F;
+    if (gated) continue;  // has none of the others
+    to->bias[i] = a.bias != nullptr ? __ldg(a.bias + m) : 0.0F;
+    to->scale[i] = a.scale != nullptr ? __ldg(a.scale + m) : 1.0F;
+    if (a.out.snake_a != nullptr) {
+      const int channel = a.stride > 1 ? m - Divide(m, a.by_out_channels) * a.out.channels : m;
+      to->snake_a[i] = __ldg(a.out.snake_a + channel);
+      to->snake_inverse_b[i] = __ldg(a.out.snake_inverse_b + channel);
+    }
+  }
+}
+
+// The residual that the calling thread needs first in Finish().
+__device__ __forceinline__ float4 FirstResidual(const GemmArgs& a, int first_tile, int first_column) {
+  if (a.residual == nullptr) return {0, 0, 0, 0};
+  const int e = static_cast<int>(threadIdx.x);
+  const int n = Divide(e, a.by_quads);
+  const int m = first_tile * kTileRows + (e - n * a.by_quads.value) * 4;
+  if (first_column + n >= a.columns || m >= a.tiles * kTileRows) return {0, 0, 0, 0};
+  const int64_t at = static_cast<int64_t>(first_column + n) * a.tiles * kTileRows + m;
+  return __ldcg(reinterpret_cast<const float4*>(a.residual + at));
+}
+
+// Finishes the sums of a block's tiles from `first_tile` and stores them. `sums(tile, column, row)` gives rows
+// row..row+3 of the block's tile-th weight tile; `first_residual` is what FirstResidual() gave for the same block.
+template <int kRows, typename Sums>
+__device__ __forceinline__ void Finish(const GemmArgs& a, int first_tile, int first_column, int columns,
+                                       const Column* places, const float* column_scale,
+                                       const Constants<kRows>& constants, float4 first_residual, const Sums& sums) {
+  const bool gated = a.activation == Activation::kSwiGlu;
+  const int quads = a.by_quads.value;
+  const int outputs = a.tiles * (gated ? kTileRows / 2 : kTileRows);
+  for (int e = static_cast<int>(threadIdx.x); e < quads * columns; e += static_cast<int>(blockDim.x)) {
+    const int n = Divide(e, a.by_quads);
+    const int quad = e - n * quads;
+    const Column place = places[n];
+    const int tile = gated ? quad / 2 : quad / 4;
+    if (place.frame < 0 || first_tile + tile >= a.tiles) continue;
+    const int row = gated ? quad % 2 * 4 : quad % 4 * 4;
+    const int i = tile * kTileRows + row;  // among the constants
+    const float normalise = a.rms_input != nullptr ? column_scale[n] : 1.0F;
+    float4 v = Times(Times(sums(tile, n, row), Load4(constants.weight_scale + i)), normalise);
+    int m = first_tile * kTileRows + i;
+    if (gated) {
+      m = (first_tile + tile) * (kTileRows / 2) + row;
+      const float4 gate = v;
+      v = Times(Times(sums(tile, n, row + kTileRows / 2), Load4(constants.weight_scale + i + kTileRows / 2)),
+                normalise);
+      v = Times(v, float4{Silu(gate.x), Silu(gate.y), Silu(gate.z), Silu(gate.w)});
+    } else {
+      v = Plus(v, Load4(constants.bias + i));
+      if (a.activation == Activation::kGelu) v = {Gelu(v.x), Gelu(v.y), Gelu(v.z), Gelu(v.w)};
+      v = Times(v, Load4(constants.scale + i));
+    }
+    const int64_t at = static_cast<int64_t>(first_column + n) * outputs + m;
+    if (a.residual != nullptr) {
+      const bool first = e == static_cast<int>(threadIdx.x);
+      v = Plus(v, first ? first_residual : __ldcg(reinterpret_cast<const float4*>(a.residual + at)));
+    }
+    if (a.y != nullptr) *reinterpret_cast<float4*>(a.y + at) = v;
+    if (a.out.data != nullptr) {
+      int step = 0;
+      int channel = m;
+      if (a.stride > 1) {
+        step = Divide(m, a.by_out_channels);
+        channel = m - step * a.out.channels;
+      }
+      if (a.out.snake_a != nullptr) {
+        v = Snake(v, Load4(constants.snake_a + i), Load4(constants.snake_inverse_b + i));
+      }
+      StoreSink(a.out, place.batch_row, place.time * a.stride + step, place.slot, place.frame, channel, v);
+    }
+  }
+}
+
+}  // namespace qtts::cuda::codec
+
+#endif  // QTTS_CUDA_CODEC_EPILOGUE_CUH_

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#ifndef QTTS_CUDA_CODEC_GEMM_CUH_
+#define QTTS_CUDA_CODEC_GEMM_CUH_
+
+#include "codec/kernels.h"
+
+// What lies behind LaunchGemm() and PrepareKernels().
+namespace qtts::cuda::codec {
+
+// Completes the arguments for blocks of `tiles` weight tiles.
+inline void SetBlockTiles(GemmArgs* args, int tiles) {
+  args->by_block_tiles = Divisor(tiles);
+  args->by_quads = Divisor(tiles * (args->activation == Activation::kSwiGlu ? 2 : 4));
+}
+
+cudaError_t PrepareHalfGemms();
+cudaError_t LaunchHalfGemm(const GemmArgs& args, Planes x_planes, const GemmTile& tile, const DeviceTraits& device,
+                           cudaStream_t stream);
+cudaError_t PrepareOperators();
+cudaError_t LaunchF32Gemm(GemmArgs args, const DeviceTraits& device, cudaStream_t stream);
+
+}  // namespace qtts::cuda::codec
+
+#endif  // QTTS_CUDA_CODEC_GEMM_CUH_

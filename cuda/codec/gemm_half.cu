@@ -1,0 +1,480 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#include <algorithm>
+
+#include "codec/epilogue.cuh"
+#include "codec/gemm.cuh"
+
+// Products on the tensor cores: F16 operands, F32 sums. With two planes of x (x = high + low) or of W, the
+// products high*low are added too; low*low lies below F32's own rounding.
+//
+// Both kernels form every output in the same order: per segment of the chunks, chunk by chunk, the terms of
+// a step smallest first, then the segments in order. So they agree bit for bit, and so does a column
+// wherever it lies in a batch.
+namespace qtts::cuda::codec {
+namespace {
+
+__device__ __forceinline__ void Mma(float (&d)[4], const uint4& a, uint32_t b0, uint32_t b1) {
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+               : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b0), "r"(b1));
+}
+
+// One k-step of a chunk, for some weight tiles and groups of 8 columns. w[tile][plane]; x[group][plane]. Sums in
+// turn: a product waits for the last one of its own sum.
+template <int kTiles, int kGroups, int kX, int kW>
+__device__ __forceinline__ void MultiplyStep(float (&d)[kTiles][kGroups][4], const uint4 (&w)[kTiles][kW],
+                                             const uint4 (&x)[kGroups][kX], int step) {
+  const auto all = [&](int w_plane, int x_plane) {
+#pragma unroll
+    for (int t = 0; t < kTiles; ++t) {
+#pragma unroll
+      for (int j = 0; j < kGroups; ++j) {
+        const uint4& v = x[j][x_plane];
+        Mma(d[t][j], w[t][w_plane], step != 0 ? v.z : v.x, step != 0 ? v.w : v.y);
+      }
+    }
+  };
+  if constexpr (kW == 2) all(1, 0);
+  if constexpr (kX == 2) all(0, 1);
+  all(0, 0);
+}
+
+__device__ __forceinline__ int SegmentBegin(const GemmArgs& a, int segment) {
+  return Divide(a.chunks * segment, a.by_segments);
+}
+
+constexpr int kSumStride = 20;  // floats of a column of 16 sums: spreads the lanes over all banks
+
+constexpr size_t RowBytes(int taps, int columns) { return static_cast<size_t>(taps) * columns * sizeof(uintptr_t); }
+
+constexpr size_t NarrowSharedBytes(int warps, int columns, int taps) {
+  return static_cast<size_t>(warps) * columns * kSumStride * sizeof(float) + RowBytes(taps, columns);
+}
+
+// For few columns. Each warp sums one segment of one weight tile for all the block's columns, loading
+// operands straight into registers, kDepth chunks ahead; blocks go through groups of tiles.
+template <int kColumnTiles, int kX, int kW, int kDepth>
+__global__ void __launch_bounds__(512, 1) NarrowGemm(const __grid_constant__ GemmArgs a) {
+  constexpr int kColumns = kColumnTiles * 8;
+  extern __shared__ __align__(16) float partial[];  // [segment][tile][column][kSumStride], then the rows
+  __shared__ Column places[kColumns];
+  __shared__ float column_scale[kColumns];
+  __shared__ __align__(16) Constants<kMaxSegments * kTileRows> constants;
+
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int warp = static_cast<int>(threadIdx.x) / 32;
+  const int tiles = a.by_block_tiles.value;  // at a time
+  const int segment = Divide(warp, a.by_block_tiles);
+  const int warp_tile = warp - segment * tiles;
+  const int first_column = static_cast<int>(blockIdx.x) * kColumns;
+  const int begin = SegmentBegin(a, segment);
+  const int end = SegmentBegin(a, segment + 1);
+  auto* const rows = reinterpret_cast<uintptr_t*>(partial + blockDim.x / 32 * kColumns * kSumStride);
+  int first_tile = static_cast<int>(blockIdx.y) * tiles;
+  const int step_tiles = static_cast<int>(gridDim.y) * tiles;
+
+  // The warp's weights of one tile, this lane's part; a chunk is 64 apart, its second step 32. A tile beyond the last
+  // repeats it; nothing of it is stored.
+  const auto weights_of = [&](const void* plane, int group) {
+    const int tile = min(group + warp_tile, a.tiles - 1);
+    return static_cast<const uint4*>(plane) + static_cast<int64_t>(tile) * a.chunks * 64 + lane;
+  };
+  AllowNextKernel();
+  uint4 w[kDepth][2][1][kW];  // [step]
+  const auto load_weights = [&](uint4(&to)[2][1][kW], const uint4* high, const uint4* low, int chunk) {
+#pragma unroll
+    for (int step = 0; step < 2; ++step) {
+      to[step][0][0] = __ldg(high + chunk * 64 + step * 32);
+      if constexpr (kW == 2) to[step][0][1] = __ldg(low + chunk * 64 + step * 32);
+    }
+  };
+  const uint4* high = weights_of(a.weights, first_tile);
+  const uint4* low = weights_of(a.weights_low, first_tile);
+#pragma unroll
+  for (int d = 0; d < kDepth; ++d) {
+    if (begin + d < end) load_weights(w[d], high, low, begin + d);
+  }
+  // The rest of the segment comes at least as near as L2 while the kernel before is busy, a line (8) per lane.
+  for (int i = (begin + kDepth) * 64 + lane * 7; i < end * 64; i += 256) {
+    PrefetchL2(high + i);
+    if constexpr (kW == 2) PrefetchL2(low + i);
+  }
+  PlaceRows<kColumns>(a, first_column, places, rows);
+  PlaceConstants(a, first_tile, tiles, &constants);
+
+  // The lane's column of each 8: its row of a chunk's tap.
+  const int chunks_per_tap = a.by_chunks_per_tap.value;
+  int next_tap = Divide(begin, a.by_chunks_per_tap);
+  int next_block = begin - next_tap * chunks_per_tap;
+  uint4 x[kDepth][kColumnTiles][kX];
+  const auto load_x = [&](uint4(&to)[kColumnTiles][kX]) {
+#pragma unroll
+    for (int j = 0; j < kColumnTiles; ++j) {
+      const uintptr_t row = rows[next_tap * kColumns + j * 8 + lane / 4];
+      const __half* from =
+          reinterpret_cast<const __half*>(row & ~uintptr_t{1}) + next_block * kChannelBlock + lane % 4 * 8;
+#pragma unroll
+      for (int p = 0; p < kX; ++p) {
+        to[j][p] = {0, 0, 0, 0};
+        if (row != 0) to[j][p] = __ldcg(reinterpret_cast<const uint4*>(from));
+        from += (row & 1) != 0 ? a.x.history_plane : a.x.plane;
+      }
+    }
+    if (++next_block == chunks_per_tap) {
+      next_block = 0;
+      ++next_tap;
+    }
+  };
+  __syncthreads();
+  WaitForPreviousKernel();
+
+#pragma unroll
+  for (int d = 0; d < kDepth; ++d) {
+    if (begin + d < end) load_x(x[d]);
+  }
+  float4 residual = FirstResidual(a, first_tile, first_column);
+  ScaleColumns(a, first_column, kColumns, column_scale);
+  for (;;) {
+    const int next_tile = first_tile + step_tiles;
+    const bool more = next_tile < a.tiles;
+    const uint4* const next_high = weights_of(a.weights, next_tile);
+    const uint4* const next_low = weights_of(a.weights_low, next_tile);
+    float sum[1][kColumnTiles][4] = {};
+    for (int chunk = begin; chunk < end; chunk += kDepth) {
+#pragma unroll
+      for (int d = 0; d < kDepth; ++d) {
+        if (chunk + d >= end) break;
+        MultiplyStep<1, kColumnTiles, kX, kW>(sum, w[d][0], x[d], 0);
+        MultiplyStep<1, kColumnTiles, kX, kW>(sum, w[d][1], x[d], 1);
+        const int ahead = chunk + d + kDepth;
+        if (ahead < end) {
+          load_weights(w[d], high, low, ahead);
+          load_x(x[d]);
+        } else if (more) {
+          load_weights(w[d], next_high, next_low, begin + d);
+        }
+      }
+    }
+
+    float* const mine = partial + warp * kColumns * kSumStride;
+#pragma unroll
+    for (int j = 0; j < kColumnTiles; ++j) {
+      float* const to = mine + (j * 8 + lane % 4 * 2) * kSumStride + lane / 4;
+      to[0] = sum[0][j][0];
+      to[kSumStride] = sum[0][j][1];
+      to[8] = sum[0][j][2];
+      to[kSumStride + 8] = sum[0][j][3];
+    }
+    __syncthreads();
+    if (more && end - begin > kDepth) {
+      next_tap = Divide(begin, a.by_chunks_per_tap);
+      next_block = begin - next_tap * chunks_per_tap;
+#pragma unroll
+      for (int d = 0; d < kDepth; ++d) load_x(x[d]);
+    }
+    Finish(a, first_tile, first_column, kColumns, places, column_scale, constants, residual, [&](int t, int n, int r) {
+      const float* from = partial + (t * kColumns + n) * kSumStride + r;
+      float4 total = *reinterpret_cast<const float4*>(from);
+#pragma unroll 4
+      for (int s = 1; s < a.segments; ++s) {
+        from += tiles * kColumns * kSumStride;
+        total = Plus(total, *reinterpret_cast<const float4*>(from));
+      }
+      return total;
+    });
+    if (!more) return;
+    first_tile = next_tile;
+    high = next_high;
+    low = next_low;
+    residual = FirstResidual(a, first_tile, first_column);
+    __syncthreads();
+    PlaceConstants(a, first_tile, tiles, &constants);
+  }
+}
+
+constexpr int kWideThreads = 256;
+constexpr int kWideTiles = 6;  // weight tiles per block: 2 warps of 3
+constexpr int kWideRows = kWideTiles * kTileRows;
+constexpr int kWideSumStride = kWideRows + 4;
+constexpr int kTileHalves = kTileRows * kChannelBlock;  // of a weight tile's chunk
+
+// Chunks on their way: as many as let a block fit into the shared memory of the smallest devices.
+__host__ __device__ constexpr int WideStages(int columns, int x_planes, int w_planes) {
+  return columns == 128 && x_planes * w_planes == 4 ? 3 : 4;
+}
+
+__host__ __device__ constexpr size_t WideStageHalves(int columns, int x_planes, int w_planes) {
+  return static_cast<size_t>(columns) * kChannelBlock * x_planes +
+         static_cast<size_t>(kWideTiles) * kTileHalves * w_planes;
+}
+
+__host__ __device__ constexpr size_t WideOperandBytes(int columns, int x_planes, int w_planes) {
+  const size_t stages =
+      WideStages(columns, x_planes, w_planes) * WideStageHalves(columns, x_planes, w_planes) * sizeof(__half);
+  const size_t sums = static_cast<size_t>(columns) * kWideSumStride * sizeof(float);
+  return stages > sums ? stages : sums;
+}
+
+constexpr size_t WideSharedBytes(int columns, int x_planes, int w_planes, int taps) {
+  return WideOperandBytes(columns, x_planes, w_planes) + RowBytes(taps, columns);
+}
+
+// 16 bytes to a shared-memory address; zeros unless `there`.
+__device__ __forceinline__ void CopyAsync(uint32_t to, const void* from, bool there) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(there ? 16 : 0) : "memory");
+}
+
+// For many columns. Operands pass through a ring in shared memory; 2 x 4 warps share the block's tiles and
+// columns, each summing all segments of its part.
+template <int kWarpColumnTiles, int kX, int kW>
+__global__ void __launch_bounds__(kWideThreads, kWarpColumnTiles == 4 ? 1 : 2)
+    WideGemm(const __grid_constant__ GemmArgs a) {
+  constexpr int kWarpTiles = kWideTiles / 2;
+  constexpr int kColumns = kWarpColumnTiles * 4 * 8;
+  constexpr int kPieces = kColumns * 4;  // of 16 bytes, of a chunk of one plane
+  constexpr int kCopies = (kPieces + kWideThreads - 1) / kWideThreads;
+  constexpr int kPlaneHalves = kColumns * kChannelBlock;
+  constexpr int kStages = WideStages(kColumns, kX, kW);
+  constexpr int kStageHalves = static_cast<int>(WideStageHalves(kColumns, kX, kW));
+  constexpr int kWeightPieces = kWideTiles * 64;  // per plane
+  extern __shared__ __align__(16) float shared[];
+  // [stage]: x [plane][column][kChannelBlock], then weights [plane][tile][step][lane][8].
+  __half* const ring = reinterpret_cast<__half*>(shared);
+  auto* const rows = reinterpret_cast<uintptr_t*>(ring + WideOperandBytes(kColumns, kX, kW) / sizeof(__half));
+  __shared__ Column places[kColumns];
+  __shared__ float column_scale[kColumns];
+  __shared__ __align__(16) Constants<kWideRows> constants;
+
+  const int thread = static_cast<int>(threadIdx.x);
+  const int lane = thread % 32;
+  const int warp = thread / 32;
+  const int first_tile = static_cast<int>(blockIdx.y) * kWideTiles;
+  const int first_column = static_cast<int>(blockIdx.x) * kColumns;
+  const int warp_tile = warp % 2 * kWarpTiles;
+  const int warp_column = warp / 2 * kWarpColumnTiles * 8;
+
+  // What this thread copies of each chunk's weights: pieces `thread` and `thread` + kWideThreads of a plane. Only
+  // pointers advance from chunk to chunk: with so few warps, address arithmetic would cost more than the products.
+  constexpr int kWeightCopies = (kWeightPieces + kWideThreads - 1) / kWideThreads;
+  constexpr uint32_t kStageBytes = kStageHalves * sizeof(__half);
+  const auto ring_address = static_cast<uint32_t>(__cvta_generic_to_shared(ring)) + static_cast<uint32_t>(thread) * 16;
+  const uint4* w_next[kWeightCopies];
+#pragma unroll
+  for (int i = 0; i < kWeightCopies; ++i) {
+    const int piece = min(thread + i * kWideThreads, kWeightPieces - 1);
+    // A tile beyond the last repeats it; nothing of it is stored.
+    const int64_t tile = min(first_tile + piece / 64, a.tiles - 1);
+    w_next[i] = static_cast<const uint4*>(a.weights) + tile * a.chunks * 64 + piece % 64;
+  }
+  const int64_t to_low = static_cast<const char*>(a.weights_low) - static_cast<const char*>(a.weights);
+  const auto copy_weights = [&](uint32_t stage_offset) {
+    const uint32_t to = ring_address + stage_offset + kX * kPlaneHalves * sizeof(__half);
+#pragma unroll
+    for (int i = 0; i < kWeightCopies; ++i) {
+      if ((i + 1) * kWideThreads <= kWeightPieces || thread < kWeightPieces - i * kWideThreads) {
+        CopyAsync(to + i * kWideThreads * 16, w_next[i], true);
+        if constexpr (kW == 2) {
+          CopyAsync(to + kWideTiles * kTileHalves * sizeof(__half) + i * kWideThreads * 16,
+                    reinterpret_cast<const char*>(w_next[i]) + to_low, true);
+        }
+      }
+      w_next[i] += 64;
+    }
+  };
+  AllowNextKernel();
+#pragma unroll
+  for (int s = 0; s < kStages - 1; ++s) {
+    if (s < a.chunks) copy_weights(s * kStageBytes);
+  }
+  PlaceRows<kColumns>(a, first_column, places, rows);
+  PlaceConstants(a, first_tile, kWideTiles, &constants);
+  __syncthreads();
+
+  const int chunks_per_tap = a.by_chunks_per_tap.value;
+  int next_tap = 0;
+  int blocks_left = 0;  // of the tap
+  const __half* x_next[kCopies];
+  int64_t to_second[kCopies];  // plane
+  bool there[kCopies];
+  const auto copy_x = [&](uint32_t stage_offset) {
+    if (kPieces < kWideThreads && thread >= kPieces) return;
+    if (blocks_left == 0) {
+      blocks_left = chunks_per_tap;
+#pragma unroll
+      for (int i = 0; i < kCopies; ++i) {
+        const uintptr_t row = rows[next_tap * kColumns + thread / 4 + i * (kWideThreads / 4)];
+        there[i] = row != 0;
+        x_next[i] = there[i] ? reinterpret_cast<const __half*>(row & ~uintptr_t{1}) + thread % 4 * 8
+                             : static_cast<const __half*>(a.x.data);
+        to_second[i] = !there[i] ? 0 : (row & 1) != 0 ? a.x.history_plane : a.x.plane;
+      }
+      ++next_tap;
+    }
+    --blocks_left;
+#pragma unroll
+    for (int i = 0; i < kCopies; ++i) {
+#pragma unroll
+      for (int p = 0; p < kX; ++p) {
+        CopyAsync(ring_address + stage_offset + p * kPlaneHalves * sizeof(__half) + i * kWideThreads * 16,
+                  x_next[i] + (p == 0 ? 0 : to_second[i]), there[i]);
+      }
+      x_next[i] += there[i] ? kChannelBlock : 0;
+    }
+  };
+  WaitForPreviousKernel();
+
+  // The first group of copies holds the weights of all first stages too.
+#pragma unroll
+  for (int s = 0; s < kStages - 1; ++s) {
+    if (s < a.chunks) copy_x(s * kStageBytes);
+    asm volatile("cp.async.commit_group;" ::: "memory");
+  }
+  const float4 residual = FirstResidual(a, first_tile, first_column);
+  ScaleColumns(a, first_column, kColumns, column_scale);
+  float total[kWarpTiles][kWarpColumnTiles][4] = {};
+  float sum[kWarpTiles][kWarpColumnTiles][4] = {};
+  int segment = 0;
+  int segment_end = SegmentBegin(a, 1);
+  uint32_t stage_offset = 0;
+  uint32_t free_offset = (kStages - 1) * kStageBytes;
+  const char* const ring_bytes = reinterpret_cast<const char*>(ring);
+  const int x_offset = ((warp_column + lane / 4) * kChannelBlock + lane % 4 * 8) * static_cast<int>(sizeof(__half));
+  const int w_offset = (kX * kPlaneHalves + warp_tile * kTileHalves + lane * 8) * static_cast<int>(sizeof(__half));
+  for (int chunk = 0; chunk < a.chunks; ++chunk) {
+    asm volatile("cp.async.wait_group %0;" ::"n"(kStages - 2) : "memory");
+    __syncthreads();
+    const int ahead = chunk + kStages - 1;
+    if (ahead < a.chunks) {
+      copy_weights(free_offset);
+      copy_x(free_offset);
+    }
+    asm volatile("cp.async.commit_group;" ::: "memory");
+    free_offset = stage_offset;
+
+    const auto* const x_from = reinterpret_cast<const __half*>(ring_bytes + stage_offset + x_offset);
+    const auto* const w_from = reinterpret_cast<const __half*>(ring_bytes + stage_offset + w_offset);
+    uint4 x[kWarpColumnTiles][kX];
+#pragma unroll
+    for (int j = 0; j < kWarpColumnTiles; ++j) {
+#pragma unroll
+      for (int p = 0; p < kX; ++p) {
+        x[j][p] = *reinterpret_cast<const uint4*>(x_from + p * kPlaneHalves + j * 8 * kChannelBlock);
+      }
+    }
+#pragma unroll
+    for (int step = 0; step < 2; ++step) {
+      uint4 w[kWarpTiles][kW];
+#pragma unroll
+      for (int t = 0; t < kWarpTiles; ++t) {
+#pragma unroll
+        for (int p = 0; p < kW; ++p) {
+          w[t][p] = *reinterpret_cast<const uint4*>(w_from + (p * kWideTiles + t) * kTileHalves + step * 256);
+        }
+      }
+      MultiplyStep<kWarpTiles, kWarpColumnTiles, kX, kW>(sum, w, x, step);
+    }
+    if (chunk + 1 == segment_end) {
+#pragma unroll
+      for (int t = 0; t < kWarpTiles; ++t) {
+#pragma unroll
+        for (int j = 0; j < kWarpColumnTiles; ++j) {
+#pragma unroll
+          for (int i = 0; i < 4; ++i) {
+            total[t][j][i] = segment == 0 ? sum[t][j][i] : total[t][j][i] + sum[t][j][i];
+            sum[t][j][i] = 0;
+          }
+        }
+      }
+      ++segment;
+      segment_end = SegmentBegin(a, segment + 1);
+    }
+    stage_offset = stage_offset + kStageBytes == kStages * kStageBytes ? 0 : stage_offset + kStageBytes;
+  }
+  asm volatile("cp.async.wait_all;" ::: "memory");
+  __syncthreads();
+#pragma unroll
+  for (int t = 0; t < kWarpTiles; ++t) {
+#pragma unroll
+    for (int j = 0; j < kWarpColumnTiles; ++j) {
+      float* const to =
+          shared + (warp_column + j * 8 + lane % 4 * 2) * kWideSumStride + (warp_tile + t) * kTileRows + lane / 4;
+      to[0] = total[t][j][0];
+      to[kWideSumStride] = total[t][j][1];
+      to[8] = total[t][j][2];
+      to[kWideSumStride + 8] = total[t][j][3];
+    }
+  }
+  __syncthreads();
+  Finish(a, first_tile, first_column, kColumns, places, column_scale, constants, residual, [&](int t, int n, int r) {
+    return *reinterpret_cast<const float4*>(shared + n * kWideSumStride + t * kTileRows + r);
+  });
+}
+
+int CeilDiv(int a, int b) { return (a + b - 1) / b; }
+
+template <int kX, int kW>
+struct Kernels {
+  static constexpr int kPieces = kX * kW;  // more planes, more registers a chunk
+  static constexpr auto Narrow(int columns) {
+    return columns == 8 ? NarrowGemm < 1, kX, kW,
+           kPieces == 1   ? 6
+           : kPieces == 2 ? 4
+                          : 3 >
+                        : columns == 16 ? NarrowGemm < 2, kX, kW,
+           kPieces == 1   ? 4
+           : kPieces == 2 ? 3
+                          : 2 >
+                                        : NarrowGemm < 4, kX, kW, kPieces == 1 ? 2 : 1 > ;
+  }
+  static constexpr auto Wide(int columns) {
+    return columns == 32 ? WideGemm<1, kX, kW> : columns == 64 ? WideGemm<2, kX, kW> : WideGemm<4, kX, kW>;
+  }
+
+  static cudaError_t Launch(GemmArgs args, const GemmTile& tile, const DeviceTraits& device, cudaStream_t stream) {
+    SetBlockTiles(&args, tile.tiles);
+    const int blocks_x = CeilDiv(args.columns, tile.columns);
+    int blocks_y = CeilDiv(args.tiles, tile.tiles);
+    if (tile.wide) {
+      const dim3 grid(static_cast<unsigned>(blocks_x), static_cast<unsigned>(blocks_y));
+      return LaunchChained(Wide(tile.columns), grid, kWideThreads, WideSharedBytes(tile.columns, kX, kW, args.taps),
+                           args, device, stream);
+    }
+    // No more blocks than fit at once: they take the tiles in turn, loading the next beside the last one's end.
+    const int warps = tile.tiles * args.segments;
+    const int at_once = device.processors * (16 / warps);
+    blocks_y = std::min(blocks_y, std::max(1, at_once / blocks_x));
+    const dim3 grid(static_cast<unsigned>(blocks_x), static_cast<unsigned>(blocks_y));
+    return LaunchChained(Narrow(tile.columns), grid, warps * 32, NarrowSharedBytes(warps, tile.columns, args.taps),
+                         args, device, stream);
+  }
+
+  static cudaError_t Prepare() {
+    for (const int columns : {32, 64, 128}) {
+      const cudaError_t error = PrepareKernel(Wide(columns), WideSharedBytes(columns, kX, kW, kMostTaps));
+      if (error != cudaSuccess) return error;
+    }
+    for (const int columns : {8, 16, 32}) {
+      const cudaError_t error = PrepareKernel(Narrow(columns), NarrowSharedBytes(kMaxSegments, columns, kMostTaps));
+      if (error != cudaSuccess) return error;
+    }
+    return cudaSuccess;
+  }
+};
+
+}  // namespace
+
+cudaError_t PrepareHalfGemms() {
+  cudaError_t error = Kernels<1, 1>::Prepare();
+  if (error == cudaSuccess) error = Kernels<2, 1>::Prepare();
+  if (error == cudaSuccess) error = Kernels<2, 2>::Prepare();
+  return error;
+}
+
+cudaError_t LaunchHalfGemm(const GemmArgs& args, Planes x_planes, const GemmTile& tile, const DeviceTraits& device,
+                           cudaStream_t stream) {
+  if (x_planes == Planes::kHalf) return Kernels<1, 1>::Launch(args, tile, device, stream);
+  if (args.weights_low == nullptr) return Kernels<2, 1>::Launch(args, tile, device, stream);
+  return Kernels<2, 2>::Launch(args, tile, device, stream);
+}
+
+}  // namespace qtts::cuda::codec

@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#ifndef QTTS_CUDA_CODEC_KERNELS_H_
+#define QTTS_CUDA_CODEC_KERNELS_H_
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+// The kernels of the codec decoder and what they are told. Plain structs of device pointers and sizes,
+// passed by value; the host side that fills them is codec.cc.
+//
+// Terms. A *batch row* is one stream's frame in this call; `n` of them. An operator has `rows` time steps
+// per frame; all batch rows together make n * rows *columns* of a matrix product. Arrays between operators
+// are [column][channels], the channels padded with zeros to a multiple of kChannelBlock.
+namespace qtts::cuda::codec {
+
+// Channels are padded to this, and products advance in steps of it.
+inline constexpr int kChannelBlock = 32;
+// Output channels of one weight tile (the m of mma.m16n8k16).
+inline constexpr int kTileRows = 16;
+// Parts into which a product's inner dimension is cut at most. Each part is summed on its own and the
+// parts are added in order: a layer's cut never depends on the batch, so neither do its results.
+inline constexpr int kMaxSegments = 16;
+// Longest kernel, and most code groups.
+inline constexpr int kMostTaps = 16;
+inline constexpr int kMostGroups = 64;
+
+// Division by a number known beforehand: exact as long as dividend * value stays below 2^32.
+struct Divisor {
+  int32_t value = 1;
+  uint32_t magic = 0;  // 2^32 / value, rounded up; 0 for 1
+
+  Divisor() = default;
+  explicit Divisor(int divisor)
+      : value(divisor), magic(divisor == 1 ? 0 : 0xffffffffU / static_cast<uint32_t>(divisor) + 1) {}
+};
+
+// How the elements of an operand are stored: F32, or as F16, or as the F16 nearest to the value and the
+// F16 nearest to what that leaves (22 bits together), in two planes.
+enum class Planes : int32_t { kF32 = 0, kHalf = 1, kTwoHalves = 2 };
+
+// What the columns of a call belong to.
+struct Batch {
+  const int32_t* slots = nullptr;   // [n]
+  const int32_t* frames = nullptr;  // [n] frames the slot has had before; -1 = the row does nothing
+};
+
+// Where an operator finds its input, looking back beyond the frame if need be. Of every operator with
+// memory, each slot keeps the last `keep` rows of `ring` frames, this one's included.
+struct Source {
+  const void* data = nullptr;     // [column][channels]
+  const void* history = nullptr;  // [slot][ring][keep][channels]
+  int64_t plane = 0;              // elements from the first plane to the second
+  int64_t history_plane = 0;
+  int32_t rows = 0;  // per frame
+  int32_t channels = 0;
+  int32_t keep = 0;
+  int32_t ring = 0;
+  Divisor by_rows;
+};
+
+// Where an operator leaves what the next one reads: rows as the next one wants them (SnakeBeta applied,
+// rounded) and what the frames to come will look back at.
+struct Sink {
+  void* data = nullptr;  // null: nothing
+  void* history = nullptr;
+  int64_t plane = 0;
+  int64_t history_plane = 0;
+  Planes planes = Planes::kF32;
+  int32_t rows = 0;
+  int32_t channels = 0;
+  int32_t keep = 0;
+  int32_t ring = 0;
+  const float* snake_a = nullptr;  // [channels], null: none
+  const float* snake_inverse_b = nullptr;
+};
+
+enum class Activation : int32_t { kNone, kGelu, kSwiGlu };
+
+// y = epilogue(W x): a causal convolution (or a linear layer: one tap) as a matrix product over
+// (tap, channel). Tap j of `taps` reads the row (taps - 1 - j) * dilation back.
+// A transposed convolution is the same with its `stride` output rows as output channels [stride][channels].
+struct GemmArgs {
+  Batch batch;
+  Source x;
+  int32_t columns = 0;  // n * x.rows
+  int32_t taps = 1;
+  int32_t dilation = 1;
+  int32_t tiles = 0;   // output channels / kTileRows
+  int32_t chunks = 0;  // taps * x.channels / kChannelBlock
+  int32_t segments = 1;
+  Divisor by_segments, by_chunks_per_tap;
+  // Of the launch: weight tiles of a block at a time, and the groups of 4 outputs of a column of them.
+  Divisor by_block_tiles, by_quads;
+
+  // F16 weights lie in the order the tensor cores take them, [tile][chunk][2][lane][8]; F32 ones as
+  // [chunk * kChannelBlock][output channel].
+  const void* weights = nullptr;
+  const void* weights_low = nullptr;    // second plane, or null
+  const float* weight_scale = nullptr;  // [output channel] powers of two
+
+  // Epilogue, in this order; null = left out.
+  const float* rms_input = nullptr;  // [column][x.channels]: divide by its root mean square
+  int32_t rms_width = 0;
+  float rms_eps = 0;
+  const float* bias = nullptr;
+  Activation activation = Activation::kNone;  // kSwiGlu: tiles hold 8 gates, then their 8 values
+  const float* scale = nullptr;
+  const float* residual = nullptr;  // [column][output channel]; may be y
+  float* y = nullptr;
+  int32_t stride = 1;  // rows of `out` per column
+  Divisor by_out_channels;
+  Sink out;
+};
+
+// codes -> z, and the frames' indices; the first kernel of a call.
+struct DequantizeArgs {
+  const int32_t* slots = nullptr;  // [n]
+  const int32_t* codes = nullptr;  // [n][groups]
+  int32_t max_slots = 0;
+  int32_t groups = 0;
+  int32_t codebook_size = 0;
+  const float* tables = nullptr;  // [groups][codebook_size][channels], projected
+  int32_t* next_frame = nullptr;  // [slot]
+  int32_t* frames = nullptr;      // [n]
+  Sink out;
+};
+
+// RoPE, KV append and attention over the window.
+struct AttentionArgs {
+  Batch batch;
+  const float* qkv = nullptr;  // [n][stride]: q, k, v
+  int32_t stride = 0;
+  int32_t heads = 0;
+  int32_t kv_heads = 0;
+  int32_t head_dim = 0;
+  int32_t window = 0;
+  float* keys = nullptr;              // [slot][window][kv_heads][head_dim], without RoPE
+  float* values = nullptr;            // same
+  const float2* rotations = nullptr;  // [window][head_dim / 2]: cosine and sine by distance
+  Sink out;
+};
+
+// Depthwise convolution, then LayerNorm.
+struct DepthwiseArgs {
+  Batch batch;
+  Source x;  // F32
+  int32_t width = 0;
+  int32_t taps = 0;
+  const float* weights = nullptr;  // [tap][channel]
+  const float* bias = nullptr;
+  const float* norm_weight = nullptr;
+  const float* norm_bias = nullptr;
+  float eps = 0;
+  Sink out;
+};
+
+// The last convolution, to one channel, and the clamp.
+struct LastConvArgs {
+  Batch batch;
+  Source x;  // F32
+  int32_t taps = 0;
+  const float* weights = nullptr;  // [tap][channel]
+  float bias = 0;
+  float* pcm = nullptr;  // [n][x.rows]
+};
+
+// Facts of the device that choose between kernels.
+struct DeviceTraits {
+  int processors = 0;
+  bool programmatic_launch = false;  // sm_90 and later: a kernel starts while the one before it ends
+};
+
+// How a product is cut into blocks. Results are the same for all of them.
+struct GemmTile {
+  bool wide = false;  // blocks share operands through shared memory; otherwise warps share the sum
+  int columns = 8;    // per block: narrow 8, 16, 32; wide 32, 64, 128
+  int tiles = 1;      // weight tiles per block; wide: 6
+};
+GemmTile ChooseTile(const GemmArgs& args, Planes x_planes, const DeviceTraits& device);
+
+// Enqueue one kernel each; errors as of the launch.
+cudaError_t LaunchGemm(const GemmArgs& args, Planes x_planes, const GemmTile& tile, const DeviceTraits& device,
+                       cudaStream_t stream);
+cudaError_t LaunchDequantize(const DequantizeArgs& args, int n, const DeviceTraits& device, cudaStream_t stream);
+// Whether LaunchAttention() can hold a window of keys and values in shared memory.
+bool AttentionFits(int window, int head_dim);
+cudaError_t LaunchAttention(const AttentionArgs& args, int n, const DeviceTraits& device, cudaStream_t stream);
+cudaError_t LaunchDepthwise(const DepthwiseArgs& args, int n, const DeviceTraits& device, cudaStream_t stream);
+cudaError_t LaunchLastConv(const LastConvArgs& args, int n, const DeviceTraits& device, cudaStream_t stream);
+
+// Readies the kernels for the current device: shared memory beyond the default, and one split of L1 and shared
+// memory for all, since changing it would keep them from overlapping.
+cudaError_t PrepareKernels();
+
+// ---- At load.
+
+// dense[to(r)][tap * channels + c] = source[...] * column_scale[c], see Gather().
+struct GatherArgs {
+  const float* source = nullptr;
+  float* dense = nullptr;               // [rows][taps * channels]
+  const float* column_scale = nullptr;  // [source channels], or null
+  int32_t rows = 0;                     // source rows: [groups][group_rows]
+  int32_t group_rows = 0;
+  int32_t taps = 0;
+  int32_t source_channels = 0;
+  int32_t channels = 0;  // padded
+  // Source index = offset + group * group_stride + row * row_stride + tap * tap_stride + c * channel_stride.
+  int64_t offset = 0, group_stride = 0, row_stride = 0, tap_stride = 0, channel_stride = 0;
+  // Row r of the source goes to dense row first + (r / run) * run_stride + r % run, where run is
+  // group_rows unless given.
+  int32_t first = 0, run = 0, run_stride = 0;
+};
+cudaError_t Gather(const GatherArgs& args, cudaStream_t stream);
+
+// c[i][j] (+)= sum over k of a[i * a_row + k * a_column] b[k * b_row + j * b_column], summed in F64.
+struct ProductArgs {
+  const float* a = nullptr;
+  const float* b = nullptr;
+  float* c = nullptr;
+  int32_t rows = 0, inner = 0, columns = 0;
+  int64_t a_row = 0, a_column = 0, b_row = 0, b_column = 0, c_row = 0;
+  bool accumulate = false;
+};
+cudaError_t Product(const ProductArgs& args, cudaStream_t stream);
+
+// codewords[i][c] /= max(usage[i], 1e-5).
+cudaError_t DivideByUsage(float* codewords, const float* usage, int rows, int width, cudaStream_t stream);
+
+// Converts F16 or BF16 bits to F32.
+cudaError_t Widen(const uint16_t* from, bool bfloat, int64_t count, float* to, cudaStream_t stream);
+
+// dense [tiles * 16][chunks * 32] -> packed F16 planes and row scales (see GemmArgs); `low` may be null.
+cudaError_t PackHalf(const float* dense, int tiles, int chunks, void* high, void* low, float* row_scale,
+                     cudaStream_t stream);
+// dense -> its transpose.
+cudaError_t PackF32(const float* dense, int tiles, int chunks, float* transposed, cudaStream_t stream);
+
+}  // namespace qtts::cuda::codec
+
+#endif  // QTTS_CUDA_CODEC_KERNELS_H_

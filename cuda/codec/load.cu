@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include "codec/kernels.h"
+
+// Kernels that bring weights into shape, run once.
+namespace qtts::cuda::codec {
+namespace {
+
+constexpr int kThreads = 256;
+
+unsigned Blocks(int64_t elements) { return static_cast<unsigned>((elements + kThreads - 1) / kThreads); }
+
+__device__ int64_t Index() { return static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; }
+
+__global__ void GatherKernel(GatherArgs a) {
+  const int64_t width = static_cast<int64_t>(a.taps) * a.source_channels;
+  const int64_t e = Index();
+  if (e >= a.rows * width) return;
+  const auto r = static_cast<int>(e / width);
+  const auto k = static_cast<int>(e - r * width);
+  const int tap = k / a.source_channels;
+  const int c = k - tap * a.source_channels;
+  const int64_t from = a.offset + r / a.group_rows * a.group_stride + r % a.group_rows * a.row_stride +
+                       tap * a.tap_stride + c * a.channel_stride;
+  const int64_t row = a.first + r / a.run * a.run_stride + r % a.run;
+  const float scale = a.column_scale != nullptr ? a.column_scale[c] : 1.0F;
+  a.dense[(row * a.taps + tap) * a.channels + c] = a.source[from] * scale;
+}
+
+__global__ void ProductKernel(ProductArgs a) {
+  const int64_t e = Index();
+  if (e >= static_cast<int64_t>(a.rows) * a.columns) return;
+  const auto i = static_cast<int>(e / a.columns);
+  const auto j = static_cast<int>(e - static_cast<int64_t>(i) * a.columns);
+  float* const to = a.c + i * a.c_row + j;
+  double sum = a.accumulate ? *to : 0.0;
+  for (int k = 0; k < a.inner; ++k) {
+    sum += static_cast<double>(a.a[i * a.a_row + k * a.a_column]) * a.b[k * a.b_row + j * a.b_column];
+  }
+  *to = static_cast<float>(sum);
+}
+
+__global__ void DivideKernel(float* codewords, const float* usage, int rows, int width) {
+  const int64_t e = Index();
+  if (e >= static_cast<int64_t>(rows) * width) return;
+  codewords[e] /= fmaxf(usage[e / width], 1e-5F);
+}
+
+__global__ void WidenKernel(const uint16_t* from, bool bfloat, int64_t count, float* to) {
+  const int64_t e = Index();
+  if (e >= count) return;
+  to[e] = bfloat ? __bfloat162float(reinterpret_cast<const __nv_bfloat16*>(from)[e])
+                 : __half2float(reinterpret_cast<const __half*>(from)[e]);
+}
+
+// A block per row: the power of two that brings the row's largest weight into [8, 16), so that F16 neither
+// overflows nor loses the small ones.
+__global__ void RowScale(const float* dense, int64_t width, float* scale) {
+  __shared__ float largest[kThreads];
+  const float* const row = dense + blockIdx.x * width;
+  float m = 0;
+  for (int64_t k = threadIdx.x; k < width; k += kThreads) m = fmaxf(m, fabsf(row[k]));
+  largest[threadIdx.x] = m;
+  __syncthreads();
+  for (unsigned half = kThreads / 2; half > 0; half /= 2) {
+    if (threadIdx.x < half) largest[threadIdx.x] = fmaxf(largest[threadIdx.x], largest[threadIdx.x + half]);
+    __syncthreads();
+  }
+  if (threadIdx.x != 0) return;
+  m = largest[0];
+  scale[blockIdx.x] = m > 0 && isfinite(m) ? ldexpf(1.0F, max(ilogbf(m) - 3, -100)) : 1.0F;
+}
+
+// One thread per packed element; see GemmArgs::weights. A lane holds, of k-step `step`, rows lane/4 and
+// lane/4 + 8 and the channels 8 (lane % 4) + 4 step .. + 3 of the chunk: an order of the channels that lets the other
+// operand's lane read the same 8 channels of its row in one access.
+__global__ void PackKernel(const float* dense, int tiles, int chunks, __half* high, __half* low, const float* scale) {
+  const int64_t e = Index();
+  const int64_t width = static_cast<int64_t>(chunks) * kChannelBlock;
+  if (e >= static_cast<int64_t>(tiles) * kTileRows * width) return;
+  const auto i = static_cast<int>(e % 8);
+  const auto lane = static_cast<int>(e / 8 % 32);
+  const auto step = static_cast<int>(e / 256 % 2);
+  const int64_t chunk = e / 512 % chunks;
+  const int64_t tile = e / 512 / chunks;
+  const int64_t row = tile * kTileRows + lane / 4 + (i / 2 % 2) * 8;
+  const int64_t k = chunk * kChannelBlock + lane % 4 * 8 + step * 4 + i / 4 * 2 + i % 2;
+  const float w = dense[row * width + k] / scale[row];
+  const __half h = __float2half_rn(w);
+  high[e] = h;
+  if (low != nullptr) low[e] = __float2half_rn(w - __half2float(h));
+}
+
+__global__ void TransposeKernel(const float* dense, int rows, int64_t width, float* transposed) {
+  const int64_t e = Index();
+  if (e >= rows * width) return;
+  transposed[e] = dense[e % rows * width + e / rows];
+}
+
+}  // namespace
+
+cudaError_t Gather(const GatherArgs& args, cudaStream_t stream) {
+  const int64_t elements = static_cast<int64_t>(args.rows) * args.taps * args.source_channels;
+  GatherKernel<<<Blocks(elements), kThreads, 0, stream>>>(args);
+  return cudaGetLastError();
+}
+
+cudaError_t Product(const ProductArgs& args, cudaStream_t stream) {
+  ProductKernel<<<Blocks(static_cast<int64_t>(args.rows) * args.columns), kThreads, 0, stream>>>(args);
+  return cudaGetLastError();
+}
+
+cudaError_t DivideByUsage(float* codewords, const float* usage, int rows, int width, cudaStream_t stream) {
+  DivideKernel<<<Blocks(static_cast<int64_t>(rows) * width), kThreads, 0, stream>>>(codewords, usage, rows, width);
+  return cudaGetLastError();
+}
+
+cudaError_t Widen(const uint16_t* from, bool bfloat, int64_t count, float* to, cudaStream_t stream) {
+  WidenKernel<<<Blocks(count), kThreads, 0, stream>>>(from, bfloat, count, to);
+  return cudaGetLastError();
+}
+
+cudaError_t PackHalf(const float* dense, int tiles, int chunks, void* high, void* low, float* row_scale,
+                     cudaStream_t stream) {
+  const int64_t width = static_cast<int64_t>(chunks) * kChannelBlock;
+  const int rows = tiles * kTileRows;
+  RowScale<<<static_cast<unsigned>(rows), kThreads, 0, stream>>>(dense, width, row_scale);
+  PackKernel<<<Blocks(rows * width), kThreads, 0, stream>>>(dense, tiles, chunks, static_cast<__half*>(high),
+                                                            static_cast<__half*>(low), row_scale);
+  return cudaGetLastError();
+}
+
+cudaError_t PackF32(const float* dense, int tiles, int chunks, float* transposed, cudaStream_t stream) {
+  const int64_t width = static_cast<int64_t>(chunks) * kChannelBlock;
+  const int rows = tiles * kTileRows;
+  TransposeKernel<<<Blocks(rows * width), kThreads, 0, stream>>>(dense, rows, width, transposed);
+  return cudaGetLastError();
+}
+
+}  // namespace qtts::cuda::codec

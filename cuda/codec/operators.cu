@@ -1,0 +1,360 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#include <math_constants.h>
+
+#include <algorithm>
+
+#include "codec/device.cuh"
+#include "codec/gemm.cuh"
+
+// The operators that are no matrix products.
+namespace qtts::cuda::codec {
+namespace {
+
+constexpr int kDequantizeThreads = 128;
+constexpr int kGroupsAtOnce = 16;
+
+// A block per batch row, 4 channels a thread. Table entries come from far away: several at once.
+__global__ void __launch_bounds__(kDequantizeThreads) Dequantize(const __grid_constant__ DequantizeArgs a) {
+  const int b = static_cast<int>(blockIdx.x);
+  WaitForPreviousKernel();
+  // Codes are read before it is known whether they count: all of this comes from far away.
+  __shared__ int entries[kMostGroups];
+  for (int g = static_cast<int>(threadIdx.x); g < a.groups; g += kDequantizeThreads) {
+    // Padding (-1) counts as code 0, and no code reads outside the table.
+    const int code = min(max(__ldcg(a.codes + b * a.groups + g), 0), a.codebook_size - 1);
+    entries[g] = g * a.codebook_size + code;
+  }
+  const int slot = __ldcg(a.slots + b);
+  const bool idle = slot < 0 || slot >= a.max_slots;
+  const int frame = idle ? -1 : __ldcg(a.next_frame + slot);
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    a.frames[b] = frame;
+    if (!idle) a.next_frame[slot] = frame + 1;
+    __threadfence();
+  }
+  __syncthreads();
+  AllowNextKernel();  // the others may read `frames` from now on
+  if (idle) return;
+  for (int c = static_cast<int>(threadIdx.x) * 4; c < a.out.channels; c += kDequantizeThreads * 4) {
+    float4 sum = {0, 0, 0, 0};
+    for (int first = 0; first < a.groups; first += kGroupsAtOnce) {
+      float4 v[kGroupsAtOnce];
+#pragma unroll
+      for (int i = 0; i < kGroupsAtOnce; ++i) {
+        const int64_t entry = entries[min(first + i, a.groups - 1)];
+        v[i] = __ldg(reinterpret_cast<const float4*>(a.tables + entry * a.out.channels + c));
+      }
+#pragma unroll
+      for (int i = 0; i < kGroupsAtOnce; ++i) {
+        if (first + i < a.groups) sum = {sum.x + v[i].x, sum.y + v[i].y, sum.z + v[i].z, sum.w + v[i].w};
+      }
+    }
+    StoreSink(a.out, b, 0, slot, frame, c, sum);
+  }
+}
+
+constexpr int kAttentionThreads = 256;
+
+constexpr size_t kAttentionShared = 96 << 10;  // of a block; all devices from sm_80 have more
+constexpr int kLanesPerKey = 8;
+constexpr int kKeysAtOnce = kAttentionThreads / kLanesPerKey;
+
+// Floats of a row of keys or values in shared memory: a quarter warp's keys lie in different banks.
+__host__ __device__ constexpr int AttentionStride(int head_dim) { return head_dim + 8; }
+
+__device__ __forceinline__ void CopyAsync16(float* to, const float* from) {
+  const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(to));
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address), "l"(from) : "memory");
+}
+
+// A block per (head, batch row). A score depends on positions by their distance only, so keys are kept as
+// they are and the query is turned by the distance. The past is fetched while earlier kernels still run.
+__global__ void __launch_bounds__(kAttentionThreads) Attend(const __grid_constant__ AttentionArgs a) {
+  extern __shared__ __align__(16) float shared[];
+  const int stride = AttentionStride(a.head_dim);
+  float* const keys = shared;                                    // [distance][stride]
+  float* const values = keys + a.window * stride;                // same
+  float* const q = values + a.window * stride;                   // [head_dim]
+  float* const parts = q + a.head_dim;                           // [groups][head_dim]
+  float* const scores = parts + kAttentionThreads + a.head_dim;  // [window]
+  const int b = static_cast<int>(blockIdx.y);
+  const int head = static_cast<int>(blockIdx.x);
+  const int thread = static_cast<int>(threadIdx.x);
+  const int lane = thread % 32;
+  const int half = a.head_dim / 2;
+  AllowNextKernel();
+  const int frame = __ldcg(a.batch.frames + b);
+  if (frame < 0) {
+    WaitForPreviousKernel();
+    return;
+  }
+  const int slot = __ldcg(a.batch.slots + b);
+  const int kv_head = head / (a.heads / a.kv_heads);
+  const int kv_width = a.kv_heads * a.head_dim;
+  const float* const row = a.qkv + static_cast<int64_t>(b) * a.stride;
+  const int64_t slot_base = static_cast<int64_t>(slot) * a.window * kv_width + kv_head * a.head_dim;
+  const int count = min(frame + 1, a.window);
+  const int now = frame % a.window;
+  const int pieces = a.head_dim / 4;
+  for (int i = thread; i < (count - 1) * pieces; i += kAttentionThreads) {
+    const int distance = 1 + i / pieces;
+    const int d = (i - (distance - 1) * pieces) * 4;
+    const int at = now >= distance ? now - distance : now - distance + a.window;
+    const int64_t from = slot_base + static_cast<int64_t>(at) * kv_width + d;
+    CopyAsync16(keys + distance * stride + d, a.keys + from);
+    CopyAsync16(values + distance * stride + d, a.values + from);
+  }
+  asm volatile("cp.async.commit_group;" ::: "memory");
+  WaitForPreviousKernel();
+
+  // One head of a group keeps the new row; all read it from qkv.
+  const bool keeps = head % (a.heads / a.kv_heads) == 0;
+  const float* const new_key = row + a.heads * a.head_dim + kv_head * a.head_dim;
+  for (int d = thread; d < a.head_dim; d += kAttentionThreads) {
+    q[d] = __ldcg(row + head * a.head_dim + d);
+    const float k = __ldcg(new_key + d);
+    const float v = __ldcg(new_key + kv_width + d);
+    keys[d] = k;
+    values[d] = v;
+    if (keeps) {
+      const int64_t to = slot_base + static_cast<int64_t>(now) * kv_width + d;
+      a.keys[to] = k;
+      a.values[to] = v;
+    }
+  }
+  asm volatile("cp.async.wait_all;" ::: "memory");
+  __syncthreads();
+
+  const float scale = 1.0F / sqrtf(static_cast<float>(a.head_dim));
+  const int key_lane = thread % kLanesPerKey;
+  for (int first = 0; first < count; first += kKeysAtOnce) {
+    const int distance = min(first + thread / kLanesPerKey, count - 1);
+    const float* const key = keys + distance * stride;
+    const float2* const turns = a.rotations + distance * half;
+    float sum = 0;
+#pragma unroll 4
+    for (int d = key_lane; d < half; d += kLanesPerKey) {
+      const float2 turn = __ldg(turns + d);
+      const float x = q[d];
+      const float y = q[d + half];
+      sum = fmaf(x * turn.x - y * turn.y, key[d], sum);
+      sum = fmaf(y * turn.x + x * turn.y, key[d + half], sum);
+    }
+#pragma unroll
+    for (int i = kLanesPerKey / 2; i > 0; i /= 2) sum += __shfl_xor_sync(0xffffffffU, sum, i);
+    if (key_lane == 0) scores[distance] = sum * scale;
+  }
+  __syncthreads();
+
+  // Every warp finds the same maximum and sum.
+  float largest = -CUDART_INF_F;
+  for (int i = lane; i < count; i += 32) largest = fmaxf(largest, scores[i]);
+  largest = WarpMax(largest);
+  float sum = 0;
+  for (int i = lane; i < count; i += 32) sum += expf(scores[i] - largest);
+  sum = WarpSum(sum);
+  __syncthreads();
+  for (int i = thread; i < count; i += kAttentionThreads) scores[i] = expf(scores[i] - largest);
+  __syncthreads();
+
+  // Thread group g takes distances g, g + groups, …
+  const int groups = max(1, kAttentionThreads / a.head_dim);
+  for (int e = thread; e < groups * a.head_dim; e += kAttentionThreads) {
+    const int g = e / a.head_dim;
+    const int d = e - g * a.head_dim;
+    float y = 0;
+#pragma unroll 4
+    for (int distance = g; distance < count; distance += groups) {
+      y = fmaf(scores[distance], values[distance * stride + d], y);
+    }
+    parts[e] = y;
+  }
+  __syncthreads();
+  for (int c = thread * 4; c < a.head_dim; c += kAttentionThreads * 4) {
+    float4 y = *reinterpret_cast<const float4*>(parts + c);
+    for (int g = 1; g < groups; ++g) {
+      const float4 part = *reinterpret_cast<const float4*>(parts + g * a.head_dim + c);
+      y = {y.x + part.x, y.y + part.y, y.z + part.z, y.w + part.w};
+    }
+    const float inverse = 1.0F / sum;
+    StoreSink(a.out, b, 0, slot, frame, head * a.head_dim + c,
+              {y.x * inverse, y.y * inverse, y.z * inverse, y.w * inverse});
+  }
+  if (head == a.heads - 1) {
+    for (int c = a.heads * a.head_dim + thread * 4; c < a.out.channels; c += kAttentionThreads * 4) {
+      StoreSink(a.out, b, 0, slot, frame, c, {0, 0, 0, 0});
+    }
+  }
+}
+
+size_t AttentionSharedBytes(int window, int head_dim) {
+  const size_t floats = static_cast<size_t>(window) * (2 * static_cast<size_t>(AttentionStride(head_dim)) + 1) +
+                        2 * static_cast<size_t>(head_dim) + kAttentionThreads;
+  return floats * sizeof(float);
+}
+
+constexpr int kDepthwiseThreads = 256;
+constexpr int kTapsAtOnce = 8;
+
+// Sum over the block, the same in every thread.
+__device__ float BlockSum(float v, float* scratch) {
+  v = WarpSum(v);
+  __syncthreads();
+  if (threadIdx.x % 32 == 0) scratch[threadIdx.x / 32] = v;
+  __syncthreads();
+  float sum = 0;
+  for (int i = 0; i < kDepthwiseThreads / 32; ++i) sum += scratch[i];
+  return sum;
+}
+
+// A block per column; the column waits in shared memory for its mean and variance.
+__global__ void __launch_bounds__(kDepthwiseThreads) Depthwise(const __grid_constant__ DepthwiseArgs a) {
+  extern __shared__ __align__(16) float shared[];
+  __shared__ float scratch[kDepthwiseThreads / 32];
+  const int b = static_cast<int>(blockIdx.x) / a.x.rows;
+  const int t = static_cast<int>(blockIdx.x) - b * a.x.rows;
+  AllowNextKernel();
+  for (int c = static_cast<int>(threadIdx.x) * 4; c < a.x.channels; c += kDepthwiseThreads * 4) {
+    PrefetchL2(a.bias + c);
+    PrefetchL2(a.norm_weight + c);
+    PrefetchL2(a.norm_bias + c);
+    for (int j = 0; j < a.taps; ++j) PrefetchL2(a.weights + j * a.x.channels + c);
+  }
+  const int frame = __ldcg(a.batch.frames + b);
+  WaitForPreviousKernel();
+  if (frame < 0) return;
+  const int slot = __ldcg(a.batch.slots + b);
+  float sum = 0;
+  for (int c = static_cast<int>(threadIdx.x) * 4; c < a.x.channels; c += kDepthwiseThreads * 4) {
+    float4 y = __ldg(reinterpret_cast<const float4*>(a.bias + c));
+    for (int first = 0; first < a.taps; first += kTapsAtOnce) {
+      float4 v[kTapsAtOnce];
+#pragma unroll
+      for (int i = 0; i < kTapsAtOnce; ++i) {
+        v[i] = {0, 0, 0, 0};
+        const int lag = a.taps - 1 - (first + i);
+        const float* const row = lag >= 0 ? SourceRow<float>(a.x, b, t, lag, slot, frame) : nullptr;
+        if (row != nullptr) v[i] = __ldcg(reinterpret_cast<const float4*>(row + c));
+      }
+#pragma unroll
+      for (int i = 0; i < kTapsAtOnce; ++i) {
+        if (first + i >= a.taps) break;
+        const float4 w = __ldg(reinterpret_cast<const float4*>(a.weights + (first + i) * a.x.channels + c));
+        y = {fmaf(w.x, v[i].x, y.x), fmaf(w.y, v[i].y, y.y), fmaf(w.z, v[i].z, y.z), fmaf(w.w, v[i].w, y.w)};
+      }
+    }
+    *reinterpret_cast<float4*>(shared + c) = y;
+    sum += y.x + y.y + y.z + y.w;  // channels of the padding are 0
+  }
+  const float mean = BlockSum(sum, scratch) / static_cast<float>(a.width);
+  float squares = 0;
+  for (int c = static_cast<int>(threadIdx.x) * 4; c < a.x.channels; c += kDepthwiseThreads * 4) {
+    const float* const y = shared + c;
+    for (int i = 0; i < 4; ++i) squares += c + i < a.width ? (y[i] - mean) * (y[i] - mean) : 0.0F;
+  }
+  const float inverse = 1.0F / sqrtf(BlockSum(squares, scratch) / static_cast<float>(a.width) + a.eps);
+  for (int c = static_cast<int>(threadIdx.x) * 4; c < a.x.channels; c += kDepthwiseThreads * 4) {
+    const float4 y = *reinterpret_cast<const float4*>(shared + c);
+    // The padding's weight and bias are 0.
+    const float4 w = __ldg(reinterpret_cast<const float4*>(a.norm_weight + c));
+    const float4 bias = __ldg(reinterpret_cast<const float4*>(a.norm_bias + c));
+    StoreSink(a.out, b, t, slot, frame, c,
+              {fmaf((y.x - mean) * inverse, w.x, bias.x), fmaf((y.y - mean) * inverse, w.y, bias.y),
+               fmaf((y.z - mean) * inverse, w.z, bias.z), fmaf((y.w - mean) * inverse, w.w, bias.w)});
+  }
+}
+
+constexpr int kLastThreads = 256;
+constexpr int kLanesPerSample = 8;
+constexpr int kSamples = kLastThreads / kLanesPerSample;
+
+// A block makes kSamples samples; the rows they need lie in shared memory.
+__global__ void __launch_bounds__(kLastThreads) LastConv(const __grid_constant__ LastConvArgs a) {
+  extern __shared__ __align__(16) float shared[];
+  const int channels = a.x.channels;
+  const int row_stride = channels + 4;              // spreads neighbouring rows over the banks
+  float* const weights = shared;                    // [taps][channels]
+  float* const rows = weights + a.taps * channels;  // [kSamples + taps - 1][row_stride]
+  const int b = static_cast<int>(blockIdx.y);
+  const int first = static_cast<int>(blockIdx.x) * kSamples;
+  const int thread = static_cast<int>(threadIdx.x);
+  AllowNextKernel();
+  for (int i = thread; i < a.taps * channels; i += kLastThreads) weights[i] = __ldg(a.weights + i);
+  const int frame = __ldcg(a.batch.frames + b);
+  WaitForPreviousKernel();
+  if (frame < 0) return;
+  const int slot = __ldcg(a.batch.slots + b);
+  const int quads = channels / 4;
+  for (int i = thread; i < (kSamples + a.taps - 1) * quads; i += kLastThreads) {
+    const int r = i / quads;
+    const int c = (i - r * quads) * 4;
+    const int t = first + r - (a.taps - 1);
+    float4 v = {0, 0, 0, 0};
+    if (t < a.x.rows) {
+      const float* const row =
+          t >= 0 ? SourceRow<float>(a.x, b, t, 0, slot, frame) : SourceRow<float>(a.x, b, 0, -t, slot, frame);
+      if (row != nullptr) v = __ldcg(reinterpret_cast<const float4*>(row + c));
+    }
+    *reinterpret_cast<float4*>(rows + r * row_stride + c) = v;
+  }
+  __syncthreads();
+  const int sample = thread / kLanesPerSample;
+  float sum = 0;
+  for (int j = 0; j < a.taps; ++j) {
+    for (int c = thread % kLanesPerSample * 4; c < channels; c += kLanesPerSample * 4) {
+      const float4 w = *reinterpret_cast<const float4*>(weights + j * channels + c);
+      const float4 v = *reinterpret_cast<const float4*>(rows + (sample + j) * row_stride + c);
+      sum = fmaf(w.x, v.x, sum);
+      sum = fmaf(w.y, v.y, sum);
+      sum = fmaf(w.z, v.z, sum);
+      sum = fmaf(w.w, v.w, sum);
+    }
+  }
+#pragma unroll
+  for (int i = kLanesPerSample / 2; i > 0; i /= 2) sum += __shfl_xor_sync(0xffffffffU, sum, i);
+  sum += a.bias;
+  // Into [-1, 1]; NaN stays.
+  sum = sum > 1.0F ? 1.0F : (sum < -1.0F ? -1.0F : sum);
+  if (thread % kLanesPerSample == 0 && first + sample < a.x.rows) {
+    a.pcm[static_cast<int64_t>(b) * a.x.rows + first + sample] = sum;
+  }
+}
+
+unsigned CeilDiv(int a, int b) { return static_cast<unsigned>((a + b - 1) / b); }
+
+}  // namespace
+
+cudaError_t PrepareOperators() {
+  constexpr size_t kShared = 48 << 10;
+  cudaError_t error = PrepareKernel(Dequantize, 0);
+  if (error == cudaSuccess) error = PrepareKernel(Attend, kAttentionShared);
+  if (error == cudaSuccess) error = PrepareKernel(Depthwise, kShared - 1024);
+  if (error == cudaSuccess) error = PrepareKernel(LastConv, kShared);
+  return error;
+}
+
+cudaError_t LaunchDequantize(const DequantizeArgs& args, int n, const DeviceTraits& device, cudaStream_t stream) {
+  return LaunchChained(Dequantize, dim3(static_cast<unsigned>(n)), kDequantizeThreads, 0, args, device, stream);
+}
+
+bool AttentionFits(int window, int head_dim) { return AttentionSharedBytes(window, head_dim) <= kAttentionShared; }
+
+cudaError_t LaunchAttention(const AttentionArgs& args, int n, const DeviceTraits& device, cudaStream_t stream) {
+  return LaunchChained(Attend, dim3(static_cast<unsigned>(args.heads), static_cast<unsigned>(n)), kAttentionThreads,
+                       AttentionSharedBytes(args.window, args.head_dim), args, device, stream);
+}
+
+cudaError_t LaunchDepthwise(const DepthwiseArgs& args, int n, const DeviceTraits& device, cudaStream_t stream) {
+  return LaunchChained(Depthwise, dim3(static_cast<unsigned>(n * args.x.rows)), kDepthwiseThreads,
+                       static_cast<size_t>(args.x.channels) * sizeof(float), args, device, stream);
+}
+
+cudaError_t LaunchLastConv(const LastConvArgs& args, int n, const DeviceTraits& device, cudaStream_t stream) {
+  const size_t floats = static_cast<size_t>(args.taps) * args.x.channels +
+                        static_cast<size_t>(kSamples + args.taps - 1) * (args.x.channels + 4);
+  return LaunchChained(LastConv, dim3(CeilDiv(args.x.rows, kSamples), static_cast<unsigned>(n)), kLastThreads,
+                       floats * sizeof(float), args, device, stream);
+}
+
+}  // namespace qtts::cuda::codec

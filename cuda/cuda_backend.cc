@@ -1,0 +1,521 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#include "cuda_backend.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <deque>
+#include <limits>
+#include <map>
+#include <set>
+#include <thread>
+#include <utility>
+
+#include "codec/codec.h"
+#include "device_memory.h"
+#include "language_model.h"
+
+namespace qtts::cuda {
+namespace {
+
+constexpr const char* kSpeaking = "making speech";
+// One frame in the making and one waiting: more would only be wasted when an utterance ends.
+constexpr int kOutstanding = 2;
+// The codec's batch and the rows of a frame.
+constexpr int kFirstCapability = 8;
+// Device memory beside weights that a start needs at least: scratch, the codec's state, one utterance.
+constexpr size_t kWorkingBytes = size_t{512} << 20;
+
+Status DamagedModel(SlotFault fault) {
+  const char* const part = fault == SlotFault::kTalker      ? "talker"
+                           : fault == SlotFault::kPredictor ? "code predictor"
+                                                            : "speech tokenizer";
+  return Status::CorruptModel("the model's " + std::string(part) +
+                              " gave no usable number; its weights are probably damaged: fetch them again");
+}
+
+std::string Gigabytes(size_t bytes) {
+  std::string text = std::to_string(static_cast<double>(bytes) / 1e9);
+  return text.substr(0, text.find('.') + 2) + " GB";
+}
+
+}  // namespace
+
+Status CheckDevice(const Checkpoint& checkpoint, Precision precision) {
+  const auto unavailable = [](const std::string& what) {
+    return Status::DeviceUnavailable("device=cuda: " + what + "; choose device=cpu or device=auto");
+  };
+  int driver = 0;
+  int runtime = 0;
+  if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0) {
+    (void)cudaGetLastError();
+    return unavailable("there is no NVIDIA driver (libcuda.so.1)");
+  }
+  (void)cudaRuntimeGetVersion(&runtime);
+  int devices = 0;
+  const cudaError_t error = cudaGetDeviceCount(&devices);
+  if (error != cudaSuccess) {
+    (void)cudaGetLastError();
+    if (error == cudaErrorInsufficientDriver) {
+      return unavailable("the NVIDIA driver is too old: it is for CUDA " + std::to_string(driver / 1000) + "." +
+                         std::to_string(driver % 1000 / 10) + ", needed is " + std::to_string(runtime / 1000) +
+                         ".0 or later");
+    }
+    return unavailable(std::string("no GPU can be used: ") + cudaGetErrorString(error));
+  }
+  if (devices == 0) return unavailable("no CUDA-capable device is detected");
+  int device = 0;
+  QTTS_RETURN_IF_CUDA_ERROR(cudaGetDevice(&device), "asking for the device");
+  cudaDeviceProp properties = {};
+  QTTS_RETURN_IF_CUDA_ERROR(cudaGetDeviceProperties(&properties, device), "asking for the device");
+  if (properties.major < kFirstCapability) {
+    return unavailable(std::string(properties.name) + " has compute capability " + std::to_string(properties.major) +
+                       "." + std::to_string(properties.minor) + ", needed is 8.0 or later");
+  }
+  size_t free = 0;
+  size_t total = 0;
+  if (const cudaError_t memory = cudaMemGetInfo(&free, &total); memory != cudaSuccess) {
+    (void)cudaGetLastError();
+    return unavailable(std::string(properties.name) + " cannot be used: " + cudaGetErrorString(memory));
+  }
+  const ModelInfo info = checkpoint.Info();
+  // The codec's weights are kept in up to 8 bytes each.
+  const size_t needed = static_cast<size_t>(info.talker_parameters) * ElementBytes(precision) +
+                        static_cast<size_t>(info.codec_parameters) * 8 + kWorkingBytes;
+  if (free < needed) {
+    return Status::ResourceExhausted("device=cuda: the model needs about " + Gigabytes(needed) + " of GPU memory, " +
+                                     std::string(properties.name) + " has " + Gigabytes(free) + " free of " +
+                                     Gigabytes(total) +
+                                     "; close other programs that use it, choose a smaller model or device=cpu");
+  }
+  return Status::Ok();
+}
+
+struct CudaBackend::Impl {
+  // One utterance, and the slot on the device it has.
+  struct Slot {
+    int index = 0;
+    int64_t prompt_rows = 0;
+    int64_t submitted = 0;
+    FrameEnd end = FrameEnd::kNone;  // what the host knows of; for kError, `status`
+    Status status;
+  };
+  // One row of a submission: where its result will be, or what it is already.
+  struct Row {
+    SlotId id = 0;
+    int entry = -1;  // of the rings; below 0: not on the device
+    int row = 0;
+    FrameEnd end = FrameEnd::kNone;
+    Status status;
+  };
+  struct Submission {
+    std::vector<Row> rows;
+    int last_entry = -1;
+  };
+
+  CudaBackendOptions options;
+  std::shared_ptr<const Checkpoint> checkpoint;
+  std::string name;
+  Stream stream;        // talker, predictor, sampling
+  Stream codec_stream;  // a frame's sound is made while the next frame's codes are
+  std::unique_ptr<Codec> codec;
+  std::unique_ptr<LanguageModel> model;
+  int samples = 0;
+  int codebook_size = 0;
+
+  PinnedMemory steps;                                 // FrameRow [kRing][kMaxRows]
+  PinnedMemory results;                               // FrameRowResult [kRing][kMaxRows]
+  PinnedMemory out;                                   // float [kRing][kMaxRows][samples]
+  DeviceMemory pcm;                                   // float [kMaxRows][samples]
+  std::vector<Event> chosen;                          // [kRing] a frame's codes are there
+  std::vector<Event> done;                            // [kRing] its sound is
+  uint64_t launched = 0;                              // frames, since the start
+  std::map<std::pair<int, int>, Graph> graphs;        // by rows and splits
+  std::map<std::pair<int, int>, Graph> codec_graphs;  // by rows and part of the hand-over
+
+  UploadRing reference_uploads;
+  DeviceMemory reference_pcm;
+
+  std::map<SlotId, Slot> slots;
+  std::set<int> free_indices;
+  SlotId last_id = 0;
+  std::deque<Submission> outstanding;
+  Status lost;  // not ok once the device is
+
+  ~Impl() {
+    for (const Stream* s : {&stream, &codec_stream}) {
+      if (s->get() != nullptr) (void)cudaStreamSynchronize(s->get());
+    }
+  }
+
+  Status Load();
+  Status WarmUp();
+  Status CheckReference(const Prompt& prompt) const;
+  Status Prime(int index, const std::vector<int32_t>& codes);
+  Result<const Graph*> FrameGraph(int rows, int splits);
+  Result<const Graph*> CodecGraph(int rows, int part);
+  Status LaunchRows(std::span<const std::pair<Row*, FrameRow>> rows, int64_t positions, int* last_entry);
+  // Ends a slot for a reason that the host found.
+  static void Fail(Slot* slot, Row* row, Status status) {
+    slot->end = FrameEnd::kError;
+    slot->status = std::move(status);
+    row->end = slot->end;
+    row->status = slot->status;
+  }
+  Status Await(int entry);
+  SlotId NewId() {
+    do {
+      last_id = last_id == std::numeric_limits<SlotId>::max() ? 1 : last_id + 1;
+    } while (slots.contains(last_id));
+    return last_id;
+  }
+};
+
+Status CudaBackend::Impl::Load() {
+  QTTS_ASSIGN_OR_RETURN(stream, Stream::Create());
+  QTTS_ASSIGN_OR_RETURN(codec_stream, Stream::Create());
+  LanguageModelOptions model_options;
+  model_options.precision = options.precision;
+  model_options.max_slots = options.max_slots;
+  model_options.overlap = options.overlap;
+  QTTS_ASSIGN_OR_RETURN(model, LanguageModel::Create(*checkpoint, model_options, stream.get()));
+  const CodecConfig& config = checkpoint->config().codec;
+  QTTS_ASSIGN_OR_RETURN(
+      codec, Codec::Create(config, checkpoint->codec(),
+                           options.precision == Precision::kF32 ? CodecPrecision::kF32 : CodecPrecision::kFast,
+                           options.max_slots, kMaxRows));
+  samples = codec->samples_per_frame();
+  codebook_size = config.codebook_size;
+  constexpr size_t kEntries = size_t{kRing} * kMaxRows;
+  QTTS_ASSIGN_OR_RETURN(steps, PinnedMemory::AllocateZeroed(kEntries * sizeof(FrameRow)));
+  QTTS_ASSIGN_OR_RETURN(results, PinnedMemory::AllocateZeroed(kEntries * sizeof(FrameRowResult)));
+  const size_t sample_bytes = static_cast<size_t>(samples) * sizeof(float);
+  QTTS_ASSIGN_OR_RETURN(out, PinnedMemory::AllocateZeroed(kEntries * sample_bytes));
+  QTTS_ASSIGN_OR_RETURN(pcm, DeviceMemory::AllocateZeroed(kMaxRows * sample_bytes));
+  QTTS_ASSIGN_OR_RETURN(reference_pcm, DeviceMemory::AllocateZeroed(sample_bytes));
+  QTTS_ASSIGN_OR_RETURN(reference_uploads, UploadRing::Create());
+  for (int i = 0; i < kRing; ++i) {
+    for (std::vector<Event>* const events : {&chosen, &done}) {
+      QTTS_ASSIGN_OR_RETURN(Event event, Event::Create());
+      events->push_back(std::move(event));
+    }
+  }
+  for (int i = 0; i < options.max_slots; ++i) free_indices.insert(i);
+
+  int device = 0;
+  QTTS_RETURN_IF_CUDA_ERROR(cudaGetDevice(&device), "asking for the device");
+  cudaDeviceProp properties = {};
+  QTTS_RETURN_IF_CUDA_ERROR(cudaGetDeviceProperties(&properties, device), "asking for the device");
+  name = "cuda (" + std::string(properties.name) + ", " + (options.precision == Precision::kF32 ? "f32" : "bf16") + ")";
+  return Status::Ok();
+}
+
+Result<const Graph*> CudaBackend::Impl::FrameGraph(int rows, int splits) {
+  Graph& graph = graphs[{rows, splits}];
+  if (graph.empty()) {
+    QTTS_ASSIGN_OR_RETURN(graph, Graph::Capture(stream.get(), [&] {
+                            return model->EnqueueFrame(rows, splits, steps.as<const FrameRow>(),
+                                                       results.as<FrameRowResult>());
+                          }));
+  }
+  return &graph;
+}
+
+Result<const Graph*> CudaBackend::Impl::CodecGraph(int rows, int part) {
+  Graph& graph = codec_graphs[{rows, part}];
+  if (graph.empty()) {
+    QTTS_ASSIGN_OR_RETURN(graph, Graph::Capture(codec_stream.get(), [&]() -> Status {
+                            const CodecHandOver& from = model->hand_over();
+                            const int* const row_slots = from.slots + static_cast<ptrdiff_t>(part) * kMaxRows;
+                            QTTS_RETURN_IF_ERROR(codec->Decode(
+                                rows, row_slots, from.codes + static_cast<ptrdiff_t>(part) * kMaxRows * model->groups(),
+                                pcm.as<float>(), codec_stream.get()));
+                            const Launcher launch{codec_stream.get(), false};
+                            DeliverPcm(launch, row_slots, from.frames + part, rows, pcm.as<const float>(), samples,
+                                       results.as<FrameRowResult>(), out.as<float>());
+                            return CudaStatus(launch.error, kSpeaking);
+                          }));
+  }
+  return &graph;
+}
+
+Status CudaBackend::Impl::CheckReference(const Prompt& prompt) const {
+  const int groups = codec->code_groups();
+  if (prompt.reference_codes.size() % static_cast<size_t>(groups) != 0) {
+    return Status::InvalidArgument("the reference has " + std::to_string(prompt.reference_codes.size()) +
+                                   " codes, which is not a whole number of frames of " + std::to_string(groups));
+  }
+  for (const int32_t code : prompt.reference_codes) {
+    if (code < 0 || code >= codebook_size) {
+      return Status::InvalidArgument("the reference holds code " + std::to_string(code) + "; codes go from 0 to " +
+                                     std::to_string(codebook_size - 1));
+    }
+  }
+  return Status::Ok();
+}
+
+// Runs the codec over the reference and discards what it gives.
+Status CudaBackend::Impl::Prime(int index, const std::vector<int32_t>& codes) {
+  QTTS_RETURN_IF_ERROR(codec->Reset(index, codec_stream.get()));
+  if (codes.empty()) return Status::Ok();
+  const size_t bytes = codes.size() * sizeof(int32_t);
+  QTTS_ASSIGN_OR_RETURN(char* const host, reference_uploads.Prepare(sizeof(int32_t) + bytes));
+  const int32_t slot = index;
+  std::memcpy(host, &slot, sizeof(slot));
+  std::memcpy(host + sizeof(slot), codes.data(), bytes);
+  QTTS_ASSIGN_OR_RETURN(const char* const device, reference_uploads.Send(codec_stream.get()));
+  const auto* const words = reinterpret_cast<const int32_t*>(device);
+  const int groups = codec->code_groups();
+  for (size_t i = 0; i < codes.size(); i += static_cast<size_t>(groups)) {
+    QTTS_RETURN_IF_ERROR(codec->Decode(1, words, words + 1 + i, reference_pcm.as<float>(), codec_stream.get()));
+  }
+  return Status::Ok();
+}
+
+Status CudaBackend::Impl::Await(int entry) {
+  // Most waits are a frame long. Polling, first without pause, wakes up sooner than a blocking wait.
+  const auto start = std::chrono::steady_clock::now();
+  for (;;) {
+    const cudaError_t state = cudaEventQuery(done[static_cast<size_t>(entry)].get());
+    if (state == cudaSuccess) return Status::Ok();
+    if (state != cudaErrorNotReady) {
+      (void)cudaGetLastError();
+      return Status::DeviceUnavailable(std::string("the GPU is lost: ") + cudaGetErrorString(state));
+    }
+    if (std::chrono::steady_clock::now() - start > std::chrono::milliseconds(5)) {
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
+    } else {
+      std::this_thread::yield();
+    }
+  }
+}
+
+Status CudaBackend::Impl::LaunchRows(std::span<const std::pair<Row*, FrameRow>> rows, int64_t positions,
+                                     int* last_entry) {
+  const int splits = model->SplitBucket(positions);
+  const auto most = static_cast<size_t>(model->MaxRows(splits));
+  while (!rows.empty()) {
+    const size_t count = std::min(most, rows.size());
+    const int bucket = LanguageModel::RowBucket(static_cast<int>(count));
+    QTTS_ASSIGN_OR_RETURN(const Graph* const graph, FrameGraph(bucket, splits));
+    const int entry = static_cast<int>(launched % kRing);
+    FrameRow* const frame_rows = steps.as<FrameRow>() + static_cast<ptrdiff_t>(entry) * kMaxRows;
+    for (size_t i = 0; i < static_cast<size_t>(bucket); ++i) {
+      frame_rows[i] = i < count ? rows[i].second : FrameRow{-1, -1};
+      if (i < count) {
+        rows[i].first->entry = entry;
+        rows[i].first->row = static_cast<int>(i);
+      }
+    }
+    const int part = static_cast<int>(launched % kHandOvers);
+    QTTS_ASSIGN_OR_RETURN(const Graph* const codec_graph, CodecGraph(bucket, part));
+    if (launched >= kHandOvers) {
+      // This frame hands over where an earlier one did, which the codec must be done with.
+      const Event& earlier = done[static_cast<size_t>((launched - kHandOvers) % kRing)];
+      QTTS_RETURN_IF_CUDA_ERROR(cudaStreamWaitEvent(stream.get(), earlier.get()), kSpeaking);
+    }
+    QTTS_RETURN_IF_ERROR(graph->Launch(stream.get()));
+    const Event& codes = chosen[static_cast<size_t>(entry)];
+    QTTS_RETURN_IF_CUDA_ERROR(cudaEventRecord(codes.get(), stream.get()), kSpeaking);
+    QTTS_RETURN_IF_CUDA_ERROR(cudaStreamWaitEvent(codec_stream.get(), codes.get()), kSpeaking);
+    QTTS_RETURN_IF_ERROR(codec_graph->Launch(codec_stream.get()));
+    QTTS_RETURN_IF_CUDA_ERROR(cudaEventRecord(done[static_cast<size_t>(entry)].get(), codec_stream.get()), kSpeaking);
+    ++launched;
+    *last_entry = entry;
+    rows = rows.subspan(count);
+  }
+  return Status::Ok();
+}
+
+// Records the graphs that one utterance needs and runs a frame, so that nothing is loaded or compiled later.
+Status CudaBackend::Impl::WarmUp() {
+  QTTS_RETURN_IF_ERROR(model->WarmUp());
+  const std::vector<int> splits = model->SplitBuckets();
+  for (const int s : splits) QTTS_RETURN_IF_ERROR(FrameGraph(1, s).status());
+  for (const int rows : {2, 4, 8}) QTTS_RETURN_IF_ERROR(FrameGraph(rows, splits.front()).status());
+  for (const int rows : {1, 2, 4, 8}) {
+    for (int part = 0; part < kHandOvers; ++part) QTTS_RETURN_IF_ERROR(CodecGraph(rows, part).status());
+  }
+  QTTS_RETURN_IF_ERROR(codec_stream.Synchronize());
+  return stream.Synchronize();
+}
+
+CudaBackend::CudaBackend(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+CudaBackend::~CudaBackend() = default;
+const std::string& CudaBackend::name() const { return impl_->name; }
+int CudaBackend::max_outstanding() const { return kOutstanding; }
+
+Result<std::unique_ptr<CudaBackend>> CudaBackend::Create(std::shared_ptr<const Checkpoint> checkpoint,
+                                                         const CudaBackendOptions& options) {
+  QTTS_RETURN_IF_ERROR(CheckDevice(*checkpoint, options.precision));
+  auto impl = std::make_unique<Impl>();
+  impl->options = options;
+  impl->checkpoint = std::move(checkpoint);
+  QTTS_RETURN_IF_ERROR(impl->Load());
+  QTTS_RETURN_IF_ERROR(impl->WarmUp());
+  std::unique_ptr<CudaBackend> backend(new CudaBackend(std::move(impl)));
+  // A frame of an utterance with the shortest prompt.
+  Prompt prompt;
+  prompt.rows.assign(2, PromptRow{0, {}});
+  QTTS_ASSIGN_OR_RETURN(const SlotId slot, backend->Open(prompt, GenerationSettings(), 0));
+  const FrameStep step = {slot, kNoText};
+  QTTS_RETURN_IF_ERROR(backend->Submit({&step, 1}));
+  QTTS_RETURN_IF_ERROR(backend->Collect().status());
+  backend->Close(slot);
+  return backend;
+}
+
+Result<SlotId> CudaBackend::Open(const Prompt& prompt, const GenerationSettings& settings, uint64_t seed) {
+  Impl& impl = *impl_;
+  QTTS_RETURN_IF_ERROR(impl.lost);
+  QTTS_RETURN_IF_ERROR(impl.model->Check(prompt));
+  QTTS_RETURN_IF_ERROR(impl.CheckReference(prompt));
+  if (impl.free_indices.empty()) {
+    return Status::ResourceExhausted("the GPU backend already has " + std::to_string(impl.options.max_slots) +
+                                     " utterances; wait for one to end");
+  }
+  const int index = *impl.free_indices.begin();
+  QTTS_RETURN_IF_ERROR(impl.Prime(index, prompt.reference_codes));
+  QTTS_RETURN_IF_ERROR(impl.model->Open(index, prompt, settings, seed));
+  impl.free_indices.erase(index);
+  const SlotId id = impl.NewId();
+  Impl::Slot& slot = impl.slots[id];
+  slot.index = index;
+  slot.prompt_rows = static_cast<int64_t>(prompt.rows.size());
+  return id;
+}
+
+void CudaBackend::Close(SlotId id) {
+  Impl& impl = *impl_;
+  const auto found = impl.slots.find(id);
+  if (found == impl.slots.end()) return;
+  // Frames under way still write to the slot and its pages; whoever gets them next comes later on the stream.
+  impl.model->Close(found->second.index);
+  impl.free_indices.insert(found->second.index);
+  impl.slots.erase(found);
+}
+
+Status CudaBackend::Submit(std::span<const FrameStep> steps) {
+  Impl& impl = *impl_;
+  QTTS_RETURN_IF_ERROR(impl.lost);
+  if (impl.outstanding.size() >= kOutstanding) {
+    return Status::Internal("more than " + std::to_string(kOutstanding) + " submissions outstanding");
+  }
+  std::set<SlotId> seen;
+  for (const FrameStep& step : steps) {
+    if (!impl.slots.contains(step.slot)) {
+      return Status::InvalidArgument("slot " + std::to_string(step.slot) + " is not open");
+    }
+    if (!seen.insert(step.slot).second) {
+      return Status::InvalidArgument("slot " + std::to_string(step.slot) + " appears twice in one submission");
+    }
+  }
+  Impl::Submission submission;
+  submission.rows.resize(steps.size());
+  std::vector<std::pair<Impl::Row*, FrameRow>> rows;
+  int64_t positions = 1;
+  for (size_t i = 0; i < steps.size(); ++i) {
+    Impl::Row& row = submission.rows[i];
+    row.id = steps[i].slot;
+    Impl::Slot& slot = impl.slots.at(row.id);
+    if (slot.end != FrameEnd::kNone) {
+      row.end = slot.end;
+      row.status = slot.status;
+      continue;
+    }
+    const int64_t position = slot.prompt_rows - 1 + slot.submitted;
+    const bool first = slot.submitted == 0;
+    ++slot.submitted;
+    Status status;
+    if (first && steps[i].text_id != kNoText) {
+      status = Status::InvalidArgument("the first frame follows the prompt and takes no text");
+    } else if (!first && steps[i].text_id == kNoText) {
+      status = Status::InvalidArgument("a frame after the first needs a text id");
+    } else if (!first) {
+      status = impl.model->CheckText(steps[i].text_id);
+    }
+    if (status.ok() && position >= impl.model->max_positions()) {
+      status = Status::ResourceExhausted("the utterance has filled all " + std::to_string(impl.model->max_positions()) +
+                                         " positions of the model without an end; split the text");
+    }
+    if (status.ok()) status = impl.model->Extend(slot.index, position);
+    if (!status.ok()) {
+      Impl::Fail(&slot, &row, std::move(status));
+      continue;
+    }
+    positions = std::max(positions, position + 1);
+    rows.push_back({&row, {slot.index, first ? -1 : steps[i].text_id}});
+  }
+  if (Status status = impl.LaunchRows(rows, positions, &submission.last_entry); !status.ok()) {
+    impl.lost = status;
+    return status;
+  }
+  impl.outstanding.push_back(std::move(submission));
+  return Status::Ok();
+}
+
+Result<std::vector<FrameResult>> CudaBackend::Collect() {
+  Impl& impl = *impl_;
+  if (impl.outstanding.empty()) return Status::InvalidArgument("nothing was submitted");
+  const Impl::Submission submission = std::move(impl.outstanding.front());
+  impl.outstanding.pop_front();
+  if (submission.last_entry >= 0) {
+    if (Status status = impl.Await(submission.last_entry); !status.ok()) {
+      impl.lost = status;
+      return status;
+    }
+  }
+  const auto groups = static_cast<size_t>(impl.model->groups());
+  std::vector<FrameResult> collected(submission.rows.size());
+  for (size_t i = 0; i < collected.size(); ++i) {
+    const Impl::Row& row = submission.rows[i];
+    FrameResult& result = collected[i];
+    result.slot = row.id;
+    result.end = row.end;
+    result.status = row.status;
+    const auto found = impl.slots.find(row.id);
+    if (found == impl.slots.end()) {
+      result.end = FrameEnd::kError;
+      result.status = Status::Cancelled("the slot was closed");
+      continue;
+    }
+    if (row.entry < 0) continue;
+    if (found->second.end != FrameEnd::kNone) {
+      // An earlier frame's end that the device may not have known.
+      result.end = found->second.end;
+      result.status = found->second.status;
+      continue;
+    }
+    const size_t at = static_cast<size_t>(row.entry) * kMaxRows + static_cast<size_t>(row.row);
+    const FrameRowResult& device = impl.results.as<const FrameRowResult>()[at];
+    Impl::Slot& slot = found->second;
+    switch (device.end) {
+      case SlotEnd::kRunning:
+        result.codes.assign(device.codes, device.codes + groups);
+        result.pcm.assign(impl.out.as<const float>() + at * static_cast<size_t>(impl.samples),
+                          impl.out.as<const float>() + (at + 1) * static_cast<size_t>(impl.samples));
+        continue;
+      case SlotEnd::kEndOfSpeech:
+        result.end = FrameEnd::kEndOfSpeech;
+        break;
+      case SlotEnd::kMaxTokens:
+        result.end = FrameEnd::kMaxTokens;
+        break;
+      case SlotEnd::kFault:
+        result.end = FrameEnd::kError;
+        result.status = DamagedModel(device.fault);
+        break;
+    }
+    slot.end = result.end;
+    slot.status = result.status;
+  }
+  return collected;
+}
+
+CudaBackendFacts CudaBackend::facts() const {
+  const Impl& impl = *impl_;
+  return {impl.model->weight_bytes(), impl.codec->device_bytes(), impl.model->cache_bytes(),
+          impl.model->scratch_bytes(), impl.model->frame_bytes()};
+}
+
+}  // namespace qtts::cuda

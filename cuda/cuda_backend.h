@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#ifndef QTTS_CUDA_CUDA_BACKEND_H_
+#define QTTS_CUDA_CUDA_BACKEND_H_
+
+#include <cstddef>
+#include <memory>
+#include <string>
+
+#include "backend/backend.h"
+#include "checkpoint/checkpoint.h"
+#include "gemm.h"
+#include "qtts/status.h"
+
+namespace qtts::cuda {
+
+struct CudaBackendOptions {
+  Precision precision = Precision::kBF16;
+  int max_slots = 64;   // utterances at once
+  bool overlap = true;  // see LanguageModelOptions
+};
+
+// Device memory in use, and times of one frame.
+struct CudaBackendFacts {
+  size_t weight_bytes = 0;  // of talker and predictor
+  size_t codec_bytes = 0;   // weights and state
+  size_t cache_bytes = 0;   // keys and values
+  size_t scratch_bytes = 0;
+  size_t frame_bytes = 0;  // weights that one frame of one utterance reads, without the codec
+};
+
+// The backend on the current device (backend/backend.h): a frame of all slots is one graph. Up to two
+// submissions may be under way.
+class CudaBackend : public Backend {
+ public:
+  // Checks driver, device and memory, loads, and warms everything up.
+  static Result<std::unique_ptr<CudaBackend>> Create(std::shared_ptr<const Checkpoint> checkpoint,
+                                                     const CudaBackendOptions& options);
+  ~CudaBackend() override;
+  CudaBackend(const CudaBackend&) = delete;
+  CudaBackend& operator=(const CudaBackend&) = delete;
+
+  const std::string& name() const override;
+  int max_outstanding() const override;
+  Result<SlotId> Open(const Prompt& prompt, const GenerationSettings& settings, uint64_t seed) override;
+  Status Submit(std::span<const FrameStep> steps) override;
+  Result<std::vector<FrameResult>> Collect() override;
+  void Close(SlotId slot) override;
+
+  CudaBackendFacts facts() const;
+
+ private:
+  struct Impl;
+  explicit CudaBackend(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+// Whether there is a usable device, and memory for the model: the errors of Create() that come first.
+Status CheckDevice(const Checkpoint& checkpoint, Precision precision);
+
+}  // namespace qtts::cuda
+
+#endif  // QTTS_CUDA_CUDA_BACKEND_H_

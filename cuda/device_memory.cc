@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#include "device_memory.h"
+
+#include <algorithm>
+
+namespace qtts::cuda {
+
+Status CudaStatus(cudaError_t error, const std::string& what) {
+  if (error == cudaSuccess) return Status::Ok();
+  const std::string message = "GPU: " + what + " failed: " + cudaGetErrorString(error);
+  if (error == cudaErrorMemoryAllocation) {
+    return Status::ResourceExhausted("GPU: not enough memory for " + what +
+                                     "; close other programs that use it, choose a smaller model or device=cpu");
+  }
+  return Status::DeviceUnavailable(message);
+}
+
+template <bool kPinned>
+Result<Memory<kPinned>> Memory<kPinned>::Allocate(size_t bytes) {
+  Memory memory;
+  bytes = std::max<size_t>(bytes, 1);
+  if constexpr (kPinned) {
+    QTTS_RETURN_IF_CUDA_ERROR(cudaHostAlloc(&memory.data_, bytes, cudaHostAllocMapped),
+                              std::to_string(bytes) + " bytes of page-locked memory");
+  } else {
+    QTTS_RETURN_IF_CUDA_ERROR(cudaMalloc(&memory.data_, bytes), std::to_string(bytes) + " bytes");
+  }
+  memory.bytes_ = bytes;
+  return memory;
+}
+
+template <bool kPinned>
+Result<Memory<kPinned>> Memory<kPinned>::AllocateZeroed(size_t bytes) {
+  QTTS_ASSIGN_OR_RETURN(Memory memory, Allocate(bytes));
+  if constexpr (kPinned) {
+    std::fill_n(memory.template as<char>(), memory.bytes(), '\0');
+  } else {
+    // Streams of this module do not wait for the default stream.
+    QTTS_RETURN_IF_CUDA_ERROR(cudaMemset(memory.data_, 0, memory.bytes_), "clearing memory");
+    QTTS_RETURN_IF_CUDA_ERROR(cudaStreamSynchronize(nullptr), "clearing memory");
+  }
+  return memory;
+}
+
+template <bool kPinned>
+void Memory<kPinned>::Free() {
+  if (data_ == nullptr) return;
+  // Nothing can be done about an error; a lost device has freed everything anyway.
+  (void)(kPinned ? cudaFreeHost(data_) : cudaFree(data_));
+  data_ = nullptr;
+}
+
+template class Memory<false>;
+template class Memory<true>;
+
+Stream::~Stream() {
+  if (stream_ != nullptr) (void)cudaStreamDestroy(stream_);
+}
+
+Result<Stream> Stream::Create() {
+  Stream stream;
+  QTTS_RETURN_IF_CUDA_ERROR(cudaStreamCreateWithFlags(&stream.stream_, cudaStreamNonBlocking), "making a stream");
+  return stream;
+}
+
+Status Stream::Synchronize() const { return CudaStatus(cudaStreamSynchronize(stream_), "waiting for the device"); }
+
+Event::~Event() {
+  if (event_ != nullptr) (void)cudaEventDestroy(event_);
+}
+
+Result<Event> Event::Create(bool timing) {
+  Event event;
+  QTTS_RETURN_IF_CUDA_ERROR(cudaEventCreateWithFlags(&event.event_, timing ? cudaEventDefault : cudaEventDisableTiming),
+                            "making an event");
+  return event;
+}
+
+Result<UploadRing> UploadRing::Create() {
+  UploadRing ring;
+  for (Buffer& buffer : ring.buffers_) {
+    QTTS_ASSIGN_OR_RETURN(buffer.free, Event::Create());
+  }
+  return ring;
+}
+
+Result<char*> UploadRing::Prepare(size_t bytes) {
+  Buffer& buffer = buffers_[next_];
+  QTTS_RETURN_IF_CUDA_ERROR(cudaEventSynchronize(buffer.free.get()), "an upload");
+  if (buffer.host.bytes() < bytes) {
+    const size_t room = std::max(2 * bytes, size_t{64} << 10);
+    // What still reads the old memory ends before it is freed: cudaFree() waits.
+    QTTS_ASSIGN_OR_RETURN(buffer.host, PinnedMemory::Allocate(room));
+    QTTS_ASSIGN_OR_RETURN(buffer.device, DeviceMemory::Allocate(room));
+  }
+  bytes_ = bytes;
+  return buffer.host.as<char>();
+}
+
+Result<const char*> UploadRing::Send(cudaStream_t stream) {
+  Buffer& buffer = buffers_[next_];
+  next_ = (next_ + 1) % buffers_.size();
+  QTTS_RETURN_IF_CUDA_ERROR(
+      cudaMemcpyAsync(buffer.device.data(), buffer.host.data(), bytes_, cudaMemcpyHostToDevice, stream), "an upload");
+  QTTS_RETURN_IF_CUDA_ERROR(cudaEventRecord(buffer.free.get(), stream), "an upload");
+  return buffer.device.as<const char>();
+}
+
+Graph::~Graph() {
+  if (exec_ != nullptr) (void)cudaGraphExecDestroy(exec_);
+}
+
+Result<Graph> Graph::Finish(cudaStream_t stream, const Status& status) {
+  cudaGraph_t recorded = nullptr;
+  const cudaError_t end = cudaStreamEndCapture(stream, &recorded);
+  Graph graph;
+  cudaError_t error = end;
+  if (status.ok() && error == cudaSuccess) error = cudaGraphInstantiate(&graph.exec_, recorded, 0);
+  if (recorded != nullptr) (void)cudaGraphDestroy(recorded);
+  QTTS_RETURN_IF_ERROR(status);
+  QTTS_RETURN_IF_CUDA_ERROR(error, "recording a graph");
+  QTTS_RETURN_IF_CUDA_ERROR(cudaGraphUpload(graph.exec_, stream), "uploading a graph");
+  return graph;
+}
+
+Status Graph::Launch(cudaStream_t stream) const {
+  return CudaStatus(cudaGraphLaunch(exec_, stream), "launching a frame");
+}
+
+}  // namespace qtts::cuda

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#ifndef QTTS_CUDA_DEVICE_MEMORY_H_
+#define QTTS_CUDA_DEVICE_MEMORY_H_
+
+#include <cuda_runtime_api.h>
+
+#include <array>
+#include <cstddef>
+#include <string>
+#include <utility>
+
+#include "qtts/status.h"
+
+// Owners of CUDA resources, and CUDA's errors as Status. All are movable values that free what they
+// own; none is thread-safe.
+namespace qtts::cuda {
+
+// `what` says what was being done: "loading the model".
+Status CudaStatus(cudaError_t error, const std::string& what);
+
+#define QTTS_RETURN_IF_CUDA_ERROR(expr, what)                                           \
+  do {                                                                                  \
+    if (const cudaError_t qtts_cuda_error_ = (expr); qtts_cuda_error_ != cudaSuccess) { \
+      (void)cudaGetLastError();                                                         \
+      return ::qtts::cuda::CudaStatus(qtts_cuda_error_, what);                          \
+    }                                                                                   \
+  } while (false)
+
+// Bytes of device memory; or of page-locked host memory that the device can read and write.
+template <bool kPinned>
+class Memory {
+ public:
+  Memory() = default;
+  ~Memory() { Free(); }
+  Memory(Memory&& other) noexcept
+      : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+  Memory& operator=(Memory&& other) noexcept {
+    if (this != &other) {
+      Free();
+      data_ = std::exchange(other.data_, nullptr);
+      bytes_ = std::exchange(other.bytes_, 0);
+    }
+    return *this;
+  }
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+
+  // Not initialised. At least one byte is allocated. kResourceExhausted if there is no room.
+  static Result<Memory> Allocate(size_t bytes);
+  // Device memory only: all bytes zero once what was enqueued before on any stream has run.
+  static Result<Memory> AllocateZeroed(size_t bytes);
+
+  void* data() const { return data_; }
+  template <typename T>
+  T* as() const {
+    return static_cast<T*>(data_);
+  }
+  size_t bytes() const { return bytes_; }
+
+ private:
+  void Free();
+  void* data_ = nullptr;
+  size_t bytes_ = 0;
+};
+
+using DeviceMemory = Memory<false>;
+using PinnedMemory = Memory<true>;
+
+class Stream {
+ public:
+  Stream() = default;
+  ~Stream();
+  Stream(Stream&& other) noexcept : stream_(std::exchange(other.stream_, nullptr)) {}
+  Stream& operator=(Stream&& other) noexcept {
+    std::swap(stream_, other.stream_);
+    return *this;
+  }
+  static Result<Stream> Create();
+  cudaStream_t get() const { return stream_; }
+  // Waits for everything enqueued.
+  Status Synchronize() const;
+
+ private:
+  cudaStream_t stream_ = nullptr;
+};
+
+class Event {
+ public:
+  Event() = default;
+  ~Event();
+  Event(Event&& other) noexcept : event_(std::exchange(other.event_, nullptr)) {}
+  Event& operator=(Event&& other) noexcept {
+    std::swap(event_, other.event_);
+    return *this;
+  }
+  // `timing`: for cudaEventElapsedTime().
+  static Result<Event> Create(bool timing = false);
+  cudaEvent_t get() const { return event_; }
+
+ private:
+  cudaEvent_t event_ = nullptr;
+};
+
+// Ways for small data to the device that do not make the host wait: page-locked memory used in turn.
+class UploadRing {
+ public:
+  static Result<UploadRing> Create();
+  // Memory to fill with `bytes` bytes. Waits only if the last but one upload is still under way.
+  Result<char*> Prepare(size_t bytes);
+  // Enqueues the copy of what was prepared; where it will be, for work enqueued on the same stream before
+  // the next but one upload.
+  Result<const char*> Send(cudaStream_t stream);
+
+ private:
+  struct Buffer {
+    PinnedMemory host;
+    DeviceMemory device;
+    Event free;
+  };
+  std::array<Buffer, 2> buffers_;
+  size_t next_ = 0;
+  size_t bytes_ = 0;
+};
+
+// Work recorded once, launched many times.
+class Graph {
+ public:
+  Graph() = default;
+  ~Graph();
+  Graph(Graph&& other) noexcept : exec_(std::exchange(other.exec_, nullptr)) {}
+  Graph& operator=(Graph&& other) noexcept {
+    std::swap(exec_, other.exec_);
+    return *this;
+  }
+  // Records what `enqueue` (returning Status) puts on `stream`, and uploads it.
+  template <typename Enqueue>
+  static Result<Graph> Capture(cudaStream_t stream, const Enqueue& enqueue) {
+    QTTS_RETURN_IF_CUDA_ERROR(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "recording a graph");
+    const Status status = enqueue();
+    return Finish(stream, status);
+  }
+  bool empty() const { return exec_ == nullptr; }
+  Status Launch(cudaStream_t stream) const;
+
+ private:
+  static Result<Graph> Finish(cudaStream_t stream, const Status& status);
+  cudaGraphExec_t exec_ = nullptr;
+};
+
+}  // namespace qtts::cuda
+
+#endif  // QTTS_CUDA_DEVICE_MEMORY_H_

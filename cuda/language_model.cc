@@ -1,0 +1,656 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#include "language_model.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "sample.h"
+
+namespace qtts::cuda {
+namespace {
+
+constexpr const char* kSpeaking = "making speech";
+// Positions that a cache may have; a model that allows more is cut to this.
+constexpr int64_t kMaxPositions = 1 << 17;
+// Rows times splits of one call that there is scratch memory for.
+constexpr int kRowSplits = 8192;
+// Rows that can be had with any number of splits.
+constexpr int kMinRows = 8;
+constexpr size_t kPageBlockBytes = size_t{96} << 20;
+// Prompts whose beginning is kept, and how long it may be.
+constexpr size_t kPrefixes = 8;
+constexpr int kMaxPrefixRows = 1024;
+// Positions ahead for which pages are taken, so that this happens long before they are needed.
+constexpr int64_t kPagesAhead = 16;
+
+Status CheckLimit(const char* what, int64_t value, int64_t limit) {
+  if (value <= limit) return Status::Ok();
+  return Status::Unsupported("the model's " + std::string(what) + " is " + std::to_string(value) +
+                             "; the GPU backend takes up to " + std::to_string(limit) + ": choose device=cpu");
+}
+
+Status CheckId(const char* what, int64_t id, int64_t rows) {
+  if (id >= 0 && id < rows) return Status::Ok();
+  return Status::InvalidArgument("prompt: " + std::string(what) + " " + std::to_string(id) +
+                                 " is not in the model's table of " + std::to_string(rows));
+}
+
+SamplingRules RulesOf(const TokenSampling& s) { return {s.do_sample ? 1 : 0, s.temperature, s.top_k, s.top_p}; }
+
+}  // namespace
+
+LanguageModel::LanguageModel(const ModelConfig& config, const LanguageModelOptions& options, cudaStream_t stream)
+    : config_(config),
+      options_(options),
+      stream_(stream),
+      groups_(config.talker.num_code_groups),
+      max_positions_(std::min<int64_t>(config.talker.transformer.max_positions, kMaxPositions)) {}
+
+LanguageModel::~LanguageModel() { (void)cudaStreamSynchronize(stream_); }
+
+Result<std::unique_ptr<LanguageModel>> LanguageModel::Create(const Checkpoint& checkpoint,
+                                                             const LanguageModelOptions& options, cudaStream_t stream) {
+  const ModelConfig& config = checkpoint.config();
+  QTTS_RETURN_IF_ERROR(CheckAttention(config.talker.transformer, "talker"));
+  QTTS_RETURN_IF_ERROR(CheckAttention(config.predictor.transformer, "code predictor"));
+  QTTS_RETURN_IF_ERROR(CheckLimit("talker vocabulary", config.talker.vocab_size, kMaxVocab));
+  QTTS_RETURN_IF_ERROR(CheckLimit("code predictor vocabulary", config.predictor.vocab_size, kMaxVocab));
+  QTTS_RETURN_IF_ERROR(CheckLimit("number of codes per frame", config.talker.num_code_groups, kMaxGroups));
+
+  std::unique_ptr<LanguageModel> model(new LanguageModel(config, options, stream));
+  int device = 0;
+  int major = 0;
+  QTTS_RETURN_IF_CUDA_ERROR(cudaGetDevice(&device), "asking for the device");
+  QTTS_RETURN_IF_CUDA_ERROR(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device),
+                            "asking for the device");
+  model->overlap_ = options.overlap && major >= 9;
+  QTTS_RETURN_IF_ERROR(model->Load(checkpoint));
+  QTTS_RETURN_IF_ERROR(model->AllocateState());
+  QTTS_RETURN_IF_ERROR(CudaStatus(cudaStreamSynchronize(stream), "loading the model"));
+  return model;
+}
+
+// --- Loading -----------------------------------------------------------------------------------
+
+Status LanguageModel::Load(const Checkpoint& checkpoint) {
+  QTTS_ASSIGN_OR_RETURN(loader_, WeightLoader::Create(options_.precision, stream_));
+  QTTS_RETURN_IF_ERROR(LoadText(checkpoint.talker()));
+  QTTS_ASSIGN_OR_RETURN(talker_, LoadStack(config_.talker.transformer, checkpoint.talker().transformer));
+  QTTS_ASSIGN_OR_RETURN(talker_head_, loader_->LoadMatrix(GemmKind::kNormStore, {&checkpoint.talker().codec_head}));
+  QTTS_ASSIGN_OR_RETURN(predictor_, LoadStack(config_.predictor.transformer, checkpoint.predictor().transformer));
+  for (const TensorView& head : checkpoint.predictor().heads) {
+    QTTS_ASSIGN_OR_RETURN(Matrix matrix, loader_->LoadMatrix(GemmKind::kNormStore, {&head}));
+    heads_.push_back(matrix);
+  }
+  QTTS_RETURN_IF_ERROR(LoadCodeTables(checkpoint));
+
+  const auto bytes_of = [&](const Stack& stack) {
+    size_t bytes = 0;
+    for (const Layer& layer : stack.layers) {
+      for (const Matrix* matrix : {&layer.qkv, &layer.o, &layer.gated, &layer.down}) {
+        bytes += matrix->bytes(options_.precision);
+      }
+    }
+    return bytes;
+  };
+  frame_bytes_ = bytes_of(talker_) + talker_head_.bytes(options_.precision) +
+                 static_cast<size_t>(groups_ - 1) * bytes_of(predictor_);
+  for (const Matrix& head : heads_) frame_bytes_ += head.bytes(options_.precision);
+  if (projection_.data != nullptr) frame_bytes_ += projection_.bytes(options_.precision);
+  return loader_->Synchronize();
+}
+
+Result<LanguageModel::Stack> LanguageModel::LoadStack(const TransformerConfig& config,
+                                                      const TransformerWeights& weights) {
+  Stack stack;
+  stack.config = config;
+  std::vector<float> frequencies;
+  for (int i = 0; i < config.head_dim / 2; ++i) {
+    const float exponent = static_cast<float>(2 * i) / static_cast<float>(config.head_dim);
+    frequencies.push_back(1.0F / std::pow(config.rope_theta, exponent));
+  }
+  QTTS_ASSIGN_OR_RETURN(const float* const inverse_frequencies, loader_->LoadFloats(frequencies));
+  for (size_t i = 0; i < weights.layers.size(); ++i) {
+    const TransformerLayerWeights& w = weights.layers[i];
+    Layer layer;
+    std::vector<const TensorView*> biases;
+    if (w.q.bias.has_value() && w.k.bias.has_value() && w.v.bias.has_value()) {
+      biases = {&*w.q.bias, &*w.k.bias, &*w.v.bias};
+    }
+    QTTS_ASSIGN_OR_RETURN(layer.qkv,
+                          loader_->LoadMatrix(GemmKind::kNormStore, {&w.q.weight, &w.k.weight, &w.v.weight}, biases));
+    QTTS_ASSIGN_OR_RETURN(layer.o, loader_->LoadLinear(GemmKind::kAdd, w.o));
+    QTTS_ASSIGN_OR_RETURN(layer.gated, loader_->LoadGated(w.gate, w.up));
+    QTTS_ASSIGN_OR_RETURN(layer.down, loader_->LoadMatrix(GemmKind::kAdd, {&w.down}));
+    QTTS_ASSIGN_OR_RETURN(layer.input_norm, loader_->LoadFloats(w.input_norm));
+    QTTS_ASSIGN_OR_RETURN(layer.post_norm, loader_->LoadFloats(w.post_norm));
+    layer.attention.layer = static_cast<int>(i);
+    layer.attention.inverse_frequencies = inverse_frequencies;
+    if (w.q_norm.has_value()) {
+      QTTS_ASSIGN_OR_RETURN(layer.attention.q_norm, loader_->LoadFloats(*w.q_norm));
+    }
+    if (w.k_norm.has_value()) {
+      QTTS_ASSIGN_OR_RETURN(layer.attention.k_norm, loader_->LoadFloats(*w.k_norm));
+    }
+    stack.layers.push_back(layer);
+  }
+  QTTS_ASSIGN_OR_RETURN(stack.norm, loader_->LoadFloats(weights.norm));
+  return stack;
+}
+
+// The text table is projected once, here: 50 ms that would otherwise be two products more in every frame, and
+// no more memory than the table itself.
+Status LanguageModel::LoadText(const TalkerWeights& talker) {
+  // A loader of its own: the projection's matrices are not needed afterwards.
+  QTTS_ASSIGN_OR_RETURN(const std::unique_ptr<WeightLoader> temporary,
+                        WeightLoader::Create(options_.precision, stream_));
+  QTTS_ASSIGN_OR_RETURN(const Matrix fc1, temporary->LoadLinear(GemmKind::kStoreSilu, talker.text_fc1));
+  QTTS_ASSIGN_OR_RETURN(const Matrix fc2, temporary->LoadLinear(GemmKind::kStore, talker.text_fc2));
+  QTTS_ASSIGN_OR_RETURN(text_table_, loader_->NewTable(talker.text_embedding.shape[0], fc2.outputs));
+  constexpr int64_t kPiece = 4096;
+  QTTS_ASSIGN_OR_RETURN(const Table inner, temporary->NewTable(kPiece, fc1.outputs));
+  QTTS_RETURN_IF_ERROR(
+      temporary->ForPieces(talker.text_embedding, kPiece, [&](int64_t first, int64_t rows, const Table& piece) {
+        GemmRows r;
+        r.x = piece.data;
+        r.x_stride = piece.stride;
+        r.y = inner.data;
+        r.y_stride = inner.stride;
+        r.rows = rows;
+        Gemm(temporary->launch(), options_.precision, fc1, r);
+        r.x = inner.data;
+        r.x_stride = inner.stride;
+        r.y = static_cast<char*>(text_table_.data) +
+              static_cast<size_t>(first) * static_cast<size_t>(text_table_.stride) * ElementBytes(options_.precision);
+        r.y_stride = text_table_.stride;
+        Gemm(temporary->launch(), options_.precision, fc2, r);
+        return Status::Ok();
+      }));
+  return temporary->Synchronize();
+}
+
+Status LanguageModel::LoadCodeTables(const Checkpoint& checkpoint) {
+  QTTS_ASSIGN_OR_RETURN(const Table first, loader_->LoadTable(checkpoint.talker().codec_embedding));
+  code_tables_.push_back(first);
+  for (const TensorView& tensor : checkpoint.predictor().embeddings) {
+    QTTS_ASSIGN_OR_RETURN(const Table table, loader_->LoadTable(tensor));
+    code_tables_.push_back(table);
+  }
+  if (!checkpoint.predictor().input_projection.has_value()) {
+    predictor_tables_.assign(code_tables_.begin(), code_tables_.end() - 1);
+    return Status::Ok();
+  }
+  QTTS_ASSIGN_OR_RETURN(projection_, loader_->LoadLinear(GemmKind::kStore, *checkpoint.predictor().input_projection));
+  for (size_t g = 0; g + 1 < code_tables_.size(); ++g) {
+    QTTS_ASSIGN_OR_RETURN(const Table table, loader_->NewTable(code_tables_[g].rows, projection_.outputs));
+    GemmRows r;
+    r.x = code_tables_[g].data;
+    r.x_stride = code_tables_[g].stride;
+    r.y = table.data;
+    r.y_stride = table.stride;
+    r.rows = table.rows;
+    Gemm(loader_->launch(), options_.precision, projection_, r);
+    predictor_tables_.push_back(table);
+  }
+  // From now on for the talker's hidden state: its norm comes first.
+  projection_.kind = GemmKind::kNormStore;
+  return Status::Ok();
+}
+
+template <typename T>
+Result<T*> LanguageModel::NewArray(size_t count) {
+  QTTS_ASSIGN_OR_RETURN(DeviceMemory memory, DeviceMemory::AllocateZeroed(count * sizeof(T)));
+  T* const data = memory.as<T>();
+  scratch_bytes_ += memory.bytes();
+  memory_.push_back(std::move(memory));
+  return data;
+}
+
+Status LanguageModel::AllocateState() {
+  const TransformerConfig& t = talker_.config;
+  const TransformerConfig& p = predictor_.config;
+  const size_t element = ElementBytes(options_.precision);
+  const auto slots = static_cast<size_t>(options_.max_slots);
+  const size_t talker_width = static_cast<size_t>(Padded(t.hidden_size));
+  constexpr size_t kRows = kMaxRows;
+  constexpr size_t kPairs = 2 * kRows;  // the predictor's first pass has two rows a stream
+
+  std::vector<const void*> tables;
+  for (const Table& table : code_tables_) tables.push_back(table.data);
+  QTTS_ASSIGN_OR_RETURN(const void** const table_array, NewArray<const void*>(tables.size()));
+  QTTS_RETURN_IF_CUDA_ERROR(
+      cudaMemcpy(table_array, tables.data(), tables.size() * sizeof(void*), cudaMemcpyHostToDevice), kSpeaking);
+  tables_ = {text_table_.data, table_array, groups_, t.hidden_size, text_table_.stride};
+
+  QTTS_ASSIGN_OR_RETURN(frame_.slots, NewArray<int>(kRows));
+  QTTS_ASSIGN_OR_RETURN(frame_.positions, NewArray<int>(kRows));
+  QTTS_ASSIGN_OR_RETURN(frame_.codes, NewArray<int>(kRows * static_cast<size_t>(groups_)));
+  QTTS_ASSIGN_OR_RETURN(frame_.live, NewArray<int>(2));
+  QTTS_ASSIGN_OR_RETURN(frame_.frame, NewArray<unsigned>(1));
+  QTTS_ASSIGN_OR_RETURN(frame_.finished, NewArray<unsigned>(1));
+  QTTS_ASSIGN_OR_RETURN(hand_over_.slots, NewArray<int>(kHandOvers * kRows));
+  QTTS_ASSIGN_OR_RETURN(hand_over_.codes, NewArray<int>(kHandOvers * kRows * static_cast<size_t>(groups_)));
+  QTTS_ASSIGN_OR_RETURN(hand_over_.frames, NewArray<unsigned>(kHandOvers));
+  QTTS_ASSIGN_OR_RETURN(slots_, NewArray<SlotState>(slots));
+  history_words_ = (config_.talker.vocab_size + 31) / 32;
+  QTTS_ASSIGN_OR_RETURN(history_, NewArray<unsigned>(slots * static_cast<size_t>(history_words_)));
+  QTTS_ASSIGN_OR_RETURN(first_inputs_, NewArray<float>(slots * talker_width));
+
+  QTTS_ASSIGN_OR_RETURN(x_, NewArray<float>(kRows * talker_width));
+  QTTS_ASSIGN_OR_RETURN(predictor_x_, NewArray<float>(kPairs * static_cast<size_t>(Padded(p.hidden_size))));
+  const auto qkv_width = [](const TransformerConfig& c) { return static_cast<size_t>(c.q_width() + 2 * c.kv_width()); };
+  QTTS_ASSIGN_OR_RETURN(qkv_, NewArray<float>(std::max(kRows * qkv_width(t), kPairs * qkv_width(p))));
+  for (Stack* const stack : {&talker_, &predictor_}) {
+    const size_t rows = stack == &talker_ ? kRows : kPairs;
+    const auto bytes = [&](int width) { return rows * static_cast<size_t>(Padded(width)) * element; };
+    QTTS_ASSIGN_OR_RETURN(stack->attended, NewArray<char>(bytes(stack->config.q_width())));
+    QTTS_ASSIGN_OR_RETURN(stack->inner, NewArray<char>(bytes(stack->config.intermediate_size)));
+  }
+  QTTS_ASSIGN_OR_RETURN(talker_logits_, NewArray<float>(kRows * static_cast<size_t>(talker_head_.outputs)));
+  QTTS_ASSIGN_OR_RETURN(predictor_logits_,
+                        NewArray<float>(heads_.size() * kRows * static_cast<size_t>(heads_.front().outputs)));
+
+  row_splits_ = std::max(kRowSplits, kMinRows * SplitsFor(t, max_positions_));
+  QTTS_ASSIGN_OR_RETURN(attention_scratch_.partial, NewArray<float>(PartialElements(t, row_splits_, 1)));
+  QTTS_ASSIGN_OR_RETURN(attention_scratch_.tickets,
+                        NewArray<unsigned>(std::max(TicketElements(t, kMaxRows), TicketElements(p, 2 * kMaxRows))));
+  QTTS_ASSIGN_OR_RETURN(prefill_slot_, NewArray<int>(1));
+  QTTS_ASSIGN_OR_RETURN(prefill_positions_, NewArray<int>(kRows));
+
+  pages_per_slot_ = static_cast<int>((max_positions_ + kPagePositions - 1) / kPagePositions);
+  QTTS_ASSIGN_OR_RETURN(page_table_, NewArray<void*>(slots * static_cast<size_t>(pages_per_slot_)));
+  const auto row_bytes = [&](const TransformerConfig& c) {
+    return static_cast<size_t>(c.num_layers) * 2 * static_cast<size_t>(c.kv_width()) * element;
+  };
+  const size_t page_bytes = static_cast<size_t>(kPagePositions) * row_bytes(t);
+  pages_ = KvPages(page_bytes, static_cast<int>(std::clamp<size_t>(kPageBlockBytes / page_bytes, 1, 64)));
+  slot_pages_.resize(slots);
+  QTTS_RETURN_IF_ERROR(pages_.Reserve(1));
+
+  const size_t predictor_page = static_cast<size_t>(groups_) * row_bytes(p);
+  QTTS_ASSIGN_OR_RETURN(char* const predictor_cache, NewArray<char>(kRows * predictor_page));
+  std::vector<void*> predictor_pages;
+  for (size_t r = 0; r < kRows; ++r) predictor_pages.push_back(predictor_cache + r * predictor_page);
+  QTTS_ASSIGN_OR_RETURN(predictor_page_table_, NewArray<void*>(kRows));
+  QTTS_RETURN_IF_CUDA_ERROR(
+      cudaMemcpy(predictor_page_table_, predictor_pages.data(), kRows * sizeof(void*), cudaMemcpyHostToDevice),
+      kSpeaking);
+  QTTS_ASSIGN_OR_RETURN(uploads_, UploadRing::Create());
+  return Status::Ok();
+}
+
+// --- A frame -----------------------------------------------------------------------------------
+
+int LanguageModel::RowBucket(int rows) {
+  return *std::find_if(kRowBuckets.begin(), kRowBuckets.end(), [&](int bucket) { return bucket >= rows; });
+}
+
+std::vector<int> LanguageModel::SplitBuckets() const {
+  const int most = SplitsFor(talker_.config, max_positions_);
+  std::vector<int> buckets;
+  for (int splits = 2; splits < most; splits *= 4) buckets.push_back(splits);
+  buckets.push_back(most);
+  return buckets;
+}
+
+int LanguageModel::SplitBucket(int64_t positions) const {
+  const int needed = SplitsFor(talker_.config, std::min(positions, max_positions_));
+  const std::vector<int> buckets = SplitBuckets();
+  return *std::lower_bound(buckets.begin(), buckets.end(), needed);
+}
+
+int LanguageModel::MaxRows(int splits) const {
+  int rows = 1;
+  for (const int bucket : kRowBuckets) {
+    if (bucket * splits <= row_splits_) rows = bucket;
+  }
+  return rows;
+}
+
+Launcher LanguageModel::NewLauncher() const {
+  Launcher launch;
+  launch.stream = stream_;
+  launch.overlap = overlap_;
+  return launch;
+}
+
+void LanguageModel::EnqueueLayers(const Launcher& launch, const Stack& stack, const SequenceRows& rows,
+                                  const KeyValuePages& pages, int splits, float* x, const int* live, bool keys_only) {
+  const TransformerConfig& c = stack.config;
+  const Precision precision = options_.precision;
+  const int x_stride = Padded(c.hidden_size);
+  for (size_t i = 0; i < stack.layers.size(); ++i) {
+    const Layer& layer = stack.layers[i];
+    GemmRows r;
+    r.rows = rows.rows;
+    // The word is read before the previous kernel ends: the first kernel cannot rely on it.
+    r.live = i == 0 ? nullptr : live;
+    r.eps = c.rms_norm_eps;
+    r.x = x;
+    r.x_stride = x_stride;
+    r.norm = layer.input_norm;
+    r.y = qkv_;
+    r.y_stride = layer.qkv.outputs;
+    Gemm(launch, precision, layer.qkv, r);
+    if (rows.appended) AppendKeyValues(launch, precision, c, layer.attention, rows, pages, qkv_);
+    if (keys_only && i + 1 == stack.layers.size()) return;
+    Attend(launch, precision, c, layer.attention, rows, pages, attention_scratch_, splits, qkv_, stack.attended,
+           Padded(c.q_width()), live);
+    r.live = live;
+    r.x = stack.attended;
+    r.x_stride = Padded(c.q_width());
+    r.norm = nullptr;
+    r.y = x;
+    r.y_stride = x_stride;
+    Gemm(launch, precision, layer.o, r);
+    r.x = x;
+    r.x_stride = x_stride;
+    r.norm = layer.post_norm;
+    r.y = stack.inner;
+    r.y_stride = Padded(c.intermediate_size);
+    Gemm(launch, precision, layer.gated, r);
+    r.x = stack.inner;
+    r.x_stride = Padded(c.intermediate_size);
+    r.norm = nullptr;
+    r.y = x;
+    r.y_stride = x_stride;
+    Gemm(launch, precision, layer.down, r);
+  }
+}
+
+Status LanguageModel::EnqueueFrame(int rows, int splits, const FrameRow* steps, FrameRowResult* results) {
+  const Launcher launch = NewLauncher();
+  Launcher first = launch;
+  first.overlap = false;
+  BeginFrame(first, options_.precision, tables_, steps, frame_, slots_, first_inputs_, rows, x_);
+  SequenceRows sequence;
+  sequence.slots = frame_.slots;
+  sequence.positions = frame_.positions;
+  sequence.rows = rows;
+  EnqueueLayers(launch, talker_, sequence, {page_table_, pages_per_slot_, kPagePositions}, splits, x_, frame_.live,
+                false);
+
+  GemmRows r;
+  r.rows = rows;
+  r.live = frame_.live;
+  r.eps = talker_.config.rms_norm_eps;
+  r.x = x_;
+  r.x_stride = Padded(talker_.config.hidden_size);
+  r.norm = talker_.norm;
+  const int width = Padded(predictor_.config.hidden_size);
+  if (projection_.data != nullptr) {
+    r.y = predictor_x_;
+    r.y_stride = 2 * width;
+    Gemm(launch, options_.precision, projection_, r);
+  }
+  r.y = talker_logits_;
+  r.y_stride = talker_head_.outputs;
+  Gemm(launch, options_.precision, talker_head_, r);
+
+  TalkerSample sample;
+  sample.logits = talker_logits_;
+  sample.vocab = talker_head_.outputs;
+  sample.eos_id = config_.talker.codec_eos_id;
+  sample.history = history_;
+  sample.history_words = history_words_;
+  sample.x = x_;
+  sample.norm = talker_.norm;
+  sample.eps = talker_.config.rms_norm_eps;
+  sample.hidden = projection_.data == nullptr ? predictor_x_ : nullptr;
+  sample.code = {predictor_tables_[0].data, predictor_.config.hidden_size, predictor_tables_[0].stride,
+                 predictor_x_ + width, 2 * static_cast<int64_t>(width)};
+  SampleTalker(launch, options_.precision, sample, frame_, slots_, groups_, rows);
+  EnqueuePredictor(launch, rows);
+  EndFrame(launch, steps, frame_, slots_, groups_, rows, results, hand_over_);
+  return CudaStatus(launch.error, kSpeaking);
+}
+
+void LanguageModel::EnqueuePredictor(const Launcher& launch, int rows) {
+  const int width = Padded(predictor_.config.hidden_size);
+  const KeyValuePages pages = {predictor_page_table_, 1, groups_};
+  const int* const live = frame_.live + 1;
+  for (int group = 1; group < groups_; ++group) {
+    // The first pass runs positions 0 (the talker's state) and 1 (its code); later ones a code each.
+    SequenceRows sequence;
+    sequence.per_sequence = group == 1 ? 2 : 1;
+    sequence.first_position = group == 1 ? 0 : group;
+    sequence.rows = static_cast<int64_t>(rows) * sequence.per_sequence;
+    EnqueueLayers(launch, predictor_, sequence, pages, 1, predictor_x_, live, false);
+
+    const Matrix& head = heads_[static_cast<size_t>(group - 1)];
+    float* const logits = predictor_logits_ + static_cast<int64_t>(group - 1) * kMaxRows * head.outputs;
+    GemmRows r;
+    r.rows = rows;
+    r.live = live;
+    r.eps = predictor_.config.rms_norm_eps;
+    r.x = predictor_x_ + (group == 1 ? width : 0);
+    r.x_stride = width * sequence.per_sequence;
+    r.norm = predictor_.norm;
+    r.y = logits;
+    r.y_stride = head.outputs;
+    Gemm(launch, options_.precision, head, r);
+
+    PredictorSample sample;
+    sample.logits = logits;
+    sample.vocab = head.outputs;
+    sample.group = group;
+    if (group + 1 < groups_) {
+      const Table& table = predictor_tables_[static_cast<size_t>(group)];
+      sample.code = {table.data, table.width, table.stride, predictor_x_, width};
+    }
+    SamplePredictor(launch, options_.precision, sample, frame_, slots_, groups_, rows);
+  }
+}
+
+const float* LanguageModel::logits(int group) const {
+  if (group == 0) return talker_logits_;
+  return predictor_logits_ + static_cast<int64_t>(group - 1) * kMaxRows * heads_.front().outputs;
+}
+
+// --- Utterances --------------------------------------------------------------------------------
+
+Status LanguageModel::CheckText(int32_t text_id) const { return CheckId("text id", text_id, text_table_.rows); }
+
+Status LanguageModel::Check(const Prompt& prompt) const {
+  if (prompt.rows.empty()) return Status::InvalidArgument("prompt: there are no rows");
+  if (static_cast<int64_t>(prompt.rows.size()) >= max_positions_) {
+    return Status::ResourceExhausted("the prompt has " + std::to_string(prompt.rows.size()) +
+                                     " positions; the model takes fewer than " + std::to_string(max_positions_) +
+                                     ": shorten the text");
+  }
+  for (const PromptRow& row : prompt.rows) {
+    if (row.text_id != kNoText) QTTS_RETURN_IF_ERROR(CheckText(row.text_id));
+    if (row.codes.size() > 1 && row.codes.size() != code_tables_.size()) {
+      return Status::InvalidArgument("prompt: a row has " + std::to_string(row.codes.size()) +
+                                     " codes; the model takes none, 1 or " + std::to_string(code_tables_.size()));
+    }
+    for (size_t g = 0; g < row.codes.size(); ++g) {
+      QTTS_RETURN_IF_ERROR(CheckId("code", row.codes[g], code_tables_[g].rows));
+    }
+    if (row.x_vector && prompt.x_vector.size() != static_cast<size_t>(hidden_size())) {
+      return Status::InvalidArgument("prompt: the x-vector has " + std::to_string(prompt.x_vector.size()) +
+                                     " numbers; the model takes " + std::to_string(hidden_size()));
+    }
+  }
+  return Status::Ok();
+}
+
+Status LanguageModel::Extend(int slot, int64_t position) {
+  std::vector<void*>& pages = slot_pages_[static_cast<size_t>(slot)];
+  const int64_t last = std::min(position + kPagesAhead, max_positions_ - 1);
+  const Launcher launch{stream_, false};
+  while (static_cast<int64_t>(pages.size()) <= last / kPagePositions) {
+    Result<void*> page = pages_.Take();
+    // A page that is not needed yet may come later.
+    if (!page.ok() && static_cast<int64_t>(pages.size()) > position / kPagePositions) break;
+    QTTS_RETURN_IF_ERROR(page.status());
+    SetPage(launch, page_table_, static_cast<int64_t>(slot) * pages_per_slot_ + static_cast<int64_t>(pages.size()),
+            *page);
+    pages.push_back(*page);
+  }
+  return CudaStatus(launch.error, kSpeaking);
+}
+
+void LanguageModel::Close(int slot) {
+  std::vector<void*>& pages = slot_pages_[static_cast<size_t>(slot)];
+  for (void* const page : pages) pages_.GiveBack(page);
+  pages.clear();
+}
+
+Result<std::pair<const PromptRowIds*, const float*>> LanguageModel::Upload(const Prompt& prompt) {
+  const size_t vector_bytes = static_cast<size_t>(hidden_size()) * sizeof(float);
+  QTTS_ASSIGN_OR_RETURN(char* const host, uploads_.Prepare(vector_bytes + prompt.rows.size() * sizeof(PromptRowIds)));
+  if (!prompt.x_vector.empty()) std::memcpy(host, prompt.x_vector.data(), vector_bytes);
+  auto* rows = reinterpret_cast<PromptRowIds*>(host + vector_bytes);
+  for (const PromptRow& row : prompt.rows) {
+    rows->text_id = row.text_id;
+    rows->x_vector = row.x_vector ? 1 : 0;
+    rows->num_codes = static_cast<int>(row.codes.size());
+    std::copy(row.codes.begin(), row.codes.end(), rows->codes);
+    ++rows;
+  }
+  QTTS_ASSIGN_OR_RETURN(const char* const device, uploads_.Send(stream_));
+  return std::pair(reinterpret_cast<const PromptRowIds*>(device + vector_bytes),
+                   reinterpret_cast<const float*>(device));
+}
+
+// Graphs that the first utterances would otherwise have to wait for.
+Status LanguageModel::WarmUp() {
+  for (const int rows : {8, 16, 32, 64}) {
+    QTTS_RETURN_IF_ERROR(PrefillGraph(rows, SplitBuckets().front()).status());
+  }
+  return Status::Ok();
+}
+
+Status LanguageModel::Open(int slot, const Prompt& prompt, const GenerationSettings& settings, uint64_t seed) {
+  const auto rows = static_cast<int>(prompt.rows.size());
+  const int constant = std::min(static_cast<int>(prompt.constant_rows), rows - 1);
+  const auto open = [&]() -> Status {
+    QTTS_RETURN_IF_ERROR(Extend(slot, rows));
+    SlotState state = {};
+    state.seed = seed;
+    state.max_new_tokens = settings.max_new_tokens;
+    state.talker = RulesOf(settings.talker);
+    state.predictor = RulesOf(settings.predictor);
+    state.repetition_penalty = settings.repetition_penalty;
+    state.position = rows - 1;
+    const Launcher launch{stream_, false};
+    OpenSlot(launch, slot, state, slots_, history_, history_words_);
+    QTTS_ASSIGN_OR_RETURN(const auto uploaded, Upload(prompt));
+
+    int done = 0;
+    const bool keep = constant > 0 && constant <= kMaxPrefixRows;
+    const std::string key = keep ? PrefixKey(prompt, constant) : std::string();
+    if (keep && UsePrefix(slot, key)) {
+      done = constant;
+    } else if (keep) {
+      QTTS_RETURN_IF_ERROR(Prefill(slot, uploaded.first, uploaded.second, 0, constant));
+      KeepPrefix(slot, key, constant);
+      done = constant;
+    }
+    QTTS_RETURN_IF_ERROR(Prefill(slot, uploaded.first, uploaded.second, done, rows - 1));
+    EmbedPrompt(launch, options_.precision, tables_, uploaded.first + (rows - 1), uploaded.second, 1,
+                first_inputs_ + static_cast<int64_t>(slot) * Padded(hidden_size()), nullptr, 1, 0, nullptr, 0);
+    return CudaStatus(launch.error, kSpeaking);
+  };
+  const Status status = open();
+  if (!status.ok()) Close(slot);
+  return status;
+}
+
+Status LanguageModel::Prefill(int slot, const PromptRowIds* rows, const float* x_vector, int begin, int end) {
+  while (begin < end) {
+    const int splits = SplitBucket(std::min<int64_t>(end, begin + kMaxRows));
+    const int count = std::min(end - begin, MaxRows(splits));
+    const int padded = std::max(8, RowBucket(count));
+    const Launcher launch{stream_, false};
+    EmbedPrompt(launch, options_.precision, tables_, rows + begin, x_vector, count, x_, prefill_positions_, padded,
+                begin, prefill_slot_, slot);
+    QTTS_RETURN_IF_ERROR(CudaStatus(launch.error, kSpeaking));
+    QTTS_ASSIGN_OR_RETURN(const Graph* const graph, PrefillGraph(padded, splits));
+    QTTS_RETURN_IF_ERROR(graph->Launch(stream_));
+    begin += count;
+  }
+  return Status::Ok();
+}
+
+Result<const Graph*> LanguageModel::PrefillGraph(int rows, int splits) {
+  Graph& graph = prefill_graphs_[{rows, splits}];
+  if (graph.empty()) {
+    QTTS_ASSIGN_OR_RETURN(graph, Graph::Capture(stream_, [&] {
+                            const Launcher launch = NewLauncher();
+                            SequenceRows sequence;
+                            sequence.slots = prefill_slot_;
+                            sequence.positions = prefill_positions_;
+                            sequence.per_sequence = rows;
+                            sequence.appended = true;
+                            sequence.rows = rows;
+                            EnqueueLayers(launch, talker_, sequence, {page_table_, pages_per_slot_, kPagePositions},
+                                          splits, x_, nullptr, true);
+                            return CudaStatus(launch.error, kSpeaking);
+                          }));
+  }
+  return &graph;
+}
+
+std::string LanguageModel::PrefixKey(const Prompt& prompt, int rows) const {
+  std::string key;
+  const auto append = [&](const void* data, size_t bytes) { key.append(static_cast<const char*>(data), bytes); };
+  bool vector = false;
+  for (int i = 0; i < rows; ++i) {
+    const PromptRow& row = prompt.rows[static_cast<size_t>(i)];
+    const std::array<int32_t, 3> head = {row.text_id, row.x_vector ? 1 : 0, static_cast<int32_t>(row.codes.size())};
+    append(head.data(), sizeof(head));
+    append(row.codes.data(), row.codes.size() * sizeof(int32_t));
+    vector = vector || row.x_vector;
+  }
+  if (vector) append(prompt.x_vector.data(), prompt.x_vector.size() * sizeof(float));
+  return key;
+}
+
+bool LanguageModel::UsePrefix(int slot, const std::string& key) {
+  const auto found = prefixes_.find(key);
+  if (found == prefixes_.end()) return false;
+  Prefix& prefix = found->second;
+  prefix.last_use = ++uses_;
+  const TransformerConfig& c = talker_.config;
+  const Launcher launch{stream_, false};
+  for (size_t i = 0; i < prefix.pages.size(); ++i) {
+    const int positions = std::min(kPagePositions, prefix.positions - static_cast<int>(i) * kPagePositions);
+    CopyPage(launch, prefix.pages[i], slot_pages_[static_cast<size_t>(slot)][i],
+             static_cast<int64_t>(c.num_layers) * c.num_kv_heads, positions, kPagePositions,
+             static_cast<int64_t>(c.head_dim) * static_cast<int64_t>(ElementBytes(options_.precision)));
+  }
+  return launch.error == cudaSuccess;
+}
+
+// An optimisation: nothing is kept where there is no memory for it.
+void LanguageModel::KeepPrefix(int slot, const std::string& key, int positions) {
+  if (prefixes_.size() >= kPrefixes) {
+    const auto oldest = std::min_element(prefixes_.begin(), prefixes_.end(), [](const auto& a, const auto& b) {
+      return a.second.last_use < b.second.last_use;
+    });
+    for (void* const page : oldest->second.pages) pages_.GiveBack(page);
+    prefixes_.erase(oldest);
+  }
+  Prefix prefix;
+  prefix.positions = positions;
+  prefix.last_use = ++uses_;
+  const TransformerConfig& c = talker_.config;
+  const Launcher launch{stream_, false};
+  for (int begin = 0; begin < positions; begin += kPagePositions) {
+    Result<void*> page = pages_.Take();
+    if (!page.ok()) {
+      for (void* const taken : prefix.pages) pages_.GiveBack(taken);
+      return;
+    }
+    CopyPage(launch, slot_pages_[static_cast<size_t>(slot)][static_cast<size_t>(begin / kPagePositions)], *page,
+             static_cast<int64_t>(c.num_layers) * c.num_kv_heads, std::min(kPagePositions, positions - begin),
+             kPagePositions, static_cast<int64_t>(c.head_dim) * static_cast<int64_t>(ElementBytes(options_.precision)));
+    prefix.pages.push_back(*page);
+  }
+  prefixes_.emplace(key, std::move(prefix));
+}
+
+}  // namespace qtts::cuda

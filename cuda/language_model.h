@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#ifndef QTTS_CUDA_LANGUAGE_MODEL_H_
+#define QTTS_CUDA_LANGUAGE_MODEL_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "attention.h"
+#include "checkpoint/checkpoint.h"
+#include "device_memory.h"
+#include "frame.h"
+#include "frame_state.h"
+#include "gemm.h"
+#include "kv_pages.h"
+#include "prompt/prompt.h"
+#include "qtts/request.h"
+#include "qtts/status.h"
+#include "weight_loader.h"
+
+namespace qtts::cuda {
+
+struct LanguageModelOptions {
+  Precision precision = Precision::kBF16;
+  int max_slots = kMaxRows;
+  // Lets kernels start before their predecessor has ended, where the device can.
+  bool overlap = true;
+};
+
+// Talker, code predictor and sampling on the current device: from prompts and text ids to codes. All
+// state of the utterances lies on the device, by slot; the host only enqueues.
+//
+// Everything runs on one stream. What a slot gives depends on its own prompt, settings and seed only, bit
+// for bit. Not thread-safe.
+class LanguageModel {
+ public:
+  // Loads the weights; waits for that. kUnsupported for structures that the kernels do not cover.
+  static Result<std::unique_ptr<LanguageModel>> Create(const Checkpoint& checkpoint,
+                                                       const LanguageModelOptions& options, cudaStream_t stream);
+  // Waits for the stream.
+  ~LanguageModel();
+
+  // Rows that EnqueueFrame() may be asked for, ascending.
+  static constexpr std::array<int, 7> kRowBuckets = {1, 2, 4, 8, 16, 32, kMaxRows};
+  static int RowBucket(int rows);
+  // Splits for EnqueueFrame() that cover contexts of `positions`, and the rows that go with so many.
+  int SplitBucket(int64_t positions) const;
+  int MaxRows(int splits) const;
+  // Every split bucket up to the model's longest context.
+  std::vector<int> SplitBuckets() const;
+
+  // Ids inside their tables, lengths inside the model.
+  Status Check(const Prompt& prompt) const;
+  Status CheckText(int32_t text_id) const;
+  int64_t max_positions() const { return max_positions_; }
+
+  Status WarmUp();
+
+  // Makes `slot` an utterance and runs all of its prompt but the last row, which is the input of its
+  // first frame. `prompt` has been checked. When it fails the slot is closed.
+  Status Open(int slot, const Prompt& prompt, const GenerationSettings& settings, uint64_t seed);
+  void Close(int slot);
+  // Makes room for the input at `position` of an open slot.
+  Status Extend(int slot, int64_t position);
+
+  // One frame of up to `rows` rows (a row bucket), taken from the next entry of `steps` [kRing][kMaxRows] and
+  // reported in that of `results`: for capture in a graph. Both are host memory. The rows that go on have
+  // their codes in hand_over().
+  Status EnqueueFrame(int rows, int splits, const FrameRow* steps, FrameRowResult* results);
+
+  const CodecHandOver& hand_over() const { return hand_over_; }
+  int groups() const { return groups_; }
+  int hidden_size() const { return talker_.config.hidden_size; }
+  size_t weight_bytes() const { return loader_->bytes(); }
+  size_t cache_bytes() const { return pages_.device_bytes(); }
+  size_t scratch_bytes() const { return scratch_bytes_; }
+  // Bytes of weights that a frame of one row reads.
+  size_t frame_bytes() const { return frame_bytes_; }
+
+  // Logits of the last frame, for tests: F32 [rows][vocab], of the talker (group 0) or the predictor.
+  const float* logits(int group) const;
+  int vocab(int group) const { return group == 0 ? talker_head_.outputs : heads_.front().outputs; }
+
+ private:
+  struct Layer {
+    Matrix qkv, o, gated, down;
+    const float* input_norm = nullptr;
+    const float* post_norm = nullptr;
+    AttentionLayer attention;
+  };
+  struct Stack {
+    TransformerConfig config;
+    std::vector<Layer> layers;
+    const float* norm = nullptr;
+    // What flows between kernels, of this stack alone: the zeros beyond the columns must stay.
+    void* attended = nullptr;
+    void* inner = nullptr;
+  };
+  // The keys and values of the constant rows of a prompt.
+  struct Prefix {
+    std::vector<void*> pages;
+    int positions = 0;
+    uint64_t last_use = 0;
+  };
+
+  LanguageModel(const ModelConfig& config, const LanguageModelOptions& options, cudaStream_t stream);
+  Status Load(const Checkpoint& checkpoint);
+  Result<Stack> LoadStack(const TransformerConfig& config, const TransformerWeights& weights);
+  Status LoadText(const TalkerWeights& talker);
+  Status LoadCodeTables(const Checkpoint& checkpoint);
+  Status AllocateState();
+  template <typename T>
+  Result<T*> NewArray(size_t count);
+
+  void EnqueueLayers(const Launcher& launch, const Stack& stack, const SequenceRows& rows, const KeyValuePages& pages,
+                     int splits, float* x, const int* live, bool keys_only);
+  void EnqueuePredictor(const Launcher& launch, int rows);
+  Status Prefill(int slot, const PromptRowIds* rows, const float* x_vector, int begin, int end);
+  Result<const Graph*> PrefillGraph(int rows, int splits);
+  Result<std::pair<const PromptRowIds*, const float*>> Upload(const Prompt& prompt);
+  std::string PrefixKey(const Prompt& prompt, int rows) const;
+  bool UsePrefix(int slot, const std::string& key);
+  void KeepPrefix(int slot, const std::string& key, int positions);
+  Status LaunchStatus() const;
+  Launcher NewLauncher() const;
+
+  ModelConfig config_;
+  LanguageModelOptions options_;
+  cudaStream_t stream_;
+  bool overlap_ = false;
+  int groups_;
+  int64_t max_positions_;
+  int pages_per_slot_ = 0;
+  std::unique_ptr<WeightLoader> loader_;
+
+  Stack talker_, predictor_;
+  Matrix talker_head_;
+  std::vector<Matrix> heads_;
+  Matrix projection_;  // talker's width to the predictor's; no data: they are one
+  Table text_table_;
+  std::vector<Table> code_tables_;       // [groups], the talker's width
+  std::vector<Table> predictor_tables_;  // [groups - 1], the predictor's width
+  size_t frame_bytes_ = 0;
+
+  std::vector<DeviceMemory> memory_;
+  size_t scratch_bytes_ = 0;
+  EmbeddingTables tables_;
+  FrameRows frame_;
+  CodecHandOver hand_over_;
+  SlotState* slots_ = nullptr;
+  unsigned* history_ = nullptr;
+  int history_words_ = 0;
+  float* first_inputs_ = nullptr;
+  float* x_ = nullptr;            // [kMaxRows][talker's width]
+  float* predictor_x_ = nullptr;  // [2 * kMaxRows][predictor's width]
+  float* qkv_ = nullptr;
+  float* talker_logits_ = nullptr;
+  float* predictor_logits_ = nullptr;  // [groups - 1][kMaxRows][vocab]
+  AttentionScratch attention_scratch_;
+  int row_splits_ = 0;  // rows times splits that it has room for
+  int* prefill_slot_ = nullptr;
+  int* prefill_positions_ = nullptr;
+  void** page_table_ = nullptr;            // [slots][pages_per_slot_]
+  void** predictor_page_table_ = nullptr;  // [kMaxRows]
+
+  KvPages pages_;
+  std::vector<std::vector<void*>> slot_pages_;  // of the slots' tables
+  UploadRing uploads_;
+  std::map<std::pair<int, int>, Graph> prefill_graphs_;
+  std::map<std::string, Prefix> prefixes_;
+  uint64_t uses_ = 0;
+};
+
+}  // namespace qtts::cuda
+
+#endif  // QTTS_CUDA_LANGUAGE_MODEL_H_

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#ifndef QTTS_CUDA_WEIGHT_LOADER_H_
+#define QTTS_CUDA_WEIGHT_LOADER_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "checkpoint/safetensors.h"
+#include "checkpoint/weights.h"
+#include "device_memory.h"
+#include "gemm.h"
+#include "qtts/status.h"
+
+namespace qtts::cuda {
+
+// A table of rows on the device, in the precision's type, padded with zeros to whole chunks.
+struct Table {
+  void* data = nullptr;
+  int64_t rows = 0;
+  int width = 0;
+  int stride = 0;
+};
+
+// Brings mapped tensors to the device: copies them piece by piece through page-locked memory while the
+// piece before is being converted and packed. Owns what it has loaded. Not thread-safe.
+class WeightLoader {
+ public:
+  static Result<std::unique_ptr<WeightLoader>> Create(Precision precision, cudaStream_t stream);
+
+  // Matrices of the frame. Parts lie one after the other in the outputs; biases are all there or none.
+  Result<Matrix> LoadMatrix(GemmKind kind, const std::vector<const TensorView*>& parts,
+                            const std::vector<const TensorView*>& biases = {});
+  Result<Matrix> LoadLinear(GemmKind kind, const LinearWeights& linear);
+  // kNormGated.
+  Result<Matrix> LoadGated(const TensorView& gate, const TensorView& up);
+
+  Result<Table> LoadTable(const TensorView& tensor);
+  // Table of `rows` rows of `width`, zeroed.
+  Result<Table> NewTable(int64_t rows, int width);
+
+  // Calls `use`(first row, rows, converted rows [rows][stride] on the device) for pieces of the tensor, all
+  // within at most `piece_rows` rows. Work enqueued by `use` on the stream is awaited.
+  Status ForPieces(const TensorView& tensor, int64_t piece_rows,
+                   const std::function<Status(int64_t, int64_t, const Table&)>& use);
+
+  // A small tensor as F32, padded with zeros to whole chunks.
+  Result<const float*> LoadFloats(const TensorView& tensor);
+  Result<const float*> LoadFloats(const std::vector<float>& values);
+
+  Status Synchronize() const;
+  size_t bytes() const { return bytes_; }  // on the device so far
+  Precision precision() const { return precision_; }
+  const Launcher& launch() const { return launch_; }
+
+ private:
+  WeightLoader(Precision precision, cudaStream_t stream);
+  Result<void*> Allocate(size_t bytes);
+  // Rows [first, first + rows) of the tensor's bytes to the device; `use` enqueues what reads them.
+  Status Upload(const TensorView& tensor, const std::function<void(const void*, int64_t first, int64_t rows)>& use);
+
+  Precision precision_;
+  Launcher launch_;
+  std::vector<DeviceMemory> owned_;
+  size_t bytes_ = 0;
+  struct Buffer {
+    PinnedMemory host;
+    DeviceMemory device;
+    Event free;
+  };
+  std::array<Buffer, 2> buffers_;
+  size_t next_ = 0;
+};
+
+// Elements of a small mapped tensor as F32.
+std::vector<float> FloatsOf(const TensorView& tensor);
+
+}  // namespace qtts::cuda
+
+#endif  // QTTS_CUDA_WEIGHT_LOADER_H_
