@@ -1,0 +1,459 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#include <algorithm>
+#include <cmath>
+#include <deque>
+#include <map>
+
+#include "cpu/cpu_backend.h"
+#include "cuda_backend.h"
+#include "gpu/gpu_test.h"
+
+// The GPU backend against the CPU's, and against itself: what it says does not depend on neighbours,
+// repetition or history.
+namespace qtts {
+namespace {
+
+using cuda::CudaBackend;
+using cuda::CudaBackendOptions;
+using cuda::Precision;
+using testing::Greedy;
+using testing::MidSize;
+using testing::Preset;
+using testing::RandomModel;
+using testing::RandomPrompt;
+
+// What an utterance gave.
+struct Speech {
+  std::vector<std::vector<int32_t>> codes;
+  std::vector<float> pcm;
+  FrameEnd end = FrameEnd::kNone;
+  Status status;
+};
+
+struct Utterance {
+  Prompt prompt;
+  GenerationSettings settings;
+  uint64_t seed = 0;
+  int frames = 10;
+  int start = 0;  // step of the run in which it begins
+};
+
+// Runs utterances together, each up to its frames, `ahead` submissions at once.
+std::vector<Speech> Speak(Backend* backend, const std::vector<Utterance>& utterances, size_t ahead = 1) {
+  struct Running {
+    SlotId slot = 0;
+    bool open = false;
+    int submitted = 0;
+    bool done = false;
+  };
+  std::vector<Running> running(utterances.size());
+  std::vector<Speech> speech(utterances.size());
+  std::deque<std::vector<size_t>> outstanding;
+  std::map<SlotId, size_t> owners;
+  const auto collect = [&] {
+    const std::vector<size_t> who = outstanding.front();
+    outstanding.pop_front();
+    auto results = backend->Collect();
+    ASSERT_TRUE(results.ok()) << results.status().message();
+    ASSERT_EQ(results->size(), who.size());
+    for (size_t i = 0; i < who.size(); ++i) {
+      FrameResult& result = (*results)[i];
+      Speech& s = speech[who[i]];
+      if (running[who[i]].done) continue;
+      ASSERT_EQ(result.slot, running[who[i]].slot);
+      if (result.end != FrameEnd::kNone) {
+        s.end = result.end;
+        s.status = result.status;
+        running[who[i]].done = true;
+        continue;
+      }
+      s.codes.push_back(result.codes);
+      s.pcm.insert(s.pcm.end(), result.pcm.begin(), result.pcm.end());
+    }
+  };
+  for (int step = 0;; ++step) {
+    std::vector<FrameStep> steps;
+    std::vector<size_t> who;
+    bool later = false;
+    for (size_t i = 0; i < utterances.size(); ++i) {
+      const Utterance& u = utterances[i];
+      Running& r = running[i];
+      if (step < u.start) {
+        later = true;
+        continue;
+      }
+      if (!r.open) {
+        auto slot = backend->Open(u.prompt, u.settings, u.seed);
+        EXPECT_TRUE(slot.ok()) << slot.status().message();
+        if (!slot.ok()) return speech;
+        r.slot = *slot;
+        r.open = true;
+      }
+      if (r.done || r.submitted == u.frames) continue;
+      // Any text will do: pad, mixed with what the frame's number says.
+      const int32_t text = r.submitted % 3 == 0 ? u.prompt.pad_text_id : r.submitted % 7;
+      steps.push_back({r.slot, r.submitted == 0 ? kNoText : text});
+      who.push_back(i);
+      ++r.submitted;
+    }
+    if (steps.empty() && outstanding.empty() && !later) break;
+    if (!steps.empty()) {
+      const Status status = backend->Submit(steps);
+      EXPECT_TRUE(status.ok()) << status.message();
+      if (!status.ok()) return speech;
+      outstanding.push_back(who);
+    }
+    if (!outstanding.empty() && (outstanding.size() >= ahead || steps.empty())) collect();
+  }
+  for (const Running& r : running) {
+    if (r.open) backend->Close(r.slot);
+  }
+  return speech;
+}
+
+std::unique_ptr<CudaBackend> Gpu(const RandomModel& model, Precision precision, bool overlap = true) {
+  CudaBackendOptions options;
+  options.precision = precision;
+  options.overlap = overlap;
+  auto backend = CudaBackend::Create(model.checkpoint(), options);
+  EXPECT_TRUE(backend.ok()) << backend.status().message();
+  return backend.ok() ? std::move(*backend) : nullptr;
+}
+
+std::unique_ptr<Backend> Cpu(const RandomModel& model) {
+  auto backend = CreateCpuBackend(model.checkpoint(), 4);
+  EXPECT_TRUE(backend.ok()) << backend.status().message();
+  return backend.ok() ? std::move(*backend) : nullptr;
+}
+
+double RelativeError(const std::vector<float>& x, const std::vector<float>& reference) {
+  double difference = 0, size = 0;
+  for (size_t i = 0; i < reference.size(); ++i) {
+    difference += std::pow(static_cast<double>(x[i]) - reference[i], 2);
+    size += std::pow(reference[i], 2);
+  }
+  return std::sqrt(difference / std::max(size, 1e-30));
+}
+
+class AgainstCpu : public ::testing::TestWithParam<std::string> {
+ protected:
+  static golden::RandomCheckpointSpec Spec(const std::string& name) {
+    if (name == "mid-0b6") return MidSize(false);
+    if (name == "mid-1b7") return MidSize(true);
+    if (name == "biases") {
+      golden::RandomCheckpointSpec spec = Preset("tiny-custom-0b6");
+      spec.talker.attention_bias = 1;
+      spec.predictor.attention_bias = 1;
+      return spec;
+    }
+    if (name == "f16") {
+      golden::RandomCheckpointSpec spec = Preset("tiny-custom-1b7");
+      spec.dtype = DType::kF16;
+      return spec;
+    }
+    if (name == "odd-sizes") {
+      golden::RandomCheckpointSpec spec = Preset("tiny-custom-0b6");
+      spec.talker.hidden_size = 50;
+      spec.talker.intermediate_size = 77;
+      spec.talker.num_attention_heads = 6;
+      spec.talker.num_key_value_heads = 2;
+      spec.talker.head_dim = 40;
+      spec.predictor.hidden_size = 37;
+      spec.predictor.num_attention_heads = 4;
+      spec.predictor.num_key_value_heads = 1;
+      spec.predictor.head_dim = 8;
+      spec.dtype = DType::kF32;
+      return spec;
+    }
+    return Preset(name);
+  }
+};
+
+// Greedy and sampled codes of F32 are the CPU's; the sound is its sound to rounding.
+TEST_P(AgainstCpu, SameCodesInF32) {
+  QTTS_NEEDS_DEVICE();
+  for (const uint64_t seed : {1, 2, 3}) {
+    golden::RandomCheckpointSpec spec = Spec(GetParam());
+    spec.seed = seed;
+    const RandomModel model(spec);
+    std::mt19937 random(static_cast<unsigned>(seed));
+    std::vector<Utterance> utterances;
+    for (const int rows : {1, 2, 9, 40}) {
+      Utterance u;
+      u.prompt = RandomPrompt(model.checkpoint()->config(), rows, random);
+      if (rows % 2 == 1) u.settings = Greedy();
+      if (rows == 40) u.settings.predictor.top_p = 0.8F;
+      if (rows == 2) u.settings.talker.top_k = 0;
+      u.seed = seed * 1000 + static_cast<uint64_t>(rows);
+      u.frames = 12;
+      utterances.push_back(u);
+    }
+    utterances[2].prompt.reference_codes.assign(
+        static_cast<size_t>(3 * model.checkpoint()->config().talker.num_code_groups), 5);
+    const auto gpu = Gpu(model, Precision::kF32);
+    const auto cpu = Cpu(model);
+    ASSERT_TRUE(gpu != nullptr && cpu != nullptr);
+    const std::vector<Speech> got = Speak(gpu.get(), utterances, 2);
+    const std::vector<Speech> expected = Speak(cpu.get(), utterances);
+    for (size_t i = 0; i < got.size(); ++i) {
+      EXPECT_EQ(got[i].codes, expected[i].codes) << "utterance " << i << ", model seed " << seed;
+      EXPECT_EQ(got[i].end, expected[i].end);
+      if (got[i].codes == expected[i].codes) {
+        EXPECT_LT(RelativeError(got[i].pcm, expected[i].pcm), 1e-4);
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Structures, AgainstCpu,
+                         ::testing::Values("tiny-base-0b6", "tiny-base-1b7", "tiny-custom-0b6", "tiny-custom-1b7",
+                                           "tiny-design-1b7", "biases", "f16", "odd-sizes", "mid-0b6", "mid-1b7"),
+                         [](const auto& test) {
+                           std::string name = test.param;
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
+
+// The end of speech comes where the CPU's does, and max_new_tokens is counted alike.
+TEST(CudaBackendTest, EndsLikeTheCpu) {
+  QTTS_NEEDS_DEVICE();
+  golden::RandomCheckpointSpec spec = Preset("tiny-custom-0b6");
+  spec.eos_logit = 8;
+  const RandomModel model(spec);
+  std::mt19937 random(7);
+  std::vector<Utterance> utterances(12);
+  for (size_t i = 0; i < utterances.size(); ++i) {
+    utterances[i].prompt = RandomPrompt(model.checkpoint()->config(), 10, random);
+    utterances[i].seed = i;
+    utterances[i].frames = 60;
+    if (i % 4 == 0) utterances[i].settings.max_new_tokens = 2 + static_cast<int64_t>(i);
+  }
+  const auto gpu = Gpu(model, Precision::kF32);
+  const auto cpu = Cpu(model);
+  ASSERT_TRUE(gpu != nullptr && cpu != nullptr);
+  const std::vector<Speech> got = Speak(gpu.get(), utterances, 2);
+  const std::vector<Speech> expected = Speak(cpu.get(), utterances);
+  int ended = 0;
+  for (size_t i = 0; i < got.size(); ++i) {
+    EXPECT_EQ(got[i].codes, expected[i].codes) << i;
+    EXPECT_EQ(got[i].end, expected[i].end) << i;
+    ended += got[i].end == FrameEnd::kEndOfSpeech ? 1 : 0;
+  }
+  EXPECT_GT(ended, 0);
+}
+
+class InPrecision : public ::testing::TestWithParam<Precision> {};
+INSTANTIATE_TEST_SUITE_P(Precisions, InPrecision, ::testing::Values(Precision::kBF16, Precision::kF32),
+                         [](const auto& test) { return test.param == Precision::kF32 ? "f32" : "bf16"; });
+
+// Together, in any number, begun at any time: the same bits as alone. Long enough for several splits.
+TEST_P(InPrecision, NeighboursDoNotMatter) {
+  QTTS_NEEDS_DEVICE();
+  const RandomModel model(MidSize(true));
+  std::mt19937 random(11);
+  std::vector<Utterance> utterances(20);
+  for (size_t i = 0; i < utterances.size(); ++i) {
+    utterances[i].prompt = RandomPrompt(model.checkpoint()->config(), 1 + static_cast<int>(i * 17 % 190), random);
+    utterances[i].seed = i;
+    utterances[i].frames = 8 + static_cast<int>(i % 5) * 3;
+    utterances[i].start = static_cast<int>(i * 5 % 13);
+  }
+  const auto gpu = Gpu(model, GetParam());
+  ASSERT_TRUE(gpu != nullptr);
+  const std::vector<Speech> together = Speak(gpu.get(), utterances, 2);
+  const auto plain = Gpu(model, GetParam(), /*overlap=*/false);
+  ASSERT_TRUE(plain != nullptr);
+  for (size_t i = 0; i < utterances.size(); ++i) {
+    const Speech alone = Speak(i % 2 == 0 ? gpu.get() : plain.get(), {utterances[i]})[0];
+    EXPECT_EQ(alone.codes, together[i].codes) << i;
+    EXPECT_EQ(alone.pcm, together[i].pcm) << i;
+    EXPECT_EQ(static_cast<int>(alone.codes.size()), utterances[i].frames);
+  }
+}
+
+TEST_P(InPrecision, SameSeedSameSpeech) {
+  QTTS_NEEDS_DEVICE();
+  const RandomModel model(Preset("tiny-custom-1b7"));
+  std::mt19937 random(3);
+  Utterance u;
+  u.prompt = RandomPrompt(model.checkpoint()->config(), 20, random);
+  u.seed = 42;
+  u.frames = 20;
+  const auto gpu = Gpu(model, GetParam());
+  ASSERT_TRUE(gpu != nullptr);
+  const Speech first = Speak(gpu.get(), {u}, 2)[0];
+  for (int i = 0; i < 100; ++i) {
+    const Speech again = Speak(gpu.get(), {u}, 2)[0];
+    ASSERT_EQ(again.codes, first.codes) << "run " << i;
+    ASSERT_EQ(again.pcm, first.pcm) << "run " << i;
+  }
+  u.seed = 43;
+  EXPECT_NE(Speak(gpu.get(), {u}, 2)[0].codes, first.codes);
+}
+
+// Closing in every state leaves the others, and whoever comes next, alone.
+TEST(CudaBackendTest, CloseInAnyState) {
+  QTTS_NEEDS_DEVICE();
+  const RandomModel model(Preset("tiny-custom-0b6"));
+  std::mt19937 random(5);
+  const auto gpu = Gpu(model, Precision::kBF16);
+  ASSERT_TRUE(gpu != nullptr);
+  Utterance u;
+  u.prompt = RandomPrompt(model.checkpoint()->config(), 30, random);
+  u.frames = 15;
+  const Speech expected = Speak(gpu.get(), {u})[0];
+  for (int state = 0; state < 5; ++state) {
+    const auto victim = gpu->Open(u.prompt, u.settings, 99);
+    ASSERT_TRUE(victim.ok());
+    FrameStep step = {*victim, kNoText};
+    if (state >= 1) {
+      ASSERT_TRUE(gpu->Submit({&step, 1}).ok());
+    }
+    if (state >= 2) {
+      ASSERT_TRUE(gpu->Collect().ok());
+    }
+    step.text_id = 1;
+    if (state >= 3) {
+      ASSERT_TRUE(gpu->Submit({&step, 1}).ok());
+    }
+    if (state >= 4) {
+      ASSERT_TRUE(gpu->Submit({&step, 1}).ok());
+    }
+    gpu->Close(*victim);
+    const auto next = gpu->Open(u.prompt, u.settings, 98);
+    ASSERT_TRUE(next.ok());
+    EXPECT_NE(*next, *victim);
+    for (int left = state == 1 || state == 3 ? 1 : state == 4 ? 2 : 0; left > 0; --left) {
+      const auto results = gpu->Collect();
+      ASSERT_TRUE(results.ok());
+      EXPECT_EQ((*results)[0].slot, *victim);
+      EXPECT_EQ((*results)[0].end, FrameEnd::kError);
+    }
+    gpu->Close(*next);
+    const Speech speech = Speak(gpu.get(), {u}, 2)[0];
+    EXPECT_EQ(speech.codes, expected.codes) << "state " << state;
+    EXPECT_EQ(speech.pcm, expected.pcm) << "state " << state;
+  }
+}
+
+TEST(CudaBackendTest, RefusesWhatIsWrong) {
+  QTTS_NEEDS_DEVICE();
+  const RandomModel model(Preset("tiny-custom-0b6"));
+  const ModelConfig& config = model.checkpoint()->config();
+  std::mt19937 random(6);
+  const auto gpu = Gpu(model, Precision::kBF16);
+  ASSERT_TRUE(gpu != nullptr);
+  const Prompt good = RandomPrompt(config, 5, random);
+  Prompt bad = good;
+  bad.rows[1].text_id = config.talker.text_vocab_size;
+  EXPECT_EQ(gpu->Open(bad, {}, 0).status().code(), StatusCode::kInvalidArgument);
+  bad = good;
+  bad.rows[1].codes = {0, 1};
+  EXPECT_EQ(gpu->Open(bad, {}, 0).status().code(), StatusCode::kInvalidArgument);
+  bad = good;
+  bad.x_vector.pop_back();
+  EXPECT_EQ(gpu->Open(bad, {}, 0).status().code(), StatusCode::kInvalidArgument);
+  bad = good;
+  bad.reference_codes = {1, 2, 3};
+  EXPECT_EQ(gpu->Open(bad, {}, 0).status().code(), StatusCode::kInvalidArgument);
+  bad = good;
+  bad.rows.clear();
+  EXPECT_EQ(gpu->Open(bad, {}, 0).status().code(), StatusCode::kInvalidArgument);
+  bad.rows.assign(static_cast<size_t>(config.talker.transformer.max_positions), good.rows[0]);
+  EXPECT_EQ(gpu->Open(bad, {}, 0).status().code(), StatusCode::kResourceExhausted);
+
+  EXPECT_FALSE(gpu->Collect().ok());
+  FrameStep step = {12345, kNoText};
+  EXPECT_EQ(gpu->Submit({&step, 1}).code(), StatusCode::kInvalidArgument);
+  const auto slot = gpu->Open(good, {}, 0);
+  ASSERT_TRUE(slot.ok());
+  const FrameStep twice[] = {{*slot, kNoText}, {*slot, kNoText}};
+  EXPECT_EQ(gpu->Submit(twice).code(), StatusCode::kInvalidArgument);
+  step = {*slot, 3};
+  ASSERT_TRUE(gpu->Submit({&step, 1}).ok());
+  const auto results = gpu->Collect();
+  ASSERT_TRUE(results.ok());
+  EXPECT_EQ((*results)[0].end, FrameEnd::kError);
+  EXPECT_EQ((*results)[0].status.code(), StatusCode::kInvalidArgument);
+  gpu->Close(*slot);
+}
+
+TEST(CudaBackendTest, ManySlotsThenNoMore) {
+  QTTS_NEEDS_DEVICE();
+  const RandomModel model(Preset("tiny-custom-0b6"));
+  std::mt19937 random(8);
+  CudaBackendOptions options;
+  options.max_slots = 5;
+  auto gpu = CudaBackend::Create(model.checkpoint(), options);
+  ASSERT_TRUE(gpu.ok()) << gpu.status().message();
+  const Prompt prompt = RandomPrompt(model.checkpoint()->config(), 5, random);
+  std::vector<SlotId> slots;
+  for (int i = 0; i < 5; ++i) {
+    const auto slot = (*gpu)->Open(prompt, {}, 0);
+    ASSERT_TRUE(slot.ok());
+    slots.push_back(*slot);
+  }
+  EXPECT_EQ((*gpu)->Open(prompt, {}, 0).status().code(), StatusCode::kResourceExhausted);
+  (*gpu)->Close(slots[2]);
+  EXPECT_TRUE((*gpu)->Open(prompt, {}, 0).ok());
+}
+
+TEST(CudaBackendTest, TwoModelsInOneProcess) {
+  QTTS_NEEDS_DEVICE();
+  const RandomModel small(Preset("tiny-custom-0b6"));
+  const RandomModel large(Preset("tiny-custom-1b7"));
+  std::mt19937 random(9);
+  Utterance a, b;
+  a.prompt = RandomPrompt(small.checkpoint()->config(), 12, random);
+  b.prompt = RandomPrompt(large.checkpoint()->config(), 12, random);
+  auto first = Gpu(small, Precision::kBF16);
+  ASSERT_TRUE(first != nullptr);
+  const Speech expected = Speak(first.get(), {a})[0];
+  const auto second = Gpu(large, Precision::kBF16);
+  ASSERT_TRUE(second != nullptr);
+  const Speech other = Speak(second.get(), {b})[0];
+  EXPECT_EQ(Speak(first.get(), {a})[0].codes, expected.codes);
+  first.reset();
+  EXPECT_EQ(Speak(second.get(), {b})[0].codes, other.codes);
+}
+
+// With all memory taken, a start is one error; with it back, starts work.
+TEST(CudaBackendTest, OutOfMemory) {
+  QTTS_NEEDS_DEVICE();
+  const RandomModel model(Preset("tiny-custom-0b6"));
+  std::vector<void*> taken;
+  for (size_t piece = size_t{1} << 33; piece >= size_t{1} << 20; piece /= 2) {
+    void* data = nullptr;
+    while (cudaMalloc(&data, piece) == cudaSuccess) taken.push_back(data);
+    (void)cudaGetLastError();
+  }
+  const auto full = CudaBackend::Create(model.checkpoint(), {});
+  ASSERT_FALSE(full.ok());
+  EXPECT_EQ(full.status().code(), StatusCode::kResourceExhausted) << full.status().message();
+  for (void* const data : taken) EXPECT_EQ(cudaFree(data), cudaSuccess);
+  EXPECT_TRUE(CudaBackend::Create(model.checkpoint(), {}).ok());
+}
+
+// Through many pages and splits.
+TEST(CudaBackendTest, LongSpeechKeepsGoing) {
+  QTTS_NEEDS_DEVICE();
+  golden::RandomCheckpointSpec spec = Preset("tiny-custom-0b6");
+  const RandomModel model(spec);
+  std::mt19937 random(10);
+  Utterance u;
+  u.prompt = RandomPrompt(model.checkpoint()->config(), 100, random);
+  u.settings = Greedy();
+  u.frames = 700;
+  const auto gpu = Gpu(model, Precision::kF32);
+  const auto cpu = Cpu(model);
+  ASSERT_TRUE(gpu != nullptr && cpu != nullptr);
+  const Speech got = Speak(gpu.get(), {u}, 2)[0];
+  const Speech expected = Speak(cpu.get(), {u})[0];
+  EXPECT_EQ(got.codes.size(), 700U);
+  size_t equal = 0;
+  while (equal < got.codes.size() && got.codes[equal] == expected.codes[equal]) ++equal;
+  EXPECT_EQ(equal, got.codes.size()) << "codes differ from frame " << equal << " on";
+}
+
+}  // namespace
+}  // namespace qtts

@@ -1,0 +1,468 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#include "codec/codec.h"
+
+#include <cuda_runtime_api.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <limits>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "checkpoint/checkpoint.h"
+#include "cpu/codec_decoder.h"
+#include "cpu/cpu_backend.h"
+#include "cpu/thread_pool.h"
+#include "gpu/random_codec.h"
+#include "prompt/prompt.h"
+#include "text/text_feed.h"
+#include "text/tokenizer.h"
+
+// The GPU codec against the CPU's, on random weights of several structures and on the bundled voice.
+namespace qtts {
+namespace {
+
+using cuda::Codec;
+using cuda::CodecArithmetic;
+using cuda::CodecPrecision;
+using testing::CodecShape;
+using testing::RandomCodec;
+
+constexpr uint32_t kSeed = 20261121;
+constexpr double kLeastSnr = 75;  // dB, what kFast promises
+constexpr int kIdle = -1;
+constexpr float kPoison = 77.0F;
+
+void ExpectCuda(cudaError_t error) { ASSERT_EQ(error, cudaSuccess) << cudaGetErrorString(error); }
+
+// An array on the device.
+template <typename T>
+class DeviceArray {
+ public:
+  explicit DeviceArray(const std::vector<T>& values) : size_(values.size()) {
+    ExpectCuda(cudaMalloc(&data_, size_ * sizeof(T)));
+    Set(values);
+  }
+  ~DeviceArray() { (void)cudaFree(data_); }
+  DeviceArray(const DeviceArray&) = delete;
+  DeviceArray& operator=(const DeviceArray&) = delete;
+
+  void Set(const std::vector<T>& values) {
+    ExpectCuda(cudaMemcpy(data_, values.data(), size_ * sizeof(T), cudaMemcpyHostToDevice));
+  }
+  std::vector<T> Get() const {
+    std::vector<T> values(size_);
+    ExpectCuda(cudaMemcpy(values.data(), data_, size_ * sizeof(T), cudaMemcpyDeviceToHost));
+    return values;
+  }
+  T* data() const { return static_cast<T*>(data_); }
+
+ private:
+  size_t size_;
+  void* data_ = nullptr;
+};
+
+// A stream's part of a batch: its codes, one frame after the other, in a slot.
+struct StreamPart {
+  int slot = kIdle;
+  const std::vector<int32_t>* codes = nullptr;
+};
+
+// Decodes `frames` frames of every part together, from frame `first` of their codes on; the samples of each. Samples of
+// idle rows must stay as they were.
+std::vector<std::vector<float>> Decode(Codec* codec, const std::vector<StreamPart>& parts, int first, int frames) {
+  const size_t n = parts.size();
+  const auto groups = static_cast<size_t>(codec->code_groups());
+  const auto samples = static_cast<size_t>(codec->samples_per_frame());
+  std::vector<std::vector<float>> pcm(n);
+  std::vector<int32_t> slots;
+  for (const StreamPart& part : parts) slots.push_back(part.slot);
+  const DeviceArray<int32_t> device_slots(slots);
+  DeviceArray<int32_t> codes(std::vector<int32_t>(n * groups, 0));
+  DeviceArray<float> device_pcm(std::vector<float>(n * samples, kPoison));
+  for (int frame = first; frame < first + frames; ++frame) {
+    std::vector<int32_t> now(n * groups, 0);
+    for (size_t b = 0; b < n; ++b) {
+      if (parts[b].codes == nullptr) continue;
+      std::copy_n(parts[b].codes->begin() + static_cast<std::ptrdiff_t>(static_cast<size_t>(frame) * groups), groups,
+                  now.begin() + static_cast<std::ptrdiff_t>(b * groups));
+    }
+    codes.Set(now);
+    device_pcm.Set(std::vector<float>(n * samples, kPoison));
+    const Status status =
+        codec->Decode(static_cast<int>(n), device_slots.data(), codes.data(), device_pcm.data(), nullptr);
+    EXPECT_TRUE(status.ok()) << status.message();
+    ExpectCuda(cudaDeviceSynchronize());
+    const std::vector<float> all = device_pcm.Get();
+    for (size_t b = 0; b < n; ++b) {
+      pcm[b].insert(pcm[b].end(), all.begin() + static_cast<std::ptrdiff_t>(b * samples),
+                    all.begin() + static_cast<std::ptrdiff_t>((b + 1) * samples));
+    }
+  }
+  return pcm;
+}
+
+std::vector<float> DecodeOne(Codec* codec, int slot, const std::vector<int32_t>& codes) {
+  EXPECT_TRUE(codec->Reset(slot, nullptr).ok());
+  const int frames = static_cast<int>(codes.size()) / codec->code_groups();
+  return Decode(codec, {{slot, &codes}}, 0, frames)[0];
+}
+
+// The whole utterance in one call.
+std::vector<float> DecodeOnCpu(const CodecConfig& config, const CodecWeights& weights,
+                               const std::vector<int32_t>& codes) {
+  cpu::ThreadPool pool(8);
+  cpu::CodecDecoder decoder(config, weights, pool);
+  cpu::CodecDecoder::State state = decoder.NewState();
+  const size_t frames = codes.size() / static_cast<size_t>(decoder.code_groups());
+  std::vector<float> pcm(frames * static_cast<size_t>(decoder.samples_per_frame()));
+  decoder.Decode(&state, codes, pcm);
+  return pcm;
+}
+
+struct Difference {
+  double snr = 0;  // dB
+  double largest = 0;
+  double rms = 0;  // of the expected samples
+};
+
+Difference Compare(const std::vector<float>& got, const std::vector<float>& expected) {
+  Difference d;
+  double signal = 0;
+  double noise = 0;
+  EXPECT_EQ(got.size(), expected.size());
+  for (size_t i = 0; i < std::min(got.size(), expected.size()); ++i) {
+    const double e = static_cast<double>(got[i]) - expected[i];
+    EXPECT_TRUE(std::isfinite(e)) << "sample " << i;
+    if (!std::isfinite(e)) break;
+    signal += static_cast<double>(expected[i]) * expected[i];
+    noise += e * e;
+    d.largest = std::max(d.largest, std::fabs(e));
+  }
+  d.rms = std::sqrt(signal / static_cast<double>(std::max<size_t>(expected.size(), 1)));
+  d.snr = noise > 0 ? 10 * std::log10(signal / noise) : std::numeric_limits<double>::infinity();
+  return d;
+}
+
+void Print(const std::string& what, const Difference& d) {
+  std::printf("  %-40s SNR %6.1f dB  largest %.2e  rms %.3f\n", what.c_str(), d.snr, d.largest, d.rms);
+}
+
+template <typename T>
+std::unique_ptr<T> Must(Result<std::unique_ptr<T>> result) {
+  EXPECT_TRUE(result.ok()) << result.status().message();
+  return result.ok() ? std::move(*result) : nullptr;
+}
+
+// Structures in which nothing is a multiple of anything.
+std::vector<CodecShape> OddShapes() {
+  std::vector<CodecShape> shapes(4);
+  shapes[1].codebook_dim = 26;
+  shapes[1].groups = 3;
+  shapes[1].latent = 33;
+  shapes[1].hidden = 45;
+  shapes[1].intermediate = 37;
+  shapes[1].heads = 6;
+  shapes[1].kv_heads = 2;
+  shapes[1].head_dim = 12;
+  shapes[1].window = 1;
+  shapes[1].decoder_dim = 72;
+  shapes[1].upsampling = {3};
+  shapes[1].rates = {5, 2, 3};
+  shapes[2].latent = 64;
+  shapes[2].hidden = 32;
+  shapes[2].window = 17;
+  shapes[2].upsampling = {2, 3, 1};
+  shapes[2].rates = {7, 1};
+  shapes[3] = CodecShape::Released();  // its rates and widths in proportion, small
+  shapes[3].codebook_size = 64;
+  shapes[3].codebook_dim = 64;
+  shapes[3].latent = 128;
+  shapes[3].hidden = 64;
+  shapes[3].intermediate = 128;
+  shapes[3].layers = 3;
+  shapes[3].heads = 4;
+  shapes[3].kv_heads = 4;
+  shapes[3].head_dim = 32;
+  shapes[3].window = 9;
+  shapes[3].decoder_dim = 256;
+  return shapes;
+}
+
+class CodecTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    int devices = 0;
+    const cudaError_t error = cudaGetDeviceCount(&devices);
+    if (error != cudaSuccess || devices == 0) {
+      (void)cudaGetLastError();
+      GTEST_SKIP() << "no CUDA device: " << cudaGetErrorString(error);
+    }
+    std::printf("  seed %u\n", kSeed);
+  }
+};
+
+TEST_F(CodecTest, OddStructuresAgreeWithTheCpu) {
+  uint32_t seed = kSeed;
+  for (const CodecShape& shape : OddShapes()) {
+    SCOPED_TRACE("structure " + std::to_string(seed - kSeed));
+    RandomCodec random(shape, seed);
+    const std::vector<int32_t> codes = random.Codes(24);
+    const std::vector<float> expected = DecodeOnCpu(random.config(), random.weights(), codes);
+    const auto exact = Must(Codec::Create(random.config(), random.weights(), CodecPrecision::kF32, 2, 1));
+    const auto fast = Must(Codec::Create(random.config(), random.weights(), CodecPrecision::kFast, 2, 1));
+    ASSERT_TRUE(exact && fast);
+    const Difference exact_difference = Compare(DecodeOne(exact.get(), 1, codes), expected);
+    const Difference fast_difference = Compare(DecodeOne(fast.get(), 1, codes), expected);
+    Print("structure " + std::to_string(seed - kSeed) + ", F32", exact_difference);
+    Print("structure " + std::to_string(seed - kSeed) + ", fast", fast_difference);
+    EXPECT_GT(exact_difference.rms, 0.01);
+    EXPECT_LT(exact_difference.largest, 1e-5);
+    EXPECT_GT(exact_difference.snr, 95);
+    EXPECT_GT(fast_difference.snr, kLeastSnr);
+    ++seed;
+  }
+}
+
+TEST_F(CodecTest, ReleasedStructureAgreesWithTheCpu) {
+  RandomCodec random(CodecShape::Released(), kSeed);
+  const std::vector<int32_t> codes = random.Codes(10);
+  const std::vector<float> expected = DecodeOnCpu(random.config(), random.weights(), codes);
+  const auto exact = Must(Codec::Create(random.config(), random.weights(), CodecPrecision::kF32, 1, 1));
+  ASSERT_TRUE(exact);
+  const Difference difference = Compare(DecodeOne(exact.get(), 0, codes), expected);
+  Print("released structure, F32", difference);
+  EXPECT_GT(difference.rms, 0.01);
+  EXPECT_LT(difference.largest, 2e-5);
+  EXPECT_GT(difference.snr, 95);
+  for (const bool early_inputs : {false, true}) {
+    for (const CodecArithmetic late :
+         {CodecArithmetic{false, false}, CodecArithmetic{true, false}, CodecArithmetic{true, true}}) {
+      for (const bool early_weights : {false, true}) {
+        if (early_weights && !early_inputs) continue;
+        const CodecArithmetic early{early_inputs, early_weights};
+        const auto codec = Must(Codec::CreateWith(random.config(), random.weights(), early, late, 1, 1));
+        ASSERT_TRUE(codec);
+        const Difference d = Compare(DecodeOne(codec.get(), 0, codes), expected);
+        Print("early inputs x" + std::to_string(1 + early.split_inputs) + " weights x" +
+                  std::to_string(1 + early.split_weights) + ", late x" + std::to_string(1 + late.split_inputs) + " x" +
+                  std::to_string(1 + late.split_weights),
+              d);
+        EXPECT_GT(d.snr, 40);
+      }
+    }
+  }
+  const auto fast = Must(Codec::Create(random.config(), random.weights(), CodecPrecision::kFast, 1, 1));
+  ASSERT_TRUE(fast);
+  EXPECT_GT(Compare(DecodeOne(fast.get(), 0, codes), expected).snr, kLeastSnr);
+}
+
+// The codes that a model speaks `text` with.
+std::vector<int32_t> Speak(const std::shared_ptr<const Checkpoint>& checkpoint, const std::string& text) {
+  const auto tokenizer = Tokenizer::Load(checkpoint->folder());
+  EXPECT_TRUE(tokenizer.ok()) << tokenizer.status().message();
+  const auto builder = PromptBuilder::Create(checkpoint->config(), *tokenizer);
+  EXPECT_TRUE(builder.ok()) << builder.status().message();
+  TextFeed feed(*tokenizer);
+  EXPECT_TRUE(feed.Append(text).ok() && feed.Finish().ok());
+  Request request;
+  request.settings = checkpoint->config().defaults;
+  const auto prompt = builder->Build(request, feed.TakeIds(), true);
+  EXPECT_TRUE(prompt.ok()) << prompt.status().message();
+  const auto backend = Must(CreateCpuBackend(checkpoint, 8));
+  const auto slot = backend->Open(*prompt, request.settings, kSeed);
+  EXPECT_TRUE(slot.ok()) << slot.status().message();
+  std::vector<int32_t> codes;
+  constexpr size_t kMostFrames = 200;
+  for (size_t frame = 0; frame < kMostFrames; ++frame) {
+    FrameStep step{*slot, kNoText};
+    if (frame > 0) {
+      step.text_id = frame <= prompt->trailing_text.size() ? prompt->trailing_text[frame - 1] : prompt->pad_text_id;
+    }
+    EXPECT_TRUE(backend->Submit({&step, 1}).ok());
+    const auto results = backend->Collect();
+    EXPECT_TRUE(results.ok());
+    if (!results.ok() || (*results)[0].end != FrameEnd::kNone) break;
+    codes.insert(codes.end(), (*results)[0].codes.begin(), (*results)[0].codes.end());
+  }
+  return codes;
+}
+
+TEST_F(CodecTest, BundledVoiceAgreesWithTheCpu) {
+  const char* const folder = std::getenv("QTTS_VOICE_PATH");
+  if (folder == nullptr) GTEST_SKIP() << "QTTS_VOICE_PATH does not name the bundled voice";
+  const auto checkpoint = Checkpoint::Open(folder);
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.status().message();
+  const CodecConfig& config = (*checkpoint)->config().codec;
+  const CodecWeights& weights = (*checkpoint)->codec();
+  const std::vector<int32_t> codes = Speak(*checkpoint, "The quick brown fox jumps over the lazy dog, twice a day.");
+  const size_t frames = codes.size() / weights.codebooks.size();
+  std::printf("  %zu frames\n", frames);
+  ASSERT_GE(frames, 20U);
+  const std::vector<float> expected = DecodeOnCpu(config, weights, codes);
+  const auto exact = Must(Codec::Create(config, weights, CodecPrecision::kF32, 1, 1));
+  ASSERT_TRUE(exact);
+  const Difference difference = Compare(DecodeOne(exact.get(), 0, codes), expected);
+  Print("bundled voice, F32", difference);
+  EXPECT_GT(difference.rms, 0.005);
+  EXPECT_LT(difference.largest, 1e-5);
+  for (const CodecArithmetic early :
+       {CodecArithmetic{false, false}, CodecArithmetic{true, false}, CodecArithmetic{true, true}}) {
+    for (const CodecArithmetic late :
+         {CodecArithmetic{false, false}, CodecArithmetic{true, false}, CodecArithmetic{true, true}}) {
+      const auto codec = Must(Codec::CreateWith(config, weights, early, late, 1, 1));
+      ASSERT_TRUE(codec);
+      Print("early x" + std::to_string(1 + early.split_inputs) + " x" + std::to_string(1 + early.split_weights) +
+                ", late x" + std::to_string(1 + late.split_inputs) + " x" + std::to_string(1 + late.split_weights),
+            Compare(DecodeOne(codec.get(), 0, codes), expected));
+    }
+  }
+  const auto fast = Must(Codec::Create(config, weights, CodecPrecision::kFast, 1, 1));
+  ASSERT_TRUE(fast);
+  EXPECT_GT(Compare(DecodeOne(fast.get(), 0, codes), expected).snr, kLeastSnr);
+}
+
+// Whatever else rides in the batch, and wherever: the same bits as alone.
+TEST_F(CodecTest, RowsDoNotDependOnTheBatch) {
+  constexpr int kMostRows = 48;
+  constexpr int kFrames = 3;
+  std::vector<CodecShape> shapes = OddShapes();
+  shapes.push_back(CodecShape::Released());
+  shapes.back().layers = 2;
+  uint32_t seed = kSeed;
+  for (const CodecShape& shape : shapes) {
+    for (const CodecPrecision precision : {CodecPrecision::kFast, CodecPrecision::kF32}) {
+      SCOPED_TRACE("structure " + std::to_string(seed - kSeed) +
+                   (precision == CodecPrecision::kFast ? ", fast" : ", F32"));
+      RandomCodec random(shape, seed);
+      const auto codec = Must(Codec::Create(random.config(), random.weights(), precision, kMostRows + 1, kMostRows));
+      ASSERT_TRUE(codec);
+      std::vector<std::vector<int32_t>> codes;
+      std::vector<std::vector<float>> alone;
+      for (int i = 0; i < kMostRows; ++i) {
+        codes.push_back(random.Codes(kFrames));
+        alone.push_back(DecodeOne(codec.get(), kMostRows, codes.back()));
+      }
+      for (const int n : {2, 3, 8, 19, kMostRows}) {
+        std::vector<StreamPart> parts;
+        for (int b = 0; b < n; ++b) {
+          const int stream = (b * 5 + n) % kMostRows;  // slots in no order; some rows idle
+          parts.push_back(b % 7 == 3 ? StreamPart{} : StreamPart{stream, &codes[static_cast<size_t>(stream)]});
+          ASSERT_TRUE(codec->Reset(stream, nullptr).ok());
+        }
+        const std::vector<std::vector<float>> together = Decode(codec.get(), parts, 0, kFrames);
+        for (size_t b = 0; b < parts.size(); ++b) {
+          const std::vector<float> expected = parts[b].slot == kIdle ? std::vector<float>(together[b].size(), kPoison)
+                                                                     : alone[static_cast<size_t>(parts[b].slot)];
+          ASSERT_EQ(together[b], expected) << "row " << b << " of " << n;
+        }
+      }
+    }
+    ++seed;
+  }
+}
+
+// Streams that begin, pause and end at different times.
+TEST_F(CodecTest, IdleRowsAndResetKeepStreamsApart) {
+  RandomCodec random(OddShapes()[0], kSeed);
+  const auto codec = Must(Codec::Create(random.config(), random.weights(), CodecPrecision::kFast, 3, 3));
+  ASSERT_TRUE(codec);
+  const std::vector<int32_t> a = random.Codes(12);
+  const std::vector<int32_t> b = random.Codes(12);
+  const std::vector<float> a_alone = DecodeOne(codec.get(), 0, a);
+  const std::vector<float> b_alone = DecodeOne(codec.get(), 0, b);
+  EXPECT_NE(a_alone, b_alone);
+
+  for (int slot = 0; slot < 3; ++slot) ASSERT_TRUE(codec->Reset(slot, nullptr).ok());
+  std::vector<float> a_pieces;
+  const auto append = [](std::vector<float>* to, const std::vector<float>& more) {
+    to->insert(to->end(), more.begin(), more.end());
+  };
+  append(&a_pieces, Decode(codec.get(), {{2, &a}, {0, &b}}, 0, 5)[0]);
+  Decode(codec.get(), {{kIdle, nullptr}, {0, &b}, {3, &b}}, 5, 2);  // there is no slot 3
+  ASSERT_TRUE(codec->Reset(0, nullptr).ok());                       // b begins anew; a must not notice
+  std::vector<float> b_pieces = Decode(codec.get(), {{0, &b}}, 0, 5)[0];
+  const auto both = Decode(codec.get(), {{0, &b}, {kIdle, nullptr}, {2, &a}}, 5, 7);
+  append(&b_pieces, both[0]);
+  append(&a_pieces, both[2]);
+  EXPECT_EQ(a_pieces, a_alone);
+  EXPECT_EQ(b_pieces, b_alone);
+}
+
+TEST_F(CodecTest, ReplayedGraphGivesTheSame) {
+  RandomCodec random(OddShapes()[3], kSeed);
+  constexpr int kFrames = 30;
+  const auto codec = Must(Codec::Create(random.config(), random.weights(), CodecPrecision::kFast, 2, 2));
+  ASSERT_TRUE(codec);
+  const std::vector<int32_t> codes = random.Codes(kFrames);
+  const std::vector<float> expected = DecodeOne(codec.get(), 0, codes);
+
+  const auto groups = static_cast<size_t>(codec->code_groups());
+  const DeviceArray<int32_t> slots({1, kIdle});
+  DeviceArray<int32_t> now(std::vector<int32_t>(2 * groups, 0));
+  const DeviceArray<float> pcm(std::vector<float>(2 * static_cast<size_t>(codec->samples_per_frame()), kPoison));
+  cudaStream_t stream = nullptr;
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t exec = nullptr;
+  ExpectCuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  ExpectCuda(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+  const Status status = codec->Decode(2, slots.data(), now.data(), pcm.data(), stream);
+  ASSERT_TRUE(status.ok()) << status.message();
+  ExpectCuda(cudaStreamEndCapture(stream, &graph));
+  ExpectCuda(cudaGraphInstantiate(&exec, graph, 0));
+  ASSERT_TRUE(codec->Reset(1, stream).ok());
+  std::vector<float> got;
+  for (int frame = 0; frame < kFrames; ++frame) {
+    std::vector<int32_t> values(2 * groups, 0);
+    std::copy_n(codes.begin() + static_cast<std::ptrdiff_t>(static_cast<size_t>(frame) * groups), groups,
+                values.begin());
+    now.Set(values);
+    ExpectCuda(cudaGraphLaunch(exec, stream));
+    ExpectCuda(cudaStreamSynchronize(stream));
+    const std::vector<float> all = pcm.Get();
+    got.insert(got.end(), all.begin(), all.begin() + codec->samples_per_frame());
+    EXPECT_EQ(all.back(), kPoison);
+  }
+  EXPECT_EQ(got, expected);
+  ExpectCuda(cudaGraphExecDestroy(exec));
+  ExpectCuda(cudaGraphDestroy(graph));
+  ExpectCuda(cudaStreamDestroy(stream));
+}
+
+TEST_F(CodecTest, CodesOutsideTheCodebookAreClamped) {
+  RandomCodec random(OddShapes()[0], kSeed);
+  const auto codec = Must(Codec::Create(random.config(), random.weights(), CodecPrecision::kFast, 1, 1));
+  ASSERT_TRUE(codec);
+  std::vector<int32_t> codes = random.Codes(3);
+  codes[0] = 0;
+  codes[5] = random.config().codebook_size - 1;
+  const std::vector<float> expected = DecodeOne(codec.get(), 0, codes);
+  codes[0] = -1;
+  codes[5] = std::numeric_limits<int32_t>::max();
+  EXPECT_EQ(DecodeOne(codec.get(), 0, codes), expected);
+}
+
+TEST_F(CodecTest, ErrorsSayWhatIsWrong) {
+  RandomCodec random(OddShapes()[0], kSeed);
+  EXPECT_EQ(Codec::Create(random.config(), random.weights(), CodecPrecision::kFast, 0, 1).status().code(),
+            StatusCode::kInvalidArgument);
+  EXPECT_EQ(Codec::Create(random.config(), random.weights(), CodecPrecision::kFast, 1, 0).status().code(),
+            StatusCode::kInvalidArgument);
+  CodecConfig config = random.config();
+  config.transformer.sliding_window = 0;
+  EXPECT_EQ(Codec::Create(config, random.weights(), CodecPrecision::kFast, 1, 1).status().code(),
+            StatusCode::kUnsupported);
+  const auto codec = Must(Codec::Create(random.config(), random.weights(), CodecPrecision::kFast, 2, 1));
+  ASSERT_TRUE(codec);
+  EXPECT_EQ(codec->Reset(2, nullptr).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(codec->Reset(-1, nullptr).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(codec->Decode(2, nullptr, nullptr, nullptr, nullptr).code(), StatusCode::kInvalidArgument);
+  EXPECT_TRUE(codec->Decode(0, nullptr, nullptr, nullptr, nullptr).ok());
+}
+
+}  // namespace
+}  // namespace qtts

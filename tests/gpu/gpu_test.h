@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#ifndef QTTS_TESTS_GPU_GPU_TEST_H_
+#define QTTS_TESTS_GPU_GPU_TEST_H_
+
+#include <cuda_runtime_api.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "checkpoint/checkpoint.h"
+#include "golden/generator/random_checkpoint.h"
+#include "prompt/prompt.h"
+
+// What the tests of the GPU backend share.
+namespace qtts::testing {
+
+// Why nothing can be tested here; empty where it can.
+inline std::string NoDevice() {
+  int count = 0;
+  const cudaError_t error = cudaGetDeviceCount(&count);
+  if (error != cudaSuccess) {
+    (void)cudaGetLastError();
+    return std::string("no GPU: ") + cudaGetErrorString(error);
+  }
+  return count == 0 ? "no GPU" : "";
+}
+
+#define QTTS_NEEDS_DEVICE() \
+  if (const std::string reason = ::qtts::testing::NoDevice(); !reason.empty()) GTEST_SKIP() << reason
+
+// A random checkpoint in a folder of its own, removed at the end.
+class RandomModel {
+ public:
+  explicit RandomModel(const golden::RandomCheckpointSpec& spec) {
+    static int number = 0;
+    folder_ = std::filesystem::path(::testing::TempDir()) /
+              ("qtts-gpu-" + std::to_string(::getpid()) + "-" + std::to_string(number++));
+    const Status status = golden::WriteRandomCheckpoint(folder_.string(), spec);
+    EXPECT_TRUE(status.ok()) << status.message();
+    auto checkpoint = Checkpoint::Open(folder_.string());
+    EXPECT_TRUE(checkpoint.ok()) << checkpoint.status().message();
+    if (checkpoint.ok()) checkpoint_ = *checkpoint;
+  }
+  ~RandomModel() {
+    checkpoint_.reset();
+    std::error_code error;
+    std::filesystem::remove_all(folder_, error);
+  }
+  RandomModel(const RandomModel&) = delete;
+  RandomModel& operator=(const RandomModel&) = delete;
+
+  const std::shared_ptr<const Checkpoint>& checkpoint() const { return checkpoint_; }
+
+ private:
+  std::filesystem::path folder_;
+  std::shared_ptr<const Checkpoint> checkpoint_;
+};
+
+inline golden::RandomCheckpointSpec Preset(const std::string& name) {
+  auto spec = golden::FindPreset(name);
+  EXPECT_TRUE(spec.ok());
+  return *spec;
+}
+
+// A talker of real head size with some layers: small enough for the CPU, large enough for every path.
+inline golden::RandomCheckpointSpec MidSize(bool large) {
+  golden::RandomCheckpointSpec spec = Preset(large ? "tiny-custom-1b7" : "tiny-custom-0b6");
+  spec.talker = {.hidden_size = large ? 512 : 256,
+                 .intermediate_size = 768,
+                 .num_hidden_layers = 4,
+                 .num_attention_heads = 4,
+                 .num_key_value_heads = 2,
+                 .head_dim = 128,
+                 .rope_theta = 1000000};
+  spec.predictor = spec.talker;
+  spec.predictor.hidden_size = 256;
+  spec.predictor.num_hidden_layers = 2;
+  spec.codebook_size = 512;
+  return spec;
+}
+
+// A prompt of any shape: text, codes (one or all), x-vector.
+inline Prompt RandomPrompt(const ModelConfig& config, int rows, std::mt19937& random) {
+  const auto below = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
+  Prompt prompt;
+  for (int i = 0; i < rows; ++i) {
+    PromptRow row;
+    row.text_id = below(8) == 0 ? kNoText : below(config.talker.text_vocab_size);
+    const int codes = below(3);
+    if (codes == 1 || row.text_id == kNoText) row.codes = {below(config.talker.vocab_size)};
+    if (codes == 2) {
+      row.codes = {below(config.talker.vocab_size)};
+      while (static_cast<int>(row.codes.size()) < config.talker.num_code_groups) {
+        row.codes.push_back(below(config.predictor.vocab_size));
+      }
+    }
+    row.x_vector = i == rows / 2;
+    prompt.rows.push_back(row);
+  }
+  prompt.constant_rows = static_cast<size_t>(rows / 2);
+  prompt.pad_text_id = below(config.talker.text_vocab_size);
+  for (int i = 0; i < config.talker.transformer.hidden_size; ++i) {
+    prompt.x_vector.push_back(static_cast<float>(below(2001) - 1000) / 1000.0F);
+  }
+  return prompt;
+}
+
+inline GenerationSettings Greedy() {
+  GenerationSettings settings;
+  settings.talker.do_sample = false;
+  settings.predictor.do_sample = false;
+  return settings;
+}
+
+}  // namespace qtts::testing
+
+#endif  // QTTS_TESTS_GPU_GPU_TEST_H_

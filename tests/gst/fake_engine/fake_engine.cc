@@ -1,0 +1,377 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#include "fake_engine.h"
+
+#include <glib.h>
+
+#include <algorithm>
+#include <cmath>
+#include <condition_variable>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <numbers>
+#include <thread>
+#include <utility>
+
+namespace qtts {
+namespace {
+
+// Exact as floats, and as differences of them.
+constexpr float kCharacterScale = 2097152.0F;  // 2^21
+constexpr float kCountScale = 1048576.0F;      // 2^20
+
+// What tests control and observe. Its lock is innermost.
+struct World {
+  std::mutex mutex;
+  std::condition_variable changed;
+  fake::Script script;
+  fake::Counters counters;
+  std::vector<Request> requests;
+  int64_t frames_allowed = -1;
+  int64_t utterances = 0;
+  std::map<std::pair<std::string, Device>, std::weak_ptr<Engine>> engines;
+};
+
+World& GetWorld() {
+  static auto* world = new World;
+  return *world;
+}
+
+fake::Script GetScript() {
+  const std::lock_guard lock(GetWorld().mutex);
+  return GetWorld().script;
+}
+
+bool TakeFrameAllowance() {
+  World& world = GetWorld();
+  const std::lock_guard lock(world.mutex);
+  if (world.frames_allowed == 0) return false;
+  if (world.frames_allowed > 0) --world.frames_allowed;
+  ++world.counters.frames;
+  return true;
+}
+
+std::u32string Characters(const std::string& text) {
+  std::u32string characters;
+  for (const char* p = text.c_str(); *p != '\0'; p += g_utf8_skip[static_cast<guchar>(*p)]) {
+    characters.push_back(g_utf8_get_char(p));
+  }
+  return characters;
+}
+
+}  // namespace
+
+// Guarded by `mutex`, but for what Start() sets.
+class StreamState {
+ public:
+  std::u32string characters;
+  int64_t utterance = 0;
+  int samples = 0;
+  int64_t max_frames = 0;
+  int64_t fail_at_frame = -1;
+  Status failure;
+  int lead = 0;
+  std::function<void()> on_change;
+  std::function<void()> on_room;  // wakes the scheduler
+  std::vector<std::string> warnings;
+
+  std::mutex mutex;
+  std::condition_variable readable;
+  std::deque<Frame> frames;
+  int64_t made = 0;
+  EndReason end_reason = EndReason::kNone;
+  Status status;
+
+  // Makes a frame or ends the utterance, if it may. True if it did something.
+  bool Advance() {
+    const std::lock_guard lock(mutex);
+    if (end_reason != EndReason::kNone || static_cast<int>(frames.size()) >= lead) return false;
+    if (made == fail_at_frame) {
+      status = failure;
+      end_reason = EndReason::kError;
+    } else if (made == static_cast<int64_t>(characters.size())) {
+      end_reason = EndReason::kComplete;
+    } else if (made == max_frames) {
+      end_reason = EndReason::kMaxDuration;
+    } else if (TakeFrameAllowance()) {
+      frames.push_back(MakeFrame());
+      ++made;
+    } else {
+      return false;
+    }
+    readable.notify_all();
+    if (on_change) on_change();
+    return true;
+  }
+
+  Frame MakeFrame() const {
+    Frame frame;
+    frame.index = made;
+    frame.codes.assign(16, 0);
+    frame.pcm.resize(static_cast<size_t>(samples));
+    for (int i = 0; i < samples; ++i) {
+      frame.pcm[static_cast<size_t>(i)] = 0.5F * std::sin(2 * std::numbers::pi_v<float> * static_cast<float>(i) / 60);
+    }
+    frame.pcm[0] = static_cast<float>(characters[static_cast<size_t>(made)]) / kCharacterScale;
+    frame.pcm[1] = static_cast<float>(utterance) / kCountScale;
+    frame.pcm[2] = static_cast<float>(made) / kCountScale;
+    return frame;
+  }
+};
+
+struct Engine::Impl {
+  ModelInfo info;
+  std::string device_name = "fake";
+
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool stop = false;
+  uint64_t changes = 0;
+  std::vector<std::weak_ptr<StreamState>> streams;
+  std::thread scheduler;
+
+  void Wake() {
+    const std::lock_guard lock(mutex);
+    ++changes;
+    changed.notify_all();
+  }
+
+  void Run() {
+    for (;;) {
+      std::vector<std::shared_ptr<StreamState>> active;
+      uint64_t seen = 0;
+      {
+        const std::lock_guard lock(mutex);
+        if (stop) return;
+        seen = changes;
+        std::erase_if(streams, [](const auto& stream) { return stream.expired(); });
+        for (const auto& weak : streams) {
+          if (auto stream = weak.lock()) active.push_back(std::move(stream));
+        }
+      }
+      bool advanced = false;
+      for (const auto& stream : active) {
+        if (!stream->Advance()) continue;
+        advanced = true;
+        const auto frame_time = GetScript().frame_time;
+        if (frame_time.count() > 0) std::this_thread::sleep_for(frame_time);
+      }
+      active.clear();
+      if (advanced) continue;
+      std::unique_lock lock(mutex);
+      changed.wait_for(lock, std::chrono::milliseconds(5), [&] { return stop || changes != seen; });
+    }
+  }
+};
+
+Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {
+  const std::lock_guard lock(GetWorld().mutex);
+  ++GetWorld().counters.live_engines;
+}
+
+Engine::~Engine() {
+  {
+    const std::lock_guard lock(impl_->mutex);
+    impl_->stop = true;
+    impl_->changed.notify_all();
+  }
+  impl_->scheduler.join();
+  const std::lock_guard lock(GetWorld().mutex);
+  --GetWorld().counters.live_engines;
+}
+
+Result<ModelInfo> Engine::Inspect(const std::string& model_path) {
+  World& world = GetWorld();
+  const std::lock_guard lock(world.mutex);
+  ++world.counters.inspections;
+  if (!world.script.inspect.ok()) return world.script.inspect;
+  ModelInfo info = world.script.info;
+  info.path = model_path;
+  return info;
+}
+
+Result<std::shared_ptr<Engine>> Engine::Load(const EngineOptions& options, const std::atomic<bool>* cancelled) {
+  World& world = GetWorld();
+  const fake::Script script = GetScript();
+  {
+    const std::lock_guard lock(world.mutex);
+    ++world.counters.loads;
+  }
+  const auto end = std::chrono::steady_clock::now() + script.load_time;
+  while (std::chrono::steady_clock::now() < end) {
+    if (cancelled != nullptr && *cancelled && !script.load_ignores_cancel) {
+      const std::lock_guard lock(world.mutex);
+      ++world.counters.cancelled_loads;
+      return Status::Cancelled("Loading was cancelled.");
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  if (!script.load.ok()) return script.load;
+  auto impl = std::make_unique<Impl>();
+  impl->info = script.info;
+  impl->info.path = options.model_path;
+  impl->scheduler = std::thread([state = impl.get()] { state->Run(); });
+  return std::shared_ptr<Engine>(new Engine(std::move(impl)));
+}
+
+Result<std::shared_ptr<Engine>> Engine::Acquire(const EngineOptions& options, const std::atomic<bool>* cancelled) {
+  World& world = GetWorld();
+  const auto key = std::make_pair(options.model_path, options.device);
+  {
+    const std::lock_guard lock(world.mutex);
+    if (auto engine = world.engines[key].lock()) return engine;
+  }
+  auto engine = Load(options, cancelled);
+  if (engine.ok()) {
+    const std::lock_guard lock(world.mutex);
+    world.engines[key] = *engine;
+  }
+  return engine;
+}
+
+const ModelInfo& Engine::info() const { return impl_->info; }
+const std::string& Engine::device_name() const { return impl_->device_name; }
+
+Result<std::unique_ptr<Stream>> Engine::Start(const Request& request, std::function<void()> on_change) {
+  World& world = GetWorld();
+  const fake::Script script = GetScript();
+  auto state = std::make_shared<StreamState>();
+  {
+    const std::lock_guard lock(world.mutex);
+    world.requests.push_back(request);
+    if (request.text.find_first_not_of(" \t\r\n") == std::string::npos) {
+      return Status::InvalidArgument("There is no text.");
+    }
+    if (!script.start.ok() && request.text.find(script.start_match) != std::string::npos) return script.start;
+    if (!request.speaker.empty() && std::find(script.info.speakers.begin(), script.info.speakers.end(),
+                                              request.speaker) == script.info.speakers.end()) {
+      return Status::InvalidArgument("The model has no speaker \"" + request.speaker + "\".");
+    }
+    ++world.counters.live_streams;
+    state->utterance = world.utterances++;
+  }
+  state->characters = Characters(request.text);
+  state->samples = impl_->info.samples_per_frame;
+  state->max_frames = request.settings.max_new_tokens - 1;
+  if (request.text.find(script.failure_match) != std::string::npos) {
+    state->fail_at_frame = script.fail_at_frame;
+    state->failure = script.failure;
+  }
+  state->lead = EngineOptions().lead_frames;
+  state->on_change = std::move(on_change);
+  state->on_room = [impl = impl_.get()] { impl->Wake(); };
+  state->warnings = script.warnings;
+  {
+    const std::lock_guard lock(impl_->mutex);
+    impl_->streams.push_back(state);
+  }
+  impl_->Wake();
+  return std::unique_ptr<Stream>(new Stream(shared_from_this(), std::move(state)));
+}
+
+Stream::Stream(std::shared_ptr<Engine> engine, std::shared_ptr<StreamState> state)
+    : engine_(std::move(engine)), state_(std::move(state)) {}
+
+Stream::~Stream() {
+  Cancel();
+  const std::lock_guard lock(GetWorld().mutex);
+  --GetWorld().counters.live_streams;
+}
+
+Status Stream::Append(std::string_view /*text*/) { return Status::Unsupported("The fake engine takes whole texts."); }
+Status Stream::FinishText() { return Status::Unsupported("The fake engine takes whole texts."); }
+
+ReadState Stream::Read(Frame* frame) {
+  for (;;) {
+    const ReadState state = TryRead(frame);
+    if (state != ReadState::kPending) return state;
+    std::unique_lock lock(state_->mutex);
+    state_->readable.wait(lock, [this] { return !state_->frames.empty() || state_->end_reason != EndReason::kNone; });
+  }
+}
+
+ReadState Stream::TryRead(Frame* frame) {
+  std::unique_lock lock(state_->mutex);
+  if (!state_->frames.empty()) {
+    *frame = std::move(state_->frames.front());
+    state_->frames.pop_front();
+    lock.unlock();
+    state_->on_room();
+    return ReadState::kFrame;
+  }
+  return state_->end_reason == EndReason::kNone ? ReadState::kPending : ReadState::kEnd;
+}
+
+void Stream::Cancel() {
+  const std::lock_guard lock(state_->mutex);
+  if (state_->end_reason != EndReason::kNone && state_->frames.empty()) return;
+  state_->frames.clear();
+  state_->end_reason = EndReason::kCancelled;
+  state_->status = Status::Ok();
+  state_->readable.notify_all();
+}
+
+EndReason Stream::end_reason() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->end_reason;
+}
+
+Status Stream::status() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->status;
+}
+
+const std::vector<std::string>& Stream::warnings() const { return state_->warnings; }
+
+namespace fake {
+
+Script DefaultScript() {
+  Script script;
+  script.info.type = ModelType::kCustomVoice;
+  script.info.size = "0b6";
+  script.info.speakers = {"ann", "bob"};
+  script.info.languages = {"english", "german"};
+  return script;
+}
+
+void Reset(const Script& script) {
+  World& world = GetWorld();
+  const std::lock_guard lock(world.mutex);
+  world.script = script;
+  const int engines = world.counters.live_engines;
+  const int streams = world.counters.live_streams;
+  world.counters = Counters();
+  world.counters.live_engines = engines;
+  world.counters.live_streams = streams;
+  world.requests.clear();
+  world.frames_allowed = -1;
+  world.utterances = 0;
+}
+
+void SetScript(const Script& script) {
+  const std::lock_guard lock(GetWorld().mutex);
+  GetWorld().script = script;
+}
+
+void AllowFrames(int64_t frames) {
+  const std::lock_guard lock(GetWorld().mutex);
+  GetWorld().frames_allowed = frames;
+}
+
+Counters GetCounters() {
+  const std::lock_guard lock(GetWorld().mutex);
+  return GetWorld().counters;
+}
+
+std::vector<Request> Requests() {
+  const std::lock_guard lock(GetWorld().mutex);
+  return GetWorld().requests;
+}
+
+Label ReadLabel(const float* pcm) {
+  return {static_cast<char32_t>(std::lround(pcm[0] * kCharacterScale)), std::lround(pcm[1] * kCountScale),
+          std::lround(pcm[2] * kCountScale)};
+}
+
+}  // namespace fake
+}  // namespace qtts

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#ifndef QTTS_TESTS_GST_FAKE_ENGINE_H_
+#define QTTS_TESTS_GST_FAKE_ENGINE_H_
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "qtts/engine.h"
+
+// qtts::Engine and qtts::Stream for tests of the element: linked in the place of the real engine, no
+// model, no arithmetic to speak of. Each character of a text is one frame, whose first samples say which
+// character it was; what goes wrong, and how long it takes, is told by a script.
+//
+// It is deliberately awkward where the interface allows it: callbacks come with the stream's lock
+// held, so that an element which calls a stream under a lock of its own deadlocks at once.
+
+namespace qtts::fake {
+
+struct Script {
+  ModelInfo info;  // what Inspect() and Engine::info() tell, but for the path
+
+  Status inspect;  // answer of Inspect()
+  Status load;     // answer of Acquire()
+  std::chrono::milliseconds load_time{0};
+  bool load_ignores_cancel = false;
+
+  Status start;             // answer of Start() …
+  std::string start_match;  // … to texts that contain this (empty: all)
+  std::vector<std::string> warnings;
+
+  int64_t fail_at_frame = -1;  // the stream fails instead of making this frame, with …
+  Status failure;              // …
+  std::string failure_match;   // … if its text contains this (empty: all)
+
+  std::chrono::milliseconds frame_time{0};
+};
+
+// A model with two speakers and two languages, no failure, no delay.
+Script DefaultScript();
+
+// Begins a test: this script, counters at zero, gates open. No engine may exist.
+void Reset(const Script& script = DefaultScript());
+// Changes the script from now on.
+void SetScript(const Script& script);
+
+// At most `frames` more frames are made, by all streams together; negative: any number.
+void AllowFrames(int64_t frames);
+
+struct Counters {
+  int inspections = 0;
+  int loads = 0;  // begun
+  int cancelled_loads = 0;
+  int live_engines = 0;
+  int live_streams = 0;
+  int64_t frames = 0;  // made
+};
+Counters GetCounters();
+
+// Requests accepted or refused by Start(), in order.
+std::vector<Request> Requests();
+
+// What the samples of a frame say about it.
+struct Label {
+  char32_t character = 0;
+  int64_t utterance = 0;  // 0, 1, … since Reset()
+  int64_t frame = 0;      // within the utterance
+};
+Label ReadLabel(const float* pcm);
+
+}  // namespace qtts::fake
+
+#endif  // QTTS_TESTS_GST_FAKE_ENGINE_H_

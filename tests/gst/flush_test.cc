@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+// Flushes in every state of the element: nothing hangs, nothing stale comes after.
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+#include "support.h"
+
+namespace qtts::testing {
+namespace {
+
+class FlushTest : public GstTest {
+ protected:
+  static GstPadProbeReturn Block(GstPad* /*pad*/, GstPadProbeInfo* /*info*/, gpointer /*data*/) {
+    return GST_PAD_PROBE_OK;
+  }
+
+  // After a flush with a new time line: nothing of before, everything from zero.
+  static void ExpectFreshStream(const Recorder& record, const std::string& text) {
+    EXPECT_EQ(record.text(), text);
+    const auto items = record.items();
+    bool segment = false;
+    size_t buffers = 0;
+    for (const auto& item : items) {
+      if (!item.is_buffer) {
+        if (item.event == GST_EVENT_SEGMENT) {
+          EXPECT_EQ(item.segment.start, 0U);
+          EXPECT_EQ(item.segment.base, 0U);
+          EXPECT_EQ(item.segment.format, GST_FORMAT_TIME);
+          segment = true;
+        }
+        continue;
+      }
+      EXPECT_TRUE(segment) << "a segment comes first";
+      EXPECT_EQ(item.pts, buffers * 80 * GST_MSECOND);
+      EXPECT_EQ(item.offset, buffers * 1920);
+      EXPECT_EQ(item.discont, buffers == 0);
+      ++buffers;
+    }
+  }
+
+  static void Flush(Feeder* feeder, gboolean reset_time = TRUE) {
+    EXPECT_TRUE(feeder->Send(gst_event_new_flush_start()));
+    EXPECT_TRUE(feeder->Send(gst_event_new_flush_stop(reset_time)));
+  }
+};
+
+TEST_F(FlushTest, WhileWaitingForText) {
+  Pipeline pipeline("qttssrc name=src ! fakesink async=false");
+  Recorder& record = pipeline.Record();
+  Feeder feeder(pipeline.src());
+  pipeline.Set(GST_STATE_PLAYING);
+  feeder.Begin();
+  for (int round = 0; round < 20; ++round) {
+    record.Clear();
+    Flush(&feeder);
+    feeder.Begin();
+    EXPECT_EQ(feeder.Push("abc"), GST_FLOW_OK);
+    ASSERT_TRUE(WaitFor([&] { return record.buffer_count() == 3; }));
+    ExpectFreshStream(record, "abc");
+  }
+}
+
+TEST_F(FlushTest, WhileTheModelSpeaks) {
+  fake::Script script = fake::DefaultScript();
+  script.frame_time = std::chrono::milliseconds(1);
+  fake::Reset(script);
+  Pipeline pipeline("qttssrc name=src ! fakesink async=false");
+  Recorder& record = pipeline.Record();
+  Feeder feeder(pipeline.src());
+  pipeline.Set(GST_STATE_PLAYING);
+  feeder.Begin();
+  for (int round = 0; round < 50; ++round) {
+    for (int i = 0; i < 5; ++i) feeder.Push("ooooooooooooooooooooooooooooooooooooooooooooooo");
+    ASSERT_TRUE(WaitFor([&] { return record.buffer_count() > static_cast<size_t>(round % 5); }));
+    EXPECT_TRUE(feeder.Send(gst_event_new_flush_start()));
+    record.Clear();
+    EXPECT_TRUE(feeder.Send(gst_event_new_flush_stop(TRUE)));
+    feeder.Begin();
+    EXPECT_EQ(feeder.Push("new"), GST_FLOW_OK);
+    ASSERT_TRUE(WaitFor([&] { return record.buffer_count() == 3; }));
+    ExpectFreshStream(record, "new");
+    record.Clear();
+  }
+  EXPECT_TRUE(WaitFor([] { return fake::GetCounters().live_streams == 0; }));
+}
+
+TEST_F(FlushTest, WhileTheModelIsBusyWithAFrameThatNeverComes) {
+  Pipeline pipeline("qttssrc name=src ! fakesink async=false");
+  Recorder& record = pipeline.Record();
+  Feeder feeder(pipeline.src());
+  pipeline.Set(GST_STATE_PLAYING);
+  feeder.Begin();
+  fake::AllowFrames(2);
+  feeder.Push("old");
+  ASSERT_TRUE(WaitFor([&] { return record.buffer_count() == 2; }));
+  EXPECT_TRUE(feeder.Send(gst_event_new_flush_start()));
+  EXPECT_TRUE(WaitFor([] { return fake::GetCounters().live_streams == 0; })) << "cancelled at once";
+  record.Clear();
+  EXPECT_TRUE(feeder.Send(gst_event_new_flush_stop(TRUE)));
+  fake::AllowFrames(-1);
+  feeder.Begin();
+  feeder.Push("new");
+  ASSERT_TRUE(WaitFor([&] { return record.buffer_count() == 3; }));
+  ExpectFreshStream(record, "new");
+}
+
+TEST_F(FlushTest, WhilePushingIsBlockedDownstream) {
+  for (int round = 0; round < 20; ++round) {
+    fake::Reset();
+    Pipeline pipeline("qttssrc name=src ! fakesink name=sink async=false");
+    Recorder& record = pipeline.Record();
+    Feeder feeder(pipeline.src());
+    const auto sink = pipeline.Find("sink");
+    const Owned<GstPad> sink_pad(gst_element_get_static_pad(sink.get(), "sink"));
+    const gulong block = gst_pad_add_probe(
+        sink_pad.get(), static_cast<GstPadProbeType>(GST_PAD_PROBE_TYPE_BLOCK | GST_PAD_PROBE_TYPE_BUFFER), Block,
+        nullptr, nullptr);
+    pipeline.Set(GST_STATE_PLAYING);
+    feeder.Begin();
+    feeder.Push("oooooooooooo");
+    ASSERT_TRUE(WaitFor([&] { return record.buffer_count() == 1; }));
+    EXPECT_TRUE(feeder.Send(gst_event_new_flush_start()));
+    record.Clear();
+    gst_pad_remove_probe(sink_pad.get(), block);
+    EXPECT_TRUE(feeder.Send(gst_event_new_flush_stop(TRUE)));
+    feeder.Begin();
+    feeder.Push("new");
+    ASSERT_TRUE(WaitFor([&] { return record.buffer_count() == 3; }));
+    ExpectFreshStream(record, "new");
+  }
+}
+
+TEST_F(FlushTest, WhileTheModelLoads) {
+  fake::Script script = fake::DefaultScript();
+  script.load_time = std::chrono::milliseconds(100);
+  fake::Reset(script);
+  Pipeline pipeline("qttssrc name=src ! fakesink async=false");
+  Recorder& record = pipeline.Record();
+  Feeder feeder(pipeline.src());
+  pipeline.Set(GST_STATE_PLAYING);
+  feeder.Begin();
+  feeder.Push("old");
+  Flush(&feeder);
+  feeder.Begin();
+  feeder.Push("new");
+  feeder.End();
+  ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr);
+  EXPECT_EQ(record.text(), "new");
+  EXPECT_EQ(fake::GetCounters().loads, 1) << "a flush leaves the load alone";
+}
+
+TEST_F(FlushTest, AfterTheEndTheStreamBeginsAgain) {
+  Pipeline pipeline("qttssrc name=src ! fakesink async=false");
+  Recorder& record = pipeline.Record();
+  Feeder feeder(pipeline.src());
+  pipeline.Set(GST_STATE_PLAYING);
+  for (int round = 0; round < 5; ++round) {
+    feeder.Begin();
+    feeder.Push("abc");
+    feeder.End();
+    ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr);
+    ExpectFreshStream(record, "abc");
+    record.Clear();
+    Flush(&feeder);
+  }
+}
+
+TEST_F(FlushTest, WithoutResetTheTimeGoesOn) {
+  fake::AllowFrames(2);
+  Pipeline pipeline("qttssrc name=src ! fakesink async=false");
+  Recorder& record = pipeline.Record();
+  Feeder feeder(pipeline.src());
+  pipeline.Set(GST_STATE_PLAYING);
+  feeder.Begin();
+  feeder.Push("old");
+  ASSERT_TRUE(WaitFor([&] { return record.buffer_count() == 2; }));
+  Flush(&feeder, FALSE);
+  record.Clear();
+  fake::AllowFrames(-1);
+  feeder.Begin();
+  feeder.Push("new");
+  ASSERT_TRUE(WaitFor([&] { return record.buffer_count() == 3; }));
+  const auto buffers = record.buffers();
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(buffers[i].pts, (i + 2) * 80 * GST_MSECOND);
+    EXPECT_EQ(buffers[i].offset, (i + 2) * 1920);
+    EXPECT_EQ(buffers[i].discont, i == 0);
+  }
+  EXPECT_EQ(record.text(), "new");
+}
+
+TEST_F(FlushTest, SentToTheElementItDropsTheText) {
+  fake::AllowFrames(2);
+  Pipeline pipeline("qttssrc name=src text=old ! fakesink async=false");
+  Recorder& record = pipeline.Record();
+  pipeline.Set(GST_STATE_PLAYING);
+  ASSERT_TRUE(WaitFor([&] { return record.buffer_count() == 2; }));
+  EXPECT_TRUE(gst_element_send_event(pipeline.src(), gst_event_new_flush_start()));
+  g_object_set(pipeline.src(), "text", "lost", nullptr);
+  fake::AllowFrames(-1);
+  record.Clear();
+  EXPECT_TRUE(gst_element_send_event(pipeline.src(), gst_event_new_flush_stop(TRUE)));
+  ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr);
+  EXPECT_EQ(record.text(), "");
+}
+
+TEST_F(FlushTest, AnEndWithoutABeginIsIgnored) {
+  fake::AllowFrames(2);
+  Pipeline pipeline("qttssrc name=src text=abc ! fakesink async=false");
+  Recorder& record = pipeline.Record();
+  pipeline.Set(GST_STATE_PLAYING);
+  ASSERT_TRUE(WaitFor([&] { return record.buffer_count() == 2; }));
+  EXPECT_FALSE(gst_element_send_event(pipeline.src(), gst_event_new_flush_stop(TRUE)));
+  fake::AllowFrames(-1);
+  ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr);
+  EXPECT_EQ(record.text(), "abc");
+}
+
+TEST_F(FlushTest, RacesWithStateChanges) {
+  fake::Script script = fake::DefaultScript();
+  script.frame_time = std::chrono::milliseconds(1);
+  fake::Reset(script);
+  Pipeline pipeline("qttssrc name=src ! fakesink async=false");
+  Feeder feeder(pipeline.src());
+  std::atomic<bool> stop = false;
+  std::thread upstream([&] {
+    while (!stop) {
+      feeder.Begin();
+      feeder.Push("abc");
+      feeder.Push("def");
+      std::this_thread::yield();
+      // Both fail while the pad is not active.
+      feeder.Send(gst_event_new_flush_start());
+      feeder.Send(gst_event_new_flush_stop(TRUE));
+    }
+  });
+  for (int round = 0; round < 100; ++round) {
+    pipeline.Set(GST_STATE_PLAYING);
+    std::this_thread::sleep_for(std::chrono::microseconds(round * 50));
+    pipeline.Set(round % 2 == 0 ? GST_STATE_READY : GST_STATE_NULL);
+  }
+  stop = true;
+  upstream.join();
+}
+
+}  // namespace
+}  // namespace qtts::testing

@@ -1,0 +1,449 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+// Text through the sink pad.
+#include <atomic>
+#include <thread>
+
+#include "gstqttstext.h"
+#include "support.h"
+
+namespace qtts::testing {
+namespace {
+
+class InputTest : public GstTest {};
+
+constexpr char kLine[] = "qttssrc name=src ! fakesink async=false";
+
+// Pushes until the pad takes no more. `pushed` counts what was accepted.
+class Flood {
+ public:
+  explicit Flood(Feeder* feeder) {
+    thread_ = std::thread([this, feeder] {
+      GstFlowReturn flow = GST_FLOW_OK;
+      while ((flow = feeder->Push("x")) == GST_FLOW_OK) ++pushed;
+      result = flow;
+    });
+  }
+  // Waits until the queue is full and pushing blocks.
+  static bool Full(const Flood& flood) {
+    // One is being spoken, the queue holds the rest.
+    return WaitFor([&] { return flood.pushed == static_cast<int>(gstqtts::TextQueue::kMaxUtterances) + 1; });
+  }
+  void Join() { thread_.join(); }
+
+  std::atomic<int> pushed = 0;
+  std::atomic<GstFlowReturn> result = GST_FLOW_OK;
+
+ private:
+  std::thread thread_;
+};
+
+TEST_F(InputTest, EveryBufferIsAnUtteranceSpokenInOrderBeforeTheEnd) {
+  Pipeline pipeline(kLine);
+  Recorder& record = pipeline.Record();
+  Feeder feeder(pipeline.src());
+  pipeline.Set(GST_STATE_PLAYING);
+  feeder.Begin();
+  std::string expected;
+  for (int i = 0; i < 200; ++i) {
+    const std::string text = "t" + std::to_string(i) + ";";
+    expected += text;
+    ASSERT_EQ(feeder.Push(text), GST_FLOW_OK);
+  }
+  EXPECT_TRUE(feeder.End());
+  ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr);
+  EXPECT_EQ(record.text(), expected);
+  EXPECT_EQ(fake::Requests().size(), 200U);
+  const auto buffers = record.buffers();
+  for (size_t i = 0; i < buffers.size(); ++i) {
+    ASSERT_EQ(buffers[i].pts, i * 80 * GST_MSECOND);
+    ASSERT_EQ(buffers[i].discont, i == 0);
+  }
+  EXPECT_EQ(record.events(),
+            (std::vector<GstEventType>{GST_EVENT_STREAM_START, GST_EVENT_CAPS, GST_EVENT_SEGMENT, GST_EVENT_EOS}))
+      << "nothing of upstream leaks";
+}
+
+TEST_F(InputTest, CapsTagsGapsAndSegmentsOfAnyFormatDoNoHarm) {
+  for (const GstFormat format : {GST_FORMAT_BYTES, GST_FORMAT_TIME, GST_FORMAT_DEFAULT}) {
+    Pipeline pipeline(kLine);
+    Recorder& record = pipeline.Record();
+    Feeder feeder(pipeline.src());
+    pipeline.Set(GST_STATE_PLAYING);
+    feeder.Send(gst_event_new_stream_start("text"));
+    const Owned<GstCaps> caps(gst_caps_from_string("text/x-raw,format=utf8"));
+    EXPECT_TRUE(feeder.Send(gst_event_new_caps(caps.get())));
+    GstSegment segment;
+    gst_segment_init(&segment, format);
+    segment.start = 17 * GST_SECOND;
+    segment.base = 3 * GST_SECOND;
+    EXPECT_TRUE(feeder.Send(gst_event_new_segment(&segment)));
+    EXPECT_TRUE(feeder.Send(gst_event_new_tag(gst_tag_list_new(GST_TAG_SUBTITLE_CODEC, "SubRip", nullptr))));
+    EXPECT_TRUE(feeder.Send(gst_event_new_gap(0, GST_SECOND)));
+    ASSERT_EQ(feeder.Push("ab"), GST_FLOW_OK);
+    feeder.End();
+    ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr);
+    EXPECT_EQ(record.text(), "ab");
+    EXPECT_EQ(record.events(),
+              (std::vector<GstEventType>{GST_EVENT_STREAM_START, GST_EVENT_CAPS, GST_EVENT_SEGMENT, GST_EVENT_EOS}));
+    EXPECT_EQ(record.buffers()[0].pts, 0U);
+  }
+}
+
+TEST_F(InputTest, OtherCapsAreRefused) {
+  Pipeline pipeline(kLine);
+  Feeder feeder(pipeline.src());
+  pipeline.Set(GST_STATE_PLAYING);
+  feeder.Send(gst_event_new_stream_start("text"));
+  const Owned<GstCaps> caps(gst_caps_from_string("text/x-raw,format=pango-markup"));
+  feeder.Send(gst_event_new_caps(caps.get()));
+  GstSegment segment;
+  gst_segment_init(&segment, GST_FORMAT_TIME);
+  feeder.Send(gst_event_new_segment(&segment));
+  EXPECT_EQ(feeder.Push("<b>x</b>"), GST_FLOW_NOT_NEGOTIATED);
+}
+
+TEST_F(InputTest, CharactersCutByBuffersAreJoined) {
+  Pipeline pipeline(kLine);
+  Recorder& record = pipeline.Record();
+  Feeder feeder(pipeline.src());
+  pipeline.Set(GST_STATE_PLAYING);
+  feeder.Begin();
+  const std::string text = "\xF0\x9F\x98\x80\xE4\xBD\xA0\xC3\xBC";
+  for (const char byte : text) ASSERT_EQ(feeder.Push(std::string(1, byte)), GST_FLOW_OK);
+  feeder.End();
+  const auto message = pipeline.Wait(GST_MESSAGE_EOS | GST_MESSAGE_WARNING);
+  ASSERT_NE(message, nullptr);
+  EXPECT_EQ(GST_MESSAGE_TYPE(message.get()), GST_MESSAGE_EOS);
+  EXPECT_EQ(record.text(), text);
+  EXPECT_EQ(fake::Requests().size(), 3U);
+}
+
+TEST_F(InputTest, InvalidBytesAreReplacedWithOneWarning) {
+  Pipeline pipeline(kLine);
+  Recorder& record = pipeline.Record();
+  Feeder feeder(pipeline.src());
+  pipeline.Set(GST_STATE_PLAYING);
+  feeder.Begin();
+  EXPECT_EQ(feeder.Push("a\xFF"), GST_FLOW_OK);
+  EXPECT_EQ(feeder.Push("b\xC0\xAF"), GST_FLOW_OK);
+  feeder.End();
+  std::vector<Problem> warnings;
+  for (;;) {
+    const auto message = pipeline.Wait(GST_MESSAGE_EOS | GST_MESSAGE_WARNING | GST_MESSAGE_ERROR);
+    ASSERT_NE(message, nullptr);
+    if (GST_MESSAGE_TYPE(message.get()) != GST_MESSAGE_WARNING) break;
+    warnings.push_back(ParseProblem(message.get()));
+  }
+  ASSERT_EQ(warnings.size(), 1U);
+  EXPECT_EQ(warnings[0].domain, GST_STREAM_ERROR);
+  EXPECT_EQ(warnings[0].code, GST_STREAM_ERROR_DECODE);
+  EXPECT_EQ(record.text(),
+            "a\xEF\xBF\xBD"
+            "b\xEF\xBF\xBD\xEF\xBF\xBD");
+}
+
+TEST_F(InputTest, ATextThatEndsWithinACharacterIsSpokenWithoutItAndWarnedOf) {
+  Pipeline pipeline(kLine);
+  Recorder& record = pipeline.Record();
+  Feeder feeder(pipeline.src());
+  pipeline.Set(GST_STATE_PLAYING);
+  feeder.Begin();
+  EXPECT_EQ(feeder.Push("ab\xE2\x82"), GST_FLOW_OK);
+  feeder.End();
+  const auto warning = pipeline.Wait(GST_MESSAGE_WARNING | GST_MESSAGE_ERROR);
+  ASSERT_NE(warning, nullptr);
+  EXPECT_EQ(ParseProblem(warning.get()).code, GST_STREAM_ERROR_DECODE);
+  ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr);
+  EXPECT_EQ(record.text(), "ab");
+}
+
+TEST_F(InputTest, BlankBuffersAreDroppedAndSpaceAroundTextToo) {
+  Pipeline pipeline(kLine);
+  Recorder& record = pipeline.Record();
+  Feeder feeder(pipeline.src());
+  pipeline.Set(GST_STATE_PLAYING);
+  feeder.Begin();
+  for (const char* text : {"", "\xEF\xBB\xBF", " ", "\r\n", "\xFF", " one \r\n", "\xE3\x80\x80", "\ntwo three\n"}) {
+    EXPECT_EQ(feeder.Push(text), GST_FLOW_OK);
+  }
+  EXPECT_EQ(feeder.Push(std::string("f\0our\0", 6)), GST_FLOW_OK);
+  feeder.End();
+  ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr);
+  EXPECT_EQ(record.text(), "onetwo threefour");
+}
+
+TEST_F(InputTest, OnlyTheEndOfTextIsAnEmptyStream) {
+  Pipeline pipeline(kLine);
+  Recorder& record = pipeline.Record();
+  Feeder feeder(pipeline.src());
+  pipeline.Set(GST_STATE_PLAYING);
+  feeder.Begin();
+  feeder.End();
+  ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr);
+  EXPECT_EQ(record.buffer_count(), 0U);
+  EXPECT_EQ(feeder.Push("late"), GST_FLOW_EOS);
+}
+
+TEST_F(InputTest, ALongTextIsTakenInOnePiece) {
+  fake::Script script = fake::DefaultScript();
+  script.info.samples_per_frame = 4;
+  script.info.defaults.max_new_tokens = int64_t{2} * gstqtts::TextQueue::kMaxBytes;
+  fake::Reset(script);
+  Pipeline pipeline(kLine);
+  Recorder& record = pipeline.Record();
+  Feeder feeder(pipeline.src());
+  pipeline.Set(GST_STATE_PLAYING);
+  feeder.Begin();
+  const std::string text(gstqtts::TextQueue::kMaxBytes + 1000, 'y');
+  EXPECT_EQ(feeder.Push(text), GST_FLOW_OK);
+  feeder.End();
+  ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr);
+  EXPECT_EQ(record.buffer_count(), text.size());
+  EXPECT_EQ(fake::Requests()[0].text, text);
+}
+
+TEST_F(InputTest, TheTextPropertyComesFirst) {
+  Pipeline pipeline("qttssrc name=src text=first ! fakesink async=false");
+  Recorder& record = pipeline.Record();
+  Feeder feeder(pipeline.src());
+  pipeline.Set(GST_STATE_PLAYING);
+  feeder.Begin();
+  feeder.Push("second");
+  feeder.End();
+  ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr);
+  EXPECT_EQ(record.text(), "firstsecond");
+}
+
+TEST_F(InputTest, SettingsAreThoseOfTheMomentOfAcceptance) {
+  fake::AllowFrames(0);
+  Pipeline pipeline(kLine);
+  Feeder feeder(pipeline.src());
+  pipeline.Set(GST_STATE_PLAYING);
+  feeder.Begin();
+  for (const char* speaker : {"ann", "bob", "ann"}) {
+    g_object_set(pipeline.src(), "speaker", speaker, nullptr);
+    feeder.Push("x");
+  }
+  g_object_set(pipeline.src(), "speaker", "nobody", nullptr);
+  fake::AllowFrames(-1);
+  feeder.End();
+  ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr);
+  const auto requests = fake::Requests();
+  ASSERT_EQ(requests.size(), 3U);
+  EXPECT_EQ(requests[0].speaker, "ann");
+  EXPECT_EQ(requests[1].speaker, "bob");
+  EXPECT_EQ(requests[2].speaker, "ann");
+}
+
+TEST_F(InputTest, MoreTextAfterTheEndOfUpstreamIsTakenUntilTheEndWasSent) {
+  fake::AllowFrames(0);
+  Pipeline pipeline(kLine);
+  Recorder& record = pipeline.Record();
+  Feeder feeder(pipeline.src());
+  pipeline.Set(GST_STATE_PLAYING);
+  feeder.Begin();
+  feeder.Push("ab");
+  feeder.End();
+  feeder.Begin();
+  feeder.Push("cd");
+  fake::AllowFrames(-1);
+  ASSERT_TRUE(WaitFor([&] { return record.buffer_count() == 4; }));
+  EXPECT_TRUE(pipeline.Pending(GST_MESSAGE_EOS).empty());
+  feeder.End();
+  ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr);
+  EXPECT_EQ(record.text(), "abcd");
+}
+
+// --- the pad
+
+TEST_F(InputTest, ThePadExistsOnceAndTurnsTheSourceFlagOff) {
+  Pipeline pipeline(kLine);
+  GstElement* src = pipeline.src();
+  EXPECT_TRUE(GST_OBJECT_FLAG_IS_SET(src, GST_ELEMENT_FLAG_SOURCE));
+  for (int round = 0; round < 3; ++round) {
+    GstPad* pad = gst_element_request_pad_simple(src, "sink");
+    ASSERT_NE(pad, nullptr);
+    EXPECT_STREQ(GST_PAD_NAME(pad), "sink");
+    EXPECT_FALSE(GST_OBJECT_FLAG_IS_SET(src, GST_ELEMENT_FLAG_SOURCE));
+    GstPadTemplate* templ = gst_element_class_get_pad_template(GST_ELEMENT_GET_CLASS(src), "sink");
+    EXPECT_EQ(gst_element_request_pad(src, templ, nullptr, nullptr), nullptr) << "there is one already";
+    gst_element_release_request_pad(src, pad);
+    gst_object_unref(pad);
+    EXPECT_TRUE(GST_OBJECT_FLAG_IS_SET(src, GST_ELEMENT_FLAG_SOURCE));
+  }
+}
+
+TEST_F(InputTest, LaunchLinesLinkTextWithoutNamingThePad) {
+  for (const char* line : {"appsrc name=in ! qttssrc name=src ! fakesink", "fakesrc ! qttssrc name=src ! fakesink"}) {
+    Pipeline pipeline(line);
+    const Owned<GstPad> sink(gst_element_get_static_pad(pipeline.src(), "sink"));
+    ASSERT_NE(sink, nullptr) << line;
+    EXPECT_TRUE(gst_pad_is_linked(sink.get())) << line;
+  }
+}
+
+TEST_F(InputTest, AnEndOfStreamSentToThePipelineWaitsForAllText) {
+  fake::AllowFrames(3);
+  Pipeline pipeline("appsrc name=in format=bytes ! qttssrc name=src ! fakesink async=false");
+  Recorder& record = pipeline.Record();
+  const auto in = pipeline.Find("in");
+  pipeline.Set(GST_STATE_PLAYING);
+  for (const char* text : {"abcdefgh", "ijklmnop"}) {
+    GstFlowReturn flow = GST_FLOW_OK;
+    GstBuffer* buffer = gst_buffer_new_memdup(text, 8);
+    g_signal_emit_by_name(in.get(), "push-buffer", buffer, &flow);
+    gst_buffer_unref(buffer);
+    ASSERT_EQ(flow, GST_FLOW_OK);
+  }
+  ASSERT_TRUE(WaitFor([&] { return record.buffer_count() == 3; }));
+  GstFlowReturn flow = GST_FLOW_OK;
+  g_signal_emit_by_name(in.get(), "end-of-stream", &flow);
+  gst_element_send_event(pipeline.get(), gst_event_new_eos());
+  fake::AllowFrames(-1);
+  ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr);
+  EXPECT_EQ(record.text(), "abcdefghijklmnop");
+}
+
+TEST_F(InputTest, WithoutThePadTheRestIsSpokenAndTheStreamEnds) {
+  fake::AllowFrames(1);
+  Pipeline pipeline(kLine);
+  Recorder& record = pipeline.Record();
+  Feeder feeder(pipeline.src());
+  pipeline.Set(GST_STATE_PLAYING);
+  feeder.Begin();
+  feeder.Push("ab");
+  feeder.Push("cd");
+  ASSERT_TRUE(WaitFor([&] { return record.buffer_count() == 1; }));
+  feeder.Release();
+  fake::AllowFrames(-1);
+  ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr);
+  EXPECT_EQ(record.text(), "abcd");
+}
+
+TEST_F(InputTest, ThePadMayComeWhileTheElementSpeaks) {
+  fake::AllowFrames(1);
+  Pipeline pipeline("qttssrc name=src text=ab ! fakesink async=false");
+  Recorder& record = pipeline.Record();
+  pipeline.Set(GST_STATE_PLAYING);
+  ASSERT_TRUE(WaitFor([&] { return record.buffer_count() == 1; }));
+  Feeder feeder(pipeline.src());
+  feeder.Begin();
+  EXPECT_EQ(feeder.Push("cd"), GST_FLOW_OK);
+  fake::AllowFrames(-1);
+  ASSERT_TRUE(WaitFor([&] { return record.buffer_count() == 4; }));
+  EXPECT_TRUE(pipeline.Pending(GST_MESSAGE_EOS).empty());
+  feeder.End();
+  ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr);
+  EXPECT_EQ(record.text(), "abcd");
+}
+
+TEST_F(InputTest, ThePadMayGoInMidSpeechFiftyTimes) {
+  fake::Script script = fake::DefaultScript();
+  script.frame_time = std::chrono::milliseconds(1);
+  fake::Reset(script);
+  Pipeline pipeline("qttssrc name=src text=start ! fakesink async=false");
+  Recorder& record = pipeline.Record();
+  for (int round = 0; round < 50; ++round) {
+    record.Clear();
+    Feeder feeder(pipeline.src());
+    ASSERT_EQ(pipeline.Begin(GST_STATE_PLAYING), GST_STATE_CHANGE_SUCCESS);
+    feeder.Begin();
+    Flood flood(&feeder);
+    if (round % 3 == 0) {
+      ASSERT_TRUE(Flood::Full(flood) || flood.pushed > 0);
+    } else {
+      ASSERT_TRUE(WaitFor([&] { return record.buffer_count() >= static_cast<size_t>(round % 7); }));
+    }
+    // Unlinked pads refuse what is pushed; before that the element wakes the pushing thread.
+    feeder.Release();
+    flood.Join();
+    EXPECT_TRUE(flood.result == GST_FLOW_FLUSHING || flood.result == GST_FLOW_NOT_LINKED)
+        << gst_flow_get_name(flood.result);
+    if (round % 2 == 0) {
+      ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr);
+    }
+    pipeline.Begin(GST_STATE_READY);
+    pipeline.Pending(GST_MESSAGE_ANY);
+  }
+}
+
+// --- back-pressure
+
+class BackPressureTest : public InputTest {
+ protected:
+  void SetUp() override {
+    InputTest::SetUp();
+    fake::AllowFrames(0);
+    pipeline_ = std::make_unique<Pipeline>(kLine);
+    pipeline_->Record();
+    feeder_ = std::make_unique<Feeder>(pipeline_->src());
+    pipeline_->Set(GST_STATE_PLAYING);
+    feeder_->Begin();
+    flood_ = std::make_unique<Flood>(feeder_.get());
+    ASSERT_TRUE(Flood::Full(*flood_));
+  }
+  void TearDown() override {
+    flood_.reset();
+    feeder_.reset();
+    pipeline_.reset();
+    InputTest::TearDown();
+  }
+
+  std::unique_ptr<Pipeline> pipeline_;
+  std::unique_ptr<Feeder> feeder_;
+  std::unique_ptr<Flood> flood_;
+};
+
+TEST_F(BackPressureTest, SpeechMakesRoom) {
+  const int before = flood_->pushed;
+  fake::AllowFrames(3);
+  EXPECT_TRUE(WaitFor([&] { return flood_->pushed == before + 3; }));
+  pipeline_->Set(GST_STATE_NULL);
+  flood_->Join();
+  EXPECT_EQ(pipeline_->record().text(), "xxx");
+}
+
+TEST_F(BackPressureTest, AFlushWakesIt) {
+  feeder_->Send(gst_event_new_flush_start());
+  flood_->Join();
+  EXPECT_EQ(flood_->result, GST_FLOW_FLUSHING);
+  feeder_->Send(gst_event_new_flush_stop(TRUE));
+  feeder_->Begin();
+  fake::AllowFrames(-1);
+  EXPECT_EQ(feeder_->Push("after"), GST_FLOW_OK);
+  feeder_->End();
+  ASSERT_NE(pipeline_->Wait(GST_MESSAGE_EOS), nullptr);
+  EXPECT_EQ(pipeline_->record().text(), "after");
+}
+
+TEST_F(BackPressureTest, AFlushSentToTheElementWakesIt) {
+  gst_element_send_event(pipeline_->src(), gst_event_new_flush_start());
+  flood_->Join();
+  EXPECT_EQ(flood_->result, GST_FLOW_FLUSHING);
+  gst_element_send_event(pipeline_->src(), gst_event_new_flush_stop(TRUE));
+}
+
+TEST_F(BackPressureTest, LeavingPausedWakesIt) {
+  EXPECT_EQ(pipeline_->Begin(GST_STATE_READY), GST_STATE_CHANGE_SUCCESS);
+  flood_->Join();
+  EXPECT_EQ(flood_->result, GST_FLOW_FLUSHING);
+}
+
+TEST_F(BackPressureTest, ReleasingThePadWakesIt) {
+  feeder_->Release();
+  flood_->Join();
+  EXPECT_TRUE(flood_->result == GST_FLOW_FLUSHING || flood_->result == GST_FLOW_NOT_LINKED);
+}
+
+TEST_F(BackPressureTest, AFatalErrorWakesIt) {
+  fake::Script script = fake::DefaultScript();
+  script.start = Status::DeviceUnavailable("The GPU is gone.");
+  fake::SetScript(script);
+  fake::AllowFrames(-1);
+  flood_->Join();
+  EXPECT_EQ(flood_->result, GST_FLOW_EOS);
+  ASSERT_NE(pipeline_->Wait(GST_MESSAGE_ERROR), nullptr);
+}
+
+}  // namespace
+}  // namespace qtts::testing

@@ -1,0 +1,353 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+// The parts of the element that know no GStreamer.
+#include <glib.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "gstqttspcm.h"
+#include "gstqttssettings.h"
+#include "gstqttstext.h"
+#include "gstqttstimeline.h"
+
+namespace gstqtts {
+namespace {
+
+uint32_t FreshSeed() {
+  const uint32_t seed = std::random_device{}();
+  ::testing::Test::RecordProperty("seed", std::to_string(seed));
+  return seed;
+}
+
+std::string Replacements(int count) {
+  std::string text;
+  for (int i = 0; i < count; ++i) text += "\xEF\xBF\xBD";
+  return text;
+}
+
+// Feeds `bytes` in pieces of random length.
+std::string PushInPieces(Utf8Joiner* joiner, const std::string& bytes, std::mt19937* random, int* repaired) {
+  std::string text;
+  for (size_t begin = 0; begin < bytes.size();) {
+    const size_t length = std::uniform_int_distribution<size_t>(1, 5)(*random);
+    int here = 0;
+    text += joiner->Push(std::string_view(bytes).substr(begin, length), &here);
+    *repaired += here;
+    begin += length;
+  }
+  return text;
+}
+
+TEST(Utf8Joiner, ValidTextSurvivesAnyCut) {
+  const uint32_t seed = FreshSeed();
+  SCOPED_TRACE(seed);
+  std::mt19937 random(seed);
+  for (int round = 0; round < 500; ++round) {
+    std::string text;
+    for (int i = 0; i < 40; ++i) {
+      static constexpr gunichar kLimits[] = {0x80, 0x800, 0x10000, 0x110000};
+      gunichar c = std::uniform_int_distribution<gunichar>(1, kLimits[random() % 4] - 1)(random);
+      if (!g_unichar_validate(c) || c == 0xFEFF) c = 'x';
+      char utf8[6];
+      text.append(utf8, static_cast<size_t>(g_unichar_to_utf8(c, utf8)));
+    }
+    Utf8Joiner joiner;
+    int repaired = 0;
+    EXPECT_EQ(PushInPieces(&joiner, text, &random, &repaired), text);
+    EXPECT_EQ(repaired, 0);
+    EXPECT_FALSE(joiner.in_mid_character());
+  }
+}
+
+TEST(Utf8Joiner, AnyBytesInAnyCutGiveTheSameValidText) {
+  const uint32_t seed = FreshSeed();
+  SCOPED_TRACE(seed);
+  std::mt19937 random(seed);
+  for (int round = 0; round < 2000; ++round) {
+    std::string bytes;
+    for (int i = 0; i < 30; ++i) {
+      static constexpr unsigned char kEdges[] = {0x00, 0x41, 0x7F, 0x80, 0x8F, 0x90, 0x9F, 0xA0, 0xBF, 0xC0, 0xC1,
+                                                 0xC2, 0xDF, 0xE0, 0xED, 0xEF, 0xF0, 0xF4, 0xF5, 0xFF, 0xBB};
+      bytes += static_cast<char>(random() % 4 == 0 ? random() % 256 : kEdges[random() % std::size(kEdges)]);
+    }
+    Utf8Joiner whole;
+    Utf8Joiner pieces;
+    int repaired = 0;
+    int repaired_in_pieces = 0;
+    const std::string text = whole.Push(bytes, &repaired);
+    EXPECT_EQ(PushInPieces(&pieces, bytes, &random, &repaired_in_pieces), text);
+    EXPECT_EQ(repaired_in_pieces, repaired);
+    EXPECT_EQ(whole.in_mid_character(), pieces.in_mid_character());
+    EXPECT_TRUE(g_utf8_validate(text.data(), static_cast<gssize>(text.size()), nullptr));
+  }
+}
+
+// The examples of tables 3-8 to 3-11 of the Unicode standard, chapter 3.9.
+TEST(Utf8Joiner, ReplacesMaximalSubparts) {
+  const struct {
+    std::string bytes;
+    std::string text;
+  } cases[] = {
+      {"\xC0\xAF\xE0\x80\xBF\xF0\x81\x82\x41", Replacements(8) + "A"},
+      {"\xED\xA0\x80\xED\xBF\xBF\xED\xAF\x41", Replacements(8) + "A"},
+      {"\xF4\x91\x92\x93\xFF\x41\x80\xBF\x42", Replacements(5) + "A" + Replacements(2) + "B"},
+      {"\xE1\x80\xE2\xF0\x91\x92\xF1\xBF\x41", Replacements(4) + "A"},
+  };
+  for (const auto& c : cases) {
+    Utf8Joiner joiner;
+    int repaired = 0;
+    EXPECT_EQ(joiner.Push(c.bytes, &repaired), c.text);
+    EXPECT_EQ(Replacements(repaired).size(), c.text.size() - (c.text.find('B') == std::string::npos ? 1U : 2U));
+  }
+}
+
+TEST(Utf8Joiner, DropsNulsAndALeadingByteOrderMarkOnly) {
+  Utf8Joiner joiner;
+  EXPECT_EQ(joiner.Push("\xEF\xBB"), "");
+  EXPECT_EQ(joiner.Push("\xBF"
+                        "a"),
+            "a");
+  EXPECT_EQ(joiner.Push(std::string_view("b\0c", 3)), "bc");
+  EXPECT_EQ(joiner.Push("\xEF\xBB\xBF"), "\xEF\xBB\xBF");
+}
+
+TEST(Utf8Joiner, KnowsWhetherItIsInMidCharacter) {
+  Utf8Joiner joiner;
+  EXPECT_FALSE(joiner.in_mid_character());
+  EXPECT_EQ(joiner.Push("a\xE2\x82"), "a");
+  EXPECT_TRUE(joiner.in_mid_character());
+  EXPECT_EQ(joiner.Push("\xAC"), "\xE2\x82\xAC");
+  EXPECT_FALSE(joiner.in_mid_character());
+}
+
+TEST(IsBlank, WhiteSpaceOfUnicodeAndReplacementsOnly) {
+  const char32_t white[] = {0x09,   0x0A,   0x0B,   0x0C,   0x0D,   0x20,   0x85,   0xA0,   0x1680,
+                            0x2000, 0x2001, 0x2002, 0x2003, 0x2004, 0x2005, 0x2006, 0x2007, 0x2008,
+                            0x2009, 0x200A, 0x2028, 0x2029, 0x202F, 0x205F, 0x3000, 0xFFFD};
+  std::string all;
+  for (char32_t c = 1; c < 0x11000; ++c) {
+    if (!g_unichar_validate(c)) continue;
+    char utf8[6];
+    const std::string text(utf8, static_cast<size_t>(g_unichar_to_utf8(c, utf8)));
+    const bool expected = std::find(std::begin(white), std::end(white), c) != std::end(white);
+    EXPECT_EQ(IsBlank(text), expected) << std::hex << static_cast<uint32_t>(c);
+    if (expected) all += text;
+  }
+  EXPECT_TRUE(IsBlank(""));
+  EXPECT_TRUE(IsBlank(all));
+  EXPECT_FALSE(IsBlank(all + "." + all));
+}
+
+TEST(Trim, RemovesAsciiSpaceAround) {
+  EXPECT_EQ(Trim(" \t\r\n\v\fa b\n"), "a b");
+  EXPECT_EQ(Trim("a"), "a");
+  EXPECT_EQ(Trim(" \n"), "");
+  EXPECT_EQ(Trim(""), "");
+  EXPECT_EQ(Trim("\xC2\xA0 "), "\xC2\xA0");
+}
+
+TEST(TextQueue, IsFirstInFirstOut) {
+  TextQueue queue;
+  EXPECT_TRUE(queue.empty());
+  queue.Push({"one", {}, true});
+  queue.Push({"two", {}, false});
+  const Utterance first = queue.Pop();
+  EXPECT_EQ(first.text, "one");
+  EXPECT_TRUE(first.from_pad);
+  EXPECT_EQ(queue.Pop().text, "two");
+  EXPECT_TRUE(queue.empty());
+}
+
+TEST(TextQueue, IsBoundedInNumber) {
+  TextQueue queue;
+  for (size_t i = 0; i < TextQueue::kMaxUtterances; ++i) {
+    EXPECT_TRUE(queue.HasRoom(1));
+    queue.Push({"x", {}, false});
+  }
+  EXPECT_FALSE(queue.HasRoom(1));
+  queue.Pop();
+  EXPECT_TRUE(queue.HasRoom(1));
+}
+
+TEST(TextQueue, IsBoundedInBytesButTakesOneTextOfAnyLength) {
+  TextQueue queue;
+  EXPECT_TRUE(queue.HasRoom(TextQueue::kMaxBytes * 10));
+  queue.Push({std::string(TextQueue::kMaxBytes - 10, 'x'), {}, false});
+  EXPECT_TRUE(queue.HasRoom(10));
+  EXPECT_FALSE(queue.HasRoom(11));
+  queue.Push({std::string(10, 'x'), {}, false});
+  EXPECT_FALSE(queue.HasRoom(1));
+  queue.Clear();
+  EXPECT_TRUE(queue.HasRoom(TextQueue::kMaxBytes));
+  queue.Push({std::string(TextQueue::kMaxBytes * 2, 'x'), {}, false});
+  EXPECT_FALSE(queue.HasRoom(1));
+  queue.Pop();
+  EXPECT_TRUE(queue.HasRoom(1));
+}
+
+__extension__ using Wide = unsigned __int128;
+
+TEST(Timeline, SampleTimeIsExact) {
+  const uint32_t seed = FreshSeed();
+  SCOPED_TRACE(seed);
+  std::mt19937_64 random(seed);
+  for (int round = 0; round < 100000; ++round) {
+    const int rate = static_cast<int>(random() % 192000) + 1;
+    // Every sample whose time fits into 64 bits.
+    const auto limit = static_cast<uint64_t>(static_cast<Wide>(std::numeric_limits<uint64_t>::max()) *
+                                             static_cast<Wide>(rate) / 1000000000U);
+    const uint64_t sample = random() % limit;
+    const auto expected = static_cast<uint64_t>(static_cast<Wide>(sample) * 1000000000U / static_cast<Wide>(rate));
+    ASSERT_EQ(SampleTime(sample, rate), expected) << sample << " at " << rate;
+    const uint64_t time = random();
+    ASSERT_EQ(SamplesWithin(time, rate),
+              static_cast<uint64_t>(static_cast<Wide>(time) * static_cast<Wide>(rate) / 1000000000U));
+  }
+}
+
+TEST(Timeline, BuffersFollowOneAnotherWithoutGapOrDrift) {
+  const uint32_t seed = FreshSeed();
+  SCOPED_TRACE(seed);
+  std::mt19937 random(seed);
+  Timeline timeline(24000);
+  uint64_t samples = 0;
+  uint64_t end = 0;
+  for (int i = 0; i < 10000; ++i) {
+    const uint64_t count = i % 3 == 0 ? 1920 : random() % 5000;
+    const Stamp stamp = timeline.Next(count);
+    ASSERT_EQ(stamp.offset, samples);
+    ASSERT_EQ(stamp.pts, end);
+    samples += count;
+    ASSERT_EQ(stamp.offset_end, samples);
+    end = static_cast<uint64_t>(static_cast<Wide>(samples) * 1000000000U / 24000U);
+    ASSERT_EQ(stamp.pts + stamp.duration, end);
+    ASSERT_EQ(stamp.discont, i == 0);
+  }
+}
+
+TEST(Timeline, RestartGoesToZeroAndBreakGoesOn) {
+  Timeline timeline(24000);
+  timeline.Next(1920);
+  timeline.Break();
+  Stamp stamp = timeline.Next(1920);
+  EXPECT_EQ(stamp.pts, 80000000U);
+  EXPECT_TRUE(stamp.discont);
+  EXPECT_FALSE(timeline.Next(1).discont);
+  timeline.Restart();
+  stamp = timeline.Next(1920);
+  EXPECT_EQ(stamp.pts, 0U);
+  EXPECT_EQ(stamp.offset, 0U);
+  EXPECT_TRUE(stamp.discont);
+}
+
+TEST(Pcm, RoundsAndSaturates) {
+  const std::vector<float> in = {
+      0.0F,         1.0F,          -1.0F,         2.0F,         -2.0F,        1.4F / 32768,
+      1.6F / 32768, -1.6F / 32768, 0.5F / 32768,  1.5F / 32768, 2.5F / 32768, 32767.4F / 32768,
+      1e30F,        -1e30F,        std::nanf(""), INFINITY,     -INFINITY};
+  const std::vector<int16_t> expected = {0, 32767, -32768, 32767, -32768, 1, 2,     -2,    0,
+                                         2, 2,     32767,  32767, -32768, 0, 32767, -32768};
+  std::vector<int16_t> out(in.size());
+  ConvertToS16(in.data(), in.size(), out.data());
+  EXPECT_EQ(out, expected);
+}
+
+TEST(Pcm, IsWithinHalfAStepOfTheFloat) {
+  const uint32_t seed = FreshSeed();
+  SCOPED_TRACE(seed);
+  std::mt19937 random(seed);
+  std::uniform_real_distribution<float> distribution(-1.0F, 0.9999F);
+  std::vector<float> in(10000);
+  for (float& x : in) x = distribution(random);
+  std::vector<int16_t> out(in.size());
+  ConvertToS16(in.data(), in.size(), out.data());
+  for (size_t i = 0; i < in.size(); ++i) EXPECT_LE(std::abs(static_cast<double>(in[i]) * 32768 - out[i]), 0.5) << in[i];
+}
+
+qtts::ModelInfo Model() {
+  qtts::ModelInfo model;
+  model.defaults.talker = {true, 0.8F, 40, 0.9F};
+  model.defaults.predictor = {false, 0.7F, 30, 0.85F};
+  model.defaults.repetition_penalty = 1.2F;
+  model.defaults.max_new_tokens = 1000;
+  return model;
+}
+
+TEST(MakeRequest, LeavesAloneWhatIsNotSet) {
+  const qtts::Request request = MakeRequest(Settings(), Model(), "text", 42);
+  EXPECT_EQ(request.text, "text");
+  EXPECT_FALSE(request.more_text);
+  EXPECT_EQ(request.seed, 42U);
+  EXPECT_EQ(request.speaker, "");
+  EXPECT_EQ(request.settings.talker.do_sample, true);
+  EXPECT_EQ(request.settings.talker.temperature, 0.8F);
+  EXPECT_EQ(request.settings.talker.top_k, 40);
+  EXPECT_EQ(request.settings.talker.top_p, 0.9F);
+  EXPECT_EQ(request.settings.predictor.do_sample, false);
+  EXPECT_EQ(request.settings.predictor.temperature, 0.7F);
+  EXPECT_EQ(request.settings.predictor.top_k, 30);
+  EXPECT_EQ(request.settings.predictor.top_p, 0.85F);
+  EXPECT_EQ(request.settings.repetition_penalty, 1.2F);
+  EXPECT_EQ(request.settings.max_new_tokens, 1000);
+}
+
+TEST(MakeRequest, PassesEverySettingOn) {
+  Settings settings;
+  settings.speaker = "ann";
+  settings.language = "german";
+  settings.instruct = "slowly";
+  settings.layout = qtts::PromptLayout::kStreaming;
+  settings.seed = 0;
+  settings.temperature = 0;
+  settings.top_k = 0;
+  settings.top_p = 0.5;
+  settings.repetition_penalty = 1.5;
+  settings.subtalker_temperature = 0.25;
+  settings.subtalker_top_k = 7;
+  settings.subtalker_top_p = 0.75;
+  const qtts::Request request = MakeRequest(settings, Model(), "text", 42);
+  EXPECT_EQ(request.speaker, "ann");
+  EXPECT_EQ(request.language, "german");
+  EXPECT_EQ(request.instruct, "slowly");
+  EXPECT_EQ(request.layout, qtts::PromptLayout::kStreaming);
+  EXPECT_EQ(request.seed, 0U);
+  EXPECT_FALSE(request.settings.talker.do_sample) << "temperature 0 is greedy";
+  EXPECT_EQ(request.settings.talker.top_k, 0);
+  EXPECT_EQ(request.settings.talker.top_p, 0.5F);
+  EXPECT_EQ(request.settings.repetition_penalty, 1.5F);
+  EXPECT_TRUE(request.settings.predictor.do_sample) << "a temperature samples though the model does not";
+  EXPECT_EQ(request.settings.predictor.temperature, 0.25F);
+  EXPECT_EQ(request.settings.predictor.top_k, 7);
+  EXPECT_EQ(request.settings.predictor.top_p, 0.75F);
+}
+
+TEST(MakeRequest, PassesValuesOutOfRangeOnToBeRefused) {
+  Settings settings;
+  settings.top_p = 0;
+  settings.temperature = -0.5;
+  const qtts::Request request = MakeRequest(settings, Model(), "text", 42);
+  EXPECT_EQ(request.settings.talker.top_p, 0.0F);
+  EXPECT_EQ(request.settings.talker.temperature, -0.5F);
+}
+
+TEST(MakeRequest, MaxDurationIsInWholeFrames) {
+  const auto frames = [](uint64_t duration) {
+    Settings settings;
+    settings.max_duration = duration;
+    return MakeRequest(settings, Model(), "text", 0).settings.max_new_tokens - 1;
+  };
+  EXPECT_EQ(frames(0), 999) << "the model's own";
+  EXPECT_EQ(frames(1), 1);
+  EXPECT_EQ(frames(80000000), 1);
+  EXPECT_EQ(frames(159999999), 1);
+  EXPECT_EQ(frames(160000000), 2);
+  EXPECT_EQ(frames(1000000000), 12);
+  EXPECT_EQ(frames(std::numeric_limits<uint64_t>::max()), 230584300921) << "no overflow";
+}
+
+}  // namespace
+}  // namespace gstqtts

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+// State changes at any moment, and loading the model in the background.
+#include <chrono>
+#include <random>
+#include <thread>
+
+#include "support.h"
+
+namespace qtts::testing {
+namespace {
+
+class StatesTest : public GstTest {
+ protected:
+  // The kinds of the progress messages of `load` that are there.
+  static std::vector<GstProgressType> Progress(Pipeline* pipeline) {
+    std::vector<GstProgressType> types;
+    for (const auto& message : pipeline->Pending(GST_MESSAGE_PROGRESS)) {
+      GstProgressType type = GST_PROGRESS_TYPE_ERROR;
+      gchar* code = nullptr;
+      gst_message_parse_progress(message.get(), &type, &code, nullptr);
+      EXPECT_STREQ(code, "load");
+      g_free(code);
+      types.push_back(type);
+    }
+    return types;
+  }
+};
+
+TEST_F(StatesTest, RandomStateChangesHundredTimes) {
+  const uint32_t seed = std::random_device{}();
+  SCOPED_TRACE(seed);
+  std::mt19937 random(seed);
+  fake::Script script = fake::DefaultScript();
+  script.load_time = std::chrono::milliseconds(3);
+  script.frame_time = std::chrono::milliseconds(1);
+  fake::Reset(script);
+  Pipeline pipeline("qttssrc name=src text=\"some text that takes a while to be spoken\" ! fakesink");
+  for (int round = 0; round < 100; ++round) {
+    const auto state = static_cast<GstState>(GST_STATE_NULL + random() % 4);
+    EXPECT_NE(pipeline.Begin(state), GST_STATE_CHANGE_FAILURE);
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % 8000));
+    if (random() % 4 == 0) {
+      EXPECT_NE(gst_element_get_state(pipeline.get(), nullptr, nullptr, kPatience), GST_STATE_CHANGE_FAILURE);
+    }
+  }
+  pipeline.Set(GST_STATE_NULL);
+  EXPECT_TRUE(pipeline.Pending(GST_MESSAGE_ERROR).empty());
+}
+
+TEST_F(StatesTest, StoppingInMidSpeech) {
+  fake::Script script = fake::DefaultScript();
+  script.frame_time = std::chrono::milliseconds(1);
+  fake::Reset(script);
+  Pipeline pipeline("qttssrc name=src ! fakesink");
+  const std::string text(1000, 'x');
+  g_object_set(pipeline.src(), "text", text.c_str(), nullptr);
+  Recorder& record = pipeline.Record();
+  for (int round = 0; round < 50; ++round) {
+    record.Clear();
+    pipeline.Begin(GST_STATE_PLAYING);
+    ASSERT_TRUE(WaitFor([&] { return record.buffer_count() > static_cast<size_t>(round % 5); }));
+    EXPECT_EQ(pipeline.Begin(round % 2 == 0 ? GST_STATE_NULL : GST_STATE_READY), GST_STATE_CHANGE_SUCCESS);
+    EXPECT_EQ(fake::GetCounters().live_streams, 0);
+    const auto buffers = record.buffers();
+    for (size_t i = 0; i < buffers.size(); ++i) ASSERT_EQ(buffers[i].label.frame, static_cast<int64_t>(i));
+  }
+}
+
+TEST_F(StatesTest, NoFrameIsLostOrRepeatedOverHundredPauses) {
+  const uint32_t seed = std::random_device{}();
+  SCOPED_TRACE(seed);
+  std::mt19937 random(seed);
+  fake::Script script = fake::DefaultScript();
+  script.frame_time = std::chrono::milliseconds(1);
+  fake::Reset(script);
+  Pipeline pipeline("qttssrc name=src ! fakesink name=sink");
+  const std::string text(2000, 'x');
+  g_object_set(pipeline.src(), "text", text.c_str(), nullptr);
+  const auto sink = pipeline.Find("sink");
+  const Owned<GstPad> sink_pad(gst_element_get_static_pad(sink.get(), "sink"));
+  const Recorder at_sink(sink_pad.get());
+  for (int round = 0; round < 100; ++round) {
+    EXPECT_NE(pipeline.Set(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % 6000));
+    EXPECT_NE(pipeline.Set(GST_STATE_PAUSED), GST_STATE_CHANGE_FAILURE);
+  }
+  script.frame_time = std::chrono::milliseconds(0);
+  fake::SetScript(script);
+  pipeline.Begin(GST_STATE_PLAYING);
+  ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS | GST_MESSAGE_ERROR), nullptr);
+  const auto buffers = at_sink.buffers();
+  ASSERT_EQ(buffers.size(), text.size());
+  for (size_t i = 0; i < buffers.size(); ++i) {
+    ASSERT_EQ(buffers[i].label.frame, static_cast<int64_t>(i));
+    ASSERT_EQ(buffers[i].offset, i * 1920);
+  }
+}
+
+// --- loading
+
+TEST_F(StatesTest, LoadingIsTold) {
+  Pipeline pipeline("qttssrc name=src text=ab ! fakesink");
+  pipeline.Begin(GST_STATE_PLAYING);
+  std::vector<GstProgressType> types;
+  for (;;) {
+    const auto message = pipeline.Wait(GST_MESSAGE_PROGRESS | GST_MESSAGE_EOS | GST_MESSAGE_ERROR);
+    ASSERT_NE(message, nullptr);
+    if (GST_MESSAGE_TYPE(message.get()) != GST_MESSAGE_PROGRESS) break;
+    GstProgressType type = GST_PROGRESS_TYPE_ERROR;
+    gst_message_parse_progress(message.get(), &type, nullptr, nullptr);
+    types.push_back(type);
+  }
+  EXPECT_EQ(types, (std::vector<GstProgressType>{GST_PROGRESS_TYPE_START, GST_PROGRESS_TYPE_COMPLETE}));
+  pipeline.Set(GST_STATE_READY);
+  pipeline.Begin(GST_STATE_PLAYING);
+  ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr);
+  EXPECT_TRUE(Progress(&pipeline).empty()) << "nothing to load";
+}
+
+TEST_F(StatesTest, NoStateChangeWaitsForTheModel) {
+  fake::Script script = fake::DefaultScript();
+  script.load_time = std::chrono::hours(1);
+  fake::Reset(script);
+  Pipeline pipeline("qttssrc name=src text=ab ! fakesink");
+  EXPECT_EQ(pipeline.Begin(GST_STATE_PAUSED), GST_STATE_CHANGE_ASYNC);
+  ASSERT_TRUE(WaitFor([] { return fake::GetCounters().loads == 1; }));
+  EXPECT_EQ(pipeline.Begin(GST_STATE_READY), GST_STATE_CHANGE_SUCCESS);
+  EXPECT_EQ(Progress(&pipeline), (std::vector<GstProgressType>{GST_PROGRESS_TYPE_START, GST_PROGRESS_TYPE_CANCELED}));
+
+  // The next run loads anew.
+  script.load_time = std::chrono::milliseconds(1);
+  fake::SetScript(script);
+  EXPECT_TRUE(pipeline.PlayToEnd());
+  pipeline.Set(GST_STATE_NULL);
+  EXPECT_EQ(fake::GetCounters().loads, 2);
+  EXPECT_TRUE(WaitFor([] { return fake::GetCounters().cancelled_loads == 1; }));
+}
+
+TEST_F(StatesTest, ALoadThatCannotBeCancelledIsLeftBehind) {
+  fake::Script script = fake::DefaultScript();
+  script.load_time = std::chrono::milliseconds(300);
+  script.load_ignores_cancel = true;
+  fake::Reset(script);
+  Pipeline pipeline("qttssrc name=src text=ab ! fakesink");
+  pipeline.Begin(GST_STATE_PLAYING);
+  ASSERT_TRUE(WaitFor([] { return fake::GetCounters().loads == 1; }));
+  EXPECT_EQ(pipeline.Begin(GST_STATE_NULL), GST_STATE_CHANGE_SUCCESS);
+  EXPECT_EQ(fake::GetCounters().live_engines, 0) << "the load was still going on";
+  script.load_time = std::chrono::milliseconds(0);
+  fake::SetScript(script);
+  EXPECT_TRUE(pipeline.PlayToEnd());
+  // What comes of the first load is dropped by the end of this test: see TearDown().
+}
+
+TEST_F(StatesTest, StoppingAtAnyMomentOfALoad) {
+  const uint32_t seed = std::random_device{}();
+  SCOPED_TRACE(seed);
+  std::mt19937 random(seed);
+  fake::Script script = fake::DefaultScript();
+  script.load_time = std::chrono::milliseconds(2);
+  for (const bool ignores : {false, true}) {
+    script.load_ignores_cancel = ignores;
+    fake::Reset(script);
+    Pipeline pipeline("qttssrc name=src text=ab ! fakesink");
+    for (int round = 0; round < 50; ++round) {
+      pipeline.Begin(GST_STATE_PLAYING);
+      std::this_thread::sleep_for(std::chrono::microseconds(random() % 4000));
+      EXPECT_EQ(pipeline.Begin(GST_STATE_NULL), GST_STATE_CHANGE_SUCCESS);
+      const auto progress = Progress(&pipeline);
+      ASSERT_EQ(progress.size(), 2U) << "each start has an end";
+      EXPECT_EQ(progress[0], GST_PROGRESS_TYPE_START);
+    }
+    EXPECT_TRUE(pipeline.PlayToEnd());
+  }
+}
+
+TEST_F(StatesTest, TheElementMayGoWhileItsModelLoads) {
+  fake::Script script = fake::DefaultScript();
+  script.load_time = std::chrono::milliseconds(20);
+  for (const bool ignores : {false, true}) {
+    script.load_ignores_cancel = ignores;
+    fake::Reset(script);
+    for (int round = 0; round < 5; ++round) {
+      const Pipeline pipeline("qttssrc name=src text=ab ! fakesink");
+      gst_element_set_state(pipeline.get(), GST_STATE_PAUSED);
+    }
+  }
+}
+
+TEST_F(StatesTest, TextSetWhileTheModelLoadsIsSpoken) {
+  fake::Script script = fake::DefaultScript();
+  script.load_time = std::chrono::milliseconds(50);
+  fake::Reset(script);
+  Pipeline pipeline("qttssrc name=src text=ab ! fakesink");
+  Recorder& record = pipeline.Record();
+  pipeline.Begin(GST_STATE_PLAYING);
+  g_object_set(pipeline.src(), "text", "cd", nullptr);
+  ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr);
+  EXPECT_EQ(record.text(), "abcd");
+}
+
+TEST_F(StatesTest, TwoElementsShareTheirModel) {
+  fake::Script script = fake::DefaultScript();
+  fake::Reset(script);
+  Pipeline first("qttssrc name=src text=ab ! fakesink");
+  ASSERT_TRUE(first.PlayToEnd());
+  Pipeline second("qttssrc name=src text=cd ! fakesink");
+  Recorder& record = second.Record();
+  ASSERT_TRUE(second.PlayToEnd());
+  EXPECT_EQ(fake::GetCounters().loads, 1);
+  EXPECT_EQ(fake::GetCounters().live_engines, 1);
+  first.Set(GST_STATE_NULL);
+  EXPECT_EQ(fake::GetCounters().live_engines, 1);
+  EXPECT_EQ(record.text(), "cd");
+}
+
+}  // namespace
+}  // namespace qtts::testing

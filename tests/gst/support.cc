@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#include "support.h"
+
+#include <chrono>
+#include <set>
+#include <thread>
+#include <utility>
+
+#include "gstqttssrc.h"
+
+namespace qtts::testing {
+namespace {
+
+// Objects that live now, by the leaks tracer.
+std::vector<GObject*> LiveObjects() {
+  std::vector<GObject*> objects;
+  GList* tracers = gst_tracing_get_active_tracers();
+  for (GList* item = tracers; item != nullptr; item = item->next) {
+    if (g_strcmp0(G_OBJECT_TYPE_NAME(item->data), "GstLeaksTracer") != 0) continue;
+    GstStructure* info = nullptr;
+    g_signal_emit_by_name(item->data, "get-live-objects", &info);
+    const GValue* list = gst_structure_get_value(info, "live-objects-list");
+    for (guint i = 0; i < gst_value_list_get_size(list); ++i) {
+      const GValue* object =
+          gst_structure_get_value(gst_value_get_structure(gst_value_list_get_value(list, i)), "object");
+      objects.push_back(static_cast<GObject*>(g_value_peek_pointer(object)));
+    }
+    // The structure holds objects without having taken references, so it must never be freed.
+    static auto* structures = new std::vector<GstStructure*>;
+    structures->push_back(info);
+  }
+  g_list_free_full(tracers, gst_object_unref);
+  return objects;
+}
+
+// What lives from the beginning to the end, such as the factory of the element.
+std::set<GObject*>& Permanent() {
+  static auto* objects = new std::set<GObject*>;
+  return *objects;
+}
+
+class GStreamer : public ::testing::Environment {
+ public:
+  void SetUp() override {
+    g_setenv("GST_TRACERS", "leaks", FALSE);
+    gst_init(nullptr, nullptr);
+    g_log_set_always_fatal(static_cast<GLogLevelFlags>(G_LOG_LEVEL_ERROR | G_LOG_LEVEL_CRITICAL));
+    ASSERT_TRUE(GST_ELEMENT_REGISTER(qttssrc, nullptr));
+    for (GObject* object : LiveObjects()) Permanent().insert(object);
+  }
+};
+
+[[maybe_unused]] const ::testing::Environment* const kEnvironment = ::testing::AddGlobalTestEnvironment(new GStreamer);
+
+}  // namespace
+
+bool WaitFor(const std::function<bool()>& condition) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::nanoseconds(kPatience);
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() > end) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return true;
+}
+
+void GstTest::SetUp() { fake::Reset(); }
+
+void GstTest::TearDown() {
+  EXPECT_EQ(fake::GetCounters().live_engines, 0);
+  EXPECT_EQ(fake::GetCounters().live_streams, 0);
+  gst_task_cleanup_all();  // threads of stopped tasks may hold their pads a little longer
+  for (GObject* object : LiveObjects()) {
+    if (!Permanent().insert(object).second) continue;  // a leak is told once
+    gchar* text = gst_info_strdup_printf("%" GST_PTR_FORMAT, static_cast<void*>(object));
+    ADD_FAILURE() << "still alive: " << text;
+    g_free(text);
+  }
+}
+
+Recorder::Recorder(GstPad* pad, bool keep_data) : pad_(GST_PAD(gst_object_ref(pad))), keep_data_(keep_data) {
+  probe_ =
+      gst_pad_add_probe(pad,
+                        static_cast<GstPadProbeType>(GST_PAD_PROBE_TYPE_BUFFER | GST_PAD_PROBE_TYPE_EVENT_DOWNSTREAM |
+                                                     GST_PAD_PROBE_TYPE_EVENT_FLUSH),
+                        OnProbe, this, nullptr);
+}
+
+Recorder::~Recorder() { gst_pad_remove_probe(pad_.get(), probe_); }
+
+GstPadProbeReturn Recorder::OnProbe(GstPad* /*pad*/, GstPadProbeInfo* info, gpointer user_data) {
+  auto* self = static_cast<Recorder*>(user_data);
+  Item item;
+  gst_segment_init(&item.segment, GST_FORMAT_UNDEFINED);
+  const std::lock_guard lock(self->mutex_);
+  if ((GST_PAD_PROBE_INFO_TYPE(info) & GST_PAD_PROBE_TYPE_BUFFER) != 0) {
+    GstBuffer* buffer = GST_PAD_PROBE_INFO_BUFFER(info);
+    item.is_buffer = true;
+    item.pts = GST_BUFFER_PTS(buffer);
+    item.duration = GST_BUFFER_DURATION(buffer);
+    item.offset = GST_BUFFER_OFFSET(buffer);
+    item.offset_end = GST_BUFFER_OFFSET_END(buffer);
+    item.size = gst_buffer_get_size(buffer);
+    item.discont = GST_BUFFER_FLAG_IS_SET(buffer, GST_BUFFER_FLAG_DISCONT);
+    item.gap = GST_BUFFER_FLAG_IS_SET(buffer, GST_BUFFER_FLAG_GAP);
+    if (self->is_float_) {
+      float head[3] = {};
+      gst_buffer_extract(buffer, 0, head, sizeof head);
+      item.label = fake::ReadLabel(head);
+    }
+    if (self->keep_data_) {
+      item.data.resize(item.size);
+      gst_buffer_extract(buffer, 0, item.data.data(), item.size);
+    }
+  } else {
+    GstEvent* event = GST_PAD_PROBE_INFO_EVENT(info);
+    item.event = GST_EVENT_TYPE(event);
+    if (item.event == GST_EVENT_SEGMENT) gst_event_copy_segment(event, &item.segment);
+    if (item.event == GST_EVENT_CAPS) {
+      GstCaps* caps = nullptr;
+      gst_event_parse_caps(event, &caps);
+      item.caps = std::shared_ptr<GstCaps>(gst_caps_ref(caps), gst_caps_unref);
+      self->is_float_ = g_strcmp0(gst_structure_get_string(gst_caps_get_structure(caps, 0), "format"), "F32LE") == 0;
+    }
+  }
+  self->items_.push_back(std::move(item));
+  return GST_PAD_PROBE_OK;
+}
+
+std::vector<Recorder::Item> Recorder::items() const {
+  const std::lock_guard lock(mutex_);
+  return items_;
+}
+
+std::vector<Recorder::Item> Recorder::buffers() const {
+  std::vector<Item> buffers = items();
+  std::erase_if(buffers, [](const Item& item) { return !item.is_buffer; });
+  return buffers;
+}
+
+std::vector<GstEventType> Recorder::events() const {
+  std::vector<GstEventType> events;
+  for (const Item& item : items()) {
+    if (!item.is_buffer) events.push_back(item.event);
+  }
+  return events;
+}
+
+size_t Recorder::buffer_count() const { return buffers().size(); }
+
+std::string Recorder::text() const {
+  std::string text;
+  for (const Item& item : buffers()) {
+    char utf8[6];
+    text.append(utf8, static_cast<size_t>(g_unichar_to_utf8(item.label.character, utf8)));
+  }
+  return text;
+}
+
+void Recorder::Clear() {
+  const std::lock_guard lock(mutex_);
+  items_.clear();
+}
+
+Pipeline::Pipeline(const std::string& launch_line) {
+  GError* error = nullptr;
+  GstElement* element = gst_parse_launch(launch_line.c_str(), &error);
+  if (error != nullptr) ADD_FAILURE() << launch_line << ": " << error->message;
+  g_clear_error(&error);
+  pipeline_.reset(GST_ELEMENT(gst_object_ref_sink(element)));
+  // Going to NULL shall keep the messages for the test to see.
+  gst_pipeline_set_auto_flush_bus(GST_PIPELINE(get()), FALSE);
+  src_ = Find("src");
+}
+
+Pipeline::~Pipeline() {
+  gst_element_set_state(get(), GST_STATE_NULL);
+  const Owned<GstObject> bus(GST_OBJECT(gst_element_get_bus(get())));
+  gst_bus_set_flushing(GST_BUS(bus.get()), TRUE);
+  recorder_.reset();
+}
+
+Owned<GstElement> Pipeline::Find(const char* name) const {
+  return Owned<GstElement>(gst_bin_get_by_name(GST_BIN(get()), name));
+}
+
+Recorder& Pipeline::Record(bool keep_data) {
+  const Owned<GstPad> pad(gst_element_get_static_pad(src(), "src"));
+  recorder_ = std::make_unique<Recorder>(pad.get(), keep_data);
+  return *recorder_;
+}
+
+GstStateChangeReturn Pipeline::Set(GstState state) {
+  const GstStateChangeReturn result = Begin(state);
+  return result == GST_STATE_CHANGE_ASYNC ? gst_element_get_state(get(), nullptr, nullptr, kPatience) : result;
+}
+
+Owned<GstMessage> Pipeline::Wait(int types) {
+  const Owned<GstObject> bus(GST_OBJECT(gst_element_get_bus(get())));
+  return Owned<GstMessage>(
+      gst_bus_timed_pop_filtered(GST_BUS(bus.get()), kPatience, static_cast<GstMessageType>(types)));
+}
+
+std::vector<Owned<GstMessage>> Pipeline::Pending(int types) {
+  const Owned<GstObject> bus(GST_OBJECT(gst_element_get_bus(get())));
+  std::vector<Owned<GstMessage>> messages;
+  while (GstMessage* message = gst_bus_pop_filtered(GST_BUS(bus.get()), static_cast<GstMessageType>(types))) {
+    messages.emplace_back(message);
+  }
+  return messages;
+}
+
+bool Pipeline::PlayToEnd() {
+  Begin(GST_STATE_PLAYING);
+  const auto message = Wait(GST_MESSAGE_EOS | GST_MESSAGE_ERROR);
+  if (message == nullptr) {
+    ADD_FAILURE() << "neither the end nor an error";
+    return false;
+  }
+  if (GST_MESSAGE_TYPE(message.get()) == GST_MESSAGE_EOS) return true;
+  ADD_FAILURE() << ParseProblem(message.get()).text;
+  return false;
+}
+
+Feeder::Feeder(GstElement* element)
+    : element_(element), pad_(GST_PAD(gst_object_ref_sink(gst_pad_new("feeder", GST_PAD_SRC)))) {
+  gst_pad_set_active(pad_.get(), TRUE);
+  sink_.reset(gst_element_request_pad_simple(element, "sink"));
+  EXPECT_NE(sink_, nullptr);
+  EXPECT_EQ(gst_pad_link(pad_.get(), sink_.get()), GST_PAD_LINK_OK);
+}
+
+Feeder::~Feeder() {
+  Release();
+  gst_pad_set_active(pad_.get(), FALSE);
+}
+
+void Feeder::Begin(GstFormat format) {
+  Send(gst_event_new_stream_start("feeder"));
+  GstSegment segment;
+  gst_segment_init(&segment, format);
+  Send(gst_event_new_segment(&segment));
+}
+
+GstFlowReturn Feeder::Push(const std::string& text) {
+  return gst_pad_push(pad_.get(), text.empty() ? gst_buffer_new() : gst_buffer_new_memdup(text.data(), text.size()));
+}
+
+void Feeder::Release() {
+  if (sink_ == nullptr) return;
+  gst_element_release_request_pad(element_, sink_.get());
+  sink_.reset();
+}
+
+Problem ParseProblem(GstMessage* message) {
+  GError* error = nullptr;
+  if (GST_MESSAGE_TYPE(message) == GST_MESSAGE_ERROR) {
+    gst_message_parse_error(message, &error, nullptr);
+  } else {
+    gst_message_parse_warning(message, &error, nullptr);
+  }
+  Problem problem{error->domain, error->code, error->message};
+  g_error_free(error);
+  return problem;
+}
+
+std::string GetString(GstElement* element, const char* property) {
+  gchar* value = nullptr;
+  g_object_get(element, property, &value, nullptr);
+  std::string string = value != nullptr ? value : "";
+  g_free(value);
+  return string;
+}
+
+std::vector<std::string> GetStrings(GstElement* element, const char* property) {
+  GValue value = G_VALUE_INIT;
+  g_value_init(&value, GST_TYPE_ARRAY);
+  g_object_get_property(G_OBJECT(element), property, &value);
+  std::vector<std::string> strings;
+  for (guint i = 0; i < gst_value_array_get_size(&value); ++i) {
+    strings.emplace_back(g_value_get_string(gst_value_array_get_value(&value, i)));
+  }
+  g_value_unset(&value);
+  return strings;
+}
+
+guint64 GetStat(GstElement* element, const char* field) {
+  GstStructure* stats = nullptr;
+  g_object_get(element, "stats", &stats, nullptr);
+  guint64 value = 0;
+  gint64 signed_value = 0;
+  if (!gst_structure_get_uint64(stats, field, &value)) {
+    EXPECT_TRUE(gst_structure_get_int64(stats, field, &signed_value)) << field;
+    value = static_cast<guint64>(signed_value);
+  }
+  gst_structure_free(stats);
+  return value;
+}
+
+}  // namespace qtts::testing

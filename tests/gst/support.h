@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#ifndef QTTS_TESTS_GST_SUPPORT_H_
+#define QTTS_TESTS_GST_SUPPORT_H_
+
+#include <gst/gst.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "fake_engine/fake_engine.h"
+
+// What all tests of the element share. GStreamer is started, the element registered and criticals made
+// fatal before the first test.
+
+namespace qtts::testing {
+
+// No test waits longer than this for anything; it is for broken code alone.
+constexpr GstClockTime kPatience = 60 * GST_SECOND;
+
+struct Unref {
+  void operator()(GstMessage* message) const { gst_message_unref(message); }
+  void operator()(GstEvent* event) const { gst_event_unref(event); }
+  void operator()(GstCaps* caps) const { gst_caps_unref(caps); }
+  void operator()(GstElement* element) const { gst_object_unref(element); }
+  void operator()(GstPad* pad) const { gst_object_unref(pad); }
+  void operator()(GstObject* object) const { gst_object_unref(object); }
+};
+template <typename T>
+using Owned = std::unique_ptr<T, Unref>;
+
+// Polls until `condition` holds; false after kPatience.
+bool WaitFor(const std::function<bool()>& condition);
+
+// Resets the fake engine before each test and checks after it that no engine, no stream and no
+// GStreamer object is left.
+class GstTest : public ::testing::Test {
+ protected:
+  void SetUp() override;
+  void TearDown() override;
+};
+
+// What passed a pad, in order.
+class Recorder {
+ public:
+  struct Item {
+    bool is_buffer = false;
+    GstEventType event = GST_EVENT_UNKNOWN;
+    GstClockTime pts = 0;
+    GstClockTime duration = 0;
+    guint64 offset = 0;
+    guint64 offset_end = 0;
+    gsize size = 0;
+    bool discont = false;
+    bool gap = false;
+    fake::Label label;              // of float buffers
+    std::vector<guint8> data;       // if kept
+    GstSegment segment;             // of segment events
+    std::shared_ptr<GstCaps> caps;  // of caps events
+  };
+
+  explicit Recorder(GstPad* pad, bool keep_data = false);
+  ~Recorder();
+  Recorder(const Recorder&) = delete;
+  Recorder& operator=(const Recorder&) = delete;
+
+  std::vector<Item> items() const;
+  std::vector<Item> buffers() const;
+  std::vector<GstEventType> events() const;
+  size_t buffer_count() const;
+  // The characters of all frames as UTF-8.
+  std::string text() const;
+  void Clear();
+
+ private:
+  static GstPadProbeReturn OnProbe(GstPad* pad, GstPadProbeInfo* info, gpointer user_data);
+
+  Owned<GstPad> pad_;
+  gulong probe_ = 0;
+  bool keep_data_;
+  bool is_float_ = true;
+  mutable std::mutex mutex_;
+  std::vector<Item> items_;
+};
+
+// A pipeline of a launch line with an element named "src"; NULL and gone at the end.
+class Pipeline {
+ public:
+  explicit Pipeline(const std::string& launch_line);
+  ~Pipeline();
+  Pipeline(const Pipeline&) = delete;
+  Pipeline& operator=(const Pipeline&) = delete;
+
+  GstElement* get() const { return pipeline_.get(); }
+  GstElement* src() const { return src_.get(); }
+  Owned<GstElement> Find(const char* name) const;
+  Recorder& Record(bool keep_data = false);
+  Recorder& record() { return *recorder_; }
+
+  // Begins the change and, unless it fails, waits for its end.
+  GstStateChangeReturn Set(GstState state);
+  // Does not wait.
+  GstStateChangeReturn Begin(GstState state) { return gst_element_set_state(get(), state); }
+
+  // The next message of these types; null after kPatience.
+  Owned<GstMessage> Wait(int types);
+  // All messages of these types that are there; others are dropped.
+  std::vector<Owned<GstMessage>> Pending(int types);
+  // Plays to the end. Whether that was an end-of-stream, not an error.
+  bool PlayToEnd();
+
+ private:
+  Owned<GstElement> pipeline_;
+  Owned<GstElement> src_;
+  std::unique_ptr<Recorder> recorder_;
+};
+
+// Upstream of the sink pad: requests it, links it and pushes text.
+class Feeder {
+ public:
+  explicit Feeder(GstElement* element);
+  ~Feeder();  // releases the pad, if that was not done
+  Feeder(const Feeder&) = delete;
+  Feeder& operator=(const Feeder&) = delete;
+
+  // A stream-start event and a segment of this format.
+  void Begin(GstFormat format = GST_FORMAT_BYTES);
+  GstFlowReturn Push(const std::string& text);
+  bool Send(GstEvent* event) { return gst_pad_push_event(pad_.get(), event) != FALSE; }
+  bool End() { return Send(gst_event_new_eos()); }
+  void Release();
+  GstPad* sink() const { return sink_.get(); }
+
+ private:
+  GstElement* element_;
+  Owned<GstPad> pad_;
+  Owned<GstPad> sink_;
+};
+
+// The error of an ERROR or WARNING message.
+struct Problem {
+  GQuark domain = 0;
+  int code = 0;
+  std::string text;
+};
+Problem ParseProblem(GstMessage* message);
+
+std::string GetString(GstElement* element, const char* property);
+std::vector<std::string> GetStrings(GstElement* element, const char* property);
+guint64 GetStat(GstElement* element, const char* field);
+
+}  // namespace qtts::testing
+
+#endif  // QTTS_TESTS_GST_SUPPORT_H_

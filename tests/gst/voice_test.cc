@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+// The plugin as it is installed, with the real engine and the bundled voice.
+#include <gst/gst.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gstqttspcm.h"
+
+namespace qtts {
+namespace {
+
+constexpr GstClockTime kPatience = 120 * GST_SECOND;
+constexpr size_t kFrame = 1920;
+
+class VoiceTest : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() { gst_init(nullptr, nullptr); }
+
+  struct Outcome {
+    GstStateChangeReturn change = GST_STATE_CHANGE_SUCCESS;  // of the first change, to PLAYING
+    bool ended = false;                                      // by an end-of-stream
+    GQuark domain = 0;                                       // of the first error
+    int code = 0;
+    std::string message;
+  };
+
+  // Plays a launch line to its end or its first error.
+  static Outcome Play(const std::string& line, const std::function<void(GstElement*)>& prepare = {}) {
+    Outcome outcome;
+    GError* error = nullptr;
+    GstElement* pipeline = gst_parse_launch(line.c_str(), &error);
+    if (error != nullptr) ADD_FAILURE() << line << ": " << error->message;
+    g_clear_error(&error);
+    gst_pipeline_set_auto_flush_bus(GST_PIPELINE(pipeline), FALSE);
+    if (prepare) prepare(pipeline);
+    outcome.change = gst_element_set_state(pipeline, GST_STATE_PLAYING);
+    GstBus* bus = gst_element_get_bus(pipeline);
+    GstMessage* message =
+        gst_bus_timed_pop_filtered(bus, kPatience, static_cast<GstMessageType>(GST_MESSAGE_EOS | GST_MESSAGE_ERROR));
+    if (message == nullptr) {
+      ADD_FAILURE() << "neither the end nor an error: " << line;
+    } else if (GST_MESSAGE_TYPE(message) == GST_MESSAGE_EOS) {
+      outcome.ended = true;
+    } else {
+      gst_message_parse_error(message, &error, nullptr);
+      outcome.domain = error->domain;
+      outcome.code = error->code;
+      outcome.message = error->message;
+      g_error_free(error);
+    }
+    if (message != nullptr) gst_message_unref(message);
+    gst_element_set_state(pipeline, GST_STATE_NULL);
+    gst_bus_set_flushing(bus, TRUE);
+    gst_object_unref(bus);
+    gst_object_unref(pipeline);
+    return outcome;
+  }
+
+  static void OnHandoff(GstElement* /*sink*/, GstBuffer* buffer, GstPad* /*pad*/, std::string* bytes) {
+    const size_t begin = bytes->size();
+    bytes->resize(begin + gst_buffer_get_size(buffer));
+    gst_buffer_extract(buffer, 0, bytes->data() + begin, bytes->size() - begin);
+  }
+
+  // The bytes of the sound that an element with these properties makes.
+  static std::string Speak(const std::string& properties, const char* format = "F32LE") {
+    std::string bytes;
+    const Outcome outcome =
+        Play("qttssrc " + properties + " ! audio/x-raw,format=" + format + " ! fakesink name=sink signal-handoffs=true",
+             [&](GstElement* pipeline) {
+               GstElement* sink = gst_bin_get_by_name(GST_BIN(pipeline), "sink");
+               g_signal_connect(sink, "handoff", G_CALLBACK(OnHandoff), &bytes);
+               gst_object_unref(sink);
+             });
+    EXPECT_TRUE(outcome.ended) << outcome.message;
+    return bytes;
+  }
+
+  static std::vector<float> Floats(const std::string& bytes) {
+    std::vector<float> floats(bytes.size() / sizeof(float));
+    std::memcpy(floats.data(), bytes.data(), floats.size() * sizeof(float));
+    return floats;
+  }
+
+  static std::string ReadFile(const std::string& path) {
+    std::ifstream file(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  }
+
+  // A folder of its own for a test, gone afterwards.
+  class Folder {
+   public:
+    Folder() {
+      gchar* path = g_dir_make_tmp("qttssrc-test-XXXXXX", nullptr);
+      path_ = path;
+      g_free(path);
+    }
+    ~Folder() { std::filesystem::remove_all(path_); }
+    Folder(const Folder&) = delete;
+    Folder& operator=(const Folder&) = delete;
+    const std::string& path() const { return path_; }
+
+   private:
+    std::string path_;
+  };
+};
+
+TEST_F(VoiceTest, SpeaksIntoAWavFile) {
+  const Folder folder;
+  const std::string path = folder.path() + "/hello.wav";
+  const Outcome outcome = Play(
+      "qttssrc text=\"Hello, world.\" seed=1 ! audioconvert ! audio/x-raw,format=S16LE ! wavenc ! filesink location=" +
+      path);
+  ASSERT_TRUE(outcome.ended) << outcome.message;
+  const std::string wav = ReadFile(path);
+  ASSERT_GT(wav.size(), 44U);
+  const auto number = [&wav](size_t at, size_t bytes) {
+    uint32_t value = 0;
+    for (size_t i = bytes; i-- > 0;) value = value << 8U | static_cast<uint8_t>(wav[at + i]);
+    return value;
+  };
+  EXPECT_EQ(wav.substr(0, 4), "RIFF");
+  EXPECT_EQ(wav.substr(8, 8), "WAVEfmt ");
+  EXPECT_EQ(number(20, 2), 1U) << "integer samples";
+  EXPECT_EQ(number(22, 2), 1U) << "one channel";
+  EXPECT_EQ(number(24, 4), 24000U);
+  EXPECT_EQ(number(34, 2), 16U);
+  ASSERT_EQ(wav.substr(36, 4), "data");
+  const size_t samples = number(40, 4) / 2;
+  EXPECT_EQ(samples % kFrame, 0U) << "whole frames";
+  EXPECT_GE(samples, 24000U / 3) << "two words take a while";
+  EXPECT_LE(samples, 24000U * 10) << "but not that long";
+  double power = 0;
+  for (size_t i = 0; i < samples; ++i) {
+    const auto sample = static_cast<int16_t>(number(44 + i * 2, 2));
+    power += static_cast<double>(sample) * sample;
+  }
+  EXPECT_GT(std::sqrt(power / static_cast<double>(samples)), 300) << "that is no speech";
+}
+
+TEST_F(VoiceTest, TheSeedDecidesTheSound) {
+  const std::string first = Speak("text=\"The same words.\" seed=5");
+  EXPECT_EQ(Speak("text=\"The same words.\" seed=5"), first);
+  EXPECT_NE(Speak("text=\"The same words.\" seed=6"), first);
+  EXPECT_NE(Speak("text=\"Other words.\" seed=5"), first);
+}
+
+TEST_F(VoiceTest, SixteenBitsAreTheRoundedFloats) {
+  const std::vector<float> floats = Floats(Speak("text=\"Sixteen bits.\" seed=2"));
+  ASSERT_FALSE(floats.empty());
+  std::string expected(floats.size() * sizeof(int16_t), '\0');
+  gstqtts::ConvertToS16(floats.data(), floats.size(), reinterpret_cast<int16_t*>(expected.data()));
+  EXPECT_EQ(Speak("text=\"Sixteen bits.\" seed=2", "S16LE"), expected);
+}
+
+TEST_F(VoiceTest, BothLayoutsSpeak) {
+  for (const char* layout : {"auto", "streaming", "non-streaming"}) {
+    const auto floats = Floats(Speak(std::string("text=\"One two three.\" seed=3 layout=") + layout));
+    EXPECT_GE(floats.size(), 24000U / 3) << layout;
+    EXPECT_EQ(floats.size() % kFrame, 0U);
+    for (const float x : floats) ASSERT_TRUE(x >= -1.0F && x <= 1.0F) << layout;
+  }
+}
+
+TEST_F(VoiceTest, SettingsOfGreedySpeechLeaveNothingToTheSeed) {
+  const std::string greedy = "text=\"No dice.\" temperature=0 subtalker-temperature=0 max-duration=2000000000 seed=";
+  const std::string first = Speak(greedy + "1");
+  EXPECT_FALSE(first.empty());
+  EXPECT_EQ(Speak(greedy + "2"), first);
+}
+
+TEST_F(VoiceTest, MaxDurationIsKept) {
+  const std::string bytes =
+      Speak("text=\"This text is much longer than a third of a second.\" seed=1 max-duration=320000000");
+  EXPECT_EQ(bytes.size(), 4 * kFrame * sizeof(float));
+}
+
+TEST_F(VoiceTest, BuffersOfTextAreSpokenLikeTexts) {
+  const std::string expected = Speak("text=\"First words.\" seed=4") + Speak("text=\"Second words.\" seed=4");
+  const Folder folder;
+  std::string bytes;
+  // One buffer of 13 bytes for each text.
+  std::ofstream(folder.path() + "/text") << "First words.\nSecond words.";
+  const Outcome outcome =
+      Play("filesrc blocksize=13 location=" + folder.path() +
+               "/text ! qttssrc seed=4 ! audio/x-raw,format=F32LE ! fakesink name=sink signal-handoffs=true",
+           [&](GstElement* pipeline) {
+             GstElement* sink = gst_bin_get_by_name(GST_BIN(pipeline), "sink");
+             g_signal_connect(sink, "handoff", G_CALLBACK(OnHandoff), &bytes);
+             gst_object_unref(sink);
+           });
+  ASSERT_TRUE(outcome.ended) << outcome.message;
+  EXPECT_EQ(bytes, expected);
+}
+
+TEST_F(VoiceTest, ElementsSideBySideDoNotDisturbOneAnother) {
+  const std::string expected = Speak("text=\"Side by side.\" seed=9");
+  std::string bytes[2];
+  const Outcome outcome = Play(
+      "qttssrc text=\"Side by side.\" seed=9 ! audio/x-raw,format=F32LE ! fakesink name=sink0 signal-handoffs=true "
+      "qttssrc text=\"Side by side.\" seed=9 ! audio/x-raw,format=F32LE ! fakesink name=sink1 signal-handoffs=true "
+      "qttssrc text=\"Quite another text.\" ! fakesink",
+      [&](GstElement* pipeline) {
+        for (int i = 0; i < 2; ++i) {
+          GstElement* sink = gst_bin_get_by_name(GST_BIN(pipeline), ("sink" + std::to_string(i)).c_str());
+          g_signal_connect(sink, "handoff", G_CALLBACK(OnHandoff), &bytes[i]);
+          gst_object_unref(sink);
+        }
+      });
+  ASSERT_TRUE(outcome.ended) << outcome.message;
+  EXPECT_EQ(bytes[0], expected);
+  EXPECT_EQ(bytes[1], expected);
+}
+
+TEST_F(VoiceTest, StopsInMidSpeech) {
+  GstElement* pipeline = gst_parse_launch("qttssrc name=src ! fakesink", nullptr);
+  GstElement* src = gst_bin_get_by_name(GST_BIN(pipeline), "src");
+  g_object_set(src, "text", "A long text that goes on and on, and would take a good while to be spoken to its end.",
+               nullptr);
+  for (int round = 0; round < 10; ++round) {
+    gst_element_set_state(pipeline, GST_STATE_PLAYING);
+    EXPECT_EQ(gst_element_get_state(pipeline, nullptr, nullptr, kPatience), GST_STATE_CHANGE_SUCCESS) << "speaks";
+    EXPECT_EQ(gst_element_set_state(pipeline, round % 2 == 0 ? GST_STATE_READY : GST_STATE_NULL),
+              GST_STATE_CHANGE_SUCCESS);
+  }
+  gst_element_set_state(pipeline, GST_STATE_NULL);
+  gst_object_unref(src);
+  gst_object_unref(pipeline);
+}
+
+TEST_F(VoiceTest, TellsItsSpeakersAndLanguages) {
+  GstElement* src = gst_element_factory_make("qttssrc", nullptr);
+  ASSERT_NE(src, nullptr);
+  ASSERT_EQ(gst_element_set_state(src, GST_STATE_READY), GST_STATE_CHANGE_SUCCESS);
+  for (const auto& [property, expected] : {std::pair{"speakers", "default"}, std::pair{"languages", "english"}}) {
+    GValue value = G_VALUE_INIT;
+    g_value_init(&value, GST_TYPE_ARRAY);
+    g_object_get_property(G_OBJECT(src), property, &value);
+    ASSERT_EQ(gst_value_array_get_size(&value), 1U) << property;
+    EXPECT_STREQ(g_value_get_string(gst_value_array_get_value(&value, 0)), expected);
+    g_value_unset(&value);
+  }
+  gst_element_set_state(src, GST_STATE_NULL);
+  gst_object_unref(src);
+}
+
+// --- failures
+
+TEST_F(VoiceTest, AMissingFolderIsNotFound) {
+  const Outcome outcome = Play("qttssrc text=x model-path=/no/such/folder ! fakesink");
+  EXPECT_EQ(outcome.change, GST_STATE_CHANGE_FAILURE);
+  EXPECT_EQ(outcome.domain, GST_RESOURCE_ERROR);
+  EXPECT_EQ(outcome.code, GST_RESOURCE_ERROR_NOT_FOUND);
+  EXPECT_NE(outcome.message.find("/no/such/folder"), std::string::npos) << outcome.message;
+}
+
+TEST_F(VoiceTest, ATruncatedModelFailsBeforeItIsLoaded) {
+  const Folder folder;
+  const std::string model = folder.path() + "/voice";
+  std::filesystem::copy(g_getenv("QTTS_VOICE_PATH"), model, std::filesystem::copy_options::recursive);
+  std::filesystem::permissions(model + "/model.safetensors", std::filesystem::perms::owner_write,
+                               std::filesystem::perm_options::add);
+  std::filesystem::resize_file(model + "/model.safetensors", 100000);
+  const Outcome outcome = Play("qttssrc text=x model-path=" + model + " ! fakesink");
+  EXPECT_EQ(outcome.change, GST_STATE_CHANGE_FAILURE);
+  EXPECT_EQ(outcome.domain, GST_STREAM_ERROR);
+  EXPECT_EQ(outcome.code, GST_STREAM_ERROR_FORMAT);
+  EXPECT_NE(outcome.message.find("model.safetensors"), std::string::npos) << outcome.message;
+}
+
+TEST_F(VoiceTest, UnknownNamesAreErrorsOfSettings) {
+  for (const char* setting : {"speaker=nobody", "language=klingon", "top-p=0", "temperature=-0.5"}) {
+    const Outcome outcome = Play(std::string("qttssrc text=x ") + setting + " ! fakesink");
+    EXPECT_EQ(outcome.domain, GST_RESOURCE_ERROR) << setting;
+    EXPECT_EQ(outcome.code, GST_RESOURCE_ERROR_SETTINGS) << setting << ": " << outcome.message;
+  }
+}
+
+}  // namespace
+}  // namespace qtts

@@ -1,0 +1,535 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#include "cpu/cpu_backend.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "golden/generator/random_checkpoint.h"
+#include "naive.h"
+#include "sampling/sampler.h"
+
+namespace qtts {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A random checkpoint in a folder of its own, removed at the end.
+class Model {
+ public:
+  explicit Model(const std::string& preset, double eos_logit = -20) {
+    static int count = 0;
+    folder_ =
+        fs::temp_directory_path() / ("qtts-cpu-backend-" + std::to_string(std::hash<std::string>()(preset) % 10000) +
+                                     "-" + std::to_string(::testing::UnitTest::GetInstance()->random_seed()) + "-" +
+                                     std::to_string(getpid()) + "-" + std::to_string(++count));
+    auto spec = golden::FindPreset(preset);
+    EXPECT_TRUE(spec.ok()) << spec.status().message();
+    spec->eos_logit = eos_logit;
+    const Status status = golden::WriteRandomCheckpoint(folder_.string(), *spec);
+    EXPECT_TRUE(status.ok()) << status.message();
+  }
+  ~Model() {
+    std::error_code ignored;
+    fs::remove_all(folder_, ignored);
+  }
+  Model(const Model&) = delete;
+  Model& operator=(const Model&) = delete;
+
+  std::shared_ptr<const Checkpoint> Open() const {
+    auto checkpoint = Checkpoint::Open(folder_.string());
+    EXPECT_TRUE(checkpoint.ok()) << checkpoint.status().message();
+    return *checkpoint;
+  }
+
+  // Changes talker_config.`key` in config.json.
+  void SetTalkerKey(const std::string& key, int value) const {
+    nlohmann::json config = nlohmann::json::parse(std::ifstream(folder_ / "config.json"));
+    config["talker_config"][key] = value;
+    std::ofstream(folder_ / "config.json") << config.dump();
+  }
+
+  // Overwrites a tensor of `file` with the bits of NaN, whatever its dtype.
+  void Damage(const std::string& file, const std::string& tensor) const {
+    std::fstream stream(folder_ / file, std::ios::in | std::ios::out | std::ios::binary);
+    uint64_t header_size = 0;
+    stream.read(reinterpret_cast<char*>(&header_size), sizeof(header_size));
+    std::string header(header_size, ' ');
+    stream.read(header.data(), static_cast<std::streamsize>(header_size));
+    const nlohmann::json offsets = nlohmann::json::parse(header).at(tensor).at("data_offsets");
+    const auto begin = offsets[0].get<uint64_t>();
+    const std::string bits(offsets[1].get<uint64_t>() - begin, '\xff');
+    stream.seekp(static_cast<std::streamoff>(8 + header_size + begin));
+    stream.write(bits.data(), static_cast<std::streamsize>(bits.size()));
+    ASSERT_TRUE(stream.good());
+  }
+
+ private:
+  fs::path folder_;
+};
+
+std::unique_ptr<Backend> MakeBackend(const std::shared_ptr<const Checkpoint>& checkpoint, int threads = 2) {
+  auto backend = CreateCpuBackend(checkpoint, threads);
+  EXPECT_TRUE(backend.ok()) << backend.status().message();
+  return *std::move(backend);
+}
+
+GenerationSettings Greedy() {
+  GenerationSettings settings;
+  settings.talker.do_sample = false;
+  settings.predictor.do_sample = false;
+  return settings;
+}
+
+// Rows of text and control codes, different for each `variant`.
+Prompt MakePrompt(const ModelConfig& config, int variant = 0) {
+  Prompt prompt;
+  const TalkerConfig& talker = config.talker;
+  const int rows = 8 + 3 * variant;
+  for (int i = 0; i < rows; ++i) {
+    PromptRow row;
+    row.text_id = (7 * i + 31 * variant) % talker.text_vocab_size;
+    if (i >= 3) row.codes = {i % 2 == 0 ? talker.codec_think_id : talker.codec_pad_id};
+    prompt.rows.push_back(row);
+  }
+  prompt.rows.back().codes = {talker.codec_bos_id};
+  prompt.pad_text_id = config.tts_pad_token_id;
+  return prompt;
+}
+
+FrameResult Step(Backend* backend, SlotId slot, int32_t text_id) {
+  const FrameStep step{slot, text_id};
+  const Status status = backend->Submit({&step, 1});
+  EXPECT_TRUE(status.ok()) << status.message();
+  auto results = backend->Collect();
+  EXPECT_TRUE(results.ok()) << results.status().message();
+  EXPECT_EQ(results->size(), 1U);
+  EXPECT_EQ(results->front().slot, slot);
+  return results->front();
+}
+
+// What one utterance gave: its frames, and how it ended (kNone: not within `frames`).
+struct Utterance {
+  std::vector<int32_t> codes;
+  std::vector<float> pcm;
+  FrameEnd end = FrameEnd::kNone;
+  Status status;
+
+  void Append(const FrameResult& result) {
+    codes.insert(codes.end(), result.codes.begin(), result.codes.end());
+    pcm.insert(pcm.end(), result.pcm.begin(), result.pcm.end());
+    end = result.end;
+    status = result.status;
+  }
+};
+
+int32_t TextOf(const ModelConfig& config, int variant, int frame) {
+  if (frame == 0) return kNoText;
+  return frame < 6 ? (frame * 13 + variant) % config.talker.text_vocab_size : config.tts_pad_token_id;
+}
+
+Utterance Speak(Backend* backend, const ModelConfig& config, int variant, const GenerationSettings& settings,
+                uint64_t seed, int frames) {
+  Utterance utterance;
+  auto slot = backend->Open(MakePrompt(config, variant), settings, seed);
+  EXPECT_TRUE(slot.ok()) << slot.status().message();
+  for (int frame = 0; frame < frames && utterance.end == FrameEnd::kNone; ++frame) {
+    utterance.Append(Step(backend, *slot, TextOf(config, variant, frame)));
+  }
+  backend->Close(*slot);
+  return utterance;
+}
+
+void ExpectSame(const Utterance& a, const Utterance& b) {
+  EXPECT_EQ(a.codes, b.codes);
+  EXPECT_EQ(a.end, b.end);
+  ASSERT_EQ(a.pcm.size(), b.pcm.size());
+  EXPECT_EQ(0, memcmp(a.pcm.data(), b.pcm.data(), a.pcm.size() * sizeof(float)));
+}
+
+TEST(CpuBackendTest, SaysWhatItIs) {
+  const Model model("tiny-custom-0b6");
+  const auto checkpoint = model.Open();
+  const auto one = MakeBackend(checkpoint, 1);
+  const auto two = MakeBackend(checkpoint, 2);
+  const auto all = MakeBackend(checkpoint, 0);
+  EXPECT_TRUE(one->name().starts_with("cpu (")) << one->name();
+  EXPECT_TRUE(one->name().ends_with(", 1 thread)")) << one->name();
+  EXPECT_TRUE(two->name().ends_with(", 2 threads)")) << two->name();
+  EXPECT_GE(all->max_outstanding(), 1);
+}
+
+// The whole chain, greedy, against the naive model in double precision, which recomputes everything
+// for every frame.
+class CpuBackendStructureTest : public testing::TestWithParam<const char*> {};
+
+TEST_P(CpuBackendStructureTest, GreedySpeechEqualsTheNaiveModel) {
+  constexpr int kFrames = 6;
+  const Model model(GetParam());
+  const auto checkpoint = model.Open();
+  const ModelConfig& config = checkpoint->config();
+  const TalkerWeights& talker = checkpoint->talker();
+  const PredictorWeights& predictor = checkpoint->predictor();
+
+  const auto add = [](const naive::Vector& v, naive::Vector* to) {
+    to->resize(v.size());
+    for (size_t i = 0; i < v.size(); ++i) (*to)[i] += v[i];
+  };
+  const auto input_of = [&](int32_t text_id, const std::vector<int32_t>& codes) {
+    naive::Vector input;
+    if (text_id != kNoText) add(naive::Text(talker, text_id), &input);
+    for (size_t g = 0; g < codes.size(); ++g) {
+      add(naive::Row(g == 0 ? talker.codec_embedding : predictor.embeddings[g - 1], codes[g]), &input);
+    }
+    return input;
+  };
+  naive::Matrix inputs;
+  for (const PromptRow& row : MakePrompt(config).rows) inputs.push_back(input_of(row.text_id, row.codes));
+  TalkerSampler sampler(config.talker.vocab_size, config.talker.codec_eos_id, Greedy(), 0);
+  std::vector<int32_t> codes;
+  for (int frame = 0; frame < kFrames; ++frame) {
+    if (frame > 0) {
+      const auto groups = static_cast<ptrdiff_t>(config.talker.num_code_groups);
+      inputs.push_back(input_of(TextOf(config, 0, frame), std::vector<int32_t>(codes.end() - groups, codes.end())));
+    }
+    const naive::Vector hidden = naive::Transformer(config.talker.transformer, talker.transformer, inputs).back();
+    const naive::Vector logits = naive::Linear({talker.codec_head, {}}, {hidden})[0];
+    std::vector<float> rounded(logits.begin(), logits.end());
+    codes.push_back(sampler.Sample(rounded));
+    naive::Matrix rows = {hidden, naive::Row(talker.codec_embedding, codes.back())};
+    for (size_t g = 1; g < static_cast<size_t>(config.talker.num_code_groups); ++g) {
+      const naive::Matrix projected =
+          predictor.input_projection.has_value() ? naive::Linear(*predictor.input_projection, rows) : rows;
+      const naive::Vector state =
+          naive::Transformer(config.predictor.transformer, predictor.transformer, projected).back();
+      const naive::Vector scores = naive::Linear({predictor.heads[g - 1], {}}, {state})[0];
+      codes.push_back(static_cast<int32_t>(std::max_element(scores.begin(), scores.end()) - scores.begin()));
+      rows.push_back(naive::Row(predictor.embeddings[g - 1], codes.back()));
+    }
+  }
+  const naive::Vector pcm = naive::Codec(config.codec, checkpoint->codec(), codes);
+
+  const auto backend = MakeBackend(checkpoint);
+  const Utterance got = Speak(backend.get(), config, 0, Greedy(), 0, kFrames);
+  EXPECT_EQ(got.codes, codes);
+  ASSERT_EQ(got.pcm.size(), pcm.size());
+  for (size_t i = 0; i < pcm.size(); ++i) ASSERT_NEAR(pcm[i], static_cast<double>(got.pcm[i]), 1e-5) << i;
+}
+
+INSTANTIATE_TEST_SUITE_P(Presets, CpuBackendStructureTest, testing::Values("tiny-custom-0b6", "tiny-base-1b7"),
+                         [](const auto& preset) {
+                           std::string name = preset.param;
+                           std::erase(name, '-');
+                           return name;
+                         });
+
+// Slots that open and end at different times, sampled: each as if alone.
+TEST(CpuBackendTest, SlotsDoNotDisturbEachOther) {
+  constexpr int kFrames = 12;
+  constexpr int kSlots = 5;
+  const Model model("tiny-custom-1b7", 6);
+  const auto checkpoint = model.Open();
+  const ModelConfig& config = checkpoint->config();
+  const auto backend = MakeBackend(checkpoint);
+
+  std::vector<Utterance> alone, together(kSlots);
+  std::vector<SlotId> slots(kSlots);
+  std::vector<int> frames(kSlots);
+  const auto settings_of = [](int i) {
+    GenerationSettings settings = i == 1 ? Greedy() : GenerationSettings();
+    if (i == 2) settings.max_new_tokens = 4;
+    return settings;
+  };
+  for (int i = 0; i < kSlots; ++i) {
+    alone.push_back(Speak(backend.get(), config, i, settings_of(i), static_cast<uint64_t>(i), kFrames));
+  }
+  for (int round = 0; round < kFrames + kSlots; ++round) {
+    std::vector<FrameStep> steps;
+    for (int i = 0; i < kSlots; ++i) {
+      const auto at = static_cast<size_t>(i);
+      if (round == i) {
+        auto slot = backend->Open(MakePrompt(config, i), settings_of(i), static_cast<uint64_t>(i));
+        ASSERT_TRUE(slot.ok());
+        slots[at] = *slot;
+      }
+      if (round >= i && frames[at] < kFrames && together[at].end == FrameEnd::kNone) {
+        steps.insert(round % 2 == 0 ? steps.begin() : steps.end(), {slots[at], TextOf(config, i, frames[at])});
+        ++frames[at];
+      }
+    }
+    if (steps.empty()) continue;
+    ASSERT_TRUE(backend->Submit(steps).ok());
+    auto results = backend->Collect();
+    ASSERT_TRUE(results.ok());
+    ASSERT_EQ(results->size(), steps.size());
+    for (size_t s = 0; s < steps.size(); ++s) {
+      ASSERT_EQ((*results)[s].slot, steps[s].slot);
+      const auto at = std::find(slots.begin(), slots.end(), steps[s].slot) - slots.begin();
+      together[static_cast<size_t>(at)].Append((*results)[s]);
+    }
+  }
+  for (size_t i = 0; i < kSlots; ++i) {
+    SCOPED_TRACE(i);
+    EXPECT_FALSE(alone[i].codes.empty());
+    ExpectSame(alone[i], together[i]);
+  }
+  EXPECT_EQ(alone[2].end, FrameEnd::kMaxTokens);
+}
+
+TEST(CpuBackendTest, SeedsAndThreads) {
+  const Model model("tiny-custom-0b6");
+  const auto checkpoint = model.Open();
+  const ModelConfig& config = checkpoint->config();
+  const auto two = MakeBackend(checkpoint, 2);
+  const auto one = MakeBackend(checkpoint, 1);
+  const Utterance first = Speak(two.get(), config, 0, GenerationSettings(), 1, 5);
+  ExpectSame(first, Speak(two.get(), config, 0, GenerationSettings(), 1, 5));
+  ExpectSame(first, Speak(one.get(), config, 0, GenerationSettings(), 1, 5));
+  EXPECT_NE(first.codes, Speak(two.get(), config, 0, GenerationSettings(), 2, 5).codes);
+}
+
+// M ids chosen make M - 1 frames, and the end is told apart from the limit.
+TEST(CpuBackendTest, MaxNewTokens) {
+  const Model model("tiny-custom-0b6");
+  const auto checkpoint = model.Open();
+  const ModelConfig& config = checkpoint->config();
+  const auto backend = MakeBackend(checkpoint);
+  const auto groups = static_cast<size_t>(config.talker.num_code_groups);
+  for (const int64_t limit : {2, 3, 7}) {
+    GenerationSettings settings = Greedy();
+    settings.max_new_tokens = limit;
+    const Utterance utterance = Speak(backend.get(), config, 0, settings, 0, 20);
+    EXPECT_EQ(utterance.end, FrameEnd::kMaxTokens);
+    EXPECT_TRUE(utterance.status.ok());
+    EXPECT_EQ(utterance.codes.size(), static_cast<size_t>(limit - 1) * groups);
+    EXPECT_EQ(utterance.pcm.size(), static_cast<size_t>(limit - 1) * 1920);
+  }
+}
+
+TEST(CpuBackendTest, EndOfSpeech) {
+  const Model model("tiny-custom-0b6", 40);  // ends as soon as it may
+  const auto checkpoint = model.Open();
+  const ModelConfig& config = checkpoint->config();
+  const auto backend = MakeBackend(checkpoint);
+  for (const int64_t limit : {3, 100}) {
+    // With limit 3 the third id is the last allowed: an end it is all the same.
+    GenerationSettings settings = Greedy();
+    settings.max_new_tokens = limit;
+    const Utterance utterance = Speak(backend.get(), config, 0, settings, 0, 20);
+    EXPECT_EQ(utterance.end, FrameEnd::kEndOfSpeech);
+    EXPECT_EQ(utterance.pcm.size(), 2U * 1920);
+  }
+}
+
+TEST(CpuBackendTest, EndedSlotReportsItsEndAgain) {
+  const Model model("tiny-custom-0b6");
+  const auto checkpoint = model.Open();
+  const auto backend = MakeBackend(checkpoint);
+  GenerationSettings settings = Greedy();
+  settings.max_new_tokens = 2;
+  auto slot = backend->Open(MakePrompt(checkpoint->config()), settings, 0);
+  ASSERT_TRUE(slot.ok());
+  EXPECT_EQ(Step(backend.get(), *slot, kNoText).end, FrameEnd::kNone);
+  for (int i = 0; i < 3; ++i) {
+    const FrameResult result = Step(backend.get(), *slot, 1);
+    EXPECT_EQ(result.end, FrameEnd::kMaxTokens);
+    EXPECT_TRUE(result.codes.empty());
+    EXPECT_TRUE(result.pcm.empty());
+  }
+}
+
+// Frame 0 after reference codes sounds as if they had been spoken just before.
+TEST(CpuBackendTest, ReferenceCodesPrimeTheCodec) {
+  const Model model("tiny-base-0b6");
+  const auto checkpoint = model.Open();
+  const ModelConfig& config = checkpoint->config();
+  const auto backend = MakeBackend(checkpoint);
+  const auto groups = static_cast<size_t>(config.talker.num_code_groups);
+  Prompt prompt = MakePrompt(config);
+  for (size_t i = 0; i < 11 * groups; ++i) {
+    prompt.reference_codes.push_back(static_cast<int32_t>(i * 5 % static_cast<size_t>(config.codec.codebook_size)));
+  }
+  auto slot = backend->Open(prompt, Greedy(), 0);
+  ASSERT_TRUE(slot.ok()) << slot.status().message();
+  Utterance utterance;
+  for (int frame = 0; frame < 3; ++frame) utterance.Append(Step(backend.get(), *slot, TextOf(config, 0, frame)));
+
+  std::vector<int32_t> all = prompt.reference_codes;
+  all.insert(all.end(), utterance.codes.begin(), utterance.codes.end());
+  const naive::Vector pcm = naive::Codec(config.codec, checkpoint->codec(), all);
+  ASSERT_EQ(pcm.size(), 14U * 1920);
+  for (size_t i = 0; i < utterance.pcm.size(); ++i) {
+    ASSERT_NEAR(pcm[11 * 1920 + i], static_cast<double>(utterance.pcm[i]), 1e-5) << i;
+  }
+}
+
+class CpuBackendErrorTest : public testing::Test {
+ protected:
+  Status OpenError(const Prompt& prompt) {
+    auto slot = backend_->Open(prompt, Greedy(), 0);
+    EXPECT_FALSE(slot.ok());
+    EXPECT_EQ(slot.status().code(), StatusCode::kInvalidArgument);
+    return slot.status();
+  }
+
+  const Model model_{"tiny-base-0b6"};
+  const std::shared_ptr<const Checkpoint> checkpoint_ = model_.Open();
+  const ModelConfig& config_ = checkpoint_->config();
+  const std::unique_ptr<Backend> backend_ = MakeBackend(checkpoint_);
+};
+
+TEST_F(CpuBackendErrorTest, OpenRefusesBadPrompts) {
+  EXPECT_EQ(OpenError(Prompt()).message(), "the prompt has no rows");
+
+  Prompt prompt = MakePrompt(config_);
+  prompt.rows[4].text_id = config_.talker.text_vocab_size;
+  EXPECT_NE(OpenError(prompt).message().find("text id"), std::string::npos);
+
+  prompt = MakePrompt(config_);
+  prompt.rows[4].codes = {1, 2};
+  EXPECT_NE(OpenError(prompt).message().find("2 codes"), std::string::npos);
+
+  prompt = MakePrompt(config_);
+  prompt.rows[4].x_vector = true;
+  EXPECT_NE(OpenError(prompt).message().find("x-vector"), std::string::npos);
+
+  prompt = MakePrompt(config_);
+  prompt.reference_codes = {1, 2, 3};
+  EXPECT_NE(OpenError(prompt).message().find("3 codes"), std::string::npos);
+
+  for (const int32_t code : {-1, config_.codec.codebook_size}) {
+    prompt.reference_codes.assign(static_cast<size_t>(config_.talker.num_code_groups), 0);
+    prompt.reference_codes[1] = code;
+    EXPECT_NE(OpenError(prompt).message().find("code " + std::to_string(code)), std::string::npos);
+  }
+}
+
+TEST_F(CpuBackendErrorTest, SubmitRefusesUnknownAndRepeatedSlots) {
+  auto slot = backend_->Open(MakePrompt(config_), Greedy(), 0);
+  ASSERT_TRUE(slot.ok());
+  const FrameStep unknown[] = {{*slot, kNoText}, {*slot + 1, kNoText}};
+  EXPECT_EQ(backend_->Submit(unknown).code(), StatusCode::kInvalidArgument);
+  const FrameStep twice[] = {{*slot, kNoText}, {*slot, kNoText}};
+  EXPECT_EQ(backend_->Submit(twice).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(backend_->Collect().status().code(), StatusCode::kInvalidArgument);  // nothing was queued
+  backend_->Close(*slot);
+  EXPECT_EQ(backend_->Submit({unknown, 1}).code(), StatusCode::kInvalidArgument);
+}
+
+TEST_F(CpuBackendErrorTest, WrongTextEndsOnlyItsSlot) {
+  std::vector<SlotId> slots;
+  for (int i = 0; i < 4; ++i) {
+    auto slot = backend_->Open(MakePrompt(config_, i), Greedy(), 0);
+    ASSERT_TRUE(slot.ok());
+    slots.push_back(*slot);
+  }
+  EXPECT_EQ(std::set<SlotId>(slots.begin(), slots.end()).size(), 4U);
+  // Text for a first frame.
+  const FrameStep first[] = {{slots[0], kNoText}, {slots[1], 1}, {slots[2], kNoText}, {slots[3], kNoText}};
+  ASSERT_TRUE(backend_->Submit(first).ok());
+  auto results = backend_->Collect();
+  ASSERT_TRUE(results.ok());
+  for (size_t i = 0; i < 4; ++i) EXPECT_EQ((*results)[i].end, i == 1 ? FrameEnd::kError : FrameEnd::kNone);
+  EXPECT_EQ((*results)[1].status.code(), StatusCode::kInvalidArgument);
+  EXPECT_TRUE((*results)[1].pcm.empty());
+  // None for a later one, and one that does not exist.
+  const FrameStep later[] = {
+      {slots[0], 3}, {slots[1], 3}, {slots[2], kNoText}, {slots[3], config_.talker.text_vocab_size}};
+  ASSERT_TRUE(backend_->Submit(later).ok());
+  results = backend_->Collect();
+  ASSERT_TRUE(results.ok());
+  for (size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ((*results)[i].end, i == 0 ? FrameEnd::kNone : FrameEnd::kError);
+    EXPECT_EQ((*results)[i].status.ok(), i == 0);
+  }
+  // The one that went on is what it would have been alone.
+  auto alone = backend_->Open(MakePrompt(config_, 0), Greedy(), 0);
+  ASSERT_TRUE(alone.ok());
+  Step(backend_.get(), *alone, kNoText);
+  EXPECT_EQ(Step(backend_.get(), *alone, 3).pcm, (*results)[0].pcm);
+}
+
+TEST_F(CpuBackendErrorTest, CloseBetweenSubmitAndCollect) {
+  auto first = backend_->Open(MakePrompt(config_, 0), Greedy(), 0);
+  auto second = backend_->Open(MakePrompt(config_, 1), Greedy(), 0);
+  ASSERT_TRUE(first.ok() && second.ok());
+  const FrameStep steps[] = {{*first, kNoText}, {*second, kNoText}};
+  ASSERT_TRUE(backend_->Submit(steps).ok());
+  backend_->Close(*first);
+  auto third = backend_->Open(MakePrompt(config_, 2), Greedy(), 0);
+  ASSERT_TRUE(third.ok());
+  EXPECT_NE(*third, *first);
+  auto results = backend_->Collect();
+  ASSERT_TRUE(results.ok());
+  EXPECT_EQ((*results)[0].end, FrameEnd::kError);
+  EXPECT_EQ((*results)[0].status.code(), StatusCode::kCancelled);
+  EXPECT_EQ((*results)[1].end, FrameEnd::kNone);
+  backend_->Close(*first);  // closing twice is harmless
+}
+
+TEST(CpuBackendLimitTest, PositionsOfTheModel) {
+  const Model model("tiny-custom-0b6");
+  model.SetTalkerKey("max_position_embeddings", 12);
+  const auto checkpoint = model.Open();
+  const ModelConfig& config = checkpoint->config();
+  const auto backend = MakeBackend(checkpoint);
+  // 8 rows and 4 further inputs: frames 0 to 4.
+  const Utterance utterance = Speak(backend.get(), config, 0, Greedy(), 0, 20);
+  EXPECT_EQ(utterance.pcm.size(), 5U * 1920);
+  EXPECT_EQ(utterance.end, FrameEnd::kError);
+  EXPECT_EQ(utterance.status.code(), StatusCode::kResourceExhausted);
+  EXPECT_NE(utterance.status.message().find("12 positions"), std::string::npos) << utterance.status.message();
+
+  auto slot = backend->Open(MakePrompt(config, 2), Greedy(), 0);  // 14 rows
+  ASSERT_FALSE(slot.ok());
+  EXPECT_EQ(slot.status().code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(slot.status().message().find("14 positions, the model has 12"), std::string::npos)
+      << slot.status().message();
+}
+
+struct Damage {
+  const char* part;  // as the message names it
+  const char* file;
+  const char* tensor;
+};
+
+class CpuBackendDamageTest : public testing::TestWithParam<Damage> {};
+
+TEST_P(CpuBackendDamageTest, DamagedWeightsEndTheSlotWithAnError) {
+  const Model model("tiny-custom-0b6");
+  model.Damage(GetParam().file, GetParam().tensor);
+  const auto checkpoint = model.Open();
+  const auto backend = MakeBackend(checkpoint);
+  for (const GenerationSettings& settings : {Greedy(), GenerationSettings()}) {
+    const Utterance utterance = Speak(backend.get(), checkpoint->config(), 0, settings, 0, 3);
+    EXPECT_EQ(utterance.end, FrameEnd::kError);
+    EXPECT_EQ(utterance.status.code(), StatusCode::kCorruptModel);
+    EXPECT_NE(utterance.status.message().find(GetParam().part), std::string::npos) << utterance.status.message();
+    EXPECT_TRUE(utterance.pcm.empty());
+    EXPECT_TRUE(utterance.codes.empty());
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Parts, CpuBackendDamageTest,
+    testing::Values(Damage{"talker", "model.safetensors", "talker.model.norm.weight"},
+                    Damage{"talker", "model.safetensors", "talker.model.layers.1.self_attn.k_norm.weight"},
+                    Damage{"talker", "model.safetensors", "talker.model.layers.0.mlp.gate_proj.weight"},
+                    Damage{"code predictor", "model.safetensors", "talker.code_predictor.lm_head.3.weight"},
+                    Damage{"code predictor", "model.safetensors",
+                           "talker.code_predictor.model.layers.0.self_attn.q_proj.weight"},
+                    Damage{"speech tokenizer", "speech_tokenizer/model.safetensors", "decoder.decoder.2.block.0.alpha"},
+                    Damage{"speech tokenizer", "speech_tokenizer/model.safetensors", "decoder.decoder.6.conv.bias"}));
+
+}  // namespace
+}  // namespace qtts

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#include "cpu/thread_pool.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <new>
+#include <thread>
+#include <vector>
+
+namespace qtts::cpu {
+namespace {
+
+constexpr int64_t kMuchWork = int64_t{1} << 40;
+
+class ThreadPoolTest : public testing::TestWithParam<int> {};
+
+TEST_P(ThreadPoolTest, CoversEveryIndexOnce) {
+  ThreadPool pool(GetParam());
+  EXPECT_EQ(pool.threads(), GetParam());
+  for (const int64_t count : {0, 1, 2, 7, 8, 9, 100, 1000}) {
+    for (const int64_t grain : {1, 3, 8, 64}) {
+      std::vector<std::atomic<int>> seen(static_cast<size_t>(count));
+      pool.ParallelFor(count, grain, kMuchWork, [&](int64_t begin, int64_t end) {
+        ASSERT_LT(begin, end);
+        ASSERT_EQ(begin % grain, 0);
+        for (int64_t i = begin; i < end; ++i) seen[static_cast<size_t>(i)].fetch_add(1);
+      });
+      for (const auto& times : seen) ASSERT_EQ(times.load(), 1);
+    }
+  }
+}
+
+// What a loop wrote is seen by the caller, and a loop is over before the next begins, however the
+// threads wake and sleep.
+TEST_P(ThreadPoolTest, LoopsFollowEachOther) {
+  ThreadPool pool(GetParam());
+  std::vector<int64_t> values(64);
+  for (int round = 0; round < 3000; ++round) {
+    pool.ParallelFor(64, 1, kMuchWork, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) values[static_cast<size_t>(i)] += i + round;
+    });
+    if (round % 500 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  for (int64_t i = 0; i < 64; ++i) EXPECT_EQ(values[static_cast<size_t>(i)], 3000 * i + 3000 * 2999 / 2);
+}
+
+TEST_P(ThreadPoolTest, ThrowsWhatABodyThrew) {
+  ThreadPool pool(GetParam());
+  for (int round = 0; round < 100; ++round) {
+    EXPECT_THROW(pool.ParallelFor(100, 1, kMuchWork,
+                                  [&](int64_t begin, int64_t end) {
+                                    if (begin <= 50 && 50 < end) throw std::bad_alloc();
+                                  }),
+                 std::bad_alloc);
+    // The pool goes on.
+    std::atomic<int64_t> sum{0};
+    pool.ParallelFor(100, 1, kMuchWork, [&](int64_t begin, int64_t end) { sum += end - begin; });
+    ASSERT_EQ(sum.load(), 100);
+  }
+}
+
+TEST_P(ThreadPoolTest, SmallLoopsRunInTheCaller) {
+  ThreadPool pool(GetParam());
+  const std::thread::id caller = std::this_thread::get_id();
+  int calls = 0;
+  pool.ParallelFor(100, 1, 10, [&](int64_t begin, int64_t end) {
+    ++calls;
+    EXPECT_EQ(std::this_thread::get_id(), caller);
+    EXPECT_EQ(begin, 0);
+    EXPECT_EQ(end, 100);
+  });
+  EXPECT_EQ(calls, 1);
+}
+
+INSTANTIATE_TEST_SUITE_P(Threads, ThreadPoolTest, testing::Values(1, 2, 3, 8));
+
+TEST(ThreadPoolTest, SharesTheWork) {
+  ThreadPool pool(2);
+  std::atomic<int> inside{0};
+  // Both parts wait for each other: only two threads can finish.
+  pool.ParallelFor(2, 1, kMuchWork, [&](int64_t, int64_t) {
+    inside.fetch_add(1);
+    while (inside.load() < 2) std::this_thread::yield();
+  });
+  EXPECT_EQ(inside.load(), 2);
+}
+
+}  // namespace
+}  // namespace qtts::cpu

@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#include "scheduler/scheduler.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <random>
+#include <thread>
+
+#include "checkpoint/checkpoint.h"
+#include "scripted_backend.h"
+
+namespace qtts {
+namespace {
+
+using std::chrono::milliseconds;
+
+// One model folder's prompts and tokenizer; the weights are not used.
+class SchedulerTest : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    auto checkpoint = Checkpoint::Open(QTTS_TEST_VOICE);
+    ASSERT_TRUE(checkpoint.ok()) << checkpoint.status().message();
+    auto tokenizer = Tokenizer::Load(QTTS_TEST_VOICE);
+    ASSERT_TRUE(tokenizer.ok()) << tokenizer.status().message();
+    tokenizer_ = *tokenizer;
+    auto prompts = PromptBuilder::Create((*checkpoint)->config(), tokenizer_);
+    ASSERT_TRUE(prompts.ok()) << prompts.status().message();
+    prompts_ = std::make_shared<const PromptBuilder>(*std::move(prompts));
+    pad_ = (*checkpoint)->config().tts_pad_token_id;
+    eos_ = (*checkpoint)->config().tts_eos_token_id;
+  }
+
+  void TearDown() override {
+    scheduler_.reset();
+    EXPECT_EQ(script_.open_slots, 0) << "slots leaked";
+  }
+
+  Scheduler& scheduler() {
+    if (!scheduler_) scheduler_ = std::make_unique<Scheduler>(std::make_unique<ScriptedBackend>(&script_));
+    return *scheduler_;
+  }
+
+  std::shared_ptr<StreamState> Start(uint64_t seed, const std::string& text = "Hello.", bool more_text = false,
+                                     size_t lead = 25, std::function<void()> on_change = {}) {
+    Request request;
+    request.text = text;
+    request.more_text = more_text;
+    request.seed = seed;
+    request.layout = PromptLayout::kStreaming;
+    auto stream = std::make_shared<StreamState>(prompts_, tokenizer_, request, lead, std::move(on_change),
+                                                [this] { scheduler().Wake(); });
+    const Status status = stream->Begin();
+    EXPECT_TRUE(status.ok()) << status.message();
+    scheduler().Add(stream);
+    return stream;
+  }
+
+  static std::vector<int32_t> ReadAll(StreamState& stream, uint64_t seed) {
+    std::vector<int32_t> codes;
+    Frame frame;
+    while (stream.Read(&frame, true) == ReadState::kFrame) {
+      EXPECT_EQ(frame.index, static_cast<int64_t>(codes.size()));
+      EXPECT_FLOAT_EQ(frame.pcm.at(0), static_cast<float>(seed) + static_cast<float>(frame.index) / 1000.0F);
+      codes.push_back(frame.codes.at(0));
+    }
+    return codes;
+  }
+
+  // Waits until `seed` has `count` steps submitted; then makes sure that no more come.
+  std::vector<int32_t> SettledText(uint64_t seed, size_t count) {
+    std::unique_lock lock(script_.mutex);
+    EXPECT_TRUE(script_.changed.wait_for(lock, std::chrono::seconds(20),
+                                         [&] { return script_.text_by_seed[seed].size() >= count; }));
+    lock.unlock();
+    std::this_thread::sleep_for(milliseconds(30));
+    return script_.Text(seed);
+  }
+
+  static std::shared_ptr<const Tokenizer> tokenizer_;
+  static std::shared_ptr<const PromptBuilder> prompts_;
+  static int32_t pad_, eos_;
+  BackendScript script_;
+  std::unique_ptr<Scheduler> scheduler_;
+};
+
+std::shared_ptr<const Tokenizer> SchedulerTest::tokenizer_;
+std::shared_ptr<const PromptBuilder> SchedulerTest::prompts_;
+int32_t SchedulerTest::pad_, SchedulerTest::eos_;
+
+TEST_F(SchedulerTest, FramesComeInOrderAndTheUtteranceEnds) {
+  script_.frames_by_seed[3] = 40;
+  const auto stream = Start(3);
+  EXPECT_EQ(ReadAll(*stream, 3).size(), 40U);
+  EXPECT_EQ(stream->end_reason(), EndReason::kComplete);
+  EXPECT_TRUE(stream->status().ok());
+}
+
+TEST_F(SchedulerTest, TokenLimitIsReported) {
+  script_.end_by_seed[1] = FrameEnd::kMaxTokens;
+  const auto stream = Start(1);
+  EXPECT_EQ(ReadAll(*stream, 1).size(), 5U);
+  EXPECT_EQ(stream->end_reason(), EndReason::kMaxDuration);
+}
+
+TEST_F(SchedulerTest, ReaderThatDoesNotReadStopsItsStreamOnly) {
+  script_.frames_by_seed[1] = script_.frames_by_seed[2] = 20;
+  const auto slow = Start(1, "Hello.", false, 3);
+  EXPECT_EQ(SettledText(1, 3).size(), 3U);
+  EXPECT_EQ(ReadAll(*Start(2), 2).size(), 20U);
+  EXPECT_EQ(script_.Text(1).size(), 3U);
+  EXPECT_EQ(ReadAll(*slow, 1).size(), 20U);
+}
+
+TEST_F(SchedulerTest, RunAheadKeepsOrderAndRoom) {
+  script_.max_outstanding = 3;
+  script_.frames_by_seed[1] = script_.frames_by_seed[2] = 30;
+  const auto narrow = Start(1, "Hello.", false, 2);
+  const auto wide = Start(2);
+  EXPECT_EQ(ReadAll(*wide, 2).size(), 30U);
+  EXPECT_LE(script_.Text(1).size(), 2U);
+  EXPECT_EQ(ReadAll(*narrow, 1).size(), 30U);
+}
+
+TEST_F(SchedulerTest, TextIsFedTokenByTokenThenEndThenPadding) {
+  script_.frames_by_seed[1] = 12;
+  const std::string text = "Hello there my friend.";
+  TextFeed feed(tokenizer_);
+  ASSERT_TRUE(feed.Append(text).ok());
+  ASSERT_TRUE(feed.Finish().ok());
+  const std::vector<int32_t> ids = feed.TakeIds();
+  ReadAll(*Start(1, text), 1);
+  std::vector<int32_t> expected = {kNoText};
+  expected.insert(expected.end(), ids.begin() + 3, ids.end());  // the role's two and the first lie in the prompt
+  expected.push_back(eos_);
+  expected.resize(13, pad_);
+  EXPECT_EQ(script_.Text(1), expected);
+}
+
+TEST_F(SchedulerTest, LateTextStallsAndIsNeverPadded) {
+  script_.frames_by_seed[1] = script_.frames_by_seed[9] = 30;
+  const std::string text = "One two three four five six.";
+  ReadAll(*Start(9, text), 9);
+  const auto stream = Start(1, "One", true);
+  size_t before = 0;
+  for (const char* piece : {" two", " three four", " fi", "ve six."}) {
+    ASSERT_TRUE(stream->Append(piece).ok());
+    const std::vector<int32_t> now = SettledText(1, before);
+    for (const int32_t id : now) EXPECT_NE(id, pad_);
+    before = now.size();
+  }
+  EXPECT_LT(before, 30U);
+  // A stalled stream holds up no other.
+  EXPECT_EQ(ReadAll(*Start(2), 2).size(), 5U);
+  ASSERT_TRUE(stream->FinishText().ok());
+  EXPECT_EQ(ReadAll(*stream, 1).size(), 30U);
+  EXPECT_EQ(script_.Text(1), script_.Text(9)) << "piecewise text must feed the same ids as whole text";
+}
+
+TEST_F(SchedulerTest, OpenTextThatStaysBlankCompletesWithoutFrames) {
+  const auto stream = Start(1, "", true);
+  ASSERT_TRUE(stream->Append("  \n").ok());
+  ASSERT_TRUE(stream->FinishText().ok());
+  EXPECT_TRUE(ReadAll(*stream, 1).empty());
+  EXPECT_EQ(stream->end_reason(), EndReason::kComplete);
+  EXPECT_FALSE(stream->Append("more").ok());
+}
+
+TEST_F(SchedulerTest, BlankTextIsRefused) {
+  for (const char* text : {"", " ", "\n\t "}) {
+    Request request;
+    request.text = text;
+    StreamState stream(prompts_, tokenizer_, request, 3, {}, [] {});
+    EXPECT_EQ(stream.Begin().code(), StatusCode::kInvalidArgument) << '"' << text << '"';
+  }
+}
+
+TEST_F(SchedulerTest, CancelDoesNotWaitForTheDevice) {
+  script_.SetGate(false);
+  const auto stream = Start(1);
+  {
+    std::unique_lock lock(script_.mutex);
+    ASSERT_TRUE(script_.changed.wait_for(lock, std::chrono::seconds(20), [&] { return script_.collecting > 0; }));
+  }
+  stream->Cancel();
+  Frame frame;
+  EXPECT_EQ(stream->Read(&frame, true), ReadState::kEnd);
+  EXPECT_EQ(stream->end_reason(), EndReason::kCancelled);
+  script_.SetGate(true);
+  EXPECT_EQ(ReadAll(*Start(2), 2).size(), 5U);
+}
+
+TEST_F(SchedulerTest, CancelWakesABlockedReader) {
+  script_.SetGate(false);
+  const auto stream = Start(1);
+  std::thread reader([&] {
+    Frame frame;
+    EXPECT_EQ(stream->Read(&frame, true), ReadState::kEnd);
+  });
+  std::this_thread::sleep_for(milliseconds(5));
+  stream->Cancel();
+  reader.join();
+  script_.SetGate(true);
+}
+
+TEST_F(SchedulerTest, CancelDropsUnreadFrames) {
+  const auto stream = Start(1);
+  SettledText(1, 6);
+  stream->Cancel();
+  Frame frame;
+  EXPECT_EQ(stream->Read(&frame, false), ReadState::kEnd);
+  EXPECT_EQ(stream->end_reason(), EndReason::kCancelled);
+}
+
+TEST_F(SchedulerTest, OneFailingStreamLeavesOthersAlone) {
+  script_.end_by_seed[1] = FrameEnd::kError;
+  script_.frames_by_seed[1] = 2;
+  script_.frames_by_seed[2] = 20;
+  const auto good = Start(2);
+  const auto bad = Start(1);
+  EXPECT_EQ(ReadAll(*bad, 1).size(), 2U);
+  EXPECT_EQ(bad->end_reason(), EndReason::kError);
+  EXPECT_EQ(bad->status().message(), "scripted failure");
+  EXPECT_EQ(ReadAll(*good, 2).size(), 20U);
+}
+
+TEST_F(SchedulerTest, RefusedSlotFailsItsStream) {
+  script_.open_error_by_seed.emplace(1, Status::ResourceExhausted("no room"));
+  const auto bad = Start(1);
+  EXPECT_TRUE(ReadAll(*bad, 1).empty());
+  EXPECT_EQ(bad->status().code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(ReadAll(*Start(2), 2).size(), 5U);
+}
+
+TEST_F(SchedulerTest, LostDeviceFailsEveryStreamNowAndLater) {
+  script_.SetGate(false);
+  const auto first = Start(1);
+  const auto second = Start(2);
+  {
+    std::lock_guard lock(script_.mutex);
+    script_.device_lost = true;
+  }
+  script_.SetGate(true);
+  for (const auto& stream : {first, second, Start(3)}) {
+    ReadAll(*stream, 0);
+    EXPECT_EQ(stream->end_reason(), EndReason::kError);
+    EXPECT_EQ(stream->status().code(), StatusCode::kDeviceUnavailable);
+  }
+}
+
+TEST_F(SchedulerTest, EveryFrameAndTheEndAreAnnounced) {
+  std::atomic<int> calls = 0;
+  const auto stream = Start(1, "Hello.", false, 25, [&] { ++calls; });
+  ReadAll(*stream, 1);
+  scheduler_.reset();
+  EXPECT_EQ(calls, 6);
+}
+
+TEST_F(SchedulerTest, StoppingEndsRunningStreams) {
+  script_.frames_by_seed[1] = 1000000;
+  const auto running = Start(1, "Hello.", false, 5);
+  SettledText(1, 5);
+  scheduler_.reset();
+  EXPECT_EQ(running->end_reason(), EndReason::kCancelled);
+}
+
+TEST_F(SchedulerTest, ManyThreadsStartAppendReadAndCancel) {
+  const unsigned seed = std::random_device{}();
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  script_.max_outstanding = 2;
+  scheduler();
+  std::vector<std::thread> threads;
+  for (unsigned t = 0; t < 6; ++t) {
+    threads.emplace_back([this, seed, t] {
+      std::mt19937 random(seed + t);
+      for (int i = 0; i < 40; ++i) {
+        const auto stream = Start(t, "Go", true, 1 + random() % 4);
+        std::thread writer([&stream] {
+          for (int n = 0; n < 4; ++n) {
+            if (!stream->Append(" on and on").ok()) return;
+          }
+          (void)stream->FinishText();
+        });
+        const bool cancel = random() % 3 == 0;
+        Frame frame;
+        for (unsigned n = 0; n < random() % 5 && stream->Read(&frame, true) == ReadState::kFrame; ++n) continue;
+        if (cancel) stream->Cancel();
+        writer.join();
+        while (stream->Read(&frame, true) == ReadState::kFrame) continue;
+        EXPECT_EQ(stream->end_reason() == EndReason::kCancelled,
+                  cancel && stream->end_reason() != EndReason::kComplete);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace
+}  // namespace qtts

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#ifndef QTTS_TESTS_SCRIPTED_BACKEND_H_
+#define QTTS_TESTS_SCRIPTED_BACKEND_H_
+
+#include <condition_variable>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "backend/backend.h"
+
+namespace qtts {
+
+// What a ScriptedBackend does and what it was asked: shared with the test, which outlives it.
+struct BackendScript {
+  // Set before use.
+  int max_outstanding = 1;
+  std::map<uint64_t, int> frames_by_seed;    // frames an utterance has; 5 unless named
+  std::map<uint64_t, FrameEnd> end_by_seed;  // how it ends; kEndOfSpeech unless named
+  std::map<uint64_t, Status> open_error_by_seed;
+
+  // Under the lock.
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool gate_open = true;  // while false, Collect() waits
+  bool device_lost = false;
+  std::map<uint64_t, std::vector<int32_t>> text_by_seed;  // text ids of the steps submitted
+  int open_slots = 0;
+  int collecting = 0;
+
+  void SetGate(bool open) {
+    std::lock_guard lock(mutex);
+    gate_open = open;
+    changed.notify_all();
+  }
+  std::vector<int32_t> Text(uint64_t seed) {
+    std::lock_guard lock(mutex);
+    return text_by_seed[seed];
+  }
+};
+
+// A backend whose utterances are told apart by their seed. Frame n of seed s has the code n and the
+// one sample s + n / 1000.
+class ScriptedBackend : public Backend {
+ public:
+  explicit ScriptedBackend(BackendScript* script) : script_(script) {}
+
+  const std::string& name() const override { return name_; }
+  int max_outstanding() const override { return script_->max_outstanding; }
+
+  Result<SlotId> Open(const Prompt&, const GenerationSettings&, uint64_t seed) override {
+    if (const auto error = script_->open_error_by_seed.find(seed); error != script_->open_error_by_seed.end()) {
+      return error->second;
+    }
+    std::lock_guard lock(script_->mutex);
+    ++script_->open_slots;
+    slots_[next_slot_] = {seed, 0};
+    return next_slot_++;
+  }
+
+  Status Submit(std::span<const FrameStep> steps) override {
+    std::set<SlotId> distinct;
+    std::lock_guard lock(script_->mutex);
+    for (const FrameStep& step : steps) {
+      if (!slots_.contains(step.slot)) return Status::Internal("a step for a slot that is not open");
+      if (!distinct.insert(step.slot).second) return Status::Internal("two steps for one slot");
+      script_->text_by_seed[slots_[step.slot].seed].push_back(step.text_id);
+      script_->changed.notify_all();
+    }
+    outstanding_.emplace_back(steps.begin(), steps.end());
+    if (outstanding_.size() > static_cast<size_t>(max_outstanding())) return Status::Internal("too many outstanding");
+    return Status::Ok();
+  }
+
+  Result<std::vector<FrameResult>> Collect() override {
+    std::unique_lock lock(script_->mutex);
+    ++script_->collecting;
+    script_->changed.notify_all();
+    script_->changed.wait(lock, [this] { return script_->gate_open; });
+    --script_->collecting;
+    if (script_->device_lost) return Status::DeviceUnavailable("the device is gone");
+    std::vector<FrameResult> results;
+    for (const FrameStep& step : outstanding_.front()) results.push_back(Make(step.slot));
+    outstanding_.pop_front();
+    return results;
+  }
+
+  void Close(SlotId slot) override {
+    std::lock_guard lock(script_->mutex);
+    script_->open_slots -= static_cast<int>(slots_.erase(slot));
+    script_->changed.notify_all();
+  }
+
+ private:
+  struct Slot {
+    uint64_t seed = 0;
+    int made = 0;
+  };
+
+  FrameResult Make(SlotId id) {
+    FrameResult result;
+    result.slot = id;
+    const auto found = slots_.find(id);
+    if (found == slots_.end()) return result;  // closed meanwhile: means nothing
+    Slot& slot = found->second;
+    const auto frames = script_->frames_by_seed.find(slot.seed);
+    if (slot.made >= (frames == script_->frames_by_seed.end() ? 5 : frames->second)) {
+      const auto end = script_->end_by_seed.find(slot.seed);
+      result.end = end == script_->end_by_seed.end() ? FrameEnd::kEndOfSpeech : end->second;
+      if (result.end == FrameEnd::kError) result.status = Status::Internal("scripted failure");
+      return result;
+    }
+    result.codes = {slot.made};
+    result.pcm = {static_cast<float>(slot.seed) + static_cast<float>(slot.made) / 1000.0F};
+    ++slot.made;
+    return result;
+  }
+
+  BackendScript* script_;
+  std::string name_ = "scripted";
+  std::map<SlotId, Slot> slots_;
+  SlotId next_slot_ = 0;
+  std::deque<std::vector<FrameStep>> outstanding_;
+};
+
+}  // namespace qtts
+
+#endif  // QTTS_TESTS_SCRIPTED_BACKEND_H_

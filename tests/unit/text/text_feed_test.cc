@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#include "text/text_feed.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <random>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "golden/vocabulary/released_vocabulary.h"
+#include "unit/text/random_text.h"
+
+namespace qtts {
+namespace {
+
+using std::string_literals::operator""s;
+using Ids = std::vector<int32_t>;
+
+std::shared_ptr<const Tokenizer> Released(TokenizerPattern pattern) {
+  static const auto native = *Tokenizer::Create(ReleasedVocabulary(), TokenizerPattern::kNative);
+  static const auto patched = *Tokenizer::Create(ReleasedVocabulary(), TokenizerPattern::kPatched);
+  return pattern == TokenizerPattern::kNative ? native : patched;
+}
+
+class TextFeedTest : public ::testing::Test {
+ protected:
+  Ids Whole(std::string_view text) const {
+    auto ids = tokenizer_->EncodePlain("assistant\n" + std::string(text));
+    return ids.ok() ? *ids : Ids{};
+  }
+  std::shared_ptr<const Tokenizer> tokenizer_ = Released(TokenizerPattern::kNative);
+};
+
+void AppendTo(Ids* all, const Ids& more) { all->insert(all->end(), more.begin(), more.end()); }
+
+TEST_F(TextFeedTest, IdsAppearAsSoonAsTheyAreDecided) {
+  TextFeed feed(tokenizer_);
+  ASSERT_TRUE(feed.Append("Hel").ok());
+  EXPECT_EQ(feed.TakeIds(), (Ids{77091, 198}));  // the role
+  ASSERT_TRUE(feed.Append("lo").ok());
+  EXPECT_EQ(feed.TakeIds(), Ids());
+  ASSERT_TRUE(feed.Append(", ").ok());
+  EXPECT_EQ(feed.TakeIds(), (Ids{9707, 11}));
+  ASSERT_TRUE(feed.Append("world.").ok());
+  EXPECT_EQ(feed.TakeIds(), (Ids{1879}));
+  EXPECT_FALSE(feed.finished());
+  ASSERT_TRUE(feed.Finish().ok());
+  EXPECT_TRUE(feed.finished());
+  EXPECT_EQ(feed.TakeIds(), (Ids{13}));
+  ASSERT_TRUE(feed.Finish().ok());
+  EXPECT_EQ(feed.TakeIds(), Ids());
+}
+
+TEST_F(TextFeedTest, NewlinesInFrontJoinTheRole) {
+  TextFeed feed(tokenizer_);
+  ASSERT_TRUE(feed.Append("\n").ok());
+  ASSERT_TRUE(feed.Append("A").ok());
+  ASSERT_TRUE(feed.Finish().ok());
+  EXPECT_EQ(feed.TakeIds(), (Ids{77091, 271, 32}));
+}
+
+TEST_F(TextFeedTest, ControlTokensAreSpelledOut) {
+  TextFeed feed(tokenizer_);
+  ASSERT_TRUE(feed.Append("<|im_").ok());
+  ASSERT_TRUE(feed.Append("end|> x").ok());
+  ASSERT_TRUE(feed.Finish().ok());
+  const Ids ids = feed.TakeIds();
+  EXPECT_EQ(ids, Whole("<|im_end|> x"));
+  for (const int32_t id : ids) EXPECT_LT(id, 151643);
+}
+
+TEST_F(TextFeedTest, NoTextAtAll) {
+  TextFeed feed(tokenizer_);
+  ASSERT_TRUE(feed.Append("").ok());
+  ASSERT_TRUE(feed.Finish().ok());
+  EXPECT_TRUE(feed.blank());
+  EXPECT_EQ(feed.TakeIds(), (Ids{77091, 198}));
+}
+
+TEST_F(TextFeedTest, Blank) {
+  TextFeed feed(tokenizer_);
+  EXPECT_TRUE(feed.blank());
+  ASSERT_TRUE(feed.Append(" \n\xE3").ok());
+  EXPECT_TRUE(feed.blank());
+  ASSERT_TRUE(feed.Append("\x80").ok());
+  ASSERT_TRUE(feed.Append("\x80\t").ok());  // U+3000 is complete
+  EXPECT_TRUE(feed.blank());
+  ASSERT_TRUE(feed.Append("\0"s).ok());
+  EXPECT_FALSE(feed.blank());
+  ASSERT_TRUE(feed.Append(" ").ok());
+  EXPECT_FALSE(feed.blank());
+
+  TextFeed cut(tokenizer_);
+  ASSERT_TRUE(cut.Append(" \xE3\x80").ok());
+  EXPECT_TRUE(cut.blank());
+  ASSERT_TRUE(cut.Finish().ok());  // the cut sequence is U+FFFD now
+  EXPECT_FALSE(cut.blank());
+}
+
+TEST_F(TextFeedTest, TextAfterTheEndIsAnError) {
+  TextFeed feed(tokenizer_);
+  ASSERT_TRUE(feed.Finish().ok());
+  const Status status = feed.Append("x");
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+}
+
+TEST_F(TextFeedTest, AnyCutGivesTheIdsOfTheWhole) {
+  std::mt19937 rng(10);  // seed 10
+  for (const TokenizerPattern pattern : {TokenizerPattern::kNative, TokenizerPattern::kPatched}) {
+    tokenizer_ = Released(pattern);
+    for (int i = 0; i < 4000; ++i) {
+      const std::string text = i % 2 == 0 ? RandomBytes(&rng, 30) : RandomText(&rng, 30);
+      std::uniform_int_distribution<size_t> length(0, i % 4 < 2 ? 1 : 9);
+      TextFeed feed(tokenizer_);
+      Ids ids;
+      for (std::string_view rest = text; !rest.empty();) {
+        const std::string_view piece = rest.substr(0, length(rng));
+        ASSERT_TRUE(feed.Append(piece).ok());
+        rest.remove_prefix(piece.size());
+        if (i % 3 == 0) AppendTo(&ids, feed.TakeIds());
+      }
+      ASSERT_TRUE(feed.Finish().ok());
+      AppendTo(&ids, feed.TakeIds());
+      ASSERT_EQ(ids, Whole(text)) << RepairUtf8(text);
+    }
+  }
+}
+
+TEST_F(TextFeedTest, TextLongerThanOneCallOfTheTokenizer) {
+  std::string text;
+  Ids expected = Whole("");
+  const std::string sentence = "Sch\u00F6n e\u0301, it's 中文; ";
+  auto ids = tokenizer_->EncodePlain(sentence);
+  ASSERT_TRUE(ids.ok());
+  // A sentence's last space begins the next one's first word.
+  auto again = tokenizer_->EncodePlain(" " + sentence.substr(0, sentence.size() - 1));
+  auto first = tokenizer_->EncodePlain(sentence.substr(0, sentence.size() - 1));
+  auto last = tokenizer_->EncodePlain(" ");
+  ASSERT_TRUE(again.ok() && first.ok() && last.ok());
+  AppendTo(&expected, *first);
+  text = sentence;
+  while (text.size() < 5 * Tokenizer::kMaxTextBytes) {
+    text += sentence;
+    AppendTo(&expected, *again);
+  }
+  AppendTo(&expected, *last);
+  TextFeed feed(tokenizer_);
+  ASSERT_TRUE(feed.Append(text).ok());
+  ASSERT_TRUE(feed.Finish().ok());
+  EXPECT_EQ(feed.TakeIds(), expected);
+}
+
+TEST_F(TextFeedTest, ATooLongWordIsRefusedAndLeavesTheFeedAsItWas) {
+  TextFeed feed(tokenizer_);
+  ASSERT_TRUE(feed.Append("one two").ok());
+  const std::string word(Tokenizer::kMaxTextBytes, 'x');
+  for (const std::string& text : {word, " three" + word, word + " four"}) {
+    const Status status = feed.Append(text);
+    EXPECT_EQ(status.code(), StatusCode::kResourceExhausted) << status.message();
+  }
+  ASSERT_TRUE(feed.Append("s").ok());
+  ASSERT_TRUE(feed.Finish().ok());
+  EXPECT_EQ(feed.TakeIds(), Whole("one twos"));
+}
+
+TEST_F(TextFeedTest, ALongWordMayFillTheRoom) {
+  TextFeed feed(tokenizer_);
+  const std::string word(Tokenizer::kMaxTextBytes - 1, 'x');
+  ASSERT_TRUE(feed.Append(word).ok());
+  ASSERT_TRUE(feed.Append(" y").ok());
+  ASSERT_TRUE(feed.Finish().ok());
+  Ids expected = Whole("");
+  AppendTo(&expected, *tokenizer_->EncodePlain(word));
+  AppendTo(&expected, *tokenizer_->EncodePlain(" y"));
+  EXPECT_EQ(feed.TakeIds(), expected);
+}
+
+// Quadratic time would make this run for minutes.
+TEST_F(TextFeedTest, HostileRunsByteByByte) {
+  for (const char* unit : {"a", " ", "\n", "\u0301", "A中", "!", "e\u0301"}) {
+    TextFeed feed(tokenizer_);
+    std::string text;
+    while (text.size() < 20000) text += unit;
+    for (const char c : text) ASSERT_TRUE(feed.Append(std::string_view(&c, 1)).ok());
+    ASSERT_TRUE(feed.Finish().ok());
+    EXPECT_EQ(feed.TakeIds(), Whole(text)) << unit;
+  }
+}
+
+}  // namespace
+}  // namespace qtts

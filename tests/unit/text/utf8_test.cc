@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#include "text/utf8.h"
+
+#include <glib.h>
+#include <gtest/gtest.h>
+
+#include <random>
+#include <string>
+#include <string_view>
+
+#include "unit/text/random_text.h"
+
+namespace qtts {
+namespace {
+
+using std::string_literals::operator""s;
+
+TEST(Utf8, EveryScalarValueComesBack) {
+  for (char32_t code = 0; code <= 0x10FFFF; ++code) {
+    if (code == 0xD800) code = 0xE000;
+    std::string text;
+    AppendUtf8(code, &text);
+    gchar expected[6];
+    ASSERT_EQ(text, std::string(expected, static_cast<size_t>(g_unichar_to_utf8(code, expected))));
+    const Utf8Char c = DecodeUtf8(text + "x");
+    ASSERT_EQ(c.code, code);
+    ASSERT_EQ(c.size, text.size());
+    ASSERT_FALSE(c.incomplete);
+    for (size_t cut = 1; cut < text.size(); ++cut) {
+      const Utf8Char part = DecodeUtf8(std::string_view(text).substr(0, cut));
+      ASSERT_EQ(part.code, kReplacementCharacter);
+      ASSERT_EQ(part.size, cut);
+      ASSERT_TRUE(part.incomplete);
+    }
+  }
+}
+
+TEST(Utf8, EndOfText) {
+  EXPECT_EQ(DecodeUtf8("").size, 0U);
+  EXPECT_FALSE(DecodeUtf8("").incomplete);
+}
+
+// Expected values: the Unicode standard's tables 3-8 to 3-11, and Python's bytes.decode(errors="replace").
+TEST(Utf8, MaximalSubpartsOfInvalidBytes) {
+  const std::string r = "\uFFFD";
+  const struct {
+    std::string bytes;
+    std::string repaired;
+  } cases[] = {
+      {"\xC0\xAF\xE0\x80\xBF\xF0\x81\x82\x41", r + r + r + r + r + r + r + r + "A"},
+      {"\xED\xA0\x80\xED\xBF\xBF\xED\xAF\x41", r + r + r + r + r + r + r + r + "A"},
+      {"\xF4\x91\x92\x93\xFF\x41\x80\xBF\x42", r + r + r + r + r + "A" + r + r + "B"},
+      {"\xE1\x80\xE2\xF0\x91\x92\xF1\xBF\x41", r + r + r + r + "A"},
+      {"\x61\xF1\x80\x80\xE1\x80\xC2\x62\x80\x63\x80\xBF\x64", "a" + r + r + r + "b" + r + "c" + r + r + "d"},
+      {"\xC2", r},
+      {"\xF0\x9F\x98", r},
+      {"\xF5\x80", r + r},
+      {"\0a\xC2\0"s, "\0a"s + r + "\0"s},
+  };
+  for (const auto& c : cases) EXPECT_EQ(RepairUtf8(c.bytes), c.repaired);
+}
+
+TEST(Utf8, RepairKeepsValidTextAndAlwaysYieldsValidText) {
+  std::mt19937 rng(1);  // seed 1
+  for (int i = 0; i < 2000; ++i) {
+    const std::string text = RandomText(&rng, 30);
+    ASSERT_EQ(RepairUtf8(text), text);
+    const std::string repaired = RepairUtf8(RandomBytes(&rng, 30));
+    for (std::string_view rest = repaired; !rest.empty();) {
+      const size_t nul = std::min(rest.find('\0'), rest.size());
+      ASSERT_TRUE(g_utf8_validate_len(rest.data(), nul, nullptr));
+      rest.remove_prefix(std::min(nul + 1, rest.size()));
+    }
+  }
+}
+
+TEST(Utf8, WhiteSpaceIsUnicodesProperty) {
+  for (char32_t code = 0; code <= 0x10FFFF; ++code) {
+    const GUnicodeType type = g_unichar_type(code);
+    const bool separator =
+        type == G_UNICODE_SPACE_SEPARATOR || type == G_UNICODE_LINE_SEPARATOR || type == G_UNICODE_PARAGRAPH_SEPARATOR;
+    EXPECT_EQ(IsWhiteSpace(code), separator || (code >= 9 && code <= 13) || code == 0x85)
+        << static_cast<uint32_t>(code);
+  }
+}
+
+}  // namespace
+}  // namespace qtts

@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+// qtts-tool as a user runs it: arguments, standard input, output and exit status.
+#include <gio/gio.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "qtts/engine.h"
+#include "text/tokenizer.h"
+
+namespace qtts {
+namespace {
+
+using Json = nlohmann::json;
+
+const std::string kVoice = QTTS_TEST_VOICE;
+
+struct Outcome {
+  int exit_status = -1;
+  std::string out;
+  std::string err;
+};
+
+Outcome RunTool(std::vector<std::string> arguments, const std::string& input = "") {
+  arguments.insert(arguments.begin(), QTTS_TEST_TOOL);
+  std::vector<const gchar*> argv;
+  for (const std::string& argument : arguments) argv.push_back(argument.c_str());
+  argv.push_back(nullptr);
+  constexpr int kPipes =
+      G_SUBPROCESS_FLAGS_STDIN_PIPE | G_SUBPROCESS_FLAGS_STDOUT_PIPE | G_SUBPROCESS_FLAGS_STDERR_PIPE;
+  GError* error = nullptr;
+  GSubprocess* const process = g_subprocess_newv(argv.data(), static_cast<GSubprocessFlags>(kPipes), &error);
+  Outcome outcome;
+  if (!process) {
+    ADD_FAILURE() << error->message;
+    g_error_free(error);
+    return outcome;
+  }
+  gchar *out = nullptr, *err = nullptr;
+  EXPECT_TRUE(g_subprocess_communicate_utf8(process, input.c_str(), nullptr, &out, &err, nullptr));
+  outcome.exit_status = g_subprocess_get_if_exited(process) ? g_subprocess_get_exit_status(process) : -1;
+  if (out) outcome.out = out;
+  if (err) outcome.err = err;
+  g_free(out);
+  g_free(err);
+  g_object_unref(process);
+  return outcome;
+}
+
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    std::string name = (std::filesystem::temp_directory_path() / "qtts-tool-XXXXXX").string();
+    path_ = mkdtemp(name.data());
+  }
+  ~TemporaryFolder() { std::filesystem::remove_all(path_); }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  std::string File(const std::string& name) const { return (path_ / name).string(); }
+
+ private:
+  std::filesystem::path path_;
+};
+
+TEST(ToolTest, HelpNamesEveryCommand) {
+  const Outcome help = RunTool({"--help"});
+  EXPECT_EQ(help.exit_status, 0);
+  for (const char* command : {"inspect", "tokenize", "prompt", "codes", "decode"}) {
+    EXPECT_NE(help.out.find(command), std::string::npos) << command;
+  }
+}
+
+TEST(ToolTest, WrongUsageIsStatusTwo) {
+  for (const std::vector<std::string>& arguments : {std::vector<std::string>{},
+                                                    {"sing"},
+                                                    {"inspect", kVoice, "--no-such-option"},
+                                                    {"codes", kVoice, "--seed", "many"}}) {
+    const Outcome outcome = RunTool(arguments);
+    EXPECT_EQ(outcome.exit_status, 2);
+    EXPECT_NE(outcome.err.find("--help"), std::string::npos) << outcome.err;
+  }
+}
+
+TEST(ToolTest, InspectSaysWhatAFolderHolds) {
+  const Outcome json = RunTool({"inspect", kVoice, "--json"});
+  ASSERT_EQ(json.exit_status, 0) << json.err;
+  const Json info = Json::parse(json.out);
+  EXPECT_EQ(info["type"], "custom_voice");
+  EXPECT_EQ(info["dtype"], "F16");
+  EXPECT_EQ(info["speakers"], Json({"default"}));
+  EXPECT_EQ(info["languages"], Json({"english"}));
+  EXPECT_EQ(info["samples_per_frame"], 1920);
+  EXPECT_EQ(info["defaults"]["max_new_tokens"], 1024);
+  EXPECT_FALSE(info["defaults"]["subtalker_do_sample"].get<bool>());
+  const auto weight_bytes = info["weight_bytes"].get<int64_t>();
+  const auto file_bytes = std::filesystem::file_size(kVoice + "/model.safetensors") +
+                          std::filesystem::file_size(kVoice + "/speech_tokenizer/model.safetensors");
+  EXPECT_GT(weight_bytes, 16000000);
+  EXPECT_LT(weight_bytes, static_cast<int64_t>(file_bytes));
+
+  const Outcome text = RunTool({"inspect", kVoice});
+  EXPECT_EQ(text.exit_status, 0);
+  EXPECT_NE(text.out.find("custom_voice"), std::string::npos) << text.out;
+}
+
+TEST(ToolTest, ErrorsAreOneLineOrAnObject) {
+  for (const char* command : {"inspect", "tokenize", "prompt", "codes"}) {
+    const Outcome plain = RunTool({command, "/nonexistent/model", "--text", "Hello."});
+    EXPECT_EQ(plain.exit_status, 1) << command;
+    EXPECT_NE(plain.err.find("/nonexistent/model"), std::string::npos) << plain.err;
+    EXPECT_EQ(std::count(plain.err.begin(), plain.err.end(), '\n'), 1) << plain.err;
+    EXPECT_EQ(RunTool({command}).exit_status, 1) << command << " without a folder";
+  }
+  const Outcome json = RunTool({"inspect", "/nonexistent/model", "--json"});
+  EXPECT_EQ(json.exit_status, 1);
+  const Json error = Json::parse(json.out)["error"];
+  EXPECT_EQ(error["code"], "not-found");
+  EXPECT_NE(error["message"].get<std::string>().find("/nonexistent/model"), std::string::npos);
+}
+
+TEST(ToolTest, TokenizePrintsTheIdsOfEachLine) {
+  auto tokenizer = Tokenizer::Load(kVoice);
+  ASSERT_TRUE(tokenizer.ok());
+  const std::vector<std::string> lines = {"Hello, world.", "", "<|im_start|>assistant"};
+  std::string input, expected, expected_json;
+  for (const std::string& line : lines) {
+    input += line + "\n";
+    const auto ids = (*tokenizer)->Encode(line);
+    ASSERT_TRUE(ids.ok());
+    std::string row;
+    for (const int32_t id : *ids) row += (row.empty() ? "" : " ") + std::to_string(id);
+    expected += row + "\n";
+    expected_json += Json(*ids).dump() + "\n";
+  }
+  EXPECT_EQ(RunTool({"tokenize", kVoice}, input).out, expected);
+  EXPECT_EQ(RunTool({"tokenize", kVoice, "--json"}, input).out, expected_json);
+  const auto patched = Tokenizer::Load(kVoice, TokenizerPattern::kPatched);
+  ASSERT_TRUE(patched.ok());
+  const auto ids = (*patched)->Encode("iPhone");
+  ASSERT_TRUE(ids.ok());
+  EXPECT_EQ(RunTool({"tokenize", kVoice, "--pattern", "patched", "--json"}, "iPhone\n").out, Json(*ids).dump() + "\n");
+  EXPECT_EQ(RunTool({"tokenize", kVoice, "--pattern", "other"}).exit_status, 1);
+}
+
+TEST(ToolTest, PromptPrintsTheRowsOfBothLayouts) {
+  const std::string text = "Hello there.";
+  for (const std::string layout : {"streaming", "non-streaming"}) {
+    const Outcome outcome =
+        RunTool({"prompt", kVoice, "--text", text, "--language", "english", "--layout", layout, "--json"});
+    ASSERT_EQ(outcome.exit_status, 0) << outcome.err;
+    const Json prompt = Json::parse(outcome.out);
+    // Role 3, language prefix 4, speaker 1, begin 1 (spec 3.3); then the text, or its first token.
+    EXPECT_EQ(prompt["constant_rows"], 9);
+    const size_t rows = prompt["rows"].size();
+    const size_t queue = prompt["trailing_text"].size();
+    if (layout == "streaming") {
+      EXPECT_EQ(rows, 10U);
+      EXPECT_GT(queue, 2U);
+    } else {
+      EXPECT_GT(rows, 12U);
+      EXPECT_LE(queue, 1U);
+    }
+    const Outcome plain = RunTool({"prompt", kVoice, "--text", text, "--language", "english", "--layout", layout});
+    EXPECT_EQ(std::count(plain.out.begin(), plain.out.end(), '\n'), static_cast<long>(rows) + 1) << plain.out;
+  }
+  EXPECT_EQ(RunTool({"prompt", kVoice, "--text", text, "--layout", "sideways"}).exit_status, 1);
+  EXPECT_EQ(RunTool({"prompt", kVoice, "--text", " "}).exit_status, 1);
+  const Outcome unknown = RunTool({"prompt", kVoice, "--text", text, "--speaker", "nobody"});
+  EXPECT_EQ(unknown.exit_status, 1);
+  EXPECT_NE(unknown.err.find("default"), std::string::npos) << "names the speakers there are: " << unknown.err;
+}
+
+TEST(ToolTest, CodesFollowTheSeedAndGreedyHasNone) {
+  const std::vector<std::string> base = {"codes", kVoice, "--text", "Good morning everyone."};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), base.begin(), base.end());
+    const Outcome outcome = RunTool(more);
+    EXPECT_EQ(outcome.exit_status, 0) << outcome.err;
+    return outcome.out;
+  };
+  EXPECT_EQ(with({"--seed", "5"}), with({"--seed", "5"}));
+  EXPECT_NE(with({"--seed", "5"}), with({"--seed", "6"}));
+  EXPECT_EQ(with({"--greedy", "--seed", "5"}), with({"--greedy", "--seed", "6"}));
+  const Outcome capped = RunTool({"codes", kVoice, "--text", "A rather long sentence.", "--max-frames", "3"});
+  EXPECT_EQ(std::count(capped.out.begin(), capped.out.end(), '\n'), 3);
+  EXPECT_NE(capped.err.find("limit"), std::string::npos) << capped.err;
+}
+
+// Little-endian samples after the 44-byte header.
+std::vector<float> ReadF32Wav(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  const std::string bytes{std::istreambuf_iterator<char>(file), {}};
+  std::vector<float> samples((bytes.size() - 44) / sizeof(float));
+  memcpy(samples.data(), bytes.data() + 44, samples.size() * sizeof(float));
+  return samples;
+}
+
+TEST(ToolTest, CodesThenDecodeGivesWhatTheEngineSpeaks) {
+  EngineOptions options;
+  options.model_path = kVoice;
+  const auto engine = Engine::Load(options);
+  ASSERT_TRUE(engine.ok());
+  Request request;
+  request.text = "Good morning.";
+  request.seed = 3;
+  request.settings = (*engine)->info().defaults;
+  const auto stream = (*engine)->Start(request);
+  ASSERT_TRUE(stream.ok());
+  std::vector<float> spoken;
+  Frame frame;
+  while ((*stream)->Read(&frame) == ReadState::kFrame) spoken.insert(spoken.end(), frame.pcm.begin(), frame.pcm.end());
+
+  const TemporaryFolder folder;
+  for (const bool json : {false, true}) {
+    std::vector<std::string> arguments = {"codes", kVoice, "--text", "Good morning.", "--seed", "3"};
+    if (json) arguments.emplace_back("--json");
+    const Outcome codes = RunTool(arguments);
+    ASSERT_EQ(codes.exit_status, 0) << codes.err;
+    const std::string wav = folder.File("out.wav");
+    const Outcome decoded = RunTool({"decode", kVoice, "--output", wav, "--format", "f32"}, codes.out);
+    ASSERT_EQ(decoded.exit_status, 0) << decoded.err;
+    EXPECT_EQ(ReadF32Wav(wav), spoken);
+  }
+}
+
+TEST(ToolTest, DecodeRefusesWhatAreNoCodes) {
+  const TemporaryFolder folder;
+  const std::string wav = folder.File("out.wav");
+  const auto decode = [&](const std::string& input) {
+    const Outcome outcome = RunTool({"decode", kVoice, "--output", wav}, input);
+    EXPECT_EQ(outcome.exit_status, 1) << input;
+    return outcome.err;
+  };
+  EXPECT_NE(decode("1 2 3\n").find("expected 16"), std::string::npos);
+  EXPECT_NE(decode("0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 128\n").find("128"), std::string::npos);
+  EXPECT_NE(decode("0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 -1\n").find("-1"), std::string::npos);
+  EXPECT_NE(decode("one two\n").find("one"), std::string::npos);
+  EXPECT_NE(decode("{\"codes\": 5}").find("codes"), std::string::npos);
+  EXPECT_NE(decode("{\"codes\": [[\"a\"]]}").find("integer"), std::string::npos);
+  EXPECT_EQ(RunTool({"decode", kVoice, "/nonexistent/codes", "--output", wav}).exit_status, 1);
+  EXPECT_EQ(RunTool({"decode", kVoice}, "").exit_status, 1) << "no --output";
+  EXPECT_EQ(RunTool({"decode", kVoice, "--output", "/nonexistent/out.wav"}, "").exit_status, 1);
+}
+
+}  // namespace
+}  // namespace qtts
