@@ -41,15 +41,18 @@ std::string Gigabytes(size_t bytes) {
 
 }  // namespace
 
-Status CheckDevice(const Checkpoint& checkpoint, Precision precision) {
-  const auto unavailable = [](const std::string& what) {
-    return Status::DeviceUnavailable("device=cuda: " + what + "; choose device=cpu or device=auto");
-  };
+namespace {
+
+Status Unavailable(const std::string& what) {
+  return Status::DeviceUnavailable("device=cuda: " + what + "; choose device=cpu or device=auto");
+}
+
+Result<int> CountDevices() {
   int driver = 0;
   int runtime = 0;
   if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0) {
     (void)cudaGetLastError();
-    return unavailable("there is no NVIDIA driver (libcuda.so.1)");
+    return Unavailable("there is no NVIDIA driver (libcuda.so.1)");
   }
   (void)cudaRuntimeGetVersion(&runtime);
   int devices = 0;
@@ -57,26 +60,33 @@ Status CheckDevice(const Checkpoint& checkpoint, Precision precision) {
   if (error != cudaSuccess) {
     (void)cudaGetLastError();
     if (error == cudaErrorInsufficientDriver) {
-      return unavailable("the NVIDIA driver is too old: it is for CUDA " + std::to_string(driver / 1000) + "." +
+      return Unavailable("the NVIDIA driver is too old: it is for CUDA " + std::to_string(driver / 1000) + "." +
                          std::to_string(driver % 1000 / 10) + ", needed is " + std::to_string(runtime / 1000) +
                          ".0 or later");
     }
-    return unavailable(std::string("no GPU can be used: ") + cudaGetErrorString(error));
+    return Unavailable(std::string("no GPU can be used: ") + cudaGetErrorString(error));
   }
-  if (devices == 0) return unavailable("no CUDA-capable device is detected");
-  int device = 0;
-  QTTS_RETURN_IF_CUDA_ERROR(cudaGetDevice(&device), "asking for the device");
+  if (devices == 0) return Unavailable("no CUDA-capable device is detected");
+  return devices;
+}
+
+// Makes `device` the current one and says whether it can hold the model.
+Status UseDevice(const Checkpoint& checkpoint, Precision precision, int device) {
+  if (const cudaError_t error = cudaSetDevice(device); error != cudaSuccess) {
+    (void)cudaGetLastError();
+    return Unavailable("GPU " + std::to_string(device) + " cannot be used: " + cudaGetErrorString(error));
+  }
   cudaDeviceProp properties = {};
   QTTS_RETURN_IF_CUDA_ERROR(cudaGetDeviceProperties(&properties, device), "asking for the device");
   if (properties.major < kFirstCapability) {
-    return unavailable(std::string(properties.name) + " has compute capability " + std::to_string(properties.major) +
+    return Unavailable(std::string(properties.name) + " has compute capability " + std::to_string(properties.major) +
                        "." + std::to_string(properties.minor) + ", needed is 8.0 or later");
   }
   size_t free = 0;
   size_t total = 0;
   if (const cudaError_t memory = cudaMemGetInfo(&free, &total); memory != cudaSuccess) {
     (void)cudaGetLastError();
-    return unavailable(std::string(properties.name) + " cannot be used: " + cudaGetErrorString(memory));
+    return Unavailable(std::string(properties.name) + " cannot be used: " + cudaGetErrorString(memory));
   }
   const ModelInfo info = checkpoint.Info();
   // The codec's weights are kept in up to 8 bytes each.
@@ -89,6 +99,26 @@ Status CheckDevice(const Checkpoint& checkpoint, Precision precision) {
                                      "; close other programs that use it, choose a smaller model or device=cpu");
   }
   return Status::Ok();
+}
+
+}  // namespace
+
+Result<int> ChooseDevice(const Checkpoint& checkpoint, Precision precision, int device) {
+  QTTS_ASSIGN_OR_RETURN(const int devices, CountDevices());
+  if (device >= devices) {
+    return Status::InvalidArgument("cuda-device-id=" + std::to_string(device) + ": this machine's GPUs are 0 to " +
+                                   std::to_string(devices - 1) + "; -1 takes the first that can hold the model");
+  }
+  if (device >= 0) {
+    QTTS_RETURN_IF_ERROR(UseDevice(checkpoint, precision, device));
+    return device;
+  }
+  Status status;
+  for (int i = 0; i < devices; ++i) {
+    status = UseDevice(checkpoint, precision, i);
+    if (status.ok()) return i;
+  }
+  return status;
 }
 
 struct CudaBackend::Impl {
@@ -143,6 +173,7 @@ struct CudaBackend::Impl {
   Status lost;  // not ok once the device is
 
   ~Impl() {
+    (void)cudaSetDevice(options.device);
     for (const Stream* s : {&stream, &codec_stream}) {
       if (s->get() != nullptr) (void)cudaStreamSynchronize(s->get());
     }
@@ -163,6 +194,8 @@ struct CudaBackend::Impl {
     row->status = slot->status;
   }
   Status Await(int entry);
+  // Calls may come from other threads than Create() did, and the current device is a thread's.
+  Status MakeCurrent() const { return CudaStatus(cudaSetDevice(options.device), kSpeaking); }
   SlotId NewId() {
     do {
       last_id = last_id == std::numeric_limits<SlotId>::max() ? 1 : last_id + 1;
@@ -202,10 +235,8 @@ Status CudaBackend::Impl::Load() {
   }
   for (int i = 0; i < options.max_slots; ++i) free_indices.insert(i);
 
-  int device = 0;
-  QTTS_RETURN_IF_CUDA_ERROR(cudaGetDevice(&device), "asking for the device");
   cudaDeviceProp properties = {};
-  QTTS_RETURN_IF_CUDA_ERROR(cudaGetDeviceProperties(&properties, device), "asking for the device");
+  QTTS_RETURN_IF_CUDA_ERROR(cudaGetDeviceProperties(&properties, options.device), "asking for the device");
   name = "cuda (" + std::string(properties.name) + ", " + (options.precision == Precision::kF32 ? "f32" : "bf16") + ")";
   return Status::Ok();
 }
@@ -347,9 +378,10 @@ int CudaBackend::max_outstanding() const { return kOutstanding; }
 
 Result<std::unique_ptr<CudaBackend>> CudaBackend::Create(std::shared_ptr<const Checkpoint> checkpoint,
                                                          const CudaBackendOptions& options) {
-  QTTS_RETURN_IF_ERROR(CheckDevice(*checkpoint, options.precision));
+  QTTS_ASSIGN_OR_RETURN(const int device, ChooseDevice(*checkpoint, options.precision, options.device));
   auto impl = std::make_unique<Impl>();
   impl->options = options;
+  impl->options.device = device;
   impl->checkpoint = std::move(checkpoint);
   QTTS_RETURN_IF_ERROR(impl->Load());
   QTTS_RETURN_IF_ERROR(impl->WarmUp());
@@ -368,6 +400,7 @@ Result<std::unique_ptr<CudaBackend>> CudaBackend::Create(std::shared_ptr<const C
 Result<SlotId> CudaBackend::Open(const Prompt& prompt, const GenerationSettings& settings, uint64_t seed) {
   Impl& impl = *impl_;
   QTTS_RETURN_IF_ERROR(impl.lost);
+  QTTS_RETURN_IF_ERROR(impl.MakeCurrent());
   QTTS_RETURN_IF_ERROR(impl.model->Check(prompt));
   QTTS_RETURN_IF_ERROR(impl.CheckReference(prompt));
   if (impl.free_indices.empty()) {
@@ -398,6 +431,7 @@ void CudaBackend::Close(SlotId id) {
 Status CudaBackend::Submit(std::span<const FrameStep> steps) {
   Impl& impl = *impl_;
   QTTS_RETURN_IF_ERROR(impl.lost);
+  QTTS_RETURN_IF_ERROR(impl.MakeCurrent());
   if (impl.outstanding.size() >= kOutstanding) {
     return Status::Internal("more than " + std::to_string(kOutstanding) + " submissions outstanding");
   }

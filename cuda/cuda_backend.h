@@ -15,6 +15,7 @@ namespace qtts::cuda {
 
 struct CudaBackendOptions {
   Precision precision = Precision::kBF16;
+  int device = -1;      // as CUDA counts them; -1 = the first that can hold the model
   int max_slots = 64;   // utterances at once
   bool overlap = true;  // see LanguageModelOptions
 };
@@ -28,7 +29,7 @@ struct CudaBackendFacts {
   size_t frame_bytes = 0;  // weights that one frame of one utterance reads, without the codec
 };
 
-// The backend on the current device (backend/backend.h): a frame of all slots is one graph. Up to two
+// The backend on one device (backend/backend.h): a frame of all slots is one graph. Up to two
 // submissions may be under way.
 class CudaBackend : public Backend {
  public:
@@ -54,8 +55,9 @@ class CudaBackend : public Backend {
   std::unique_ptr<Impl> impl_;
 };
 
-// Whether there is a usable device, and memory for the model: the errors of Create() that come first.
-Status CheckDevice(const Checkpoint& checkpoint, Precision precision);
+// The device that Create() would take, `device` or with -1 the first that is usable and has memory for the model; or
+// the errors of Create() that come first. The calling thread's current device is then that one.
+Result<int> ChooseDevice(const Checkpoint& checkpoint, Precision precision, int device);
 
 }  // namespace qtts::cuda
 

@@ -46,9 +46,7 @@ bool Speech::Load(const qtts::EngineOptions& options) {
   std::shared_ptr<qtts::Engine> old;
   {
     const Lock lock(monitor_->mutex);
-    if (engine_ != nullptr && options.model_path == options_.model_path && options.device == options_.device) {
-      return false;
-    }
+    if (engine_ != nullptr && options == options_) return false;
     old = std::exchange(engine_, nullptr);
     loading_ = true;
     load_status_ = qtts::Status::Ok();

@@ -91,6 +91,8 @@ enum {
   PROP_0,
   PROP_MODEL_PATH,
   PROP_DEVICE,
+  PROP_PRECISION,
+  PROP_CUDA_DEVICE_ID,
   PROP_TEXT,
   PROP_SPEAKER,
   PROP_LANGUAGE,
@@ -111,6 +113,8 @@ enum {
 };
 
 #define DEFAULT_DEVICE qtts::Device::kAuto
+#define DEFAULT_PRECISION qtts::Precision::kAuto
+#define DEFAULT_CUDA_DEVICE_ID (-1)
 #define DEFAULT_LAYOUT qtts::PromptLayout::kDefault
 #define DEFAULT_SEED (-1)
 #define DEFAULT_SAMPLING gstqtts::Settings::kModel
@@ -133,6 +137,26 @@ static GType gst_qtts_src_device_get_type(void) {
       {0, nullptr, nullptr},
   };
   static const GType type = g_enum_register_static("GstQttsSrcDevice", values);
+  return type;
+}
+
+/**
+ * GstQttsSrcPrecision:
+ * @GST_QTTS_SRC_PRECISION_AUTO: BF16 on the GPU, F32 on the CPU
+ * @GST_QTTS_SRC_PRECISION_BF16: BF16 with sums in F32, on the GPU only
+ * @GST_QTTS_SRC_PRECISION_F32: F32, slow on the GPU
+ *
+ * Since: 0.1
+ */
+#define GST_TYPE_QTTS_SRC_PRECISION (gst_qtts_src_precision_get_type())
+static GType gst_qtts_src_precision_get_type(void) {
+  static const GEnumValue values[] = {
+      {static_cast<int>(qtts::Precision::kAuto), "BF16 on the GPU, F32 on the CPU", "auto"},
+      {static_cast<int>(qtts::Precision::kBF16), "BF16 with sums in F32, on the GPU only", "bf16"},
+      {static_cast<int>(qtts::Precision::kF32), "F32, slow on the GPU", "f32"},
+      {0, nullptr, nullptr},
+  };
+  static const GType type = g_enum_register_static("GstQttsSrcPrecision", values);
   return type;
 }
 
@@ -174,11 +198,13 @@ struct GstQttsSrcPrivate {
   // Guarded by the lock.
   std::string model_path;  // empty: the bundled voice
   qtts::Device device = DEFAULT_DEVICE;
+  qtts::Precision precision = DEFAULT_PRECISION;
+  int cuda_device_id = DEFAULT_CUDA_DEVICE_ID;
   std::optional<std::string> text;
   gstqtts::Settings settings;
-  bool running = false;                  // between start and stop: a new text is queued
-  std::string inspected_path;            // the folder that `model` tells about; empty in NULL
-  std::optional<qtts::ModelInfo> model;  // known from READY on
+  bool running = false;                          // between start and stop: a new text is queued
+  std::optional<qtts::EngineOptions> inspected;  // what `model` was found with; none in NULL
+  std::optional<qtts::ModelInfo> model;          // known from READY on
   std::string device_name;
   Stats stats;
   GstPad* sinkpad = nullptr;
@@ -248,6 +274,12 @@ static void gst_qtts_src_class_init(GstQttsSrcClass* klass) {
                               nullptr, ready));
   install(PROP_DEVICE, g_param_spec_enum("device", "Device", "Where the model runs", GST_TYPE_QTTS_SRC_DEVICE,
                                          static_cast<int>(DEFAULT_DEVICE), ready));
+  install(PROP_PRECISION, g_param_spec_enum("precision", "Precision", "Arithmetic of the model",
+                                            GST_TYPE_QTTS_SRC_PRECISION, static_cast<int>(DEFAULT_PRECISION), ready));
+  install(PROP_CUDA_DEVICE_ID,
+          g_param_spec_int("cuda-device-id", "CUDA Device ID",
+                           "Number of the GPU, as CUDA counts them (-1 = the first that can hold the model)", -1,
+                           G_MAXINT, DEFAULT_CUDA_DEVICE_ID, ready));
   install(PROP_TEXT,
           g_param_spec_string("text", "Text",
                               "Text to speak. Each text set after the element has started, and before end-of-stream, "
@@ -344,6 +376,7 @@ static void gst_qtts_src_class_init(GstQttsSrcClass* klass) {
   pushsrc_class->create = GST_DEBUG_FUNCPTR(gst_qtts_src_create);
 
   gst_type_mark_as_plugin_api(GST_TYPE_QTTS_SRC_DEVICE, static_cast<GstPluginAPIFlags>(0));
+  gst_type_mark_as_plugin_api(GST_TYPE_QTTS_SRC_PRECISION, static_cast<GstPluginAPIFlags>(0));
   gst_type_mark_as_plugin_api(GST_TYPE_QTTS_SRC_LAYOUT, static_cast<GstPluginAPIFlags>(0));
 }
 
@@ -422,6 +455,12 @@ static void gst_qtts_src_set_property(GObject* object, guint prop_id, const GVal
     case PROP_DEVICE:
       priv->device = static_cast<qtts::Device>(g_value_get_enum(value));
       break;
+    case PROP_PRECISION:
+      priv->precision = static_cast<qtts::Precision>(g_value_get_enum(value));
+      break;
+    case PROP_CUDA_DEVICE_ID:
+      priv->cuda_device_id = g_value_get_int(value);
+      break;
     case PROP_SPEAKER:
       priv->settings.speaker = gst_qtts_src_dup_string(value);
       break;
@@ -487,6 +526,12 @@ static void gst_qtts_src_get_property(GObject* object, guint prop_id, GValue* va
     case PROP_DEVICE:
       g_value_set_enum(value, static_cast<int>(priv->device));
       break;
+    case PROP_PRECISION:
+      g_value_set_enum(value, static_cast<int>(priv->precision));
+      break;
+    case PROP_CUDA_DEVICE_ID:
+      g_value_set_int(value, priv->cuda_device_id);
+      break;
     case PROP_TEXT:
       g_value_set_string(value, priv->text ? priv->text->c_str() : nullptr);
       break;
@@ -546,35 +591,45 @@ static void gst_qtts_src_get_property(GObject* object, guint prop_id, GValue* va
 
 // --- states
 
-static std::string gst_qtts_src_get_model_path(GstQttsSrc* self) {
+static qtts::EngineOptions gst_qtts_src_get_engine_options(GstQttsSrc* self) {
+  qtts::EngineOptions options;
   {
     const std::lock_guard lock(self->priv->lock);
-    if (!self->priv->model_path.empty()) return self->priv->model_path;
+    options.model_path = self->priv->model_path;
+    options.device = self->priv->device;
+    options.precision = self->priv->precision;
+    options.cuda_device = self->priv->cuda_device_id;
   }
-  const gchar* path = g_getenv("QTTS_VOICE_PATH");
-  return path != nullptr && *path != '\0' ? path : VOICE_DIR;
+  if (options.model_path.empty()) {
+    const gchar* path = g_getenv("QTTS_VOICE_PATH");
+    options.model_path = path != nullptr && *path != '\0' ? path : VOICE_DIR;
+  }
+  return options;
 }
 
-static void gst_qtts_src_set_model(GstQttsSrc* self, const std::string& path,
+static void gst_qtts_src_set_model(GstQttsSrc* self, const std::optional<qtts::EngineOptions>& options,
                                    const std::optional<qtts::ModelInfo>& model) {
   {
     const std::lock_guard lock(self->priv->lock);
-    self->priv->inspected_path = path;
+    self->priv->inspected = options;
     self->priv->model = model;
   }
   g_object_notify(G_OBJECT(self), "speakers");
   g_object_notify(G_OBJECT(self), "languages");
 }
 
-// Looks into the model folder unless that was done, for early errors and the lists of voices. Posts an
-// error on failure.
+// Looks into the model folder and for the device unless that was done, for early errors and the lists of
+// voices. Posts an error on failure.
 static gboolean gst_qtts_src_ensure_model(GstQttsSrc* self) {
-  const std::string path = gst_qtts_src_get_model_path(self);
+  const qtts::EngineOptions options = gst_qtts_src_get_engine_options(self);
+  const std::string& path = options.model_path;
   {
     const std::lock_guard lock(self->priv->lock);
-    if (self->priv->inspected_path == path) return TRUE;
+    if (self->priv->inspected == options) return TRUE;
   }
-  auto model = qtts::Engine::Inspect(path);
+  // A model that was loaded with other options is of no use any more, and in the way of the new one.
+  self->priv->speech.Release();
+  auto model = qtts::Engine::Inspect(options);
   qtts::Status status = model.status();
   if (status.ok() && model->sample_rate != SAMPLE_RATE) {
     status = qtts::Status::Unsupported("The model in " + path + " speaks at " + std::to_string(model->sample_rate) +
@@ -587,7 +642,7 @@ static gboolean gst_qtts_src_ensure_model(GstQttsSrc* self) {
   GST_INFO_OBJECT(self, "model %s: %s, %zu speakers, %zu languages", path.c_str(),
                   std::string(qtts::ModelTypeName(model->type)).c_str(), model->speakers.size(),
                   model->languages.size());
-  gst_qtts_src_set_model(self, path, *model);
+  gst_qtts_src_set_model(self, options, *model);
   return TRUE;
 }
 
@@ -616,7 +671,7 @@ static GstStateChangeReturn gst_qtts_src_change_state(GstElement* element, GstSt
 
   if (transition == GST_STATE_CHANGE_READY_TO_NULL) {
     priv->speech.Release();
-    gst_qtts_src_set_model(self, {}, std::nullopt);
+    gst_qtts_src_set_model(self, std::nullopt, std::nullopt);
   }
   return result;
 }
@@ -628,8 +683,7 @@ static gboolean gst_qtts_src_start(GstBaseSrc* src) {
   qtts::EngineOptions options;
   {
     const std::lock_guard lock(priv->lock);
-    options.model_path = priv->inspected_path;
-    options.device = priv->device;
+    options = priv->inspected.value_or(options);
     priv->stats = Stats();
     std::optional<gstqtts::Utterance> first;
     if (priv->text && !gstqtts::IsBlank(*priv->text)) first = {*priv->text, priv->settings, false};

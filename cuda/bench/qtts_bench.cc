@@ -300,7 +300,7 @@ Status Run(const Options& options) {
     const auto begin = Clock::now();
     QTTS_ASSIGN_OR_RETURN(const auto checkpoint, Checkpoint::Open(folder));
     report.Add("opening the checkpoint", Milliseconds(Clock::now() - begin), "ms");
-    QTTS_RETURN_IF_ERROR(CheckDevice(*checkpoint, options.f32 ? Precision::kF32 : Precision::kBF16));
+    QTTS_RETURN_IF_ERROR(ChooseDevice(*checkpoint, options.f32 ? Precision::kF32 : Precision::kBF16, -1).status());
     QTTS_ASSIGN_OR_RETURN(const double bandwidth, CopyBandwidth(nullptr));
     report.Add("copy bandwidth, read and written", bandwidth, "TB/s");
     QTTS_RETURN_IF_ERROR(LanguageModelFigures(*checkpoint, options, bandwidth, &report));

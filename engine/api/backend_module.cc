@@ -58,23 +58,29 @@ Result<const GpuModule*> OpenModule() {
   return Unavailable("the GPU backend is not installed (looked for " + places + ")");
 }
 
+Result<const GpuModule*> GetModule() {
+  static std::mutex mutex;
+  static const GpuModule* opened = nullptr;
+  const std::lock_guard lock(mutex);
+  if (opened == nullptr) {
+    QTTS_ASSIGN_OR_RETURN(opened, OpenModule());
+  }
+  return opened;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Backend>> CreateGpuBackend(std::shared_ptr<const Checkpoint> checkpoint,
                                                   const GpuOptions& options) {
-  static std::mutex mutex;
-  static const GpuModule* opened = nullptr;
-  const GpuModule* module = nullptr;
-  {
-    const std::lock_guard lock(mutex);
-    if (opened == nullptr) {
-      QTTS_ASSIGN_OR_RETURN(opened, OpenModule());
-    }
-    module = opened;
-  }
+  QTTS_ASSIGN_OR_RETURN(const GpuModule* const module, GetModule());
   std::unique_ptr<Backend> backend;
   QTTS_RETURN_IF_ERROR(module->create(std::move(checkpoint), options, &backend));
   return backend;
+}
+
+Status CheckGpu(const Checkpoint& checkpoint, const GpuOptions& options) {
+  QTTS_ASSIGN_OR_RETURN(const GpuModule* const module, GetModule());
+  return module->check(checkpoint, options);
 }
 
 }  // namespace qtts

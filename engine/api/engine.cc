@@ -29,15 +29,68 @@ bool CpuMayServe(const Status& status) {
          status.code() == StatusCode::kUnsupported;
 }
 
+Status CheckOptions(const EngineOptions& options) {
+  if (options.lead_frames < 1) return Status::InvalidArgument("lead_frames must be at least 1");
+  if (options.cuda_device < -1) {
+    return Status::InvalidArgument("cuda-device-id must be -1 (any GPU) or the number of a GPU, not " +
+                                   std::to_string(options.cuda_device));
+  }
+  if (options.device != Device::kCpu) return Status::Ok();
+  if (options.precision == Precision::kBF16) {
+    return Status::InvalidArgument(
+        "precision=bf16 is arithmetic of the GPU, the CPU computes in F32: choose precision=auto, or device=cuda");
+  }
+  if (options.cuda_device >= 0) {
+    return Status::InvalidArgument("cuda-device-id=" + std::to_string(options.cuda_device) +
+                                   " names a GPU, but device=cpu: leave it at -1, or choose device=cuda");
+  }
+  return Status::Ok();
+}
+
+// Whether nothing but a GPU will do.
+bool NeedsGpu(const EngineOptions& options) {
+  return options.device == Device::kCuda || options.precision == Precision::kBF16;
+}
+
+GpuOptions GpuOptionsOf(const EngineOptions& options) {
+  GpuOptions gpu;
+  gpu.f32 = options.precision == Precision::kF32;
+  gpu.device = options.cuda_device;
+  return gpu;
+}
+
+// An error of the GPU where device=auto may not take the CPU.
+Status Explain(const EngineOptions& options, const Status& status) {
+  if (options.device == Device::kCuda || !CpuMayServe(status)) return status;
+  return {status.code(), "precision=bf16 needs a GPU, precision=auto does not: " + status.message()};
+}
+
 Result<std::unique_ptr<Backend>> CreateBackend(const EngineOptions& options,
                                                std::shared_ptr<const Checkpoint> checkpoint) {
   if (options.device != Device::kCpu) {
-    GpuOptions gpu_options;
-    gpu_options.f32 = options.precision == Precision::kF32;
-    Result<std::unique_ptr<Backend>> backend = CreateGpuBackend(checkpoint, gpu_options);
-    if (backend.ok() || options.device == Device::kCuda || !CpuMayServe(backend.status())) return backend;
+    Result<std::unique_ptr<Backend>> backend = CreateGpuBackend(checkpoint, GpuOptionsOf(options));
+    if (backend.ok()) return backend;
+    if (NeedsGpu(options) || !CpuMayServe(backend.status())) return Explain(options, backend.status());
   }
   return CreateCpuBackend(std::move(checkpoint), options.threads);
+}
+
+EngineRegistry& Registry() {
+  // Never destroyed: engines may be acquired and dropped while the process exits.
+  static auto& registry = *new EngineRegistry;
+  return registry;
+}
+
+std::string RegistryKey(const EngineOptions& options) {
+  std::error_code error;
+  std::filesystem::path path = std::filesystem::canonical(options.model_path, error);
+  if (error) path = options.model_path;  // Load() says what is wrong with it
+  std::string key;
+  for (const int part : {static_cast<int>(options.device), static_cast<int>(options.precision), options.cuda_device,
+                         options.threads, options.lead_frames, static_cast<int>(options.tokenizer_pattern)}) {
+    key += std::to_string(part) + ' ';
+  }
+  return key + path.string();
 }
 
 }  // namespace
@@ -54,13 +107,19 @@ struct Engine::Impl {
 Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Engine::~Engine() = default;
 
-Result<ModelInfo> Engine::Inspect(const std::string& model_path) {
-  QTTS_ASSIGN_OR_RETURN(const auto checkpoint, Checkpoint::Open(model_path));
+Result<ModelInfo> Engine::Inspect(const EngineOptions& options) {
+  QTTS_RETURN_IF_ERROR(CheckOptions(options));
+  QTTS_ASSIGN_OR_RETURN(const auto checkpoint, Checkpoint::Open(options.model_path));
+  if (NeedsGpu(options) && !Registry().Has(RegistryKey(options))) {
+    if (const Status status = CheckGpu(*checkpoint, GpuOptionsOf(options)); !status.ok()) {
+      return Explain(options, status);
+    }
+  }
   return checkpoint->Info();
 }
 
 Result<std::shared_ptr<Engine>> Engine::Load(const EngineOptions& options, const std::atomic<bool>* cancelled) {
-  if (options.lead_frames < 1) return Status::InvalidArgument("lead_frames must be at least 1");
+  QTTS_RETURN_IF_ERROR(CheckOptions(options));
   auto impl = std::make_unique<Impl>();
   QTTS_ASSIGN_OR_RETURN(auto checkpoint, Checkpoint::Open(options.model_path));
   impl->info = checkpoint->Info();
@@ -78,17 +137,8 @@ Result<std::shared_ptr<Engine>> Engine::Load(const EngineOptions& options, const
 }
 
 Result<std::shared_ptr<Engine>> Engine::Acquire(const EngineOptions& options, const std::atomic<bool>* cancelled) {
-  // Never destroyed: engines may be acquired and dropped while the process exits.
-  static auto& registry = *new EngineRegistry;
-  std::error_code error;
-  std::filesystem::path path = std::filesystem::canonical(options.model_path, error);
-  if (error) path = options.model_path;  // Load() says what is wrong with it
-  const std::string key = std::to_string(static_cast<int>(options.device)) + ' ' +
-                          std::to_string(static_cast<int>(options.precision)) + ' ' + std::to_string(options.threads) +
-                          ' ' + std::to_string(options.lead_frames) + ' ' +
-                          std::to_string(static_cast<int>(options.tokenizer_pattern)) + ' ' + path.string();
-  return registry.Get(
-      key, [&] { return Load(options, cancelled); }, cancelled);
+  return Registry().Get(
+      RegistryKey(options), [&] { return Load(options, cancelled); }, cancelled);
 }
 
 const ModelInfo& Engine::info() const { return impl_->info; }

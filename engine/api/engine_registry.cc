@@ -36,4 +36,10 @@ Result<std::shared_ptr<Engine>> EngineRegistry::Get(const std::string& key, cons
   return engine;
 }
 
+bool EngineRegistry::Has(const std::string& key) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = entries_.find(key);
+  return found != entries_.end() && (found->second.loading || !found->second.engine.expired());
+}
+
 }  // namespace qtts

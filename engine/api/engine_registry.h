@@ -25,13 +25,16 @@ class EngineRegistry {
   // key wait for it, unless `cancelled` becomes true. A failed load is not remembered.
   Result<std::shared_ptr<Engine>> Get(const std::string& key, const Loader& load, const std::atomic<bool>* cancelled);
 
+  // Whether `key` has a living engine, or one that is being loaded.
+  bool Has(const std::string& key) const;
+
  private:
   struct Entry {
     std::weak_ptr<Engine> engine;
     bool loading = false;
   };
 
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::condition_variable loaded_;
   std::map<std::string, Entry> entries_;
 };

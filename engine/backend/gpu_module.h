@@ -9,24 +9,27 @@
 #include "qtts/status.h"
 
 // What the engine and the GPU module, a shared library that is opened only when asked for, know of each
-// other: one symbol, qtts_gpu_module_v1, a GpuModule. C++ types go across, so both must come from one
+// other: one symbol, qtts_gpu_module_v2, a GpuModule. C++ types go across, so both must come from one
 // build: `build` says which.
 namespace qtts {
 
 struct GpuOptions {
   bool f32 = false;  // F32 arithmetic, slow, instead of BF16
+  int device = -1;   // as CUDA counts them; -1 = the first that can hold the model
 };
 
 struct GpuModule {
   // Equal to GpuModuleBuild() on the other side, or nothing else may be called.
   const char* build;
-  // The model on the first GPU. Errors: kDeviceUnavailable (no driver, no or too old a device),
-  // kResourceExhausted (too little memory), kUnsupported.
+  // The model on a GPU. Errors: kInvalidArgument (no device of that number), kDeviceUnavailable (no driver, no or
+  // too old a device), kResourceExhausted (too little memory), kUnsupported.
   Status (*create)(std::shared_ptr<const Checkpoint> checkpoint, const GpuOptions& options,
                    std::unique_ptr<Backend>* backend);
+  // The errors of `create` that can be told without loading the model.
+  Status (*check)(const Checkpoint& checkpoint, const GpuOptions& options);
 };
 
-inline constexpr const char* kGpuModuleSymbol = "qtts_gpu_module_v1";
+inline constexpr const char* kGpuModuleSymbol = "qtts_gpu_module_v2";
 
 // Identifies the interface and the compiler.
 constexpr const char* GpuModuleBuild() { return "qttssrc " QTTS_VERSION " " __VERSION__; }

@@ -87,6 +87,8 @@ TEST_F(ElementTest, EveryPropertyIsDescribed) {
   }
   const std::set<std::string> expected = {"model-path",
                                           "device",
+                                          "precision",
+                                          "cuda-device-id",
                                           "text",
                                           "speaker",
                                           "language",
@@ -162,7 +164,7 @@ TEST_F(ElementTest, PropertiesKeepWhatIsSet) {
       ++checked;
     }
   }
-  EXPECT_EQ(checked, 16 * 20);
+  EXPECT_EQ(checked, 18 * 20);
 }
 
 TEST_F(ElementTest, RangesEndWhereTheBlurbsSay) {
@@ -537,6 +539,28 @@ TEST_F(ElementTest, TheModelStaysLoadedUntilNullAndIsLoadedAnewWhenChanged) {
 
   pipeline.Set(GST_STATE_NULL);
   EXPECT_EQ(fake::GetCounters().live_engines, 0);
+}
+
+TEST_F(ElementTest, TheDeviceIsChosenByProperties) {
+  Pipeline pipeline("qttssrc name=src text=ab device=cuda precision=f32 cuda-device-id=3 ! fakesink");
+  ASSERT_TRUE(pipeline.PlayToEnd());
+  EXPECT_EQ(fake::LastOptions().device, Device::kCuda);
+  EXPECT_EQ(fake::LastOptions().precision, Precision::kF32);
+  EXPECT_EQ(fake::LastOptions().cuda_device, 3);
+
+  pipeline.Set(GST_STATE_READY);
+  gst_util_set_object_arg(G_OBJECT(pipeline.src()), "precision", "bf16");
+  ASSERT_TRUE(pipeline.PlayToEnd());
+  EXPECT_EQ(fake::LastOptions().precision, Precision::kBF16);
+  EXPECT_EQ(fake::GetCounters().loads, 2);
+  EXPECT_EQ(fake::GetCounters().inspections, 2) << "whether the device can be had is asked again";
+
+  pipeline.Set(GST_STATE_READY);
+  g_object_set(pipeline.src(), "cuda-device-id", 0, nullptr);
+  ASSERT_TRUE(pipeline.PlayToEnd());
+  EXPECT_EQ(fake::LastOptions().cuda_device, 0);
+  EXPECT_EQ(fake::GetCounters().loads, 3);
+  EXPECT_EQ(fake::GetCounters().live_engines, 1);
 }
 
 TEST_F(ElementTest, StatsCountTheRun) {

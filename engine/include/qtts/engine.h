@@ -38,20 +38,23 @@ class StreamState;
 
 enum class Device { kAuto, kCpu, kCuda };
 
-// Arithmetic of the GPU. The CPU's is F32 always.
 enum class Precision {
-  kAuto,  // BF16 weights and tensor cores
-  kF32,   // slow, for checking
+  kAuto,  // BF16 on the GPU, F32 on the CPU
+  kBF16,  // BF16 weights and activations, sums in F32: the GPU only
+  kF32,   // F32 throughout; slow on the GPU, for checking
 };
 
 struct EngineOptions {
   std::string model_path;         // folder of a checkpoint as published
   Device device = Device::kAuto;  // kAuto: the GPU when it can hold the model, else the CPU
   Precision precision = Precision::kAuto;
-  int threads = 0;  // CPU worker threads; 0 = one per core
+  int cuda_device = -1;  // number of the GPU, as CUDA counts them; -1 = the first that can hold the model
+  int threads = 0;       // CPU worker threads; 0 = one per core
   // Frames a stream may be ahead of its reader. 25 frames are two seconds.
   int lead_frames = 25;
   TokenizerPattern tokenizer_pattern = TokenizerPattern::kNative;
+
+  bool operator==(const EngineOptions&) const = default;
 };
 
 // One decoded frame: 80 ms of speech.
@@ -118,9 +121,11 @@ class Stream {
 // frame. Thread-safe. Shared: streams hold a reference.
 class Engine : public std::enable_shared_from_this<Engine> {
  public:
-  // Cheap checks of what Load() needs: the folder, its configs and the headers of its weight files.
-  // Reads no weights. For errors that should come early, and for listing voices.
-  static Result<ModelInfo> Inspect(const std::string& model_path);
+  // Cheap checks of what Acquire() needs: the options, the folder, its configs and the headers of its weight
+  // files; where only a GPU will do, also driver, device and free memory, unless the engine is there already (the
+  // first use of CUDA in a process takes some tenths of a second). Reads no weights. For errors that should come
+  // early, and for listing voices.
+  static Result<ModelInfo> Inspect(const EngineOptions& options);
 
   // Loads a model. Takes 0.1 s for the bundled voice and seconds for a released checkpoint; may
   // be called on any thread. `cancelled`, when given, is polled and ends the load early with
@@ -128,7 +133,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   static Result<std::shared_ptr<Engine>> Load(const EngineOptions& options,
                                               const std::atomic<bool>* cancelled = nullptr);
 
-  // The process's engine for (model folder, device): a running one where there is one, else
+  // The process's engine for these options: a running one where there is one, else
   // Load(). The last reference frees it. Concurrent calls for one key load once.
   static Result<std::shared_ptr<Engine>> Acquire(const EngineOptions& options,
                                                  const std::atomic<bool>* cancelled = nullptr);

@@ -7,7 +7,6 @@
 #include <cmath>
 #include <condition_variable>
 #include <deque>
-#include <map>
 #include <mutex>
 #include <numbers>
 #include <thread>
@@ -29,7 +28,8 @@ struct World {
   std::vector<Request> requests;
   int64_t frames_allowed = -1;
   int64_t utterances = 0;
-  std::map<std::pair<std::string, Device>, std::weak_ptr<Engine>> engines;
+  std::vector<std::pair<EngineOptions, std::weak_ptr<Engine>>> engines;
+  EngineOptions options;  // of the last load
 };
 
 World& GetWorld() {
@@ -180,13 +180,13 @@ Engine::~Engine() {
   --GetWorld().counters.live_engines;
 }
 
-Result<ModelInfo> Engine::Inspect(const std::string& model_path) {
+Result<ModelInfo> Engine::Inspect(const EngineOptions& options) {
   World& world = GetWorld();
   const std::lock_guard lock(world.mutex);
   ++world.counters.inspections;
   if (!world.script.inspect.ok()) return world.script.inspect;
   ModelInfo info = world.script.info;
-  info.path = model_path;
+  info.path = options.model_path;
   return info;
 }
 
@@ -196,6 +196,7 @@ Result<std::shared_ptr<Engine>> Engine::Load(const EngineOptions& options, const
   {
     const std::lock_guard lock(world.mutex);
     ++world.counters.loads;
+    world.options = options;
   }
   const auto end = std::chrono::steady_clock::now() + script.load_time;
   while (std::chrono::steady_clock::now() < end) {
@@ -216,15 +217,16 @@ Result<std::shared_ptr<Engine>> Engine::Load(const EngineOptions& options, const
 
 Result<std::shared_ptr<Engine>> Engine::Acquire(const EngineOptions& options, const std::atomic<bool>* cancelled) {
   World& world = GetWorld();
-  const auto key = std::make_pair(options.model_path, options.device);
   {
     const std::lock_guard lock(world.mutex);
-    if (auto engine = world.engines[key].lock()) return engine;
+    for (const auto& [known, weak] : world.engines) {
+      if (auto engine = weak.lock(); engine != nullptr && known == options) return engine;
+    }
   }
   auto engine = Load(options, cancelled);
   if (engine.ok()) {
     const std::lock_guard lock(world.mutex);
-    world.engines[key] = *engine;
+    world.engines.emplace_back(options, *engine);
   }
   return engine;
 }
@@ -361,6 +363,11 @@ void AllowFrames(int64_t frames) {
 Counters GetCounters() {
   const std::lock_guard lock(GetWorld().mutex);
   return GetWorld().counters;
+}
+
+EngineOptions LastOptions() {
+  const std::lock_guard lock(GetWorld().mutex);
+  return GetWorld().options;
 }
 
 std::vector<Request> Requests() {

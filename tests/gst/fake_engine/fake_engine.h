@@ -58,6 +58,9 @@ struct Counters {
 };
 Counters GetCounters();
 
+// Options of the last load.
+EngineOptions LastOptions();
+
 // Requests accepted or refused by Start(), in order.
 std::vector<Request> Requests();
 

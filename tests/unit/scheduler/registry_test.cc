@@ -39,8 +39,11 @@ TEST(EngineRegistryTest, ConcurrentCallersLoadOnceAndShare) {
   for (const auto& engine : engines) EXPECT_EQ(engine, engines[0]);
 
   const std::weak_ptr<Engine> weak = engines[0];
+  EXPECT_TRUE(registry.Has("a"));
+  EXPECT_FALSE(registry.Has("b"));
   engines.clear();
   EXPECT_TRUE(weak.expired()) << "the last user frees the engine";
+  EXPECT_FALSE(registry.Has("a"));
 }
 
 TEST(EngineRegistryTest, FailureIsNotRemembered) {
