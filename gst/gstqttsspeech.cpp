@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 #include "gstqttsspeech.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace gstqtts {
@@ -21,13 +22,13 @@ struct Speech::Monitor {
   }
 };
 
-Speech::Speech() : monitor_(std::make_shared<Monitor>()) {
+Speech::Speech(Reporter reporter) : monitor_(std::make_shared<Monitor>()), reporter_(std::move(reporter)) {
   std::random_device device;
   seeds_.seed(uint64_t{device()} << 32U | device());
 }
 
 Speech::~Speech() {
-  Interrupt();
+  Halt();
   Stop();
 }
 
@@ -38,7 +39,8 @@ void Speech::Start(std::optional<Utterance> first) {
   active_ = true;
   flushing_ = failed_ = text_ended_ = end_handed_out_ = false;
   joiner_ = Utf8Joiner();
-  if (first) queue_.Push(*std::move(first));
+  stats_ = Stats();
+  if (first) Enqueue(*std::move(first));
 }
 
 bool Speech::Load(const qtts::EngineOptions& options) {
@@ -57,7 +59,7 @@ bool Speech::Load(const qtts::EngineOptions& options) {
   return true;
 }
 
-void Speech::Interrupt() {
+void Speech::Halt() {
   const Lock lock(monitor_->mutex);
   active_ = false;
   monitor_->Announce();
@@ -70,13 +72,14 @@ bool Speech::Stop() {
   {
     const Lock lock(monitor_->mutex);
     active_ = false;
-    queue_.Clear();
-    stream = TakeStream();
+    ++flushes_;
+    stream = DropAll();
     cancelled = std::exchange(loading_, false);
     if (std::exchange(engine_suspect_, false)) engine = std::exchange(engine_, nullptr);
     monitor_->Announce();
   }
   loader_.Cancel();
+  DeliverReports();
   return cancelled;
 }
 
@@ -88,13 +91,14 @@ void Speech::Release() {
 
 // --- text
 
-Speech::Accept Speech::Offer(Utterance utterance) {
+Speech::Accept Speech::Offer(Utterance utterance, uint64_t* id) {
+  utterance.text = RepairUtf8(utterance.text);
   const Lock lock(monitor_->mutex);
   if (!Running()) return Accept::kFlushing;
   if (failed_ || end_handed_out_) return Accept::kEnded;
-  if (!queue_.HasRoom(utterance.text.size())) return Accept::kFull;
-  queue_.Push(std::move(utterance));
-  monitor_->Announce();
+  if (!queue_.HasRoom(utterance.text)) return Accept::kFull;
+  Enqueue(std::move(utterance));
+  if (id != nullptr) *id = last_id_;
   return Accept::kAccepted;
 }
 
@@ -102,22 +106,30 @@ Speech::Accept Speech::PushChunk(std::string_view chunk, const Settings& setting
   Lock lock(monitor_->mutex);
   *repaired = 0;
   const uint64_t epoch = epoch_;
+  const uint64_t flushes = flushes_;
   std::optional<std::string> text;
   for (;;) {
     if (!Running() || !pad_exists_) return Accept::kFlushing;
     if (failed_ || end_handed_out_) return Accept::kEnded;
-    if (epoch != epoch_) return Accept::kFlushing;
+    if (flushes != flushes_) return Accept::kFlushing;
+    if (epoch != epoch_) return Accept::kAccepted;
     if (!text) {
       const std::string joined = joiner_.Push(chunk, repaired);
       text = Trim(joined);
       if (IsBlank(*text)) return Accept::kAccepted;
     }
-    if (queue_.HasRoom(text->size())) break;
+    if (queue_.HasRoom(*text)) break;
     WaitForChange(&lock, monitor_->changes);
   }
-  queue_.Push({*std::move(text), settings, true});
-  monitor_->Announce();
+  Enqueue({*std::move(text), settings, true});
   return Accept::kAccepted;
+}
+
+// With the lock held.
+void Speech::Enqueue(Utterance utterance) {
+  utterance.id = ++last_id_;
+  queue_.Push(std::move(utterance));
+  monitor_->Announce();
 }
 
 void Speech::EndText() {
@@ -145,20 +157,44 @@ void Speech::SetPad(bool exists) {
   monitor_->Announce();
 }
 
-// --- flushes and other interruptions
+// --- interruptions
+
+uint64_t Speech::Interrupt() {
+  std::shared_ptr<qtts::Stream> stream;
+  uint64_t frames = 0;
+  {
+    const Lock lock(monitor_->mutex);
+    if (current_) frames = current_->frames;
+    stream = DropAll();
+    monitor_->Announce();
+  }
+  // The streaming thread may hold it too, so that letting go would not end it.
+  if (stream != nullptr) stream->Cancel();
+  DeliverReports();
+  return frames;
+}
+
+void Speech::ClearQueue() {
+  {
+    const Lock lock(monitor_->mutex);
+    DropQueue();
+    monitor_->Announce();
+  }
+  DeliverReports();
+}
 
 void Speech::FlushStart() {
   std::shared_ptr<qtts::Stream> stream;
   {
     const Lock lock(monitor_->mutex);
     flushing_ = true;
-    queue_.Clear();
+    ++flushes_;
     joiner_ = Utf8Joiner();
-    stream = TakeStream();
+    stream = DropAll();
     monitor_->Announce();
   }
-  // The streaming thread may hold it too, so that letting go would not end it.
   if (stream != nullptr) stream->Cancel();
+  DeliverReports();
 }
 
 void Speech::FlushStop() {
@@ -180,22 +216,88 @@ void Speech::SetUnlocked(bool unlocked) {
 
 void Speech::Fail() {
   std::shared_ptr<qtts::Stream> stream;
-  const Lock lock(monitor_->mutex);
-  failed_ = true;
-  queue_.Clear();
-  stream = TakeStream();
-  monitor_->Announce();
+  {
+    const Lock lock(monitor_->mutex);
+    failed_ = true;
+    stream = DropAll();
+    monitor_->Announce();
+  }
+  DeliverReports();
+}
+
+// These are called with the lock held.
+
+void Speech::DropQueue() {
+  while (!queue_.empty()) {
+    const Utterance utterance = queue_.Pop();
+    Report report;
+    report.kind = Report::Kind::kFinished;
+    report.id = utterance.id;
+    report.reason = FinishReason::kInterrupted;
+    report.text_chars = CountCharacters(utterance.text);
+    reports_.push_back(std::move(report));
+    ++stats_.dropped;
+  }
+}
+
+// The caller lets go of the stream without the lock.
+std::shared_ptr<qtts::Stream> Speech::DropAll() {
+  ++epoch_;
+  std::shared_ptr<qtts::Stream> stream;
+  if (current_) {
+    stream = std::move(current_->stream);
+    FinishCurrent(FinishReason::kInterrupted);
+  }
+  DropQueue();
+  return stream;
+}
+
+void Speech::FinishCurrent(FinishReason reason) {
+  Report report;
+  report.kind = Report::Kind::kFinished;
+  report.id = current_->utterance.id;
+  report.reason = reason;
+  report.frames = current_->frames;
+  report.samples = current_->samples;
+  report.text_chars = current_->position.size();
+  report.spoken_chars = reason == FinishReason::kComplete ? report.text_chars : current_->position.spoken();
+  if (reason == FinishReason::kComplete) {
+    pace_.Learn(current_->position.usual_seconds(), static_cast<double>(current_->samples) / current_->sample_rate);
+  }
+  reports_.push_back(std::move(report));
+  ++(reason == FinishReason::kInterrupted ? stats_.interrupted : stats_.utterances);
+  current_.reset();
+}
+
+// Without the lock. Whoever finds somebody reporting leaves its own to them.
+void Speech::DeliverReports() {
+  Lock lock(monitor_->mutex);
+  if (std::exchange(reporting_, true)) return;
+  while (!reports_.empty()) {
+    const Report report = std::move(reports_.front());
+    reports_.pop_front();
+    lock.unlock();
+    if (reporter_) reporter_(report);
+    lock.lock();
+  }
+  reporting_ = false;
 }
 
 // --- the streaming thread
 
 Speech::Event Speech::Next(Output* output) {
+  const Event event = NextEvent(output);
+  DeliverReports();
+  return event;
+}
+
+Speech::Event Speech::NextEvent(Output* output) {
   *output = Output();
-  Event event = Event::kInterrupted;
+  Event event = Event::kHalted;
   Lock lock(monitor_->mutex);
   for (;;) {
     const uint64_t seen = monitor_->changes;
-    if (!Running() || unlocked_ || failed_) return Event::kInterrupted;
+    if (!Running() || unlocked_ || failed_) return Event::kHalted;
     if (engine_ == nullptr) {
       if (auto loaded = loader_.Take()) {
         loading_ = false;
@@ -209,8 +311,12 @@ Speech::Event Speech::Next(Output* output) {
         output->status = load_status_;
         return Event::kLoadFailed;
       }
-    } else if (stream_ != nullptr) {
+    } else if (current_) {
       if (ReadStream(&lock, output, &event)) return event;
+      const auto start = std::chrono::steady_clock::now();
+      WaitForChange(&lock, seen);
+      stats_.waited += std::chrono::steady_clock::now() - start;
+      continue;
     } else if (!queue_.empty()) {
       if (StartNext(&lock, output, &event)) return event;
     } else if (!pad_exists_ || text_ended_) {
@@ -225,14 +331,18 @@ Speech::Event Speech::Next(Output* output) {
 // tell; what changed meanwhile has moved `changes` on, so that the caller does not wait.
 
 bool Speech::StartNext(Lock* lock, Output* output, Event* event) {
-  Utterance utterance = queue_.Pop();
+  current_.emplace();
+  current_->utterance = queue_.Pop();
+  current_->position = TextPosition(pace_.value());
+  current_->position.Append(current_->utterance.text);
   monitor_->Announce();  // there is room
+  const Utterance utterance = current_->utterance;
   const uint64_t epoch = epoch_;
   const std::shared_ptr<qtts::Engine> engine = engine_;
   const uint64_t random_seed = seeds_() >> 1U;  // non-negative as a signed number, which `seed` is
   lock->unlock();
   const auto start = std::chrono::steady_clock::now();
-  const qtts::Request request = MakeRequest(utterance.settings, engine->info(), std::move(utterance.text), random_seed);
+  const qtts::Request request = MakeRequest(utterance.settings, engine->info(), utterance.text, random_seed);
   auto started = engine->Start(request, [monitor = monitor_] { monitor->LockAndAnnounce(); });
   output->status = started.status();
   std::shared_ptr<qtts::Stream> stream;
@@ -247,19 +357,22 @@ bool Speech::StartNext(Lock* lock, Output* output, Event* event) {
   output->from_pad = utterance.from_pad;
   output->seed = request.seed;
   if (stream == nullptr) {
+    FinishCurrent(FinishReason::kError);
     *event = Event::kRefused;
     return true;
   }
   output->warnings = stream->warnings();
-  stream_ = std::move(stream);
-  stream_from_pad_ = utterance.from_pad;
-  stream_start_ = start;
+  stats_.seed = request.seed;
+  current_->stream = std::move(stream);
+  current_->seed = request.seed;
+  current_->start = start;
+  current_->sample_rate = engine->info().sample_rate;
   *event = Event::kStarted;
   return true;
 }
 
 bool Speech::ReadStream(Lock* lock, Output* output, Event* event) {
-  std::shared_ptr<qtts::Stream> stream = stream_;
+  std::shared_ptr<qtts::Stream> stream = current_->stream;
   const uint64_t epoch = epoch_;
   lock->unlock();
   const qtts::ReadState state = stream->TryRead(&output->frame);
@@ -285,19 +398,61 @@ bool Speech::ReadStream(Lock* lock, Output* output, Event* event) {
     case qtts::ReadState::kPending:
       return false;
     case qtts::ReadState::kFrame:
-      if (output->frame.index == 0) output->first_frame_latency = std::chrono::steady_clock::now() - stream_start_;
+      if (output->frame.index == 0) {
+        const std::chrono::nanoseconds latency = std::chrono::steady_clock::now() - current_->start;
+        current_->first_frame_latency = latency;
+        ++stats_.first_frames;
+        stats_.first_frame_latency_last = latency;
+        stats_.first_frame_latency_sum += latency;
+        stats_.first_frame_latency_max = std::max(stats_.first_frame_latency_max, latency);
+      }
+      stats_.sound_seconds += static_cast<double>(output->frame.pcm.size()) / current_->sample_rate;
+      output->epoch = epoch;
       *event = Event::kFrame;
       return true;
     case qtts::ReadState::kEnd:
       break;
   }
-  stream_.reset();  // `stream` holds it until the lock is gone
   output->end_reason = reason;
   output->status = std::move(status);
-  output->from_pad = stream_from_pad_;
+  output->from_pad = current_->utterance.from_pad;
   if (reason == qtts::EndReason::kError) engine_suspect_ = true;
+  FinishCurrent(reason == qtts::EndReason::kError         ? FinishReason::kError
+                : reason == qtts::EndReason::kMaxDuration ? FinishReason::kMaxDuration
+                                                          : FinishReason::kComplete);
+  // `stream` holds it until the lock is gone.
   lock->unlock();
   *event = Event::kEnded;
+  return true;
+}
+
+bool Speech::Commit(const Output& output, uint64_t running_time) {
+  {
+    const Lock lock(monitor_->mutex);
+    if (output.epoch != epoch_ || !current_) return false;
+    Current& current = *current_;
+    Report report;
+    report.id = current.utterance.id;
+    report.running_time = running_time;
+    if (current.frames == 0) {
+      Report started = report;
+      started.text = current.utterance.text;
+      started.seed = current.seed;
+      started.first_frame_latency = current.first_frame_latency;
+      reports_.push_back(std::move(started));
+    }
+    ++stats_.frames;
+    ++current.frames;
+    current.samples += output.frame.pcm.size();
+    report.kind = Report::Kind::kProgress;
+    for (const TextPosition::Word& word :
+         current.position.Advance(static_cast<double>(current.samples) / current.sample_rate)) {
+      report.offset = word.offset;
+      report.length = word.length;
+      reports_.push_back(report);
+    }
+  }
+  DeliverReports();
   return true;
 }
 
@@ -305,10 +460,17 @@ void Speech::WaitForChange(Lock* lock, uint64_t seen) {
   monitor_->changed.wait(*lock, [this, seen] { return monitor_->changes != seen; });
 }
 
-// With the lock held. The caller lets go of the stream without it.
-std::shared_ptr<qtts::Stream> Speech::TakeStream() {
-  ++epoch_;
-  return std::exchange(stream_, nullptr);
+Speech::Stats Speech::stats() const {
+  const Lock lock(monitor_->mutex);
+  Stats stats = stats_;
+  stats.queued_utterances = queue_.size();
+  stats.queued_chars = queue_.characters();
+  return stats;
+}
+
+std::string Speech::current_text() const {
+  const Lock lock(monitor_->mutex);
+  return current_ ? current_->utterance.text : std::string();
 }
 
 std::shared_ptr<qtts::Engine> Speech::engine() const {

@@ -5,6 +5,8 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -14,6 +16,8 @@
 #include <vector>
 
 #include "gstqttsloader.h"
+#include "gstqttsposition.h"
+#include "gstqttsreport.h"
 #include "gstqttstext.h"
 #include "qtts/engine.h"
 
@@ -22,26 +26,30 @@ namespace gstqtts {
 // What the element does, without GStreamer: loads the model, queues text, speaks one utterance
 // after the other and hands out their frames. Four kinds of threads meet here:
 //
-//   state changes     Start(), Load(), Interrupt(), Stop(), Release()
+//   state changes     Start(), Load(), Halt(), Stop(), Release()
 //   text              Offer(), PushChunk(), InMidCharacter(), EndText(), BeginText(), SetPad()
-//   streaming thread  Next(), the only call that waits for frames
-//   any               FlushStart(), FlushStop(), SetUnlocked(), Fail()
+//   streaming thread  Next(), the only call that waits for frames, and Commit()
+//   any               Interrupt(), ClearQueue(), FlushStart(), FlushStop(), SetUnlocked(), Fail()
 //
 // Thread-safe, except that Start(), Load(), Stop() and Release() need the streaming thread at rest.
 // One mutex guards everything and is never held while calling into an engine or a stream, nor while
-// destroying one. A flush takes the stream away and raises the epoch; what the streaming thread then
-// brings back from the old stream is dropped, so that no flush waits for a device.
+// destroying one, nor while reporting. A flush or an interrupt takes the stream away and raises the epoch;
+// what the streaming thread then brings back from the old stream is dropped, so that neither waits for a
+// device.
+//
+// What happens to utterances is told to a reporter, in the order in which it happened, by whichever
+// thread made it happen or is reporting already. The reporter may call back into the Speech.
 class Speech {
  public:
   enum class Event {
-    kFrame,        // `frame`
-    kLoaded,       // the engine is there: engine()
-    kStarted,      // an utterance begins: `seed`, `warnings`
-    kEnded,        // an utterance ended: `end_reason`; `status` and `from_pad` if that is kError
-    kRefused,      // an utterance could not begin: `status`, `from_pad`
-    kLoadFailed,   // `status`
-    kEndOfText,    // everything was spoken and no more text can come
-    kInterrupted,  // SetUnlocked(true), a flush, Interrupt() or Fail()
+    kFrame,       // `frame`
+    kLoaded,      // the engine is there: engine()
+    kStarted,     // an utterance begins: `seed`, `warnings`
+    kEnded,       // an utterance ended: `end_reason`; `status` and `from_pad` if that is kError
+    kRefused,     // an utterance could not begin: `status`, `from_pad`
+    kLoadFailed,  // `status`
+    kEndOfText,   // everything was spoken and no more text can come
+    kHalted,      // SetUnlocked(true), a flush, Halt() or Fail()
   };
 
   struct Output {
@@ -51,8 +59,7 @@ class Speech {
     bool from_pad = false;  // whether the text came by the sink pad
     uint64_t seed = 0;
     std::vector<std::string> warnings;  // what the user should know about the utterance
-    // Frame 0 only: time from handing the text to the engine to this frame.
-    std::optional<std::chrono::nanoseconds> first_frame_latency;
+    uint64_t epoch = 0;                 // of the frame, for Commit()
   };
 
   enum class Accept {
@@ -62,7 +69,29 @@ class Speech {
     kEnded,     // the end of the text was handed out before, or Fail() was called
   };
 
-  Speech();
+  // Counts of a run.
+  struct Stats {
+    uint64_t utterances = 0;   // that came to their end, by whatever reason but an interruption
+    uint64_t interrupted = 0;  // utterances that were cut off
+    uint64_t dropped = 0;      // utterances that were accepted but never began
+    uint64_t frames = 0;       // that left the element
+    // From handing a text to the engine to its first frame.
+    uint64_t first_frames = 0;
+    std::chrono::nanoseconds first_frame_latency_last{0};
+    std::chrono::nanoseconds first_frame_latency_sum{0};
+    std::chrono::nanoseconds first_frame_latency_max{0};
+    // Time that Next() waited for frames, and how long their sound is.
+    std::chrono::nanoseconds waited{0};
+    double sound_seconds = 0;
+    std::optional<uint64_t> seed;  // of the last utterance
+    // Now.
+    size_t queued_utterances = 0;
+    size_t queued_chars = 0;
+  };
+
+  using Reporter = std::function<void(const Report&)>;
+
+  explicit Speech(Reporter reporter = {});
   ~Speech();
   Speech(const Speech&) = delete;
   Speech& operator=(const Speech&) = delete;
@@ -73,17 +102,19 @@ class Speech {
   // options. True if a load began.
   bool Load(const qtts::EngineOptions& options);
   // Everybody who waits returns, and nobody waits again before Start().
-  void Interrupt();
+  void Halt();
   // Ends the run: text and speech are dropped, a load is cancelled. True if the outcome of a load
   // had not been handed out yet.
   bool Stop();
   // Lets go of the engine, after Stop().
   void Release();
 
-  // Queues an utterance without waiting.
-  Accept Offer(Utterance utterance);
-  // Queues a chunk of text from the sink pad as an utterance, waiting for room. Blank text is
-  // accepted and dropped. `repaired` receives the number of ill-formed UTF-8 sequences.
+  // Queues an utterance without waiting. `id`, when given, receives the number by which reports name it:
+  // 1, 2, … over the life of the Speech.
+  Accept Offer(Utterance utterance, uint64_t* id = nullptr);
+  // Queues a chunk of text from the sink pad as an utterance, waiting for room; an interrupt meanwhile
+  // drops it, and it counts as accepted. Blank text is accepted and dropped. `repaired` receives the
+  // number of ill-formed UTF-8 sequences.
   Accept PushChunk(std::string_view chunk, const Settings& settings, int* repaired);
   // No more chunks. What a cut character leaves is dropped.
   void EndText();
@@ -94,13 +125,19 @@ class Speech {
   // Whether the sink pad exists: while it does, only EndText() ends the text.
   void SetPad(bool exists);
 
-  // Drops all text and speech; Next() returns kInterrupted until FlushStop().
+  // Drops all text and speech; text that comes later is spoken. Returns the number of frames of the
+  // utterance that was cut off which had left the element.
+  uint64_t Interrupt();
+  // Drops the text that waits. The utterance that is being spoken goes on.
+  void ClearQueue();
+
+  // Drops all text and speech; Next() returns kHalted until FlushStop().
   void FlushStart();
   // Takes text again, as after Start().
   void FlushStop();
   bool flushing() const;
 
-  // While set, Next() returns kInterrupted.
+  // While set, Next() returns kHalted.
   void SetUnlocked(bool unlocked);
 
   // No more speech in this run: text is dropped and refused.
@@ -108,6 +145,14 @@ class Speech {
 
   // Waits for the next thing to tell.
   Event Next(Output* output);
+  // To be called for each frame when it leaves the element, to be heard at `running_time` (nanoseconds):
+  // from then on it counts as spoken. False if the frame was interrupted since Next() gave it out; then it
+  // must be dropped.
+  bool Commit(const Output& output, uint64_t running_time);
+
+  Stats stats() const;
+  // The text that is being spoken; empty when there is none.
+  std::string current_text() const;
 
   // The loaded engine; null before kLoaded.
   std::shared_ptr<qtts::Engine> engine() const;
@@ -117,13 +162,32 @@ class Speech {
   struct Monitor;
   using Lock = std::unique_lock<std::mutex>;
 
+  // The utterance that is being spoken.
+  struct Current {
+    Utterance utterance;
+    std::shared_ptr<qtts::Stream> stream;  // null while the engine is asked for it
+    uint64_t seed = 0;
+    std::chrono::steady_clock::time_point start;
+    std::chrono::nanoseconds first_frame_latency{0};
+    TextPosition position;
+    int sample_rate = 0;
+    uint64_t frames = 0;  // committed
+    uint64_t samples = 0;
+  };
+
   bool Running() const { return active_ && !flushing_; }
   void WaitForChange(Lock* lock, uint64_t seen);
-  std::shared_ptr<qtts::Stream> TakeStream();
+  Event NextEvent(Output* output);
   bool StartNext(Lock* lock, Output* output, Event* event);
   bool ReadStream(Lock* lock, Output* output, Event* event);
+  void Enqueue(Utterance utterance);
+  void DropQueue();
+  std::shared_ptr<qtts::Stream> DropAll();
+  void FinishCurrent(FinishReason reason);
+  void DeliverReports();
 
   const std::shared_ptr<Monitor> monitor_;
+  const Reporter reporter_;
 
   // Guarded by the monitor's mutex.
   bool active_ = false;
@@ -133,7 +197,9 @@ class Speech {
   bool pad_exists_ = false;
   bool text_ended_ = false;      // by the upstream of the pad
   bool end_handed_out_ = false;  // kEndOfText
-  uint64_t epoch_ = 0;           // counts flushes and stops
+  uint64_t epoch_ = 0;           // counts interrupts, flushes and stops
+  uint64_t flushes_ = 0;         // counts flushes and stops
+  uint64_t last_id_ = 0;
   Utf8Joiner joiner_;
   TextQueue queue_;
 
@@ -144,9 +210,11 @@ class Speech {
   std::shared_ptr<qtts::Engine> engine_;
   bool engine_suspect_ = false;  // a stream of it failed: do not keep it for the next run
 
-  std::shared_ptr<qtts::Stream> stream_;
-  bool stream_from_pad_ = false;
-  std::chrono::steady_clock::time_point stream_start_;
+  std::optional<Current> current_;
+  Pace pace_;
+  Stats stats_;
+  std::deque<Report> reports_;
+  bool reporting_ = false;  // by some thread
 
   std::mt19937_64 seeds_;
 };

@@ -23,6 +23,37 @@
  *
  * A flush, by the sink pad or sent to the element, drops everything that was accepted before.
  *
+ * ## Applications that talk back
+ *
+ * #GstQttsSrc::speak queues an utterance with settings of its own, #GstQttsSrc::interrupt stops speech within
+ * a frame of 80 ms without a flush downstream, #GstQttsSrc::clear-queue drops what waits.
+ *
+ * These events do as well:
+ *
+ * | name | sent | does |
+ * |---|---|---|
+ * | `qtts/interrupt` | upstream from anywhere downstream (custom upstream), downstream out of band into the sink pad,
+ * or to the element | what #GstQttsSrc::interrupt does |
+ * | `qtts/set-voice` | downstream, serialized, into the sink pad | its fields, named like the properties, hold over
+ * them for the text that follows, until the next such event; without fields the properties hold again |
+ *
+ * ## Messages
+ *
+ * Every utterance that was accepted ends with one `qtts-utterance-finished`, even if it was dropped before it
+ * began. Numbers are guint64; times are in nanoseconds, positions in characters (Unicode code points).
+ *
+ * | element message | fields |
+ * |---|---|
+ * | `qtts-utterance-started` | `id`, `text`, `running-time` of its first frame, `first-frame-latency` from handing the
+ * text to the engine to that frame, `seed` (gint64) |
+ * | `qtts-text-progress` | `id`, `offset-chars` and `length-chars` of the word that begins, `running-time` of the frame
+ * in which it begins, `estimated` (TRUE) |
+ * | `qtts-utterance-finished` | `id`, `reason` (string: complete, interrupted, error, max-duration), `frames` and
+ * `samples` that left the element, `text-chars`, `text-spoken-chars`, `estimated` (whether that is) |
+ *
+ * The model does not tell which word it is speaking. Positions are estimated from the length of the speech, the
+ * kinds of characters and the pace of the voice so far; they never go back and never leave the text.
+ *
  * ## Example launch lines
  * |[
  * gst-launch-1.0 qttssrc text="Hello, world." ! audioconvert ! audioresample ! autoaudiosink
@@ -57,6 +88,8 @@
 
 #include <gst/audio/audio.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <mutex>
 #include <optional>
@@ -66,6 +99,8 @@
 
 #include "config.h"
 #include "gstqttserror.h"
+#include "gstqttsmessages.h"
+#include "gstqttsoverrides.h"
 #include "gstqttspcm.h"
 #include "gstqttsspeech.h"
 #include "gstqttstimeline.h"
@@ -110,7 +145,12 @@ enum {
   PROP_SPEAKERS,
   PROP_LANGUAGES,
   PROP_STATS,
+  PROP_CURRENT_TEXT,
 };
+
+// Custom events.
+static constexpr gchar kInterruptEvent[] = "qtts/interrupt";
+static constexpr gchar kSetVoiceEvent[] = "qtts/set-voice";
 
 #define DEFAULT_DEVICE qtts::Device::kAuto
 #define DEFAULT_PRECISION qtts::Precision::kAuto
@@ -180,18 +220,9 @@ static GType gst_qtts_src_layout_get_type(void) {
   return type;
 }
 
-namespace {
-
-struct Stats {
-  guint64 utterances = 0;
-  guint64 frames = 0;
-  GstClockTime first_frame_latency = GST_CLOCK_TIME_NONE;
-  gint64 seed = -1;
-};
-
-}  // namespace
-
 struct GstQttsSrcPrivate {
+  explicit GstQttsSrcPrivate(Speech::Reporter reporter) : speech(std::move(reporter)) {}
+
   Speech speech;
 
   std::mutex lock;
@@ -202,11 +233,12 @@ struct GstQttsSrcPrivate {
   int cuda_device_id = DEFAULT_CUDA_DEVICE_ID;
   std::optional<std::string> text;
   gstqtts::Settings settings;
+  // Of a qtts/set-voice event, over the settings for what comes after it by the sink pad; may be null.
+  GstStructure* voice = nullptr;
   bool running = false;                          // between start and stop: a new text is queued
   std::optional<qtts::EngineOptions> inspected;  // what `model` was found with; none in NULL
   std::optional<qtts::ModelInfo> model;          // known from READY on
   std::string device_name;
-  Stats stats;
   GstPad* sinkpad = nullptr;
 
   // Used by the streaming thread, or while that is at rest.
@@ -233,6 +265,10 @@ static gboolean gst_qtts_src_send_event(GstElement* element, GstEvent* event);
 static GstPad* gst_qtts_src_request_new_pad(GstElement* element, GstPadTemplate* templ, const gchar* name,
                                             const GstCaps* caps);
 static void gst_qtts_src_release_pad(GstElement* element, GstPad* pad);
+static guint64 gst_qtts_src_speak(GstQttsSrc* self, const gchar* text, const GstStructure* params);
+static guint64 gst_qtts_src_interrupt(GstQttsSrc* self);
+static void gst_qtts_src_clear_queue(GstQttsSrc* self);
+static void gst_qtts_src_report(GstQttsSrc* self, const gstqtts::Report& report);
 static GstFlowReturn gst_qtts_src_chain(GstPad* pad, GstObject* parent, GstBuffer* buffer);
 static gboolean gst_qtts_src_sink_event(GstPad* pad, GstObject* parent, GstEvent* event);
 
@@ -242,6 +278,7 @@ static gboolean gst_qtts_src_start(GstBaseSrc* src);
 static gboolean gst_qtts_src_stop(GstBaseSrc* src);
 static gboolean gst_qtts_src_unlock(GstBaseSrc* src);
 static gboolean gst_qtts_src_unlock_stop(GstBaseSrc* src);
+static gboolean gst_qtts_src_event(GstBaseSrc* src, GstEvent* event);
 static GstFlowReturn gst_qtts_src_create(GstPushSrc* src, GstBuffer** buffer);
 
 #define gst_qtts_src_parent_class parent_class
@@ -356,6 +393,56 @@ static void gst_qtts_src_class_init(GstQttsSrcClass* klass) {
                           "last utterance, its seed and first-frame-latency in nanoseconds, from taking its text to "
                           "its first frame",
                           GST_TYPE_STRUCTURE, ro));
+  install(PROP_CURRENT_TEXT,
+          g_param_spec_string("current-text", "Current Text",
+                              "Text of the utterance that is being spoken. Unset: there is none", nullptr, ro));
+
+  /**
+   * GstQttsSrc::speak:
+   * @qttssrc: the element
+   * @text: the text to speak
+   * @params: (nullable): settings of this utterance alone, over the properties: fields named like
+   *   #GstQttsSrc:speaker, #GstQttsSrc:language, #GstQttsSrc:seed and so on
+   *
+   * Queues an utterance, behind those that wait already. It never blocks.
+   *
+   * Returns: the number of the utterance, by which messages name it; 0 if it was refused: while the
+   * element is below PAUSED, after end-of-stream, during a flush, when too much text is waiting, when the
+   * text is blank or a field of @params is unknown or of a wrong type. The log says why, and so does a
+   * warning message where the application can mend it.
+   *
+   * Since: 0.1
+   */
+  g_signal_new_class_handler(
+      "speak", G_TYPE_FROM_CLASS(klass), static_cast<GSignalFlags>(G_SIGNAL_RUN_LAST | G_SIGNAL_ACTION),
+      G_CALLBACK(gst_qtts_src_speak), nullptr, nullptr, nullptr, G_TYPE_UINT64, 2, G_TYPE_STRING, GST_TYPE_STRUCTURE);
+  /**
+   * GstQttsSrc::interrupt:
+   * @qttssrc: the element
+   *
+   * Stops speaking: the utterance that is being spoken and all that wait are dropped. At most the frame of
+   * 80 ms that is leaving the element still comes; nothing is flushed downstream. Text that arrives later is
+   * spoken. The `qtts-utterance-finished` message tells how far the utterance came. May be called in any
+   * state and from any thread, and so may the event `qtts/interrupt`, which does the same.
+   *
+   * Returns: frames of 80 ms of the interrupted utterance that left the element; 0 if none was being spoken
+   *
+   * Since: 0.1
+   */
+  g_signal_new_class_handler("interrupt", G_TYPE_FROM_CLASS(klass),
+                             static_cast<GSignalFlags>(G_SIGNAL_RUN_LAST | G_SIGNAL_ACTION),
+                             G_CALLBACK(gst_qtts_src_interrupt), nullptr, nullptr, nullptr, G_TYPE_UINT64, 0);
+  /**
+   * GstQttsSrc::clear-queue:
+   * @qttssrc: the element
+   *
+   * Drops the text that waits. The utterance that is being spoken goes on.
+   *
+   * Since: 0.1
+   */
+  g_signal_new_class_handler("clear-queue", G_TYPE_FROM_CLASS(klass),
+                             static_cast<GSignalFlags>(G_SIGNAL_RUN_LAST | G_SIGNAL_ACTION),
+                             G_CALLBACK(gst_qtts_src_clear_queue), nullptr, nullptr, nullptr, G_TYPE_NONE, 0);
 
   element_class->change_state = GST_DEBUG_FUNCPTR(gst_qtts_src_change_state);
   element_class->send_event = GST_DEBUG_FUNCPTR(gst_qtts_src_send_event);
@@ -371,6 +458,7 @@ static void gst_qtts_src_class_init(GstQttsSrcClass* klass) {
   basesrc_class->start = GST_DEBUG_FUNCPTR(gst_qtts_src_start);
   basesrc_class->stop = GST_DEBUG_FUNCPTR(gst_qtts_src_stop);
   basesrc_class->unlock = GST_DEBUG_FUNCPTR(gst_qtts_src_unlock);
+  basesrc_class->event = GST_DEBUG_FUNCPTR(gst_qtts_src_event);
   basesrc_class->unlock_stop = GST_DEBUG_FUNCPTR(gst_qtts_src_unlock_stop);
 
   pushsrc_class->create = GST_DEBUG_FUNCPTR(gst_qtts_src_create);
@@ -381,12 +469,14 @@ static void gst_qtts_src_class_init(GstQttsSrcClass* klass) {
 }
 
 static void gst_qtts_src_init(GstQttsSrc* self) {
-  self->priv = new GstQttsSrcPrivate();
+  self->priv = new GstQttsSrcPrivate([self](const gstqtts::Report& report) { gst_qtts_src_report(self, report); });
   gst_base_src_set_format(GST_BASE_SRC(self), GST_FORMAT_TIME);
 }
 
 static void gst_qtts_src_finalize(GObject* object) {
-  delete GST_QTTS_SRC(object)->priv;
+  GstQttsSrcPrivate* priv = GST_QTTS_SRC(object)->priv;
+  gst_clear_structure(&priv->voice);
+  delete priv;
 
   G_OBJECT_CLASS(parent_class)->finalize(object);
 }
@@ -419,7 +509,7 @@ static void gst_qtts_src_set_text(GstQttsSrc* self, const gchar* text) {
     const std::lock_guard lock(priv->lock);
     priv->text = text != nullptr ? std::optional<std::string>(text) : std::nullopt;
     offered = priv->running && priv->text && !gstqtts::IsBlank(*priv->text);
-    if (offered) accept = priv->speech.Offer({*priv->text, priv->settings, false});
+    if (offered) accept = priv->speech.Offer({*priv->text, priv->settings});
   }
   if (!offered) return;
   switch (accept) {
@@ -461,46 +551,8 @@ static void gst_qtts_src_set_property(GObject* object, guint prop_id, const GVal
     case PROP_CUDA_DEVICE_ID:
       priv->cuda_device_id = g_value_get_int(value);
       break;
-    case PROP_SPEAKER:
-      priv->settings.speaker = gst_qtts_src_dup_string(value);
-      break;
-    case PROP_LANGUAGE:
-      priv->settings.language = gst_qtts_src_dup_string(value);
-      break;
-    case PROP_INSTRUCT:
-      priv->settings.instruct = gst_qtts_src_dup_string(value);
-      break;
-    case PROP_LAYOUT:
-      priv->settings.layout = static_cast<qtts::PromptLayout>(g_value_get_enum(value));
-      break;
-    case PROP_SEED:
-      priv->settings.seed = g_value_get_int64(value);
-      break;
-    case PROP_TEMPERATURE:
-      priv->settings.temperature = g_value_get_double(value);
-      break;
-    case PROP_TOP_K:
-      priv->settings.top_k = g_value_get_int(value);
-      break;
-    case PROP_TOP_P:
-      priv->settings.top_p = g_value_get_double(value);
-      break;
-    case PROP_REPETITION_PENALTY:
-      priv->settings.repetition_penalty = g_value_get_double(value);
-      break;
-    case PROP_SUBTALKER_TEMPERATURE:
-      priv->settings.subtalker_temperature = g_value_get_double(value);
-      break;
-    case PROP_SUBTALKER_TOP_K:
-      priv->settings.subtalker_top_k = g_value_get_int(value);
-      break;
-    case PROP_SUBTALKER_TOP_P:
-      priv->settings.subtalker_top_p = g_value_get_double(value);
-      break;
-    case PROP_MAX_DURATION:
-      priv->settings.max_duration = g_value_get_uint64(value);
-      break;
     default:
+      if (gstqtts::SetSetting(pspec->name, value, &priv->settings)) break;
       G_OBJECT_WARN_INVALID_PROPERTY_ID(object, prop_id, pspec);
       break;
   }
@@ -508,11 +560,23 @@ static void gst_qtts_src_set_property(GObject* object, guint prop_id, const GVal
 
 // With the lock held.
 static GstStructure* gst_qtts_src_new_stats(const GstQttsSrcPrivate* priv) {
-  return gst_structure_new("application/x-qttssrc-stats", "model", G_TYPE_STRING,
-                           priv->model ? priv->model->path.c_str() : "", "device", G_TYPE_STRING,
-                           priv->device_name.c_str(), "utterances", G_TYPE_UINT64, priv->stats.utterances, "frames",
-                           G_TYPE_UINT64, priv->stats.frames, "seed", G_TYPE_INT64, priv->stats.seed,
-                           "first-frame-latency", G_TYPE_UINT64, priv->stats.first_frame_latency, nullptr);
+  const Speech::Stats stats = priv->speech.stats();
+  const bool spoke = stats.first_frames > 0;
+  const auto nanoseconds = [spoke](std::chrono::nanoseconds duration) {
+    return spoke ? static_cast<guint64>(duration.count()) : GST_CLOCK_TIME_NONE;
+  };
+  const auto mean = stats.first_frame_latency_sum / std::max<int64_t>(static_cast<int64_t>(stats.first_frames), 1);
+  const double waited = std::chrono::duration<double>(stats.waited).count();
+  return gst_structure_new(
+      "application/x-qttssrc-stats", "model", G_TYPE_STRING, priv->model ? priv->model->path.c_str() : "", "device",
+      G_TYPE_STRING, priv->device_name.c_str(), "utterances", G_TYPE_UINT64, stats.utterances, "interrupted",
+      G_TYPE_UINT64, stats.interrupted, "dropped", G_TYPE_UINT64, stats.dropped, "frames", G_TYPE_UINT64, stats.frames,
+      "seed", G_TYPE_INT64, stats.seed ? static_cast<gint64>(*stats.seed) : -1, "first-frame-latency", G_TYPE_UINT64,
+      nanoseconds(stats.first_frame_latency_last), "first-frame-latency-mean", G_TYPE_UINT64, nanoseconds(mean),
+      "first-frame-latency-max", G_TYPE_UINT64, nanoseconds(stats.first_frame_latency_max), "real-time-factor",
+      G_TYPE_DOUBLE, stats.sound_seconds > 0 ? waited / stats.sound_seconds : 0.0, "queued-utterances", G_TYPE_UINT64,
+      static_cast<guint64>(stats.queued_utterances), "queued-chars", G_TYPE_UINT64,
+      static_cast<guint64>(stats.queued_chars), nullptr);
 }
 
 static void gst_qtts_src_get_property(GObject* object, guint prop_id, GValue* value, GParamSpec* pspec) {
@@ -535,45 +599,6 @@ static void gst_qtts_src_get_property(GObject* object, guint prop_id, GValue* va
     case PROP_TEXT:
       g_value_set_string(value, priv->text ? priv->text->c_str() : nullptr);
       break;
-    case PROP_SPEAKER:
-      gst_qtts_src_take_string(value, priv->settings.speaker);
-      break;
-    case PROP_LANGUAGE:
-      gst_qtts_src_take_string(value, priv->settings.language);
-      break;
-    case PROP_INSTRUCT:
-      gst_qtts_src_take_string(value, priv->settings.instruct);
-      break;
-    case PROP_LAYOUT:
-      g_value_set_enum(value, static_cast<int>(priv->settings.layout));
-      break;
-    case PROP_SEED:
-      g_value_set_int64(value, priv->settings.seed);
-      break;
-    case PROP_TEMPERATURE:
-      g_value_set_double(value, priv->settings.temperature);
-      break;
-    case PROP_TOP_K:
-      g_value_set_int(value, priv->settings.top_k);
-      break;
-    case PROP_TOP_P:
-      g_value_set_double(value, priv->settings.top_p);
-      break;
-    case PROP_REPETITION_PENALTY:
-      g_value_set_double(value, priv->settings.repetition_penalty);
-      break;
-    case PROP_SUBTALKER_TEMPERATURE:
-      g_value_set_double(value, priv->settings.subtalker_temperature);
-      break;
-    case PROP_SUBTALKER_TOP_K:
-      g_value_set_int(value, priv->settings.subtalker_top_k);
-      break;
-    case PROP_SUBTALKER_TOP_P:
-      g_value_set_double(value, priv->settings.subtalker_top_p);
-      break;
-    case PROP_MAX_DURATION:
-      g_value_set_uint64(value, priv->settings.max_duration);
-      break;
     case PROP_SPEAKERS:
       if (priv->model) gst_qtts_src_take_array(value, priv->model->speakers);
       break;
@@ -583,7 +608,11 @@ static void gst_qtts_src_get_property(GObject* object, guint prop_id, GValue* va
     case PROP_STATS:
       g_value_take_boxed(value, gst_qtts_src_new_stats(priv));
       break;
+    case PROP_CURRENT_TEXT:
+      gst_qtts_src_take_string(value, priv->speech.current_text());
+      break;
     default:
+      if (gstqtts::GetSetting(pspec->name, priv->settings, value)) break;
       G_OBJECT_WARN_INVALID_PROPERTY_ID(object, prop_id, pspec);
       break;
   }
@@ -661,7 +690,7 @@ static GstStateChangeReturn gst_qtts_src_change_state(GstElement* element, GstSt
       if (!gst_qtts_src_ensure_model(self)) return GST_STATE_CHANGE_FAILURE;
       break;
     case GST_STATE_CHANGE_PAUSED_TO_READY:
-      priv->speech.Interrupt();
+      priv->speech.Halt();
       break;
     default:
       break;
@@ -684,9 +713,8 @@ static gboolean gst_qtts_src_start(GstBaseSrc* src) {
   {
     const std::lock_guard lock(priv->lock);
     options = priv->inspected.value_or(options);
-    priv->stats = Stats();
     std::optional<gstqtts::Utterance> first;
-    if (priv->text && !gstqtts::IsBlank(*priv->text)) first = {*priv->text, priv->settings, false};
+    if (priv->text && !gstqtts::IsBlank(*priv->text)) first = {*priv->text, priv->settings};
     priv->speech.Start(std::move(first));
     priv->running = true;
   }
@@ -724,6 +752,116 @@ static gboolean gst_qtts_src_unlock_stop(GstBaseSrc* src) {
   return TRUE;
 }
 
+// --- speaking and interrupting
+
+static void gst_qtts_src_report(GstQttsSrc* self, const gstqtts::Report& report) {
+  switch (report.kind) {
+    case gstqtts::Report::Kind::kStarted:
+      GST_DEBUG_OBJECT(self, "utterance %" G_GUINT64_FORMAT ": started at %" GST_TIME_FORMAT, report.id,
+                       GST_TIME_ARGS(report.running_time));
+      break;
+    case gstqtts::Report::Kind::kProgress:
+      GST_LOG_OBJECT(self, "utterance %" G_GUINT64_FORMAT ": at character %" G_GSIZE_FORMAT, report.id, report.offset);
+      break;
+    case gstqtts::Report::Kind::kFinished:
+      GST_DEBUG_OBJECT(self,
+                       "utterance %" G_GUINT64_FORMAT ": finished, %s, %" G_GUINT64_FORMAT
+                       " frames, character %" G_GSIZE_FORMAT " of %" G_GSIZE_FORMAT,
+                       report.id, gstqtts::FinishReasonName(report.reason), report.frames, report.spoken_chars,
+                       report.text_chars);
+      break;
+  }
+  gst_element_post_message(GST_ELEMENT(self), gstqtts::NewMessage(GST_OBJECT(self), report));
+}
+
+static guint64 gst_qtts_src_speak(GstQttsSrc* self, const gchar* text, const GstStructure* params) {
+  GstQttsSrcPrivate* priv = self->priv;
+
+  gstqtts::Settings settings;
+  {
+    const std::lock_guard lock(priv->lock);
+    settings = priv->settings;
+  }
+  std::string error;
+  if (!gstqtts::ApplyOverrides(G_OBJECT_GET_CLASS(self), params, &settings, &error)) {
+    GST_ELEMENT_WARNING(self, RESOURCE, SETTINGS, ("%s", error.c_str()), ("speak refuses its params"));
+    return 0;
+  }
+  if (text == nullptr || gstqtts::IsBlank(gstqtts::RepairUtf8(text))) {
+    GST_WARNING_OBJECT(self, "speak: there is no text");
+    return 0;
+  }
+  guint64 id = 0;
+  switch (priv->speech.Offer({text, settings}, &id)) {
+    case Speech::Accept::kAccepted:
+      GST_DEBUG_OBJECT(self, "utterance %" G_GUINT64_FORMAT ": queued '%s'", id, text);
+      break;
+    case Speech::Accept::kFull:
+      GST_ELEMENT_WARNING(self, RESOURCE, BUSY,
+                          ("Too much text is waiting to be spoken; the last one is dropped. Speak more slowly."),
+                          ("speak found the queue full"));
+      break;
+    case Speech::Accept::kFlushing:
+      GST_WARNING_OBJECT(self, "speak: the element is below PAUSED, or flushing");
+      break;
+    case Speech::Accept::kEnded:
+      GST_WARNING_OBJECT(self, "speak: the end of the stream was sent");
+      break;
+  }
+  return id;
+}
+
+static guint64 gst_qtts_src_interrupt(GstQttsSrc* self) {
+  const guint64 frames = self->priv->speech.Interrupt();
+  GST_DEBUG_OBJECT(self, "interrupted after %" G_GUINT64_FORMAT " frames", frames);
+  return frames;
+}
+
+static void gst_qtts_src_clear_queue(GstQttsSrc* self) {
+  GST_DEBUG_OBJECT(self, "dropping the text that waits");
+  self->priv->speech.ClearQueue();
+}
+
+// For the text that comes by the sink pad from now on.
+static gboolean gst_qtts_src_set_voice(GstQttsSrc* self, const GstStructure* overrides) {
+  GstQttsSrcPrivate* priv = self->priv;
+
+  gstqtts::Settings settings;
+  std::string error;
+  if (!gstqtts::ApplyOverrides(G_OBJECT_GET_CLASS(self), overrides, &settings, &error)) {
+    GST_ELEMENT_WARNING(self, RESOURCE, SETTINGS, ("%s", error.c_str()), ("an event %s is refused", kSetVoiceEvent));
+    return FALSE;
+  }
+  GST_DEBUG_OBJECT(self, "voice of the following text: %" GST_PTR_FORMAT, static_cast<const void*>(overrides));
+  GstStructure* voice = gst_structure_copy(overrides);
+  {
+    const std::lock_guard lock(priv->lock);
+    std::swap(voice, priv->voice);
+  }
+  gst_clear_structure(&voice);
+  return TRUE;
+}
+
+// The settings of text that comes by the sink pad now.
+static gstqtts::Settings gst_qtts_src_get_pad_settings(GstQttsSrc* self) {
+  const std::lock_guard lock(self->priv->lock);
+  gstqtts::Settings settings = self->priv->settings;
+  std::string error;  // none: it was tried when the event came
+  gstqtts::ApplyOverrides(G_OBJECT_GET_CLASS(self), self->priv->voice, &settings, &error);
+  return settings;
+}
+
+// Events sent upstream through the src pad.
+static gboolean gst_qtts_src_event(GstBaseSrc* src, GstEvent* event) {
+  GstQttsSrc* self = GST_QTTS_SRC(src);
+
+  if (gst_event_has_name(event, kInterruptEvent)) {
+    gst_qtts_src_interrupt(self);
+    return TRUE;
+  }
+  return GST_BASE_SRC_CLASS(parent_class)->event(src, event);
+}
+
 // --- flushes
 
 static gboolean gst_qtts_src_send_event(GstElement* element, GstEvent* event) {
@@ -759,6 +897,15 @@ static gboolean gst_qtts_src_send_event(GstElement* element, GstEvent* event) {
       // Not seekable. The base class would ask so for a seek by the pad, but not for one by the element.
       gst_event_unref(event);
       return FALSE;
+    case GST_EVENT_CUSTOM_UPSTREAM:
+    case GST_EVENT_CUSTOM_DOWNSTREAM_OOB:
+    case GST_EVENT_CUSTOM_BOTH_OOB:
+      if (gst_event_has_name(event, kInterruptEvent)) {
+        gst_qtts_src_interrupt(self);
+        gst_event_unref(event);
+        return TRUE;
+      }
+      return GST_ELEMENT_CLASS(parent_class)->send_event(element, event);
     default:
       return GST_ELEMENT_CLASS(parent_class)->send_event(element, event);
   }
@@ -805,11 +952,6 @@ static GstFlowReturn gst_qtts_src_chain(GstPad* /*pad*/, GstObject* parent, GstB
   GstQttsSrc* self = GST_QTTS_SRC(parent);
   GstQttsSrcPrivate* priv = self->priv;
 
-  gstqtts::Settings settings;
-  {
-    const std::lock_guard lock(priv->lock);
-    settings = priv->settings;
-  }
   GstMapInfo map;
   if (!gst_buffer_map(buffer, &map, GST_MAP_READ)) {
     gst_buffer_unref(buffer);
@@ -817,8 +959,8 @@ static GstFlowReturn gst_qtts_src_chain(GstPad* /*pad*/, GstObject* parent, GstB
     return GST_FLOW_ERROR;
   }
   int repaired = 0;
-  const Speech::Accept accept =
-      priv->speech.PushChunk({reinterpret_cast<const char*>(map.data), map.size}, settings, &repaired);
+  const Speech::Accept accept = priv->speech.PushChunk({reinterpret_cast<const char*>(map.data), map.size},
+                                                       gst_qtts_src_get_pad_settings(self), &repaired);
   GST_LOG_OBJECT(self, "%" G_GSIZE_FORMAT " bytes of text", map.size);
   gst_buffer_unmap(buffer, &map);
   gst_buffer_unref(buffer);
@@ -857,6 +999,16 @@ static gboolean gst_qtts_src_sink_event(GstPad* /*pad*/, GstObject* parent, GstE
       }
       priv->speech.EndText();
       break;
+    case GST_EVENT_CUSTOM_DOWNSTREAM: {
+      if (!gst_event_has_name(event, kSetVoiceEvent)) break;
+      const gboolean result = gst_qtts_src_set_voice(self, gst_event_get_structure(event));
+      gst_event_unref(event);
+      return result;
+    }
+    case GST_EVENT_CUSTOM_DOWNSTREAM_OOB:
+    case GST_EVENT_CUSTOM_BOTH_OOB:
+      if (gst_event_has_name(event, kInterruptEvent)) gst_qtts_src_interrupt(self);
+      return gst_pad_push_event(GST_BASE_SRC_PAD(self), event);
     default:
       // Caps, segments and tags describe the text. The sound has its own.
       break;
@@ -919,6 +1071,12 @@ static GstBuffer* gst_qtts_src_new_buffer(GstQttsSrc* self, const std::vector<fl
   return buffer;
 }
 
+// Of the next buffer.
+static guint64 gst_qtts_src_next_running_time(GstQttsSrc* self) {
+  return gst_segment_to_running_time(&GST_BASE_SRC(self)->segment, GST_FORMAT_TIME,
+                                     gstqtts::SampleTime(self->priv->timeline.position(), SAMPLE_RATE));
+}
+
 // One ERROR, and the end of the stream. Not GST_FLOW_ERROR, to which the base class would add a second
 // error that says nothing ("Internal data stream error"); downstream it sends the same end-of-stream.
 static GstFlowReturn gst_qtts_src_fail(GstQttsSrc* self, const qtts::Status& status, const char* what) {
@@ -949,11 +1107,7 @@ static void gst_qtts_src_loaded(GstQttsSrc* self) {
 static void gst_qtts_src_utterance_started(GstQttsSrc* self, const Speech::Output& output) {
   GstQttsSrcPrivate* priv = self->priv;
 
-  GST_DEBUG_OBJECT(self, "utterance started, seed %" G_GUINT64_FORMAT, output.seed);
-  {
-    const std::lock_guard lock(priv->lock);
-    priv->stats.seed = static_cast<gint64>(output.seed);
-  }
+  GST_DEBUG_OBJECT(self, "the engine took an utterance, seed %" G_GUINT64_FORMAT, output.seed);
   // Once for a row of utterances with the same settings.
   if (output.warnings == priv->warnings) return;
   priv->warnings = output.warnings;
@@ -964,11 +1118,6 @@ static void gst_qtts_src_utterance_started(GstQttsSrc* self, const Speech::Outpu
 }
 
 static GstFlowReturn gst_qtts_src_utterance_ended(GstQttsSrc* self, const Speech::Output& output) {
-  {
-    const std::lock_guard lock(self->priv->lock);
-    ++self->priv->stats.utterances;
-  }
-  GST_DEBUG_OBJECT(self, "utterance ended");
   if (output.end_reason == qtts::EndReason::kError) {
     return gst_qtts_src_fail_utterance(self, output, "speaking failed");
   }
@@ -994,17 +1143,12 @@ static GstFlowReturn gst_qtts_src_create(GstPushSrc* src, GstBuffer** buffer) {
       case Speech::Event::kStarted:
         gst_qtts_src_utterance_started(self, output);
         break;
-      case Speech::Event::kFrame: {
-        {
-          const std::lock_guard lock(priv->lock);
-          ++priv->stats.frames;
-          if (output.first_frame_latency) priv->stats.first_frame_latency = output.first_frame_latency->count();
-        }
+      case Speech::Event::kFrame:
+        if (!priv->speech.Commit(output, gst_qtts_src_next_running_time(self))) break;
         *buffer = gst_qtts_src_new_buffer(self, output.frame.pcm);
         if (*buffer != nullptr) return GST_FLOW_OK;
         return gst_qtts_src_fail(
             self, qtts::Status::ResourceExhausted("Cannot allocate a buffer for a frame of sound."), "no buffer");
-      }
       case Speech::Event::kEnded:
         flow = gst_qtts_src_utterance_ended(self, output);
         break;
@@ -1018,7 +1162,7 @@ static GstFlowReturn gst_qtts_src_create(GstPushSrc* src, GstBuffer** buffer) {
       case Speech::Event::kEndOfText:
         GST_DEBUG_OBJECT(self, "everything is spoken");
         return GST_FLOW_EOS;
-      case Speech::Event::kInterrupted:
+      case Speech::Event::kHalted:
         return GST_FLOW_FLUSHING;
     }
   }

@@ -82,6 +82,18 @@ std::string Utf8Joiner::Push(std::string_view chunk, int* repaired) {
   return text;
 }
 
+std::string RepairUtf8(std::string_view text) {
+  Utf8Joiner joiner;
+  std::string repaired = joiner.Push(text);
+  if (joiner.in_mid_character()) repaired.append(kReplacement);
+  return repaired;
+}
+
+size_t CountCharacters(std::string_view text) {
+  return static_cast<size_t>(
+      std::count_if(text.begin(), text.end(), [](char byte) { return (static_cast<uint8_t>(byte) & 0xC0U) != 0x80U; }));
+}
+
 bool IsBlank(std::string_view text) {
   while (!text.empty()) {
     const std::string_view character = text.substr(0, FirstSequence(text).length);
@@ -97,26 +109,21 @@ std::string_view Trim(std::string_view text) {
   return text.substr(static_cast<size_t>(begin - text.begin()), static_cast<size_t>(end - begin));
 }
 
-bool TextQueue::HasRoom(size_t bytes) const {
-  return utterances_.empty() ||
-         (utterances_.size() < kMaxUtterances && bytes <= kMaxBytes - std::min(bytes_, kMaxBytes));
+bool TextQueue::HasRoom(std::string_view text) const {
+  return utterances_.empty() || (utterances_.size() < kMaxUtterances && characters_ <= max_characters_ &&
+                                 CountCharacters(text) <= max_characters_ - characters_);
 }
 
 void TextQueue::Push(Utterance utterance) {
-  bytes_ += utterance.text.size();
+  characters_ += CountCharacters(utterance.text);
   utterances_.push_back(std::move(utterance));
 }
 
 Utterance TextQueue::Pop() {
   Utterance utterance = std::move(utterances_.front());
   utterances_.pop_front();
-  bytes_ -= utterance.text.size();
+  characters_ -= CountCharacters(utterance.text);
   return utterance;
-}
-
-void TextQueue::Clear() {
-  utterances_.clear();
-  bytes_ = 0;
 }
 
 }  // namespace gstqtts

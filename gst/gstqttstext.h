@@ -3,6 +3,7 @@
 #define GST_QTTS_TEXT_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <string>
 #include <string_view>
@@ -30,6 +31,12 @@ class Utf8Joiner {
   bool at_start_ = true;
 };
 
+// `text` as a Utf8Joiner makes it, with U+FFFD for a character that the end cuts.
+std::string RepairUtf8(std::string_view text);
+
+// Unicode code points in well-formed UTF-8.
+size_t CountCharacters(std::string_view text);
+
 // Whether well-formed UTF-8 holds nothing to speak: only white space (the Unicode property) and
 // U+FFFD.
 bool IsBlank(std::string_view text);
@@ -42,27 +49,31 @@ struct Utterance {
   std::string text;
   Settings settings;
   bool from_pad = false;
+  uint64_t id = 0;  // given by Speech
 };
 
-// Utterances that wait for their turn, first in, first out, bounded in number and in bytes.
+// Utterances that wait for their turn, first in, first out, bounded in number and in characters.
 //
 // Not thread-safe.
 class TextQueue {
  public:
   static constexpr size_t kMaxUtterances = 64;
-  static constexpr size_t kMaxBytes = size_t{64} * 1024;
+  static constexpr size_t kDefaultMaxCharacters = size_t{64} * 1024;
 
-  // Whether `bytes` of text may be pushed. An empty queue takes a text of any length.
-  bool HasRoom(size_t bytes) const;
+  void SetMaxCharacters(size_t characters) { max_characters_ = characters; }
+  // Whether `text` may be pushed. An empty queue takes a text of any length.
+  bool HasRoom(std::string_view text) const;
   void Push(Utterance utterance);
   // Takes the oldest. The queue must not be empty.
   Utterance Pop();
-  void Clear();
   bool empty() const { return utterances_.empty(); }
+  size_t size() const { return utterances_.size(); }
+  size_t characters() const { return characters_; }
 
  private:
   std::deque<Utterance> utterances_;
-  size_t bytes_ = 0;
+  size_t characters_ = 0;
+  size_t max_characters_ = kDefaultMaxCharacters;
 };
 
 }  // namespace gstqtts

@@ -30,6 +30,8 @@ class Timeline {
   explicit Timeline(int rate) : rate_(rate) {}
 
   Stamp Next(uint64_t samples);
+  // Where the next buffer begins, in samples.
+  uint64_t position() const { return position_; }
 
   // Starts again at 0; the next buffer is a discontinuity.
   void Restart();

@@ -102,6 +102,7 @@ TEST_F(ElementTest, EveryPropertyIsDescribed) {
                                           "repetition-penalty",
                                           "languages",
                                           "stats",
+                                          "current-text",
                                           "max-duration",
                                           "subtalker-temperature",
                                           "subtalker-top-k",

@@ -187,14 +187,14 @@ TEST_F(InputTest, OnlyTheEndOfTextIsAnEmptyStream) {
 TEST_F(InputTest, ALongTextIsTakenInOnePiece) {
   fake::Script script = fake::DefaultScript();
   script.info.samples_per_frame = 4;
-  script.info.defaults.max_new_tokens = int64_t{2} * gstqtts::TextQueue::kMaxBytes;
+  script.info.defaults.max_new_tokens = int64_t{2} * gstqtts::TextQueue::kDefaultMaxCharacters;
   fake::Reset(script);
   Pipeline pipeline(kLine);
   Recorder& record = pipeline.Record();
   Feeder feeder(pipeline.src());
   pipeline.Set(GST_STATE_PLAYING);
   feeder.Begin();
-  const std::string text(gstqtts::TextQueue::kMaxBytes + 1000, 'y');
+  const std::string text(gstqtts::TextQueue::kDefaultMaxCharacters + 1000, 'y');
   EXPECT_EQ(feeder.Push(text), GST_FLOW_OK);
   feeder.End();
   ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "gstqttspcm.h"
+#include "gstqttsposition.h"
 #include "gstqttssettings.h"
 #include "gstqttstext.h"
 #include "gstqttstimeline.h"
@@ -154,7 +155,7 @@ TEST(TextQueue, IsFirstInFirstOut) {
   TextQueue queue;
   EXPECT_TRUE(queue.empty());
   queue.Push({"one", {}, true});
-  queue.Push({"two", {}, false});
+  queue.Push({"two", {}});
   const Utterance first = queue.Pop();
   EXPECT_EQ(first.text, "one");
   EXPECT_TRUE(first.from_pad);
@@ -165,28 +166,110 @@ TEST(TextQueue, IsFirstInFirstOut) {
 TEST(TextQueue, IsBoundedInNumber) {
   TextQueue queue;
   for (size_t i = 0; i < TextQueue::kMaxUtterances; ++i) {
-    EXPECT_TRUE(queue.HasRoom(1));
-    queue.Push({"x", {}, false});
+    EXPECT_TRUE(queue.HasRoom("x"));
+    queue.Push({"x", {}});
   }
-  EXPECT_FALSE(queue.HasRoom(1));
+  EXPECT_FALSE(queue.HasRoom("x"));
   queue.Pop();
-  EXPECT_TRUE(queue.HasRoom(1));
+  EXPECT_TRUE(queue.HasRoom("x"));
 }
 
-TEST(TextQueue, IsBoundedInBytesButTakesOneTextOfAnyLength) {
+TEST(TextQueue, IsBoundedInCharactersButTakesOneTextOfAnyLength) {
+  const auto text = [](size_t characters) {
+    std::string result;
+    while (characters-- > 0) result += "\xC3\xBC";
+    return result;
+  };
   TextQueue queue;
-  EXPECT_TRUE(queue.HasRoom(TextQueue::kMaxBytes * 10));
-  queue.Push({std::string(TextQueue::kMaxBytes - 10, 'x'), {}, false});
-  EXPECT_TRUE(queue.HasRoom(10));
-  EXPECT_FALSE(queue.HasRoom(11));
-  queue.Push({std::string(10, 'x'), {}, false});
-  EXPECT_FALSE(queue.HasRoom(1));
-  queue.Clear();
-  EXPECT_TRUE(queue.HasRoom(TextQueue::kMaxBytes));
-  queue.Push({std::string(TextQueue::kMaxBytes * 2, 'x'), {}, false});
-  EXPECT_FALSE(queue.HasRoom(1));
+  queue.SetMaxCharacters(1000);
+  EXPECT_TRUE(queue.HasRoom(text(10000)));
+  queue.Push({text(990), {}});
+  EXPECT_EQ(queue.characters(), 990U);
+  EXPECT_TRUE(queue.HasRoom(text(10)));
+  EXPECT_FALSE(queue.HasRoom(text(11)));
+  queue.Push({text(10), {}});
+  EXPECT_FALSE(queue.HasRoom(text(1)));
+  queue.SetMaxCharacters(500);
+  EXPECT_FALSE(queue.HasRoom(text(1)));
   queue.Pop();
-  EXPECT_TRUE(queue.HasRoom(1));
+  queue.Pop();
+  EXPECT_EQ(queue.characters(), 0U);
+  queue.Push({text(2000), {}});
+  EXPECT_FALSE(queue.HasRoom(text(1)));
+  queue.Pop();
+  EXPECT_TRUE(queue.HasRoom(text(1)));
+}
+
+// --- positions
+
+TEST(TextPosition, AdvancesWordByWordAndNeverBeyondTheText) {
+  TextPosition position;
+  position.Append("One, two \xC3\xBC\xC3\xBC!");
+  EXPECT_EQ(position.size(), 12U);
+  std::vector<TextPosition::Word> words;
+  size_t before = 0;
+  for (int frame = 1; frame < 50; ++frame) {
+    for (const auto& word : position.Advance(frame * 0.08)) {
+      EXPECT_LT(word.offset, position.spoken());
+      words.push_back(word);
+    }
+    EXPECT_GE(position.spoken(), before);
+    EXPECT_LE(position.spoken(), position.size());
+    before = position.spoken();
+    EXPECT_TRUE(frame > 2 || before < 4) << "no faster than speech";
+  }
+  EXPECT_EQ(before, 12U);
+  EXPECT_EQ(words, (std::vector<TextPosition::Word>{{0, 3}, {5, 3}, {9, 2}}));
+}
+
+TEST(TextPosition, TakesAsLongAsUsualAtItsPace) {
+  for (const double pace : {0.5, 1.0, 2.0}) {
+    TextPosition position(pace);
+    position.Append("Some words that take a while to say.");
+    double seconds = 0;
+    while (position.spoken() < position.size()) position.Advance(seconds += 0.01);
+    EXPECT_NEAR(seconds, position.usual_seconds() * pace, 0.5 * pace);
+  }
+}
+
+TEST(TextPosition, GrowsWithTheTextAndTellsEachWordOnce) {
+  TextPosition position;
+  std::vector<TextPosition::Word> words;
+  const auto advance = [&](double seconds) {
+    for (const auto& word : position.Advance(seconds)) words.push_back(word);
+  };
+  position.Append("He");
+  advance(10);
+  EXPECT_EQ(position.spoken(), 2U);
+  position.Append("llo wor");
+  position.Append("ld");
+  advance(10.5);
+  position.Append(" again");
+  advance(11);
+  advance(12);
+  EXPECT_EQ(position.spoken(), position.size());
+  EXPECT_EQ(words, (std::vector<TextPosition::Word>{{0, 2}, {6, 5}, {12, 5}}));
+}
+
+TEST(TextPosition, FindsWordsInScriptsWithoutSpaces) {
+  TextPosition position;
+  position.Append("\xE4\xBB\x8A\xE5\xA4\xA9\xE5\xA4\xA9\xE6\xB0\x94\xE5\xBE\x88\xE5\xA5\xBD\xE3\x80\x82");
+  const auto words = position.Advance(100);
+  EXPECT_GE(words.size(), 3U) << "today, weather, fine";
+  EXPECT_EQ(words[0], (TextPosition::Word{0, 2}));
+  EXPECT_EQ(position.spoken(), 7U);
+}
+
+TEST(Pace, LearnsFromWhatWasSpoken) {
+  Pace pace;
+  EXPECT_EQ(pace.value(), 1.0);
+  for (int i = 0; i < 20; ++i) pace.Learn(10, 15);
+  EXPECT_NEAR(pace.value(), 1.5, 0.01);
+  pace.Learn(0.1, 5);
+  pace.Learn(5, 0.1);
+  EXPECT_NEAR(pace.value(), 1.5, 0.01) << "too short to tell";
+  for (int i = 0; i < 20; ++i) pace.Learn(10, 1e6);
+  EXPECT_LE(pace.value(), 3.0);
 }
 
 __extension__ using Wide = unsigned __int128;

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#include "gstqttsmessages.h"
+
+namespace gstqtts {
+namespace {
+
+GstStructure* NewStructure(const Report& report) {
+  switch (report.kind) {
+    case Report::Kind::kStarted:
+      return gst_structure_new("qtts-utterance-started", "id", G_TYPE_UINT64, report.id, "text", G_TYPE_STRING,
+                               report.text.c_str(), "running-time", G_TYPE_UINT64, report.running_time,
+                               "first-frame-latency", G_TYPE_UINT64,
+                               static_cast<guint64>(report.first_frame_latency.count()), "seed", G_TYPE_INT64,
+                               static_cast<gint64>(report.seed), nullptr);
+    case Report::Kind::kProgress:
+      return gst_structure_new("qtts-text-progress", "id", G_TYPE_UINT64, report.id, "offset-chars", G_TYPE_UINT64,
+                               static_cast<guint64>(report.offset), "length-chars", G_TYPE_UINT64,
+                               static_cast<guint64>(report.length), "running-time", G_TYPE_UINT64, report.running_time,
+                               "estimated", G_TYPE_BOOLEAN, TRUE, nullptr);
+    case Report::Kind::kFinished:
+      break;
+  }
+  return gst_structure_new(
+      "qtts-utterance-finished", "id", G_TYPE_UINT64, report.id, "reason", G_TYPE_STRING,
+      FinishReasonName(report.reason), "frames", G_TYPE_UINT64, report.frames, "samples", G_TYPE_UINT64, report.samples,
+      "text-chars", G_TYPE_UINT64, static_cast<guint64>(report.text_chars), "text-spoken-chars", G_TYPE_UINT64,
+      static_cast<guint64>(report.spoken_chars), "estimated", G_TYPE_BOOLEAN,
+      static_cast<gboolean>(report.reason != FinishReason::kComplete && report.frames > 0), nullptr);
+}
+
+}  // namespace
+
+GstMessage* NewMessage(GstObject* source, const Report& report) {
+  return gst_message_new_element(source, NewStructure(report));
+}
+
+const gchar* FinishReasonName(FinishReason reason) {
+  switch (reason) {
+    case FinishReason::kComplete:
+      return "complete";
+    case FinishReason::kInterrupted:
+      return "interrupted";
+    case FinishReason::kError:
+      return "error";
+    case FinishReason::kMaxDuration:
+      return "max-duration";
+  }
+  return "";
+}
+
+}  // namespace gstqtts

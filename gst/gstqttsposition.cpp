@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#include "gstqttsposition.h"
+
+#include <unicode/ubrk.h>
+#include <unicode/uchar.h>
+#include <unicode/uscript.h>
+#include <unicode/utext.h>
+#include <unicode/utf8.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+
+namespace gstqtts {
+namespace {
+
+// Usual durations, of unhurried reading: 14 letters a second, and so on.
+constexpr float kLetter = 0.07F;
+constexpr float kKana = 0.13F;        // a mora
+constexpr float kHangul = 0.2F;       // a syllable
+constexpr float kIdeograph = 0.22F;   // a syllable, in Japanese often two
+constexpr float kDigit = 0.25F;       // read as a word
+constexpr float kSentenceEnd = 0.4F;  // the pause after it
+constexpr float kPause = 0.2F;
+
+float UsualDuration(UChar32 c) {
+  if (u_isdigit(c)) return kDigit;
+  if (u_isalpha(c)) {
+    UErrorCode error = U_ZERO_ERROR;
+    switch (uscript_getScript(c, &error)) {
+      case USCRIPT_HAN:
+        return kIdeograph;
+      case USCRIPT_HANGUL:
+        return kHangul;
+      case USCRIPT_HIRAGANA:
+      case USCRIPT_KATAKANA:
+        return kKana;
+      default:
+        return kLetter;
+    }
+  }
+  if (u_hasBinaryProperty(c, UCHAR_S_TERM)) return kSentenceEnd;
+  if (u_hasBinaryProperty(c, UCHAR_TERMINAL_PUNCTUATION)) return kPause;
+  return 0;
+}
+
+struct CloseBreaks {
+  void operator()(UBreakIterator* breaks) const { ubrk_close(breaks); }
+};
+struct CloseText {
+  void operator()(UText* text) const { utext_close(text); }
+};
+
+}  // namespace
+
+void TextPosition::Append(std::string_view text) {
+  text_.append(text);
+  const auto length = static_cast<int32_t>(text.size());
+  for (int32_t i = 0; i < length;) {
+    UChar32 c = 0;
+    U8_NEXT_OR_FFFD(text.data(), i, length, c);
+    durations_.push_back(UsualDuration(c));
+    usual_seconds_ += static_cast<double>(durations_.back());
+  }
+}
+
+std::vector<TextPosition::Word> TextPosition::Advance(double seconds) {
+  while (spoken_ < durations_.size() && spoken_seconds_ * pace_ < seconds) {
+    spoken_seconds_ += static_cast<double>(durations_[spoken_++]);
+  }
+  FindWords();
+  const auto begun = static_cast<std::ptrdiff_t>(words_begun_);
+  while (words_begun_ < words_.size() && words_[words_begun_].offset < spoken_) ++words_begun_;
+  return {words_.begin() + begun, words_.begin() + static_cast<std::ptrdiff_t>(words_begun_)};
+}
+
+// By UAX #29, with ICU's dictionaries for scripts without spaces. Words that were told stay as they are
+// when the text has grown; the last of the others may have become longer.
+void TextPosition::FindWords() {
+  if (words_size_ == durations_.size()) return;
+  words_size_ = durations_.size();
+  UErrorCode error = U_ZERO_ERROR;
+  const std::unique_ptr<UText, CloseText> text(
+      utext_openUTF8(nullptr, text_.data(), static_cast<int64_t>(text_.size()), &error));
+  const std::unique_ptr<UBreakIterator, CloseBreaks> breaks(ubrk_open(UBRK_WORD, "", nullptr, 0, &error));
+  if (U_FAILURE(error)) return;  // out of memory: no words, only characters
+  ubrk_setUText(breaks.get(), text.get(), &error);
+  if (U_FAILURE(error)) return;
+  words_.resize(words_begun_);
+  const size_t told = words_.empty() ? 0 : words_.back().offset + words_.back().length;
+  size_t characters = 0;
+  int32_t start = ubrk_first(breaks.get());
+  for (int32_t end = ubrk_next(breaks.get()); end != UBRK_DONE; end = ubrk_next(breaks.get())) {
+    const auto length = static_cast<size_t>(std::count_if(text_.begin() + start, text_.begin() + end, [](char byte) {
+      return !U8_IS_TRAIL(static_cast<uint8_t>(byte));
+    }));
+    if (ubrk_getRuleStatus(breaks.get()) >= UBRK_WORD_NONE_LIMIT && characters >= told) {
+      words_.push_back({characters, length});
+    }
+    characters += length;
+    start = end;
+  }
+}
+
+void Pace::Learn(double usual_seconds, double seconds) {
+  constexpr double kShortest = 1.0;  // seconds; shorter ones are mostly silence
+  constexpr double kWeight = 0.5;
+  constexpr double kMost = 3.0;  // slower or faster than this is no pace but a mistake
+  if (usual_seconds < kShortest || seconds < kShortest) return;
+  value_ += kWeight * (std::clamp(seconds / usual_seconds, 1 / kMost, kMost) - value_);
+}
+
+}  // namespace gstqtts

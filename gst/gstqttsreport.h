@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#ifndef GST_QTTS_REPORT_H_
+#define GST_QTTS_REPORT_H_
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace gstqtts {
+
+// Why an utterance is over.
+enum class FinishReason {
+  kComplete,     // all of it was spoken
+  kInterrupted,  // by an interrupt, a flush, a cleared queue or a stop, perhaps before it began
+  kError,        // the engine refused it or failed
+  kMaxDuration,  // it reached the longest duration allowed
+};
+
+// What happened to an utterance. Each one that was accepted gets exactly one kFinished, and before it, if
+// any of its sound left the element, one kStarted and a kProgress for each word. Positions in the text are
+// in characters (Unicode code points).
+struct Report {
+  enum class Kind { kStarted, kProgress, kFinished };
+
+  Kind kind = Kind::kStarted;
+  uint64_t id = 0;
+  uint64_t running_time = 0;  // nanoseconds; of the frame that this is about. Not of a kFinished
+
+  // kStarted: with its first frame.
+  std::string text;  // as far as it is known
+  uint64_t seed = 0;
+  std::chrono::nanoseconds first_frame_latency{0};
+
+  // kProgress: the word that begins, probably.
+  size_t offset = 0;
+  size_t length = 0;
+
+  // kFinished.
+  FinishReason reason = FinishReason::kComplete;
+  uint64_t frames = 0;  // that left the element
+  uint64_t samples = 0;
+  size_t text_chars = 0;
+  size_t spoken_chars = 0;  // estimated unless the reason is kComplete
+};
+
+}  // namespace gstqtts
+
+#endif  // GST_QTTS_REPORT_H_

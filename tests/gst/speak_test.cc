@@ -1,0 +1,620 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+// Speaking, interrupting, and what is told about it.
+#include <atomic>
+#include <chrono>
+#include <map>
+#include <thread>
+
+#include "support.h"
+
+namespace qtts::testing {
+namespace {
+
+constexpr char kLine[] = "qttssrc name=src ! fakesink async=false";
+
+guint64 Speak(GstElement* element, const char* text, const char* params = nullptr) {
+  GstStructure* structure = params != nullptr ? gst_structure_from_string(params, nullptr) : nullptr;
+  EXPECT_EQ(structure != nullptr, params != nullptr) << params;
+  guint64 id = 0;
+  g_signal_emit_by_name(element, "speak", text, structure, &id);
+  if (structure != nullptr) gst_structure_free(structure);
+  return id;
+}
+
+guint64 Interrupt(GstElement* element) {
+  guint64 frames = 0;
+  g_signal_emit_by_name(element, "interrupt", &frames);
+  return frames;
+}
+
+GstEvent* NewEvent(GstEventType type, const char* structure) {
+  return gst_event_new_custom(type, gst_structure_from_string(structure, nullptr));
+}
+
+guint64 GetField(const GstStructure* structure, const char* field) {
+  guint64 value = 0;
+  EXPECT_TRUE(gst_structure_get_uint64(structure, field, &value)) << field;
+  return value;
+}
+
+bool GetFlag(const GstStructure* structure, const char* field) {
+  gboolean value = FALSE;
+  EXPECT_TRUE(gst_structure_get_boolean(structure, field, &value)) << field;
+  return value != FALSE;
+}
+
+// Keeps its sink pad, so that the element waits for text.
+class SpeakTest : public GstTest {
+ protected:
+  void SetUp() override {
+    GstTest::SetUp();
+    pipeline_ = std::make_unique<Pipeline>(kLine);
+    record_ = &pipeline_->Record();
+    feeder_ = std::make_unique<Feeder>(src());
+  }
+  void TearDown() override {
+    feeder_.reset();
+    pipeline_.reset();
+    messages_.clear();
+    GstTest::TearDown();
+  }
+
+  GstElement* src() const { return pipeline_->src(); }
+  void Play() {
+    pipeline_->Set(GST_STATE_PLAYING);
+    feeder_->Begin();
+  }
+  // Waits for the next element message named `name` (all that come are kept); null after kPatience.
+  const GstStructure* WaitFor(const std::string& name) {
+    for (;;) {
+      auto message = pipeline_->Wait(GST_MESSAGE_ELEMENT | GST_MESSAGE_ERROR);
+      if (message == nullptr) return nullptr;
+      if (GST_MESSAGE_TYPE(message.get()) == GST_MESSAGE_ERROR) {
+        ADD_FAILURE() << ParseProblem(message.get()).text;
+        return nullptr;
+      }
+      messages_.push_back(std::move(message));
+      const GstStructure* structure = gst_message_get_structure(messages_.back().get());
+      if (gst_structure_has_name(structure, name.c_str())) return structure;
+    }
+  }
+  const GstStructure* WaitForFinish() { return WaitFor("qtts-utterance-finished"); }
+
+  std::unique_ptr<Pipeline> pipeline_;
+  Recorder* record_ = nullptr;
+  std::unique_ptr<Feeder> feeder_;
+  std::vector<Owned<GstMessage>> messages_;
+};
+
+// --- speak
+
+TEST_F(SpeakTest, QueuesInOrderAndNumbersUtterances) {
+  Play();
+  EXPECT_EQ(Speak(src(), "one"), 1U);
+  EXPECT_EQ(Speak(src(), "two"), 2U);
+  EXPECT_EQ(feeder_->Push("three"), GST_FLOW_OK);
+  EXPECT_EQ(Speak(src(), "four"), 4U);
+  feeder_->End();
+  ASSERT_NE(pipeline_->Wait(GST_MESSAGE_EOS), nullptr);
+  EXPECT_EQ(record_->text(), "onetwothreefour");
+}
+
+TEST_F(SpeakTest, ParamsHoldForOneUtterance) {
+  g_object_set(src(), "speaker", "ann", "top-k", 5, nullptr);
+  Play();
+  Speak(src(), "a",
+        "params, speaker=bob, language=german, instruct=calm, layout=streaming, seed=7, temperature=0.5, top-k=3, "
+        "top-p=1, repetition-penalty=(float)1.5, subtalker-temperature=0, subtalker-top-k=(gint64)2, "
+        "subtalker-top-p=0.25, max-duration=160000000");
+  Speak(src(), "b");
+  feeder_->End();
+  ASSERT_NE(pipeline_->Wait(GST_MESSAGE_EOS), nullptr);
+  const auto requests = fake::Requests();
+  ASSERT_EQ(requests.size(), 2U);
+  EXPECT_EQ(requests[0].speaker, "bob");
+  EXPECT_EQ(requests[0].language, "german");
+  EXPECT_EQ(requests[0].instruct, "calm");
+  EXPECT_EQ(requests[0].layout, PromptLayout::kStreaming);
+  EXPECT_EQ(requests[0].seed, 7U);
+  EXPECT_EQ(requests[0].settings.talker.temperature, 0.5F);
+  EXPECT_EQ(requests[0].settings.talker.top_k, 3);
+  EXPECT_EQ(requests[0].settings.talker.top_p, 1.0F);
+  EXPECT_EQ(requests[0].settings.repetition_penalty, 1.5F);
+  EXPECT_FALSE(requests[0].settings.predictor.do_sample);
+  EXPECT_EQ(requests[0].settings.predictor.top_k, 2);
+  EXPECT_EQ(requests[0].settings.predictor.top_p, 0.25F);
+  EXPECT_EQ(requests[0].settings.max_new_tokens, 3);
+  EXPECT_EQ(requests[1].speaker, "ann");
+  EXPECT_EQ(requests[1].language, "");
+  EXPECT_EQ(requests[1].settings.talker.top_k, 5);
+  EXPECT_EQ(GetString(src(), "speaker"), "ann") << "the properties stay";
+}
+
+TEST_F(SpeakTest, ParamsThatAreWrongAreRefusedWithAWarning) {
+  Play();
+  const struct {
+    const char* params;
+    const char* complaint;
+  } cases[] = {
+      {"params, spaeker=bob", "\"spaeker\" is unknown"},
+      {"params, text=other", "\"text\" is unknown"},
+      {"params, speaker=5", "\"speaker\" is a gint"},
+      {"params, top-k=3.5", "\"top-k\" is a gdouble"},
+      {"params, top-k=(gint64)99999999999", "\"top-k\" is a gint64"},
+      {"params, layout=sideways", "\"layout\" is a gchararray"},
+      {"params, layout=17", "out of range"},
+      {"params, seed=-2", "out of range"},
+      {"params, max-duration=-1", "\"max-duration\" is a gint"},
+      {"params, top-p=2.0", "out of range"},
+      {"params, speaker=bob, seed=(string)x", "\"seed\" is a gchararray"},
+  };
+  for (const auto& c : cases) {
+    SCOPED_TRACE(c.params);
+    EXPECT_EQ(Speak(src(), "x", c.params), 0U);
+    const auto warnings = pipeline_->Pending(GST_MESSAGE_WARNING);
+    ASSERT_EQ(warnings.size(), 1U);
+    const Problem problem = ParseProblem(warnings[0].get());
+    EXPECT_EQ(problem.domain, GST_RESOURCE_ERROR);
+    EXPECT_EQ(problem.code, GST_RESOURCE_ERROR_SETTINGS);
+    EXPECT_NE(problem.text.find(c.complaint), std::string::npos) << problem.text;
+  }
+  EXPECT_NE(Speak(src(), "x"), 0U);
+  feeder_->End();
+  ASSERT_NE(pipeline_->Wait(GST_MESSAGE_EOS), nullptr);
+  EXPECT_EQ(fake::Requests().size(), 1U);
+}
+
+TEST_F(SpeakTest, IsRefusedWhereNothingCanBeSpoken) {
+  EXPECT_EQ(Speak(src(), "null"), 0U);
+  pipeline_->Set(GST_STATE_READY);
+  EXPECT_EQ(Speak(src(), "ready"), 0U);
+  Play();
+  EXPECT_EQ(Speak(src(), nullptr), 0U);
+  EXPECT_EQ(Speak(src(), ""), 0U);
+  EXPECT_EQ(Speak(src(), " \xE3\x80\x80\n"), 0U);
+  feeder_->Send(gst_event_new_flush_start());
+  EXPECT_EQ(Speak(src(), "flushing"), 0U);
+  feeder_->Send(gst_event_new_flush_stop(TRUE));
+  EXPECT_NE(Speak(src(), "spoken"), 0U);
+  feeder_->Begin();
+  feeder_->End();
+  ASSERT_NE(pipeline_->Wait(GST_MESSAGE_EOS), nullptr);
+  EXPECT_EQ(Speak(src(), "late"), 0U);
+  EXPECT_EQ(record_->text(), "spoken");
+}
+
+TEST_F(SpeakTest, InvalidBytesAreReplaced) {
+  Play();
+  EXPECT_NE(Speak(src(),
+                  "a\xFF"
+                  "b\xE2\x82"),
+            0U);
+  feeder_->End();
+  ASSERT_NE(pipeline_->Wait(GST_MESSAGE_EOS), nullptr);
+  EXPECT_EQ(record_->text(),
+            "a\xEF\xBF\xBD"
+            "b\xEF\xBF\xBD");
+}
+
+// --- qtts/set-voice
+
+TEST_F(SpeakTest, SetVoiceHoldsForTheTextAfterIt) {
+  fake::AllowFrames(0);
+  g_object_set(src(), "speaker", "ann", nullptr);
+  Play();
+  feeder_->Push("a");
+  EXPECT_TRUE(feeder_->Send(NewEvent(GST_EVENT_CUSTOM_DOWNSTREAM, "qtts/set-voice, speaker=bob, seed=3")));
+  feeder_->Push("b");
+  feeder_->Push("c");
+  Speak(src(), "d");
+  EXPECT_TRUE(feeder_->Send(NewEvent(GST_EVENT_CUSTOM_DOWNSTREAM, "qtts/set-voice, language=german")));
+  feeder_->Push("e");
+  EXPECT_TRUE(feeder_->Send(NewEvent(GST_EVENT_CUSTOM_DOWNSTREAM, "qtts/set-voice")));
+  feeder_->Push("f");
+  fake::AllowFrames(-1);
+  feeder_->End();
+  ASSERT_NE(pipeline_->Wait(GST_MESSAGE_EOS), nullptr);
+  std::vector<std::string> voices;
+  for (const Request& request : fake::Requests()) voices.push_back(request.text + request.speaker + request.language);
+  EXPECT_EQ(voices, (std::vector<std::string>{"aann", "bbob", "cbob", "dann", "eanngerman", "fann"}));
+  EXPECT_EQ(fake::Requests()[1].seed, 3U);
+  for (const GstEventType event : record_->events()) EXPECT_NE(event, GST_EVENT_CUSTOM_DOWNSTREAM);
+}
+
+TEST_F(SpeakTest, SetVoiceThatIsWrongIsRefusedWithAWarning) {
+  Play();
+  EXPECT_TRUE(feeder_->Send(NewEvent(GST_EVENT_CUSTOM_DOWNSTREAM, "qtts/set-voice, speaker=bob")));
+  EXPECT_FALSE(feeder_->Send(NewEvent(GST_EVENT_CUSTOM_DOWNSTREAM, "qtts/set-voice, voice=ann")));
+  const auto warnings = pipeline_->Pending(GST_MESSAGE_WARNING);
+  ASSERT_EQ(warnings.size(), 1U);
+  EXPECT_NE(ParseProblem(warnings[0].get()).text.find("\"voice\" is unknown"), std::string::npos);
+  feeder_->Push("a");
+  feeder_->End();
+  ASSERT_NE(pipeline_->Wait(GST_MESSAGE_EOS), nullptr);
+  EXPECT_EQ(fake::Requests()[0].speaker, "bob") << "as it was";
+}
+
+// --- interrupt
+
+// Ways to interrupt.
+enum class Way { kSignal, kUpstream, kDownstream, kElement };
+
+class InterruptTest : public SpeakTest, public ::testing::WithParamInterface<Way> {
+ protected:
+  void DoInterrupt() {
+    switch (GetParam()) {
+      case Way::kSignal:
+        Interrupt(src());
+        break;
+      case Way::kUpstream: {
+        const Owned<GstPad> pad(gst_element_get_static_pad(pipeline_->Find("sink").get(), "sink"));
+        EXPECT_TRUE(gst_pad_push_event(pad.get(), NewEvent(GST_EVENT_CUSTOM_UPSTREAM, "qtts/interrupt")));
+        break;
+      }
+      case Way::kDownstream:
+        EXPECT_TRUE(feeder_->Send(NewEvent(GST_EVENT_CUSTOM_DOWNSTREAM_OOB, "qtts/interrupt")));
+        break;
+      case Way::kElement:
+        EXPECT_TRUE(gst_element_send_event(src(), NewEvent(GST_EVENT_CUSTOM_UPSTREAM, "qtts/interrupt")));
+        break;
+    }
+  }
+  void SetUp() override {
+    SpeakTest::SetUp();
+    feeder_.reset();
+    pipeline_ = std::make_unique<Pipeline>("qttssrc name=src ! fakesink name=sink async=false");
+    record_ = &pipeline_->Record();
+    feeder_ = std::make_unique<Feeder>(src());
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Ways, InterruptTest,
+                         ::testing::Values(Way::kSignal, Way::kUpstream, Way::kDownstream, Way::kElement));
+
+TEST_P(InterruptTest, C25StopsWithinAFrameAndTheNextTextIsSpoken) {
+  fake::AllowFrames(3);
+  Play();
+  const guint64 first = Speak(src(), "abcdefgh");
+  Speak(src(), "never");
+  feeder_->Push("never either");
+  ASSERT_TRUE(testing::WaitFor([&] { return record_->buffer_count() == 3; }));
+  DoInterrupt();
+  const GstStructure* finished = WaitForFinish();
+  ASSERT_NE(finished, nullptr);
+  EXPECT_EQ(GetField(finished, "id"), first);
+  EXPECT_STREQ(gst_structure_get_string(finished, "reason"), "interrupted");
+  EXPECT_EQ(GetField(finished, "frames"), 3U);
+  EXPECT_EQ(GetField(finished, "samples"), 3U * 1920);
+  EXPECT_EQ(GetField(finished, "text-chars"), 8U);
+  EXPECT_GT(GetField(finished, "text-spoken-chars"), 0U);
+  EXPECT_LT(GetField(finished, "text-spoken-chars"), 8U);
+  EXPECT_TRUE(GetFlag(finished, "estimated"));
+  for (int i = 0; i < 2; ++i) {
+    finished = WaitForFinish();
+    ASSERT_NE(finished, nullptr);
+    EXPECT_STREQ(gst_structure_get_string(finished, "reason"), "interrupted");
+    EXPECT_EQ(GetField(finished, "samples"), 0U);
+    EXPECT_EQ(GetField(finished, "text-spoken-chars"), 0U);
+    EXPECT_FALSE(GetFlag(finished, "estimated"));
+  }
+  fake::AllowFrames(-1);
+  EXPECT_NE(Speak(src(), "next"), 0U);
+  ASSERT_NE(WaitForFinish(), nullptr);
+  EXPECT_EQ(record_->text(), "abcnext");
+  for (const GstEventType event : record_->events()) {
+    EXPECT_TRUE(event != GST_EVENT_FLUSH_START && event != GST_EVENT_FLUSH_STOP) << "nothing is flushed";
+  }
+  EXPECT_EQ(GetStat(src(), "interrupted"), 1U);
+  EXPECT_EQ(GetStat(src(), "dropped"), 2U);
+  EXPECT_EQ(GetStat(src(), "utterances"), 1U);
+  EXPECT_EQ(GetStat(src(), "frames"), 7U);
+}
+
+// The frame that is being pushed is the last; those that are ready are not sent.
+TEST_P(InterruptTest, C25WhilePushingIsBlocked) {
+  const Owned<GstPad> pad(gst_element_get_static_pad(pipeline_->Find("sink").get(), "sink"));
+  const gulong block = gst_pad_add_probe(
+      pad.get(), static_cast<GstPadProbeType>(GST_PAD_PROBE_TYPE_BLOCK | GST_PAD_PROBE_TYPE_BUFFER),
+      [](GstPad*, GstPadProbeInfo*, gpointer) { return GST_PAD_PROBE_OK; }, nullptr, nullptr);
+  Play();
+  Speak(src(), "abcdefgh");
+  ASSERT_TRUE(testing::WaitFor([&] { return record_->buffer_count() == 1; }));
+  ASSERT_TRUE(testing::WaitFor([] { return fake::GetCounters().frames == 8; }));
+  DoInterrupt();
+  const GstStructure* finished = WaitForFinish();
+  ASSERT_NE(finished, nullptr);
+  EXPECT_EQ(GetField(finished, "frames"), 1U);
+  Speak(src(), "next");
+  gst_pad_remove_probe(pad.get(), block);
+  ASSERT_NE(WaitForFinish(), nullptr);
+  EXPECT_EQ(record_->text(), "anext");
+}
+
+TEST_P(InterruptTest, C25WhileNothingIsSpokenDoesNothing) {
+  Play();
+  for (int i = 0; i < 3; ++i) DoInterrupt();
+  Speak(src(), "abc");
+  const GstStructure* finished = WaitForFinish();
+  ASSERT_NE(finished, nullptr);
+  EXPECT_STREQ(gst_structure_get_string(finished, "reason"), "complete");
+  EXPECT_EQ(messages_.size(), 3U) << "started, progress, finished";
+}
+
+TEST_F(SpeakTest, C25InterruptReturnsTheFramesSpoken) {
+  fake::AllowFrames(3);
+  Play();
+  Speak(src(), "abcdefgh");
+  ASSERT_TRUE(testing::WaitFor([&] { return record_->buffer_count() == 3; }));
+  EXPECT_EQ(Interrupt(src()), 3U);
+  EXPECT_EQ(Interrupt(src()), 0U);
+}
+
+TEST_F(SpeakTest, C25InterruptInEveryState) {
+  EXPECT_EQ(Interrupt(src()), 0U);
+  for (const GstState state : {GST_STATE_READY, GST_STATE_PAUSED, GST_STATE_PLAYING, GST_STATE_PAUSED, GST_STATE_READY,
+                               GST_STATE_PLAYING, GST_STATE_NULL}) {
+    pipeline_->Set(state);
+    EXPECT_EQ(Interrupt(src()), 0U);
+  }
+  feeder_ = nullptr;
+  feeder_ = std::make_unique<Feeder>(src());
+  Play();
+  Speak(src(), "abc");
+  ASSERT_NE(WaitForFinish(), nullptr);
+  EXPECT_EQ(record_->text(), "abc");
+}
+
+TEST_F(SpeakTest, C25InterruptWhileTheModelLoads) {
+  fake::Script script = fake::DefaultScript();
+  script.load_time = std::chrono::milliseconds(50);
+  fake::Reset(script);
+  Play();
+  Speak(src(), "old");
+  EXPECT_EQ(Interrupt(src()), 0U);
+  Speak(src(), "new");
+  const GstStructure* finished = WaitForFinish();
+  ASSERT_NE(finished, nullptr);
+  EXPECT_EQ(GetField(finished, "id"), 1U);
+  ASSERT_NE(WaitForFinish(), nullptr);
+  EXPECT_EQ(record_->text(), "new");
+  EXPECT_EQ(fake::GetCounters().loads, 1);
+}
+
+TEST_F(SpeakTest, C25InterruptWakesAPushThatWaitsForRoomAndDropsItsText) {
+  fake::AllowFrames(0);
+  Play();
+  std::atomic<int> pushed = 0;
+  std::atomic<bool> stop = false;
+  std::thread upstream([&] {
+    while (!stop) {
+      EXPECT_EQ(feeder_->Push("x"), GST_FLOW_OK) << "an interrupt does not stop upstream";
+      ++pushed;
+    }
+  });
+  ASSERT_TRUE(testing::WaitFor([&] { return GetStat(src(), "queued-utterances") == 64; }));
+  stop = true;
+  Interrupt(src());
+  upstream.join();
+  EXPECT_EQ(GetStat(src(), "queued-utterances"), 0U);
+  fake::AllowFrames(-1);
+  Speak(src(), "y");
+  feeder_->End();
+  ASSERT_NE(pipeline_->Wait(GST_MESSAGE_EOS), nullptr);
+  EXPECT_EQ(record_->text(), "y");
+}
+
+TEST_F(SpeakTest, C25InterruptFromTwoThreadsAtOnce) {
+  fake::Script script = fake::DefaultScript();
+  script.frame_time = std::chrono::milliseconds(1);
+  fake::Reset(script);
+  Play();
+  std::atomic<bool> stop = false;
+  std::atomic<int> interrupts = 0;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 2; ++i) {
+    threads.emplace_back([&] {
+      while (!stop) {
+        Interrupt(src());
+        ++interrupts;
+        std::this_thread::sleep_for(std::chrono::microseconds(700));
+      }
+    });
+  }
+  std::map<guint64, int> accepted;
+  for (int i = 0; i < 200; ++i) {
+    const guint64 id = Speak(src(), "abcdef");
+    if (id != 0) accepted[id] = 0;
+    std::this_thread::sleep_for(std::chrono::microseconds(i * 20));
+  }
+  stop = true;
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_GT(interrupts, 2);
+  Interrupt(src());
+  const guint64 last = Speak(src(), "xyz");
+  accepted[last] = 0;
+  // Every utterance that was accepted is finished once, after it was started if it was, and in order.
+  guint64 open = 0;
+  guint64 previous = 0;
+  for (guint64 id = 0; id != last;) {
+    const auto message = pipeline_->Wait(GST_MESSAGE_ELEMENT | GST_MESSAGE_ERROR);
+    ASSERT_NE(message, nullptr);
+    ASSERT_EQ(GST_MESSAGE_TYPE(message.get()), GST_MESSAGE_ELEMENT);
+    const GstStructure* structure = gst_message_get_structure(message.get());
+    const guint64 of = GetField(structure, "id");
+    if (gst_structure_has_name(structure, "qtts-utterance-started")) {
+      EXPECT_EQ(open, 0U);
+      open = of;
+    } else if (gst_structure_has_name(structure, "qtts-utterance-finished")) {
+      EXPECT_TRUE(open == of || (open == 0 && GetField(structure, "frames") == 0));
+      EXPECT_GT(of, previous);
+      previous = of;
+      open = 0;
+      ++accepted[of];
+      id = of;
+    } else {
+      EXPECT_EQ(open, of);
+    }
+  }
+  for (const auto& [id, times] : accepted) EXPECT_EQ(times, 1) << id;
+  const std::string text = record_->text();
+  EXPECT_EQ(text.substr(text.size() - 3), "xyz");
+}
+
+TEST_F(SpeakTest, C25InterruptFromASyncMessageHandler) {
+  const Owned<GstObject> bus(GST_OBJECT(gst_element_get_bus(pipeline_->get())));
+  gst_bus_set_sync_handler(
+      GST_BUS(bus.get()),
+      [](GstBus*, GstMessage* message, gpointer element) {
+        if (gst_message_has_name(message, "qtts-utterance-started")) Interrupt(static_cast<GstElement*>(element));
+        return GST_BUS_PASS;
+      },
+      src(), nullptr);
+  Play();
+  for (int i = 0; i < 20; ++i) {
+    Speak(src(), "abc");
+    const GstStructure* finished = WaitForFinish();
+    ASSERT_NE(finished, nullptr);
+    EXPECT_STREQ(gst_structure_get_string(finished, "reason"), "interrupted");
+  }
+  EXPECT_LE(record_->buffer_count(), 20U) << "one frame each at most";
+  gst_bus_set_sync_handler(GST_BUS(bus.get()), nullptr, nullptr, nullptr);
+}
+
+TEST_F(SpeakTest, ClearQueueLeavesTheUtteranceThatIsBeingSpoken) {
+  fake::AllowFrames(1);
+  Play();
+  Speak(src(), "abc");
+  ASSERT_TRUE(testing::WaitFor([&] { return record_->buffer_count() == 1; }));
+  const guint64 second = Speak(src(), "never");
+  feeder_->Push("never");
+  g_signal_emit_by_name(src(), "clear-queue");
+  const GstStructure* finished = WaitForFinish();
+  ASSERT_NE(finished, nullptr);
+  EXPECT_EQ(GetField(finished, "id"), second);
+  EXPECT_EQ(GetStat(src(), "dropped"), 2U);
+  EXPECT_EQ(GetString(src(), "current-text"), "abc");
+  fake::AllowFrames(-1);
+  Speak(src(), "def");
+  feeder_->End();
+  ASSERT_NE(pipeline_->Wait(GST_MESSAGE_EOS), nullptr);
+  EXPECT_EQ(record_->text(), "abcdef");
+  EXPECT_EQ(GetString(src(), "current-text"), "");
+}
+
+// --- messages
+
+TEST_F(SpeakTest, MessagesTellStartWordsAndEnd) {
+  Play();
+  Speak(src(), "One, two \xC3\xBC\xC3\xBC!", "params, seed=5");
+  const GstStructure* finished = WaitForFinish();
+  ASSERT_NE(finished, nullptr);
+  EXPECT_STREQ(gst_structure_get_string(finished, "reason"), "complete");
+  EXPECT_EQ(GetField(finished, "samples"), 12U * 1920);
+  EXPECT_EQ(GetField(finished, "text-chars"), 12U);
+  EXPECT_EQ(GetField(finished, "text-spoken-chars"), 12U);
+  EXPECT_FALSE(GetFlag(finished, "estimated"));
+
+  ASSERT_EQ(messages_.size(), 5U);
+  const GstStructure* started = gst_message_get_structure(messages_[0].get());
+  EXPECT_TRUE(gst_structure_has_name(started, "qtts-utterance-started"));
+  EXPECT_STREQ(gst_structure_get_string(started, "text"), "One, two \xC3\xBC\xC3\xBC!");
+  EXPECT_EQ(GetField(started, "running-time"), 0U);
+  EXPECT_GT(GetField(started, "first-frame-latency"), 0U);
+  gint64 seed = 0;
+  EXPECT_TRUE(gst_structure_get_int64(started, "seed", &seed));
+  EXPECT_EQ(seed, 5);
+  const guint64 offsets[] = {0, 5, 9};
+  const guint64 lengths[] = {3, 3, 2};
+  guint64 time = 0;
+  for (size_t i = 0; i < 3; ++i) {
+    const GstStructure* word = gst_message_get_structure(messages_[i + 1].get());
+    EXPECT_TRUE(gst_structure_has_name(word, "qtts-text-progress"));
+    EXPECT_EQ(GetField(word, "id"), 1U);
+    EXPECT_EQ(GetField(word, "offset-chars"), offsets[i]);
+    EXPECT_EQ(GetField(word, "length-chars"), lengths[i]);
+    EXPECT_GE(GetField(word, "running-time"), time);
+    EXPECT_TRUE(GetFlag(word, "estimated"));
+    time = GetField(word, "running-time");
+  }
+  EXPECT_GT(time, 0U);
+
+  Speak(src(), "more");
+  started = WaitFor("qtts-utterance-started");
+  ASSERT_NE(started, nullptr);
+  EXPECT_EQ(GetField(started, "running-time"), 12 * 80 * GST_MSECOND);
+}
+
+TEST_F(SpeakTest, TheEndTellsWhy) {
+  fake::Script script = fake::DefaultScript();
+  script.fail_at_frame = 1;
+  script.failure = Status::Internal("It failed.");
+  script.failure_match = "fails";
+  script.start = Status::ResourceExhausted("Too long.");
+  script.start_match = "refused";
+  fake::Reset(script);
+  Play();
+  feeder_->Push("refused");
+  feeder_->Push("fails");
+  Speak(src(), "abcdef", "params, max-duration=160000000");
+  const struct {
+    const char* reason;
+    guint64 frames;
+  } expected[] = {{"error", 0}, {"error", 1}, {"max-duration", 2}};
+  for (const auto& e : expected) {
+    const GstStructure* finished = WaitForFinish();
+    ASSERT_NE(finished, nullptr);
+    EXPECT_STREQ(gst_structure_get_string(finished, "reason"), e.reason);
+    EXPECT_EQ(GetField(finished, "frames"), e.frames);
+  }
+}
+
+TEST_F(SpeakTest, FlushesAndStopsFinishWhatTheyDrop) {
+  for (const bool flush : {true, false}) {
+    fake::AllowFrames(1);
+    record_->Clear();
+    Play();
+    Speak(src(), "abc");
+    Speak(src(), "def");
+    ASSERT_TRUE(testing::WaitFor([&] { return record_->buffer_count() == 1; }));
+    if (flush) {
+      feeder_->Send(gst_event_new_flush_start());
+      feeder_->Send(gst_event_new_flush_stop(TRUE));
+    } else {
+      pipeline_->Set(GST_STATE_READY);
+    }
+    for (const guint64 frames : {1, 0}) {
+      const GstStructure* finished = WaitForFinish();
+      ASSERT_NE(finished, nullptr);
+      EXPECT_STREQ(gst_structure_get_string(finished, "reason"), "interrupted");
+      EXPECT_EQ(GetField(finished, "frames"), frames);
+    }
+    pipeline_->Set(GST_STATE_READY);
+    EXPECT_TRUE(pipeline_->Pending(GST_MESSAGE_ELEMENT).empty());
+  }
+}
+
+TEST_F(SpeakTest, StatsTellLatenciesAndLevels) {
+  fake::AllowFrames(0);
+  Play();
+  EXPECT_EQ(GetStat(src(), "first-frame-latency-max"), GST_CLOCK_TIME_NONE);
+  for (int i = 0; i < 3; ++i) Speak(src(), "ab\xC3\xBC");
+  ASSERT_TRUE(testing::WaitFor([&] { return GetStat(src(), "queued-utterances") == 2; }));
+  EXPECT_EQ(GetStat(src(), "queued-chars"), 6U);
+  fake::AllowFrames(-1);
+  feeder_->End();
+  ASSERT_NE(pipeline_->Wait(GST_MESSAGE_EOS), nullptr);
+  EXPECT_EQ(GetStat(src(), "queued-utterances"), 0U);
+  EXPECT_EQ(GetStat(src(), "queued-chars"), 0U);
+  EXPECT_EQ(GetStat(src(), "utterances"), 3U);
+  EXPECT_LE(GetStat(src(), "first-frame-latency-mean"), GetStat(src(), "first-frame-latency-max"));
+  EXPECT_LE(GetStat(src(), "first-frame-latency"), GetStat(src(), "first-frame-latency-max"));
+  GstStructure* stats = nullptr;
+  g_object_get(src(), "stats", &stats, nullptr);
+  double factor = 0;
+  EXPECT_TRUE(gst_structure_get_double(stats, "real-time-factor", &factor));
+  EXPECT_GT(factor, 0);
+  gst_structure_free(stats);
+}
+
+}  // namespace
+}  // namespace qtts::testing
