@@ -31,6 +31,23 @@ struct Settings {
   uint64_t max_duration = 0;  // nanoseconds; 0: the model's own cap
 };
 
+// How text from the sink pad becomes utterances.
+enum class Segmentation {
+  kNone,      // each buffer is one
+  kSentence,  // each sentence is one
+  kStream,    // one that grows with each buffer until it is ended
+};
+
+struct TextOptions {
+  Segmentation segmentation = Segmentation::kNone;
+  bool newline_ends = false;         // whether a line end ends a sentence or a growing utterance
+  uint64_t timeout = 1'000'000'000;  // nanoseconds without text that end one; kNever
+  uint64_t max_chars = 4000;         // longest utterance
+  uint64_t max_queued = 65536;       // characters that may wait
+
+  static constexpr uint64_t kNever = UINT64_MAX;
+};
+
 // The engine's request for `text`: the settings over the defaults of the model. `random_seed` is
 // taken where the settings name no seed. Values out of range are passed on: the engine refuses them.
 qtts::Request MakeRequest(const Settings& settings, const qtts::ModelInfo& model, std::string text,

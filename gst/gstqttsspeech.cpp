@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 #include "gstqttsspeech.h"
 
+#include <glib.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -34,13 +36,21 @@ Speech::~Speech() {
 
 // --- state changes
 
-void Speech::Start(std::optional<Utterance> first) {
+void Speech::Start(const TextOptions& options, std::optional<Utterance> first) {
   const Lock lock(monitor_->mutex);
+  text_options_ = options;
+  queue_.SetMaxCharacters(options.max_queued);
   active_ = true;
   flushing_ = failed_ = text_ended_ = end_handed_out_ = false;
   joiner_ = Utf8Joiner();
   stats_ = Stats();
   if (first) Enqueue(*std::move(first));
+}
+
+void Speech::SetMaxQueued(uint64_t characters) {
+  const Lock lock(monitor_->mutex);
+  queue_.SetMaxCharacters(characters);
+  monitor_->Announce();
 }
 
 bool Speech::Load(const qtts::EngineOptions& options) {
@@ -114,15 +124,131 @@ Speech::Accept Speech::PushChunk(std::string_view chunk, const Settings& setting
     if (flushes != flushes_) return Accept::kFlushing;
     if (epoch != epoch_) return Accept::kAccepted;
     if (!text) {
-      const std::string joined = joiner_.Push(chunk, repaired);
-      text = Trim(joined);
-      if (IsBlank(*text)) return Accept::kAccepted;
+      text = joiner_.Push(chunk, repaired);
+      pad_settings_ = settings;
+      last_text_ = Clock::now();
+      monitor_->Announce();  // the deadline has moved
     }
-    if (queue_.HasRoom(*text)) break;
+    if (QueueText(&*text)) return Accept::kAccepted;
     WaitForChange(&lock, monitor_->changes);
   }
-  Enqueue({*std::move(text), settings, true});
-  return Accept::kAccepted;
+}
+
+// These are called with the lock held. The first four take from `text` what there is room for, and return
+// whether that was all.
+
+bool Speech::QueueText(std::string* text) {
+  switch (text_options_.segmentation) {
+    case Segmentation::kNone:
+      return QueueWhole(text);
+    case Segmentation::kSentence:
+      segmenter_.SetOptions({.newline_ends = text_options_.newline_ends,
+                             .ordinals = g_ascii_strcasecmp(pad_settings_.language.c_str(), "german") == 0,
+                             .max_chars = text_options_.max_chars});
+      segmenter_.Append(*text);
+      text->clear();
+      return QueueSentences();
+    case Segmentation::kStream:
+      return GrowUtterance(text);
+  }
+  return true;
+}
+
+bool Speech::QueueWhole(std::string* text) {
+  while (!IsBlank(*text)) {
+    const size_t end = CutPosition(*text, text_options_.max_chars);
+    std::string part(Trim(std::string_view(*text).substr(0, end)));
+    if (!IsBlank(part)) {
+      if (!queue_.HasRoom(part)) return false;
+      Enqueue({std::move(part), pad_settings_, true});
+    }
+    text->erase(0, end);
+  }
+  return true;
+}
+
+bool Speech::QueueSentences() {
+  while (sentence_ || (sentence_ = segmenter_.Next())) {
+    if (!queue_.HasRoom(*sentence_)) return false;
+    Enqueue({*std::exchange(sentence_, std::nullopt), pad_settings_, true});
+  }
+  return true;
+}
+
+bool Speech::GrowUtterance(std::string* text) {
+  while (!text->empty()) {
+    const size_t newline = text_options_.newline_ends ? text->find_first_of("\r\n") : std::string::npos;
+    const std::string_view line = std::string_view(*text).substr(0, newline);
+    const bool spoken = current_ && current_->utterance.id == growing_id_;
+    Utterance* growing = spoken ? &current_->utterance : queue_.Find(growing_id_);
+    size_t taken = line.size();
+    if (growing == nullptr) {
+      if (!IsBlank(line)) {
+        taken = CutPosition(line, text_options_.max_chars);
+        const std::string begun(TrimLeft(line.substr(0, taken)));
+        if (!queue_.HasRoom(begun)) return false;
+        Enqueue({begun, pad_settings_, true, true});
+        growing_id_ = last_id_;
+        if (taken < line.size()) CloseUtterance();
+      }
+    } else if (CountCharacters(growing->text) + CountCharacters(line) > text_options_.max_chars) {
+      CloseUtterance();
+      continue;
+    } else if (spoken) {
+      growing->text.append(line);
+      current_->position.Append(line);
+      current_->more.append(line);
+    } else if (queue_.HasRoom(line)) {
+      queue_.Grow(growing, line);
+    } else {
+      return false;
+    }
+    if (taken == newline) {
+      CloseUtterance();
+      ++taken;
+    }
+    text->erase(0, taken);
+    monitor_->Announce();
+  }
+  return true;
+}
+
+void Speech::CloseUtterance() {
+  while (sentence_ || (sentence_ = segmenter_.NextAtEnd())) {
+    Enqueue({*std::exchange(sentence_, std::nullopt), pad_settings_, true});
+  }
+  if (current_ && current_->utterance.id == growing_id_) {
+    current_->utterance.more_text = false;
+  } else if (Utterance* growing = queue_.Find(growing_id_)) {
+    growing->more_text = false;
+  }
+  growing_id_ = 0;
+  monitor_->Announce();
+}
+
+// When the streaming thread has to close what has begun, unless more text comes.
+std::optional<Speech::Clock::time_point> Speech::UtteranceDeadline() const {
+  constexpr std::chrono::nanoseconds kForever = std::chrono::hours(24 * 365);
+  const bool grows = current_ && current_->utterance.more_text;
+  const bool begun = !current_ && !segmenter_.empty();
+  if ((!grows && !begun) || text_options_.timeout > static_cast<uint64_t>(kForever.count())) return std::nullopt;
+  return last_text_ + std::chrono::nanoseconds(text_options_.timeout);
+}
+
+void Speech::EndUtterance() {
+  const Lock lock(monitor_->mutex);
+  CloseUtterance();
+}
+
+bool Speech::Drain() {
+  Lock lock(monitor_->mutex);
+  const uint64_t flushes = flushes_;
+  CloseUtterance();
+  for (;;) {
+    if (!Running() || !pad_exists_ || failed_ || flushes != flushes_) return false;
+    if (queue_.empty() && !current_) return true;
+    WaitForChange(&lock, monitor_->changes);
+  }
 }
 
 // With the lock held.
@@ -135,8 +261,8 @@ void Speech::Enqueue(Utterance utterance) {
 void Speech::EndText() {
   const Lock lock(monitor_->mutex);
   joiner_ = Utf8Joiner();
+  CloseUtterance();
   text_ended_ = true;
-  monitor_->Announce();
 }
 
 bool Speech::InMidCharacter() const {
@@ -154,7 +280,7 @@ void Speech::SetPad(bool exists) {
   pad_exists_ = exists;
   text_ended_ = false;
   joiner_ = Utf8Joiner();
-  monitor_->Announce();
+  CloseUtterance();
 }
 
 // --- interruptions
@@ -228,6 +354,8 @@ void Speech::Fail() {
 // These are called with the lock held.
 
 void Speech::DropQueue() {
+  sentence_.reset();
+  segmenter_.Clear();
   while (!queue_.empty()) {
     const Utterance utterance = queue_.Pop();
     Report report;
@@ -267,6 +395,7 @@ void Speech::FinishCurrent(FinishReason reason) {
   reports_.push_back(std::move(report));
   ++(reason == FinishReason::kInterrupted ? stats_.interrupted : stats_.utterances);
   current_.reset();
+  monitor_->Announce();
 }
 
 // Without the lock. Whoever finds somebody reporting leaves its own to them.
@@ -312,13 +441,17 @@ Speech::Event Speech::NextEvent(Output* output) {
         return Event::kLoadFailed;
       }
     } else if (current_) {
+      const bool growing = current_->growing;
       if (ReadStream(&lock, output, &event)) return event;
-      const auto start = std::chrono::steady_clock::now();
-      WaitForChange(&lock, seen);
-      stats_.waited += std::chrono::steady_clock::now() - start;
+      const auto start = Clock::now();
+      if (!WaitForChange(&lock, seen, UtteranceDeadline())) CloseUtterance();
+      if (!growing) stats_.waited += Clock::now() - start;
       continue;
     } else if (!queue_.empty()) {
       if (StartNext(&lock, output, &event)) return event;
+    } else if (!segmenter_.empty()) {
+      if (!WaitForChange(&lock, seen, UtteranceDeadline())) CloseUtterance();
+      continue;
     } else if (!pad_exists_ || text_ended_) {
       end_handed_out_ = true;
       return Event::kEndOfText;
@@ -335,14 +468,19 @@ bool Speech::StartNext(Lock* lock, Output* output, Event* event) {
   current_->utterance = queue_.Pop();
   current_->position = TextPosition(pace_.value());
   current_->position.Append(current_->utterance.text);
+  current_->growing = current_->utterance.more_text;
   monitor_->Announce();  // there is room
   const Utterance utterance = current_->utterance;
   const uint64_t epoch = epoch_;
   const std::shared_ptr<qtts::Engine> engine = engine_;
   const uint64_t random_seed = seeds_() >> 1U;  // non-negative as a signed number, which `seed` is
   lock->unlock();
-  const auto start = std::chrono::steady_clock::now();
-  const qtts::Request request = MakeRequest(utterance.settings, engine->info(), utterance.text, random_seed);
+  const auto start = Clock::now();
+  qtts::Request request = MakeRequest(utterance.settings, engine->info(), utterance.text, random_seed);
+  request.more_text = utterance.more_text;
+  if (request.more_text && request.layout == qtts::PromptLayout::kDefault) {
+    request.layout = qtts::PromptLayout::kStreaming;  // the only one that can wait for text
+  }
   auto started = engine->Start(request, [monitor = monitor_] { monitor->LockAndAnnounce(); });
   output->status = started.status();
   std::shared_ptr<qtts::Stream> stream;
@@ -374,18 +512,28 @@ bool Speech::StartNext(Lock* lock, Output* output, Event* event) {
 bool Speech::ReadStream(Lock* lock, Output* output, Event* event) {
   std::shared_ptr<qtts::Stream> stream = current_->stream;
   const uint64_t epoch = epoch_;
+  const std::string more = std::exchange(current_->more, {});
+  const bool finish = current_->growing && !current_->utterance.more_text;
+  if (finish) current_->growing = false;
   lock->unlock();
-  const qtts::ReadState state = stream->TryRead(&output->frame);
-  qtts::EndReason reason = qtts::EndReason::kNone;
   qtts::Status status;
-  if (state == qtts::ReadState::kEnd) {
-    reason = stream->end_reason();
-    status = stream->status();
-    if (reason == qtts::EndReason::kCancelled) {  // not by us: the epoch would have changed
-      reason = qtts::EndReason::kError;
-      status =
-          qtts::Status::DeviceUnavailable("The engine stopped in the middle of the speech. Start the element again.");
+  if (!more.empty()) status = stream->Append(more);
+  if (finish && status.ok()) status = stream->FinishText();
+  // Text that comes after the model has ended the utterance is no fault.
+  if (status.code() == qtts::StatusCode::kCancelled) status = qtts::Status::Ok();
+  qtts::ReadState state = qtts::ReadState::kEnd;
+  qtts::EndReason reason = qtts::EndReason::kError;
+  if (status.ok()) {
+    state = stream->TryRead(&output->frame);
+    if (state == qtts::ReadState::kEnd) {
+      reason = stream->end_reason();
+      status = stream->status();
     }
+  }
+  if (reason == qtts::EndReason::kCancelled) {  // not by us: the epoch would have changed
+    reason = qtts::EndReason::kError;
+    status =
+        qtts::Status::DeviceUnavailable("The engine stopped in the middle of the speech. Start the element again.");
   }
   lock->lock();
   if (epoch != epoch_) {
@@ -399,7 +547,7 @@ bool Speech::ReadStream(Lock* lock, Output* output, Event* event) {
       return false;
     case qtts::ReadState::kFrame:
       if (output->frame.index == 0) {
-        const std::chrono::nanoseconds latency = std::chrono::steady_clock::now() - current_->start;
+        const std::chrono::nanoseconds latency = Clock::now() - current_->start;
         current_->first_frame_latency = latency;
         ++stats_.first_frames;
         stats_.first_frame_latency_last = latency;
@@ -456,8 +604,12 @@ bool Speech::Commit(const Output& output, uint64_t running_time) {
   return true;
 }
 
-void Speech::WaitForChange(Lock* lock, uint64_t seen) {
-  monitor_->changed.wait(*lock, [this, seen] { return monitor_->changes != seen; });
+// False if `until` came first.
+bool Speech::WaitForChange(Lock* lock, uint64_t seen, std::optional<Clock::time_point> until) {
+  const auto changed = [this, seen] { return monitor_->changes != seen; };
+  if (until) return monitor_->changed.wait_until(*lock, *until, changed);
+  monitor_->changed.wait(*lock, changed);
+  return true;
 }
 
 Speech::Stats Speech::stats() const {

@@ -18,6 +18,7 @@
 #include "gstqttsloader.h"
 #include "gstqttsposition.h"
 #include "gstqttsreport.h"
+#include "gstqttssegmenter.h"
 #include "gstqttstext.h"
 #include "qtts/engine.h"
 
@@ -27,9 +28,10 @@ namespace gstqtts {
 // after the other and hands out their frames. Four kinds of threads meet here:
 //
 //   state changes     Start(), Load(), Halt(), Stop(), Release()
-//   text              Offer(), PushChunk(), InMidCharacter(), EndText(), BeginText(), SetPad()
+//   text              Offer(), PushChunk(), EndUtterance(), InMidCharacter(), EndText(), BeginText(), Drain(),
+//                     SetPad()
 //   streaming thread  Next(), the only call that waits for frames, and Commit()
-//   any               Interrupt(), ClearQueue(), FlushStart(), FlushStop(), SetUnlocked(), Fail()
+//   any               SetMaxQueued(), Interrupt(), ClearQueue(), FlushStart(), FlushStop(), SetUnlocked(), Fail()
 //
 // Thread-safe, except that Start(), Load(), Stop() and Release() need the streaming thread at rest.
 // One mutex guards everything and is never held while calling into an engine or a stream, nor while
@@ -97,7 +99,9 @@ class Speech {
   Speech& operator=(const Speech&) = delete;
 
   // Begins a run with `first`, if any, as its first utterance. From now on text is taken.
-  void Start(std::optional<Utterance> first);
+  void Start(const TextOptions& options, std::optional<Utterance> first);
+  // Changes the bound of the queue, in characters.
+  void SetMaxQueued(uint64_t characters);
   // Begins to load the engine of the run, unless that of the last run is still held and has the same
   // options. True if a load began.
   bool Load(const qtts::EngineOptions& options);
@@ -112,10 +116,15 @@ class Speech {
   // Queues an utterance without waiting. `id`, when given, receives the number by which reports name it:
   // 1, 2, … over the life of the Speech.
   Accept Offer(Utterance utterance, uint64_t* id = nullptr);
-  // Queues a chunk of text from the sink pad as an utterance, waiting for room; an interrupt meanwhile
-  // drops it, and it counts as accepted. Blank text is accepted and dropped. `repaired` receives the
-  // number of ill-formed UTF-8 sequences.
+  // Takes a chunk of text from the sink pad: an utterance, or a part of one or of several, as the options
+  // of the run say. Waits for room; an interrupt meanwhile drops what is left, which counts as accepted. Blank
+  // text is accepted and dropped. `repaired` receives the number of ill-formed UTF-8 sequences.
   Accept PushChunk(std::string_view chunk, const Settings& settings, int* repaired);
+  // Ends the sentence or the growing utterance that the chunks so far have begun, if any.
+  void EndUtterance();
+  // Ends it, and waits until everything is spoken. False if that cannot be: after a flush, a stop, an
+  // error or the release of the pad.
+  bool Drain();
   // No more chunks. What a cut character leaves is dropped.
   void EndText();
   // Whether the chunks so far end within a character.
@@ -161,22 +170,31 @@ class Speech {
   // Outlives the Speech in the callbacks of engines and loads.
   struct Monitor;
   using Lock = std::unique_lock<std::mutex>;
+  using Clock = std::chrono::steady_clock;
 
   // The utterance that is being spoken.
   struct Current {
     Utterance utterance;
     std::shared_ptr<qtts::Stream> stream;  // null while the engine is asked for it
     uint64_t seed = 0;
-    std::chrono::steady_clock::time_point start;
+    Clock::time_point start;
     std::chrono::nanoseconds first_frame_latency{0};
     TextPosition position;
     int sample_rate = 0;
     uint64_t frames = 0;  // committed
     uint64_t samples = 0;
+    std::string more;      // text that the stream has not been given yet
+    bool growing = false;  // the stream does not know the end of its text yet
   };
 
   bool Running() const { return active_ && !flushing_; }
-  void WaitForChange(Lock* lock, uint64_t seen);
+  bool WaitForChange(Lock* lock, uint64_t seen, std::optional<Clock::time_point> until = {});
+  bool QueueText(std::string* text);
+  bool QueueWhole(std::string* text);
+  bool QueueSentences();
+  bool GrowUtterance(std::string* text);
+  void CloseUtterance();
+  std::optional<Clock::time_point> UtteranceDeadline() const;
   Event NextEvent(Output* output);
   bool StartNext(Lock* lock, Output* output, Event* event);
   bool ReadStream(Lock* lock, Output* output, Event* event);
@@ -200,7 +218,13 @@ class Speech {
   uint64_t epoch_ = 0;           // counts interrupts, flushes and stops
   uint64_t flushes_ = 0;         // counts flushes and stops
   uint64_t last_id_ = 0;
+  TextOptions text_options_;
   Utf8Joiner joiner_;
+  Segmenter segmenter_;                  // the sentence that has begun
+  std::optional<std::string> sentence_;  // waits for room
+  uint64_t growing_id_ = 0;              // the utterance that grows, if it is still there
+  Settings pad_settings_;                // of the last chunk
+  Clock::time_point last_text_;          // when it came
   TextQueue queue_;
 
   bool loading_ = false;  // the outcome was not handed out yet

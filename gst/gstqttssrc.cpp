@@ -10,9 +10,10 @@
  * #GstQttsSrc:model-path to the folder of any published checkpoint to use that one.
  *
  * Text comes from the #GstQttsSrc:text property, or from upstream through the `sink` pad, which exists
- * on request: then every buffer is one utterance, spoken in order, and end-of-stream waits until all of
- * them have been spoken. Buffers may cut UTF-8 characters; white space around their text is dropped, and
- * blank ones are skipped. As long as the pad exists, the element waits for text.
+ * on request: then text is spoken in order, and end-of-stream waits until all of it has been spoken.
+ * #GstQttsSrc:segmentation says what an utterance is: each buffer, each sentence, or the tokens of a
+ * language model, spoken while they come. Buffers may cut UTF-8 characters; white space around utterances
+ * is dropped, and blank ones are skipped. As long as the pad exists, the element waits for text.
  *
  * The first utterance of a run is the #GstQttsSrc:text that is set when the element goes from READY to
  * PAUSED. Each later change of the property, as long as end-of-stream was not sent, queues one more
@@ -36,6 +37,8 @@
  * or to the element | what #GstQttsSrc::interrupt does |
  * | `qtts/set-voice` | downstream, serialized, into the sink pad | its fields, named like the properties, hold over
  * them for the text that follows, until the next such event; without fields the properties hold again |
+ * | `qtts/end-utterance` | downstream, serialized, into the sink pad | ends the sentence or the growing utterance that
+ * has begun, as a gap event does too |
  *
  * ## Messages
  *
@@ -146,11 +149,17 @@ enum {
   PROP_LANGUAGES,
   PROP_STATS,
   PROP_CURRENT_TEXT,
+  PROP_SEGMENTATION,
+  PROP_NEWLINE_ENDS,
+  PROP_UTTERANCE_TIMEOUT,
+  PROP_MAX_TEXT_LENGTH,
+  PROP_MAX_QUEUED_TEXT,
 };
 
 // Custom events.
 static constexpr gchar kInterruptEvent[] = "qtts/interrupt";
 static constexpr gchar kSetVoiceEvent[] = "qtts/set-voice";
+static constexpr gchar kEndUtteranceEvent[] = "qtts/end-utterance";
 
 #define DEFAULT_DEVICE qtts::Device::kAuto
 #define DEFAULT_PRECISION qtts::Precision::kAuto
@@ -159,6 +168,11 @@ static constexpr gchar kSetVoiceEvent[] = "qtts/set-voice";
 #define DEFAULT_SEED (-1)
 #define DEFAULT_SAMPLING gstqtts::Settings::kModel
 #define DEFAULT_MAX_DURATION 0
+#define DEFAULT_SEGMENTATION gstqtts::Segmentation::kNone
+#define DEFAULT_NEWLINE_ENDS FALSE
+#define DEFAULT_UTTERANCE_TIMEOUT GST_SECOND
+#define DEFAULT_MAX_TEXT_LENGTH 4000
+#define DEFAULT_MAX_QUEUED_TEXT 65536
 
 /**
  * GstQttsSrcDevice:
@@ -220,6 +234,28 @@ static GType gst_qtts_src_layout_get_type(void) {
   return type;
 }
 
+/**
+ * GstQttsSrcSegmentation:
+ * @GST_QTTS_SRC_SEGMENTATION_NONE: each buffer is an utterance
+ * @GST_QTTS_SRC_SEGMENTATION_SENTENCE: each sentence is an utterance, however buffers cut it
+ * @GST_QTTS_SRC_SEGMENTATION_STREAM: buffers make one utterance grow while it is spoken, until it is ended
+ *
+ * Since: 0.1
+ */
+#define GST_TYPE_QTTS_SRC_SEGMENTATION (gst_qtts_src_segmentation_get_type())
+static GType gst_qtts_src_segmentation_get_type(void) {
+  static const GEnumValue values[] = {
+      {static_cast<int>(gstqtts::Segmentation::kNone), "Each buffer is an utterance", "none"},
+      {static_cast<int>(gstqtts::Segmentation::kSentence), "Each sentence is an utterance, however buffers cut it",
+       "sentence"},
+      {static_cast<int>(gstqtts::Segmentation::kStream),
+       "Buffers make one utterance grow while it is spoken, until it is ended", "stream"},
+      {0, nullptr, nullptr},
+  };
+  static const GType type = g_enum_register_static("GstQttsSrcSegmentation", values);
+  return type;
+}
+
 struct GstQttsSrcPrivate {
   explicit GstQttsSrcPrivate(Speech::Reporter reporter) : speech(std::move(reporter)) {}
 
@@ -233,6 +269,7 @@ struct GstQttsSrcPrivate {
   int cuda_device_id = DEFAULT_CUDA_DEVICE_ID;
   std::optional<std::string> text;
   gstqtts::Settings settings;
+  gstqtts::TextOptions text_options;
   // Of a qtts/set-voice event, over the settings for what comes after it by the sink pad; may be null.
   GstStructure* voice = nullptr;
   bool running = false;                          // between start and stop: a new text is queued
@@ -271,6 +308,7 @@ static void gst_qtts_src_clear_queue(GstQttsSrc* self);
 static void gst_qtts_src_report(GstQttsSrc* self, const gstqtts::Report& report);
 static GstFlowReturn gst_qtts_src_chain(GstPad* pad, GstObject* parent, GstBuffer* buffer);
 static gboolean gst_qtts_src_sink_event(GstPad* pad, GstObject* parent, GstEvent* event);
+static gboolean gst_qtts_src_sink_query(GstPad* pad, GstObject* parent, GstQuery* query);
 
 static GstCaps* gst_qtts_src_fixate(GstBaseSrc* src, GstCaps* caps);
 static gboolean gst_qtts_src_set_caps(GstBaseSrc* src, GstCaps* caps);
@@ -396,6 +434,33 @@ static void gst_qtts_src_class_init(GstQttsSrcClass* klass) {
   install(PROP_CURRENT_TEXT,
           g_param_spec_string("current-text", "Current Text",
                               "Text of the utterance that is being spoken. Unset: there is none", nullptr, ro));
+  install(PROP_SEGMENTATION,
+          g_param_spec_enum("segmentation", "Segmentation", "How text from the sink pad becomes utterances",
+                            GST_TYPE_QTTS_SRC_SEGMENTATION, static_cast<int>(DEFAULT_SEGMENTATION), ready));
+  install(
+      PROP_NEWLINE_ENDS,
+      g_param_spec_boolean("newline-ends", "Newline Ends",
+                           "Whether the end of a line ends a sentence (\"segmentation\" sentence; otherwise an empty "
+                           "line does) or a growing utterance (stream). Without meaning for none",
+                           DEFAULT_NEWLINE_ENDS, ready));
+  install(PROP_UTTERANCE_TIMEOUT,
+          g_param_spec_uint64("utterance-timeout", "Utterance Timeout",
+                              "Time in nanoseconds without text from the sink pad after which a sentence or a growing "
+                              "utterance counts as ended, when nothing else is left to speak (18446744073709551615 = "
+                              "never). Without meaning for \"segmentation\" none",
+                              0, G_MAXUINT64, DEFAULT_UTTERANCE_TIMEOUT, ready));
+  install(PROP_MAX_TEXT_LENGTH,
+          g_param_spec_uint("max-text-length", "Maximum Text Length",
+                            "Longest utterance from the sink pad in characters; longer text becomes several, cut after "
+                            "a sentence where there is one, else where a line could be broken. \"text\" and speak "
+                            "are limited by the model alone",
+                            1, G_MAXUINT, DEFAULT_MAX_TEXT_LENGTH, ready));
+  install(PROP_MAX_QUEUED_TEXT,
+          g_param_spec_uint("max-queued-text", "Maximum Queued Text",
+                            "Characters that may wait to be spoken, in at most 64 utterances. Beyond, the sink pad "
+                            "blocks, and \"text\" and speak are refused with a warning; one text of any length may "
+                            "always wait",
+                            0, G_MAXUINT, DEFAULT_MAX_QUEUED_TEXT, playing));
 
   /**
    * GstQttsSrc::speak:
@@ -466,6 +531,7 @@ static void gst_qtts_src_class_init(GstQttsSrcClass* klass) {
   gst_type_mark_as_plugin_api(GST_TYPE_QTTS_SRC_DEVICE, static_cast<GstPluginAPIFlags>(0));
   gst_type_mark_as_plugin_api(GST_TYPE_QTTS_SRC_PRECISION, static_cast<GstPluginAPIFlags>(0));
   gst_type_mark_as_plugin_api(GST_TYPE_QTTS_SRC_LAYOUT, static_cast<GstPluginAPIFlags>(0));
+  gst_type_mark_as_plugin_api(GST_TYPE_QTTS_SRC_SEGMENTATION, static_cast<GstPluginAPIFlags>(0));
 }
 
 static void gst_qtts_src_init(GstQttsSrc* self) {
@@ -551,6 +617,22 @@ static void gst_qtts_src_set_property(GObject* object, guint prop_id, const GVal
     case PROP_CUDA_DEVICE_ID:
       priv->cuda_device_id = g_value_get_int(value);
       break;
+    case PROP_SEGMENTATION:
+      priv->text_options.segmentation = static_cast<gstqtts::Segmentation>(g_value_get_enum(value));
+      break;
+    case PROP_NEWLINE_ENDS:
+      priv->text_options.newline_ends = g_value_get_boolean(value) != FALSE;
+      break;
+    case PROP_UTTERANCE_TIMEOUT:
+      priv->text_options.timeout = g_value_get_uint64(value);
+      break;
+    case PROP_MAX_TEXT_LENGTH:
+      priv->text_options.max_chars = g_value_get_uint(value);
+      break;
+    case PROP_MAX_QUEUED_TEXT:
+      priv->text_options.max_queued = g_value_get_uint(value);
+      priv->speech.SetMaxQueued(priv->text_options.max_queued);
+      break;
     default:
       if (gstqtts::SetSetting(pspec->name, value, &priv->settings)) break;
       G_OBJECT_WARN_INVALID_PROPERTY_ID(object, prop_id, pspec);
@@ -610,6 +692,21 @@ static void gst_qtts_src_get_property(GObject* object, guint prop_id, GValue* va
       break;
     case PROP_CURRENT_TEXT:
       gst_qtts_src_take_string(value, priv->speech.current_text());
+      break;
+    case PROP_SEGMENTATION:
+      g_value_set_enum(value, static_cast<int>(priv->text_options.segmentation));
+      break;
+    case PROP_NEWLINE_ENDS:
+      g_value_set_boolean(value, static_cast<gboolean>(priv->text_options.newline_ends));
+      break;
+    case PROP_UTTERANCE_TIMEOUT:
+      g_value_set_uint64(value, priv->text_options.timeout);
+      break;
+    case PROP_MAX_TEXT_LENGTH:
+      g_value_set_uint(value, static_cast<guint>(priv->text_options.max_chars));
+      break;
+    case PROP_MAX_QUEUED_TEXT:
+      g_value_set_uint(value, static_cast<guint>(priv->text_options.max_queued));
       break;
     default:
       if (gstqtts::GetSetting(pspec->name, priv->settings, value)) break;
@@ -715,7 +812,7 @@ static gboolean gst_qtts_src_start(GstBaseSrc* src) {
     options = priv->inspected.value_or(options);
     std::optional<gstqtts::Utterance> first;
     if (priv->text && !gstqtts::IsBlank(*priv->text)) first = {*priv->text, priv->settings};
-    priv->speech.Start(std::move(first));
+    priv->speech.Start(priv->text_options, std::move(first));
     priv->running = true;
   }
   priv->timeline.Restart();
@@ -832,6 +929,7 @@ static gboolean gst_qtts_src_set_voice(GstQttsSrc* self, const GstStructure* ove
     GST_ELEMENT_WARNING(self, RESOURCE, SETTINGS, ("%s", error.c_str()), ("an event %s is refused", kSetVoiceEvent));
     return FALSE;
   }
+  priv->speech.EndUtterance();  // what has come belongs to the voice before
   GST_DEBUG_OBJECT(self, "voice of the following text: %" GST_PTR_FORMAT, static_cast<const void*>(overrides));
   GstStructure* voice = gst_structure_copy(overrides);
   {
@@ -921,6 +1019,7 @@ static GstPad* gst_qtts_src_request_new_pad(GstElement* element, GstPadTemplate*
   GstPad* pad = gst_pad_new_from_template(templ, "sink");
   gst_pad_set_chain_function(pad, GST_DEBUG_FUNCPTR(gst_qtts_src_chain));
   gst_pad_set_event_function(pad, GST_DEBUG_FUNCPTR(gst_qtts_src_sink_event));
+  gst_pad_set_query_function(pad, GST_DEBUG_FUNCPTR(gst_qtts_src_sink_query));
   {
     const std::lock_guard lock(priv->lock);
     if (priv->sinkpad != nullptr) {
@@ -999,7 +1098,11 @@ static gboolean gst_qtts_src_sink_event(GstPad* /*pad*/, GstObject* parent, GstE
       }
       priv->speech.EndText();
       break;
+    case GST_EVENT_GAP:
+      priv->speech.EndUtterance();
+      break;
     case GST_EVENT_CUSTOM_DOWNSTREAM: {
+      if (gst_event_has_name(event, kEndUtteranceEvent)) priv->speech.EndUtterance();
       if (!gst_event_has_name(event, kSetVoiceEvent)) break;
       const gboolean result = gst_qtts_src_set_voice(self, gst_event_get_structure(event));
       gst_event_unref(event);
@@ -1015,6 +1118,12 @@ static gboolean gst_qtts_src_sink_event(GstPad* /*pad*/, GstObject* parent, GstE
   }
   gst_event_unref(event);
   return TRUE;
+}
+
+static gboolean gst_qtts_src_sink_query(GstPad* pad, GstObject* parent, GstQuery* query) {
+  if (GST_QUERY_TYPE(query) == GST_QUERY_DRAIN)
+    return static_cast<gboolean>(GST_QTTS_SRC(parent)->priv->speech.Drain());
+  return gst_pad_query_default(pad, parent, query);
 }
 
 // --- the src pad

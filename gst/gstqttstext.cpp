@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <iterator>
 #include <utility>
 
 namespace gstqtts {
@@ -103,10 +102,15 @@ bool IsBlank(std::string_view text) {
   return true;
 }
 
-std::string_view Trim(std::string_view text) {
+std::string_view TrimLeft(std::string_view text) {
   const auto* begin = std::find_if_not(text.begin(), text.end(), IsAsciiSpace);
-  const auto end = std::find_if_not(text.rbegin(), std::make_reverse_iterator(begin), IsAsciiSpace).base();
-  return text.substr(static_cast<size_t>(begin - text.begin()), static_cast<size_t>(end - begin));
+  return text.substr(static_cast<size_t>(begin - text.begin()));
+}
+
+std::string_view Trim(std::string_view text) {
+  text = TrimLeft(text);
+  const auto end = std::find_if_not(text.rbegin(), text.rend(), IsAsciiSpace).base();
+  return text.substr(0, static_cast<size_t>(end - text.begin()));
 }
 
 bool TextQueue::HasRoom(std::string_view text) const {
@@ -117,6 +121,17 @@ bool TextQueue::HasRoom(std::string_view text) const {
 void TextQueue::Push(Utterance utterance) {
   characters_ += CountCharacters(utterance.text);
   utterances_.push_back(std::move(utterance));
+}
+
+Utterance* TextQueue::Find(uint64_t id) {
+  const auto found = std::find_if(utterances_.rbegin(), utterances_.rend(),
+                                  [id](const Utterance& utterance) { return utterance.id == id; });
+  return found != utterances_.rend() ? &*found : nullptr;
+}
+
+void TextQueue::Grow(Utterance* utterance, std::string_view text) {
+  utterance->text.append(text);
+  characters_ += CountCharacters(text);
 }
 
 Utterance TextQueue::Pop() {

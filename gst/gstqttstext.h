@@ -43,13 +43,15 @@ bool IsBlank(std::string_view text);
 
 // `text` without the ASCII white space around it.
 std::string_view Trim(std::string_view text);
+std::string_view TrimLeft(std::string_view text);
 
 // A text accepted for speaking, with the settings of that moment.
 struct Utterance {
   std::string text;
   Settings settings;
   bool from_pad = false;
-  uint64_t id = 0;  // given by Speech
+  bool more_text = false;  // it may grow yet
+  uint64_t id = 0;         // given by Speech
 };
 
 // Utterances that wait for their turn, first in, first out, bounded in number and in characters.
@@ -64,6 +66,9 @@ class TextQueue {
   // Whether `text` may be pushed. An empty queue takes a text of any length.
   bool HasRoom(std::string_view text) const;
   void Push(Utterance utterance);
+  // The newest one with this id; null if it is not here. Its text grows by Grow() alone.
+  Utterance* Find(uint64_t id);
+  void Grow(Utterance* utterance, std::string_view text);
   // Takes the oldest. The queue must not be empty.
   Utterance Pop();
   bool empty() const { return utterances_.empty(); }

@@ -103,6 +103,11 @@ TEST_F(ElementTest, EveryPropertyIsDescribed) {
                                           "languages",
                                           "stats",
                                           "current-text",
+                                          "segmentation",
+                                          "newline-ends",
+                                          "utterance-timeout",
+                                          "max-text-length",
+                                          "max-queued-text",
                                           "max-duration",
                                           "subtalker-temperature",
                                           "subtalker-top-k",
@@ -148,6 +153,10 @@ TEST_F(ElementTest, PropertiesKeepWhatIsSet) {
         g_value_set_int(&set, static_cast<int>(random() % 1000) - 1);
       } else if (G_IS_PARAM_SPEC_INT64(spec)) {
         g_value_set_int64(&set, static_cast<gint64>(random() >> 1U));
+      } else if (G_IS_PARAM_SPEC_BOOLEAN(spec)) {
+        g_value_set_boolean(&set, static_cast<gboolean>(round % 2));
+      } else if (G_IS_PARAM_SPEC_UINT(spec)) {
+        g_value_set_uint(&set, static_cast<guint>(random() % 1000) + 1);
       } else if (G_IS_PARAM_SPEC_UINT64(spec)) {
         g_value_set_uint64(&set, random());
       } else if (G_IS_PARAM_SPEC_DOUBLE(spec)) {
@@ -165,7 +174,7 @@ TEST_F(ElementTest, PropertiesKeepWhatIsSet) {
       ++checked;
     }
   }
-  EXPECT_EQ(checked, 18 * 20);
+  EXPECT_EQ(checked, 23 * 20);
 }
 
 TEST_F(ElementTest, RangesEndWhereTheBlurbsSay) {

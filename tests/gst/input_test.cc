@@ -184,12 +184,30 @@ TEST_F(InputTest, OnlyTheEndOfTextIsAnEmptyStream) {
   EXPECT_EQ(feeder.Push("late"), GST_FLOW_EOS);
 }
 
-TEST_F(InputTest, ALongTextIsTakenInOnePiece) {
+TEST_F(InputTest, C12AMegabyteIsTakenInPiecesOfTheLengthAllowed) {
+  fake::AllowFrames(0);
+  Pipeline pipeline("qttssrc name=src max-text-length=20000 max-queued-text=2000000 ! fakesink async=false");
+  Feeder feeder(pipeline.src());
+  pipeline.Set(GST_STATE_PLAYING);
+  feeder.Begin();
+  std::string text;
+  while (text.size() < 1024 * 1024) text += "some words ";
+  EXPECT_EQ(feeder.Push(text), GST_FLOW_OK);
+  ASSERT_TRUE(WaitFor([] { return fake::Requests().size() == 1; }));
+  const std::string first = fake::Requests()[0].text;
+  EXPECT_LE(first.size(), 20000U);
+  EXPECT_GT(first.size(), 19900U);
+  const guint64 waiting = GetStat(pipeline.src(), "queued-chars");
+  const guint64 parts = GetStat(pipeline.src(), "queued-utterances") + 1;
+  EXPECT_EQ(waiting + first.size() + parts, text.size()) << "all but the spaces between the parts";
+}
+
+TEST_F(InputTest, ALongTextIsTakenInOnePieceWhereAllowed) {
   fake::Script script = fake::DefaultScript();
   script.info.samples_per_frame = 4;
   script.info.defaults.max_new_tokens = int64_t{2} * gstqtts::TextQueue::kDefaultMaxCharacters;
   fake::Reset(script);
-  Pipeline pipeline(kLine);
+  Pipeline pipeline("qttssrc name=src max-text-length=1000000 ! fakesink async=false");
   Recorder& record = pipeline.Record();
   Feeder feeder(pipeline.src());
   pipeline.Set(GST_STATE_PLAYING);
@@ -199,7 +217,7 @@ TEST_F(InputTest, ALongTextIsTakenInOnePiece) {
   feeder.End();
   ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr);
   EXPECT_EQ(record.buffer_count(), text.size());
-  EXPECT_EQ(fake::Requests()[0].text, text);
+  EXPECT_TRUE(fake::Requests()[0].text == text);
 }
 
 TEST_F(InputTest, TheTextPropertyComesFirst) {
@@ -367,6 +385,205 @@ TEST_F(InputTest, ThePadMayGoInMidSpeechFiftyTimes) {
   }
 }
 
+// --- segmentation
+
+std::vector<std::string> Texts() {
+  std::vector<std::string> texts;
+  for (const Request& request : fake::Requests()) texts.push_back(request.text);
+  return texts;
+}
+
+GstEvent* NewEvent(const char* structure) {
+  return gst_event_new_custom(GST_EVENT_CUSTOM_DOWNSTREAM, gst_structure_from_string(structure, nullptr));
+}
+
+TEST_F(InputTest, SentencesAreUtterancesHoweverBuffersCutThem) {
+  Pipeline pipeline("qttssrc name=src segmentation=sentence ! fakesink async=false");
+  Feeder feeder(pipeline.src());
+  pipeline.Set(GST_STATE_PLAYING);
+  feeder.Begin();
+  const std::string text = "Dr. M\xC3\xBCller is here. \xE4\xBD\xA0\xE5\xA5\xBD\xE3\x80\x82Is he?  Yes! The rest";
+  for (const char byte : text) ASSERT_EQ(feeder.Push(std::string(1, byte)), GST_FLOW_OK);
+  feeder.End();
+  ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr);
+  EXPECT_EQ(Texts(), (std::vector<std::string>{"Dr. M\xC3\xBCller is here.", "\xE4\xBD\xA0\xE5\xA5\xBD\xE3\x80\x82",
+                                               "Is he?", "Yes!", "The rest"}));
+}
+
+TEST_F(InputTest, GapsEventsAndVoicesEndASentence) {
+  Pipeline pipeline(
+      "qttssrc name=src segmentation=sentence utterance-timeout=18446744073709551615 ! fakesink async=false");
+  Recorder& record = pipeline.Record();
+  Feeder feeder(pipeline.src());
+  pipeline.Set(GST_STATE_PLAYING);
+  feeder.Begin();
+  feeder.Push("one");
+  feeder.Send(gst_event_new_gap(0, GST_SECOND));
+  ASSERT_TRUE(WaitFor([&] { return record.buffer_count() == 3; }));
+  feeder.Push("two");
+  feeder.Send(NewEvent("qtts/end-utterance"));
+  ASSERT_TRUE(WaitFor([&] { return record.buffer_count() == 6; }));
+  feeder.Push("three");
+  feeder.Send(NewEvent("qtts/set-voice, speaker=bob"));
+  ASSERT_TRUE(WaitFor([&] { return record.buffer_count() == 11; }));
+  feeder.Push("four");
+  feeder.Release();
+  ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr);
+  EXPECT_EQ(Texts(), (std::vector<std::string>{"one", "two", "three", "four"}));
+  EXPECT_EQ(fake::Requests()[2].speaker, "");
+  EXPECT_EQ(fake::Requests()[3].speaker, "bob");
+}
+
+TEST_F(InputTest, ASentenceEndsWhenNoTextComes) {
+  Pipeline pipeline("qttssrc name=src segmentation=sentence utterance-timeout=20000000 ! fakesink async=false");
+  Recorder& record = pipeline.Record();
+  Feeder feeder(pipeline.src());
+  pipeline.Set(GST_STATE_PLAYING);
+  feeder.Begin();
+  feeder.Push("One. Two");
+  ASSERT_TRUE(WaitFor([&] { return record.text() == "One.Two"; }));
+  feeder.Push(" ");
+  feeder.Push("three");
+  ASSERT_TRUE(WaitFor([&] { return record.text() == "One.Twothree"; }));
+  EXPECT_TRUE(pipeline.Pending(GST_MESSAGE_EOS).empty());
+}
+
+TEST_F(InputTest, AStreamIsOneUtteranceThatGrowsWhileItIsSpoken) {
+  Pipeline pipeline(
+      "qttssrc name=src segmentation=stream utterance-timeout=18446744073709551615 ! fakesink async=false");
+  Recorder& record = pipeline.Record();
+  Feeder feeder(pipeline.src());
+  pipeline.Set(GST_STATE_PLAYING);
+  feeder.Begin();
+  std::string text;
+  for (const char* token : {" \n", "He", "llo", ",", " wor", "ld \xE4\xBD", "\xA0", ".\nMore"}) {
+    feeder.Push(token);
+    text += token;
+    const std::string expected(gstqtts::TrimLeft(text));
+    if (expected.ends_with("\xBD")) continue;  // half a character
+    ASSERT_TRUE(WaitFor([&] { return record.text() == expected; })) << "spoken as it comes";
+  }
+  ASSERT_EQ(fake::Requests().size(), 1U);
+  EXPECT_TRUE(fake::Requests()[0].more_text);
+  EXPECT_EQ(fake::Requests()[0].text, "He");
+  EXPECT_EQ(fake::Requests()[0].layout, PromptLayout::kStreaming);
+  EXPECT_EQ(GetString(pipeline.src(), "current-text"), gstqtts::TrimLeft(text));
+  EXPECT_EQ(GetStat(pipeline.src(), "utterances"), 0U);
+  feeder.Send(NewEvent("qtts/end-utterance"));
+  ASSERT_TRUE(WaitFor([&] { return GetStat(pipeline.src(), "utterances") == 1; }));
+  feeder.Push("Next");
+  feeder.End();
+  ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr);
+  EXPECT_EQ(fake::Requests().size(), 2U);
+  EXPECT_EQ(record.text(), std::string(gstqtts::TrimLeft(text)) + "Next");
+}
+
+TEST_F(InputTest, AStreamGrowsWhileItWaitsForItsTurn) {
+  fake::AllowFrames(1);
+  Pipeline pipeline("qttssrc name=src text=first segmentation=stream ! fakesink async=false");
+  Recorder& record = pipeline.Record();
+  Feeder feeder(pipeline.src());
+  pipeline.Set(GST_STATE_PLAYING);
+  ASSERT_TRUE(WaitFor([&] { return record.buffer_count() == 1; }));
+  feeder.Begin();
+  feeder.Push("se");
+  feeder.Push("co");
+  EXPECT_EQ(GetStat(pipeline.src(), "queued-utterances"), 1U);
+  EXPECT_EQ(GetStat(pipeline.src(), "queued-chars"), 4U);
+  fake::AllowFrames(-1);
+  ASSERT_TRUE(WaitFor([&] { return record.text() == "firstseco"; }));
+  feeder.Push("nd");
+  feeder.End();
+  ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr);
+  EXPECT_EQ(record.text(), "firstsecond");
+  EXPECT_EQ(fake::Requests().size(), 2U);
+}
+
+TEST_F(InputTest, AStreamEndsByNewlineOrWhenNoTextComes) {
+  Pipeline pipeline(
+      "qttssrc name=src segmentation=stream newline-ends=true utterance-timeout=30000000 ! fakesink async=false");
+  Recorder& record = pipeline.Record();
+  Feeder feeder(pipeline.src());
+  pipeline.Set(GST_STATE_PLAYING);
+  feeder.Begin();
+  feeder.Push("one\ntwo\r\n\n");
+  ASSERT_TRUE(WaitFor([&] { return GetStat(pipeline.src(), "utterances") == 2; }));
+  feeder.Push("three");
+  ASSERT_TRUE(WaitFor([&] { return GetStat(pipeline.src(), "utterances") == 3; }));
+  feeder.Push("four");
+  feeder.End();
+  ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr);
+  EXPECT_EQ(record.text(), "onetwothreefour");
+  EXPECT_EQ(Texts(), (std::vector<std::string>{"one", "two", "three", "four"}));
+}
+
+TEST_F(InputTest, AStreamBeyondTheLengthAllowedBecomesSeveral) {
+  Pipeline pipeline("qttssrc name=src segmentation=stream max-text-length=10 ! fakesink async=false");
+  Recorder& record = pipeline.Record();
+  Feeder feeder(pipeline.src());
+  pipeline.Set(GST_STATE_PLAYING);
+  feeder.Begin();
+  for (const char* token : {"one", " two", " three", " four five six seven"}) feeder.Push(token);
+  feeder.End();
+  ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr);
+  EXPECT_EQ(record.text(), "one twothreefour five six seven");
+  for (const std::string& text : Texts()) EXPECT_LE(text.size(), 10U);
+}
+
+TEST_F(InputTest, AStreamThatIsInterruptedStartsAnewWithTheTextAfterIt) {
+  Pipeline pipeline("qttssrc name=src segmentation=stream ! fakesink async=false");
+  Recorder& record = pipeline.Record();
+  Feeder feeder(pipeline.src());
+  pipeline.Set(GST_STATE_PLAYING);
+  feeder.Begin();
+  feeder.Push("abc");
+  ASSERT_TRUE(WaitFor([&] { return record.buffer_count() == 3; }));
+  guint64 frames = 0;
+  g_signal_emit_by_name(pipeline.src(), "interrupt", &frames);
+  EXPECT_EQ(frames, 3U);
+  feeder.Push("def");
+  feeder.End();
+  ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr);
+  EXPECT_EQ(record.text(), "abcdef");
+  EXPECT_EQ(fake::Requests().size(), 2U);
+}
+
+TEST_F(InputTest, ADrainQueryWaitsUntilEverythingIsSpoken) {
+  for (const char* mode : {"none", "sentence", "stream"}) {
+    SCOPED_TRACE(mode);
+    fake::AllowFrames(2);
+    Pipeline pipeline(std::string("qttssrc name=src segmentation=") + mode + " ! fakesink async=false");
+    Recorder& record = pipeline.Record();
+    Feeder feeder(pipeline.src());
+    pipeline.Set(GST_STATE_PLAYING);
+    feeder.Begin();
+    feeder.Push("abc");
+    std::atomic<int> answer = -1;
+    std::thread upstream([&] {
+      GstQuery* query = gst_query_new_drain();
+      answer = gst_pad_query(feeder.sink(), query);
+      gst_query_unref(query);
+    });
+    ASSERT_TRUE(WaitFor([&] { return record.buffer_count() == 2; }));
+    EXPECT_EQ(answer, -1);
+    fake::AllowFrames(-1);
+    upstream.join();
+    EXPECT_EQ(answer, TRUE);
+    EXPECT_EQ(record.text(), "abc");
+    // Nothing can be drained after the pad was flushed or the element stopped.
+    fake::AllowFrames(0);
+    feeder.Push("def");
+    std::thread flushed([&] {
+      GstQuery* query = gst_query_new_drain();
+      answer = gst_pad_query(feeder.sink(), query);
+      gst_query_unref(query);
+    });
+    feeder.Send(gst_event_new_flush_start());
+    flushed.join();
+    EXPECT_EQ(answer, FALSE);
+  }
+}
+
 // --- back-pressure
 
 class BackPressureTest : public InputTest {
@@ -401,6 +618,18 @@ TEST_F(BackPressureTest, SpeechMakesRoom) {
   pipeline_->Set(GST_STATE_NULL);
   flood_->Join();
   EXPECT_EQ(pipeline_->record().text(), "xxx");
+}
+
+TEST_F(BackPressureTest, C15MoreRoomWakesIt) {
+  const int before = flood_->pushed;
+  g_object_set(pipeline_->src(), "max-queued-text", 10, nullptr);
+  fake::AllowFrames(3);
+  EXPECT_TRUE(WaitFor([&] { return pipeline_->record().buffer_count() == 3; }));
+  EXPECT_EQ(flood_->pushed, before) << "there are still more than ten";
+  g_object_set(pipeline_->src(), "max-queued-text", 1000, nullptr);
+  EXPECT_TRUE(WaitFor([&] { return flood_->pushed == before + 3; }));
+  pipeline_->Set(GST_STATE_NULL);
+  flood_->Join();
 }
 
 TEST_F(BackPressureTest, AFlushWakesIt) {

@@ -64,7 +64,6 @@ std::u32string Characters(const std::string& text) {
 // Guarded by `mutex`, but for what Start() sets.
 class StreamState {
  public:
-  std::u32string characters;
   int64_t utterance = 0;
   int samples = 0;
   int64_t max_frames = 0;
@@ -77,6 +76,8 @@ class StreamState {
 
   std::mutex mutex;
   std::condition_variable readable;
+  std::u32string characters;
+  bool more_text = false;
   std::deque<Frame> frames;
   int64_t made = 0;
   EndReason end_reason = EndReason::kNone;
@@ -90,6 +91,7 @@ class StreamState {
       status = failure;
       end_reason = EndReason::kError;
     } else if (made == static_cast<int64_t>(characters.size())) {
+      if (more_text) return false;
       end_reason = EndReason::kComplete;
     } else if (made == max_frames) {
       end_reason = EndReason::kMaxDuration;
@@ -244,6 +246,9 @@ Result<std::unique_ptr<Stream>> Engine::Start(const Request& request, std::funct
     if (request.text.find_first_not_of(" \t\r\n") == std::string::npos) {
       return Status::InvalidArgument("There is no text.");
     }
+    if (request.more_text && request.layout != PromptLayout::kStreaming) {
+      return Status::InvalidArgument("Text that comes in pieces needs the streaming layout.");
+    }
     if (!script.start.ok() && request.text.find(script.start_match) != std::string::npos) return script.start;
     if (!request.speaker.empty() && std::find(script.info.speakers.begin(), script.info.speakers.end(),
                                               request.speaker) == script.info.speakers.end()) {
@@ -253,6 +258,7 @@ Result<std::unique_ptr<Stream>> Engine::Start(const Request& request, std::funct
     state->utterance = world.utterances++;
   }
   state->characters = Characters(request.text);
+  state->more_text = request.more_text;
   state->samples = impl_->info.samples_per_frame;
   state->max_frames = request.settings.max_new_tokens - 1;
   if (request.text.find(script.failure_match) != std::string::npos) {
@@ -280,8 +286,25 @@ Stream::~Stream() {
   --GetWorld().counters.live_streams;
 }
 
-Status Stream::Append(std::string_view /*text*/) { return Status::Unsupported("The fake engine takes whole texts."); }
-Status Stream::FinishText() { return Status::Unsupported("The fake engine takes whole texts."); }
+Status Stream::Append(std::string_view text) {
+  {
+    const std::lock_guard lock(state_->mutex);
+    if (state_->end_reason != EndReason::kNone) return Status::Cancelled("The utterance has ended.");
+    if (!state_->more_text) return Status::InvalidArgument("Text was added after the end of the text.");
+    state_->characters += Characters(std::string(text));
+  }
+  state_->on_room();
+  return Status::Ok();
+}
+
+Status Stream::FinishText() {
+  {
+    const std::lock_guard lock(state_->mutex);
+    state_->more_text = false;
+  }
+  state_->on_room();
+  return Status::Ok();
+}
 
 ReadState Stream::Read(Frame* frame) {
   for (;;) {

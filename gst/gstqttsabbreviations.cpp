@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#include "gstqttsabbreviations.h"
+
+#include <glib.h>
+
+#include <memory>
+#include <string>
+#include <unordered_set>
+
+namespace gstqtts {
+namespace {
+
+using Words = std::unordered_set<std::string_view>;
+
+// What a name or a further word follows. In lower case.
+const Words& Always() {
+  static const auto* words = new Words{
+      // English
+      "mr", "mrs", "ms", "dr", "prof", "rev", "hon", "gen", "col", "lt", "sgt", "capt", "cmdr", "maj", "gov", "sen",
+      "messrs", "st", "mt", "vs", "cf", "e.g", "i.e", "approx", "ph.d",
+      // German
+      "hr", "hrn", "fr", "frl", "dipl", "ing", "med", "bzw", "ca", "evtl", "ggf", "inkl", "exkl", "zzgl", "vgl", "sog",
+      "geb", "gest", "insb", "bes", "mio", "mrd", "chr", "tel", "nr", "dipl.-ing", "röm",
+      // French
+      "mm", "mme", "mmes", "mlle", "mlles", "mgr", "ste", "env", "av",
+      // Spanish
+      "sr", "sra", "srta", "sres", "sras", "dra", "dña", "ud", "uds", "lic", "gral", "avda", "ej", "excmo", "excma",
+      "ilmo", "ilma", "rvdo", "sto", "sta", "núm",
+      // Italian
+      "sig", "sigg", "dott", "dott.ssa", "avv", "geom", "rag", "sig.ra", "spett", "gent", "egr",
+      // Portuguese
+      "srs", "srª", "drs", "profa", "eng", "exmo", "exma",
+      // Russian
+      "проф", "акад", "доц", "им", "тов", "см", "ср", "напр", "тел", "млн", "млрд", "тыс", "ул", "т.е", "т.н"};
+  return *words;
+}
+
+// What a number follows; words elsewhere.
+const Words& BeforeDigits() {
+  static const auto* words =
+      new Words{"no",  "nos", "fig", "figs", "vol", "vols", "ch",   "chap", "sec", "sect", "pp",   "pg",
+                "art", "abs", "bd",  "kap",  "abb", "tab",  "pag",  "pagg", "pág", "págs", "cap",  "n°",
+                "nº",  "str", "jan", "feb",  "mar", "apr",  "jun",  "jul",  "aug", "sep",  "sept", "oct",
+                "okt", "nov", "dec", "dez",  "стр", "рис",  "табл", "гл",   "кв",  "д",    "п"};
+  return *words;
+}
+
+bool IsOneLetter(std::string_view word) {
+  const gunichar c = g_utf8_get_char(word.data());
+  return g_unichar_isalpha(c) && static_cast<size_t>(g_unichar_to_utf8(c, nullptr)) == word.size();
+}
+
+}  // namespace
+
+bool IsAbbreviation(std::string_view word, bool before_digit) {
+  constexpr size_t kLongest = 32;  // bytes
+  if (word.empty() || word.size() > kLongest) return false;
+  const std::string copy(word);
+  // Initials, and the parts of "z. B." and "U.S."; but "So do I." is a sentence.
+  const size_t dot = copy.rfind('.');
+  const std::string last = dot == std::string::npos ? copy : copy.substr(dot + 1);
+  if (!last.empty() && IsOneLetter(last)) return last != "I" || dot != std::string::npos;
+  const std::unique_ptr<gchar, decltype(&g_free)> lower(g_utf8_strdown(copy.c_str(), -1), g_free);
+  return Always().contains(lower.get()) || (before_digit && BeforeDigits().contains(lower.get()));
+}
+
+}  // namespace gstqtts

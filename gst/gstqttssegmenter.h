@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#ifndef GST_QTTS_SEGMENTER_H_
+#define GST_QTTS_SEGMENTER_H_
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace gstqtts {
+
+// Cuts text that comes in pieces into sentences, by UAX #29 (ICU) and with a sense for abbreviations:
+// no sentence ends after "Dr.", an initial or the number of an item. A sentence is given out as soon as no
+// later text can change where it ends, which is when the next one has begun; so how the text is cut into
+// pieces makes no difference.
+//
+// Text is UTF-8 of whole characters; lengths are in characters (Unicode code points). Not thread-safe.
+class Segmenter {
+ public:
+  struct Options {
+    // Whether a sentence ends at the end of its line. Otherwise only an empty line ends it, and line ends
+    // within become spaces.
+    bool newline_ends = false;
+    // Whether a number with a full stop is an ordinal ("am 3. Oktober"), as in German.
+    bool ordinals = false;
+    // Longest sentence; at least 1. What is longer is cut where a line could be.
+    size_t max_chars = 4000;
+  };
+
+  Segmenter();
+  ~Segmenter();
+  Segmenter(Segmenter&&) noexcept;
+  Segmenter& operator=(Segmenter&&) noexcept;
+
+  // For what has not been given out yet.
+  void SetOptions(const Options& options) { options_ = options; }
+
+  void Append(std::string_view text);
+
+  // The next sentence, without white space around it and never blank; nothing until more text comes.
+  std::optional<std::string> Next();
+  // The same as though the text ended here. To be called until there is nothing.
+  std::optional<std::string> NextAtEnd();
+
+  // Whether text was appended that is not given out yet.
+  bool empty() const { return start_ == text_.size(); }
+  void Clear();
+
+ private:
+  struct Breaks;
+
+  std::optional<std::string> NextSentence(bool at_end);
+  size_t FindEnd(std::string_view view, bool cut, bool at_end);
+
+  Options options_;
+  std::unique_ptr<Breaks> breaks_;
+  std::string text_;
+  size_t start_ = 0;  // of what has not been given out
+};
+
+// Where to cut well-formed `text` to at most `max_chars` characters: after a sentence, else where a line
+// could be broken, else anywhere. In bytes; text.size() if it is short enough.
+size_t CutPosition(std::string_view text, size_t max_chars);
+
+}  // namespace gstqtts
+
+#endif  // GST_QTTS_SEGMENTER_H_

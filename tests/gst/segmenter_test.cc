@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+// Sentences in the ten languages of the model, however the text is cut.
+#include <gtest/gtest.h>
+
+#include <random>
+#include <string>
+#include <vector>
+
+#include "gstqttssegmenter.h"
+#include "gstqttstext.h"
+
+namespace gstqtts {
+namespace {
+
+using Sentences = std::vector<std::string>;
+
+Sentences Whole(const std::string& text, const Segmenter::Options& options = {}) {
+  Segmenter segmenter;
+  segmenter.SetOptions(options);
+  segmenter.Append(text);
+  Sentences sentences;
+  while (auto sentence = segmenter.NextAtEnd()) sentences.push_back(*sentence);
+  EXPECT_TRUE(segmenter.empty());
+  return sentences;
+}
+
+// Character by character, sentences being taken as they come.
+Sentences Piecewise(const std::string& text, const Segmenter::Options& options, std::mt19937* random) {
+  Segmenter segmenter;
+  segmenter.SetOptions(options);
+  Utf8Joiner joiner;
+  Sentences sentences;
+  for (size_t i = 0; i < text.size();) {
+    const size_t size = random != nullptr ? std::uniform_int_distribution<size_t>(1, 12)(*random) : 1;
+    segmenter.Append(joiner.Push(std::string_view(text).substr(i, size)));
+    i += size;
+    while (auto sentence = segmenter.Next()) sentences.push_back(*sentence);
+  }
+  while (auto sentence = segmenter.NextAtEnd()) sentences.push_back(*sentence);
+  return sentences;
+}
+
+struct Case {
+  const char* language;
+  Sentences sentences;  // joined by a space where the script has one
+};
+
+const Case kCases[] = {
+    {"english",
+     {"Dr. Smith met Mr. Jones at 3.30 p.m. on Jan. 5 in St. Louis.", "\"Are you there?\" she asked.", "No.",
+      "He paid $4.50 (see fig. 3) to J. R. R. Tolkien, i.e. the author.", "Wait... what?!", "Yes!",
+      "Visit example.com today."}},
+    {"german",
+     {"Am 3. Oktober kommt Prof. Dr. Maier.", "Das ist z. B. Gut, d. h. besser als nichts.",
+      "\xE2\x80\x9EWarum?\xE2\x80\x9C fragte er.", "Es kostet ca. 5 Mio. Euro."}},
+    {"french",
+     {"M. Dupont et Mme Durand sont l\xC3\xA0.", "Quoi ?", "Voir p. 12, s.v.p. !", "C'est fini\xE2\x80\xA6 ou pas."}},
+    {"spanish",
+     {"El Sr. Garc\xC3\xAD"
+      "a vive en la Avda. Mayor.",
+      "\xC2\xBFQu\xC3\xA9 hora es?", "\xC2\xA1Ya voy!"}},
+    {"italian", {"Il Sig. Rossi e il dott. Bianchi arrivano.", "Davvero?", "S\xC3\xAC, a pag. 7."}},
+    {"portuguese", {"A Dra. Silva chegou.", "O Sr. Souza n\xC3\xA3o veio.", "Por qu\xC3\xAA?"}},
+    {"russian",
+     {"\xD0\x9F\xD1\x80\xD0\xBE\xD1\x84. \xD0\x98\xD0\xB2\xD0\xB0\xD0\xBD\xD0\xBE\xD0\xB2 \xD0\xB6\xD0\xB8\xD0\xBB "
+      "\xD0\xB2 \xD0\xB3. \xD0\x9C\xD0\xBE\xD1\x81\xD0\xBA\xD0\xB2\xD0\xB0.",
+      "\xD0\x90. \xD0\xA1. \xD0\x9F\xD1\x83\xD1\x88\xD0\xBA\xD0\xB8\xD0\xBD \xD0\xBF\xD0\xB8\xD1\x81\xD0\xB0\xD0\xBB.",
+      "\xD0\x94\xD0\xB0?"}},
+    {"chinese",
+     {"\xE4\xBD\xA0\xE5\xA5\xBD\xE3\x80\x82",
+      "\xE4\xBB\x8A\xE5\xA4\xA9\xE6\x98\xAF\xE6\x98\x9F\xE6\x9C\x9F\xE5\x87\xA0\xEF\xBC\x9F",
+      "\xE4\xBB\x96\xE8\xAF\xB4\xEF\xBC\x9A\xE2\x80\x9C\xE5\xA5\xBD\xEF\xBC\x81\xE2\x80\x9D",
+      "\xE5\x86\x8D\xE8\xA7\x81"}},
+    {"japanese",
+     {"\xE3\x81\x93\xE3\x82\x93\xE3\x81\xAB\xE3\x81\xA1\xE3\x81\xAF\xE3\x80\x82",
+      "\xE5\x85\x83\xE6\xB0\x97\xE3\x81\xA7\xE3\x81\x99\xE3\x81\x8B\xEF\xBC\x9F",
+      "\xE3\x81\xAF\xE3\x81\x84\xEF\xBC\x81"}},
+    {"korean",
+     {"\xEC\x95\x88\xEB\x85\x95\xED\x95\x98\xEC\x84\xB8\xEC\x9A\x94.",
+      "\xEC\x9E\x98 \xEC\xA7\x80\xEB\x83\x88\xEC\x96\xB4\xEC\x9A\x94?", "\xEB\x84\xA4."}},
+};
+
+std::string Join(const Case& c) {
+  const std::string language = c.language;
+  std::string text;
+  for (const std::string& sentence : c.sentences) {
+    if (!text.empty() && language != "chinese" && language != "japanese") text += ' ';
+    text += sentence;
+  }
+  return text;
+}
+
+TEST(Segmenter, FindsSentencesInTenLanguages) {
+  for (const Case& c : kCases) {
+    SCOPED_TRACE(c.language);
+    EXPECT_EQ(Whole(Join(c), {.ordinals = std::string(c.language) == "german"}), c.sentences);
+  }
+}
+
+TEST(Segmenter, CutsOfTheTextMakeNoDifference) {
+  const uint32_t seed = std::random_device{}();
+  SCOPED_TRACE(seed);
+  std::mt19937 random(seed);
+  std::vector<std::string> pieces = {
+      " ",  "\n",     "\r\n", "\n\n",  "\xE2\x80\xA8", "\xC2\x85",     ". ",           "5",        "a",  "B", "!", "\"",
+      ") ", "z. B. ", "3. ",  "Fig. ", "...",          "\xE3\x80\x82", "\xE4\xBD\xA0", "\xCC\x81", "I. "};
+  for (const Case& c : kCases) {
+    for (const std::string& sentence : c.sentences) pieces.push_back(sentence);
+  }
+  for (int round = 0; round < 1500; ++round) {
+    std::string text;
+    const size_t count = std::uniform_int_distribution<size_t>(1, 20)(random);
+    for (size_t i = 0; i < count; ++i) text += pieces[random() % pieces.size()] + (random() % 3 == 0 ? " " : "");
+    const Segmenter::Options options = {
+        .newline_ends = random() % 2 == 0, .ordinals = random() % 2 == 0, .max_chars = random() % 2 == 0 ? 4000U : 7U};
+    SCOPED_TRACE(text);
+    const Sentences whole = Whole(text, options);
+    ASSERT_EQ(Piecewise(text, options, nullptr), whole);
+    ASSERT_EQ(Piecewise(text, options, &random), whole);
+    for (const std::string& sentence : whole) {
+      ASSERT_LE(CountCharacters(sentence), options.max_chars);
+      ASSERT_FALSE(IsBlank(sentence));
+      ASSERT_EQ(Trim(sentence), sentence);
+    }
+  }
+}
+
+TEST(Segmenter, GivesASentenceOutWhenTheNextBegins) {
+  Segmenter segmenter;
+  segmenter.Append("One. ");
+  EXPECT_EQ(segmenter.Next(), std::nullopt);
+  segmenter.Append("T");
+  EXPECT_EQ(segmenter.Next(), "One.");
+  EXPECT_EQ(segmenter.Next(), std::nullopt);
+  segmenter.Append("wo! ");
+  EXPECT_EQ(segmenter.Next(), std::nullopt);
+  segmenter.Append("3");
+  EXPECT_EQ(segmenter.Next(), "Two!");
+  EXPECT_FALSE(segmenter.empty());
+  EXPECT_EQ(segmenter.NextAtEnd(), "3");
+  EXPECT_TRUE(segmenter.empty());
+  segmenter.Append("a. b");
+  segmenter.Clear();
+  EXPECT_TRUE(segmenter.empty());
+  EXPECT_EQ(segmenter.NextAtEnd(), std::nullopt);
+}
+
+TEST(Segmenter, LinesEndSentencesWhenAskedTo) {
+  const std::string text = "a title\nsome text that\r\ngoes on.\n\n \nThe end";
+  EXPECT_EQ(Whole(text), (Sentences{"a title some text that goes on.", "The end"}));
+  EXPECT_EQ(Whole(text, {.newline_ends = true}), (Sentences{"a title", "some text that", "goes on.", "The end"}));
+  Segmenter segmenter;
+  segmenter.SetOptions({.newline_ends = true});
+  segmenter.Append("typed\n");
+  EXPECT_EQ(segmenter.Next(), "typed") << "at once";
+}
+
+TEST(Segmenter, LongSentencesAreCutWhereALineCouldBe) {
+  EXPECT_EQ(Whole("one two three four five", {.max_chars = 10}), (Sentences{"one two", "three", "four five"}));
+  EXPECT_EQ(Whole("abcdefghij", {.max_chars = 4}), (Sentences{"abcd", "efgh", "ij"}));
+  const Sentences parts = Whole(std::string(100000, 'x'), {.max_chars = 4000});
+  ASSERT_EQ(parts.size(), 25U);
+  for (const std::string& part : parts) EXPECT_EQ(part.size(), 4000U);
+}
+
+TEST(CutPosition, PrefersSentencesThenLines) {
+  EXPECT_EQ(CutPosition("short", 5), 5U);
+  EXPECT_EQ(CutPosition("One. Two three", 12), 5U);
+  EXPECT_EQ(CutPosition("one two three", 9), 8U);
+  EXPECT_EQ(CutPosition("\xC3\xBC\xC3\xBC\xC3\xBC", 2), 4U);
+}
+
+}  // namespace
+}  // namespace gstqtts
