@@ -319,8 +319,11 @@ static gboolean gst_qtts_src_unlock_stop(GstBaseSrc* src);
 static gboolean gst_qtts_src_event(GstBaseSrc* src, GstEvent* event);
 static GstFlowReturn gst_qtts_src_create(GstPushSrc* src, GstBuffer** buffer);
 
+static void gst_qtts_src_preset_init(GstPresetInterface* iface);
+
 #define gst_qtts_src_parent_class parent_class
-G_DEFINE_FINAL_TYPE(GstQttsSrc, gst_qtts_src, GST_TYPE_PUSH_SRC)
+G_DEFINE_FINAL_TYPE_WITH_CODE(GstQttsSrc, gst_qtts_src, GST_TYPE_PUSH_SRC,
+                              G_IMPLEMENT_INTERFACE(GST_TYPE_PRESET, gst_qtts_src_preset_init))
 GST_ELEMENT_REGISTER_DEFINE_WITH_CODE(qttssrc, "qttssrc", GST_RANK_NONE, GST_TYPE_QTTS_SRC,
                                       GST_DEBUG_CATEGORY_INIT(gst_qtts_src_debug, "qttssrc", 0,
                                                               "Text-to-speech source"))
@@ -713,6 +716,18 @@ static void gst_qtts_src_get_property(GObject* object, guint prop_id, GValue* va
       G_OBJECT_WARN_INVALID_PROPERTY_ID(object, prop_id, pspec);
       break;
   }
+}
+
+// Presets are about voices: they keep the settings of utterances, not what is spoken nor how it is paced.
+static gchar** gst_qtts_src_preset_get_property_names(GstPreset* /*preset*/) {
+  const std::vector<std::string_view>& names = gstqtts::SettingNames();
+  gchar** list = g_new0(gchar*, names.size() + 1);
+  for (size_t i = 0; i < names.size(); ++i) list[i] = g_strndup(names[i].data(), names[i].size());
+  return list;
+}
+
+static void gst_qtts_src_preset_init(GstPresetInterface* iface) {
+  iface->get_property_names = gst_qtts_src_preset_get_property_names;
 }
 
 // --- states
