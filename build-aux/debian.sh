@@ -10,7 +10,9 @@ build_packages=(g++ meson ninja-build pkgconf
   gstreamer1.0-tools gstreamer1.0-plugins-base gstreamer1.0-plugins-good)
 # What the tests need besides.
 # shellcheck disable=SC2034
-test_packages=(libgtest-dev libgmock-dev)
+test_packages=(libgtest-dev libgmock-dev
+  gstreamer1.0-plugins-bad gstreamer1.0-libav gstreamer1.0-alsa
+  ffmpeg pocketsphinx pocketsphinx-en-us pulseaudio pulseaudio-utils)
 # What CI needs besides.
 # shellcheck disable=SC2034
 ci_packages=(clang-14 clang-format-14 clang-tidy-14 libclang-rt-14-dev shellcheck git)

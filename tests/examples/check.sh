@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later
+# shellcheck shell=bash
+# Sourced by the tests of the example scripts: runs them as a user does, and judges what they make with ffmpeg and
+# pocketsphinx, which share no code with the element.
+set -euo pipefail
+# shellcheck disable=SC2034
+examples=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../../examples
+for tool in ffmpeg ffprobe pocketsphinx_continuous; do
+  command -v "$tool" >/dev/null || { echo "skipped: no $tool here"; exit 77; }
+done
+work=$(mktemp -d)
+# What a test started in the background ends with it.
+clean_up() {
+  local pids
+  mapfile -t pids < <(jobs -p)
+  [ ${#pids[@]} -eq 0 ] || kill "${pids[@]}" 2>/dev/null || true
+  rm -rf "$work"
+}
+trap clean_up EXIT
+
+# The bundled voice says this so that pocketsphinx gets these words of it.
+# shellcheck disable=SC2034
+sentence="Please leave your message after the tone."
+words="leave your message after the"
+# shellcheck disable=SC2034
+export QTTS_PROPERTIES="seed=1"
+
+fail() {
+  echo "FAILED: $*" >&2
+  exit 1
+}
+
+# equal WHAT ACTUAL EXPECTED
+equal() { [ "$2" = "$3" ] || fail "$1 is '$2', not '$3'"; }
+
+# stream FILE FIELD: of its first sound stream, such as codec_name.
+stream() { ffprobe -v error -select_streams a:0 -show_entries "stream=$2" -of default=nw=1:nk=1 "$1" | head -n 1; }
+
+# lasts FILE MINIMUM MAXIMUM: decoded, in seconds.
+lasts() {
+  local seconds
+  seconds=$(ffmpeg -nostdin -v error -i "$1" -f s16le -ac 1 -ar 8000 - | wc -c | awk '{ print $1 / 16000 }')
+  awk -v s="$seconds" -v min="$2" -v max="$3" 'BEGIN { exit !(s >= min && s <= max) }' ||
+    fail "$1 lasts $seconds s, not $2 to $3 s"
+}
+
+# heard FILE [WORDS]: fails unless the recogniser hears these words in it, one after the other.
+heard() {
+  local recognised
+  ffmpeg -nostdin -v error -y -i "$1" -ar 16000 -ac 1 "$work/heard.wav"
+  recognised=$(pocketsphinx_continuous -infile "$work/heard.wav" -logfn /dev/null | tr '\n' ' ')
+  [[ " $recognised " == *" ${2:-$words} "* ]] || fail "heard in $1: '$recognised', not '${2:-$words}'"
+}
+
+# loudness FILE [FILTER]: mean power in dB after an ffmpeg filter, such as atrim=1:2.
+loudness() {
+  ffmpeg -nostdin -hide_banner -nostats -i "$1" -af "${2:+$2,}volumedetect" -f null - 2>&1 |
+    sed -n 's/.*mean_volume: \(-\{0,1\}[0-9.]*\) dB/\1/p'
+}
+
+# residue A B: how many dB the difference of two sounds lies below A, up to 1 kHz.
+residue() {
+  ffmpeg -nostdin -v error -y -i "$1" -i "$2" -filter_complex \
+    "[0]aresample=48000,aformat=channel_layouts=mono[a];[1]aresample=48000,aformat=channel_layouts=mono[b];[a][b]amerge,pan=mono|c0=c0-c1" \
+    "$work/residue.wav"
+  awk -v a="$(loudness "$1" lowpass=1000)" -v d="$(loudness "$work/residue.wav" lowpass=1000)" 'BEGIN { print a - d }'
+}
+
+# samples FILE: a digest of what it decodes to.
+samples() { ffmpeg -nostdin -v error -i "$1" -f s16le - | md5sum; }
+
+# above WHAT VALUE LIMIT
+above() { awk -v v="$2" -v l="$3" 'BEGIN { exit !(v > l) }' || fail "$1 is $2, not above $3"; }
+
+# refused KIND PATTERN COMMAND...: fails unless the command ends in this way (usage, a wrong command line: 2;
+# error, anything but 0) and says something like this.
+refused() {
+  local status=0 said expected=$1 pattern=$2
+  shift 2
+  said=$("$@" 2>&1) || status=$?
+  case $expected in
+    usage) equal "the status of $*" "$status" 2 ;;
+    error) [ "$status" != 0 ] || fail "$* succeeds" ;;
+  esac
+  [[ $said =~ $pattern ]] || fail "$* says '$said', not '$pattern'"
+}
