@@ -6,7 +6,7 @@
 # shellcheck disable=SC2034
 build_packages=(g++ meson ninja-build pkgconf
   libglib2.0-dev libgstreamer1.0-dev libgstreamer-plugins-base1.0-dev
-  libicu-dev libsentencepiece-dev nlohmann-json3-dev libhwy-dev
+  libicu-dev libsentencepiece-dev nlohmann-json3-dev libhwy-dev libsoxr-dev
   gstreamer1.0-tools gstreamer1.0-plugins-base gstreamer1.0-plugins-good)
 # What the tests need besides.
 # shellcheck disable=SC2034

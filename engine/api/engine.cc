@@ -10,10 +10,12 @@
 #include "api/engine_registry.h"
 #include "checkpoint/checkpoint.h"
 #include "cpu/cpu_backend.h"
+#include "cpu/cpu_voice_encoder.h"
 #include "prompt/prompt.h"
 #include "scheduler/scheduler.h"
 #include "scheduler/stream_state.h"
 #include "text/tokenizer.h"
+#include "voice/clone.h"
 
 namespace qtts {
 namespace {
@@ -96,8 +98,10 @@ std::string RegistryKey(const EngineOptions& options) {
 }  // namespace
 
 struct Engine::Impl {
+  std::shared_ptr<const Checkpoint> checkpoint;
   ModelInfo info;
   std::string device_name;
+  int threads = 0;
   size_t lead_frames = 0;
   std::shared_ptr<const Tokenizer> tokenizer;
   std::shared_ptr<const PromptBuilder> prompts;
@@ -121,15 +125,16 @@ Result<ModelInfo> Engine::Inspect(const EngineOptions& options) {
 Result<std::shared_ptr<Engine>> Engine::Load(const EngineOptions& options, const std::atomic<bool>* cancelled) {
   QTTS_RETURN_IF_ERROR(CheckOptions(options));
   auto impl = std::make_unique<Impl>();
-  QTTS_ASSIGN_OR_RETURN(auto checkpoint, Checkpoint::Open(options.model_path));
-  impl->info = checkpoint->Info();
+  QTTS_ASSIGN_OR_RETURN(impl->checkpoint, Checkpoint::Open(options.model_path));
+  impl->info = impl->checkpoint->Info();
+  impl->threads = options.threads;
   impl->lead_frames = static_cast<size_t>(options.lead_frames);
   QTTS_RETURN_IF_ERROR(CheckCancelled(cancelled));
   QTTS_ASSIGN_OR_RETURN(impl->tokenizer, Tokenizer::Load(options.model_path, options.tokenizer_pattern));
-  QTTS_ASSIGN_OR_RETURN(PromptBuilder prompts, PromptBuilder::Create(checkpoint->config(), impl->tokenizer));
+  QTTS_ASSIGN_OR_RETURN(PromptBuilder prompts, PromptBuilder::Create(impl->checkpoint->config(), impl->tokenizer));
   impl->prompts = std::make_shared<const PromptBuilder>(std::move(prompts));
   QTTS_RETURN_IF_ERROR(CheckCancelled(cancelled));
-  QTTS_ASSIGN_OR_RETURN(std::unique_ptr<Backend> backend, CreateBackend(options, std::move(checkpoint)));
+  QTTS_ASSIGN_OR_RETURN(std::unique_ptr<Backend> backend, CreateBackend(options, impl->checkpoint));
   QTTS_RETURN_IF_ERROR(CheckCancelled(cancelled));
   impl->device_name = backend->name();
   impl->scheduler = std::make_unique<Scheduler>(std::move(backend));
@@ -144,7 +149,20 @@ Result<std::shared_ptr<Engine>> Engine::Acquire(const EngineOptions& options, co
 const ModelInfo& Engine::info() const { return impl_->info; }
 const std::string& Engine::device_name() const { return impl_->device_name; }
 
+Result<ClonedVoice> Engine::CloneVoice(const Recording& recording, const CloneOptions& options) const {
+  QTTS_ASSIGN_OR_RETURN(const auto encoder, CreateCpuVoiceEncoder(impl_->checkpoint, impl_->threads));
+  return qtts::CloneVoice(encoder.get(), impl_->info.fingerprint, recording, options);
+}
+
+Status Engine::CheckVoice(const ClonedVoice& voice) const {
+  QTTS_RETURN_IF_ERROR(CheckVoiceModel(voice, impl_->info));
+  Request request;
+  request.voice = std::make_shared<const ClonedVoice>(voice);
+  return impl_->prompts->Validate(request);
+}
+
 Result<std::unique_ptr<Stream>> Engine::Start(const Request& request, std::function<void()> on_change) {
+  if (request.voice != nullptr) QTTS_RETURN_IF_ERROR(CheckVoiceModel(*request.voice, impl_->info));
   QTTS_RETURN_IF_ERROR(impl_->prompts->Validate(request));
   auto state =
       std::make_shared<StreamState>(impl_->prompts, impl_->tokenizer, request, impl_->lead_frames, std::move(on_change),

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 #include "checkpoint/checkpoint.h"
 
+#include <glib.h>
+
 #include <algorithm>
 #include <filesystem>
+#include <initializer_list>
+#include <memory>
 #include <system_error>
 #include <utility>
 
@@ -71,6 +75,33 @@ Result<std::shared_ptr<const Checkpoint>> Checkpoint::Open(const std::string& fo
   return std::shared_ptr<const Checkpoint>(std::move(checkpoint));
 }
 
+Result<Checkpoint::VoiceEncoder> Checkpoint::OpenVoiceEncoder() const {
+  if (config_.type != ModelType::kBase) {
+    return Status::InvalidArgument(folder_ + ": " + NeedsCheckpoint("cloning a voice", ModelType::kBase, config_.type));
+  }
+  VoiceEncoder encoder;
+  QTTS_ASSIGN_OR_RETURN(const std::string config_json, ReadTextFile(folder_ + "/config.json"));
+  QTTS_ASSIGN_OR_RETURN(const std::string codec_json, ReadTextFile(folder_ + "/speech_tokenizer/config.json"));
+  QTTS_ASSIGN_OR_RETURN(encoder.config, ParseVoiceEncoderConfig(folder_, config_, config_json, codec_json));
+  QTTS_ASSIGN_OR_RETURN(encoder.weights, BindVoiceEncoder(*model_store_, *codec_store_, encoder.config));
+  return encoder;
+}
+
+std::string Checkpoint::Fingerprint() const {
+  std::vector<TensorView> tensors = {talker_.transformer.norm, codec_.codebooks.front().cluster_usage,
+                                     codec_.last_conv.weight};
+  const int64_t width = config_.speaker_encoder_dim;
+  const Result<TensorView> speaker = model_store_->Get("speaker_encoder.fc.bias", std::span(&width, 1));
+  if (speaker.ok()) tensors.push_back(*speaker);
+  const std::unique_ptr<GChecksum, decltype(&g_checksum_free)> sum(g_checksum_new(G_CHECKSUM_SHA256), g_checksum_free);
+  for (const TensorView& tensor : tensors) {
+    const std::string_view dtype = DTypeName(tensor.dtype);
+    g_checksum_update(sum.get(), reinterpret_cast<const guchar*>(dtype.data()), static_cast<gssize>(dtype.size()));
+    g_checksum_update(sum.get(), static_cast<const guchar*>(tensor.data), static_cast<gssize>(tensor.bytes()));
+  }
+  return g_checksum_get_string(sum.get());
+}
+
 ModelInfo Checkpoint::Info() const {
   ModelInfo info;
   info.path = folder_;
@@ -83,6 +114,7 @@ ModelInfo Checkpoint::Info() const {
     if (!IsDialect(name, config_.talker.dialects)) info.languages.push_back(name);
   }
   info.supports_instruct = config_.supports_instruct();
+  info.fingerprint = Fingerprint();
   info.dtype = DTypeName(talker_.transformer.layers.front().q.weight.dtype);
   info.sample_rate = config_.codec.sample_rate;
   info.samples_per_frame = config_.codec.samples_per_frame;

@@ -7,6 +7,7 @@
 
 #include "checkpoint/config.h"
 #include "checkpoint/safetensors.h"
+#include "checkpoint/voice_encoder.h"
 #include "checkpoint/weights.h"
 #include "qtts/model_info.h"
 #include "qtts/status.h"
@@ -28,6 +29,19 @@ class Checkpoint {
   const PredictorWeights& predictor() const { return predictor_; }
   const CodecWeights& codec() const { return codec_; }
   ModelInfo Info() const;
+
+  // The encoders that clone voices: their configs, and views of their weights. kInvalidArgument where
+  // the checkpoint is no Base one; else the errors of Open().
+  struct VoiceEncoder {
+    VoiceEncoderConfig config;
+    VoiceEncoderWeights weights;
+  };
+  Result<VoiceEncoder> OpenVoiceEncoder() const;
+
+  // Tells models apart whose voices are not each other's, in hexadecimal digits: a checksum of small
+  // tensors that any training changes, of the talker, the codec and, in Base, the speaker encoder.
+  // Reads some ten kB of weights.
+  std::string Fingerprint() const;
 
  private:
   Checkpoint() = default;

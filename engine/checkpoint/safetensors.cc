@@ -239,7 +239,12 @@ Result<SafetensorsHeader> SafetensorsHeader::Parse(std::span<const std::byte> fi
   SafetensorsHeader header;
   header.data_offset = kLengthBytes + length;
   for (const auto& [key, value] : document.items()) {
-    if (key == "__metadata__") continue;
+    if (key == "__metadata__") {
+      for (const auto& [field, content] : value.items()) {
+        if (content.is_string()) header.metadata.emplace(field, content.get<std::string>());
+      }
+      continue;
+    }
     QTTS_ASSIGN_OR_RETURN(TensorEntry entry, ParseEntry(value, name + ": tensor " + Quoted(key)));
     header.entries.emplace(key, std::move(entry));
   }

@@ -45,7 +45,8 @@ struct TensorEntry {
 // the format demands, and those of known types have exactly the bytes of their shapes.
 struct SafetensorsHeader {
   std::map<std::string, TensorEntry, std::less<>> entries;
-  uint64_t data_offset = 0;  // of the data section, in the file
+  std::map<std::string, std::string, std::less<>> metadata;  // the free-form "__metadata__", of strings
+  uint64_t data_offset = 0;                                  // of the data section, in the file
 
   // `file` is the file's leading bytes (at least the header), `file_size` the whole length;
   // `name` stands in messages. Untrusted input.

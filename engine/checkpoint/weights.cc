@@ -1,78 +1,14 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 #include "checkpoint/weights.h"
 
-#include <initializer_list>
 #include <string>
-#include <utility>
+
+#include "checkpoint/tensor_binder.h"
 
 namespace qtts {
 namespace {
 
-// One dimension of an expected shape, and the config key it comes from; no key for what the model's
-// structure fixes.
-struct Dim {
-  int64_t size;
-  const char* key = "";
-};
-
-// Looks tensors up one after another. The first failure is remembered; from then on everything is an
-// empty view, so that callers check once, at the end.
-class Binder {
- public:
-  // `section`: where the keys of shapes stand, for messages.
-  Binder(const TensorStore& store, std::string section) : store_(store), section_(std::move(section)) {}
-
-  TensorView Tensor(const std::string& name, std::initializer_list<Dim> dims) {
-    if (!status_.ok()) return {};
-    std::vector<int64_t> shape;
-    for (const Dim& dim : dims) shape.push_back(dim.size);
-    Result<TensorView> view = store_.Get(name, shape);
-    if (!view.ok()) {
-      status_ = Status(view.status().code(), view.status().message() + Keys(dims));
-      return {};
-    }
-    totals_.parameters += view->elements();
-    totals_.bytes += static_cast<int64_t>(view->bytes());
-    return *std::move(view);
-  }
-
-  LinearWeights Linear(const std::string& name, Dim out, Dim in, bool bias) {
-    LinearWeights linear;
-    linear.weight = Tensor(name + ".weight", {out, in});
-    if (bias) linear.bias = Tensor(name + ".bias", {out});
-    return linear;
-  }
-
-  // `out` is the width of the bias, whichever dimension of the weight that is.
-  ConvWeights Conv(const std::string& name, std::initializer_list<Dim> weight, Dim out) {
-    return {Tensor(name + ".conv.weight", weight), Tensor(name + ".conv.bias", {out})};
-  }
-
-  SnakeWeights Snake(const std::string& name, Dim channels) {
-    return {Tensor(name + ".alpha", {channels}), Tensor(name + ".beta", {channels})};
-  }
-
-  bool failed() const { return !status_.ok(); }
-  const Status& status() const { return status_; }
-  const WeightTotals& totals() const { return totals_; }
-
- private:
-  // " (vocab_size, hidden_size of talker_config)": which keys an expected shape comes from.
-  std::string Keys(std::initializer_list<Dim> dims) const {
-    std::string keys;
-    for (const Dim& dim : dims) {
-      if (*dim.key != '\0') keys.append(keys.empty() ? " (" : ", ").append(dim.key);
-    }
-    return keys.empty() ? keys : keys + " of " + section_ + ")";
-  }
-
-  const TensorStore& store_;
-  std::string section_;
-  Status status_;
-  WeightTotals totals_;
-};
-
-TransformerWeights BindTransformer(Binder* binder, const std::string& prefix, const TransformerConfig& config,
+TransformerWeights BindTransformer(TensorBinder* binder, const std::string& prefix, const TransformerConfig& config,
                                    bool layer_scale) {
   const Dim hidden = {config.hidden_size, "hidden_size"};
   const Dim q = {config.q_width(), "num_attention_heads * head_dim"};
@@ -107,7 +43,7 @@ TransformerWeights BindTransformer(Binder* binder, const std::string& prefix, co
   return weights;
 }
 
-ConvNeXtWeights BindConvNeXt(Binder* binder, const std::string& prefix, int latent_dim, int stride) {
+ConvNeXtWeights BindConvNeXt(TensorBinder* binder, const std::string& prefix, int latent_dim, int stride) {
   const Dim latent = {latent_dim, "latent_dim"};
   const Dim wide = {int64_t{4} * latent_dim, "4 * latent_dim"};
   ConvNeXtWeights w;
@@ -121,7 +57,7 @@ ConvNeXtWeights BindConvNeXt(Binder* binder, const std::string& prefix, int late
   return w;
 }
 
-DecoderBlockWeights BindDecoderBlock(Binder* binder, const std::string& prefix, int in_channels, int rate) {
+DecoderBlockWeights BindDecoderBlock(TensorBinder* binder, const std::string& prefix, int in_channels, int rate) {
   constexpr int kFirstResidual = 2;
   constexpr int kResiduals = 3;
   const Dim in = {in_channels, "halves of decoder_dim"};
@@ -146,7 +82,7 @@ Result<TalkerWeights> BindTalker(const TensorStore& store, const TalkerConfig& c
   const Dim hidden = {config.transformer.hidden_size, "hidden_size"};
   const Dim text = {config.text_hidden_size, "text_hidden_size"};
   const Dim vocab = {config.vocab_size, "vocab_size"};
-  Binder binder(store, "talker_config");
+  TensorBinder binder(store, "talker_config");
   TalkerWeights w;
   w.text_embedding =
       binder.Tensor("talker.model.text_embedding.weight", {{config.text_vocab_size, "text_vocab_size"}, text});
@@ -166,7 +102,7 @@ Result<PredictorWeights> BindPredictor(const TensorStore& store, const TalkerCon
   const Dim hidden = {config.transformer.hidden_size, "hidden_size"};
   const Dim talker_width = {talker.transformer.hidden_size, "the talker's hidden_size"};
   const Dim vocab = {config.vocab_size, "vocab_size"};
-  Binder binder(store, "code_predictor_config");
+  TensorBinder binder(store, "code_predictor_config");
   PredictorWeights w;
   if (hidden.size != talker_width.size) {
     w.input_projection = binder.Linear(prefix + "small_to_mtp_projection", hidden, talker_width, true);
@@ -189,7 +125,7 @@ Result<CodecWeights> BindCodec(const TensorStore& store, const CodecConfig& conf
   const Dim codeword = {config.codebook_dim / 2, "codebook_dim / 2"};
   const Dim latent = {config.latent_dim, "latent_dim"};
   const Dim hidden = {config.transformer.hidden_size, "hidden_size"};
-  Binder binder(store, "decoder_config");
+  TensorBinder binder(store, "decoder_config");
   CodecWeights w;
   for (int q = 0; q < config.num_quantizers; ++q) {
     const bool semantic = q < config.num_semantic_quantizers;

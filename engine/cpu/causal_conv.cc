@@ -94,6 +94,19 @@ CausalConv CausalConv::Transposed(const ConvWeights& weights, int64_t stride, Th
   return conv;
 }
 
+CausalConv CausalConv::Strided(const ConvWeights& weights, int64_t stride, ThreadPool& pool) {
+  const std::vector<int64_t>& shape = weights.weight.shape;
+  const int64_t in = shape[1];
+  const int64_t kernel = shape[2];
+  CausalConv conv(weights.weight.dtype, stride * in, shape[0], kernel / stride, 1);
+  conv.Pack(
+      weights.weight,
+      [=](int64_t o, int64_t tap, int64_t wide) { return (o * in + wide % in) * kernel + tap * stride + wide / in; },
+      pool);
+  conv.SetBias(weights.bias);
+  return conv;
+}
+
 void CausalConv::Run(ThreadPool& pool, const float* x, int64_t rows, bool accumulate, float* y) const {
   const int64_t work = rows * view_.taps * view_.in * view_.out;
   if (rows >= 2 * kRowGrain) {

@@ -24,6 +24,11 @@ class CausalConv {
   // other: out() is stride * the weights' out. So its state is earlier inputs, not partial outputs.
   static CausalConv Transposed(const ConvWeights& weights, int64_t stride, ThreadPool& pool);
 
+  // A strided convolution, weight [out, in, k] with k a multiple of `stride`. It is the same as a
+  // plain one of k / stride taps over rows that are `stride` input rows lying one after the other:
+  // in() is stride * the weights' in, and rows and history() count such wide rows.
+  static CausalConv Strided(const ConvWeights& weights, int64_t stride, ThreadPool& pool);
+
   int64_t in() const { return view_.in; }
   int64_t out() const { return view_.out; }
 

@@ -439,6 +439,17 @@ void SiluMul(const float* gate, const float* up, int64_t n, float* y) {
       n, y, [](V gs, V us) HWY_ATTR { return hn::Mul(SiluOf(gs), us); }, gate, up);
 }
 
+void Elu(const float* x, int64_t n, float* y) {
+  Map(
+      n, y,
+      [](V xs) HWY_ATTR {
+        // Below the least argument the result is -1; there the vector function would overflow.
+        const V negative = hn::Max(hn::Min(xs, hn::Zero(F32())), hn::Set(F32(), -80.0F));
+        return hn::IfThenElse(hn::Gt(xs, hn::Zero(F32())), xs, hn::Expm1(F32(), negative));
+      },
+      x);
+}
+
 // Arguments up to here keep the accuracy of the vector sine.
 constexpr float kLargestSineArgument = 39000.0F;
 
@@ -490,6 +501,7 @@ HWY_EXPORT(Rotate);
 HWY_EXPORT(Attend);
 HWY_EXPORT(Silu);
 HWY_EXPORT(SiluMul);
+HWY_EXPORT(Elu);
 HWY_EXPORT(SnakeBeta);
 HWY_EXPORT(Add);
 HWY_EXPORT(AddScaled);
@@ -542,6 +554,8 @@ void Gelu(const float* x, int64_t n, float* y) {
   constexpr float kSqrtHalf = 0.70710678F;
   for (int64_t i = 0; i < n; ++i) y[i] = 0.5F * x[i] * (1.0F + std::erf(x[i] * kSqrtHalf));
 }
+
+void Elu(const float* x, int64_t n, float* y) { HWY_DYNAMIC_DISPATCH(Elu)(x, n, y); }
 
 void SnakeBeta(const float* a, const float* inverse_b, const float* x, int64_t rows, int64_t channels, float* y) {
   HWY_DYNAMIC_DISPATCH(SnakeBeta)(a, inverse_b, x, rows, channels, y);

@@ -98,6 +98,9 @@ void SiluMul(const float* gate, const float* up, int64_t n, float* y);
 // y = x/2 (1 + erf(x / sqrt 2)), the exact form. y may be x.
 void Gelu(const float* x, int64_t n, float* y);
 
+// y = x where x > 0, else exp(x) - 1. y may be x.
+void Elu(const float* x, int64_t n, float* y);
+
 // y = x + inverse_b * sin^2(a x) channel by channel, for [rows][channels]. y may be x.
 void SnakeBeta(const float* a, const float* inverse_b, const float* x, int64_t rows, int64_t channels, float* y);
 

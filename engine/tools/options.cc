@@ -6,6 +6,8 @@
 #include <memory>
 #include <utility>
 
+#include "qtts/voice.h"
+
 namespace qtts {
 namespace {
 
@@ -15,6 +17,8 @@ constexpr char kSummary[] =
     "  tokenize DIR         token ids of each line of standard input, one line each\n"
     "  prompt DIR           the rows the talker is given for --text\n"
     "  codes DIR            the codes of --text, one line of code groups per 80 ms frame\n"
+    "  voice make DIR       a voice for Base checkpoints from the WAV --audio, to the file --output\n"
+    "  voice show FILE      what a voice file holds\n"
     "  decode DIR [FILE]    codes, as `codes` prints them, from FILE or standard input to the WAV --output";
 
 constexpr char kDescription[] =
@@ -24,7 +28,9 @@ constexpr char kDescription[] =
     "\n"
     "Examples:\n"
     "  qtts-tool inspect /models/Qwen3-TTS-12Hz-0.6B-CustomVoice\n"
-    "  qtts-tool codes DIR --text \"Hello.\" --seed 7 | qtts-tool decode DIR --output hello.wav";
+    "  qtts-tool codes DIR --text \"Hello.\" --seed 7 | qtts-tool decode DIR --output hello.wav\n"
+    "  qtts-tool voice make DIR --audio me.wav --reference-text \"What me.wav says.\" --output me.safetensors\n"
+    "  qtts-tool codes DIR --text \"Hello.\" --voice me.safetensors";
 
 // GLib allocates what it stores; this hands it over.
 void Take(gchar* from, std::string* to) {
@@ -39,7 +45,9 @@ Result<ToolOptions> ParseOptions(int argc, char** argv, std::string* help) {
   gboolean json = FALSE;
   gboolean greedy = FALSE;
   gchar *pattern = nullptr, *text = nullptr, *speaker = nullptr, *language = nullptr, *instruct = nullptr,
-        *layout = nullptr, *output = nullptr, *format = nullptr;
+        *layout = nullptr, *voice = nullptr, *audio = nullptr, *reference_text = nullptr, *output = nullptr,
+        *format = nullptr;
+  gboolean pad_reference = FALSE;
   const GOptionEntry entries[] = {
       {"json", 0, 0, G_OPTION_ARG_NONE, &json, "Print JSON", nullptr},
       {"pattern", 0, 0, G_OPTION_ARG_STRING, &pattern, "Pre-tokenization: native (default) or patched", "NAME"},
@@ -57,7 +65,13 @@ Result<ToolOptions> ParseOptions(int argc, char** argv, std::string* help) {
       {"repetition-penalty", 0, 0, G_OPTION_ARG_DOUBLE, &o.repetition_penalty, "Of code group 0; 1 = off", "X"},
       {"max-frames", 0, 0, G_OPTION_ARG_INT64, &o.max_frames, "Stop after N frames of 80 ms", "N"},
       {"threads", 0, 0, G_OPTION_ARG_INT, &o.threads, "CPU threads; 0 = one per core", "N"},
-      {"output", 'o', 0, G_OPTION_ARG_FILENAME, &output, "WAV file to write", "FILE"},
+      {"voice", 0, 0, G_OPTION_ARG_FILENAME, &voice, "Voice to speak with, for Base checkpoints", "FILE"},
+      {"audio", 0, 0, G_OPTION_ARG_FILENAME, &audio, "WAV file with the voice to clone", "FILE"},
+      {"reference-text", 0, 0, G_OPTION_ARG_STRING, &reference_text,
+       "What --audio says; without it only the timbre is cloned", "TEXT"},
+      {"pad-reference", 0, 0, G_OPTION_ARG_NONE, &pad_reference,
+       "Half a second of silence behind --audio, against its last sounds being repeated", nullptr},
+      {"output", 'o', 0, G_OPTION_ARG_FILENAME, &output, "WAV or voice file to write", "FILE"},
       {"format", 0, 0, G_OPTION_ARG_STRING, &format, "Samples of the WAV file: s16 (default) or f32", "NAME"},
       {nullptr, 0, 0, G_OPTION_ARG_NONE, nullptr, nullptr, nullptr}};
   const std::unique_ptr<GOptionContext, decltype(&g_option_context_free)> context(
@@ -73,12 +87,16 @@ Result<ToolOptions> ParseOptions(int argc, char** argv, std::string* help) {
   const bool parsed = g_option_context_parse(context.get(), &argc, &argv, &error);
   o.json = json;
   o.greedy = greedy;
+  o.pad_reference = pad_reference;
   Take(pattern, &o.pattern);
   Take(text, &o.text);
   Take(speaker, &o.speaker);
   Take(language, &o.language);
   Take(instruct, &o.instruct);
   Take(layout, &o.layout);
+  Take(voice, &o.voice);
+  Take(audio, &o.audio);
+  Take(reference_text, &o.reference_text);
   Take(output, &o.output);
   Take(format, &o.format);
   if (!parsed) {
@@ -105,6 +123,10 @@ Result<Request> MakeRequest(const ToolOptions& options, const GenerationSettings
     return Status::InvalidArgument("--layout " + options.layout + ": must be auto, streaming or non-streaming");
   }
   request.seed = static_cast<uint64_t>(options.seed);
+  if (!options.voice.empty()) {
+    QTTS_ASSIGN_OR_RETURN(ClonedVoice voice, LoadVoice(options.voice));
+    request.voice = std::make_shared<const ClonedVoice>(std::move(voice));
+  }
   request.settings = defaults;
   if (options.greedy) request.settings.talker.do_sample = request.settings.predictor.do_sample = false;
   if (options.temperature >= 0) request.settings.talker.temperature = static_cast<float>(options.temperature);

@@ -30,6 +30,10 @@ struct ToolOptions {
   double repetition_penalty = -1;
   int64_t max_frames = -1;
   int threads = 0;
+  std::string voice;
+  std::string audio;
+  std::string reference_text;
+  bool pad_reference = false;
   std::string output;
   std::string format;
 };

@@ -12,12 +12,14 @@
 
 #include "checkpoint/checkpoint.h"
 #include "cpu/codec_decoder.h"
+#include "cpu/cpu_voice_encoder.h"
 #include "cpu/thread_pool.h"
 #include "options.h"
 #include "prompt/prompt.h"
 #include "qtts/engine.h"
 #include "text/text_feed.h"
 #include "text/tokenizer.h"
+#include "voice/clone.h"
 #include "wav.h"
 
 namespace qtts {
@@ -142,6 +144,7 @@ Status PrintPrompt(const ToolOptions& options) {
   QTTS_RETURN_IF_ERROR(feed.Append(request.text));
   QTTS_RETURN_IF_ERROR(feed.Finish());
   if (feed.blank()) return Status::InvalidArgument("prompt: name what to speak with --text");
+  if (request.voice != nullptr) QTTS_RETURN_IF_ERROR(CheckVoiceModel(*request.voice, checkpoint->Info()));
   QTTS_ASSIGN_OR_RETURN(const Prompt prompt, prompts.Build(request, feed.TakeIds(), true));
   for (const std::string& warning : prompt.warnings) std::cerr << "qtts-tool: warning: " << warning << '\n';
   if (options.json) {
@@ -291,6 +294,50 @@ Status Decode(const ToolOptions& options) {
   return Status::Ok();
 }
 
+Status ShowVoiceFile(const std::string& path, bool as_json) {
+  QTTS_ASSIGN_OR_RETURN(const ClonedVoice voice, LoadVoice(path));
+  const bool icl = !voice.reference_codes.empty();
+  if (as_json) {
+    PrintJson({{"file", path},
+               {"mode", icl ? "icl" : "x-vector"},
+               {"x_vector", voice.x_vector.size()},
+               {"reference_codes", voice.reference_codes.size()},
+               {"reference_text", voice.reference_text},
+               {"model", voice.model}});
+    return Status::Ok();
+  }
+  std::printf("voice       %s\n", path.c_str());
+  std::printf("mode        %s\n", icl ? "in-context: timbre and manner" : "x-vector: timbre only");
+  std::printf("x-vector    %zu values\n", voice.x_vector.size());
+  std::printf("codes       %zu\n", voice.reference_codes.size());
+  std::printf("text        %s\n", icl ? voice.reference_text.c_str() : "none");
+  std::printf("model       %s\n", voice.model.c_str());
+  return Status::Ok();
+}
+
+Status MakeVoice(const ToolOptions& options) {
+  if (options.arguments.size() < 2) return Status::InvalidArgument("voice make: name a model folder");
+  if (options.audio.empty()) return Status::InvalidArgument("voice make: name the recording with --audio");
+  if (options.output.empty()) return Status::InvalidArgument("voice make: name the file to write with --output");
+  const std::string& folder = options.arguments[1];
+  QTTS_ASSIGN_OR_RETURN(const auto checkpoint, Checkpoint::Open(folder));
+  QTTS_ASSIGN_OR_RETURN(const Recording recording, ReadWav(options.audio));
+  QTTS_ASSIGN_OR_RETURN(const auto encoder, CreateCpuVoiceEncoder(checkpoint, options.threads));
+  const CloneOptions clone{options.reference_text, options.pad_reference};
+  QTTS_ASSIGN_OR_RETURN(const ClonedVoice voice,
+                        CloneVoice(encoder.get(), checkpoint->Fingerprint(), recording, clone));
+  QTTS_RETURN_IF_ERROR(SaveVoice(voice, options.output));
+  return ShowVoiceFile(options.output, options.json);
+}
+
+Status Voice(const ToolOptions& options) {
+  const std::string action = options.arguments.empty() ? "" : options.arguments[0];
+  if (action == "make") return MakeVoice(options);
+  if (action != "show") return Status::InvalidArgument("voice: say 'voice make DIR' or 'voice show FILE'");
+  if (options.arguments.size() < 2) return Status::InvalidArgument("voice show: name a voice file");
+  return ShowVoiceFile(options.arguments[1], options.json);
+}
+
 int Main(int argc, char** argv) {
   std::string help;
   const Result<ToolOptions> options = ParseOptions(argc, argv, &help);
@@ -304,8 +351,9 @@ int Main(int argc, char** argv) {
     return 2;
   }
   using Command = Status (*)(const ToolOptions&);
-  const std::pair<std::string_view, Command> commands[] = {
-      {"inspect", Inspect}, {"tokenize", Tokenize}, {"prompt", PrintPrompt}, {"codes", Codes}, {"decode", Decode}};
+  const std::pair<std::string_view, Command> commands[] = {{"inspect", Inspect},    {"tokenize", Tokenize},
+                                                           {"prompt", PrintPrompt}, {"codes", Codes},
+                                                           {"decode", Decode},      {"voice", Voice}};
   const auto* const found = std::ranges::find(commands, options->command, &std::pair<std::string_view, Command>::first);
   if (found == std::end(commands)) {
     std::cerr << (options->command.empty() ? "qtts-tool: no command" : "qtts-tool: unknown command " + options->command)

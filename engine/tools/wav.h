@@ -6,6 +6,7 @@
 #include <string>
 
 #include "qtts/status.h"
+#include "qtts/voice.h"
 
 namespace qtts {
 
@@ -13,6 +14,10 @@ enum class WavFormat { kS16, kF32 };
 
 // Writes mono `samples` as a WAV file. S16 rounds to nearest and saturates at full scale.
 Status WriteWav(const std::string& path, std::span<const float> samples, int sample_rate, WavFormat format);
+
+// Reads a WAV file: integers of 8, 16, 24 or 32 bits, or floats of 32 or 64; any rate, any channels.
+// kNotFound, kUnreadable; kUnsupported for what is no such file.
+Result<Recording> ReadWav(const std::string& path);
 
 }  // namespace qtts
 

@@ -14,6 +14,7 @@
 #include "qtts/request.h"
 #include "qtts/status.h"
 #include "qtts/tokenizer_pattern.h"
+#include "qtts/voice.h"
 
 // The engine turns text into 24 kHz speech with a Qwen3-TTS-12Hz checkpoint. In short:
 //
@@ -145,6 +146,16 @@ class Engine : public std::enable_shared_from_this<Engine> {
   const ModelInfo& info() const;
   // Where it runs, for people: "cpu (AVX3, 2 threads)".
   const std::string& device_name() const;
+
+  // Makes a voice of `recording`, for Request::voice of this engine and others of the same model. Takes
+  // about a second on two cores for ten seconds of sound; may be called on any thread, beside running
+  // streams. Errors: kInvalidArgument for a recording that no voice can come of and for a model that is
+  // no Base one, saying what to do; kCorruptModel for a model without its encoders.
+  Result<ClonedVoice> CloneVoice(const Recording& recording, const CloneOptions& options = {}) const;
+
+  // Whether this engine can speak with `voice`: kInvalidArgument if it can not, with the reason. The
+  // same as Start() says, earlier.
+  Status CheckVoice(const ClonedVoice& voice) const;
 
   // Accepts an utterance: checks the request, tokenizes, builds the prompt and queues it.
   // `on_change`, when given, is called from the scheduler thread after a frame or the end became

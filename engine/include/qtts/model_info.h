@@ -17,6 +17,13 @@ enum class ModelType { kBase, kCustomVoice, kVoiceDesign };
 // "base", "custom_voice", "voice_design": the spelling of config.json.
 std::string_view ModelTypeName(ModelType type);
 
+// The released checkpoints of a type, for people: "Qwen3-TTS-12Hz-0.6B-Base or Qwen3-TTS-12Hz-1.7B-Base".
+std::string_view ReleasedCheckpoints(ModelType type);
+
+// "<what> needs a base checkpoint, such as …; this is a custom_voice checkpoint": names the one that
+// can. No stop at the end.
+std::string NeedsCheckpoint(std::string_view what, ModelType needed, ModelType found);
+
 // What a model folder holds, for people and for choosing a request. Plain values.
 struct ModelInfo {
   std::string path;
@@ -25,14 +32,16 @@ struct ModelInfo {
   std::vector<std::string> speakers;   // preset speakers, sorted; empty unless custom_voice
   std::vector<std::string> languages;  // names a caller may ask for besides "auto", sorted; no dialects
   bool supports_instruct = false;      // whether Request::instruct has an effect
-  std::string dtype;                   // of the talker's weights: "BF16", "F16" or "F32"
-  int sample_rate = 24000;             // Hz
-  int samples_per_frame = 1920;        // one frame is one buffer
-  int code_groups = 16;                // codes per frame
-  int64_t talker_parameters = 0;       // talker and code predictor, text table included
-  int64_t codec_parameters = 0;        // codec decoder
-  int64_t weight_bytes = 0;            // file bytes of the tensors synthesis uses
-  GenerationSettings defaults;         // generation_config.json over the official defaults
+  // Tells models apart whose cloned voices are not each other's; see ClonedVoice::model.
+  std::string fingerprint;
+  std::string dtype;              // of the talker's weights: "BF16", "F16" or "F32"
+  int sample_rate = 24000;        // Hz
+  int samples_per_frame = 1920;   // one frame is one buffer
+  int code_groups = 16;           // codes per frame
+  int64_t talker_parameters = 0;  // talker and code predictor, text table included
+  int64_t codec_parameters = 0;   // codec decoder
+  int64_t weight_bytes = 0;       // file bytes of the tensors synthesis uses
+  GenerationSettings defaults;    // generation_config.json over the official defaults
 };
 
 }  // namespace qtts

@@ -40,6 +40,8 @@ struct ClonedVoice {
   // otherwise in-context learning (ICL), which needs reference_text, what the recording says.
   std::vector<int32_t> reference_codes;
   std::string reference_text;
+  // ModelInfo::fingerprint of the model it was made with: others refuse it. Empty: not checked.
+  std::string model;
 };
 
 // One utterance to speak. Plain values; names are case-insensitive.

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#ifndef QTTS_BACKEND_VOICE_ENCODER_H_
+#define QTTS_BACKEND_VOICE_ENCODER_H_
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "qtts/status.h"
+
+namespace qtts {
+
+// The two nets of a Base checkpoint that turn a recording into a voice, on a device. Recordings are
+// mono, 24 kHz, finite, and as long as voice/reference.h asks for. Owned by its user; not thread-safe.
+class VoiceEncoder {
+ public:
+  virtual ~VoiceEncoder() = default;
+
+  // The speaker's x-vector (spec 9), [talker hidden size].
+  virtual Result<std::vector<float>> SpeakerVector(std::span<const float> pcm) = 0;
+
+  // The speech tokenizer's codes (spec 8), [ceil(samples / samples_per_frame)][code_groups].
+  virtual Result<std::vector<int32_t>> Codes(std::span<const float> pcm) = 0;
+};
+
+}  // namespace qtts
+
+#endif  // QTTS_BACKEND_VOICE_ENCODER_H_

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#include "cpu/cpu_voice_encoder.h"
+
+#include <algorithm>
+#include <cmath>
+#include <new>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "cpu/codec_encoder.h"
+#include "cpu/speaker_encoder.h"
+#include "cpu/thread_pool.h"
+
+namespace qtts {
+namespace {
+
+Status OutOfMemory() {
+  return Status::ResourceExhausted("not enough memory to clone a voice; use a shorter recording");
+}
+
+class CpuVoiceEncoder final : public VoiceEncoder {
+ public:
+  CpuVoiceEncoder(std::shared_ptr<const Checkpoint> checkpoint, Checkpoint::VoiceEncoder encoder, int threads)
+      : checkpoint_(std::move(checkpoint)), encoder_(std::move(encoder)), pool_(threads) {}
+
+  Result<std::vector<float>> SpeakerVector(std::span<const float> pcm) override {
+    try {
+      const cpu::SpeakerEncoder speaker(encoder_.config.speaker, encoder_.weights.speaker, pool_);
+      if (static_cast<int64_t>(pcm.size()) < speaker.least_samples()) {
+        return Status::InvalidArgument("the recording is too short for the speaker encoder");
+      }
+      std::vector<float> x_vector = speaker.Encode(pcm);
+      if (!std::all_of(x_vector.begin(), x_vector.end(), [](float v) { return std::isfinite(v); })) {
+        return Status::CorruptModel(
+            "the model's speaker encoder gave no usable number; its weights are probably damaged: fetch them again");
+      }
+      return x_vector;
+    } catch (const std::bad_alloc&) {
+      return OutOfMemory();
+    }
+  }
+
+  Result<std::vector<int32_t>> Codes(std::span<const float> pcm) override {
+    try {
+      return cpu::CodecEncoder(encoder_.config.codec, encoder_.weights.codec, pool_).Encode(pcm);
+    } catch (const std::bad_alloc&) {
+      return OutOfMemory();
+    }
+  }
+
+ private:
+  std::shared_ptr<const Checkpoint> checkpoint_;
+  Checkpoint::VoiceEncoder encoder_;
+  cpu::ThreadPool pool_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<VoiceEncoder>> CreateCpuVoiceEncoder(std::shared_ptr<const Checkpoint> checkpoint, int threads) {
+  QTTS_ASSIGN_OR_RETURN(Checkpoint::VoiceEncoder encoder, checkpoint->OpenVoiceEncoder());
+  if (threads <= 0) threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  try {
+    return std::unique_ptr<VoiceEncoder>(
+        std::make_unique<CpuVoiceEncoder>(std::move(checkpoint), std::move(encoder), threads));
+  } catch (const std::bad_alloc&) {
+    return OutOfMemory();
+  } catch (const std::system_error& error) {
+    return Status::ResourceExhausted(std::string("cannot start the voice encoder's threads: ") + error.what());
+  }
+}
+
+}  // namespace qtts

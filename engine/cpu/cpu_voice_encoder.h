@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#ifndef QTTS_CPU_CPU_VOICE_ENCODER_H_
+#define QTTS_CPU_CPU_VOICE_ENCODER_H_
+
+#include <memory>
+
+#include "backend/voice_encoder.h"
+#include "checkpoint/checkpoint.h"
+#include "qtts/status.h"
+
+namespace qtts {
+
+// The encoders in F32 on the CPU, in the caller's thread and threads - 1 helpers; each net is set up
+// when it is first asked. The results do not depend on the number of threads.
+//
+// `threads` 0: one per core. Keeps `checkpoint` alive. Errors: as Checkpoint::OpenVoiceEncoder();
+// kResourceExhausted.
+Result<std::unique_ptr<VoiceEncoder>> CreateCpuVoiceEncoder(std::shared_ptr<const Checkpoint> checkpoint, int threads);
+
+}  // namespace qtts
+
+#endif  // QTTS_CPU_CPU_VOICE_ENCODER_H_

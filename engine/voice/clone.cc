@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#include "voice/clone.h"
+
+#include <vector>
+
+#include "text/utf8.h"
+#include "voice/reference.h"
+
+namespace qtts {
+namespace {
+
+// Half a second, see CloneOptions::pad_reference.
+constexpr size_t kReferencePadding = kReferenceRate / 2;
+
+}  // namespace
+
+Result<ClonedVoice> CloneVoice(VoiceEncoder* encoder, const std::string& model, const Recording& recording,
+                               const CloneOptions& options) {
+  QTTS_ASSIGN_OR_RETURN(std::vector<float> pcm, PrepareReference(recording));
+  ClonedVoice voice;
+  voice.model = model;
+  QTTS_ASSIGN_OR_RETURN(voice.x_vector, encoder->SpeakerVector(pcm));
+  if (!options.reference_text.empty()) {
+    voice.reference_text = RepairUtf8(options.reference_text);
+    if (options.pad_reference) pcm.resize(pcm.size() + kReferencePadding);
+    QTTS_ASSIGN_OR_RETURN(voice.reference_codes, encoder->Codes(pcm));
+  }
+  return voice;
+}
+
+Status CheckVoiceModel(const ClonedVoice& voice, const ModelInfo& model) {
+  if (voice.model.empty() || voice.model == model.fingerprint) return Status::Ok();
+  return Status::InvalidArgument("the cloned voice was made with another model than " + model.path +
+                                 "; make it again from its recording with this one");
+}
+
+}  // namespace qtts

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#include <bit>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "checkpoint/mapped_file.h"
+#include "checkpoint/safetensors.h"
+#include "qtts/voice.h"
+#include "text/utf8.h"
+
+namespace qtts {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "voice files hold little-endian numbers");
+
+constexpr const char* kFormat = "qttssrc-voice-1";
+constexpr const char* kVector = "x_vector";
+constexpr const char* kCodes = "reference_codes";
+
+// A voice has some thousand codes; what is far larger is something else.
+constexpr int64_t kMostElements = int64_t{1} << 22;
+
+Status NoVoice(const std::string& path, const std::string& why) {
+  return Status::CorruptModel(path + ": " + why + "; give a file that 'qtts-tool voice make' wrote");
+}
+
+// The values of a list of that element type.
+template <typename T>
+Result<std::vector<T>> Values(const SafetensorsHeader& header, std::span<const std::byte> file, const std::string& path,
+                              const std::string& name, std::string_view dtype) {
+  const auto found = header.entries.find(name);
+  if (found == header.entries.end()) return NoVoice(path, "has no tensor \"" + name + "\"");
+  const TensorEntry& entry = found->second;
+  const uint64_t bytes = entry.end - entry.begin;
+  if (entry.dtype != dtype || entry.shape.size() != 1 || bytes > kMostElements * sizeof(T)) {
+    return NoVoice(path, "its tensor \"" + name + "\" is no short list of " + std::string(dtype));
+  }
+  std::vector<T> values(bytes / sizeof(T));
+  if (bytes > 0) std::memcpy(values.data(), file.data() + header.data_offset + entry.begin, bytes);
+  return values;
+}
+
+}  // namespace
+
+Status SaveVoice(const ClonedVoice& voice, const std::string& path) {
+  const size_t vector_bytes = voice.x_vector.size() * sizeof(float);
+  const size_t code_bytes = voice.reference_codes.size() * sizeof(int32_t);
+  nlohmann::ordered_json header;
+  header["__metadata__"] = {
+      {"format", kFormat}, {"model", voice.model}, {"reference_text", RepairUtf8(voice.reference_text)}};
+  header[kVector] = {{"dtype", "F32"}, {"shape", {voice.x_vector.size()}}, {"data_offsets", {0, vector_bytes}}};
+  header[kCodes] = {{"dtype", "I32"},
+                    {"shape", {voice.reference_codes.size()}},
+                    {"data_offsets", {vector_bytes, vector_bytes + code_bytes}}};
+  std::string text = header.dump();
+  text.resize((text.size() + 7) / 8 * 8, ' ');
+  const auto length = static_cast<uint64_t>(text.size());
+  std::ofstream file(path, std::ios::binary | std::ios::trunc);
+  file.write(reinterpret_cast<const char*>(&length), sizeof length);
+  file << text;
+  file.write(reinterpret_cast<const char*>(voice.x_vector.data()), static_cast<std::streamsize>(vector_bytes));
+  file.write(reinterpret_cast<const char*>(voice.reference_codes.data()), static_cast<std::streamsize>(code_bytes));
+  file.close();
+  if (!file) return Status::Unreadable(path + ": cannot be written: " + std::strerror(errno));
+  return Status::Ok();
+}
+
+Result<ClonedVoice> LoadVoice(const std::string& path) {
+  QTTS_ASSIGN_OR_RETURN(const MappedFile mapping, MappedFile::Open(path));
+  const std::span<const std::byte> file = mapping.bytes();
+  QTTS_ASSIGN_OR_RETURN(const SafetensorsHeader header, SafetensorsHeader::Parse(file, file.size(), path));
+  const auto metadata = [&](const char* key) -> std::string {
+    const auto found = header.metadata.find(key);
+    return found == header.metadata.end() ? std::string() : found->second;
+  };
+  if (metadata("format") != kFormat) return NoVoice(path, "is no voice file");
+  ClonedVoice voice;
+  voice.model = metadata("model");
+  voice.reference_text = metadata("reference_text");
+  QTTS_ASSIGN_OR_RETURN(voice.x_vector, Values<float>(header, file, path, kVector, "F32"));
+  QTTS_ASSIGN_OR_RETURN(voice.reference_codes, Values<int32_t>(header, file, path, kCodes, "I32"));
+  return voice;
+}
+
+}  // namespace qtts
