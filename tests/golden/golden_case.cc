@@ -113,6 +113,7 @@ Status CheckSums(const std::string& folder, const nlohmann::json& sums) {
 
 CaseKind KindOf(const nlohmann::json& document) {
   if (!document.contains("settings")) return CaseKind::kCodec;
+  if (document["request"].contains("ref_audio")) return CaseKind::kCloned;
   return document["settings"]["do_sample"] ? CaseKind::kSampled : CaseKind::kGreedy;
 }
 

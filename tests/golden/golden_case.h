@@ -50,6 +50,7 @@ enum class CaseKind {
   kGreedy,   // speech, every code the most likely one
   kSampled,  // speech with the scores it was drawn from
   kCodec,    // the codec decoder alone
+  kCloned,   // a voice from a recording, and a short greedy utterance with it
 };
 
 // Names of the recorded cases of these kinds; those that hold samples, if `with_sound`.

@@ -26,16 +26,22 @@ os.environ["CUDA_VISIBLE_DEVICES"] = ""
 
 import numpy as np  # noqa: E402
 import safetensors.numpy  # noqa: E402
+import soundfile  # noqa: E402
 import torch  # noqa: E402
 
 # The package greets on standard output and says which optional parts it lacks.
 with contextlib.redirect_stdout(sys.stderr):
     from qwen_tts import Qwen3TTSModel, VoiceClonePromptItem  # noqa: E402
+    from qwen_tts.core.models import modeling_qwen3_tts  # noqa: E402
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 REPOSITORY = os.path.dirname(os.path.dirname(HERE))
 # A greedy choice closer than this could fall otherwise where sums are formed in another order.
 MIN_MARGIN = 5e-6
+# Same, where the voice itself is computed, too.
+MIN_CLONED_MARGIN = 5e-5
+# Spectrogram frames kept of a case, evenly spread.
+MEL_FRAMES = 24
 PACKAGES = ("qwen-tts", "transformers", "tokenizers", "torch", "numpy", "safetensors")
 NATIVE_MARK = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 PATCHED_MARK = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*"
@@ -172,6 +178,27 @@ case("codec-100", "100 frames, longer than every window", CUSTOM, "codec", frame
 case("codec-320", "past 300 frames, where the package decodes in chunks",
      checkpoint("tiny-custom-0b6", 27, set={"codec.sliding_window": 72}), "codec", frames=320,
      keep=(296, 320), unchunked=True)
+
+# Cloning from recordings (data/references, speech of the bundled voice): encoders of full size, all else
+# tiny. `ref_audio` is the file; `ref_rate` plays it at another rate, `ref_repeat` repeats it, each time half
+# as loud.
+CLONING = checkpoint("tiny-base-0b6", 41, set={
+    "codebook_size": 2048, "encoder.num_filters": 64, "encoder.hidden_size": 512, "encoder.intermediate_size": 2048,
+    "encoder.num_hidden_layers": 8, "encoder.num_attention_heads": 8, "encoder.head_dim": 64,
+    "encoder.codebook_dim": 256, "encoder.num_quantizers": 20, "speaker_encoder.channels": 512,
+    "speaker_encoder.mfa_channels": 1536, "speaker_encoder.attention_channels": 128, "speaker_encoder.se_channels": 128})
+case("clone-icl", "a recording of 6 s and its text", CLONING, "base", GERMAN, pcm=True, frames=12, language="german",
+     ref_audio="speech-24000.wav", ref_text=REFERENCE, non_streaming=False)
+case("clone-8000", "8 kHz, 3 s", CLONING, "base", ENGLISH, frames=12, language="english",
+     ref_audio="speech-8000.wav", ref_text=REFERENCE, non_streaming=False)
+case("clone-16000", "16 kHz, 9 s", CLONING, "base", SHORT, frames=12, language="auto",
+     ref_audio="speech-24000.wav", ref_rate=16000, ref_text=REFERENCE, non_streaming=True)
+case("clone-44100-x-vector", "44.1 kHz, 1.5 s, the vector alone", CLONING, "base", pcm=True, frames=12,
+     language="english", ref_audio="speech-44100.wav", non_streaming=False)
+case("clone-48000-stereo", "48 kHz, two channels, 1 s", CLONING, "base", CHINESE, frames=12, language="chinese",
+     ref_audio="speech-48000-stereo.wav", ref_text=REFERENCE, non_streaming=True)
+case("clone-30-s", "30 s, longer than the window that Mimi's config names", CLONING, "base", SHORT, frames=12,
+     language="english", ref_audio="speech-24000.wav", ref_repeat=5, ref_text=REFERENCE, non_streaming=False)
 
 VOICE = "data/voice"
 case("voice", "the bundled voice", VOICE, "custom_voice", "Hello there, my friend.", pcm=True, frames=200,
@@ -332,6 +359,34 @@ def clone_item(spec, request):
                                 icl_mode=ref_code is not None, ref_text=request.get("ref_text"))
 
 
+def recording(request):
+    """The reference of a cloning case, as the package takes it: a file, or samples and their rate."""
+    path = os.path.join(HERE, "data", "references", request["ref_audio"])
+    if "ref_rate" not in request and "ref_repeat" not in request:
+        return path
+    samples, rate = soundfile.read(path, dtype="float32")
+    parts = [samples * np.float32(0.5) ** i for i in range(request.get("ref_repeat", 1))]
+    return np.concatenate(parts), request.get("ref_rate", rate)
+
+
+def cloned_item(model, request):
+    """What the package makes of a recording: the voice, and the spectrogram on its way."""
+    mels = []
+    original = modeling_qwen3_tts.mel_spectrogram
+
+    def watch(*args, **kwargs):
+        mels.append(original(*args, **kwargs))
+        return mels[-1]
+
+    modeling_qwen3_tts.mel_spectrogram = watch
+    try:
+        item, = model.create_voice_clone_prompt(ref_audio=recording(request), ref_text=request.get("ref_text"),
+                                                x_vector_only_mode="ref_text" not in request)
+    finally:
+        modeling_qwen3_tts.mel_spectrogram = original
+    return item, mels[0][0].T
+
+
 def token_ids(model, spec, request):
     """Ids of the strings as the package writes and tokenizes them."""
     ids = {"target": model._build_assistant_text(spec["text"])}
@@ -363,7 +418,13 @@ def record_speech(model, spec):
     tensors = {}
     spec["voice"] = None
     if spec["mode"] == "base":
-        spec["voice"] = clone_item(spec, request)
+        if "ref_audio" in request:
+            spec["voice"], mels = cloned_item(model, request)
+            kept = np.unique(np.linspace(0, len(mels) - 1, MEL_FRAMES).astype(int))
+            tensors["mel"] = floats(mels[kept])
+            spec["mel_frames"] = [len(mels), *kept.tolist()]
+        else:
+            spec["voice"] = clone_item(spec, request)
         tensors["x_vector"] = floats(spec["voice"].ref_spk_embedding)
 
     torch.manual_seed(0)
@@ -379,14 +440,15 @@ def record_speech(model, spec):
     if len(codes) != spec["frames"] and not ended:
         raise RuntimeError(f"{len(codes)} frames, no end")
 
-    tensors["prompt"] = floats(recorder.prompt[0])
-    tensors["trailing"] = floats(recorder.trailing[0])
-    tensors["pad"] = floats(recorder.pad[0, 0])
-    steps = range(min(len(ids), score_steps))
-    tensors["logits"] = floats(torch.stack([recorder.result.logits[i][0] for i in steps]))
-    tensors["scores"] = floats(torch.stack([recorder.result.scores[i][0] for i in steps]))
-    tensors["predictor_logits"] = floats(torch.stack([logits[0] for logits in recorder.predictor[0].logits]))
-    tensors["predictor_scores"] = floats(torch.stack([scores[0] for scores in recorder.predictor[0].scores]))
+    if "ref_audio" not in request:
+        tensors["prompt"] = floats(recorder.prompt[0])
+        tensors["trailing"] = floats(recorder.trailing[0])
+        tensors["pad"] = floats(recorder.pad[0, 0])
+        steps = range(min(len(ids), score_steps))
+        tensors["logits"] = floats(torch.stack([recorder.result.logits[i][0] for i in steps]))
+        tensors["scores"] = floats(torch.stack([recorder.result.scores[i][0] for i in steps]))
+        tensors["predictor_logits"] = floats(torch.stack([logits[0] for logits in recorder.predictor[0].logits]))
+        tensors["predictor_scores"] = floats(torch.stack([scores[0] for scores in recorder.predictor[0].scores]))
     result = dict(
         request=dict(mode=spec["mode"], text=spec["text"], **request),
         settings=settings,
@@ -400,9 +462,11 @@ def record_speech(model, spec):
             talker=min(margin(scores[0]) for scores in recorder.result.scores),
             predictor=min(margin(scores[0]) for frame in recorder.predictor for scores in frame.scores),
         )
-        if min(result["margin"].values()) < MIN_MARGIN:
+        if min(result["margin"].values()) < (MIN_CLONED_MARGIN if "ref_audio" in request else MIN_MARGIN):
             raise RuntimeError(f"{spec['name']}: a choice by {result['margin']}; take another text or seed")
-    if isinstance(spec["source"], list):
+    if "mel_frames" in spec:
+        result["mel_frames"] = spec["mel_frames"]
+    if isinstance(spec["source"], list) and "ref_audio" not in request:
         # A trained checkpoint may hold equal rows, which numbers cannot tell apart.
         table = RowTable(model, spec["voice"], result["token_ids"])
         result["rows"] = table.find(recorder.prompt[0])

@@ -210,6 +210,41 @@ TEST(CausalConvTest, TransposedWithAnyMultipleOfTheStride) {
   }
 }
 
+// A strided convolution as a plain one over wide rows, against its definition.
+TEST(CausalConvTest, StridedWithAnyMultipleOfTheStride) {
+  RandomTensors random(4);
+  ThreadPool pool(1);
+  for (const int stride : {1, 2, 3, 5}) {
+    for (const int multiple : {1, 2, 3}) {
+      const int kernel = stride * multiple;
+      const int ins = random.Integer(1, 9);
+      const int outs = random.Integer(1, 20);
+      const int rows = 6;
+      ConvWeights weights;
+      weights.weight = random.Tensor({outs, ins, kernel}, DType::kF32);
+      const CausalConv conv = CausalConv::Strided(weights, stride, pool);
+      ASSERT_EQ(conv.history(), multiple - 1);
+      ASSERT_EQ(conv.in(), stride * ins);
+      const std::vector<float> x = random.Floats((conv.history() + rows) * conv.in());
+      std::vector<float> y(static_cast<size_t>(rows * outs));
+      conv.Run(pool, x.data(), rows, false, y.data());
+      const std::vector<double> w = Values(weights.weight);
+      for (int t = 0; t < rows; ++t) {
+        for (int o = 0; o < outs; ++o) {
+          double expected = 0;
+          for (int c = 0; c < ins; ++c) {
+            for (int j = 0; j < kernel; ++j) {
+              expected += w[static_cast<size_t>((o * ins + c) * kernel + j)] *
+                          static_cast<double>(x[static_cast<size_t>((t * stride + j) * ins + c)]);
+            }
+          }
+          ASSERT_NEAR(expected, static_cast<double>(y[static_cast<size_t>(t * outs + o)]), 1e-5);
+        }
+      }
+    }
+  }
+}
+
 // A codeword nobody used in training has next to no usage; its sum is divided by 1e-5, not by that.
 TEST(CodecDecoderTest, LeastUsage) {
   RandomTensors random(5);

@@ -399,6 +399,21 @@ TEST_P(KernelsTest, GeluIsTheExactForm) {
   }
 }
 
+TEST_P(KernelsTest, Elu) {
+  for (const int64_t n : kSizes) {
+    std::vector<float> x = random_.Floats(n, 8);
+    x[0] = -1e30F;
+    std::vector<float> y(x.size());
+    Elu(x.data(), n, y.data());
+    for (size_t i = 0; i < y.size(); ++i) {
+      const auto v = static_cast<double>(x[i]);
+      EXPECT_NEAR(v > 0 ? v : std::expm1(v), static_cast<double>(y[i]), 1e-6 * std::min(1.0, std::fabs(v)));
+    }
+    Elu(x.data(), n, x.data());
+    ExpectSameBits(x, y);
+  }
+}
+
 TEST_P(KernelsTest, SnakeBeta) {
   for (const int64_t channels : kSizes) {
     const int64_t rows = random_.Integer(1, 5);

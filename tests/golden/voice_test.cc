@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+// Cloning against the official package: spectrogram, x-vector and codes of recordings at several rates,
+// and what is spoken with the voice.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cpu/mel_spectrogram.h"
+#include "golden/golden_case.h"
+#include "qtts/engine.h"
+#include "tools/wav.h"
+#include "voice/reference.h"
+
+namespace qtts::golden {
+namespace {
+
+// Of logarithms, in bands that hold at least a hundredth of the frame's loudest. In quieter ones the
+// errors of the package's own transform, which is in F32, are magnified by the logarithm: those are
+// compared without it, as parts of the loudest.
+constexpr double kMelTolerance = 1e-5;
+constexpr double kLoud = 0.01;
+constexpr double kEnergyTolerance = 1e-6;
+constexpr double kLeastCosine = 0.99999;
+constexpr double kLeastEqualCodes = 0.999;
+constexpr double kPcmTolerance = 1e-5;
+
+// The case's recording: a file, played at another rate or repeated, each time half as loud.
+Result<Recording> RecordingOf(const GoldenCase& golden) {
+  const nlohmann::json& request = golden.request();
+  QTTS_ASSIGN_OR_RETURN(Recording recording, ReadWav(std::string(QTTS_SOURCE_ROOT "/tests/golden/data/references/") +
+                                                     request["ref_audio"].get<std::string>()));
+  recording.sample_rate = request.value("ref_rate", recording.sample_rate);
+  const std::vector<float> once = recording.samples;
+  float gain = 1;
+  for (int i = 1; i < request.value("ref_repeat", 1); ++i) {
+    gain *= 0.5F;
+    for (const float sample : once) recording.samples.push_back(sample * gain);
+  }
+  return recording;
+}
+
+class GoldenVoice : public ::testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override {
+    const auto golden = LoadCase(GetParam());
+    ASSERT_TRUE(golden.ok()) << golden.status().message();
+    golden_ = *golden;
+    auto recording = RecordingOf(*golden_);
+    ASSERT_TRUE(recording.ok()) << recording.status().message();
+    recording_ = *std::move(recording);
+  }
+
+  std::shared_ptr<const GoldenCase> golden_;
+  Recording recording_;
+};
+
+TEST_P(GoldenVoice, Spectrogram) {
+  const auto pcm = PrepareReference(recording_);
+  ASSERT_TRUE(pcm.ok()) << pcm.status().message();
+  const GoldenTensor& expected = golden_->tensors.at("mel");
+  const cpu::MelSpectrogram spectrogram(expected.shape[1]);
+  const std::vector<float> mels = spectrogram.Compute(*pcm);
+  const auto& kept = golden_->document["mel_frames"];
+  ASSERT_EQ(static_cast<int64_t>(mels.size()), kept[0].get<int64_t>() * spectrogram.bins());
+  double worst_energy = 0;
+  double worst_log = 0;
+  for (size_t i = 1; i < kept.size(); ++i) {
+    const auto row = std::span(mels).subspan(kept[i].get<size_t>() * static_cast<size_t>(spectrogram.bins()));
+    const auto official = expected.Row(static_cast<int64_t>(i) - 1);
+    const auto loudest = static_cast<double>(*std::max_element(official.begin(), official.end()));
+    for (size_t b = 0; b < official.size(); ++b) {
+      const auto ours = static_cast<double>(row[b]);
+      const auto theirs = static_cast<double>(official[b]);
+      worst_energy = std::max(worst_energy, std::fabs(std::exp(ours - loudest) - std::exp(theirs - loudest)));
+      if (theirs > loudest + std::log(kLoud)) worst_log = std::max(worst_log, std::fabs(ours - theirs));
+    }
+  }
+  EXPECT_LE(worst_energy, kEnergyTolerance);
+  ExpectError(worst_log, kMelTolerance);
+}
+
+// Through the engine, as a user would: recording to voice, voice to speech.
+TEST_P(GoldenVoice, CloneAndSpeak) {
+  EngineOptions options;
+  options.model_path = golden_->folder;
+  options.device = Device::kCpu;
+  options.threads = 2;
+  const auto engine = Engine::Load(options);
+  ASSERT_TRUE(engine.ok()) << engine.status().message();
+  CloneOptions clone;
+  clone.reference_text = golden_->request().value("ref_text", "");
+  const auto voice = (*engine)->CloneVoice(recording_, clone);
+  ASSERT_TRUE(voice.ok()) << voice.status().message();
+
+  const std::vector<float>& x_vector = golden_->tensors.at("x_vector").values;
+  ASSERT_EQ(voice->x_vector.size(), x_vector.size());
+  double product = 0, square = 0, expected_square = 0;
+  for (size_t i = 0; i < x_vector.size(); ++i) {
+    const auto ours = static_cast<double>(voice->x_vector[i]);
+    const auto official = static_cast<double>(x_vector[i]);
+    product += ours * official;
+    square += ours * ours;
+    expected_square += official * official;
+  }
+  EXPECT_GE(product / std::sqrt(square * expected_square), kLeastCosine);
+
+  std::vector<int32_t> reference;
+  for (const auto& frame : golden_->document.value("reference_codes", nlohmann::json::array())) {
+    for (const auto& code : frame) reference.push_back(code);
+  }
+  ASSERT_EQ(voice->reference_codes.size(), reference.size());
+  size_t equal = 0;
+  for (size_t i = 0; i < reference.size(); ++i) equal += voice->reference_codes[i] == reference[i] ? 1 : 0;
+  EXPECT_GE(static_cast<double>(equal), kLeastEqualCodes * static_cast<double>(reference.size()));
+  ::testing::Test::RecordProperty("codes_that_differ", static_cast<int>(reference.size() - equal));
+
+  const auto fixture = MakeFixture(GetParam());
+  ASSERT_TRUE(fixture.ok()) << fixture.status().message();
+  Request request = fixture->request;
+  request.voice = std::make_shared<const ClonedVoice>(*voice);
+  const auto stream = (*engine)->Start(request);
+  ASSERT_TRUE(stream.ok()) << stream.status().message();
+  std::vector<int32_t> codes;
+  std::vector<float> pcm;
+  Frame frame;
+  while ((*stream)->Read(&frame) == ReadState::kFrame) {
+    codes.insert(codes.end(), frame.codes.begin(), frame.codes.end());
+    pcm.insert(pcm.end(), frame.pcm.begin(), frame.pcm.end());
+  }
+  EXPECT_TRUE((*stream)->status().ok()) << (*stream)->status().message();
+  EXPECT_EQ(codes, golden_->codes());
+  // The reference is cut off: what is heard is exactly the new frames.
+  EXPECT_EQ(pcm.size(), static_cast<size_t>(golden_->frames() * (*engine)->info().samples_per_frame));
+  if (golden_->tensors.contains("pcm")) {
+    ExpectError(AbsoluteError(pcm, golden_->tensors.at("pcm").values), kPcmTolerance);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Golden, GoldenVoice, ::testing::ValuesIn(Cases({CaseKind::kCloned})), CaseTestName);
+
+}  // namespace
+}  // namespace qtts::golden

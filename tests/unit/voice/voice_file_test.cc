@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "qtts/voice.h"
+#include "unit/checkpoint/support.h"
+
+namespace qtts {
+namespace {
+
+using qtts::testing::ReadFile;
+using qtts::testing::TempFolder;
+using qtts::testing::WriteFile;
+
+ClonedVoice Voice() {
+  ClonedVoice voice;
+  for (int i = 0; i < 48; ++i) voice.x_vector.push_back(static_cast<float>(i) / 7);
+  for (int i = 0; i < 320; ++i) voice.reference_codes.push_back(i * 37 % 2048);
+  voice.reference_text = "Was gesagt wird: \"Grüße\", 你好.\n";
+  voice.model = "0123456789abcdef";
+  return voice;
+}
+
+TEST(VoiceFileTest, ComesBackAsItWas) {
+  const TempFolder folder;
+  const std::string path = folder / "voice.safetensors";
+  ClonedVoice voice = Voice();
+  for (const bool icl : {true, false}) {
+    if (!icl) {
+      voice.reference_codes.clear();
+      voice.reference_text.clear();
+    }
+    ASSERT_TRUE(SaveVoice(voice, path).ok());
+    const auto loaded = LoadVoice(path);
+    ASSERT_TRUE(loaded.ok()) << loaded.status().message();
+    EXPECT_EQ(loaded->x_vector, voice.x_vector);
+    EXPECT_EQ(loaded->reference_codes, voice.reference_codes);
+    EXPECT_EQ(loaded->reference_text, voice.reference_text);
+    EXPECT_EQ(loaded->model, voice.model);
+  }
+}
+
+TEST(VoiceFileTest, RefusesWhatIsNoVoice) {
+  const TempFolder folder;
+  const std::string path = folder / "voice.safetensors";
+  EXPECT_EQ(LoadVoice(path).status().code(), StatusCode::kNotFound);
+  EXPECT_FALSE(SaveVoice(Voice(), folder / "missing/voice").ok());
+  ASSERT_TRUE(SaveVoice(Voice(), path).ok());
+  const std::string good = ReadFile(path);
+  const auto refused = [&](const std::string& content) {
+    WriteFile(path, content);
+    const Status status = LoadVoice(path).status();
+    EXPECT_EQ(status.code(), StatusCode::kCorruptModel);
+    EXPECT_NE(status.message().find(path), std::string::npos) << status.message();
+    return status.message();
+  };
+  for (size_t length = 0; length < good.size(); length += 13) refused(good.substr(0, length));
+  refused("RIFF....WAVEfmt and so on, which is no voice but a recording");
+  const auto changed = [&](const std::string& from, const std::string& to) {
+    std::string content = good;
+    const size_t at = content.find(from);
+    EXPECT_NE(at, std::string::npos);
+    return content.replace(at, from.size(), to);
+  };
+  EXPECT_NE(refused(changed("qttssrc-voice-1", "qttssrc-voice-9")).find("qtts-tool voice make"), std::string::npos);
+  EXPECT_NE(refused(changed("x_vector", "y_vector")).find("x_vector"), std::string::npos);
+  EXPECT_NE(refused(changed("I32", "F32")).find("reference_codes"), std::string::npos);
+  EXPECT_NE(refused(changed("[48]", "[47]")).find(path), std::string::npos);
+}
+
+}  // namespace
+}  // namespace qtts
