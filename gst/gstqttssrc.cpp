@@ -970,6 +970,12 @@ static gboolean gst_qtts_src_event(GstBaseSrc* src, GstEvent* event) {
 
   if (gst_event_has_name(event, kInterruptEvent)) {
     gst_qtts_src_interrupt(self);
+    // Whoever makes the text may want to stop as well.
+    GstPad* sinkpad = gst_element_get_static_pad(GST_ELEMENT(self), "sink");
+    if (sinkpad != nullptr) {
+      gst_pad_push_event(sinkpad, gst_event_ref(event));
+      gst_object_unref(sinkpad);
+    }
     return TRUE;
   }
   return GST_BASE_SRC_CLASS(parent_class)->event(src, event);

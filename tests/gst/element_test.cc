@@ -63,7 +63,7 @@ TEST_F(ElementTest, PadTemplates) {
   EXPECT_TRUE(gst_caps_is_equal(sink_caps.get(), text.get()));
 }
 
-TEST_F(ElementTest, EveryPropertyIsDescribed) {
+TEST_F(ElementTest, C4EveryPropertyAndValueIsDescribed) {
   const auto element = Make();
   std::set<std::string> names;
   for (GParamSpec* spec : OwnProperties(element.get())) {
@@ -117,7 +117,7 @@ TEST_F(ElementTest, EveryPropertyIsDescribed) {
 
 // --- properties
 
-TEST_F(ElementTest, PropertiesBeginWithTheirDefaults) {
+TEST_F(ElementTest, C3PropertiesBeginWithTheirDefaults) {
   const auto element = Make();
   for (GParamSpec* spec : OwnProperties(element.get())) {
     if ((spec->flags & G_PARAM_WRITABLE) == 0) continue;
@@ -130,7 +130,7 @@ TEST_F(ElementTest, PropertiesBeginWithTheirDefaults) {
   }
 }
 
-TEST_F(ElementTest, PropertiesKeepWhatIsSet) {
+TEST_F(ElementTest, C3PropertiesKeepWhatIsSet) {
   const auto element = Make();
   const uint32_t seed = std::random_device{}();
   SCOPED_TRACE(seed);
@@ -177,7 +177,37 @@ TEST_F(ElementTest, PropertiesKeepWhatIsSet) {
   EXPECT_EQ(checked, 23 * 20);
 }
 
-TEST_F(ElementTest, RangesEndWhereTheBlurbsSay) {
+TEST_F(ElementTest, C3ValuesOutOfRangeAreRefused) {
+  const auto element = Make();
+  int checked = 0;
+  const auto expect_refused = [&](GParamSpec* spec, const auto& set) {
+    SCOPED_TRACE(spec->name);
+    GValue value = G_VALUE_INIT;
+    g_value_init(&value, spec->value_type);
+    set(&value);
+    EXPECT_TRUE(g_param_value_validate(spec, &value)) << "as it was set, it is not valid";
+    EXPECT_EQ(spec->flags & G_PARAM_LAX_VALIDATION, 0);
+    g_value_unset(&value);
+    ++checked;
+  };
+  for (GParamSpec* spec : OwnProperties(element.get())) {
+    if ((spec->flags & G_PARAM_WRITABLE) == 0) continue;
+    if (G_IS_PARAM_SPEC_DOUBLE(spec)) {
+      const GParamSpecDouble* limits = G_PARAM_SPEC_DOUBLE(spec);
+      expect_refused(spec, [=](GValue* value) { g_value_set_double(value, limits->minimum - 0.5); });
+      expect_refused(spec, [=](GValue* value) { g_value_set_double(value, limits->maximum + 0.5); });
+    } else if (G_IS_PARAM_SPEC_INT(spec)) {
+      expect_refused(spec, [=](GValue* value) { g_value_set_int(value, G_PARAM_SPEC_INT(spec)->minimum - 1); });
+    } else if (G_IS_PARAM_SPEC_INT64(spec)) {
+      expect_refused(spec, [=](GValue* value) { g_value_set_int64(value, G_PARAM_SPEC_INT64(spec)->minimum - 1); });
+    } else if (G_IS_PARAM_SPEC_ENUM(spec)) {
+      expect_refused(spec, [](GValue* value) { g_value_set_enum(value, 1000); });
+    }
+  }
+  EXPECT_GE(checked, 17);
+}
+
+TEST_F(ElementTest, C3RangesEndWhereTheBlurbsSay) {
   const auto element = Make();
   for (const char* name : {"temperature", "top-p", "repetition-penalty", "subtalker-temperature", "subtalker-top-p"}) {
     GParamSpec* spec = g_object_class_find_property(G_OBJECT_GET_CLASS(element.get()), name);
@@ -347,7 +377,15 @@ TEST_F(ElementTest, TenThousandFramesWithoutGapOrDrift) {
   }
 }
 
-TEST_F(ElementTest, NoTextIsAnEmptyStream) {
+TEST_F(ElementTest, C9TextAloneIsSpokenThenTheStreamEnds) {
+  Pipeline pipeline("qttssrc name=src text=\"Any text.\" ! fakesink");
+  Recorder& record = pipeline.Record();
+  ASSERT_TRUE(pipeline.PlayToEnd());
+  EXPECT_EQ(record.text(), "Any text.");
+  EXPECT_EQ(record.events().back(), GST_EVENT_EOS);
+}
+
+TEST_F(ElementTest, C9NoTextIsAnEmptyStream) {
   for (const char* text : {static_cast<const char*>(nullptr), "", " \t\r\n", "\xC2\xA0\xE3\x80\x80"}) {
     SCOPED_TRACE(text != nullptr ? text : "unset");
     Pipeline pipeline("qttssrc name=src ! fakesink");
@@ -462,7 +500,7 @@ TEST_F(ElementTest, NumBuffersEndsIt) {
   EXPECT_EQ(record.text(), "ab");
 }
 
-TEST_F(ElementTest, EndOfStreamByTheApplicationCutsIt) {
+TEST_F(ElementTest, C11EndOfStreamByTheApplicationCutsIt) {
   fake::AllowFrames(2);
   Pipeline cut("qttssrc name=src text=abcdefgh ! fakesink");
   Recorder& cut_record = cut.Record();

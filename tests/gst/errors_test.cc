@@ -241,7 +241,7 @@ TEST_F(ErrorsTest, AFailureInMidSpeechFromThePadCostsOnlyItsUtterance) {
   EXPECT_EQ(record.text(), "goodbwell");
 }
 
-TEST_F(ErrorsTest, OneElementsFailureLeavesAnotherAlone) {
+TEST_F(ErrorsTest, C26OneElementsFailureLeavesAnotherAlone) {
   fake::Script script = fake::DefaultScript();
   script.fail_at_frame = 3;
   script.failure = Status::Internal(kMessage);
@@ -278,7 +278,7 @@ const std::string& LogFile() {
 
 [[maybe_unused]] const bool kLogsIntoFile = g_setenv("GST_DEBUG_FILE", LogFile().c_str(), TRUE) != FALSE;
 
-TEST_F(ErrorsTest, TextIsNotLoggedAboveDebug) {
+TEST_F(ErrorsTest, C30TextIsNotLoggedAboveDebug) {
   gst_debug_set_threshold_for_name("qttssrc", GST_LEVEL_INFO);
   fake::Script script = fake::DefaultScript();
   script.start = Status::ResourceExhausted(kMessage);

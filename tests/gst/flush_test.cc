@@ -45,7 +45,7 @@ class FlushTest : public GstTest {
   }
 };
 
-TEST_F(FlushTest, WhileWaitingForText) {
+TEST_F(FlushTest, C14WhileWaitingForText) {
   Pipeline pipeline("qttssrc name=src ! fakesink async=false");
   Recorder& record = pipeline.Record();
   Feeder feeder(pipeline.src());
@@ -61,7 +61,7 @@ TEST_F(FlushTest, WhileWaitingForText) {
   }
 }
 
-TEST_F(FlushTest, WhileTheModelSpeaks) {
+TEST_F(FlushTest, C14WhileTheModelSpeaks) {
   fake::Script script = fake::DefaultScript();
   script.frame_time = std::chrono::milliseconds(1);
   fake::Reset(script);
@@ -85,7 +85,7 @@ TEST_F(FlushTest, WhileTheModelSpeaks) {
   EXPECT_TRUE(WaitFor([] { return fake::GetCounters().live_streams == 0; }));
 }
 
-TEST_F(FlushTest, WhileTheModelIsBusyWithAFrameThatNeverComes) {
+TEST_F(FlushTest, C14WhileTheModelIsBusyWithAFrameThatNeverComes) {
   Pipeline pipeline("qttssrc name=src ! fakesink async=false");
   Recorder& record = pipeline.Record();
   Feeder feeder(pipeline.src());
@@ -105,7 +105,7 @@ TEST_F(FlushTest, WhileTheModelIsBusyWithAFrameThatNeverComes) {
   ExpectFreshStream(record, "new");
 }
 
-TEST_F(FlushTest, WhilePushingIsBlockedDownstream) {
+TEST_F(FlushTest, C14WhilePushingIsBlockedDownstream) {
   for (int round = 0; round < 20; ++round) {
     fake::Reset();
     Pipeline pipeline("qttssrc name=src ! fakesink name=sink async=false");
@@ -131,7 +131,46 @@ TEST_F(FlushTest, WhilePushingIsBlockedDownstream) {
   }
 }
 
-TEST_F(FlushTest, WhileTheModelLoads) {
+// Downstream takes nothing, the engine has made all it may, upstream waits for room.
+TEST_F(FlushTest, C14WhileEverythingIsBlocked) {
+  for (const bool reset_time : {true, false}) {
+    fake::Reset();
+    Pipeline pipeline("qttssrc name=src max-queued-text=10 ! fakesink name=sink async=false");
+    Recorder& record = pipeline.Record();
+    Feeder feeder(pipeline.src());
+    const auto sink = pipeline.Find("sink");
+    const Owned<GstPad> sink_pad(gst_element_get_static_pad(sink.get(), "sink"));
+    const gulong block = gst_pad_add_probe(
+        sink_pad.get(), static_cast<GstPadProbeType>(GST_PAD_PROBE_TYPE_BLOCK | GST_PAD_PROBE_TYPE_BUFFER), Block,
+        nullptr, nullptr);
+    pipeline.Set(GST_STATE_PLAYING);
+    feeder.Begin();
+    std::atomic<GstFlowReturn> flow = GST_FLOW_OK;
+    std::atomic<int> pushed = 0;
+    std::thread upstream([&] {
+      while ((flow = feeder.Push(std::string(50, 'o'))) == GST_FLOW_OK) ++pushed;
+    });
+    // One is being spoken, one waits.
+    ASSERT_TRUE(WaitFor([&] { return pushed == 2 && record.buffer_count() == 1; }));
+    const auto lead = static_cast<int64_t>(EngineOptions().lead_frames);
+    ASSERT_TRUE(WaitFor([&] { return fake::GetCounters().frames == lead + 1; })) << "one was taken";
+    EXPECT_TRUE(feeder.Send(gst_event_new_flush_start()));
+    upstream.join();
+    EXPECT_EQ(flow, GST_FLOW_FLUSHING);
+    record.Clear();
+    gst_pad_remove_probe(sink_pad.get(), block);
+    EXPECT_TRUE(feeder.Send(gst_event_new_flush_stop(static_cast<gboolean>(reset_time))));
+    feeder.Begin();
+    feeder.Push("new");
+    ASSERT_TRUE(WaitFor([&] { return record.buffer_count() == 3; }));
+    EXPECT_EQ(record.text(), "new");
+    EXPECT_TRUE(record.buffers()[0].discont);
+    if (reset_time) ExpectFreshStream(record, "new");
+    EXPECT_NE(record.buffers()[0].pts, reset_time ? 80 * GST_MSECOND : 0);
+  }
+}
+
+TEST_F(FlushTest, C14WhileTheModelLoads) {
   fake::Script script = fake::DefaultScript();
   script.load_time = std::chrono::milliseconds(100);
   fake::Reset(script);
@@ -166,7 +205,7 @@ TEST_F(FlushTest, AfterTheEndTheStreamBeginsAgain) {
   }
 }
 
-TEST_F(FlushTest, WithoutResetTheTimeGoesOn) {
+TEST_F(FlushTest, C14WithoutResetTheTimeGoesOn) {
   fake::AllowFrames(2);
   Pipeline pipeline("qttssrc name=src ! fakesink async=false");
   Recorder& record = pipeline.Record();
@@ -217,7 +256,7 @@ TEST_F(FlushTest, AnEndWithoutABeginIsIgnored) {
   EXPECT_EQ(record.text(), "abc");
 }
 
-TEST_F(FlushTest, RacesWithStateChanges) {
+TEST_F(FlushTest, C14RacesWithStateChanges) {
   fake::Script script = fake::DefaultScript();
   script.frame_time = std::chrono::milliseconds(1);
   fake::Reset(script);

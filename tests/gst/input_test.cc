@@ -37,7 +37,7 @@ class Flood {
   std::thread thread_;
 };
 
-TEST_F(InputTest, EveryBufferIsAnUtteranceSpokenInOrderBeforeTheEnd) {
+TEST_F(InputTest, C10EveryBufferIsAnUtteranceSpokenInOrderBeforeTheEnd) {
   Pipeline pipeline(kLine);
   Recorder& record = pipeline.Record();
   Feeder feeder(pipeline.src());
@@ -102,7 +102,7 @@ TEST_F(InputTest, OtherCapsAreRefused) {
   EXPECT_EQ(feeder.Push("<b>x</b>"), GST_FLOW_NOT_NEGOTIATED);
 }
 
-TEST_F(InputTest, CharactersCutByBuffersAreJoined) {
+TEST_F(InputTest, C12CharactersCutByBuffersAreJoined) {
   Pipeline pipeline(kLine);
   Recorder& record = pipeline.Record();
   Feeder feeder(pipeline.src());
@@ -118,7 +118,24 @@ TEST_F(InputTest, CharactersCutByBuffersAreJoined) {
   EXPECT_EQ(fake::Requests().size(), 3U);
 }
 
-TEST_F(InputTest, InvalidBytesAreReplacedWithOneWarning) {
+TEST_F(InputTest, C12AnyScriptAndLineEndReachesTheEngineAsItIs) {
+  Pipeline pipeline(kLine);
+  Feeder feeder(pipeline.src());
+  pipeline.Set(GST_STATE_PLAYING);
+  feeder.Begin();
+  const std::vector<std::string> texts = {
+      "two\r\nlines", "\xD7\xA9\xD7\x9C\xD7\x95\xD7\x9D \xD8\xB3\xD9\x84\xD8\xA7\xD9\x85",
+      "\xF0\x9F\x91\xA9\xE2\x80\x8D\xF0\x9F\x91\xA7 \xF0\x9F\x87\xA9\xF0\x9F\x87\xAA", "a\xCC\x88",
+      "\xE0\xB8\xAA\xE0\xB8\xA7"};
+  for (const std::string& text : texts) EXPECT_EQ(feeder.Push(text), GST_FLOW_OK);
+  feeder.End();
+  ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr);
+  std::vector<std::string> requested;
+  for (const Request& request : fake::Requests()) requested.push_back(request.text);
+  EXPECT_EQ(requested, texts);
+}
+
+TEST_F(InputTest, C12InvalidBytesAreReplacedWithOneWarning) {
   Pipeline pipeline(kLine);
   Recorder& record = pipeline.Record();
   Feeder feeder(pipeline.src());
@@ -142,7 +159,7 @@ TEST_F(InputTest, InvalidBytesAreReplacedWithOneWarning) {
             "b\xEF\xBF\xBD\xEF\xBF\xBD");
 }
 
-TEST_F(InputTest, ATextThatEndsWithinACharacterIsSpokenWithoutItAndWarnedOf) {
+TEST_F(InputTest, C12ATextThatEndsWithinACharacterIsSpokenWithoutItAndWarnedOf) {
   Pipeline pipeline(kLine);
   Recorder& record = pipeline.Record();
   Feeder feeder(pipeline.src());
@@ -157,7 +174,7 @@ TEST_F(InputTest, ATextThatEndsWithinACharacterIsSpokenWithoutItAndWarnedOf) {
   EXPECT_EQ(record.text(), "ab");
 }
 
-TEST_F(InputTest, BlankBuffersAreDroppedAndSpaceAroundTextToo) {
+TEST_F(InputTest, C12BlankBuffersNulsAndSpaceAroundTextAreDropped) {
   Pipeline pipeline(kLine);
   Recorder& record = pipeline.Record();
   Feeder feeder(pipeline.src());
@@ -300,7 +317,7 @@ TEST_F(InputTest, LaunchLinesLinkTextWithoutNamingThePad) {
   }
 }
 
-TEST_F(InputTest, AnEndOfStreamSentToThePipelineWaitsForAllText) {
+TEST_F(InputTest, C11AnEndOfStreamSentToThePipelineWaitsForAllText) {
   fake::AllowFrames(3);
   Pipeline pipeline("appsrc name=in format=bytes ! qttssrc name=src ! fakesink async=false");
   Recorder& record = pipeline.Record();
@@ -355,7 +372,7 @@ TEST_F(InputTest, ThePadMayComeWhileTheElementSpeaks) {
   EXPECT_EQ(record.text(), "abcd");
 }
 
-TEST_F(InputTest, ThePadMayGoInMidSpeechFiftyTimes) {
+TEST_F(InputTest, C15ThePadMayGoInMidSpeechFiftyTimes) {
   fake::Script script = fake::DefaultScript();
   script.frame_time = std::chrono::milliseconds(1);
   fake::Reset(script);
@@ -611,7 +628,7 @@ class BackPressureTest : public InputTest {
   std::unique_ptr<Flood> flood_;
 };
 
-TEST_F(BackPressureTest, SpeechMakesRoom) {
+TEST_F(BackPressureTest, C15SpeechMakesRoom) {
   const int before = flood_->pushed;
   fake::AllowFrames(3);
   EXPECT_TRUE(WaitFor([&] { return flood_->pushed == before + 3; }));
@@ -632,7 +649,7 @@ TEST_F(BackPressureTest, C15MoreRoomWakesIt) {
   flood_->Join();
 }
 
-TEST_F(BackPressureTest, AFlushWakesIt) {
+TEST_F(BackPressureTest, C15AFlushWakesIt) {
   feeder_->Send(gst_event_new_flush_start());
   flood_->Join();
   EXPECT_EQ(flood_->result, GST_FLOW_FLUSHING);
@@ -645,26 +662,26 @@ TEST_F(BackPressureTest, AFlushWakesIt) {
   EXPECT_EQ(pipeline_->record().text(), "after");
 }
 
-TEST_F(BackPressureTest, AFlushSentToTheElementWakesIt) {
+TEST_F(BackPressureTest, C15AFlushSentToTheElementWakesIt) {
   gst_element_send_event(pipeline_->src(), gst_event_new_flush_start());
   flood_->Join();
   EXPECT_EQ(flood_->result, GST_FLOW_FLUSHING);
   gst_element_send_event(pipeline_->src(), gst_event_new_flush_stop(TRUE));
 }
 
-TEST_F(BackPressureTest, LeavingPausedWakesIt) {
+TEST_F(BackPressureTest, C15LeavingPausedWakesIt) {
   EXPECT_EQ(pipeline_->Begin(GST_STATE_READY), GST_STATE_CHANGE_SUCCESS);
   flood_->Join();
   EXPECT_EQ(flood_->result, GST_FLOW_FLUSHING);
 }
 
-TEST_F(BackPressureTest, ReleasingThePadWakesIt) {
+TEST_F(BackPressureTest, C15ReleasingThePadWakesIt) {
   feeder_->Release();
   flood_->Join();
   EXPECT_TRUE(flood_->result == GST_FLOW_FLUSHING || flood_->result == GST_FLOW_NOT_LINKED);
 }
 
-TEST_F(BackPressureTest, AFatalErrorWakesIt) {
+TEST_F(BackPressureTest, C15AFatalErrorWakesIt) {
   fake::Script script = fake::DefaultScript();
   script.start = Status::DeviceUnavailable("The GPU is gone.");
   fake::SetScript(script);

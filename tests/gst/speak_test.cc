@@ -340,6 +340,27 @@ TEST_P(InterruptTest, C25WhileNothingIsSpokenDoesNothing) {
   EXPECT_EQ(messages_.size(), 3U) << "started, progress, finished";
 }
 
+TEST_F(SpeakTest, C25EventsGoOnInTheirDirection) {
+  fake::AllowFrames(0);
+  Play();
+  const Owned<GstPad> src_pad(gst_element_get_static_pad(src(), "src"));
+  std::atomic<int> upstream = 0;
+  std::atomic<int> downstream = 0;
+  const auto count = [](GstPad*, GstPadProbeInfo* info, gpointer counter) {
+    if (gst_event_has_name(GST_PAD_PROBE_INFO_EVENT(info), "qtts/interrupt"))
+      ++*static_cast<std::atomic<int>*>(counter);
+    return GST_PAD_PROBE_OK;
+  };
+  gst_pad_add_probe(feeder_->sink(), GST_PAD_PROBE_TYPE_EVENT_UPSTREAM, count, &upstream, nullptr);
+  gst_pad_add_probe(src_pad.get(), GST_PAD_PROBE_TYPE_EVENT_DOWNSTREAM, count, &downstream, nullptr);
+  gst_pad_send_event(src_pad.get(), NewEvent(GST_EVENT_CUSTOM_UPSTREAM, "qtts/interrupt"));
+  EXPECT_EQ(upstream, 1);
+  EXPECT_EQ(downstream, 0);
+  feeder_->Send(NewEvent(GST_EVENT_CUSTOM_DOWNSTREAM_OOB, "qtts/interrupt"));
+  EXPECT_EQ(upstream, 1);
+  EXPECT_EQ(downstream, 1);
+}
+
 TEST_F(SpeakTest, C25InterruptReturnsTheFramesSpoken) {
   fake::AllowFrames(3);
   Play();

@@ -199,7 +199,7 @@ TEST_F(StatesTest, TextSetWhileTheModelLoadsIsSpoken) {
   EXPECT_EQ(record.text(), "abcd");
 }
 
-TEST_F(StatesTest, TwoElementsShareTheirModel) {
+TEST_F(StatesTest, C26TwoElementsShareTheirModel) {
   fake::Script script = fake::DefaultScript();
   fake::Reset(script);
   Pipeline first("qttssrc name=src text=ab ! fakesink");
@@ -212,6 +212,23 @@ TEST_F(StatesTest, TwoElementsShareTheirModel) {
   first.Set(GST_STATE_NULL);
   EXPECT_EQ(fake::GetCounters().live_engines, 1);
   EXPECT_EQ(record.text(), "cd");
+}
+
+TEST_F(StatesTest, C26InterruptingOneElementLeavesAnotherAlone) {
+  fake::AllowFrames(0);
+  Pipeline first("qttssrc name=src text=interrupted ! fakesink async=false");
+  Pipeline second("qttssrc name=src text=\"goes on\" ! fakesink async=false");
+  Recorder& record = second.Record();
+  first.Begin(GST_STATE_PLAYING);
+  second.Begin(GST_STATE_PLAYING);
+  ASSERT_TRUE(WaitFor([] { return fake::GetCounters().live_streams == 2; }));
+  guint64 frames = 0;
+  g_signal_emit_by_name(first.src(), "interrupt", &frames);
+  ASSERT_NE(first.Wait(GST_MESSAGE_EOS), nullptr) << "nothing is left to speak";
+  fake::AllowFrames(-1);
+  ASSERT_NE(second.Wait(GST_MESSAGE_EOS), nullptr);
+  EXPECT_EQ(record.text(), "goes on");
+  EXPECT_EQ(fake::GetCounters().loads, 1);
 }
 
 }  // namespace

@@ -44,7 +44,7 @@ class GStreamer : public ::testing::Environment {
   void SetUp() override {
     g_setenv("GST_TRACERS", "leaks", FALSE);
     gst_init(nullptr, nullptr);
-    g_log_set_always_fatal(static_cast<GLogLevelFlags>(G_LOG_LEVEL_ERROR | G_LOG_LEVEL_CRITICAL));
+    g_log_set_always_fatal(static_cast<GLogLevelFlags>(G_LOG_LEVEL_ERROR | G_LOG_LEVEL_CRITICAL | G_LOG_LEVEL_WARNING));
     ASSERT_TRUE(GST_ELEMENT_REGISTER(qttssrc, nullptr));
     for (GObject* object : LiveObjects()) Permanent().insert(object);
   }

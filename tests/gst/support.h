@@ -13,7 +13,7 @@
 
 #include "fake_engine/fake_engine.h"
 
-// What all tests of the element share. GStreamer is started, the element registered and criticals made
+// What all tests of the element share. GStreamer is started, the element registered and warnings made
 // fatal before the first test.
 
 namespace qtts::testing {

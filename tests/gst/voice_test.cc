@@ -202,7 +202,7 @@ TEST_F(VoiceTest, BuffersOfTextAreSpokenLikeTexts) {
   EXPECT_EQ(bytes, expected);
 }
 
-TEST_F(VoiceTest, ElementsSideBySideDoNotDisturbOneAnother) {
+TEST_F(VoiceTest, C26ElementsSideBySideSoundLikeEachAlone) {
   const std::string expected = Speak("text=\"Side by side.\" seed=9");
   std::string bytes[2];
   const Outcome outcome = Play(
