@@ -12,6 +12,7 @@ struct Speech::Monitor {
   std::mutex mutex;
   std::condition_variable changed;
   uint64_t changes = 0;
+  bool woken = false;
 
   // With the mutex held.
   void Announce() {
@@ -340,6 +341,36 @@ void Speech::SetUnlocked(bool unlocked) {
   monitor_->Announce();
 }
 
+void Speech::SetIdle(Idle idle) {
+  const Lock lock(monitor_->mutex);
+  idle_ = idle;
+  monitor_->Announce();
+}
+
+std::function<void()> Speech::waker() const {
+  return [monitor = monitor_] {
+    const std::lock_guard lock(monitor->mutex);
+    monitor->woken = true;
+    monitor->Announce();
+  };
+}
+
+void Speech::ClearWake() {
+  const Lock lock(monitor_->mutex);
+  monitor_->woken = false;
+}
+
+void Speech::EndSound() {
+  std::shared_ptr<qtts::Stream> stream;
+  {
+    const Lock lock(monitor_->mutex);
+    end_handed_out_ = true;
+    stream = DropAll();
+    monitor_->Announce();
+  }
+  DeliverReports();
+}
+
 void Speech::Fail() {
   std::shared_ptr<qtts::Stream> stream;
   {
@@ -443,20 +474,25 @@ Speech::Event Speech::NextEvent(Output* output) {
     } else if (current_) {
       const bool growing = current_->growing;
       if (ReadStream(&lock, output, &event)) return event;
+      if (std::exchange(monitor_->woken, false)) return Event::kWoken;
       const auto start = Clock::now();
       if (!WaitForChange(&lock, seen, UtteranceDeadline())) CloseUtterance();
       if (!growing) stats_.waited += Clock::now() - start;
       continue;
     } else if (!queue_.empty()) {
       if (StartNext(&lock, output, &event)) return event;
-    } else if (!segmenter_.empty()) {
-      if (!WaitForChange(&lock, seen, UtteranceDeadline())) CloseUtterance();
-      continue;
-    } else if (!pad_exists_ || text_ended_) {
+    } else if (segmenter_.empty() && (pad_exists_ ? text_ended_ : idle_ == Idle::kEnd)) {
       end_handed_out_ = true;
       return Event::kEndOfText;
     }
-    WaitForChange(&lock, seen);
+    if (idle_ == Idle::kTell && !current_ && queue_.empty()) {
+      const auto deadline = UtteranceDeadline();
+      if (!deadline || Clock::now() < *deadline) return Event::kIdle;
+      CloseUtterance();
+      continue;
+    }
+    if (std::exchange(monitor_->woken, false)) return Event::kWoken;
+    if (!WaitForChange(&lock, seen, UtteranceDeadline())) CloseUtterance();
   }
 }
 
@@ -604,6 +640,11 @@ bool Speech::Commit(const Output& output, uint64_t running_time) {
   return true;
 }
 
+bool Speech::IsCurrent(const Output& output) const {
+  const Lock lock(monitor_->mutex);
+  return output.epoch == epoch_ && current_;
+}
+
 // False if `until` came first.
 bool Speech::WaitForChange(Lock* lock, uint64_t seen, std::optional<Clock::time_point> until) {
   const auto changed = [this, seen] { return monitor_->changes != seen; };
@@ -623,6 +664,11 @@ Speech::Stats Speech::stats() const {
 std::string Speech::current_text() const {
   const Lock lock(monitor_->mutex);
   return current_ ? current_->utterance.text : std::string();
+}
+
+bool Speech::SpeaksWholeText() const {
+  const Lock lock(monitor_->mutex);
+  return current_ && !current_->growing;
 }
 
 std::shared_ptr<qtts::Engine> Speech::engine() const {

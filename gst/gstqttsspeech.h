@@ -51,7 +51,16 @@ class Speech {
     kRefused,     // an utterance could not begin: `status`, `from_pad`
     kLoadFailed,  // `status`
     kEndOfText,   // everything was spoken and no more text can come
+    kIdle,        // everything was spoken, more text may come: for Idle::kTell only
+    kWoken,       // the waker was called, and there was nothing else to tell
     kHalted,      // SetUnlocked(true), a flush, Halt() or Fail()
+  };
+
+  // What Next() does when there is no text, and none can come by the sink pad.
+  enum class Idle {
+    kEnd,   // kEndOfText
+    kWait,  // wait for text of the application
+    kTell,  // kIdle, also while the sink pad may bring text
   };
 
   struct Output {
@@ -149,6 +158,16 @@ class Speech {
   // While set, Next() returns kHalted.
   void SetUnlocked(bool unlocked);
 
+  void SetIdle(Idle idle);
+  // Makes Next() return kWoken as soon as it would wait. May be called on any thread, also after the Speech
+  // is gone.
+  std::function<void()> waker() const;
+  // Forgets calls of the waker so far.
+  void ClearWake();
+
+  // The stream of sound has ended, for good in this run: text is dropped and refused.
+  void EndSound();
+
   // No more speech in this run: text is dropped and refused.
   void Fail();
 
@@ -158,10 +177,14 @@ class Speech {
   // from then on it counts as spoken. False if the frame was interrupted since Next() gave it out; then it
   // must be dropped.
   bool Commit(const Output& output, uint64_t running_time);
+  // Whether Commit() would take the frame now.
+  bool IsCurrent(const Output& output) const;
 
   Stats stats() const;
   // The text that is being spoken; empty when there is none.
   std::string current_text() const;
+  // Whether an utterance is being spoken whose text is complete: it never stalls for want of text.
+  bool SpeaksWholeText() const;
 
   // The loaded engine; null before kLoaded.
   std::shared_ptr<qtts::Engine> engine() const;
@@ -210,6 +233,7 @@ class Speech {
   // Guarded by the monitor's mutex.
   bool active_ = false;
   bool unlocked_ = false;
+  Idle idle_ = Idle::kEnd;
   bool flushing_ = false;
   bool failed_ = false;
   bool pad_exists_ = false;

@@ -24,6 +24,16 @@
  *
  * A flush, by the sink pad or sent to the element, drops everything that was accepted before.
  *
+ * ## Live sound
+ *
+ * With #GstQttsSrc:is-live every buffer leaves at its running time by the pipeline's clock. While there is nothing
+ * to say, #GstQttsSrc:idle-mode decides: `silence` (the default then) sends pieces of 20 ms that are flagged GAP,
+ * with timestamps that go on without a break, and speech begins at the end of the piece during which it became
+ * ready; `wait` sends nothing, and the next utterance begins at the running time of the moment, as a discontinuity.
+ * A pause of the pipeline loses no frame. When speech is made more slowly than it is heard, the frame that is late
+ * starts at the running time of the moment; this is told by a QOS message, counted in #GstQttsSrc:stats, and the
+ * first time a warning.
+ *
  * ## Applications that talk back
  *
  * #GstQttsSrc::speak queues an utterance with settings of its own, #GstQttsSrc::interrupt stops speech within
@@ -101,12 +111,14 @@
 #include <vector>
 
 #include "config.h"
+#include "gstqttsclock.h"
 #include "gstqttserror.h"
 #include "gstqttsmessages.h"
 #include "gstqttsoverrides.h"
 #include "gstqttspcm.h"
 #include "gstqttsspeech.h"
 #include "gstqttstimeline.h"
+#include "gstqttstrim.h"
 #include "qtts/engine.h"
 
 using gstqtts::Speech;
@@ -145,6 +157,12 @@ enum {
   PROP_SUBTALKER_TOP_K,
   PROP_SUBTALKER_TOP_P,
   PROP_MAX_DURATION,
+  PROP_IS_LIVE,
+  PROP_IDLE_MODE,
+  PROP_LATENCY,
+  PROP_LEADING_SILENCE,
+  PROP_UTTERANCE_GAP,
+  PROP_TRIM_LEADING_SILENCE,
   PROP_SPEAKERS,
   PROP_LANGUAGES,
   PROP_STATS,
@@ -173,6 +191,21 @@ static constexpr gchar kEndUtteranceEvent[] = "qtts/end-utterance";
 #define DEFAULT_UTTERANCE_TIMEOUT GST_SECOND
 #define DEFAULT_MAX_TEXT_LENGTH 4000
 #define DEFAULT_MAX_QUEUED_TEXT 65536
+#define DEFAULT_IS_LIVE FALSE
+#define DEFAULT_IDLE_MODE IdleMode::kAuto
+#define DEFAULT_LATENCY 0
+#define DEFAULT_LEADING_SILENCE 0
+#define DEFAULT_UTTERANCE_GAP 0
+#define DEFAULT_TRIM_LEADING_SILENCE FALSE
+
+// Silence that fills pauses comes in pieces of this length: speech that is ready waits no longer for its turn,
+// and it is what telephony and WebRTC send in a packet.
+static constexpr guint64 kSilencePiece = SAMPLE_RATE / 50;
+// A live buffer that is later than "latency" by no more than this keeps its time: less than the processing
+// deadline (20 ms) by which sinks wait for late buffers anyway.
+static constexpr GstClockTime kLateTolerance = 10 * GST_MSECOND;
+
+enum class IdleMode { kAuto, kEos, kWait, kSilence };
 
 /**
  * GstQttsSrcDevice:
@@ -256,10 +289,35 @@ static GType gst_qtts_src_segmentation_get_type(void) {
   return type;
 }
 
+/**
+ * GstQttsSrcIdleMode:
+ * @GST_QTTS_SRC_IDLE_MODE_AUTO: silence when live, else end of stream
+ * @GST_QTTS_SRC_IDLE_MODE_EOS: end of stream
+ * @GST_QTTS_SRC_IDLE_MODE_WAIT: nothing until there is text
+ * @GST_QTTS_SRC_IDLE_MODE_SILENCE: silence until there is text
+ *
+ * Since: 0.1
+ */
+#define GST_TYPE_QTTS_SRC_IDLE_MODE (gst_qtts_src_idle_mode_get_type())
+static GType gst_qtts_src_idle_mode_get_type(void) {
+  static const GEnumValue values[] = {
+      {static_cast<int>(IdleMode::kAuto), "Silence when live, else end of stream", "auto"},
+      {static_cast<int>(IdleMode::kEos), "End of stream", "eos"},
+      {static_cast<int>(IdleMode::kWait), "Nothing until there is text", "wait"},
+      {static_cast<int>(IdleMode::kSilence), "Silence until there is text", "silence"},
+      {0, nullptr, nullptr},
+  };
+  static const GType type = g_enum_register_static("GstQttsSrcIdleMode", values);
+  return type;
+}
+
 struct GstQttsSrcPrivate {
-  explicit GstQttsSrcPrivate(Speech::Reporter reporter) : speech(std::move(reporter)) {}
+  GstQttsSrcPrivate(GstElement* element, Speech::Reporter reporter)
+      : speech(std::move(reporter)), clock(element), wake(speech.waker()) {}
 
   Speech speech;
+  gstqtts::LiveClock clock;
+  const std::function<void()> wake;
 
   std::mutex lock;
   // Guarded by the lock.
@@ -272,6 +330,13 @@ struct GstQttsSrcPrivate {
   gstqtts::TextOptions text_options;
   // Of a qtts/set-voice event, over the settings for what comes after it by the sink pad; may be null.
   GstStructure* voice = nullptr;
+  IdleMode idle_mode = DEFAULT_IDLE_MODE;
+  GstClockTime latency = DEFAULT_LATENCY;
+  GstClockTime leading_silence = DEFAULT_LEADING_SILENCE;
+  GstClockTime utterance_gap = DEFAULT_UTTERANCE_GAP;
+  bool trim_leading_silence = DEFAULT_TRIM_LEADING_SILENCE;
+  guint64 trimmed_samples = 0;                   // in this run
+  guint64 underruns = 0;                         // in this run
   bool running = false;                          // between start and stop: a new text is queued
   std::optional<qtts::EngineOptions> inspected;  // what `model` was found with; none in NULL
   std::optional<qtts::ModelInfo> model;          // known from READY on
@@ -280,6 +345,10 @@ struct GstQttsSrcPrivate {
 
   // Used by the streaming thread, or while that is at rest.
   gstqtts::Timeline timeline{SAMPLE_RATE};
+  gstqtts::LeadingSilenceTrimmer trimmer{SAMPLE_RATE};
+  std::optional<Speech::Output> frame;  // of speech, whose time has not come
+  guint64 silence_due = 0;              // samples of silence before that frame
+  bool in_utterance = false;            // the last buffer was speech, and its utterance goes on
   GstAudioFormat format = GST_AUDIO_FORMAT_UNKNOWN;
   std::vector<std::string> warnings;  // of the last utterance
 
@@ -317,6 +386,7 @@ static gboolean gst_qtts_src_stop(GstBaseSrc* src);
 static gboolean gst_qtts_src_unlock(GstBaseSrc* src);
 static gboolean gst_qtts_src_unlock_stop(GstBaseSrc* src);
 static gboolean gst_qtts_src_event(GstBaseSrc* src, GstEvent* event);
+static gboolean gst_qtts_src_query(GstBaseSrc* src, GstQuery* query);
 static GstFlowReturn gst_qtts_src_create(GstPushSrc* src, GstBuffer** buffer);
 
 static void gst_qtts_src_preset_init(GstPresetInterface* iface);
@@ -420,6 +490,35 @@ static void gst_qtts_src_class_init(GstQttsSrcClass* klass) {
                           "Longest sound of one utterance in nanoseconds, in whole frames of 80 ms and at least one; "
                           "a warning tells when it cuts speech (0 = the model's own limit)",
                           0, G_MAXUINT64, DEFAULT_MAX_DURATION, playing));
+  install(PROP_IS_LIVE,
+          g_param_spec_boolean("is-live", "Is Live",
+                               "Give out each buffer at its running time by the pipeline's clock, like a microphone, "
+                               "and none in PAUSED. Speech after a pause starts at the running time of the moment",
+                               DEFAULT_IS_LIVE, ready));
+  install(PROP_IDLE_MODE,
+          g_param_spec_enum("idle-mode", "Idle Mode",
+                            "What leaves the element when there is no text to speak. With a sink pad, the end of its "
+                            "stream alone ends the sound, and eos means wait",
+                            GST_TYPE_QTTS_SRC_IDLE_MODE, static_cast<int>(DEFAULT_IDLE_MODE), playing));
+  install(PROP_LATENCY,
+          g_param_spec_uint64("latency", "Latency",
+                              "When live: nanoseconds by which a buffer may leave the element after its running time "
+                              "without losing its place; it is reported to the pipeline, whose sinks play that much "
+                              "later (0 = none)",
+                              0, G_MAXINT64, DEFAULT_LATENCY, playing));
+  install(PROP_LEADING_SILENCE,
+          g_param_spec_uint64("leading-silence", "Leading Silence",
+                              "Nanoseconds of silence before the first utterance, and before the first one after a "
+                              "discontinuity, for receivers that swallow the beginning (0 = none)",
+                              0, G_MAXINT64, DEFAULT_LEADING_SILENCE, playing));
+  install(PROP_UTTERANCE_GAP, g_param_spec_uint64("utterance-gap", "Utterance Gap",
+                                                  "Nanoseconds of silence between two utterances (0 = none)", 0,
+                                                  G_MAXINT64, DEFAULT_UTTERANCE_GAP, playing));
+  install(PROP_TRIM_LEADING_SILENCE,
+          g_param_spec_boolean("trim-leading-silence", "Trim Leading Silence",
+                               "Cut the silence with which a voice begins an utterance, at most one second of it; see "
+                               "\"stats\" for how much it was. The first buffer of the utterance is shorter then",
+                               DEFAULT_TRIM_LEADING_SILENCE, playing));
   install(PROP_SPEAKERS,
           gst_param_spec_array("speakers", "Speakers",
                                "Preset voices of the model, known from READY on. Empty: it has none",
@@ -527,6 +626,7 @@ static void gst_qtts_src_class_init(GstQttsSrcClass* klass) {
   basesrc_class->stop = GST_DEBUG_FUNCPTR(gst_qtts_src_stop);
   basesrc_class->unlock = GST_DEBUG_FUNCPTR(gst_qtts_src_unlock);
   basesrc_class->event = GST_DEBUG_FUNCPTR(gst_qtts_src_event);
+  basesrc_class->query = GST_DEBUG_FUNCPTR(gst_qtts_src_query);
   basesrc_class->unlock_stop = GST_DEBUG_FUNCPTR(gst_qtts_src_unlock_stop);
 
   pushsrc_class->create = GST_DEBUG_FUNCPTR(gst_qtts_src_create);
@@ -535,11 +635,21 @@ static void gst_qtts_src_class_init(GstQttsSrcClass* klass) {
   gst_type_mark_as_plugin_api(GST_TYPE_QTTS_SRC_PRECISION, static_cast<GstPluginAPIFlags>(0));
   gst_type_mark_as_plugin_api(GST_TYPE_QTTS_SRC_LAYOUT, static_cast<GstPluginAPIFlags>(0));
   gst_type_mark_as_plugin_api(GST_TYPE_QTTS_SRC_SEGMENTATION, static_cast<GstPluginAPIFlags>(0));
+  gst_type_mark_as_plugin_api(GST_TYPE_QTTS_SRC_IDLE_MODE, static_cast<GstPluginAPIFlags>(0));
+}
+
+static GstPadProbeReturn gst_qtts_src_on_sound_event(GstPad* /*pad*/, GstPadProbeInfo* info, gpointer user_data) {
+  if (GST_EVENT_TYPE(GST_PAD_PROBE_INFO_EVENT(info)) == GST_EVENT_EOS) GST_QTTS_SRC(user_data)->priv->speech.EndSound();
+  return GST_PAD_PROBE_OK;
 }
 
 static void gst_qtts_src_init(GstQttsSrc* self) {
-  self->priv = new GstQttsSrcPrivate([self](const gstqtts::Report& report) { gst_qtts_src_report(self, report); });
+  self->priv = new GstQttsSrcPrivate(GST_ELEMENT(self),
+                                     [self](const gstqtts::Report& report) { gst_qtts_src_report(self, report); });
   gst_base_src_set_format(GST_BASE_SRC(self), GST_FORMAT_TIME);
+  // Whoever ends the sound, be it downstream, text that comes later has nowhere to go.
+  gst_pad_add_probe(GST_BASE_SRC_PAD(self), GST_PAD_PROBE_TYPE_EVENT_DOWNSTREAM, gst_qtts_src_on_sound_event, self,
+                    nullptr);
 }
 
 static void gst_qtts_src_finalize(GObject* object) {
@@ -597,17 +707,78 @@ static void gst_qtts_src_set_text(GstQttsSrc* self, const gchar* text) {
   }
 }
 
+static void gst_qtts_src_set_latency(GstQttsSrc* self, GstClockTime latency) {
+  {
+    const std::lock_guard lock(self->priv->lock);
+    if (std::exchange(self->priv->latency, latency) == latency) return;
+  }
+  if (gst_base_src_is_live(GST_BASE_SRC(self))) {
+    gst_element_post_message(GST_ELEMENT(self), gst_message_new_latency(GST_OBJECT(self)));
+  }
+}
+
+// What fills the time without text. The answer is never kAuto.
+static IdleMode gst_qtts_src_get_idle_mode(GstQttsSrc* self) {
+  const std::lock_guard lock(self->priv->lock);
+  if (self->priv->idle_mode != IdleMode::kAuto) return self->priv->idle_mode;
+  return gst_base_src_is_live(GST_BASE_SRC(self)) ? IdleMode::kSilence : IdleMode::kEos;
+}
+
+static void gst_qtts_src_update_idle_mode(GstQttsSrc* self) {
+  switch (gst_qtts_src_get_idle_mode(self)) {
+    case IdleMode::kSilence:
+      // When live, the alarm of each piece of silence tells in its place.
+      self->priv->speech.SetIdle(gst_base_src_is_live(GST_BASE_SRC(self)) ? Speech::Idle::kWait : Speech::Idle::kTell);
+      break;
+    case IdleMode::kWait:
+      self->priv->speech.SetIdle(Speech::Idle::kWait);
+      break;
+    case IdleMode::kEos:
+    case IdleMode::kAuto:
+      self->priv->speech.SetIdle(Speech::Idle::kEnd);
+      break;
+  }
+  self->priv->wake();  // a wait that began in the old mode
+}
+
 static void gst_qtts_src_set_property(GObject* object, guint prop_id, const GValue* value, GParamSpec* pspec) {
   GstQttsSrc* self = GST_QTTS_SRC(object);
   GstQttsSrcPrivate* priv = self->priv;
 
-  if (prop_id == PROP_TEXT) {
-    gst_qtts_src_set_text(self, g_value_get_string(value));
-    return;
+  switch (prop_id) {
+    case PROP_TEXT:
+      gst_qtts_src_set_text(self, g_value_get_string(value));
+      return;
+    case PROP_LATENCY:
+      gst_qtts_src_set_latency(self, g_value_get_uint64(value));
+      return;
+    case PROP_IS_LIVE:
+      gst_base_src_set_live(GST_BASE_SRC(self), g_value_get_boolean(value));
+      gst_qtts_src_update_idle_mode(self);
+      return;
+    case PROP_IDLE_MODE: {
+      {
+        const std::lock_guard lock(priv->lock);
+        priv->idle_mode = static_cast<IdleMode>(g_value_get_enum(value));
+      }
+      gst_qtts_src_update_idle_mode(self);
+      return;
+    }
+    default:
+      break;
   }
 
   const std::lock_guard lock(priv->lock);
   switch (prop_id) {
+    case PROP_LEADING_SILENCE:
+      priv->leading_silence = g_value_get_uint64(value);
+      break;
+    case PROP_UTTERANCE_GAP:
+      priv->utterance_gap = g_value_get_uint64(value);
+      break;
+    case PROP_TRIM_LEADING_SILENCE:
+      priv->trim_leading_silence = g_value_get_boolean(value) != FALSE;
+      break;
     case PROP_MODEL_PATH:
       priv->model_path = gst_qtts_src_dup_string(value);
       break;
@@ -661,7 +832,8 @@ static GstStructure* gst_qtts_src_new_stats(const GstQttsSrcPrivate* priv) {
       "first-frame-latency-max", G_TYPE_UINT64, nanoseconds(stats.first_frame_latency_max), "real-time-factor",
       G_TYPE_DOUBLE, stats.sound_seconds > 0 ? waited / stats.sound_seconds : 0.0, "queued-utterances", G_TYPE_UINT64,
       static_cast<guint64>(stats.queued_utterances), "queued-chars", G_TYPE_UINT64,
-      static_cast<guint64>(stats.queued_chars), nullptr);
+      static_cast<guint64>(stats.queued_chars), "underruns", G_TYPE_UINT64, priv->underruns, "trimmed", G_TYPE_UINT64,
+      gstqtts::SampleTime(priv->trimmed_samples, SAMPLE_RATE), nullptr);
 }
 
 static void gst_qtts_src_get_property(GObject* object, guint prop_id, GValue* value, GParamSpec* pspec) {
@@ -683,6 +855,24 @@ static void gst_qtts_src_get_property(GObject* object, guint prop_id, GValue* va
       break;
     case PROP_TEXT:
       g_value_set_string(value, priv->text ? priv->text->c_str() : nullptr);
+      break;
+    case PROP_IS_LIVE:
+      g_value_set_boolean(value, gst_base_src_is_live(GST_BASE_SRC(object)));
+      break;
+    case PROP_IDLE_MODE:
+      g_value_set_enum(value, static_cast<int>(priv->idle_mode));
+      break;
+    case PROP_LATENCY:
+      g_value_set_uint64(value, priv->latency);
+      break;
+    case PROP_LEADING_SILENCE:
+      g_value_set_uint64(value, priv->leading_silence);
+      break;
+    case PROP_UTTERANCE_GAP:
+      g_value_set_uint64(value, priv->utterance_gap);
+      break;
+    case PROP_TRIM_LEADING_SILENCE:
+      g_value_set_boolean(value, priv->trim_leading_silence);
       break;
     case PROP_SPEAKERS:
       if (priv->model) gst_qtts_src_take_array(value, priv->model->speakers);
@@ -791,6 +981,13 @@ static void gst_qtts_src_post_progress(GstQttsSrc* self, GstProgressType type, c
   gst_element_post_message(GST_ELEMENT(self), gst_message_new_progress(GST_OBJECT(self), type, "load", text));
 }
 
+// With the streaming thread at rest, or in it.
+static void gst_qtts_src_drop_frame(GstQttsSrc* self) {
+  self->priv->frame.reset();
+  self->priv->silence_due = 0;
+  self->priv->in_utterance = false;
+}
+
 static GstStateChangeReturn gst_qtts_src_change_state(GstElement* element, GstStateChange transition) {
   GstQttsSrc* self = GST_QTTS_SRC(element);
   GstQttsSrcPrivate* priv = self->priv;
@@ -829,8 +1026,10 @@ static gboolean gst_qtts_src_start(GstBaseSrc* src) {
     if (priv->text && !gstqtts::IsBlank(*priv->text)) first = {*priv->text, priv->settings};
     priv->speech.Start(priv->text_options, std::move(first));
     priv->running = true;
+    priv->trimmed_samples = priv->underruns = 0;
   }
   priv->timeline.Restart();
+  gst_qtts_src_drop_frame(self);
   priv->warnings.clear();
 
   if (priv->speech.Load(options)) {
@@ -848,6 +1047,7 @@ static gboolean gst_qtts_src_stop(GstBaseSrc* src) {
     const std::lock_guard lock(priv->lock);
     priv->running = false;
   }
+  priv->clock.CancelAlarm();
   if (priv->speech.Stop()) {
     gst_qtts_src_post_progress(self, GST_PROGRESS_TYPE_CANCELED, "Loading the model was canceled");
   }
@@ -856,10 +1056,12 @@ static gboolean gst_qtts_src_stop(GstBaseSrc* src) {
 
 static gboolean gst_qtts_src_unlock(GstBaseSrc* src) {
   GST_QTTS_SRC(src)->priv->speech.SetUnlocked(true);
+  GST_QTTS_SRC(src)->priv->clock.SetUnlocked(true);
   return TRUE;
 }
 
 static gboolean gst_qtts_src_unlock_stop(GstBaseSrc* src) {
+  GST_QTTS_SRC(src)->priv->clock.SetUnlocked(false);
   GST_QTTS_SRC(src)->priv->speech.SetUnlocked(false);
   return TRUE;
 }
@@ -981,6 +1183,42 @@ static gboolean gst_qtts_src_event(GstBaseSrc* src, GstEvent* event) {
   return GST_BASE_SRC_CLASS(parent_class)->event(src, event);
 }
 
+static gboolean gst_qtts_src_query(GstBaseSrc* src, GstQuery* query) {
+  GstQttsSrc* self = GST_QTTS_SRC(src);
+  GstQttsSrcPrivate* priv = self->priv;
+
+  if (GST_QUERY_TYPE(query) != GST_QUERY_LATENCY) return GST_BASE_SRC_CLASS(parent_class)->query(src, query);
+
+  gboolean live = gst_base_src_is_live(src);
+  GstClockTime latency = 0;
+  GstPad* sinkpad = nullptr;
+  {
+    const std::lock_guard lock(priv->lock);
+    latency = priv->latency;
+    if (priv->sinkpad != nullptr) sinkpad = GST_PAD(gst_object_ref(priv->sinkpad));
+  }
+  // Time to make speech is no latency of the pipeline: a buffer takes its time when it is there.
+  GstClockTime min = live ? latency : 0;
+  if (sinkpad != nullptr) {
+    GstQuery* upstream = gst_query_new_latency();
+    gboolean upstream_live = FALSE;
+    GstClockTime upstream_min = 0;
+    if (gst_pad_peer_query(sinkpad, upstream)) {
+      gst_query_parse_latency(upstream, &upstream_live, &upstream_min, nullptr);
+      if (upstream_live) {
+        live = TRUE;
+        min += upstream_min;
+      }
+    }
+    gst_query_unref(upstream);
+    gst_object_unref(sinkpad);
+  }
+  GST_DEBUG_OBJECT(self, "latency: %s, %" GST_TIME_FORMAT, live ? "live" : "not live", GST_TIME_ARGS(min));
+  // No maximum: however long downstream holds a buffer, nothing is lost.
+  gst_query_set_latency(query, live, min, GST_CLOCK_TIME_NONE);
+  return TRUE;
+}
+
 // --- flushes
 
 static gboolean gst_qtts_src_send_event(GstElement* element, GstEvent* event) {
@@ -1007,6 +1245,7 @@ static gboolean gst_qtts_src_send_event(GstElement* element, GstEvent* event) {
       } else {
         priv->timeline.Break();
       }
+      gst_qtts_src_drop_frame(self);
       priv->speech.FlushStop();
       const gboolean result = GST_ELEMENT_CLASS(parent_class)->send_event(element, event);
       GST_PAD_STREAM_UNLOCK(srcpad);
@@ -1170,7 +1409,8 @@ static gboolean gst_qtts_src_set_caps(GstBaseSrc* src, GstCaps* caps) {
   return TRUE;
 }
 
-static GstBuffer* gst_qtts_src_new_buffer(GstQttsSrc* self, const std::vector<float>& pcm) {
+// `pcm` null: silence.
+static GstBuffer* gst_qtts_src_new_buffer(GstQttsSrc* self, const float* pcm, gsize samples) {
   GstQttsSrcPrivate* priv = self->priv;
   const bool is_float = priv->format == GST_AUDIO_FORMAT_F32;
 
@@ -1178,33 +1418,37 @@ static GstBuffer* gst_qtts_src_new_buffer(GstQttsSrc* self, const std::vector<fl
   GstAllocationParams params;
   gst_base_src_get_allocator(GST_BASE_SRC(self), &allocator, &params);
   GstBuffer* buffer =
-      gst_buffer_new_allocate(allocator, pcm.size() * (is_float ? sizeof(float) : sizeof(gint16)), &params);
+      gst_buffer_new_allocate(allocator, samples * (is_float ? sizeof(float) : sizeof(gint16)), &params);
   if (allocator != nullptr) gst_object_unref(allocator);
   GstMapInfo map;
   if (buffer == nullptr || !gst_buffer_map(buffer, &map, GST_MAP_WRITE)) {
     gst_clear_buffer(&buffer);
     return nullptr;
   }
-  if (is_float) {
-    std::memcpy(map.data, pcm.data(), map.size);
+  if (pcm == nullptr) {
+    std::memset(map.data, 0, map.size);
+  } else if (is_float) {
+    std::memcpy(map.data, pcm, map.size);
   } else {
-    gstqtts::ConvertToS16(pcm.data(), pcm.size(), reinterpret_cast<gint16*>(map.data));
+    gstqtts::ConvertToS16(pcm, samples, reinterpret_cast<gint16*>(map.data));
   }
   gst_buffer_unmap(buffer, &map);
+  return buffer;
+}
 
-  const gstqtts::Stamp stamp = priv->timeline.Next(pcm.size());
+static void gst_qtts_src_stamp(GstBuffer* buffer, const gstqtts::Stamp& stamp) {
   GST_BUFFER_PTS(buffer) = stamp.pts;
   GST_BUFFER_DURATION(buffer) = stamp.duration;
   GST_BUFFER_OFFSET(buffer) = stamp.offset;
   GST_BUFFER_OFFSET_END(buffer) = stamp.offset_end;
   if (stamp.discont) GST_BUFFER_FLAG_SET(buffer, GST_BUFFER_FLAG_DISCONT);
-  return buffer;
+  if (stamp.resync) GST_BUFFER_FLAG_SET(buffer, GST_BUFFER_FLAG_RESYNC);
+  if (stamp.silence) GST_BUFFER_FLAG_SET(buffer, GST_BUFFER_FLAG_GAP);
 }
 
 // Of the next buffer.
 static guint64 gst_qtts_src_next_running_time(GstQttsSrc* self) {
-  return gst_segment_to_running_time(&GST_BASE_SRC(self)->segment, GST_FORMAT_TIME,
-                                     gstqtts::SampleTime(self->priv->timeline.position(), SAMPLE_RATE));
+  return gst_segment_to_running_time(&GST_BASE_SRC(self)->segment, GST_FORMAT_TIME, self->priv->timeline.time());
 }
 
 // One ERROR, and the end of the stream. Not GST_FLOW_ERROR, to which the base class would add a second
@@ -1259,8 +1503,74 @@ static GstFlowReturn gst_qtts_src_utterance_ended(GstQttsSrc* self, const Speech
   return GST_FLOW_OK;
 }
 
-static GstFlowReturn gst_qtts_src_create(GstPushSrc* src, GstBuffer** buffer) {
-  GstQttsSrc* self = GST_QTTS_SRC(src);
+static GstFlowReturn gst_qtts_src_no_buffer(GstQttsSrc* self) {
+  return gst_qtts_src_fail(self, qtts::Status::ResourceExhausted("Cannot allocate a buffer for a frame of sound."),
+                           "no buffer");
+}
+
+// Cuts leading silence off a frame of speech where that is asked for. False if nothing is left of it.
+static bool gst_qtts_src_trim(GstQttsSrc* self, std::vector<float>* pcm) {
+  const size_t cut = self->priv->trimmer.Trim(pcm);
+  if (cut > 0) {
+    const std::lock_guard lock(self->priv->lock);
+    self->priv->trimmed_samples += cut;
+  }
+  return !pcm->empty();
+}
+
+// Tells about speech that came too late for its place in a live stream, by `jitter`.
+static void gst_qtts_src_report_underrun(GstQttsSrc* self, GstClockTimeDiff jitter) {
+  GstQttsSrcPrivate* priv = self->priv;
+
+  guint64 underruns = 0;
+  {
+    const std::lock_guard lock(priv->lock);
+    underruns = ++priv->underruns;
+  }
+  const GstClockTime time = priv->timeline.time();
+  GstMessage* message = gst_message_new_qos(GST_OBJECT(self), TRUE, gst_qtts_src_next_running_time(self), time, time,
+                                            GST_CLOCK_TIME_NONE);
+  gst_message_set_qos_values(message, jitter, 1.0, 0);
+  gst_element_post_message(GST_ELEMENT(self), message);
+  if (underruns == 1) {
+    GST_ELEMENT_WARNING(
+        self, RESOURCE, BUSY,
+        ("Speech is made more slowly than it is heard: there are gaps in it. Run the model on a GPU, use "
+         "a smaller one, speak fewer streams at once, or raise \"latency\"."),
+        ("%" GST_TIME_FORMAT " too late", GST_TIME_ARGS(jitter)));
+  } else {
+    GST_INFO_OBJECT(self, "underrun %" G_GUINT64_FORMAT ", %" GST_TIME_FORMAT " too late", underruns,
+                    GST_TIME_ARGS(jitter));
+  }
+}
+
+// Finds the place of the next frame of speech, which is there: moves the timeline of a live stream on if the frame
+// is too late for where that is, and notes the silence that has to come before the frame.
+static void gst_qtts_src_place_frame(GstQttsSrc* self) {
+  GstQttsSrcPrivate* priv = self->priv;
+
+  GstClockTime latency = 0;
+  GstClockTime leading = 0;
+  GstClockTime gap = 0;
+  {
+    const std::lock_guard lock(priv->lock);
+    latency = priv->latency;
+    leading = priv->leading_silence;
+    gap = priv->utterance_gap;
+  }
+  if (gst_base_src_is_live(GST_BASE_SRC(self))) {
+    const GstClockTime now = priv->clock.Now().value_or(0);
+    const GstClockTime time = priv->timeline.time();
+    const bool late = now > time + latency + (priv->in_utterance ? kLateTolerance : 0);
+    if (late && priv->in_utterance && priv->speech.SpeaksWholeText())
+      gst_qtts_src_report_underrun(self, GST_CLOCK_DIFF(time, now));
+    if (late || priv->timeline.broken()) priv->timeline.MoveTo(now);
+  }
+  priv->silence_due = priv->in_utterance ? 0 : priv->timeline.MissingSilence(leading, gap);
+}
+
+// Waits for the next frame of speech and keeps it in `frame`. Without one when it is time for silence.
+static GstFlowReturn gst_qtts_src_next_frame(GstQttsSrc* self) {
   GstQttsSrcPrivate* priv = self->priv;
 
   Speech::Output output;
@@ -1270,16 +1580,20 @@ static GstFlowReturn gst_qtts_src_create(GstPushSrc* src, GstBuffer** buffer) {
       case Speech::Event::kLoaded:
         gst_qtts_src_loaded(self);
         break;
-      case Speech::Event::kStarted:
+      case Speech::Event::kStarted: {
         gst_qtts_src_utterance_started(self, output);
+        priv->in_utterance = false;
+        const std::lock_guard lock(priv->lock);
+        if (priv->trim_leading_silence) priv->trimmer.Restart();
         break;
+      }
       case Speech::Event::kFrame:
-        if (!priv->speech.Commit(output, gst_qtts_src_next_running_time(self))) break;
-        *buffer = gst_qtts_src_new_buffer(self, output.frame.pcm);
-        if (*buffer != nullptr) return GST_FLOW_OK;
-        return gst_qtts_src_fail(
-            self, qtts::Status::ResourceExhausted("Cannot allocate a buffer for a frame of sound."), "no buffer");
+        if (!gst_qtts_src_trim(self, &output.frame.pcm)) break;
+        priv->frame = std::move(output);
+        gst_qtts_src_place_frame(self);
+        return GST_FLOW_OK;
       case Speech::Event::kEnded:
+        priv->in_utterance = false;
         flow = gst_qtts_src_utterance_ended(self, output);
         break;
       case Speech::Event::kRefused:
@@ -1292,9 +1606,72 @@ static GstFlowReturn gst_qtts_src_create(GstPushSrc* src, GstBuffer** buffer) {
       case Speech::Event::kEndOfText:
         GST_DEBUG_OBJECT(self, "everything is spoken");
         return GST_FLOW_EOS;
+      case Speech::Event::kIdle:
+      case Speech::Event::kWoken:
+        return GST_FLOW_OK;
       case Speech::Event::kHalted:
         return GST_FLOW_FLUSHING;
     }
   }
   return flow;
+}
+
+// Until the time of the next buffer, when live. False if the wait was interrupted.
+static bool gst_qtts_src_wait(GstQttsSrc* self) {
+  if (!gst_base_src_is_live(GST_BASE_SRC(self))) return true;
+  return self->priv->clock.WaitUntil(gst_qtts_src_next_running_time(self));
+}
+
+static GstFlowReturn gst_qtts_src_create_silence(GstQttsSrc* self, guint64 samples, GstBuffer** buffer) {
+  GstQttsSrcPrivate* priv = self->priv;
+
+  if (!gst_qtts_src_wait(self)) return GST_FLOW_FLUSHING;
+  *buffer = gst_qtts_src_new_buffer(self, nullptr, samples);
+  if (*buffer == nullptr) return gst_qtts_src_no_buffer(self);
+  gst_qtts_src_stamp(*buffer, priv->timeline.Silence(samples));
+  return GST_FLOW_OK;
+}
+
+static GstFlowReturn gst_qtts_src_create(GstPushSrc* src, GstBuffer** buffer) {
+  GstQttsSrc* self = GST_QTTS_SRC(src);
+  GstQttsSrcPrivate* priv = self->priv;
+  const bool live = gst_base_src_is_live(GST_BASE_SRC(self));
+
+  for (;;) {
+    if (!priv->frame) {
+      priv->speech.ClearWake();  // before the mode is read: its changes wake
+      const bool fill = gst_qtts_src_get_idle_mode(self) == IdleMode::kSilence;
+      if (fill && live) {
+        if (priv->timeline.broken()) priv->timeline.MoveTo(priv->clock.Now().value_or(0));
+        priv->clock.SetAlarm(gst_qtts_src_next_running_time(self), priv->wake);
+      }
+      const GstFlowReturn flow = gst_qtts_src_next_frame(self);
+      priv->clock.CancelAlarm();
+      if (flow != GST_FLOW_OK) return flow;
+      if (!priv->frame) {
+        if (!fill) continue;  // woken by a change of the mode
+        if (std::exchange(priv->in_utterance, false) && priv->speech.SpeaksWholeText())
+          gst_qtts_src_report_underrun(self, 0);
+        return gst_qtts_src_create_silence(self, kSilencePiece, buffer);
+      }
+    }
+
+    // An interrupted wait leaves the frame where it is: not a frame is lost when a live stream is paused.
+    if (priv->silence_due > 0 && priv->speech.IsCurrent(*priv->frame)) {
+      const guint64 samples = std::min(priv->silence_due, kSilencePiece);
+      const GstFlowReturn flow = gst_qtts_src_create_silence(self, samples, buffer);
+      if (flow == GST_FLOW_OK) priv->silence_due -= samples;
+      return flow;
+    }
+    if (!gst_qtts_src_wait(self)) return GST_FLOW_FLUSHING;
+    const Speech::Output frame = std::move(*priv->frame);
+    gst_qtts_src_drop_frame(self);
+    if (!priv->speech.Commit(frame, gst_qtts_src_next_running_time(self))) continue;  // it was interrupted
+    const std::vector<float>& pcm = frame.frame.pcm;
+    *buffer = gst_qtts_src_new_buffer(self, pcm.data(), pcm.size());
+    if (*buffer == nullptr) return gst_qtts_src_no_buffer(self);
+    gst_qtts_src_stamp(*buffer, priv->timeline.Speech(pcm.size()));
+    priv->in_utterance = true;
+    return GST_FLOW_OK;
+  }
 }

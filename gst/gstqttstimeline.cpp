@@ -22,17 +22,52 @@ uint64_t SamplesWithin(uint64_t duration, int rate) {
 Stamp Timeline::Next(uint64_t samples) {
   Stamp stamp;
   stamp.offset = position_;
+  stamp.pts = time();
   position_ += samples;
   stamp.offset_end = position_;
-  stamp.pts = SampleTime(stamp.offset, rate_);
-  stamp.duration = SampleTime(stamp.offset_end, rate_) - stamp.pts;
+  stamp.duration = time() - stamp.pts;
   stamp.discont = std::exchange(discont_, false);
+  stamp.resync = std::exchange(leapt_, false);
   return stamp;
 }
 
+Stamp Timeline::Speech(uint64_t samples) {
+  spoke_ = true;
+  silent_samples_ = 0;
+  return Next(samples);
+}
+
+Stamp Timeline::Silence(uint64_t samples) {
+  silent_samples_ += samples;
+  Stamp stamp = Next(samples);
+  stamp.silence = true;
+  return stamp;
+}
+
+uint64_t Timeline::MissingSilence(uint64_t leading, uint64_t gap) const {
+  const uint64_t wanted = SamplesWithin(spoke_ ? gap : leading, rate_);
+  return wanted > silent_samples_ ? wanted - silent_samples_ : 0;
+}
+
 void Timeline::Restart() {
-  position_ = 0;
+  Break();
+  position_ = anchor_time_ = anchor_position_ = 0;
+  leapt_ = false;
+}
+
+void Timeline::Break() {
   discont_ = true;
+  spoke_ = false;
+  silent_samples_ = 0;
+}
+
+void Timeline::MoveTo(uint64_t time) {
+  if (time <= this->time()) return;
+  // The very first buffer is a discontinuity anyway, and no leap.
+  leapt_ = position_ > 0;
+  Break();
+  anchor_time_ = time;
+  anchor_position_ = position_;
 }
 
 }  // namespace gstqtts

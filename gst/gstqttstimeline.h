@@ -19,29 +19,48 @@ struct Stamp {
   uint64_t offset = 0;
   uint64_t offset_end = 0;
   bool discont = false;
+  bool resync = false;  // a discontinuity because the time leapt
+  bool silence = false;
 };
 
-// Stamps buffers that follow one another without a gap. Every time is computed from the count of
-// samples, so that nothing drifts and each buffer ends exactly where the next begins.
+// Stamps buffers, which follow one another without a gap unless MoveTo() makes one. Every time is computed
+// from the count of samples since the last leap, so that nothing drifts and each buffer ends exactly where
+// the next begins. Offsets count the samples that were stamped; they do not leap.
 //
 // Used by the streaming thread alone, or while that is stopped.
 class Timeline {
  public:
   explicit Timeline(int rate) : rate_(rate) {}
 
-  Stamp Next(uint64_t samples);
-  // Where the next buffer begins, in samples.
-  uint64_t position() const { return position_; }
+  Stamp Speech(uint64_t samples);
+  Stamp Silence(uint64_t samples);
+  // Where the next buffer begins, in nanoseconds.
+  uint64_t time() const { return anchor_time_ + SampleTime(position_ - anchor_position_, rate_); }
+  // Whether the next buffer is a discontinuity.
+  bool broken() const { return discont_; }
+
+  // Samples of silence that are missing before an utterance which wants `gap` nanoseconds between itself and
+  // the speech before it, or `leading` when it is the first since the last discontinuity.
+  uint64_t MissingSilence(uint64_t leading, uint64_t gap) const;
 
   // Starts again at 0; the next buffer is a discontinuity.
   void Restart();
   // Goes on at the position reached; the next buffer is a discontinuity.
-  void Break() { discont_ = true; }
+  void Break();
+  // The next buffer begins at `time`, not before time(); if that is a leap, it is a discontinuity.
+  void MoveTo(uint64_t time);
 
  private:
+  Stamp Next(uint64_t samples);
+
   int rate_;
   uint64_t position_ = 0;
+  uint64_t anchor_time_ = 0;
+  uint64_t anchor_position_ = 0;
   bool discont_ = true;
+  bool leapt_ = false;
+  bool spoke_ = false;           // since the last discontinuity
+  uint64_t silent_samples_ = 0;  // since the last speech or discontinuity
 };
 
 }  // namespace gstqtts

@@ -103,6 +103,12 @@ TEST_F(ElementTest, C4EveryPropertyAndValueIsDescribed) {
                                           "languages",
                                           "stats",
                                           "current-text",
+                                          "is-live",
+                                          "idle-mode",
+                                          "latency",
+                                          "leading-silence",
+                                          "utterance-gap",
+                                          "trim-leading-silence",
                                           "segmentation",
                                           "newline-ends",
                                           "utterance-timeout",
@@ -158,7 +164,7 @@ TEST_F(ElementTest, C3PropertiesKeepWhatIsSet) {
       } else if (G_IS_PARAM_SPEC_UINT(spec)) {
         g_value_set_uint(&set, static_cast<guint>(random() % 1000) + 1);
       } else if (G_IS_PARAM_SPEC_UINT64(spec)) {
-        g_value_set_uint64(&set, random());
+        g_value_set_uint64(&set, random() % G_PARAM_SPEC_UINT64(spec)->maximum);
       } else if (G_IS_PARAM_SPEC_DOUBLE(spec)) {
         const GParamSpecDouble* limits = G_PARAM_SPEC_DOUBLE(spec);
         g_value_set_double(&set, std::uniform_real_distribution<>(limits->minimum, limits->maximum)(random));
@@ -174,7 +180,7 @@ TEST_F(ElementTest, C3PropertiesKeepWhatIsSet) {
       ++checked;
     }
   }
-  EXPECT_EQ(checked, 23 * 20);
+  EXPECT_EQ(checked, 29 * 20);
 }
 
 TEST_F(ElementTest, C3ValuesOutOfRangeAreRefused) {

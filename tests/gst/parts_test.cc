@@ -14,6 +14,7 @@
 #include "gstqttssettings.h"
 #include "gstqttstext.h"
 #include "gstqttstimeline.h"
+#include "gstqttstrim.h"
 
 namespace gstqtts {
 namespace {
@@ -301,7 +302,7 @@ TEST(Timeline, BuffersFollowOneAnotherWithoutGapOrDrift) {
   uint64_t end = 0;
   for (int i = 0; i < 10000; ++i) {
     const uint64_t count = i % 3 == 0 ? 1920 : random() % 5000;
-    const Stamp stamp = timeline.Next(count);
+    const Stamp stamp = timeline.Speech(count);
     ASSERT_EQ(stamp.offset, samples);
     ASSERT_EQ(stamp.pts, end);
     samples += count;
@@ -314,14 +315,14 @@ TEST(Timeline, BuffersFollowOneAnotherWithoutGapOrDrift) {
 
 TEST(Timeline, RestartGoesToZeroAndBreakGoesOn) {
   Timeline timeline(24000);
-  timeline.Next(1920);
+  timeline.Speech(1920);
   timeline.Break();
-  Stamp stamp = timeline.Next(1920);
+  Stamp stamp = timeline.Speech(1920);
   EXPECT_EQ(stamp.pts, 80000000U);
   EXPECT_TRUE(stamp.discont);
-  EXPECT_FALSE(timeline.Next(1).discont);
+  EXPECT_FALSE(timeline.Speech(1).discont);
   timeline.Restart();
-  stamp = timeline.Next(1920);
+  stamp = timeline.Speech(1920);
   EXPECT_EQ(stamp.pts, 0U);
   EXPECT_EQ(stamp.offset, 0U);
   EXPECT_TRUE(stamp.discont);
@@ -430,6 +431,72 @@ TEST(MakeRequest, MaxDurationIsInWholeFrames) {
   EXPECT_EQ(frames(160000000), 2);
   EXPECT_EQ(frames(1000000000), 12);
   EXPECT_EQ(frames(std::numeric_limits<uint64_t>::max()), 230584300921) << "no overflow";
+}
+
+TEST(Timeline, LeapsAreDiscontinuities) {
+  Timeline timeline(24000);
+  timeline.Speech(1920);
+  timeline.MoveTo(70'000'000);  // in the past
+  EXPECT_FALSE(timeline.Speech(1920).discont);
+  timeline.MoveTo(1'000'000'001);
+  const Stamp stamp = timeline.Speech(1920);
+  EXPECT_EQ(stamp.pts, 1'000'000'001U);
+  EXPECT_EQ(stamp.offset, 3840U);
+  EXPECT_EQ(stamp.duration, 80'000'000U);
+  EXPECT_TRUE(stamp.discont);
+  EXPECT_TRUE(stamp.resync);
+  EXPECT_EQ(timeline.time(), 1'080'000'001U);
+}
+
+TEST(Timeline, MissingSilence) {
+  Timeline timeline(24000);
+  EXPECT_EQ(timeline.MissingSilence(40'000'000, 20'000'000), 960U);
+  timeline.Silence(480);
+  EXPECT_EQ(timeline.MissingSilence(40'000'000, 20'000'000), 480U);
+  timeline.Speech(1920);
+  EXPECT_EQ(timeline.MissingSilence(40'000'000, 20'000'000), 480U);
+  EXPECT_TRUE(timeline.Silence(4800).silence);
+  EXPECT_EQ(timeline.MissingSilence(40'000'000, 20'000'000), 0U);
+  timeline.Break();
+  EXPECT_EQ(timeline.MissingSilence(40'000'000, 20'000'000), 960U);
+}
+
+// --- trimming
+
+TEST(LeadingSilenceTrimmer, CutsUpToTheFirstSound) {
+  LeadingSilenceTrimmer trimmer(24000);
+  trimmer.Restart();
+  std::vector<float> silence(1920, 0.001F);
+  EXPECT_EQ(trimmer.Trim(&silence), 1920U);
+  EXPECT_TRUE(silence.empty());
+  std::vector<float> onset(1920, 0.0F);
+  onset[1000] = -0.5F;
+  EXPECT_EQ(trimmer.Trim(&onset), 760U);  // 10 ms stay
+  ASSERT_EQ(onset.size(), 1160U);
+  EXPECT_EQ(onset[240], -0.5F);
+  std::vector<float> pause(1920, 0.0F);
+  EXPECT_EQ(trimmer.Trim(&pause), 0U);
+  EXPECT_EQ(pause.size(), 1920U);
+}
+
+TEST(LeadingSilenceTrimmer, GivesUpAfterASecond) {
+  LeadingSilenceTrimmer trimmer(24000);
+  trimmer.Restart();
+  size_t cut = 0;
+  size_t left = 0;
+  for (int i = 0; i < 20; ++i) {
+    std::vector<float> silence(1920, 0.0F);
+    cut += trimmer.Trim(&silence);
+    left += silence.size();
+  }
+  EXPECT_EQ(cut, 24000U);
+  EXPECT_EQ(left, 20U * 1920 - 24000);
+}
+
+TEST(LeadingSilenceTrimmer, DoesNothingBeforeAnUtteranceBegins) {
+  LeadingSilenceTrimmer trimmer(24000);
+  std::vector<float> silence(1920, 0.0F);
+  EXPECT_EQ(trimmer.Trim(&silence), 0U);
 }
 
 }  // namespace

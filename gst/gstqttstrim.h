@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#ifndef GST_QTTS_TRIM_H_
+#define GST_QTTS_TRIM_H_
+
+#include <cstddef>
+#include <vector>
+
+namespace gstqtts {
+
+// Cuts the silence off the beginning of an utterance, frame by frame. A voice often begins with a frame
+// or two of silence, which an application that waits for the first sound does not want.
+//
+// What is quieter than kThreshold counts as silence; kLead seconds of it stay before the first sound, so that
+// no onset is cut. At most kLongest seconds are cut: an utterance that is silent for longer means it.
+class LeadingSilenceTrimmer {
+ public:
+  static constexpr float kThreshold = 0.003F;  // -50 dB of full scale
+  static constexpr double kLead = 0.01;
+  static constexpr double kLongest = 1.0;
+
+  explicit LeadingSilenceTrimmer(int rate) : rate_(rate) {}
+
+  // Begins an utterance.
+  void Restart() { done_ = false, cut_ = 0; }
+  // Cuts `pcm`, the next samples; nothing is left of it while all is silence. Returns the number of samples
+  // cut.
+  size_t Trim(std::vector<float>* pcm);
+
+ private:
+  int rate_;
+  bool done_ = true;
+  size_t cut_ = 0;  // samples of this utterance
+};
+
+}  // namespace gstqtts
+
+#endif  // GST_QTTS_TRIM_H_

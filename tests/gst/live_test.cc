@@ -1,0 +1,352 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+// Live: each buffer at its time by the clock, pauses, idle times, silence, latency. The clock is commanded by the
+// tests.
+#include <gst/check/gsttestclock.h>
+
+#include <cstring>
+#include <set>
+
+#include "support.h"
+
+namespace qtts::testing {
+namespace {
+
+constexpr GstClockTime kFrame = 80 * GST_MSECOND;
+// An hour, of which sanitizers get six minutes.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr GstClockTime kLongTime = 360 * GST_SECOND;
+#else
+constexpr GstClockTime kLongTime = 3600 * GST_SECOND;
+#endif
+
+// A pipeline whose clock stands still unless a test moves it.
+class LivePipeline : public Pipeline {
+ public:
+  explicit LivePipeline(const std::string& properties, bool keep_data = true)
+      : Pipeline("qttssrc name=src is-live=true " + properties + " ! fakesink sync=false async=false") {
+    clock_ = gst_test_clock_new_with_start_time(GST_SECOND);
+    gst_pipeline_use_clock(GST_PIPELINE(get()), clock_);
+    Record(keep_data);
+  }
+  ~LivePipeline() {
+    Set(GST_STATE_NULL);
+    gst_object_unref(clock_);
+  }
+  LivePipeline(const LivePipeline&) = delete;
+  LivePipeline& operator=(const LivePipeline&) = delete;
+
+  GstTestClock* clock() const { return GST_TEST_CLOCK(clock_); }
+  GstClockTime now() const { return gst_clock_get_time(clock_) - gst_element_get_base_time(get()); }
+  void Advance(GstClockTime by) {
+    gst_test_clock_advance_time(clock(), static_cast<GstClockTimeDiff>(by));
+    ReleaseDue();
+  }
+  // Lets everybody go whose time has come.
+  void ReleaseDue() const {
+    GstClockID id = nullptr;
+    while (gst_test_clock_peek_next_pending_id(clock(), &id)) {
+      const bool due = gst_clock_id_get_time(id) <= gst_clock_get_time(clock_);
+      gst_clock_id_unref(id);
+      if (!due) return;
+      GstClockID next = gst_test_clock_process_next_clock_id(clock());
+      if (next == nullptr) return;
+      gst_clock_id_unref(next);
+    }
+  }
+  // Advances in steps until so many buffers have come.
+  bool AdvanceUntil(size_t buffers, GstClockTime step = 10 * GST_MSECOND) {
+    return WaitFor([&] {
+      if (record().buffer_count() >= buffers) return true;
+      if (gst_test_clock_peek_id_count(clock()) > 0) Advance(step);
+      return false;
+    });
+  }
+  bool WaitUntilSomebodyWaits() const {
+    return WaitFor([this] { return gst_test_clock_peek_id_count(clock()) > 0; });
+  }
+
+ private:
+  GstClock* clock_;
+};
+
+std::vector<Recorder::Item> Speech(const std::vector<Recorder::Item>& buffers) {
+  std::vector<Recorder::Item> speech;
+  for (const auto& buffer : buffers) {
+    if (!buffer.gap) speech.push_back(buffer);
+  }
+  return speech;
+}
+
+std::string SpokenText(const std::vector<Recorder::Item>& buffers) {
+  std::string text;
+  for (const auto& buffer : Speech(buffers)) text += static_cast<char>(buffer.label.character);
+  return text;
+}
+
+void ExpectGapsAreSilent(const std::vector<Recorder::Item>& buffers) {
+  for (const auto& buffer : buffers) {
+    if (!buffer.gap) continue;
+    EXPECT_EQ(std::set<guint8>(buffer.data.begin(), buffer.data.end()), std::set<guint8>{0});
+  }
+}
+
+// Each ends where the next begins.
+void ExpectContinuous(const std::vector<Recorder::Item>& buffers) {
+  for (size_t i = 1; i < buffers.size(); ++i) {
+    ASSERT_EQ(buffers[i].pts, buffers[i - 1].pts + buffers[i - 1].duration) << i;
+    ASSERT_EQ(buffers[i].offset, buffers[i - 1].offset_end) << i;
+    ASSERT_FALSE(buffers[i].discont) << i;
+  }
+}
+
+using LiveTest = GstTest;
+
+TEST_F(LiveTest, C16NoPrerollOnlyWhenLive) {
+  Pipeline live("qttssrc name=src is-live=true text=abc ! fakesink");
+  EXPECT_EQ(live.Begin(GST_STATE_PAUSED), GST_STATE_CHANGE_NO_PREROLL);
+  Pipeline other("qttssrc name=src text=abc ! fakesink");
+  EXPECT_EQ(other.Set(GST_STATE_PAUSED), GST_STATE_CHANGE_SUCCESS);
+}
+
+TEST_F(LiveTest, C21FramesLeaveOnTheClock) {
+  LivePipeline pipeline("idle-mode=eos text=abcdefgh");
+  pipeline.Set(GST_STATE_PLAYING);
+  ASSERT_TRUE(pipeline.AdvanceUntil(1));
+  const GstClockTime anchor = pipeline.record().buffers()[0].pts;
+  for (size_t n = 1; n < 8; ++n) {
+    ASSERT_TRUE(pipeline.WaitUntilSomebodyWaits());
+    const GstClockTime due = anchor + n * kFrame;
+    pipeline.Advance(due - pipeline.now() - 1);
+    g_usleep(2000);
+    ASSERT_EQ(pipeline.record().buffer_count(), n) << "before its time";
+    pipeline.Advance(1);
+    ASSERT_TRUE(WaitFor([&] { return pipeline.record().buffer_count() == n + 1; })) << "at its time";
+    EXPECT_EQ(pipeline.record().buffers()[n].pts, due);
+  }
+  EXPECT_EQ(pipeline.record().text(), "abcdefgh");
+  ExpectContinuous(pipeline.record().buffers());
+  ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr);
+}
+
+TEST_F(LiveTest, C16PausesLoseAndRepeatNoFrame) {
+  std::string text;
+  for (int i = 0; i < 100; ++i) text += static_cast<char>('A' + i % 26);
+  Pipeline pipeline("qttssrc name=src is-live=true idle-mode=eos text=" + text + " ! fakesink sync=false async=false");
+  pipeline.Record();
+  for (int i = 0; i < 100; ++i) {
+    pipeline.Set(GST_STATE_PLAYING);
+    g_usleep(static_cast<gulong>(i % 13) * 3000);
+    pipeline.Set(GST_STATE_PAUSED);
+  }
+  pipeline.Set(GST_STATE_PLAYING);
+  ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr);
+  EXPECT_EQ(pipeline.record().text(), text);
+  const auto buffers = pipeline.record().buffers();
+  for (size_t i = 0; i < buffers.size(); ++i) EXPECT_EQ(buffers[i].offset, i * 1920);
+}
+
+TEST_F(LiveTest, C22AfterIdleSpeechStartsNow) {
+  LivePipeline pipeline("idle-mode=wait text=ab");
+  pipeline.Set(GST_STATE_PLAYING);
+  ASSERT_TRUE(pipeline.AdvanceUntil(2));
+  pipeline.Advance(2 * GST_SECOND);
+  const GstClockTime now = pipeline.now();
+  g_object_set(pipeline.src(), "text", "cd", nullptr);
+  ASSERT_TRUE(WaitFor([&] { return pipeline.record().buffer_count() == 3; })) << "it should not wait";
+  ASSERT_TRUE(pipeline.AdvanceUntil(4));
+  const auto buffers = pipeline.record().buffers();
+  EXPECT_EQ(buffers[2].pts, now);
+  EXPECT_TRUE(buffers[2].discont);
+  EXPECT_EQ(buffers[2].offset, 2U * 1920);
+  EXPECT_EQ(buffers[3].pts, now + kFrame);
+  EXPECT_FALSE(buffers[3].discont);
+}
+
+// With a clock of the world and a sink that drops what is late.
+TEST_F(LiveTest, C22NothingIsDroppedAfterIdle) {
+  Pipeline pipeline(
+      "qttssrc name=src is-live=true idle-mode=wait text=ab ! fakesink name=sink sync=true "
+      "max-lateness=40000000");
+  pipeline.Record();
+  pipeline.Set(GST_STATE_PLAYING);
+  ASSERT_TRUE(WaitFor([&] { return pipeline.record().buffer_count() == 2; }));
+  g_usleep(500000);
+  g_object_set(pipeline.src(), "text", "cd", nullptr);
+  const auto sink = pipeline.Find("sink");
+  const auto rendered = [&] {
+    GstStructure* stats = nullptr;
+    g_object_get(sink.get(), "stats", &stats, nullptr);
+    guint64 count = 0;
+    guint64 dropped = 0;
+    gst_structure_get_uint64(stats, "rendered", &count);
+    gst_structure_get_uint64(stats, "dropped", &dropped);
+    gst_structure_free(stats);
+    EXPECT_EQ(dropped, 0U);
+    return count;
+  };
+  EXPECT_TRUE(WaitFor([&] { return rendered() == 4; }));
+}
+
+TEST_F(LiveTest, C23SilenceFillsEveryPause) {
+  LivePipeline pipeline("");
+  pipeline.Set(GST_STATE_PLAYING);
+  ASSERT_TRUE(pipeline.AdvanceUntil(5));
+  const GstClockTime before = pipeline.now();
+  g_object_set(pipeline.src(), "text", "abc", nullptr);
+  ASSERT_TRUE(WaitFor([&] {
+    pipeline.Advance(5 * GST_MSECOND);
+    return Speech(pipeline.record().buffers()).size() == 3;
+  }));
+  const size_t spoken = pipeline.record().buffer_count();
+  ASSERT_TRUE(pipeline.AdvanceUntil(spoken + 5));
+  const auto buffers = pipeline.record().buffers();
+  ExpectContinuous(buffers);
+  ExpectGapsAreSilent(buffers);
+  EXPECT_TRUE(buffers.front().gap);
+  EXPECT_TRUE(buffers.back().gap);
+  EXPECT_EQ(SpokenText(buffers), "abc");
+  EXPECT_LE(Speech(buffers)[0].pts, before + kFrame + 100 * GST_MSECOND);
+  EXPECT_EQ(GetStat(pipeline.src(), "underruns"), 0U);
+}
+
+TEST_F(LiveTest, C23AnHourWithoutDrift) {
+  LivePipeline pipeline("", false);
+  pipeline.Set(GST_STATE_PLAYING);
+  const GstClockTime step = 60 * GST_SECOND;
+  guint64 spoken = 0;
+  for (GstClockTime time = step; time <= kLongTime; time += step) {
+    g_object_set(pipeline.src(), "text", "abcdefghij", nullptr);
+    spoken += 10;
+    while (pipeline.now() < time) {
+      gst_test_clock_wait_for_next_pending_id(pipeline.clock(), nullptr);
+      gst_test_clock_crank(pipeline.clock());
+    }
+  }
+  const auto buffers = pipeline.record().buffers();
+  ExpectContinuous(buffers);
+  EXPECT_EQ(Speech(buffers).size(), spoken);
+  EXPECT_GE(buffers.back().pts + buffers.back().duration + 200 * GST_MSECOND, kLongTime);
+  EXPECT_EQ(buffers.back().pts + buffers.back().duration,
+            buffers.front().pts + gst_util_uint64_scale(buffers.back().offset_end, GST_SECOND, 24000));
+}
+
+TEST_F(LiveTest, SilenceWithoutAClockToo) {
+  Pipeline pipeline("qttssrc name=src idle-mode=silence text=ab ! fakesink name=sink sync=false");
+  pipeline.Record(true);
+  pipeline.Set(GST_STATE_PLAYING);
+  ASSERT_TRUE(WaitFor([&] { return pipeline.record().buffer_count() >= 20; }));
+  g_object_set(pipeline.src(), "text", "cd", nullptr);
+  ASSERT_TRUE(WaitFor([&] { return SpokenText(pipeline.record().buffers()).size() == 4; }));
+  pipeline.Set(GST_STATE_PAUSED);
+  ExpectContinuous(pipeline.record().buffers());
+  ExpectGapsAreSilent(pipeline.record().buffers());
+  EXPECT_EQ(SpokenText(pipeline.record().buffers()), "abcd");
+}
+
+TEST_F(LiveTest, IdleModeMayChangeWhilePlaying) {
+  Pipeline pipeline("qttssrc name=src idle-mode=wait text=ab ! fakesink name=sink sync=false");
+  pipeline.Record();
+  pipeline.Set(GST_STATE_PLAYING);
+  ASSERT_TRUE(WaitFor([&] { return pipeline.record().buffer_count() == 2; }));
+  gst_util_set_object_arg(G_OBJECT(pipeline.src()), "idle-mode", "silence");
+  ASSERT_TRUE(WaitFor([&] { return pipeline.record().buffer_count() > 10; }));
+  gst_util_set_object_arg(G_OBJECT(pipeline.src()), "idle-mode", "eos");
+  ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr);
+}
+
+TEST_F(LiveTest, LeadingSilenceAndGaps) {
+  Pipeline pipeline("qttssrc name=src leading-silence=50000000 utterance-gap=30000000 text=ab ! fakesink sync=false");
+  Recorder& record = pipeline.Record(true);
+  Feeder feeder(pipeline.src());
+  pipeline.Begin(GST_STATE_PLAYING);
+  feeder.Begin();
+  ASSERT_EQ(feeder.Push("cd"), GST_FLOW_OK);
+  feeder.End();
+  ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr);
+  ExpectContinuous(record.buffers());
+  ExpectGapsAreSilent(record.buffers());
+  const auto speech = Speech(record.buffers());
+  ASSERT_EQ(speech.size(), 4U);
+  EXPECT_EQ(speech[0].pts, 50 * GST_MSECOND);
+  EXPECT_EQ(speech[1].pts, speech[0].pts + kFrame);
+  EXPECT_EQ(speech[2].pts, speech[1].pts + kFrame + 30 * GST_MSECOND);
+}
+
+TEST_F(LiveTest, C24Latency) {
+  const auto query = [](GstElement* element, gboolean* live, GstClockTime* min, GstClockTime* max) {
+    const Owned<GstPad> pad(gst_element_get_static_pad(element, "src"));
+    GstQuery* latency = gst_query_new_latency();
+    EXPECT_TRUE(gst_pad_query(pad.get(), latency));
+    gst_query_parse_latency(latency, live, min, max);
+    gst_query_unref(latency);
+  };
+  gboolean live = TRUE;
+  GstClockTime min = 1;
+  GstClockTime max = 0;
+  {
+    Pipeline pipeline("qttssrc name=src latency=100000000 ! fakesink");
+    query(pipeline.src(), &live, &min, &max);
+    EXPECT_FALSE(live);
+    EXPECT_EQ(min, 0U);
+    EXPECT_EQ(max, GST_CLOCK_TIME_NONE);
+  }
+  LivePipeline pipeline("latency=100000000");
+  pipeline.Set(GST_STATE_PLAYING);
+  query(pipeline.src(), &live, &min, &max);
+  EXPECT_TRUE(live);
+  EXPECT_EQ(min, 100 * GST_MSECOND);
+  pipeline.Pending(GST_MESSAGE_LATENCY);
+  g_object_set(pipeline.src(), "latency", 20 * GST_MSECOND, nullptr);
+  ASSERT_NE(pipeline.Wait(GST_MESSAGE_LATENCY), nullptr);
+  query(pipeline.src(), &live, &min, &max);
+  EXPECT_EQ(min, 20 * GST_MSECOND);
+  g_object_set(pipeline.src(), "latency", 20 * GST_MSECOND, nullptr);
+  EXPECT_TRUE(pipeline.Pending(GST_MESSAGE_LATENCY).empty()) << "it did not change";
+}
+
+TEST_F(LiveTest, SlowSpeechIsCountedToldAndMoved) {
+  fake::Script script = fake::DefaultScript();
+  script.frame_time = std::chrono::milliseconds(150);
+  fake::Reset(script);
+  Pipeline pipeline("qttssrc name=src is-live=true idle-mode=eos text=abcd ! fakesink sync=false async=false");
+  pipeline.Record();
+  pipeline.Set(GST_STATE_PLAYING);
+  ASSERT_NE(pipeline.Wait(GST_MESSAGE_QOS), nullptr);
+  const auto warning = pipeline.Wait(GST_MESSAGE_WARNING);
+  ASSERT_NE(warning, nullptr);
+  EXPECT_NE(ParseProblem(warning.get()).text.find("more slowly"), std::string::npos);
+  ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr);
+  EXPECT_TRUE(pipeline.Pending(GST_MESSAGE_WARNING).empty());
+  EXPECT_GE(GetStat(pipeline.src(), "underruns"), 2U);
+  EXPECT_EQ(pipeline.record().text(), "abcd");
+}
+
+TEST_F(LiveTest, C25InterruptWhileAFrameWaitsForItsTime) {
+  LivePipeline pipeline("text=abcdefgh");
+  pipeline.Set(GST_STATE_PLAYING);
+  ASSERT_TRUE(WaitFor([&] {
+    pipeline.Advance(5 * GST_MSECOND);
+    return Speech(pipeline.record().buffers()).size() == 2;
+  }));
+  guint64 frames = 0;
+  g_signal_emit_by_name(pipeline.src(), "interrupt", &frames);
+  EXPECT_EQ(frames, 2U);
+  const size_t count = pipeline.record().buffer_count();
+  ASSERT_TRUE(pipeline.AdvanceUntil(count + 8));
+  const auto buffers = pipeline.record().buffers();
+  EXPECT_EQ(Speech(buffers).size(), 2U);
+  ExpectContinuous(buffers);
+  EXPECT_EQ(GetStat(pipeline.src(), "underruns"), 0U);
+}
+
+TEST_F(LiveTest, TrimmedSilenceIsCounted) {
+  Pipeline pipeline("qttssrc name=src trim-leading-silence=true text=ab ! fakesink sync=false");
+  pipeline.Record();
+  ASSERT_TRUE(pipeline.PlayToEnd());
+  // The fake engine's frames are a tone from their fourth sample on: nothing to cut.
+  EXPECT_EQ(GetStat(pipeline.src(), "trimmed"), 0U);
+  EXPECT_EQ(pipeline.record().text(), "ab");
+}
+
+}  // namespace
+}  // namespace qtts::testing
