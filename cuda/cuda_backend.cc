@@ -358,13 +358,14 @@ Status CudaBackend::Impl::LaunchRows(std::span<const std::pair<Row*, FrameRow>> 
   return Status::Ok();
 }
 
-// Records the graphs that one utterance needs and runs a frame, so that nothing is loaded or compiled later.
+// Records all graphs, so that nothing is recorded, loaded or compiled while somebody waits for speech.
 Status CudaBackend::Impl::WarmUp() {
   QTTS_RETURN_IF_ERROR(model->WarmUp());
-  const std::vector<int> splits = model->SplitBuckets();
-  for (const int s : splits) QTTS_RETURN_IF_ERROR(FrameGraph(1, s).status());
-  for (const int rows : {2, 4, 8}) QTTS_RETURN_IF_ERROR(FrameGraph(rows, splits.front()).status());
-  for (const int rows : {1, 2, 4, 8}) {
+  for (const int rows : LanguageModel::kRowBuckets) {
+    if (rows > LanguageModel::RowBucket(std::min(options.max_slots, kMaxRows))) break;
+    for (const int splits : model->SplitBuckets()) {
+      if (rows <= model->MaxRows(splits)) QTTS_RETURN_IF_ERROR(FrameGraph(rows, splits).status());
+    }
     for (int part = 0; part < kHandOvers; ++part) QTTS_RETURN_IF_ERROR(CodecGraph(rows, part).status());
   }
   QTTS_RETURN_IF_ERROR(codec_stream.Synchronize());

@@ -1,46 +1,13 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 #include <algorithm>
+#include <utility>
 
-#include "device_math.cuh"
-#include "gemm.h"
+#include "gemm_device.cuh"
+#include "gemm_wide.h"
 
 namespace qtts::cuda {
+namespace gemm {
 namespace {
-
-constexpr int kWarps = 8;
-constexpr int kThreads = 32 * kWarps;
-constexpr int kTileRows = 8;  // activations in one matrix instruction
-
-struct GemmArguments {
-  const void* weights;
-  const float* bias;
-  int outputs, columns, chunks;
-  const void* x;
-  int x_stride;
-  void* y;
-  int y_stride;
-  int64_t rows;
-  const float* norm;
-  float eps;
-  const int* live;
-};
-
-constexpr bool HasNorm(GemmKind kind) { return kind == GemmKind::kNormStore || kind == GemmKind::kNormGated; }
-
-// What becomes of one output `m` of the tile and one row.
-template <GemmKind kKind, typename Activation>
-__device__ void Finish(const GemmArguments& a, int64_t row, int output, float value, float previous) {
-  if (output >= a.outputs) return;
-  if (a.bias != nullptr) value += a.bias[output];
-  const int64_t at = row * a.y_stride + output;
-  if constexpr (kKind == GemmKind::kNormStore) {
-    static_cast<float*>(a.y)[at] = value;
-  } else if constexpr (kKind == GemmKind::kAdd) {
-    static_cast<float*>(a.y)[at] = previous + value;
-  } else {
-    static_cast<Activation*>(a.y)[at] = FromFloat<Activation>(kKind == GemmKind::kStoreSilu ? Silu(value) : value);
-  }
-}
 
 // Sums each of v[0..8) over the warp; lane l gets the sum of v[TransposedRow(l)].
 __device__ __forceinline__ float TransposedSum(float (&v)[kTileRows], int lane) {
@@ -61,20 +28,20 @@ __device__ __forceinline__ float TransposedSum(float (&v)[kTileRows], int lane) 
 }
 __device__ __forceinline__ int TransposedRow(int lane) { return lane / 4; }
 
-// Rows that share a block: one; up to 8; or several tiles of 8.
-enum class Rows { kOne, kTile, kTwoTiles, kEightTiles };
+// Rows that share a block: one; up to 8; up to 16.
+enum class Rows { kOne, kTile, kTwoTiles };
 
-constexpr int TilesOf(Rows rows) { return rows == Rows::kTwoTiles ? 2 : rows == Rows::kEightTiles ? 8 : 1; }
+constexpr int TilesOf(Rows rows) { return rows == Rows::kTwoTiles ? 2 : 1; }
 
 // Blocks that registers are to leave room for on a processor: one row's must overlap the next kernel's.
-constexpr int BlocksTogether(Rows rows) { return rows == Rows::kOne ? 4 : TilesOf(rows) <= 2 ? 2 : 1; }
+constexpr int BlocksTogether(Rows rows) { return rows == Rows::kOne ? 4 : 2; }
 
 constexpr int ChunksAhead(GemmKind kind) { return TileOutputs(kind) == 16 ? 4 : 8; }
 
 // Elements between staged rows: no bank conflicts between the rows of a fragment.
 __host__ __device__ constexpr int StageStride(int chunks) { return (chunks + 1 - chunks % 2) * kChunk; }
 
-// Dynamic shared memory: all columns of up to 8 rows. Several tiles are staged piece by piece instead.
+// Dynamic shared memory: all columns of up to 8 rows. Two tiles are staged piece by piece instead.
 size_t StageBytes(int chunks, int64_t rows) {
   const int per_warp = (chunks + kWarps - 1) / kWarps;
   return static_cast<size_t>(kWarps) * static_cast<size_t>(rows) * static_cast<size_t>(StageStride(per_warp)) * 2;
@@ -166,7 +133,7 @@ __global__ void __launch_bounds__(kThreads, BlocksTogether(kShape)) Bf16Kernel(G
       if constexpr (HasNorm(kKind)) {
         const float x0 = __uint_as_float(raw[r].x), x1 = __uint_as_float(raw[r].y);
         const float x2 = __uint_as_float(raw[r].z), x3 = __uint_as_float(raw[r].w);
-        products[r] = x0 * x0 + x1 * x1 + (x2 * x2 + x3 * x3);
+        products[r] = SumOfSquares(x0, x1, x2, x3);
         const uint2 packed = {PackBf16(x0 * norm.x, x1 * norm.y), PackBf16(x2 * norm.z, x3 * norm.w)};
         if (mine && t * kTileRows + r < rows) *reinterpret_cast<uint2*>(stage + r * stride + to) = packed;
       } else {
@@ -236,18 +203,8 @@ __global__ void __launch_bounds__(kThreads, BlocksTogether(kShape)) Bf16Kernel(G
     const int m = i % kValues;
     const int n = i / kValues;
     float factor = 1;
-    if constexpr (HasNorm(kKind)) {
-      float total = 0;
-#pragma unroll
-      for (int s = 0; s < kWarps; ++s) total += squares[s][n];
-      factor = 1.0F / sqrtf(total / static_cast<float>(a.columns) + a.eps);
-    }
-    const auto total = [&](int output) {
-      float sum = 0;
-#pragma unroll
-      for (int s = 0; s < kWarps; ++s) sum += partial[(s * kRows + n) * kOutputs + output];
-      return sum * factor;
-    };
+    if constexpr (HasNorm(kKind)) factor = NormFactor(&squares[0][n], kRows, a.columns, a.eps);
+    const auto total = [&](int output) { return Total(partial + n * kOutputs + output, kRows * kOutputs, factor); };
     const int64_t row = first_row + n;
     if constexpr (kKind == GemmKind::kNormGated) {
       const int output = blockIdx.x * 8 + m;
@@ -334,24 +291,38 @@ __global__ void __launch_bounds__(kThreads) F32Kernel(GemmArguments a) {
 }
 
 template <GemmKind kKind>
-void Run(const Launcher& launch, Precision precision, const Matrix& matrix, const GemmRows& r) {
-  const GemmArguments a = {matrix.data, matrix.bias, matrix.outputs, matrix.columns, matrix.chunks(), r.x,   r.x_stride,
-                           r.y,         r.y_stride,  r.rows,         r.norm,         r.eps,           r.live};
+void RunFew(const Launcher& launch, const Matrix& matrix, const GemmArguments& a, GemmShape shape) {
   const auto blocks = [&](int64_t rows) {
-    return dim3(static_cast<unsigned>(matrix.tiles()), static_cast<unsigned>((r.rows + rows - 1) / rows));
+    return dim3(static_cast<unsigned>(matrix.tiles()), static_cast<unsigned>((a.rows + rows - 1) / rows));
   };
-  if (precision == Precision::kF32) return launch(F32Kernel<kKind>, blocks(8), kThreads, 0, a);
-  // All shapes give the same result. More shared memory than this would keep blocks off the processor.
-  constexpr size_t kMaxStage = size_t{64} << 10;
-  const size_t stage = StageBytes(matrix.chunks(), std::min<int64_t>(r.rows, 8));
-  if (r.rows == 1 && stage <= kMaxStage) {
-    launch(Bf16Kernel<kKind, Rows::kOne>, blocks(1), kThreads, stage, a);
-  } else if (r.rows <= 64 && stage <= kMaxStage) {
-    launch(Bf16Kernel<kKind, Rows::kTile>, blocks(8), kThreads, stage, a);
-  } else if (r.rows <= 64) {
-    launch(Bf16Kernel<kKind, Rows::kTwoTiles>, blocks(16), kThreads, 0, a);
-  } else {
-    launch(Bf16Kernel<kKind, Rows::kEightTiles>, blocks(64), kThreads, 0, a);
+  const size_t stage = StageBytes(a.chunks, std::min<int64_t>(a.rows, 8));
+  if (shape == GemmShape::kOneRow) return launch(Bf16Kernel<kKind, Rows::kOne>, blocks(1), kThreads, stage, a);
+  if (shape == GemmShape::k8Rows) return launch(Bf16Kernel<kKind, Rows::kTile>, blocks(8), kThreads, stage, a);
+  launch(Bf16Kernel<kKind, Rows::kTwoTiles>, blocks(16), kThreads, 0, a);
+}
+
+template <GemmKind kKind>
+void RunF32(const Launcher& launch, const Matrix& matrix, const GemmArguments& a) {
+  launch(F32Kernel<kKind>, dim3(static_cast<unsigned>(matrix.tiles()), static_cast<unsigned>((a.rows + 7) / 8)),
+         kThreads, 0, a);
+}
+
+template <GemmKind kKind>
+void Run(const Launcher& launch, Precision precision, const Matrix& matrix, const GemmRows& r) {
+  const GemmArguments a = {matrix.data, matrix.bias, matrix.outputs, matrix.columns, matrix.chunks(), r.x,
+                           r.x_stride,  r.y,         r.y_stride,     r.rows,         r.norm,          r.eps,
+                           r.live,      nullptr};
+  if (precision == Precision::kF32) return RunF32<kKind>(launch, matrix, a);
+  const GemmShape shape = r.shape == GemmShape::kBest ? ChooseShape(matrix, r) : r.shape;
+  switch (shape) {
+    case GemmShape::kWide16:
+      return RunWide(launch, kKind, a, 16, r.normed);
+    case GemmShape::kWide32:
+      return RunWide(launch, kKind, a, 32, r.normed);
+    case GemmShape::kWide64:
+      return RunWide(launch, kKind, a, 64, r.normed);
+    default:
+      return RunFew<kKind>(launch, matrix, a, shape);
   }
 }
 
@@ -413,37 +384,80 @@ constexpr int kPackThreads = 256;
 unsigned BlocksFor(int64_t threads) { return static_cast<unsigned>((threads + kPackThreads - 1) / kPackThreads); }
 
 }  // namespace
+}  // namespace gemm
+
+bool CanRun(GemmShape shape, const Matrix& matrix, const GemmRows& rows) {
+  // More shared memory than this would keep blocks off the processor.
+  constexpr size_t kMaxStage = size_t{64} << 10;
+  switch (shape) {
+    case GemmShape::kOneRow:
+      return rows.rows == 1 && gemm::StageBytes(matrix.chunks(), 1) <= kMaxStage;
+    case GemmShape::k8Rows:
+      return gemm::StageBytes(matrix.chunks(), std::min<int64_t>(rows.rows, 8)) <= kMaxStage;
+    case GemmShape::kWide16:
+    case GemmShape::kWide32:
+    case GemmShape::kWide64:
+      return !gemm::HasNorm(matrix.kind) || rows.normed.x != nullptr;
+    default:
+      return true;
+  }
+}
+
+// Few rows: what is quickest for a stream. Many: the shape whose busiest processor has the least to read, weights
+// and activations, per column.
+GemmShape ChooseShape(const Matrix& matrix, const GemmRows& rows) {
+  if (CanRun(GemmShape::kOneRow, matrix, rows)) return GemmShape::kOneRow;
+  if (rows.rows <= 8 && CanRun(GemmShape::k8Rows, matrix, rows)) return GemmShape::k8Rows;
+  if (rows.rows <= 8 || !CanRun(GemmShape::kWide16, matrix, rows)) return GemmShape::k16Rows;
+  constexpr int64_t kProcessors = 132;
+  const int64_t weight_rows = (matrix.kind == GemmKind::kNormGated ? 2 : 1) * int64_t{matrix.outputs};
+  const auto cost = [&](int64_t outputs, int64_t block_rows, int64_t activations) {
+    const int64_t blocks = (weight_rows + outputs - 1) / outputs * ((rows.rows + block_rows - 1) / block_rows);
+    return (blocks + kProcessors - 1) / kProcessors * (outputs + activations);
+  };
+  GemmShape best = GemmShape::k16Rows;
+  int64_t least = cost(TileOutputs(matrix.kind), 16, gemm::HasNorm(matrix.kind) ? 32 : 16);  // F32 or BF16
+  for (const auto& [shape, block_rows] :
+       {std::pair(GemmShape::kWide16, 16), std::pair(GemmShape::kWide32, 32), std::pair(GemmShape::kWide64, 64)}) {
+    const int64_t bytes = cost(gemm::kWideOutputs, block_rows, block_rows);
+    if (bytes < least) {
+      least = bytes;
+      best = shape;
+    }
+  }
+  return best;
+}
 
 void Gemm(const Launcher& launch, Precision precision, const Matrix& matrix, const GemmRows& rows) {
   switch (matrix.kind) {
     case GemmKind::kNormStore:
-      return Run<GemmKind::kNormStore>(launch, precision, matrix, rows);
+      return gemm::Run<GemmKind::kNormStore>(launch, precision, matrix, rows);
     case GemmKind::kNormGated:
-      return Run<GemmKind::kNormGated>(launch, precision, matrix, rows);
+      return gemm::Run<GemmKind::kNormGated>(launch, precision, matrix, rows);
     case GemmKind::kAdd:
-      return Run<GemmKind::kAdd>(launch, precision, matrix, rows);
+      return gemm::Run<GemmKind::kAdd>(launch, precision, matrix, rows);
     case GemmKind::kStore:
-      return Run<GemmKind::kStore>(launch, precision, matrix, rows);
+      return gemm::Run<GemmKind::kStore>(launch, precision, matrix, rows);
     case GemmKind::kStoreSilu:
-      return Run<GemmKind::kStoreSilu>(launch, precision, matrix, rows);
+      return gemm::Run<GemmKind::kStoreSilu>(launch, precision, matrix, rows);
   }
 }
 
 void Pack(const Launcher& launch, Precision precision, const Matrix& matrix, PackPart part, DType type,
           const void* source, int64_t first, int64_t rows) {
   const int64_t threads = rows * ((matrix.columns + 7) / 8);
-  launch(PackKernel, dim3(BlocksFor(threads)), kPackThreads, 0, precision, matrix.chunks(), TileOutputs(matrix.kind),
-         part, type, source, first, rows, matrix.columns, matrix.data);
+  launch(gemm::PackKernel, dim3(gemm::BlocksFor(threads)), gemm::kPackThreads, 0, precision, matrix.chunks(),
+         TileOutputs(matrix.kind), part, type, source, first, rows, matrix.columns, matrix.data);
 }
 
 void ConvertRows(const Launcher& launch, Precision precision, DType type, const void* source, int64_t rows,
                  int64_t columns, void* target, int64_t stride) {
-  const dim3 grid(std::min(BlocksFor(rows * columns), 65535U));
+  const dim3 grid(std::min(gemm::BlocksFor(rows * columns), 65535U));
   if (precision == Precision::kF32) {
-    launch(ConvertKernel<float>, grid, kPackThreads, 0, type, source, rows, columns, static_cast<float*>(target),
-           stride);
+    launch(gemm::ConvertKernel<float>, grid, gemm::kPackThreads, 0, type, source, rows, columns,
+           static_cast<float*>(target), stride);
   } else {
-    launch(ConvertKernel<__nv_bfloat16>, grid, kPackThreads, 0, type, source, rows, columns,
+    launch(gemm::ConvertKernel<__nv_bfloat16>, grid, gemm::kPackThreads, 0, type, source, rows, columns,
            static_cast<__nv_bfloat16*>(target), stride);
   }
 }

@@ -15,7 +15,8 @@
 // In BF16 the weights go through the tensor cores, 16 x 16 of them against 8 rows, with F32
 // accumulators; one block owns a few outputs and its eight warps share the columns. Weights lie
 // packed in the order in which lanes load them, and the first loads of a block go out before the
-// previous kernel has ended. In F32 the same products run on the plain cores.
+// previous kernel has ended. With many rows a block owns more outputs and more rows, so that weights are read
+// once. In F32 the same products run on the plain cores.
 namespace qtts::cuda {
 
 enum class Precision { kBF16, kF32 };
@@ -70,6 +71,23 @@ void Pack(const Launcher& launch, Precision precision, const Matrix& matrix, Pac
 void ConvertRows(const Launcher& launch, Precision precision, DType type, const void* source, int64_t rows,
                  int64_t columns, void* target, int64_t stride);
 
+// How rows share blocks. All shapes give the same bits.
+enum class GemmShape {
+  kBest,
+  kOneRow,
+  k8Rows,   // of a block, which computes the outputs of one tile
+  k16Rows,  // same
+  kWide16,  // of a block, which computes 32 outputs
+  kWide32,
+  kWide64,
+};
+
+// Room for normed rows, BF16 [rows][whole chunks of columns], and the factor that each still lacks, [rows].
+struct NormedRows {
+  void* x = nullptr;
+  float* factors = nullptr;
+};
+
 struct GemmRows {
   const void* x = nullptr;  // [rows][x_stride], zeros between columns and whole chunks
   int x_stride = 0;
@@ -80,7 +98,15 @@ struct GemmRows {
   float eps = 0;
   // Nothing is done where this device word is 0; none: always done. Written before the previous kernel.
   const int* live = nullptr;
+  // For the norm kinds in BF16, used when there are more than 8 rows: without it they are normed by every block.
+  NormedRows normed;
+  GemmShape shape = GemmShape::kBest;  // in BF16; another one for tests and measurements
 };
+
+// Whether `shape` is possible.
+bool CanRun(GemmShape shape, const Matrix& matrix, const GemmRows& rows);
+// What kBest means.
+GemmShape ChooseShape(const Matrix& matrix, const GemmRows& rows);
 
 void Gemm(const Launcher& launch, Precision precision, const Matrix& matrix, const GemmRows& rows);
 

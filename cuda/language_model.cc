@@ -241,6 +241,9 @@ Status LanguageModel::AllocateState() {
   QTTS_ASSIGN_OR_RETURN(predictor_x_, NewArray<float>(kPairs * static_cast<size_t>(Padded(p.hidden_size))));
   const auto qkv_width = [](const TransformerConfig& c) { return static_cast<size_t>(c.q_width() + 2 * c.kv_width()); };
   QTTS_ASSIGN_OR_RETURN(qkv_, NewArray<float>(std::max(kRows * qkv_width(t), kPairs * qkv_width(p))));
+  const size_t widest = static_cast<size_t>(Padded(std::max(t.hidden_size, p.hidden_size)));
+  QTTS_ASSIGN_OR_RETURN(normed_.x, NewArray<char>(kPairs * widest * element));
+  QTTS_ASSIGN_OR_RETURN(normed_.factors, NewArray<float>(kPairs));
   for (Stack* const stack : {&talker_, &predictor_}) {
     const size_t rows = stack == &talker_ ? kRows : kPairs;
     const auto bytes = [&](int width) { return rows * static_cast<size_t>(Padded(width)) * element; };
@@ -324,6 +327,7 @@ void LanguageModel::EnqueueLayers(const Launcher& launch, const Stack& stack, co
     const Layer& layer = stack.layers[i];
     GemmRows r;
     r.rows = rows.rows;
+    r.normed = normed_;
     // The word is read before the previous kernel ends: the first kernel cannot rely on it.
     r.live = i == 0 ? nullptr : live;
     r.eps = c.rms_norm_eps;
@@ -373,6 +377,7 @@ Status LanguageModel::EnqueueFrame(int rows, int splits, const FrameRow* steps, 
 
   GemmRows r;
   r.rows = rows;
+  r.normed = normed_;
   r.live = frame_.live;
   r.eps = talker_.config.rms_norm_eps;
   r.x = x_;
@@ -422,6 +427,7 @@ void LanguageModel::EnqueuePredictor(const Launcher& launch, int rows) {
     float* const logits = predictor_logits_ + static_cast<int64_t>(group - 1) * kMaxRows * head.outputs;
     GemmRows r;
     r.rows = rows;
+    r.normed = normed_;
     r.live = live;
     r.eps = predictor_.config.rms_norm_eps;
     r.x = predictor_x_ + (group == 1 ? width : 0);
@@ -515,10 +521,11 @@ Result<std::pair<const PromptRowIds*, const float*>> LanguageModel::Upload(const
                    reinterpret_cast<const float*>(device));
 }
 
-// Graphs that the first utterances would otherwise have to wait for.
 Status LanguageModel::WarmUp() {
-  for (const int rows : {8, 16, 32, 64}) {
-    QTTS_RETURN_IF_ERROR(PrefillGraph(rows, SplitBuckets().front()).status());
+  for (const int splits : SplitBuckets()) {
+    for (const int rows : kRowBuckets) {
+      if (rows >= kMinRows && rows <= MaxRows(splits)) QTTS_RETURN_IF_ERROR(PrefillGraph(rows, splits).status());
+    }
   }
   return Status::Ok();
 }
@@ -563,7 +570,7 @@ Status LanguageModel::Prefill(int slot, const PromptRowIds* rows, const float* x
   while (begin < end) {
     const int splits = SplitBucket(std::min<int64_t>(end, begin + kMaxRows));
     const int count = std::min(end - begin, MaxRows(splits));
-    const int padded = std::max(8, RowBucket(count));
+    const int padded = std::max(kMinRows, RowBucket(count));
     const Launcher launch{stream_, false};
     EmbedPrompt(launch, options_.precision, tables_, rows + begin, x_vector, count, x_, prefill_positions_, padded,
                 begin, prefill_slot_, slot);

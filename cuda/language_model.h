@@ -59,6 +59,7 @@ class LanguageModel {
   Status CheckText(int32_t text_id) const;
   int64_t max_positions() const { return max_positions_; }
 
+  // Records the graphs of prompts, for which the first utterances would otherwise have to wait.
   Status WarmUp();
 
   // Makes `slot` an utterance and runs all of its prompt but the last row, which is the input of its
@@ -159,6 +160,7 @@ class LanguageModel {
   float* x_ = nullptr;            // [kMaxRows][talker's width]
   float* predictor_x_ = nullptr;  // [2 * kMaxRows][predictor's width]
   float* qkv_ = nullptr;
+  NormedRows normed_;  // of either stack
   float* talker_logits_ = nullptr;
   float* predictor_logits_ = nullptr;  // [groups - 1][kMaxRows][vocab]
   AttentionScratch attention_scratch_;

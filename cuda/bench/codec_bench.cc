@@ -154,6 +154,12 @@ int Main(int argc, char** argv) {
     std::fprintf(stderr, "codec-bench: %s\n", codec.status().message().c_str());
     return 1;
   }
+  for (int i = 0; i < most; ++i) {
+    if (const Status status = (*codec)->Reset(i, stream); !status.ok()) {
+      std::fprintf(stderr, "codec-bench: %s\n", status.message().c_str());
+      return 1;
+    }
+  }
   Check(cudaEventRecord(end, stream), "event");
   Check(cudaEventSynchronize(end), "loading");
   float load = 0;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 // qtts-bench: how fast the GPU speaks, by parts and whole.
 #include <cuda_runtime_api.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -32,11 +33,13 @@ using namespace qtts::cuda;  // NOLINT
 constexpr std::string_view kUsage =
     "usage: qtts-bench (--model FOLDER | --random 0.6b|1.7b) [OPTION]...\n"
     "  --model FOLDER   a checkpoint\n"
-    "  --random SIZE    random weights of a released size, written to a temporary folder\n"
+    "  --random SIZE    random weights of a released size (or of any preset of qtts-random-checkpoint), written to a\n"
+    "                   temporary folder\n"
     "  --f32            F32 arithmetic, for checking; slow\n"
     "  --no-overlap     kernels do not start before their predecessor's end\n"
     "  --frames N       frames of each measurement (default 50)\n"
     "  --utterances N   utterances for the time to the first PCM (default 200)\n"
+    "  --soak N         N short utterances in a row instead of all else: does memory grow, does latency drift\n"
     "  --json FILE      all figures, for programs\n";
 
 using Clock = std::chrono::steady_clock;
@@ -55,6 +58,7 @@ struct Options {
   bool overlap = true;
   int frames = 50;
   int utterances = 200;
+  int soak = 0;
 };
 
 // Figures in order, printed as a table and written as JSON.
@@ -160,7 +164,7 @@ Status LanguageModelFigures(const Checkpoint& checkpoint, const Options& options
     if (last.end != SlotEnd::kRunning) return Status::Internal("the utterance ended during the measurement");
     model->Close(0);
   }
-  for (const int rows : {16, 64}) {
+  for (const int rows : {8, 16, 32, 64, 128}) {
     std::vector<double> times;
     for (int i = 0; i < 20; ++i) {
       Prompt prompt = BenchPrompt(checkpoint.config(), rows + 1, random);
@@ -190,7 +194,10 @@ Status CodecFigures(const Checkpoint& checkpoint, const Options& options, Report
       const DeviceMemory pcm,
       DeviceMemory::AllocateZeroed(kMaxRows * static_cast<size_t>(codec->samples_per_frame()) * sizeof(float)));
   std::vector<int32_t> ids;
-  for (int i = 0; i < kMaxRows; ++i) ids.push_back(i);
+  for (int i = 0; i < kMaxRows; ++i) {
+    ids.push_back(i);
+    QTTS_RETURN_IF_ERROR(codec->Reset(i, stream.get()));
+  }
   QTTS_RETURN_IF_CUDA_ERROR(cudaMemcpy(slots.data(), ids.data(), ids.size() * 4, cudaMemcpyHostToDevice), "codec");
   for (const int rows : {1, 8, 64}) {
     QTTS_ASSIGN_OR_RETURN(const Graph graph, Graph::Capture(stream.get(), [&] {
@@ -259,6 +266,8 @@ Status WholeFigures(const std::shared_ptr<const Checkpoint>& checkpoint, const O
       report->Add("  codec, weights and state", static_cast<double>(facts.codec_bytes) / 1e6, "MB");
       report->Add("  keys and values", static_cast<double>(facts.cache_bytes) / 1e6, "MB");
       report->Add("  scratch", static_cast<double>(facts.scratch_bytes) / 1e6, "MB");
+      report->Add("device memory beyond talker and predictor weights",
+                  static_cast<double>(free_before - free_after - facts.weight_bytes) / 1e6, "MB");
     }
   }
 
@@ -286,14 +295,67 @@ Status WholeFigures(const std::shared_ptr<const Checkpoint>& checkpoint, const O
   return Status::Ok();
 }
 
+// One utterance after the other, of two frames each; every tenth is given up in mid-frame.
+Status Soak(const std::shared_ptr<const Checkpoint>& checkpoint, const Options& options, Report* report) {
+  CudaBackendOptions backend_options;
+  backend_options.precision = options.f32 ? Precision::kF32 : Precision::kBF16;
+  QTTS_ASSIGN_OR_RETURN(const auto backend, CudaBackend::Create(checkpoint, backend_options));
+  const ModelConfig& config = checkpoint->config();
+  std::mt19937 random(4);
+  std::vector<double> times;
+  size_t free_early = 0, free_late = 0, total = 0;
+  long resident_early = 0;
+  const auto resident = [] {
+    rusage usage = {};
+    (void)getrusage(RUSAGE_SELF, &usage);
+    return usage.ru_maxrss;
+  };
+  for (int i = 0; i < options.soak; ++i) {
+    if (i == options.soak / 10) {
+      QTTS_RETURN_IF_CUDA_ERROR(cudaMemGetInfo(&free_early, &total), "memory");
+      resident_early = resident();
+    }
+    const Prompt prompt = BenchPrompt(config, 10 + static_cast<int>(random() % 50), random);
+    const auto start = Clock::now();
+    QTTS_ASSIGN_OR_RETURN(const SlotId slot, backend->Open(prompt, GenerationSettings(), random()));
+    FrameStep step = {slot, kNoText};
+    for (int frame = 0; frame < 2; ++frame) {
+      QTTS_RETURN_IF_ERROR(backend->Submit({&step, 1}));
+      if (i % 10 == 9 && frame == 1) backend->Close(slot);
+      QTTS_ASSIGN_OR_RETURN(const auto results, backend->Collect());
+      if (frame == 0) times.push_back(Milliseconds(Clock::now() - start));
+      if (i % 10 != 9 && results[0].end == FrameEnd::kError) return results[0].status;
+      step.text_id = config.tts_pad_token_id;
+    }
+    backend->Close(slot);
+  }
+  QTTS_RETURN_IF_CUDA_ERROR(cudaMemGetInfo(&free_late, &total), "memory");
+  const double growth = (static_cast<double>(free_early) - static_cast<double>(free_late)) / 1e6;
+  const auto tenth = static_cast<std::ptrdiff_t>(times.size() / 10);
+  const std::vector<double> early(times.begin() + tenth, times.begin() + 2 * tenth);
+  const std::vector<double> late(times.end() - tenth, times.end());
+  report->Add("utterances", options.soak, "");
+  report->Add("device memory, growth after the first tenth", growth, "MB");
+  report->Add("peak host memory, growth after the first tenth", static_cast<double>(resident() - resident_early) / 1024,
+              "MiB");
+  for (const auto& [label, p] : {std::pair("p50", 0.5), std::pair("p99", 0.99)}) {
+    report->Add(std::string("prompt to first PCM, second tenth, ") + label, Percentile(early, p), "ms");
+    report->Add(std::string("prompt to first PCM, last tenth, ") + label, Percentile(late, p), "ms");
+  }
+  if (growth > 0) return Status::Internal("device memory grew");
+  return Status::Ok();
+}
+
 Status Run(const Options& options) {
   std::string folder = options.model;
   std::filesystem::path temporary;
   if (!options.random.empty()) {
     temporary = std::filesystem::temp_directory_path() / ("qtts-bench-" + std::to_string(::getpid()));
     folder = temporary.string();
-    QTTS_ASSIGN_OR_RETURN(const golden::RandomCheckpointSpec spec, golden::FindPreset(options.random + "-custom"));
-    QTTS_RETURN_IF_ERROR(golden::WriteRandomCheckpoint(folder, spec));
+    Result<golden::RandomCheckpointSpec> spec = golden::FindPreset(options.random);
+    if (!spec.ok()) spec = golden::FindPreset(options.random + "-custom");
+    QTTS_RETURN_IF_ERROR(spec.status());
+    QTTS_RETURN_IF_ERROR(golden::WriteRandomCheckpoint(folder, *spec));
   }
   const auto measure = [&]() -> Status {
     Report report;
@@ -301,6 +363,11 @@ Status Run(const Options& options) {
     QTTS_ASSIGN_OR_RETURN(const auto checkpoint, Checkpoint::Open(folder));
     report.Add("opening the checkpoint", Milliseconds(Clock::now() - begin), "ms");
     QTTS_RETURN_IF_ERROR(ChooseDevice(*checkpoint, options.f32 ? Precision::kF32 : Precision::kBF16, -1).status());
+    if (options.soak > 0) {
+      const Status status = Soak(checkpoint, options, &report);
+      report.Write(options.json);
+      return status;
+    }
     QTTS_ASSIGN_OR_RETURN(const double bandwidth, CopyBandwidth(nullptr));
     report.Add("copy bandwidth, read and written", bandwidth, "TB/s");
     QTTS_RETURN_IF_ERROR(LanguageModelFigures(*checkpoint, options, bandwidth, &report));
@@ -342,6 +409,8 @@ int main(int argc, char** argv) {
       options.json = argv[++i];
     } else if (option == "--frames") {
       number(&options.frames);
+    } else if (option == "--soak") {
+      number(&options.soak);
     } else if (option == "--utterances") {
       number(&options.utterances);
     } else {

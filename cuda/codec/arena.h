@@ -23,11 +23,8 @@ class Arena {
   // Aligned to 256 bytes. Null when there is no room; error() says why.
   void* Allocate(size_t bytes) {
     bytes = (std::max<size_t>(bytes, 1) + kAlignment - 1) / kAlignment * kAlignment;
-    while (current_ < blocks_.size() && blocks_[current_].size - used_ < bytes) {
-      ++current_;
-      used_ = 0;
-    }
-    if (current_ == blocks_.size()) {
+    auto place = std::find_if(blocks_.begin(), blocks_.end(), [&](const Block& b) { return b.size - b.used >= bytes; });
+    if (place == blocks_.end()) {
       Block block;
       block.size = std::max(bytes, kBlockBytes);
       error_ = cudaMalloc(&block.data, block.size);
@@ -35,17 +32,18 @@ class Arena {
         (void)cudaGetLastError();
         return nullptr;
       }
-      blocks_.push_back(block);
+      place = blocks_.insert(blocks_.end(), block);
       total_ += block.size;
-      used_ = 0;
     }
-    void* const data = static_cast<std::byte*>(blocks_[current_].data) + used_;
-    used_ += bytes;
+    void* const data = static_cast<std::byte*>(place->data) + place->used;
+    place->used += bytes;
     return data;
   }
 
   // Takes all pieces back; the memory stays for the next ones.
-  void Reuse() { current_ = used_ = 0; }
+  void Reuse() {
+    for (Block& block : blocks_) block.used = 0;
+  }
 
   size_t total() const { return total_; }
   cudaError_t error() const { return error_; }
@@ -56,10 +54,9 @@ class Arena {
   struct Block {
     void* data = nullptr;
     size_t size = 0;
+    size_t used = 0;
   };
   std::vector<Block> blocks_;
-  size_t current_ = 0;
-  size_t used_ = 0;
   size_t total_ = 0;
   cudaError_t error_ = cudaSuccess;
 };

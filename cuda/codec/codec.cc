@@ -11,6 +11,7 @@
 
 #include "codec/arena.h"
 #include "codec/kernels.h"
+#include "device_memory.h"
 
 namespace qtts::cuda {
 namespace codec {
@@ -21,6 +22,10 @@ constexpr float kSnakeEps = 1e-9F;
 constexpr int kDilations[] = {1, 3, 9};  // of a block's residual units
 // A segment of a product takes at least this many chunks.
 constexpr int kLeastSegmentChunks = 2;
+// Of what a state holds.
+constexpr size_t kStateAlignment = 256;
+// Slots whose states come together.
+constexpr int kSlotsTogether = 8;
 // What a block may have of shared memory without asking.
 constexpr size_t kSharedBytes = 48 << 10;
 
@@ -116,7 +121,9 @@ class Builder {
         memory_(*memory),
         steps_(*steps) {}
 
-  Status Build(int32_t** next_frame);
+  Status Build();
+  // Bytes of a slot's state.
+  size_t state_bytes() const { return state_bytes_; }
 
  private:
   bool failed() const { return !status_.ok(); }
@@ -139,6 +146,12 @@ class Builder {
   template <typename T>
   T* Keep(size_t count) {
     return Allocate<T>(&memory_, count);
+  }
+  // A place in every slot's state.
+  int64_t Remember(size_t bytes) {
+    const size_t at = state_bytes_;
+    state_bytes_ += (bytes + kStateAlignment - 1) / kStateAlignment * kStateAlignment;
+    return static_cast<int64_t>(at);
   }
   float* Stage(size_t count) { return Allocate<float>(&staging_, count); }
 
@@ -192,7 +205,7 @@ class Builder {
   float* residual_ = nullptr;  // F32 stream of the stage at hand, after it
   void* operands_[2] = {};     // by turns: what the next operator reads
   int next_operand_ = 0;
-  int32_t* next_frame_ = nullptr;
+  size_t state_bytes_ = 0;
   Source x_;      // the next operator's input
   int rows_ = 1;  // per frame, at this point
 };
@@ -360,12 +373,10 @@ Source Builder::Feed(int rows, int channels, int look_back, Planes planes, const
   if (look_back > 0) {
     sink.keep = source.keep = std::min(rows, look_back);
     sink.ring = source.ring = (look_back + rows - 1) / rows + 1;
-    const size_t elements = static_cast<size_t>(max_slots_) * static_cast<size_t>(sink.ring) *
-                            static_cast<size_t>(sink.keep) * static_cast<size_t>(channels);
+    const size_t elements =
+        static_cast<size_t>(sink.ring) * static_cast<size_t>(sink.keep) * static_cast<size_t>(channels);
     sink.history_plane = source.history_plane = static_cast<int64_t>(elements);
-    sink.history = planes == Planes::kF32 ? static_cast<void*>(Keep<float>(elements))
-                                          : Keep<uint16_t>(elements * (planes == Planes::kTwoHalves ? 2 : 1));
-    source.history = sink.history;
+    sink.history = source.history = Remember(elements * (planes == Planes::kHalf ? 2 : 4));
   }
   return source;
 }
@@ -387,7 +398,9 @@ void Builder::Dequantization() {
   const size_t table = static_cast<size_t>(args.codebook_size) * static_cast<size_t>(padded);
   auto* const tables = Keep<float>(table * static_cast<size_t>(args.groups));
   args.tables = tables;
-  args.next_frame = next_frame_ = Keep<int32_t>(static_cast<size_t>(max_slots_));
+  args.slot_states = Keep<std::byte*>(static_cast<size_t>(max_slots_));
+  args.next_frame = Keep<int32_t>(static_cast<size_t>(max_slots_));
+  args.states = Keep<std::byte*>(static_cast<size_t>(max_batch_));
   args.frames = Keep<int32_t>(static_cast<size_t>(max_batch_));
   // Each codeword through its group's projection, once.
   for (int g = 0; g < args.groups; ++g) {
@@ -498,10 +511,9 @@ void Builder::Layer(const TransformerLayerWeights& layer, const float* rotations
   attention.kv_heads = config.num_kv_heads;
   attention.head_dim = config.head_dim;
   attention.window = config.sliding_window;
-  const size_t cache =
-      static_cast<size_t>(max_slots_) * static_cast<size_t>(config.sliding_window) * static_cast<size_t>(kv_width);
-  attention.keys = Keep<float>(cache);
-  attention.values = Keep<float>(cache);
+  const size_t cache = static_cast<size_t>(config.sliding_window) * static_cast<size_t>(kv_width) * sizeof(float);
+  attention.keys = Remember(cache);
+  attention.values = Remember(cache);
   attention.rotations = reinterpret_cast<const float2*>(rotations);
   steps_.emplace_back(attention);
   x_ = Feed(1, PadChannels(q_width), 0, early_.x);
@@ -749,7 +761,7 @@ Status Builder::CheckStructure() const {
   return Status::Ok();
 }
 
-Status Builder::Build(int32_t** next_frame) {
+Status Builder::Build() {
   QTTS_RETURN_IF_ERROR(CheckStructure());
   const size_t widest = static_cast<size_t>(WidestRow()) * static_cast<size_t>(max_batch_);
   hidden_ =
@@ -783,7 +795,6 @@ Status Builder::Build(int32_t** next_frame) {
   steps_.emplace_back(args);
 
   if (!failed()) Check(cudaDeviceSynchronize());
-  *next_frame = next_frame_;
   return status_;
 }
 
@@ -798,8 +809,13 @@ struct Codec::Impl {
   int samples = 0;
   int max_slots = 0;
   int max_batch = 0;
-  int32_t* next_frame = nullptr;
-  const int32_t* frames = nullptr;
+  codec::DequantizeArgs arrays;  // whose device arrays are filled here
+  size_t state_bytes = 0;
+  std::vector<DeviceMemory> states;     // of kSlotsTogether slots each
+  std::vector<std::byte*> slot_states;  // [slot] as on the device
+
+  // Sees to it that a slot has a state.
+  Status Provide(int slot, cudaStream_t stream);
 
   static Result<std::unique_ptr<Impl>> Create(const CodecConfig& config, const CodecWeights& weights, codec::Form early,
                                               codec::Form late, int max_slots, int max_batch);
@@ -827,9 +843,32 @@ Result<std::unique_ptr<Codec::Impl>> Codec::Impl::Create(const CodecConfig& conf
   impl->max_slots = max_slots;
   impl->max_batch = max_batch;
   codec::Builder builder(config, weights, early, late, max_slots, max_batch, &impl->memory, &impl->steps);
-  QTTS_RETURN_IF_ERROR(builder.Build(&impl->next_frame));
-  impl->frames = std::get<codec::DequantizeArgs>(impl->steps.front()).frames;
+  QTTS_RETURN_IF_ERROR(builder.Build());
+  impl->arrays = std::get<codec::DequantizeArgs>(impl->steps.front());
+  impl->state_bytes = builder.state_bytes();
+  impl->slot_states.resize(static_cast<size_t>(max_slots));
   return impl;
+}
+
+Status Codec::Impl::Provide(int slot, cudaStream_t stream) {
+  if (slot_states[static_cast<size_t>(slot)] != nullptr) return Status::Ok();
+  const int first = slot / codec::kSlotsTogether * codec::kSlotsTogether;
+  const int count = std::min(codec::kSlotsTogether, max_slots - first);
+  const size_t bytes = state_bytes * static_cast<size_t>(count);
+  QTTS_ASSIGN_OR_RETURN(DeviceMemory block, DeviceMemory::Allocate(bytes));
+  cudaError_t error = cudaMemsetAsync(block.data(), 0, bytes, stream);
+  std::byte** const entries = slot_states.data() + first;
+  for (int i = 0; i < count; ++i) entries[i] = block.as<std::byte>() + static_cast<size_t>(i) * state_bytes;
+  if (error == cudaSuccess) {
+    error = cudaMemcpyAsync(const_cast<std::byte**>(arrays.slot_states) + first, entries,
+                            static_cast<size_t>(count) * sizeof(std::byte*), cudaMemcpyHostToDevice, stream);
+  }
+  if (error != cudaSuccess) {
+    std::fill_n(entries, count, nullptr);
+    return codec::CudaError(error, "making room for a stream");
+  }
+  states.push_back(std::move(block));
+  return Status::Ok();
 }
 
 CodecArithmetic CodecArithmetic::Early() { return {.split_inputs = true, .split_weights = true}; }
@@ -858,13 +897,18 @@ Result<std::unique_ptr<Codec>> Codec::CreateWith(const CodecConfig& config, cons
 
 int Codec::code_groups() const { return impl_->groups; }
 int Codec::samples_per_frame() const { return impl_->samples; }
-size_t Codec::device_bytes() const { return impl_->memory.total(); }
+size_t Codec::device_bytes() const {
+  size_t bytes = impl_->memory.total();
+  for (const DeviceMemory& block : impl_->states) bytes += block.bytes();
+  return bytes;
+}
 
 Status Codec::Reset(int slot, cudaStream_t stream) {
   if (slot < 0 || slot >= impl_->max_slots) {
     return Status::InvalidArgument("The codec has no slot " + std::to_string(slot) + ".");
   }
-  const cudaError_t error = cudaMemsetAsync(impl_->next_frame + slot, 0, sizeof(int32_t), stream);
+  QTTS_RETURN_IF_ERROR(impl_->Provide(slot, stream));
+  const cudaError_t error = cudaMemsetAsync(impl_->arrays.next_frame + slot, 0, sizeof(int32_t), stream);
   return error == cudaSuccess ? Status::Ok() : codec::CudaError(error, "forgetting a stream");
 }
 
@@ -874,7 +918,7 @@ Status Codec::Decode(int n, const int32_t* slots, const int32_t* codes, float* p
                                    " rows at most; this one has " + std::to_string(n) + ".");
   }
   if (n == 0) return Status::Ok();
-  const codec::Batch batch{slots, impl_->frames};
+  const codec::Batch batch{impl_->arrays.states, impl_->arrays.frames};
   const codec::DeviceTraits& device = impl_->device;
   const auto launch = [&](const codec::Step& step) -> cudaError_t {
     if (const auto* s = std::get_if<codec::DequantizeArgs>(&step)) {

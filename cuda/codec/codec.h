@@ -57,13 +57,14 @@ class Codec {
 
   int code_groups() const;
   int samples_per_frame() const;
-  size_t device_bytes() const;  // weights, scratch and all slots' state
+  size_t device_bytes() const;  // weights, scratch and the slots' state so far
 
-  // Makes `slot` a stream that has had no frames.
+  // Makes `slot` a stream that has had no frames. The first time it may take memory, for some slots together:
+  // kResourceExhausted where there is none.
   Status Reset(int slot, cudaStream_t stream);
 
   // One frame for each of n <= max_batch rows. Device arrays: slots[n], distinct, a value outside
-  // [0, max_slots) = the row does nothing; codes [n][code_groups] (clamped to the codebook); pcm
+  // [0, max_slots) or never Reset() = the row does nothing; codes [n][code_groups] (clamped to the codebook); pcm
   // [n][samples_per_frame], in [-1, 1]. Only enqueues kernels: may be captured in a graph, whose replays
   // read the arrays anew.
   Status Decode(int n, const int32_t* slots, const int32_t* codes, float* pcm, cudaStream_t stream);

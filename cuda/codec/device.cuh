@@ -15,7 +15,7 @@ namespace qtts::cuda::codec {
 // Kernels of a call form a chain in which later ones start while earlier ones still run, each ending only after its
 // predecessor. What a kernel does before it waits runs beside several predecessors: it may read weights, the past of
 // the streams (as of the call before) and, since the call's first kernel lets others start only when it has written
-// them, the frames' indices; nothing that another kernel of the call writes. Every thread comes by the wait before
+// it, the Batch; nothing that another kernel of the call writes. Every thread comes by the wait before
 // it touches anything else, and no block ends without it.
 __device__ __forceinline__ void AllowNextKernel() {
 #if __CUDA_ARCH__ >= 900
@@ -36,17 +36,22 @@ __device__ __forceinline__ int Divide(int n, const Divisor& by) {
   return by.magic == 0 ? n : static_cast<int>(__umulhi(static_cast<uint32_t>(n), by.magic));
 }
 
+__device__ __forceinline__ std::byte* LoadState(std::byte* const* states, int i) {
+  return reinterpret_cast<std::byte*>(__ldcg(reinterpret_cast<const unsigned long long*>(states + i)));
+}
+
 // Row `lag` steps before row `t` of batch row b, or null where the stream had not begun.
 template <typename T>
-__device__ __forceinline__ const T* SourceRow(const Source& s, int b, int t, int lag, int slot, int frame) {
+__device__ __forceinline__ const T* SourceRow(const Source& s, int b, int t, int lag, const std::byte* state,
+                                              int frame) {
   const T* const data = static_cast<const T*>(s.data);
   const int u = t - lag;
   if (u >= 0) return data + (static_cast<int64_t>(b) * s.rows + u) * s.channels;
   const int back = Divide(-u + s.rows - 1, s.by_rows);
   if (frame < back) return nullptr;
   const int row = u + back * s.rows - (s.rows - s.keep);
-  const int64_t at = (static_cast<int64_t>(slot) * s.ring + (frame - back) % s.ring) * s.keep + row;
-  return static_cast<const T*>(s.history) + at * s.channels;
+  const int64_t at = static_cast<int64_t>((frame - back) % s.ring) * s.keep + row;
+  return reinterpret_cast<const T*>(state + s.history) + at * s.channels;
 }
 
 // sin^2 has period pi: reduced in two steps, exact to F32 rounding for |x| up to some 10^5.
@@ -99,12 +104,12 @@ __device__ __forceinline__ void StorePlanes(Planes planes, void* to, int64_t pla
 }
 
 // Stores channels c..c+3 of row t of batch row b, SnakeBeta applied.
-__device__ __forceinline__ void StoreSink(const Sink& s, int b, int t, int slot, int frame, int c, float4 v) {
+__device__ __forceinline__ void StoreSink(const Sink& s, int b, int t, std::byte* state, int frame, int c, float4 v) {
   StorePlanes(s.planes, s.data, s.plane, (static_cast<int64_t>(b) * s.rows + t) * s.channels + c, v);
   const int kept = t - (s.rows - s.keep);
-  if (s.history != nullptr && kept >= 0) {
-    const int64_t row = (static_cast<int64_t>(slot) * s.ring + frame % s.ring) * s.keep + kept;
-    StorePlanes(s.planes, s.history, s.history_plane, row * s.channels + c, v);
+  if (kept >= 0) {
+    const int64_t row = static_cast<int64_t>(frame % s.ring) * s.keep + kept;
+    StorePlanes(s.planes, state + s.history, s.history_plane, row * s.channels + c, v);
   }
 }
 

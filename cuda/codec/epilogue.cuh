@@ -10,16 +10,16 @@ namespace qtts::cuda::codec {
 
 // The stream and time step of a column; frame < 0: nothing to do.
 struct Column {
+  std::byte* state;
   int32_t batch_row;
   int32_t time;
-  int32_t slot;
   int32_t frame;
 };
 
 __device__ __forceinline__ Column ColumnOf(const GemmArgs& a, int column) {
-  if (column >= a.columns) return {0, 0, 0, -1};
+  if (column >= a.columns) return {nullptr, 0, 0, -1};
   const int b = Divide(column, a.x.by_rows);
-  return {b, column - b * a.x.rows, __ldcg(a.batch.slots + b), __ldcg(a.batch.frames + b)};
+  return {LoadState(a.batch.states, b), b, column - b * a.x.rows, __ldcg(a.batch.frames + b)};
 }
 
 // Called by whole warps: 1 / root mean square of a column's rms_input.
@@ -49,7 +49,8 @@ __device__ __forceinline__ void PlaceRows(const GemmArgs& a, int first, Column* 
     const int tap = i / kCount;
     const int lag = (a.taps - 1 - tap) * a.dilation;
     const Column c = ColumnOf(a, first + i % kCount);
-    const __half* const row = c.frame < 0 ? nullptr : SourceRow<__half>(a.x, c.batch_row, c.time, lag, c.slot, c.frame);
+    const __half* const row =
+        c.frame < 0 ? nullptr : SourceRow<__half>(a.x, c.batch_row, c.time, lag, c.state, c.frame);
     rows[i] = row == nullptr ? 0 : reinterpret_cast<uintptr_t>(row) + (c.time < lag ? 1 : 0);
     if (tap == 0) places[i] = c;
   }
@@ -162,7 +163,7 @@ __device__ __forceinline__ void Finish(const GemmArgs& a, int first_tile, int fi
       if (a.out.snake_a != nullptr) {
         v = Snake(v, Load4(constants.snake_a + i), Load4(constants.snake_inverse_b + i));
       }
-      StoreSink(a.out, place.batch_row, place.time * a.stride + step, place.slot, place.frame, channel, v);
+      StoreSink(a.out, place.batch_row, place.time * a.stride + step, place.state, place.frame, channel, v);
     }
   }
 }

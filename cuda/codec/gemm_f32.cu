@@ -56,7 +56,7 @@ __global__ void __launch_bounds__(kThreads) F32Gemm(const __grid_constant__ Gemm
         const Column c = places[i / kChannelBlock];
         const float* const row =
             c.frame < 0 ? nullptr
-                        : SourceRow<float>(a.x, c.batch_row, c.time, (a.taps - 1 - tap) * a.dilation, c.slot, c.frame);
+                        : SourceRow<float>(a.x, c.batch_row, c.time, (a.taps - 1 - tap) * a.dilation, c.state, c.frame);
         x[i / kChannelBlock][i % kChannelBlock] = row == nullptr ? 0.0F : __ldcg(row + channel + i % kChannelBlock);
       }
       __syncthreads();

@@ -4,6 +4,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <cstddef>
 #include <cstdint>
 
 // The kernels of the codec decoder and what they are told. Plain structs of device pointers and sizes,
@@ -41,16 +42,16 @@ enum class Planes : int32_t { kF32 = 0, kHalf = 1, kTwoHalves = 2 };
 
 // What the columns of a call belong to.
 struct Batch {
-  const int32_t* slots = nullptr;   // [n]
-  const int32_t* frames = nullptr;  // [n] frames the slot has had before; -1 = the row does nothing
+  std::byte* const* states = nullptr;  // [n] the slot's memory of what went before
+  const int32_t* frames = nullptr;     // [n] frames the slot has had before; -1 = the row does nothing
 };
 
 // Where an operator finds its input, looking back beyond the frame if need be. Of every operator with
-// memory, each slot keeps the last `keep` rows of `ring` frames, this one's included.
+// memory, each slot's state keeps the last `keep` rows of `ring` frames, this one's included.
 struct Source {
-  const void* data = nullptr;     // [column][channels]
-  const void* history = nullptr;  // [slot][ring][keep][channels]
-  int64_t plane = 0;              // elements from the first plane to the second
+  const void* data = nullptr;  // [column][channels]
+  int64_t history = 0;         // bytes from a state's begin to [ring][keep][channels]
+  int64_t plane = 0;           // elements from the first plane to the second
   int64_t history_plane = 0;
   int32_t rows = 0;  // per frame
   int32_t channels = 0;
@@ -63,7 +64,7 @@ struct Source {
 // rounded) and what the frames to come will look back at.
 struct Sink {
   void* data = nullptr;  // null: nothing
-  void* history = nullptr;
+  int64_t history = 0;   // as Source's
   int64_t plane = 0;
   int64_t history_plane = 0;
   Planes planes = Planes::kF32;
@@ -113,16 +114,18 @@ struct GemmArgs {
   Sink out;
 };
 
-// codes -> z, and the frames' indices; the first kernel of a call.
+// codes -> z, and the Batch; the first kernel of a call.
 struct DequantizeArgs {
   const int32_t* slots = nullptr;  // [n]
   const int32_t* codes = nullptr;  // [n][groups]
   int32_t max_slots = 0;
   int32_t groups = 0;
   int32_t codebook_size = 0;
-  const float* tables = nullptr;  // [groups][codebook_size][channels], projected
-  int32_t* next_frame = nullptr;  // [slot]
-  int32_t* frames = nullptr;      // [n]
+  const float* tables = nullptr;            // [groups][codebook_size][channels], projected
+  std::byte* const* slot_states = nullptr;  // [slot] null: the slot was never opened
+  int32_t* next_frame = nullptr;            // [slot]
+  std::byte** states = nullptr;             // [n]
+  int32_t* frames = nullptr;                // [n]
   Sink out;
 };
 
@@ -135,8 +138,8 @@ struct AttentionArgs {
   int32_t kv_heads = 0;
   int32_t head_dim = 0;
   int32_t window = 0;
-  float* keys = nullptr;              // [slot][window][kv_heads][head_dim], without RoPE
-  float* values = nullptr;            // same
+  int64_t keys = 0;                   // bytes from a state's begin to F32 [window][kv_heads][head_dim], without RoPE
+  int64_t values = 0;                 // same
   const float2* rotations = nullptr;  // [window][head_dim / 2]: cosine and sine by distance
   Sink out;
 };

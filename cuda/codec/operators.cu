@@ -25,16 +25,18 @@ __global__ void __launch_bounds__(kDequantizeThreads) Dequantize(const __grid_co
     entries[g] = g * a.codebook_size + code;
   }
   const int slot = __ldcg(a.slots + b);
-  const bool idle = slot < 0 || slot >= a.max_slots;
+  std::byte* const state = slot < 0 || slot >= a.max_slots ? nullptr : LoadState(a.slot_states, slot);
+  const bool idle = state == nullptr;
   const int frame = idle ? -1 : __ldcg(a.next_frame + slot);
   __syncthreads();
   if (threadIdx.x == 0) {
     a.frames[b] = frame;
+    a.states[b] = state;
     if (!idle) a.next_frame[slot] = frame + 1;
     __threadfence();
   }
   __syncthreads();
-  AllowNextKernel();  // the others may read `frames` from now on
+  AllowNextKernel();  // the others may read both from now on
   if (idle) return;
   for (int c = static_cast<int>(threadIdx.x) * 4; c < a.out.channels; c += kDequantizeThreads * 4) {
     float4 sum = {0, 0, 0, 0};
@@ -50,7 +52,7 @@ __global__ void __launch_bounds__(kDequantizeThreads) Dequantize(const __grid_co
         if (first + i < a.groups) sum = {sum.x + v[i].x, sum.y + v[i].y, sum.z + v[i].z, sum.w + v[i].w};
       }
     }
-    StoreSink(a.out, b, 0, slot, frame, c, sum);
+    StoreSink(a.out, b, 0, state, frame, c, sum);
   }
 }
 
@@ -89,11 +91,12 @@ __global__ void __launch_bounds__(kAttentionThreads) Attend(const __grid_constan
     WaitForPreviousKernel();
     return;
   }
-  const int slot = __ldcg(a.batch.slots + b);
+  std::byte* const state = LoadState(a.batch.states, b);
   const int kv_head = head / (a.heads / a.kv_heads);
   const int kv_width = a.kv_heads * a.head_dim;
   const float* const row = a.qkv + static_cast<int64_t>(b) * a.stride;
-  const int64_t slot_base = static_cast<int64_t>(slot) * a.window * kv_width + kv_head * a.head_dim;
+  float* const past_keys = reinterpret_cast<float*>(state + a.keys) + kv_head * a.head_dim;
+  float* const past_values = reinterpret_cast<float*>(state + a.values) + kv_head * a.head_dim;
   const int count = min(frame + 1, a.window);
   const int now = frame % a.window;
   const int pieces = a.head_dim / 4;
@@ -101,9 +104,9 @@ __global__ void __launch_bounds__(kAttentionThreads) Attend(const __grid_constan
     const int distance = 1 + i / pieces;
     const int d = (i - (distance - 1) * pieces) * 4;
     const int at = now >= distance ? now - distance : now - distance + a.window;
-    const int64_t from = slot_base + static_cast<int64_t>(at) * kv_width + d;
-    CopyAsync16(keys + distance * stride + d, a.keys + from);
-    CopyAsync16(values + distance * stride + d, a.values + from);
+    const int64_t from = static_cast<int64_t>(at) * kv_width + d;
+    CopyAsync16(keys + distance * stride + d, past_keys + from);
+    CopyAsync16(values + distance * stride + d, past_values + from);
   }
   asm volatile("cp.async.commit_group;" ::: "memory");
   WaitForPreviousKernel();
@@ -118,9 +121,9 @@ __global__ void __launch_bounds__(kAttentionThreads) Attend(const __grid_constan
     keys[d] = k;
     values[d] = v;
     if (keeps) {
-      const int64_t to = slot_base + static_cast<int64_t>(now) * kv_width + d;
-      a.keys[to] = k;
-      a.values[to] = v;
+      const int64_t to = static_cast<int64_t>(now) * kv_width + d;
+      past_keys[to] = k;
+      past_values[to] = v;
     }
   }
   asm volatile("cp.async.wait_all;" ::: "memory");
@@ -178,12 +181,12 @@ __global__ void __launch_bounds__(kAttentionThreads) Attend(const __grid_constan
       y = {y.x + part.x, y.y + part.y, y.z + part.z, y.w + part.w};
     }
     const float inverse = 1.0F / sum;
-    StoreSink(a.out, b, 0, slot, frame, head * a.head_dim + c,
+    StoreSink(a.out, b, 0, state, frame, head * a.head_dim + c,
               {y.x * inverse, y.y * inverse, y.z * inverse, y.w * inverse});
   }
   if (head == a.heads - 1) {
     for (int c = a.heads * a.head_dim + thread * 4; c < a.out.channels; c += kAttentionThreads * 4) {
-      StoreSink(a.out, b, 0, slot, frame, c, {0, 0, 0, 0});
+      StoreSink(a.out, b, 0, state, frame, c, {0, 0, 0, 0});
     }
   }
 }
@@ -224,7 +227,7 @@ __global__ void __launch_bounds__(kDepthwiseThreads) Depthwise(const __grid_cons
   const int frame = __ldcg(a.batch.frames + b);
   WaitForPreviousKernel();
   if (frame < 0) return;
-  const int slot = __ldcg(a.batch.slots + b);
+  std::byte* const state = LoadState(a.batch.states, b);
   float sum = 0;
   for (int c = static_cast<int>(threadIdx.x) * 4; c < a.x.channels; c += kDepthwiseThreads * 4) {
     float4 y = __ldg(reinterpret_cast<const float4*>(a.bias + c));
@@ -234,7 +237,7 @@ __global__ void __launch_bounds__(kDepthwiseThreads) Depthwise(const __grid_cons
       for (int i = 0; i < kTapsAtOnce; ++i) {
         v[i] = {0, 0, 0, 0};
         const int lag = a.taps - 1 - (first + i);
-        const float* const row = lag >= 0 ? SourceRow<float>(a.x, b, t, lag, slot, frame) : nullptr;
+        const float* const row = lag >= 0 ? SourceRow<float>(a.x, b, t, lag, state, frame) : nullptr;
         if (row != nullptr) v[i] = __ldcg(reinterpret_cast<const float4*>(row + c));
       }
 #pragma unroll
@@ -259,7 +262,7 @@ __global__ void __launch_bounds__(kDepthwiseThreads) Depthwise(const __grid_cons
     // The padding's weight and bias are 0.
     const float4 w = __ldg(reinterpret_cast<const float4*>(a.norm_weight + c));
     const float4 bias = __ldg(reinterpret_cast<const float4*>(a.norm_bias + c));
-    StoreSink(a.out, b, t, slot, frame, c,
+    StoreSink(a.out, b, t, state, frame, c,
               {fmaf((y.x - mean) * inverse, w.x, bias.x), fmaf((y.y - mean) * inverse, w.y, bias.y),
                fmaf((y.z - mean) * inverse, w.z, bias.z), fmaf((y.w - mean) * inverse, w.w, bias.w)});
   }
@@ -284,7 +287,7 @@ __global__ void __launch_bounds__(kLastThreads) LastConv(const __grid_constant__
   const int frame = __ldcg(a.batch.frames + b);
   WaitForPreviousKernel();
   if (frame < 0) return;
-  const int slot = __ldcg(a.batch.slots + b);
+  std::byte* const state = LoadState(a.batch.states, b);
   const int quads = channels / 4;
   for (int i = thread; i < (kSamples + a.taps - 1) * quads; i += kLastThreads) {
     const int r = i / quads;
@@ -293,7 +296,7 @@ __global__ void __launch_bounds__(kLastThreads) LastConv(const __grid_constant__
     float4 v = {0, 0, 0, 0};
     if (t < a.x.rows) {
       const float* const row =
-          t >= 0 ? SourceRow<float>(a.x, b, t, 0, slot, frame) : SourceRow<float>(a.x, b, 0, -t, slot, frame);
+          t >= 0 ? SourceRow<float>(a.x, b, t, 0, state, frame) : SourceRow<float>(a.x, b, 0, -t, state, frame);
       if (row != nullptr) v = __ldcg(reinterpret_cast<const float4*>(row + c));
     }
     *reinterpret_cast<float4*>(rows + r * row_stride + c) = v;

@@ -1,21 +1,27 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-// What a user of the element feels, for one model folder on the CPU: load time, text to first sound in
-// a warm element, speed over real time, memory. Beside them the floor: the time to read the weights a
-// frame needs at the memory bandwidth measured in the same run.
-//   bench-element [MODEL_DIR] [--json]
+// What a user of the element feels, for one model folder: load time, text to first sound in a warm element,
+// speed over real time, memory. On the CPU, beside them the floor: the time to read the weights a frame needs
+// at the memory bandwidth measured in the same run (for the GPU, qtts-bench has it).
 #include <gst/app/gstappsrc.h>
+#include <gst/audio/audio.h>
 #include <gst/gst.h>
 #include <sys/resource.h>
 
 #include <algorithm>
 #include <atomic>
+#include <charconv>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <fstream>
+#include <iterator>
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <random>
+#include <sstream>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -26,8 +32,30 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Json = nlohmann::ordered_json;
 
-constexpr int kLoads = 10;
+constexpr std::string_view kUsage =
+    "usage: bench-element [MODEL_DIR] [OPTION]...\n"
+    "  --device cpu|cuda   (default cpu)\n"
+    "  --utterances N      for the latency: N texts of 5 to 40 words (default: the sentences, four times)\n"
+    "  --frames N          cut each of them after N frames, for models that do not end by themselves\n"
+    "  --seconds N         of speech for the speed, instead of the sentences to their ends\n"
+    "  --sentences FILE    a sentence a line\n"
+    "  --loads N           loads to measure (default 10)\n"
+    "  --json FILE         all figures, for programs; - prints them instead of the table\n";
+
 constexpr int kRounds = 4;  // over all sentences, for the latency
+// What can be heard: a sample above -50 dB of full scale.
+constexpr float kAudible = 0.00316F;
+
+struct Options {
+  std::string model = QTTS_BENCH_VOICE;
+  std::string device = "cpu";
+  std::string json;
+  std::string sentences = QTTS_BENCH_SENTENCES;
+  int utterances = 0;
+  int frames = 0;
+  int seconds = 0;
+  int loads = 10;
+};
 
 double Milliseconds(Clock::duration d) { return std::chrono::duration<double, std::milli>(d).count(); }
 
@@ -37,41 +65,76 @@ double Milliseconds(Clock::duration d) { return std::chrono::duration<double, st
 }
 
 struct Spread {
-  double p50 = 0, p95 = 0, max = 0;
+  double p50 = 0, p95 = 0, p99 = 0, max = 0;
+
+  Json ToJson() const { return {{"p50", p50}, {"p95", p95}, {"p99", p99}, {"max", max}}; }
+  void Print(const char* what, size_t count) const {
+    std::printf("%-27s %.2f ms median, %.2f p95, %.2f p99, %.2f worst of %zu\n", what, p50, p95, p99, max, count);
+  }
 };
 
 Spread Summarize(std::vector<double> values) {
   std::sort(values.begin(), values.end());
-  const auto at = [&](double q) { return values[static_cast<size_t>(q * static_cast<double>(values.size() - 1))]; };
-  return {at(0.5), at(0.95), values.back()};
+  const auto at = [&](double q) {
+    return values[static_cast<size_t>(std::lround(q * static_cast<double>(values.size() - 1)))];
+  };
+  return {at(0.5), at(0.95), at(0.99), values.back()};
 }
 
-std::vector<std::string> Sentences() {
-  std::ifstream file(QTTS_BENCH_SENTENCES);
+std::vector<std::string> Sentences(const std::string& path) {
+  std::ifstream file(path);
   std::vector<std::string> lines;
   for (std::string line; std::getline(file, line);) {
     if (!line.empty()) lines.push_back(line);
   }
-  if (lines.empty()) Fail(std::string("no sentences in ") + QTTS_BENCH_SENTENCES);
+  if (lines.empty()) Fail("no sentences in " + path);
   return lines;
 }
+
+// Texts of 5 to 40 words, taken at random from the sentences; the same ones every time.
+std::vector<std::string> RandomTexts(const std::vector<std::string>& sentences, int count) {
+  std::vector<std::string> words;
+  for (const std::string& sentence : sentences) {
+    std::istringstream stream(sentence);
+    words.insert(words.end(), std::istream_iterator<std::string>(stream), {});
+  }
+  std::mt19937 random(1);
+  std::vector<std::string> texts;
+  for (int i = 0; i < count; ++i) {
+    std::string text;
+    for (unsigned n = 5 + static_cast<unsigned>(random()) % 36; n > 0; --n) {
+      text += (text.empty() ? "" : " ") + words[random() % words.size()];
+    }
+    texts.push_back(text);
+  }
+  return texts;
+}
+
+// Milliseconds from handing a text in to the first buffer, and to the first one with a sound in it.
+struct FirstSound {
+  double buffer = 0;
+  double audible = -1;  // never
+};
 
 // appsrc (text) ! qttssrc ! fakesink, and the times of the buffers that leave qttssrc.
 class Speaker {
  public:
-  explicit Speaker(const std::string& model) {
+  explicit Speaker(const Options& options) {
     pipeline_ = gst_pipeline_new(nullptr);
     text_ = gst_element_factory_make("appsrc", nullptr);
     speech_ = gst_element_factory_make("qttssrc", nullptr);
     GstElement* const sink = gst_element_factory_make("fakesink", nullptr);
     if (!text_ || !speech_ || !sink) Fail("appsrc, qttssrc or fakesink is missing; run in `meson devenv`");
     g_object_set(sink, "sync", FALSE, nullptr);
-    g_object_set(speech_, "model-path", model.c_str(), "device", 1 /* cpu */, "seed", gint64{1}, nullptr);
+    g_object_set(speech_, "model-path", options.model.c_str(), "seed", gint64{1}, nullptr);
+    gst_util_set_object_arg(G_OBJECT(speech_), "device", options.device.c_str());
     GstCaps* const caps = gst_caps_from_string("text/x-raw,format=utf8");
     g_object_set(text_, "caps", caps, "format", GST_FORMAT_TIME, nullptr);
     gst_caps_unref(caps);
     gst_bin_add_many(GST_BIN(pipeline_), text_, speech_, sink, nullptr);
-    if (!gst_element_link_many(text_, speech_, sink, nullptr)) Fail("linking failed");
+    GstCaps* const samples = gst_caps_from_string("audio/x-raw,format=(string)" GST_AUDIO_NE(F32));
+    if (!gst_element_link(text_, speech_) || !gst_element_link_filtered(speech_, sink, samples)) Fail("linking failed");
+    gst_caps_unref(samples);
     GstPad* const pad = gst_element_get_static_pad(speech_, "src");
     gst_pad_add_probe(pad, GST_PAD_PROBE_TYPE_BUFFER, OnBuffer, this, nullptr);
     gst_object_unref(pad);
@@ -96,15 +159,24 @@ class Speaker {
     }
   }
 
-  // Speaks `text` and waits until it is over. Time from handing it in to the first buffer.
-  double Speak(const std::string& text) {
+  // Cuts what is spoken from now on after `frames` frames; 0: does not.
+  void Limit(int frames) {
+    g_object_set(speech_, "max-duration", static_cast<guint64>(frames) * 80 * GST_MSECOND, nullptr);
+  }
+
+  // Speaks `text` and waits until it is over.
+  FirstSound Speak(const std::string& text) {
     const guint64 before = Utterances();
-    first_ = Clock::time_point();
+    {
+      std::lock_guard lock(mutex_);
+      first_ = audible_ = Clock::time_point();
+    }
     const auto start = Clock::now();
     Push(text);
     while (Utterances() == before) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     std::lock_guard lock(mutex_);
-    return Milliseconds(first_ - start);
+    if (first_ == Clock::time_point()) Fail("an utterance made no sound: " + text);
+    return {Milliseconds(first_ - start), audible_ == Clock::time_point() ? -1 : Milliseconds(audible_ - start)};
   }
 
   // Speaks all of `texts` and the end of the stream. Seconds of audio and of time.
@@ -125,10 +197,23 @@ class Speaker {
  private:
   static GstPadProbeReturn OnBuffer(GstPad*, GstPadProbeInfo* info, gpointer user) {
     auto* const self = static_cast<Speaker*>(user);
+    const auto now = Clock::now();
     std::lock_guard lock(self->mutex_);
-    if (self->first_ == Clock::time_point()) self->first_ = Clock::now();
-    self->samples_time_ += GST_BUFFER_DURATION(GST_PAD_PROBE_INFO_BUFFER(info));
+    GstBuffer* const buffer = GST_PAD_PROBE_INFO_BUFFER(info);
+    if (self->first_ == Clock::time_point()) self->first_ = now;
+    if (self->audible_ == Clock::time_point() && IsAudible(buffer)) self->audible_ = now;
+    self->samples_time_ += GST_BUFFER_DURATION(buffer);
     return GST_PAD_PROBE_OK;
+  }
+
+  static bool IsAudible(GstBuffer* buffer) {
+    GstMapInfo map;
+    if (!gst_buffer_map(buffer, &map, GST_MAP_READ)) Fail("a buffer cannot be read");
+    const auto* const samples = reinterpret_cast<const float*>(map.data);
+    const bool audible =
+        std::any_of(samples, samples + map.size / sizeof(float), [](float x) { return std::fabs(x) > kAudible; });
+    gst_buffer_unmap(buffer, &map);
+    return audible;
   }
 
   void Push(const std::string& text) {
@@ -164,7 +249,7 @@ class Speaker {
   GstElement* text_;
   GstElement* speech_;
   std::mutex mutex_;
-  Clock::time_point first_;
+  Clock::time_point first_, audible_;
   GstClockTime samples_time_ = 0;
 };
 
@@ -220,69 +305,114 @@ double ReadBandwidth(size_t bytes) {
   return total == 0 ? 0 : best;
 }
 
+bool Parse(int argc, char** argv, Options* options) {
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view option = argv[i];
+    if (option.rfind("--", 0) != 0) {
+      options->model = option;
+      continue;
+    }
+    if (i + 1 == argc) return false;
+    const std::string_view value = argv[++i];
+    const auto number = [&](int* target) {
+      return std::from_chars(value.data(), value.data() + value.size(), *target).ec == std::errc() && *target > 0;
+    };
+    if (option == "--device" && (value == "cpu" || value == "cuda")) {
+      options->device = value;
+    } else if (option == "--json") {
+      options->json = value;
+    } else if (option == "--sentences") {
+      options->sentences = value;
+    } else if (!(option == "--utterances" && number(&options->utterances)) &&
+               !(option == "--frames" && number(&options->frames)) &&
+               !(option == "--seconds" && number(&options->seconds)) &&
+               !(option == "--loads" && number(&options->loads))) {
+      return false;
+    }
+  }
+  return true;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   gst_init(&argc, &argv);
-  std::string model = QTTS_BENCH_VOICE;
-  bool json = false;
-  for (int i = 1; i < argc; ++i) {
-    if (std::string(argv[i]) == "--json") {
-      json = true;
-    } else {
-      model = argv[i];
-    }
+  Options options;
+  if (!Parse(argc, argv, &options)) {
+    std::fputs(kUsage.data(), stderr);
+    return 2;
   }
-  const std::vector<std::string> sentences = Sentences();
+  const std::vector<std::string> sentences = Sentences(options.sentences);
 
   std::vector<double> loads;
-  for (int i = 0; i < kLoads; ++i) loads.push_back(Speaker(model).Load());
+  for (int i = 0; i < options.loads; ++i) loads.push_back(Speaker(options).Load());
 
-  std::vector<double> first;
+  std::vector<double> first, audible;
   std::pair<double, double> all;
   {
-    Speaker speaker(model);
+    Speaker speaker(options);
     speaker.Load();
+    speaker.Limit(options.frames);
     speaker.Speak(sentences[0]);
-    for (int round = 0; round < kRounds; ++round) {
-      for (const std::string& sentence : sentences) first.push_back(speaker.Speak(sentence));
+    std::vector<std::string> texts = RandomTexts(sentences, options.utterances);
+    for (int round = 0; round < kRounds && options.utterances == 0; ++round) {
+      texts.insert(texts.end(), sentences.begin(), sentences.end());
     }
-    all = speaker.SpeakAll(sentences);
+    for (const std::string& text : texts) {
+      const FirstSound sound = speaker.Speak(text);
+      first.push_back(sound.buffer);
+      if (sound.audible >= 0) audible.push_back(sound.audible);
+    }
+    constexpr int kFramesPerUtterance = 125;  // 10 s
+    speaker.Limit(options.seconds == 0 ? 0 : kFramesPerUtterance);
+    all = speaker.SpeakAll(options.seconds == 0
+                               ? sentences
+                               : RandomTexts(sentences, std::max(1, options.seconds * 25 / 2 / kFramesPerUtterance)));
   }
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
-
-  const auto checkpoint = qtts::Checkpoint::Open(model);
-  if (!checkpoint.ok()) Fail(checkpoint.status().message());
-  const double bytes = WeightBytesPerFrame(**checkpoint);
-  const double bandwidth = ReadBandwidth(static_cast<size_t>((*checkpoint)->Info().weight_bytes));
-  const double floor_ms = bytes / bandwidth * 1000;
   const double frame_ms = all.second / all.first * 80;
-
   const Spread load = Summarize(loads);
   const Spread latency = Summarize(first);
-  if (json) {
-    const Json report = {{"model", model},
-                         {"load_ms", {{"p50", load.p50}, {"max", load.max}}},
-                         {"first_buffer_ms", {{"p50", latency.p50}, {"p95", latency.p95}, {"max", latency.max}}},
-                         {"times_real_time", all.first / all.second},
-                         {"frame_ms", frame_ms},
-                         {"weight_bytes_per_frame", bytes},
-                         {"read_bandwidth", bandwidth},
-                         {"floor_ms", floor_ms},
-                         {"peak_memory_kib", usage.ru_maxrss}};
+  const Spread sound = audible.empty() ? Spread() : Summarize(audible);
+
+  Json report = {{"model", options.model},
+                 {"device", options.device},
+                 {"load_ms", load.ToJson()},
+                 {"first_buffer_ms", latency.ToJson()},
+                 {"first_audible_ms", sound.ToJson()},
+                 {"inaudible_utterances", first.size() - audible.size()},
+                 {"times_real_time", all.first / all.second},
+                 {"frame_ms", frame_ms},
+                 {"peak_memory_kib", usage.ru_maxrss}};
+  double bytes = 0, bandwidth = 0;
+  if (options.device == "cpu") {
+    const auto checkpoint = qtts::Checkpoint::Open(options.model);
+    if (!checkpoint.ok()) Fail(checkpoint.status().message());
+    bytes = WeightBytesPerFrame(**checkpoint);
+    bandwidth = ReadBandwidth(static_cast<size_t>((*checkpoint)->Info().weight_bytes));
+    report["weight_bytes_per_frame"] = bytes;
+    report["read_bandwidth"] = bandwidth;
+    report["floor_ms"] = bytes / bandwidth * 1000;
+  }
+  if (options.json == "-") {
     std::printf("%s\n", report.dump().c_str());
     return 0;
   }
-  std::printf("model                       %s\n", model.c_str());
-  std::printf("load, from page cache       %.1f ms (worst of %d: %.1f)\n", load.p50, kLoads, load.max);
-  std::printf("text in -> first buffer     %.1f ms median, %.1f p95, %.1f worst of %zu\n", latency.p50, latency.p95,
-              latency.max, first.size());
+  if (!options.json.empty()) std::ofstream(options.json) << report.dump(2) << '\n';
+  std::printf("model                       %s\n", options.model.c_str());
+  load.Print("load, from page cache", loads.size());
+  latency.Print("text in -> first buffer", first.size());
+  sound.Print("text in -> first audible", audible.size());
   std::printf("speed                       %.1f times real time (%.1f s of speech in %.2f s; %.2f ms a frame)\n",
               all.first / all.second, all.first, all.second, frame_ms);
-  std::printf(
-      "floor                       %.2f ms a frame (%.1f MB of weights read at %.1f GB/s, measured); %.0f %% reached\n",
-      floor_ms, bytes / 1e6, bandwidth / 1e9, 100 * floor_ms / frame_ms);
+  if (options.device == "cpu") {
+    const double floor_ms = bytes / bandwidth * 1000;
+    std::printf(
+        "floor                       %.2f ms a frame (%.1f MB of weights read at %.1f GB/s, measured); %.0f %% "
+        "reached\n",
+        floor_ms, bytes / 1e6, bandwidth / 1e9, 100 * floor_ms / frame_ms);
+  }
   std::printf("peak memory                 %.0f MB\n", static_cast<double>(usage.ru_maxrss) / 1024 * 1.048576);
   return 0;
 }

@@ -19,7 +19,13 @@
 namespace qtts::golden {
 namespace {
 
-const std::string kSourceRoot = QTTS_SOURCE_ROOT;
+// Where the tests were built, unless the environment says otherwise: for a build that was copied to another machine.
+std::string Place(const char* variable, const char* built) {
+  const char* const moved = g_getenv(variable);
+  return moved != nullptr ? moved : built;
+}
+
+const std::string kSourceRoot = Place("QTTS_SOURCE_ROOT", QTTS_SOURCE_ROOT);
 const std::string kData = kSourceRoot + "/tests/golden/data/cases/";
 
 Result<std::string> ReadFile(const std::string& path) {
@@ -52,7 +58,7 @@ Result<nlohmann::json> ReadDocument(const std::string& name) {
 }
 
 Status Generate(const nlohmann::json& options, const std::string& folder) {
-  std::vector<std::string> words = {QTTS_GENERATOR};
+  std::vector<std::string> words = {Place("QTTS_GENERATOR", QTTS_GENERATOR)};
   for (const auto& option : options) words.push_back(option.get<std::string>());
   words.push_back(folder);
   std::vector<char*> arguments;
@@ -233,6 +239,23 @@ Result<Fixture> MakeFixture(const std::string& name) {
                         PromptBuilder::Create(fixture.checkpoint->config(), fixture.tokenizer));
   QTTS_ASSIGN_OR_RETURN(fixture.prompt, builder.Build(fixture.request, fixture.text_ids, true));
   return fixture;
+}
+
+Result<Utterance> Speak(Backend* backend, const Fixture& fixture) {
+  QTTS_ASSIGN_OR_RETURN(const SlotId slot, backend->Open(fixture.prompt, fixture.request.settings, 1));
+  Utterance utterance;
+  for (int64_t frame = 0; utterance.end == FrameEnd::kNone; ++frame) {
+    const FrameStep step = {.slot = slot, .text_id = frame == 0 ? kNoText : fixture.TextAfter(frame - 1)};
+    QTTS_RETURN_IF_ERROR(backend->Submit({&step, 1}));
+    QTTS_ASSIGN_OR_RETURN(const std::vector<FrameResult> results, backend->Collect());
+    if (results.size() != 1) return Status::Internal("one step gave " + std::to_string(results.size()) + " results");
+    utterance.codes.insert(utterance.codes.end(), results[0].codes.begin(), results[0].codes.end());
+    utterance.pcm.insert(utterance.pcm.end(), results[0].pcm.begin(), results[0].pcm.end());
+    utterance.end = results[0].end;
+    utterance.status = results[0].status;
+  }
+  backend->Close(slot);
+  return utterance;
 }
 
 double AbsoluteError(std::span<const float> actual, std::span<const float> expected) {

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "backend/backend.h"
 #include "checkpoint/checkpoint.h"
 #include "prompt/prompt.h"
 #include "qtts/request.h"
@@ -78,6 +79,16 @@ struct Fixture {
 
 // LoadCase() and everything after it.
 Result<Fixture> MakeFixture(const std::string& name);
+
+struct Utterance {
+  std::vector<int32_t> codes;  // [frames][groups]
+  std::vector<float> pcm;
+  FrameEnd end = FrameEnd::kNone;
+  Status status;
+};
+
+// Speaks the case's request, frame by frame, to its end.
+Result<Utterance> Speak(Backend* backend, const Fixture& fixture);
 
 // The largest difference between `actual` and `expected`, relative to the largest magnitude of
 // `expected`. Infinite if lengths differ or anything is not finite.

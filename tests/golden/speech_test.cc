@@ -19,30 +19,9 @@ namespace {
 
 constexpr double kPcmTolerance = 1e-5;
 
-struct Utterance {
-  std::vector<int32_t> codes;  // [frames][groups]
-  std::vector<float> pcm;
-  FrameEnd end = FrameEnd::kNone;
-  Status status;
-};
-
-// Speaks the case's request, frame by frame, to its end.
-Result<Utterance> Speak(const Fixture& fixture, int threads) {
+Result<Utterance> SpeakOnCpu(const Fixture& fixture, int threads) {
   QTTS_ASSIGN_OR_RETURN(const auto backend, CreateCpuBackend(fixture.checkpoint, threads));
-  QTTS_ASSIGN_OR_RETURN(const SlotId slot, backend->Open(fixture.prompt, fixture.request.settings, 1));
-  Utterance utterance;
-  for (int64_t frame = 0; utterance.end == FrameEnd::kNone; ++frame) {
-    const FrameStep step = {.slot = slot, .text_id = frame == 0 ? kNoText : fixture.TextAfter(frame - 1)};
-    QTTS_RETURN_IF_ERROR(backend->Submit({&step, 1}));
-    QTTS_ASSIGN_OR_RETURN(const std::vector<FrameResult> results, backend->Collect());
-    if (results.size() != 1) return Status::Internal("one step gave " + std::to_string(results.size()) + " results");
-    utterance.codes.insert(utterance.codes.end(), results[0].codes.begin(), results[0].codes.end());
-    utterance.pcm.insert(utterance.pcm.end(), results[0].pcm.begin(), results[0].pcm.end());
-    utterance.end = results[0].end;
-    utterance.status = results[0].status;
-  }
-  backend->Close(slot);
-  return utterance;
+  return Speak(backend.get(), fixture);
 }
 
 // Decodes frames, `cut` of them at a time (0: all at once), after `reference` frames whose sound is
@@ -73,7 +52,7 @@ class GoldenCodec : public ::testing::TestWithParam<std::string> {};
 TEST_P(GoldenSpeech, GreedyCodes) {
   const auto fixture = MakeFixture(GetParam());
   ASSERT_TRUE(fixture.ok()) << fixture.status().message();
-  const auto utterance = Speak(*fixture, 2);
+  const auto utterance = SpeakOnCpu(*fixture, 2);
   ASSERT_TRUE(utterance.ok()) << utterance.status().message();
   EXPECT_TRUE(utterance->status.ok()) << utterance->status.message();
 
@@ -89,7 +68,7 @@ TEST_P(GoldenSpeech, GreedyCodes) {
 TEST_P(GoldenSound, SamplesOfTheUtterance) {
   const auto fixture = MakeFixture(GetParam());
   ASSERT_TRUE(fixture.ok()) << fixture.status().message();
-  const auto utterance = Speak(*fixture, 1);
+  const auto utterance = SpeakOnCpu(*fixture, 1);
   ASSERT_TRUE(utterance.ok()) << utterance.status().message();
   ExpectError(AbsoluteError(utterance->pcm, fixture->golden->tensors.at("pcm").values), kPcmTolerance);
 }
@@ -109,7 +88,7 @@ TEST_P(GoldenSound, StreamEqualsWhole) {
   cpu::CodecDecoder decoder(fixture->checkpoint->config().codec, fixture->checkpoint->codec(), pool);
   const std::vector<float> whole = Decode(&decoder, fixture->prompt.reference_codes, fixture->golden->codes(), 0);
   ExpectSameHoweverCut(&decoder, *fixture, whole);
-  const auto utterance = Speak(*fixture, 2);
+  const auto utterance = SpeakOnCpu(*fixture, 2);
   ASSERT_TRUE(utterance.ok()) << utterance.status().message();
   EXPECT_EQ(utterance->pcm, whole) << "the backend's stream";
 }

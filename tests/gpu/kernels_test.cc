@@ -136,7 +136,11 @@ TEST_P(GemmTest, EqualsPlainProducts) {
   const int y_stride = c.outputs + 3;
   constexpr float kBefore = 0.25F;
 
-  const auto run = [&](int first, int rows) {
+  auto normed_x = DeviceMemory::AllocateZeroed(static_cast<size_t>(kRows * width) * 2);
+  auto factors = DeviceMemory::AllocateZeroed(kRows * sizeof(float));
+  ASSERT_TRUE(normed_x.ok() && factors.ok());
+
+  const auto run = [&](int first, int rows, cuda::GemmShape shape) {
     const std::vector<char> before =
         Encode(std::vector<float>(static_cast<size_t>(rows * y_stride), kBefore), y_precision);
     const DeviceMemory y = ToDevice(before.data(), before.size());
@@ -149,13 +153,16 @@ TEST_P(GemmTest, EqualsPlainProducts) {
     r.rows = rows;
     r.norm = normed ? device_norm.as<const float>() : nullptr;
     r.eps = 1e-6F;
+    r.normed = {normed_x->data(), factors->as<float>()};
+    r.shape = shape;
+    if (shape != cuda::GemmShape::kBest && !CanRun(shape, matrix, r)) return std::vector<float>();
     Gemm(launch, c.precision, matrix, r);
     EXPECT_EQ(launch.error, cudaSuccess) << cudaGetErrorString(launch.error);
     std::vector<char> after(before.size());
     EXPECT_EQ(cudaMemcpy(after.data(), y.data(), after.size(), cudaMemcpyDeviceToHost), cudaSuccess);
     return Decode(after, y_precision);
   };
-  const std::vector<float> all = run(0, kRows);
+  const std::vector<float> all = run(0, kRows, cuda::GemmShape::kBest);
   double error = 0, size = 0;
   for (int r = 0; r < kRows; ++r) {
     double squares = 0;
@@ -190,8 +197,17 @@ TEST_P(GemmTest, EqualsPlainProducts) {
   EXPECT_LT(std::sqrt(error / size), c.precision == Precision::kF32 ? 1e-5 : 4e-3);
   for (const int rows : {1, 2, 7, 8, 9, 16, 17, 33, 64, 65}) {
     const int first = kRows - rows;
-    const std::vector<float> some = run(first, rows);
-    ASSERT_TRUE(std::equal(some.begin(), some.end(), all.begin() + first * y_stride)) << rows << " rows";
+    int shapes = 0;
+    for (const auto shape :
+         {cuda::GemmShape::kBest, cuda::GemmShape::kOneRow, cuda::GemmShape::k8Rows, cuda::GemmShape::k16Rows,
+          cuda::GemmShape::kWide16, cuda::GemmShape::kWide32, cuda::GemmShape::kWide64}) {
+      const std::vector<float> some = run(first, rows, shape);
+      if (some.empty()) continue;
+      ++shapes;
+      ASSERT_TRUE(std::equal(some.begin(), some.end(), all.begin() + first * y_stride))
+          << rows << " rows, shape " << static_cast<int>(shape);
+    }
+    EXPECT_GE(shapes, 5);
   }
 }
 

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+// kernels-bench: the talker's products and attention for several rows, each possible shape: what the choice of shapes
+// goes by.
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <functional>
+#include <utility>
+#include <vector>
+
+#include "attention.h"
+#include "device_memory.h"
+#include "gemm.h"
+
+namespace {
+
+using namespace qtts;        // NOLINT: a program of one file
+using namespace qtts::cuda;  // NOLINT
+
+// Products in a graph, each with weights of its own: together they do not fit into L2.
+constexpr int kLayers = 28;
+constexpr int kReplays = 20;
+
+// Microseconds of one of kLayers dependent calls of `enqueue`(launcher, layer).
+Result<double> Time(cudaStream_t stream, const std::function<void(const Launcher&, int)>& enqueue) {
+  QTTS_ASSIGN_OR_RETURN(const Graph graph, Graph::Capture(stream, [&] {
+                          Launcher launch;
+                          launch.stream = stream;
+                          launch.overlap = true;
+                          for (int layer = 0; layer < kLayers; ++layer) enqueue(launch, layer);
+                          return CudaStatus(launch.error, "a product");
+                        }));
+  QTTS_ASSIGN_OR_RETURN(const Event begin, Event::Create(true));
+  QTTS_ASSIGN_OR_RETURN(const Event end, Event::Create(true));
+  std::vector<float> times;
+  for (int i = 0; i < kReplays; ++i) {
+    QTTS_RETURN_IF_CUDA_ERROR(cudaEventRecord(begin.get(), stream), "timing");
+    QTTS_RETURN_IF_ERROR(graph.Launch(stream));
+    QTTS_RETURN_IF_CUDA_ERROR(cudaEventRecord(end.get(), stream), "timing");
+    QTTS_RETURN_IF_CUDA_ERROR(cudaEventSynchronize(end.get()), "timing");
+    float ms = 0;
+    QTTS_RETURN_IF_CUDA_ERROR(cudaEventElapsedTime(&ms, begin.get(), end.get()), "timing");
+    times.push_back(ms);
+  }
+  std::sort(times.begin(), times.end());
+  return times[kReplays / 2] * 1e3 / kLayers;
+}
+
+struct Product {
+  const char* name;
+  GemmKind kind;
+  int outputs, columns;
+};
+
+Status Products(cudaStream_t stream) {
+  constexpr Product kProducts[] = {
+      {"0.6B qkv", GemmKind::kNormStore, 4096, 1024},      {"0.6B o", GemmKind::kAdd, 1024, 2048},
+      {"0.6B gate, up", GemmKind::kNormGated, 3072, 1024}, {"0.6B down", GemmKind::kAdd, 1024, 3072},
+      {"1.7B qkv", GemmKind::kNormStore, 4096, 2048},      {"1.7B o", GemmKind::kAdd, 2048, 2048},
+      {"1.7B gate, up", GemmKind::kNormGated, 6144, 2048}, {"1.7B down", GemmKind::kAdd, 2048, 6144},
+  };
+  constexpr std::pair<GemmShape, const char*> kShapes[] = {
+      {GemmShape::k8Rows, "8"},        {GemmShape::k16Rows, "16"},      {GemmShape::kWide16, "wide 16"},
+      {GemmShape::kWide32, "wide 32"}, {GemmShape::kWide64, "wide 64"},
+  };
+  constexpr int kMostRows = 128;
+  std::printf("us a product (* = chosen)\n%-14s %5s", "", "rows");
+  for (const auto& [shape, name] : kShapes) std::printf(" %9s", name);
+  std::printf("\n");
+  for (const Product& product : kProducts) {
+    Matrix matrix;
+    matrix.kind = product.kind;
+    matrix.outputs = product.outputs;
+    matrix.columns = product.columns;
+    const size_t bytes = matrix.bytes(Precision::kBF16);
+    QTTS_ASSIGN_OR_RETURN(const DeviceMemory weights, DeviceMemory::AllocateZeroed(bytes * kLayers));
+    QTTS_ASSIGN_OR_RETURN(const DeviceMemory x, DeviceMemory::AllocateZeroed(kMostRows * 8192 * 4));
+    QTTS_ASSIGN_OR_RETURN(const DeviceMemory y, DeviceMemory::AllocateZeroed(kMostRows * 8192 * 4));
+    QTTS_ASSIGN_OR_RETURN(const DeviceMemory normed, DeviceMemory::AllocateZeroed(kMostRows * 8192 * 2));
+    QTTS_ASSIGN_OR_RETURN(const DeviceMemory factors, DeviceMemory::AllocateZeroed(kMostRows * 4));
+    QTTS_ASSIGN_OR_RETURN(const DeviceMemory norm, DeviceMemory::AllocateZeroed(8192 * 4));
+    for (const int rows : {8, 16, 32, 64, 128}) {
+      GemmRows r;
+      r.x = x.data();
+      r.x_stride = product.columns;
+      r.y = y.data();
+      r.y_stride = product.outputs;
+      r.rows = rows;
+      r.norm = norm.as<const float>();
+      r.eps = 1e-6F;
+      r.normed = {normed.data(), factors.as<float>()};
+      std::printf("%-14s %5d", product.name, rows);
+      for (const auto& [shape, name] : kShapes) {
+        r.shape = shape;
+        if (!CanRun(shape, matrix, r)) {
+          std::printf(" %9s", "-");
+          continue;
+        }
+        QTTS_ASSIGN_OR_RETURN(const double us, Time(stream, [&](const Launcher& launch, int layer) {
+                                Matrix own = matrix;
+                                own.data = weights.as<char>() + static_cast<size_t>(layer) * bytes;
+                                Gemm(launch, Precision::kBF16, own, r);
+                              }));
+        std::printf(" %8.2f%s", us, shape == ChooseShape(matrix, r) ? "*" : " ");
+      }
+      std::printf("\n");
+    }
+  }
+  return Status::Ok();
+}
+
+// A prompt's rows, all of one sequence, after as many as there are.
+Status Attention(cudaStream_t stream) {
+  TransformerConfig config;
+  config.num_layers = kLayers;
+  config.num_heads = 16;
+  config.num_kv_heads = 8;
+  config.head_dim = 128;
+  config.rms_norm_eps = 1e-6F;
+  constexpr int kMostRows = 64;
+  const size_t page_bytes = size_t{kPagePositions} * kLayers * 2 * 8 * 128 * 2;
+  QTTS_ASSIGN_OR_RETURN(const DeviceMemory page, DeviceMemory::AllocateZeroed(page_bytes));
+  QTTS_ASSIGN_OR_RETURN(const DeviceMemory table, DeviceMemory::AllocateZeroed(sizeof(void*)));
+  QTTS_ASSIGN_OR_RETURN(const DeviceMemory slot, DeviceMemory::AllocateZeroed(sizeof(int)));
+  QTTS_ASSIGN_OR_RETURN(const DeviceMemory qkv, DeviceMemory::AllocateZeroed(size_t{kMostRows} * 4096 * 4));
+  QTTS_ASSIGN_OR_RETURN(const DeviceMemory y, DeviceMemory::AllocateZeroed(size_t{kMostRows} * 2048 * 2));
+  QTTS_ASSIGN_OR_RETURN(const DeviceMemory vectors, DeviceMemory::AllocateZeroed(128 * 4));
+  QTTS_ASSIGN_OR_RETURN(const DeviceMemory partial,
+                        DeviceMemory::AllocateZeroed(PartialElements(config, kMostRows, 2) * 4));
+  QTTS_ASSIGN_OR_RETURN(const DeviceMemory tickets,
+                        DeviceMemory::AllocateZeroed(TicketElements(config, kMostRows) * 4));
+  void* const address = page.data();
+  QTTS_RETURN_IF_CUDA_ERROR(cudaMemcpy(table.data(), &address, sizeof(address), cudaMemcpyHostToDevice), "a table");
+  const auto* const ones = vectors.as<const float>();
+  std::printf("us an attention of 16 heads of 128\n%5s %9s %9s\n", "rows", "append", "attend");
+  for (const int rows : {1, 8, 16, 32, 64}) {
+    SequenceRows sequence;
+    sequence.slots = slot.as<const int>();
+    sequence.first_position = 20;
+    sequence.per_sequence = rows;
+    sequence.appended = rows > 1;
+    sequence.rows = rows;
+    const KeyValuePages pages = {table.as<void*>(), 1, kPagePositions};
+    const auto layer_of = [&](int layer) { return AttentionLayer{layer, ones, ones, ones}; };
+    double append = 0;
+    if (rows > 1) {
+      QTTS_ASSIGN_OR_RETURN(append, Time(stream, [&](const Launcher& launch, int layer) {
+                              AppendKeyValues(launch, Precision::kBF16, config, layer_of(layer), sequence, pages,
+                                              qkv.as<const float>());
+                            }));
+    }
+    QTTS_ASSIGN_OR_RETURN(const double attend, Time(stream, [&](const Launcher& launch, int layer) {
+                            Attend(launch, Precision::kBF16, config, layer_of(layer), sequence, pages,
+                                   {partial.as<float>(), tickets.as<unsigned>()}, 2, qkv.as<const float>(), y.data(),
+                                   2048, nullptr);
+                          }));
+    std::printf("%5d %9.2f %9.2f\n", rows, append, attend);
+  }
+  return Status::Ok();
+}
+
+Status Run() {
+  QTTS_ASSIGN_OR_RETURN(const Stream stream, Stream::Create());
+  QTTS_RETURN_IF_ERROR(Attention(stream.get()));
+  return Products(stream.get());
+}
+
+}  // namespace
+
+int main() {
+  if (const Status status = Run(); !status.ok()) {
+    std::fprintf(stderr, "kernels-bench: %s\n", status.message().c_str());
+    return 1;
+  }
+  return 0;
+}
