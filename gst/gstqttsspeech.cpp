@@ -188,7 +188,12 @@ bool Speech::GrowUtterance(std::string* text) {
         taken = CutPosition(line, text_options_.max_chars);
         const std::string begun(TrimLeft(line.substr(0, taken)));
         if (!queue_.HasRoom(begun)) return false;
-        Enqueue({begun, pad_settings_, true, true});
+        Utterance utterance{begun, pad_settings_, true, true};
+        // The only layout that can wait for text, and the same however fast the text comes.
+        if (utterance.settings.layout == qtts::PromptLayout::kDefault) {
+          utterance.settings.layout = qtts::PromptLayout::kStreaming;
+        }
+        Enqueue(std::move(utterance));
         growing_id_ = last_id_;
         if (taken < line.size()) CloseUtterance();
       }
@@ -514,9 +519,6 @@ bool Speech::StartNext(Lock* lock, Output* output, Event* event) {
   const auto start = Clock::now();
   qtts::Request request = MakeRequest(utterance.settings, engine->info(), utterance.text, random_seed);
   request.more_text = utterance.more_text;
-  if (request.more_text && request.layout == qtts::PromptLayout::kDefault) {
-    request.layout = qtts::PromptLayout::kStreaming;  // the only one that can wait for text
-  }
   auto started = engine->Start(request, [monitor = monitor_] { monitor->LockAndAnnounce(); });
   output->status = started.status();
   std::shared_ptr<qtts::Stream> stream;

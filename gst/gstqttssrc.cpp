@@ -1629,6 +1629,7 @@ static GstFlowReturn gst_qtts_src_create_silence(GstQttsSrc* self, guint64 sampl
   *buffer = gst_qtts_src_new_buffer(self, nullptr, samples);
   if (*buffer == nullptr) return gst_qtts_src_no_buffer(self);
   gst_qtts_src_stamp(*buffer, priv->timeline.Silence(samples));
+  GST_LOG_OBJECT(self, "silence: %" GST_PTR_FORMAT, static_cast<void*>(*buffer));
   return GST_FLOW_OK;
 }
 
@@ -1671,6 +1672,7 @@ static GstFlowReturn gst_qtts_src_create(GstPushSrc* src, GstBuffer** buffer) {
     *buffer = gst_qtts_src_new_buffer(self, pcm.data(), pcm.size());
     if (*buffer == nullptr) return gst_qtts_src_no_buffer(self);
     gst_qtts_src_stamp(*buffer, priv->timeline.Speech(pcm.size()));
+    GST_LOG_OBJECT(self, "speech: %" GST_PTR_FORMAT, static_cast<void*>(*buffer));
     priv->in_utterance = true;
     return GST_FLOW_OK;
   }

@@ -544,6 +544,7 @@ TEST_F(InputTest, AStreamBeyondTheLengthAllowedBecomesSeveral) {
   feeder.End();
   ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr);
   EXPECT_EQ(record.text(), "one twothreefour five six seven");
+  for (const Request& request : fake::Requests()) EXPECT_EQ(request.layout, PromptLayout::kStreaming);
   for (const std::string& text : Texts()) EXPECT_LE(text.size(), 10U);
 }
 

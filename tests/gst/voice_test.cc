@@ -3,6 +3,7 @@
 #include <gst/gst.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
@@ -200,6 +201,48 @@ TEST_F(VoiceTest, BuffersOfTextAreSpokenLikeTexts) {
            });
   ASSERT_TRUE(outcome.ended) << outcome.message;
   EXPECT_EQ(bytes, expected);
+}
+
+// Token by token the model gets what it gets when the text is there at once.
+TEST_F(VoiceTest, AStreamSoundsLikeTheWholeText) {
+  const Folder folder;
+  const std::string path = folder.path() + "/text";
+  const std::string text = "Hello there, this is a stream of words.";
+  std::ofstream(path) << text;
+  const std::string expected = Speak("layout=streaming seed=5 text=\"" + text + "\"");
+  ASSERT_GT(expected.size(), 10 * kFrame * sizeof(float));
+  for (const int size : {1, 3, 7}) {
+    std::string bytes;
+    const Outcome outcome = Play("filesrc location=" + path + " blocksize=" + std::to_string(size) +
+                                     " ! qttssrc segmentation=stream seed=5 ! audio/x-raw,format=F32LE ! fakesink "
+                                     "name=sink signal-handoffs=true",
+                                 [&](GstElement* pipeline) {
+                                   GstElement* sink = gst_bin_get_by_name(GST_BIN(pipeline), "sink");
+                                   g_signal_connect(sink, "handoff", G_CALLBACK(OnHandoff), &bytes);
+                                   gst_object_unref(sink);
+                                 });
+    ASSERT_TRUE(outcome.ended) << outcome.message;
+    EXPECT_TRUE(bytes == expected) << size;
+  }
+}
+
+TEST_F(VoiceTest, C30LoggingEverythingChangesNothing) {
+  const std::string expected = Speak("text=\"Nothing to hide.\" seed=4", "S16LE");
+  gst_debug_remove_log_function(gst_debug_log_default);
+  std::atomic<int> lines = 0;
+  const GstLogFunction count = [](GstDebugCategory* category, GstDebugLevel, const gchar*, const gchar*, gint, GObject*,
+                                  GstDebugMessage* message, gpointer counter) {
+    EXPECT_NE(gst_debug_message_get(message), nullptr);
+    if (g_strcmp0(gst_debug_category_get_name(category), "qttssrc") == 0) ++*static_cast<std::atomic<int>*>(counter);
+  };
+  gst_debug_add_log_function(count, &lines, nullptr);
+  gst_debug_set_threshold_from_string("*:9", TRUE);
+  const std::string logged = Speak("text=\"Nothing to hide.\" seed=4", "S16LE");
+  gst_debug_set_threshold_from_string("", TRUE);
+  gst_debug_remove_log_function_by_data(&lines);
+  gst_debug_add_log_function(gst_debug_log_default, nullptr, nullptr);
+  EXPECT_TRUE(logged == expected);
+  EXPECT_GT(lines, 10);
 }
 
 TEST_F(VoiceTest, C26ElementsSideBySideSoundLikeEachAlone) {
