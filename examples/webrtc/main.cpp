@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+// Serves a web page on which one types text and hears it, over WebRTC. Each browser is a Peer; the page and
+// the signalling (JSON over a WebSocket) are served by libsoup.
+#include <gio/gio.h>
+#include <glib-unix.h>
+#include <gst/gst.h>
+#include <libsoup/soup.h>
+
+#include <list>
+#include <memory>
+#include <string>
+
+#include "peer.h"
+
+namespace {
+
+struct Browser {
+  SoupWebsocketConnection* connection;
+  std::unique_ptr<Peer> peer;
+};
+
+struct Server {
+  PeerOptions options;
+  std::list<Browser> browsers;
+};
+
+void OnPage(SoupServer* /*server*/, SoupServerMessage* message, const char* path, GHashTable* /*query*/,
+            gpointer /*user_data*/) {
+  if (std::string(path) != "/") {
+    soup_server_message_set_status(message, SOUP_STATUS_NOT_FOUND, nullptr);
+    return;
+  }
+  GBytes* page = g_resources_lookup_data("/qttssrc/webrtc/page.html", G_RESOURCE_LOOKUP_FLAGS_NONE, nullptr);
+  gsize size = 0;
+  const auto* data = static_cast<const char*>(g_bytes_get_data(page, &size));
+  soup_server_message_set_status(message, SOUP_STATUS_OK, nullptr);
+  soup_message_headers_append(soup_server_message_get_response_headers(message), "Cache-Control", "no-cache");
+  soup_server_message_set_response(message, "text/html; charset=utf-8", SOUP_MEMORY_COPY, data, size);
+  g_bytes_unref(page);
+}
+
+Browser* FindBrowser(Server* server, SoupWebsocketConnection* connection) {
+  for (Browser& browser : server->browsers) {
+    if (browser.connection == connection) return &browser;
+  }
+  return nullptr;
+}
+
+void OnText(SoupWebsocketConnection* connection, gint type, GBytes* bytes, gpointer user_data) {
+  Browser* browser = FindBrowser(static_cast<Server*>(user_data), connection);
+  if (browser == nullptr || type != SOUP_WEBSOCKET_DATA_TEXT) return;
+  gsize size = 0;
+  const auto* data = static_cast<const char*>(g_bytes_get_data(bytes, &size));
+  // What cannot be parsed becomes a discarded value, which the peer answers with an error.
+  browser->peer->Receive(nlohmann::json::parse(data, data + size, nullptr, false));
+}
+
+void OnClosed(SoupWebsocketConnection* connection, gpointer user_data) {
+  auto* server = static_cast<Server*>(user_data);
+  server->browsers.remove_if([connection](const Browser& browser) {
+    if (browser.connection != connection) return false;
+    g_object_unref(browser.connection);
+    return true;
+  });
+}
+
+void OnConnection(SoupServer* /*soup*/, SoupServerMessage* /*message*/, const char* /*path*/,
+                  SoupWebsocketConnection* connection, gpointer user_data) {
+  auto* server = static_cast<Server*>(user_data);
+  const auto send = [connection](const nlohmann::json& message) {
+    if (soup_websocket_connection_get_state(connection) != SOUP_WEBSOCKET_STATE_OPEN) return;
+    const std::string text = message.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+    soup_websocket_connection_send_text(connection, text.c_str());
+  };
+  soup_websocket_connection_set_keepalive_interval(connection, 10);
+  g_signal_connect(connection, "message", G_CALLBACK(OnText), server);
+  g_signal_connect(connection, "closed", G_CALLBACK(OnClosed), server);
+  server->browsers.push_back(
+      {SOUP_WEBSOCKET_CONNECTION(g_object_ref(connection)), std::make_unique<Peer>(server->options, send)});
+  server->browsers.back().peer->Start();
+}
+
+gboolean OnStop(gpointer user_data) {
+  g_main_loop_quit(static_cast<GMainLoop*>(user_data));
+  return G_SOURCE_CONTINUE;
+}
+
+// A qttssrc that says nothing: it tells at once whether the model can be used, and keeps the engine loaded
+// while no browser is there.
+GstElement* HoldEngine(const PeerOptions& options) {
+  GError* error = nullptr;
+  GstElement* pipeline = gst_parse_launch("qttssrc name=speech is-live=true idle-mode=wait ! fakesink", &error);
+  if (error != nullptr) {
+    g_printerr("%s\n", error->message);
+    g_error_free(error);
+    gst_clear_object(&pipeline);
+    return nullptr;
+  }
+  GstElement* speech = gst_bin_get_by_name(GST_BIN(pipeline), "speech");
+  if (!options.model_path.empty()) g_object_set(speech, "model-path", options.model_path.c_str(), nullptr);
+  if (!options.device.empty()) gst_util_set_object_arg(G_OBJECT(speech), "device", options.device.c_str());
+  gst_object_unref(speech);
+  gst_element_set_state(pipeline, GST_STATE_PLAYING);
+
+  GstBus* bus = gst_element_get_bus(pipeline);
+  bool loaded = false;
+  bool failed = false;
+  while (!loaded && !failed) {
+    GstMessage* message = gst_bus_timed_pop_filtered(
+        bus, GST_CLOCK_TIME_NONE, static_cast<GstMessageType>(GST_MESSAGE_ERROR | GST_MESSAGE_PROGRESS));
+    if (GST_MESSAGE_TYPE(message) == GST_MESSAGE_ERROR) {
+      gst_message_parse_error(message, &error, nullptr);
+      g_printerr("%s\n", error->message);
+      g_error_free(error);
+      failed = true;
+    } else {
+      GstProgressType type = GST_PROGRESS_TYPE_START;
+      gst_message_parse_progress(message, &type, nullptr, nullptr);
+      loaded = type == GST_PROGRESS_TYPE_COMPLETE;
+    }
+    gst_message_unref(message);
+  }
+  gst_object_unref(bus);
+  if (failed) {
+    gst_element_set_state(pipeline, GST_STATE_NULL);
+    gst_clear_object(&pipeline);
+  }
+  return pipeline;
+}
+
+bool Listen(SoupServer* soup, const char* address, int port) {
+  GSocketAddress* socket_address = g_inet_socket_address_new_from_string(address, static_cast<guint>(port));
+  if (socket_address == nullptr) {
+    g_printerr("\"%s\" is not an address of this machine, like 127.0.0.1 or 0.0.0.0.\n", address);
+    return false;
+  }
+  GError* error = nullptr;
+  const bool listens =
+      soup_server_listen(soup, socket_address, static_cast<SoupServerListenOptions>(0), &error) != FALSE;
+  g_object_unref(socket_address);
+  if (!listens) {
+    g_printerr("Cannot listen on port %d of %s: %s\n", port, address, error->message);
+    g_error_free(error);
+    return false;
+  }
+  GSList* uris = soup_server_get_uris(soup);
+  for (GSList* item = uris; item != nullptr; item = item->next) {
+    gchar* uri = g_uri_to_string(static_cast<GUri*>(item->data));
+    g_print("Open %s\n", uri);
+    g_free(uri);
+  }
+  g_slist_free_full(uris, reinterpret_cast<GDestroyNotify>(g_uri_unref));
+  return true;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  gint port = 8080;
+  g_autofree gchar* address = g_strdup("127.0.0.1");
+  g_autofree gchar* model_path = nullptr;
+  g_autofree gchar* device = nullptr;
+  g_autofree gchar* stun_server = nullptr;
+  const GOptionEntry entries[] = {
+      {"port", 'p', 0, G_OPTION_ARG_INT, &port, "Port of the page, 8080 unless given; 0 = any", "PORT"},
+      {"address", 'a', 0, G_OPTION_ARG_STRING, &address, "Address to listen on; 0.0.0.0 lets other machines in", "IP"},
+      {"model-path", 'm', 0, G_OPTION_ARG_FILENAME, &model_path, "Folder of a checkpoint; else the bundled voice",
+       "DIR"},
+      {"device", 'd', 0, G_OPTION_ARG_STRING, &device, "auto, cpu or cuda", "DEVICE"},
+      {"stun-server", 's', 0, G_OPTION_ARG_STRING, &stun_server, "For browsers beyond a router", "stun://HOST:PORT"},
+      {},
+  };
+  GOptionContext* context = g_option_context_new("- type text in a web page and hear it");
+  g_option_context_add_main_entries(context, entries, nullptr);
+  g_option_context_add_group(context, gst_init_get_option_group());
+  GError* error = nullptr;
+  const bool parsed = g_option_context_parse(context, &argc, &argv, &error) != FALSE;
+  g_option_context_free(context);
+  if (!parsed) {
+    g_printerr("%s\n", error->message);
+    g_error_free(error);
+    return 2;
+  }
+
+  Server server;
+  if (model_path != nullptr) server.options.model_path = model_path;
+  if (device != nullptr) server.options.device = device;
+  if (stun_server != nullptr) server.options.stun_server = stun_server;
+
+  GstElement* engine = HoldEngine(server.options);
+  if (engine == nullptr) return 1;
+
+  SoupServer* soup = soup_server_new("server-header", "qttssrc ", nullptr);
+  soup_server_add_handler(soup, nullptr, OnPage, nullptr, nullptr);
+  soup_server_add_websocket_handler(soup, "/session", nullptr, nullptr, OnConnection, &server, nullptr);
+  const bool listens = Listen(soup, address, port);
+  if (listens) {
+    GMainLoop* loop = g_main_loop_new(nullptr, FALSE);
+    g_unix_signal_add(SIGINT, OnStop, loop);
+    g_unix_signal_add(SIGTERM, OnStop, loop);
+    g_main_loop_run(loop);
+    g_main_loop_unref(loop);
+  }
+  soup_server_disconnect(soup);
+  for (const Browser& browser : server.browsers) g_object_unref(browser.connection);
+  server.browsers.clear();
+  g_object_unref(soup);
+  gst_element_set_state(engine, GST_STATE_NULL);
+  gst_object_unref(engine);
+  return listens ? 0 : 1;
+}
