@@ -147,6 +147,10 @@ enum {
   PROP_SPEAKER,
   PROP_LANGUAGE,
   PROP_INSTRUCT,
+  PROP_VOICE_FILE,
+  PROP_REFERENCE_AUDIO,
+  PROP_REFERENCE_TEXT,
+  PROP_PAD_REFERENCE,
   PROP_LAYOUT,
   PROP_SEED,
   PROP_TEMPERATURE,
@@ -182,6 +186,7 @@ static constexpr gchar kEndUtteranceEvent[] = "qtts/end-utterance";
 #define DEFAULT_DEVICE qtts::Device::kAuto
 #define DEFAULT_PRECISION qtts::Precision::kAuto
 #define DEFAULT_CUDA_DEVICE_ID (-1)
+#define DEFAULT_PAD_REFERENCE FALSE
 #define DEFAULT_LAYOUT qtts::PromptLayout::kDefault
 #define DEFAULT_SEED (-1)
 #define DEFAULT_SAMPLING gstqtts::Settings::kModel
@@ -449,6 +454,26 @@ static void gst_qtts_src_class_init(GstQttsSrcClass* klass) {
                                              "How to speak, in plain words, from the next utterance on; for a "
                                              "voice-design model, what the voice is like. Unset: nothing in particular",
                                              nullptr, playing));
+  install(PROP_VOICE_FILE, g_param_spec_string("voice-file", "Voice File",
+                                               "Cloned voice for a base model, a file that \"qtts-tool voice make\" "
+                                               "wrote, from the next utterance on",
+                                               nullptr, playing));
+  install(PROP_REFERENCE_AUDIO,
+          g_param_spec_string("reference-audio", "Reference Audio",
+                              "Recording of the voice to clone with a base model, from the next utterance on: a local "
+                              "file with 1 to 60 s of speech, in any format that GStreamer decodes. The first "
+                              "utterance with it waits until it is cloned; \"voice-file\" does not",
+                              nullptr, playing));
+  install(PROP_REFERENCE_TEXT,
+          g_param_spec_string("reference-text", "Reference Text",
+                              "All that \"reference-audio\" says: its manner of speaking is cloned, too. Unset: only "
+                              "its timbre",
+                              nullptr, playing));
+  install(PROP_PAD_REFERENCE,
+          g_param_spec_boolean("pad-reference", "Pad Reference",
+                               "Add half a second of silence to \"reference-audio\", for when speech begins with its "
+                               "last sounds. The official package does not",
+                               DEFAULT_PAD_REFERENCE, playing));
   install(PROP_LAYOUT, g_param_spec_enum("layout", "Prompt Layout",
                                          "How text is laid out in the model's prompt, from the next utterance on",
                                          GST_TYPE_QTTS_SRC_LAYOUT, static_cast<int>(DEFAULT_LAYOUT), playing));

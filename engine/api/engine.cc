@@ -154,16 +154,9 @@ Result<ClonedVoice> Engine::CloneVoice(const Recording& recording, const CloneOp
   return qtts::CloneVoice(encoder.get(), impl_->info.fingerprint, recording, options);
 }
 
-Status Engine::CheckVoice(const ClonedVoice& voice) const {
-  QTTS_RETURN_IF_ERROR(CheckVoiceModel(voice, impl_->info));
-  Request request;
-  request.voice = std::make_shared<const ClonedVoice>(voice);
-  return impl_->prompts->Validate(request);
-}
-
 Result<std::unique_ptr<Stream>> Engine::Start(const Request& request, std::function<void()> on_change) {
-  if (request.voice != nullptr) QTTS_RETURN_IF_ERROR(CheckVoiceModel(*request.voice, impl_->info));
   QTTS_RETURN_IF_ERROR(impl_->prompts->Validate(request));
+  if (request.voice != nullptr) QTTS_RETURN_IF_ERROR(CheckVoiceModel(*request.voice, impl_->info));
   auto state =
       std::make_shared<StreamState>(impl_->prompts, impl_->tokenizer, request, impl_->lead_frames, std::move(on_change),
                                     [scheduler = impl_->scheduler.get()] { scheduler->Wake(); });

@@ -153,10 +153,6 @@ class Engine : public std::enable_shared_from_this<Engine> {
   // no Base one, saying what to do; kCorruptModel for a model without its encoders.
   Result<ClonedVoice> CloneVoice(const Recording& recording, const CloneOptions& options = {}) const;
 
-  // Whether this engine can speak with `voice`: kInvalidArgument if it can not, with the reason. The
-  // same as Start() says, earlier.
-  Status CheckVoice(const ClonedVoice& voice) const;
-
   // Accepts an utterance: checks the request, tokenizes, builds the prompt and queues it.
   // `on_change`, when given, is called from the scheduler thread after a frame or the end became
   // readable; it must not block nor call back into the stream. A last call may come while or just
