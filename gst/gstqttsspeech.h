@@ -20,7 +20,6 @@
 #include "gstqttsreport.h"
 #include "gstqttssegmenter.h"
 #include "gstqttstext.h"
-#include "gstqttsvoices.h"
 #include "qtts/engine.h"
 
 namespace gstqtts {
@@ -266,8 +265,6 @@ class Speech {
   bool reporting_ = false;  // by some thread
 
   std::mt19937_64 seeds_;
-
-  VoiceStore voices_;  // the streaming thread's own
 };
 
 }  // namespace gstqtts
