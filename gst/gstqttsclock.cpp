@@ -5,7 +5,67 @@
 
 namespace gstqtts {
 
+bool LiveClock::WaitForNow(std::optional<GstClockTime>* now) {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return playing_ || unlocked_; });
+  if (unlocked_) return false;
+  *now = Now();
+  return true;
+}
+
+bool LiveClock::WaitUntil(GstClockTime running_time) {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [this] { return playing_ || unlocked_; });
+    if (unlocked_) return false;
+    if (Now().value_or(running_time) >= running_time) return true;
+    GstClockID id = NewId(running_time);
+    if (id == nullptr) return true;  // the clock went away
+    waiting_ = id;
+    lock.unlock();
+    const GstClockReturn result = gst_clock_id_wait(id, nullptr);
+    lock.lock();
+    waiting_ = nullptr;
+    gst_clock_id_unref(id);
+    if (result != GST_CLOCK_UNSCHEDULED) return !unlocked_;
+  }
+}
+
+void LiveClock::SetUnlocked(bool unlocked) {
+  const std::lock_guard lock(mutex_);
+  unlocked_ = unlocked;
+  if (waiting_ != nullptr) gst_clock_id_unschedule(waiting_);
+  changed_.notify_all();
+}
+
+void LiveClock::SetPlaying(bool playing) {
+  const std::lock_guard lock(mutex_);
+  playing_ = playing;
+  Restart();
+}
+
+void LiveClock::ClockChanged() {
+  const std::lock_guard lock(mutex_);
+  Restart();
+}
+
+void LiveClock::SetAlarm(GstClockTime running_time, const std::function<void()>& wake) {
+  const std::lock_guard lock(mutex_);
+  StopAlarm();
+  alarm_ = {running_time, wake};
+  StartAlarm();
+}
+
+void LiveClock::CancelAlarm() {
+  const std::lock_guard lock(mutex_);
+  StopAlarm();
+  alarm_.reset();
+}
+
+// --- with the lock held
+
 std::optional<GstClockTime> LiveClock::Now() const {
+  if (!playing_) return std::nullopt;
   GstClock* clock = gst_element_get_clock(element_);
   if (clock == nullptr) return std::nullopt;
   const GstClockTime now = gst_clock_get_time(clock);
@@ -14,6 +74,7 @@ std::optional<GstClockTime> LiveClock::Now() const {
   return now > base ? now - base : 0;
 }
 
+// Null without a clock. The caller owns it.
 GstClockID LiveClock::NewId(GstClockTime running_time) const {
   GstClock* clock = gst_element_get_clock(element_);
   if (clock == nullptr) return nullptr;
@@ -22,52 +83,35 @@ GstClockID LiveClock::NewId(GstClockTime running_time) const {
   return id;
 }
 
-bool LiveClock::WaitUntil(GstClockTime running_time) {
-  GstClockID id = nullptr;
-  {
-    const std::lock_guard lock(mutex_);
-    if (unlocked_) return false;
-    if (Now().value_or(running_time) >= running_time) return true;
-    waiting_ = id = NewId(running_time);
-  }
-  if (id == nullptr) return true;  // the clock went away
-  const GstClockReturn result = gst_clock_id_wait(id, nullptr);
-  {
-    const std::lock_guard lock(mutex_);
-    waiting_ = nullptr;
-  }
-  gst_clock_id_unref(id);
-  return result != GST_CLOCK_UNSCHEDULED;
+// What waits begins to wait anew. An id that is unscheduled before it is waited for does not wait.
+void LiveClock::Restart() {
+  if (waiting_ != nullptr) gst_clock_id_unschedule(waiting_);
+  StopAlarm();
+  StartAlarm();
+  changed_.notify_all();
 }
 
-void LiveClock::SetUnlocked(bool unlocked) {
-  const std::lock_guard lock(mutex_);
-  unlocked_ = unlocked;
-  if (unlocked && waiting_ != nullptr) gst_clock_id_unschedule(waiting_);
-}
-
-void LiveClock::SetAlarm(GstClockTime running_time, const std::function<void()>& wake) {
-  CancelAlarm();
-  const std::optional<GstClockTime> now = Now();
-  if (!now || *now >= running_time) {
-    wake();
+void LiveClock::StartAlarm() {
+  if (!alarm_ || !playing_) return;
+  if (Now().value_or(alarm_->running_time) >= alarm_->running_time) {
+    alarm_->wake();
     return;
   }
-  alarm_ = NewId(running_time);
-  auto* argument = new std::function<void()>(wake);
+  alarm_id_ = NewId(alarm_->running_time);
+  auto* argument = new std::function<void()>(alarm_->wake);
   const auto ring = [](GstClock* /*clock*/, GstClockTime /*time*/, GstClockID /*id*/, gpointer data) -> gboolean {
     (*static_cast<std::function<void()>*>(data))();
     return TRUE;
   };
   const auto free = [](gpointer data) { delete static_cast<std::function<void()>*>(data); };
-  if (gst_clock_id_wait_async(alarm_, ring, argument, free) != GST_CLOCK_OK) wake();
+  if (gst_clock_id_wait_async(alarm_id_, ring, argument, free) != GST_CLOCK_OK) alarm_->wake();
 }
 
-void LiveClock::CancelAlarm() {
-  GstClockID alarm = std::exchange(alarm_, nullptr);
-  if (alarm == nullptr) return;
-  gst_clock_id_unschedule(alarm);
-  gst_clock_id_unref(alarm);
+void LiveClock::StopAlarm() {
+  GstClockID id = std::exchange(alarm_id_, nullptr);
+  if (id == nullptr) return;
+  gst_clock_id_unschedule(id);
+  gst_clock_id_unref(id);
 }
 
 }  // namespace gstqtts

@@ -4,6 +4,7 @@
 
 #include <gst/gst.h>
 
+#include <condition_variable>
 #include <functional>
 #include <mutex>
 #include <optional>
@@ -13,7 +14,11 @@ namespace gstqtts {
 // The clock of an element, in running time, for a live source that waits for the time of its buffers
 // itself. (GstBaseSrc would drop the buffer whose wait a pause interrupts.)
 //
-// Owned by the element. SetUnlocked() may be called on any thread, the rest by the streaming thread.
+// There is a running time only while the element plays: waits and the alarm outlive a pause, and go on with
+// the clock and the base time that the element has then.
+//
+// Owned by the element. SetPlaying(), ClockChanged() and SetUnlocked() may be called on any thread, the rest
+// by the streaming thread. The lock is not held while waiting.
 class LiveClock {
  public:
   explicit LiveClock(GstElement* element) : element_(element) {}
@@ -21,13 +26,18 @@ class LiveClock {
   LiveClock(const LiveClock&) = delete;
   LiveClock& operator=(const LiveClock&) = delete;
 
-  // Running time, 0 before the base time; nothing when the element has no clock.
-  std::optional<GstClockTime> Now() const;
-
-  // Waits until `running_time`. False if it is interrupted by SetUnlocked(true). Without a clock it does
-  // not wait.
+  // Waits until the element plays, and tells its running time: nothing when it has no clock. False if it is
+  // interrupted by SetUnlocked(true).
+  bool WaitForNow(std::optional<GstClockTime>* now);
+  // Waits until the element plays and it is `running_time`. False if it is interrupted by SetUnlocked(true).
+  // Without a clock it does not wait for the time.
   bool WaitUntil(GstClockTime running_time);
   void SetUnlocked(bool unlocked);
+
+  // Of the element; its clock and base time are known when it begins to play.
+  void SetPlaying(bool playing);
+  // The element has another clock.
+  void ClockChanged();
 
   // Calls `wake` at `running_time` or, if that is over or there is no clock, now. At most one alarm is set;
   // `wake` may still be called once after CancelAlarm().
@@ -35,15 +45,27 @@ class LiveClock {
   void CancelAlarm();
 
  private:
-  // A clock id for `running_time`; null without a clock. The caller owns it.
+  struct Alarm {
+    GstClockTime running_time;
+    std::function<void()> wake;
+  };
+
+  // With the lock held.
+  std::optional<GstClockTime> Now() const;
   GstClockID NewId(GstClockTime running_time) const;
+  void Restart();
+  void StartAlarm();
+  void StopAlarm();
 
   GstElement* const element_;
-  GstClockID alarm_ = nullptr;
 
   std::mutex mutex_;
+  std::condition_variable changed_;
+  bool playing_ = false;
   bool unlocked_ = false;
   GstClockID waiting_ = nullptr;
+  std::optional<Alarm> alarm_;
+  GstClockID alarm_id_ = nullptr;  // while it plays
 };
 
 }  // namespace gstqtts

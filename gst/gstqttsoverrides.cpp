@@ -10,7 +10,7 @@ namespace gstqtts {
 namespace {
 
 using Member = std::variant<std::string Settings::*, qtts::PromptLayout Settings::*, int64_t Settings::*,
-                            uint64_t Settings::*, int Settings::*, double Settings::*>;
+                            uint64_t Settings::*, int Settings::*, double Settings::*, bool Settings::*>;
 
 struct Setting {
   std::string_view name;
@@ -21,6 +21,10 @@ constexpr Setting kSettings[] = {
     {"speaker", &Settings::speaker},
     {"language", &Settings::language},
     {"instruct", &Settings::instruct},
+    {"voice-file", &Settings::voice_file},
+    {"reference-audio", &Settings::reference_audio},
+    {"reference-text", &Settings::reference_text},
+    {"pad-reference", &Settings::pad_reference},
     {"layout", &Settings::layout},
     {"seed", &Settings::seed},
     {"temperature", &Settings::temperature},
@@ -52,6 +56,7 @@ void Read(const GValue* value, int64_t* number) { *number = g_value_get_int64(va
 void Read(const GValue* value, uint64_t* number) { *number = g_value_get_uint64(value); }
 void Read(const GValue* value, int* number) { *number = g_value_get_int(value); }
 void Read(const GValue* value, double* number) { *number = g_value_get_double(value); }
+void Read(const GValue* value, bool* truth) { *truth = g_value_get_boolean(value) != FALSE; }
 
 void Write(const std::string& string, GValue* value) {
   g_value_set_string(value, string.empty() ? nullptr : string.c_str());
@@ -61,6 +66,7 @@ void Write(int64_t number, GValue* value) { g_value_set_int64(value, number); }
 void Write(uint64_t number, GValue* value) { g_value_set_uint64(value, number); }
 void Write(int number, GValue* value) { g_value_set_int(value, number); }
 void Write(double number, GValue* value) { g_value_set_double(value, number); }
+void Write(bool truth, GValue* value) { g_value_set_boolean(value, truth ? TRUE : FALSE); }
 
 // GLib's macro casts const away.
 GType TypeOf(const GValue* value) { return value->g_type; }

@@ -19,6 +19,10 @@ struct Settings {
   std::string speaker;
   std::string language;
   std::string instruct;
+  std::string voice_file;       // a cloned voice that was saved
+  std::string reference_audio;  // a recording to clone
+  std::string reference_text;   // what it says; empty: only its timbre is cloned
+  bool pad_reference = false;   // CloneOptions::pad_reference
   qtts::PromptLayout layout = qtts::PromptLayout::kDefault;
   int64_t seed = -1;            // -1: a new one for every utterance
   double temperature = kModel;  // 0: greedy

@@ -519,7 +519,15 @@ bool Speech::StartNext(Lock* lock, Output* output, Event* event) {
   const auto start = Clock::now();
   qtts::Request request = MakeRequest(utterance.settings, engine->info(), utterance.text, random_seed);
   request.more_text = utterance.more_text;
-  auto started = engine->Start(request, [monitor = monitor_] { monitor->LockAndAnnounce(); });
+  const auto cancelled = [&] {
+    const Lock relock(monitor_->mutex);
+    return epoch != epoch_ || !active_;
+  };
+  const auto start_stream = [&]() -> qtts::Result<std::unique_ptr<qtts::Stream>> {
+    QTTS_ASSIGN_OR_RETURN(request.voice, voices_.Get(*engine, utterance.settings, cancelled));
+    return engine->Start(request, [monitor = monitor_] { monitor->LockAndAnnounce(); });
+  };
+  auto started = start_stream();
   output->status = started.status();
   std::shared_ptr<qtts::Stream> stream;
   if (started.ok()) stream = *std::move(started);
@@ -532,6 +540,10 @@ bool Speech::StartNext(Lock* lock, Output* output, Event* event) {
   }
   output->from_pad = utterance.from_pad;
   output->seed = request.seed;
+  if (stream == nullptr && !active_) {  // halted while a voice was made
+    FinishCurrent(FinishReason::kInterrupted);
+    return false;
+  }
   if (stream == nullptr) {
     FinishCurrent(FinishReason::kError);
     *event = Event::kRefused;

@@ -20,6 +20,7 @@
 #include "gstqttsreport.h"
 #include "gstqttssegmenter.h"
 #include "gstqttstext.h"
+#include "gstqttsvoices.h"
 #include "qtts/engine.h"
 
 namespace gstqtts {
@@ -265,6 +266,8 @@ class Speech {
   bool reporting_ = false;  // by some thread
 
   std::mt19937_64 seeds_;
+
+  VoiceStore voices_;  // the streaming thread's own
 };
 
 }  // namespace gstqtts

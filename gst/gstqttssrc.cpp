@@ -148,6 +148,10 @@ enum {
   PROP_SPEAKER,
   PROP_LANGUAGE,
   PROP_INSTRUCT,
+  PROP_VOICE_FILE,
+  PROP_REFERENCE_AUDIO,
+  PROP_REFERENCE_TEXT,
+  PROP_PAD_REFERENCE,
   PROP_LAYOUT,
   PROP_SEED,
   PROP_TEMPERATURE,
@@ -183,6 +187,7 @@ static constexpr gchar kEndUtteranceEvent[] = "qtts/end-utterance";
 #define DEFAULT_DEVICE qtts::Device::kAuto
 #define DEFAULT_PRECISION qtts::Precision::kAuto
 #define DEFAULT_CUDA_DEVICE_ID (-1)
+#define DEFAULT_PAD_REFERENCE FALSE
 #define DEFAULT_LAYOUT qtts::PromptLayout::kDefault
 #define DEFAULT_SEED (-1)
 #define DEFAULT_SAMPLING gstqtts::Settings::kModel
@@ -205,6 +210,8 @@ static constexpr guint64 kSilencePiece = SAMPLE_RATE / 50;
 // A live buffer that is later than "latency" by no more than this keeps its time: less than the processing
 // deadline (20 ms) by which sinks wait for late buffers anyway.
 static constexpr GstClockTime kLateTolerance = 10 * GST_MSECOND;
+// Later silence than that was kept waiting by downstream.
+static constexpr GstClockTime kSilenceTolerance = 200 * GST_MSECOND;
 
 enum class IdleMode { kAuto, kEos, kWait, kSilence };
 
@@ -348,6 +355,7 @@ struct GstQttsSrcPrivate {
   gstqtts::Timeline timeline{SAMPLE_RATE};
   gstqtts::LeadingSilenceTrimmer trimmer{SAMPLE_RATE};
   std::optional<Speech::Output> frame;  // of speech, whose time has not come
+  bool placed = false;                  // whether that frame has its place on the timeline
   bool load_untold = false;             // a live element's load, whose start no message told yet
   guint64 silence_due = 0;              // samples of silence before that frame
   bool in_utterance = false;            // the last buffer was speech, and its utterance goes on
@@ -369,6 +377,7 @@ static void gst_qtts_src_set_property(GObject* object, guint prop_id, const GVal
 static void gst_qtts_src_get_property(GObject* object, guint prop_id, GValue* value, GParamSpec* pspec);
 
 static GstStateChangeReturn gst_qtts_src_change_state(GstElement* element, GstStateChange transition);
+static gboolean gst_qtts_src_set_clock(GstElement* element, GstClock* clock);
 static gboolean gst_qtts_src_send_event(GstElement* element, GstEvent* event);
 static GstPad* gst_qtts_src_request_new_pad(GstElement* element, GstPadTemplate* templ, const gchar* name,
                                             const GstCaps* caps);
@@ -447,6 +456,26 @@ static void gst_qtts_src_class_init(GstQttsSrcClass* klass) {
                                              "How to speak, in plain words, from the next utterance on; for a "
                                              "voice-design model, what the voice is like. Unset: nothing in particular",
                                              nullptr, playing));
+  install(PROP_VOICE_FILE, g_param_spec_string("voice-file", "Voice File",
+                                               "Cloned voice for a base model, a file that \"qtts-tool voice make\" "
+                                               "wrote, from the next utterance on",
+                                               nullptr, playing));
+  install(PROP_REFERENCE_AUDIO,
+          g_param_spec_string("reference-audio", "Reference Audio",
+                              "Recording of the voice to clone with a base model, from the next utterance on: a local "
+                              "file with 1 to 60 s of speech, in any format that GStreamer decodes. The first "
+                              "utterance with it waits until it is cloned; \"voice-file\" does not",
+                              nullptr, playing));
+  install(PROP_REFERENCE_TEXT,
+          g_param_spec_string("reference-text", "Reference Text",
+                              "All that \"reference-audio\" says: its manner of speaking is cloned, too. Unset: only "
+                              "its timbre",
+                              nullptr, playing));
+  install(PROP_PAD_REFERENCE,
+          g_param_spec_boolean("pad-reference", "Pad Reference",
+                               "Add half a second of silence to \"reference-audio\", for when speech begins with its "
+                               "last sounds. The official package does not",
+                               DEFAULT_PAD_REFERENCE, playing));
   install(PROP_LAYOUT, g_param_spec_enum("layout", "Prompt Layout",
                                          "How text is laid out in the model's prompt, from the next utterance on",
                                          GST_TYPE_QTTS_SRC_LAYOUT, static_cast<int>(DEFAULT_LAYOUT), playing));
@@ -614,6 +643,7 @@ static void gst_qtts_src_class_init(GstQttsSrcClass* klass) {
                              G_CALLBACK(gst_qtts_src_clear_queue), nullptr, nullptr, nullptr, G_TYPE_NONE, 0);
 
   element_class->change_state = GST_DEBUG_FUNCPTR(gst_qtts_src_change_state);
+  element_class->set_clock = GST_DEBUG_FUNCPTR(gst_qtts_src_set_clock);
   element_class->send_event = GST_DEBUG_FUNCPTR(gst_qtts_src_send_event);
   element_class->request_new_pad = GST_DEBUG_FUNCPTR(gst_qtts_src_request_new_pad);
   element_class->release_pad = GST_DEBUG_FUNCPTR(gst_qtts_src_release_pad);
@@ -986,6 +1016,7 @@ static void gst_qtts_src_post_progress(GstQttsSrc* self, GstProgressType type, c
 // With the streaming thread at rest, or in it.
 static void gst_qtts_src_drop_frame(GstQttsSrc* self) {
   self->priv->frame.reset();
+  self->priv->placed = false;
   self->priv->silence_due = 0;
   self->priv->in_utterance = false;
 }
@@ -1000,6 +1031,12 @@ static GstStateChangeReturn gst_qtts_src_change_state(GstElement* element, GstSt
       // Here rather than in start(), where the base class would add an error of its own.
       if (!gst_qtts_src_ensure_model(self)) return GST_STATE_CHANGE_FAILURE;
       break;
+    case GST_STATE_CHANGE_PAUSED_TO_PLAYING:
+      priv->clock.SetPlaying(true);
+      break;
+    case GST_STATE_CHANGE_PLAYING_TO_PAUSED:
+      priv->clock.SetPlaying(false);
+      break;
     case GST_STATE_CHANGE_PAUSED_TO_READY:
       priv->speech.Halt();
       break;
@@ -1013,6 +1050,12 @@ static GstStateChangeReturn gst_qtts_src_change_state(GstElement* element, GstSt
     priv->speech.Release();
     gst_qtts_src_set_model(self, std::nullopt, std::nullopt);
   }
+  return result;
+}
+
+static gboolean gst_qtts_src_set_clock(GstElement* element, GstClock* clock) {
+  const gboolean result = GST_ELEMENT_CLASS(parent_class)->set_clock(element, clock);
+  GST_QTTS_SRC(element)->priv->clock.ClockChanged();
   return result;
 }
 
@@ -1550,8 +1593,9 @@ static void gst_qtts_src_report_underrun(GstQttsSrc* self, GstClockTimeDiff jitt
 }
 
 // Finds the place of the next frame of speech, which is there: moves the timeline of a live stream on if the frame
-// is too late for where that is, and notes the silence that has to come before the frame.
-static void gst_qtts_src_place_frame(GstQttsSrc* self) {
+// is too late for where that is, and notes the silence that has to come before the frame. False if it was
+// interrupted.
+static bool gst_qtts_src_place_frame(GstQttsSrc* self) {
   GstQttsSrcPrivate* priv = self->priv;
 
   GstClockTime latency = 0;
@@ -1564,7 +1608,9 @@ static void gst_qtts_src_place_frame(GstQttsSrc* self) {
     gap = priv->utterance_gap;
   }
   if (gst_base_src_is_live(GST_BASE_SRC(self))) {
-    const GstClockTime now = priv->clock.Now().value_or(0);
+    std::optional<GstClockTime> running_time;
+    if (!priv->clock.WaitForNow(&running_time)) return false;
+    const GstClockTime now = running_time.value_or(0);
     const GstClockTime time = priv->timeline.time();
     const bool late = now > time + latency + (priv->in_utterance ? kLateTolerance : 0);
     if (late && priv->in_utterance && priv->speech.SpeaksWholeText())
@@ -1572,6 +1618,8 @@ static void gst_qtts_src_place_frame(GstQttsSrc* self) {
     if (late || priv->timeline.broken()) priv->timeline.MoveTo(now);
   }
   priv->silence_due = priv->in_utterance ? 0 : priv->timeline.MissingSilence(leading, gap);
+  priv->placed = true;
+  return true;
 }
 
 // Waits for the next frame of speech and keeps it in `frame`. Without one when it is time for silence.
@@ -1595,7 +1643,6 @@ static GstFlowReturn gst_qtts_src_next_frame(GstQttsSrc* self) {
       case Speech::Event::kFrame:
         if (!gst_qtts_src_trim(self, &output.frame.pcm)) break;
         priv->frame = std::move(output);
-        gst_qtts_src_place_frame(self);
         return GST_FLOW_OK;
       case Speech::Event::kEnded:
         priv->in_utterance = false;
@@ -1627,15 +1674,41 @@ static bool gst_qtts_src_wait(GstQttsSrc* self) {
   return self->priv->clock.WaitUntil(gst_qtts_src_next_running_time(self));
 }
 
+// Silence that was not taken in time is not handed out late: a live stream moves on. False if it was interrupted.
+static bool gst_qtts_src_catch_up(GstQttsSrc* self) {
+  GstQttsSrcPrivate* priv = self->priv;
+
+  if (!gst_base_src_is_live(GST_BASE_SRC(self))) return true;
+  std::optional<GstClockTime> now;
+  if (!priv->clock.WaitForNow(&now)) return false;
+  GstClockTime latency = 0;
+  {
+    const std::lock_guard lock(priv->lock);
+    latency = priv->latency;
+  }
+  if (now && *now > priv->timeline.time() + latency + kSilenceTolerance) priv->timeline.MoveTo(*now);
+  return true;
+}
+
 static GstFlowReturn gst_qtts_src_create_silence(GstQttsSrc* self, guint64 samples, GstBuffer** buffer) {
   GstQttsSrcPrivate* priv = self->priv;
 
   if (!gst_qtts_src_wait(self)) return GST_FLOW_FLUSHING;
+  if (!gst_qtts_src_catch_up(self)) return GST_FLOW_FLUSHING;
   *buffer = gst_qtts_src_new_buffer(self, nullptr, samples);
   if (*buffer == nullptr) return gst_qtts_src_no_buffer(self);
   gst_qtts_src_stamp(*buffer, priv->timeline.Silence(samples));
   GST_LOG_OBJECT(self, "silence: %" GST_PTR_FORMAT, static_cast<void*>(*buffer));
   return GST_FLOW_OK;
+}
+
+// For how long silence waits for a frame of speech that goes on.
+static GstClockTime gst_qtts_src_get_grace(GstQttsSrc* self) {
+  GstQttsSrcPrivate* priv = self->priv;
+
+  if (!priv->in_utterance) return 0;
+  const std::lock_guard lock(priv->lock);
+  return priv->latency + kLateTolerance;
 }
 
 static GstFlowReturn gst_qtts_src_create(GstPushSrc* src, GstBuffer** buffer) {
@@ -1651,8 +1724,10 @@ static GstFlowReturn gst_qtts_src_create(GstPushSrc* src, GstBuffer** buffer) {
       priv->speech.ClearWake();  // before the mode is read: its changes wake
       const bool fill = gst_qtts_src_get_idle_mode(self) == IdleMode::kSilence;
       if (fill && live) {
-        if (priv->timeline.broken()) priv->timeline.MoveTo(priv->clock.Now().value_or(0));
-        priv->clock.SetAlarm(gst_qtts_src_next_running_time(self), priv->wake);
+        std::optional<GstClockTime> now;
+        if (!priv->clock.WaitForNow(&now)) return GST_FLOW_FLUSHING;
+        if (priv->timeline.broken()) priv->timeline.MoveTo(now.value_or(0));
+        priv->clock.SetAlarm(gst_qtts_src_next_running_time(self) + gst_qtts_src_get_grace(self), priv->wake);
       }
       const GstFlowReturn flow = gst_qtts_src_next_frame(self);
       priv->clock.CancelAlarm();
@@ -1664,6 +1739,8 @@ static GstFlowReturn gst_qtts_src_create(GstPushSrc* src, GstBuffer** buffer) {
         return gst_qtts_src_create_silence(self, kSilencePiece, buffer);
       }
     }
+
+    if (!priv->placed && !gst_qtts_src_place_frame(self)) return GST_FLOW_FLUSHING;
 
     // An interrupted wait leaves the frame where it is: not a frame is lost when a live stream is paused.
     if (priv->silence_due > 0 && priv->speech.IsCurrent(*priv->frame)) {

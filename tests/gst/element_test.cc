@@ -93,6 +93,10 @@ TEST_F(ElementTest, C4EveryPropertyAndValueIsDescribed) {
                                           "speaker",
                                           "language",
                                           "instruct",
+                                          "voice-file",
+                                          "reference-audio",
+                                          "reference-text",
+                                          "pad-reference",
                                           "layout",
                                           "seed",
                                           "top-k",
@@ -180,7 +184,7 @@ TEST_F(ElementTest, C3PropertiesKeepWhatIsSet) {
       ++checked;
     }
   }
-  EXPECT_EQ(checked, 29 * 20);
+  EXPECT_EQ(checked, 33 * 20);
 }
 
 TEST_F(ElementTest, C3ValuesOutOfRangeAreRefused) {

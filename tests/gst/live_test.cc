@@ -23,7 +23,7 @@ constexpr GstClockTime kLongTime = 3600 * GST_SECOND;
 class LivePipeline : public Pipeline {
  public:
   explicit LivePipeline(const std::string& properties, bool keep_data = true)
-      : Pipeline("qttssrc name=src is-live=true " + properties + " ! fakesink sync=false async=false") {
+      : Pipeline("qttssrc name=src is-live=true " + properties + " ! fakesink name=sink sync=false async=false") {
     clock_ = gst_test_clock_new_with_start_time(GST_SECOND);
     gst_pipeline_use_clock(GST_PIPELINE(get()), clock_);
     Record(keep_data);
@@ -145,6 +145,99 @@ TEST_F(LiveTest, C16PausesLoseAndRepeatNoFrame) {
   for (size_t i = 0; i < buffers.size(); ++i) EXPECT_EQ(buffers[i].offset, i * 1920);
 }
 
+// On a clock that goes on in the pauses, each of which interrupts a wait.
+TEST_F(LiveTest, C16APauseStopsTheTimeOfTheStream) {
+  LivePipeline pipeline("idle-mode=eos text=" + std::string(100, 'x'));
+  pipeline.Set(GST_STATE_PLAYING);
+  ASSERT_TRUE(pipeline.AdvanceUntil(1));
+  for (size_t n = 1; n < 100; ++n) {
+    ASSERT_TRUE(pipeline.WaitUntilSomebodyWaits());
+    pipeline.Advance(n % 80 * GST_MSECOND);
+    ASSERT_EQ(pipeline.record().buffer_count(), n);
+    EXPECT_EQ(pipeline.Set(GST_STATE_PAUSED), GST_STATE_CHANGE_NO_PREROLL);
+    pipeline.Advance(GST_SECOND);
+    ASSERT_EQ(pipeline.record().buffer_count(), n);
+    pipeline.Set(GST_STATE_PLAYING);
+    ASSERT_TRUE(pipeline.WaitUntilSomebodyWaits());
+    pipeline.Advance((80 - n % 80) * GST_MSECOND - 1);
+    ASSERT_EQ(pipeline.record().buffer_count(), n) << "before its time";
+    pipeline.Advance(1);
+    ASSERT_TRUE(WaitFor([&] { return pipeline.record().buffer_count() == n + 1; }));
+  }
+  ExpectContinuous(pipeline.record().buffers());
+  EXPECT_EQ(GetStat(pipeline.src(), "underruns"), 0U);
+}
+
+TEST_F(LiveTest, C16TextThatComesInAPauseIsSpokenAfterIt) {
+  for (const char* mode : {"wait", "silence"}) {
+    SCOPED_TRACE(mode);
+    LivePipeline pipeline(std::string("text=ab idle-mode=") + mode);
+    pipeline.Set(GST_STATE_PLAYING);
+    ASSERT_TRUE(WaitFor([&] {
+      if (Speech(pipeline.record().buffers()).size() == 2) return true;
+      pipeline.Advance(5 * GST_MSECOND);
+      return false;
+    }));
+    pipeline.Advance(30 * GST_MSECOND);
+    const GstClockTime now = pipeline.now();
+    EXPECT_EQ(pipeline.Set(GST_STATE_PAUSED), GST_STATE_CHANGE_NO_PREROLL);
+    pipeline.Advance(10 * GST_SECOND);
+    g_object_set(pipeline.src(), "text", "cd", nullptr);
+    if (g_str_equal(mode, "wait")) {
+      ASSERT_TRUE(WaitFor([] { return fake::GetCounters().frames == 4; }));
+    }
+    pipeline.Advance(10 * GST_SECOND);
+    pipeline.Set(GST_STATE_PLAYING);
+    ASSERT_TRUE(WaitFor([&] {
+      if (Speech(pipeline.record().buffers()).size() == 4) return true;
+      if (gst_test_clock_peek_id_count(pipeline.clock()) > 0) pipeline.Advance(5 * GST_MSECOND);
+      return false;
+    }));
+    const GstClockTime start = Speech(pipeline.record().buffers())[2].pts;
+    EXPECT_GE(start, now);
+    EXPECT_LT(start, now + 2 * kFrame) << "the pause is no running time";
+    EXPECT_EQ(GetStat(pipeline.src(), "underruns"), 0U);
+  }
+}
+
+TEST_F(LiveTest, C21TheClockMayChange) {
+  for (const char* mode : {"eos", "silence"}) {
+    for (const bool pause : {false, true}) {
+      SCOPED_TRACE(std::string(mode) + (pause ? ", in a pause" : ", at once"));
+      LivePipeline pipeline(std::string("text=abcdef idle-mode=") + mode);
+      pipeline.Set(GST_STATE_PLAYING);
+      ASSERT_TRUE(WaitFor([&] {
+        if (Speech(pipeline.record().buffers()).size() == 3) return true;
+        pipeline.Advance(5 * GST_MSECOND);
+        return false;
+      }));
+      ASSERT_TRUE(pipeline.WaitUntilSomebodyWaits());
+      const GstClockTime now = pipeline.now();
+      const size_t count = pipeline.record().buffer_count();
+      if (pause) pipeline.Set(GST_STATE_PAUSED);
+      // The old clock stands still from here on. The new one is hours away.
+      GstClock* other = gst_test_clock_new_with_start_time(5000 * GST_SECOND);
+      if (pause) {
+        gst_pipeline_use_clock(GST_PIPELINE(pipeline.get()), other);
+        pipeline.Set(GST_STATE_PLAYING);
+      } else {
+        gst_element_set_base_time(pipeline.src(), 5000 * GST_SECOND - now);
+        gst_element_set_clock(pipeline.src(), other);
+      }
+      EXPECT_TRUE(WaitFor([&] {
+        if (gst_test_clock_peek_id_count(GST_TEST_CLOCK(other)) > 0) gst_test_clock_crank(GST_TEST_CLOCK(other));
+        return Speech(pipeline.record().buffers()).size() == 6;
+      }));
+      EXPECT_GE(pipeline.record().buffer_count(), count + 3);
+      ExpectContinuous(pipeline.record().buffers());
+      EXPECT_EQ(SpokenText(pipeline.record().buffers()), "abcdef");
+      EXPECT_EQ(GetStat(pipeline.src(), "underruns"), 0U);
+      pipeline.Set(GST_STATE_NULL);
+      gst_object_unref(other);
+    }
+  }
+}
+
 TEST_F(LiveTest, C22AfterIdleSpeechStartsNow) {
   LivePipeline pipeline("idle-mode=wait text=ab");
   pipeline.Set(GST_STATE_PLAYING);
@@ -207,6 +300,29 @@ TEST_F(LiveTest, C23SilenceFillsEveryPause) {
   EXPECT_EQ(SpokenText(buffers), "abc");
   EXPECT_LE(Speech(buffers)[0].pts, before + kFrame + 100 * GST_MSECOND);
   EXPECT_EQ(GetStat(pipeline.src(), "underruns"), 0U);
+}
+
+// A network sink may block for seconds. What was due meanwhile is not sent in a burst.
+TEST_F(LiveTest, SilenceThatDownstreamDidNotTakeIsNotMadeUpFor) {
+  LivePipeline pipeline("");
+  const auto sink = pipeline.Find("sink");
+  pipeline.Set(GST_STATE_PLAYING);
+  ASSERT_TRUE(pipeline.AdvanceUntil(3));
+  const Owned<GstPad> pad(gst_element_get_static_pad(sink.get(), "sink"));
+  const gulong block = gst_pad_add_probe(
+      pad.get(), static_cast<GstPadProbeType>(GST_PAD_PROBE_TYPE_BLOCK | GST_PAD_PROBE_TYPE_BUFFER),
+      [](GstPad*, GstPadProbeInfo*, gpointer) { return GST_PAD_PROBE_OK; }, nullptr, nullptr);
+  ASSERT_TRUE(pipeline.AdvanceUntil(4));
+  ASSERT_TRUE(WaitFor([&] { return gst_pad_is_blocking(pad.get()); }));
+  pipeline.Advance(5 * GST_SECOND);
+  const GstClockTime now = pipeline.now();
+  gst_pad_remove_probe(pad.get(), block);
+  ASSERT_TRUE(pipeline.AdvanceUntil(6));
+  const auto buffers = pipeline.record().buffers();
+  EXPECT_EQ(buffers[4].pts, now);
+  EXPECT_TRUE(buffers[4].discont);
+  EXPECT_EQ(buffers[5].pts, now + buffers[4].duration);
+  EXPECT_FALSE(buffers[5].discont);
 }
 
 TEST_F(LiveTest, C23AnHourWithoutDrift) {

@@ -46,7 +46,7 @@ class GStreamer : public ::testing::Environment {
     gst_init(nullptr, nullptr);
     g_log_set_always_fatal(static_cast<GLogLevelFlags>(G_LOG_LEVEL_ERROR | G_LOG_LEVEL_CRITICAL | G_LOG_LEVEL_WARNING));
     ASSERT_TRUE(GST_ELEMENT_REGISTER(qttssrc, nullptr));
-    for (GObject* object : LiveObjects()) Permanent().insert(object);
+    KeepLiveObjects();
   }
 };
 
@@ -61,6 +61,10 @@ bool WaitFor(const std::function<bool()>& condition) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   return true;
+}
+
+void KeepLiveObjects() {
+  for (GObject* object : LiveObjects()) Permanent().insert(object);
 }
 
 void GstTest::SetUp() { fake::Reset(); }

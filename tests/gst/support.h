@@ -35,6 +35,9 @@ using Owned = std::unique_ptr<T, Unref>;
 // Polls until `condition` holds; false after kPatience.
 bool WaitFor(const std::function<bool()>& condition);
 
+// What is alive now lives for good, and is no leak: after other libraries have set themselves up.
+void KeepLiveObjects();
+
 // Resets the fake engine before each test and checks after it that no engine, no stream and no
 // GStreamer object is left.
 class GstTest : public ::testing::Test {

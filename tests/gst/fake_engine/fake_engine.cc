@@ -30,6 +30,8 @@ struct World {
   int64_t utterances = 0;
   std::vector<std::pair<EngineOptions, std::weak_ptr<Engine>>> engines;
   EngineOptions options;  // of the last load
+  Recording recording;    // of the last clone
+  CloneOptions clone_options;
 };
 
 World& GetWorld() {
@@ -236,6 +238,28 @@ Result<std::shared_ptr<Engine>> Engine::Acquire(const EngineOptions& options, co
 const ModelInfo& Engine::info() const { return impl_->info; }
 const std::string& Engine::device_name() const { return impl_->device_name; }
 
+Result<ClonedVoice> Engine::CloneVoice(const Recording& recording, const CloneOptions& options) const {
+  World& world = GetWorld();
+  const std::lock_guard lock(world.mutex);
+  ++world.counters.clones;
+  world.recording = recording;
+  world.clone_options = options;
+  if (!world.script.clone.ok()) return world.script.clone;
+  ClonedVoice voice;
+  voice.reference_text = options.reference_text;
+  return voice;
+}
+
+Result<ClonedVoice> LoadVoice(const std::string& path) {
+  World& world = GetWorld();
+  const std::lock_guard lock(world.mutex);
+  ++world.counters.voice_loads;
+  if (g_file_test(path.c_str(), G_FILE_TEST_EXISTS) == FALSE) return Status::NotFound(path + ": no such file");
+  ClonedVoice voice;
+  voice.reference_text = path;
+  return voice;
+}
+
 Result<std::unique_ptr<Stream>> Engine::Start(const Request& request, std::function<void()> on_change) {
   World& world = GetWorld();
   const fake::Script script = GetScript();
@@ -391,6 +415,16 @@ Counters GetCounters() {
 EngineOptions LastOptions() {
   const std::lock_guard lock(GetWorld().mutex);
   return GetWorld().options;
+}
+
+Recording LastRecording() {
+  const std::lock_guard lock(GetWorld().mutex);
+  return GetWorld().recording;
+}
+
+CloneOptions LastCloneOptions() {
+  const std::lock_guard lock(GetWorld().mutex);
+  return GetWorld().clone_options;
 }
 
 std::vector<Request> Requests() {

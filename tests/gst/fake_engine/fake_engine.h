@@ -30,6 +30,8 @@ struct Script {
   std::string start_match;  // … to texts that contain this (empty: all)
   std::vector<std::string> warnings;
 
+  Status clone;  // answer of CloneVoice()
+
   int64_t fail_at_frame = -1;  // the stream fails instead of making this frame, with …
   Status failure;              // …
   std::string failure_match;   // … if its text contains this (empty: all)
@@ -52,6 +54,8 @@ struct Counters {
   int inspections = 0;
   int loads = 0;  // begun
   int cancelled_loads = 0;
+  int clones = 0;       // by CloneVoice()
+  int voice_loads = 0;  // by LoadVoice(), whose answer for a file that exists has its path as text
   int live_engines = 0;
   int live_streams = 0;
   int64_t frames = 0;  // made
@@ -63,6 +67,10 @@ EngineOptions LastOptions();
 
 // Requests accepted or refused by Start(), in order.
 std::vector<Request> Requests();
+
+// The recording and the options of the last CloneVoice().
+Recording LastRecording();
+CloneOptions LastCloneOptions();
 
 // What the samples of a frame say about it.
 struct Label {

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+// Cloned voices of the element: reading recordings, choosing and keeping voices, what goes wrong.
+#include <sys/stat.h>
+
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+
+#include "support.h"
+
+namespace qtts::testing {
+namespace {
+
+class CloningTest : public GstTest {
+ protected:
+  // The first pipeline that finds types loads every plugin that can; their features stay.
+  static void SetUpTestSuite() {
+    GList* list = gst_type_find_factory_get_list();
+    for (GList* item = list; item != nullptr; item = item->next) {
+      GstPluginFeature* loaded = gst_plugin_feature_load(GST_PLUGIN_FEATURE(item->data));
+      if (loaded != nullptr) gst_object_unref(loaded);
+    }
+    gst_plugin_feature_list_free(list);
+    KeepLiveObjects();
+  }
+
+  void SetUp() override {
+    GstTest::SetUp();
+    gchar* path = g_dir_make_tmp("qttssrc-cloning-XXXXXX", nullptr);
+    folder_ = path;
+    g_free(path);
+  }
+  void TearDown() override {
+    std::filesystem::remove_all(folder_);
+    GstTest::TearDown();
+  }
+
+  // A file of `seconds` of sound, encoded by `encoder`.
+  std::string Sound(const std::string& name, double seconds, const std::string& caps, const std::string& encoder) {
+    const std::string path = folder_ + "/" + name;
+    const int buffers = static_cast<int>(seconds * 10);
+    const std::string line = "audiotestsrc wave=sine volume=0.5 num-buffers=" + std::to_string(buffers) +
+                             " samplesperbuffer=" + std::to_string(Rate(caps) / 10) + " ! " + caps + " ! " + encoder +
+                             " ! filesink location=" + path;
+    Owned<GstElement> pipeline(gst_parse_launch(line.c_str(), nullptr));
+    gst_element_set_state(pipeline.get(), GST_STATE_PLAYING);
+    GstBus* bus = gst_element_get_bus(pipeline.get());
+    GstMessage* message =
+        gst_bus_timed_pop_filtered(bus, kPatience, static_cast<GstMessageType>(GST_MESSAGE_EOS | GST_MESSAGE_ERROR));
+    EXPECT_TRUE(message != nullptr && GST_MESSAGE_TYPE(message) == GST_MESSAGE_EOS) << line;
+    if (message != nullptr) gst_message_unref(message);
+    gst_object_unref(bus);
+    gst_element_set_state(pipeline.get(), GST_STATE_NULL);
+    return path;
+  }
+
+  static int Rate(const std::string& caps) { return std::stoi(caps.substr(caps.find("rate=") + 5)); }
+
+  // The error of an element with these properties; none expected if `text` comes out.
+  static Problem Refused(const std::string& properties) {
+    Pipeline pipeline("qttssrc name=src text=abc " + properties + " ! fakesink");
+    pipeline.Begin(GST_STATE_PLAYING);
+    const auto message = pipeline.Wait(GST_MESSAGE_ERROR | GST_MESSAGE_EOS);
+    if (message == nullptr || GST_MESSAGE_TYPE(message.get()) != GST_MESSAGE_ERROR) {
+      ADD_FAILURE() << "no error: " << properties;
+      return {};
+    }
+    return ParseProblem(message.get());
+  }
+
+  std::string folder_;
+};
+
+TEST_F(CloningTest, RecordingsKeepTheirRateAndChannels) {
+  const struct {
+    const char* name;
+    const char* caps;
+    const char* encoder;
+    int rate;
+    int channels;
+  } files[] = {{"a.wav", "audio/x-raw,format=S16LE,rate=8000,channels=1", "wavenc", 8000, 1},
+               {"b.wav", "audio/x-raw,format=S32LE,rate=96000,channels=2", "wavenc", 96000, 2},
+               {"c.ogg", "audio/x-raw,rate=44100,channels=1", "audioconvert ! vorbisenc ! oggmux", 44100, 1}};
+  for (const auto& file : files) {
+    SCOPED_TRACE(file.name);
+    const std::string path = Sound(file.name, 1.5, file.caps, file.encoder);
+    Pipeline pipeline("qttssrc name=src text=abc reference-audio=" + path +
+                      " reference-text=\"What is said.\" pad-reference=true ! fakesink");
+    Recorder& record = pipeline.Record();
+    ASSERT_TRUE(pipeline.PlayToEnd());
+    EXPECT_EQ(record.text(), "abc");
+    const Recording recording = fake::LastRecording();
+    EXPECT_EQ(recording.sample_rate, file.rate);
+    EXPECT_EQ(recording.channels, file.channels);
+    const double seconds = static_cast<double>(recording.samples.size()) / file.channels / file.rate;
+    EXPECT_NEAR(seconds, 1.5, 0.01);
+    float loudest = 0;
+    for (const float sample : recording.samples) loudest = std::max(loudest, std::fabs(sample));
+    EXPECT_NEAR(loudest, 0.5F, 0.05F);
+    EXPECT_EQ(fake::LastCloneOptions().reference_text, "What is said.");
+    EXPECT_TRUE(fake::LastCloneOptions().pad_reference);
+    ASSERT_NE(fake::Requests().back().voice, nullptr);
+    EXPECT_EQ(fake::Requests().back().voice->reference_text, "What is said.");
+  }
+}
+
+TEST_F(CloningTest, WithoutTextOnlyTheTimbre) {
+  const std::string path = Sound("a.wav", 1, "audio/x-raw,format=S16LE,rate=24000,channels=1", "wavenc");
+  Pipeline pipeline("qttssrc name=src text=abc reference-audio=file://" + path + " ! fakesink");
+  ASSERT_TRUE(pipeline.PlayToEnd());
+  EXPECT_EQ(fake::LastCloneOptions().reference_text, "");
+  EXPECT_FALSE(fake::LastCloneOptions().pad_reference);
+}
+
+// Each utterance has the voice of its moment; a voice is made once.
+TEST_F(CloningTest, VoicesChangeBetweenUtterances) {
+  const std::string one = Sound("one.wav", 1, "audio/x-raw,format=S16LE,rate=24000,channels=1", "wavenc");
+  const std::string two = folder_ + "/two.safetensors";
+  std::ofstream(two) << "voice";
+  Pipeline pipeline("qttssrc name=src ! fakesink async=false");
+  Recorder& record = pipeline.Record();
+  Feeder feeder(pipeline.src());
+  pipeline.Set(GST_STATE_PLAYING);
+  feeder.Begin();
+  const auto speak = [&](const char* text, const std::string& voice_file, const std::string& audio) {
+    g_object_set(pipeline.src(), "voice-file", voice_file.empty() ? nullptr : voice_file.c_str(), "reference-audio",
+                 audio.empty() ? nullptr : audio.c_str(), nullptr);
+    EXPECT_EQ(feeder.Push(text), GST_FLOW_OK);
+  };
+  speak("a", "", one);
+  speak("b", two, "");
+  speak("c", "", "");
+  speak("d", "", one);
+  speak("e", two, "");
+  EXPECT_TRUE(feeder.End());
+  ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr);
+  EXPECT_EQ(record.text(), "abcde");
+  const std::vector<Request> requests = fake::Requests();
+  ASSERT_EQ(requests.size(), 5U);
+  ASSERT_NE(requests[0].voice, nullptr);
+  ASSERT_NE(requests[1].voice, nullptr);
+  EXPECT_EQ(requests[1].voice->reference_text, two);
+  EXPECT_EQ(requests[2].voice, nullptr);
+  EXPECT_EQ(requests[3].voice, requests[0].voice);
+  EXPECT_EQ(requests[4].voice, requests[1].voice);
+  EXPECT_EQ(fake::GetCounters().clones, 1);
+  EXPECT_EQ(fake::GetCounters().voice_loads, 1);
+}
+
+TEST_F(CloningTest, AChangedFileIsReadAgain) {
+  const std::string path = folder_ + "/voice.safetensors";
+  std::ofstream(path) << "voice";
+  Pipeline pipeline("qttssrc name=src ! fakesink async=false");
+  Feeder feeder(pipeline.src());
+  pipeline.Set(GST_STATE_PLAYING);
+  feeder.Begin();
+  g_object_set(pipeline.src(), "voice-file", path.c_str(), nullptr);
+  EXPECT_EQ(feeder.Push("a"), GST_FLOW_OK);
+  EXPECT_TRUE(WaitFor([] { return fake::Requests().size() == 1; }));
+  std::filesystem::last_write_time(path, std::filesystem::last_write_time(path) + std::chrono::seconds(5));
+  EXPECT_EQ(feeder.Push("b"), GST_FLOW_OK);
+  EXPECT_TRUE(feeder.End());
+  ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr);
+  EXPECT_EQ(fake::GetCounters().voice_loads, 2);
+}
+
+TEST_F(CloningTest, BadReferencesAreOneClearError) {
+  const std::string text = folder_ + "/text.txt";
+  std::ofstream(text) << "This is no sound, but a text of some length.\n";
+  const std::string noise = folder_ + "/noise.bin";
+  std::ofstream(noise) << std::string(5000, '\xA5');
+  const std::string fifo = folder_ + "/fifo";
+  ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
+  const std::string good = Sound("good.wav", 1, "audio/x-raw,format=S16LE,rate=8000,channels=1", "wavenc");
+  const std::string minutes = Sound("minutes.wav", 130, "audio/x-raw,format=S16LE,rate=8000,channels=1", "wavenc");
+  const struct {
+    std::string properties;
+    GQuark domain;
+    int code;
+    std::string part;
+  } cases[] = {
+      {"reference-audio=" + folder_ + "/none.wav", GST_RESOURCE_ERROR, GST_RESOURCE_ERROR_NOT_FOUND, "no such file"},
+      {"reference-audio=" + folder_, GST_RESOURCE_ERROR, GST_RESOURCE_ERROR_OPEN_READ, "no regular file"},
+      {"reference-audio=" + fifo, GST_RESOURCE_ERROR, GST_RESOURCE_ERROR_OPEN_READ, "no regular file"},
+      {"reference-audio=http://localhost/a.wav", GST_RESOURCE_ERROR, GST_RESOURCE_ERROR_SETTINGS, "local file"},
+      {"reference-audio=" + text, GST_STREAM_ERROR, GST_STREAM_ERROR_NOT_IMPLEMENTED, text},
+      {"reference-audio=" + noise, GST_STREAM_ERROR, GST_STREAM_ERROR_NOT_IMPLEMENTED, noise},
+      {"reference-audio=" + minutes, GST_RESOURCE_ERROR, GST_RESOURCE_ERROR_SETTINGS, "Cut out"},
+      {"reference-text=Hello", GST_RESOURCE_ERROR, GST_RESOURCE_ERROR_SETTINGS, "without reference-audio"},
+      {"voice-file=" + good + " reference-audio=" + good, GST_RESOURCE_ERROR, GST_RESOURCE_ERROR_SETTINGS, "unset one"},
+      {"voice-file=" + folder_ + "/none", GST_RESOURCE_ERROR, GST_RESOURCE_ERROR_NOT_FOUND, "no such file"},
+  };
+  for (const auto& bad : cases) {
+    SCOPED_TRACE(bad.properties);
+    const Problem problem = Refused(bad.properties);
+    EXPECT_EQ(problem.domain, bad.domain) << problem.text;
+    EXPECT_EQ(problem.code, bad.code) << problem.text;
+    EXPECT_NE(problem.text.find(bad.part), std::string::npos) << problem.text;
+  }
+  EXPECT_EQ(fake::GetCounters().clones, 0);
+
+  fake::Script script = fake::DefaultScript();
+  script.clone = Status::InvalidArgument("The recording is silent.");
+  fake::SetScript(script);
+  EXPECT_EQ(Refused("reference-audio=" + good).text, "The recording is silent.");
+}
+
+}  // namespace
+}  // namespace qtts::testing
