@@ -42,6 +42,8 @@ const gchar* FinishReasonName(FinishReason reason) {
       return "interrupted";
     case FinishReason::kError:
       return "error";
+    case FinishReason::kClipped:
+      return "clipped";
     case FinishReason::kMaxDuration:
       return "max-duration";
   }

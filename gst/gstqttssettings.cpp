@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 #include "gstqttssettings.h"
 
+#include <glib.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -45,6 +47,19 @@ qtts::Request MakeRequest(const Settings& settings, const qtts::ModelInfo& model
     request.settings.max_new_tokens = static_cast<int64_t>(std::max<uint64_t>(frames, 1)) + 1;
   }
   return request;
+}
+
+std::string LanguageCode(std::string_view language) {
+  // spec 3.2: what the released checkpoints speak.
+  static constexpr std::pair<std::string_view, const char*> kCodes[] = {
+      {"chinese", "zh"}, {"english", "en"},  {"german", "de"}, {"italian", "it"}, {"portuguese", "pt"},
+      {"spanish", "es"}, {"japanese", "ja"}, {"korean", "ko"}, {"french", "fr"},  {"russian", "ru"},
+  };
+  for (const auto& [name, code] : kCodes) {
+    if (g_ascii_strncasecmp(language.data(), name.data(), name.size()) == 0 && language.size() == name.size())
+      return code;
+  }
+  return {};
 }
 
 }  // namespace gstqtts

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "qtts/model_info.h"
 #include "qtts/request.h"
@@ -56,6 +57,9 @@ struct TextOptions {
 // taken where the settings name no seed. Values out of range are passed on: the engine refuses them.
 qtts::Request MakeRequest(const Settings& settings, const qtts::ModelInfo& model, std::string text,
                           uint64_t random_seed);
+
+// ISO 639-1 code of a language of the model, by its official name; empty for others.
+std::string LanguageCode(std::string_view language);
 
 }  // namespace gstqtts
 

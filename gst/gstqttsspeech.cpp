@@ -113,7 +113,7 @@ Speech::Accept Speech::Offer(Utterance utterance, uint64_t* id) {
   return Accept::kAccepted;
 }
 
-Speech::Accept Speech::PushChunk(std::string_view chunk, const Settings& settings, int* repaired) {
+Speech::Accept Speech::PushChunk(std::string_view chunk, const Settings& settings, int* repaired, const Cue& cue) {
   Lock lock(monitor_->mutex);
   *repaired = 0;
   const uint64_t epoch = epoch_;
@@ -127,6 +127,7 @@ Speech::Accept Speech::PushChunk(std::string_view chunk, const Settings& setting
     if (!text) {
       text = joiner_.Push(chunk, repaired);
       pad_settings_ = settings;
+      pad_cue_ = cue;
       last_text_ = Clock::now();
       monitor_->Announce();  // the deadline has moved
     }
@@ -161,7 +162,8 @@ bool Speech::QueueWhole(std::string* text) {
     std::string part(Trim(std::string_view(*text).substr(0, end)));
     if (!IsBlank(part)) {
       if (!queue_.HasRoom(part)) return false;
-      Enqueue({std::move(part), pad_settings_, true});
+      Enqueue({.text = std::move(part), .settings = pad_settings_, .from_pad = true, .cue = pad_cue_});
+      pad_cue_.start.reset();  // of a text that is cut, the first part alone has a beginning of its own
     }
     text->erase(0, end);
   }
@@ -261,6 +263,14 @@ bool Speech::Drain() {
 void Speech::Enqueue(Utterance utterance) {
   utterance.id = ++last_id_;
   queue_.Push(std::move(utterance));
+  monitor_->Announce();
+}
+
+void Speech::PushGap(uint64_t until) {
+  const Lock lock(monitor_->mutex);
+  // Where much is waiting, the silence comes before the text that follows.
+  if (!Running() || failed_ || end_handed_out_ || !queue_.HasRoom({})) return;
+  queue_.Push({.from_pad = true, .cue = {.start = until, .end = {}}});
   monitor_->Announce();
 }
 
@@ -394,6 +404,7 @@ void Speech::DropQueue() {
   segmenter_.Clear();
   while (!queue_.empty()) {
     const Utterance utterance = queue_.Pop();
+    if (utterance.text.empty()) continue;  // a gap
     Report report;
     report.kind = Report::Kind::kFinished;
     report.id = utterance.id;
@@ -484,6 +495,9 @@ Speech::Event Speech::NextEvent(Output* output) {
       if (!WaitForChange(&lock, seen, UtteranceDeadline())) CloseUtterance();
       if (!growing) stats_.waited += Clock::now() - start;
       continue;
+    } else if (!queue_.empty() && queue_.front().text.empty()) {
+      output->cue = queue_.Pop().cue;
+      return Event::kGap;
     } else if (!queue_.empty()) {
       if (StartNext(&lock, output, &event)) return event;
     } else if (segmenter_.empty() && (pad_exists_ ? text_ended_ : idle_ == Idle::kEnd)) {
@@ -540,6 +554,8 @@ bool Speech::StartNext(Lock* lock, Output* output, Event* event) {
   }
   output->from_pad = utterance.from_pad;
   output->seed = request.seed;
+  output->cue = utterance.cue;
+  output->language = utterance.settings.language;
   if (stream == nullptr && !active_) {  // halted while a voice was made
     FinishCurrent(FinishReason::kInterrupted);
     return false;
@@ -652,6 +668,18 @@ bool Speech::Commit(const Output& output, uint64_t running_time) {
   }
   DeliverReports();
   return true;
+}
+
+void Speech::Clip() {
+  std::shared_ptr<qtts::Stream> stream;
+  {
+    const Lock lock(monitor_->mutex);
+    if (!current_) return;
+    stream = std::move(current_->stream);
+    FinishCurrent(FinishReason::kClipped);
+    monitor_->Announce();
+  }
+  DeliverReports();
 }
 
 bool Speech::IsCurrent(const Output& output) const {

@@ -47,7 +47,8 @@ class Speech {
   enum class Event {
     kFrame,       // `frame`
     kLoaded,      // the engine is there: engine()
-    kStarted,     // an utterance begins: `seed`, `warnings`
+    kStarted,     // an utterance begins: `seed`, `warnings`, `cue`, `language`
+    kGap,         // there is nothing to speak until `cue.start`
     kEnded,       // an utterance ended: `end_reason`; `status` and `from_pad` if that is kError
     kRefused,     // an utterance could not begin: `status`, `from_pad`
     kLoadFailed,  // `status`
@@ -72,6 +73,8 @@ class Speech {
     uint64_t seed = 0;
     std::vector<std::string> warnings;  // what the user should know about the utterance
     uint64_t epoch = 0;                 // of the frame, for Commit()
+    Cue cue;
+    std::string language;  // as set for the utterance
   };
 
   enum class Accept {
@@ -129,7 +132,10 @@ class Speech {
   // Takes a chunk of text from the sink pad: an utterance, or a part of one or of several, as the options
   // of the run say. Waits for room; an interrupt meanwhile drops what is left, which counts as accepted. Blank
   // text is accepted and dropped. `repaired` receives the number of ill-formed UTF-8 sequences.
-  Accept PushChunk(std::string_view chunk, const Settings& settings, int* repaired);
+  // `cue` is when the chunk is meant to be heard; it holds where each chunk is an utterance.
+  Accept PushChunk(std::string_view chunk, const Settings& settings, int* repaired, const Cue& cue = {});
+  // There will be no text from the sink pad that is meant to be heard before `until` (running time).
+  void PushGap(uint64_t until);
   // Ends the sentence or the growing utterance that the chunks so far have begun, if any.
   void EndUtterance();
   // Ends it, and waits until everything is spoken. False if that cannot be: after a flush, a stop, an
@@ -178,6 +184,8 @@ class Speech {
   // from then on it counts as spoken. False if the frame was interrupted since Next() gave it out; then it
   // must be dropped.
   bool Commit(const Output& output, uint64_t running_time);
+  // Ends the utterance that is being spoken, because its cue ended. For the streaming thread.
+  void Clip();
   // Whether Commit() would take the frame now.
   bool IsCurrent(const Output& output) const;
 
@@ -249,6 +257,7 @@ class Speech {
   std::optional<std::string> sentence_;  // waits for room
   uint64_t growing_id_ = 0;              // the utterance that grows, if it is still there
   Settings pad_settings_;                // of the last chunk
+  Cue pad_cue_;                          // of the last chunk
   Clock::time_point last_text_;          // when it came
   TextQueue queue_;
 

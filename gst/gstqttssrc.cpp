@@ -35,6 +35,17 @@
  * starts at the running time of the moment; this is told by a QOS message, counted in #GstQttsSrc:stats, and the
  * first time a warning.
  *
+ * ## Timed text
+ *
+ * Subtitles say when they are meant to be heard. With #GstQttsSrc:text-timing other than `ignore` (and
+ * #GstQttsSrc:segmentation `none`), each buffer's timestamp, mapped to running time by upstream's segment, is when
+ * its speech starts; GAP flagged silence fills the time before it, and GAP events of upstream too. Speech that
+ * is longer than its time makes the next start late (`start`), moves all that follow (`shift`) or is cut (`clip`,
+ * with a fade of 5 ms).
+ *
+ * A seek goes upstream when there is a sink pad; without one, a flushing seek to 0 speaks #GstQttsSrc:text again, and
+ * others are refused.
+ *
  * ## Applications that talk back
  *
  * #GstQttsSrc::speak queues an utterance with settings of its own, #GstQttsSrc::interrupt stops speech within
@@ -62,8 +73,8 @@
  * text to the engine to that frame, `seed` (gint64) |
  * | `qtts-text-progress` | `id`, `offset-chars` and `length-chars` of the word that begins, `running-time` of the frame
  * in which it begins, `estimated` (TRUE) |
- * | `qtts-utterance-finished` | `id`, `reason` (string: complete, interrupted, error, max-duration), `frames` and
- * `samples` that left the element, `text-chars`, `text-spoken-chars`, `estimated` (whether that is) |
+ * | `qtts-utterance-finished` | `id`, `reason` (string: complete, interrupted, clipped, error, max-duration), `frames`
+ * and `samples` that left the element, `text-chars`, `text-spoken-chars`, `estimated` (whether that is) |
  *
  * The model does not tell which word it is speaking. Positions are estimated from the length of the speech, the
  * kinds of characters and the pace of the voice so far; they never go back and never leave the text.
@@ -103,6 +114,7 @@
 #include <gst/audio/audio.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <mutex>
@@ -168,6 +180,7 @@ enum {
   PROP_LEADING_SILENCE,
   PROP_UTTERANCE_GAP,
   PROP_TRIM_LEADING_SILENCE,
+  PROP_TEXT_TIMING,
   PROP_SPEAKERS,
   PROP_LANGUAGES,
   PROP_STATS,
@@ -203,6 +216,7 @@ static constexpr gchar kEndUtteranceEvent[] = "qtts/end-utterance";
 #define DEFAULT_LEADING_SILENCE 0
 #define DEFAULT_UTTERANCE_GAP 0
 #define DEFAULT_TRIM_LEADING_SILENCE FALSE
+#define DEFAULT_TEXT_TIMING TextTiming::kIgnore
 
 // Silence that fills pauses comes in pieces of this length: speech that is ready waits no longer for its turn,
 // and it is what telephony and WebRTC send in a packet.
@@ -213,7 +227,11 @@ static constexpr GstClockTime kLateTolerance = 10 * GST_MSECOND;
 // Later silence than that was kept waiting by downstream.
 static constexpr GstClockTime kSilenceTolerance = 200 * GST_MSECOND;
 
+// Speech that its cue cuts fades out over this many samples, lest it clicks.
+static constexpr size_t kFade = SAMPLE_RATE / 200;
+
 enum class IdleMode { kAuto, kEos, kWait, kSilence };
+enum class TextTiming { kIgnore, kStart, kShift, kClip };
 
 /**
  * GstQttsSrcDevice:
@@ -319,6 +337,30 @@ static GType gst_qtts_src_idle_mode_get_type(void) {
   return type;
 }
 
+/**
+ * GstQttsSrcTextTiming:
+ * @GST_QTTS_SRC_TEXT_TIMING_IGNORE: timestamps of text mean nothing
+ * @GST_QTTS_SRC_TEXT_TIMING_START: each text starts at its time, or as soon after it as the text before has ended
+ * @GST_QTTS_SRC_TEXT_TIMING_SHIFT: like start; a text that starts late delays all that follow as much
+ * @GST_QTTS_SRC_TEXT_TIMING_CLIP: like start; speech is cut where its time ends
+ *
+ * Since: 0.1
+ */
+#define GST_TYPE_QTTS_SRC_TEXT_TIMING (gst_qtts_src_text_timing_get_type())
+static GType gst_qtts_src_text_timing_get_type(void) {
+  static const GEnumValue values[] = {
+      {static_cast<int>(TextTiming::kIgnore), "Timestamps of text mean nothing", "ignore"},
+      {static_cast<int>(TextTiming::kStart), "Each text starts at its time, or when the text before it has ended",
+       "start"},
+      {static_cast<int>(TextTiming::kShift), "Like start; a text that starts late delays all that follow as much",
+       "shift"},
+      {static_cast<int>(TextTiming::kClip), "Like start; speech is cut where its time ends", "clip"},
+      {0, nullptr, nullptr},
+  };
+  static const GType type = g_enum_register_static("GstQttsSrcTextTiming", values);
+  return type;
+}
+
 struct GstQttsSrcPrivate {
   GstQttsSrcPrivate(GstElement* element, Speech::Reporter reporter)
       : speech(std::move(reporter)), clock(element), wake(speech.waker()) {}
@@ -343,6 +385,7 @@ struct GstQttsSrcPrivate {
   GstClockTime leading_silence = DEFAULT_LEADING_SILENCE;
   GstClockTime utterance_gap = DEFAULT_UTTERANCE_GAP;
   bool trim_leading_silence = DEFAULT_TRIM_LEADING_SILENCE;
+  TextTiming text_timing = DEFAULT_TEXT_TIMING;
   guint64 trimmed_samples = 0;                   // in this run
   guint64 underruns = 0;                         // in this run
   bool running = false;                          // between start and stop: a new text is queued
@@ -354,16 +397,27 @@ struct GstQttsSrcPrivate {
   // Used by the streaming thread, or while that is at rest.
   gstqtts::Timeline timeline{SAMPLE_RATE};
   gstqtts::LeadingSilenceTrimmer trimmer{SAMPLE_RATE};
-  std::optional<Speech::Output> frame;  // of speech, whose time has not come
-  bool placed = false;                  // whether that frame has its place on the timeline
-  bool load_untold = false;             // a live element's load, whose start no message told yet
-  guint64 silence_due = 0;              // samples of silence before that frame
-  bool in_utterance = false;            // the last buffer was speech, and its utterance goes on
+  std::optional<Speech::Output> frame;         // of speech, whose time has not come
+  bool placed = false;                         // whether that frame has its place on the timeline
+  bool load_untold = false;                    // a live element's load, whose start no message told yet
+  guint64 silence_due = 0;                     // samples of silence before that frame
+  bool in_utterance = false;                   // the last buffer was speech, and its utterance goes on
+  gstqtts::Cue cue;                            // of the utterance
+  GstClockTime shift = 0;                      // by which cues are late, for TextTiming::kShift
+  std::string language;                        // of the utterance
+  std::optional<std::string> tagged_language;  // of the last tags sent
   GstAudioFormat format = GST_AUDIO_FORMAT_UNKNOWN;
   std::vector<std::string> warnings;  // of the last utterance
 
+  // Set by the thread of the sink pad.
+  std::atomic<bool> upstream_live = false;
+
   // Used by the thread of the sink pad.
+  GstSegment text_segment = {};
+  bool timing_refused = false;  // a warning about that was posted
   bool repair_reported = false;
+
+  std::atomic<bool> respeak = false;  // the end of the flush that comes queues the text property
 };
 
 struct _GstQttsSrc {
@@ -374,6 +428,7 @@ struct _GstQttsSrc {
 
 static void gst_qtts_src_finalize(GObject* object);
 static void gst_qtts_src_set_property(GObject* object, guint prop_id, const GValue* value, GParamSpec* pspec);
+static gboolean gst_qtts_src_seek(GstQttsSrc* self, GstEvent* event);
 static void gst_qtts_src_get_property(GObject* object, guint prop_id, GValue* value, GParamSpec* pspec);
 
 static GstStateChangeReturn gst_qtts_src_change_state(GstElement* element, GstStateChange transition);
@@ -550,6 +605,11 @@ static void gst_qtts_src_class_init(GstQttsSrcClass* klass) {
                                "Cut the silence with which a voice begins an utterance, at most one second of it; see "
                                "\"stats\" for how much it was. The first buffer of the utterance is shorter then",
                                DEFAULT_TRIM_LEADING_SILENCE, playing));
+  install(PROP_TEXT_TIMING,
+          g_param_spec_enum("text-timing", "Text Timing",
+                            "What timestamps of text from the sink pad mean, with \"segmentation\" none. Silence fills "
+                            "the time between",
+                            GST_TYPE_QTTS_SRC_TEXT_TIMING, static_cast<int>(DEFAULT_TEXT_TIMING), playing));
   install(PROP_SPEAKERS,
           gst_param_spec_array("speakers", "Speakers",
                                "Preset voices of the model, known from READY on. Empty: it has none",
@@ -668,6 +728,7 @@ static void gst_qtts_src_class_init(GstQttsSrcClass* klass) {
   gst_type_mark_as_plugin_api(GST_TYPE_QTTS_SRC_LAYOUT, static_cast<GstPluginAPIFlags>(0));
   gst_type_mark_as_plugin_api(GST_TYPE_QTTS_SRC_SEGMENTATION, static_cast<GstPluginAPIFlags>(0));
   gst_type_mark_as_plugin_api(GST_TYPE_QTTS_SRC_IDLE_MODE, static_cast<GstPluginAPIFlags>(0));
+  gst_type_mark_as_plugin_api(GST_TYPE_QTTS_SRC_TEXT_TIMING, static_cast<GstPluginAPIFlags>(0));
 }
 
 static GstPadProbeReturn gst_qtts_src_on_sound_event(GstPad* /*pad*/, GstPadProbeInfo* info, gpointer user_data) {
@@ -739,6 +800,12 @@ static void gst_qtts_src_set_text(GstQttsSrc* self, const gchar* text) {
   }
 }
 
+// Queues the text property once more.
+static void gst_qtts_src_speak_property(GstQttsSrc* self) {
+  const std::lock_guard lock(self->priv->lock);
+  if (self->priv->text) self->priv->speech.Offer({*self->priv->text, self->priv->settings});
+}
+
 static void gst_qtts_src_set_latency(GstQttsSrc* self, GstClockTime latency) {
   {
     const std::lock_guard lock(self->priv->lock);
@@ -807,6 +874,9 @@ static void gst_qtts_src_set_property(GObject* object, guint prop_id, const GVal
       break;
     case PROP_UTTERANCE_GAP:
       priv->utterance_gap = g_value_get_uint64(value);
+      break;
+    case PROP_TEXT_TIMING:
+      priv->text_timing = static_cast<TextTiming>(g_value_get_enum(value));
       break;
     case PROP_TRIM_LEADING_SILENCE:
       priv->trim_leading_silence = g_value_get_boolean(value) != FALSE;
@@ -902,6 +972,9 @@ static void gst_qtts_src_get_property(GObject* object, guint prop_id, GValue* va
       break;
     case PROP_UTTERANCE_GAP:
       g_value_set_uint64(value, priv->utterance_gap);
+      break;
+    case PROP_TEXT_TIMING:
+      g_value_set_enum(value, static_cast<int>(priv->text_timing));
       break;
     case PROP_TRIM_LEADING_SILENCE:
       g_value_set_boolean(value, priv->trim_leading_silence);
@@ -1021,6 +1094,13 @@ static void gst_qtts_src_drop_frame(GstQttsSrc* self) {
   self->priv->in_utterance = false;
 }
 
+// The stream of sound begins anew. With the streaming thread at rest, or in it.
+static void gst_qtts_src_restart(GstQttsSrc* self) {
+  gst_qtts_src_drop_frame(self);
+  self->priv->timeline.Restart();
+  self->priv->shift = 0;
+}
+
 static GstStateChangeReturn gst_qtts_src_change_state(GstElement* element, GstStateChange transition) {
   GstQttsSrc* self = GST_QTTS_SRC(element);
   GstQttsSrcPrivate* priv = self->priv;
@@ -1073,8 +1153,8 @@ static gboolean gst_qtts_src_start(GstBaseSrc* src) {
     priv->running = true;
     priv->trimmed_samples = priv->underruns = 0;
   }
-  priv->timeline.Restart();
-  gst_qtts_src_drop_frame(self);
+  gst_qtts_src_restart(self);
+  priv->tagged_language.reset();
   priv->warnings.clear();
 
   if (priv->speech.Load(options)) {
@@ -1228,6 +1308,7 @@ static gboolean gst_qtts_src_event(GstBaseSrc* src, GstEvent* event) {
     }
     return TRUE;
   }
+  if (GST_EVENT_TYPE(event) == GST_EVENT_SEEK) return gst_qtts_src_seek(self, event);
   return GST_BASE_SRC_CLASS(parent_class)->event(src, event);
 }
 
@@ -1269,6 +1350,43 @@ static gboolean gst_qtts_src_query(GstBaseSrc* src, GstQuery* query) {
 
 // --- flushes
 
+// With a sink pad it is upstream that can seek, and the flush comes back through the pad. Without one, a flushing
+// seek to the beginning speaks the text property again.
+static gboolean gst_qtts_src_seek(GstQttsSrc* self, GstEvent* event) {
+  GstQttsSrcPrivate* priv = self->priv;
+
+  GstPad* sinkpad = gst_element_get_static_pad(GST_ELEMENT(self), "sink");
+  if (sinkpad != nullptr) {
+    const gboolean result = gst_pad_push_event(sinkpad, gst_event_ref(event));
+    gst_object_unref(sinkpad);
+    return result;
+  }
+  gdouble rate = 0;
+  GstFormat format = GST_FORMAT_UNDEFINED;
+  GstSeekFlags flags = GST_SEEK_FLAG_NONE;
+  GstSeekType start_type = GST_SEEK_TYPE_NONE;
+  gint64 start = 0;
+  GstSeekType stop_type = GST_SEEK_TYPE_NONE;
+  gst_event_parse_seek(event, &rate, &format, &flags, &start_type, &start, &stop_type, nullptr);
+  {
+    const std::lock_guard lock(priv->lock);
+    if (rate != 1.0 || format != GST_FORMAT_TIME || (flags & GST_SEEK_FLAG_FLUSH) == 0 ||
+        start_type != GST_SEEK_TYPE_SET || start != 0 || stop_type == GST_SEEK_TYPE_END || !priv->running ||
+        !priv->text || gstqtts::IsBlank(*priv->text) || gst_base_src_is_live(GST_BASE_SRC(self))) {
+      GST_DEBUG_OBJECT(self, "refusing %" GST_PTR_FORMAT ": only a flushing seek to 0 can be done", event);
+      return FALSE;
+    }
+  }
+  const guint32 seqnum = gst_event_get_seqnum(event);
+  GstEvent* flush = gst_event_new_flush_start();
+  gst_event_set_seqnum(flush, seqnum);
+  gst_qtts_src_send_event(GST_ELEMENT(self), flush);
+  priv->respeak = true;
+  flush = gst_event_new_flush_stop(TRUE);
+  gst_event_set_seqnum(flush, seqnum);
+  return gst_qtts_src_send_event(GST_ELEMENT(self), flush);
+}
+
 static gboolean gst_qtts_src_send_event(GstElement* element, GstEvent* event) {
   GstQttsSrc* self = GST_QTTS_SRC(element);
   GstQttsSrcPrivate* priv = self->priv;
@@ -1289,20 +1407,22 @@ static gboolean gst_qtts_src_send_event(GstElement* element, GstEvent* event) {
       GstPad* srcpad = GST_BASE_SRC_PAD(self);
       GST_PAD_STREAM_LOCK(srcpad);
       if (reset_time) {
-        priv->timeline.Restart();
+        gst_qtts_src_restart(self);
       } else {
+        gst_qtts_src_drop_frame(self);
         priv->timeline.Break();
       }
-      gst_qtts_src_drop_frame(self);
       priv->speech.FlushStop();
+      if (priv->respeak.exchange(false)) gst_qtts_src_speak_property(self);
       const gboolean result = GST_ELEMENT_CLASS(parent_class)->send_event(element, event);
       GST_PAD_STREAM_UNLOCK(srcpad);
       return result;
     }
-    case GST_EVENT_SEEK:
-      // Not seekable. The base class would ask so for a seek by the pad, but not for one by the element.
+    case GST_EVENT_SEEK: {
+      const gboolean result = gst_qtts_src_seek(self, event);
       gst_event_unref(event);
-      return FALSE;
+      return result;
+    }
     case GST_EVENT_CUSTOM_UPSTREAM:
     case GST_EVENT_CUSTOM_DOWNSTREAM_OOB:
     case GST_EVENT_CUSTOM_BOTH_OOB:
@@ -1355,6 +1475,60 @@ static void gst_qtts_src_release_pad(GstElement* element, GstPad* pad) {
   priv->sinkpad = nullptr;
 }
 
+// When the text of the buffer is meant to be heard, if that is known and to be minded.
+static gstqtts::Cue gst_qtts_src_get_cue(GstQttsSrc* self, GstBuffer* buffer) {
+  GstQttsSrcPrivate* priv = self->priv;
+
+  gstqtts::Cue cue;
+  {
+    const std::lock_guard lock(priv->lock);
+    if (priv->text_timing == TextTiming::kIgnore) return cue;
+    if (priv->text_options.segmentation == gstqtts::Segmentation::kNone) {
+      priv->timing_refused = false;
+    } else if (std::exchange(priv->timing_refused, true)) {
+      return cue;
+    }
+  }
+  if (priv->timing_refused) {
+    GST_ELEMENT_WARNING(self, RESOURCE, SETTINGS,
+                        ("Timestamps of text are ignored: \"text-timing\" needs \"segmentation\" none."), (nullptr));
+    return cue;
+  }
+  const GstSegment* segment = &priv->text_segment;
+  if (segment->format != GST_FORMAT_TIME || !GST_BUFFER_PTS_IS_VALID(buffer)) return cue;
+  const GstClockTime start = gst_segment_to_running_time(segment, GST_FORMAT_TIME, GST_BUFFER_PTS(buffer));
+  if (!GST_CLOCK_TIME_IS_VALID(start)) return cue;
+  cue.start = start;
+  if (GST_BUFFER_DURATION_IS_VALID(buffer)) cue.end = start + GST_BUFFER_DURATION(buffer);
+  return cue;
+}
+
+// No text until the end of the gap.
+static void gst_qtts_src_take_gap(GstQttsSrc* self, GstEvent* event) {
+  GstQttsSrcPrivate* priv = self->priv;
+
+  priv->speech.EndUtterance();
+  {
+    const std::lock_guard lock(priv->lock);
+    if (priv->text_timing == TextTiming::kIgnore || gst_base_src_is_live(GST_BASE_SRC(self))) return;
+  }
+  GstClockTime start = GST_CLOCK_TIME_NONE;
+  GstClockTime duration = GST_CLOCK_TIME_NONE;
+  gst_event_parse_gap(event, &start, &duration);
+  if (priv->text_segment.format != GST_FORMAT_TIME || !GST_CLOCK_TIME_IS_VALID(duration)) return;
+  const GstClockTime end = gst_segment_to_running_time(&priv->text_segment, GST_FORMAT_TIME, start + duration);
+  if (GST_CLOCK_TIME_IS_VALID(end)) priv->speech.PushGap(end);
+}
+
+// Whether text comes in real time, so that speech after a pause has to take the time of the moment.
+static void gst_qtts_src_ask_upstream(GstQttsSrc* self, GstPad* sinkpad) {
+  gboolean live = FALSE;
+  GstQuery* query = gst_query_new_latency();
+  if (gst_pad_peer_query(sinkpad, query)) gst_query_parse_latency(query, &live, nullptr, nullptr);
+  gst_query_unref(query);
+  self->priv->upstream_live = live != FALSE;
+}
+
 static GstFlowReturn gst_qtts_src_chain(GstPad* /*pad*/, GstObject* parent, GstBuffer* buffer) {
   GstQttsSrc* self = GST_QTTS_SRC(parent);
   GstQttsSrcPrivate* priv = self->priv;
@@ -1366,8 +1540,9 @@ static GstFlowReturn gst_qtts_src_chain(GstPad* /*pad*/, GstObject* parent, GstB
     return GST_FLOW_ERROR;
   }
   int repaired = 0;
-  const Speech::Accept accept = priv->speech.PushChunk({reinterpret_cast<const char*>(map.data), map.size},
-                                                       gst_qtts_src_get_pad_settings(self), &repaired);
+  const Speech::Accept accept =
+      priv->speech.PushChunk({reinterpret_cast<const char*>(map.data), map.size}, gst_qtts_src_get_pad_settings(self),
+                             &repaired, gst_qtts_src_get_cue(self, buffer));
   GST_LOG_OBJECT(self, "%" G_GSIZE_FORMAT " bytes of text", map.size);
   gst_buffer_unmap(buffer, &map);
   gst_buffer_unref(buffer);
@@ -1387,7 +1562,7 @@ static GstFlowReturn gst_qtts_src_chain(GstPad* /*pad*/, GstObject* parent, GstB
   return GST_FLOW_FLUSHING;
 }
 
-static gboolean gst_qtts_src_sink_event(GstPad* /*pad*/, GstObject* parent, GstEvent* event) {
+static gboolean gst_qtts_src_sink_event(GstPad* pad, GstObject* parent, GstEvent* event) {
   GstQttsSrc* self = GST_QTTS_SRC(parent);
   GstQttsSrcPrivate* priv = self->priv;
 
@@ -1399,6 +1574,11 @@ static gboolean gst_qtts_src_sink_event(GstPad* /*pad*/, GstObject* parent, GstE
     case GST_EVENT_STREAM_START:
       priv->repair_reported = false;
       priv->speech.BeginText();
+      gst_segment_init(&priv->text_segment, GST_FORMAT_UNDEFINED);
+      break;
+    case GST_EVENT_SEGMENT:
+      gst_event_copy_segment(event, &priv->text_segment);
+      gst_qtts_src_ask_upstream(self, pad);
       break;
     case GST_EVENT_EOS:
       if (priv->speech.InMidCharacter()) {  // told before the end of the stream
@@ -1407,7 +1587,7 @@ static gboolean gst_qtts_src_sink_event(GstPad* /*pad*/, GstObject* parent, GstE
       priv->speech.EndText();
       break;
     case GST_EVENT_GAP:
-      priv->speech.EndUtterance();
+      gst_qtts_src_take_gap(self, event);
       break;
     case GST_EVENT_CUSTOM_DOWNSTREAM: {
       if (gst_event_has_name(event, kEndUtteranceEvent)) priv->speech.EndUtterance();
@@ -1601,25 +1781,58 @@ static bool gst_qtts_src_place_frame(GstQttsSrc* self) {
   GstClockTime latency = 0;
   GstClockTime leading = 0;
   GstClockTime gap = 0;
+  TextTiming timing = TextTiming::kIgnore;
   {
     const std::lock_guard lock(priv->lock);
     latency = priv->latency;
     leading = priv->leading_silence;
     gap = priv->utterance_gap;
+    timing = priv->text_timing;
   }
-  if (gst_base_src_is_live(GST_BASE_SRC(self))) {
+  const bool live = gst_base_src_is_live(GST_BASE_SRC(self));
+  if (live || priv->upstream_live) {
     std::optional<GstClockTime> running_time;
     if (!priv->clock.WaitForNow(&running_time)) return false;
     const GstClockTime now = running_time.value_or(0);
     const GstClockTime time = priv->timeline.time();
     const bool late = now > time + latency + (priv->in_utterance ? kLateTolerance : 0);
-    if (late && priv->in_utterance && priv->speech.SpeaksWholeText())
+    if (live && late && priv->in_utterance && priv->speech.SpeaksWholeText())
       gst_qtts_src_report_underrun(self, GST_CLOCK_DIFF(time, now));
     if (late || priv->timeline.broken()) priv->timeline.MoveTo(now);
   }
-  priv->silence_due = priv->in_utterance ? 0 : priv->timeline.MissingSilence(leading, gap);
   priv->placed = true;
+  priv->silence_due = 0;
+  if (priv->in_utterance) return true;
+  if (timing != TextTiming::kIgnore && priv->cue.start) {
+    const GstClockTime start = *priv->cue.start + (timing == TextTiming::kShift ? priv->shift : 0);
+    const GstClockTime time = priv->timeline.time();
+    if (time > start) {
+      if (timing == TextTiming::kShift) priv->shift += time - start;
+    } else if (live && gst_qtts_src_get_idle_mode(self) != IdleMode::kSilence) {
+      priv->timeline.MoveTo(start);
+    } else {
+      priv->silence_due = gstqtts::SamplesWithin(start - time, SAMPLE_RATE);
+    }
+  }
+  priv->silence_due = std::max(priv->silence_due, priv->timeline.MissingSilence(leading, gap));
   return true;
+}
+
+// Cuts a frame of speech that is placed where its cue ends, if it has to be minded. False if nothing is left of it.
+static bool gst_qtts_src_clip(GstQttsSrc* self, std::vector<float>* pcm) {
+  GstQttsSrcPrivate* priv = self->priv;
+
+  {
+    const std::lock_guard lock(priv->lock);
+    if (priv->text_timing != TextTiming::kClip || !priv->cue.end) return true;
+  }
+  const GstClockTime time = priv->timeline.time() + gstqtts::SampleTime(priv->silence_due, SAMPLE_RATE);
+  const guint64 left = *priv->cue.end > time ? gstqtts::SamplesWithin(*priv->cue.end - time, SAMPLE_RATE) : 0;
+  if (left >= pcm->size()) return true;
+  pcm->resize(left);
+  const size_t fade = std::min(kFade, pcm->size());
+  for (size_t i = 0; i < fade; ++i) (*pcm)[pcm->size() - 1 - i] *= static_cast<float>(i) / static_cast<float>(fade);
+  return !pcm->empty();
 }
 
 // Waits for the next frame of speech and keeps it in `frame`. Without one when it is time for silence.
@@ -1636,6 +1849,8 @@ static GstFlowReturn gst_qtts_src_next_frame(GstQttsSrc* self) {
       case Speech::Event::kStarted: {
         gst_qtts_src_utterance_started(self, output);
         priv->in_utterance = false;
+        priv->cue = output.cue;
+        priv->language = output.language;
         const std::lock_guard lock(priv->lock);
         if (priv->trim_leading_silence) priv->trimmer.Restart();
         break;
@@ -1644,6 +1859,12 @@ static GstFlowReturn gst_qtts_src_next_frame(GstQttsSrc* self) {
         if (!gst_qtts_src_trim(self, &output.frame.pcm)) break;
         priv->frame = std::move(output);
         return GST_FLOW_OK;
+      case Speech::Event::kGap:
+        if (output.cue.start.value_or(0) > priv->timeline.time()) {
+          priv->silence_due = gstqtts::SamplesWithin(*output.cue.start - priv->timeline.time(), SAMPLE_RATE);
+          return GST_FLOW_OK;
+        }
+        break;
       case Speech::Event::kEnded:
         priv->in_utterance = false;
         flow = gst_qtts_src_utterance_ended(self, output);
@@ -1666,6 +1887,19 @@ static GstFlowReturn gst_qtts_src_next_frame(GstQttsSrc* self) {
     }
   }
   return flow;
+}
+
+// Tags go out before the first speech and where the language changes.
+static void gst_qtts_src_update_tags(GstQttsSrc* self) {
+  GstQttsSrcPrivate* priv = self->priv;
+
+  if (priv->tagged_language == priv->language) return;
+  priv->tagged_language = priv->language;
+  GstTagList* tags = gst_tag_list_new(GST_TAG_COMMENT, "Synthetic speech", nullptr);
+  gst_tag_list_set_scope(tags, GST_TAG_SCOPE_STREAM);
+  const std::string code = gstqtts::LanguageCode(priv->language);
+  if (!code.empty()) gst_tag_list_add(tags, GST_TAG_MERGE_REPLACE, GST_TAG_LANGUAGE_CODE, code.c_str(), nullptr);
+  GST_ELEMENT_CLASS(parent_class)->send_event(GST_ELEMENT(self), gst_event_new_tag(tags));
 }
 
 // Until the time of the next buffer, when live. False if the wait was interrupted.
@@ -1720,7 +1954,7 @@ static GstFlowReturn gst_qtts_src_create(GstPushSrc* src, GstBuffer** buffer) {
     gst_qtts_src_post_progress(self, GST_PROGRESS_TYPE_START, "Loading the model");
   }
   for (;;) {
-    if (!priv->frame) {
+    if (!priv->frame && priv->silence_due == 0) {
       priv->speech.ClearWake();  // before the mode is read: its changes wake
       const bool fill = gst_qtts_src_get_idle_mode(self) == IdleMode::kSilence;
       if (fill && live) {
@@ -1732,7 +1966,7 @@ static GstFlowReturn gst_qtts_src_create(GstPushSrc* src, GstBuffer** buffer) {
       const GstFlowReturn flow = gst_qtts_src_next_frame(self);
       priv->clock.CancelAlarm();
       if (flow != GST_FLOW_OK) return flow;
-      if (!priv->frame) {
+      if (!priv->frame && priv->silence_due == 0) {
         if (!fill) continue;  // woken by a change of the mode
         if (std::exchange(priv->in_utterance, false) && priv->speech.SpeaksWholeText())
           gst_qtts_src_report_underrun(self, 0);
@@ -1740,11 +1974,18 @@ static GstFlowReturn gst_qtts_src_create(GstPushSrc* src, GstBuffer** buffer) {
       }
     }
 
-    if (!priv->placed && !gst_qtts_src_place_frame(self)) return GST_FLOW_FLUSHING;
+    if (priv->frame && !priv->placed) {
+      if (!gst_qtts_src_place_frame(self)) return GST_FLOW_FLUSHING;
+      if (!gst_qtts_src_clip(self, &priv->frame->frame.pcm)) {
+        priv->speech.Clip();
+        gst_qtts_src_drop_frame(self);
+        continue;
+      }
+    }
 
     // An interrupted wait leaves the frame where it is: not a frame is lost when a live stream is paused.
-    if (priv->silence_due > 0 && priv->speech.IsCurrent(*priv->frame)) {
-      const guint64 samples = std::min(priv->silence_due, kSilencePiece);
+    if (priv->silence_due > 0 && (!priv->frame || priv->speech.IsCurrent(*priv->frame))) {
+      const guint64 samples = std::min(priv->silence_due, live ? kSilencePiece : SAMPLE_RATE);
       const GstFlowReturn flow = gst_qtts_src_create_silence(self, samples, buffer);
       if (flow == GST_FLOW_OK) priv->silence_due -= samples;
       return flow;
@@ -1756,6 +1997,7 @@ static GstFlowReturn gst_qtts_src_create(GstPushSrc* src, GstBuffer** buffer) {
     const std::vector<float>& pcm = frame.frame.pcm;
     *buffer = gst_qtts_src_new_buffer(self, pcm.data(), pcm.size());
     if (*buffer == nullptr) return gst_qtts_src_no_buffer(self);
+    gst_qtts_src_update_tags(self);
     gst_qtts_src_stamp(*buffer, priv->timeline.Speech(pcm.size()));
     GST_LOG_OBJECT(self, "speech: %" GST_PTR_FORMAT, static_cast<void*>(*buffer));
     priv->in_utterance = true;

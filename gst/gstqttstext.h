@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -45,6 +46,12 @@ bool IsBlank(std::string_view text);
 std::string_view Trim(std::string_view text);
 std::string_view TrimLeft(std::string_view text);
 
+// When a text is meant to be heard, in running time (nanoseconds).
+struct Cue {
+  std::optional<uint64_t> start;
+  std::optional<uint64_t> end;
+};
+
 // A text accepted for speaking, with the settings of that moment.
 struct Utterance {
   std::string text;
@@ -52,6 +59,7 @@ struct Utterance {
   bool from_pad = false;
   bool more_text = false;  // it may grow yet
   uint64_t id = 0;         // given by Speech
+  Cue cue = {};
 };
 
 // Utterances that wait for their turn, first in, first out, bounded in number and in characters.
@@ -69,6 +77,8 @@ class TextQueue {
   // The newest one with this id; null if it is not here. Its text grows by Grow() alone.
   Utterance* Find(uint64_t id);
   void Grow(Utterance* utterance, std::string_view text);
+  // The oldest. The queue must not be empty.
+  const Utterance& front() const { return utterances_.front(); }
   // Takes the oldest. The queue must not be empty.
   Utterance Pop();
   bool empty() const { return utterances_.empty(); }

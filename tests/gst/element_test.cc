@@ -113,6 +113,7 @@ TEST_F(ElementTest, C4EveryPropertyAndValueIsDescribed) {
                                           "leading-silence",
                                           "utterance-gap",
                                           "trim-leading-silence",
+                                          "text-timing",
                                           "segmentation",
                                           "newline-ends",
                                           "utterance-timeout",
@@ -184,7 +185,7 @@ TEST_F(ElementTest, C3PropertiesKeepWhatIsSet) {
       ++checked;
     }
   }
-  EXPECT_EQ(checked, 33 * 20);
+  EXPECT_EQ(checked, 34 * 20);
 }
 
 TEST_F(ElementTest, C3ValuesOutOfRangeAreRefused) {
@@ -349,15 +350,16 @@ TEST_F(ElementTest, EventsComeOnceAndInOrder) {
   Pipeline pipeline("qttssrc name=src text=abc ! fakesink");
   Recorder& record = pipeline.Record();
   ASSERT_TRUE(pipeline.PlayToEnd());
-  EXPECT_EQ(record.events(),
-            (std::vector<GstEventType>{GST_EVENT_STREAM_START, GST_EVENT_CAPS, GST_EVENT_SEGMENT, GST_EVENT_EOS}));
+  EXPECT_EQ(record.events(), (std::vector<GstEventType>{GST_EVENT_STREAM_START, GST_EVENT_CAPS, GST_EVENT_SEGMENT,
+                                                        GST_EVENT_TAG, GST_EVENT_EOS}));
   const auto items = record.items();
-  ASSERT_EQ(items.size(), 7U);
+  ASSERT_EQ(items.size(), 8U);
   EXPECT_EQ(items[2].segment.format, GST_FORMAT_TIME);
   EXPECT_EQ(items[2].segment.start, 0U);
   EXPECT_EQ(items[2].segment.base, 0U);
   EXPECT_EQ(items[2].segment.rate, 1.0);
-  for (size_t i = 3; i < 6; ++i) EXPECT_TRUE(items[i].is_buffer);
+  EXPECT_EQ(items[3].event, GST_EVENT_TAG);
+  for (size_t i = 4; i < 7; ++i) EXPECT_TRUE(items[i].is_buffer);
   EXPECT_EQ(record.text(), "abc");
 }
 
@@ -652,7 +654,7 @@ TEST_F(ElementTest, SeeksAndUnknownEventsAndQueriesDoNoHarm) {
   Pipeline pipeline("qttssrc name=src text=abc ! fakesink");
   Recorder& record = pipeline.Record();
   ASSERT_NE(pipeline.Set(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
-  EXPECT_FALSE(gst_element_seek_simple(pipeline.src(), GST_FORMAT_TIME, GST_SEEK_FLAG_FLUSH, 0));
+  EXPECT_FALSE(gst_element_seek_simple(pipeline.src(), GST_FORMAT_TIME, GST_SEEK_FLAG_FLUSH, GST_SECOND));
   const Owned<GstPad> pad(gst_element_get_static_pad(pipeline.src(), "src"));
   for (GstEvent* event :
        {gst_event_new_qos(GST_QOS_TYPE_UNDERFLOW, 1.0, 0, 0), gst_event_new_reconfigure(), gst_event_new_latency(0),

@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+// Timed text, seeks and tags.
+#include "support.h"
+
+namespace qtts::testing {
+namespace {
+
+constexpr GstClockTime kFrame = 80 * GST_MSECOND;
+
+using TimingTest = GstTest;
+
+// Text of `characters` frames, to be heard from `start` on.
+GstFlowReturn PushTimed(const Feeder& feeder, const std::string& text, GstClockTime start,
+                        GstClockTime duration = GST_CLOCK_TIME_NONE) {
+  GstBuffer* buffer = gst_buffer_new_memdup(text.data(), text.size());
+  GST_BUFFER_PTS(buffer) = start;
+  GST_BUFFER_DURATION(buffer) = duration;
+  return gst_pad_chain(feeder.sink(), buffer);
+}
+
+struct Spoken {
+  std::string text;
+  GstClockTime start = 0;
+  GstClockTime end = 0;
+};
+
+// The utterances that were heard, by the silence between them or the numbers of the fake engine.
+std::vector<Spoken> Utterances(const std::vector<Recorder::Item>& buffers) {
+  std::vector<Spoken> utterances;
+  gint64 last = -1;
+  for (const auto& buffer : buffers) {
+    if (buffer.gap) continue;
+    if (buffer.label.utterance != last) utterances.push_back({{}, buffer.pts, 0});
+    last = buffer.label.utterance;
+    utterances.back().text += static_cast<char>(buffer.label.character);
+    utterances.back().end = buffer.pts + buffer.duration;
+  }
+  return utterances;
+}
+
+std::vector<Spoken> PlayTimed(const std::string& properties, const std::function<void(Feeder&)>& feed,
+                              std::vector<Recorder::Item>* buffers = nullptr) {
+  Pipeline pipeline("qttssrc name=src " + properties + " ! fakesink sync=false");
+  Recorder& record = pipeline.Record();
+  Feeder feeder(pipeline.src());
+  pipeline.Begin(GST_STATE_PLAYING);
+  feeder.Begin(GST_FORMAT_TIME);
+  feed(feeder);
+  feeder.End();
+  EXPECT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr);
+  const auto items = record.buffers();
+  for (size_t i = 1; i < items.size(); ++i) EXPECT_EQ(items[i].pts, items[i - 1].pts + items[i - 1].duration);
+  if (buffers != nullptr) *buffers = items;
+  return Utterances(items);
+}
+
+TEST_F(TimingTest, IgnoredByDefault) {
+  const auto spoken = PlayTimed("", [](Feeder& feeder) {
+    PushTimed(feeder, "ab", GST_SECOND);
+    PushTimed(feeder, "cd", 5 * GST_SECOND);
+  });
+  ASSERT_EQ(spoken.size(), 2U);
+  EXPECT_EQ(spoken[0].start, 0U);
+  EXPECT_EQ(spoken[1].start, 2 * kFrame);
+}
+
+TEST_F(TimingTest, StartWaitsForTheCueAndCatchesUp) {
+  const auto spoken = PlayTimed("text-timing=start", [](Feeder& feeder) {
+    PushTimed(feeder, "abcdefghij", GST_SECOND);  // 800 ms
+    PushTimed(feeder, "kl", 1500 * GST_MSECOND);  // 300 ms late
+    PushTimed(feeder, "m", 3 * GST_SECOND);       // in time again
+  });
+  ASSERT_EQ(spoken.size(), 3U);
+  EXPECT_EQ(spoken[0].start, GST_SECOND);
+  EXPECT_EQ(spoken[1].start, 1800 * GST_MSECOND);
+  EXPECT_EQ(spoken[2].start, 3 * GST_SECOND);
+}
+
+TEST_F(TimingTest, ShiftKeepsTheDistances) {
+  const auto spoken = PlayTimed("text-timing=shift", [](Feeder& feeder) {
+    PushTimed(feeder, "abcdefghij", GST_SECOND);
+    PushTimed(feeder, "kl", 1500 * GST_MSECOND);
+    PushTimed(feeder, "m", 3 * GST_SECOND);
+  });
+  ASSERT_EQ(spoken.size(), 3U);
+  EXPECT_EQ(spoken[1].start, 1800 * GST_MSECOND);
+  EXPECT_EQ(spoken[2].start, 3300 * GST_MSECOND);
+}
+
+TEST_F(TimingTest, ClipEndsWithTheCue) {
+  const auto spoken = PlayTimed("text-timing=clip", [](Feeder& feeder) {
+    PushTimed(feeder, "abcdefghij", GST_SECOND, 500 * GST_MSECOND);
+    PushTimed(feeder, "kl", 1500 * GST_MSECOND, GST_SECOND);
+  });
+  ASSERT_EQ(spoken.size(), 2U);
+  EXPECT_EQ(spoken[0].text, "abcdefg");
+  EXPECT_EQ(spoken[0].end, 1500 * GST_MSECOND);
+  EXPECT_EQ(spoken[1].start, 1500 * GST_MSECOND);
+  EXPECT_EQ(spoken[1].text, "kl");
+}
+
+TEST_F(TimingTest, ClippedUtterancesSaySo) {
+  Pipeline pipeline("qttssrc name=src text-timing=clip ! fakesink sync=false");
+  pipeline.Record();
+  Feeder feeder(pipeline.src());
+  pipeline.Begin(GST_STATE_PLAYING);
+  feeder.Begin(GST_FORMAT_TIME);
+  PushTimed(feeder, "abcdefghij", 0, 200 * GST_MSECOND);
+  feeder.End();
+  std::string reason;
+  while (reason.empty()) {
+    const auto message = pipeline.Wait(GST_MESSAGE_ELEMENT);
+    ASSERT_NE(message, nullptr);
+    const GstStructure* structure = gst_message_get_structure(message.get());
+    if (gst_structure_has_name(structure, "qtts-utterance-finished")) {
+      reason = gst_structure_get_string(structure, "reason");
+    }
+  }
+  EXPECT_EQ(reason, "clipped");
+  ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr);
+}
+
+TEST_F(TimingTest, C13SegmentsMapToRunningTime) {
+  Pipeline pipeline("qttssrc name=src text-timing=start ! fakesink sync=false");
+  Recorder& record = pipeline.Record();
+  Feeder feeder(pipeline.src());
+  pipeline.Begin(GST_STATE_PLAYING);
+  feeder.Begin(GST_FORMAT_BYTES);
+  GstSegment segment;
+  gst_segment_init(&segment, GST_FORMAT_TIME);
+  segment.start = segment.position = 10 * GST_SECOND;
+  segment.base = 2 * GST_SECOND;
+  feeder.Send(gst_event_new_segment(&segment));
+  PushTimed(feeder, "ab", 11 * GST_SECOND);
+  feeder.End();
+  ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr);
+  const auto spoken = Utterances(record.buffers());
+  ASSERT_EQ(spoken.size(), 1U);
+  EXPECT_EQ(spoken[0].start, 3 * GST_SECOND);
+}
+
+TEST_F(TimingTest, GapsAreFilled) {
+  std::vector<Recorder::Item> buffers;
+  PlayTimed(
+      "text-timing=start",
+      [](Feeder& feeder) {
+        PushTimed(feeder, "ab", 0);
+        feeder.Send(gst_event_new_gap(GST_SECOND, 2 * GST_SECOND));
+      },
+      &buffers);
+  ASSERT_FALSE(buffers.empty());
+  EXPECT_TRUE(buffers.back().gap);
+  EXPECT_EQ(buffers.back().pts + buffers.back().duration, 3 * GST_SECOND);
+}
+
+TEST_F(TimingTest, SegmentationRefusesTimes) {
+  Pipeline pipeline("qttssrc name=src text-timing=start segmentation=sentence ! fakesink sync=false");
+  Recorder& record = pipeline.Record();
+  Feeder feeder(pipeline.src());
+  pipeline.Begin(GST_STATE_PLAYING);
+  feeder.Begin(GST_FORMAT_TIME);
+  PushTimed(feeder, "ab. ", GST_SECOND);
+  PushTimed(feeder, "Cd.", 5 * GST_SECOND);
+  feeder.End();
+  const auto warning = pipeline.Wait(GST_MESSAGE_WARNING);
+  ASSERT_NE(warning, nullptr);
+  EXPECT_NE(ParseProblem(warning.get()).text.find("text-timing"), std::string::npos);
+  ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr);
+  EXPECT_EQ(record.buffers()[0].pts, 0U);
+}
+
+// --- seeks
+
+GstEvent* NewSeek(double rate, gint64 start, GstSeekFlags flags = GST_SEEK_FLAG_FLUSH) {
+  return gst_event_new_seek(rate, GST_FORMAT_TIME, flags, GST_SEEK_TYPE_SET, start, GST_SEEK_TYPE_NONE, 0);
+}
+
+TEST_F(TimingTest, C27OtherSeeksAreRefused) {
+  Pipeline pipeline("qttssrc name=src text=abc ! fakesink sync=false");
+  pipeline.Record();
+  pipeline.Set(GST_STATE_PAUSED);
+  EXPECT_FALSE(gst_element_send_event(pipeline.src(), NewSeek(1.0, GST_SECOND)));
+  EXPECT_FALSE(gst_element_send_event(pipeline.src(), NewSeek(2.0, 0)));
+  EXPECT_FALSE(gst_element_send_event(pipeline.src(), NewSeek(1.0, 0, GST_SEEK_FLAG_NONE)));
+  const Owned<GstPad> pad(gst_element_get_static_pad(pipeline.src(), "src"));
+  EXPECT_FALSE(gst_pad_send_event(pad.get(), NewSeek(1.0, GST_SECOND)));
+  pipeline.Set(GST_STATE_PLAYING);
+  ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr);
+  EXPECT_EQ(pipeline.record().text(), "abc");
+}
+
+TEST_F(TimingTest, C27SeekToTheBeginningSpeaksAgain) {
+  Pipeline pipeline("qttssrc name=src text=abc ! fakesink sync=false");
+  Recorder& record = pipeline.Record();
+  pipeline.Set(GST_STATE_PLAYING);
+  ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr);
+  EXPECT_TRUE(gst_element_send_event(pipeline.get(), NewSeek(1.0, 0)));
+  ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr);
+  EXPECT_EQ(record.text(), "abcabc");
+  EXPECT_EQ(record.buffers()[3].pts, 0U);
+  EXPECT_TRUE(record.buffers()[3].discont);
+}
+
+TEST_F(TimingTest, SeeksGoUpstream) {
+  Pipeline pipeline("qttssrc name=src ! fakesink sync=false");
+  pipeline.Record();
+  Feeder feeder(pipeline.src());
+  pipeline.Begin(GST_STATE_PLAYING);
+  feeder.Begin(GST_FORMAT_TIME);
+  const Owned<GstPad> upstream(gst_pad_get_peer(feeder.sink()));
+  static gint64 sought = -1;
+  gst_pad_set_event_function(upstream.get(), [](GstPad* /*pad*/, GstObject* /*parent*/, GstEvent* event) -> gboolean {
+    if (GST_EVENT_TYPE(event) == GST_EVENT_SEEK) {
+      gst_event_parse_seek(event, nullptr, nullptr, nullptr, nullptr, &sought, nullptr, nullptr);
+    }
+    gst_event_unref(event);
+    return TRUE;
+  });
+  EXPECT_TRUE(gst_element_send_event(pipeline.src(), NewSeek(1.0, 7 * GST_SECOND)));
+  EXPECT_EQ(sought, 7 * GST_SECOND);
+}
+
+// --- tags
+
+TEST_F(TimingTest, C29TagsTellLanguageAndOrigin) {
+  Pipeline pipeline("qttssrc name=src language=english text=ab ! fakesink sync=false");
+  pipeline.Record();
+  pipeline.Set(GST_STATE_PLAYING);
+  const auto message = pipeline.Wait(GST_MESSAGE_TAG);
+  ASSERT_NE(message, nullptr);
+  GstTagList* tags = nullptr;
+  gst_message_parse_tag(message.get(), &tags);
+  gchar* value = nullptr;
+  ASSERT_TRUE(gst_tag_list_get_string(tags, GST_TAG_LANGUAGE_CODE, &value));
+  EXPECT_STREQ(value, "en");
+  g_free(value);
+  ASSERT_TRUE(gst_tag_list_get_string(tags, GST_TAG_COMMENT, &value));
+  EXPECT_STREQ(value, "Synthetic speech");
+  g_free(value);
+  gst_tag_list_unref(tags);
+  ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr);
+}
+
+TEST_F(TimingTest, C28WhenDownstreamEndsUpstreamIsTold) {
+  Pipeline pipeline("qttssrc name=src ! identity eos-after=2 ! fakesink sync=false");
+  pipeline.Record();
+  Feeder feeder(pipeline.src());
+  pipeline.Begin(GST_STATE_PLAYING);
+  feeder.Begin();
+  GstFlowReturn flow = GST_FLOW_OK;
+  // The queue of text is bounded: without being told, this would wait for ever.
+  for (int i = 0; i < 1000 && flow == GST_FLOW_OK; ++i) flow = feeder.Push("abcdefgh");
+  EXPECT_EQ(flow, GST_FLOW_EOS);
+  ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr);
+  const auto frames = fake::GetCounters().frames;
+  g_usleep(20000);
+  EXPECT_EQ(fake::GetCounters().frames, frames) << "nobody listens, so nothing should be made";
+}
+
+}  // namespace
+}  // namespace qtts::testing
