@@ -504,8 +504,8 @@ static void gst_qtts_src_class_init(GstQttsSrcClass* klass) {
                                             "model's first",
                                             nullptr, playing));
   install(PROP_LANGUAGE, g_param_spec_string("language", "Language",
-                                             "Language of the text, one of \"languages\" or \"auto\", from the next "
-                                             "utterance on. Unset: auto, the model goes by the text",
+                                             "Language of the text, one of \"languages\", its BCP-47 tag, or \"auto\", "
+                                             "from the next utterance on. Unset: auto, the model goes by the text",
                                              nullptr, playing));
   install(PROP_INSTRUCT, g_param_spec_string("instruct", "Instruct",
                                              "How to speak, in plain words, from the next utterance on; for a "

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include "prompt/language.h"
 #include "text/utf8.h"
 
 namespace qtts {
@@ -168,21 +169,21 @@ Result<PromptBuilder::Plan> PromptBuilder::MakePlan(const Request& request) cons
       plan.speaker_id = found->second;
     }
   } else if (!request.speaker.empty()) {
-    return Status::InvalidArgument("speaker \"" + RepairUtf8(request.speaker) + "\" was asked for, but " +
-                                   ModelPhrase(config_.type) + " has no preset speakers; that needs " +
-                                   ModelPhrase(ModelType::kCustomVoice));
+    return Status::InvalidArgument(NeedsCheckpoint("preset speaker \"" + RepairUtf8(request.speaker) + "\"",
+                                                   ModelType::kCustomVoice, config_.type));
   }
   QTTS_RETURN_IF_ERROR(PlanLanguage(request, speaker, &plan));
 
   if (config_.type == ModelType::kBase) {
     if (request.voice == nullptr) {
-      return Status::InvalidArgument(ModelPhrase(config_.type) +
-                                     " speaks with a cloned voice only, and the request has none");
+      return Status::InvalidArgument(
+          ModelPhrase(config_.type) +
+          " speaks with a cloned voice only, and none is given: give a recording or a voice file, or use " +
+          std::string(ReleasedCheckpoints(ModelType::kCustomVoice)) + ", which have preset speakers");
     }
     QTTS_RETURN_IF_ERROR(PlanClonedVoice(*request.voice, &plan));
   } else if (request.voice != nullptr) {
-    return Status::InvalidArgument("a cloned voice needs " + ModelPhrase(ModelType::kBase) + "; this is " +
-                                   ModelPhrase(config_.type));
+    return Status::InvalidArgument(NeedsCheckpoint("a cloned voice", ModelType::kBase, config_.type));
   }
 
   if (!request.instruct.empty()) {
@@ -192,7 +193,8 @@ Result<PromptBuilder::Plan> PromptBuilder::MakePlan(const Request& request) cons
       plan.instruct_ids.insert(plan.instruct_ids.end(), turn_end_ids_.begin(), turn_end_ids_.end());
     } else {
       plan.warnings.push_back("the instruction was ignored: " + ModelPhrase(config_.type) + " of size \"" +
-                              config_.size + "\" takes none");
+                              config_.size +
+                              "\" takes none; Qwen3-TTS-12Hz-1.7B-CustomVoice and Qwen3-TTS-12Hz-1.7B-VoiceDesign do");
     }
   }
   return plan;
@@ -202,6 +204,10 @@ Status PromptBuilder::PlanLanguage(const Request& request, const std::string& sp
   const auto& languages = config_.talker.languages;
   std::string language = LowerCase(request.language);
   if (language.empty()) language = kAuto;
+  // Names come first, so that a checkpoint's own are never taken for tags.
+  if (languages.count(language) == 0) {
+    if (const std::string_view named = LanguageOfTag(language); !named.empty()) language = named;
+  }
   if (language != kAuto) {
     const auto found = languages.find(language);
     if (found == languages.end() || IsDialect(language)) {
@@ -209,8 +215,8 @@ Status PromptBuilder::PlanLanguage(const Request& request, const std::string& sp
       for (const auto& [name, id] : languages) {
         if (!IsDialect(name)) names.push_back(name);
       }
-      return Status::InvalidArgument("unknown language \"" + RepairUtf8(request.language) +
-                                     "\"; this model has: " + Join(names));
+      return Status::InvalidArgument("unknown language \"" + RepairUtf8(request.language) + "\"; this model has: " +
+                                     Join(names) + ", and takes language tags such as \"de\" or \"pt-BR\"");
     }
     plan->language_id = found->second;
   }

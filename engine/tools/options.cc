@@ -53,7 +53,7 @@ Result<ToolOptions> ParseOptions(int argc, char** argv, std::string* help) {
       {"pattern", 0, 0, G_OPTION_ARG_STRING, &pattern, "Pre-tokenization: native (default) or patched", "NAME"},
       {"text", 0, 0, G_OPTION_ARG_STRING, &text, "What to speak", "TEXT"},
       {"speaker", 0, 0, G_OPTION_ARG_STRING, &speaker, "Preset speaker; default: the model's first", "NAME"},
-      {"language", 0, 0, G_OPTION_ARG_STRING, &language, "Language, or auto (default)", "NAME"},
+      {"language", 0, 0, G_OPTION_ARG_STRING, &language, "Language by name or tag, or auto (default)", "NAME"},
       {"instruct", 0, 0, G_OPTION_ARG_STRING, &instruct, "How to speak, or the voice's description", "TEXT"},
       {"layout", 0, 0, G_OPTION_ARG_STRING, &layout, "Prompt layout: auto (default), streaming or non-streaming",
        "NAME"},

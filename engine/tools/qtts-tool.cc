@@ -15,6 +15,7 @@
 #include "cpu/cpu_voice_encoder.h"
 #include "cpu/thread_pool.h"
 #include "options.h"
+#include "prompt/language.h"
 #include "prompt/prompt.h"
 #include "qtts/engine.h"
 #include "text/text_feed.h"
@@ -55,6 +56,34 @@ std::string Joined(const std::vector<std::string>& items) {
   return all.empty() ? "none" : all;
 }
 
+// "german (de)": names with the tags they are also known by.
+std::string Tagged(const std::vector<std::string>& languages) {
+  std::string all;
+  for (const std::string& name : languages) {
+    const std::string_view tag = TagOfLanguage(name);
+    all.append(", ").append(name);
+    if (!tag.empty()) all.append(" (").append(tag).append(")");
+  }
+  return all;
+}
+
+// "eric (sichuan_dialect)": speakers with the dialects they speak.
+std::string WithDialects(const std::vector<std::string>& speakers, const TalkerConfig& talker) {
+  std::vector<std::string> items;
+  for (const std::string& name : speakers) {
+    const auto dialect = talker.dialects.find(name);
+    items.push_back(dialect == talker.dialects.end() ? name : name + " (" + dialect->second + ")");
+  }
+  return Joined(items);
+}
+
+// Whether voices can be cloned with a folder, or what it lacks.
+std::string Cloning(const Checkpoint& checkpoint) {
+  if (checkpoint.config().type != ModelType::kBase) return "no";
+  const auto encoder = checkpoint.OpenVoiceEncoder();
+  return encoder.ok() ? "yes" : "only with voice files: " + encoder.status().message();
+}
+
 Status Inspect(const ToolOptions& options) {
   QTTS_ASSIGN_OR_RETURN(const std::string folder, ModelFolder(options));
   QTTS_ASSIGN_OR_RETURN(const auto checkpoint, Checkpoint::Open(folder));
@@ -70,8 +99,11 @@ Status Inspect(const ToolOptions& options) {
                {"size", info.size},
                {"dtype", info.dtype},
                {"speakers", info.speakers},
+               {"dialects", config.talker.dialects},
                {"languages", info.languages},
                {"supports_instruct", info.supports_instruct},
+               {"cloning", Cloning(*checkpoint)},
+               {"fingerprint", info.fingerprint},
                {"sample_rate", info.sample_rate},
                {"samples_per_frame", info.samples_per_frame},
                {"code_groups", info.code_groups},
@@ -105,9 +137,10 @@ Status Inspect(const ToolOptions& options) {
   }
   std::printf("model       %s, size %s, weights %s\n", std::string(ModelTypeName(info.type)).c_str(), info.size.c_str(),
               info.dtype.c_str());
-  std::printf("speakers    %s\n", Joined(info.speakers).c_str());
-  std::printf("languages   auto, %s\n", Joined(info.languages).c_str());
+  std::printf("speakers    %s\n", WithDialects(info.speakers, config.talker).c_str());
+  std::printf("languages   auto%s\n", Tagged(info.languages).c_str());
   std::printf("instruct    %s\n", info.supports_instruct ? "yes" : "no");
+  std::printf("cloning     %s\n", Cloning(*checkpoint).c_str());
   std::printf("talker      %d layers of %d, %d/%d heads of %d, %d positions\n", talker.num_layers, talker.hidden_size,
               talker.num_heads, talker.num_kv_heads, talker.head_dim, talker.max_positions);
   std::printf("predictor   %d layers of %d, %d code groups, codebooks of %d\n", predictor.num_layers,

@@ -46,10 +46,11 @@ struct ClonedVoice {
 
 // One utterance to speak. Plain values; names are case-insensitive.
 struct Request {
-  std::string text;                          // UTF-8; invalid bytes become U+FFFD
-  bool more_text = false;                    // text goes on through Stream::Append(); needs the streaming layout
-  std::string speaker;                       // custom_voice: a preset; empty = the model's first
-  std::string language;                      // a name of ModelInfo::languages; empty or "auto" = by the text
+  std::string text;        // UTF-8; invalid bytes become U+FFFD
+  bool more_text = false;  // text goes on through Stream::Append(); needs the streaming layout
+  std::string speaker;     // custom_voice: a preset; empty = the model's first
+  // A name of ModelInfo::languages or a BCP-47 tag of one ("de", "pt-BR"); empty, "auto" or "und" = by the text.
+  std::string language;
   std::string instruct;                      // how to speak; the voice's description for voice_design
   std::shared_ptr<const ClonedVoice> voice;  // base
   PromptLayout layout = PromptLayout::kDefault;

@@ -565,12 +565,29 @@ TEST(PromptErrors, UnknownNamesListTheKnown) {
   ExpectInvalid(Config(ModelType::kCustomVoice), request, HasSubstr("unknown language"));
 }
 
+TEST(PromptTest, LanguagesByTag) {
+  const ModelConfig config = Config(ModelType::kCustomVoice);
+  for (const auto& [tag, name] : {std::pair{"de-AT", "german"}, {"EN", "english"}, {"und", "auto"}}) {
+    Request request;
+    request.speaker = "ryan";
+    request.language = tag;
+    const Prompt by_tag = Build(config, request, "Hello.");
+    request.language = name;
+    EXPECT_EQ(by_tag.rows, Build(config, request, "Hello.").rows) << tag;
+  }
+  Request request;
+  request.language = "fr";  // this model has no French
+  ExpectInvalid(config, request, HasSubstr("unknown language \"fr\""));
+}
+
 TEST(PromptErrors, VoicesOfOtherTypesOfCheckpoint) {
   Request request;
-  ExpectInvalid(Config(ModelType::kBase), request, HasSubstr("cloned voice only"));
+  ExpectInvalid(Config(ModelType::kBase), request,
+                AllOf(HasSubstr("cloned voice only"), HasSubstr("Qwen3-TTS-12Hz-0.6B-CustomVoice")));
   request.voice = Voice();
   ExpectInvalid(Config(ModelType::kCustomVoice), request,
-                AllOf(HasSubstr("needs a base checkpoint"), HasSubstr("a custom_voice checkpoint")));
+                AllOf(HasSubstr("needs a base checkpoint, such as Qwen3-TTS-12Hz-0.6B-Base"),
+                      HasSubstr("a custom_voice checkpoint")));
   ExpectInvalid(Config(ModelType::kVoiceDesign), request,
                 AllOf(HasSubstr("needs a base checkpoint"), HasSubstr("a voice_design checkpoint")));
   request.speaker = "ryan";

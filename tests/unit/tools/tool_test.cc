@@ -29,8 +29,8 @@ struct Outcome {
   std::string err;
 };
 
-Outcome RunTool(std::vector<std::string> arguments, const std::string& input = "") {
-  arguments.insert(arguments.begin(), QTTS_TEST_TOOL);
+Outcome RunProgram(const std::string& program, std::vector<std::string> arguments, const std::string& input = "") {
+  arguments.insert(arguments.begin(), program);
   std::vector<const gchar*> argv;
   for (const std::string& argument : arguments) argv.push_back(argument.c_str());
   argv.push_back(nullptr);
@@ -55,6 +55,10 @@ Outcome RunTool(std::vector<std::string> arguments, const std::string& input = "
   return outcome;
 }
 
+Outcome RunTool(const std::vector<std::string>& arguments, const std::string& input = "") {
+  return RunProgram(QTTS_TEST_TOOL, arguments, input);
+}
+
 class TemporaryFolder {
  public:
   TemporaryFolder() {
@@ -73,7 +77,7 @@ class TemporaryFolder {
 TEST(ToolTest, HelpNamesEveryCommand) {
   const Outcome help = RunTool({"--help"});
   EXPECT_EQ(help.exit_status, 0);
-  for (const char* command : {"inspect", "tokenize", "prompt", "codes", "decode"}) {
+  for (const char* command : {"inspect", "tokenize", "prompt", "codes", "decode", "voice make", "voice show"}) {
     EXPECT_NE(help.out.find(command), std::string::npos) << command;
   }
 }
@@ -248,6 +252,121 @@ TEST(ToolTest, DecodeRefusesWhatAreNoCodes) {
   EXPECT_EQ(RunTool({"decode", kVoice, "/nonexistent/codes", "--output", wav}).exit_status, 1);
   EXPECT_EQ(RunTool({"decode", kVoice}, "").exit_status, 1) << "no --output";
   EXPECT_EQ(RunTool({"decode", kVoice, "--output", "/nonexistent/out.wav"}, "").exit_status, 1);
+}
+
+// A random Base checkpoint of tiny size.
+void MakeBase(const std::string& folder, int seed) {
+  const Outcome outcome =
+      RunProgram(QTTS_GENERATOR, {"--preset", "tiny-base-0b6", "--seed", std::to_string(seed), folder});
+  ASSERT_EQ(outcome.exit_status, 0) << outcome.err;
+}
+
+const std::string kReferences = QTTS_TEST_REFERENCES;
+
+// Silence or a tone of 16-bit samples.
+void WriteSound(const std::string& path, int rate, int channels, double seconds, bool tone) {
+  const auto samples = static_cast<uint32_t>(seconds * rate) * static_cast<uint32_t>(channels);
+  std::string data = "WAVEfmt ";
+  const auto put = [&](uint32_t value, int bytes) {
+    for (int i = 0; i < bytes; ++i) data += static_cast<char>(value >> (8 * i));
+  };
+  put(16, 4);
+  put(1, 2);
+  put(static_cast<uint32_t>(channels), 2);
+  put(static_cast<uint32_t>(rate), 4);
+  put(static_cast<uint32_t>(2 * rate * channels), 4);
+  put(static_cast<uint32_t>(2 * channels), 2);
+  put(16, 2);
+  data += "data";
+  put(2 * samples, 4);
+  for (uint32_t i = 0; i < samples; ++i) put(tone ? (i % 200) * 100 : 0, 2);
+  std::ofstream file(path, std::ios::binary);
+  const auto size = static_cast<uint32_t>(data.size());
+  std::string head = "RIFF";
+  for (int i = 0; i < 4; ++i) head += static_cast<char>(size >> (8 * i));
+  file << head << data;
+}
+
+TEST(ToolTest, AVoiceFromARecordingToSpeech) {
+  const TemporaryFolder folder;
+  const std::string base = folder.File("base");
+  MakeBase(base, 3);
+  const std::string voice = folder.File("voice.safetensors");
+  const std::string audio = kReferences + "/speech-48000-stereo.wav";
+  const Outcome made = RunTool(
+      {"voice", "make", base, "--audio", audio, "--reference-text", "So it goes.", "--output", voice, "--json"});
+  ASSERT_EQ(made.exit_status, 0) << made.err;
+  const Json json = Json::parse(made.out);
+  EXPECT_EQ(json["mode"], "icl");
+  EXPECT_EQ(json["x_vector"], 48);
+  EXPECT_EQ(json["reference_codes"], 14 * 16);
+  EXPECT_EQ(json["reference_text"], "So it goes.");
+  EXPECT_EQ(RunTool({"voice", "show", voice, "--json"}).out, made.out);
+  EXPECT_NE(RunTool({"voice", "show", voice}).out.find("in-context"), std::string::npos);
+
+  const Outcome codes = RunTool({"codes", base, "--text", "Hi.", "--voice", voice, "--greedy", "--max-frames", "4"});
+  EXPECT_EQ(codes.exit_status, 0) << codes.err;
+  EXPECT_EQ(std::count(codes.out.begin(), codes.out.end(), '\n'), 4);
+  const Outcome prompt = RunTool({"prompt", base, "--text", "Hi.", "--voice", voice});
+  EXPECT_NE(prompt.out.find("x-vector"), std::string::npos) << prompt.out;
+
+  // Half a second more of the reference.
+  const Outcome padded = RunTool({"voice", "make", base, "--audio", audio, "--reference-text", "So it goes.",
+                                  "--pad-reference", "--output", voice, "--json"});
+  EXPECT_EQ(Json::parse(padded.out)["reference_codes"], 20 * 16);
+  const Outcome timbre = RunTool({"voice", "make", base, "--audio", audio, "--output", voice});
+  EXPECT_NE(timbre.out.find("timbre only"), std::string::npos) << timbre.out;
+  EXPECT_EQ(RunTool({"codes", base, "--text", "Hi.", "--voice", voice, "--max-frames", "2"}).exit_status, 0);
+
+  // Another model of the same sizes.
+  const std::string other = folder.File("other");
+  MakeBase(other, 4);
+  for (const char* command : {"codes", "prompt"}) {
+    const Outcome refused = RunTool({command, other, "--text", "Hi.", "--voice", voice});
+    EXPECT_EQ(refused.exit_status, 1);
+    EXPECT_NE(refused.err.find("another model"), std::string::npos) << refused.err;
+  }
+  const Outcome custom = RunTool({"codes", kVoice, "--text", "Hi.", "--voice", voice});
+  EXPECT_NE(custom.err.find("Qwen3-TTS-12Hz-0.6B-Base"), std::string::npos) << custom.err;
+  EXPECT_NE(RunTool({"inspect", base}).out.find("cloning     yes"), std::string::npos);
+  EXPECT_NE(RunTool({"inspect", kVoice}).out.find("cloning     no"), std::string::npos);
+}
+
+TEST(ToolTest, BadReferencesSayWhatToDo) {
+  const TemporaryFolder folder;
+  const std::string base = folder.File("base");
+  MakeBase(base, 3);
+  const std::string voice = folder.File("voice.safetensors");
+  const auto make = [&](const std::string& model, const std::string& audio) {
+    return RunTool({"voice", "make", model, "--audio", audio, "--output", voice});
+  };
+  const std::string wav = folder.File("reference.wav");
+  const struct {
+    int rate;
+    int channels;
+    double seconds;
+    bool tone;
+    const char* part;  // of the error; empty: a voice
+  } sounds[] = {{24000, 1, 3, false, "silent"},
+                {24000, 1, 0.2, true, "0.2 s long"},
+                {8000, 1, 600, true, "600 s long"},
+                {96000, 2, 2, true, ""}};
+  for (const auto& sound : sounds) {
+    SCOPED_TRACE(sound.part);
+    WriteSound(wav, sound.rate, sound.channels, sound.seconds, sound.tone);
+    const Outcome outcome = make(base, wav);
+    EXPECT_EQ(outcome.exit_status, *sound.part == '\0' ? 0 : 1) << outcome.err;
+    EXPECT_NE(outcome.err.find(sound.part), std::string::npos) << outcome.err;
+  }
+  EXPECT_NE(make(base, kVoice + "/config.json").err.find("convert it"), std::string::npos);
+  EXPECT_NE(make(base, "/nonexistent.wav").err.find("no such file"), std::string::npos);
+  EXPECT_NE(make(kVoice, wav).err.find("needs a base checkpoint"), std::string::npos);
+  EXPECT_EQ(RunTool({"voice"}).exit_status, 1);
+  EXPECT_EQ(RunTool({"voice", "make"}).exit_status, 1);
+  EXPECT_EQ(RunTool({"voice", "make", base, "--output", voice}).exit_status, 1);
+  EXPECT_EQ(RunTool({"voice", "make", base, "--audio", wav}).exit_status, 1);
+  EXPECT_EQ(RunTool({"voice", "show"}).exit_status, 1);
+  EXPECT_EQ(RunTool({"voice", "show", wav}).exit_status, 1);
 }
 
 }  // namespace
