@@ -296,6 +296,57 @@ TEST_F(VoiceTest, TellsItsSpeakersAndLanguages) {
   gst_object_unref(src);
 }
 
+// --- cloned voices, with a random checkpoint of the Base kind
+
+void RunProgram(const std::vector<std::string>& words) {
+  std::vector<gchar*> arguments;
+  std::vector<std::string> copies = words;
+  for (std::string& word : copies) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  gint wait_status = -1;
+  const auto flags = static_cast<GSpawnFlags>(G_SPAWN_STDOUT_TO_DEV_NULL);
+  EXPECT_TRUE(g_spawn_sync(nullptr, arguments.data(), nullptr, flags, nullptr, nullptr, nullptr, nullptr, &wait_status,
+                           nullptr));
+  EXPECT_EQ(wait_status, 0) << words[0];
+}
+
+TEST_F(VoiceTest, ClonesARecordingAndSpeaksWithSavedVoices) {
+  const Folder folder;
+  const std::string base = folder.path() + "/base";
+  const std::string voice = folder.path() + "/voice.safetensors";
+  const std::string wav = std::string(QTTS_TEST_REFERENCES) + "/speech-44100.wav";
+  RunProgram({QTTS_GENERATOR, "--preset", "tiny-base-0b6", base});
+  RunProgram({QTTS_TOOL, "voice", "make", base, "--audio", wav, "--reference-text", "So it goes.", "--output", voice});
+  const std::string common = "model-path=" + base + " device=cpu text=Hi. seed=1 max-duration=400000000 ";
+  const std::string cloned = Speak(common + "reference-audio=" + wav + " reference-text=\"So it goes.\"");
+  EXPECT_EQ(cloned.size(), 5 * kFrame * sizeof(float));
+  EXPECT_EQ(Speak(common + "voice-file=" + voice), cloned);
+  EXPECT_NE(Speak(common + "reference-audio=" + wav), cloned) << "the timbre alone";
+
+  const std::string ogg = folder.path() + "/reference.ogg";
+  ASSERT_TRUE(
+      Play("filesrc location=" + wav + " ! wavparse ! audioconvert ! vorbisenc ! oggmux ! filesink location=" + ogg)
+          .ended);
+  EXPECT_EQ(Speak(common + "reference-audio=" + ogg + " reference-text=\"So it goes.\"").size(), cloned.size());
+}
+
+TEST_F(VoiceTest, WhatAModelCannotDoNamesTheOneThatCan) {
+  const Folder folder;
+  const std::string base = folder.path() + "/base";
+  const std::string wav = std::string(QTTS_TEST_REFERENCES) + "/speech-8000.wav";
+  RunProgram({QTTS_GENERATOR, "--preset", "tiny-base-0b6", base});
+  const std::pair<std::string, std::string> cases[] = {
+      {"reference-audio=" + wav, "Qwen3-TTS-12Hz-0.6B-Base"},
+      {"model-path=" + base + " speaker=ryan", "Qwen3-TTS-12Hz-0.6B-CustomVoice"},
+      {"model-path=" + base, "give a recording or a voice file"}};
+  for (const auto& [properties, part] : cases) {
+    const Outcome outcome = Play("qttssrc device=cpu text=x " + properties + " ! fakesink");
+    EXPECT_EQ(outcome.domain, GST_RESOURCE_ERROR) << properties;
+    EXPECT_EQ(outcome.code, GST_RESOURCE_ERROR_SETTINGS) << properties << ": " << outcome.message;
+    EXPECT_NE(outcome.message.find(part), std::string::npos) << outcome.message;
+  }
+}
+
 // --- failures
 
 TEST_F(VoiceTest, AMissingFolderIsNotFound) {
