@@ -1795,7 +1795,14 @@ static bool gst_qtts_src_place_frame(GstQttsSrc* self) {
     if (!priv->clock.WaitForNow(&running_time)) return false;
     const GstClockTime now = running_time.value_or(0);
     const GstClockTime time = priv->timeline.time();
-    const bool late = now > time + latency + (priv->in_utterance ? kLateTolerance : 0);
+    // Silence that flows up to here leaves no pause to move in, but for one that nobody filled in time.
+    GstClockTime tolerance = 0;
+    if (priv->in_utterance) {
+      tolerance = kLateTolerance;
+    } else if (live && gst_qtts_src_get_idle_mode(self) == IdleMode::kSilence) {
+      tolerance = kSilenceTolerance;
+    }
+    const bool late = now > time + latency + tolerance;
     if (live && late && priv->in_utterance && priv->speech.SpeaksWholeText())
       gst_qtts_src_report_underrun(self, GST_CLOCK_DIFF(time, now));
     if (late || priv->timeline.broken()) priv->timeline.MoveTo(now);

@@ -302,6 +302,23 @@ TEST_F(LiveTest, C23SilenceFillsEveryPause) {
   EXPECT_EQ(GetStat(pipeline.src(), "underruns"), 0U);
 }
 
+// The thread that makes the stream may run a little late.
+TEST_F(LiveTest, C23SpeechThatBeginsALittleLateBreaksNothing) {
+  LivePipeline pipeline("");
+  pipeline.Set(GST_STATE_PLAYING);
+  ASSERT_TRUE(pipeline.AdvanceUntil(3));
+  for (size_t spoken = 1; spoken <= 5; ++spoken) {
+    ASSERT_TRUE(pipeline.WaitUntilSomebodyWaits());
+    g_object_set(pipeline.src(), "text", "a", nullptr);
+    ASSERT_TRUE(WaitFor([&] {
+      if (Speech(pipeline.record().buffers()).size() == spoken) return true;
+      if (gst_test_clock_peek_id_count(pipeline.clock()) > 0) pipeline.Advance(23 * GST_MSECOND);
+      return false;
+    }));
+  }
+  ExpectContinuous(pipeline.record().buffers());
+}
+
 // A network sink may block for seconds. What was due meanwhile is not sent in a burst.
 TEST_F(LiveTest, SilenceThatDownstreamDidNotTakeIsNotMadeUpFor) {
   LivePipeline pipeline("");
