@@ -33,7 +33,7 @@ class ElementTest : public GstTest {
 
 // --- description
 
-TEST_F(ElementTest, FactoryTellsWhatItIs) {
+TEST_F(ElementTest, C1FactoryTellsWhatItIs) {
   GstElementFactory* factory = gst_element_factory_find("qttssrc");
   ASSERT_NE(factory, nullptr);
   EXPECT_STREQ(gst_element_factory_get_metadata(factory, GST_ELEMENT_METADATA_KLASS), "Source/Audio");
@@ -47,7 +47,7 @@ TEST_F(ElementTest, FactoryTellsWhatItIs) {
   gst_object_unref(factory);
 }
 
-TEST_F(ElementTest, PadTemplates) {
+TEST_F(ElementTest, C5PadTemplates) {
   const auto element = Make();
   GstElementClass* klass = GST_ELEMENT_GET_CLASS(element.get());
   GstPadTemplate* src = gst_element_class_get_pad_template(klass, "src");
@@ -273,7 +273,7 @@ TEST_F(ElementTest, ModelPathFallsBackToTheEnvironmentThenToTheInstalledVoice) {
 
 // --- formats
 
-TEST_F(ElementTest, SpeaksFloatsWhereThePeerLetsIt) {
+TEST_F(ElementTest, C5SpeaksFloatsWhereThePeerLetsIt) {
   const struct {
     const char* peer;
     const char* format;
@@ -303,7 +303,7 @@ TEST_F(ElementTest, SpeaksFloatsWhereThePeerLetsIt) {
   }
 }
 
-TEST_F(ElementTest, SixteenBitsAreTheRoundedFloats) {
+TEST_F(ElementTest, C5SixteenBitsAreTheRoundedFloats) {
   std::vector<Recorder::Item> recorded[2];
   for (const bool is_float : {true, false}) {
     Pipeline pipeline(std::string("qttssrc name=src text=xyz ! audio/x-raw,format=") + (is_float ? "F32LE" : "S16LE") +
@@ -330,7 +330,7 @@ TEST_F(ElementTest, SixteenBitsAreTheRoundedFloats) {
   }
 }
 
-TEST_F(ElementTest, APeerThatTakesNothingOfItIsAnError) {
+TEST_F(ElementTest, C5APeerThatTakesNothingOfItIsAnError) {
   Pipeline pipeline("qttssrc name=src text=ab ! capsfilter name=filter ! fakesink");
   const auto filter = pipeline.Find("filter");
   const Owned<GstCaps> caps(gst_caps_from_string("audio/x-raw,rate=48000"));
@@ -346,7 +346,7 @@ TEST_F(ElementTest, APeerThatTakesNothingOfItIsAnError) {
 
 // --- the stream
 
-TEST_F(ElementTest, EventsComeOnceAndInOrder) {
+TEST_F(ElementTest, C6EventsComeOnceAndInOrder) {
   Pipeline pipeline("qttssrc name=src text=abc ! fakesink");
   Recorder& record = pipeline.Record();
   ASSERT_TRUE(pipeline.PlayToEnd());
@@ -364,7 +364,7 @@ TEST_F(ElementTest, EventsComeOnceAndInOrder) {
 }
 
 // With an odd frame size, so that nearly no time is a whole number of nanoseconds.
-TEST_F(ElementTest, TenThousandFramesWithoutGapOrDrift) {
+TEST_F(ElementTest, C7C8TenThousandFramesWithoutGapOrDrift) {
   fake::Script script = fake::DefaultScript();
   script.info.samples_per_frame = 1931;
   script.info.defaults.max_new_tokens = 20000;
@@ -649,7 +649,7 @@ TEST_F(ElementTest, TwoElementsSpeakEachTheirOwn) {
   EXPECT_EQ(other_record.text(), "ABCDEFGHIJKLMNOPQRSTUVWXYZ");
 }
 
-TEST_F(ElementTest, SeeksAndUnknownEventsAndQueriesDoNoHarm) {
+TEST_F(ElementTest, C27UnknownEventsAndQueriesDoNoHarm) {
   fake::AllowFrames(1);
   Pipeline pipeline("qttssrc name=src text=abc ! fakesink");
   Recorder& record = pipeline.Record();

@@ -45,7 +45,7 @@ class ErrorsTest : public GstTest {
   }
 };
 
-TEST_F(ErrorsTest, AModelThatCannotBeInspectedFailsFromNullToReady) {
+TEST_F(ErrorsTest, C19AModelThatCannotBeInspectedFailsFromNullToReady) {
   for (const Case& c : AllCases()) {
     SCOPED_TRACE(StatusCodeName(c.code));
     fake::Script script = fake::DefaultScript();
@@ -63,7 +63,7 @@ TEST_F(ErrorsTest, AModelThatCannotBeInspectedFailsFromNullToReady) {
   }
 }
 
-TEST_F(ErrorsTest, AModelChangedInReadyIsInspectedBeforePaused) {
+TEST_F(ErrorsTest, C19AModelChangedInReadyIsInspectedBeforePaused) {
   Pipeline pipeline("qttssrc name=src text=ab model-path=/good ! fakesink");
   ASSERT_EQ(pipeline.Begin(GST_STATE_READY), GST_STATE_CHANGE_SUCCESS);
   fake::Script script = fake::DefaultScript();
@@ -76,7 +76,7 @@ TEST_F(ErrorsTest, AModelChangedInReadyIsInspectedBeforePaused) {
   ExpectProblem(errors[0].get(), {StatusCode::kNotFound, GST_RESOURCE_ERROR, GST_RESOURCE_ERROR_NOT_FOUND});
 }
 
-TEST_F(ErrorsTest, AModelOfAnotherSampleRateIsRefused) {
+TEST_F(ErrorsTest, C19AModelOfAnotherSampleRateIsRefused) {
   fake::Script script = fake::DefaultScript();
   script.info.sample_rate = 48000;
   fake::Reset(script);
@@ -90,7 +90,7 @@ TEST_F(ErrorsTest, AModelOfAnotherSampleRateIsRefused) {
   EXPECT_NE(problem.text.find("24000"), std::string::npos);
 }
 
-TEST_F(ErrorsTest, AModelThatCannotBeLoadedIsOneErrorThenTheEndOfTheProgress) {
+TEST_F(ErrorsTest, C19C20AModelThatCannotBeLoadedIsOneErrorThenTheEndOfTheProgress) {
   for (const Case& c : AllCases()) {
     SCOPED_TRACE(StatusCodeName(c.code));
     fake::Script script = fake::DefaultScript();
@@ -113,7 +113,7 @@ TEST_F(ErrorsTest, AModelThatCannotBeLoadedIsOneErrorThenTheEndOfTheProgress) {
   }
 }
 
-TEST_F(ErrorsTest, AFailedLoadEndsUpstreamToo) {
+TEST_F(ErrorsTest, C19AFailedLoadEndsUpstreamToo) {
   fake::Script script = fake::DefaultScript();
   script.load = Status::CorruptModel(kMessage);
   fake::Reset(script);

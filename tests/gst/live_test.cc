@@ -437,6 +437,30 @@ TEST_F(LiveTest, C24Latency) {
   EXPECT_TRUE(pipeline.Pending(GST_MESSAGE_LATENCY).empty()) << "it did not change";
 }
 
+TEST_F(LiveTest, C24LatencyOfUpstreamIsAdded) {
+  for (const bool live : {false, true}) {
+    for (const bool upstream_live : {false, true}) {
+      SCOPED_TRACE(std::string(live ? "live" : "not live") +
+                   (upstream_live ? ", upstream live" : ", upstream not live"));
+      Pipeline pipeline(
+          "appsrc name=in format=time min-latency=30 max-latency=70 ! qttssrc name=src latency=100 ! fakesink");
+      const auto in = pipeline.Find("in");
+      g_object_set(in.get(), "is-live", upstream_live ? TRUE : FALSE, nullptr);
+      g_object_set(pipeline.src(), "is-live", live ? TRUE : FALSE, nullptr);
+      GstQuery* latency = gst_query_new_latency();
+      EXPECT_TRUE(gst_element_query(pipeline.src(), latency));
+      gboolean answer = FALSE;
+      GstClockTime min = 0;
+      GstClockTime max = 0;
+      gst_query_parse_latency(latency, &answer, &min, &max);
+      gst_query_unref(latency);
+      EXPECT_EQ(answer != FALSE, live || upstream_live);
+      EXPECT_EQ(min, (live ? 100U : 0U) + (upstream_live ? 30U : 0U));
+      EXPECT_EQ(max, GST_CLOCK_TIME_NONE);
+    }
+  }
+}
+
 TEST_F(LiveTest, SlowSpeechIsCountedToldAndMoved) {
   fake::Script script = fake::DefaultScript();
   script.frame_time = std::chrono::milliseconds(150);

@@ -26,7 +26,13 @@ class StatesTest : public GstTest {
   }
 };
 
-TEST_F(StatesTest, RandomStateChangesHundredTimes) {
+// Not live, live with silence, live without.
+class RandomStatesTest : public StatesTest, public ::testing::WithParamInterface<const char*> {};
+
+INSTANTIATE_TEST_SUITE_P(Modes, RandomStatesTest,
+                         ::testing::Values("idle-mode=eos", "is-live=true", "is-live=true idle-mode=wait"));
+
+TEST_P(RandomStatesTest, C17TwoHundredStateChangesAtRandomTimes) {
   const uint32_t seed = std::random_device{}();
   SCOPED_TRACE(seed);
   std::mt19937 random(seed);
@@ -34,8 +40,9 @@ TEST_F(StatesTest, RandomStateChangesHundredTimes) {
   script.load_time = std::chrono::milliseconds(3);
   script.frame_time = std::chrono::milliseconds(1);
   fake::Reset(script);
-  Pipeline pipeline("qttssrc name=src text=\"some text that takes a while to be spoken\" ! fakesink");
-  for (int round = 0; round < 100; ++round) {
+  Pipeline pipeline(std::string("qttssrc name=src text=\"some text that takes a while to be spoken\" ") + GetParam() +
+                    " ! fakesink async=false");
+  for (int round = 0; round < 200; ++round) {
     const auto state = static_cast<GstState>(GST_STATE_NULL + random() % 4);
     EXPECT_NE(pipeline.Begin(state), GST_STATE_CHANGE_FAILURE);
     std::this_thread::sleep_for(std::chrono::microseconds(random() % 8000));
@@ -47,7 +54,32 @@ TEST_F(StatesTest, RandomStateChangesHundredTimes) {
   EXPECT_TRUE(pipeline.Pending(GST_MESSAGE_ERROR).empty());
 }
 
-TEST_F(StatesTest, StoppingInMidSpeech) {
+// With text that comes all the time, and a queue that is full of it.
+TEST_P(RandomStatesTest, C17UpstreamIsReleasedByEveryStateChange) {
+  const uint32_t seed = std::random_device{}();
+  SCOPED_TRACE(seed);
+  std::mt19937 random(seed);
+  fake::Script script = fake::DefaultScript();
+  script.frame_time = std::chrono::milliseconds(1);
+  fake::Reset(script);
+  Pipeline pipeline(std::string("qttssrc name=src max-queued-text=10 ") + GetParam() + " ! fakesink async=false");
+  for (int round = 0; round < 40; ++round) {
+    Feeder feeder(pipeline.src());
+    pipeline.Begin(GST_STATE_PLAYING);
+    std::thread upstream([&feeder] {
+      feeder.Begin();
+      while (feeder.Push("some text") == GST_FLOW_OK) continue;
+    });
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % 8000));
+    if (round % 2 == 0) pipeline.Begin(GST_STATE_PAUSED);
+    EXPECT_EQ(pipeline.Begin(round % 3 == 0 ? GST_STATE_NULL : GST_STATE_READY), GST_STATE_CHANGE_SUCCESS);
+    upstream.join();
+  }
+  pipeline.Set(GST_STATE_NULL);
+  EXPECT_TRUE(pipeline.Pending(GST_MESSAGE_ERROR).empty());
+}
+
+TEST_F(StatesTest, C17StoppingInMidSpeech) {
   fake::Script script = fake::DefaultScript();
   script.frame_time = std::chrono::milliseconds(1);
   fake::Reset(script);
@@ -66,7 +98,7 @@ TEST_F(StatesTest, StoppingInMidSpeech) {
   }
 }
 
-TEST_F(StatesTest, NoFrameIsLostOrRepeatedOverHundredPauses) {
+TEST_F(StatesTest, C16NoFrameIsLostOrRepeatedOverHundredPauses) {
   const uint32_t seed = std::random_device{}();
   SCOPED_TRACE(seed);
   std::mt19937 random(seed);
@@ -98,7 +130,7 @@ TEST_F(StatesTest, NoFrameIsLostOrRepeatedOverHundredPauses) {
 
 // --- loading
 
-TEST_F(StatesTest, LoadingIsTold) {
+TEST_F(StatesTest, C20LoadingIsTold) {
   Pipeline pipeline("qttssrc name=src text=ab ! fakesink");
   pipeline.Begin(GST_STATE_PLAYING);
   std::vector<GstProgressType> types;
@@ -117,7 +149,7 @@ TEST_F(StatesTest, LoadingIsTold) {
   EXPECT_TRUE(Progress(&pipeline).empty()) << "nothing to load";
 }
 
-TEST_F(StatesTest, NoStateChangeWaitsForTheModel) {
+TEST_F(StatesTest, C18NoStateChangeWaitsForTheModel) {
   fake::Script script = fake::DefaultScript();
   script.load_time = std::chrono::hours(1);
   fake::Reset(script);
@@ -136,7 +168,7 @@ TEST_F(StatesTest, NoStateChangeWaitsForTheModel) {
   EXPECT_TRUE(WaitFor([] { return fake::GetCounters().cancelled_loads == 1; }));
 }
 
-TEST_F(StatesTest, ALoadThatCannotBeCancelledIsLeftBehind) {
+TEST_F(StatesTest, C18ALoadThatCannotBeCancelledIsLeftBehind) {
   fake::Script script = fake::DefaultScript();
   script.load_time = std::chrono::milliseconds(300);
   script.load_ignores_cancel = true;
@@ -152,7 +184,7 @@ TEST_F(StatesTest, ALoadThatCannotBeCancelledIsLeftBehind) {
   // What comes of the first load is dropped by the end of this test: see TearDown().
 }
 
-TEST_F(StatesTest, StoppingAtAnyMomentOfALoad) {
+TEST_F(StatesTest, C18C20StoppingAtAnyMomentOfALoad) {
   const uint32_t seed = std::random_device{}();
   SCOPED_TRACE(seed);
   std::mt19937 random(seed);
@@ -174,7 +206,7 @@ TEST_F(StatesTest, StoppingAtAnyMomentOfALoad) {
   }
 }
 
-TEST_F(StatesTest, TheElementMayGoWhileItsModelLoads) {
+TEST_F(StatesTest, C18TheElementMayGoWhileItsModelLoads) {
   fake::Script script = fake::DefaultScript();
   script.load_time = std::chrono::milliseconds(20);
   for (const bool ignores : {false, true}) {
