@@ -519,7 +519,7 @@ Speech::Event Speech::NextEvent(Output* output) {
 // tell; what changed meanwhile has moved `changes` on, so that the caller does not wait.
 
 bool Speech::StartNext(Lock* lock, Output* output, Event* event) {
-  current_.emplace();
+  current_ = Current();
   current_->utterance = queue_.Pop();
   current_->position = TextPosition(pace_.value());
   current_->position.Append(current_->utterance.text);

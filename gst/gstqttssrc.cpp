@@ -747,7 +747,7 @@ static void gst_qtts_src_init(GstQttsSrc* self) {
 
 static void gst_qtts_src_finalize(GObject* object) {
   GstQttsSrcPrivate* priv = GST_QTTS_SRC(object)->priv;
-  gst_clear_structure(&priv->voice);
+  if (priv->voice != nullptr) gst_structure_free(priv->voice);
   delete priv;
 
   G_OBJECT_CLASS(parent_class)->finalize(object);
@@ -1281,7 +1281,7 @@ static gboolean gst_qtts_src_set_voice(GstQttsSrc* self, const GstStructure* ove
     const std::lock_guard lock(priv->lock);
     std::swap(voice, priv->voice);
   }
-  gst_clear_structure(&voice);
+  if (voice != nullptr) gst_structure_free(voice);
   return TRUE;
 }
 
