@@ -11,73 +11,64 @@
 namespace gstqtts {
 
 struct EngineLoader::Job {
-  // Hands the outcome over, or drops it when nobody waits for it any more.
-  void End(Outcome outcome) {
-    const std::lock_guard lock(mutex);
-    if (!cancelled) result = std::move(outcome);
-    ended = true;
-  }
-
-  ~Job() {
-    if (thread.joinable()) thread.join();
-  }
-
   std::atomic<bool> cancelled = false;
-  std::mutex mutex;  // guards the rest but the thread
-  bool ended = false;
-  std::optional<Outcome> result;
+  std::atomic<bool> ended = false;
+  std::mutex calling;  // held while `on_done` is called
+  std::atomic<std::thread::id> id;
   std::thread thread;
+
+  bool OnThisThread() const { return id == std::this_thread::get_id(); }
+
+  void Join() {
+    if (!thread.joinable()) return;
+    if (OnThisThread()) {
+      thread.detach();  // `on_done` started another load
+    } else {
+      thread.join();
+    }
+  }
 };
 
 EngineLoader::EngineLoader() = default;
 
-EngineLoader::~EngineLoader() { Cancel(); }
-
-void EngineLoader::Start(const qtts::EngineOptions& options, const std::function<void()>& on_done) {
+EngineLoader::~EngineLoader() {
   Cancel();
-  JoinEnded();
-  job_ = std::make_unique<Job>();
-  Job* job = job_.get();
+  for (const auto& job : past_) job->Join();
+}
+
+void EngineLoader::Start(const qtts::EngineOptions& options, const std::function<void(Outcome)>& on_done) {
+  Cancel();
+  std::erase_if(past_, [](const std::shared_ptr<Job>& job) {
+    if (!job->ended) return false;
+    job->Join();
+    return true;
+  });
+  const auto job = std::make_shared<Job>();
+  job_ = job;
   try {
     job->thread = std::thread([job, options, on_done] {
-      job->End(qtts::Engine::Acquire(options, &job->cancelled));
-      on_done();
+      job->id = std::this_thread::get_id();
+      Outcome outcome = qtts::Engine::Acquire(options, &job->cancelled);
+      {
+        const std::lock_guard lock(job->calling);
+        if (!job->cancelled) on_done(std::move(outcome));
+      }
+      job->ended = true;
     });
   } catch (const std::system_error& error) {
-    job->End(qtts::Status::ResourceExhausted(std::string("Cannot start a thread to load the model (") + error.what() +
-                                             "). Free some memory or raise the limit of processes."));
-    on_done();
+    job->ended = true;
+    on_done(qtts::Status::ResourceExhausted(std::string("Cannot start a thread to load the model (") + error.what() +
+                                            "). Free some memory or raise the limit of processes."));
   }
 }
 
 void EngineLoader::Cancel() {
   if (job_ == nullptr) return;
-  std::optional<Outcome> unwanted;
-  {
-    const std::lock_guard lock(job_->mutex);
-    job_->cancelled = true;
-    unwanted = std::exchange(job_->result, std::nullopt);
+  job_->cancelled = true;
+  if (!job_->OnThisThread()) {
+    const std::lock_guard wait(job_->calling);
   }
-  past_.push_back(std::move(job_));
-}
-
-std::optional<EngineLoader::Outcome> EngineLoader::Take() {
-  if (job_ == nullptr) return std::nullopt;
-  std::optional<Outcome> result;
-  {
-    const std::lock_guard lock(job_->mutex);
-    if (!job_->ended) return std::nullopt;
-    result = std::exchange(job_->result, std::nullopt);
-  }
-  past_.push_back(std::move(job_));
-  return result;
-}
-
-void EngineLoader::JoinEnded() {
-  std::erase_if(past_, [](const std::unique_ptr<Job>& job) {
-    const std::lock_guard lock(job->mutex);
-    return job->ended;
-  });
+  past_.push_back(std::exchange(job_, nullptr));
 }
 
 }  // namespace gstqtts

@@ -4,7 +4,6 @@
 
 #include <functional>
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include "qtts/engine.h"
@@ -15,7 +14,7 @@ namespace gstqtts {
 // load is forgotten at once. Its thread shares nothing with the rest but the load itself; it is
 // joined by a later Start() when it has ended, at the latest by the destructor.
 //
-// One caller at a time. Start() and the destructor may wait for `on_done` to return.
+// One caller at a time.
 class EngineLoader {
  public:
   using Outcome = qtts::Result<std::shared_ptr<qtts::Engine>>;
@@ -25,23 +24,19 @@ class EngineLoader {
   EngineLoader(const EngineLoader&) = delete;
   EngineLoader& operator=(const EngineLoader&) = delete;
 
-  // Begins a load; one that is still under way is cancelled. `on_done` is called on the worker
-  // thread when Take() has something to give, or the load had been cancelled.
-  void Start(const qtts::EngineOptions& options, const std::function<void()>& on_done);
+  // Begins a load; one that is still under way is cancelled. `on_done` is called on the worker thread
+  // unless the load was cancelled before.
+  void Start(const qtts::EngineOptions& options, const std::function<void(Outcome)>& on_done);
 
-  // Forgets the load, if any. Does not wait.
+  // Forgets the load, if any. Does not wait for it, only for `on_done` to return if it is being called, and
+  // by another thread.
   void Cancel();
-
-  // The outcome, once; nothing while the load goes on or when there is none.
-  std::optional<Outcome> Take();
 
  private:
   struct Job;
 
-  void JoinEnded();
-
-  std::unique_ptr<Job> job_;
-  std::vector<std::unique_ptr<Job>> past_;  // taken or cancelled, still to be joined
+  std::shared_ptr<Job> job_;
+  std::vector<std::shared_ptr<Job>> past_;  // ended or cancelled, still to be joined
 };
 
 }  // namespace gstqtts

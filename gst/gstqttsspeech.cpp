@@ -54,20 +54,40 @@ void Speech::SetMaxQueued(uint64_t characters) {
   monitor_->Announce();
 }
 
-bool Speech::Load(const qtts::EngineOptions& options) {
+bool Speech::NeedsLoad(const qtts::EngineOptions& options) {
+  const Lock lock(monitor_->mutex);
+  return engine_ == nullptr || options != options_;
+}
+
+void Speech::Load(const qtts::EngineOptions& options, const std::function<void(EngineLoader::Outcome)>& on_done) {
   // The old model goes before the new one comes: both at once may not fit into memory.
   std::shared_ptr<qtts::Engine> old;
   {
     const Lock lock(monitor_->mutex);
-    if (engine_ != nullptr && options == options_) return false;
     old = std::exchange(engine_, nullptr);
     loading_ = true;
     load_status_ = qtts::Status::Ok();
     options_ = options;
   }
   old.reset();
-  loader_.Start(options, [monitor = monitor_] { monitor->LockAndAnnounce(); });
-  return true;
+  loader_.Start(options, on_done);
+}
+
+void Speech::UseLoad(EngineLoader::Outcome outcome) {
+  std::shared_ptr<qtts::Stream> stream;
+  {
+    const Lock lock(monitor_->mutex);
+    loading_ = false;
+    load_status_ = outcome.status();
+    if (outcome.ok()) {
+      engine_ = *std::move(outcome);
+    } else {
+      failed_ = true;
+      stream = DropAll();
+    }
+    monitor_->Announce();
+  }
+  DeliverReports();
 }
 
 void Speech::Halt() {
@@ -80,6 +100,7 @@ bool Speech::Stop() {
   std::shared_ptr<qtts::Stream> stream;
   std::shared_ptr<qtts::Engine> engine;
   bool cancelled = false;
+  loader_.Cancel();
   {
     const Lock lock(monitor_->mutex);
     active_ = false;
@@ -89,7 +110,6 @@ bool Speech::Stop() {
     if (std::exchange(engine_suspect_, false)) engine = std::exchange(engine_, nullptr);
     monitor_->Announce();
   }
-  loader_.Cancel();
   DeliverReports();
   return cancelled;
 }
@@ -473,20 +493,11 @@ Speech::Event Speech::NextEvent(Output* output) {
   Lock lock(monitor_->mutex);
   for (;;) {
     const uint64_t seen = monitor_->changes;
-    if (!Running() || unlocked_ || failed_) return Event::kHalted;
+    if (!Running() || unlocked_) return Event::kHalted;
+    if (!load_status_.ok()) return Event::kLoadFailed;
+    if (failed_) return Event::kHalted;
     if (engine_ == nullptr) {
-      if (auto loaded = loader_.Take()) {
-        loading_ = false;
-        if (loaded->ok()) {
-          engine_ = **std::move(loaded);
-          return Event::kLoaded;
-        }
-        load_status_ = loaded->status();
-      }
-      if (!load_status_.ok()) {
-        output->status = load_status_;
-        return Event::kLoadFailed;
-      }
+      // The loader wakes us.
     } else if (current_) {
       const bool growing = current_->growing;
       if (ReadStream(&lock, output, &event)) return event;
@@ -711,11 +722,6 @@ std::string Speech::current_text() const {
 bool Speech::SpeaksWholeText() const {
   const Lock lock(monitor_->mutex);
   return current_ && !current_->growing;
-}
-
-std::shared_ptr<qtts::Engine> Speech::engine() const {
-  const Lock lock(monitor_->mutex);
-  return engine_;
 }
 
 }  // namespace gstqtts

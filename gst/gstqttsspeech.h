@@ -28,13 +28,14 @@ namespace gstqtts {
 // What the element does, without GStreamer: loads the model, queues text, speaks one utterance
 // after the other and hands out their frames. Four kinds of threads meet here:
 //
-//   state changes     Start(), Load(), Halt(), Stop(), Release()
+//   state changes     Start(), NeedsLoad(), Load(), Halt(), Stop(), Release()
+//   loader's thread   UseLoad()
 //   text              Offer(), PushChunk(), EndUtterance(), InMidCharacter(), EndText(), BeginText(), Drain(),
 //                     SetPad()
 //   streaming thread  Next(), the only call that waits for frames, and Commit()
 //   any               SetMaxQueued(), Interrupt(), ClearQueue(), FlushStart(), FlushStop(), SetUnlocked(), Fail()
 //
-// Thread-safe, except that Start(), Load(), Stop() and Release() need the streaming thread at rest.
+// Thread-safe, except that Start(), NeedsLoad(), Load(), Stop() and Release() need the streaming thread at rest.
 // One mutex guards everything and is never held while calling into an engine or a stream, nor while
 // destroying one, nor while reporting. A flush or an interrupt takes the stream away and raises the epoch;
 // what the streaming thread then brings back from the old stream is dropped, so that neither waits for a
@@ -46,12 +47,11 @@ class Speech {
  public:
   enum class Event {
     kFrame,       // `frame`
-    kLoaded,      // the engine is there: engine()
     kStarted,     // an utterance begins: `seed`, `warnings`, `cue`, `language`
     kGap,         // there is nothing to speak until `cue.start`
     kEnded,       // an utterance ended: `end_reason`; `status` and `from_pad` if that is kError
     kRefused,     // an utterance could not begin: `status`, `from_pad`
-    kLoadFailed,  // `status`
+    kLoadFailed,  // there will be no engine, as was told by the load
     kEndOfText,   // everything was spoken and no more text can come
     kIdle,        // everything was spoken, more text may come: for Idle::kTell only
     kWoken,       // the waker was called, and there was nothing else to tell
@@ -115,13 +115,17 @@ class Speech {
   void Start(const TextOptions& options, std::optional<Utterance> first);
   // Changes the bound of the queue, in characters.
   void SetMaxQueued(uint64_t characters);
-  // Begins to load the engine of the run, unless that of the last run is still held and has the same
-  // options. True if a load began.
-  bool Load(const qtts::EngineOptions& options);
+  // Whether the run needs an engine to be loaded: the last run's, if it is still held, has other options.
+  bool NeedsLoad(const qtts::EngineOptions& options);
+  // Begins to load it. Unless Stop() comes first, `on_done` gets the outcome on the loader's thread, to tell of it
+  // and to pass it on to UseLoad().
+  void Load(const qtts::EngineOptions& options, const std::function<void(EngineLoader::Outcome)>& on_done);
+  // Speaks with the engine or, without one, gives kLoadFailed out.
+  void UseLoad(EngineLoader::Outcome outcome);
   // Everybody who waits returns, and nobody waits again before Start().
   void Halt();
-  // Ends the run: text and speech are dropped, a load is cancelled. True if the outcome of a load
-  // had not been handed out yet.
+  // Ends the run: text and speech are dropped, a load is cancelled. True if there was a load whose outcome
+  // had not come yet.
   bool Stop();
   // Lets go of the engine, after Stop().
   void Release();
@@ -195,9 +199,6 @@ class Speech {
   // Whether an utterance is being spoken whose text is complete: it never stalls for want of text.
   bool SpeaksWholeText() const;
 
-  // The loaded engine; null before kLoaded.
-  std::shared_ptr<qtts::Engine> engine() const;
-
  private:
   // Outlives the Speech in the callbacks of engines and loads.
   struct Monitor;
@@ -261,8 +262,7 @@ class Speech {
   Clock::time_point last_text_;          // when it came
   TextQueue queue_;
 
-  bool loading_ = false;  // the outcome was not handed out yet
-  EngineLoader loader_;
+  bool loading_ = false;  // the outcome has not come yet
   qtts::EngineOptions options_;
   qtts::Status load_status_;
   std::shared_ptr<qtts::Engine> engine_;
@@ -277,6 +277,8 @@ class Speech {
   std::mt19937_64 seeds_;
 
   VoiceStore voices_;  // the streaming thread's own
+
+  EngineLoader loader_;  // last: its thread uses the rest until it is joined
 };
 
 }  // namespace gstqtts

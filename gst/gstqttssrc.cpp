@@ -117,6 +117,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -399,7 +400,6 @@ struct GstQttsSrcPrivate {
   gstqtts::LeadingSilenceTrimmer trimmer{SAMPLE_RATE};
   std::optional<Speech::Output> frame;         // of speech, whose time has not come
   bool placed = false;                         // whether that frame has its place on the timeline
-  bool load_untold = false;                    // a live element's load, whose start no message told yet
   guint64 silence_due = 0;                     // samples of silence before that frame
   bool in_utterance = false;                   // the last buffer was speech, and its utterance goes on
   gstqtts::Cue cue;                            // of the utterance
@@ -620,15 +620,20 @@ static void gst_qtts_src_class_init(GstQttsSrcClass* klass) {
                                g_param_spec_string("language", "Language", "Name of a language", nullptr, ro), ro));
   install(PROP_STATS, g_param_spec_boxed(
                           "stats", "Statistics",
-                          "Of the current run: model and device, utterances ended, frames of 80 ms handed out; of the "
-                          "last utterance, its seed and first-frame-latency in nanoseconds, from taking its text to "
-                          "its first frame",
+                          "Of the current run: \"model\" and \"device\"; counts of \"utterances\" that came to their "
+                          "end, of those \"interrupted\" and \"dropped\" before they began, of \"frames\" of 80 ms "
+                          "given out, of \"underruns\" and \"trimmed\" samples; \"first-frame-latency\" in "
+                          "nanoseconds from handing a text to the engine to its first frame, of the last utterance, "
+                          "and its mean and max; \"real-time-factor\", time waited for the engine by length of "
+                          "sound; \"queued-utterances\" and \"queued-chars\" now; \"seed\" of the last utterance",
                           GST_TYPE_STRUCTURE, ro));
   install(PROP_CURRENT_TEXT,
           g_param_spec_string("current-text", "Current Text",
                               "Text of the utterance that is being spoken. Unset: there is none", nullptr, ro));
   install(PROP_SEGMENTATION,
-          g_param_spec_enum("segmentation", "Segmentation", "How text from the sink pad becomes utterances",
+          g_param_spec_enum("segmentation", "Segmentation",
+                            "How text from the sink pad becomes utterances. What has begun also ends with a gap, "
+                            "the event qtts/end-utterance, \"utterance-timeout\" and the end of the stream",
                             GST_TYPE_QTTS_SRC_SEGMENTATION, static_cast<int>(DEFAULT_SEGMENTATION), ready));
   install(
       PROP_NEWLINE_ENDS,
@@ -1139,6 +1144,25 @@ static gboolean gst_qtts_src_set_clock(GstElement* element, GstClock* clock) {
   return result;
 }
 
+// On the loader's thread, and not the streaming thread, which a live pipeline in PAUSED does not run.
+static void gst_qtts_src_load_ended(GstQttsSrc* self, gstqtts::EngineLoader::Outcome outcome) {
+  GstQttsSrcPrivate* priv = self->priv;
+
+  if (outcome.ok()) {
+    const std::string device_name = (*outcome)->device_name();
+    GST_INFO_OBJECT(self, "model loaded, runs on %s", device_name.c_str());
+    {
+      const std::lock_guard lock(priv->lock);
+      priv->device_name = device_name;
+    }
+    gst_qtts_src_post_progress(self, GST_PROGRESS_TYPE_COMPLETE, "The model is loaded");
+  } else {
+    gstqtts::PostError(GST_ELEMENT(self), outcome.status(), "loading the model failed");
+    gst_qtts_src_post_progress(self, GST_PROGRESS_TYPE_ERROR, "Loading the model failed");
+  }
+  priv->speech.UseLoad(std::move(outcome));
+}
+
 static gboolean gst_qtts_src_start(GstBaseSrc* src) {
   GstQttsSrc* self = GST_QTTS_SRC(src);
   GstQttsSrcPrivate* priv = self->priv;
@@ -1157,12 +1181,11 @@ static gboolean gst_qtts_src_start(GstBaseSrc* src) {
   priv->tagged_language.reset();
   priv->warnings.clear();
 
-  if (priv->speech.Load(options)) {
+  if (priv->speech.NeedsLoad(options)) {
     GST_INFO_OBJECT(self, "loading %s", options.model_path.c_str());
-    // The end of the load is told by create(), which does not run in PAUSED when live: applications that wait
-    // there for the end of what they know to be going on, as gst-launch-1.0 does, would wait for ever.
-    priv->load_untold = gst_base_src_is_live(src) != FALSE;
-    if (!priv->load_untold) gst_qtts_src_post_progress(self, GST_PROGRESS_TYPE_START, "Loading the model");
+    gst_qtts_src_post_progress(self, GST_PROGRESS_TYPE_START, "Loading the model");
+    priv->speech.Load(
+        options, [self](gstqtts::EngineLoader::Outcome outcome) { gst_qtts_src_load_ended(self, std::move(outcome)); });
   }
   return TRUE;
 }
@@ -1176,7 +1199,7 @@ static gboolean gst_qtts_src_stop(GstBaseSrc* src) {
     priv->running = false;
   }
   priv->clock.CancelAlarm();
-  if (priv->speech.Stop() && !std::exchange(priv->load_untold, false)) {
+  if (priv->speech.Stop()) {
     gst_qtts_src_post_progress(self, GST_PROGRESS_TYPE_CANCELED, "Loading the model was canceled");
   }
   return TRUE;
@@ -1696,16 +1719,6 @@ static GstFlowReturn gst_qtts_src_fail_utterance(GstQttsSrc* self, const Speech:
   return GST_FLOW_OK;
 }
 
-static void gst_qtts_src_loaded(GstQttsSrc* self) {
-  const std::shared_ptr<qtts::Engine> engine = self->priv->speech.engine();
-  {
-    const std::lock_guard lock(self->priv->lock);
-    self->priv->device_name = engine->device_name();
-  }
-  GST_INFO_OBJECT(self, "model loaded, runs on %s", engine->device_name().c_str());
-  gst_qtts_src_post_progress(self, GST_PROGRESS_TYPE_COMPLETE, "The model is loaded");
-}
-
 static void gst_qtts_src_utterance_started(GstQttsSrc* self, const Speech::Output& output) {
   GstQttsSrcPrivate* priv = self->priv;
 
@@ -1850,9 +1863,6 @@ static GstFlowReturn gst_qtts_src_next_frame(GstQttsSrc* self) {
   GstFlowReturn flow = GST_FLOW_OK;
   while (flow == GST_FLOW_OK) {
     switch (priv->speech.Next(&output)) {
-      case Speech::Event::kLoaded:
-        gst_qtts_src_loaded(self);
-        break;
       case Speech::Event::kStarted: {
         gst_qtts_src_utterance_started(self, output);
         priv->in_utterance = false;
@@ -1880,9 +1890,7 @@ static GstFlowReturn gst_qtts_src_next_frame(GstQttsSrc* self) {
         flow = gst_qtts_src_fail_utterance(self, output, "the engine refused an utterance");
         break;
       case Speech::Event::kLoadFailed:
-        flow = gst_qtts_src_fail(self, output.status, "loading the model failed");
-        gst_qtts_src_post_progress(self, GST_PROGRESS_TYPE_ERROR, "Loading the model failed");
-        break;
+        return GST_FLOW_EOS;
       case Speech::Event::kEndOfText:
         GST_DEBUG_OBJECT(self, "everything is spoken");
         return GST_FLOW_EOS;
@@ -1957,9 +1965,6 @@ static GstFlowReturn gst_qtts_src_create(GstPushSrc* src, GstBuffer** buffer) {
   GstQttsSrcPrivate* priv = self->priv;
   const bool live = gst_base_src_is_live(GST_BASE_SRC(self));
 
-  if (std::exchange(priv->load_untold, false)) {
-    gst_qtts_src_post_progress(self, GST_PROGRESS_TYPE_START, "Loading the model");
-  }
   for (;;) {
     if (!priv->frame && priv->silence_due == 0) {
       priv->speech.ClearWake();  // before the mode is read: its changes wake

@@ -505,29 +505,5 @@ TEST_F(LiveTest, TrimmedSilenceIsCounted) {
   EXPECT_EQ(pipeline.record().text(), "ab");
 }
 
-// Applications wait in PAUSED until a load that they know of has ended, but a live element does nothing there.
-TEST_F(LiveTest, TheLoadIsToldInPlaying) {
-  LivePipeline pipeline("idle-mode=wait");
-  EXPECT_EQ(pipeline.Set(GST_STATE_PAUSED), GST_STATE_CHANGE_NO_PREROLL);
-  ASSERT_TRUE(WaitFor([] { return fake::GetCounters().loads == 1; }));
-  EXPECT_TRUE(pipeline.Pending(GST_MESSAGE_PROGRESS).empty());
-  pipeline.Begin(GST_STATE_PLAYING);
-  for (const GstProgressType expected : {GST_PROGRESS_TYPE_START, GST_PROGRESS_TYPE_COMPLETE}) {
-    const auto message = pipeline.Wait(GST_MESSAGE_PROGRESS);
-    ASSERT_NE(message, nullptr);
-    GstProgressType type = GST_PROGRESS_TYPE_ERROR;
-    gst_message_parse_progress(message.get(), &type, nullptr, nullptr);
-    EXPECT_EQ(type, expected);
-  }
-  // A load that nobody heard of is not cancelled either.
-  fake::Script script = fake::DefaultScript();
-  script.load_time = std::chrono::hours(1);
-  pipeline.Set(GST_STATE_NULL);
-  fake::SetScript(script);
-  EXPECT_EQ(pipeline.Set(GST_STATE_PAUSED), GST_STATE_CHANGE_NO_PREROLL);
-  pipeline.Set(GST_STATE_NULL);
-  EXPECT_TRUE(pipeline.Pending(GST_MESSAGE_PROGRESS).empty());
-}
-
 }  // namespace
 }  // namespace qtts::testing

@@ -149,6 +149,27 @@ TEST_F(StatesTest, C20LoadingIsTold) {
   EXPECT_TRUE(Progress(&pipeline).empty()) << "nothing to load";
 }
 
+// A live pipeline runs no streaming thread in PAUSED, where gst-launch-1.0 waits for the end of the progress.
+TEST_F(StatesTest, C20LoadingIsToldInPausedWhenLive) {
+  for (const bool fails : {false, true}) {
+    fake::Script script = fake::DefaultScript();
+    if (fails) script.load = Status::CorruptModel("The model is broken.");
+    fake::Reset(script);
+    Pipeline pipeline("qttssrc name=src is-live=true text=ab ! fakesink");
+    EXPECT_EQ(pipeline.Begin(GST_STATE_PAUSED), GST_STATE_CHANGE_NO_PREROLL);
+    std::vector<GstProgressType> types;
+    while (types.size() < 2) {
+      const auto message = pipeline.Wait(GST_MESSAGE_PROGRESS);
+      ASSERT_NE(message, nullptr);
+      GstProgressType type = GST_PROGRESS_TYPE_CONTINUE;
+      gst_message_parse_progress(message.get(), &type, nullptr, nullptr);
+      types.push_back(type);
+    }
+    EXPECT_EQ(types, (std::vector<GstProgressType>{GST_PROGRESS_TYPE_START,
+                                                   fails ? GST_PROGRESS_TYPE_ERROR : GST_PROGRESS_TYPE_COMPLETE}));
+  }
+}
+
 TEST_F(StatesTest, C18NoStateChangeWaitsForTheModel) {
   fake::Script script = fake::DefaultScript();
   script.load_time = std::chrono::hours(1);
