@@ -26,7 +26,7 @@ class Flood {
   // Waits until the queue is full and pushing blocks.
   static bool Full(const Flood& flood) {
     // One is being spoken, the queue holds the rest.
-    return WaitFor([&] { return flood.pushed == static_cast<int>(gstqtts::TextQueue::kMaxUtterances) + 1; });
+    return WaitFor([&] { return flood.pushed > static_cast<int>(gstqtts::TextQueue::kMaxUtterances); });
   }
   void Join() { thread_.join(); }
 
