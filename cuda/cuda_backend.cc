@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "codec/codec.h"
+#include "codec/kernels.h"
 #include "device_memory.h"
 #include "language_model.h"
 
@@ -81,6 +82,14 @@ Status UseDevice(const Checkpoint& checkpoint, Precision precision, int device) 
   if (properties.major < kFirstCapability) {
     return Unavailable(std::string(properties.name) + " has compute capability " + std::to_string(properties.major) +
                        "." + std::to_string(properties.minor) + ", needed is 8.0 or later");
+  }
+  if (const cudaError_t error = codec::PrepareKernels(); error != cudaSuccess) {
+    (void)cudaGetLastError();
+    if (error == cudaErrorNoKernelImageForDevice) {
+      const std::string number = std::to_string(properties.major) + std::to_string(properties.minor);
+      return Unavailable(std::string(properties.name) + " needs the GPU backend built with -Dcuda-arch=" + number);
+    }
+    return Unavailable(std::string(properties.name) + " cannot be used: " + cudaGetErrorString(error));
   }
   size_t free = 0;
   size_t total = 0;
@@ -311,7 +320,9 @@ Status CudaBackend::Impl::Await(int entry) {
     if (state == cudaSuccess) return Status::Ok();
     if (state != cudaErrorNotReady) {
       (void)cudaGetLastError();
-      return Status::DeviceUnavailable(std::string("the GPU is lost: ") + cudaGetErrorString(state));
+      return Status::DeviceUnavailable("the GPU is lost (" + std::string(cudaGetErrorString(state)) +
+                                       "); CUDA cannot use it again in this process: restart the program, or choose " +
+                                       "device=cpu or device=auto");
     }
     if (std::chrono::steady_clock::now() - start > std::chrono::milliseconds(5)) {
       std::this_thread::sleep_for(std::chrono::microseconds(50));

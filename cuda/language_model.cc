@@ -98,7 +98,7 @@ Status LanguageModel::Load(const Checkpoint& checkpoint) {
                  static_cast<size_t>(groups_ - 1) * bytes_of(predictor_);
   for (const Matrix& head : heads_) frame_bytes_ += head.bytes(options_.precision);
   if (projection_.data != nullptr) frame_bytes_ += projection_.bytes(options_.precision);
-  return loader_->Synchronize();
+  return loader_->Finish();
 }
 
 Result<LanguageModel::Stack> LanguageModel::LoadStack(const TransformerConfig& config,
@@ -292,7 +292,7 @@ int LanguageModel::RowBucket(int rows) {
 std::vector<int> LanguageModel::SplitBuckets() const {
   const int most = SplitsFor(talker_.config, max_positions_);
   std::vector<int> buckets;
-  for (int splits = 2; splits < most; splits *= 4) buckets.push_back(splits);
+  for (int splits = 1; splits < most; splits *= 4) buckets.push_back(splits);
   buckets.push_back(most);
   return buckets;
 }

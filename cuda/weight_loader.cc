@@ -192,6 +192,12 @@ Result<const float*> WeightLoader::LoadFloats(const std::vector<float>& values) 
   return static_cast<const float*>(data);
 }
 
+Status WeightLoader::Finish() {
+  QTTS_RETURN_IF_ERROR(Synchronize());
+  buffers_ = {};
+  return Status::Ok();
+}
+
 Status WeightLoader::Synchronize() const {
   QTTS_RETURN_IF_CUDA_ERROR(launch_.error, kLoading);
   return CudaStatus(cudaStreamSynchronize(launch_.stream), kLoading);

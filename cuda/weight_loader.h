@@ -53,6 +53,8 @@ class WeightLoader {
   Result<const float*> LoadFloats(const std::vector<float>& values);
 
   Status Synchronize() const;
+  // The same after the last tensor: what loading needed besides is freed.
+  Status Finish();
   size_t bytes() const { return bytes_; }  // on the device so far
   Precision precision() const { return precision_; }
   const Launcher& launch() const { return launch_; }

@@ -56,7 +56,7 @@ void Speech::SetMaxQueued(uint64_t characters) {
 
 bool Speech::NeedsLoad(const qtts::EngineOptions& options) {
   const Lock lock(monitor_->mutex);
-  return engine_ == nullptr || options != options_;
+  return engine_ == nullptr || options != options_ || engine_->device_lost();
 }
 
 void Speech::Load(const qtts::EngineOptions& options, const std::function<void(EngineLoader::Outcome)>& on_done) {

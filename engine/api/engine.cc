@@ -148,6 +148,7 @@ Result<std::shared_ptr<Engine>> Engine::Acquire(const EngineOptions& options, co
 
 const ModelInfo& Engine::info() const { return impl_->info; }
 const std::string& Engine::device_name() const { return impl_->device_name; }
+bool Engine::device_lost() const { return impl_->scheduler->device_lost(); }
 
 Result<ClonedVoice> Engine::CloneVoice(const Recording& recording, const CloneOptions& options) const {
   QTTS_ASSIGN_OR_RETURN(const auto encoder, CreateCpuVoiceEncoder(impl_->checkpoint, impl_->threads));

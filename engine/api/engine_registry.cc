@@ -11,7 +11,7 @@ Result<std::shared_ptr<Engine>> EngineRegistry::Get(const std::string& key, cons
     std::unique_lock lock(mutex_);
     for (;;) {
       Entry& entry = entries_[key];
-      if (auto engine = entry.engine.lock()) return engine;
+      if (auto engine = entry.engine.lock(); engine != nullptr && !engine->device_lost()) return engine;
       if (!entry.loading) {
         entry.loading = true;
         break;
@@ -39,7 +39,9 @@ Result<std::shared_ptr<Engine>> EngineRegistry::Get(const std::string& key, cons
 bool EngineRegistry::Has(const std::string& key) const {
   const std::lock_guard lock(mutex_);
   const auto found = entries_.find(key);
-  return found != entries_.end() && (found->second.loading || !found->second.engine.expired());
+  if (found == entries_.end()) return false;
+  const auto engine = found->second.engine.lock();
+  return found->second.loading || (engine != nullptr && !engine->device_lost());
 }
 
 }  // namespace qtts

@@ -21,11 +21,11 @@ class EngineRegistry {
  public:
   using Loader = std::function<Result<std::shared_ptr<Engine>>()>;
 
-  // The living engine of `key`, else what `load` returns. While one caller loads, others of the same
-  // key wait for it, unless `cancelled` becomes true. A failed load is not remembered.
+  // The living engine of `key` whose device is not lost, else what `load` returns. While one caller loads, others of
+  // the same key wait for it, unless `cancelled` becomes true. A failed load is not remembered.
   Result<std::shared_ptr<Engine>> Get(const std::string& key, const Loader& load, const std::atomic<bool>* cancelled);
 
-  // Whether `key` has a living engine, or one that is being loaded.
+  // Whether `key` has such an engine, or one that is being loaded.
   bool Has(const std::string& key) const;
 
  private:

@@ -62,7 +62,7 @@ void Scheduler::Run() {
     progress = OpenSlots();
     const bool submitted = SubmitStep();
     // Run ahead of the device as far as it pays; then, or with nothing left to ask for, wait for it.
-    const bool full = outstanding_.size() >= static_cast<size_t>(backend_->max_outstanding());
+    const bool full = !device_lost_ && outstanding_.size() >= static_cast<size_t>(backend_->max_outstanding());
     if (!outstanding_.empty() && (full || !submitted)) {
       CollectStep();
       progress = true;
@@ -166,7 +166,14 @@ void Scheduler::Take(Running& running, FrameResult result) {
 // The device is lost: every stream fails, now and later. A new engine is needed.
 void Scheduler::FailAll(const Status& status) {
   device_status_ = status;
+  device_lost_ = true;
   outstanding_.clear();
+  for (auto& running : running_) {
+    if (running->open) backend_->Close(running->slot);
+    running->open = false;
+  }
+  // Before anybody hears of it and asks for a new one.
+  backend_.reset();
   for (auto& running : running_) running->stream->End(EndReason::kError, status);
 }
 

@@ -2,6 +2,7 @@
 #ifndef QTTS_SCHEDULER_SCHEDULER_H_
 #define QTTS_SCHEDULER_SCHEDULER_H_
 
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <memory>
@@ -30,6 +31,8 @@ class Scheduler {
   void Add(std::shared_ptr<StreamState> stream);
   // Something changed that may let a stream go on.
   void Wake();
+  // Whether the backend failed as a whole: every stream ends with that error, now and later.
+  bool device_lost() const { return device_lost_; }
 
  private:
   struct Running;     // a stream and its slot
@@ -43,7 +46,8 @@ class Scheduler {
   void DropEnded();
   void FailAll(const Status& status);
 
-  const std::unique_ptr<Backend> backend_;
+  std::unique_ptr<Backend> backend_;  // none once the device is lost
+  std::atomic<bool> device_lost_ = false;
 
   std::mutex mutex_;
   std::condition_variable changed_;

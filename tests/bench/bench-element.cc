@@ -167,6 +167,8 @@ class Speaker {
   // Speaks `text` and waits until it is over.
   FirstSound Speak(const std::string& text) {
     const guint64 before = Utterances();
+    // What was asked for ahead of the last one's end is over: a text that comes to an element at rest.
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
     {
       std::lock_guard lock(mutex_);
       first_ = audible_ = Clock::time_point();

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <deque>
 #include <map>
 
 #include "cpu/cpu_backend.h"
 #include "cuda_backend.h"
+#include "frame.h"
 #include "gpu/gpu_test.h"
 
 // The GPU backend against the CPU's, and against itself: what it says does not depend on neighbours,
@@ -417,21 +419,147 @@ TEST(CudaBackendTest, TwoModelsInOneProcess) {
   EXPECT_EQ(Speak(second.get(), {b})[0].codes, other.codes);
 }
 
+// All of the device's memory that is left, as long as it lives.
+class AllMemory {
+ public:
+  AllMemory() {
+    for (size_t piece = size_t{1} << 33; piece >= size_t{1} << 12; piece /= 2) {
+      void* data = nullptr;
+      while (cudaMalloc(&data, piece) == cudaSuccess) taken_.push_back(data);
+      (void)cudaGetLastError();
+    }
+  }
+  ~AllMemory() {
+    for (void* const data : taken_) EXPECT_EQ(cudaFree(data), cudaSuccess);
+  }
+  AllMemory(const AllMemory&) = delete;
+  AllMemory& operator=(const AllMemory&) = delete;
+
+ private:
+  std::vector<void*> taken_;
+};
+
 // With all memory taken, a start is one error; with it back, starts work.
 TEST(CudaBackendTest, OutOfMemory) {
   QTTS_NEEDS_DEVICE();
   const RandomModel model(Preset("tiny-custom-0b6"));
-  std::vector<void*> taken;
-  for (size_t piece = size_t{1} << 33; piece >= size_t{1} << 20; piece /= 2) {
-    void* data = nullptr;
-    while (cudaMalloc(&data, piece) == cudaSuccess) taken.push_back(data);
-    (void)cudaGetLastError();
+  {
+    const AllMemory all;
+    const auto full = CudaBackend::Create(model.checkpoint(), {});
+    ASSERT_FALSE(full.ok());
+    EXPECT_EQ(full.status().code(), StatusCode::kResourceExhausted) << full.status().message();
   }
-  const auto full = CudaBackend::Create(model.checkpoint(), {});
-  ASSERT_FALSE(full.ok());
-  EXPECT_EQ(full.status().code(), StatusCode::kResourceExhausted) << full.status().message();
-  for (void* const data : taken) EXPECT_EQ(cudaFree(data), cudaSuccess);
   EXPECT_TRUE(CudaBackend::Create(model.checkpoint(), {}).ok());
+}
+
+// The page that an utterance needs in mid-speech is not there: it ends with one error, the others go on, and with the
+// memory back the next one has all it needs.
+TEST(CudaBackendTest, OutOfMemoryInMidSpeech) {
+  QTTS_NEEDS_DEVICE();
+  const RandomModel model(Preset("tiny-custom-0b6"));
+  std::mt19937 random(12);
+  const auto gpu = Gpu(model, Precision::kBF16);
+  ASSERT_TRUE(gpu != nullptr);
+  const auto prompt = [&](int rows) {
+    Prompt p = RandomPrompt(model.checkpoint()->config(), rows, random);
+    p.constant_rows = 0;
+    return p;
+  };
+  const Prompt short_prompt = prompt(20);
+  const auto victim = gpu->Open(short_prompt, {}, 1);
+  ASSERT_TRUE(victim.ok());
+  // Seven others of nine pages each leave none of the 64 that there are.
+  const size_t cache = gpu->facts().cache_bytes;
+  std::vector<SlotId> others;
+  for (int i = 0; i < 7; ++i) {
+    const auto slot = gpu->Open(prompt(1050), {}, 2);
+    ASSERT_TRUE(slot.ok()) << slot.status().message();
+    others.push_back(*slot);
+  }
+  ASSERT_EQ(gpu->facts().cache_bytes, cache);
+  Status failure;
+  int frames = 0;
+  {
+    const AllMemory all;
+    // The eight slots so far share their codec's memory; the ninth needs more.
+    EXPECT_EQ(gpu->Open(short_prompt, {}, 3).status().code(), StatusCode::kResourceExhausted);
+    FrameStep step = {*victim, kNoText};
+    for (; frames < 200 && failure.ok(); ++frames) {
+      ASSERT_TRUE(gpu->Submit({&step, 1}).ok());
+      step.text_id = short_prompt.pad_text_id;
+      const auto results = gpu->Collect();
+      ASSERT_TRUE(results.ok()) << results.status().message();
+      failure = (*results)[0].status;
+    }
+    EXPECT_EQ(failure.code(), StatusCode::kResourceExhausted) << failure.message();
+    // Nobody else notices.
+    const FrameStep other = {others.front(), kNoText};
+    ASSERT_TRUE(gpu->Submit({&other, 1}).ok());
+    const auto results = gpu->Collect();
+    ASSERT_TRUE(results.ok());
+    EXPECT_EQ((*results)[0].end, FrameEnd::kNone);
+  }
+  gpu->Close(*victim);
+  Utterance u;
+  u.prompt = short_prompt;
+  u.frames = frames + 20;
+  const Speech speech = Speak(gpu.get(), {u}, 2)[0];
+  EXPECT_EQ(static_cast<int>(speech.codes.size()), u.frames) << speech.status.message();
+}
+
+// Makes a kernel fail in mid-speech. CUDA gives the device back to a new process only, so this is one.
+int LoseTheDevice() {
+  const RandomModel model(Preset("tiny-custom-0b6"));
+  std::mt19937 random(13);
+  const Prompt prompt = RandomPrompt(model.checkpoint()->config(), 20, random);
+  auto gpu = Gpu(model, Precision::kBF16);
+  auto second = Gpu(model, Precision::kF32);
+  const auto slot = gpu->Open(prompt, {}, 1);
+  EXPECT_TRUE(slot.ok());
+  FrameStep step = {*slot, kNoText};
+  EXPECT_TRUE(gpu->Submit({&step, 1}).ok());
+  EXPECT_TRUE(gpu->Collect().ok());
+
+  // Writes where there is no memory.
+  cuda::SetPage(cuda::Launcher(), reinterpret_cast<void**>(uintptr_t{0x1000}), 0, nullptr);
+  EXPECT_NE(cudaDeviceSynchronize(), cudaSuccess);
+  step.text_id = prompt.pad_text_id;
+  Status status = gpu->Submit({&step, 1});
+  if (status.ok()) status = gpu->Collect().status();
+  EXPECT_EQ(status.code(), StatusCode::kDeviceUnavailable) << status.message();
+  EXPECT_EQ(gpu->Open(prompt, {}, 1).status().code(), StatusCode::kDeviceUnavailable);
+  EXPECT_EQ(gpu->Submit({&step, 1}).code(), StatusCode::kDeviceUnavailable);
+  gpu.reset();
+  EXPECT_EQ(second->Open(prompt, {}, 1).status().code(), StatusCode::kDeviceUnavailable);
+  second.reset();
+  // What makes device=auto go on with the CPU.
+  EXPECT_EQ(cuda::ChooseDevice(*model.checkpoint(), Precision::kBF16, -1).status().code(),
+            StatusCode::kDeviceUnavailable);
+  return ::testing::Test::HasFailure() ? 1 : 0;
+}
+
+TEST(CudaBackendDeathTest, ALostDeviceIsOneErrorEverywhere) {
+  QTTS_NEEDS_DEVICE();
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(std::exit(LoseTheDevice()), ::testing::ExitedWithCode(0), "");
+}
+
+// Every kernel, on as little as that takes.
+TEST(CudaBackendTest, SmallForTheSanitizer) {
+  QTTS_NEEDS_DEVICE();
+  const RandomModel model(Preset("tiny-custom-1b7"));
+  std::mt19937 random(14);
+  std::vector<Utterance> utterances(2);
+  utterances[0].prompt = RandomPrompt(model.checkpoint()->config(), 40, random);
+  utterances[0].prompt.constant_rows = 5;
+  utterances[1].prompt = RandomPrompt(model.checkpoint()->config(), 70, random);
+  utterances[1].settings.talker.top_p = 0.8F;
+  for (Utterance& u : utterances) u.frames = 2;
+  CudaBackendOptions options;
+  options.max_slots = 2;
+  const auto gpu = CudaBackend::Create(model.checkpoint(), options);
+  ASSERT_TRUE(gpu.ok()) << gpu.status().message();
+  for (const Speech& speech : Speak(gpu->get(), utterances, 2)) EXPECT_EQ(speech.codes.size(), 2U);
 }
 
 // Through many pages and splits.

@@ -5,7 +5,9 @@
 #include <cstring>
 #include <deque>
 #include <limits>
+#include <tuple>
 
+#include "attention.h"
 #include "cpu/embedder.h"
 #include "cpu/predictor.h"
 #include "cpu/talker.h"
@@ -229,6 +231,143 @@ INSTANTIATE_TEST_SUITE_P(Shapes, GemmTest, ::testing::ValuesIn(GemmCases()), [](
   return std::string(c.precision == Precision::kF32 ? "f32" : "bf16") + "_kind" +
          std::to_string(static_cast<int>(c.kind)) + "_" + std::to_string(c.outputs) + "x" + std::to_string(c.columns);
 });
+
+struct AttentionCase {
+  const char* name;
+  int heads, kv_heads, head_dim, window;
+  bool normed;
+};
+
+class AttentionTest : public ::testing::TestWithParam<std::tuple<AttentionCase, Precision>> {};
+
+// A prompt's rows at once: norm, RoPE, softmax and sum as in double precision; and each row's bits are those that it
+// has when it comes alone, with all before it in the cache.
+TEST_P(AttentionTest, EqualsThePlainSumAndTheStep) {
+  QTTS_NEEDS_DEVICE();
+  const auto& [c, precision] = GetParam();
+  constexpr int kRows = 152, kPages = 2;  // three splits, two pages
+  TransformerConfig config;
+  config.num_layers = 1;
+  config.num_heads = c.heads;
+  config.num_kv_heads = c.kv_heads;
+  config.head_dim = c.head_dim;
+  config.sliding_window = c.window;
+  config.rms_norm_eps = 1e-6F;
+  std::mt19937 random(static_cast<unsigned>(c.heads * 100 + c.head_dim));
+  std::uniform_real_distribution<float> uniform(-1, 1);
+  const auto values = [&](size_t n, float around) {
+    std::vector<float> v(n);
+    for (float& x : v) x = around + uniform(random);
+    return v;
+  };
+  const auto dim = static_cast<size_t>(c.head_dim);
+  const size_t width = static_cast<size_t>(c.heads + 2 * c.kv_heads) * dim;
+  const std::vector<float> qkv = values(kRows * width, 0);
+  const std::vector<float> q_norm = values(dim, 1), k_norm = values(dim, 1);
+  std::vector<float> frequencies;
+  for (size_t i = 0; i < dim / 2; ++i) {
+    frequencies.push_back(std::pow(10000.0F, -static_cast<float>(2 * i) / static_cast<float>(dim)));
+  }
+  const DeviceMemory device_qkv = ToDevice(qkv.data(), qkv.size() * 4);
+  const DeviceMemory device_q_norm = ToDevice(q_norm.data(), dim * 4);
+  const DeviceMemory device_k_norm = ToDevice(k_norm.data(), dim * 4);
+  const DeviceMemory device_frequencies = ToDevice(frequencies.data(), frequencies.size() * 4);
+  const cuda::AttentionLayer layer = {0, c.normed ? device_q_norm.as<const float>() : nullptr,
+                                      c.normed ? device_k_norm.as<const float>() : nullptr,
+                                      device_frequencies.as<const float>()};
+  const size_t element = cuda::ElementBytes(precision);
+  const size_t page = size_t{cuda::kPagePositions} * 2 * static_cast<size_t>(c.kv_heads) * dim * element;
+  auto cache = DeviceMemory::AllocateZeroed(kPages * page);
+  const int splits = cuda::SplitsFor(config, kRows);
+  const int y_width = c.heads * c.head_dim;
+  auto y = DeviceMemory::AllocateZeroed(static_cast<size_t>(kRows * y_width) * element);
+  auto step_y = DeviceMemory::AllocateZeroed(static_cast<size_t>(y_width) * element);
+  auto partial = DeviceMemory::AllocateZeroed(cuda::PartialElements(config, kRows, splits) * 4);
+  auto tickets = DeviceMemory::AllocateZeroed(cuda::TicketElements(config, kRows) * 4);
+  ASSERT_TRUE(cache.ok() && y.ok() && step_y.ok() && partial.ok() && tickets.ok());
+  void* const table[kPages] = {cache->data(), cache->as<char>() + page};
+  const DeviceMemory device_table = ToDevice(table, sizeof(table));
+  const cuda::KeyValuePages pages = {device_table.as<void*>(), kPages, cuda::kPagePositions};
+  const cuda::AttentionScratch scratch = {partial->as<float>(), tickets->as<unsigned>()};
+  const cuda::Launcher launch;
+  cuda::SequenceRows rows;
+  rows.per_sequence = kRows;
+  rows.appended = true;
+  rows.rows = kRows;
+  AppendKeyValues(launch, precision, config, layer, rows, pages, device_qkv.as<const float>());
+  Attend(launch, precision, config, layer, rows, pages, scratch, splits, device_qkv.as<const float>(), y->data(),
+         y_width, nullptr);
+  ASSERT_EQ(launch.error, cudaSuccess);
+  std::vector<char> bytes(y->bytes());
+  ASSERT_EQ(cudaMemcpy(bytes.data(), y->data(), bytes.size(), cudaMemcpyDeviceToHost), cudaSuccess);
+  const std::vector<float> got = Decode(bytes, precision);
+
+  const auto place = [&](int row, size_t offset, const std::vector<float>& norm) {
+    const float* const x = qkv.data() + static_cast<size_t>(row) * width + offset;
+    double squares = 0;
+    for (size_t i = 0; i < dim; ++i) squares += static_cast<double>(x[i]) * x[i];
+    const double factor = c.normed ? 1 / std::sqrt(squares / static_cast<double>(dim) + 1e-6) : 1;
+    std::vector<double> placed(dim);
+    for (size_t i = 0; i < dim / 2; ++i) {
+      const double a = x[i] * factor * (c.normed ? norm[i] : 1);
+      const double b = x[dim / 2 + i] * factor * (c.normed ? norm[dim / 2 + i] : 1);
+      const double angle = row * static_cast<double>(frequencies[i]);
+      placed[i] = a * std::cos(angle) - b * std::sin(angle);
+      placed[dim / 2 + i] = b * std::cos(angle) + a * std::sin(angle);
+    }
+    return placed;
+  };
+  double error = 0, size = 0;
+  for (int row = 0; row < kRows; ++row) {
+    for (int head = 0; head < c.heads; ++head) {
+      const auto kv = static_cast<size_t>(c.heads + head / (c.heads / c.kv_heads));
+      const std::vector<double> q = place(row, static_cast<size_t>(head) * dim, q_norm);
+      std::vector<double> sum(dim);
+      double total = 0;
+      for (int p = c.window > 0 ? std::max(0, row + 1 - c.window) : 0; p <= row; ++p) {
+        const std::vector<double> key = place(p, kv * dim, k_norm);
+        double dot = 0;
+        for (size_t i = 0; i < dim; ++i) dot += q[i] * key[i];
+        const double weight = std::exp(dot / std::sqrt(static_cast<double>(dim)));
+        total += weight;
+        const float* const value =
+            qkv.data() + static_cast<size_t>(p) * width + (kv + static_cast<size_t>(c.kv_heads)) * dim;
+        for (size_t i = 0; i < dim; ++i) sum[i] += weight * value[i];
+      }
+      for (size_t i = 0; i < dim; ++i) {
+        const float actual = got[static_cast<size_t>(row * y_width) + static_cast<size_t>(head) * dim + i];
+        error += std::pow(actual - sum[i] / total, 2);
+        size += std::pow(sum[i] / total, 2);
+      }
+    }
+  }
+  EXPECT_LT(std::sqrt(error / size), precision == Precision::kF32 ? 1e-5 : 1e-2);
+
+  for (const int row : {0, 1, 63, 64, 100, 127, 128, 151}) {
+    rows.per_sequence = 1;
+    rows.appended = false;
+    rows.rows = 1;
+    rows.first_position = row;
+    Attend(launch, precision, config, layer, rows, pages, scratch, splits,
+           device_qkv.as<const float>() + static_cast<size_t>(row) * width, step_y->data(), y_width, nullptr);
+    std::vector<char> alone(step_y->bytes());
+    ASSERT_EQ(cudaMemcpy(alone.data(), step_y->data(), alone.size(), cudaMemcpyDeviceToHost), cudaSuccess);
+    EXPECT_TRUE(std::equal(alone.begin(), alone.end(), bytes.begin() + static_cast<std::ptrdiff_t>(alone.size()) * row))
+        << "row " << row;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, AttentionTest,
+                         ::testing::Combine(::testing::Values(AttentionCase{"talker", 4, 2, 128, 0, true},
+                                                              AttentionCase{"wide_group", 8, 2, 64, 0, true},
+                                                              AttentionCase{"plain", 3, 3, 40, 0, false},
+                                                              AttentionCase{"window", 4, 2, 128, 72, true},
+                                                              AttentionCase{"large_heads", 4, 1, 256, 0, false}),
+                                            ::testing::Values(Precision::kBF16, Precision::kF32)),
+                         [](const auto& test) {
+                           return std::string(std::get<0>(test.param).name) +
+                                  (std::get<1>(test.param) == Precision::kF32 ? "_f32" : "_bf16");
+                         });
 
 // The talker's rules on random logits of every sort, id by id against the CPU's.
 TEST(SampleTest, ChoosesLikeTheCpu) {

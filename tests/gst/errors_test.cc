@@ -180,6 +180,27 @@ TEST_F(ErrorsTest, ATextFromThePadThatIsRefusedCostsOnlyItself) {
   }
 }
 
+TEST_F(ErrorsTest, ALostDeviceIsOneErrorAndTheNextStartLoadsAnew) {
+  fake::Script script = fake::DefaultScript();
+  script.fail_at_frame = 2;
+  script.failure = Status::DeviceUnavailable(kMessage);
+  fake::Reset(script);
+  Pipeline pipeline("qttssrc name=src text=abcdef ! fakesink");
+  Recorder& record = pipeline.Record();
+  pipeline.Set(GST_STATE_PLAYING);
+  const auto error = pipeline.Wait(GST_MESSAGE_ERROR);
+  ExpectProblem(error.get(), {StatusCode::kDeviceUnavailable, GST_LIBRARY_ERROR, GST_LIBRARY_ERROR_INIT});
+  EXPECT_EQ(record.text(), "ab");
+  pipeline.Set(GST_STATE_READY);
+  EXPECT_TRUE(pipeline.Pending(GST_MESSAGE_ERROR).empty());
+
+  fake::SetScript(fake::DefaultScript());
+  ASSERT_TRUE(pipeline.PlayToEnd());
+  EXPECT_EQ(record.text(), "ababcdef");
+  EXPECT_EQ(fake::GetCounters().loads, 2);
+  EXPECT_EQ(fake::GetCounters().live_engines, 1);
+}
+
 TEST_F(ErrorsTest, WhatWouldMeetEveryTextFromThePadIsAnError) {
   for (const StatusCode code :
        {StatusCode::kInvalidArgument, StatusCode::kUnsupported, StatusCode::kDeviceUnavailable}) {

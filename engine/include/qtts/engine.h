@@ -146,6 +146,9 @@ class Engine : public std::enable_shared_from_this<Engine> {
   const ModelInfo& info() const;
   // Where it runs, for people: "cpu (AVX3, 2 threads)".
   const std::string& device_name() const;
+  // Whether its device failed as a whole. All its streams end with that error, now and later, and Acquire() no longer
+  // hands it out.
+  bool device_lost() const;
 
   // Makes a voice of `recording`, for Request::voice of this engine and others of the same model. Takes
   // about a second on two cores for ten seconds of sound; may be called on any thread, beside running

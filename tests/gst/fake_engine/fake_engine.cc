@@ -4,6 +4,7 @@
 #include <glib.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <condition_variable>
 #include <deque>
@@ -74,6 +75,7 @@ class StreamState {
   int lead = 0;
   std::function<void()> on_change;
   std::function<void()> on_room;  // wakes the scheduler
+  std::shared_ptr<std::atomic<bool>> device_lost;
   std::vector<std::string> warnings;
 
   std::mutex mutex;
@@ -92,6 +94,7 @@ class StreamState {
     if (made == fail_at_frame) {
       status = failure;
       end_reason = EndReason::kError;
+      if (failure.code() == StatusCode::kDeviceUnavailable) *device_lost = true;
     } else if (made == static_cast<int64_t>(characters.size())) {
       if (more_text) return false;
       end_reason = EndReason::kComplete;
@@ -126,6 +129,7 @@ class StreamState {
 struct Engine::Impl {
   ModelInfo info;
   std::string device_name = "fake";
+  const std::shared_ptr<std::atomic<bool>> device_lost = std::make_shared<std::atomic<bool>>(false);
 
   std::mutex mutex;
   std::condition_variable changed;
@@ -224,7 +228,7 @@ Result<std::shared_ptr<Engine>> Engine::Acquire(const EngineOptions& options, co
   {
     const std::lock_guard lock(world.mutex);
     for (const auto& [known, weak] : world.engines) {
-      if (auto engine = weak.lock(); engine != nullptr && known == options) return engine;
+      if (auto engine = weak.lock(); engine != nullptr && known == options && !engine->device_lost()) return engine;
     }
   }
   auto engine = Load(options, cancelled);
@@ -237,6 +241,7 @@ Result<std::shared_ptr<Engine>> Engine::Acquire(const EngineOptions& options, co
 
 const ModelInfo& Engine::info() const { return impl_->info; }
 const std::string& Engine::device_name() const { return impl_->device_name; }
+bool Engine::device_lost() const { return *impl_->device_lost; }
 
 Result<ClonedVoice> Engine::CloneVoice(const Recording& recording, const CloneOptions& options) const {
   World& world = GetWorld();
@@ -292,6 +297,7 @@ Result<std::unique_ptr<Stream>> Engine::Start(const Request& request, std::funct
   state->lead = EngineOptions().lead_frames;
   state->on_change = std::move(on_change);
   state->on_room = [impl = impl_.get()] { impl->Wake(); };
+  state->device_lost = impl_->device_lost;
   state->warnings = script.warnings;
   {
     const std::lock_guard lock(impl_->mutex);

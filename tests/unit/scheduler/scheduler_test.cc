@@ -248,6 +248,7 @@ TEST_F(SchedulerTest, LostDeviceFailsEveryStreamNowAndLater) {
     EXPECT_EQ(stream->end_reason(), EndReason::kError);
     EXPECT_EQ(stream->status().code(), StatusCode::kDeviceUnavailable);
   }
+  EXPECT_TRUE(scheduler_->device_lost());
 }
 
 TEST_F(SchedulerTest, EveryFrameAndTheEndAreAnnounced) {
