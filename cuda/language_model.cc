@@ -15,7 +15,7 @@ constexpr const char* kSpeaking = "making speech";
 constexpr int64_t kMaxPositions = 1 << 17;
 // Rows times splits of one call that there is scratch memory for.
 constexpr int kRowSplits = 8192;
-// Rows that can be had with any number of splits.
+// Rows that can be had with any number of splits, and in steps of which prompts are recorded.
 constexpr int kMinRows = 8;
 constexpr size_t kPageBlockBytes = size_t{96} << 20;
 // Prompts whose beginning is kept, and how long it may be.
@@ -523,8 +523,8 @@ Result<std::pair<const PromptRowIds*, const float*>> LanguageModel::Upload(const
 
 Status LanguageModel::WarmUp() {
   for (const int splits : SplitBuckets()) {
-    for (const int rows : kRowBuckets) {
-      if (rows >= kMinRows && rows <= MaxRows(splits)) QTTS_RETURN_IF_ERROR(PrefillGraph(rows, splits).status());
+    for (int rows = kMinRows; rows <= MaxRows(splits); rows += kMinRows) {
+      QTTS_RETURN_IF_ERROR(PrefillGraph(rows, splits).status());
     }
   }
   return Status::Ok();
@@ -570,7 +570,7 @@ Status LanguageModel::Prefill(int slot, const PromptRowIds* rows, const float* x
   while (begin < end) {
     const int splits = SplitBucket(std::min<int64_t>(end, begin + kMaxRows));
     const int count = std::min(end - begin, MaxRows(splits));
-    const int padded = std::max(kMinRows, RowBucket(count));
+    const int padded = (count + kMinRows - 1) / kMinRows * kMinRows;
     const Launcher launch{stream_, false};
     EmbedPrompt(launch, options_.precision, tables_, rows + begin, x_vector, count, x_, prefill_positions_, padded,
                 begin, prefill_slot_, slot);
