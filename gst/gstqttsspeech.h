@@ -115,7 +115,7 @@ class Speech {
   void Start(const TextOptions& options, std::optional<Utterance> first);
   // Changes the bound of the queue, in characters.
   void SetMaxQueued(uint64_t characters);
-  // Whether the run needs an engine to be loaded: the last run's, if it is still held, has other options.
+  // Whether the run needs an engine to be loaded: that of the last run is gone, has other options or lost its device.
   bool NeedsLoad(const qtts::EngineOptions& options);
   // Begins to load it. Unless Stop() comes first, `on_done` gets the outcome on the loader's thread, to tell of it
   // and to pass it on to UseLoad().
