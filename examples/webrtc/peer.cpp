@@ -11,16 +11,28 @@
 
 namespace {
 
-// Frames of 80 ms become packets of 20 ms, sent at the pace at which they are heard: a burst of four would
-// make the browser's jitter buffer wait for bursts. Between utterances nothing is sent.
+// A frame of 80 ms becomes four packets, which webrtcbin sends at the pace at
+// which they are heard. Between utterances nothing is sent; with
+// perfect-rtptime the RTP time would stand still meanwhile, so that all that
+// follows looked late to the browser, whose jitter buffer would grow by each
+// pause.
 constexpr const char* kPipeline =
-    "qttssrc name=speech is-live=true idle-mode=wait ! audio/x-raw,format=S16LE "
-    "! audiobuffersplit output-buffer-duration=1/50 ! clocksync "
-    "! opusenc audio-type=voice bitrate=32000 inband-fec=true packet-loss-percentage=5 ! rtpopuspay pt=96 ssrc=1 "
-    "! webrtcbin name=webrtc bundle-policy=max-bundle";
+    "qttssrc name=speech is-live=true idle-mode=wait ! "
+    "audio/x-raw,format=S16LE "
+    "! opusenc audio-type=voice bitrate=32000 inband-fec=true "
+    "packet-loss-percentage=5 "
+    "! rtpopuspay pt=96 ssrc=1 perfect-rtptime=false ! webrtcbin name=webrtc "
+    "bundle-policy=max-bundle";
+
+// opusenc announces a latency of a packet, as it has to wait for a whole one,
+// and webrtcbin sends all of them so much later. Here the whole frame is there
+// at once: nothing need wait.
+constexpr GstClockTimeDiff kEncoderLatency = 20 * GST_MSECOND;
 
 constexpr const char* kCodec =
-    "application/x-rtp,media=audio,encoding-name=OPUS,payload=96,clock-rate=48000,encoding-params=(string)2,"
+    "application/"
+    "x-rtp,media=audio,encoding-name=OPUS,payload="
+    "96,clock-rate=48000,encoding-params=(string)2,"
     "useinbandfec=(string)1,ssrc=(uint)1";
 
 constexpr size_t kMaxTextBytes = 20000;
@@ -97,6 +109,9 @@ Peer::Peer(const PeerOptions& options, Send send) : send_(std::move(send)) {
                GST_WEBRTC_RTP_TRANSCEIVER_DIRECTION_SENDONLY, "codec-preferences", codec, nullptr);
   gst_caps_unref(codec);
   g_array_unref(transceivers);
+  GstPad* pad = gst_element_get_static_pad(webrtc_, "sink_0");
+  gst_pad_set_offset(pad, -kEncoderLatency);
+  gst_object_unref(pad);
   g_signal_connect(webrtc_, "on-ice-candidate", G_CALLBACK(OnIceCandidate), nullptr);
 
   GstBus* bus = gst_element_get_bus(pipeline_);
@@ -123,7 +138,8 @@ void Peer::Start() {
          {"speakers", GetStrings(speech_, "speakers")},
          {"languages", GetStrings(speech_, "languages")}});
   if (gst_element_set_state(pipeline_, GST_STATE_PLAYING) == GST_STATE_CHANGE_FAILURE) return;
-  // There is one track and it never changes, so one offer is made, without waiting to be asked for it.
+  // There is one track and it never changes, so one offer is made, without
+  // waiting to be asked for it.
   GstPromise* promise = gst_promise_new_with_change_func(OnOffer, gst_object_ref(webrtc_), gst_object_unref);
   g_signal_emit_by_name(webrtc_, "create-offer", nullptr, promise);
 }
@@ -174,7 +190,9 @@ void Peer::Speak(const Json& message) {
   g_signal_emit_by_name(speech_, "speak", text.c_str(), settings, &id);
   gst_structure_free(settings);
   if (id == 0) {
-    SendError("The text was not accepted: it is blank, or too much is waiting to be spoken.");
+    SendError(
+        "The text was not accepted: it is blank, or too much is waiting "
+        "to be spoken.");
     return;
   }
   send_({{"type", "accepted"}, {"id", id}, {"text", text}});
