@@ -11,18 +11,13 @@
 
 namespace {
 
-// A frame of 80 ms becomes four packets, which webrtcbin sends at the pace at
-// which they are heard. Between utterances nothing is sent; with
-// perfect-rtptime the RTP time would stand still meanwhile, so that all that
-// follows looked late to the browser, whose jitter buffer would grow by each
-// pause.
+// A frame of 80 ms becomes four packets, which webrtcbin sends at the pace at which they are heard. Between
+// utterances there is silence rather than nothing: opusenc gives the first packet after a gap the time before the gap,
+// for which the browser's jitter buffer would grow with each pause.
 constexpr const char* kPipeline =
-    "qttssrc name=speech is-live=true idle-mode=wait ! "
-    "audio/x-raw,format=S16LE "
-    "! opusenc audio-type=voice bitrate=32000 inband-fec=true "
-    "packet-loss-percentage=5 "
-    "! rtpopuspay pt=96 ssrc=1 perfect-rtptime=false ! webrtcbin name=webrtc "
-    "bundle-policy=max-bundle";
+    "qttssrc name=speech is-live=true idle-mode=silence ! audio/x-raw,format=S16LE "
+    "! opusenc audio-type=voice bitrate=32000 inband-fec=true packet-loss-percentage=5 ! rtpopuspay pt=96 ssrc=1 "
+    "! webrtcbin name=webrtc bundle-policy=max-bundle";
 
 // opusenc announces a latency of a packet, as it has to wait for a whole one,
 // and webrtcbin sends all of them so much later. Here the whole frame is there
