@@ -11,7 +11,7 @@ build_packages=(g++ meson ninja-build pkgconf
 # What the tests need besides.
 # shellcheck disable=SC2034
 test_packages=(libgtest-dev libgmock-dev
-  gstreamer1.0-plugins-bad gstreamer1.0-libav gstreamer1.0-alsa
+  gstreamer1.0-plugins-bad gstreamer1.0-libav gstreamer1.0-alsa swh-plugins
   ffmpeg pocketsphinx pocketsphinx-en-us pulseaudio pulseaudio-utils
   libgstrtspserver-1.0-dev python3-gi gir1.2-gstreamer-1.0)
 # What the example programs need besides.
@@ -20,7 +20,8 @@ example_packages=(libgstreamer-plugins-bad1.0-dev gstreamer1.0-plugins-bad gstre
   libgstrtspserver-1.0-dev)
 # What the nightly tests need besides.
 # shellcheck disable=SC2034
-nightly_packages=(chromium python3-websocket)
+nightly_packages=(chromium python3-websocket tshark
+  build-essential debhelper help2man lintian autopkgtest)
 # What CI needs besides.
 # shellcheck disable=SC2034
 ci_packages=(clang-14 clang-format-14 clang-tidy-14 libclang-rt-14-dev shellcheck git)
