@@ -44,6 +44,8 @@ const gchar* FinishReasonName(FinishReason reason) {
       return "error";
     case FinishReason::kClipped:
       return "clipped";
+    case FinishReason::kRunaway:
+      return "runaway";
     case FinishReason::kMaxDuration:
       return "max-duration";
   }

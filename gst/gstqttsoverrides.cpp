@@ -35,6 +35,7 @@ constexpr Setting kSettings[] = {
     {"subtalker-top-k", &Settings::subtalker_top_k},
     {"subtalker-top-p", &Settings::subtalker_top_p},
     {"max-duration", &Settings::max_duration},
+    {"runaway-guard", &Settings::runaway_guard},
 };
 
 const Setting* Find(std::string_view name) {

@@ -15,6 +15,7 @@ enum class FinishReason {
   kInterrupted,  // by an interrupt, a flush, a cleared queue or a stop, perhaps before it began
   kError,        // the engine refused it or failed
   kMaxDuration,  // it reached the longest duration allowed
+  kRunaway,      // the model missed its end
   kClipped,      // its cue ended
 };
 

@@ -32,6 +32,7 @@ qtts::Request MakeRequest(const Settings& settings, const qtts::ModelInfo& model
   request.language = settings.language;
   request.instruct = settings.instruct;
   request.layout = settings.layout;
+  request.runaway_guard = settings.runaway_guard;
   request.seed = settings.seed >= 0 ? static_cast<uint64_t>(settings.seed) : random_seed;
   request.settings = model.defaults;
   Apply(settings.temperature, settings.top_k, settings.top_p, &request.settings.talker);

@@ -33,6 +33,7 @@ struct Settings {
   double subtalker_temperature = kModel;  // 0: greedy
   int subtalker_top_k = kModel;
   double subtalker_top_p = kModel;
+  bool runaway_guard = true;
   uint64_t max_duration = 0;  // nanoseconds; 0: the model's own cap
 };
 

@@ -644,6 +644,7 @@ bool Speech::ReadStream(Lock* lock, Output* output, Event* event) {
   if (reason == qtts::EndReason::kError) engine_suspect_ = true;
   FinishCurrent(reason == qtts::EndReason::kError         ? FinishReason::kError
                 : reason == qtts::EndReason::kMaxDuration ? FinishReason::kMaxDuration
+                : reason == qtts::EndReason::kRunaway     ? FinishReason::kRunaway
                                                           : FinishReason::kComplete);
   // `stream` holds it until the lock is gone.
   lock->unlock();

@@ -73,7 +73,7 @@
  * text to the engine to that frame, `seed` (gint64) |
  * | `qtts-text-progress` | `id`, `offset-chars` and `length-chars` of the word that begins, `running-time` of the frame
  * in which it begins, `estimated` (TRUE) |
- * | `qtts-utterance-finished` | `id`, `reason` (string: complete, interrupted, clipped, error, max-duration), `frames`
+ * | `qtts-utterance-finished` | `id`, `reason` (string: complete, interrupted, clipped, error, max-duration, runaway), `frames`
  * and `samples` that left the element, `text-chars`, `text-spoken-chars`, `estimated` (whether that is) |
  *
  * The model does not tell which word it is speaking. Positions are estimated from the length of the speech, the
@@ -175,6 +175,7 @@ enum {
   PROP_SUBTALKER_TOP_K,
   PROP_SUBTALKER_TOP_P,
   PROP_MAX_DURATION,
+  PROP_RUNAWAY_GUARD,
   PROP_IS_LIVE,
   PROP_IDLE_MODE,
   PROP_LATENCY,
@@ -201,6 +202,7 @@ static constexpr gchar kEndUtteranceEvent[] = "qtts/end-utterance";
 #define DEFAULT_DEVICE qtts::Device::kAuto
 #define DEFAULT_PRECISION qtts::Precision::kAuto
 #define DEFAULT_CUDA_DEVICE_ID (-1)
+#define DEFAULT_RUNAWAY_GUARD TRUE
 #define DEFAULT_PAD_REFERENCE FALSE
 #define DEFAULT_LAYOUT qtts::PromptLayout::kDefault
 #define DEFAULT_SEED (-1)
@@ -610,6 +612,12 @@ static void gst_qtts_src_class_init(GstQttsSrcClass* klass) {
                             "What timestamps of text from the sink pad mean, with \"segmentation\" none. Silence fills "
                             "the time between",
                             GST_TYPE_QTTS_SRC_TEXT_TIMING, static_cast<int>(DEFAULT_TEXT_TIMING), playing));
+  install(
+      PROP_RUNAWAY_GUARD,
+      g_param_spec_boolean("runaway-guard", "Runaway Guard",
+                           "End an utterance whose end the model has missed: after 5 s of silence, or when it lasts "
+                           "far longer than its text can. Off, the sound is exactly the model's",
+                           DEFAULT_RUNAWAY_GUARD, playing));
   install(PROP_SPEAKERS,
           gst_param_spec_array("speakers", "Speakers",
                                "Preset voices of the model, known from READY on. Empty: it has none",
@@ -1740,6 +1748,12 @@ static GstFlowReturn gst_qtts_src_utterance_ended(GstQttsSrc* self, const Speech
     GST_ELEMENT_WARNING(
         self, RESOURCE, SETTINGS,
         ("The speech was cut at the longest duration allowed. Raise max-duration, or say less at once."), (nullptr));
+  }
+  if (output.end_reason == qtts::EndReason::kRunaway) {
+    GST_ELEMENT_WARNING(self, STREAM, FAILED,
+                        ("The model missed the end of its text, and was stopped. Another seed will most likely do; "
+                         "runaway-guard=false lets it go on."),
+                        (nullptr));
   }
   return GST_FLOW_OK;
 }

@@ -216,7 +216,7 @@ CodecEncoderWeights BindCodecEncoder(TensorBinder* binder, const CodecEncoderCon
   for (int i = 0; i < config.num_layers && !binder->failed(); ++i) {
     w.layers.push_back(BindLayer(binder, prefix + "encoder_transformer.layers." + std::to_string(i) + ".", config));
   }
-  w.downsample.weight = binder->Tensor(prefix + "downsample.conv.weight", {hidden, hidden, {2 * kLastStride}});
+  w.downsample.weight = binder->Tensor(prefix + "downsample.conv.weight", {hidden, hidden, {int64_t{2} * kLastStride}});
   const Dim dim = {config.codebook_dim, "codebook_dim"};
   const auto quantizer = [&](bool semantic) {
     return prefix + "quantizer." + (semantic ? "semantic" : "acoustic") + "_residual_vector_quantizer.";

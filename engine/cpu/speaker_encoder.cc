@@ -34,6 +34,7 @@ std::vector<float> Statistics(const std::vector<float>& x, int64_t channels, con
     variance[i % width] += weight(i) * difference * difference;
   }
   std::vector<float> statistics;
+  statistics.reserve(2 * width);
   for (const double value : mean) statistics.push_back(static_cast<float>(value));
   for (const double value : variance) {
     statistics.push_back(static_cast<float>(std::sqrt(std::max(value, kLeastVariance))));
@@ -78,7 +79,7 @@ int64_t SpeakerEncoder::least_samples() const {
 
 std::vector<float> SpeakerEncoder::Encode(std::span<const float> pcm) const { return EncodeMels(mels_.Compute(pcm)); }
 
-std::vector<float> SpeakerEncoder::EncodeMels(std::vector<float> mels) const {
+std::vector<float> SpeakerEncoder::EncodeMels(const std::vector<float>& mels) const {
   Rows x = Tdnn(first_, mels);
   std::vector<Rows> outputs;
   for (const Block& block : blocks_) outputs.push_back(x = RunBlock(block, x));
@@ -147,11 +148,11 @@ SpeakerEncoder::Rows SpeakerEncoder::Res2Net(const Block& block, const Rows& x) 
 
 void SpeakerEncoder::SqueezeExcite(const Block& block, Rows* x) const {
   const auto channels = Size(block.squeeze.in());
-  const double rows = static_cast<double>(x->size() / channels);
+  const size_t rows = x->size() / channels;
   std::vector<double> sums(channels);
   for (size_t i = 0; i < x->size(); ++i) sums[i % channels] += static_cast<double>((*x)[i]);
   Rows means(channels);
-  for (size_t c = 0; c < channels; ++c) means[c] = static_cast<float>(sums[c] / rows);
+  for (size_t c = 0; c < channels; ++c) means[c] = static_cast<float>(sums[c] / static_cast<double>(rows));
   Rows gates = Convolve(block.excite, Tdnn(block.squeeze, means));
   for (float& gate : gates) gate = 1.0F / (1.0F + std::exp(-gate));
   for (size_t i = 0; i < x->size(); ++i) (*x)[i] *= gates[i % channels];

@@ -27,7 +27,7 @@ class SpeakerEncoder {
   // pcm, 24 kHz, at least least_samples(), to the x-vector [enc_dim] (NaN if the weights give it).
   std::vector<float> Encode(std::span<const float> pcm) const;
   // The part after the spectrogram: mels [rows][mel_bins].
-  std::vector<float> EncodeMels(std::vector<float> mels) const;
+  std::vector<float> EncodeMels(const std::vector<float>& mels) const;
 
  private:
   using Rows = std::vector<float>;  // [time][channels]

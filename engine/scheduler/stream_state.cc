@@ -63,6 +63,7 @@ Status StreamState::FinishText() {
 // Moves decided ids to where they are needed: into the prompt until there is one, then to the queue.
 Status StreamState::TakeTextLocked() {
   std::vector<int32_t> ids = feed_.TakeIds();
+  text_tokens_ += ids.size();
   if (prompt_made_) {
     text_queue_.insert(text_queue_.end(), ids.begin(), ids.end());
     if (feed_.finished() && !text_complete_) {
@@ -145,7 +146,9 @@ void StreamState::Deliver(Frame frame) {
   {
     std::lock_guard lock(mutex_);
     if (end_reason_ != EndReason::kNone) return;
+    const bool runaway = request_.runaway_guard && guard_.Trips(frame.pcm, text_tokens_);
     frames_.push_back(std::move(frame));
+    if (runaway) EndLocked(EndReason::kRunaway, Status::Ok());
   }
   readable_.notify_all();
   if (on_change_) on_change_();

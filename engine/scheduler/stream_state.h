@@ -15,6 +15,7 @@
 
 #include "prompt/prompt.h"
 #include "qtts/engine.h"
+#include "scheduler/runaway_guard.h"
 #include "text/text_feed.h"
 
 namespace qtts {
@@ -73,6 +74,8 @@ class StreamState {
   std::vector<int32_t> text_queue_;  // entry n precedes frame n + 1
   bool text_complete_ = false;
   int32_t pad_text_id_ = 0;
+  size_t text_tokens_ = 0;  // so far
+  RunawayGuard guard_;
   std::deque<Frame> frames_;
   EndReason end_reason_ = EndReason::kNone;
   Status status_;

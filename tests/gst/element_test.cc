@@ -120,6 +120,7 @@ TEST_F(ElementTest, C4EveryPropertyAndValueIsDescribed) {
                                           "max-text-length",
                                           "max-queued-text",
                                           "max-duration",
+                                          "runaway-guard",
                                           "subtalker-temperature",
                                           "subtalker-top-k",
                                           "subtalker-top-p"};
@@ -185,7 +186,7 @@ TEST_F(ElementTest, C3PropertiesKeepWhatIsSet) {
       ++checked;
     }
   }
-  EXPECT_EQ(checked, 34 * 20);
+  EXPECT_EQ(checked, 35 * 20);
 }
 
 TEST_F(ElementTest, C3ValuesOutOfRangeAreRefused) {

@@ -75,6 +75,7 @@ enum class EndReason {
   kNone,         // still running
   kComplete,     // the model ended the utterance
   kMaxDuration,  // max_new_tokens struck first
+  kRunaway,      // Request::runaway_guard struck
   kCancelled,    // Cancel(), or the engine went away
   kError,        // see Stream::status()
 };

@@ -54,6 +54,10 @@ struct Request {
   std::string instruct;                      // how to speak; the voice's description for voice_design
   std::shared_ptr<const ClonedVoice> voice;  // base
   PromptLayout layout = PromptLayout::kDefault;
+  // Ends the utterance with EndReason::kRunaway when the model has missed its end: after 5 s of silence,
+  // or when it lasts far longer than its text can (10 s and 2 s a token). Off: exactly what the model
+  // gives, as in the official package.
+  bool runaway_guard = false;
   uint64_t seed = 0;  // same model, device, request and seed: same audio
   GenerationSettings settings;
 };

@@ -44,8 +44,10 @@ class SchedulerTest : public testing::Test {
   }
 
   std::shared_ptr<StreamState> Start(uint64_t seed, const std::string& text = "Hello.", bool more_text = false,
-                                     size_t lead = 25, std::function<void()> on_change = {}) {
+                                     size_t lead = 25, std::function<void()> on_change = {},
+                                     bool runaway_guard = false) {
     Request request;
+    request.runaway_guard = runaway_guard;
     request.text = text;
     request.more_text = more_text;
     request.seed = seed;
@@ -103,6 +105,25 @@ TEST_F(SchedulerTest, TokenLimitIsReported) {
   const auto stream = Start(1);
   EXPECT_EQ(ReadAll(*stream, 1).size(), 5U);
   EXPECT_EQ(stream->end_reason(), EndReason::kMaxDuration);
+}
+
+TEST_F(SchedulerTest, ARunawayIsEndedIfThatIsWanted) {
+  for (const uint64_t seed : {1, 2, 3, 4}) script_.frames_by_seed[seed] = 600;
+  script_.silent_seeds = {1, 2};
+  const auto count = [&](uint64_t seed, bool guard, EndReason expected) {
+    const auto stream = Start(seed, "Hi.", false, 25, {}, guard);
+    size_t frames = 0;
+    Frame frame;
+    while (stream->Read(&frame, true) == ReadState::kFrame) ++frames;
+    EXPECT_EQ(stream->end_reason(), expected) << seed;
+    return frames;
+  };
+  EXPECT_EQ(count(1, true, EndReason::kRunaway), static_cast<size_t>(RunawayGuard::kSilentFrames));
+  EXPECT_EQ(count(2, false, EndReason::kComplete), 600U);
+  const size_t sounding = count(3, true, EndReason::kRunaway);
+  EXPECT_GT(sounding, static_cast<size_t>(RunawayGuard::kFramesAtLeast + RunawayGuard::kFramesPerToken));
+  EXPECT_LT(sounding, 600U);
+  EXPECT_EQ(count(4, false, EndReason::kComplete), 600U);
 }
 
 TEST_F(SchedulerTest, ReaderThatDoesNotReadStopsItsStreamOnly) {

@@ -22,6 +22,7 @@ struct BackendScript {
   std::map<uint64_t, int> frames_by_seed;    // frames an utterance has; 5 unless named
   std::map<uint64_t, FrameEnd> end_by_seed;  // how it ends; kEndOfSpeech unless named
   std::map<uint64_t, Status> open_error_by_seed;
+  std::set<uint64_t> silent_seeds;  // whose one sample is 0
 
   // Under the lock.
   std::mutex mutex;
@@ -116,6 +117,7 @@ class ScriptedBackend : public Backend {
     }
     result.codes = {slot.made};
     result.pcm = {static_cast<float>(slot.seed) + static_cast<float>(slot.made) / 1000.0F};
+    if (script_->silent_seeds.contains(slot.seed)) result.pcm = {0};
     ++slot.made;
     return result;
   }

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#ifndef QTTS_SCHEDULER_RUNAWAY_GUARD_H_
+#define QTTS_SCHEDULER_RUNAWAY_GUARD_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace qtts {
+
+// Notices that a model has missed the end of its utterance, which a few in a thousand do (spec 11.13):
+// then it is silent for ever, or makes sounds for longer than the text could last. Works on frames of
+// 80 ms. Belongs to one utterance; not thread-safe.
+class RunawayGuard {
+ public:
+  // Five seconds below -60 dB: longer than any pause of speech.
+  static constexpr int64_t kSilentFrames = 63;
+  // Ten seconds, and two for each token of the text: several times slower than slow speech.
+  static constexpr int64_t kFramesAtLeast = 125;
+  static constexpr int64_t kFramesPerToken = 25;
+
+  // Takes the next frame of an utterance whose text has had `text_tokens` so far. Whether it should end.
+  bool Trips(std::span<const float> pcm, size_t text_tokens);
+
+ private:
+  int64_t frames_ = 0;
+  int64_t silent_ = 0;  // of them, at the end
+};
+
+}  // namespace qtts
+
+#endif  // QTTS_SCHEDULER_RUNAWAY_GUARD_H_
