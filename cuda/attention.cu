@@ -4,6 +4,7 @@
 
 #include "attention.h"
 #include "device_math.cuh"
+#include "rope.cuh"
 
 namespace qtts::cuda {
 namespace {
@@ -67,25 +68,13 @@ class HeadPlacer {
   template <typename Store>
   __device__ void Place(const float* x, float eps, const Store& store) const {
     float low[kPairs], high[kPairs];
-    float squares = 0;
 #pragma unroll
     for (int j = 0; j < kPairs; ++j) {
       const int i = lane_ + 32 * j;
       low[j] = i < half_ ? Fresh(x + i) : 0;
       high[j] = i < half_ ? Fresh(x + half_ + i) : 0;
-      squares += low[j] * low[j] + high[j] * high[j];
     }
-    float factor = 1;
-    if (normed_) factor = 1.0F / sqrtf(WarpSum(squares) / static_cast<float>(2 * half_) + eps);
-#pragma unroll
-    for (int j = 0; j < kPairs; ++j) {
-      const int i = lane_ + 32 * j;
-      if (i >= half_) continue;
-      const float a = low[j] * factor * low_norm_[j];
-      const float b = high[j] * factor * high_norm_[j];
-      store(i, a * cosine_[j] - b * sine_[j]);
-      store(half_ + i, b * cosine_[j] + a * sine_[j]);
-    }
+    NormAndRotate(low, high, normed_, low_norm_, high_norm_, eps, sine_, cosine_, half_, lane_, store);
   }
 
  private:

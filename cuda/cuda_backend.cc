@@ -220,6 +220,8 @@ Status CudaBackend::Impl::Load() {
   model_options.precision = options.precision;
   model_options.max_slots = options.max_slots;
   model_options.overlap = options.overlap;
+  model_options.path = options.path;
+  model_options.patience = options.patience;
   QTTS_ASSIGN_OR_RETURN(model, LanguageModel::Create(*checkpoint, model_options, stream.get()));
   const CodecConfig& config = checkpoint->config().codec;
   QTTS_ASSIGN_OR_RETURN(
@@ -506,7 +508,9 @@ Result<std::vector<FrameResult>> CudaBackend::Collect() {
   const Impl::Submission submission = std::move(impl.outstanding.front());
   impl.outstanding.pop_front();
   if (submission.last_entry >= 0) {
-    if (Status status = impl.Await(submission.last_entry); !status.ok()) {
+    Status status = impl.Await(submission.last_entry);
+    if (status.ok()) status = impl.model->Health();
+    if (!status.ok()) {
       impl.lost = status;
       return status;
     }

@@ -9,15 +9,19 @@
 #include "backend/backend.h"
 #include "checkpoint/checkpoint.h"
 #include "gemm.h"
+#include "language_model.h"
 #include "qtts/status.h"
 
 namespace qtts::cuda {
 
 struct CudaBackendOptions {
   Precision precision = Precision::kBF16;
-  int device = -1;      // as CUDA counts them; -1 = the first that can hold the model
-  int max_slots = 64;   // utterances at once
-  bool overlap = true;  // see LanguageModelOptions
+  int device = -1;     // as CUDA counts them; -1 = the first that can hold the model
+  int max_slots = 64;  // utterances at once
+  // See LanguageModelOptions.
+  bool overlap = true;
+  FramePath path = FramePath::kGraph;
+  unsigned patience = PersistentFrame::kPatience;
 };
 
 // Device memory in use, and times of one frame.

@@ -46,8 +46,9 @@ __global__ void __launch_bounds__(kThreads) BeginKernel(EmbeddingTables tables, 
   }
 }
 
-__global__ void __launch_bounds__(kThreads) EndKernel(const FrameRow* steps, FrameRows frame, const SlotState* slots,
-                                                      int groups, FrameRowResult* results, CodecHandOver hand_over) {
+__global__ void __launch_bounds__(kThreads)
+    EndKernel(const FrameRow* steps, FrameRows frame, const SlotState* slots, int groups, FrameRowResult* results,
+              CodecHandOver hand_over, EpochWords epochs) {
   WaitForPrevious();
   LetNextStart();
   const int row = blockIdx.x;
@@ -61,6 +62,12 @@ __global__ void __launch_bounds__(kThreads) EndKernel(const FrameRow* steps, Fra
       const int code = Fresh(frame.codes + row * groups + g);
       results[entry].codes[g] = code;
       hand_over.codes[place * groups + g] = code;
+    }
+  }
+  if (epochs.words != nullptr && (number + 1) % epochs.frames == 0) {
+    for (int64_t i = static_cast<int64_t>(row) * kThreads + threadIdx.x; i < epochs.count;
+         i += static_cast<int64_t>(gridDim.x) * kThreads) {
+      epochs.words[i] = 0;
     }
   }
   __syncthreads();
@@ -148,8 +155,9 @@ void BeginFrame(const Launcher& launch, Precision precision, const EmbeddingTabl
 }
 
 void EndFrame(const Launcher& launch, const FrameRow* steps, const FrameRows& frame, const SlotState* slots, int groups,
-              int rows, FrameRowResult* results, const CodecHandOver& hand_over) {
-  launch(EndKernel, dim3(static_cast<unsigned>(rows)), kThreads, 0, steps, frame, slots, groups, results, hand_over);
+              int rows, FrameRowResult* results, const CodecHandOver& hand_over, const EpochWords& epochs) {
+  launch(EndKernel, dim3(static_cast<unsigned>(rows)), kThreads, 0, steps, frame, slots, groups, results, hand_over,
+         epochs);
 }
 
 void DeliverPcm(const Launcher& launch, const int* slots, const unsigned* frame, int rows, const float* pcm,

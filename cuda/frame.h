@@ -46,10 +46,17 @@ struct CodecHandOver {
   unsigned* frames = nullptr;  // [kHandOvers] their numbers
 };
 
+// Words that carry epochs (persistent/words.cuh), to be zeroed after every `frames` frames; or none.
+struct EpochWords {
+  unsigned long long* words = nullptr;
+  int64_t count = 0;
+  unsigned frames = 0;
+};
+
 // Last kernel of a frame: how its rows ended, and their codes, into its entry of `results`
 // [kRing][kMaxRows] (host memory) and to the codec.
 void EndFrame(const Launcher& launch, const FrameRow* steps, const FrameRows& frame, const SlotState* slots, int groups,
-              int rows, FrameRowResult* results, const CodecHandOver& hand_over);
+              int rows, FrameRowResult* results, const CodecHandOver& hand_over, const EpochWords& epochs);
 
 // The codec's rows pcm [rows][samples], of the slots and frame handed over, to `out` [kRing][kMaxRows][samples] (host
 // memory); PCM that is no number makes the result a fault.

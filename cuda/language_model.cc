@@ -67,6 +67,7 @@ Result<std::unique_ptr<LanguageModel>> LanguageModel::Create(const Checkpoint& c
   model->overlap_ = options.overlap && major >= 9;
   QTTS_RETURN_IF_ERROR(model->Load(checkpoint));
   QTTS_RETURN_IF_ERROR(model->AllocateState());
+  if (options.path == FramePath::kPersistent) QTTS_RETURN_IF_ERROR(model->PreparePersistent());
   QTTS_RETURN_IF_ERROR(CudaStatus(cudaStreamSynchronize(stream), "loading the model"));
   return model;
 }
@@ -101,8 +102,7 @@ Status LanguageModel::Load(const Checkpoint& checkpoint) {
   return loader_->Finish();
 }
 
-Result<LanguageModel::Stack> LanguageModel::LoadStack(const TransformerConfig& config,
-                                                      const TransformerWeights& weights) {
+Result<Stack> LanguageModel::LoadStack(const TransformerConfig& config, const TransformerWeights& weights) {
   Stack stack;
   stack.config = config;
   std::vector<float> frequencies;
@@ -283,6 +283,31 @@ Status LanguageModel::AllocateState() {
   return Status::Ok();
 }
 
+Status LanguageModel::PreparePersistent() {
+  PersistentFrameSources sources;
+  sources.precision = options_.precision;
+  sources.groups = groups_;
+  sources.eos_id = config_.talker.codec_eos_id;
+  sources.talker = &talker_;
+  sources.predictor = &predictor_;
+  sources.talker_head = &talker_head_;
+  sources.projection = &projection_;
+  sources.heads = &heads_;
+  sources.predictor_tables = &predictor_tables_;
+  sources.talker_pages = {page_table_, pages_per_slot_, kPagePositions};
+  sources.predictor_pages = {predictor_page_table_, 1, groups_};
+  sources.frame = frame_;
+  sources.slots = slots_;
+  sources.history = history_;
+  sources.history_words = history_words_;
+  sources.x = x_;
+  sources.talker_logits = talker_logits_;
+  sources.predictor_logits = predictor_logits_;
+  QTTS_ASSIGN_OR_RETURN(persistent_, PersistentFrame::Create(sources, options_.patience));
+  scratch_bytes_ += persistent_->bytes();
+  return Status::Ok();
+}
+
 // --- A frame -----------------------------------------------------------------------------------
 
 int LanguageModel::RowBucket(int rows) {
@@ -368,6 +393,12 @@ Status LanguageModel::EnqueueFrame(int rows, int splits, const FrameRow* steps, 
   Launcher first = launch;
   first.overlap = false;
   BeginFrame(first, options_.precision, tables_, steps, frame_, slots_, first_inputs_, rows, x_);
+  const EpochWords epochs = persistent_ == nullptr ? EpochWords() : persistent_->epoch_words();
+  if (IsPersistent(rows, splits)) {
+    QTTS_RETURN_IF_ERROR(persistent_->Enqueue(rows, stream_));
+    EndFrame(first, steps, frame_, slots_, groups_, rows, results, hand_over_, epochs);
+    return CudaStatus(first.error, kSpeaking);
+  }
   SequenceRows sequence;
   sequence.slots = frame_.slots;
   sequence.positions = frame_.positions;
@@ -407,7 +438,7 @@ Status LanguageModel::EnqueueFrame(int rows, int splits, const FrameRow* steps, 
                  predictor_x_ + width, 2 * static_cast<int64_t>(width)};
   SampleTalker(launch, options_.precision, sample, frame_, slots_, groups_, rows);
   EnqueuePredictor(launch, rows);
-  EndFrame(launch, steps, frame_, slots_, groups_, rows, results, hand_over_);
+  EndFrame(launch, steps, frame_, slots_, groups_, rows, results, hand_over_, epochs);
   return CudaStatus(launch.error, kSpeaking);
 }
 

@@ -18,18 +18,28 @@
 #include "frame_state.h"
 #include "gemm.h"
 #include "kv_pages.h"
+#include "persistent/persistent_frame.h"
 #include "prompt/prompt.h"
 #include "qtts/request.h"
 #include "qtts/status.h"
+#include "stack.h"
 #include "weight_loader.h"
 
 namespace qtts::cuda {
+
+// How frames of few utterances are computed: by a kernel for each product, in a graph, or by one persistent kernel
+// (persistent/persistent_frame.h). The results are the same, bit for bit.
+enum class FramePath { kGraph, kPersistent };
 
 struct LanguageModelOptions {
   Precision precision = Precision::kBF16;
   int max_slots = kMaxRows;
   // Lets kernels start before their predecessor has ended, where the device can.
   bool overlap = true;
+  // kPersistent: an error where device or model do not allow it. Not the default as long as it leaves the codec no
+  // room beside it (tests/bench/JOURNAL.md).
+  FramePath path = FramePath::kGraph;
+  unsigned patience = PersistentFrame::kPatience;  // for tests
 };
 
 // Talker, code predictor and sampling on the current device: from prompts and text ids to codes. All
@@ -74,6 +84,11 @@ class LanguageModel {
   // their codes in hand_over().
   Status EnqueueFrame(int rows, int splits, const FrameRow* steps, FrameRowResult* results);
 
+  // Not ok once the device has given up a frame: all that came since means nothing.
+  Status Health() const { return persistent_ == nullptr ? Status::Ok() : persistent_->Health(); }
+  // Whether frames of so many rows and splits are the persistent kernel's.
+  bool IsPersistent(int rows, int splits) const { return persistent_ != nullptr && persistent_->Covers(rows, splits); }
+
   const CodecHandOver& hand_over() const { return hand_over_; }
   int groups() const { return groups_; }
   int hidden_size() const { return talker_.config.hidden_size; }
@@ -88,20 +103,6 @@ class LanguageModel {
   int vocab(int group) const { return group == 0 ? talker_head_.outputs : heads_.front().outputs; }
 
  private:
-  struct Layer {
-    Matrix qkv, o, gated, down;
-    const float* input_norm = nullptr;
-    const float* post_norm = nullptr;
-    AttentionLayer attention;
-  };
-  struct Stack {
-    TransformerConfig config;
-    std::vector<Layer> layers;
-    const float* norm = nullptr;
-    // What flows between kernels, of this stack alone: the zeros beyond the columns must stay.
-    void* attended = nullptr;
-    void* inner = nullptr;
-  };
   // The keys and values of the constant rows of a prompt.
   struct Prefix {
     std::vector<void*> pages;
@@ -115,6 +116,7 @@ class LanguageModel {
   Status LoadText(const TalkerWeights& talker);
   Status LoadCodeTables(const Checkpoint& checkpoint);
   Status AllocateState();
+  Status PreparePersistent();
   template <typename T>
   Result<T*> NewArray(size_t count);
 
@@ -169,6 +171,8 @@ class LanguageModel {
   int* prefill_positions_ = nullptr;
   void** page_table_ = nullptr;            // [slots][pages_per_slot_]
   void** predictor_page_table_ = nullptr;  // [kMaxRows]
+
+  std::unique_ptr<PersistentFrame> persistent_;  // or none
 
   KvPages pages_;
   std::vector<std::vector<void*>> slot_pages_;  // of the slots' tables

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
+#include <cstdlib>
 #include <memory>
+#include <string>
+#include <string_view>
 #include <utility>
 
 #include "backend/gpu_module.h"
@@ -10,11 +13,21 @@ namespace {
 
 Precision PrecisionOf(const GpuOptions& options) { return options.f32 ? Precision::kF32 : Precision::kBF16; }
 
+// For comparisons, and should one of them not work somewhere.
+Result<FramePath> PathFromEnvironment() {
+  const char* const value = std::getenv("QTTS_CUDA_PATH");
+  const std::string_view path = value == nullptr ? "" : value;
+  if (path.empty() || path == "graph") return FramePath::kGraph;
+  if (path == "persistent") return FramePath::kPersistent;
+  return Status::InvalidArgument("QTTS_CUDA_PATH is \"" + std::string(path) + "\"; it can be graph or persistent");
+}
+
 Status Create(std::shared_ptr<const Checkpoint> checkpoint, const GpuOptions& options,
               std::unique_ptr<Backend>* backend) {
   CudaBackendOptions backend_options;
   backend_options.precision = PrecisionOf(options);
   backend_options.device = options.device;
+  QTTS_ASSIGN_OR_RETURN(backend_options.path, PathFromEnvironment());
   QTTS_ASSIGN_OR_RETURN(*backend, CudaBackend::Create(std::move(checkpoint), backend_options));
   return Status::Ok();
 }

@@ -36,7 +36,9 @@ constexpr std::string_view kUsage =
     "  --random SIZE    random weights of a released size (or of any preset of qtts-random-checkpoint), written to a\n"
     "                   temporary folder\n"
     "  --f32            F32 arithmetic, for checking; slow\n"
+    "  --path PATH      graph, persistent or both (default: graph)\n"
     "  --no-overlap     kernels do not start before their predecessor's end\n"
+    "  --only PART      language-model, codec or whole: measures that alone\n"
     "  --frames N       frames of each measurement (default 50)\n"
     "  --utterances N   utterances for the time to the first PCM (default 200)\n"
     "  --soak N         N short utterances in a row instead of all else: does memory grow, does latency drift\n"
@@ -53,9 +55,10 @@ double Percentile(std::vector<double> values, double p) {
 }
 
 struct Options {
-  std::string model, random, json;
+  std::string model, random, json, only;
   bool f32 = false;
   bool overlap = true;
+  std::vector<FramePath> paths = {FramePath::kGraph};
   int frames = 50;
   int utterances = 200;
   int soak = 0;
@@ -128,13 +131,18 @@ Result<double> MedianGraph(const Graph& graph, cudaStream_t stream, int launches
   return Percentile(times, 0.5);
 }
 
-// Talker, predictor and sampling alone, for several contexts.
-Status LanguageModelFigures(const Checkpoint& checkpoint, const Options& options, double bandwidth, Report* report) {
+// Talker, predictor and sampling alone, for several contexts, on one path.
+Status LanguageModelFigures(const Checkpoint& checkpoint, const Options& options, FramePath path, double bandwidth,
+                            Report* report) {
   QTTS_ASSIGN_OR_RETURN(const Stream stream, Stream::Create());
   LanguageModelOptions model_options;
   model_options.precision = options.f32 ? Precision::kF32 : Precision::kBF16;
   model_options.overlap = options.overlap;
+  model_options.path = path;
   QTTS_ASSIGN_OR_RETURN(const auto model, LanguageModel::Create(checkpoint, model_options, stream.get()));
+  const bool persistent = model->IsPersistent(1, 1);
+
+  const std::string prefix = persistent ? "persistent: " : "graph: ";
   constexpr size_t kEntries = size_t{kRing} * kMaxRows;
   QTTS_ASSIGN_OR_RETURN(const PinnedMemory steps, PinnedMemory::AllocateZeroed(kEntries * sizeof(FrameRow)));
   QTTS_ASSIGN_OR_RETURN(const PinnedMemory results, PinnedMemory::AllocateZeroed(kEntries * sizeof(FrameRowResult)));
@@ -152,7 +160,7 @@ Status LanguageModelFigures(const Checkpoint& checkpoint, const Options& options
                           }));
     QTTS_RETURN_IF_ERROR(MedianGraph(graph, stream.get(), 10).status());
     QTTS_ASSIGN_OR_RETURN(const double ms, MedianGraph(graph, stream.get(), options.frames));
-    report->Add("talker + predictor + sampling, context " + std::to_string(context), ms, "ms/frame");
+    report->Add(prefix + "talker + predictor + sampling, context " + std::to_string(context), ms, "ms/frame");
     const TransformerConfig& c = checkpoint.config().talker.transformer;
     const double bytes =
         static_cast<double>(model->frame_bytes()) +
@@ -162,8 +170,10 @@ Status LanguageModelFigures(const Checkpoint& checkpoint, const Options& options
     }
     const auto& last = results.as<FrameRowResult>()[0];
     if (last.end != SlotEnd::kRunning) return Status::Internal("the utterance ended during the measurement");
+    QTTS_RETURN_IF_ERROR(model->Health());
     model->Close(0);
   }
+  if (path != options.paths.front()) return Status::Ok();
   for (const int rows : {8, 16, 32, 64, 128}) {
     std::vector<double> times;
     for (int i = 0; i < 20; ++i) {
@@ -246,6 +256,7 @@ Status WholeFigures(const std::shared_ptr<const Checkpoint>& checkpoint, const O
   CudaBackendOptions backend_options;
   backend_options.precision = options.f32 ? Precision::kF32 : Precision::kBF16;
   backend_options.overlap = options.overlap;
+  backend_options.path = options.paths.back();
   size_t free_before = 0, free_after = 0, total = 0;
   QTTS_RETURN_IF_CUDA_ERROR(cudaMemGetInfo(&free_before, &total), "memory");
   const auto begin = Clock::now();
@@ -370,9 +381,13 @@ Status Run(const Options& options) {
     }
     QTTS_ASSIGN_OR_RETURN(const double bandwidth, CopyBandwidth(nullptr));
     report.Add("copy bandwidth, read and written", bandwidth, "TB/s");
-    QTTS_RETURN_IF_ERROR(LanguageModelFigures(*checkpoint, options, bandwidth, &report));
-    QTTS_RETURN_IF_ERROR(CodecFigures(*checkpoint, options, &report));
-    QTTS_RETURN_IF_ERROR(WholeFigures(checkpoint, options, &report));
+    const auto wanted = [&](std::string_view part) { return options.only.empty() || options.only == part; };
+    for (const FramePath path : options.paths) {
+      if (!wanted("language-model")) break;
+      QTTS_RETURN_IF_ERROR(LanguageModelFigures(*checkpoint, options, path, bandwidth, &report));
+    }
+    if (wanted("codec")) QTTS_RETURN_IF_ERROR(CodecFigures(*checkpoint, options, &report));
+    if (wanted("whole")) QTTS_RETURN_IF_ERROR(WholeFigures(checkpoint, options, &report));
     report.Write(options.json);
     return Status::Ok();
   };
@@ -403,6 +418,14 @@ int main(int argc, char** argv) {
       good = false;
     } else if (option == "--model") {
       options.model = argv[++i];
+    } else if (option == "--path") {
+      const std::string_view path = argv[++i];
+      good = path == "graph" || path == "persistent" || path == "both";
+      if (path == "persistent") options.paths = {FramePath::kPersistent};
+      if (path == "both") options.paths = {FramePath::kGraph, FramePath::kPersistent};
+    } else if (option == "--only") {
+      options.only = argv[++i];
+      good = options.only == "language-model" || options.only == "codec" || options.only == "whole";
     } else if (option == "--random") {
       options.random = argv[++i];
     } else if (option == "--json") {

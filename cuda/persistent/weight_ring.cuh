@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#ifndef QTTS_CUDA_PERSISTENT_WEIGHT_RING_CUH_
+#define QTTS_CUDA_PERSISTENT_WEIGHT_RING_CUH_
+
+#include <cstdint>
+
+#include "persistent/frame_kernel.h"
+
+// The stream of a block's weights: one thread copies tiles, piece by piece and in the order of their use, into slots
+// of shared memory, as far ahead as there are slots; all warps of the team read every piece and give its slot back.
+//
+// Copies are paced. A burst into all slots at once would fill the queues of the memory system, and the words that
+// blocks exchange (words.cuh) would wait behind it.
+namespace qtts::cuda {
+
+inline constexpr int kPieceBytes = kPersistentPieceBytes;
+inline constexpr int kMaxRingSlots = 13;
+
+struct RingBarriers {
+  uint64_t full[kMaxRingSlots];
+  uint64_t empty[kMaxRingSlots];
+};
+
+#if __CUDA_ARCH__ >= 900
+
+__device__ __forceinline__ uint32_t SharedAddress(const void* p) {
+  return static_cast<uint32_t>(__cvta_generic_to_shared(p));
+}
+
+__device__ __forceinline__ bool BarrierPassed(uint64_t* barrier, unsigned parity) {
+  uint32_t passed;
+  asm volatile("{\n.reg .pred p;\nmbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\nselp.u32 %0, 1, 0, p;\n}"
+               : "=r"(passed)
+               : "r"(SharedAddress(barrier)), "r"(parity)
+               : "memory");
+  return passed != 0;
+}
+
+// By one thread, before the block's first barrier. `readers` warps give every piece back.
+__device__ __forceinline__ void InitializeRing(RingBarriers* barriers, int slots, int readers) {
+  for (int i = 0; i < slots; ++i) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(SharedAddress(&barriers->full[i])) : "memory");
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(SharedAddress(&barriers->empty[i])), "r"(readers)
+                 : "memory");
+  }
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+
+// A place in the endless sequence of pieces.
+class RingCursor {
+ public:
+  __device__ explicit RingCursor(int slots) : slots_(slots) {}
+
+  __device__ int slot() const { return slot_; }
+  __device__ unsigned parity() const { return parity_; }
+  __device__ __forceinline__ void Advance() {
+    if (++slot_ == slots_) {
+      slot_ = 0;
+      parity_ ^= 1;
+    }
+  }
+
+ private:
+  int slots_;
+  int slot_ = 0;
+  unsigned parity_ = 0;
+};
+
+// One warp's view.
+class RingReader {
+ public:
+  __device__ RingReader(RingBarriers* barriers, const char* memory, int slots)
+      : barriers_(barriers), memory_(memory), cursor_(slots) {}
+
+  // The next piece, once it is there.
+  __device__ __forceinline__ const char* Piece() {
+    while (!BarrierPassed(&barriers_->full[cursor_.slot()], cursor_.parity())) {
+    }
+    return memory_ + cursor_.slot() * kPieceBytes;
+  }
+  // All lanes are done with it, or do not need it. Only after Piece(): given back before it has come, it would count
+  // for the one that was in its place.
+  __device__ __forceinline__ void GiveBack(int lane) {
+    __syncwarp();
+    if (lane == 0) {
+      asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(SharedAddress(&barriers_->empty[cursor_.slot()]))
+                   : "memory");
+    }
+    cursor_.Advance();
+  }
+
+ private:
+  RingBarriers* barriers_;
+  const char* memory_;
+  RingCursor cursor_;
+};
+
+// The copying thread.
+class RingWriter {
+ public:
+  // `stop` (shared memory): no more pieces will be read.
+  __device__ RingWriter(RingBarriers* barriers, char* memory, int slots, const volatile unsigned* stop)
+      : barriers_(barriers), memory_(memory), head_(slots), tail_(slots), stop_(stop) {
+    asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(stream_policy_));
+    asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(keep_policy_));
+  }
+
+  // Copies on their way at once, at most; clocks between the starts of two, at least.
+  __device__ void SetPace(int in_flight, int interval) {
+    in_flight_ = in_flight;
+    interval_ = interval;
+  }
+
+  // Sends `bytes` (a multiple of 16) on. `keep`: they will be read again soon and should stay in the L2 cache.
+  __device__ __forceinline__ void Send(const char* source, int bytes, bool keep) {
+    for (int done = 0; done < bytes; done += kPieceBytes) {
+      while (!BarrierPassed(&barriers_->empty[head_.slot()], head_.parity() ^ 1)) {
+        if (*stop_ != 0) return;
+      }
+      if (*stop_ != 0) return;
+      while (flying_ >= in_flight_) Land();
+      while (clock64() - last_ < interval_) {
+      }
+      last_ = clock64();
+      const int piece = min(kPieceBytes, bytes - done);
+      uint64_t* const full = &barriers_->full[head_.slot()];
+      asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(SharedAddress(full)), "r"(piece)
+                   : "memory");
+      asm volatile(
+          "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], "
+          "%4;" ::"r"(SharedAddress(memory_ + head_.slot() * kPieceBytes)),
+          "l"(source + done), "r"(piece), "r"(SharedAddress(full)), "l"(keep ? keep_policy_ : stream_policy_)
+          : "memory");
+      head_.Advance();
+      ++flying_;
+    }
+  }
+
+  // The block's memory may be given up only after this.
+  __device__ void Drain() {
+    while (flying_ > 0) Land();
+  }
+
+ private:
+  __device__ __forceinline__ void Land() {
+    while (!BarrierPassed(&barriers_->full[tail_.slot()], tail_.parity())) {
+    }
+    tail_.Advance();
+    --flying_;
+  }
+
+  RingBarriers* barriers_;
+  char* memory_;
+  RingCursor head_, tail_;
+  const volatile unsigned* stop_;
+  uint64_t stream_policy_ = 0, keep_policy_ = 0;
+  int in_flight_ = 1, interval_ = 0;
+  int flying_ = 0;
+  long long last_ = 0;
+};
+
+#endif  // __CUDA_ARCH__ >= 900
+
+}  // namespace qtts::cuda
+
+#endif  // QTTS_CUDA_PERSISTENT_WEIGHT_RING_CUH_

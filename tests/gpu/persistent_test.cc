@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#include <cmath>
+#include <cstring>
+#include <optional>
+
+#include "cuda_backend.h"
+#include "gpu/gpu_test.h"
+#include "language_model.h"
+
+// The persistent kernel against the graph path, which the other tests compare with the CPU.
+namespace qtts {
+namespace {
+
+using cuda::DeviceMemory;
+using cuda::FramePath;
+using cuda::FrameRow;
+using cuda::FrameRowResult;
+using cuda::Graph;
+using cuda::kMaxRows;
+using cuda::kRing;
+using cuda::LanguageModel;
+using cuda::LanguageModelOptions;
+using cuda::PinnedMemory;
+using cuda::SlotEnd;
+using cuda::Stream;
+using testing::Greedy;
+using testing::MidSize;
+using testing::Preset;
+using testing::RandomModel;
+using testing::RandomPrompt;
+
+// A talker, frame by frame.
+class Talker {
+ public:
+  Talker(const RandomModel& model, FramePath path) {
+    LanguageModelOptions options;
+    options.path = path;
+    auto stream = Stream::Create();
+    EXPECT_TRUE(stream.ok());
+    stream_ = std::move(*stream);
+    auto created = LanguageModel::Create(*model.checkpoint(), options, stream_.get());
+    EXPECT_TRUE(created.ok()) << created.status().message();
+    if (created.ok()) model_ = std::move(*created);
+    auto steps = PinnedMemory::AllocateZeroed(size_t{kRing} * kMaxRows * sizeof(FrameRow));
+    auto results = PinnedMemory::AllocateZeroed(size_t{kRing} * kMaxRows * sizeof(FrameRowResult));
+    EXPECT_TRUE(steps.ok() && results.ok());
+    steps_ = std::move(*steps);
+    results_ = std::move(*results);
+  }
+
+  LanguageModel* model() const { return model_.get(); }
+
+  void Open(int slot, const Prompt& prompt, const GenerationSettings& settings, uint64_t seed) {
+    const Status status = model_->Open(slot, prompt, settings, seed);
+    EXPECT_TRUE(status.ok()) << status.message();
+  }
+
+  // A frame of the rows' slots, which must fill a row bucket.
+  std::vector<FrameRowResult> Frame(const std::vector<FrameRow>& rows, int64_t positions) {
+    const size_t entry = frame_++ % kRing * kMaxRows;
+    std::copy(rows.begin(), rows.end(), steps_.as<FrameRow>() + entry);
+    const int splits = model_->SplitBucket(positions);
+    for (const FrameRow& row : rows) {
+      if (row.slot >= 0) {
+        EXPECT_TRUE(model_->Extend(row.slot, positions).ok());
+      }
+    }
+    const Status status = model_->EnqueueFrame(static_cast<int>(rows.size()), splits, steps_.as<const FrameRow>(),
+                                               results_.as<FrameRowResult>());
+    EXPECT_TRUE(status.ok()) << status.message();
+    EXPECT_TRUE(stream_.Synchronize().ok());
+    const FrameRowResult* const first = results_.as<const FrameRowResult>() + entry;
+    return {first, first + rows.size()};
+  }
+
+  std::vector<float> Logits(int group, int rows) const {
+    std::vector<float> logits(static_cast<size_t>(rows) * static_cast<size_t>(model_->vocab(group)));
+    EXPECT_EQ(cudaMemcpy(logits.data(), model_->logits(group), logits.size() * sizeof(float), cudaMemcpyDeviceToHost),
+              cudaSuccess);
+    return logits;
+  }
+
+ private:
+  Stream stream_;
+  std::unique_ptr<LanguageModel> model_;
+  PinnedMemory steps_, results_;
+  size_t frame_ = 0;
+};
+
+std::vector<int> Codes(const FrameRowResult& result, int groups) { return {result.codes, result.codes + groups}; }
+
+struct Case {
+  const char* name;
+  bool large;
+  int rows;
+};
+
+class PersistentFrames : public ::testing::TestWithParam<Case> {};
+
+// Codes and all logits, bit for bit, over frames that cross pages and splits, with rows that are left out of steps.
+TEST_P(PersistentFrames, AreTheGraphs) {
+  QTTS_NEEDS_DEVICE();
+  const RandomModel model(MidSize(GetParam().large));
+  const ModelConfig& config = model.checkpoint()->config();
+  Talker graph(model, FramePath::kGraph);
+  Talker persistent(model, FramePath::kPersistent);
+  ASSERT_TRUE(graph.model() != nullptr && persistent.model() != nullptr);
+  const int rows = GetParam().rows;
+  std::mt19937 random(static_cast<unsigned>(rows));
+  for (int slot = 0; slot < rows; ++slot) {
+    const Prompt prompt = RandomPrompt(config, 2 + slot * 29 % 150, random);
+    GenerationSettings settings = slot == 1 ? Greedy() : GenerationSettings();
+    if (slot == 2) settings.predictor.top_p = 0.8F;
+    if (slot == 3) settings.talker.top_k = 0;
+    for (Talker* const talker : {&graph, &persistent}) talker->Open(slot, prompt, settings, 100U + slot);
+  }
+  constexpr int kFrames = 220;
+  for (int frame = 0; frame < kFrames; ++frame) {
+    std::vector<FrameRow> steps;
+    for (int slot = 0; slot < rows; ++slot) {
+      const bool left_out = rows > 1 && frame > 0 && (frame + slot) % 11 == 0;
+      steps.push_back({left_out ? -1 : slot, frame == 0 ? -1 : (frame * 7 + slot) % config.talker.text_vocab_size});
+    }
+    ASSERT_TRUE(persistent.model()->IsPersistent(rows, graph.model()->SplitBucket(frame + 160)));
+    const std::vector<FrameRowResult> expected = graph.Frame(steps, frame + 160);
+    const std::vector<FrameRowResult> got = persistent.Frame(steps, frame + 160);
+    ASSERT_TRUE(persistent.model()->Health().ok());
+    for (int group = 0; group < config.talker.num_code_groups; ++group) {
+      const std::vector<float> a = graph.Logits(group, rows);
+      const std::vector<float> b = persistent.Logits(group, rows);
+      const size_t vocab = a.size() / static_cast<size_t>(rows);
+      for (int row = 0; row < rows; ++row) {
+        if (steps[static_cast<size_t>(row)].slot < 0) continue;
+        const size_t at = static_cast<size_t>(row) * vocab;
+        if (std::memcmp(&a[at], &b[at], vocab * sizeof(float)) == 0) continue;
+        double difference = 0, size = 0;
+        size_t unequal = 0;
+        for (size_t i = at; i < at + vocab; ++i) {
+          difference += std::pow(static_cast<double>(a[i]) - b[i], 2);
+          size += std::pow(static_cast<double>(a[i]), 2);
+          unequal += a[i] != b[i] ? 1 : 0;
+        }
+        FAIL() << "frame " << frame << ", row " << row << ", group " << group << ": " << unequal << " of " << vocab
+               << " logits differ, relative error " << std::sqrt(difference / size) << "; first " << a[at] << " and "
+               << b[at];
+      }
+    }
+    for (size_t row = 0; row < got.size(); ++row) {
+      if (steps[row].slot < 0) continue;
+      ASSERT_EQ(got[row].end, expected[row].end) << "frame " << frame << ", row " << row;
+      if (got[row].end != SlotEnd::kRunning) continue;
+      ASSERT_EQ(Codes(got[row], config.talker.num_code_groups), Codes(expected[row], config.talker.num_code_groups))
+          << "frame " << frame << ", row " << row;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Rows, PersistentFrames,
+                         ::testing::Values(Case{"one", false, 1}, Case{"one_projected", true, 1}, Case{"two", true, 2},
+                                           Case{"four", false, 4}, Case{"eight", true, 8}),
+                         [](const auto& test) { return test.param.name; });
+
+// Ends of speech, all rows at once and one after the other.
+TEST(PersistentFrame, EndsLikeTheGraph) {
+  QTTS_NEEDS_DEVICE();
+  golden::RandomCheckpointSpec spec = MidSize(false);
+  spec.eos_logit = 8;
+  const RandomModel model(spec);
+  const int groups = model.checkpoint()->config().talker.num_code_groups;
+  Talker graph(model, FramePath::kGraph);
+  Talker persistent(model, FramePath::kPersistent);
+  ASSERT_TRUE(graph.model() != nullptr && persistent.model() != nullptr);
+  std::mt19937 random(3);
+  int ended = 0;
+  for (int round = 0; round < 6; ++round) {
+    const int rows = round % 2 == 0 ? 1 : 4;
+    for (int slot = 0; slot < rows; ++slot) {
+      const Prompt prompt = RandomPrompt(model.checkpoint()->config(), 10, random);
+      GenerationSettings settings;
+      if (slot == 3) settings.max_new_tokens = 5;
+      for (Talker* const talker : {&graph, &persistent}) talker->Open(slot, prompt, settings, 10U * round + slot);
+    }
+    for (int frame = 0; frame < 40; ++frame) {
+      std::vector<FrameRow> steps;
+      for (int slot = 0; slot < rows; ++slot) steps.push_back({slot, frame == 0 ? -1 : slot});
+      const std::vector<FrameRowResult> expected = graph.Frame(steps, frame + 10);
+      const std::vector<FrameRowResult> got = persistent.Frame(steps, frame + 10);
+      for (size_t row = 0; row < got.size(); ++row) {
+        ASSERT_EQ(got[row].end, expected[row].end) << "round " << round << ", frame " << frame << ", row " << row;
+        if (got[row].end == SlotEnd::kRunning) {
+          ASSERT_EQ(Codes(got[row], groups), Codes(expected[row], groups));
+        } else {
+          ++ended;
+        }
+      }
+    }
+    for (int slot = 0; slot < rows; ++slot) {
+      for (Talker* const talker : {&graph, &persistent}) talker->model()->Close(slot);
+    }
+  }
+  EXPECT_GT(ended, 0);
+}
+
+// The same rows alone and together.
+TEST(PersistentFrame, NeighboursDoNotMatter) {
+  QTTS_NEEDS_DEVICE();
+  const RandomModel model(MidSize(true));
+  const ModelConfig& config = model.checkpoint()->config();
+  Talker talker(model, FramePath::kPersistent);
+  ASSERT_TRUE(talker.model() != nullptr);
+  std::vector<Prompt> prompts;
+  std::mt19937 random(4);
+  for (int i = 0; i < 8; ++i) prompts.push_back(RandomPrompt(config, 3 + 21 * i, random));
+  std::vector<std::vector<std::vector<int>>> alone;
+  for (const int rows : {1, 2, 4, 8}) {
+    for (int first = 0; first < 8; first += rows) {
+      for (int i = 0; i < rows; ++i) {
+        const auto index = static_cast<size_t>(first + i);
+        talker.Open(i, prompts[index], GenerationSettings(), index);
+        if (rows == 1) alone.emplace_back();
+      }
+      for (int frame = 0; frame < 12; ++frame) {
+        std::vector<FrameRow> steps;
+        for (int i = 0; i < rows; ++i) steps.push_back({i, frame == 0 ? -1 : first + i});
+        const std::vector<FrameRowResult> got = talker.Frame(steps, 170 + frame);
+        for (int i = 0; i < rows; ++i) {
+          const auto index = static_cast<size_t>(first + i);
+          const std::vector<int> codes = Codes(got[static_cast<size_t>(i)], config.talker.num_code_groups);
+          if (rows == 1) {
+            alone[index].push_back(codes);
+          } else {
+            ASSERT_EQ(codes, alone[index][static_cast<size_t>(frame)]) << "of " << rows << ", utterance " << index;
+          }
+        }
+      }
+      for (int i = 0; i < rows; ++i) talker.model()->Close(i);
+    }
+  }
+}
+
+TEST(PersistentFrame, SameSeedSameCodes) {
+  QTTS_NEEDS_DEVICE();
+  const RandomModel model(MidSize(false));
+  const ModelConfig& config = model.checkpoint()->config();
+  Talker talker(model, FramePath::kPersistent);
+  ASSERT_TRUE(talker.model() != nullptr);
+  std::mt19937 random(5);
+  const Prompt prompt = RandomPrompt(config, 60, random);
+  std::vector<std::vector<int>> first;
+  for (int run = 0; run <= 100; ++run) {
+    talker.Open(0, prompt, GenerationSettings(), 42);
+    std::vector<std::vector<int>> codes;
+    for (int frame = 0; frame < 15; ++frame) {
+      codes.push_back(
+          Codes(talker.Frame({{0, frame == 0 ? -1 : frame}}, 60 + frame)[0], config.talker.num_code_groups));
+    }
+    talker.model()->Close(0);
+    if (run == 0) first = codes;
+    ASSERT_EQ(codes, first) << "run " << run;
+  }
+}
+
+// A wait that lasts too long is an error, and the next start works.
+TEST(PersistentFrame, GivesUpInsteadOfHanging) {
+  QTTS_NEEDS_DEVICE();
+  const RandomModel model(MidSize(false));
+  cuda::CudaBackendOptions options;
+  options.path = FramePath::kPersistent;
+  options.patience = 1;
+  const auto impatient = cuda::CudaBackend::Create(model.checkpoint(), options);
+  ASSERT_FALSE(impatient.ok());
+  EXPECT_EQ(impatient.status().code(), StatusCode::kDeviceUnavailable) << impatient.status().message();
+  options.patience = cuda::PersistentFrame::kPatience;
+  EXPECT_TRUE(cuda::CudaBackend::Create(model.checkpoint(), options).ok());
+}
+
+// What the kernel does not cover goes the other way, or is an error where it was asked for.
+TEST(PersistentFrame, LeavesOtherModelsToTheGraph) {
+  QTTS_NEEDS_DEVICE();
+  const RandomModel model(Preset("tiny-custom-0b6"));
+  cuda::CudaBackendOptions options;
+  options.path = FramePath::kPersistent;
+  const auto forced = cuda::CudaBackend::Create(model.checkpoint(), options);
+  ASSERT_FALSE(forced.ok());
+  EXPECT_EQ(forced.status().code(), StatusCode::kUnsupported) << forced.status().message();
+  Talker talker(model, FramePath::kGraph);
+  ASSERT_TRUE(talker.model() != nullptr);
+  EXPECT_FALSE(talker.model()->IsPersistent(1, 1));
+}
+
+}  // namespace
+}  // namespace qtts
