@@ -73,8 +73,8 @@
  * text to the engine to that frame, `seed` (gint64) |
  * | `qtts-text-progress` | `id`, `offset-chars` and `length-chars` of the word that begins, `running-time` of the frame
  * in which it begins, `estimated` (TRUE) |
- * | `qtts-utterance-finished` | `id`, `reason` (string: complete, interrupted, clipped, error, max-duration, runaway), `frames`
- * and `samples` that left the element, `text-chars`, `text-spoken-chars`, `estimated` (whether that is) |
+ * | `qtts-utterance-finished` | `id`, `reason` (string: complete, interrupted, clipped, error, max-duration, runaway),
+ * `frames` and `samples` that left the element, `text-chars`, `text-spoken-chars`, `estimated` (whether that is) |
  *
  * The model does not tell which word it is speaking. Positions are estimated from the length of the speech, the
  * kinds of characters and the pace of the voice so far; they never go back and never leave the text.
