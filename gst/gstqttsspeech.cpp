@@ -152,7 +152,9 @@ Speech::Accept Speech::PushChunk(std::string_view chunk, const Settings& setting
       monitor_->Announce();  // the deadline has moved
     }
     if (QueueText(&*text)) return Accept::kAccepted;
+    upstream_waits_ = true;
     WaitForChange(&lock, monitor_->changes);
+    upstream_waits_ = false;
   }
 }
 
@@ -712,6 +714,7 @@ Speech::Stats Speech::stats() const {
   Stats stats = stats_;
   stats.queued_utterances = queue_.size();
   stats.queued_chars = queue_.characters();
+  stats.upstream_waits = upstream_waits_;
   return stats;
 }
 

@@ -102,6 +102,7 @@ class Speech {
     // Now.
     size_t queued_utterances = 0;
     size_t queued_chars = 0;
+    bool upstream_waits = false;  // PushChunk() waits for room
   };
 
   using Reporter = std::function<void(const Report&)>;
@@ -261,6 +262,7 @@ class Speech {
   Cue pad_cue_;                          // of the last chunk
   Clock::time_point last_text_;          // when it came
   TextQueue queue_;
+  bool upstream_waits_ = false;
 
   bool loading_ = false;  // the outcome has not come yet
   qtts::EngineOptions options_;

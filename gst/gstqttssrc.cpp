@@ -633,7 +633,8 @@ static void gst_qtts_src_class_init(GstQttsSrcClass* klass) {
                           "given out, of \"underruns\" and \"trimmed\" samples; \"first-frame-latency\" in "
                           "nanoseconds from handing a text to the engine to its first frame, of the last utterance, "
                           "and its mean and max; \"real-time-factor\", time waited for the engine by length of "
-                          "sound; \"queued-utterances\" and \"queued-chars\" now; \"seed\" of the last utterance",
+                          "sound; \"queued-utterances\" and \"queued-chars\" now, and whether \"upstream-waits\" "
+                          "for room in the queue; \"seed\" of the last utterance",
                           GST_TYPE_STRUCTURE, ro));
   install(PROP_CURRENT_TEXT,
           g_param_spec_string("current-text", "Current Text",
@@ -947,8 +948,9 @@ static GstStructure* gst_qtts_src_new_stats(const GstQttsSrcPrivate* priv) {
       "first-frame-latency-max", G_TYPE_UINT64, nanoseconds(stats.first_frame_latency_max), "real-time-factor",
       G_TYPE_DOUBLE, stats.sound_seconds > 0 ? waited / stats.sound_seconds : 0.0, "queued-utterances", G_TYPE_UINT64,
       static_cast<guint64>(stats.queued_utterances), "queued-chars", G_TYPE_UINT64,
-      static_cast<guint64>(stats.queued_chars), "underruns", G_TYPE_UINT64, priv->underruns, "trimmed", G_TYPE_UINT64,
-      gstqtts::SampleTime(priv->trimmed_samples, SAMPLE_RATE), nullptr);
+      static_cast<guint64>(stats.queued_chars), "upstream-waits", G_TYPE_BOOLEAN,
+      static_cast<gboolean>(stats.upstream_waits), "underruns", G_TYPE_UINT64, priv->underruns, "trimmed",
+      G_TYPE_UINT64, gstqtts::SampleTime(priv->trimmed_samples, SAMPLE_RATE), nullptr);
 }
 
 static void gst_qtts_src_get_property(GObject* object, guint prop_id, GValue* value, GParamSpec* pspec) {

@@ -156,18 +156,18 @@ Result<ClonedVoice> Engine::CloneVoice(const Recording& recording, const CloneOp
 }
 
 Result<std::unique_ptr<Stream>> Engine::Start(const Request& request, std::function<void()> on_change) {
-  QTTS_RETURN_IF_ERROR(impl_->prompts->Validate(request));
+  QTTS_ASSIGN_OR_RETURN(std::vector<std::string> warnings, impl_->prompts->Validate(request));
   if (request.voice != nullptr) QTTS_RETURN_IF_ERROR(CheckVoiceModel(*request.voice, impl_->info));
   auto state =
       std::make_shared<StreamState>(impl_->prompts, impl_->tokenizer, request, impl_->lead_frames, std::move(on_change),
                                     [scheduler = impl_->scheduler.get()] { scheduler->Wake(); });
   QTTS_RETURN_IF_ERROR(state->Begin());
   impl_->scheduler->Add(state);
-  return std::unique_ptr<Stream>(new Stream(shared_from_this(), std::move(state)));
+  return std::unique_ptr<Stream>(new Stream(shared_from_this(), std::move(state), std::move(warnings)));
 }
 
-Stream::Stream(std::shared_ptr<Engine> engine, std::shared_ptr<StreamState> state)
-    : engine_(std::move(engine)), state_(std::move(state)) {}
+Stream::Stream(std::shared_ptr<Engine> engine, std::shared_ptr<StreamState> state, std::vector<std::string> warnings)
+    : engine_(std::move(engine)), state_(std::move(state)), warnings_(std::move(warnings)) {}
 Stream::~Stream() { state_->Cancel(); }
 Status Stream::Append(std::string_view text) { return state_->Append(text); }
 Status Stream::FinishText() { return state_->FinishText(); }
@@ -176,6 +176,6 @@ ReadState Stream::TryRead(Frame* frame) { return state_->Read(frame, false); }
 void Stream::Cancel() { state_->Cancel(); }
 EndReason Stream::end_reason() const { return state_->end_reason(); }
 Status Stream::status() const { return state_->status(); }
-const std::vector<std::string>& Stream::warnings() const { return state_->warnings(); }
+const std::vector<std::string>& Stream::warnings() const { return warnings_; }
 
 }  // namespace qtts

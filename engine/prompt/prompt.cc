@@ -122,7 +122,10 @@ Result<PromptBuilder> PromptBuilder::Create(const ModelConfig& config, std::shar
   return builder;
 }
 
-Status PromptBuilder::Validate(const Request& request) const { return MakePlan(request).status(); }
+Result<std::vector<std::string>> PromptBuilder::Validate(const Request& request) const {
+  QTTS_ASSIGN_OR_RETURN(Plan plan, MakePlan(request));
+  return std::move(plan.warnings);
+}
 
 Result<size_t> PromptBuilder::TextIdsNeeded(const Request& request) const {
   QTTS_ASSIGN_OR_RETURN(const Plan plan, MakePlan(request));
@@ -289,7 +292,6 @@ Result<Prompt> PromptBuilder::Build(const Request& request, std::span<const int3
   Prompt prompt;
   prompt.text_complete = text_complete;
   prompt.pad_text_id = config_.tts_pad_token_id;
-  prompt.warnings = std::move(plan.warnings);
   std::vector<PromptRow>& rows = prompt.rows;
 
   // The head, common to all modes (spec 3.3).

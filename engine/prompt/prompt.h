@@ -45,8 +45,6 @@ struct Prompt {
   std::vector<float> x_vector;  // [hidden], for rows that name it
   // Codes to run through the codec before frame 0, audio discarded (spec 3.7): [frames][groups].
   std::vector<int32_t> reference_codes;
-  // What of the request was left out, one sentence each, for the user to know.
-  std::vector<std::string> warnings;
 };
 
 // Turns requests into prompts for one model. Immutable and thread-safe.
@@ -60,10 +58,10 @@ class PromptBuilder {
   // assume.
   static Result<PromptBuilder> Create(const ModelConfig& config, std::shared_ptr<const Tokenizer> tokenizer);
 
-  // Everything that can be said of `request` without its text: unknown speaker or language, a voice
-  // that this type of checkpoint cannot use or lacks, settings out of range, open text in the
-  // non-streaming layout. All are kInvalidArgument.
-  Status Validate(const Request& request) const;
+  // Everything that can be said of `request` without its text. Returns what of it will be left out, one sentence
+  // each, for the user to know. Errors: unknown speaker or language, a voice that this type of checkpoint cannot
+  // use or lacks, settings out of range, open text in the non-streaming layout; all are kInvalidArgument.
+  Result<std::vector<std::string>> Validate(const Request& request) const;
 
   // Text ids Build() needs at least while the text is not complete: the role's and one of text, more
   // for ICL, where the text runs beside the reference codes. Errors: as Validate().

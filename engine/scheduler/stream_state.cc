@@ -22,9 +22,7 @@ Status StreamState::Begin() {
     QTTS_RETURN_IF_ERROR(feed_.Finish());
     if (feed_.blank()) return Status::InvalidArgument("the text is empty: there is nothing to speak");
   }
-  QTTS_RETURN_IF_ERROR(TakeTextLocked());
-  if (prompt_) warnings_ = prompt_->warnings;
-  return Status::Ok();
+  return TakeTextLocked();
 }
 
 Status StreamState::Append(std::string_view text) {

@@ -40,7 +40,6 @@ class StreamState {
   void Cancel();
   EndReason end_reason() const;
   Status status() const;
-  const std::vector<std::string>& warnings() const { return warnings_; }
 
   // The scheduler's side.
   const Request& request() const { return request_; }
@@ -63,7 +62,6 @@ class StreamState {
   const size_t lead_frames_;
   const std::function<void()> on_change_;
   const std::function<void()> wake_;
-  std::vector<std::string> warnings_;  // written by Begin() only
 
   mutable std::mutex mutex_;
   std::condition_variable readable_;

@@ -178,8 +178,9 @@ Status PrintPrompt(const ToolOptions& options) {
   QTTS_RETURN_IF_ERROR(feed.Finish());
   if (feed.blank()) return Status::InvalidArgument("prompt: name what to speak with --text");
   if (request.voice != nullptr) QTTS_RETURN_IF_ERROR(CheckVoiceModel(*request.voice, checkpoint->Info()));
+  QTTS_ASSIGN_OR_RETURN(const auto warnings, prompts.Validate(request));
   QTTS_ASSIGN_OR_RETURN(const Prompt prompt, prompts.Build(request, feed.TakeIds(), true));
-  for (const std::string& warning : prompt.warnings) std::cerr << "qtts-tool: warning: " << warning << '\n';
+  for (const std::string& warning : warnings) std::cerr << "qtts-tool: warning: " << warning << '\n';
   if (options.json) {
     Json rows = Json::array();
     for (const PromptRow& row : prompt.rows) {

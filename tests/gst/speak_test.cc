@@ -412,7 +412,7 @@ TEST_F(SpeakTest, C25InterruptWakesAPushThatWaitsForRoomAndDropsItsText) {
       ++pushed;
     }
   });
-  ASSERT_TRUE(testing::WaitFor([&] { return GetStat(src(), "queued-utterances") == 64; }));
+  ASSERT_TRUE(testing::WaitFor([&] { return UpstreamWaits(src()); }));
   stop = true;
   Interrupt(src());
   upstream.join();

@@ -300,4 +300,13 @@ guint64 GetStat(GstElement* element, const char* field) {
   return value;
 }
 
+bool UpstreamWaits(GstElement* element) {
+  GstStructure* stats = nullptr;
+  g_object_get(element, "stats", &stats, nullptr);
+  gboolean waits = FALSE;
+  EXPECT_TRUE(gst_structure_get_boolean(stats, "upstream-waits", &waits));
+  gst_structure_free(stats);
+  return waits != FALSE;
+}
+
 }  // namespace qtts::testing

@@ -154,6 +154,8 @@ Problem ParseProblem(GstMessage* message);
 std::string GetString(GstElement* element, const char* property);
 std::vector<std::string> GetStrings(GstElement* element, const char* property);
 guint64 GetStat(GstElement* element, const char* field);
+// Whether a push into the sink pad waits for room in the queue.
+bool UpstreamWaits(GstElement* element);
 
 }  // namespace qtts::testing
 

@@ -109,14 +109,15 @@ class Stream {
   // Not ok exactly when end_reason() is kError.
   Status status() const;
   // What the user should know but that does not stop the utterance, e.g. an instruction that this
-  // checkpoint ignores. Complete when Start() returned.
+  // checkpoint ignores.
   const std::vector<std::string>& warnings() const;
 
  private:
   friend class Engine;
-  Stream(std::shared_ptr<Engine> engine, std::shared_ptr<StreamState> state);
+  Stream(std::shared_ptr<Engine> engine, std::shared_ptr<StreamState> state, std::vector<std::string> warnings);
   std::shared_ptr<Engine> engine_;
   std::shared_ptr<StreamState> state_;
+  std::vector<std::string> warnings_;
 };
 
 // A loaded model on one device, with one scheduler thread that advances all its streams frame by

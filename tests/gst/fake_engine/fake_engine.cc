@@ -76,7 +76,6 @@ class StreamState {
   std::function<void()> on_change;
   std::function<void()> on_room;  // wakes the scheduler
   std::shared_ptr<std::atomic<bool>> device_lost;
-  std::vector<std::string> warnings;
 
   std::mutex mutex;
   std::condition_variable readable;
@@ -298,17 +297,16 @@ Result<std::unique_ptr<Stream>> Engine::Start(const Request& request, std::funct
   state->on_change = std::move(on_change);
   state->on_room = [impl = impl_.get()] { impl->Wake(); };
   state->device_lost = impl_->device_lost;
-  state->warnings = script.warnings;
   {
     const std::lock_guard lock(impl_->mutex);
     impl_->streams.push_back(state);
   }
   impl_->Wake();
-  return std::unique_ptr<Stream>(new Stream(shared_from_this(), std::move(state)));
+  return std::unique_ptr<Stream>(new Stream(shared_from_this(), std::move(state), script.warnings));
 }
 
-Stream::Stream(std::shared_ptr<Engine> engine, std::shared_ptr<StreamState> state)
-    : engine_(std::move(engine)), state_(std::move(state)) {}
+Stream::Stream(std::shared_ptr<Engine> engine, std::shared_ptr<StreamState> state, std::vector<std::string> warnings)
+    : engine_(std::move(engine)), state_(std::move(state)), warnings_(std::move(warnings)) {}
 
 Stream::~Stream() {
   Cancel();
@@ -376,7 +374,7 @@ Status Stream::status() const {
   return state_->status;
 }
 
-const std::vector<std::string>& Stream::warnings() const { return state_->warnings; }
+const std::vector<std::string>& Stream::warnings() const { return warnings_; }
 
 namespace fake {
 

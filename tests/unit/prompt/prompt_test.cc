@@ -140,9 +140,15 @@ std::shared_ptr<ClonedVoice> IclVoice(int32_t frames) {
   return voice;
 }
 
+std::vector<std::string> Warnings(const ModelConfig& config, const Request& request) {
+  auto warnings = Builder(config).Validate(request);
+  EXPECT_TRUE(warnings.ok()) << warnings.status().message();
+  return warnings.ok() ? *std::move(warnings) : std::vector<std::string>();
+}
+
 void ExpectInvalid(const ModelConfig& config, const Request& request, const ::testing::Matcher<std::string>& message) {
   const PromptBuilder builder = Builder(config);
-  const Status statuses[] = {builder.Validate(request), builder.TextIdsNeeded(request).status(),
+  const Status statuses[] = {builder.Validate(request).status(), builder.TextIdsNeeded(request).status(),
                              builder.Build(request, TextIds(kText), true).status()};
   for (const Status& status : statuses) {
     EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
@@ -178,7 +184,7 @@ TEST(PromptCustomVoice, NonStreamingIsTheDefault) {
   EXPECT_EQ(prompt.pad_text_id, kPad);
   EXPECT_THAT(prompt.x_vector, IsEmpty());
   EXPECT_THAT(prompt.reference_codes, IsEmpty());
-  EXPECT_THAT(prompt.warnings, IsEmpty());
+  EXPECT_THAT(Warnings(Config(ModelType::kCustomVoice), request), IsEmpty());
 }
 
 TEST(PromptCustomVoice, Streaming) {
@@ -234,7 +240,7 @@ TEST(PromptCustomVoice, Instruct) {
                          }));
   EXPECT_EQ(prompt.constant_rows, 22U);
   EXPECT_EQ(prompt.trailing_text, (Ids{kEos}));
-  EXPECT_THAT(prompt.warnings, IsEmpty());
+  EXPECT_THAT(Warnings(Config(ModelType::kCustomVoice), request), IsEmpty());
 }
 
 TEST(PromptCustomVoice, TheSmallModelIgnoresTheInstructionAndSaysSo) {
@@ -242,11 +248,10 @@ TEST(PromptCustomVoice, TheSmallModelIgnoresTheInstructionAndSaysSo) {
   request.speaker = "ryan";
   const ModelConfig config = Config(ModelType::kCustomVoice, "0b6");
   const Prompt plain = Build(config, request);
+  EXPECT_THAT(Warnings(config, request), IsEmpty());
   request.instruct = "Speak softly.";
-  const Prompt prompt = Build(config, request);
-  EXPECT_EQ(prompt.rows, plain.rows);
-  EXPECT_THAT(plain.warnings, IsEmpty());
-  EXPECT_THAT(prompt.warnings, ElementsAre(AllOf(HasSubstr("instruction was ignored"), HasSubstr("0b6"))));
+  EXPECT_EQ(Build(config, request).rows, plain.rows);
+  EXPECT_THAT(Warnings(config, request), ElementsAre(AllOf(HasSubstr("instruction was ignored"), HasSubstr("0b6"))));
 }
 
 TEST(PromptCustomVoice, DialectsComeThroughTheSpeaker) {
@@ -310,7 +315,7 @@ TEST(PromptVoiceDesign, EmptyInstructIsNone) {
   const Prompt prompt = Build(Config(ModelType::kVoiceDesign), request, "Hello");
   EXPECT_EQ(prompt.rows.size(), 10U);
   EXPECT_EQ(prompt.constant_rows, 7U);
-  EXPECT_THAT(prompt.warnings, IsEmpty());
+  EXPECT_THAT(Warnings(Config(ModelType::kVoiceDesign), request), IsEmpty());
 }
 
 TEST(PromptBase, XVectorStreamsByDefault) {
@@ -365,7 +370,10 @@ TEST(PromptBase, AnInstructionIsIgnoredAndSaysSo) {
   const Prompt prompt = Build(Config(ModelType::kBase), request);
   EXPECT_EQ(prompt.rows.front(), Text(kStart));
   EXPECT_EQ(prompt.rows[1], Text(kAssistant));
-  EXPECT_THAT(prompt.warnings, ElementsAre(HasSubstr("a base checkpoint")));
+  EXPECT_THAT(Warnings(Config(ModelType::kBase), request), ElementsAre(HasSubstr("a base checkpoint")));
+  request.more_text = true;
+  EXPECT_THAT(Warnings(Config(ModelType::kBase), request), ElementsAre(HasSubstr("a base checkpoint")))
+      << "known before the text is";
 }
 
 Rows IclHead() {
@@ -624,7 +632,7 @@ TEST(PromptErrors, ClonedVoices) {
   voice->reference_text.assign(70000, 'a');
   Request request;
   request.voice = voice;
-  EXPECT_EQ(Builder(config).Validate(request).code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(Builder(config).Validate(request).status().code(), StatusCode::kResourceExhausted);
 }
 
 TEST(PromptErrors, EachGroupHasItsOwnRange) {
@@ -743,7 +751,7 @@ TEST(PromptErrors, ADialectWithoutAnId) {
   config.talker.languages.erase("sichuan_dialect");
   Request request;
   request.speaker = "eric";
-  const Status status = Builder(config).Validate(request);
+  const Status status = Builder(config).Validate(request).status();
   EXPECT_EQ(status.code(), StatusCode::kCorruptModel);
   EXPECT_THAT(status.message(), AllOf(HasSubstr("\"eric\""), HasSubstr("\"sichuan_dialect\"")));
 }
