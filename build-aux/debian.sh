@@ -20,7 +20,7 @@ example_packages=(libgstreamer-plugins-bad1.0-dev gstreamer1.0-plugins-bad gstre
   libgstrtspserver-1.0-dev)
 # What the nightly tests need besides.
 # shellcheck disable=SC2034
-nightly_packages=(chromium python3-websocket tshark
+nightly_packages=(chromium python3-websocket tshark valgrind
   build-essential debhelper help2man lintian autopkgtest)
 # What CI needs besides.
 # shellcheck disable=SC2034

@@ -503,6 +503,7 @@ Speech::Event Speech::NextEvent(Output* output) {
     } else if (current_) {
       const bool growing = current_->growing;
       if (ReadStream(&lock, output, &event)) return event;
+      if (growing && current_) current_->awaited_text = true;
       if (std::exchange(monitor_->woken, false)) return Event::kWoken;
       const auto start = Clock::now();
       if (!WaitForChange(&lock, seen, UtteranceDeadline())) CloseUtterance();
@@ -635,6 +636,7 @@ bool Speech::ReadStream(Lock* lock, Output* output, Event* event) {
       }
       stats_.sound_seconds += static_cast<double>(output->frame.pcm.size()) / current_->sample_rate;
       output->epoch = epoch;
+      output->awaited_text = std::exchange(current_->awaited_text, false);
       *event = Event::kFrame;
       return true;
     case qtts::ReadState::kEnd:
@@ -723,9 +725,9 @@ std::string Speech::current_text() const {
   return current_ ? current_->utterance.text : std::string();
 }
 
-bool Speech::SpeaksWholeText() const {
+bool Speech::WaitsForEngine() const {
   const Lock lock(monitor_->mutex);
-  return current_ && !current_->growing;
+  return current_ && !current_->growing && !current_->awaited_text;
 }
 
 }  // namespace gstqtts

@@ -73,6 +73,7 @@ class Speech {
     uint64_t seed = 0;
     std::vector<std::string> warnings;  // what the user should know about the utterance
     uint64_t epoch = 0;                 // of the frame, for Commit()
+    bool awaited_text = false;          // the frame could not come before text did that came late
     Cue cue;
     std::string language;  // as set for the utterance
   };
@@ -197,8 +198,8 @@ class Speech {
   Stats stats() const;
   // The text that is being spoken; empty when there is none.
   std::string current_text() const;
-  // Whether an utterance is being spoken whose text is complete: it never stalls for want of text.
-  bool SpeaksWholeText() const;
+  // Whether the next frame comes as soon as the engine has made it: it does not wait for text.
+  bool WaitsForEngine() const;
 
  private:
   // Outlives the Speech in the callbacks of engines and loads.
@@ -217,8 +218,9 @@ class Speech {
     int sample_rate = 0;
     uint64_t frames = 0;  // committed
     uint64_t samples = 0;
-    std::string more;      // text that the stream has not been given yet
-    bool growing = false;  // the stream does not know the end of its text yet
+    std::string more;           // text that the stream has not been given yet
+    bool growing = false;       // the stream does not know the end of its text yet
+    bool awaited_text = false;  // since the last frame
   };
 
   bool Running() const { return active_ && !flushing_; }

@@ -1832,7 +1832,7 @@ static bool gst_qtts_src_place_frame(GstQttsSrc* self) {
       tolerance = kSilenceTolerance;
     }
     const bool late = now > time + latency + tolerance;
-    if (live && late && priv->in_utterance && priv->speech.SpeaksWholeText())
+    if (live && late && priv->in_utterance && !priv->frame->awaited_text && priv->speech.WaitsForEngine())
       gst_qtts_src_report_underrun(self, GST_CLOCK_DIFF(time, now));
     if (late || priv->timeline.broken()) priv->timeline.MoveTo(now);
   }
@@ -1996,7 +1996,7 @@ static GstFlowReturn gst_qtts_src_create(GstPushSrc* src, GstBuffer** buffer) {
       if (flow != GST_FLOW_OK) return flow;
       if (!priv->frame && priv->silence_due == 0) {
         if (!fill) continue;  // woken by a change of the mode
-        if (std::exchange(priv->in_utterance, false) && priv->speech.SpeaksWholeText())
+        if (std::exchange(priv->in_utterance, false) && priv->speech.WaitsForEngine())
           gst_qtts_src_report_underrun(self, 0);
         return gst_qtts_src_create_silence(self, kSilencePiece, buffer);
       }

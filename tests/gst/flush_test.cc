@@ -48,11 +48,11 @@ class FlushTest : public GstTest {
 TEST_F(FlushTest, C14WhileWaitingForText) {
   Pipeline pipeline("qttssrc name=src ! fakesink async=false");
   Recorder& record = pipeline.Record();
+  record.ClearWhenFlushed();
   Feeder feeder(pipeline.src());
   pipeline.Set(GST_STATE_PLAYING);
   feeder.Begin();
   for (int round = 0; round < 20; ++round) {
-    record.Clear();
     Flush(&feeder);
     feeder.Begin();
     EXPECT_EQ(feeder.Push("abc"), GST_FLOW_OK);
@@ -67,6 +67,7 @@ TEST_F(FlushTest, C14WhileTheModelSpeaks) {
   fake::Reset(script);
   Pipeline pipeline("qttssrc name=src ! fakesink async=false");
   Recorder& record = pipeline.Record();
+  record.ClearWhenFlushed();
   Feeder feeder(pipeline.src());
   pipeline.Set(GST_STATE_PLAYING);
   feeder.Begin();
@@ -74,7 +75,6 @@ TEST_F(FlushTest, C14WhileTheModelSpeaks) {
     for (int i = 0; i < 5; ++i) feeder.Push("ooooooooooooooooooooooooooooooooooooooooooooooo");
     ASSERT_TRUE(WaitFor([&] { return record.buffer_count() > static_cast<size_t>(round % 5); }));
     EXPECT_TRUE(feeder.Send(gst_event_new_flush_start()));
-    record.Clear();
     EXPECT_TRUE(feeder.Send(gst_event_new_flush_stop(TRUE)));
     feeder.Begin();
     EXPECT_EQ(feeder.Push("new"), GST_FLOW_OK);
@@ -88,6 +88,7 @@ TEST_F(FlushTest, C14WhileTheModelSpeaks) {
 TEST_F(FlushTest, C14WhileTheModelIsBusyWithAFrameThatNeverComes) {
   Pipeline pipeline("qttssrc name=src ! fakesink async=false");
   Recorder& record = pipeline.Record();
+  record.ClearWhenFlushed();
   Feeder feeder(pipeline.src());
   pipeline.Set(GST_STATE_PLAYING);
   feeder.Begin();
@@ -96,7 +97,6 @@ TEST_F(FlushTest, C14WhileTheModelIsBusyWithAFrameThatNeverComes) {
   ASSERT_TRUE(WaitFor([&] { return record.buffer_count() == 2; }));
   EXPECT_TRUE(feeder.Send(gst_event_new_flush_start()));
   EXPECT_TRUE(WaitFor([] { return fake::GetCounters().live_streams == 0; })) << "cancelled at once";
-  record.Clear();
   EXPECT_TRUE(feeder.Send(gst_event_new_flush_stop(TRUE)));
   fake::AllowFrames(-1);
   feeder.Begin();
@@ -110,6 +110,7 @@ TEST_F(FlushTest, C14WhilePushingIsBlockedDownstream) {
     fake::Reset();
     Pipeline pipeline("qttssrc name=src ! fakesink name=sink async=false");
     Recorder& record = pipeline.Record();
+    record.ClearWhenFlushed();
     Feeder feeder(pipeline.src());
     const auto sink = pipeline.Find("sink");
     const Owned<GstPad> sink_pad(gst_element_get_static_pad(sink.get(), "sink"));
@@ -121,7 +122,6 @@ TEST_F(FlushTest, C14WhilePushingIsBlockedDownstream) {
     feeder.Push("oooooooooooo");
     ASSERT_TRUE(WaitFor([&] { return record.buffer_count() == 1; }));
     EXPECT_TRUE(feeder.Send(gst_event_new_flush_start()));
-    record.Clear();
     gst_pad_remove_probe(sink_pad.get(), block);
     EXPECT_TRUE(feeder.Send(gst_event_new_flush_stop(TRUE)));
     feeder.Begin();
@@ -137,6 +137,7 @@ TEST_F(FlushTest, C14WhileEverythingIsBlocked) {
     fake::Reset();
     Pipeline pipeline("qttssrc name=src max-queued-text=10 ! fakesink name=sink async=false");
     Recorder& record = pipeline.Record();
+    record.ClearWhenFlushed();
     Feeder feeder(pipeline.src());
     const auto sink = pipeline.Find("sink");
     const Owned<GstPad> sink_pad(gst_element_get_static_pad(sink.get(), "sink"));
@@ -157,7 +158,6 @@ TEST_F(FlushTest, C14WhileEverythingIsBlocked) {
     EXPECT_TRUE(feeder.Send(gst_event_new_flush_start()));
     upstream.join();
     EXPECT_EQ(flow, GST_FLOW_FLUSHING);
-    record.Clear();
     gst_pad_remove_probe(sink_pad.get(), block);
     EXPECT_TRUE(feeder.Send(gst_event_new_flush_stop(static_cast<gboolean>(reset_time))));
     feeder.Begin();
@@ -176,6 +176,7 @@ TEST_F(FlushTest, C14WhileTheModelLoads) {
   fake::Reset(script);
   Pipeline pipeline("qttssrc name=src ! fakesink async=false");
   Recorder& record = pipeline.Record();
+  record.ClearWhenFlushed();
   Feeder feeder(pipeline.src());
   pipeline.Set(GST_STATE_PLAYING);
   feeder.Begin();
@@ -192,6 +193,7 @@ TEST_F(FlushTest, C14WhileTheModelLoads) {
 TEST_F(FlushTest, AfterTheEndTheStreamBeginsAgain) {
   Pipeline pipeline("qttssrc name=src ! fakesink async=false");
   Recorder& record = pipeline.Record();
+  record.ClearWhenFlushed();
   Feeder feeder(pipeline.src());
   pipeline.Set(GST_STATE_PLAYING);
   for (int round = 0; round < 5; ++round) {
@@ -200,7 +202,6 @@ TEST_F(FlushTest, AfterTheEndTheStreamBeginsAgain) {
     feeder.End();
     ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr);
     ExpectFreshStream(record, "abc");
-    record.Clear();
     Flush(&feeder);
   }
 }
@@ -209,13 +210,13 @@ TEST_F(FlushTest, C14WithoutResetTheTimeGoesOn) {
   fake::AllowFrames(2);
   Pipeline pipeline("qttssrc name=src ! fakesink async=false");
   Recorder& record = pipeline.Record();
+  record.ClearWhenFlushed();
   Feeder feeder(pipeline.src());
   pipeline.Set(GST_STATE_PLAYING);
   feeder.Begin();
   feeder.Push("old");
   ASSERT_TRUE(WaitFor([&] { return record.buffer_count() == 2; }));
   Flush(&feeder, FALSE);
-  record.Clear();
   fake::AllowFrames(-1);
   feeder.Begin();
   feeder.Push("new");
@@ -233,12 +234,12 @@ TEST_F(FlushTest, SentToTheElementItDropsTheText) {
   fake::AllowFrames(2);
   Pipeline pipeline("qttssrc name=src text=old ! fakesink async=false");
   Recorder& record = pipeline.Record();
+  record.ClearWhenFlushed();
   pipeline.Set(GST_STATE_PLAYING);
   ASSERT_TRUE(WaitFor([&] { return record.buffer_count() == 2; }));
   EXPECT_TRUE(gst_element_send_event(pipeline.src(), gst_event_new_flush_start()));
   g_object_set(pipeline.src(), "text", "lost", nullptr);
   fake::AllowFrames(-1);
-  record.Clear();
   EXPECT_TRUE(gst_element_send_event(pipeline.src(), gst_event_new_flush_stop(TRUE)));
   ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr);
   EXPECT_EQ(record.text(), "");
@@ -248,6 +249,7 @@ TEST_F(FlushTest, AnEndWithoutABeginIsIgnored) {
   fake::AllowFrames(2);
   Pipeline pipeline("qttssrc name=src text=abc ! fakesink async=false");
   Recorder& record = pipeline.Record();
+  record.ClearWhenFlushed();
   pipeline.Set(GST_STATE_PLAYING);
   ASSERT_TRUE(WaitFor([&] { return record.buffer_count() == 2; }));
   EXPECT_FALSE(gst_element_send_event(pipeline.src(), gst_event_new_flush_stop(TRUE)));

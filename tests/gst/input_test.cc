@@ -222,14 +222,14 @@ TEST_F(InputTest, C12AMegabyteIsTakenInPiecesOfTheLengthAllowed) {
 TEST_F(InputTest, ALongTextIsTakenInOnePieceWhereAllowed) {
   fake::Script script = fake::DefaultScript();
   script.info.samples_per_frame = 4;
-  script.info.defaults.max_new_tokens = int64_t{2} * gstqtts::TextQueue::kDefaultMaxCharacters;
+  script.info.defaults.max_new_tokens = 5000;
   fake::Reset(script);
-  Pipeline pipeline("qttssrc name=src max-text-length=1000000 ! fakesink async=false");
+  Pipeline pipeline("qttssrc name=src max-queued-text=1000 max-text-length=1000000 ! fakesink async=false");
   Recorder& record = pipeline.Record();
   Feeder feeder(pipeline.src());
   pipeline.Set(GST_STATE_PLAYING);
   feeder.Begin();
-  const std::string text(gstqtts::TextQueue::kDefaultMaxCharacters + 1000, 'y');
+  const std::string text(2000, 'y');  // longer than the queue, which is empty
   EXPECT_EQ(feeder.Push(text), GST_FLOW_OK);
   feeder.End();
   ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr);

@@ -19,6 +19,9 @@ constexpr GstClockTime kLongTime = 360 * GST_SECOND;
 constexpr GstClockTime kLongTime = 3600 * GST_SECOND;
 #endif
 
+// By how much the element lets speech be late: silence that fills in for it waits as long.
+constexpr GstClockTime kLateTolerance = 10 * GST_MSECOND;
+
 // A pipeline whose clock stands still unless a test moves it.
 class LivePipeline : public Pipeline {
  public:
@@ -60,6 +63,17 @@ class LivePipeline : public Pipeline {
       if (gst_test_clock_peek_id_count(clock()) > 0) Advance(step);
       return false;
     });
+  }
+  // Advances a little, unless the element is in an utterance and the engine's next frame has not come to it: then
+  // only how busy the machine is would say whether it came too late.
+  void AdvanceWithTheEngine() {
+    GstClockID id = nullptr;
+    if (!gst_test_clock_peek_next_pending_id(clock(), &id)) return;
+    const GstClockTime awaited = gst_clock_id_get_time(id) - gst_element_get_base_time(get());
+    gst_clock_id_unref(id);
+    const auto buffers = record().buffers();
+    if (!buffers.empty() && awaited == buffers.back().pts + buffers.back().duration + kLateTolerance) return;
+    Advance(5 * GST_MSECOND);
   }
   bool WaitUntilSomebodyWaits() const {
     return WaitFor([this] { return gst_test_clock_peek_id_count(clock()) > 0; });
@@ -175,7 +189,7 @@ TEST_F(LiveTest, C16TextThatComesInAPauseIsSpokenAfterIt) {
     pipeline.Set(GST_STATE_PLAYING);
     ASSERT_TRUE(WaitFor([&] {
       if (Speech(pipeline.record().buffers()).size() == 2) return true;
-      pipeline.Advance(5 * GST_MSECOND);
+      pipeline.AdvanceWithTheEngine();
       return false;
     }));
     pipeline.Advance(30 * GST_MSECOND);
@@ -190,7 +204,7 @@ TEST_F(LiveTest, C16TextThatComesInAPauseIsSpokenAfterIt) {
     pipeline.Set(GST_STATE_PLAYING);
     ASSERT_TRUE(WaitFor([&] {
       if (Speech(pipeline.record().buffers()).size() == 4) return true;
-      if (gst_test_clock_peek_id_count(pipeline.clock()) > 0) pipeline.Advance(5 * GST_MSECOND);
+      pipeline.AdvanceWithTheEngine();
       return false;
     }));
     const GstClockTime start = Speech(pipeline.record().buffers())[2].pts;
@@ -208,7 +222,7 @@ TEST_F(LiveTest, C21TheClockMayChange) {
       pipeline.Set(GST_STATE_PLAYING);
       ASSERT_TRUE(WaitFor([&] {
         if (Speech(pipeline.record().buffers()).size() == 3) return true;
-        pipeline.Advance(5 * GST_MSECOND);
+        pipeline.AdvanceWithTheEngine();
         return false;
       }));
       ASSERT_TRUE(pipeline.WaitUntilSomebodyWaits());
@@ -287,7 +301,7 @@ TEST_F(LiveTest, C23SilenceFillsEveryPause) {
   const GstClockTime before = pipeline.now();
   g_object_set(pipeline.src(), "text", "abc", nullptr);
   ASSERT_TRUE(WaitFor([&] {
-    pipeline.Advance(5 * GST_MSECOND);
+    pipeline.AdvanceWithTheEngine();
     return Speech(pipeline.record().buffers()).size() == 3;
   }));
   const size_t spoken = pipeline.record().buffer_count();
@@ -478,11 +492,34 @@ TEST_F(LiveTest, SlowSpeechIsCountedToldAndMoved) {
   EXPECT_EQ(pipeline.record().text(), "abcd");
 }
 
+TEST_F(LiveTest, TextThatComesLateIsNoUnderrun) {
+  for (const char* mode : {"wait", "silence"}) {
+    SCOPED_TRACE(mode);
+    LivePipeline pipeline(std::string("segmentation=stream newline-ends=true utterance-timeout=-1 idle-mode=") + mode);
+    const auto spoken = [&](const std::string& text) {
+      return WaitFor([&] {
+        pipeline.AdvanceWithTheEngine();
+        return SpokenText(pipeline.record().buffers()) == text;
+      });
+    };
+    Feeder feeder(pipeline.src());
+    pipeline.Set(GST_STATE_PLAYING);
+    feeder.Begin();
+    feeder.Push("ab");
+    ASSERT_TRUE(spoken("ab"));
+    for (int i = 0; i < 100; ++i) pipeline.Advance(20 * GST_MSECOND);
+    feeder.Push("cd\n");
+    ASSERT_TRUE(spoken("abcd"));
+    EXPECT_EQ(GetStat(pipeline.src(), "underruns"), 0U);
+    EXPECT_TRUE(pipeline.Pending(GST_MESSAGE_WARNING).empty());
+  }
+}
+
 TEST_F(LiveTest, C25InterruptWhileAFrameWaitsForItsTime) {
   LivePipeline pipeline("text=abcdefgh");
   pipeline.Set(GST_STATE_PLAYING);
   ASSERT_TRUE(WaitFor([&] {
-    pipeline.Advance(5 * GST_MSECOND);
+    pipeline.AdvanceWithTheEngine();
     return Speech(pipeline.record().buffers()).size() == 2;
   }));
   guint64 frames = 0;

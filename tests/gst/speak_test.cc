@@ -615,6 +615,9 @@ TEST_F(SpeakTest, FlushesAndStopsFinishWhatTheyDrop) {
 }
 
 TEST_F(SpeakTest, StatsTellLatenciesAndLevels) {
+  fake::Script script = fake::DefaultScript();
+  script.frame_time = std::chrono::milliseconds(20);  // that they are waited for
+  fake::Reset(script);
   fake::AllowFrames(0);
   Play();
   EXPECT_EQ(GetStat(src(), "first-frame-latency-max"), GST_CLOCK_TIME_NONE);

@@ -118,6 +118,7 @@ GstPadProbeReturn Recorder::OnProbe(GstPad* /*pad*/, GstPadProbeInfo* info, gpoi
   } else {
     GstEvent* event = GST_PAD_PROBE_INFO_EVENT(info);
     item.event = GST_EVENT_TYPE(event);
+    if (item.event == GST_EVENT_FLUSH_STOP && self->clear_when_flushed_) self->items_.clear();
     if (item.event == GST_EVENT_SEGMENT) gst_event_copy_segment(event, &item.segment);
     if (item.event == GST_EVENT_CAPS) {
       GstCaps* caps = nullptr;

@@ -5,6 +5,7 @@
 #include <gst/gst.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -77,6 +78,8 @@ class Recorder {
   // The characters of all frames as UTF-8.
   std::string text() const;
   void Clear();
+  // Clears itself with each flush: until that ends, a buffer may still come.
+  void ClearWhenFlushed() { clear_when_flushed_ = true; }
 
  private:
   static GstPadProbeReturn OnProbe(GstPad* pad, GstPadProbeInfo* info, gpointer user_data);
@@ -85,6 +88,7 @@ class Recorder {
   gulong probe_ = 0;
   bool keep_data_;
   bool is_float_ = true;
+  std::atomic<bool> clear_when_flushed_ = false;
   mutable std::mutex mutex_;
   std::vector<Item> items_;
 };
