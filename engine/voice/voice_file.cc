@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
+#include "voice/voice_file.h"
+
 #include <bit>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "checkpoint/mapped_file.h"
 #include "checkpoint/safetensors.h"
-#include "qtts/voice.h"
 #include "text/utf8.h"
 
 namespace qtts {
@@ -46,12 +47,12 @@ Result<std::vector<T>> Values(const SafetensorsHeader& header, std::span<const s
 
 }  // namespace
 
-Status SaveVoice(const ClonedVoice& voice, const std::string& path) {
+std::string WriteVoice(const ClonedVoice& voice) {
   const size_t vector_bytes = voice.x_vector.size() * sizeof(float);
   const size_t code_bytes = voice.reference_codes.size() * sizeof(int32_t);
   nlohmann::ordered_json header;
   header["__metadata__"] = {
-      {"format", kFormat}, {"model", voice.model}, {"reference_text", RepairUtf8(voice.reference_text)}};
+      {"format", kFormat}, {"model", RepairUtf8(voice.model)}, {"reference_text", RepairUtf8(voice.reference_text)}};
   header[kVector] = {{"dtype", "F32"}, {"shape", {voice.x_vector.size()}}, {"data_offsets", {0, vector_bytes}}};
   header[kCodes] = {{"dtype", "I32"},
                     {"shape", {voice.reference_codes.size()}},
@@ -59,19 +60,14 @@ Status SaveVoice(const ClonedVoice& voice, const std::string& path) {
   std::string text = header.dump();
   text.resize((text.size() + 7) / 8 * 8, ' ');
   const auto length = static_cast<uint64_t>(text.size());
-  std::ofstream file(path, std::ios::binary | std::ios::trunc);
-  file.write(reinterpret_cast<const char*>(&length), sizeof length);
-  file << text;
-  file.write(reinterpret_cast<const char*>(voice.x_vector.data()), static_cast<std::streamsize>(vector_bytes));
-  file.write(reinterpret_cast<const char*>(voice.reference_codes.data()), static_cast<std::streamsize>(code_bytes));
-  file.close();
-  if (!file) return Status::Unreadable(path + ": cannot be written: " + std::strerror(errno));
-  return Status::Ok();
+  std::string file(reinterpret_cast<const char*>(&length), sizeof length);
+  file += text;
+  file.append(reinterpret_cast<const char*>(voice.x_vector.data()), vector_bytes);
+  file.append(reinterpret_cast<const char*>(voice.reference_codes.data()), code_bytes);
+  return file;
 }
 
-Result<ClonedVoice> LoadVoice(const std::string& path) {
-  QTTS_ASSIGN_OR_RETURN(const MappedFile mapping, MappedFile::Open(path));
-  const std::span<const std::byte> file = mapping.bytes();
+Result<ClonedVoice> ParseVoice(std::span<const std::byte> file, const std::string& path) {
   QTTS_ASSIGN_OR_RETURN(const SafetensorsHeader header, SafetensorsHeader::Parse(file, file.size(), path));
   const auto metadata = [&](const char* key) -> std::string {
     const auto found = header.metadata.find(key);
@@ -84,6 +80,20 @@ Result<ClonedVoice> LoadVoice(const std::string& path) {
   QTTS_ASSIGN_OR_RETURN(voice.x_vector, Values<float>(header, file, path, kVector, "F32"));
   QTTS_ASSIGN_OR_RETURN(voice.reference_codes, Values<int32_t>(header, file, path, kCodes, "I32"));
   return voice;
+}
+
+Status SaveVoice(const ClonedVoice& voice, const std::string& path) {
+  const std::string bytes = WriteVoice(voice);
+  std::ofstream file(path, std::ios::binary | std::ios::trunc);
+  file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  file.close();
+  if (!file) return Status::Unreadable(path + ": cannot be written: " + std::strerror(errno));
+  return Status::Ok();
+}
+
+Result<ClonedVoice> LoadVoice(const std::string& path) {
+  QTTS_ASSIGN_OR_RETURN(const MappedFile mapping, MappedFile::Open(path));
+  return ParseVoice(mapping.bytes(), path);
 }
 
 }  // namespace qtts

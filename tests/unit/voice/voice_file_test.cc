@@ -42,6 +42,19 @@ TEST(VoiceFileTest, ComesBackAsItWas) {
   }
 }
 
+TEST(VoiceFileTest, RepairsTextThatIsNoUtf8) {
+  const TempFolder folder;
+  const std::string path = folder / "voice.safetensors";
+  ClonedVoice voice = Voice();
+  voice.reference_text = "a\xFF";
+  voice.model = "\xC3";
+  ASSERT_TRUE(SaveVoice(voice, path).ok());
+  const auto loaded = LoadVoice(path);
+  ASSERT_TRUE(loaded.ok()) << loaded.status().message();
+  EXPECT_EQ(loaded->reference_text, "a\uFFFD");
+  EXPECT_EQ(loaded->model, "\uFFFD");
+}
+
 TEST(VoiceFileTest, RefusesWhatIsNoVoice) {
   const TempFolder folder;
   const std::string path = folder / "voice.safetensors";
