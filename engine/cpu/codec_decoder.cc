@@ -104,7 +104,19 @@ CodecDecoder::CodecDecoder(const CodecConfig& config, const CodecWeights& weight
   }
 }
 
-CodecDecoder::State CodecDecoder::NewState() const { return State(config_.transformer); }
+CodecDecoder::State CodecDecoder::State::Copy() const {
+  State copy(cache.Copy(cache.length()));
+  copy.histories = histories;
+  return copy;
+}
+
+size_t CodecDecoder::State::bytes() const {
+  size_t bytes = cache.bytes();
+  for (const std::vector<float>& history : histories) bytes += history.size() * sizeof(float);
+  return bytes;
+}
+
+CodecDecoder::State CodecDecoder::NewState() const { return State(KvCache(config_.transformer)); }
 
 void CodecDecoder::Decode(State* state, std::span<const int32_t> codes, std::span<float> pcm) {
   const auto groups = static_cast<size_t>(code_groups());

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "checkpoint/weights.h"
@@ -31,9 +32,14 @@ class CodecDecoder {
 
   // What one stream has heard so far. Starts silent.
   class State {
+   public:
+    // May throw std::bad_alloc.
+    State Copy() const;
+    size_t bytes() const;
+
    private:
     friend class CodecDecoder;
-    explicit State(const TransformerConfig& config) : cache(config) {}
+    explicit State(KvCache kv_cache) : cache(std::move(kv_cache)) {}
     KvCache cache;
     // One for each operator that looks back, in order of use; made in the first call.
     std::vector<std::vector<float>> histories;

@@ -17,6 +17,7 @@
 #include "cpu/embedder.h"
 #include "cpu/kernels.h"
 #include "cpu/predictor.h"
+#include "cpu/prompt_cache.h"
 #include "cpu/talker.h"
 #include "cpu/thread_pool.h"
 #include "sampling/sampler.h"
@@ -102,6 +103,7 @@ class CpuBackend final : public Backend {
   // The parts of one step, in order. Each leaves out what has ended, and may end more.
   void Advance(std::span<ActiveStep> steps);
   void Start(ActiveStep* step);
+  void PrimeCodec(std::span<const int32_t> reference_codes, cpu::CodecDecoder::State* state);
   void StepTalker(std::span<ActiveStep> steps);
   void ChooseFirstCode(ActiveStep* step);
   void PredictCodes(std::span<ActiveStep> steps);
@@ -115,6 +117,7 @@ class CpuBackend final : public Backend {
   cpu::Predictor predictor_;
   cpu::CodecDecoder codec_;
   std::string name_;
+  cpu::PromptCache prompts_;
   std::map<SlotId, Slot> slots_;
   SlotId last_id_ = 0;
   std::deque<std::vector<FrameStep>> queue_;
@@ -232,18 +235,24 @@ void CpuBackend::Start(ActiveStep* step) {
   }
   slot.started = true;
   const Prompt prompt = std::exchange(slot.prompt, Prompt());
-  const size_t groups = static_cast<size_t>(codec_.code_groups());
-  if (!prompt.reference_codes.empty()) {
-    std::vector<float> discarded(prompt.reference_codes.size() / groups *
-                                 static_cast<size_t>(codec_.samples_per_frame()));
-    codec_.Decode(&slot.codec, prompt.reference_codes, discarded);
-  }
+  PrimeCodec(prompt.reference_codes, &slot.codec);
+  const bool known = prompts_.RestorePrefix(prompt, &slot.cache);
+  const auto rest = std::span(prompt.rows).subspan(static_cast<size_t>(slot.cache.length()));
   const auto width = static_cast<size_t>(talker_.hidden_size());
-  std::vector<float> inputs(prompt.rows.size() * width);
-  embedder_.Embed(prompt.rows, prompt.x_vector, inputs.data());
+  std::vector<float> inputs(rest.size() * width);
+  embedder_.Embed(rest, prompt.x_vector, inputs.data());
   step->hidden.resize(width);
   step->logits.resize(static_cast<size_t>(talker_.vocab_size()));
   talker_.Prefill(&slot.cache, inputs, step->hidden.data(), step->logits.data());
+  if (!known) prompts_.KeepPrefix(prompt, slot.cache);
+}
+
+void CpuBackend::PrimeCodec(std::span<const int32_t> reference_codes, cpu::CodecDecoder::State* state) {
+  if (reference_codes.empty() || prompts_.RestoreReference(reference_codes, state)) return;
+  const size_t frames = reference_codes.size() / static_cast<size_t>(codec_.code_groups());
+  std::vector<float> discarded(frames * static_cast<size_t>(codec_.samples_per_frame()));
+  codec_.Decode(state, reference_codes, discarded);
+  prompts_.KeepReference(reference_codes, *state);
 }
 
 void CpuBackend::StepTalker(std::span<ActiveStep> steps) {

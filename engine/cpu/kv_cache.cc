@@ -13,11 +13,33 @@ constexpr int64_t kPagePositions = 64;
 }  // namespace
 
 KvCache::KvCache(const TransformerConfig& config)
-    : kv_width_(config.kv_width()),
+    : num_layers_(config.num_layers),
+      kv_width_(config.kv_width()),
       head_dim_(config.head_dim),
       page_positions_(std::min<int64_t>(kPagePositions, config.max_positions)),
       page_floats_(int64_t{2} * config.num_layers * page_positions_ * kv_width_),
       window_(config.sliding_window) {}
+
+KvCache::KvCache(const KvCache& other, int64_t length)
+    : num_layers_(other.num_layers_),
+      kv_width_(other.kv_width_),
+      head_dim_(other.head_dim_),
+      page_positions_(other.page_positions_),
+      page_floats_(other.page_floats_),
+      window_(other.window_),
+      first_page_(other.first_page_),
+      length_(length) {
+  // Only the rows in use: of a page that is far from full, the rest takes no memory.
+  for (int64_t begin = first_page_ * page_positions_; begin < length; begin += page_positions_) {
+    const float* from = other.pages_[pages_.size()].get();
+    float* to = pages_.emplace_back(std::make_unique_for_overwrite<float[]>(static_cast<size_t>(page_floats_))).get();
+    for (int64_t i = 0; i < 2 * num_layers_; ++i, from += ValueOffset(), to += ValueOffset()) {
+      std::copy_n(from, std::min(page_positions_, length - begin) * kv_width_, to);
+    }
+  }
+}
+
+KvCache KvCache::Copy(int64_t length) const { return {*this, length}; }
 
 int64_t KvCache::FirstVisible(int64_t position) const {
   return window_ == 0 ? 0 : std::max<int64_t>(0, position - window_ + 1);

@@ -2,6 +2,7 @@
 #ifndef QTTS_CPU_KV_CACHE_H_
 #define QTTS_CPU_KV_CACHE_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -29,6 +30,16 @@ class KvCache {
   // Forgets everything; keeps the memory.
   void Clear();
 
+  // Another one of the same sequence's first `length` positions, without what this one has forgotten of
+  // them. May throw std::bad_alloc.
+  KvCache Copy(int64_t length) const;
+  // Whether no position was forgotten.
+  bool complete() const { return first_page_ == 0; }
+  // Of the keys and values it holds.
+  size_t bytes() const {
+    return static_cast<size_t>((length_ - first_page_ * page_positions_) * 2 * num_layers_ * kv_width_) * sizeof(float);
+  }
+
   // [kv_width] of one stored position.
   float* Key(int layer, int64_t position) { return Row(layer, position); }
   float* Value(int layer, int64_t position) { return Row(layer, position) + ValueOffset(); }
@@ -44,6 +55,10 @@ class KvCache {
   int64_t ValueOffset() const { return page_positions_ * kv_width_; }
   float* Row(int layer, int64_t position) const;
 
+  // Copy().
+  KvCache(const KvCache& other, int64_t length);
+
+  int64_t num_layers_;
   int64_t kv_width_;
   int64_t head_dim_;
   int64_t page_positions_;

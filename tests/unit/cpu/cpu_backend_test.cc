@@ -11,13 +11,17 @@
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <numeric>
+#include <random>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "golden/generator/random_checkpoint.h"
 #include "naive.h"
+#include "prompt/prompt.h"
 #include "sampling/sampler.h"
+#include "text/tokenizer.h"
 
 namespace qtts {
 namespace {
@@ -372,6 +376,122 @@ TEST(CpuBackendTest, ReferenceCodesPrimeTheCodec) {
     ASSERT_NEAR(pcm[11 * 1920 + i], static_cast<double>(utterance.pcm[i]), 1e-5) << i;
   }
 }
+
+// Requests of every mode that a checkpoint of this type has, each with two texts: what the second finds in the cache,
+// the first has left there.
+std::vector<Request> RequestsOfEveryMode(const ModelConfig& config, std::mt19937* random) {
+  const auto integer = [&](int low, int high) { return std::uniform_int_distribution<int>(low, high)(*random); };
+  std::vector<Request> requests;
+  const auto both_layouts = [&](Request request) {
+    for (const PromptLayout layout : {PromptLayout::kStreaming, PromptLayout::kNonStreaming}) {
+      request.layout = layout;
+      requests.push_back(request);
+    }
+  };
+  Request request;
+  if (config.type == ModelType::kBase) {
+    for (const int frames : {0, 3, 70}) {
+      ClonedVoice voice;
+      for (int i = 0; i < config.talker.transformer.hidden_size; ++i) {
+        voice.x_vector.push_back(static_cast<float>(integer(-1000, 1000)) / 500);
+      }
+      for (int i = 0; i < frames * config.talker.num_code_groups; ++i) voice.reference_codes.push_back(integer(0, 63));
+      if (frames > 0) voice.reference_text = "reference " + std::to_string(integer(0, 1000000));
+      request.voice = std::make_shared<const ClonedVoice>(voice);
+      both_layouts(request);
+      request.language = "german";
+      both_layouts(request);
+      request.language.clear();
+    }
+  } else {
+    for (const auto& [name, id] : config.talker.speakers) {
+      request.speaker = name;
+      both_layouts(request);
+    }
+    request.instruct = "speak like " + std::to_string(integer(0, 1000000));
+    both_layouts(request);
+  }
+  const size_t count = requests.size();
+  for (Request& r : requests) r.text = "some text " + std::to_string(integer(0, 1000000));
+  for (size_t i = 0; i < count; ++i) {
+    requests.push_back(requests[i]);
+    requests.back().text = "a longer text with the same voice " + std::to_string(integer(0, 1000000));
+  }
+  return requests;
+}
+
+// What earlier utterances leave in the cache changes no bit, whatever the mode, alone or side by side.
+class CpuBackendCacheTest : public testing::TestWithParam<const char*> {};
+
+TEST_P(CpuBackendCacheTest, EqualsABackendThatIsNew) {
+  constexpr int kFrames = 2;
+  const auto seed = std::random_device()();
+  SCOPED_TRACE(seed);
+  std::mt19937 random(seed);
+  const Model model(GetParam());
+  const auto checkpoint = model.Open();
+  const ModelConfig& config = checkpoint->config();
+  auto tokenizer = Tokenizer::Load(checkpoint->folder(), TokenizerPattern::kNative);
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status().message();
+  const auto builder = PromptBuilder::Create(config, *tokenizer);
+  ASSERT_TRUE(builder.ok()) << builder.status().message();
+
+  const std::vector<Request> requests = RequestsOfEveryMode(config, &random);
+  std::vector<Prompt> prompts;
+  std::vector<Utterance> expected;
+  const auto run = [&](Backend* backend, const std::vector<size_t>& which) {
+    std::vector<SlotId> slots;
+    for (const size_t i : which) {
+      auto slot = backend->Open(prompts[i], GenerationSettings(), i);
+      EXPECT_TRUE(slot.ok()) << slot.status().message();
+      slots.push_back(*slot);
+    }
+    std::vector<Utterance> utterances(which.size());
+    for (int frame = 0; frame < kFrames; ++frame) {
+      std::vector<FrameStep> steps;
+      for (const SlotId slot : slots) steps.push_back({slot, frame == 0 ? kNoText : config.tts_pad_token_id});
+      EXPECT_TRUE(backend->Submit(steps).ok());
+      const auto results = backend->Collect();
+      EXPECT_TRUE(results.ok());
+      for (size_t i = 0; i < which.size(); ++i) utterances[i].Append((*results)[i]);
+    }
+    for (const SlotId slot : slots) backend->Close(slot);
+    return utterances;
+  };
+  for (size_t i = 0; i < requests.size(); ++i) {
+    const auto ids = (*tokenizer)->EncodePlain("assistant\n" + requests[i].text);
+    ASSERT_TRUE(ids.ok());
+    auto prompt = builder->Build(requests[i], *ids, true);
+    ASSERT_TRUE(prompt.ok()) << prompt.status().message();
+    ASSERT_GT(prompt->constant_rows, 3U);
+    prompts.push_back(*std::move(prompt));
+    expected.push_back(run(MakeBackend(checkpoint).get(), {i})[0]);
+    ASSERT_FALSE(expected.back().codes.empty());
+  }
+  const auto backend = MakeBackend(checkpoint);
+  std::vector<size_t> order(requests.size());
+  std::iota(order.begin(), order.end(), 0);
+  for (size_t together = 1; together <= 3; ++together) {
+    std::shuffle(order.begin(), order.end(), random);
+    for (size_t begin = 0; begin < order.size(); begin += together) {
+      const std::vector<size_t> which(order.begin() + static_cast<ptrdiff_t>(begin),
+                                      order.begin() + static_cast<ptrdiff_t>(std::min(begin + together, order.size())));
+      const std::vector<Utterance> utterances = run(backend.get(), which);
+      for (size_t i = 0; i < which.size(); ++i) {
+        SCOPED_TRACE(which[i]);
+        ExpectSame(utterances[i], expected[which[i]]);
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Presets, CpuBackendCacheTest,
+                         testing::Values("tiny-base-1b7", "tiny-custom-1b7", "tiny-design-1b7"),
+                         [](const auto& preset) {
+                           std::string name = preset.param;
+                           std::erase(name, '-');
+                           return name;
+                         });
 
 class CpuBackendErrorTest : public testing::Test {
  protected:

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#ifndef QTTS_CPU_LRU_CACHE_H_
+#define QTTS_CPU_LRU_CACHE_H_
+
+#include <algorithm>
+#include <cstddef>
+#include <list>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace qtts::cpu {
+
+// Values by key, bounded in number and bytes: where there is no room, those not used for longest go.
+// For some dozens of values. Not thread-safe.
+template <typename Value>
+class LruCache {
+ public:
+  LruCache(size_t most_values, size_t most_bytes) : most_values_(most_values), most_bytes_(most_bytes) {}
+
+  // Null if there is none. Valid until the next Insert().
+  const Value* Find(std::string_view key) {
+    const auto found =
+        std::find_if(entries_.begin(), entries_.end(), [&](const Entry& entry) { return entry.key == key; });
+    if (found == entries_.end()) return nullptr;
+    entries_.splice(entries_.begin(), entries_, found);
+    return &found->value;
+  }
+
+  // For a key that is not there. A value of more bytes than all may have is not kept.
+  void Insert(std::string key, Value value, size_t bytes) {
+    if (bytes > most_bytes_) return;
+    entries_.push_front({std::move(key), std::move(value), bytes});
+    bytes_ += bytes;
+    while (entries_.size() > most_values_ || bytes_ > most_bytes_) {
+      bytes_ -= entries_.back().bytes;
+      entries_.pop_back();
+    }
+  }
+
+  size_t size() const { return entries_.size(); }
+  size_t bytes() const { return bytes_; }
+
+ private:
+  struct Entry {
+    std::string key;
+    Value value;
+    size_t bytes = 0;
+  };
+
+  size_t most_values_;
+  size_t most_bytes_;
+  size_t bytes_ = 0;
+  std::list<Entry> entries_;  // the last used first
+};
+
+}  // namespace qtts::cpu
+
+#endif  // QTTS_CPU_LRU_CACHE_H_
