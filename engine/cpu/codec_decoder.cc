@@ -102,6 +102,7 @@ CodecDecoder::CodecDecoder(const CodecConfig& config, const CodecWeights& weight
   for (size_t i = 0; i < weights.blocks.size(); ++i) {
     blocks_.emplace_back(weights.blocks[i], config_.upsample_rates[i], pool);
   }
+  sound_history_ = SoundHistory();
 }
 
 CodecDecoder::State CodecDecoder::State::Copy() const {
@@ -129,17 +130,52 @@ void CodecDecoder::Decode(State* state, std::span<const int32_t> codes, std::spa
   }
 }
 
+void CodecDecoder::Prime(State* state, std::span<const int32_t> codes) {
+  const auto groups = static_cast<size_t>(code_groups());
+  const size_t frames = codes.size() / groups;
+  size_t count = 0;
+  for (size_t begin = 0; begin < frames; begin += count) {
+    count = std::min<size_t>(kChunkFrames, frames - begin);
+    RunLatents(state, codes.subspan(begin * groups, count * groups));
+    if (frames - (begin + count) < static_cast<size_t>(sound_history_)) RunSound(state);
+  }
+}
+
 void CodecDecoder::DecodeChunk(State* state, std::span<const int32_t> codes, std::span<float> pcm) {
+  RunLatents(state, codes);
+  RunSound(state);
+  ClampUnit(rows_, x_.data());
+  std::copy_n(x_.begin(), rows_, pcm.begin());
+}
+
+void CodecDecoder::RunLatents(State* state, std::span<const int32_t> codes) {
   state->next = 0;
   rows_ = static_cast<int64_t>(codes.size()) / code_groups();
   Convolve(state, pre_conv_, 1, [&](float* to) { Dequantize(codes, to); });
   PreTransformer(state);
+}
+
+void CodecDecoder::RunSound(State* state) {
   for (const ConvNeXt& stage : upsample_) RunConvNeXt(state, stage);
   Convolve(state, first_conv_, 1, [&](float* to) { std::copy_n(x_.begin(), rows_ * width_, to); });
   for (const Block& block : blocks_) RunBlock(state, block);
   Convolve(state, last_conv_, 1, [&](float* to) { RunSnake(last_snake_, x_.data(), to); });
-  ClampUnit(rows_, x_.data());
-  std::copy_n(x_.begin(), rows_, pcm.begin());
+}
+
+int64_t CodecDecoder::SoundHistory() const {
+  // From the last operator to the first: rows of its input that what follows depends on, or itself.
+  int64_t rows = last_conv_.history();
+  const auto behind = [&](int64_t stride, int64_t history) { rows = (rows + stride - 1) / stride + history; };
+  for (auto block = blocks_.rbegin(); block != blocks_.rend(); ++block) {
+    for (const ResidualUnit& unit : block->residuals) behind(1, unit.conv1.history());
+    behind(block->stride, block->transposed.history());
+  }
+  behind(1, first_conv_.history());
+  for (auto stage = upsample_.rbegin(); stage != upsample_.rend(); ++stage) {
+    behind(1, static_cast<int64_t>(stage->depthwise.size() / stage->depthwise_bias.size()) - 1);
+    behind(stage->stride, stage->transposed.history());
+  }
+  return rows;
 }
 
 void CodecDecoder::Dequantize(std::span<const int32_t> codes, float* y) {

@@ -51,6 +51,10 @@ class CodecDecoder {
   // in [-1, 1] (NaN if the weights give it).
   void Decode(State* state, std::span<const int32_t> codes, std::span<float> pcm);
 
+  // What Decode() makes of `state`, bit for bit, without the sound, of which only the end is computed: behind the
+  // transformer, the operators look back a few frames.
+  void Prime(State* state, std::span<const int32_t> codes);
+
  private:
   struct Codebook {
     MatrixView sums;
@@ -85,6 +89,11 @@ class CodecDecoder {
   };
 
   void DecodeChunk(State* state, std::span<const int32_t> codes, std::span<float> pcm);
+  // The two parts of it: codes to the transformer's outputs, and these to samples; both in x_.
+  void RunLatents(State* state, std::span<const int32_t> codes);
+  void RunSound(State* state);
+  // Frames before the present one on which RunSound() depends at most.
+  int64_t SoundHistory() const;
   // codes -> vectors y [frames][codebook_dim].
   void Dequantize(std::span<const int32_t> codes, float* y);
   void PreTransformer(State* state);
@@ -115,6 +124,7 @@ class CodecDecoder {
   std::vector<Block> blocks_;
   Snake last_snake_;
   CausalConv last_conv_;
+  int64_t sound_history_ = 0;
 
   // x_ [rows_][width_] is what flows from stage to stage; the others are scratch within one.
   std::vector<float> x_;

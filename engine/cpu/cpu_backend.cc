@@ -249,9 +249,7 @@ void CpuBackend::Start(ActiveStep* step) {
 
 void CpuBackend::PrimeCodec(std::span<const int32_t> reference_codes, cpu::CodecDecoder::State* state) {
   if (reference_codes.empty() || prompts_.RestoreReference(reference_codes, state)) return;
-  const size_t frames = reference_codes.size() / static_cast<size_t>(codec_.code_groups());
-  std::vector<float> discarded(frames * static_cast<size_t>(codec_.samples_per_frame()));
-  codec_.Decode(state, reference_codes, discarded);
+  codec_.Prime(state, reference_codes);
   prompts_.KeepReference(reference_codes, *state);
 }
 

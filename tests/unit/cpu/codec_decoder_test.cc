@@ -138,6 +138,20 @@ TEST_P(CodecDecoderTest, StreamingEqualsWhole) {
   }
 }
 
+// Of lengths below, about and above what the sound depends on.
+TEST_P(CodecDecoderTest, PrimingEqualsDecoding) {
+  for (const int frames : {0, 1, 7, 8, 9, 16, 30, 41, 75}) {
+    SCOPED_TRACE(frames);
+    const std::vector<int32_t> codes = RandomCodes(frames);
+    const std::vector<int32_t> next = RandomCodes(5);
+    CodecDecoder::State decoded = decoder_.NewState();
+    Decode(&decoder_, &decoded, codes);
+    CodecDecoder::State primed = decoder_.NewState();
+    decoder_.Prime(&primed, codes);
+    ExpectSameBits(Decode(&decoder_, &decoded, next), Decode(&decoder_, &primed, next));
+  }
+}
+
 TEST_P(CodecDecoderTest, StreamsDoNotDisturbEachOther) {
   const std::vector<int32_t> first = RandomCodes(9);
   const std::vector<int32_t> second = RandomCodes(9);
