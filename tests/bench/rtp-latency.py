@@ -26,7 +26,7 @@ def measure(encoder, count):
     receiver = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     receiver.bind(("127.0.0.1", 0))
     pipeline = Gst.parse_launch(f"qttssrc name=src is-live=true idle-mode=wait seed=1 ! audioconvert ! audioresample ! {encoder} ! "
-                                f"udpsink host=127.0.0.1 port={receiver.getsockname()[1]}")
+                                f"udpsink processing-deadline=0 host=127.0.0.1 port={receiver.getsockname()[1]}")
     source = pipeline.get_by_name("src")
     frames = []
 
