@@ -11,18 +11,18 @@
 
 namespace {
 
-// A frame of 80 ms becomes four packets, which webrtcbin sends at the pace at which they are heard. Between
-// utterances there is silence rather than nothing: opusenc gives the first packet after a gap the time before the gap,
-// for which the browser's jitter buffer would grow with each pause.
+// A frame of 80 ms becomes four packets, which webrtcbin sends at the pace at which they are heard. Between utterances
+// nothing is sent: the browser then plays the first packet at once, where in flowing silence it would wait behind what
+// its jitter buffer holds. For this the packets must be dated by the sound in them, pauses included: without
+// perfect-timestamp, opusenc gives the first packet after a pause the time before it, so that it looks late by the
+// whole pause, and the jitter buffer grows with each.
 constexpr const char* kPipeline =
-    "qttssrc name=speech is-live=true idle-mode=silence ! audio/x-raw,format=S16LE "
-    "! opusenc audio-type=voice bitrate=32000 inband-fec=true packet-loss-percentage=5 ! rtpopuspay pt=96 ssrc=1 "
-    "! webrtcbin name=webrtc bundle-policy=max-bundle";
+    "qttssrc name=speech is-live=true idle-mode=wait ! audio/x-raw,format=S16LE "
+    "! opusenc audio-type=voice bitrate=32000 inband-fec=true packet-loss-percentage=5 perfect-timestamp=true "
+    "! rtpopuspay name=payloader pt=96 ssrc=1 ! webrtcbin name=webrtc bundle-policy=max-bundle";
 
-// opusenc announces a latency of a packet, as it has to wait for a whole one,
-// and webrtcbin sends all of them so much later. Here the whole frame is there
-// at once: nothing need wait.
-constexpr GstClockTimeDiff kEncoderLatency = 20 * GST_MSECOND;
+// Opus looks ahead: a packet is dated by so much before the sound that completed it.
+constexpr GstClockTime kLookahead = 6500 * GST_USECOND;
 
 constexpr const char* kCodec =
     "application/"
@@ -55,6 +55,15 @@ void OnOffer(GstPromise* promise, gpointer user_data) {
 void OnIceCandidate(GstElement* webrtc, guint line, const gchar* candidate, gpointer /*user_data*/) {
   Post(webrtc,
        gst_structure_new("candidate", "line", G_TYPE_UINT, line, "candidate", G_TYPE_STRING, candidate, nullptr));
+}
+
+// webrtcbin sends later by the latency that it is told of. opusenc says 20 ms, a whole packet; but a frame is there at
+// once, so that its first packet can leave at once, and the others at their distance.
+GstPadProbeReturn OnQuery(GstPad* /*pad*/, GstPadProbeInfo* info, gpointer /*user_data*/) {
+  GstQuery* query = GST_PAD_PROBE_INFO_QUERY(info);
+  if (GST_QUERY_TYPE(query) != GST_QUERY_LATENCY) return GST_PAD_PROBE_OK;
+  gst_query_set_latency(query, TRUE, kLookahead, GST_CLOCK_TIME_NONE);
+  return GST_PAD_PROBE_HANDLED;
 }
 
 std::vector<std::string> GetStrings(GstElement* element, const char* property) {
@@ -104,9 +113,11 @@ Peer::Peer(const PeerOptions& options, Send send) : send_(std::move(send)) {
                GST_WEBRTC_RTP_TRANSCEIVER_DIRECTION_SENDONLY, "codec-preferences", codec, nullptr);
   gst_caps_unref(codec);
   g_array_unref(transceivers);
-  GstPad* pad = gst_element_get_static_pad(webrtc_, "sink_0");
-  gst_pad_set_offset(pad, -kEncoderLatency);
+  GstElement* payloader = gst_bin_get_by_name(GST_BIN(pipeline_), "payloader");
+  GstPad* pad = gst_element_get_static_pad(payloader, "src");
+  gst_pad_add_probe(pad, GST_PAD_PROBE_TYPE_QUERY_UPSTREAM, OnQuery, nullptr, nullptr);
   gst_object_unref(pad);
+  gst_object_unref(payloader);
   g_signal_connect(webrtc_, "on-ice-candidate", G_CALLBACK(OnIceCandidate), nullptr);
 
   GstBus* bus = gst_element_get_bus(pipeline_);

@@ -161,13 +161,13 @@ def measure(page, count):
         synthesis.append(float(re.search(r"([\d.]+) ms", page.text("#said li:last-child small")).group(1)))
     jitter = page.run("peer.getStats().then((all) => { for (const item of all.values()) if (item.type === 'inbound-rtp')"
                       "return [1000 * item.jitterBufferDelay / item.jitterBufferEmittedCount,"
-                      "100 * item.concealedSamples / item.totalSamplesReceived, item.packetsLost]; })")
-    print(f"latency of {count} utterances, median / p95 in ms:")
+                      "item.concealmentEvents, item.packetsLost]; })")
+    print(f"latency of {count} utterances, median / p95 in ms, load averages {os.getloadavg()[0]:.1f} and {os.getloadavg()[1]:.1f}:")
     for name, values in (("click to first sound, as the page hears it", in_page),
                          ("click to first sound, in the track", in_track),
                          ("text to first frame, in the element", synthesis)):
         print(f"  {name}: {statistics.median(values or [0]):.1f} / {percentile(values or [0], 0.95):.1f}")
-    print(f"jitter buffer: {jitter[0]:.1f} ms on average, {jitter[1]:.2f} % concealed, {jitter[2]} packets lost")
+    print(f"jitter buffer: {jitter[0]:.1f} ms on average, {jitter[1]} times without a packet (once after each utterance), {jitter[2]} lost")
 
 
 def test_reload(page):
@@ -233,7 +233,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("build", type=pathlib.Path)
     parser.add_argument("--pictures", type=pathlib.Path)
-    parser.add_argument("--utterances", type=int, default=20)
+    parser.add_argument("--utterances", type=int, default=30)
     parser.add_argument("--browsers", type=int, default=10)
     arguments = parser.parse_args()
     build = arguments.build.resolve()
