@@ -67,12 +67,12 @@ void OnPadAdded(GstElement* /*source*/, GstPad* pad, gpointer target) {
 qtts::Status StatusOf(GstMessage* message, const std::string& location) {
   GError* error = nullptr;
   gst_message_parse_error(message, &error, nullptr);
-  qtts::Status status = NoSound(location, error->message);
-  if (error->domain == GST_RESOURCE_ERROR) {
-    status = qtts::Status::Unreadable(location + ": " + error->message);
-  }
+  const GQuark domain = error->domain;
+  std::string text = error->message;
   g_error_free(error);
-  return status;
+  while (!text.empty() && text.back() == '.') text.pop_back();
+  if (domain == GST_RESOURCE_ERROR) return qtts::Status::Unreadable(location + ": " + text);
+  return NoSound(location, text);
 }
 
 // Adds the samples of a buffer. False if its format makes no sense.

@@ -347,6 +347,70 @@ TEST_F(VoiceTest, WhatAModelCannotDoNamesTheOneThatCan) {
   }
 }
 
+// What doc/modes/recordings.md says of each recording, through the real encoders.
+TEST_F(VoiceTest, EveryRecordingGivesWhatIsDocumented) {
+  const Folder folder;
+  const std::string base = folder.path() + "/base";
+  const std::string other = folder.path() + "/other";
+  RunProgram({QTTS_GENERATOR, "--preset", "tiny-base-0b6", base});
+  RunProgram({QTTS_GENERATOR, "--preset", "tiny-base-0b6", "--seed", "2", other});
+  const std::string speech = std::string(QTTS_TEST_REFERENCES) + "/speech-48000-stereo.wav";
+  const auto path = [&](const char* name) { return folder.path() + "/" + name; };
+  const auto sound = [&](const char* name, const std::string& source) {
+    EXPECT_TRUE(Play(source + " ! wavenc ! filesink location=" + path(name)).ended) << source;
+  };
+  const auto tone = [&](const char* name, const char* wave, int tenths) {
+    sound(name, std::string("audiotestsrc samplesperbuffer=800 wave=") + wave +
+                    " num-buffers=" + std::to_string(tenths) + " ! audio/x-raw,format=S16LE,rate=8000,channels=1");
+  };
+  sound("stereo.wav", "filesrc location=" + speech + " ! wavparse ! audioconvert ! audioresample ! " +
+                          "audio/x-raw,format=S16LE,rate=96000,channels=2");
+  tone("silence.wav", "silence", 30);
+  tone("short.wav", "sine", 2);
+  tone("long.wav", "sine", 900);
+  tone("minutes.wav", "sine", 6000);
+  std::ofstream(path("letter.txt")) << "This is a letter, no sound.\n";
+  RunProgram({QTTS_TOOL, "voice", "make", other, "--audio", speech, "--output", path("other.safetensors")});
+
+  const std::string recording = "reference-audio=" + speech + " ";
+  const std::string text_of_it = "reference-text=\"So it goes.\" ";
+  const struct {
+    std::string properties;
+    std::string error;  // as documented; empty: it speaks
+  } cases[] = {
+      {"reference-audio=" + path("stereo.wav"), ""},
+      {recording + text_of_it, ""},
+      {recording, ""},
+      {recording + "reference-text=\"Das sagt hier niemand.\"", ""},
+      {recording + text_of_it + "language=japanese", ""},
+      {"reference-audio=" + path("silence.wav"),
+       "the reference recording is silent: nothing in it is louder than -60 dB"},
+      {"reference-audio=" + path("short.wav"),
+       "the reference recording is 0.2 s long, expected 1 s at least; 3 to 15 s of clear speech make the best voice"},
+      {"reference-audio=" + path("long.wav"),
+       "the reference recording is 90 s long, expected 60 s at most; cut out 3 to 15 s of clear speech, and the "
+       "reference text with it"},
+      {"reference-audio=" + path("minutes.wav"),
+       "is longer than 120 s. Cut out 3 to 15 s of clear speech, and the reference text with it."},
+      {"reference-audio=" + path("letter.txt"),
+       "Give a file with speech that an installed GStreamer plugin can decode."},
+      {"reference-audio=" + path("none.wav"), "no such file"},
+      {"reference-audio=" + folder.path(), "is no regular file"},
+      {"reference-audio=https://localhost/me.wav", "is no local file. Download it and give its path."},
+      {text_of_it, "reference-text is set without reference-audio, the recording that says it. Set both or none."},
+      {"voice-file=" + path("other.safetensors"), "make it again from its recording with this one"},
+  };
+  const std::string page = ReadFile(QTTS_TEST_RECORDINGS_PAGE);
+  for (const auto& [properties, error] : cases) {
+    SCOPED_TRACE(properties);
+    const Outcome outcome = Play("qttssrc device=cpu seed=1 max-duration=160000000 text=Hello. model-path=" + base +
+                                 " " + properties + " ! fakesink");
+    EXPECT_EQ(outcome.ended, error.empty()) << outcome.message;
+    EXPECT_NE(outcome.message.find(error), std::string::npos) << outcome.message;
+    EXPECT_NE(page.find(error), std::string::npos) << "not in the document";
+  }
+}
+
 // --- failures
 
 TEST_F(VoiceTest, AMissingFolderIsNotFound) {
