@@ -6,10 +6,13 @@
 #include <gst/gst.h>
 #include <libsoup/soup.h>
 
+#include <cstring>
 #include <list>
 #include <memory>
 #include <string>
+#include <vector>
 
+#include "access.h"
 #include "peer.h"
 
 namespace {
@@ -21,20 +24,63 @@ struct Browser {
 
 struct Server {
   PeerOptions options;
+  std::vector<std::string> allowed_origins;
+  size_t max_browsers = 0;
   std::list<Browser> browsers;
 };
+
+// More than the longest text needs, however it is escaped. Whoever sends more is disconnected.
+constexpr guint64 kMaxMessageBytes = 128 * 1024;
+
+// The page is all in one file, talks to this server alone, and is not to be framed by another.
+constexpr const char* kContentSecurityPolicy =
+    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:; media-src mediastream:; "
+    "connect-src 'self' ws: wss:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+void Refuse(SoupServerMessage* message, guint status, const char* why) {
+  soup_server_message_set_status(message, status, nullptr);
+  soup_server_message_set_response(message, "text/plain; charset=utf-8", SOUP_MEMORY_STATIC, why, strlen(why));
+}
+
+// When the headers of a request are there: nothing here has a use for a body, so none is kept.
+void OnRequest(SoupServer* /*server*/, SoupServerMessage* message, const char* /*path*/, GHashTable* /*query*/,
+               gpointer /*user_data*/) {
+  soup_message_body_set_accumulate(soup_server_message_get_request_body(message), FALSE);
+  const std::string method = soup_server_message_get_method(message);
+  if (method == "GET" || method == "HEAD") return;
+  soup_message_headers_replace(soup_server_message_get_response_headers(message), "Allow", "GET, HEAD");
+  Refuse(message, SOUP_STATUS_METHOD_NOT_ALLOWED, "There is only a page to GET.\n");
+}
+
+void OnSessionRequest(SoupServer* soup, SoupServerMessage* message, const char* path, GHashTable* query,
+                      gpointer user_data) {
+  auto* server = static_cast<Server*>(user_data);
+  OnRequest(soup, message, path, query, nullptr);
+  if (soup_server_message_get_status(message) != 0) return;
+  SoupMessageHeaders* headers = soup_server_message_get_request_headers(message);
+  const char* origin = soup_message_headers_get_one(headers, "Origin");
+  if (!MayConnect(origin, soup_message_headers_get_one(headers, "Host"), server->allowed_origins)) {
+    gchar* escaped = g_strescape(origin, nullptr);
+    g_printerr("A page of %s was refused; --allow-origin lets others in than our own.\n", escaped);
+    g_free(escaped);
+    Refuse(message, SOUP_STATUS_FORBIDDEN, "Pages of this origin are not let in; see --allow-origin.\n");
+  }
+}
 
 void OnPage(SoupServer* /*server*/, SoupServerMessage* message, const char* path, GHashTable* /*query*/,
             gpointer /*user_data*/) {
   if (std::string(path) != "/") {
-    soup_server_message_set_status(message, SOUP_STATUS_NOT_FOUND, nullptr);
+    Refuse(message, SOUP_STATUS_NOT_FOUND, "The page is at /.\n");
     return;
   }
   GBytes* page = g_resources_lookup_data("/qttssrc/webrtc/page.html", G_RESOURCE_LOOKUP_FLAGS_NONE, nullptr);
   gsize size = 0;
   const auto* data = static_cast<const char*>(g_bytes_get_data(page, &size));
   soup_server_message_set_status(message, SOUP_STATUS_OK, nullptr);
-  soup_message_headers_append(soup_server_message_get_response_headers(message), "Cache-Control", "no-cache");
+  SoupMessageHeaders* headers = soup_server_message_get_response_headers(message);
+  soup_message_headers_append(headers, "Cache-Control", "no-cache");
+  soup_message_headers_append(headers, "Content-Security-Policy", kContentSecurityPolicy);
+  soup_message_headers_append(headers, "X-Content-Type-Options", "nosniff");
   soup_server_message_set_response(message, "text/html; charset=utf-8", SOUP_MEMORY_COPY, data, size);
   g_bytes_unref(page);
 }
@@ -46,13 +92,15 @@ Browser* FindBrowser(Server* server, SoupWebsocketConnection* connection) {
   return nullptr;
 }
 
-void OnText(SoupWebsocketConnection* connection, gint type, GBytes* bytes, gpointer user_data) {
+void OnReceived(SoupWebsocketConnection* connection, gint type, GBytes* bytes, gpointer user_data) {
   Browser* browser = FindBrowser(static_cast<Server*>(user_data), connection);
-  if (browser == nullptr || type != SOUP_WEBSOCKET_DATA_TEXT) return;
+  if (browser == nullptr) return;
   gsize size = 0;
   const auto* data = static_cast<const char*>(g_bytes_get_data(bytes, &size));
-  // What cannot be parsed becomes a discarded value, which the peer answers with an error.
-  browser->peer->Receive(nlohmann::json::parse(data, data + size, nullptr, false));
+  // What cannot be parsed becomes a discarded value, which the peer answers with an error; as does what is no text.
+  nlohmann::json message(nlohmann::json::value_t::discarded);
+  if (type == SOUP_WEBSOCKET_DATA_TEXT) message = nlohmann::json::parse(data, data + size, nullptr, false);
+  browser->peer->Receive(message);
 }
 
 void OnClosed(SoupWebsocketConnection* connection, gpointer user_data) {
@@ -72,8 +120,14 @@ void OnConnection(SoupServer* /*soup*/, SoupServerMessage* /*message*/, const ch
     const std::string text = message.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
     soup_websocket_connection_send_text(connection, text.c_str());
   };
+  if (server->browsers.size() >= server->max_browsers) {
+    send({{"type", "failed"}, {"text", "The server has as many browsers as it takes. Try again later."}});
+    soup_websocket_connection_close(connection, 1013, nullptr);  // "try again later"
+    return;
+  }
   soup_websocket_connection_set_keepalive_interval(connection, 10);
-  g_signal_connect(connection, "message", G_CALLBACK(OnText), server);
+  soup_websocket_connection_set_max_incoming_payload_size(connection, kMaxMessageBytes);
+  g_signal_connect(connection, "message", G_CALLBACK(OnReceived), server);
   g_signal_connect(connection, "closed", G_CALLBACK(OnClosed), server);
   server->browsers.push_back(
       {SOUP_WEBSOCKET_CONNECTION(g_object_ref(connection)), std::make_unique<Peer>(server->options, send)});
@@ -157,10 +211,12 @@ bool Listen(SoupServer* soup, const char* address, int port) {
 
 int main(int argc, char** argv) {
   gint port = 8080;
+  gint max_browsers = 32;
   g_autofree gchar* address = g_strdup("127.0.0.1");
   g_autofree gchar* model_path = nullptr;
   g_autofree gchar* device = nullptr;
   g_autofree gchar* stun_server = nullptr;
+  g_auto(GStrv) allowed_origins = nullptr;
   const GOptionEntry entries[] = {
       {"port", 'p', 0, G_OPTION_ARG_INT, &port, "Port of the page, 8080 unless given; 0 = any", "PORT"},
       {"address", 'a', 0, G_OPTION_ARG_STRING, &address, "Address to listen on; 0.0.0.0 lets other machines in", "IP"},
@@ -168,6 +224,9 @@ int main(int argc, char** argv) {
        "DIR"},
       {"device", 'd', 0, G_OPTION_ARG_STRING, &device, "auto, cpu or cuda", "DEVICE"},
       {"stun-server", 's', 0, G_OPTION_ARG_STRING, &stun_server, "For browsers beyond a router", "stun://HOST:PORT"},
+      {"max-browsers", 'b', 0, G_OPTION_ARG_INT, &max_browsers, "At once, 32 unless given", "NUMBER"},
+      {"allow-origin", 'o', 0, G_OPTION_ARG_STRING_ARRAY, &allowed_origins,
+       "A page of this origin may connect too: for proxies, and hosts with a name; can be repeated", "https://HOST"},
       {},
   };
   GOptionContext* context = g_option_context_new("- type text in a web page and hear it");
@@ -182,7 +241,20 @@ int main(int argc, char** argv) {
     return 2;
   }
 
+  if (port < 0 || port > 65535 || max_browsers < 1) {
+    g_printerr("--port is a number from 0 to 65535, --max-browsers one above 0.\n");
+    return 2;
+  }
+
   Server server;
+  server.max_browsers = static_cast<size_t>(max_browsers);
+  for (gchar** origin = allowed_origins; origin != nullptr && *origin != nullptr; ++origin) {
+    if (!IsOrigin(*origin)) {
+      g_printerr("\"%s\" is not an origin, like https://speech.example or http://localhost:3000.\n", *origin);
+      return 2;
+    }
+    server.allowed_origins.emplace_back(*origin);
+  }
   if (model_path != nullptr) server.options.model_path = model_path;
   if (device != nullptr) server.options.device = device;
   if (stun_server != nullptr) server.options.stun_server = stun_server;
@@ -191,7 +263,9 @@ int main(int argc, char** argv) {
   if (engine == nullptr) return 1;
 
   SoupServer* soup = soup_server_new("server-header", "qttssrc ", nullptr);
+  soup_server_add_early_handler(soup, nullptr, OnRequest, nullptr, nullptr);
   soup_server_add_handler(soup, nullptr, OnPage, nullptr, nullptr);
+  soup_server_add_early_handler(soup, "/session", OnSessionRequest, &server, nullptr);
   soup_server_add_websocket_handler(soup, "/session", nullptr, nullptr, OnConnection, &server, nullptr);
   const bool listens = Listen(soup, address, port);
   if (listens) {

@@ -5,7 +5,7 @@
 #define GST_USE_UNSTABLE_API
 #include <gst/webrtc/webrtc.h>
 
-#include <cstring>
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -31,6 +31,7 @@ constexpr const char* kCodec =
     "useinbandfec=(string)1,ssrc=(uint)1";
 
 constexpr size_t kMaxTextBytes = 20000;
+constexpr int kMaxCandidates = 100;  // a browser has one for each of its addresses
 
 // Posts to the main loop what a thread of `webrtc` has to tell.
 void Post(GstElement* webrtc, GstStructure* structure) {
@@ -50,6 +51,17 @@ void OnOffer(GstPromise* promise, gpointer user_data) {
   Post(webrtc, gst_structure_new("offer", "sdp", G_TYPE_STRING, sdp, nullptr));
   g_free(sdp);
   gst_webrtc_session_description_free(offer);
+}
+
+void OnAnswered(GstPromise* promise, gpointer user_data) {
+  const GstStructure* reply =
+      gst_promise_wait(promise) == GST_PROMISE_RESULT_REPLIED ? gst_promise_get_reply(promise) : nullptr;
+  GError* error = nullptr;
+  if (reply != nullptr && gst_structure_get(reply, "error", G_TYPE_ERROR, &error, nullptr)) {
+    Post(GST_ELEMENT(user_data), gst_structure_new("refused", "text", G_TYPE_STRING, error->message, nullptr));
+    g_error_free(error);
+  }
+  gst_promise_unref(promise);
 }
 
 void OnIceCandidate(GstElement* webrtc, guint line, const gchar* candidate, gpointer /*user_data*/) {
@@ -83,6 +95,10 @@ guint64 GetNumber(const GstStructure* structure, const char* field) {
   return value;
 }
 
+bool Contains(const std::vector<std::string>& names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
 std::string GetString(const Peer::Json& message, const char* key) {
   const auto value = message.find(key);
   return value != message.end() && value->is_string() ? value->get<std::string>() : std::string();
@@ -104,6 +120,15 @@ Peer::Peer(const PeerOptions& options, Send send) : send_(std::move(send)) {
   if (!options.model_path.empty()) g_object_set(speech_, "model-path", options.model_path.c_str(), nullptr);
   if (!options.device.empty()) gst_util_set_object_arg(G_OBJECT(speech_), "device", options.device.c_str());
   if (!options.stun_server.empty()) g_object_set(webrtc_, "stun-server", options.stun_server.c_str(), nullptr);
+
+  // Nobody asked for a hole in the router, nor for the HTTP servers that looking for one takes.
+  GObject* ice = nullptr;
+  g_object_get(webrtc_, "ice-agent", &ice, nullptr);
+  GObject* agent = nullptr;
+  g_object_get(ice, "agent", &agent, nullptr);
+  g_object_set(agent, "upnp", FALSE, nullptr);
+  g_object_unref(agent);
+  g_object_unref(ice);
 
   GArray* transceivers = nullptr;
   g_signal_emit_by_name(webrtc_, "get-transceivers", &transceivers);
@@ -140,9 +165,9 @@ void Peer::Start() {
   if (pipeline_ == nullptr) return;
   // What goes wrong is told on the bus.
   if (gst_element_set_state(pipeline_, GST_STATE_READY) == GST_STATE_CHANGE_FAILURE) return;
-  send_({{"type", "model"},
-         {"speakers", GetStrings(speech_, "speakers")},
-         {"languages", GetStrings(speech_, "languages")}});
+  speakers_ = GetStrings(speech_, "speakers");
+  languages_ = GetStrings(speech_, "languages");
+  send_({{"type", "model"}, {"speakers", speakers_}, {"languages", languages_}});
   if (gst_element_set_state(pipeline_, GST_STATE_PLAYING) == GST_STATE_CHANGE_FAILURE) return;
   // There is one track and it never changes, so one offer is made, without
   // waiting to be asked for it.
@@ -156,34 +181,71 @@ void Peer::Receive(const Json& message) {
   if (type == "answer") {
     SetAnswer(GetString(message, "sdp"));
   } else if (type == "candidate") {
-    const auto line = message.find("line");
-    const guint index = line != message.end() && line->is_number_unsigned() ? line->get<guint>() : 0;
-    g_signal_emit_by_name(webrtc_, "add-ice-candidate", index, GetString(message, "candidate").c_str());
+    AddCandidate(GetString(message, "candidate"));
   } else if (type == "speak") {
     Speak(message);
   } else if (type == "interrupt") {
     guint64 frames = 0;
     g_signal_emit_by_name(speech_, "interrupt", &frames);
+  } else if (type.empty()) {
+    SendError("The server takes JSON objects with a \"type\".");
   } else {
-    SendError("The server does not know the message \"" + type + "\".");
+    SendError("The server does not know the message \"" + type.substr(0, 40) + "\".");
   }
 }
 
 void Peer::SetAnswer(const std::string& sdp) {
+  if (answered_) {
+    SendError("The browser has answered already.");
+    return;
+  }
   GstSDPMessage* parsed = nullptr;
-  if (gst_sdp_message_new_from_text(sdp.c_str(), &parsed) != GST_SDP_OK) {
+  if (sdp.empty() || gst_sdp_message_new_from_text(sdp.c_str(), &parsed) != GST_SDP_OK) {
     SendError("The answer of the browser is not a session description.");
     return;
   }
+  if (gst_sdp_message_medias_len(parsed) != 1) {
+    gst_sdp_message_free(parsed);
+    SendError("The answer of the browser is not one to the offer: it has not the one track.");
+    return;
+  }
+  answered_ = true;
   GstWebRTCSessionDescription* answer = gst_webrtc_session_description_new(GST_WEBRTC_SDP_TYPE_ANSWER, parsed);
-  g_signal_emit_by_name(webrtc_, "set-remote-description", answer, nullptr);
+  GstPromise* promise = gst_promise_new_with_change_func(OnAnswered, gst_object_ref(webrtc_), gst_object_unref);
+  g_signal_emit_by_name(webrtc_, "set-remote-description", answer, promise);
   gst_webrtc_session_description_free(answer);
+}
+
+// All are of the first track, there is no other. An empty one says that there are no more.
+void Peer::AddCandidate(const std::string& candidate) {
+  if (candidate.empty()) return;
+  if (candidates_ == kMaxCandidates) {
+    SendError("The browser has more addresses than the server tries.");
+    return;
+  }
+  ++candidates_;
+  g_signal_emit_by_name(webrtc_, "add-ice-candidate", 0U, candidate.c_str());
 }
 
 void Peer::Speak(const Json& message) {
   const std::string text = GetString(message, "text");
   if (text.size() > kMaxTextBytes) {
     SendError("The text is too long. Say less at once.");
+    return;
+  }
+  if (text.find('\0') != std::string::npos) {
+    SendError("The text has a NUL character in it.");
+    return;
+  }
+  // The element would take such a setting for a fault of the pipeline, and end it.
+  const std::string speaker = GetString(message, "speaker");
+  const std::string language = GetString(message, "language");
+  if (!speaker.empty() && !Contains(speakers_, speaker)) {
+    SendError("The model has no speaker of this name.");
+    return;
+  }
+  if (!language.empty() && language != "auto" && !Contains(languages_, language)) {
+    SendError("The model does not speak this language.");
     return;
   }
   // A setting that is not named keeps the value that the element has.
@@ -196,9 +258,7 @@ void Peer::Speak(const Json& message) {
   g_signal_emit_by_name(speech_, "speak", text.c_str(), settings, &id);
   gst_structure_free(settings);
   if (id == 0) {
-    SendError(
-        "The text was not accepted: it is blank, or too much is waiting "
-        "to be spoken.");
+    SendError("The text was not accepted: it is blank, or too much is waiting to be spoken.");
     return;
   }
   send_({{"type", "accepted"}, {"id", id}, {"text", text}});
@@ -239,6 +299,8 @@ void Peer::HandleMessage(GstMessage* message) {
 void Peer::HandleStructure(const GstStructure* structure) {
   if (gst_structure_has_name(structure, "offer")) {
     send_({{"type", "offer"}, {"sdp", gst_structure_get_string(structure, "sdp")}});
+  } else if (gst_structure_has_name(structure, "refused")) {
+    SendError(std::string("The answer of the browser was refused: ") + gst_structure_get_string(structure, "text"));
   } else if (gst_structure_has_name(structure, "candidate")) {
     guint line = 0;
     gst_structure_get_uint(structure, "line", &line);

@@ -7,6 +7,7 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 struct PeerOptions {
   std::string model_path;   // empty: the bundled voice
@@ -42,12 +43,17 @@ class Peer {
   double MillisecondsUntil(GstClockTime running_time) const;
   void SendError(const std::string& text) { send_({{"type", "error"}, {"text", text}}); }
   void SetAnswer(const std::string& sdp);
+  void AddCandidate(const std::string& candidate);
   void Speak(const Json& message);
 
   Send send_;
   GstElement* pipeline_ = nullptr;
   GstElement* speech_ = nullptr;
   GstElement* webrtc_ = nullptr;
+  std::vector<std::string> speakers_;
+  std::vector<std::string> languages_;
+  bool answered_ = false;
+  int candidates_ = 0;
 };
 
 #endif  // QTTS_EXAMPLES_WEBRTC_PEER_H_
