@@ -26,6 +26,8 @@ quote() {
 # is missing and builds the plugin. A qttssrc that GStreamer finds already is used as it is.
 # Sets the array `speaker`: the element and its properties.
 set_up() {
+  exec 9<"$root"
+  flock 9 # Scripts that are started together set up one after the other.
   if gst-inspect-1.0 --exists qttssrc 2>/dev/null; then
     [ $# -eq 0 ] || install_missing "$@"
   else
@@ -41,11 +43,21 @@ set_up() {
     rm -f "$log"
     export GST_PLUGIN_PATH=$build/gst QTTS_VOICE_PATH=$root/data/voice
   fi
+  exec 9<&-
   speaker=(qttssrc)
   [ -z "${QTTS_MODEL:-}" ] || speaker+=("model-path=$(quote "$QTTS_MODEL")")
   local properties
   read -ra properties <<<"${QTTS_PROPERTIES:-}"
   speaker+=("${properties[@]}")
+}
+
+# launch ELEMENTS...: runs a pipeline to its end, and says of what gst-launch prints only what its user should know:
+# errors, and warnings such as that of speech that was cut.
+launch() {
+  LC_ALL=C stdbuf -oL gst-launch-1.0 "$@" | (
+    trap '' INT # Ctrl-C is for the pipeline, which may have something to say until its end.
+    exec sed -un 's/^WARNING: from element [^ ]*: /warning: /p' >&2
+  )
 }
 
 # file_output FILE: sets the array `output` to the elements that write sound into FILE, by its ending, and
@@ -72,3 +84,11 @@ file_output() {
 loudspeaker=(audioconvert ! audioresample ! autoaudiosink)
 # shellcheck disable=SC2034
 loudspeaker_packages=(gstreamer1.0-alsa)
+
+# need_loudspeaker: ends the script where no sound can be played; autoaudiosink only warns, and drops it.
+need_loudspeaker() {
+  if LC_ALL=C gst-launch-1.0 fakesrc num-buffers=0 ! autoaudiosink 2>/dev/null | grep -q '^WARNING: .*GstAutoAudioSink'; then
+    echo "no sound device on this machine; examples/encode, read and rtp-receive write into a file" >&2
+    exit 1
+  fi
+}
