@@ -229,7 +229,7 @@ Matrix Mel(const Vector& pcm, int bins) {
         const int64_t index = begin + n - kPadding;
         const bool inside = index >= 0 && index < static_cast<int64_t>(pcm.size());
         const double sample = inside ? pcm[static_cast<size_t>(index)] : Reflected(samples, index)[0];
-        const double window = 0.5 - 0.5 * std::cos(2 * std::numbers::pi * n / kLength);
+        const double window = static_cast<float>(0.5 - 0.5 * std::cos(2 * std::numbers::pi * n / kLength));
         const double angle = 2 * std::numbers::pi * f * n / kLength;
         re += window * sample * std::cos(angle);
         im -= window * sample * std::sin(angle);
