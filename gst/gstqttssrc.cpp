@@ -127,6 +127,7 @@
 #include "config.h"
 #include "gstqttsclock.h"
 #include "gstqttserror.h"
+#include "gstqttslog.h"
 #include "gstqttsmessages.h"
 #include "gstqttsoverrides.h"
 #include "gstqttspcm.h"
@@ -464,7 +465,8 @@ G_DEFINE_FINAL_TYPE_WITH_CODE(GstQttsSrc, gst_qtts_src, GST_TYPE_PUSH_SRC,
                               G_IMPLEMENT_INTERFACE(GST_TYPE_PRESET, gst_qtts_src_preset_init))
 GST_ELEMENT_REGISTER_DEFINE_WITH_CODE(qttssrc, "qttssrc", GST_RANK_NONE, GST_TYPE_QTTS_SRC,
                                       GST_DEBUG_CATEGORY_INIT(gst_qtts_src_debug, "qttssrc", 0,
-                                                              "Text-to-speech source"))
+                                                              "Text-to-speech source");
+                                      gstqtts::InitEngineLog())
 
 static void gst_qtts_src_class_init(GstQttsSrcClass* klass) {
   GObjectClass* object_class = G_OBJECT_CLASS(klass);
@@ -1819,6 +1821,7 @@ static bool gst_qtts_src_place_frame(GstQttsSrc* self) {
     timing = priv->text_timing;
   }
   const bool live = gst_base_src_is_live(GST_BASE_SRC(self));
+  GstClockTime lag = 0;
   if (live || priv->upstream_live) {
     std::optional<GstClockTime> running_time;
     if (!priv->clock.WaitForNow(&running_time)) return false;
@@ -1834,11 +1837,17 @@ static bool gst_qtts_src_place_frame(GstQttsSrc* self) {
     const bool late = now > time + latency + tolerance;
     if (live && late && priv->in_utterance && !priv->frame->awaited_text && priv->speech.WaitsForEngine())
       gst_qtts_src_report_underrun(self, GST_CLOCK_DIFF(time, now));
-    if (late || priv->timeline.broken()) priv->timeline.MoveTo(now);
+    if (late || priv->timeline.broken()) {
+      priv->timeline.MoveTo(now);
+    } else if (now > time + latency + kLateTolerance / 2) {
+      lag = now - time - latency;
+    }
   }
   priv->placed = true;
   priv->silence_due = 0;
   if (priv->in_utterance) return true;
+  // The silence before it goes on for as long as the speech is late, so that all of the speech is on time.
+  priv->silence_due = gstqtts::SamplesWithin(lag, SAMPLE_RATE);
   if (timing != TextTiming::kIgnore && priv->cue.start) {
     const GstClockTime start = *priv->cue.start + (timing == TextTiming::kShift ? priv->shift : 0);
     const GstClockTime time = priv->timeline.time();
@@ -1847,7 +1856,7 @@ static bool gst_qtts_src_place_frame(GstQttsSrc* self) {
     } else if (live && gst_qtts_src_get_idle_mode(self) != IdleMode::kSilence) {
       priv->timeline.MoveTo(start);
     } else {
-      priv->silence_due = gstqtts::SamplesWithin(start - time, SAMPLE_RATE);
+      priv->silence_due = std::max(priv->silence_due, gstqtts::SamplesWithin(start - time, SAMPLE_RATE));
     }
   }
   priv->silence_due = std::max(priv->silence_due, priv->timeline.MissingSilence(leading, gap));

@@ -11,6 +11,7 @@
 #include "checkpoint/checkpoint.h"
 #include "cpu/cpu_backend.h"
 #include "cpu/cpu_voice_encoder.h"
+#include "log/log.h"
 #include "prompt/prompt.h"
 #include "scheduler/scheduler.h"
 #include "scheduler/stream_state.h"
@@ -73,6 +74,7 @@ Result<std::unique_ptr<Backend>> CreateBackend(const EngineOptions& options,
     Result<std::unique_ptr<Backend>> backend = CreateGpuBackend(checkpoint, GpuOptionsOf(options));
     if (backend.ok()) return backend;
     if (NeedsGpu(options) || !CpuMayServe(backend.status())) return Explain(options, backend.status());
+    Log(LogLevel::kInfo, "taking the CPU: " + backend.status().message());
   }
   return CreateCpuBackend(std::move(checkpoint), options.threads);
 }
@@ -98,6 +100,7 @@ std::string RegistryKey(const EngineOptions& options) {
 }  // namespace
 
 struct Engine::Impl {
+  std::string path;
   std::shared_ptr<const Checkpoint> checkpoint;
   ModelInfo info;
   std::string device_name;
@@ -109,7 +112,9 @@ struct Engine::Impl {
 };
 
 Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
-Engine::~Engine() = default;
+Engine::~Engine() {
+  if (LogEnabled(LogLevel::kInfo)) Log(LogLevel::kInfo, "letting go of " + impl_->path);
+}
 
 Result<ModelInfo> Engine::Inspect(const EngineOptions& options) {
   QTTS_RETURN_IF_ERROR(CheckOptions(options));
@@ -124,7 +129,9 @@ Result<ModelInfo> Engine::Inspect(const EngineOptions& options) {
 
 Result<std::shared_ptr<Engine>> Engine::Load(const EngineOptions& options, const std::atomic<bool>* cancelled) {
   QTTS_RETURN_IF_ERROR(CheckOptions(options));
+  const auto start = LogClock::now();
   auto impl = std::make_unique<Impl>();
+  impl->path = options.model_path;
   QTTS_ASSIGN_OR_RETURN(impl->checkpoint, Checkpoint::Open(options.model_path));
   impl->info = impl->checkpoint->Info();
   impl->threads = options.threads;
@@ -138,6 +145,9 @@ Result<std::shared_ptr<Engine>> Engine::Load(const EngineOptions& options, const
   QTTS_RETURN_IF_ERROR(CheckCancelled(cancelled));
   impl->device_name = backend->name();
   impl->scheduler = std::make_unique<Scheduler>(std::move(backend));
+  if (LogEnabled(LogLevel::kInfo)) {
+    Log(LogLevel::kInfo, "loaded " + impl->path + " in " + ElapsedText(start) + ", on " + impl->device_name);
+  }
   return std::shared_ptr<Engine>(new Engine(std::move(impl)));
 }
 

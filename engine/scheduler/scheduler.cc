@@ -2,9 +2,33 @@
 #include "scheduler/scheduler.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
+#include "log/log.h"
+
 namespace qtts {
+namespace {
+
+const char* EndText(EndReason reason) {
+  switch (reason) {
+    case EndReason::kNone:
+      break;
+    case EndReason::kComplete:
+      return "complete";
+    case EndReason::kMaxDuration:
+      return "at the longest duration";
+    case EndReason::kRunaway:
+      return "run away";
+    case EndReason::kCancelled:
+      return "cancelled";
+    case EndReason::kError:
+      return "failed";
+  }
+  return "not ended";
+}
+
+}  // namespace
 
 struct Scheduler::Running {
   explicit Running(std::shared_ptr<StreamState> s) : stream(std::move(s)) {}
@@ -14,10 +38,23 @@ struct Scheduler::Running {
   bool open = false;
   int64_t submitted = 0;  // frames asked of the backend
   int64_t delivered = 0;
+  bool end_logged = false;
+
+  void LogEnd(EndReason reason, int64_t frames) {
+    if (std::exchange(end_logged, true) || !LogEnabled(LogLevel::kDebug)) return;
+    Log(LogLevel::kDebug,
+        "slot " + std::to_string(slot) + ": " + EndText(reason) + " after " + std::to_string(frames) + " frames");
+  }
+  // After so many frames. Logged first, so that whoever hears of the end finds it in the log.
+  void End(EndReason reason, Status status, int64_t frames) {
+    LogEnd(reason, frames);
+    stream->End(reason, std::move(status));
+  }
 };
 
 struct Scheduler::Submission {
   std::vector<std::shared_ptr<Running>> takers;  // in the order of the steps
+  LogClock::time_point start = LogClock::now();
 };
 
 Scheduler::Scheduler(std::unique_ptr<Backend> backend) : backend_(std::move(backend)), thread_([this] { Run(); }) {}
@@ -84,6 +121,7 @@ void Scheduler::DropEnded() {
     if (!running->stream->ended()) return false;
     if (running->open) backend_->Close(running->slot);
     running->open = false;
+    running->LogEnd(running->stream->end_reason(), running->delivered);
     return true;
   });
 }
@@ -102,13 +140,21 @@ bool Scheduler::OpenSlots() {
     if (!prompt) continue;
     changed = true;
     const Request& request = running->stream->request();
+    const auto start = LogClock::now();
     Result<SlotId> slot = backend_->Open(*prompt, request.settings, request.seed);
     if (!slot.ok()) {
+      Log(LogLevel::kWarning, "an utterance could not begin: " + slot.status().message());
       running->stream->End(EndReason::kError, slot.status());
       continue;
     }
     running->slot = *slot;
     running->open = true;
+    if (LogEnabled(LogLevel::kDebug)) {
+      Log(LogLevel::kDebug, "slot " + std::to_string(running->slot) + ": prompt of " +
+                                std::to_string(prompt->rows.size()) + " rows, " +
+                                std::to_string(prompt->constant_rows) + " of them the voice's, taken in " +
+                                ElapsedText(start) + ", seed " + std::to_string(request.seed));
+    }
   }
   return changed;
 }
@@ -142,6 +188,10 @@ void Scheduler::CollectStep() {
     FailAll(results.status());
     return;
   }
+  if (LogEnabled(LogLevel::kTrace)) {
+    Log(LogLevel::kTrace, "a frame of " + std::to_string(submission.takers.size()) + " streams, " +
+                              ElapsedText(submission.start) + " after it was asked for");
+  }
   for (size_t i = 0; i < submission.takers.size(); ++i) Take(*submission.takers[i], std::move((*results)[i]));
 }
 
@@ -152,19 +202,20 @@ void Scheduler::Take(Running& running, FrameResult result) {
       running.stream->Deliver({index, std::move(result.codes), std::move(result.pcm)});
       break;
     case FrameEnd::kEndOfSpeech:
-      running.stream->End(EndReason::kComplete, Status::Ok());
+      running.End(EndReason::kComplete, Status::Ok(), index);
       break;
     case FrameEnd::kMaxTokens:
-      running.stream->End(EndReason::kMaxDuration, Status::Ok());
+      running.End(EndReason::kMaxDuration, Status::Ok(), index);
       break;
     case FrameEnd::kError:
-      running.stream->End(EndReason::kError, std::move(result.status));
+      running.End(EndReason::kError, std::move(result.status), index);
       break;
   }
 }
 
 // The device is lost: every stream fails, now and later. A new engine is needed.
 void Scheduler::FailAll(const Status& status) {
+  Log(LogLevel::kWarning, "the device is lost: " + status.message());
   device_status_ = status;
   device_lost_ = true;
   outstanding_.clear();

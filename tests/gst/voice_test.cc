@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 // The plugin as it is installed, with the real engine and the bundled voice.
+#include <gmock/gmock.h>
 #include <gst/gst.h>
 #include <gtest/gtest.h>
 
@@ -10,6 +11,7 @@
 #include <fstream>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,6 +20,10 @@
 
 namespace qtts {
 namespace {
+
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 constexpr GstClockTime kPatience = 120 * GST_SECOND;
 constexpr size_t kFrame = 1920;
@@ -224,6 +230,34 @@ TEST_F(VoiceTest, AStreamSoundsLikeTheWholeText) {
     ASSERT_TRUE(outcome.ended) << outcome.message;
     EXPECT_TRUE(bytes == expected) << size;
   }
+}
+
+TEST_F(VoiceTest, C30TheEngineLogsItsLifeAndNoText) {
+  gst_debug_remove_log_function(gst_debug_log_default);
+  std::string lines;  // whole ones, so that the mutex of the list is not needed while they are read
+  std::mutex mutex;
+  std::pair<std::string*, std::mutex*> log(&lines, &mutex);
+  const GstLogFunction collect = [](GstDebugCategory* category, GstDebugLevel level, const gchar*, const gchar*, gint,
+                                    GObject*, GstDebugMessage* message, gpointer user_data) {
+    if (g_strcmp0(gst_debug_category_get_name(category), "qttsengine") != 0) return;
+    const auto* sink = static_cast<decltype(log)*>(user_data);
+    const std::lock_guard lock(*sink->second);
+    *sink->first += std::string(gst_debug_level_get_name(level)) + ' ' + gst_debug_message_get(message) + '\n';
+  };
+  gst_debug_add_log_function(collect, &log, nullptr);
+  gst_debug_set_threshold_from_string("qttsengine:9", TRUE);
+  Speak("text=\"Confidential matters.\" seed=77 device=cpu");
+  gst_debug_set_threshold_from_string("", TRUE);
+  Speak("text=\"Nobody listens.\" seed=78 device=cpu");
+  gst_debug_remove_log_function_by_data(&log);
+  gst_debug_add_log_function(gst_debug_log_default, nullptr, nullptr);
+  const std::lock_guard lock(mutex);
+  EXPECT_THAT(lines, ContainsRegex("INFO *loaded .* in [0-9.]+ ms, on cpu"));
+  EXPECT_THAT(lines, ContainsRegex("DEBUG *slot [0-9]+: prompt of [0-9]+ rows, .* seed 77"));
+  EXPECT_THAT(lines, ContainsRegex("TRACE *a frame of 1 streams, [0-9.]+ ms"));
+  EXPECT_THAT(lines, ContainsRegex("DEBUG *slot [0-9]+: complete after [0-9]+ frames"));
+  EXPECT_THAT(lines, Not(HasSubstr("seed 78"))) << "nobody wants it";
+  EXPECT_THAT(lines, Not(HasSubstr("Confidential")));
 }
 
 TEST_F(VoiceTest, C30LoggingEverythingChangesNothing) {

@@ -352,7 +352,14 @@ ReadState Stream::TryRead(Frame* frame) {
     state_->on_room();
     return ReadState::kFrame;
   }
-  return state_->end_reason == EndReason::kNone ? ReadState::kPending : ReadState::kEnd;
+  if (state_->end_reason != EndReason::kNone) return ReadState::kEnd;
+  const bool stalled = state_->more_text && state_->made == static_cast<int64_t>(state_->characters.size());
+  lock.unlock();
+  if (stalled) {
+    const std::lock_guard world_lock(GetWorld().mutex);
+    ++GetWorld().counters.stalled_reads;
+  }
+  return ReadState::kPending;
 }
 
 void Stream::Cancel() {

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#ifndef QTTS_LOG_LOG_H_
+#define QTTS_LOG_LOG_H_
+
+#include <chrono>
+#include <string>
+
+#include "qtts/log.h"
+
+namespace qtts {
+
+using LogClock = std::chrono::steady_clock;
+
+// To ask before a line is made.
+bool LogEnabled(LogLevel level);
+void Log(LogLevel level, const std::string& line);
+// The time since `start`, as in "12.3 ms".
+std::string ElapsedText(LogClock::time_point start);
+
+}  // namespace qtts
+
+#endif  // QTTS_LOG_LOG_H_
