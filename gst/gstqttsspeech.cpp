@@ -635,7 +635,6 @@ bool Speech::ReadStream(Lock* lock, Output* output, Event* event) {
         stats_.first_frame_latency_max = std::max(stats_.first_frame_latency_max, latency);
       }
       stats_.sound_seconds += static_cast<double>(output->frame.pcm.size()) / current_->sample_rate;
-      output->epoch = epoch;
       output->awaited_text = std::exchange(current_->awaited_text, false);
       *event = Event::kFrame;
       return true;
@@ -659,7 +658,7 @@ bool Speech::ReadStream(Lock* lock, Output* output, Event* event) {
 bool Speech::Commit(const Output& output, uint64_t running_time) {
   {
     const Lock lock(monitor_->mutex);
-    if (output.epoch != epoch_ || !current_) return false;
+    if (!current_) return false;  // only Next() begins another
     Current& current = *current_;
     Report report;
     report.id = current.utterance.id;
@@ -698,9 +697,9 @@ void Speech::Clip() {
   DeliverReports();
 }
 
-bool Speech::IsCurrent(const Output& output) const {
+bool Speech::WouldCommit() const {
   const Lock lock(monitor_->mutex);
-  return output.epoch == epoch_ && current_;
+  return current_.has_value();
 }
 
 // False if `until` came first.

@@ -72,7 +72,6 @@ class Speech {
     bool from_pad = false;  // whether the text came by the sink pad
     uint64_t seed = 0;
     std::vector<std::string> warnings;  // what the user should know about the utterance
-    uint64_t epoch = 0;                 // of the frame, for Commit()
     bool awaited_text = false;          // the frame could not come before text did that came late
     Cue cue;
     std::string language;  // as set for the utterance
@@ -186,14 +185,14 @@ class Speech {
 
   // Waits for the next thing to tell.
   Event Next(Output* output);
-  // To be called for each frame when it leaves the element, to be heard at `running_time` (nanoseconds):
-  // from then on it counts as spoken. False if the frame was interrupted since Next() gave it out; then it
-  // must be dropped.
+  // To be called for each frame when it leaves the element, before the next call of Next(), to be heard at
+  // `running_time` (nanoseconds): from then on it counts as spoken. False if the frame was interrupted since Next()
+  // gave it out; then it must be dropped.
   bool Commit(const Output& output, uint64_t running_time);
   // Ends the utterance that is being spoken, because its cue ended. For the streaming thread.
   void Clip();
-  // Whether Commit() would take the frame now.
-  bool IsCurrent(const Output& output) const;
+  // Whether Commit() would take the frame that Next() gave out last.
+  bool WouldCommit() const;
 
   Stats stats() const;
   // The text that is being spoken; empty when there is none.

@@ -2021,7 +2021,7 @@ static GstFlowReturn gst_qtts_src_create(GstPushSrc* src, GstBuffer** buffer) {
     }
 
     // An interrupted wait leaves the frame where it is: not a frame is lost when a live stream is paused.
-    if (priv->silence_due > 0 && (!priv->frame || priv->speech.IsCurrent(*priv->frame))) {
+    if (priv->silence_due > 0 && (!priv->frame || priv->speech.WouldCommit())) {
       const guint64 samples = std::min(priv->silence_due, live ? kSilencePiece : SAMPLE_RATE);
       const GstFlowReturn flow = gst_qtts_src_create_silence(self, samples, buffer);
       if (flow == GST_FLOW_OK) priv->silence_due -= samples;
