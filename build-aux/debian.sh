@@ -34,7 +34,7 @@ install_missing() {
   done
   [ ${#missing[@]} -gt 0 ] || return 0
   if [ "$(id -u)" -ne 0 ]; then
-    echo "missing packages; as root: apt-get install ${missing[*]}" >&2
+    echo "missing packages; as root: apt-get update && apt-get install --no-install-recommends ${missing[*]}" >&2
     return 1
   fi
   echo "installing: ${missing[*]}" >&2
@@ -45,4 +45,12 @@ install_missing() {
     return 1
   fi
   rm -f "$log"
+}
+
+# need_writable FOLDER: makes it where it is not there; fails where nothing can be built in it.
+need_writable() {
+  if ! mkdir -p -- "$1" 2>/dev/null || [ ! -w "$1" ]; then
+    echo "$1: cannot be written to; QTTS_BUILD_DIR=DIR builds in another folder" >&2
+    return 1
+  fi
 }

@@ -34,6 +34,7 @@ set_up() {
     install_missing "${build_packages[@]}" "$@"
     local build log
     build=$(cd "$root" && realpath -m -- "${QTTS_BUILD_DIR:-build}")
+    need_writable "$build"
     log=$(mktemp)
     if [ ! -e "$build/build.ninja" ]; then
       echo "configuring and building (once) ..." >&2
