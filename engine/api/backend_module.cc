@@ -23,7 +23,9 @@ std::vector<std::string> Places() {
   if (const char* folder = g_getenv("QTTS_BACKEND_PATH"); folder != nullptr && *folder != '\0') {
     return {InFolder(folder)};
   }
-  return {InFolder(QTTS_BACKEND_DIR), InFolder(QTTS_BACKEND_BUILD_DIR)};
+  std::vector<std::string> places;
+  for (const char* folder : {QTTS_BACKEND_DIRS}) places.push_back(InFolder(folder));
+  return places;
 }
 
 Status Unavailable(const std::string& what) {
