@@ -6,7 +6,6 @@
 #include "qtts/log.h"
 
 GST_DEBUG_CATEGORY_STATIC(gst_qtts_engine_debug);
-#define GST_CAT_DEFAULT gst_qtts_engine_debug
 
 namespace gstqtts {
 namespace {
@@ -25,12 +24,15 @@ GstDebugLevel DebugLevel(qtts::LogLevel level) {
   return GST_LEVEL_TRACE;
 }
 
-constexpr qtts::LogSink kSink = {
-    .enabled =
-        [](qtts::LogLevel level) { return DebugLevel(level) <= gst_debug_category_get_threshold(GST_CAT_DEFAULT); },
-    .write = [](qtts::LogLevel level,
-                const char* line) { GST_CAT_LEVEL_LOG(GST_CAT_DEFAULT, DebugLevel(level), nullptr, "%s", line); },
-};
+bool Enabled(qtts::LogLevel level) {
+  return DebugLevel(level) <= gst_debug_category_get_threshold(gst_qtts_engine_debug);
+}
+
+void Write(qtts::LogLevel level, const char* line) {
+  GST_CAT_LEVEL_LOG(gst_qtts_engine_debug, DebugLevel(level), nullptr, "%s", line);
+}
+
+constexpr qtts::LogSink kSink = {.enabled = Enabled, .write = Write};
 
 }  // namespace
 

@@ -12,8 +12,8 @@
 // every sum written out.
 namespace qtts::naive {
 
-// Spec 9.1: log-mel spectrogram, [frames][bins], with the discrete Fourier transform by its definition. The window alone
-// is that of the official package, in F32.
+// Spec 9.1: log-mel spectrogram, [frames][bins], with the discrete Fourier transform by its definition. The window
+// alone is that of the official package, in F32.
 Matrix Mel(const Vector& pcm, int bins);
 
 // Spec 9.2: spectrogram to x-vector.
