@@ -364,6 +364,38 @@ TEST_F(VoiceTest, ClonesARecordingAndSpeaksWithSavedVoices) {
   EXPECT_EQ(Speak(common + "reference-audio=" + ogg + " reference-text=\"So it goes.\"").size(), cloned.size());
 }
 
+// Of one model, at once, and after another with the same voice.
+TEST_F(VoiceTest, ElementsSideBySideKeepTheirVoices) {
+  const Folder folder;
+  const std::string base = folder.path() + "/base";
+  RunProgram({QTTS_GENERATOR, "--preset", "tiny-base-0b6", base});
+  const std::string references = QTTS_TEST_REFERENCES;
+  const std::string common = "model-path=" + base + " device=cpu text=\"Side by side.\" seed=4 max-duration=800000000 ";
+  const std::string voices[] = {"reference-audio=" + references + "/speech-44100.wav reference-text=\"So it goes.\"",
+                                "reference-audio=" + references + "/speech-8000.wav reference-text=\"Another one.\"",
+                                "reference-audio=" + references + "/speech-44100.wav"};
+  std::string alone[3], together[6];
+  for (size_t i = 0; i < 3; ++i) {
+    alone[i] = Speak(common + voices[i]);
+    EXPECT_EQ(alone[i].size(), 10 * kFrame * sizeof(float));
+    for (size_t j = 0; j < i; ++j) EXPECT_NE(alone[i], alone[j]);
+  }
+  std::string line;
+  for (size_t i = 0; i < 6; ++i) {
+    line += "qttssrc " + common + voices[i % 3] +
+            " ! audio/x-raw,format=F32LE ! fakesink signal-handoffs=true name=sink" + std::to_string(i) + " ";
+  }
+  const Outcome outcome = Play(line, [&](GstElement* pipeline) {
+    for (size_t i = 0; i < 6; ++i) {
+      GstElement* sink = gst_bin_get_by_name(GST_BIN(pipeline), ("sink" + std::to_string(i)).c_str());
+      g_signal_connect(sink, "handoff", G_CALLBACK(OnHandoff), &together[i]);
+      gst_object_unref(sink);
+    }
+  });
+  ASSERT_TRUE(outcome.ended) << outcome.message;
+  for (size_t i = 0; i < 6; ++i) EXPECT_TRUE(together[i] == alone[i % 3]) << i;
+}
+
 TEST_F(VoiceTest, WhatAModelCannotDoNamesTheOneThatCan) {
   const Folder folder;
   const std::string base = folder.path() + "/base";
