@@ -267,6 +267,90 @@ TEST_F(PipelinesTest, RtpOpus) {
               kRate / 20);
 }
 
+// What flows past a pad, in the order of one streaming thread.
+struct Flow {
+  struct Entry {
+    bool is_packet;
+    GstClockTime time;
+  };
+  std::vector<Entry> entries;
+
+  static GstPadProbeReturn OnSound(GstPad* /*pad*/, GstPadProbeInfo* info, gpointer user_data) {
+    static_cast<Flow*>(user_data)->entries.push_back({false, GST_BUFFER_PTS(GST_PAD_PROBE_INFO_BUFFER(info))});
+    return GST_PAD_PROBE_OK;
+  }
+  static GstPadProbeReturn OnPacket(GstPad* /*pad*/, GstPadProbeInfo* info, gpointer user_data) {
+    static_cast<Flow*>(user_data)->entries.push_back({true, GST_BUFFER_PTS(GST_PAD_PROBE_INFO_BUFFER(info))});
+    return GST_PAD_PROBE_OK;
+  }
+};
+
+// Says it, and waits for its end.
+void Say(GstElement* pipeline, GstElement* speech, const char* text) {
+  guint64 id = 0;
+  g_signal_emit_by_name(speech, "speak", text, nullptr, &id);
+  ASSERT_NE(id, 0U);
+  GstBus* bus = gst_element_get_bus(pipeline);
+  bool finished = false;
+  while (!finished) {
+    GstMessage* message = gst_bus_timed_pop_filtered(
+        bus, kPatience, static_cast<GstMessageType>(GST_MESSAGE_ELEMENT | GST_MESSAGE_ERROR));
+    const bool is_error = message != nullptr && GST_MESSAGE_TYPE(message) == GST_MESSAGE_ERROR;
+    finished = message != nullptr && gst_message_has_name(message, "qtts-utterance-finished");
+    if (message != nullptr) gst_message_unref(message);
+    if (is_error || message == nullptr) break;
+  }
+  gst_object_unref(bus);
+  ASSERT_TRUE(finished) << text;
+}
+
+// By default opusenc dates the first packet after a pause by the end of what was before it, for which receivers take
+// it to be late by the whole pause. With perfect-timestamp it goes by the sound: the remedy that README names.
+TEST_F(PipelinesTest, OpusAfterAPauseIsDatedByItsSound) {
+  GstElement* pipeline = gst_parse_launch(
+      "qttssrc name=speech seed=1 is-live=true idle-mode=wait ! audioconvert ! audio/x-raw,format=S16LE ! "
+      "opusenc perfect-timestamp=true ! rtpopuspay name=payloader ! fakesink sync=false",
+      nullptr);
+  ASSERT_NE(pipeline, nullptr);
+  GstElement* speech = gst_bin_get_by_name(GST_BIN(pipeline), "speech");
+  Flow flow;
+  for (const char* name : {"speech", "payloader"}) {
+    GstElement* element = gst_bin_get_by_name(GST_BIN(pipeline), name);
+    GstPad* pad = gst_element_get_static_pad(element, "src");
+    gst_pad_add_probe(pad, GST_PAD_PROBE_TYPE_BUFFER, element == speech ? Flow::OnSound : Flow::OnPacket, &flow,
+                      nullptr);
+    gst_object_unref(pad);
+    gst_object_unref(element);
+  }
+  gst_element_set_state(pipeline, GST_STATE_PLAYING);
+  constexpr GstClockTime kPause = GST_SECOND / 2;
+  Say(pipeline, speech, "Hello.");
+  GstClock* clock = gst_pipeline_get_clock(GST_PIPELINE(pipeline));
+  ASSERT_NE(clock, nullptr);
+  GstClockID pause = gst_clock_new_single_shot_id(clock, gst_clock_get_time(clock) + kPause);
+  gst_clock_id_wait(pause, nullptr);
+  gst_clock_id_unref(pause);
+  gst_object_unref(clock);
+  Say(pipeline, speech, "Hello.");
+  gst_element_set_state(pipeline, GST_STATE_NULL);
+  gst_object_unref(speech);
+  gst_object_unref(pipeline);
+
+  const std::vector<Flow::Entry>& entries = flow.entries;
+  bool resumed = false;
+  GstClockTime last_sound = entries.empty() ? 0 : entries.front().time;
+  for (size_t i = 0; i + 1 < entries.size() && !resumed; ++i) {
+    if (entries[i].is_packet) continue;
+    resumed = entries[i].time > last_sound + kPause;
+    last_sound = entries[i].time;
+    if (!resumed) continue;
+    EXPECT_TRUE(entries[i + 1].is_packet);
+    EXPECT_LE(entries[i + 1].time, last_sound);
+    EXPECT_GE(entries[i + 1].time + 20 * GST_MSECOND, last_sound);
+  }
+  EXPECT_TRUE(resumed);
+}
+
 TEST_F(PipelinesTest, BothBranchesOfATeeGetTheSame) {
   const Buffers buffers = Play(std::string(kSpeech) + " ! audioconvert ! audio/x-raw,format=S16LE ! tee name=t " +
                                    "t. ! queue ! fakesink name=one t. ! queue ! fakesink name=two",
