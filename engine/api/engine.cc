@@ -162,7 +162,13 @@ bool Engine::device_lost() const { return impl_->scheduler->device_lost(); }
 
 Result<ClonedVoice> Engine::CloneVoice(const Recording& recording, const CloneOptions& options) const {
   QTTS_ASSIGN_OR_RETURN(const auto encoder, CreateCpuVoiceEncoder(impl_->checkpoint, impl_->threads));
-  return qtts::CloneVoice(encoder.get(), impl_->info.fingerprint, recording, options);
+  const auto start = LogClock::now();
+  auto voice = qtts::CloneVoice(encoder.get(), impl_->info.fingerprint, recording, options);
+  if (LogEnabled(LogLevel::kDebug)) {
+    Log(LogLevel::kDebug,
+        (voice.ok() ? "a recording made a voice in " : "a recording made no voice in ") + ElapsedText(start));
+  }
+  return voice;
 }
 
 Result<std::unique_ptr<Stream>> Engine::Start(const Request& request, std::function<void()> on_change) {
