@@ -293,6 +293,36 @@ TEST_P(InPrecision, SameSeedSameSpeech) {
   EXPECT_NE(Speak(gpu.get(), {u}, 2)[0].codes, first.codes);
 }
 
+// What the first utterance of a cloned voice leaves for the next is that voice's alone, and changes nothing.
+TEST_P(InPrecision, ClonedVoicesKeepTheirPrefix) {
+  QTTS_NEEDS_DEVICE();
+  const RandomModel model(Preset("tiny-base-1b7"));
+  std::mt19937 random(15);
+  Utterance u;
+  u.prompt = RandomPrompt(model.checkpoint()->config(), 40, random);
+  u.prompt.rows[2].x_vector = true;
+  u.prompt.rows[u.prompt.rows.size() / 2].x_vector = false;
+  u.seed = 7;
+  u.frames = 6;
+  std::vector<Utterance> utterances(3, u);
+  for (float& value : utterances[1].prompt.x_vector) value = -value;
+  utterances[2].prompt.rows.resize(30);  // another text
+  std::vector<Speech> expected;
+  for (const Utterance& utterance : utterances) {
+    const auto gpu = Gpu(model, GetParam());
+    ASSERT_TRUE(gpu != nullptr);
+    expected.push_back(Speak(gpu.get(), {utterance}, 2)[0]);
+  }
+  EXPECT_NE(expected[0].codes, expected[1].codes);
+  const auto gpu = Gpu(model, GetParam());
+  ASSERT_TRUE(gpu != nullptr);
+  for (const size_t i : {0, 1, 2, 0, 1, 2}) {
+    const Speech speech = Speak(gpu.get(), {utterances[i]}, 2)[0];
+    EXPECT_EQ(speech.codes, expected[i].codes) << i;
+    EXPECT_EQ(speech.pcm, expected[i].pcm) << i;
+  }
+}
+
 // Closing in every state leaves the others, and whoever comes next, alone.
 TEST(CudaBackendTest, CloseInAnyState) {
   QTTS_NEEDS_DEVICE();

@@ -15,6 +15,9 @@
 //   auto voice = engine->CloneVoice(recording, {.reference_text = "What is said in it."});
 //   if (voice.ok()) qtts::SaveVoice(*voice, "me.safetensors");
 //   request.voice = std::make_shared<qtts::ClonedVoice>(*voice);
+//
+// The first utterance with a voice takes longer to begin than those after it: what all of them have in common is kept
+// by the engine, for some dozens of voices.
 namespace qtts {
 
 // Somebody speaking: 1 to 60 s of it, best 3 to 15 s of clear speech. Plain values.
