@@ -11,6 +11,8 @@ namespace {
 
 // Frames computed together: enough to read weights rarely, few enough for modest scratch.
 constexpr int64_t kChunkFrames = 8;
+// The same for frames of which only the transformer's part is computed, which takes far less scratch.
+constexpr int64_t kLatentFrames = 64;
 
 constexpr float kLeastUsage = 1e-5F;
 constexpr float kLayerNormEps = 1e-6F;
@@ -131,13 +133,15 @@ void CodecDecoder::Decode(State* state, std::span<const int32_t> codes, std::spa
 }
 
 void CodecDecoder::Prime(State* state, std::span<const int32_t> codes) {
-  const auto groups = static_cast<size_t>(code_groups());
-  const size_t frames = codes.size() / groups;
-  size_t count = 0;
-  for (size_t begin = 0; begin < frames; begin += count) {
-    count = std::min<size_t>(kChunkFrames, frames - begin);
-    RunLatents(state, codes.subspan(begin * groups, count * groups));
-    if (frames - (begin + count) < static_cast<size_t>(sound_history_)) RunSound(state);
+  const int64_t frames = static_cast<int64_t>(codes.size()) / code_groups();
+  const int64_t first_sound = std::max<int64_t>(0, frames - sound_history_);
+  int64_t end = 0;
+  for (int64_t begin = 0; begin < frames; begin = end) {
+    const bool sound = begin >= first_sound;
+    end = sound ? std::min(begin + kChunkFrames, frames) : std::min(begin + kLatentFrames, first_sound);
+    RunLatents(state, codes.subspan(static_cast<size_t>(begin * code_groups()),
+                                    static_cast<size_t>((end - begin) * code_groups())));
+    if (sound) RunSound(state);
   }
 }
 
