@@ -80,6 +80,7 @@ Result<ToolOptions> ParseOptions(int argc, char** argv, std::string* help) {
   g_option_context_set_summary(context.get(), kSummary);
   g_option_context_set_description(context.get(), kDescription);
   g_option_context_set_help_enabled(context.get(), FALSE);
+  g_set_prgname("qtts-tool");  // Else the manual, written before anything is parsed, has no name in it.
   gchar* manual = g_option_context_get_help(context.get(), TRUE, nullptr);
   Take(manual, help);
 

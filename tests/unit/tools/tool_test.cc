@@ -77,6 +77,7 @@ class TemporaryFolder {
 TEST(ToolTest, HelpNamesEveryCommand) {
   const Outcome help = RunTool({"--help"});
   EXPECT_EQ(help.exit_status, 0);
+  EXPECT_NE(help.out.find("  qtts-tool [OPTION"), std::string::npos) << help.out;
   for (const char* command : {"inspect", "tokenize", "prompt", "codes", "decode", "voice make", "voice show"}) {
     EXPECT_NE(help.out.find(command), std::string::npos) << command;
   }
