@@ -51,8 +51,8 @@ std::string LaunchLine(const Options& options) {
       "appsrc name=tokens format=time caps=text/x-raw,format=utf8 "
       "! qttssrc name=speech is-live=true idle-mode=silence segmentation=stream newline-ends=true "
       "utterance-timeout=18446744073709551615 max-text-length=1000000 " +
-      options.properties + " ! audioconvert ! audioresample ! audio/x-raw,format=S16LE ";
-  if (cancel_echo) line += "! audio/x-raw,rate=48000 ! webrtcechoprobe name=echo ";
+      options.properties + " ! audioconvert ! audioresample ! audio/x-raw,format=S16LE";
+  line += cancel_echo ? ",rate=48000 ! webrtcechoprobe name=echo " : " ";
   line += options.output.empty() ? "! autoaudiosink " : "! wavenc ! filesink location=" + Quote(options.output) + " ";
 
   if (options.microphone) {
