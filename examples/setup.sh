@@ -88,7 +88,8 @@ loudspeaker_packages=(gstreamer1.0-alsa)
 
 # need_loudspeaker: ends the script where no sound can be played; autoaudiosink only warns, and drops it.
 need_loudspeaker() {
-  if LC_ALL=C gst-launch-1.0 fakesrc num-buffers=0 ! autoaudiosink 2>/dev/null | grep -q '^WARNING: .*GstAutoAudioSink'; then
+  if LC_ALL=C gst-launch-1.0 audiotestsrc wave=silence num-buffers=1 ! audioconvert ! autoaudiosink 2>/dev/null |
+    grep -q '^WARNING: .*GstAutoAudioSink'; then
     echo "no sound device on this machine; examples/encode, read and rtp-receive write into a file" >&2
     exit 1
   fi

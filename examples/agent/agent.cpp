@@ -58,13 +58,13 @@ std::string LaunchLine(const Options& options) {
   if (options.microphone) {
     line += "autoaudiosrc ";
   } else if (!options.listen.empty()) {
-    line += "filesrc location=" + Quote(options.listen) + " ! decodebin ";
+    line += "filesrc location=" + Quote(options.listen) + " ! decodebin ! clocksync ";
   } else {
     return line;
   }
   line +=
       "! audioconvert ! audioresample ! audio/x-raw,format=S16LE,rate=48000,channels=1 "
-      "! audiobuffersplit output-buffer-duration=1/50 ! clocksync ";
+      "! audiobuffersplit output-buffer-duration=1/50 ";
   if (options.vad || cancel_echo) {
     line += std::string("! webrtcdsp gain-control=false voice-detection=") + (options.vad ? "true" : "false") +
             (cancel_echo ? " probe=echo " : " echo-cancel=false ");
@@ -132,6 +132,11 @@ int Agent::Run() {
   GstBus* bus = gst_element_get_bus(pipeline_);
   gst_bus_add_watch(bus, OnMessage, this);
   loop_ = g_main_loop_new(nullptr, FALSE);
+  // Left alone, the pipeline would go by the clock of the microphone, which with some sound servers stands still until
+  // somebody reads, and nothing would be heard in time.
+  GstClock* clock = gst_system_clock_obtain();
+  gst_pipeline_use_clock(GST_PIPELINE(pipeline_), clock);
+  gst_object_unref(clock);
 
   // If it cannot be started, an error is on its way.
   if (gst_element_set_state(pipeline_, GST_STATE_PLAYING) != GST_STATE_CHANGE_FAILURE) {
@@ -306,7 +311,6 @@ void Agent::TurnFinished(const GstStructure* structure) {
   while (rest > text && *rest != '\0' && *rest != ' ') --rest;
   if (rest > text) std::printf("said: %.*s\n", static_cast<int>(rest - text), text);
   if (*rest != '\0') std::printf("not said: %s\n", g_strchug(rest));
-  std::fflush(stdout);
   g_free(text);
   turns_.pop_front();
 }
@@ -314,6 +318,7 @@ void Agent::TurnFinished(const GstStructure* structure) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);  // a line is told when it happens, to a pipe too
   g_autofree gchar* output = nullptr;
   g_autofree gchar* listen = nullptr;
   g_autofree gchar* properties = nullptr;

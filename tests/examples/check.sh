@@ -85,19 +85,20 @@ refused() {
   [[ $said =~ $pattern ]] || fail "$* says '$said', not '$pattern'"
 }
 
-# sound_server: starts one for this test alone. "ear.monitor" is what is played; the microphone hears nothing.
+# sound_server: starts one for this test alone. "ear.monitor" is what is played; the microphone hears what is played to
+# "room".
 sound_server() {
   command -v pulseaudio parec >/dev/null || { echo "skipped: no pulseaudio here"; exit 77; }
   export HOME=$work XDG_RUNTIME_DIR=$work PULSE_SERVER=unix:$work/socket
   pulseaudio -n --daemonize=no --use-pid-file=no --disable-shm=yes --exit-idle-time=-1 --log-target="file:$work/log" \
     -L "module-native-protocol-unix socket=$work/socket auth-anonymous=1" -L "module-null-sink sink_name=ear" \
-    -L "module-null-sink sink_name=nobody" 2>/dev/null &
+    -L "module-null-sink sink_name=room" 2>/dev/null &
   local i
   for ((i = 0; i < 100; i++)); do
     ! pactl info >/dev/null 2>&1 || break
     sleep 0.1
   done
-  if ! pactl set-default-sink ear || ! pactl set-default-source nobody.monitor; then
+  if ! pactl set-default-sink ear || ! pactl set-default-source room.monitor; then
     cat "$work/log"
     fail "the sound server does not start"
   fi
