@@ -25,7 +25,10 @@ struct Speech::Monitor {
   }
 };
 
-Speech::Speech(Reporter reporter) : monitor_(std::make_shared<Monitor>()), reporter_(std::move(reporter)) {
+Speech::Speech(Reporter reporter)
+    : monitor_(std::make_shared<Monitor>()),
+      reporter_(std::move(reporter)),
+      voices_([monitor = monitor_] { monitor->LockAndAnnounce(); }) {
   std::random_device device;
   seeds_.seed(uint64_t{device()} << 32U | device());
 }
@@ -101,6 +104,7 @@ bool Speech::Stop() {
   std::shared_ptr<qtts::Engine> engine;
   bool cancelled = false;
   loader_.Cancel();
+  voices_.Cancel();
   {
     const Lock lock(monitor_->mutex);
     active_ = false;
@@ -501,6 +505,10 @@ Speech::Event Speech::NextEvent(Output* output) {
     if (engine_ == nullptr) {
       // The loader wakes us.
     } else if (current_) {
+      if (!queue_.empty() && queue_.front().id != prepared_id_) {
+        PrepareNext(&lock);
+        continue;
+      }
       const bool growing = current_->growing;
       if (ReadStream(&lock, output, &event)) return event;
       if (growing && current_) current_->awaited_text = true;
@@ -532,7 +540,24 @@ Speech::Event Speech::NextEvent(Output* output) {
 // Both leave the lock while they are with the engine. They return false when there is nothing to
 // tell; what changed meanwhile has moved `changes` on, so that the caller does not wait.
 
+// Has the voice of the utterance that comes next made while the current one is spoken.
+void Speech::PrepareNext(Lock* lock) {
+  prepared_id_ = queue_.front().id;
+  const Settings settings = queue_.front().settings;
+  const std::shared_ptr<qtts::Engine> engine = engine_;
+  lock->unlock();
+  voices_.Prepare(engine, settings);
+  lock->lock();
+}
+
 bool Speech::StartNext(Lock* lock, Output* output, Event* event) {
+  const std::shared_ptr<qtts::Engine> engine = engine_;
+  const Settings settings = queue_.front().settings;
+  const uint64_t id = queue_.front().id;
+  lock->unlock();
+  std::optional<VoiceStore::Voice> voice = voices_.Get(engine, settings);
+  lock->lock();
+  if (!voice || queue_.empty() || queue_.front().id != id) return false;
   current_ = Current();
   current_->utterance = queue_.Pop();
   current_->position = TextPosition(pace_.value());
@@ -541,18 +566,13 @@ bool Speech::StartNext(Lock* lock, Output* output, Event* event) {
   monitor_->Announce();  // there is room
   const Utterance utterance = current_->utterance;
   const uint64_t epoch = epoch_;
-  const std::shared_ptr<qtts::Engine> engine = engine_;
   const uint64_t random_seed = seeds_() >> 1U;  // non-negative as a signed number, which `seed` is
   lock->unlock();
   const auto start = Clock::now();
   qtts::Request request = MakeRequest(utterance.settings, engine->info(), utterance.text, random_seed);
   request.more_text = utterance.more_text;
-  const auto cancelled = [&] {
-    const Lock relock(monitor_->mutex);
-    return epoch != epoch_ || !active_;
-  };
   const auto start_stream = [&]() -> qtts::Result<std::unique_ptr<qtts::Stream>> {
-    QTTS_ASSIGN_OR_RETURN(request.voice, voices_.Get(*engine, utterance.settings, cancelled));
+    QTTS_ASSIGN_OR_RETURN(request.voice, *std::move(voice));
     return engine->Start(request, [monitor = monitor_] { monitor->LockAndAnnounce(); });
   };
   auto started = start_stream();
@@ -570,10 +590,6 @@ bool Speech::StartNext(Lock* lock, Output* output, Event* event) {
   output->seed = request.seed;
   output->cue = utterance.cue;
   output->language = utterance.settings.language;
-  if (stream == nullptr && !active_) {  // halted while a voice was made
-    FinishCurrent(FinishReason::kInterrupted);
-    return false;
-  }
   if (stream == nullptr) {
     FinishCurrent(FinishReason::kError);
     *event = Event::kRefused;

@@ -231,6 +231,7 @@ class Speech {
   void CloseUtterance();
   std::optional<Clock::time_point> UtteranceDeadline() const;
   Event NextEvent(Output* output);
+  void PrepareNext(Lock* lock);
   bool StartNext(Lock* lock, Output* output, Event* event);
   bool ReadStream(Lock* lock, Output* output, Event* event);
   void Enqueue(Utterance utterance);
@@ -279,7 +280,8 @@ class Speech {
 
   std::mt19937_64 seeds_;
 
-  VoiceStore voices_;  // the streaming thread's own
+  VoiceStore voices_;         // the streaming thread's own
+  uint64_t prepared_id_ = 0;  // the last utterance whose voice voices_ was told of
 
   EngineLoader loader_;  // last: its thread uses the rest until it is joined
 };

@@ -2,8 +2,10 @@
 #include "gstqttsvoices.h"
 
 #include <algorithm>
+#include <atomic>
 #include <filesystem>
 #include <system_error>
+#include <thread>
 #include <utility>
 
 #include "gstqttsreference.h"
@@ -27,6 +29,20 @@ std::string KeyOf(const qtts::Engine& engine, const Settings& settings) {
   return error ? key : key + std::to_string(changed.time_since_epoch().count());
 }
 
+bool NamesVoice(const Settings& settings) { return !settings.voice_file.empty() || !settings.reference_audio.empty(); }
+
+qtts::Status Check(const Settings& settings) {
+  if (!settings.voice_file.empty() && !(settings.reference_audio.empty() && settings.reference_text.empty())) {
+    return qtts::Status::InvalidArgument(
+        "Both voice-file and a reference are set. A voice file holds its own reference: unset one of them.");
+  }
+  if (settings.reference_audio.empty() && !settings.reference_text.empty()) {
+    return qtts::Status::InvalidArgument(
+        "reference-text is set without reference-audio, the recording that says it. Set both or none.");
+  }
+  return qtts::Status::Ok();
+}
+
 qtts::Result<qtts::ClonedVoice> MakeVoice(const qtts::Engine& engine, const Settings& settings,
                                           const std::function<bool()>& cancelled) {
   if (!settings.voice_file.empty()) return qtts::LoadVoice(settings.voice_file);
@@ -39,31 +55,85 @@ qtts::Result<qtts::ClonedVoice> MakeVoice(const qtts::Engine& engine, const Sett
 
 }  // namespace
 
-qtts::Result<std::shared_ptr<const qtts::ClonedVoice>> VoiceStore::Get(const qtts::Engine& engine,
-                                                                       const Settings& settings,
-                                                                       const std::function<bool()>& cancelled) {
-  if (!settings.voice_file.empty() && !(settings.reference_audio.empty() && settings.reference_text.empty())) {
-    return qtts::Status::InvalidArgument(
-        "Both voice-file and a reference are set. A voice file holds its own reference: unset one of them.");
+struct VoiceStore::Job {
+  std::string key;
+  std::atomic<bool> cancelled = false;
+  std::atomic<bool> done = false;
+  qtts::Status status;  // these two once done
+  std::shared_ptr<const qtts::ClonedVoice> voice;
+  std::thread thread;  // last: it uses the rest
+
+  ~Job() {
+    if (thread.joinable()) thread.join();
   }
-  if (settings.reference_audio.empty() && !settings.reference_text.empty()) {
-    return qtts::Status::InvalidArgument(
-        "reference-text is set without reference-audio, the recording that says it. Set both or none.");
-  }
-  if (settings.voice_file.empty() && settings.reference_audio.empty()) {
-    return std::shared_ptr<const qtts::ClonedVoice>();
-  }
-  const std::string key = KeyOf(engine, settings);
+};
+
+VoiceStore::VoiceStore(std::function<void()> on_done) : on_done_(std::move(on_done)) {}
+VoiceStore::~VoiceStore() { Cancel(); }
+
+std::optional<VoiceStore::Voice> VoiceStore::Get(const std::shared_ptr<const qtts::Engine>& engine,
+                                                 const Settings& settings) {
+  if (qtts::Status status = Check(settings); !status.ok()) return status;
+  if (!NamesVoice(settings)) return std::shared_ptr<const qtts::ClonedVoice>();
+  const std::string key = KeyOf(*engine, settings);
+  if (std::optional<qtts::Status> failure = Collect(key)) return *std::move(failure);
+  if (std::shared_ptr<const qtts::ClonedVoice> voice = Find(key)) return voice;
+  if (job_ != nullptr && job_->key != key) Cancel();
+  if (job_ == nullptr) Start(key, engine, settings);
+  return Collect(key);
+}
+
+void VoiceStore::Prepare(const std::shared_ptr<const qtts::Engine>& engine, const Settings& settings) {
+  if (job_ != nullptr || !NamesVoice(settings) || !Check(settings).ok()) return;
+  const std::string key = KeyOf(*engine, settings);
+  if (Find(key) == nullptr) Start(key, engine, settings);
+}
+
+void VoiceStore::Cancel() {
+  std::erase_if(given_up_, [](const std::unique_ptr<Job>& job) { return job->done.load(); });
+  if (job_ == nullptr) return;
+  job_->cancelled = true;
+  given_up_.push_back(std::move(job_));
+}
+
+std::shared_ptr<const qtts::ClonedVoice> VoiceStore::Find(const std::string& key) {
   const auto found =
       std::find_if(entries_.begin(), entries_.end(), [&](const Entry& entry) { return entry.key == key; });
-  if (found != entries_.end()) {
-    std::rotate(entries_.begin(), found, found + 1);
-    return entries_.front().voice;
-  }
-  QTTS_ASSIGN_OR_RETURN(qtts::ClonedVoice voice, MakeVoice(engine, settings, cancelled));
-  entries_.push_front({key, std::make_shared<const qtts::ClonedVoice>(std::move(voice))});
-  if (entries_.size() > kMostVoices) entries_.pop_back();
+  if (found == entries_.end()) return nullptr;
+  std::rotate(entries_.begin(), found, found + 1);
   return entries_.front().voice;
+}
+
+// Keeps what has been made meanwhile. What could not be is an error for who asks for `key`, and forgotten.
+std::optional<qtts::Status> VoiceStore::Collect(const std::string& key) {
+  if (job_ == nullptr || !job_->done) return std::nullopt;
+  const std::unique_ptr<Job> job = std::exchange(job_, nullptr);
+  if (!job->status.ok()) return job->key == key ? std::optional(job->status) : std::nullopt;
+  entries_.push_front({job->key, job->voice});
+  if (entries_.size() > kMostVoices) entries_.pop_back();
+  return std::nullopt;
+}
+
+void VoiceStore::Start(const std::string& key, const std::shared_ptr<const qtts::Engine>& engine,
+                       const Settings& settings) {
+  job_ = std::make_unique<Job>();
+  job_->key = key;
+  const auto make = [job = job_.get(), on_done = on_done_, engine = engine, settings]() mutable {
+    auto made = MakeVoice(*engine, settings, [job] { return job->cancelled.load(); });
+    job->status = made.status();
+    if (made.ok()) job->voice = std::make_shared<const qtts::ClonedVoice>(*std::move(made));
+    engine.reset();
+    job->done = true;
+    on_done();
+  };
+  try {
+    job_->thread = std::thread(make);
+  } catch (const std::system_error& error) {
+    job_->status =
+        qtts::Status::ResourceExhausted(std::string("Cannot start a thread to make a voice (") + error.what() +
+                                        "). Free some memory or raise the limit of processes.");
+    job_->done = true;
+  }
 }
 
 }  // namespace gstqtts

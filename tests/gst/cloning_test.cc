@@ -2,6 +2,7 @@
 // Cloned voices of the element: reading recordings, choosing and keeping voices, what goes wrong.
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
@@ -146,6 +147,70 @@ TEST_F(CloningTest, VoicesChangeBetweenUtterances) {
   EXPECT_EQ(requests[4].voice, requests[1].voice);
   EXPECT_EQ(fake::GetCounters().clones, 1);
   EXPECT_EQ(fake::GetCounters().voice_loads, 1);
+}
+
+TEST_F(CloningTest, AVoiceIsMadeWhileAnotherSpeaks) {
+  const std::string audio = Sound("one.wav", 1, "audio/x-raw,format=S16LE,rate=24000,channels=1", "wavenc");
+  fake::AllowFrames(1);
+  Pipeline pipeline("qttssrc name=src ! fakesink async=false");
+  Recorder& record = pipeline.Record();
+  Feeder feeder(pipeline.src());
+  pipeline.Set(GST_STATE_PLAYING);
+  feeder.Begin();
+  feeder.Push("abc");
+  ASSERT_TRUE(WaitFor([&] { return record.buffer_count() == 1; }));
+  g_object_set(pipeline.src(), "reference-audio", audio.c_str(), nullptr);
+  fake::HoldClones(true);
+  feeder.Push("def");
+  ASSERT_TRUE(WaitFor([] { return fake::GetCounters().clones == 1; })) << "before the first text is over";
+  fake::AllowFrames(-1);
+  ASSERT_TRUE(WaitFor([&] { return record.buffer_count() == 3; })) << "it goes on meanwhile";
+  fake::HoldClones(false);
+  feeder.End();
+  ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr);
+  EXPECT_EQ(record.text(), "abcdef");
+  EXPECT_EQ(fake::GetCounters().clones, 1);
+}
+
+TEST_F(CloningTest, SilenceFlowsWhileAVoiceIsMade) {
+  const std::string audio = Sound("one.wav", 1, "audio/x-raw,format=S16LE,rate=24000,channels=1", "wavenc");
+  fake::HoldClones(true);
+  Pipeline pipeline("qttssrc name=src is-live=true text=abc reference-audio=" + audio + " ! fakesink sync=false");
+  Recorder& record = pipeline.Record();
+  pipeline.Set(GST_STATE_PLAYING);
+  ASSERT_TRUE(WaitFor([] { return fake::GetCounters().clones == 1; }));
+  const size_t count = record.buffer_count();
+  ASSERT_TRUE(WaitFor([&] { return record.buffer_count() > count + 5; }));
+  for (const auto& item : record.buffers()) EXPECT_TRUE(item.gap);
+  fake::HoldClones(false);
+  EXPECT_TRUE(WaitFor([&] {
+    const auto buffers = record.buffers();
+    return std::count_if(buffers.begin(), buffers.end(), [](const auto& item) { return !item.gap; }) == 3;
+  }));
+}
+
+TEST_F(CloningTest, WhatStopsSpeechDoesNotWaitForAVoice) {
+  const std::string audio = Sound("one.wav", 1, "audio/x-raw,format=S16LE,rate=24000,channels=1", "wavenc");
+  fake::HoldClones(true);
+  Pipeline pipeline("qttssrc name=src ! fakesink async=false");
+  Recorder& record = pipeline.Record();
+  Feeder feeder(pipeline.src());
+  pipeline.Set(GST_STATE_PLAYING);
+  feeder.Begin();
+  g_object_set(pipeline.src(), "reference-audio", audio.c_str(), nullptr);
+  feeder.Push("old");
+  ASSERT_TRUE(WaitFor([] { return fake::GetCounters().clones == 1; }));
+  guint64 frames = 1;
+  g_signal_emit_by_name(pipeline.src(), "interrupt", &frames);
+  EXPECT_EQ(frames, 0U);
+  g_object_set(pipeline.src(), "reference-audio", nullptr, nullptr);
+  feeder.Push("new");
+  ASSERT_TRUE(WaitFor([&] { return record.text() == "new"; })) << "another voice does not wait for it";
+  g_object_set(pipeline.src(), "reference-audio", audio.c_str(), nullptr);
+  feeder.Push("never");
+  pipeline.Set(GST_STATE_READY);
+  EXPECT_EQ(record.text(), "new");
+  fake::HoldClones(false);
 }
 
 TEST_F(CloningTest, AChangedFileIsReadAgain) {

@@ -28,6 +28,7 @@ struct World {
   fake::Counters counters;
   std::vector<Request> requests;
   int64_t frames_allowed = -1;
+  bool clones_held = false;
   int64_t utterances = 0;
   std::vector<std::pair<EngineOptions, std::weak_ptr<Engine>>> engines;
   EngineOptions options;  // of the last load
@@ -244,8 +245,9 @@ bool Engine::device_lost() const { return *impl_->device_lost; }
 
 Result<ClonedVoice> Engine::CloneVoice(const Recording& recording, const CloneOptions& options) const {
   World& world = GetWorld();
-  const std::lock_guard lock(world.mutex);
+  std::unique_lock lock(world.mutex);
   ++world.counters.clones;
+  world.changed.wait(lock, [&] { return !world.clones_held; });
   world.recording = recording;
   world.clone_options = options;
   if (!world.script.clone.ok()) return world.script.clone;
@@ -405,6 +407,7 @@ void Reset(const Script& script) {
   world.counters.live_streams = streams;
   world.requests.clear();
   world.frames_allowed = -1;
+  world.clones_held = false;
   world.utterances = 0;
 }
 
@@ -416,6 +419,12 @@ void SetScript(const Script& script) {
 void AllowFrames(int64_t frames) {
   const std::lock_guard lock(GetWorld().mutex);
   GetWorld().frames_allowed = frames;
+}
+
+void HoldClones(bool hold) {
+  const std::lock_guard lock(GetWorld().mutex);
+  GetWorld().clones_held = hold;
+  GetWorld().changed.notify_all();
 }
 
 Counters GetCounters() {

@@ -50,11 +50,14 @@ void SetScript(const Script& script);
 // At most `frames` more frames are made, by all streams together; negative: any number.
 void AllowFrames(int64_t frames);
 
+// While held, CloneVoice() does not return.
+void HoldClones(bool hold);
+
 struct Counters {
   int inspections = 0;
   int loads = 0;  // begun
   int cancelled_loads = 0;
-  int clones = 0;       // by CloneVoice()
+  int clones = 0;       // begun by CloneVoice()
   int voice_loads = 0;  // by LoadVoice(), whose answer for a file that exists has its path as text
   int live_engines = 0;
   int live_streams = 0;
