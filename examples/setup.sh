@@ -28,7 +28,7 @@ quote() {
 set_up() {
   exec 9<"$root"
   flock 9 # Scripts that are started together set up one after the other.
-  if gst-inspect-1.0 --exists qttssrc 2>/dev/null; then
+  if gst-inspect-1.0 qttssrc >/dev/null 2>&1; then
     [ $# -eq 0 ] || install_missing "$@"
   else
     install_missing "${build_packages[@]}" "$@"
