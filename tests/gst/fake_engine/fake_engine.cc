@@ -29,6 +29,7 @@ struct World {
   std::vector<Request> requests;
   int64_t frames_allowed = -1;
   bool clones_held = false;
+  bool loads_held = false;
   int64_t utterances = 0;
   std::vector<std::pair<EngineOptions, std::weak_ptr<Engine>>> engines;
   EngineOptions options;  // of the last load
@@ -207,7 +208,11 @@ Result<std::shared_ptr<Engine>> Engine::Load(const EngineOptions& options, const
     world.options = options;
   }
   const auto end = std::chrono::steady_clock::now() + script.load_time;
-  while (std::chrono::steady_clock::now() < end) {
+  const auto held = [&] {
+    const std::lock_guard lock(world.mutex);
+    return world.loads_held;
+  };
+  while (std::chrono::steady_clock::now() < end || held()) {
     if (cancelled != nullptr && *cancelled && !script.load_ignores_cancel) {
       const std::lock_guard lock(world.mutex);
       ++world.counters.cancelled_loads;
@@ -407,7 +412,7 @@ void Reset(const Script& script) {
   world.counters.live_streams = streams;
   world.requests.clear();
   world.frames_allowed = -1;
-  world.clones_held = false;
+  world.clones_held = world.loads_held = false;
   world.utterances = 0;
 }
 
@@ -419,6 +424,11 @@ void SetScript(const Script& script) {
 void AllowFrames(int64_t frames) {
   const std::lock_guard lock(GetWorld().mutex);
   GetWorld().frames_allowed = frames;
+}
+
+void HoldLoads(bool hold) {
+  const std::lock_guard lock(GetWorld().mutex);
+  GetWorld().loads_held = hold;
 }
 
 void HoldClones(bool hold) {

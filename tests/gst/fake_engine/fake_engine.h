@@ -50,6 +50,8 @@ void SetScript(const Script& script);
 // At most `frames` more frames are made, by all streams together; negative: any number.
 void AllowFrames(int64_t frames);
 
+// While held, loads go on.
+void HoldLoads(bool hold);
 // While held, CloneVoice() does not return.
 void HoldClones(bool hold);
 
