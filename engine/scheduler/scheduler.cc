@@ -164,6 +164,9 @@ bool Scheduler::SubmitStep() {
   Submission submission;
   for (auto& running : running_) {
     if (!running->open || running->stream->ended()) continue;
+    // Running ahead pays while there is sound to be heard. Before that, the second frame would only take the device
+    // from what is left of the first.
+    if (running->submitted > 0 && running->delivered == 0) continue;
     FrameStep step{running->slot, kNoText};
     const auto in_flight = static_cast<size_t>(running->submitted - running->delivered);
     if (!running->stream->NextStep(running->submitted, in_flight, &step.text_id)) continue;

@@ -145,6 +145,20 @@ TEST_F(SchedulerTest, RunAheadKeepsOrderAndRoom) {
   EXPECT_EQ(ReadAll(*narrow, 1).size(), 30U);
 }
 
+TEST_F(SchedulerTest, NothingRunsBesideAFirstFrame) {
+  script_.max_outstanding = 2;
+  script_.SetGate(false);
+  const auto stream = Start(1);
+  {
+    std::unique_lock lock(script_.mutex);
+    ASSERT_TRUE(script_.changed.wait_for(lock, std::chrono::seconds(20), [&] { return script_.collecting > 0; }));
+    EXPECT_EQ(script_.text_by_seed[1].size(), 1U) << "it waits for the first frame before it asks for the second";
+  }
+  script_.SetGate(true);
+  EXPECT_EQ(ReadAll(*stream, 1).size(), 5U);
+  EXPECT_EQ(script_.most_outstanding, 2U) << "later ones are asked for ahead";
+}
+
 TEST_F(SchedulerTest, TextIsFedTokenByTokenThenEndThenPadding) {
   script_.frames_by_seed[1] = 12;
   const std::string text = "Hello there my friend.";

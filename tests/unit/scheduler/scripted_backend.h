@@ -2,6 +2,7 @@
 #ifndef QTTS_TESTS_SCRIPTED_BACKEND_H_
 #define QTTS_TESTS_SCRIPTED_BACKEND_H_
 
+#include <algorithm>
 #include <condition_variable>
 #include <deque>
 #include <map>
@@ -32,6 +33,7 @@ struct BackendScript {
   std::map<uint64_t, std::vector<int32_t>> text_by_seed;  // text ids of the steps submitted
   int open_slots = 0;
   int collecting = 0;
+  size_t most_outstanding = 0;  // submissions at once
 
   void SetGate(bool open) {
     std::lock_guard lock(mutex);
@@ -73,6 +75,7 @@ class ScriptedBackend : public Backend {
       script_->changed.notify_all();
     }
     outstanding_.emplace_back(steps.begin(), steps.end());
+    script_->most_outstanding = std::max(script_->most_outstanding, outstanding_.size());
     if (outstanding_.size() > static_cast<size_t>(max_outstanding())) return Status::Internal("too many outstanding");
     return Status::Ok();
   }
