@@ -22,6 +22,9 @@ namespace {
 constexpr const char* kSpeaking = "making speech";
 // One frame in the making and one waiting: more would only be wasted when an utterance ends.
 constexpr int kOutstanding = 2;
+// Most waits are a frame long; the first one of an utterance comes after its prompt.
+constexpr std::chrono::milliseconds kFramePatience{5};
+constexpr std::chrono::milliseconds kFirstFramePatience{20};
 // The codec's batch and the rows of a frame.
 constexpr int kFirstCapability = 8;
 // Device memory beside weights that a start needs at least: scratch, the codec's state, one utterance.
@@ -150,6 +153,7 @@ struct CudaBackend::Impl {
   struct Submission {
     std::vector<Row> rows;
     int last_entry = -1;
+    bool begins = false;  // an utterance: somebody waits for it
   };
 
   CudaBackendOptions options;
@@ -202,7 +206,7 @@ struct CudaBackend::Impl {
     row->end = slot->end;
     row->status = slot->status;
   }
-  Status Await(int entry);
+  Status Await(int entry, std::chrono::milliseconds patience);
   // Calls may come from other threads than Create() did, and the current device is a thread's.
   Status MakeCurrent() const { return CudaStatus(cudaSetDevice(options.device), kSpeaking); }
   SlotId NewId() {
@@ -314,8 +318,8 @@ Status CudaBackend::Impl::Prime(int index, const std::vector<int32_t>& codes) {
   return Status::Ok();
 }
 
-Status CudaBackend::Impl::Await(int entry) {
-  // Most waits are a frame long. Polling, first without pause, wakes up sooner than a blocking wait.
+// Polls, for as long as `patience` without a pause: that wakes up sooner than a blocking wait.
+Status CudaBackend::Impl::Await(int entry, std::chrono::milliseconds patience) {
   const auto start = std::chrono::steady_clock::now();
   for (;;) {
     const cudaError_t state = cudaEventQuery(done[static_cast<size_t>(entry)].get());
@@ -326,7 +330,7 @@ Status CudaBackend::Impl::Await(int entry) {
                                        "); CUDA cannot use it again in this process: restart the program, or choose " +
                                        "device=cpu or device=auto");
     }
-    if (std::chrono::steady_clock::now() - start > std::chrono::milliseconds(5)) {
+    if (std::chrono::steady_clock::now() - start > patience) {
       std::this_thread::sleep_for(std::chrono::microseconds(50));
     } else {
       std::this_thread::yield();
@@ -473,6 +477,7 @@ Status CudaBackend::Submit(std::span<const FrameStep> steps) {
     }
     const int64_t position = slot.prompt_rows - 1 + slot.submitted;
     const bool first = slot.submitted == 0;
+    submission.begins = submission.begins || first;
     ++slot.submitted;
     Status status;
     if (first && steps[i].text_id != kNoText) {
@@ -508,7 +513,7 @@ Result<std::vector<FrameResult>> CudaBackend::Collect() {
   const Impl::Submission submission = std::move(impl.outstanding.front());
   impl.outstanding.pop_front();
   if (submission.last_entry >= 0) {
-    Status status = impl.Await(submission.last_entry);
+    Status status = impl.Await(submission.last_entry, submission.begins ? kFirstFramePatience : kFramePatience);
     if (status.ok()) status = impl.model->Health();
     if (!status.ok()) {
       impl.lost = status;
