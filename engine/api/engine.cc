@@ -172,12 +172,17 @@ Result<ClonedVoice> Engine::CloneVoice(const Recording& recording, const CloneOp
 }
 
 Result<std::unique_ptr<Stream>> Engine::Start(const Request& request, std::function<void()> on_change) {
+  const auto start = LogClock::now();
+  if (LogEnabled(LogLevel::kTrace)) {
+    Log(LogLevel::kTrace, "asked for an utterance of " + std::to_string(request.text.size()) + " bytes");
+  }
   QTTS_ASSIGN_OR_RETURN(std::vector<std::string> warnings, impl_->prompts->Validate(request));
   if (request.voice != nullptr) QTTS_RETURN_IF_ERROR(CheckVoiceModel(*request.voice, impl_->info));
   auto state =
       std::make_shared<StreamState>(impl_->prompts, impl_->tokenizer, request, impl_->lead_frames, std::move(on_change),
                                     [scheduler = impl_->scheduler.get()] { scheduler->Wake(); });
   QTTS_RETURN_IF_ERROR(state->Begin());
+  if (LogEnabled(LogLevel::kTrace)) Log(LogLevel::kTrace, "its text was taken in " + ElapsedText(start));
   impl_->scheduler->Add(state);
   return std::unique_ptr<Stream>(new Stream(shared_from_this(), std::move(state), std::move(warnings)));
 }

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 // What a user of the element feels, for one model folder: load time, text to first sound in a warm element,
-// speed over real time, memory. On the CPU, beside them the floor: the time to read the weights a frame needs
-// at the memory bandwidth measured in the same run (for the GPU, qtts-bench has it).
+// speed over real time, memory; and where the time to the first sound goes. On the CPU, beside them the floor: the time
+// to read the weights a frame needs at the memory bandwidth measured in the same run (for the GPU, qtts-bench has it).
 #include <gst/app/gstappsrc.h>
 #include <gst/audio/audio.h>
 #include <gst/gst.h>
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <charconv>
 #include <chrono>
@@ -41,6 +42,8 @@ constexpr std::string_view kUsage =
     "  --seconds N         of speech for the speed, instead of the sentences to their ends\n"
     "  --sentences FILE    a sentence a line\n"
     "  --loads N           loads to measure (default 10)\n"
+    "  --rest N            milliseconds between an utterance and the next text (default 20)\n"
+    "  --stages            speaks all texts of the latency once more, and tells where the time goes\n"
     "  --json FILE         all figures, for programs; - prints them instead of the table\n";
 
 constexpr int kRounds = 4;  // over all sentences, for the latency
@@ -57,6 +60,8 @@ struct Options {
   int frames = 0;
   int seconds = 0;
   int loads = 10;
+  int rest = 20;
+  bool stages = false;
 };
 
 double Milliseconds(Clock::duration d) { return std::chrono::duration<double, std::milli>(d).count(); }
@@ -112,6 +117,70 @@ std::vector<std::string> RandomTexts(const std::vector<std::string>& sentences, 
   return texts;
 }
 
+// What a text goes through on its way to its first buffer.
+enum Stage { kPad, kTask, kTokens, kPrompt, kMade, kTold, kBuffer, kStages };
+
+struct StageName {
+  const char* json;
+  const char* label;
+};
+constexpr std::array<StageName, kStages> kStageNames = {{
+    {"pad", "text at the sink pad: appsrc's thread was woken"},
+    {"task", "engine asked: the streaming thread was woken"},
+    {"tokens", "text is tokens"},
+    {"prompt", "prompt handed to the device: the engine's thread was woken"},
+    {"made", "first frame made"},
+    {"told", "start of the utterance told: the streaming thread was woken"},
+    {"buffer", "buffer at the src pad"},
+}};
+
+// When an utterance came by each of them: by what the engine logs, by a message and by two probes.
+class StageTimes {
+ public:
+  // The utterance begins to be handed in.
+  void Begin() {
+    const std::lock_guard lock(mutex_);
+    times_ = {};
+    begin_ = Clock::now();
+  }
+  void Pass(Stage stage) {
+    const auto now = Clock::now();
+    const std::lock_guard lock(mutex_);
+    if (times_.at(stage) == Clock::time_point()) times_.at(stage) = now;
+  }
+  // Milliseconds from each stage to the next.
+  std::array<double, kStages> Durations() const {
+    const std::lock_guard lock(mutex_);
+    std::array<double, kStages> durations{};
+    Clock::time_point last = begin_;
+    for (size_t i = 0; i < kStages; ++i) {
+      if (times_.at(i) < last)
+        Fail(std::string("this stage was not seen where it belongs: ") + kStageNames.at(i).label);
+      durations.at(i) = Milliseconds(times_.at(i) - last);
+      last = times_.at(i);
+    }
+    return durations;
+  }
+  // As GstLogFunction; `user` is a StageTimes.
+  static void OnLog(GstDebugCategory* category, GstDebugLevel, const gchar*, const gchar*, gint, GObject*,
+                    GstDebugMessage* message, gpointer user) {
+    static constexpr std::array<std::pair<std::string_view, Stage>, 4> kLines = {
+        {{"asked for", kTask}, {"its text", kTokens}, {"slot", kPrompt}, {"a frame", kMade}}};
+    if (g_strcmp0(gst_debug_category_get_name(category), kEngineCategory) != 0) return;
+    const std::string_view line = gst_debug_message_get(message);
+    for (const auto& [begin, stage] : kLines) {
+      if (line.starts_with(begin)) static_cast<StageTimes*>(user)->Pass(stage);
+    }
+  }
+
+  static constexpr const char* kEngineCategory = "qttsengine";
+
+ private:
+  mutable std::mutex mutex_;
+  Clock::time_point begin_;
+  std::array<Clock::time_point, kStages> times_;
+};
+
 // Milliseconds from handing a text in to the first buffer, and to the first one with a sound in it.
 struct FirstSound {
   double buffer = 0;
@@ -121,7 +190,7 @@ struct FirstSound {
 // appsrc (text) ! qttssrc ! fakesink, and the times of the buffers that leave qttssrc.
 class Speaker {
  public:
-  explicit Speaker(const Options& options) {
+  explicit Speaker(const Options& options) : rest_(options.rest) {
     pipeline_ = gst_pipeline_new(nullptr);
     text_ = gst_element_factory_make("appsrc", nullptr);
     speech_ = gst_element_factory_make("qttssrc", nullptr);
@@ -171,11 +240,12 @@ class Speaker {
   FirstSound Speak(const std::string& text) {
     const guint64 before = Utterances();
     // What was asked for ahead of the last one's end is over: a text that comes to an element at rest.
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    std::this_thread::sleep_for(rest_);
     {
       std::lock_guard lock(mutex_);
       first_ = audible_ = Clock::time_point();
     }
+    stages_.Begin();
     const auto start = Clock::now();
     Push(text);
     while (Utterances() == before) std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -183,6 +253,26 @@ class Speaker {
     if (first_ == Clock::time_point()) Fail("an utterance made no sound: " + text);
     return {Milliseconds(first_ - start), audible_ == Clock::time_point() ? -1 : Milliseconds(audible_ - start)};
   }
+
+  // From now on the stages of each utterance are noted. What is logged goes nowhere else.
+  void NoteStages() {
+    GstPad* const pad = gst_element_get_static_pad(speech_, "sink");
+    gst_pad_add_probe(pad, GST_PAD_PROBE_TYPE_BUFFER, OnText, this, nullptr);
+    gst_object_unref(pad);
+    GstBus* const bus = gst_element_get_bus(pipeline_);
+    gst_bus_set_sync_handler(bus, OnMessage, this, nullptr);
+    gst_object_unref(bus);
+    gst_debug_remove_log_function(gst_debug_log_default);
+    gst_debug_add_log_function(StageTimes::OnLog, &stages_, nullptr);
+    gst_debug_set_threshold_for_name(StageTimes::kEngineCategory, GST_LEVEL_TRACE);
+  }
+  void StopNotingStages() {
+    gst_debug_unset_threshold_for_name(StageTimes::kEngineCategory);
+    gst_debug_remove_log_function_by_data(&stages_);
+    gst_debug_add_log_function(gst_debug_log_default, nullptr, nullptr);
+  }
+  // Of the utterance that was spoken last.
+  std::array<double, kStages> stages() const { return stages_.Durations(); }
 
   // Speaks all of `texts` and the end of the stream. Seconds of audio and of time.
   std::pair<double, double> SpeakAll(const std::vector<std::string>& texts) {
@@ -203,12 +293,23 @@ class Speaker {
   static GstPadProbeReturn OnBuffer(GstPad*, GstPadProbeInfo* info, gpointer user) {
     auto* const self = static_cast<Speaker*>(user);
     const auto now = Clock::now();
+    self->stages_.Pass(kBuffer);
     std::lock_guard lock(self->mutex_);
     GstBuffer* const buffer = GST_PAD_PROBE_INFO_BUFFER(info);
     if (self->first_ == Clock::time_point()) self->first_ = now;
     if (self->audible_ == Clock::time_point() && IsAudible(buffer)) self->audible_ = now;
     self->samples_time_ += GST_BUFFER_DURATION(buffer);
     return GST_PAD_PROBE_OK;
+  }
+
+  static GstPadProbeReturn OnText(GstPad*, GstPadProbeInfo*, gpointer user) {
+    static_cast<Speaker*>(user)->stages_.Pass(kPad);
+    return GST_PAD_PROBE_OK;
+  }
+
+  static GstBusSyncReply OnMessage(GstBus*, GstMessage* message, gpointer user) {
+    if (gst_message_has_name(message, "qtts-utterance-started")) static_cast<Speaker*>(user)->stages_.Pass(kTold);
+    return GST_BUS_PASS;
   }
 
   static bool IsAudible(GstBuffer* buffer) {
@@ -256,6 +357,8 @@ class Speaker {
   std::mutex mutex_;
   Clock::time_point first_, audible_;
   GstClockTime samples_time_ = 0;
+  const std::chrono::milliseconds rest_;
+  StageTimes stages_;
 };
 
 // Bytes of weights that one frame reads: the talker once, the predictor once for each of its codes, the
@@ -317,6 +420,10 @@ bool Parse(int argc, char** argv, Options* options) {
       options->model = option;
       continue;
     }
+    if (option == "--stages") {
+      options->stages = true;
+      continue;
+    }
     if (i + 1 == argc) return false;
     const std::string_view value = argv[++i];
     const auto number = [&](int* target) {
@@ -333,7 +440,7 @@ bool Parse(int argc, char** argv, Options* options) {
     } else if (!(option == "--utterances" && number(&options->utterances)) &&
                !(option == "--frames" && number(&options->frames)) &&
                !(option == "--seconds" && number(&options->seconds)) &&
-               !(option == "--loads" && number(&options->loads))) {
+               !(option == "--rest" && number(&options->rest)) && !(option == "--loads" && number(&options->loads))) {
       return false;
     }
   }
@@ -355,6 +462,7 @@ int main(int argc, char** argv) {
   for (int i = 0; i < options.loads; ++i) loads.push_back(Speaker(options).Load());
 
   std::vector<double> first, audible;
+  std::array<std::vector<double>, kStages> stages;
   std::pair<double, double> all;
   {
     Speaker speaker(options);
@@ -369,6 +477,15 @@ int main(int argc, char** argv) {
       const FirstSound sound = speaker.Speak(text);
       first.push_back(sound.buffer);
       if (sound.audible >= 0) audible.push_back(sound.audible);
+    }
+    if (options.stages) {
+      speaker.NoteStages();
+      for (const std::string& text : texts) {
+        speaker.Speak(text);
+        const std::array<double, kStages> durations = speaker.stages();
+        for (size_t i = 0; i < kStages; ++i) stages.at(i).push_back(durations.at(i));
+      }
+      speaker.StopNotingStages();
     }
     constexpr int kFramesPerUtterance = 125;  // 10 s
     speaker.Limit(options.seconds == 0 ? 0 : kFramesPerUtterance);
@@ -392,6 +509,9 @@ int main(int argc, char** argv) {
                  {"times_real_time", all.first / all.second},
                  {"frame_ms", frame_ms},
                  {"peak_memory_kib", usage.ru_maxrss}};
+  for (size_t i = 0; i < kStages && options.stages; ++i) {
+    report["stages_ms"][kStageNames.at(i).json] = Summarize(stages.at(i)).ToJson();
+  }
   double bytes = 0, bandwidth = 0;
   if (options.device == "cpu") {
     const auto checkpoint = qtts::Checkpoint::Open(options.model);
@@ -411,6 +531,10 @@ int main(int argc, char** argv) {
   load.Print("load, from page cache", loads.size());
   latency.Print("text in -> first buffer", first.size());
   sound.Print("text in -> first audible", audible.size());
+  for (size_t i = 0; i < kStages && options.stages; ++i) {
+    const Spread spread = Summarize(stages.at(i));
+    std::printf("  %-60s %6.3f ms median, %.3f p95\n", kStageNames.at(i).label, spread.p50, spread.p95);
+  }
   std::printf("speed                       %.1f times real time (%.1f s of speech in %.2f s; %.2f ms a frame)\n",
               all.first / all.second, all.first, all.second, frame_ms);
   if (options.device == "cpu") {
