@@ -17,9 +17,10 @@ StreamState::StreamState(std::shared_ptr<const PromptBuilder> prompts, std::shar
 
 Status StreamState::Begin() {
   std::lock_guard lock(mutex_);
-  QTTS_RETURN_IF_ERROR(feed_.Append(request_.text));
-  if (!request_.more_text) {
-    QTTS_RETURN_IF_ERROR(feed_.Finish());
+  if (request_.more_text) {
+    QTTS_RETURN_IF_ERROR(feed_.Append(request_.text));
+  } else {
+    QTTS_RETURN_IF_ERROR(feed_.AppendLast(request_.text));
     if (feed_.blank()) return Status::InvalidArgument("the text is empty: there is nothing to speak");
   }
   return TakeTextLocked();

@@ -42,6 +42,17 @@ Status TextFeed::Append(std::string_view text) {
   return Status::Ok();
 }
 
+Status TextFeed::AppendLast(std::string_view text) {
+  // Without a look at what is decided: all of it is. That is for text which one call of the tokenizer can take.
+  if (!finished_ && text.size() <= Tokenizer::kMaxTextBytes - pending_.size()) {
+    pending_ += text;
+    UpdateBlank(text);
+  } else {
+    QTTS_RETURN_IF_ERROR(Append(text));
+  }
+  return Finish();
+}
+
 Status TextFeed::AppendInSlices(std::string_view text) {
   while (!text.empty()) {
     const size_t room = Tokenizer::kMaxTextBytes - pending_.size();

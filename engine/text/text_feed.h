@@ -32,6 +32,10 @@ class TextFeed {
   // then nothing was added.
   Status Append(std::string_view text);
 
+  // Append() and Finish() at once, and quicker: for a text that is there as a whole. On failure the text is not
+  // finished, and nothing was added.
+  Status AppendLast(std::string_view text);
+
   // No more text: everything becomes decided. Idempotent.
   Status Finish();
 

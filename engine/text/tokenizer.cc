@@ -15,6 +15,7 @@
 #include "text/sentencepiece_model.h"
 #include "text/utf8.h"
 #include "text/vocabulary.h"
+#include "text/word_cache.h"
 
 namespace qtts {
 namespace {
@@ -39,6 +40,7 @@ struct Tokenizer::Impl {
   Vocabulary vocabulary;
   PreTokenizer pre_tokenizer;
   sentencepiece::SentencePieceProcessor bpe;
+  mutable WordCache words;
   int32_t size = 0;
 };
 
@@ -49,14 +51,16 @@ Status Tokenizer::Impl::EncodeSegment(std::string_view text, std::vector<int32_t
   std::vector<int> piece_ids;
   size_t begin = 0;
   for (const size_t end : ends) {
-    const std::string spelling = SpellBytes(std::string_view(normalized).substr(begin, end - begin));
+    const std::string_view word = std::string_view(normalized).substr(begin, end - begin);
     begin = end;
-    const sentencepiece::util::Status status = bpe.Encode(spelling, &piece_ids);
+    if (words.Append(word, ids)) continue;
+    const sentencepiece::util::Status status = bpe.Encode(SpellBytes(word), &piece_ids);
     if (!status.ok()) return Status::Internal(std::string("SentencePiece: ") + status.error_message());
     if (piece_ids.empty() || std::find(piece_ids.begin(), piece_ids.end(), unknown) != piece_ids.end()) {
       return Status::Internal("SentencePiece does not know a part of the text");
     }
     ids->insert(ids->end(), piece_ids.begin(), piece_ids.end());
+    words.Keep(word, piece_ids);
   }
   return Status::Ok();
 }

@@ -102,8 +102,8 @@ TEST_F(TextFeedTest, Blank) {
 TEST_F(TextFeedTest, TextAfterTheEndIsAnError) {
   TextFeed feed(tokenizer_);
   ASSERT_TRUE(feed.Finish().ok());
-  const Status status = feed.Append("x");
-  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(feed.Append("x").code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(feed.AppendLast("x").code(), StatusCode::kInvalidArgument);
 }
 
 TEST_F(TextFeedTest, AnyCutGivesTheIdsOfTheWhole) {
@@ -124,6 +124,14 @@ TEST_F(TextFeedTest, AnyCutGivesTheIdsOfTheWhole) {
       ASSERT_TRUE(feed.Finish().ok());
       AppendTo(&ids, feed.TakeIds());
       ASSERT_EQ(ids, Whole(text)) << RepairUtf8(text);
+
+      TextFeed two(tokenizer_);
+      const size_t cut = std::min(text.size(), length(rng) * 3);
+      ASSERT_TRUE(two.Append(std::string_view(text).substr(0, cut)).ok());
+      ASSERT_TRUE(two.AppendLast(std::string_view(text).substr(cut)).ok());
+      EXPECT_TRUE(two.finished());
+      EXPECT_EQ(two.blank(), feed.blank());
+      ASSERT_EQ(two.TakeIds(), Whole(text)) << RepairUtf8(text);
     }
   }
 }
@@ -150,6 +158,10 @@ TEST_F(TextFeedTest, TextLongerThanOneCallOfTheTokenizer) {
   ASSERT_TRUE(feed.Append(text).ok());
   ASSERT_TRUE(feed.Finish().ok());
   EXPECT_EQ(feed.TakeIds(), expected);
+
+  TextFeed at_once(tokenizer_);
+  ASSERT_TRUE(at_once.AppendLast(text).ok());
+  EXPECT_EQ(at_once.TakeIds(), expected);
 }
 
 TEST_F(TextFeedTest, ATooLongWordIsRefusedAndLeavesTheFeedAsItWas) {
@@ -159,6 +171,8 @@ TEST_F(TextFeedTest, ATooLongWordIsRefusedAndLeavesTheFeedAsItWas) {
   for (const std::string& text : {word, " three" + word, word + " four"}) {
     const Status status = feed.Append(text);
     EXPECT_EQ(status.code(), StatusCode::kResourceExhausted) << status.message();
+    EXPECT_EQ(feed.AppendLast(text).code(), StatusCode::kResourceExhausted);
+    EXPECT_FALSE(feed.finished());
   }
   ASSERT_TRUE(feed.Append("s").ok());
   ASSERT_TRUE(feed.Finish().ok());
