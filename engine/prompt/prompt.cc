@@ -24,6 +24,12 @@ constexpr std::string_view kChinese = "chinese";
 constexpr size_t kRoleIds = 2;
 
 std::string LowerCase(const std::string& name) {
+  // The names of all released models, without a look at the locale.
+  if (std::all_of(name.begin(), name.end(), [](char c) { return g_ascii_isprint(c); })) {
+    std::string lower(name);
+    std::transform(lower.begin(), lower.end(), lower.begin(), g_ascii_tolower);
+    return lower;
+  }
   const std::string valid = RepairUtf8(name);
   const std::unique_ptr<gchar, decltype(&g_free)> lower(g_utf8_strdown(valid.data(), static_cast<gssize>(valid.size())),
                                                         g_free);
