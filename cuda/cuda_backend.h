@@ -45,6 +45,7 @@ class CudaBackend : public Backend {
   CudaBackend& operator=(const CudaBackend&) = delete;
 
   const std::string& name() const override;
+  bool beside_host() const override { return true; }
   int max_outstanding() const override;
   Result<SlotId> Open(const Prompt& prompt, const GenerationSettings& settings, uint64_t seed) override;
   Status Submit(std::span<const FrameStep> steps) override;

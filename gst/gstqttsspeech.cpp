@@ -4,14 +4,22 @@
 #include <glib.h>
 
 #include <algorithm>
+#include <atomic>
+#include <thread>
 #include <utility>
 
 namespace gstqtts {
+namespace {
+
+// Several times as long as a GPU takes for a prompt and a frame.
+constexpr std::chrono::milliseconds kFirstFramePatience{20};
+
+}  // namespace
 
 struct Speech::Monitor {
   std::mutex mutex;
   std::condition_variable changed;
-  uint64_t changes = 0;
+  std::atomic<uint64_t> changes = 0;  // written with the mutex held
   bool woken = false;
 
   // With the mutex held.
@@ -514,6 +522,7 @@ Speech::Event Speech::NextEvent(Output* output) {
       if (growing && current_) current_->awaited_text = true;
       if (std::exchange(monitor_->woken, false)) return Event::kWoken;
       const auto start = Clock::now();
+      PollForFirstFrame(&lock, seen);
       if (!WaitForChange(&lock, seen, UtteranceDeadline())) CloseUtterance();
       if (!growing) stats_.waited += Clock::now() - start;
       continue;
@@ -716,6 +725,16 @@ void Speech::Clip() {
 bool Speech::WouldCommit() const {
   const Lock lock(monitor_->mutex);
   return current_.has_value();
+}
+
+// Waits awake for the first frame of an utterance where that takes nothing from the device that makes it: a thread that
+// sleeps, and the processor under it, take longer to wake up than the frame takes from here to the pad.
+void Speech::PollForFirstFrame(Lock* lock, uint64_t seen) {
+  if (!current_ || current_->growing || current_->first_frame_latency.count() != 0 || !engine_->beside_host()) return;
+  const auto end = current_->start + kFirstFramePatience;
+  lock->unlock();
+  while (monitor_->changes == seen && Clock::now() < end) std::this_thread::yield();
+  lock->lock();
 }
 
 // False if `until` came first.

@@ -223,6 +223,7 @@ class Speech {
   };
 
   bool Running() const { return active_ && !flushing_; }
+  void PollForFirstFrame(Lock* lock, uint64_t seen);
   bool WaitForChange(Lock* lock, uint64_t seen, std::optional<Clock::time_point> until = {});
   bool QueueText(std::string* text);
   bool QueueWhole(std::string* text);

@@ -104,6 +104,7 @@ struct Engine::Impl {
   std::shared_ptr<const Checkpoint> checkpoint;
   ModelInfo info;
   std::string device_name;
+  bool beside_host = false;
   int threads = 0;
   size_t lead_frames = 0;
   std::shared_ptr<const Tokenizer> tokenizer;
@@ -144,6 +145,7 @@ Result<std::shared_ptr<Engine>> Engine::Load(const EngineOptions& options, const
   QTTS_ASSIGN_OR_RETURN(std::unique_ptr<Backend> backend, CreateBackend(options, impl->checkpoint));
   QTTS_RETURN_IF_ERROR(CheckCancelled(cancelled));
   impl->device_name = backend->name();
+  impl->beside_host = backend->beside_host();
   impl->scheduler = std::make_unique<Scheduler>(std::move(backend));
   if (LogEnabled(LogLevel::kInfo)) {
     Log(LogLevel::kInfo, "loaded " + impl->path + " in " + ElapsedText(start) + ", on " + impl->device_name);
@@ -158,6 +160,7 @@ Result<std::shared_ptr<Engine>> Engine::Acquire(const EngineOptions& options, co
 
 const ModelInfo& Engine::info() const { return impl_->info; }
 const std::string& Engine::device_name() const { return impl_->device_name; }
+bool Engine::beside_host() const { return impl_->beside_host; }
 bool Engine::device_lost() const { return impl_->scheduler->device_lost(); }
 
 Result<ClonedVoice> Engine::CloneVoice(const Recording& recording, const CloneOptions& options) const {
@@ -176,6 +179,7 @@ Result<std::unique_ptr<Stream>> Engine::Start(const Request& request, std::funct
   if (LogEnabled(LogLevel::kTrace)) {
     Log(LogLevel::kTrace, "asked for an utterance of " + std::to_string(request.text.size()) + " bytes");
   }
+  impl_->scheduler->Expect();
   QTTS_ASSIGN_OR_RETURN(std::vector<std::string> warnings, impl_->prompts->Validate(request));
   if (request.voice != nullptr) QTTS_RETURN_IF_ERROR(CheckVoiceModel(*request.voice, impl_->info));
   auto state =

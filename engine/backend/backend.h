@@ -53,6 +53,9 @@ class Backend {
   // For people: "cpu (AVX3, 2 threads)".
   virtual const std::string& name() const = 0;
 
+  // Whether a device computes beside the host, so that a thread of the host that polls takes nothing from it.
+  virtual bool beside_host() const = 0;
+
   // Outstanding submissions that keep the device busy; more gain nothing. At least 1.
   virtual int max_outstanding() const = 0;
 

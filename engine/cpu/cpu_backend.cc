@@ -90,6 +90,7 @@ class CpuBackend final : public Backend {
               (threads == 1 ? " thread)" : " threads)")) {}
 
   const std::string& name() const override { return name_; }
+  bool beside_host() const override { return false; }
   int max_outstanding() const override { return 1; }
   Result<SlotId> Open(const Prompt& prompt, const GenerationSettings& settings, uint64_t seed) override;
   Status Submit(std::span<const FrameStep> steps) override;

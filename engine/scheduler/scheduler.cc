@@ -57,21 +57,32 @@ struct Scheduler::Submission {
   LogClock::time_point start = LogClock::now();
 };
 
-Scheduler::Scheduler(std::unique_ptr<Backend> backend) : backend_(std::move(backend)), thread_([this] { Run(); }) {}
+Scheduler::Scheduler(std::unique_ptr<Backend> backend)
+    : backend_(std::move(backend)), beside_host_(backend_->beside_host()), thread_([this] { Run(); }) {}
 
 Scheduler::~Scheduler() {
   {
     std::lock_guard lock(mutex_);
-    stopping_ = true;
+    stopping_ = called_ = true;
   }
   changed_.notify_all();
   thread_.join();
+}
+
+void Scheduler::Expect() {
+  if (!beside_host_) return;
+  {
+    std::lock_guard lock(mutex_);
+    expected_ = true;
+  }
+  changed_.notify_all();
 }
 
 void Scheduler::Add(std::shared_ptr<StreamState> stream) {
   {
     std::lock_guard lock(mutex_);
     added_.push_back(std::move(stream));
+    called_ = true;
   }
   changed_.notify_all();
 }
@@ -79,7 +90,7 @@ void Scheduler::Add(std::shared_ptr<StreamState> stream) {
 void Scheduler::Wake() {
   {
     std::lock_guard lock(mutex_);
-    wake_ = true;
+    called_ = true;
   }
   changed_.notify_all();
 }
@@ -89,8 +100,8 @@ void Scheduler::Run() {
   for (;;) {
     {
       std::unique_lock lock(mutex_);
-      if (!progress) changed_.wait(lock, [this] { return stopping_ || wake_ || !added_.empty(); });
-      wake_ = false;
+      if (!progress) AwaitCall(&lock);
+      called_ = expected_ = false;
       if (stopping_) break;
       for (auto& stream : added_) running_.push_back(std::make_shared<Running>(std::move(stream)));
       added_.clear();
@@ -112,6 +123,19 @@ void Scheduler::Run() {
   for (auto& running : running_) {
     running->stream->End(EndReason::kCancelled, Status::Ok());
     if (running->open) backend_->Close(running->slot);
+  }
+}
+
+void Scheduler::AwaitCall(std::unique_lock<std::mutex>* lock) {
+  constexpr std::chrono::milliseconds kPatience{1};
+  for (;;) {
+    changed_.wait(*lock, [this] { return called_ || expected_; });
+    if (called_) return;
+    expected_ = false;
+    lock->unlock();
+    const auto start = std::chrono::steady_clock::now();
+    while (!called_ && std::chrono::steady_clock::now() - start < kPatience) std::this_thread::yield();
+    lock->lock();
   }
 }
 

@@ -19,7 +19,7 @@ namespace qtts {
 // frame of every stream that has text to go on and a reader that keeps up. A stream that stalls or is
 // full is left out of the step and holds up no other.
 //
-// Owned by the engine. Add() and Wake() may be called from any thread.
+// Owned by the engine. Expect(), Add() and Wake() may be called from any thread.
 class Scheduler {
  public:
   explicit Scheduler(std::unique_ptr<Backend> backend);
@@ -28,6 +28,9 @@ class Scheduler {
   Scheduler(const Scheduler&) = delete;
   Scheduler& operator=(const Scheduler&) = delete;
 
+  // A stream is about to be added. Where the device computes beside the host, an idle scheduler then waits for it
+  // awake, for a millisecond at most: waking up takes as long as making tokens of a text.
+  void Expect();
   void Add(std::shared_ptr<StreamState> stream);
   // Something changed that may let a stream go on.
   void Wake();
@@ -39,6 +42,7 @@ class Scheduler {
   struct Submission;  // who takes part in a submitted step
 
   void Run();
+  void AwaitCall(std::unique_lock<std::mutex>* lock);
   bool OpenSlots();
   bool SubmitStep();
   void CollectStep();
@@ -47,12 +51,14 @@ class Scheduler {
   void FailAll(const Status& status);
 
   std::unique_ptr<Backend> backend_;  // none once the device is lost
+  const bool beside_host_;
   std::atomic<bool> device_lost_ = false;
 
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<std::shared_ptr<StreamState>> added_;
-  bool wake_ = false;
+  std::atomic<bool> called_ = false;  // something changed; read without the lock by who waits awake
+  bool expected_ = false;
   bool stopping_ = false;
 
   // The scheduler thread's own.

@@ -88,6 +88,37 @@ class SpeakTest : public GstTest {
 
 // --- speak
 
+// A first frame is waited for awake then, for a while.
+TEST_F(SpeakTest, ADeviceBesideTheHostSpeaksLikeAnother) {
+  fake::Script script = fake::DefaultScript();
+  script.beside_host = true;
+  fake::SetScript(script);
+  Play();
+  EXPECT_EQ(Speak(src(), "one"), 1U);
+  ASSERT_NE(WaitForFinish(), nullptr);
+
+  fake::AllowFrames(0);
+  EXPECT_EQ(Speak(src(), "never"), 2U);
+  ASSERT_TRUE(testing::WaitFor([] { return fake::Requests().size() == 2; }));
+  EXPECT_EQ(Interrupt(src()), 0U);
+  const GstStructure* finished = WaitForFinish();
+  ASSERT_NE(finished, nullptr);
+  EXPECT_STREQ(gst_structure_get_string(finished, "reason"), "interrupted");
+
+  // Longer than anybody waits awake.
+  EXPECT_EQ(Speak(src(), "two"), 3U);
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  fake::AllowFrames(-1);
+  ASSERT_NE(WaitForFinish(), nullptr);
+  EXPECT_EQ(record_->text(), "onetwo");
+
+  // The frame that is waited for does not hold up a stop.
+  fake::AllowFrames(0);
+  EXPECT_EQ(Speak(src(), "stopped"), 4U);
+  ASSERT_TRUE(testing::WaitFor([] { return fake::Requests().size() == 4; }));
+  pipeline_->Set(GST_STATE_NULL);
+}
+
 TEST_F(SpeakTest, QueuesInOrderAndNumbersUtterances) {
   Play();
   EXPECT_EQ(Speak(src(), "one"), 1U);

@@ -148,6 +148,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
   const ModelInfo& info() const;
   // Where it runs, for people: "cpu (AVX3, 2 threads)".
   const std::string& device_name() const;
+  // Whether a device computes beside the host, so that a thread of the host that polls takes nothing from it.
+  bool beside_host() const;
   // Whether its device failed as a whole. All its streams end with that error, now and later, and Acquire() no longer
   // hands it out.
   bool device_lost() const;

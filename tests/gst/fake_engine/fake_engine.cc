@@ -246,6 +246,7 @@ Result<std::shared_ptr<Engine>> Engine::Acquire(const EngineOptions& options, co
 
 const ModelInfo& Engine::info() const { return impl_->info; }
 const std::string& Engine::device_name() const { return impl_->device_name; }
+bool Engine::beside_host() const { return GetScript().beside_host; }
 bool Engine::device_lost() const { return *impl_->device_lost; }
 
 Result<ClonedVoice> Engine::CloneVoice(const Recording& recording, const CloneOptions& options) const {

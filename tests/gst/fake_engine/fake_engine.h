@@ -37,6 +37,7 @@ struct Script {
   std::string failure_match;   // … if its text contains this (empty: all)
 
   std::chrono::milliseconds frame_time{0};
+  bool beside_host = false;  // answer of Engine::beside_host()
 };
 
 // A model with two speakers and two languages, no failure, no delay.

@@ -159,6 +159,16 @@ TEST_F(SchedulerTest, NothingRunsBesideAFirstFrame) {
   EXPECT_EQ(script_.most_outstanding, 2U) << "later ones are asked for ahead";
 }
 
+TEST_F(SchedulerTest, AnExpectedStreamMayComeAtOnceLateOrNever) {
+  script_.beside_host = true;
+  for (const milliseconds late : {milliseconds(0), milliseconds(1), milliseconds(5)}) {
+    scheduler().Expect();
+    std::this_thread::sleep_for(late);
+    EXPECT_EQ(ReadAll(*Start(1), 1).size(), 5U);
+  }
+  scheduler().Expect();
+}
+
 TEST_F(SchedulerTest, TextIsFedTokenByTokenThenEndThenPadding) {
   script_.frames_by_seed[1] = 12;
   const std::string text = "Hello there my friend.";
@@ -306,12 +316,14 @@ TEST_F(SchedulerTest, ManyThreadsStartAppendReadAndCancel) {
   const unsigned seed = std::random_device{}();
   SCOPED_TRACE(testing::Message() << "seed " << seed);
   script_.max_outstanding = 2;
+  script_.beside_host = true;
   scheduler();
   std::vector<std::thread> threads;
   for (unsigned t = 0; t < 6; ++t) {
     threads.emplace_back([this, seed, t] {
       std::mt19937 random(seed + t);
       for (int i = 0; i < 40; ++i) {
+        if (random() % 2 == 0) scheduler_->Expect();
         const auto stream = Start(t, "Go", true, 1 + random() % 4);
         std::thread writer([&stream] {
           for (int n = 0; n < 4; ++n) {

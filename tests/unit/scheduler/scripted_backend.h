@@ -20,6 +20,7 @@ namespace qtts {
 struct BackendScript {
   // Set before use.
   int max_outstanding = 1;
+  bool beside_host = false;
   std::map<uint64_t, int> frames_by_seed;    // frames an utterance has; 5 unless named
   std::map<uint64_t, FrameEnd> end_by_seed;  // how it ends; kEndOfSpeech unless named
   std::map<uint64_t, Status> open_error_by_seed;
@@ -53,6 +54,7 @@ class ScriptedBackend : public Backend {
   explicit ScriptedBackend(BackendScript* script) : script_(script) {}
 
   const std::string& name() const override { return name_; }
+  bool beside_host() const override { return script_->beside_host; }
   int max_outstanding() const override { return script_->max_outstanding; }
 
   Result<SlotId> Open(const Prompt&, const GenerationSettings&, uint64_t seed) override {
