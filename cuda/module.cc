@@ -40,6 +40,6 @@ Status Check(const Checkpoint& checkpoint, const GpuOptions& options) {
 }  // namespace qtts::cuda
 
 extern "C" {
-extern __attribute__((visibility("default"))) const qtts::GpuModule qtts_gpu_module_v2;
-const qtts::GpuModule qtts_gpu_module_v2 = {qtts::GpuModuleBuild(), qtts::cuda::Create, qtts::cuda::Check};
+extern __attribute__((visibility("default"))) const qtts::GpuModule qtts_gpu_module_v3;
+const qtts::GpuModule qtts_gpu_module_v3 = {qtts::GpuModuleBuild(), qtts::cuda::Create, qtts::cuda::Check};
 }

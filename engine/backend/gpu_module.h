@@ -9,7 +9,7 @@
 #include "qtts/status.h"
 
 // What the engine and the GPU module, a shared library that is opened only when asked for, know of each
-// other: one symbol, qtts_gpu_module_v2, a GpuModule. C++ types go across, so both must come from one
+// other: one symbol, qtts_gpu_module_v3, a GpuModule. C++ types go across, so both must come from one
 // build: `build` says which.
 namespace qtts {
 
@@ -29,7 +29,7 @@ struct GpuModule {
   Status (*check)(const Checkpoint& checkpoint, const GpuOptions& options);
 };
 
-inline constexpr const char* kGpuModuleSymbol = "qtts_gpu_module_v2";
+inline constexpr const char* kGpuModuleSymbol = "qtts_gpu_module_v3";
 
 // Identifies the interface and the compiler.
 constexpr const char* GpuModuleBuild() { return "qttssrc " QTTS_VERSION " " __VERSION__; }

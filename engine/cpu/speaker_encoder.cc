@@ -72,9 +72,7 @@ SpeakerEncoder::SpeakerEncoder(const SpeakerEncoderConfig& config, const Speaker
 int64_t SpeakerEncoder::least_samples() const {
   int64_t most = std::max(first_.history(), aggregate_.history());
   for (const Block& block : blocks_) most = std::max(most, block.branches.front().history());
-  int64_t samples = MelSpectrogram::kLeastSamples;
-  while (MelSpectrogram::Frames(samples) <= most / 2) ++samples;
-  return samples;
+  return MelTables::Samples(most / 2 + 1);
 }
 
 std::vector<float> SpeakerEncoder::Encode(std::span<const float> pcm) const { return EncodeMels(mels_.Compute(pcm)); }

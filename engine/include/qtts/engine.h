@@ -155,9 +155,10 @@ class Engine : public std::enable_shared_from_this<Engine> {
   bool device_lost() const;
 
   // Makes a voice of `recording`, for Request::voice of this engine and others of the same model. Takes
-  // about a second on two cores for ten seconds of sound; may be called on any thread, beside running
-  // streams. Errors: kInvalidArgument for a recording that no voice can come of and for a model that is
-  // no Base one, saying what to do; kCorruptModel for a model without its encoders.
+  // about a second on two cores for ten seconds of sound, some tens of milliseconds on a GPU; may be called
+  // on any thread, beside running streams. Errors: kInvalidArgument for a recording that no voice can come of
+  // and for a model that is no Base one, saying what to do; kCorruptModel for a model without its encoders;
+  // kResourceExhausted where memory, the GPU's on a GPU, is too short.
   Result<ClonedVoice> CloneVoice(const Recording& recording, const CloneOptions& options = {}) const;
 
   // Accepts an utterance: checks the request, tokenizes, builds the prompt and queues it.

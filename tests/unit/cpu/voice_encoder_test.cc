@@ -156,11 +156,11 @@ INSTANTIATE_TEST_SUITE_P(Checkpoints, VoiceEncoderTest, ::testing::ValuesIn(Case
 TEST(MelSpectrogramTest, EqualsItsDefinition) {
   RandomTensors random(3);
   const MelSpectrogram spectrogram(128);
-  for (const int64_t samples : {MelSpectrogram::kLeastSamples, int64_t{1500}}) {
+  for (const int64_t samples : {MelTables::kLeastSamples, int64_t{1500}}) {
     const std::vector<float> pcm = Voice(samples, &random);
     const naive::Matrix expected = naive::Mel(Doubles(pcm), 128);
     const std::vector<float> got = spectrogram.Compute(pcm);
-    ASSERT_EQ(static_cast<int64_t>(expected.size()), MelSpectrogram::Frames(samples));
+    ASSERT_EQ(static_cast<int64_t>(expected.size()), MelTables::Frames(samples));
     ASSERT_EQ(got.size(), expected.size() * 128);
     for (size_t t = 0; t < expected.size(); ++t) {
       for (size_t b = 0; b < 128; ++b) {

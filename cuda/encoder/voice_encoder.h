@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#ifndef QTTS_CUDA_ENCODER_VOICE_ENCODER_H_
+#define QTTS_CUDA_ENCODER_VOICE_ENCODER_H_
+
+#include <memory>
+
+#include "backend/voice_encoder.h"
+#include "checkpoint/checkpoint.h"
+
+namespace qtts::cuda {
+
+// The encoders of a Base checkpoint on GPU `device` (backend/voice_encoder.h), in F32 whatever the model speaks in.
+//
+// Making one costs nothing. Each net takes its place on the device when it is first asked (of a released model
+// about 40 MB for the x-vector, 190 MB for codes; scratch memory for ten seconds some 150 MB, for a minute some
+// 230 MB), and stays there, so that every further voice takes milliseconds. Work goes to a stream of its own, beside
+// that of utterances under way.
+//
+// Errors: as Checkpoint::OpenVoiceEncoder(); kResourceExhausted where the device has too little memory, which leaves
+// it as it was; kInvalidArgument for recordings too short or too long for the nets; kDeviceUnavailable once the
+// device is lost.
+std::unique_ptr<VoiceEncoder> CreateVoiceEncoder(std::shared_ptr<const Checkpoint> checkpoint, int device);
+
+}  // namespace qtts::cuda
+
+#endif  // QTTS_CUDA_ENCODER_VOICE_ENCODER_H_

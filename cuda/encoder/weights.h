@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#ifndef QTTS_CUDA_ENCODER_WEIGHTS_H_
+#define QTTS_CUDA_ENCODER_WEIGHTS_H_
+
+#include <cuda_runtime_api.h>
+
+#include <vector>
+
+#include "checkpoint/weights.h"
+#include "codec/arena.h"
+#include "encoder/kernels.h"
+#include "qtts/status.h"
+
+namespace qtts::cuda::encoder {
+
+// The weights of a convolution or a linear layer as Convolution has them.
+struct Layer {
+  const float* weights = nullptr;
+  const float* bias = nullptr;
+  int in = 0;
+  int out = 0;
+  int taps = 1;
+
+  // Applied to x [x_rows][in]: `rows` rows of y, step and dilation 1, nothing before the first row.
+  Convolution On(const ConstSignal& x, int64_t x_rows, int64_t rows, const Signal& y) const;
+};
+
+// Brings tensors of an encoder to the device. After the first error all further operations do nothing; Finish() tells
+// it. What it gives lies in `memory`. Not thread-safe.
+class WeightPacker {
+ public:
+  WeightPacker(codec::Arena* memory, cudaStream_t stream) : memory_(*memory), stream_(stream) {}
+
+  Layer LoadConv(const ConvWeights& weights);
+  // Weights [out, in] or [out, in, taps] without bias; several with the same in and taps are one layer whose outputs
+  // lie side by side.
+  Layer LoadLinear(const std::vector<const TensorView*>& weights);
+  const float* LoadVector(const TensorView& tensor);  // as F32, in its own order
+  template <typename T>
+  const T* LoadTable(const std::vector<T>& values) {
+    return static_cast<const T*>(Copy(values.data(), values.size() * sizeof(T)));
+  }
+
+  struct Codebooks {
+    const float* codewords = nullptr;  // as Quantization has them
+    const float* squares = nullptr;
+  };
+  Codebooks LoadCodebooks(const std::vector<CodebookWeights>& codebooks);
+
+  // Waits for all of it.
+  Status Finish();
+
+ private:
+  bool failed() const { return !status_.ok(); }
+  void Check(cudaError_t error);
+  void* Allocate(codec::Arena* arena, size_t bytes);
+  float* Floats(codec::Arena* arena, int64_t count);
+  // The tensor's bytes, until Release().
+  const void* Stage(const TensorView& tensor);
+  void Release() { staging_.Reuse(); }
+  const void* Copy(const void* data, size_t bytes);
+  void PackInto(const TensorView& tensor, int out, int in, int taps, float* to, int to_out, int first);
+
+  codec::Arena& memory_;
+  codec::Arena staging_;
+  cudaStream_t stream_;
+  Status status_;
+};
+
+}  // namespace qtts::cuda::encoder
+
+#endif  // QTTS_CUDA_ENCODER_WEIGHTS_H_
