@@ -114,10 +114,9 @@ Result<std::vector<int32_t>> CodecEncoder::Encode(std::span<const float> pcm, Sc
     most = std::max(most, stage_rows * stages_[i].strided.out);
   }
   const int64_t wide = std::max<int64_t>(3 * width, config_.intermediate_size);
-  QTTS_ASSIGN_OR_RETURN(
-      const std::vector<float*> at,
-      scratch->Take({samples, even, odd, inner, rows * hidden, rows * hidden, rows * wide, rows * width,
-                     frames * hidden, frames * dim, frames * dim, frames * groups}));
+  QTTS_ASSIGN_OR_RETURN(const std::vector<float*> at,
+                        scratch->Take({samples, even, odd, inner, rows * hidden, rows * hidden, rows * wide,
+                                       rows * width, frames * hidden, frames * dim, frames * dim, frames * groups}));
   float* const device_pcm = at[0];
   const PartArrays arrays = {{at[1], at[2]}, at[3]};
   float* const x = at[4];
@@ -187,8 +186,7 @@ void CodecEncoder::ConvolvePart(const float* pcm, int64_t samples, int64_t skip,
   (*queue)(Convolve, last);
 }
 
-void CodecEncoder::Transform(int64_t rows, float* x, float* normed, float* wide, float* attended,
-                             Queue* queue) const {
+void CodecEncoder::Transform(int64_t rows, float* x, float* normed, float* wide, float* attended, Queue* queue) const {
   const int64_t hidden = config_.hidden_size;
   const int64_t width = config_.width();
   const int64_t intermediate = config_.intermediate_size;

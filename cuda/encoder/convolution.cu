@@ -79,8 +79,7 @@ __global__ void __launch_bounds__(kThreads) ConvolveKernel(const __grid_constant
       const int64_t t = first_row + x_row + i * kRowsPerPass;
       float v = 0.0F;
       if (k < terms && t < a.rows) {
-        const int64_t from =
-            Within(a.border, t * a.step + static_cast<int64_t>(tap) * a.dilation - a.before, a.x_rows);
+        const int64_t from = Within(a.border, t * a.step + static_cast<int64_t>(tap) * a.dilation - a.before, a.x_rows);
         if (from >= 0) {
           v = a.x.data[from * a.x.stride + c];
           if (a.addend.data != nullptr) v += a.addend.data[from * a.addend.stride + c];

@@ -118,9 +118,9 @@ struct Attention {
   Signal qkv;  // [rows][3 * heads * head_dim]: queries, keys, values
   int64_t rows = 0;
   int heads = 0;
-  int head_dim = 0;                // even
-  const float* speeds = nullptr;   // [head_dim / 2] RoPE's angles of position 1
-  Signal y;                        // [rows][heads * head_dim]
+  int head_dim = 0;               // even
+  const float* speeds = nullptr;  // [head_dim / 2] RoPE's angles of position 1
+  Signal y;                       // [rows][heads * head_dim]
 };
 // RoPE on queries and keys, in place; pairs are (i, i + head_dim / 2).
 cudaError_t Rotate(const Attention& attention, cudaStream_t stream);

@@ -54,7 +54,8 @@ __global__ void __launch_bounds__(kThreads) QuantizeKernel(const __grid_constant
     }
 #pragma unroll
     for (int i = kWarp / 2; i > 0; i /= 2) {
-      best = Nearer(best, {__shfl_down_sync(0xffffffffU, best.distance, i), __shfl_down_sync(0xffffffffU, best.entry, i)});
+      best =
+          Nearer(best, {__shfl_down_sync(0xffffffffU, best.distance, i), __shfl_down_sync(0xffffffffU, best.entry, i)});
     }
     if (thread % kWarp == 0) nearest[thread / kWarp] = best;
     __syncthreads();

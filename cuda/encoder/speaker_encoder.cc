@@ -107,8 +107,7 @@ Result<std::vector<float>> SpeakerEncoder::Mels(std::span<const float> pcm, Scra
                                                 cudaStream_t stream) const {
   const auto samples = static_cast<int64_t>(pcm.size());
   std::vector<float> mels(static_cast<size_t>(MelTables::Frames(samples) * config_.mel_bins));
-  QTTS_ASSIGN_OR_RETURN(const std::vector<float*> arrays,
-                        scratch->Take({samples, static_cast<int64_t>(mels.size())}));
+  QTTS_ASSIGN_OR_RETURN(const std::vector<float*> arrays, scratch->Take({samples, static_cast<int64_t>(mels.size())}));
   Queue queue(stream);
   ComputeSpectrogram(pcm, arrays[0], arrays[1], &queue);
   queue.Copy(mels.data(), arrays[1], mels.size() * sizeof(float), cudaMemcpyDeviceToHost);
@@ -174,8 +173,8 @@ void SpeakerEncoder::RunBlock(const Block& block, const Arrays& arrays, const Co
   queue->Copy(arrays.branches, arrays.inner, rows, part);
   for (size_t i = 0; i < block.branches.size(); ++i) {
     const int64_t first = static_cast<int64_t>(i + 1) * part;
-    Convolution branch = Tdnn(block.branches[i], block.dilation, Channels(arrays.inner, first), rows,
-                              Channels(arrays.branches, first));
+    Convolution branch =
+        Tdnn(block.branches[i], block.dilation, Channels(arrays.inner, first), rows, Channels(arrays.branches, first));
     if (i > 0) branch.addend = Channels(arrays.branches, first - part);
     (*queue)(Convolve, branch);
   }

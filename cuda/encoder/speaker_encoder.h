@@ -51,8 +51,7 @@ class SpeakerEncoder {
 
   SpeakerEncoder() = default;
   void ComputeSpectrogram(std::span<const float> pcm, float* device_pcm, float* mels, Queue* queue) const;
-  void RunBlock(const Block& block, const Arrays& arrays, const ConstSignal& x, const Signal& y,
-                Queue* queue) const;
+  void RunBlock(const Block& block, const Arrays& arrays, const ConstSignal& x, const Signal& y, Queue* queue) const;
   // Attentive statistics of arrays.aggregated to arrays.pooled.
   void Pool(const Arrays& arrays, Queue* queue) const;
 

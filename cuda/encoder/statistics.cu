@@ -63,7 +63,8 @@ __global__ void __launch_bounds__(kThreads) StatisticsKernel(const __grid_consta
   }
   const double variance = JoinLanes(squares, sums, add) / norm;
   // In this order a NaN stays one.
-  if (active && lane == 0) a.deviations[c] = static_cast<float>(sqrt(variance < kLeastVariance ? kLeastVariance : variance));
+  if (active && lane == 0)
+    a.deviations[c] = static_cast<float>(sqrt(variance < kLeastVariance ? kLeastVariance : variance));
 }
 
 constexpr int kGateThreads = 256;

@@ -84,8 +84,8 @@ __host__ __device__ int FixedFloats(int head_dim) {
 // A block per row and head.
 __global__ void __launch_bounds__(kAttendThreads) AttendKernel(const __grid_constant__ Attention a) {
   extern __shared__ float shared[];
-  float* const q = shared;               // [head_dim]
-  float* const parts = q + a.head_dim;   // [groups][head_dim]
+  float* const q = shared;                                 // [head_dim]
+  float* const parts = q + a.head_dim;                     // [groups][head_dim]
   float* const scores = shared + FixedFloats(a.head_dim);  // [row + 1]
   const int thread = static_cast<int>(threadIdx.x);
   const int64_t row = blockIdx.x;

@@ -37,8 +37,8 @@ class CudaVoiceEncoder final : public VoiceEncoder {
   Result<std::vector<int32_t>> Codes(std::span<const float> pcm) override {
     QTTS_RETURN_IF_ERROR(Begin());
     if (codec_ == nullptr) {
-      QTTS_ASSIGN_OR_RETURN(
-          codec_, encoder::CodecEncoder::Create(files_->config.codec, files_->weights.codec, stream_->get()));
+      QTTS_ASSIGN_OR_RETURN(codec_,
+                            encoder::CodecEncoder::Create(files_->config.codec, files_->weights.codec, stream_->get()));
     }
     return codec_->Encode(pcm, &scratch_, stream_->get());
   }
