@@ -11,8 +11,8 @@
 
 #include "cpu/mel_spectrogram.h"
 #include "golden/golden_case.h"
+#include "golden/golden_voice.h"
 #include "qtts/engine.h"
-#include "tools/wav.h"
 #include "unit/cpu/naive_voice.h"
 #include "voice/reference.h"
 
@@ -25,24 +25,7 @@ namespace {
 constexpr double kMelTolerance = 1e-5;
 constexpr double kLoud = 0.01;
 constexpr double kEnergyTolerance = 1e-6;
-constexpr double kLeastCosine = 0.99999;
-constexpr double kLeastEqualCodes = 0.999;
 constexpr double kPcmTolerance = 1e-5;
-
-// The case's recording: a file, played at another rate or repeated, each time half as loud.
-Result<Recording> RecordingOf(const GoldenCase& golden) {
-  const nlohmann::json& request = golden.request();
-  QTTS_ASSIGN_OR_RETURN(Recording recording, ReadWav(std::string(QTTS_SOURCE_ROOT "/tests/golden/data/references/") +
-                                                     request["ref_audio"].get<std::string>()));
-  recording.sample_rate = request.value("ref_rate", recording.sample_rate);
-  const std::vector<float> once = recording.samples;
-  float gain = 1;
-  for (int i = 1; i < request.value("ref_repeat", 1); ++i) {
-    gain *= 0.5F;
-    for (const float sample : once) recording.samples.push_back(sample * gain);
-  }
-  return recording;
-}
 
 class GoldenVoice : public ::testing::TestWithParam<std::string> {
  protected:
@@ -112,50 +95,10 @@ TEST_P(GoldenVoice, CloneAndSpeak) {
   options.threads = 2;
   const auto engine = Engine::Load(options);
   ASSERT_TRUE(engine.ok()) << engine.status().message();
-  CloneOptions clone;
-  clone.reference_text = golden_->request().value("ref_text", "");
-  const auto voice = (*engine)->CloneVoice(recording_, clone);
+  const auto voice = CloneOf(*golden_, **engine, recording_);
   ASSERT_TRUE(voice.ok()) << voice.status().message();
-
-  const std::vector<float>& x_vector = golden_->tensors.at("x_vector").values;
-  ASSERT_EQ(voice->x_vector.size(), x_vector.size());
-  double product = 0, square = 0, expected_square = 0;
-  for (size_t i = 0; i < x_vector.size(); ++i) {
-    const auto ours = static_cast<double>(voice->x_vector[i]);
-    const auto official = static_cast<double>(x_vector[i]);
-    product += ours * official;
-    square += ours * ours;
-    expected_square += official * official;
-  }
-  EXPECT_GE(product / std::sqrt(square * expected_square), kLeastCosine);
-
-  std::vector<int32_t> reference;
-  for (const auto& frame : golden_->document.value("reference_codes", nlohmann::json::array())) {
-    for (const auto& code : frame) reference.push_back(code);
-  }
-  ASSERT_EQ(voice->reference_codes.size(), reference.size());
-  size_t equal = 0;
-  for (size_t i = 0; i < reference.size(); ++i) equal += voice->reference_codes[i] == reference[i] ? 1 : 0;
-  EXPECT_GE(static_cast<double>(equal), kLeastEqualCodes * static_cast<double>(reference.size()));
-  ::testing::Test::RecordProperty("codes_that_differ", static_cast<int>(reference.size() - equal));
-
-  const auto fixture = MakeFixture(GetParam());
-  ASSERT_TRUE(fixture.ok()) << fixture.status().message();
-  Request request = fixture->request;
-  request.voice = std::make_shared<const ClonedVoice>(*voice);
-  const auto stream = (*engine)->Start(request);
-  ASSERT_TRUE(stream.ok()) << stream.status().message();
-  std::vector<int32_t> codes;
-  std::vector<float> pcm;
-  Frame frame;
-  while ((*stream)->Read(&frame) == ReadState::kFrame) {
-    codes.insert(codes.end(), frame.codes.begin(), frame.codes.end());
-    pcm.insert(pcm.end(), frame.pcm.begin(), frame.pcm.end());
-  }
-  EXPECT_TRUE((*stream)->status().ok()) << (*stream)->status().message();
-  EXPECT_EQ(codes, golden_->codes());
-  // The reference is cut off: what is heard is exactly the new frames.
-  EXPECT_EQ(pcm.size(), static_cast<size_t>(golden_->frames() * (*engine)->info().samples_per_frame));
+  ExpectVoice(*voice, *golden_);
+  const std::vector<float> pcm = ExpectSpeech(engine->get(), *voice, *golden_);
   if (golden_->tensors.contains("pcm")) {
     ExpectError(AbsoluteError(pcm, golden_->tensors.at("pcm").values), kPcmTolerance);
   }

@@ -751,30 +751,6 @@ TEST_P(EncoderNets, SpectrogramIsTheCpus) {
 INSTANTIATE_TEST_SUITE_P(Structures, EncoderNets, ::testing::ValuesIn(Structures()),
                          [](const auto& tested) { return std::string(tested.param.name); });
 
-// An encoder takes what it needs at its first voice and gives it back at its end.
-TEST(CudaVoiceEncoder, TakesMemoryWhenAsked) {
-  QTTS_NEEDS_DEVICE();
-  const RandomModel model(SpecOf(Structures().back()));
-  ASSERT_NE(model.checkpoint(), nullptr);
-  const auto free_bytes = [] {
-    size_t free = 0;
-    size_t total = 0;
-    EXPECT_EQ(cudaMemGetInfo(&free, &total), cudaSuccess);
-    return free;
-  };
-  Random random(8);
-  // What the device needs for kernels and streams as such.
-  EXPECT_TRUE(cuda::CreateVoiceEncoder(model.checkpoint(), 0)->Codes(random.Voice(1920)).ok());
-  const size_t before = free_bytes();
-  auto encoder = cuda::CreateVoiceEncoder(model.checkpoint(), 0);
-  EXPECT_EQ(free_bytes(), before);
-  EXPECT_TRUE(encoder->SpeakerVector(random.Voice(24000)).ok());
-  EXPECT_TRUE(encoder->Codes(random.Voice(24000)).ok());
-  EXPECT_LT(free_bytes(), before);
-  encoder.reset();
-  EXPECT_EQ(free_bytes(), before);
-}
-
 TEST(CudaVoiceEncoder, OtherCheckpointsAreRefused) {
   QTTS_NEEDS_DEVICE();
   const RandomModel model(Preset("tiny-custom-0b6"));

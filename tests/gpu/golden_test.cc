@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-// The GPU backend in F32 against the official package: greedy codes and how utterances end, in every recorded case.
+// The GPU backend in F32 against the official package: greedy codes and how utterances end, and voices made of
+// recordings, in every recorded case.
 #include <algorithm>
 #include <memory>
 #include <string>
@@ -7,6 +8,7 @@
 
 #include "cuda_backend.h"
 #include "golden/golden_case.h"
+#include "golden/golden_voice.h"
 #include "gpu/gpu_test.h"
 
 namespace qtts::golden {
@@ -39,6 +41,31 @@ TEST_P(GpuGolden, GreedyCodesInF32) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Golden, GpuGolden, ::testing::ValuesIn(Cases({CaseKind::kGreedy})), CaseTestName);
+
+class GpuGoldenVoice : public ::testing::TestWithParam<std::string> {};
+
+// Through the engine, as a user would: recording to voice, voice to speech.
+TEST_P(GpuGoldenVoice, CloneAndSpeakInF32) {
+  QTTS_NEEDS_DEVICE();
+  const auto golden = LoadCase(GetParam());
+  ASSERT_TRUE(golden.ok()) << golden.status().message();
+  const auto recording = RecordingOf(**golden);
+  ASSERT_TRUE(recording.ok()) << recording.status().message();
+  EngineOptions options;
+  options.model_path = (*golden)->folder;
+  options.device = Device::kCuda;
+  options.precision = Precision::kF32;
+  const auto engine = Engine::Load(options);
+  ASSERT_TRUE(engine.ok()) << engine.status().message();
+  const auto voice = CloneOf(**golden, **engine, *recording);
+  ASSERT_TRUE(voice.ok()) << voice.status().message();
+  ExpectVoice(*voice, **golden);
+  const std::vector<float> pcm = ExpectSpeech(engine->get(), *voice, **golden);
+  const auto& tensors = (*golden)->tensors;
+  if (tensors.contains("pcm")) ExpectError(AbsoluteError(pcm, tensors.at("pcm").values), 1e-4);
+}
+
+INSTANTIATE_TEST_SUITE_P(Golden, GpuGoldenVoice, ::testing::ValuesIn(Cases({CaseKind::kCloned})), CaseTestName);
 
 }  // namespace
 }  // namespace qtts::golden
