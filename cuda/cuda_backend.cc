@@ -7,12 +7,14 @@
 #include <deque>
 #include <limits>
 #include <map>
+#include <optional>
 #include <set>
 #include <thread>
 #include <utility>
 
 #include "codec/codec.h"
 #include "codec/kernels.h"
+#include "codec/reference_cache.h"
 #include "device_memory.h"
 #include "language_model.h"
 
@@ -178,6 +180,7 @@ struct CudaBackend::Impl {
 
   UploadRing reference_uploads;
   DeviceMemory reference_pcm;
+  std::optional<ReferenceCache> references;
 
   std::map<SlotId, Slot> slots;
   std::set<int> free_indices;
@@ -232,6 +235,7 @@ Status CudaBackend::Impl::Load() {
       codec, Codec::Create(config, checkpoint->codec(),
                            options.precision == Precision::kF32 ? CodecPrecision::kF32 : CodecPrecision::kFast,
                            options.max_slots, kMaxRows));
+  references.emplace(codec->past_bytes());
   samples = codec->samples_per_frame();
   codebook_size = config.codebook_size;
   constexpr size_t kEntries = size_t{kRing} * kMaxRows;
@@ -300,25 +304,36 @@ Status CudaBackend::Impl::CheckReference(const Prompt& prompt) const {
   return Status::Ok();
 }
 
-// Runs the codec over the reference and discards what it gives.
+// Makes the slot's stream one that has had the reference: the first time by running the codec over it, of which
+// samples only the last frames count, later from what was kept.
 Status CudaBackend::Impl::Prime(int index, const std::vector<int32_t>& codes) {
-  QTTS_RETURN_IF_ERROR(codec->Reset(index, codec_stream.get()));
-  if (codes.empty()) return Status::Ok();
+  const cudaStream_t at = codec_stream.get();
+  if (codes.empty()) return codec->Reset(index, at);
+  if (const void* const past = references->Find(codes); past != nullptr) return codec->Restore(index, past, at);
+  QTTS_RETURN_IF_ERROR(codec->Reset(index, at));
   const size_t bytes = codes.size() * sizeof(int32_t);
   QTTS_ASSIGN_OR_RETURN(char* const host, reference_uploads.Prepare(sizeof(int32_t) + bytes));
   const int32_t slot = index;
   std::memcpy(host, &slot, sizeof(slot));
   std::memcpy(host + sizeof(slot), codes.data(), bytes);
-  QTTS_ASSIGN_OR_RETURN(const char* const device, reference_uploads.Send(codec_stream.get()));
+  QTTS_ASSIGN_OR_RETURN(const char* const device, reference_uploads.Send(at));
   const auto* const words = reinterpret_cast<const int32_t*>(device);
-  const int groups = codec->code_groups();
-  for (size_t i = 0; i < codes.size(); i += static_cast<size_t>(groups)) {
-    QTTS_RETURN_IF_ERROR(codec->Decode(1, words, words + 1 + i, reference_pcm.as<float>(), codec_stream.get()));
+  const auto groups = static_cast<size_t>(codec->code_groups());
+  const size_t frames = codes.size() / groups;
+  const auto heard = static_cast<size_t>(codec->sound_history());
+  for (size_t frame = 0; frame < frames; ++frame) {
+    const int32_t* const frame_codes = words + 1 + frame * groups;
+    if (frame + heard < frames) {
+      QTTS_RETURN_IF_ERROR(codec->Follow(1, words, frame_codes, at));
+    } else {
+      QTTS_RETURN_IF_ERROR(codec->Decode(1, words, frame_codes, reference_pcm.as<float>(), at));
+    }
   }
+  // Without room for it the next utterance computes it again.
+  if (void* const past = references->Add(codes); past != nullptr) return codec->Save(index, past, at);
   return Status::Ok();
 }
 
-// Polls, for as long as `patience` without a pause: that wakes up sooner than a blocking wait.
 Status CudaBackend::Impl::Await(int entry, std::chrono::milliseconds patience) {
   const auto start = std::chrono::steady_clock::now();
   for (;;) {
@@ -569,7 +584,7 @@ Result<std::vector<FrameResult>> CudaBackend::Collect() {
 
 CudaBackendFacts CudaBackend::facts() const {
   const Impl& impl = *impl_;
-  return {impl.model->weight_bytes(), impl.codec->device_bytes(), impl.model->cache_bytes(),
+  return {impl.model->weight_bytes(), impl.codec->device_bytes() + impl.references->bytes(), impl.model->cache_bytes(),
           impl.model->scratch_bytes(), impl.model->frame_bytes()};
 }
 

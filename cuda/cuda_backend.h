@@ -27,7 +27,7 @@ struct CudaBackendOptions {
 // Device memory in use, and times of one frame.
 struct CudaBackendFacts {
   size_t weight_bytes = 0;  // of talker and predictor
-  size_t codec_bytes = 0;   // weights and state
+  size_t codec_bytes = 0;   // weights and state, also what is kept of references
   size_t cache_bytes = 0;   // keys and values
   size_t scratch_bytes = 0;
   size_t frame_bytes = 0;  // weights that one frame of one utterance reads, without the codec

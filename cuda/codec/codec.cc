@@ -124,6 +124,10 @@ class Builder {
   Status Build();
   // Bytes of a slot's state.
   size_t state_bytes() const { return state_bytes_; }
+  // Steps up to the pre-transformer's last.
+  size_t latent_steps() const { return latent_steps_; }
+  // Frames before one that its samples depend on, besides those that the pre-transformer sees.
+  int SoundHistory() const;
 
  private:
   bool failed() const { return !status_.ok(); }
@@ -206,6 +210,7 @@ class Builder {
   void* operands_[2] = {};     // by turns: what the next operator reads
   int next_operand_ = 0;
   size_t state_bytes_ = 0;
+  size_t latent_steps_ = 0;
   Source x_;      // the next operator's input
   int rows_ = 1;  // per frame, at this point
 };
@@ -761,6 +766,29 @@ Status Builder::CheckStructure() const {
   return Status::Ok();
 }
 
+int Builder::SoundHistory() const {
+  // From the last operator to the first: rows of its input that what follows depends on.
+  const auto taps = [](const ConvWeights& conv) { return conv.weight.shape[2]; };
+  int64_t rows = taps(weights_.last_conv) - 1;
+  // Of what makes `stride` rows of one.
+  const auto behind_transposed = [&](const ConvWeights& conv, int stride) {
+    rows = (rows + stride - 1) / stride + taps(conv) / stride - 1;
+  };
+  for (size_t i = weights_.blocks.size(); i-- > 0;) {
+    const DecoderBlockWeights& block = weights_.blocks[i];
+    for (size_t j = 0; j < block.residuals.size(); ++j) {
+      rows += (taps(block.residuals[j].conv1) - 1) * kDilations[j] + taps(block.residuals[j].conv2) - 1;
+    }
+    behind_transposed(block.transposed, config_.upsample_rates[i]);
+  }
+  rows += taps(weights_.first_conv) - 1;
+  for (size_t i = weights_.upsample.size(); i-- > 0;) {
+    rows += taps(weights_.upsample[i].depthwise) - 1;
+    behind_transposed(weights_.upsample[i].transposed, config_.upsampling_ratios[i]);
+  }
+  return static_cast<int>(rows);
+}
+
 Status Builder::Build() {
   QTTS_RETURN_IF_ERROR(CheckStructure());
   const size_t widest = static_cast<size_t>(WidestRow()) * static_cast<size_t>(max_batch_);
@@ -770,6 +798,7 @@ Status Builder::Build() {
   for (void*& operand : operands_) operand = Keep<float>(widest);  // as F32 or two F16 planes
   Dequantization();
   PreTransformer();
+  latent_steps_ = steps_.size();
   for (size_t i = 0; i < weights_.upsample.size(); ++i) UpsampleStage(i);
   const int first = PadChannels(weights_.first_conv.weight.shape[0]);
   {
@@ -811,11 +840,16 @@ struct Codec::Impl {
   int max_batch = 0;
   codec::DequantizeArgs arrays;  // whose device arrays are filled here
   size_t state_bytes = 0;
+  size_t latent_steps = 0;
+  int sound_history = 0;
   std::vector<DeviceMemory> states;     // of kSlotsTogether slots each
   std::vector<std::byte*> slot_states;  // [slot] as on the device
 
   // Sees to it that a slot has a state.
   Status Provide(int slot, cudaStream_t stream);
+  Status CheckSlot(int slot) const;
+  // The first `count` steps of a frame.
+  Status Run(size_t count, int n, const int32_t* slots, const int32_t* codes, float* pcm, cudaStream_t stream) const;
 
   static Result<std::unique_ptr<Impl>> Create(const CodecConfig& config, const CodecWeights& weights, codec::Form early,
                                               codec::Form late, int max_slots, int max_batch);
@@ -846,6 +880,8 @@ Result<std::unique_ptr<Codec::Impl>> Codec::Impl::Create(const CodecConfig& conf
   QTTS_RETURN_IF_ERROR(builder.Build());
   impl->arrays = std::get<codec::DequantizeArgs>(impl->steps.front());
   impl->state_bytes = builder.state_bytes();
+  impl->latent_steps = builder.latent_steps();
+  impl->sound_history = builder.SoundHistory();
   impl->slot_states.resize(static_cast<size_t>(max_slots));
   return impl;
 }
@@ -903,23 +939,67 @@ size_t Codec::device_bytes() const {
   return bytes;
 }
 
+Status Codec::Impl::CheckSlot(int slot) const {
+  if (slot >= 0 && slot < max_slots) return Status::Ok();
+  return Status::InvalidArgument("The codec has no slot " + std::to_string(slot) + ".");
+}
+
 Status Codec::Reset(int slot, cudaStream_t stream) {
-  if (slot < 0 || slot >= impl_->max_slots) {
-    return Status::InvalidArgument("The codec has no slot " + std::to_string(slot) + ".");
-  }
+  QTTS_RETURN_IF_ERROR(impl_->CheckSlot(slot));
   QTTS_RETURN_IF_ERROR(impl_->Provide(slot, stream));
   const cudaError_t error = cudaMemsetAsync(impl_->arrays.next_frame + slot, 0, sizeof(int32_t), stream);
   return error == cudaSuccess ? Status::Ok() : codec::CudaError(error, "forgetting a stream");
 }
 
+int Codec::sound_history() const { return impl_->sound_history; }
+
+// The state, and behind it the number of frames.
+size_t Codec::past_bytes() const { return impl_->state_bytes + sizeof(int32_t); }
+
+Status Codec::Save(int slot, void* past, cudaStream_t stream) const {
+  QTTS_RETURN_IF_ERROR(impl_->CheckSlot(slot));
+  const std::byte* const state = impl_->slot_states[static_cast<size_t>(slot)];
+  if (state == nullptr) {
+    return Status::InvalidArgument("The codec's slot " + std::to_string(slot) + " has no stream to save.");
+  }
+  auto* const to = static_cast<std::byte*>(past);
+  cudaError_t error = cudaMemcpyAsync(to, state, impl_->state_bytes, cudaMemcpyDeviceToDevice, stream);
+  if (error == cudaSuccess) {
+    error = cudaMemcpyAsync(to + impl_->state_bytes, impl_->arrays.next_frame + slot, sizeof(int32_t),
+                            cudaMemcpyDeviceToDevice, stream);
+  }
+  return error == cudaSuccess ? Status::Ok() : codec::CudaError(error, "saving a stream");
+}
+
+Status Codec::Restore(int slot, const void* past, cudaStream_t stream) {
+  QTTS_RETURN_IF_ERROR(impl_->CheckSlot(slot));
+  QTTS_RETURN_IF_ERROR(impl_->Provide(slot, stream));
+  const auto* const from = static_cast<const std::byte*>(past);
+  cudaError_t error = cudaMemcpyAsync(impl_->slot_states[static_cast<size_t>(slot)], from, impl_->state_bytes,
+                                      cudaMemcpyDeviceToDevice, stream);
+  if (error == cudaSuccess) {
+    error = cudaMemcpyAsync(impl_->arrays.next_frame + slot, from + impl_->state_bytes, sizeof(int32_t),
+                            cudaMemcpyDeviceToDevice, stream);
+  }
+  return error == cudaSuccess ? Status::Ok() : codec::CudaError(error, "taking up a stream");
+}
+
 Status Codec::Decode(int n, const int32_t* slots, const int32_t* codes, float* pcm, cudaStream_t stream) {
-  if (n < 0 || n > impl_->max_batch) {
-    return Status::InvalidArgument("The codec was made for batches of " + std::to_string(impl_->max_batch) +
+  return impl_->Run(impl_->steps.size(), n, slots, codes, pcm, stream);
+}
+
+Status Codec::Follow(int n, const int32_t* slots, const int32_t* codes, cudaStream_t stream) {
+  return impl_->Run(impl_->latent_steps, n, slots, codes, nullptr, stream);
+}
+
+Status Codec::Impl::Run(size_t count, int n, const int32_t* slots, const int32_t* codes, float* pcm,
+                        cudaStream_t stream) const {
+  if (n < 0 || n > max_batch) {
+    return Status::InvalidArgument("The codec was made for batches of " + std::to_string(max_batch) +
                                    " rows at most; this one has " + std::to_string(n) + ".");
   }
   if (n == 0) return Status::Ok();
-  const codec::Batch batch{impl_->arrays.states, impl_->arrays.frames};
-  const codec::DeviceTraits& device = impl_->device;
+  const codec::Batch batch{arrays.states, arrays.frames};
   const auto launch = [&](const codec::Step& step) -> cudaError_t {
     if (const auto* s = std::get_if<codec::DequantizeArgs>(&step)) {
       codec::DequantizeArgs args = *s;
@@ -948,8 +1028,8 @@ Status Codec::Decode(int n, const int32_t* slots, const int32_t* codes, float* p
     args.pcm = pcm;
     return codec::LaunchLastConv(args, n, device, stream);
   };
-  for (const codec::Step& step : impl_->steps) {
-    if (const cudaError_t error = launch(step); error != cudaSuccess) {
+  for (size_t i = 0; i < count; ++i) {
+    if (const cudaError_t error = launch(steps[i]); error != cudaSuccess) {
       (void)cudaGetLastError();
       return codec::CudaError(error, "enqueuing a frame");
     }

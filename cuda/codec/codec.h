@@ -69,6 +69,18 @@ class Codec {
   // read the arrays anew.
   Status Decode(int n, const int32_t* slots, const int32_t* codes, float* pcm, cudaStream_t stream);
 
+  // The same for frames that nobody will hear: makes no samples, and leaves out what only samples need. Behind
+  // sound_history() frames of Decode(), later frames are what they would be had Decode() had all of them, bit for
+  // bit.
+  Status Follow(int n, const int32_t* slots, const int32_t* codes, cudaStream_t stream);
+  int sound_history() const;
+
+  // A stream's past, to go on from it more than once: device memory of past_bytes() that the caller owns.
+  size_t past_bytes() const;
+  // Copies the past of `slot`, which was Reset() once, to `past`; or makes `slot` a stream that has it.
+  Status Save(int slot, void* past, cudaStream_t stream) const;
+  Status Restore(int slot, const void* past, cudaStream_t stream);
+
  private:
   struct Impl;
   explicit Codec(std::unique_ptr<Impl> impl);

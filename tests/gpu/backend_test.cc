@@ -293,7 +293,8 @@ TEST_P(InPrecision, SameSeedSameSpeech) {
   EXPECT_NE(Speak(gpu.get(), {u}, 2)[0].codes, first.codes);
 }
 
-// What the first utterance of a cloned voice leaves for the next is that voice's alone, and changes nothing.
+// What the first utterance of a cloned voice leaves for the next is that voice's alone, and changes nothing: what the
+// prompt begins with, and what the codec has heard of the reference.
 TEST_P(InPrecision, ClonedVoicesKeepTheirPrefix) {
   QTTS_NEEDS_DEVICE();
   const RandomModel model(Preset("tiny-base-1b7"));
@@ -304,9 +305,19 @@ TEST_P(InPrecision, ClonedVoicesKeepTheirPrefix) {
   u.prompt.rows[u.prompt.rows.size() / 2].x_vector = false;
   u.seed = 7;
   u.frames = 6;
-  std::vector<Utterance> utterances(3, u);
+  const ModelConfig& config = model.checkpoint()->config();
+  const auto reference = [&](int frames) {
+    std::vector<int32_t> codes(static_cast<size_t>(frames * config.talker.num_code_groups));
+    for (int32_t& code : codes)
+      code = static_cast<int32_t>(random() % static_cast<unsigned>(config.codec.codebook_size));
+    return codes;
+  };
+  u.prompt.reference_codes = reference(25);
+  std::vector<Utterance> utterances(5, u);
   for (float& value : utterances[1].prompt.x_vector) value = -value;
   utterances[2].prompt.rows.resize(30);  // another text
+  utterances[3].prompt.reference_codes = reference(3);
+  utterances[4].prompt.reference_codes.clear();
   std::vector<Speech> expected;
   for (const Utterance& utterance : utterances) {
     const auto gpu = Gpu(model, GetParam());
@@ -314,9 +325,11 @@ TEST_P(InPrecision, ClonedVoicesKeepTheirPrefix) {
     expected.push_back(Speak(gpu.get(), {utterance}, 2)[0]);
   }
   EXPECT_NE(expected[0].codes, expected[1].codes);
+  EXPECT_EQ(expected[0].codes, expected[3].codes);
+  EXPECT_NE(expected[0].pcm, expected[3].pcm);
   const auto gpu = Gpu(model, GetParam());
   ASSERT_TRUE(gpu != nullptr);
-  for (const size_t i : {0, 1, 2, 0, 1, 2}) {
+  for (const size_t i : {0, 1, 2, 3, 4, 0, 1, 2, 3, 4, 3}) {
     const Speech speech = Speak(gpu.get(), {utterances[i]}, 2)[0];
     EXPECT_EQ(speech.codes, expected[i].codes) << i;
     EXPECT_EQ(speech.pcm, expected[i].pcm) << i;

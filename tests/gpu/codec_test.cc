@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "checkpoint/checkpoint.h"
+#include "codec/reference_cache.h"
 #include "cpu/codec_decoder.h"
 #include "cpu/cpu_backend.h"
 #include "cpu/thread_pool.h"
@@ -393,6 +394,89 @@ TEST_F(CodecTest, IdleRowsAndResetKeepStreamsApart) {
   EXPECT_EQ(b_pieces, b_alone);
 }
 
+// Frames that nobody hears may be followed without sound, up to those that what is heard depends on; and a past that
+// was kept is as good as one just had, whatever the slot held before.
+TEST_F(CodecTest, PastsCanBeFollowedAndKept) {
+  constexpr int kFollowed = 5;
+  constexpr int kHeard = 4;
+  std::vector<CodecShape> shapes = OddShapes();
+  shapes.push_back(CodecShape::Released());
+  shapes.back().layers = 2;
+  uint32_t seed = kSeed;
+  for (const CodecShape& shape : shapes) {
+    for (const CodecPrecision precision : {CodecPrecision::kFast, CodecPrecision::kF32}) {
+      SCOPED_TRACE("structure " + std::to_string(seed - kSeed) +
+                   (precision == CodecPrecision::kFast ? ", fast" : ", F32"));
+      RandomCodec random(shape, seed);
+      const auto codec = Must(Codec::Create(random.config(), random.weights(), precision, 3, 1));
+      ASSERT_TRUE(codec);
+      const auto groups = static_cast<size_t>(codec->code_groups());
+      const int reference = kFollowed + codec->sound_history();
+      const std::vector<int32_t> codes = random.Codes(reference + kHeard);
+      std::vector<float> expected = DecodeOne(codec.get(), 0, codes);
+      expected.erase(expected.begin(),
+                     expected.begin() + static_cast<std::ptrdiff_t>(reference) * codec->samples_per_frame());
+      const std::vector<int32_t> others = random.Codes(kHeard);
+      for (const int slot : {1, 2}) DecodeOne(codec.get(), slot, others);
+
+      // The device array of codes: the whole reference, taken frame by frame.
+      const DeviceArray<int32_t> device_codes(codes);
+      const DeviceArray<int32_t> slot(std::vector<int32_t>{1});
+      const auto follow = [&](int frames) {
+        ASSERT_TRUE(codec->Reset(1, nullptr).ok());
+        for (int frame = 0; frame < frames; ++frame) {
+          const Status status =
+              codec->Follow(1, slot.data(), device_codes.data() + static_cast<size_t>(frame) * groups, nullptr);
+          ASSERT_TRUE(status.ok()) << status.message();
+        }
+        Decode(codec.get(), {{1, &codes}}, frames, reference - frames);
+      };
+      follow(kFollowed);
+      const DeviceArray<char> past(std::vector<char>(codec->past_bytes()));
+      ASSERT_TRUE(codec->Save(1, past.data(), nullptr).ok());
+      EXPECT_EQ(Decode(codec.get(), {{1, &codes}}, reference, kHeard)[0], expected);
+      for (const int to : {2, 1, 2}) {
+        ASSERT_TRUE(codec->Restore(to, past.data(), nullptr).ok());
+        EXPECT_EQ(Decode(codec.get(), {{to, &codes}}, reference, kHeard)[0], expected) << "slot " << to;
+      }
+      // Nothing but the end of the reference would be heard otherwise: without its sound, something else is.
+      follow(reference);
+      EXPECT_NE(Decode(codec.get(), {{1, &codes}}, reference, kHeard)[0], expected);
+    }
+    ++seed;
+  }
+}
+
+// What was not used for longest makes room, and gives its memory.
+TEST_F(CodecTest, ReferencesAreKeptWithinBounds) {
+  using cuda::ReferenceCache;
+  const std::vector<std::vector<int32_t>> codes = {{1}, {1, 2}, {}, {3}, {4}};
+  ReferenceCache cache(ReferenceCache::kMostBytes / 3);
+  std::vector<void*> places;
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(cache.Find(codes[i]), nullptr);
+    places.push_back(cache.Add(codes[i]));
+    ASSERT_NE(places.back(), nullptr);
+  }
+  EXPECT_EQ(cache.Find(codes[0]), places[0]);
+  EXPECT_EQ(cache.Add(codes[3]), places[1]);
+  EXPECT_EQ(cache.Find(codes[1]), nullptr);
+  EXPECT_EQ(cache.Find(codes[3]), places[1]);
+  EXPECT_EQ(cache.Find(codes[2]), places[2]);
+  EXPECT_EQ(cache.Add(codes[4]), places[0]);
+  EXPECT_LE(cache.bytes(), ReferenceCache::kMostBytes);
+  // As many as there may be, however small.
+  ReferenceCache small(1);
+  for (int i = 0; i < 100; ++i) ASSERT_NE(small.Add(std::vector<int32_t>{i}), nullptr);
+  EXPECT_EQ(small.bytes(), ReferenceCache::kMostValues);
+  // One that is larger than all may be.
+  ReferenceCache large(ReferenceCache::kMostBytes + 1);
+  void* const only = large.Add(codes[0]);
+  ASSERT_NE(only, nullptr);
+  EXPECT_EQ(large.Add(codes[1]), only);
+  EXPECT_EQ(large.Find(codes[0]), nullptr);
+}
+
 TEST_F(CodecTest, ReplayedGraphGivesTheSame) {
   RandomCodec random(OddShapes()[3], kSeed);
   constexpr int kFrames = 30;
@@ -460,6 +544,10 @@ TEST_F(CodecTest, ErrorsSayWhatIsWrong) {
   ASSERT_TRUE(codec);
   EXPECT_EQ(codec->Reset(2, nullptr).code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(codec->Reset(-1, nullptr).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(codec->Save(2, nullptr, nullptr).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(codec->Save(1, nullptr, nullptr).code(), StatusCode::kInvalidArgument) << "never reset";
+  EXPECT_EQ(codec->Restore(2, nullptr, nullptr).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(codec->Follow(2, nullptr, nullptr, nullptr).code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(codec->Decode(2, nullptr, nullptr, nullptr, nullptr).code(), StatusCode::kInvalidArgument);
   EXPECT_TRUE(codec->Decode(0, nullptr, nullptr, nullptr, nullptr).ok());
 }
