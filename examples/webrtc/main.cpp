@@ -120,9 +120,15 @@ void OnConnection(SoupServer* /*soup*/, SoupServerMessage* /*message*/, const ch
     const std::string text = message.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
     soup_websocket_connection_send_text(connection, text.c_str());
   };
+  // A browser that wants to go on connects again, and gets a pipeline of its own.
+  const auto fail = [connection, send](const std::string& text) {
+    send({{"type", "failed"}, {"text", text}});
+    if (soup_websocket_connection_get_state(connection) == SOUP_WEBSOCKET_STATE_OPEN) {
+      soup_websocket_connection_close(connection, SOUP_WEBSOCKET_CLOSE_SERVER_ERROR, nullptr);
+    }
+  };
   if (server->browsers.size() >= server->max_browsers) {
-    send({{"type", "failed"}, {"text", "The server has as many browsers as it takes. Try again later."}});
-    soup_websocket_connection_close(connection, 1013, nullptr);  // "try again later"
+    fail("The server has as many browsers as it takes. Try again later.");
     return;
   }
   soup_websocket_connection_set_keepalive_interval(connection, 10);
@@ -130,7 +136,7 @@ void OnConnection(SoupServer* /*soup*/, SoupServerMessage* /*message*/, const ch
   g_signal_connect(connection, "message", G_CALLBACK(OnReceived), server);
   g_signal_connect(connection, "closed", G_CALLBACK(OnClosed), server);
   server->browsers.push_back(
-      {SOUP_WEBSOCKET_CONNECTION(g_object_ref(connection)), std::make_unique<Peer>(server->options, send)});
+      {SOUP_WEBSOCKET_CONNECTION(g_object_ref(connection)), std::make_unique<Peer>(server->options, send, fail)});
   server->browsers.back().peer->Start();
 }
 

@@ -106,11 +106,11 @@ std::string GetString(const Peer::Json& message, const char* key) {
 
 }  // namespace
 
-Peer::Peer(const PeerOptions& options, Send send) : send_(std::move(send)) {
+Peer::Peer(const PeerOptions& options, Send send, Fail fail) : send_(std::move(send)), fail_(std::move(fail)) {
   GError* error = nullptr;
   pipeline_ = gst_parse_launch(kPipeline, &error);
   if (error != nullptr) {
-    SendError(std::string("The server cannot make its pipeline: ") + error->message);
+    fail_(std::string("The server cannot make its pipeline: ") + error->message);
     g_error_free(error);
     gst_clear_object(&pipeline_);
     return;
@@ -280,7 +280,11 @@ void Peer::HandleMessage(GstMessage* message) {
       } else {
         gst_message_parse_warning(message, &error, nullptr);
       }
-      send_({{"type", is_error ? "failed" : "error"}, {"text", error->message}});
+      if (is_error) {
+        fail_(error->message);
+      } else {
+        SendError(error->message);
+      }
       g_error_free(error);
       break;
     }

@@ -19,13 +19,16 @@ struct PeerOptions {
 // share one engine, so a peer costs little.
 //
 // Used on the thread of the main loop alone. What happens on GStreamer's threads comes to it as messages
-// on the pipeline's bus, which end with the pipeline. `send` is called for each message to the browser.
+// on the pipeline's bus, which end with the pipeline. `send` is called for each message to the browser, and `fail`
+// with a text to show when nothing more can be spoken: all that is left to do with the peer is to let go of it, later
+// on the main loop.
 class Peer {
  public:
   using Json = nlohmann::json;
   using Send = std::function<void(const Json&)>;
+  using Fail = std::function<void(const std::string& text)>;
 
-  Peer(const PeerOptions& options, Send send);
+  Peer(const PeerOptions& options, Send send, Fail fail);
   ~Peer();
   Peer(const Peer&) = delete;
   Peer& operator=(const Peer&) = delete;
@@ -47,6 +50,7 @@ class Peer {
   void Speak(const Json& message);
 
   Send send_;
+  Fail fail_;
   GstElement* pipeline_ = nullptr;
   GstElement* speech_ = nullptr;
   GstElement* webrtc_ = nullptr;

@@ -10,10 +10,12 @@ import atexit
 import os
 import pathlib
 import re
+import shutil
 import signal
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 
 from chromium import Chromium, Failure, wait_for
@@ -45,8 +47,8 @@ LISTEN = """(() => {
 
 
 class Server:
-    def __init__(self, build, port=0):
-        environment = dict(os.environ, GST_PLUGIN_PATH=str(build / "gst"), QTTS_VOICE_PATH=str(ROOT / "data/voice"))
+    def __init__(self, build, port=0, voice=ROOT / "data/voice"):
+        environment = dict(os.environ, GST_PLUGIN_PATH=str(build / "gst"), QTTS_VOICE_PATH=str(voice))
         self.process = subprocess.Popen([build / "examples/webrtc/qtts-webrtc", "--port", str(port)],
                                         env=environment, stdout=subprocess.PIPE, text=True)
         atexit.register(self.process.kill)
@@ -207,6 +209,27 @@ def test_restart(page, server, build):
     return server
 
 
+def test_failure(chromium, build):
+    """The page comes back by itself when a pipeline of the server has failed."""
+    with tempfile.TemporaryDirectory() as folder:
+        voice = pathlib.Path(folder) / "voice"
+        shutil.copytree(ROOT / "data/voice", voice)
+        server = Server(build, voice=voice)
+        page = chromium.open(server.url)
+        connect(page)
+        voice.rename(voice.with_name("elsewhere"))
+        page.run("socket.close()")
+        wait_for("the failure to be shown", lambda: "no such folder" in page.text("#problem"))
+        check(page.text("#state") == "Reconnecting", "a pipeline that fails is told, and tried again")
+        voice.with_name("elsewhere").rename(voice)
+        connect(page)
+        check(page.run("problem.hidden"), "the page has a pipeline again without being reloaded")
+        speak(page, SHORT)
+        wait_for("sound", lambda: loudest(page) > -30)
+        page.close()
+        server.stop()
+
+
 def take_pictures(chromium, server, folder):
     folder.mkdir(parents=True, exist_ok=True)
     for name, options in (("desktop", {}), ("desktop-dark", {"dark": True}),
@@ -255,6 +278,7 @@ def main():
         test_many(chromium, server, arguments.browsers)
         check(not page.problems, f"no errors on the page's console {page.problems or ''}")
         server = test_restart(page, server, build)
+        test_failure(chromium, build)
     server.stop()
 
 
