@@ -16,6 +16,7 @@
 #include "codec/kernels.h"
 #include "codec/reference_cache.h"
 #include "device_memory.h"
+#include "encoder/voice_encoder.h"
 #include "language_model.h"
 
 namespace qtts::cuda {
@@ -580,6 +581,10 @@ Result<std::vector<FrameResult>> CudaBackend::Collect() {
     slot.status = result.status;
   }
   return collected;
+}
+
+std::unique_ptr<VoiceEncoder> CudaBackend::CreateVoiceEncoder() const {
+  return cuda::CreateVoiceEncoder(impl_->checkpoint, impl_->options.device);
 }
 
 CudaBackendFacts CudaBackend::facts() const {

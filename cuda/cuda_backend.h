@@ -51,6 +51,7 @@ class CudaBackend : public Backend {
   Status Submit(std::span<const FrameStep> steps) override;
   Result<std::vector<FrameResult>> Collect() override;
   void Close(SlotId slot) override;
+  std::unique_ptr<VoiceEncoder> CreateVoiceEncoder() const override;
 
   CudaBackendFacts facts() const;
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <mutex>
 #include <system_error>
 #include <utility>
 
@@ -110,6 +111,9 @@ struct Engine::Impl {
   std::shared_ptr<const Tokenizer> tokenizer;
   std::shared_ptr<const PromptBuilder> prompts;
   std::unique_ptr<Scheduler> scheduler;
+  // The device's own; null where the CPU makes voices. One voice is made at a time.
+  std::unique_ptr<VoiceEncoder> voice_encoder;
+  std::mutex voice_encoder_mutex;
 };
 
 Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -146,6 +150,7 @@ Result<std::shared_ptr<Engine>> Engine::Load(const EngineOptions& options, const
   QTTS_RETURN_IF_ERROR(CheckCancelled(cancelled));
   impl->device_name = backend->name();
   impl->beside_host = backend->beside_host();
+  impl->voice_encoder = backend->CreateVoiceEncoder();
   impl->scheduler = std::make_unique<Scheduler>(std::move(backend));
   if (LogEnabled(LogLevel::kInfo)) {
     Log(LogLevel::kInfo, "loaded " + impl->path + " in " + ElapsedText(start) + ", on " + impl->device_name);
@@ -164,9 +169,15 @@ bool Engine::beside_host() const { return impl_->beside_host; }
 bool Engine::device_lost() const { return impl_->scheduler->device_lost(); }
 
 Result<ClonedVoice> Engine::CloneVoice(const Recording& recording, const CloneOptions& options) const {
-  QTTS_ASSIGN_OR_RETURN(const auto encoder, CreateCpuVoiceEncoder(impl_->checkpoint, impl_->threads));
   const auto start = LogClock::now();
-  auto voice = qtts::CloneVoice(encoder.get(), impl_->info.fingerprint, recording, options);
+  const auto voice = [&]() -> Result<ClonedVoice> {
+    if (impl_->voice_encoder != nullptr) {
+      const std::lock_guard lock(impl_->voice_encoder_mutex);
+      return qtts::CloneVoice(impl_->voice_encoder.get(), impl_->info.fingerprint, recording, options);
+    }
+    QTTS_ASSIGN_OR_RETURN(const auto encoder, CreateCpuVoiceEncoder(impl_->checkpoint, impl_->threads));
+    return qtts::CloneVoice(encoder.get(), impl_->info.fingerprint, recording, options);
+  }();
   if (LogEnabled(LogLevel::kDebug)) {
     Log(LogLevel::kDebug,
         (voice.ok() ? "a recording made a voice in " : "a recording made no voice in ") + ElapsedText(start));

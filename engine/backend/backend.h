@@ -3,10 +3,12 @@
 #define QTTS_BACKEND_BACKEND_H_
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "backend/voice_encoder.h"
 #include "prompt/prompt.h"
 #include "qtts/request.h"
 #include "qtts/status.h"
@@ -74,6 +76,10 @@ class Backend {
   // Ends a slot, in any state. Results still outstanding for it are delivered but mean nothing; its
   // id is not given out again before they are.
   virtual void Close(SlotId slot) = 0;
+
+  // The model's encoders on the same device, which may be used in another thread than the backend and outlive it.
+  // Costs nothing before the first voice. Null from a backend that leaves voices to the CPU.
+  virtual std::unique_ptr<VoiceEncoder> CreateVoiceEncoder() const { return nullptr; }
 };
 
 }  // namespace qtts

@@ -16,7 +16,7 @@ class VoiceEncoder {
  public:
   virtual ~VoiceEncoder() = default;
 
-  // The speaker's x-vector (spec 9), [talker hidden size].
+  // The speaker's x-vector (spec 9), [talker hidden size]; not finite if the weights are damaged.
   virtual Result<std::vector<float>> SpeakerVector(std::span<const float> pcm) = 0;
 
   // The speech tokenizer's codes (spec 8), [ceil(samples / samples_per_frame)][code_groups].

@@ -2,7 +2,6 @@
 #include "cpu/cpu_voice_encoder.h"
 
 #include <algorithm>
-#include <cmath>
 #include <new>
 #include <string>
 #include <system_error>
@@ -31,12 +30,7 @@ class CpuVoiceEncoder final : public VoiceEncoder {
       if (static_cast<int64_t>(pcm.size()) < speaker.least_samples()) {
         return Status::InvalidArgument("the recording is too short for the speaker encoder");
       }
-      std::vector<float> x_vector = speaker.Encode(pcm);
-      if (!std::all_of(x_vector.begin(), x_vector.end(), [](float v) { return std::isfinite(v); })) {
-        return Status::CorruptModel(
-            "the model's speaker encoder gave no usable number; its weights are probably damaged: fetch them again");
-      }
-      return x_vector;
+      return speaker.Encode(pcm);
     } catch (const std::bad_alloc&) {
       return OutOfMemory();
     }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 #include "voice/clone.h"
 
+#include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include "text/utf8.h"
@@ -20,6 +22,10 @@ Result<ClonedVoice> CloneVoice(VoiceEncoder* encoder, const std::string& model, 
   ClonedVoice voice;
   voice.model = model;
   QTTS_ASSIGN_OR_RETURN(voice.x_vector, encoder->SpeakerVector(pcm));
+  if (!std::all_of(voice.x_vector.begin(), voice.x_vector.end(), [](float v) { return std::isfinite(v); })) {
+    return Status::CorruptModel(
+        "the model's speaker encoder gave no usable number; its weights are probably damaged: fetch them again");
+  }
   if (!options.reference_text.empty()) {
     voice.reference_text = RepairUtf8(options.reference_text);
     if (options.pad_reference) pcm.resize(pcm.size() + kReferencePadding);
