@@ -170,7 +170,7 @@ bool Engine::device_lost() const { return impl_->scheduler->device_lost(); }
 
 Result<ClonedVoice> Engine::CloneVoice(const Recording& recording, const CloneOptions& options) const {
   const auto start = LogClock::now();
-  const auto voice = [&]() -> Result<ClonedVoice> {
+  auto voice = [&]() -> Result<ClonedVoice> {
     if (impl_->voice_encoder != nullptr) {
       const std::lock_guard lock(impl_->voice_encoder_mutex);
       return qtts::CloneVoice(impl_->voice_encoder.get(), impl_->info.fingerprint, recording, options);
