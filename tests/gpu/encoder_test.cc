@@ -13,6 +13,7 @@
 #include <numbers>
 #include <random>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -785,6 +786,18 @@ TEST(CudaVoiceEncoder, EnginesMakeTheirVoicesWithIt) {
   EXPECT_EQ(voice->x_vector, *gpu->SpeakerVector(recording.samples));
   EXPECT_NE(voice->x_vector, *(*cpu)->SpeakerVector(recording.samples)) << "F32 sums in another order";
   EXPECT_EQ(voice->reference_codes, *gpu->Codes(recording.samples));
+
+  // Whoever asks at the same time waits, and gets the same.
+  std::vector<std::vector<int32_t>> codes(4);
+  std::vector<std::thread> threads;
+  for (std::vector<int32_t>& one : codes) {
+    threads.emplace_back([&] {
+      const auto same = (*engine)->CloneVoice(recording, {.reference_text = "What was said."});
+      if (same.ok()) one = same->reference_codes;
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const std::vector<int32_t>& one : codes) EXPECT_EQ(one, voice->reference_codes);
 
   Request request;
   request.text = "Good evening.";
