@@ -31,6 +31,7 @@ class Break(NamedTuple):
 
 SPEECH = "gst/gstqttsspeech.cpp"
 SOURCE = "gst/gstqttssrc.cpp"
+PROPERTIES = "gst/gstqttsproperties.cpp"
 BREAKS = [
     Break("a flush leaves the speech", SPEECH,
           "    ++flushes_;\n    joiner_ = Utf8Joiner();\n    stream = DropAll();\n",
@@ -78,10 +79,10 @@ BREAKS = [
           "  monitor_->Announce();  // there is room\n", "", "input *C15*"),
     Break("text that is late counts as an underrun", SOURCE,
           "priv->in_utterance && !priv->frame->awaited_text && ", "priv->in_utterance && ", "live *TextThatComesLate*"),
-    Break("texts are logged at INFO", SOURCE,
+    Break("texts are logged at INFO", PROPERTIES,
           "GST_DEBUG_OBJECT(self, \"queued '%s'\", text);", "GST_INFO_OBJECT(self, \"queued '%s'\", text);",
           "errors *C30*"),
-    Break("a latency that changes is not told", SOURCE,
+    Break("a latency that changes is not told", PROPERTIES,
           "    gst_element_post_message(GST_ELEMENT(self), gst_message_new_latency(GST_OBJECT(self)));\n", "",
           "live *C24*"),
 ]

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#ifndef GST_QTTS_SRC_PRIVATE_H_
+#define GST_QTTS_SRC_PRIVATE_H_
+
+#include <gst/audio/audio.h>
+
+#include <atomic>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gstqttsclock.h"
+#include "gstqttssettings.h"
+#include "gstqttsspeech.h"
+#include "gstqttssrc.h"
+#include "gstqttstimeline.h"
+#include "gstqttstrim.h"
+#include "qtts/engine.h"
+
+// What the two halves of the element share: gstqttssrc.cpp, where text becomes sound, and gstqttsproperties.cpp, what
+// can be set and asked.
+
+GST_DEBUG_CATEGORY_EXTERN(gst_qtts_src_debug);
+
+#define SAMPLE_RATE 24000
+
+#define DEFAULT_DEVICE qtts::Device::kAuto
+#define DEFAULT_PRECISION qtts::Precision::kAuto
+#define DEFAULT_CUDA_DEVICE_ID (-1)
+#define DEFAULT_RUNAWAY_GUARD TRUE
+#define DEFAULT_PAD_REFERENCE FALSE
+#define DEFAULT_LAYOUT qtts::PromptLayout::kDefault
+#define DEFAULT_SEED (-1)
+#define DEFAULT_SAMPLING gstqtts::Settings::kModel
+#define DEFAULT_MAX_DURATION 0
+#define DEFAULT_SEGMENTATION gstqtts::Segmentation::kNone
+#define DEFAULT_NEWLINE_ENDS FALSE
+#define DEFAULT_UTTERANCE_TIMEOUT GST_SECOND
+#define DEFAULT_MAX_TEXT_LENGTH 4000
+#define DEFAULT_MAX_QUEUED_TEXT 65536
+#define DEFAULT_IS_LIVE FALSE
+#define DEFAULT_IDLE_MODE IdleMode::kAuto
+#define DEFAULT_LATENCY 0
+#define DEFAULT_LEADING_SILENCE 0
+#define DEFAULT_UTTERANCE_GAP 0
+#define DEFAULT_TRIM_LEADING_SILENCE FALSE
+#define DEFAULT_TEXT_TIMING TextTiming::kIgnore
+
+enum class IdleMode { kAuto, kEos, kWait, kSilence };
+enum class TextTiming { kIgnore, kStart, kShift, kClip };
+
+struct GstQttsSrcPrivate {
+  GstQttsSrcPrivate(GstElement* element, gstqtts::Speech::Reporter reporter)
+      : speech(std::move(reporter)), clock(element), wake(speech.waker()) {}
+
+  gstqtts::Speech speech;
+  gstqtts::LiveClock clock;
+  const std::function<void()> wake;
+
+  std::mutex lock;
+  // Guarded by the lock.
+  std::string model_path;  // empty: the bundled voice
+  qtts::Device device = DEFAULT_DEVICE;
+  qtts::Precision precision = DEFAULT_PRECISION;
+  int cuda_device_id = DEFAULT_CUDA_DEVICE_ID;
+  std::optional<std::string> text;
+  gstqtts::Settings settings;
+  gstqtts::TextOptions text_options;
+  // Of a qtts/set-voice event, over the settings for what comes after it by the sink pad; may be null.
+  GstStructure* voice = nullptr;
+  IdleMode idle_mode = DEFAULT_IDLE_MODE;
+  GstClockTime latency = DEFAULT_LATENCY;
+  GstClockTime leading_silence = DEFAULT_LEADING_SILENCE;
+  GstClockTime utterance_gap = DEFAULT_UTTERANCE_GAP;
+  bool trim_leading_silence = DEFAULT_TRIM_LEADING_SILENCE;
+  TextTiming text_timing = DEFAULT_TEXT_TIMING;
+  guint64 trimmed_samples = 0;                   // in this run
+  guint64 underruns = 0;                         // in this run
+  bool running = false;                          // between start and stop: a new text is queued
+  std::optional<qtts::EngineOptions> inspected;  // what `model` was found with; none in NULL
+  std::optional<qtts::ModelInfo> model;          // known from READY on
+  std::string device_name;
+  GstPad* sinkpad = nullptr;
+
+  // Used by the streaming thread, or while that is at rest.
+  gstqtts::Timeline timeline{SAMPLE_RATE};
+  gstqtts::LeadingSilenceTrimmer trimmer{SAMPLE_RATE};
+  std::optional<gstqtts::Speech::Output> frame;  // of speech, whose time has not come
+  bool placed = false;                           // whether that frame has its place on the timeline
+  guint64 silence_due = 0;                       // samples of silence before that frame
+  bool in_utterance = false;                     // the last buffer was speech, and its utterance goes on
+  gstqtts::Cue cue;                              // of the utterance
+  GstClockTime shift = 0;                        // by which cues are late, for TextTiming::kShift
+  std::string language;                          // of the utterance
+  std::optional<std::string> tagged_language;    // of the last tags sent
+  GstAudioFormat format = GST_AUDIO_FORMAT_UNKNOWN;
+  std::vector<std::string> warnings;  // of the last utterance
+
+  // Set by the thread of the sink pad.
+  std::atomic<bool> upstream_live = false;
+
+  // Used by the thread of the sink pad.
+  GstSegment text_segment = {};
+  bool timing_refused = false;  // a warning about that was posted
+  bool repair_reported = false;
+
+  std::atomic<bool> respeak = false;  // the end of the flush that comes queues the text property
+};
+
+struct _GstQttsSrc {
+  GstPushSrc parent;
+
+  GstQttsSrcPrivate* priv;
+};
+
+#endif  // GST_QTTS_SRC_PRIVATE_H_
