@@ -442,8 +442,12 @@ Result<SlotId> CudaBackend::Open(const Prompt& prompt, const GenerationSettings&
                                      " utterances; wait for one to end");
   }
   const int index = *impl.free_indices.begin();
-  QTTS_RETURN_IF_ERROR(impl.Prime(index, prompt.reference_codes));
   QTTS_RETURN_IF_ERROR(impl.model->Open(index, prompt, settings, seed));
+  // While the device is at work on the prompt.
+  if (Status status = impl.Prime(index, prompt.reference_codes); !status.ok()) {
+    impl.model->Close(index);
+    return status;
+  }
   impl.free_indices.erase(index);
   const SlotId id = impl.NewId();
   Impl::Slot& slot = impl.slots[id];
