@@ -30,6 +30,9 @@ class TextPosition {
   // The text, or what it grows by; whole characters of UTF-8.
   void Append(std::string_view text);
 
+  // Looks for the words of the text so far, as Advance() does if that was not done: the better part of 0.1 ms.
+  void FindWords();
+
   // Tells that `seconds` of sound have been spoken in all. Returns the words begun since the last call,
   // each of them once.
   std::vector<Word> Advance(double seconds);
@@ -42,8 +45,6 @@ class TextPosition {
   double usual_seconds() const { return usual_seconds_; }
 
  private:
-  void FindWords();
-
   double pace_;
   std::string text_;
   std::vector<float> durations_;  // seconds, of each character

@@ -238,7 +238,7 @@ bool Speech::GrowUtterance(std::string* text) {
       continue;
     } else if (spoken) {
       growing->text.append(line);
-      current_->position.Append(line);
+      if (current_->stream != nullptr) current_->position.Append(line);
       current_->more.append(line);
     } else if (queue_.HasRoom(line)) {
       queue_.Grow(growing, line);
@@ -468,7 +468,7 @@ void Speech::FinishCurrent(FinishReason reason) {
   report.reason = reason;
   report.frames = current_->frames;
   report.samples = current_->samples;
-  report.text_chars = current_->position.size();
+  report.text_chars = CountCharacters(current_->utterance.text);
   report.spoken_chars = reason == FinishReason::kComplete ? report.text_chars : current_->position.spoken();
   if (reason == FinishReason::kComplete) {
     pace_.Learn(current_->position.usual_seconds(), static_cast<double>(current_->samples) / current_->sample_rate);
@@ -569,8 +569,6 @@ bool Speech::StartNext(Lock* lock, Output* output, Event* event) {
   if (!voice || queue_.empty() || queue_.front().id != id) return false;
   current_ = Current();
   current_->utterance = queue_.Pop();
-  current_->position = TextPosition(pace_.value());
-  current_->position.Append(current_->utterance.text);
   current_->growing = current_->utterance.more_text;
   monitor_->Announce();  // there is room
   const Utterance utterance = current_->utterance;
@@ -607,6 +605,10 @@ bool Speech::StartNext(Lock* lock, Output* output, Event* event) {
   output->warnings = stream->warnings();
   stats_.seed = request.seed;
   current_->stream = std::move(stream);
+  // Here rather than where it is needed first: the engine is busy with the first frame now, and nobody waits for us.
+  current_->position = TextPosition(pace_.value());
+  current_->position.Append(current_->utterance.text);
+  current_->position.FindWords();
   current_->seed = request.seed;
   current_->start = start;
   current_->sample_rate = engine->info().sample_rate;

@@ -213,7 +213,7 @@ class Speech {
     uint64_t seed = 0;
     Clock::time_point start;
     std::chrono::nanoseconds first_frame_latency{0};
-    TextPosition position;
+    TextPosition position;  // of the text, once there is the stream
     int sample_rate = 0;
     uint64_t frames = 0;  // committed
     uint64_t samples = 0;
