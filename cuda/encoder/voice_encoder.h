@@ -12,8 +12,8 @@ namespace qtts::cuda {
 // The encoders of a Base checkpoint on GPU `device` (backend/voice_encoder.h), in F32 whatever the model speaks in.
 //
 // Making one costs nothing. Each net takes its place on the device when it is first asked (of a released model
-// about 40 MB for the x-vector, 190 MB for codes; scratch memory for ten seconds some 150 MB, for a minute some
-// 230 MB), and stays there, so that every further voice takes milliseconds. Work goes to a stream of its own, beside
+// about 40 MB for the x-vector, 190 MB for codes; scratch memory for ten seconds 130 MB, for a minute 160 MB),
+// and stays there, so that every further voice takes milliseconds. Work goes to a stream of its own, beside
 // that of utterances under way.
 //
 // Errors: as Checkpoint::OpenVoiceEncoder(); kResourceExhausted where the device has too little memory, which leaves
