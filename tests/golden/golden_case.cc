@@ -25,8 +25,7 @@ std::string Place(const char* variable, const char* built) {
   return moved != nullptr ? moved : built;
 }
 
-const std::string kSourceRoot = Place("QTTS_SOURCE_ROOT", QTTS_SOURCE_ROOT);
-const std::string kData = kSourceRoot + "/tests/golden/data/cases/";
+const std::string kData = SourceRoot() + "/tests/golden/data/cases/";
 
 Result<std::string> ReadFile(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
@@ -67,7 +66,7 @@ Status Generate(const nlohmann::json& options, const std::string& folder) {
   arguments.push_back(nullptr);
   int wait_status = 0;
   GError* error = nullptr;
-  g_spawn_sync(kSourceRoot.c_str(), arguments.data(), nullptr, G_SPAWN_DEFAULT, nullptr, nullptr, nullptr, nullptr,
+  g_spawn_sync(SourceRoot().c_str(), arguments.data(), nullptr, G_SPAWN_DEFAULT, nullptr, nullptr, nullptr, nullptr,
                &wait_status, &error);
   if (error == nullptr) g_spawn_check_wait_status(wait_status, &error);
   if (error == nullptr) return Status::Ok();
@@ -162,6 +161,8 @@ Request RequestOf(const GoldenCase& golden, const GenerationSettings& defaults) 
 
 }  // namespace
 
+std::string SourceRoot() { return Place("QTTS_SOURCE_ROOT", QTTS_SOURCE_ROOT); }
+
 std::span<const float> GoldenTensor::Row(int64_t row) const {
   const auto width = static_cast<size_t>(shape.back());
   return std::span(values).subspan(static_cast<size_t>(row) * width, width);
@@ -209,7 +210,7 @@ Result<std::shared_ptr<const GoldenCase>> LoadCase(const std::string& name) {
   QTTS_ASSIGN_OR_RETURN(golden->tensors, ReadTensors(kData + name + ".safetensors"));
   const nlohmann::json& checkpoint = golden->document["checkpoint"];
   if (checkpoint.contains("folder")) {
-    golden->folder = kSourceRoot + "/" + checkpoint["folder"].get<std::string>();
+    golden->folder = SourceRoot() + "/" + checkpoint["folder"].get<std::string>();
   } else {
     QTTS_ASSIGN_OR_RETURN(golden->folder, folders.Get(checkpoint["options"]));
   }

@@ -54,6 +54,9 @@ enum class CaseKind {
   kCloned,   // a voice from a recording, and a short greedy utterance with it
 };
 
+// The source tree, with the recorded data.
+std::string SourceRoot();
+
 // Names of the recorded cases of these kinds; those that hold samples, if `with_sound`.
 std::vector<std::string> Cases(std::initializer_list<CaseKind> kinds, bool with_sound = false);
 

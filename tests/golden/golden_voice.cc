@@ -17,7 +17,7 @@ constexpr double kLeastEqualCodes = 0.999;
 
 Result<Recording> RecordingOf(const GoldenCase& golden) {
   const nlohmann::json& request = golden.request();
-  QTTS_ASSIGN_OR_RETURN(Recording recording, ReadWav(std::string(QTTS_SOURCE_ROOT "/tests/golden/data/references/") +
+  QTTS_ASSIGN_OR_RETURN(Recording recording, ReadWav(SourceRoot() + "/tests/golden/data/references/" +
                                                      request["ref_audio"].get<std::string>()));
   recording.sample_rate = request.value("ref_rate", recording.sample_rate);
   const std::vector<float> once = recording.samples;
