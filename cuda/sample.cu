@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-#include <bit>
-
 #include "device_math.cuh"
+#include "gemm_device.cuh"
 #include "sample.h"
 #include "sampling.cuh"
 
@@ -9,9 +8,15 @@ namespace qtts::cuda {
 namespace {
 
 constexpr int kThreads = 1024;
-constexpr int kWarps = kThreads / 32;
 constexpr int kPerThread = kMaxVocab / kThreads;
 using Team = WholeBlock<kThreads>;
+
+// A power of two.
+__host__ __device__ constexpr int ListKeys(int vocab) {
+  int keys = 1;
+  while (keys < vocab) keys *= 2;
+  return keys;
+}
 
 template <typename T>
 __device__ void Embed(const SampleTarget& target, int row, int code) {
@@ -23,9 +28,9 @@ __device__ void Embed(const SampleTarget& target, int row, int code) {
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
     TalkerKernel(TalkerSample a, FrameRows frame, SlotState* slots, int groups) {
-  extern __shared__ unsigned long long sorted[];
+  extern __shared__ unsigned long long list[];
   __shared__ ChoiceMemory shared;
-  __shared__ float warp_squares[kWarps];
+  __shared__ float squares[gemm::kWarps];
   // All but the logits was there before the previous kernel.
   const int row = blockIdx.x;
   const int slot = Fresh(frame.slots + row);
@@ -50,35 +55,27 @@ __global__ void __launch_bounds__(kThreads)
 
   WaitForPrevious();
   LetNextStart();
-  float logits[kPerThread];
+  auto* const logits = reinterpret_cast<float*>(list + ListKeys(a.vocab));
 #pragma unroll
   for (int j = 0; j < kPerThread; ++j) {
     const int id = static_cast<int>(threadIdx.x) + j * kThreads;
-    if (id >= a.vocab) {
-      logits[j] = -INFINITY;
-      continue;
-    }
-    logits[j] = TalkerLogit(Fresh(a.logits + static_cast<int64_t>(row) * a.vocab + id), id, (repeated >> j & 1U) != 0,
-                            penalty, a.vocab, a.eos_id, chosen);
+    if (id >= a.vocab) break;
+    logits[id] = TalkerLogit(Fresh(a.logits + static_cast<int64_t>(row) * a.vocab + id), id, (repeated >> j & 1U) != 0,
+                             penalty, a.vocab, a.eos_id, chosen);
   }
-  float squares = 0;
-  if (a.hidden != nullptr) {
-    for (int i = threadIdx.x; i < a.code.width; i += kThreads) {
-      const float x = Fresh(a.x + static_cast<int64_t>(row) * a.code.stride + i);
-      squares += x * x;
-    }
-    squares = WarpSum(squares);
-    if (threadIdx.x % 32 == 0) warp_squares[threadIdx.x / 32] = squares;
+  const int warp = static_cast<int>(threadIdx.x) / 32;
+  if (a.hidden != nullptr && warp < gemm::kWarps) {
+    const float square = gemm::WarpSquares(a.x + static_cast<int64_t>(row) * a.code.stride, a.code.width, warp,
+                                           static_cast<int>(threadIdx.x) % 32);
+    if (threadIdx.x % 32 == 0) squares[warp] = square;
   }
-  const int id = Choose<Team>(logits, a.vocab, rules, seed, chosen, 0, sorted, &shared);
+  const int id = Choose<Team>(logits, a.vocab, rules, seed, chosen, 0, list, &shared, [](int) {});
   const SlotEnd end = EndAfter(id, a.eos_id, chosen, max_new_tokens);
   if (threadIdx.x == 0) TakeTalkerId(id, end, row, groups, frame, history, &state);
   if (end != SlotEnd::kRunning) return;
   Embed<T>(a.code, row, id);
   if (a.hidden != nullptr) {
-    float total = 0;
-    for (int w = 0; w < kWarps; ++w) total += warp_squares[w];
-    const float factor = 1.0F / sqrtf(total / static_cast<float>(a.code.width) + a.eps);
+    const float factor = gemm::NormFactor(squares, 1, a.code.width, a.eps);
     for (int i = threadIdx.x; i < a.code.width; i += kThreads) {
       a.hidden[row * a.code.x_stride + i] =
           Fresh(a.x + static_cast<int64_t>(row) * a.code.stride + i) * factor * a.norm[i];
@@ -89,7 +86,7 @@ __global__ void __launch_bounds__(kThreads)
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
     PredictorKernel(PredictorSample a, FrameRows frame, SlotState* slots, int groups) {
-  extern __shared__ unsigned long long sorted[];
+  extern __shared__ unsigned long long list[];
   __shared__ ChoiceMemory shared;
   // All but the logits was there before the previous kernel.
   const int row = blockIdx.x;
@@ -105,32 +102,34 @@ __global__ void __launch_bounds__(kThreads)
   const uint64_t seed = state.seed;
   WaitForPrevious();
   LetNextStart();
-  float logits[kPerThread];
+  auto* const logits = reinterpret_cast<float*>(list + ListKeys(a.vocab));
 #pragma unroll
   for (int j = 0; j < kPerThread; ++j) {
     const int id = static_cast<int>(threadIdx.x) + j * kThreads;
-    logits[j] = id < a.vocab ? Fresh(a.logits + static_cast<int64_t>(row) * a.vocab + id) : -INFINITY;
+    if (id < a.vocab) logits[id] = Fresh(a.logits + static_cast<int64_t>(row) * a.vocab + id);
   }
-  const int id = Choose<Team>(logits, a.vocab, rules, seed, number, a.group, sorted, &shared);
+  const int id = Choose<Team>(logits, a.vocab, rules, seed, number, a.group, list, &shared, [](int) {});
   if (threadIdx.x == 0) TakePredictorId(id, a.group, row, groups, frame, &state);
   if (id < 0) return;
   Embed<T>(a.code, row, id);
 }
 
-size_t SortBytes(int vocab) { return std::bit_ceil(static_cast<unsigned>(vocab)) * sizeof(unsigned long long); }
+size_t ListBytes(int vocab) {
+  return static_cast<size_t>(ListKeys(vocab)) * sizeof(unsigned long long) + static_cast<size_t>(vocab) * sizeof(float);
+}
 
 }  // namespace
 
 void SampleTalker(const Launcher& launch, Precision precision, const TalkerSample& sample, const FrameRows& frame,
                   SlotState* slots, int groups, int rows) {
   const auto kernel = precision == Precision::kF32 ? TalkerKernel<float> : TalkerKernel<__nv_bfloat16>;
-  launch(kernel, dim3(static_cast<unsigned>(rows)), kThreads, SortBytes(sample.vocab), sample, frame, slots, groups);
+  launch(kernel, dim3(static_cast<unsigned>(rows)), kThreads, ListBytes(sample.vocab), sample, frame, slots, groups);
 }
 
 void SamplePredictor(const Launcher& launch, Precision precision, const PredictorSample& sample, const FrameRows& frame,
                      SlotState* slots, int groups, int rows) {
   const auto kernel = precision == Precision::kF32 ? PredictorKernel<float> : PredictorKernel<__nv_bfloat16>;
-  launch(kernel, dim3(static_cast<unsigned>(rows)), kThreads, SortBytes(sample.vocab), sample, frame, slots, groups);
+  launch(kernel, dim3(static_cast<unsigned>(rows)), kThreads, ListBytes(sample.vocab), sample, frame, slots, groups);
 }
 
 }  // namespace qtts::cuda

@@ -15,7 +15,7 @@
 namespace qtts::cuda {
 
 // Logits that a block can hold.
-inline constexpr int kMaxVocab = 8192;
+inline constexpr int kMaxVocab = 6144;
 
 struct SampleTarget {
   const void* table = nullptr;  // embeddings of the chosen code, [vocab][stride], or none: not wanted

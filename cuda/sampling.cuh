@@ -38,114 +38,141 @@ __device__ __forceinline__ unsigned long long Ordered(double x) {
 
 // What the threads of a choice share.
 struct ChoiceMemory {
-  unsigned long long best[2][32];
+  unsigned long long best[32];
+  unsigned long long scores[32];
   unsigned ids[32];
   double sums[32];
   int histogram[256];
-  unsigned prefix;
-  int needed;
-  bool complete;
-  int survivors;
-  int kept;
+  int listed, dropped;
 };
+
+// The largest of a warp's values.
+__device__ __forceinline__ unsigned long long WarpMax(unsigned long long value) {
+  const auto high = static_cast<unsigned>(value >> 32);
+  const unsigned most = __reduce_max_sync(~0U, high);
+  const unsigned low = __reduce_max_sync(~0U, high == most ? static_cast<unsigned>(value) : 0);
+  return static_cast<unsigned long long>(most) << 32 | low;
+}
 
 // The largest of all threads' values; every thread gets it. `memory` must not be in use.
 template <typename Team>
 __device__ __forceinline__ unsigned long long BlockMax(unsigned long long value, unsigned long long* memory) {
-#pragma unroll
-  for (int offset = 16; offset > 0; offset /= 2) {
-    const unsigned long long other = __shfl_xor_sync(~0U, value, offset);
-    value = other > value ? other : value;
-  }
+  value = WarpMax(value);
   if (threadIdx.x % 32 == 0) memory[threadIdx.x / 32] = value;
   Team::Sync();
-  value = memory[threadIdx.x % Team::kWarps];
-#pragma unroll
-  for (int offset = 16; offset > 0; offset /= 2) {
-    const unsigned long long other = __shfl_xor_sync(~0U, value, offset);
-    value = other > value ? other : value;
-  }
-  return value;
+  return WarpMax(memory[threadIdx.x % Team::kWarps]);
 }
 
-// Sets what lies below the k-th largest key to 0; ties stay. Eight bits a pass, until the keys that
-// share the found ones are all wanted.
-template <typename Team, int kPerThread>
-__device__ __forceinline__ void KeepTopK(unsigned (&keys)[kPerThread], int k, ChoiceMemory* shared) {
-  if (threadIdx.x == 0) {
-    shared->prefix = 0;
-    shared->needed = k;
-    shared->complete = false;
+// Where the k-th largest of all counted keys lies, bin 255 first: its bin, and how many of that bin are wanted. The
+// same in each warp; histogram complete.
+__device__ __forceinline__ int2 FindBin(const int* histogram, int k) {
+  const int lane = static_cast<int>(threadIdx.x % 32);
+  int counts[8];
+  int total = 0;
+#pragma unroll
+  for (int i = 0; i < 8; ++i) {
+    counts[i] = histogram[255 - (lane * 8 + i)];
+    total += counts[i];
   }
+  int through = total;  // keys in this lane's bins and those above
+#pragma unroll
+  for (int offset = 1; offset < 32; offset *= 2) {
+    const int below = __shfl_up_sync(~0U, through, offset);
+    if (lane >= offset) through += below;
+  }
+  int above = through - total;
+  int2 found = {0, k};
+  const bool here = above < k && through >= k;
+#pragma unroll
+  for (int i = 0; i < 8; ++i) {
+    if (here && above < k && above + counts[i] >= k) found = {255 - (lane * 8 + i), k - above};
+    above += counts[i];
+  }
+  const unsigned lanes = __ballot_sync(~0U, here);
+  const int source = lanes == 0 ? 0 : __ffs(static_cast<int>(lanes)) - 1;
+  return {__shfl_sync(~0U, found.x, source), __shfl_sync(~0U, found.y, source)};
+}
+
+// A logit and its id, in the order of logits, then ids.
+__device__ __forceinline__ unsigned long long Candidate(float logit, int id) {
+  return static_cast<unsigned long long>(Ordered(logit)) << 32 | static_cast<unsigned>(id);
+}
+
+// Makes room for so many entries of each thread in lists: where its own begin. All lanes of a warp take part.
+__device__ __forceinline__ int Reserve(int entries, int* count) {
+  const int lane = static_cast<int>(threadIdx.x % 32);
+  int through = entries;
+#pragma unroll
+  for (int offset = 1; offset < 32; offset *= 2) {
+    const int below = __shfl_up_sync(~0U, through, offset);
+    if (lane >= offset) through += below;
+  }
+  int first = 0;
+  if (lane == 31 && through > 0) first = atomicAdd(count, through);
+  return __shfl_sync(~0U, first, 31) + through - entries;
+}
+
+// Logits that a thread looks at together, so that none waits for another.
+template <typename Team>
+inline constexpr int kBatch = 2048 / Team::kThreads;
+
+// The k-th largest of logits [vocab], as Ordered() has it, 0 if there are fewer: eight bits a pass, until all that
+// share the found ones are wanted.
+template <typename Team>
+__device__ __forceinline__ unsigned KthLargest(const float* logits, int vocab, int k, ChoiceMemory* shared) {
+  unsigned prefix = 0;
 #pragma unroll 1
   for (int shift = 24; shift >= 0; shift -= 8) {
+    Team::Sync();
     if (threadIdx.x < 256) shared->histogram[threadIdx.x] = 0;
     Team::Sync();
-    if (shared->complete) break;
-    const unsigned prefix = shared->prefix;
-    const int needed = shared->needed;
-#pragma unroll
-    for (int j = 0; j < kPerThread; ++j) {
-      const bool candidate = keys[j] != 0 && (shift == 24 || keys[j] >> (shift + 8) == prefix >> (shift + 8));
-      if (candidate) atomicAdd(&shared->histogram[keys[j] >> shift & 255U], 1);
+#pragma unroll 1
+    for (int i = static_cast<int>(threadIdx.x); i < vocab; i += Team::kThreads) {
+      const unsigned key = Ordered(logits[i]);
+      const bool candidate = logits[i] != -INFINITY && (shift == 24 || key >> (shift + 8) == prefix >> (shift + 8));
+      if (candidate) atomicAdd(&shared->histogram[key >> shift & 255U], 1);
     }
     Team::Sync();
-    if (threadIdx.x < 32) {
-      const int lane = static_cast<int>(threadIdx.x);
-      int counts[8];
-      int total = 0;
-#pragma unroll
-      for (int i = 0; i < 8; ++i) {
-        counts[i] = shared->histogram[255 - (lane * 8 + i)];
-        total += counts[i];
-      }
-      int through = total;  // keys in this lane's bins and those above
-#pragma unroll
-      for (int offset = 1; offset < 32; offset *= 2) {
-        const int below = __shfl_up_sync(~0U, through, offset);
-        if (lane >= offset) through += below;
-      }
-      int above = through - total;
-      if (above < needed && through >= needed) {
-#pragma unroll
-        for (int i = 0; i < 8; ++i) {
-          if (above < needed && above + counts[i] >= needed) {
-            shared->prefix = prefix | static_cast<unsigned>(255 - (lane * 8 + i)) << shift;
-            shared->needed = needed - above;
-            shared->complete = needed - above == counts[i];
-          }
-          above += counts[i];
-        }
-      }
-    }
-    Team::Sync();
+    const int2 found = FindBin(shared->histogram, k);
+    prefix |= static_cast<unsigned>(found.x) << shift;
+    k = found.y;
+    if (k == shared->histogram[found.x]) break;
   }
-  Team::Sync();
-  const unsigned threshold = shared->prefix;
-#pragma unroll
-  for (int j = 0; j < kPerThread; ++j) {
-    if (keys[j] < threshold) keys[j] = 0;
-  }
+  return prefix;
 }
 
-// Sets the least likely keys, whose probabilities sum to no more than 1 - p, to 0; one always stays.
-// Among equals the lower ids go first. `sorted` has room for all keys, rounded up to a power of two.
-template <typename Team, int kPerThread>
-__device__ __forceinline__ void KeepTopP(unsigned (&keys)[kPerThread], float p, unsigned largest_key,
-                                         unsigned long long* sorted, ChoiceMemory* shared) {
-  if (threadIdx.x == 0) shared->survivors = 0;
+// Lists those of logits [vocab] that are no smaller than `threshold`; how many.
+template <typename Team>
+__device__ __forceinline__ int ListFrom(const float* logits, int vocab, unsigned threshold, unsigned long long* list,
+                                        ChoiceMemory* shared) {
   Team::Sync();
-#pragma unroll
-  for (int j = 0; j < kPerThread; ++j) {
-    const unsigned id = threadIdx.x + j * Team::kThreads;
-    if (keys[j] != 0) {
-      sorted[atomicAdd(&shared->survivors, 1)] = static_cast<unsigned long long>(keys[j]) << 32 | id;
-    }
+  if (threadIdx.x == 0) shared->listed = 0;
+  Team::Sync();
+#pragma unroll 1
+  for (int base = 0; base < vocab; base += Team::kThreads) {
+    const int i = base + static_cast<int>(threadIdx.x);
+    const float logit = i < vocab ? logits[i] : -INFINITY;
+    const bool listed = logit != -INFINITY && Ordered(logit) >= threshold;
+    const int place = Reserve(listed ? 1 : 0, &shared->listed);
+    if (listed) list[place] = Candidate(logit, i);
   }
   Team::Sync();
-  const int n = shared->survivors;
+  return shared->listed;
+}
+
+// A logit's bin, the largest ones' is 255.
+__device__ __forceinline__ int BinOf(float below_largest) {
+  constexpr float kBinsPerUnit = 16;
+  return 255 - static_cast<int>(fminf(below_largest * kBinsPerUnit, 255.0F));
+}
+
+// Sorts list [n], with room for the next power of two, and counts the least likely, whose probabilities sum to no
+// more than 1 - p; one always stays. Among equals the lower ids go first.
+template <typename Team>
+__device__ __forceinline__ int CountBelowTopP(unsigned long long* sorted, int n, float p, ChoiceMemory* shared) {
   int size = 1;
   while (size < n) size *= 2;
+  if (threadIdx.x == 0) shared->dropped = 0;
   for (int i = n + static_cast<int>(threadIdx.x); i < size; i += Team::kThreads) sorted[i] = ~0ULL;
   Team::Sync();
   for (int block = 2; block <= size; block *= 2) {
@@ -163,12 +190,13 @@ __device__ __forceinline__ void KeepTopP(unsigned (&keys)[kPerThread], float p, 
       Team::Sync();
     }
   }
-  const double largest = Unordered(largest_key);
+  const double largest = Unordered(static_cast<unsigned>(sorted[n - 1] >> 32));
   const int share = (n + Team::kThreads - 1) / Team::kThreads;  // consecutive keys of a thread
   const int begin = min(n, static_cast<int>(threadIdx.x) * share);
   const int end = min(n, begin + share);
   const auto weight = [&](int i) { return exp(Unordered(static_cast<unsigned>(sorted[i] >> 32)) - largest); };
   double mine = 0;
+#pragma unroll 1
   for (int i = begin; i < end; ++i) mine += weight(i);
   double through = mine;
   const int lane = static_cast<int>(threadIdx.x % 32);
@@ -178,111 +206,169 @@ __device__ __forceinline__ void KeepTopP(unsigned (&keys)[kPerThread], float p, 
     if (lane >= offset) through += below;
   }
   if (lane == 31) shared->sums[threadIdx.x / 32] = through;
-  if (threadIdx.x == 0) shared->survivors = 0;
   Team::Sync();
   double before = 0, total = 0;
+#pragma unroll 1
   for (int w = 0; w < Team::kWarps; ++w) {
     if (w < static_cast<int>(threadIdx.x / 32)) before += shared->sums[w];
     total += shared->sums[w];
   }
   double cumulative = before + (through - mine);
   int dropped = 0;
+#pragma unroll 1
   for (int i = begin; i < end && i + 1 < n; ++i) {
     cumulative += weight(i);
     if (cumulative / total <= 1.0 - static_cast<double>(p)) ++dropped;
   }
-  if (dropped != 0) atomicAdd(&shared->survivors, dropped);
+  if (dropped != 0) atomicAdd(&shared->dropped, dropped);
   Team::Sync();
-  const unsigned long long first_kept = sorted[shared->survivors];
-#pragma unroll
-  for (int j = 0; j < kPerThread; ++j) {
-    const unsigned id = threadIdx.x + j * Team::kThreads;
-    if (keys[j] != 0 && (static_cast<unsigned long long>(keys[j]) << 32 | id) < first_kept) keys[j] = 0;
-  }
-  Team::Sync();
+  return shared->dropped;
 }
 
-// Chooses from the team's logits, thread t holding ids t, t + kThreads, …; -infinity marks what cannot be
-// chosen. Below 0 if the logits hold a NaN or +infinity, or nothing can be chosen.
-template <typename Team, int kPerThread>
-__device__ __forceinline__ int Choose(float (&logits)[kPerThread], int vocab, const SamplingRules& rules, uint64_t seed,
-                                      int frame, int codebook, unsigned long long* sorted, ChoiceMemory* shared) {
-  if (threadIdx.x == 0) shared->kept = 0;
-  bool bad = false;
+// Chooses from logits [vocab] in shared memory, which are changed; -infinity marks what cannot be chosen. `list` has
+// room for all of them, rounded up to a power of two. Below 0 if the logits hold a NaN or +infinity, or nothing can be
+// chosen. prefetch(id) is called for whatever can be chosen, by any thread, while the choice is made.
+template <typename Team, typename Prefetch>
+__device__ __forceinline__ int Choose(float* logits, int vocab, const SamplingRules& rules, uint64_t seed, int frame,
+                                      int codebook, unsigned long long* list, ChoiceMemory* shared,
+                                      const Prefetch& prefetch) {
+  constexpr int kStep = kBatch<Team> * Team::kThreads;
+  const int thread = static_cast<int>(threadIdx.x);
+  if (thread == 0) shared->listed = 0;
+  if (thread < 256) shared->histogram[thread] = 0;
+  Team::Sync();
+  constexpr unsigned long long kBad = ~0ULL;  // larger than any key
   unsigned long long first = 0;
+#pragma unroll 1
+  for (int base = thread; base < vocab; base += kStep) {
 #pragma unroll
-  for (int j = 0; j < kPerThread; ++j) {
-    const unsigned id = threadIdx.x + j * Team::kThreads;
-    if (isnan(logits[j]) || logits[j] == INFINITY) {
-      bad = true;
-      logits[j] = -INFINITY;
+    for (int j = 0; j < kBatch<Team>; ++j) {
+      const int i = base + j * Team::kThreads;
+      const float logit = i < vocab ? logits[i] : -INFINITY;
+      unsigned long long key = Candidate(logit, ~i);  // among equals the lowest id
+      if (logit == -INFINITY) key = 0;
+      if (isnan(logit) || logit == INFINITY) key = kBad;
+      first = key > first ? key : first;
     }
-    if (logits[j] == -INFINITY) continue;
-    const unsigned long long key = static_cast<unsigned long long>(Ordered(logits[j])) << 32 | (0xFFFFFFFFU - id);
-    first = key > first ? key : first;
   }
-  if (Team::Any(bad)) return -1;
-  const unsigned long long largest = BlockMax<Team>(first, shared->best[0]);
-  if (largest == 0) return -1;
-  if (rules.do_sample == 0) return static_cast<int>(0xFFFFFFFFU - static_cast<unsigned>(largest));
+  const unsigned long long largest = BlockMax<Team>(first, shared->best);
+  if (largest == 0 || largest == kBad) return -1;
+  if (rules.do_sample == 0) return static_cast<int>(~static_cast<unsigned>(largest));
 
   const float most = Unordered(static_cast<unsigned>(largest >> 32));
-  unsigned keys[kPerThread];  // 0: not to be chosen
-#pragma unroll
-  for (int j = 0; j < kPerThread; ++j) {
-    // A tiny temperature must not carry the largest logits to infinity, where they would tie.
-    if (rules.temperature != 1.0F) logits[j] = (logits[j] - most) / rules.temperature;
-    keys[j] = logits[j] == -INFINITY ? 0 : Ordered(logits[j]);
+  const bool scaled = rules.temperature != 1.0F;
+  const float top = scaled ? 0.0F : most;
+  // A tiny temperature must not carry the largest logits to infinity, where they would tie.
+  const auto scale = [&](float logit) { return scaled ? (logit - most) / rules.temperature : logit; };
+  const bool top_k = rules.top_k > 0 && rules.top_k < vocab;
+  int lowest_bin = 0;
+  if (top_k) {
+    // The k-th largest of all is no smaller than the k-th largest of the threads' largest ones, whose bin is found with
+    // one count for each thread.
+    const float mine = scale(Unordered(static_cast<unsigned>(first >> 32)));
+    if (first != 0 && mine != -INFINITY) atomicAdd(&shared->histogram[BinOf(top - mine)], 1);
+    Team::Sync();
+    lowest_bin = FindBin(shared->histogram, rules.top_k).x;
   }
-  if (rules.top_k > 0 && rules.top_k < vocab) KeepTopK<Team>(keys, rules.top_k, shared);
-  if (rules.top_p < 1.0F) {
-    KeepTopP<Team>(keys, rules.top_p, Ordered(rules.temperature != 1.0F ? 0.0F : most), sorted, shared);
-  }
-
-  // What may be chosen, side by side: few of many, so that threads share the work.
+#pragma unroll 1
+  for (int base = thread; base - thread < vocab; base += kStep) {
+    float values[kBatch<Team>];
+    unsigned listed = 0;  // bit j: whether the batch's j-th may be chosen
 #pragma unroll
-  for (int j = 0; j < kPerThread; ++j) {
-    if (keys[j] == 0) continue;
-    const unsigned id = threadIdx.x + j * Team::kThreads;
-    sorted[atomicAdd(&shared->kept, 1)] = static_cast<unsigned long long>(__float_as_uint(logits[j])) << 32 | id;
+    for (int j = 0; j < kBatch<Team>; ++j) {
+      const int i = base + j * Team::kThreads;
+      values[j] = i < vocab ? scale(logits[i]) : -INFINITY;
+      if (i < vocab) logits[i] = values[j];
+      if (values[j] != -INFINITY && BinOf(top - values[j]) >= lowest_bin) listed |= 1U << j;
+    }
+    int place = Reserve(__popc(listed), &shared->listed);
+#pragma unroll
+    for (int j = 0; j < kBatch<Team>; ++j) {
+      if ((listed >> j & 1U) != 0) list[place++] = Candidate(values[j], base + j * Team::kThreads);
+    }
   }
   Team::Sync();
+  int begin = 0, end = shared->listed;
+  bool wanted = true;  // of list[thread], where there are no more than threads
+  if (top_k && end > rules.top_k) {
+    if (end <= Team::kThreads) {
+      const auto mine = thread < end ? static_cast<unsigned>(list[thread] >> 32) : 0;
+      int larger = 0;
+#pragma unroll 8
+      for (int i = 0; i < end; ++i) larger += static_cast<unsigned>(list[i] >> 32) > mine ? 1 : 0;
+      wanted = larger < rules.top_k;
+    } else {
+      end = ListFrom<Team>(logits, vocab, KthLargest<Team>(logits, vocab, rules.top_k, shared), list, shared);
+    }
+  }
+  if (rules.top_p < 1.0F) {
+    if (end <= Team::kThreads) {
+      const unsigned long long mine = thread < end ? list[thread] : 0;
+      Team::Sync();
+      if (thread == 0) shared->listed = 0;
+      Team::Sync();
+      const bool stays = thread < end && wanted;
+      const int place = Reserve(stays ? 1 : 0, &shared->listed);
+      if (stays) list[place] = mine;
+      Team::Sync();
+      end = shared->listed;
+      wanted = true;
+    }
+    begin = CountBelowTopP<Team>(list, end, rules.top_p, shared);
+  }
+
+  // The highest of logit - log(-log(u)); among equals the lowest id. First in F32: mostly one is the highest by more
+  // than that can err.
+  const auto uniform = [&](unsigned candidate) {
+    return UnitInterval(
+        DrawBits(seed, static_cast<uint32_t>(frame), static_cast<uint32_t>(codebook), candidate, DrawPurpose::kGumbel));
+  };
+  unsigned long long rough = 0;
+#pragma unroll 1
+  for (int i = begin + thread; i < end && wanted; i += Team::kThreads) {
+    const auto candidate = static_cast<unsigned>(list[i]);
+    prefetch(static_cast<int>(candidate));
+    const float u = uniform(candidate);
+    // -log(u), also where u is next to 1.
+    const float w = u > 0.5F ? -log1pf(u - 1.0F) : -logf(u);
+    const float value = Unordered(static_cast<unsigned>(list[i] >> 32)) - logf(w);
+    const unsigned long long key = Candidate(value, static_cast<int>(candidate));
+    rough = key > rough ? key : rough;
+  }
+  const unsigned long long highest = BlockMax<Team>(rough, shared->scores);
+  const float roughly = Unordered(static_cast<unsigned>(highest >> 32));
+  const float enough = roughly - (1e-3F + fabsf(roughly) * 1e-6F);
+  bool close = rough != highest && Unordered(static_cast<unsigned>(rough >> 32)) >= enough && rough != 0;
+  // A thread with several knows only its highest.
+  close = close || (end - begin > Team::kThreads && rough != 0);
+  if (!Team::Any(close)) return static_cast<int>(static_cast<unsigned>(highest));
+
   unsigned long long score = 0;
   unsigned id = 0xFFFFFFFFU;
 #pragma unroll 1
-  for (int i = static_cast<int>(threadIdx.x); i < shared->kept; i += Team::kThreads) {
-    const auto candidate = static_cast<unsigned>(sorted[i]);
-    const double logit = __uint_as_float(static_cast<unsigned>(sorted[i] >> 32));
-    const double u = UnitInterval(
-        DrawBits(seed, static_cast<uint32_t>(frame), static_cast<uint32_t>(codebook), candidate, DrawPurpose::kGumbel));
-    const unsigned long long s = Ordered(logit - log(-log(u)));
+  for (int i = begin + thread; i < end && wanted; i += Team::kThreads) {
+    const auto candidate = static_cast<unsigned>(list[i]);
+    const double logit = Unordered(static_cast<unsigned>(list[i] >> 32));
+    const unsigned long long s = Ordered(logit - log(-log(static_cast<double>(uniform(candidate)))));
     if (s > score || (s == score && candidate < id)) {
       score = s;
       id = candidate;
     }
   }
-  // The highest score; among equals the lowest id.
-  const auto better = [&](unsigned long long other, unsigned other_id) {
-    if (other > score || (other == score && other_id < id)) {
-      score = other;
-      id = other_id;
-    }
+  const auto best = [&] {
+    const unsigned long long most_of_all = WarpMax(score);
+    id = __reduce_min_sync(~0U, score == most_of_all ? id : 0xFFFFFFFFU);
+    score = most_of_all;
   };
-#pragma unroll
-  for (int offset = 16; offset > 0; offset /= 2) {
-    better(__shfl_xor_sync(~0U, score, offset), __shfl_xor_sync(~0U, id, offset));
-  }
+  best();
   if (threadIdx.x % 32 == 0) {
-    shared->best[1][threadIdx.x / 32] = score;
+    shared->best[threadIdx.x / 32] = score;
     shared->ids[threadIdx.x / 32] = id;
   }
   Team::Sync();
-  score = shared->best[1][threadIdx.x % Team::kWarps];
+  score = shared->best[threadIdx.x % Team::kWarps];
   id = shared->ids[threadIdx.x % Team::kWarps];
-#pragma unroll
-  for (int offset = 16; offset > 0; offset /= 2) {
-    better(__shfl_xor_sync(~0U, score, offset), __shfl_xor_sync(~0U, id, offset));
-  }
+  best();
   return static_cast<int>(id);
 }
 
