@@ -257,7 +257,7 @@ __global__ void __launch_bounds__(kThreads, 2) AttendKernel(AttendArguments a) {
     for (int e = 0; e < 8; ++e) value[e] = fresh ? new_values[p - cached][part * 8 + e] : values[t].Get(e);
 #pragma unroll
     for (int g = 0; g < kGroup; ++g) {
-      const float weight = valid ? expf(scores[g][t] - most[g]) : 0;
+      const float weight = valid ? Exponential<T>(scores[g][t] - most[g]) : 0;
       sum[g] += weight;
 #pragma unroll
       for (int e = 0; e < 8; ++e) y[g][e] += weight * value[e];
@@ -269,8 +269,8 @@ __global__ void __launch_bounds__(kThreads, 2) AttendKernel(AttendArguments a) {
     for (int g = 0; g < kGroup; ++g) {
       const float other = __shfl_xor_sync(~0U, most[g], offset);
       const float largest = fmaxf(most[g], other);
-      const float factor = most[g] == -INFINITY ? 0 : expf(most[g] - largest);
-      const float other_factor = other == -INFINITY ? 0 : expf(other - largest);
+      const float factor = most[g] == -INFINITY ? 0 : Exponential<T>(most[g] - largest);
+      const float other_factor = other == -INFINITY ? 0 : Exponential<T>(other - largest);
       most[g] = largest;
       sum[g] = sum[g] * factor + __shfl_xor_sync(~0U, sum[g], offset) * other_factor;
 #pragma unroll
@@ -305,7 +305,7 @@ __global__ void __launch_bounds__(kThreads, 2) AttendKernel(AttendArguments a) {
     float total = 0, value = 0;
 #pragma unroll
     for (int w = 0; w < kWarps; ++w) {
-      const float factor = warp_max[w][g] == -INFINITY ? 0 : expf(warp_max[w][g] - largest);
+      const float factor = warp_max[w][g] == -INFINITY ? 0 : Exponential<T>(warp_max[w][g] - largest);
       total += factor * warp_sum[w][g];
       value += factor * warp_y[w][g][d];
     }
@@ -341,7 +341,7 @@ __global__ void __launch_bounds__(kThreads, 2) AttendKernel(AttendArguments a) {
 #pragma unroll 4
     for (int s = 0; s < used_splits; ++s) {
       const float* const other = records + s * record;
-      const float factor = expf(Fresh(other + kGroup + g) - largest);
+      const float factor = Exponential<T>(Fresh(other + kGroup + g) - largest);
       total += factor * Fresh(other + g);
       value += factor * Fresh(other + 2 * kGroup + i);
     }

@@ -89,8 +89,15 @@ __device__ __forceinline__ void Mma(float (&c)[4], uint32_t a0, uint32_t a1, uin
       : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
 }
 
-// x / (1 + exp(-x)).
-__device__ __forceinline__ float Silu(float x) { return x / (1.0F + expf(-x)); }
+// exp(x) and x / (1 + exp(-x)), as exact as results that will be rounded to T can show.
+template <typename T>
+__device__ __forceinline__ float Exponential(float x) {
+  return sizeof(T) == 4 ? expf(x) : __expf(x);
+}
+template <typename T>
+__device__ __forceinline__ float Silu(float x) {
+  return sizeof(T) == 4 ? x / (1.0F + expf(-x)) : __fdividef(x, 1.0F + __expf(-x));
+}
 
 __device__ __forceinline__ float WarpSum(float v) {
 #pragma unroll

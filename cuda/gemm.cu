@@ -209,7 +209,7 @@ __global__ void __launch_bounds__(kThreads, BlocksTogether(kShape)) Bf16Kernel(G
     if constexpr (kKind == GemmKind::kNormGated) {
       const int output = blockIdx.x * 8 + m;
       if (output < a.outputs) {
-        const float value = Silu(total(m)) * total(m + 8);
+        const float value = Silu<__nv_bfloat16>(total(m)) * total(m + 8);
         static_cast<__nv_bfloat16*>(a.y)[row * a.y_stride + output] = FromFloat<__nv_bfloat16>(value);
       }
     } else {
@@ -274,7 +274,7 @@ __global__ void __launch_bounds__(kThreads) F32Kernel(GemmArguments a) {
     if constexpr (kKind == GemmKind::kNormGated) {
       const int output = blockIdx.x * 8 + warp;
       if (output < a.outputs) {
-        static_cast<float*>(a.y)[row * a.y_stride + output] = Silu(totals[0]) * totals[kHalves - 1];
+        static_cast<float*>(a.y)[row * a.y_stride + output] = Silu<float>(totals[0]) * totals[kHalves - 1];
       }
     } else {
 #pragma unroll

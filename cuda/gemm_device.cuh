@@ -36,12 +36,30 @@ __device__ __forceinline__ float SumOfSquares(float x0, float x1, float x2, floa
   return __fadd_rn(__fmaf_rn(x1, x1, __fmul_rn(x0, x0)), __fmaf_rn(x3, x3, __fmul_rn(x2, x2)));
 }
 
+// A warp's sum of the squares of its eighth of x [columns], with zeros up to whole chunks.
+__device__ __forceinline__ float WarpSquares(const float* x, int columns, int warp, int lane) {
+  const int chunks = (columns + kChunk - 1) / kChunk;
+  const int per_warp = (chunks + kWarps - 1) / kWarps;
+  const int begin = warp * per_warp;
+  const int share = max(0, min(chunks - begin, per_warp)) * kChunk;
+  float square = 0;
+  for (int c = lane * 4; c - lane * 4 < share; c += 128) {
+    float product = 0;
+    if (c < share) {
+      const float4 v = __ldcg(reinterpret_cast<const float4*>(x + begin * kChunk + c));
+      product = SumOfSquares(v.x, v.y, v.z, v.w);
+    }
+    square = __fadd_rn(square, WarpSum(product));
+  }
+  return square;
+}
+
 // 1 / rms of a row from its warps' sums of squares, which lie `stride` apart.
 __device__ __forceinline__ float NormFactor(const float* squares, int stride, int columns, float eps) {
   float total = 0;
 #pragma unroll
   for (int s = 0; s < kWarps; ++s) total = __fadd_rn(total, squares[s * stride]);
-  return 1.0F / sqrtf(total / static_cast<float>(columns) + eps);
+  return rsqrtf(total / static_cast<float>(columns) + eps);
 }
 
 // One output from its warps' sums, which lie `stride` apart.
@@ -63,7 +81,8 @@ __device__ void Finish(const GemmArguments& a, int64_t row, int output, float va
   } else if constexpr (kKind == GemmKind::kAdd) {
     static_cast<float*>(a.y)[at] = __fadd_rn(previous, value);
   } else {
-    static_cast<Activation*>(a.y)[at] = FromFloat<Activation>(kKind == GemmKind::kStoreSilu ? Silu(value) : value);
+    static_cast<Activation*>(a.y)[at] =
+        FromFloat<Activation>(kKind == GemmKind::kStoreSilu ? Silu<Activation>(value) : value);
   }
 }
 

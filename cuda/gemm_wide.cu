@@ -184,7 +184,7 @@ __global__ void __launch_bounds__(kThreads, 2) WideKernel(GemmArguments a) {
     if constexpr (kKind == GemmKind::kNormGated) {
       const int gate = m / 8 * 16 + m % 8;
       if (output < a.outputs) {
-        const float value = Silu(total(gate)) * total(gate + 8);
+        const float value = Silu<__nv_bfloat16>(total(gate)) * total(gate + 8);
         static_cast<__nv_bfloat16*>(a.y)[row * a.y_stride + output] = FromFloat<__nv_bfloat16>(value);
       }
     } else {

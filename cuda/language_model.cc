@@ -67,7 +67,11 @@ Result<std::unique_ptr<LanguageModel>> LanguageModel::Create(const Checkpoint& c
   model->overlap_ = options.overlap && major >= 9;
   QTTS_RETURN_IF_ERROR(model->Load(checkpoint));
   QTTS_RETURN_IF_ERROR(model->AllocateState());
-  if (options.path == FramePath::kPersistent) QTTS_RETURN_IF_ERROR(model->PreparePersistent());
+  if (options.path != FramePath::kGraph) {
+    const Status status = model->PreparePersistent();
+    const bool leave = options.path == FramePath::kBest && status.code() == StatusCode::kUnsupported;
+    if (!leave) QTTS_RETURN_IF_ERROR(status);
+  }
   QTTS_RETURN_IF_ERROR(CudaStatus(cudaStreamSynchronize(stream), "loading the model"));
   return model;
 }
@@ -295,7 +299,6 @@ Status LanguageModel::PreparePersistent() {
   sources.heads = &heads_;
   sources.predictor_tables = &predictor_tables_;
   sources.talker_pages = {page_table_, pages_per_slot_, kPagePositions};
-  sources.predictor_pages = {predictor_page_table_, 1, groups_};
   sources.frame = frame_;
   sources.slots = slots_;
   sources.history = history_;

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-#include <bit>
-
 #include "attention.h"
 #include "device_math.cuh"
 #include "gemm_device.cuh"
@@ -11,8 +9,8 @@
 #include "sampling.cuh"
 
 // Every block runs the same sequence of phases: for each layer the products QKV, attention, O, gate and up, down, and
-// between passes the heads and the choices. A block owns every gridDim-th tile of each product, streams its weights
-// through the ring, waits for the words that the phase needs, and publishes its outputs as words of a new epoch.
+// between passes the heads and the choices. A block owns every 128th tile of each product, streams its weights through
+// the ring, waits for the words that the phase needs, and publishes its outputs as words of a new epoch.
 //
 // Buffers of words are written once a layer and need no clearing, and no reader can be overtaken: who writes a buffer
 // again has read, phase by phase, words of all blocks that read it before. E.g. x_middle is written by blocks that have
@@ -21,58 +19,111 @@
 //
 // The additions are those of gemm.cu, attention.cu and sample.cu, in their order, so the results are the same
 // bit for bit: eight warps share the columns, and a warp brings in and multiplies its own.
+//
+// A phase is some hundred instructions that run once and then not again for a whole layer. So widths and rows are
+// constants, all loops but those over layers and passes are unrolled, and each phase stands in the code once for each
+// width and number of rows: what a layer runs has to fit into the instruction cache.
 namespace qtts::cuda {
 namespace {
 
 constexpr int kWarps = kPersistentWarps;
 constexpr int kTeamThreads = 32 * kWarps;
 constexpr int kThreads = kTeamThreads + 32;  // and the warp that copies weights
+constexpr int kBlocks = kPersistentBlocks;
 constexpr int kHeadDim = kPersistentHeadDim;
 constexpr int kHalf = kHeadDim / 2;
-constexpr int kGroup = 2;  // query heads of a key head
-
+constexpr int kHeads = kPersistentHeads;
+constexpr int kKvHeads = kPersistentKvHeads;
+constexpr int kGroup = kHeads / kKvHeads;  // query heads of a key head
+constexpr int kQueryWidth = kHeads * kHeadDim;
+constexpr int kQkvWidth = (kHeads + 2 * kKvHeads) * kHeadDim;
 constexpr int kNewRows = 2;
+constexpr int kListedIds = 4096;  // no fewer than kPersistentVocab, a power of two
 
-// A row, key head and split that this block attends to, the same in all layers of a pass.
+// Weights that a warp waits for at once, at most, unless a tile has more.
+constexpr int kTogetherBytes = 96 << 10;
+
+// A team sees to the predictor's first two positions, hidden state and first code, in one pass where that makes no
+// more than so many rows.
+constexpr int kMostRows = 4;
+constexpr bool Paired(int streams) { return 2 * streams <= kMostRows; }
+constexpr int MostRows(int streams) { return Paired(streams) ? 2 * streams : streams; }
+
+// Columns of a warp's share of a product, and elements between its staged rows: no bank conflicts.
+constexpr int ShareOf(int columns) { return columns / kWarps; }
+constexpr int StageStride(int columns) { return (ShareOf(columns) / kChunk | 1) * kChunk; }
+
+// A row, query head and split that this block attends to, the same in all layers of a pass.
 struct AttentionItem {
-  __nv_bfloat16* page;  // none: a row that is left out
+  __nv_bfloat16* split_start;  // the key head's keys in layer 0, from the split's first position on; none: left out
   int row, new_rows, position;
-  int kv_head, split, split_index, used_splits;
-};
-
-struct Shared {
-  RingBarriers ring;
-  ChoiceMemory choice;
-  float squares[2][kWarps][kPersistentRows];
-  float hidden_squares[kPersistentRows][32];
-  float sine[kPersistentRows][kHalf], cosine[kPersistentRows][kHalf];
-  int slots[kPersistentRows];  // below 0: nothing to do
-  // Of the pass.
-  int rows, per_sequence;
-  int sequences[kPersistentRows], positions[kPersistentRows];
-  unsigned stop, gave_up;
-  int num_items, splits;
-  AttentionItem items[kPersistentItems];
-  // Copies for this block: `tiles` are its own.
-  PersistentStack stacks[2];
-  MatrixShape talker_head, head, projection;
-  PersistentLayer layers[kPersistentLayers];
+  int head, split, split_index, used_splits;
 };
 
 struct AttentionMemory {
-  float q[kGroup][kHeadDim];
+  float q[kHeadDim];
   float new_keys[kNewRows][kHeadDim];
   float new_values[kNewRows][kHeadDim];
-  float warp_y[kWarps][kGroup][kHeadDim];
-  float warp_max[kWarps][kGroup], warp_sum[kWarps][kGroup];
+  float warp_y[kWarps][kHeadDim];
+  float warp_max[kWarps], warp_sum[kWarps];
 };
 constexpr int kCombined = 16;  // elements that are put together from splits at once
 struct CombineMemory {
   float values[kPersistentSplits][kCombined];
   float sums[kPersistentSplits], maxima[kPersistentSplits], factors[kPersistentSplits];
 };
-constexpr size_t kAttentionBytes = sizeof(AttentionMemory) > sizeof(CombineMemory) ? sizeof(AttentionMemory)
-                                                                                   : sizeof(CombineMemory);
+
+// What products and attention need, or a choice.
+template <int kTalkerHidden, int kStreams>
+union WorkMemory {
+  struct Products {
+    static constexpr int kStageElements =
+        kWarps * (kStreams * StageStride(3 * kTalkerHidden) > MostRows(kStreams) * StageStride(3 * kPersistentHidden)
+                      ? kStreams * StageStride(3 * kTalkerHidden)
+                      : MostRows(kStreams) * StageStride(3 * kPersistentHidden));
+    static constexpr int kMostTiles = 6 * kTalkerHidden / 16 / kBlocks;
+    static constexpr int kPartials =
+        kWarps * 16 * (kMostTiles * kStreams > 3 * MostRows(kStreams) ? kMostTiles * kStreams : 3 * MostRows(kStreams));
+    alignas(16) __nv_bfloat16 stage[kStageElements];
+    float partial[2][kPartials];
+    union {
+      AttentionMemory attention;
+      CombineMemory combine;
+    };
+  } products;
+  struct Choice {
+    unsigned long long list[kListedIds];
+    float logits[kPersistentVocab];
+  } choice;
+};
+
+template <int kTalkerHidden, int kStreams>
+struct SharedMemory {
+  RingBarriers ring;
+  ChoiceMemory choice;
+  float squares[2][kWarps][kMostRows];
+  float sine[kMostRows][kHalf], cosine[kMostRows][kHalf];
+  int slots[kStreams];  // below 0: nothing to do
+  // Of the pass.
+  int sequences[kMostRows], positions[kMostRows];
+  unsigned stop, gave_up;
+  unsigned seen;  // see Load()
+  int num_items, splits;
+  AttentionItem items[kPersistentItems];
+  PersistentStack stacks[2];
+  PersistentLayer layers[kPersistentLayers];
+  PredictorPass passes[kPersistentGroups - 1];
+  WorkMemory<kTalkerHidden, kStreams> work;
+};
+
+constexpr size_t RoundUp(size_t bytes) { return (bytes + 127) / 128 * 128; }
+
+// The ring comes first.
+template <int kTalkerHidden, int kStreams>
+constexpr size_t SharedBytes(int ring_slots) {
+  return static_cast<size_t>(ring_slots) * kPersistentPieceBytes +
+         RoundUp(sizeof(SharedMemory<kTalkerHidden, kStreams>));
+}
 
 #if __CUDA_ARCH__ >= 900
 
@@ -81,13 +132,11 @@ constexpr size_t kAttentionBytes = sizeof(AttentionMemory) > sizeof(CombineMemor
 constexpr int kHiddenPass = -1;
 constexpr int kTalkerPass = -2;
 
+__device__ __forceinline__ int TileAt(int index) { return static_cast<int>(blockIdx.x) + index * kBlocks; }
 // Tiles of this block.
 __device__ __forceinline__ int Mine(int tiles) {
   const int block = static_cast<int>(blockIdx.x);
-  return block < tiles ? (tiles - block - 1) / static_cast<int>(gridDim.x) + 1 : 0;
-}
-__device__ __forceinline__ int TileAt(int index) {
-  return static_cast<int>(blockIdx.x) + index * static_cast<int>(gridDim.x);
+  return block < tiles ? (tiles - block - 1) / kBlocks + 1 : 0;
 }
 
 // All warps but the one that copies.
@@ -108,565 +157,612 @@ struct Team {
 
 // --- The thread that copies weights: the order is the team's ------------------------------------
 
-// One loop with one call, so that this code takes little of the instruction cache.
-__device__ void SendFrame(const FrameKernelArguments& a, Shared* shared, char* memory) {
+// A matrix of `tiles` tiles (gemm.h) of tile_bytes: this block's.
+__device__ __forceinline__ void SendTiles(RingWriter* ring, const char* weights, int tiles, int tile_bytes) {
+#pragma unroll 1
+  for (int tile = static_cast<int>(blockIdx.x); tile < tiles; tile += kBlocks) {
+    ring->Send(weights + static_cast<int64_t>(tile) * tile_bytes, tile_bytes);
+  }
+}
+
+__device__ void SendPass(RingWriter* ring, const PersistentStack& stack, const PersistentLayer* layers, int hidden) {
+  ring->SetPace(stack.in_flight);
+#pragma unroll 1
+  for (int i = 0; i < stack.num_layers; ++i) {
+    const PersistentLayer& layer = layers[stack.first_layer + i];
+    SendTiles(ring, layer.qkv, kQkvWidth / 16, 32 * hidden);
+    SendTiles(ring, layer.o, hidden / 8, 16 * kQueryWidth);
+    SendTiles(ring, layer.gated, 3 * hidden / 8, 32 * hidden);
+    SendTiles(ring, layer.down, hidden / 8, 16 * 3 * hidden);
+  }
+}
+
+template <int kTalkerHidden, int kStreams>
+__device__ void SendFrame(const FrameKernelArguments& a, SharedMemory<kTalkerHidden, kStreams>* shared, char* memory) {
   RingWriter ring(&shared->ring, memory, a.ring_slots, &shared->stop);
-  for (int pass = kTalkerPass; pass < a.groups - 1; ++pass) {
-    if (pass == kHiddenPass && a.paired) continue;
-    const bool talker = pass == kTalkerPass;
-    const PersistentStack& stack = shared->stacks[talker ? 0 : 1];
-    ring.SetPace(stack.in_flight, stack.interval);
-    for (int i = 0; i <= stack.num_layers; ++i) {
-      const PersistentLayer& layer = shared->layers[stack.first_layer + min(i, stack.num_layers - 1)];
-      for (int matrix = 0; matrix < 4; ++matrix) {
-        const char* weights = matrix == 0 ? layer.qkv : matrix == 1 ? layer.o : matrix == 2 ? layer.gated : layer.down;
-        const MatrixShape* shape = matrix == 0   ? &stack.qkv
-                                   : matrix == 1 ? &stack.o
-                                   : matrix == 2 ? &stack.gated
-                                                 : &stack.down;
-        int tile_outputs = matrix % 2 == 0 ? 16 : 8;
-        if (i == stack.num_layers) {
-          // The head, and after the talker's the projection.
-          if (pass == kHiddenPass || matrix > 1 || (matrix == 1 && !talker)) continue;
-          weights = matrix == 1 ? a.projection_weights : talker ? a.talker_head_weights : a.passes[pass].head;
-          shape = matrix == 1 ? &shared->projection : talker ? &shared->talker_head : &shared->head;
-          tile_outputs = 16;
-        }
-        const int tile_bytes = shape->chunks * tile_outputs * kChunk * 2;
-        const int mine = shape->tiles;
-        for (int t = 0; t < mine; ++t) {
-          ring.Send(weights + static_cast<int64_t>(TileAt(t)) * tile_bytes, tile_bytes, i < stack.kept_layers);
-        }
-      }
-    }
+  SendPass(&ring, shared->stacks[0], shared->layers, kTalkerHidden);
+  SendTiles(&ring, a.talker_head, (a.talker_vocab + 15) / 16, 32 * kTalkerHidden);
+  if (kTalkerHidden != kPersistentHidden) {
+    SendTiles(&ring, a.projection, kPersistentHidden / 16, 32 * kTalkerHidden);
+  }
+#pragma unroll 1
+  for (int pass = Paired(kStreams) ? 0 : kHiddenPass; pass < a.groups - 1; ++pass) {
+    SendPass(&ring, shared->stacks[1], shared->layers, kPersistentHidden);
+    if (pass == kHiddenPass) continue;
+    SendTiles(&ring, a.passes[pass].head, (a.predictor_vocab + 15) / 16, 32 * kPersistentHidden);
   }
   ring.Drain();
 }
 
 // --- The team -----------------------------------------------------------------------------------
 
-// n / d of small numbers.
-__device__ __forceinline__ int SmallQuotient(int n, int d) {
-  return static_cast<int>(__fdividef(static_cast<float>(n) + 0.5F, static_cast<float>(d)));
-}
-
-// A warp's share of the columns of a product.
-struct Share {
-  __device__ Share(int chunks, int warp)
-      : per_warp((chunks + kWarps - 1) / kWarps),
-        begin(warp * per_warp),
-        count(max(0, min(chunks - begin, per_warp))),
-        stride((per_warp | 1) * kChunk),
-        spans((per_warp * kChunk + 127) / 128) {}
-  int per_warp, begin, count;  // in chunks
-  int stride;                  // elements between staged rows: no bank conflicts
-  int spans;                   // of 128 columns
-};
-
-enum class Step { kQkv, kO, kGated, kDown, kHead, kProjection };
-
-// What becomes of the outputs of a product (gemm.h): kNormStore, kNormGated, kAdd.
-enum class Finish { kStore, kGated, kAdd };
-
-// A product: where its rows come from, and where its outputs go.
-struct Phase {
-  MatrixShape shape;
-  int rows;
-  const void* source;  // words, or F32 numbers of the kernel before
-  int source_stride;
-  bool plain;
-  uint32_t source_epoch;
-  const float* norm;  // none: pairs of BF16 come
-  const float* bias;
-  Finish finish;
-  Word* target;
-  int target_stride;
-  uint32_t epoch;
-  float* kept;  // a copy of the outputs
-};
-
+template <int kTalkerHidden, int kStreams>
 class Block {
  public:
-  __device__ Block(const FrameKernelArguments& arguments, Shared* shared, char* memory)
+  using Shared = SharedMemory<kTalkerHidden, kStreams>;
+
+  __device__ Block(const FrameKernelArguments& arguments, Shared* shared, const char* memory)
       : a(arguments),
         shared_(shared),
-        memory_(memory),
         patience_(arguments.patience, &shared->gave_up, arguments.report),
-        ring_(&shared->ring, memory, arguments.ring_slots),
         warp_(static_cast<int>(threadIdx.x) / 32),
         lane_(static_cast<int>(threadIdx.x) % 32),
+        ring_(&shared->ring, memory, arguments.ring_slots, lane_),
         epoch_(*arguments.frame.frame % arguments.epoch_frames * arguments.epochs_per_frame) {}
 
-  // All products go through one piece of code, so that the loop over layers stays in the instruction cache.
   __device__ __forceinline__ void Run() {
-    const auto row = static_cast<int>(blockIdx.x);  // of this block's choices
-    const bool projected = a.projection.outputs > 0;
+    constexpr bool kPaired = Paired(kStreams);
+    constexpr bool kSameWidth = kTalkerHidden == kPersistentHidden;
+    // The last blocks choose: the first have parts of the attention.
+    const int choosing = kBlocks - 1 - static_cast<int>(blockIdx.x);
     bool alive = true;
-    uint32_t input_epoch = 0;
     int pass = kTalkerPass;
-    BeginPass(pass);
-    int layer = 0;
-    Step step = Step::kQkv;
+    BeginPass<kStreams>(pass);
+#pragma unroll 1
     for (;;) {
-      const PersistentStack& stack = shared_->stacks[pass == kTalkerPass ? 0 : 1];
-      const Phase phase = Describe(step, pass, layer, stack, input_epoch);
-      const int needed = phase.shape.tiles +
-                         (step == Step::kHead && pass == kTalkerPass ? shared_->projection.tiles + stack.o.tiles : 0);
-      if (step == Step::kQkv && pass == kTalkerPass) PrefetchCache(stack, layer);
-      if (needed > 0 && step != Step::kProjection) {
-        if (phase.norm != nullptr) {
-          StageNormed(phase, step == Step::kHead && pass == kTalkerPass && !projected);
-        } else {
-          StagePairs(phase);
+      const bool talker = pass == kTalkerPass;
+      const PersistentStack& s = shared_->stacks[talker ? 0 : 1];
+      if (pass == (kPaired ? 0 : kHiddenPass)) {
+        AwaitIds();
+        if (__all_sync(~0U, id_ < 0)) {
+          if (threadIdx.x == 0) *static_cast<volatile unsigned*>(&shared_->stop) = 1;
+          return;
         }
       }
-      Multiply(phase, stack, step == Step::kHead && pass == kTalkerPass && projected);
-      epoch_ = phase.epoch;
-
-      switch (step) {
-        case Step::kQkv:
-          if (layer == 0) LoadOwn(stack, phase);
-          Attend(stack, shared_->layers[stack.first_layer + layer], layer);
-          step = Step::kO;
-          continue;
-        case Step::kO:
-          step = Step::kGated;
-          continue;
-        case Step::kGated:
-          step = Step::kDown;
-          continue;
-        case Step::kDown:
-          step = Step::kQkv;
-          if (++layer < stack.num_layers) continue;
-          if (pass != kHiddenPass) {
-            step = Step::kHead;
-            continue;
-          }
-          // The next pass's input is there already; wait as if it came from this pass.
-          StageNormed(Describe(Step::kHead, pass, layer, stack, 0), false);
-          break;
-        case Step::kHead:
-          if (pass == kTalkerPass && projected) {
-            step = Step::kProjection;
-            continue;
-          }
-          ++epoch_;
-          if (pass == kTalkerPass) PublishHidden(epoch_);
-          break;
-        case Step::kProjection:
-          break;
+      if (kPaired && pass == 0) {
+        RunLayers<kPersistentHidden, MostRows(kStreams)>(s, pass);
+      } else if (!kSameWidth && talker) {
+        RunLayers<kTalkerHidden, kStreams>(s, pass);
+      } else {
+        RunLayers<kPersistentHidden, kStreams>(s, pass);
       }
-      // A pass has ended.
-      if (pass != kHiddenPass) {
-        input_epoch = epoch_;
-        if (row < a.rows) alive = ChooseCode(row, pass == kTalkerPass ? 0 : pass + 1, alive);
-        if (pass == kTalkerPass && !AnySpeaks()) return;
+      if (pass == kHiddenPass) {
+        // Nobody may run ahead of those that still read.
+        StageQuads<kPersistentHidden, kStreams>(s.x, kPersistentHidden / 4);
+        pass = 0;
+        BeginPass<kStreams>(pass);
+        continue;
       }
-      if (pass == kTalkerPass) {
-        pass = a.paired ? 0 : kHiddenPass;
-      } else if (++pass == a.groups - 1) {
-        return;
+      const int rows_apart = kPaired && pass == 0 ? 2 : 1;
+      // While the last words of the pass are on their way.
+      const int next = !talker ? pass + 1 : kPaired ? 0 : kHiddenPass;
+      if (kPaired && talker) {
+        BeginPass<MostRows(kStreams)>(next);
+      } else {
+        BeginPass<kStreams>(next);
       }
-      BeginPass(pass);
-      layer = 0;
-      step = Step::kQkv;
+      if (!kSameWidth && talker) {
+        Head<kTalkerHidden>(s, pass, rows_apart);
+      } else {
+        Head<kPersistentHidden>(s, pass, rows_apart);
+      }
+      const int group = talker ? 0 : pass + 1;
+      if (choosing < kStreams) alive = ChooseCode(choosing, group, alive);
+      if (group + 1 == a.groups) return;
+      pass = next;
+      id_epoch_ = ++epoch_;
     }
   }
 
  private:
-  // The predictor's pass p leads from code p to code p + 1. The first also takes the hidden state, at position 0, in
-  // rows of its own or, where these would be too many, in a pass before it.
-  static constexpr int kHiddenPass = -1;
-  static constexpr int kTalkerPass = -2;
-
-  __device__ __forceinline__ bool Pairs(int pass) const { return pass == 0 && a.paired; }
-  __device__ __forceinline__ int Rows(int pass) const { return Pairs(pass) ? 2 * a.rows : a.rows; }
-  __device__ __forceinline__ int max_rows() const { return a.paired ? 2 * a.rows : a.rows; }
-  __device__ __forceinline__ __nv_bfloat16* Stage(const Share& share, int rows) const {
-    return reinterpret_cast<__nv_bfloat16*>(memory_ + a.stage_offset) + warp_ * rows * share.stride;
-  }
+  // --- Passes and layers ---
 
   // Sequences, positions and angles of a pass's rows.
+  template <int kRows>
   __device__ __forceinline__ void BeginPass(int pass) {
-    Team::Sync();
-    const int rows = Rows(pass);
-    const int per_sequence = Pairs(pass) ? 2 : 1;
+    constexpr int kPerSequence = kRows > kStreams ? kRows / kStreams : 1;
     const bool talker = pass == kTalkerPass;
-    if (threadIdx.x == 0) {
-      shared_->rows = rows;
-      shared_->per_sequence = per_sequence;
-    }
-    if (static_cast<int>(threadIdx.x) < rows) {
+    const PersistentStack& s = shared_->stacks[talker ? 0 : 1];
+    Team::Sync();
+    if (static_cast<int>(threadIdx.x) < kRows) {
       const int r = static_cast<int>(threadIdx.x);
-      shared_->sequences[r] = talker ? shared_->slots[r] : r / per_sequence;
-      shared_->positions[r] = talker ? a.frame.positions[r] : Pairs(pass) ? r % 2 : pass + 1;
+      shared_->sequences[r] = talker ? shared_->slots[r] : r / kPerSequence;
+      shared_->positions[r] = talker ? a.frame.positions[r] : kPerSequence == 2 ? r % 2 : pass + 1;
     }
     Team::Sync();
-    const PersistentStack& s = shared_->stacks[talker ? 0 : 1];
-    // The predictor's cache is read by the block that has written it, in earlier passes; the talker's was written in
-    // earlier frames.
-    const int sequences = rows / per_sequence;
+    // The predictor's cache is read by the block that has written it, in earlier passes, which is why query heads do
+    // not share their keys in it; the talker's was written in earlier frames.
+    constexpr int kSequences = kRows / kPerSequence;
     int splits = 1;
-#pragma unroll 1
-    for (int r = 0; r < rows; ++r) {
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
       if (shared_->sequences[r] >= 0) splits = max(splits, UsedSplits(s, shared_->positions[r]));
     }
-    const int all = splits * sequences * s.kv_heads;
-#pragma unroll 1
-    for (int i = static_cast<int>(threadIdx.x); i < kPersistentItems; i += kTeamThreads) {
-      const int k = i % per_sequence;
-      const int index = TileAt(i / per_sequence);
-      if (index >= all) continue;
-      AttentionItem item;
-      item.kv_head = index % s.kv_heads;
-      item.row = index / s.kv_heads % sequences * per_sequence + k;
-      item.split_index = index / s.kv_heads / sequences;
-      item.new_rows = k + 1;
-      item.position = shared_->positions[item.row];
-      item.used_splits = UsedSplits(s, item.position);
-      item.split = FirstSplit(s, item.position) + item.split_index;
-      const int sequence = shared_->sequences[item.row];
-      item.page = nullptr;
-      if (sequence < 0) {
-        item.used_splits = 1;
-      } else if (item.split_index < item.used_splits) {
-        item.page = static_cast<__nv_bfloat16*>(s.pages[static_cast<int64_t>(sequence) * s.pages_per_sequence +
-                                                        item.split * kSplitPositions / s.page_positions]);
+    const int all = splits * kSequences * kHeads;
+    if (threadIdx.x < kPersistentItems) {
+      const int i = static_cast<int>(threadIdx.x);
+      const int k = i % kPerSequence;
+      const int index = TileAt(i / kPerSequence);
+      if (index < all) {
+        AttentionItem item;
+        item.head = index % kHeads;
+        item.row = index / kHeads % kSequences * kPerSequence + k;
+        item.split_index = index / kHeads / kSequences;
+        item.new_rows = talker ? 1 : k + 1;
+        item.position = shared_->positions[item.row];
+        item.used_splits = UsedSplits(s, item.position);
+        item.split = FirstSplit(s, item.position) + item.split_index;
+        const int sequence = shared_->sequences[item.row];
+        item.split_start = nullptr;
+        if (sequence < 0) {
+          item.used_splits = 1;
+        } else if (item.split_index < item.used_splits) {
+          const int first = item.split * kSplitPositions;
+          const int cache_head = talker ? item.head / kGroup : item.head;
+          item.split_start =
+              static_cast<__nv_bfloat16*>(
+                  s.pages[static_cast<int64_t>(sequence) * s.pages_per_sequence + first / s.page_positions]) +
+              (cache_head * 2 * s.page_positions + first % s.page_positions) * kHeadDim;
+        }
+        shared_->items[i] = item;
       }
-      shared_->items[i] = item;
     }
     if (threadIdx.x == 0) {
       shared_->splits = splits;
-      shared_->num_items = min(kPersistentItems, Mine(all) * per_sequence);
+      shared_->num_items = min(kPersistentItems, Mine(all) * kPerSequence);
     }
     const float* const frequencies = s.inverse_frequencies;
 #pragma unroll 1
-    for (int i = static_cast<int>(threadIdx.x); i < rows * kHalf; i += kTeamThreads) {
+    for (int i = static_cast<int>(threadIdx.x); i < kRows * kHalf; i += kTeamThreads) {
       sincosf(static_cast<float>(shared_->positions[i / kHalf]) * frequencies[i % kHalf],
               &shared_->sine[i / kHalf][i % kHalf], &shared_->cosine[i / kHalf][i % kHalf]);
     }
     Team::Sync();
   }
 
-  __device__ __forceinline__ Phase Describe(Step step, int pass, int layer, const PersistentStack& s,
-                                            uint32_t input_epoch) const {
-    Phase p;
-    const bool talker = pass == kTalkerPass;
-    const PersistentLayer& l = shared_->layers[s.first_layer + min(layer, s.num_layers - 1)];
-    p.rows = shared_->rows;
-    p.source = s.x;
-    p.source_stride = s.hidden;
-    p.plain = false;
-    p.source_epoch = epoch_;
-    p.norm = nullptr;
-    p.bias = nullptr;
-    p.finish = Finish::kStore;
-    p.epoch = epoch_ + 1;
-    p.kept = nullptr;
-    switch (step) {
-      case Step::kQkv:
-        p.shape = s.qkv;
-        if (layer == 0) {
-          p.source = talker ? static_cast<const void*>(a.x)
-                            : a.input + (pass == 0 && !a.paired ? kPersistentRows * s.hidden : 0);
-          p.source_stride = talker ? a.x_stride : s.hidden;
-          p.plain = talker;
-          p.source_epoch = input_epoch;
-        }
-        p.norm = l.input_norm;
-        p.bias = l.qkv_bias;
-        p.target = s.qkv_words;
-        p.target_stride = s.qkv.outputs;
-        break;
-      case Step::kO:
-        p.shape = s.o;
-        p.source = s.attended;
-        p.source_stride = s.o.columns / 2;
-        p.bias = l.o_bias;
-        p.finish = Finish::kAdd;
-        p.target = s.x_middle;
-        p.target_stride = s.hidden;
-        break;
-      case Step::kGated:
-        p.shape = s.gated;
-        p.source = s.x_middle;
-        p.norm = l.post_norm;
-        p.finish = Finish::kGated;
-        p.target = s.inner;
-        p.target_stride = s.gated.outputs / 2;
-        break;
-      case Step::kDown:
-        p.shape = s.down;
-        p.source = s.inner;
-        p.source_stride = s.gated.outputs / 2;
-        p.finish = Finish::kAdd;
-        p.target = s.x;
-        p.target_stride = s.hidden;
-        break;
-      case Step::kHead:
-        p.shape = talker ? shared_->talker_head : shared_->head;
-        p.rows = a.rows;
-        if (Pairs(pass)) {
-          p.source = s.x + s.hidden;
-          p.source_stride = 2 * s.hidden;
-        }
-        p.norm = s.norm;
-        p.target = a.logits;
-        p.target_stride = kPersistentVocab;
-        p.kept = talker ? a.talker_logits
-                        : a.predictor_logits + static_cast<int64_t>(max(pass, 0)) * kMaxRows * a.head.outputs;
-        break;
-      case Step::kProjection:
-        p.shape = shared_->projection;
-        p.bias = a.projection_bias;
-        p.target = a.input;
-        p.target_stride = (a.paired ? 2 : 1) * a.predictor.hidden;
-        break;
+  template <int kHidden, int kRows>
+  __device__ __forceinline__ void RunLayers(const PersistentStack& s, int pass) {
+    constexpr int kIntermediate = PersistentIntermediate(kHidden);
+    constexpr int kOwnTiles = kHidden / 8 / kBlocks;
+#pragma unroll 1
+    for (int i = 0; i < s.num_layers; ++i) {
+      const PersistentLayer& layer = shared_->layers[s.first_layer + i];
+      PrefetchCache(s, i);
+      {
+        constexpr int kTiles = kQkvWidth / 16 / kBlocks;
+        Multiply<kHidden, 2, kTiles, kRows>([&] {
+          if (i == 0) {
+            StageInput<kHidden, kRows>(s, layer.input_norm, pass);
+          } else {
+            StageQuads<kHidden, kRows>(s.x, kHidden / 4);
+          }
+        });
+        ++epoch_;
+        FinishRows<16, kTiles, kRows>([&](int tile, int row, int m, bool valid, const float* partial) {
+          const int output = TileAt(tile) * 16 + m;
+          float value = gemm::Total(partial + m, kRows * 16, Factor<kHidden>(s, row));
+          if (layer.qkv_bias != nullptr) value = __fadd_rn(value, layer.qkv_bias[output]);
+          if (valid) Publish(s.qkv + row * kQkvWidth + output, __float_as_uint(value), epoch_);
+        });
+      }
+      // Now that others can go on.
+      if (i == 0) TakeOwn<kHidden, kRows>(pass);
+      Attend<kRows>(s, layer, i);
+
+      // What the finishing threads need of the next norms is there before the words are.
+      const float post_norm = OwnNorm<kHidden, kRows>(layer.post_norm);
+      Multiply<kQueryWidth, 1, kOwnTiles, kRows>([&] { StagePairs<kQueryWidth, kRows>(s.attended); });
+      ++epoch_;
+      AddToOwn<kHidden, kRows>(layer.o_bias, post_norm, s.x_middle);
+
+      {
+        constexpr int kTiles = kIntermediate / 8 / kBlocks;
+        Multiply<kHidden, 2, kTiles, kRows>([&] { StageQuads<kHidden, kRows>(s.x_middle, kHidden / 4); });
+        ++epoch_;
+        FinishRows<8, kTiles, kRows>([&](int tile, int row, int m, bool valid, const float* partial) {
+          const float factor = Factor<kHidden>(s, row);
+          const float gate = gemm::Total(partial + m, kRows * 16, factor);
+          const float value = Silu<__nv_bfloat16>(gate) * gemm::Total(partial + m + 8, kRows * 16, factor);
+          const float next = __shfl_down_sync(~0U, value, 1);
+          if (valid && m % 2 == 0) {
+            Publish(s.inner + row * (kIntermediate / 2) + TileAt(tile) * 4 + m / 2, PackBf16(value, next), epoch_);
+          }
+        });
+      }
+
+      const bool last = i + 1 == s.num_layers;
+      const float next_norm =
+          OwnNorm<kHidden, kRows>(last ? s.norm : shared_->layers[s.first_layer + i + 1].input_norm);
+      Multiply<kIntermediate, 1, kOwnTiles, kRows>([&] { StagePairs<kIntermediate, kRows>(s.inner); });
+      ++epoch_;
+      AddToOwn<kHidden, kRows>(nullptr, next_norm, s.x);
     }
-    return p;
   }
 
-  // Brings this warp's columns of normed rows to its stage: x * norm in BF16, and the sums of squares aside.
-  // `for_hidden`: also those that PublishHidden() needs.
-  __device__ __forceinline__ void StageNormed(const Phase& p, bool for_hidden) {
-    constexpr int kTogether = 2;
-    const Share share(p.shape.chunks, warp_);
-    __nv_bfloat16* const stage = Stage(share, p.rows);
-    const int items = p.rows * share.spans;
-    const int first_column = share.begin * kChunk;
-#pragma unroll 1
-    for (int base = 0; base < items; base += kTogether) {
-      uint4 low[kTogether], high[kTogether];
-      float4 scale[kTogether];
-      int row[kTogether], span[kTogether], column[kTogether];
+  // --- Activations ---
+
+  template <int kColumns, int kRows>
+  __device__ __forceinline__ __nv_bfloat16* Stage() const {
+    return shared_->work.products.stage + warp_ * kRows * StageStride(kColumns);
+  }
+
+  // Notes the squares of a warp's span of 128 columns.
+  __device__ __forceinline__ void TakeSquares(int row, int span, float lanes_squares) {
+    const float square = WarpSum(lanes_squares);
+    if (lane_ == 0) {
+      float& sum = shared_->squares[squares_][warp_][row];
+      sum = span == 0 ? square : __fadd_rn(sum, square);
+    }
+  }
+
+  // Brings this warp's columns of a layer's input, and the squares.
+  template <int kColumns, int kRows>
+  __device__ __forceinline__ void StageQuads(const Quad* source, int row_stride) {
+    constexpr int kSpans = ShareOf(kColumns) / 128;
+    squares_ ^= 1;
+    const Quad* const first = source + warp_ * (ShareOf(kColumns) / 4) + lane_;
+    Quad seen[kRows][kSpans];
+    patience_.Await([&] {
+      bool there = true;
 #pragma unroll
-      for (int k = 0; k < kTogether; ++k) {
-        row[k] = share.spans == 1 ? base + k : SmallQuotient(base + k, share.spans);
-        span[k] = base + k - row[k] * share.spans;
-        column[k] = span[k] * 128 + lane_ * 4;
-        if (base + k >= items) column[k] = kPersistentHidden;
-        if (column[k] >= share.count * kChunk) continue;
-        const int64_t at = row[k] * p.source_stride + first_column + column[k];
-        scale[k] = __ldg(reinterpret_cast<const float4*>(p.norm + first_column + column[k]));
-        if (p.plain) {
-          const uint4 x = Fresh(reinterpret_cast<const uint4*>(static_cast<const float*>(p.source) + at));
-          const bool there = shared_->sequences[row[k]] >= 0;
-          low[k] = {there ? x.x : 0, p.source_epoch, there ? x.y : 0, p.source_epoch};
-          high[k] = {there ? x.z : 0, p.source_epoch, there ? x.w : 0, p.source_epoch};
-        } else {
-          low[k] = LoadTwoWords(static_cast<const Word*>(p.source) + at);
-          high[k] = LoadTwoWords(static_cast<const Word*>(p.source) + at + 2);
-        }
+      for (int row = 0; row < kRows; ++row) {
+#pragma unroll
+        for (int span = 0; span < kSpans; ++span) seen[row][span] = LoadQuad(first + row * row_stride + span * 32);
       }
 #pragma unroll
-      for (int k = 0; k < kTogether; ++k) {
-        if (base + k >= items) continue;
-        float x0 = 0, x1 = 0, x2 = 0, x3 = 0;
-        if (column[k] < share.count * kChunk) {
-          const Word* const words =
-              static_cast<const Word*>(p.source) + row[k] * p.source_stride + first_column + column[k];
-          unsigned looks = 0;
-          while ((low[k].y != p.source_epoch || low[k].w != p.source_epoch || high[k].y != p.source_epoch ||
-                  high[k].w != p.source_epoch) &&
-                 patience_.Lasts(&looks)) {
-            low[k] = LoadTwoWords(words);
-            high[k] = LoadTwoWords(words + 2);
-          }
-          x0 = __uint_as_float(low[k].x), x1 = __uint_as_float(low[k].z);
-          x2 = __uint_as_float(high[k].x), x3 = __uint_as_float(high[k].z);
-          const uint2 packed = {PackBf16(x0 * scale[k].x, x1 * scale[k].y), PackBf16(x2 * scale[k].z, x3 * scale[k].w)};
-          *reinterpret_cast<uint2*>(stage + row[k] * share.stride + column[k]) = packed;
-        }
-        __syncwarp();
-        const float square = WarpSum(gemm::SumOfSquares(x0, x1, x2, x3));
-        if (lane_ == 0) {
-          float& sum = shared_->squares[parity_][warp_][row[k]];
-          sum = span[k] == 0 ? square : __fadd_rn(sum, square);
-        }
-        if (for_hidden) {
-          // As a warp adds the squares of 32 columns, one in each lane.
-          float s[4] = {__fmul_rn(x0, x0), __fmul_rn(x1, x1), __fmul_rn(x2, x2), __fmul_rn(x3, x3)};
+      for (int row = 0; row < kRows; ++row) {
 #pragma unroll
-          for (int offset = 4; offset > 0; offset /= 2) {
+        for (int span = 0; span < kSpans; ++span) there = there && seen[row][span].epoch == epoch_;
+      }
+      return there;
+    });
+    __nv_bfloat16* const stage = Stage<kColumns, kRows>() + lane_ * 4;
 #pragma unroll
-            for (int e = 0; e < 4; ++e) s[e] += __shfl_xor_sync(~0U, s[e], offset);
-          }
-          if (lane_ % 8 == 0 && column[k] < share.count * kChunk) {
-            shared_->hidden_squares[row[k]][(first_column + column[k]) / 32] = (s[0] + s[2]) + (s[1] + s[3]);
-          }
-        }
+    for (int row = 0; row < kRows; ++row) {
+#pragma unroll
+      for (int span = 0; span < kSpans; ++span) {
+        const Quad& quad = seen[row][span];
+        *reinterpret_cast<uint2*>(stage + row * StageStride(kColumns) + span * 128) = {quad.low, quad.high};
+        TakeSquares(row, span, __uint_as_float(quad.squares));
       }
     }
     __syncwarp();
   }
 
-  // Brings this warp's columns of BF16 rows to its stage.
-  __device__ __forceinline__ void StagePairs(const Phase& p) {
-    constexpr int kTogether = 4;
-    const Share share(p.shape.chunks, warp_);
-    __nv_bfloat16* const stage = Stage(share, p.rows);
-    const int per_row = share.count * (kChunk / 4);  // loads of two words
-    const Word* source = static_cast<const Word*>(p.source) + share.begin * (kChunk / 2);
-#pragma unroll 1
-    for (int row = 0; row < p.rows; ++row) {
-#pragma unroll 1
-      for (int base = lane_; base < per_row; base += 32 * kTogether) {
-        uint4 seen[kTogether];
+  // Brings this warp's columns of rows of words of two BF16.
+  template <int kColumns, int kRows>
+  __device__ __forceinline__ void StagePairs(const Word* source) {
+    constexpr int kLoads = ShareOf(kColumns) / 128;  // of four columns a lane
+    const Word* const first = source + warp_ * (ShareOf(kColumns) / 2) + lane_ * 2;
+    __nv_bfloat16* const stage = Stage<kColumns, kRows>() + lane_ * 4;
+    uint4 seen[kRows][kLoads];
+    patience_.Await([&] {
+      bool there = true;
 #pragma unroll
-        for (int k = 0; k < kTogether; ++k) {
-          if (base + 32 * k < per_row) seen[k] = LoadTwoWords(source + (base + 32 * k) * 2);
-        }
+      for (int row = 0; row < kRows; ++row) {
 #pragma unroll
-        for (int k = 0; k < kTogether; ++k) {
-          const int at = base + 32 * k;
-          if (at >= per_row) continue;
-          *reinterpret_cast<uint2*>(stage + row * share.stride + at * 4) =
-              Await(seen[k], source + at * 2, p.source_epoch, patience_);
-        }
+        for (int k = 0; k < kLoads; ++k) seen[row][k] = LoadTwoWords(first + row * (kColumns / 2) + k * 64);
       }
-      source += p.source_stride;
+#pragma unroll
+      for (int row = 0; row < kRows; ++row) {
+#pragma unroll
+        for (int k = 0; k < kLoads; ++k) there = there && seen[row][k].y == epoch_ && seen[row][k].w == epoch_;
+      }
+      return there;
+    });
+#pragma unroll
+    for (int row = 0; row < kRows; ++row) {
+#pragma unroll
+      for (int k = 0; k < kLoads; ++k) {
+        *reinterpret_cast<uint2*>(stage + row * StageStride(kColumns) + k * 128) = {seen[row][k].x, seen[row][k].z};
+      }
     }
     __syncwarp();
   }
 
-  // A warp's products of the pieces of one tile.
-  template <int kHalves>
-  __device__ __forceinline__ void MultiplyTile(const Share& share, int chunks, const __nv_bfloat16* stage, bool has_row,
-                                               float (&sums)[4]) {
-    constexpr int kPieceChunks = kPieceBytes / (512 * kHalves);
-#pragma unroll 1
-    for (int begin = 0; begin < chunks; begin += kPieceChunks) {
-      const char* const piece = ring_.Piece();
-      const int from = max(begin, share.begin);
-      const int to = min(begin + kPieceChunks, share.begin + share.count);
-      const char* weights = piece + (from - begin) * (512 * kHalves) + lane_ * 16;
-      const __nv_bfloat16* x = stage + (from - share.begin) * kChunk;
-#pragma unroll 4
-      for (int c = from; c < to; ++c) {
-        const uint4 low = *reinterpret_cast<const uint4*>(weights);
-        const uint4 high = kHalves == 2 ? *reinterpret_cast<const uint4*>(weights + 512 * (kHalves - 1)) : uint4{};
-        const uint4 b = has_row ? *reinterpret_cast<const uint4*>(x) : uint4{};
-        Mma(sums, low.x, high.x, low.y, high.y, b.x, b.y);
-        Mma(sums, low.z, high.z, low.w, high.w, b.z, b.w);
-        weights += 512 * kHalves;
-        x += kChunk;
+  // Columns [column, column + 4) of a row of the pass's input: the talker's, its hidden state, or a code's embedding.
+  template <int kHidden, int kRows>
+  __device__ __forceinline__ float4 InputAt(int pass, int row, int column) const {
+    constexpr int kPerSequence = kRows > kStreams ? kRows / kStreams : 1;
+    if (pass == kTalkerPass) {
+      if (shared_->sequences[row] < 0) return {};
+      const uint4 x = Fresh(reinterpret_cast<const uint4*>(a.x + row * kHidden + column));
+      return {__uint_as_float(x.x), __uint_as_float(x.y), __uint_as_float(x.z), __uint_as_float(x.w)};
+    }
+    const int stream = row / kPerSequence;
+    if (pass == kHiddenPass || (kPerSequence == 2 && row % 2 == 0)) {
+      const Word* const words = a.input + stream * kPersistentHidden + column;
+      uint4 low = LoadTwoWords(words);
+      uint4 high = LoadTwoWords(words + 2);
+      const uint2 first = Await(low, words, input_epoch_, patience_);
+      const uint2 second = Await(high, words + 2, input_epoch_, patience_);
+      return {__uint_as_float(first.x), __uint_as_float(first.y), __uint_as_float(second.x), __uint_as_float(second.y)};
+    }
+    const int id = __shfl_sync(~0U, id_, stream);
+    if (id < 0) return {};
+    const PredictorPass& p = shared_->passes[pass];
+    const auto* const embedding =
+        reinterpret_cast<const __nv_bfloat16*>(p.table) + static_cast<int64_t>(id) * p.table_stride;
+    const uint2 four = __ldg(reinterpret_cast<const uint2*>(embedding + column));
+    return {LowBf16(four.x), HighBf16(four.x), LowBf16(four.y), HighBf16(four.y)};
+  }
+
+  // The ids that a pass begins with; of all rows, by each warp for itself.
+  __device__ __forceinline__ void AwaitIds() {
+    id_ = -1;
+    if (lane_ < kStreams) {
+      const Word* const word = a.ids + lane_;
+      id_ = static_cast<int>(Await(LoadWord(word), word, id_epoch_, patience_));
+    }
+    __syncwarp();
+  }
+
+  // StageQuads() for a pass's input.
+  template <int kHidden, int kRows>
+  __device__ __forceinline__ void StageInput(const PersistentStack& s, const float* norm, int pass) {
+    constexpr int kSpans = ShareOf(kHidden) / 128;
+    squares_ ^= 1;
+    if (pass != kTalkerPass) AwaitIds();
+    __nv_bfloat16* const stage = Stage<kHidden, kRows>() + lane_ * 4;
+#pragma unroll
+    for (int row = 0; row < kRows; ++row) {
+#pragma unroll
+      for (int span = 0; span < kSpans; ++span) {
+        const int column = warp_ * ShareOf(kHidden) + span * 128 + lane_ * 4;
+        const float4 scale = __ldg(reinterpret_cast<const float4*>(norm + column));
+        const float4 x = InputAt<kHidden, kRows>(pass, row, column);
+        *reinterpret_cast<uint2*>(stage + row * StageStride(kHidden) + span * 128) = {
+            PackBf16(x.x * scale.x, x.y * scale.y), PackBf16(x.z * scale.z, x.w * scale.w)};
+        TakeSquares(row, span, gemm::SumOfSquares(x.x, x.y, x.z, x.w));
       }
-      ring_.GiveBack(lane_);
+    }
+    __syncwarp();
+  }
+
+  // What this block's threads keep of a pass's input.
+  template <int kHidden, int kRows>
+  __device__ __forceinline__ void TakeOwn(int pass) {
+    constexpr int kCount = kHidden / 8 / kBlocks * 8 * kRows;
+    if (warp_ * 32 < kCount) {
+      const int i = min(static_cast<int>(threadIdx.x), kCount - 1);
+      const int column = TileAt(i / (8 * kRows)) * 8 + i % 8;
+      // All lanes go through all rows together: ids are exchanged between them.
+#pragma unroll
+      for (int row = 0; row < kRows; ++row) {
+        const float4 x = InputAt<kHidden, kRows>(pass, row, column & ~3);
+        const float mine = column % 4 == 0 ? x.x : column % 4 == 1 ? x.y : column % 4 == 2 ? x.z : x.w;
+        if (i / 8 % kRows == row) own_ = mine;
+      }
     }
   }
 
-  // Multiplies this block's tiles, whose weights come next in the ring, with the staged rows, and publishes the
-  // outputs. `again`: the next product is of the same staged rows.
-  __device__ __forceinline__ void Multiply(const Phase& p, const PersistentStack& stack, bool again) {
-    const int mine = p.shape.tiles;
-    const Share share(p.shape.chunks, warp_);
+  // --- Products ---
+
+  // A warp's share of kTogether tiles (gemm.h) of kHalves * 8 outputs.
+  template <int kColumns_, int kHalves_, int kTogether_>
+  struct Weights {
+    static constexpr int kColumns = kColumns_;
+    static constexpr int kHalves = kHalves_;
+    static constexpr int kTogether = kTogether_;
+    static constexpr int kShare = ShareOf(kColumns) / kChunk;  // chunks of a warp
+    uint4 chunks[kShare][kTogether][kHalves];
+  };
+
+  // Takes the ring's next tiles. Before a phase waits for its words: then these loads take none of its time.
+  template <typename W>
+  __device__ __forceinline__ void Load(W* w) {
+    constexpr int kChunkBytes = 512 * W::kHalves;
+    constexpr int kPieceChunks = kPieceBytes / kChunkBytes;
+    constexpr int kTilePieces = W::kColumns / kChunk / kPieceChunks;
+    constexpr bool kCrosses = kPieceChunks % W::kShare != 0;  // a warp's chunks can lie in two pieces
+    const int begin = warp_ * W::kShare;
+    const int first_piece = begin / kPieceChunks;
+    // Chunks of the share that lie in the first piece.
+    const int before = kCrosses ? (first_piece + 1) * kPieceChunks - begin : W::kShare;
+    ring_.template Await<W::kTogether * kTilePieces>();
+#pragma unroll
+    for (int t = 0; t < W::kTogether; ++t) {
+      const int piece = t * kTilePieces + first_piece;
+      const char* const weights = ring_.Piece(piece) + (begin - first_piece * kPieceChunks) * kChunkBytes + lane_ * 16;
+      const char* const crossed =
+          kCrosses ? ring_.Piece(min(piece + 1, (t + 1) * kTilePieces - 1)) + lane_ * 16 - before * kChunkBytes
+                   : nullptr;
+#pragma unroll
+      for (int c = 0; c < W::kShare; ++c) {
+        const char* const at = (kCrosses && c >= before ? crossed : weights) + c * kChunkBytes;
+#pragma unroll
+        for (int h = 0; h < W::kHalves; ++h) w->chunks[c][t][h] = *reinterpret_cast<const uint4*>(at + 512 * h);
+      }
+    }
+    // The loads must have come back before their places are given back: nothing else would hold up the next copies
+    // into them, and the compiler waits for a load where its result is used. So all are used here.
+    uint32_t bits = ~0U;
+#pragma unroll
+    for (int c = 0; c < W::kShare; ++c) {
+#pragma unroll
+      for (int t = 0; t < W::kTogether; ++t) {
+#pragma unroll
+        for (int h = 0; h < W::kHalves; ++h) bits &= w->chunks[c][t][h].x;
+      }
+    }
+    if (bits == ~0U) *static_cast<volatile unsigned*>(&shared_->seen) = 1;
+    ring_.template GiveBack<W::kTogether * kTilePieces>();
+  }
+
+  // Times the staged rows: this warp's sums over its columns to `partial`, [tile][warp][row][16], from tile `first` on.
+  template <int kRows, typename W>
+  __device__ __forceinline__ void Multiply(const W& w, int first) {
     const int group = lane_ / 4;
     const int quad = lane_ % 4;
-    const __nv_bfloat16* const stage = Stage(share, p.rows) + group * share.stride + quad * 8;
-    const int halves = p.finish == Finish::kAdd ? 1 : 2;
-    const int outputs = 8 * halves;
-#pragma unroll 1
-    for (int first = 0; first < mine; first += kTilesAtOnce) {
-      const int together = min(kTilesAtOnce, mine - first);
-      float* const partial = reinterpret_cast<float*>(memory_ + a.partial_offset) +
-                             static_cast<int>(parity_) * (kTilesAtOnce * kWarps * 16) * max_rows();
-      // Sums are stored while the next tile's are being made.
-      float last[4];
-#pragma unroll 1
-      for (int j = 0; j <= together; ++j) {
-        float sums[4] = {};
-        if (j < together) {
-          if (halves == 2) {
-            MultiplyTile<2>(share, p.shape.chunks, stage, group < p.rows, sums);
-          } else {
-            MultiplyTile<1>(share, p.shape.chunks, stage, group < p.rows, sums);
-          }
-        }
-        if (j > 0) {
+    const __nv_bfloat16* const stage = Stage<W::kColumns, kRows>() + group * StageStride(W::kColumns) + quad * 8;
+    float sums[W::kTogether][4] = {};
 #pragma unroll
-          for (int i = 0; i < 2; ++i) {
-            const int row = 2 * quad + i;
-            if (row >= p.rows) continue;
-            float* const out = partial + (((j - 1) * kWarps + warp_) * p.rows + row) * outputs + group;
-            out[0] = last[i];
-            if (halves == 2) out[8] = last[2 + i];
-          }
-        }
+    for (int c = 0; c < W::kShare; ++c) {
+      const uint4 b = group < kRows ? *reinterpret_cast<const uint4*>(stage + c * kChunk) : uint4{};
 #pragma unroll
-        for (int i = 0; i < 4; ++i) last[i] = sums[i];
+      for (int t = 0; t < W::kTogether; ++t) {
+        const uint4& low = w.chunks[c][t][0];
+        const uint4 high = W::kHalves == 2 ? w.chunks[c][t][W::kHalves - 1] : uint4{};
+        Mma(sums[t], low.x, high.x, low.y, high.y, b.x, b.y);
       }
-      Team::Sync();
-      const int values = p.finish == Finish::kStore ? 16 : 8;
-      const int count = together * p.rows * values;
+#pragma unroll
+      for (int t = 0; t < W::kTogether; ++t) {
+        const uint4& low = w.chunks[c][t][0];
+        const uint4 high = W::kHalves == 2 ? w.chunks[c][t][W::kHalves - 1] : uint4{};
+        Mma(sums[t], low.z, high.z, low.w, high.w, b.z, b.w);
+      }
+    }
+#pragma unroll
+    for (int t = 0; t < W::kTogether; ++t) {
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        const int row = 2 * quad + i;
+        if (row >= kRows) continue;
+        float* const out =
+            shared_->work.products.partial[partial_] + (((first + t) * kWarps + warp_) * kRows + row) * 16 + group;
+        out[0] = sums[t][i];
+        if (W::kHalves == 2) out[8] = sums[t][2 + i];
+      }
+    }
+  }
+
+  // A product of kTiles tiles with rows that stage() brings; as many tiles as there are registers for are taken
+  // before.
+  template <int kColumns, int kHalves, int kTiles, int kRows, typename StageRows>
+  __device__ __forceinline__ void Multiply(const StageRows& stage) {
+    constexpr int kTileBytes = kColumns * 8 * kHalves * 2;
+    constexpr int kTogether = kTiles * kTileBytes <= kTogetherBytes ? kTiles : 1;
+    Weights<kColumns, kHalves, kTogether> w;
+    Load(&w);
+    stage();
+    Multiply<kRows>(w, 0);
 #pragma unroll 1
-      for (int base = warp_ * 32; base < count; base += kTeamThreads) {
-        const int i = base + lane_;
-        const int m = i & (values - 1);
-        const int rest = i >> (values == 16 ? 4 : 3);
-        const int j = min(p.rows == 1 ? rest : SmallQuotient(rest, p.rows), together - 1);
-        const int row = i < count ? rest - j * p.rows : 0;
-        FinishOutput(p, stack, partial + (j * kWarps * p.rows + row) * outputs, outputs, first + j, row, m, i < count);
-      }
-      if (again || first + kTilesAtOnce < mine) CarrySquares(p.rows);
-      // The other half of `partial` and of the squares is for the next; nobody reads it any more.
-      parity_ ^= 1;
+    for (int first = kTogether; first < kTiles; first += kTogether) {
+      Load(&w);
+      Multiply<kRows>(w, first);
     }
   }
 
-  // By all lanes of a warp together, neighbours in m side by side. `partial` are the sums of the first warp.
-  __device__ __forceinline__ void FinishOutput(const Phase& p, const PersistentStack& stack, const float* partial,
-                                               int outputs, int index, int row, int m, bool valid) {
-    const int stride = p.rows * outputs;
-    float factor = 1;
-    if (p.finish != Finish::kAdd) {
-      factor = gemm::NormFactor(&shared_->squares[parity_][0][row], kPersistentRows, p.shape.columns, stack.eps);
-    }
-    float value = gemm::Total(partial + m, stride, factor);
-    if (p.finish == Finish::kGated) value = Silu(value) * gemm::Total(partial + m + 8, stride, factor);
-    const int output = TileAt(index) * (p.finish == Finish::kStore ? 16 : 8) + m;
-    valid = valid && output < p.shape.outputs;
-    if (p.finish == Finish::kGated) {
-      const float next = __shfl_down_sync(~0U, value, 1);
-      if (valid && m % 2 == 0) Publish(p.target + row * p.target_stride + output / 2, PackBf16(value, next), p.epoch);
-      return;
-    }
-    if (!valid) return;
-    if (p.bias != nullptr) value = __fadd_rn(value, p.bias[output]);
-    if (p.finish == Finish::kAdd) {
-      float* const own = reinterpret_cast<float*>(memory_ + a.own_offset) + (index * p.rows + row) * 8 + m;
-      value = __fadd_rn(*own, value);
-      *own = value;
-    }
-    Publish(p.target + row * p.target_stride + output, __float_as_uint(value), p.epoch);
-    if (p.kept != nullptr) p.kept[row * p.shape.outputs + output] = value;
-  }
-
-  // Makes this warp's squares known to the next round of products of the same staged rows.
-  __device__ __forceinline__ void CarrySquares(int rows) {
-    if (lane_ < rows) shared_->squares[parity_ ^ 1][warp_][lane_] = shared_->squares[parity_][warp_][lane_];
-    __syncwarp();
-  }
-
-  // This block's columns of the residual stream, [tile][row][8], stay with it from pass begin to pass end. `p` is the
-  // pass's first product.
-  __device__ __forceinline__ void LoadOwn(const PersistentStack& s, const Phase& p) {
-    float* const own = reinterpret_cast<float*>(memory_ + a.own_offset);
-    const int count = s.o.tiles * p.rows * 8;
-#pragma unroll 1
-    for (int i = static_cast<int>(threadIdx.x); i < count; i += kTeamThreads) {
-      const int column = TileAt(i / (8 * p.rows)) * 8 + i % 8;
-      const int row = i / 8 % p.rows;
-      if (column >= s.hidden) continue;
-      if (p.plain) {
-        own[i] = shared_->sequences[row] >= 0
-                     ? Fresh(static_cast<const float*>(p.source) + row * p.source_stride + column)
-                     : 0;
-      } else {
-        const Word* const word = static_cast<const Word*>(p.source) + row * p.source_stride + column;
-        own[i] = __uint_as_float(Await(LoadWord(word), word, p.source_epoch, patience_));
-      }
-    }
+  // finish(tile, row, m, valid, partial) for kOutputs outputs m of each tile and row, by whole warps, neighbours in m
+  // side by side; `partial` are the first warp's sums.
+  template <int kOutputs, int kTiles, int kRows, typename Finish>
+  __device__ __forceinline__ void FinishRows(const Finish& finish) {
+    constexpr int kCount = kTiles * kRows * kOutputs;
+    static_assert(kCount <= kTeamThreads, "an output for each thread");
     Team::Sync();
+    if (warp_ * 32 < kCount) {
+      const int i = min(static_cast<int>(threadIdx.x), kCount - 1);
+      const int row = i / kOutputs % kRows;
+      const int tile = i / (kOutputs * kRows);
+      finish(tile, row, i % kOutputs, static_cast<int>(threadIdx.x) < kCount,
+             shared_->work.products.partial[partial_] + (tile * kWarps * kRows + row) * 16);
+    }
+    // The other half is for the next; nobody reads it any more.
+    partial_ ^= 1;
+  }
+
+  // 1 / rms of a staged row.
+  template <int kColumns>
+  __device__ __forceinline__ float Factor(const PersistentStack& s, int row) const {
+    return gemm::NormFactor(&shared_->squares[squares_][0][row], kMostRows, kColumns, s.eps);
+  }
+
+  // The norm's weight of the column of the residual stream that this thread keeps.
+  template <int kHidden, int kRows>
+  __device__ __forceinline__ float OwnNorm(const float* norm) const {
+    constexpr int kCount = kHidden / 8 / kBlocks * 8 * kRows;
+    const int i = static_cast<int>(threadIdx.x);
+    return i < kCount ? __ldg(norm + TileAt(i / (8 * kRows)) * 8 + i % 8) : 0;
+  }
+
+  // Adds a product's outputs to this block's columns of the residual stream, which stay with their threads from pass
+  // begin to pass end, and publishes them.
+  template <int kHidden, int kRows>
+  __device__ __forceinline__ void AddToOwn(const float* bias, float norm, Quad* target) {
+    FinishRows<8, kHidden / 8 / kBlocks, kRows>([&](int tile, int row, int m, bool valid, const float* partial) {
+      const int column = TileAt(tile) * 8 + m;
+      float value = gemm::Total(partial + m, kRows * 16, 1);
+      if (bias != nullptr) value = __fadd_rn(value, bias[column]);
+      value = __fadd_rn(own_, value);
+      own_ = value;
+      const float normed = value * norm;
+      const float x1 = __shfl_down_sync(~0U, value, 1), n1 = __shfl_down_sync(~0U, normed, 1);
+      const float x2 = __shfl_down_sync(~0U, value, 2), n2 = __shfl_down_sync(~0U, normed, 2);
+      const float x3 = __shfl_down_sync(~0U, value, 3), n3 = __shfl_down_sync(~0U, normed, 3);
+      if (valid && m % 4 == 0) {
+        Publish(
+            target + row * (kHidden / 4) + column / 4,
+            {PackBf16(normed, n1), PackBf16(n2, n3), __float_as_uint(gemm::SumOfSquares(value, x1, x2, x3)), epoch_});
+      }
+    });
+  }
+
+  // The logits, and after the talker what the predictor takes of its hidden state. A row's quads lie `apart` rows of
+  // the pass apart, the last of them counts.
+  template <int kHidden>
+  __device__ __forceinline__ void Head(const PersistentStack& s, int pass, int apart) {
+    const bool talker = pass == kTalkerPass;
+    const int vocab = talker ? a.talker_vocab : a.predictor_vocab;
+    float* const kept =
+        talker ? a.talker_logits : a.predictor_logits + static_cast<int64_t>(pass) * kMaxRows * a.predictor_vocab;
+    bool staged = false;
+    const auto stage = [&] {
+      if (!staged) StageQuads<kHidden, kStreams>(s.x + (apart - 1) * (kHidden / 4), apart * (kHidden / 4));
+      staged = true;
+    };
+    const uint32_t logits_epoch = epoch_ + 1;
+#pragma unroll 1
+    for (int tile = static_cast<int>(blockIdx.x); tile * 16 < vocab; tile += kBlocks) {
+      Multiply<kHidden, 2, 1, kStreams>(stage);
+      FinishRows<16, 1, kStreams>([&](int, int row, int m, bool valid, const float* partial) {
+        const int output = tile * 16 + m;
+        const float value = gemm::Total(partial + m, kStreams * 16, Factor<kHidden>(s, row));
+        if (valid && output < vocab) {
+          Publish(a.logits + row * kPersistentVocab + output, __float_as_uint(value), logits_epoch);
+          kept[row * vocab + output] = value;
+        }
+      });
+    }
+    if (!staged) {
+      stage();
+      // Warps' parts of the stage lie elsewhere in the next phase.
+      Team::Sync();
+    }
+    epoch_ = logits_epoch;
+    if (!talker) return;
+    ++epoch_;
+    input_epoch_ = epoch_;
+    if (kTalkerHidden != kPersistentHidden) {
+      if (blockIdx.x * 16 >= kPersistentHidden) return;
+      Multiply<kHidden, 2, 1, kStreams>([] {});
+      FinishRows<16, 1, kStreams>([&](int, int row, int m, bool valid, const float* partial) {
+        const int output = static_cast<int>(blockIdx.x) * 16 + m;
+        float value = gemm::Total(partial + m, kStreams * 16, Factor<kHidden>(s, row));
+        if (a.projection_bias != nullptr) value = __fadd_rn(value, a.projection_bias[output]);
+        if (valid) Publish(a.input + row * kPersistentHidden + output, __float_as_uint(value), epoch_);
+      });
+    } else {
+      // The hidden state itself; the squares are the head's.
+      Team::Sync();
+      constexpr int kCount = kHidden / 8 / kBlocks * 8 * kStreams;
+      const int i = static_cast<int>(threadIdx.x);
+      if (i < kCount) {
+        const int column = TileAt(i / (8 * kStreams)) * 8 + i % 8;
+        const int row = i / 8 % kStreams;
+        const float value = own_ * Factor<kHidden>(s, row) * s.norm[column];
+        Publish(a.input + row * kPersistentHidden + column, __float_as_uint(value), epoch_);
+      }
+    }
   }
 
   // --- Attention ---
@@ -677,8 +773,13 @@ class Block {
   __device__ static __forceinline__ int UsedSplits(const PersistentStack& s, int position) {
     return position / kSplitPositions - FirstSplit(s, position) + 1;
   }
+  // Elements between a head's keys in one layer and the next.
+  __device__ static __forceinline__ int64_t LayerStride(const PersistentStack& s) {
+    return static_cast<int64_t>(s.cache_heads) * 2 * s.page_positions * kHeadDim;
+  }
 
   // From qkv, of the current epoch, to `attended`. Takes two epochs.
+  template <int kRows>
   __device__ __forceinline__ void Attend(const PersistentStack& s, const PersistentLayer& layer, int layer_index) {
     const uint32_t qkv_epoch = epoch_;
     epoch_ += 2;
@@ -686,22 +787,23 @@ class Block {
     for (int i = 0; i < shared_->num_items; ++i) {
       const AttentionItem& item = shared_->items[i];
       if (item.split_index >= item.used_splits) continue;
-      if (item.page == nullptr) {
-        PublishSilence(s, item.row, item.kv_head);
+      if (item.split_start == nullptr) {
+        PublishSilence(s, item.row, item.head);
+      } else if (item.position - item.split * kSplitPositions < kTurn) {
+        AttendSplit<1>(s, layer, layer_index, item, qkv_epoch);
       } else {
-        AttendSplit(s, layer, layer_index, item, qkv_epoch);
+        AttendSplit<kSplitPositions / kTurn>(s, layer, layer_index, item, qkv_epoch);
       }
     }
     if (shared_->splits == 1) return;
     Team::Sync();
     constexpr int kPerHead = kHeadDim / kCombined;
 #pragma unroll 1
-    for (int unit = static_cast<int>(blockIdx.x); unit < shared_->rows * s.heads * kPerHead;
-         unit += static_cast<int>(gridDim.x)) {
-      const int row = unit / kPerHead / s.heads;
+    for (int unit = static_cast<int>(blockIdx.x); unit < kRows * kHeads * kPerHead; unit += kBlocks) {
+      const int row = unit / (kPerHead * kHeads);
       if (shared_->sequences[row] < 0) continue;
       const int used = UsedSplits(s, shared_->positions[row]);
-      if (used > 1) CombineSplits(s, row, unit / kPerHead % s.heads, unit % kPerHead * kCombined, used);
+      if (used > 1) CombineSplits(s, row, unit / kPerHead % kHeads, unit % kPerHead * kCombined, used);
     }
   }
 
@@ -709,208 +811,171 @@ class Block {
   __device__ __forceinline__ void PrefetchCache(const PersistentStack& s, int layer) {
     constexpr int kLine = 64;  // elements
 #pragma unroll 1
-    for (int i = 0; i < min(shared_->num_items, 2); ++i) {
+    for (int i = 0; i < min(shared_->num_items, 8); ++i) {
       const AttentionItem& item = shared_->items[i];
-      if (item.page == nullptr) continue;
+      if (item.split_start == nullptr) continue;
       const int line = static_cast<int>(threadIdx.x) % 128;
       if (item.split * kSplitPositions + line / 2 > item.position) continue;
       const int side = static_cast<int>(threadIdx.x) / 128;  // keys, values
-      const __nv_bfloat16* const head =
-          item.page +
-          ((static_cast<int64_t>(layer) * s.kv_heads + item.kv_head) * 2 + side) * s.page_positions * kHeadDim;
-      const __nv_bfloat16* const p = head + item.split * kSplitPositions % s.page_positions * kHeadDim + line * kLine;
+      const __nv_bfloat16* const p =
+          item.split_start + layer * LayerStride(s) + side * s.page_positions * kHeadDim + line * kLine;
       asm volatile("prefetch.global.L2 [%0];" ::"l"(p));
     }
   }
 
   // For a row that is left out.
-  __device__ __forceinline__ void PublishSilence(const PersistentStack& s, int row, int kv_head) {
-    constexpr int kWords = kGroup * kHeadDim / 2;
-    if (static_cast<int>(threadIdx.x) < kWords) {
-      Publish(s.attended + row * (s.heads * kHeadDim / 2) + kv_head * kWords + threadIdx.x, 0, epoch_);
+  __device__ __forceinline__ void PublishSilence(const PersistentStack& s, int row, int head) {
+    if (static_cast<int>(threadIdx.x) < kHalf) {
+      Publish(s.attended + row * (kQueryWidth / 2) + head * kHalf + threadIdx.x, 0, epoch_);
     }
   }
 
-  // attention.cu's AttendKernel for two query heads, one key head and one split.
+  // attention.cu's AttendKernel for two query heads, one key head and one split, whose first kTurns * kTurn positions
+  // are all that is there.
+  static constexpr int kLanes = kHeadDim / 8;
+  static constexpr int kTurn = kWarps * (32 / kLanes);
+  template <int kTurns>
   __device__ __forceinline__ void AttendSplit(const PersistentStack& s, const PersistentLayer& layer, int layer_index,
                                               const AttentionItem& item, uint32_t qkv_epoch) {
-    constexpr int kLanes = kHeadDim / 8;
-    constexpr int kTurn = kWarps * (32 / kLanes);
-    constexpr int kTurns = kSplitPositions / kTurn;
-    AttentionMemory& m = *reinterpret_cast<AttentionMemory*>(memory_ + a.attention_offset);
+    AttentionMemory& m = shared_->work.products.attention;
     const int part = lane_ % kLanes;
     const int row = item.row;
-    const int kv_head = item.kv_head;
-    const int position = item.position;
-    const int cached = position + 1 - item.new_rows;
-    const int start = s.window > 0 ? max(0, position + 1 - s.window) : 0;
+    const int head = item.head;
     const int used_splits = item.used_splits;
-    const int split = item.split;
-    const int begin = max(start, split * kSplitPositions);
-    const int end = min(position + 1, (split + 1) * kSplitPositions);
-    __nv_bfloat16* const page = item.page;
-    const int page_position = split * kSplitPositions % s.page_positions - split * kSplitPositions;
-    const auto key_at = [&](int p) {
-      return page +
-             ((static_cast<int64_t>(layer_index) * s.kv_heads + kv_head) * 2 * s.page_positions + p + page_position) *
-                 kHeadDim;
-    };
-    const auto position_of = [&](int turn) {
-      return split * kSplitPositions + turn * kTurn + warp_ * 2 + lane_ / kLanes;
-    };
+    // Positions from the split's first on.
+    const int first = item.split * kSplitPositions;
+    const int position = item.position - first;
+    const int cached = position + 1 - item.new_rows;
+    const int begin = s.window > 0 ? max(0, item.position + 1 - s.window - first) : 0;
+    const int end = min(position + 1, kSplitPositions);
+    __nv_bfloat16* const keys_at = item.split_start + layer_index * LayerStride(s);
+    const int value_offset = s.page_positions * kHeadDim;
+    const int mine = warp_ * (32 / kLanes) + lane_ / kLanes;
     uint4 keys[kTurns] = {}, values[kTurns] = {};
 #pragma unroll
     for (int t = 0; t < kTurns; ++t) {
-      if (split * kSplitPositions + t * kTurn >= end) break;
-      const int p = position_of(t);
+      const int p = t * kTurn + mine;
       if (p >= begin && p < end && p < cached) {
-        const __nv_bfloat16* const key = key_at(p) + part * 8;
+        const __nv_bfloat16* const key = keys_at + p * kHeadDim + part * 8;
         keys[t] = Fresh(reinterpret_cast<const uint4*>(key));
-        values[t] = Fresh(reinterpret_cast<const uint4*>(key + s.page_positions * kHeadDim));
+        values[t] = Fresh(reinterpret_cast<const uint4*>(key + value_offset));
       }
     }
-    PlaceHeads(s, layer, row, kv_head, position < end ? item.new_rows : 0, qkv_epoch, &m,
-               position < end ? key_at(position) : nullptr);
+    const bool has_new = position < end;
+    const bool writes = has_new && (s.cache_heads == kHeads || head % kGroup == 0);
+    PlaceHeads(s, layer, row, head, has_new ? item.new_rows : 0, qkv_epoch, &m,
+               writes ? keys_at + position * kHeadDim : nullptr, value_offset);
     Team::Sync();
 
-    float query[kGroup][8];
+    float query[8];
 #pragma unroll
-    for (int g = 0; g < kGroup; ++g) {
-#pragma unroll
-      for (int e = 0; e < 8; ++e) query[g][e] = m.q[g][part * 8 + e];
-    }
+    for (int e = 0; e < 8; ++e) query[e] = m.q[part * 8 + e];
     const float scale = 1.0F / sqrtf(static_cast<float>(kHeadDim));
     const auto element = [](const uint4& u, int e) {
       const uint32_t word = e / 2 == 0 ? u.x : e / 2 == 1 ? u.y : e / 2 == 2 ? u.z : u.w;
       return e % 2 == 0 ? LowBf16(word) : HighBf16(word);
     };
-    float scores[kGroup][kTurns];
-    float most[kGroup], sum[kGroup], y[kGroup][8];
-#pragma unroll
-    for (int g = 0; g < kGroup; ++g) {
-      most[g] = -INFINITY;
-      sum[g] = 0;
-#pragma unroll
-      for (int e = 0; e < 8; ++e) y[g][e] = 0;
-    }
+    float scores[kTurns];
+    float most = -INFINITY;
 #pragma unroll
     for (int t = 0; t < kTurns; ++t) {
-      if (split * kSplitPositions + t * kTurn >= end) break;
-      const int p = position_of(t);
+      const int p = t * kTurn + mine;
       const bool valid = p >= begin && p < end;
       const bool fresh = valid && p >= cached;
-      float key[8];
+      float dot = 0;
 #pragma unroll
-      for (int e = 0; e < 8; ++e) key[e] = fresh ? m.new_keys[p - cached][part * 8 + e] : element(keys[t], e);
-#pragma unroll
-      for (int g = 0; g < kGroup; ++g) {
-        float dot = 0;
-#pragma unroll
-        for (int e = 0; e < 8; ++e) dot += query[g][e] * key[e];
-#pragma unroll
-        for (int offset = kLanes / 2; offset > 0; offset /= 2) dot += __shfl_xor_sync(~0U, dot, offset);
-        scores[g][t] = valid ? dot * scale : -INFINITY;
-        most[g] = fmaxf(most[g], scores[g][t]);
+      for (int e = 0; e < 8; ++e) {
+        dot += query[e] * (fresh ? m.new_keys[p - cached][part * 8 + e] : element(keys[t], e));
       }
+#pragma unroll
+      for (int offset = kLanes / 2; offset > 0; offset /= 2) dot += __shfl_xor_sync(~0U, dot, offset);
+      scores[t] = valid ? dot * scale : -INFINITY;
+      most = fmaxf(most, scores[t]);
     }
+    float sum = 0, y[8] = {};
 #pragma unroll
     for (int t = 0; t < kTurns; ++t) {
-      if (split * kSplitPositions + t * kTurn >= end) break;
-      const int p = position_of(t);
+      const int p = t * kTurn + mine;
       const bool valid = p >= begin && p < end;
       const bool fresh = valid && p >= cached;
-      float value[8];
+      const float weight = valid ? Exponential<__nv_bfloat16>(scores[t] - most) : 0;
+      sum += weight;
 #pragma unroll
-      for (int e = 0; e < 8; ++e) value[e] = fresh ? m.new_values[p - cached][part * 8 + e] : element(values[t], e);
-#pragma unroll
-      for (int g = 0; g < kGroup; ++g) {
-        const float weight = valid ? expf(scores[g][t] - most[g]) : 0;
-        sum[g] += weight;
-#pragma unroll
-        for (int e = 0; e < 8; ++e) y[g][e] += weight * value[e];
+      for (int e = 0; e < 8; ++e) {
+        y[e] += weight * (fresh ? m.new_values[p - cached][part * 8 + e] : element(values[t], e));
       }
     }
 #pragma unroll
     for (int offset = kLanes; offset < 32; offset *= 2) {
+      const float other = __shfl_xor_sync(~0U, most, offset);
+      const float largest = fmaxf(most, other);
+      const float factor = most == -INFINITY ? 0 : Exponential<__nv_bfloat16>(most - largest);
+      const float other_factor = other == -INFINITY ? 0 : Exponential<__nv_bfloat16>(other - largest);
+      most = largest;
+      sum = sum * factor + __shfl_xor_sync(~0U, sum, offset) * other_factor;
 #pragma unroll
-      for (int g = 0; g < kGroup; ++g) {
-        const float other = __shfl_xor_sync(~0U, most[g], offset);
-        const float largest = fmaxf(most[g], other);
-        const float factor = most[g] == -INFINITY ? 0 : expf(most[g] - largest);
-        const float other_factor = other == -INFINITY ? 0 : expf(other - largest);
-        most[g] = largest;
-        sum[g] = sum[g] * factor + __shfl_xor_sync(~0U, sum[g], offset) * other_factor;
-#pragma unroll
-        for (int e = 0; e < 8; ++e) y[g][e] = y[g][e] * factor + __shfl_xor_sync(~0U, y[g][e], offset) * other_factor;
-      }
+      for (int e = 0; e < 8; ++e) y[e] = y[e] * factor + __shfl_xor_sync(~0U, y[e], offset) * other_factor;
     }
     if (lane_ < kLanes) {
 #pragma unroll
-      for (int g = 0; g < kGroup; ++g) {
-#pragma unroll
-        for (int e = 0; e < 8; ++e) m.warp_y[warp_][g][part * 8 + e] = y[g][e];
-        if (part == 0) {
-          m.warp_max[warp_][g] = most[g];
-          m.warp_sum[warp_][g] = sum[g];
-        }
+      for (int e = 0; e < 8; ++e) m.warp_y[warp_][part * 8 + e] = y[e];
+      if (part == 0) {
+        m.warp_max[warp_] = most;
+        m.warp_sum[warp_] = sum;
       }
     }
     Team::Sync();
 
-    static_assert(kGroup * kHeadDim == kTeamThreads, "a thread for each element");
-    const int i = static_cast<int>(threadIdx.x);
-    const int g = i / kHeadDim;
-    const int d = i % kHeadDim;
+    if (static_cast<int>(threadIdx.x) >= kHeadDim) return;
+    const int d = static_cast<int>(threadIdx.x);
     float largest = -INFINITY;
 #pragma unroll
-    for (int w = 0; w < kWarps; ++w) largest = fmaxf(largest, m.warp_max[w][g]);
+    for (int w = 0; w < kWarps; ++w) largest = fmaxf(largest, m.warp_max[w]);
     float total = 0, value = 0;
 #pragma unroll
     for (int w = 0; w < kWarps; ++w) {
-      const float factor = m.warp_max[w][g] == -INFINITY ? 0 : expf(m.warp_max[w][g] - largest);
-      total += factor * m.warp_sum[w][g];
-      value += factor * m.warp_y[w][g][d];
+      const float factor = m.warp_max[w] == -INFINITY ? 0 : Exponential<__nv_bfloat16>(m.warp_max[w] - largest);
+      total += factor * m.warp_sum[w];
+      value += factor * m.warp_y[w][d];
     }
     if (used_splits == 1) {
-      PublishAttended(s, row, kv_head * kGroup * kHeadDim + i, value / total);
+      const float result = value / total;
+      const float next = __shfl_down_sync(~0U, result, 1);
+      if (d % 2 == 0) {
+        Publish(s.attended + row * (kQueryWidth / 2) + (head * kHeadDim + d) / 2, PackBf16(result, next), epoch_);
+      }
       return;
     }
-    Word* const record =
-        s.records +
-        ((static_cast<int64_t>(row) * s.kv_heads + kv_head) * kPersistentSplits + item.split_index) * kRecordWords;
-    Publish(record + 2 * kGroup + i, __float_as_uint(value), epoch_ - 1);
+    Word* const record = Record(s, row, head, item.split_index);
+    Publish(record + 2 + d, __float_as_uint(value), epoch_ - 1);
     if (d == 0) {
-      Publish(record + g, __float_as_uint(total), epoch_ - 1);
-      Publish(record + kGroup + g, __float_as_uint(largest), epoch_ - 1);
+      Publish(record, __float_as_uint(total), epoch_ - 1);
+      Publish(record + 1, __float_as_uint(largest), epoch_ - 1);
     }
   }
 
-  // Element i of a row of `attended`, by all lanes of a warp, neighbours side by side.
-  __device__ __forceinline__ void PublishAttended(const PersistentStack& s, int row, int i, float value) {
-    const float next = __shfl_down_sync(~0U, value, 1);
-    if (i % 2 == 0) Publish(s.attended + row * (s.heads * kHeadDim / 2) + i / 2, PackBf16(value, next), epoch_);
+  __device__ __forceinline__ Word* Record(const PersistentStack& s, int row, int head, int split) const {
+    return s.records + ((static_cast<int64_t>(row) * kHeads + head) * kPersistentSplits + split) * kRecordWords;
   }
 
-  // Queries of a row, keys and values of the new rows up to it, to shared memory; its own key and value to the cache,
-  // at `target`.
-  __device__ __forceinline__ void PlaceHeads(const PersistentStack& s, const PersistentLayer& layer, int row,
-                                             int kv_head, int new_rows, uint32_t qkv_epoch, AttentionMemory* m,
-                                             __nv_bfloat16* target) {
-    if (warp_ >= kGroup + 2 * new_rows) return;
-    const bool is_query = warp_ < kGroup;
-    const bool is_value = warp_ >= kGroup + new_rows;
-    const int j = is_query ? 0 : (warp_ - kGroup) % max(1, new_rows);
+  // A row's query, keys and values of the new rows up to it, to shared memory; its own key and value to the cache,
+  // at `target` (if any) and value_offset on.
+  __device__ __forceinline__ void PlaceHeads(const PersistentStack& s, const PersistentLayer& layer, int row, int head,
+                                             int new_rows, uint32_t qkv_epoch, AttentionMemory* m,
+                                             __nv_bfloat16* target, int value_offset) {
+    if (warp_ >= 1 + 2 * new_rows) return;
+    const bool is_query = warp_ == 0;
+    const bool is_value = warp_ >= 1 + new_rows;
+    const int j = is_query ? 0 : is_value ? warp_ - 1 - new_rows : warp_ - 1;
     const int back = is_query ? 0 : new_rows - 1 - j;
-    const int head = is_query ? kv_head * kGroup + warp_ : s.heads + (is_value ? s.kv_heads : 0) + kv_head;
-    const Word* const words = s.qkv_words + (row - back) * s.qkv.outputs + head * kHeadDim;
+    const int source = is_query ? head : kHeads + (is_value ? kKvHeads : 0) + head / kGroup;
+    const Word* const words = s.qkv + (row - back) * kQkvWidth + source * kHeadDim + lane_;
     const float* const norm = is_query ? layer.q_norm : layer.k_norm;
+    const bool stored = back == 0 && target != nullptr;
     float low_norm[2] = {1, 1}, high_norm[2] = {1, 1}, sine[2], cosine[2];
-    uint2 seen[4];
 #pragma unroll
     for (int p = 0; p < 2; ++p) {
       const int i = lane_ + 32 * p;
-      seen[2 * p] = LoadWord(words + i);
-      seen[2 * p + 1] = LoadWord(words + kHalf + i);
       if (norm != nullptr) {
         low_norm[p] = __ldg(norm + i);
         high_norm[p] = __ldg(norm + kHalf + i);
@@ -918,53 +983,55 @@ class Block {
       sine[p] = shared_->sine[row - back][i];
       cosine[p] = shared_->cosine[row - back][i];
     }
-    float low[2], high[2];
+    uint2 seen[4];
+    patience_.Await([&] {
+      bool there = true;
 #pragma unroll
-    for (int p = 0; p < 2; ++p) {
-      const Word* const word = words + lane_ + 32 * p;
-      low[p] = __uint_as_float(Await(seen[2 * p], word, qkv_epoch, patience_));
-      high[p] = __uint_as_float(Await(seen[2 * p + 1], word + kHalf, qkv_epoch, patience_));
-    }
+      for (int p = 0; p < 4; ++p) seen[p] = LoadWord(words + 32 * (p / 2) + kHalf * (p % 2));
+#pragma unroll
+      for (int p = 0; p < 4; ++p) there = there && seen[p].y == qkv_epoch;
+      return there;
+    });
     __syncwarp();
+    const float low[2] = {__uint_as_float(seen[0].x), __uint_as_float(seen[2].x)};
+    const float high[2] = {__uint_as_float(seen[1].x), __uint_as_float(seen[3].x)};
     if (is_value) {
-      if (target != nullptr) target += s.page_positions * kHeadDim;
 #pragma unroll
       for (int p = 0; p < 4; ++p) {
         const int i = lane_ + 32 * (p / 2) + kHalf * (p % 2);
         const __nv_bfloat16 rounded = FromFloat<__nv_bfloat16>(p % 2 == 0 ? low[p / 2] : high[p / 2]);
         m->new_values[j][i] = ToFloat(rounded);
-        if (back == 0) target[i] = rounded;
+        if (stored) target[value_offset + i] = rounded;
       }
       return;
     }
     NormAndRotate(low, high, norm != nullptr, low_norm, high_norm, s.eps, sine, cosine, kHalf, lane_,
                   [&](int i, float value) {
                     if (is_query) {
-                      m->q[warp_][i] = value;
+                      m->q[i] = value;
                       return;
                     }
                     const __nv_bfloat16 rounded = FromFloat<__nv_bfloat16>(value);
                     m->new_keys[j][i] = ToFloat(rounded);
-                    if (back == 0) target[i] = rounded;
+                    if (stored) target[i] = rounded;
                   });
   }
 
   // Elements [first, first + kCombined) of a head from the records of all splits, in their order.
   __device__ __forceinline__ void CombineSplits(const PersistentStack& s, int row, int head, int first, int splits) {
-    CombineMemory& m = *reinterpret_cast<CombineMemory*>(memory_ + a.attention_offset);
-    const int g = head % kGroup;
-    const Word* const records =
-        s.records + (static_cast<int64_t>(row) * s.kv_heads + head / kGroup) * kPersistentSplits * kRecordWords;
+    CombineMemory& m = shared_->work.products.combine;
+    const Word* const records = Record(s, row, head, 0);
     const uint32_t epoch = epoch_ - 1;
+#pragma unroll 1
     for (int i = static_cast<int>(threadIdx.x); i < splits * 2; i += kTeamThreads) {
-      const Word* const word = records + i / 2 * kRecordWords + i % 2 * kGroup + g;
+      const Word* const word = records + i / 2 * kRecordWords + i % 2;
       const float value = __uint_as_float(Await(LoadWord(word), word, epoch, patience_));
       (i % 2 == 0 ? m.sums : m.maxima)[i / 2] = value;
     }
     constexpr int kLoads = kCombined / 2;
+#pragma unroll 1
     for (int i = static_cast<int>(threadIdx.x); i < splits * kLoads; i += kTeamThreads) {
-      const Word* const words =
-          records + i / kLoads * kRecordWords + 2 * kGroup + g * kHeadDim + first + i % kLoads * 2;
+      const Word* const words = records + i / kLoads * kRecordWords + 2 + first + i % kLoads * 2;
       const uint2 two = Await(LoadTwoWords(words), words, epoch, patience_);
       m.values[i / kLoads][i % kLoads * 2] = __uint_as_float(two.x);
       m.values[i / kLoads][i % kLoads * 2 + 1] = __uint_as_float(two.y);
@@ -973,7 +1040,7 @@ class Block {
     for (int i = static_cast<int>(threadIdx.x); i < splits; i += kTeamThreads) {
       float largest = -INFINITY;
       for (int k = 0; k < splits; ++k) largest = fmaxf(largest, m.maxima[k]);
-      m.factors[i] = expf(m.maxima[i] - largest);
+      m.factors[i] = Exponential<__nv_bfloat16>(m.maxima[i] - largest);
     }
     Team::Sync();
     if (warp_ == 0) {
@@ -988,7 +1055,7 @@ class Block {
       const float result = value / total;
       const float next = __shfl_down_sync(~0U, result, 1);
       if (lane_ < kCombined && d % 2 == 0) {
-        Publish(s.attended + row * (s.heads * kHeadDim / 2) + (head * kHeadDim + first + d) / 2, PackBf16(result, next),
+        Publish(s.attended + row * (kQueryWidth / 2) + (head * kHeadDim + first + d) / 2, PackBf16(result, next),
                 epoch_);
       }
     }
@@ -997,88 +1064,75 @@ class Block {
 
   // --- Choices ---
 
-  // The talker's hidden state, normed, as the predictor's first input: for models without projection.
-  __device__ __forceinline__ void PublishHidden(uint32_t epoch) {
-    const int width = a.talker.hidden;
-    const int step = a.paired ? 2 : 1;
-    const float* const own = reinterpret_cast<const float*>(memory_ + a.own_offset);
-    const int count = shared_->stacks[0].o.tiles * a.rows * 8;
-    if (count == 0) return;
-    Team::Sync();
-    for (int i = static_cast<int>(threadIdx.x); i < count; i += kTeamThreads) {
-      const int column = TileAt(i / (8 * a.rows)) * 8 + i % 8;
-      const int row = i / 8 % a.rows;
-      if (column >= width) continue;
-      float total = 0;
-      for (int w = 0; w < width / 32; ++w) total += shared_->hidden_squares[row][w];
-      const float factor = 1.0F / sqrtf(total / static_cast<float>(width) + a.talker.eps);
-      Publish(a.input + row * step * width + column, __float_as_uint(own[i] * factor * a.talker.norm[column]), epoch);
-    }
-  }
-
-  // A row's logits, thread t those of t, t + kTeamThreads, …
-  template <int kPerThread>
-  __device__ __forceinline__ void GatherLogits(int row, int vocab, uint32_t epoch, float (&logits)[kPerThread]) {
-    const Word* const words = a.logits + row * kPersistentVocab + threadIdx.x;
-    uint2 seen[kPerThread];
+  // Chooses a row's code of `group`, from logits of this epoch (the talker's: the one before), and publishes it as of
+  // the next. Whether the row goes on. Also for a row that has nothing to say, so that nobody overtakes the readers.
+  __device__ __forceinline__ bool ChooseCode(int row, int group, bool alive) {
+    const bool talker = group == 0;
+    const uint32_t logits_epoch = talker ? epoch_ - 1 : epoch_;
+    const int vocab = talker ? a.talker_vocab : a.predictor_vocab;
+    const int slot = shared_->slots[row];
+    const bool speaks = slot >= 0 && alive;
+    SlotState& state = a.slots[max(slot, 0)];
+    unsigned* const history = a.history + static_cast<int64_t>(max(slot, 0)) * a.history_words;
+    const int chosen = state.chosen;
+    const SamplingRules rules = talker ? state.talker : state.predictor;
+    const uint64_t seed = state.seed;
+    const int64_t max_new_tokens = state.max_new_tokens;
+    const float penalty = state.repetition_penalty;
+    unsigned repeated = 0;  // of the pairs of ids that this thread brings in, which were chosen before
+    if (speaks && talker) {
 #pragma unroll
-    for (int j = 0; j < kPerThread; ++j) {
-      if (static_cast<int>(threadIdx.x) + j * kTeamThreads < vocab) seen[j] = LoadWord(words + j * kTeamThreads);
-    }
-#pragma unroll
-    for (int j = 0; j < kPerThread; ++j) {
-      logits[j] = -INFINITY;
-      if (static_cast<int>(threadIdx.x) + j * kTeamThreads < vocab) {
-        logits[j] = __uint_as_float(Await(seen[j], words + j * kTeamThreads, epoch, patience_));
+      for (int j = 0; j < kPersistentVocab / (2 * kTeamThreads); ++j) {
+        const int i = 2 * (static_cast<int>(threadIdx.x) + j * kTeamThreads);
+        if (i < vocab) repeated |= (history[i / 32] >> (i % 32) & 3U) << (2 * j);
       }
     }
-  }
-
-  // The embedding of a row's code `id` (below 0: zeros) as row `input_row` of the predictor's input.
-  __device__ __forceinline__ void PublishEmbedding(int pass, int id, int input_row, uint32_t epoch) {
-    const int width = a.predictor.hidden;
-    const PredictorPass& p = a.passes[pass];
-    const auto* const embedding =
-        reinterpret_cast<const uint32_t*>(p.table) + static_cast<int64_t>(id) * p.table_stride / 2;
-    Word* const words = a.input + input_row * width;
-    for (int i = static_cast<int>(threadIdx.x); i < width / 2; i += kTeamThreads) {
-      const uint32_t pair = id < 0 ? 0 : __ldg(embedding + i);
-      Publish(words + 2 * i, __float_as_uint(LowBf16(pair)), epoch);
-      Publish(words + 2 * i + 1, __float_as_uint(HighBf16(pair)), epoch);
+    float* const logits = shared_->work.choice.logits;
+    // The products before this one are over for all warps.
+    Team::Sync();
+    constexpr int kTogether = 4;  // pairs of logits
+#pragma unroll 1
+    for (int base = 2 * static_cast<int>(threadIdx.x); base < vocab; base += 2 * kTogether * kTeamThreads) {
+      const Word* const words = a.logits + row * kPersistentVocab + base;
+      uint4 seen[kTogether];
+#pragma unroll
+      for (int j = 0; j < kTogether; ++j) {
+        if (base + j * 2 * kTeamThreads < vocab) seen[j] = LoadTwoWords(words + j * 2 * kTeamThreads);
+      }
+#pragma unroll
+      for (int j = 0; j < kTogether; ++j) {
+        const int i = base + j * 2 * kTeamThreads;
+        if (i >= vocab) break;
+        const uint2 pair = Await(seen[j], words + j * 2 * kTeamThreads, logits_epoch, patience_);
+        *reinterpret_cast<float2*>(logits + i) = {__uint_as_float(pair.x), __uint_as_float(pair.y)};
+      }
     }
-  }
-
-  // Chooses a row's code of `group` and publishes its embedding, as input of the next pass. Whether the row goes on.
-  __device__ __forceinline__ bool ChooseCode(int row, int group, bool alive) {
-    const uint32_t input_epoch = epoch_;
-    const bool talker = group == 0;
-    const int vocab = talker ? a.talker_head.outputs : a.head.outputs;
-    constexpr int kPerThread = kPersistentVocab / kTeamThreads;
-    float logits[kPerThread];
-    // Also for a row that has nothing to say, so that its input does not come before others have read the last.
-    GatherLogits(row, vocab, input_epoch - 1, logits);
-    const int slot = shared_->slots[row];
     int id = -1;
     bool goes_on = false;
-    if (slot >= 0 && alive) {
-      SlotState& state = a.slots[slot];
-      unsigned* const history = a.history + static_cast<int64_t>(slot) * a.history_words;
-      const int chosen = state.chosen;
+    if (speaks) {
       if (talker) {
-        const float penalty = state.repetition_penalty;
-#pragma unroll
-        for (int j = 0; j < kPerThread; ++j) {
-          const int i = static_cast<int>(threadIdx.x) + j * kTeamThreads;
-          if (i >= vocab) continue;
-          const bool repeated = (history[i / 32] >> (i % 32) & 1U) != 0;
-          logits[j] = TalkerLogit(logits[j], i, repeated, penalty, vocab, a.eos_id, chosen);
+#pragma unroll 1
+        for (int i = 2 * static_cast<int>(threadIdx.x); i < vocab; i += 2 * kTeamThreads) {
+          logits[i] = TalkerLogit(logits[i], i, (repeated & 1U) != 0, penalty, vocab, a.eos_id, chosen);
+          logits[i + 1] = TalkerLogit(logits[i + 1], i + 1, (repeated & 2U) != 0, penalty, vocab, a.eos_id, chosen);
+          repeated >>= 2;
         }
       }
-      id =
-          Choose<Team>(logits, vocab, talker ? state.talker : state.predictor, state.seed, talker ? chosen : chosen - 1,
-                       group, reinterpret_cast<unsigned long long*>(memory_ + a.stage_offset), &shared_->choice);
-      const SlotEnd end = EndAfter(id, a.eos_id, chosen, state.max_new_tokens);
+      // What may be chosen will be wanted from the L2 cache.
+      const auto prefetch = [&](int candidate) {
+        if (group + 1 >= a.groups) return;
+        const PredictorPass& p = shared_->passes[group];
+        const char* const embedding = p.table + static_cast<int64_t>(candidate) * p.table_stride * 2;
+#pragma unroll 4
+        for (int at = 0; at < kPersistentHidden * 2; at += 128) {
+          asm volatile("prefetch.global.L2 [%0];" ::"l"(embedding + at));
+        }
+      };
+      id = Choose<Team>(logits, vocab, rules, seed, talker ? chosen : chosen - 1, group, shared_->work.choice.list,
+                        &shared_->choice, prefetch);
+      const SlotEnd end = EndAfter(id, a.eos_id, chosen, max_new_tokens);
       goes_on = talker ? end == SlotEnd::kRunning : id >= 0;
+      if (threadIdx.x == 0) Publish(a.ids + row, goes_on ? static_cast<uint32_t>(id) : ~0U, epoch_ + 1);
       Team::Sync();
       if (threadIdx.x == 0) {
         if (talker) {
@@ -1087,59 +1141,43 @@ class Block {
           TakePredictorId(id, group, row, a.groups, a.frame, &state);
         }
       }
-    }
-    if (talker && threadIdx.x == 0) Publish(a.speaking + row, goes_on ? 1 : 0, input_epoch);
-    if (group + 1 < a.groups) {
-      const int input_row = !talker ? row : a.paired ? 2 * row + 1 : kPersistentRows + row;
-      PublishEmbedding(group, goes_on ? id : -1, input_row, input_epoch);
+    } else {
+      if (threadIdx.x == 0) Publish(a.ids + row, ~0U, epoch_ + 1);
+      // Others may not stage rows in the place of logits that are still coming in.
+      Team::Sync();
     }
     return goes_on;
   }
 
-  // Whether any row goes on after the talker; otherwise no more weights are needed.
-  __device__ __forceinline__ bool AnySpeaks() {
-    bool speaks = false;
-    if (static_cast<int>(threadIdx.x) < a.rows) {
-      const Word* const word = a.speaking + threadIdx.x;
-      speaks = Await(LoadWord(word), word, epoch_, patience_) != 0;
-    }
-    speaks = Team::Any(speaks);
-    if (!speaks && threadIdx.x == 0) *static_cast<volatile unsigned*>(&shared_->stop) = 1;
-    return speaks;
-  }
-
   const FrameKernelArguments& a;
   Shared* shared_;
-  char* memory_;
   Patience patience_;
-  RingReader ring_;
   int warp_, lane_;
+  RingReader ring_;
   uint32_t epoch_;
-  unsigned parity_ = 0;  // of the products: which half of squares and partial sums is in use
+  uint32_t input_epoch_ = 0, id_epoch_ = 0;
+  int id_ = -1;      // of stream `lane`: what it said last
+  float own_ = 0;    // of the residual stream, see AddToOwn()
+  int partial_ = 0;  // which half of the partial sums is in use
+  int squares_ = 0;  // and of the squares
 };
 
 #endif  // __CUDA_ARCH__ >= 900
 
+template <int kTalkerHidden, int kStreams>
 __global__ void __launch_bounds__(kThreads, 1) FrameKernel(const __grid_constant__ FrameKernelArguments a) {
 #if __CUDA_ARCH__ >= 900
   extern __shared__ __align__(128) char memory[];
-  __shared__ Shared shared;
+  auto& shared =
+      *reinterpret_cast<SharedMemory<kTalkerHidden, kStreams>*>(memory + a.ring_slots * kPersistentPieceBytes);
   if (a.frame.live[0] == 0) return;
   const int layers = a.talker.num_layers + a.predictor.num_layers;
   for (int i = static_cast<int>(threadIdx.x); i < layers; i += kThreads) shared.layers[i] = a.layers[i];
-  if (static_cast<int>(threadIdx.x) < a.rows) {
-    shared.slots[threadIdx.x] = a.frame.slots[threadIdx.x];
-  }
+  for (int i = static_cast<int>(threadIdx.x); i < a.groups - 1; i += kThreads) shared.passes[i] = a.passes[i];
+  if (threadIdx.x < kStreams) shared.slots[threadIdx.x] = a.frame.slots[threadIdx.x];
   if (threadIdx.x == 0) {
     shared.stacks[0] = a.talker;
     shared.stacks[1] = a.predictor;
-    shared.talker_head = a.talker_head;
-    shared.head = a.head;
-    shared.projection = a.projection;
-    for (PersistentStack& s : shared.stacks) {
-      for (MatrixShape* const m : {&s.qkv, &s.o, &s.gated, &s.down}) m->tiles = Mine(m->tiles);
-    }
-    for (MatrixShape* const m : {&shared.talker_head, &shared.head, &shared.projection}) m->tiles = Mine(m->tiles);
     shared.stop = 0;
     shared.gave_up = 0;
     InitializeRing(&shared.ring, a.ring_slots, kWarps);
@@ -1149,36 +1187,56 @@ __global__ void __launch_bounds__(kThreads, 1) FrameKernel(const __grid_constant
     if (threadIdx.x == kTeamThreads) SendFrame(a, &shared, memory);
     return;
   }
-  Block(a, &shared, memory).Run();
+  Block<kTalkerHidden, kStreams>(a, &shared, memory).Run();
 #endif
+}
+
+using Kernel = void (*)(FrameKernelArguments);
+
+struct Variant {
+  Kernel kernel;
+  size_t (*bytes)(int ring_slots);
+};
+template <int kTalkerHidden>
+Variant VariantOf(int rows) {
+  if (rows == 1) return {FrameKernel<kTalkerHidden, 1>, SharedBytes<kTalkerHidden, 1>};
+  if (rows == 2) return {FrameKernel<kTalkerHidden, 2>, SharedBytes<kTalkerHidden, 2>};
+  return {FrameKernel<kTalkerHidden, 4>, SharedBytes<kTalkerHidden, 4>};
+}
+Variant VariantOf(int talker_hidden, int rows) {
+  return talker_hidden == kPersistentHidden ? VariantOf<kPersistentHidden>(rows)
+                                            : VariantOf<kPersistentWideHidden>(rows);
 }
 
 }  // namespace
 
-size_t PersistentAttentionBytes() { return kAttentionBytes; }
-
-cudaError_t PrepareFrameKernel(size_t shared_bytes, int* blocks_per_processor) {
-  const auto* const kernel = reinterpret_cast<const void*>(FrameKernel);
-  cudaError_t error =
-      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes));
-  if (error != cudaSuccess) return error;
-  (void)cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared);
-  return cudaOccupancyMaxActiveBlocksPerMultiprocessor(blocks_per_processor, kernel, kThreads, shared_bytes);
+size_t FrameKernelBytes(int talker_hidden, int rows, int ring_slots) {
+  return VariantOf(talker_hidden, rows).bytes(ring_slots);
 }
 
-cudaError_t LaunchFrameKernel(const FrameKernelArguments& arguments, int blocks, size_t shared_bytes,
-                              cudaStream_t stream) {
+cudaError_t PrepareFrameKernel(int talker_hidden, int rows, int ring_slots, int* blocks_per_processor) {
+  const Variant variant = VariantOf(talker_hidden, rows);
+  const auto* const kernel = reinterpret_cast<const void*>(variant.kernel);
+  const size_t bytes = variant.bytes(ring_slots);
+  const cudaError_t error =
+      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes));
+  if (error != cudaSuccess) return error;
+  return cudaOccupancyMaxActiveBlocksPerMultiprocessor(blocks_per_processor, kernel, kThreads, bytes);
+}
+
+cudaError_t LaunchFrameKernel(const FrameKernelArguments& arguments, int rows, cudaStream_t stream) {
+  const Variant variant = VariantOf(arguments.talker_hidden, rows);
   cudaLaunchConfig_t config = {};
-  config.gridDim = dim3(static_cast<unsigned>(blocks));
+  config.gridDim = dim3(kBlocks);
   config.blockDim = dim3(kThreads);
-  config.dynamicSmemBytes = shared_bytes;
+  config.dynamicSmemBytes = variant.bytes(arguments.ring_slots);
   config.stream = stream;
   cudaLaunchAttribute attribute = {};
   attribute.id = cudaLaunchAttributeCooperative;
   attribute.val.cooperative = 1;
   config.attrs = &attribute;
   config.numAttrs = 1;
-  return cudaLaunchKernelEx(&config, FrameKernel, arguments);
+  return cudaLaunchKernelEx(&config, variant.kernel, arguments);
 }
 
 }  // namespace qtts::cuda

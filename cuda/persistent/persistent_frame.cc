@@ -2,8 +2,7 @@
 #include "persistent/persistent_frame.h"
 
 #include <algorithm>
-#include <bit>
-#include <cstring>
+#include <array>
 #include <limits>
 #include <string>
 
@@ -11,49 +10,36 @@ namespace qtts::cuda {
 namespace {
 
 constexpr const char* kPreparing = "preparing the persistent kernel";
-// More blocks than this gain nothing: tiles come in multiples of it. The other processors are for the codec.
-constexpr int kMaxBlocks = 128;
-constexpr int kMinRingSlots = 4;
-constexpr int kRingSlots = 6;
+constexpr int kMinRingSlots = 6;  // six pieces are taken together
+constexpr int kRingSlots = 8;
+constexpr std::array<int, 3> kRowBuckets = {1, 2, 4};
 
 Status Unsupported(const std::string& what) { return Status::Unsupported("the persistent kernel: " + what); }
 
-MatrixShape ShapeOf(const Matrix& matrix) {
-  if (matrix.data == nullptr) return {};
-  return {matrix.outputs, matrix.columns, matrix.chunks(), matrix.tiles()};
-}
-
-Status CheckStack(const TransformerConfig& c, const char* part) {
+Status CheckStack(const TransformerConfig& c, const char* part, bool may_be_wide) {
   const auto check = [&](bool good, const std::string& what) {
     return good ? Status::Ok() : Unsupported(std::string("the ") + part + "'s " + what);
   };
   QTTS_RETURN_IF_ERROR(check(c.head_dim == kPersistentHeadDim, "head_dim is not 128"));
-  QTTS_RETURN_IF_ERROR(check(c.num_heads == 2 * c.num_kv_heads, "heads are not two to a key head"));
-  QTTS_RETURN_IF_ERROR(check(c.hidden_size % kChunk == 0 && c.hidden_size <= kPersistentHidden,
-                             "hidden_size is not a multiple of 32 up to 4096"));
-  return check(c.intermediate_size % kChunk == 0, "intermediate_size is not a multiple of 32");
+  QTTS_RETURN_IF_ERROR(check(c.num_heads == kPersistentHeads && c.num_kv_heads == kPersistentKvHeads,
+                             "heads are not 16 with 8 key heads"));
+  QTTS_RETURN_IF_ERROR(
+      check(c.hidden_size == kPersistentHidden || (may_be_wide && c.hidden_size == kPersistentWideHidden),
+            may_be_wide ? "hidden_size is not 1024 or 2048" : "hidden_size is not 1024"));
+  return check(c.intermediate_size == PersistentIntermediate(c.hidden_size),
+               "intermediate_size is not three times its hidden_size");
 }
 
 size_t RoundUp(size_t bytes) { return (bytes + 127) / 128 * 128; }
 
-PersistentStack Describe(const Stack& stack, const KeyValuePages& pages) {
+PersistentStack Describe(const Stack& stack) {
   const TransformerConfig& c = stack.config;
   PersistentStack s;
   s.num_layers = c.num_layers;
-  s.hidden = c.hidden_size;
-  s.heads = c.num_heads;
-  s.kv_heads = c.num_kv_heads;
   s.window = c.sliding_window;
   s.eps = c.rms_norm_eps;
-  s.qkv = ShapeOf(stack.layers.front().qkv);
-  s.o = ShapeOf(stack.layers.front().o);
-  s.gated = ShapeOf(stack.layers.front().gated);
-  s.down = ShapeOf(stack.layers.front().down);
   s.norm = stack.norm;
   s.inverse_frequencies = stack.layers.front().attention.inverse_frequencies;
-  s.pages = pages.table;
-  s.pages_per_sequence = pages.pages_per_sequence;
-  s.page_positions = pages.page_positions;
   return s;
 }
 
@@ -78,18 +64,19 @@ Status PersistentFrame::Prepare(const PersistentFrameSources& sources, unsigned 
   if (sources.precision != Precision::kBF16) return Unsupported("the precision is not BF16");
   const TransformerConfig& t = sources.talker->config;
   const TransformerConfig& p = sources.predictor->config;
-  QTTS_RETURN_IF_ERROR(CheckStack(t, "talker"));
-  QTTS_RETURN_IF_ERROR(CheckStack(p, "code predictor"));
+  QTTS_RETURN_IF_ERROR(CheckStack(t, "talker", true));
+  QTTS_RETURN_IF_ERROR(CheckStack(p, "code predictor", false));
   if (t.num_layers + p.num_layers > kPersistentLayers) return Unsupported("the model has more than 64 layers");
   if (sources.groups < 2) return Unsupported("the model has one code per frame");
+  if (sources.groups > kPersistentGroups) return Unsupported("the model has more than 32 codes per frame");
   if (sources.talker_head->outputs > kPersistentVocab) return Unsupported("the talker has more than 3072 ids");
   for (const Matrix& head : *sources.heads) {
-    if (head.outputs > kPersistentVocab || head.outputs != sources.heads->front().outputs) {
+    if (head.outputs > kPersistentVocab || head.outputs % 2 != 0 || head.outputs != sources.heads->front().outputs) {
       return Unsupported("the code predictor has more than 3072 ids, or not everywhere as many");
     }
   }
-  if (sources.projection->data == nullptr && t.hidden_size > 1024) {
-    return Unsupported("the code predictor takes hidden states of more than 1024 numbers");
+  if ((sources.projection->data != nullptr) != (t.hidden_size != kPersistentHidden)) {
+    return Unsupported("hidden states need a projection that is not there, or have one that they do not need");
   }
 
   int device = 0;
@@ -101,23 +88,27 @@ Status PersistentFrame::Prepare(const PersistentFrameSources& sources, unsigned 
   };
   if (attribute(cudaDevAttrComputeCapabilityMajor) != 9) return Unsupported("the GPU is not of compute capability 9");
   if (attribute(cudaDevAttrCooperativeLaunch) == 0) return Unsupported("the GPU has no cooperative launches");
-  constexpr size_t kStaticBytes = size_t{16} << 10;
-  shared_limit_ = static_cast<size_t>(attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin)) - kStaticBytes;
-  blocks_ = std::min(kMaxBlocks, attribute(cudaDevAttrMultiProcessorCount));
+  if (attribute(cudaDevAttrMultiProcessorCount) < kPersistentBlocks) {
+    return Unsupported("the GPU has fewer than 128 processors");
+  }
+  const auto shared_limit = static_cast<size_t>(attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin));
 
   FrameKernelArguments& a = arguments_;
   a.groups = sources.groups;
-  a.talker = Describe(*sources.talker, sources.talker_pages);
-  a.predictor = Describe(*sources.predictor, sources.predictor_pages);
+  a.talker = Describe(*sources.talker);
+  a.talker.pages = sources.talker_pages.table;
+  a.talker.pages_per_sequence = sources.talker_pages.pages_per_sequence;
+  a.talker.page_positions = sources.talker_pages.page_positions;
+  a.talker.cache_heads = kPersistentKvHeads;
+  a.predictor = Describe(*sources.predictor);
   a.predictor.first_layer = t.num_layers;
-  a.talker_head = ShapeOf(*sources.talker_head);
-  a.head = ShapeOf(sources.heads->front());
-  a.projection = ShapeOf(*sources.projection);
-  a.talker_head_weights = static_cast<const char*>(sources.talker_head->data);
-  a.projection_weights = static_cast<const char*>(sources.projection->data);
+  a.talker_hidden = t.hidden_size;
+  a.talker_vocab = sources.talker_head->outputs;
+  a.predictor_vocab = sources.heads->front().outputs;
+  a.talker_head = static_cast<const char*>(sources.talker_head->data);
+  a.projection = static_cast<const char*>(sources.projection->data);
   a.projection_bias = sources.projection->bias;
   a.x = sources.x;
-  a.x_stride = Padded(t.hidden_size);
   a.eos_id = sources.eos_id;
   a.frame = sources.frame;
   a.slots = sources.slots;
@@ -126,9 +117,9 @@ Status PersistentFrame::Prepare(const PersistentFrameSources& sources, unsigned 
   a.talker_logits = sources.talker_logits;
   a.predictor_logits = sources.predictor_logits;
   a.patience = patience;
-  // Six hand-overs a layer, two a choice.
+  // Six hand-overs a layer; logits, hidden state, id.
   const int passes = sources.groups;
-  a.epochs_per_frame = static_cast<unsigned>(6 * t.num_layers + 2 + passes * (6 * p.num_layers + 2));
+  a.epochs_per_frame = static_cast<unsigned>(6 * t.num_layers + 3 + passes * (6 * p.num_layers + 2));
   a.epoch_frames = (std::numeric_limits<unsigned>::max() - 1) / a.epochs_per_frame;
 
   std::vector<PersistentLayer> layers;
@@ -140,9 +131,24 @@ Status PersistentFrame::Prepare(const PersistentFrameSources& sources, unsigned 
     steps.push_back(
         {static_cast<const char*>((*sources.heads)[i].data), static_cast<const char*>(table.data), table.stride});
   }
+  // The predictor's keys and values, one page a row.
+  a.predictor.pages_per_sequence = 1;
+  a.predictor.page_positions = sources.groups;
+  a.predictor.cache_heads = kPersistentHeads;
+  const size_t page_bytes = static_cast<size_t>(p.num_layers) * kPersistentHeads * 2 *
+                            static_cast<size_t>(sources.groups) * kPersistentHeadDim * 2;
+  QTTS_ASSIGN_OR_RETURN(cache_, DeviceMemory::AllocateZeroed(kPersistentRows * page_bytes));
+  std::vector<void*> pages;
+  for (size_t row = 0; row < kPersistentRows; ++row) pages.push_back(cache_.as<char>() + row * page_bytes);
+
   const size_t layer_bytes = RoundUp(layers.size() * sizeof(PersistentLayer));
-  QTTS_ASSIGN_OR_RETURN(tables_, DeviceMemory::Allocate(layer_bytes + steps.size() * sizeof(PredictorPass)));
+  const size_t pass_bytes = RoundUp(steps.size() * sizeof(PredictorPass));
+  QTTS_ASSIGN_OR_RETURN(tables_, DeviceMemory::Allocate(layer_bytes + pass_bytes + pages.size() * sizeof(void*)));
   char* const tables = tables_.as<char>();
+  QTTS_RETURN_IF_CUDA_ERROR(
+      cudaMemcpy(tables + layer_bytes + pass_bytes, pages.data(), pages.size() * sizeof(void*), cudaMemcpyHostToDevice),
+      kPreparing);
+  a.predictor.pages = reinterpret_cast<void* const*>(tables + layer_bytes + pass_bytes);
   QTTS_RETURN_IF_CUDA_ERROR(
       cudaMemcpy(tables, layers.data(), layers.size() * sizeof(PersistentLayer), cudaMemcpyHostToDevice), kPreparing);
   QTTS_RETURN_IF_CUDA_ERROR(
@@ -155,99 +161,65 @@ Status PersistentFrame::Prepare(const PersistentFrameSources& sources, unsigned 
   a.report = report_.as<unsigned>();
 
   // The pace that measured best; see tests/bench/JOURNAL.md.
-  a.talker.in_flight = t.hidden_size > 1024 ? 4 : 1;
-  a.predictor.in_flight = p.hidden_size > 1024 ? 4 : 1;
+  a.talker.in_flight = t.hidden_size > kPersistentHidden ? 2 : 1;
+  a.predictor.in_flight = 1;
 
-  int most = 0;
-  for (int rows = 1; rows <= kPersistentRows; ++rows) {
-    size_t bytes = 0;
-    FrameKernelArguments with = a;
-    Layout(rows, &with, &bytes);
-    if (with.ring_slots < kMinRingSlots) return Unsupported("the GPU's processors have too little shared memory");
-    most = std::max(most, static_cast<int>(bytes));
+  for (const int rows : kRowBuckets) {
+    const size_t fixed = FrameKernelBytes(t.hidden_size, rows, 0);
+    const size_t slots = shared_limit < fixed ? 0 : (shared_limit - fixed) / kPersistentPieceBytes;
+    if (slots < kMinRingSlots) return Unsupported("the GPU's processors have too little shared memory");
+    a.ring_slots = std::min(static_cast<int>(slots), rows == 1 ? kRingSlots : a.ring_slots);
   }
-  int resident = 0;
-  QTTS_RETURN_IF_CUDA_ERROR(PrepareFrameKernel(static_cast<size_t>(most), &resident), kPreparing);
-  if (resident < 1) return Unsupported("a block does not fit on the GPU's processors");
+  for (const int rows : kRowBuckets) {
+    int resident = 0;
+    QTTS_RETURN_IF_CUDA_ERROR(PrepareFrameKernel(t.hidden_size, rows, a.ring_slots, &resident), kPreparing);
+    if (resident < 1) return Unsupported("a block does not fit on the GPU's processors");
+  }
   return Status::Ok();
 }
 
 Status PersistentFrame::AllocateWords() {
   FrameKernelArguments& a = arguments_;
   struct Part {
-    Word** words;
-    size_t count;
+    void** words;
+    size_t bytes;
   };
   std::vector<Part> parts;
   constexpr size_t kRows = kPersistentRows;
+  constexpr size_t kQuadBytes = 16;
+  constexpr size_t kQueryWidth = size_t{kPersistentHeads} * kPersistentHeadDim;
+  const auto add = [&](auto** words, size_t bytes) { parts.push_back({reinterpret_cast<void**>(words), bytes}); };
   for (PersistentStack* const s : {&a.talker, &a.predictor}) {
-    const auto hidden = static_cast<size_t>(s->hidden);
-    parts.push_back({&s->x_middle, kRows * hidden});
-    parts.push_back({&s->x, kRows * hidden});
-    parts.push_back({&s->qkv_words, kRows * static_cast<size_t>(s->qkv.outputs)});
-    parts.push_back({&s->attended, kRows * static_cast<size_t>(s->heads) * kPersistentHeadDim / 2});
-    parts.push_back({&s->inner, kRows * static_cast<size_t>(s->gated.outputs) / 2});
+    const auto hidden = static_cast<size_t>(s == &a.talker ? a.talker_hidden : kPersistentHidden);
+    add(&s->x_middle, kRows * hidden / 4 * kQuadBytes);
+    add(&s->x, kRows * hidden / 4 * kQuadBytes);
+    add(&s->qkv, kRows * 2 * kQueryWidth * sizeof(Word));
+    add(&s->attended, kRows * kQueryWidth / 2 * sizeof(Word));
+    add(&s->inner, kRows * 3 * hidden / 2 * sizeof(Word));
   }
-  parts.push_back({&a.talker.records, kRows * static_cast<size_t>(a.talker.kv_heads) * kPersistentSplits *
-                                          static_cast<size_t>(kRecordWords)});
-  parts.push_back({&a.input, 2 * kRows * static_cast<size_t>(a.predictor.hidden)});
-  parts.push_back({&a.logits, kRows * kPersistentVocab});
-  parts.push_back({&a.speaking, kRows});
+  add(&a.talker.records, kRows * kPersistentHeads * kPersistentSplits * kRecordWords * sizeof(Word));
+  add(&a.input, kRows * kPersistentHidden * sizeof(Word));
+  add(&a.logits, kRows * kPersistentVocab * sizeof(Word));
+  add(&a.ids, kRows * sizeof(Word));
   size_t total = 0;
-  for (const Part& part : parts) total += RoundUp(part.count * sizeof(Word));
+  for (const Part& part : parts) total += RoundUp(part.bytes);
   QTTS_ASSIGN_OR_RETURN(words_, DeviceMemory::AllocateZeroed(total));
   char* next = words_.as<char>();
   for (const Part& part : parts) {
-    *part.words = reinterpret_cast<Word*>(next);
-    next += RoundUp(part.count * sizeof(Word));
+    *part.words = next;
+    next += RoundUp(part.bytes);
   }
   return Status::Ok();
 }
 
-// The ring first; then what a block keeps of the residual stream; then what products and attention need, in whose
-// place logits are sorted.
-void PersistentFrame::Layout(int rows, FrameKernelArguments* arguments, size_t* shared_bytes) const {
-  FrameKernelArguments& a = *arguments;
-  a.rows = rows;
-  a.paired = 2 * rows <= kPersistentRows;
-  const int most_rows = a.paired ? 2 * rows : rows;
-  size_t own = 0;
-  size_t stage = 0;
-  for (const PersistentStack* const s : {&a.talker, &a.predictor}) {
-    const int stack_rows = s == &a.talker ? rows : most_rows;
-    own = std::max(own, static_cast<size_t>((s->o.tiles + blocks_ - 1) / blocks_ * stack_rows * 8) * sizeof(float));
-    for (const MatrixShape* const m : {&s->qkv, &s->o, &s->gated, &s->down}) {
-      const int per_warp = (m->chunks + kPersistentWarps - 1) / kPersistentWarps;
-      stage = std::max(stage, static_cast<size_t>(kPersistentWarps * stack_rows * (per_warp | 1) * kChunk) * 2);
-    }
-  }
-  const size_t partial =
-      size_t{2} * kTilesAtOnce * kPersistentWarps * 16 * static_cast<size_t>(most_rows) * sizeof(float);
-  const size_t work = RoundUp(stage) + RoundUp(partial) + RoundUp(PersistentAttentionBytes());
-  const auto vocab = static_cast<unsigned>(std::max(a.talker_head.outputs, a.head.outputs));
-  const size_t sorted = std::bit_ceil(vocab) * sizeof(uint64_t);
-  const size_t fixed = RoundUp(own) + std::max(work, sorted);
-  const size_t slots = shared_limit_ < fixed ? 0 : (shared_limit_ - fixed) / kPersistentPieceBytes;
-  a.ring_slots = static_cast<int>(std::min<size_t>(slots, static_cast<size_t>(kRingSlots)));
-  a.own_offset = a.ring_slots * static_cast<int>(kPersistentPieceBytes);
-  a.stage_offset = a.own_offset + static_cast<int>(RoundUp(own));
-  a.partial_offset = a.stage_offset + static_cast<int>(RoundUp(stage));
-  a.attention_offset = a.partial_offset + static_cast<int>(RoundUp(partial));
-  *shared_bytes = static_cast<size_t>(a.own_offset) + fixed;
-}
-
 bool PersistentFrame::Covers(int rows, int splits) const {
-  if (rows > kPersistentRows || splits > kPersistentSplits) return false;
-  const auto items = [&](int parts, int per_sequence) { return (parts + blocks_ - 1) / blocks_ * per_sequence; };
-  return items(rows * splits * arguments_.talker.kv_heads, 1) <= kPersistentItems &&
-         items(rows * arguments_.predictor.kv_heads, 2) <= kPersistentItems;
+  if (std::find(kRowBuckets.begin(), kRowBuckets.end(), rows) == kRowBuckets.end()) return false;
+  const int items = rows * splits * kPersistentHeads;
+  return splits <= kPersistentSplits && (items + kPersistentBlocks - 1) / kPersistentBlocks <= kPersistentItems;
 }
 
 Status PersistentFrame::Enqueue(int rows, cudaStream_t stream) const {
-  FrameKernelArguments arguments = arguments_;
-  size_t shared_bytes = 0;
-  Layout(rows, &arguments, &shared_bytes);
-  return CudaStatus(LaunchFrameKernel(arguments, blocks_, shared_bytes, stream), "making speech");
+  return CudaStatus(LaunchFrameKernel(arguments_, rows, stream), "making speech");
 }
 
 EpochWords PersistentFrame::epoch_words() const {

@@ -29,7 +29,7 @@ struct PersistentFrameSources {
   const Matrix* projection = nullptr;  // no data: none
   const std::vector<Matrix>* heads = nullptr;
   const std::vector<Table>* predictor_tables = nullptr;
-  KeyValuePages talker_pages, predictor_pages;
+  KeyValuePages talker_pages;
   FrameRows frame;
   SlotState* slots = nullptr;
   unsigned* history = nullptr;
@@ -40,10 +40,11 @@ struct PersistentFrameSources {
 };
 
 // What BeginFrame() leaves to do of a frame, but for EndFrame(), as one cooperative kernel: talker, head, choice, code
-// predictor with its heads and choices. One block on each of up to 128 processors, streaming its share of the weights
+// predictor with its heads and choices. One block on each of 128 processors, streaming its share of the weights
 // without a break while the phases hand each other their results through the L2 cache.
 //
-// Gives the same codes and logits as the kernels of the graph path, bit for bit. For up to kPersistentRows utterances.
+// Gives the same codes and logits as the kernels of the graph path, bit for bit. For 1, 2 or 4 utterances, and for the
+// widths of the released models.
 class PersistentFrame {
  public:
   // Looks of one wait before it is given up: seconds.
@@ -61,18 +62,15 @@ class PersistentFrame {
 
   // Not ok once a wait was given up: what was computed since means nothing.
   Status Health() const;
-  size_t bytes() const { return words_.bytes() + tables_.bytes(); }
+  size_t bytes() const { return words_.bytes() + tables_.bytes() + cache_.bytes(); }
 
  private:
   PersistentFrame() = default;
   Status Prepare(const PersistentFrameSources& sources, unsigned patience);
   Status AllocateWords();
-  void Layout(int rows, FrameKernelArguments* arguments, size_t* shared_bytes) const;
 
   FrameKernelArguments arguments_;
-  int blocks_ = 0;
-  size_t shared_limit_ = 0;  // of a block, dynamic
-  DeviceMemory tables_, words_;
+  DeviceMemory tables_, words_, cache_;
   PinnedMemory report_;
 };
 

@@ -14,7 +14,7 @@
 namespace qtts::cuda {
 
 inline constexpr int kPieceBytes = kPersistentPieceBytes;
-inline constexpr int kMaxRingSlots = 13;
+inline constexpr int kMaxRingSlots = 32;
 
 struct RingBarriers {
   uint64_t full[kMaxRingSlots];
@@ -66,33 +66,52 @@ class RingCursor {
   unsigned parity_ = 0;
 };
 
-// One warp's view.
+// One warp's view. Lane i looks after the i-th piece of those that are taken together.
 class RingReader {
  public:
-  __device__ RingReader(RingBarriers* barriers, const char* memory, int slots)
-      : barriers_(barriers), memory_(memory), cursor_(slots) {}
+  __device__ RingReader(RingBarriers* barriers, const char* memory, int slots, int lane)
+      : barriers_(barriers), memory_(memory), slots_(slots), lane_(lane) {}
 
-  // The next piece, once it is there.
-  __device__ __forceinline__ const char* Piece() {
-    while (!BarrierPassed(&barriers_->full[cursor_.slot()], cursor_.parity())) {
+  // Returns once the next kPieces pieces are there.
+  template <int kPieces>
+  __device__ __forceinline__ void Await() const {
+    const int slot = slot_ + lane_;
+    const bool wrapped = slot >= slots_;
+    if (lane_ < kPieces) {
+      while (!BarrierPassed(&barriers_->full[wrapped ? slot - slots_ : slot], parity_ ^ (wrapped ? 1U : 0U))) {
+      }
     }
-    return memory_ + cursor_.slot() * kPieceBytes;
-  }
-  // All lanes are done with it, or do not need it. Only after Piece(): given back before it has come, it would count
-  // for the one that was in its place.
-  __device__ __forceinline__ void GiveBack(int lane) {
     __syncwarp();
-    if (lane == 0) {
-      asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(SharedAddress(&barriers_->empty[cursor_.slot()]))
+  }
+  // The i-th of them.
+  __device__ __forceinline__ const char* Piece(int i) const {
+    const int slot = slot_ + i;
+    return memory_ + (slot >= slots_ ? slot - slots_ : slot) * kPieceBytes;
+  }
+  // All lanes are done with them, or do not need them. Only after Await(): given back before they have come, they
+  // would count for those that were in their places.
+  template <int kPieces>
+  __device__ __forceinline__ void GiveBack() {
+    __syncwarp();
+    const int slot = slot_ + lane_;
+    if (lane_ < kPieces) {
+      asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(
+                       SharedAddress(&barriers_->empty[slot >= slots_ ? slot - slots_ : slot]))
                    : "memory");
     }
-    cursor_.Advance();
+    slot_ += kPieces;
+    if (slot_ >= slots_) {
+      slot_ -= slots_;
+      parity_ ^= 1;
+    }
   }
 
  private:
   RingBarriers* barriers_;
   const char* memory_;
-  RingCursor cursor_;
+  int slots_, lane_;
+  int slot_ = 0;
+  unsigned parity_ = 0;
 };
 
 // The copying thread.
@@ -101,27 +120,20 @@ class RingWriter {
   // `stop` (shared memory): no more pieces will be read.
   __device__ RingWriter(RingBarriers* barriers, char* memory, int slots, const volatile unsigned* stop)
       : barriers_(barriers), memory_(memory), head_(slots), tail_(slots), stop_(stop) {
-    asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(stream_policy_));
-    asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(keep_policy_));
+    asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy_));
   }
 
-  // Copies on their way at once, at most; clocks between the starts of two, at least.
-  __device__ void SetPace(int in_flight, int interval) {
-    in_flight_ = in_flight;
-    interval_ = interval;
-  }
+  // Copies on their way at once, at most.
+  __device__ void SetPace(int in_flight) { in_flight_ = in_flight; }
 
-  // Sends `bytes` (a multiple of 16) on. `keep`: they will be read again soon and should stay in the L2 cache.
-  __device__ __forceinline__ void Send(const char* source, int bytes, bool keep) {
+  // Sends `bytes` (a multiple of 16) on.
+  __device__ __forceinline__ void Send(const char* source, int bytes) {
     for (int done = 0; done < bytes; done += kPieceBytes) {
       while (!BarrierPassed(&barriers_->empty[head_.slot()], head_.parity() ^ 1)) {
         if (*stop_ != 0) return;
       }
       if (*stop_ != 0) return;
       while (flying_ >= in_flight_) Land();
-      while (clock64() - last_ < interval_) {
-      }
-      last_ = clock64();
       const int piece = min(kPieceBytes, bytes - done);
       uint64_t* const full = &barriers_->full[head_.slot()];
       asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(SharedAddress(full)), "r"(piece)
@@ -129,7 +141,7 @@ class RingWriter {
       asm volatile(
           "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], "
           "%4;" ::"r"(SharedAddress(memory_ + head_.slot() * kPieceBytes)),
-          "l"(source + done), "r"(piece), "r"(SharedAddress(full)), "l"(keep ? keep_policy_ : stream_policy_)
+          "l"(source + done), "r"(piece), "r"(SharedAddress(full)), "l"(policy_)
           : "memory");
       head_.Advance();
       ++flying_;
@@ -153,10 +165,9 @@ class RingWriter {
   char* memory_;
   RingCursor head_, tail_;
   const volatile unsigned* stop_;
-  uint64_t stream_policy_ = 0, keep_policy_ = 0;
-  int in_flight_ = 1, interval_ = 0;
+  uint64_t policy_ = 0;
+  int in_flight_ = 1;
   int flying_ = 0;
-  long long last_ = 0;
 };
 
 #endif  // __CUDA_ARCH__ >= 900

@@ -31,6 +31,32 @@ __device__ __forceinline__ uint4 LoadTwoWords(const Word* words) {
           static_cast<uint32_t>(b >> 32)};
 }
 
+// Four neighbouring columns of the residual stream, as the next product wants them: times its norm's weights, in BF16,
+// and the sum of their squares as they were before. Sixteen bytes, again one access.
+struct Quad {
+  uint32_t low, high;  // pairs of BF16
+  uint32_t squares;    // F32
+  uint32_t epoch;
+};
+
+__device__ __forceinline__ void Publish(Quad* quad, const Quad& value) {
+  const Word first = static_cast<Word>(value.high) << 32 | value.low;
+  const Word second = static_cast<Word>(value.epoch) << 32 | value.squares;
+  asm volatile("{\n.reg .b128 v;\nmov.b128 v, {%1, %2};\nst.relaxed.gpu.global.b128 [%0], v;\n}" ::"l"(quad),
+               "l"(first), "l"(second)
+               : "memory");
+}
+
+__device__ __forceinline__ Quad LoadQuad(const Quad* quad) {
+  Word first, second;
+  asm volatile("{\n.reg .b128 v;\nld.relaxed.gpu.global.b128 v, [%2];\nmov.b128 {%0, %1}, v;\n}"
+               : "=l"(first), "=l"(second)
+               : "l"(quad)
+               : "memory");
+  return {static_cast<uint32_t>(first), static_cast<uint32_t>(first >> 32), static_cast<uint32_t>(second),
+          static_cast<uint32_t>(second >> 32)};
+}
+
 // Bounds every wait, so that a fault anywhere ends in an error and not in a hung device. A block that gives up goes
 // on with whatever there is, without waiting again, and so comes to its end.
 class Patience {
@@ -46,6 +72,14 @@ class Patience {
     *gave_up_ = 1;
     *report_ = 1;
     return false;
+  }
+
+  // Until look() is true.
+  template <typename Look>
+  __device__ __forceinline__ void Await(const Look& look) const {
+    unsigned looks = 0;
+    while (!look() && Lasts(&looks)) {
+    }
   }
 
  private:

@@ -24,10 +24,22 @@ using cuda::PinnedMemory;
 using cuda::SlotEnd;
 using cuda::Stream;
 using testing::Greedy;
-using testing::MidSize;
 using testing::Preset;
 using testing::RandomModel;
 using testing::RandomPrompt;
+
+// As wide as the released models, with few layers.
+golden::RandomCheckpointSpec FullWidth(bool large) {
+  golden::RandomCheckpointSpec spec = testing::MidSize(large);
+  spec.talker.num_attention_heads = spec.predictor.num_attention_heads = 16;
+  spec.talker.num_key_value_heads = spec.predictor.num_key_value_heads = 8;
+  spec.talker.hidden_size = large ? 2048 : 1024;
+  spec.predictor.hidden_size = 1024;
+  spec.talker.intermediate_size = 3 * spec.talker.hidden_size;
+  spec.predictor.intermediate_size = 3 * spec.predictor.hidden_size;
+  spec.talker.num_hidden_layers = 2;
+  return spec;
+}
 
 // A talker, frame by frame.
 class Talker {
@@ -100,7 +112,7 @@ class PersistentFrames : public ::testing::TestWithParam<Case> {};
 // Codes and all logits, bit for bit, over frames that cross pages and splits, with rows that are left out of steps.
 TEST_P(PersistentFrames, AreTheGraphs) {
   QTTS_NEEDS_DEVICE();
-  const RandomModel model(MidSize(GetParam().large));
+  const RandomModel model(FullWidth(GetParam().large));
   const ModelConfig& config = model.checkpoint()->config();
   Talker graph(model, FramePath::kGraph);
   Talker persistent(model, FramePath::kPersistent);
@@ -140,11 +152,12 @@ TEST_P(PersistentFrames, AreTheGraphs) {
           size += std::pow(static_cast<double>(a[i]), 2);
           unequal += a[i] != b[i] ? 1 : 0;
         }
-        FAIL() << "frame " << frame << ", row " << row << ", group " << group << ": " << unequal << " of " << vocab
-               << " logits differ, relative error " << std::sqrt(difference / size) << "; first " << a[at] << " and "
-               << b[at];
+        ADD_FAILURE() << "frame " << frame << ", row " << row << ", group " << group << ": " << unequal << " of "
+                      << vocab << " logits differ, relative error " << std::sqrt(difference / size) << "; first "
+                      << a[at] << " and " << b[at];
       }
     }
+    if (HasFailure()) return;
     for (size_t row = 0; row < got.size(); ++row) {
       if (steps[row].slot < 0) continue;
       ASSERT_EQ(got[row].end, expected[row].end) << "frame " << frame << ", row " << row;
@@ -157,13 +170,13 @@ TEST_P(PersistentFrames, AreTheGraphs) {
 
 INSTANTIATE_TEST_SUITE_P(Rows, PersistentFrames,
                          ::testing::Values(Case{"one", false, 1}, Case{"one_projected", true, 1}, Case{"two", true, 2},
-                                           Case{"four", false, 4}, Case{"eight", true, 8}),
+                                           Case{"four", false, 4}, Case{"four_projected", true, 4}),
                          [](const auto& test) { return test.param.name; });
 
 // Ends of speech, all rows at once and one after the other.
 TEST(PersistentFrame, EndsLikeTheGraph) {
   QTTS_NEEDS_DEVICE();
-  golden::RandomCheckpointSpec spec = MidSize(false);
+  golden::RandomCheckpointSpec spec = FullWidth(false);
   spec.eos_logit = 8;
   const RandomModel model(spec);
   const int groups = model.checkpoint()->config().talker.num_code_groups;
@@ -204,7 +217,7 @@ TEST(PersistentFrame, EndsLikeTheGraph) {
 // The same rows alone and together.
 TEST(PersistentFrame, NeighboursDoNotMatter) {
   QTTS_NEEDS_DEVICE();
-  const RandomModel model(MidSize(true));
+  const RandomModel model(FullWidth(true));
   const ModelConfig& config = model.checkpoint()->config();
   Talker talker(model, FramePath::kPersistent);
   ASSERT_TRUE(talker.model() != nullptr);
@@ -212,7 +225,7 @@ TEST(PersistentFrame, NeighboursDoNotMatter) {
   std::mt19937 random(4);
   for (int i = 0; i < 8; ++i) prompts.push_back(RandomPrompt(config, 3 + 21 * i, random));
   std::vector<std::vector<std::vector<int>>> alone;
-  for (const int rows : {1, 2, 4, 8}) {
+  for (const int rows : {1, 2, 4}) {
     for (int first = 0; first < 8; first += rows) {
       for (int i = 0; i < rows; ++i) {
         const auto index = static_cast<size_t>(first + i);
@@ -240,7 +253,7 @@ TEST(PersistentFrame, NeighboursDoNotMatter) {
 
 TEST(PersistentFrame, SameSeedSameCodes) {
   QTTS_NEEDS_DEVICE();
-  const RandomModel model(MidSize(false));
+  const RandomModel model(FullWidth(false));
   const ModelConfig& config = model.checkpoint()->config();
   Talker talker(model, FramePath::kPersistent);
   ASSERT_TRUE(talker.model() != nullptr);
@@ -263,7 +276,7 @@ TEST(PersistentFrame, SameSeedSameCodes) {
 // A wait that lasts too long is an error, and the next start works.
 TEST(PersistentFrame, GivesUpInsteadOfHanging) {
   QTTS_NEEDS_DEVICE();
-  const RandomModel model(MidSize(false));
+  const RandomModel model(FullWidth(false));
   cuda::CudaBackendOptions options;
   options.path = FramePath::kPersistent;
   options.patience = 1;
