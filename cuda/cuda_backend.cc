@@ -222,7 +222,7 @@ struct CudaBackend::Impl {
 };
 
 Status CudaBackend::Impl::Load() {
-  QTTS_ASSIGN_OR_RETURN(stream, Stream::Create());
+  QTTS_ASSIGN_OR_RETURN(stream, Stream::Create(/*urgent=*/true));
   QTTS_ASSIGN_OR_RETURN(codec_stream, Stream::Create());
   LanguageModelOptions model_options;
   model_options.precision = options.precision;

@@ -20,7 +20,7 @@ struct CudaBackendOptions {
   int max_slots = 64;  // utterances at once
   // See LanguageModelOptions.
   bool overlap = true;
-  FramePath path = FramePath::kGraph;
+  FramePath path = FramePath::kBest;
   unsigned patience = PersistentFrame::kPatience;
 };
 

@@ -57,9 +57,12 @@ Stream::~Stream() {
   if (stream_ != nullptr) (void)cudaStreamDestroy(stream_);
 }
 
-Result<Stream> Stream::Create() {
+Result<Stream> Stream::Create(bool urgent) {
+  int least = 0, most = 0;
+  (void)cudaDeviceGetStreamPriorityRange(&least, &most);
   Stream stream;
-  QTTS_RETURN_IF_CUDA_ERROR(cudaStreamCreateWithFlags(&stream.stream_, cudaStreamNonBlocking), "making a stream");
+  QTTS_RETURN_IF_CUDA_ERROR(cudaStreamCreateWithPriority(&stream.stream_, cudaStreamNonBlocking, urgent ? most : least),
+                            "making a stream");
   return stream;
 }
 

@@ -75,7 +75,8 @@ class Stream {
     std::swap(stream_, other.stream_);
     return *this;
   }
-  static Result<Stream> Create();
+  // What is enqueued on an urgent stream goes before what is not.
+  static Result<Stream> Create(bool urgent = false);
   cudaStream_t get() const { return stream_; }
   // Waits for everything enqueued.
   Status Synchronize() const;

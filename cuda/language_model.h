@@ -29,16 +29,15 @@ namespace qtts::cuda {
 
 // How frames of few utterances are computed: by a kernel for each product, in a graph, or by one persistent kernel
 // (persistent/persistent_frame.h). The results are the same, bit for bit.
-enum class FramePath { kGraph, kPersistent };
+enum class FramePath { kBest, kGraph, kPersistent };
 
 struct LanguageModelOptions {
   Precision precision = Precision::kBF16;
   int max_slots = kMaxRows;
   // Lets kernels start before their predecessor has ended, where the device can.
   bool overlap = true;
-  // kPersistent: an error where device or model do not allow it. Not the default as long as it leaves the codec no
-  // room beside it (tests/bench/JOURNAL.md).
-  FramePath path = FramePath::kGraph;
+  // kPersistent: an error where device or model do not allow it; kBest: then the graph.
+  FramePath path = FramePath::kBest;
   unsigned patience = PersistentFrame::kPatience;  // for tests
 };
 

@@ -17,7 +17,8 @@ Precision PrecisionOf(const GpuOptions& options) { return options.f32 ? Precisio
 Result<FramePath> PathFromEnvironment() {
   const char* const value = std::getenv("QTTS_CUDA_PATH");
   const std::string_view path = value == nullptr ? "" : value;
-  if (path.empty() || path == "graph") return FramePath::kGraph;
+  if (path.empty()) return FramePath::kBest;
+  if (path == "graph") return FramePath::kGraph;
   if (path == "persistent") return FramePath::kPersistent;
   return Status::InvalidArgument("QTTS_CUDA_PATH is \"" + std::string(path) + "\"; it can be graph or persistent");
 }

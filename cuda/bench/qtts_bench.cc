@@ -37,7 +37,7 @@ constexpr std::string_view kUsage =
     "  --random SIZE    random weights of a released size (or of any preset of qtts-random-checkpoint), written to a\n"
     "                   temporary folder\n"
     "  --f32            F32 arithmetic, for checking; slow\n"
-    "  --path PATH      graph, persistent or both (default: graph)\n"
+    "  --path PATH      graph, persistent or both (default: the one that is used)\n"
     "  --no-overlap     kernels do not start before their predecessor's end\n"
     "  --only PART      language-model, codec or whole: measures that alone\n"
     "  --frames N       frames of each measurement (default 50)\n"
@@ -59,7 +59,7 @@ struct Options {
   std::string model, random, json, only;
   bool f32 = false;
   bool overlap = true;
-  std::vector<FramePath> paths = {FramePath::kGraph};
+  std::vector<FramePath> paths = {FramePath::kBest};
   int frames = 50;
   int utterances = 200;
   int soak = 0;
@@ -431,6 +431,7 @@ int main(int argc, char** argv) {
     } else if (option == "--path") {
       const std::string_view path = argv[++i];
       good = path == "graph" || path == "persistent" || path == "both";
+      if (path == "graph") options.paths = {FramePath::kGraph};
       if (path == "persistent") options.paths = {FramePath::kPersistent};
       if (path == "both") options.paths = {FramePath::kGraph, FramePath::kPersistent};
     } else if (option == "--only") {
