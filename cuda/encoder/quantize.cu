@@ -72,7 +72,9 @@ __global__ void __launch_bounds__(kThreads) QuantizeKernel(const __grid_constant
 }  // namespace
 
 cudaError_t Quantize(const Quantization& quantization, cudaStream_t stream) {
-  const size_t shared = static_cast<size_t>(quantization.dim) * sizeof(float);
+  // Whole groups of 16 bytes and more, in which the unrolled sums load them.
+  constexpr size_t kGroup = 32;
+  const size_t shared = (static_cast<size_t>(quantization.dim) + kGroup - 1) / kGroup * kGroup * sizeof(float);
   QuantizeKernel<<<static_cast<unsigned>(quantization.frames), kThreads, shared, stream>>>(quantization);
   return cudaGetLastError();
 }

@@ -1022,8 +1022,9 @@ class Block {
     CombineMemory& m = shared_->work.products.combine;
     const Word* const records = Record(s, row, head, 0);
     const uint32_t epoch = epoch_ - 1;
+    // By the other half of the threads than those that begin with the values: nobody waits twice.
 #pragma unroll 1
-    for (int i = static_cast<int>(threadIdx.x); i < splits * 2; i += kTeamThreads) {
+    for (int i = (static_cast<int>(threadIdx.x) + kTeamThreads / 2) % kTeamThreads; i < splits * 2; i += kTeamThreads) {
       const Word* const word = records + i / 2 * kRecordWords + i % 2;
       const float value = __uint_as_float(Await(LoadWord(word), word, epoch, patience_));
       (i % 2 == 0 ? m.sums : m.maxima)[i / 2] = value;
@@ -1039,6 +1040,7 @@ class Block {
     Team::Sync();
     for (int i = static_cast<int>(threadIdx.x); i < splits; i += kTeamThreads) {
       float largest = -INFINITY;
+#pragma unroll 8
       for (int k = 0; k < splits; ++k) largest = fmaxf(largest, m.maxima[k]);
       m.factors[i] = Exponential<__nv_bfloat16>(m.maxima[i] - largest);
     }
@@ -1046,7 +1048,7 @@ class Block {
     if (warp_ == 0) {
       const int d = lane_ % kCombined;
       float total = 0, value = 0;
-#pragma unroll 4
+#pragma unroll 8
       for (int k = 0; k < splits; ++k) {
         const float factor = m.factors[k];
         total += factor * m.sums[k];

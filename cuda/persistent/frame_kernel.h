@@ -20,7 +20,7 @@ struct Quad;
 inline constexpr int kPersistentPieceBytes = 16 << 10;  // of weights, copied at once
 inline constexpr int kPersistentRows = 4;               // utterances of one launch
 inline constexpr int kPersistentBlocks = 128;           // that share every product evenly
-inline constexpr int kPersistentSplits = 128;           // of the longest context
+inline constexpr int kPersistentSplits = 256;           // of the longest context
 inline constexpr int kPersistentItems = 32;             // parts of the attention that one block can have
 inline constexpr int kPersistentHeadDim = 128;
 inline constexpr int kPersistentHeads = 16;

@@ -2,7 +2,6 @@
 #include "persistent/persistent_frame.h"
 
 #include <algorithm>
-#include <array>
 #include <limits>
 #include <string>
 
@@ -12,7 +11,6 @@ namespace {
 constexpr const char* kPreparing = "preparing the persistent kernel";
 constexpr int kMinRingSlots = 6;  // six pieces are taken together
 constexpr int kRingSlots = 8;
-constexpr std::array<int, 3> kRowBuckets = {1, 2, 4};
 
 Status Unsupported(const std::string& what) { return Status::Unsupported("the persistent kernel: " + what); }
 
@@ -164,15 +162,13 @@ Status PersistentFrame::Prepare(const PersistentFrameSources& sources, unsigned 
   a.talker.in_flight = t.hidden_size > kPersistentHidden ? 2 : 1;
   a.predictor.in_flight = 1;
 
-  for (const int rows : kRowBuckets) {
-    const size_t fixed = FrameKernelBytes(t.hidden_size, rows, 0);
+  for (size_t i = 0; i < kRowBuckets.size(); ++i) {
+    const size_t fixed = FrameKernelBytes(t.hidden_size, kRowBuckets[i], 0);
     const size_t slots = shared_limit < fixed ? 0 : (shared_limit - fixed) / kPersistentPieceBytes;
     if (slots < kMinRingSlots) return Unsupported("the GPU's processors have too little shared memory");
-    a.ring_slots = std::min(static_cast<int>(slots), rows == 1 ? kRingSlots : a.ring_slots);
-  }
-  for (const int rows : kRowBuckets) {
+    ring_slots_[i] = std::min(kRingSlots, static_cast<int>(slots));
     int resident = 0;
-    QTTS_RETURN_IF_CUDA_ERROR(PrepareFrameKernel(t.hidden_size, rows, a.ring_slots, &resident), kPreparing);
+    QTTS_RETURN_IF_CUDA_ERROR(PrepareFrameKernel(t.hidden_size, kRowBuckets[i], ring_slots_[i], &resident), kPreparing);
     if (resident < 1) return Unsupported("a block does not fit on the GPU's processors");
   }
   return Status::Ok();
@@ -219,7 +215,10 @@ bool PersistentFrame::Covers(int rows, int splits) const {
 }
 
 Status PersistentFrame::Enqueue(int rows, cudaStream_t stream) const {
-  return CudaStatus(LaunchFrameKernel(arguments_, rows, stream), "making speech");
+  FrameKernelArguments arguments = arguments_;
+  arguments.ring_slots =
+      ring_slots_[static_cast<size_t>(std::find(kRowBuckets.begin(), kRowBuckets.end(), rows) - kRowBuckets.begin())];
+  return CudaStatus(LaunchFrameKernel(arguments, rows, stream), "making speech");
 }
 
 EpochWords PersistentFrame::epoch_words() const {

@@ -4,6 +4,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <array>
 #include <memory>
 #include <vector>
 
@@ -69,7 +70,10 @@ class PersistentFrame {
   Status Prepare(const PersistentFrameSources& sources, unsigned patience);
   Status AllocateWords();
 
-  FrameKernelArguments arguments_;
+  static constexpr std::array<int, 3> kRowBuckets = {1, 2, 4};
+
+  FrameKernelArguments arguments_;  // but for ring_slots
+  std::array<int, kRowBuckets.size()> ring_slots_ = {};
   DeviceMemory tables_, words_, cache_;
   PinnedMemory report_;
 };
