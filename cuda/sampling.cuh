@@ -42,7 +42,8 @@ struct ChoiceMemory {
   unsigned long long scores[32];
   unsigned ids[32];
   double sums[32];
-  int histogram[256];
+  alignas(16) int histogram[256];
+  alignas(16) unsigned ranked[256];  // the first of the list, as Ordered() has them; zeros behind
   int listed, dropped;
 };
 
@@ -67,13 +68,12 @@ __device__ __forceinline__ unsigned long long BlockMax(unsigned long long value,
 // same in each warp; histogram complete.
 __device__ __forceinline__ int2 FindBin(const int* histogram, int k) {
   const int lane = static_cast<int>(threadIdx.x % 32);
-  int counts[8];
+  const int4 high = reinterpret_cast<const int4*>(histogram)[63 - 2 * lane];
+  const int4 low = reinterpret_cast<const int4*>(histogram)[62 - 2 * lane];
+  const int counts[8] = {high.w, high.z, high.y, high.x, low.w, low.z, low.y, low.x};
   int total = 0;
 #pragma unroll
-  for (int i = 0; i < 8; ++i) {
-    counts[i] = histogram[255 - (lane * 8 + i)];
-    total += counts[i];
-  }
+  for (int i = 0; i < 8; ++i) total += counts[i];
   int through = total;  // keys in this lane's bins and those above
 #pragma unroll
   for (int offset = 1; offset < 32; offset *= 2) {
@@ -161,8 +161,8 @@ __device__ __forceinline__ int ListFrom(const float* logits, int vocab, unsigned
 }
 
 // A logit's bin, the largest ones' is 255.
+inline constexpr float kBinsPerUnit = 16;
 __device__ __forceinline__ int BinOf(float below_largest) {
-  constexpr float kBinsPerUnit = 16;
   return 255 - static_cast<int>(fminf(below_largest * kBinsPerUnit, 255.0F));
 }
 
@@ -235,22 +235,30 @@ __device__ __forceinline__ int Choose(float* logits, int vocab, const SamplingRu
   constexpr int kStep = kBatch<Team> * Team::kThreads;
   const int thread = static_cast<int>(threadIdx.x);
   if (thread == 0) shared->listed = 0;
-  if (thread < 256) shared->histogram[thread] = 0;
+  if (thread < 256) {
+    shared->histogram[thread] = 0;
+    shared->ranked[thread] = 0;
+  }
   Team::Sync();
   constexpr unsigned long long kBad = ~0ULL;  // larger than any key
-  unsigned long long first = 0;
+  float mine = -INFINITY;
+  int mine_at = 0;
+  bool bad = false;
 #pragma unroll 1
   for (int base = thread; base < vocab; base += kStep) {
 #pragma unroll
     for (int j = 0; j < kBatch<Team>; ++j) {
       const int i = base + j * Team::kThreads;
       const float logit = i < vocab ? logits[i] : -INFINITY;
-      unsigned long long key = Candidate(logit, ~i);  // among equals the lowest id
-      if (logit == -INFINITY) key = 0;
-      if (isnan(logit) || logit == INFINITY) key = kBad;
-      first = key > first ? key : first;
+      bad = bad || !(logit < INFINITY);
+      if (logit > mine) {
+        mine = logit;
+        mine_at = i;
+      }
     }
   }
+  // Among equals the lowest id.
+  const unsigned long long first = bad ? kBad : mine == -INFINITY ? 0 : Candidate(mine, ~mine_at);
   const unsigned long long largest = BlockMax<Team>(first, shared->best);
   if (largest == 0 || largest == kBad) return -1;
   if (rules.do_sample == 0) return static_cast<int>(~static_cast<unsigned>(largest));
@@ -261,55 +269,81 @@ __device__ __forceinline__ int Choose(float* logits, int vocab, const SamplingRu
   // A tiny temperature must not carry the largest logits to infinity, where they would tie.
   const auto scale = [&](float logit) { return scaled ? (logit - most) / rules.temperature : logit; };
   const bool top_k = rules.top_k > 0 && rules.top_k < vocab;
-  int lowest_bin = 0;
+  // What is at least so far below the largest is not among the top k. In raw logits, and with room for roundings, so
+  // that few have to be divided.
+  float farthest = INFINITY;
   if (top_k) {
     // The k-th largest of all is no smaller than the k-th largest of the threads' largest ones, whose bin is found with
     // one count for each thread.
-    const float mine = scale(Unordered(static_cast<unsigned>(first >> 32)));
-    if (first != 0 && mine != -INFINITY) atomicAdd(&shared->histogram[BinOf(top - mine)], 1);
+    const float value = scale(mine);
+    if (value != -INFINITY) atomicAdd(&shared->histogram[BinOf(top - value)], 1);
     Team::Sync();
-    lowest_bin = FindBin(shared->histogram, rules.top_k).x;
+    const int lowest_bin = FindBin(shared->histogram, rules.top_k).x;
+    if (lowest_bin > 0) {
+      const float bins = static_cast<float>(256 - lowest_bin) / kBinsPerUnit + 0.01F;
+      farthest = bins * 1.001F * (scaled ? rules.temperature : 1.0F);
+    }
   }
 #pragma unroll 1
   for (int base = thread; base - thread < vocab; base += kStep) {
-    float values[kBatch<Team>];
     unsigned listed = 0;  // bit j: whether the batch's j-th may be chosen
 #pragma unroll
     for (int j = 0; j < kBatch<Team>; ++j) {
       const int i = base + j * Team::kThreads;
-      values[j] = i < vocab ? scale(logits[i]) : -INFINITY;
-      if (i < vocab) logits[i] = values[j];
-      if (values[j] != -INFINITY && BinOf(top - values[j]) >= lowest_bin) listed |= 1U << j;
+      const float logit = i < vocab ? logits[i] : -INFINITY;
+      if (logit != -INFINITY && most - logit <= farthest) listed |= 1U << j;
     }
     int place = Reserve(__popc(listed), &shared->listed);
-#pragma unroll
-    for (int j = 0; j < kBatch<Team>; ++j) {
-      if ((listed >> j & 1U) != 0) list[place++] = Candidate(values[j], base + j * Team::kThreads);
+    for (; listed != 0; listed &= listed - 1) {
+      const int i = base + (__ffs(static_cast<int>(listed)) - 1) * Team::kThreads;
+      const float value = scale(logits[i]);
+      if (place < 256) shared->ranked[place] = value == -INFINITY ? 0 : Ordered(value);
+      list[place++] = Candidate(value, i);
     }
   }
   Team::Sync();
   int begin = 0, end = shared->listed;
   bool wanted = true;  // of list[thread], where there are no more than threads
-  if (top_k && end > rules.top_k) {
-    if (end <= Team::kThreads) {
-      const auto mine = thread < end ? static_cast<unsigned>(list[thread] >> 32) : 0;
-      int larger = 0;
-#pragma unroll 8
-      for (int i = 0; i < end; ++i) larger += static_cast<unsigned>(list[i] >> 32) > mine ? 1 : 0;
-      wanted = larger < rules.top_k;
-    } else {
-      end = ListFrom<Team>(logits, vocab, KthLargest<Team>(logits, vocab, rules.top_k, shared), list, shared);
+  if (end <= Team::kThreads) {
+    const unsigned key = thread < end ? static_cast<unsigned>(list[thread] >> 32) : 0;
+    // Where scaling has led to -infinity.
+    wanted = thread < end && key != Ordered(-INFINITY);
+    if (top_k && end > rules.top_k) {
+      if (end <= 256) {
+        int larger = 0;
+        if (thread / 32 * 32 < end) {
+#pragma unroll 4
+          for (int i = 0; i < end; i += 4) {
+            const uint4 others = reinterpret_cast<const uint4*>(shared->ranked)[i / 4];
+            larger += (others.x > key ? 1 : 0) + (others.y > key ? 1 : 0) + (others.z > key ? 1 : 0) +
+                      (others.w > key ? 1 : 0);
+          }
+        }
+        wanted = wanted && larger < rules.top_k;
+      } else {
+        wanted = false;
+      }
     }
+  }
+  if (end > Team::kThreads || (top_k && end > rules.top_k && end > 256)) {
+    // Many that are alike: all are scaled, and the k-th largest is found bit by bit.
+    Team::Sync();
+#pragma unroll 1
+    for (int i = thread; i < vocab; i += Team::kThreads) logits[i] = scale(logits[i]);
+    const unsigned threshold = top_k ? KthLargest<Team>(logits, vocab, rules.top_k, shared) : 0;
+    Team::Sync();
+    end = ListFrom<Team>(logits, vocab, threshold, list, shared);
+    wanted = true;
   }
   if (rules.top_p < 1.0F) {
     if (end <= Team::kThreads) {
-      const unsigned long long mine = thread < end ? list[thread] : 0;
+      const unsigned long long candidate = thread < end ? list[thread] : 0;
       Team::Sync();
       if (thread == 0) shared->listed = 0;
       Team::Sync();
       const bool stays = thread < end && wanted;
       const int place = Reserve(stays ? 1 : 0, &shared->listed);
-      if (stays) list[place] = mine;
+      if (stays) list[place] = candidate;
       Team::Sync();
       end = shared->listed;
       wanted = true;
@@ -330,8 +364,8 @@ __device__ __forceinline__ int Choose(float* logits, int vocab, const SamplingRu
     prefetch(static_cast<int>(candidate));
     const float u = uniform(candidate);
     // -log(u), also where u is next to 1.
-    const float w = u > 0.5F ? -log1pf(u - 1.0F) : -logf(u);
-    const float value = Unordered(static_cast<unsigned>(list[i] >> 32)) - logf(w);
+    const float w = u > 0.5F ? -log1pf(u - 1.0F) : -__logf(u);
+    const float value = Unordered(static_cast<unsigned>(list[i] >> 32)) - __logf(w);
     const unsigned long long key = Candidate(value, static_cast<int>(candidate));
     rough = key > rough ? key : rough;
   }
