@@ -32,16 +32,8 @@ constexpr int kThreads = kTeamThreads + 32;  // and the warp that copies weights
 constexpr int kBlocks = kPersistentBlocks;
 constexpr int kHeadDim = kPersistentHeadDim;
 constexpr int kHalf = kHeadDim / 2;
-constexpr int kHeads = kPersistentHeads;
-constexpr int kKvHeads = kPersistentKvHeads;
-constexpr int kGroup = kHeads / kKvHeads;  // query heads of a key head
-constexpr int kQueryWidth = kHeads * kHeadDim;
-constexpr int kQkvWidth = (kHeads + 2 * kKvHeads) * kHeadDim;
 constexpr int kNewRows = 2;
 constexpr int kListedIds = 4096;  // no fewer than kPersistentVocab, a power of two
-
-// Weights that a warp waits for at once, at most, unless a tile has more.
-constexpr int kTogetherBytes = 96 << 10;
 
 // A team sees to the predictor's first two positions, hidden state and first code, in one pass where that makes no
 // more than so many rows.
@@ -126,6 +118,14 @@ constexpr size_t SharedBytes(int ring_slots) {
 }
 
 #if __CUDA_ARCH__ >= 900
+
+constexpr int kHeads = kPersistentHeads;
+constexpr int kKvHeads = kPersistentKvHeads;
+constexpr int kGroup = kHeads / kKvHeads;  // query heads of a key head
+constexpr int kQueryWidth = kHeads * kHeadDim;
+constexpr int kQkvWidth = (kHeads + 2 * kKvHeads) * kHeadDim;
+// Weights that a warp waits for at once, at most, unless a tile has more.
+constexpr int kTogetherBytes = 96 << 10;
 
 // The predictor's pass p leads from code p to code p + 1. The first also takes the hidden state, at position 0, in rows
 // of its own or, where these would be too many, in a pass before it.
