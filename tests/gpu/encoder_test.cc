@@ -25,6 +25,7 @@
 #include "encoder/kernels.h"
 #include "encoder/speaker_encoder.h"
 #include "encoder/voice_encoder.h"
+#include "golden/odd_encoders.h"
 #include "gpu/gpu_test.h"
 #include "qtts/engine.h"
 
@@ -581,20 +582,7 @@ std::vector<Structure> Structures() {
   return {
       {"Small", "tiny-base-0b6", DType::kBF16, DType::kF32, false, {}},
       {"SmallHalf", "tiny-base-1b7", DType::kF16, DType::kF16, false, {}},
-      {"SmallOddSizes",
-       "tiny-base-0b6",
-       DType::kF32,
-       DType::kBF16,
-       false,
-       {{"num_code_groups", 3},
-        {"encoder.num_filters", 6},
-        {"encoder.hidden_size", 22},
-        {"encoder.num_attention_heads", 1},
-        {"encoder.head_dim", 10},
-        {"encoder.codebook_dim", 7},
-        {"speaker_encoder.channels", 24},
-        {"speaker_encoder.mfa_channels", 72},
-        {"speaker_encoder.se_channels", 5}}},
+      {"SmallOddSizes", "tiny-base-0b6", DType::kF32, DType::kBF16, false, golden::OddEncoderSizes()},
       {"Full", "tiny-base-0b6", DType::kBF16, DType::kF32, true, {}},
   };
 }

@@ -13,6 +13,7 @@
 #include "cpu/mel_spectrogram.h"
 #include "cpu/speaker_encoder.h"
 #include "golden/generator/random_checkpoint.h"
+#include "golden/odd_encoders.h"
 #include "naive_voice.h"
 #include "random_tensors.h"
 #include "unit/checkpoint/support.h"
@@ -48,19 +49,7 @@ std::vector<Case> Cases() {
   return {
       {"AsPublished", "tiny-base-0b6", DType::kBF16, DType::kF32, {}},
       {"Half", "tiny-base-1b7", DType::kF16, DType::kF16, {}},
-      {"OddSizes",
-       "tiny-base-0b6",
-       DType::kF32,
-       DType::kBF16,
-       {{"num_code_groups", 3},
-        {"encoder.num_filters", 6},
-        {"encoder.hidden_size", 22},
-        {"encoder.num_attention_heads", 1},
-        {"encoder.head_dim", 10},
-        {"encoder.codebook_dim", 7},
-        {"speaker_encoder.channels", 24},
-        {"speaker_encoder.mfa_channels", 72},
-        {"speaker_encoder.se_channels", 5}}},
+      {"OddSizes", "tiny-base-0b6", DType::kF32, DType::kBF16, golden::OddEncoderSizes()},
   };
 }
 
