@@ -327,10 +327,9 @@ TEST_F(CodecTest, BundledVoiceAgreesWithTheCpu) {
   EXPECT_GT(Compare(DecodeOne(fast.get(), 0, codes), expected).snr, kLeastSnr);
 }
 
-// Whatever else rides in the batch, and wherever: the same bits as alone.
-TEST_F(CodecTest, RowsDoNotDependOnTheBatch) {
-  constexpr int kMostRows = 48;
-  constexpr int kFrames = 3;
+// test(random, precision) for odd structures and a short one of the released widths, in both precisions.
+template <typename Test>
+void ForEachStructure(const Test& test) {
   std::vector<CodecShape> shapes = OddShapes();
   shapes.push_back(CodecShape::Released());
   shapes.back().layers = 2;
@@ -340,31 +339,40 @@ TEST_F(CodecTest, RowsDoNotDependOnTheBatch) {
       SCOPED_TRACE("structure " + std::to_string(seed - kSeed) +
                    (precision == CodecPrecision::kFast ? ", fast" : ", F32"));
       RandomCodec random(shape, seed);
-      const auto codec = Must(Codec::Create(random.config(), random.weights(), precision, kMostRows + 1, kMostRows));
-      ASSERT_TRUE(codec);
-      std::vector<std::vector<int32_t>> codes;
-      std::vector<std::vector<float>> alone;
-      for (int i = 0; i < kMostRows; ++i) {
-        codes.push_back(random.Codes(kFrames));
-        alone.push_back(DecodeOne(codec.get(), kMostRows, codes.back()));
-      }
-      for (const int n : {2, 3, 8, 19, kMostRows}) {
-        std::vector<StreamPart> parts;
-        for (int b = 0; b < n; ++b) {
-          const int stream = (b * 5 + n) % kMostRows;  // slots in no order; some rows idle
-          parts.push_back(b % 7 == 3 ? StreamPart{} : StreamPart{stream, &codes[static_cast<size_t>(stream)]});
-          ASSERT_TRUE(codec->Reset(stream, nullptr).ok());
-        }
-        const std::vector<std::vector<float>> together = Decode(codec.get(), parts, 0, kFrames);
-        for (size_t b = 0; b < parts.size(); ++b) {
-          const std::vector<float> expected = parts[b].slot == kIdle ? std::vector<float>(together[b].size(), kPoison)
-                                                                     : alone[static_cast<size_t>(parts[b].slot)];
-          ASSERT_EQ(together[b], expected) << "row " << b << " of " << n;
-        }
-      }
+      test(random, precision);
     }
     ++seed;
   }
+}
+
+// Whatever else rides in the batch, and wherever: the same bits as alone.
+TEST_F(CodecTest, RowsDoNotDependOnTheBatch) {
+  constexpr int kMostRows = 48;
+  constexpr int kFrames = 3;
+  ForEachStructure([&](RandomCodec& random, CodecPrecision precision) {
+    const auto codec = Must(Codec::Create(random.config(), random.weights(), precision, kMostRows + 1, kMostRows));
+    ASSERT_TRUE(codec);
+    std::vector<std::vector<int32_t>> codes;
+    std::vector<std::vector<float>> alone;
+    for (int i = 0; i < kMostRows; ++i) {
+      codes.push_back(random.Codes(kFrames));
+      alone.push_back(DecodeOne(codec.get(), kMostRows, codes.back()));
+    }
+    for (const int n : {2, 3, 8, 19, kMostRows}) {
+      std::vector<StreamPart> parts;
+      for (int b = 0; b < n; ++b) {
+        const int stream = (b * 5 + n) % kMostRows;  // slots in no order; some rows idle
+        parts.push_back(b % 7 == 3 ? StreamPart{} : StreamPart{stream, &codes[static_cast<size_t>(stream)]});
+        ASSERT_TRUE(codec->Reset(stream, nullptr).ok());
+      }
+      const std::vector<std::vector<float>> together = Decode(codec.get(), parts, 0, kFrames);
+      for (size_t b = 0; b < parts.size(); ++b) {
+        const std::vector<float> expected = parts[b].slot == kIdle ? std::vector<float>(together[b].size(), kPoison)
+                                                                   : alone[static_cast<size_t>(parts[b].slot)];
+        ASSERT_EQ(together[b], expected) << "row " << b << " of " << n;
+      }
+    }
+  });
 }
 
 // Streams that begin, pause and end at different times.
@@ -399,52 +407,42 @@ TEST_F(CodecTest, IdleRowsAndResetKeepStreamsApart) {
 TEST_F(CodecTest, PastsCanBeFollowedAndKept) {
   constexpr int kFollowed = 5;
   constexpr int kHeard = 4;
-  std::vector<CodecShape> shapes = OddShapes();
-  shapes.push_back(CodecShape::Released());
-  shapes.back().layers = 2;
-  uint32_t seed = kSeed;
-  for (const CodecShape& shape : shapes) {
-    for (const CodecPrecision precision : {CodecPrecision::kFast, CodecPrecision::kF32}) {
-      SCOPED_TRACE("structure " + std::to_string(seed - kSeed) +
-                   (precision == CodecPrecision::kFast ? ", fast" : ", F32"));
-      RandomCodec random(shape, seed);
-      const auto codec = Must(Codec::Create(random.config(), random.weights(), precision, 3, 1));
-      ASSERT_TRUE(codec);
-      const auto groups = static_cast<size_t>(codec->code_groups());
-      const int reference = kFollowed + codec->sound_history();
-      const std::vector<int32_t> codes = random.Codes(reference + kHeard);
-      std::vector<float> expected = DecodeOne(codec.get(), 0, codes);
-      expected.erase(expected.begin(),
-                     expected.begin() + static_cast<std::ptrdiff_t>(reference) * codec->samples_per_frame());
-      const std::vector<int32_t> others = random.Codes(kHeard);
-      for (const int slot : {1, 2}) DecodeOne(codec.get(), slot, others);
+  ForEachStructure([&](RandomCodec& random, CodecPrecision precision) {
+    const auto codec = Must(Codec::Create(random.config(), random.weights(), precision, 3, 1));
+    ASSERT_TRUE(codec);
+    const auto groups = static_cast<size_t>(codec->code_groups());
+    const int reference = kFollowed + codec->sound_history();
+    const std::vector<int32_t> codes = random.Codes(reference + kHeard);
+    std::vector<float> expected = DecodeOne(codec.get(), 0, codes);
+    expected.erase(expected.begin(),
+                   expected.begin() + static_cast<std::ptrdiff_t>(reference) * codec->samples_per_frame());
+    const std::vector<int32_t> others = random.Codes(kHeard);
+    for (const int slot : {1, 2}) DecodeOne(codec.get(), slot, others);
 
-      // The device array of codes: the whole reference, taken frame by frame.
-      const DeviceArray<int32_t> device_codes(codes);
-      const DeviceArray<int32_t> slot(std::vector<int32_t>{1});
-      const auto follow = [&](int frames) {
-        ASSERT_TRUE(codec->Reset(1, nullptr).ok());
-        for (int frame = 0; frame < frames; ++frame) {
-          const Status status =
-              codec->Follow(1, slot.data(), device_codes.data() + static_cast<size_t>(frame) * groups, nullptr);
-          ASSERT_TRUE(status.ok()) << status.message();
-        }
-        Decode(codec.get(), {{1, &codes}}, frames, reference - frames);
-      };
-      follow(kFollowed);
-      const DeviceArray<char> past(std::vector<char>(codec->past_bytes()));
-      ASSERT_TRUE(codec->Save(1, past.data(), nullptr).ok());
-      EXPECT_EQ(Decode(codec.get(), {{1, &codes}}, reference, kHeard)[0], expected);
-      for (const int to : {2, 1, 2}) {
-        ASSERT_TRUE(codec->Restore(to, past.data(), nullptr).ok());
-        EXPECT_EQ(Decode(codec.get(), {{to, &codes}}, reference, kHeard)[0], expected) << "slot " << to;
+    // The device array of codes: the whole reference, taken frame by frame.
+    const DeviceArray<int32_t> device_codes(codes);
+    const DeviceArray<int32_t> slot(std::vector<int32_t>{1});
+    const auto follow = [&](int frames) {
+      ASSERT_TRUE(codec->Reset(1, nullptr).ok());
+      for (int frame = 0; frame < frames; ++frame) {
+        const Status status =
+            codec->Follow(1, slot.data(), device_codes.data() + static_cast<size_t>(frame) * groups, nullptr);
+        ASSERT_TRUE(status.ok()) << status.message();
       }
-      // Nothing but the end of the reference would be heard otherwise: without its sound, something else is.
-      follow(reference);
-      EXPECT_NE(Decode(codec.get(), {{1, &codes}}, reference, kHeard)[0], expected);
+      Decode(codec.get(), {{1, &codes}}, frames, reference - frames);
+    };
+    follow(kFollowed);
+    const DeviceArray<char> past(std::vector<char>(codec->past_bytes()));
+    ASSERT_TRUE(codec->Save(1, past.data(), nullptr).ok());
+    EXPECT_EQ(Decode(codec.get(), {{1, &codes}}, reference, kHeard)[0], expected);
+    for (const int to : {2, 1, 2}) {
+      ASSERT_TRUE(codec->Restore(to, past.data(), nullptr).ok());
+      EXPECT_EQ(Decode(codec.get(), {{to, &codes}}, reference, kHeard)[0], expected) << "slot " << to;
     }
-    ++seed;
-  }
+    // Nothing but the end of the reference would be heard otherwise: without its sound, something else is.
+    follow(reference);
+    EXPECT_NE(Decode(codec.get(), {{1, &codes}}, reference, kHeard)[0], expected);
+  });
 }
 
 // What was not used for longest makes room, and gives its memory.
