@@ -3,20 +3,15 @@
 #include <cuda_fp16.h>
 
 #include "codec/kernels.h"
+#include "elementwise.cuh"
 
 // Kernels that bring weights into shape, run once.
 namespace qtts::cuda::codec {
 namespace {
 
-constexpr int kThreads = 256;
-
-unsigned Blocks(int64_t elements) { return static_cast<unsigned>((elements + kThreads - 1) / kThreads); }
-
-__device__ int64_t Index() { return static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; }
-
 __global__ void GatherKernel(GatherArgs a) {
   const int64_t width = static_cast<int64_t>(a.taps) * a.source_channels;
-  const int64_t e = Index();
+  const int64_t e = ElementIndex();
   if (e >= a.rows * width) return;
   const auto r = static_cast<int>(e / width);
   const auto k = static_cast<int>(e - r * width);
@@ -30,7 +25,7 @@ __global__ void GatherKernel(GatherArgs a) {
 }
 
 __global__ void ProductKernel(ProductArgs a) {
-  const int64_t e = Index();
+  const int64_t e = ElementIndex();
   if (e >= static_cast<int64_t>(a.rows) * a.columns) return;
   const auto i = static_cast<int>(e / a.columns);
   const auto j = static_cast<int>(e - static_cast<int64_t>(i) * a.columns);
@@ -43,13 +38,13 @@ __global__ void ProductKernel(ProductArgs a) {
 }
 
 __global__ void DivideKernel(float* codewords, const float* usage, int rows, int width) {
-  const int64_t e = Index();
+  const int64_t e = ElementIndex();
   if (e >= static_cast<int64_t>(rows) * width) return;
   codewords[e] /= fmaxf(usage[e / width], 1e-5F);
 }
 
 __global__ void WidenKernel(const uint16_t* from, bool bfloat, int64_t count, float* to) {
-  const int64_t e = Index();
+  const int64_t e = ElementIndex();
   if (e >= count) return;
   to[e] = bfloat ? __bfloat162float(reinterpret_cast<const __nv_bfloat16*>(from)[e])
                  : __half2float(reinterpret_cast<const __half*>(from)[e]);
@@ -58,13 +53,13 @@ __global__ void WidenKernel(const uint16_t* from, bool bfloat, int64_t count, fl
 // A block per row: the power of two that brings the row's largest weight into [8, 16), so that F16 neither
 // overflows nor loses the small ones.
 __global__ void RowScale(const float* dense, int64_t width, float* scale) {
-  __shared__ float largest[kThreads];
+  __shared__ float largest[kElementThreads];
   const float* const row = dense + blockIdx.x * width;
   float m = 0;
-  for (int64_t k = threadIdx.x; k < width; k += kThreads) m = fmaxf(m, fabsf(row[k]));
+  for (int64_t k = threadIdx.x; k < width; k += kElementThreads) m = fmaxf(m, fabsf(row[k]));
   largest[threadIdx.x] = m;
   __syncthreads();
-  for (unsigned half = kThreads / 2; half > 0; half /= 2) {
+  for (unsigned half = kElementThreads / 2; half > 0; half /= 2) {
     if (threadIdx.x < half) largest[threadIdx.x] = fmaxf(largest[threadIdx.x], largest[threadIdx.x + half]);
     __syncthreads();
   }
@@ -77,7 +72,7 @@ __global__ void RowScale(const float* dense, int64_t width, float* scale) {
 // lane/4 + 8 and the channels 8 (lane % 4) + 4 step .. + 3 of the chunk: an order of the channels that lets the other
 // operand's lane read the same 8 channels of its row in one access.
 __global__ void PackKernel(const float* dense, int tiles, int chunks, __half* high, __half* low, const float* scale) {
-  const int64_t e = Index();
+  const int64_t e = ElementIndex();
   const int64_t width = static_cast<int64_t>(chunks) * kChannelBlock;
   if (e >= static_cast<int64_t>(tiles) * kTileRows * width) return;
   const auto i = static_cast<int>(e % 8);
@@ -94,7 +89,7 @@ __global__ void PackKernel(const float* dense, int tiles, int chunks, __half* hi
 }
 
 __global__ void TransposeKernel(const float* dense, int rows, int64_t width, float* transposed) {
-  const int64_t e = Index();
+  const int64_t e = ElementIndex();
   if (e >= rows * width) return;
   transposed[e] = dense[e % rows * width + e / rows];
 }
@@ -103,22 +98,23 @@ __global__ void TransposeKernel(const float* dense, int rows, int64_t width, flo
 
 cudaError_t Gather(const GatherArgs& args, cudaStream_t stream) {
   const int64_t elements = static_cast<int64_t>(args.rows) * args.taps * args.source_channels;
-  GatherKernel<<<Blocks(elements), kThreads, 0, stream>>>(args);
+  GatherKernel<<<ElementBlocks(elements), kElementThreads, 0, stream>>>(args);
   return cudaGetLastError();
 }
 
 cudaError_t Product(const ProductArgs& args, cudaStream_t stream) {
-  ProductKernel<<<Blocks(static_cast<int64_t>(args.rows) * args.columns), kThreads, 0, stream>>>(args);
+  ProductKernel<<<ElementBlocks(static_cast<int64_t>(args.rows) * args.columns), kElementThreads, 0, stream>>>(args);
   return cudaGetLastError();
 }
 
 cudaError_t DivideByUsage(float* codewords, const float* usage, int rows, int width, cudaStream_t stream) {
-  DivideKernel<<<Blocks(static_cast<int64_t>(rows) * width), kThreads, 0, stream>>>(codewords, usage, rows, width);
+  DivideKernel<<<ElementBlocks(static_cast<int64_t>(rows) * width), kElementThreads, 0, stream>>>(codewords, usage,
+                                                                                                  rows, width);
   return cudaGetLastError();
 }
 
 cudaError_t Widen(const uint16_t* from, bool bfloat, int64_t count, float* to, cudaStream_t stream) {
-  WidenKernel<<<Blocks(count), kThreads, 0, stream>>>(from, bfloat, count, to);
+  WidenKernel<<<ElementBlocks(count), kElementThreads, 0, stream>>>(from, bfloat, count, to);
   return cudaGetLastError();
 }
 
@@ -126,16 +122,16 @@ cudaError_t PackHalf(const float* dense, int tiles, int chunks, void* high, void
                      cudaStream_t stream) {
   const int64_t width = static_cast<int64_t>(chunks) * kChannelBlock;
   const int rows = tiles * kTileRows;
-  RowScale<<<static_cast<unsigned>(rows), kThreads, 0, stream>>>(dense, width, row_scale);
-  PackKernel<<<Blocks(rows * width), kThreads, 0, stream>>>(dense, tiles, chunks, static_cast<__half*>(high),
-                                                            static_cast<__half*>(low), row_scale);
+  RowScale<<<static_cast<unsigned>(rows), kElementThreads, 0, stream>>>(dense, width, row_scale);
+  PackKernel<<<ElementBlocks(rows * width), kElementThreads, 0, stream>>>(
+      dense, tiles, chunks, static_cast<__half*>(high), static_cast<__half*>(low), row_scale);
   return cudaGetLastError();
 }
 
 cudaError_t PackF32(const float* dense, int tiles, int chunks, float* transposed, cudaStream_t stream) {
   const int64_t width = static_cast<int64_t>(chunks) * kChannelBlock;
   const int rows = tiles * kTileRows;
-  TransposeKernel<<<Blocks(rows * width), kThreads, 0, stream>>>(dense, rows, width, transposed);
+  TransposeKernel<<<ElementBlocks(rows * width), kElementThreads, 0, stream>>>(dense, rows, width, transposed);
   return cudaGetLastError();
 }
 

@@ -4,20 +4,15 @@
 
 #include <cstdint>
 
+#include "elementwise.cuh"
 #include "encoder/kernels.h"
 
 // Kernels that bring weights into shape, run once.
 namespace qtts::cuda::encoder {
 namespace {
 
-constexpr int kThreads = 256;
-
-unsigned Blocks(int64_t elements) { return static_cast<unsigned>((elements + kThreads - 1) / kThreads); }
-
-__device__ int64_t Index() { return static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; }
-
 __global__ void PackKernel(Packing a) {
-  const int64_t e = Index();
+  const int64_t e = ElementIndex();
   if (e >= static_cast<int64_t>(a.out) * a.in * a.taps) return;
   const auto tap = static_cast<int>(e % a.taps);
   const int64_t c = e / a.taps % a.in;
@@ -30,7 +25,7 @@ __global__ void PackKernel(Packing a) {
 
 // One thread per codeword.
 __global__ void CodebookKernel(CodebookPacking a) {
-  const int64_t e = Index();
+  const int64_t e = ElementIndex();
   if (e >= a.entries) return;
   const float usage = fmaxf(a.usage[e], 1e-5F);
   double square = 0;
@@ -46,12 +41,12 @@ __global__ void CodebookKernel(CodebookPacking a) {
 
 cudaError_t Pack(const Packing& packing, cudaStream_t stream) {
   const int64_t elements = static_cast<int64_t>(packing.out) * packing.in * packing.taps;
-  PackKernel<<<Blocks(elements), kThreads, 0, stream>>>(packing);
+  PackKernel<<<ElementBlocks(elements), kElementThreads, 0, stream>>>(packing);
   return cudaGetLastError();
 }
 
 cudaError_t PackCodebook(const CodebookPacking& packing, cudaStream_t stream) {
-  CodebookKernel<<<Blocks(packing.entries), kThreads, 0, stream>>>(packing);
+  CodebookKernel<<<ElementBlocks(packing.entries), kElementThreads, 0, stream>>>(packing);
   return cudaGetLastError();
 }
 
