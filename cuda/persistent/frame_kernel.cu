@@ -28,7 +28,14 @@ namespace {
 
 constexpr int kWarps = kPersistentWarps;
 constexpr int kTeamThreads = 32 * kWarps;
-constexpr int kThreads = kTeamThreads + 32;  // and the warp that copies weights
+constexpr int kWarpgroup = 128;
+constexpr int kThreads = kTeamThreads + kWarpgroup;  // of the last warpgroup one copies weights
+// Registers of a thread. The last warpgroup leaves most of what it begins with to the team: so the block takes three
+// warps of kRegisters on each of a processor's four partitions, and leaves one of 128 there to other kernels.
+constexpr int kRegisters = 128;
+constexpr int kTeamRegisters = 176;
+constexpr int kCopyRegisters = 32;
+static_assert(kTeamThreads * kTeamRegisters + kWarpgroup * kCopyRegisters <= kThreads * kRegisters);
 constexpr int kBlocks = kPersistentBlocks;
 constexpr int kHeadDim = kPersistentHeadDim;
 constexpr int kHalf = kHeadDim / 2;
@@ -117,7 +124,7 @@ constexpr size_t SharedBytes(int ring_slots) {
          RoundUp(sizeof(SharedMemory<kTalkerHidden, kStreams>));
 }
 
-#if __CUDA_ARCH__ >= 900
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
 constexpr int kHeads = kPersistentHeads;
 constexpr int kKvHeads = kPersistentKvHeads;
@@ -1164,11 +1171,12 @@ class Block {
   int squares_ = 0;  // and of the squares
 };
 
-#endif  // __CUDA_ARCH__ >= 900
+#endif  // __CUDA_ARCH_FEAT_SM90_ALL
 
+// Empty but in code for compute capability 9.0 alone, the only one whose warps can hand each other registers.
 template <int kTalkerHidden, int kStreams>
-__global__ void __launch_bounds__(kThreads, 1) FrameKernel(const __grid_constant__ FrameKernelArguments a) {
-#if __CUDA_ARCH__ >= 900
+__global__ void __maxnreg__(kRegisters) FrameKernel(const __grid_constant__ FrameKernelArguments a) {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
   extern __shared__ __align__(128) char memory[];
   auto& shared =
       *reinterpret_cast<SharedMemory<kTalkerHidden, kStreams>*>(memory + a.ring_slots * kPersistentPieceBytes);
@@ -1186,9 +1194,11 @@ __global__ void __launch_bounds__(kThreads, 1) FrameKernel(const __grid_constant
   }
   __syncthreads();
   if (threadIdx.x >= kTeamThreads) {
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kCopyRegisters));
     if (threadIdx.x == kTeamThreads) SendFrame(a, &shared, memory);
     return;
   }
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kTeamRegisters));
   Block<kTalkerHidden, kStreams>(a, &shared, memory).Run();
 #endif
 }
@@ -1220,8 +1230,12 @@ cudaError_t PrepareFrameKernel(int talker_hidden, int rows, int ring_slots, int*
   const Variant variant = VariantOf(talker_hidden, rows);
   const auto* const kernel = reinterpret_cast<const void*>(variant.kernel);
   const size_t bytes = variant.bytes(ring_slots);
-  const cudaError_t error =
-      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes));
+  cudaFuncAttributes attributes = {};
+  cudaError_t error = cudaFuncGetAttributes(&attributes, kernel);
+  if (error != cudaSuccess) return error;
+  // The driver made it from code for earlier ones.
+  if (attributes.ptxVersion < 90) return cudaErrorNoKernelImageForDevice;
+  error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes));
   if (error != cudaSuccess) return error;
   return cudaOccupancyMaxActiveBlocksPerMultiprocessor(blocks_per_processor, kernel, kThreads, bytes);
 }

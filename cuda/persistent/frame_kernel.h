@@ -111,6 +111,7 @@ inline constexpr int kPersistentWarps = 8;
 // Dynamic shared memory of a block with so many slots of weights.
 size_t FrameKernelBytes(int talker_hidden, int rows, int ring_slots);
 // Makes the kernel ready for up to `ring_slots` slots; blocks of it that a processor can hold. `rows`: 1, 2 or 4.
+// cudaErrorNoKernelImageForDevice where the build has no code for compute capability 9.
 cudaError_t PrepareFrameKernel(int talker_hidden, int rows, int ring_slots, int* blocks_per_processor);
 cudaError_t LaunchFrameKernel(const FrameKernelArguments& arguments, int rows, cudaStream_t stream);
 

@@ -168,7 +168,9 @@ Status PersistentFrame::Prepare(const PersistentFrameSources& sources, unsigned 
     if (slots < kMinRingSlots) return Unsupported("the GPU's processors have too little shared memory");
     ring_slots_[i] = std::min(kRingSlots, static_cast<int>(slots));
     int resident = 0;
-    QTTS_RETURN_IF_CUDA_ERROR(PrepareFrameKernel(t.hidden_size, kRowBuckets[i], ring_slots_[i], &resident), kPreparing);
+    const cudaError_t error = PrepareFrameKernel(t.hidden_size, kRowBuckets[i], ring_slots_[i], &resident);
+    if (error == cudaErrorNoKernelImageForDevice) return Unsupported("the build has no code for compute capability 9");
+    QTTS_RETURN_IF_CUDA_ERROR(error, kPreparing);
     if (resident < 1) return Unsupported("a block does not fit on the GPU's processors");
   }
   return Status::Ok();
