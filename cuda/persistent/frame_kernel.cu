@@ -52,24 +52,31 @@ constexpr int MostRows(int streams) { return Paired(streams) ? 2 * streams : str
 constexpr int ShareOf(int columns) { return columns / kWarps; }
 constexpr int StageStride(int columns) { return (ShareOf(columns) / kChunk | 1) * kChunk; }
 
-// A row, query head and split that this block attends to, the same in all layers of a pass.
-struct AttentionItem {
-  __nv_bfloat16* split_start;  // the key head's keys in layer 0, from the split's first position on; none: left out
-  int row, new_rows, position;
-  int head, split, split_index, used_splits;
+// What this block attends to in all layers of a pass: of a row and a query head, or the query heads of a key head,
+// every split_stride-th split from first_split on.
+struct AttentionPart {
+  int row, head;  // of the heads the first
+  int new_rows, position;
+  int first_split, split_stride, splits;
+  int first_record;  // of the row's splits, from the first that it sees on
+  int row_splits;
+  bool silent;  // zeros are to be published for a row that is left out
 };
 
+constexpr int kGroup = kPersistentHeads / kPersistentKvHeads;  // query heads of a key head
+constexpr int kMergedSplits = 2;                               // whose warps' results are put together at once
+
 struct AttentionMemory {
-  float q[kHeadDim];
-  float new_keys[kNewRows][kHeadDim];
-  float new_values[kNewRows][kHeadDim];
-  float warp_y[kWarps][kHeadDim];
-  float warp_max[kWarps], warp_sum[kWarps];
-};
-constexpr int kCombined = 16;  // elements that are put together from splits at once
-struct CombineMemory {
-  float values[kPersistentSplits][kCombined];
-  float sums[kPersistentSplits], maxima[kPersistentSplits], factors[kPersistentSplits];
+  // A split's, by warps.
+  struct WarpResults {
+    alignas(16) float y[kWarps][kHeadDim];
+    alignas(16) float maxima[kWarps];
+    alignas(16) float sums[kWarps];
+  };
+  alignas(16) float q[kGroup][kHeadDim];
+  alignas(16) __nv_bfloat16 new_keys[kNewRows][kHeadDim];
+  alignas(16) __nv_bfloat16 new_values[kNewRows][kHeadDim];
+  WarpResults results[kMergedSplits * kGroup];
 };
 
 // What products and attention need, or a choice.
@@ -85,10 +92,7 @@ union WorkMemory {
         kWarps * 16 * (kMostTiles * kStreams > 3 * MostRows(kStreams) ? kMostTiles * kStreams : 3 * MostRows(kStreams));
     alignas(16) __nv_bfloat16 stage[kStageElements];
     float partial[2][kPartials];
-    union {
-      AttentionMemory attention;
-      CombineMemory combine;
-    };
+    AttentionMemory attention;
   } products;
   struct Choice {
     unsigned long long list[kListedIds];
@@ -106,9 +110,11 @@ struct SharedMemory {
   // Of the pass.
   int sequences[kMostRows], positions[kMostRows];
   unsigned stop, gave_up;
-  unsigned seen;  // see Load()
-  int num_items, splits;
-  AttentionItem items[kPersistentItems];
+  unsigned seen;     // see Load()
+  int splits;        // of the row that has most
+  bool shared_keys;  // whether parts are of all query heads of a key head
+  AttentionPart parts[kNewRows];
+  __nv_bfloat16* split_starts[kPersistentItems];  // of the parts' splits the keys in layer 0
   PersistentStack stacks[2];
   PersistentLayer layers[kPersistentLayers];
   PredictorPass passes[kPersistentGroups - 1];
@@ -128,7 +134,6 @@ constexpr size_t SharedBytes(int ring_slots) {
 
 constexpr int kHeads = kPersistentHeads;
 constexpr int kKvHeads = kPersistentKvHeads;
-constexpr int kGroup = kHeads / kKvHeads;  // query heads of a key head
 constexpr int kQueryWidth = kHeads * kHeadDim;
 constexpr int kQkvWidth = (kHeads + 2 * kKvHeads) * kHeadDim;
 // Weights that a warp waits for at once, at most, unless a tile has more.
@@ -140,11 +145,9 @@ constexpr int kHiddenPass = -1;
 constexpr int kTalkerPass = -2;
 
 __device__ __forceinline__ int TileAt(int index) { return static_cast<int>(blockIdx.x) + index * kBlocks; }
-// Tiles of this block.
-__device__ __forceinline__ int Mine(int tiles) {
-  const int block = static_cast<int>(blockIdx.x);
-  return block < tiles ? (tiles - block - 1) / kBlocks + 1 : 0;
-}
+// A value that all lanes have, as one that the compiler knows to be so: in what depends on it, it need not provide for
+// lanes that are elsewhere.
+__device__ __forceinline__ int Uniform(int value) { return __shfl_sync(~0U, value, 0); }
 
 // All warps but the one that copies.
 struct Team {
@@ -295,38 +298,41 @@ class Block {
     for (int r = 0; r < kRows; ++r) {
       if (shared_->sequences[r] >= 0) splits = max(splits, UsedSplits(s, shared_->positions[r]));
     }
-    const int all = splits * kSequences * kHeads;
-    if (threadIdx.x < kPersistentItems) {
-      const int i = static_cast<int>(threadIdx.x);
-      const int k = i % kPerSequence;
-      const int index = TileAt(i / kPerSequence);
-      if (index < all) {
-        AttentionItem item;
-        item.head = index % kHeads;
-        item.row = index / kHeads % kSequences * kPerSequence + k;
-        item.split_index = index / kHeads / kSequences;
-        item.new_rows = talker ? 1 : k + 1;
-        item.position = shared_->positions[item.row];
-        item.used_splits = UsedSplits(s, item.position);
-        item.split = FirstSplit(s, item.position) + item.split_index;
-        const int sequence = shared_->sequences[item.row];
-        item.split_start = nullptr;
-        if (sequence < 0) {
-          item.used_splits = 1;
-        } else if (item.split_index < item.used_splits) {
-          const int first = item.split * kSplitPositions;
-          const int cache_head = talker ? item.head / kGroup : item.head;
-          item.split_start =
-              static_cast<__nv_bfloat16*>(
-                  s.pages[static_cast<int64_t>(sequence) * s.pages_per_sequence + first / s.page_positions]) +
-              (cache_head * 2 * s.page_positions + first % s.page_positions) * kHeadDim;
-        }
-        shared_->items[i] = item;
-      }
+    // While there is a block for each head and split, every query head is attended to by blocks of its own: that takes
+    // less time. More splits are read once for all query heads of a key head.
+    const bool shared_keys = talker && splits * kSequences * kHeads > kBlocks;
+    const int heads = shared_keys ? kKvHeads : kHeads;
+    const int rest = static_cast<int>(blockIdx.x) / heads;
+    const int first_row = rest % kSequences * kPerSequence;
+    const int sequence = shared_->sequences[first_row];
+    AttentionPart part;
+    part.head = static_cast<int>(blockIdx.x) % heads * (kHeads / heads);
+    part.split_stride = kBlocks / heads / kSequences;
+    part.first_record = rest / kSequences;
+    part.silent = sequence < 0 && part.first_record == 0;
+    const int i = static_cast<int>(threadIdx.x);
+    if (i < kPerSequence) {
+      part.row = first_row + i;
+      part.new_rows = i + 1;
+      part.position = shared_->positions[part.row];
+      part.first_split = FirstSplit(s, part.position) + part.first_record;
+      part.row_splits = sequence < 0 ? 0 : UsedSplits(s, part.position);
+      part.splits =
+          min(kPersistentItems, (part.row_splits - part.first_record - 1 + part.split_stride) / part.split_stride);
+      shared_->parts[i] = part;
+    }
+    // A sequence's rows see the same splits: it has several only at its beginning.
+    const int position = shared_->positions[first_row];
+    if (i < kPersistentItems && sequence >= 0 && part.first_record + i * part.split_stride < UsedSplits(s, position)) {
+      const int first = (FirstSplit(s, position) + part.first_record + i * part.split_stride) * kSplitPositions;
+      shared_->split_starts[i] =
+          static_cast<__nv_bfloat16*>(
+              s.pages[static_cast<int64_t>(sequence) * s.pages_per_sequence + first / s.page_positions]) +
+          ((talker ? part.head / kGroup : part.head) * 2 * s.page_positions + first % s.page_positions) * kHeadDim;
     }
     if (threadIdx.x == 0) {
       shared_->splits = splits;
-      shared_->num_items = min(kPersistentItems, Mine(all) * kPerSequence);
+      shared_->shared_keys = shared_keys;
     }
     const float* const frequencies = s.inverse_frequencies;
 #pragma unroll 1
@@ -341,8 +347,9 @@ class Block {
   __device__ __forceinline__ void RunLayers(const PersistentStack& s, int pass) {
     constexpr int kIntermediate = PersistentIntermediate(kHidden);
     constexpr int kOwnTiles = kHidden / 8 / kBlocks;
+    const int num_layers = Uniform(s.num_layers);
 #pragma unroll 1
-    for (int i = 0; i < s.num_layers; ++i) {
+    for (int i = 0; i < num_layers; ++i) {
       const PersistentLayer& layer = shared_->layers[s.first_layer + i];
       PrefetchCache(s, i);
       {
@@ -387,7 +394,7 @@ class Block {
         });
       }
 
-      const bool last = i + 1 == s.num_layers;
+      const bool last = i + 1 == num_layers;
       const float next_norm =
           OwnNorm<kHidden, kRows>(last ? s.norm : shared_->layers[s.first_layer + i + 1].input_norm);
       Multiply<kIntermediate, 1, kOwnTiles, kRows>([&] { StagePairs<kIntermediate, kRows>(s.inner); });
@@ -788,195 +795,278 @@ class Block {
   // From qkv, of the current epoch, to `attended`. Takes two epochs.
   template <int kRows>
   __device__ __forceinline__ void Attend(const PersistentStack& s, const PersistentLayer& layer, int layer_index) {
+    constexpr int kParts = kRows > kStreams ? kRows / kStreams : 1;
     const uint32_t qkv_epoch = epoch_;
     epoch_ += 2;
+    const bool shared_keys = Uniform(shared_->shared_keys) != 0;
 #pragma unroll 1
-    for (int i = 0; i < shared_->num_items; ++i) {
-      const AttentionItem& item = shared_->items[i];
-      if (item.split_index >= item.used_splits) continue;
-      if (item.split_start == nullptr) {
-        PublishSilence(s, item.row, item.head);
-      } else if (item.position - item.split * kSplitPositions < kTurn) {
-        AttendSplit<1>(s, layer, layer_index, item, qkv_epoch);
+    for (int i = 0; i < kParts; ++i) {
+      const AttentionPart& part = shared_->parts[i];
+      if (part.silent) PublishSilence(s, part.row, part.head);
+      const int splits = Uniform(part.splits);
+      if (splits == 0) continue;
+      if (shared_keys) {
+        AttendSplits<kSplitPositions / kTurn, kGroup>(s, layer, layer_index, part, splits, qkv_epoch);
+      } else if (Uniform(part.position - part.first_split * kSplitPositions) < kTurn) {
+        AttendSplits<1, 1>(s, layer, layer_index, part, splits, qkv_epoch);
       } else {
-        AttendSplit<kSplitPositions / kTurn>(s, layer, layer_index, item, qkv_epoch);
+        AttendSplits<kSplitPositions / kTurn, 1>(s, layer, layer_index, part, splits, qkv_epoch);
       }
     }
-    if (shared_->splits == 1) return;
-    Team::Sync();
-    constexpr int kPerHead = kHeadDim / kCombined;
+    if (Uniform(shared_->splits) == 1) return;
 #pragma unroll 1
-    for (int unit = static_cast<int>(blockIdx.x); unit < kRows * kHeads * kPerHead; unit += kBlocks) {
-      const int row = unit / (kPerHead * kHeads);
-      if (shared_->sequences[row] < 0) continue;
-      const int used = UsedSplits(s, shared_->positions[row]);
-      if (used > 1) CombineSplits(s, row, unit / kPerHead % kHeads, unit % kPerHead * kCombined, used);
+    for (int row = 0; row < kRows; ++row) {
+      if (Uniform(shared_->sequences[row]) < 0) continue;
+      const int used = Uniform(UsedSplits(s, shared_->positions[row]));
+      if (used > 1) CombineSplits<kRows>(s, row, used);
     }
   }
 
-  // Asks for the keys and values of this block's first items, that are to be in the L2 cache when queries come.
+  // Asks for the keys and values of this block's first splits, that are to be in the L2 cache when queries come.
   __device__ __forceinline__ void PrefetchCache(const PersistentStack& s, int layer) {
     constexpr int kLine = 64;  // elements
+    const AttentionPart& part = shared_->parts[0];
 #pragma unroll 1
-    for (int i = 0; i < min(shared_->num_items, 8); ++i) {
-      const AttentionItem& item = shared_->items[i];
-      if (item.split_start == nullptr) continue;
+    for (int i = 0; i < min(part.splits, 8); ++i) {
       const int line = static_cast<int>(threadIdx.x) % 128;
-      if (item.split * kSplitPositions + line / 2 > item.position) continue;
+      if (PositionsBefore(part, i) + line / 2 > part.position) continue;
       const int side = static_cast<int>(threadIdx.x) / 128;  // keys, values
       const __nv_bfloat16* const p =
-          item.split_start + layer * LayerStride(s) + side * s.page_positions * kHeadDim + line * kLine;
+          shared_->split_starts[i] + layer * LayerStride(s) + side * s.page_positions * kHeadDim + line * kLine;
       asm volatile("prefetch.global.L2 [%0];" ::"l"(p));
     }
   }
 
-  // For a row that is left out.
+  // Before the part's i-th split.
+  __device__ static __forceinline__ int PositionsBefore(const AttentionPart& part, int i) {
+    return (part.first_split + i * part.split_stride) * kSplitPositions;
+  }
+
+  // For a row that is left out, one head or all of a key head.
   __device__ __forceinline__ void PublishSilence(const PersistentStack& s, int row, int head) {
-    if (static_cast<int>(threadIdx.x) < kHalf) {
+    const int words = shared_->shared_keys ? kGroup * kHalf : kHalf;
+    if (static_cast<int>(threadIdx.x) < words) {
       Publish(s.attended + row * (kQueryWidth / 2) + head * kHalf + threadIdx.x, 0, epoch_);
     }
   }
 
-  // attention.cu's AttendKernel for two query heads, one key head and one split, whose first kTurns * kTurn positions
-  // are all that is there.
+  // attention.cu's AttendKernel for kQueries query heads, one key head and the splits of a part; of each the first
+  // kTurns * kTurn positions are all that is there.
   static constexpr int kLanes = kHeadDim / 8;
   static constexpr int kTurn = kWarps * (32 / kLanes);
-  template <int kTurns>
-  __device__ __forceinline__ void AttendSplit(const PersistentStack& s, const PersistentLayer& layer, int layer_index,
-                                              const AttentionItem& item, uint32_t qkv_epoch) {
+  template <int kTurns, int kQueries>
+  __device__ __forceinline__ void AttendSplits(const PersistentStack& s, const PersistentLayer& layer, int layer_index,
+                                               const AttentionPart& part, int splits, uint32_t qkv_epoch) {
     AttentionMemory& m = shared_->work.products.attention;
-    const int part = lane_ % kLanes;
-    const int row = item.row;
-    const int head = item.head;
-    const int used_splits = item.used_splits;
-    // Positions from the split's first on.
-    const int first = item.split * kSplitPositions;
-    const int position = item.position - first;
-    const int cached = position + 1 - item.new_rows;
-    const int begin = s.window > 0 ? max(0, item.position + 1 - s.window - first) : 0;
-    const int end = min(position + 1, kSplitPositions);
-    __nv_bfloat16* const keys_at = item.split_start + layer_index * LayerStride(s);
+    const int64_t layer_offset = layer_index * LayerStride(s);
     const int value_offset = s.page_positions * kHeadDim;
+    const int column = lane_ % kLanes * 8;
     const int mine = warp_ * (32 / kLanes) + lane_ / kLanes;
-    uint4 keys[kTurns] = {}, values[kTurns] = {};
+    // Positions are counted from a split's first on.
+    const auto begin_of = [&](int i) {
+      return s.window > 0 ? part.position + 1 - s.window - PositionsBefore(part, i) : 0;
+    };
+    const auto load = [&](int i, int offset, uint4(&words)[kTurns]) {
+      const int begin = begin_of(i);
+      const int cached = min(kSplitPositions, part.position + 1 - part.new_rows - PositionsBefore(part, i));
+      const __nv_bfloat16* const from = shared_->split_starts[i] + layer_offset + offset + mine * kHeadDim + column;
 #pragma unroll
-    for (int t = 0; t < kTurns; ++t) {
-      const int p = t * kTurn + mine;
-      if (p >= begin && p < end && p < cached) {
-        const __nv_bfloat16* const key = keys_at + p * kHeadDim + part * 8;
-        keys[t] = Fresh(reinterpret_cast<const uint4*>(key));
-        values[t] = Fresh(reinterpret_cast<const uint4*>(key + value_offset));
+      for (int t = 0; t < kTurns; ++t) {
+        const int p = t * kTurn + mine;
+        words[t] = {};
+        if (p >= begin && p < cached) words[t] = Fresh(reinterpret_cast<const uint4*>(from + t * kTurn * kHeadDim));
       }
+    };
+    uint4 keys[kTurns], values[kTurns];
+    load(0, 0, keys);
+    load(0, value_offset, values);
+    {
+      const int last = splits - 1;
+      const int position = part.position - PositionsBefore(part, last);
+      const bool has_new = position < kSplitPositions;
+      const bool writes = has_new && (s.cache_heads == kHeads || part.head % kGroup == 0);
+      PlaceHeads<kQueries>(s, layer, part, has_new ? part.new_rows : 0, qkv_epoch, &m,
+                           writes ? shared_->split_starts[last] + layer_offset + position * kHeadDim : nullptr,
+                           value_offset);
     }
-    const bool has_new = position < end;
-    const bool writes = has_new && (s.cache_heads == kHeads || head % kGroup == 0);
-    PlaceHeads(s, layer, row, head, has_new ? item.new_rows : 0, qkv_epoch, &m,
-               writes ? keys_at + position * kHeadDim : nullptr, value_offset);
     Team::Sync();
 
-    float query[8];
+    float query[kQueries][8];
 #pragma unroll
-    for (int e = 0; e < 8; ++e) query[e] = m.q[part * 8 + e];
+    for (int g = 0; g < kQueries; ++g) {
+#pragma unroll
+      for (int e = 0; e < 8; ++e) query[g][e] = m.q[g][column + e];
+    }
     const float scale = 1.0F / sqrtf(static_cast<float>(kHeadDim));
     const auto element = [](const uint4& u, int e) {
       const uint32_t word = e / 2 == 0 ? u.x : e / 2 == 1 ? u.y : e / 2 == 2 ? u.z : u.w;
       return e % 2 == 0 ? LowBf16(word) : HighBf16(word);
     };
-    float scores[kTurns];
-    float most = -INFINITY;
+#pragma unroll 1
+    for (int i = 0; i < (kQueries == 1 ? 1 : splits); ++i) {
+      const bool is_last = kQueries == 1 || i + 1 == splits;
+      const int begin = begin_of(i);
+      const int position = part.position - PositionsBefore(part, i);
+      const int end = min(position + 1, kSplitPositions);
+      if (position < kSplitPositions) {
 #pragma unroll
-    for (int t = 0; t < kTurns; ++t) {
-      const int p = t * kTurn + mine;
-      const bool valid = p >= begin && p < end;
-      const bool fresh = valid && p >= cached;
-      float dot = 0;
+        for (int t = 0; t < kTurns; ++t) {
+          const int p = t * kTurn + mine;
+          const int j = p - (position + 1 - part.new_rows);
+          if (j >= 0 && p <= position) {
+            keys[t] = *reinterpret_cast<const uint4*>(&m.new_keys[j][column]);
+            values[t] = *reinterpret_cast<const uint4*>(&m.new_values[j][column]);
+          }
+        }
+      }
+      float scores[kQueries][kTurns];
+      float most[kQueries], sum[kQueries], y[kQueries][8];
 #pragma unroll
-      for (int e = 0; e < 8; ++e) {
-        dot += query[e] * (fresh ? m.new_keys[p - cached][part * 8 + e] : element(keys[t], e));
+      for (int g = 0; g < kQueries; ++g) {
+        most[g] = -INFINITY;
+        sum[g] = 0;
+#pragma unroll
+        for (int e = 0; e < 8; ++e) y[g][e] = 0;
       }
 #pragma unroll
-      for (int offset = kLanes / 2; offset > 0; offset /= 2) dot += __shfl_xor_sync(~0U, dot, offset);
-      scores[t] = valid ? dot * scale : -INFINITY;
-      most = fmaxf(most, scores[t]);
-    }
-    float sum = 0, y[8] = {};
+      for (int t = 0; t < kTurns; ++t) {
 #pragma unroll
-    for (int t = 0; t < kTurns; ++t) {
-      const int p = t * kTurn + mine;
-      const bool valid = p >= begin && p < end;
-      const bool fresh = valid && p >= cached;
-      const float weight = valid ? Exponential<__nv_bfloat16>(scores[t] - most) : 0;
-      sum += weight;
+        for (int g = 0; g < kQueries; ++g) {
+          scores[g][t] = 0;
 #pragma unroll
-      for (int e = 0; e < 8; ++e) {
-        y[e] += weight * (fresh ? m.new_values[p - cached][part * 8 + e] : element(values[t], e));
+          for (int e = 0; e < 8; ++e) scores[g][t] += query[g][e] * element(keys[t], e);
+        }
+      }
+      // Here and below all exchanges come first, so that none waits for another.
+#pragma unroll
+      for (int offset = kLanes / 2; offset > 0; offset /= 2) {
+        float others[kQueries][kTurns];
+#pragma unroll
+        for (int t = 0; t < kTurns; ++t) {
+#pragma unroll
+          for (int g = 0; g < kQueries; ++g) others[g][t] = __shfl_xor_sync(~0U, scores[g][t], offset);
+        }
+#pragma unroll
+        for (int t = 0; t < kTurns; ++t) {
+#pragma unroll
+          for (int g = 0; g < kQueries; ++g) scores[g][t] += others[g][t];
+        }
+      }
+#pragma unroll
+      for (int t = 0; t < kTurns; ++t) {
+        const int p = t * kTurn + mine;
+        const bool valid = p >= begin && p < end;
+#pragma unroll
+        for (int g = 0; g < kQueries; ++g) {
+          scores[g][t] = valid ? scores[g][t] * scale : -INFINITY;
+          most[g] = fmaxf(most[g], scores[g][t]);
+        }
+      }
+      if (!is_last) load(i + 1, 0, keys);
+#pragma unroll
+      for (int t = 0; t < kTurns; ++t) {
+        const int p = t * kTurn + mine;
+        const bool valid = p >= begin && p < end;
+#pragma unroll
+        for (int g = 0; g < kQueries; ++g) {
+          // A single score is the largest.
+          const float weight = !valid ? 0 : kTurns == 1 ? 1 : Exponential<__nv_bfloat16>(scores[g][t] - most[g]);
+          sum[g] += weight;
+#pragma unroll
+          for (int e = 0; e < 8; ++e) y[g][e] += weight * element(values[t], e);
+        }
+      }
+      if (!is_last) load(i + 1, value_offset, values);
+      static_assert(kLanes == 16, "two groups of lanes");
+      float other_most[kQueries], other_sum[kQueries], other_y[kQueries][8];
+#pragma unroll
+      for (int g = 0; g < kQueries; ++g) {
+        other_most[g] = __shfl_xor_sync(~0U, most[g], kLanes);
+        other_sum[g] = __shfl_xor_sync(~0U, sum[g], kLanes);
+#pragma unroll
+        for (int e = 0; e < 8; ++e) other_y[g][e] = __shfl_xor_sync(~0U, y[g][e], kLanes);
+      }
+#pragma unroll
+      for (int g = 0; g < kQueries; ++g) {
+        const float largest = fmaxf(most[g], other_most[g]);
+        const float base = largest == -INFINITY ? 0 : largest;  // where nobody has a position factors are 0, too
+        const float factor = Exponential<__nv_bfloat16>(most[g] - base);
+        const float other_factor = Exponential<__nv_bfloat16>(other_most[g] - base);
+        most[g] = largest;
+        sum[g] = sum[g] * factor + other_sum[g] * other_factor;
+#pragma unroll
+        for (int e = 0; e < 8; ++e) y[g][e] = y[g][e] * factor + other_y[g][e] * other_factor;
+      }
+      const int place = i % kMergedSplits;
+      if (lane_ < kLanes) {
+#pragma unroll
+        for (int g = 0; g < kQueries; ++g) {
+          AttentionMemory::WarpResults& result = m.results[place * kQueries + g];
+#pragma unroll
+          for (int e = 0; e < 8; ++e) result.y[warp_][column + e] = y[g][e];
+          if (column == 0) {
+            result.maxima[warp_] = most[g];
+            result.sums[warp_] = sum[g];
+          }
+        }
+      }
+      if (is_last || place + 1 == kMergedSplits) {
+        Team::Sync();
+        MergeWarps<kQueries>(s, part, i - place, place + 1);
+        if (!is_last) Team::Sync();
       }
     }
-#pragma unroll
-    for (int offset = kLanes; offset < 32; offset *= 2) {
-      const float other = __shfl_xor_sync(~0U, most, offset);
-      const float largest = fmaxf(most, other);
-      const float factor = most == -INFINITY ? 0 : Exponential<__nv_bfloat16>(most - largest);
-      const float other_factor = other == -INFINITY ? 0 : Exponential<__nv_bfloat16>(other - largest);
-      most = largest;
-      sum = sum * factor + __shfl_xor_sync(~0U, sum, offset) * other_factor;
-#pragma unroll
-      for (int e = 0; e < 8; ++e) y[e] = y[e] * factor + __shfl_xor_sync(~0U, y[e], offset) * other_factor;
-    }
-    if (lane_ < kLanes) {
-#pragma unroll
-      for (int e = 0; e < 8; ++e) m.warp_y[warp_][part * 8 + e] = y[e];
-      if (part == 0) {
-        m.warp_max[warp_] = most;
-        m.warp_sum[warp_] = sum;
-      }
-    }
-    Team::Sync();
+  }
 
-    if (static_cast<int>(threadIdx.x) >= kHeadDim) return;
-    const int d = static_cast<int>(threadIdx.x);
+  // Puts together what the warps have of a part's splits [first, first + count): two elements a thread.
+  template <int kQueries>
+  __device__ __forceinline__ void MergeWarps(const PersistentStack& s, const AttentionPart& part, int first,
+                                             int count) {
+    const int place = static_cast<int>(threadIdx.x) / kHalf;
+    if (place >= count * kQueries) return;
+    const AttentionMemory::WarpResults& result = shared_->work.products.attention.results[place];
+    const int i = static_cast<int>(threadIdx.x) % kHalf;
+    const int head = part.head + place % kQueries;
     float largest = -INFINITY;
 #pragma unroll
-    for (int w = 0; w < kWarps; ++w) largest = fmaxf(largest, m.warp_max[w]);
-    float total = 0, value = 0;
+    for (int w = 0; w < kWarps; ++w) largest = fmaxf(largest, result.maxima[w]);
+    float total = 0, low = 0, high = 0;
 #pragma unroll
     for (int w = 0; w < kWarps; ++w) {
-      const float factor = m.warp_max[w] == -INFINITY ? 0 : Exponential<__nv_bfloat16>(m.warp_max[w] - largest);
-      total += factor * m.warp_sum[w];
-      value += factor * m.warp_y[w][d];
+      const float factor = Exponential<__nv_bfloat16>(result.maxima[w] - largest);  // 0 without a position
+      const float2 y = *reinterpret_cast<const float2*>(&result.y[w][2 * i]);
+      total += factor * result.sums[w];
+      low += factor * y.x;
+      high += factor * y.y;
     }
-    if (used_splits == 1) {
-      const float result = value / total;
-      const float next = __shfl_down_sync(~0U, result, 1);
-      if (d % 2 == 0) {
-        Publish(s.attended + row * (kQueryWidth / 2) + (head * kHeadDim + d) / 2, PackBf16(result, next), epoch_);
-      }
+    if (part.row_splits == 1) {
+      Publish(s.attended + part.row * (kQueryWidth / 2) + head * kHalf + i, PackBf16(low / total, high / total),
+              epoch_);
       return;
     }
-    Word* const record = Record(s, row, head, item.split_index);
-    Publish(record + 2 + d, __float_as_uint(value), epoch_ - 1);
-    if (d == 0) {
-      Publish(record, __float_as_uint(total), epoch_ - 1);
-      Publish(record + 1, __float_as_uint(largest), epoch_ - 1);
-    }
+    Word* const record = Record(s, part.row, head, part.first_record + (first + place / kQueries) * part.split_stride);
+    PublishTwo(record + 2 + 2 * i, __float_as_uint(low), __float_as_uint(high), epoch_ - 1);
+    if (i == 0) PublishTwo(record, __float_as_uint(total), __float_as_uint(largest), epoch_ - 1);
   }
 
   __device__ __forceinline__ Word* Record(const PersistentStack& s, int row, int head, int split) const {
     return s.records + ((static_cast<int64_t>(row) * kHeads + head) * kPersistentSplits + split) * kRecordWords;
   }
 
-  // A row's query, keys and values of the new rows up to it, to shared memory; its own key and value to the cache,
-  // at `target` (if any) and value_offset on.
-  __device__ __forceinline__ void PlaceHeads(const PersistentStack& s, const PersistentLayer& layer, int row, int head,
-                                             int new_rows, uint32_t qkv_epoch, AttentionMemory* m,
-                                             __nv_bfloat16* target, int value_offset) {
-    if (warp_ >= 1 + 2 * new_rows) return;
-    const bool is_query = warp_ == 0;
-    const bool is_value = warp_ >= 1 + new_rows;
-    const int j = is_query ? 0 : is_value ? warp_ - 1 - new_rows : warp_ - 1;
+  // A part's queries, keys and values of the new rows up to its row, to shared memory; the row's own key and value to
+  // the cache, at `target` (if any) and value_offset on.
+  template <int kQueries>
+  __device__ __forceinline__ void PlaceHeads(const PersistentStack& s, const PersistentLayer& layer,
+                                             const AttentionPart& part, int new_rows, uint32_t qkv_epoch,
+                                             AttentionMemory* m, __nv_bfloat16* target, int value_offset) {
+    if (warp_ >= kQueries + 2 * new_rows) return;
+    const bool is_query = warp_ < kQueries;
+    const bool is_value = warp_ >= kQueries + new_rows;
+    const int j = is_query ? warp_ : is_value ? warp_ - kQueries - new_rows : warp_ - kQueries;
     const int back = is_query ? 0 : new_rows - 1 - j;
-    const int source = is_query ? head : kHeads + (is_value ? kKvHeads : 0) + head / kGroup;
-    const Word* const words = s.qkv + (row - back) * kQkvWidth + source * kHeadDim + lane_;
+    const int row = part.row - back;
+    const int source = is_query ? part.head + j : kHeads + (is_value ? kKvHeads : 0) + part.head / kGroup;
+    const Word* const words = s.qkv + row * kQkvWidth + source * kHeadDim + lane_;
     const float* const norm = is_query ? layer.q_norm : layer.k_norm;
     const bool stored = back == 0 && target != nullptr;
     float low_norm[2] = {1, 1}, high_norm[2] = {1, 1}, sine[2], cosine[2];
@@ -987,8 +1077,8 @@ class Block {
         low_norm[p] = __ldg(norm + i);
         high_norm[p] = __ldg(norm + kHalf + i);
       }
-      sine[p] = shared_->sine[row - back][i];
-      cosine[p] = shared_->cosine[row - back][i];
+      sine[p] = shared_->sine[row][i];
+      cosine[p] = shared_->cosine[row][i];
     }
     uint2 seen[4];
     patience_.Await([&] {
@@ -1007,7 +1097,7 @@ class Block {
       for (int p = 0; p < 4; ++p) {
         const int i = lane_ + 32 * (p / 2) + kHalf * (p % 2);
         const __nv_bfloat16 rounded = FromFloat<__nv_bfloat16>(p % 2 == 0 ? low[p / 2] : high[p / 2]);
-        m->new_values[j][i] = ToFloat(rounded);
+        m->new_values[j][i] = rounded;
         if (stored) target[value_offset + i] = rounded;
       }
       return;
@@ -1015,60 +1105,68 @@ class Block {
     NormAndRotate(low, high, norm != nullptr, low_norm, high_norm, s.eps, sine, cosine, kHalf, lane_,
                   [&](int i, float value) {
                     if (is_query) {
-                      m->q[i] = value;
+                      m->q[j][i] = value;
                       return;
                     }
                     const __nv_bfloat16 rounded = FromFloat<__nv_bfloat16>(value);
-                    m->new_keys[j][i] = ToFloat(rounded);
+                    m->new_keys[j][i] = rounded;
                     if (stored) target[i] = rounded;
                   });
   }
 
-  // Elements [first, first + kCombined) of a head from the records of all splits, in their order.
-  __device__ __forceinline__ void CombineSplits(const PersistentStack& s, int row, int head, int first, int splits) {
-    CombineMemory& m = shared_->work.products.combine;
-    const Word* const records = Record(s, row, head, 0);
-    const uint32_t epoch = epoch_ - 1;
-    // By the other half of the threads than those that begin with the values: nobody waits twice.
+  // A row's attended elements from the records of all splits, in their order: each warp makes the two of one word.
+  template <int kRows>
+  __device__ __forceinline__ void CombineSplits(const PersistentStack& s, int row, int splits) {
+    static_assert(kBlocks * kWarps == kHeads * kHalf, "a word for each warp");
+    const int word = static_cast<int>(blockIdx.x) * kWarps + warp_;
+    const Word* const records = Record(s, row, word / kHalf, 0);
+    // In what is this warp's in the next phase, too.
+    static_assert(32 * sizeof(float4) <= StageStride(kQueryWidth) * sizeof(__nv_bfloat16));
+    float4* const terms = reinterpret_cast<float4*>(Stage<kQueryWidth, kRows>());
+    // A split's sum, maximum and two elements; each lane has one in 32.
+    const auto await = [&](int split) {
+      if (split >= splits) return float4{0, -INFINITY, 0, 0};
+      const Word* const record = records + split * kRecordWords;
+      uint4 sums, values;
+      patience_.Await([&] {
+        sums = LoadTwoWords(record);
+        values = LoadTwoWords(record + 2 + word % kHalf * 2);
+        return sums.y == epoch_ - 1 && sums.w == epoch_ - 1 && values.y == epoch_ - 1 && values.w == epoch_ - 1;
+      });
+      return float4{__uint_as_float(sums.x), __uint_as_float(sums.z), __uint_as_float(values.x),
+                    __uint_as_float(values.z)};
+    };
+    float most = -INFINITY;
 #pragma unroll 1
-    for (int i = (static_cast<int>(threadIdx.x) + kTeamThreads / 2) % kTeamThreads; i < splits * 2; i += kTeamThreads) {
-      const Word* const word = records + i / 2 * kRecordWords + i % 2;
-      const float value = __uint_as_float(Await(LoadWord(word), word, epoch, patience_));
-      (i % 2 == 0 ? m.sums : m.maxima)[i / 2] = value;
-    }
-    constexpr int kLoads = kCombined / 2;
+    for (int split = lane_ + 32; split - lane_ < splits; split += 32) most = fmaxf(most, await(split).y);
+    float4 term = await(lane_);
+    const float largest = Unordered(__reduce_max_sync(~0U, Ordered(fmaxf(most, term.y))));
+    float total = 0, low = 0, high = 0;
 #pragma unroll 1
-    for (int i = static_cast<int>(threadIdx.x); i < splits * kLoads; i += kTeamThreads) {
-      const Word* const words = records + i / kLoads * kRecordWords + 2 + first + i % kLoads * 2;
-      const uint2 two = Await(LoadTwoWords(words), words, epoch, patience_);
-      m.values[i / kLoads][i % kLoads * 2] = __uint_as_float(two.x);
-      m.values[i / kLoads][i % kLoads * 2 + 1] = __uint_as_float(two.y);
-    }
-    Team::Sync();
-    for (int i = static_cast<int>(threadIdx.x); i < splits; i += kTeamThreads) {
-      float largest = -INFINITY;
-#pragma unroll 8
-      for (int k = 0; k < splits; ++k) largest = fmaxf(largest, m.maxima[k]);
-      m.factors[i] = Exponential<__nv_bfloat16>(m.maxima[i] - largest);
-    }
-    Team::Sync();
-    if (warp_ == 0) {
-      const int d = lane_ % kCombined;
-      float total = 0, value = 0;
-#pragma unroll 8
-      for (int k = 0; k < splits; ++k) {
-        const float factor = m.factors[k];
-        total += factor * m.sums[k];
-        value += factor * m.values[k][d];
+    for (int first = 0;;) {
+      // Where there is no split the factor is 0.
+      term.y = Exponential<__nv_bfloat16>(term.y - largest);
+      __syncwarp();
+      terms[lane_] = term;
+      __syncwarp();
+      const int count = min(32, splits - first);
+#pragma unroll 1
+      for (int k = 0; k < count; k += 8) {
+#pragma unroll
+        for (int j = 0; j < 8; ++j) {
+          const float4 t = terms[k + j];
+          total += t.y * t.x;
+          low += t.y * t.z;
+          high += t.y * t.w;
+        }
       }
-      const float result = value / total;
-      const float next = __shfl_down_sync(~0U, result, 1);
-      if (lane_ < kCombined && d % 2 == 0) {
-        Publish(s.attended + row * (kQueryWidth / 2) + (head * kHeadDim + first + d) / 2, PackBf16(result, next),
-                epoch_);
-      }
+      first += 32;
+      if (first >= splits) break;
+      term = await(first + lane_);
     }
-    Team::Sync();
+    if (lane_ == 0) {
+      Publish(s.attended + row * (kQueryWidth / 2) + word, PackBf16(low / total, high / total), epoch_);
+    }
   }
 
   // --- Choices ---

@@ -212,7 +212,7 @@ Status PersistentFrame::AllocateWords() {
 
 bool PersistentFrame::Covers(int rows, int splits) const {
   if (std::find(kRowBuckets.begin(), kRowBuckets.end(), rows) == kRowBuckets.end()) return false;
-  const int items = rows * splits * kPersistentHeads;
+  const int items = rows * splits * kPersistentKvHeads;
   return splits <= kPersistentSplits && (items + kPersistentBlocks - 1) / kPersistentBlocks <= kPersistentItems;
 }
 

@@ -17,6 +17,13 @@ __device__ __forceinline__ void Publish(Word* word, uint32_t payload, uint32_t e
   asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(word), "l"(value) : "memory");
 }
 
+// Two neighbours, the first at an even index.
+__device__ __forceinline__ void PublishTwo(Word* words, uint32_t first, uint32_t second, uint32_t epoch) {
+  const Word a = static_cast<Word>(epoch) << 32 | first;
+  const Word b = static_cast<Word>(epoch) << 32 | second;
+  asm volatile("st.relaxed.gpu.global.v2.u64 [%0], {%1, %2};" ::"l"(words), "l"(a), "l"(b) : "memory");
+}
+
 __device__ __forceinline__ uint2 LoadWord(const Word* word) {
   Word value;
   asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(value) : "l"(word) : "memory");

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <optional>
@@ -109,7 +110,44 @@ struct Case {
 
 class PersistentFrames : public ::testing::TestWithParam<Case> {};
 
-// Codes and all logits, bit for bit, over frames that cross pages and splits, with rows that are left out of steps.
+// One frame on both paths: codes and all logits, bit for bit.
+void ExpectSameFrame(Talker* graph, Talker* persistent, const ModelConfig& config, const std::vector<FrameRow>& steps,
+                     int64_t positions) {
+  const auto rows = static_cast<int>(steps.size());
+  ASSERT_TRUE(persistent->model()->IsPersistent(rows, persistent->model()->SplitBucket(positions)));
+  const std::vector<FrameRowResult> expected = graph->Frame(steps, positions);
+  const std::vector<FrameRowResult> got = persistent->Frame(steps, positions);
+  ASSERT_TRUE(persistent->model()->Health().ok());
+  for (int group = 0; group < config.talker.num_code_groups; ++group) {
+    const std::vector<float> a = graph->Logits(group, rows);
+    const std::vector<float> b = persistent->Logits(group, rows);
+    const size_t vocab = a.size() / static_cast<size_t>(rows);
+    for (int row = 0; row < rows; ++row) {
+      if (steps[static_cast<size_t>(row)].slot < 0) continue;
+      const size_t at = static_cast<size_t>(row) * vocab;
+      if (std::memcmp(&a[at], &b[at], vocab * sizeof(float)) == 0) continue;
+      double difference = 0, size = 0;
+      size_t unequal = 0;
+      for (size_t i = at; i < at + vocab; ++i) {
+        difference += std::pow(static_cast<double>(a[i]) - b[i], 2);
+        size += std::pow(static_cast<double>(a[i]), 2);
+        unequal += a[i] != b[i] ? 1 : 0;
+      }
+      ADD_FAILURE() << "row " << row << ", group " << group << ": " << unequal << " of " << vocab
+                    << " logits differ, relative error " << std::sqrt(difference / size) << "; first " << a[at]
+                    << " and " << b[at];
+    }
+  }
+  for (size_t row = 0; row < got.size(); ++row) {
+    if (steps[row].slot < 0) continue;
+    ASSERT_EQ(got[row].end, expected[row].end) << "row " << row;
+    if (got[row].end != SlotEnd::kRunning) continue;
+    ASSERT_EQ(Codes(got[row], config.talker.num_code_groups), Codes(expected[row], config.talker.num_code_groups))
+        << "row " << row;
+  }
+}
+
+// Frames that cross pages and splits, with rows that are left out of steps.
 TEST_P(PersistentFrames, AreTheGraphs) {
   QTTS_NEEDS_DEVICE();
   const RandomModel model(FullWidth(GetParam().large));
@@ -133,38 +171,9 @@ TEST_P(PersistentFrames, AreTheGraphs) {
       const bool left_out = rows > 1 && frame > 0 && (frame + slot) % 11 == 0;
       steps.push_back({left_out ? -1 : slot, frame == 0 ? -1 : (frame * 7 + slot) % config.talker.text_vocab_size});
     }
-    ASSERT_TRUE(persistent.model()->IsPersistent(rows, graph.model()->SplitBucket(frame + 160)));
-    const std::vector<FrameRowResult> expected = graph.Frame(steps, frame + 160);
-    const std::vector<FrameRowResult> got = persistent.Frame(steps, frame + 160);
-    ASSERT_TRUE(persistent.model()->Health().ok());
-    for (int group = 0; group < config.talker.num_code_groups; ++group) {
-      const std::vector<float> a = graph.Logits(group, rows);
-      const std::vector<float> b = persistent.Logits(group, rows);
-      const size_t vocab = a.size() / static_cast<size_t>(rows);
-      for (int row = 0; row < rows; ++row) {
-        if (steps[static_cast<size_t>(row)].slot < 0) continue;
-        const size_t at = static_cast<size_t>(row) * vocab;
-        if (std::memcmp(&a[at], &b[at], vocab * sizeof(float)) == 0) continue;
-        double difference = 0, size = 0;
-        size_t unequal = 0;
-        for (size_t i = at; i < at + vocab; ++i) {
-          difference += std::pow(static_cast<double>(a[i]) - b[i], 2);
-          size += std::pow(static_cast<double>(a[i]), 2);
-          unequal += a[i] != b[i] ? 1 : 0;
-        }
-        ADD_FAILURE() << "frame " << frame << ", row " << row << ", group " << group << ": " << unequal << " of "
-                      << vocab << " logits differ, relative error " << std::sqrt(difference / size) << "; first "
-                      << a[at] << " and " << b[at];
-      }
-    }
+    SCOPED_TRACE("frame " + std::to_string(frame));
+    ExpectSameFrame(&graph, &persistent, config, steps, frame + 160);
     if (HasFailure()) return;
-    for (size_t row = 0; row < got.size(); ++row) {
-      if (steps[row].slot < 0) continue;
-      ASSERT_EQ(got[row].end, expected[row].end) << "frame " << frame << ", row " << row;
-      if (got[row].end != SlotEnd::kRunning) continue;
-      ASSERT_EQ(Codes(got[row], config.talker.num_code_groups), Codes(expected[row], config.talker.num_code_groups))
-          << "frame " << frame << ", row " << row;
-    }
   }
 }
 
@@ -172,6 +181,39 @@ INSTANTIATE_TEST_SUITE_P(Rows, PersistentFrames,
                          ::testing::Values(Case{"one", false, 1}, Case{"one_projected", true, 1}, Case{"two", true, 2},
                                            Case{"four", false, 4}, Case{"four_projected", true, 4}),
                          [](const auto& test) { return test.param.name; });
+
+// More splits than blocks, than a block puts together at once, and than a warp combines at once; short rows beside
+// long ones. Frames cross into a new split.
+TEST(PersistentFrame, LongContextsAreTheGraphs) {
+  QTTS_NEEDS_DEVICE();
+  const RandomModel model(FullWidth(false));
+  const ModelConfig& config = model.checkpoint()->config();
+  Talker graph(model, FramePath::kGraph);
+  Talker persistent(model, FramePath::kPersistent);
+  ASSERT_TRUE(graph.model() != nullptr && persistent.model() != nullptr);
+  std::mt19937 random(6);
+  const std::vector<std::vector<int>> cases = {{509}, {573}, {1021}, {2301}, {5000}, {1500, 3}, {130, 1149, 20, 700}};
+  for (const std::vector<int>& lengths : cases) {
+    std::vector<FrameRow> steps;
+    for (size_t slot = 0; slot < lengths.size(); ++slot) {
+      const Prompt prompt = RandomPrompt(config, lengths[slot], random);
+      for (Talker* const talker : {&graph, &persistent}) {
+        talker->Open(static_cast<int>(slot), prompt, GenerationSettings(), slot);
+      }
+      steps.push_back({static_cast<int>(slot), -1});
+    }
+    const int most = *std::max_element(lengths.begin(), lengths.end());
+    for (int frame = 0; frame < 8; ++frame) {
+      SCOPED_TRACE("of " + std::to_string(most) + " positions, frame " + std::to_string(frame));
+      ExpectSameFrame(&graph, &persistent, config, steps, most + frame + 2);
+      if (HasFailure()) return;
+      for (FrameRow& step : steps) step.text_id = frame;
+    }
+    for (const FrameRow& step : steps) {
+      for (Talker* const talker : {&graph, &persistent}) talker->model()->Close(step.slot);
+    }
+  }
+}
 
 // Ends of speech, all rows at once and one after the other.
 TEST(PersistentFrame, EndsLikeTheGraph) {
