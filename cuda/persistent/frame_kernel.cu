@@ -503,8 +503,9 @@ class Block {
       return {__uint_as_float(first.x), __uint_as_float(first.y), __uint_as_float(second.x), __uint_as_float(second.y)};
     }
     const int id = __shfl_sync(~0U, id_, stream);
-    if (id < 0) return {};
     const PredictorPass& p = shared_->passes[pass];
+    // Below 0, or of a wait that was given up.
+    if (static_cast<unsigned>(id) >= p.table_rows) return {};
     const auto* const embedding =
         reinterpret_cast<const __nv_bfloat16*>(p.table) + static_cast<int64_t>(id) * p.table_stride;
     const uint2 four = __ldg(reinterpret_cast<const uint2*>(embedding + column));

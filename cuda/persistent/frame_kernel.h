@@ -74,8 +74,9 @@ inline constexpr int kRecordWords = 2 + kPersistentHeadDim;
 // The predictor's pass p: from the embedding of code p to the logits of code p + 1.
 struct PredictorPass {
   const char* head;
-  const char* table;  // BF16 [vocab][table_stride]
+  const char* table;  // BF16 [table_rows][table_stride]
   int table_stride;
+  unsigned table_rows;
 };
 
 struct FrameKernelArguments {

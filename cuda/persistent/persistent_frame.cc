@@ -126,8 +126,8 @@ Status PersistentFrame::Prepare(const PersistentFrameSources& sources, unsigned 
   std::vector<PredictorPass> steps;
   for (size_t i = 0; i < sources.heads->size(); ++i) {
     const Table& table = (*sources.predictor_tables)[i];
-    steps.push_back(
-        {static_cast<const char*>((*sources.heads)[i].data), static_cast<const char*>(table.data), table.stride});
+    steps.push_back({static_cast<const char*>((*sources.heads)[i].data), static_cast<const char*>(table.data),
+                     table.stride, static_cast<unsigned>(table.rows)});
   }
   // The predictor's keys and values, one page a row.
   a.predictor.pages_per_sequence = 1;
