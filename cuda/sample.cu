@@ -69,7 +69,8 @@ __global__ void __launch_bounds__(kThreads)
                                            static_cast<int>(threadIdx.x) % 32);
     if (threadIdx.x % 32 == 0) squares[warp] = square;
   }
-  const int id = Choose<Team>(logits, a.vocab, rules, seed, chosen, 0, list, &shared, [](int) {});
+  const int id =
+      Choose<Team>(logits, a.vocab, rules, seed, chosen, 0, {list, ListKeys(a.vocab), list}, &shared, [](int) {});
   const SlotEnd end = EndAfter(id, a.eos_id, chosen, max_new_tokens);
   if (threadIdx.x == 0) TakeTalkerId(id, end, row, groups, frame, history, &state);
   if (end != SlotEnd::kRunning) return;
@@ -108,7 +109,8 @@ __global__ void __launch_bounds__(kThreads)
     const int id = static_cast<int>(threadIdx.x) + j * kThreads;
     if (id < a.vocab) logits[id] = Fresh(a.logits + static_cast<int64_t>(row) * a.vocab + id);
   }
-  const int id = Choose<Team>(logits, a.vocab, rules, seed, number, a.group, list, &shared, [](int) {});
+  const int id =
+      Choose<Team>(logits, a.vocab, rules, seed, number, a.group, {list, ListKeys(a.vocab), list}, &shared, [](int) {});
   if (threadIdx.x == 0) TakePredictorId(id, a.group, row, groups, frame, &state);
   if (id < 0) return;
   Embed<T>(a.code, row, id);

@@ -36,6 +36,13 @@ __device__ __forceinline__ unsigned long long Ordered(double x) {
   return bits ^ ((bits >> 63) != 0 ? ~0ULL : 1ULL << 63);
 }
 
+// Where the candidates of a choice are listed.
+struct CandidateLists {
+  unsigned long long* few;  // room for `room`, a power of two, no fewer than the team's threads or all logits
+  int room;
+  unsigned long long* all;  // room for all logits, rounded up to a power of two; for when they are more, may be `few`
+};
+
 // What the threads of a choice share.
 struct ChoiceMemory {
   unsigned long long best[32];
@@ -141,10 +148,10 @@ __device__ __forceinline__ unsigned KthLargest(const float* logits, int vocab, i
   return prefix;
 }
 
-// Lists those of logits [vocab] that are no smaller than `threshold`; how many.
+// Lists those of logits [vocab] that are no smaller than `threshold`, as far as there is room; how many they are.
 template <typename Team>
 __device__ __forceinline__ int ListFrom(const float* logits, int vocab, unsigned threshold, unsigned long long* list,
-                                        ChoiceMemory* shared) {
+                                        int room, ChoiceMemory* shared) {
   Team::Sync();
   if (threadIdx.x == 0) shared->listed = 0;
   Team::Sync();
@@ -154,7 +161,7 @@ __device__ __forceinline__ int ListFrom(const float* logits, int vocab, unsigned
     const float logit = i < vocab ? logits[i] : -INFINITY;
     const bool listed = logit != -INFINITY && Ordered(logit) >= threshold;
     const int place = Reserve(listed ? 1 : 0, &shared->listed);
-    if (listed) list[place] = Candidate(logit, i);
+    if (listed && place < room) list[place] = Candidate(logit, i);
   }
   Team::Sync();
   return shared->listed;
@@ -225,15 +232,16 @@ __device__ __forceinline__ int CountBelowTopP(unsigned long long* sorted, int n,
   return shared->dropped;
 }
 
-// Chooses from logits [vocab] in shared memory, which are changed; -infinity marks what cannot be chosen. `list` has
-// room for all of them, rounded up to a power of two. Below 0 if the logits hold a NaN or +infinity, or nothing can be
-// chosen. prefetch(id) is called for whatever can be chosen, by any thread, while the choice is made.
+// Chooses from logits [vocab] in shared memory, which are changed; -infinity marks what cannot be chosen. Below 0 if
+// the logits hold a NaN or +infinity, or nothing can be chosen. prefetch(id) is called for whatever can be chosen, by
+// any thread, while the choice is made.
 template <typename Team, typename Prefetch>
 __device__ __forceinline__ int Choose(float* logits, int vocab, const SamplingRules& rules, uint64_t seed, int frame,
-                                      int codebook, unsigned long long* list, ChoiceMemory* shared,
+                                      int codebook, const CandidateLists& lists, ChoiceMemory* shared,
                                       const Prefetch& prefetch) {
   constexpr int kStep = kBatch<Team> * Team::kThreads;
   const int thread = static_cast<int>(threadIdx.x);
+  unsigned long long* list = lists.few;
   if (thread == 0) shared->listed = 0;
   if (thread < 256) {
     shared->histogram[thread] = 0;
@@ -298,7 +306,8 @@ __device__ __forceinline__ int Choose(float* logits, int vocab, const SamplingRu
       const int i = base + (__ffs(static_cast<int>(listed)) - 1) * Team::kThreads;
       const float value = scale(logits[i]);
       if (place < 256) shared->ranked[place] = value == -INFINITY ? 0 : Ordered(value);
-      list[place++] = Candidate(value, i);
+      if (place < lists.room) list[place] = Candidate(value, i);
+      ++place;
     }
   }
   Team::Sync();
@@ -332,7 +341,11 @@ __device__ __forceinline__ int Choose(float* logits, int vocab, const SamplingRu
     for (int i = thread; i < vocab; i += Team::kThreads) logits[i] = scale(logits[i]);
     const unsigned threshold = top_k ? KthLargest<Team>(logits, vocab, rules.top_k, shared) : 0;
     Team::Sync();
-    end = ListFrom<Team>(logits, vocab, threshold, list, shared);
+    end = ListFrom<Team>(logits, vocab, threshold, list, lists.room, shared);
+    if (end > lists.room) {
+      list = lists.all;
+      end = ListFrom<Team>(logits, vocab, threshold, list, vocab, shared);
+    }
     wanted = true;
   }
   if (rules.top_p < 1.0F) {

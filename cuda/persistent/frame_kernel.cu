@@ -40,7 +40,8 @@ constexpr int kBlocks = kPersistentBlocks;
 constexpr int kHeadDim = kPersistentHeadDim;
 constexpr int kHalf = kHeadDim / 2;
 constexpr int kNewRows = 2;
-constexpr int kListedIds = 4096;  // no fewer than kPersistentVocab, a power of two
+// Candidates listed in shared memory: of all that are usual. More are listed in memory.
+constexpr int kFewCandidates = 1024;
 
 // A team sees to the predictor's first two positions, hidden state and first code, in one pass where that makes no
 // more than so many rows.
@@ -90,12 +91,15 @@ union WorkMemory {
     static constexpr int kMostTiles = 6 * kTalkerHidden / 16 / kBlocks;
     static constexpr int kPartials =
         kWarps * 16 * (kMostTiles * kStreams > 3 * MostRows(kStreams) ? kMostTiles * kStreams : 3 * MostRows(kStreams));
-    alignas(16) __nv_bfloat16 stage[kStageElements];
+    union {
+      alignas(16) __nv_bfloat16 stage[kStageElements];
+      AttentionMemory attention;
+    };
     float partial[2][kPartials];
-    AttentionMemory attention;
   } products;
   struct Choice {
-    unsigned long long list[kListedIds];
+    ChoiceMemory memory;
+    unsigned long long list[kFewCandidates];
     float logits[kPersistentVocab];
   } choice;
 };
@@ -103,9 +107,8 @@ union WorkMemory {
 template <int kTalkerHidden, int kStreams>
 struct SharedMemory {
   RingBarriers ring;
-  ChoiceMemory choice;
-  float squares[2][kWarps][kMostRows];
-  float sine[kMostRows][kHalf], cosine[kMostRows][kHalf];
+  float squares[2][kWarps][MostRows(kStreams)];
+  float sine[MostRows(kStreams)][kHalf], cosine[MostRows(kStreams)][kHalf];
   int slots[kStreams];  // below 0: nothing to do
   // Of the pass.
   int sequences[kMostRows], positions[kMostRows];
@@ -689,7 +692,7 @@ class Block {
   // 1 / rms of a staged row.
   template <int kColumns>
   __device__ __forceinline__ float Factor(const PersistentStack& s, int row) const {
-    return gemm::NormFactor(&shared_->squares[squares_][0][row], kMostRows, kColumns, s.eps);
+    return gemm::NormFactor(&shared_->squares[squares_][0][row], MostRows(kStreams), kColumns, s.eps);
   }
 
   // The norm's weight of the column of the residual stream that this thread keeps.
@@ -1014,7 +1017,8 @@ class Block {
       if (is_last || place + 1 == kMergedSplits) {
         Team::Sync();
         MergeWarps<kQueries>(s, part, i - place, place + 1);
-        if (!is_last) Team::Sync();
+        // The place is for the next splits, and then for the next phase's rows.
+        Team::Sync();
       }
     }
   }
@@ -1236,8 +1240,11 @@ class Block {
           asm volatile("prefetch.global.L2 [%0];" ::"l"(embedding + at));
         }
       };
-      id = Choose<Team>(logits, vocab, rules, seed, talker ? chosen : chosen - 1, group, shared_->work.choice.list,
-                        &shared_->choice, prefetch);
+      auto& choice = shared_->work.choice;
+      const CandidateLists lists = {choice.list, kFewCandidates,
+                                    a.candidates + static_cast<int64_t>(row) * kPersistentCandidates};
+      id = Choose<Team>(logits, vocab, rules, seed, talker ? chosen : chosen - 1, group, lists, &choice.memory,
+                        prefetch);
       const SlotEnd end = EndAfter(id, a.eos_id, chosen, max_new_tokens);
       goes_on = talker ? end == SlotEnd::kRunning : id >= 0;
       if (threadIdx.x == 0) Publish(a.ids + row, goes_on ? static_cast<uint32_t>(id) : ~0U, epoch_ + 1);

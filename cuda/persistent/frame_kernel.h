@@ -25,9 +25,10 @@ inline constexpr int kPersistentItems = 16;             // splits that one block
 inline constexpr int kPersistentHeadDim = 128;
 inline constexpr int kPersistentHeads = 16;
 inline constexpr int kPersistentKvHeads = 8;
-inline constexpr int kPersistentLayers = 64;   // of both stacks together
-inline constexpr int kPersistentGroups = 32;   // codes per frame
-inline constexpr int kPersistentVocab = 3072;  // logits that there is room for
+inline constexpr int kPersistentLayers = 40;        // of both stacks together
+inline constexpr int kPersistentGroups = 32;        // codes per frame
+inline constexpr int kPersistentVocab = 3072;       // logits that there is room for
+inline constexpr int kPersistentCandidates = 4096;  // no fewer, a power of two
 // The widths that the kernel is made for: of the predictor and the small talker, and of the large talker.
 inline constexpr int kPersistentHidden = 1024;
 inline constexpr int kPersistentWideHidden = 2048;
@@ -100,6 +101,7 @@ struct FrameKernelArguments {
   Word* input = nullptr;              // F32, the talker's hidden state for the predictor [rows][kPersistentHidden]
   Word* logits = nullptr;             // F32, [rows][kPersistentVocab]
   Word* ids = nullptr;                // [rows] the last choice, below 0: the row does not go on
+  unsigned long long* candidates = nullptr;  // [rows][kPersistentCandidates], see CandidateLists
   unsigned epochs_per_frame = 0;
   unsigned epoch_frames = 0;  // after so many frames epochs begin anew
   unsigned patience = 0;      // looks of one wait

@@ -64,7 +64,7 @@ Status PersistentFrame::Prepare(const PersistentFrameSources& sources, unsigned 
   const TransformerConfig& p = sources.predictor->config;
   QTTS_RETURN_IF_ERROR(CheckStack(t, "talker", true));
   QTTS_RETURN_IF_ERROR(CheckStack(p, "code predictor", false));
-  if (t.num_layers + p.num_layers > kPersistentLayers) return Unsupported("the model has more than 64 layers");
+  if (t.num_layers + p.num_layers > kPersistentLayers) return Unsupported("the model has more than 40 layers");
   if (sources.groups < 2) return Unsupported("the model has one code per frame");
   if (sources.groups > kPersistentGroups) return Unsupported("the model has more than 32 codes per frame");
   if (sources.talker_head->outputs > kPersistentVocab) return Unsupported("the talker has more than 3072 ids");
@@ -155,6 +155,9 @@ Status PersistentFrame::Prepare(const PersistentFrameSources& sources, unsigned 
   a.layers = reinterpret_cast<const PersistentLayer*>(tables);
   a.passes = reinterpret_cast<const PredictorPass*>(tables + layer_bytes);
   QTTS_RETURN_IF_ERROR(AllocateWords());
+  QTTS_ASSIGN_OR_RETURN(candidates_, DeviceMemory::Allocate(sizeof(unsigned long long) * kPersistentRows *
+                                                            size_t{kPersistentCandidates}));
+  a.candidates = candidates_.as<unsigned long long>();
   QTTS_ASSIGN_OR_RETURN(report_, PinnedMemory::AllocateZeroed(sizeof(unsigned)));
   a.report = report_.as<unsigned>();
 

@@ -63,7 +63,7 @@ class PersistentFrame {
 
   // Not ok once a wait was given up: what was computed since means nothing.
   Status Health() const;
-  size_t bytes() const { return words_.bytes() + tables_.bytes() + cache_.bytes(); }
+  size_t bytes() const { return words_.bytes() + tables_.bytes() + cache_.bytes() + candidates_.bytes(); }
 
  private:
   PersistentFrame() = default;
@@ -74,7 +74,7 @@ class PersistentFrame {
 
   FrameKernelArguments arguments_;  // but for ring_slots
   std::array<int, kRowBuckets.size()> ring_slots_ = {};
-  DeviceMemory tables_, words_, cache_;
+  DeviceMemory tables_, words_, cache_, candidates_;
   PinnedMemory report_;
 };
 

@@ -215,6 +215,35 @@ TEST(PersistentFrame, LongContextsAreTheGraphs) {
   }
 }
 
+// Choices among more candidates than shared memory has room for.
+TEST(PersistentFrame, ManyCandidatesAreTheGraphs) {
+  QTTS_NEEDS_DEVICE();
+  golden::RandomCheckpointSpec spec = FullWidth(false);
+  spec.codebook_size = 2048;
+  const RandomModel model(spec);
+  const ModelConfig& config = model.checkpoint()->config();
+  Talker graph(model, FramePath::kGraph);
+  Talker persistent(model, FramePath::kPersistent);
+  ASSERT_TRUE(graph.model() != nullptr && persistent.model() != nullptr);
+  std::mt19937 random(7);
+  constexpr int kRows = 4;
+  std::vector<FrameRow> steps;
+  for (int slot = 0; slot < kRows; ++slot) {
+    const Prompt prompt = RandomPrompt(config, 10, random);
+    GenerationSettings settings;
+    settings.talker.top_k = settings.predictor.top_k = slot == 0 || slot == 2 ? 0 : slot == 1 ? 1500 : 300;
+    if (slot >= 2) settings.talker.top_p = settings.predictor.top_p = 0.9F;
+    for (Talker* const talker : {&graph, &persistent}) talker->Open(slot, prompt, settings, 50U + slot);
+    steps.push_back({slot, -1});
+  }
+  for (int frame = 0; frame < 20; ++frame) {
+    SCOPED_TRACE("frame " + std::to_string(frame));
+    ExpectSameFrame(&graph, &persistent, config, steps, frame + 12);
+    if (HasFailure()) return;
+    for (FrameRow& step : steps) step.text_id = frame;
+  }
+}
+
 // Ends of speech, all rows at once and one after the other.
 TEST(PersistentFrame, EndsLikeTheGraph) {
   QTTS_NEEDS_DEVICE();
