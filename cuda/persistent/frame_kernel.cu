@@ -80,6 +80,12 @@ struct AttentionMemory {
   WarpResults results[kMergedSplits * kGroup];
 };
 
+constexpr int kCombined = 16;  // elements of a row that a block puts together from splits
+struct CombineMemory {
+  float values[32][kCombined];
+  float2 factors[32];  // and sums
+};
+
 // What products and attention need, or a choice.
 template <int kTalkerHidden, int kStreams>
 union WorkMemory {
@@ -96,6 +102,7 @@ union WorkMemory {
       AttentionMemory attention;
     };
     float partial[2][kPartials];
+    CombineMemory combine[kStreams];
   } products;
   struct Choice {
     ChoiceMemory memory;
@@ -243,11 +250,11 @@ class Block {
         }
       }
       if (kPaired && pass == 0) {
-        RunLayers<kPersistentHidden, MostRows(kStreams)>(s, pass);
-      } else if (!kSameWidth && talker) {
-        RunLayers<kTalkerHidden, kStreams>(s, pass);
+        RunLayers<kPersistentHidden, MostRows(kStreams), false>(s, pass);
+      } else if (talker) {
+        RunLayers<kTalkerHidden, kStreams, true>(s, pass);
       } else {
-        RunLayers<kPersistentHidden, kStreams>(s, pass);
+        RunLayers<kPersistentHidden, kStreams, false>(s, pass);
       }
       if (pass == kHiddenPass) {
         // Nobody may run ahead of those that still read.
@@ -346,7 +353,7 @@ class Block {
     Team::Sync();
   }
 
-  template <int kHidden, int kRows>
+  template <int kHidden, int kRows, bool kTalker>
   __device__ __forceinline__ void RunLayers(const PersistentStack& s, int pass) {
     constexpr int kIntermediate = PersistentIntermediate(kHidden);
     constexpr int kOwnTiles = kHidden / 8 / kBlocks;
@@ -374,7 +381,7 @@ class Block {
       }
       // Now that others can go on.
       if (i == 0) TakeOwn<kHidden, kRows>(pass);
-      Attend<kRows>(s, layer, i);
+      Attend<kRows, kTalker>(s, layer, i);
 
       // What the finishing threads need of the next norms is there before the words are.
       const float post_norm = OwnNorm<kHidden, kRows>(layer.post_norm);
@@ -797,19 +804,18 @@ class Block {
   }
 
   // From qkv, of the current epoch, to `attended`. Takes two epochs.
-  template <int kRows>
+  template <int kRows, bool kTalker>
   __device__ __forceinline__ void Attend(const PersistentStack& s, const PersistentLayer& layer, int layer_index) {
     constexpr int kParts = kRows > kStreams ? kRows / kStreams : 1;
     const uint32_t qkv_epoch = epoch_;
     epoch_ += 2;
-    const bool shared_keys = Uniform(shared_->shared_keys) != 0;
 #pragma unroll 1
     for (int i = 0; i < kParts; ++i) {
       const AttentionPart& part = shared_->parts[i];
       if (part.silent) PublishSilence(s, part.row, part.head);
       const int splits = Uniform(part.splits);
       if (splits == 0) continue;
-      if (shared_keys) {
+      if (kTalker && Uniform(shared_->shared_keys) != 0) {
         AttendSplits<kSplitPositions / kTurn, kGroup>(s, layer, layer_index, part, splits, qkv_epoch);
       } else if (Uniform(part.position - part.first_split * kSplitPositions) < kTurn) {
         AttendSplits<1, 1>(s, layer, layer_index, part, splits, qkv_epoch);
@@ -817,12 +823,12 @@ class Block {
         AttendSplits<kSplitPositions / kTurn, 1>(s, layer, layer_index, part, splits, qkv_epoch);
       }
     }
-    if (Uniform(shared_->splits) == 1) return;
-#pragma unroll 1
-    for (int row = 0; row < kRows; ++row) {
-      if (Uniform(shared_->sequences[row]) < 0) continue;
-      const int used = Uniform(UsedSplits(s, shared_->positions[row]));
-      if (used > 1) CombineSplits<kRows>(s, row, used);
+    // The predictor has no more than one split.
+    if constexpr (kTalker) {
+      if (Uniform(shared_->splits) == 1 || warp_ >= kRows) return;
+      if (Uniform(shared_->sequences[warp_]) < 0) return;
+      const int used = Uniform(UsedSplits(s, shared_->positions[warp_]));
+      if (used > 1) CombineSplits(s, warp_, used);
     }
   }
 
@@ -873,7 +879,9 @@ class Block {
     const auto load = [&](int i, int offset, uint4(&words)[kTurns]) {
       const int begin = begin_of(i);
       const int cached = min(kSplitPositions, part.position + 1 - part.new_rows - PositionsBefore(part, i));
-      const __nv_bfloat16* const from = shared_->split_starts[i] + layer_offset + offset + mine * kHeadDim + column;
+      const __nv_bfloat16* from = shared_->split_starts[i] + layer_offset + offset + mine * kHeadDim + column;
+      // One address for all turns: the compiler would hold one for each, in registers that are needed.
+      asm volatile("" : "+l"(from));
 #pragma unroll
       for (int t = 0; t < kTurns; ++t) {
         const int p = t * kTurn + mine;
@@ -1119,58 +1127,75 @@ class Block {
                   });
   }
 
-  // A row's attended elements from the records of all splits, in their order: each warp makes the two of one word.
-  template <int kRows>
+  // This block's kCombined attended elements of a row, from the records of all splits in their order; by one warp, as
+  // many more would be in each other's way, all looking for words that are not there yet.
   __device__ __forceinline__ void CombineSplits(const PersistentStack& s, int row, int splits) {
-    static_assert(kBlocks * kWarps == kHeads * kHalf, "a word for each warp");
-    const int word = static_cast<int>(blockIdx.x) * kWarps + warp_;
-    const Word* const records = Record(s, row, word / kHalf, 0);
-    // In what is this warp's in the next phase, too.
-    static_assert(32 * sizeof(float4) <= StageStride(kQueryWidth) * sizeof(__nv_bfloat16));
-    float4* const terms = reinterpret_cast<float4*>(Stage<kQueryWidth, kRows>());
-    // A split's sum, maximum and two elements; each lane has one in 32.
-    const auto await = [&](int split) {
-      if (split >= splits) return float4{0, -INFINITY, 0, 0};
-      const Word* const record = records + split * kRecordWords;
-      uint4 sums, values;
+    static_assert(kBlocks * kCombined == kQueryWidth && kCombined == 16);
+    constexpr int kLanesOfSplit = kCombined / 2;  // two elements each
+    constexpr int kLoads = kLanesOfSplit;         // for 32 splits
+    CombineMemory& m = shared_->work.products.combine[row];
+    const int first = static_cast<int>(blockIdx.x) * kCombined;
+    const Word* const records = Record(s, row, first / kHeadDim, 0);
+    const int column = first % kHeadDim + lane_ % kLanesOfSplit * 2;
+    const uint32_t epoch = epoch_ - 1;
+    // 32 splits from `from` on: their elements to shared memory, and of lane's own sum and maximum; zeros where there
+    // is none.
+    const auto await = [&](int from) {
+      const int count = min(32, splits - from);
+      uint4 sums, values[kLoads];
       patience_.Await([&] {
-        sums = LoadTwoWords(record);
-        values = LoadTwoWords(record + 2 + word % kHalf * 2);
-        return sums.y == epoch_ - 1 && sums.w == epoch_ - 1 && values.y == epoch_ - 1 && values.w == epoch_ - 1;
+        sums = {0, epoch, __float_as_uint(-INFINITY), epoch};
+        if (lane_ < count) sums = LoadTwoWords(records + (from + lane_) * kRecordWords);
+#pragma unroll
+        for (int j = 0; j < kLoads; ++j) {
+          const int split = j * (32 / kLanesOfSplit) + lane_ / kLanesOfSplit;
+          values[j] = {0, epoch, 0, epoch};
+          if (split < count) values[j] = LoadTwoWords(records + (from + split) * kRecordWords + 2 + column);
+        }
+        bool there = sums.y == epoch && sums.w == epoch;
+#pragma unroll
+        for (int j = 0; j < kLoads; ++j) there = there && values[j].y == epoch && values[j].w == epoch;
+        return there;
       });
-      return float4{__uint_as_float(sums.x), __uint_as_float(sums.z), __uint_as_float(values.x),
-                    __uint_as_float(values.z)};
+      __syncwarp();
+#pragma unroll
+      for (int j = 0; j < kLoads; ++j) {
+        const int split = j * (32 / kLanesOfSplit) + lane_ / kLanesOfSplit;
+        *reinterpret_cast<float2*>(&m.values[split][lane_ % kLanesOfSplit * 2]) = {__uint_as_float(values[j].x),
+                                                                                   __uint_as_float(values[j].z)};
+      }
+      return float2{__uint_as_float(sums.x), __uint_as_float(sums.z)};
     };
     float most = -INFINITY;
 #pragma unroll 1
-    for (int split = lane_ + 32; split - lane_ < splits; split += 32) most = fmaxf(most, await(split).y);
-    float4 term = await(lane_);
-    const float largest = Unordered(__reduce_max_sync(~0U, Ordered(fmaxf(most, term.y))));
-    float total = 0, low = 0, high = 0;
+    for (int from = 32; from < splits; from += 32) most = fmaxf(most, await(from).y);
+    float2 sum = await(0);
+    const float largest = Unordered(__reduce_max_sync(~0U, Ordered(fmaxf(most, sum.y))));
+    const int d = lane_ % kCombined;
+    float total = 0, value = 0;
 #pragma unroll 1
-    for (int first = 0;;) {
-      // Where there is no split the factor is 0.
-      term.y = Exponential<__nv_bfloat16>(term.y - largest);
+    for (int from = 0;;) {
+      m.factors[lane_] = {Exponential<__nv_bfloat16>(sum.y - largest), sum.x};
       __syncwarp();
-      terms[lane_] = term;
-      __syncwarp();
-      const int count = min(32, splits - first);
+      const int count = min(32, splits - from);
 #pragma unroll 1
       for (int k = 0; k < count; k += 8) {
 #pragma unroll
         for (int j = 0; j < 8; ++j) {
-          const float4 t = terms[k + j];
-          total += t.y * t.x;
-          low += t.y * t.z;
-          high += t.y * t.w;
+          const float2 factor = m.factors[k + j];
+          total += factor.x * factor.y;
+          value += factor.x * m.values[k + j][d];
         }
       }
-      first += 32;
-      if (first >= splits) break;
-      term = await(first + lane_);
+      from += 32;
+      if (from >= splits) break;
+      __syncwarp();
+      sum = await(from);
     }
-    if (lane_ == 0) {
-      Publish(s.attended + row * (kQueryWidth / 2) + word, PackBf16(low / total, high / total), epoch_);
+    const float result = value / total;
+    const float next = __shfl_down_sync(~0U, result, 1);
+    if (lane_ < kCombined && d % 2 == 0) {
+      Publish(s.attended + row * (kQueryWidth / 2) + (first + d) / 2, PackBf16(result, next), epoch_);
     }
   }
 
