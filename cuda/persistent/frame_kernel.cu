@@ -159,6 +159,14 @@ __device__ __forceinline__ int TileAt(int index) { return static_cast<int>(block
 // lanes that are elsewhere.
 __device__ __forceinline__ int Uniform(int value) { return __shfl_sync(~0U, value, 0); }
 
+// Makes the compiler compute an address where it is called, and not where it is used: waits lie between, and what comes
+// after them is what others wait for.
+template <typename T>
+__device__ __forceinline__ T* Now(T* address) {
+  asm volatile("" : "+l"(address));
+  return address;
+}
+
 // All warps but the one that copies.
 struct Team {
   static constexpr int kThreads = kTeamThreads;
@@ -225,8 +233,9 @@ class Block {
       : a(arguments),
         shared_(shared),
         patience_(arguments.patience, &shared->gave_up, arguments.report),
-        warp_(static_cast<int>(threadIdx.x) / 32),
-        lane_(static_cast<int>(threadIdx.x) % 32),
+        thread_(static_cast<int>(threadIdx.x)),
+        warp_(thread_ / 32),
+        lane_(thread_ % 32),
         ring_(&shared->ring, memory, arguments.ring_slots, lane_),
         epoch_(*arguments.frame.frame % arguments.epoch_frames * arguments.epochs_per_frame) {}
 
@@ -245,7 +254,7 @@ class Block {
       if (pass == (kPaired ? 0 : kHiddenPass)) {
         AwaitIds();
         if (__all_sync(~0U, id_ < 0)) {
-          if (threadIdx.x == 0) *static_cast<volatile unsigned*>(&shared_->stop) = 1;
+          if (thread_ == 0) *static_cast<volatile unsigned*>(&shared_->stop) = 1;
           return;
         }
       }
@@ -294,8 +303,8 @@ class Block {
     const bool talker = pass == kTalkerPass;
     const PersistentStack& s = shared_->stacks[talker ? 0 : 1];
     Team::Sync();
-    if (static_cast<int>(threadIdx.x) < kRows) {
-      const int r = static_cast<int>(threadIdx.x);
+    if (thread_ < kRows) {
+      const int r = thread_;
       shared_->sequences[r] = talker ? shared_->slots[r] : r / kPerSequence;
       shared_->positions[r] = talker ? a.frame.positions[r] : kPerSequence == 2 ? r % 2 : pass + 1;
     }
@@ -320,7 +329,7 @@ class Block {
     part.split_stride = kBlocks / heads / kSequences;
     part.first_record = rest / kSequences;
     part.silent = sequence < 0 && part.first_record == 0;
-    const int i = static_cast<int>(threadIdx.x);
+    const int i = thread_;
     if (i < kPerSequence) {
       part.row = first_row + i;
       part.new_rows = i + 1;
@@ -340,13 +349,13 @@ class Block {
               s.pages[static_cast<int64_t>(sequence) * s.pages_per_sequence + first / s.page_positions]) +
           ((talker ? part.head / kGroup : part.head) * 2 * s.page_positions + first % s.page_positions) * kHeadDim;
     }
-    if (threadIdx.x == 0) {
+    if (thread_ == 0) {
       shared_->splits = splits;
       shared_->shared_keys = shared_keys;
     }
     const float* const frequencies = s.inverse_frequencies;
 #pragma unroll 1
-    for (int i = static_cast<int>(threadIdx.x); i < kRows * kHalf; i += kTeamThreads) {
+    for (int i = thread_; i < kRows * kHalf; i += kTeamThreads) {
       sincosf(static_cast<float>(shared_->positions[i / kHalf]) * frequencies[i % kHalf],
               &shared_->sine[i / kHalf][i % kHalf], &shared_->cosine[i / kHalf][i % kHalf]);
     }
@@ -360,6 +369,9 @@ class Block {
     const int num_layers = Uniform(s.num_layers);
 #pragma unroll 1
     for (int i = 0; i < num_layers; ++i) {
+      // Addresses are computed anew: what the compiler would keep of them for all layers is more than there are
+      // registers for.
+      asm volatile("" : "+r"(thread_), "+r"(warp_), "+r"(lane_));
       const PersistentLayer& layer = shared_->layers[s.first_layer + i];
       PrefetchCache(s, i);
       {
@@ -372,12 +384,13 @@ class Block {
           }
         });
         ++epoch_;
-        FinishRows<16, kTiles, kRows>([&](int tile, int row, int m, bool valid, const float* partial) {
-          const int output = TileAt(tile) * 16 + m;
-          float value = gemm::Total(partial + m, kRows * 16, Factor<kHidden>(s, row));
-          if (layer.qkv_bias != nullptr) value = __fadd_rn(value, layer.qkv_bias[output]);
-          if (valid) Publish(s.qkv + row * kQkvWidth + output, __float_as_uint(value), epoch_);
-        });
+        FinishRows<16, kTiles, kRows>(
+            [&](int tile, int row, int m) { return s.qkv + row * kQkvWidth + TileAt(tile) * 16 + m; },
+            [&](Word* target, int tile, int row, int m, bool valid, const float* partial) {
+              float value = gemm::Total(partial + m, kRows * 16, Factor<kHidden>(s, row));
+              if (layer.qkv_bias != nullptr) value = __fadd_rn(value, layer.qkv_bias[TileAt(tile) * 16 + m]);
+              if (valid) Publish(target, __float_as_uint(value), epoch_);
+            });
       }
       // Now that others can go on.
       if (i == 0) TakeOwn<kHidden, kRows>(pass);
@@ -393,15 +406,15 @@ class Block {
         constexpr int kTiles = kIntermediate / 8 / kBlocks;
         Multiply<kHidden, 2, kTiles, kRows>([&] { StageQuads<kHidden, kRows>(s.x_middle, kHidden / 4); });
         ++epoch_;
-        FinishRows<8, kTiles, kRows>([&](int tile, int row, int m, bool valid, const float* partial) {
-          const float factor = Factor<kHidden>(s, row);
-          const float gate = gemm::Total(partial + m, kRows * 16, factor);
-          const float value = Silu<__nv_bfloat16>(gate) * gemm::Total(partial + m + 8, kRows * 16, factor);
-          const float next = __shfl_down_sync(~0U, value, 1);
-          if (valid && m % 2 == 0) {
-            Publish(s.inner + row * (kIntermediate / 2) + TileAt(tile) * 4 + m / 2, PackBf16(value, next), epoch_);
-          }
-        });
+        FinishRows<8, kTiles, kRows>(
+            [&](int tile, int row, int m) { return s.inner + row * (kIntermediate / 2) + TileAt(tile) * 4 + m / 2; },
+            [&](Word* target, int, int row, int m, bool valid, const float* partial) {
+              const float factor = Factor<kHidden>(s, row);
+              const float gate = gemm::Total(partial + m, kRows * 16, factor);
+              const float value = Silu<__nv_bfloat16>(gate) * gemm::Total(partial + m + 8, kRows * 16, factor);
+              const float next = __shfl_down_sync(~0U, value, 1);
+              if (valid && m % 2 == 0) Publish(target, PackBf16(value, next), epoch_);
+            });
       }
 
       const bool last = i + 1 == num_layers;
@@ -559,7 +572,7 @@ class Block {
   __device__ __forceinline__ void TakeOwn(int pass) {
     constexpr int kCount = kHidden / 8 / kBlocks * 8 * kRows;
     if (warp_ * 32 < kCount) {
-      const int i = min(static_cast<int>(threadIdx.x), kCount - 1);
+      const int i = min(thread_, kCount - 1);
       const int column = TileAt(i / (8 * kRows)) * 8 + i % 8;
       // All lanes go through all rows together: ids are exchanged between them.
 #pragma unroll
@@ -678,18 +691,19 @@ class Block {
     }
   }
 
-  // finish(tile, row, m, valid, partial) for kOutputs outputs m of each tile and row, by whole warps, neighbours in m
-  // side by side; `partial` are the first warp's sums.
-  template <int kOutputs, int kTiles, int kRows, typename Finish>
-  __device__ __forceinline__ void FinishRows(const Finish& finish) {
+  // finish(target(tile, row, m), tile, row, m, valid, partial) for kOutputs outputs m of each tile and row, by whole
+  // warps, neighbours in m side by side; `partial` are the first warp's sums.
+  template <int kOutputs, int kTiles, int kRows, typename Target, typename Finish>
+  __device__ __forceinline__ void FinishRows(const Target& target, const Finish& finish) {
     constexpr int kCount = kTiles * kRows * kOutputs;
     static_assert(kCount <= kTeamThreads, "an output for each thread");
+    const int i = min(thread_, kCount - 1);
+    const int row = i / kOutputs % kRows;
+    const int tile = i / (kOutputs * kRows);
+    auto* const address = Now(target(tile, row, i % kOutputs));
     Team::Sync();
     if (warp_ * 32 < kCount) {
-      const int i = min(static_cast<int>(threadIdx.x), kCount - 1);
-      const int row = i / kOutputs % kRows;
-      const int tile = i / (kOutputs * kRows);
-      finish(tile, row, i % kOutputs, static_cast<int>(threadIdx.x) < kCount,
+      finish(address, tile, row, i % kOutputs, thread_ < kCount,
              shared_->work.products.partial[partial_] + (tile * kWarps * kRows + row) * 16);
     }
     // The other half is for the next; nobody reads it any more.
@@ -706,7 +720,7 @@ class Block {
   template <int kHidden, int kRows>
   __device__ __forceinline__ float OwnNorm(const float* norm) const {
     constexpr int kCount = kHidden / 8 / kBlocks * 8 * kRows;
-    const int i = static_cast<int>(threadIdx.x);
+    const int i = thread_;
     return i < kCount ? __ldg(norm + TileAt(i / (8 * kRows)) * 8 + i % 8) : 0;
   }
 
@@ -714,22 +728,22 @@ class Block {
   // begin to pass end, and publishes them.
   template <int kHidden, int kRows>
   __device__ __forceinline__ void AddToOwn(const float* bias, float norm, Quad* target) {
-    FinishRows<8, kHidden / 8 / kBlocks, kRows>([&](int tile, int row, int m, bool valid, const float* partial) {
-      const int column = TileAt(tile) * 8 + m;
-      float value = gemm::Total(partial + m, kRows * 16, 1);
-      if (bias != nullptr) value = __fadd_rn(value, bias[column]);
-      value = __fadd_rn(own_, value);
-      own_ = value;
-      const float normed = value * norm;
-      const float x1 = __shfl_down_sync(~0U, value, 1), n1 = __shfl_down_sync(~0U, normed, 1);
-      const float x2 = __shfl_down_sync(~0U, value, 2), n2 = __shfl_down_sync(~0U, normed, 2);
-      const float x3 = __shfl_down_sync(~0U, value, 3), n3 = __shfl_down_sync(~0U, normed, 3);
-      if (valid && m % 4 == 0) {
-        Publish(
-            target + row * (kHidden / 4) + column / 4,
-            {PackBf16(normed, n1), PackBf16(n2, n3), __float_as_uint(gemm::SumOfSquares(value, x1, x2, x3)), epoch_});
-      }
-    });
+    FinishRows<8, kHidden / 8 / kBlocks, kRows>(
+        [&](int tile, int row, int m) { return target + row * (kHidden / 4) + (TileAt(tile) * 8 + m) / 4; },
+        [&](Quad* quad, int tile, int, int m, bool valid, const float* partial) {
+          float value = gemm::Total(partial + m, kRows * 16, 1);
+          if (bias != nullptr) value = __fadd_rn(value, bias[TileAt(tile) * 8 + m]);
+          value = __fadd_rn(own_, value);
+          own_ = value;
+          const float normed = value * norm;
+          const float x1 = __shfl_down_sync(~0U, value, 1), n1 = __shfl_down_sync(~0U, normed, 1);
+          const float x2 = __shfl_down_sync(~0U, value, 2), n2 = __shfl_down_sync(~0U, normed, 2);
+          const float x3 = __shfl_down_sync(~0U, value, 3), n3 = __shfl_down_sync(~0U, normed, 3);
+          if (valid && m % 4 == 0) {
+            Publish(quad, {PackBf16(normed, n1), PackBf16(n2, n3),
+                           __float_as_uint(gemm::SumOfSquares(value, x1, x2, x3)), epoch_});
+          }
+        });
   }
 
   // The logits, and after the talker what the predictor takes of its hidden state. A row's quads lie `apart` rows of
@@ -749,14 +763,16 @@ class Block {
 #pragma unroll 1
     for (int tile = static_cast<int>(blockIdx.x); tile * 16 < vocab; tile += kBlocks) {
       Multiply<kHidden, 2, 1, kStreams>(stage);
-      FinishRows<16, 1, kStreams>([&](int, int row, int m, bool valid, const float* partial) {
-        const int output = tile * 16 + m;
-        const float value = gemm::Total(partial + m, kStreams * 16, Factor<kHidden>(s, row));
-        if (valid && output < vocab) {
-          Publish(a.logits + row * kPersistentVocab + output, __float_as_uint(value), logits_epoch);
-          kept[row * vocab + output] = value;
-        }
-      });
+      FinishRows<16, 1, kStreams>(
+          [&](int, int row, int m) { return a.logits + row * kPersistentVocab + tile * 16 + m; },
+          [&](Word* target, int, int row, int m, bool valid, const float* partial) {
+            const int output = tile * 16 + m;
+            const float value = gemm::Total(partial + m, kStreams * 16, Factor<kHidden>(s, row));
+            if (valid && output < vocab) {
+              Publish(target, __float_as_uint(value), logits_epoch);
+              kept[row * vocab + output] = value;
+            }
+          });
     }
     if (!staged) {
       stage();
@@ -770,17 +786,18 @@ class Block {
     if (kTalkerHidden != kPersistentHidden) {
       if (blockIdx.x * 16 >= kPersistentHidden) return;
       Multiply<kHidden, 2, 1, kStreams>([] {});
-      FinishRows<16, 1, kStreams>([&](int, int row, int m, bool valid, const float* partial) {
-        const int output = static_cast<int>(blockIdx.x) * 16 + m;
-        float value = gemm::Total(partial + m, kStreams * 16, Factor<kHidden>(s, row));
-        if (a.projection_bias != nullptr) value = __fadd_rn(value, a.projection_bias[output]);
-        if (valid) Publish(a.input + row * kPersistentHidden + output, __float_as_uint(value), epoch_);
-      });
+      FinishRows<16, 1, kStreams>(
+          [&](int, int row, int m) { return a.input + row * kPersistentHidden + TileAt(0) * 16 + m; },
+          [&](Word* target, int, int row, int m, bool valid, const float* partial) {
+            float value = gemm::Total(partial + m, kStreams * 16, Factor<kHidden>(s, row));
+            if (a.projection_bias != nullptr) value = __fadd_rn(value, a.projection_bias[TileAt(0) * 16 + m]);
+            if (valid) Publish(target, __float_as_uint(value), epoch_);
+          });
     } else {
       // The hidden state itself; the squares are the head's.
       Team::Sync();
       constexpr int kCount = kHidden / 8 / kBlocks * 8 * kStreams;
-      const int i = static_cast<int>(threadIdx.x);
+      const int i = thread_;
       if (i < kCount) {
         const int column = TileAt(i / (8 * kStreams)) * 8 + i % 8;
         const int row = i / 8 % kStreams;
@@ -815,15 +832,15 @@ class Block {
       if (part.silent) PublishSilence(s, part.row, part.head);
       const int splits = Uniform(part.splits);
       if (splits == 0) continue;
-      if (kTalker && Uniform(shared_->shared_keys) != 0) {
-        AttendSplits<kSplitPositions / kTurn, kGroup>(s, layer, layer_index, part, splits, qkv_epoch);
-      } else if (Uniform(part.position - part.first_split * kSplitPositions) < kTurn) {
+      if constexpr (!kTalker) {
+        static_assert(kPersistentGroups <= kTurn);
         AttendSplits<1, 1>(s, layer, layer_index, part, splits, qkv_epoch);
+      } else if (Uniform(shared_->shared_keys) != 0) {
+        AttendSplits<kSplitPositions / kTurn, kGroup>(s, layer, layer_index, part, splits, qkv_epoch);
       } else {
         AttendSplits<kSplitPositions / kTurn, 1>(s, layer, layer_index, part, splits, qkv_epoch);
       }
     }
-    // The predictor has no more than one split.
     if constexpr (kTalker) {
       if (Uniform(shared_->splits) == 1 || warp_ >= kRows) return;
       if (Uniform(shared_->sequences[warp_]) < 0) return;
@@ -838,9 +855,9 @@ class Block {
     const AttentionPart& part = shared_->parts[0];
 #pragma unroll 1
     for (int i = 0; i < min(part.splits, 8); ++i) {
-      const int line = static_cast<int>(threadIdx.x) % 128;
+      const int line = thread_ % 128;
       if (PositionsBefore(part, i) + line / 2 > part.position) continue;
-      const int side = static_cast<int>(threadIdx.x) / 128;  // keys, values
+      const int side = thread_ / 128;  // keys, values
       const __nv_bfloat16* const p =
           shared_->split_starts[i] + layer * LayerStride(s) + side * s.page_positions * kHeadDim + line * kLine;
       asm volatile("prefetch.global.L2 [%0];" ::"l"(p));
@@ -855,8 +872,8 @@ class Block {
   // For a row that is left out, one head or all of a key head.
   __device__ __forceinline__ void PublishSilence(const PersistentStack& s, int row, int head) {
     const int words = shared_->shared_keys ? kGroup * kHalf : kHalf;
-    if (static_cast<int>(threadIdx.x) < words) {
-      Publish(s.attended + row * (kQueryWidth / 2) + head * kHalf + threadIdx.x, 0, epoch_);
+    if (thread_ < words) {
+      Publish(s.attended + row * (kQueryWidth / 2) + head * kHalf + thread_, 0, epoch_);
     }
   }
 
@@ -879,9 +896,9 @@ class Block {
     const auto load = [&](int i, int offset, uint4(&words)[kTurns]) {
       const int begin = begin_of(i);
       const int cached = min(kSplitPositions, part.position + 1 - part.new_rows - PositionsBefore(part, i));
-      const __nv_bfloat16* from = shared_->split_starts[i] + layer_offset + offset + mine * kHeadDim + column;
       // One address for all turns: the compiler would hold one for each, in registers that are needed.
-      asm volatile("" : "+l"(from));
+      const __nv_bfloat16* const from =
+          Now(shared_->split_starts[i] + layer_offset + offset + mine * kHeadDim + column);
 #pragma unroll
       for (int t = 0; t < kTurns; ++t) {
         const int p = t * kTurn + mine;
@@ -1023,43 +1040,71 @@ class Block {
         }
       }
       if (is_last || place + 1 == kMergedSplits) {
+        const bool whole = part.row_splits == 1;
+        Word* const target = Now(MergeTarget<kQueries>(s, part, i - place));
         Team::Sync();
-        MergeWarps<kQueries>(s, part, i - place, place + 1);
+        MergeWarps<kQueries>(target, place + 1, whole);
         // The place is for the next splits, and then for the next phase's rows.
         Team::Sync();
       }
     }
   }
 
-  // Puts together what the warps have of a part's splits [first, first + count): two elements a thread.
+  // Each thread puts together kQueries elements of what the warps have.
   template <int kQueries>
-  __device__ __forceinline__ void MergeWarps(const PersistentStack& s, const AttentionPart& part, int first,
-                                             int count) {
-    const int place = static_cast<int>(threadIdx.x) / kHalf;
-    if (place >= count * kQueries) return;
-    const AttentionMemory::WarpResults& result = shared_->work.products.attention.results[place];
-    const int i = static_cast<int>(threadIdx.x) % kHalf;
-    const int head = part.head + place % kQueries;
-    float largest = -INFINITY;
-#pragma unroll
-    for (int w = 0; w < kWarps; ++w) largest = fmaxf(largest, result.maxima[w]);
-    float total = 0, low = 0, high = 0;
+  static constexpr int kMergingThreads = kHeadDim / kQueries;
+
+  // Where the calling thread's go, of a part's splits from `first` on: to the row's record of the split, or to what is
+  // attended if that is all.
+  template <int kQueries>
+  __device__ __forceinline__ Word* MergeTarget(const PersistentStack& s, const AttentionPart& part, int first) const {
+    const int result = thread_ / kMergingThreads<kQueries>;
+    const int d = thread_ % kMergingThreads<kQueries> * kQueries;
+    const int head = part.head + result % kQueries;
+    if (part.row_splits == 1) return s.attended + part.row * (kQueryWidth / 2) + (head * kHeadDim + d) / 2;
+    return Record(s, part.row, head, part.first_record + (first + result / kQueries) * part.split_stride) + 2 + d;
+  }
+
+  // Of `count` splits. `whole`: they are all that the row has.
+  template <int kQueries>
+  __device__ __forceinline__ void MergeWarps(Word* target, int count, bool whole) {
+    const int result = thread_ / kMergingThreads<kQueries>;
+    if (result >= count * kQueries) return;
+    const AttentionMemory::WarpResults& r = shared_->work.products.attention.results[result];
+    const int d = thread_ % kMergingThreads<kQueries> * kQueries;
+    float factors[kWarps], sums[kWarps], y[kWarps][kQueries];
 #pragma unroll
     for (int w = 0; w < kWarps; ++w) {
-      const float factor = Exponential<__nv_bfloat16>(result.maxima[w] - largest);  // 0 without a position
-      const float2 y = *reinterpret_cast<const float2*>(&result.y[w][2 * i]);
-      total += factor * result.sums[w];
-      low += factor * y.x;
-      high += factor * y.y;
+      factors[w] = r.maxima[w];
+      sums[w] = r.sums[w];
+#pragma unroll
+      for (int e = 0; e < kQueries; ++e) y[w][e] = r.y[w][d + e];
     }
-    if (part.row_splits == 1) {
-      Publish(s.attended + part.row * (kQueryWidth / 2) + head * kHalf + i, PackBf16(low / total, high / total),
-              epoch_);
+    float largest = factors[0];
+#pragma unroll
+    for (int w = 1; w < kWarps; ++w) largest = fmaxf(largest, factors[w]);
+      // 0 of warps without a position.
+#pragma unroll
+    for (int w = 0; w < kWarps; ++w) factors[w] = Exponential<__nv_bfloat16>(factors[w] - largest);
+    float total = 0, value[kQueries] = {};
+#pragma unroll
+    for (int w = 0; w < kWarps; ++w) {
+      total += factors[w] * sums[w];
+#pragma unroll
+      for (int e = 0; e < kQueries; ++e) value[e] += factors[w] * y[w][e];
+    }
+    if (whole) {
+      const float low = value[0] / total;
+      const float high = kQueries == 1 ? __shfl_down_sync(~0U, low, 1) : value[kQueries - 1] / total;
+      if (kQueries == 2 || d % 2 == 0) Publish(target, PackBf16(low, high), epoch_);
       return;
     }
-    Word* const record = Record(s, part.row, head, part.first_record + (first + place / kQueries) * part.split_stride);
-    PublishTwo(record + 2 + 2 * i, __float_as_uint(low), __float_as_uint(high), epoch_ - 1);
-    if (i == 0) PublishTwo(record, __float_as_uint(total), __float_as_uint(largest), epoch_ - 1);
+    if constexpr (kQueries == 1) {
+      Publish(target, __float_as_uint(value[0]), epoch_ - 1);
+    } else {
+      PublishTwo(target, __float_as_uint(value[0]), __float_as_uint(value[1]), epoch_ - 1);
+    }
+    if (d == 0) PublishTwo(target - 2, __float_as_uint(total), __float_as_uint(largest), epoch_ - 1);
   }
 
   __device__ __forceinline__ Word* Record(const PersistentStack& s, int row, int head, int split) const {
@@ -1220,7 +1265,7 @@ class Block {
     if (speaks && talker) {
 #pragma unroll
       for (int j = 0; j < kPersistentVocab / (2 * kTeamThreads); ++j) {
-        const int i = 2 * (static_cast<int>(threadIdx.x) + j * kTeamThreads);
+        const int i = 2 * (thread_ + j * kTeamThreads);
         if (i < vocab) repeated |= (history[i / 32] >> (i % 32) & 3U) << (2 * j);
       }
     }
@@ -1229,7 +1274,7 @@ class Block {
     Team::Sync();
     constexpr int kTogether = 4;  // pairs of logits
 #pragma unroll 1
-    for (int base = 2 * static_cast<int>(threadIdx.x); base < vocab; base += 2 * kTogether * kTeamThreads) {
+    for (int base = 2 * thread_; base < vocab; base += 2 * kTogether * kTeamThreads) {
       const Word* const words = a.logits + row * kPersistentVocab + base;
       uint4 seen[kTogether];
 #pragma unroll
@@ -1249,7 +1294,7 @@ class Block {
     if (speaks) {
       if (talker) {
 #pragma unroll 1
-        for (int i = 2 * static_cast<int>(threadIdx.x); i < vocab; i += 2 * kTeamThreads) {
+        for (int i = 2 * thread_; i < vocab; i += 2 * kTeamThreads) {
           logits[i] = TalkerLogit(logits[i], i, (repeated & 1U) != 0, penalty, vocab, a.eos_id, chosen);
           logits[i + 1] = TalkerLogit(logits[i + 1], i + 1, (repeated & 2U) != 0, penalty, vocab, a.eos_id, chosen);
           repeated >>= 2;
@@ -1272,9 +1317,9 @@ class Block {
                         prefetch);
       const SlotEnd end = EndAfter(id, a.eos_id, chosen, max_new_tokens);
       goes_on = talker ? end == SlotEnd::kRunning : id >= 0;
-      if (threadIdx.x == 0) Publish(a.ids + row, goes_on ? static_cast<uint32_t>(id) : ~0U, epoch_ + 1);
+      if (thread_ == 0) Publish(a.ids + row, goes_on ? static_cast<uint32_t>(id) : ~0U, epoch_ + 1);
       Team::Sync();
-      if (threadIdx.x == 0) {
+      if (thread_ == 0) {
         if (talker) {
           TakeTalkerId(id, end, row, a.groups, a.frame, history, &state);
         } else {
@@ -1282,7 +1327,7 @@ class Block {
         }
       }
     } else {
-      if (threadIdx.x == 0) Publish(a.ids + row, ~0U, epoch_ + 1);
+      if (thread_ == 0) Publish(a.ids + row, ~0U, epoch_ + 1);
       // Others may not stage rows in the place of logits that are still coming in.
       Team::Sync();
     }
@@ -1292,7 +1337,7 @@ class Block {
   const FrameKernelArguments& a;
   Shared* shared_;
   Patience patience_;
-  int warp_, lane_;
+  int thread_, warp_, lane_;  // within the team
   RingReader ring_;
   uint32_t epoch_;
   uint32_t input_epoch_ = 0, id_epoch_ = 0;

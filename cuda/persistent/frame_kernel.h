@@ -26,7 +26,7 @@ inline constexpr int kPersistentHeadDim = 128;
 inline constexpr int kPersistentHeads = 16;
 inline constexpr int kPersistentKvHeads = 8;
 inline constexpr int kPersistentLayers = 40;        // of both stacks together
-inline constexpr int kPersistentGroups = 32;        // codes per frame
+inline constexpr int kPersistentGroups = 16;        // codes per frame
 inline constexpr int kPersistentVocab = 3072;       // logits that there is room for
 inline constexpr int kPersistentCandidates = 4096;  // no fewer, a power of two
 // The widths that the kernel is made for: of the predictor and the small talker, and of the large talker.

@@ -66,7 +66,7 @@ Status PersistentFrame::Prepare(const PersistentFrameSources& sources, unsigned 
   QTTS_RETURN_IF_ERROR(CheckStack(p, "code predictor", false));
   if (t.num_layers + p.num_layers > kPersistentLayers) return Unsupported("the model has more than 40 layers");
   if (sources.groups < 2) return Unsupported("the model has one code per frame");
-  if (sources.groups > kPersistentGroups) return Unsupported("the model has more than 32 codes per frame");
+  if (sources.groups > kPersistentGroups) return Unsupported("the model has more than 16 codes per frame");
   if (sources.talker_head->outputs > kPersistentVocab) return Unsupported("the talker has more than 3072 ids");
   for (const Matrix& head : *sources.heads) {
     if (head.outputs > kPersistentVocab || head.outputs % 2 != 0 || head.outputs != sources.heads->front().outputs) {
