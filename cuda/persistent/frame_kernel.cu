@@ -29,7 +29,7 @@ namespace {
 constexpr int kWarps = kPersistentWarps;
 constexpr int kTeamThreads = 32 * kWarps;
 constexpr int kWarpgroup = 128;
-constexpr int kThreads = kTeamThreads + kWarpgroup;  // of the last warpgroup one copies weights
+constexpr int kThreads = kTeamThreads + kWarpgroup;  // of the last warpgroup two bring weights
 // Registers of a thread. The last warpgroup leaves most of what it begins with to the team: so the block takes three
 // warps of kRegisters on each of a processor's four partitions, and leaves one of 128 there to other kernels.
 constexpr int kRegisters = 128;
@@ -183,18 +183,20 @@ struct Team {
   }
 };
 
-// --- The thread that copies weights: the order is the team's ------------------------------------
+// --- The thread that copies weights, and the one ahead of it: the order is the team's ----------
 
 // A matrix of `tiles` tiles (gemm.h) of tile_bytes: this block's.
-__device__ __forceinline__ void SendTiles(RingWriter* ring, const char* weights, int tiles, int tile_bytes) {
+template <typename Ring>
+__device__ __forceinline__ void SendTiles(Ring* ring, const char* weights, int tiles, int tile_bytes) {
 #pragma unroll 1
   for (int tile = static_cast<int>(blockIdx.x); tile < tiles; tile += kBlocks) {
     ring->Send(weights + static_cast<int64_t>(tile) * tile_bytes, tile_bytes);
   }
 }
 
-__device__ void SendPass(RingWriter* ring, const PersistentStack& stack, const PersistentLayer* layers, int hidden) {
-  ring->SetPace(stack.in_flight);
+template <typename Ring>
+__device__ void SendPass(Ring* ring, const PersistentStack& stack, const PersistentLayer* layers, int hidden) {
+  ring->SetPace(stack.pace);
 #pragma unroll 1
   for (int i = 0; i < stack.num_layers; ++i) {
     const PersistentLayer& layer = layers[stack.first_layer + i];
@@ -205,21 +207,20 @@ __device__ void SendPass(RingWriter* ring, const PersistentStack& stack, const P
   }
 }
 
-template <int kTalkerHidden, int kStreams>
-__device__ void SendFrame(const FrameKernelArguments& a, SharedMemory<kTalkerHidden, kStreams>* shared, char* memory) {
-  RingWriter ring(&shared->ring, memory, a.ring_slots, &shared->stop);
-  SendPass(&ring, shared->stacks[0], shared->layers, kTalkerHidden);
-  SendTiles(&ring, a.talker_head, (a.talker_vocab + 15) / 16, 32 * kTalkerHidden);
+template <int kTalkerHidden, int kStreams, typename Ring>
+__device__ void SendFrame(const FrameKernelArguments& a, const SharedMemory<kTalkerHidden, kStreams>& shared,
+                          Ring* ring) {
+  SendPass(ring, shared.stacks[0], shared.layers, kTalkerHidden);
+  SendTiles(ring, a.talker_head, (a.talker_vocab + 15) / 16, 32 * kTalkerHidden);
   if (kTalkerHidden != kPersistentHidden) {
-    SendTiles(&ring, a.projection, kPersistentHidden / 16, 32 * kTalkerHidden);
+    SendTiles(ring, a.projection, kPersistentHidden / 16, 32 * kTalkerHidden);
   }
 #pragma unroll 1
   for (int pass = Paired(kStreams) ? 0 : kHiddenPass; pass < a.groups - 1; ++pass) {
-    SendPass(&ring, shared->stacks[1], shared->layers, kPersistentHidden);
+    SendPass(ring, shared.stacks[1], shared.layers, kPersistentHidden);
     if (pass == kHiddenPass) continue;
-    SendTiles(&ring, a.passes[pass].head, (a.predictor_vocab + 15) / 16, 32 * kPersistentHidden);
+    SendTiles(ring, a.passes[pass].head, (a.predictor_vocab + 15) / 16, 32 * kPersistentHidden);
   }
-  ring.Drain();
 }
 
 // --- The team -----------------------------------------------------------------------------------
@@ -1371,7 +1372,14 @@ __global__ void __maxnreg__(kRegisters) FrameKernel(const __grid_constant__ Fram
   __syncthreads();
   if (threadIdx.x >= kTeamThreads) {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kCopyRegisters));
-    if (threadIdx.x == kTeamThreads) SendFrame(a, &shared, memory);
+    if (threadIdx.x == kTeamThreads) {
+      RingWriter ring(&shared.ring, memory, a.ring_slots, &shared.stop);
+      SendFrame(a, shared, &ring);
+      ring.Drain();
+    } else if (threadIdx.x == kTeamThreads + 32) {
+      RingScout scout(&shared.ring, &shared.stop);
+      SendFrame(a, shared, &scout);
+    }
     return;
   }
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kTeamRegisters));

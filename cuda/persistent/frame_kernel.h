@@ -47,10 +47,16 @@ struct PersistentLayer {
   const float* k_norm;
 };
 
+// How weights come (weight_ring.cuh), in pieces.
+struct WeightPace {
+  int in_flight = 1;  // copies on their way at once, at most
+  int ahead = 0;      // so many, from the next to be copied on, are asked for; 0 or 1: none
+};
+
 struct PersistentStack {
   int first_layer = 0;  // in the table of both stacks' layers
   int num_layers = 0;
-  int in_flight = 1;  // pace of the weights (weight_ring.cuh)
+  WeightPace pace;
   int window = 0;
   float eps = 0;
   const float* norm = nullptr;

@@ -161,9 +161,10 @@ Status PersistentFrame::Prepare(const PersistentFrameSources& sources, unsigned 
   QTTS_ASSIGN_OR_RETURN(report_, PinnedMemory::AllocateZeroed(sizeof(unsigned)));
   a.report = report_.as<unsigned>();
 
-  // The pace that measured best; see tests/bench/JOURNAL.md.
-  a.talker.in_flight = t.hidden_size > kPersistentHidden ? 2 : 1;
-  a.predictor.in_flight = 1;
+  // What measured best; see tests/bench/JOURNAL.md. The wide talker is limited by bytes, and reading ahead is in its
+  // way.
+  a.talker.pace = t.hidden_size > kPersistentHidden ? WeightPace{2, 0} : WeightPace{1, 4};
+  a.predictor.pace = {1, 4};
 
   for (size_t i = 0; i < kRowBuckets.size(); ++i) {
     const size_t fixed = FrameKernelBytes(t.hidden_size, kRowBuckets[i], 0);

@@ -10,7 +10,9 @@
 // of shared memory, as far ahead as there are slots; all warps of the team read every piece and give its slot back.
 //
 // Copies are paced. A burst into all slots at once would fill the queues of the memory system, and the words that
-// blocks exchange (words.cuh) would wait behind it.
+// blocks exchange (words.cuh) would wait behind it. So that few copies on their way bring much, a second thread goes
+// through the same stream some pieces ahead and has them brought into the L2 cache, from which they take less time; it
+// also gives the memory work while all slots are taken.
 namespace qtts::cuda {
 
 inline constexpr int kPieceBytes = kPersistentPieceBytes;
@@ -19,6 +21,7 @@ inline constexpr int kMaxRingSlots = 32;
 struct RingBarriers {
   uint64_t full[kMaxRingSlots];
   uint64_t empty[kMaxRingSlots];
+  unsigned sent;  // pieces whose copies have begun
 };
 
 #if __CUDA_ARCH__ >= 900
@@ -43,6 +46,7 @@ __device__ __forceinline__ void InitializeRing(RingBarriers* barriers, int slots
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(SharedAddress(&barriers->empty[i])), "r"(readers)
                  : "memory");
   }
+  barriers->sent = 0;
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 
@@ -123,8 +127,7 @@ class RingWriter {
     asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy_));
   }
 
-  // Copies on their way at once, at most.
-  __device__ void SetPace(int in_flight) { in_flight_ = in_flight; }
+  __device__ void SetPace(const WeightPace& pace) { in_flight_ = pace.in_flight; }
 
   // Sends `bytes` (a multiple of 16) on.
   __device__ __forceinline__ void Send(const char* source, int bytes) {
@@ -145,6 +148,7 @@ class RingWriter {
           : "memory");
       head_.Advance();
       ++flying_;
+      *static_cast<volatile unsigned*>(&barriers_->sent) = ++sent_;
     }
   }
 
@@ -168,6 +172,38 @@ class RingWriter {
   uint64_t policy_ = 0;
   int in_flight_ = 1;
   int flying_ = 0;
+  unsigned sent_ = 0;
+};
+
+// The thread ahead of it, which goes through the same.
+class RingScout {
+ public:
+  __device__ RingScout(const RingBarriers* barriers, const volatile unsigned* stop)
+      : sent_(&barriers->sent), stop_(stop) {}
+
+  __device__ void SetPace(const WeightPace& pace) { most_ahead_ = pace.ahead; }
+
+  __device__ __forceinline__ void Send(const char* source, int bytes) {
+    for (int done = 0; done < bytes; done += kPieceBytes) {
+      ++piece_;
+      int ahead = 0;
+      while ((ahead = static_cast<int>(piece_ - *sent_)) > most_ahead_) {
+        if (*stop_ != 0) return;
+        __nanosleep(100);
+      }
+      // The next one's own copy is as early.
+      if (ahead <= 1) continue;
+      asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(source + done),
+                   "r"(min(kPieceBytes, bytes - done))
+                   : "memory");
+    }
+  }
+
+ private:
+  const volatile unsigned* sent_;
+  const volatile unsigned* stop_;
+  unsigned piece_ = 0;  // how many it has gone through
+  int most_ahead_ = 0;
 };
 
 #endif  // __CUDA_ARCH__ >= 900
