@@ -377,7 +377,7 @@ class Block {
       PrefetchCache(s, i);
       {
         constexpr int kTiles = kQkvWidth / 16 / kBlocks;
-        Multiply<kHidden, 2, kTiles, kRows>([&] {
+        Multiply<kHidden, 2, kTiles, kRows, true>([&] {
           if (i == 0) {
             StageInput<kHidden, kRows>(s, layer.input_norm, pass);
           } else {
@@ -399,13 +399,13 @@ class Block {
 
       // What the finishing threads need of the next norms is there before the words are.
       const float post_norm = OwnNorm<kHidden, kRows>(layer.post_norm);
-      Multiply<kQueryWidth, 1, kOwnTiles, kRows>([&] { StagePairs<kQueryWidth, kRows>(s.attended); });
+      Multiply<kQueryWidth, 1, kOwnTiles, kRows, false>([&] { StagePairs<kQueryWidth, kRows>(s.attended); });
       ++epoch_;
       AddToOwn<kHidden, kRows>(layer.o_bias, post_norm, s.x_middle);
 
       {
         constexpr int kTiles = kIntermediate / 8 / kBlocks;
-        Multiply<kHidden, 2, kTiles, kRows>([&] { StageQuads<kHidden, kRows>(s.x_middle, kHidden / 4); });
+        Multiply<kHidden, 2, kTiles, kRows, true>([&] { StageQuads<kHidden, kRows>(s.x_middle, kHidden / 4); });
         ++epoch_;
         FinishRows<8, kTiles, kRows>(
             [&](int tile, int row, int m) { return s.inner + row * (kIntermediate / 2) + TileAt(tile) * 4 + m / 2; },
@@ -421,7 +421,7 @@ class Block {
       const bool last = i + 1 == num_layers;
       const float next_norm =
           OwnNorm<kHidden, kRows>(last ? s.norm : shared_->layers[s.first_layer + i + 1].input_norm);
-      Multiply<kIntermediate, 1, kOwnTiles, kRows>([&] { StagePairs<kIntermediate, kRows>(s.inner); });
+      Multiply<kIntermediate, 1, kOwnTiles, kRows, false>([&] { StagePairs<kIntermediate, kRows>(s.inner); });
       ++epoch_;
       AddToOwn<kHidden, kRows>(nullptr, next_norm, s.x);
     }
@@ -434,16 +434,31 @@ class Block {
     return shared_->work.products.stage + warp_ * kRows * StageStride(kColumns);
   }
 
-  // Notes the squares of a warp's span of 128 columns.
-  __device__ __forceinline__ void TakeSquares(int row, int span, float lanes_squares) {
-    const float square = WarpSum(lanes_squares);
-    if (lane_ == 0) {
-      float& sum = shared_->squares[squares_][warp_][row];
-      sum = span == 0 ? square : __fadd_rn(sum, square);
+  // A warp sums up the squares of its columns, of each span of 128 by itself, in steps that find time between matrix
+  // instructions: the next waits for what it exchanges. From 0 on; all others do nothing.
+  static constexpr int kSquaresSteps = 6;
+  template <int kRows, int kSpans>
+  __device__ __forceinline__ void SquaresStep(int step) {
+    if (step + 1 < kSquaresSteps) {
+#pragma unroll
+      for (int i = 0; i < kRows * kSpans; ++i) lane_squares_[i] += __shfl_xor_sync(~0U, lane_squares_[i], 16 >> step);
+    } else if (step + 1 == kSquaresSteps && lane_ == 0) {
+#pragma unroll
+      for (int row = 0; row < kRows; ++row) {
+        float sum = lane_squares_[row * kSpans];
+#pragma unroll
+        for (int span = 1; span < kSpans; ++span) sum = __fadd_rn(sum, lane_squares_[row * kSpans + span]);
+        shared_->squares[squares_][warp_][row] = sum;
+      }
     }
   }
+  template <int kColumns, int kRows>
+  __device__ __forceinline__ void SumSquares() {
+#pragma unroll
+    for (int step = 0; step < kSquaresSteps; ++step) SquaresStep<kRows, ShareOf(kColumns) / 128>(step);
+  }
 
-  // Brings this warp's columns of a layer's input, and the squares.
+  // Brings this warp's columns of a layer's input, and the lanes' squares.
   template <int kColumns, int kRows>
   __device__ __forceinline__ void StageQuads(const Quad* source, int row_stride) {
     constexpr int kSpans = ShareOf(kColumns) / 128;
@@ -471,7 +486,7 @@ class Block {
       for (int span = 0; span < kSpans; ++span) {
         const Quad& quad = seen[row][span];
         *reinterpret_cast<uint2*>(stage + row * StageStride(kColumns) + span * 128) = {quad.low, quad.high};
-        TakeSquares(row, span, __uint_as_float(quad.squares));
+        lane_squares_[row * kSpans + span] = __uint_as_float(quad.squares);
       }
     }
     __syncwarp();
@@ -562,7 +577,7 @@ class Block {
         const float4 x = InputAt<kHidden, kRows>(pass, row, column);
         *reinterpret_cast<uint2*>(stage + row * StageStride(kHidden) + span * 128) = {
             PackBf16(x.x * scale.x, x.y * scale.y), PackBf16(x.z * scale.z, x.w * scale.w)};
-        TakeSquares(row, span, gemm::SumOfSquares(x.x, x.y, x.z, x.w));
+        lane_squares_[row * kSpans + span] = gemm::SumOfSquares(x.x, x.y, x.z, x.w);
       }
     }
     __syncwarp();
@@ -639,8 +654,10 @@ class Block {
   }
 
   // Times the staged rows: this warp's sums over its columns to `partial`, [tile][warp][row][16], from tile `first` on.
-  template <int kRows, typename W>
+  template <int kRows, bool kSquares, typename W>
   __device__ __forceinline__ void Multiply(const W& w, int first) {
+    constexpr int kSpans = ShareOf(W::kColumns) / 128;
+    static_assert(!kSquares || 2 * W::kShare >= kSquaresSteps);
     const int group = lane_ / 4;
     const int quad = lane_ % 4;
     const __nv_bfloat16* const stage = Stage<W::kColumns, kRows>() + group * StageStride(W::kColumns) + quad * 8;
@@ -654,12 +671,14 @@ class Block {
         const uint4 high = W::kHalves == 2 ? w.chunks[c][t][W::kHalves - 1] : uint4{};
         Mma(sums[t], low.x, high.x, low.y, high.y, b.x, b.y);
       }
+      if (kSquares) SquaresStep<kRows, kSpans>(2 * c);
 #pragma unroll
       for (int t = 0; t < W::kTogether; ++t) {
         const uint4& low = w.chunks[c][t][0];
         const uint4 high = W::kHalves == 2 ? w.chunks[c][t][W::kHalves - 1] : uint4{};
         Mma(sums[t], low.z, high.z, low.w, high.w, b.z, b.w);
       }
+      if (kSquares) SquaresStep<kRows, kSpans>(2 * c + 1);
     }
 #pragma unroll
     for (int t = 0; t < W::kTogether; ++t) {
@@ -675,20 +694,20 @@ class Block {
     }
   }
 
-  // A product of kTiles tiles with rows that stage() brings; as many tiles as there are registers for are taken
-  // before.
-  template <int kColumns, int kHalves, int kTiles, int kRows, typename StageRows>
+  // A product of kTiles tiles with rows that stage() brings, kSquares: and the squares of their columns; as many tiles
+  // as there are registers for are taken before.
+  template <int kColumns, int kHalves, int kTiles, int kRows, bool kSquares, typename StageRows>
   __device__ __forceinline__ void Multiply(const StageRows& stage) {
     constexpr int kTileBytes = kColumns * 8 * kHalves * 2;
     constexpr int kTogether = kTiles * kTileBytes <= kTogetherBytes ? kTiles : 1;
     Weights<kColumns, kHalves, kTogether> w;
     Load(&w);
     stage();
-    Multiply<kRows>(w, 0);
+    Multiply<kRows, kSquares>(w, 0);
 #pragma unroll 1
     for (int first = kTogether; first < kTiles; first += kTogether) {
       Load(&w);
-      Multiply<kRows>(w, first);
+      Multiply<kRows, false>(w, first);
     }
   }
 
@@ -757,13 +776,16 @@ class Block {
         talker ? a.talker_logits : a.predictor_logits + static_cast<int64_t>(pass) * kMaxRows * a.predictor_vocab;
     bool staged = false;
     const auto stage = [&] {
-      if (!staged) StageQuads<kHidden, kStreams>(s.x + (apart - 1) * (kHidden / 4), apart * (kHidden / 4));
+      if (!staged) {
+        StageQuads<kHidden, kStreams>(s.x + (apart - 1) * (kHidden / 4), apart * (kHidden / 4));
+        SumSquares<kHidden, kStreams>();
+      }
       staged = true;
     };
     const uint32_t logits_epoch = epoch_ + 1;
 #pragma unroll 1
     for (int tile = static_cast<int>(blockIdx.x); tile * 16 < vocab; tile += kBlocks) {
-      Multiply<kHidden, 2, 1, kStreams>(stage);
+      Multiply<kHidden, 2, 1, kStreams, false>(stage);
       FinishRows<16, 1, kStreams>(
           [&](int, int row, int m) { return a.logits + row * kPersistentVocab + tile * 16 + m; },
           [&](Word* target, int, int row, int m, bool valid, const float* partial) {
@@ -786,7 +808,7 @@ class Block {
     input_epoch_ = epoch_;
     if (kTalkerHidden != kPersistentHidden) {
       if (blockIdx.x * 16 >= kPersistentHidden) return;
-      Multiply<kHidden, 2, 1, kStreams>([] {});
+      Multiply<kHidden, 2, 1, kStreams, false>([] {});
       FinishRows<16, 1, kStreams>(
           [&](int, int row, int m) { return a.input + row * kPersistentHidden + TileAt(0) * 16 + m; },
           [&](Word* target, int, int row, int m, bool valid, const float* partial) {
@@ -1342,10 +1364,11 @@ class Block {
   RingReader ring_;
   uint32_t epoch_;
   uint32_t input_epoch_ = 0, id_epoch_ = 0;
-  int id_ = -1;      // of stream `lane`: what it said last
-  float own_ = 0;    // of the residual stream, see AddToOwn()
-  int partial_ = 0;  // which half of the partial sums is in use
-  int squares_ = 0;  // and of the squares
+  int id_ = -1;                        // of stream `lane`: what it said last
+  float own_ = 0;                      // of the residual stream, see AddToOwn()
+  float lane_squares_[kMostRows * 2];  // of the staged columns, [row][span]
+  int partial_ = 0;                    // which half of the partial sums is in use
+  int squares_ = 0;                    // and of the squares
 };
 
 #endif  // __CUDA_ARCH_FEAT_SM90_ALL
