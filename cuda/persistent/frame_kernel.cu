@@ -97,12 +97,16 @@ union WorkMemory {
     static constexpr int kMostTiles = 6 * kTalkerHidden / 16 / kBlocks;
     static constexpr int kPartials =
         kWarps * 16 * (kMostTiles * kStreams > 3 * MostRows(kStreams) ? kMostTiles * kStreams : 3 * MostRows(kStreams));
-    union {
+    struct Rows {
       alignas(16) __nv_bfloat16 stage[kStageElements];
+      CombineMemory combine[kStreams];
+    };
+    // Rows are combined and staged when all warps have attended.
+    union {
+      Rows rows;
       AttentionMemory attention;
     };
     float partial[2][kPartials];
-    CombineMemory combine[kStreams];
   } products;
   struct Choice {
     ChoiceMemory memory;
@@ -431,7 +435,7 @@ class Block {
 
   template <int kColumns, int kRows>
   __device__ __forceinline__ __nv_bfloat16* Stage() const {
-    return shared_->work.products.stage + warp_ * kRows * StageStride(kColumns);
+    return shared_->work.products.rows.stage + warp_ * kRows * StageStride(kColumns);
   }
 
   // A warp sums up the squares of its columns, of each span of 128 by itself, in steps that find time between matrix
@@ -1201,7 +1205,7 @@ class Block {
     static_assert(kBlocks * kCombined == kQueryWidth && kCombined == 16);
     constexpr int kLanesOfSplit = kCombined / 2;  // two elements each
     constexpr int kLoads = kLanesOfSplit;         // for 32 splits
-    CombineMemory& m = shared_->work.products.combine[row];
+    CombineMemory& m = shared_->work.products.rows.combine[row];
     const int first = static_cast<int>(blockIdx.x) * kCombined;
     const Word* const records = Record(s, row, first / kHeadDim, 0);
     const int column = first % kHeadDim + lane_ % kLanesOfSplit * 2;
