@@ -56,12 +56,16 @@ constexpr int StageStride(int columns) { return (ShareOf(columns) / kChunk | 1) 
 // What this block attends to in all layers of a pass: of a row and a query head, or the query heads of a key head,
 // every split_stride-th split from first_split on.
 struct AttentionPart {
-  int row, head;  // of the heads the first
-  int new_rows, position;
-  int first_split, split_stride, splits;
-  int first_record;  // of the row's splits, from the first that it sees on
-  int row_splits;
-  bool silent;  // zeros are to be published for a row that is left out
+  int row;
+  int head;          // the first of the query heads
+  int new_rows;      // rows of this pass that the row sees, itself included
+  int position;      // the row's
+  int first_split;   // counted from position 0 on
+  int first_record;  // the same split, counted from the first one that the row sees
+  int split_stride;
+  int splits;
+  int row_splits;  // all that the row sees
+  bool silent;     // zeros are to be published for a row that is left out
 };
 
 constexpr int kGroup = kPersistentHeads / kPersistentKvHeads;  // query heads of a key head
@@ -334,22 +338,22 @@ class Block {
     part.split_stride = kBlocks / heads / kSequences;
     part.first_record = rest / kSequences;
     part.silent = sequence < 0 && part.first_record == 0;
-    const int i = thread_;
-    if (i < kPerSequence) {
-      part.row = first_row + i;
-      part.new_rows = i + 1;
+    if (thread_ < kPerSequence) {
+      part.row = first_row + thread_;
+      part.new_rows = thread_ + 1;
       part.position = shared_->positions[part.row];
       part.first_split = FirstSplit(s, part.position) + part.first_record;
       part.row_splits = sequence < 0 ? 0 : UsedSplits(s, part.position);
       part.splits =
           min(kPersistentItems, (part.row_splits - part.first_record - 1 + part.split_stride) / part.split_stride);
-      shared_->parts[i] = part;
+      shared_->parts[thread_] = part;
     }
-    // A sequence's rows see the same splits: it has several only at its beginning.
+    // The rows of a sequence see the same splits: there are two only where it begins.
     const int position = shared_->positions[first_row];
-    if (i < kPersistentItems && sequence >= 0 && part.first_record + i * part.split_stride < UsedSplits(s, position)) {
-      const int first = (FirstSplit(s, position) + part.first_record + i * part.split_stride) * kSplitPositions;
-      shared_->split_starts[i] =
+    const int record = part.first_record + thread_ * part.split_stride;
+    if (thread_ < kPersistentItems && sequence >= 0 && record < UsedSplits(s, position)) {
+      const int first = (FirstSplit(s, position) + record) * kSplitPositions;
+      shared_->split_starts[thread_] =
           static_cast<__nv_bfloat16*>(
               s.pages[static_cast<int64_t>(sequence) * s.pages_per_sequence + first / s.page_positions]) +
           ((talker ? part.head / kGroup : part.head) * 2 * s.page_positions + first % s.page_positions) * kHeadDim;
