@@ -107,10 +107,14 @@ struct Eight {
   }
 };
 
+// Blocks that registers are to leave room for on a processor: those of a prompt are to run at once.
+template <typename T, int kLanes, int kGroup>
+constexpr int kBlocksTogether = sizeof(T) == 2 && kLanes <= 16 && kGroup <= 2 ? 3 : 2;
+
 // One row, kGroup query heads that share a key head, one split of the context. kLanes lanes hold a key,
 // eight elements each.
 template <typename T, int kLanes, int kGroup>
-__global__ void __launch_bounds__(kThreads, 2) AttendKernel(AttendArguments a) {
+__global__ void __launch_bounds__(kThreads, kBlocksTogether<T, kLanes, kGroup>) AttendKernel(AttendArguments a) {
   constexpr int kTogether = 32 / kLanes;  // positions of a warp at once
   constexpr int kTurn = kWarps * kTogether;
   constexpr int kTurns = (kSplitPositions + kTurn - 1) / kTurn;
@@ -150,9 +154,11 @@ __global__ void __launch_bounds__(kThreads, 2) AttendKernel(AttendArguments a) {
   };
   Eight<T> keys[kTurns], values[kTurns];
   T* page = nullptr;
-  const auto load_cached = [&] {
+  if (!idle) {
     page = static_cast<T*>(
         a.pages[static_cast<int64_t>(sequence) * a.pages_per_sequence + split * kSplitPositions / a.page_positions]);
+  }
+  const auto load_cached = [&] {
 #pragma unroll
     for (int t = 0; t < kTurns; ++t) {
       const int p = position_of(t);
@@ -351,24 +357,29 @@ __global__ void __launch_bounds__(kThreads, 2) AttendKernel(AttendArguments a) {
 
 template <typename T>
 __global__ void __launch_bounds__(64) AppendKernel(AttendArguments a) {
-  WaitForPrevious();
-  LetNextStart();
   const int row = blockIdx.y;
   const int kv_head = blockIdx.x;
   const int lane = threadIdx.x % 32;
   const int sequence = a.Sequence(row);
   const int position = a.Position(row);
-  if (sequence < 0 || position < 0) return;
-  T* const page =
-      static_cast<T*>(a.pages[static_cast<int64_t>(sequence) * a.pages_per_sequence + position / a.page_positions]);
-  T* const key = page + a.KeyOffset(kv_head, position);
-  T* const value = key + a.page_positions * a.head_dim;
+  const bool idle = sequence < 0 || position < 0;
+  T* key = nullptr;
+  if (!idle) {
+    key =
+        static_cast<T*>(a.pages[static_cast<int64_t>(sequence) * a.pages_per_sequence + position / a.page_positions]) +
+        a.KeyOffset(kv_head, position);
+  }
+  const HeadPlacer placer(a.k_norm, a.inverse_frequencies, a.head_dim, max(0, position), lane);
+
+  WaitForPrevious();
+  LetNextStart();
+  if (idle) return;
+
   const float* const x = a.qkv + static_cast<int64_t>(row) * a.qkv_width() + (a.heads + kv_head) * a.head_dim;
   if (threadIdx.x < 32) {
-    HeadPlacer(a.k_norm, a.inverse_frequencies, a.head_dim, position, lane).Place(x, a.eps, [&](int i, float v) {
-      key[i] = FromFloat<T>(v);
-    });
+    placer.Place(x, a.eps, [&](int i, float v) { key[i] = FromFloat<T>(v); });
   } else {
+    T* const value = key + a.page_positions * a.head_dim;
     for (int i = lane; i < a.head_dim; i += 32) value[i] = FromFloat<T>(Fresh(x + a.kv_heads * a.head_dim + i));
   }
 }
