@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "gemm_cluster.h"
 #include "gemm_device.cuh"
 #include "gemm_wide.h"
 
@@ -321,6 +322,8 @@ void Run(const Launcher& launch, Precision precision, const Matrix& matrix, cons
       return RunWide(launch, kKind, a, 32, r.normed);
     case GemmShape::kWide64:
       return RunWide(launch, kKind, a, 64, r.normed);
+    case GemmShape::kCluster:
+      return RunCluster(launch, a);
     default:
       return RunFew<kKind>(launch, matrix, a, shape);
   }
@@ -398,17 +401,22 @@ bool CanRun(GemmShape shape, const Matrix& matrix, const GemmRows& rows) {
     case GemmShape::kWide32:
     case GemmShape::kWide64:
       return !gemm::HasNorm(matrix.kind) || rows.normed.x != nullptr;
+    case GemmShape::kCluster:
+      return matrix.kind == GemmKind::kAdd && gemm::CanRunCluster(matrix.outputs, matrix.chunks(), rows.rows);
     default:
       return true;
   }
 }
 
-// Few rows: what is quickest for a stream. More: each shape's time is nearly a line over its number of blocks. The
-// lines were fitted to kernels-bench on an H200, in ns, for 2048 columns; what matters is where they cross.
+// As kernels-bench on an H200 has it. Few rows: what is quickest for a stream. Clusters, wherever they can, are quicker
+// than all that several rounds of blocks or many columns make slow. Of the others each shape's time is nearly a line
+// over its number of blocks, in ns for 2048 columns; what matters is where the lines cross.
 GemmShape ChooseShape(const Matrix& matrix, const GemmRows& rows) {
   if (CanRun(GemmShape::kOneRow, matrix, rows)) return GemmShape::kOneRow;
   constexpr int64_t kRound = 2 * 132;  // blocks that run at once
   const bool one_round = matrix.tiles() * ((rows.rows + 7) / 8) <= kRound;
+  const bool quick = one_round && rows.rows <= 16 && matrix.columns <= 2048;
+  if (rows.rows > 4 && !quick && CanRun(GemmShape::kCluster, matrix, rows)) return GemmShape::kCluster;
   if ((rows.rows <= 4 || one_round) && CanRun(GemmShape::k8Rows, matrix, rows)) return GemmShape::k8Rows;
   if (rows.rows <= 4 || !CanRun(GemmShape::kWide16, matrix, rows)) return GemmShape::k16Rows;
   struct Line {

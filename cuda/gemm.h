@@ -16,7 +16,8 @@
 // accumulators; one block owns a few outputs and its eight warps share the columns. Weights lie
 // packed in the order in which lanes load them, and the first loads of a block go out before the
 // previous kernel has ended. With many rows a block owns more outputs and more rows, so that weights are read
-// once. In F32 the same products run on the plain cores.
+// once; from compute capability 9.0 on a cluster of blocks may own them, one for each warp's share of the columns. In
+// F32 the same products run on the plain cores.
 namespace qtts::cuda {
 
 enum class Precision { kBF16, kF32 };
@@ -80,6 +81,7 @@ enum class GemmShape {
   kWide16,  // of a block, which computes 32 outputs
   kWide32,
   kWide64,
+  kCluster,  // for kAdd: eight blocks share the columns of up to 64 rows and of 64 or 128 outputs (gemm_cluster.h)
 };
 
 // Room for normed rows, BF16 [rows][whole chunks of columns], and the factor that each still lacks, [rows].

@@ -18,16 +18,30 @@ struct Launcher {
 
   template <typename... Parameters, typename... Arguments>
   void operator()(void (*kernel)(Parameters...), dim3 grid, int threads, size_t shared, Arguments... arguments) const {
+    InClusters(1, kernel, grid, threads, shared, arguments...);
+  }
+
+  // In clusters of `blocks` (up to 8) that follow one another in x; more than one needs compute capability 9.0.
+  template <typename... Parameters, typename... Arguments>
+  void InClusters(unsigned blocks, void (*kernel)(Parameters...), dim3 grid, int threads, size_t shared,
+                  Arguments... arguments) const {
     cudaLaunchConfig_t config = {};
     config.gridDim = grid;
     config.blockDim = dim3(static_cast<unsigned>(threads));
     config.dynamicSmemBytes = shared;
     config.stream = stream;
-    cudaLaunchAttribute attribute = {};
-    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    attribute.val.programmaticStreamSerializationAllowed = 1;
-    config.attrs = &attribute;
-    config.numAttrs = overlap ? 1 : 0;
+    cudaLaunchAttribute attributes[2] = {};
+    config.attrs = attributes;
+    if (overlap) {
+      cudaLaunchAttribute& attribute = attributes[config.numAttrs++];
+      attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+      attribute.val.programmaticStreamSerializationAllowed = 1;
+    }
+    if (blocks > 1) {
+      cudaLaunchAttribute& attribute = attributes[config.numAttrs++];
+      attribute.id = cudaLaunchAttributeClusterDimension;
+      attribute.val.clusterDim = {blocks, 1, 1};
+    }
     // One split of L1 and shared memory for all kernels: changing it would keep them from overlapping.
     (void)cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), cudaFuncAttributePreferredSharedMemoryCarveout,
                                cudaSharedmemCarveoutMaxShared);

@@ -62,7 +62,7 @@ Status Products(cudaStream_t stream) {
   };
   constexpr std::pair<GemmShape, const char*> kShapes[] = {
       {GemmShape::k8Rows, "8"},        {GemmShape::k16Rows, "16"},      {GemmShape::kWide16, "wide 16"},
-      {GemmShape::kWide32, "wide 32"}, {GemmShape::kWide64, "wide 64"},
+      {GemmShape::kWide32, "wide 32"}, {GemmShape::kWide64, "wide 64"}, {GemmShape::kCluster, "cluster"},
   };
   constexpr int kMostRows = 128;
   std::printf("us a product (* = chosen)\n%-14s %5s", "", "rows");
@@ -80,7 +80,7 @@ Status Products(cudaStream_t stream) {
     QTTS_ASSIGN_OR_RETURN(const DeviceMemory normed, DeviceMemory::AllocateZeroed(kMostRows * 8192 * 2));
     QTTS_ASSIGN_OR_RETURN(const DeviceMemory factors, DeviceMemory::AllocateZeroed(kMostRows * 4));
     QTTS_ASSIGN_OR_RETURN(const DeviceMemory norm, DeviceMemory::AllocateZeroed(8192 * 4));
-    for (const int rows : {8, 16, 32, 64, 128}) {
+    for (const int rows : {8, 16, 24, 32, 40, 64, 128}) {
       GemmRows r;
       r.x = x.data();
       r.x_stride = product.columns;

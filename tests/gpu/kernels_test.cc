@@ -197,12 +197,12 @@ TEST_P(GemmTest, EqualsPlainProducts) {
     }
   }
   EXPECT_LT(std::sqrt(error / size), c.precision == Precision::kF32 ? 1e-5 : 4e-3);
-  for (const int rows : {1, 2, 7, 8, 9, 16, 17, 33, 64, 65}) {
+  for (const int rows : {1, 2, 7, 8, 9, 16, 17, 25, 33, 49, 64, 65}) {
     const int first = kRows - rows;
     int shapes = 0;
     for (const auto shape :
          {cuda::GemmShape::kBest, cuda::GemmShape::kOneRow, cuda::GemmShape::k8Rows, cuda::GemmShape::k16Rows,
-          cuda::GemmShape::kWide16, cuda::GemmShape::kWide32, cuda::GemmShape::kWide64}) {
+          cuda::GemmShape::kWide16, cuda::GemmShape::kWide32, cuda::GemmShape::kWide64, cuda::GemmShape::kCluster}) {
       const std::vector<float> some = run(first, rows, shape);
       if (some.empty()) continue;
       ++shapes;
