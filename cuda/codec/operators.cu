@@ -70,16 +70,17 @@ __device__ __forceinline__ void CopyAsync16(float* to, const float* from) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address), "l"(from) : "memory");
 }
 
-// A block per (head, batch row). A score depends on positions by their distance only, so keys are kept as
-// they are and the query is turned by the distance. The past is fetched while earlier kernels still run.
+// A block per (head, batch row). A score depends on positions by their distance only, so keys are kept as they are and
+// turned back by it here. The past is fetched and turned while earlier kernels still run.
 __global__ void __launch_bounds__(kAttentionThreads) Attend(const __grid_constant__ AttentionArgs a) {
   extern __shared__ __align__(16) float shared[];
   const int stride = AttentionStride(a.head_dim);
-  float* const keys = shared;                                    // [distance][stride]
-  float* const values = keys + a.window * stride;                // same
-  float* const q = values + a.window * stride;                   // [head_dim]
-  float* const parts = q + a.head_dim;                           // [groups][head_dim]
-  float* const scores = parts + kAttentionThreads + a.head_dim;  // [window]
+  float* const keys = shared;                                                           // [distance][stride]
+  float* const values = keys + a.window * stride;                                       // same
+  float* const q = values + a.window * stride;                                          // [head_dim]
+  float* const parts = q + a.head_dim;                                                  // [groups][head_dim]
+  float* const scores = parts + kAttentionThreads + a.head_dim;                         // [window]
+  float* const weights = scores + a.window * (1 + static_cast<int>(threadIdx.x) / 32);  // [window] of each warp
   const int b = static_cast<int>(blockIdx.y);
   const int head = static_cast<int>(blockIdx.x);
   const int thread = static_cast<int>(threadIdx.x);
@@ -108,7 +109,18 @@ __global__ void __launch_bounds__(kAttentionThreads) Attend(const __grid_constan
     CopyAsync16(keys + distance * stride + d, past_keys + from);
     CopyAsync16(values + distance * stride + d, past_values + from);
   }
-  asm volatile("cp.async.commit_group;" ::: "memory");
+  asm volatile("cp.async.wait_all;" ::: "memory");
+  __syncthreads();
+  for (int i = thread; i < (count - 1) * half; i += kAttentionThreads) {
+    const int distance = 1 + i / half;
+    const int d = i - (distance - 1) * half;
+    const float2 turn = __ldg(a.rotations + distance * half + d);
+    float& x = keys[distance * stride + d];
+    float& y = keys[distance * stride + d + half];
+    const float turned = x * turn.x + y * turn.y;
+    y = y * turn.x - x * turn.y;
+    x = turned;
+  }
   WaitForPreviousKernel();
 
   // One head of a group keeps the new row; all read it from qkv.
@@ -126,7 +138,6 @@ __global__ void __launch_bounds__(kAttentionThreads) Attend(const __grid_constan
       past_values[to] = v;
     }
   }
-  asm volatile("cp.async.wait_all;" ::: "memory");
   __syncthreads();
 
   const float scale = 1.0F / sqrtf(static_cast<float>(a.head_dim));
@@ -134,15 +145,15 @@ __global__ void __launch_bounds__(kAttentionThreads) Attend(const __grid_constan
   for (int first = 0; first < count; first += kKeysAtOnce) {
     const int distance = min(first + thread / kLanesPerKey, count - 1);
     const float* const key = keys + distance * stride;
-    const float2* const turns = a.rotations + distance * half;
     float sum = 0;
-#pragma unroll 4
-    for (int d = key_lane; d < half; d += kLanesPerKey) {
-      const float2 turn = __ldg(turns + d);
-      const float x = q[d];
-      const float y = q[d + half];
-      sum = fmaf(x * turn.x - y * turn.y, key[d], sum);
-      sum = fmaf(y * turn.x + x * turn.y, key[d + half], sum);
+#pragma unroll 2
+    for (int d = key_lane * 4; d < a.head_dim; d += kLanesPerKey * 4) {
+      const float4 x = *reinterpret_cast<const float4*>(q + d);
+      const float4 k = *reinterpret_cast<const float4*>(key + d);
+      sum = fmaf(x.x, k.x, sum);
+      sum = fmaf(x.y, k.y, sum);
+      sum = fmaf(x.z, k.z, sum);
+      sum = fmaf(x.w, k.w, sum);
     }
 #pragma unroll
     for (int i = kLanesPerKey / 2; i > 0; i /= 2) sum += __shfl_xor_sync(0xffffffffU, sum, i);
@@ -150,16 +161,18 @@ __global__ void __launch_bounds__(kAttentionThreads) Attend(const __grid_constan
   }
   __syncthreads();
 
-  // Every warp finds the same maximum and sum.
+  // Every warp finds the same maximum, weights and sum.
   float largest = -CUDART_INF_F;
   for (int i = lane; i < count; i += 32) largest = fmaxf(largest, scores[i]);
   largest = WarpMax(largest);
   float sum = 0;
-  for (int i = lane; i < count; i += 32) sum += expf(scores[i] - largest);
+  for (int i = lane; i < count; i += 32) {
+    const float weight = expf(scores[i] - largest);
+    weights[i] = weight;
+    sum += weight;
+  }
   sum = WarpSum(sum);
-  __syncthreads();
-  for (int i = thread; i < count; i += kAttentionThreads) scores[i] = expf(scores[i] - largest);
-  __syncthreads();
+  __syncwarp();
 
   // Thread group g takes distances g, g + groups, …
   const int groups = max(1, kAttentionThreads / a.head_dim);
@@ -169,7 +182,7 @@ __global__ void __launch_bounds__(kAttentionThreads) Attend(const __grid_constan
     float y = 0;
 #pragma unroll 4
     for (int distance = g; distance < count; distance += groups) {
-      y = fmaf(scores[distance], values[distance * stride + d], y);
+      y = fmaf(weights[distance], values[distance * stride + d], y);
     }
     parts[e] = y;
   }
@@ -192,13 +205,24 @@ __global__ void __launch_bounds__(kAttentionThreads) Attend(const __grid_constan
 }
 
 size_t AttentionSharedBytes(int window, int head_dim) {
-  const size_t floats = static_cast<size_t>(window) * (2 * static_cast<size_t>(AttentionStride(head_dim)) + 1) +
+  const size_t warps = kAttentionThreads / 32;
+  const size_t floats = static_cast<size_t>(window) * (2 * static_cast<size_t>(AttentionStride(head_dim)) + 1 + warps) +
                         2 * static_cast<size_t>(head_dim) + kAttentionThreads;
   return floats * sizeof(float);
 }
 
 constexpr int kDepthwiseThreads = 256;
 constexpr int kTapsAtOnce = 8;
+
+constexpr size_t kDepthwiseShared = 47 << 10;  // of a block, without asking for more, beside what is static
+
+__host__ __device__ constexpr size_t DepthwiseBytes(int channels, int rows) {
+  return static_cast<size_t>(channels) * static_cast<size_t>(rows) * sizeof(float);
+}
+// Whether there is room for the weights beside a column.
+__host__ __device__ constexpr bool StagesWeights(int channels, int taps) {
+  return DepthwiseBytes(channels, 1 + taps) <= kDepthwiseShared;
+}
 
 // Sum over the block, the same in every thread.
 __device__ float BlockSum(float v, float* scratch) {
@@ -212,7 +236,7 @@ __device__ float BlockSum(float v, float* scratch) {
 }
 
 // A block per column; the column waits in shared memory for its mean and variance.
-__global__ void __launch_bounds__(kDepthwiseThreads) Depthwise(const __grid_constant__ DepthwiseArgs a) {
+__global__ void __launch_bounds__(kDepthwiseThreads, 4) Depthwise(const __grid_constant__ DepthwiseArgs a) {
   extern __shared__ __align__(16) float shared[];
   __shared__ float scratch[kDepthwiseThreads / 32];
   const int b = static_cast<int>(blockIdx.x) / a.x.rows;
@@ -222,12 +246,21 @@ __global__ void __launch_bounds__(kDepthwiseThreads) Depthwise(const __grid_cons
     PrefetchL2(a.bias + c);
     PrefetchL2(a.norm_weight + c);
     PrefetchL2(a.norm_bias + c);
-    for (int j = 0; j < a.taps; ++j) PrefetchL2(a.weights + j * a.x.channels + c);
   }
+  // This thread's weights are there when the input is.
+  const bool staged = StagesWeights(a.x.channels, a.taps);
+  float* const weights = shared + a.x.channels;  // [tap][channel]
+  if (staged) {
+    for (int c = static_cast<int>(threadIdx.x) * 4; c < a.x.channels; c += kDepthwiseThreads * 4) {
+      for (int j = 0; j < a.taps; ++j) CopyAsync16(weights + j * a.x.channels + c, a.weights + j * a.x.channels + c);
+    }
+  }
+  asm volatile("cp.async.commit_group;" ::: "memory");
   const int frame = __ldcg(a.batch.frames + b);
   WaitForPreviousKernel();
   if (frame < 0) return;
   std::byte* const state = LoadState(a.batch.states, b);
+  asm volatile("cp.async.wait_all;" ::: "memory");
   float sum = 0;
   for (int c = static_cast<int>(threadIdx.x) * 4; c < a.x.channels; c += kDepthwiseThreads * 4) {
     float4 y = __ldg(reinterpret_cast<const float4*>(a.bias + c));
@@ -243,7 +276,9 @@ __global__ void __launch_bounds__(kDepthwiseThreads) Depthwise(const __grid_cons
 #pragma unroll
       for (int i = 0; i < kTapsAtOnce; ++i) {
         if (first + i >= a.taps) break;
-        const float4 w = __ldg(reinterpret_cast<const float4*>(a.weights + (first + i) * a.x.channels + c));
+        const int at = (first + i) * a.x.channels + c;
+        const float4 w = staged ? *reinterpret_cast<const float4*>(weights + at)
+                                : __ldg(reinterpret_cast<const float4*>(a.weights + at));
         y = {fmaf(w.x, v[i].x, y.x), fmaf(w.y, v[i].y, y.y), fmaf(w.z, v[i].z, y.z), fmaf(w.w, v[i].w, y.w)};
       }
     }
@@ -332,7 +367,7 @@ cudaError_t PrepareOperators() {
   constexpr size_t kShared = 48 << 10;
   cudaError_t error = PrepareKernel(Dequantize, 0);
   if (error == cudaSuccess) error = PrepareKernel(Attend, kAttentionShared);
-  if (error == cudaSuccess) error = PrepareKernel(Depthwise, kShared - 1024);
+  if (error == cudaSuccess) error = PrepareKernel(Depthwise, kDepthwiseShared);
   if (error == cudaSuccess) error = PrepareKernel(LastConv, kShared);
   return error;
 }
@@ -350,7 +385,8 @@ cudaError_t LaunchAttention(const AttentionArgs& args, int n, const DeviceTraits
 
 cudaError_t LaunchDepthwise(const DepthwiseArgs& args, int n, const DeviceTraits& device, cudaStream_t stream) {
   return LaunchChained(Depthwise, dim3(static_cast<unsigned>(n * args.x.rows)), kDepthwiseThreads,
-                       static_cast<size_t>(args.x.channels) * sizeof(float), args, device, stream);
+                       DepthwiseBytes(args.x.channels, StagesWeights(args.x.channels, args.taps) ? 1 + args.taps : 1),
+                       args, device, stream);
 }
 
 cudaError_t LaunchLastConv(const LastConvArgs& args, int n, const DeviceTraits& device, cudaStream_t stream) {
