@@ -10,6 +10,7 @@
 #include <optional>
 #include <set>
 #include <thread>
+#include <tuple>
 #include <utility>
 
 #include "codec/codec.h"
@@ -89,7 +90,8 @@ Status UseDevice(const Checkpoint& checkpoint, Precision precision, int device) 
     return Unavailable(std::string(properties.name) + " has compute capability " + std::to_string(properties.major) +
                        "." + std::to_string(properties.minor) + ", needed is 8.0 or later");
   }
-  if (const cudaError_t error = codec::PrepareKernels(); error != cudaSuccess) {
+  codec::DeviceTraits traits;
+  if (const cudaError_t error = codec::PrepareKernels(device, &traits); error != cudaSuccess) {
     (void)cudaGetLastError();
     if (error == cudaErrorNoKernelImageForDevice) {
       const std::string number = std::to_string(properties.major) + std::to_string(properties.minor);
@@ -169,15 +171,20 @@ struct CudaBackend::Impl {
   int samples = 0;
   int codebook_size = 0;
 
-  PinnedMemory steps;                                 // FrameRow [kRing][kMaxRows]
-  PinnedMemory results;                               // FrameRowResult [kRing][kMaxRows]
-  PinnedMemory out;                                   // float [kRing][kMaxRows][samples]
-  DeviceMemory pcm;                                   // float [kMaxRows][samples]
-  std::vector<Event> chosen;                          // [kRing] a frame's codes are there
-  std::vector<Event> done;                            // [kRing] its sound is
-  uint64_t launched = 0;                              // frames, since the start
-  std::map<std::pair<int, int>, Graph> graphs;        // by rows and splits
-  std::map<std::pair<int, int>, Graph> codec_graphs;  // by rows and part of the hand-over
+  PinnedMemory steps;                           // FrameRow [kRing][kMaxRows]
+  PinnedMemory results;                         // FrameRowResult [kRing][kMaxRows]
+  PinnedMemory out;                             // float [kRing][kMaxRows][samples]
+  DeviceMemory pcm;                             // float [kMaxRows][samples]
+  std::vector<Event> chosen;                    // [kRing] a frame's codes are there
+  std::vector<Event> done;                      // [kRing] its sound is
+  uint64_t launched = 0;                        // frames, since the start
+  std::map<std::pair<int, int>, Graph> graphs;  // by rows and splits
+  // What makes a frame's sound: kAll on codec_stream; or kBegin on `stream`, then kFinish on codec_stream beside the
+  // next frame's codes.
+  enum class CodecWork { kAll, kBegin, kFinish };
+  std::map<std::tuple<int, int, CodecWork>, Graph> codec_graphs;  // by rows, part of the hand-over and work
+  Event codec_idle;                                               // all that was enqueued on codec_stream is done
+  Event begun;                                                    // kBegin is
 
   UploadRing reference_uploads;
   DeviceMemory reference_pcm;
@@ -201,7 +208,9 @@ struct CudaBackend::Impl {
   Status CheckReference(const Prompt& prompt) const;
   Status Prime(int index, const std::vector<int32_t>& codes);
   Result<const Graph*> FrameGraph(int rows, int splits);
-  Result<const Graph*> CodecGraph(int rows, int part);
+  Result<const Graph*> CodecGraph(int rows, int part, CodecWork work);
+  // Whether the codec finds room beside the kernel that makes codes.
+  bool LeavesRoom(int rows, int splits) const { return rows == 1 && model->IsPersistent(rows, splits); }
   Status LaunchRows(std::span<const std::pair<Row*, FrameRow>> rows, int64_t positions, int* last_entry);
   // Ends a slot for a reason that the host found.
   static void Fail(Slot* slot, Row* row, Status status) {
@@ -247,6 +256,8 @@ Status CudaBackend::Impl::Load() {
   QTTS_ASSIGN_OR_RETURN(pcm, DeviceMemory::AllocateZeroed(kMaxRows * sample_bytes));
   QTTS_ASSIGN_OR_RETURN(reference_pcm, DeviceMemory::AllocateZeroed(sample_bytes));
   QTTS_ASSIGN_OR_RETURN(reference_uploads, UploadRing::Create());
+  QTTS_ASSIGN_OR_RETURN(codec_idle, Event::Create());
+  QTTS_ASSIGN_OR_RETURN(begun, Event::Create());
   for (int i = 0; i < kRing; ++i) {
     for (std::vector<Event>* const events : {&chosen, &done}) {
       QTTS_ASSIGN_OR_RETURN(Event event, Event::Create());
@@ -272,21 +283,26 @@ Result<const Graph*> CudaBackend::Impl::FrameGraph(int rows, int splits) {
   return &graph;
 }
 
-Result<const Graph*> CudaBackend::Impl::CodecGraph(int rows, int part) {
-  Graph& graph = codec_graphs[{rows, part}];
-  if (graph.empty()) {
-    QTTS_ASSIGN_OR_RETURN(graph, Graph::Capture(codec_stream.get(), [&]() -> Status {
-                            const CodecHandOver& from = model->hand_over();
-                            const int* const row_slots = from.slots + static_cast<ptrdiff_t>(part) * kMaxRows;
-                            QTTS_RETURN_IF_ERROR(codec->Decode(
-                                rows, row_slots, from.codes + static_cast<ptrdiff_t>(part) * kMaxRows * model->groups(),
-                                pcm.as<float>(), codec_stream.get()));
-                            const Launcher launch{codec_stream.get(), false};
-                            DeliverPcm(launch, row_slots, from.frames + part, rows, pcm.as<const float>(), samples,
-                                       results.as<FrameRowResult>(), out.as<float>());
-                            return CudaStatus(launch.error, kSpeaking);
-                          }));
-  }
+Result<const Graph*> CudaBackend::Impl::CodecGraph(int rows, int part, CodecWork work) {
+  Graph& graph = codec_graphs[{rows, part, work}];
+  if (!graph.empty()) return &graph;
+  const cudaStream_t at = work == CodecWork::kBegin ? stream.get() : codec_stream.get();
+  QTTS_ASSIGN_OR_RETURN(graph, Graph::Capture(at, [&]() -> Status {
+                          const CodecHandOver& from = model->hand_over();
+                          const int* const row_slots = from.slots + static_cast<ptrdiff_t>(part) * kMaxRows;
+                          if (work != CodecWork::kFinish) {
+                            const int* const row_codes =
+                                from.codes + static_cast<ptrdiff_t>(part) * kMaxRows * model->groups();
+                            QTTS_RETURN_IF_ERROR(codec->Begin(rows, row_slots, row_codes, at));
+                            if (work == CodecWork::kBegin) return Status::Ok();
+                          }
+                          const CodecRoom room = work == CodecWork::kFinish ? CodecRoom::kBeside : CodecRoom::kDevice;
+                          QTTS_RETURN_IF_ERROR(codec->Finish(rows, pcm.as<float>(), room, at));
+                          const Launcher launch{at, false};
+                          DeliverPcm(launch, row_slots, from.frames + part, rows, pcm.as<const float>(), samples,
+                                     results.as<FrameRowResult>(), out.as<float>());
+                          return CudaStatus(launch.error, kSpeaking);
+                        }));
   return &graph;
 }
 
@@ -372,7 +388,6 @@ Status CudaBackend::Impl::LaunchRows(std::span<const std::pair<Row*, FrameRow>> 
       }
     }
     const int part = static_cast<int>(launched % kHandOvers);
-    QTTS_ASSIGN_OR_RETURN(const Graph* const codec_graph, CodecGraph(bucket, part));
     if (launched >= kHandOvers) {
       // This frame hands over where an earlier one did, which the codec must be done with.
       const Event& earlier = done[static_cast<size_t>((launched - kHandOvers) % kRing)];
@@ -381,8 +396,24 @@ Status CudaBackend::Impl::LaunchRows(std::span<const std::pair<Row*, FrameRow>> 
     QTTS_RETURN_IF_ERROR(graph->Launch(stream.get()));
     const Event& codes = chosen[static_cast<size_t>(entry)];
     QTTS_RETURN_IF_CUDA_ERROR(cudaEventRecord(codes.get(), stream.get()), kSpeaking);
-    QTTS_RETURN_IF_CUDA_ERROR(cudaStreamWaitEvent(codec_stream.get(), codes.get()), kSpeaking);
-    QTTS_RETURN_IF_ERROR(codec_graph->Launch(codec_stream.get()));
+    // A first frame's sound is waited for, so the next frame's codes are not made yet. Later ones are, by a kernel that
+    // leaves room beside it, of one stream.
+    const bool begins = std::any_of(rows.begin(), rows.begin() + static_cast<std::ptrdiff_t>(count),
+                                    [](const std::pair<Row*, FrameRow>& row) { return row.second.text_id < 0; });
+    if (!begins && LeavesRoom(bucket, splits)) {
+      QTTS_ASSIGN_OR_RETURN(const Graph* const begin, CodecGraph(bucket, part, CodecWork::kBegin));
+      QTTS_ASSIGN_OR_RETURN(const Graph* const finish, CodecGraph(bucket, part, CodecWork::kFinish));
+      QTTS_RETURN_IF_CUDA_ERROR(cudaEventRecord(codec_idle.get(), codec_stream.get()), kSpeaking);
+      QTTS_RETURN_IF_CUDA_ERROR(cudaStreamWaitEvent(stream.get(), codec_idle.get()), kSpeaking);
+      QTTS_RETURN_IF_ERROR(begin->Launch(stream.get()));
+      QTTS_RETURN_IF_CUDA_ERROR(cudaEventRecord(begun.get(), stream.get()), kSpeaking);
+      QTTS_RETURN_IF_CUDA_ERROR(cudaStreamWaitEvent(codec_stream.get(), begun.get()), kSpeaking);
+      QTTS_RETURN_IF_ERROR(finish->Launch(codec_stream.get()));
+    } else {
+      QTTS_ASSIGN_OR_RETURN(const Graph* const all, CodecGraph(bucket, part, CodecWork::kAll));
+      QTTS_RETURN_IF_CUDA_ERROR(cudaStreamWaitEvent(codec_stream.get(), codes.get()), kSpeaking);
+      QTTS_RETURN_IF_ERROR(all->Launch(codec_stream.get()));
+    }
     QTTS_RETURN_IF_CUDA_ERROR(cudaEventRecord(done[static_cast<size_t>(entry)].get(), codec_stream.get()), kSpeaking);
     ++launched;
     *last_entry = entry;
@@ -396,10 +427,18 @@ Status CudaBackend::Impl::WarmUp() {
   QTTS_RETURN_IF_ERROR(model->WarmUp());
   for (const int rows : LanguageModel::kRowBuckets) {
     if (rows > LanguageModel::RowBucket(std::min(options.max_slots, kMaxRows))) break;
+    bool beside = false;
     for (const int splits : model->SplitBuckets()) {
-      if (rows <= model->MaxRows(splits)) QTTS_RETURN_IF_ERROR(FrameGraph(rows, splits).status());
+      if (rows > model->MaxRows(splits)) continue;
+      QTTS_RETURN_IF_ERROR(FrameGraph(rows, splits).status());
+      beside = beside || LeavesRoom(rows, splits);
     }
-    for (int part = 0; part < kHandOvers; ++part) QTTS_RETURN_IF_ERROR(CodecGraph(rows, part).status());
+    for (int part = 0; part < kHandOvers; ++part) {
+      QTTS_RETURN_IF_ERROR(CodecGraph(rows, part, CodecWork::kAll).status());
+      if (!beside) continue;
+      QTTS_RETURN_IF_ERROR(CodecGraph(rows, part, CodecWork::kBegin).status());
+      QTTS_RETURN_IF_ERROR(CodecGraph(rows, part, CodecWork::kFinish).status());
+    }
   }
   QTTS_RETURN_IF_ERROR(codec_stream.Synchronize());
   return stream.Synchronize();
@@ -424,9 +463,12 @@ Result<std::unique_ptr<CudaBackend>> CudaBackend::Create(std::shared_ptr<const C
   Prompt prompt;
   prompt.rows.assign(2, PromptRow{0, {}});
   QTTS_ASSIGN_OR_RETURN(const SlotId slot, backend->Open(prompt, GenerationSettings(), 0));
-  const FrameStep step = {slot, kNoText};
-  QTTS_RETURN_IF_ERROR(backend->Submit({&step, 1}));
-  QTTS_RETURN_IF_ERROR(backend->Collect().status());
+  // A first frame and a later one, whose sound is made in another way.
+  for (const int32_t text_id : {kNoText, int32_t{0}}) {
+    const FrameStep step = {slot, text_id};
+    QTTS_RETURN_IF_ERROR(backend->Submit({&step, 1}));
+    QTTS_RETURN_IF_ERROR(backend->Collect().status());
+  }
   backend->Close(slot);
   return backend;
 }

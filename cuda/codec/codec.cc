@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <span>
 #include <string>
 #include <utility>
 #include <variant>
@@ -20,8 +21,6 @@ namespace {
 constexpr float kLayerNormEps = 1e-6F;
 constexpr float kSnakeEps = 1e-9F;
 constexpr int kDilations[] = {1, 3, 9};  // of a block's residual units
-// A segment of a product takes at least this many chunks.
-constexpr int kLeastSegmentChunks = 2;
 // Of what a state holds.
 constexpr size_t kStateAlignment = 256;
 // Slots whose states come together.
@@ -110,10 +109,11 @@ struct Snake {
 // operations do nothing.
 class Builder {
  public:
-  Builder(const CodecConfig& config, const CodecWeights& weights, Form early, Form late, int max_slots, int max_batch,
-          Arena* memory, std::vector<Step>* steps)
+  Builder(const CodecConfig& config, const CodecWeights& weights, const DeviceTraits& device, Form early, Form late,
+          int max_slots, int max_batch, Arena* memory, std::vector<Step>* steps)
       : config_(config),
         weights_(weights),
+        device_(device),
         early_(early),
         late_(late),
         max_slots_(max_slots),
@@ -126,6 +126,8 @@ class Builder {
   size_t state_bytes() const { return state_bytes_; }
   // Steps up to the pre-transformer's last.
   size_t latent_steps() const { return latent_steps_; }
+  // Steps of Codec::Begin().
+  size_t early_steps() const { return early_steps_; }
   // Frames before one that its samples depend on, besides those that the pre-transformer sees.
   int SoundHistory() const;
 
@@ -198,6 +200,7 @@ class Builder {
 
   const CodecConfig& config_;
   const CodecWeights& weights_;
+  const DeviceTraits& device_;
   const Form early_, late_;
   const int max_slots_, max_batch_;
   Arena& memory_;
@@ -211,6 +214,7 @@ class Builder {
   int next_operand_ = 0;
   size_t state_bytes_ = 0;
   size_t latent_steps_ = 0;
+  size_t early_steps_ = 0;
   Source x_;      // the next operator's input
   int rows_ = 1;  // per frame, at this point
 };
@@ -335,22 +339,29 @@ GemmArgs& Builder::AddGemm(const Dense& dense, int dilation, const Source& x, Fo
   args.dilation = dilation;
   args.tiles = dense.rows / kTileRows;
   args.chunks = static_cast<int>(dense.width() / kChannelBlock);
-  args.segments = std::clamp(args.chunks / kLeastSegmentChunks, 1, kMaxSegments);
+  args.columns = x.rows;
+  args.weight_planes = form.split_weights ? 2 : 1;
+  const int blocks = dense.channels / kChannelBlock;
+  args.by_chunks_per_tap = Divisor(blocks);
+  const GemmCut cut = ChooseCut(args, early_steps_ != 0 && form.x != Planes::kF32, device_);
+  args.groups = cut.groups;
+  args.group_blocks = blocks / cut.groups;
+  args.segments = cut.segments;
   args.by_segments = Divisor(args.segments);
-  args.by_chunks_per_tap = Divisor(dense.channels / kChannelBlock);
   const size_t elements = static_cast<size_t>(dense.rows) * static_cast<size_t>(dense.width());
   if (form.x == Planes::kF32) {
     auto* const transposed = Keep<float>(elements);
     args.weights = transposed;
     if (!failed()) Check(PackF32(dense.data, args.tiles, args.chunks, transposed, nullptr));
   } else {
-    auto* const high = Keep<uint16_t>(elements);
-    auto* const low = form.split_weights ? Keep<uint16_t>(elements) : nullptr;
+    auto* const packed = Keep<uint16_t>(elements * static_cast<size_t>(args.weight_planes));
     auto* const scale = Keep<float>(static_cast<size_t>(dense.rows));
-    args.weights = high;
-    args.weights_low = low;
+    args.weights = packed;
     args.weight_scale = scale;
-    if (!failed()) Check(PackHalf(dense.data, args.tiles, args.chunks, high, low, scale, nullptr));
+    if (!failed()) {
+      Check(
+          PackHalf(dense.data, args.tiles, args.taps, blocks, args.groups, args.weight_planes, packed, scale, nullptr));
+    }
   }
   staging_.Reuse();
   steps_.emplace_back(step);
@@ -661,6 +672,8 @@ void Builder::DecoderBlock(size_t index) {
     gemm.y = residual_;
     gemm.stride = stride;
   }
+  // Up to here it is many short steps and most of the weights: for that the whole device is needed.
+  if (index == 0) early_steps_ = steps_.size();
   rows_ *= stride;
   for (size_t i = 0; i < block.residuals.size(); ++i) {
     const ResidualUnitWeights& unit = block.residuals[i];
@@ -841,6 +854,7 @@ struct Codec::Impl {
   codec::DequantizeArgs arrays;  // whose device arrays are filled here
   size_t state_bytes = 0;
   size_t latent_steps = 0;
+  size_t early_steps = 0;
   int sound_history = 0;
   std::vector<DeviceMemory> states;     // of kSlotsTogether slots each
   std::vector<std::byte*> slot_states;  // [slot] as on the device
@@ -848,8 +862,15 @@ struct Codec::Impl {
   // Sees to it that a slot has a state.
   Status Provide(int slot, cudaStream_t stream);
   Status CheckSlot(int slot) const;
-  // The first `count` steps of a frame.
-  Status Run(size_t count, int n, const int32_t* slots, const int32_t* codes, float* pcm, cudaStream_t stream) const;
+  // Enqueues some steps of a frame for n rows, which have what they need of the rest.
+  struct Call {
+    int n = 0;
+    const int32_t* slots = nullptr;
+    const int32_t* codes = nullptr;
+    float* pcm = nullptr;
+    CodecRoom room = CodecRoom::kDevice;
+  };
+  Status Run(std::span<const codec::Step> some, const Call& call, cudaStream_t stream) const;
 
   static Result<std::unique_ptr<Impl>> Create(const CodecConfig& config, const CodecWeights& weights, codec::Form early,
                                               codec::Form late, int max_slots, int max_batch);
@@ -863,24 +884,19 @@ Result<std::unique_ptr<Codec::Impl>> Codec::Impl::Create(const CodecConfig& conf
   }
   auto impl = std::make_unique<Impl>();
   int device = 0;
-  int major = 0;
   cudaError_t error = cudaGetDevice(&device);
-  if (error == cudaSuccess) {
-    error = cudaDeviceGetAttribute(&impl->device.processors, cudaDevAttrMultiProcessorCount, device);
-  }
-  if (error == cudaSuccess) error = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
-  if (error == cudaSuccess) error = codec::PrepareKernels();
+  if (error == cudaSuccess) error = codec::PrepareKernels(device, &impl->device);
   if (error != cudaSuccess) return codec::CudaError(error, "being set up");
-  impl->device.programmatic_launch = major >= 9;
   impl->groups = static_cast<int>(weights.codebooks.size());
   impl->samples = config.samples_per_frame;
   impl->max_slots = max_slots;
   impl->max_batch = max_batch;
-  codec::Builder builder(config, weights, early, late, max_slots, max_batch, &impl->memory, &impl->steps);
+  codec::Builder builder(config, weights, impl->device, early, late, max_slots, max_batch, &impl->memory, &impl->steps);
   QTTS_RETURN_IF_ERROR(builder.Build());
   impl->arrays = std::get<codec::DequantizeArgs>(impl->steps.front());
   impl->state_bytes = builder.state_bytes();
   impl->latent_steps = builder.latent_steps();
+  impl->early_steps = builder.early_steps();
   impl->sound_history = builder.SoundHistory();
   impl->slot_states.resize(static_cast<size_t>(max_slots));
   return impl;
@@ -985,15 +1001,25 @@ Status Codec::Restore(int slot, const void* past, cudaStream_t stream) {
 }
 
 Status Codec::Decode(int n, const int32_t* slots, const int32_t* codes, float* pcm, cudaStream_t stream) {
-  return impl_->Run(impl_->steps.size(), n, slots, codes, pcm, stream);
+  QTTS_RETURN_IF_ERROR(Begin(n, slots, codes, stream));
+  return Finish(n, pcm, CodecRoom::kDevice, stream);
 }
 
 Status Codec::Follow(int n, const int32_t* slots, const int32_t* codes, cudaStream_t stream) {
-  return impl_->Run(impl_->latent_steps, n, slots, codes, nullptr, stream);
+  return impl_->Run({impl_->steps.data(), impl_->latent_steps}, {.n = n, .slots = slots, .codes = codes}, stream);
 }
 
-Status Codec::Impl::Run(size_t count, int n, const int32_t* slots, const int32_t* codes, float* pcm,
-                        cudaStream_t stream) const {
+Status Codec::Begin(int n, const int32_t* slots, const int32_t* codes, cudaStream_t stream) {
+  return impl_->Run({impl_->steps.data(), impl_->early_steps}, {.n = n, .slots = slots, .codes = codes}, stream);
+}
+
+Status Codec::Finish(int n, float* pcm, CodecRoom room, cudaStream_t stream) {
+  const std::span<const codec::Step> all = impl_->steps;
+  return impl_->Run(all.subspan(impl_->early_steps), {.n = n, .pcm = pcm, .room = room}, stream);
+}
+
+Status Codec::Impl::Run(std::span<const codec::Step> some, const Call& call, cudaStream_t stream) const {
+  const int n = call.n;
   if (n < 0 || n > max_batch) {
     return Status::InvalidArgument("The codec was made for batches of " + std::to_string(max_batch) +
                                    " rows at most; this one has " + std::to_string(n) + ".");
@@ -1003,15 +1029,16 @@ Status Codec::Impl::Run(size_t count, int n, const int32_t* slots, const int32_t
   const auto launch = [&](const codec::Step& step) -> cudaError_t {
     if (const auto* s = std::get_if<codec::DequantizeArgs>(&step)) {
       codec::DequantizeArgs args = *s;
-      args.slots = slots;
-      args.codes = codes;
+      args.slots = call.slots;
+      args.codes = call.codes;
       return codec::LaunchDequantize(args, n, device, stream);
     }
     if (const auto* s = std::get_if<codec::GemmStep>(&step)) {
       codec::GemmArgs args = s->args;
       args.batch = batch;
       args.columns = n * args.x.rows;
-      return codec::LaunchGemm(args, s->x_planes, codec::ChooseTile(args, s->x_planes, device), device, stream);
+      const codec::GemmTile tile = codec::ChooseTile(args, s->x_planes, device, call.room == CodecRoom::kBeside);
+      return codec::LaunchGemm(args, s->x_planes, tile, device, stream);
     }
     if (const auto* s = std::get_if<codec::AttentionArgs>(&step)) {
       codec::AttentionArgs args = *s;
@@ -1025,11 +1052,11 @@ Status Codec::Impl::Run(size_t count, int n, const int32_t* slots, const int32_t
     }
     codec::LastConvArgs args = std::get<codec::LastConvArgs>(step);
     args.batch = batch;
-    args.pcm = pcm;
+    args.pcm = call.pcm;
     return codec::LaunchLastConv(args, n, device, stream);
   };
-  for (size_t i = 0; i < count; ++i) {
-    if (const cudaError_t error = launch(steps[i]); error != cudaSuccess) {
+  for (const codec::Step& step : some) {
+    if (const cudaError_t error = launch(step); error != cudaSuccess) {
       (void)cudaGetLastError();
       return codec::CudaError(error, "enqueuing a frame");
     }

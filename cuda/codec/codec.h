@@ -32,6 +32,10 @@ struct CodecArithmetic {
   static CodecArithmetic Late();
 };
 
+// Where sound is made: with the device to itself, or beside a kernel that keeps all processors busy and leaves
+// some room on each, slower. The samples are the same.
+enum class CodecRoom { kDevice, kBeside };
+
 // The speech tokenizer's decoder (spec 7) on the current device: for each of up to max_batch streams at once,
 // one frame of codes to one frame of samples. A stream's past (convolution histories, keys and values of the
 // window, number of frames) lies on the device under its slot.
@@ -69,7 +73,12 @@ class Codec {
   // read the arrays anew.
   Status Decode(int n, const int32_t* slots, const int32_t* codes, float* pcm, cudaStream_t stream);
 
-  // The same for frames that nobody will hear: makes no samples, and leaves out what only samples need. Behind
+  // The same in two parts, the second of which may run beside another kernel: what has many short steps and most of the
+  // weights, and the sound of what the last Begin() had, of as many rows. Nothing else may lie between them.
+  Status Begin(int n, const int32_t* slots, const int32_t* codes, cudaStream_t stream);
+  Status Finish(int n, float* pcm, CodecRoom room, cudaStream_t stream);
+
+  // Decode() for frames that nobody will hear: makes no samples, and leaves out what only samples need. Behind
   // sound_history() frames of Decode(), later frames are what they would be had Decode() had all of them, bit for
   // bit.
   Status Follow(int n, const int32_t* slots, const int32_t* codes, cudaStream_t stream);

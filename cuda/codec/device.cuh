@@ -137,20 +137,29 @@ cudaError_t PrepareKernel(void (*kernel)(Args), size_t shared_bytes) {
   return error;
 }
 
-// Launches a kernel of the chain.
+// Launches a kernel of the chain, its blocks in clusters of `cluster` along x.
 template <typename Args>
 cudaError_t LaunchChained(void (*kernel)(Args), dim3 grid, int threads, size_t shared_bytes, const Args& args,
-                          const DeviceTraits& device, cudaStream_t stream) {
+                          const DeviceTraits& device, cudaStream_t stream, int cluster = 1) {
   cudaLaunchConfig_t config = {};
   config.gridDim = grid;
   config.blockDim = dim3(static_cast<unsigned>(threads));
   config.dynamicSmemBytes = shared_bytes;
   config.stream = stream;
-  cudaLaunchAttribute attribute;
-  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attribute.val.programmaticStreamSerializationAllowed = 1;
-  config.attrs = &attribute;
-  config.numAttrs = device.programmatic_launch ? 1 : 0;
+  cudaLaunchAttribute attributes[2];
+  config.attrs = attributes;
+  const auto add = [&]() -> cudaLaunchAttribute& { return attributes[config.numAttrs++]; };
+  if (device.programmatic_launch) {
+    cudaLaunchAttribute& attribute = add();
+    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attribute.val.programmaticStreamSerializationAllowed = 1;
+  }
+  if (cluster > 1) {
+    cudaLaunchAttribute& attribute = add();
+    attribute.id = cudaLaunchAttributeClusterDimension;
+    attribute.val.clusterDim.x = static_cast<unsigned>(cluster);
+    attribute.val.clusterDim.y = attribute.val.clusterDim.z = 1;
+  }
   return cudaLaunchKernelEx(&config, kernel, args);
 }
 

@@ -105,15 +105,53 @@ __device__ __forceinline__ void PlaceConstants(const GemmArgs& a, int first_tile
   }
 }
 
+// Four neighbouring residuals; zeros where there are none.
+__device__ __forceinline__ float4 ResidualAt(const GemmArgs& a, int column, int m) {
+  if (a.residual == nullptr || column >= a.columns || m >= a.tiles * kTileRows) return {0, 0, 0, 0};
+  const int64_t at = static_cast<int64_t>(column) * a.tiles * kTileRows + m;
+  return __ldcg(reinterpret_cast<const float4*>(a.residual + at));
+}
+
 // The residual that the calling thread needs first in Finish().
 __device__ __forceinline__ float4 FirstResidual(const GemmArgs& a, int first_tile, int first_column) {
-  if (a.residual == nullptr) return {0, 0, 0, 0};
   const int e = static_cast<int>(threadIdx.x);
   const int n = Divide(e, a.by_quads);
-  const int m = first_tile * kTileRows + (e - n * a.by_quads.value) * 4;
-  if (first_column + n >= a.columns || m >= a.tiles * kTileRows) return {0, 0, 0, 0};
-  const int64_t at = static_cast<int64_t>(first_column + n) * a.tiles * kTileRows + m;
-  return __ldcg(reinterpret_cast<const float4*>(a.residual + at));
+  return ResidualAt(a, first_column + n, first_tile * kTileRows + (e - n * a.by_quads.value) * 4);
+}
+
+// Finishes and stores four outputs of a column at `place`: rows row.. of the block's weight tile `tile`, or what these
+// gates and their values make. sums(row) gives the tile's rows row..row+3; residual() is asked once, if there is one.
+template <int kRows, typename Sums, typename Residual>
+__device__ __forceinline__ void FinishQuad(const GemmArgs& a, int first_tile, int tile, int row, int column,
+                                           const Column& place, float normalise, const Constants<kRows>& constants,
+                                           const Residual& residual, const Sums& sums) {
+  const bool gated = a.activation == Activation::kSwiGlu;
+  const int i = tile * kTileRows + row;  // among the constants
+  float4 v = Times(Times(sums(row), Load4(constants.weight_scale + i)), normalise);
+  int m = first_tile * kTileRows + i;
+  if (gated) {
+    m = (first_tile + tile) * (kTileRows / 2) + row;
+    const float4 gate = v;
+    v = Times(Times(sums(row + kTileRows / 2), Load4(constants.weight_scale + i + kTileRows / 2)), normalise);
+    v = Times(v, float4{Silu(gate.x), Silu(gate.y), Silu(gate.z), Silu(gate.w)});
+  } else {
+    v = Plus(v, Load4(constants.bias + i));
+    if (a.activation == Activation::kGelu) v = {Gelu(v.x), Gelu(v.y), Gelu(v.z), Gelu(v.w)};
+    v = Times(v, Load4(constants.scale + i));
+  }
+  const int outputs = a.tiles * (gated ? kTileRows / 2 : kTileRows);
+  if (a.residual != nullptr) v = Plus(v, residual(m));
+  if (a.y != nullptr) *reinterpret_cast<float4*>(a.y + static_cast<int64_t>(column) * outputs + m) = v;
+  if (a.out.data != nullptr) {
+    int step = 0;
+    int channel = m;
+    if (a.stride > 1) {
+      step = Divide(m, a.by_out_channels);
+      channel = m - step * a.out.channels;
+    }
+    if (a.out.snake_a != nullptr) v = Snake(v, Load4(constants.snake_a + i), Load4(constants.snake_inverse_b + i));
+    StoreSink(a.out, place.batch_row, place.time * a.stride + step, place.state, place.frame, channel, v);
+  }
 }
 
 // Finishes the sums of a block's tiles from `first_tile` and stores them. `sums(tile, column, row)` gives rows
@@ -124,47 +162,17 @@ __device__ __forceinline__ void Finish(const GemmArgs& a, int first_tile, int fi
                                        const Constants<kRows>& constants, float4 first_residual, const Sums& sums) {
   const bool gated = a.activation == Activation::kSwiGlu;
   const int quads = a.by_quads.value;
-  const int outputs = a.tiles * (gated ? kTileRows / 2 : kTileRows);
   for (int e = static_cast<int>(threadIdx.x); e < quads * columns; e += static_cast<int>(blockDim.x)) {
     const int n = Divide(e, a.by_quads);
     const int quad = e - n * quads;
     const Column place = places[n];
     const int tile = gated ? quad / 2 : quad / 4;
     if (place.frame < 0 || first_tile + tile >= a.tiles) continue;
-    const int row = gated ? quad % 2 * 4 : quad % 4 * 4;
-    const int i = tile * kTileRows + row;  // among the constants
-    const float normalise = a.rms_input != nullptr ? column_scale[n] : 1.0F;
-    float4 v = Times(Times(sums(tile, n, row), Load4(constants.weight_scale + i)), normalise);
-    int m = first_tile * kTileRows + i;
-    if (gated) {
-      m = (first_tile + tile) * (kTileRows / 2) + row;
-      const float4 gate = v;
-      v = Times(Times(sums(tile, n, row + kTileRows / 2), Load4(constants.weight_scale + i + kTileRows / 2)),
-                normalise);
-      v = Times(v, float4{Silu(gate.x), Silu(gate.y), Silu(gate.z), Silu(gate.w)});
-    } else {
-      v = Plus(v, Load4(constants.bias + i));
-      if (a.activation == Activation::kGelu) v = {Gelu(v.x), Gelu(v.y), Gelu(v.z), Gelu(v.w)};
-      v = Times(v, Load4(constants.scale + i));
-    }
-    const int64_t at = static_cast<int64_t>(first_column + n) * outputs + m;
-    if (a.residual != nullptr) {
-      const bool first = e == static_cast<int>(threadIdx.x);
-      v = Plus(v, first ? first_residual : __ldcg(reinterpret_cast<const float4*>(a.residual + at)));
-    }
-    if (a.y != nullptr) *reinterpret_cast<float4*>(a.y + at) = v;
-    if (a.out.data != nullptr) {
-      int step = 0;
-      int channel = m;
-      if (a.stride > 1) {
-        step = Divide(m, a.by_out_channels);
-        channel = m - step * a.out.channels;
-      }
-      if (a.out.snake_a != nullptr) {
-        v = Snake(v, Load4(constants.snake_a + i), Load4(constants.snake_inverse_b + i));
-      }
-      StoreSink(a.out, place.batch_row, place.time * a.stride + step, place.state, place.frame, channel, v);
-    }
+    FinishQuad(
+        a, first_tile, tile, gated ? quad % 2 * 4 : quad % 4 * 4, first_column + n, place,
+        a.rms_input != nullptr ? column_scale[n] : 1.0F, constants,
+        [&](int m) { return e == static_cast<int>(threadIdx.x) ? first_residual : ResidualAt(a, first_column + n, m); },
+        [&](int row) { return sums(tile, n, row); });
   }
 }
 

@@ -13,6 +13,15 @@ inline void SetBlockTiles(GemmArgs* args, int tiles) {
   args->by_quads = Divisor(tiles * (args->activation == Activation::kSwiGlu ? 2 : 4));
 }
 
+// Blocks of a cluster, at most: what every device with clusters takes.
+inline constexpr int kMostClusterBlocks = 8;
+inline constexpr int kClusterTiles = 4;  // weight tiles of a block
+// Whether there is such a block of kCluster.
+bool ClusterTakes(const GemmArgs& args, Planes x_planes, const GemmTile& tile, const DeviceTraits& device);
+cudaError_t PrepareClusterGemms();
+cudaError_t LaunchClusterGemm(const GemmArgs& args, Planes x_planes, const GemmTile& tile, const DeviceTraits& device,
+                              cudaStream_t stream);
+
 cudaError_t PrepareHalfGemms();
 cudaError_t LaunchHalfGemm(const GemmArgs& args, Planes x_planes, const GemmTile& tile, const DeviceTraits& device,
                            cudaStream_t stream);

@@ -3,45 +3,11 @@
 
 #include "codec/epilogue.cuh"
 #include "codec/gemm.cuh"
+#include "codec/half_math.cuh"
 
-// Products on the tensor cores: F16 operands, F32 sums. With two planes of x (x = high + low) or of W, the
-// products high*low are added too; low*low lies below F32's own rounding.
-//
-// Both kernels form every output in the same order: per segment of the chunks, chunk by chunk, the terms of
-// a step smallest first, then the segments in order. So they agree bit for bit, and so does a column
-// wherever it lies in a batch.
+// Products on the tensor cores by blocks that have a processor to themselves, or half of it.
 namespace qtts::cuda::codec {
 namespace {
-
-__device__ __forceinline__ void Mma(float (&d)[4], const uint4& a, uint32_t b0, uint32_t b1) {
-  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-               : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b0), "r"(b1));
-}
-
-// One k-step of a chunk, for some weight tiles and groups of 8 columns. w[tile][plane]; x[group][plane]. Sums in
-// turn: a product waits for the last one of its own sum.
-template <int kTiles, int kGroups, int kX, int kW>
-__device__ __forceinline__ void MultiplyStep(float (&d)[kTiles][kGroups][4], const uint4 (&w)[kTiles][kW],
-                                             const uint4 (&x)[kGroups][kX], int step) {
-  const auto all = [&](int w_plane, int x_plane) {
-#pragma unroll
-    for (int t = 0; t < kTiles; ++t) {
-#pragma unroll
-      for (int j = 0; j < kGroups; ++j) {
-        const uint4& v = x[j][x_plane];
-        Mma(d[t][j], w[t][w_plane], step != 0 ? v.z : v.x, step != 0 ? v.w : v.y);
-      }
-    }
-  };
-  if constexpr (kW == 2) all(1, 0);
-  if constexpr (kX == 2) all(0, 1);
-  all(0, 0);
-}
-
-__device__ __forceinline__ int SegmentBegin(const GemmArgs& a, int segment) {
-  return Divide(a.chunks * segment, a.by_segments);
-}
 
 constexpr int kSumStride = 20;  // floats of a column of 16 sums: spreads the lanes over all banks
 
@@ -51,8 +17,8 @@ constexpr size_t NarrowSharedBytes(int warps, int columns, int taps) {
   return static_cast<size_t>(warps) * columns * kSumStride * sizeof(float) + RowBytes(taps, columns);
 }
 
-// For few columns. Each warp sums one segment of one weight tile for all the block's columns, loading
-// operands straight into registers, kDepth chunks ahead; blocks go through groups of tiles.
+// For few columns, and channels in one group. Each warp sums one segment of one weight tile for all the block's
+// columns, loading operands straight into registers, kDepth chunks ahead; blocks go through groups of tiles.
 template <int kColumnTiles, int kX, int kW, int kDepth>
 __global__ void __launch_bounds__(512, 1) NarrowGemm(const __grid_constant__ GemmArgs a) {
   constexpr int kColumns = kColumnTiles * 8;
@@ -73,32 +39,28 @@ __global__ void __launch_bounds__(512, 1) NarrowGemm(const __grid_constant__ Gem
   int first_tile = static_cast<int>(blockIdx.y) * tiles;
   const int step_tiles = static_cast<int>(gridDim.y) * tiles;
 
-  // The warp's weights of one tile, this lane's part; a chunk is 64 apart, its second step 32. A tile beyond the last
-  // repeats it; nothing of it is stored.
-  const auto weights_of = [&](const void* plane, int group) {
+  // The warp's weights of one tile, this lane's part; a plane of a chunk is 64 apart, its second step 32. A tile beyond
+  // the last repeats it; nothing of it is stored.
+  const auto weights_of = [&](int group) {
     const int tile = min(group + warp_tile, a.tiles - 1);
-    return static_cast<const uint4*>(plane) + static_cast<int64_t>(tile) * a.chunks * 64 + lane;
+    return static_cast<const uint4*>(a.weights) + static_cast<int64_t>(tile) * a.chunks * (64 * kW) + lane;
   };
   AllowNextKernel();
   uint4 w[kDepth][2][1][kW];  // [step]
-  const auto load_weights = [&](uint4(&to)[2][1][kW], const uint4* high, const uint4* low, int chunk) {
+  const auto load_weights = [&](uint4(&to)[2][1][kW], const uint4* weights, int chunk) {
 #pragma unroll
     for (int step = 0; step < 2; ++step) {
-      to[step][0][0] = __ldg(high + chunk * 64 + step * 32);
-      if constexpr (kW == 2) to[step][0][1] = __ldg(low + chunk * 64 + step * 32);
+#pragma unroll
+      for (int p = 0; p < kW; ++p) to[step][0][p] = __ldg(weights + (chunk * kW + p) * 64 + step * 32);
     }
   };
-  const uint4* high = weights_of(a.weights, first_tile);
-  const uint4* low = weights_of(a.weights_low, first_tile);
+  const uint4* weights = weights_of(first_tile);
 #pragma unroll
   for (int d = 0; d < kDepth; ++d) {
-    if (begin + d < end) load_weights(w[d], high, low, begin + d);
+    if (begin + d < end) load_weights(w[d], weights, begin + d);
   }
   // The rest of the segment comes at least as near as L2 while the kernel before is busy, a line (8) per lane.
-  for (int i = (begin + kDepth) * 64 + lane * 7; i < end * 64; i += 256) {
-    PrefetchL2(high + i);
-    if constexpr (kW == 2) PrefetchL2(low + i);
-  }
+  for (int i = (begin + kDepth) * (64 * kW) + lane * 7; i < end * (64 * kW); i += 256) PrefetchL2(weights + i);
   PlaceRows<kColumns>(a, first_column, places, rows);
   PlaceConstants(a, first_tile, tiles, &constants);
 
@@ -137,8 +99,7 @@ __global__ void __launch_bounds__(512, 1) NarrowGemm(const __grid_constant__ Gem
   for (;;) {
     const int next_tile = first_tile + step_tiles;
     const bool more = next_tile < a.tiles;
-    const uint4* const next_high = weights_of(a.weights, next_tile);
-    const uint4* const next_low = weights_of(a.weights_low, next_tile);
+    const uint4* const next_weights = weights_of(next_tile);
     float sum[1][kColumnTiles][4] = {};
     for (int chunk = begin; chunk < end; chunk += kDepth) {
 #pragma unroll
@@ -148,10 +109,10 @@ __global__ void __launch_bounds__(512, 1) NarrowGemm(const __grid_constant__ Gem
         MultiplyStep<1, kColumnTiles, kX, kW>(sum, w[d][1], x[d], 1);
         const int ahead = chunk + d + kDepth;
         if (ahead < end) {
-          load_weights(w[d], high, low, ahead);
+          load_weights(w[d], weights, ahead);
           load_x(x[d]);
         } else if (more) {
-          load_weights(w[d], next_high, next_low, begin + d);
+          load_weights(w[d], next_weights, begin + d);
         }
       }
     }
@@ -184,8 +145,7 @@ __global__ void __launch_bounds__(512, 1) NarrowGemm(const __grid_constant__ Gem
     });
     if (!more) return;
     first_tile = next_tile;
-    high = next_high;
-    low = next_low;
+    weights = next_weights;
     residual = FirstResidual(a, first_tile, first_column);
     __syncthreads();
     PlaceConstants(a, first_tile, tiles, &constants);
@@ -217,11 +177,6 @@ __host__ __device__ constexpr size_t WideOperandBytes(int columns, int x_planes,
 
 constexpr size_t WideSharedBytes(int columns, int x_planes, int w_planes, int taps) {
   return WideOperandBytes(columns, x_planes, w_planes) + RowBytes(taps, columns);
-}
-
-// 16 bytes to a shared-memory address; zeros unless `there`.
-__device__ __forceinline__ void CopyAsync(uint32_t to, const void* from, bool there) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(there ? 16 : 0) : "memory");
 }
 
 // For many columns. Operands pass through a ring in shared memory; 2 x 4 warps share the block's tiles and
@@ -264,9 +219,8 @@ __global__ void __launch_bounds__(kWideThreads, kWarpColumnTiles == 4 ? 1 : 2)
     const int piece = min(thread + i * kWideThreads, kWeightPieces - 1);
     // A tile beyond the last repeats it; nothing of it is stored.
     const int64_t tile = min(first_tile + piece / 64, a.tiles - 1);
-    w_next[i] = static_cast<const uint4*>(a.weights) + tile * a.chunks * 64 + piece % 64;
+    w_next[i] = static_cast<const uint4*>(a.weights) + tile * a.chunks * (64 * kW) + piece % 64;
   }
-  const int64_t to_low = static_cast<const char*>(a.weights_low) - static_cast<const char*>(a.weights);
   const auto copy_weights = [&](uint32_t stage_offset) {
     const uint32_t to = ring_address + stage_offset + kX * kPlaneHalves * sizeof(__half);
 #pragma unroll
@@ -274,11 +228,10 @@ __global__ void __launch_bounds__(kWideThreads, kWarpColumnTiles == 4 ? 1 : 2)
       if ((i + 1) * kWideThreads <= kWeightPieces || thread < kWeightPieces - i * kWideThreads) {
         CopyAsync(to + i * kWideThreads * 16, w_next[i], true);
         if constexpr (kW == 2) {
-          CopyAsync(to + kWideTiles * kTileHalves * sizeof(__half) + i * kWideThreads * 16,
-                    reinterpret_cast<const char*>(w_next[i]) + to_low, true);
+          CopyAsync(to + kWideTiles * kTileHalves * sizeof(__half) + i * kWideThreads * 16, w_next[i] + 64, true);
         }
       }
-      w_next[i] += 64;
+      w_next[i] += 64 * kW;
     }
   };
   AllowNextKernel();
@@ -290,21 +243,26 @@ __global__ void __launch_bounds__(kWideThreads, kWarpColumnTiles == 4 ? 1 : 2)
   PlaceConstants(a, first_tile, kWideTiles, &constants);
   __syncthreads();
 
-  const int chunks_per_tap = a.by_chunks_per_tap.value;
   int next_tap = 0;
-  int blocks_left = 0;  // of the tap
+  int first_block = 0;  // of the group
+  int blocks_left = 0;  // of the tap in it
   const __half* x_next[kCopies];
   int64_t to_second[kCopies];  // plane
   bool there[kCopies];
   const auto copy_x = [&](uint32_t stage_offset) {
     if (kPieces < kWideThreads && thread >= kPieces) return;
     if (blocks_left == 0) {
-      blocks_left = chunks_per_tap;
+      blocks_left = a.group_blocks;
+      if (next_tap == a.taps) {
+        next_tap = 0;
+        first_block += a.group_blocks;
+      }
 #pragma unroll
       for (int i = 0; i < kCopies; ++i) {
         const uintptr_t row = rows[next_tap * kColumns + thread / 4 + i * (kWideThreads / 4)];
         there[i] = row != 0;
-        x_next[i] = there[i] ? reinterpret_cast<const __half*>(row & ~uintptr_t{1}) + thread % 4 * 8
+        x_next[i] = there[i] ? reinterpret_cast<const __half*>(row & ~uintptr_t{1}) + first_block * kChannelBlock +
+                                   thread % 4 * 8
                              : static_cast<const __half*>(a.x.data);
         to_second[i] = !there[i] ? 0 : (row & 1) != 0 ? a.x.history_plane : a.x.plane;
       }
@@ -434,7 +392,7 @@ struct Kernels {
     SetBlockTiles(&args, tile.tiles);
     const int blocks_x = CeilDiv(args.columns, tile.columns);
     int blocks_y = CeilDiv(args.tiles, tile.tiles);
-    if (tile.wide) {
+    if (tile.form == GemmForm::kWide) {
       const dim3 grid(static_cast<unsigned>(blocks_x), static_cast<unsigned>(blocks_y));
       return LaunchChained(Wide(tile.columns), grid, kWideThreads, WideSharedBytes(tile.columns, kX, kW, args.taps),
                            args, device, stream);
@@ -473,7 +431,7 @@ cudaError_t PrepareHalfGemms() {
 cudaError_t LaunchHalfGemm(const GemmArgs& args, Planes x_planes, const GemmTile& tile, const DeviceTraits& device,
                            cudaStream_t stream) {
   if (x_planes == Planes::kHalf) return Kernels<1, 1>::Launch(args, tile, device, stream);
-  if (args.weights_low == nullptr) return Kernels<2, 1>::Launch(args, tile, device, stream);
+  if (args.weight_planes == 1) return Kernels<2, 1>::Launch(args, tile, device, stream);
   return Kernels<2, 2>::Launch(args, tile, device, stream);
 }
 

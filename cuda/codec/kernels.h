@@ -89,15 +89,19 @@ struct GemmArgs {
   int32_t dilation = 1;
   int32_t tiles = 0;   // output channels / kTileRows
   int32_t chunks = 0;  // taps * x.channels / kChannelBlock
+  // Chunks come group by group of `group_blocks` channel blocks each; within a group tap by tap. They are cut into
+  // `segments`, where there are several groups into these.
+  int32_t groups = 1;
+  int32_t group_blocks = 1;
   int32_t segments = 1;
   Divisor by_segments, by_chunks_per_tap;
   // Of the launch: weight tiles of a block at a time, and the groups of 4 outputs of a column of them.
   Divisor by_block_tiles, by_quads;
 
-  // F16 weights lie in the order the tensor cores take them, [tile][chunk][2][lane][8]; F32 ones as
+  // F16 weights lie in the order the tensor cores take them, [tile][chunk][plane][2][lane][8]; F32 ones as
   // [chunk * kChannelBlock][output channel].
   const void* weights = nullptr;
-  const void* weights_low = nullptr;    // second plane, or null
+  int32_t weight_planes = 1;
   const float* weight_scale = nullptr;  // [output channel] powers of two
 
   // Epilogue, in this order; null = left out.
@@ -172,15 +176,31 @@ struct LastConvArgs {
 struct DeviceTraits {
   int processors = 0;
   bool programmatic_launch = false;  // sm_90 and later: a kernel starts while the one before it ends
+  bool clusters = false;             // sm_90 and later: blocks can write into each other's shared memory
 };
 
-// How a product is cut into blocks. Results are the same for all of them.
-struct GemmTile {
-  bool wide = false;  // blocks share operands through shared memory; otherwise warps share the sum
-  int columns = 8;    // per block: narrow 8, 16, 32; wide 32, 64, 128
-  int tiles = 1;      // weight tiles per block; wide: 6
+// How a product's chunks are cut: the same for all batches.
+struct GemmCut {
+  int groups = 1;
+  int segments = 1;
 };
-GemmTile ChooseTile(const GemmArgs& args, Planes x_planes, const DeviceTraits& device);
+// `args` without its cut, for one frame. `grouped`: for clusters where the device has them.
+GemmCut ChooseCut(const GemmArgs& args, bool grouped, const DeviceTraits& device);
+
+// How a product is cut into blocks. Results are the same for all of them.
+enum class GemmForm : int32_t {
+  kNarrow,   // warps of a block share the sum
+  kCluster,  // small blocks, in clusters, share the sum, a group each
+  kWide,     // a block's warps share operands through shared memory
+};
+struct GemmTile {
+  GemmForm form = GemmForm::kNarrow;
+  int columns = 8;      // per block: narrow and cluster 8, 16, 32; wide 32, 64, 128
+  int tiles = 1;        // weight tiles per block; cluster: 4; wide: 6
+  bool beside = false;  // another kernel that keeps the whole device; cluster only
+};
+// `beside`: there is room only beside another kernel that keeps the whole device.
+GemmTile ChooseTile(const GemmArgs& args, Planes x_planes, const DeviceTraits& device, bool beside);
 
 // Enqueue one kernel each; errors as of the launch.
 cudaError_t LaunchGemm(const GemmArgs& args, Planes x_planes, const GemmTile& tile, const DeviceTraits& device,
@@ -192,9 +212,9 @@ cudaError_t LaunchAttention(const AttentionArgs& args, int n, const DeviceTraits
 cudaError_t LaunchDepthwise(const DepthwiseArgs& args, int n, const DeviceTraits& device, cudaStream_t stream);
 cudaError_t LaunchLastConv(const LastConvArgs& args, int n, const DeviceTraits& device, cudaStream_t stream);
 
-// Readies the kernels for the current device: shared memory beyond the default, and one split of L1 and shared
-// memory for all, since changing it would keep them from overlapping.
-cudaError_t PrepareKernels();
+// Readies the kernels for the current device, `device`, and tells its traits: shared memory beyond the default, and one
+// split of L1 and shared memory for all, since changing it would keep them from overlapping.
+cudaError_t PrepareKernels(int device, DeviceTraits* traits);
 
 // ---- At load.
 
@@ -233,9 +253,9 @@ cudaError_t DivideByUsage(float* codewords, const float* usage, int rows, int wi
 // Converts F16 or BF16 bits to F32.
 cudaError_t Widen(const uint16_t* from, bool bfloat, int64_t count, float* to, cudaStream_t stream);
 
-// dense [tiles * 16][chunks * 32] -> packed F16 planes and row scales (see GemmArgs); `low` may be null.
-cudaError_t PackHalf(const float* dense, int tiles, int chunks, void* high, void* low, float* row_scale,
-                     cudaStream_t stream);
+// dense [tiles * 16][taps][blocks * 32] -> packed F16 planes and row scales, in the order of `groups` (see GemmArgs).
+cudaError_t PackHalf(const float* dense, int tiles, int taps, int blocks, int groups, int planes, void* packed,
+                     float* row_scale, cudaStream_t stream);
 // dense -> its transpose.
 cudaError_t PackF32(const float* dense, int tiles, int chunks, float* transposed, cudaStream_t stream);
 

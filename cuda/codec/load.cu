@@ -68,24 +68,33 @@ __global__ void RowScale(const float* dense, int64_t width, float* scale) {
   scale[blockIdx.x] = m > 0 && isfinite(m) ? ldexpf(1.0F, max(ilogbf(m) - 3, -100)) : 1.0F;
 }
 
-// One thread per packed element; see GemmArgs::weights. A lane holds, of k-step `step`, rows lane/4 and
+// One thread per element; see GemmArgs::weights. A lane holds, of k-step `step`, rows lane/4 and
 // lane/4 + 8 and the channels 8 (lane % 4) + 4 step .. + 3 of the chunk: an order of the channels that lets the other
 // operand's lane read the same 8 channels of its row in one access.
-__global__ void PackKernel(const float* dense, int tiles, int chunks, __half* high, __half* low, const float* scale) {
+__global__ void PackKernel(const float* dense, int tiles, int taps, int blocks, int groups, int planes, __half* packed,
+                           const float* scale) {
   const int64_t e = ElementIndex();
-  const int64_t width = static_cast<int64_t>(chunks) * kChannelBlock;
+  const int64_t chunks = static_cast<int64_t>(taps) * blocks;
+  const int64_t width = chunks * kChannelBlock;
   if (e >= static_cast<int64_t>(tiles) * kTileRows * width) return;
   const auto i = static_cast<int>(e % 8);
   const auto lane = static_cast<int>(e / 8 % 32);
   const auto step = static_cast<int>(e / 256 % 2);
-  const int64_t chunk = e / 512 % chunks;
+  const auto chunk = static_cast<int>(e / 512 % chunks);
   const int64_t tile = e / 512 / chunks;
+  const int group_blocks = blocks / groups;
+  const int group = chunk / (taps * group_blocks);
+  const int in_group = chunk - group * taps * group_blocks;
+  const int tap = in_group / group_blocks;
+  const int block = group * group_blocks + in_group - tap * group_blocks;
   const int64_t row = tile * kTileRows + lane / 4 + (i / 2 % 2) * 8;
-  const int64_t k = chunk * kChannelBlock + lane % 4 * 8 + step * 4 + i / 4 * 2 + i % 2;
+  const int64_t k =
+      (static_cast<int64_t>(tap) * blocks + block) * kChannelBlock + lane % 4 * 8 + step * 4 + i / 4 * 2 + i % 2;
   const float w = dense[row * width + k] / scale[row];
   const __half h = __float2half_rn(w);
-  high[e] = h;
-  if (low != nullptr) low[e] = __float2half_rn(w - __half2float(h));
+  __half* const to = packed + (e / 512 * planes) * 512 + e % 512;
+  *to = h;
+  if (planes == 2) to[512] = __float2half_rn(w - __half2float(h));
 }
 
 __global__ void TransposeKernel(const float* dense, int rows, int64_t width, float* transposed) {
@@ -118,13 +127,13 @@ cudaError_t Widen(const uint16_t* from, bool bfloat, int64_t count, float* to, c
   return cudaGetLastError();
 }
 
-cudaError_t PackHalf(const float* dense, int tiles, int chunks, void* high, void* low, float* row_scale,
-                     cudaStream_t stream) {
-  const int64_t width = static_cast<int64_t>(chunks) * kChannelBlock;
+cudaError_t PackHalf(const float* dense, int tiles, int taps, int blocks, int groups, int planes, void* packed,
+                     float* row_scale, cudaStream_t stream) {
+  const int64_t width = static_cast<int64_t>(taps) * blocks * kChannelBlock;
   const int rows = tiles * kTileRows;
   RowScale<<<static_cast<unsigned>(rows), kElementThreads, 0, stream>>>(dense, width, row_scale);
-  PackKernel<<<ElementBlocks(rows * width), kElementThreads, 0, stream>>>(
-      dense, tiles, chunks, static_cast<__half*>(high), static_cast<__half*>(low), row_scale);
+  PackKernel<<<ElementBlocks(rows * width), kElementThreads, 0, stream>>>(dense, tiles, taps, blocks, groups, planes,
+                                                                          static_cast<__half*>(packed), row_scale);
   return cudaGetLastError();
 }
 

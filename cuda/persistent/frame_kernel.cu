@@ -1451,6 +1451,10 @@ cudaError_t PrepareFrameKernel(int talker_hidden, int rows, int ring_slots, int*
   // The driver made it from code for earlier ones.
   if (attributes.ptxVersion < 90) return cudaErrorNoKernelImageForDevice;
   error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes));
+  // What it leaves is the codec's: only where processors have all their shared memory, not just what this one needs.
+  if (error == cudaSuccess && rows == 1) {
+    error = cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared);
+  }
   if (error != cudaSuccess) return error;
   return cudaOccupancyMaxActiveBlocksPerMultiprocessor(blocks_per_processor, kernel, kThreads, bytes);
 }

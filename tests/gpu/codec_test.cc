@@ -30,6 +30,7 @@ namespace {
 using cuda::Codec;
 using cuda::CodecArithmetic;
 using cuda::CodecPrecision;
+using cuda::CodecRoom;
 using testing::CodecShape;
 using testing::RandomCodec;
 
@@ -75,7 +76,8 @@ struct StreamPart {
 
 // Decodes `frames` frames of every part together, from frame `first` of their codes on; the samples of each. Samples of
 // idle rows must stay as they were.
-std::vector<std::vector<float>> Decode(Codec* codec, const std::vector<StreamPart>& parts, int first, int frames) {
+std::vector<std::vector<float>> Decode(Codec* codec, const std::vector<StreamPart>& parts, int first, int frames,
+                                       CodecRoom room = CodecRoom::kDevice) {
   const size_t n = parts.size();
   const auto groups = static_cast<size_t>(codec->code_groups());
   const auto samples = static_cast<size_t>(codec->samples_per_frame());
@@ -95,8 +97,13 @@ std::vector<std::vector<float>> Decode(Codec* codec, const std::vector<StreamPar
     codes.Set(now);
     device_pcm.Set(std::vector<float>(n * samples, kPoison));
     const Status status =
-        codec->Decode(static_cast<int>(n), device_slots.data(), codes.data(), device_pcm.data(), nullptr);
+        room == CodecRoom::kDevice
+            ? codec->Decode(static_cast<int>(n), device_slots.data(), codes.data(), device_pcm.data(), nullptr)
+            : codec->Begin(static_cast<int>(n), device_slots.data(), codes.data(), nullptr);
     EXPECT_TRUE(status.ok()) << status.message();
+    if (room == CodecRoom::kBeside) {
+      EXPECT_TRUE(codec->Finish(static_cast<int>(n), device_pcm.data(), room, nullptr).ok());
+    }
     ExpectCuda(cudaDeviceSynchronize());
     const std::vector<float> all = device_pcm.Get();
     for (size_t b = 0; b < n; ++b) {
@@ -345,7 +352,7 @@ void ForEachStructure(const Test& test) {
   }
 }
 
-// Whatever else rides in the batch, and wherever: the same bits as alone.
+// Whatever else rides in the batch, wherever, and in whatever room: the same bits as alone.
 TEST_F(CodecTest, RowsDoNotDependOnTheBatch) {
   constexpr int kMostRows = 48;
   constexpr int kFrames = 3;
@@ -358,14 +365,17 @@ TEST_F(CodecTest, RowsDoNotDependOnTheBatch) {
       codes.push_back(random.Codes(kFrames));
       alone.push_back(DecodeOne(codec.get(), kMostRows, codes.back()));
     }
-    for (const int n : {2, 3, 8, 19, kMostRows}) {
+    for (int round = 0; round < 2 * 6; ++round) {
+      constexpr int kBatches[] = {1, 2, 3, 8, 19, kMostRows};
+      const int n = kBatches[round / 2];
+      const CodecRoom room = round % 2 == 0 ? CodecRoom::kDevice : CodecRoom::kBeside;
       std::vector<StreamPart> parts;
       for (int b = 0; b < n; ++b) {
         const int stream = (b * 5 + n) % kMostRows;  // slots in no order; some rows idle
         parts.push_back(b % 7 == 3 ? StreamPart{} : StreamPart{stream, &codes[static_cast<size_t>(stream)]});
         ASSERT_TRUE(codec->Reset(stream, nullptr).ok());
       }
-      const std::vector<std::vector<float>> together = Decode(codec.get(), parts, 0, kFrames);
+      const std::vector<std::vector<float>> together = Decode(codec.get(), parts, 0, kFrames, room);
       for (size_t b = 0; b < parts.size(); ++b) {
         const std::vector<float> expected = parts[b].slot == kIdle ? std::vector<float>(together[b].size(), kPoison)
                                                                    : alone[static_cast<size_t>(parts[b].slot)];

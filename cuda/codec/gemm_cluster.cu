@@ -1,0 +1,349 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#include "codec/epilogue.cuh"
+#include "codec/gemm.cuh"
+#include "codec/half_math.cuh"
+
+// Products on the tensor cores by small blocks, on devices whose blocks can form clusters: several fit on a processor,
+// or one beside a kernel that leaves little room. The blocks of a cluster share a sum: each takes one group of the
+// channels, so it needs a part of the input only, and has all of that in shared memory at once, each row once however
+// many taps read it.
+namespace qtts::cuda::codec {
+namespace {
+
+constexpr int kWarps = kClusterTiles;  // each has a weight tile
+constexpr int kThreads = 32 * kWarps;
+// Chunks of weights on their way per warp: as many as there is room for, since a kernel takes as long as it waits for
+// them.
+constexpr int kFewStages = 3;
+constexpr int kSomeStages = 5;
+constexpr int kManyStages = 8;
+// A fragment: what one matrix instruction adds to, 16 outputs of 8 columns, 16 bytes a lane.
+constexpr int kFragmentBytes = 512;
+
+__host__ __device__ constexpr size_t RingBytes(int stages, int w_planes) {
+  return static_cast<size_t>(kWarps * stages * w_planes) * 1024;
+}
+
+// Rows of the input that a block keeps. Of many columns, all of one stream, neighbouring ones are shared by the taps.
+__host__ __device__ constexpr int StagedRows(const GemmArgs& a, int columns) {
+  return columns > 8 ? columns + (a.taps - 1) * a.dilation : a.taps * columns;
+}
+size_t StageBytes(const GemmArgs& a, int columns, int x_planes) {
+  return static_cast<size_t>(a.group_blocks) * static_cast<size_t>(x_planes) *
+         static_cast<size_t>(StagedRows(a, columns)) * kChannelBlock * sizeof(__half);
+}
+// Fragments that a block is sent: its share of them all, at least one, from each block of the cluster.
+__host__ __device__ constexpr size_t ReceivedBytes(int columns) {
+  const int all = columns / 8 * kWarps;
+  return static_cast<size_t>(all > kMostClusterBlocks ? all : kMostClusterBlocks) * kFragmentBytes;
+}
+
+#if __CUDA_ARCH__ >= 900
+
+template <int kLeft>
+__device__ __forceinline__ void AwaitCopies() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(kLeft) : "memory");
+}
+__device__ __forceinline__ void CommitCopies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+
+__device__ __forceinline__ uint32_t SharedAddress(const void* p) {
+  return static_cast<uint32_t>(__cvta_generic_to_shared(p));
+}
+// All threads of all blocks of the cluster. Orders no writes: sums travel by Send().
+__device__ __forceinline__ void ArriveAtCluster() {
+  asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+}
+__device__ __forceinline__ void AwaitCluster() { asm volatile("barrier.cluster.wait.aligned;" ::: "memory"); }
+// Where another block of the cluster has what this one has at `address`.
+__device__ __forceinline__ uint32_t AddressIn(int block, uint32_t address) {
+  uint32_t there;
+  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address), "r"(block));
+  return there;
+}
+// Stores into a block of the cluster, whose `arrivals` counts the bytes when they are there.
+__device__ __forceinline__ void Send(int block, uint32_t to, uint32_t arrivals, const float (&v)[4]) {
+  asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(
+                   AddressIn(block, to)),
+               "f"(v[0]), "f"(v[1]), "f"(v[2]), "f"(v[3]), "r"(AddressIn(block, arrivals))
+               : "memory");
+}
+// By one thread, before the cluster's barrier: so many bytes will come.
+__device__ __forceinline__ void ExpectArrivals(uint32_t arrivals, int bytes) {
+  asm volatile(
+      "mbarrier.init.shared::cta.b64 [%0], 1;\nfence.mbarrier_init.release.cluster;\n"
+      "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(arrivals),
+      "r"(bytes)
+      : "memory");
+}
+__device__ __forceinline__ void AwaitArrivals(uint32_t arrivals) {
+  uint32_t passed = 0;
+  while (passed == 0) {
+    asm volatile(
+        "{\n.reg .pred p;\nmbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], 0;\n"
+        "selp.u32 %0, 1, 0, p;\n}"
+        : "=r"(passed)
+        : "r"(arrivals)
+        : "memory");
+  }
+}
+
+#endif  // __CUDA_ARCH__ >= 900
+
+// Block x of a cluster takes group x. Fragments are finished in turn by the blocks of the cluster.
+template <int kColumnTiles, int kX, int kW, int kStages>
+__global__ void __launch_bounds__(kThreads, 4) ClusterGemm(const __grid_constant__ GemmArgs a) {
+#if __CUDA_ARCH__ >= 900
+  constexpr int kColumns = kColumnTiles * 8;
+  constexpr int kRows = kClusterTiles * kTileRows;
+  constexpr int kFinishStride = kTileRows + 4;  // floats of a fragment's column while it is finished
+  // Weights [warp][stage][plane][step][lane][8], the input [block][plane][row][kChannelBlock], fragments
+  // [fragment][block of the cluster][lane][4], and where the rows are.
+  extern __shared__ __align__(16) char memory[];
+  __shared__ Column places[kColumns];
+  __shared__ float column_scale[kColumns];
+  __shared__ __align__(16) Constants<kRows> constants;
+  __shared__ __align__(16) float finished[kWarps][8 * kFinishStride];
+  __shared__ uint64_t arrivals;
+
+  const int thread = static_cast<int>(threadIdx.x);
+  const int lane = thread % 32;
+  const int warp = thread / 32;
+  const int rank = static_cast<int>(blockIdx.x);
+  const int first_tile = static_cast<int>(blockIdx.y) * kClusterTiles;
+  const int first_column = static_cast<int>(blockIdx.z) * kColumns;
+  const int count = a.taps * a.group_blocks;  // chunks
+  const int staged = StagedRows(a, kColumns);
+  const bool works = first_tile + warp < a.tiles;
+  // Fragment f is of tile f / kColumnTiles and the column tile f % kColumnTiles.
+  const auto exists = [&](int f) {
+    return first_tile + f / kColumnTiles < a.tiles && first_column + f % kColumnTiles * 8 < a.columns;
+  };
+
+  AllowNextKernel();
+  const uint32_t arrivals_address = SharedAddress(&arrivals);
+  if (a.groups > 1) {
+    if (thread == 0) {
+      int bytes = 0;
+#pragma unroll 1
+      for (int f = rank; f < kWarps * kColumnTiles; f += a.groups) bytes += exists(f) ? a.groups * kFragmentBytes : 0;
+      ExpectArrivals(arrivals_address, bytes);
+    }
+    ArriveAtCluster();
+  }
+
+  const uint32_t base = SharedAddress(memory);
+  const auto ring_base = static_cast<uint32_t>(warp * kStages * kW * 1024 + lane * 16);
+  const auto* const weights = static_cast<const uint4*>(a.weights) +
+                              (static_cast<int64_t>(first_tile + warp) * a.chunks + rank * count) * (64 * kW) + lane;
+  uint32_t fetch_to = 0;  // of the ring
+  const auto fetch = [&](int chunk) {
+    if (works && chunk < count) {
+#pragma unroll
+      for (int i = 0; i < 2 * kW; ++i) {
+        CopyAsync(base + ring_base + fetch_to + i * 512, weights + chunk * (64 * kW) + i * 32, true);
+      }
+    }
+    fetch_to = fetch_to == (kStages - 1) * kW * 1024 ? 0 : fetch_to + kW * 1024;
+    CommitCopies();
+  };
+#pragma unroll
+  for (int i = 0; i < kStages; ++i) fetch(i);
+  // The rest comes at least as near as L2 while kernels before are busy, a line (8) per lane.
+  if (works) {
+    for (int i = kStages * (64 * kW) + lane * 7; i < count * (64 * kW); i += 256) PrefetchL2(weights + i);
+  }
+
+  const uint32_t stage_base = base + static_cast<uint32_t>(RingBytes(kStages, kW));
+  const uint32_t received_base = stage_base + static_cast<uint32_t>(a.group_blocks * kX * staged * 64);
+  auto* const rows = reinterpret_cast<uintptr_t*>(memory + (received_base - base) + ReceivedBytes(kColumns));
+  if (kColumnTiles == 1 || a.taps == 1) {
+    PlaceRows<kColumns>(a, first_column, places, rows);
+  } else {
+    PlaceColumns(a, first_column, kColumns, places);
+    const Column c = ColumnOf(a, first_column);
+    for (int i = thread; i < staged; i += kThreads) {
+      const int time = c.time - (a.taps - 1) * a.dilation + i;
+      const __half* const row = c.frame < 0 ? nullptr : SourceRow<__half>(a.x, c.batch_row, time, 0, c.state, c.frame);
+      rows[i] = row == nullptr ? 0 : reinterpret_cast<uintptr_t>(row) + (time < 0 ? 1 : 0);
+    }
+  }
+  PlaceConstants(a, first_tile, kClusterTiles, &constants);
+  __syncthreads();
+  WaitForPreviousKernel();
+
+#pragma unroll 1
+  for (int part = 0; part < a.group_blocks * kX; ++part) {
+    const int plane = part % kX;
+    const int channel = (rank * a.group_blocks + part / kX) * kChannelBlock + thread % 4 * 8;
+#pragma unroll 2
+    for (int i = thread; i < staged * 4; i += kThreads) {
+      const uintptr_t row = rows[i / 4];
+      const int64_t second = (row & 1) != 0 ? a.x.history_plane : a.x.plane;
+      const __half* const from =
+          reinterpret_cast<const __half*>(row & ~uintptr_t{1}) + channel + (plane == 0 ? 0 : second);
+      CopyAsync(stage_base + static_cast<uint32_t>((part * staged * 4 + i) * 16), row != 0 ? from : a.x.data, row != 0);
+    }
+  }
+  CommitCopies();
+  ScaleColumns(a, first_column, kColumns, column_scale);
+  AwaitCopies<0>();
+  __syncthreads();
+
+  float sum[1][kColumnTiles][4] = {};
+  if (works) {
+    const char* const x_lane = memory + RingBytes(kStages, kW) + lane * 16;
+    const int tap_bytes = (kColumnTiles == 1 ? kColumns : a.dilation) * 64;
+    const int plane_bytes = staged * 64;
+    int chunk = 0;
+    uint32_t ring_from = 0;
+#pragma unroll 1
+    for (int tap = 0; tap < a.taps; ++tap) {
+      const char* from = x_lane + tap * tap_bytes;
+#pragma unroll 1
+      for (int block = 0; block < a.group_blocks; ++block) {
+        AwaitCopies<kStages - 1>();
+        const char* const w_from = memory + ring_base + ring_from;
+        ring_from = ring_from == (kStages - 1) * kW * 1024 ? 0 : ring_from + kW * 1024;
+        uint4 w[2][1][kW];
+#pragma unroll
+        for (int step = 0; step < 2; ++step) {
+#pragma unroll
+          for (int p = 0; p < kW; ++p) w[step][0][p] = *reinterpret_cast<const uint4*>(w_from + (p * 2 + step) * 512);
+        }
+        uint4 x[kColumnTiles][kX];
+#pragma unroll
+        for (int p = 0; p < kX; ++p) {
+#pragma unroll
+          for (int j = 0; j < kColumnTiles; ++j) x[j][p] = *reinterpret_cast<const uint4*>(from + j * 512);
+          from += plane_bytes;
+        }
+        MultiplyStep<1, kColumnTiles, kX, kW>(sum, w[0], x, 0);
+        MultiplyStep<1, kColumnTiles, kX, kW>(sum, w[1], x, 1);
+        fetch(chunk + kStages);
+        ++chunk;
+      }
+    }
+  }
+
+  // Finishes a fragment, of which the calling warp has all sums: four outputs of a column a lane.
+  const auto finish = [&](int tile, int column_tile, const float(&v)[4]) {
+    float* const fragment = finished[warp];
+    __syncwarp();
+#pragma unroll
+    for (int i = 0; i < 4; ++i) fragment[(lane % 4 * 2 + i % 2) * kFinishStride + lane / 4 + i / 2 * 8] = v[i];
+    __syncwarp();
+    const int n = column_tile * 8 + lane / 4;
+    const Column place = places[n];
+    const bool gated = a.activation == Activation::kSwiGlu;
+    if (place.frame < 0 || (gated && lane % 4 > 1)) return;
+    FinishQuad(
+        a, first_tile, tile, lane % 4 * 4, first_column + n, place, a.rms_input != nullptr ? column_scale[n] : 1.0F,
+        constants, [&](int m) { return ResidualAt(a, first_column + n, m); },
+        [&](int row) { return *reinterpret_cast<const float4*>(fragment + lane / 4 * kFinishStride + row); });
+  };
+  if (a.groups == 1) {
+#pragma unroll
+    for (int j = 0; j < kColumnTiles; ++j) {
+      if (exists(warp * kColumnTiles + j)) finish(warp, j, sum[0][j]);
+    }
+    return;
+  }
+  AwaitCluster();  // all blocks expect what comes
+  const int group_shift = 31 - __clz(a.groups);
+#pragma unroll
+  for (int j = 0; j < kColumnTiles; ++j) {
+    const int f = warp * kColumnTiles + j;
+    if (!exists(f)) continue;
+    const int at = (f >> group_shift << group_shift) + rank;  // the fragment's, of those that its block is sent
+    Send(f & (a.groups - 1), received_base + static_cast<uint32_t>(at * kFragmentBytes + lane * 16), arrivals_address,
+         sum[0][j]);
+  }
+  AwaitArrivals(arrivals_address);
+#pragma unroll 1
+  for (int f = (warp << group_shift) + rank; f < kWarps * kColumnTiles; f += kWarps << group_shift) {
+    if (!exists(f)) continue;
+    const char* from = memory + (received_base - base) +
+                       static_cast<ptrdiff_t>(f >> group_shift << group_shift) * kFragmentBytes + lane * 16;
+    float4 total = *reinterpret_cast<const float4*>(from);
+    for (int g = 1; g < a.groups; ++g) {
+      from += kFragmentBytes;
+      total = Plus(total, *reinterpret_cast<const float4*>(from));
+    }
+    finish(f / kColumnTiles, f % kColumnTiles, {total.x, total.y, total.z, total.w});
+  }
+#endif
+}
+
+int CeilDiv(int a, int b) { return (a + b - 1) / b; }
+
+using Kernel = void (*)(GemmArgs);
+template <int kX, int kW, int kStages>
+Kernel KernelFor(int columns) {
+  return columns == 8    ? ClusterGemm<1, kX, kW, kStages>
+         : columns == 16 ? ClusterGemm<2, kX, kW, kStages>
+                         : ClusterGemm<4, kX, kW, kStages>;
+}
+template <int kX, int kW>
+Kernel KernelFor(int columns, int stages) {
+  return stages == kFewStages    ? KernelFor<kX, kW, kFewStages>(columns)
+         : stages == kSomeStages ? KernelFor<kX, kW, kSomeStages>(columns)
+                                 : KernelFor<kX, kW, kManyStages>(columns);
+}
+Kernel KernelFor(Planes x_planes, int w_planes, int columns, int stages) {
+  if (x_planes == Planes::kHalf) return KernelFor<1, 1>(columns, stages);
+  return w_planes == 1 ? KernelFor<2, 1>(columns, stages) : KernelFor<2, 2>(columns, stages);
+}
+
+// Shared memory of a block.
+size_t ClusterBytes(const GemmArgs& args, Planes x_planes, int columns, int stages) {
+  return RingBytes(stages, args.weight_planes) + StageBytes(args, columns, x_planes == Planes::kTwoHalves ? 2 : 1) +
+         ReceivedBytes(columns) + static_cast<size_t>(StagedRows(args, columns)) * sizeof(uintptr_t);
+}
+// What it may be: half a processor's for all its blocks together, so that the next kernel's find room; or what the
+// language model's kernel leaves, less what is static.
+constexpr size_t kMostBytes = 108 << 10;
+constexpr size_t kMostBytesBeside = 63 << 10;
+
+// 0: there is no room for any.
+int StagesFor(const GemmArgs& args, Planes x_planes, const GemmTile& tile, const DeviceTraits& device) {
+  const int blocks =
+      args.groups * CeilDiv(args.tiles, kClusterTiles) * CeilDiv(args.columns, tile.columns) / device.processors + 1;
+  const size_t most = tile.beside ? kMostBytesBeside : kMostBytes / static_cast<size_t>(blocks);
+  for (const int stages : {kManyStages, kSomeStages}) {
+    if (ClusterBytes(args, x_planes, tile.columns, stages) <= most) return stages;
+  }
+  const size_t least = ClusterBytes(args, x_planes, tile.columns, kFewStages);
+  return least <= (tile.beside ? kMostBytesBeside : kMostBytes) ? kFewStages : 0;
+}
+
+}  // namespace
+
+bool ClusterTakes(const GemmArgs& args, Planes x_planes, const GemmTile& tile, const DeviceTraits& device) {
+  const bool of_one_stream = args.x.rows % tile.columns == 0;
+  return (tile.columns == 8 || args.taps == 1 || of_one_stream) && StagesFor(args, x_planes, tile, device) != 0;
+}
+
+cudaError_t PrepareClusterGemms() {
+  for (const Planes x : {Planes::kHalf, Planes::kTwoHalves}) {
+    for (const int w : {1, 2}) {
+      for (const int columns : {8, 16, 32}) {
+        for (const int stages : {kFewStages, kSomeStages, kManyStages}) {
+          const cudaError_t error = PrepareKernel(KernelFor(x, w, columns, stages), kMostBytes);
+          if (error != cudaSuccess) return error;
+        }
+      }
+    }
+  }
+  return cudaSuccess;
+}
+
+cudaError_t LaunchClusterGemm(const GemmArgs& args, Planes x_planes, const GemmTile& tile, const DeviceTraits& device,
+                              cudaStream_t stream) {
+  const int stages = StagesFor(args, x_planes, tile, device);
+  const dim3 grid(static_cast<unsigned>(args.groups), static_cast<unsigned>(CeilDiv(args.tiles, kClusterTiles)),
+                  static_cast<unsigned>(CeilDiv(args.columns, tile.columns)));
+  return LaunchChained(KernelFor(x_planes, args.weight_planes, tile.columns, stages), grid, kThreads,
+                       ClusterBytes(args, x_planes, tile.columns, stages), args, device, stream, args.groups);
+}
+
+}  // namespace qtts::cuda::codec

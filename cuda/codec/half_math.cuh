@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#ifndef QTTS_CUDA_CODEC_HALF_MATH_CUH_
+#define QTTS_CUDA_CODEC_HALF_MATH_CUH_
+
+#include "codec/device.cuh"
+
+// What the products on the tensor cores share: F16 operands, F32 sums. With two planes of x (x = high + low) or of W,
+// the products high*low are added too; low*low lies below F32's own rounding.
+//
+// All kernels form every output in the same order: per segment of the chunks, chunk by chunk, the terms of a step
+// smallest first, then the segments in order. So they agree bit for bit, and so does a column wherever it lies in a
+// batch.
+namespace qtts::cuda::codec {
+
+__device__ __forceinline__ void Mma(float (&d)[4], const uint4& a, uint32_t b0, uint32_t b1) {
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+               : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b0), "r"(b1));
+}
+
+// One k-step of a chunk, for some weight tiles and groups of 8 columns. w[tile][plane]; x[group][plane]. Sums in
+// turn: a product waits for the last one of its own sum.
+template <int kTiles, int kGroups, int kX, int kW>
+__device__ __forceinline__ void MultiplyStep(float (&d)[kTiles][kGroups][4], const uint4 (&w)[kTiles][kW],
+                                             const uint4 (&x)[kGroups][kX], int step) {
+  const auto all = [&](int w_plane, int x_plane) {
+#pragma unroll
+    for (int t = 0; t < kTiles; ++t) {
+#pragma unroll
+      for (int j = 0; j < kGroups; ++j) {
+        const uint4& v = x[j][x_plane];
+        Mma(d[t][j], w[t][w_plane], step != 0 ? v.z : v.x, step != 0 ? v.w : v.y);
+      }
+    }
+  };
+  if constexpr (kW == 2) all(1, 0);
+  if constexpr (kX == 2) all(0, 1);
+  all(0, 0);
+}
+
+__device__ __forceinline__ int SegmentBegin(const GemmArgs& a, int segment) {
+  return Divide(a.chunks * segment, a.by_segments);
+}
+
+// 16 bytes to a shared-memory address; zeros unless `there`.
+__device__ __forceinline__ void CopyAsync(uint32_t to, const void* from, bool there) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(there ? 16 : 0) : "memory");
+}
+
+}  // namespace qtts::cuda::codec
+
+#endif  // QTTS_CUDA_CODEC_HALF_MATH_CUH_
