@@ -8,7 +8,7 @@
 #include <cstdint>
 
 // The kernels of the codec decoder and what they are told. Plain structs of device pointers and sizes,
-// passed by value; the host side that fills them is codec.cc.
+// passed by value; the host side that fills them is steps.cc and weights.cc, and for each call codec.cc.
 //
 // Terms. A *batch row* is one stream's frame in this call; `n` of them. An operator has `rows` time steps
 // per frame; all batch rows together make n * rows *columns* of a matrix product. Arrays between operators

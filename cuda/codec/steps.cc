@@ -1,0 +1,532 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#include "codec/steps.h"
+
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <string>
+
+namespace qtts::cuda::codec {
+namespace {
+
+constexpr float kLayerNormEps = 1e-6F;
+constexpr int kDilations[] = {1, 3, 9};  // of a block's residual units
+// Of what a state holds.
+constexpr size_t kStateAlignment = 256;
+// What a block may have of shared memory without asking.
+constexpr size_t kSharedBytes = 48 << 10;
+
+}  // namespace
+
+int64_t Builder::Remember(size_t bytes) {
+  const size_t at = state_bytes_;
+  state_bytes_ += (bytes + kStateAlignment - 1) / kStateAlignment * kStateAlignment;
+  return static_cast<int64_t>(at);
+}
+
+Sink* Builder::SinkOf(Step* step) {
+  if (auto* s = std::get_if<DequantizeArgs>(step)) return &s->out;
+  if (auto* s = std::get_if<GemmStep>(step)) return &s->args.out;
+  if (auto* s = std::get_if<AttentionArgs>(step)) return &s->out;
+  if (auto* s = std::get_if<DepthwiseArgs>(step)) return &s->out;
+  return nullptr;
+}
+
+GemmArgs& Builder::AddGemm(const Dense& dense, int dilation, const Source& x, Form form) {
+  GemmStep step;
+  GemmArgs& args = step.args;
+  step.x_planes = form.x;
+  args.x = x;
+  args.taps = dense.taps;
+  args.dilation = dilation;
+  args.tiles = dense.rows / kTileRows;
+  args.chunks = static_cast<int>(dense.width() / kChannelBlock);
+  args.columns = x.rows;
+  args.weight_planes = form.split_weights ? 2 : 1;
+  const int blocks = dense.channels / kChannelBlock;
+  args.by_chunks_per_tap = Divisor(blocks);
+  const GemmCut cut = ChooseCut(args, early_steps_ != 0 && form.x != Planes::kF32, device_);
+  args.groups = cut.groups;
+  args.group_blocks = blocks / cut.groups;
+  args.segments = cut.segments;
+  args.by_segments = Divisor(args.segments);
+  packer_.Pack(dense, form.x, &args);
+  steps_.emplace_back(step);
+  return std::get<GemmStep>(steps_.back()).args;
+}
+
+Source Builder::Feed(int rows, int channels, int look_back, Planes planes, const Snake& snake, float* to) {
+  Source source;
+  Sink& sink = *SinkOf(&steps_.back());
+  sink.planes = planes;
+  sink.rows = source.rows = rows;
+  sink.channels = source.channels = channels;
+  source.by_rows = Divisor(rows);
+  if (auto* gemm = std::get_if<GemmStep>(&steps_.back())) gemm->args.by_out_channels = Divisor(channels);
+  sink.snake_a = snake.a;
+  sink.snake_inverse_b = snake.inverse_b;
+  if (to != nullptr) {
+    sink.data = to;
+  } else {
+    sink.data = operands_[next_operand_];
+    next_operand_ ^= 1;
+  }
+  source.data = sink.data;
+  sink.plane = source.plane = static_cast<int64_t>(max_batch_) * rows * channels;
+  if (look_back > 0) {
+    sink.keep = source.keep = std::min(rows, look_back);
+    sink.ring = source.ring = (look_back + rows - 1) / rows + 1;
+    const size_t elements =
+        static_cast<size_t>(sink.ring) * static_cast<size_t>(sink.keep) * static_cast<size_t>(channels);
+    sink.history_plane = source.history_plane = static_cast<int64_t>(elements);
+    sink.history = source.history = Remember(elements * (planes == Planes::kHalf ? 2 : 4));
+  }
+  return source;
+}
+
+void Builder::NormalizeInput(GemmArgs* gemm) const {
+  gemm->rms_input = hidden_;
+  gemm->rms_width = config_.transformer.hidden_size;
+  gemm->rms_eps = config_.transformer.rms_norm_eps;
+}
+
+void Builder::Dequantization() {
+  const int width = config_.codebook_dim;
+  const int padded = PadChannels(width);
+  const int half = static_cast<int>(weights_.semantic_projection.shape[1]);
+  DequantizeArgs args;
+  args.max_slots = max_slots_;
+  args.groups = static_cast<int>(weights_.codebooks.size());
+  args.codebook_size = config_.codebook_size;
+  const size_t table = static_cast<size_t>(args.codebook_size) * static_cast<size_t>(padded);
+  auto* const tables = packer_.Keep<float>(table * static_cast<size_t>(args.groups));
+  args.tables = tables;
+  args.slot_states = packer_.Keep<std::byte*>(static_cast<size_t>(max_slots_));
+  args.next_frame = packer_.Keep<int32_t>(static_cast<size_t>(max_slots_));
+  args.states = packer_.Keep<std::byte*>(static_cast<size_t>(max_batch_));
+  args.frames = packer_.Keep<int32_t>(static_cast<size_t>(max_batch_));
+  // Each codeword through its group's projection, once.
+  for (int g = 0; g < args.groups; ++g) {
+    const CodebookWeights& codebook = weights_.codebooks[static_cast<size_t>(g)];
+    const bool semantic = g < config_.num_semantic_quantizers;
+    auto* const codewords = const_cast<float*>(packer_.Upload(codebook.embedding_sum));  // staging memory is ours
+    const float* const usage = packer_.Upload(codebook.cluster_usage);
+    ProductArgs product;
+    product.a = codewords;
+    product.a_row = half;
+    product.a_column = 1;
+    product.b = packer_.Upload(semantic ? weights_.semantic_projection : weights_.acoustic_projection);
+    product.b_row = 1;
+    product.b_column = half;
+    product.c = tables + static_cast<size_t>(g) * table;
+    product.c_row = padded;
+    product.rows = args.codebook_size;
+    product.inner = half;
+    product.columns = width;
+    if (!packer_.failed()) packer_.Check(DivideByUsage(codewords, usage, args.codebook_size, half, nullptr));
+    if (!packer_.failed()) packer_.Check(Product(product, nullptr));
+    packer_.Release();
+  }
+  steps_.emplace_back(args);
+}
+
+// pre_conv and the input projection after it are one convolution, since nothing lies between them.
+void Builder::PreTransformer() {
+  const TransformerConfig& config = config_.transformer;
+  const int hidden = config.hidden_size;
+  const Dense conv = packer_.Convolution(weights_.pre_conv.weight);
+  const Dense dense = packer_.NewDense(hidden, conv.taps, config_.codebook_dim);
+  const float* const projection = packer_.Upload(weights_.input_projection.weight);
+  ProductArgs product;
+  product.a = projection;
+  product.a_row = config_.latent_dim;
+  product.a_column = 1;
+  product.b = conv.data;
+  product.b_row = product.c_row = conv.width();
+  product.b_column = 1;
+  product.c = dense.data;
+  product.rows = hidden;
+  product.inner = config_.latent_dim;
+  product.columns = static_cast<int>(conv.width());
+  if (!packer_.failed()) packer_.Check(Product(product, nullptr));
+
+  float* const bias = packer_.Keep<float>(static_cast<size_t>(dense.rows));
+  if (!packer_.failed() && weights_.input_projection.bias.has_value()) {
+    const std::vector<float> own = FloatsOf(*weights_.input_projection.bias);
+    packer_.Check(cudaMemcpy(bias, own.data(), own.size() * sizeof(float), cudaMemcpyHostToDevice));
+  }
+  if (weights_.pre_conv.bias.has_value()) {
+    product.b = packer_.Upload(*weights_.pre_conv.bias);
+    product.b_row = 1;
+    product.c = bias;
+    product.c_row = 1;
+    product.columns = 1;
+    product.accumulate = true;
+    if (!packer_.failed()) packer_.Check(Product(product, nullptr));
+  }
+
+  x_ = Feed(1, dense.channels, dense.taps - 1, early_.x);
+  GemmArgs& gemm = AddGemm(dense, 1, x_, early_);
+  gemm.bias = bias;
+  gemm.y = hidden_;
+  x_ = Feed(1, dense.rows, 0, early_.x);
+
+  std::vector<float> rotations;
+  for (int distance = 0; distance < config.sliding_window; ++distance) {
+    for (int i = 0; i < config.head_dim / 2; ++i) {
+      const double angle = distance * std::pow(static_cast<double>(config.rope_theta), -2.0 * i / config.head_dim);
+      rotations.push_back(static_cast<float>(std::cos(angle)));
+      rotations.push_back(static_cast<float>(std::sin(angle)));
+    }
+  }
+  const float* const turns = packer_.Vector(rotations);
+  for (const TransformerLayerWeights& layer : weights_.transformer.layers) Layer(layer, turns);
+}
+
+void Builder::Layer(const TransformerLayerWeights& layer, const float* rotations) {
+  const TransformerConfig& config = config_.transformer;
+  const int q_width = config.q_width();
+  const int kv_width = config.kv_width();
+  const Dense qkv = packer_.NewDense(q_width + 2 * kv_width, 1, config.hidden_size);
+  const float* norm = packer_.Upload(layer.input_norm);
+  packer_.FillLinear(qkv, layer.q.weight, norm);
+  packer_.FillLinear(qkv, layer.k.weight, norm, q_width);
+  packer_.FillLinear(qkv, layer.v.weight, norm, q_width + kv_width);
+  AttentionArgs attention;
+  {
+    GemmArgs& gemm = AddGemm(qkv, 1, x_, early_);
+    NormalizeInput(&gemm);
+    if (layer.q.bias.has_value() && layer.k.bias.has_value() && layer.v.bias.has_value()) {
+      std::vector<float> bias = FloatsOf(*layer.q.bias);
+      for (const TensorView& more : {*layer.k.bias, *layer.v.bias}) {
+        const std::vector<float> floats = FloatsOf(more);
+        bias.insert(bias.end(), floats.begin(), floats.end());
+      }
+      gemm.bias = packer_.Vector(bias);
+    }
+    // Free until attention fills it: the product's own input is the other one.
+    gemm.y = static_cast<float*>(operands_[next_operand_]);
+    next_operand_ ^= 1;
+    attention.qkv = gemm.y;
+  }
+  attention.stride = qkv.rows;
+  attention.heads = config.num_heads;
+  attention.kv_heads = config.num_kv_heads;
+  attention.head_dim = config.head_dim;
+  attention.window = config.sliding_window;
+  const size_t cache = static_cast<size_t>(config.sliding_window) * static_cast<size_t>(kv_width) * sizeof(float);
+  attention.keys = Remember(cache);
+  attention.values = Remember(cache);
+  attention.rotations = reinterpret_cast<const float2*>(rotations);
+  steps_.emplace_back(attention);
+  x_ = Feed(1, PadChannels(q_width), 0, early_.x);
+
+  {
+    GemmArgs& gemm = AddGemm(packer_.Linear(layer.o.weight), 1, x_, early_);
+    gemm.bias = packer_.OptionalVector(layer.o.bias);
+    gemm.scale = packer_.OptionalVector(layer.attention_scale);
+    gemm.residual = gemm.y = hidden_;
+  }
+  const int hidden = PadChannels(config.hidden_size);
+  x_ = Feed(1, hidden, 0, early_.x);
+
+  const int half_tile = kTileRows / 2;
+  const int inner = PadChannels(config.intermediate_size);
+  const Dense gated = packer_.NewDense(2 * static_cast<int64_t>(inner), 1, config.hidden_size);
+  norm = packer_.Upload(layer.post_norm);
+  packer_.FillLinear(gated, layer.gate, norm, 0, half_tile, kTileRows);
+  packer_.FillLinear(gated, layer.up, norm, half_tile, half_tile, kTileRows);
+  {
+    GemmArgs& gemm = AddGemm(gated, 1, x_, early_);
+    NormalizeInput(&gemm);
+    gemm.activation = Activation::kSwiGlu;
+  }
+  x_ = Feed(1, inner, 0, early_.x);
+  {
+    GemmArgs& gemm = AddGemm(packer_.Linear(layer.down), 1, x_, early_);
+    gemm.scale = packer_.OptionalVector(layer.mlp_scale);
+    gemm.residual = gemm.y = hidden_;
+  }
+  x_ = Feed(1, hidden, 0, early_.x);
+}
+
+Source Builder::FeedAfterUpsample(size_t next) {
+  const int channels = PadChannels(config_.latent_dim);
+  if (next < weights_.upsample.size()) {
+    const ConvWeights& conv = weights_.upsample[next].transposed;
+    const auto taps = static_cast<int>(conv.weight.shape[2] / config_.upsampling_ratios[next]);
+    return Feed(rows_, channels, taps - 1, early_.x);
+  }
+  return Feed(rows_, channels, static_cast<int>(weights_.first_conv.weight.shape[2]) - 1, early_.x);
+}
+
+// The final norm's weights are in it.
+Dense Builder::OutputProjection() {
+  return packer_.Linear(weights_.output_projection.weight, packer_.Upload(weights_.transformer.norm));
+}
+
+void Builder::UpsampleStage(size_t index) {
+  const ConvNeXtWeights& stage = weights_.upsample[index];
+  const int stride = config_.upsampling_ratios[index];
+  const int channels = PadChannels(config_.latent_dim);
+  if (index == 0) {
+    // The output projection and this are one product, since nothing lies between them: the kernel is as long as the
+    // stride (checked), so each output sees one input.
+    const Dense transposed = packer_.Transposed(stage.transposed.weight, stride);
+    const Dense projection = OutputProjection();
+    const Dense dense = packer_.NewDense(transposed.rows, 1, config_.transformer.hidden_size);
+    ProductArgs product;
+    product.a = transposed.data;
+    product.a_row = transposed.width();
+    product.a_column = 1;
+    product.b = projection.data;
+    product.b_row = product.c_row = projection.width();
+    product.b_column = 1;
+    product.c = dense.data;
+    product.rows = transposed.rows;
+    product.inner = transposed.channels;
+    product.columns = static_cast<int>(projection.width());
+    if (!packer_.failed()) packer_.Check(Product(product, nullptr));
+    const float* bias = packer_.OptionalVector(stage.transposed.bias, stride);
+    if (weights_.output_projection.bias.has_value()) {
+      float* const sum = packer_.Keep<float>(static_cast<size_t>(transposed.rows));
+      if (!packer_.failed() && bias != nullptr) {
+        packer_.Check(cudaMemcpyAsync(sum, bias, static_cast<size_t>(transposed.rows) * sizeof(float),
+                                      cudaMemcpyDeviceToDevice, nullptr));
+      }
+      product.b = packer_.Vector(FloatsOf(*weights_.output_projection.bias));
+      product.b_row = 1;
+      product.c = sum;
+      product.c_row = 1;
+      product.columns = 1;
+      product.accumulate = true;
+      if (!packer_.failed()) packer_.Check(Product(product, nullptr));
+      bias = sum;
+    }
+    GemmArgs& gemm = AddGemm(dense, 1, x_, early_);
+    NormalizeInput(&gemm);
+    gemm.bias = bias;
+    gemm.stride = stride;
+  } else {
+    GemmArgs& gemm = AddGemm(packer_.Transposed(stage.transposed.weight, stride), 1, x_, early_);
+    gemm.bias = packer_.OptionalVector(stage.transposed.bias, stride);
+    gemm.stride = stride;
+  }
+  rows_ *= stride;
+
+  DepthwiseArgs depthwise;
+  const TensorView& taps = stage.depthwise.weight;
+  depthwise.taps = static_cast<int>(taps.shape[2]);
+  depthwise.x = Feed(rows_, channels, depthwise.taps - 1, Planes::kF32, {}, residual_);
+  depthwise.width = config_.latent_dim;
+  std::vector<float> by_tap(static_cast<size_t>(depthwise.taps) * static_cast<size_t>(channels));
+  const std::vector<float> by_channel = FloatsOf(taps);
+  for (size_t i = 0; i < by_channel.size(); ++i) {
+    const size_t kernel = static_cast<size_t>(depthwise.taps);
+    by_tap[i % kernel * static_cast<size_t>(channels) + i / kernel] = by_channel[i];
+  }
+  depthwise.weights = packer_.Vector(by_tap);
+  depthwise.bias = stage.depthwise.bias.has_value() ? packer_.Vector(FloatsOf(*stage.depthwise.bias))
+                                                    : packer_.Keep<float>(static_cast<size_t>(channels));
+  depthwise.norm_weight = packer_.Vector(FloatsOf(stage.norm_weight));
+  depthwise.norm_bias = packer_.Vector(FloatsOf(stage.norm_bias));
+  depthwise.eps = kLayerNormEps;
+  steps_.emplace_back(depthwise);
+  x_ = Feed(rows_, channels, 0, early_.x);
+
+  {
+    GemmArgs& gemm = AddGemm(packer_.Linear(stage.expand.weight), 1, x_, early_);
+    gemm.bias = packer_.OptionalVector(stage.expand.bias);
+    gemm.activation = Activation::kGelu;
+  }
+  x_ = Feed(rows_, PadChannels(stage.expand.weight.shape[0]), 0, early_.x);
+  {
+    GemmArgs& gemm = AddGemm(packer_.Linear(stage.contract.weight), 1, x_, early_);
+    gemm.bias = packer_.OptionalVector(stage.contract.bias);
+    gemm.scale = packer_.Vector(FloatsOf(stage.gamma));
+    gemm.residual = residual_;
+  }
+  x_ = FeedAfterUpsample(index + 1);
+}
+
+void Builder::DecoderBlock(size_t index) {
+  const DecoderBlockWeights& block = weights_.blocks[index];
+  const int stride = config_.upsample_rates[index];
+  const int channels = PadChannels(block.transposed.weight.shape[1]);
+  {
+    GemmArgs& gemm = AddGemm(packer_.Transposed(block.transposed.weight, stride), 1, x_, late_);
+    gemm.bias = packer_.OptionalVector(block.transposed.bias, stride);
+    gemm.y = residual_;
+    gemm.stride = stride;
+  }
+  // Up to here it is many short steps and most of the weights: for that the whole device is needed.
+  if (index == 0) early_steps_ = steps_.size();
+  rows_ *= stride;
+  for (size_t i = 0; i < block.residuals.size(); ++i) {
+    const ResidualUnitWeights& unit = block.residuals[i];
+    const Dense conv1 = packer_.Convolution(unit.conv1.weight);
+    x_ = Feed(rows_, channels, (conv1.taps - 1) * kDilations[i], late_.x, packer_.LoadSnake(unit.act1));
+    {
+      GemmArgs& gemm = AddGemm(conv1, kDilations[i], x_, late_);
+      gemm.bias = packer_.OptionalVector(unit.conv1.bias);
+    }
+    const Dense conv2 = packer_.Convolution(unit.conv2.weight);
+    x_ = Feed(rows_, channels, (conv2.taps - 1), late_.x, packer_.LoadSnake(unit.act2));
+    GemmArgs& gemm = AddGemm(conv2, 1, x_, late_);
+    gemm.bias = packer_.OptionalVector(unit.conv2.bias);
+    gemm.residual = residual_;
+    if (i + 1 < block.residuals.size()) gemm.y = residual_;
+  }
+  if (index + 1 < weights_.blocks.size()) {
+    const TensorView& next = weights_.blocks[index + 1].transposed.weight;
+    const auto taps = static_cast<int>(next.shape[2] / config_.upsample_rates[index + 1]);
+    x_ = Feed(rows_, channels, taps - 1, late_.x, packer_.LoadSnake(weights_.blocks[index + 1].snake));
+  }
+}
+
+int64_t Builder::WidestRow() const {
+  const TransformerConfig& config = config_.transformer;
+  int64_t widest = PadChannels(config_.codebook_dim);
+  const auto see = [&](int64_t rows, int64_t channels) { widest = std::max(widest, rows * PadChannels(channels)); };
+  see(1, config.hidden_size);
+  see(1, config.q_width() + 2 * config.kv_width());
+  see(1, config.intermediate_size);
+  see(1, config_.latent_dim);
+  int64_t rows = 1;
+  for (size_t i = 0; i < weights_.upsample.size(); ++i) {
+    rows *= config_.upsampling_ratios[i];
+    see(rows, weights_.upsample[i].expand.weight.shape[0]);
+    see(rows, config_.latent_dim);
+  }
+  see(rows, weights_.first_conv.weight.shape[0]);
+  for (size_t i = 0; i < weights_.blocks.size(); ++i) {
+    rows *= config_.upsample_rates[i];
+    see(rows, weights_.blocks[i].transposed.weight.shape[1]);
+  }
+  return widest;
+}
+
+Status Builder::CheckStructure() const {
+  const TransformerConfig& config = config_.transformer;
+  const auto unsupported = [](const std::string& what) {
+    return Status::Unsupported("The GPU codec cannot run this model: " + what + ". Use device=cpu.");
+  };
+  if (config.head_dim % 4 != 0) {
+    return unsupported("its codec's head_dim is " + std::to_string(config.head_dim) + ", not a multiple of 4");
+  }
+  if (config.sliding_window < 1 || !AttentionFits(config.sliding_window, config.head_dim)) {
+    return unsupported("its codec's sliding_window is " + std::to_string(config.sliding_window) +
+                       ", and the window must fit into shared memory");
+  }
+  if (static_cast<size_t>(PadChannels(config_.latent_dim)) * sizeof(float) > kSharedBytes - 1024) {
+    return unsupported("its codec's latent_dim is " + std::to_string(config_.latent_dim));
+  }
+  for (const TransformerLayerWeights& layer : weights_.transformer.layers) {
+    if (layer.q_norm.has_value() || layer.k_norm.has_value()) return unsupported("its codec has q_norm or k_norm");
+  }
+  if (weights_.codebooks.size() > kMostGroups || config_.codebook_size > 1 << 20) {
+    return unsupported("its codec has " + std::to_string(weights_.codebooks.size()) + " codebooks of " +
+                       std::to_string(config_.codebook_size) + " entries");
+  }
+  if (weights_.upsample.empty() || weights_.blocks.empty()) return unsupported("its codec lacks upsampling stages");
+  for (size_t i = 0; i < weights_.upsample.size(); ++i) {
+    const int64_t kernel = weights_.upsample[i].transposed.weight.shape[2];
+    if (kernel % config_.upsampling_ratios[i] != 0 || (i == 0 && kernel != config_.upsampling_ratios[i])) {
+      return unsupported("an upsampling kernel is " + std::to_string(kernel) + " long");
+    }
+  }
+  for (size_t i = 0; i < weights_.blocks.size(); ++i) {
+    const int64_t kernel = weights_.blocks[i].transposed.weight.shape[2];
+    if (kernel % config_.upsample_rates[i] != 0) {
+      return unsupported("a decoder block's kernel is " + std::to_string(kernel) + " long");
+    }
+    if (weights_.blocks[i].residuals.size() > std::size(kDilations)) {
+      return unsupported("a decoder block has more than 3 residual units");
+    }
+  }
+  if (weights_.pre_conv.weight.shape[2] > kMostTaps || weights_.first_conv.weight.shape[2] > kMostTaps) {
+    return unsupported("a convolution's kernel is too long");
+  }
+  // Columns are divided by rows per frame in 32 bits.
+  const auto rows = static_cast<int64_t>(config_.samples_per_frame);
+  if (rows * rows * max_batch_ >= int64_t{1} << 32) {
+    return unsupported("batches of " + std::to_string(max_batch_) + " frames of " + std::to_string(rows) +
+                       " samples are too large");
+  }
+  for (const DecoderBlockWeights& block : weights_.blocks) {
+    for (const ResidualUnitWeights& unit : block.residuals) {
+      if (unit.conv1.weight.shape[2] > kMostTaps) return unsupported("a convolution's kernel is too long");
+    }
+  }
+  const auto last_channels = static_cast<size_t>(PadChannels(weights_.last_conv.weight.shape[1]));
+  const auto last_taps = static_cast<size_t>(weights_.last_conv.weight.shape[2]);
+  if ((last_taps * last_channels + (32 + last_taps) * (last_channels + 4)) * sizeof(float) > kSharedBytes) {
+    return unsupported("its codec's last convolution has " + std::to_string(last_channels) + " channels");
+  }
+  return Status::Ok();
+}
+
+int Builder::SoundHistory() const {
+  // From the last operator to the first: rows of its input that what follows depends on.
+  const auto taps = [](const ConvWeights& conv) { return conv.weight.shape[2]; };
+  int64_t rows = taps(weights_.last_conv) - 1;
+  // Of what makes `stride` rows of one.
+  const auto behind_transposed = [&](const ConvWeights& conv, int stride) {
+    rows = (rows + stride - 1) / stride + taps(conv) / stride - 1;
+  };
+  for (size_t i = weights_.blocks.size(); i-- > 0;) {
+    const DecoderBlockWeights& block = weights_.blocks[i];
+    for (size_t j = 0; j < block.residuals.size(); ++j) {
+      rows += (taps(block.residuals[j].conv1) - 1) * kDilations[j] + taps(block.residuals[j].conv2) - 1;
+    }
+    behind_transposed(block.transposed, config_.upsample_rates[i]);
+  }
+  rows += taps(weights_.first_conv) - 1;
+  for (size_t i = weights_.upsample.size(); i-- > 0;) {
+    rows += taps(weights_.upsample[i].depthwise) - 1;
+    behind_transposed(weights_.upsample[i].transposed, config_.upsampling_ratios[i]);
+  }
+  return static_cast<int>(rows);
+}
+
+Status Builder::Build() {
+  QTTS_RETURN_IF_ERROR(CheckStructure());
+  const size_t widest = static_cast<size_t>(WidestRow()) * static_cast<size_t>(max_batch_);
+  hidden_ = packer_.Keep<float>(static_cast<size_t>(PadChannels(config_.transformer.hidden_size)) *
+                                static_cast<size_t>(max_batch_));
+  residual_ = packer_.Keep<float>(widest);
+  for (void*& operand : operands_) operand = packer_.Keep<float>(widest);  // as F32 or two F16 planes
+  Dequantization();
+  PreTransformer();
+  latent_steps_ = steps_.size();
+  for (size_t i = 0; i < weights_.upsample.size(); ++i) UpsampleStage(i);
+  const int first = PadChannels(weights_.first_conv.weight.shape[0]);
+  {
+    GemmArgs& gemm = AddGemm(packer_.Convolution(weights_.first_conv.weight), 1, x_, early_);
+    gemm.bias = packer_.OptionalVector(weights_.first_conv.bias);
+  }
+  const auto taps = static_cast<int>(weights_.blocks[0].transposed.weight.shape[2] / config_.upsample_rates[0]);
+  x_ = Feed(rows_, first, taps - 1, late_.x, packer_.LoadSnake(weights_.blocks[0].snake));
+  for (size_t i = 0; i < weights_.blocks.size(); ++i) DecoderBlock(i);
+
+  const TensorView& last = weights_.last_conv.weight;
+  LastConvArgs args;
+  args.taps = static_cast<int>(last.shape[2]);
+  args.x = Feed(rows_, PadChannels(last.shape[1]), args.taps - 1, Planes::kF32, packer_.LoadSnake(weights_.last_snake));
+  std::vector<float> by_tap(static_cast<size_t>(args.taps) * static_cast<size_t>(args.x.channels));
+  const std::vector<float> by_channel = FloatsOf(last);
+  const auto kernel = static_cast<size_t>(args.taps);
+  for (size_t i = 0; i < by_channel.size(); ++i) {
+    by_tap[i % kernel * static_cast<size_t>(args.x.channels) + i / kernel] = by_channel[i];
+  }
+  args.weights = packer_.Vector(by_tap);
+  args.bias = weights_.last_conv.bias.has_value() ? FloatsOf(*weights_.last_conv.bias)[0] : 0.0F;
+  steps_.emplace_back(args);
+
+  if (!packer_.failed()) packer_.Check(cudaDeviceSynchronize());
+  return packer_.status();
+}
+
+}  // namespace qtts::cuda::codec

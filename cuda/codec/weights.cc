@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#include "codec/weights.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+namespace qtts::cuda::codec {
+namespace {
+
+constexpr float kSnakeEps = 1e-9F;
+
+float HalfToFloat(uint16_t bits) {
+  const uint32_t sign = (bits & 0x8000U) << 16;
+  const uint32_t exponent = bits >> 10 & 31U;
+  const uint32_t mantissa = bits & 1023U;
+  if (exponent == 0) {
+    const float v = std::ldexp(static_cast<float>(mantissa), -24);
+    return sign != 0 ? -v : v;
+  }
+  const uint32_t word = sign | (exponent == 31 ? 255U : exponent + 112) << 23 | mantissa << 13;
+  float v = 0;
+  std::memcpy(&v, &word, sizeof v);
+  return v;
+}
+
+}  // namespace
+
+std::vector<float> FloatsOf(const TensorView& tensor) {
+  std::vector<float> floats(static_cast<size_t>(tensor.elements()));
+  if (tensor.dtype == DType::kF32) {
+    std::memcpy(floats.data(), tensor.data, tensor.bytes());
+    return floats;
+  }
+  const auto* const bits = static_cast<const uint16_t*>(tensor.data);
+  for (size_t i = 0; i < floats.size(); ++i) {
+    if (tensor.dtype == DType::kF16) {
+      floats[i] = HalfToFloat(bits[i]);
+    } else {
+      const uint32_t word = static_cast<uint32_t>(bits[i]) << 16;
+      std::memcpy(&floats[i], &word, sizeof word);
+    }
+  }
+  return floats;
+}
+
+const float* WeightPacker::Upload(const TensorView& tensor) {
+  const auto count = static_cast<size_t>(tensor.elements());
+  float* const floats = Stage(count);
+  if (tensor.dtype == DType::kF32) {
+    if (!failed()) Check(cudaMemcpyAsync(floats, tensor.data, tensor.bytes(), cudaMemcpyHostToDevice, nullptr));
+    return floats;
+  }
+  auto* const bits = reinterpret_cast<uint16_t*>(Stage((count + 1) / 2));
+  if (!failed()) Check(cudaMemcpyAsync(bits, tensor.data, tensor.bytes(), cudaMemcpyHostToDevice, nullptr));
+  if (!failed()) Check(Widen(bits, tensor.dtype == DType::kBF16, tensor.elements(), floats, nullptr));
+  return floats;
+}
+
+const float* WeightPacker::Vector(const std::vector<float>& values, int times) {
+  const auto padded = static_cast<size_t>(PadChannels(static_cast<int64_t>(values.size())));
+  std::vector<float> all(padded * static_cast<size_t>(times));
+  for (size_t i = 0; i < static_cast<size_t>(times); ++i) {
+    std::copy(values.begin(), values.end(), all.begin() + static_cast<std::ptrdiff_t>(i * padded));
+  }
+  float* const data = Keep<float>(all.size());
+  // Not asynchronous: `all` dies here.
+  if (!failed()) Check(cudaMemcpy(data, all.data(), all.size() * sizeof(float), cudaMemcpyHostToDevice));
+  return data;
+}
+
+Snake WeightPacker::LoadSnake(const SnakeWeights& weights) {
+  std::vector<float> a = FloatsOf(weights.alpha);
+  std::vector<float> b = FloatsOf(weights.beta);
+  for (float& alpha : a) alpha = std::exp(alpha);
+  for (float& beta : b) beta = 1.0F / (std::exp(beta) + kSnakeEps);
+  return {Vector(a), Vector(b)};
+}
+
+Dense WeightPacker::NewDense(int64_t rows, int64_t taps, int64_t channels) {
+  Dense dense{nullptr, PadChannels(rows), static_cast<int>(taps), PadChannels(channels)};
+  dense.data = Stage(static_cast<size_t>(dense.rows) * static_cast<size_t>(dense.width()));
+  return dense;
+}
+
+void WeightPacker::FillLinear(const Dense& dense, const TensorView& weight, const float* column_scale, int first,
+                              int run, int run_stride) {
+  GatherArgs args;
+  args.source = Upload(weight);
+  args.dense = dense.data;
+  args.column_scale = column_scale;
+  args.rows = args.group_rows = static_cast<int>(weight.shape[0]);
+  args.taps = 1;
+  args.source_channels = static_cast<int>(weight.shape[1]);
+  args.channels = dense.channels;
+  args.row_stride = weight.shape[1];
+  args.channel_stride = 1;
+  args.first = first;
+  args.run = run != 0 ? run : args.rows;
+  args.run_stride = run_stride;
+  if (!failed()) Check(Gather(args, nullptr));
+}
+
+Dense WeightPacker::Linear(const TensorView& weight, const float* column_scale) {
+  const Dense dense = NewDense(weight.shape[0], 1, weight.shape[1]);
+  FillLinear(dense, weight, column_scale);
+  return dense;
+}
+
+Dense WeightPacker::Convolution(const TensorView& weight) {
+  const Dense dense = NewDense(weight.shape[0], weight.shape[2], weight.shape[1]);
+  GatherArgs args;
+  args.source = Upload(weight);
+  args.dense = dense.data;
+  args.rows = args.group_rows = args.run = static_cast<int>(weight.shape[0]);
+  args.taps = static_cast<int>(weight.shape[2]);
+  args.source_channels = static_cast<int>(weight.shape[1]);
+  args.channels = dense.channels;
+  args.row_stride = weight.shape[1] * weight.shape[2];
+  args.tap_stride = 1;
+  args.channel_stride = weight.shape[2];
+  if (!failed()) Check(Gather(args, nullptr));
+  return dense;
+}
+
+// Output step j, channel o: the newest input (the last tap) meets kernel position j, the one before it j + stride.
+Dense WeightPacker::Transposed(const TensorView& weight, int stride) {
+  const int64_t out = weight.shape[1];
+  const int64_t kernel = weight.shape[2];
+  const int64_t taps = kernel / stride;
+  const Dense dense = NewDense(static_cast<int64_t>(stride) * PadChannels(out), taps, weight.shape[0]);
+  GatherArgs args;
+  args.source = Upload(weight);
+  args.dense = dense.data;
+  args.rows = static_cast<int>(stride * out);
+  args.group_rows = args.run = static_cast<int>(out);
+  args.run_stride = PadChannels(out);
+  args.taps = static_cast<int>(taps);
+  args.source_channels = static_cast<int>(weight.shape[0]);
+  args.channels = dense.channels;
+  args.offset = (taps - 1) * stride;
+  args.group_stride = 1;
+  args.row_stride = kernel;
+  args.tap_stride = -stride;
+  args.channel_stride = out * kernel;
+  if (!failed()) Check(Gather(args, nullptr));
+  return dense;
+}
+
+void WeightPacker::Pack(const Dense& dense, Planes x_planes, GemmArgs* args) {
+  const size_t elements = static_cast<size_t>(dense.rows) * static_cast<size_t>(dense.width());
+  if (x_planes == Planes::kF32) {
+    auto* const transposed = Keep<float>(elements);
+    args->weights = transposed;
+    if (!failed()) Check(PackF32(dense.data, args->tiles, args->chunks, transposed, nullptr));
+  } else {
+    auto* const packed = Keep<uint16_t>(elements * static_cast<size_t>(args->weight_planes));
+    auto* const scale = Keep<float>(static_cast<size_t>(dense.rows));
+    args->weights = packed;
+    args->weight_scale = scale;
+    if (!failed()) {
+      Check(PackHalf(dense.data, args->tiles, args->taps, dense.channels / kChannelBlock, args->groups,
+                     args->weight_planes, packed, scale, nullptr));
+    }
+  }
+  Release();
+}
+
+}  // namespace qtts::cuda::codec

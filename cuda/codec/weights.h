@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#ifndef QTTS_CUDA_CODEC_WEIGHTS_H_
+#define QTTS_CUDA_CODEC_WEIGHTS_H_
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "checkpoint/weights.h"
+#include "codec/arena.h"
+#include "codec/error.h"
+#include "codec/kernels.h"
+#include "qtts/status.h"
+
+namespace qtts::cuda::codec {
+
+// Channels with those that fill their last block up.
+inline int PadChannels(int64_t n) { return static_cast<int>((n + kChannelBlock - 1) / kChannelBlock * kChannelBlock); }
+
+// A tensor's elements, of whichever type it is.
+std::vector<float> FloatsOf(const TensorView& tensor);
+
+// A weight matrix on the device, [rows][taps][channels], rows and channels filled up with zeros.
+struct Dense {
+  float* data = nullptr;
+  int rows = 0;
+  int taps = 0;
+  int channels = 0;
+
+  int64_t width() const { return static_cast<int64_t>(taps) * channels; }
+};
+
+// A SnakeBeta's parameters on the device.
+struct Snake {
+  const float* a = nullptr;
+  const float* inverse_b = nullptr;
+};
+
+// Brings the weights of a codec to the current device, in the shapes that its kernels take. What it keeps lies in
+// `memory`, which is the caller's; what it stages lies in memory of its own and is gone after Release(). Works on the
+// default stream. After the first error all further operations do nothing; status() tells it. Not thread-safe.
+class WeightPacker {
+ public:
+  explicit WeightPacker(Arena* memory) : memory_(*memory) {}
+
+  const Status& status() const { return status_; }
+  bool failed() const { return !status_.ok(); }
+  void Check(cudaError_t error) {
+    if (status_.ok() && error != cudaSuccess) status_ = CudaError(error, "loading its weights");
+  }
+
+  // Device memory to stay, zeroed. Null after an error.
+  template <typename T>
+  T* Keep(size_t count) {
+    return Allocate<T>(&memory_, count);
+  }
+  // Takes back what is staged.
+  void Release() { staging_.Reuse(); }
+
+  // The tensor as F32, staged.
+  const float* Upload(const TensorView& tensor);
+  // `values`, repeated `times`, each time filled up with zeros to whole channel blocks; kept.
+  const float* Vector(const std::vector<float>& values, int times = 1);
+  const float* OptionalVector(const std::optional<TensorView>& tensor, int times = 1) {
+    return tensor.has_value() ? Vector(FloatsOf(*tensor), times) : nullptr;
+  }
+  Snake LoadSnake(const SnakeWeights& weights);
+
+  // Matrices, staged.
+  Dense NewDense(int64_t rows, int64_t taps, int64_t channels);
+  // dense rows from `first` = a linear layer's, its inputs scaled by `column_scale` (staged).
+  void FillLinear(const Dense& dense, const TensorView& weight, const float* column_scale, int first = 0, int run = 0,
+                  int run_stride = 0);
+  Dense Linear(const TensorView& weight, const float* column_scale = nullptr);
+  Dense Convolution(const TensorView& weight);
+  Dense Transposed(const TensorView& weight, int stride);
+
+  // Keeps `dense` in the order of a product with inputs in `x_planes`, whose weights these become, and releases what is
+  // staged.
+  void Pack(const Dense& dense, Planes x_planes, GemmArgs* args);
+
+ private:
+  template <typename T>
+  T* Allocate(Arena* arena, size_t count) {
+    if (failed()) return nullptr;
+    T* const data = static_cast<T*>(arena->Allocate(count * sizeof(T)));
+    if (data == nullptr) {
+      Check(arena->error());
+    } else {
+      Check(cudaMemsetAsync(data, 0, count * sizeof(T), nullptr));
+    }
+    return data;
+  }
+  float* Stage(size_t count) { return Allocate<float>(&staging_, count); }
+
+  Arena& memory_;
+  Arena staging_;
+  Status status_;
+};
+
+}  // namespace qtts::cuda::codec
+
+#endif  // QTTS_CUDA_CODEC_WEIGHTS_H_
