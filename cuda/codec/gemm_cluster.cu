@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 #include "codec/epilogue.cuh"
-#include "codec/gemm.cuh"
+#include "codec/gemm.h"
 #include "codec/half_math.cuh"
 
 // Products on the tensor cores by small blocks, on devices whose blocks can form clusters: several fit on a processor,
@@ -273,8 +273,6 @@ __global__ void __launch_bounds__(kThreads, 4) ClusterGemm(const __grid_constant
   }
 #endif
 }
-
-int CeilDiv(int a, int b) { return (a + b - 1) / b; }
 
 using Kernel = void (*)(GemmArgs);
 template <int kX, int kW, int kStages>

@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "codec/epilogue.cuh"
-#include "codec/gemm.cuh"
+#include "codec/gemm.h"
 #include "codec/half_math.cuh"
 
 // Products on the tensor cores by blocks that have a processor to themselves, or half of it.
@@ -367,8 +367,6 @@ __global__ void __launch_bounds__(kWideThreads, kWarpColumnTiles == 4 ? 1 : 2)
     return *reinterpret_cast<const float4*>(shared + n * kWideSumStride + t * kTileRows + r);
   });
 }
-
-int CeilDiv(int a, int b) { return (a + b - 1) / b; }
 
 template <int kX, int kW>
 struct Kernels {

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "codec/device.cuh"
-#include "codec/gemm.cuh"
+#include "codec/gemm.h"
 
 // The operators that are no matrix products.
 namespace qtts::cuda::codec {
@@ -359,8 +359,6 @@ __global__ void __launch_bounds__(kLastThreads) LastConv(const __grid_constant__
   }
 }
 
-unsigned CeilDiv(int a, int b) { return static_cast<unsigned>((a + b - 1) / b); }
-
 }  // namespace
 
 cudaError_t PrepareOperators() {
@@ -392,8 +390,8 @@ cudaError_t LaunchDepthwise(const DepthwiseArgs& args, int n, const DeviceTraits
 cudaError_t LaunchLastConv(const LastConvArgs& args, int n, const DeviceTraits& device, cudaStream_t stream) {
   const size_t floats = static_cast<size_t>(args.taps) * args.x.channels +
                         static_cast<size_t>(kSamples + args.taps - 1) * (args.x.channels + 4);
-  return LaunchChained(LastConv, dim3(CeilDiv(args.x.rows, kSamples), static_cast<unsigned>(n)), kLastThreads,
-                       floats * sizeof(float), args, device, stream);
+  return LaunchChained(LastConv, dim3(static_cast<unsigned>(CeilDiv(args.x.rows, kSamples)), static_cast<unsigned>(n)),
+                       kLastThreads, floats * sizeof(float), args, device, stream);
 }
 
 }  // namespace qtts::cuda::codec

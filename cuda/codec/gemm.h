@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-#ifndef QTTS_CUDA_CODEC_GEMM_CUH_
-#define QTTS_CUDA_CODEC_GEMM_CUH_
+#ifndef QTTS_CUDA_CODEC_GEMM_H_
+#define QTTS_CUDA_CODEC_GEMM_H_
 
 #include "codec/kernels.h"
 
 // What lies behind LaunchGemm() and PrepareKernels().
 namespace qtts::cuda::codec {
+
+inline int CeilDiv(int a, int b) { return (a + b - 1) / b; }
 
 // Completes the arguments for blocks of `tiles` weight tiles.
 inline void SetBlockTiles(GemmArgs* args, int tiles) {
@@ -25,9 +27,11 @@ cudaError_t LaunchClusterGemm(const GemmArgs& args, Planes x_planes, const GemmT
 cudaError_t PrepareHalfGemms();
 cudaError_t LaunchHalfGemm(const GemmArgs& args, Planes x_planes, const GemmTile& tile, const DeviceTraits& device,
                            cudaStream_t stream);
-cudaError_t PrepareOperators();
+cudaError_t PrepareF32Gemm();
 cudaError_t LaunchF32Gemm(GemmArgs args, const DeviceTraits& device, cudaStream_t stream);
+
+cudaError_t PrepareOperators();
 
 }  // namespace qtts::cuda::codec
 
-#endif  // QTTS_CUDA_CODEC_GEMM_CUH_
+#endif  // QTTS_CUDA_CODEC_GEMM_H_
