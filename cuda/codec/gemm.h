@@ -20,6 +20,8 @@ inline constexpr int kMostClusterBlocks = 8;
 inline constexpr int kClusterTiles = 4;  // weight tiles of a block
 // Whether there is such a block of kCluster.
 bool ClusterTakes(const GemmArgs& args, Planes x_planes, const GemmTile& tile, const DeviceTraits& device);
+// Whether the build has them: code for earlier devices that the driver adapts does not.
+bool HasClusterGemms();
 cudaError_t PrepareClusterGemms();
 cudaError_t LaunchClusterGemm(const GemmArgs& args, Planes x_planes, const GemmTile& tile, const DeviceTraits& device,
                               cudaStream_t stream);

@@ -13,7 +13,8 @@ cudaError_t PrepareKernels(int device, DeviceTraits* traits) {
   int major = 0;
   cudaError_t error = cudaDeviceGetAttribute(&traits->processors, cudaDevAttrMultiProcessorCount, device);
   if (error == cudaSuccess) error = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
-  traits->programmatic_launch = traits->clusters = major >= 9;
+  traits->programmatic_launch = major >= 9;
+  traits->clusters = major >= 9 && HasClusterGemms();
   if (error == cudaSuccess) error = PrepareHalfGemms();
   if (error == cudaSuccess && traits->clusters) error = PrepareClusterGemms();
   if (error == cudaSuccess) error = PrepareOperators();

@@ -321,6 +321,14 @@ bool ClusterTakes(const GemmArgs& args, Planes x_planes, const GemmTile& tile, c
   return (tile.columns == 8 || args.taps == 1 || of_one_stream) && StagesFor(args, x_planes, tile, device) != 0;
 }
 
+bool HasClusterGemms() {
+  cudaFuncAttributes attributes = {};
+  const auto* const kernel = reinterpret_cast<const void*>(KernelFor<2, 2, kFewStages>(8));
+  if (cudaFuncGetAttributes(&attributes, kernel) == cudaSuccess) return attributes.ptxVersion >= 90;
+  (void)cudaGetLastError();
+  return false;
+}
+
 cudaError_t PrepareClusterGemms() {
   for (const Planes x : {Planes::kHalf, Planes::kTwoHalves}) {
     for (const int w : {1, 2}) {

@@ -557,6 +557,8 @@ TEST_F(CodecTest, ErrorsSayWhatIsWrong) {
   EXPECT_EQ(codec->Restore(2, nullptr, nullptr).code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(codec->Follow(2, nullptr, nullptr, nullptr).code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(codec->Decode(2, nullptr, nullptr, nullptr, nullptr).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(codec->Begin(2, nullptr, nullptr, nullptr).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(codec->Finish(2, nullptr, CodecRoom::kBeside, nullptr).code(), StatusCode::kInvalidArgument);
   EXPECT_TRUE(codec->Decode(0, nullptr, nullptr, nullptr, nullptr).ok());
 }
 
