@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 #include <algorithm>
 
+#include "async_copy.cuh"
+#include "cluster.cuh"
 #include "gemm_cluster.h"
 
 namespace qtts::cuda::gemm {
@@ -31,63 +33,6 @@ int SharedBytes(int warps, int stages, int chunks, int row_tiles) {
 }
 
 #if __CUDA_ARCH__ >= 900
-
-__device__ __forceinline__ void CopyAsync16(uint32_t to, const void* from) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
-}
-__device__ __forceinline__ void CommitCopies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-template <int kLeft>
-__device__ __forceinline__ void AwaitCopies() {
-  asm volatile("cp.async.wait_group %0;" ::"n"(kLeft) : "memory");
-}
-
-__device__ __forceinline__ int BlockOfCluster() {
-  int rank;
-  asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
-  return rank;
-}
-// All threads of all blocks arrive and wait. Orders no writes: those travel by SendFour().
-__device__ __forceinline__ void ArriveAtCluster() {
-  asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
-}
-__device__ __forceinline__ void AwaitCluster() { asm volatile("barrier.cluster.wait.aligned;" ::: "memory"); }
-
-__device__ __forceinline__ uint32_t SharedAddress(const void* p) {
-  return static_cast<uint32_t>(__cvta_generic_to_shared(p));
-}
-// Where another block of the cluster has what this one has at `address` of its shared memory.
-__device__ __forceinline__ uint32_t AddressIn(int block, uint32_t address) {
-  uint32_t there;
-  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address), "r"(block));
-  return there;
-}
-// Stores into a block of the cluster, whose `arrivals` counts the bytes when they are there.
-__device__ __forceinline__ void SendFour(int block, uint32_t to, uint32_t arrivals, const float (&v)[4]) {
-  asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(
-                   AddressIn(block, to)),
-               "f"(v[0]), "f"(v[1]), "f"(v[2]), "f"(v[3]), "r"(AddressIn(block, arrivals))
-               : "memory");
-}
-// By one thread, before the cluster's first barrier.
-__device__ __forceinline__ void InitializeArrivals(uint32_t arrivals) {
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;\nfence.mbarrier_init.release.cluster;" ::"r"(arrivals)
-               : "memory");
-}
-// By one thread: so many bytes are to come. Some may have come.
-__device__ __forceinline__ void ExpectArrivals(uint32_t arrivals, int bytes) {
-  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(arrivals), "r"(bytes) : "memory");
-}
-__device__ __forceinline__ void AwaitArrivals(uint32_t arrivals) {
-  uint32_t passed = 0;
-  while (passed == 0) {
-    asm volatile(
-        "{\n.reg .pred p;\nmbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], 0;\n"
-        "selp.u32 %0, 1, 0, p;\n}"
-        : "=r"(passed)
-        : "r"(arrivals)
-        : "memory");
-  }
-}
 
 // This block's share of the columns of its rows, in BF16, to `stage`; counted by `staged` when it is there.
 __device__ __forceinline__ void Stage(const GemmArguments& a, int64_t first_row, int rows, int begin, int count,

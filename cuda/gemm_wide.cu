@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 #include <algorithm>
 
+#include "async_copy.cuh"
 #include "gemm_device.cuh"
 #include "gemm_wide.h"
 
@@ -13,15 +14,6 @@ constexpr int kStages = 3;        // chunks of activations under way per warp
 constexpr int kWeightsAhead = 2;  // chunks of weights in registers
 // Floats between rows of partial sums: the lanes that store at once lie in different banks.
 constexpr int kPartialStride = kOutputs + 4;
-
-__device__ __forceinline__ void CopyAsync16(uint32_t to, const void* from) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
-}
-__device__ __forceinline__ void CommitCopies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-template <int kLeft>
-__device__ __forceinline__ void AwaitCopies() {
-  asm volatile("cp.async.wait_group %0;" ::"n"(kLeft) : "memory");
-}
 
 constexpr size_t StageBytes(int rows) { return static_cast<size_t>(kWarps * kStages * rows * kChunk) * 2; }
 constexpr size_t PartialBytes(int rows) { return static_cast<size_t>(kWarps * rows * kPartialStride) * 4; }

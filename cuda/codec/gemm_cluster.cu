@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
+#include "async_copy.cuh"
+#include "cluster.cuh"
 #include "codec/epilogue.cuh"
 #include "codec/gemm.h"
 #include "codec/half_math.cuh"
@@ -38,57 +40,6 @@ __host__ __device__ constexpr size_t ReceivedBytes(int columns) {
   return static_cast<size_t>(all > kMostClusterBlocks ? all : kMostClusterBlocks) * kFragmentBytes;
 }
 
-#if __CUDA_ARCH__ >= 900
-
-template <int kLeft>
-__device__ __forceinline__ void AwaitCopies() {
-  asm volatile("cp.async.wait_group %0;" ::"n"(kLeft) : "memory");
-}
-__device__ __forceinline__ void CommitCopies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-
-__device__ __forceinline__ uint32_t SharedAddress(const void* p) {
-  return static_cast<uint32_t>(__cvta_generic_to_shared(p));
-}
-// All threads of all blocks of the cluster. Orders no writes: sums travel by Send().
-__device__ __forceinline__ void ArriveAtCluster() {
-  asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
-}
-__device__ __forceinline__ void AwaitCluster() { asm volatile("barrier.cluster.wait.aligned;" ::: "memory"); }
-// Where another block of the cluster has what this one has at `address`.
-__device__ __forceinline__ uint32_t AddressIn(int block, uint32_t address) {
-  uint32_t there;
-  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address), "r"(block));
-  return there;
-}
-// Stores into a block of the cluster, whose `arrivals` counts the bytes when they are there.
-__device__ __forceinline__ void Send(int block, uint32_t to, uint32_t arrivals, const float (&v)[4]) {
-  asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(
-                   AddressIn(block, to)),
-               "f"(v[0]), "f"(v[1]), "f"(v[2]), "f"(v[3]), "r"(AddressIn(block, arrivals))
-               : "memory");
-}
-// By one thread, before the cluster's barrier: so many bytes will come.
-__device__ __forceinline__ void ExpectArrivals(uint32_t arrivals, int bytes) {
-  asm volatile(
-      "mbarrier.init.shared::cta.b64 [%0], 1;\nfence.mbarrier_init.release.cluster;\n"
-      "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(arrivals),
-      "r"(bytes)
-      : "memory");
-}
-__device__ __forceinline__ void AwaitArrivals(uint32_t arrivals) {
-  uint32_t passed = 0;
-  while (passed == 0) {
-    asm volatile(
-        "{\n.reg .pred p;\nmbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], 0;\n"
-        "selp.u32 %0, 1, 0, p;\n}"
-        : "=r"(passed)
-        : "r"(arrivals)
-        : "memory");
-  }
-}
-
-#endif  // __CUDA_ARCH__ >= 900
-
 // Block x of a cluster takes group x. Fragments are finished in turn by the blocks of the cluster.
 template <int kColumnTiles, int kX, int kW, int kStages>
 __global__ void __launch_bounds__(kThreads, 4) ClusterGemm(const __grid_constant__ GemmArgs a) {
@@ -126,6 +77,7 @@ __global__ void __launch_bounds__(kThreads, 4) ClusterGemm(const __grid_constant
       int bytes = 0;
 #pragma unroll 1
       for (int f = rank; f < kWarps * kColumnTiles; f += a.groups) bytes += exists(f) ? a.groups * kFragmentBytes : 0;
+      InitializeArrivals(arrivals_address);
       ExpectArrivals(arrivals_address, bytes);
     }
     ArriveAtCluster();
@@ -255,8 +207,8 @@ __global__ void __launch_bounds__(kThreads, 4) ClusterGemm(const __grid_constant
     const int f = warp * kColumnTiles + j;
     if (!exists(f)) continue;
     const int at = (f >> group_shift << group_shift) + rank;  // the fragment's, of those that its block is sent
-    Send(f & (a.groups - 1), received_base + static_cast<uint32_t>(at * kFragmentBytes + lane * 16), arrivals_address,
-         sum[0][j]);
+    SendFour(f & (a.groups - 1), received_base + static_cast<uint32_t>(at * kFragmentBytes + lane * 16),
+             arrivals_address, sum[0][j]);
   }
   AwaitArrivals(arrivals_address);
 #pragma unroll 1

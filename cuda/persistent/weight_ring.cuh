@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "async_copy.cuh"
 #include "persistent/frame_kernel.h"
 
 // The stream of a block's weights: one thread copies tiles, piece by piece and in the order of their use, into slots
@@ -25,10 +26,6 @@ struct RingBarriers {
 };
 
 #if __CUDA_ARCH__ >= 900
-
-__device__ __forceinline__ uint32_t SharedAddress(const void* p) {
-  return static_cast<uint32_t>(__cvta_generic_to_shared(p));
-}
 
 __device__ __forceinline__ bool BarrierPassed(uint64_t* barrier, unsigned parity) {
   uint32_t passed;

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#ifndef QTTS_CUDA_ASYNC_COPY_CUH_
+#define QTTS_CUDA_ASYNC_COPY_CUH_
+
+#include <cstdint>
+
+// Copies from global to shared memory that a thread does not wait for, in groups: those of one CommitCopies().
+namespace qtts::cuda {
+
+__device__ __forceinline__ uint32_t SharedAddress(const void* p) {
+  return static_cast<uint32_t>(__cvta_generic_to_shared(p));
+}
+
+__device__ __forceinline__ void CopyAsync16(uint32_t to, const void* from) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
+}
+__device__ __forceinline__ void CommitCopies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+// Until no more than the last kLeft groups of the calling thread are on their way.
+template <int kLeft>
+__device__ __forceinline__ void AwaitCopies() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(kLeft) : "memory");
+}
+
+}  // namespace qtts::cuda
+
+#endif  // QTTS_CUDA_ASYNC_COPY_CUH_
