@@ -126,7 +126,7 @@ void Builder::Dequantization() {
     product.inner = half;
     product.columns = width;
     if (!packer_.failed()) packer_.Check(DivideByUsage(codewords, usage, args.codebook_size, half, nullptr));
-    if (!packer_.failed()) packer_.Check(Product(product, nullptr));
+    packer_.Multiply(product);
     packer_.Release();
   }
   steps_.emplace_back(args);
@@ -150,7 +150,7 @@ void Builder::PreTransformer() {
   product.rows = hidden;
   product.inner = config_.latent_dim;
   product.columns = static_cast<int>(conv.width());
-  if (!packer_.failed()) packer_.Check(Product(product, nullptr));
+  packer_.Multiply(product);
 
   float* const bias = packer_.Keep<float>(static_cast<size_t>(dense.rows));
   if (!packer_.failed() && weights_.input_projection.bias.has_value()) {
@@ -158,13 +158,7 @@ void Builder::PreTransformer() {
     packer_.Check(cudaMemcpy(bias, own.data(), own.size() * sizeof(float), cudaMemcpyHostToDevice));
   }
   if (weights_.pre_conv.bias.has_value()) {
-    product.b = packer_.Upload(*weights_.pre_conv.bias);
-    product.b_row = 1;
-    product.c = bias;
-    product.c_row = 1;
-    product.columns = 1;
-    product.accumulate = true;
-    if (!packer_.failed()) packer_.Check(Product(product, nullptr));
+    packer_.AddBias(product, packer_.Upload(*weights_.pre_conv.bias), bias);
   }
 
   x_ = Feed(1, dense.channels, dense.taps - 1, early_.x);
@@ -288,7 +282,7 @@ void Builder::UpsampleStage(size_t index) {
     product.rows = transposed.rows;
     product.inner = transposed.channels;
     product.columns = static_cast<int>(projection.width());
-    if (!packer_.failed()) packer_.Check(Product(product, nullptr));
+    packer_.Multiply(product);
     const float* bias = packer_.OptionalVector(stage.transposed.bias, stride);
     if (weights_.output_projection.bias.has_value()) {
       float* const sum = packer_.Keep<float>(static_cast<size_t>(transposed.rows));
@@ -296,13 +290,7 @@ void Builder::UpsampleStage(size_t index) {
         packer_.Check(cudaMemcpyAsync(sum, bias, static_cast<size_t>(transposed.rows) * sizeof(float),
                                       cudaMemcpyDeviceToDevice, nullptr));
       }
-      product.b = packer_.Vector(FloatsOf(*weights_.output_projection.bias));
-      product.b_row = 1;
-      product.c = sum;
-      product.c_row = 1;
-      product.columns = 1;
-      product.accumulate = true;
-      if (!packer_.failed()) packer_.Check(Product(product, nullptr));
+      packer_.AddBias(product, packer_.Vector(FloatsOf(*weights_.output_projection.bias)), sum);
       bias = sum;
     }
     GemmArgs& gemm = AddGemm(dense, 1, x_, early_);

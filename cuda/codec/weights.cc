@@ -147,6 +147,16 @@ Dense WeightPacker::Transposed(const TensorView& weight, int stride) {
   return dense;
 }
 
+void WeightPacker::AddBias(ProductArgs product, const float* bias, float* sum) {
+  product.b = bias;
+  product.b_row = 1;
+  product.c = sum;
+  product.c_row = 1;
+  product.columns = 1;
+  product.accumulate = true;
+  Multiply(product);
+}
+
 void WeightPacker::Pack(const Dense& dense, Planes x_planes, GemmArgs* args) {
   const size_t elements = static_cast<size_t>(dense.rows) * static_cast<size_t>(dense.width());
   if (x_planes == Planes::kF32) {

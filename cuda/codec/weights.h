@@ -78,6 +78,13 @@ class WeightPacker {
   Dense Convolution(const TensorView& weight);
   Dense Transposed(const TensorView& weight, int stride);
 
+  // c (+)= a b, see Product(). None of its arrays need be there after an error.
+  void Multiply(const ProductArgs& product) {
+    if (!failed()) Check(Product(product, nullptr));
+  }
+  // Of two linear layers that become one, the second being `product`'s a: sum += a * the first one's bias.
+  void AddBias(ProductArgs product, const float* bias, float* sum);
+
   // Keeps `dense` in the order of a product with inputs in `x_planes`, whose weights these become, and releases what is
   // staged.
   void Pack(const Dense& dense, Planes x_planes, GemmArgs* args);
