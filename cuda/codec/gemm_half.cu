@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 #include <algorithm>
 
+#include "async_copy.cuh"
 #include "codec/epilogue.cuh"
 #include "codec/gemm.h"
 #include "codec/half_math.cuh"
@@ -285,7 +286,7 @@ __global__ void __launch_bounds__(kWideThreads, kWarpColumnTiles == 4 ? 1 : 2)
 #pragma unroll
   for (int s = 0; s < kStages - 1; ++s) {
     if (s < a.chunks) copy_x(s * kStageBytes);
-    asm volatile("cp.async.commit_group;" ::: "memory");
+    CommitCopies();
   }
   const float4 residual = FirstResidual(a, first_tile, first_column);
   ScaleColumns(a, first_column, kColumns, column_scale);
@@ -299,14 +300,14 @@ __global__ void __launch_bounds__(kWideThreads, kWarpColumnTiles == 4 ? 1 : 2)
   const int x_offset = ((warp_column + lane / 4) * kChannelBlock + lane % 4 * 8) * static_cast<int>(sizeof(__half));
   const int w_offset = (kX * kPlaneHalves + warp_tile * kTileHalves + lane * 8) * static_cast<int>(sizeof(__half));
   for (int chunk = 0; chunk < a.chunks; ++chunk) {
-    asm volatile("cp.async.wait_group %0;" ::"n"(kStages - 2) : "memory");
+    AwaitCopies<kStages - 2>();
     __syncthreads();
     const int ahead = chunk + kStages - 1;
     if (ahead < a.chunks) {
       copy_weights(free_offset);
       copy_x(free_offset);
     }
-    asm volatile("cp.async.commit_group;" ::: "memory");
+    CommitCopies();
     free_offset = stage_offset;
 
     const auto* const x_from = reinterpret_cast<const __half*>(ring_bytes + stage_offset + x_offset);

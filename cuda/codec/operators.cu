@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "async_copy.cuh"
 #include "codec/device.cuh"
 #include "codec/gemm.h"
 
@@ -65,11 +66,6 @@ constexpr int kKeysAtOnce = kAttentionThreads / kLanesPerKey;
 // Floats of a row of keys or values in shared memory: a quarter warp's keys lie in different banks.
 __host__ __device__ constexpr int AttentionStride(int head_dim) { return head_dim + 8; }
 
-__device__ __forceinline__ void CopyAsync16(float* to, const float* from) {
-  const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(to));
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address), "l"(from) : "memory");
-}
-
 // A block per (head, batch row). A score depends on positions by their distance only, so keys are kept as they are and
 // turned back by it here. The past is fetched and turned while earlier kernels still run.
 __global__ void __launch_bounds__(kAttentionThreads) Attend(const __grid_constant__ AttentionArgs a) {
@@ -106,8 +102,8 @@ __global__ void __launch_bounds__(kAttentionThreads) Attend(const __grid_constan
     const int d = (i - (distance - 1) * pieces) * 4;
     const int at = now >= distance ? now - distance : now - distance + a.window;
     const int64_t from = static_cast<int64_t>(at) * kv_width + d;
-    CopyAsync16(keys + distance * stride + d, past_keys + from);
-    CopyAsync16(values + distance * stride + d, past_values + from);
+    CopyAsync16(SharedAddress(keys + distance * stride + d), past_keys + from);
+    CopyAsync16(SharedAddress(values + distance * stride + d), past_values + from);
   }
   asm volatile("cp.async.wait_all;" ::: "memory");
   __syncthreads();
@@ -252,10 +248,11 @@ __global__ void __launch_bounds__(kDepthwiseThreads, 4) Depthwise(const __grid_c
   float* const weights = shared + a.x.channels;  // [tap][channel]
   if (staged) {
     for (int c = static_cast<int>(threadIdx.x) * 4; c < a.x.channels; c += kDepthwiseThreads * 4) {
-      for (int j = 0; j < a.taps; ++j) CopyAsync16(weights + j * a.x.channels + c, a.weights + j * a.x.channels + c);
+      for (int j = 0; j < a.taps; ++j)
+        CopyAsync16(SharedAddress(weights + j * a.x.channels + c), a.weights + j * a.x.channels + c);
     }
   }
-  asm volatile("cp.async.commit_group;" ::: "memory");
+  CommitCopies();
   const int frame = __ldcg(a.batch.frames + b);
   WaitForPreviousKernel();
   if (frame < 0) return;
