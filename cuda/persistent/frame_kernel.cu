@@ -39,8 +39,8 @@ __global__ void __maxnreg__(kRegisters) FrameKernel(const __grid_constant__ Fram
       SendFrame(a, shared, &ring);
       ring.Drain();
     } else if (threadIdx.x == kTeamThreads + 32) {
-      RingScout scout(&shared.ring, &shared.stop);
-      SendFrame(a, shared, &scout);
+      RingPrefetcher prefetcher(&shared.ring, &shared.stop);
+      SendFrame(a, shared, &prefetcher);
     }
     return;
   }

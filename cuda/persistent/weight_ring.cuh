@@ -173,9 +173,9 @@ class RingWriter {
 };
 
 // The thread ahead of it, which goes through the same.
-class RingScout {
+class RingPrefetcher {
  public:
-  __device__ RingScout(const RingBarriers* barriers, const volatile unsigned* stop)
+  __device__ RingPrefetcher(const RingBarriers* barriers, const volatile unsigned* stop)
       : sent_(&barriers->sent), stop_(stop) {}
 
   __device__ void SetPace(const WeightPace& pace) { most_ahead_ = pace.ahead; }
