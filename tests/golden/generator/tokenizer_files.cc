@@ -5,6 +5,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "golden/vocabulary/released_tokens.h"
+
 namespace qtts::golden {
 namespace {
 
@@ -100,39 +102,7 @@ Result<Vocabulary> ReleasedVocabulary(const std::string& merges_file) {
     }
     v.merges.emplace_back(line.substr(0, blank), line.substr(blank + 1));
   }
-  v.added = {"<|endoftext|>",
-             "<|im_start|>",
-             "<|im_end|>",
-             "<|object_ref_start|>",
-             "<|object_ref_end|>",
-             "<|box_start|>",
-             "<|box_end|>",
-             "<|quad_start|>",
-             "<|quad_end|>",
-             "<|vision_start|>",
-             "<|vision_end|>",
-             "<|vision_pad|>",
-             "<|image_pad|>",
-             "<|video_pad|>",
-             "<tool_call>",
-             "</tool_call>",
-             "<|fim_prefix|>",
-             "<|fim_middle|>",
-             "<|fim_suffix|>",
-             "<|fim_pad|>",
-             "<|repo_name|>",
-             "<|file_sep|>",
-             "<tool_response>",
-             "</tool_response>",
-             "<think>",
-             "</think>",
-             "<|audio_start|>",
-             "<|audio_end|>",
-             "<tts_pad>",
-             "<tts_text_bos>",
-             "<tts_text_eod>",
-             "<tts_text_bos_single>",
-             "<|audio_pad|>"};
+  v.added = ReleasedAddedTokens();
   return v;
 }
 

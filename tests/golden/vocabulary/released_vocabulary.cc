@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "golden/vocabulary/released_tokens.h"
 #include "text/byte_alphabet.h"
 
 namespace qtts {
@@ -73,39 +74,7 @@ VocabularyFiles MakeVocabulary(const std::string& merges, const std::vector<std:
 }
 
 VocabularyFiles ReleasedVocabulary() {
-  return MakeVocabulary(Slurp(QTTS_SOURCE_DIR "/tests/golden/vocabulary/merges.txt"), {"<|endoftext|>",
-                                                                                       "<|im_start|>",
-                                                                                       "<|im_end|>",
-                                                                                       "<|object_ref_start|>",
-                                                                                       "<|object_ref_end|>",
-                                                                                       "<|box_start|>",
-                                                                                       "<|box_end|>",
-                                                                                       "<|quad_start|>",
-                                                                                       "<|quad_end|>",
-                                                                                       "<|vision_start|>",
-                                                                                       "<|vision_end|>",
-                                                                                       "<|vision_pad|>",
-                                                                                       "<|image_pad|>",
-                                                                                       "<|video_pad|>",
-                                                                                       "<tool_call>",
-                                                                                       "</tool_call>",
-                                                                                       "<|fim_prefix|>",
-                                                                                       "<|fim_middle|>",
-                                                                                       "<|fim_suffix|>",
-                                                                                       "<|fim_pad|>",
-                                                                                       "<|repo_name|>",
-                                                                                       "<|file_sep|>",
-                                                                                       "<tool_response>",
-                                                                                       "</tool_response>",
-                                                                                       "<think>",
-                                                                                       "</think>",
-                                                                                       "<|audio_start|>",
-                                                                                       "<|audio_end|>",
-                                                                                       "<tts_pad>",
-                                                                                       "<tts_text_bos>",
-                                                                                       "<tts_text_eod>",
-                                                                                       "<tts_text_bos_single>",
-                                                                                       "<|audio_pad|>"});
+  return MakeVocabulary(Slurp(QTTS_SOURCE_DIR "/tests/golden/vocabulary/merges.txt"), golden::ReleasedAddedTokens());
 }
 
 }  // namespace qtts
