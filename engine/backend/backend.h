@@ -62,7 +62,8 @@ class Backend {
   virtual int max_outstanding() const = 0;
 
   // Starts an utterance: queues its prefill and, with reference codes, the codec's priming. `prompt`
-  // is not kept; its trailing_text is the caller's to feed through FrameStep.
+  // is not kept; its trailing_text is the caller's to feed through FrameStep. kDeviceUnavailable means
+  // that the device is lost: every slot is dead.
   virtual Result<SlotId> Open(const Prompt& prompt, const GenerationSettings& settings, uint64_t seed) = 0;
 
   // Queues one frame for each of `steps`: distinct, open slots. A slot that has ended (the host may

@@ -166,6 +166,10 @@ bool Scheduler::OpenSlots() {
     const Request& request = running->stream->request();
     const auto start = LogClock::now();
     Result<SlotId> slot = backend_->Open(*prompt, request.settings, request.seed);
+    if (!slot.ok() && slot.status().code() == StatusCode::kDeviceUnavailable) {
+      FailAll(slot.status());
+      break;
+    }
     if (!slot.ok()) {
       Log(LogLevel::kWarning, "an utterance could not begin: " + slot.status().message());
       running->stream->End(EndReason::kError, slot.status());

@@ -296,6 +296,20 @@ TEST_F(SchedulerTest, LostDeviceFailsEveryStreamNowAndLater) {
   EXPECT_TRUE(scheduler_->device_lost());
 }
 
+// A device that somebody else has lost is found out by the next utterance.
+TEST_F(SchedulerTest, DeviceLostWhenAnUtteranceBeginsFailsEveryStream) {
+  script_.frames_by_seed[1] = 1000000;
+  script_.open_error_by_seed.emplace(2, Status::DeviceUnavailable("no GPU"));
+  const auto running = Start(1, "Hello.", false, 5);
+  SettledText(1, 5);
+  for (const auto& stream : {Start(2), running, Start(3)}) {
+    ReadAll(*stream, 1);
+    EXPECT_EQ(stream->end_reason(), EndReason::kError);
+    EXPECT_EQ(stream->status().code(), StatusCode::kDeviceUnavailable);
+  }
+  EXPECT_TRUE(scheduler_->device_lost());
+}
+
 TEST_F(SchedulerTest, EveryFrameAndTheEndAreAnnounced) {
   std::atomic<int> calls = 0;
   const auto stream = Start(1, "Hello.", false, 25, [&] { ++calls; });
