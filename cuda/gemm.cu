@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "async_copy.cuh"
 #include "gemm_cluster.h"
 #include "gemm_device.cuh"
 #include "gemm_wide.h"
@@ -38,6 +39,12 @@ constexpr int TilesOf(Rows rows) { return rows == Rows::kTwoTiles ? 2 : 1; }
 constexpr int BlocksTogether(Rows rows) { return rows == Rows::kOne ? 4 : 2; }
 
 constexpr int ChunksAhead(GemmKind kind) { return TileOutputs(kind) == 16 ? 4 : 8; }
+// A warp's chunks that come to shared memory meanwhile, at most: for more there are no registers.
+constexpr int ChunksBehind(GemmKind kind) { return TileOutputs(kind) == 16 ? 0 : 8; }
+constexpr int kChunkBytes = 512;  // of a chunk of 8 outputs
+
+// Spans of columns of x that a warp asks for at once.
+constexpr int SpansTogether(Rows rows) { return rows == Rows::kOne ? 2 : 1; }
 
 // Elements between staged rows: no bank conflicts between the rows of a fragment.
 __host__ __device__ constexpr int StageStride(int chunks) { return (chunks + 1 - chunks % 2) * kChunk; }
@@ -49,7 +56,7 @@ size_t StageBytes(int chunks, int64_t rows) {
 }
 
 // One tile of outputs, in BF16. Each warp has an eighth of the chunks of columns and keeps kAhead of
-// them in flight in registers.
+// them in flight in registers; at the beginning, before there are rows, kBehind more to shared memory.
 template <GemmKind kKind, Rows kShape>
 __global__ void __launch_bounds__(kThreads, BlocksTogether(kShape)) Bf16Kernel(GemmArguments a) {
   constexpr int kTiles = TilesOf(kShape);
@@ -57,6 +64,7 @@ __global__ void __launch_bounds__(kThreads, BlocksTogether(kShape)) Bf16Kernel(G
   constexpr int kTileRowsUsed = kShape == Rows::kOne ? 1 : kTileRows;
   constexpr int kHalves = TileOutputs(kKind) / 8;
   constexpr int kAhead = ChunksAhead(kKind);
+  constexpr int kBehind = kWholeStage ? ChunksBehind(kKind) : 0;
   constexpr int kOutputs = 8 * kHalves;
   constexpr int kRows = kTiles * kTileRows;
   constexpr int kPerLane = HasNorm(kKind) ? 4 : 8;  // elements of x in 16 bytes
@@ -85,6 +93,9 @@ __global__ void __launch_bounds__(kThreads, BlocksTogether(kShape)) Bf16Kernel(G
   auto* const stage = reinterpret_cast<__nv_bfloat16*>(kWholeStage ? whole_stage : memory) +
                       warp * (kWholeStage ? rows : kTileRows) * stride;
   auto* const partial = reinterpret_cast<float*>(memory);
+  // Behind the stage, [chunk][warp][lane]: what a lane uses it brings itself.
+  const uint4* const behind =
+      reinterpret_cast<const uint4*>(whole_stage + kWarps * rows * stride * 2) + warp * 32 + lane;
 
   uint4 w[kAhead][kHalves];
 #pragma unroll
@@ -93,6 +104,13 @@ __global__ void __launch_bounds__(kThreads, BlocksTogether(kShape)) Bf16Kernel(G
     for (int h = 0; h < kHalves; ++h) {
       if (i < count) w[i][h] = Streamed(weights + (i * kHalves + h) * 32);
     }
+  }
+  if constexpr (kBehind > 0) {
+#pragma unroll
+    for (int i = 0; i < kBehind; ++i) {
+      if (kAhead + i < count) CopyAsync16(SharedAddress(behind + i * kThreads), weights + (kAhead + i) * 32);
+    }
+    CommitCopies();
   }
   // The column of x, from the warp's first, with which this lane begins.
   const int column = lane * kPerLane;
@@ -117,9 +135,8 @@ __global__ void __launch_bounds__(kThreads, BlocksTogether(kShape)) Bf16Kernel(G
 
   float sums[kTiles][4] = {};
   float square[kTiles] = {};
-  // Brings kSpan columns from `c` of the rows of tile t to column `to` of the stage.
-  const auto bring = [&](int t, int c, int to, float4 norm, bool mine) {
-    uint4 raw[kTileRowsUsed];
+  // Asks for kSpan columns from `c` of the rows of tile t.
+  const auto fetch = [&](int t, int c, bool mine, uint4* raw) {
 #pragma unroll
     for (int r = 0; r < kTileRowsUsed; ++r) {
       raw[r] = {};
@@ -128,6 +145,9 @@ __global__ void __launch_bounds__(kThreads, BlocksTogether(kShape)) Bf16Kernel(G
         raw[r] = Fresh(reinterpret_cast<const uint4*>(static_cast<const char*>(a.x) + at * (16 / kPerLane)));
       }
     }
+  };
+  // Brings them to column `to` of the stage.
+  const auto bring = [&](int t, const uint4* raw, int to, float4 norm, bool mine) {
     float products[kTileRows] = {};
 #pragma unroll
     for (int r = 0; r < kTileRowsUsed; ++r) {
@@ -158,19 +178,35 @@ __global__ void __launch_bounds__(kThreads, BlocksTogether(kShape)) Bf16Kernel(G
   };
 
   if constexpr (kWholeStage) {
-#pragma unroll 4
-    for (int c = column; c - column < count * kChunk; c += kSpan) {
-      bring(0, c, c, c == column ? first_norm : norm_at(c), c < count * kChunk);
+    constexpr int kTogether = SpansTogether(kShape);
+#pragma unroll 2
+    for (int first = column; first - column < count * kChunk; first += kTogether * kSpan) {
+      uint4 raw[kTogether][kTileRowsUsed];
+#pragma unroll
+      for (int s = 0; s < kTogether; ++s) {
+        const int c = first + s * kSpan;
+        if (c - column < count * kChunk) fetch(0, c, c < count * kChunk, raw[s]);
+      }
+#pragma unroll
+      for (int s = 0; s < kTogether; ++s) {
+        const int c = first + s * kSpan;
+        if (c - column < count * kChunk) {
+          bring(0, raw[s], c, c == column ? first_norm : norm_at(c), c < count * kChunk);
+        }
+      }
     }
     __syncwarp();
   }
+  if constexpr (kBehind > 0) AwaitCopies<0>();
   for (int base = 0; base < count; base += kAhead) {
 #pragma unroll
     for (int t = 0; t < kTiles; ++t) {
       if constexpr (!kWholeStage) {
         const int c = base * kChunk + column;
         const bool mine = column < kAhead * kChunk && c < count * kChunk;
-        bring(t, c, column, base == 0 ? first_norm : norm_at(c), mine);
+        uint4 raw[kTileRowsUsed];
+        fetch(t, c, mine, raw);
+        bring(t, raw, column, base == 0 ? first_norm : norm_at(c), mine);
         __syncwarp();
       }
 #pragma unroll
@@ -178,7 +214,10 @@ __global__ void __launch_bounds__(kThreads, BlocksTogether(kShape)) Bf16Kernel(G
         if (base + i < count) multiply(t, i, (kWholeStage ? base + i : i) * kChunk);
         if (t == kTiles - 1 && base + kAhead + i < count) {
 #pragma unroll
-          for (int h = 0; h < kHalves; ++h) w[i][h] = Streamed(weights + ((base + kAhead + i) * kHalves + h) * 32);
+          for (int h = 0; h < kHalves; ++h) {
+            w[i][h] = base + i < kBehind ? behind[(base + i) * kThreads]
+                                         : Streamed(weights + ((base + kAhead + i) * kHalves + h) * 32);
+          }
         }
       }
       if constexpr (!kWholeStage) __syncwarp();
@@ -297,8 +336,10 @@ void RunFew(const Launcher& launch, const Matrix& matrix, const GemmArguments& a
     return dim3(static_cast<unsigned>(matrix.tiles()), static_cast<unsigned>((a.rows + rows - 1) / rows));
   };
   const size_t stage = StageBytes(a.chunks, std::min<int64_t>(a.rows, 8));
-  if (shape == GemmShape::kOneRow) return launch(Bf16Kernel<kKind, Rows::kOne>, blocks(1), kThreads, stage, a);
-  if (shape == GemmShape::k8Rows) return launch(Bf16Kernel<kKind, Rows::kTile>, blocks(8), kThreads, stage, a);
+  const int left = (a.chunks + kWarps - 1) / kWarps - ChunksAhead(kKind);
+  const size_t shared = stage + static_cast<size_t>(std::clamp(left, 0, ChunksBehind(kKind)) * kWarps * kChunkBytes);
+  if (shape == GemmShape::kOneRow) return launch(Bf16Kernel<kKind, Rows::kOne>, blocks(1), kThreads, shared, a);
+  if (shape == GemmShape::k8Rows) return launch(Bf16Kernel<kKind, Rows::kTile>, blocks(8), kThreads, shared, a);
   launch(Bf16Kernel<kKind, Rows::kTwoTiles>, blocks(16), kThreads, 0, a);
 }
 
