@@ -29,7 +29,6 @@ constexpr int kOutstanding = 2;
 // Most waits are a frame long; the first one of an utterance comes after its prompt.
 constexpr std::chrono::milliseconds kFramePatience{5};
 constexpr std::chrono::milliseconds kFirstFramePatience{20};
-// The codec's batch and the rows of a frame.
 constexpr int kFirstCapability = 8;
 // Device memory beside weights that a start needs at least: scratch, the codec's state, one utterance.
 constexpr size_t kWorkingBytes = size_t{512} << 20;
@@ -53,6 +52,12 @@ namespace {
 
 Status Unavailable(const std::string& what) {
   return Status::DeviceUnavailable("device=cuda: " + what + "; choose device=cpu or device=auto");
+}
+
+Status CannotBeUsed(const std::string& device, cudaError_t error) {
+  (void)cudaGetLastError();
+  if (IsFault(error) || error == cudaErrorMemoryAllocation) return CudaStatus(error, "a start on " + device);
+  return Unavailable(device + " cannot be used: " + cudaGetErrorString(error));
 }
 
 Result<int> CountDevices() {
@@ -81,8 +86,7 @@ Result<int> CountDevices() {
 // Makes `device` the current one and says whether it can hold the model.
 Status UseDevice(const Checkpoint& checkpoint, Precision precision, int device) {
   if (const cudaError_t error = cudaSetDevice(device); error != cudaSuccess) {
-    (void)cudaGetLastError();
-    return Unavailable("GPU " + std::to_string(device) + " cannot be used: " + cudaGetErrorString(error));
+    return CannotBeUsed("GPU " + std::to_string(device), error);
   }
   cudaDeviceProp properties = {};
   QTTS_RETURN_IF_CUDA_ERROR(cudaGetDeviceProperties(&properties, device), "asking for the device");
@@ -92,18 +96,17 @@ Status UseDevice(const Checkpoint& checkpoint, Precision precision, int device) 
   }
   codec::DeviceTraits traits;
   if (const cudaError_t error = codec::PrepareKernels(device, &traits); error != cudaSuccess) {
-    (void)cudaGetLastError();
     if (error == cudaErrorNoKernelImageForDevice) {
+      (void)cudaGetLastError();
       const std::string number = std::to_string(properties.major) + std::to_string(properties.minor);
       return Unavailable(std::string(properties.name) + " needs the GPU backend built with -Dcuda-arch=" + number);
     }
-    return Unavailable(std::string(properties.name) + " cannot be used: " + cudaGetErrorString(error));
+    return CannotBeUsed(properties.name, error);
   }
   size_t free = 0;
   size_t total = 0;
   if (const cudaError_t memory = cudaMemGetInfo(&free, &total); memory != cudaSuccess) {
-    (void)cudaGetLastError();
-    return Unavailable(std::string(properties.name) + " cannot be used: " + cudaGetErrorString(memory));
+    return CannotBeUsed(properties.name, memory);
   }
   const ModelInfo info = checkpoint.Info();
   // The codec's weights are kept in up to 8 bytes each.
@@ -144,7 +147,8 @@ struct CudaBackend::Impl {
     int index = 0;
     int64_t prompt_rows = 0;
     int64_t submitted = 0;
-    FrameEnd end = FrameEnd::kNone;  // what the host knows of; for kError, `status`
+    FrameStart start = FrameStart::kInput;  // of the next frame
+    FrameEnd end = FrameEnd::kNone;         // what the host knows of; for kError, `status`
     Status status;
   };
   // One row of a submission: where its result will be, or what it is already.
@@ -171,14 +175,14 @@ struct CudaBackend::Impl {
   int samples = 0;
   int codebook_size = 0;
 
-  PinnedMemory steps;                           // FrameRow [kRing][kMaxRows]
-  PinnedMemory results;                         // FrameRowResult [kRing][kMaxRows]
-  PinnedMemory out;                             // float [kRing][kMaxRows][samples]
-  DeviceMemory pcm;                             // float [kMaxRows][samples]
-  std::vector<Event> chosen;                    // [kRing] a frame's codes are there
-  std::vector<Event> done;                      // [kRing] its sound is
-  uint64_t launched = 0;                        // frames, since the start
-  std::map<std::pair<int, int>, Graph> graphs;  // by rows and splits
+  PinnedMemory steps;                                        // FrameRow [kRing][kMaxRows]
+  PinnedMemory results;                                      // FrameRowResult [kRing][kMaxRows]
+  PinnedMemory out;                                          // float [kRing][kMaxRows][samples]
+  DeviceMemory pcm;                                          // float [kMaxRows][samples]
+  std::vector<Event> chosen;                                 // [kRing] a frame's codes are there
+  std::vector<Event> done;                                   // [kRing] its sound is
+  uint64_t launched = 0;                                     // frames, since the start
+  std::map<std::tuple<FrameStart, int, int>, Graph> graphs;  // by start, rows and splits
   // What makes a frame's sound: kAll on codec_stream; or kBegin on `stream`, then kFinish on codec_stream beside the
   // next frame's codes.
   enum class CodecWork { kAll, kBegin, kFinish };
@@ -207,11 +211,13 @@ struct CudaBackend::Impl {
   Status WarmUp();
   Status CheckReference(const Prompt& prompt) const;
   Status Prime(int index, const std::vector<int32_t>& codes);
-  Result<const Graph*> FrameGraph(int rows, int splits);
+  Result<const Graph*> FrameGraph(FrameStart start, int rows, int splits);
   Result<const Graph*> CodecGraph(int rows, int part, CodecWork work);
   // Whether the codec finds room beside the kernel that makes codes.
   bool LeavesRoom(int rows, int splits) const { return rows == 1 && model->IsPersistent(rows, splits); }
-  Status LaunchRows(std::span<const std::pair<Row*, FrameRow>> rows, int64_t positions, int* last_entry);
+  // Rows that begin alike.
+  Status LaunchRows(FrameStart start, std::span<const std::pair<Row*, FrameRow>> rows, int64_t positions,
+                    int* last_entry);
   // Ends a slot for a reason that the host found.
   static void Fail(Slot* slot, Row* row, Status status) {
     slot->end = FrameEnd::kError;
@@ -272,11 +278,11 @@ Status CudaBackend::Impl::Load() {
   return Status::Ok();
 }
 
-Result<const Graph*> CudaBackend::Impl::FrameGraph(int rows, int splits) {
-  Graph& graph = graphs[{rows, splits}];
+Result<const Graph*> CudaBackend::Impl::FrameGraph(FrameStart start, int rows, int splits) {
+  Graph& graph = graphs[{start, rows, splits}];
   if (graph.empty()) {
     QTTS_ASSIGN_OR_RETURN(graph, Graph::Capture(stream.get(), [&] {
-                            return model->EnqueueFrame(rows, splits, steps.as<const FrameRow>(),
+                            return model->EnqueueFrame(start, rows, splits, steps.as<const FrameRow>(),
                                                        results.as<FrameRowResult>());
                           }));
   }
@@ -358,9 +364,7 @@ Status CudaBackend::Impl::Await(int entry, std::chrono::milliseconds patience) {
     if (state == cudaSuccess) return Status::Ok();
     if (state != cudaErrorNotReady) {
       (void)cudaGetLastError();
-      return Status::DeviceUnavailable("the GPU is lost (" + std::string(cudaGetErrorString(state)) +
-                                       "); CUDA cannot use it again in this process: restart the program, or choose " +
-                                       "device=cpu or device=auto");
+      return CudaStatus(state, kSpeaking);
     }
     if (std::chrono::steady_clock::now() - start > patience) {
       std::this_thread::sleep_for(std::chrono::microseconds(50));
@@ -370,14 +374,14 @@ Status CudaBackend::Impl::Await(int entry, std::chrono::milliseconds patience) {
   }
 }
 
-Status CudaBackend::Impl::LaunchRows(std::span<const std::pair<Row*, FrameRow>> rows, int64_t positions,
-                                     int* last_entry) {
-  const int splits = model->SplitBucket(positions);
+Status CudaBackend::Impl::LaunchRows(FrameStart start, std::span<const std::pair<Row*, FrameRow>> rows,
+                                     int64_t positions, int* last_entry) {
+  const int splits = start == FrameStart::kPrompt ? 1 : model->SplitBucket(positions);
   const auto most = static_cast<size_t>(model->MaxRows(splits));
   while (!rows.empty()) {
     const size_t count = std::min(most, rows.size());
     const int bucket = LanguageModel::RowBucket(static_cast<int>(count));
-    QTTS_ASSIGN_OR_RETURN(const Graph* const graph, FrameGraph(bucket, splits));
+    QTTS_ASSIGN_OR_RETURN(const Graph* const graph, FrameGraph(start, bucket, splits));
     const int entry = static_cast<int>(launched % kRing);
     FrameRow* const frame_rows = steps.as<FrameRow>() + static_cast<ptrdiff_t>(entry) * kMaxRows;
     for (size_t i = 0; i < static_cast<size_t>(bucket); ++i) {
@@ -427,10 +431,11 @@ Status CudaBackend::Impl::WarmUp() {
   QTTS_RETURN_IF_ERROR(model->WarmUp());
   for (const int rows : LanguageModel::kRowBuckets) {
     if (rows > LanguageModel::RowBucket(std::min(options.max_slots, kMaxRows))) break;
+    QTTS_RETURN_IF_ERROR(FrameGraph(FrameStart::kPrompt, rows, 1).status());
     bool beside = false;
     for (const int splits : model->SplitBuckets()) {
       if (rows > model->MaxRows(splits)) continue;
-      QTTS_RETURN_IF_ERROR(FrameGraph(rows, splits).status());
+      QTTS_RETURN_IF_ERROR(FrameGraph(FrameStart::kInput, rows, splits).status());
       beside = beside || LeavesRoom(rows, splits);
     }
     for (int part = 0; part < kHandOvers; ++part) {
@@ -484,10 +489,15 @@ Result<SlotId> CudaBackend::Open(const Prompt& prompt, const GenerationSettings&
                                      " utterances; wait for one to end");
   }
   const int index = *impl.free_indices.begin();
-  QTTS_RETURN_IF_ERROR(impl.model->Open(index, prompt, settings, seed));
-  // While the device is at work on the prompt.
-  if (Status status = impl.Prime(index, prompt.reference_codes); !status.ok()) {
-    impl.model->Close(index);
+  const Result<FrameStart> start = impl.model->Open(index, prompt, settings, seed);
+  Status status = start.status();
+  if (status.ok()) {
+    // While the device is at work on the prompt.
+    status = impl.Prime(index, prompt.reference_codes);
+    if (!status.ok()) impl.model->Close(index);
+  }
+  if (!status.ok()) {
+    if (status.code() == StatusCode::kDeviceUnavailable) impl.lost = status;
     return status;
   }
   impl.free_indices.erase(index);
@@ -495,6 +505,7 @@ Result<SlotId> CudaBackend::Open(const Prompt& prompt, const GenerationSettings&
   Impl::Slot& slot = impl.slots[id];
   slot.index = index;
   slot.prompt_rows = static_cast<int64_t>(prompt.rows.size());
+  slot.start = *start;
   return id;
 }
 
@@ -526,7 +537,7 @@ Status CudaBackend::Submit(std::span<const FrameStep> steps) {
   }
   Impl::Submission submission;
   submission.rows.resize(steps.size());
-  std::vector<std::pair<Impl::Row*, FrameRow>> rows;
+  std::map<FrameStart, std::vector<std::pair<Impl::Row*, FrameRow>>> rows;
   int64_t positions = 1;
   for (size_t i = 0; i < steps.size(); ++i) {
     Impl::Row& row = submission.rows[i];
@@ -554,16 +565,23 @@ Status CudaBackend::Submit(std::span<const FrameStep> steps) {
                                          " positions of the model without an end; split the text");
     }
     if (status.ok()) status = impl.model->Extend(slot.index, position);
+    if (status.code() == StatusCode::kDeviceUnavailable) {
+      impl.lost = status;
+      return status;
+    }
     if (!status.ok()) {
       Impl::Fail(&slot, &row, std::move(status));
       continue;
     }
     positions = std::max(positions, position + 1);
-    rows.push_back({&row, {slot.index, first ? -1 : steps[i].text_id}});
+    rows[std::exchange(slot.start, FrameStart::kInput)].push_back({&row, {slot.index, first ? -1 : steps[i].text_id}});
   }
-  if (Status status = impl.LaunchRows(rows, positions, &submission.last_entry); !status.ok()) {
-    impl.lost = status;
-    return status;
+  // First those that somebody waits for.
+  for (const FrameStart start : {FrameStart::kPrompt, FrameStart::kInput}) {
+    if (Status status = impl.LaunchRows(start, rows[start], positions, &submission.last_entry); !status.ok()) {
+      impl.lost = status;
+      return status;
+    }
   }
   impl.outstanding.push_back(std::move(submission));
   return Status::Ok();

@@ -15,6 +15,11 @@
 // own; none is thread-safe.
 namespace qtts::cuda {
 
+// Whether CUDA refuses everything from then on: a fault on the device, which ends for a new process only. Another
+// context does not help, even one made before; after cudaDeviceReset() there is none to be had, and to free what the
+// old one held crashes.
+bool IsFault(cudaError_t error);
+
 // `what` says what was being done: "loading the model".
 Status CudaStatus(cudaError_t error, const std::string& what);
 

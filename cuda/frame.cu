@@ -9,7 +9,7 @@ constexpr int kThreads = 256;
 
 template <typename T>
 __global__ void __launch_bounds__(kThreads) BeginKernel(EmbeddingTables tables, const FrameRow* steps, FrameRows frame,
-                                                        SlotState* slots, const float* first_inputs, float* x) {
+                                                        SlotState* slots, const float* first_x, float* x) {
   __shared__ const T* rows[kMaxGroups + 1];
   WaitForPrevious();
   LetNextStart();
@@ -31,7 +31,7 @@ __global__ void __launch_bounds__(kThreads) BeginKernel(EmbeddingTables tables, 
   for (int i = threadIdx.x; i < tables.width; i += kThreads) {
     float sum = 0;
     if (first) {
-      sum = first_inputs[static_cast<int64_t>(step.slot) * tables.stride + i];
+      sum = first_x[static_cast<int64_t>(step.slot) * tables.stride + i];
     } else {
 #pragma unroll 4
       for (int g = 0; g <= tables.groups; ++g) sum += ToFloat(rows[g][i]);
@@ -115,11 +115,11 @@ __global__ void OpenKernel(int slot, SlotState state, SlotState* slots, unsigned
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
     PromptKernel(EmbeddingTables tables, const PromptRowIds* rows, const float* x_vector, int count, float* x,
-                 int* positions, int first_position, int* slots, int slot) {
+                 int* positions, int first_position, PromptPiece* piece, int slot) {
   const int row = blockIdx.x;
   if (threadIdx.x == 0 && positions != nullptr) {
     positions[row] = row < count ? first_position + row : -1;
-    if (row == 0) *slots = slot;
+    if (row == 0) *piece = {slot, count - 1};
   }
   if (row >= count) return;
   const PromptRowIds& ids = rows[row];
@@ -136,6 +136,15 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+__global__ void __launch_bounds__(kThreads)
+    KeepKernel(const PromptPiece* piece, const float* x, int width, int stride, float* first_x) {
+  WaitForPrevious();
+  for (int i = threadIdx.x; i < width; i += kThreads) {
+    first_x[static_cast<int64_t>(piece->slot) * stride + i] =
+        Fresh(x + static_cast<int64_t>(piece->last_row) * stride + i);
+  }
+}
+
 __global__ void SetPageKernel(void** table, int64_t index, void* page) { table[index] = page; }
 
 __global__ void CopyPageKernel(const char* source, char* target, int positions, int page_positions, int64_t row_bytes) {
@@ -149,9 +158,9 @@ __global__ void CopyPageKernel(const char* source, char* target, int positions, 
 }  // namespace
 
 void BeginFrame(const Launcher& launch, Precision precision, const EmbeddingTables& tables, const FrameRow* steps,
-                const FrameRows& frame, SlotState* slots, const float* first_inputs, int rows, float* x) {
+                const FrameRows& frame, SlotState* slots, const float* first_x, int rows, float* x) {
   const auto kernel = precision == Precision::kF32 ? BeginKernel<float> : BeginKernel<__nv_bfloat16>;
-  launch(kernel, dim3(static_cast<unsigned>(rows)), kThreads, 0, tables, steps, frame, slots, first_inputs, x);
+  launch(kernel, dim3(static_cast<unsigned>(rows)), kThreads, 0, tables, steps, frame, slots, first_x, x);
 }
 
 void EndFrame(const Launcher& launch, const FrameRow* steps, const FrameRows& frame, const SlotState* slots, int groups,
@@ -171,11 +180,16 @@ void OpenSlot(const Launcher& launch, int slot, const SlotState& state, SlotStat
 }
 
 void EmbedPrompt(const Launcher& launch, Precision precision, const EmbeddingTables& tables, const PromptRowIds* rows,
-                 const float* x_vector, int count, float* x, int* positions, int padded, int first_position, int* slots,
-                 int slot) {
+                 const float* x_vector, int count, float* x, int* positions, int padded, int first_position,
+                 PromptPiece* piece, int slot) {
   const auto kernel = precision == Precision::kF32 ? PromptKernel<float> : PromptKernel<__nv_bfloat16>;
   launch(kernel, dim3(static_cast<unsigned>(padded)), kThreads, 0, tables, rows, x_vector, count, x, positions,
-         first_position, slots, slot);
+         first_position, piece, slot);
+}
+
+void KeepLastRow(const Launcher& launch, const PromptPiece* piece, const float* x, int width, int stride,
+                 float* first_x) {
+  launch(KeepKernel, dim3(1), kThreads, 0, piece, x, width, stride, first_x);
 }
 
 void SetPage(const Launcher& launch, void** table, int64_t index, void* page) {

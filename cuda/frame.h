@@ -32,10 +32,10 @@ struct FrameRows {
 };
 
 // First kernel of a frame: reads its kRing entry of `steps` [kRing][kMaxRows] (host memory), and sets the
-// talker's inputs x [rows][stride]: for an utterance's first frame its row of `first_inputs`
-// [slots][stride], then the sum of the last codes' embeddings and the text's.
+// talker's rows x [rows][stride]: for an utterance's first frame its row of `first_x` [slots][stride], then the sum of
+// the last codes' embeddings and the text's.
 void BeginFrame(const Launcher& launch, Precision precision, const EmbeddingTables& tables, const FrameRow* steps,
-                const FrameRows& frame, SlotState* slots, const float* first_inputs, int rows, float* x);
+                const FrameRows& frame, SlotState* slots, const float* first_x, int rows, float* x);
 
 // What the codec, on a stream of its own, takes over: frame n's lies in part n % kHandOvers, until frame
 // n + kHandOvers begins to end. Device arrays.
@@ -68,11 +68,21 @@ void DeliverPcm(const Launcher& launch, const int* slots, const unsigned* frame,
 void OpenSlot(const Launcher& launch, int slot, const SlotState& state, SlotState* slots, unsigned* history,
               int history_words);
 
+// The part of a prompt that goes through the talker at once. Device memory.
+struct PromptPiece {
+  int slot;
+  int last_row;
+};
+
 // Talker inputs of `count` uploaded rows to x [count][stride]. With positions: those of rows [0, padded) from
-// first_position on, below 0 beyond count; and slots[0] = slot.
+// first_position on, below 0 beyond count; and the piece, which is the slot's.
 void EmbedPrompt(const Launcher& launch, Precision precision, const EmbeddingTables& tables, const PromptRowIds* rows,
-                 const float* x_vector, int count, float* x, int* positions, int padded, int first_position, int* slots,
-                 int slot);
+                 const float* x_vector, int count, float* x, int* positions, int padded, int first_position,
+                 PromptPiece* piece, int slot);
+
+// The piece's last row of x [rows][stride] to its slot's of first_x [slots][stride].
+void KeepLastRow(const Launcher& launch, const PromptPiece* piece, const float* x, int width, int stride,
+                 float* first_x);
 
 // table[index] = page.
 void SetPage(const Launcher& launch, void** table, int64_t index, void* page);

@@ -17,7 +17,7 @@ constexpr int64_t kMaxPositions = 1 << 17;
 constexpr int kRowSplits = 8192;
 // Rows that can be had with any number of splits, and in steps of which prompts are recorded.
 constexpr int kMinRows = 8;
-constexpr size_t kPageBlockBytes = size_t{96} << 20;
+constexpr size_t kPageBlockBytes = size_t{80} << 20;
 // Prompts whose beginning is kept, and how long it may be.
 constexpr size_t kPrefixes = 8;
 constexpr int kMaxPrefixRows = 1024;
@@ -239,7 +239,7 @@ Status LanguageModel::AllocateState() {
   QTTS_ASSIGN_OR_RETURN(slots_, NewArray<SlotState>(slots));
   history_words_ = (config_.talker.vocab_size + 31) / 32;
   QTTS_ASSIGN_OR_RETURN(history_, NewArray<unsigned>(slots * static_cast<size_t>(history_words_)));
-  QTTS_ASSIGN_OR_RETURN(first_inputs_, NewArray<float>(slots * talker_width));
+  QTTS_ASSIGN_OR_RETURN(first_x_, NewArray<float>(slots * talker_width));
 
   QTTS_ASSIGN_OR_RETURN(x_, NewArray<float>(kRows * talker_width));
   QTTS_ASSIGN_OR_RETURN(predictor_x_, NewArray<float>(kPairs * static_cast<size_t>(Padded(p.hidden_size))));
@@ -262,8 +262,8 @@ Status LanguageModel::AllocateState() {
   QTTS_ASSIGN_OR_RETURN(attention_scratch_.partial, NewArray<float>(PartialElements(t, row_splits_, 1)));
   QTTS_ASSIGN_OR_RETURN(attention_scratch_.tickets,
                         NewArray<unsigned>(std::max(TicketElements(t, kMaxRows), TicketElements(p, 2 * kMaxRows))));
-  QTTS_ASSIGN_OR_RETURN(prefill_slot_, NewArray<int>(1));
-  QTTS_ASSIGN_OR_RETURN(prefill_positions_, NewArray<int>(kRows));
+  QTTS_ASSIGN_OR_RETURN(prompt_piece_, NewArray<PromptPiece>(1));
+  QTTS_ASSIGN_OR_RETURN(prompt_positions_, NewArray<int>(kRows));
 
   pages_per_slot_ = static_cast<int>((max_positions_ + kPagePositions - 1) / kPagePositions);
   QTTS_ASSIGN_OR_RETURN(page_table_, NewArray<void*>(slots * static_cast<size_t>(pages_per_slot_)));
@@ -346,8 +346,9 @@ Launcher LanguageModel::NewLauncher() const {
   return launch;
 }
 
+// Of a prompt's rows only the last few go on from the last layer's keys and values, the last one among them.
 void LanguageModel::EnqueueLayers(const Launcher& launch, const Stack& stack, const SequenceRows& rows,
-                                  const KeyValuePages& pages, int splits, float* x, const int* live, bool keys_only) {
+                                  const KeyValuePages& pages, int splits, float* x, const int* live, bool prompt) {
   const TransformerConfig& c = stack.config;
   const Precision precision = options_.precision;
   const int x_stride = Padded(c.hidden_size);
@@ -366,8 +367,17 @@ void LanguageModel::EnqueueLayers(const Launcher& launch, const Stack& stack, co
     r.y_stride = layer.qkv.outputs;
     Gemm(launch, precision, layer.qkv, r);
     if (rows.appended) AppendKeyValues(launch, precision, c, layer.attention, rows, pages, qkv_);
-    if (keys_only && i + 1 == stack.layers.size()) return;
-    Attend(launch, precision, c, layer.attention, rows, pages, attention_scratch_, splits, qkv_, stack.attended,
+    SequenceRows attending = rows;
+    const float* qkv = qkv_;
+    if (prompt && i + 1 == stack.layers.size()) {
+      const int64_t done = rows.rows - kMinRows;
+      attending.rows = attending.per_sequence = kMinRows;
+      attending.positions += done;
+      qkv += done * layer.qkv.outputs;
+      x += done * x_stride;
+      r.rows = kMinRows;
+    }
+    Attend(launch, precision, c, layer.attention, attending, pages, attention_scratch_, splits, qkv, stack.attended,
            Padded(c.q_width()), live);
     r.live = live;
     r.x = stack.attended;
@@ -391,28 +401,37 @@ void LanguageModel::EnqueueLayers(const Launcher& launch, const Stack& stack, co
   }
 }
 
-Status LanguageModel::EnqueueFrame(int rows, int splits, const FrameRow* steps, FrameRowResult* results) {
+Status LanguageModel::EnqueueFrame(FrameStart start, int rows, int splits, const FrameRow* steps,
+                                   FrameRowResult* results) {
   const Launcher launch = NewLauncher();
   Launcher first = launch;
   first.overlap = false;
-  BeginFrame(first, options_.precision, tables_, steps, frame_, slots_, first_inputs_, rows, x_);
+  BeginFrame(first, options_.precision, tables_, steps, frame_, slots_, first_x_, rows, x_);
   const EpochWords epochs = persistent_ == nullptr ? EpochWords() : persistent_->epoch_words();
   if (IsPersistent(rows, splits)) {
-    QTTS_RETURN_IF_ERROR(persistent_->Enqueue(rows, stream_));
+    QTTS_RETURN_IF_ERROR(persistent_->Enqueue(start == FrameStart::kInput, rows, stream_));
     EndFrame(first, steps, frame_, slots_, groups_, rows, results, hand_over_, epochs);
     return CudaStatus(first.error, kSpeaking);
   }
-  SequenceRows sequence;
-  sequence.slots = frame_.slots;
-  sequence.positions = frame_.positions;
-  sequence.rows = rows;
-  EnqueueLayers(launch, talker_, sequence, {page_table_, pages_per_slot_, kPagePositions}, splits, x_, frame_.live,
-                false);
+  EnqueueTalker(launch, start, rows, splits);
+  EnqueuePredictor(launch, rows);
+  EndFrame(launch, steps, frame_, slots_, groups_, rows, results, hand_over_, epochs);
+  return CudaStatus(launch.error, kSpeaking);
+}
 
+void LanguageModel::EnqueueTalker(const Launcher& launch, FrameStart start, int rows, int splits) {
+  if (start == FrameStart::kInput) {
+    SequenceRows sequence;
+    sequence.slots = frame_.slots;
+    sequence.positions = frame_.positions;
+    sequence.rows = rows;
+    EnqueueLayers(launch, talker_, sequence, {page_table_, pages_per_slot_, kPagePositions}, splits, x_, frame_.live,
+                  false);
+  }
   GemmRows r;
   r.rows = rows;
   r.normed = normed_;
-  r.live = frame_.live;
+  r.live = start == FrameStart::kInput ? frame_.live : nullptr;  // as in EnqueueLayers()
   r.eps = talker_.config.rms_norm_eps;
   r.x = x_;
   r.x_stride = Padded(talker_.config.hidden_size);
@@ -440,9 +459,6 @@ Status LanguageModel::EnqueueFrame(int rows, int splits, const FrameRow* steps, 
   sample.code = {predictor_tables_[0].data, predictor_.config.hidden_size, predictor_tables_[0].stride,
                  predictor_x_ + width, 2 * static_cast<int64_t>(width)};
   SampleTalker(launch, options_.precision, sample, frame_, slots_, groups_, rows);
-  EnqueuePredictor(launch, rows);
-  EndFrame(launch, steps, frame_, slots_, groups_, rows, results, hand_over_, epochs);
-  return CudaStatus(launch.error, kSpeaking);
 }
 
 void LanguageModel::EnqueuePredictor(const Launcher& launch, int rows) {
@@ -564,10 +580,11 @@ Status LanguageModel::WarmUp() {
   return Status::Ok();
 }
 
-Status LanguageModel::Open(int slot, const Prompt& prompt, const GenerationSettings& settings, uint64_t seed) {
+Result<FrameStart> LanguageModel::Open(int slot, const Prompt& prompt, const GenerationSettings& settings,
+                                       uint64_t seed) {
   const auto rows = static_cast<int>(prompt.rows.size());
   const int constant = std::min(static_cast<int>(prompt.constant_rows), rows - 1);
-  const auto open = [&]() -> Status {
+  const auto open = [&]() -> Result<FrameStart> {
     QTTS_RETURN_IF_ERROR(Extend(slot, rows));
     SlotState state = {};
     state.seed = seed;
@@ -590,14 +607,20 @@ Status LanguageModel::Open(int slot, const Prompt& prompt, const GenerationSetti
       KeepPrefix(slot, key, constant);
       done = constant;
     }
-    QTTS_RETURN_IF_ERROR(Prefill(slot, uploaded.first, uploaded.second, done, rows - 1));
-    EmbedPrompt(launch, options_.precision, tables_, uploaded.first + (rows - 1), uploaded.second, 1,
-                first_inputs_ + static_cast<int64_t>(slot) * Padded(hidden_size()), nullptr, 1, 0, nullptr, 0);
-    return CudaStatus(launch.error, kSpeaking);
+    // One row takes a frame less time than it takes a prompt.
+    const FrameStart start = done == rows - 1 ? FrameStart::kInput : FrameStart::kPrompt;
+    if (start == FrameStart::kPrompt) {
+      QTTS_RETURN_IF_ERROR(Prefill(slot, uploaded.first, uploaded.second, done, rows));
+    } else {
+      EmbedPrompt(launch, options_.precision, tables_, uploaded.first + done, uploaded.second, 1,
+                  first_x_ + static_cast<int64_t>(slot) * Padded(hidden_size()), nullptr, 1, 0, nullptr, 0);
+    }
+    QTTS_RETURN_IF_ERROR(CudaStatus(launch.error, kSpeaking));
+    return start;
   };
-  const Status status = open();
-  if (!status.ok()) Close(slot);
-  return status;
+  Result<FrameStart> start = open();
+  if (!start.ok()) Close(slot);
+  return start;
 }
 
 Status LanguageModel::Prefill(int slot, const PromptRowIds* rows, const float* x_vector, int begin, int end) {
@@ -606,8 +629,8 @@ Status LanguageModel::Prefill(int slot, const PromptRowIds* rows, const float* x
     const int count = std::min(end - begin, MaxRows(splits));
     const int padded = (count + kMinRows - 1) / kMinRows * kMinRows;
     const Launcher launch{stream_, false};
-    EmbedPrompt(launch, options_.precision, tables_, rows + begin, x_vector, count, x_, prefill_positions_, padded,
-                begin, prefill_slot_, slot);
+    EmbedPrompt(launch, options_.precision, tables_, rows + begin, x_vector, count, x_, prompt_positions_, padded,
+                begin, prompt_piece_, slot);
     QTTS_RETURN_IF_ERROR(CudaStatus(launch.error, kSpeaking));
     QTTS_ASSIGN_OR_RETURN(const Graph* const graph, PrefillGraph(padded, splits));
     QTTS_RETURN_IF_ERROR(graph->Launch(stream_));
@@ -622,13 +645,14 @@ Result<const Graph*> LanguageModel::PrefillGraph(int rows, int splits) {
     QTTS_ASSIGN_OR_RETURN(graph, Graph::Capture(stream_, [&] {
                             const Launcher launch = NewLauncher();
                             SequenceRows sequence;
-                            sequence.slots = prefill_slot_;
-                            sequence.positions = prefill_positions_;
+                            sequence.slots = &prompt_piece_->slot;
+                            sequence.positions = prompt_positions_;
                             sequence.per_sequence = rows;
                             sequence.appended = true;
                             sequence.rows = rows;
                             EnqueueLayers(launch, talker_, sequence, {page_table_, pages_per_slot_, kPagePositions},
                                           splits, x_, nullptr, true);
+                            KeepLastRow(launch, prompt_piece_, x_, hidden_size(), Padded(hidden_size()), first_x_);
                             return CudaStatus(launch.error, kSpeaking);
                           }));
   }

@@ -31,6 +31,12 @@ namespace qtts::cuda {
 // (persistent/persistent_frame.h). The results are the same, bit for bit.
 enum class FramePath { kBest, kGraph, kPersistent };
 
+// What a frame's rows begin with.
+enum class FrameStart {
+  kInput,   // the talker's input: of the last codes and a text id, or of a prompt's last row
+  kPrompt,  // what the talker has made of a prompt to its last row: with the talker's head
+};
+
 struct LanguageModelOptions {
   Precision precision = Precision::kBF16;
   int max_slots = kMaxRows;
@@ -71,17 +77,18 @@ class LanguageModel {
   // Records the graphs of prompts, for which the first utterances would otherwise have to wait.
   Status WarmUp();
 
-  // Makes `slot` an utterance and runs all of its prompt but the last row, which is the input of its
-  // first frame. `prompt` has been checked. When it fails the slot is closed.
-  Status Open(int slot, const Prompt& prompt, const GenerationSettings& settings, uint64_t seed);
+  // Makes `slot` an utterance, runs its prompt, and says what its first frame begins with: with the prompt's last row
+  // where nothing else of the prompt has to go through the talker. `prompt` has been checked. When it fails the slot
+  // is closed.
+  Result<FrameStart> Open(int slot, const Prompt& prompt, const GenerationSettings& settings, uint64_t seed);
   void Close(int slot);
   // Makes room for the input at `position` of an open slot.
   Status Extend(int slot, int64_t position);
 
-  // One frame of up to `rows` rows (a row bucket), taken from the next entry of `steps` [kRing][kMaxRows] and
-  // reported in that of `results`: for capture in a graph. Both are host memory. The rows that go on have
-  // their codes in hand_over().
-  Status EnqueueFrame(int rows, int splits, const FrameRow* steps, FrameRowResult* results);
+  // One frame of up to `rows` rows (a row bucket) that begin alike, taken from the next entry of `steps`
+  // [kRing][kMaxRows] and reported in that of `results`: for capture in a graph. Both are host memory. The rows that go
+  // on have their codes in hand_over(). What begins with kPrompt looks at no context: one split.
+  Status EnqueueFrame(FrameStart start, int rows, int splits, const FrameRow* steps, FrameRowResult* results);
 
   // Not ok once the device has given up a frame: all that came since means nothing.
   Status Health() const { return persistent_ == nullptr ? Status::Ok() : persistent_->Health(); }
@@ -120,7 +127,8 @@ class LanguageModel {
   Result<T*> NewArray(size_t count);
 
   void EnqueueLayers(const Launcher& launch, const Stack& stack, const SequenceRows& rows, const KeyValuePages& pages,
-                     int splits, float* x, const int* live, bool keys_only);
+                     int splits, float* x, const int* live, bool prompt);
+  void EnqueueTalker(const Launcher& launch, FrameStart start, int rows, int splits);
   void EnqueuePredictor(const Launcher& launch, int rows);
   Status Prefill(int slot, const PromptRowIds* rows, const float* x_vector, int begin, int end);
   Result<const Graph*> PrefillGraph(int rows, int splits);
@@ -128,7 +136,6 @@ class LanguageModel {
   std::string PrefixKey(const Prompt& prompt, int rows) const;
   bool UsePrefix(int slot, const std::string& key);
   void KeepPrefix(int slot, const std::string& key, int positions);
-  Status LaunchStatus() const;
   Launcher NewLauncher() const;
 
   ModelConfig config_;
@@ -157,7 +164,7 @@ class LanguageModel {
   SlotState* slots_ = nullptr;
   unsigned* history_ = nullptr;
   int history_words_ = 0;
-  float* first_inputs_ = nullptr;
+  float* first_x_ = nullptr;      // [slots][talker's width], what first frames begin with
   float* x_ = nullptr;            // [kMaxRows][talker's width]
   float* predictor_x_ = nullptr;  // [2 * kMaxRows][predictor's width]
   float* qkv_ = nullptr;
@@ -166,8 +173,8 @@ class LanguageModel {
   float* predictor_logits_ = nullptr;  // [groups - 1][kMaxRows][vocab]
   AttentionScratch attention_scratch_;
   int row_splits_ = 0;  // rows times splits that it has room for
-  int* prefill_slot_ = nullptr;
-  int* prefill_positions_ = nullptr;
+  PromptPiece* prompt_piece_ = nullptr;
+  int* prompt_positions_ = nullptr;        // of the piece's rows
   void** page_table_ = nullptr;            // [slots][pages_per_slot_]
   void** predictor_page_table_ = nullptr;  // [kMaxRows]
 

@@ -150,13 +150,16 @@ Status LanguageModelFigures(const Checkpoint& checkpoint, const Options& options
   std::mt19937 random(1);
   for (const int context : {16, 64, 128, 256, 512, 1024, 2048, 4096}) {
     if (context + options.frames + 20 > model->max_positions()) break;
-    QTTS_RETURN_IF_ERROR(model->Open(0, BenchPrompt(checkpoint.config(), context, random), GenerationSettings(), 1));
+    QTTS_ASSIGN_OR_RETURN(const FrameStart start,
+                          model->Open(0, BenchPrompt(checkpoint.config(), context, random), GenerationSettings(), 1));
     for (size_t i = 0; i < kEntries; ++i) steps.as<FrameRow>()[i] = {i % kMaxRows == 0 ? 0 : -1, 1};
     const int splits = model->SplitBucket(context + options.frames + 20);
     QTTS_RETURN_IF_ERROR(model->Extend(0, context));
     for (int i = 0; i < options.frames + 20; i += 16) QTTS_RETURN_IF_ERROR(model->Extend(0, context + i));
+    QTTS_RETURN_IF_ERROR(
+        model->EnqueueFrame(start, 1, splits, steps.as<const FrameRow>(), results.as<FrameRowResult>()));
     QTTS_ASSIGN_OR_RETURN(const Graph graph, Graph::Capture(stream.get(), [&] {
-                            return model->EnqueueFrame(1, splits, steps.as<const FrameRow>(),
+                            return model->EnqueueFrame(FrameStart::kInput, 1, splits, steps.as<const FrameRow>(),
                                                        results.as<FrameRowResult>());
                           }));
     QTTS_RETURN_IF_ERROR(MedianGraph(graph, stream.get(), 10).status());
@@ -178,11 +181,11 @@ Status LanguageModelFigures(const Checkpoint& checkpoint, const Options& options
   for (const int rows : {8, 16, 32, 64, 128}) {
     std::vector<double> times;
     for (int i = 0; i < 20; ++i) {
-      Prompt prompt = BenchPrompt(checkpoint.config(), rows + 1, random);
+      Prompt prompt = BenchPrompt(checkpoint.config(), rows, random);
       prompt.constant_rows = 0;
       QTTS_RETURN_IF_ERROR(stream.Synchronize());
       const auto begin = Clock::now();
-      QTTS_RETURN_IF_ERROR(model->Open(0, prompt, GenerationSettings(), 1));
+      QTTS_RETURN_IF_ERROR(model->Open(0, prompt, GenerationSettings(), 1).status());
       QTTS_RETURN_IF_ERROR(stream.Synchronize());
       times.push_back(Milliseconds(Clock::now() - begin));
       model->Close(0);

@@ -6,6 +6,7 @@
 
 #include <string>
 
+#include "device_memory.h"
 #include "qtts/status.h"
 
 namespace qtts::cuda::codec {
@@ -16,7 +17,7 @@ inline Status CudaError(cudaError_t error, const std::string& doing) {
   if (error == cudaErrorMemoryAllocation) {
     return Status::ResourceExhausted(message + " Use a smaller model, fewer streams, or device=cpu.");
   }
-  return Status::DeviceUnavailable(message);
+  return IsFault(error) ? CudaStatus(error, doing) : Status::DeviceUnavailable(message);
 }
 
 }  // namespace qtts::cuda::codec

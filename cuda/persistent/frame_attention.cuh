@@ -329,7 +329,17 @@ __device__ __forceinline__ void Block<kTalkerHidden, kStreams>::MergeWarps(Word*
 template <int kTalkerHidden, int kStreams>
 __device__ __forceinline__ Word* Block<kTalkerHidden, kStreams>::Record(const PersistentStack& s, int row, int head,
                                                                         int split) const {
-  return s.records + ((static_cast<int64_t>(row) * kHeads + head) * kPersistentSplits + split) * kRecordWords;
+  return s.records + ((static_cast<int64_t>(row) * kHeads + head) * PersistentSplits(kStreams) + split) * kRecordWords;
+}
+
+template <int kTalkerHidden, int kStreams>
+__device__ __forceinline__ CombineMemory& Block<kTalkerHidden, kStreams>::Combine(int row) const {
+  if constexpr (Crowded(kStreams)) {
+    static_assert(sizeof(CombineMemory) <= kStreams * StageStride(kQueryWidth) * sizeof(__nv_bfloat16));
+    return *reinterpret_cast<CombineMemory*>(Stage<kQueryWidth, kStreams>());
+  } else {
+    return shared_->work.products.rows.combine[row];
+  }
 }
 
 template <int kTalkerHidden, int kStreams>
@@ -357,8 +367,8 @@ __device__ __forceinline__ void Block<kTalkerHidden, kStreams>::PlaceHeads(const
       low_norm[p] = __ldg(norm + i);
       high_norm[p] = __ldg(norm + kHalf + i);
     }
-    sine[p] = shared_->sine[row][i];
-    cosine[p] = shared_->cosine[row][i];
+    sine[p] = shared_->sine[Crowded(kStreams) ? 0 : row][i];
+    cosine[p] = shared_->cosine[Crowded(kStreams) ? 0 : row][i];
   }
   uint2 seen[4];
   patience_.Await([&] {
@@ -400,7 +410,7 @@ __device__ __forceinline__ void Block<kTalkerHidden, kStreams>::CombineSplits(co
   static_assert(kBlocks * kCombined == kQueryWidth && kCombined == 16);
   constexpr int kLanesOfSplit = kCombined / 2;  // two elements each
   constexpr int kLoads = kLanesOfSplit;         // for 32 splits
-  CombineMemory& m = shared_->work.products.rows.combine[row];
+  CombineMemory& m = Combine(row);
   const int first = static_cast<int>(blockIdx.x) * kCombined;
   const Word* const records = Record(s, row, first / kHeadDim, 0);
   const int column = first % kHeadDim + lane_ % kLanesOfSplit * 2;

@@ -80,6 +80,10 @@ class Block {
   template <int kColumns, int kRows>
   __device__ __forceinline__ void StagePairs(const Word* source);
   // Columns [column, column + 4) of a row of the pass's input: the talker's, its hidden state, or a code's embedding.
+  template <int kHidden>
+  __device__ __forceinline__ float4 TalkerInputAt(int row, int column) const;
+  __device__ __forceinline__ float4 HiddenStateAt(int stream, int column) const;
+  __device__ __forceinline__ float4 EmbeddingAt(int pass, int stream, int column) const;
   template <int kHidden, int kRows>
   __device__ __forceinline__ float4 InputAt(int pass, int row, int column) const;
   // The ids that a pass begins with; of all rows, by each warp for itself.
@@ -117,6 +121,11 @@ class Block {
   // begin to pass end, and publishes them.
   template <int kHidden, int kRows>
   __device__ __forceinline__ void AddToOwn(const float* bias, float norm, Quad* target);
+  // Four columns of the residual stream, by whole warps: of the lane that has the first of them and the next three.
+  __device__ __forceinline__ void PublishOwn(Quad* quad, float norm, bool first);
+  // The pass's input as what its layers would have left, for its head.
+  template <int kHidden, int kRows>
+  __device__ __forceinline__ void PublishInput(const PersistentStack& s, int pass);
 
   // --- Attention: frame_attention.cuh ---
 
@@ -146,6 +155,8 @@ class Block {
   template <int kQueries>
   __device__ __forceinline__ void MergeWarps(Word* target, int count, bool whole);
   __device__ __forceinline__ Word* Record(const PersistentStack& s, int row, int head, int split) const;
+  // For a warp to combine a row's splits in.
+  __device__ __forceinline__ CombineMemory& Combine(int row) const;
   // A part's queries, keys and values of the new rows up to its row, to shared memory; the row's own key and value to
   // the cache, at `target` (if any) and value_offset on.
   template <int kQueries>
@@ -169,11 +180,11 @@ class Block {
   RingReader ring_;
   uint32_t epoch_;
   uint32_t input_epoch_ = 0, id_epoch_ = 0;
-  int id_ = -1;                        // of stream `lane`: what it said last
-  float own_ = 0;                      // of the residual stream, see AddToOwn()
-  float lane_squares_[kMostRows * 2];  // of the staged columns, [row][span]
-  int partial_ = 0;                    // which half of the partial sums is in use
-  int squares_ = 0;                    // and of the squares
+  int id_ = -1;                                 // of stream `lane`: what it said last
+  float own_ = 0;                               // of the residual stream, see AddToOwn()
+  float lane_squares_[MostRows(kStreams) * 2];  // of the staged columns, [row][span]
+  int partial_ = 0;                             // which half of the partial sums is in use
+  int squares_ = 0;                             // and of the squares
 };
 
 #endif  // __CUDA_ARCH_FEAT_SM90_ALL

@@ -18,10 +18,8 @@ using Word = unsigned long long;
 struct Quad;
 
 inline constexpr int kPersistentPieceBytes = 16 << 10;  // of weights, copied at once
-inline constexpr int kPersistentRows = 4;               // utterances of one launch
+inline constexpr int kPersistentRows = 8;               // utterances of one launch
 inline constexpr int kPersistentBlocks = 128;           // that share every product evenly
-inline constexpr int kPersistentSplits = 256;           // of the longest context
-inline constexpr int kPersistentItems = 16;             // splits that one block attends to at most
 inline constexpr int kPersistentHeadDim = 128;
 inline constexpr int kPersistentHeads = 16;
 inline constexpr int kPersistentKvHeads = 8;
@@ -33,6 +31,9 @@ inline constexpr int kPersistentCandidates = 4096;  // no fewer, a power of two
 inline constexpr int kPersistentHidden = 1024;
 inline constexpr int kPersistentWideHidden = 2048;
 constexpr int PersistentIntermediate(int hidden) { return 3 * hidden; }
+// Splits of the longest context, and those that one block attends to at most, for so many rows.
+constexpr int PersistentSplits(int rows) { return rows > 4 ? 128 : 256; }
+constexpr int PersistentItems(int rows) { return rows > 4 ? 32 : 16; }
 
 struct PersistentLayer {
   const char* qkv;
@@ -65,7 +66,7 @@ struct PersistentStack {
   int pages_per_sequence = 0, page_positions = 0;
   int cache_heads = 0;  // whose keys and values lie in a page, kPersistentKvHeads or one for each query head
   // What the blocks exchange. x_middle and x [rows][hidden / 4], the residual stream after attention and after the
-  // layer. F32 words: qkv [rows][outputs]; records [rows][heads][kPersistentSplits][kRecordWords], partial
+  // layer. F32 words: qkv [rows][outputs]; records [rows][heads][PersistentSplits()][kRecordWords], partial
   // attention. Words of two BF16: attended [rows][q width / 2], inner [rows][intermediate / 2].
   Quad* x_middle = nullptr;
   Quad* x = nullptr;
@@ -97,6 +98,7 @@ struct FrameKernelArguments {
   const float* projection_bias = nullptr;
   const PredictorPass* passes = nullptr;  // [groups - 1]
   const float* x = nullptr;               // the talker's input [rows][hidden]
+  bool runs_talker = true;                // or not: x is what it has made of that, its head is all that is left
   int eos_id = 0;
   FrameRows frame;
   SlotState* slots = nullptr;
@@ -119,7 +121,7 @@ inline constexpr int kPersistentWarps = 8;
 
 // Dynamic shared memory of a block with so many slots of weights.
 size_t FrameKernelBytes(int talker_hidden, int rows, int ring_slots);
-// Makes the kernel ready for up to `ring_slots` slots; blocks of it that a processor can hold. `rows`: 1, 2 or 4.
+// Makes the kernel ready for up to `ring_slots` slots; blocks of it that a processor can hold. `rows`: 1, 2, 4 or 8.
 // cudaErrorNoKernelImageForDevice where the build has no code for compute capability 9.
 cudaError_t PrepareFrameKernel(int talker_hidden, int rows, int ring_slots, int* blocks_per_processor);
 cudaError_t LaunchFrameKernel(const FrameKernelArguments& arguments, int rows, cudaStream_t stream);

@@ -53,6 +53,18 @@ struct CombineMemory {
   float2 factors[32];  // and sums
 };
 
+// Staged rows, and where rows are combined.
+template <int kElements, int kCombines>
+struct RowMemory {
+  alignas(16) __nv_bfloat16 stage[kElements];
+  CombineMemory combine[kCombines];
+};
+// Each in the place of its warp's columns of what is attended, which are staged afterwards.
+template <int kElements>
+struct RowMemory<kElements, 0> {
+  alignas(16) __nv_bfloat16 stage[kElements];
+};
+
 // What products and attention need, or a choice.
 template <int kTalkerHidden, int kStreams>
 union WorkMemory {
@@ -61,16 +73,15 @@ union WorkMemory {
         kWarps * (kStreams * StageStride(3 * kTalkerHidden) > MostRows(kStreams) * StageStride(3 * kPersistentHidden)
                       ? kStreams * StageStride(3 * kTalkerHidden)
                       : MostRows(kStreams) * StageStride(3 * kPersistentHidden));
-    static constexpr int kMostTiles = 6 * kTalkerHidden / 16 / kBlocks;
+    static constexpr int kTalkerTiles = GatedTiles(kTalkerHidden, kStreams);
+    static constexpr int kPredictorTiles = GatedTiles(kPersistentHidden, MostRows(kStreams));
     static constexpr int kPartials =
-        kWarps * 16 * (kMostTiles * kStreams > 3 * MostRows(kStreams) ? kMostTiles * kStreams : 3 * MostRows(kStreams));
-    struct Rows {
-      alignas(16) __nv_bfloat16 stage[kStageElements];
-      CombineMemory combine[kStreams];
-    };
+        kWarps * 16 *
+        (kTalkerTiles * kStreams > kPredictorTiles * MostRows(kStreams) ? kTalkerTiles * kStreams
+                                                                        : kPredictorTiles * MostRows(kStreams));
     // Rows are combined and staged when all warps have attended.
     union {
-      Rows rows;
+      RowMemory<kStageElements, Crowded(kStreams) ? 0 : kStreams> rows;
       AttentionMemory attention;
     };
     float partial[2][kPartials];
@@ -86,16 +97,16 @@ template <int kTalkerHidden, int kStreams>
 struct SharedMemory {
   RingBarriers ring;
   float squares[2][kWarps][MostRows(kStreams)];
-  float sine[MostRows(kStreams)][kHalf], cosine[MostRows(kStreams)][kHalf];
+  float sine[AngleRows(kStreams)][kHalf], cosine[AngleRows(kStreams)][kHalf];
   int slots[kStreams];  // below 0: nothing to do
   // Of the pass.
-  int sequences[kMostRows], positions[kMostRows];
+  int sequences[MostRows(kStreams)], positions[MostRows(kStreams)];
   unsigned stop, gave_up;
   unsigned seen;     // see Block::Load()
   int splits;        // of the row that has most
   bool shared_keys;  // whether parts are of all query heads of a key head
   AttentionPart parts[kNewRows];
-  __nv_bfloat16* split_starts[kPersistentItems];  // of the parts' splits the keys in layer 0
+  __nv_bfloat16* split_starts[PersistentItems(kStreams)];  // of the parts' splits the keys in layer 0
   PersistentStack stacks[2];
   PersistentLayer layers[kPersistentLayers];
   PredictorPass passes[kPersistentGroups - 1];

@@ -44,6 +44,7 @@ __device__ __forceinline__ void Block<kTalkerHidden, kStreams>::Run() {
       RunLayers<kPersistentHidden, MostRows(kStreams), false>(s, pass);
     } else if (talker) {
       RunLayers<kTalkerHidden, kStreams, true>(s, pass);
+      if (!a.runs_talker) PublishInput<kTalkerHidden, kStreams>(s, pass);
     } else {
       RunLayers<kPersistentHidden, kStreams, false>(s, pass);
     }
@@ -114,14 +115,14 @@ __device__ __forceinline__ void Block<kTalkerHidden, kStreams>::BeginPass(int pa
     part.position = shared_->positions[part.row];
     part.first_split = FirstSplit(s, part.position) + part.first_record;
     part.row_splits = sequence < 0 ? 0 : UsedSplits(s, part.position);
-    part.splits =
-        min(kPersistentItems, (part.row_splits - part.first_record - 1 + part.split_stride) / part.split_stride);
+    part.splits = min(PersistentItems(kStreams),
+                      (part.row_splits - part.first_record - 1 + part.split_stride) / part.split_stride);
     shared_->parts[thread_] = part;
   }
   // The rows of a sequence see the same splits: there are two only where it begins.
   const int position = shared_->positions[first_row];
   const int record = part.first_record + thread_ * part.split_stride;
-  if (thread_ < kPersistentItems && sequence >= 0 && record < UsedSplits(s, position)) {
+  if (thread_ < PersistentItems(kStreams) && sequence >= 0 && record < UsedSplits(s, position)) {
     const int first = (FirstSplit(s, position) + record) * kSplitPositions;
     shared_->split_starts[thread_] =
         static_cast<__nv_bfloat16*>(
@@ -134,8 +135,8 @@ __device__ __forceinline__ void Block<kTalkerHidden, kStreams>::BeginPass(int pa
   }
   const float* const frequencies = s.inverse_frequencies;
 #pragma unroll 1
-  for (int i = thread_; i < kRows * kHalf; i += kTeamThreads) {
-    sincosf(static_cast<float>(shared_->positions[i / kHalf]) * frequencies[i % kHalf],
+  for (int i = thread_; i < (Crowded(kRows) ? 1 : kRows) * kHalf; i += kTeamThreads) {
+    sincosf(static_cast<float>(shared_->positions[Crowded(kRows) ? first_row : i / kHalf]) * frequencies[i % kHalf],
             &shared_->sine[i / kHalf][i % kHalf], &shared_->cosine[i / kHalf][i % kHalf]);
   }
   Team::Sync();
@@ -183,18 +184,30 @@ __device__ __forceinline__ void Block<kTalkerHidden, kStreams>::RunLayers(const 
     AddToOwn<kHidden, kRows>(layer.o_bias, post_norm, s.x_middle);
 
     {
-      constexpr int kTiles = kIntermediate / 8 / kBlocks;
+      constexpr int kTiles = GatedTiles(kHidden, kRows);
+      const auto finish = [&](int first) {
+        FinishRows<8, kTiles, kRows>(
+            [&](int tile, int row, int m) {
+              return s.inner + row * (kIntermediate / 2) + TileAt(first + tile) * 4 + m / 2;
+            },
+            [&](Word* target, int, int row, int m, bool valid, const float* partial) {
+              const float factor = Factor<kHidden>(s, row);
+              const float gate = gemm::Total(partial + m, kRows * 16, factor);
+              const float value = Silu<__nv_bfloat16>(gate) * gemm::Total(partial + m + 8, kRows * 16, factor);
+              const float next = __shfl_down_sync(~0U, value, 1);
+              if (valid && m % 2 == 0) Publish(target, PackBf16(value, next), epoch_);
+            });
+      };
       Multiply<kHidden, 2, kTiles, kRows, true>([&] { StageQuads<kHidden, kRows>(s.x_middle, kHidden / 4); });
       ++epoch_;
-      FinishRows<8, kTiles, kRows>(
-          [&](int tile, int row, int m) { return s.inner + row * (kIntermediate / 2) + TileAt(tile) * 4 + m / 2; },
-          [&](Word* target, int, int row, int m, bool valid, const float* partial) {
-            const float factor = Factor<kHidden>(s, row);
-            const float gate = gemm::Total(partial + m, kRows * 16, factor);
-            const float value = Silu<__nv_bfloat16>(gate) * gemm::Total(partial + m + 8, kRows * 16, factor);
-            const float next = __shfl_down_sync(~0U, value, 1);
-            if (valid && m % 2 == 0) Publish(target, PackBf16(value, next), epoch_);
-          });
+      finish(0);
+      constexpr int kAllTiles = kIntermediate / 8 / kBlocks;
+      static_assert(kAllTiles % kTiles == 0);
+#pragma unroll 1
+      for (int first = kTiles; first < kAllTiles; first += kTiles) {
+        Multiply<kHidden, 2, kTiles, kRows, false>([] {});
+        finish(first);
+      }
     }
 
     const bool last = i + 1 == num_layers;

@@ -89,14 +89,14 @@ __device__ __forceinline__ void Block<kTalkerHidden, kStreams>::Multiply(const W
       const uint4 high = W::kHalves == 2 ? w.chunks[c][t][W::kHalves - 1] : uint4{};
       Mma(sums[t], low.x, high.x, low.y, high.y, b.x, b.y);
     }
-    if (kSquares) SquaresStep<kRows, kSpans>(2 * c);
+    if constexpr (kSquares) SquaresStep<kRows, kSpans>(2 * c);
 #pragma unroll
     for (int t = 0; t < W::kTogether; ++t) {
       const uint4& low = w.chunks[c][t][0];
       const uint4 high = W::kHalves == 2 ? w.chunks[c][t][W::kHalves - 1] : uint4{};
       Mma(sums[t], low.z, high.z, low.w, high.w, b.z, b.w);
     }
-    if (kSquares) SquaresStep<kRows, kSpans>(2 * c + 1);
+    if constexpr (kSquares) SquaresStep<kRows, kSpans>(2 * c + 1);
   }
 #pragma unroll
   for (int t = 0; t < W::kTogether; ++t) {
@@ -170,15 +170,34 @@ __device__ __forceinline__ void Block<kTalkerHidden, kStreams>::AddToOwn(const f
         if (bias != nullptr) value = __fadd_rn(value, bias[TileAt(tile) * 8 + m]);
         value = __fadd_rn(own_, value);
         own_ = value;
-        const float normed = value * norm;
-        const float x1 = __shfl_down_sync(~0U, value, 1), n1 = __shfl_down_sync(~0U, normed, 1);
-        const float x2 = __shfl_down_sync(~0U, value, 2), n2 = __shfl_down_sync(~0U, normed, 2);
-        const float x3 = __shfl_down_sync(~0U, value, 3), n3 = __shfl_down_sync(~0U, normed, 3);
-        if (valid && m % 4 == 0) {
-          Publish(quad, {PackBf16(normed, n1), PackBf16(n2, n3), __float_as_uint(gemm::SumOfSquares(value, x1, x2, x3)),
-                         epoch_});
-        }
+        PublishOwn(quad, norm, valid && m % 4 == 0);
       });
+}
+
+template <int kTalkerHidden, int kStreams>
+__device__ __forceinline__ void Block<kTalkerHidden, kStreams>::PublishOwn(Quad* quad, float norm, bool first) {
+  const float value = own_;
+  const float normed = value * norm;
+  const float x1 = __shfl_down_sync(~0U, value, 1), n1 = __shfl_down_sync(~0U, normed, 1);
+  const float x2 = __shfl_down_sync(~0U, value, 2), n2 = __shfl_down_sync(~0U, normed, 2);
+  const float x3 = __shfl_down_sync(~0U, value, 3), n3 = __shfl_down_sync(~0U, normed, 3);
+  if (first) {
+    Publish(quad,
+            {PackBf16(normed, n1), PackBf16(n2, n3), __float_as_uint(gemm::SumOfSquares(value, x1, x2, x3)), epoch_});
+  }
+}
+
+template <int kTalkerHidden, int kStreams>
+template <int kHidden, int kRows>
+__device__ __forceinline__ void Block<kTalkerHidden, kStreams>::PublishInput(const PersistentStack& s, int pass) {
+  constexpr int kCount = kHidden / 8 / kBlocks * 8 * kRows;
+  TakeOwn<kHidden, kRows>(pass);
+  ++epoch_;
+  if (warp_ * 32 >= kCount) return;
+  const int i = min(thread_, kCount - 1);
+  const int column = TileAt(i / (8 * kRows)) * 8 + i % 8;
+  PublishOwn(s.x + i / 8 % kRows * (kHidden / 4) + column / 4, __ldg(s.norm + column),
+             thread_ < kCount && column % 4 == 0);
 }
 
 #endif  // __CUDA_ARCH_FEAT_SM90_ALL

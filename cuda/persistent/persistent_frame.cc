@@ -199,7 +199,11 @@ Status PersistentFrame::AllocateWords() {
     add(&s->attended, kRows * kQueryWidth / 2 * sizeof(Word));
     add(&s->inner, kRows * 3 * hidden / 2 * sizeof(Word));
   }
-  add(&a.talker.records, kRows * kPersistentHeads * kPersistentSplits * kRecordWords * sizeof(Word));
+  size_t row_splits = 0;
+  for (const int rows : kRowBuckets) {
+    row_splits = std::max(row_splits, static_cast<size_t>(rows) * static_cast<size_t>(PersistentSplits(rows)));
+  }
+  add(&a.talker.records, row_splits * kPersistentHeads * kRecordWords * sizeof(Word));
   add(&a.input, kRows * kPersistentHidden * sizeof(Word));
   add(&a.logits, kRows * kPersistentVocab * sizeof(Word));
   add(&a.ids, kRows * sizeof(Word));
@@ -217,11 +221,13 @@ Status PersistentFrame::AllocateWords() {
 bool PersistentFrame::Covers(int rows, int splits) const {
   if (std::find(kRowBuckets.begin(), kRowBuckets.end(), rows) == kRowBuckets.end()) return false;
   const int items = rows * splits * kPersistentKvHeads;
-  return splits <= kPersistentSplits && (items + kPersistentBlocks - 1) / kPersistentBlocks <= kPersistentItems;
+  return splits <= PersistentSplits(rows) &&
+         (items + kPersistentBlocks - 1) / kPersistentBlocks <= PersistentItems(rows);
 }
 
-Status PersistentFrame::Enqueue(int rows, cudaStream_t stream) const {
+Status PersistentFrame::Enqueue(bool talker, int rows, cudaStream_t stream) const {
   FrameKernelArguments arguments = arguments_;
+  arguments.runs_talker = talker;
   arguments.ring_slots =
       ring_slots_[static_cast<size_t>(std::find(kRowBuckets.begin(), kRowBuckets.end(), rows) - kRowBuckets.begin())];
   return CudaStatus(LaunchFrameKernel(arguments, rows, stream), "making speech");

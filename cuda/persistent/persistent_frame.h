@@ -35,17 +35,17 @@ struct PersistentFrameSources {
   SlotState* slots = nullptr;
   unsigned* history = nullptr;
   int history_words = 0;
-  const float* x = nullptr;  // the talker's inputs, [rows][Padded(hidden)]
+  const float* x = nullptr;  // the talker's rows, [rows][Padded(hidden)]
   float* talker_logits = nullptr;
   float* predictor_logits = nullptr;
 };
 
-// What BeginFrame() leaves to do of a frame, but for EndFrame(), as one cooperative kernel: talker, head, choice, code
-// predictor with its heads and choices. One block on each of 128 processors, streaming its share of the weights
-// without a break while the phases hand each other their results through the L2 cache.
+// What BeginFrame() leaves to do of a frame, but for EndFrame(), as one cooperative kernel: talker (or not), head,
+// choice, code predictor with its heads and choices. One block on each of 128 processors, streaming its share of the
+// weights without a break while the phases hand each other their results through the L2 cache.
 //
-// Gives the same codes and logits as the kernels of the graph path, bit for bit. For 1, 2 or 4 utterances, and for the
-// widths of the released models.
+// Gives the same codes and logits as the kernels of the graph path, bit for bit. For 1, 2, 4 or 8 utterances, and for
+// the widths of the released models.
 class PersistentFrame {
  public:
   // Looks of one wait before it is given up: seconds.
@@ -56,8 +56,9 @@ class PersistentFrame {
 
   // Whether Enqueue() can be asked for so many rows and splits.
   bool Covers(int rows, int splits) const;
-  // Between BeginFrame() and EndFrame() of `rows` rows, in a graph or not.
-  Status Enqueue(int rows, cudaStream_t stream) const;
+  // Between BeginFrame() and EndFrame() of `rows` rows, in a graph or not. `talker`: whether x are the talker's inputs,
+  // or what it has made of them.
+  Status Enqueue(bool talker, int rows, cudaStream_t stream) const;
   // To be given to EndFrame(), so that epochs can begin anew.
   EpochWords epoch_words() const;
 
@@ -70,9 +71,9 @@ class PersistentFrame {
   Status Prepare(const PersistentFrameSources& sources, unsigned patience);
   Status AllocateWords();
 
-  static constexpr std::array<int, 3> kRowBuckets = {1, 2, 4};
+  static constexpr std::array<int, 4> kRowBuckets = {1, 2, 4, 8};
 
-  FrameKernelArguments arguments_;  // but for ring_slots
+  FrameKernelArguments arguments_;  // but for ring_slots and runs_talker
   std::array<int, kRowBuckets.size()> ring_slots_ = {};
   DeviceMemory tables_, words_, cache_, candidates_;
   PinnedMemory report_;

@@ -22,7 +22,7 @@ inline constexpr int kMaxRingSlots = 32;
 struct RingBarriers {
   uint64_t full[kMaxRingSlots];
   uint64_t empty[kMaxRingSlots];
-  unsigned sent;  // pieces whose copies have begun
+  unsigned sent;  // pieces whose copies have begun, counted and looked at by atomic operations
 };
 
 #if __CUDA_ARCH__ >= 900
@@ -145,7 +145,7 @@ class RingWriter {
           : "memory");
       head_.Advance();
       ++flying_;
-      *static_cast<volatile unsigned*>(&barriers_->sent) = ++sent_;
+      atomicAdd(&barriers_->sent, 1U);
     }
   }
 
@@ -169,13 +169,12 @@ class RingWriter {
   uint64_t policy_ = 0;
   int in_flight_ = 1;
   int flying_ = 0;
-  unsigned sent_ = 0;
 };
 
 // The thread ahead of it, which goes through the same.
 class RingPrefetcher {
  public:
-  __device__ RingPrefetcher(const RingBarriers* barriers, const volatile unsigned* stop)
+  __device__ RingPrefetcher(RingBarriers* barriers, const volatile unsigned* stop)
       : sent_(&barriers->sent), stop_(stop) {}
 
   __device__ void SetPace(const WeightPace& pace) { most_ahead_ = pace.ahead; }
@@ -184,7 +183,7 @@ class RingPrefetcher {
     for (int done = 0; done < bytes; done += kPieceBytes) {
       ++piece_;
       int ahead = 0;
-      while ((ahead = static_cast<int>(piece_ - *sent_)) > most_ahead_) {
+      while ((ahead = static_cast<int>(piece_ - atomicAdd(sent_, 0U))) > most_ahead_) {
         if (*stop_ != 0) return;
         __nanosleep(100);
       }
@@ -197,7 +196,7 @@ class RingPrefetcher {
   }
 
  private:
-  const volatile unsigned* sent_;
+  unsigned* sent_;
   const volatile unsigned* stop_;
   unsigned piece_ = 0;  // how many it has gone through
   int most_ahead_ = 0;

@@ -9,6 +9,7 @@
 #include "cuda_backend.h"
 #include "frame.h"
 #include "gpu/gpu_test.h"
+#include "qtts/engine.h"
 
 // The GPU backend against the CPU's, and against itself: what it says does not depend on neighbours,
 // repetition or history.
@@ -18,6 +19,7 @@ namespace {
 using cuda::CudaBackend;
 using cuda::CudaBackendOptions;
 using cuda::Precision;
+using testing::FullWidth;
 using testing::Greedy;
 using testing::MidSize;
 using testing::Preset;
@@ -270,6 +272,36 @@ TEST_P(InPrecision, NeighboursDoNotMatter) {
     EXPECT_EQ(alone.codes, together[i].codes) << i;
     EXPECT_EQ(alone.pcm, together[i].pcm) << i;
     EXPECT_EQ(static_cast<int>(alone.codes.size()), utterances[i].frames);
+  }
+}
+
+// The same where the persistent kernel makes the codes: prompts that end in a frame's talker or in its head, on frames
+// of utterances that are under way.
+TEST(CudaBackendTest, NeighboursDoNotMatterToThePersistentKernel) {
+  QTTS_NEEDS_DEVICE();
+  const RandomModel model(FullWidth(false));
+  std::mt19937 random(12);
+  std::vector<Utterance> utterances(6);
+  for (size_t i = 0; i < utterances.size(); ++i) {
+    const int rows = 2 + static_cast<int>(i * 31 % 90);
+    utterances[i].prompt = RandomPrompt(model.checkpoint()->config(), rows, random);
+    utterances[i].prompt.constant_rows = i % 3 == 1 ? static_cast<size_t>(rows - 1) : 0;
+    utterances[i].seed = i;
+    utterances[i].frames = 5 + static_cast<int>(i % 3) * 2;
+    utterances[i].start = static_cast<int>(i) * 2;
+  }
+  for (const cuda::FramePath path : {cuda::FramePath::kPersistent, cuda::FramePath::kGraph}) {
+    CudaBackendOptions options;
+    options.path = path;
+    const auto gpu = CudaBackend::Create(model.checkpoint(), options);
+    ASSERT_TRUE(gpu.ok()) << gpu.status().message();
+    const std::vector<Speech> together = Speak(gpu->get(), utterances, 2);
+    for (size_t i = 0; i < utterances.size(); ++i) {
+      const Speech alone = Speak(gpu->get(), {utterances[i]})[0];
+      EXPECT_EQ(alone.codes, together[i].codes) << i;
+      EXPECT_EQ(alone.pcm, together[i].pcm) << i;
+      EXPECT_EQ(static_cast<int>(alone.codes.size()), utterances[i].frames) << i;
+    }
   }
 }
 
@@ -550,7 +582,18 @@ TEST(CudaBackendTest, OutOfMemoryInMidSpeech) {
   EXPECT_EQ(static_cast<int>(speech.codes.size()), u.frames) << speech.status.message();
 }
 
-// Makes a kernel fail in mid-speech. CUDA gives the device back to a new process only, so this is one.
+// A kernel that writes where there is no memory. CUDA gives the device back to a new process only, so whoever calls
+// this is one.
+void MakeFault() {
+  cuda::SetPage(cuda::Launcher(), reinterpret_cast<void**>(uintptr_t{0x1000}), 0, nullptr);
+  EXPECT_NE(cudaDeviceSynchronize(), cudaSuccess);
+}
+
+void ExpectLost(const Status& status) {
+  EXPECT_EQ(status.code(), StatusCode::kDeviceUnavailable) << status.message();
+  EXPECT_NE(status.message().find("restart the program"), std::string::npos) << status.message();
+}
+
 int LoseTheDevice() {
   const RandomModel model(Preset("tiny-custom-0b6"));
   std::mt19937 random(13);
@@ -563,21 +606,73 @@ int LoseTheDevice() {
   EXPECT_TRUE(gpu->Submit({&step, 1}).ok());
   EXPECT_TRUE(gpu->Collect().ok());
 
-  // Writes where there is no memory.
-  cuda::SetPage(cuda::Launcher(), reinterpret_cast<void**>(uintptr_t{0x1000}), 0, nullptr);
-  EXPECT_NE(cudaDeviceSynchronize(), cudaSuccess);
+  MakeFault();
   step.text_id = prompt.pad_text_id;
   Status status = gpu->Submit({&step, 1});
   if (status.ok()) status = gpu->Collect().status();
-  EXPECT_EQ(status.code(), StatusCode::kDeviceUnavailable) << status.message();
-  EXPECT_EQ(gpu->Open(prompt, {}, 1).status().code(), StatusCode::kDeviceUnavailable);
-  EXPECT_EQ(gpu->Submit({&step, 1}).code(), StatusCode::kDeviceUnavailable);
+  ExpectLost(status);
+  ExpectLost(gpu->Open(prompt, {}, 1).status());
+  ExpectLost(gpu->Submit({&step, 1}));
   gpu.reset();
-  EXPECT_EQ(second->Open(prompt, {}, 1).status().code(), StatusCode::kDeviceUnavailable);
+  ExpectLost(second->Open(prompt, {}, 1).status());
+  ExpectLost(second->Submit({&step, 1}));
   second.reset();
-  // What makes device=auto go on with the CPU.
-  EXPECT_EQ(cuda::ChooseDevice(*model.checkpoint(), Precision::kBF16, -1).status().code(),
-            StatusCode::kDeviceUnavailable);
+  ExpectLost(cuda::ChooseDevice(*model.checkpoint(), Precision::kBF16, -1).status());
+  return ::testing::Test::HasFailure() ? 1 : 0;
+}
+
+// The same for whole engines: one that speaks, and one that only hears of it when it is asked to. The next ones with
+// device=auto take the CPU.
+int LoseTheDeviceOfEngines() {
+  const RandomModel models[] = {RandomModel(Preset("tiny-custom-0b6")), RandomModel(Preset("tiny-custom-1b7"))};
+  const auto acquire = [](const RandomModel& model, Device device) {
+    EngineOptions options;
+    options.model_path = model.checkpoint()->folder();
+    options.device = device;
+    return Engine::Acquire(options);
+  };
+  Request request;
+  request.text = "Good evening.";
+  request.speaker = "ryan";
+  std::vector<std::shared_ptr<Engine>> engines;
+  for (const RandomModel& model : models) {
+    auto engine = acquire(model, Device::kAuto);
+    EXPECT_TRUE(engine.ok()) << engine.status().message();
+    if (!engine.ok()) return 1;
+    EXPECT_TRUE((*engine)->device_name().starts_with("cuda")) << (*engine)->device_name();
+    engines.push_back(*engine);
+  }
+  Frame frame;
+  const auto speaking = engines[0]->Start(request);
+  EXPECT_TRUE(speaking.ok()) << speaking.status().message();
+  for (int i = 0; i < 3; ++i) EXPECT_EQ((*speaking)->Read(&frame), ReadState::kFrame);
+  MakeFault();
+  while ((*speaking)->Read(&frame) == ReadState::kFrame) {
+  }
+  EXPECT_EQ((*speaking)->end_reason(), EndReason::kError);
+  ExpectLost((*speaking)->status());
+  const auto late = engines[1]->Start(request);
+  EXPECT_TRUE(late.ok()) << late.status().message();
+  EXPECT_EQ((*late)->Read(&frame), ReadState::kEnd);
+  EXPECT_EQ((*late)->end_reason(), EndReason::kError);
+  ExpectLost((*late)->status());
+
+  request.settings.max_new_tokens = 5;
+  for (size_t i = 0; i < engines.size(); ++i) {
+    EXPECT_TRUE(engines[i]->device_lost());
+    ExpectLost(acquire(models[i], Device::kCuda).status());
+    const auto next = acquire(models[i], Device::kAuto);
+    EXPECT_TRUE(next.ok()) << next.status().message();
+    if (!next.ok()) return 1;
+    EXPECT_NE(*next, engines[i]);
+    EXPECT_TRUE((*next)->device_name().starts_with("cpu")) << (*next)->device_name();
+    const auto stream = (*next)->Start(request);
+    EXPECT_TRUE(stream.ok()) << stream.status().message();
+    int frames = 0;
+    while ((*stream)->Read(&frame) == ReadState::kFrame) ++frames;
+    EXPECT_EQ(frames, request.settings.max_new_tokens - 1);
+    EXPECT_EQ((*stream)->end_reason(), EndReason::kMaxDuration) << (*stream)->status().message();
+  }
   return ::testing::Test::HasFailure() ? 1 : 0;
 }
 
@@ -585,6 +680,12 @@ TEST(CudaBackendDeathTest, ALostDeviceIsOneErrorEverywhere) {
   QTTS_NEEDS_DEVICE();
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(std::exit(LoseTheDevice()), ::testing::ExitedWithCode(0), "");
+}
+
+TEST(CudaBackendDeathTest, EnginesThatLostTheDeviceAreReplaced) {
+  QTTS_NEEDS_DEVICE();
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(std::exit(LoseTheDeviceOfEngines()), ::testing::ExitedWithCode(0), "");
 }
 
 // Every kernel, on as little as that takes.

@@ -385,6 +385,23 @@ TEST_F(CodecTest, RowsDoNotDependOnTheBatch) {
   });
 }
 
+// Every kernel, products in clusters of blocks among them, in both rooms; on as little as that takes.
+TEST_F(CodecTest, SmallForTheSanitizer) {
+  RandomCodec random(OddShapes()[3], kSeed);
+  const auto codec = Must(Codec::Create(random.config(), random.weights(), CodecPrecision::kFast, 3, 3));
+  ASSERT_TRUE(codec);
+  constexpr int kFrames = 2;
+  const std::vector<int32_t> codes = random.Codes(kFrames);
+  const std::vector<float> alone = DecodeOne(codec.get(), 0, codes);
+  ASSERT_TRUE(codec->Reset(1, nullptr).ok());
+  EXPECT_EQ(Decode(codec.get(), {{1, &codes}}, 0, kFrames, CodecRoom::kBeside)[0], alone);
+  for (int slot = 0; slot < 3; ++slot) ASSERT_TRUE(codec->Reset(slot, nullptr).ok());
+  for (const std::vector<float>& together :
+       Decode(codec.get(), {{2, &codes}, {0, &codes}, {1, &codes}}, 0, kFrames, CodecRoom::kDevice)) {
+    EXPECT_EQ(together, alone);
+  }
+}
+
 // Streams that begin, pause and end at different times.
 TEST_F(CodecTest, IdleRowsAndResetKeepStreamsApart) {
   RandomCodec random(OddShapes()[0], kSeed);

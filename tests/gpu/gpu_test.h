@@ -85,6 +85,19 @@ inline golden::RandomCheckpointSpec MidSize(bool large) {
   return spec;
 }
 
+// As wide as the released models, with few layers.
+inline golden::RandomCheckpointSpec FullWidth(bool large) {
+  golden::RandomCheckpointSpec spec = MidSize(large);
+  spec.talker.num_attention_heads = spec.predictor.num_attention_heads = 16;
+  spec.talker.num_key_value_heads = spec.predictor.num_key_value_heads = 8;
+  spec.talker.hidden_size = large ? 2048 : 1024;
+  spec.predictor.hidden_size = 1024;
+  spec.talker.intermediate_size = 3 * spec.talker.hidden_size;
+  spec.predictor.intermediate_size = 3 * spec.predictor.hidden_size;
+  spec.talker.num_hidden_layers = 2;
+  return spec;
+}
+
 // A prompt of any shape: text, codes (one or all), x-vector.
 inline Prompt RandomPrompt(const ModelConfig& config, int rows, std::mt19937& random) {
   const auto below = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };

@@ -477,7 +477,8 @@ TEST_P(TeacherForced, LogitsAreTheCpus) {
 
   std::mt19937 random(5);
   const Prompt prompt = RandomPrompt(config, 30, random);
-  ASSERT_TRUE((*model)->Open(0, prompt, GenerationSettings(), 9).ok());
+  const auto start = (*model)->Open(0, prompt, GenerationSettings(), 9);
+  ASSERT_TRUE(start.ok()) << start.status().message();
   cpu::ThreadPool pool(4);
   cpu::Embedder embedder(checkpoint.talker(), checkpoint.predictor(), pool);
   cpu::Talker talker(config.talker, checkpoint.talker(), pool);
@@ -499,7 +500,8 @@ TEST_P(TeacherForced, LogitsAreTheCpus) {
     const int64_t position = static_cast<int64_t>(prompt.rows.size()) - 1 + frame;
     ASSERT_TRUE((*model)->Extend(0, position).ok());
     ASSERT_TRUE((*model)
-                    ->EnqueueFrame(1, (*model)->SplitBucket(position + 1), steps->as<const cuda::FrameRow>(),
+                    ->EnqueueFrame(frame == 0 ? *start : cuda::FrameStart::kInput, 1,
+                                   (*model)->SplitBucket(position + 1), steps->as<const cuda::FrameRow>(),
                                    results->as<cuda::FrameRowResult>())
                     .ok());
     ASSERT_TRUE(stream->Synchronize().ok());
