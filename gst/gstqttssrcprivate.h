@@ -20,8 +20,10 @@
 #include "gstqttstrim.h"
 #include "qtts/engine.h"
 
-// What the two halves of the element share: gstqttssrc.cpp, where text becomes sound, and gstqttsproperties.cpp, what
-// can be set and asked.
+// What the parts of the element share: gstqttssrc.cpp, the class, its states and events; gstqttsproperties.cpp, what
+// can be set and asked; gstqttsinput.cpp, the sink pad; gstqttsoutput.cpp, the streaming thread.
+//
+// Locks: GstQttsSrcPrivate::lock before the one inside Speech. Neither is held while posting, pushing or notifying.
 
 GST_DEBUG_CATEGORY_EXTERN(gst_qtts_src_debug);
 
@@ -48,6 +50,9 @@ GST_DEBUG_CATEGORY_EXTERN(gst_qtts_src_debug);
 #define DEFAULT_UTTERANCE_GAP 0
 #define DEFAULT_TRIM_LEADING_SILENCE FALSE
 #define DEFAULT_TEXT_TIMING TextTiming::kIgnore
+
+// Custom event, by which anybody calls gst_qtts_src_interrupt().
+inline constexpr gchar kInterruptEvent[] = "qtts/interrupt";
 
 enum class IdleMode { kAuto, kEos, kWait, kSilence };
 enum class TextTiming { kIgnore, kStart, kShift, kClip };
@@ -115,5 +120,8 @@ struct _GstQttsSrc {
 
   GstQttsSrcPrivate* priv;
 };
+
+// The signal's handler. Thread-safe.
+guint64 gst_qtts_src_interrupt(GstQttsSrc* self);
 
 #endif  // GST_QTTS_SRC_PRIVATE_H_

@@ -30,13 +30,13 @@ class Break(NamedTuple):
 
 
 SPEECH = "gst/gstqttsspeech.cpp"
-SOURCE = "gst/gstqttssrc.cpp"
+OUTPUT = "gst/gstqttsoutput.cpp"
 PROPERTIES = "gst/gstqttsproperties.cpp"
 BREAKS = [
     Break("a flush leaves the speech", SPEECH,
           "    ++flushes_;\n    joiner_ = Utf8Joiner();\n    stream = DropAll();\n",
           "    ++flushes_;\n    joiner_ = Utf8Joiner();\n", "flush *C14WhileTheModelSpeaks"),
-    Break("a flush does not begin the time anew", SOURCE,
+    Break("a flush does not begin the time anew", OUTPUT,
           "self->priv->timeline.Restart();", "self->priv->timeline.Break();", "flush *C14WhileTheModelSpeaks"),
     Break("frames leave in a pause", "gst/gstqttsclock.cpp",
           "  for (;;) {\n    changed_.wait(lock, [this] { return playing_ || unlocked_; });\n", "  for (;;) {\n",
@@ -55,11 +55,11 @@ BREAKS = [
           "  past_.push_back(std::exchange(job_, nullptr));",
           "  if (!job_->OnThisThread()) job_->Join();\n  past_.push_back(std::exchange(job_, nullptr));",
           "states *C18*"),
-    Break("live frames leave as they are made", SOURCE,
+    Break("live frames leave as they are made", OUTPUT,
           "  if (!gst_base_src_is_live(GST_BASE_SRC(self))) return true;\n  return self->priv->clock.WaitUntil",
           "  if (gst_base_src_is_live(GST_BASE_SRC(self))) return true;\n  return self->priv->clock.WaitUntil",
           "live *C21*"),
-    Break("speech after an idle time is dated by the speech before", SOURCE,
+    Break("speech after an idle time is dated by the speech before", OUTPUT,
           "    if (late || priv->timeline.broken()) {\n      priv->timeline.MoveTo(now);\n    } else",
           "    if (late || priv->timeline.broken()) {\n    } else", "live *C22*"),
     Break("an interrupt leaves the speech", SPEECH,
@@ -77,7 +77,7 @@ BREAKS = [
           "      if (!queue_.HasRoom(part)) return false;\n", "", "input *C15*"),
     Break("room is not announced", SPEECH,
           "  monitor_->Announce();  // there is room\n", "", "input *C15*"),
-    Break("text that is late counts as an underrun", SOURCE,
+    Break("text that is late counts as an underrun", OUTPUT,
           "priv->in_utterance && !priv->frame->awaited_text && ", "priv->in_utterance && ", "live *TextThatComesLate*"),
     Break("texts are logged at INFO", PROPERTIES,
           "GST_DEBUG_OBJECT(self, \"queued '%s'\", text);", "GST_INFO_OBJECT(self, \"queued '%s'\", text);",

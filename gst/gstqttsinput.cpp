@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#include "gstqttsinput.h"
+
+#include <string>
+#include <utility>
+
+#include "gstqttsoverrides.h"
+
+using gstqtts::Speech;
+
+#define GST_CAT_DEFAULT gst_qtts_src_debug
+
+static constexpr gchar kSetVoiceEvent[] = "qtts/set-voice";
+static constexpr gchar kEndUtteranceEvent[] = "qtts/end-utterance";
+
+// For the text that comes by the sink pad from now on.
+static gboolean gst_qtts_src_set_voice(GstQttsSrc* self, const GstStructure* overrides) {
+  GstQttsSrcPrivate* priv = self->priv;
+
+  gstqtts::Settings settings;
+  std::string error;
+  if (!gstqtts::ApplyOverrides(G_OBJECT_GET_CLASS(self), overrides, &settings, &error)) {
+    GST_ELEMENT_WARNING(self, RESOURCE, SETTINGS, ("%s", error.c_str()), ("an event %s is refused", kSetVoiceEvent));
+    return FALSE;
+  }
+  priv->speech.EndUtterance();  // what has come belongs to the voice before
+  GST_DEBUG_OBJECT(self, "voice of the following text: %" GST_PTR_FORMAT, static_cast<const void*>(overrides));
+  GstStructure* voice = gst_structure_copy(overrides);
+  {
+    const std::lock_guard lock(priv->lock);
+    std::swap(voice, priv->voice);
+  }
+  if (voice != nullptr) gst_structure_free(voice);
+  return TRUE;
+}
+
+// The settings of text that comes by the sink pad now.
+static gstqtts::Settings gst_qtts_src_get_pad_settings(GstQttsSrc* self) {
+  const std::lock_guard lock(self->priv->lock);
+  gstqtts::Settings settings = self->priv->settings;
+  std::string error;  // none: it was tried when the event came
+  gstqtts::ApplyOverrides(G_OBJECT_GET_CLASS(self), self->priv->voice, &settings, &error);
+  return settings;
+}
+
+// When the text of the buffer is meant to be heard, if that is known and to be minded.
+static gstqtts::Cue gst_qtts_src_get_cue(GstQttsSrc* self, GstBuffer* buffer) {
+  GstQttsSrcPrivate* priv = self->priv;
+
+  gstqtts::Cue cue;
+  {
+    const std::lock_guard lock(priv->lock);
+    if (priv->text_timing == TextTiming::kIgnore) return cue;
+    if (priv->text_options.segmentation == gstqtts::Segmentation::kNone) {
+      priv->timing_refused = false;
+    } else if (std::exchange(priv->timing_refused, true)) {
+      return cue;
+    }
+  }
+  if (priv->timing_refused) {
+    GST_ELEMENT_WARNING(self, RESOURCE, SETTINGS,
+                        ("Timestamps of text are ignored: \"text-timing\" needs \"segmentation\" none."), (nullptr));
+    return cue;
+  }
+  const GstSegment* segment = &priv->text_segment;
+  if (segment->format != GST_FORMAT_TIME || !GST_BUFFER_PTS_IS_VALID(buffer)) return cue;
+  const GstClockTime start = gst_segment_to_running_time(segment, GST_FORMAT_TIME, GST_BUFFER_PTS(buffer));
+  if (!GST_CLOCK_TIME_IS_VALID(start)) return cue;
+  cue.start = start;
+  if (GST_BUFFER_DURATION_IS_VALID(buffer)) cue.end = start + GST_BUFFER_DURATION(buffer);
+  return cue;
+}
+
+// No text until the end of the gap.
+static void gst_qtts_src_take_gap(GstQttsSrc* self, GstEvent* event) {
+  GstQttsSrcPrivate* priv = self->priv;
+
+  priv->speech.EndUtterance();
+  {
+    const std::lock_guard lock(priv->lock);
+    if (priv->text_timing == TextTiming::kIgnore || gst_base_src_is_live(GST_BASE_SRC(self))) return;
+  }
+  GstClockTime start = GST_CLOCK_TIME_NONE;
+  GstClockTime duration = GST_CLOCK_TIME_NONE;
+  gst_event_parse_gap(event, &start, &duration);
+  if (priv->text_segment.format != GST_FORMAT_TIME || !GST_CLOCK_TIME_IS_VALID(duration)) return;
+  const GstClockTime end = gst_segment_to_running_time(&priv->text_segment, GST_FORMAT_TIME, start + duration);
+  if (GST_CLOCK_TIME_IS_VALID(end)) priv->speech.PushGap(end);
+}
+
+// Whether text comes in real time, so that speech after a pause has to take the time of the moment.
+static void gst_qtts_src_ask_upstream(GstQttsSrc* self, GstPad* sinkpad) {
+  gboolean live = FALSE;
+  GstQuery* query = gst_query_new_latency();
+  if (gst_pad_peer_query(sinkpad, query)) gst_query_parse_latency(query, &live, nullptr, nullptr);
+  gst_query_unref(query);
+  self->priv->upstream_live = live != FALSE;
+}
+
+static GstFlowReturn gst_qtts_src_chain(GstPad* /*pad*/, GstObject* parent, GstBuffer* buffer) {
+  GstQttsSrc* self = GST_QTTS_SRC(parent);
+  GstQttsSrcPrivate* priv = self->priv;
+
+  GstMapInfo map;
+  if (!gst_buffer_map(buffer, &map, GST_MAP_READ)) {
+    gst_buffer_unref(buffer);
+    GST_ELEMENT_ERROR(self, RESOURCE, READ, ("Cannot read a buffer of text."), (nullptr));
+    return GST_FLOW_ERROR;
+  }
+  int repaired = 0;
+  const Speech::Accept accept =
+      priv->speech.PushChunk({reinterpret_cast<const char*>(map.data), map.size}, gst_qtts_src_get_pad_settings(self),
+                             &repaired, gst_qtts_src_get_cue(self, buffer));
+  GST_LOG_OBJECT(self, "%" G_GSIZE_FORMAT " bytes of text", map.size);
+  gst_buffer_unmap(buffer, &map);
+  gst_buffer_unref(buffer);
+
+  if (repaired > 0 && !std::exchange(priv->repair_reported, true)) {
+    GST_ELEMENT_WARNING(self, STREAM, DECODE, ("The text is not valid UTF-8; what is invalid is replaced."), (nullptr));
+  }
+  switch (accept) {
+    case Speech::Accept::kAccepted:
+      return GST_FLOW_OK;
+    case Speech::Accept::kEnded:
+      return GST_FLOW_EOS;
+    case Speech::Accept::kFull:  // it would have waited
+    case Speech::Accept::kFlushing:
+      break;
+  }
+  return GST_FLOW_FLUSHING;
+}
+
+static gboolean gst_qtts_src_sink_event(GstPad* pad, GstObject* parent, GstEvent* event) {
+  GstQttsSrc* self = GST_QTTS_SRC(parent);
+  GstQttsSrcPrivate* priv = self->priv;
+
+  GST_LOG_OBJECT(self, "%" GST_PTR_FORMAT, event);
+  switch (GST_EVENT_TYPE(event)) {
+    case GST_EVENT_FLUSH_START:
+    case GST_EVENT_FLUSH_STOP:
+      // Not gst_element_send_event(): whoever holds the state lock may be waiting for this pad.
+      return GST_ELEMENT_GET_CLASS(self)->send_event(GST_ELEMENT(self), event);
+    case GST_EVENT_STREAM_START:
+      priv->repair_reported = false;
+      priv->speech.BeginText();
+      gst_segment_init(&priv->text_segment, GST_FORMAT_UNDEFINED);
+      break;
+    case GST_EVENT_SEGMENT:
+      gst_event_copy_segment(event, &priv->text_segment);
+      gst_qtts_src_ask_upstream(self, pad);
+      break;
+    case GST_EVENT_EOS:
+      if (priv->speech.InMidCharacter()) {  // told before the end of the stream
+        GST_ELEMENT_WARNING(self, STREAM, DECODE, ("The text ends within a character, which is dropped."), (nullptr));
+      }
+      priv->speech.EndText();
+      break;
+    case GST_EVENT_GAP:
+      gst_qtts_src_take_gap(self, event);
+      break;
+    case GST_EVENT_CUSTOM_DOWNSTREAM: {
+      if (gst_event_has_name(event, kEndUtteranceEvent)) priv->speech.EndUtterance();
+      if (!gst_event_has_name(event, kSetVoiceEvent)) break;
+      const gboolean result = gst_qtts_src_set_voice(self, gst_event_get_structure(event));
+      gst_event_unref(event);
+      return result;
+    }
+    case GST_EVENT_CUSTOM_DOWNSTREAM_OOB:
+    case GST_EVENT_CUSTOM_BOTH_OOB:
+      if (gst_event_has_name(event, kInterruptEvent)) gst_qtts_src_interrupt(self);
+      return gst_pad_push_event(GST_BASE_SRC_PAD(self), event);
+    default:
+      // Caps, segments and tags describe the text. The sound has its own.
+      break;
+  }
+  gst_event_unref(event);
+  return TRUE;
+}
+
+static gboolean gst_qtts_src_sink_query(GstPad* pad, GstObject* parent, GstQuery* query) {
+  if (GST_QUERY_TYPE(query) == GST_QUERY_DRAIN)
+    return static_cast<gboolean>(GST_QTTS_SRC(parent)->priv->speech.Drain());
+  return gst_pad_query_default(pad, parent, query);
+}
+
+GstPad* gst_qtts_src_request_new_pad(GstElement* element, GstPadTemplate* templ, const gchar* /*name*/,
+                                     const GstCaps* /*caps*/) {
+  GstQttsSrc* self = GST_QTTS_SRC(element);
+  GstQttsSrcPrivate* priv = self->priv;
+
+  GstPad* pad = gst_pad_new_from_template(templ, "sink");
+  gst_pad_set_chain_function(pad, GST_DEBUG_FUNCPTR(gst_qtts_src_chain));
+  gst_pad_set_event_function(pad, GST_DEBUG_FUNCPTR(gst_qtts_src_sink_event));
+  gst_pad_set_query_function(pad, GST_DEBUG_FUNCPTR(gst_qtts_src_sink_query));
+  {
+    const std::lock_guard lock(priv->lock);
+    if (priv->sinkpad != nullptr) {
+      gst_object_unref(gst_object_ref_sink(pad));
+      return nullptr;
+    }
+    priv->sinkpad = pad;
+  }
+  priv->speech.SetPad(true);
+  // Lest an end-of-stream sent to the pipeline reaches the element directly and cuts the text that upstream delivered
+  // before it.
+  GST_OBJECT_FLAG_UNSET(self, GST_ELEMENT_FLAG_SOURCE);
+  gst_pad_set_active(pad, TRUE);
+  gst_element_add_pad(element, pad);
+  return pad;
+}
+
+void gst_qtts_src_release_pad(GstElement* element, GstPad* pad) {
+  GstQttsSrc* self = GST_QTTS_SRC(element);
+  GstQttsSrcPrivate* priv = self->priv;
+
+  priv->speech.SetPad(false);
+  gst_pad_set_active(pad, FALSE);
+  GST_OBJECT_FLAG_SET(self, GST_ELEMENT_FLAG_SOURCE);
+  gst_element_remove_pad(element, pad);
+  const std::lock_guard lock(priv->lock);
+  priv->sinkpad = nullptr;
+}
