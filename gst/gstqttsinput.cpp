@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 #include "gstqttsinput.h"
 
+#include <mutex>
 #include <string>
 #include <utility>
 
