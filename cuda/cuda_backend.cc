@@ -55,7 +55,6 @@ Status Unavailable(const std::string& what) {
 }
 
 Status CannotBeUsed(const std::string& device, cudaError_t error) {
-  (void)cudaGetLastError();
   if (IsFault(error) || error == cudaErrorMemoryAllocation) return CudaStatus(error, "a start on " + device);
   return Unavailable(device + " cannot be used: " + cudaGetErrorString(error));
 }
@@ -63,21 +62,18 @@ Status CannotBeUsed(const std::string& device, cudaError_t error) {
 Result<int> CountDevices() {
   int driver = 0;
   int runtime = 0;
-  if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0) {
-    (void)cudaGetLastError();
+  if (!Succeeds(cudaDriverGetVersion(&driver)) || driver == 0) {
     return Unavailable("there is no NVIDIA driver (libcuda.so.1)");
   }
-  (void)cudaRuntimeGetVersion(&runtime);
+  (void)Succeeds(cudaRuntimeGetVersion(&runtime));
   int devices = 0;
-  const cudaError_t error = cudaGetDeviceCount(&devices);
-  if (error != cudaSuccess) {
-    (void)cudaGetLastError();
+  if (const cudaError_t error = cudaGetDeviceCount(&devices); !Succeeds(error)) {
     if (error == cudaErrorInsufficientDriver) {
       return Unavailable("the NVIDIA driver is too old: it is for CUDA " + std::to_string(driver / 1000) + "." +
                          std::to_string(driver % 1000 / 10) + ", needed is " + std::to_string(runtime / 1000) +
                          ".0 or later");
     }
-    return Unavailable(std::string("no GPU can be used: ") + cudaGetErrorString(error));
+    return CannotBeUsed("the GPU", error);
   }
   if (devices == 0) return Unavailable("no CUDA-capable device is detected");
   return devices;
@@ -85,7 +81,7 @@ Result<int> CountDevices() {
 
 // Makes `device` the current one and says whether it can hold the model.
 Status UseDevice(const Checkpoint& checkpoint, Precision precision, int device) {
-  if (const cudaError_t error = cudaSetDevice(device); error != cudaSuccess) {
+  if (const cudaError_t error = cudaSetDevice(device); !Succeeds(error)) {
     return CannotBeUsed("GPU " + std::to_string(device), error);
   }
   cudaDeviceProp properties = {};
@@ -95,9 +91,8 @@ Status UseDevice(const Checkpoint& checkpoint, Precision precision, int device) 
                        "." + std::to_string(properties.minor) + ", needed is 8.0 or later");
   }
   codec::DeviceTraits traits;
-  if (const cudaError_t error = codec::PrepareKernels(device, &traits); error != cudaSuccess) {
+  if (const cudaError_t error = codec::PrepareKernels(device, &traits); !Succeeds(error)) {
     if (error == cudaErrorNoKernelImageForDevice) {
-      (void)cudaGetLastError();
       const std::string number = std::to_string(properties.major) + std::to_string(properties.minor);
       return Unavailable(std::string(properties.name) + " needs the GPU backend built with -Dcuda-arch=" + number);
     }
@@ -105,8 +100,8 @@ Status UseDevice(const Checkpoint& checkpoint, Precision precision, int device) 
   }
   size_t free = 0;
   size_t total = 0;
-  if (const cudaError_t memory = cudaMemGetInfo(&free, &total); memory != cudaSuccess) {
-    return CannotBeUsed(properties.name, memory);
+  if (const cudaError_t error = cudaMemGetInfo(&free, &total); !Succeeds(error)) {
+    return CannotBeUsed(properties.name, error);
   }
   const ModelInfo info = checkpoint.Info();
   // The codec's weights are kept in up to 8 bytes each.
@@ -201,9 +196,9 @@ struct CudaBackend::Impl {
   Status lost;  // not ok once the device is
 
   ~Impl() {
-    (void)cudaSetDevice(options.device);
+    (void)Succeeds(cudaSetDevice(options.device));
     for (const Stream* s : {&stream, &codec_stream}) {
-      if (s->get() != nullptr) (void)cudaStreamSynchronize(s->get());
+      if (s->get() != nullptr) (void)Succeeds(cudaStreamSynchronize(s->get()));
     }
   }
 
@@ -362,10 +357,7 @@ Status CudaBackend::Impl::Await(int entry, std::chrono::milliseconds patience) {
   for (;;) {
     const cudaError_t state = cudaEventQuery(done[static_cast<size_t>(entry)].get());
     if (state == cudaSuccess) return Status::Ok();
-    if (state != cudaErrorNotReady) {
-      (void)cudaGetLastError();
-      return CudaStatus(state, kSpeaking);
-    }
+    if (state != cudaErrorNotReady) return CudaStatus(state, kSpeaking);
     if (std::chrono::steady_clock::now() - start > patience) {
       std::this_thread::sleep_for(std::chrono::microseconds(50));
     } else {

@@ -5,41 +5,6 @@
 
 namespace qtts::cuda {
 
-bool IsFault(cudaError_t error) {
-  switch (error) {
-    case cudaErrorECCUncorrectable:
-    case cudaErrorIllegalAddress:
-    case cudaErrorLaunchTimeout:
-    case cudaErrorAssert:
-    case cudaErrorHardwareStackError:
-    case cudaErrorIllegalInstruction:
-    case cudaErrorMisalignedAddress:
-    case cudaErrorInvalidAddressSpace:
-    case cudaErrorInvalidPc:
-    case cudaErrorLaunchFailure:
-    case cudaErrorMpsClientTerminated:
-    case cudaErrorExternalDevice:
-      return true;
-    default:
-      return false;
-  }
-}
-
-Status CudaStatus(cudaError_t error, const std::string& what) {
-  if (error == cudaSuccess) return Status::Ok();
-  if (IsFault(error)) {
-    return Status::DeviceUnavailable("the GPU is lost (" + std::string(cudaGetErrorString(error)) +
-                                     "); CUDA cannot use it again in this process: restart the program, or choose " +
-                                     "device=cpu or device=auto");
-  }
-  const std::string message = "GPU: " + what + " failed: " + cudaGetErrorString(error);
-  if (error == cudaErrorMemoryAllocation) {
-    return Status::ResourceExhausted("GPU: not enough memory for " + what +
-                                     "; close other programs that use it, choose a smaller model or device=cpu");
-  }
-  return Status::DeviceUnavailable(message);
-}
-
 template <bool kPinned>
 Result<Memory<kPinned>> Memory<kPinned>::Allocate(size_t bytes) {
   Memory memory;
@@ -84,7 +49,7 @@ Stream::~Stream() {
 
 Result<Stream> Stream::Create(bool urgent) {
   int least = 0, most = 0;
-  (void)cudaDeviceGetStreamPriorityRange(&least, &most);
+  (void)Succeeds(cudaDeviceGetStreamPriorityRange(&least, &most));
   Stream stream;
   QTTS_RETURN_IF_CUDA_ERROR(cudaStreamCreateWithPriority(&stream.stream_, cudaStreamNonBlocking, urgent ? most : least),
                             "making a stream");

@@ -6,30 +6,13 @@
 
 #include <array>
 #include <cstddef>
-#include <string>
 #include <utility>
 
+#include "cuda_error.h"
 #include "qtts/status.h"
 
-// Owners of CUDA resources, and CUDA's errors as Status. All are movable values that free what they
-// own; none is thread-safe.
+// Owners of CUDA resources. All are movable values that free what they own; none is thread-safe.
 namespace qtts::cuda {
-
-// Whether CUDA refuses everything from then on: a fault on the device, which ends for a new process only. Another
-// context does not help, even one made before; after cudaDeviceReset() there is none to be had, and to free what the
-// old one held crashes.
-bool IsFault(cudaError_t error);
-
-// `what` says what was being done: "loading the model".
-Status CudaStatus(cudaError_t error, const std::string& what);
-
-#define QTTS_RETURN_IF_CUDA_ERROR(expr, what)                                           \
-  do {                                                                                  \
-    if (const cudaError_t qtts_cuda_error_ = (expr); qtts_cuda_error_ != cudaSuccess) { \
-      (void)cudaGetLastError();                                                         \
-      return ::qtts::cuda::CudaStatus(qtts_cuda_error_, what);                          \
-    }                                                                                   \
-  } while (false)
 
 // Bytes of device memory; or of page-locked host memory that the device can read and write.
 template <bool kPinned>

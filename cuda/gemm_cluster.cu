@@ -212,10 +212,10 @@ bool CanRunCluster(int outputs, int chunks, int64_t rows) {
   int clusters = 0;
   int shared = 0;
   cudaFuncAttributes attributes = {};
-  return cudaGetDevice(&device) == cudaSuccess &&
-         cudaDeviceGetAttribute(&clusters, cudaDevAttrClusterLaunch, device) == cudaSuccess && clusters != 0 &&
-         cudaDeviceGetAttribute(&shared, cudaDevAttrMaxSharedMemoryPerBlockOptin, device) == cudaSuccess &&
-         shared >= kMaxShared && cudaFuncGetAttributes(&attributes, ClusterKernel<1, kManyStages>) == cudaSuccess &&
+  return Succeeds(cudaGetDevice(&device)) &&
+         Succeeds(cudaDeviceGetAttribute(&clusters, cudaDevAttrClusterLaunch, device)) && clusters != 0 &&
+         Succeeds(cudaDeviceGetAttribute(&shared, cudaDevAttrMaxSharedMemoryPerBlockOptin, device)) &&
+         shared >= kMaxShared && Succeeds(cudaFuncGetAttributes(&attributes, ClusterKernel<1, kManyStages>)) &&
          attributes.ptxVersion >= 90;  // what the kernel was compiled for
 }
 

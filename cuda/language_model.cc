@@ -47,7 +47,7 @@ LanguageModel::LanguageModel(const ModelConfig& config, const LanguageModelOptio
       groups_(config.talker.num_code_groups),
       max_positions_(std::min<int64_t>(config.talker.transformer.max_positions, kMaxPositions)) {}
 
-LanguageModel::~LanguageModel() { (void)cudaStreamSynchronize(stream_); }
+LanguageModel::~LanguageModel() { (void)Succeeds(cudaStreamSynchronize(stream_)); }
 
 Result<std::unique_ptr<LanguageModel>> LanguageModel::Create(const Checkpoint& checkpoint,
                                                              const LanguageModelOptions& options, cudaStream_t stream) {
@@ -407,6 +407,7 @@ Status LanguageModel::EnqueueFrame(FrameStart start, int rows, int splits, const
   Launcher first = launch;
   first.overlap = false;
   BeginFrame(first, options_.precision, tables_, steps, frame_, slots_, first_x_, rows, x_);
+  QTTS_RETURN_IF_CUDA_ERROR(first.error, kSpeaking);
   const EpochWords epochs = persistent_ == nullptr ? EpochWords() : persistent_->epoch_words();
   if (IsPersistent(rows, splits)) {
     QTTS_RETURN_IF_ERROR(persistent_->Enqueue(start == FrameStart::kInput, rows, stream_));

@@ -4,6 +4,8 @@
 
 #include <cuda_runtime.h>
 
+#include "cuda_error.h"
+
 namespace qtts::cuda {
 
 // Where kernels go, and whether they may overlap their predecessor (device_math.cuh).
@@ -43,11 +45,12 @@ struct Launcher {
       attribute.val.clusterDim = {blocks, 1, 1};
     }
     // One split of L1 and shared memory for all kernels: changing it would keep them from overlapping.
-    (void)cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), cudaFuncAttributePreferredSharedMemoryCarveout,
-                               cudaSharedmemCarveoutMaxShared);
+    (void)Succeeds(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
+                                        cudaFuncAttributePreferredSharedMemoryCarveout,
+                                        cudaSharedmemCarveoutMaxShared));
     if (shared > kPlainSharedMemory) {
-      (void)cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                 static_cast<int>(shared));
+      (void)Succeeds(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
+                                          cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared)));
     }
     const cudaError_t result = cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...);
     if (error == cudaSuccess) error = result;

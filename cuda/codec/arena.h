@@ -8,6 +8,8 @@
 #include <cstddef>
 #include <vector>
 
+#include "cuda_error.h"
+
 namespace qtts::cuda::codec {
 
 // Device memory handed out piece by piece and freed at once. Not thread-safe.
@@ -28,10 +30,7 @@ class Arena {
       Block block;
       block.size = std::max(bytes, kBlockBytes);
       error_ = cudaMalloc(&block.data, block.size);
-      if (error_ != cudaSuccess) {
-        (void)cudaGetLastError();
-        return nullptr;
-      }
+      if (!Succeeds(error_)) return nullptr;
       place = blocks_.insert(blocks_.end(), block);
       total_ += block.size;
     }

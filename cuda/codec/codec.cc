@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "codec/arena.h"
-#include "codec/error.h"
 #include "codec/kernels.h"
 #include "codec/steps.h"
 #include "device_memory.h"
@@ -73,7 +72,7 @@ Result<std::unique_ptr<Codec::Impl>> Codec::Impl::Create(const CodecConfig& conf
   int device = 0;
   cudaError_t error = cudaGetDevice(&device);
   if (error == cudaSuccess) error = codec::PrepareKernels(device, &impl->device);
-  if (error != cudaSuccess) return codec::CudaError(error, "being set up");
+  QTTS_RETURN_IF_CUDA_ERROR(error, "preparing the codec");
   impl->groups = static_cast<int>(weights.codebooks.size());
   impl->samples = config.samples_per_frame;
   impl->max_slots = max_slots;
@@ -104,7 +103,7 @@ Status Codec::Impl::Provide(int slot, cudaStream_t stream) {
   }
   if (error != cudaSuccess) {
     std::fill_n(entries, count, nullptr);
-    return codec::CudaError(error, "making room for a stream");
+    return CudaStatus(error, "making room for a stream of the codec");
   }
   states.push_back(std::move(block));
   return Status::Ok();
@@ -150,8 +149,8 @@ Status Codec::Impl::CheckSlot(int slot) const {
 Status Codec::Reset(int slot, cudaStream_t stream) {
   QTTS_RETURN_IF_ERROR(impl_->CheckSlot(slot));
   QTTS_RETURN_IF_ERROR(impl_->Provide(slot, stream));
-  const cudaError_t error = cudaMemsetAsync(impl_->arrays.next_frame + slot, 0, sizeof(int32_t), stream);
-  return error == cudaSuccess ? Status::Ok() : codec::CudaError(error, "forgetting a stream");
+  return CudaStatus(cudaMemsetAsync(impl_->arrays.next_frame + slot, 0, sizeof(int32_t), stream),
+                    "forgetting a stream of the codec");
 }
 
 int Codec::sound_history() const { return impl_->sound_history; }
@@ -171,7 +170,7 @@ Status Codec::Save(int slot, void* past, cudaStream_t stream) const {
     error = cudaMemcpyAsync(to + impl_->state_bytes, impl_->arrays.next_frame + slot, sizeof(int32_t),
                             cudaMemcpyDeviceToDevice, stream);
   }
-  return error == cudaSuccess ? Status::Ok() : codec::CudaError(error, "saving a stream");
+  return CudaStatus(error, "saving a stream of the codec");
 }
 
 Status Codec::Restore(int slot, const void* past, cudaStream_t stream) {
@@ -184,7 +183,7 @@ Status Codec::Restore(int slot, const void* past, cudaStream_t stream) {
     error = cudaMemcpyAsync(impl_->arrays.next_frame + slot, from + impl_->state_bytes, sizeof(int32_t),
                             cudaMemcpyDeviceToDevice, stream);
   }
-  return error == cudaSuccess ? Status::Ok() : codec::CudaError(error, "taking up a stream");
+  return CudaStatus(error, "taking up a stream of the codec");
 }
 
 Status Codec::Decode(int n, const int32_t* slots, const int32_t* codes, float* pcm, cudaStream_t stream) {
@@ -243,10 +242,7 @@ Status Codec::Impl::Run(std::span<const codec::Step> some, const Call& call, cud
     return codec::LaunchLastConv(args, n, device, stream);
   };
   for (const codec::Step& step : some) {
-    if (const cudaError_t error = launch(step); error != cudaSuccess) {
-      (void)cudaGetLastError();
-      return codec::CudaError(error, "enqueuing a frame");
-    }
+    QTTS_RETURN_IF_CUDA_ERROR(launch(step), "enqueuing a frame of the codec");
   }
   return Status::Ok();
 }

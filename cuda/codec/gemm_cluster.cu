@@ -4,6 +4,7 @@
 #include "codec/epilogue.cuh"
 #include "codec/gemm.h"
 #include "codec/half_math.cuh"
+#include "cuda_error.h"
 
 // Products on the tensor cores by small blocks, on devices whose blocks can form clusters: several fit on a processor,
 // or one beside a kernel that leaves little room. The blocks of a cluster share a sum: each takes one group of the
@@ -276,9 +277,7 @@ bool ClusterTakes(const GemmArgs& args, Planes x_planes, const GemmTile& tile, c
 bool HasClusterGemms() {
   cudaFuncAttributes attributes = {};
   const auto* const kernel = reinterpret_cast<const void*>(KernelFor<2, 2, kFewStages>(8));
-  if (cudaFuncGetAttributes(&attributes, kernel) == cudaSuccess) return attributes.ptxVersion >= 90;
-  (void)cudaGetLastError();
-  return false;
+  return Succeeds(cudaFuncGetAttributes(&attributes, kernel)) && attributes.ptxVersion >= 90;
 }
 
 cudaError_t PrepareClusterGemms() {

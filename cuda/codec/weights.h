@@ -11,8 +11,8 @@
 
 #include "checkpoint/weights.h"
 #include "codec/arena.h"
-#include "codec/error.h"
 #include "codec/kernels.h"
+#include "device_memory.h"
 #include "qtts/status.h"
 
 namespace qtts::cuda::codec {
@@ -49,7 +49,7 @@ class WeightPacker {
   const Status& status() const { return status_; }
   bool failed() const { return !status_.ok(); }
   void Check(cudaError_t error) {
-    if (status_.ok() && error != cudaSuccess) status_ = CudaError(error, "loading its weights");
+    if (!Succeeds(error) && status_.ok()) status_ = CudaStatus(error, "loading the codec's weights");
   }
 
   // Device memory to stay, zeroed. Null after an error.

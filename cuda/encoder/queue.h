@@ -36,7 +36,6 @@ class Queue {
   // Waits for all of it.
   Status Finish(const std::string& what) {
     if (error_ == cudaSuccess) error_ = cudaStreamSynchronize(stream_);
-    if (error_ != cudaSuccess) (void)cudaGetLastError();
     return CudaStatus(error_, what);
   }
 

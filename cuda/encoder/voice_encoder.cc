@@ -18,7 +18,7 @@ class CudaVoiceEncoder final : public VoiceEncoder {
  public:
   CudaVoiceEncoder(std::shared_ptr<const Checkpoint> checkpoint, int device)
       : checkpoint_(std::move(checkpoint)), device_(device) {}
-  ~CudaVoiceEncoder() override { (void)cudaSetDevice(device_); }
+  ~CudaVoiceEncoder() override { (void)Succeeds(cudaSetDevice(device_)); }
   CudaVoiceEncoder(const CudaVoiceEncoder&) = delete;
   CudaVoiceEncoder& operator=(const CudaVoiceEncoder&) = delete;
 

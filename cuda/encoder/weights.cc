@@ -28,9 +28,7 @@ Convolution Layer::On(const ConstSignal& x, int64_t x_rows, int64_t rows, const 
 }
 
 void WeightPacker::Check(cudaError_t error) {
-  if (error == cudaSuccess) return;
-  (void)cudaGetLastError();
-  if (status_.ok()) status_ = CudaStatus(error, kLoading);
+  if (!Succeeds(error) && status_.ok()) status_ = CudaStatus(error, kLoading);
 }
 
 void* WeightPacker::Allocate(codec::Arena* arena, size_t bytes) {

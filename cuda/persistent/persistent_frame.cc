@@ -81,7 +81,7 @@ Status PersistentFrame::Prepare(const PersistentFrameSources& sources, unsigned 
   QTTS_RETURN_IF_CUDA_ERROR(cudaGetDevice(&device), kPreparing);
   const auto attribute = [&](cudaDeviceAttr which) {
     int value = 0;
-    (void)cudaDeviceGetAttribute(&value, which, device);
+    (void)Succeeds(cudaDeviceGetAttribute(&value, which, device));
     return value;
   };
   if (attribute(cudaDevAttrComputeCapabilityMajor) != 9) return Unsupported("the GPU is not of compute capability 9");
