@@ -18,9 +18,6 @@ constexpr int kRowSplits = 8192;
 // Rows that can be had with any number of splits, and in steps of which prompts are recorded.
 constexpr int kMinRows = 8;
 constexpr size_t kPageBlockBytes = size_t{80} << 20;
-// Prompts whose beginning is kept, and how long it may be.
-constexpr size_t kPrefixes = 8;
-constexpr int kMaxPrefixRows = 1024;
 // Positions ahead for which pages are taken, so that this happens long before they are needed.
 constexpr int64_t kPagesAhead = 16;
 
@@ -272,6 +269,7 @@ Status LanguageModel::AllocateState() {
   };
   const size_t page_bytes = static_cast<size_t>(kPagePositions) * row_bytes(t);
   pages_ = KvPages(page_bytes, static_cast<int>(std::clamp<size_t>(kPageBlockBytes / page_bytes, 1, 64)));
+  prefixes_.emplace(t, element, &pages_, stream_);
   slot_pages_.resize(slots);
   QTTS_RETURN_IF_ERROR(pages_.Reserve(1));
 
@@ -599,13 +597,13 @@ Result<FrameStart> LanguageModel::Open(int slot, const Prompt& prompt, const Gen
     QTTS_ASSIGN_OR_RETURN(const auto uploaded, Upload(prompt));
 
     int done = 0;
-    const bool keep = constant > 0 && constant <= kMaxPrefixRows;
-    const std::string key = keep ? PrefixKey(prompt, constant) : std::string();
-    if (keep && UsePrefix(slot, key)) {
-      done = constant;
-    } else if (keep) {
-      QTTS_RETURN_IF_ERROR(Prefill(slot, uploaded.first, uploaded.second, 0, constant));
-      KeepPrefix(slot, key, constant);
+    if (constant > 0 && constant <= PrefixCache::kMostRows) {
+      const std::string key = PrefixCache::Key(prompt, constant);
+      const std::vector<void*>& pages = slot_pages_[static_cast<size_t>(slot)];
+      if (!prefixes_->Use(key, pages)) {
+        QTTS_RETURN_IF_ERROR(Prefill(slot, uploaded.first, uploaded.second, 0, constant));
+        prefixes_->Keep(key, pages, constant);
+      }
       done = constant;
     }
     // One row takes a frame less time than it takes a prompt.
@@ -658,65 +656,6 @@ Result<const Graph*> LanguageModel::PrefillGraph(int rows, int splits) {
                           }));
   }
   return &graph;
-}
-
-std::string LanguageModel::PrefixKey(const Prompt& prompt, int rows) const {
-  std::string key;
-  const auto append = [&](const void* data, size_t bytes) { key.append(static_cast<const char*>(data), bytes); };
-  bool vector = false;
-  for (int i = 0; i < rows; ++i) {
-    const PromptRow& row = prompt.rows[static_cast<size_t>(i)];
-    const std::array<int32_t, 3> head = {row.text_id, row.x_vector ? 1 : 0, static_cast<int32_t>(row.codes.size())};
-    append(head.data(), sizeof(head));
-    append(row.codes.data(), row.codes.size() * sizeof(int32_t));
-    vector = vector || row.x_vector;
-  }
-  if (vector) append(prompt.x_vector.data(), prompt.x_vector.size() * sizeof(float));
-  return key;
-}
-
-bool LanguageModel::UsePrefix(int slot, const std::string& key) {
-  const auto found = prefixes_.find(key);
-  if (found == prefixes_.end()) return false;
-  Prefix& prefix = found->second;
-  prefix.last_use = ++uses_;
-  const TransformerConfig& c = talker_.config;
-  const Launcher launch{stream_, false};
-  for (size_t i = 0; i < prefix.pages.size(); ++i) {
-    const int positions = std::min(kPagePositions, prefix.positions - static_cast<int>(i) * kPagePositions);
-    CopyPage(launch, prefix.pages[i], slot_pages_[static_cast<size_t>(slot)][i],
-             static_cast<int64_t>(c.num_layers) * c.num_kv_heads, positions, kPagePositions,
-             static_cast<int64_t>(c.head_dim) * static_cast<int64_t>(ElementBytes(options_.precision)));
-  }
-  return launch.error == cudaSuccess;
-}
-
-// An optimisation: nothing is kept where there is no memory for it.
-void LanguageModel::KeepPrefix(int slot, const std::string& key, int positions) {
-  if (prefixes_.size() >= kPrefixes) {
-    const auto oldest = std::min_element(prefixes_.begin(), prefixes_.end(), [](const auto& a, const auto& b) {
-      return a.second.last_use < b.second.last_use;
-    });
-    for (void* const page : oldest->second.pages) pages_.GiveBack(page);
-    prefixes_.erase(oldest);
-  }
-  Prefix prefix;
-  prefix.positions = positions;
-  prefix.last_use = ++uses_;
-  const TransformerConfig& c = talker_.config;
-  const Launcher launch{stream_, false};
-  for (int begin = 0; begin < positions; begin += kPagePositions) {
-    Result<void*> page = pages_.Take();
-    if (!page.ok()) {
-      for (void* const taken : prefix.pages) pages_.GiveBack(taken);
-      return;
-    }
-    CopyPage(launch, slot_pages_[static_cast<size_t>(slot)][static_cast<size_t>(begin / kPagePositions)], *page,
-             static_cast<int64_t>(c.num_layers) * c.num_kv_heads, std::min(kPagePositions, positions - begin),
-             kPagePositions, static_cast<int64_t>(c.head_dim) * static_cast<int64_t>(ElementBytes(options_.precision)));
-    prefix.pages.push_back(*page);
-  }
-  prefixes_.emplace(key, std::move(prefix));
 }
 
 }  // namespace qtts::cuda

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,6 +20,7 @@
 #include "gemm.h"
 #include "kv_pages.h"
 #include "persistent/persistent_frame.h"
+#include "prefix_cache.h"
 #include "prompt/prompt.h"
 #include "qtts/request.h"
 #include "qtts/status.h"
@@ -109,13 +111,6 @@ class LanguageModel {
   int vocab(int group) const { return group == 0 ? talker_head_.outputs : heads_.front().outputs; }
 
  private:
-  // The keys and values of the constant rows of a prompt.
-  struct Prefix {
-    std::vector<void*> pages;
-    int positions = 0;
-    uint64_t last_use = 0;
-  };
-
   LanguageModel(const ModelConfig& config, const LanguageModelOptions& options, cudaStream_t stream);
   Status Load(const Checkpoint& checkpoint);
   Result<Stack> LoadStack(const TransformerConfig& config, const TransformerWeights& weights);
@@ -133,9 +128,6 @@ class LanguageModel {
   Status Prefill(int slot, const PromptRowIds* rows, const float* x_vector, int begin, int end);
   Result<const Graph*> PrefillGraph(int rows, int splits);
   Result<std::pair<const PromptRowIds*, const float*>> Upload(const Prompt& prompt);
-  std::string PrefixKey(const Prompt& prompt, int rows) const;
-  bool UsePrefix(int slot, const std::string& key);
-  void KeepPrefix(int slot, const std::string& key, int positions);
   Launcher NewLauncher() const;
 
   ModelConfig config_;
@@ -184,8 +176,7 @@ class LanguageModel {
   std::vector<std::vector<void*>> slot_pages_;  // of the slots' tables
   UploadRing uploads_;
   std::map<std::pair<int, int>, Graph> prefill_graphs_;
-  std::map<std::string, Prefix> prefixes_;
-  uint64_t uses_ = 0;
+  std::optional<PrefixCache> prefixes_;  // once there are pages
 };
 
 }  // namespace qtts::cuda
