@@ -1,0 +1,372 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <random>
+#include <set>
+#include <thread>
+
+#include "cuda_backend.h"
+#include "fake_cuda/fake_cuda.h"
+#include "gpu/gpu_test.h"
+
+// The host's part of the GPU backend, without a GPU: what it asks of CUDA, and what becomes of every refusal.
+namespace qtts {
+namespace {
+
+using cuda::CudaBackend;
+using cuda::CudaBackendOptions;
+using ::testing::AllOf;
+using ::testing::Contains;
+using testing::FullWidth;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using testing::MidSize;
+using ::testing::Not;
+using testing::Preset;
+using testing::RandomModel;
+using testing::RandomPrompt;
+
+constexpr int kSlots = 2;
+
+CudaBackendOptions Options(int device = -1) {
+  CudaBackendOptions options;
+  options.device = device;
+  options.max_slots = kSlots;
+  return options;
+}
+
+int64_t Count(const std::vector<std::string>& calls, const std::string& name) {
+  return std::count_if(calls.begin(), calls.end(),
+                       [&](const std::string& call) { return call.find(name) != std::string::npos; });
+}
+
+// The calls that `work` makes.
+template <typename Work>
+std::vector<std::string> CallsOf(const Work& work) {
+  const size_t before = fake_cuda::calls().size();
+  work();
+  const std::vector<std::string>& all = fake_cuda::calls();
+  return {all.begin() + static_cast<std::ptrdiff_t>(before), all.end()};
+}
+
+// One frame of each slot.
+Status Step(Backend* backend, const std::vector<FrameStep>& steps) {
+  QTTS_RETURN_IF_ERROR(backend->Submit(steps));
+  QTTS_ASSIGN_OR_RETURN(const std::vector<FrameResult> results, backend->Collect());
+  for (const FrameResult& result : results) QTTS_RETURN_IF_ERROR(result.status);
+  return Status::Ok();
+}
+
+Prompt NewPrompt(const ModelConfig& config, int rows, std::mt19937* random, int reference_frames = 0) {
+  Prompt prompt = RandomPrompt(config, rows, *random);
+  for (int i = 0; i < reference_frames * config.talker.num_code_groups; ++i) {
+    prompt.reference_codes.push_back(
+        static_cast<int32_t>((*random)() % static_cast<unsigned>(config.codec.codebook_size)));
+  }
+  return prompt;
+}
+
+// All that a backend does: two voices together, each twice, with all that is kept of the first time; then more voices
+// than are kept; and, with an encoder, what a recording's voice takes.
+Status UseEverything(const ModelConfig& config, Backend* backend, VoiceEncoder* encoder) {
+  std::mt19937 random(1);
+  const std::vector<Prompt> voices = {NewPrompt(config, 20, &random), NewPrompt(config, 90, &random, 5)};
+  for (int time = 0; time < 2; ++time) {
+    std::vector<FrameStep> steps;
+    for (const Prompt& voice : voices) {
+      QTTS_ASSIGN_OR_RETURN(const SlotId slot, backend->Open(voice, GenerationSettings(), 1));
+      steps.push_back({slot, kNoText});
+    }
+    for (int frame = 0; frame < 3; ++frame) {
+      QTTS_RETURN_IF_ERROR(Step(backend, steps));
+      for (FrameStep& step : steps) step.text_id = 0;
+    }
+    for (const FrameStep& step : steps) backend->Close(step.slot);
+  }
+  for (int i = 0; i < 10; ++i) {
+    QTTS_ASSIGN_OR_RETURN(const SlotId slot, backend->Open(NewPrompt(config, 8, &random), GenerationSettings(), 1));
+    QTTS_RETURN_IF_ERROR(Step(backend, {{slot, kNoText}}));
+    backend->Close(slot);
+  }
+  if (encoder == nullptr) return Status::Ok();
+  const std::vector<float> recording(36000, 0.1F);
+  QTTS_RETURN_IF_ERROR(encoder->SpeakerVector(recording).status());
+  return encoder->Codes(recording).status();
+}
+
+struct Life {
+  Status status;
+  size_t calls = 0;  // without those at its end, which tell nobody
+};
+
+// Makes a backend, uses it and lets it go, on a thread of its own, as an engine does.
+Life Live(const std::shared_ptr<const Checkpoint>& checkpoint) {
+  Life life;
+  std::thread([&] {
+    auto backend = CudaBackend::Create(checkpoint, Options());
+    life.status = backend.status();
+    std::unique_ptr<VoiceEncoder> encoder;
+    if (backend.ok()) {
+      if (checkpoint->Info().type == ModelType::kBase) encoder = (*backend)->CreateVoiceEncoder();
+      life.status = UseEverything(checkpoint->config(), backend->get(), encoder.get());
+    }
+    life.calls = fake_cuda::calls().size();
+  }).join();
+  return life;
+}
+
+class CudaHostTest : public ::testing::Test {
+ protected:
+  CudaHostTest() { fake_cuda::Reset(); }
+  ~CudaHostTest() override {
+    EXPECT_THAT(fake_cuda::misuse(), IsEmpty());
+    EXPECT_EQ(fake_cuda::alive(), 0u);
+  }
+
+  std::unique_ptr<CudaBackend> NewBackend() {
+    auto backend = CudaBackend::Create(model_.checkpoint(), Options());
+    EXPECT_TRUE(backend.ok()) << backend.status().message();
+    return backend.ok() ? std::move(*backend) : nullptr;
+  }
+  SlotId Open(Backend* backend, const Prompt& prompt) {
+    const auto slot = backend->Open(prompt, GenerationSettings(), 1);
+    EXPECT_TRUE(slot.ok()) << slot.status().message();
+    return slot.ok() ? *slot : 0;
+  }
+  const ModelConfig& config() const { return model_.checkpoint()->config(); }
+  std::string Refusal(int device = -1) {
+    const auto backend = CudaBackend::Create(model_.checkpoint(), Options(device));
+    EXPECT_FALSE(backend.ok());
+    return backend.status().message();
+  }
+
+  RandomModel model_{MidSize(false)};
+  std::mt19937 random_{std::random_device()()};
+};
+
+// --- which device
+
+TEST_F(CudaHostTest, WithoutADriver) {
+  fake_cuda::SetDriver(0);
+  EXPECT_THAT(Refusal(), AllOf(HasSubstr("there is no NVIDIA driver"), HasSubstr("device=cpu")));
+}
+
+TEST_F(CudaHostTest, DriverTooOld) {
+  fake_cuda::SetDriver(11040);
+  EXPECT_THAT(Refusal(), AllOf(HasSubstr("it is for CUDA 11.4"), HasSubstr("device=cpu")));
+}
+
+TEST_F(CudaHostTest, WithoutADevice) {
+  fake_cuda::Reset({});
+  EXPECT_THAT(Refusal(), AllOf(HasSubstr("the GPU cannot be used"), HasSubstr("device=cpu")));
+}
+
+TEST_F(CudaHostTest, CardTooOld) {
+  fake_cuda::Reset({{.name = "Old GPU", .major = 7, .minor = 5}});
+  EXPECT_THAT(Refusal(), AllOf(HasSubstr("Old GPU has compute capability 7.5"), HasSubstr("device=cpu")));
+}
+
+TEST_F(CudaHostTest, CardThatNoKernelIsBuiltFor) {
+  fake_cuda::Reset({{.name = "New GPU", .major = 15, .minor = 1, .has_code = false}});
+  EXPECT_THAT(Refusal(), AllOf(HasSubstr("New GPU"), HasSubstr("-Dcuda-arch=151")));
+}
+
+TEST_F(CudaHostTest, TooLittleMemory) {
+  fake_cuda::Reset({{.name = "Small GPU", .memory = 400000000}});
+  EXPECT_THAT(Refusal(), AllOf(HasSubstr("Small GPU has 0.4 GB free of 0.4 GB"), HasSubstr("device=cpu")));
+}
+
+TEST_F(CudaHostTest, NumberOfNoDevice) { EXPECT_THAT(Refusal(1), HasSubstr("this machine's GPUs are 0 to 0")); }
+
+TEST_F(CudaHostTest, TheFirstDeviceThatCanHoldTheModelIsTaken) {
+  fake_cuda::Reset({{.major = 7}, {.memory = 400000000}, {.name = "Right GPU"}, {.name = "Spare GPU"}});
+  EXPECT_THAT(NewBackend()->name(), HasSubstr("Right GPU"));
+}
+
+// Backends are made on one thread and used on another, whose current device is the first.
+TEST_F(CudaHostTest, AllWorkGoesToTheDeviceThatWasAskedFor) {
+  fake_cuda::Reset({{}, {}});
+  const auto backend = CudaBackend::Create(model_.checkpoint(), Options(1));
+  ASSERT_TRUE(backend.ok()) << backend.status().message();
+  Status status;
+  std::thread([&] {
+    const SlotId slot = Open(backend->get(), NewPrompt(config(), 20, &random_, 3));
+    status = Step(backend->get(), {{slot, kNoText}});
+    if (status.ok()) status = Step(backend->get(), {{slot, 0}});
+  }).join();
+  EXPECT_TRUE(status.ok()) << status.message();
+}
+
+// --- what is asked of CUDA
+
+TEST_F(CudaHostTest, ALaterFrameAllocatesAndRecordsNothing) {
+  const auto backend = NewBackend();
+  const SlotId slot = Open(backend.get(), NewPrompt(config(), 20, &random_));
+  ASSERT_TRUE(Step(backend.get(), {{slot, kNoText}}).ok());
+  for (int frame = 1; frame < 30; ++frame) {
+    const std::vector<std::string> calls = CallsOf([&] { ASSERT_TRUE(Step(backend.get(), {{slot, 0}}).ok()); });
+    EXPECT_EQ(Count(calls, "cudaGraphLaunch"), 2);  // codes and sound
+    const std::set<std::string> names(calls.begin(), calls.end());
+    EXPECT_THAT(names, ::testing::IsSubsetOf({"cudaSetDevice", "cudaGraphLaunch", "cudaEventRecord", "cudaEventQuery",
+                                              "cudaStreamWaitEvent"}))
+        << "frame " << frame;
+  }
+}
+
+TEST_F(CudaHostTest, AFirstFrameRecordsNothing) {
+  const auto backend = NewBackend();
+  for (const int rows : {2, 9, 64, 65, 130}) {
+    const std::vector<std::string> calls = CallsOf([&] {
+      const SlotId slot = Open(backend.get(), NewPrompt(config(), rows, &random_));
+      ASSERT_TRUE(Step(backend.get(), {{slot, kNoText}}).ok());
+      backend->Close(slot);
+    });
+    EXPECT_EQ(Count(calls, "cudaStreamBeginCapture"), 0) << rows << " rows";
+  }
+}
+
+TEST_F(CudaHostTest, WhatIsKeptOfAVoiceIsNotComputedAgain) {
+  const auto backend = NewBackend();
+  Prompt prompt = NewPrompt(config(), 40, &random_, 4);
+  prompt.constant_rows = prompt.rows.size() - 1;
+  const auto speak = [&] {
+    return CallsOf([&] {
+      const SlotId slot = Open(backend.get(), prompt);
+      backend->Close(slot);
+    });
+  };
+  const std::vector<std::string> first = speak();
+  const std::vector<std::string> second = speak();
+  EXPECT_GT(Count(first, "cudaGraphLaunch"), 0);  // the talker, over the prompt
+  EXPECT_EQ(Count(second, "cudaGraphLaunch"), 0);
+  EXPECT_GT(Count(first, "Dequantize"), 0);  // the codec, over the reference
+  EXPECT_EQ(Count(second, "Dequantize"), 0);
+  prompt.rows.front().text_id = prompt.rows.front().text_id == 1 ? 2 : 1;
+  EXPECT_GT(Count(speak(), "cudaGraphLaunch"), 0);
+}
+
+TEST_F(CudaHostTest, TheVoicesUsedLastAreKept) {
+  const auto backend = NewBackend();
+  std::vector<Prompt> prompts;
+  for (int i = 0; i < 9; ++i) {
+    prompts.push_back(NewPrompt(config(), 20, &random_));
+    prompts.back().constant_rows = 19;
+  }
+  const auto is_kept = [&](const Prompt& prompt) {
+    return Count(CallsOf([&] { backend->Close(Open(backend.get(), prompt)); }), "cudaGraphLaunch") == 0;
+  };
+  for (int i = 0; i < 8; ++i) EXPECT_FALSE(is_kept(prompts[static_cast<size_t>(i)]));
+  EXPECT_TRUE(is_kept(prompts[0]));
+  EXPECT_FALSE(is_kept(prompts[8]));  // takes the place of the second
+  EXPECT_TRUE(is_kept(prompts[0]));
+  EXPECT_FALSE(is_kept(prompts[1]));
+}
+
+TEST_F(CudaHostTest, UtterancesThatFollowOneAnotherTakeNoMoreMemory) {
+  const auto backend = NewBackend();
+  const Prompt prompt = NewPrompt(config(), 300, &random_, 3);
+  size_t alive = 0;
+  for (int i = 0; i < 20; ++i) {
+    const SlotId slot = Open(backend.get(), prompt);
+    ASSERT_TRUE(Step(backend.get(), {{slot, kNoText}}).ok());
+    backend->Close(slot);
+    if (i == 1) alive = fake_cuda::alive();
+  }
+  EXPECT_EQ(fake_cuda::alive(), alive);
+}
+
+// --- what becomes of failures
+
+// An utterance that finds no memory fails alone: the one beside it speaks on, and a later one begins.
+TEST_F(CudaHostTest, MemoryRunsOutInMidSpeech) {
+  const auto backend = NewBackend();
+  const SlotId speaking = Open(backend.get(), NewPrompt(config(), 20, &random_));
+  ASSERT_TRUE(Step(backend.get(), {{speaking, kNoText}}).ok());
+  fake_cuda::LeaveMemory(0, 0);
+  const Prompt large = NewPrompt(config(), 20000, &random_);
+  const auto refused = backend->Open(large, GenerationSettings(), 1);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.status().code(), StatusCode::kResourceExhausted);
+  EXPECT_THAT(refused.status().message(), HasSubstr("device=cpu"));
+  EXPECT_TRUE(Step(backend.get(), {{speaking, 0}}).ok());
+  fake_cuda::LeaveMemory(0, size_t{16} << 30);
+  const SlotId later = Open(backend.get(), large);
+  EXPECT_TRUE(Step(backend.get(), {{speaking, 0}, {later, kNoText}}).ok());
+}
+
+enum class Model { kGraphPath, kPersistentKernel, kClonesVoices };
+
+golden::RandomCheckpointSpec SpecOf(Model model) {
+  switch (model) {
+    case Model::kGraphPath:
+      return MidSize(false);
+    case Model::kPersistentKernel:
+      return FullWidth(false);
+    case Model::kClonesVoices:
+      break;
+  }
+  return Preset("tiny-base-0b6");
+}
+
+class CudaFaultTest : public ::testing::TestWithParam<Model> {
+ protected:
+  CudaFaultTest() {
+    fake_cuda::Reset();
+    const Life life = Live(model_.checkpoint());
+    EXPECT_TRUE(life.status.ok()) << life.status.message();
+    EXPECT_EQ(Count(fake_cuda::calls(), "FrameKernel") > 0, GetParam() == Model::kPersistentKernel);
+    // All calls would take too long: some of each name, at random.
+    std::map<std::string, std::vector<size_t>> by_name;
+    for (size_t i = 0; i < life.calls; ++i) by_name[fake_cuda::calls()[i]].push_back(i + 1);
+    std::vector<size_t> some;
+    for (const auto& [name, numbers] : by_name) std::ranges::sample(numbers, std::back_inserter(some), 3, random_);
+    std::ranges::sample(some, std::back_inserter(calls_), 40, random_);
+  }
+
+  std::mt19937 random_{std::random_device()()};
+  RandomModel model_{SpecOf(GetParam())};
+  std::vector<size_t> calls_;  // to fail, from 1
+};
+
+TEST_P(CudaFaultTest, ALostDeviceIsOneErrorAndEverythingIsFreed) {
+  for (const size_t n : calls_) {
+    fake_cuda::Reset();
+    fake_cuda::FailCall(n, cudaErrorIllegalAddress, /*for_ever=*/true);
+    const Status status = Live(model_.checkpoint()).status;
+    SCOPED_TRACE("call " + std::to_string(n) + ", " + fake_cuda::calls()[n - 1]);
+    ASSERT_TRUE(fake_cuda::failed());
+    EXPECT_EQ(status.code(), StatusCode::kDeviceUnavailable) << status.message();
+    EXPECT_THAT(status.message(), HasSubstr("the GPU is lost"));
+    EXPECT_THAT(fake_cuda::misuse(), IsEmpty());
+    EXPECT_EQ(fake_cuda::alive(), 0u);
+  }
+}
+
+TEST_P(CudaFaultTest, WhatIsOutOfMemoryOnceWorksTheNextTime) {
+  for (const size_t n : calls_) {
+    fake_cuda::Reset();
+    fake_cuda::FailCall(n, cudaErrorMemoryAllocation, /*for_ever=*/false);
+    const Status status = Live(model_.checkpoint()).status;
+    SCOPED_TRACE("call " + std::to_string(n) + ", " + fake_cuda::calls()[n - 1]);
+    ASSERT_TRUE(fake_cuda::failed());
+    EXPECT_TRUE(status.ok() || status.code() == StatusCode::kResourceExhausted) << status.message();
+    const Status next = Live(model_.checkpoint()).status;
+    EXPECT_TRUE(next.ok()) << next.message();
+    EXPECT_THAT(fake_cuda::misuse(), IsEmpty());
+    EXPECT_EQ(fake_cuda::alive(), 0u);
+  }
+}
+
+std::string NameOf(const ::testing::TestParamInfo<Model>& model) {
+  constexpr std::array kNames = {"GraphPath", "PersistentKernel", "ClonesVoices"};
+  return kNames.at(static_cast<size_t>(model.param));
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, CudaFaultTest,
+                         ::testing::Values(Model::kGraphPath, Model::kPersistentKernel, Model::kClonesVoices), NameOf);
+
+}  // namespace
+}  // namespace qtts

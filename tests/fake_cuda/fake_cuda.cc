@@ -1,0 +1,525 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#include "fake_cuda.h"
+
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <iterator>
+#include <map>
+#include <set>
+#include <utility>
+
+namespace qtts::fake_cuda {
+namespace {
+
+struct Memory {
+  size_t bytes = 0;
+  int device = -1;     // below 0: of the host
+  bool zeros = false;  // nothing else has been written yet
+};
+
+struct Runtime {
+  std::vector<Device> devices;
+  int driver = CUDART_VERSION;
+  std::map<char*, Memory> memory;
+  std::vector<size_t> used;               // [devices], bytes
+  std::map<void*, int> streams;           // and their devices
+  std::set<void*> events, graphs, execs;  // graphs recorded, and made ready
+  std::set<void*> recording;              // streams
+  std::vector<std::string> calls;
+  size_t fail_at = 0;
+  cudaError_t fail_with = cudaSuccess;
+  bool for_ever = false;
+  bool failed = false;
+  cudaError_t last_error = cudaSuccess;
+  std::vector<std::string> misuse;
+};
+
+// Never destroyed: kernels are registered before it would be made, and unregistered after.
+Runtime& TheRuntime() {
+  static auto* const runtime = new Runtime();
+  return *runtime;
+}
+std::map<const void*, std::string>& Kernels() {
+  static auto* const kernels = new std::map<const void*, std::string>();
+  return *kernels;
+}
+// Memory that was freed, by its size: to be had again, which is faster than to ask the system.
+std::multimap<size_t, char*>& FreeMemories() {
+  static auto* const memories = new std::multimap<size_t, char*>();
+  return *memories;
+}
+thread_local int current_device = 0;
+
+cudaError_t Return(cudaError_t error) {
+  if (error != cudaSuccess && error != cudaErrorNotReady) TheRuntime().last_error = error;
+  return error;
+}
+
+void Misuse(const std::string& what) { TheRuntime().misuse.push_back(what); }
+
+// Whether a call of this function goes through.
+cudaError_t Begin(const std::string& function) {
+  Runtime& r = TheRuntime();
+  r.calls.push_back(function);
+  if (r.failed && r.for_ever) return Return(r.fail_with);
+  if (r.calls.size() == r.fail_at) {
+    r.failed = true;
+    return Return(r.fail_with);
+  }
+  return cudaSuccess;
+}
+
+#define QTTS_BEGIN(function) \
+  if (const cudaError_t begun = Begin(function); begun != cudaSuccess) return begun
+
+// Calls that free cannot be made to fail, but do after a failure for ever.
+cudaError_t Freed() {
+  const Runtime& r = TheRuntime();
+  return r.failed && r.for_ever ? Return(r.fail_with) : cudaSuccess;
+}
+
+// A handle that nothing else has.
+template <typename Handle>
+Handle NewHandle() {
+  return static_cast<Handle>(std::malloc(1));
+}
+
+// What `data` lies in; null: memory of somebody else. Notices where `bytes` go beyond its end.
+Memory* FindMemory(const void* data, size_t bytes, const char* function) {
+  Runtime& r = TheRuntime();
+  auto* const at = static_cast<char*>(const_cast<void*>(data));
+  const auto next = r.memory.upper_bound(at);
+  if (next == r.memory.begin()) return nullptr;
+  auto& [begin, memory] = *std::prev(next);
+  if (at >= begin + memory.bytes) return nullptr;
+  if (at + bytes > begin + memory.bytes) Misuse(std::string(function) + " beyond the end of a piece of memory");
+  return &memory;
+}
+
+void CheckStream(cudaStream_t stream, const char* function) {
+  if (stream == nullptr) return;
+  const Runtime& r = TheRuntime();
+  const auto found = r.streams.find(stream);
+  if (found == r.streams.end()) {
+    Misuse(std::string(function) + " with a stream that is not there");
+  } else if (found->second != current_device) {
+    Misuse(std::string(function) + " with a stream of another device");
+  }
+}
+
+void CheckNotRecording(cudaStream_t stream, const char* function) {
+  if (TheRuntime().recording.contains(stream)) Misuse(std::string(function) + " while the stream is recorded");
+}
+
+void CheckHandle(const std::set<void*>& handles, void* handle, const char* function) {
+  if (!handles.contains(handle)) Misuse(std::string(function) + " with a handle that is not there");
+}
+
+cudaError_t Free(std::set<void*>* handles, void* handle, const char* function) {
+  CheckHandle(*handles, handle, function);
+  if (handles->erase(handle) > 0) std::free(handle);
+  return Freed();
+}
+
+cudaError_t Allocate(void** data, size_t bytes, int device) {
+  Runtime& r = TheRuntime();
+  if (device >= 0) {
+    const auto d = static_cast<size_t>(device);
+    if (r.used[d] + bytes > r.devices[d].memory) return Return(cudaErrorMemoryAllocation);
+    r.used[d] += bytes;
+  }
+  const auto free = FreeMemories().find(bytes);
+  const bool fresh = free == FreeMemories().end();
+  *data = fresh ? std::calloc(bytes, 1) : free->second;
+  if (!fresh) FreeMemories().erase(free);
+  r.memory[static_cast<char*>(*data)] = {bytes, device, fresh && device >= 0};
+  return cudaSuccess;
+}
+
+cudaError_t FreeMemory(void* data, const char* function) {
+  Runtime& r = TheRuntime();
+  if (data == nullptr) return Freed();
+  const auto found = r.memory.find(static_cast<char*>(data));
+  if (found == r.memory.end()) {
+    Misuse(std::string(function) + " of memory that is not there");
+    return Return(cudaErrorInvalidValue);
+  }
+  if (found->second.device >= 0) r.used[static_cast<size_t>(found->second.device)] -= found->second.bytes;
+  FreeMemories().emplace(found->second.bytes, found->first);
+  r.memory.erase(found);
+  return Freed();
+}
+
+cudaError_t Copy(void* to, const void* from, size_t bytes, const char* function) {
+  (void)FindMemory(from, bytes, function);
+  if (Memory* const memory = FindMemory(to, bytes, function); memory != nullptr) memory->zeros = false;
+  std::memmove(to, from, bytes);
+  return cudaSuccess;
+}
+
+cudaError_t Set(void* data, int value, size_t bytes, const char* function) {
+  Memory* const memory = FindMemory(data, bytes, function);
+  if (value == 0 && memory != nullptr && memory->zeros) return cudaSuccess;
+  if (memory != nullptr) memory->zeros = false;
+  std::memset(data, value, bytes);
+  return cudaSuccess;
+}
+
+cudaError_t LaunchKernel(const void* kernel, cudaStream_t stream) {
+  CheckStream(stream, "a launch");
+  const auto found = Kernels().find(kernel);
+  if (found == Kernels().end()) {
+    Misuse("a launch of an unknown kernel");
+    return Return(cudaErrorInvalidDeviceFunction);
+  }
+  return Begin(found->second);
+}
+
+const Device& CurrentDevice() { return TheRuntime().devices[static_cast<size_t>(current_device)]; }
+
+// Of what asks for a kernel's code.
+cudaError_t CheckCode() { return CurrentDevice().has_code ? cudaSuccess : Return(cudaErrorNoKernelImageForDevice); }
+
+}  // namespace
+
+void Reset(std::vector<Device> devices) {
+  Runtime fresh;
+  fresh.used.resize(devices.size());
+  fresh.devices = std::move(devices);
+  TheRuntime() = std::move(fresh);
+  current_device = 0;
+}
+
+void SetDriver(int version) { TheRuntime().driver = version; }
+
+void FailCall(size_t n, cudaError_t error, bool for_ever) {
+  Runtime& r = TheRuntime();
+  r.fail_at = r.calls.size() + n;
+  r.fail_with = error;
+  r.for_ever = for_ever;
+  r.failed = false;
+}
+
+bool failed() { return TheRuntime().failed; }
+
+void LeaveMemory(int device, size_t bytes) {
+  Runtime& r = TheRuntime();
+  r.devices[static_cast<size_t>(device)].memory = r.used[static_cast<size_t>(device)] + bytes;
+}
+
+const std::vector<std::string>& calls() { return TheRuntime().calls; }
+const std::vector<std::string>& misuse() { return TheRuntime().misuse; }
+
+size_t alive() {
+  const Runtime& r = TheRuntime();
+  return r.memory.size() + r.streams.size() + r.events.size() + r.graphs.size() + r.execs.size();
+}
+
+}  // namespace qtts::fake_cuda
+
+// The functions of the runtime, each as NVIDIA's documentation says, as far as the backend can tell.
+
+using namespace qtts::fake_cuda;  // NOLINT(google-build-using-namespace)
+
+extern "C" {
+
+// --- kernels: what nvcc's host code calls
+
+void** __cudaRegisterFatBinary(void* binary) { return static_cast<void**>(binary); }
+void __cudaRegisterFatBinaryEnd(void** /*binary*/) {}
+void __cudaUnregisterFatBinary(void** /*binary*/) {}
+void __cudaRegisterFunction(void** /*binary*/, const char* host, char* /*device*/, const char* name, int /*threads*/,
+                            uint3* /*tid*/, uint3* /*bid*/, dim3* /*block*/, dim3* /*grid*/, int* /*warp*/) {
+  Kernels()[host] = name;
+}
+
+struct CallConfiguration {
+  dim3 grid, block;
+  size_t shared = 0;
+  cudaStream_t stream = nullptr;
+};
+static CallConfiguration pushed;
+
+unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, size_t shared, cudaStream_t stream) {
+  pushed = {grid, block, shared, stream};
+  return 0;
+}
+cudaError_t __cudaPopCallConfiguration(dim3* grid, dim3* block, size_t* shared, void* stream) {
+  *grid = pushed.grid;
+  *block = pushed.block;
+  *shared = pushed.shared;
+  *static_cast<cudaStream_t*>(stream) = pushed.stream;
+  return cudaSuccess;
+}
+cudaError_t __cudaGetKernel(cudaKernel_t* kernel, const void* host) {
+  *kernel = static_cast<cudaKernel_t>(const_cast<void*>(host));
+  return cudaSuccess;
+}
+cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 /*grid*/, dim3 /*block*/, void** /*arguments*/,
+                               size_t /*shared*/, cudaStream_t stream) {
+  return LaunchKernel(kernel, stream);
+}
+cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* kernel, void** /*arguments*/) {
+  return LaunchKernel(kernel, config->stream);
+}
+cudaError_t cudaFuncSetAttribute(const void* /*kernel*/, cudaFuncAttribute /*attribute*/, int /*value*/) {
+  QTTS_BEGIN("cudaFuncSetAttribute");
+  return CheckCode();
+}
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* /*kernel*/) {
+  QTTS_BEGIN("cudaFuncGetAttributes");
+  *attributes = {};
+  attributes->ptxVersion = attributes->binaryVersion = CurrentDevice().major * 10 + CurrentDevice().minor;
+  return CheckCode();
+}
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const void* /*kernel*/, int /*threads*/,
+                                                          size_t /*shared*/) {
+  QTTS_BEGIN("cudaOccupancyMaxActiveBlocksPerMultiprocessor");
+  *blocks = 1;
+  return CheckCode();
+}
+
+// --- devices
+
+cudaError_t cudaDriverGetVersion(int* version) {
+  *version = TheRuntime().driver;
+  return cudaSuccess;
+}
+cudaError_t cudaRuntimeGetVersion(int* version) {
+  *version = CUDART_VERSION;
+  return cudaSuccess;
+}
+cudaError_t cudaGetDeviceCount(int* count) {
+  QTTS_BEGIN("cudaGetDeviceCount");
+  if (TheRuntime().driver < CUDART_VERSION) return Return(cudaErrorInsufficientDriver);
+  *count = static_cast<int>(TheRuntime().devices.size());
+  return *count == 0 ? Return(cudaErrorNoDevice) : cudaSuccess;
+}
+cudaError_t cudaGetDevice(int* device) {
+  QTTS_BEGIN("cudaGetDevice");
+  *device = current_device;
+  return cudaSuccess;
+}
+cudaError_t cudaSetDevice(int device) {
+  QTTS_BEGIN("cudaSetDevice");
+  if (device < 0 || static_cast<size_t>(device) >= TheRuntime().devices.size()) return Return(cudaErrorInvalidDevice);
+  current_device = device;
+  return cudaSuccess;
+}
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
+  QTTS_BEGIN("cudaGetDeviceProperties");
+  const Device& d = TheRuntime().devices[static_cast<size_t>(device)];
+  *properties = {};
+  std::snprintf(properties->name, sizeof(properties->name), "%s", d.name.c_str());
+  properties->major = d.major;
+  properties->minor = d.minor;
+  properties->multiProcessorCount = d.processors;
+  properties->totalGlobalMem = d.memory;
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
+  QTTS_BEGIN("cudaDeviceGetAttribute");
+  const Device& d = TheRuntime().devices[static_cast<size_t>(device)];
+  switch (attribute) {
+    case cudaDevAttrComputeCapabilityMajor:
+      *value = d.major;
+      return cudaSuccess;
+    case cudaDevAttrComputeCapabilityMinor:
+      *value = d.minor;
+      return cudaSuccess;
+    case cudaDevAttrMultiProcessorCount:
+      *value = d.processors;
+      return cudaSuccess;
+    case cudaDevAttrMaxSharedMemoryPerBlockOptin:
+      *value = static_cast<int>(d.shared_per_block);
+      return cudaSuccess;
+    case cudaDevAttrCooperativeLaunch:
+      *value = 1;
+      return cudaSuccess;
+    case cudaDevAttrClusterLaunch:
+      *value = d.major >= 9 ? 1 : 0;
+      return cudaSuccess;
+    default:
+      Misuse("a question for attribute " + std::to_string(attribute) + ", which the fake does not know");
+      return Return(cudaErrorInvalidValue);
+  }
+}
+cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* most) {
+  QTTS_BEGIN("cudaDeviceGetStreamPriorityRange");
+  *least = 0;
+  *most = -5;
+  return cudaSuccess;
+}
+cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
+  QTTS_BEGIN("cudaMemGetInfo");
+  *total = CurrentDevice().memory;
+  *free = *total - TheRuntime().used[static_cast<size_t>(current_device)];
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceSynchronize() {
+  QTTS_BEGIN("cudaDeviceSynchronize");
+  return cudaSuccess;
+}
+
+// --- errors
+
+const char* cudaGetErrorString(cudaError_t error) {
+  switch (error) {
+    case cudaErrorMemoryAllocation:
+      return "out of memory";
+    case cudaErrorIllegalAddress:
+      return "an illegal memory access was encountered";
+    case cudaErrorLaunchFailure:
+      return "unspecified launch failure";
+    default:
+      return "an error of the fake";
+  }
+}
+cudaError_t cudaGetLastError() {
+  Runtime& r = TheRuntime();
+  const cudaError_t error = r.last_error;
+  if (!r.failed || !r.for_ever) r.last_error = cudaSuccess;
+  return error;
+}
+
+// --- memory
+
+cudaError_t cudaMalloc(void** data, size_t bytes) {
+  QTTS_BEGIN("cudaMalloc");
+  return Allocate(data, bytes, current_device);
+}
+cudaError_t cudaHostAlloc(void** data, size_t bytes, unsigned /*flags*/) {
+  QTTS_BEGIN("cudaHostAlloc");
+  return Allocate(data, bytes, -1);
+}
+cudaError_t cudaFree(void* data) { return FreeMemory(data, "cudaFree"); }
+cudaError_t cudaFreeHost(void* data) { return FreeMemory(data, "cudaFreeHost"); }
+cudaError_t cudaMemset(void* data, int value, size_t bytes) {
+  QTTS_BEGIN("cudaMemset");
+  return Set(data, value, bytes, "cudaMemset");
+}
+cudaError_t cudaMemsetAsync(void* data, int value, size_t bytes, cudaStream_t stream) {
+  QTTS_BEGIN("cudaMemsetAsync");
+  CheckStream(stream, "cudaMemsetAsync");
+  return Set(data, value, bytes, "cudaMemsetAsync");
+}
+cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind /*kind*/) {
+  QTTS_BEGIN("cudaMemcpy");
+  return Copy(to, from, bytes, "cudaMemcpy");
+}
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind /*kind*/, cudaStream_t stream) {
+  QTTS_BEGIN("cudaMemcpyAsync");
+  CheckStream(stream, "cudaMemcpyAsync");
+  return Copy(to, from, bytes, "cudaMemcpyAsync");
+}
+cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width,
+                              size_t height, cudaMemcpyKind /*kind*/, cudaStream_t stream) {
+  QTTS_BEGIN("cudaMemcpy2DAsync");
+  CheckStream(stream, "cudaMemcpy2DAsync");
+  for (size_t row = 0; row < height; ++row) {
+    (void)Copy(static_cast<char*>(to) + row * to_pitch, static_cast<const char*>(from) + row * from_pitch, width,
+               "cudaMemcpy2DAsync");
+  }
+  return cudaSuccess;
+}
+
+// --- streams and events
+
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned /*flags*/, int /*priority*/) {
+  QTTS_BEGIN("cudaStreamCreateWithPriority");
+  *stream = NewHandle<cudaStream_t>();
+  TheRuntime().streams[*stream] = current_device;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  CheckNotRecording(stream, "cudaStreamDestroy");
+  if (TheRuntime().streams.erase(stream) == 0) {
+    Misuse("cudaStreamDestroy of a stream that is not there");
+  } else {
+    std::free(stream);
+  }
+  return Freed();
+}
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  QTTS_BEGIN("cudaStreamSynchronize");
+  CheckStream(stream, "cudaStreamSynchronize");
+  CheckNotRecording(stream, "cudaStreamSynchronize");
+  return cudaSuccess;
+}
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned /*flags*/) {
+  QTTS_BEGIN("cudaStreamWaitEvent");
+  CheckStream(stream, "cudaStreamWaitEvent");
+  CheckHandle(TheRuntime().events, event, "cudaStreamWaitEvent");
+  return cudaSuccess;
+}
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned /*flags*/) {
+  QTTS_BEGIN("cudaEventCreateWithFlags");
+  *event = NewHandle<cudaEvent_t>();
+  TheRuntime().events.insert(*event);
+  return cudaSuccess;
+}
+cudaError_t cudaEventDestroy(cudaEvent_t event) { return Free(&TheRuntime().events, event, "cudaEventDestroy"); }
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  QTTS_BEGIN("cudaEventRecord");
+  CheckStream(stream, "cudaEventRecord");
+  CheckHandle(TheRuntime().events, event, "cudaEventRecord");
+  return cudaSuccess;
+}
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  QTTS_BEGIN("cudaEventQuery");
+  CheckHandle(TheRuntime().events, event, "cudaEventQuery");
+  return cudaSuccess;
+}
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  QTTS_BEGIN("cudaEventSynchronize");
+  CheckHandle(TheRuntime().events, event, "cudaEventSynchronize");
+  return cudaSuccess;
+}
+
+// --- graphs
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode /*mode*/) {
+  QTTS_BEGIN("cudaStreamBeginCapture");
+  CheckStream(stream, "cudaStreamBeginCapture");
+  CheckNotRecording(stream, "cudaStreamBeginCapture");
+  TheRuntime().recording.insert(stream);
+  return cudaSuccess;
+}
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
+  if (TheRuntime().recording.erase(stream) == 0) Misuse("cudaStreamEndCapture of a stream that is not recorded");
+  *graph = nullptr;
+  QTTS_BEGIN("cudaStreamEndCapture");
+  *graph = NewHandle<cudaGraph_t>();
+  TheRuntime().graphs.insert(*graph);
+  return cudaSuccess;
+}
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long /*flags*/) {  // NOLINT
+  QTTS_BEGIN("cudaGraphInstantiate");
+  CheckHandle(TheRuntime().graphs, graph, "cudaGraphInstantiate");
+  *exec = NewHandle<cudaGraphExec_t>();
+  TheRuntime().execs.insert(*exec);
+  return cudaSuccess;
+}
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) { return Free(&TheRuntime().graphs, graph, "cudaGraphDestroy"); }
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
+  return Free(&TheRuntime().execs, exec, "cudaGraphExecDestroy");
+}
+cudaError_t cudaGraphUpload(cudaGraphExec_t exec, cudaStream_t stream) {
+  QTTS_BEGIN("cudaGraphUpload");
+  CheckStream(stream, "cudaGraphUpload");
+  CheckHandle(TheRuntime().execs, exec, "cudaGraphUpload");
+  return cudaSuccess;
+}
+cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
+  QTTS_BEGIN("cudaGraphLaunch");
+  CheckStream(stream, "cudaGraphLaunch");
+  CheckNotRecording(stream, "cudaGraphLaunch");
+  CheckHandle(TheRuntime().execs, exec, "cudaGraphLaunch");
+  return cudaSuccess;
+}
+
+}  // extern "C"
