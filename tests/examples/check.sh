@@ -19,7 +19,7 @@ clean_up() {
 trap clean_up EXIT
 
 # The bundled voice says this so that pocketsphinx gets these words of it, with any seed: programs choose one of their
-# own, and of 250 seven had it hear "they don't", "the ten" or the like for what comes later.
+# own, and of 850 31 had it hear "they don't", "the ten" or the like for what comes later.
 # shellcheck disable=SC2034
 sentence="Please leave your message after the tone."
 words="leave your message"
