@@ -19,12 +19,10 @@ namespace {
 using cuda::CudaBackend;
 using cuda::CudaBackendOptions;
 using ::testing::AllOf;
-using ::testing::Contains;
 using testing::FullWidth;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using testing::MidSize;
-using ::testing::Not;
 using testing::Preset;
 using testing::RandomModel;
 using testing::RandomPrompt;
