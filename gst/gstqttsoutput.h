@@ -9,10 +9,9 @@
 // GstPushSrcClass::create.
 GstFlowReturn gst_qtts_src_create(GstPushSrc* src, GstBuffer** buffer);
 
-// Both with the streaming thread at rest, or in it.
-// Forgets the frame of speech whose time has not come.
+// Forgets the frame of speech whose time has not come. With the streaming thread at rest, or in it.
 void gst_qtts_src_drop_frame(GstQttsSrc* self);
-// And lets the stream of sound begin anew.
+// So does this; and the stream of sound begins anew.
 void gst_qtts_src_restart(GstQttsSrc* self);
 
 #endif  // GST_QTTS_OUTPUT_H_
