@@ -24,13 +24,13 @@ struct Device {
   bool has_code = true;  // whether kernels were compiled for it
 };
 
-// Begins anew: with these devices, without faults, with all counts at zero.
+// Begins anew: with these devices, without faults, calls and misuse.
 void Reset(std::vector<Device> devices = {Device()});
 // What cudaDriverGetVersion() says; 0: there is no driver. One older than the runtime has no devices.
 void SetDriver(int version);
 
 // Lets the n-th of the calls that follow, 1 being the next, do nothing but return `error`; with `for_ever` all after it
-// too. Calls that free something, or only ask, are not counted.
+// too. Calls that free something, or tell versions or errors, are not counted.
 void FailCall(size_t n, cudaError_t error, bool for_ever);
 // Whether that call has come.
 bool failed();
