@@ -30,12 +30,12 @@ Status CudaStatus(cudaError_t error, const std::string& what) {
                                      "); CUDA cannot use it again in this process: restart the program, or choose " +
                                      "device=cpu or device=auto");
   }
-  const std::string message = "GPU: " + what + " failed: " + cudaGetErrorString(error);
   if (error == cudaErrorMemoryAllocation) {
     return Status::ResourceExhausted("GPU: not enough memory for " + what +
                                      "; close other programs that use it, choose a smaller model or device=cpu");
   }
-  return Status::DeviceUnavailable(message);
+  return Status::DeviceUnavailable("GPU: " + what + " failed: " + cudaGetErrorString(error) +
+                                   "; choose device=cpu or device=auto");
 }
 
 }  // namespace qtts::cuda

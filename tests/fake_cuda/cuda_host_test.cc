@@ -116,13 +116,15 @@ Life Live(const std::shared_ptr<const Checkpoint>& checkpoint) {
   return life;
 }
 
+void ExpectCleanEnd() {
+  EXPECT_THAT(fake_cuda::misuse(), IsEmpty());
+  EXPECT_EQ(fake_cuda::alive(), 0u);
+}
+
 class CudaHostTest : public ::testing::Test {
  protected:
   CudaHostTest() { fake_cuda::Reset(); }
-  ~CudaHostTest() override {
-    EXPECT_THAT(fake_cuda::misuse(), IsEmpty());
-    EXPECT_EQ(fake_cuda::alive(), 0u);
-  }
+  ~CudaHostTest() override { ExpectCleanEnd(); }
 
   std::unique_ptr<CudaBackend> NewBackend() {
     auto backend = CudaBackend::Create(model_.checkpoint(), Options());
@@ -295,6 +297,17 @@ TEST_F(CudaHostTest, MemoryRunsOutInMidSpeech) {
   EXPECT_TRUE(Step(backend.get(), {{speaking, 0}, {later, kNoText}}).ok());
 }
 
+// An error that is neither a lost device nor a lack of memory says what failed, and what to do.
+TEST_F(CudaHostTest, AnyOtherErrorSaysWhatToDo) {
+  fake_cuda::FailCall(1, cudaErrorInvalidValue, /*for_ever=*/true);
+  EXPECT_THAT(Refusal(), HasSubstr("device=cpu"));
+  fake_cuda::Reset();
+  const auto backend = NewBackend();
+  fake_cuda::FailCall(1, cudaErrorInvalidValue, /*for_ever=*/false);
+  const Status status = backend->Open(NewPrompt(config(), 20, &random_), GenerationSettings(), 1).status();
+  EXPECT_THAT(status.message(), AllOf(HasSubstr("making speech failed"), HasSubstr("device=cpu")));
+}
+
 enum class Model { kGraphPath, kPersistentKernel, kClonesVoices };
 
 golden::RandomCheckpointSpec SpecOf(Model model) {
@@ -338,8 +351,7 @@ TEST_P(CudaFaultTest, ALostDeviceIsOneErrorAndEverythingIsFreed) {
     ASSERT_TRUE(fake_cuda::failed());
     EXPECT_EQ(status.code(), StatusCode::kDeviceUnavailable) << status.message();
     EXPECT_THAT(status.message(), HasSubstr("the GPU is lost"));
-    EXPECT_THAT(fake_cuda::misuse(), IsEmpty());
-    EXPECT_EQ(fake_cuda::alive(), 0u);
+    ExpectCleanEnd();
   }
 }
 
@@ -353,8 +365,7 @@ TEST_P(CudaFaultTest, WhatIsOutOfMemoryOnceWorksTheNextTime) {
     EXPECT_TRUE(status.ok() || status.code() == StatusCode::kResourceExhausted) << status.message();
     const Status next = Live(model_.checkpoint()).status;
     EXPECT_TRUE(next.ok()) << next.message();
-    EXPECT_THAT(fake_cuda::misuse(), IsEmpty());
-    EXPECT_EQ(fake_cuda::alive(), 0u);
+    ExpectCleanEnd();
   }
 }
 
