@@ -1,0 +1,168 @@
+"""Parts of the codec's training: spectra, encoder, discriminators, encoding. Only the decoder and the codebooks are shipped."""
+import numpy as np
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+from model import FRAME, RATE
+from teacher import PHONES
+
+dev = "cuda" if torch.cuda.is_available() else "cpu"
+
+
+# ------------------------------------------------------------------ mel
+def mel_matrix(n_fft, n_mel, fmax):
+    f = np.linspace(0, RATE / 2, n_fft // 2 + 1)
+    m = lambda h: 2595 * np.log10(1 + h / 700)
+    p = 700 * (10 ** (np.linspace(m(0), m(fmax), n_mel + 2) / 2595) - 1)
+    w = np.zeros((n_mel, len(f)), np.float32)
+    for i in range(n_mel):
+        lo, c, hi = p[i:i + 3]
+        w[i] = np.maximum(0, np.minimum((f - lo) / (c - lo), (hi - f) / (hi - c)))
+    w /= np.maximum(w.sum(1, keepdims=True), 1e-3)
+    return torch.from_numpy(w).to(dev)
+
+
+MELS = {}
+
+
+def mel(x, n_fft, hop, n_mel, fmax=12000.0):
+    k = (n_fft, n_mel, fmax)
+    if k not in MELS:
+        MELS[k] = (mel_matrix(*k), torch.hann_window(n_fft, device=dev))
+    m, w = MELS[k]
+    s = torch.stft(x, n_fft, hop, window=w, center=True, pad_mode="constant", return_complex=True).abs() / n_fft * 4
+    return m @ s
+
+
+N_MEL = 100
+
+
+def logmel(x):                                         # [B, n] -> [B, N_MEL, n/240]
+    return (mel(x, 1024, 240, N_MEL)[..., :-1].clamp(min=1e-5).log() + 5.0) / 2.5
+
+
+def recon_loss(y, x):
+    tot = 0
+    for n_fft, n_mel in ((256, 28), (512, 56), (1024, 100), (2048, 180)):
+        my, mx = mel(y, n_fft, n_fft // 4, n_mel), mel(x, n_fft, n_fft // 4, n_mel)
+        tot = tot + (my.clamp(min=2e-5).log10() - mx.clamp(min=2e-5).log10()).abs().mean()
+    return tot
+
+
+# ------------------------------------------------------------------ training-only networks
+class EncBlock(nn.Module):
+    def __init__(self, n):
+        super().__init__()
+        self.dw = nn.Conv1d(n, n, 7, padding=3, groups=n)
+        self.norm = nn.LayerNorm(n)
+        self.a, self.b = nn.Linear(n, 3 * n), nn.Linear(3 * n, n)
+        self.g = nn.Parameter(torch.full((n,), 0.3))
+
+    def forward(self, x):
+        return x + (self.g * self.b(F.gelu(self.a(self.norm(self.dw(x).transpose(1, 2)))))).transpose(1, 2)
+
+
+class Encoder(nn.Module):
+    def __init__(self, n=256, out=128):
+        super().__init__()
+        m = [nn.Conv1d(N_MEL, n, 5, padding=2)]
+        for _ in range(3):
+            m += [EncBlock(n), nn.Conv1d(n, n, 4, 2, 1)]
+        m += [EncBlock(n), EncBlock(n), nn.Conv1d(n, out, 1)]
+        self.net = nn.Sequential(*m)
+        self.bn = nn.BatchNorm1d(out, affine=False, momentum=0.05)   # no collapse of the latents
+        self.phone = nn.Linear(64, 4 * PHONES)        # codebook 0 -> phone at 10, 30, 50, 70 ms
+
+    def forward(self, m):
+        return self.net(m)
+
+
+class WNConv2d(nn.Module):
+    """weight-normalised Conv2d (parameter names of torch.nn.utils.weight_norm), written out so that it compiles"""
+
+    def __init__(self, i, o, k, s=1, p=0):
+        super().__init__()
+        c = nn.Conv2d(i, o, k)
+        self.weight_v, self.bias = nn.Parameter(c.weight.detach().clone()), nn.Parameter(c.bias.detach().clone())
+        self.weight_g = nn.Parameter(self.weight_v.detach().flatten(1).norm(dim=1)[:, None, None, None].clone())
+        self.s, self.p = s, p
+
+    def forward(self, x):
+        w = self.weight_v * (self.weight_g / self.weight_v.flatten(1).norm(dim=1)[:, None, None, None])
+        return F.conv2d(x, w.contiguous(memory_format=torch.channels_last), self.bias, self.s, self.p)
+
+
+def stack(convs, x):
+    """-> score, features"""
+    fs = []
+    for i, c in enumerate(convs):
+        x = c(x)
+        if i < len(convs) - 1:
+            x = F.leaky_relu(x, 0.1)
+            fs.append(x)
+    return x, fs
+
+
+class PeriodD(nn.Module):
+    def __init__(self, p):
+        super().__init__()
+        self.p = p
+        ch = [1, 16, 64, 128, 256]
+        self.c = nn.ModuleList([WNConv2d(ch[i], ch[i + 1], (5, 1), (3, 1), (2, 0)) for i in range(4)]
+                               + [WNConv2d(256, 256, (5, 1), 1, (2, 0)), WNConv2d(256, 1, (3, 1), 1, (1, 0))])
+
+    def view(self, x):                                 # wave [B, n] -> image [B, 1, n/p, p]
+        n = x.shape[-1] // self.p * self.p
+        return x[:, :n].reshape(x.shape[0], 1, -1, self.p)
+
+    def forward(self, x):
+        return stack(self.c, self.view(x))
+
+
+class SpecD(nn.Module):
+    def __init__(self, n_fft):
+        super().__init__()
+        self.n = n_fft
+        self.register_buffer("w", torch.hann_window(n_fft), persistent=False)
+        k = 32
+        self.c = nn.ModuleList([WNConv2d(2, k, (3, 9), 1, (1, 4))] + [WNConv2d(k, k, (3, 9), (1, 2), (1, 4)) for _ in range(3)]
+                               + [WNConv2d(k, k, 3, 1, 1), WNConv2d(k, 1, 3, 1, 1)])
+
+    def view(self, x):                                 # wave -> image [B, 2, frames, bins]
+        s = torch.stft(x.float(), self.n, self.n // 4, window=self.w, return_complex=True) / self.n ** 0.5 * 4
+        return torch.view_as_real(s).permute(0, 3, 2, 1)
+
+    def forward(self, x):
+        return stack(self.c, self.view(x))
+
+
+class Disc(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.d = nn.ModuleList([PeriodD(p) for p in (2, 3, 5, 7, 11)] + [SpecD(n) for n in (512, 1024, 2048)])
+
+    def views(self, x):
+        return [d.view(x) for d in self.d]
+
+    def judge(self, vs):
+        return [stack(d.c, v) for d, v in zip(self.d, vs)]
+
+    def forward(self, x):
+        return [d(x) for d in self.d]
+
+
+@torch.no_grad()
+def encode(enc, quantizer, wav, chunk=1024, ctx=16, group=8):
+    """wav int16 [frames * FRAME] -> codes [frames, 16] uint8"""
+    n, res = len(wav) // FRAME, []
+    starts = list(range(0, n, chunk))
+    for g in range(0, len(starts), group):
+        part = (starts[g:g + group] + [starts[g]] * group)[:group]      # constant shape
+        i = torch.tensor(part, device=wav.device)[:, None] * FRAME - ctx * FRAME + torch.arange((chunk + 2 * ctx) * FRAME, device=wav.device)
+        x = wav[i.clamp(0, len(wav) - 1)].float() / 32768
+        with torch.autocast(wav.device.type, dtype=torch.bfloat16, enabled=wav.device.type == "cuda"):
+            h = enc(logmel(x))
+        h = F.batch_norm(h.float()[:, :, ctx:-ctx], enc.bn.running_mean, enc.bn.running_var)
+        c = torch.cat([quantizer.rvq_first.encode(h)[1], quantizer.rvq_rest.encode(h)[1]], 1)
+        res.append(c.transpose(1, 2)[:len(starts[g:g + group])].reshape(-1, 16))
+    return torch.cat(res)[:n].to(torch.uint8)
