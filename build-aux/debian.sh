@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
 # shellcheck shell=bash
-# Sourced by the scripts that set themselves up on a fresh Debian 12: package lists and one function.
+# Sourced by the scripts that set themselves up on a fresh Debian 12 or 13: package lists and two functions.
 
-# What building and running the element needs.
+# What building and running the element needs. libprotobuf-dev: sentencepiece.pc of Debian 13 requires protobuf-lite, but
+# no package that is installed with it brings that.
 # shellcheck disable=SC2034
 build_packages=(g++ meson ninja-build pkgconf
   libglib2.0-dev libgstreamer1.0-dev libgstreamer-plugins-base1.0-dev
-  libicu-dev libsentencepiece-dev nlohmann-json3-dev libhwy-dev libsoxr-dev
+  libicu-dev libsentencepiece-dev libprotobuf-dev nlohmann-json3-dev libhwy-dev libsoxr-dev
   gstreamer1.0-tools gstreamer1.0-plugins-base gstreamer1.0-plugins-good)
 # What the tests need besides.
 # shellcheck disable=SC2034
@@ -22,7 +23,7 @@ example_packages=(libgstreamer-plugins-bad1.0-dev gstreamer1.0-plugins-bad gstre
 # shellcheck disable=SC2034
 nightly_packages=(chromium python3-websocket tshark valgrind
   build-essential debhelper help2man lintian autopkgtest)
-# What CI needs besides.
+# What CI needs besides; the versions of clang are those of Debian 12.
 # shellcheck disable=SC2034
 ci_packages=(clang-14 clang-format-14 clang-tidy-14 libclang-rt-14-dev shellcheck git)
 

@@ -26,6 +26,10 @@ namespace {
 constexpr const char* kSpeaking = "making speech";
 // One frame in the making and one waiting: more would only be wasted when an utterance ends.
 constexpr int kOutstanding = 2;
+// Frames of a reference that are enqueued in one go: all of one of 10 s. Longer ones go on by some, which take about as
+// long as a frame.
+constexpr size_t kReferenceAtOnce = 128;
+constexpr size_t kReferencePiece = 16;
 // Most waits are a frame long; the first one of an utterance comes after its prompt.
 constexpr std::chrono::milliseconds kFramePatience{5};
 constexpr std::chrono::milliseconds kFirstFramePatience{20};
@@ -79,8 +83,8 @@ Result<int> CountDevices() {
   return devices;
 }
 
-// Makes `device` the current one and says whether it can hold the model.
-Status UseDevice(const Checkpoint& checkpoint, Precision precision, int device) {
+// Makes `device` the current one and says whether it can hold a model that needs so much memory.
+Status UseDevice(size_t needed, int device) {
   if (const cudaError_t error = cudaSetDevice(device); !Succeeds(error)) {
     return CannotBeUsed("GPU " + std::to_string(device), error);
   }
@@ -103,10 +107,6 @@ Status UseDevice(const Checkpoint& checkpoint, Precision precision, int device) 
   if (const cudaError_t error = cudaMemGetInfo(&free, &total); !Succeeds(error)) {
     return CannotBeUsed(properties.name, error);
   }
-  const ModelInfo info = checkpoint.Info();
-  // The codec's weights are kept in up to 8 bytes each.
-  const size_t needed = static_cast<size_t>(info.talker_parameters) * ElementBytes(precision) +
-                        static_cast<size_t>(info.codec_parameters) * 8 + kWorkingBytes;
   if (free < needed) {
     return Status::ResourceExhausted("device=cuda: the model needs about " + Gigabytes(needed) + " of GPU memory, " +
                                      std::string(properties.name) + " has " + Gigabytes(free) + " free of " +
@@ -116,31 +116,49 @@ Status UseDevice(const Checkpoint& checkpoint, Precision precision, int device) 
   return Status::Ok();
 }
 
-}  // namespace
+// Of the speech tokenizer's decoder: its weights are kept in up to 8 bytes each.
+size_t DecoderBytes(const ModelInfo& info) { return static_cast<size_t>(info.codec_parameters) * 8 + kWorkingBytes; }
 
-Result<int> ChooseDevice(const Checkpoint& checkpoint, Precision precision, int device) {
+Result<int> ChooseDeviceFor(size_t needed, int device) {
   QTTS_ASSIGN_OR_RETURN(const int devices, CountDevices());
   if (device >= devices) {
     return Status::InvalidArgument("cuda-device-id=" + std::to_string(device) + ": this machine's GPUs are 0 to " +
                                    std::to_string(devices - 1) + "; -1 takes the first that can hold the model");
   }
   if (device >= 0) {
-    QTTS_RETURN_IF_ERROR(UseDevice(checkpoint, precision, device));
+    QTTS_RETURN_IF_ERROR(UseDevice(needed, device));
     return device;
   }
   Status status;
   for (int i = 0; i < devices; ++i) {
-    status = UseDevice(checkpoint, precision, i);
+    status = UseDevice(needed, i);
     if (status.ok()) return i;
   }
   return status;
+}
+
+}  // namespace
+
+Result<int> ChooseDevice(const Checkpoint& checkpoint, Precision precision, int device) {
+  const ModelInfo info = checkpoint.Info();
+  return ChooseDeviceFor(static_cast<size_t>(info.talker_parameters) * ElementBytes(precision) + DecoderBytes(info),
+                         device);
+}
+
+Result<int> ChooseDecoderDevice(const Checkpoint& checkpoint, int device) {
+  return ChooseDeviceFor(DecoderBytes(checkpoint.Info()), device);
 }
 
 struct CudaBackend::Impl {
   // One utterance, and the slot on the device it has.
   struct Slot {
     int index = 0;
+    Prompt prompt;  // emptied once all of it was enqueued
     int64_t prompt_rows = 0;
+    int64_t rows_done = 0;
+    size_t frames_primed = 0;
+    bool primed = false;
+    bool prefilled = false;
     int64_t submitted = 0;
     FrameStart start = FrameStart::kInput;  // of the next frame
     FrameEnd end = FrameEnd::kNone;         // what the host knows of; for kError, `status`
@@ -205,7 +223,8 @@ struct CudaBackend::Impl {
   Status Load();
   Status WarmUp();
   Status CheckReference(const Prompt& prompt) const;
-  Status Prime(int index, const std::vector<int32_t>& codes);
+  Status Prime(Slot* slot);
+  Result<PrefillProgress> RunPiece(Slot* slot);
   Result<const Graph*> FrameGraph(FrameStart start, int rows, int splits);
   Result<const Graph*> CodecGraph(int rows, int part, CodecWork work);
   // Whether the codec finds room beside the kernel that makes codes.
@@ -322,34 +341,66 @@ Status CudaBackend::Impl::CheckReference(const Prompt& prompt) const {
   return Status::Ok();
 }
 
-// Makes the slot's stream one that has had the reference: the first time by running the codec over it, of which
-// samples only the last frames count, later from what was kept.
-Status CudaBackend::Impl::Prime(int index, const std::vector<int32_t>& codes) {
+// Makes the slot's stream one that has had the reference, or some more of it: the first time by running the codec over
+// it, of which samples only the last frames count, later from what was kept.
+Status CudaBackend::Impl::Prime(Slot* slot) {
   const cudaStream_t at = codec_stream.get();
-  if (codes.empty()) return codec->Reset(index, at);
-  if (const void* const past = references->Find(codes); past != nullptr) return codec->Restore(index, past, at);
-  QTTS_RETURN_IF_ERROR(codec->Reset(index, at));
-  const size_t bytes = codes.size() * sizeof(int32_t);
-  QTTS_ASSIGN_OR_RETURN(char* const host, reference_uploads.Prepare(sizeof(int32_t) + bytes));
-  const int32_t slot = index;
-  std::memcpy(host, &slot, sizeof(slot));
-  std::memcpy(host + sizeof(slot), codes.data(), bytes);
-  QTTS_ASSIGN_OR_RETURN(const char* const device, reference_uploads.Send(at));
-  const auto* const words = reinterpret_cast<const int32_t*>(device);
+  const std::vector<int32_t>& codes = slot->prompt.reference_codes;
+  if (slot->frames_primed == 0) {
+    const void* const past = codes.empty() ? nullptr : references->Find(codes);
+    slot->primed = codes.empty() || past != nullptr;
+    if (past != nullptr) return codec->Restore(slot->index, past, at);
+    QTTS_RETURN_IF_ERROR(codec->Reset(slot->index, at));
+    if (slot->primed) return Status::Ok();
+  }
   const auto groups = static_cast<size_t>(codec->code_groups());
   const size_t frames = codes.size() / groups;
+  const size_t begin = slot->frames_primed;
+  const size_t end = frames <= kReferenceAtOnce ? frames : std::min(begin + kReferencePiece, frames);
+  const size_t bytes = (end - begin) * groups * sizeof(int32_t);
+  QTTS_ASSIGN_OR_RETURN(char* const host, reference_uploads.Prepare(sizeof(int32_t) + bytes));
+  const int32_t index = slot->index;
+  std::memcpy(host, &index, sizeof(index));
+  std::memcpy(host + sizeof(index), codes.data() + begin * groups, bytes);
+  QTTS_ASSIGN_OR_RETURN(const char* const device, reference_uploads.Send(at));
+  const auto* const words = reinterpret_cast<const int32_t*>(device);
   const auto heard = static_cast<size_t>(codec->sound_history());
-  for (size_t frame = 0; frame < frames; ++frame) {
-    const int32_t* const frame_codes = words + 1 + frame * groups;
+  for (size_t frame = begin; frame < end; ++frame) {
+    const int32_t* const frame_codes = words + 1 + (frame - begin) * groups;
     if (frame + heard < frames) {
       QTTS_RETURN_IF_ERROR(codec->Follow(1, words, frame_codes, at));
     } else {
       QTTS_RETURN_IF_ERROR(codec->Decode(1, words, frame_codes, reference_pcm.as<float>(), at));
     }
   }
+  slot->frames_primed = end;
+  slot->primed = end == frames;
+  if (!slot->primed || references->Find(codes) != nullptr) return Status::Ok();
   // Without room for it the next utterance computes it again.
-  if (void* const past = references->Add(codes); past != nullptr) return codec->Save(index, past, at);
+  if (void* const past = references->Add(codes); past != nullptr) return codec->Save(slot->index, past, at);
   return Status::Ok();
+}
+
+// The next piece of a prompt: the codec's beside the talker's.
+Result<PrefillProgress> CudaBackend::Impl::RunPiece(Slot* slot) {
+  if (slot->prefilled) return PrefillProgress{true, 0};
+  PrefillProgress progress;
+  if (slot->rows_done < slot->prompt_rows) {
+    QTTS_ASSIGN_OR_RETURN(const int rows, model->Prefill(slot->index, slot->prompt, static_cast<int>(slot->rows_done)));
+    const bool at_once = slot->rows_done == 0 && rows == slot->prompt_rows;
+    progress.work = at_once ? std::min(1.0, static_cast<double>(rows) / LanguageModel::kRowsAtOnce) : 1;
+    slot->rows_done = rows;
+  }
+  if (!slot->primed) {
+    QTTS_RETURN_IF_ERROR(Prime(slot));
+    if (slot->frames_primed > 0) progress.work = 1;
+  }
+  progress.done = slot->prefilled = slot->primed && slot->rows_done == slot->prompt_rows;
+  if (progress.done) {
+    slot->start = LanguageModel::StartOf(slot->prompt);
+    slot->prompt = Prompt();
+  }
+  return progress;
 }
 
 Status CudaBackend::Impl::Await(int entry, std::chrono::milliseconds patience) {
@@ -470,7 +521,9 @@ Result<std::unique_ptr<CudaBackend>> CudaBackend::Create(std::shared_ptr<const C
   return backend;
 }
 
-Result<SlotId> CudaBackend::Open(const Prompt& prompt, const GenerationSettings& settings, uint64_t seed) {
+int CudaBackend::max_slots() const { return impl_->options.max_slots; }
+
+Result<SlotId> CudaBackend::Open(Prompt prompt, const GenerationSettings& settings, uint64_t seed) {
   Impl& impl = *impl_;
   QTTS_RETURN_IF_ERROR(impl.lost);
   QTTS_RETURN_IF_ERROR(impl.MakeCurrent());
@@ -481,14 +534,7 @@ Result<SlotId> CudaBackend::Open(const Prompt& prompt, const GenerationSettings&
                                      " utterances; wait for one to end");
   }
   const int index = *impl.free_indices.begin();
-  const Result<FrameStart> start = impl.model->Open(index, prompt, settings, seed);
-  Status status = start.status();
-  if (status.ok()) {
-    // While the device is at work on the prompt.
-    status = impl.Prime(index, prompt.reference_codes);
-    if (!status.ok()) impl.model->Close(index);
-  }
-  if (!status.ok()) {
+  if (Status status = impl.model->Open(index, prompt, settings, seed); !status.ok()) {
     if (status.code() == StatusCode::kDeviceUnavailable) impl.lost = status;
     return status;
   }
@@ -497,8 +543,27 @@ Result<SlotId> CudaBackend::Open(const Prompt& prompt, const GenerationSettings&
   Impl::Slot& slot = impl.slots[id];
   slot.index = index;
   slot.prompt_rows = static_cast<int64_t>(prompt.rows.size());
-  slot.start = *start;
+  slot.prompt = std::move(prompt);
   return id;
+}
+
+Result<PrefillProgress> CudaBackend::Prefill(SlotId id) {
+  Impl& impl = *impl_;
+  QTTS_RETURN_IF_ERROR(impl.lost);
+  QTTS_RETURN_IF_ERROR(impl.MakeCurrent());
+  const auto found = impl.slots.find(id);
+  if (found == impl.slots.end()) return Status::InvalidArgument("slot " + std::to_string(id) + " is not open");
+  Impl::Slot& slot = found->second;
+  if (slot.end == FrameEnd::kError) return slot.status;
+  Result<PrefillProgress> progress = impl.RunPiece(&slot);
+  if (progress.ok()) return progress;
+  if (progress.status().code() == StatusCode::kDeviceUnavailable) {
+    impl.lost = progress.status();
+  } else {
+    slot.end = FrameEnd::kError;
+    slot.status = progress.status();
+  }
+  return progress;
 }
 
 void CudaBackend::Close(SlotId id) {
@@ -556,6 +621,7 @@ Status CudaBackend::Submit(std::span<const FrameStep> steps) {
       status = Status::ResourceExhausted("the utterance has filled all " + std::to_string(impl.model->max_positions()) +
                                          " positions of the model without an end; split the text");
     }
+    while (status.ok() && !slot.prefilled) status = impl.RunPiece(&slot).status();
     if (status.ok()) status = impl.model->Extend(slot.index, position);
     if (status.code() == StatusCode::kDeviceUnavailable) {
       impl.lost = status;

@@ -16,8 +16,8 @@ namespace qtts::cuda {
 
 struct CudaBackendOptions {
   Precision precision = Precision::kBF16;
-  int device = -1;     // as CUDA counts them; -1 = the first that can hold the model
-  int max_slots = 64;  // utterances at once
+  int device = -1;  // as CUDA counts them; -1 = the first that can hold the model
+  int max_slots = kDefaultSlots;
   // See LanguageModelOptions.
   bool overlap = true;
   FramePath path = FramePath::kBest;
@@ -47,7 +47,9 @@ class CudaBackend : public Backend {
   const std::string& name() const override;
   bool beside_host() const override { return true; }
   int max_outstanding() const override;
-  Result<SlotId> Open(const Prompt& prompt, const GenerationSettings& settings, uint64_t seed) override;
+  int max_slots() const override;
+  Result<SlotId> Open(Prompt prompt, const GenerationSettings& settings, uint64_t seed) override;
+  Result<PrefillProgress> Prefill(SlotId slot) override;
   Status Submit(std::span<const FrameStep> steps) override;
   Result<std::vector<FrameResult>> Collect() override;
   void Close(SlotId slot) override;
@@ -64,6 +66,8 @@ class CudaBackend : public Backend {
 // The device that Create() would take, `device` or with -1 the first that is usable and has memory for the model; or
 // the errors of Create() that come first. The calling thread's current device is then that one.
 Result<int> ChooseDevice(const Checkpoint& checkpoint, Precision precision, int device);
+// The same for the speech tokenizer's decoder alone.
+Result<int> ChooseDecoderDevice(const Checkpoint& checkpoint, int device);
 
 }  // namespace qtts::cuda
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <span>
 
 #include "sample.h"
 
@@ -553,12 +554,13 @@ void LanguageModel::Close(int slot) {
   pages.clear();
 }
 
-Result<std::pair<const PromptRowIds*, const float*>> LanguageModel::Upload(const Prompt& prompt) {
+Result<std::pair<const PromptRowIds*, const float*>> LanguageModel::Upload(const Prompt& prompt, int begin, int end) {
   const size_t vector_bytes = static_cast<size_t>(hidden_size()) * sizeof(float);
-  QTTS_ASSIGN_OR_RETURN(char* const host, uploads_.Prepare(vector_bytes + prompt.rows.size() * sizeof(PromptRowIds)));
+  const auto count = static_cast<size_t>(end - begin);
+  QTTS_ASSIGN_OR_RETURN(char* const host, uploads_.Prepare(vector_bytes + count * sizeof(PromptRowIds)));
   if (!prompt.x_vector.empty()) std::memcpy(host, prompt.x_vector.data(), vector_bytes);
   auto* rows = reinterpret_cast<PromptRowIds*>(host + vector_bytes);
-  for (const PromptRow& row : prompt.rows) {
+  for (const PromptRow& row : std::span(prompt.rows).subspan(static_cast<size_t>(begin), count)) {
     rows->text_id = row.text_id;
     rows->x_vector = row.x_vector ? 1 : 0;
     rows->num_codes = static_cast<int>(row.codes.size());
@@ -579,11 +581,9 @@ Status LanguageModel::WarmUp() {
   return Status::Ok();
 }
 
-Result<FrameStart> LanguageModel::Open(int slot, const Prompt& prompt, const GenerationSettings& settings,
-                                       uint64_t seed) {
+Status LanguageModel::Open(int slot, const Prompt& prompt, const GenerationSettings& settings, uint64_t seed) {
   const auto rows = static_cast<int>(prompt.rows.size());
-  const int constant = std::min(static_cast<int>(prompt.constant_rows), rows - 1);
-  const auto open = [&]() -> Result<FrameStart> {
+  const auto open = [&]() -> Status {
     QTTS_RETURN_IF_ERROR(Extend(slot, rows));
     SlotState state = {};
     state.seed = seed;
@@ -594,46 +594,75 @@ Result<FrameStart> LanguageModel::Open(int slot, const Prompt& prompt, const Gen
     state.position = rows - 1;
     const Launcher launch{stream_, false};
     OpenSlot(launch, slot, state, slots_, history_, history_words_);
-    QTTS_ASSIGN_OR_RETURN(const auto uploaded, Upload(prompt));
-
-    int done = 0;
-    if (constant > 0 && constant <= PrefixCache::kMostRows) {
-      const std::string key = PrefixCache::Key(prompt, constant);
-      const std::vector<void*>& pages = slot_pages_[static_cast<size_t>(slot)];
-      if (!prefixes_->Use(key, pages)) {
-        QTTS_RETURN_IF_ERROR(Prefill(slot, uploaded.first, uploaded.second, 0, constant));
-        prefixes_->Keep(key, pages, constant);
-      }
-      done = constant;
-    }
-    // One row takes a frame less time than it takes a prompt.
-    const FrameStart start = done == rows - 1 ? FrameStart::kInput : FrameStart::kPrompt;
-    if (start == FrameStart::kPrompt) {
-      QTTS_RETURN_IF_ERROR(Prefill(slot, uploaded.first, uploaded.second, done, rows));
-    } else {
-      EmbedPrompt(launch, options_.precision, tables_, uploaded.first + done, uploaded.second, 1,
-                  first_x_ + static_cast<int64_t>(slot) * Padded(hidden_size()), nullptr, 1, 0, nullptr, 0);
-    }
-    QTTS_RETURN_IF_ERROR(CudaStatus(launch.error, kSpeaking));
-    return start;
+    return CudaStatus(launch.error, kSpeaking);
   };
-  Result<FrameStart> start = open();
-  if (!start.ok()) Close(slot);
-  return start;
+  Status status = open();
+  if (!status.ok()) Close(slot);
+  return status;
 }
 
-Status LanguageModel::Prefill(int slot, const PromptRowIds* rows, const float* x_vector, int begin, int end) {
+int LanguageModel::PrefixRows(const Prompt& prompt) {
+  const size_t constant = std::min(prompt.constant_rows, prompt.rows.size() - 1);
+  return constant <= PrefixCache::kMostRows ? static_cast<int>(constant) : 0;
+}
+
+// One row takes a frame less time than it takes a prompt.
+FrameStart LanguageModel::StartOf(const Prompt& prompt) {
+  return PrefixRows(prompt) == static_cast<int>(prompt.rows.size()) - 1 ? FrameStart::kInput : FrameStart::kPrompt;
+}
+
+Result<int> LanguageModel::Prefill(int slot, const Prompt& prompt, int done) {
+  const auto rows = static_cast<int>(prompt.rows.size());
+  const int prefix = PrefixRows(prompt);
+  const std::vector<void*>& pages = slot_pages_[static_cast<size_t>(slot)];
+  const std::string key = done < prefix ? PrefixCache::Key(prompt, prefix) : std::string();
+  int begin = done;
+  if (done == 0 && prefix > 0 && prefixes_->Use(key, pages)) begin = prefix;
+  const bool at_once = done == 0 && rows - begin <= kRowsAtOnce;
+  const int end = at_once ? rows : std::min(begin + kMaxRows, begin < prefix ? prefix : rows);
+  QTTS_ASSIGN_OR_RETURN(const auto uploaded, Upload(prompt, begin, end));
+  const PromptRowIds* const first = uploaded.first;
+  const float* const x_vector = uploaded.second;
+  int at = begin;
+  if (at < prefix) {
+    at = std::min(prefix, end);
+    QTTS_RETURN_IF_ERROR(PrefillRows(slot, first, x_vector, begin, at));
+    if (at == prefix) prefixes_->Keep(key, pages, prefix);
+  }
+  if (end == rows && StartOf(prompt) == FrameStart::kInput) {
+    const Launcher launch{stream_, false};
+    EmbedPrompt(launch, options_.precision, tables_, first + (at - begin), x_vector, 1,
+                first_x_ + static_cast<int64_t>(slot) * Padded(hidden_size()), nullptr, 1, 0, nullptr, 0);
+    QTTS_RETURN_IF_CUDA_ERROR(launch.error, kSpeaking);
+  } else {
+    QTTS_RETURN_IF_ERROR(PrefillRows(slot, first + (at - begin), x_vector, at, end));
+  }
+  return end;
+}
+
+Result<FrameStart> LanguageModel::Begin(int slot, const Prompt& prompt, const GenerationSettings& settings,
+                                        uint64_t seed) {
+  QTTS_RETURN_IF_ERROR(Open(slot, prompt, settings, seed));
+  for (int done = 0; done < static_cast<int>(prompt.rows.size());) {
+    QTTS_ASSIGN_OR_RETURN(done, Prefill(slot, prompt, done));
+  }
+  return StartOf(prompt);
+}
+
+// `rows` are those from `begin` on.
+Status LanguageModel::PrefillRows(int slot, const PromptRowIds* rows, const float* x_vector, int begin, int end) {
   while (begin < end) {
     const int splits = SplitBucket(std::min<int64_t>(end, begin + kMaxRows));
     const int count = std::min(end - begin, MaxRows(splits));
     const int padded = (count + kMinRows - 1) / kMinRows * kMinRows;
     const Launcher launch{stream_, false};
-    EmbedPrompt(launch, options_.precision, tables_, rows + begin, x_vector, count, x_, prompt_positions_, padded,
-                begin, prompt_piece_, slot);
+    EmbedPrompt(launch, options_.precision, tables_, rows, x_vector, count, x_, prompt_positions_, padded, begin,
+                prompt_piece_, slot);
     QTTS_RETURN_IF_ERROR(CudaStatus(launch.error, kSpeaking));
     QTTS_ASSIGN_OR_RETURN(const Graph* const graph, PrefillGraph(padded, splits));
     QTTS_RETURN_IF_ERROR(graph->Launch(stream_));
     begin += count;
+    rows += count;
   }
   return Status::Ok();
 }

@@ -79,10 +79,19 @@ class LanguageModel {
   // Records the graphs of prompts, for which the first utterances would otherwise have to wait.
   Status WarmUp();
 
-  // Makes `slot` an utterance, runs its prompt, and says what its first frame begins with: with the prompt's last row
-  // where nothing else of the prompt has to go through the talker. `prompt` has been checked. When it fails the slot
-  // is closed.
-  Result<FrameStart> Open(int slot, const Prompt& prompt, const GenerationSettings& settings, uint64_t seed);
+  // Rows of a prompt that are enqueued in one go: all of one of ordinary length. Longer ones go on by kMaxRows.
+  static constexpr int kRowsAtOnce = 256;
+
+  // Makes `slot` an utterance with room for `prompt`, which has been checked. When it fails the slot is closed.
+  Status Open(int slot, const Prompt& prompt, const GenerationSettings& settings, uint64_t seed);
+  // Enqueues the next rows of an open slot's prompt, of which `done` have been, and returns how many have been now. Of
+  // a long prompt three pieces are under way at most, since each needs a place of the upload ring: this waits for one.
+  Result<int> Prefill(int slot, const Prompt& prompt, int done);
+  // What the first frame begins with: with the prompt's last row where nothing else of the prompt has to go through the
+  // talker.
+  static FrameStart StartOf(const Prompt& prompt);
+  // Open() and all of Prefill(), where nobody else waits.
+  Result<FrameStart> Begin(int slot, const Prompt& prompt, const GenerationSettings& settings, uint64_t seed);
   void Close(int slot);
   // Makes room for the input at `position` of an open slot.
   Status Extend(int slot, int64_t position);
@@ -125,9 +134,12 @@ class LanguageModel {
                      int splits, float* x, const int* live, bool prompt);
   void EnqueueTalker(const Launcher& launch, FrameStart start, int rows, int splits);
   void EnqueuePredictor(const Launcher& launch, int rows);
-  Status Prefill(int slot, const PromptRowIds* rows, const float* x_vector, int begin, int end);
+  Status PrefillRows(int slot, const PromptRowIds* rows, const float* x_vector, int begin, int end);
   Result<const Graph*> PrefillGraph(int rows, int splits);
-  Result<std::pair<const PromptRowIds*, const float*>> Upload(const Prompt& prompt);
+  // Rows of a prompt that the prefix cache keeps.
+  static int PrefixRows(const Prompt& prompt);
+  // The rows from `begin` to `end`, and the x-vector.
+  Result<std::pair<const PromptRowIds*, const float*>> Upload(const Prompt& prompt, int begin, int end);
   Launcher NewLauncher() const;
 
   ModelConfig config_;

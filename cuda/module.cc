@@ -7,6 +7,7 @@
 
 #include "backend/gpu_module.h"
 #include "cuda_backend.h"
+#include "speech_decoder.h"
 
 namespace qtts::cuda {
 namespace {
@@ -37,10 +38,18 @@ Status Check(const Checkpoint& checkpoint, const GpuOptions& options) {
   return ChooseDevice(checkpoint, PrecisionOf(options), options.device).status();
 }
 
+Status CreateDecoder(std::shared_ptr<const Checkpoint>
+                         checkpoint,  // NOLINT(performance-unnecessary-value-param): the module's interface
+                     const GpuOptions& options, std::unique_ptr<SpeechDecoder>* decoder) {
+  QTTS_ASSIGN_OR_RETURN(*decoder, CreateSpeechDecoder(*checkpoint, PrecisionOf(options), options.device));
+  return Status::Ok();
+}
+
 }  // namespace
 }  // namespace qtts::cuda
 
 extern "C" {
-extern __attribute__((visibility("default"))) const qtts::GpuModule qtts_gpu_module_v3;
-const qtts::GpuModule qtts_gpu_module_v3 = {qtts::GpuModuleBuild(), qtts::cuda::Create, qtts::cuda::Check};
+extern __attribute__((visibility("default"))) const qtts::GpuModule qtts_gpu_module_v4;
+const qtts::GpuModule qtts_gpu_module_v4 = {qtts::GpuModuleBuild(), qtts::cuda::Create, qtts::cuda::Check,
+                                            qtts::cuda::CreateDecoder};
 }

@@ -13,11 +13,12 @@ bool LiveClock::WaitForNow(std::optional<GstClockTime>* now) {
   return true;
 }
 
-bool LiveClock::WaitUntil(GstClockTime running_time) {
+bool LiveClock::WaitUntil(GstClockTime running_time, const std::function<bool()>& wanted) {
   std::unique_lock lock(mutex_);
   for (;;) {
-    changed_.wait(lock, [this] { return playing_ || unlocked_; });
+    changed_.wait(lock, [&] { return playing_ || unlocked_ || (wanted && !wanted()); });
     if (unlocked_) return false;
+    if (wanted && !wanted()) return true;
     if (Now().value_or(running_time) >= running_time) return true;
     GstClockID id = NewId(running_time);
     if (id == nullptr) return true;  // the clock went away
@@ -29,6 +30,12 @@ bool LiveClock::WaitUntil(GstClockTime running_time) {
     gst_clock_id_unref(id);
     if (result != GST_CLOCK_UNSCHEDULED) return !unlocked_;
   }
+}
+
+void LiveClock::Recheck() {
+  const std::lock_guard lock(mutex_);
+  if (waiting_ != nullptr) gst_clock_id_unschedule(waiting_);
+  changed_.notify_all();
 }
 
 void LiveClock::SetUnlocked(bool unlocked) {

@@ -17,7 +17,7 @@ namespace gstqtts {
 // There is a running time only while the element plays: waits and the alarm outlive a pause, and go on with
 // the clock and the base time that the element has then.
 //
-// Owned by the element. SetPlaying(), ClockChanged() and SetUnlocked() may be called on any thread, the rest
+// Owned by the element. SetPlaying(), ClockChanged(), SetUnlocked() and Recheck() may be called on any thread, the rest
 // by the streaming thread. The lock is not held while waiting.
 class LiveClock {
  public:
@@ -29,9 +29,12 @@ class LiveClock {
   // Waits until the element plays, and tells its running time: nothing when it has no clock. False if it is
   // interrupted by SetUnlocked(true).
   bool WaitForNow(std::optional<GstClockTime>* now);
-  // Waits until the element plays and it is `running_time`. False if it is interrupted by SetUnlocked(true).
-  // Without a clock it does not wait for the time.
-  bool WaitUntil(GstClockTime running_time);
+  // Waits until the element plays and it is `running_time`, or until `wanted`, if given, is false, which is asked when
+  // the wait begins and by Recheck(). False if it is interrupted by SetUnlocked(true). Without a clock it does not wait
+  // for the time.
+  bool WaitUntil(GstClockTime running_time, const std::function<bool()>& wanted = {});
+  // What `wanted` tells may have changed.
+  void Recheck();
   void SetUnlocked(bool unlocked);
 
   // Of the element; its clock and base time are known when it begins to play.

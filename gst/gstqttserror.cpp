@@ -29,6 +29,8 @@ GstErrorCode ErrorCodeOf(const qtts::Status& status) {
       return {GST_STREAM_ERROR, GST_STREAM_ERROR_NOT_IMPLEMENTED};
     case qtts::StatusCode::kResourceExhausted:
       return {GST_RESOURCE_ERROR, GST_RESOURCE_ERROR_NO_SPACE_LEFT};
+    case qtts::StatusCode::kBusy:
+      return {GST_RESOURCE_ERROR, GST_RESOURCE_ERROR_BUSY};
     case qtts::StatusCode::kDeviceUnavailable:
       return {GST_LIBRARY_ERROR, GST_LIBRARY_ERROR_INIT};
     case qtts::StatusCode::kOk:
@@ -47,14 +49,16 @@ void PostWarning(GstElement* element, const qtts::Status& status, const char* wh
   Post(element, GST_MESSAGE_WARNING, status, what);
 }
 
-bool ConcernsAllUtterances(const qtts::Status& status) {
+bool IsAboutSettings(const qtts::Status& status) {
   switch (status.code()) {
-    case qtts::StatusCode::kResourceExhausted:  // this text is too long, or memory is short just now
-    case qtts::StatusCode::kCancelled:
-    case qtts::StatusCode::kInternal:
-      return false;
-    default:
+    case qtts::StatusCode::kInvalidArgument:
+    case qtts::StatusCode::kNotFound:
+    case qtts::StatusCode::kUnreadable:
+    case qtts::StatusCode::kCorruptModel:
+    case qtts::StatusCode::kUnsupported:
       return true;
+    default:
+      return false;
   }
 }
 

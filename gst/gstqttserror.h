@@ -30,8 +30,9 @@ GstErrorCode ErrorCodeOf(const qtts::Status& status);
 void PostError(GstElement* element, const qtts::Status& status, const char* what);
 void PostWarning(GstElement* element, const qtts::Status& status, const char* what);
 
-// Whether a failure of one utterance would meet the next one, too: wrong settings, a lost device.
-bool ConcernsAllUtterances(const qtts::Status& status);
+// Whether an utterance failed for what it was asked to be spoken with, so that one with other settings may do: its
+// speaker, its voice. Not for its text, nor for want of memory.
+bool IsAboutSettings(const qtts::Status& status);
 
 }  // namespace gstqtts
 

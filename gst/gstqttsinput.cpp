@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 #include "gstqttsinput.h"
 
+#include <algorithm>
+#include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 
+#include "gstqttserror.h"
 #include "gstqttsoverrides.h"
+#include "qtts/resources.h"
 
 using gstqtts::Speech;
 
@@ -14,24 +19,44 @@ using gstqtts::Speech;
 static constexpr gchar kSetVoiceEvent[] = "qtts/set-voice";
 static constexpr gchar kEndUtteranceEvent[] = "qtts/end-utterance";
 
+// `voice` may be null; it is taken.
+static void gst_qtts_src_take_voice(GstQttsSrc* self, GstStructure* voice) {
+  {
+    const std::lock_guard lock(self->priv->lock);
+    std::swap(voice, self->priv->voice);
+  }
+  if (voice != nullptr) {
+    gst_structure_free(voice);
+  }
+}
+
+void gst_qtts_src_reset_voice(GstQttsSrc* self) { gst_qtts_src_take_voice(self, nullptr); }
+
 // For the text that comes by the sink pad from now on.
 static gboolean gst_qtts_src_set_voice(GstQttsSrc* self, const GstStructure* overrides) {
   GstQttsSrcPrivate* priv = self->priv;
 
   gstqtts::Settings settings;
-  std::string error;
-  if (!gstqtts::ApplyOverrides(G_OBJECT_GET_CLASS(self), overrides, &settings, &error)) {
-    GST_ELEMENT_WARNING(self, RESOURCE, SETTINGS, ("%s", error.c_str()), ("an event %s is refused", kSetVoiceEvent));
+  bool streams = false;
+  {
+    const std::lock_guard lock(priv->lock);
+    settings = priv->settings;
+    streams = priv->text_options.segmentation == gstqtts::Segmentation::kStream;
+  }
+  qtts::Status status = gst_qtts_src_override_settings(self, overrides, &settings);
+  if (status.ok() && streams && settings.layout == qtts::PromptLayout::kNonStreaming) {
+    status = qtts::Status::InvalidArgument(
+        "\"layout\" non-streaming needs the whole text, which \"segmentation\" stream has not. Leave the layout "
+        "alone.");
+  }
+  if (!status.ok()) {
+    GST_ELEMENT_WARNING(self, RESOURCE, SETTINGS, ("%s", status.message().c_str()),
+                        ("an event %s is refused", kSetVoiceEvent));
     return FALSE;
   }
   priv->speech.EndUtterance();  // what has come belongs to the voice before
   GST_DEBUG_OBJECT(self, "voice of the following text: %" GST_PTR_FORMAT, static_cast<const void*>(overrides));
-  GstStructure* voice = gst_structure_copy(overrides);
-  {
-    const std::lock_guard lock(priv->lock);
-    std::swap(voice, priv->voice);
-  }
-  if (voice != nullptr) gst_structure_free(voice);
+  gst_qtts_src_take_voice(self, gst_structure_copy(overrides));
   return TRUE;
 }
 
@@ -44,15 +69,31 @@ static gstqtts::Settings gst_qtts_src_get_pad_settings(GstQttsSrc* self) {
   return settings;
 }
 
-// When the text of the buffer is meant to be heard, if that is known and to be minded.
-static gstqtts::Cue gst_qtts_src_get_cue(GstQttsSrc* self, GstBuffer* buffer) {
+// The part of a buffer's time that lies in upstream's segment, as far as the two are known. False if none does.
+static bool gst_qtts_src_clip_text(GstQttsSrc* self, GstBuffer* buffer, GstClockTime* start, GstClockTime* stop) {
+  const GstSegment* segment = &self->priv->text_segment;
+  if (segment->format != GST_FORMAT_TIME || !GST_BUFFER_PTS_IS_VALID(buffer)) return true;
+  if (GST_BUFFER_DURATION_IS_VALID(buffer)) *stop = GST_BUFFER_PTS(buffer) + GST_BUFFER_DURATION(buffer);
+  guint64 clipped_start = 0;
+  guint64 clipped_stop = 0;
+  if (!gst_segment_clip(segment, GST_FORMAT_TIME, GST_BUFFER_PTS(buffer), *stop, &clipped_start, &clipped_stop)) {
+    return false;
+  }
+  *start = clipped_start;
+  *stop = clipped_stop;
+  return true;
+}
+
+// When text with this time is meant to be heard, if that is known and to be minded.
+static gstqtts::Cue gst_qtts_src_get_cue(GstQttsSrc* self, GstClockTime start, GstClockTime stop) {
   GstQttsSrcPrivate* priv = self->priv;
 
   gstqtts::Cue cue;
   {
     const std::lock_guard lock(priv->lock);
     if (priv->text_timing == TextTiming::kIgnore) return cue;
-    if (priv->text_options.segmentation == gstqtts::Segmentation::kNone) {
+    const gstqtts::Segmentation segmentation = priv->text_options.segmentation;
+    if (segmentation == gstqtts::Segmentation::kNone || segmentation == gstqtts::Segmentation::kAuto) {
       priv->timing_refused = false;
     } else if (std::exchange(priv->timing_refused, true)) {
       return cue;
@@ -60,15 +101,16 @@ static gstqtts::Cue gst_qtts_src_get_cue(GstQttsSrc* self, GstBuffer* buffer) {
   }
   if (priv->timing_refused) {
     GST_ELEMENT_WARNING(self, RESOURCE, SETTINGS,
-                        ("Timestamps of text are ignored: \"text-timing\" needs \"segmentation\" none."), (nullptr));
+                        ("Timestamps of text are ignored: \"text-timing\" needs \"segmentation\" auto or none."),
+                        (nullptr));
     return cue;
   }
-  const GstSegment* segment = &priv->text_segment;
-  if (segment->format != GST_FORMAT_TIME || !GST_BUFFER_PTS_IS_VALID(buffer)) return cue;
-  const GstClockTime start = gst_segment_to_running_time(segment, GST_FORMAT_TIME, GST_BUFFER_PTS(buffer));
-  if (!GST_CLOCK_TIME_IS_VALID(start)) return cue;
-  cue.start = start;
-  if (GST_BUFFER_DURATION_IS_VALID(buffer)) cue.end = start + GST_BUFFER_DURATION(buffer);
+  const auto running_time = [priv](GstClockTime time) -> std::optional<uint64_t> {
+    const GstClockTime running = gst_segment_to_running_time(&priv->text_segment, GST_FORMAT_TIME, time);
+    return GST_CLOCK_TIME_IS_VALID(running) ? std::optional<uint64_t>(running) : std::nullopt;
+  };
+  if (GST_CLOCK_TIME_IS_VALID(start)) cue.start = running_time(start);
+  if (cue.start && GST_CLOCK_TIME_IS_VALID(stop)) cue.end = running_time(stop);
   return cue;
 }
 
@@ -85,7 +127,8 @@ static void gst_qtts_src_take_gap(GstQttsSrc* self, GstEvent* event) {
   GstClockTime duration = GST_CLOCK_TIME_NONE;
   gst_event_parse_gap(event, &start, &duration);
   if (priv->text_segment.format != GST_FORMAT_TIME || !GST_CLOCK_TIME_IS_VALID(duration)) return;
-  const GstClockTime end = gst_segment_to_running_time(&priv->text_segment, GST_FORMAT_TIME, start + duration);
+  const GstClockTime stop = std::min(start + duration, priv->text_segment.stop);  // which may be GST_CLOCK_TIME_NONE
+  const GstClockTime end = gst_segment_to_running_time(&priv->text_segment, GST_FORMAT_TIME, stop);
   if (GST_CLOCK_TIME_IS_VALID(end)) priv->speech.PushGap(end);
 }
 
@@ -102,6 +145,13 @@ static GstFlowReturn gst_qtts_src_chain(GstPad* /*pad*/, GstObject* parent, GstB
   GstQttsSrc* self = GST_QTTS_SRC(parent);
   GstQttsSrcPrivate* priv = self->priv;
 
+  GstClockTime start = GST_CLOCK_TIME_NONE;
+  GstClockTime stop = GST_CLOCK_TIME_NONE;
+  if (!gst_qtts_src_clip_text(self, buffer, &start, &stop)) {
+    GST_DEBUG_OBJECT(self, "dropping text outside the segment: %" GST_PTR_FORMAT, static_cast<void*>(buffer));
+    gst_buffer_unref(buffer);
+    return GST_FLOW_OK;
+  }
   GstMapInfo map;
   if (!gst_buffer_map(buffer, &map, GST_MAP_READ)) {
     gst_buffer_unref(buffer);
@@ -109,13 +159,21 @@ static GstFlowReturn gst_qtts_src_chain(GstPad* /*pad*/, GstObject* parent, GstB
     return GST_FLOW_ERROR;
   }
   int repaired = 0;
-  const Speech::Accept accept =
-      priv->speech.PushChunk({reinterpret_cast<const char*>(map.data), map.size}, gst_qtts_src_get_pad_settings(self),
-                             &repaired, gst_qtts_src_get_cue(self, buffer));
+  Speech::Accept accept = Speech::Accept::kFlushing;
+  const qtts::Status status = qtts::CatchExhaustion("take the text", [&] {
+    accept =
+        priv->speech.PushChunk({reinterpret_cast<const char*>(map.data), map.size}, gst_qtts_src_get_pad_settings(self),
+                               &repaired, gst_qtts_src_get_cue(self, start, stop));
+    return qtts::Status::Ok();
+  });
   GST_LOG_OBJECT(self, "%" G_GSIZE_FORMAT " bytes of text", map.size);
   gst_buffer_unmap(buffer, &map);
   gst_buffer_unref(buffer);
 
+  if (!status.ok()) {
+    gstqtts::PostError(GST_ELEMENT(self), status, "memory ran out");
+    return GST_FLOW_ERROR;
+  }
   if (repaired > 0 && !std::exchange(priv->repair_reported, true)) {
     GST_ELEMENT_WARNING(self, STREAM, DECODE, ("The text is not valid UTF-8; what is invalid is replaced."), (nullptr));
   }
@@ -131,6 +189,20 @@ static GstFlowReturn gst_qtts_src_chain(GstPad* /*pad*/, GstObject* parent, GstB
   return GST_FLOW_FLUSHING;
 }
 
+// A serialized one. Ours end here; others, and an interrupt, go on in order with the sound.
+static gboolean gst_qtts_src_take_custom_event(GstQttsSrc* self, GstEvent* event) {
+  GstQttsSrcPrivate* priv = self->priv;
+  const std::shared_ptr<void> owned(event, [](void* taken) { gst_event_unref(static_cast<GstEvent*>(taken)); });
+
+  if (gst_event_has_name(event, kEndUtteranceEvent)) {
+    priv->speech.EndUtterance();
+    return TRUE;
+  }
+  if (gst_event_has_name(event, kSetVoiceEvent)) return gst_qtts_src_set_voice(self, gst_event_get_structure(event));
+  if (gst_event_has_name(event, kInterruptEvent)) gst_qtts_src_interrupt(self);
+  return static_cast<gboolean>(priv->speech.PushEvent(owned));
+}
+
 static gboolean gst_qtts_src_sink_event(GstPad* pad, GstObject* parent, GstEvent* event) {
   GstQttsSrc* self = GST_QTTS_SRC(parent);
   GstQttsSrcPrivate* priv = self->priv;
@@ -143,11 +215,13 @@ static gboolean gst_qtts_src_sink_event(GstPad* pad, GstObject* parent, GstEvent
       return GST_ELEMENT_GET_CLASS(self)->send_event(GST_ELEMENT(self), event);
     case GST_EVENT_STREAM_START:
       priv->repair_reported = false;
+      gst_qtts_src_reset_voice(self);
       priv->speech.BeginText();
       gst_segment_init(&priv->text_segment, GST_FORMAT_UNDEFINED);
       break;
     case GST_EVENT_SEGMENT:
       gst_event_copy_segment(event, &priv->text_segment);
+      priv->speech.BeginSegment(priv->text_segment.format == GST_FORMAT_BYTES);
       gst_qtts_src_ask_upstream(self, pad);
       break;
     case GST_EVENT_EOS:
@@ -159,13 +233,10 @@ static gboolean gst_qtts_src_sink_event(GstPad* pad, GstObject* parent, GstEvent
     case GST_EVENT_GAP:
       gst_qtts_src_take_gap(self, event);
       break;
-    case GST_EVENT_CUSTOM_DOWNSTREAM: {
-      if (gst_event_has_name(event, kEndUtteranceEvent)) priv->speech.EndUtterance();
-      if (!gst_event_has_name(event, kSetVoiceEvent)) break;
-      const gboolean result = gst_qtts_src_set_voice(self, gst_event_get_structure(event));
-      gst_event_unref(event);
-      return result;
-    }
+    case GST_EVENT_CUSTOM_DOWNSTREAM:
+    case GST_EVENT_CUSTOM_DOWNSTREAM_STICKY:
+    case GST_EVENT_CUSTOM_BOTH:
+      return gst_qtts_src_take_custom_event(self, event);
     case GST_EVENT_CUSTOM_DOWNSTREAM_OOB:
     case GST_EVENT_CUSTOM_BOTH_OOB:
       if (gst_event_has_name(event, kInterruptEvent)) gst_qtts_src_interrupt(self);
@@ -202,9 +273,6 @@ GstPad* gst_qtts_src_request_new_pad(GstElement* element, GstPadTemplate* templ,
     priv->sinkpad = pad;
   }
   priv->speech.SetPad(true);
-  // Lest an end-of-stream sent to the pipeline reaches the element directly and cuts the text that upstream delivered
-  // before it.
-  GST_OBJECT_FLAG_UNSET(self, GST_ELEMENT_FLAG_SOURCE);
   gst_pad_set_active(pad, TRUE);
   gst_element_add_pad(element, pad);
   return pad;
@@ -216,7 +284,8 @@ void gst_qtts_src_release_pad(GstElement* element, GstPad* pad) {
 
   priv->speech.SetPad(false);
   gst_pad_set_active(pad, FALSE);
-  GST_OBJECT_FLAG_SET(self, GST_ELEMENT_FLAG_SOURCE);
+  gst_qtts_src_reset_voice(self);
+  priv->upstream_live = false;
   gst_element_remove_pad(element, pad);
   const std::lock_guard lock(priv->lock);
   priv->sinkpad = nullptr;

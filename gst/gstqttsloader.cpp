@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 #include "gstqttsloader.h"
 
+#include <algorithm>
 #include <atomic>
-#include <mutex>
-#include <string>
-#include <system_error>
+#include <iterator>
 #include <thread>
 #include <utility>
+
+#include "qtts/resources.h"
 
 namespace gstqtts {
 
@@ -19,6 +20,21 @@ struct EngineLoader::Job {
 
   bool OnThisThread() const { return id == std::this_thread::get_id(); }
 
+  // Whatever runs out, `on_done` is called: somebody waits for the outcome.
+  void Run(const qtts::EngineOptions& options, const std::function<void(Outcome)>& on_done) {
+    id = std::this_thread::get_id();
+    Outcome outcome = qtts::Engine::Acquire(options, &cancelled);
+    const std::lock_guard lock(calling);
+    if (cancelled) return;
+    const auto tell = [&](Outcome what) {
+      return qtts::CatchExhaustion("tell that the model is loaded", [&] {
+        on_done(std::move(what));
+        return qtts::Status::Ok();
+      });
+    };
+    if (qtts::Status status = tell(std::move(outcome)); !status.ok()) (void)tell(std::move(status));
+  }
+
   void Join() {
     if (!thread.joinable()) return;
     if (OnThisThread()) {
@@ -29,7 +45,7 @@ struct EngineLoader::Job {
   }
 };
 
-EngineLoader::EngineLoader() = default;
+EngineLoader::EngineLoader(std::function<void()> on_ended) : on_ended_(std::move(on_ended)) {}
 
 EngineLoader::~EngineLoader() {
   Cancel();
@@ -38,37 +54,51 @@ EngineLoader::~EngineLoader() {
 
 void EngineLoader::Start(const qtts::EngineOptions& options, const std::function<void(Outcome)>& on_done) {
   Cancel();
-  std::erase_if(past_, [](const std::shared_ptr<Job>& job) {
-    if (!job->ended) return false;
-    job->Join();
-    return true;
-  });
+  JoinEnded();
   const auto job = std::make_shared<Job>();
-  job_ = job;
-  try {
-    job->thread = std::thread([job, options, on_done] {
-      job->id = std::this_thread::get_id();
-      Outcome outcome = qtts::Engine::Acquire(options, &job->cancelled);
-      {
-        const std::lock_guard lock(job->calling);
-        if (!job->cancelled) on_done(std::move(outcome));
-      }
+  qtts::Status status;
+  {
+    const std::lock_guard lock(mutex_);  // nobody joins the thread before it is known here
+    auto thread = qtts::StartThread("load the model", [job, options, on_done, on_ended = on_ended_] {
+      job->Run(options, on_done);
       job->ended = true;
+      on_ended();
     });
-  } catch (const std::system_error& error) {
-    job->ended = true;
-    on_done(qtts::Status::ResourceExhausted(std::string("Cannot start a thread to load the model (") + error.what() +
-                                            "). Free some memory or raise the limit of processes."));
+    status = thread.status();
+    if (thread.ok()) {
+      job->thread = *std::move(thread);
+      job_ = job;
+    }
   }
+  if (!status.ok()) on_done(status);
 }
 
 void EngineLoader::Cancel() {
-  if (job_ == nullptr) return;
-  job_->cancelled = true;
-  if (!job_->OnThisThread()) {
-    const std::lock_guard wait(job_->calling);
+  std::shared_ptr<Job> job;
+  {
+    const std::lock_guard lock(mutex_);
+    job = std::exchange(job_, nullptr);
   }
-  past_.push_back(std::exchange(job_, nullptr));
+  if (job == nullptr) return;
+  job->cancelled = true;
+  if (!job->OnThisThread()) {
+    const std::lock_guard wait(job->calling);
+  }
+  const std::lock_guard lock(mutex_);
+  past_.push_back(std::move(job));
+}
+
+void EngineLoader::JoinEnded() {
+  std::vector<std::shared_ptr<Job>> ended;
+  {
+    const std::lock_guard lock(mutex_);
+    if (job_ != nullptr && job_->ended) past_.push_back(std::exchange(job_, nullptr));
+    const auto first =
+        std::partition(past_.begin(), past_.end(), [](const std::shared_ptr<Job>& job) { return !job->ended; });
+    std::move(first, past_.end(), std::back_inserter(ended));
+    past_.erase(first, past_.end());
+  }
+  for (const auto& job : ended) job->Join();
 }
 
 }  // namespace gstqtts

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <vector>
 
 #include "qtts/engine.h"
@@ -12,14 +13,16 @@ namespace gstqtts {
 
 // Acquires an engine on a thread of its own, so that no state change waits for a model. A cancelled
 // load is forgotten at once. Its thread shares nothing with the rest but the load itself; it is
-// joined by a later Start() when it has ended, at the latest by the destructor.
+// joined by JoinEnded() or a later Start() when it has ended, at the latest by the destructor.
 //
-// One caller at a time.
+// One caller at a time, but for JoinEnded(), which any thread may call.
 class EngineLoader {
  public:
   using Outcome = qtts::Result<std::shared_ptr<qtts::Engine>>;
 
-  EngineLoader();
+  // `on_ended` is called on the worker thread as the last thing: JoinEnded() would join it now without waiting. It may
+  // come after the loader is gone, for a load that was cancelled.
+  explicit EngineLoader(std::function<void()> on_ended = [] {});
   ~EngineLoader();
   EngineLoader(const EngineLoader&) = delete;
   EngineLoader& operator=(const EngineLoader&) = delete;
@@ -32,9 +35,14 @@ class EngineLoader {
   // by another thread.
   void Cancel();
 
+  // Joins the threads of loads that have ended, whose stacks take address space until then. Waits for nothing.
+  void JoinEnded();
+
  private:
   struct Job;
 
+  const std::function<void()> on_ended_;
+  std::mutex mutex_;
   std::shared_ptr<Job> job_;
   std::vector<std::shared_ptr<Job>> past_;  // ended or cancelled, still to be joined
 };

@@ -48,6 +48,10 @@ const gchar* FinishReasonName(FinishReason reason) {
       return "runaway";
     case FinishReason::kMaxDuration:
       return "max-duration";
+    case FinishReason::kNothingToSay:
+      return "nothing-to-say";
+    case FinishReason::kBusy:
+      return "busy";
   }
   return "";
 }

@@ -12,6 +12,7 @@
 #include "gstqttserror.h"
 #include "gstqttspcm.h"
 #include "gstqttsproperties.h"
+#include "qtts/resources.h"
 
 using gstqtts::Speech;
 
@@ -29,11 +30,17 @@ static constexpr GstClockTime kSilenceTolerance = 200 * GST_MSECOND;
 // Speech that its cue cuts fades out over this many samples, lest it clicks.
 static constexpr size_t kFade = SAMPLE_RATE / 200;
 
-void gst_qtts_src_drop_frame(GstQttsSrc* self) {
+static void gst_qtts_src_forget_frame(GstQttsSrc* self) {
   self->priv->frame.reset();
   self->priv->placed = false;
   self->priv->silence_due = 0;
   self->priv->in_utterance = false;
+}
+
+void gst_qtts_src_drop_frame(GstQttsSrc* self) {
+  gst_qtts_src_forget_frame(self);
+  gst_clear_buffer(&self->priv->handed_out);
+  self->priv->ended_with = GST_FLOW_OK;
 }
 
 void gst_qtts_src_restart(GstQttsSrc* self) {
@@ -84,21 +91,40 @@ static guint64 gst_qtts_src_next_running_time(GstQttsSrc* self) {
   return gst_segment_to_running_time(&GST_BASE_SRC(self)->segment, GST_FORMAT_TIME, self->priv->timeline.time());
 }
 
-// One ERROR, and the end of the stream. Not GST_FLOW_ERROR, to which the base class would add a second
-// error that says nothing ("Internal data stream error"); downstream it sends the same end-of-stream.
 static GstFlowReturn gst_qtts_src_fail(GstQttsSrc* self, const qtts::Status& status, const char* what) {
   self->priv->speech.Fail();
   gstqtts::PostError(GST_ELEMENT(self), status, what);
-  return GST_FLOW_EOS;
+  return GST_FLOW_ERROR;
 }
 
-// An utterance could not be spoken. From the sink pad others may follow, which are not lost for it.
+// Whether what befell this utterance is in store for every other: the device is gone, or its settings are those of the
+// properties, which the next one will have too.
+static bool gst_qtts_src_meets_every_text(GstQttsSrc* self, const Speech::Output& output) {
+  if (output.device_lost || output.status.code() == qtts::StatusCode::kDeviceUnavailable) return true;
+  if (!gstqtts::IsAboutSettings(output.status)) return false;
+  const std::lock_guard lock(self->priv->lock);
+  return output.settings == self->priv->settings;
+}
+
+// An utterance could not be spoken, or not to its end: an error where that meets every text, or where there was no
+// other text, so that whoever waits for the end of the stream learns that nothing was spoken; else a warning.
 static GstFlowReturn gst_qtts_src_fail_utterance(GstQttsSrc* self, const Speech::Output& output, const char* what) {
-  if (!output.from_pad || gstqtts::ConcernsAllUtterances(output.status)) {
+  if (output.nothing_spoken || gst_qtts_src_meets_every_text(self, output)) {
     return gst_qtts_src_fail(self, output.status, what);
   }
   gstqtts::PostWarning(GST_ELEMENT(self), output.status, what);
   return GST_FLOW_OK;
+}
+
+// The end of the text.
+static GstFlowReturn gst_qtts_src_finish(GstQttsSrc* self, const Speech::Output& output) {
+  if (output.status.ok()) {
+    GST_DEBUG_OBJECT(self, "everything is spoken");
+    return GST_FLOW_EOS;
+  }
+  return gst_qtts_src_fail(
+      self, {output.status.code(), "None of the texts could be spoken. The last one: " + output.status.message()},
+      "every utterance failed");
 }
 
 static void gst_qtts_src_utterance_started(GstQttsSrc* self, const Speech::Output& output) {
@@ -117,6 +143,9 @@ static void gst_qtts_src_utterance_started(GstQttsSrc* self, const Speech::Outpu
 static GstFlowReturn gst_qtts_src_utterance_ended(GstQttsSrc* self, const Speech::Output& output) {
   if (output.end_reason == qtts::EndReason::kError) {
     return gst_qtts_src_fail_utterance(self, output, "speaking failed");
+  }
+  if (output.end_reason == qtts::EndReason::kBusy) {
+    return gst_qtts_src_fail_utterance(self, output, "an utterance waited in vain");
   }
   if (output.end_reason == qtts::EndReason::kMaxDuration) {
     GST_ELEMENT_WARNING(
@@ -174,8 +203,8 @@ static void gst_qtts_src_report_underrun(GstQttsSrc* self, GstClockTimeDiff jitt
 }
 
 // Finds the place of the next frame of speech, which is there: moves the timeline of a live stream on if the frame
-// is too late for where that is, and notes the silence that has to come before the frame. False if it was
-// interrupted.
+// is too late for where that is, and notes the silence that has to come before the frame. Where nothing flows before a
+// cue, it waits for that, unless the frame is interrupted. False if the wait was.
 static bool gst_qtts_src_place_frame(GstQttsSrc* self) {
   GstQttsSrcPrivate* priv = self->priv;
 
@@ -213,9 +242,11 @@ static bool gst_qtts_src_place_frame(GstQttsSrc* self) {
       lag = now - time - latency;
     }
   }
-  priv->placed = true;
   priv->silence_due = 0;
-  if (priv->in_utterance) return true;
+  if (priv->in_utterance) {
+    priv->placed = true;
+    return true;
+  }
   // The silence before it goes on for as long as the speech is late, so that all of the speech is on time.
   priv->silence_due = gstqtts::SamplesWithin(lag, SAMPLE_RATE);
   if (timing != TextTiming::kIgnore && priv->cue.start) {
@@ -224,12 +255,17 @@ static bool gst_qtts_src_place_frame(GstQttsSrc* self) {
     if (time > start) {
       if (timing == TextTiming::kShift) priv->shift += time - start;
     } else if (live && gst_qtts_src_get_idle_mode(self) != IdleMode::kSilence) {
+      // The timeline stays where it is until then: what is spoken after an interrupt does not wait for this cue.
+      const auto wanted = [priv] { return priv->speech.WouldCommit(); };
+      if (!priv->clock.WaitUntil(start, wanted)) return false;
+      if (!wanted()) return true;
       priv->timeline.MoveTo(start);
     } else {
       priv->silence_due = std::max(priv->silence_due, gstqtts::SamplesWithin(start - time, SAMPLE_RATE));
     }
   }
   priv->silence_due = std::max(priv->silence_due, priv->timeline.MissingSilence(leading, gap));
+  priv->placed = true;
   return true;
 }
 
@@ -277,6 +313,10 @@ static GstFlowReturn gst_qtts_src_next_frame(GstQttsSrc* self) {
           return GST_FLOW_OK;
         }
         break;
+      case Speech::Event::kEvent:
+        // From this thread, so that it is in order with the buffers.
+        gst_pad_push_event(GST_BASE_SRC_PAD(self), gst_event_ref(static_cast<GstEvent*>(output.event.get())));
+        break;
       case Speech::Event::kEnded:
         priv->in_utterance = false;
         flow = gst_qtts_src_utterance_ended(self, output);
@@ -285,10 +325,9 @@ static GstFlowReturn gst_qtts_src_next_frame(GstQttsSrc* self) {
         flow = gst_qtts_src_fail_utterance(self, output, "the engine refused an utterance");
         break;
       case Speech::Event::kLoadFailed:
-        return GST_FLOW_EOS;
+        return GST_FLOW_ERROR;  // the loader's thread has posted it
       case Speech::Event::kEndOfText:
-        GST_DEBUG_OBJECT(self, "everything is spoken");
-        return GST_FLOW_EOS;
+        return gst_qtts_src_finish(self, output);
       case Speech::Event::kIdle:
       case Speech::Event::kWoken:
         return GST_FLOW_OK;
@@ -307,8 +346,9 @@ static void gst_qtts_src_update_tags(GstQttsSrc* self) {
   priv->tagged_language = priv->language;
   GstTagList* tags = gst_tag_list_new(GST_TAG_COMMENT, "Synthetic speech", nullptr);
   gst_tag_list_set_scope(tags, GST_TAG_SCOPE_STREAM);
-  const std::string code = gstqtts::LanguageCode(priv->language);
-  if (!code.empty()) gst_tag_list_add(tags, GST_TAG_MERGE_REPLACE, GST_TAG_LANGUAGE_CODE, code.c_str(), nullptr);
+  if (!priv->language.empty()) {
+    gst_tag_list_add(tags, GST_TAG_MERGE_REPLACE, GST_TAG_LANGUAGE_CODE, priv->language.c_str(), nullptr);
+  }
   GST_ELEMENT_GET_CLASS(self)->send_event(GST_ELEMENT(self), gst_event_new_tag(tags));
 }
 
@@ -355,8 +395,16 @@ static GstClockTime gst_qtts_src_get_grace(GstQttsSrc* self) {
   return priv->latency + kLateTolerance;
 }
 
-GstFlowReturn gst_qtts_src_create(GstPushSrc* src, GstBuffer** buffer) {
-  GstQttsSrc* self = GST_QTTS_SRC(src);
+// Until the stop of the segment, which a seek may set.
+static guint64 gst_qtts_src_samples_left(GstQttsSrc* self) {
+  const guint64 stop = GST_BASE_SRC(self)->segment.stop;
+  const GstClockTime time = self->priv->timeline.time();
+  if (!GST_CLOCK_TIME_IS_VALID(stop)) return G_MAXUINT64;
+  return stop > time ? gstqtts::SamplesWithin(stop - time, SAMPLE_RATE) : 0;
+}
+
+// The next buffer, when its time has come.
+static GstFlowReturn gst_qtts_src_make_buffer(GstQttsSrc* self, GstBuffer** buffer) {
   GstQttsSrcPrivate* priv = self->priv;
   const bool live = gst_base_src_is_live(GST_BASE_SRC(self));
 
@@ -383,23 +431,34 @@ GstFlowReturn gst_qtts_src_create(GstPushSrc* src, GstBuffer** buffer) {
 
     if (priv->frame && !priv->placed) {
       if (!gst_qtts_src_place_frame(self)) return GST_FLOW_FLUSHING;
+      if (!priv->speech.WouldCommit()) {
+        gst_qtts_src_drop_frame(self);
+        continue;
+      }
       if (!gst_qtts_src_clip(self, &priv->frame->frame.pcm)) {
         priv->speech.Clip();
-        gst_qtts_src_drop_frame(self);
+        gst_qtts_src_forget_frame(self);
         continue;
       }
     }
 
+    if (!priv->frame && priv->speech.ending()) {  // a gap in the text is no speech
+      priv->silence_due = 0;
+      continue;
+    }
+    const guint64 left = gst_qtts_src_samples_left(self);
+    if (left == 0) return GST_FLOW_EOS;
     // An interrupted wait leaves the frame where it is: not a frame is lost when a live stream is paused.
     if (priv->silence_due > 0 && (!priv->frame || priv->speech.WouldCommit())) {
-      const guint64 samples = std::min(priv->silence_due, live ? kSilencePiece : SAMPLE_RATE);
+      const guint64 samples = std::min({priv->silence_due, left, live ? kSilencePiece : guint64{SAMPLE_RATE}});
       const GstFlowReturn flow = gst_qtts_src_create_silence(self, samples, buffer);
       if (flow == GST_FLOW_OK) priv->silence_due -= samples;
       return flow;
     }
     if (!gst_qtts_src_wait(self)) return GST_FLOW_FLUSHING;
-    const Speech::Output frame = std::move(*priv->frame);
-    gst_qtts_src_drop_frame(self);
+    Speech::Output frame = std::move(*priv->frame);
+    gst_qtts_src_forget_frame(self);
+    if (frame.frame.pcm.size() > left) frame.frame.pcm.resize(left);
     if (!priv->speech.Commit(frame, gst_qtts_src_next_running_time(self))) continue;  // it was interrupted
     const std::vector<float>& pcm = frame.frame.pcm;
     *buffer = gst_qtts_src_new_buffer(self, pcm.data(), pcm.size());
@@ -410,4 +469,51 @@ GstFlowReturn gst_qtts_src_create(GstPushSrc* src, GstBuffer** buffer) {
     priv->in_utterance = true;
     return GST_FLOW_OK;
   }
+}
+
+// Whether somebody wants create() to return whom a call of unlock_stop() that comes from a pause may have overridden: a
+// flush, a stop or an end-of-stream. Each has announced itself here before it calls unlock().
+static bool gst_qtts_src_is_unlocked(GstQttsSrc* self) {
+  GstPad* pad = GST_BASE_SRC_PAD(self);
+  GST_OBJECT_LOCK(pad);
+  const bool flushing = GST_PAD_IS_FLUSHING(pad);
+  GST_OBJECT_UNLOCK(pad);
+  return flushing || self->priv->unlocking_events > 0;
+}
+
+// Lets the base class send the application's own end-of-stream, if there is one.
+static void gst_qtts_src_take_end_of_stream(GstQttsSrc* self) {
+  GstEvent* event = nullptr;
+  {
+    const std::lock_guard lock(self->priv->lock);
+    std::swap(self->priv->end_of_stream, event);
+  }
+  if (event != nullptr) gst_qtts_src_end_now(self, event);
+}
+
+// Since 1.24 GstBaseSrc drops the outcome of create() when a live source was paused meanwhile, and calls it again in
+// PLAYING. No sound may be lost for it, nor the end of the stream.
+GstFlowReturn gst_qtts_src_create(GstPushSrc* src, GstBuffer** buffer) {
+  GstQttsSrc* self = GST_QTTS_SRC(src);
+  GstQttsSrcPrivate* priv = self->priv;
+
+  if (gst_qtts_src_is_unlocked(self)) return GST_FLOW_FLUSHING;
+  if (priv->ended_with != GST_FLOW_OK) return priv->ended_with;
+  if (priv->handed_out != nullptr) {
+    *buffer = gst_buffer_ref(priv->handed_out);
+    return GST_FLOW_OK;
+  }
+  GstFlowReturn flow = GST_FLOW_ERROR;
+  const qtts::Status status = qtts::CatchExhaustion("go on speaking", [&] {
+    flow = gst_qtts_src_make_buffer(self, buffer);
+    return qtts::Status::Ok();
+  });
+  if (!status.ok()) flow = gst_qtts_src_fail(self, status, "memory or threads ran out");
+  if (flow == GST_FLOW_EOS) gst_qtts_src_take_end_of_stream(self);
+  if (flow == GST_FLOW_OK) {
+    gst_buffer_replace(&priv->handed_out, *buffer);
+  } else if (flow != GST_FLOW_FLUSHING) {
+    priv->ended_with = flow;
+  }
+  return flow;
 }

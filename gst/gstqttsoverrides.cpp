@@ -6,6 +6,8 @@
 #include <utility>
 #include <variant>
 
+#include "gstqttsparamspec.h"
+
 namespace gstqtts {
 namespace {
 
@@ -35,7 +37,9 @@ constexpr Setting kSettings[] = {
     {"subtalker-top-k", &Settings::subtalker_top_k},
     {"subtalker-top-p", &Settings::subtalker_top_p},
     {"max-duration", &Settings::max_duration},
+    {"max-wait", &Settings::max_wait},
     {"runaway-guard", &Settings::runaway_guard},
+    {"speak-anything", &Settings::speak_anything},
 };
 
 const Setting* Find(std::string_view name) {
@@ -150,9 +154,7 @@ struct Application {
   std::string error;
 };
 
-gboolean ApplyField(GQuark field, const GValue* value, gpointer user_data) {
-  auto* application = static_cast<Application*>(user_data);
-  const std::string name = g_quark_to_string(field);
+gboolean ApplyField(const std::string& name, const GValue* value, Application* application) {
   const auto fail = [&](const std::string& why) {
     application->error = "The setting \"" + name + "\" " + why;
     return FALSE;
@@ -170,7 +172,11 @@ gboolean ApplyField(GQuark field, const GValue* value, gpointer user_data) {
     done = fail(std::string("is a ") + g_type_name(TypeOf(value)) + ", and has to be a " +
                 g_type_name(spec->value_type) + ".");
   } else if (g_param_value_validate(spec, &converted)) {
-    done = fail("is out of range. gst-inspect-1.0 qttssrc tells the range.");
+    gchar* number = g_strdup_value_contents(value);
+    const std::string range = DescribeRange(spec);
+    done = fail(std::string("is ") + number + ", which is out of range" +
+                (range.empty() ? "." : ": it may be " + range + "."));
+    g_free(number);
   } else {
     done = SetSetting(name, &converted, &application->settings);
   }
@@ -206,9 +212,13 @@ bool GetSetting(std::string_view name, const Settings& settings, GValue* value) 
 bool ApplyOverrides(GObjectClass* klass, const GstStructure* overrides, Settings* settings, std::string* error) {
   if (overrides == nullptr) return true;
   Application application{klass, *settings, {}};
-  if (!gst_structure_foreach(overrides, ApplyField, &application)) {
-    *error = application.error;
-    return false;
+  // Not gst_structure_foreach(), which is deprecated since 1.26, nor what took its place there.
+  for (gint i = 0; i < gst_structure_n_fields(overrides); ++i) {
+    const gchar* name = gst_structure_nth_field_name(overrides, static_cast<guint>(i));
+    if (!ApplyField(name, gst_structure_get_value(overrides, name), &application)) {
+      *error = application.error;
+      return false;
+    }
   }
   *settings = application.settings;
   return true;

@@ -82,7 +82,8 @@ void TextPosition::FindWords() {
   UErrorCode error = U_ZERO_ERROR;
   const std::unique_ptr<UText, CloseText> text(
       utext_openUTF8(nullptr, text_.data(), static_cast<int64_t>(text_.size()), &error));
-  const std::unique_ptr<UBreakIterator, CloseBreaks> breaks(ubrk_open(UBRK_WORD, "", nullptr, 0, &error));
+  const std::unique_ptr<UBreakIterator, CloseBreaks> breaks(
+      ubrk_open(UBRK_WORD, language_.c_str(), nullptr, 0, &error));
   if (U_FAILURE(error)) return;  // out of memory: no words, only characters
   ubrk_setUText(breaks.get(), text.get(), &error);
   if (U_FAILURE(error)) return;

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace gstqtts {
@@ -24,8 +25,9 @@ class TextPosition {
     bool operator==(const Word&) const = default;
   };
 
-  // `pace` scales the usual durations: above 1 for a slow voice.
-  explicit TextPosition(double pace = 1.0) : pace_(pace) {}
+  // `pace` scales the usual durations: above 1 for a slow voice. `language`: a BCP-47 tag, for the words; empty:
+  // unknown.
+  explicit TextPosition(double pace = 1.0, std::string language = {}) : pace_(pace), language_(std::move(language)) {}
 
   // The text, or what it grows by; whole characters of UTF-8.
   void Append(std::string_view text);
@@ -46,6 +48,7 @@ class TextPosition {
 
  private:
   double pace_;
+  std::string language_;
   std::string text_;
   std::vector<float> durations_;  // seconds, of each character
   double usual_seconds_ = 0;

@@ -6,7 +6,10 @@
 #include <string_view>
 #include <utility>
 
+#include "gstqttsguard.h"
 #include "gstqttsoverrides.h"
+#include "gstqttsparamspec.h"
+#include "gstqttspresets.h"
 
 using gstqtts::Speech;
 
@@ -36,7 +39,9 @@ enum {
   PROP_SUBTALKER_TOP_K,
   PROP_SUBTALKER_TOP_P,
   PROP_MAX_DURATION,
+  PROP_MAX_WAIT,
   PROP_RUNAWAY_GUARD,
+  PROP_SPEAK_ANYTHING,
   PROP_IS_LIVE,
   PROP_IDLE_MODE,
   PROP_LATENCY,
@@ -117,6 +122,8 @@ static GType gst_qtts_src_layout_get_type(void) {
 
 /**
  * GstQttsSrcSegmentation:
+ * @GST_QTTS_SRC_SEGMENTATION_AUTO: sentence where upstream's segment is in bytes, as a file's or a pipe's is, whose
+ * buffers end anywhere; else none
  * @GST_QTTS_SRC_SEGMENTATION_NONE: each buffer is an utterance
  * @GST_QTTS_SRC_SEGMENTATION_SENTENCE: each sentence is an utterance, however buffers cut it
  * @GST_QTTS_SRC_SEGMENTATION_STREAM: buffers make one utterance grow while it is spoken, until it is ended
@@ -126,6 +133,8 @@ static GType gst_qtts_src_layout_get_type(void) {
 #define GST_TYPE_QTTS_SRC_SEGMENTATION (gst_qtts_src_segmentation_get_type())
 static GType gst_qtts_src_segmentation_get_type(void) {
   static const GEnumValue values[] = {
+      {static_cast<int>(gstqtts::Segmentation::kAuto),
+       "By sentence from files and pipes (segments in bytes), else none", "auto"},
       {static_cast<int>(gstqtts::Segmentation::kNone), "Each buffer is an utterance", "none"},
       {static_cast<int>(gstqtts::Segmentation::kSentence), "Each sentence is an utterance, however buffers cut it",
        "sentence"},
@@ -266,6 +275,23 @@ static void gst_qtts_src_update_idle_mode(GstQttsSrc* self) {
   self->priv->wake();  // a wait that began in the old mode
 }
 
+static void gst_qtts_src_set_live(GstQttsSrc* self, gboolean live) {
+  bool running = false;
+  {
+    const std::lock_guard lock(self->priv->lock);
+    running = self->priv->running;
+  }
+  if (live == gst_base_src_is_live(GST_BASE_SRC(self))) return;
+  if (running) {
+    GST_ELEMENT_WARNING(
+        self, RESOURCE, SETTINGS,
+        ("is-live=%s is refused while the element runs. Set it in NULL or READY.", live ? "true" : "false"), (nullptr));
+    return;
+  }
+  gst_base_src_set_live(GST_BASE_SRC(self), live);
+  gst_qtts_src_update_idle_mode(self);
+}
+
 static void gst_qtts_src_set_property(GObject* object, guint prop_id, const GValue* value, GParamSpec* pspec) {
   GstQttsSrc* self = GST_QTTS_SRC(object);
   GstQttsSrcPrivate* priv = self->priv;
@@ -278,8 +304,7 @@ static void gst_qtts_src_set_property(GObject* object, guint prop_id, const GVal
       gst_qtts_src_set_latency(self, g_value_get_uint64(value));
       return;
     case PROP_IS_LIVE:
-      gst_base_src_set_live(GST_BASE_SRC(self), g_value_get_boolean(value));
-      gst_qtts_src_update_idle_mode(self);
+      gst_qtts_src_set_live(self, g_value_get_boolean(value));
       return;
     case PROP_IDLE_MODE: {
       {
@@ -362,7 +387,10 @@ static GstStructure* gst_qtts_src_new_stats(const GstQttsSrcPrivate* priv) {
       static_cast<guint64>(stats.queued_utterances), "queued-chars", G_TYPE_UINT64,
       static_cast<guint64>(stats.queued_chars), "upstream-waits", G_TYPE_BOOLEAN,
       static_cast<gboolean>(stats.upstream_waits), "underruns", G_TYPE_UINT64, priv->underruns, "trimmed",
-      G_TYPE_UINT64, gstqtts::SampleTime(priv->trimmed_samples, SAMPLE_RATE), nullptr);
+      G_TYPE_UINT64, gstqtts::SampleTime(priv->trimmed_samples, SAMPLE_RATE), "slots", G_TYPE_UINT64,
+      static_cast<guint64>(stats.occupancy.slots), "free-slots", G_TYPE_UINT64,
+      static_cast<guint64>(stats.occupancy.free_slots), "waiting-utterances", G_TYPE_UINT64,
+      static_cast<guint64>(stats.occupancy.waiting), nullptr);
 }
 
 static void gst_qtts_src_get_property(GObject* object, guint prop_id, GValue* value, GParamSpec* pspec) {
@@ -434,22 +462,14 @@ static void gst_qtts_src_get_property(GObject* object, guint prop_id, GValue* va
       g_value_set_uint(value, static_cast<guint>(priv->text_options.max_queued));
       break;
     default:
-      if (gstqtts::GetSetting(pspec->name, priv->settings, value)) break;
+      if (gstqtts::GetSetting(pspec->name, priv->settings, value)) {
+        const bool unset = G_VALUE_HOLDS_STRING(value) && g_value_get_string(value) == nullptr;
+        if (unset && gst_qtts_src_saves_preset()) g_value_set_static_string(value, "");
+        break;
+      }
       G_OBJECT_WARN_INVALID_PROPERTY_ID(object, prop_id, pspec);
       break;
   }
-}
-
-// Presets are about voices: they keep the settings of utterances, not what is spoken nor how it is paced.
-static gchar** gst_qtts_src_preset_get_property_names(GstPreset* /*preset*/) {
-  const std::vector<std::string_view>& names = gstqtts::SettingNames();
-  gchar** list = g_new0(gchar*, names.size() + 1);
-  for (size_t i = 0; i < names.size(); ++i) list[i] = g_strndup(names[i].data(), names[i].size());
-  return list;
-}
-
-void gst_qtts_src_preset_init(GstPresetInterface* iface) {
-  iface->get_property_names = gst_qtts_src_preset_get_property_names;
 }
 
 void gst_qtts_src_install_properties(GObjectClass* klass) {
@@ -459,8 +479,8 @@ void gst_qtts_src_install_properties(GObjectClass* klass) {
   const auto ro = static_cast<GParamFlags>(G_PARAM_READABLE | G_PARAM_STATIC_STRINGS);
   const auto install = [klass](guint id, GParamSpec* pspec) { g_object_class_install_property(klass, id, pspec); };
 
-  klass->set_property = gst_qtts_src_set_property;
-  klass->get_property = gst_qtts_src_get_property;
+  klass->set_property = gstqtts::Guarded<gst_qtts_src_set_property>::Call;
+  klass->get_property = gstqtts::Guarded<gst_qtts_src_get_property>::Call;
 
   install(PROP_MODEL_PATH,
           g_param_spec_string("model-path", "Model Path",
@@ -521,42 +541,54 @@ void gst_qtts_src_install_properties(GObjectClass* klass) {
                                         "\"stats\")",
                                         -1, G_MAXINT64, DEFAULT_SEED, playing));
   install(PROP_TEMPERATURE,
-          g_param_spec_double("temperature", "Temperature",
-                              "Randomness of the speech: above 0 the model samples, the higher the wilder (-1 = as the "
-                              "model says, 0 = always the likeliest)",
-                              -1, 100, DEFAULT_SAMPLING, playing));
+          gstqtts::NewModelValueParamSpec(
+              "temperature", "Temperature",
+              "Randomness of the speech: above 0 the model samples, the higher the wilder (-1 = as the "
+              "model says, 0 = always the likeliest)",
+              0, 100, playing));
   install(PROP_TOP_K,
           g_param_spec_int("top-k", "Top K",
                            "Sample among this many of the likeliest codes (-1 = as the model says, 0 = all)", -1,
                            G_MAXINT, DEFAULT_SAMPLING, playing));
-  install(PROP_TOP_P, g_param_spec_double("top-p", "Top P",
+  install(PROP_TOP_P,
+          gstqtts::NewModelValueParamSpec("top-p", "Top P",
                                           "Sample among the likeliest codes that together have this probability, above "
                                           "0 (-1 = as the model says, 1 = all)",
-                                          -1, 1, DEFAULT_SAMPLING, playing));
+                                          gstqtts::kAboveZero, 1, playing));
   install(PROP_REPETITION_PENALTY,
-          g_param_spec_double("repetition-penalty", "Repetition Penalty",
-                              "Factor above 0 by which codes spoken before become less likely (-1 = as the model says, "
-                              "1 = off)",
-                              -1, 100, DEFAULT_SAMPLING, playing));
+          gstqtts::NewModelValueParamSpec(
+              "repetition-penalty", "Repetition Penalty",
+              "Factor from 0.01 on by which codes spoken before become less likely (-1 = as the model "
+              "says, 1 = off)",
+              0.01, 100, playing));
   install(PROP_SUBTALKER_TEMPERATURE,
-          g_param_spec_double("subtalker-temperature", "Subtalker Temperature",
-                              "Like \"temperature\", for the fine codes of each frame (-1 = as the model says, 0 = "
-                              "always the likeliest)",
-                              -1, 100, DEFAULT_SAMPLING, playing));
+          gstqtts::NewModelValueParamSpec(
+              "subtalker-temperature", "Subtalker Temperature",
+              "Like \"temperature\", for the fine codes of each frame (-1 = as the model says, 0 = "
+              "always the likeliest)",
+              0, 100, playing));
   install(PROP_SUBTALKER_TOP_K,
           g_param_spec_int("subtalker-top-k", "Subtalker Top K",
                            "Like \"top-k\", for the fine codes of each frame (-1 = as the model says, 0 = all)", -1,
                            G_MAXINT, DEFAULT_SAMPLING, playing));
   install(PROP_SUBTALKER_TOP_P,
-          g_param_spec_double("subtalker-top-p", "Subtalker Top P",
-                              "Like \"top-p\", for the fine codes of each frame (-1 = as the model says, 1 = all)", -1,
-                              1, DEFAULT_SAMPLING, playing));
+          gstqtts::NewModelValueParamSpec(
+              "subtalker-top-p", "Subtalker Top P",
+              "Like \"top-p\", for the fine codes of each frame (-1 = as the model says, 1 = all)", gstqtts::kAboveZero,
+              1, playing));
   install(
       PROP_MAX_DURATION,
       g_param_spec_uint64("max-duration", "Maximum Duration",
                           "Longest sound of one utterance in nanoseconds, in whole frames of 80 ms and at least one; "
                           "a warning tells when it cuts speech (0 = the model's own limit)",
                           0, G_MAXUINT64, DEFAULT_MAX_DURATION, playing));
+  install(PROP_MAX_WAIT,
+          g_param_spec_uint64("max-wait", "Maximum Wait",
+                              "Longest time in nanoseconds that an utterance waits for its turn while the model speaks "
+                              "as many as it can, those of other elements included, see \"stats\"; then a warning "
+                              "tells, and it is finished with the reason busy (0 = it does not wait, "
+                              "18446744073709551615 = for ever)",
+                              0, G_MAXUINT64, DEFAULT_MAX_WAIT, playing));
   install(PROP_IS_LIVE,
           g_param_spec_boolean("is-live", "Is Live",
                                "Give out each buffer at its running time by the pipeline's clock, like a microphone, "
@@ -586,17 +618,25 @@ void gst_qtts_src_install_properties(GObjectClass* klass) {
                                "Cut the silence with which a voice begins an utterance, at most one second of it; see "
                                "\"stats\" for how much it was. The first buffer of the utterance is shorter then",
                                DEFAULT_TRIM_LEADING_SILENCE, playing));
-  install(PROP_TEXT_TIMING,
-          g_param_spec_enum("text-timing", "Text Timing",
-                            "What timestamps of text from the sink pad mean, with \"segmentation\" none. Silence fills "
-                            "the time between",
-                            GST_TYPE_QTTS_SRC_TEXT_TIMING, static_cast<int>(DEFAULT_TEXT_TIMING), playing));
+  install(
+      PROP_TEXT_TIMING,
+      g_param_spec_enum("text-timing", "Text Timing",
+                        "What timestamps of text from the sink pad mean, with \"segmentation\" auto or none. Silence "
+                        "fills the time between",
+                        GST_TYPE_QTTS_SRC_TEXT_TIMING, static_cast<int>(DEFAULT_TEXT_TIMING), playing));
   install(
       PROP_RUNAWAY_GUARD,
       g_param_spec_boolean("runaway-guard", "Runaway Guard",
                            "End an utterance whose end the model has missed: after 5 s of silence, or when it lasts "
                            "far longer than its text can. Off, the sound is exactly the model's",
                            DEFAULT_RUNAWAY_GUARD, playing));
+  install(
+      PROP_SPEAK_ANYTHING,
+      g_param_spec_boolean("speak-anything", "Speak Anything",
+                           "Give texts to the model in which there is nothing to say, no letter, number or currency "
+                           "sign, too, from the next utterance on: it mostly babbles for seconds. Off, they are "
+                           "finished without sound, for the reason nothing-to-say",
+                           DEFAULT_SPEAK_ANYTHING, playing));
   install(PROP_SPEAKERS,
           gst_param_spec_array("speakers", "Speakers",
                                "Preset voices of the model, known from READY on. Empty: it has none",
@@ -605,16 +645,20 @@ void gst_qtts_src_install_properties(GObjectClass* klass) {
           gst_param_spec_array("languages", "Languages",
                                "Languages of the model that can be asked for, known from READY on",
                                g_param_spec_string("language", "Language", "Name of a language", nullptr, ro), ro));
-  install(PROP_STATS, g_param_spec_boxed(
-                          "stats", "Statistics",
-                          "Of the current run: \"model\" and \"device\"; counts of \"utterances\" that came to their "
-                          "end, of those \"interrupted\" and \"dropped\" before they began, of \"frames\" of 80 ms "
-                          "given out, of \"underruns\" and \"trimmed\" samples; \"first-frame-latency\" in "
-                          "nanoseconds from handing a text to the engine to its first frame, of the last utterance, "
-                          "and its mean and max; \"real-time-factor\", time waited for the engine by length of "
-                          "sound; \"queued-utterances\" and \"queued-chars\" now, and whether \"upstream-waits\" "
-                          "for room in the queue; \"seed\" of the last utterance",
-                          GST_TYPE_STRUCTURE, ro));
+  install(
+      PROP_STATS,
+      g_param_spec_boxed(
+          "stats", "Statistics",
+          "Of the current run: \"model\" and \"device\"; counts of \"utterances\" that came to their "
+          "end, of those \"interrupted\" and \"dropped\" before they began, of \"frames\" of 80 ms "
+          "given out and of \"underruns\"; the silence that was \"trimmed\" and \"first-frame-latency\" in "
+          "nanoseconds, the latter from handing a text to the engine to its first frame, of the last utterance, "
+          "and its mean and max; \"real-time-factor\", time waited for the engine by length of "
+          "sound; \"queued-utterances\" and \"queued-chars\" now, and whether \"upstream-waits\" "
+          "for room in the queue; \"seed\" of the last utterance; of the model, shared by all elements that use it, "
+          "now: \"slots\", utterances that it speaks at once, \"free-slots\" of them, and "
+          "\"waiting-utterances\" that wait for one, see \"max-wait\"",
+          GST_TYPE_STRUCTURE, ro));
   install(PROP_CURRENT_TEXT,
           g_param_spec_string("current-text", "Current Text",
                               "Text of the utterance that is being spoken. Unset: there is none", nullptr, ro));

@@ -8,8 +8,6 @@
 // first, which belongs to the initialisation of the class.
 
 void gst_qtts_src_install_properties(GObjectClass* klass);
-// GstPreset: which properties one keeps.
-void gst_qtts_src_preset_init(GstPresetInterface* iface);
 
 // What fills the time without text. The answer is never kAuto.
 IdleMode gst_qtts_src_get_idle_mode(GstQttsSrc* self);

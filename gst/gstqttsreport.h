@@ -11,12 +11,14 @@ namespace gstqtts {
 
 // Why an utterance is over.
 enum class FinishReason {
-  kComplete,     // all of it was spoken
-  kInterrupted,  // by an interrupt, a flush, a cleared queue or a stop, perhaps before it began
-  kError,        // the engine refused it or failed
-  kMaxDuration,  // it reached the longest duration allowed
-  kRunaway,      // the model missed its end
-  kClipped,      // its cue ended
+  kComplete,      // all of it was spoken
+  kInterrupted,   // by an interrupt, a flush, a cleared queue or a stop, perhaps before it began
+  kError,         // the engine refused it or failed
+  kMaxDuration,   // it reached the longest duration allowed
+  kRunaway,       // the model missed its end
+  kClipped,       // its cue ended
+  kNothingToSay,  // IsSayable() found nothing in it, and the engine was not asked
+  kBusy,          // it waited for a slot of the engine for as long as it would, and never began
 };
 
 // What happened to an utterance. Each one that was accepted gets exactly one kFinished, and before it, if

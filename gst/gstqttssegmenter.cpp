@@ -16,6 +16,9 @@
 namespace gstqtts {
 namespace {
 
+// Of the model's languages the one that marks ordinals by a full stop.
+constexpr std::string_view kGerman = "de";
+
 struct CloseBreaks {
   void operator()(UBreakIterator* breaks) const { ubrk_close(breaks); }
 };
@@ -26,9 +29,10 @@ struct CloseText {
 // The boundaries of one kind in a text. Without memory it finds none.
 class Boundaries {
  public:
-  explicit Boundaries(UBreakIteratorType type) {
+  // `language`: a BCP-47 tag of a language alone, which is an ICU locale too; empty: the root locale.
+  Boundaries(UBreakIteratorType type, const std::string& language) {
     UErrorCode error = U_ZERO_ERROR;
-    breaks_.reset(ubrk_open(type, "", nullptr, 0, &error));
+    breaks_.reset(ubrk_open(type, language.c_str(), nullptr, 0, &error));
   }
   // `text` has to stay until the next call.
   void SetText(std::string_view text) {
@@ -121,7 +125,7 @@ Follower FollowerOf(std::string_view text, size_t boundary) {
 }
 
 // Whether the full stop at `stop` belongs to an abbreviation or a number rather than to a sentence.
-bool IsPartOfWord(std::string_view text, size_t stop, bool digit_follows, bool ordinals) {
+bool IsPartOfWord(std::string_view text, size_t stop, bool digit_follows, bool has_ordinals) {
   size_t start = stop;
   bool digits = true;
   while (start > 0) {
@@ -134,7 +138,7 @@ bool IsPartOfWord(std::string_view text, size_t stop, bool digit_follows, bool o
   if (start == stop) return false;
   if (digits) {
     constexpr size_t kLongestOrdinal = 2;
-    return IsBlank(text.substr(0, start)) || (ordinals && stop - start <= kLongestOrdinal);
+    return IsBlank(text.substr(0, start)) || (has_ordinals && stop - start <= kLongestOrdinal);
   }
   return IsAbbreviation(text.substr(start, stop - start), digit_follows);
 }
@@ -193,14 +197,20 @@ std::string_view Head(std::string_view text, size_t max_chars) {
 }  // namespace
 
 struct Segmenter::Breaks {
-  Boundaries sentences{UBRK_SENTENCE};
-  Boundaries lines{UBRK_LINE};
+  explicit Breaks(const std::string& language) : sentences(UBRK_SENTENCE, language), lines(UBRK_LINE, language) {}
+  Boundaries sentences;
+  Boundaries lines;
 };
 
 Segmenter::Segmenter() = default;
 Segmenter::~Segmenter() = default;
 Segmenter::Segmenter(Segmenter&&) noexcept = default;
 Segmenter& Segmenter::operator=(Segmenter&&) noexcept = default;
+
+void Segmenter::SetOptions(const Options& options) {
+  if (options.language != options_.language) breaks_.reset();
+  options_ = options;
+}
 
 void Segmenter::Append(std::string_view text) {
   if (start_ > text_.size() / 2) {
@@ -242,14 +252,15 @@ std::optional<std::string> Segmenter::NextSentence(bool at_end) {
 // Where the first sentence of `view` ends; 0 if that is not known yet. `cut`: it has to end within.
 // `at_end`: the view is all there is.
 size_t Segmenter::FindEnd(std::string_view view, bool cut, bool at_end) {
-  if (breaks_ == nullptr) breaks_ = std::make_unique<Breaks>();
+  if (breaks_ == nullptr) breaks_ = std::make_unique<Breaks>(options_.language);
   breaks_->sentences.SetText(view);
   size_t last = 0;
   for (auto boundary = breaks_->sentences.After(0); boundary && *boundary < view.size();
        boundary = breaks_->sentences.After(*boundary)) {
     const Follower follower = FollowerOf(view, *boundary);
     const Ending ending = EndingBefore(view, *boundary);
-    if (ending.full_stop && IsPartOfWord(view, *ending.full_stop, follower.digit, options_.ordinals)) continue;
+    if (ending.full_stop && IsPartOfWord(view, *ending.full_stop, follower.digit, options_.language == kGerman))
+      continue;
     if (ending.closed && follower.lower) continue;  // "Really?" she asked.
     if (at_end || (last == 0 && (ending.full_stop ? follower.letter : follower.known))) return *boundary;
     if (!cut) return 0;  // nor is any later one before this one is decided
@@ -262,13 +273,13 @@ size_t Segmenter::FindEnd(std::string_view view, bool cut, bool at_end) {
   return breaks_->lines.Before(view.size()).value_or(view.size());
 }
 
-size_t CutPosition(std::string_view text, size_t max_chars) {
+size_t CutPosition(std::string_view text, size_t max_chars, const std::string& language) {
   const std::string_view head = Head(text, max_chars);
   if (head.size() == text.size()) return text.size();
-  Boundaries boundaries(UBRK_SENTENCE);
+  Boundaries boundaries(UBRK_SENTENCE, language);
   boundaries.SetText(head);
   if (const auto sentence = boundaries.Before(head.size())) return *sentence;
-  boundaries = Boundaries(UBRK_LINE);
+  boundaries = Boundaries(UBRK_LINE, language);
   boundaries.SetText(head);
   return boundaries.Before(head.size()).value_or(head.size());
 }

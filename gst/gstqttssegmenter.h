@@ -22,10 +22,11 @@ class Segmenter {
     // Whether a sentence ends at the end of its line. Otherwise only an empty line ends it, and line ends
     // within become spaces.
     bool newline_ends = false;
-    // Whether a number with a full stop is an ordinal ("am 3. Oktober"), as in German.
-    bool ordinals = false;
     // Longest sentence; at least 1. What is longer is cut where a line could be.
     size_t max_chars = 4000;
+    // BCP-47 tag, for ICU's boundaries and for numbers with a full stop, which are ordinals in German ("am 3.
+    // Oktober"); empty: unknown.
+    std::string language;
   };
 
   Segmenter();
@@ -34,7 +35,7 @@ class Segmenter {
   Segmenter& operator=(Segmenter&&) noexcept;
 
   // For what has not been given out yet.
-  void SetOptions(const Options& options) { options_ = options; }
+  void SetOptions(const Options& options);
 
   void Append(std::string_view text);
 
@@ -60,8 +61,8 @@ class Segmenter {
 };
 
 // Where to cut well-formed `text` to at most `max_chars` characters: after a sentence, else where a line
-// could be broken, else anywhere. In bytes; text.size() if it is short enough.
-size_t CutPosition(std::string_view text, size_t max_chars);
+// could be broken, else anywhere. In bytes; text.size() if it is short enough. `language` as of the Segmenter.
+size_t CutPosition(std::string_view text, size_t max_chars, const std::string& language = {});
 
 }  // namespace gstqtts
 

@@ -4,10 +4,10 @@
 
 #include <cstdint>
 #include <string>
-#include <string_view>
 
 #include "qtts/model_info.h"
 #include "qtts/request.h"
+#include "qtts/status.h"
 
 namespace gstqtts {
 
@@ -34,18 +34,27 @@ struct Settings {
   int subtalker_top_k = kModel;
   double subtalker_top_p = kModel;
   bool runaway_guard = true;
-  uint64_t max_duration = 0;  // nanoseconds; 0: the model's own cap
+  bool speak_anything = false;   // also what IsSayable() finds nothing in
+  uint64_t max_duration = 0;     // nanoseconds; 0: the model's own cap
+  uint64_t max_wait = kForever;  // nanoseconds; 0: it does not wait
+
+  static constexpr uint64_t kForever = UINT64_MAX;
+
+  bool operator==(const Settings&) const = default;
+
+  bool names_voice() const { return !voice_file.empty() || !reference_audio.empty(); }
 };
 
 // How text from the sink pad becomes utterances.
 enum class Segmentation {
+  kAuto,      // kSentence where buffers are pieces of a file, else kNone
   kNone,      // each buffer is one
   kSentence,  // each sentence is one
   kStream,    // one that grows with each buffer until it is ended
 };
 
 struct TextOptions {
-  Segmentation segmentation = Segmentation::kNone;
+  Segmentation segmentation = Segmentation::kAuto;
   bool newline_ends = false;         // whether a line end ends a sentence or a growing utterance
   uint64_t timeout = 1'000'000'000;  // nanoseconds without text that end one; kNever
   uint64_t max_chars = 4000;         // longest utterance
@@ -54,13 +63,16 @@ struct TextOptions {
   static constexpr uint64_t kNever = UINT64_MAX;
 };
 
+// What can be said of settings without a model: kInvalidArgument for a voice that is named twice or by half.
+qtts::Status CheckSettings(const Settings& settings);
+// And with what is known of one from READY on: a speaker or a language that it has not, a kind of voice that it cannot
+// speak with. What is left for the engine to judge: whether a voice's files are there and any good, and the text.
+qtts::Status CheckSettings(const Settings& settings, const qtts::ModelInfo& model);
+
 // The engine's request for `text`: the settings over the defaults of the model. `random_seed` is
 // taken where the settings name no seed. Values out of range are passed on: the engine refuses them.
 qtts::Request MakeRequest(const Settings& settings, const qtts::ModelInfo& model, std::string text,
                           uint64_t random_seed);
-
-// ISO 639-1 code of a language of the model, by its official name; empty for others.
-std::string LanguageCode(std::string_view language);
 
 }  // namespace gstqtts
 

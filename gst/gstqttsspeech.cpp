@@ -6,13 +6,22 @@
 #include <algorithm>
 #include <atomic>
 #include <thread>
+#include <tuple>
 #include <utility>
+
+#include "gstqttssayable.h"
+#include "qtts/language.h"
+#include "qtts/polling.h"
+#include "qtts/resources.h"
 
 namespace gstqtts {
 namespace {
 
 // Several times as long as a GPU takes for a prompt and a frame.
 constexpr std::chrono::milliseconds kFirstFramePatience{20};
+
+// BCP-47 tag of the language that is asked for; empty: that of the text, which nobody knows.
+std::string Tag(const Settings& settings) { return std::string(qtts::ResolveLanguage(settings.language).tag); }
 
 }  // namespace
 
@@ -33,13 +42,13 @@ struct Speech::Monitor {
   }
 };
 
-Speech::Speech(Reporter reporter)
+Speech::Speech(Reporter reporter, Keeper keeper)
     : monitor_(std::make_shared<Monitor>()),
       reporter_(std::move(reporter)),
-      voices_([monitor = monitor_] { monitor->LockAndAnnounce(); }) {
-  std::random_device device;
-  seeds_.seed(uint64_t{device()} << 32U | device());
-}
+      keeper_(std::move(keeper)),
+      seeds_(uint64_t{g_random_int()} << 32U | g_random_int()),  // not std::random_device, which may throw
+      voices_([monitor = monitor_] { monitor->LockAndAnnounce(); }),
+      loader_([monitor = monitor_] { monitor->LockAndAnnounce(); }) {}
 
 Speech::~Speech() {
   Halt();
@@ -53,7 +62,7 @@ void Speech::Start(const TextOptions& options, std::optional<Utterance> first) {
   text_options_ = options;
   queue_.SetMaxCharacters(options.max_queued);
   active_ = true;
-  flushing_ = failed_ = text_ended_ = end_handed_out_ = false;
+  flushing_ = failed_ = text_ended_ = ending_ = end_handed_out_ = false;
   joiner_ = Utf8Joiner();
   stats_ = Stats();
   if (first) Enqueue(*std::move(first));
@@ -130,6 +139,7 @@ void Speech::Release() {
   std::shared_ptr<qtts::Engine> engine;
   const Lock lock(monitor_->mutex);
   engine = std::exchange(engine_, nullptr);
+  load_status_ = qtts::Status::Ok();
 }
 
 // --- text
@@ -138,7 +148,7 @@ Speech::Accept Speech::Offer(Utterance utterance, uint64_t* id) {
   utterance.text = RepairUtf8(utterance.text);
   const Lock lock(monitor_->mutex);
   if (!Running()) return Accept::kFlushing;
-  if (failed_ || end_handed_out_) return Accept::kEnded;
+  if (failed_ || ending_ || end_handed_out_) return Accept::kEnded;
   if (!queue_.HasRoom(utterance.text)) return Accept::kFull;
   Enqueue(std::move(utterance));
   if (id != nullptr) *id = last_id_;
@@ -153,7 +163,7 @@ Speech::Accept Speech::PushChunk(std::string_view chunk, const Settings& setting
   std::optional<std::string> text;
   for (;;) {
     if (!Running() || !pad_exists_) return Accept::kFlushing;
-    if (failed_ || end_handed_out_) return Accept::kEnded;
+    if (failed_ || ending_ || end_handed_out_) return Accept::kEnded;
     if (flushes != flushes_) return Accept::kFlushing;
     if (epoch != epoch_) return Accept::kAccepted;
     if (!text) {
@@ -173,14 +183,20 @@ Speech::Accept Speech::PushChunk(std::string_view chunk, const Settings& setting
 // These are called with the lock held. The first four take from `text` what there is room for, and return
 // whether that was all.
 
+Segmentation Speech::segmentation() const {
+  if (text_options_.segmentation != Segmentation::kAuto) return text_options_.segmentation;
+  return pieces_ ? Segmentation::kSentence : Segmentation::kNone;
+}
+
 bool Speech::QueueText(std::string* text) {
-  switch (text_options_.segmentation) {
+  switch (segmentation()) {
+    case Segmentation::kAuto:
     case Segmentation::kNone:
       return QueueWhole(text);
     case Segmentation::kSentence:
       segmenter_.SetOptions({.newline_ends = text_options_.newline_ends,
-                             .ordinals = g_ascii_strcasecmp(pad_settings_.language.c_str(), "german") == 0,
-                             .max_chars = text_options_.max_chars});
+                             .max_chars = text_options_.max_chars,
+                             .language = Tag(pad_settings_)});
       segmenter_.Append(*text);
       text->clear();
       return QueueSentences();
@@ -192,11 +208,11 @@ bool Speech::QueueText(std::string* text) {
 
 bool Speech::QueueWhole(std::string* text) {
   while (!IsBlank(*text)) {
-    const size_t end = CutPosition(*text, text_options_.max_chars);
+    const size_t end = CutPosition(*text, text_options_.max_chars, Tag(pad_settings_));
     std::string part(Trim(std::string_view(*text).substr(0, end)));
     if (!IsBlank(part)) {
       if (!queue_.HasRoom(part)) return false;
-      Enqueue({.text = std::move(part), .settings = pad_settings_, .from_pad = true, .cue = pad_cue_});
+      Enqueue({.text = std::move(part), .settings = pad_settings_, .cue = pad_cue_});
       pad_cue_.start.reset();  // of a text that is cut, the first part alone has a beginning of its own
     }
     text->erase(0, end);
@@ -207,7 +223,8 @@ bool Speech::QueueWhole(std::string* text) {
 bool Speech::QueueSentences() {
   while (sentence_ || (sentence_ = segmenter_.Next())) {
     if (!queue_.HasRoom(*sentence_)) return false;
-    Enqueue({*std::exchange(sentence_, std::nullopt), pad_settings_, true});
+    Enqueue({.text = *std::exchange(sentence_, std::nullopt), .settings = pad_settings_});
+    QueueEvents();
   }
   return true;
 }
@@ -220,20 +237,17 @@ bool Speech::GrowUtterance(std::string* text) {
     Utterance* growing = spoken ? &current_->utterance : queue_.Find(growing_id_);
     size_t taken = line.size();
     if (growing == nullptr) {
-      if (!IsBlank(line)) {
-        taken = CutPosition(line, text_options_.max_chars);
+      if (!growing_failed_ && !IsBlank(line)) {
+        taken = CutPosition(line, text_options_.max_chars, Tag(pad_settings_));
         const std::string begun(TrimLeft(line.substr(0, taken)));
         if (!queue_.HasRoom(begun)) return false;
-        Utterance utterance{begun, pad_settings_, true, true};
         // The only layout that can wait for text, and the same however fast the text comes.
-        if (utterance.settings.layout == qtts::PromptLayout::kDefault) {
-          utterance.settings.layout = qtts::PromptLayout::kStreaming;
-        }
-        Enqueue(std::move(utterance));
+        Enqueue({.text = begun, .settings = pad_settings_, .streamed = true, .more_text = true});
         growing_id_ = last_id_;
         if (taken < line.size()) CloseUtterance();
       }
-    } else if (CountCharacters(growing->text) + CountCharacters(line) > text_options_.max_chars) {
+    } else if (CountCharacters(growing->text) + CountCharacters(line) > text_options_.max_chars ||
+               (AwaitsWords() && !queue_.HasRoom(line))) {  // nothing else would make room
       CloseUtterance();
       continue;
     } else if (spoken) {
@@ -257,14 +271,17 @@ bool Speech::GrowUtterance(std::string* text) {
 
 void Speech::CloseUtterance() {
   while (sentence_ || (sentence_ = segmenter_.NextAtEnd())) {
-    Enqueue({*std::exchange(sentence_, std::nullopt), pad_settings_, true});
+    Enqueue({.text = *std::exchange(sentence_, std::nullopt), .settings = pad_settings_});
+    QueueEvents();
   }
   if (current_ && current_->utterance.id == growing_id_) {
     current_->utterance.more_text = false;
   } else if (Utterance* growing = queue_.Find(growing_id_)) {
     growing->more_text = false;
   }
+  QueueEvents();
   growing_id_ = 0;
+  growing_failed_ = false;
   monitor_->Announce();
 }
 
@@ -272,7 +289,7 @@ void Speech::CloseUtterance() {
 std::optional<Speech::Clock::time_point> Speech::UtteranceDeadline() const {
   constexpr std::chrono::nanoseconds kForever = std::chrono::hours(24 * 365);
   const bool grows = current_ && current_->utterance.more_text;
-  const bool begun = !current_ && !segmenter_.empty();
+  const bool begun = !current_ && (!segmenter_.empty() || AwaitsWords() || growing_failed_);
   if ((!grows && !begun) || text_options_.timeout > static_cast<uint64_t>(kForever.count())) return std::nullopt;
   return last_text_ + std::chrono::nanoseconds(text_options_.timeout);
 }
@@ -287,7 +304,7 @@ bool Speech::Drain() {
   const uint64_t flushes = flushes_;
   CloseUtterance();
   for (;;) {
-    if (!Running() || !pad_exists_ || failed_ || flushes != flushes_) return false;
+    if (!Running() || !pad_exists_ || failed_ || ending_ || flushes != flushes_) return false;
     if (queue_.empty() && !current_) return true;
     WaitForChange(&lock, monitor_->changes);
   }
@@ -303,8 +320,30 @@ void Speech::Enqueue(Utterance utterance) {
 void Speech::PushGap(uint64_t until) {
   const Lock lock(monitor_->mutex);
   // Where much is waiting, the silence comes before the text that follows.
-  if (!Running() || failed_ || end_handed_out_ || !queue_.HasRoom({})) return;
-  queue_.Push({.from_pad = true, .cue = {.start = until, .end = {}}});
+  if (!Running() || failed_ || ending_ || end_handed_out_ || !queue_.HasRoom({})) return;
+  queue_.Push({.cue = {.start = until, .end = {}}});
+  monitor_->Announce();
+}
+
+bool Speech::PushEvent(std::shared_ptr<void> event) {
+  Lock lock(monitor_->mutex);
+  const uint64_t flushes = flushes_;
+  for (;;) {
+    if (!Running() || !pad_exists_ || failed_ || end_handed_out_ || flushes != flushes_) return false;
+    if (queue_.HasRoom({})) break;
+    upstream_waits_ = true;
+    WaitForChange(&lock, monitor_->changes);
+    upstream_waits_ = false;
+  }
+  events_.push_back(std::move(event));
+  if (segmenter_.empty()) QueueEvents();
+  return true;
+}
+
+// With the lock held.
+void Speech::QueueEvents() {
+  for (std::shared_ptr<void>& event : events_) queue_.Push({.event = std::move(event)});
+  events_.clear();
   monitor_->Announce();
 }
 
@@ -318,6 +357,11 @@ void Speech::EndText() {
 bool Speech::InMidCharacter() const {
   const Lock lock(monitor_->mutex);
   return joiner_.in_mid_character();
+}
+
+void Speech::BeginSegment(bool pieces) {
+  const Lock lock(monitor_->mutex);
+  if (std::exchange(pieces_, pieces) != pieces) CloseUtterance();
 }
 
 void Speech::BeginText() {
@@ -341,7 +385,7 @@ uint64_t Speech::Interrupt() {
   {
     const Lock lock(monitor_->mutex);
     if (current_) frames = current_->frames;
-    stream = DropAll();
+    stream = DropAll(false);
     monitor_->Announce();
   }
   // The streaming thread may hold it too, so that letting go would not end it.
@@ -353,7 +397,7 @@ uint64_t Speech::Interrupt() {
 void Speech::ClearQueue() {
   {
     const Lock lock(monitor_->mutex);
-    DropQueue();
+    DropQueue(false);
     monitor_->Announce();
   }
   DeliverReports();
@@ -375,7 +419,7 @@ void Speech::FlushStart() {
 
 void Speech::FlushStop() {
   const Lock lock(monitor_->mutex);
-  flushing_ = text_ended_ = end_handed_out_ = false;
+  flushing_ = text_ended_ = ending_ = end_handed_out_ = false;
   monitor_->Announce();
 }
 
@@ -409,6 +453,31 @@ void Speech::ClearWake() {
   monitor_->woken = false;
 }
 
+bool Speech::EndAfterCurrent() {
+  std::shared_ptr<qtts::Stream> stream;
+  {
+    const Lock lock(monitor_->mutex);
+    if (!Running() || failed_ || end_handed_out_) return false;
+    ending_ = true;
+    joiner_ = Utf8Joiner();
+    if (current_ && current_->frames > 0) {
+      DropQueue(true);
+      CloseUtterance();
+    } else {
+      stream = DropAll();
+    }
+    monitor_->Announce();
+  }
+  if (stream != nullptr) stream->Cancel();
+  DeliverReports();
+  return true;
+}
+
+bool Speech::ending() const {
+  const Lock lock(monitor_->mutex);
+  return ending_;
+}
+
 void Speech::EndSound() {
   std::shared_ptr<qtts::Stream> stream;
   {
@@ -433,11 +502,24 @@ void Speech::Fail() {
 
 // These are called with the lock held.
 
-void Speech::DropQueue() {
+// No text waits, and none can come.
+bool Speech::TextIsOver() const {
+  if (ending_) return true;
+  return queue_.empty() && segmenter_.empty() && (pad_exists_ ? text_ended_ : idle_ == Idle::kEnd);
+}
+
+// There was text, and all of it failed.
+bool Speech::NothingWasSpoken() const {
+  return stats_.failed > 0 && stats_.failed == stats_.utterances && stats_.interrupted == 0;
+}
+
+void Speech::DropQueue(bool with_events) {
   sentence_.reset();
   segmenter_.Clear();
+  std::vector<std::shared_ptr<void>> waiting;
   while (!queue_.empty()) {
     const Utterance utterance = queue_.Pop();
+    if (utterance.event != nullptr) waiting.push_back(utterance.event);
     if (utterance.text.empty()) continue;  // a gap
     Report report;
     report.kind = Report::Kind::kFinished;
@@ -447,17 +529,23 @@ void Speech::DropQueue() {
     reports_.push_back(std::move(report));
     ++stats_.dropped;
   }
+  waiting.insert(waiting.end(), events_.begin(), events_.end());
+  events_.clear();
+  if (with_events) return;
+  events_ = std::move(waiting);
+  QueueEvents();
 }
 
 // The caller lets go of the stream without the lock.
-std::shared_ptr<qtts::Stream> Speech::DropAll() {
+std::shared_ptr<qtts::Stream> Speech::DropAll(bool with_events) {
   ++epoch_;
+  growing_failed_ = false;
   std::shared_ptr<qtts::Stream> stream;
   if (current_) {
     stream = std::move(current_->stream);
     FinishCurrent(FinishReason::kInterrupted);
   }
-  DropQueue();
+  DropQueue(with_events);
   return stream;
 }
 
@@ -479,37 +567,100 @@ void Speech::FinishCurrent(FinishReason reason) {
   monitor_->Announce();
 }
 
+// Of `output`, the status is known already.
+void Speech::FailCurrent(Output* output, FinishReason reason) {
+  output->settings = current_->utterance.settings;
+  last_failure_ = output->status;
+  ++stats_.failed;
+  growing_failed_ = growing_id_ != 0 && growing_id_ == current_->utterance.id;
+  FinishCurrent(reason);
+  output->nothing_spoken = TextIsOver() && NothingWasSpoken();
+}
+
 // Without the lock. Whoever finds somebody reporting leaves its own to them.
 void Speech::DeliverReports() {
   Lock lock(monitor_->mutex);
-  if (std::exchange(reporting_, true)) return;
-  while (!reports_.empty()) {
+  if (reports_.empty() || !DeliverReports(&lock) || reports_.empty()) return;
+  lock.unlock();
+  DeliverRestOnPool();
+}
+
+// What has happened so far. False if somebody is reporting.
+bool Speech::DeliverReports(Lock* lock) {
+  if (reporting_ != std::thread::id()) {
+    // By the handler of one of its reports the thread made more happen, which is its own as well.
+    if (reporting_ == std::this_thread::get_id()) to_report_ = reports_.size();
+    return false;
+  }
+  reporting_ = std::this_thread::get_id();
+  to_report_ = reports_.size();
+  while (to_report_ > 0) {
+    --to_report_;
     const Report report = std::move(reports_.front());
     reports_.pop_front();
-    lock.unlock();
-    if (reporter_) reporter_(report);
-    lock.lock();
+    lock->unlock();
+    // What a full memory keeps from being told is lost; that nobody reports any more must not be.
+    std::ignore = qtts::CatchExhaustion("tell of an utterance", [&] {
+      if (reporter_) reporter_(report);
+      return qtts::Status::Ok();
+    });
+    lock->lock();
   }
-  reporting_ = false;
+  reporting_ = {};
+  monitor_->Announce();  // kEndOfText waits for it
+  return true;
+}
+
+struct Speech::PoolJob {
+  Speech* speech;
+  std::shared_ptr<void> keeper;
+};
+
+void Speech::DeliverRestOnPool() {
+  static GThreadPool* const pool = g_thread_pool_new(DeliverRest, nullptr, -1, FALSE, nullptr);
+  auto* job = new PoolJob{this, keeper_ ? keeper_() : nullptr};
+  // Without a thread the job stays in the pool until there is one. Until then the reports are not lost, but late.
+  g_thread_pool_push(pool, job, nullptr);
+}
+
+void Speech::DeliverRest(gpointer data, gpointer /*user_data*/) {
+  const std::unique_ptr<PoolJob> job(static_cast<PoolJob*>(data));
+  Speech* speech = job->speech;
+  Lock lock(speech->monitor_->mutex);
+  while (!speech->reports_.empty() && speech->DeliverReports(&lock)) continue;
 }
 
 // --- the streaming thread
 
 Speech::Event Speech::Next(Output* output) {
-  const Event event = NextEvent(output);
-  DeliverReports();
-  return event;
+  std::optional<Event> event;
+  while (!event) {
+    event = NextEvent(output);
+    DeliverReports();
+  }
+  return *event;
 }
 
-Speech::Event Speech::NextEvent(Output* output) {
+// Nothing if all that happened is to be reported.
+std::optional<Speech::Event> Speech::NextEvent(Output* output) {
   *output = Output();
   Event event = Event::kHalted;
   Lock lock(monitor_->mutex);
   for (;;) {
     const uint64_t seen = monitor_->changes;
+    JoinThreads(&lock);
     if (!Running() || unlocked_) return Event::kHalted;
     if (!load_status_.ok()) return Event::kLoadFailed;
     if (failed_) return Event::kHalted;
+    if (!current_ && TextIsOver() && (engine_ != nullptr || ending_)) {
+      if (reports_.empty() && reporting_ == std::thread::id()) {
+        end_handed_out_ = true;
+        if (NothingWasSpoken()) output->status = last_failure_;
+        return Event::kEndOfText;
+      }
+      if (!DeliverReports(&lock)) WaitForChange(&lock, seen);
+      continue;
+    }
     if (engine_ == nullptr) {
       // The loader wakes us.
     } else if (current_) {
@@ -527,15 +678,17 @@ Speech::Event Speech::NextEvent(Output* output) {
       if (!growing) stats_.waited += Clock::now() - start;
       continue;
     } else if (!queue_.empty() && queue_.front().text.empty()) {
-      output->cue = queue_.Pop().cue;
-      return Event::kGap;
-    } else if (!queue_.empty()) {
+      const Utterance next = queue_.Pop();
+      monitor_->Announce();  // there is room
+      output->cue = next.cue;
+      output->event = next.event;
+      return next.event != nullptr ? Event::kEvent : Event::kGap;
+    } else if (DropUnsayable()) {
+      return std::nullopt;
+    } else if (!queue_.empty() && !AwaitsWords()) {
       if (StartNext(&lock, output, &event)) return event;
-    } else if (segmenter_.empty() && (pad_exists_ ? text_ended_ : idle_ == Idle::kEnd)) {
-      end_handed_out_ = true;
-      return Event::kEndOfText;
     }
-    if (idle_ == Idle::kTell && !current_ && queue_.empty()) {
+    if (idle_ == Idle::kTell && !current_ && (queue_.empty() || AwaitsWords())) {
       const auto deadline = UtteranceDeadline();
       if (!deadline || Clock::now() < *deadline) return Event::kIdle;
       CloseUtterance();
@@ -549,6 +702,14 @@ Speech::Event Speech::NextEvent(Output* output) {
 // Both leave the lock while they are with the engine. They return false when there is nothing to
 // tell; what changed meanwhile has moved `changes` on, so that the caller does not wait.
 
+// Without the lock, which an ended thread may still be about to let go of.
+void Speech::JoinThreads(Lock* lock) {
+  lock->unlock();
+  loader_.JoinEnded();
+  voices_.JoinEnded();
+  lock->lock();
+}
+
 // Has the voice of the utterance that comes next made while the current one is spoken.
 void Speech::PrepareNext(Lock* lock) {
   prepared_id_ = queue_.front().id;
@@ -557,6 +718,25 @@ void Speech::PrepareNext(Lock* lock) {
   lock->unlock();
   voices_.Prepare(engine, settings);
   lock->lock();
+}
+
+// With the lock held. Whether the next utterance grows, and there is nothing to say in it so far: whether it will be
+// spoken shows with the first word or at its end.
+bool Speech::AwaitsWords() const {
+  if (current_ || queue_.empty()) return false;
+  const Utterance& next = queue_.front();
+  return next.more_text && !next.settings.speak_anything && !IsSayable(next.text);
+}
+
+// With the lock held. Finishes the next utterance if there is nothing to say in it.
+bool Speech::DropUnsayable() {
+  if (queue_.empty()) return false;
+  const Utterance& next = queue_.front();
+  if (next.more_text || next.settings.speak_anything || IsSayable(next.text)) return false;
+  current_ = Current();
+  current_->utterance = queue_.Pop();
+  FinishCurrent(FinishReason::kNothingToSay);
+  return true;
 }
 
 bool Speech::StartNext(Lock* lock, Output* output, Event* event) {
@@ -574,18 +754,29 @@ bool Speech::StartNext(Lock* lock, Output* output, Event* event) {
   const Utterance utterance = current_->utterance;
   const uint64_t epoch = epoch_;
   const uint64_t random_seed = seeds_() >> 1U;  // non-negative as a signed number, which `seed` is
+  // Here rather than where it is needed first, and not with the lock held: of a long text it takes a while.
+  TextPosition position(pace_.value(), Tag(current_->utterance.settings));
   lock->unlock();
   const auto start = Clock::now();
   qtts::Request request = MakeRequest(utterance.settings, engine->info(), utterance.text, random_seed);
   request.more_text = utterance.more_text;
+  if (utterance.streamed && request.layout == qtts::PromptLayout::kDefault) {
+    request.layout = qtts::PromptLayout::kStreaming;
+  }
   const auto start_stream = [&]() -> qtts::Result<std::unique_ptr<qtts::Stream>> {
     QTTS_ASSIGN_OR_RETURN(request.voice, *std::move(voice));
     return engine->Start(request, [monitor = monitor_] { monitor->LockAndAnnounce(); });
   };
   auto started = start_stream();
   output->status = started.status();
+  output->device_lost = engine->device_lost();
   std::shared_ptr<qtts::Stream> stream;
-  if (started.ok()) stream = *std::move(started);
+  if (started.ok()) {
+    stream = *std::move(started);
+    // The engine is busy with the first frame now, and nobody waits for us.
+    position.Append(utterance.text);
+    position.FindWords();
+  }
   lock->lock();
   if (epoch != epoch_) {
     lock->unlock();
@@ -593,22 +784,20 @@ bool Speech::StartNext(Lock* lock, Output* output, Event* event) {
     lock->lock();
     return false;
   }
-  output->from_pad = utterance.from_pad;
   output->seed = request.seed;
   output->cue = utterance.cue;
-  output->language = utterance.settings.language;
+  output->language = Tag(utterance.settings);
   if (stream == nullptr) {
-    FinishCurrent(FinishReason::kError);
+    FailCurrent(output, FinishReason::kError);
     *event = Event::kRefused;
     return true;
   }
   output->warnings = stream->warnings();
   stats_.seed = request.seed;
   current_->stream = std::move(stream);
-  // Here rather than where it is needed first: the engine is busy with the first frame now, and nobody waits for us.
-  current_->position = TextPosition(pace_.value());
-  current_->position.Append(current_->utterance.text);
-  current_->position.FindWords();
+  // With what the text has grown by meanwhile.
+  position.Append(std::string_view(current_->utterance.text).substr(utterance.text.size()));
+  current_->position = std::move(position);
   current_->seed = request.seed;
   current_->start = start;
   current_->sample_rate = engine->info().sample_rate;
@@ -618,6 +807,7 @@ bool Speech::StartNext(Lock* lock, Output* output, Event* event) {
 
 bool Speech::ReadStream(Lock* lock, Output* output, Event* event) {
   std::shared_ptr<qtts::Stream> stream = current_->stream;
+  const std::shared_ptr<qtts::Engine> engine = engine_;
   const uint64_t epoch = epoch_;
   const std::string more = std::exchange(current_->more, {});
   const bool finish = current_->growing && !current_->utterance.more_text;
@@ -642,6 +832,7 @@ bool Speech::ReadStream(Lock* lock, Output* output, Event* event) {
     status =
         qtts::Status::DeviceUnavailable("The engine stopped in the middle of the speech. Start the element again.");
   }
+  output->device_lost = engine->device_lost();
   lock->lock();
   if (epoch != epoch_) {
     lock->unlock();
@@ -670,12 +861,14 @@ bool Speech::ReadStream(Lock* lock, Output* output, Event* event) {
   }
   output->end_reason = reason;
   output->status = std::move(status);
-  output->from_pad = current_->utterance.from_pad;
   if (reason == qtts::EndReason::kError) engine_suspect_ = true;
-  FinishCurrent(reason == qtts::EndReason::kError         ? FinishReason::kError
-                : reason == qtts::EndReason::kMaxDuration ? FinishReason::kMaxDuration
-                : reason == qtts::EndReason::kRunaway     ? FinishReason::kRunaway
+  if (reason == qtts::EndReason::kError || reason == qtts::EndReason::kBusy) {
+    FailCurrent(output, reason == qtts::EndReason::kBusy ? FinishReason::kBusy : FinishReason::kError);
+  } else {
+    FinishCurrent(reason == qtts::EndReason::kMaxDuration ? FinishReason::kMaxDuration
+                  : reason == qtts::EndReason::kRunaway   ? FinishReason::kRunaway
                                                           : FinishReason::kComplete);
+  }
   // `stream` holds it until the lock is gone.
   lock->unlock();
   *event = Event::kEnded;
@@ -733,6 +926,8 @@ bool Speech::WouldCommit() const {
 // sleeps, and the processor under it, take longer to wake up than the frame takes from here to the pad.
 void Speech::PollForFirstFrame(Lock* lock, uint64_t seen) {
   if (!current_ || current_->growing || current_->first_frame_latency.count() != 0 || !engine_->beside_host()) return;
+  const qtts::PollPermit permit;
+  if (!permit.granted()) return;
   const auto end = current_->start + kFirstFramePatience;
   lock->unlock();
   while (monitor_->changes == seen && Clock::now() < end) std::this_thread::yield();
@@ -753,6 +948,7 @@ Speech::Stats Speech::stats() const {
   stats.queued_utterances = queue_.size();
   stats.queued_chars = queue_.characters();
   stats.upstream_waits = upstream_waits_;
+  if (engine_ != nullptr) stats.occupancy = engine_->occupancy();  // takes no lock
   return stats;
 }
 

@@ -2,6 +2,8 @@
 #ifndef GST_QTTS_SPEECH_H_
 #define GST_QTTS_SPEECH_H_
 
+#include <glib.h>
+
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -13,6 +15,7 @@
 #include <random>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "gstqttsloader.h"
@@ -30,29 +33,35 @@ namespace gstqtts {
 //
 //   state changes     Start(), NeedsLoad(), Load(), Halt(), Stop(), Release()
 //   loader's thread   UseLoad()
-//   text              Offer(), PushChunk(), EndUtterance(), InMidCharacter(), EndText(), BeginText(), Drain(),
-//                     SetPad()
+//   text              Offer(), PushChunk(), EndUtterance(), InMidCharacter(), EndText(), BeginText(),
+//                     BeginSegment(), Drain(), SetPad()
 //   streaming thread  Next(), the only call that waits for frames, and Commit()
-//   any               SetMaxQueued(), Interrupt(), ClearQueue(), FlushStart(), FlushStop(), SetUnlocked(), Fail()
+//   any               SetMaxQueued(), Interrupt(), ClearQueue(), EndAfterCurrent(), FlushStart(), FlushStop(),
+//                     SetUnlocked(), Fail()
 //
-// Thread-safe, except that Start(), NeedsLoad(), Load(), Stop() and Release() need the streaming thread at rest.
+// Thread-safe, except that Start(), Stop() and Release() need the streaming thread at rest, and that one thread changes
+// states.
 // One mutex guards everything and is never held while calling into an engine or a stream, nor while
 // destroying one, nor while reporting. A flush or an interrupt takes the stream away and raises the epoch;
 // what the streaming thread then brings back from the old stream is dropped, so that neither waits for a
 // device.
 //
-// What happens to utterances is told to a reporter, in the order in which it happened, by whichever
-// thread made it happen or is reporting already. The reporter may call back into the Speech.
+// What happens to utterances is told to a reporter, in the order in which it happened. A thread that made it happen and
+// finds nobody reporting tells what has happened so far; what happens meanwhile goes to a thread of GLib's pool, and a
+// thread that finds somebody reporting leaves its own to them. So a slow reporter holds up nobody but the thread it is
+// called on, and that for a bounded number of reports. kEndOfText alone waits until everything is told. The reporter
+// may call back into the Speech.
 class Speech {
  public:
   enum class Event {
     kFrame,       // `frame`
     kStarted,     // an utterance begins: `seed`, `warnings`, `cue`, `language`
     kGap,         // there is nothing to speak until `cue.start`
-    kEnded,       // an utterance ended: `end_reason`; `status` and `from_pad` if that is kError
-    kRefused,     // an utterance could not begin: `status`, `from_pad`
+    kEvent,       // the turn of `event` has come
+    kEnded,       // an utterance ended: `end_reason`; if that is kError or kBusy, what kRefused tells
+    kRefused,     // an utterance could not begin: `status`, `settings`, `device_lost`, `nothing_spoken`
     kLoadFailed,  // there will be no engine, as was told by the load
-    kEndOfText,   // everything was spoken and no more text can come
+    kEndOfText,   // everything was spoken and no more text can come; `status` is that of the last one if all failed
     kIdle,        // everything was spoken, more text may come: for Idle::kTell only
     kWoken,       // the waker was called, and there was nothing else to tell
     kHalted,      // SetUnlocked(true), a flush, Halt() or Fail()
@@ -69,24 +78,28 @@ class Speech {
     qtts::Frame frame;
     qtts::Status status;
     qtts::EndReason end_reason = qtts::EndReason::kNone;
-    bool from_pad = false;  // whether the text came by the sink pad
+    Settings settings;            // that the utterance was asked to be spoken with
+    bool device_lost = false;     // the engine's, with which every text will fail
+    bool nothing_spoken = false;  // every utterance of the run has failed, and this was the last one
     uint64_t seed = 0;
     std::vector<std::string> warnings;  // what the user should know about the utterance
     bool awaited_text = false;          // the frame could not come before text did that came late
     Cue cue;
-    std::string language;  // as set for the utterance
+    std::shared_ptr<void> event;  // of PushEvent()
+    std::string language;         // tag of what is set for the utterance; empty: unknown
   };
 
   enum class Accept {
     kAccepted,
     kFull,      // Offer() only
     kFlushing,  // not running, flushing, or the pad is being released
-    kEnded,     // the end of the text was handed out before, or Fail() was called
+    kEnded,     // the end of the text was handed out before, or EndAfterCurrent() or Fail() was called
   };
 
   // Counts of a run.
   struct Stats {
     uint64_t utterances = 0;   // that came to their end, by whatever reason but an interruption
+    uint64_t failed = 0;       // of these, by an error or for having waited in vain
     uint64_t interrupted = 0;  // utterances that were cut off
     uint64_t dropped = 0;      // utterances that were accepted but never began
     uint64_t frames = 0;       // that left the element
@@ -103,11 +116,14 @@ class Speech {
     size_t queued_utterances = 0;
     size_t queued_chars = 0;
     bool upstream_waits = false;  // PushChunk() waits for room
+    qtts::Occupancy occupancy;    // of the engine, whoever uses it; zeros without one
   };
 
   using Reporter = std::function<void(const Report&)>;
+  // Something that keeps the Speech alive while the pool reports.
+  using Keeper = std::function<std::shared_ptr<void>()>;
 
-  explicit Speech(Reporter reporter = {});
+  explicit Speech(Reporter reporter = {}, Keeper keeper = {});
   ~Speech();
   Speech(const Speech&) = delete;
   Speech& operator=(const Speech&) = delete;
@@ -128,7 +144,7 @@ class Speech {
   // Ends the run: text and speech are dropped, a load is cancelled. True if there was a load whose outcome
   // had not come yet.
   bool Stop();
-  // Lets go of the engine, after Stop().
+  // Lets go of the engine, and forgets how its load ended; after Stop().
   void Release();
 
   // Queues an utterance without waiting. `id`, when given, receives the number by which reports name it:
@@ -141,6 +157,10 @@ class Speech {
   Accept PushChunk(std::string_view chunk, const Settings& settings, int* repaired, const Cue& cue = {});
   // There will be no text from the sink pad that is meant to be heard before `until` (running time).
   void PushGap(uint64_t until);
+  // Hands `event` out in its turn, as kEvent: after the text that came before it, and where that has begun a sentence
+  // or a growing utterance, after the end of that. Waits for room as PushChunk() does. False if it cannot be, after a
+  // flush, the end or an error. An interrupt leaves it.
+  bool PushEvent(std::shared_ptr<void> event);
   // Ends the sentence or the growing utterance that the chunks so far have begun, if any.
   void EndUtterance();
   // Ends it, and waits until everything is spoken. False if that cannot be: after a flush, a stop, an
@@ -150,6 +170,9 @@ class Speech {
   void EndText();
   // Whether the chunks so far end within a character.
   bool InMidCharacter() const;
+  // Whether the chunks that come are `pieces` of a text, which end anywhere: with Segmentation::kAuto they are taken by
+  // sentence then.
+  void BeginSegment(bool pieces);
   // More chunks after EndText(), if that has not been handed out as kEndOfText yet.
   void BeginText();
   // Whether the sink pad exists: while it does, only EndText() ends the text.
@@ -177,6 +200,12 @@ class Speech {
   // Forgets calls of the waker so far.
   void ClearWake();
 
+  // Ends the run with the utterance that is being heard: text that waits is dropped, text that comes is refused, and
+  // what comes next is kEndOfText. An utterance of which nothing was committed waits too. False if the run has ended
+  // or does not speak.
+  bool EndAfterCurrent();
+  bool ending() const;
+
   // The stream of sound has ended, for good in this run: text is dropped and refused.
   void EndSound();
 
@@ -203,6 +232,7 @@ class Speech {
  private:
   // Outlives the Speech in the callbacks of engines and loads.
   struct Monitor;
+  struct PoolJob;
   using Lock = std::unique_lock<std::mutex>;
   using Clock = std::chrono::steady_clock;
 
@@ -225,24 +255,36 @@ class Speech {
   bool Running() const { return active_ && !flushing_; }
   void PollForFirstFrame(Lock* lock, uint64_t seen);
   bool WaitForChange(Lock* lock, uint64_t seen, std::optional<Clock::time_point> until = {});
+  Segmentation segmentation() const;
   bool QueueText(std::string* text);
   bool QueueWhole(std::string* text);
   bool QueueSentences();
   bool GrowUtterance(std::string* text);
   void CloseUtterance();
   std::optional<Clock::time_point> UtteranceDeadline() const;
-  Event NextEvent(Output* output);
+  std::optional<Event> NextEvent(Output* output);
+  void JoinThreads(Lock* lock);
   void PrepareNext(Lock* lock);
+  bool AwaitsWords() const;
+  bool DropUnsayable();
   bool StartNext(Lock* lock, Output* output, Event* event);
   bool ReadStream(Lock* lock, Output* output, Event* event);
   void Enqueue(Utterance utterance);
-  void DropQueue();
-  std::shared_ptr<qtts::Stream> DropAll();
+  bool TextIsOver() const;
+  bool NothingWasSpoken() const;
+  void QueueEvents();
+  void DropQueue(bool with_events);
+  std::shared_ptr<qtts::Stream> DropAll(bool with_events = true);
   void FinishCurrent(FinishReason reason);
+  void FailCurrent(Output* output, FinishReason reason);
   void DeliverReports();
+  bool DeliverReports(Lock* lock);
+  void DeliverRestOnPool();
+  static void DeliverRest(gpointer job, gpointer user_data);
 
   const std::shared_ptr<Monitor> monitor_;
   const Reporter reporter_;
+  const Keeper keeper_;
 
   // Guarded by the monitor's mutex.
   bool active_ = false;
@@ -252,18 +294,22 @@ class Speech {
   bool failed_ = false;
   bool pad_exists_ = false;
   bool text_ended_ = false;      // by the upstream of the pad
+  bool ending_ = false;          // by EndAfterCurrent()
   bool end_handed_out_ = false;  // kEndOfText
   uint64_t epoch_ = 0;           // counts interrupts, flushes and stops
   uint64_t flushes_ = 0;         // counts flushes and stops
   uint64_t last_id_ = 0;
   TextOptions text_options_;
+  bool pieces_ = false;  // what the chunks are
   Utf8Joiner joiner_;
-  Segmenter segmenter_;                  // the sentence that has begun
-  std::optional<std::string> sentence_;  // waits for room
-  uint64_t growing_id_ = 0;              // the utterance that grows, if it is still there
-  Settings pad_settings_;                // of the last chunk
-  Cue pad_cue_;                          // of the last chunk
-  Clock::time_point last_text_;          // when it came
+  Segmenter segmenter_;                        // the sentence that has begun
+  std::optional<std::string> sentence_;        // waits for room
+  std::vector<std::shared_ptr<void>> events_;  // that wait for the end of the sentence that has begun
+  uint64_t growing_id_ = 0;                    // the utterance that grows, if it is still there
+  bool growing_failed_ = false;                // it failed: what it would have grown by is dropped
+  Settings pad_settings_;                      // of the last chunk
+  Cue pad_cue_;                                // of the last chunk
+  Clock::time_point last_text_;                // when it came
   TextQueue queue_;
   bool upstream_waits_ = false;
 
@@ -272,12 +318,14 @@ class Speech {
   qtts::Status load_status_;
   std::shared_ptr<qtts::Engine> engine_;
   bool engine_suspect_ = false;  // a stream of it failed: do not keep it for the next run
+  qtts::Status last_failure_;    // of an utterance
 
   std::optional<Current> current_;
   Pace pace_;
   Stats stats_;
   std::deque<Report> reports_;
-  bool reporting_ = false;  // by some thread
+  std::thread::id reporting_;  // the thread that does, if any
+  size_t to_report_ = 0;       // by that thread
 
   std::mt19937_64 seeds_;
 

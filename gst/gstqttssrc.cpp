@@ -38,13 +38,19 @@
  * ## Timed text
  *
  * Subtitles say when they are meant to be heard. With #GstQttsSrc:text-timing other than `ignore` (and
- * #GstQttsSrc:segmentation `none`), each buffer's timestamp, mapped to running time by upstream's segment, is when
- * its speech starts; GAP flagged silence fills the time before it, and GAP events of upstream too. Speech that
- * is longer than its time makes the next start late (`start`), moves all that follow (`shift`) or is cut (`clip`,
- * with a fade of 5 ms).
+ * #GstQttsSrc:segmentation `auto` or `none`), each buffer's timestamp, mapped to running time by upstream's segment, is
+ * when its speech starts; GAP flagged silence fills the time before it, and GAP events of upstream too. Speech that is
+ * longer than its time makes the next start late (`start`), moves all that follow (`shift`) or is cut (`clip`, with a
+ * fade of 5 ms).
  *
- * A seek goes upstream when there is a sink pad; without one, a flushing seek to 0 speaks #GstQttsSrc:text again, and
- * others are refused.
+ * A seek goes upstream when there is a sink pad. Without one, a seek to 0 at rate 1 speaks #GstQttsSrc:text again, with
+ * or without a flush, up to the stop that it sets, and as a segment if it asks for that; the seeking query tells the
+ * range 0 to 0. Other seeks are refused, and so are all when live.
+ *
+ * ## The end
+ *
+ * An end-of-stream from upstream comes after all text before it. One that is sent to the element or the pipeline, as by
+ * gst-launch-1.0 -e, lets the utterance that is being heard come to its end and drops what waits.
  *
  * ## Applications that talk back
  *
@@ -58,7 +64,8 @@
  * | `qtts/interrupt` | upstream from anywhere downstream (custom upstream), downstream out of band into the sink pad,
  * or to the element | what #GstQttsSrc::interrupt does |
  * | `qtts/set-voice` | downstream, serialized, into the sink pad | its fields, named like the properties, hold over
- * them for the text that follows, until the next such event; without fields the properties hold again |
+ * them for the text that follows, until the next such event, a flush, a new stream (stream-start), the release of the
+ * pad or READY; without fields the properties hold again |
  * | `qtts/end-utterance` | downstream, serialized, into the sink pad | ends the sentence or the growing utterance that
  * has begun, as a gap event does too |
  *
@@ -73,8 +80,12 @@
  * text to the engine to that frame, `seed` (gint64) |
  * | `qtts-text-progress` | `id`, `offset-chars` and `length-chars` of the word that begins, `running-time` of the frame
  * in which it begins, `estimated` (TRUE) |
- * | `qtts-utterance-finished` | `id`, `reason` (string: complete, interrupted, clipped, error, max-duration, runaway),
- * `frames` and `samples` that left the element, `text-chars`, `text-spoken-chars`, `estimated` (whether that is) |
+ * | `qtts-utterance-finished` | `id`, `reason` (string: complete, interrupted, clipped, error, max-duration, runaway,
+ * nothing-to-say, busy), `frames` and `samples` that left the element, `text-chars`, `text-spoken-chars`, `estimated`
+ * (whether that is) |
+ *
+ * A text in which there is nothing to say (no letter, number or currency sign) is not given to the model, which would
+ * babble: it is finished without sound, for the reason `nothing-to-say`, unless #GstQttsSrc:speak-anything is set.
  *
  * The model does not tell which word it is speaking. Positions are estimated from the length of the speech, the
  * kinds of characters and the pace of the voice so far; they never go back and never leave the text.
@@ -112,11 +123,14 @@
 
 #include "config.h"
 #include "gstqttserror.h"
+#include "gstqttsguard.h"
 #include "gstqttsinput.h"
+#include "gstqttslimits.h"
 #include "gstqttslog.h"
 #include "gstqttsmessages.h"
 #include "gstqttsoutput.h"
 #include "gstqttsoverrides.h"
+#include "gstqttspresets.h"
 #include "gstqttsproperties.h"
 #include "gstqttssrcprivate.h"
 #include "qtts/engine.h"
@@ -136,10 +150,15 @@ static GstStaticPadTemplate sink_template =
     GST_STATIC_PAD_TEMPLATE("sink", GST_PAD_SINK, GST_PAD_REQUEST, GST_STATIC_CAPS("text/x-raw, format = utf8"));
 
 static void gst_qtts_src_finalize(GObject* object);
+static bool gst_qtts_src_can_speak_again(GstQttsSrc* self);
+static gboolean gst_qtts_src_is_seekable(GstBaseSrc* src);
+static gboolean gst_qtts_src_do_seek(GstBaseSrc* src, GstSegment* segment);
 static gboolean gst_qtts_src_seek(GstQttsSrc* self, GstEvent* event);
+static void gst_qtts_src_keep_end_of_stream(GstQttsSrc* self, GstEvent* event);
 
 static GstStateChangeReturn gst_qtts_src_change_state(GstElement* element, GstStateChange transition);
 static gboolean gst_qtts_src_set_clock(GstElement* element, GstClock* clock);
+static gboolean gst_qtts_src_post_message(GstElement* element, GstMessage* message);
 static gboolean gst_qtts_src_send_event(GstElement* element, GstEvent* event);
 static guint64 gst_qtts_src_speak(GstQttsSrc* self, const gchar* text, const GstStructure* params);
 static void gst_qtts_src_clear_queue(GstQttsSrc* self);
@@ -181,14 +200,15 @@ static void gst_qtts_src_class_init(GstQttsSrcClass* klass) {
    *
    * Returns: the number of the utterance, by which messages name it; 0 if it was refused: while the
    * element is below PAUSED, after end-of-stream, during a flush, when too much text is waiting, when the
-   * text is blank or a field of @params is unknown or of a wrong type. The log says why, and so does a
-   * warning message where the application can mend it.
+   * text is blank, or a setting is unknown, of a wrong type, out of range or nothing that the model has. The log
+   * says why, and so does a warning message where the application can mend it.
    *
    * Since: 0.1
    */
-  g_signal_new_class_handler(
-      "speak", G_TYPE_FROM_CLASS(klass), static_cast<GSignalFlags>(G_SIGNAL_RUN_LAST | G_SIGNAL_ACTION),
-      G_CALLBACK(gst_qtts_src_speak), nullptr, nullptr, nullptr, G_TYPE_UINT64, 2, G_TYPE_STRING, GST_TYPE_STRUCTURE);
+  g_signal_new_class_handler("speak", G_TYPE_FROM_CLASS(klass),
+                             static_cast<GSignalFlags>(G_SIGNAL_RUN_LAST | G_SIGNAL_ACTION),
+                             G_CALLBACK((gstqtts::Guarded<gst_qtts_src_speak, guint64{0}>::Call)), nullptr, nullptr,
+                             nullptr, G_TYPE_UINT64, 2, G_TYPE_STRING, GST_TYPE_STRUCTURE);
   /**
    * GstQttsSrc::interrupt:
    * @qttssrc: the element
@@ -204,7 +224,8 @@ static void gst_qtts_src_class_init(GstQttsSrcClass* klass) {
    */
   g_signal_new_class_handler("interrupt", G_TYPE_FROM_CLASS(klass),
                              static_cast<GSignalFlags>(G_SIGNAL_RUN_LAST | G_SIGNAL_ACTION),
-                             G_CALLBACK(gst_qtts_src_interrupt), nullptr, nullptr, nullptr, G_TYPE_UINT64, 0);
+                             G_CALLBACK((gstqtts::Guarded<gst_qtts_src_interrupt, guint64{0}>::Call)), nullptr, nullptr,
+                             nullptr, G_TYPE_UINT64, 0);
   /**
    * GstQttsSrc::clear-queue:
    * @qttssrc: the element
@@ -213,34 +234,43 @@ static void gst_qtts_src_class_init(GstQttsSrcClass* klass) {
    *
    * Since: 0.1
    */
-  g_signal_new_class_handler("clear-queue", G_TYPE_FROM_CLASS(klass),
-                             static_cast<GSignalFlags>(G_SIGNAL_RUN_LAST | G_SIGNAL_ACTION),
-                             G_CALLBACK(gst_qtts_src_clear_queue), nullptr, nullptr, nullptr, G_TYPE_NONE, 0);
+  g_signal_new_class_handler(
+      "clear-queue", G_TYPE_FROM_CLASS(klass), static_cast<GSignalFlags>(G_SIGNAL_RUN_LAST | G_SIGNAL_ACTION),
+      G_CALLBACK(gstqtts::Guarded<gst_qtts_src_clear_queue>::Call), nullptr, nullptr, nullptr, G_TYPE_NONE, 0);
 
-  element_class->change_state = GST_DEBUG_FUNCPTR(gst_qtts_src_change_state);
+  element_class->change_state = gstqtts::Guarded<gst_qtts_src_change_state, GST_STATE_CHANGE_FAILURE>::Call;
   element_class->set_clock = GST_DEBUG_FUNCPTR(gst_qtts_src_set_clock);
-  element_class->send_event = GST_DEBUG_FUNCPTR(gst_qtts_src_send_event);
+  element_class->post_message = GST_DEBUG_FUNCPTR(gst_qtts_src_post_message);
+  element_class->send_event = gstqtts::Guarded<gst_qtts_src_send_event, FALSE>::Call;
   element_class->request_new_pad = GST_DEBUG_FUNCPTR(gst_qtts_src_request_new_pad);
   element_class->release_pad = GST_DEBUG_FUNCPTR(gst_qtts_src_release_pad);
   gst_element_class_add_static_pad_template(element_class, &src_template);
   gst_element_class_add_static_pad_template(element_class, &sink_template);
   gst_element_class_set_static_metadata(element_class, "Qwen3-TTS text-to-speech source", "Source/Audio",
-                                        "Speaks text with a Qwen3-TTS model", "The qttssrc developers");
+                                        "Speaks text with a Qwen3-TTS model",
+                                        "qttssrc maintainers <maintainers@qttssrc.invalid>");
 
   basesrc_class->fixate = GST_DEBUG_FUNCPTR(gst_qtts_src_fixate);
   basesrc_class->set_caps = GST_DEBUG_FUNCPTR(gst_qtts_src_set_caps);
-  basesrc_class->start = GST_DEBUG_FUNCPTR(gst_qtts_src_start);
-  basesrc_class->stop = GST_DEBUG_FUNCPTR(gst_qtts_src_stop);
+  basesrc_class->start = gstqtts::Guarded<gst_qtts_src_start, FALSE>::Call;
+  basesrc_class->stop = gstqtts::Guarded<gst_qtts_src_stop, FALSE>::Call;
   basesrc_class->unlock = GST_DEBUG_FUNCPTR(gst_qtts_src_unlock);
-  basesrc_class->event = GST_DEBUG_FUNCPTR(gst_qtts_src_event);
+  basesrc_class->is_seekable = gstqtts::Guarded<gst_qtts_src_is_seekable, FALSE>::Call;
+  basesrc_class->do_seek = gstqtts::Guarded<gst_qtts_src_do_seek, FALSE>::Call;
+  basesrc_class->event = gstqtts::Guarded<gst_qtts_src_event, FALSE>::Call;
   basesrc_class->query = GST_DEBUG_FUNCPTR(gst_qtts_src_query);
   basesrc_class->unlock_stop = GST_DEBUG_FUNCPTR(gst_qtts_src_unlock_stop);
 
-  pushsrc_class->create = GST_DEBUG_FUNCPTR(gst_qtts_src_create);
+  pushsrc_class->create = gstqtts::Guarded<gst_qtts_src_create, GST_FLOW_ERROR>::Call;
 }
 
-static GstPadProbeReturn gst_qtts_src_on_sound_event(GstPad* /*pad*/, GstPadProbeInfo* info, gpointer user_data) {
-  if (GST_EVENT_TYPE(GST_PAD_PROBE_INFO_EVENT(info)) == GST_EVENT_EOS) GST_QTTS_SRC(user_data)->priv->speech.EndSound();
+static GstPadProbeReturn gst_qtts_src_on_sound(GstPad* /*pad*/, GstPadProbeInfo* info, gpointer user_data) {
+  GstQttsSrc* self = GST_QTTS_SRC(user_data);
+  if ((GST_PAD_PROBE_INFO_TYPE(info) & GST_PAD_PROBE_TYPE_BUFFER) != 0) {
+    gst_clear_buffer(&self->priv->handed_out);
+  } else if (GST_EVENT_TYPE(GST_PAD_PROBE_INFO_EVENT(info)) == GST_EVENT_EOS) {
+    self->priv->speech.EndSound();
+  }
   return GST_PAD_PROBE_OK;
 }
 
@@ -248,14 +278,17 @@ static void gst_qtts_src_init(GstQttsSrc* self) {
   self->priv = new GstQttsSrcPrivate(GST_ELEMENT(self),
                                      [self](const gstqtts::Report& report) { gst_qtts_src_report(self, report); });
   gst_base_src_set_format(GST_BASE_SRC(self), GST_FORMAT_TIME);
-  // Whoever ends the sound, be it downstream, text that comes later has nowhere to go.
-  gst_pad_add_probe(GST_BASE_SRC_PAD(self), GST_PAD_PROBE_TYPE_EVENT_DOWNSTREAM, gst_qtts_src_on_sound_event, self,
-                    nullptr);
+  // Buffers: they are not handed out again. The end of the sound, be it by downstream: text that comes later has
+  // nowhere to go.
+  gst_pad_add_probe(GST_BASE_SRC_PAD(self),
+                    static_cast<GstPadProbeType>(GST_PAD_PROBE_TYPE_BUFFER | GST_PAD_PROBE_TYPE_EVENT_DOWNSTREAM),
+                    gst_qtts_src_on_sound, self, nullptr);
 }
 
 static void gst_qtts_src_finalize(GObject* object) {
   GstQttsSrcPrivate* priv = GST_QTTS_SRC(object)->priv;
   if (priv->voice != nullptr) gst_structure_free(priv->voice);
+  gst_clear_buffer(&priv->handed_out);
   delete priv;
 
   G_OBJECT_CLASS(parent_class)->finalize(object);
@@ -322,44 +355,6 @@ static void gst_qtts_src_post_progress(GstQttsSrc* self, GstProgressType type, c
   gst_element_post_message(GST_ELEMENT(self), gst_message_new_progress(GST_OBJECT(self), type, "load", text));
 }
 
-static GstStateChangeReturn gst_qtts_src_change_state(GstElement* element, GstStateChange transition) {
-  GstQttsSrc* self = GST_QTTS_SRC(element);
-  GstQttsSrcPrivate* priv = self->priv;
-
-  switch (transition) {
-    case GST_STATE_CHANGE_NULL_TO_READY:
-    case GST_STATE_CHANGE_READY_TO_PAUSED:
-      // Here rather than in start(), where the base class would add an error of its own.
-      if (!gst_qtts_src_ensure_model(self)) return GST_STATE_CHANGE_FAILURE;
-      break;
-    case GST_STATE_CHANGE_PAUSED_TO_PLAYING:
-      priv->clock.SetPlaying(true);
-      break;
-    case GST_STATE_CHANGE_PLAYING_TO_PAUSED:
-      priv->clock.SetPlaying(false);
-      break;
-    case GST_STATE_CHANGE_PAUSED_TO_READY:
-      priv->speech.Halt();
-      break;
-    default:
-      break;
-  }
-
-  const GstStateChangeReturn result = GST_ELEMENT_CLASS(parent_class)->change_state(element, transition);
-
-  if (transition == GST_STATE_CHANGE_READY_TO_NULL) {
-    priv->speech.Release();
-    gst_qtts_src_set_model(self, std::nullopt, std::nullopt);
-  }
-  return result;
-}
-
-static gboolean gst_qtts_src_set_clock(GstElement* element, GstClock* clock) {
-  const gboolean result = GST_ELEMENT_CLASS(parent_class)->set_clock(element, clock);
-  GST_QTTS_SRC(element)->priv->clock.ClockChanged();
-  return result;
-}
-
 // On the loader's thread, and not the streaming thread, which a live pipeline in PAUSED does not run.
 static void gst_qtts_src_load_ended(GstQttsSrc* self, gstqtts::EngineLoader::Outcome outcome) {
   GstQttsSrcPrivate* priv = self->priv;
@@ -379,6 +374,82 @@ static void gst_qtts_src_load_ended(GstQttsSrc* self, gstqtts::EngineLoader::Out
   priv->speech.UseLoad(std::move(outcome));
 }
 
+// Begins to load the model of a run that has begun. Not before the streaming thread runs, for which the engine's
+// threads could otherwise leave none.
+static void gst_qtts_src_load(GstQttsSrc* self) {
+  GstQttsSrcPrivate* priv = self->priv;
+
+  qtts::EngineOptions options;
+  {
+    const std::lock_guard lock(priv->lock);
+    options = priv->inspected.value_or(options);
+  }
+  if (!priv->speech.NeedsLoad(options)) return;
+  GST_INFO_OBJECT(self, "loading %s", options.model_path.c_str());
+  gst_qtts_src_post_progress(self, GST_PROGRESS_TYPE_START, "Loading the model");
+  priv->speech.Load(
+      options, [self](gstqtts::EngineLoader::Outcome outcome) { gst_qtts_src_load_ended(self, std::move(outcome)); });
+}
+
+static GstStateChangeReturn gst_qtts_src_change_state(GstElement* element, GstStateChange transition) {
+  GstQttsSrc* self = GST_QTTS_SRC(element);
+  GstQttsSrcPrivate* priv = self->priv;
+
+  switch (transition) {
+    case GST_STATE_CHANGE_NULL_TO_READY:
+    case GST_STATE_CHANGE_READY_TO_PAUSED:
+      priv->error_posted = false;
+      if (const qtts::Status status =
+              transition == GST_STATE_CHANGE_NULL_TO_READY ? gstqtts::CheckDescriptors() : gstqtts::CheckThreads();
+          !status.ok()) {
+        gstqtts::PostError(element, status, "a limit is too low");
+        return GST_STATE_CHANGE_FAILURE;
+      }
+      // Here rather than in start(), where the base class would add an error of its own.
+      if (!gst_qtts_src_ensure_model(self)) return GST_STATE_CHANGE_FAILURE;
+      break;
+    case GST_STATE_CHANGE_PAUSED_TO_PLAYING:
+      priv->clock.SetPlaying(true);
+      break;
+    case GST_STATE_CHANGE_PLAYING_TO_PAUSED:
+      priv->clock.SetPlaying(false);
+      priv->pausing_thread = g_thread_self();
+      break;
+    case GST_STATE_CHANGE_PAUSED_TO_READY:
+      priv->speech.Halt();
+      break;
+    default:
+      break;
+  }
+
+  const GstStateChangeReturn result = GST_ELEMENT_CLASS(parent_class)->change_state(element, transition);
+
+  priv->pausing_thread = nullptr;
+  if (transition == GST_STATE_CHANGE_READY_TO_PAUSED && result != GST_STATE_CHANGE_FAILURE) gst_qtts_src_load(self);
+  if (transition == GST_STATE_CHANGE_READY_TO_NULL) {
+    priv->speech.Release();
+    gst_qtts_src_set_model(self, std::nullopt, std::nullopt);
+  }
+  return result;
+}
+
+static gboolean gst_qtts_src_set_clock(GstElement* element, GstClock* clock) {
+  const gboolean result = GST_ELEMENT_CLASS(parent_class)->set_clock(element, clock);
+  GST_QTTS_SRC(element)->priv->clock.ClockChanged();
+  return result;
+}
+
+// One error is enough. To GST_FLOW_ERROR the base class adds one of its own, which says nothing ("Internal data stream
+// error"), after that which tells what is wrong.
+static gboolean gst_qtts_src_post_message(GstElement* element, GstMessage* message) {
+  if (GST_MESSAGE_TYPE(message) == GST_MESSAGE_ERROR && GST_QTTS_SRC(element)->priv->error_posted.exchange(true)) {
+    GST_DEBUG_OBJECT(element, "another error: %" GST_PTR_FORMAT, static_cast<void*>(message));
+    gst_message_unref(message);
+    return TRUE;
+  }
+  return GST_ELEMENT_CLASS(parent_class)->post_message(element, message);
+}
+
 static gboolean gst_qtts_src_start(GstBaseSrc* src) {
   GstQttsSrc* self = GST_QTTS_SRC(src);
   GstQttsSrcPrivate* priv = self->priv;
@@ -393,16 +464,13 @@ static gboolean gst_qtts_src_start(GstBaseSrc* src) {
     priv->running = true;
     priv->trimmed_samples = priv->underruns = 0;
   }
+  priv->upstream_live = false;  // the segment of each run tells anew
   gst_qtts_src_restart(self);
   priv->tagged_language.reset();
   priv->warnings.clear();
 
-  if (priv->speech.NeedsLoad(options)) {
-    GST_INFO_OBJECT(self, "loading %s", options.model_path.c_str());
-    gst_qtts_src_post_progress(self, GST_PROGRESS_TYPE_START, "Loading the model");
-    priv->speech.Load(
-        options, [self](gstqtts::EngineLoader::Outcome outcome) { gst_qtts_src_load_ended(self, std::move(outcome)); });
-  }
+  // The old model goes before the streaming thread may ask for one; the new one comes by gst_qtts_src_load().
+  if (priv->speech.NeedsLoad(options)) priv->speech.Release();
   return TRUE;
 }
 
@@ -414,19 +482,30 @@ static gboolean gst_qtts_src_stop(GstBaseSrc* src) {
     const std::lock_guard lock(priv->lock);
     priv->running = false;
   }
+  gst_qtts_src_reset_voice(self);
   priv->clock.CancelAlarm();
+  gst_qtts_src_drop_frame(self);
+  gst_qtts_src_keep_end_of_stream(self, nullptr);
   if (priv->speech.Stop()) {
     gst_qtts_src_post_progress(self, GST_PROGRESS_TYPE_CANCELED, "Loading the model was canceled");
   }
   return TRUE;
 }
 
+// Since 1.24 GstBaseSrc also calls this when a live source pauses. That call must not make create() return: if PLAYING
+// follows before the streaming thread is back in the base class, the base class finds itself playing, takes the
+// GST_FLOW_FLUSHING for a flush and pauses its task, which nobody starts again. A pause needs no unlocking here:
+// LiveClock knows of it, and create() may wait through it, as it does with 1.22.
 static gboolean gst_qtts_src_unlock(GstBaseSrc* src) {
-  GST_QTTS_SRC(src)->priv->speech.SetUnlocked(true);
-  GST_QTTS_SRC(src)->priv->clock.SetUnlocked(true);
+  GstQttsSrcPrivate* priv = GST_QTTS_SRC(src)->priv;
+  if (priv->pausing_thread == g_thread_self()) return TRUE;
+  priv->speech.SetUnlocked(true);
+  priv->clock.SetUnlocked(true);
   return TRUE;
 }
 
+// Since 1.24 also called before the first create() after a pause, where it may end an unlock() that was for something
+// else: see gst_qtts_src_is_unlocked().
 static gboolean gst_qtts_src_unlock_stop(GstBaseSrc* src) {
   GST_QTTS_SRC(src)->priv->clock.SetUnlocked(false);
   GST_QTTS_SRC(src)->priv->speech.SetUnlocked(false);
@@ -455,6 +534,16 @@ static void gst_qtts_src_report(GstQttsSrc* self, const gstqtts::Report& report)
   gst_element_post_message(GST_ELEMENT(self), gstqtts::NewMessage(GST_OBJECT(self), report));
 }
 
+qtts::Status gst_qtts_src_override_settings(GstQttsSrc* self, const GstStructure* overrides,
+                                            gstqtts::Settings* settings) {
+  std::string error;
+  if (!gstqtts::ApplyOverrides(G_OBJECT_GET_CLASS(self), overrides, settings, &error)) {
+    return qtts::Status::InvalidArgument(error);
+  }
+  const std::lock_guard lock(self->priv->lock);
+  return self->priv->model ? gstqtts::CheckSettings(*settings, *self->priv->model) : gstqtts::CheckSettings(*settings);
+}
+
 static guint64 gst_qtts_src_speak(GstQttsSrc* self, const gchar* text, const GstStructure* params) {
   GstQttsSrcPrivate* priv = self->priv;
 
@@ -463,9 +552,9 @@ static guint64 gst_qtts_src_speak(GstQttsSrc* self, const gchar* text, const Gst
     const std::lock_guard lock(priv->lock);
     settings = priv->settings;
   }
-  std::string error;
-  if (!gstqtts::ApplyOverrides(G_OBJECT_GET_CLASS(self), params, &settings, &error)) {
-    GST_ELEMENT_WARNING(self, RESOURCE, SETTINGS, ("%s", error.c_str()), ("speak refuses its params"));
+  const qtts::Status status = gst_qtts_src_override_settings(self, params, &settings);
+  if (!status.ok()) {
+    GST_ELEMENT_WARNING(self, RESOURCE, SETTINGS, ("%s", status.message().c_str()), ("speak refuses its settings"));
     return 0;
   }
   if (text == nullptr || gstqtts::IsBlank(gstqtts::RepairUtf8(text))) {
@@ -494,6 +583,7 @@ static guint64 gst_qtts_src_speak(GstQttsSrc* self, const gchar* text, const Gst
 
 guint64 gst_qtts_src_interrupt(GstQttsSrc* self) {
   const guint64 frames = self->priv->speech.Interrupt();
+  self->priv->clock.Recheck();  // the cue for which the speech waits
   GST_DEBUG_OBJECT(self, "interrupted after %" G_GUINT64_FORMAT " frames", frames);
   return frames;
 }
@@ -521,10 +611,29 @@ static gboolean gst_qtts_src_event(GstBaseSrc* src, GstEvent* event) {
   return GST_BASE_SRC_CLASS(parent_class)->event(src, event);
 }
 
+// Upstream tells what upstream can seek. Without a sink pad the beginning alone can be sought: the range has no length.
+static gboolean gst_qtts_src_query_seeking(GstQttsSrc* self, GstQuery* query) {
+  GstPad* sinkpad = gst_element_get_static_pad(GST_ELEMENT(self), "sink");
+  if (sinkpad != nullptr) {
+    const gboolean answered = gst_pad_peer_query(sinkpad, query);
+    gst_object_unref(sinkpad);
+    if (answered) return TRUE;
+  }
+  GstFormat format = GST_FORMAT_UNDEFINED;
+  gst_query_parse_seeking(query, &format, nullptr, nullptr, nullptr);
+  if (format == GST_FORMAT_TIME && gst_qtts_src_can_speak_again(self)) {
+    gst_query_set_seeking(query, format, TRUE, 0, 0);
+  } else {
+    gst_query_set_seeking(query, format, FALSE, 0, -1);
+  }
+  return TRUE;
+}
+
 static gboolean gst_qtts_src_query(GstBaseSrc* src, GstQuery* query) {
   GstQttsSrc* self = GST_QTTS_SRC(src);
   GstQttsSrcPrivate* priv = self->priv;
 
+  if (GST_QUERY_TYPE(query) == GST_QUERY_SEEKING) return gst_qtts_src_query_seeking(self, query);
   if (GST_QUERY_TYPE(query) != GST_QUERY_LATENCY) return GST_BASE_SRC_CLASS(parent_class)->query(src, query);
 
   gboolean live = gst_base_src_is_live(src);
@@ -559,8 +668,40 @@ static gboolean gst_qtts_src_query(GstBaseSrc* src, GstQuery* query) {
 
 // --- flushes
 
-// With a sink pad it is upstream that can seek, and the flush comes back through the pad. Without one, a flushing
-// seek to the beginning speaks the text property again.
+// Speech is not stored: without a sink pad the text property can be spoken again, from its beginning, and that is all
+// that can be sought. The base class does the rest: flush or none, stop, segment.
+static bool gst_qtts_src_can_speak_again(GstQttsSrc* self) {
+  GstQttsSrcPrivate* priv = self->priv;
+
+  const std::lock_guard lock(priv->lock);
+  return priv->running && priv->sinkpad == nullptr && priv->text && !gstqtts::IsBlank(*priv->text) &&
+         !gst_base_src_is_live(GST_BASE_SRC(self));
+}
+
+static gboolean gst_qtts_src_is_seekable(GstBaseSrc* src) {
+  return static_cast<gboolean>(gst_qtts_src_can_speak_again(GST_QTTS_SRC(src)));
+}
+
+// The element whose seek this thread hands to the base class, until that comes to do_seek().
+static thread_local GstQttsSrc* seeking = nullptr;
+
+// Called for every seek that gst_qtts_src_seek() lets pass and, as GstBaseSrc has it, when the element starts.
+static gboolean gst_qtts_src_do_seek(GstBaseSrc* src, GstSegment* segment) {
+  GstQttsSrc* self = GST_QTTS_SRC(src);
+  GstQttsSrcPrivate* priv = self->priv;
+
+  if (seeking == self) {
+    seeking = nullptr;
+    --priv->unlocking_events;   // before the task starts again
+    priv->speech.FlushStart();  // another seek may have spoken since
+    gst_qtts_src_restart(self);
+    priv->speech.FlushStop();
+    gst_qtts_src_speak_property(self);
+  }
+  return GST_BASE_SRC_CLASS(parent_class)->do_seek(src, segment);
+}
+
+// With a sink pad it is upstream that can seek, and the flush comes back through the pad.
 static gboolean gst_qtts_src_seek(GstQttsSrc* self, GstEvent* event) {
   GstQttsSrcPrivate* priv = self->priv;
 
@@ -572,28 +713,56 @@ static gboolean gst_qtts_src_seek(GstQttsSrc* self, GstEvent* event) {
   }
   gdouble rate = 0;
   GstFormat format = GST_FORMAT_UNDEFINED;
-  GstSeekFlags flags = GST_SEEK_FLAG_NONE;
   GstSeekType start_type = GST_SEEK_TYPE_NONE;
   gint64 start = 0;
   GstSeekType stop_type = GST_SEEK_TYPE_NONE;
-  gst_event_parse_seek(event, &rate, &format, &flags, &start_type, &start, &stop_type, nullptr);
-  {
-    const std::lock_guard lock(priv->lock);
-    if (rate != 1.0 || format != GST_FORMAT_TIME || (flags & GST_SEEK_FLAG_FLUSH) == 0 ||
-        start_type != GST_SEEK_TYPE_SET || start != 0 || stop_type == GST_SEEK_TYPE_END || !priv->running ||
-        !priv->text || gstqtts::IsBlank(*priv->text) || gst_base_src_is_live(GST_BASE_SRC(self))) {
-      GST_DEBUG_OBJECT(self, "refusing %" GST_PTR_FORMAT ": only a flushing seek to 0 can be done", event);
-      return FALSE;
-    }
+  gst_event_parse_seek(event, &rate, &format, nullptr, &start_type, &start, &stop_type, nullptr);
+  // Here rather than in do_seek(), before which the base class has flushed.
+  if (rate != 1.0 || format != GST_FORMAT_TIME || start_type != GST_SEEK_TYPE_SET || start != 0 ||
+      stop_type == GST_SEEK_TYPE_END || !gst_qtts_src_can_speak_again(self)) {
+    GST_DEBUG_OBJECT(self, "refusing %" GST_PTR_FORMAT ": only a seek to the beginning of the text can be done", event);
+    return FALSE;
   }
-  const guint32 seqnum = gst_event_get_seqnum(event);
-  GstEvent* flush = gst_event_new_flush_start();
-  gst_event_set_seqnum(flush, seqnum);
-  gst_qtts_src_send_event(GST_ELEMENT(self), flush);
-  priv->respeak = true;
-  flush = gst_event_new_flush_stop(TRUE);
-  gst_event_set_seqnum(flush, seqnum);
-  return gst_qtts_src_send_event(GST_ELEMENT(self), flush);
+  // Before the base class waits for the streaming thread, and without its lock, since this reports.
+  priv->speech.FlushStart();
+  gst_qtts_src_keep_end_of_stream(self, nullptr);
+  seeking = self;
+  ++priv->unlocking_events;
+  const gboolean result = GST_ELEMENT_CLASS(parent_class)->send_event(GST_ELEMENT(self), gst_event_ref(event));
+  if (std::exchange(seeking, nullptr) == self) {  // it did not come to do_seek()
+    --priv->unlocking_events;
+    priv->speech.FlushStop();
+  }
+  return result;
+}
+
+static void gst_qtts_src_keep_end_of_stream(GstQttsSrc* self, GstEvent* event) {
+  {
+    const std::lock_guard lock(self->priv->lock);
+    std::swap(self->priv->end_of_stream, event);
+  }
+  gst_clear_event(&event);
+}
+
+gboolean gst_qtts_src_end_now(GstQttsSrc* self, GstEvent* event) {
+  ++self->priv->unlocking_events;
+  const gboolean result = GST_ELEMENT_CLASS(parent_class)->send_event(GST_ELEMENT(self), event);
+  --self->priv->unlocking_events;
+  return result;
+}
+
+// An end-of-stream that is sent to the element, other than one that comes from upstream, ends it with the utterance
+// that is being heard. The base class would end it with the next buffer, and wait for downstream to take the last one.
+static gboolean gst_qtts_src_end_by_application(GstQttsSrc* self, GstEvent* event) {
+  GST_DEBUG_OBJECT(self, "ending with the utterance that is being heard");
+  gst_qtts_src_keep_end_of_stream(self, gst_event_ref(event));
+  if (self->priv->speech.EndAfterCurrent()) {
+    self->priv->clock.Recheck();  // the cue for which the speech waits
+    gst_event_unref(event);
+    return TRUE;
+  }
+  gst_qtts_src_keep_end_of_stream(self, nullptr);
+  return gst_qtts_src_end_now(self, event);
 }
 
 static gboolean gst_qtts_src_send_event(GstElement* element, GstEvent* event) {
@@ -604,6 +773,7 @@ static gboolean gst_qtts_src_send_event(GstElement* element, GstEvent* event) {
     case GST_EVENT_FLUSH_START:
       GST_DEBUG_OBJECT(self, "flush: dropping text and speech");
       priv->speech.FlushStart();
+      gst_qtts_src_keep_end_of_stream(self, nullptr);
       return GST_ELEMENT_CLASS(parent_class)->send_event(element, event);
     case GST_EVENT_FLUSH_STOP: {
       if (!priv->speech.flushing()) {
@@ -621,8 +791,8 @@ static gboolean gst_qtts_src_send_event(GstElement* element, GstEvent* event) {
         gst_qtts_src_drop_frame(self);
         priv->timeline.Break();
       }
+      gst_qtts_src_reset_voice(self);
       priv->speech.FlushStop();
-      if (priv->respeak.exchange(false)) gst_qtts_src_speak_property(self);
       const gboolean result = GST_ELEMENT_CLASS(parent_class)->send_event(element, event);
       GST_PAD_STREAM_UNLOCK(srcpad);
       return result;
@@ -641,6 +811,8 @@ static gboolean gst_qtts_src_send_event(GstElement* element, GstEvent* event) {
         return TRUE;
       }
       return GST_ELEMENT_CLASS(parent_class)->send_event(element, event);
+    case GST_EVENT_EOS:
+      return gst_qtts_src_end_by_application(self, event);
     default:
       return GST_ELEMENT_CLASS(parent_class)->send_event(element, event);
   }

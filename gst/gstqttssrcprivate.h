@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -33,12 +34,14 @@ GST_DEBUG_CATEGORY_EXTERN(gst_qtts_src_debug);
 #define DEFAULT_PRECISION qtts::Precision::kAuto
 #define DEFAULT_CUDA_DEVICE_ID (-1)
 #define DEFAULT_RUNAWAY_GUARD TRUE
+#define DEFAULT_SPEAK_ANYTHING FALSE
 #define DEFAULT_PAD_REFERENCE FALSE
 #define DEFAULT_LAYOUT qtts::PromptLayout::kDefault
 #define DEFAULT_SEED (-1)
 #define DEFAULT_SAMPLING gstqtts::Settings::kModel
 #define DEFAULT_MAX_DURATION 0
-#define DEFAULT_SEGMENTATION gstqtts::Segmentation::kNone
+#define DEFAULT_MAX_WAIT G_MAXUINT64
+#define DEFAULT_SEGMENTATION gstqtts::Segmentation::kAuto
 #define DEFAULT_NEWLINE_ENDS FALSE
 #define DEFAULT_UTTERANCE_TIMEOUT GST_SECOND
 #define DEFAULT_MAX_TEXT_LENGTH 4000
@@ -59,7 +62,10 @@ enum class TextTiming { kIgnore, kStart, kShift, kClip };
 
 struct GstQttsSrcPrivate {
   GstQttsSrcPrivate(GstElement* element, gstqtts::Speech::Reporter reporter)
-      : speech(std::move(reporter)), clock(element), wake(speech.waker()) {}
+      : speech(std::move(reporter),
+               [element] { return std::shared_ptr<void>(gst_object_ref(element), gst_object_unref); }),
+        clock(element),
+        wake(speech.waker()) {}
 
   gstqtts::Speech speech;
   gstqtts::LiveClock clock;
@@ -74,7 +80,8 @@ struct GstQttsSrcPrivate {
   std::optional<std::string> text;
   gstqtts::Settings settings;
   gstqtts::TextOptions text_options;
-  // Of a qtts/set-voice event, over the settings for what comes after it by the sink pad; may be null.
+  // Of a qtts/set-voice event, over the settings for what comes after it by the sink pad; may be null. It lasts until
+  // the next such event, a stream-start, a flush, the release of the pad or READY.
   GstStructure* voice = nullptr;
   IdleMode idle_mode = DEFAULT_IDLE_MODE;
   GstClockTime latency = DEFAULT_LATENCY;
@@ -89,6 +96,7 @@ struct GstQttsSrcPrivate {
   std::optional<qtts::ModelInfo> model;          // known from READY on
   std::string device_name;
   GstPad* sinkpad = nullptr;
+  GstEvent* end_of_stream = nullptr;  // of the application, for when the utterance is over
 
   // Used by the streaming thread, or while that is at rest.
   gstqtts::Timeline timeline{SAMPLE_RATE};
@@ -99,10 +107,17 @@ struct GstQttsSrcPrivate {
   bool in_utterance = false;                     // the last buffer was speech, and its utterance goes on
   gstqtts::Cue cue;                              // of the utterance
   GstClockTime shift = 0;                        // by which cues are late, for TextTiming::kShift
-  std::string language;                          // of the utterance
+  std::string language;                          // tag of the utterance's; empty: unknown
   std::optional<std::string> tagged_language;    // of the last tags sent
   GstAudioFormat format = GST_AUDIO_FORMAT_UNKNOWN;
-  std::vector<std::string> warnings;  // of the last utterance
+  std::vector<std::string> warnings;       // of the last utterance
+  GstBuffer* handed_out = nullptr;         // by create(), and not seen on the src pad yet
+  GstFlowReturn ended_with = GST_FLOW_OK;  // what create() ended the stream with
+
+  // The thread that takes the element from PLAYING to PAUSED: see gst_qtts_src_unlock().
+  std::atomic<GThread*> pausing_thread = nullptr;
+  // Events that are being handed to the base class, which calls unlock() for them while the src pad is not flushing.
+  std::atomic<int> unlocking_events = 0;
 
   // Set by the thread of the sink pad.
   std::atomic<bool> upstream_live = false;
@@ -112,7 +127,7 @@ struct GstQttsSrcPrivate {
   bool timing_refused = false;  // a warning about that was posted
   bool repair_reported = false;
 
-  std::atomic<bool> respeak = false;  // the end of the flush that comes queues the text property
+  std::atomic<bool> error_posted = false;  // since the element was started
 };
 
 struct _GstQttsSrc {
@@ -121,7 +136,18 @@ struct _GstQttsSrc {
   GstQttsSrcPrivate* priv;
 };
 
+// Applies fields of speak or of qtts/set-voice to `settings`, and judges the outcome as far as that can be done at
+// once. kInvalidArgument says what is wrong. Thread-safe.
+qtts::Status gst_qtts_src_override_settings(GstQttsSrc* self, const GstStructure* overrides,
+                                            gstqtts::Settings* settings);
+
+// Ends what a qtts/set-voice event has begun: the properties hold again for text of the sink pad. Thread-safe.
+void gst_qtts_src_reset_voice(GstQttsSrc* self);
+
 // The signal's handler. Thread-safe.
 guint64 gst_qtts_src_interrupt(GstQttsSrc* self);
+
+// Hands an end-of-stream to the base class, which sends it before the next buffer.
+gboolean gst_qtts_src_end_now(GstQttsSrc* self, GstEvent* event);
 
 #endif  // GST_QTTS_SRC_PRIVATE_H_

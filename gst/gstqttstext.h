@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -56,10 +57,11 @@ struct Cue {
 struct Utterance {
   std::string text;
   Settings settings;
-  bool from_pad = false;
+  bool streamed = false;   // laid out for text that comes in pieces, unless the settings name a layout
   bool more_text = false;  // it may grow yet
   uint64_t id = 0;         // given by Speech
   Cue cue = {};
+  std::shared_ptr<void> event = {};  // with no text: what goes on downstream in its turn
 };
 
 // Utterances that wait for their turn, first in, first out, bounded in number and in characters.

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "gstqttsreference.h"
+#include "qtts/resources.h"
 #include "qtts/voice.h"
 
 namespace gstqtts {
@@ -27,20 +28,6 @@ std::string KeyOf(const qtts::Engine& engine, const Settings& settings) {
   }
   key.append(settings.pad_reference ? "+" : "-");
   return error ? key : key + std::to_string(changed.time_since_epoch().count());
-}
-
-bool NamesVoice(const Settings& settings) { return !settings.voice_file.empty() || !settings.reference_audio.empty(); }
-
-qtts::Status Check(const Settings& settings) {
-  if (!settings.voice_file.empty() && !(settings.reference_audio.empty() && settings.reference_text.empty())) {
-    return qtts::Status::InvalidArgument(
-        "Both voice-file and a reference are set. A voice file holds its own reference: unset one of them.");
-  }
-  if (settings.reference_audio.empty() && !settings.reference_text.empty()) {
-    return qtts::Status::InvalidArgument(
-        "reference-text is set without reference-audio, the recording that says it. Set both or none.");
-  }
-  return qtts::Status::Ok();
 }
 
 qtts::Result<qtts::ClonedVoice> MakeVoice(const qtts::Engine& engine, const Settings& settings,
@@ -73,8 +60,8 @@ VoiceStore::~VoiceStore() { Cancel(); }
 
 std::optional<VoiceStore::Voice> VoiceStore::Get(const std::shared_ptr<const qtts::Engine>& engine,
                                                  const Settings& settings) {
-  if (qtts::Status status = Check(settings); !status.ok()) return status;
-  if (!NamesVoice(settings)) return std::shared_ptr<const qtts::ClonedVoice>();
+  if (qtts::Status status = CheckSettings(settings); !status.ok()) return status;
+  if (!settings.names_voice()) return std::shared_ptr<const qtts::ClonedVoice>();
   const std::string key = KeyOf(*engine, settings);
   if (std::optional<qtts::Status> failure = Collect(key)) return *std::move(failure);
   if (std::shared_ptr<const qtts::ClonedVoice> voice = Find(key)) return voice;
@@ -84,16 +71,20 @@ std::optional<VoiceStore::Voice> VoiceStore::Get(const std::shared_ptr<const qtt
 }
 
 void VoiceStore::Prepare(const std::shared_ptr<const qtts::Engine>& engine, const Settings& settings) {
-  if (job_ != nullptr || !NamesVoice(settings) || !Check(settings).ok()) return;
+  if (job_ != nullptr || !settings.names_voice() || !CheckSettings(settings).ok()) return;
   const std::string key = KeyOf(*engine, settings);
   if (Find(key) == nullptr) Start(key, engine, settings);
 }
 
 void VoiceStore::Cancel() {
-  std::erase_if(given_up_, [](const std::unique_ptr<Job>& job) { return job->done.load(); });
+  JoinEnded();
   if (job_ == nullptr) return;
   job_->cancelled = true;
   given_up_.push_back(std::move(job_));
+}
+
+void VoiceStore::JoinEnded() {
+  std::erase_if(given_up_, [](const std::unique_ptr<Job>& job) { return job->done.load(); });
 }
 
 std::shared_ptr<const qtts::ClonedVoice> VoiceStore::Find(const std::string& key) {
@@ -118,20 +109,22 @@ void VoiceStore::Start(const std::string& key, const std::shared_ptr<const qtts:
                        const Settings& settings) {
   job_ = std::make_unique<Job>();
   job_->key = key;
-  const auto make = [job = job_.get(), on_done = on_done_, engine = engine, settings]() mutable {
-    auto made = MakeVoice(*engine, settings, [job] { return job->cancelled.load(); });
-    job->status = made.status();
-    if (made.ok()) job->voice = std::make_shared<const qtts::ClonedVoice>(*std::move(made));
-    engine.reset();
-    job->done = true;
-    on_done();
-  };
-  try {
-    job_->thread = std::thread(make);
-  } catch (const std::system_error& error) {
-    job_->status =
-        qtts::Status::ResourceExhausted(std::string("Cannot start a thread to make a voice (") + error.what() +
-                                        "). Free some memory or raise the limit of processes.");
+  auto thread =
+      qtts::StartThread("make a voice", [job = job_.get(), on_done = on_done_, engine = engine, settings]() mutable {
+        job->status = qtts::CatchExhaustion("make a voice", [&] {
+          QTTS_ASSIGN_OR_RETURN(qtts::ClonedVoice made,
+                                MakeVoice(*engine, settings, [job] { return job->cancelled.load(); }));
+          job->voice = std::make_shared<const qtts::ClonedVoice>(std::move(made));
+          return qtts::Status::Ok();
+        });
+        engine.reset();
+        job->done = true;
+        on_done();
+      });
+  if (thread.ok()) {
+    job_->thread = *std::move(thread);
+  } else {
+    job_->status = thread.status();
     job_->done = true;
   }
 }

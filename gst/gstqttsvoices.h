@@ -38,6 +38,8 @@ class VoiceStore {
   void Prepare(const std::shared_ptr<const qtts::Engine>& engine, const Settings& settings);
   // Gives up what is being made, without waiting for it.
   void Cancel();
+  // Joins the threads that have ended of what was given up. Waits for nothing.
+  void JoinEnded();
 
  private:
   struct Entry {

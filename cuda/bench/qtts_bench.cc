@@ -151,7 +151,7 @@ Status LanguageModelFigures(const Checkpoint& checkpoint, const Options& options
   for (const int context : {16, 64, 128, 256, 512, 1024, 2048, 4096}) {
     if (context + options.frames + 20 > model->max_positions()) break;
     QTTS_ASSIGN_OR_RETURN(const FrameStart start,
-                          model->Open(0, BenchPrompt(checkpoint.config(), context, random), GenerationSettings(), 1));
+                          model->Begin(0, BenchPrompt(checkpoint.config(), context, random), GenerationSettings(), 1));
     for (size_t i = 0; i < kEntries; ++i) steps.as<FrameRow>()[i] = {i % kMaxRows == 0 ? 0 : -1, 1};
     const int splits = model->SplitBucket(context + options.frames + 20);
     QTTS_RETURN_IF_ERROR(model->Extend(0, context));
@@ -185,7 +185,7 @@ Status LanguageModelFigures(const Checkpoint& checkpoint, const Options& options
       prompt.constant_rows = 0;
       QTTS_RETURN_IF_ERROR(stream.Synchronize());
       const auto begin = Clock::now();
-      QTTS_RETURN_IF_ERROR(model->Open(0, prompt, GenerationSettings(), 1).status());
+      QTTS_RETURN_IF_ERROR(model->Begin(0, prompt, GenerationSettings(), 1).status());
       QTTS_RETURN_IF_ERROR(stream.Synchronize());
       times.push_back(Milliseconds(Clock::now() - begin));
       model->Close(0);

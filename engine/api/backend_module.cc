@@ -2,6 +2,7 @@
 #include "api/backend_module.h"
 
 #include <glib.h>
+#include <glib/gstdio.h>
 #include <gmodule.h>
 
 #include <mutex>
@@ -10,6 +11,8 @@
 #include <string_view>
 #include <utility>
 #include <vector>
+
+#include "checkpoint/ensure_memory.h"
 
 namespace qtts {
 namespace {
@@ -32,11 +35,25 @@ Status Unavailable(const std::string& what) {
   return Status::DeviceUnavailable("device=cuda: " + what + "; choose device=cpu or device=auto");
 }
 
+// Whether a module fits into memory. The static constructors of the CUDA runtime in it crash where theirs runs out.
+bool HasMemoryToOpen(const std::string& path) {
+  constexpr size_t kConstructorBytes = size_t{16} << 20;
+  GStatBuf file;
+  if (g_stat(path.c_str(), &file) != 0) return true;  // g_module_open() says why
+  try {
+    EnsureMemory(static_cast<size_t>(file.st_size) + kConstructorBytes);
+    return true;
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+}
+
 Result<const GpuModule*> OpenModule() {
   std::string places;
   for (const std::string& path : Places()) {
     places += (places.empty() ? "" : ", ") + path;
     if (!g_file_test(path.c_str(), G_FILE_TEST_EXISTS)) continue;
+    if (!HasMemoryToOpen(path)) return Unavailable("not enough memory to open the GPU backend");
     GModule* const module =
         g_module_open(path.c_str(), static_cast<GModuleFlags>(G_MODULE_BIND_LAZY | G_MODULE_BIND_LOCAL));
     if (module == nullptr) {
@@ -78,6 +95,14 @@ Result<std::unique_ptr<Backend>> CreateGpuBackend(std::shared_ptr<const Checkpoi
   std::unique_ptr<Backend> backend;
   QTTS_RETURN_IF_ERROR(module->create(std::move(checkpoint), options, &backend));
   return backend;
+}
+
+Result<std::unique_ptr<SpeechDecoder>> CreateGpuSpeechDecoder(std::shared_ptr<const Checkpoint> checkpoint,
+                                                              const GpuOptions& options) {
+  QTTS_ASSIGN_OR_RETURN(const GpuModule* const module, GetModule());
+  std::unique_ptr<SpeechDecoder> decoder;
+  QTTS_RETURN_IF_ERROR(module->create_speech_decoder(std::move(checkpoint), options, &decoder));
+  return decoder;
 }
 
 Status CheckGpu(const Checkpoint& checkpoint, const GpuOptions& options) {

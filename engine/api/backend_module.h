@@ -15,6 +15,10 @@ namespace qtts {
 Result<std::unique_ptr<Backend>> CreateGpuBackend(std::shared_ptr<const Checkpoint> checkpoint,
                                                   const GpuOptions& options);
 
+// The speech tokenizer's decoder alone, out of the same module. Errors: as CreateGpuBackend().
+Result<std::unique_ptr<SpeechDecoder>> CreateGpuSpeechDecoder(std::shared_ptr<const Checkpoint> checkpoint,
+                                                              const GpuOptions& options);
+
 // The errors of CreateGpuBackend() that can be told without loading the model.
 Status CheckGpu(const Checkpoint& checkpoint, const GpuOptions& options);
 

@@ -8,12 +8,15 @@
 #include <utility>
 
 #include "api/backend_module.h"
+#include "api/device_choice.h"
 #include "api/engine_registry.h"
+#include "api/tokenizer_cache.h"
 #include "checkpoint/checkpoint.h"
 #include "cpu/cpu_backend.h"
 #include "cpu/cpu_voice_encoder.h"
 #include "log/log.h"
 #include "prompt/prompt.h"
+#include "qtts/resources.h"
 #include "scheduler/scheduler.h"
 #include "scheduler/stream_state.h"
 #include "text/tokenizer.h"
@@ -27,57 +30,25 @@ Status CheckCancelled(const std::atomic<bool>* cancelled) {
   return Status::Ok();
 }
 
-// Whether device=auto may take the CPU instead: the GPU cannot do it, rather than the model being wrong.
-bool CpuMayServe(const Status& status) {
-  return status.code() == StatusCode::kDeviceUnavailable || status.code() == StatusCode::kResourceExhausted ||
-         status.code() == StatusCode::kUnsupported;
-}
-
-Status CheckOptions(const EngineOptions& options) {
-  if (options.lead_frames < 1) return Status::InvalidArgument("lead_frames must be at least 1");
-  if (options.cuda_device < -1) {
-    return Status::InvalidArgument("cuda-device-id must be -1 (any GPU) or the number of a GPU, not " +
-                                   std::to_string(options.cuda_device));
-  }
-  if (options.device != Device::kCpu) return Status::Ok();
-  if (options.precision == Precision::kBF16) {
-    return Status::InvalidArgument(
-        "precision=bf16 is arithmetic of the GPU, the CPU computes in F32: choose precision=auto, or device=cuda");
-  }
-  if (options.cuda_device >= 0) {
-    return Status::InvalidArgument("cuda-device-id=" + std::to_string(options.cuda_device) +
-                                   " names a GPU, but device=cpu: leave it at -1, or choose device=cuda");
-  }
-  return Status::Ok();
-}
-
-// Whether nothing but a GPU will do.
-bool NeedsGpu(const EngineOptions& options) {
-  return options.device == Device::kCuda || options.precision == Precision::kBF16;
-}
-
-GpuOptions GpuOptionsOf(const EngineOptions& options) {
-  GpuOptions gpu;
-  gpu.f32 = options.precision == Precision::kF32;
-  gpu.device = options.cuda_device;
-  return gpu;
-}
-
-// An error of the GPU where device=auto may not take the CPU.
-Status Explain(const EngineOptions& options, const Status& status) {
-  if (options.device == Device::kCuda || !CpuMayServe(status)) return status;
-  return {status.code(), "precision=bf16 needs a GPU, precision=auto does not: " + status.message()};
-}
-
 Result<std::unique_ptr<Backend>> CreateBackend(const EngineOptions& options,
-                                               std::shared_ptr<const Checkpoint> checkpoint) {
-  if (options.device != Device::kCpu) {
-    Result<std::unique_ptr<Backend>> backend = CreateGpuBackend(checkpoint, GpuOptionsOf(options));
-    if (backend.ok()) return backend;
-    if (NeedsGpu(options) || !CpuMayServe(backend.status())) return Explain(options, backend.status());
-    Log(LogLevel::kInfo, "taking the CPU: " + backend.status().message());
-  }
-  return CreateCpuBackend(std::move(checkpoint), options.threads);
+                                               const std::shared_ptr<const Checkpoint>& checkpoint) {
+  return OnChosenDevice<std::unique_ptr<Backend>>(
+      options, [&](const GpuOptions& gpu) { return CreateGpuBackend(checkpoint, gpu); },
+      [&] { return CreateCpuBackend(checkpoint, options.threads); });
+}
+
+// What turns texts into prompts, from all files of the tokenizer and what the config says of them.
+struct TextParts {
+  std::shared_ptr<const Tokenizer> tokenizer;
+  std::shared_ptr<const PromptBuilder> prompts;
+};
+
+Result<TextParts> ReadTextParts(const EngineOptions& options, const Checkpoint& checkpoint) {
+  TextParts parts;
+  QTTS_ASSIGN_OR_RETURN(parts.tokenizer, SharedTokenizer(options.model_path, options.tokenizer_pattern));
+  QTTS_ASSIGN_OR_RETURN(PromptBuilder prompts, PromptBuilder::Create(checkpoint.config(), parts.tokenizer));
+  parts.prompts = std::make_shared<const PromptBuilder>(std::move(prompts));
+  return parts;
 }
 
 EngineRegistry& Registry() {
@@ -108,8 +79,7 @@ struct Engine::Impl {
   bool beside_host = false;
   int threads = 0;
   size_t lead_frames = 0;
-  std::shared_ptr<const Tokenizer> tokenizer;
-  std::shared_ptr<const PromptBuilder> prompts;
+  TextParts text;
   std::unique_ptr<Scheduler> scheduler;
   // The device's own; null where the CPU makes voices. One voice is made at a time.
   std::unique_ptr<VoiceEncoder> voice_encoder;
@@ -122,17 +92,29 @@ Engine::~Engine() {
 }
 
 Result<ModelInfo> Engine::Inspect(const EngineOptions& options) {
+  return CatchExhaustion("inspect the model", [&] { return DoInspect(options); });
+}
+
+Result<ModelInfo> Engine::DoInspect(const EngineOptions& options) {
   QTTS_RETURN_IF_ERROR(CheckOptions(options));
   QTTS_ASSIGN_OR_RETURN(const auto checkpoint, Checkpoint::Open(options.model_path));
+  QTTS_ASSIGN_OR_RETURN(const TextParts text, ReadTextParts(options, *checkpoint));
   if (NeedsGpu(options) && !Registry().Has(RegistryKey(options))) {
     if (const Status status = CheckGpu(*checkpoint, GpuOptionsOf(options)); !status.ok()) {
-      return Explain(options, status);
+      return ExplainGpuError(options, status);
     }
   }
-  return checkpoint->Info();
+  ModelInfo info = checkpoint->Info();
+  info.read = text.tokenizer;
+  QTTS_RETURN_IF_ERROR(checkpoint->CheckFiles());
+  return info;
 }
 
 Result<std::shared_ptr<Engine>> Engine::Load(const EngineOptions& options, const std::atomic<bool>* cancelled) {
+  return CatchExhaustion("load the model", [&] { return DoLoad(options, cancelled); });
+}
+
+Result<std::shared_ptr<Engine>> Engine::DoLoad(const EngineOptions& options, const std::atomic<bool>* cancelled) {
   QTTS_RETURN_IF_ERROR(CheckOptions(options));
   const auto start = LogClock::now();
   auto impl = std::make_unique<Impl>();
@@ -142,16 +124,15 @@ Result<std::shared_ptr<Engine>> Engine::Load(const EngineOptions& options, const
   impl->threads = options.threads;
   impl->lead_frames = static_cast<size_t>(options.lead_frames);
   QTTS_RETURN_IF_ERROR(CheckCancelled(cancelled));
-  QTTS_ASSIGN_OR_RETURN(impl->tokenizer, Tokenizer::Load(options.model_path, options.tokenizer_pattern));
-  QTTS_ASSIGN_OR_RETURN(PromptBuilder prompts, PromptBuilder::Create(impl->checkpoint->config(), impl->tokenizer));
-  impl->prompts = std::make_shared<const PromptBuilder>(std::move(prompts));
+  QTTS_ASSIGN_OR_RETURN(impl->text, ReadTextParts(options, *impl->checkpoint));
   QTTS_RETURN_IF_ERROR(CheckCancelled(cancelled));
   QTTS_ASSIGN_OR_RETURN(std::unique_ptr<Backend> backend, CreateBackend(options, impl->checkpoint));
+  QTTS_RETURN_IF_ERROR(impl->checkpoint->CheckFiles());
   QTTS_RETURN_IF_ERROR(CheckCancelled(cancelled));
   impl->device_name = backend->name();
   impl->beside_host = backend->beside_host();
   impl->voice_encoder = backend->CreateVoiceEncoder();
-  impl->scheduler = std::make_unique<Scheduler>(std::move(backend));
+  QTTS_ASSIGN_OR_RETURN(impl->scheduler, Scheduler::Create(std::move(backend)));
   if (LogEnabled(LogLevel::kInfo)) {
     Log(LogLevel::kInfo, "loaded " + impl->path + " in " + ElapsedText(start) + ", on " + impl->device_name);
   }
@@ -159,16 +140,23 @@ Result<std::shared_ptr<Engine>> Engine::Load(const EngineOptions& options, const
 }
 
 Result<std::shared_ptr<Engine>> Engine::Acquire(const EngineOptions& options, const std::atomic<bool>* cancelled) {
-  return Registry().Get(
-      RegistryKey(options), [&] { return Load(options, cancelled); }, cancelled);
+  return CatchExhaustion("load the model", [&] {
+    return Registry().Get(
+        RegistryKey(options), [&] { return Load(options, cancelled); }, cancelled);
+  });
 }
 
 const ModelInfo& Engine::info() const { return impl_->info; }
 const std::string& Engine::device_name() const { return impl_->device_name; }
 bool Engine::beside_host() const { return impl_->beside_host; }
 bool Engine::device_lost() const { return impl_->scheduler->device_lost(); }
+Occupancy Engine::occupancy() const { return impl_->scheduler->occupancy(); }
 
 Result<ClonedVoice> Engine::CloneVoice(const Recording& recording, const CloneOptions& options) const {
+  return CatchExhaustion("clone the voice", [&] { return DoCloneVoice(recording, options); });
+}
+
+Result<ClonedVoice> Engine::DoCloneVoice(const Recording& recording, const CloneOptions& options) const {
   const auto start = LogClock::now();
   auto voice = [&]() -> Result<ClonedVoice> {
     if (impl_->voice_encoder != nullptr) {
@@ -178,6 +166,7 @@ Result<ClonedVoice> Engine::CloneVoice(const Recording& recording, const CloneOp
     QTTS_ASSIGN_OR_RETURN(const auto encoder, CreateCpuVoiceEncoder(impl_->checkpoint, impl_->threads));
     return qtts::CloneVoice(encoder.get(), impl_->info.fingerprint, recording, options);
   }();
+  QTTS_RETURN_IF_ERROR(impl_->checkpoint->CheckFiles());
   if (LogEnabled(LogLevel::kDebug)) {
     Log(LogLevel::kDebug,
         (voice.ok() ? "a recording made a voice in " : "a recording made no voice in ") + ElapsedText(start));
@@ -186,16 +175,20 @@ Result<ClonedVoice> Engine::CloneVoice(const Recording& recording, const CloneOp
 }
 
 Result<std::unique_ptr<Stream>> Engine::Start(const Request& request, std::function<void()> on_change) {
+  return CatchExhaustion("speak", [&] { return DoStart(request, std::move(on_change)); });
+}
+
+Result<std::unique_ptr<Stream>> Engine::DoStart(const Request& request, std::function<void()> on_change) {
   const auto start = LogClock::now();
   if (LogEnabled(LogLevel::kTrace)) {
     Log(LogLevel::kTrace, "asked for an utterance of " + std::to_string(request.text.size()) + " bytes");
   }
   impl_->scheduler->Expect();
-  QTTS_ASSIGN_OR_RETURN(std::vector<std::string> warnings, impl_->prompts->Validate(request));
+  QTTS_ASSIGN_OR_RETURN(std::vector<std::string> warnings, impl_->text.prompts->Validate(request));
   if (request.voice != nullptr) QTTS_RETURN_IF_ERROR(CheckVoiceModel(*request.voice, impl_->info));
   auto state =
-      std::make_shared<StreamState>(impl_->prompts, impl_->tokenizer, request, impl_->lead_frames, std::move(on_change),
-                                    [scheduler = impl_->scheduler.get()] { scheduler->Wake(); });
+      std::make_shared<StreamState>(impl_->text.prompts, impl_->text.tokenizer, request, impl_->lead_frames,
+                                    std::move(on_change), [scheduler = impl_->scheduler.get()] { scheduler->Wake(); });
   QTTS_RETURN_IF_ERROR(state->Begin());
   if (LogEnabled(LogLevel::kTrace)) Log(LogLevel::kTrace, "its text was taken in " + ElapsedText(start));
   impl_->scheduler->Add(state);

@@ -21,6 +21,8 @@ std::string_view StatusCodeName(StatusCode code) {
       return "resource-exhausted";
     case StatusCode::kDeviceUnavailable:
       return "device-unavailable";
+    case StatusCode::kBusy:
+      return "busy";
     case StatusCode::kCancelled:
       return "cancelled";
     case StatusCode::kInternal:

@@ -17,6 +17,9 @@ namespace qtts {
 
 using SlotId = int32_t;
 
+// Utterances that a backend speaks at once, on any device.
+inline constexpr int kDefaultSlots = 64;
+
 // One frame to make for one slot.
 struct FrameStep {
   SlotId slot = 0;
@@ -30,6 +33,12 @@ enum class FrameEnd {
   kEndOfSpeech,  // the model chose to end; no frame was made
   kMaxTokens,    // max_new_tokens ids were chosen without an end; no frame was made
   kError,        // this slot failed: see status; others go on
+};
+
+// What one call of Backend::Prefill() did.
+struct PrefillProgress {
+  bool done = false;  // nothing of the prompt is left: the slot's first frame may be submitted
+  double work = 0;    // that was done, in frames: about 1 at most
 };
 
 // What one FrameStep gave.
@@ -61,13 +70,23 @@ class Backend {
   // Outstanding submissions that keep the device busy; more gain nothing. At least 1.
   virtual int max_outstanding() const = 0;
 
-  // Starts an utterance: queues its prefill and, with reference codes, the codec's priming. `prompt`
-  // is not kept; its trailing_text is the caller's to feed through FrameStep. kDeviceUnavailable means
-  // that the device is lost: every slot is dead.
-  virtual Result<SlotId> Open(const Prompt& prompt, const GenerationSettings& settings, uint64_t seed) = 0;
+  // Slots that may be open at once. At least 1; the same for the backend's life.
+  virtual int max_slots() const = 0;
 
-  // Queues one frame for each of `steps`: distinct, open slots. A slot that has ended (the host may
-  // not know yet when it runs ahead) does nothing and reports its end again.
+  // Begins an utterance: checks the prompt, takes a slot and memory for it, and runs nothing of it yet. Its
+  // trailing_text is the caller's to feed through FrameStep. kDeviceUnavailable means that the device is lost: every
+  // slot is dead.
+  virtual Result<SlotId> Open(Prompt prompt, const GenerationSettings& settings, uint64_t seed) = 0;
+
+  // Runs, or queues, the next piece of an open slot's prompt: of the codec's priming with the reference codes, then
+  // of the talker's prefill. A piece is about a frame's work at most, so that between two of them other slots get
+  // their frames and whoever gives up is heard; on a device that runs ahead, few pieces are under way at once.
+  // How a prompt is cut changes no bit of what follows. kDeviceUnavailable as above; with any other error the slot
+  // is good for nothing but Close().
+  virtual Result<PrefillProgress> Prefill(SlotId slot) = 0;
+
+  // Queues one frame for each of `steps`: distinct, open slots. What is left of a slot's prompt is run first, in one
+  // go. A slot that has ended (the host may not know yet when it runs ahead) does nothing and reports its end again.
   virtual Status Submit(std::span<const FrameStep> steps) = 0;
 
   // Waits for the oldest outstanding submission; one result a step, in their order. A failed

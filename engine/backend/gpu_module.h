@@ -5,11 +5,12 @@
 #include <memory>
 
 #include "backend/backend.h"
+#include "backend/speech_decoder.h"
 #include "checkpoint/checkpoint.h"
 #include "qtts/status.h"
 
 // What the engine and the GPU module, a shared library that is opened only when asked for, know of each
-// other: one symbol, qtts_gpu_module_v3, a GpuModule. C++ types go across, so both must come from one
+// other: one symbol, qtts_gpu_module_v4, a GpuModule. C++ types go across, so both must come from one
 // build: `build` says which.
 namespace qtts {
 
@@ -27,9 +28,12 @@ struct GpuModule {
                    std::unique_ptr<Backend>* backend);
   // The errors of `create` that can be told without loading the model.
   Status (*check)(const Checkpoint& checkpoint, const GpuOptions& options);
+  // The model's speech tokenizer alone. Errors: as `create`.
+  Status (*create_speech_decoder)(std::shared_ptr<const Checkpoint> checkpoint, const GpuOptions& options,
+                                  std::unique_ptr<SpeechDecoder>* decoder);
 };
 
-inline constexpr const char* kGpuModuleSymbol = "qtts_gpu_module_v3";
+inline constexpr const char* kGpuModuleSymbol = "qtts_gpu_module_v4";
 
 // Identifies the interface and the compiler.
 constexpr const char* GpuModuleBuild() { return "qttssrc " QTTS_VERSION " " __VERSION__; }

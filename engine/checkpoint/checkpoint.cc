@@ -46,18 +46,18 @@ bool IsDialect(const std::string& language, const std::map<std::string, std::str
 }  // namespace
 
 Result<std::shared_ptr<const Checkpoint>> Checkpoint::Open(const std::string& folder) {
-  const Result<std::string> config_json = ReadTextFile(folder + "/config.json");
+  const Result<std::string> config_json = ReadSmallFile(folder + "/config.json");
   if (!config_json.ok()) {
     return config_json.status().code() == StatusCode::kNotFound ? NotAModel(folder) : config_json.status();
   }
-  const Result<std::string> generation_json = ReadTextFile(folder + "/generation_config.json");
+  const Result<std::string> generation_json = ReadSmallFile(folder + "/generation_config.json");
   if (!generation_json.ok() && generation_json.status().code() != StatusCode::kNotFound) {
     return generation_json.status();
   }
   // A missing one is reported after config.json has been judged: a folder of another kind is better
   // named as such.
   const std::string codec_folder = folder + "/speech_tokenizer";
-  const Result<std::string> codec_json = ReadTextFile(codec_folder + "/config.json");
+  const Result<std::string> codec_json = ReadSmallFile(codec_folder + "/config.json");
   if (!codec_json.ok() && codec_json.status().code() != StatusCode::kNotFound) return codec_json.status();
   std::shared_ptr<Checkpoint> checkpoint(new Checkpoint());
   checkpoint->folder_ = folder;
@@ -75,13 +75,18 @@ Result<std::shared_ptr<const Checkpoint>> Checkpoint::Open(const std::string& fo
   return std::shared_ptr<const Checkpoint>(std::move(checkpoint));
 }
 
+Status Checkpoint::CheckFiles() const {
+  QTTS_RETURN_IF_ERROR(model_store_->Check());
+  return codec_store_->Check();
+}
+
 Result<Checkpoint::VoiceEncoder> Checkpoint::OpenVoiceEncoder() const {
   if (config_.type != ModelType::kBase) {
     return Status::InvalidArgument(folder_ + ": " + NeedsCheckpoint("cloning a voice", ModelType::kBase, config_.type));
   }
   VoiceEncoder encoder;
-  QTTS_ASSIGN_OR_RETURN(const std::string config_json, ReadTextFile(folder_ + "/config.json"));
-  QTTS_ASSIGN_OR_RETURN(const std::string codec_json, ReadTextFile(folder_ + "/speech_tokenizer/config.json"));
+  QTTS_ASSIGN_OR_RETURN(const std::string config_json, ReadSmallFile(folder_ + "/config.json"));
+  QTTS_ASSIGN_OR_RETURN(const std::string codec_json, ReadSmallFile(folder_ + "/speech_tokenizer/config.json"));
   QTTS_ASSIGN_OR_RETURN(encoder.config, ParseVoiceEncoderConfig(folder_, config_, config_json, codec_json));
   QTTS_ASSIGN_OR_RETURN(encoder.weights, BindVoiceEncoder(*model_store_, *codec_store_, encoder.config));
   return encoder;

@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "checkpoint/ensure_memory.h"
+
 namespace qtts {
 namespace {
 
@@ -84,6 +86,8 @@ std::string Quoted(std::string_view text) {
 Result<json> ParseJson(std::string_view text, const std::string& file) {
   StrictCheck check;
   if (!json::sax_parse(text, &check)) return Status::CorruptModel(file + ": " + check.problem());
+  constexpr size_t kParsedTimes = 10;
+  EnsureMemory(text.size() * kParsedTimes);
   json document = json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (document.is_discarded()) return Status::CorruptModel(file + ": is not valid JSON");
   return document;

@@ -3,68 +3,133 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 #include <system_error>
 #include <utility>
 
 namespace qtts {
 namespace {
 
-constexpr size_t kMaxTextBytes = size_t{64} << 20;
+constexpr size_t kMostSmallBytes = size_t{64} << 20;
 
 std::string ErrorText(int error) { return std::generic_category().message(error); }
+
+Status Changed(const std::string& path, const char* what) {
+  return Status::Unreadable(path + ": was " + what +
+                            " while it was in use. Put the whole file back and start again; to replace a model that is "
+                            "in use, write the new file beside the old one and rename it over that.");
+}
+
+bool SameTime(const timespec& a, const timespec& b) { return a.tv_sec == b.tv_sec && a.tv_nsec == b.tv_nsec; }
+
+// Closes at the end of its life.
+class Descriptor {
+ public:
+  explicit Descriptor(int file) : file_(file) {}
+  ~Descriptor() {
+    if (file_ >= 0) close(file_);
+  }
+  Descriptor(Descriptor&& other) noexcept : file_(std::exchange(other.file_, -1)) {}
+  Descriptor& operator=(Descriptor&&) = delete;
+
+  int get() const { return file_; }
+  int Release() { return std::exchange(file_, -1); }
+
+ private:
+  int file_;
+};
+
+Result<Descriptor> OpenRegular(const std::string& path, struct stat* info) {
+  // O_NONBLOCK: a FIFO in place of the file must not hang the load; regular files ignore it.
+  Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (file.get() < 0) {
+    const int error = errno;
+    if (error == ENOENT || error == ENOTDIR) return Status::NotFound(path + ": no such file");
+    if (error == EMFILE || error == ENFILE) {
+      return Status::ResourceExhausted(path + ": cannot be opened: " + ErrorText(error) +
+                                       "; close some, or raise their limit (ulimit -n)");
+    }
+    return Status::Unreadable(path + ": cannot be opened: " + ErrorText(error));
+  }
+  if (fstat(file.get(), info) != 0 || !S_ISREG(info->st_mode)) {
+    return Status::Unreadable(path + ": is not a regular file");
+  }
+  return file;
+}
 
 }  // namespace
 
 Result<MappedFile> MappedFile::Open(const std::string& path) {
-  // O_NONBLOCK: a FIFO in place of the file must not hang the load; regular files ignore it.
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0) {
-    const int error = errno;
-    if (error == ENOENT || error == ENOTDIR) return Status::NotFound(path + ": no such file");
-    return Status::Unreadable(path + ": cannot be opened: " + ErrorText(error));
-  }
   struct stat info = {};
-  if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
-    close(fd);
-    return Status::Unreadable(path + ": is not a regular file");
-  }
+  QTTS_ASSIGN_OR_RETURN(Descriptor descriptor, OpenRegular(path, &info));
+  MappedFile file(path, info);
+  file.file_ = descriptor.Release();
   const auto size = static_cast<size_t>(info.st_size);
-  void* data = nullptr;
-  if (size > 0) {
-    data = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0);
-    if (data == MAP_FAILED) {
-      const int error = errno;
-      close(fd);
-      return Status::Unreadable(path + ": " + std::to_string(size) + " bytes cannot be mapped: " + ErrorText(error));
-    }
+  if (size == 0) return file;
+  void* const data = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.file_, 0);
+  if (data == MAP_FAILED) {
+    const int error = errno;
+    const std::string message = path + ": " + std::to_string(size) + " bytes cannot be mapped: " + ErrorText(error);
+    if (error == ENOMEM) return Status::ResourceExhausted(message + "; raise the limit of address space (ulimit -v)");
+    return Status::Unreadable(message);
   }
-  close(fd);
-  return MappedFile({static_cast<const std::byte*>(data), size});
+  file.bytes_ = {static_cast<const std::byte*>(data), size};
+  file.range_ = BusErrors::Watch(file.bytes_);
+  return file;
 }
 
-MappedFile::MappedFile(MappedFile&& other) noexcept : bytes_(std::exchange(other.bytes_, {})) {}
+MappedFile::MappedFile(MappedFile&& other) noexcept
+    : path_(std::move(other.path_)),
+      file_(std::exchange(other.file_, -1)),
+      info_(other.info_),
+      bytes_(std::exchange(other.bytes_, {})),
+      range_(std::exchange(other.range_, nullptr)) {}
 
 MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(file_, other.file_);
+  std::swap(info_, other.info_);
   std::swap(bytes_, other.bytes_);
+  std::swap(range_, other.range_);
   return *this;
 }
 
 MappedFile::~MappedFile() {
+  if (range_ != nullptr) BusErrors::Forget(range_);
   if (!bytes_.empty()) munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
+  if (file_ >= 0) close(file_);
 }
 
-Result<std::string> ReadTextFile(const std::string& path) {
-  QTTS_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(path));
-  if (file.bytes().size() > kMaxTextBytes) {
-    return Status::CorruptModel(path + ": is " + std::to_string(file.bytes().size()) +
-                                " bytes long, expected at most " + std::to_string(kMaxTextBytes));
+Status MappedFile::Check() const {
+  struct stat now = {};
+  // Where nothing can be learned of the file any more (a network's, say), its pages still tell.
+  const bool known = fstat(file_, &now) == 0;
+  if (known && now.st_size < info_.st_size) return Changed(path_, "truncated");
+  if (range_ != nullptr && range_->lost()) return Changed(path_, "truncated, or lost by its disk,");
+  if (known && (now.st_size != info_.st_size || !SameTime(now.st_mtim, info_.st_mtim))) {
+    return Changed(path_, "overwritten");
   }
-  return std::string(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
+  return Status::Ok();
+}
+
+Result<std::string> ReadSmallFile(const std::string& path) {
+  struct stat info = {};
+  QTTS_ASSIGN_OR_RETURN(const Descriptor file, OpenRegular(path, &info));
+  if (static_cast<uint64_t>(info.st_size) > kMostSmallBytes) {
+    return Status::CorruptModel(path + ": is " + std::to_string(info.st_size) + " bytes long, expected at most " +
+                                std::to_string(kMostSmallBytes));
+  }
+  std::string text(static_cast<size_t>(info.st_size), '\0');
+  for (size_t done = 0; done < text.size();) {
+    const ssize_t count = read(file.get(), text.data() + done, text.size() - done);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return Status::Unreadable(path + ": cannot be read: " + ErrorText(errno));
+    if (count == 0) return Changed(path, "truncated");
+    done += static_cast<size_t>(count);
+  }
+  return text;
 }
 
 }  // namespace qtts

@@ -152,7 +152,7 @@ struct TensorFiles {
 };
 
 Result<TensorFiles> ReadIndex(const std::string& path) {
-  QTTS_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(path));
+  QTTS_ASSIGN_OR_RETURN(const std::string text, ReadSmallFile(path));
   QTTS_ASSIGN_OR_RETURN(const json document, ParseJson(text, path));
   const auto weight_map = document.is_object() ? document.find("weight_map") : document.end();
   if (weight_map == document.end() || !weight_map->is_object() || weight_map->empty()) {
@@ -337,6 +337,11 @@ Result<TensorView> TensorStore::Get(std::string_view name, std::span<const int64
                                 "; write the file anew with a current safetensors library");
   }
   return TensorView{*dtype, entry.shape, data};
+}
+
+Status TensorStore::Check() const {
+  for (const auto& file : impl_->files) QTTS_RETURN_IF_ERROR(file->mapping.Check());
+  return Status::Ok();
 }
 
 bool TensorStore::Contains(std::string_view name) const { return impl_->tensors.count(name) != 0; }

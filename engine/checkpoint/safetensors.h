@@ -54,8 +54,7 @@ struct SafetensorsHeader {
 };
 
 // The tensors of `<stem>.safetensors`, or of the shards that `<stem>.safetensors.index.json` lists,
-// mapped read-only. Immutable and thread-safe. A file that is truncated while mapped raises SIGBUS,
-// like any mapped file.
+// mapped read-only. Immutable and thread-safe.
 class TensorStore {
  public:
   // Opens and checks headers; maps, but reads no weights.
@@ -66,6 +65,8 @@ class TensorStore {
   // names file, tensor, expected and found.
   Result<TensorView> Get(std::string_view name, std::span<const int64_t> shape) const;
   bool Contains(std::string_view name) const;
+  // Whether the files are what they were when they were opened (MappedFile::Check()).
+  Status Check() const;
   std::vector<std::string> Names() const;  // sorted
 
  private:

@@ -32,6 +32,9 @@ class CausalConv {
   int64_t in() const { return view_.in; }
   int64_t out() const { return view_.out; }
 
+  // Multiply-adds of one output row.
+  int64_t work() const { return view_.in * view_.taps * view_.out; }
+
   // Input rows before the first that an output needs.
   int64_t history() const { return (view_.taps - 1) * view_.dilation; }
 

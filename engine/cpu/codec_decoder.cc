@@ -11,9 +11,6 @@ namespace {
 
 // Frames computed together: enough to read weights rarely, few enough for modest scratch.
 constexpr int64_t kChunkFrames = 8;
-// The same for frames of which only the transformer's part is computed, which takes far less scratch.
-constexpr int64_t kLatentFrames = 64;
-
 constexpr float kLeastUsage = 1e-5F;
 constexpr float kLayerNormEps = 1e-6F;
 constexpr float kSnakeEps = 1e-9F;
@@ -105,6 +102,8 @@ CodecDecoder::CodecDecoder(const CodecConfig& config, const CodecWeights& weight
     blocks_.emplace_back(weights.blocks[i], config_.upsample_rates[i], pool);
   }
   sound_history_ = SoundHistory();
+  frame_work_ = LatentWork() + SoundWork();
+  latent_frames_ = std::max<int64_t>(1, frame_work_ / LatentWork());
 }
 
 CodecDecoder::State CodecDecoder::State::Copy() const {
@@ -132,17 +131,15 @@ void CodecDecoder::Decode(State* state, std::span<const int32_t> codes, std::spa
   }
 }
 
-void CodecDecoder::Prime(State* state, std::span<const int32_t> codes) {
+int64_t CodecDecoder::Prime(State* state, std::span<const int32_t> codes, int64_t begin) {
   const int64_t frames = static_cast<int64_t>(codes.size()) / code_groups();
   const int64_t first_sound = std::max<int64_t>(0, frames - sound_history_);
-  int64_t end = 0;
-  for (int64_t begin = 0; begin < frames; begin = end) {
-    const bool sound = begin >= first_sound;
-    end = sound ? std::min(begin + kChunkFrames, frames) : std::min(begin + kLatentFrames, first_sound);
-    RunLatents(state, codes.subspan(static_cast<size_t>(begin * code_groups()),
-                                    static_cast<size_t>((end - begin) * code_groups())));
-    if (sound) RunSound(state);
-  }
+  const bool sound = begin >= first_sound;
+  const int64_t end = sound ? begin + 1 : std::min(begin + latent_frames_, first_sound);
+  RunLatents(state, codes.subspan(static_cast<size_t>(begin * code_groups()),
+                                  static_cast<size_t>((end - begin) * code_groups())));
+  if (sound) RunSound(state);
+  return end;
 }
 
 void CodecDecoder::DecodeChunk(State* state, std::span<const int32_t> codes, std::span<float> pcm) {
@@ -180,6 +177,30 @@ int64_t CodecDecoder::SoundHistory() const {
     behind(stage->stride, stage->transposed.history());
   }
   return rows;
+}
+
+int64_t CodecDecoder::LatentWork() const {
+  return semantic_projection_.work() + acoustic_projection_.work() + pre_conv_.work() + input_projection_.work() +
+         transformer_.RowWork(config_.transformer.sliding_window) + output_projection_.work();
+}
+
+int64_t CodecDecoder::SoundWork() const {
+  int64_t rows = 1;
+  int64_t work = 0;
+  for (const ConvNeXt& stage : upsample_) {
+    work += rows * stage.transposed.work();
+    rows *= stage.stride;
+    work += rows * (stage.expand.work() + kGeluWork * stage.expand.out() + stage.contract.work());
+  }
+  work += rows * first_conv_.work();
+  for (const Block& block : blocks_) {
+    work += rows * (kSnakeWork * block.transposed.in() + block.transposed.work());
+    rows *= block.stride;
+    for (const ResidualUnit& unit : block.residuals) {
+      work += rows * (kSnakeWork * (unit.conv1.in() + unit.conv2.in()) + unit.conv1.work() + unit.conv2.work());
+    }
+  }
+  return work + rows * (kSnakeWork * last_conv_.in() + last_conv_.work());
 }
 
 void CodecDecoder::Dequantize(std::span<const int32_t> codes, float* y) {

@@ -52,8 +52,12 @@ class CodecDecoder {
   void Decode(State* state, std::span<const int32_t> codes, std::span<float> pcm);
 
   // What Decode() makes of `state`, bit for bit, without the sound, of which only the end is computed: behind the
-  // transformer, the operators look back a few frames.
-  void Prime(State* state, std::span<const int32_t> codes);
+  // transformer, the operators look back a few frames. One piece at a time, about a frame's work each: from frame
+  // `begin` on, which is where the last piece ended, at first 0. Returns the frame behind the piece.
+  int64_t Prime(State* state, std::span<const int32_t> codes, int64_t begin);
+
+  // Cost of decoding a frame, in multiply-adds of a matrix product.
+  int64_t FrameWork() const { return frame_work_; }
 
  private:
   struct Codebook {
@@ -94,6 +98,9 @@ class CodecDecoder {
   void RunSound(State* state);
   // Frames before the present one on which RunSound() depends at most.
   int64_t SoundHistory() const;
+  // Cost of a frame in RunLatents() and in RunSound().
+  int64_t LatentWork() const;
+  int64_t SoundWork() const;
   // codes -> vectors y [frames][codebook_dim].
   void Dequantize(std::span<const int32_t> codes, float* y);
   void PreTransformer(State* state);
@@ -125,6 +132,8 @@ class CodecDecoder {
   Snake last_snake_;
   CausalConv last_conv_;
   int64_t sound_history_ = 0;
+  int64_t frame_work_ = 0;
+  int64_t latent_frames_ = 1;  // of one piece of Prime()
 
   // x_ [rows_][width_] is what flows from stage to stage; the others are scratch within one.
   std::vector<float> x_;

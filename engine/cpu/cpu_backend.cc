@@ -9,7 +9,6 @@
 #include <new>
 #include <set>
 #include <string>
-#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -20,6 +19,7 @@
 #include "cpu/prompt_cache.h"
 #include "cpu/talker.h"
 #include "cpu/thread_pool.h"
+#include "qtts/resources.h"
 #include "sampling/sampler.h"
 
 namespace qtts {
@@ -31,26 +31,35 @@ Status DamagedModel(const char* part) {
 }
 
 Status OutOfMemory() {
-  return Status::ResourceExhausted("not enough memory to speak; use a shorter text, fewer streams or a smaller model");
+  return CatchExhaustion("speak", [] {
+    return Status::ResourceExhausted(
+        "not enough memory to speak; use a shorter text, fewer streams or a smaller model");
+  });
 }
 
 // One utterance.
 struct Slot {
-  Slot(const Prompt& p, const GenerationSettings& s, uint64_t seed_value, const TalkerConfig& config,
-       cpu::KvCache kv_cache, cpu::CodecDecoder::State codec_state)
-      : prompt(p),
+  Slot(Prompt p, const GenerationSettings& s, uint64_t seed_value, const TalkerConfig& config, cpu::KvCache kv_cache,
+       cpu::CodecDecoder::State codec_state)
+      : prompt(std::move(p)),
         settings(s),
         seed(seed_value),
         sampler(config.vocab_size, config.codec_eos_id, s, seed_value),
         cache(std::move(kv_cache)),
         codec(std::move(codec_state)) {}
 
-  Prompt prompt;  // emptied once it has been run
+  Prompt prompt;              // emptied once it has been run
+  int64_t primed_frames = 0;  // of its reference; of its rows, those in the cache have been run
+  bool codec_primed = false;
+  bool prefix_known = false;
   GenerationSettings settings;
   uint64_t seed;
   TalkerSampler sampler;
   cpu::KvCache cache;
   cpu::CodecDecoder::State codec;
+  bool prefilled = false;
+  std::vector<float> hidden;  // of the prompt's last row, until the first frame takes them
+  std::vector<float> logits;
   bool started = false;
   std::vector<int32_t> codes;  // of the last frame
   FrameEnd end = FrameEnd::kNone;
@@ -78,7 +87,7 @@ struct ActiveStep {
 
 class CpuBackend final : public Backend {
  public:
-  CpuBackend(std::shared_ptr<const Checkpoint> checkpoint, int threads)
+  CpuBackend(std::shared_ptr<const Checkpoint> checkpoint, int threads, int max_slots)
       : checkpoint_(std::move(checkpoint)),
         config_(checkpoint_->config()),
         pool_(threads),
@@ -86,13 +95,17 @@ class CpuBackend final : public Backend {
         talker_(config_.talker, checkpoint_->talker(), pool_),
         predictor_(config_.predictor, checkpoint_->predictor(), embedder_, pool_),
         codec_(config_.codec, checkpoint_->codec(), pool_),
+        frame_work_(talker_.RowWork(0) + predictor_.FrameWork() + codec_.FrameWork()),
+        max_slots_(max_slots),
         name_("cpu (" + cpu::InstructionSet() + ", " + std::to_string(threads) +
               (threads == 1 ? " thread)" : " threads)")) {}
 
   const std::string& name() const override { return name_; }
   bool beside_host() const override { return false; }
   int max_outstanding() const override { return 1; }
-  Result<SlotId> Open(const Prompt& prompt, const GenerationSettings& settings, uint64_t seed) override;
+  int max_slots() const override { return max_slots_; }
+  Result<SlotId> Open(Prompt prompt, const GenerationSettings& settings, uint64_t seed) override;
+  Result<PrefillProgress> Prefill(SlotId slot) override;
   Status Submit(std::span<const FrameStep> steps) override;
   Result<std::vector<FrameResult>> Collect() override;
   void Close(SlotId slot) override;
@@ -101,10 +114,14 @@ class CpuBackend final : public Backend {
   Status CheckPrompt(const Prompt& prompt) const;
   SlotId NewId();
 
+  // The next piece of a slot's prompt.
+  PrefillProgress RunPiece(Slot* slot);
+  void PrimeCodec(Slot* slot);
+  int64_t PieceRows(const Slot& slot) const;
+
   // The parts of one step, in order. Each leaves out what has ended, and may end more.
   void Advance(std::span<ActiveStep> steps);
   void Start(ActiveStep* step);
-  void PrimeCodec(std::span<const int32_t> reference_codes, cpu::CodecDecoder::State* state);
   void StepTalker(std::span<ActiveStep> steps);
   void ChooseFirstCode(ActiveStep* step);
   void PredictCodes(std::span<ActiveStep> steps);
@@ -117,6 +134,8 @@ class CpuBackend final : public Backend {
   cpu::Talker talker_;
   cpu::Predictor predictor_;
   cpu::CodecDecoder codec_;
+  const int64_t frame_work_;  // of one stream, in multiply-adds
+  const int max_slots_;
   std::string name_;
   cpu::PromptCache prompts_;
   std::map<SlotId, Slot> slots_;
@@ -154,17 +173,83 @@ SlotId CpuBackend::NewId() {
   return last_id_;
 }
 
-Result<SlotId> CpuBackend::Open(const Prompt& prompt, const GenerationSettings& settings, uint64_t seed) {
+Result<SlotId> CpuBackend::Open(Prompt prompt, const GenerationSettings& settings, uint64_t seed) {
   QTTS_RETURN_IF_ERROR(CheckPrompt(prompt));
+  if (slots_.size() >= static_cast<size_t>(max_slots_)) {
+    return Status::ResourceExhausted("the CPU backend already has " + std::to_string(max_slots_) +
+                                     " utterances; wait for one to end");
+  }
   try {
     const SlotId id = NewId();
-    slots_.emplace(
-        std::piecewise_construct, std::forward_as_tuple(id),
-        std::forward_as_tuple(prompt, settings, seed, config_.talker, talker_.NewCache(), codec_.NewState()));
+    slots_.emplace(std::piecewise_construct, std::forward_as_tuple(id),
+                   std::forward_as_tuple(std::move(prompt), settings, seed, config_.talker, talker_.NewCache(),
+                                         codec_.NewState()));
     return id;
   } catch (const std::bad_alloc&) {
     return OutOfMemory();
   }
+}
+
+Result<PrefillProgress> CpuBackend::Prefill(SlotId slot) {
+  const auto found = slots_.find(slot);
+  if (found == slots_.end()) return Status::InvalidArgument("slot " + std::to_string(slot) + " is not open");
+  if (found->second.end == FrameEnd::kError) return found->second.status;
+  try {
+    return RunPiece(&found->second);
+  } catch (const std::bad_alloc&) {
+    // A cache may have grown in some layers only.
+    found->second.end = FrameEnd::kError;
+    found->second.status = OutOfMemory();
+    return found->second.status;
+  }
+}
+
+PrefillProgress CpuBackend::RunPiece(Slot* slot) {
+  if (slot->prefilled) return {true, 0};
+  if (!slot->codec_primed) {
+    PrimeCodec(slot);
+    if (slot->primed_frames > 0) return {false, 1};
+  }
+  const Prompt& prompt = slot->prompt;
+  if (slot->cache.length() == 0) slot->prefix_known = prompts_.RestorePrefix(prompt, &slot->cache);
+  const int64_t begin = slot->cache.length();
+  const int64_t count = PieceRows(*slot);
+  const auto rows = std::span(prompt.rows).subspan(static_cast<size_t>(begin), static_cast<size_t>(count));
+  std::vector<float> inputs(rows.size() * static_cast<size_t>(talker_.hidden_size()));
+  embedder_.Embed(rows, prompt.x_vector, inputs.data());
+  const double work = static_cast<double>(count * talker_.RowWork(begin + count)) / static_cast<double>(frame_work_);
+  if (begin + count < static_cast<int64_t>(prompt.rows.size())) {
+    talker_.Prefill(&slot->cache, inputs);
+    return {false, work};
+  }
+  slot->hidden.resize(static_cast<size_t>(talker_.hidden_size()));
+  slot->logits.resize(static_cast<size_t>(talker_.vocab_size()));
+  talker_.Prefill(&slot->cache, inputs, slot->hidden.data(), slot->logits.data());
+  if (!slot->prefix_known) prompts_.KeepPrefix(prompt, slot->cache);
+  slot->prefilled = true;
+  slot->prompt = Prompt();
+  return {true, work};
+}
+
+// Rows of the next piece: a frame's work, if each cost as much as one behind them, which sees more than they do.
+int64_t CpuBackend::PieceRows(const Slot& slot) const {
+  const int64_t begin = slot.cache.length();
+  const int64_t left = static_cast<int64_t>(slot.prompt.rows.size()) - begin;
+  const int64_t most = frame_work_ / talker_.RowWork(begin);
+  return std::min(left, std::max<int64_t>(1, frame_work_ / talker_.RowWork(begin + most)));
+}
+
+void CpuBackend::PrimeCodec(Slot* slot) {
+  const std::span<const int32_t> codes = slot->prompt.reference_codes;
+  const int64_t frames = static_cast<int64_t>(codes.size()) / codec_.code_groups();
+  if (frames == 0 || (slot->primed_frames == 0 && prompts_.RestoreReference(codes, &slot->codec))) {
+    slot->codec_primed = true;
+    return;
+  }
+  slot->primed_frames = codec_.Prime(&slot->codec, codes, slot->primed_frames);
+  if (slot->primed_frames < frames) return;
+  prompts_.KeepReference(codes, slot->codec);
+  slot->codec_primed = true;
 }
 
 Status CpuBackend::Submit(std::span<const FrameStep> steps) {
@@ -209,6 +294,8 @@ Result<std::vector<FrameResult>> CpuBackend::Collect() {
       if (!step.ended()) step.End(FrameEnd::kError, OutOfMemory());
     }
   }
+  // Weights are read where they are mapped: what they gave counts if they are still those of the file.
+  QTTS_RETURN_IF_ERROR(checkpoint_->CheckFiles());
   return results;
 }
 
@@ -235,23 +322,9 @@ void CpuBackend::Start(ActiveStep* step) {
     return step->End(FrameEnd::kError, Status::InvalidArgument("the first frame follows the prompt and takes no text"));
   }
   slot.started = true;
-  const Prompt prompt = std::exchange(slot.prompt, Prompt());
-  PrimeCodec(prompt.reference_codes, &slot.codec);
-  const bool known = prompts_.RestorePrefix(prompt, &slot.cache);
-  const auto rest = std::span(prompt.rows).subspan(static_cast<size_t>(slot.cache.length()));
-  const auto width = static_cast<size_t>(talker_.hidden_size());
-  std::vector<float> inputs(rest.size() * width);
-  embedder_.Embed(rest, prompt.x_vector, inputs.data());
-  step->hidden.resize(width);
-  step->logits.resize(static_cast<size_t>(talker_.vocab_size()));
-  talker_.Prefill(&slot.cache, inputs, step->hidden.data(), step->logits.data());
-  if (!known) prompts_.KeepPrefix(prompt, slot.cache);
-}
-
-void CpuBackend::PrimeCodec(std::span<const int32_t> reference_codes, cpu::CodecDecoder::State* state) {
-  if (reference_codes.empty() || prompts_.RestoreReference(reference_codes, state)) return;
-  codec_.Prime(state, reference_codes);
-  prompts_.KeepReference(reference_codes, *state);
+  while (!slot.prefilled) RunPiece(&slot);
+  step->hidden = std::exchange(slot.hidden, {});
+  step->logits = std::exchange(slot.logits, {});
 }
 
 void CpuBackend::StepTalker(std::span<ActiveStep> steps) {
@@ -337,15 +410,12 @@ void CpuBackend::DecodeFrame(ActiveStep* step) {
 
 }  // namespace
 
-Result<std::unique_ptr<Backend>> CreateCpuBackend(std::shared_ptr<const Checkpoint> checkpoint, int threads) {
+Result<std::unique_ptr<Backend>> CreateCpuBackend(std::shared_ptr<const Checkpoint> checkpoint, int threads,
+                                                  int max_slots) {
   if (threads <= 0) threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
-  try {
-    return std::unique_ptr<Backend>(std::make_unique<CpuBackend>(std::move(checkpoint), threads));
-  } catch (const std::bad_alloc&) {
-    return Status::ResourceExhausted("not enough memory to load the model");
-  } catch (const std::system_error& error) {
-    return Status::ResourceExhausted(std::string("cannot start the CPU backend's threads: ") + error.what());
-  }
+  return CatchExhaustion("load the model", [&]() -> Result<std::unique_ptr<Backend>> {
+    return std::unique_ptr<Backend>(std::make_unique<CpuBackend>(std::move(checkpoint), threads, max_slots));
+  });
 }
 
 }  // namespace qtts

@@ -11,11 +11,12 @@
 namespace qtts {
 
 // The reference backend: F32 arithmetic on the mapped weights, in the dtype they come in. Submit()
-// only queues; Collect() computes, in its caller's thread and threads - 1 helpers. What a slot gives
+// only queues; Prefill() and Collect() compute, in their caller's thread and threads - 1 helpers. What a slot gives
 // depends neither on other slots nor on the number of threads, bit for bit.
 //
 // `threads` 0: one per core. Keeps `checkpoint` alive. Errors: kResourceExhausted.
-Result<std::unique_ptr<Backend>> CreateCpuBackend(std::shared_ptr<const Checkpoint> checkpoint, int threads);
+Result<std::unique_ptr<Backend>> CreateCpuBackend(std::shared_ptr<const Checkpoint> checkpoint, int threads,
+                                                  int max_slots = kDefaultSlots);
 
 }  // namespace qtts
 

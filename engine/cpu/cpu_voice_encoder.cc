@@ -4,19 +4,21 @@
 #include <algorithm>
 #include <new>
 #include <string>
-#include <system_error>
 #include <thread>
 #include <utility>
 
 #include "cpu/codec_encoder.h"
 #include "cpu/speaker_encoder.h"
 #include "cpu/thread_pool.h"
+#include "qtts/resources.h"
 
 namespace qtts {
 namespace {
 
 Status OutOfMemory() {
-  return Status::ResourceExhausted("not enough memory to clone a voice; use a shorter recording");
+  return CatchExhaustion("clone a voice", [] {
+    return Status::ResourceExhausted("not enough memory to clone a voice; use a shorter recording");
+  });
 }
 
 class CpuVoiceEncoder final : public VoiceEncoder {
@@ -55,14 +57,10 @@ class CpuVoiceEncoder final : public VoiceEncoder {
 Result<std::unique_ptr<VoiceEncoder>> CreateCpuVoiceEncoder(std::shared_ptr<const Checkpoint> checkpoint, int threads) {
   QTTS_ASSIGN_OR_RETURN(Checkpoint::VoiceEncoder encoder, checkpoint->OpenVoiceEncoder());
   if (threads <= 0) threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
-  try {
+  return CatchExhaustion("clone a voice", [&]() -> Result<std::unique_ptr<VoiceEncoder>> {
     return std::unique_ptr<VoiceEncoder>(
         std::make_unique<CpuVoiceEncoder>(std::move(checkpoint), std::move(encoder), threads));
-  } catch (const std::bad_alloc&) {
-    return OutOfMemory();
-  } catch (const std::system_error& error) {
-    return Status::ResourceExhausted(std::string("cannot start the voice encoder's threads: ") + error.what());
-  }
+  });
 }
 
 }  // namespace qtts

@@ -90,7 +90,8 @@ void Embedder::ProjectTexts(std::span<const PromptRow> rows) {
   text_fc2_.Run(pool_, inner.data(), m, outer.data());
   for (int64_t i = 0; i < m; ++i) {
     const float* const row = outer.data() + i * text_fc2_.out();
-    projected_[missing[static_cast<size_t>(i)]].assign(row, row + text_fc2_.out());
+    // Memory may run out: an entry is there whole or not at all.
+    projected_.emplace(missing[static_cast<size_t>(i)], std::vector<float>(row, row + text_fc2_.out()));
   }
 }
 

@@ -28,6 +28,8 @@ class Linear {
 
   int64_t in() const { return weight_.cols; }
   int64_t out() const { return weight_.rows; }
+  // Multiply-adds of one row.
+  int64_t work() const { return in() * out(); }
 
   // x [m][in] -> y [m][out].
   void Run(ThreadPool& pool, const float* x, int64_t m, float* y) const;

@@ -52,9 +52,11 @@ void PromptCache::KeepPrefix(const Prompt& prompt, const KvCache& cache) {
   const size_t rows = PrefixRows(prompt);
   if (rows == 0 || !cache.complete()) return;
   try {
+    std::string key = PrefixKey(prompt, rows);
+    if (prefixes_.Find(key) != nullptr) return;
     KvCache prefix = cache.Copy(static_cast<int64_t>(rows));
     const size_t bytes = prefix.bytes();
-    prefixes_.Insert(PrefixKey(prompt, rows), std::move(prefix), bytes);
+    prefixes_.Insert(std::move(key), std::move(prefix), bytes);
   } catch (const std::bad_alloc&) {
     // Then the next utterance computes it again.
   }
@@ -69,7 +71,9 @@ bool PromptCache::RestoreReference(std::span<const int32_t> codes, CodecDecoder:
 
 void PromptCache::KeepReference(std::span<const int32_t> codes, const CodecDecoder::State& state) {
   try {
-    references_.Insert(ReferenceKey(codes), state.Copy(), state.bytes());
+    std::string key = ReferenceKey(codes);
+    if (references_.Find(key) != nullptr) return;
+    references_.Insert(std::move(key), state.Copy(), state.bytes());
   } catch (const std::bad_alloc&) {
     // Then the next utterance decodes it again.
   }

@@ -32,7 +32,7 @@ class PromptCache {
   // Makes `cache`, which is empty, that of the PrefixRows() of `prompt`. False, and `cache` as it was, if
   // they are not known. May throw std::bad_alloc.
   bool RestorePrefix(const Prompt& prompt, KvCache* cache);
-  // Keeps the PrefixRows() of `prompt`, which `cache` begins with. For a prompt that was not known.
+  // Keeps the PrefixRows() of `prompt`, which `cache` begins with, unless another utterance of the voice has meanwhile.
   void KeepPrefix(const Prompt& prompt, const KvCache& cache);
 
   // The same for the codec's state after `codes`.

@@ -14,7 +14,7 @@ constexpr int64_t kPrefillRows = 128;
 Talker::Talker(const TalkerConfig& config, const TalkerWeights& weights, ThreadPool& pool)
     : pool_(pool), transformer_(config.transformer, weights.transformer, pool), head_(weights.codec_head) {}
 
-void Talker::Prefill(KvCache* cache, std::span<const float> inputs, float* hidden, float* logits) {
+void Talker::Prefill(KvCache* cache, std::span<const float> inputs) {
   const int64_t width = hidden_size();
   const int64_t rows = static_cast<int64_t>(inputs.size()) / width;
   int64_t count = 0;
@@ -24,6 +24,11 @@ void Talker::Prefill(KvCache* cache, std::span<const float> inputs, float* hidde
     const SequenceRows sequence{cache, count};
     transformer_.Forward({&sequence, 1}, chunk_.data());
   }
+}
+
+void Talker::Prefill(KvCache* cache, std::span<const float> inputs, float* hidden, float* logits) {
+  Prefill(cache, inputs);
+  const int64_t width = hidden_size();
   std::copy_n(chunk_.end() - width, width, hidden);
   head_.Run(pool_, hidden, 1, logits);
 }

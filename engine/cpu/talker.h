@@ -21,10 +21,13 @@ class Talker {
   int64_t hidden_size() const { return head_.in(); }
   int64_t vocab_size() const { return head_.out(); }
   int64_t max_positions() const { return transformer_.config().max_positions; }
+  // Cost of one input at `position`, in multiply-adds of a matrix product.
+  int64_t RowWork(int64_t position) const { return transformer_.RowWork(position); }
   KvCache NewCache() const { return KvCache(transformer_.config()); }
 
-  // Appends `rows` inputs [rows][hidden] to a sequence. hidden [hidden] and logits [vocab] are those
-  // of the last row.
+  // Appends the next inputs [rows][hidden] of a prompt to a sequence.
+  void Prefill(KvCache* cache, std::span<const float> inputs);
+  // The same for its last ones: hidden [hidden] and logits [vocab] are those of the last row.
   void Prefill(KvCache* cache, std::span<const float> inputs, float* hidden, float* logits);
 
   // Appends one input to each of the sequences. inputs [sequences][hidden] become their hidden

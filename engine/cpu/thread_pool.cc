@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "qtts/resources.h"
+
 #if defined(__x86_64__) || defined(__i386__)
 #include <immintrin.h>
 #endif
@@ -42,7 +44,11 @@ void WaitWhile(const std::atomic<T>& flag, T old) {
 
 ThreadPool::ThreadPool(int threads) : inside_(kClosed) {
   try {
-    for (int i = 1; i < threads; ++i) workers_.emplace_back([this] { Work(); });
+    for (int i = 1; i < threads; ++i)
+      workers_.emplace_back([this] {
+        BeginThread();
+        Work();
+      });
   } catch (...) {
     Stop();
     throw;

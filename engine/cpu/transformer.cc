@@ -12,6 +12,10 @@ namespace {
 // Positions whose rotations are kept; later ones are computed when they come, once per row.
 constexpr int64_t kKeptRotations = 64;
 
+// A multiply-add of attention takes about as long as this many of a matrix product: with it, the pieces of a prompt of
+// 12,000 tokens take 8 to 18 ms each from its beginning to its end (bundled voice, two busy cores).
+constexpr int64_t kAttentionCost = 4;
+
 std::vector<float> FloatsOrNone(const std::optional<TensorView>& tensor) {
   return tensor.has_value() ? FloatsOf(*tensor) : std::vector<float>();
 }
@@ -65,6 +69,18 @@ void Transformer::RotationOf(int64_t position, float* rotation) const {
     rotation[i] = std::cos(angle);
     rotation[half + i] = std::sin(angle);
   }
+}
+
+int64_t Transformer::RowWork(int64_t position) const {
+  int64_t work = 0;
+  for (const Layer& layer : layers_) {
+    for (const Linear* product : {&layer.q, &layer.k, &layer.v, &layer.o, &layer.gate, &layer.up, &layer.down}) {
+      work += product->work();
+    }
+  }
+  const int64_t visible =
+      config_.sliding_window == 0 ? position + 1 : std::min<int64_t>(position + 1, config_.sliding_window);
+  return work + kAttentionCost * config_.num_layers * 2 * visible * config_.q_width();
 }
 
 void Transformer::PlaceRows(std::span<const SequenceRows> sequences) {

@@ -35,6 +35,9 @@ class Transformer {
 
   const TransformerConfig& config() const { return config_; }
 
+  // Cost of one row at `position`, in multiply-adds of a matrix product.
+  int64_t RowWork(int64_t position) const;
+
  private:
   struct Layer {
     explicit Layer(const TransformerLayerWeights& weights);

@@ -1,60 +1,62 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-#include "prompt/language.h"
+#include "qtts/language.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <iterator>
 #include <string>
 
 namespace qtts {
 namespace {
 
-struct Language {
-  std::string_view tag;
-  std::string_view name;
-};
+constexpr Language kAutomatic = {"auto", ""};
 
-// Spec 12. The shortest tag of a name first.
+// Spec 12.
 constexpr Language kLanguages[] = {
-    {"zh", "chinese"}, {"cmn", "chinese"},   {"en", "english"}, {"ja", "japanese"}, {"ko", "korean"},  {"de", "german"},
-    {"fr", "french"},  {"pt", "portuguese"}, {"ru", "russian"}, {"es", "spanish"},  {"it", "italian"}, {"und", "auto"},
+    {"chinese", "zh"}, {"english", "en"},    {"japanese", "ja"}, {"korean", "ko"},  {"german", "de"},
+    {"french", "fr"},  {"portuguese", "pt"}, {"russian", "ru"},  {"spanish", "es"}, {"italian", "it"},
 };
 
 // Extended language subtags: what follows the language and has three letters.
 constexpr size_t kExtendedLength = 3;
+// Mandarin, which has a subtag of its own.
+constexpr std::string_view kMandarin = "cmn";
 
 bool IsSubtag(std::string_view part) {
   const auto plain = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); };
   return !part.empty() && part.size() <= 8 && std::all_of(part.begin(), part.end(), plain);
 }
 
-}  // namespace
-
-std::string_view LanguageOfTag(std::string_view tag) {
-  std::string lower(tag);
-  for (char& c : lower) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  const std::string_view all = lower;
-  const size_t first_end = std::min(all.find('-'), all.size());
-  const auto* const found = std::find_if(std::begin(kLanguages), std::end(kLanguages), [&](const Language& language) {
-    return language.tag == all.substr(0, first_end);
-  });
-  if (found == std::end(kLanguages)) return {};
+// Whether `rest`, behind the first subtag of a tag, is well formed and leaves the language what it is.
+bool IsRestOfTag(std::string_view rest) {
   bool second = true;
-  for (size_t begin = first_end; begin < all.size();) {
-    const size_t end = std::min(all.find('-', begin + 1), all.size());
-    const std::string_view part = all.substr(begin + 1, end - begin - 1);
-    if (!IsSubtag(part)) return {};
+  while (!rest.empty()) {
+    const size_t end = std::min(rest.find('-', 1), rest.size());
+    const std::string_view part = rest.substr(1, end - 1);
+    if (!IsSubtag(part)) return false;
     const bool letters = std::none_of(part.begin(), part.end(), [](char c) { return c <= '9'; });
-    if (second && letters && part.size() == kExtendedLength && part != "cmn") return {};
+    if (second && letters && part.size() == kExtendedLength && part != kMandarin) return false;
     second = false;
-    begin = end;
+    rest.remove_prefix(end);
   }
-  return found->name;
+  return true;
 }
 
-std::string_view TagOfLanguage(std::string_view name) {
-  const auto* const found = std::find_if(std::begin(kLanguages), std::end(kLanguages),
-                                         [&](const Language& language) { return language.name == name; });
-  return found == std::end(kLanguages) ? std::string_view() : found->tag;
+}  // namespace
+
+Language ResolveLanguage(std::string_view name_or_tag) {
+  std::string lower(name_or_tag);
+  for (char& c : lower) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  const std::string_view all = lower;
+  if (all.empty() || all == kAutomatic.name) return kAutomatic;
+  const auto* const named = std::ranges::find(kLanguages, all, &Language::name);
+  if (named != std::end(kLanguages)) return *named;
+  const size_t end = std::min(all.find('-'), all.size());
+  if (!IsRestOfTag(all.substr(end))) return {};
+  const std::string_view first = all.substr(0, end);
+  if (first == "und") return kAutomatic;
+  const auto* const tagged = std::ranges::find(kLanguages, first == kMandarin ? "zh" : first, &Language::tag);
+  return tagged == std::end(kLanguages) ? Language() : *tagged;
 }
 
 }  // namespace qtts

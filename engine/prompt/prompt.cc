@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 #include "prompt/prompt.h"
 
-#include <glib.h>
-
 #include <algorithm>
 #include <cmath>
 #include <iterator>
 #include <string_view>
 #include <utility>
 
-#include "prompt/language.h"
+#include "qtts/language.h"
+#include "qtts/model_info.h"
 #include "text/utf8.h"
 
 namespace qtts {
@@ -23,27 +22,8 @@ constexpr std::string_view kChinese = "chinese";
 // "assistant" and a newline: what the official slices take off in front of a text.
 constexpr size_t kRoleIds = 2;
 
-std::string LowerCase(const std::string& name) {
-  // The names of all released models, without a look at the locale.
-  if (std::all_of(name.begin(), name.end(), [](char c) { return g_ascii_isprint(c); })) {
-    std::string lower(name);
-    std::transform(lower.begin(), lower.end(), lower.begin(), g_ascii_tolower);
-    return lower;
-  }
-  const std::string valid = RepairUtf8(name);
-  const std::unique_ptr<gchar, decltype(&g_free)> lower(g_utf8_strdown(valid.data(), static_cast<gssize>(valid.size())),
-                                                        g_free);
-  return lower.get();
-}
-
 // Dialects come through a speaker only; the official code tells them by their name.
 bool IsDialect(std::string_view language) { return language.find("dialect") != std::string_view::npos; }
-
-std::string Join(const std::vector<std::string>& names) {
-  std::string out;
-  for (const std::string& name : names) out += (out.empty() ? "" : ", ") + name;
-  return out;
-}
 
 std::string ModelPhrase(ModelType type) { return "a " + std::string(ModelTypeName(type)) + " checkpoint"; }
 
@@ -86,7 +66,9 @@ void AppendTextRows(std::span<const int32_t> ids, std::vector<PromptRow>* rows) 
 }  // namespace
 
 PromptBuilder::PromptBuilder(const ModelConfig& config, std::shared_ptr<const Tokenizer> tokenizer)
-    : config_(config), tokenizer_(std::move(tokenizer)) {}
+    : config_(config), tokenizer_(std::move(tokenizer)) {
+  for (const auto& [name, id] : config_.talker.speakers) speakers_.push_back(name);
+}
 
 Result<PromptBuilder> PromptBuilder::Create(const ModelConfig& config, std::shared_ptr<const Tokenizer> tokenizer) {
   if (tokenizer->vocab_size() > config.talker.text_vocab_size) {
@@ -128,6 +110,12 @@ Result<PromptBuilder> PromptBuilder::Create(const ModelConfig& config, std::shar
   return builder;
 }
 
+size_t PromptBuilder::max_text_bytes() const { return kTextBytesPerPosition * max_text_tokens(); }
+
+size_t PromptBuilder::max_text_tokens() const {
+  return static_cast<size_t>(std::max(config_.talker.transformer.max_positions, 0));
+}
+
 Result<std::vector<std::string>> PromptBuilder::Validate(const Request& request) const {
   QTTS_ASSIGN_OR_RETURN(Plan plan, MakePlan(request));
   return std::move(plan.warnings);
@@ -161,39 +149,17 @@ Result<PromptBuilder::Plan> PromptBuilder::MakePlan(const Request& request) cons
         ModelPhrase(config_.type) + ", needs the whole text at once");
   }
 
+  QTTS_RETURN_IF_ERROR(CheckVoiceChoice(config_.type, speakers_, request.speaker, request.voice != nullptr));
   std::string speaker;
   if (config_.type == ModelType::kCustomVoice) {
     const auto& speakers = config_.talker.speakers;
-    speaker = LowerCase(request.speaker);
+    speaker = LowerCaseName(request.speaker);
     if (speaker.empty() && !speakers.empty()) speaker = speakers.begin()->first;
-    if (!speaker.empty()) {
-      const auto found = speakers.find(speaker);
-      if (found == speakers.end()) {
-        std::vector<std::string> names;
-        names.reserve(speakers.size());
-        for (const auto& [name, id] : speakers) names.push_back(name);
-        return Status::InvalidArgument("unknown speaker \"" + RepairUtf8(request.speaker) +
-                                       "\"; this model has: " + (names.empty() ? "none" : Join(names)));
-      }
-      plan.speaker_id = found->second;
-    }
-  } else if (!request.speaker.empty()) {
-    return Status::InvalidArgument(NeedsCheckpoint("preset speaker \"" + RepairUtf8(request.speaker) + "\"",
-                                                   ModelType::kCustomVoice, config_.type));
+    if (!speaker.empty()) plan.speaker_id = speakers.at(speaker);
   }
   QTTS_RETURN_IF_ERROR(PlanLanguage(request, speaker, &plan));
 
-  if (config_.type == ModelType::kBase) {
-    if (request.voice == nullptr) {
-      return Status::InvalidArgument(
-          ModelPhrase(config_.type) +
-          " speaks with a cloned voice only, and none is given: give a recording or a voice file, or use " +
-          std::string(ReleasedCheckpoints(ModelType::kCustomVoice)) + ", which have preset speakers");
-    }
-    QTTS_RETURN_IF_ERROR(PlanClonedVoice(*request.voice, &plan));
-  } else if (request.voice != nullptr) {
-    return Status::InvalidArgument(NeedsCheckpoint("a cloned voice", ModelType::kBase, config_.type));
-  }
+  if (request.voice != nullptr) QTTS_RETURN_IF_ERROR(PlanClonedVoice(*request.voice, &plan));
 
   if (!request.instruct.empty()) {
     if (config_.supports_instruct()) {
@@ -211,21 +177,19 @@ Result<PromptBuilder::Plan> PromptBuilder::MakePlan(const Request& request) cons
 
 Status PromptBuilder::PlanLanguage(const Request& request, const std::string& speaker, Plan* plan) const {
   const auto& languages = config_.talker.languages;
-  std::string language = LowerCase(request.language);
-  if (language.empty()) language = kAuto;
+  std::string language = LowerCaseName(request.language);
   // Names come first, so that a checkpoint's own are never taken for tags.
   if (languages.count(language) == 0) {
-    if (const std::string_view named = LanguageOfTag(language); !named.empty()) language = named;
+    if (const Language official = ResolveLanguage(language); !official.name.empty()) language = official.name;
   }
   if (language != kAuto) {
     const auto found = languages.find(language);
     if (found == languages.end() || IsDialect(language)) {
-      std::vector<std::string> names{std::string(kAuto)};
+      std::vector<std::string> names;
       for (const auto& [name, id] : languages) {
         if (!IsDialect(name)) names.push_back(name);
       }
-      return Status::InvalidArgument("unknown language \"" + RepairUtf8(request.language) + "\"; this model has: " +
-                                     Join(names) + ", and takes language tags such as \"de\" or \"pt-BR\"");
+      return CheckLanguage(names, request.language);
     }
     plan->language_id = found->second;
   }

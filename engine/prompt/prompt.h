@@ -73,6 +73,13 @@ class PromptBuilder {
   // kResourceExhausted for a prompt that leaves no position for speech.
   Result<Prompt> Build(const Request& request, std::span<const int32_t> text_ids, bool text_complete) const;
 
+  // Bytes of text that one utterance may have. What is longer has more tokens than the model has positions, unless it
+  // is no language: those have 2 to 5 bytes a token.
+  static constexpr size_t kTextBytesPerPosition = 16;
+  size_t max_text_bytes() const;
+  // Tokens of it: one for each of the model's positions, whatever the layout.
+  size_t max_text_tokens() const;
+
   int32_t eos_text_id() const { return config_.tts_eos_token_id; }
 
  private:
@@ -99,6 +106,7 @@ class PromptBuilder {
   Result<std::vector<int32_t>> TurnIds(std::string_view role, const std::string& text) const;
 
   ModelConfig config_;
+  std::vector<std::string> speakers_;
   std::shared_ptr<const Tokenizer> tokenizer_;
   int32_t newline_id_ = 0;             // as it stands after a role
   std::vector<int32_t> turn_end_ids_;  // of "<|im_end|>\n"

@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "log/log.h"
+#include "qtts/polling.h"
+#include "qtts/resources.h"
 
 namespace qtts {
 namespace {
@@ -20,6 +22,8 @@ const char* EndText(EndReason reason) {
       return "at the longest duration";
     case EndReason::kRunaway:
       return "run away";
+    case EndReason::kBusy:
+      return "without a slot";
     case EndReason::kCancelled:
       return "cancelled";
     case EndReason::kError:
@@ -34,8 +38,14 @@ struct Scheduler::Running {
   explicit Running(std::shared_ptr<StreamState> s) : stream(std::move(s)) {}
 
   std::shared_ptr<StreamState> stream;
+  std::optional<Prompt> prompt;  // from when it is ready until there is a slot
+  std::optional<Clock::time_point> end_of_patience;
+  bool waits = false;  // found no slot
   SlotId slot = 0;
   bool open = false;
+  bool begun = false;      // a piece of the prompt has been run
+  bool prefilled = false;  // all of it has
+  LogClock::time_point opened;
   int64_t submitted = 0;  // frames asked of the backend
   int64_t delivered = 0;
   bool end_logged = false;
@@ -58,9 +68,19 @@ struct Scheduler::Submission {
 };
 
 Scheduler::Scheduler(std::unique_ptr<Backend> backend)
-    : backend_(std::move(backend)), beside_host_(backend_->beside_host()), thread_([this] { Run(); }) {}
+    : backend_(std::move(backend)),
+      beside_host_(backend_->beside_host()),
+      slots_(backend_->max_slots()),
+      free_slots_(slots_) {}
+
+Result<std::unique_ptr<Scheduler>> Scheduler::Create(std::unique_ptr<Backend> backend) {
+  std::unique_ptr<Scheduler> scheduler(new Scheduler(std::move(backend)));
+  QTTS_ASSIGN_OR_RETURN(scheduler->thread_, StartThread("speak", [self = scheduler.get()] { self->Run(); }));
+  return scheduler;
+}
 
 Scheduler::~Scheduler() {
+  if (!thread_.joinable()) return;
   {
     std::lock_guard lock(mutex_);
     stopping_ = called_ = true;
@@ -95,19 +115,49 @@ void Scheduler::Wake() {
   changed_.notify_all();
 }
 
+// Where memory runs out, the backend ends the utterances concerned. What comes as far as here left the scheduler's own
+// books half written: it can only let go of everything.
 void Scheduler::Run() {
-  bool progress = false;
+  while (true) {
+    const Status status = CatchExhaustion("speak", [this] {
+      RunUntilStopped();
+      return Status::Ok();
+    });
+    if (status.ok()) return;
+    FailAll(status);
+    FailAdded(status);
+  }
+}
+
+// Streams that there may be no memory to take in, for as long as they wait to be.
+void Scheduler::FailAdded(const Status& status) {
+  for (;;) {
+    std::shared_ptr<StreamState> stream;
+    {
+      const std::lock_guard lock(mutex_);
+      if (added_.empty()) return;
+      stream = std::move(added_.front());
+      added_.pop_front();
+    }
+    stream->End(EndReason::kError, status);
+  }
+}
+
+void Scheduler::RunUntilStopped() {
+  bool progress = true;  // the last call may have been answered in part
   for (;;) {
     {
       std::unique_lock lock(mutex_);
       if (!progress) AwaitCall(&lock);
       called_ = expected_ = false;
       if (stopping_) break;
-      for (auto& stream : added_) running_.push_back(std::make_shared<Running>(std::move(stream)));
-      added_.clear();
+      TakeAdded();
     }
     DropEnded();
-    progress = OpenSlots();
+    const bool opened = OpenSlots();
+    const bool ran = RunPrompts();
+    progress = opened || ran;
+    if (stopping_) continue;
     const bool submitted = SubmitStep();
     // Run ahead of the device as far as it pays; then, or with nothing left to ask for, wait for it.
     const bool full = !device_lost_ && outstanding_.size() >= static_cast<size_t>(backend_->max_outstanding());
@@ -119,19 +169,31 @@ void Scheduler::Run() {
   }
   while (!outstanding_.empty()) CollectStep();
   std::lock_guard lock(mutex_);
-  for (auto& stream : added_) running_.push_back(std::make_shared<Running>(std::move(stream)));
+  TakeAdded();
   for (auto& running : running_) {
     running->stream->End(EndReason::kCancelled, Status::Ok());
-    if (running->open) backend_->Close(running->slot);
+    CloseSlot(running.get());
   }
+}
+
+// With the lock held. A stream is in one of the two lists at any time.
+void Scheduler::TakeAdded() {
+  for (; !added_.empty(); added_.pop_front()) running_.push_back(std::make_shared<Running>(added_.front()));
 }
 
 void Scheduler::AwaitCall(std::unique_lock<std::mutex>* lock) {
   constexpr std::chrono::milliseconds kPatience{1};
   for (;;) {
-    changed_.wait(*lock, [this] { return called_ || expected_; });
+    const auto something = [this] { return called_ || expected_; };
+    if (!end_of_patience_) {
+      changed_.wait(*lock, something);
+    } else if (!changed_.wait_until(*lock, *end_of_patience_, something)) {
+      return;
+    }
     if (called_) return;
     expected_ = false;
+    const PollPermit permit;
+    if (!permit.granted()) continue;
     lock->unlock();
     const auto start = std::chrono::steady_clock::now();
     while (!called_ && std::chrono::steady_clock::now() - start < kPatience) std::this_thread::yield();
@@ -143,55 +205,155 @@ void Scheduler::AwaitCall(std::unique_lock<std::mutex>* lock) {
 void Scheduler::DropEnded() {
   std::erase_if(running_, [this](const std::shared_ptr<Running>& running) {
     if (!running->stream->ended()) return false;
-    if (running->open) backend_->Close(running->slot);
-    running->open = false;
+    CloseSlot(running.get());
     running->LogEnd(running->stream->end_reason(), running->delivered);
     return true;
   });
 }
 
-// Gives every stream whose prompt is ready a slot. Whether anything changed.
+void Scheduler::CloseSlot(Running* running) {
+  if (!std::exchange(running->open, false)) return;
+  backend_->Close(running->slot);
+  ++free_slots_;
+}
+
+// Gives streams whose prompt is ready a slot, in their order, as long as there are any. Whether anything changed.
 bool Scheduler::OpenSlots() {
   bool changed = false;
+  int waiting = 0;
+  end_of_patience_.reset();
   for (auto& running : running_) {
-    if (running->open) continue;
+    if (running->open || running->stream->ended()) continue;
     if (!device_status_.ok()) {
       running->stream->End(EndReason::kError, device_status_);
       changed = true;
       continue;
     }
-    const std::optional<Prompt> prompt = running->stream->TakePrompt();
-    if (!prompt) continue;
-    changed = true;
-    const Request& request = running->stream->request();
-    const auto start = LogClock::now();
-    Result<SlotId> slot = backend_->Open(*prompt, request.settings, request.seed);
-    if (!slot.ok() && slot.status().code() == StatusCode::kDeviceUnavailable) {
-      FailAll(slot.status());
-      break;
-    }
-    if (!slot.ok()) {
-      Log(LogLevel::kWarning, "an utterance could not begin: " + slot.status().message());
-      running->stream->End(EndReason::kError, slot.status());
+    if (!running->prompt) running->prompt = running->stream->TakePrompt();
+    if (!running->prompt) continue;
+    if (free_slots_ == 0) {
+      AwaitSlot(running.get());
+      if (running->stream->ended()) {
+        changed = true;
+      } else {
+        ++waiting;
+      }
       continue;
     }
-    running->slot = *slot;
-    running->open = true;
-    if (LogEnabled(LogLevel::kDebug)) {
-      Log(LogLevel::kDebug, "slot " + std::to_string(running->slot) + ": prompt of " +
-                                std::to_string(prompt->rows.size()) + " rows, " +
-                                std::to_string(prompt->constant_rows) + " of them the voice's, taken in " +
-                                ElapsedText(start) + ", seed " + std::to_string(request.seed));
+    changed = true;
+    if (!Open(running)) break;
+  }
+  waiting_ = device_lost_ ? 0 : waiting;
+  return changed;
+}
+
+// False if that has ended all streams.
+bool Scheduler::Open(const std::shared_ptr<Running>& running) {
+  const Request& request = running->stream->request();
+  const size_t rows = running->prompt->rows.size();
+  const size_t constant_rows = running->prompt->constant_rows;
+  running->opened = LogClock::now();
+  Result<SlotId> slot = backend_->Open(*std::exchange(running->prompt, std::nullopt), request.settings, request.seed);
+  if (!slot.ok() && slot.status().code() == StatusCode::kDeviceUnavailable) {
+    FailAll(slot.status());
+    return false;
+  }
+  if (!slot.ok()) {
+    Log(LogLevel::kWarning, "an utterance could not begin: " + slot.status().message());
+    running->stream->End(EndReason::kError, slot.status());
+    return true;
+  }
+  running->slot = *slot;
+  running->open = true;
+  --free_slots_;
+  prompts_.push_back(running);
+  if (LogEnabled(LogLevel::kDebug)) {
+    Log(LogLevel::kDebug, "slot " + std::to_string(running->slot) + ": prompt of " + std::to_string(rows) + " rows, " +
+                              std::to_string(constant_rows) + " of them the voice's, seed " +
+                              std::to_string(request.seed));
+  }
+  return true;
+}
+
+// A stream goes on waiting for a slot, or has done so for long enough.
+void Scheduler::AwaitSlot(Running* running) {
+  constexpr std::chrono::nanoseconds kForever = std::chrono::hours(24 * 365);
+  const std::chrono::nanoseconds patience = running->stream->request().max_wait;
+  const auto now = Clock::now();
+  if (!std::exchange(running->waits, true) && patience < kForever) running->end_of_patience = now + patience;
+  if (!running->end_of_patience) return;
+  if (now >= *running->end_of_patience) {
+    std::string message = "all " + std::to_string(slots_) + " utterances that the engine speaks at once are taken";
+    if (patience.count() > 0) {
+      message += ", and none ended within the " +
+                 std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(patience).count()) +
+                 " ms that this one would wait";
+    }
+    running->End(EndReason::kBusy, Status::Busy(message + ": speak fewer at once, or raise max-wait"), 0);
+  } else if (!end_of_patience_ || *running->end_of_patience < *end_of_patience_) {
+    end_of_patience_ = running->end_of_patience;
+  }
+}
+
+// Whether a stream's reader has little left to read, and a step would help.
+bool Scheduler::SomebodyRunsShort() const {
+  constexpr size_t kFew = 3;
+  return std::any_of(running_.begin(), running_.end(), [](const std::shared_ptr<Running>& running) {
+    int32_t text_id = 0;
+    const auto in_flight = static_cast<size_t>(running->submitted - running->delivered);
+    return running->open && running->delivered > 0 && !running->stream->ended() && running->stream->unread() < kFew &&
+           running->stream->NextStep(running->submitted, in_flight, &text_id);
+  });
+}
+
+// Runs prompts by about a frame's work. Whether there was any.
+bool Scheduler::RunPrompts() {
+  // Prompts that have begun, and are long then, wait for a few steps of streams that have just begun to speak.
+  constexpr int kMostHeld = 3;
+  const bool hold = !prompts_.empty() && held_ < kMostHeld && SomebodyRunsShort();
+  held_ = hold ? held_ + 1 : 0;
+  bool ran = false;
+  double work = 0;
+  for (size_t left = prompts_.size(); left > 0 && work < 1; --left) {
+    const std::shared_ptr<Running> running = std::move(prompts_.front());
+    prompts_.pop_front();
+    if (!running->open || running->stream->ended()) continue;
+    if (hold && running->begun) {
+      prompts_.push_back(running);
+      continue;
+    }
+    ran = running->begun = true;
+    const auto start = LogClock::now();
+    const Result<PrefillProgress> progress = backend_->Prefill(running->slot);
+    if (!progress.ok() && progress.status().code() == StatusCode::kDeviceUnavailable) {
+      FailAll(progress.status());
+      break;
+    }
+    if (!progress.ok()) {
+      Log(LogLevel::kWarning, "an utterance could not begin: " + progress.status().message());
+      running->stream->End(EndReason::kError, progress.status());
+      continue;
+    }
+    if (LogEnabled(LogLevel::kTrace)) {
+      Log(LogLevel::kTrace, "slot " + std::to_string(running->slot) + ": a piece of its prompt, " + ElapsedText(start));
+    }
+    work += progress->work;
+    running->prefilled = progress->done;
+    if (!progress->done) {
+      prompts_.push_back(running);
+    } else if (LogEnabled(LogLevel::kDebug)) {
+      Log(LogLevel::kDebug,
+          "slot " + std::to_string(running->slot) + ": prompt taken in " + ElapsedText(running->opened));
     }
   }
-  return changed;
+  return ran;
 }
 
 bool Scheduler::SubmitStep() {
   std::vector<FrameStep> steps;
   Submission submission;
   for (auto& running : running_) {
-    if (!running->open || running->stream->ended()) continue;
+    if (!running->prefilled || !running->open || running->stream->ended()) continue;
     // Running ahead pays while there is sound to be heard. Before that, the second frame would only take the device
     // from what is left of the first.
     if (running->submitted > 0 && running->delivered == 0) continue;
@@ -244,16 +406,14 @@ void Scheduler::Take(Running& running, FrameResult result) {
   }
 }
 
-// The device is lost: every stream fails, now and later. A new engine is needed.
+// The device is lost: every stream fails, now and later. A new engine is needed. Allocates nothing.
 void Scheduler::FailAll(const Status& status) {
-  Log(LogLevel::kWarning, "the device is lost: " + status.message());
+  Log(LogLevel::kWarning, status.message());
   device_status_ = status;
   device_lost_ = true;
   outstanding_.clear();
-  for (auto& running : running_) {
-    if (running->open) backend_->Close(running->slot);
-    running->open = false;
-  }
+  prompts_.clear();
+  for (auto& running : running_) CloseSlot(running.get());
   // Before anybody hears of it and asks for a new one.
   backend_.reset();
   for (auto& running : running_) running->stream->End(EndReason::kError, status);

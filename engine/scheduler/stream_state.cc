@@ -3,6 +3,8 @@
 
 #include <utility>
 
+#include "qtts/resources.h"
+
 namespace qtts {
 
 StreamState::StreamState(std::shared_ptr<const PromptBuilder> prompts, std::shared_ptr<const Tokenizer> tokenizer,
@@ -13,10 +15,11 @@ StreamState::StreamState(std::shared_ptr<const PromptBuilder> prompts, std::shar
       lead_frames_(lead_frames),
       on_change_(std::move(on_change)),
       wake_(std::move(wake)),
-      feed_(std::move(tokenizer)) {}
+      feed_(std::move(tokenizer), prompts_->max_text_tokens()) {}
 
 Status StreamState::Begin() {
   std::lock_guard lock(mutex_);
+  QTTS_RETURN_IF_ERROR(CheckLengthLocked(request_.text));
   if (request_.more_text) {
     QTTS_RETURN_IF_ERROR(feed_.Append(request_.text));
   } else {
@@ -30,8 +33,19 @@ Status StreamState::Append(std::string_view text) {
   {
     std::lock_guard lock(mutex_);
     if (end_reason_ != EndReason::kNone) return Status::Cancelled("the utterance has already ended");
-    QTTS_RETURN_IF_ERROR(feed_.Append(text));
-    if (Status status = TakeTextLocked(); !status.ok()) {
+    if (!feed_.finished()) {
+      if (Status status = CheckLengthLocked(text); !status.ok()) {
+        EndLocked(EndReason::kError, status);
+        return status;
+      }
+    }
+    Status refused;  // nothing of the text was taken
+    Status status = CatchExhaustion("take the text", [&] {
+      refused = feed_.Append(text);
+      return refused.ok() ? TakeTextLocked() : Status::Ok();
+    });
+    if (!refused.ok()) return refused;
+    if (!status.ok()) {
       EndLocked(EndReason::kError, status);
       return status;
     }
@@ -44,19 +58,29 @@ Status StreamState::FinishText() {
   {
     std::lock_guard lock(mutex_);
     if (end_reason_ != EndReason::kNone || feed_.finished()) return Status::Ok();
-    Status status = feed_.Finish();
-    if (status.ok() && feed_.blank() && !prompt_made_) {
+    Status status = CatchExhaustion("take the text", [&] {
+      QTTS_RETURN_IF_ERROR(feed_.Finish());
+      if (!feed_.blank() || prompt_made_) return TakeTextLocked();
       EndLocked(EndReason::kComplete, Status::Ok());
-    } else {
-      if (status.ok()) status = TakeTextLocked();
-      if (!status.ok()) {
-        EndLocked(EndReason::kError, status);
-        return status;
-      }
+      return Status::Ok();
+    });
+    if (!status.ok()) {
+      EndLocked(EndReason::kError, status);
+      return status;
     }
   }
   wake_();
   return Status::Ok();
+}
+
+// Before text becomes tokens, which takes time.
+Status StreamState::CheckLengthLocked(std::string_view more) {
+  text_bytes_ += more.size();
+  if (text_bytes_ <= prompts_->max_text_bytes()) return Status::Ok();
+  return Status::ResourceExhausted("a text of " + std::to_string(text_bytes_) +
+                                   " bytes is too long for one utterance: " + "this model takes up to " +
+                                   std::to_string(prompts_->max_text_bytes()) +
+                                   "; split it, or pass it through the sink pad with segmentation=sentence");
 }
 
 // Moves decided ids to where they are needed: into the prompt until there is one, then to the queue.
@@ -139,6 +163,11 @@ bool StreamState::NextStep(int64_t index, size_t in_flight, int32_t* text_id) co
   if (!text_complete_) return false;
   *text_id = pad_text_id_;
   return true;
+}
+
+size_t StreamState::unread() const {
+  std::lock_guard lock(mutex_);
+  return frames_.size();
 }
 
 void StreamState::Deliver(Frame frame) {

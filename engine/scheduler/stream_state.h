@@ -30,7 +30,7 @@ class StreamState {
   StreamState(std::shared_ptr<const PromptBuilder> prompts, std::shared_ptr<const Tokenizer> tokenizer,
               const Request& request, size_t lead_frames, std::function<void()> on_change, std::function<void()> wake);
 
-  // Takes the request's text. A complete text that makes no prompt is an error.
+  // Takes the request's text. A complete text that makes no prompt is an error, and so is one that is too long.
   Status Begin();
 
   // The Stream's side; see there.
@@ -48,12 +48,15 @@ class StreamState {
   // Whether frame `index` can be made now: the reader left room and its text is known. Gives the text
   // row that precedes it (FrameStep::text_id). `in_flight` frames are submitted and not delivered.
   bool NextStep(int64_t index, size_t in_flight, int32_t* text_id) const;
+  // Frames that wait for the reader.
+  size_t unread() const;
   void Deliver(Frame frame);
   // The first end counts; later ones do nothing.
   void End(EndReason reason, Status status);
   bool ended() const;
 
  private:
+  Status CheckLengthLocked(std::string_view more);
   Status TakeTextLocked();
   void EndLocked(EndReason reason, Status status);
 
@@ -65,6 +68,7 @@ class StreamState {
 
   mutable std::mutex mutex_;
   std::condition_variable readable_;
+  size_t text_bytes_ = 0;  // so far
   TextFeed feed_;
   std::vector<int32_t> first_ids_;  // decided text that the prompt still waits for
   bool prompt_made_ = false;

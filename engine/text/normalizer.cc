@@ -60,6 +60,8 @@ bool StartsCluster(char32_t code) {
   if (code < kFirstActive) return true;
   // Medial vowels and final consonants of Hangul compose with what precedes them though they are letters.
   if ((code >= 0x1160 && code <= 0x11FF) || (code >= 0xD7B0 && code <= 0xD7FF)) return false;
+  // So do these vowel signs of Kirat Rai, since Unicode 16. Named here, so that text is cut alike whatever GLib knows.
+  if (code == 0x16D63 || (code >= 0x16D67 && code <= 0x16D6A)) return false;
   return !g_unichar_ismark(code);
 }
 

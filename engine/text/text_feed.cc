@@ -16,8 +16,8 @@ constexpr size_t kGrowth = 16;
 
 }  // namespace
 
-TextFeed::TextFeed(std::shared_ptr<const Tokenizer> tokenizer)
-    : tokenizer_(std::move(tokenizer)), pending_("assistant\n") {}
+TextFeed::TextFeed(std::shared_ptr<const Tokenizer> tokenizer, size_t max_ids)
+    : tokenizer_(std::move(tokenizer)), pending_("assistant\n"), max_ids_(max_ids) {}
 
 Status TextFeed::Append(std::string_view text) {
   if (finished_) return Status::InvalidArgument("text was added after the end of the text");
@@ -88,12 +88,19 @@ Status TextFeed::Decide(size_t bytes) {
   if (bytes == 0) return Status::Ok();
   QTTS_ASSIGN_OR_RETURN(const std::vector<int32_t> ids,
                         tokenizer_->EncodePlain(std::string_view(pending_).substr(0, bytes)));
+  if (taken_ids_ + ids_.size() + ids.size() > max_ids_) {
+    return Status::ResourceExhausted("the text has more tokens than the " + std::to_string(max_ids_) +
+                                     " positions of the model: split it");
+  }
   ids_.insert(ids_.end(), ids.begin(), ids.end());
   pending_.erase(0, bytes);
   return Status::Ok();
 }
 
-std::vector<int32_t> TextFeed::TakeIds() { return std::exchange(ids_, {}); }
+std::vector<int32_t> TextFeed::TakeIds() {
+  taken_ids_ += ids_.size();
+  return std::exchange(ids_, {});
+}
 
 void TextFeed::UpdateBlank(std::string_view text) {
   if (!blank_) return;

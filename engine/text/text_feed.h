@@ -25,15 +25,16 @@ namespace qtts {
 // Owned by one stream; not thread-safe.
 class TextFeed {
  public:
-  explicit TextFeed(std::shared_ptr<const Tokenizer> tokenizer);
+  // Of a text with more than `max_ids` ids the rest is not even looked at.
+  explicit TextFeed(std::shared_ptr<const Tokenizer> tokenizer, size_t max_ids = SIZE_MAX);
 
   // Adds text; a UTF-8 sequence may be cut anywhere. Fails with kResourceExhausted when the
-  // undecided rest would exceed Tokenizer::kMaxTextBytes, and with kInvalidArgument after Finish();
-  // then nothing was added.
+  // undecided rest would exceed Tokenizer::kMaxTextBytes, or the ids their limit, and with kInvalidArgument after
+  // Finish(); then nothing was added.
   Status Append(std::string_view text);
 
-  // Append() and Finish() at once, and quicker: for a text that is there as a whole. On failure the text is not
-  // finished, and nothing was added.
+  // Append() and Finish() at once, and quicker: for a text that is there as a whole. After a failure the feed is of no
+  // use any more.
   Status AppendLast(std::string_view text);
 
   // No more text: everything becomes decided. Idempotent.
@@ -59,6 +60,8 @@ class TextFeed {
   std::string pending_;   // undecided bytes, the role included at first
   size_t next_scan_ = 0;  // size of pending_ at which to look for decided text again
   std::vector<int32_t> ids_;
+  const size_t max_ids_;
+  size_t taken_ids_ = 0;
   bool finished_ = false;
   bool blank_ = true;
   std::string blank_tail_;  // while blank: a character of which bytes are still missing

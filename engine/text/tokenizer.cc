@@ -6,8 +6,11 @@
 #include <algorithm>
 #include <cstdint>
 #include <exception>
+#include <memory>
+#include <new>
 #include <utility>
 
+#include "checkpoint/ensure_memory.h"
 #include "checkpoint/mapped_file.h"
 #include "text/byte_alphabet.h"
 #include "text/normalizer.h"
@@ -81,9 +84,9 @@ Tokenizer::~Tokenizer() = default;
 Result<std::shared_ptr<const Tokenizer>> Tokenizer::Load(const std::string& folder, TokenizerPattern pattern) {
   VocabularyFiles files;
   for (std::string* name : {&files.vocab_name, &files.merges_name, &files.config_name}) *name = folder + "/" + *name;
-  QTTS_ASSIGN_OR_RETURN(files.vocab, ReadTextFile(files.vocab_name));
-  QTTS_ASSIGN_OR_RETURN(files.merges, ReadTextFile(files.merges_name));
-  QTTS_ASSIGN_OR_RETURN(files.config, ReadTextFile(files.config_name));
+  QTTS_ASSIGN_OR_RETURN(files.vocab, ReadSmallFile(files.vocab_name));
+  QTTS_ASSIGN_OR_RETURN(files.merges, ReadSmallFile(files.merges_name));
+  QTTS_ASSIGN_OR_RETURN(files.config, ReadSmallFile(files.config_name));
   return Create(files, pattern);
 }
 
@@ -91,10 +94,14 @@ Result<std::shared_ptr<const Tokenizer>> Tokenizer::Create(const VocabularyFiles
   QTTS_ASSIGN_OR_RETURN(Vocabulary vocabulary, ParseVocabulary(files));
   QTTS_ASSIGN_OR_RETURN(PreTokenizer pre_tokenizer, PreTokenizer::Create(pattern));
   auto impl = std::make_unique<Impl>(std::move(vocabulary), std::move(pre_tokenizer));
+  const std::string model = SerializeSentencePieceModel(impl->vocabulary);
+  constexpr size_t kParsedTimes = 20;  // some 15 have been seen
+  EnsureMemory(model.size() * kParsedTimes);
   try {
-    const sentencepiece::util::Status status =
-        impl->bpe.LoadFromSerializedProto(SerializeSentencePieceModel(impl->vocabulary));
+    const sentencepiece::util::Status status = impl->bpe.LoadFromSerializedProto(model);
     if (!status.ok()) return Status::Internal(std::string("SentencePiece: ") + status.error_message());
+  } catch (const std::bad_alloc&) {
+    throw;  // no fault of the files
   } catch (const std::exception& e) {
     return Status::Internal(std::string("SentencePiece: ") + e.what());
   }

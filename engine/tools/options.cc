@@ -3,28 +3,31 @@
 
 #include <glib.h>
 
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <iterator>
+#include <limits>
 #include <memory>
+#include <span>
+#include <string_view>
+#include <system_error>
 #include <utility>
+#include <variant>
 
 #include "qtts/voice.h"
+#include "text/utf8.h"
 
 namespace qtts {
 namespace {
 
-constexpr char kSummary[] =
-    "Commands:\n"
-    "  inspect DIR          what a model folder holds: type, sizes, speakers, languages, memory\n"
-    "  tokenize DIR         token ids of each line of standard input, one line each\n"
-    "  prompt DIR           the rows the talker is given for --text\n"
-    "  codes DIR            the codes of --text, one line of code groups per 80 ms frame\n"
-    "  voice make DIR       a voice for Base checkpoints from the WAV --audio, to the file --output\n"
-    "  voice show FILE      what a voice file holds\n"
-    "  decode DIR [FILE]    codes, as `codes` prints them, from FILE or standard input to the WAV --output";
-
 constexpr char kDescription[] =
     "Sampling options default to what the model's generation_config.json says.\n"
     "Exit status: 0 done, 1 it failed (one line on standard error, or an \"error\" object with --json), 2 wrong "
-    "usage.\n"
+    "usage.";
+
+constexpr char kExamples[] =
+    "\n\nqtts-tool COMMAND --help is the manual of one command.\n"
     "\n"
     "Examples:\n"
     "  qtts-tool inspect /models/Qwen3-TTS-12Hz-0.6B-CustomVoice\n"
@@ -32,82 +35,306 @@ constexpr char kDescription[] =
     "  qtts-tool voice make DIR --audio me.wav --reference-text \"What me.wav says.\" --output me.safetensors\n"
     "  qtts-tool codes DIR --text \"Hello.\" --voice me.safetensors";
 
-// GLib allocates what it stores; this hands it over.
-void Take(gchar* from, std::string* to) {
-  if (from) *to = from;
-  g_free(from);
+enum CommandBit : unsigned {
+  kInspect = 1U << 0U,
+  kTokenize = 1U << 1U,
+  kPrompt = 1U << 2U,
+  kCodes = 1U << 3U,
+  kDecode = 1U << 4U,
+  kMakeVoice = 1U << 5U,
+  kShowVoice = 1U << 6U,
+  kAll = (1U << 7U) - 1,
+};
+
+struct Command {
+  std::string_view name;
+  const char* operands;
+  size_t max_operands;
+  unsigned bit;
+  const char* does;
+};
+
+constexpr Command kCommands[] = {
+    {"inspect", "DIR", 1, kInspect, "what a model folder holds: type, sizes, speakers, languages, memory"},
+    {"tokenize", "DIR", 1, kTokenize, "token ids of each line of standard input, one line each"},
+    {"prompt", "DIR", 1, kPrompt, "the rows the talker is given for --text"},
+    {"codes", "DIR", 1, kCodes, "the codes of --text, one line of code groups per 80 ms frame"},
+    {"voice make", "DIR", 1, kMakeVoice, "a voice for Base checkpoints from the WAV --audio, to the file --output"},
+    {"voice show", "FILE", 1, kShowVoice, "what a voice file holds"},
+    {"decode", "DIR [FILE]", 2, kDecode,
+     "codes, as `codes` prints them, from FILE or standard input to the WAV --output"},
+};
+
+const Command* FindCommand(std::string_view name) {
+  const auto* const found = std::ranges::find(kCommands, name, &Command::name);
+  return found == std::end(kCommands) ? nullptr : found;
+}
+
+// Where a value goes, which is also what it is: a switch, bytes (a name or a path), text, or a number.
+struct Text {
+  std::string ToolOptions::*to;
+};
+using Target = std::variant<bool ToolOptions::*, std::string ToolOptions::*, Text,
+                            std::optional<int64_t> ToolOptions::*, std::optional<double> ToolOptions::*>;
+
+struct Option {
+  const char* name;
+  char letter;
+  unsigned commands;  // that take it
+  Target target;
+  const char* does;
+  const char* value;
+};
+
+constexpr unsigned kSpeaking = kPrompt | kCodes;
+
+std::span<const Option> Options() {
+  using O = ToolOptions;
+  static const Option options[] = {
+      {"json", 0, kAll, &O::json, "Print JSON", nullptr},
+      {"pattern", 0, kTokenize | kSpeaking, &O::pattern, "Pre-tokenization: native (default) or patched", "NAME"},
+      {"text", 0, kSpeaking, Text{&O::text}, "What to speak", "TEXT"},
+      {"speaker", 0, kSpeaking, Text{&O::speaker}, "Preset speaker; default: the model's first", "NAME"},
+      {"language", 0, kSpeaking, Text{&O::language}, "Language by name or tag, or auto (default)", "NAME"},
+      {"instruct", 0, kSpeaking, Text{&O::instruct}, "How to speak, or the voice's description", "TEXT"},
+      {"layout", 0, kSpeaking, &O::layout, "Prompt layout: auto (default), streaming or non-streaming", "NAME"},
+      {"voice", 0, kSpeaking, &O::voice, "Voice to speak with, for Base checkpoints", "FILE"},
+      {"greedy", 0, kCodes, &O::greedy, "Take the likeliest code always, in all code groups", nullptr},
+      {"seed", 0, kCodes, &O::seed, "Random seed (default 0)", "N"},
+      {"temperature", 0, kCodes, &O::temperature, "Of code group 0", "X"},
+      {"top-k", 0, kCodes, &O::top_k, "Of code group 0; 0 = all", "N"},
+      {"top-p", 0, kCodes, &O::top_p, "Of code group 0", "X"},
+      {"repetition-penalty", 0, kCodes, &O::repetition_penalty, "Of code group 0; 1 = off", "X"},
+      {"max-frames", 0, kCodes, &O::max_frames, "Stop after N frames of 80 ms", "N"},
+      {"audio", 0, kMakeVoice, &O::audio, "WAV file with the voice to clone", "FILE"},
+      {"reference-text", 0, kMakeVoice, Text{&O::reference_text},
+       "What --audio says; without it only the timbre is cloned", "TEXT"},
+      {"pad-reference", 0, kMakeVoice, &O::pad_reference,
+       "Half a second of silence behind --audio, against its last sounds being repeated", nullptr},
+      {"device", 0, kCodes | kDecode, &O::device, "auto (default: the GPU if it can hold the model), cpu or cuda",
+       "NAME"},
+      {"precision", 0, kCodes | kDecode, &O::precision,
+       "auto (default: bf16 on the GPU, f32 on the CPU), bf16 or f32; of `decode` on the GPU, auto and bf16 are "
+       "products of tensor cores with sums in F32",
+       "NAME"},
+      {"threads", 0, kCodes | kDecode | kMakeVoice, &O::threads, "CPU threads; 0 (default) = one per core", "N"},
+      {"output", 'o', kDecode | kMakeVoice, &O::output, "WAV or voice file to write", "FILE"},
+      {"format", 0, kDecode, &O::format, "Samples of the WAV file: s16 (default) or f32", "NAME"},
+      {"help", 'h', kAll, &O::help, "The manual", nullptr},
+  };
+  return options;
+}
+
+constexpr size_t kSwitch = 0;  // of Target
+
+// "--seed N"
+std::string Shown(const Option& option) {
+  return "--" + std::string(option.name) + (option.value == nullptr ? "" : " " + std::string(option.value));
+}
+
+template <typename Number>
+Status ParseNumber(const Option& option, std::string_view value, std::optional<Number>* to) {
+  Number number{};
+  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+  bool valid = error == std::errc() && end == value.data() + value.size();
+  if constexpr (std::is_floating_point_v<Number>) valid = valid && std::isfinite(number);
+  if (!valid) {
+    return Status::InvalidArgument(Shown(option) + ": \"" + std::string(value) + "\" is no " +
+                                   (std::is_integral_v<Number> ? "whole number" : "number"));
+  }
+  *to = number;
+  return Status::Ok();
+}
+
+// What GLib's parser hands its callback.
+struct Parse {
+  ToolOptions options;
+  std::vector<const Option*> given;
+};
+
+Status Store(const Option& option, std::string_view value, ToolOptions* to) {
+  if (const auto* flag = std::get_if<bool ToolOptions::*>(&option.target)) {
+    to->*(*flag) = true;
+  } else if (const auto* bytes = std::get_if<std::string ToolOptions::*>(&option.target)) {
+    to->*(*bytes) = value;
+  } else if (const auto* text = std::get_if<Text>(&option.target)) {
+    std::string& stored = to->*(text->to);
+    stored = RepairUtf8(value);
+    if (stored != value) {
+      to->warnings.push_back(Shown(option) +
+                             ": bytes that are not UTF-8 were replaced by U+FFFD; arguments are UTF-8 "
+                             "in every locale");
+    }
+  } else if (const auto* whole = std::get_if<std::optional<int64_t> ToolOptions::*>(&option.target)) {
+    return ParseNumber(option, value, &(to->*(*whole)));
+  } else if (const auto* number = std::get_if<std::optional<double> ToolOptions::*>(&option.target)) {
+    return ParseNumber(option, value, &(to->*(*number)));
+  }
+  return Status::Ok();
+}
+
+gboolean OnOption(const gchar* name, const gchar* value, gpointer data, GError** error) {
+  auto* const parse = static_cast<Parse*>(data);
+  const std::string_view given = name;
+  const auto options = Options();
+  const auto option = std::ranges::find_if(options, [given](const Option& candidate) {
+    return given.starts_with("--") ? given.substr(2) == candidate.name : given.substr(1)[0] == candidate.letter;
+  });
+  parse->given.push_back(&*option);
+  const Status status = Store(*option, value == nullptr ? "" : value, &parse->options);
+  if (status.ok()) return TRUE;
+  g_set_error_literal(error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE, status.message().c_str());
+  return FALSE;
+}
+
+// GLib's parser of all options, or of those of some commands for their manual.
+struct Parser {
+  Parser(unsigned commands, const std::string& parameters, Parse* parse)
+      : context(g_option_context_new(parameters.c_str()), g_option_context_free) {
+    for (const Option& option : Options()) {
+      if ((option.commands & commands) == 0) continue;
+      GOptionEntry entry = {};
+      entry.long_name = option.name;
+      entry.short_name = option.letter;
+      // Bytes as they are: GLib would convert others from the charset of a locale that nobody has set.
+      entry.flags = option.target.index() == kSwitch ? G_OPTION_FLAG_NO_ARG : G_OPTION_FLAG_FILENAME;
+      entry.arg = G_OPTION_ARG_CALLBACK;
+      entry.arg_data = reinterpret_cast<gpointer>(OnOption);
+      entry.description = option.does;
+      entry.arg_description = option.value;
+      entries.push_back(entry);
+    }
+    entries.push_back({});
+    GOptionGroup* const group = g_option_group_new("main", "", "", parse, nullptr);
+    g_option_group_add_entries(group, entries.data());
+    g_option_context_set_main_group(context.get(), group);
+    g_option_context_set_help_enabled(context.get(), FALSE);
+  }
+
+  std::unique_ptr<GOptionContext, decltype(&g_option_context_free)> context;
+  std::vector<GOptionEntry> entries;
+};
+
+Status Allowed(const char* option, const std::string& value, std::string_view allowed) {
+  return Status::InvalidArgument("--" + std::string(option) + " \"" + value + "\": must be " + std::string(allowed));
 }
 
 }  // namespace
 
-Result<ToolOptions> ParseOptions(int argc, char** argv, std::string* help) {
-  ToolOptions o;
-  gboolean json = FALSE;
-  gboolean greedy = FALSE;
-  gchar *pattern = nullptr, *text = nullptr, *speaker = nullptr, *language = nullptr, *instruct = nullptr,
-        *layout = nullptr, *voice = nullptr, *audio = nullptr, *reference_text = nullptr, *output = nullptr,
-        *format = nullptr;
-  gboolean pad_reference = FALSE;
-  const GOptionEntry entries[] = {
-      {"json", 0, 0, G_OPTION_ARG_NONE, &json, "Print JSON", nullptr},
-      {"pattern", 0, 0, G_OPTION_ARG_STRING, &pattern, "Pre-tokenization: native (default) or patched", "NAME"},
-      {"text", 0, 0, G_OPTION_ARG_STRING, &text, "What to speak", "TEXT"},
-      {"speaker", 0, 0, G_OPTION_ARG_STRING, &speaker, "Preset speaker; default: the model's first", "NAME"},
-      {"language", 0, 0, G_OPTION_ARG_STRING, &language, "Language by name or tag, or auto (default)", "NAME"},
-      {"instruct", 0, 0, G_OPTION_ARG_STRING, &instruct, "How to speak, or the voice's description", "TEXT"},
-      {"layout", 0, 0, G_OPTION_ARG_STRING, &layout, "Prompt layout: auto (default), streaming or non-streaming",
-       "NAME"},
-      {"greedy", 0, 0, G_OPTION_ARG_NONE, &greedy, "Take the likeliest code always, in all code groups", nullptr},
-      {"seed", 0, 0, G_OPTION_ARG_INT64, &o.seed, "Random seed (default 0)", "N"},
-      {"temperature", 0, 0, G_OPTION_ARG_DOUBLE, &o.temperature, "Of code group 0", "X"},
-      {"top-k", 0, 0, G_OPTION_ARG_INT, &o.top_k, "Of code group 0; 0 = all", "N"},
-      {"top-p", 0, 0, G_OPTION_ARG_DOUBLE, &o.top_p, "Of code group 0", "X"},
-      {"repetition-penalty", 0, 0, G_OPTION_ARG_DOUBLE, &o.repetition_penalty, "Of code group 0; 1 = off", "X"},
-      {"max-frames", 0, 0, G_OPTION_ARG_INT64, &o.max_frames, "Stop after N frames of 80 ms", "N"},
-      {"threads", 0, 0, G_OPTION_ARG_INT, &o.threads, "CPU threads; 0 = one per core", "N"},
-      {"voice", 0, 0, G_OPTION_ARG_FILENAME, &voice, "Voice to speak with, for Base checkpoints", "FILE"},
-      {"audio", 0, 0, G_OPTION_ARG_FILENAME, &audio, "WAV file with the voice to clone", "FILE"},
-      {"reference-text", 0, 0, G_OPTION_ARG_STRING, &reference_text,
-       "What --audio says; without it only the timbre is cloned", "TEXT"},
-      {"pad-reference", 0, 0, G_OPTION_ARG_NONE, &pad_reference,
-       "Half a second of silence behind --audio, against its last sounds being repeated", nullptr},
-      {"output", 'o', 0, G_OPTION_ARG_FILENAME, &output, "WAV or voice file to write", "FILE"},
-      {"format", 0, 0, G_OPTION_ARG_STRING, &format, "Samples of the WAV file: s16 (default) or f32", "NAME"},
-      {nullptr, 0, 0, G_OPTION_ARG_NONE, nullptr, nullptr, nullptr}};
-  const std::unique_ptr<GOptionContext, decltype(&g_option_context_free)> context(
-      g_option_context_new("COMMAND DIR - look into Qwen3-TTS checkpoints and run their parts"), g_option_context_free);
-  g_option_context_add_main_entries(context.get(), entries, nullptr);
-  g_option_context_set_summary(context.get(), kSummary);
-  g_option_context_set_description(context.get(), kDescription);
-  g_option_context_set_help_enabled(context.get(), FALSE);
-  g_set_prgname("qtts-tool");  // Else the manual, written before anything is parsed, has no name in it.
-  gchar* manual = g_option_context_get_help(context.get(), TRUE, nullptr);
-  Take(manual, help);
-
-  GError* error = nullptr;
-  const bool parsed = g_option_context_parse(context.get(), &argc, &argv, &error);
-  o.json = json;
-  o.greedy = greedy;
-  o.pad_reference = pad_reference;
-  Take(pattern, &o.pattern);
-  Take(text, &o.text);
-  Take(speaker, &o.speaker);
-  Take(language, &o.language);
-  Take(instruct, &o.instruct);
-  Take(layout, &o.layout);
-  Take(voice, &o.voice);
-  Take(audio, &o.audio);
-  Take(reference_text, &o.reference_text);
-  Take(output, &o.output);
-  Take(format, &o.format);
-  if (!parsed) {
-    Status status = Status::InvalidArgument(error->message);
-    g_error_free(error);
-    return status;
+std::string Manual(const std::string& command) {
+  const Command* const one = FindCommand(command);
+  unsigned commands = one == nullptr ? kAll : one->bit;
+  std::string summary;
+  std::string parameters;
+  if (one != nullptr) {
+    parameters = command + " " + one->operands;
+    summary = "Prints " + std::string(one->does) + ".";
+    if (one->bit == kMakeVoice || one->bit == kDecode) summary.replace(0, 6, "Writes");
+  } else {
+    parameters = "COMMAND DIR - look into Qwen3-TTS checkpoints and run their parts";
+    summary = "Commands:";
+    for (const Command& each : kCommands) {
+      if (command == "voice" && !each.name.starts_with("voice ")) continue;
+      std::string line = std::string(each.name) + " " + each.operands;
+      constexpr size_t kColumn = 21;
+      line.resize(std::max(line.size(), kColumn), ' ');
+      summary += "\n  " + line + each.does;
+    }
+    if (command == "voice") commands = kMakeVoice | kShowVoice;
   }
-  if (argc > 1) o.command = argv[1];
-  for (int i = 2; i < argc; ++i) o.arguments.emplace_back(argv[i]);
-  return o;
+  const Parser parser(commands, parameters, nullptr);
+  const std::string description = std::string(kDescription) + (one == nullptr ? kExamples : "");
+  g_option_context_set_summary(parser.context.get(), summary.c_str());
+  g_option_context_set_description(parser.context.get(), description.c_str());
+  g_set_prgname("qtts-tool");  // Else the manual, written before anything is parsed, has no name in it.
+  const std::unique_ptr<gchar, decltype(&g_free)> manual(g_option_context_get_help(parser.context.get(), TRUE, nullptr),
+                                                         g_free);
+  return manual.get();
+}
+
+Result<ToolOptions> ParseOptions(int argc, char** argv) {
+  Parse parse;
+  GError* error = nullptr;
+  const Parser parser(kAll, "", &parse);
+  const bool parsed = g_option_context_parse(parser.context.get(), &argc, &argv, &error);
+  const std::string problem = parsed ? "" : error->message;
+  g_clear_error(&error);
+  ToolOptions& options = parse.options;
+  if (!parsed && !options.help) return Status::InvalidArgument(problem);
+  // If the parser failed behind --help, options are still there.
+  std::vector<std::string> words;
+  bool options_end = false;
+  for (int i = 1; i < argc; ++i) {
+    if (!options_end && std::string_view(argv[i]) == "--") {
+      options_end = true;
+    } else if (parsed || argv[i][0] != '-') {
+      words.emplace_back(argv[i]);
+    }
+  }
+  size_t taken = words.empty() ? 0 : 1;
+  if (taken > 0) options.command = words[0];
+  if (options.command == "voice" && words.size() > 1) {
+    options.command += " " + words[1];
+    taken = 2;
+  }
+  const Command* const command = FindCommand(options.command);
+  if (options.help && (command != nullptr || options.command.empty() || words[0] == "voice")) {
+    if (command == nullptr && !words.empty()) options.command = words[0];
+    return std::move(options);
+  }
+  if (options.command.empty()) return Status::InvalidArgument("no command");
+  if (command == nullptr) {
+    if (words[0] == "voice") return Status::InvalidArgument("voice: say 'voice make DIR' or 'voice show FILE'");
+    return Status::InvalidArgument("unknown command " + options.command);
+  }
+  for (const Option* const option : parse.given) {
+    if ((option->commands & command->bit) == 0) {
+      return Status::InvalidArgument(options.command + " takes no --" + option->name);
+    }
+  }
+  options.arguments.assign(words.begin() + static_cast<std::ptrdiff_t>(taken), words.end());
+  if (options.arguments.size() > command->max_operands) {
+    return Status::InvalidArgument(options.command + ": \"" + options.arguments[command->max_operands] +
+                                   "\" is one argument too many; put quotation marks around a text of several words");
+  }
+  return std::move(options);
+}
+
+Result<TokenizerPattern> PatternOf(const ToolOptions& options) {
+  if (options.pattern.empty() || options.pattern == "native") return TokenizerPattern::kNative;
+  if (options.pattern == "patched") return TokenizerPattern::kPatched;
+  return Allowed("pattern", options.pattern, "native or patched");
+}
+
+Result<EngineOptions> MakeEngineOptions(const ToolOptions& options, const std::string& path) {
+  EngineOptions engine;
+  engine.model_path = path;
+  QTTS_ASSIGN_OR_RETURN(engine.tokenizer_pattern, PatternOf(options));
+  if (options.device == "cpu") {
+    engine.device = Device::kCpu;
+  } else if (options.device == "cuda") {
+    engine.device = Device::kCuda;
+  } else if (!options.device.empty() && options.device != "auto") {
+    return Allowed("device", options.device, "auto, cpu or cuda");
+  }
+  if (options.precision == "bf16") {
+    engine.precision = Precision::kBF16;
+  } else if (options.precision == "f32") {
+    engine.precision = Precision::kF32;
+  } else if (!options.precision.empty() && options.precision != "auto") {
+    return Allowed("precision", options.precision, "auto, bf16 or f32");
+  }
+  if (options.threads.has_value()) {
+    constexpr int64_t kMost = 1024;
+    if (*options.threads < 0 || *options.threads > kMost) {
+      return Allowed("threads", std::to_string(*options.threads), "0 (one per core) to " + std::to_string(kMost));
+    }
+    if (engine.device == Device::kCuda) {
+      return Status::InvalidArgument("--threads is about the CPU: leave it out, or choose another --device than cuda");
+    }
+    engine.threads = static_cast<int>(*options.threads);
+  }
+  return engine;
 }
 
 Result<Request> MakeRequest(const ToolOptions& options, const GenerationSettings& defaults) {
@@ -121,22 +348,33 @@ Result<Request> MakeRequest(const ToolOptions& options, const GenerationSettings
   } else if (options.layout == "non-streaming") {
     request.layout = PromptLayout::kNonStreaming;
   } else if (!options.layout.empty() && options.layout != "auto") {
-    return Status::InvalidArgument("--layout " + options.layout + ": must be auto, streaming or non-streaming");
+    return Allowed("layout", options.layout, "auto, streaming or non-streaming");
   }
-  request.seed = static_cast<uint64_t>(options.seed);
+  request.seed = static_cast<uint64_t>(options.seed.value_or(0));
   if (!options.voice.empty()) {
     QTTS_ASSIGN_OR_RETURN(ClonedVoice voice, LoadVoice(options.voice));
     request.voice = std::make_shared<const ClonedVoice>(std::move(voice));
   }
   request.settings = defaults;
   if (options.greedy) request.settings.talker.do_sample = request.settings.predictor.do_sample = false;
-  if (options.temperature >= 0) request.settings.talker.temperature = static_cast<float>(options.temperature);
-  if (options.top_k >= 0) request.settings.talker.top_k = options.top_k;
-  if (options.top_p >= 0) request.settings.talker.top_p = static_cast<float>(options.top_p);
-  if (options.repetition_penalty >= 0)
-    request.settings.repetition_penalty = static_cast<float>(options.repetition_penalty);
-  // An utterance of N ids has N - 1 frames (spec 6).
-  if (options.max_frames >= 0) request.settings.max_new_tokens = options.max_frames + 1;
+  if (options.temperature) request.settings.talker.temperature = static_cast<float>(*options.temperature);
+  if (options.top_k) {
+    if (*options.top_k < 0 || *options.top_k > std::numeric_limits<int>::max()) {
+      return Allowed("top-k", std::to_string(*options.top_k), "0 (all) or more");
+    }
+    request.settings.talker.top_k = static_cast<int>(*options.top_k);
+  }
+  if (options.top_p) request.settings.talker.top_p = static_cast<float>(*options.top_p);
+  if (options.repetition_penalty) {
+    request.settings.repetition_penalty = static_cast<float>(*options.repetition_penalty);
+  }
+  if (options.max_frames) {
+    if (*options.max_frames < 1 || *options.max_frames == std::numeric_limits<int64_t>::max()) {
+      return Allowed("max-frames", std::to_string(*options.max_frames), "1 or more");
+    }
+    // An utterance of N ids has N - 1 frames (spec 6).
+    request.settings.max_new_tokens = *options.max_frames + 1;
+  }
   return request;
 }
 

@@ -8,16 +8,14 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <sstream>
-#include <thread>
 
+#include "api/speech_decoder.h"
 #include "checkpoint/checkpoint.h"
-#include "cpu/codec_decoder.h"
 #include "cpu/cpu_voice_encoder.h"
-#include "cpu/thread_pool.h"
 #include "options.h"
-#include "prompt/language.h"
 #include "prompt/prompt.h"
 #include "qtts/engine.h"
+#include "qtts/language.h"
 #include "text/text_feed.h"
 #include "text/tokenizer.h"
 #include "voice/clone.h"
@@ -39,10 +37,8 @@ Result<std::string> ModelFolder(const ToolOptions& options) {
 
 Result<std::shared_ptr<const Tokenizer>> LoadTokenizer(const ToolOptions& options) {
   QTTS_ASSIGN_OR_RETURN(const std::string folder, ModelFolder(options));
-  if (!options.pattern.empty() && options.pattern != "native" && options.pattern != "patched") {
-    return Status::InvalidArgument("--pattern " + options.pattern + ": must be native or patched");
-  }
-  return Tokenizer::Load(folder, options.pattern == "patched" ? TokenizerPattern::kPatched : TokenizerPattern::kNative);
+  QTTS_ASSIGN_OR_RETURN(const TokenizerPattern pattern, PatternOf(options));
+  return Tokenizer::Load(folder, pattern);
 }
 
 // Bytes of F32 key/value cache for one position of the talker.
@@ -60,7 +56,7 @@ std::string Joined(const std::vector<std::string>& items) {
 std::string Tagged(const std::vector<std::string>& languages) {
   std::string all;
   for (const std::string& name : languages) {
-    const std::string_view tag = TagOfLanguage(name);
+    const std::string_view tag = ResolveLanguage(name).tag;
     all.append(", ").append(name);
     if (!tag.empty()) all.append(" (").append(tag).append(")");
   }
@@ -215,10 +211,7 @@ Status PrintPrompt(const ToolOptions& options) {
 
 Status Codes(const ToolOptions& options) {
   QTTS_ASSIGN_OR_RETURN(const std::string folder, ModelFolder(options));
-  EngineOptions engine_options;
-  engine_options.model_path = folder;
-  engine_options.threads = options.threads;
-  if (options.pattern == "patched") engine_options.tokenizer_pattern = TokenizerPattern::kPatched;
+  QTTS_ASSIGN_OR_RETURN(const EngineOptions engine_options, MakeEngineOptions(options, folder));
   QTTS_ASSIGN_OR_RETURN(const auto engine, Engine::Load(engine_options));
   QTTS_ASSIGN_OR_RETURN(const Request request, MakeRequest(options, engine->info().defaults));
   QTTS_ASSIGN_OR_RETURN(const auto stream, engine->Start(request));
@@ -298,6 +291,7 @@ Status Decode(const ToolOptions& options) {
   if (!options.format.empty() && options.format != "s16" && options.format != "f32") {
     return Status::InvalidArgument("--format " + options.format + ": must be s16 or f32");
   }
+  QTTS_ASSIGN_OR_RETURN(const EngineOptions engine_options, MakeEngineOptions(options, folder));
   QTTS_ASSIGN_OR_RETURN(const auto checkpoint, Checkpoint::Open(folder));
   const ModelInfo info = checkpoint->Info();
   const CodecConfig& codec = checkpoint->config().codec;
@@ -310,20 +304,15 @@ Status Decode(const ToolOptions& options) {
   } else {
     QTTS_ASSIGN_OR_RETURN(codes, ReadCodes(std::cin, "standard input", codec.num_quantizers, entries));
   }
-  const int cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
-  cpu::ThreadPool pool(options.threads > 0 ? options.threads : cores);
-  cpu::CodecDecoder decoder(codec, checkpoint->codec(), pool);
-  cpu::CodecDecoder::State state = decoder.NewState();
-  const size_t frames = codes.size() / static_cast<size_t>(codec.num_quantizers);
-  std::vector<float> pcm(frames * static_cast<size_t>(codec.samples_per_frame));
-  decoder.Decode(&state, codes, pcm);
+  QTTS_ASSIGN_OR_RETURN(const auto decoder, CreateSpeechDecoder(engine_options, checkpoint));
+  QTTS_ASSIGN_OR_RETURN(const std::vector<float> pcm, decoder->Decode(codes));
   QTTS_RETURN_IF_ERROR(
       WriteWav(options.output, pcm, info.sample_rate, options.format == "f32" ? WavFormat::kF32 : WavFormat::kS16));
   const double seconds = static_cast<double>(pcm.size()) / info.sample_rate;
   if (options.json) {
-    PrintJson({{"file", options.output}, {"samples", pcm.size()}, {"seconds", seconds}});
+    PrintJson({{"file", options.output}, {"samples", pcm.size()}, {"seconds", seconds}, {"device", decoder->name()}});
   } else {
-    std::printf("%s: %.2f s\n", options.output.c_str(), seconds);
+    std::printf("%s: %.2f s, decoded on %s\n", options.output.c_str(), seconds, decoder->name().c_str());
   }
   return Status::Ok();
 }
@@ -350,13 +339,13 @@ Status ShowVoiceFile(const std::string& path, bool as_json) {
 }
 
 Status MakeVoice(const ToolOptions& options) {
-  if (options.arguments.size() < 2) return Status::InvalidArgument("voice make: name a model folder");
+  QTTS_ASSIGN_OR_RETURN(const std::string folder, ModelFolder(options));
   if (options.audio.empty()) return Status::InvalidArgument("voice make: name the recording with --audio");
   if (options.output.empty()) return Status::InvalidArgument("voice make: name the file to write with --output");
-  const std::string& folder = options.arguments[1];
+  QTTS_ASSIGN_OR_RETURN(const EngineOptions engine_options, MakeEngineOptions(options, folder));
   QTTS_ASSIGN_OR_RETURN(const auto checkpoint, Checkpoint::Open(folder));
   QTTS_ASSIGN_OR_RETURN(const Recording recording, ReadWav(options.audio));
-  QTTS_ASSIGN_OR_RETURN(const auto encoder, CreateCpuVoiceEncoder(checkpoint, options.threads));
+  QTTS_ASSIGN_OR_RETURN(const auto encoder, CreateCpuVoiceEncoder(checkpoint, engine_options.threads));
   const CloneOptions clone{options.reference_text, options.pad_reference};
   QTTS_ASSIGN_OR_RETURN(const ClonedVoice voice,
                         CloneVoice(encoder.get(), checkpoint->Fingerprint(), recording, clone));
@@ -364,37 +353,28 @@ Status MakeVoice(const ToolOptions& options) {
   return ShowVoiceFile(options.output, options.json);
 }
 
-Status Voice(const ToolOptions& options) {
-  const std::string action = options.arguments.empty() ? "" : options.arguments[0];
-  if (action == "make") return MakeVoice(options);
-  if (action != "show") return Status::InvalidArgument("voice: say 'voice make DIR' or 'voice show FILE'");
-  if (options.arguments.size() < 2) return Status::InvalidArgument("voice show: name a voice file");
-  return ShowVoiceFile(options.arguments[1], options.json);
+Status ShowVoice(const ToolOptions& options) {
+  if (options.arguments.empty()) return Status::InvalidArgument("voice show: name a voice file");
+  return ShowVoiceFile(options.arguments[0], options.json);
 }
 
 int Main(int argc, char** argv) {
-  std::string help;
-  const Result<ToolOptions> options = ParseOptions(argc, argv, &help);
-  const bool wants_help = argc > 1 && (std::string_view(argv[1]) == "--help" || std::string_view(argv[1]) == "-h");
-  if (wants_help) {
-    std::cout << help;
-    return 0;
-  }
+  const Result<ToolOptions> options = ParseOptions(argc, argv);
   if (!options.ok()) {
     std::cerr << "qtts-tool: " << options.status().message() << "; see qtts-tool --help\n";
     return 2;
   }
-  using Command = Status (*)(const ToolOptions&);
-  const std::pair<std::string_view, Command> commands[] = {{"inspect", Inspect},    {"tokenize", Tokenize},
-                                                           {"prompt", PrintPrompt}, {"codes", Codes},
-                                                           {"decode", Decode},      {"voice", Voice}};
-  const auto* const found = std::ranges::find(commands, options->command, &std::pair<std::string_view, Command>::first);
-  if (found == std::end(commands)) {
-    std::cerr << (options->command.empty() ? "qtts-tool: no command" : "qtts-tool: unknown command " + options->command)
-              << "; see qtts-tool --help\n";
-    return 2;
+  if (options->help) {
+    std::cout << Manual(options->command);
+    return 0;
   }
-  const Status status = found->second(*options);
+  for (const std::string& warning : options->warnings) std::cerr << "qtts-tool: warning: " << warning << '\n';
+  using Run = Status (*)(const ToolOptions&);
+  const std::pair<std::string_view, Run> commands[] = {
+      {"inspect", Inspect}, {"tokenize", Tokenize},    {"prompt", PrintPrompt},  {"codes", Codes},
+      {"decode", Decode},   {"voice make", MakeVoice}, {"voice show", ShowVoice}};
+  const auto* const command = std::ranges::find(commands, options->command, &std::pair<std::string_view, Run>::first);
+  const Status status = command->second(*options);
   if (status.ok()) return 0;
   if (options->json) {
     PrintJson({{"error", {{"code", StatusCodeName(status.code())}, {"message", status.message()}}}});

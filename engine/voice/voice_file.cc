@@ -6,11 +6,13 @@
 #include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "checkpoint/mapped_file.h"
 #include "checkpoint/safetensors.h"
+#include "qtts/resources.h"
 #include "text/utf8.h"
 
 namespace qtts {
@@ -92,8 +94,8 @@ Status SaveVoice(const ClonedVoice& voice, const std::string& path) {
 }
 
 Result<ClonedVoice> LoadVoice(const std::string& path) {
-  QTTS_ASSIGN_OR_RETURN(const MappedFile mapping, MappedFile::Open(path));
-  return ParseVoice(mapping.bytes(), path);
+  QTTS_ASSIGN_OR_RETURN(const std::string file, ReadSmallFile(path));
+  return CatchExhaustion("load a voice", [&] { return ParseVoice(std::as_bytes(std::span(file)), path); });
 }
 
 }  // namespace qtts

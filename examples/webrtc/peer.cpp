@@ -237,7 +237,7 @@ void Peer::Speak(const Json& message) {
     SendError("The text has a NUL character in it.");
     return;
   }
-  // The element would take such a setting for a fault of the pipeline, and end it.
+  // The element would refuse it too, with a warning.
   const std::string speaker = GetString(message, "speaker");
   const std::string language = GetString(message, "language");
   if (!speaker.empty() && !Contains(speakers_, speaker)) {

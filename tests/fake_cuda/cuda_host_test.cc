@@ -3,14 +3,19 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <map>
+#include <memory>
 #include <random>
 #include <set>
 #include <thread>
 
 #include "cuda_backend.h"
+#include "device_memory.h"
 #include "fake_cuda/fake_cuda.h"
 #include "gpu/gpu_test.h"
+#include "scheduler/scheduler.h"
+#include "speech_decoder.h"
 
 // The host's part of the GPU backend, without a GPU: what it asks of CUDA, and what becomes of every refusal.
 namespace qtts {
@@ -58,6 +63,14 @@ Status Step(Backend* backend, const std::vector<FrameStep>& steps) {
   return Status::Ok();
 }
 
+// All of a slot's prompt; the number of its pieces.
+Result<int> PrefillAll(Backend* backend, SlotId slot) {
+  for (int pieces = 1;; ++pieces) {
+    QTTS_ASSIGN_OR_RETURN(const PrefillProgress progress, backend->Prefill(slot));
+    if (progress.done) return pieces;
+  }
+}
+
 Prompt NewPrompt(const ModelConfig& config, int rows, std::mt19937* random, int reference_frames = 0) {
   Prompt prompt = RandomPrompt(config, rows, *random);
   for (int i = 0; i < reference_frames * config.talker.num_code_groups; ++i) {
@@ -67,8 +80,9 @@ Prompt NewPrompt(const ModelConfig& config, int rows, std::mt19937* random, int 
   return prompt;
 }
 
-// All that a backend does: two voices together, each twice, with all that is kept of the first time; then more voices
-// than are kept; and, with an encoder, what a recording's voice takes.
+// All that a backend does: two voices together, each twice, with all that is kept of the first time; then a prompt and
+// a reference too long for one piece, beside frames of another, and once given up in the middle; then more voices than
+// are kept; and, with an encoder, what a recording's voice takes.
 Status UseEverything(const ModelConfig& config, Backend* backend, VoiceEncoder* encoder) {
   std::mt19937 random(1);
   const std::vector<Prompt> voices = {NewPrompt(config, 20, &random), NewPrompt(config, 90, &random, 5)};
@@ -84,6 +98,21 @@ Status UseEverything(const ModelConfig& config, Backend* backend, VoiceEncoder* 
     }
     for (const FrameStep& step : steps) backend->Close(step.slot);
   }
+  const Prompt long_prompt = NewPrompt(config, 600, &random, 150);
+  QTTS_ASSIGN_OR_RETURN(const SlotId beside, backend->Open(voices[0], GenerationSettings(), 1));
+  FrameStep step = {beside, kNoText};
+  for (const bool gives_up : {true, false}) {
+    QTTS_ASSIGN_OR_RETURN(const SlotId slot, backend->Open(long_prompt, GenerationSettings(), 1));
+    for (int pieces = 0;; ++pieces) {
+      QTTS_ASSIGN_OR_RETURN(const PrefillProgress progress, backend->Prefill(slot));
+      QTTS_RETURN_IF_ERROR(Step(backend, {step}));
+      step.text_id = 0;
+      if (progress.done || (gives_up && pieces == 4)) break;
+    }
+    if (!gives_up) QTTS_RETURN_IF_ERROR(Step(backend, {{slot, kNoText}, step}));
+    backend->Close(slot);
+  }
+  backend->Close(beside);
   for (int i = 0; i < 10; ++i) {
     QTTS_ASSIGN_OR_RETURN(const SlotId slot, backend->Open(NewPrompt(config, 8, &random), GenerationSettings(), 1));
     QTTS_RETURN_IF_ERROR(Step(backend, {{slot, kNoText}}));
@@ -95,12 +124,22 @@ Status UseEverything(const ModelConfig& config, Backend* backend, VoiceEncoder* 
   return encoder->Codes(recording).status();
 }
 
+// The speech tokenizer's decoder alone, over more frames than go to the device at once.
+Status DecodeAlone(const Checkpoint& checkpoint) {
+  QTTS_ASSIGN_OR_RETURN(const auto decoder, cuda::CreateSpeechDecoder(checkpoint, cuda::Precision::kBF16, -1));
+  constexpr size_t kFrames = 70;
+  const std::vector<int32_t> codes(kFrames * static_cast<size_t>(checkpoint.config().talker.num_code_groups), 1);
+  QTTS_ASSIGN_OR_RETURN(const std::vector<float> pcm, decoder->Decode(codes));
+  EXPECT_EQ(pcm.size(), kFrames * static_cast<size_t>(checkpoint.config().codec.samples_per_frame));
+  return Status::Ok();
+}
+
 struct Life {
   Status status;
   size_t calls = 0;  // without those at its end, which tell nobody
 };
 
-// Makes a backend, uses it and lets it go, on a thread of its own, as an engine does.
+// Makes a backend, uses it beside a decoder and lets it go, on a thread of its own, as an engine does.
 Life Live(const std::shared_ptr<const Checkpoint>& checkpoint) {
   Life life;
   std::thread([&] {
@@ -111,6 +150,7 @@ Life Live(const std::shared_ptr<const Checkpoint>& checkpoint) {
       if (checkpoint->Info().type == ModelType::kBase) encoder = (*backend)->CreateVoiceEncoder();
       life.status = UseEverything(checkpoint->config(), backend->get(), encoder.get());
     }
+    if (life.status.ok()) life.status = DecodeAlone(*checkpoint);
     life.calls = fake_cuda::calls().size();
   }).join();
   return life;
@@ -135,6 +175,11 @@ class CudaHostTest : public ::testing::Test {
     const auto slot = backend->Open(prompt, GenerationSettings(), 1);
     EXPECT_TRUE(slot.ok()) << slot.status().message();
     return slot.ok() ? *slot : 0;
+  }
+  SlotId OpenAndPrefill(Backend* backend, const Prompt& prompt) {
+    const SlotId slot = Open(backend, prompt);
+    EXPECT_TRUE(PrefillAll(backend, slot).ok());
+    return slot;
   }
   const ModelConfig& config() const { return model_.checkpoint()->config(); }
   std::string Refusal(int device = -1) {
@@ -180,6 +225,16 @@ TEST_F(CudaHostTest, TooLittleMemory) {
 }
 
 TEST_F(CudaHostTest, NumberOfNoDevice) { EXPECT_THAT(Refusal(1), HasSubstr("this machine's GPUs are 0 to 0")); }
+
+TEST_F(CudaHostTest, ADecoderAloneTakesTheFirstDeviceThatCanHoldIt) {
+  fake_cuda::Reset({{.major = 7}, {.memory = 400000000}, {.name = "Right GPU"}, {.name = "Spare GPU"}});
+  const auto decoder = cuda::CreateSpeechDecoder(*model_.checkpoint(), cuda::Precision::kBF16, -1);
+  ASSERT_TRUE(decoder.ok()) << decoder.status().message();
+  EXPECT_THAT((*decoder)->name(), HasSubstr("Right GPU"));
+  std::thread([&] { EXPECT_TRUE((*decoder)->Decode(std::vector<int32_t>(16, 1)).ok()); }).join();
+  const auto none = cuda::CreateSpeechDecoder(*model_.checkpoint(), cuda::Precision::kBF16, 4);
+  EXPECT_THAT(none.status().message(), HasSubstr("this machine's GPUs are 0 to 3"));
+}
 
 TEST_F(CudaHostTest, TheFirstDeviceThatCanHoldTheModelIsTaken) {
   fake_cuda::Reset({{.major = 7}, {.memory = 400000000}, {.name = "Right GPU"}, {.name = "Spare GPU"}});
@@ -234,7 +289,7 @@ TEST_F(CudaHostTest, WhatIsKeptOfAVoiceIsNotComputedAgain) {
   prompt.constant_rows = prompt.rows.size() - 1;
   const auto speak = [&] {
     return CallsOf([&] {
-      const SlotId slot = Open(backend.get(), prompt);
+      const SlotId slot = OpenAndPrefill(backend.get(), prompt);
       backend->Close(slot);
     });
   };
@@ -256,7 +311,7 @@ TEST_F(CudaHostTest, TheVoicesUsedLastAreKept) {
     prompts.back().constant_rows = 19;
   }
   const auto is_kept = [&](const Prompt& prompt) {
-    return Count(CallsOf([&] { backend->Close(Open(backend.get(), prompt)); }), "cudaGraphLaunch") == 0;
+    return Count(CallsOf([&] { backend->Close(OpenAndPrefill(backend.get(), prompt)); }), "cudaGraphLaunch") == 0;
   };
   for (int i = 0; i < 8; ++i) EXPECT_FALSE(is_kept(prompts[static_cast<size_t>(i)]));
   EXPECT_TRUE(is_kept(prompts[0]));
@@ -278,6 +333,137 @@ TEST_F(CudaHostTest, UtterancesThatFollowOneAnotherTakeNoMoreMemory) {
   EXPECT_EQ(fake_cuda::alive(), alive);
 }
 
+// --- prompts in pieces
+
+// What is asked of the device for a prompt of ordinary length is asked in one go, as nobody should wait for it.
+TEST_F(CudaHostTest, AnOrdinaryPromptIsOnePiece) {
+  const auto backend = NewBackend();
+  for (const int rows : {2, 65, 256}) {
+    const SlotId slot = Open(backend.get(), NewPrompt(config(), rows, &random_, 128));
+    const auto progress = backend->Prefill(slot);
+    ASSERT_TRUE(progress.ok()) << progress.status().message();
+    EXPECT_TRUE(progress->done) << rows;
+    EXPECT_LE(progress->work, 1);
+    backend->Close(slot);
+  }
+}
+
+// Of a long one, each call asks for what takes about as long as a frame: 64 rows of the talker beside 16 frames of the
+// codec. Few are under way at once, since each waits for a place to be uploaded from.
+TEST_F(CudaHostTest, ALongPromptIsManyPieces) {
+  const auto backend = NewBackend();
+  Prompt prompt = NewPrompt(config(), 1000, &random_, 200);
+  prompt.constant_rows = 100;
+  const SlotId slot = Open(backend.get(), prompt);
+  int launches = 0;
+  int frames = 0;
+  int pieces = 0;
+  for (bool done = false; !done; ++pieces) {
+    const std::vector<std::string> calls = CallsOf([&] {
+      const auto progress = backend->Prefill(slot);
+      ASSERT_TRUE(progress.ok()) << progress.status().message();
+      EXPECT_DOUBLE_EQ(progress->work, 1);
+      done = progress->done;
+    });
+    EXPECT_LE(Count(calls, "cudaGraphLaunch"), 1);
+    EXPECT_LE(Count(calls, "Dequantize"), 16);
+    EXPECT_GE(Count(calls, "cudaEventSynchronize"), 1);
+    EXPECT_EQ(Count(calls, "cudaStreamBeginCapture"), 0);
+    launches += static_cast<int>(Count(calls, "cudaGraphLaunch"));
+    frames += static_cast<int>(Count(calls, "Dequantize"));
+  }
+  EXPECT_EQ(launches, 2 + 15);  // of 100 rows and of 900
+  EXPECT_EQ(frames, 200);
+  EXPECT_EQ(pieces, 17);
+  EXPECT_TRUE(Step(backend.get(), {{slot, kNoText}}).ok());
+  // The next one of the voice finds the first 100 rows and the codec's state.
+  const SlotId next = Open(backend.get(), prompt);
+  EXPECT_EQ(*PrefillAll(backend.get(), next), 15);
+}
+
+// However it is cut, the device is asked for the same kernels in the same order.
+TEST_F(CudaHostTest, PiecesAreTheWholePrompt) {
+  const Prompt prompt = NewPrompt(config(), 700, &random_, 150);
+  const auto kernels = [&](bool pieces) {
+    const auto backend = NewBackend();
+    std::vector<std::string> calls = CallsOf([&] {
+      const SlotId slot = pieces ? OpenAndPrefill(backend.get(), prompt) : Open(backend.get(), prompt);
+      EXPECT_TRUE(Step(backend.get(), {{slot, kNoText}}).ok());
+    });
+    std::erase_if(calls, [](const std::string& call) { return call.starts_with("cudaSetDevice"); });
+    std::erase_if(calls, [](const std::string& call) { return call.starts_with("cudaEventQuery"); });
+    return calls;
+  };
+  EXPECT_EQ(kernels(true), kernels(false));
+}
+
+TEST_F(CudaHostTest, ClosedInMidPrompt) {
+  const auto backend = NewBackend();
+  const Prompt prompt = NewPrompt(config(), 1000, &random_, 200);
+  const SlotId speaking = Open(backend.get(), NewPrompt(config(), 20, &random_));
+  ASSERT_TRUE(Step(backend.get(), {{speaking, kNoText}}).ok());
+  for (int pieces = 0; pieces < 18; ++pieces) {
+    const SlotId slot = Open(backend.get(), prompt);
+    for (int i = 0; i < pieces; ++i) ASSERT_TRUE(backend->Prefill(slot).ok());
+    ASSERT_TRUE(Step(backend.get(), {{speaking, 0}}).ok());
+    backend->Close(slot);
+    EXPECT_EQ(backend->Prefill(slot).status().code(), StatusCode::kInvalidArgument);
+  }
+  const SlotId slot = Open(backend.get(), prompt);
+  EXPECT_TRUE(Step(backend.get(), {{speaking, 0}, {slot, kNoText}}).ok());
+}
+
+// Memory that runs out in mid-prompt ends that utterance alone, and its slot is free again.
+TEST_F(CudaHostTest, AFaultInMidPromptEndsOneUtterance) {
+  const auto backend = NewBackend();
+  const SlotId speaking = Open(backend.get(), NewPrompt(config(), 20, &random_));
+  ASSERT_TRUE(Step(backend.get(), {{speaking, kNoText}}).ok());
+  for (int piece = 0; piece < 5; ++piece) {
+    const SlotId slot = Open(backend.get(), NewPrompt(config(), 1000, &random_));
+    for (int i = 0; i < piece; ++i) ASSERT_TRUE(backend->Prefill(slot).ok());
+    fake_cuda::FailCall(2, cudaErrorMemoryAllocation, /*for_ever=*/false);
+    EXPECT_EQ(backend->Prefill(slot).status().code(), StatusCode::kResourceExhausted);
+    EXPECT_EQ(backend->Prefill(slot).status().code(), StatusCode::kResourceExhausted);
+    EXPECT_FALSE(Step(backend.get(), {{slot, kNoText}}).ok());
+    ASSERT_TRUE(Step(backend.get(), {{speaking, 0}}).ok());
+    backend->Close(slot);
+  }
+}
+
+// --- more utterances than slots
+
+TEST_F(CudaHostTest, UtterancesBeyondItsSlotsWaitTheirTurn) {
+  const auto tokenizer = Tokenizer::Load(model_.checkpoint()->folder());
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status().message();
+  auto builder = PromptBuilder::Create(config(), *tokenizer);
+  ASSERT_TRUE(builder.ok()) << builder.status().message();
+  const auto prompts = std::make_shared<const PromptBuilder>(*std::move(builder));
+  for (const int utterances : {65, 200}) {
+    SCOPED_TRACE(utterances);
+    CudaBackendOptions options = Options();
+    options.max_slots = kDefaultSlots;
+    auto backend = CudaBackend::Create(model_.checkpoint(), options);
+    ASSERT_TRUE(backend.ok()) << backend.status().message();
+    const auto scheduler = Scheduler::Create(*std::move(backend));
+    ASSERT_TRUE(scheduler.ok()) << scheduler.status().message();
+    std::vector<std::shared_ptr<StreamState>> streams;
+    for (int i = 0; i < utterances; ++i) {
+      Request request;
+      request.text = "Hello.";
+      streams.push_back(std::make_shared<StreamState>(prompts, *tokenizer, request, 2, std::function<void()>(),
+                                                      [&scheduler] { (*scheduler)->Wake(); }));
+      const Status status = streams.back()->Begin();
+      ASSERT_TRUE(status.ok()) << status.message();
+      (*scheduler)->Add(streams.back());
+    }
+    for (const auto& stream : streams) {
+      Frame frame;
+      EXPECT_EQ(stream->Read(&frame, true), ReadState::kFrame) << stream->status().message();
+      stream->Cancel();
+    }
+  }
+}
+
 // --- what becomes of failures
 
 // An utterance that finds no memory fails alone: the one beside it speaks on, and a later one begins.
@@ -295,6 +481,27 @@ TEST_F(CudaHostTest, MemoryRunsOutInMidSpeech) {
   fake_cuda::LeaveMemory(0, size_t{16} << 30);
   const SlotId later = Open(backend.get(), large);
   EXPECT_TRUE(Step(backend.get(), {{speaking, 0}, {later, kNoText}}).ok());
+}
+
+// A buffer that found no memory for one of its two halves asks for both again.
+TEST_F(CudaHostTest, AnUploadThatFoundNoMemoryFindsItTheNextTime) {
+  constexpr size_t kBytes = 100000;
+  for (size_t call = 1; call <= 3; ++call) {
+    SCOPED_TRACE(call);
+    fake_cuda::Reset();
+    auto ring = cuda::UploadRing::Create();
+    auto stream = cuda::Stream::Create();
+    ASSERT_TRUE(ring.ok() && stream.ok());
+    fake_cuda::FailCall(call, cudaErrorMemoryAllocation, /*for_ever=*/false);
+    EXPECT_EQ(ring->Prepare(kBytes).status().code(), StatusCode::kResourceExhausted);
+    const auto host = ring->Prepare(kBytes);
+    ASSERT_TRUE(host.ok()) << host.status().message();
+    std::fill_n(*host, kBytes, 'x');
+    const auto sent = ring->Send(stream->get());
+    ASSERT_TRUE(sent.ok()) << sent.status().message();
+    EXPECT_TRUE(std::equal(*host, *host + kBytes, *sent));
+    EXPECT_THAT(fake_cuda::misuse(), IsEmpty());
+  }
 }
 
 // An error that is neither a lost device nor a lack of memory says what failed, and what to do.

@@ -60,8 +60,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   constexpr size_t kLongest = 2048;  // bytes: each piece is looked at with all that is undecided
   if (size < 2 || size > kLongest) return 0;
   static constexpr size_t kMaxChars[] = {1, 7, 40, 4000};
-  const Segmenter::Options options = {
-      .newline_ends = (data[0] & 1U) != 0, .ordinals = (data[0] & 2U) != 0, .max_chars = kMaxChars[data[0] >> 2U & 3U]};
+  const Segmenter::Options options = {.newline_ends = (data[0] & 1U) != 0,
+                                      .max_chars = kMaxChars[data[0] >> 2U & 3U],
+                                      .language = (data[0] & 2U) != 0 ? "de" : ""};
   const size_t step = data[1] + size_t{1};
   const std::string bytes(data + 2, data + size);
 

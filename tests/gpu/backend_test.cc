@@ -10,6 +10,7 @@
 #include "frame.h"
 #include "gpu/gpu_test.h"
 #include "qtts/engine.h"
+#include "speech_decoder.h"
 
 // The GPU backend against the CPU's, and against itself: what it says does not depend on neighbours,
 // repetition or history.
@@ -305,6 +306,30 @@ TEST(CudaBackendTest, NeighboursDoNotMatterToThePersistentKernel) {
   }
 }
 
+// The decoder alone makes the same sound of an utterance's codes, in as many parts as it takes.
+TEST_P(InPrecision, DecodedAloneItSoundsTheSame) {
+  QTTS_NEEDS_DEVICE();
+  const RandomModel model(MidSize(false));
+  std::mt19937 random(5);
+  Utterance u;
+  u.prompt = RandomPrompt(model.checkpoint()->config(), 9, random);
+  u.frames = 150;
+  const auto gpu = Gpu(model, GetParam());
+  ASSERT_NE(gpu, nullptr);
+  const Speech speech = Speak(gpu.get(), {u}, 2)[0];
+  ASSERT_GT(speech.codes.size(), 0U);
+  std::vector<int32_t> codes;
+  for (const std::vector<int32_t>& frame : speech.codes) codes.insert(codes.end(), frame.begin(), frame.end());
+  const auto decoder = cuda::CreateSpeechDecoder(*model.checkpoint(), GetParam(), -1);
+  ASSERT_TRUE(decoder.ok()) << decoder.status().message();
+  for (int time = 0; time < 2; ++time) {
+    const auto pcm = (*decoder)->Decode(codes);
+    ASSERT_TRUE(pcm.ok()) << pcm.status().message();
+    EXPECT_EQ(*pcm, speech.pcm);
+  }
+  EXPECT_EQ((*decoder)->name(), gpu->name());
+}
+
 TEST_P(InPrecision, SameSeedSameSpeech) {
   QTTS_NEEDS_DEVICE();
   const RandomModel model(Preset("tiny-custom-1b7"));
@@ -366,6 +391,58 @@ TEST_P(InPrecision, ClonedVoicesKeepTheirPrefix) {
     EXPECT_EQ(speech.codes, expected[i].codes) << i;
     EXPECT_EQ(speech.pcm, expected[i].pcm) << i;
   }
+}
+
+// A prompt and a reference long enough to be cut, in pieces between another's frames and in one go: the same bits.
+TEST(CudaBackendTest, APromptInPiecesIsTheWholePrompt) {
+  QTTS_NEEDS_DEVICE();
+  const unsigned seed = std::random_device{}();
+  SCOPED_TRACE(seed);
+  std::mt19937 random(seed);
+  const RandomModel model(Preset("tiny-base-0b6"));
+  const ModelConfig& config = model.checkpoint()->config();
+  Prompt prompt = RandomPrompt(config, 600, random);
+  prompt.constant_rows = 100;
+  for (int i = 0; i < 150 * config.talker.num_code_groups; ++i) {
+    prompt.reference_codes.push_back(
+        static_cast<int32_t>(random() % static_cast<unsigned>(config.codec.codebook_size)));
+  }
+  const Prompt other = RandomPrompt(config, 20, random);
+  const auto speak = [&](bool in_pieces) {
+    Speech speech;
+    const auto gpu = Gpu(model, Precision::kBF16);
+    if (gpu == nullptr) return speech;
+    const auto step = [&](SlotId slot, int32_t text_id) {
+      const FrameStep frame = {slot, text_id};
+      EXPECT_TRUE(gpu->Submit({&frame, 1}).ok());
+      const auto results = gpu->Collect();
+      EXPECT_TRUE(results.ok());
+      return results.ok() ? results->front() : FrameResult();
+    };
+    const auto beside = gpu->Open(other, GenerationSettings(), 7);
+    const auto slot = gpu->Open(prompt, GenerationSettings(), 8);
+    EXPECT_TRUE(beside.ok() && slot.ok());
+    if (!beside.ok() || !slot.ok()) return speech;
+    int pieces = 0;
+    for (bool done = !in_pieces; !done; ++pieces) {
+      const auto progress = gpu->Prefill(*slot);
+      EXPECT_TRUE(progress.ok()) << progress.status().message();
+      done = !progress.ok() || progress->done;
+      step(*beside, pieces == 0 ? kNoText : 1);
+    }
+    EXPECT_EQ(pieces > 5, in_pieces);
+    for (int frame = 0; frame < 5; ++frame) {
+      const FrameResult result = step(*slot, frame == 0 ? kNoText : 1);
+      speech.codes.push_back(result.codes);
+      speech.pcm.insert(speech.pcm.end(), result.pcm.begin(), result.pcm.end());
+    }
+    return speech;
+  };
+  const Speech whole = speak(false);
+  const Speech pieces = speak(true);
+  EXPECT_FALSE(whole.pcm.empty());
+  EXPECT_EQ(whole.codes, pieces.codes);
+  EXPECT_EQ(whole.pcm, pieces.pcm);
 }
 
 // Closing in every state leaves the others, and whoever comes next, alone.
@@ -549,6 +626,11 @@ TEST(CudaBackendTest, OutOfMemoryInMidSpeech) {
   for (int i = 0; i < 7; ++i) {
     const auto slot = gpu->Open(prompt(1050), {}, 2);
     ASSERT_TRUE(slot.ok()) << slot.status().message();
+    for (bool done = false; !done;) {
+      const auto progress = gpu->Prefill(*slot);
+      ASSERT_TRUE(progress.ok()) << progress.status().message();
+      done = progress->done;
+    }
     others.push_back(*slot);
   }
   ASSERT_EQ(gpu->facts().cache_bytes, cache);
@@ -569,7 +651,8 @@ TEST(CudaBackendTest, OutOfMemoryInMidSpeech) {
     EXPECT_EQ(failure.code(), StatusCode::kResourceExhausted) << failure.message();
     // Nobody else notices.
     const FrameStep other = {others.front(), kNoText};
-    ASSERT_TRUE(gpu->Submit({&other, 1}).ok());
+    const Status submitted = gpu->Submit({&other, 1});
+    ASSERT_TRUE(submitted.ok()) << submitted.message();
     const auto results = gpu->Collect();
     ASSERT_TRUE(results.ok());
     EXPECT_EQ((*results)[0].end, FrameEnd::kNone);

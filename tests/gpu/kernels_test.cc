@@ -477,7 +477,7 @@ TEST_P(TeacherForced, LogitsAreTheCpus) {
 
   std::mt19937 random(5);
   const Prompt prompt = RandomPrompt(config, 30, random);
-  const auto start = (*model)->Open(0, prompt, GenerationSettings(), 9);
+  const auto start = (*model)->Begin(0, prompt, GenerationSettings(), 9);
   ASSERT_TRUE(start.ok()) << start.status().message();
   cpu::ThreadPool pool(4);
   cpu::Embedder embedder(checkpoint.talker(), checkpoint.predictor(), pool);

@@ -55,7 +55,7 @@ class Talker {
   LanguageModel* model() const { return model_.get(); }
 
   void Open(int slot, const Prompt& prompt, const GenerationSettings& settings, uint64_t seed) {
-    const auto start = model_->Open(slot, prompt, settings, seed);
+    const auto start = model_->Begin(slot, prompt, settings, seed);
     ASSERT_TRUE(start.ok()) << start.status().message();
     EXPECT_EQ(*start, FrameStart::kPrompt);
   }

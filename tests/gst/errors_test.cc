@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 // Every failure is told once, in the right domain, and the element can be used again.
+#include <gst/base/gstpushsrc.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdio>
 #include <fstream>
 #include <iterator>
@@ -155,6 +157,132 @@ TEST_F(ErrorsTest, AnUnknownSpeakerIsAnErrorOfSettings) {
   const Problem problem = ParseProblem(message.get());
   EXPECT_EQ(problem.code, GST_RESOURCE_ERROR_SETTINGS);
   EXPECT_NE(problem.text.find("nobody"), std::string::npos);
+}
+
+// What create() returned last, of any element, while this lives.
+class Flow {
+ public:
+  explicit Flow(GstElement* element) : class_(GST_PUSH_SRC_GET_CLASS(element)) {
+    last = GST_FLOW_OK;
+    create = class_->create;
+    class_->create = [](GstPushSrc* src, GstBuffer** buffer) { return last = create(src, buffer); };
+  }
+  ~Flow() { class_->create = create; }
+  Flow(const Flow&) = delete;
+  Flow& operator=(const Flow&) = delete;
+
+  static inline std::atomic<GstFlowReturn> last = GST_FLOW_OK;
+
+ private:
+  static inline GstFlowReturn (*create)(GstPushSrc*, GstBuffer**) = nullptr;
+  GstPushSrcClass* class_;
+};
+
+// The streaming thread says of what it was that it stopped, and GStreamer's base class adds no error to ours.
+TEST_F(ErrorsTest, AfterAnErrorTheFlowIsAnError) {
+  for (const bool load : {true, false}) {
+    SCOPED_TRACE(load);
+    fake::Script script = fake::DefaultScript();
+    (load ? script.load : script.start) = Status::CorruptModel(kMessage);
+    fake::Reset(script);
+    Pipeline pipeline("qttssrc name=src text=ab ! fakesink async=false");
+    const Flow flow(pipeline.src());
+    pipeline.Begin(GST_STATE_PLAYING);
+    ASSERT_NE(pipeline.Wait(GST_MESSAGE_ERROR), nullptr);
+    EXPECT_TRUE(WaitFor([] { return Flow::last == GST_FLOW_ERROR; })) << gst_flow_get_name(Flow::last);
+    ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr) << "downstream closes its files";
+    pipeline.Set(GST_STATE_READY);
+    EXPECT_TRUE(pipeline.Pending(GST_MESSAGE_ERROR).empty());
+  }
+}
+
+// The next text would be spoken with them too.
+TEST_F(ErrorsTest, PropertiesThatAreWrongAreAnErrorUnlessTheyHaveChangedSince) {
+  for (const bool changed : {false, true}) {
+    SCOPED_TRACE(changed);
+    fake::Reset();
+    fake::AllowFrames(0);
+    Pipeline pipeline("qttssrc name=src idle-mode=wait text=a ! fakesink async=false");
+    Recorder& record = pipeline.Record();
+    pipeline.Set(GST_STATE_PLAYING);
+    g_object_set(pipeline.src(), "speaker", "nobody", "text", "b", nullptr);
+    if (changed) g_object_set(pipeline.src(), "speaker", "bob", nullptr);
+    g_object_set(pipeline.src(), "text", "c", nullptr);
+    fake::AllowFrames(-1);
+    const auto message = pipeline.Wait(GST_MESSAGE_ERROR | GST_MESSAGE_WARNING);
+    ASSERT_NE(message, nullptr);
+    EXPECT_EQ(GST_MESSAGE_TYPE(message.get()), changed ? GST_MESSAGE_WARNING : GST_MESSAGE_ERROR);
+    EXPECT_NE(ParseProblem(message.get()).text.find("nobody"), std::string::npos);
+    if (!changed) continue;
+    EXPECT_TRUE(WaitFor([&] { return record.text() == "ac"; }));
+  }
+}
+
+// Whoever waits for the end of the stream learns that nothing came of it.
+TEST_F(ErrorsTest, AStreamOfWhichNothingWasSpokenEndsWithAnError) {
+  fake::Script script = fake::DefaultScript();
+  script.start = Status::ResourceExhausted(kMessage);
+  script.start_match = "bad";
+  for (const bool spoken : {false, true}) {
+    SCOPED_TRACE(spoken);
+    fake::Reset(script);
+    Pipeline pipeline("qttssrc name=src ! fakesink async=false");
+    Feeder feeder(pipeline.src());
+    pipeline.Set(GST_STATE_PLAYING);
+    feeder.Begin();
+    feeder.Push("bad");
+    if (spoken) feeder.Push("good");
+    ASSERT_NE(pipeline.Wait(GST_MESSAGE_WARNING), nullptr);
+    feeder.End();
+    const auto message = pipeline.Wait(GST_MESSAGE_ERROR | GST_MESSAGE_EOS);
+    ASSERT_NE(message, nullptr);
+    EXPECT_EQ(GST_MESSAGE_TYPE(message.get()), spoken ? GST_MESSAGE_EOS : GST_MESSAGE_ERROR);
+    if (spoken) continue;
+    EXPECT_EQ(ParseProblem(message.get()).text,
+              std::string("None of the texts could be spoken. The last one: ") + kMessage);
+  }
+}
+
+// What a growing utterance would have grown by belongs to it: it does not begin another in mid-sentence.
+TEST_F(ErrorsTest, AGrowingUtteranceThatFailsTakesItsRestWithIt) {
+  fake::Script script = fake::DefaultScript();
+  script.fail_at_frame = 2;
+  script.failure = Status::Internal(kMessage);
+  script.failure_match = "bad";
+  fake::Reset(script);
+  Pipeline pipeline("qttssrc name=src segmentation=stream newline-ends=true ! fakesink async=false");
+  Recorder& record = pipeline.Record();
+  Feeder feeder(pipeline.src());
+  pipeline.Set(GST_STATE_PLAYING);
+  feeder.Begin();
+  feeder.Push("bad");
+  ASSERT_NE(pipeline.Wait(GST_MESSAGE_WARNING), nullptr);
+  feeder.Push(" news");
+  feeder.Push(" today\n");
+  feeder.Push("good");
+  feeder.End();
+  ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr);
+  EXPECT_EQ(record.text(), "bagood");
+}
+
+// Nobody says where it ends: the time-out does.
+TEST_F(ErrorsTest, TheRestOfAGrowingUtteranceThatFailedEndsByTimeOut) {
+  fake::Script script = fake::DefaultScript();
+  script.start = Status::Internal(kMessage);
+  script.start_match = "bad";
+  fake::Reset(script);
+  Pipeline pipeline("qttssrc name=src segmentation=stream utterance-timeout=20000000 ! fakesink async=false");
+  Recorder& record = pipeline.Record();
+  Feeder feeder(pipeline.src());
+  pipeline.Set(GST_STATE_PLAYING);
+  feeder.Begin();
+  feeder.Push("bad");
+  ASSERT_NE(pipeline.Wait(GST_MESSAGE_WARNING), nullptr);
+  EXPECT_TRUE(WaitFor([&] {
+    feeder.Push("x");
+    g_usleep(100000);
+    return record.buffer_count() > 0;
+  }));
 }
 
 TEST_F(ErrorsTest, ATextFromThePadThatIsRefusedCostsOnlyItself) {

@@ -108,7 +108,7 @@ TEST_F(InputTest, C12CharactersCutByBuffersAreJoined) {
   Feeder feeder(pipeline.src());
   pipeline.Set(GST_STATE_PLAYING);
   feeder.Begin();
-  const std::string text = "\xF0\x9F\x98\x80\xE4\xBD\xA0\xC3\xBC";
+  const std::string text = "\xF0\xA0\x80\x80\xE4\xBD\xA0\xC3\xBC";
   for (const char byte : text) ASSERT_EQ(feeder.Push(std::string(1, byte)), GST_FLOW_OK);
   feeder.End();
   const auto message = pipeline.Wait(GST_MESSAGE_EOS | GST_MESSAGE_WARNING);
@@ -119,7 +119,7 @@ TEST_F(InputTest, C12CharactersCutByBuffersAreJoined) {
 }
 
 TEST_F(InputTest, C12AnyScriptAndLineEndReachesTheEngineAsItIs) {
-  Pipeline pipeline(kLine);
+  Pipeline pipeline("qttssrc name=src speak-anything=true ! fakesink async=false");
   Feeder feeder(pipeline.src());
   pipeline.Set(GST_STATE_PLAYING);
   feeder.Begin();
@@ -291,20 +291,18 @@ TEST_F(InputTest, MoreTextAfterTheEndOfUpstreamIsTakenUntilTheEndWasSent) {
 
 // --- the pad
 
-TEST_F(InputTest, ThePadExistsOnceAndTurnsTheSourceFlagOff) {
+TEST_F(InputTest, ThePadExistsOnce) {
   Pipeline pipeline(kLine);
   GstElement* src = pipeline.src();
-  EXPECT_TRUE(GST_OBJECT_FLAG_IS_SET(src, GST_ELEMENT_FLAG_SOURCE));
   for (int round = 0; round < 3; ++round) {
     GstPad* pad = gst_element_request_pad_simple(src, "sink");
     ASSERT_NE(pad, nullptr);
     EXPECT_STREQ(GST_PAD_NAME(pad), "sink");
-    EXPECT_FALSE(GST_OBJECT_FLAG_IS_SET(src, GST_ELEMENT_FLAG_SOURCE));
+    EXPECT_TRUE(GST_OBJECT_FLAG_IS_SET(src, GST_ELEMENT_FLAG_SOURCE)) << "an end-of-stream of the pipeline reaches it";
     GstPadTemplate* templ = gst_element_class_get_pad_template(GST_ELEMENT_GET_CLASS(src), "sink");
     EXPECT_EQ(gst_element_request_pad(src, templ, nullptr, nullptr), nullptr) << "there is one already";
     gst_element_release_request_pad(src, pad);
     gst_object_unref(pad);
-    EXPECT_TRUE(GST_OBJECT_FLAG_IS_SET(src, GST_ELEMENT_FLAG_SOURCE));
   }
 }
 
@@ -317,26 +315,87 @@ TEST_F(InputTest, LaunchLinesLinkTextWithoutNamingThePad) {
   }
 }
 
-TEST_F(InputTest, C11AnEndOfStreamSentToThePipelineWaitsForAllText) {
-  fake::AllowFrames(3);
-  Pipeline pipeline("appsrc name=in format=bytes ! qttssrc name=src ! fakesink async=false");
-  Recorder& record = pipeline.Record();
-  const auto in = pipeline.Find("in");
-  pipeline.Set(GST_STATE_PLAYING);
-  for (const char* text : {"abcdefgh", "ijklmnop"}) {
+// From upstream it comes after all text; sent to the pipeline it does not wait for the text that waits.
+TEST_F(InputTest, C11AnEndOfStreamOfUpstreamSpeaksAllOneOfTheApplicationTheUtterance) {
+  for (const bool by_application : {false, true}) {
+    SCOPED_TRACE(by_application);
+    fake::Reset();
+    fake::AllowFrames(3);
+    Pipeline pipeline("appsrc name=in format=bytes ! qttssrc name=src segmentation=none ! fakesink async=false");
+    Recorder& record = pipeline.Record();
+    const auto in = pipeline.Find("in");
+    pipeline.Set(GST_STATE_PLAYING);
     GstFlowReturn flow = GST_FLOW_OK;
-    GstBuffer* buffer = gst_buffer_new_memdup(text, 8);
+    for (const char* text : {"abcdefgh", "ijklmnop"}) {
+      GstBuffer* buffer = gst_buffer_new_memdup(text, 8);
+      g_signal_emit_by_name(in.get(), "push-buffer", buffer, &flow);
+      gst_buffer_unref(buffer);
+      ASSERT_EQ(flow, GST_FLOW_OK);
+    }
+    ASSERT_TRUE(WaitFor([&] { return record.buffer_count() == 3; }));
+    if (by_application) {
+      EXPECT_TRUE(gst_element_send_event(pipeline.get(), gst_event_new_eos()));
+    } else {
+      g_signal_emit_by_name(in.get(), "end-of-stream", &flow);
+    }
+    fake::AllowFrames(-1);
+    ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr);
+    EXPECT_EQ(record.text(), by_application ? "abcdefgh" : "abcdefghijklmnop");
+  }
+}
+
+// An utterance that grows ends with the text that has come; upstream, which may be waiting for room, is told.
+TEST_F(InputTest, C11AnEndOfStreamOfTheApplicationEndsAGrowingUtterance) {
+  Pipeline pipeline("qttssrc name=src segmentation=stream max-queued-text=10 ! fakesink async=false");
+  Recorder& record = pipeline.Record();
+  Feeder feeder(pipeline.src());
+  pipeline.Set(GST_STATE_PLAYING);
+  feeder.Begin();
+  ASSERT_EQ(feeder.Push("abc def"), GST_FLOW_OK);
+  ASSERT_TRUE(WaitFor([&] { return record.buffer_count() >= 3; }));
+  EXPECT_TRUE(gst_element_send_event(pipeline.get(), gst_event_new_eos()));
+  ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr);
+  EXPECT_EQ(record.text(), "abc def");
+  EXPECT_EQ(feeder.Push("too late"), GST_FLOW_EOS);
+}
+
+TEST_F(InputTest, C11APadThatIsNotLinkedDoesNotKeepTheEndFromComing) {
+  Pipeline pipeline("qttssrc name=src text=abc ! fakesink async=false");
+  Recorder& record = pipeline.Record();
+  GstPad* pad = gst_element_request_pad_simple(pipeline.src(), "sink");
+  pipeline.Set(GST_STATE_PLAYING);
+  ASSERT_TRUE(WaitFor([&] { return record.buffer_count() == 3; }));
+  EXPECT_TRUE(gst_element_send_event(pipeline.get(), gst_event_new_eos()));
+  EXPECT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr);
+  gst_element_release_request_pad(pipeline.src(), pad);
+  gst_object_unref(pad);
+}
+
+// The next run is not live for the last one's upstream.
+TEST_F(InputTest, LiveUpstreamIsForgottenWithItsRunAndItsPad) {
+  for (const bool stop_first : {false, true}) {
+    SCOPED_TRACE(stop_first);
+    Pipeline pipeline("appsrc name=in is-live=true format=time ! qttssrc name=src ! fakesink sync=false");
+    const auto in = pipeline.Find("in");
+    pipeline.Begin(GST_STATE_PLAYING);
+    GstFlowReturn flow = GST_FLOW_OK;
+    GstBuffer* buffer = gst_buffer_new_memdup("abc", 3);
     g_signal_emit_by_name(in.get(), "push-buffer", buffer, &flow);
     gst_buffer_unref(buffer);
-    ASSERT_EQ(flow, GST_FLOW_OK);
+    g_signal_emit_by_name(in.get(), "end-of-stream", &flow);
+    ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr);
+    if (stop_first) pipeline.Set(GST_STATE_READY);
+    gst_element_set_locked_state(in.get(), TRUE);
+    gst_element_set_state(in.get(), GST_STATE_NULL);
+    const Owned<GstPad> pad(gst_element_get_static_pad(pipeline.src(), "sink"));
+    const Owned<GstPad> peer(gst_pad_get_peer(pad.get()));
+    gst_pad_unlink(peer.get(), pad.get());
+    gst_element_release_request_pad(pipeline.src(), pad.get());
+    pipeline.Set(GST_STATE_READY);
+    g_object_set(pipeline.src(), "text", "def", nullptr);
+    EXPECT_EQ(pipeline.Set(GST_STATE_PAUSED), GST_STATE_CHANGE_SUCCESS) << "it prerolls";
+    EXPECT_TRUE(pipeline.PlayToEnd());
   }
-  ASSERT_TRUE(WaitFor([&] { return record.buffer_count() == 3; }));
-  GstFlowReturn flow = GST_FLOW_OK;
-  g_signal_emit_by_name(in.get(), "end-of-stream", &flow);
-  gst_element_send_event(pipeline.get(), gst_event_new_eos());
-  fake::AllowFrames(-1);
-  ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr);
-  EXPECT_EQ(record.text(), "abcdefghijklmnop");
 }
 
 TEST_F(InputTest, WithoutThePadTheRestIsSpokenAndTheStreamEnds) {
@@ -414,6 +473,133 @@ GstEvent* NewEvent(const char* structure) {
   return gst_event_new_custom(GST_EVENT_CUSTOM_DOWNSTREAM, gst_structure_from_string(structure, nullptr));
 }
 
+// The reasons for which utterances ended, in order.
+std::vector<std::string> Reasons(Pipeline* pipeline) {
+  std::vector<std::string> reasons;
+  for (const auto& message : pipeline->Pending(GST_MESSAGE_ELEMENT)) {
+    const GstStructure* structure = gst_message_get_structure(message.get());
+    const char* reason = gst_structure_get_string(structure, "reason");
+    if (reason != nullptr) reasons.emplace_back(reason);
+  }
+  return reasons;
+}
+
+TEST_F(InputTest, WhereThereIsNothingToSayNothingIsSpoken) {
+  for (const char* segmentation : {"none", "sentence", "stream"}) {
+    SCOPED_TRACE(segmentation);
+    fake::Reset();
+    Pipeline pipeline(std::string("qttssrc name=src newline-ends=true segmentation=") + segmentation +
+                      " ! fakesink async=false");
+    Recorder& record = pipeline.Record();
+    Feeder feeder(pipeline.src());
+    pipeline.Set(GST_STATE_PLAYING);
+    feeder.Begin();
+    for (const char* line : {"???\n", "Ab.\n", "+++---\n", "\xE2\x80\x8B\n", "cd\n"}) {
+      ASSERT_EQ(feeder.Push(line), GST_FLOW_OK);
+    }
+    EXPECT_TRUE(feeder.End());
+    ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr);
+    EXPECT_EQ(record.text(), "Ab.cd");
+    EXPECT_EQ(GetStat(pipeline.src(), "utterances"), 5U);
+    EXPECT_EQ(fake::Requests().size(), 2U);
+  }
+}
+
+TEST_F(InputTest, AGrowingUtteranceWaitsForItsFirstWord) {
+  Pipeline pipeline(
+      "qttssrc name=src segmentation=stream utterance-timeout=18446744073709551615 ! fakesink async=false");
+  Recorder& record = pipeline.Record();
+  Feeder feeder(pipeline.src());
+  pipeline.Set(GST_STATE_PLAYING);
+  feeder.Begin();
+  for (const char* part : {"?", "!", " - "}) ASSERT_EQ(feeder.Push(part), GST_FLOW_OK);
+  EXPECT_EQ(GetStat(pipeline.src(), "queued-utterances"), 1U);
+  EXPECT_TRUE(fake::Requests().empty());
+  // From the first word on it is spoken, all of it.
+  ASSERT_EQ(feeder.Push("a!"), GST_FLOW_OK);
+  ASSERT_TRUE(WaitFor([&] { return record.text() == "?! - a!"; }));
+  EXPECT_TRUE(feeder.Send(NewEvent("qtts/end-utterance")));
+  // And without a word it ends when its text does.
+  ASSERT_EQ(feeder.Push("..."), GST_FLOW_OK);
+  EXPECT_TRUE(feeder.Send(NewEvent("qtts/end-utterance")));
+  ASSERT_EQ(feeder.Push("b"), GST_FLOW_OK);
+  ASSERT_EQ(feeder.Push("!"), GST_FLOW_OK);
+  EXPECT_TRUE(feeder.Send(NewEvent("qtts/end-utterance")));
+  ASSERT_EQ(feeder.Push("---"), GST_FLOW_OK);
+  EXPECT_TRUE(feeder.End());
+  ASSERT_TRUE(WaitFor([&] { return GetStat(pipeline.src(), "utterances") == 4; }));
+  EXPECT_EQ(Reasons(&pipeline), (std::vector<std::string>{"complete", "nothing-to-say", "complete", "nothing-to-say"}));
+  EXPECT_EQ(record.text(), "?! - a!b!");
+}
+
+// Nor does it keep anything waiting: not its time-out, a drain, a live stream's silence, nor the pad for want of room.
+TEST_F(InputTest, AGrowingUtteranceWithoutAWordHoldsNothingUp) {
+  {
+    Pipeline pipeline("qttssrc name=src segmentation=stream utterance-timeout=20000000 ! fakesink async=false");
+    Feeder feeder(pipeline.src());
+    pipeline.Set(GST_STATE_PLAYING);
+    feeder.Begin();
+    ASSERT_EQ(feeder.Push("..."), GST_FLOW_OK);
+    ASSERT_TRUE(WaitFor([&] { return GetStat(pipeline.src(), "utterances") == 1; })) << "the time-out";
+    ASSERT_EQ(feeder.Push("..."), GST_FLOW_OK);
+    GstQuery* const drain = gst_query_new_drain();
+    EXPECT_TRUE(gst_pad_query(feeder.sink(), drain));
+    gst_query_unref(drain);
+    EXPECT_EQ(GetStat(pipeline.src(), "utterances"), 2U);
+  }
+  {
+    Pipeline pipeline(
+        "qttssrc name=src segmentation=stream idle-mode=silence utterance-timeout=18446744073709551615 ! fakesink "
+        "async=false");
+    Recorder& record = pipeline.Record();
+    Feeder feeder(pipeline.src());
+    pipeline.Set(GST_STATE_PLAYING);
+    feeder.Begin();
+    ASSERT_EQ(feeder.Push("..."), GST_FLOW_OK);
+    const size_t count = record.buffer_count();
+    ASSERT_TRUE(WaitFor([&] { return record.buffer_count() > count + 10; })) << "silence goes on";
+    EXPECT_EQ(GetStat(pipeline.src(), "utterances"), 0U);
+    ASSERT_EQ(feeder.Push("a"), GST_FLOW_OK);
+    ASSERT_TRUE(WaitFor([&] { return GetStat(pipeline.src(), "frames") == 4; }));
+  }
+  fake::Reset();
+  {
+    Pipeline pipeline(
+        "qttssrc name=src segmentation=stream max-queued-text=10 utterance-timeout=18446744073709551615 ! fakesink "
+        "async=false");
+    Feeder feeder(pipeline.src());
+    pipeline.Set(GST_STATE_PLAYING);
+    feeder.Begin();
+    for (int i = 0; i < 20; ++i) ASSERT_EQ(feeder.Push("....."), GST_FLOW_OK) << "room is made";
+    EXPECT_TRUE(feeder.End());
+    ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr);
+    EXPECT_TRUE(fake::Requests().empty());
+  }
+}
+
+// A full stop behind a number ends no sentence in German, however that is asked for.
+TEST_F(InputTest, SentencesAreThoseOfTheLanguage) {
+  for (const auto& [language, sentences] : {std::pair<const char*, size_t>{"german", 1},
+                                            {"German", 1},
+                                            {"de", 1},
+                                            {"DE-at", 1},
+                                            {"english", 2},
+                                            {"en", 2},
+                                            {"auto", 2}}) {
+    SCOPED_TRACE(language);
+    fake::Reset();
+    Pipeline pipeline(std::string("qttssrc name=src segmentation=sentence language=") + language +
+                      " ! fakesink async=false");
+    Feeder feeder(pipeline.src());
+    pipeline.Set(GST_STATE_PLAYING);
+    feeder.Begin();
+    ASSERT_EQ(feeder.Push("Am 3. Mai."), GST_FLOW_OK);
+    EXPECT_TRUE(feeder.End());
+    ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr);
+    EXPECT_EQ(fake::Requests().size(), sentences);
+  }
+}
+
 TEST_F(InputTest, SentencesAreUtterancesHoweverBuffersCutThem) {
   Pipeline pipeline("qttssrc name=src segmentation=sentence ! fakesink async=false");
   Feeder feeder(pipeline.src());
@@ -425,6 +611,165 @@ TEST_F(InputTest, SentencesAreUtterancesHoweverBuffersCutThem) {
   ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr);
   EXPECT_EQ(Texts(), (std::vector<std::string>{"Dr. M\xC3\xBCller is here.", "\xE4\xBD\xA0\xE5\xA5\xBD\xE3\x80\x82",
                                                "Is he?", "Yes!", "The rest"}));
+}
+
+// What a file or a pipe is read in ends anywhere.
+TEST_F(InputTest, PiecesOfAFileAreTakenBySentenceUnlessToldOtherwise) {
+  const std::string text = "It was late. Nobody came, not even Dr. Fox. The end";
+  const struct {
+    const char* properties;
+    GstFormat format;
+    std::vector<std::string> utterances;
+  } cases[] = {
+      {"", GST_FORMAT_BYTES, {"It was late.", "Nobody came, not even Dr. Fox.", "The end"}},
+      {"", GST_FORMAT_TIME, {"It was late. No", "body came, not", "even Dr. Fox. T", "he end"}},
+      {"segmentation=none", GST_FORMAT_BYTES, {"It was late. No", "body came, not", "even Dr. Fox. T", "he end"}},
+      {"segmentation=sentence", GST_FORMAT_TIME, {"It was late.", "Nobody came, not even Dr. Fox.", "The end"}},
+  };
+  for (const auto& c : cases) {
+    SCOPED_TRACE(c.properties);
+    fake::Reset();
+    Pipeline pipeline(std::string("qttssrc name=src ") + c.properties + " ! fakesink async=false");
+    Feeder feeder(pipeline.src());
+    pipeline.Set(GST_STATE_PLAYING);
+    feeder.Begin(c.format);
+    for (size_t i = 0; i < text.size(); i += 15) ASSERT_EQ(feeder.Push(text.substr(i, 15)), GST_FLOW_OK);
+    feeder.End();
+    ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr);
+    EXPECT_EQ(Texts(), c.utterances);
+  }
+}
+
+// Both kinds of streams may follow one another.
+TEST_F(InputTest, ASegmentOfAnotherFormatEndsTheSentence) {
+  Pipeline pipeline("qttssrc name=src ! fakesink async=false");
+  Feeder feeder(pipeline.src());
+  pipeline.Set(GST_STATE_PLAYING);
+  feeder.Begin(GST_FORMAT_BYTES);
+  feeder.Push("One. Tw");
+  feeder.Push("o");
+  feeder.Begin(GST_FORMAT_TIME);
+  feeder.Push("Three. Four");
+  feeder.End();
+  ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr);
+  EXPECT_EQ(Texts(), (std::vector<std::string>{"One.", "Two", "Three. Four"}));
+}
+
+// --- events of others
+
+// The characters and the names of custom events in the order in which they left.
+std::string Order(const Recorder& record) {
+  std::string order;
+  for (const auto& item : record.items()) {
+    if (item.is_buffer) {
+      order += static_cast<char>(item.label.character);
+    } else if (item.event == GST_EVENT_CUSTOM_DOWNSTREAM || item.event == GST_EVENT_CUSTOM_BOTH ||
+               item.event == GST_EVENT_CUSTOM_DOWNSTREAM_STICKY) {
+      order += '|';
+    }
+  }
+  return order;
+}
+
+TEST_F(InputTest, EventsOfOthersGoOnInOrderWithTheSound) {
+  for (const GstEventType type :
+       {GST_EVENT_CUSTOM_DOWNSTREAM, GST_EVENT_CUSTOM_BOTH, GST_EVENT_CUSTOM_DOWNSTREAM_STICKY}) {
+    fake::AllowFrames(1);
+    Pipeline pipeline("qttssrc name=src ! fakesink async=false");
+    Recorder& record = pipeline.Record();
+    Feeder feeder(pipeline.src());
+    pipeline.Set(GST_STATE_PLAYING);
+    feeder.Begin();
+    const auto send = [&] { return feeder.Send(gst_event_new_custom(type, gst_structure_new_empty("app/marker"))); };
+    feeder.Push("ab");
+    EXPECT_TRUE(send());
+    feeder.Push("cd");
+    feeder.Push("ef");
+    EXPECT_TRUE(send());
+    fake::AllowFrames(-1);
+    feeder.End();
+    ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr);
+    EXPECT_EQ(Order(record), "ab|cdef|");
+  }
+}
+
+TEST_F(InputTest, EventsOfOthersDoNotCutASentenceNorWaitForTextThatMayCome) {
+  Pipeline pipeline("qttssrc name=src segmentation=sentence utterance-timeout=-1 ! fakesink async=false");
+  Recorder& record = pipeline.Record();
+  Feeder feeder(pipeline.src());
+  pipeline.Set(GST_STATE_PLAYING);
+  feeder.Begin();
+  EXPECT_TRUE(feeder.Send(NewEvent("app/marker")));
+  EXPECT_TRUE(WaitFor([&] { return Order(record) == "|"; })) << "there is nothing before it";
+  feeder.Push("A b");
+  EXPECT_TRUE(feeder.Send(NewEvent("app/marker")));
+  feeder.Push("c. De.");
+  feeder.End();
+  ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr);
+  EXPECT_EQ(Order(record), "|A bc.|De.");
+}
+
+TEST_F(InputTest, EventsOfOthersStayBehindAGrowingUtterance) {
+  Pipeline pipeline("qttssrc name=src segmentation=stream utterance-timeout=-1 ! fakesink async=false");
+  Recorder& record = pipeline.Record();
+  Feeder feeder(pipeline.src());
+  pipeline.Set(GST_STATE_PLAYING);
+  feeder.Begin();
+  feeder.Push("ab");
+  EXPECT_TRUE(feeder.Send(NewEvent("app/marker")));
+  feeder.Push("cd");
+  feeder.Send(NewEvent("qtts/end-utterance"));
+  feeder.Push("ef");
+  feeder.End();
+  ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr);
+  EXPECT_EQ(Order(record), "abcd|ef");
+}
+
+TEST_F(InputTest, EventsOfOthersOutliveAnInterruptAndNotAFlush) {
+  for (const bool flush : {false, true}) {
+    fake::AllowFrames(1);
+    Pipeline pipeline("qttssrc name=src ! fakesink async=false");
+    Recorder& record = pipeline.Record();
+    Feeder feeder(pipeline.src());
+    pipeline.Set(GST_STATE_PLAYING);
+    feeder.Begin();
+    feeder.Push("ab");
+    ASSERT_TRUE(WaitFor([&] { return record.buffer_count() == 1; }));
+    feeder.Push("cd");
+    EXPECT_TRUE(feeder.Send(NewEvent("app/marker")));
+    if (flush) {
+      feeder.Send(gst_event_new_flush_start());
+      feeder.Send(gst_event_new_flush_stop(TRUE));
+    } else {
+      guint64 frames = 0;
+      g_signal_emit_by_name(pipeline.src(), "interrupt", &frames);
+    }
+    fake::AllowFrames(-1);
+    feeder.Begin();
+    feeder.Push("ef");
+    feeder.End();
+    ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr);
+    EXPECT_EQ(Order(record), flush ? "aef" : "a|ef");
+  }
+}
+
+// It is obeyed when its turn comes in upstream's thread, and goes on.
+TEST_F(InputTest, ASerializedInterruptIsObeyed) {
+  fake::AllowFrames(1);
+  Pipeline pipeline("qttssrc name=src ! fakesink async=false");
+  Recorder& record = pipeline.Record();
+  Feeder feeder(pipeline.src());
+  pipeline.Set(GST_STATE_PLAYING);
+  feeder.Begin();
+  feeder.Push("abcdef");
+  feeder.Push("never");
+  ASSERT_TRUE(WaitFor([&] { return record.buffer_count() == 1; }));
+  EXPECT_TRUE(feeder.Send(NewEvent("qtts/interrupt")));
+  fake::AllowFrames(-1);
+  feeder.Push("gh");
+  feeder.End();
+  ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr);
+  EXPECT_EQ(Order(record), "a|gh");
 }
 
 TEST_F(InputTest, GapsEventsAndVoicesEndASentence) {

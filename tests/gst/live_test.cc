@@ -4,8 +4,11 @@
 #include <gst/check/gsttestclock.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
+#include <functional>
 #include <set>
+#include <thread>
 
 #include "support.h"
 
@@ -158,6 +161,107 @@ TEST_F(LiveTest, C16PausesLoseAndRepeatNoFrame) {
   EXPECT_EQ(pipeline.record().text(), text);
   const auto buffers = pipeline.record().buffers();
   for (size_t i = 0; i < buffers.size(); ++i) EXPECT_EQ(buffers[i].offset, i * 1920);
+}
+
+// Calls `action` on a thread of its own, while the thread that posts the next message of this type waits for it.
+class DuringMessage {
+ public:
+  DuringMessage(const Pipeline& pipeline, GstMessageType type, const std::function<void()>& action)
+      : bus_(gst_element_get_bus(pipeline.get())), type_(type), action_(action) {
+    gst_bus_set_sync_handler(bus_, OnMessage, this, nullptr);
+  }
+  ~DuringMessage() {
+    gst_bus_set_sync_handler(bus_, nullptr, nullptr, nullptr);
+    gst_object_unref(bus_);
+  }
+  DuringMessage(const DuringMessage&) = delete;
+  DuringMessage& operator=(const DuringMessage&) = delete;
+
+ private:
+  static GstBusSyncReply OnMessage(GstBus* /*bus*/, GstMessage* message, gpointer user_data) {
+    auto* self = static_cast<DuringMessage*>(user_data);
+    if (GST_MESSAGE_TYPE(message) == self->type_ && !self->done_.exchange(true)) std::thread(self->action_).join();
+    return GST_BUS_PASS;
+  }
+
+  GstBus* bus_;
+  GstMessageType type_;
+  std::function<void()> action_;
+  std::atomic<bool> done_ = false;
+};
+
+// Each message is posted within create(): the warning before speech is waited for, the element's own after that.
+TEST_F(LiveTest, C16APauseMayBeginAndEndWithinCreate) {
+  for (const GstMessageType type : {GST_MESSAGE_WARNING, GST_MESSAGE_ELEMENT}) {
+    SCOPED_TRACE(gst_message_type_get_name(type));
+    fake::Script script = fake::DefaultScript();
+    script.warnings = {"a warning"};
+    fake::Reset(script);
+    Pipeline pipeline("qttssrc name=src is-live=true idle-mode=eos text=abc ! fakesink sync=false async=false");
+    Recorder& record = pipeline.Record();
+    const DuringMessage during(pipeline, type, [&] {
+      pipeline.Set(GST_STATE_PAUSED);
+      pipeline.Set(GST_STATE_PLAYING);
+    });
+    pipeline.Begin(GST_STATE_PLAYING);
+    ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS | GST_MESSAGE_ERROR), nullptr);
+    EXPECT_EQ(record.text(), "abc");
+  }
+}
+
+TEST_F(LiveTest, C16TheFrameThatAPauseMeetsIsKept) {
+  Pipeline pipeline("qttssrc name=src is-live=true idle-mode=eos text=abc ! fakesink sync=false async=false");
+  Recorder& record = pipeline.Record();
+  std::atomic<bool> paused = false;
+  const DuringMessage during(pipeline, GST_MESSAGE_ELEMENT, [&] {
+    pipeline.Set(GST_STATE_PAUSED);
+    paused = true;
+  });
+  pipeline.Begin(GST_STATE_PLAYING);
+  ASSERT_TRUE(WaitFor([&] { return paused.load(); }));
+  g_usleep(20000);  // for the streaming thread to come back from create()
+  pipeline.Begin(GST_STATE_PLAYING);
+  ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS | GST_MESSAGE_ERROR), nullptr);
+  EXPECT_EQ(record.text(), "abc");
+  ExpectContinuous(record.buffers());
+}
+
+// Nor is the end of the stream lost.
+TEST_F(LiveTest, C16AnErrorThatAPauseMeetsEndsTheStream) {
+  fake::Script script = fake::DefaultScript();
+  script.fail_at_frame = 1;
+  script.failure = Status::DeviceUnavailable("The device is gone.");
+  fake::Reset(script);
+  Pipeline pipeline("qttssrc name=src is-live=true text=abc ! fakesink sync=false async=false");
+  Recorder& record = pipeline.Record();
+  std::atomic<bool> paused = false;
+  const DuringMessage during(pipeline, GST_MESSAGE_ERROR, [&] {
+    pipeline.Set(GST_STATE_PAUSED);
+    paused = true;
+  });
+  pipeline.Begin(GST_STATE_PLAYING);
+  ASSERT_TRUE(WaitFor([&] { return paused.load(); }));
+  g_usleep(20000);
+  pipeline.Begin(GST_STATE_PLAYING);
+  ASSERT_TRUE(WaitFor([&] {
+    const auto events = record.events();
+    return std::find(events.begin(), events.end(), GST_EVENT_EOS) != events.end();
+  }));
+}
+
+TEST_F(LiveTest, C16PlayingRightAfterPaused) {
+  Pipeline pipeline("qttssrc name=src is-live=true idle-mode=silence ! fakesink sync=false async=false");
+  Recorder& record = pipeline.Record();
+  pipeline.Set(GST_STATE_PLAYING);
+  for (int round = 0; round < 10; ++round) {
+    const size_t count = record.buffer_count();
+    g_object_set(pipeline.src(), "text", "abcdefgh", nullptr);
+    ASSERT_TRUE(WaitFor([&] { return record.buffer_count() >= count + 4; })) << round;
+    guint64 frames = 0;
+    g_signal_emit_by_name(pipeline.src(), "interrupt", &frames);
+    pipeline.Begin(GST_STATE_PAUSED);
+    pipeline.Begin(GST_STATE_PLAYING);
+  }
 }
 
 // On a clock that goes on in the pauses, each of which interrupts a wait.
@@ -549,6 +653,72 @@ TEST_F(LiveTest, TrimmedSilenceIsCounted) {
   // The fake engine's frames are a tone from their fourth sample on: nothing to cut.
   EXPECT_EQ(GetStat(pipeline.src(), "trimmed"), 0U);
   EXPECT_EQ(pipeline.record().text(), "ab");
+}
+
+TEST_F(LiveTest, TrimmedSilenceIsToldInNanoseconds) {
+  fake::Script script = fake::DefaultScript();
+  script.leading_silence = 1000;
+  fake::SetScript(script);
+  Pipeline pipeline("qttssrc name=src trim-leading-silence=true text=ab ! fakesink sync=false");
+  pipeline.Record();
+  ASSERT_TRUE(pipeline.PlayToEnd());
+  guint64 heard = 0;
+  for (const Recorder::Item& buffer : pipeline.record().buffers()) heard += buffer.size / sizeof(float);
+  constexpr guint64 kMade = 2 * 1920;
+  EXPECT_LT(heard, kMade);
+  EXPECT_EQ(GetStat(pipeline.src(), "trimmed"), gst_util_uint64_scale(kMade - heard, GST_SECOND, 24000));
+}
+
+// While nothing flows, the speech of a cue waits for its time; an interrupt ends that wait, and what is spoken then
+// does not take over the time of the cue.
+TEST_F(LiveTest, SpeechAfterAnInterruptDoesNotWaitForTheCueThatWasInterrupted) {
+  LivePipeline pipeline("idle-mode=wait text-timing=start");
+  Feeder feeder(pipeline.src());
+  pipeline.Set(GST_STATE_PLAYING);
+  feeder.Begin(GST_FORMAT_TIME);
+  GstBuffer* buffer = gst_buffer_new_memdup("cue", 3);
+  GST_BUFFER_PTS(buffer) = 9 * GST_SECOND;
+  ASSERT_EQ(gst_pad_chain(feeder.sink(), buffer), GST_FLOW_OK);
+  ASSERT_TRUE(pipeline.WaitUntilSomebodyWaits());
+  pipeline.Advance(1500 * GST_MSECOND);
+  ASSERT_TRUE(pipeline.WaitUntilSomebodyWaits());
+  EXPECT_EQ(pipeline.record().buffer_count(), 0U);
+  guint64 result = 0;
+  g_signal_emit_by_name(pipeline.src(), "interrupt", &result);
+  g_signal_emit_by_name(pipeline.src(), "speak", "now", nullptr, &result);
+  EXPECT_NE(result, 0U);
+  ASSERT_TRUE(pipeline.AdvanceUntil(3));
+  const auto buffers = pipeline.record().buffers();
+  EXPECT_EQ(SpokenText(buffers), "now");
+  EXPECT_EQ(buffers[0].pts, 1500 * GST_MSECOND);
+
+  // And the next cue has its own.
+  buffer = gst_buffer_new_memdup("cue", 3);
+  GST_BUFFER_PTS(buffer) = 9 * GST_SECOND;
+  ASSERT_EQ(gst_pad_chain(feeder.sink(), buffer), GST_FLOW_OK);
+  ASSERT_TRUE(pipeline.AdvanceUntil(6));
+  EXPECT_EQ(pipeline.record().buffers()[3].pts, 9 * GST_SECOND);
+}
+
+// A cue outlives a pause that comes while its speech waits.
+TEST_F(LiveTest, APauseWhileSpeechWaitsForItsCue) {
+  LivePipeline pipeline("idle-mode=wait text-timing=start");
+  Feeder feeder(pipeline.src());
+  pipeline.Set(GST_STATE_PLAYING);
+  feeder.Begin(GST_FORMAT_TIME);
+  GstBuffer* buffer = gst_buffer_new_memdup("cue", 3);
+  GST_BUFFER_PTS(buffer) = 2 * GST_SECOND;
+  ASSERT_EQ(gst_pad_chain(feeder.sink(), buffer), GST_FLOW_OK);
+  ASSERT_TRUE(pipeline.WaitUntilSomebodyWaits());
+  pipeline.Advance(GST_SECOND);
+  pipeline.Set(GST_STATE_PAUSED);
+  pipeline.Advance(5 * GST_SECOND);
+  EXPECT_EQ(pipeline.record().buffer_count(), 0U);
+  pipeline.Set(GST_STATE_PLAYING);
+  ASSERT_TRUE(pipeline.WaitUntilSomebodyWaits());
+  ASSERT_TRUE(pipeline.AdvanceUntil(3));
+  EXPECT_EQ(SpokenText(pipeline.record().buffers()), "cue");
+  EXPECT_EQ(pipeline.record().buffers()[0].pts, 2 * GST_SECOND);
 }
 
 }  // namespace

@@ -3,14 +3,21 @@
 #include <glib.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <fstream>
+#include <iterator>
 #include <limits>
 #include <random>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "gstqttsmessages.h"
+#include "gstqttsoverrides.h"
 #include "gstqttspcm.h"
 #include "gstqttsposition.h"
+#include "gstqttssayable.h"
 #include "gstqttssettings.h"
 #include "gstqttstext.h"
 #include "gstqttstimeline.h"
@@ -155,11 +162,9 @@ TEST(Trim, RemovesAsciiSpaceAround) {
 TEST(TextQueue, IsFirstInFirstOut) {
   TextQueue queue;
   EXPECT_TRUE(queue.empty());
-  queue.Push({"one", {}, true});
+  queue.Push({"one", {}});
   queue.Push({"two", {}});
-  const Utterance first = queue.Pop();
-  EXPECT_EQ(first.text, "one");
-  EXPECT_TRUE(first.from_pad);
+  EXPECT_EQ(queue.Pop().text, "one");
   EXPECT_EQ(queue.Pop().text, "two");
   EXPECT_TRUE(queue.empty());
 }
@@ -377,6 +382,103 @@ TEST(MakeRequest, LeavesAloneWhatIsNotSet) {
   EXPECT_EQ(request.settings.predictor.top_p, 0.85F);
   EXPECT_EQ(request.settings.repetition_penalty, 1.2F);
   EXPECT_EQ(request.settings.max_new_tokens, 1000);
+}
+
+// --- what is said, by Unicode's general category
+
+TEST(IsSayable, GeneralCategoriesDecide) {
+  const struct {
+    const char* text;
+    const char* category;
+    bool sayable;
+  } cases[] = {{"A", "Lu", true},
+               {"\xC3\xA4", "Ll", true},
+               {"\xC7\x85", "Lt", true},
+               {"\xE3\x83\xBC", "Lm", true},
+               {"\xE4\xBD\xA0", "Lo", true},
+               {"\xF0\xA0\x80\x80", "Lo beyond the basic plane", true},
+               {"7", "Nd", true},
+               {"\xE2\x85\xA7", "Nl", true},
+               {"\xC2\xBD", "No", true},
+               {"$", "Sc", true},
+               {"\xE2\x82\xAC", "Sc", true},
+               {"\xF0\xAF\xBF\xBD", "Cn: a letter some day", true},
+               {"\xCC\x81", "Mn", false},
+               {"\xE0\xA4\xBE", "Mc", false},
+               {"\xE2\x83\x9D", "Me", false},
+               {"_", "Pc", false},
+               {"-", "Pd", false},
+               {"(", "Ps", false},
+               {")", "Pe", false},
+               {"\xC2\xAB", "Pi", false},
+               {"\xC2\xBB", "Pf", false},
+               {"%", "Po", false},
+               {"+", "Sm", false},
+               {"^", "Sk", false},
+               {"\xE2\x94\x80", "So: a line", false},
+               {"\xF0\x9F\x91\xA9\xE2\x80\x8D\xF0\x9F\x9A\x80", "So: a pictograph of several characters", false},
+               {"\xEF\xBF\xBD", "So: what stands for bytes that were no text", false},
+               {"\xC2\xA0", "Zs", false},
+               {"\xE2\x80\xA8", "Zl", false},
+               {"\xE2\x80\xA9", "Zp", false},
+               {"\x01", "Cc", false},
+               {"\xE2\x80\x8B\xE2\x81\xA0\xEF\xBB\xBF", "Cf: zero-width characters", false},
+               {"\xEE\x80\x80", "Co", false},
+               {"\xEF\xBF\xBE", "no character", false},
+               {"", "nothing", false},
+               {"!!!???", "P", false},
+               {"+++---", "Sm, P", false}};
+  const std::string silent = "!\xE2\x80\x8B\xE2\x80\xA6 ";
+  for (const auto& c : cases) {
+    SCOPED_TRACE(c.category);
+    EXPECT_EQ(IsSayable(c.text), c.sayable);
+    EXPECT_EQ(IsSayable(silent + c.text + silent), c.sayable);
+  }
+  EXPECT_TRUE(IsSayable("a\xCC\x81")) << "a mark on a letter";
+}
+
+// --- the page's lists are those of the code
+
+std::string ReadPage() {
+  const char* folder = g_getenv("QTTS_DOCUMENTS");
+  std::ifstream file(std::string(folder != nullptr ? folder : "") + "/qttssrc.md");
+  const std::string page{std::istreambuf_iterator<char>(file), {}};
+  EXPECT_FALSE(page.empty()) << "QTTS_DOCUMENTS has to name the folder doc";
+  return page;
+}
+
+// What stands in backticks in `page` between two strings.
+std::multiset<std::string> NamesBetween(const std::string& page, const std::string& begin, const std::string& end) {
+  std::multiset<std::string> names;
+  const size_t from = page.find(begin);
+  const size_t to = from == std::string::npos ? from : page.find(end, from + begin.size());
+  EXPECT_NE(to, std::string::npos) << begin << " … " << end;
+  if (to == std::string::npos) return names;
+  for (size_t at = page.find('`', from + begin.size()); at < to;) {
+    const size_t close = page.find('`', at + 1);
+    names.insert(page.substr(at + 1, close - at - 1));
+    at = page.find('`', close + 1);
+  }
+  return names;
+}
+
+TEST(Page, ListsEveryFieldOfParams) {
+  std::multiset<std::string> expected;
+  for (const std::string_view name : SettingNames()) expected.emplace(name);
+  EXPECT_EQ(NamesBetween(ReadPage(), "Fields of `params` are named like the properties", "and have"), expected);
+}
+
+TEST(Page, ListsEveryReasonOfAnEnd) {
+  std::multiset<std::string> expected;
+  for (int i = 0; *FinishReasonName(static_cast<FinishReason>(i)) != '\0'; ++i) {
+    expected.insert(FinishReasonName(static_cast<FinishReason>(i)));
+  }
+  EXPECT_GE(expected.size(), 7U);
+  const std::string page = ReadPage();
+  EXPECT_EQ(NamesBetween(page, "`reason` (", ")"), expected);
+  for (const std::string& reason : expected) {
+    EXPECT_NE(page.find("\n| `" + reason + "` | "), std::string::npos) << reason;
+  }
 }
 
 TEST(MakeRequest, PassesEverySettingOn) {

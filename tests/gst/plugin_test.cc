@@ -31,8 +31,8 @@ class PluginTest : public ::testing::Test {
 TEST_F(PluginTest, C1GstInspectTellsEverything) {
   const std::string text = Inspect("qttssrc");
   for (const char* part :
-       {"Qwen3-TTS text-to-speech source", "Source/Audio", "The qttssrc developers", "LGPL", "SINK template: 'sink'",
-        "SRC template: 'src'", "\"speak\"", "\"interrupt\"", "\"clear-queue\"", "GstPreset"}) {
+       {"Qwen3-TTS text-to-speech source", "Source/Audio", "qttssrc maintainers <maintainers@", "LGPL",
+        "SINK template: 'sink'", "SRC template: 'src'", "\"speak\"", "\"interrupt\"", "\"clear-queue\"", "GstPreset"}) {
     EXPECT_NE(text.find(part), std::string::npos) << part;
   }
   const size_t origin = text.find("Origin URL");

@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 // Presets: those that are shipped, and an application's own.
 #include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <random>
 #include <set>
 
 #include "gstqttsoverrides.h"
@@ -107,6 +113,151 @@ TEST_F(PresetsTest, AnApplicationsOwnComesBack) {
   EXPECT_EQ(fake::Requests()[0].layout, PromptLayout::kStreaming);
   EXPECT_TRUE(gst_preset_delete_preset(preset, "mine"));
   EXPECT_FALSE(gst_preset_load_preset(preset, "mine"));
+}
+
+// Every property, with whatever it can hold: strings of any characters above all.
+TEST_F(PresetsTest, EveryValueComesBack) {
+  const uint32_t seed = std::random_device{}();
+  SCOPED_TRACE(seed);
+  std::mt19937_64 random(seed);
+  const auto random_string = [&random] {
+    std::string string;
+    for (uint64_t length = random() % 40; length > 0; --length) {
+      gunichar character = 0;
+      do {
+        static constexpr gunichar kLast[] = {0x7F, 0x7FF, 0xFFFF, 0x10FFFF};
+        character = static_cast<gunichar>(1 + random() % kLast[random() % 4]);
+      } while (!g_unichar_validate(character));
+      gchar utf8[6];
+      string.append(utf8, static_cast<size_t>(g_unichar_to_utf8(character, utf8)));
+    }
+    return string;
+  };
+  std::vector<std::string> strings = {"Speak very softly",
+                                      "Sag \"Gr\xC3\xBC\xC3\x9F Gott\" leise",
+                                      " spaces around ",
+                                      "\"quoted\"",
+                                      "\"",
+                                      "\\",
+                                      "a\\ b\\\\n",
+                                      "two\r\nlines\tand a tab",
+                                      "NULL",
+                                      "[group]",
+                                      "key=value;list",
+                                      "# no comment",
+                                      "\x01\x1F\x7F",
+                                      "\xE4\xBD\xA0\xE5\xA5\xBD \xF0\x9F\x98\x80",
+                                      "\\303\\274",
+                                      "%s",
+                                      "-1",
+                                      "plain",
+                                      ""};
+  for (int i = 0; i < 60; ++i) strings.push_back(random_string());
+  Pipeline pipeline("qttssrc name=src ! fakesink");
+  Pipeline other("qttssrc name=src ! fakesink");
+  GObjectClass* klass = G_OBJECT_GET_CLASS(pipeline.src());
+  for (const std::string& string : strings) {
+    SCOPED_TRACE(string);
+    std::map<std::string, GValue> values;
+    for (const std::string_view setting : gstqtts::SettingNames()) {
+      const std::string name(setting);
+      GParamSpec* spec = g_object_class_find_property(klass, name.c_str());
+      GValue& value = values.emplace(name, GValue G_VALUE_INIT).first->second;
+      g_value_init(&value, spec->value_type);
+      if (G_IS_PARAM_SPEC_STRING(spec)) {
+        g_value_set_string(&value, string.c_str());
+      } else if (G_IS_PARAM_SPEC_ENUM(spec)) {
+        g_value_set_enum(&value, static_cast<int>(random() % 3));
+      } else if (G_IS_PARAM_SPEC_INT(spec)) {
+        g_value_set_int(&value, static_cast<int>(random() % G_MAXINT) - 1);
+      } else if (G_IS_PARAM_SPEC_INT64(spec)) {
+        g_value_set_int64(&value, static_cast<gint64>(random() >> 1U));
+      } else if (G_IS_PARAM_SPEC_UINT64(spec)) {
+        g_value_set_uint64(&value, random());
+      } else if (G_IS_PARAM_SPEC_BOOLEAN(spec)) {
+        g_value_set_boolean(&value, static_cast<gboolean>(random() % 2));
+      } else if (G_IS_PARAM_SPEC_DOUBLE(spec)) {
+        g_value_set_double(&value, random() % 3 == 0 ? -1 : std::uniform_real_distribution<>(0.01, 1)(random));
+      } else {
+        ADD_FAILURE() << "no values for " << name;
+      }
+      g_object_set_property(G_OBJECT(pipeline.src()), name.c_str(), &value);
+    }
+    ASSERT_TRUE(gst_preset_save_preset(GST_PRESET(pipeline.src()), "mine"));
+    ASSERT_TRUE(gst_preset_load_preset(GST_PRESET(other.src()), "mine"));
+    for (auto& [name, saved] : values) {
+      GValue loaded = G_VALUE_INIT;
+      g_value_init(&loaded, G_VALUE_TYPE(&saved));
+      g_object_get_property(G_OBJECT(other.src()), name.c_str(), &loaded);
+      if (G_VALUE_HOLDS_STRING(&saved)) {
+        EXPECT_EQ(GetString(other.src(), name.c_str()), string) << name;
+      } else if (G_VALUE_HOLDS_DOUBLE(&saved)) {
+        EXPECT_EQ(g_value_get_double(&loaded), g_value_get_double(&saved)) << name;
+      } else {
+        EXPECT_EQ(gst_value_compare(&loaded, &saved), GST_VALUE_EQUAL) << name;
+      }
+      g_value_unset(&loaded);
+      g_value_unset(&saved);
+    }
+  }
+  EXPECT_TRUE(gst_preset_delete_preset(GST_PRESET(pipeline.src()), "mine"));
+}
+
+// A string is set once, to what it shall be: an utterance that is accepted meanwhile is not spoken with another.
+TEST_F(PresetsTest, AStringIsSetOnce) {
+  Pipeline pipeline("qttssrc name=src instruct=\"very softly\" ! fakesink");
+  ASSERT_TRUE(gst_preset_save_preset(GST_PRESET(pipeline.src()), "mine"));
+  g_object_set(pipeline.src(), "instruct", nullptr, nullptr);
+  std::vector<std::string> seen;
+  const gulong handler =
+      g_signal_connect(pipeline.src(), "notify::instruct",
+                       G_CALLBACK(+[](GstElement* element, GParamSpec*, std::vector<std::string>* all) {
+                         all->push_back(GetString(element, "instruct"));
+                       }),
+                       &seen);
+  ASSERT_TRUE(gst_preset_load_preset(GST_PRESET(pipeline.src()), "mine"));
+  g_signal_handler_disconnect(pipeline.src(), handler);
+  EXPECT_EQ(seen, std::vector<std::string>{"very softly"});
+  gst_preset_delete_preset(GST_PRESET(pipeline.src()), "mine");
+}
+
+// Files that GStreamer alone has written, and those that somebody wrote by hand.
+TEST_F(PresetsTest, OlderFilesLoadAndThoseWrittenByHand) {
+  // GStreamer reads them once in a process: this one is started anew, with a home of its own.
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const std::string home = g_getenv("XDG_DATA_HOME");
+  if (!home.ends_with("/older")) {
+    const std::string other = home + "/older";
+    const std::string folder = other + "/gstreamer-1.0/presets";
+    std::filesystem::remove_all(other);
+    std::filesystem::create_directories(folder);
+    std::ofstream(folder + "/GstQttsSrc.prs")
+        << "[_presets_]\nversion=1.22.0\nelement-name=GstQttsSrc\n"
+           "[gstreamers]\ninstruct=\"Sag\\\\ \\\\\"Gr\\\\303\\\\274\\\\303\\\\237\\\\\"\"\nspeaker=bob\nseed=5\n"
+           "[hand]\ninstruct=Speak very softly, please\nlanguage=german\n"
+           "[hand-utf8]\ninstruct=Gr\xC3\xBC\xC3\x9F Gott\n";
+    g_setenv("XDG_DATA_HOME", other.c_str(), TRUE);
+  }
+  EXPECT_EXIT(
+      {
+        Pipeline pipeline("qttssrc name=src speaker=ann ! fakesink");
+        const auto loads = [&pipeline](const char* preset, const char* property, const char* value) {
+          if (gst_preset_load_preset(GST_PRESET(pipeline.src()), preset) &&
+              GetString(pipeline.src(), property) == value) {
+            return;
+          }
+          std::fprintf(stderr, "%s: %s\n", preset, GetString(pipeline.src(), property).c_str());
+          std::_Exit(1);
+        };
+        loads("gstreamers", "instruct", "Sag \"Gr\xC3\xBC\xC3\x9F\"");
+        loads("gstreamers", "speaker", "bob");
+        loads("hand", "instruct", "Speak very softly, please");
+        loads("hand", "language", "german");
+        loads("hand-utf8", "instruct", "Gr\xC3\xBC\xC3\x9F Gott");
+        std::_Exit(0);
+      },
+      ::testing::ExitedWithCode(0), "");
+  g_setenv("XDG_DATA_HOME", home.c_str(), TRUE);
 }
 
 }  // namespace

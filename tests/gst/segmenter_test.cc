@@ -8,6 +8,7 @@
 
 #include "gstqttssegmenter.h"
 #include "gstqttstext.h"
+#include "qtts/language.h"
 
 namespace gstqtts {
 namespace {
@@ -93,8 +94,19 @@ std::string Join(const Case& c) {
 TEST(Segmenter, FindsSentencesInTenLanguages) {
   for (const Case& c : kCases) {
     SCOPED_TRACE(c.language);
-    EXPECT_EQ(Whole(Join(c), {.ordinals = std::string(c.language) == "german"}), c.sentences);
+    EXPECT_EQ(Whole(Join(c), {.language = std::string(qtts::ResolveLanguage(c.language).tag)}), c.sentences);
   }
+}
+
+TEST(Segmenter, ALanguageThatChangesHoldsForWhatIsNotGivenOut) {
+  Segmenter segmenter;
+  segmenter.SetOptions({.language = "en"});
+  segmenter.Append("Chapter 3. Next. ");
+  segmenter.SetOptions({.language = "de"});
+  segmenter.Append("Am 3. Mai. Ende.");
+  Sentences sentences;
+  while (auto sentence = segmenter.NextAtEnd()) sentences.push_back(*sentence);
+  EXPECT_EQ(sentences, (Sentences{"Chapter 3. Next.", "Am 3. Mai.", "Ende."}));
 }
 
 TEST(Segmenter, CutsOfTheTextMakeNoDifference) {
@@ -111,8 +123,9 @@ TEST(Segmenter, CutsOfTheTextMakeNoDifference) {
     std::string text;
     const size_t count = std::uniform_int_distribution<size_t>(1, 20)(random);
     for (size_t i = 0; i < count; ++i) text += pieces[random() % pieces.size()] + (random() % 3 == 0 ? " " : "");
-    const Segmenter::Options options = {
-        .newline_ends = random() % 2 == 0, .ordinals = random() % 2 == 0, .max_chars = random() % 2 == 0 ? 4000U : 7U};
+    const Segmenter::Options options = {.newline_ends = random() % 2 == 0,
+                                        .max_chars = random() % 2 == 0 ? 4000U : 7U,
+                                        .language = random() % 2 == 0 ? "de" : ""};
     SCOPED_TRACE(text);
     const Sentences whole = Whole(text, options);
     ASSERT_EQ(Piecewise(text, options, nullptr), whole);

@@ -2,6 +2,8 @@
 // Speaking, interrupting, and what is told about it.
 #include <atomic>
 #include <chrono>
+#include <cmath>
+#include <functional>
 #include <map>
 #include <thread>
 
@@ -176,7 +178,20 @@ TEST_F(SpeakTest, ParamsThatAreWrongAreRefusedWithAWarning) {
       {"params, layout=17", "out of range"},
       {"params, seed=-2", "out of range"},
       {"params, max-duration=-1", "\"max-duration\" is a gint"},
-      {"params, top-p=2.0", "out of range"},
+      {"params, top-p=2.0", "\"top-p\" is 2.000000, which is out of range: it may be -1, or above 0 to 1."},
+      {"params, top-p=-0.5", "out of range"},
+      {"params, top-p=0.0", "out of range"},
+      {"params, subtalker-top-p=0", "out of range"},
+      {"params, temperature=-0.01", "it may be -1, or 0 to 100."},
+      {"params, subtalker-temperature=-2", "out of range"},
+      {"params, repetition-penalty=0",
+       "\"repetition-penalty\" is 0, which is out of range: it may be -1, or 0.01 to 100."},
+      {"params, top-k=-2", "\"top-k\" is -2, which is out of range: it may be -1 to 2147483647."},
+      {"params, speaker=nobody", "unknown speaker \"nobody\"; this model has: ann, bob"},
+      {"params, language=klingon", "unknown language \"klingon\"; this model has: auto, english, german"},
+      {"params, voice-file=some.qvoice", "a cloned voice needs a base checkpoint"},
+      {"params, voice-file=some.qvoice, reference-audio=me.wav", "Both voice-file and a reference are set."},
+      {"params, reference-text=Hello", "reference-text is set without reference-audio"},
       {"params, speaker=bob, seed=(string)x", "\"seed\" is a gchararray"},
   };
   for (const auto& c : cases) {
@@ -189,10 +204,56 @@ TEST_F(SpeakTest, ParamsThatAreWrongAreRefusedWithAWarning) {
     EXPECT_EQ(problem.code, GST_RESOURCE_ERROR_SETTINGS);
     EXPECT_NE(problem.text.find(c.complaint), std::string::npos) << problem.text;
   }
+  GstStructure* params = gst_structure_new("params", "temperature", G_TYPE_DOUBLE, std::nan(""), nullptr);
+  guint64 id = 1;
+  g_signal_emit_by_name(src(), "speak", "x", params, &id);
+  gst_structure_free(params);
+  EXPECT_EQ(id, 0U) << "no number is no temperature";
+  pipeline_->Pending(GST_MESSAGE_WARNING);
   EXPECT_NE(Speak(src(), "x"), 0U);
+  EXPECT_NE(Speak(src(), "y", "params, speaker=ANN, language=de-AT, top-p=1e-30, temperature=1e-300"), 0U);
   feeder_->End();
   ASSERT_NE(pipeline_->Wait(GST_MESSAGE_EOS), nullptr);
-  EXPECT_EQ(fake::Requests().size(), 1U);
+  ASSERT_EQ(fake::Requests().size(), 2U);
+  EXPECT_GT(fake::Requests()[1].settings.talker.top_p, 0);
+  EXPECT_GT(fake::Requests()[1].settings.talker.temperature, 0) << "0 is what the engine would refuse";
+}
+
+// What is wrong with the settings of one text, and only the engine can tell, costs that text.
+TEST_F(SpeakTest, ParamsThatTheEngineRefusesCostTheirText) {
+  fake::Script script = fake::DefaultScript();
+  script.start_match = "bad";
+  for (const StatusCode code :
+       {StatusCode::kInvalidArgument, StatusCode::kNotFound, StatusCode::kUnreadable, StatusCode::kCorruptModel,
+        StatusCode::kUnsupported, StatusCode::kResourceExhausted, StatusCode::kInternal}) {
+    SCOPED_TRACE(StatusCodeName(code));
+    script.start = Status(code, "It will not do.");
+    fake::Reset(script);
+    record_->Clear();
+    Play();
+    Speak(src(), "good");
+    const guint64 refused = Speak(src(), "bad", "params, instruct=loudly");
+    ASSERT_NE(refused, 0U);
+    Speak(src(), "well");
+    ASSERT_NE(WaitForFinish(), nullptr);
+    const GstStructure* finished = WaitForFinish();
+    ASSERT_NE(finished, nullptr);
+    EXPECT_EQ(GetField(finished, "id"), refused);
+    EXPECT_STREQ(gst_structure_get_string(finished, "reason"), "error");
+    EXPECT_EQ(GetField(finished, "frames"), 0U);
+    const auto warning = pipeline_->Wait(GST_MESSAGE_WARNING | GST_MESSAGE_ERROR);
+    ASSERT_NE(warning, nullptr);
+    EXPECT_EQ(GST_MESSAGE_TYPE(warning.get()), GST_MESSAGE_WARNING);
+    EXPECT_EQ(ParseProblem(warning.get()).text, "It will not do.");
+    finished = WaitForFinish();
+    ASSERT_NE(finished, nullptr);
+    EXPECT_STREQ(gst_structure_get_string(finished, "reason"), "complete");
+    feeder_->End();
+    ASSERT_NE(pipeline_->Wait(GST_MESSAGE_EOS), nullptr);
+    EXPECT_EQ(record_->text(), "goodwell");
+    pipeline_->Set(GST_STATE_READY);
+    EXPECT_TRUE(pipeline_->Pending(GST_MESSAGE_ERROR).empty());
+  }
 }
 
 TEST_F(SpeakTest, IsRefusedWhereNothingCanBeSpoken) {
@@ -227,6 +288,47 @@ TEST_F(SpeakTest, InvalidBytesAreReplaced) {
             "b\xEF\xBF\xBD");
 }
 
+// --- nothing to say
+
+TEST_F(SpeakTest, WhereThereIsNothingToSayTheModelIsNotAsked) {
+  Play();
+  const std::vector<std::string> texts = {"!!!???", "+++---", "\xE2\x80\x8B\xE2\x80\x8D", "\xF0\x9F\x98\x80"};
+  for (const std::string& text : texts) {
+    SCOPED_TRACE(text);
+    const guint64 id = Speak(src(), text.c_str());
+    EXPECT_NE(id, 0U) << "it was accepted";
+    const GstStructure* finished = WaitForFinish();
+    ASSERT_NE(finished, nullptr);
+    EXPECT_EQ(GetField(finished, "id"), id);
+    EXPECT_STREQ(gst_structure_get_string(finished, "reason"), "nothing-to-say");
+    EXPECT_EQ(GetField(finished, "frames"), 0U);
+    EXPECT_EQ(GetField(finished, "samples"), 0U);
+    EXPECT_EQ(GetField(finished, "text-chars"), static_cast<guint64>(g_utf8_strlen(text.c_str(), -1)));
+    EXPECT_EQ(GetField(finished, "text-spoken-chars"), 0U);
+    EXPECT_FALSE(GetFlag(finished, "estimated"));
+  }
+  EXPECT_NE(Speak(src(), "so!"), 0U);
+  feeder_->End();
+  ASSERT_NE(pipeline_->Wait(GST_MESSAGE_EOS), nullptr);
+  EXPECT_EQ(record_->text(), "so!");
+  EXPECT_EQ(fake::Requests().size(), 1U);
+  EXPECT_EQ(GetStat(src(), "utterances"), texts.size() + 1);
+}
+
+TEST_F(SpeakTest, SpeakAnythingGivesTheModelEverything) {
+  Play();
+  EXPECT_NE(Speak(src(), "?!", "params, speak-anything=true"), 0U);
+  const GstStructure* finished = WaitForFinish();
+  ASSERT_NE(finished, nullptr);
+  EXPECT_STREQ(gst_structure_get_string(finished, "reason"), "complete");
+  EXPECT_EQ(GetField(finished, "frames"), 2U);
+  g_object_set(src(), "speak-anything", TRUE, nullptr);
+  feeder_->Push("+-");
+  feeder_->End();
+  ASSERT_NE(pipeline_->Wait(GST_MESSAGE_EOS), nullptr);
+  EXPECT_EQ(record_->text(), "?!+-");
+}
+
 // --- qtts/set-voice
 
 TEST_F(SpeakTest, SetVoiceHoldsForTheTextAfterIt) {
@@ -252,6 +354,67 @@ TEST_F(SpeakTest, SetVoiceHoldsForTheTextAfterIt) {
   for (const GstEventType event : record_->events()) EXPECT_NE(event, GST_EVENT_CUSTOM_DOWNSTREAM);
 }
 
+// It belongs to the text in whose stream it came.
+TEST_F(SpeakTest, SetVoiceEndsWithItsStream) {
+  const struct {
+    const char* what;
+    std::function<void()> happens;
+    const char* speaker;
+  } cases[] = {
+      {"an interrupt", [&] { Interrupt(src()); }, "bob"},
+      {"a flush of the pad",
+       [&] {
+         feeder_->Send(gst_event_new_flush_start());
+         feeder_->Send(gst_event_new_flush_stop(TRUE));
+         GstSegment segment;
+         gst_segment_init(&segment, GST_FORMAT_TIME);
+         feeder_->Send(gst_event_new_segment(&segment));
+       },
+       ""},
+      {"a flush of the element",
+       [&] {
+         gst_element_send_event(src(), gst_event_new_flush_start());
+         gst_element_send_event(src(), gst_event_new_flush_stop(TRUE));
+       },
+       ""},
+      {"a new stream", [&] { feeder_->Begin(); }, ""},
+      {"a new pad",
+       [&] {
+         feeder_.reset();
+         feeder_ = std::make_unique<Feeder>(src());
+         feeder_->Begin();
+       },
+       ""},
+      {"READY",
+       [&] {
+         pipeline_->Set(GST_STATE_READY);
+         Play();
+       },
+       ""},
+      {"NULL",
+       [&] {
+         pipeline_->Set(GST_STATE_NULL);
+         Play();
+       },
+       ""},
+  };
+  gst_util_set_object_arg(G_OBJECT(src()), "idle-mode", "wait");  // for when there is no pad
+  for (const auto& c : cases) {
+    SCOPED_TRACE(c.what);
+    Play();
+    EXPECT_TRUE(feeder_->Send(NewEvent(GST_EVENT_CUSTOM_DOWNSTREAM, "qtts/set-voice, speaker=bob")));
+    EXPECT_EQ(feeder_->Push("before"), GST_FLOW_OK);
+    ASSERT_TRUE(testing::WaitFor([&] { return GetStat(src(), "utterances") == 1; }));
+    EXPECT_EQ(fake::Requests().back().speaker, "bob");
+    c.happens();
+    const size_t requests = fake::Requests().size();
+    EXPECT_EQ(feeder_->Push("after"), GST_FLOW_OK);
+    ASSERT_TRUE(testing::WaitFor([&] { return fake::Requests().size() > requests; }));
+    EXPECT_EQ(fake::Requests().back().speaker, c.speaker);
+    pipeline_->Set(GST_STATE_READY);
+  }
+}
+
 TEST_F(SpeakTest, SetVoiceThatIsWrongIsRefusedWithAWarning) {
   Play();
   EXPECT_TRUE(feeder_->Send(NewEvent(GST_EVENT_CUSTOM_DOWNSTREAM, "qtts/set-voice, speaker=bob")));
@@ -259,10 +422,44 @@ TEST_F(SpeakTest, SetVoiceThatIsWrongIsRefusedWithAWarning) {
   const auto warnings = pipeline_->Pending(GST_MESSAGE_WARNING);
   ASSERT_EQ(warnings.size(), 1U);
   EXPECT_NE(ParseProblem(warnings[0].get()).text.find("\"voice\" is unknown"), std::string::npos);
+  for (const char* event : {"qtts/set-voice, speaker=nobody", "qtts/set-voice, repetition-penalty=0",
+                            "qtts/set-voice, voice-file=some.qvoice", "qtts/set-voice, reference-text=Hello"}) {
+    EXPECT_FALSE(feeder_->Send(NewEvent(GST_EVENT_CUSTOM_DOWNSTREAM, event))) << event;
+    EXPECT_EQ(pipeline_->Pending(GST_MESSAGE_WARNING).size(), 1U) << event;
+  }
   feeder_->Push("a");
   feeder_->End();
   ASSERT_NE(pipeline_->Wait(GST_MESSAGE_EOS), nullptr);
   EXPECT_EQ(fake::Requests()[0].speaker, "bob") << "as it was";
+}
+
+TEST_F(SpeakTest, SetVoiceThatTheEngineRefusesCostsTheTextsItHoldsFor) {
+  fake::Script script = fake::DefaultScript();
+  script.start = Status::InvalidArgument("It will not do.");
+  script.start_match = "bad";
+  fake::Reset(script);
+  Play();
+  feeder_->Push("good");
+  EXPECT_TRUE(feeder_->Send(NewEvent(GST_EVENT_CUSTOM_DOWNSTREAM, "qtts/set-voice, instruct=loudly")));
+  feeder_->Push("bad");
+  feeder_->Push("bad too");
+  EXPECT_TRUE(feeder_->Send(NewEvent(GST_EVENT_CUSTOM_DOWNSTREAM, "qtts/set-voice")));
+  feeder_->Push("well");
+  feeder_->End();
+  for (int i = 0; i < 2; ++i) {
+    const auto warning = pipeline_->Wait(GST_MESSAGE_WARNING | GST_MESSAGE_ERROR);
+    ASSERT_NE(warning, nullptr);
+    EXPECT_EQ(GST_MESSAGE_TYPE(warning.get()), GST_MESSAGE_WARNING);
+  }
+  ASSERT_NE(pipeline_->Wait(GST_MESSAGE_EOS), nullptr);
+  EXPECT_EQ(record_->text(), "goodwell");
+}
+
+TEST_F(SpeakTest, SetVoiceWithALayoutThatCannotGrowIsRefusedWhereTextGrows) {
+  gst_util_set_object_arg(G_OBJECT(src()), "segmentation", "stream");
+  Play();
+  EXPECT_FALSE(feeder_->Send(NewEvent(GST_EVENT_CUSTOM_DOWNSTREAM, "qtts/set-voice, layout=non-streaming")));
+  EXPECT_EQ(pipeline_->Pending(GST_MESSAGE_WARNING).size(), 1U);
 }
 
 // --- interrupt
@@ -532,6 +729,112 @@ TEST_F(SpeakTest, C25InterruptFromASyncMessageHandler) {
   gst_bus_set_sync_handler(GST_BUS(bus.get()), nullptr, nullptr, nullptr);
 }
 
+// Holds the thread `held` in the handler of its first message, and notes on which thread each message came.
+class HeldReporter {
+ public:
+  explicit HeldReporter(const Pipeline& pipeline) : bus_(gst_element_get_bus(pipeline.get())) {
+    gst_bus_set_sync_handler(bus_, OnMessage, this, nullptr);
+  }
+  ~HeldReporter() {
+    Release();
+    gst_bus_set_sync_handler(bus_, nullptr, nullptr, nullptr);
+    gst_object_unref(bus_);
+  }
+  HeldReporter(const HeldReporter&) = delete;
+  HeldReporter& operator=(const HeldReporter&) = delete;
+
+  void Hold(std::thread::id thread) { held_ = thread; }
+  void Release() { released_ = true; }
+  bool holds() const { return holds_; }
+  int on_held_thread() const { return on_held_thread_; }
+
+ private:
+  static GstBusSyncReply OnMessage(GstBus* /*bus*/, GstMessage* message, gpointer user_data) {
+    auto* self = static_cast<HeldReporter*>(user_data);
+    if (GST_MESSAGE_TYPE(message) == GST_MESSAGE_ELEMENT && std::this_thread::get_id() == self->held_.load()) {
+      ++self->on_held_thread_;
+      self->holds_ = true;
+      EXPECT_TRUE(testing::WaitFor([self] { return self->released_.load(); }));
+    }
+    return GST_BUS_PASS;
+  }
+
+  GstBus* bus_;
+  std::atomic<std::thread::id> held_ = std::thread::id();
+  std::atomic<bool> released_ = false;
+  std::atomic<bool> holds_ = false;
+  std::atomic<int> on_held_thread_ = 0;
+};
+
+TEST_F(SpeakTest, C25WhoeverIsHeldByAHandlerHoldsUpNobodyAndReportsForNobody) {
+  fake::AllowFrames(1);
+  Play();
+  const guint64 first = Speak(src(), "abc");
+  ASSERT_TRUE(testing::WaitFor([&] { return record_->buffer_count() == 1; }));
+  HeldReporter reporter(*pipeline_);
+  std::thread interrupter([&] {
+    reporter.Hold(std::this_thread::get_id());
+    EXPECT_EQ(Interrupt(src()), 1U);
+  });
+  ASSERT_TRUE(testing::WaitFor([&] { return reporter.holds(); }));
+  // Speech goes on, and so do those who interrupt.
+  const guint64 second = Speak(src(), "a b c d e f g h i j k l m n o p q r s t u v w x y z");
+  fake::AllowFrames(20);
+  ASSERT_TRUE(testing::WaitFor([&] { return record_->buffer_count() == 21; }));
+  EXPECT_EQ(Interrupt(src()), 20U);
+  reporter.Release();
+  interrupter.join();
+  EXPECT_EQ(reporter.on_held_thread(), 1) << "its own";
+  // In order, by whomever.
+  std::vector<std::string> seen;
+  while (seen.empty() || seen.back() != "finished " + std::to_string(second)) {
+    const auto message = pipeline_->Wait(GST_MESSAGE_ELEMENT);
+    ASSERT_NE(message, nullptr);
+    const GstStructure* structure = gst_message_get_structure(message.get());
+    const std::string name =
+        std::string(gst_structure_get_name(structure)).substr(std::string("qtts-utterance-").size());
+    const std::string id = std::to_string(GetField(structure, "id"));
+    if (seen.empty() || seen.back() != name + " " + id) seen.push_back(name + " " + id);
+    if (!gst_structure_has_name(structure, "qtts-text-progress")) continue;
+    seen.back() = "progress " + id;
+    if (seen.size() > 1 && seen[seen.size() - 2] == seen.back()) seen.pop_back();
+  }
+  const std::string one = std::to_string(first);
+  const std::string two = std::to_string(second);
+  EXPECT_EQ(seen, (std::vector<std::string>{"started " + one, "progress " + one, "finished " + one, "started " + two,
+                                            "progress " + two, "finished " + two}));
+}
+
+TEST_F(SpeakTest, TheEndOfTheStreamComesAfterAllReports) {
+  fake::AllowFrames(1);
+  Play();
+  Speak(src(), "abc");
+  ASSERT_TRUE(testing::WaitFor([&] { return record_->buffer_count() == 1; }));
+  HeldReporter reporter(*pipeline_);
+  std::thread interrupter([&] {
+    reporter.Hold(std::this_thread::get_id());
+    Interrupt(src());
+  });
+  ASSERT_TRUE(testing::WaitFor([&] { return reporter.holds(); }));
+  const guint64 last = Speak(src(), "def");
+  feeder_->End();
+  fake::AllowFrames(-1);
+  ASSERT_TRUE(testing::WaitFor([&] { return record_->buffer_count() == 4; }));
+  g_usleep(20000);
+  EXPECT_TRUE(record_->events().empty() || record_->events().back() != GST_EVENT_EOS);
+  reporter.Release();
+  interrupter.join();
+  bool finished = false;
+  for (;;) {
+    const auto message = pipeline_->Wait(GST_MESSAGE_ELEMENT | GST_MESSAGE_EOS);
+    ASSERT_NE(message, nullptr);
+    if (GST_MESSAGE_TYPE(message.get()) == GST_MESSAGE_EOS) break;
+    const GstStructure* structure = gst_message_get_structure(message.get());
+    finished = gst_structure_has_name(structure, "qtts-utterance-finished") && GetField(structure, "id") == last;
+  }
+  EXPECT_TRUE(finished) << "and nothing after it";
+}
+
 TEST_F(SpeakTest, ClearQueueLeavesTheUtteranceThatIsBeingSpoken) {
   fake::AllowFrames(1);
   Play();
@@ -617,6 +920,74 @@ TEST_F(SpeakTest, TheEndTellsWhy) {
     ASSERT_NE(finished, nullptr);
     EXPECT_STREQ(gst_structure_get_string(finished, "reason"), e.reason);
     EXPECT_EQ(GetField(finished, "frames"), e.frames);
+  }
+}
+
+// --- more utterances than the engine speaks at once
+
+// Who finds all slots taken by other elements waits for as long as max-wait allows.
+TEST_F(SpeakTest, AnUtteranceWaitsItsTurn) {
+  fake::Script script = fake::DefaultScript();
+  script.slots = 1;
+  fake::Reset(script);
+  fake::AllowFrames(0);
+  Pipeline other("qttssrc name=src text=other ! fakesink async=false");
+  other.Begin(GST_STATE_PLAYING);
+  ASSERT_TRUE(testing::WaitFor([&] { return GetStat(other.src(), "slots") == 1; }));
+  ASSERT_TRUE(testing::WaitFor([&] { return GetStat(other.src(), "free-slots") == 0; }));
+  Play();
+  guint64 id = 0;
+  for (const char* params : {"params, max-wait=0", "params, max-wait=30000000"}) {
+    SCOPED_TRACE(params);
+    EXPECT_EQ(Speak(src(), "in vain", params), ++id);
+    const GstStructure* finished = WaitForFinish();
+    ASSERT_NE(finished, nullptr);
+    EXPECT_EQ(GetField(finished, "id"), id);
+    EXPECT_STREQ(gst_structure_get_string(finished, "reason"), "busy");
+    EXPECT_EQ(GetField(finished, "frames"), 0U);
+    const auto warning = pipeline_->Wait(GST_MESSAGE_WARNING);
+    ASSERT_NE(warning, nullptr);
+    const Problem problem = ParseProblem(warning.get());
+    EXPECT_EQ(problem.domain, GST_RESOURCE_ERROR);
+    EXPECT_EQ(problem.code, GST_RESOURCE_ERROR_BUSY);
+    EXPECT_EQ(problem.text, "All slots are taken.");
+  }
+  // One that gives up leaves no trace.
+  EXPECT_EQ(Speak(src(), "interrupted"), ++id);
+  ASSERT_TRUE(testing::WaitFor([&] { return GetStat(src(), "waiting-utterances") == 1; }));
+  EXPECT_EQ(GetStat(other.src(), "waiting-utterances"), 1U);
+  Interrupt(src());
+  ASSERT_TRUE(testing::WaitFor([&] { return GetStat(src(), "waiting-utterances") == 0; }));
+  ASSERT_NE(WaitForFinish(), nullptr);
+
+  EXPECT_EQ(Speak(src(), "patient"), ++id);
+  ASSERT_TRUE(testing::WaitFor([&] { return GetStat(src(), "waiting-utterances") == 1; }));
+  fake::AllowFrames(-1);
+  const GstStructure* finished = WaitForFinish();
+  ASSERT_NE(finished, nullptr);
+  EXPECT_STREQ(gst_structure_get_string(finished, "reason"), "complete");
+  EXPECT_EQ(record_->text(), "patient");
+  EXPECT_TRUE(testing::WaitFor([&] { return GetStat(src(), "free-slots") == 1; }));
+}
+
+// 65 elements share an engine for 64: all of them speak.
+TEST_F(SpeakTest, OneMoreElementThanSlots) {
+  fake::AllowFrames(0);
+  constexpr size_t kElements = 65;
+  std::vector<std::unique_ptr<Pipeline>> pipelines;
+  for (size_t i = 0; i < kElements; ++i) {
+    pipelines.push_back(std::make_unique<Pipeline>("qttssrc name=src text=abc ! fakesink async=false"));
+    pipelines.back()->Record();
+    pipelines.back()->Begin(GST_STATE_PLAYING);
+  }
+  GstElement* const any = pipelines.front()->src();
+  ASSERT_TRUE(testing::WaitFor([&] { return GetStat(any, "waiting-utterances") == 1; }));
+  EXPECT_EQ(GetStat(any, "slots"), 64U);
+  EXPECT_EQ(GetStat(any, "free-slots"), 0U);
+  fake::AllowFrames(-1);
+  for (const auto& pipeline : pipelines) {
+    ASSERT_NE(pipeline->Wait(GST_MESSAGE_EOS), nullptr);
+    EXPECT_EQ(pipeline->record().text(), "abc");
   }
 }
 

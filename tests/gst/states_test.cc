@@ -54,6 +54,35 @@ TEST_P(RandomStatesTest, C17TwoHundredStateChangesAtRandomTimes) {
   EXPECT_TRUE(pipeline.Pending(GST_MESSAGE_ERROR).empty());
 }
 
+// No change waits for anything, so that it meets the one before at any point. Whatever came before, PLAYING speaks.
+TEST_P(RandomStatesTest, C17AThousandStateChangesOneRightAfterAnother) {
+  const uint32_t seed = std::random_device{}();
+  SCOPED_TRACE(seed);
+  std::mt19937 random(seed);
+  Pipeline pipeline(std::string("qttssrc name=src ") + GetParam() + " ! fakesink async=false");
+  Recorder& record = pipeline.Record();
+  const Owned<GstPad> pad(gst_element_get_static_pad(pipeline.src(), "src"));
+  for (int change = 0; change < 1000; ++change) {
+    // Twice as many between PAUSED and PLAYING as below.
+    const GstState states[] = {GST_STATE_NULL, GST_STATE_READY, GST_STATE_PAUSED, GST_STATE_PLAYING};
+    const GstState state = random() % 2 == 0 ? states[random() % 4] : states[2 + random() % 2];
+    EXPECT_NE(pipeline.Begin(state), GST_STATE_CHANGE_FAILURE);
+    if (random() % 4 == 0) g_object_set(pipeline.src(), "text", "some text", nullptr);
+    if (random() % 4 == 0) {
+      guint64 frames = 0;
+      g_signal_emit_by_name(pipeline.src(), "interrupt", &frames);
+    }
+    if (change % 100 != 99) continue;
+    pipeline.Begin(GST_STATE_PLAYING);
+    record.Clear();
+    g_object_set(pipeline.src(), "text", "spoken", nullptr);
+    // Where nothing was left to speak, idle-mode=eos has ended the stream before this text came.
+    ASSERT_TRUE(WaitFor([&] { return record.buffer_count() > 3 || GST_PAD_IS_EOS(pad.get()); })) << change;
+  }
+  pipeline.Set(GST_STATE_NULL);
+  EXPECT_TRUE(pipeline.Pending(GST_MESSAGE_ERROR).empty());
+}
+
 // With text that comes all the time, and a queue that is full of it.
 TEST_P(RandomStatesTest, C17UpstreamIsReleasedByEveryStateChange) {
   const uint32_t seed = std::random_device{}();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 #include "support.h"
 
+#include <algorithm>
 #include <chrono>
 #include <set>
 #include <thread>
@@ -73,6 +74,9 @@ void GstTest::TearDown() {
   EXPECT_EQ(fake::GetCounters().live_engines, 0);
   EXPECT_EQ(fake::GetCounters().live_streams, 0);
   gst_task_cleanup_all();  // threads of stopped tasks may hold their pads a little longer
+  // And a thread of GLib's pool that told the last reports its element.
+  const auto is_permanent = [](GObject* object) { return Permanent().count(object) > 0; };
+  for (int i = 0; i < 20 && !std::ranges::all_of(LiveObjects(), is_permanent); ++i) g_usleep(50000);
   for (GObject* object : LiveObjects()) {
     if (!Permanent().insert(object).second) continue;  // a leak is told once
     gchar* text = gst_info_strdup_printf("%" GST_PTR_FORMAT, static_cast<void*>(object));

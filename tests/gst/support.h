@@ -133,8 +133,8 @@ class Feeder {
   Feeder(const Feeder&) = delete;
   Feeder& operator=(const Feeder&) = delete;
 
-  // A stream-start event and a segment of this format.
-  void Begin(GstFormat format = GST_FORMAT_BYTES);
+  // A stream-start event and a segment of this format. In bytes, buffers are pieces of a text.
+  void Begin(GstFormat format = GST_FORMAT_TIME);
   GstFlowReturn Push(const std::string& text);
   bool Send(GstEvent* event) { return gst_pad_push_event(pad_.get(), event) != FALSE; }
   bool End() { return Send(gst_event_new_eos()); }

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 // Timed text, seeks and tags.
+#include <thread>
+
 #include "support.h"
 
 namespace qtts::testing {
@@ -139,6 +141,41 @@ TEST_F(TimingTest, C13SegmentsMapToRunningTime) {
   EXPECT_EQ(spoken[0].start, 3 * GST_SECOND);
 }
 
+// As sinks do with what lies outside their segment.
+TEST_F(TimingTest, TextOutsideTheSegmentIsNotSpokenAndTextAcrossItsEdgesIsClipped) {
+  for (const char* timing : {"ignore", "start", "clip"}) {
+    SCOPED_TRACE(timing);
+    fake::Reset();
+    Pipeline pipeline(std::string("qttssrc name=src text-timing=") + timing + " ! fakesink sync=false");
+    Recorder& record = pipeline.Record();
+    Feeder feeder(pipeline.src());
+    pipeline.Begin(GST_STATE_PLAYING);
+    feeder.Begin(GST_FORMAT_BYTES);
+    GstSegment segment;
+    gst_segment_init(&segment, GST_FORMAT_TIME);
+    segment.start = segment.position = 10 * GST_SECOND;
+    segment.stop = 20 * GST_SECOND;
+    feeder.Send(gst_event_new_segment(&segment));
+    EXPECT_EQ(PushTimed(feeder, "never", 3 * GST_SECOND, GST_SECOND), GST_FLOW_OK);
+    EXPECT_EQ(PushTimed(feeder, "ab", 9 * GST_SECOND, 2 * GST_SECOND), GST_FLOW_OK);
+    EXPECT_EQ(PushTimed(feeder, "cdefghij", 19800 * GST_MSECOND, 2 * GST_SECOND), GST_FLOW_OK);
+    EXPECT_EQ(PushTimed(feeder, "later", 21 * GST_SECOND, GST_SECOND), GST_FLOW_OK);
+    feeder.End();
+    ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr);
+    const auto spoken = Utterances(record.buffers());
+    ASSERT_EQ(spoken.size(), 2U);
+    const bool timed = std::string(timing) != "ignore";
+    EXPECT_EQ(spoken[0].text, "ab");
+    EXPECT_EQ(spoken[0].start, 0U);
+    EXPECT_EQ(spoken[1].start, timed ? 9800 * GST_MSECOND : 2 * kFrame);
+    if (std::string(timing) == "clip") {
+      EXPECT_EQ(spoken[1].end, 10 * GST_SECOND) << "the end of the segment";
+    } else {
+      EXPECT_EQ(spoken[1].text, "cdefghij");
+    }
+  }
+}
+
 TEST_F(TimingTest, GapsAreFilled) {
   std::vector<Recorder::Item> buffers;
   PlayTimed(
@@ -171,8 +208,29 @@ TEST_F(TimingTest, SegmentationRefusesTimes) {
 
 // --- seeks
 
-GstEvent* NewSeek(double rate, gint64 start, GstSeekFlags flags = GST_SEEK_FLAG_FLUSH) {
-  return gst_event_new_seek(rate, GST_FORMAT_TIME, flags, GST_SEEK_TYPE_SET, start, GST_SEEK_TYPE_NONE, 0);
+GstEvent* NewSeek(double rate, gint64 start, GstSeekFlags flags = GST_SEEK_FLAG_FLUSH, gint64 stop = -1) {
+  return gst_event_new_seek(rate, GST_FORMAT_TIME, flags, GST_SEEK_TYPE_SET, start,
+                            stop < 0 ? GST_SEEK_TYPE_NONE : GST_SEEK_TYPE_SET, stop);
+}
+
+// Whether the answer to a seeking query is that only the beginning can be sought, or else that nothing can.
+bool SaysSeekable(GstElement* element) {
+  GstQuery* query = gst_query_new_seeking(GST_FORMAT_TIME);
+  EXPECT_TRUE(gst_element_query(element, query));
+  gboolean seekable = TRUE;
+  gint64 start = -1;
+  gint64 end = -1;
+  gst_query_parse_seeking(query, nullptr, &seekable, &start, &end);
+  gst_query_unref(query);
+  EXPECT_EQ(start, 0);
+  EXPECT_EQ(end, seekable ? 0 : -1);
+  return seekable != FALSE;
+}
+
+gint64 Position(GstElement* element) {
+  gint64 position = -1;
+  EXPECT_TRUE(gst_element_query_position(element, GST_FORMAT_TIME, &position));
+  return position;
 }
 
 TEST_F(TimingTest, C27OtherSeeksAreRefused) {
@@ -181,7 +239,12 @@ TEST_F(TimingTest, C27OtherSeeksAreRefused) {
   pipeline.Set(GST_STATE_PAUSED);
   EXPECT_FALSE(gst_element_send_event(pipeline.src(), NewSeek(1.0, GST_SECOND)));
   EXPECT_FALSE(gst_element_send_event(pipeline.src(), NewSeek(2.0, 0)));
-  EXPECT_FALSE(gst_element_send_event(pipeline.src(), NewSeek(1.0, 0, GST_SEEK_FLAG_NONE)));
+  EXPECT_FALSE(
+      gst_element_send_event(pipeline.src(), gst_event_new_seek(1.0, GST_FORMAT_TIME, GST_SEEK_FLAG_FLUSH,
+                                                                GST_SEEK_TYPE_NONE, 0, GST_SEEK_TYPE_SET, GST_SECOND)));
+  EXPECT_FALSE(gst_element_send_event(
+      pipeline.src(),
+      gst_event_new_seek(1.0, GST_FORMAT_BYTES, GST_SEEK_FLAG_FLUSH, GST_SEEK_TYPE_SET, 0, GST_SEEK_TYPE_NONE, -1)));
   const Owned<GstPad> pad(gst_element_get_static_pad(pipeline.src(), "src"));
   EXPECT_FALSE(gst_pad_send_event(pad.get(), NewSeek(1.0, GST_SECOND)));
   pipeline.Set(GST_STATE_PLAYING);
@@ -189,16 +252,129 @@ TEST_F(TimingTest, C27OtherSeeksAreRefused) {
   EXPECT_EQ(pipeline.record().text(), "abc");
 }
 
+TEST_F(TimingTest, C27TheSeekingQueryAgreesWithSeeks) {
+  for (const bool live : {false, true}) {
+    for (const bool text : {false, true}) {
+      SCOPED_TRACE(std::string(live ? "live" : "not live") + (text ? ", with text" : ", without text"));
+      Pipeline pipeline(std::string("qttssrc name=src idle-mode=wait ") + (live ? "is-live=true " : "") +
+                        (text ? "text=abc" : "") + " ! fakesink async=false");
+      EXPECT_FALSE(SaysSeekable(pipeline.src())) << "it does not run";
+      pipeline.Set(GST_STATE_PLAYING);
+      EXPECT_EQ(SaysSeekable(pipeline.src()), text && !live);
+      EXPECT_EQ(gst_element_send_event(pipeline.src(), NewSeek(1.0, 0)) != FALSE, text && !live);
+    }
+  }
+  Pipeline pipeline("qttssrc name=src text=abc ! fakesink async=false");
+  Feeder feeder(pipeline.src());
+  pipeline.Set(GST_STATE_PLAYING);
+  EXPECT_FALSE(SaysSeekable(pipeline.src())) << "upstream does not answer";
+}
+
 TEST_F(TimingTest, C27SeekToTheBeginningSpeaksAgain) {
   Pipeline pipeline("qttssrc name=src text=abc ! fakesink sync=false");
   Recorder& record = pipeline.Record();
+  const Owned<GstPad> pad(gst_element_get_static_pad(pipeline.src(), "src"));
   pipeline.Set(GST_STATE_PLAYING);
   ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr);
-  EXPECT_TRUE(gst_element_send_event(pipeline.get(), NewSeek(1.0, 0)));
+  EXPECT_EQ(Position(pipeline.src()), static_cast<gint64>(3 * kFrame));
+  for (const bool by_pad : {false, true}) {
+    SCOPED_TRACE(by_pad);
+    record.Clear();
+    fake::AllowFrames(0);
+    if (by_pad) {
+      EXPECT_TRUE(gst_pad_send_event(pad.get(), NewSeek(1.0, 0)));
+    } else {
+      EXPECT_TRUE(gst_element_send_event(pipeline.get(), NewSeek(1.0, 0)));
+    }
+    EXPECT_EQ(Position(pipeline.src()), 0);
+    fake::AllowFrames(-1);
+    ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr);
+    EXPECT_EQ(record.text(), "abc");
+    EXPECT_EQ(record.buffers()[0].pts, 0U);
+    EXPECT_TRUE(record.buffers()[0].discont);
+    EXPECT_EQ(Position(pipeline.src()), static_cast<gint64>(3 * kFrame));
+  }
+}
+
+TEST_F(TimingTest, C27ASeekInMidSpeechBeginsAnewAtOnce) {
+  fake::AllowFrames(2);
+  Pipeline pipeline("qttssrc name=src text=abcdef ! fakesink sync=false async=false");
+  Recorder& record = pipeline.Record();
+  record.ClearWhenFlushed();
+  pipeline.Set(GST_STATE_PLAYING);
+  ASSERT_TRUE(WaitFor([&] { return record.buffer_count() == 2; }));
+  EXPECT_TRUE(gst_element_send_event(pipeline.src(), NewSeek(1.0, 0))) << "while a frame is waited for";
+  fake::AllowFrames(-1);
   ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr);
-  EXPECT_EQ(record.text(), "abcabc");
-  EXPECT_EQ(record.buffers()[3].pts, 0U);
-  EXPECT_TRUE(record.buffers()[3].discont);
+  EXPECT_EQ(record.text(), "abcdef");
+  EXPECT_EQ(record.buffers()[0].pts, 0U);
+}
+
+TEST_F(TimingTest, C27AStopIsHonouredToTheSample) {
+  Pipeline pipeline("qttssrc name=src text=abcdef leading-silence=20000000 ! fakesink sync=false");
+  Recorder& record = pipeline.Record();
+  pipeline.Set(GST_STATE_PAUSED);
+  record.ClearWhenFlushed();
+  const gint64 stop = 200 * GST_MSECOND;
+  EXPECT_TRUE(gst_element_send_event(pipeline.src(), NewSeek(1.0, 0, GST_SEEK_FLAG_FLUSH, stop)));
+  pipeline.Set(GST_STATE_PLAYING);
+  ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr);
+  const auto buffers = record.buffers();
+  ASSERT_EQ(buffers.size(), 4U);
+  EXPECT_TRUE(buffers[0].gap);
+  EXPECT_EQ(buffers.back().pts + buffers.back().duration, static_cast<GstClockTime>(stop));
+  EXPECT_EQ(buffers.back().size, sizeof(float) * 480);
+  EXPECT_EQ(Position(pipeline.src()), stop);
+  // All silence, and nothing at all.
+  for (const gint64 early : {gint64{10'000'000}, gint64{0}}) {
+    EXPECT_TRUE(gst_element_send_event(pipeline.src(), NewSeek(1.0, 0, GST_SEEK_FLAG_FLUSH, early)));
+    ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr);
+    EXPECT_EQ(Position(pipeline.src()), early);
+  }
+}
+
+TEST_F(TimingTest, C27ASegmentSeekEndsWithSegmentDoneAndMayBeRepeated) {
+  Pipeline pipeline("qttssrc name=src text=abc ! fakesink sync=false");
+  Recorder& record = pipeline.Record();
+  pipeline.Set(GST_STATE_PAUSED);
+  record.ClearWhenFlushed();
+  const auto both = static_cast<GstSeekFlags>(GST_SEEK_FLAG_FLUSH | GST_SEEK_FLAG_SEGMENT);
+  EXPECT_TRUE(gst_element_send_event(pipeline.src(), NewSeek(1.0, 0, both)));
+  pipeline.Set(GST_STATE_PLAYING);
+  std::string expected = "abc";
+  for (int round = 1; round < 4; ++round) {
+    const auto message = pipeline.Wait(GST_MESSAGE_SEGMENT_DONE | GST_MESSAGE_EOS);
+    ASSERT_NE(message, nullptr);
+    EXPECT_EQ(GST_MESSAGE_TYPE(message.get()), GST_MESSAGE_SEGMENT_DONE);
+    EXPECT_EQ(record.text(), expected);
+    EXPECT_TRUE(gst_element_send_event(pipeline.src(),
+                                       NewSeek(1.0, 0, round < 3 ? GST_SEEK_FLAG_SEGMENT : GST_SEEK_FLAG_NONE)));
+    expected += "abc";
+  }
+  ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr);
+  EXPECT_EQ(record.text(), expected);
+  // Without a flush, running time goes on: each segment begins where the last one ended.
+  GstClockTime base = 0;
+  for (const auto& item : record.items()) {
+    if (item.is_buffer || item.event != GST_EVENT_SEGMENT) continue;
+    EXPECT_EQ(item.segment.base, base);
+    base += 3 * kFrame;
+  }
+  EXPECT_EQ(base, 12 * kFrame);
+}
+
+TEST_F(TimingTest, C27SeeksFromTwoThreadsAtOnce) {
+  Pipeline pipeline("qttssrc name=src text=abcdefghijklmnop ! fakesink sync=false async=false");
+  Recorder& record = pipeline.Record();
+  record.ClearWhenFlushed();
+  pipeline.Set(GST_STATE_PLAYING);
+  const auto seek = [&] {
+    for (int i = 0; i < 50; ++i) EXPECT_TRUE(gst_element_send_event(pipeline.src(), NewSeek(1.0, 0)));
+  };
+  std::thread other(seek);
+  seek();
+  other.join();
+  ASSERT_TRUE(WaitFor([&] { return record.text() == "abcdefghijklmnop"; }));
 }
 
 TEST_F(TimingTest, SeeksGoUpstream) {
@@ -222,23 +398,30 @@ TEST_F(TimingTest, SeeksGoUpstream) {
 
 // --- tags
 
+// However the language is asked for, the stream is tagged with it.
 TEST_F(TimingTest, C29TagsTellLanguageAndOrigin) {
-  Pipeline pipeline("qttssrc name=src language=english text=ab ! fakesink sync=false");
-  pipeline.Record();
-  pipeline.Set(GST_STATE_PLAYING);
-  const auto message = pipeline.Wait(GST_MESSAGE_TAG);
-  ASSERT_NE(message, nullptr);
-  GstTagList* tags = nullptr;
-  gst_message_parse_tag(message.get(), &tags);
-  gchar* value = nullptr;
-  ASSERT_TRUE(gst_tag_list_get_string(tags, GST_TAG_LANGUAGE_CODE, &value));
-  EXPECT_STREQ(value, "en");
-  g_free(value);
-  ASSERT_TRUE(gst_tag_list_get_string(tags, GST_TAG_COMMENT, &value));
-  EXPECT_STREQ(value, "Synthetic speech");
-  g_free(value);
-  gst_tag_list_unref(tags);
-  ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr);
+  const std::pair<const char*, const char*> languages[] = {{"english", "en"}, {"English", "en"},   {"en", "en"},
+                                                           {"EN-us", "en"},   {"de-AT", "de"},     {"auto", nullptr},
+                                                           {"und", nullptr},  {"klingon", nullptr}};
+  for (const auto& [language, code] : languages) {
+    SCOPED_TRACE(language);
+    Pipeline pipeline(std::string("qttssrc name=src language=") + language + " text=ab ! fakesink sync=false");
+    pipeline.Record();
+    pipeline.Set(GST_STATE_PLAYING);
+    const auto message = pipeline.Wait(GST_MESSAGE_TAG);
+    ASSERT_NE(message, nullptr);
+    GstTagList* tags = nullptr;
+    gst_message_parse_tag(message.get(), &tags);
+    gchar* value = nullptr;
+    EXPECT_EQ(gst_tag_list_get_string(tags, GST_TAG_LANGUAGE_CODE, &value), code != nullptr);
+    EXPECT_STREQ(value, code);
+    g_free(value);
+    ASSERT_TRUE(gst_tag_list_get_string(tags, GST_TAG_COMMENT, &value));
+    EXPECT_STREQ(value, "Synthetic speech");
+    g_free(value);
+    gst_tag_list_unref(tags);
+    ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr);
+  }
 }
 
 TEST_F(TimingTest, C28WhenDownstreamEndsUpstreamIsTold) {

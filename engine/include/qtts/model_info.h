@@ -3,11 +3,13 @@
 #define QTTS_MODEL_INFO_H_
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "qtts/request.h"
+#include "qtts/status.h"
 
 namespace qtts {
 
@@ -23,6 +25,19 @@ std::string_view ReleasedCheckpoints(ModelType type);
 // "<what> needs a base checkpoint, such as …; this is a custom_voice checkpoint": names the one that
 // can. No stop at the end.
 std::string NeedsCheckpoint(std::string_view what, ModelType needed, ModelType found);
+
+// The name of a speaker or a language as models have it: lower case, independent of the locale. Ill-formed UTF-8
+// becomes U+FFFD.
+std::string LowerCaseName(const std::string& name);
+
+// Whether a model of this type that has `speakers` can speak with `speaker` (empty: none is asked for) and, if
+// `cloned`, with a cloned voice. For an answer without the model's files; Engine::Start() gives the same.
+// kInvalidArgument says which speakers, or which model, would do.
+Status CheckVoiceChoice(ModelType type, const std::vector<std::string>& speakers, const std::string& speaker,
+                        bool cloned);
+
+// The same of a model that has `languages` and of Request::language.
+Status CheckLanguage(const std::vector<std::string>& languages, const std::string& language);
 
 // What a model folder holds, for people and for choosing a request. Plain values.
 struct ModelInfo {
@@ -42,6 +57,8 @@ struct ModelInfo {
   int64_t codec_parameters = 0;   // codec decoder
   int64_t weight_bytes = 0;       // file bytes of the tensors synthesis uses
   GenerationSettings defaults;    // generation_config.json over the official defaults
+  // Of Engine::Inspect(): what it has read that a load needs again, and finds as long as this is kept.
+  std::shared_ptr<const void> read;
 };
 
 }  // namespace qtts

@@ -2,6 +2,7 @@
 #ifndef QTTS_REQUEST_H_
 #define QTTS_REQUEST_H_
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -46,6 +47,8 @@ struct ClonedVoice {
 
 // One utterance to speak. Plain values; names are case-insensitive.
 struct Request {
+  static constexpr std::chrono::nanoseconds kNoLimit = std::chrono::nanoseconds::max();
+
   std::string text;        // UTF-8; invalid bytes become U+FFFD
   bool more_text = false;  // text goes on through Stream::Append(); needs the streaming layout
   std::string speaker;     // custom_voice: a preset; empty = the model's first
@@ -58,6 +61,9 @@ struct Request {
   // or when it lasts far longer than its text can (10 s and 2 s a token). Off: exactly what the model
   // gives, as in the official package.
   bool runaway_guard = false;
+  // How long it may wait for its turn where the engine speaks as many utterances as it can (Engine::occupancy()): then
+  // it ends with EndReason::kBusy. 0: it does not wait.
+  std::chrono::nanoseconds max_wait = kNoLimit;
   uint64_t seed = 0;  // same model, device, request and seed: same audio
   GenerationSettings settings;
 };

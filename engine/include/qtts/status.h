@@ -2,6 +2,7 @@
 #ifndef QTTS_STATUS_H_
 #define QTTS_STATUS_H_
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -17,8 +18,9 @@ enum class StatusCode {
   kUnreadable,         // a file exists but cannot be opened or mapped
   kCorruptModel,       // a model file contradicts itself, its config or the format
   kUnsupported,        // well-formed, but not something this build can do
-  kResourceExhausted,  // not enough memory, queue full, text too long
+  kResourceExhausted,  // not enough memory, text too long
   kDeviceUnavailable,  // no such device, no driver, device lost
+  kBusy,               // all slots were taken for longer than the request would wait
   kCancelled,          // given up on request
   kInternal,           // a bug or an operating system failure
 };
@@ -27,11 +29,13 @@ enum class StatusCode {
 // wrong and what to do. No exception crosses a folder boundary; functions that can fail return a
 // Status or a Result.
 //
-// A value type. Safe to copy between threads; const members are safe to call concurrently.
+// A value type. Safe to copy between threads; const members are safe to call concurrently. A copy allocates nothing,
+// so that the error of a lack of memory reaches everybody whom it concerns.
 class [[nodiscard]] Status {
  public:
   Status() = default;
-  Status(StatusCode code, std::string message) : code_(code), message_(std::move(message)) {}
+  Status(StatusCode code, std::string message)
+      : code_(code), message_(std::make_shared<const std::string>(std::move(message))) {}
 
   static Status Ok() { return Status(); }
   static Status InvalidArgument(std::string m) { return {StatusCode::kInvalidArgument, std::move(m)}; }
@@ -41,16 +45,20 @@ class [[nodiscard]] Status {
   static Status Unsupported(std::string m) { return {StatusCode::kUnsupported, std::move(m)}; }
   static Status ResourceExhausted(std::string m) { return {StatusCode::kResourceExhausted, std::move(m)}; }
   static Status DeviceUnavailable(std::string m) { return {StatusCode::kDeviceUnavailable, std::move(m)}; }
+  static Status Busy(std::string m) { return {StatusCode::kBusy, std::move(m)}; }
   static Status Cancelled(std::string m) { return {StatusCode::kCancelled, std::move(m)}; }
   static Status Internal(std::string m) { return {StatusCode::kInternal, std::move(m)}; }
 
   bool ok() const { return code_ == StatusCode::kOk; }
   StatusCode code() const { return code_; }
-  const std::string& message() const { return message_; }
+  const std::string& message() const {
+    static const std::string kNone;
+    return message_ == nullptr ? kNone : *message_;
+  }
 
  private:
   StatusCode code_ = StatusCode::kOk;
-  std::string message_;
+  std::shared_ptr<const std::string> message_;
 };
 
 // Name of a code for machine-readable output, e.g. "corrupt-model".

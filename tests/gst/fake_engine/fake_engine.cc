@@ -10,6 +10,7 @@
 #include <deque>
 #include <mutex>
 #include <numbers>
+#include <optional>
 #include <thread>
 #include <utility>
 
@@ -71,10 +72,12 @@ class StreamState {
  public:
   int64_t utterance = 0;
   int samples = 0;
+  int leading_silence = 0;
   int64_t max_frames = 0;
   int64_t fail_at_frame = -1;
   Status failure;
   int lead = 0;
+  std::chrono::nanoseconds max_wait{0};
   std::function<void()> on_change;
   std::function<void()> on_room;  // wakes the scheduler
   std::shared_ptr<std::atomic<bool>> device_lost;
@@ -87,6 +90,26 @@ class StreamState {
   int64_t made = 0;
   EndReason end_reason = EndReason::kNone;
   Status status;
+  bool has_slot = false;
+  std::optional<std::chrono::steady_clock::time_point> waits_since;
+
+  bool Ended() {
+    const std::lock_guard lock(mutex);
+    return end_reason != EndReason::kNone;
+  }
+
+  // Found no slot. Whether it goes on waiting for one.
+  bool Waits() {
+    const std::lock_guard lock(mutex);
+    const auto now = std::chrono::steady_clock::now();
+    if (!waits_since) waits_since = now;
+    if (now - *waits_since < max_wait) return true;
+    end_reason = EndReason::kBusy;
+    status = Status::Busy("All slots are taken.");
+    readable.notify_all();
+    if (on_change) on_change();
+    return false;
+  }
 
   // Makes a frame or ends the utterance, if it may. True if it did something.
   bool Advance() {
@@ -123,6 +146,7 @@ class StreamState {
     frame.pcm[0] = static_cast<float>(characters[static_cast<size_t>(made)]) / kCharacterScale;
     frame.pcm[1] = static_cast<float>(utterance) / kCountScale;
     frame.pcm[2] = static_cast<float>(made) / kCountScale;
+    if (made == 0) std::fill_n(frame.pcm.begin(), leading_silence, 0.0F);
     return frame;
   }
 };
@@ -136,13 +160,35 @@ struct Engine::Impl {
   std::condition_variable changed;
   bool stop = false;
   uint64_t changes = 0;
-  std::vector<std::weak_ptr<StreamState>> streams;
+  std::vector<std::weak_ptr<StreamState>> streams;  // in the order in which they came
+  std::atomic<int> free_slots = 0;
+  std::atomic<int> waiting = 0;
   std::thread scheduler;
 
   void Wake() {
     const std::lock_guard lock(mutex);
     ++changes;
     changed.notify_all();
+  }
+
+  // Gives slots to those that came first, and leaves only those that have one.
+  void GiveSlots(std::vector<std::shared_ptr<StreamState>>* active) {
+    std::erase_if(*active, [](const auto& stream) { return stream->Ended(); });
+    auto taken = std::count_if(active->begin(), active->end(), [](const auto& stream) { return stream->has_slot; });
+    const int slots = GetScript().slots;
+    int waits = 0;
+    for (const auto& stream : *active) {
+      if (stream->has_slot) continue;
+      if (taken < slots) {
+        stream->has_slot = true;
+        ++taken;
+      } else if (stream->Waits()) {
+        ++waits;
+      }
+    }
+    free_slots = slots - static_cast<int>(taken);
+    waiting = waits;
+    std::erase_if(*active, [](const auto& stream) { return !stream->has_slot; });
   }
 
   void Run() {
@@ -158,6 +204,7 @@ struct Engine::Impl {
           if (auto stream = weak.lock()) active.push_back(std::move(stream));
         }
       }
+      GiveSlots(&active);
       bool advanced = false;
       for (const auto& stream : active) {
         if (!stream->Advance()) continue;
@@ -224,6 +271,7 @@ Result<std::shared_ptr<Engine>> Engine::Load(const EngineOptions& options, const
   auto impl = std::make_unique<Impl>();
   impl->info = script.info;
   impl->info.path = options.model_path;
+  impl->free_slots = script.slots;
   impl->scheduler = std::thread([state = impl.get()] { state->Run(); });
   return std::shared_ptr<Engine>(new Engine(std::move(impl)));
 }
@@ -248,6 +296,7 @@ const ModelInfo& Engine::info() const { return impl_->info; }
 const std::string& Engine::device_name() const { return impl_->device_name; }
 bool Engine::beside_host() const { return GetScript().beside_host; }
 bool Engine::device_lost() const { return *impl_->device_lost; }
+Occupancy Engine::occupancy() const { return {GetScript().slots, impl_->free_slots, impl_->waiting}; }
 
 Result<ClonedVoice> Engine::CloneVoice(const Recording& recording, const CloneOptions& options) const {
   World& world = GetWorld();
@@ -296,12 +345,14 @@ Result<std::unique_ptr<Stream>> Engine::Start(const Request& request, std::funct
   state->characters = Characters(request.text);
   state->more_text = request.more_text;
   state->samples = impl_->info.samples_per_frame;
+  state->leading_silence = script.leading_silence;
   state->max_frames = request.settings.max_new_tokens - 1;
   if (request.text.find(script.failure_match) != std::string::npos) {
     state->fail_at_frame = script.fail_at_frame;
     state->failure = script.failure;
   }
   state->lead = EngineOptions().lead_frames;
+  state->max_wait = request.max_wait;
   state->on_change = std::move(on_change);
   state->on_room = [impl = impl_.get()] { impl->Wake(); };
   state->device_lost = impl_->device_lost;

@@ -29,12 +29,15 @@ struct Script {
   Status start;             // answer of Start() …
   std::string start_match;  // … to texts that contain this (empty: all)
   std::vector<std::string> warnings;
+  int leading_silence = 0;  // samples of an utterance's first frame that are silent, its label among them
 
   Status clone;  // answer of CloneVoice()
 
   int64_t fail_at_frame = -1;  // the stream fails instead of making this frame, with …
   Status failure;              // …
   std::string failure_match;   // … if its text contains this (empty: all)
+
+  int slots = 64;  // utterances at once; more wait
 
   std::chrono::milliseconds frame_time{0};
   bool beside_host = false;  // answer of Engine::beside_host()

@@ -147,7 +147,11 @@ TEST_P(CodecDecoderTest, PrimingEqualsDecoding) {
     CodecDecoder::State decoded = decoder_.NewState();
     Decode(&decoder_, &decoded, codes);
     CodecDecoder::State primed = decoder_.NewState();
-    decoder_.Prime(&primed, codes);
+    for (int64_t frame = 0; frame < frames;) {
+      const int64_t end = decoder_.Prime(&primed, codes, frame);
+      ASSERT_GT(end, frame);
+      frame = end;
+    }
     ExpectSameBits(Decode(&decoder_, &decoded, next), Decode(&decoder_, &primed, next));
   }
 }

@@ -493,6 +493,154 @@ INSTANTIATE_TEST_SUITE_P(Presets, CpuBackendCacheTest,
                            return name;
                          });
 
+// Random rows of every kind and, for a Base model, a reference.
+Prompt RandomPrompt(const ModelConfig& config, int rows, int frames, std::mt19937* random) {
+  const auto below = [&](int limit) { return std::uniform_int_distribution<int>(0, limit - 1)(*random); };
+  Prompt prompt;
+  for (int i = 0; i < rows; ++i) {
+    PromptRow row;
+    row.text_id = below(config.talker.text_vocab_size);
+    if (below(3) == 0) row.codes = {below(config.talker.vocab_size)};
+    prompt.rows.push_back(row);
+  }
+  prompt.constant_rows = static_cast<size_t>(below(rows));
+  prompt.pad_text_id = config.tts_pad_token_id;
+  for (int i = 0; i < frames * config.talker.num_code_groups; ++i) {
+    prompt.reference_codes.push_back(below(config.codec.codebook_size));
+  }
+  return prompt;
+}
+
+// However the pieces of several prompts and the frames of others lie between each other, each utterance is what a
+// backend makes of it that has nothing else to do and runs the prompt in one go.
+TEST(CpuBackendPiecesTest, EqualTheWholePromptInAnyOrder) {
+  constexpr int kFrames = 4;
+  const auto seed = std::random_device()();
+  SCOPED_TRACE(seed);
+  std::mt19937 random(seed);
+  const Model model("tiny-base-0b6");
+  const auto checkpoint = model.Open();
+  const ModelConfig& config = checkpoint->config();
+  struct Speaker {
+    Prompt prompt;
+    Utterance expected, got;
+    SlotId slot = 0;
+    int pieces = 0;
+    bool prefilled = false;
+    int frames = 0;
+  };
+  std::vector<Speaker> speakers(6);
+  for (size_t i = 0; i < speakers.size(); ++i) {
+    Speaker& speaker = speakers[i];
+    speaker.prompt = RandomPrompt(config, static_cast<int>(20 + random() % 400),
+                                  i % 2 == 0 ? 0 : static_cast<int>(10 + random() % 120), &random);
+    // Two that share what is kept of a voice, and are run side by side.
+    if (i == 5) speaker.prompt = speakers[3].prompt;
+    const auto alone = MakeBackend(checkpoint);
+    const auto slot = alone->Open(speaker.prompt, GenerationSettings(), i);
+    ASSERT_TRUE(slot.ok()) << slot.status().message();
+    for (int f = 0; f < kFrames; ++f) speaker.expected.Append(Step(alone.get(), *slot, TextOf(config, 0, f)));
+  }
+  const auto backend = MakeBackend(checkpoint);
+  for (size_t i = 0; i < speakers.size(); ++i) {
+    const auto slot = backend->Open(speakers[i].prompt, GenerationSettings(), i);
+    ASSERT_TRUE(slot.ok()) << slot.status().message();
+    speakers[i].slot = *slot;
+  }
+  size_t done = 0;
+  while (done < speakers.size()) {
+    Speaker& speaker = speakers[random() % speakers.size()];
+    if (!speaker.prefilled) {
+      const auto progress = backend->Prefill(speaker.slot);
+      ASSERT_TRUE(progress.ok()) << progress.status().message();
+      EXPECT_GT(progress->work, 0);
+      speaker.prefilled = progress->done;
+      ++speaker.pieces;
+    } else if (speaker.frames < kFrames) {
+      speaker.got.Append(Step(backend.get(), speaker.slot, TextOf(config, 0, speaker.frames)));
+      if (++speaker.frames == kFrames) ++done;
+    }
+  }
+  for (const Speaker& speaker : speakers) {
+    SCOPED_TRACE(std::to_string(speaker.prompt.rows.size()) + " rows, " + std::to_string(speaker.pieces) + " pieces");
+    ExpectSame(speaker.expected, speaker.got);
+  }
+}
+
+TEST(CpuBackendPiecesTest, AreAboutAFramesWork) {
+  std::mt19937 random(1);
+  const Model model("tiny-base-0b6");
+  const auto checkpoint = model.Open();
+  const auto backend = MakeBackend(checkpoint);
+  const auto slot = backend->Open(RandomPrompt(checkpoint->config(), 3000, 300, &random), Greedy(), 0);
+  ASSERT_TRUE(slot.ok()) << slot.status().message();
+  double work = 0;
+  int pieces = 0;
+  for (bool done = false; !done; ++pieces) {
+    const auto progress = backend->Prefill(*slot);
+    ASSERT_TRUE(progress.ok()) << progress.status().message();
+    EXPECT_LE(progress->work, 1.5);
+    work += progress->work;
+    done = progress->done;
+  }
+  EXPECT_GT(pieces, 50);
+  EXPECT_GT(work, pieces / 2.0);
+  const auto again = backend->Prefill(*slot);
+  EXPECT_TRUE(again.ok() && again->done && again->work == 0);
+  EXPECT_EQ(Step(backend.get(), *slot, kNoText).end, FrameEnd::kNone);
+  backend->Close(*slot);
+  EXPECT_EQ(backend->Prefill(*slot).status().code(), StatusCode::kInvalidArgument);
+}
+
+// A slot that is closed in the middle of its prompt leaves nothing behind: the next of the same voice is right.
+TEST(CpuBackendPiecesTest, ClosedInMidPrompt) {
+  std::mt19937 random(std::random_device{}());
+  const Model model("tiny-base-0b6");
+  const auto checkpoint = model.Open();
+  const Prompt prompt = RandomPrompt(checkpoint->config(), 200, 60, &random);
+  const auto speak = [&](Backend* backend) {
+    const auto slot = backend->Open(prompt, GenerationSettings(), 3);
+    EXPECT_TRUE(slot.ok()) << slot.status().message();
+    Utterance utterance;
+    for (int frame = 0; frame < 3; ++frame) {
+      utterance.Append(Step(backend, *slot, TextOf(checkpoint->config(), 0, frame)));
+    }
+    return utterance;
+  };
+  const Utterance expected = speak(MakeBackend(checkpoint).get());
+  const auto backend = MakeBackend(checkpoint);
+  for (int pieces = 1;; ++pieces) {
+    const auto slot = backend->Open(prompt, GenerationSettings(), 3);
+    ASSERT_TRUE(slot.ok());
+    bool done = false;
+    for (int i = 0; i < pieces && !done; ++i) {
+      const auto progress = backend->Prefill(*slot);
+      ASSERT_TRUE(progress.ok());
+      done = progress->done;
+    }
+    backend->Close(*slot);
+    if (done) break;
+  }
+  ExpectSame(expected, speak(backend.get()));
+}
+
+TEST(CpuBackendTest, SlotsAreBounded) {
+  const Model model("tiny-custom-0b6");
+  const auto checkpoint = model.Open();
+  const auto backend = MakeBackend(checkpoint);
+  ASSERT_EQ(backend->max_slots(), kDefaultSlots);
+  std::vector<SlotId> slots;
+  for (int i = 0; i < kDefaultSlots; ++i) {
+    const auto slot = backend->Open(MakePrompt(checkpoint->config()), Greedy(), 0);
+    ASSERT_TRUE(slot.ok());
+    slots.push_back(*slot);
+  }
+  EXPECT_EQ(backend->Open(MakePrompt(checkpoint->config()), Greedy(), 0).status().code(),
+            StatusCode::kResourceExhausted);
+  backend->Close(slots.front());
+  EXPECT_TRUE(backend->Open(MakePrompt(checkpoint->config()), Greedy(), 0).ok());
+}
+
 class CpuBackendErrorTest : public testing::Test {
  protected:
   Status OpenError(const Prompt& prompt) {

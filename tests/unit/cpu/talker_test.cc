@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <random>
+#include <span>
 #include <vector>
 
 #include "naive.h"
@@ -83,6 +85,51 @@ TEST_F(TalkerTest, PrefillEqualsSteps) {
   }
   ExpectSameBits(whole.hidden, stepped.hidden);
   ExpectSameBits(whole.logits, stepped.logits);
+}
+
+// Cut anywhere: at every row, and at random.
+TEST_F(TalkerTest, PrefillInPiecesEqualsTheWhole) {
+  const unsigned seed = std::random_device{}();
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  std::mt19937 random(seed);
+  constexpr int64_t kRows = 70;
+  RandomTensors tensors(seed);
+  const std::vector<float> inputs = tensors.Floats(kRows * 32);
+  const auto rows = [&](int64_t begin, int64_t end) {
+    return std::span(inputs).subspan(static_cast<size_t>(begin * 32), static_cast<size_t>((end - begin) * 32));
+  };
+  KvCache whole_cache = talker_.NewCache();
+  const Output whole = Prefill(&whole_cache, inputs);
+  const auto expect_same = [&](const std::vector<int64_t>& cuts) {
+    KvCache cache = talker_.NewCache();
+    int64_t begin = 0;
+    for (const int64_t cut : cuts) {
+      talker_.Prefill(&cache, rows(begin, cut));
+      begin = cut;
+    }
+    Output pieces;
+    talker_.Prefill(&cache, rows(begin, kRows), pieces.hidden.data(), pieces.logits.data());
+    ExpectSameBits(whole.hidden, pieces.hidden);
+    ExpectSameBits(whole.logits, pieces.logits);
+    for (int layer = 0; layer < Config().transformer.num_layers; ++layer) {
+      for (int64_t row = 0; row < kRows; ++row) {
+        const size_t bytes = static_cast<size_t>(Config().transformer.kv_width()) * sizeof(float);
+        ASSERT_EQ(0, memcmp(whole_cache.Key(layer, row), cache.Key(layer, row), bytes)) << layer << ' ' << row;
+        ASSERT_EQ(0, memcmp(whole_cache.Value(layer, row), cache.Value(layer, row), bytes)) << layer << ' ' << row;
+      }
+    }
+  };
+  for (int64_t cut = 1; cut < kRows; ++cut) {
+    SCOPED_TRACE(cut);
+    expect_same({cut});
+  }
+  for (int i = 0; i < 20; ++i) {
+    std::vector<int64_t> cuts;
+    for (int64_t at = 1; at < kRows; ++at) {
+      if (random() % 5 == 0) cuts.push_back(at);
+    }
+    expect_same(cuts);
+  }
 }
 
 TEST_F(TalkerTest, StepsOfSeveralSequencesEqualEachAlone) {

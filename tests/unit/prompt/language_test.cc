@@ -1,48 +1,62 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-#include "prompt/language.h"
+#include "qtts/language.h"
 
 #include <gtest/gtest.h>
 
 #include <string_view>
+#include <tuple>
 
 namespace qtts {
 namespace {
 
-TEST(LanguageTest, TagsOfTheOfficialLanguages) {
-  for (const auto& [tag, name] : {std::pair<std::string_view, std::string_view>{"de", "german"},
-                                  {"de-AT", "german"},
-                                  {"DE-Latn-ch", "german"},
-                                  {"en-US-x-private", "english"},
-                                  {"zh", "chinese"},
-                                  {"zh-Hant-TW", "chinese"},
-                                  {"zh-cmn-Hans", "chinese"},
-                                  {"cmn", "chinese"},
-                                  {"ja-JP", "japanese"},
-                                  {"ko", "korean"},
-                                  {"fr-CA", "french"},
-                                  {"pt-BR", "portuguese"},
-                                  {"ru", "russian"},
-                                  {"es-419", "spanish"},
-                                  {"it", "italian"},
-                                  {"und", "auto"}}) {
-    EXPECT_EQ(LanguageOfTag(tag), name) << tag;
+TEST(LanguageTest, NamesAndTagsOfTheOfficialLanguages) {
+  for (const auto& [asked, name, tag] :
+       {std::tuple<std::string_view, std::string_view, std::string_view>{"de", "german", "de"},
+        {"german", "german", "de"},
+        {"German", "german", "de"},
+        {"de-AT", "german", "de"},
+        {"DE-Latn-ch", "german", "de"},
+        {"en-US-x-private", "english", "en"},
+        {"EN-us", "english", "en"},
+        {"ENGLISH", "english", "en"},
+        {"zh", "chinese", "zh"},
+        {"zh-Hant-TW", "chinese", "zh"},
+        {"zh-cmn-Hans", "chinese", "zh"},
+        {"cmn", "chinese", "zh"},
+        {"cmn-Hans", "chinese", "zh"},
+        {"chinese", "chinese", "zh"},
+        {"ja-JP", "japanese", "ja"},
+        {"japanese", "japanese", "ja"},
+        {"ko", "korean", "ko"},
+        {"korean", "korean", "ko"},
+        {"fr-CA", "french", "fr"},
+        {"french", "french", "fr"},
+        {"pt-BR", "portuguese", "pt"},
+        {"portuguese", "portuguese", "pt"},
+        {"ru", "russian", "ru"},
+        {"russian", "russian", "ru"},
+        {"es-419", "spanish", "es"},
+        {"spanish", "spanish", "es"},
+        {"it", "italian", "it"},
+        {"italian", "italian", "it"},
+        {"und", "auto", ""},
+        {"UND-Latn", "auto", ""},
+        {"auto", "auto", ""},
+        {"Auto", "auto", ""},
+        {"", "auto", ""}}) {
+    const Language language = ResolveLanguage(asked);
+    EXPECT_EQ(language.name, name) << asked;
+    EXPECT_EQ(language.tag, tag) << asked;
   }
 }
 
-TEST(LanguageTest, WhatIsNoSuchTag) {
-  for (const std::string_view text : {"", "-", "german", "d", "de-", "de--AT", "de_DE", "de AT", "nl", "yue", "zh-yue",
-                                      "zh-min-nan", "auto", "en-averylongsubtag", "\xC3\xA4"}) {
-    EXPECT_EQ(LanguageOfTag(text), "") << text;
+TEST(LanguageTest, WhatIsNoSuchLanguage) {
+  for (const std::string_view text :
+       {"-", "d", "de-", "de--AT", "de_DE", "de AT", "nl", "yue", "zh-yue", "zh-min-nan", "cmn-yue", "auto-DE",
+        "german-AT", "english ", "beijing_dialect", "en-averylongsubtag", "\xC3\xA4"}) {
+    EXPECT_EQ(ResolveLanguage(text).name, "") << text;
+    EXPECT_EQ(ResolveLanguage(text).tag, "") << text;
   }
-}
-
-TEST(LanguageTest, TheTagOfAName) {
-  for (const std::string_view name : {"chinese", "english", "german", "italian", "portuguese", "spanish", "japanese",
-                                      "korean", "french", "russian"}) {
-    EXPECT_EQ(LanguageOfTag(TagOfLanguage(name)), name);
-  }
-  EXPECT_EQ(TagOfLanguage("chinese"), "zh");
-  EXPECT_EQ(TagOfLanguage("beijing_dialect"), "");
 }
 
 }  // namespace

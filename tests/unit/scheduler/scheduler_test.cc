@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
@@ -39,14 +40,15 @@ class SchedulerTest : public testing::Test {
   }
 
   Scheduler& scheduler() {
-    if (!scheduler_) scheduler_ = std::make_unique<Scheduler>(std::make_unique<ScriptedBackend>(&script_));
+    if (!scheduler_) scheduler_ = *Scheduler::Create(std::make_unique<ScriptedBackend>(&script_));
     return *scheduler_;
   }
 
   std::shared_ptr<StreamState> Start(uint64_t seed, const std::string& text = "Hello.", bool more_text = false,
-                                     size_t lead = 25, std::function<void()> on_change = {},
-                                     bool runaway_guard = false) {
+                                     size_t lead = 25, std::function<void()> on_change = {}, bool runaway_guard = false,
+                                     std::chrono::nanoseconds max_wait = Request::kNoLimit) {
     Request request;
+    request.max_wait = max_wait;
     request.runaway_guard = runaway_guard;
     request.text = text;
     request.more_text = more_text;
@@ -69,6 +71,22 @@ class SchedulerTest : public testing::Test {
       codes.push_back(frame.codes.at(0));
     }
     return codes;
+  }
+
+  // Waits until something is so of the script, under its lock.
+  template <typename Condition>
+  bool Await(const Condition& condition) {
+    std::unique_lock lock(script_.mutex);
+    return script_.changed.wait_for(lock, std::chrono::seconds(20), condition);
+  }
+  // Waits until so many streams wait for a slot.
+  bool AwaitWaiting(int streams) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (scheduler().occupancy().waiting != streams) {
+      if (std::chrono::steady_clock::now() > end) return false;
+      std::this_thread::sleep_for(milliseconds(1));
+    }
+    return true;
   }
 
   // Waits until `seed` has `count` steps submitted; then makes sure that no more come.
@@ -308,6 +326,201 @@ TEST_F(SchedulerTest, DeviceLostWhenAnUtteranceBeginsFailsEveryStream) {
     EXPECT_EQ(stream->status().code(), StatusCode::kDeviceUnavailable);
   }
   EXPECT_TRUE(scheduler_->device_lost());
+}
+
+// --- prompts in pieces
+
+// A stream that speaks gets a frame between two pieces of a long prompt.
+TEST_F(SchedulerTest, FramesOfOthersComeBetweenThePiecesOfAPrompt) {
+  script_.frames_by_seed[1] = 1000000;
+  script_.pieces_by_seed[2] = 1000000;
+  const auto speaking = Start(1, "Hello.", false, 5);
+  Frame frame;
+  ASSERT_EQ(speaking->Read(&frame, true), ReadState::kFrame);
+  const auto waiting = Start(2);
+  ASSERT_TRUE(Await([&] { return script_.pieces.size() > 2; }));
+  for (int i = 0; i < 50; ++i) ASSERT_EQ(speaking->Read(&frame, true), ReadState::kFrame);
+  EXPECT_EQ(waiting->Read(&frame, false), ReadState::kPending);
+  EXPECT_TRUE(script_.Text(2).empty());
+}
+
+// A short prompt waits for one piece of a long one that came before, not for all of it.
+TEST_F(SchedulerTest, PromptsTakeTurns) {
+  script_.pieces_by_seed[1] = 1000000;
+  const auto endless = Start(1);
+  ASSERT_TRUE(Await([&] { return script_.pieces.size() > 2; }));
+  EXPECT_EQ(ReadAll(*Start(2), 2).size(), 5U);
+  script_.pieces_by_seed[3] = 10;
+  script_.HoldPieces(true);
+  size_t before = 0;
+  ASSERT_TRUE(Await([&] { return script_.in_prefill == 1; }));
+  {
+    std::lock_guard lock(script_.mutex);
+    before = script_.pieces.size();
+  }
+  const auto other = Start(3);
+  script_.HoldPieces(false);
+  EXPECT_EQ(ReadAll(*other, 3).size(), 5U);
+  std::lock_guard lock(script_.mutex);
+  const auto first = std::find(script_.pieces.begin() + static_cast<ptrdiff_t>(before), script_.pieces.end(), 3U);
+  ASSERT_GE(script_.pieces.end() - first, 19);
+  for (int i = 0; i < 19; ++i) EXPECT_EQ(first[i], i % 2 == 0 ? 3U : 1U) << i;
+}
+
+// Who has just begun to speak has nothing in store yet: the long prompt waits for three frames.
+TEST_F(SchedulerTest, ALongPromptWaitsForWhoRunsShort) {
+  script_.frames_by_seed[2] = 1000000;
+  script_.pieces_by_seed[1] = 1000000;
+  const auto endless = Start(1);
+  ASSERT_TRUE(Await([&] { return script_.pieces.size() > 2; }));
+  const auto speaking = Start(2);
+  ASSERT_TRUE(Await([&] { return script_.text_by_seed[2].size() >= 6; }));
+  std::lock_guard lock(script_.mutex);
+  const size_t first = script_.order.find('f');
+  EXPECT_EQ(script_.order.substr(first, 7), "fffpfpf") << script_.order.substr(0, first + 10);
+}
+
+TEST_F(SchedulerTest, CancelEndsAPromptAtItsNextPiece) {
+  script_.pieces_by_seed[1] = 1000000;
+  const auto stream = Start(1);
+  ASSERT_TRUE(Await([&] { return script_.pieces.size() > 2; }));
+  stream->Cancel();
+  EXPECT_TRUE(Await([&] { return script_.open_slots == 0; }));
+  EXPECT_EQ(ReadAll(*Start(2), 2).size(), 5U);
+}
+
+TEST_F(SchedulerTest, StoppingDoesNotWaitForAPrompt) {
+  for (const uint64_t seed : {1, 2, 3}) script_.pieces_by_seed[seed] = 1000000;
+  const std::vector<std::shared_ptr<StreamState>> streams = {Start(1), Start(2), Start(3)};
+  ASSERT_TRUE(Await([&] { return script_.pieces.size() > 5; }));
+  scheduler_.reset();
+  for (const auto& stream : streams) EXPECT_EQ(stream->end_reason(), EndReason::kCancelled);
+}
+
+TEST_F(SchedulerTest, AFaultInMidPromptFailsItsStreamOnly) {
+  script_.frames_by_seed[1] = 30;
+  script_.pieces_by_seed[2] = 7;
+  script_.prefill_error_by_seed.emplace(2, Status::ResourceExhausted("no room"));
+  const auto good = Start(1);
+  const auto bad = Start(2);
+  EXPECT_TRUE(ReadAll(*bad, 2).empty());
+  EXPECT_EQ(bad->end_reason(), EndReason::kError);
+  EXPECT_EQ(bad->status().message(), "no room");
+  EXPECT_EQ(ReadAll(*good, 1).size(), 30U);
+}
+
+TEST_F(SchedulerTest, DeviceLostInMidPromptFailsEveryStream) {
+  script_.frames_by_seed[1] = 1000000;
+  script_.pieces_by_seed[2] = 7;
+  script_.prefill_error_by_seed.emplace(2, Status::DeviceUnavailable("no GPU"));
+  const auto running = Start(1, "Hello.", false, 5);
+  SettledText(1, 5);
+  script_.frames_by_seed[3] = 1000000;
+  for (const auto& stream : {Start(2), running, Start(3)}) {
+    Frame frame;
+    while (stream->Read(&frame, true) == ReadState::kFrame) continue;
+    EXPECT_EQ(stream->status().code(), StatusCode::kDeviceUnavailable);
+  }
+}
+
+// --- more utterances than slots
+
+TEST_F(SchedulerTest, WhatFindsNoSlotWaitsInOrder) {
+  for (const int utterances : {65, 200}) {
+    SCOPED_TRACE(utterances);
+    script_.HoldPieces(true);
+    std::vector<std::shared_ptr<StreamState>> streams;
+    for (int i = 0; i < utterances; ++i) streams.push_back(Start(static_cast<uint64_t>(1000 + i)));
+    script_.HoldPieces(false);
+    for (int i = 0; i < utterances; ++i) {
+      const auto seed = static_cast<uint64_t>(1000 + i);
+      EXPECT_EQ(ReadAll(*streams[static_cast<size_t>(i)], seed).size(), 5U);
+      EXPECT_EQ(streams[static_cast<size_t>(i)]->end_reason(), EndReason::kComplete);
+    }
+    ASSERT_TRUE(AwaitWaiting(0));
+    std::lock_guard lock(script_.mutex);
+    EXPECT_EQ(script_.most_open_slots, kDefaultSlots);
+    EXPECT_TRUE(std::is_sorted(script_.pieces.begin(), script_.pieces.end())) << "first come, first served";
+    EXPECT_EQ(script_.pieces.size(), static_cast<size_t>(utterances));
+    script_.pieces.clear();
+  }
+}
+
+TEST_F(SchedulerTest, OccupancyTellsSlotsAndWhoWaits) {
+  script_.max_slots = 3;
+  for (const uint64_t seed : {1, 2, 3, 4, 5}) script_.frames_by_seed[seed] = 1000000;
+  EXPECT_EQ(scheduler().occupancy().slots, 3);
+  EXPECT_EQ(scheduler().occupancy().free_slots, 3);
+  std::vector<std::shared_ptr<StreamState>> streams;
+  for (const uint64_t seed : {1, 2}) streams.push_back(Start(seed));
+  ASSERT_TRUE(Await([&] { return script_.open_slots == 2; }));
+  for (const uint64_t seed : {3, 4, 5}) streams.push_back(Start(seed));
+  ASSERT_TRUE(AwaitWaiting(2));
+  EXPECT_EQ(scheduler().occupancy().free_slots, 0);
+  streams[4]->Cancel();  // its place in the queue is free at once
+  ASSERT_TRUE(AwaitWaiting(1));
+  EXPECT_EQ(streams[4]->end_reason(), EndReason::kCancelled);
+  streams[0]->Cancel();  // and so is a slot
+  ASSERT_TRUE(AwaitWaiting(0));
+  Frame frame;
+  EXPECT_EQ(streams[3]->Read(&frame, true), ReadState::kFrame);
+  for (const auto& stream : streams) stream->Cancel();
+  ASSERT_TRUE(Await([&] { return script_.open_slots == 0; }));
+}
+
+TEST_F(SchedulerTest, WhatWouldNotWaitIsRefusedAtOnce) {
+  script_.max_slots = 2;
+  script_.frames_by_seed[1] = script_.frames_by_seed[2] = 1000000;
+  const auto one = Start(1);
+  const auto two = Start(2);
+  ASSERT_TRUE(Await([&] { return script_.open_slots == 2; }));
+  const auto refused = Start(3, "Hello.", false, 25, {}, false, std::chrono::nanoseconds(0));
+  EXPECT_TRUE(ReadAll(*refused, 3).empty());
+  EXPECT_EQ(refused->end_reason(), EndReason::kBusy);
+  EXPECT_EQ(refused->status().code(), StatusCode::kBusy);
+  EXPECT_NE(refused->status().message().find("all 2 utterances"), std::string::npos) << refused->status().message();
+  EXPECT_NE(refused->status().message().find("max-wait"), std::string::npos);
+  one->Cancel();
+  ASSERT_TRUE(Await([&] { return script_.open_slots == 1; }));
+  EXPECT_EQ(ReadAll(*Start(4, "Hello.", false, 25, {}, false, std::chrono::nanoseconds(0)), 4).size(), 5U);
+  two->Cancel();
+}
+
+TEST_F(SchedulerTest, WhatWaitedForLongEnoughIsRefused) {
+  script_.max_slots = 1;
+  script_.frames_by_seed[1] = 1000000;
+  const auto speaking = Start(1);
+  ASSERT_TRUE(Await([&] { return script_.open_slots == 1; }));
+  const auto patient = Start(2);
+  const auto start = std::chrono::steady_clock::now();
+  const auto waiting = Start(3, "Hello.", false, 25, {}, false, milliseconds(60));
+  EXPECT_TRUE(ReadAll(*waiting, 3).empty());
+  EXPECT_GE(std::chrono::steady_clock::now() - start, milliseconds(60));
+  EXPECT_EQ(waiting->end_reason(), EndReason::kBusy);
+  EXPECT_NE(waiting->status().message().find("60 ms"), std::string::npos) << waiting->status().message();
+  speaking->Cancel();
+  EXPECT_EQ(ReadAll(*patient, 2).size(), 5U);
+}
+
+TEST_F(SchedulerTest, ATextThatNoModelCouldSpeakIsRefusedBeforeItIsTokens) {
+  for (const bool more_text : {false, true}) {
+    Request request;
+    request.text.assign(size_t{20} << 20, 'a');
+    request.more_text = more_text;
+    StreamState stream(prompts_, tokenizer_, request, 3, {}, [] {});
+    const Status status = stream.Begin();
+    EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
+    EXPECT_NE(status.message().find("20971520 bytes"), std::string::npos) << status.message();
+    EXPECT_NE(status.message().find(std::to_string(prompts_->max_text_bytes())), std::string::npos);
+  }
+  Request request;
+  request.text = "Hello";
+  request.more_text = true;
+  request.layout = PromptLayout::kStreaming;
+  StreamState stream(prompts_, tokenizer_, request, 3, {}, [] {});
+  ASSERT_TRUE(stream.Begin().ok());
+  EXPECT_EQ(stream.Append(std::string(prompts_->max_text_bytes(), ' ')).code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(stream.end_reason(), EndReason::kError);
 }
 
 TEST_F(SchedulerTest, EveryFrameAndTheEndAreAnnounced) {

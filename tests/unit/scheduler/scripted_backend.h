@@ -20,9 +20,13 @@ namespace qtts {
 struct BackendScript {
   // Set before use.
   int max_outstanding = 1;
+  int max_slots = kDefaultSlots;
   bool beside_host = false;
-  std::map<uint64_t, int> frames_by_seed;    // frames an utterance has; 5 unless named
-  std::map<uint64_t, FrameEnd> end_by_seed;  // how it ends; kEndOfSpeech unless named
+  std::map<uint64_t, int>
+      pieces_by_seed;  // calls of Prefill() that a prompt takes, of a frame's work each; 1 unless named
+  std::map<uint64_t, Status> prefill_error_by_seed;  // in the place of the last one
+  std::map<uint64_t, int> frames_by_seed;            // frames an utterance has; 5 unless named
+  std::map<uint64_t, FrameEnd> end_by_seed;          // how it ends; kEndOfSpeech unless named
   std::map<uint64_t, Status> open_error_by_seed;
   std::set<uint64_t> silent_seeds;  // whose one sample is 0
 
@@ -33,12 +37,22 @@ struct BackendScript {
   bool device_lost = false;
   std::map<uint64_t, std::vector<int32_t>> text_by_seed;  // text ids of the steps submitted
   int open_slots = 0;
+  int most_open_slots = 0;
+  std::vector<uint64_t> pieces;  // seeds, as the pieces of their prompts were run
+  std::string order;             // 'p' for each of them, 'f' for each frame submitted
+  bool pieces_held = false;      // while true, Prefill() waits
+  int in_prefill = 0;
   int collecting = 0;
   size_t most_outstanding = 0;  // submissions at once
 
   void SetGate(bool open) {
     std::lock_guard lock(mutex);
     gate_open = open;
+    changed.notify_all();
+  }
+  void HoldPieces(bool hold) {
+    std::lock_guard lock(mutex);
+    pieces_held = hold;
     changed.notify_all();
   }
   std::vector<int32_t> Text(uint64_t seed) {
@@ -56,15 +70,35 @@ class ScriptedBackend : public Backend {
   const std::string& name() const override { return name_; }
   bool beside_host() const override { return script_->beside_host; }
   int max_outstanding() const override { return script_->max_outstanding; }
+  int max_slots() const override { return script_->max_slots; }
 
-  Result<SlotId> Open(const Prompt&, const GenerationSettings&, uint64_t seed) override {
+  Result<SlotId> Open(Prompt, const GenerationSettings&, uint64_t seed) override {
     if (const auto error = script_->open_error_by_seed.find(seed); error != script_->open_error_by_seed.end()) {
       return error->second;
     }
     std::lock_guard lock(script_->mutex);
+    if (script_->open_slots == script_->max_slots) return Status::Internal("more slots than there are");
     ++script_->open_slots;
-    slots_[next_slot_] = {seed, 0};
+    script_->most_open_slots = std::max(script_->most_open_slots, script_->open_slots);
+    slots_[next_slot_].seed = seed;
     return next_slot_++;
+  }
+
+  Result<PrefillProgress> Prefill(SlotId id) override {
+    std::unique_lock lock(script_->mutex);
+    if (!slots_.contains(id)) return Status::Internal("a piece for a slot that is not open");
+    Slot& slot = slots_[id];
+    ++script_->in_prefill;
+    script_->pieces.push_back(slot.seed);
+    script_->order += 'p';
+    script_->changed.notify_all();
+    script_->changed.wait(lock, [this] { return !script_->pieces_held; });
+    --script_->in_prefill;
+    const auto pieces = script_->pieces_by_seed.find(slot.seed);
+    slot.prefilled = ++slot.pieces >= (pieces == script_->pieces_by_seed.end() ? 1 : pieces->second);
+    const auto error = script_->prefill_error_by_seed.find(slot.seed);
+    if (slot.prefilled && error != script_->prefill_error_by_seed.end()) return error->second;
+    return PrefillProgress{slot.prefilled, pieces == script_->pieces_by_seed.end() ? 0.1 : 1};
   }
 
   Status Submit(std::span<const FrameStep> steps) override {
@@ -73,7 +107,9 @@ class ScriptedBackend : public Backend {
     for (const FrameStep& step : steps) {
       if (!slots_.contains(step.slot)) return Status::Internal("a step for a slot that is not open");
       if (!distinct.insert(step.slot).second) return Status::Internal("two steps for one slot");
+      if (!slots_[step.slot].prefilled) return Status::Internal("a step before the prompt");
       script_->text_by_seed[slots_[step.slot].seed].push_back(step.text_id);
+      script_->order += 'f';
       script_->changed.notify_all();
     }
     outstanding_.emplace_back(steps.begin(), steps.end());
@@ -104,6 +140,8 @@ class ScriptedBackend : public Backend {
  private:
   struct Slot {
     uint64_t seed = 0;
+    int pieces = 0;
+    bool prefilled = false;
     int made = 0;
   };
 

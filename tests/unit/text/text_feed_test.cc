@@ -191,6 +191,34 @@ TEST_F(TextFeedTest, ALongWordMayFillTheRoom) {
   EXPECT_EQ(feed.TakeIds(), expected);
 }
 
+// The role takes two ids.
+TEST_F(TextFeedTest, IdsAreLimited) {
+  const auto ids_of = [&](const std::string& text) { return Whole(text).size(); };
+  const std::string text = "one two three four five six seven";
+  for (const size_t limit : {ids_of(text), ids_of(text) - 1}) {
+    SCOPED_TRACE(limit);
+    const bool fits = limit == ids_of(text);
+    TextFeed whole(tokenizer_, limit);
+    const Status status = whole.AppendLast(text);
+    EXPECT_EQ(status.code(), fits ? StatusCode::kOk : StatusCode::kResourceExhausted) << status.message();
+    TextFeed growing(tokenizer_, limit);
+    Status grown;
+    for (const char c : text) {
+      if (grown.ok()) grown = growing.Append(std::string_view(&c, 1));
+      growing.TakeIds();
+    }
+    if (grown.ok()) grown = growing.Finish();
+    EXPECT_EQ(grown.code(), fits ? StatusCode::kOk : StatusCode::kResourceExhausted);
+  }
+  // Of a text of a megabyte little is looked at.
+  TextFeed feed(tokenizer_, 1000);
+  std::string longer;
+  while (longer.size() < (size_t{1} << 20)) longer += text;
+  const Status status = feed.AppendLast(longer);
+  EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
+  EXPECT_NE(status.message().find("1000 positions"), std::string::npos) << status.message();
+}
+
 // Quadratic time would make this run for minutes.
 TEST_F(TextFeedTest, HostileRunsByteByByte) {
   for (const char* unit : {"a", " ", "\n", "\u0301", "A中", "!", "e\u0301"}) {

@@ -29,7 +29,10 @@ struct Outcome {
   std::string err;
 };
 
-Outcome RunProgram(const std::string& program, std::vector<std::string> arguments, const std::string& input = "") {
+using Environment = std::vector<std::pair<std::string, std::string>>;
+
+Outcome RunProgram(const std::string& program, std::vector<std::string> arguments, const std::string& input = "",
+                   const Environment& environment = {}) {
   arguments.insert(arguments.begin(), program);
   std::vector<const gchar*> argv;
   for (const std::string& argument : arguments) argv.push_back(argument.c_str());
@@ -37,7 +40,12 @@ Outcome RunProgram(const std::string& program, std::vector<std::string> argument
   constexpr int kPipes =
       G_SUBPROCESS_FLAGS_STDIN_PIPE | G_SUBPROCESS_FLAGS_STDOUT_PIPE | G_SUBPROCESS_FLAGS_STDERR_PIPE;
   GError* error = nullptr;
-  GSubprocess* const process = g_subprocess_newv(argv.data(), static_cast<GSubprocessFlags>(kPipes), &error);
+  GSubprocessLauncher* const launcher = g_subprocess_launcher_new(static_cast<GSubprocessFlags>(kPipes));
+  for (const auto& [name, value] : environment) {
+    g_subprocess_launcher_setenv(launcher, name.c_str(), value.c_str(), TRUE);
+  }
+  GSubprocess* const process = g_subprocess_launcher_spawnv(launcher, argv.data(), &error);
+  g_object_unref(launcher);
   Outcome outcome;
   if (!process) {
     ADD_FAILURE() << error->message;
@@ -55,8 +63,9 @@ Outcome RunProgram(const std::string& program, std::vector<std::string> argument
   return outcome;
 }
 
-Outcome RunTool(const std::vector<std::string>& arguments, const std::string& input = "") {
-  return RunProgram(QTTS_TEST_TOOL, arguments, input);
+Outcome RunTool(const std::vector<std::string>& arguments, const std::string& input = "",
+                const Environment& environment = {}) {
+  return RunProgram(QTTS_TEST_TOOL, arguments, input, environment);
 }
 
 class TemporaryFolder {
@@ -83,14 +92,121 @@ TEST(ToolTest, HelpNamesEveryCommand) {
   }
 }
 
+TEST(ToolTest, EveryCommandHasAManual) {
+  const struct {
+    std::vector<std::string> command;
+    std::string has;
+    std::string lacks;
+  } manuals[] = {{{}, "--seed", "no such option"},           {{"inspect"}, "--json", "--text"},
+                 {{"tokenize"}, "--pattern", "--text"},      {{"prompt"}, "--text", "--seed"},
+                 {{"codes"}, "--seed", "--output"},          {{"decode"}, "--output", "--text"},
+                 {{"voice"}, "voice show FILE", "--greedy"}, {{"voice", "make"}, "--audio", "--seed"},
+                 {{"voice", "show"}, "--json", "--audio"}};
+  for (const auto& manual : manuals) {
+    for (const char* help : {"--help", "-h"}) {
+      // Before the command, behind it, and before or behind what is missing or wrong.
+      for (const int place : {0, 1, 2, 3}) {
+        std::vector<std::string> arguments = manual.command;
+        arguments.insert(place == 0 ? arguments.begin() : arguments.end(), help);
+        if (place == 2) arguments.emplace_back("--no-such-option");
+        if (place == 3 && !manual.command.empty()) arguments.insert(arguments.end() - 1, kVoice);
+        const Outcome outcome = RunTool(arguments);
+        EXPECT_EQ(outcome.exit_status, 0) << manual.has << place << outcome.err;
+        EXPECT_EQ(outcome.err, "");
+        EXPECT_NE(outcome.out.find(manual.has), std::string::npos) << outcome.out;
+        EXPECT_EQ(outcome.out.find(manual.lacks), std::string::npos) << outcome.out;
+      }
+    }
+  }
+  const Outcome unknown = RunTool({"sing", "--help"});
+  EXPECT_EQ(unknown.exit_status, 2);
+  EXPECT_NE(unknown.err.find("unknown command sing"), std::string::npos) << unknown.err;
+}
+
 TEST(ToolTest, WrongUsageIsStatusTwo) {
   for (const std::vector<std::string>& arguments : {std::vector<std::string>{},
                                                     {"sing"},
                                                     {"inspect", kVoice, "--no-such-option"},
+                                                    {"voice"},
+                                                    {"voice", "hear"},
                                                     {"codes", kVoice, "--seed", "many"}}) {
     const Outcome outcome = RunTool(arguments);
     EXPECT_EQ(outcome.exit_status, 2);
     EXPECT_NE(outcome.err.find("--help"), std::string::npos) << outcome.err;
+  }
+}
+
+// An option that would do nothing is refused rather than passed over, and so is an argument.
+TEST(ToolTest, WhatACommandDoesNotTakeIsRefused) {
+  const struct {
+    std::vector<std::string> arguments;
+    std::string part;
+  } refused[] = {{{"inspect", kVoice, "--greedy"}, "inspect takes no --greedy"},
+                 {{"tokenize", kVoice, "--text", "Hi."}, "tokenize takes no --text"},
+                 {{"prompt", kVoice, "--text", "Hi.", "--seed", "1"}, "prompt takes no --seed"},
+                 {{"prompt", kVoice, "--text", "Hi.", "--device", "cpu"}, "prompt takes no --device"},
+                 {{"codes", kVoice, "--text", "Hi.", "-o", "x.wav"}, "codes takes no --output"},
+                 {{"decode", kVoice, "--output", "x.wav", "--pattern", "native"}, "decode takes no --pattern"},
+                 {{"voice", "show", "x", "--audio", "x.wav"}, "voice show takes no --audio"},
+                 {{"codes", kVoice, "--text", "Hello", "there."}, "\"there.\" is one argument too many"},
+                 {{"codes", kVoice, "--seed", "1x"}, "\"1x\" is no whole number"},
+                 {{"codes", kVoice, "--top-p", "nan"}, "\"nan\" is no number"}};
+  for (const auto& [arguments, part] : refused) {
+    const Outcome outcome = RunTool(arguments);
+    EXPECT_EQ(outcome.exit_status, 2) << part;
+    EXPECT_NE(outcome.err.find(part), std::string::npos) << outcome.err;
+  }
+}
+
+TEST(ToolTest, ValuesThatAnOptionDoesNotHaveAreRefused) {
+  const TemporaryFolder folder;
+  const struct {
+    std::vector<std::string> options;
+    std::string part;
+  } refused[] = {{{"--pattern", "foo"}, "--pattern \"foo\": must be native or patched"},
+                 {{"--device", "gpu"}, "--device \"gpu\": must be auto, cpu or cuda"},
+                 {{"--precision", "f16"}, "--precision \"f16\": must be auto, bf16 or f32"},
+                 {{"--layout", "sideways"}, "must be auto, streaming or non-streaming"},
+                 {{"--threads", "-1"}, "--threads \"-1\""},
+                 {{"--device", "cuda", "--threads", "2"}, "--threads is about the CPU"},
+                 {{"--max-frames", "0"}, "--max-frames \"0\": must be 1 or more"},
+                 {{"--top-k", "-2"}, "--top-k \"-2\""},
+                 {{"--temperature", "-1"}, "temperature"},
+                 {{"--repetition-penalty", "0"}, "repetition"}};
+  for (const auto& [options, part] : refused) {
+    std::vector<std::string> arguments = {"codes", kVoice, "--text", "Hi."};
+    arguments.insert(arguments.end(), options.begin(), options.end());
+    const Outcome outcome = RunTool(arguments);
+    EXPECT_EQ(outcome.exit_status, 1) << part;
+    EXPECT_EQ(outcome.out, "");
+    EXPECT_NE(outcome.err.find(part), std::string::npos) << outcome.err;
+  }
+}
+
+TEST(ToolTest, DeviceAndPrecisionAreHeeded) {
+  const TemporaryFolder folder;
+  const Environment no_gpu = {{"QTTS_BACKEND_PATH", "/nonexistent"}};
+  const std::vector<std::string> speak = {"codes", kVoice, "--text", "Good morning.", "--seed", "3"};
+  const std::vector<std::string> decode = {"decode", kVoice, "--output", folder.File("out.wav")};
+  const Outcome codes = RunTool(speak, "", no_gpu);
+  ASSERT_EQ(codes.exit_status, 0) << codes.err;
+  for (const std::vector<std::string>& command : {speak, decode}) {
+    const auto with = [&](std::vector<std::string> more) {
+      more.insert(more.begin(), command.begin(), command.end());
+      return RunTool(more, codes.out, no_gpu);
+    };
+    const Outcome automatic = with({"--device", "auto"});
+    EXPECT_EQ(automatic.exit_status, 0) << automatic.err;
+    EXPECT_EQ(with({"--device", "cpu", "--precision", "f32"}).out, automatic.out);
+    const Outcome cuda = with({"--device", "cuda"});
+    EXPECT_EQ(cuda.exit_status, 1);
+    EXPECT_NE(cuda.err.find("the GPU backend is not installed"), std::string::npos) << cuda.err;
+    const Outcome half = with({"--precision", "bf16"});
+    EXPECT_EQ(half.exit_status, 1);
+    EXPECT_NE(half.err.find("precision=bf16 needs a GPU"), std::string::npos) << half.err;
+    const Outcome neither = with({"--precision", "bf16", "--device", "cpu"});
+    EXPECT_EQ(neither.exit_status, 1);
+    EXPECT_NE(neither.err.find("the CPU computes in F32"), std::string::npos) << neither.err;
   }
 }
 
@@ -118,7 +234,7 @@ TEST(ToolTest, InspectSaysWhatAFolderHolds) {
 
 TEST(ToolTest, ErrorsAreOneLineOrAnObject) {
   for (const char* command : {"inspect", "tokenize", "prompt", "codes"}) {
-    const Outcome plain = RunTool({command, "/nonexistent/model", "--text", "Hello."});
+    const Outcome plain = RunTool({command, "/nonexistent/model"});
     EXPECT_EQ(plain.exit_status, 1) << command;
     EXPECT_NE(plain.err.find("/nonexistent/model"), std::string::npos) << plain.err;
     EXPECT_EQ(std::count(plain.err.begin(), plain.err.end(), '\n'), 1) << plain.err;
@@ -333,6 +449,74 @@ TEST(ToolTest, AVoiceFromARecordingToSpeech) {
   EXPECT_NE(RunTool({"inspect", kVoice}).out.find("cloning     no"), std::string::npos);
 }
 
+// The tool's arguments are bytes: no locale may change them or refuse them.
+TEST(ToolTest, TextIsUtf8InEveryLocale) {
+  const TemporaryFolder folder;
+  const std::string base = folder.File("base");
+  MakeBase(base, 3);
+  const std::string design = folder.File("design");
+  ASSERT_EQ(RunProgram(QTTS_GENERATOR, {"--preset", "tiny-design-1b7", design}).exit_status, 0);
+  auto tokenizer = Tokenizer::Load(design);
+  ASSERT_TRUE(tokenizer.ok());
+  // The tokens that a prompt's text side has, first to last.
+  const auto rows_of = [](const Outcome& outcome) {
+    std::string ids;
+    const Json prompt = Json::parse(outcome.out);
+    for (const Json& row : prompt["rows"]) ids += " " + row["text_id"].dump();
+    for (const Json& id : prompt["trailing_text"]) ids += " " + id.dump();
+    return ids + " ";
+  };
+  const auto ids_of = [&](const std::string& text) {
+    std::string all;
+    const auto ids = (*tokenizer)->EncodePlain(text);
+    EXPECT_TRUE(ids.ok());
+    for (const int32_t id : *ids) all += " " + std::to_string(id);
+    return all + " ";
+  };
+  for (const char* locale : {"C", "C.UTF-8", "de_DE.UTF-8", "de_DE.ISO-8859-1"}) {
+    const Environment environment = {{"LC_ALL", locale}, {"LANG", locale}, {"LANGUAGE", "de"}};
+    for (const std::string text : {"Grüße", "你好，世界", "👩‍🚀 liftoff"}) {
+      SCOPED_TRACE(std::string(locale) + " " + text);
+      const Outcome spoken =
+          RunTool({"prompt", design, "--text", text, "--instruct", "So " + text, "--json"}, "", environment);
+      ASSERT_EQ(spoken.exit_status, 0) << spoken.err;
+      EXPECT_EQ(spoken.err, "");
+      EXPECT_NE(rows_of(spoken).find(ids_of(text)), std::string::npos) << rows_of(spoken);
+      EXPECT_NE(rows_of(spoken).find(ids_of("user\nSo " + text)), std::string::npos) << rows_of(spoken);
+      const Outcome codes =
+          RunTool({"codes", design, "--text", text, "--max-frames", "1", "--device", "cpu"}, "", environment);
+      EXPECT_EQ(codes.exit_status, 0) << codes.err;
+      for (const char* option : {"--speaker", "--language"}) {
+        const Outcome refused = RunTool({"prompt", kVoice, "--text", "Hi.", option, text}, "", environment);
+        EXPECT_EQ(refused.exit_status, 1);
+        EXPECT_NE(refused.err.find("\"" + text + "\""), std::string::npos) << refused.err;
+      }
+      const Outcome made = RunTool({"voice", "make", base, "--audio", kReferences + "/speech-48000-stereo.wav",
+                                    "--reference-text", text, "--output", folder.File(text), "--json"},
+                                   "", environment);
+      ASSERT_EQ(made.exit_status, 0) << made.err;
+      EXPECT_EQ(Json::parse(made.out)["reference_text"], text);
+      EXPECT_EQ(RunTool({"voice", "show", folder.File(text), "--json"}, "", environment).out, made.out);
+    }
+    for (const char* option : {"--text", "--instruct"}) {
+      SCOPED_TRACE(std::string(locale) + " " + option);
+      const auto with = [&](const std::string& value) {
+        return RunTool({"prompt", design, "--text", "Hi.", "--instruct", "Hi.", option, value, "--json"}, "",
+                       environment);
+      };
+      const Outcome latin1 = with(
+          "Gr\xFC\xDF"
+          "e");
+      ASSERT_EQ(latin1.exit_status, 0) << latin1.err;
+      EXPECT_NE(latin1.err.find(option), std::string::npos) << latin1.err;
+      EXPECT_NE(latin1.err.find("U+FFFD"), std::string::npos) << latin1.err;
+      EXPECT_EQ(latin1.out, with("Gr\uFFFD\uFFFD"
+                                 "e")
+                                .out);
+    }
+  }
+}
+
 TEST(ToolTest, BadReferencesSayWhatToDo) {
   const TemporaryFolder folder;
   const std::string base = folder.File("base");
@@ -362,7 +546,6 @@ TEST(ToolTest, BadReferencesSayWhatToDo) {
   EXPECT_NE(make(base, kVoice + "/config.json").err.find("convert it"), std::string::npos);
   EXPECT_NE(make(base, "/nonexistent.wav").err.find("no such file"), std::string::npos);
   EXPECT_NE(make(kVoice, wav).err.find("needs a base checkpoint"), std::string::npos);
-  EXPECT_EQ(RunTool({"voice"}).exit_status, 1);
   EXPECT_EQ(RunTool({"voice", "make"}).exit_status, 1);
   EXPECT_EQ(RunTool({"voice", "make", base, "--output", voice}).exit_status, 1);
   EXPECT_EQ(RunTool({"voice", "make", base, "--audio", wav}).exit_status, 1);

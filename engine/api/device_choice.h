@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#ifndef QTTS_API_DEVICE_CHOICE_H_
+#define QTTS_API_DEVICE_CHOICE_H_
+
+#include "backend/gpu_module.h"
+#include "log/log.h"
+#include "qtts/engine.h"
+#include "qtts/status.h"
+
+// What EngineOptions say of the device: one place for whoever puts something on one.
+namespace qtts {
+
+// The errors that can be told from the options alone.
+Status CheckOptions(const EngineOptions& options);
+
+// Whether nothing but a GPU will do.
+bool NeedsGpu(const EngineOptions& options);
+
+GpuOptions GpuOptionsOf(const EngineOptions& options);
+
+// Whether device=auto may take the CPU instead: the GPU cannot do it, rather than the model being wrong.
+bool CpuMayServe(const Status& status);
+
+// An error of the GPU, for the user: where device=auto may not take the CPU, why.
+Status ExplainGpuError(const EngineOptions& options, const Status& status);
+
+// What `gpu` (GpuOptions to Result<T>) makes, or `cpu` where the options say so, or leave the choice and the GPU
+// cannot.
+template <typename T, typename Gpu, typename Cpu>
+Result<T> OnChosenDevice(const EngineOptions& options, const Gpu& gpu, const Cpu& cpu) {
+  if (options.device != Device::kCpu) {
+    Result<T> made = gpu(GpuOptionsOf(options));
+    if (made.ok()) return made;
+    if (NeedsGpu(options) || !CpuMayServe(made.status())) return ExplainGpuError(options, made.status());
+    Log(LogLevel::kInfo, "taking the CPU: " + made.status().message());
+  }
+  return cpu();
+}
+
+}  // namespace qtts
+
+#endif  // QTTS_API_DEVICE_CHOICE_H_

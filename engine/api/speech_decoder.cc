@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#include "api/speech_decoder.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "api/backend_module.h"
+#include "api/device_choice.h"
+#include "cpu/cpu_speech_decoder.h"
+
+namespace qtts {
+namespace {
+
+// Says of damaged weights that they are.
+class CheckedDecoder final : public SpeechDecoder {
+ public:
+  explicit CheckedDecoder(std::unique_ptr<SpeechDecoder> decoder) : decoder_(std::move(decoder)) {}
+
+  const std::string& name() const override { return decoder_->name(); }
+
+  Result<std::vector<float>> Decode(std::span<const int32_t> codes) override {
+    auto pcm = decoder_->Decode(codes);
+    if (pcm.ok() && !std::ranges::all_of(*pcm, [](float sample) { return std::isfinite(sample); })) {
+      return Status::CorruptModel(
+          "the model's speech tokenizer gave no usable number; its weights are probably damaged: fetch them again");
+    }
+    return pcm;
+  }
+
+ private:
+  std::unique_ptr<SpeechDecoder> decoder_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<SpeechDecoder>> CreateSpeechDecoder(const EngineOptions& options,
+                                                           std::shared_ptr<const Checkpoint> checkpoint) {
+  QTTS_RETURN_IF_ERROR(CheckOptions(options));
+  QTTS_ASSIGN_OR_RETURN(std::unique_ptr<SpeechDecoder> decoder,
+                        OnChosenDevice<std::unique_ptr<SpeechDecoder>>(
+                            options, [&](const GpuOptions& gpu) { return CreateGpuSpeechDecoder(checkpoint, gpu); },
+                            [&] { return CreateCpuSpeechDecoder(checkpoint, options.threads); }));
+  return std::unique_ptr<SpeechDecoder>(std::make_unique<CheckedDecoder>(std::move(decoder)));
+}
+
+}  // namespace qtts

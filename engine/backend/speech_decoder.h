@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#ifndef QTTS_BACKEND_SPEECH_DECODER_H_
+#define QTTS_BACKEND_SPEECH_DECODER_H_
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "qtts/status.h"
+
+namespace qtts {
+
+// The speech tokenizer's decoder of a checkpoint (spec 7) on a device, without the rest of the model. Owned by its
+// user; not thread-safe.
+class SpeechDecoder {
+ public:
+  virtual ~SpeechDecoder() = default;
+
+  // For people, as Backend::name().
+  virtual const std::string& name() const = 0;
+
+  // The sound of one utterance: codes [frames][code_groups], each of the codebook, to
+  // [frames * samples_per_frame] samples in [-1, 1]; not finite if the weights are damaged.
+  virtual Result<std::vector<float>> Decode(std::span<const int32_t> codes) = 0;
+};
+
+}  // namespace qtts
+
+#endif  // QTTS_BACKEND_SPEECH_DECODER_H_

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#include "checkpoint/ensure_memory.h"
+
+#include <new>
+
+namespace qtts {
+
+void EnsureMemory(size_t bytes) {
+  void* volatile memory = ::operator new(bytes);  // volatile: compilers leave unused allocations out
+  ::operator delete(memory);
+}
+
+}  // namespace qtts

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#include "cpu/cpu_speech_decoder.h"
+
+#include <algorithm>
+#include <new>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "cpu/codec_decoder.h"
+#include "cpu/kernels.h"
+#include "cpu/thread_pool.h"
+
+namespace qtts {
+namespace {
+
+Status OutOfMemory() { return Status::ResourceExhausted("not enough memory to decode speech; decode it in parts"); }
+
+class CpuSpeechDecoder final : public SpeechDecoder {
+ public:
+  CpuSpeechDecoder(std::shared_ptr<const Checkpoint> checkpoint, int threads)
+      : checkpoint_(std::move(checkpoint)),
+        pool_(threads),
+        decoder_(checkpoint_->config().codec, checkpoint_->codec(), pool_),
+        name_("cpu (" + cpu::InstructionSet() + ", " + std::to_string(threads) +
+              (threads == 1 ? " thread)" : " threads)")) {}
+
+  const std::string& name() const override { return name_; }
+
+  Result<std::vector<float>> Decode(std::span<const int32_t> codes) override {
+    try {
+      const size_t frames = codes.size() / static_cast<size_t>(decoder_.code_groups());
+      std::vector<float> pcm(frames * static_cast<size_t>(decoder_.samples_per_frame()));
+      cpu::CodecDecoder::State state = decoder_.NewState();
+      decoder_.Decode(&state, codes, pcm);
+      QTTS_RETURN_IF_ERROR(checkpoint_->CheckFiles());
+      return pcm;
+    } catch (const std::bad_alloc&) {
+      return OutOfMemory();
+    }
+  }
+
+ private:
+  std::shared_ptr<const Checkpoint> checkpoint_;
+  cpu::ThreadPool pool_;
+  cpu::CodecDecoder decoder_;
+  std::string name_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<SpeechDecoder>> CreateCpuSpeechDecoder(std::shared_ptr<const Checkpoint> checkpoint,
+                                                              int threads) {
+  if (threads <= 0) threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  try {
+    return std::unique_ptr<SpeechDecoder>(std::make_unique<CpuSpeechDecoder>(std::move(checkpoint), threads));
+  } catch (const std::bad_alloc&) {
+    return OutOfMemory();
+  } catch (const std::system_error& error) {
+    return Status::ResourceExhausted(std::string("cannot start the decoder's threads: ") + error.what() +
+                                     "; give fewer with --threads");
+  }
+}
+
+}  // namespace qtts

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#ifndef QTTS_CPU_CPU_SPEECH_DECODER_H_
+#define QTTS_CPU_CPU_SPEECH_DECODER_H_
+
+#include <memory>
+
+#include "backend/speech_decoder.h"
+#include "checkpoint/checkpoint.h"
+#include "qtts/status.h"
+
+namespace qtts {
+
+// The decoder in F32 on the CPU, in the caller's thread and threads - 1 helpers. The samples do not depend on the
+// number of threads. `threads` 0: one per core. Keeps `checkpoint` alive. Errors: kResourceExhausted.
+Result<std::unique_ptr<SpeechDecoder>> CreateCpuSpeechDecoder(std::shared_ptr<const Checkpoint> checkpoint,
+                                                              int threads);
+
+}  // namespace qtts
+
+#endif  // QTTS_CPU_CPU_SPEECH_DECODER_H_

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#ifndef GST_QTTS_PRESETS_H_
+#define GST_QTTS_PRESETS_H_
+
+#include <gst/gst.h>
+
+// GstPreset: the settings of utterances are what a preset keeps. GStreamer's implementation does the rest, but for
+// strings, whose escapes it adds twice when it saves and removes once when it loads (gst_value_serialize() and
+// g_key_file_set_string(), then g_key_file_get_value() and gst_value_deserialize()): "very softly" comes back as
+// "very\ softly", and what is not ASCII not at all. So strings are read from the preset's file here, with both undone.
+// Files are as GStreamer writes them, and those that it wrote before load too.
+void gst_qtts_src_preset_init(GstPresetInterface* iface);
+
+// Whether this thread asks for properties to save them as a preset. A string that is unset has to be an empty one then:
+// GStreamer saves none that is null, so that what the preset had before would stay.
+bool gst_qtts_src_saves_preset();
+
+#endif  // GST_QTTS_PRESETS_H_

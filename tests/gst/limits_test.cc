@@ -1,0 +1,354 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+
+// The whole way from load to speech under limits that fall from step to step, each step in a process of its own: there
+// is speech or one ERROR, never an abort and never a hang.
+//
+// Told apart: GLib aborts where g_malloc() or g_thread_new() finds nothing, and GStreamer calls both for everything it
+// does. Where such a call comes from outside of the plugin, nothing of ours can mend it: it is counted and printed.
+// Only frames of the plugin and of the C++ library's std::terminate() are failures.
+
+#include <dlfcn.h>
+#include <execinfo.h>
+#include <fcntl.h>
+#include <gst/gst.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <limits>
+#include <map>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+// --- in the process of a step
+
+namespace {
+
+constexpr const char* kChild = "--under-a-limit";
+constexpr int kHung = 3;
+constexpr std::chrono::seconds kPatience{60};
+
+std::atomic<long> threads_left{std::numeric_limits<long>::max() / 2};
+std::atomic<long> threads_started{0};
+
+// Of std::thread, started and not joined.
+std::atomic<long> unjoined{0};
+
+using CreateThread = int (*)(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*);
+using JoinThread = int (*)(pthread_t, void**);
+
+std::string_view BaseName(const char* path) {
+  const std::string_view whole = path;
+  return whole.substr(whole.rfind('/') + 1);
+}
+
+bool IsStdThread(void* caller) {
+  Dl_info info = {};
+  return dladdr(caller, &info) != 0 && BaseName(info.dli_fname).starts_with("libstdc++");
+}
+
+}  // namespace
+
+// The limit of threads: RLIMIT_NPROC does not bind root.
+extern "C" int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*function)(void*),
+                              void* argument) {
+  static const auto create = reinterpret_cast<CreateThread>(dlsym(RTLD_NEXT, "pthread_create"));
+  if (threads_left.fetch_sub(1) <= 0) {
+    ++threads_left;
+    return EAGAIN;
+  }
+  ++threads_started;
+  if (IsStdThread(__builtin_return_address(0))) ++unjoined;
+  return create(thread, attributes, function, argument);
+}
+
+extern "C" int pthread_join(pthread_t thread, void** result) {
+  static const auto join = reinterpret_cast<JoinThread>(dlsym(RTLD_NEXT, "pthread_join"));
+  if (IsStdThread(__builtin_return_address(0))) --unjoined;
+  const int error = join(thread, result);
+  if (error == 0) ++threads_left;
+  return error;
+}
+
+namespace {
+
+void Write(std::string_view text) { (void)!write(STDOUT_FILENO, text.data(), text.size()); }
+
+// Prints in which libraries the process dies, the innermost first.
+void OnDeath(int signal) {
+  std::array<void*, 256> frames{};
+  const int count = backtrace(frames.data(), static_cast<int>(frames.size()));
+  Write("death:");
+  for (int i = 0; i < count; ++i) {
+    Dl_info info = {};
+    Write(" ");
+    Write(dladdr(frames[static_cast<size_t>(i)], &info) != 0 ? BaseName(info.dli_fname) : "?");
+  }
+  Write("\n");
+  std::signal(signal, SIG_DFL);
+  raise(signal);
+}
+
+// A line of /proc/self/status in kB.
+long StatusOf(std::string_view key) {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with(key)) return std::strtol(line.c_str() + key.size(), nullptr, 10);
+  }
+  return 0;
+}
+
+void SetLimit(__rlimit_resource_t resource, rlim_t value) {
+  const rlimit limit{value, value};
+  if (setrlimit(resource, &limit) != 0) Write("death: the limit cannot be set\n");
+}
+
+int FreeDescriptor() {
+  const int free = open("/dev/null", O_RDONLY | O_CLOEXEC);
+  close(free);
+  return free;
+}
+
+// Speaks within the limit, and prints what came of it. What has been taken before (GStreamer and the element, in NULL)
+// is not counted.
+int Speak(std::string_view kind, long limit) {
+  gst_init(nullptr, nullptr);
+  std::array<void*, 4> frames{};
+  backtrace(frames.data(), 1);  // loads what it needs
+  for (const int signal : {SIGABRT, SIGTRAP, SIGSEGV, SIGBUS, SIGILL}) std::signal(signal, OnDeath);
+  GError* error = nullptr;
+  GstElement* pipeline =
+      gst_parse_launch("qttssrc text=Hello. seed=1 max-duration=400000000 ! fakesink name=sink", &error);
+  if (error != nullptr) {
+    std::printf("error: %s\n", error->message);
+    return 1;
+  }
+  GstBus* bus = gst_element_get_bus(pipeline);
+  const long size = StatusOf("VmSize:");
+  const long threads = threads_started;
+  const int descriptor = FreeDescriptor();
+  if (kind == "memory") {
+    SetLimit(RLIMIT_AS, static_cast<rlim_t>(size + limit) << 10U);
+  } else if (kind == "threads") {
+    threads_left = limit;
+  } else if (kind == "files") {
+    SetLimit(RLIMIT_NOFILE, static_cast<rlim_t>(descriptor + limit));
+  }
+
+  gst_element_set_state(pipeline, GST_STATE_PLAYING);
+  GstMessage* message =
+      gst_bus_timed_pop_filtered(bus, static_cast<GstClockTime>(std::chrono::nanoseconds(kPatience).count()),
+                                 static_cast<GstMessageType>(GST_MESSAGE_EOS | GST_MESSAGE_ERROR));
+  if (message == nullptr) {
+    Write("hang: neither the end of the stream nor an error\n");
+    _exit(kHung);
+  }
+  std::string outcome = "speech";
+  if (GST_MESSAGE_TYPE(message) == GST_MESSAGE_ERROR) {
+    gst_message_parse_error(message, &error, nullptr);
+    outcome = std::string("error: ") + error->message + " [" + g_quark_to_string(error->domain) + "]";
+    g_clear_error(&error);
+  }
+  gst_message_unref(message);
+  gst_element_set_state(pipeline, GST_STATE_NULL);
+  outcome += "\nused: " + std::to_string(StatusOf("VmPeak:") - size) + " " + std::to_string(threads_started - threads);
+  Write(outcome + "\n");
+  gst_object_unref(bus);
+  gst_object_unref(pipeline);
+  return 0;
+}
+
+// Of the engine, which all share: the scheduler and what computes beside it.
+long EngineThreads() { return std::max(1L, static_cast<long>(std::thread::hardware_concurrency())); }
+
+// Elements that wait for text, one more at a time. Prints how many threads of the plugin have not been joined.
+int CountThreads() {
+  gst_init(nullptr, nullptr);
+  for (int count = 1; count <= 4; ++count) {
+    GstElement* pipeline = gst_parse_launch("qttssrc is-live=true idle-mode=wait ! fakesink async=false", nullptr);
+    GstBus* bus = gst_element_get_bus(pipeline);
+    const long before = threads_started;
+    gst_element_set_state(pipeline, GST_STATE_PLAYING);
+    // The load has ended, and after a while its thread.
+    for (;;) {
+      GstMessage* message = gst_bus_timed_pop_filtered(bus, GST_CLOCK_TIME_NONE, GST_MESSAGE_PROGRESS);
+      GstProgressType type = GST_PROGRESS_TYPE_START;
+      gst_message_parse_progress(message, &type, nullptr, nullptr);
+      gst_message_unref(message);
+      if (type == GST_PROGRESS_TYPE_COMPLETE) break;
+    }
+    for (int wait = 0; wait < 2000 && unjoined != EngineThreads(); ++wait) g_usleep(10000);
+    Write("threads: " + std::to_string(threads_started - before) + " started, " + std::to_string(unjoined) +
+          " not joined\n");
+    gst_object_unref(bus);  // the pipeline lives on
+  }
+  return 0;
+}
+
+// --- in the test
+
+struct Outcome {
+  std::string text;  // all that the process printed
+  int status = 0;    // as wait() tells it
+  bool hung = false;
+
+  std::string Line(std::string_view key) const {
+    const size_t begin = text.find(key);
+    if (begin == std::string::npos) return {};
+    return text.substr(begin, text.find('\n', begin) - begin);
+  }
+};
+
+Outcome RunUnder(const char* kind, long limit) {
+  std::array<int, 2> output{};
+  EXPECT_EQ(pipe(output.data()), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    dup2(output[1], STDOUT_FILENO);
+    dup2(output[1], STDERR_FILENO);
+    close(output[0]);
+    close(output[1]);
+    execl("/proc/self/exe", "gst-limits", kChild, kind, std::to_string(limit).c_str(), nullptr);
+    _exit(127);
+  }
+  close(output[1]);
+  Outcome outcome;
+  const auto end = std::chrono::steady_clock::now() + 2 * kPatience;
+  for (;;) {
+    pollfd readable{output[0], POLLIN, 0};
+    if (poll(&readable, 1, 1000) == 0) {
+      if (std::chrono::steady_clock::now() < end) continue;
+      outcome.hung = true;
+      kill(child, SIGKILL);
+    }
+    std::array<char, 4096> piece{};
+    const ssize_t count = read(output[0], piece.data(), piece.size());
+    if (count <= 0) break;
+    outcome.text.append(piece.data(), static_cast<size_t>(count));
+  }
+  close(output[0]);
+  waitpid(child, &outcome.status, 0);
+  return outcome;
+}
+
+// Whether GLib gave up for somebody else than the plugin.
+bool DiedOutside(const Outcome& outcome) {
+  const std::string death = outcome.Line("death:");
+  if (death.find("libglib") == std::string::npos || death.find("libstdc++") != std::string::npos) return false;
+  // The innermost frame behind GLib's own asked it.
+  bool in_glib = false;
+  for (size_t begin = 0; begin < death.size();) {
+    const size_t end = std::min(death.find(' ', begin), death.size());
+    const std::string_view frame = std::string_view(death).substr(begin, end - begin);
+    const bool glib = frame.starts_with("libglib") || frame.starts_with("libgobject");
+    if (in_glib && !glib) return !frame.starts_with("libgstqtts");
+    in_glib = in_glib || glib;
+    begin = end + 1;
+  }
+  return in_glib;  // so deep in GLib that nobody else is seen
+}
+
+// Runs one step, counts what came of it in `outcomes`.
+void Step(const char* kind, long limit, std::map<std::string, int>* outcomes) {
+  const Outcome outcome = RunUnder(kind, limit);
+  const std::string what = std::string(kind) + " " + std::to_string(limit) + ":\n" + outcome.text;
+  EXPECT_FALSE(outcome.hung) << what;
+  EXPECT_EQ(outcome.text.find("CRITICAL"), std::string::npos) << what;
+  if (WIFEXITED(outcome.status)) {
+    EXPECT_EQ(WEXITSTATUS(outcome.status), 0) << what;
+    const std::string error = outcome.Line("error:");
+    ++(*outcomes)[error.empty() ? "speech" : error];
+  } else if (DiedOutside(outcome)) {
+    ++(*outcomes)["GLib gave up for somebody else:" + outcome.Line("death:").substr(6)];
+  } else {
+    ADD_FAILURE() << "died of signal " << WTERMSIG(outcome.status) << ", " << what;
+  }
+}
+
+void Print(const char* kind, const std::map<std::string, int>& outcomes) {
+  for (const auto& [what, count] : outcomes) std::printf("%s: %4d x %s\n", kind, count, what.c_str());
+}
+
+constexpr int kSteps = 200;
+
+// What a run without a limit takes.
+struct Use {
+  long memory = 0;  // kB
+  long threads = 0;
+};
+
+Use UnlimitedUse() {
+  const Outcome outcome = RunUnder("none", 0);
+  EXPECT_EQ(outcome.Line("speech"), "speech") << outcome.text;
+  Use use;
+  EXPECT_EQ(std::sscanf(outcome.Line("used:").c_str(), "used: %ld %ld", &use.memory, &use.threads), 2) << outcome.text;
+  return use;
+}
+
+constexpr long kMostFiles = 24;
+
+TEST(LimitsTest, FallingLimitOfAddressSpace) {
+  const Use use = UnlimitedUse();
+  std::map<std::string, int> outcomes;
+  const long steps = kSteps - use.threads - kMostFiles;
+  for (long step = steps; step > 0; --step) Step("memory", use.memory * step / steps, &outcomes);
+  Print("memory", outcomes);
+  EXPECT_GT(outcomes["speech"], 0);
+  EXPECT_GT(outcomes.size(), 2U) << "the limits never bound";
+}
+
+TEST(LimitsTest, FallingLimitOfThreads) {
+  const Use use = UnlimitedUse();
+  std::map<std::string, int> outcomes;
+  for (long threads = use.threads; threads >= 0; --threads) Step("threads", threads, &outcomes);
+  Print("threads", outcomes);
+  EXPECT_GT(outcomes["speech"], 0);
+  EXPECT_GT(outcomes.size(), 1U) << "the limits never bound";
+}
+
+TEST(LimitsTest, FallingLimitOfDescriptors) {
+  std::map<std::string, int> outcomes;
+  for (long files = kMostFiles; files >= 0; --files) Step("files", files, &outcomes);
+  Print("files", outcomes);
+  EXPECT_GT(outcomes["speech"], 0);
+  EXPECT_GT(outcomes.size(), 1U) << "the limits never bound";
+}
+
+// A thread that was not joined keeps its stack: address space.
+TEST(LimitsTest, ThreadsOfLoadsAreJoinedWhenTheyHaveEnded) {
+  const Outcome outcome = RunUnder("joined", 0);
+  EXPECT_EQ(outcome.status, 0) << outcome.text;
+  int lines = 0;
+  std::istringstream text(outcome.text);
+  for (std::string line; std::getline(text, line);) {
+    if (!line.starts_with("threads:")) continue;
+    ++lines;
+    EXPECT_TRUE(line.ends_with(", " + std::to_string(EngineThreads()) + " not joined")) << outcome.text;
+  }
+  EXPECT_EQ(lines, 4) << outcome.text;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc == 4 && std::string_view(argv[1]) == kChild && std::string_view(argv[2]) == "joined") return CountThreads();
+  if (argc == 4 && std::string_view(argv[1]) == kChild) return Speak(argv[2], std::strtol(argv[3], nullptr, 10));
+  testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}

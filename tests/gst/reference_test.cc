@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+// Recordings that encoders have put something around: what is left of them is what the official package reads, sample
+// for sample, and the voice is the package's. tests/golden/data/encoded holds the files and what was recorded of them.
+#include <gst/gst.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gstqttsgapless.h"
+#include "gstqttsreference.h"
+#include "qtts/engine.h"
+#include "tools/wav.h"
+
+namespace gstqtts {
+namespace {
+
+const std::string kData = QTTS_TEST_ENCODED;
+
+bool Never() { return false; }
+
+std::string ReadFile(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+std::string FromHex(const std::string& hex) {
+  std::string bytes;
+  for (size_t i = 0; i + 1 < hex.size(); i += 2) bytes += static_cast<char>(std::stoi(hex.substr(i, 2), nullptr, 16));
+  return bytes;
+}
+
+class ReferenceTest : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() { gst_init(nullptr, nullptr); }
+
+  void SetUp() override {
+    document_ = nlohmann::json::parse(ReadFile(kData + "/encoded.json"));
+    gchar* path = g_dir_make_tmp("qttssrc-reference-XXXXXX", nullptr);
+    folder_ = path;
+    g_free(path);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  std::string Written(const std::string& name, const std::string& bytes) const {
+    std::ofstream(folder_ + "/" + name, std::ios::binary) << bytes;
+    return folder_ + "/" + name;
+  }
+
+  // Every recorded file has the length that the package reads, and begins where the sound does that was encoded.
+  void ExpectTheSound() {
+    ASSERT_GT(document_["files"].size(), 8U);
+    for (const auto& [name, file] : document_["files"].items()) {
+      SCOPED_TRACE(name);
+      const auto recording = ReadReference(kData + "/" + name, Never);
+      ASSERT_TRUE(recording.ok()) << recording.status().message();
+      EXPECT_EQ(recording->sample_rate, file["rate"].get<int>());
+      // faad makes two channels of one.
+      EXPECT_EQ(recording->samples.size(), file["samples"].get<size_t>() * static_cast<size_t>(recording->channels));
+      const auto original = qtts::ReadWav(kData + "/../references/" + file["reference"].get<std::string>());
+      ASSERT_TRUE(original.ok());
+      if (original->sample_rate != recording->sample_rate) continue;  // the codes show it
+      // Opus shifts speech by parts of a sample.
+      EXPECT_NEAR(Delay(*recording, *original), name == "no-tag.mp3" ? 1105 : 0, name == "24000.opus" ? 1 : 0);
+    }
+  }
+
+  // By how many samples `recording` is later than `original`.
+  static int Delay(const qtts::Recording& recording, const qtts::Recording& original) {
+    constexpr int kMost = 1300;
+    constexpr int kLength = 20000;
+    const auto channels = static_cast<size_t>(recording.channels);
+    const auto original_channels = static_cast<size_t>(original.channels);
+    std::pair<double, int> best;
+    for (int delay = -kMost; delay <= kMost; ++delay) {
+      double sum = 0;
+      for (int i = kMost; i < kMost + kLength; i += 2) {
+        sum += static_cast<double>(recording.samples[static_cast<size_t>(i + delay) * channels]) *
+               static_cast<double>(original.samples[static_cast<size_t>(i) * original_channels]);
+      }
+      best = std::max(best, {sum, delay});
+    }
+    return best.second;
+  }
+
+  nlohmann::json document_;
+  std::string folder_;
+};
+
+TEST_F(ReferenceTest, IsReadAsTheOfficialPackageReadsIt) { ExpectTheSound(); }
+
+// Whoever decodes. Each is tried with the others of its format switched off.
+TEST_F(ReferenceTest, IsTheSameWithOtherDecoders) {
+  const std::vector<std::string> decoders = {"mpg123audiodec", "avdec_mp3",       "avdec_mp3float", "faad",
+                                             "avdec_aac",      "avdec_aac_fixed", "fdkaacdec"};
+  const std::vector<std::vector<std::string>> kept = {{"avdec_mp3", "faad"}, {"avdec_mp3float", "avdec_aac_fixed"}};
+  std::vector<std::pair<GstPluginFeature*, guint>> ranks;
+  for (const std::string& decoder : decoders) {
+    GstPluginFeature* feature = gst_registry_lookup_feature(gst_registry_get(), decoder.c_str());
+    if (feature != nullptr) ranks.emplace_back(feature, gst_plugin_feature_get_rank(feature));
+  }
+  for (const auto& names : kept) {
+    SCOPED_TRACE(names[0] + " and " + names[1]);
+    size_t found = 0;
+    for (const auto& [feature, rank] : ranks) {
+      const bool keep = std::find(names.begin(), names.end(), GST_OBJECT_NAME(feature)) != names.end();
+      gst_plugin_feature_set_rank(feature, keep ? GST_RANK_PRIMARY : GST_RANK_NONE);
+      found += keep ? 1 : 0;
+    }
+    if (found == names.size()) ExpectTheSound();
+  }
+  for (const auto& [feature, rank] : ranks) {
+    gst_plugin_feature_set_rank(feature, rank);
+    gst_object_unref(feature);
+  }
+}
+
+TEST_F(ReferenceTest, TagsOfMp3MeanWhatTheyMeanToLibsndfile) {
+  const std::string whole = ReadFile(kData + "/mpeg-1.mp3");
+  ASSERT_GT(document_["variants"].size(), 8U);
+  for (const auto& variant : document_["variants"]) {
+    SCOPED_TRACE(variant["about"]);
+    std::string bytes = whole;
+    const std::string changed = FromHex(variant["bytes"]);
+    bytes.replace(variant["offset"].get<size_t>(), changed.size(), changed);
+    const auto recording = ReadReference(Written("variant.mp3", bytes), Never);
+    ASSERT_TRUE(recording.ok()) << recording.status().message();
+    EXPECT_EQ(recording->samples.size(), variant["samples"].get<size_t>());
+  }
+}
+
+// Files are untrusted: cut anywhere or with any byte changed, they are read without a trace in the sanitizers, and what
+// they note makes sense or is not obeyed.
+TEST_F(ReferenceTest, DamagedNotesDoNoHarm) {
+  const uint32_t seed = std::random_device{}();
+  RecordProperty("seed", std::to_string(seed));
+  SCOPED_TRACE(seed);
+  std::mt19937 random(seed);
+  for (const char* name : {"mpeg-1-lame.mp3", "edit-list.m4a", "itunes.m4a"}) {
+    const std::string whole = ReadFile(kData + "/" + name);
+    ASSERT_TRUE(ReadGapless(kData + "/" + name));
+    const size_t index = whole.find("moov");
+    const size_t begin = index == std::string::npos ? 0 : index - 4;
+    const size_t end = index == std::string::npos ? 250 : whole.size();
+    for (int i = 0; i < 400; ++i) {
+      std::string bytes = whole;
+      if (i % 4 == 0) bytes.resize(std::uniform_int_distribution<size_t>(0, whole.size())(random));
+      for (int j = 0; j < i % 4; ++j) {
+        const size_t at = std::uniform_int_distribution<size_t>(begin, end - 1)(random);
+        if (at < bytes.size()) bytes[at] = static_cast<char>(i % 2 == 0 ? random() : 0xFFU);
+      }
+      const auto gapless = ReadGapless(Written("damaged", bytes));
+      if (!gapless) continue;
+      EXPECT_LE(gapless->hidden.size(), 10U);
+      std::vector<uint8_t> data(bytes.begin(), bytes.end());
+      for (size_t at = 0; at < data.size(); at += 1000) {
+        HideNotes(*gapless, at, data.data() + at, std::min<size_t>(1000, data.size() - at));
+      }
+      for (const size_t length : {0, 1, 1000, 66150}) {
+        qtts::Recording recording{.samples = std::vector<float>(2 * length), .channels = 2, .sample_rate = 44100};
+        TrimGapless(*gapless, &recording);
+        EXPECT_LE(recording.samples.size(), 2 * length);
+        EXPECT_EQ(recording.samples.size() % 2, 0U);
+        EXPECT_EQ(recording.samples.empty(), length == 0) << "something is left";
+      }
+    }
+  }
+}
+
+// An index of several parts, or played at another speed, is GStreamer's to follow.
+TEST_F(ReferenceTest, OtherEditListsAreLeftToGStreamer) {
+  std::string bytes = ReadFile(kData + "/edit-list.m4a");
+  const size_t rate = bytes.find("elst") + 4 + 8 + 8;
+  ASSERT_EQ(bytes.substr(rate, 4), std::string("\0\1\0\0", 4));
+  bytes[rate + 1] = 2;
+  EXPECT_FALSE(ReadGapless(Written("fast.m4a", bytes)));
+  const auto none = ReadGapless(kData + "/44100.flac");
+  EXPECT_FALSE(none);
+  EXPECT_FALSE(ReadGapless(kData + "/48000.opus"));
+  EXPECT_FALSE(ReadGapless(kData + "/no-tag.mp3"));
+  EXPECT_FALSE(ReadGapless(kData + "/none"));
+}
+
+// The codes are the package's. Decoders round differently, and GStreamer's of Opus gives 16 bits.
+TEST_F(ReferenceTest, CodesAreTheOfficialPackages) {
+  const std::string checkpoint = folder_ + "/checkpoint";
+  std::vector<std::string> words = {QTTS_GENERATOR};
+  for (const auto& option : document_["checkpoint"]["options"]) words.push_back(option.get<std::string>());
+  words.push_back(checkpoint);
+  std::vector<gchar*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  gint wait_status = -1;
+  ASSERT_TRUE(g_spawn_sync(nullptr, arguments.data(), nullptr, G_SPAWN_DEFAULT, nullptr, nullptr, nullptr, nullptr,
+                           &wait_status, nullptr));
+  ASSERT_EQ(wait_status, 0);
+  const auto engine = qtts::Engine::Load({.model_path = checkpoint, .device = qtts::Device::kCpu});
+  ASSERT_TRUE(engine.ok()) << engine.status().message();
+  for (const auto& [name, file] : document_["files"].items()) {
+    SCOPED_TRACE(name);
+    const auto recording = ReadReference(kData + "/" + name, Never);
+    ASSERT_TRUE(recording.ok()) << recording.status().message();
+    const auto voice = (*engine)->CloneVoice(*recording, {.reference_text = "So it goes."});
+    ASSERT_TRUE(voice.ok()) << voice.status().message();
+    std::vector<int32_t> expected;
+    for (const auto& frame : file["codes"]) {
+      for (const auto& code : frame) expected.push_back(code.get<int32_t>());
+    }
+    ASSERT_EQ(voice->reference_codes.size(), expected.size());
+    size_t equal = 0;
+    for (size_t i = 0; i < expected.size(); ++i) equal += voice->reference_codes[i] == expected[i] ? 1 : 0;
+    const double part = static_cast<double>(equal) / static_cast<double>(expected.size());
+    EXPECT_GE(part, 0.99);
+    RecordProperty("equal_codes_of_" + name, std::to_string(part));
+  }
+}
+
+}  // namespace
+}  // namespace gstqtts

@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#include "qtts/resources.h"
+
+#include <dlfcn.h>
+#include <execinfo.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <cstdlib>
+#include <limits>
+#include <memory>
+#include <new>
+#include <random>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <thread>
+
+#include "qtts/engine.h"
+#include "qtts/polling.h"
+
+// Every allocation of C++ in this program is counted, on all threads, and some fail.
+namespace {
+
+std::atomic<int64_t> allocations{0};
+std::atomic<int64_t> first_failure{std::numeric_limits<int64_t>::max()};
+std::atomic<int64_t> failures{0};  // in a row
+std::atomic<size_t> least_bytes{0};
+
+// Whether SentencePiece asks, which crashes without memory: the engine sees to it that there is some.
+bool AskedBySentencePiece() {
+  std::array<void*, 40> frames{};
+  const int count = backtrace(frames.data(), static_cast<int>(frames.size()));
+  return std::any_of(frames.begin(), frames.begin() + count, [](void* frame) {
+    Dl_info info = {};
+    return dladdr(frame, &info) != 0 && std::string_view(info.dli_fname).find("libsentencepiece") != std::string::npos;
+  });
+}
+
+void* Allocate(size_t bytes, size_t alignment) {
+  const int64_t number = bytes < least_bytes ? -1 : allocations++;
+  const int64_t behind = number - first_failure;
+  if (behind >= 0 && behind < failures && !AskedBySentencePiece()) throw std::bad_alloc();
+  void* const memory = alignment == 0 ? std::malloc(bytes)
+                                      : std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
+
+}  // namespace
+
+void* operator new(size_t bytes) { return Allocate(bytes, 0); }
+void* operator new(size_t bytes, std::align_val_t alignment) { return Allocate(bytes, static_cast<size_t>(alignment)); }
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, size_t) noexcept { std::free(memory); }
+void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
+void operator delete(void* memory, size_t, std::align_val_t) noexcept { std::free(memory); }
+
+namespace qtts {
+namespace {
+
+constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
+constexpr int kSteps = 200;
+
+// While it lives, `count` allocations of at least `bytes` bytes fail, from number `first` on.
+class Shortage {
+ public:
+  Shortage(int64_t first, int64_t count, size_t bytes) {
+    allocations = 0;
+    least_bytes = bytes;
+    failures = count;
+    first_failure = first;
+  }
+  ~Shortage() {
+    first_failure = kNever;
+    least_bytes = 0;
+  }
+  Shortage(const Shortage&) = delete;
+  Shortage& operator=(const Shortage&) = delete;
+
+  static int64_t Allocations() { return allocations; }
+};
+
+EngineOptions Options() {
+  EngineOptions options;
+  options.model_path = QTTS_TEST_VOICE;
+  options.device = Device::kCpu;
+  options.threads = 2;
+  return options;
+}
+
+Request SomeRequest() {
+  Request request;
+  request.text = "Hello ";
+  request.more_text = true;
+  request.layout = PromptLayout::kStreaming;
+  request.settings.max_new_tokens = 3;
+  return request;
+}
+
+Result<std::shared_ptr<Engine>> Load() {
+  QTTS_RETURN_IF_ERROR(Engine::Inspect(Options()).status());
+  return Engine::Acquire(Options());
+}
+
+// With text that comes in two pieces.
+Status Speak(Engine* engine) {
+  QTTS_ASSIGN_OR_RETURN(const std::unique_ptr<Stream> stream, engine->Start(SomeRequest()));
+  Status text = stream->Append("there.");
+  if (text.ok()) text = stream->FinishText();
+  // A stream that has ended takes no text any more, and says itself why it has.
+  if (!text.ok() && text.code() != StatusCode::kCancelled) return text;
+  Frame frame;
+  while (stream->Read(&frame) == ReadState::kFrame) {
+  }
+  return stream->status();
+}
+
+Status LoadAndSpeak() {
+  QTTS_ASSIGN_OR_RETURN(const std::shared_ptr<Engine> engine, Load());
+  return Speak(engine.get());
+}
+
+// Allocations that fail: so many in a row, of at least so many bytes.
+struct Kind {
+  int64_t failures;
+  size_t least_bytes;
+};
+
+// A hang ends the test program.
+class ResourcesTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    alarm(500);
+    // Static objects of the libraries are made now.
+    const Status status = LoadAndSpeak();
+    ASSERT_TRUE(status.ok()) << status.message();
+  }
+  void TearDown() override { alarm(0); }
+
+  // Lets allocations fail in `steps` runs of `function`, from the first to the last that it makes. How many failed.
+  template <typename Function>
+  int Sweep(Kind kind, int steps, const Function& function) {
+    int64_t total = 0;
+    {
+      const Shortage none(kNever, 0, kind.least_bytes);
+      EXPECT_TRUE(function().ok());
+      total = Shortage::Allocations();
+    }
+    int failed = 0;
+    for (int step = 0; step < steps; ++step) {
+      const auto jitter = static_cast<int64_t>(random_() % static_cast<uint64_t>(total));
+      Status status;
+      {
+        const Shortage shortage((total * step + jitter) / steps, kind.failures, kind.least_bytes);
+        status = function();
+      }
+      if (status.ok()) continue;
+      ++failed;
+      EXPECT_EQ(status.code(), StatusCode::kResourceExhausted) << status.message();
+      EXPECT_NE(status.message().find("not enough memory"), std::string::npos) << status.message();
+    }
+    EXPECT_TRUE(function().ok()) << "after a shortage";
+    return failed;
+  }
+
+ private:
+  std::mt19937_64 random_{std::random_device{}()};
+};
+
+// Only large ones, which a system refuses first: the JSON library allocates in destructors, and ends the process where
+// that fails.
+TEST_F(ResourcesTest, WhateverLargeAllocationFailsWhileLoadingThereIsSpeechOrAnError) {
+  constexpr size_t kLarge = 65536;
+  int failed = 0;
+  for (const int64_t failures : {int64_t{1}, kNever}) failed += Sweep({failures, kLarge}, 50, LoadAndSpeak);
+  EXPECT_GT(failed, 50);
+}
+
+TEST_F(ResourcesTest, WhateverAllocationFailsWhileSpeakingThereIsSpeechOrAnError) {
+  // The scheduler may have had to give its engine up, on which the next run takes a new one.
+  std::shared_ptr<Engine> engine;
+  const auto speak = [&]() -> Status {
+    const int64_t first = first_failure.exchange(kNever);
+    const int64_t before = allocations;
+    if (engine == nullptr || engine->device_lost()) engine = *Load();
+    allocations = before;
+    first_failure = first;
+    return Speak(engine.get());
+  };
+  int failed = 0;
+  for (const int64_t failures : {int64_t{1}, int64_t{20}, kNever}) failed += Sweep({failures, 0}, 100, speak);
+  EXPECT_GT(failed, 100);
+}
+
+TEST(CatchExhaustionTest, NamesWhatRanOutAndForWhat) {
+  const Status memory = CatchExhaustion("sing", []() -> Status { throw std::bad_alloc(); });
+  EXPECT_EQ(memory.code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(memory.message().find("not enough memory to sing"), 0U) << memory.message();
+  const Status threads = CatchExhaustion("sing", []() -> Status {
+    throw std::system_error(std::make_error_code(std::errc::resource_unavailable_try_again));
+  });
+  EXPECT_EQ(threads.code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(threads.message().find("no thread could be started to sing"), 0U) << threads.message();
+  const Result<int> size = CatchExhaustion("sing", []() -> Result<int> { throw std::length_error("vector"); });
+  EXPECT_EQ(size.status().code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(*CatchExhaustion("sing", []() -> Result<int> { return 3; }), 3);
+}
+
+TEST(PollPermitTest, TwoOfTheProcessAtOnce) {
+  const PollPermit first;
+  EXPECT_TRUE(first.granted());
+  {
+    const PollPermit second;
+    const PollPermit third;
+    EXPECT_TRUE(second.granted());
+    EXPECT_FALSE(third.granted());
+  }
+  std::thread([] {
+    const PollPermit second;
+    EXPECT_TRUE(second.granted());
+  }).join();
+}
+
+TEST(CatchExhaustionTest, AnErrorIsCopiedWithoutMemory) {
+  const Status original = Status::Internal(std::string(1000, 'x'));
+  Status copy;
+  int64_t used = 0;
+  {
+    const Shortage none(kNever, 0, 0);
+    copy = original;
+    used = Shortage::Allocations();
+  }
+  EXPECT_EQ(used, 0);
+  EXPECT_EQ(copy.message(), original.message());
+}
+
+}  // namespace
+}  // namespace qtts
