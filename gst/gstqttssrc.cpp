@@ -247,8 +247,7 @@ static void gst_qtts_src_class_init(GstQttsSrcClass* klass) {
   gst_element_class_add_static_pad_template(element_class, &src_template);
   gst_element_class_add_static_pad_template(element_class, &sink_template);
   gst_element_class_set_static_metadata(element_class, "Qwen3-TTS text-to-speech source", "Source/Audio",
-                                        "Speaks text with a Qwen3-TTS model",
-                                        "qttssrc maintainers <maintainers@qttssrc.invalid>");
+                                        "Speaks text with a Qwen3-TTS model", "The qttssrc authors");
 
   basesrc_class->fixate = GST_DEBUG_FUNCPTR(gst_qtts_src_fixate);
   basesrc_class->set_caps = GST_DEBUG_FUNCPTR(gst_qtts_src_set_caps);

@@ -31,13 +31,15 @@ class PluginTest : public ::testing::Test {
 TEST_F(PluginTest, C1GstInspectTellsEverything) {
   const std::string text = Inspect("qttssrc");
   for (const char* part :
-       {"Qwen3-TTS text-to-speech source", "Source/Audio", "qttssrc maintainers <maintainers@", "LGPL",
-        "SINK template: 'sink'", "SRC template: 'src'", "\"speak\"", "\"interrupt\"", "\"clear-queue\"", "GstPreset"}) {
+       {"Qwen3-TTS text-to-speech source", "Source/Audio", "The qttssrc authors", "LGPL", "SINK template: 'sink'",
+        "SRC template: 'src'", "\"speak\"", "\"interrupt\"", "\"clear-queue\"", "GstPreset"}) {
     EXPECT_NE(text.find(part), std::string::npos) << part;
   }
   const size_t origin = text.find("Origin URL");
   ASSERT_NE(origin, std::string::npos);
-  EXPECT_NE(text.substr(origin, text.find('\n', origin) - origin).find("://"), std::string::npos);
+  EXPECT_NE(text.substr(origin, text.find('\n', origin) - origin).find(QTTS_PACKAGE_ORIGIN), std::string::npos);
+  // Neither an address at which nobody is, nor a folder of the machine that it was built on.
+  for (const char* part : {".invalid", "file://"}) EXPECT_EQ(text.find(part), std::string::npos) << part;
 }
 
 TEST_F(PluginTest, C1NoFileIsBlacklisted) {
