@@ -305,7 +305,7 @@ void Say(GstElement* pipeline, GstElement* speech, const char* text) {
 }
 
 // By default opusenc dates the first packet after a pause by the end of what was before it, for which receivers take
-// it to be late by the whole pause. With perfect-timestamp it goes by the sound: the remedy that README names.
+// it to be late by the whole pause. With perfect-timestamp it goes by the sound: the remedy that doc/qttssrc.md names.
 TEST_F(PipelinesTest, OpusAfterAPauseIsDatedByItsSound) {
   GstElement* pipeline = gst_parse_launch(
       "qttssrc name=speech seed=1 is-live=true idle-mode=wait ! audioconvert ! audio/x-raw,format=S16LE ! "
