@@ -34,7 +34,8 @@ constexpr guint64 kMaxMessageBytes = 128 * 1024;
 
 // The page is all in one file, talks to this server alone, and is not to be framed by another.
 constexpr const char* kContentSecurityPolicy =
-    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:; media-src mediastream:; "
+    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:; media-src mediastream: "
+    "blob:; "
     "connect-src 'self' ws: wss:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 void Refuse(SoupServerMessage* message, guint status, const char* why) {
@@ -120,6 +121,10 @@ void OnConnection(SoupServer* /*soup*/, SoupServerMessage* /*message*/, const ch
     const std::string text = message.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
     soup_websocket_connection_send_text(connection, text.c_str());
   };
+  const auto send_bytes = [connection](const std::string& bytes) {
+    if (soup_websocket_connection_get_state(connection) != SOUP_WEBSOCKET_STATE_OPEN) return;
+    soup_websocket_connection_send_binary(connection, bytes.data(), bytes.size());
+  };
   // A browser that wants to go on connects again, and gets a pipeline of its own.
   const auto fail = [connection, send](const std::string& text) {
     send({{"type", "failed"}, {"text", text}});
@@ -135,8 +140,8 @@ void OnConnection(SoupServer* /*soup*/, SoupServerMessage* /*message*/, const ch
   soup_websocket_connection_set_max_incoming_payload_size(connection, kMaxMessageBytes);
   g_signal_connect(connection, "message", G_CALLBACK(OnReceived), server);
   g_signal_connect(connection, "closed", G_CALLBACK(OnClosed), server);
-  server->browsers.push_back(
-      {SOUP_WEBSOCKET_CONNECTION(g_object_ref(connection)), std::make_unique<Peer>(server->options, send, fail)});
+  server->browsers.push_back({SOUP_WEBSOCKET_CONNECTION(g_object_ref(connection)),
+                              std::make_unique<Peer>(server->options, send, send_bytes, fail)});
   server->browsers.back().peer->Start();
 }
 

@@ -6,6 +6,7 @@
 #include <gst/webrtc/webrtc.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <utility>
 #include <vector>
 
@@ -30,8 +31,11 @@ constexpr const char* kCodec =
     "96,clock-rate=48000,encoding-params=(string)2,"
     "useinbandfec=(string)1,ssrc=(uint)1";
 
-constexpr size_t kMaxTextBytes = 20000;
-constexpr int kMaxCandidates = 100;  // a browser has one for each of its addresses
+constexpr size_t kMaxCharacters = 5000;  // of a text; the page shows it
+constexpr size_t kMaxInstructCharacters = 500;
+constexpr size_t kMaxWaiting = 64;                   // texts
+constexpr size_t kMaxSoundBytes = size_t{16} << 20;  // of a browser: 5½ minutes of speech
+constexpr int kMaxCandidates = 100;                  // a browser has one for each of its addresses
 
 // Posts to the main loop what a thread of `webrtc` has to tell.
 void Post(GstElement* webrtc, GstStructure* structure) {
@@ -95,18 +99,97 @@ guint64 GetNumber(const GstStructure* structure, const char* field) {
   return value;
 }
 
-bool Contains(const std::vector<std::string>& names, const std::string& name) {
-  return std::find(names.begin(), names.end(), name) != names.end();
-}
-
 std::string GetString(const Peer::Json& message, const char* key) {
   const auto value = message.find(key);
   return value != message.end() && value->is_string() ? value->get<std::string>() : std::string();
 }
 
+// 0 if there is no such number.
+guint64 GetId(const Peer::Json& message) {
+  const auto value = message.find("id");
+  return value != message.end() && value->is_number_unsigned() ? value->get<guint64>() : 0;
+}
+
+// Unicode characters; `text` is UTF-8, as all that was parsed from JSON.
+size_t CountCharacters(const std::string& text) { return static_cast<size_t>(g_utf8_strlen(text.c_str(), -1)); }
+
+bool IsBlank(const std::string& text) {
+  for (const char* c = text.c_str(); *c != '\0'; c = g_utf8_find_next_char(c, nullptr)) {
+    if (!g_unichar_isspace(g_utf8_get_char(c))) return false;
+  }
+  return true;
+}
+
+// The folder's name; of a snapshot in the cache of huggingface_hub that of the model. Empty for the bundled voice.
+std::string ModelName(const std::string& folder) {
+  if (folder.empty()) return {};
+  std::error_code error;
+  std::filesystem::path path = std::filesystem::canonical(folder, error);
+  if (error) return {};
+  if (path.parent_path().filename() != "snapshots") return path.filename().string();
+  const std::string name = path.parent_path().parent_path().filename().string();
+  const size_t dashes = name.rfind("--");
+  return dashes == std::string::npos ? name : name.substr(dashes + 2);
+}
+
+// What an instruction says to the model in this folder: "voice", what the voice is like; "style", how to speak; or
+// nothing. The engine decides the same way; the element has no property for it.
+std::string InstructKind(const std::string& folder) {
+  gchar* contents = nullptr;
+  if (!g_file_get_contents((folder + "/config.json").c_str(), &contents, nullptr, nullptr)) return {};
+  const auto config = Peer::Json::parse(contents, nullptr, false);
+  g_free(contents);
+  if (!config.is_object()) return {};
+  const std::string type = GetString(config, "tts_model_type");
+  if (type == "voice_design") return "voice";
+  const std::string size = GetString(config, "tts_model_size");
+  return type == "custom_voice" && std::string("0b6").find(size) == std::string::npos ? "style" : "";
+}
+
+// The folder of the model that the element has in READY.
+std::string ModelFolder(GstElement* speech) {
+  GstStructure* stats = nullptr;
+  g_object_get(speech, "stats", &stats, nullptr);
+  const gchar* folder = gst_structure_get_string(stats, "model");
+  std::string result = folder != nullptr ? folder : "";
+  gst_structure_free(stats);
+  return result;
+}
+
+// Samples of 16 bits, as a file.
+std::string MakeWav(const std::string& samples, guint32 rate) {
+  std::string wav;
+  const auto put = [&wav](guint32 value, int bytes) {
+    for (int i = 0; i < bytes; ++i) wav.push_back(static_cast<char>(value >> (8 * i) & 0xff));
+  };
+  const auto size = static_cast<guint32>(samples.size());
+  wav.reserve(44 + samples.size());
+  wav += "RIFF";
+  put(36 + size, 4);
+  wav += "WAVEfmt ";
+  put(16, 4);
+  put(1, 2);  // PCM
+  put(1, 2);  // channel
+  put(rate, 4);
+  put(2 * rate, 4);
+  put(2, 2);
+  put(16, 2);
+  wav += "data";
+  put(size, 4);
+  return wav + samples;
+}
+
+bool Contains(const std::vector<std::string>& names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
 }  // namespace
 
-Peer::Peer(const PeerOptions& options, Send send, Fail fail) : send_(std::move(send)), fail_(std::move(fail)) {
+Peer::Peer(const PeerOptions& options, Send send, SendBytes send_bytes, Fail fail)
+    : send_(std::move(send)),
+      send_bytes_(std::move(send_bytes)),
+      fail_(std::move(fail)),
+      model_name_(ModelName(options.model_path)) {
   GError* error = nullptr;
   pipeline_ = gst_parse_launch(kPipeline, &error);
   if (error != nullptr) {
@@ -143,6 +226,9 @@ Peer::Peer(const PeerOptions& options, Send send, Fail fail) : send_(std::move(s
   gst_pad_add_probe(pad, GST_PAD_PROBE_TYPE_QUERY_UPSTREAM, OnQuery, nullptr, nullptr);
   gst_object_unref(pad);
   gst_object_unref(payloader);
+  pad = gst_element_get_static_pad(speech_, "src");
+  gst_pad_add_probe(pad, GST_PAD_PROBE_TYPE_BUFFER, OnSamples, this, nullptr);
+  gst_object_unref(pad);
   g_signal_connect(webrtc_, "on-ice-candidate", G_CALLBACK(OnIceCandidate), nullptr);
 
   GstBus* bus = gst_element_get_bus(pipeline_);
@@ -167,7 +253,13 @@ void Peer::Start() {
   if (gst_element_set_state(pipeline_, GST_STATE_READY) == GST_STATE_CHANGE_FAILURE) return;
   speakers_ = GetStrings(speech_, "speakers");
   languages_ = GetStrings(speech_, "languages");
-  send_({{"type", "model"}, {"speakers", speakers_}, {"languages", languages_}});
+  instruct_kind_ = InstructKind(ModelFolder(speech_));
+  send_({{"type", "model"},
+         {"name", model_name_},
+         {"speakers", speakers_},
+         {"languages", languages_},
+         {"instruct", instruct_kind_},
+         {"characters", kMaxCharacters}});
   if (gst_element_set_state(pipeline_, GST_STATE_PLAYING) == GST_STATE_CHANGE_FAILURE) return;
   // There is one track and it never changes, so one offer is made, without
   // waiting to be asked for it.
@@ -185,8 +277,11 @@ void Peer::Receive(const Json& message) {
   } else if (type == "speak") {
     Speak(message);
   } else if (type == "interrupt") {
-    guint64 frames = 0;
-    g_signal_emit_by_name(speech_, "interrupt", &frames);
+    Interrupt();
+  } else if (type == "remove") {
+    Remove(message);
+  } else if (type == "sound") {
+    SendSound(message);
   } else if (type.empty()) {
     SendError("The server takes JSON objects with a \"type\".");
   } else {
@@ -227,41 +322,130 @@ void Peer::AddCandidate(const std::string& candidate) {
   g_signal_emit_by_name(webrtc_, "add-ice-candidate", 0U, candidate.c_str());
 }
 
-void Peer::Speak(const Json& message) {
+std::string Peer::Refusal(const Json& message) const {
   const std::string text = GetString(message, "text");
-  if (text.size() > kMaxTextBytes) {
-    SendError("The text is too long. Say less at once.");
-    return;
-  }
-  if (text.find('\0') != std::string::npos) {
-    SendError("The text has a NUL character in it.");
-    return;
-  }
-  // The element would refuse it too, with a warning.
+  if (text.find('\0') != std::string::npos) return "The text has a NUL character in it.";
+  if (CountCharacters(text) > kMaxCharacters) return "The text is too long. Say less at once.";
+  if (IsBlank(text)) return "The text was not accepted: it is blank.";
   const std::string speaker = GetString(message, "speaker");
   const std::string language = GetString(message, "language");
-  if (!speaker.empty() && !Contains(speakers_, speaker)) {
-    SendError("The model has no speaker of this name.");
-    return;
-  }
+  if (!speaker.empty() && !Contains(speakers_, speaker)) return "The model has no speaker of this name.";
   if (!language.empty() && language != "auto" && !Contains(languages_, language)) {
-    SendError("The model does not speak this language.");
+    return "The model does not speak this language.";
+  }
+  const std::string instruct = GetString(message, "instruct");
+  if (!instruct.empty() && instruct_kind_.empty()) return "The model takes no instruction.";
+  if (instruct.find('\0') != std::string::npos) return "The instruction has a NUL character in it.";
+  if (CountCharacters(instruct) > kMaxInstructCharacters) return "The instruction is too long.";
+  if (waiting_.size() >= kMaxWaiting) return "The text was not accepted: too much is waiting to be spoken.";
+  return {};
+}
+
+void Peer::Speak(const Json& message) {
+  const std::string refusal = Refusal(message);
+  if (!refusal.empty()) {
+    send_({{"type", "error"}, {"text", refusal}, {"about", "speak"}});
     return;
   }
-  // A setting that is not named keeps the value that the element has.
-  GstStructure* settings = gst_structure_new_empty("settings");
-  for (const char* name : {"speaker", "language", "instruct"}) {
-    const std::string value = GetString(message, name);
-    if (!value.empty()) gst_structure_set(settings, name, G_TYPE_STRING, value.c_str(), nullptr);
+  waiting_.push_back({++last_id_, message});
+  send_({{"type", "accepted"}, {"id", last_id_}, {"text", GetString(message, "text")}});
+  SpeakNext();
+}
+
+void Peer::SpeakNext() {
+  while (speaking_.id == 0 && !waiting_.empty()) {
+    const Text next = std::move(waiting_.front());
+    waiting_.pop_front();
+    // A setting that is not named keeps the value that the element has.
+    GstStructure* settings = gst_structure_new_empty("settings");
+    for (const char* name : {"speaker", "language", "instruct"}) {
+      const std::string value = GetString(next.message, name);
+      if (!value.empty()) gst_structure_set(settings, name, G_TYPE_STRING, value.c_str(), nullptr);
+    }
+    {
+      const std::lock_guard<std::mutex> lock(samples_mutex_);
+      samples_.clear();
+    }
+    g_signal_emit_by_name(speech_, "speak", GetString(next.message, "text").c_str(), settings, &utterance_id_);
+    gst_structure_free(settings);
+    if (utterance_id_ != 0) {
+      speaking_ = next;
+    } else {
+      SendError("The element did not accept the text.");
+      SendFinished(next.id, "error");
+    }
   }
-  guint64 id = 0;
-  g_signal_emit_by_name(speech_, "speak", text.c_str(), settings, &id);
-  gst_structure_free(settings);
+}
+
+// One that is being spoken by now, or is over, is left alone: the browser could not know.
+void Peer::Remove(const Json& message) {
+  const guint64 id = GetId(message);
   if (id == 0) {
-    SendError("The text was not accepted: it is blank, or too much is waiting to be spoken.");
+    SendError("What is to be removed needs the \"id\" of a text.");
     return;
   }
-  send_({{"type", "accepted"}, {"id", id}, {"text", text}});
+  const auto text =
+      std::find_if(waiting_.begin(), waiting_.end(), [id](const Text& waiting) { return waiting.id == id; });
+  if (text == waiting_.end()) return;
+  waiting_.erase(text);
+  SendFinished(id, "removed");
+}
+
+void Peer::Interrupt() {
+  for (const Text& text : std::exchange(waiting_, {})) SendFinished(text.id, "interrupted");
+  guint64 frames = 0;
+  g_signal_emit_by_name(speech_, "interrupt", &frames);
+}
+
+// Each is sent once, and then is the browser's to keep: asking again and again costs nothing.
+void Peer::SendSound(const Json& message) {
+  const guint64 id = GetId(message);
+  const auto sound = std::find_if(sounds_.begin(), sounds_.end(), [id](const Sound& kept) { return kept.id == id; });
+  const bool found = id != 0 && sound != sounds_.end();
+  send_({{"type", "sound"}, {"id", id}, {"bytes", found ? sound->wav.size() : 0}});
+  if (!found) return;
+  send_bytes_(sound->wav);
+  sounds_.erase(sound);
+}
+
+// What was spoken of the text that is over now.
+void Peer::KeepSound() {
+  std::string samples;
+  {
+    const std::lock_guard<std::mutex> lock(samples_mutex_);
+    samples.swap(samples_);
+  }
+  if (samples.empty() || samples.size() > kMaxSoundBytes) return;
+  GstPad* pad = gst_element_get_static_pad(speech_, "src");
+  GstCaps* caps = gst_pad_get_current_caps(pad);
+  gst_object_unref(pad);
+  if (caps == nullptr) return;
+  gint rate = 0;
+  gst_structure_get_int(gst_caps_get_structure(caps, 0), "rate", &rate);
+  gst_caps_unref(caps);
+  sounds_.push_back({speaking_.id, MakeWav(samples, static_cast<guint32>(rate))});
+  size_t bytes = 0;
+  for (const Sound& sound : sounds_) bytes += sound.wav.size();
+  while (bytes > kMaxSoundBytes) {
+    bytes -= sounds_.front().wav.size();
+    sounds_.pop_front();
+  }
+}
+
+// One sample more than is kept tells that it was too much.
+GstPadProbeReturn Peer::OnSamples(GstPad* /*pad*/, GstPadProbeInfo* info, gpointer user_data) {
+  auto* self = static_cast<Peer*>(user_data);
+  GstBuffer* buffer = GST_PAD_PROBE_INFO_BUFFER(info);
+  GstMapInfo map;
+  if (!gst_buffer_map(buffer, &map, GST_MAP_READ)) return GST_PAD_PROBE_OK;
+  {
+    const std::lock_guard<std::mutex> lock(self->samples_mutex_);
+    if (self->samples_.size() <= kMaxSoundBytes) {
+      self->samples_.append(reinterpret_cast<const char*>(map.data), map.size);
+    }
+  }
+  gst_buffer_unmap(buffer, &map);
+  return GST_PAD_PROBE_OK;
 }
 
 gboolean Peer::OnMessage(GstBus* /*bus*/, GstMessage* message, gpointer user_data) {
@@ -309,21 +493,34 @@ void Peer::HandleStructure(const GstStructure* structure) {
     guint line = 0;
     gst_structure_get_uint(structure, "line", &line);
     send_({{"type", "candidate"}, {"line", line}, {"candidate", gst_structure_get_string(structure, "candidate")}});
-  } else if (gst_structure_has_name(structure, "qtts-utterance-started")) {
+  } else if (speaking_.id != 0 && GetNumber(structure, "id") == utterance_id_) {
+    HandleUtterance(structure);
+  }
+}
+
+// About the text that the element has.
+void Peer::HandleUtterance(const GstStructure* structure) {
+  const guint64 id = speaking_.id;
+  if (gst_structure_has_name(structure, "qtts-utterance-started")) {
     send_({{"type", "started"},
-           {"id", GetNumber(structure, "id")},
+           {"id", id},
            {"synthesis", static_cast<double>(GetNumber(structure, "first-frame-latency")) / 1e6}});
   } else if (gst_structure_has_name(structure, "qtts-text-progress")) {
     send_({{"type", "progress"},
-           {"id", GetNumber(structure, "id")},
+           {"id", id},
            {"offset", GetNumber(structure, "offset-chars")},
            {"length", GetNumber(structure, "length-chars")},
            {"delay", MillisecondsUntil(GetNumber(structure, "running-time"))}});
   } else if (gst_structure_has_name(structure, "qtts-utterance-finished")) {
+    KeepSound();
+    const bool kept = !sounds_.empty() && sounds_.back().id == id;
+    speaking_ = {};
     send_({{"type", "finished"},
-           {"id", GetNumber(structure, "id")},
+           {"id", id},
            {"reason", gst_structure_get_string(structure, "reason")},
-           {"spoken", GetNumber(structure, "text-spoken-chars")}});
+           {"spoken", GetNumber(structure, "text-spoken-chars")},
+           {"sound", kept}});
+    SpeakNext();
   }
 }
 

@@ -55,6 +55,8 @@ class Chromium:
             target = json.load(answer)
         page = Page(target["webSocketDebuggerUrl"])
         page.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=scale, mobile=mobile)
+        if mobile:
+            page.call("Emulation.setTouchEmulationEnabled", enabled=True)
         if dark:
             page.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark"}])
         page.go(url)
@@ -105,10 +107,21 @@ class Page:
 
     def click(self, selector):
         """As with a mouse, so that the browser knows it was the user."""
-        x, y = self.run(f"(() => {{ const box = document.querySelector('{selector}').getBoundingClientRect();"
-                        "return [box.x + box.width / 2, box.y + box.height / 2]; })()")
+        x, y = self.middle(selector)
         for kind in ("mousePressed", "mouseReleased"):
             self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
+
+    def middle(self, selector):
+        return self.run(f"(() => {{ const box = document.querySelector('{selector}').getBoundingClientRect();"
+                        "return [box.x + box.width / 2, box.y + box.height / 2]; })()")
+
+    def wheel(self, selector, distance):
+        x, y = self.middle(selector)
+        self.call("Input.dispatchMouseEvent", type="mouseWheel", x=x, y=y, deltaX=0, deltaY=distance)
+
+    def key(self, name, code, control=False):
+        for kind in ("rawKeyDown", "keyUp"):
+            self.call("Input.dispatchKeyEvent", type=kind, key=name, code=name, windowsVirtualKeyCode=code, modifiers=2 if control else 0)
 
     def type(self, selector, text):
         self.run(f"document.querySelector('{selector}').focus(); document.querySelector('{selector}').select()")

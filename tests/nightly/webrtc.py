@@ -2,10 +2,12 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
 """Uses the WebRTC example in a real Chromium: is it heard, does it stop, does it come back, and how soon is
 it heard. What is heard is read from the track itself, behind the browser's jitter buffer, not from what the
-page shows.
+page shows. Takes pictures of the page on a desktop, on a phone and on a phone on its side, to be looked at.
    tests/nightly/webrtc.py BUILD_DIR [--pictures DIR] [--utterances N] [--browsers N]
+With --pictures it takes only these, to DIR; else they go to BUILD_DIR/webrtc-pictures.
 """
 import argparse
+import array
 import atexit
 import os
 import pathlib
@@ -17,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import wave
 
 from chromium import Chromium, Failure, wait_for
 
@@ -42,7 +45,7 @@ LISTEN = """(() => {
       window.heard.push([performance.now(), 20 * Math.log10(peak)]);
     }
   })();
-  document.addEventListener("click", (event) => { if (event.target.id) window.clicked = event.timeStamp; }, true);
+  document.addEventListener("click", (event) => { window.clicked = event.timeStamp; }, true);
 })()"""
 
 
@@ -90,6 +93,15 @@ def speak(page, text):
     wait_for("the text to be accepted", lambda: page.run("said.children.length") > before)
 
 
+def press(page, name, selector="#said li:last-child"):
+    """The button of this name of a text."""
+    wait_for(f"the button {name}", lambda: page.run(
+        f"(() => {{ const found = [...document.querySelectorAll('{selector} button')].find((one) => one.textContent === '{name}');"
+        "document.querySelector('[data-pressed]')?.removeAttribute('data-pressed');"
+        "if (!found || found.disabled) return false; found.scrollIntoView({block: 'nearest'}); found.dataset.pressed = ''; return true; })()"))
+    page.click("[data-pressed]")
+
+
 def idle(page):
     return page.run("utterances.size === 0")
 
@@ -102,7 +114,6 @@ def quiet(page):
 
 def test_speech(page):
     check(page.run("peer.getReceivers()[0].track.readyState") == "live", "an audio track was received")
-    check(page.run("$('#speakers').hidden === (model.speakers.length === 0)"), "voices are those of the model")
     time.sleep(0.5)
     check(loudest(page) < SOUND, "silence before anything is said")
     speak(page, SHORT)
@@ -111,7 +122,11 @@ def test_speech(page):
     check(page.text("#said li .spoken") == SHORT, "the page shows all words as spoken")
     loud = page.run("window.heard.filter(([, level]) => level > -40).length")
     check(loud > 60, f"{loud * 10} ms of the sound are loud")
-    check(page.text("#latency") != "First sound: –", "the page shows the latency")
+    note, title = page.text("#said li small"), page.run("$('#said li small').title")
+    check(re.fullmatch(r"Spoken · heard after \d+ ms", note), f"one latency is shown: {note!r}")
+    check("the model made the first sound in" in title, "its tooltip has the other")
+    check(page.run("Math.abs($('#said').getBoundingClientRect().bottom - $('main').getBoundingClientRect().bottom) < 2"),
+          "a short list sits above the composer")
 
 
 def test_interrupt(page):
@@ -126,6 +141,175 @@ def test_interrupt(page):
     check(idle(page) and page.run("$('#said li:last-child').className") == "interrupted", "the page knows of it")
     spoken = page.text("#said li:last-child .spoken")
     check(0 < len(spoken) < len(LONG) and LONG.startswith(spoken), f"and shows how far it came: {spoken[-20:]!r}")
+
+
+def test_empty(page):
+    wait_for("the model", lambda: page.run("!$('#empty').hidden"))
+    check(page.text("#empty h2") == page.text("#model") == "Bundled English voice", "an empty page has the model's name")
+    samples = page.run("[...document.querySelectorAll('#empty button')].map((one) => one.textContent)")
+    check(len(samples) == 3, "and three sentences to try")
+    check(page.run("['#speakers', '#languages', '#instruct'].every((one) => $(one).hidden)"),
+          "nothing is offered where there is no choice")
+    page.click("#empty button")
+    wait_for("sound", lambda: loudest(page) > -30)
+    check(page.run("$('#empty').hidden") and page.text("#said p") == samples[0], "a click speaks one")
+    wait_for("the end", lambda: idle(page) and quiet(page))
+
+
+def test_choices(page):
+    """As a large model would offer them."""
+    page.run("window.before = model; receive({type: 'model', name: 'Qwen3-TTS-12Hz-1.7B-CustomVoice', characters: 5000, instruct: 'style',"
+             "speakers: ['ryan', 'vivian'], languages: ['chinese', 'english', 'french']})")
+    check(page.run("['#speakers', '#languages', '#instruct'].every((one) => !$(one).hidden)"),
+          "voices, languages and an instruction are offered by a model that has them")
+    page.run("window.said_to_server = []; window.really = send; send = (message) => said_to_server.push(message)")
+    page.type("#instruct input", "In a whisper")
+    page.type("#text", SHORT)
+    page.key("Enter", 13, control=True)
+    check(page.run("said_to_server") == [{"type": "speak", "text": SHORT, "speaker": "ryan", "language": "auto", "instruct": "In a whisper"}],
+          "and go with the text")
+    page.run("send = really; sent = []; receive(before)")
+
+
+def test_composer(page):
+    check(page.run("$('#speak').disabled"), "nothing can be spoken of no text")
+    check("Ctrl+Enter" in page.text("#speak") and "Esc" in page.text("#stop"), "the keys are shown")
+    before = page.run("said.children.length")
+    page.type("#text", SHORT)
+    page.click("#speak")
+    page.click("#speak")
+    page.key("Enter", 13, control=True)
+    check(page.run("text.value") == "", "Speak clears the text")
+    page.type("#text", LONG)
+    page.key("Enter", 13, control=True)
+    wait_for("both texts", lambda: page.run("said.children.length") >= before + 2)
+    check(page.text("#queue") == "1 waiting", "the page tells how many wait")
+    page.key("Escape", 27)
+    wait_for("the stop", lambda: idle(page))
+    check(page.run("said.children.length") == before + 2, "a double click speaks once, Ctrl+Enter speaks and Esc stops")
+
+    check(page.text("#count") == "0 / 5,000 characters", "the limit is shown")
+    page.type("#text", "\N{GRINNING FACE}" * 5001)
+    check(page.text("#count") == "1 character too many" and page.run("$('#speak').disabled"), "a text beyond it is not cut, and not sent")
+    page.type("#text", "\N{GRINNING FACE}" * 5000)
+    check(page.text("#count") == "5,000 / 5,000 characters" and not page.run("$('#speak').disabled"), "characters are counted as the server does")
+
+    page.run("$('#languages select').append(new Option('klingon')); $('#languages select').value = 'klingon'")
+    page.type("#text", SHORT)
+    page.click("#speak")
+    wait_for("the refusal", lambda: "does not speak this language" in page.text("#problem"))
+    check(page.run("text.value") == SHORT, "a text that is refused is there again")
+    page.run("$('#languages select').lastElementChild.remove(); complain(''); text.value = ''; update()")
+
+
+def test_queue(page):
+    wait_for("silence", lambda: idle(page) and quiet(page))
+    page.run("said.replaceChildren(); update()")
+    for text in [LONG] + [f"This is number {number}." for number in range(1, 16)]:
+        speak(page, text)
+    check(page.text("#queue") == "15 waiting", "texts wait")
+    check(page.run("visible(said.children[0]) && !visible(said.children[15])"), "the list shows what is spoken, not the newest")
+    page.wheel("#scroll", 3000)
+    wait_for("the list to scroll", lambda: page.run("!visible(said.children[0]) && !$('#follow').hidden"))
+    words = page.text("#said li .spoken")
+    wait_for("more words", lambda: page.text("#said li .spoken") != words)
+    check(page.run("!visible(said.children[0])"), "a user who scrolls is left alone")
+    page.click("#follow")
+    check(page.run("visible(said.children[0]) && $('#follow').hidden"), "and comes back with a click")
+    press(page, "Remove", "#said li:nth-child(15)")
+    page.run("[...said.children].slice(1, 14).forEach((item) => item.querySelector('button').click())")
+    wait_for("the removal", lambda: page.text("#queue") == "1 waiting")
+    wait_for("the next text", lambda: page.run("said.children[15].className") == "current")
+    wait_for("the end", lambda: idle(page))
+    classes = page.run("[...said.children].map((item) => item.className)")
+    check(classes == ["complete"] + ["removed"] * 14 + ["complete"], "what was removed is not spoken, the rest is")
+
+
+def test_spoken(page, folder):
+    """What can be done with speech that was heard."""
+    wait_for("silence", lambda: idle(page) and quiet(page))
+    speak(page, SHORT)
+    wait_for("the end", lambda: idle(page) and quiet(page))
+    page.run("window.loudest = FLOOR; window.watch = setInterval(() => { loudest = Math.max(loudest, sound.peak()); }, 5)")
+    press(page, "Replay")
+    wait_for("the replay", lambda: page.run("loudest > -30"))
+    check(page.run("!replayer.paused && !$('#stop').disabled"), "it is heard again")
+    page.key("Escape", 27)
+    check(page.run("replayer.paused"), "until Esc")
+    page.run("clearInterval(watch)")
+
+    page.call("Browser.grantPermissions", permissions=["clipboardReadWrite", "clipboardSanitizedWrite"])
+    press(page, "Copy")
+    wait_for("the copy", lambda: page.text("#told") == "Copied")
+    check(page.run("navigator.clipboard.readText()") == SHORT, "its text is copied")
+
+    page.call("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(folder))
+    press(page, "Download")
+    file = folder / "good-morning-how-are-you-today.wav"
+    wait_for("the file", lambda: file.exists() and file.stat().st_size > 0)
+    with wave.open(str(file)) as sound:
+        seconds, samples = sound.getnframes() / sound.getframerate(), array.array("h", sound.readframes(sound.getnframes()))
+        check(sound.getparams()[:3] == (1, 2, 24000) and 1 < seconds < 6 and max(samples) > 2000, f"its sound is saved, {seconds:.1f} s")
+
+    speak(page, LONG)
+    wait_for("some words", lambda: len(page.text("#said li:last-child .spoken")) > 20)
+    page.click("#stop")
+    wait_for("the stop", lambda: idle(page))
+    press(page, "Replay")
+    duration = wait_for("the replay", lambda: page.run("replayer.duration || 0"))
+    check(0.5 < duration < 8, f"of a text that was stopped there is what was spoken: {duration:.1f} s")
+    wait_for("its end", lambda: page.run("replayer.paused"))
+
+    page.run("$('#volume').value = 30; $('#volume').dispatchEvent(new Event('input'))")
+    page.reload()
+    connect(page)
+    check(page.run("[player.volume, replayer.volume]") == [0.3, 0.3], "the volume is kept")
+    page.run("setVolume(100)")
+
+
+# Contrast of each text with what it is written on, by WCAG 2.2.
+CONTRAST = """(() => {
+  const canvas = document.createElement("canvas").getContext("2d", {willReadFrequently: true});
+  const luminance = (name) => {
+    canvas.fillStyle = getComputedStyle(document.documentElement).getPropertyValue(name);
+    canvas.fillRect(0, 0, 1, 1);
+    const [r, g, b] = [...canvas.getImageData(0, 0, 1, 1).data].map((value) => value / 255)
+      .map((value) => value <= .04045 ? value / 12.92 : ((value + .055) / 1.055) ** 2.4);
+    return .2126 * r + .7152 * g + .0722 * b;
+  };
+  return Object.fromEntries([["ink", "card", 4.5], ["ink", "page", 4.5], ["quiet", "card", 4.5], ["quiet", "page", 4.5], ["waiting", "card", 4.5],
+    ["accent", "card", 4.5], ["accent", "page", 4.5], ["on-accent", "accent", 4.5], ["alarm", "alarm-page", 4.5], ["alarm", "card", 4.5], ["edge", "card", 3],
+  ].map(([a, b, least]) => {
+    const [low, high] = [luminance("--" + a), luminance("--" + b)].sort((x, y) => x - y);
+    return [`${a} on ${b}`, [(high + .05) / (low + .05), least]];
+  }));
+})()"""
+
+SIZES = {"desktop": {"width": 1280, "height": 800}, "phone": {"width": 390, "height": 844, "mobile": True},
+         "phone-on-its-side": {"width": 844, "height": 390, "mobile": True}}
+
+
+def test_layout(chromium, server):
+    """Everything can be seen and reached at every size, in both colour schemes."""
+    for name, options in SIZES.items():
+        for dark in (False, True):
+            page = chromium.open(server.url, dark=dark, **options)
+            connect(page)
+            low = {pair: ratio for pair, (ratio, least) in page.run(CONTRAST).items() if ratio < least}
+            check(not low, f"{name}, {'dark' if dark else 'light'}: contrast {low or ''}")
+            page.run("model.instruct || receive({...model, instruct: 'style', speakers: ['a', 'b'], languages: ['chinese', 'english']})")
+            outside = page.run(
+                "[...document.querySelectorAll('button, select, input, textarea, #count, #level')].filter((one) => {"
+                "const box = one.getBoundingClientRect(); return one.offsetParent && (box.left < 0 || box.right > innerWidth || box.top < 0"
+                "|| box.bottom > innerHeight); }).map((one) => one.id || one.textContent)")
+            check(not outside, f"{name}: all is inside the window {outside or ''}")
+            small = page.run("[...document.querySelectorAll('button, select, input:not([type=range])')].filter((one) => one.offsetParent"
+                             "&& one.getBoundingClientRect().height < 32).map((one) => one.id || one.textContent)")
+            check(not small, f"{name}: buttons are large enough {small or ''}")
+            unnamed = page.run("[...document.querySelectorAll('button, select, input, textarea')].filter((one) => !one.labels?.length"
+                               "&& !one.ariaLabel && !one.textContent.trim()).map((one) => one.id)")
+            check(not unnamed, f"{name}: all has a name {unnamed or ''}")
+            page.close()
 
 
 def test_errors(page):
@@ -157,10 +341,10 @@ def measure(page, count):
             f"(window.heard.find(([time, level]) => time > {clicked} && level > {SOUND}) || [0])[0]"))
         in_track.append(first - clicked)
         wait_for("the end", lambda: idle(page))
-        shown = re.search(r"(\d+) ms", page.text("#latency"))
-        if shown:
-            in_page.append(float(shown.group(1)))
-        synthesis.append(float(re.search(r"([\d.]+) ms", page.text("#said li:last-child small")).group(1)))
+        shown = page.run("(({asked, synthesis}) => ({heard: asked?.after, synthesis}))(said.lastElementChild.utterance)")
+        if "heard" in shown:
+            in_page.append(shown["heard"])
+        synthesis.append(shown["synthesis"])
     jitter = page.run("peer.getStats().then((all) => { for (const item of all.values()) if (item.type === 'inbound-rtp')"
                       "return [1000 * item.jitterBufferDelay / item.jitterBufferEmittedCount,"
                       "item.concealmentEvents, item.packetsLost]; })")
@@ -232,24 +416,28 @@ def test_failure(chromium, build):
 
 def take_pictures(chromium, server, folder):
     folder.mkdir(parents=True, exist_ok=True)
-    for name, options in (("desktop", {}), ("desktop-dark", {"dark": True}),
-                          ("phone", {"width": 390, "height": 780, "scale": 2, "mobile": True}),
-                          ("small-phone", {"width": 320, "height": 568, "scale": 2, "mobile": True})):
-        page = chromium.open(server.url, **options)
-        connect(page)
-        page.picture(folder / f"{name}-empty.png")
-        speak(page, SHORT)
-        wait_for("the end", lambda: idle(page))
-        speak(page, LONG)
-        wait_for("some words", lambda: len(page.text("#said li:last-child .spoken")) > 20)
-        page.click("#stop")
-        wait_for("the stop", lambda: idle(page))
-        speak(page, LONG)
-        wait_for("some words", lambda: len(page.text("#said li:last-child .spoken")) > 40)
-        page.picture(folder / f"{name}-speaking.png")
-        page.run("complain('The server does not answer.')")
-        page.picture(folder / f"{name}-problem.png")
-        page.close()
+    for name, options in SIZES.items():
+        for dark in (False, True):
+            scheme = "-dark" if dark else ""
+            page = chromium.open(server.url, scale=2 if name == "phone" else 1, dark=dark, **options)
+            connect(page)
+            page.picture(folder / f"{name}-empty{scheme}.png")
+            speak(page, SHORT)
+            wait_for("the end", lambda: idle(page))
+            speak(page, LONG)
+            wait_for("some words", lambda: len(page.text("#said li:last-child .spoken")) > 20)
+            page.click("#stop")
+            wait_for("the stop", lambda: idle(page) and quiet(page))
+            speak(page, LONG)
+            speak(page, "And this one comes after it.")
+            page.type("#text", "Something else is being written")
+            wait_for("some words", lambda: len(page.text("#said li:nth-last-child(2) .spoken")) > 40)
+            page.picture(folder / f"{name}-speaking{scheme}.png")
+            page.run("receive({type: 'model', name: 'Qwen3-TTS-12Hz-1.7B-CustomVoice', characters: 5000, instruct: 'style',"
+                     "speakers: ['aiden', 'ryan', 'vivian'], languages: ['chinese', 'english', 'french', 'german']});"
+                     "complain('The server does not answer.')")
+            page.picture(folder / f"{name}-problem{scheme}.png")
+            page.close()
 
 
 def main():
@@ -270,13 +458,24 @@ def main():
     with Chromium() as chromium:
         page = chromium.open(server.url)
         connect(page)
+        test_empty(page)
+        page.reload()
+        connect(page)
         test_speech(page)
         test_interrupt(page)
         test_errors(page)
+        test_choices(page)
+        test_composer(page)
+        test_queue(page)
+        with tempfile.TemporaryDirectory() as folder:
+            test_spoken(page, pathlib.Path(folder))
         measure(page, arguments.utterances)
         test_reload(page)
         test_many(chromium, server, arguments.browsers)
+        test_layout(chromium, server)
         check(not page.problems, f"no errors on the page's console {page.problems or ''}")
+        take_pictures(chromium, server, build / "webrtc-pictures")
+        print("to look at:", build / "webrtc-pictures")
         server = test_restart(page, server, build)
         test_failure(chromium, build)
     server.stop()
