@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
 # shellcheck shell=bash
 # Sourced by the scripts that set themselves up on a fresh Debian 12 or 13: package lists and two functions.
+. "$(dirname "${BASH_SOURCE[0]:-$0}")/progress.sh"
 
-# What building and running the element needs. libprotobuf-dev: sentencepiece.pc of Debian 13 requires protobuf-lite, but
-# no package that is installed with it brings that.
+# What building and running the element needs. dpkg-dev: with it Meson knows Debian's folder for libraries, and installs
+# where GStreamer looks. libprotobuf-dev: sentencepiece.pc of Debian 13 requires protobuf-lite, but no package that is
+# installed with it brings that.
 # shellcheck disable=SC2034
-build_packages=(g++ meson ninja-build pkgconf
+build_packages=(g++ dpkg-dev meson ninja-build pkgconf
   libglib2.0-dev libgstreamer1.0-dev libgstreamer-plugins-base1.0-dev
   libicu-dev libsentencepiece-dev libprotobuf-dev nlohmann-json3-dev libhwy-dev libsoxr-dev
   gstreamer1.0-tools gstreamer1.0-plugins-base gstreamer1.0-plugins-good)
@@ -18,7 +20,7 @@ test_packages=(libgtest-dev libgmock-dev
 # What the example programs need besides.
 # shellcheck disable=SC2034
 example_packages=(libgstreamer-plugins-bad1.0-dev gstreamer1.0-plugins-bad gstreamer1.0-nice libsoup-3.0-dev
-  libgstrtspserver-1.0-dev)
+  libgstrtspserver-1.0-dev gstreamer1.0-alsa ffmpeg)
 # What the nightly tests need besides.
 # shellcheck disable=SC2034
 nightly_packages=(chromium python3-websocket tshark valgrind
@@ -27,25 +29,90 @@ nightly_packages=(chromium python3-websocket tshark valgrind
 # shellcheck disable=SC2034
 ci_packages=(clang-14 clang-format-14 clang-tidy-14 libclang-rt-14-dev shellcheck git)
 
-# install_missing PACKAGE...: installs those that are not there, and says so; needs root only then.
+# install_missing PACKAGE...: installs those that are not there, and says so; needs root and a network only then.
 install_missing() {
-  local missing=() package
+  case $- in
+    *i*) (install_packages "$@") ;; # A user's shell keeps its traps and its job control.
+    *) install_packages "$@" ;;
+  esac
+}
+
+install_packages() {
+  local installed package missing=() interrupted log plan status=0
+  if ! command -v dpkg-query >/dev/null; then
+    echo "not a Debian system: taken to be installed: what Debian has in $*" >&2
+    return 0
+  fi
+  installed=$(dpkg-query -W -f '/${Package}/${db:Status-Status}/\n' "$@" 2>/dev/null) || true
   for package in "$@"; do
-    [ "$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null)" = installed ] || missing+=("$package")
+    [[ $installed == *"/$package/installed/"* ]] || missing+=("$package")
   done
   [ ${#missing[@]} -gt 0 ] || return 0
   if [ "$(id -u)" -ne 0 ]; then
     echo "missing packages; as root: apt-get update && apt-get install --no-install-recommends ${missing[*]}" >&2
     return 1
   fi
-  echo "installing: ${missing[*]}" >&2
-  local log
-  log=$(mktemp)
-  if ! { apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "${missing[@]}"; } >"$log" 2>&1; then
-    cat "$log" >&2
+
+  log=$(mktemp "${TMPDIR:-/tmp}/qttssrc-install-XXXXXX.log")
+  apt_get "looking for packages" update || status=$?
+  if [ -z "$interrupted" ]; then
+    # Fails where a package is unknown or does not fit; apt-get then says so once more below. Changes nothing.
+    plan=$(LC_ALL=C apt-get install --assume-no --no-install-recommends -o Debug::NoLocking=1 "${missing[@]}" 2>/dev/null) || true
+    # A mirror that is not reached does no harm where the packages are there already.
+    if [ "$status" -eq 0 ] || ! offline "$plan"; then
+      echo "installing$(plan_in_words "$plan"): ${missing[*]}" >&2
+      status=0
+      apt_get installing install -y --no-install-recommends "${missing[@]}" || status=$?
+    fi
+  fi
+  if [ "$status" -eq 0 ] && [ -z "$interrupted" ]; then
+    rm -f "$log"
+    return 0
+  fi
+  if [ -z "$interrupted" ] && offline "$plan"; then
+    echo "no network: $(unreachable) cannot be reached; connect and call this again, or install by hand: ${missing[*]}" >&2
+    rm -f "$log"
     return 1
   fi
-  rm -f "$log"
+  local next="call this again"
+  [ -z "$(dpkg --audit 2>/dev/null)" ] || next="dpkg --configure -a   then call this again"
+  stopped "installing packages" "$next" "$status"
+}
+
+# apt_get WHAT ARGUMENT...: with progress, and a mirror that does not answer given up after 30 s.
+apt_get() {
+  local what=$1 status=0
+  shift
+  DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8 with_progress "$what" apt_stage \
+    apt-get -o APT::Status-Fd=3 -o APT::Update::Error-Mode=any -o Acquire::http::Timeout=30 -o DPkg::Lock::Timeout=120 "$@" \
+    3>"$log.stage" || status=$?
+  rm -f "$log.stage"
+  return "$status"
+}
+
+# apt_stage: how far apt-get is, by its last line on APT::Status-Fd: STAGE:ITEM:PERCENT:TEXT.
+apt_stage() {
+  tail -n 1 "$log.stage" | sed -n 's/^dlstatus:[^:]*:\([0-9]*\).*/downloading, \1 %/p; s/^pmstatus:[^:]*:\([0-9]*\).*/unpacking and configuring, \1 %/p'
+}
+
+# plan_in_words PLAN: what apt-get is about to do; nothing, if it did not say.
+plan_in_words() {
+  local count download disk
+  count=$(sed -n 's/^[0-9]* upgraded, \([0-9]*\) newly installed.*/\1/p' <<<"$1")
+  download=$(sed -n 's|^Need to get \([^/]*B\)[ /].*|\1|p' <<<"$1")
+  disk=$(sed -n 's/^After this operation, \(.*B\) of additional.*/\1/p' <<<"$1")
+  [ -z "$count" ] || echo " $count packages, ${download:-0 B} to download, ${disk:-0 B} on disk"
+}
+
+# offline PLAN: whether no mirror was reached, and there is something to download.
+offline() {
+  [[ $1 != *"Need to get 0 B"* ]] && [ -n "$(unreachable)" ] && ! grep -qaE '^(Hit|Get):' "$log"
+}
+
+# unreachable: the first host that apt-get could not reach.
+unreachable() {
+  grep -aE "resolv|[Cc]ould not connect|Cannot initiate|Unable to connect|[Tt]imed? ?out|unreachable|refused|Connection failed|No route" "$log" |
+    sed -n 's|.*Failed to fetch [a-z+]*://\([^/ ]*\)/.*|\1|p' | sed -n 1p
 }
 
 # need_writable FOLDER: makes it where it is not there; fails where nothing can be built in it.

@@ -4,6 +4,7 @@
 // of 80 ms, drops the rest of the turn and tells which words were really said: a model should go on from these.
 #include <gio/gio.h>
 #include <glib-unix.h>
+#include <glib/gstdio.h>
 #include <gst/app/gstappsrc.h>
 #include <gst/gst.h>
 #include <unistd.h>
@@ -36,6 +37,35 @@ bool HaveElement(const char* name) {
   return true;
 }
 
+// Whether sound flows through a pipeline with autoaudiosink or autoaudiosrc. Where there is no device they warn, and
+// take a fake one, or fail when they are used.
+bool HaveDevice(const char* launch_line) {
+  GstElement* pipeline = gst_parse_launch(launch_line, nullptr);
+  if (pipeline == nullptr) return false;
+  gst_element_set_state(pipeline, GST_STATE_PLAYING);
+  GstBus* bus = gst_element_get_bus(pipeline);
+  constexpr GstClockTime kPatience = 3 * GST_SECOND;  // a device that is slow is one
+  GstMessage* message = gst_bus_timed_pop_filtered(
+      bus, kPatience, static_cast<GstMessageType>(GST_MESSAGE_WARNING | GST_MESSAGE_ERROR | GST_MESSAGE_EOS));
+  const bool have = message == nullptr || GST_MESSAGE_TYPE(message) == GST_MESSAGE_EOS;
+  if (message != nullptr) gst_message_unref(message);
+  gst_element_set_state(pipeline, GST_STATE_NULL);
+  gst_object_unref(bus);
+  gst_object_unref(pipeline);
+  return have;
+}
+
+// Where a file is written until it is whole: beside it. A pipe or a device is written itself.
+std::string PartialName(const std::string& output) {
+  if (g_file_test(output.c_str(), G_FILE_TEST_EXISTS) && !g_file_test(output.c_str(), G_FILE_TEST_IS_REGULAR)) {
+    return output;
+  }
+  gchar* folder = g_path_get_dirname(output.c_str());
+  const std::string name = std::string(folder) + "/.qttssrc-" + std::to_string(g_random_int());
+  g_free(folder);
+  return name;
+}
+
 std::string Quote(const std::string& value) {
   gchar* escaped = g_strescape(value.c_str(), nullptr);
   const std::string quoted = "\"" + std::string(escaped) + "\"";
@@ -45,7 +75,7 @@ std::string Quote(const std::string& value) {
 
 // One turn is one utterance: it grows with the tokens, however late they are, and ends with the line.
 // Silence between turns keeps the loudspeaker running, and the time in a file right.
-std::string LaunchLine(const Options& options) {
+std::string LaunchLine(const Options& options, const std::string& file) {
   const bool cancel_echo = options.microphone && options.output.empty() && HaveElement("webrtcdsp");
   std::string line =
       "appsrc name=tokens format=time caps=text/x-raw,format=utf8 "
@@ -53,7 +83,7 @@ std::string LaunchLine(const Options& options) {
       "utterance-timeout=18446744073709551615 max-text-length=1000000 " +
       options.properties + " ! audioconvert ! audioresample ! audio/x-raw,format=S16LE";
   line += cancel_echo ? ",rate=48000 ! webrtcechoprobe name=echo " : " ";
-  line += options.output.empty() ? "! autoaudiosink " : "! wavenc ! filesink location=" + Quote(options.output) + " ";
+  line += options.output.empty() ? "! autoaudiosink " : "! wavenc ! filesink location=" + Quote(file) + " ";
 
   if (options.microphone) {
     line += "autoaudiosrc ";
@@ -87,7 +117,11 @@ class Agent {
   static gboolean OnToken(gpointer user_data);
   static gboolean OnMessage(GstBus* bus, GstMessage* message, gpointer user_data);
   static GstPadProbeReturn OnSpeechEvent(GstPad* pad, GstPadProbeInfo* info, gpointer user_data);
-  static gboolean OnStop(gpointer user_data);
+  static gboolean OnInterrupt(gpointer user_data);
+  static gboolean OnTerminate(gpointer user_data);
+
+  int RunPipeline(const std::string& file);
+  void Stop(int status);
 
   std::string NextToken();
   void ScheduleToken();
@@ -113,11 +147,35 @@ class Agent {
   std::deque<Turn> turns_;  // fed and not finished, oldest first
   bool speaking_ = false;
   int status_ = 0;
+  int stop_status_ = 0;  // to exit with after a signal
 };
 
 int Agent::Run() {
+  if (options_.output.empty() &&
+      !HaveDevice("audiotestsrc wave=silence num-buffers=1 ! audioconvert ! audioresample ! autoaudiosink")) {
+    g_printerr("No loudspeaker was found; --output FILE writes a WAV file.\n");
+    return 1;
+  }
+  if (options_.microphone && !HaveDevice("autoaudiosrc ! fakesink num-buffers=1")) {
+    g_printerr("No microphone was found; --listen FILE takes a file for it.\n");
+    return 1;
+  }
+  const std::string file = options_.output.empty() ? "" : PartialName(options_.output);
+  int status = RunPipeline(file);
+  if (file != options_.output) {
+    if (status == 0 && g_rename(file.c_str(), options_.output.c_str()) != 0) {
+      g_printerr("%s: cannot be written.\n", options_.output.c_str());
+      status = 1;
+    }
+    if (status != 0) g_unlink(file.c_str());
+  }
+  if (status == 0 && !options_.output.empty()) std::printf("wrote %s\n", options_.output.c_str());
+  return stop_status_ != 0 ? stop_status_ : status;
+}
+
+int Agent::RunPipeline(const std::string& file) {
   GError* error = nullptr;
-  pipeline_ = gst_parse_launch(LaunchLine(options_).c_str(), &error);
+  pipeline_ = gst_parse_launch(LaunchLine(options_, file).c_str(), &error);
   if (error != nullptr) {
     g_printerr("%s\n", error->message);
     g_error_free(error);
@@ -141,7 +199,8 @@ int Agent::Run() {
   // If it cannot be started, an error is on its way.
   if (gst_element_set_state(pipeline_, GST_STATE_PLAYING) != GST_STATE_CHANGE_FAILURE) {
     g_unix_fd_add(STDIN_FILENO, static_cast<GIOCondition>(G_IO_IN | G_IO_HUP), OnInput, this);
-    g_unix_signal_add(SIGINT, OnStop, this);
+    g_unix_signal_add(SIGINT, OnInterrupt, this);
+    g_unix_signal_add(SIGTERM, OnTerminate, this);
     if (Paced()) ScheduleToken();
   }
   g_main_loop_run(loop_);
@@ -227,9 +286,24 @@ GstPadProbeReturn Agent::OnSpeechEvent(GstPad* /*pad*/, GstPadProbeInfo* info, g
   return GST_PAD_PROBE_OK;
 }
 
-gboolean Agent::OnStop(gpointer user_data) {
-  gst_element_send_event(static_cast<Agent*>(user_data)->pipeline_, gst_event_new_eos());
+gboolean Agent::OnInterrupt(gpointer user_data) {
+  static_cast<Agent*>(user_data)->Stop(130);
   return G_SOURCE_CONTINUE;
+}
+
+gboolean Agent::OnTerminate(gpointer user_data) {
+  static_cast<Agent*>(user_data)->Stop(143);
+  return G_SOURCE_CONTINUE;
+}
+
+// The file is finished first; who asks twice does not want to wait for that.
+void Agent::Stop(int status) {
+  if (stop_status_ != 0) {
+    status_ = 1;
+    g_main_loop_quit(loop_);
+  }
+  stop_status_ = status;
+  gst_element_send_event(pipeline_, gst_event_new_eos());
 }
 
 gboolean Agent::OnMessage(GstBus* /*bus*/, GstMessage* message, gpointer user_data) {

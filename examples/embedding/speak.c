@@ -5,6 +5,7 @@
 #include <gst/app/gstappsink.h>
 #include <gst/gst.h>
 #include <stdio.h>
+#include <string.h>
 
 // The error that ended the pipeline; NULL if it was the end of the speech.
 static gchar* find_error(GstElement* pipeline) {
@@ -22,9 +23,10 @@ static gchar* find_error(GstElement* pipeline) {
 
 int main(int argc, char** argv) {
   gst_init(&argc, &argv);
-  if (argc != 2) {
-    g_printerr("usage: %s TEXT >samples\n", argv[0]);
-    return 2;
+  const gboolean help = argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0);
+  if (argc != 2 || help) {
+    (help ? g_print : g_printerr)("usage: %s TEXT >samples\n", argv[0]);
+    return help ? 0 : 2;
   }
 
   GError* error = NULL;

@@ -152,5 +152,11 @@ void Application::Speak(const std::string& text) {
 
 int main(int argc, char** argv) {
   gst_init(&argc, &argv);
+  if (argc > 1) {
+    const std::string option = argv[1];
+    const bool help = option == "--help" || option == "-h";
+    (help ? g_print : g_printerr)("usage: %s <lines >samples\n", argv[0]);
+    return help ? 0 : 2;
+  }
   return Application().Run();
 }

@@ -2,7 +2,9 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
 """Speaks a text into a WAV file and tells when each word begins: signals and messages in a GLib main loop.
    speak.py TEXT out.wav
+The file appears when it is whole; Ctrl-C keeps what was spoken until then.
 """
+import os
 import sys
 import wave
 
@@ -11,7 +13,14 @@ import gi
 gi.require_version("Gst", "1.0")
 from gi.repository import GLib, Gst  # noqa: E402
 
-text, path = sys.argv[1:] if len(sys.argv) == 3 else sys.exit(__doc__)
+if sys.argv[1:] in (["--help"], ["-h"]):
+    print(__doc__)
+    sys.exit()
+if len(sys.argv) != 3:
+    print(__doc__, file=sys.stderr)
+    sys.exit(2)
+text, path = sys.argv[1:]
+partial = os.path.join(os.path.dirname(path), f".qttssrc-{os.getpid()}")
 Gst.init(None)
 try:
     pipeline = Gst.parse_launch("qttssrc name=speech ! appsink name=out sync=false emit-signals=true max-buffers=8 "
@@ -42,7 +51,8 @@ def on_message(_bus, message):
         print(f"{structure.get_value('running-time') / Gst.SECOND:6.2f} s  {word}")
 
 
-with wave.open(path, "wb") as sound:
+interrupted = False
+with wave.open(partial, "wb") as sound:
     sound.setnchannels(1)
     sound.setsampwidth(2)
     sound.setframerate(24000)
@@ -51,6 +61,15 @@ with wave.open(path, "wb") as sound:
     bus.add_signal_watch()
     bus.connect("message", on_message)
     pipeline.set_state(Gst.State.PLAYING)
-    loop.run()
+    try:
+        loop.run()
+    except KeyboardInterrupt:
+        interrupted = True
     pipeline.set_state(Gst.State.NULL)
-sys.exit(problems[0] if problems else 0)
+    seconds = sound.getnframes() / sound.getframerate()
+if problems or seconds == 0:
+    os.unlink(partial)
+else:
+    os.replace(partial, path)
+    print(f"wrote {path}: {seconds:.2f} s of speech")
+sys.exit(problems[0] if problems else 130 if interrupted else 0)

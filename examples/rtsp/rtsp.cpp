@@ -219,6 +219,12 @@ int main(int argc, char** argv) {
     return 2;
   }
 
+  for (const gint number : {port, control_port}) {
+    if (number < 1 || number > 65535) {
+      g_printerr("%d: a port is a number from 1 to 65535.\n", number);
+      return 2;
+    }
+  }
   Station station;
   if (model_path != nullptr) station.model_path = model_path;
   if (device != nullptr) station.device = device;
