@@ -90,8 +90,12 @@ namespace {
 
 void Write(std::string_view text) { (void)!write(STDOUT_FILENO, text.data(), text.size()); }
 
-// Prints in which libraries the process dies, the innermost first.
+// Prints in which libraries the process dies, the innermost first. Of threads that die together, the first one does.
 void OnDeath(int signal) {
+  static std::atomic_flag dying = ATOMIC_FLAG_INIT;
+  if (dying.test_and_set()) {
+    for (;;) pause();
+  }
   std::array<void*, 256> frames{};
   const int count = backtrace(frames.data(), static_cast<int>(frames.size()));
   Write("death:");
@@ -250,15 +254,17 @@ Outcome RunUnder(const char* kind, long limit) {
 // Whether GLib gave up for somebody else than the plugin.
 bool DiedOutside(const Outcome& outcome) {
   const std::string death = outcome.Line("death:");
-  if (death.find("libglib") == std::string::npos || death.find("libstdc++") != std::string::npos) return false;
+  const size_t glib = death.find("libglib");
+  // Further in than GLib, the C++ library is std::terminate(); further out it is where a std::thread begins.
+  if (glib == std::string::npos || death.find("libstdc++") < glib) return false;
   // The innermost frame behind GLib's own asked it.
   bool in_glib = false;
   for (size_t begin = 0; begin < death.size();) {
     const size_t end = std::min(death.find(' ', begin), death.size());
     const std::string_view frame = std::string_view(death).substr(begin, end - begin);
-    const bool glib = frame.starts_with("libglib") || frame.starts_with("libgobject");
-    if (in_glib && !glib) return !frame.starts_with("libgstqtts");
-    in_glib = in_glib || glib;
+    const bool is_glib = frame.starts_with("libglib") || frame.starts_with("libgobject");
+    if (in_glib && !is_glib) return !frame.starts_with("libgstqtts");
+    in_glib = in_glib || is_glib;
     begin = end + 1;
   }
   return in_glib;  // so deep in GLib that nobody else is seen
