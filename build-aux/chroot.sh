@@ -1,29 +1,36 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
 # shellcheck shell=bash
-# Sourced by the scripts that work in a fresh chroot of a Debian release, as a stranger's new machine. Needs root,
+# Sourced by the scripts that work in a fresh chroot of a Debian or Ubuntu release, as a stranger's new machine. Needs root,
 # debootstrap and the network. One chroot at a time; the script removes it:
 #   trap leave_chroot EXIT
 #   make_chroot bookworm /var/tmp/somewhere
 #   copy_sources /qttssrc
 #   in_chroot QTTS_MESON_OPTIONS=-Dcuda=disabled /qttssrc/tests/run
-# In the environment: QTTS_DEBIAN_MIRROR, default http://deb.debian.org/debian.
+# In the environment: QTTS_DEBIAN_MIRROR, default http://deb.debian.org/debian; QTTS_UBUNTU_MIRROR, default
+# http://archive.ubuntu.com/ubuntu.
 
 chroot_root=  # folder of the chroot; empty: there is none
 
 # make_chroot RELEASE FOLDER [ARCHIVE]: a minimal system in a new folder below FOLDER. If ARCHIVE exists, it is unpacked
 # from that; else it is made with debootstrap, and kept there for the next.
 make_chroot() {
-  local release=$1 folder=$2 archive=${3:-} mount script=()
+  local release=$1 folder=$2 archive=${3:-} mount mirror=${QTTS_DEBIAN_MIRROR:-http://deb.debian.org/debian} options=() script=()
+  local ubuntu_keys=/usr/share/keyrings/ubuntu-archive-keyring.gpg
   [ -z "$chroot_root" ] || { echo "make_chroot: there is one already" >&2; return 1; }
   # Releases that are newer than debootstrap are set up as unstable is.
   [ -e "/usr/share/debootstrap/scripts/$release" ] || script=(sid)
+  if [ "$release" = noble ]; then
+    mirror=${QTTS_UBUNTU_MIRROR:-http://archive.ubuntu.com/ubuntu} options=(--components=main,universe) script=(gutsy)
+    # Debian has no package of Ubuntu's keys.
+    if [ -e "$ubuntu_keys" ]; then options+=("--keyring=$ubuntu_keys"); else options+=(--no-check-gpg); fi
+  fi
   chroot_root=$(mktemp -d "$folder/$release.XXXXXX")
   chmod 755 "$chroot_root"
   if [ -n "$archive" ] && [ -e "$archive" ]; then
     tar --extract --file="$archive" --directory="$chroot_root" --numeric-owner
   else
-    if ! debootstrap --variant=minbase "$release" "$chroot_root" "${QTTS_DEBIAN_MIRROR:-http://deb.debian.org/debian}" \
-      "${script[@]}" >"$folder/$release.log" 2>&1; then
+    if ! debootstrap --variant=minbase "${options[@]}" "$release" "$chroot_root" "$mirror" "${script[@]}" \
+      >"$folder/$release.log" 2>&1; then
       tail -n 20 "$folder/$release.log" >&2
       return 1
     fi
