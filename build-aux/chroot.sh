@@ -14,22 +14,23 @@ chroot_root=  # folder of the chroot; empty: there is none
 # make_chroot RELEASE FOLDER [ARCHIVE]: a minimal system in a new folder below FOLDER. If ARCHIVE exists, it is unpacked
 # from that; else it is made with debootstrap, and kept there for the next.
 make_chroot() {
-  local release=$1 folder=$2 archive=${3:-} mount mirror=${QTTS_DEBIAN_MIRROR:-http://deb.debian.org/debian} options=() script=()
+  local release=$1 folder=$2 archive=${3:-} mount mirror=${QTTS_DEBIAN_MIRROR:-http://deb.debian.org/debian}
+  local bootstrap_options=() script=()
   local ubuntu_keys=/usr/share/keyrings/ubuntu-archive-keyring.gpg
   [ -z "$chroot_root" ] || { echo "make_chroot: there is one already" >&2; return 1; }
   # Releases that are newer than debootstrap are set up as unstable is.
   [ -e "/usr/share/debootstrap/scripts/$release" ] || script=(sid)
   if [ "$release" = noble ]; then
-    mirror=${QTTS_UBUNTU_MIRROR:-http://archive.ubuntu.com/ubuntu} options=(--components=main,universe) script=(gutsy)
+    mirror=${QTTS_UBUNTU_MIRROR:-http://archive.ubuntu.com/ubuntu} script=(gutsy) bootstrap_options=("--components=main,universe")
     # Debian has no package of Ubuntu's keys.
-    if [ -e "$ubuntu_keys" ]; then options+=("--keyring=$ubuntu_keys"); else options+=(--no-check-gpg); fi
+    if [ -e "$ubuntu_keys" ]; then bootstrap_options+=("--keyring=$ubuntu_keys"); else bootstrap_options+=(--no-check-gpg); fi
   fi
   chroot_root=$(mktemp -d "$folder/$release.XXXXXX")
   chmod 755 "$chroot_root"
   if [ -n "$archive" ] && [ -e "$archive" ]; then
     tar --extract --file="$archive" --directory="$chroot_root" --numeric-owner
   else
-    if ! debootstrap --variant=minbase "${options[@]}" "$release" "$chroot_root" "$mirror" "${script[@]}" \
+    if ! debootstrap --variant=minbase "${bootstrap_options[@]}" "$release" "$chroot_root" "$mirror" "${script[@]}" \
       >"$folder/$release.log" 2>&1; then
       tail -n 20 "$folder/$release.log" >&2
       return 1
