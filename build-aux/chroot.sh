@@ -61,8 +61,13 @@ in_chroot() {
 
 leave_chroot() {
   [ -n "$chroot_root" ] || return 0
-  local mount
+  local mount tries
   for mount in dev/shm dev/pts dev proc sys; do
+    # What ended a moment ago may still hold /dev/null.
+    for ((tries = 0; tries < 50; tries++)); do
+      ! mountpoint -q "$chroot_root/$mount" || umount "$chroot_root/$mount" 2>/dev/null || { sleep 0.1 && continue; }
+      break
+    done
     if mountpoint -q "$chroot_root/$mount"; then umount "$chroot_root/$mount"; fi
   done
   # Never through a mount: what is below would be the host's.

@@ -4,12 +4,12 @@
 . "$(dirname "${BASH_SOURCE[0]:-$0}")/progress.sh"
 
 # What building and running the element needs. dpkg-dev: with it Meson knows Debian's folder for libraries, and installs
-# where GStreamer looks. libprotobuf-dev: sentencepiece.pc of Debian 13 requires protobuf-lite, but no package that is
-# installed with it brings that.
+# where GStreamer looks. SentencePiece's package does not bring what it needs: its sentencepiece.pc of Debian 13 requires
+# protobuf-lite (libprotobuf-dev), its header of Debian 14 includes Abseil's (libabsl-dev).
 # shellcheck disable=SC2034
 build_packages=(g++ dpkg-dev meson ninja-build pkgconf
   libglib2.0-dev libgstreamer1.0-dev libgstreamer-plugins-base1.0-dev
-  libicu-dev libsentencepiece-dev libprotobuf-dev nlohmann-json3-dev libhwy-dev libsoxr-dev
+  libicu-dev libsentencepiece-dev libprotobuf-dev libabsl-dev nlohmann-json3-dev libhwy-dev libsoxr-dev
   gstreamer1.0-tools gstreamer1.0-plugins-base gstreamer1.0-plugins-good)
 # What the tests need besides.
 # shellcheck disable=SC2034
