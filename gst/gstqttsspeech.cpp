@@ -9,10 +9,10 @@
 #include <tuple>
 #include <utility>
 
-#include "gstqttssayable.h"
 #include "qtts/language.h"
 #include "qtts/polling.h"
 #include "qtts/resources.h"
+#include "qtts/text_check.h"
 
 namespace gstqtts {
 namespace {
@@ -725,14 +725,14 @@ void Speech::PrepareNext(Lock* lock) {
 bool Speech::AwaitsWords() const {
   if (current_ || queue_.empty()) return false;
   const Utterance& next = queue_.front();
-  return next.more_text && !next.settings.speak_anything && !IsSayable(next.text);
+  return next.more_text && !next.settings.speak_anything && !qtts::IsSayable(next.text);
 }
 
 // With the lock held. Finishes the next utterance if there is nothing to say in it.
 bool Speech::DropUnsayable() {
   if (queue_.empty()) return false;
   const Utterance& next = queue_.front();
-  if (next.more_text || next.settings.speak_anything || IsSayable(next.text)) return false;
+  if (next.more_text || next.settings.speak_anything || qtts::IsSayable(next.text)) return false;
   current_ = Current();
   current_->utterance = queue_.Pop();
   FinishCurrent(FinishReason::kNothingToSay);

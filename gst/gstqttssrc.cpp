@@ -133,6 +133,7 @@
 #include "gstqttspresets.h"
 #include "gstqttsproperties.h"
 #include "gstqttssrcprivate.h"
+#include "qtts/bundled_voice.h"
 #include "qtts/engine.h"
 
 using gstqtts::Speech;
@@ -304,10 +305,7 @@ static qtts::EngineOptions gst_qtts_src_get_engine_options(GstQttsSrc* self) {
     options.precision = self->priv->precision;
     options.cuda_device = self->priv->cuda_device_id;
   }
-  if (options.model_path.empty()) {
-    const gchar* path = g_getenv("QTTS_VOICE_PATH");
-    options.model_path = path != nullptr && *path != '\0' ? path : VOICE_DIR;
-  }
+  if (options.model_path.empty()) options.model_path = qtts::BundledVoicePath();
   return options;
 }
 

@@ -30,6 +30,8 @@ constexpr char kExamples[] =
     "\n\nqtts-tool COMMAND --help is the manual of one command.\n"
     "\n"
     "Examples:\n"
+    "  qtts-tool speak \"Hello.\" --output hello.wav\n"
+    "  qtts-tool speak DIR - --speaker ryan --output - < story.txt | aplay\n"
     "  qtts-tool inspect /models/Qwen3-TTS-12Hz-0.6B-CustomVoice\n"
     "  qtts-tool codes DIR --text \"Hello.\" --seed 7 | qtts-tool decode DIR --output hello.wav\n"
     "  qtts-tool voice make DIR --audio me.wav --reference-text \"What me.wav says.\" --output me.safetensors\n"
@@ -43,7 +45,8 @@ enum CommandBit : unsigned {
   kDecode = 1U << 4U,
   kMakeVoice = 1U << 5U,
   kShowVoice = 1U << 6U,
-  kAll = (1U << 7U) - 1,
+  kSpeak = 1U << 7U,
+  kAll = (1U << 8U) - 1,
 };
 
 struct Command {
@@ -55,6 +58,8 @@ struct Command {
 };
 
 constexpr Command kCommands[] = {
+    {"speak", "[DIR] TEXT", 2, kSpeak,
+     "the speech of TEXT, or of standard input for -, to --output; without DIR with the bundled voice"},
     {"inspect", "DIR", 1, kInspect, "what a model folder holds: type, sizes, speakers, languages, memory"},
     {"tokenize", "DIR", 1, kTokenize, "token ids of each line of standard input, one line each"},
     {"prompt", "DIR", 1, kPrompt, "the rows the talker is given for --text"},
@@ -86,7 +91,8 @@ struct Option {
   const char* value;
 };
 
-constexpr unsigned kSpeaking = kPrompt | kCodes;
+constexpr unsigned kGenerating = kCodes | kSpeak;
+constexpr unsigned kSpeaking = kPrompt | kGenerating;
 
 std::span<const Option> Options() {
   using O = ToolOptions;
@@ -99,28 +105,33 @@ std::span<const Option> Options() {
       {"instruct", 0, kSpeaking, Text{&O::instruct}, "How to speak, or the voice's description", "TEXT"},
       {"layout", 0, kSpeaking, &O::layout, "Prompt layout: auto (default), streaming or non-streaming", "NAME"},
       {"voice", 0, kSpeaking, &O::voice, "Voice to speak with, for Base checkpoints", "FILE"},
-      {"greedy", 0, kCodes, &O::greedy, "Take the likeliest code always, in all code groups", nullptr},
-      {"seed", 0, kCodes, &O::seed, "Random seed (default 0)", "N"},
-      {"temperature", 0, kCodes, &O::temperature, "Of code group 0", "X"},
-      {"top-k", 0, kCodes, &O::top_k, "Of code group 0; 0 = all", "N"},
-      {"top-p", 0, kCodes, &O::top_p, "Of code group 0", "X"},
-      {"repetition-penalty", 0, kCodes, &O::repetition_penalty, "Of code group 0; 1 = off", "X"},
-      {"max-frames", 0, kCodes, &O::max_frames, "Stop after N frames of 80 ms", "N"},
+      {"greedy", 0, kGenerating, &O::greedy, "Take the likeliest code always, in all code groups", nullptr},
+      {"seed", 0, kGenerating, &O::seed, "Random seed (default 0)", "N"},
+      {"temperature", 0, kGenerating, &O::temperature, "Of code group 0", "X"},
+      {"top-k", 0, kGenerating, &O::top_k, "Of code group 0; 0 = all", "N"},
+      {"top-p", 0, kGenerating, &O::top_p, "Of code group 0", "X"},
+      {"repetition-penalty", 0, kGenerating, &O::repetition_penalty, "Of code group 0; 1 = off", "X"},
+      {"max-frames", 0, kGenerating, &O::max_frames, "Stop after N frames of 80 ms", "N"},
       {"audio", 0, kMakeVoice, &O::audio, "WAV file with the voice to clone", "FILE"},
       {"reference-text", 0, kMakeVoice, Text{&O::reference_text},
        "What --audio says; without it only the timbre is cloned", "TEXT"},
       {"pad-reference", 0, kMakeVoice, &O::pad_reference,
        "Half a second of silence behind --audio, against its last sounds being repeated", nullptr},
-      {"device", 0, kCodes | kDecode, &O::device, "auto (default: the GPU if it can hold the model), cpu or cuda",
+      {"device", 0, kGenerating | kDecode, &O::device, "auto (default: the GPU if it can hold the model), cpu or cuda",
        "NAME"},
-      {"precision", 0, kCodes | kDecode, &O::precision,
+      {"precision", 0, kGenerating | kDecode, &O::precision,
        "auto (default: bf16 on the GPU, f32 on the CPU), bf16 or f32; of `decode` on the GPU, auto and bf16 are "
        "products of tensor cores with sums in F32",
        "NAME"},
-      {"threads", 0, kCodes | kDecode | kMakeVoice, &O::threads, "CPU threads; 0 (default) = one per core", "N"},
-      {"output", 'o', kDecode | kMakeVoice, &O::output, "WAV or voice file to write", "FILE"},
-      {"format", 0, kDecode, &O::format, "Samples of the WAV file: s16 (default) or f32", "NAME"},
+      {"threads", 0, kGenerating | kDecode | kMakeVoice, &O::threads, "CPU threads; 0 (default) = one per core", "N"},
+      {"output", 'o', kSpeak | kDecode | kMakeVoice, &O::output,
+       "File to write: WAV, or a voice; of `speak` .wav, .raw (samples alone: mono, little-endian), or - for a WAV to "
+       "standard output while it is being made",
+       "FILE"},
+      {"format", 0, kSpeak | kDecode, &O::format, "Samples of the file: s16 (default) or f32", "NAME"},
+      {"raw", 0, kSpeak, &O::raw, "No WAV header on standard output", nullptr},
       {"help", 'h', kAll, &O::help, "The manual", nullptr},
+      {"version", 'V', kAll, &O::version, "The version", nullptr},
   };
   return options;
 }
@@ -229,9 +240,9 @@ std::string Manual(const std::string& command) {
   if (one != nullptr) {
     parameters = command + " " + one->operands;
     summary = "Prints " + std::string(one->does) + ".";
-    if (one->bit == kMakeVoice || one->bit == kDecode) summary.replace(0, 6, "Writes");
+    if ((one->bit & (kMakeVoice | kDecode | kSpeak)) != 0) summary.replace(0, 6, "Writes");
   } else {
-    parameters = "COMMAND DIR - look into Qwen3-TTS checkpoints and run their parts";
+    parameters = "COMMAND … - speak with Qwen3-TTS checkpoints, look into them and run their parts";
     summary = "Commands:";
     for (const Command& each : kCommands) {
       if (command == "voice" && !each.name.starts_with("voice ")) continue;
@@ -260,6 +271,7 @@ Result<ToolOptions> ParseOptions(int argc, char** argv) {
   const std::string problem = parsed ? "" : error->message;
   g_clear_error(&error);
   ToolOptions& options = parse.options;
+  if (options.version) return std::move(options);
   if (!parsed && !options.help) return Status::InvalidArgument(problem);
   // If the parser failed behind --help, options are still there.
   std::vector<std::string> words;
@@ -304,6 +316,12 @@ Result<TokenizerPattern> PatternOf(const ToolOptions& options) {
   if (options.pattern.empty() || options.pattern == "native") return TokenizerPattern::kNative;
   if (options.pattern == "patched") return TokenizerPattern::kPatched;
   return Allowed("pattern", options.pattern, "native or patched");
+}
+
+Result<WavFormat> SampleFormatOf(const ToolOptions& options) {
+  if (options.format.empty() || options.format == "s16") return WavFormat::kS16;
+  if (options.format == "f32") return WavFormat::kF32;
+  return Allowed("format", options.format, "s16 or f32");
 }
 
 Result<EngineOptions> MakeEngineOptions(const ToolOptions& options, const std::string& path) {

@@ -12,6 +12,7 @@
 #include "qtts/request.h"
 #include "qtts/status.h"
 #include "qtts/tokenizer_pattern.h"
+#include "wav.h"
 
 namespace qtts {
 
@@ -24,6 +25,7 @@ struct ToolOptions {
   std::vector<std::string> arguments;  // what follows the command, options removed
   std::vector<std::string> warnings;   // for the user
   bool help = false;
+  bool version = false;
   bool json = false;
   std::string pattern;
   std::string text;
@@ -47,10 +49,12 @@ struct ToolOptions {
   bool pad_reference = false;
   std::string output;
   std::string format;
+  bool raw = false;
 };
 
 // Parses argv. kInvalidArgument for an unknown command, an option that the command does not take, a value that is no
-// number where one belongs, and arguments too many. After --help nothing else can be wrong but the command.
+// number where one belongs, and arguments too many. After --help nothing else can be wrong but the command, after
+// --version nothing.
 Result<ToolOptions> ParseOptions(int argc, char** argv);
 
 // The manual of a command; the whole manual for an empty one.
@@ -58,6 +62,7 @@ std::string Manual(const std::string& command);
 
 // These read the named values. kInvalidArgument for a value that an option does not have.
 Result<TokenizerPattern> PatternOf(const ToolOptions& options);
+Result<WavFormat> SampleFormatOf(const ToolOptions& options);
 // The engine that the options describe, for the model folder `path`.
 Result<EngineOptions> MakeEngineOptions(const ToolOptions& options, const std::string& path);
 // The utterance that the options describe, with `defaults` where they say nothing.

@@ -6,16 +6,17 @@
 #include <fstream>
 #include <iostream>
 #include <iterator>
-#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "api/speech_decoder.h"
 #include "checkpoint/checkpoint.h"
 #include "cpu/cpu_voice_encoder.h"
 #include "options.h"
+#include "print_json.h"
 #include "prompt/prompt.h"
 #include "qtts/engine.h"
 #include "qtts/language.h"
+#include "speak.h"
 #include "text/text_feed.h"
 #include "text/tokenizer.h"
 #include "voice/clone.h"
@@ -24,11 +25,7 @@
 namespace qtts {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 constexpr int kFramesOfTwoMinutes = 1500;
-
-void PrintJson(const Json& json) { std::cout << json.dump(-1, ' ', false, Json::error_handler_t::replace) << '\n'; }
 
 Result<std::string> ModelFolder(const ToolOptions& options) {
   if (options.arguments.empty()) return Status::InvalidArgument(options.command + ": name a model folder");
@@ -288,9 +285,7 @@ Result<std::vector<int32_t>> ReadCodes(std::istream& in, const std::string& name
 Status Decode(const ToolOptions& options) {
   QTTS_ASSIGN_OR_RETURN(const std::string folder, ModelFolder(options));
   if (options.output.empty()) return Status::InvalidArgument("decode: name the WAV file to write with --output");
-  if (!options.format.empty() && options.format != "s16" && options.format != "f32") {
-    return Status::InvalidArgument("--format " + options.format + ": must be s16 or f32");
-  }
+  QTTS_ASSIGN_OR_RETURN(const WavFormat format, SampleFormatOf(options));
   QTTS_ASSIGN_OR_RETURN(const EngineOptions engine_options, MakeEngineOptions(options, folder));
   QTTS_ASSIGN_OR_RETURN(const auto checkpoint, Checkpoint::Open(folder));
   const ModelInfo info = checkpoint->Info();
@@ -306,8 +301,7 @@ Status Decode(const ToolOptions& options) {
   }
   QTTS_ASSIGN_OR_RETURN(const auto decoder, CreateSpeechDecoder(engine_options, checkpoint));
   QTTS_ASSIGN_OR_RETURN(const std::vector<float> pcm, decoder->Decode(codes));
-  QTTS_RETURN_IF_ERROR(
-      WriteWav(options.output, pcm, info.sample_rate, options.format == "f32" ? WavFormat::kF32 : WavFormat::kS16));
+  QTTS_RETURN_IF_ERROR(WriteWav(options.output, pcm, info.sample_rate, format));
   const double seconds = static_cast<double>(pcm.size()) / info.sample_rate;
   if (options.json) {
     PrintJson({{"file", options.output}, {"samples", pcm.size()}, {"seconds", seconds}, {"device", decoder->name()}});
@@ -364,6 +358,10 @@ int Main(int argc, char** argv) {
     std::cerr << "qtts-tool: " << options.status().message() << "; see qtts-tool --help\n";
     return 2;
   }
+  if (options->version) {
+    std::cout << "qtts-tool " QTTS_VERSION "\n";
+    return 0;
+  }
   if (options->help) {
     std::cout << Manual(options->command);
     return 0;
@@ -373,9 +371,15 @@ int Main(int argc, char** argv) {
   const std::pair<std::string_view, Run> commands[] = {
       {"inspect", Inspect}, {"tokenize", Tokenize},    {"prompt", PrintPrompt},  {"codes", Codes},
       {"decode", Decode},   {"voice make", MakeVoice}, {"voice show", ShowVoice}};
-  const auto* const command = std::ranges::find(commands, options->command, &std::pair<std::string_view, Run>::first);
-  const Status status = command->second(*options);
-  if (status.ok()) return 0;
+  Status status;
+  if (options->command == "speak") {
+    const Result<int> exit_status = Speak(*options);
+    if (exit_status.ok()) return *exit_status;
+    status = exit_status.status();
+  } else {
+    status = std::ranges::find(commands, options->command, &std::pair<std::string_view, Run>::first)->second(*options);
+    if (status.ok()) return 0;
+  }
   if (options->json) {
     PrintJson({{"error", {{"code", StatusCodeName(status.code())}, {"message", status.message()}}}});
   } else {

@@ -7,7 +7,7 @@
 #include <random>
 #include <set>
 
-#include "config.h"
+#include "api/voice_dir.h"
 #include "gstqttspcm.h"
 #include "gstqttstext.h"
 #include "support.h"
@@ -308,8 +308,8 @@ TEST_F(ElementTest, ModelPathFallsBackToTheEnvironmentThenToTheInstalledVoice) {
   EXPECT_EQ(path_in_use("/a/model", "/a/voice"), "/a/model");
   EXPECT_EQ(path_in_use(nullptr, "/a/voice"), "/a/voice");
   EXPECT_EQ(path_in_use("", "/a/voice"), "/a/voice");
-  EXPECT_EQ(path_in_use(nullptr, ""), VOICE_DIR);
-  EXPECT_EQ(path_in_use(nullptr, nullptr), VOICE_DIR);
+  EXPECT_EQ(path_in_use(nullptr, ""), QTTS_VOICE_DIR);
+  EXPECT_EQ(path_in_use(nullptr, nullptr), QTTS_VOICE_DIR);
 }
 
 // --- formats

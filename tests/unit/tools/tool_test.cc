@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 // qtts-tool as a user runs it: arguments, standard input, output and exit status.
+#include <fcntl.h>
 #include <gio/gio.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <csignal>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -87,7 +92,8 @@ TEST(ToolTest, HelpNamesEveryCommand) {
   const Outcome help = RunTool({"--help"});
   EXPECT_EQ(help.exit_status, 0);
   EXPECT_NE(help.out.find("  qtts-tool [OPTION"), std::string::npos) << help.out;
-  for (const char* command : {"inspect", "tokenize", "prompt", "codes", "decode", "voice make", "voice show"}) {
+  for (const char* command :
+       {"speak", "inspect", "tokenize", "prompt", "codes", "decode", "voice make", "voice show"}) {
     EXPECT_NE(help.out.find(command), std::string::npos) << command;
   }
 }
@@ -97,11 +103,11 @@ TEST(ToolTest, EveryCommandHasAManual) {
     std::vector<std::string> command;
     std::string has;
     std::string lacks;
-  } manuals[] = {{{}, "--seed", "no such option"},           {{"inspect"}, "--json", "--text"},
-                 {{"tokenize"}, "--pattern", "--text"},      {{"prompt"}, "--text", "--seed"},
-                 {{"codes"}, "--seed", "--output"},          {{"decode"}, "--output", "--text"},
-                 {{"voice"}, "voice show FILE", "--greedy"}, {{"voice", "make"}, "--audio", "--seed"},
-                 {{"voice", "show"}, "--json", "--audio"}};
+  } manuals[] = {{{}, "--seed", "no such option"},         {{"inspect"}, "--json", "--text"},
+                 {{"speak"}, "--raw", "--audio"},          {{"tokenize"}, "--pattern", "--text"},
+                 {{"prompt"}, "--text", "--seed"},         {{"codes"}, "--seed", "--output"},
+                 {{"decode"}, "--output", "--text"},       {{"voice"}, "voice show FILE", "--greedy"},
+                 {{"voice", "make"}, "--audio", "--seed"}, {{"voice", "show"}, "--json", "--audio"}};
   for (const auto& manual : manuals) {
     for (const char* help : {"--help", "-h"}) {
       // Before the command, behind it, and before or behind what is missing or wrong.
@@ -141,7 +147,10 @@ TEST(ToolTest, WhatACommandDoesNotTakeIsRefused) {
   const struct {
     std::vector<std::string> arguments;
     std::string part;
-  } refused[] = {{{"inspect", kVoice, "--greedy"}, "inspect takes no --greedy"},
+  } refused[] = {{{"speak", kVoice, "Hi.", "--audio", "x.wav"}, "speak takes no --audio"},
+                 {{"speak", kVoice, "Hello", "there.", "-o", "x.wav"}, "\"there.\" is one argument too many"},
+                 {{"decode", kVoice, "--raw"}, "decode takes no --raw"},
+                 {{"inspect", kVoice, "--greedy"}, "inspect takes no --greedy"},
                  {{"tokenize", kVoice, "--text", "Hi."}, "tokenize takes no --text"},
                  {{"prompt", kVoice, "--text", "Hi.", "--seed", "1"}, "prompt takes no --seed"},
                  {{"prompt", kVoice, "--text", "Hi.", "--device", "cpu"}, "prompt takes no --device"},
@@ -324,21 +333,25 @@ std::vector<float> ReadF32Wav(const std::string& path) {
   return samples;
 }
 
-TEST(ToolTest, CodesThenDecodeGivesWhatTheEngineSpeaks) {
+std::vector<float> EngineSpeaks(const std::string& text, uint64_t seed) {
   EngineOptions options;
   options.model_path = kVoice;
   const auto engine = Engine::Load(options);
-  ASSERT_TRUE(engine.ok());
+  EXPECT_TRUE(engine.ok());
   Request request;
-  request.text = "Good morning.";
-  request.seed = 3;
+  request.text = text;
+  request.seed = seed;
   request.settings = (*engine)->info().defaults;
   const auto stream = (*engine)->Start(request);
-  ASSERT_TRUE(stream.ok());
+  EXPECT_TRUE(stream.ok());
   std::vector<float> spoken;
   Frame frame;
   while ((*stream)->Read(&frame) == ReadState::kFrame) spoken.insert(spoken.end(), frame.pcm.begin(), frame.pcm.end());
+  return spoken;
+}
 
+TEST(ToolTest, CodesThenDecodeGivesWhatTheEngineSpeaks) {
+  const std::vector<float> spoken = EngineSpeaks("Good morning.", 3);
   const TemporaryFolder folder;
   for (const bool json : {false, true}) {
     std::vector<std::string> arguments = {"codes", kVoice, "--text", "Good morning.", "--seed", "3"};
@@ -349,6 +362,270 @@ TEST(ToolTest, CodesThenDecodeGivesWhatTheEngineSpeaks) {
     const Outcome decoded = RunTool({"decode", kVoice, "--output", wav, "--format", "f32"}, codes.out);
     ASSERT_EQ(decoded.exit_status, 0) << decoded.err;
     EXPECT_EQ(ReadF32Wav(wav), spoken);
+  }
+}
+
+// --- speak
+
+const std::string kText = "Good morning.";
+
+std::string ReadBytes(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+uint32_t NumberAt(const std::string& bytes, size_t at) {
+  uint32_t number = 0;
+  for (size_t i = 0; i < 4 && at + i < bytes.size(); ++i) {
+    number |= uint32_t{static_cast<unsigned char>(bytes[at + i])} << (8 * i);
+  }
+  return number;
+}
+
+// A header that tells the length of what follows it.
+void ExpectWholeWav(const std::string& path) {
+  const std::string bytes = ReadBytes(path);
+  ASSERT_GT(bytes.size(), 44U);
+  EXPECT_EQ(bytes.substr(0, 4), "RIFF");
+  EXPECT_EQ(NumberAt(bytes, 4), bytes.size() - 8);
+  EXPECT_EQ(NumberAt(bytes, 40), bytes.size() - 44);
+}
+
+size_t FilesIn(const std::string& folder) {
+  return static_cast<size_t>(
+      std::distance(std::filesystem::directory_iterator(folder), std::filesystem::directory_iterator()));
+}
+
+TEST(ToolTest, SpeakWritesWhatTheEngineSpeaks) {
+  const std::vector<float> spoken = EngineSpeaks(kText, 3);
+  const TemporaryFolder folder;
+  const Environment bundled = {{"QTTS_VOICE_PATH", kVoice}};
+  const Environment none = {{"QTTS_VOICE_PATH", "/nonexistent"}};
+  const std::string file = folder.File("Out.WAV");
+  const struct {
+    std::vector<std::string> words;
+    std::string input;
+    Environment environment;
+  } ways[] = {{{kVoice, kText}, "", none},           {{kText}, "", bundled},
+              {{"--text", kText, kVoice}, "", none}, {{"--text", kText}, "", bundled},
+              {{"-"}, "\n" + kText + "\n", bundled}, {{kVoice, "-"}, kText, none}};
+  for (const auto& way : ways) {
+    std::filesystem::remove(file);
+    std::vector<std::string> arguments = {"speak", "--seed", "3", "--format", "f32", "-o", file};
+    arguments.insert(arguments.end(), way.words.begin(), way.words.end());
+    const Outcome outcome = RunTool(arguments, way.input, way.environment);
+    ASSERT_EQ(outcome.exit_status, 0) << outcome.err;
+    EXPECT_EQ(ReadF32Wav(file), spoken) << way.words[0];
+    ExpectWholeWav(file);
+    EXPECT_EQ(outcome.out, "");
+    EXPECT_NE(outcome.err.find(file + ": "), std::string::npos) << outcome.err;
+    EXPECT_NE(outcome.err.find("times real time"), std::string::npos) << outcome.err;
+    EXPECT_EQ(FilesIn(folder.File("")), 1U);
+  }
+}
+
+TEST(ToolTest, SpeakWritesRawSamplesAndToStandardOutput) {
+  const TemporaryFolder folder;
+  const std::string script = "exec \"$0\" speak \"$1\" 'Good morning.' --seed 3 ";
+  const auto shell = [&](const std::string& rest) {
+    return RunProgram("/bin/sh", {"-c", script + rest, QTTS_TEST_TOOL, kVoice});
+  };
+  const std::string wav = folder.File("a.wav");
+  const std::string raw = folder.File("a.raw");
+  const std::string wav_pipe = folder.File("pipe.wav");
+  const std::string raw_pipe = folder.File("pipe.raw");
+  EXPECT_EQ(shell("-o " + wav).exit_status, 0);
+  EXPECT_EQ(shell("-o " + raw).exit_status, 0);
+  const Outcome piped = shell("-o - >" + wav_pipe);
+  EXPECT_EQ(piped.exit_status, 0);
+  EXPECT_NE(piped.err.find("standard output: "), std::string::npos) << piped.err;
+  EXPECT_EQ(shell("-o - --raw >" + raw_pipe).exit_status, 0);
+  const std::string samples = ReadBytes(wav).substr(44);
+  EXPECT_GT(samples.size(), 1000U);
+  EXPECT_EQ(ReadBytes(raw), samples);
+  EXPECT_EQ(ReadBytes(raw_pipe), samples);
+  const std::string stream = ReadBytes(wav_pipe);
+  EXPECT_EQ(stream.substr(44), samples);
+  EXPECT_EQ(NumberAt(stream, 4), 0xFFFFFFFFU) << "nobody knows the length";
+  EXPECT_EQ(NumberAt(stream, 40), 0xFFFFFFFFU);
+  // A device is written to, not replaced.
+  EXPECT_EQ(shell("-o /dev/null").exit_status, 0);
+  EXPECT_TRUE(std::filesystem::is_character_file("/dev/null"));
+
+  const Outcome json = shell("--json -o " + raw);
+  const Json summary = Json::parse(json.out);
+  EXPECT_EQ(summary["file"], raw);
+  EXPECT_EQ(summary["samples"], samples.size() / 2);
+  EXPECT_EQ(summary["end"], "complete");
+  EXPECT_GT(summary["speed"].get<double>(), 0);
+  const Outcome capped = shell("--max-frames 2 -o " + raw);
+  EXPECT_EQ(ReadBytes(raw).size(), 2U * 1920 * 2);
+  EXPECT_NE(capped.err.find("limit"), std::string::npos) << capped.err;
+}
+
+// One line of refusal, and no file.
+TEST(ToolTest, SpeakRefusesBeforeAnyWork) {
+  const TemporaryFolder folder;
+  const Environment no_voice = {{"QTTS_VOICE_PATH", "/nonexistent/voice"}};
+  const std::string out = folder.File("out.wav");
+  const struct {
+    std::vector<std::string> words;
+    std::string part;
+    std::string input;
+  } refused[] = {{{kVoice, "Hi."}, "name the file to write with --output", ""},
+                 {{"-o", out}, "name what to speak", ""},
+                 {{kVoice, "-o", out}, "name what to speak", ""},
+                 {{kVoice, "Hi.", "--text", "Hi.", "-o", out}, "are two texts", ""},
+                 {{kVoice, "  ", "-o", out}, "nothing to say", ""},
+                 {{kVoice, "\xF0\x9F\x99\x82!", "-o", out}, "nothing to say", ""},
+                 {{kVoice, "-", "-o", out}, "nothing to say", "\n\n"},
+                 {{kVoice, "Hi.", "-o", folder.File("out.mp3")}, "the extension must be .wav or .raw", ""},
+                 {{kVoice, "Hi.", "-o", folder.File("out")}, "the extension must be .wav or .raw", ""},
+                 {{kVoice, "Hi.", "-o", folder.File("")}, "is a folder", ""},
+                 {{kVoice, "Hi.", "-o", out, "--raw"}, "--raw contradicts", ""},
+                 {{kVoice, "Hi.", "-o", out, "--format", "s24"}, "--format \"s24\": must be s16 or f32", ""},
+                 {{kVoice, "Hi.", "-o", "/nonexistent/out.wav"}, "cannot be written: No such file", ""},
+                 {{kVoice, "Hi.", "-o", out, "--device", "gpu"}, "must be auto, cpu or cuda", ""},
+                 {{kVoice, "Hi.", "-o", out, "--speaker", "nobody"}, "unknown speaker", ""},
+                 {{"Hi.", "-o", out}, "there is no bundled voice: /nonexistent/voice", ""}};
+  for (const auto& [words, part, input] : refused) {
+    std::vector<std::string> arguments = {"speak"};
+    arguments.insert(arguments.end(), words.begin(), words.end());
+    const Outcome outcome = RunTool(arguments, input, no_voice);
+    EXPECT_EQ(outcome.exit_status, 1) << part;
+    EXPECT_NE(outcome.err.find(part), std::string::npos) << outcome.err;
+    EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
+    EXPECT_EQ(FilesIn(folder.File("")), 0U) << part;
+  }
+  const Outcome both = RunTool({"speak", kVoice, "Hi.", "-o", "-", "--json"});
+  EXPECT_EQ(both.exit_status, 1);
+  EXPECT_NE(both.out.find("both write to standard output"), std::string::npos) << both.out;
+  const Outcome utf16 = RunProgram(
+      "/bin/sh", {"-c", "printf 'H\\000i\\000' | \"$0\" speak \"$1\" - -o \"$2\"", QTTS_TEST_TOOL, kVoice, out});
+  EXPECT_EQ(utf16.exit_status, 1);
+  EXPECT_NE(utf16.err.find("zero bytes"), std::string::npos) << utf16.err;
+  EXPECT_EQ(FilesIn(folder.File("")), 0U);
+}
+
+// What was there stays until the new file is whole, and is what a link points to.
+TEST(ToolTest, SpeakReplacesAFileAtOnce) {
+  const TemporaryFolder folder;
+  const std::string file = folder.File("out.wav");
+  const std::string link = folder.File("link.wav");
+  std::ofstream(file) << "old";
+  std::filesystem::create_symlink("out.wav", link);
+  EXPECT_EQ(RunTool({"speak", kVoice, "Hi.", "--speaker", "nobody", "-o", link}).exit_status, 1);
+  EXPECT_EQ(ReadBytes(file), "old");
+  EXPECT_EQ(RunTool({"speak", kVoice, "Hi.", "-o", link}).exit_status, 0);
+  EXPECT_TRUE(std::filesystem::is_symlink(link));
+  ExpectWholeWav(file);
+  EXPECT_EQ(FilesIn(folder.File("")), 2U);
+}
+
+TEST(ToolTest, SpeakDoesNotWriteSoundToATerminal) {
+  const int terminal = posix_openpt(O_RDWR | O_NOCTTY);
+  ASSERT_TRUE(terminal >= 0 && grantpt(terminal) == 0 && unlockpt(terminal) == 0);
+  const Outcome outcome = RunProgram(
+      "/bin/sh", {"-c", "exec \"$0\" speak \"$1\" Hi. -o - >\"$2\"", QTTS_TEST_TOOL, kVoice, ptsname(terminal)});
+  EXPECT_EQ(outcome.exit_status, 1);
+  EXPECT_NE(outcome.err.find("is a terminal"), std::string::npos) << outcome.err;
+  close(terminal);
+}
+
+// `qtts-tool speak` with a text that takes seconds.
+class LongSpeech {
+ public:
+  explicit LongSpeech(const std::string& output, const std::string& before = "") {
+    std::string text = "This goes on";
+    for (int i = 0; i < 60; ++i) text += " and on";
+    const std::string script = before + "exec \"$0\" speak \"$1\" \"$2.\" --threads 1 -o \"$3\"";
+    const gchar* const argv[] = {"/bin/sh",      "-c",         script.c_str(), QTTS_TEST_TOOL,
+                                 kVoice.c_str(), text.c_str(), output.c_str(), nullptr};
+    process_ = g_subprocess_newv(
+        argv, static_cast<GSubprocessFlags>(G_SUBPROCESS_FLAGS_STDOUT_PIPE | G_SUBPROCESS_FLAGS_STDERR_PIPE), nullptr);
+  }
+  ~LongSpeech() {
+    g_subprocess_force_exit(process_);
+    g_object_unref(process_);
+  }
+  LongSpeech(const LongSpeech&) = delete;
+  LongSpeech& operator=(const LongSpeech&) = delete;
+
+  void Send(int signal) { g_subprocess_send_signal(process_, signal); }
+  // The first bytes of standard output.
+  void WaitForSound() {
+    std::vector<char> bytes(4000);
+    gsize count = 0;
+    EXPECT_TRUE(g_input_stream_read_all(g_subprocess_get_stdout_pipe(process_), bytes.data(), bytes.size(), &count,
+                                        nullptr, nullptr));
+    EXPECT_EQ(count, bytes.size());
+  }
+  Outcome Wait() {
+    Outcome outcome;
+    gchar* err = nullptr;
+    EXPECT_TRUE(g_subprocess_communicate_utf8(process_, nullptr, nullptr, nullptr, &err, nullptr));
+    if (g_subprocess_get_if_exited(process_)) outcome.exit_status = g_subprocess_get_exit_status(process_);
+    if (err != nullptr) outcome.err = err;
+    g_free(err);
+    return outcome;
+  }
+
+ private:
+  GSubprocess* process_ = nullptr;
+};
+
+// Until a file beside `folder`'s last one holds some sound.
+bool WaitForPart(const std::string& folder) {
+  for (int i = 0; i < 2000; ++i) {
+    for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+      std::error_code error;
+      if (entry.file_size(error) > 10000 && !error) return true;
+    }
+    g_usleep(5000);
+  }
+  return false;
+}
+
+TEST(ToolTest, CtrlCFinishesWhatIsSpoken) {
+  for (const int signal : {SIGINT, SIGTERM}) {
+    const TemporaryFolder folder;
+    const std::string file = folder.File("out.wav");
+    LongSpeech speech(file, "trap - INT; ");
+    ASSERT_TRUE(WaitForPart(folder.File("")));
+    EXPECT_FALSE(std::filesystem::exists(file)) << "it is not whole yet";
+    speech.Send(signal);
+    const Outcome outcome = speech.Wait();
+    EXPECT_EQ(outcome.exit_status, 128 + signal);
+    EXPECT_NE(outcome.err.find(" up to the interruption, made in "), std::string::npos) << outcome.err;
+    ExpectWholeWav(file);
+    EXPECT_EQ(FilesIn(folder.File("")), 1U);
+  }
+}
+
+// As under nohup, or in the background of a shell.
+TEST(ToolTest, ASignalThatIsIgnoredStaysSo) {
+  const TemporaryFolder folder;
+  LongSpeech speech(folder.File("out.wav"), "trap '' INT; ");
+  ASSERT_TRUE(WaitForPart(folder.File("")));
+  speech.Send(SIGINT);
+  g_usleep(50000);
+  speech.Send(SIGTERM);
+  EXPECT_EQ(speech.Wait().exit_status, 128 + SIGTERM);
+}
+
+TEST(ToolTest, SpeakWritesSoundWhileItIsMade) {
+  LongSpeech speech("-");
+  speech.WaitForSound();
+  speech.Send(SIGTERM);
+  EXPECT_EQ(speech.Wait().exit_status, 128 + SIGTERM) << "it had not ended yet";
+}
+
+TEST(ToolTest, TheVersionIsTheProjects) {
+  for (const std::vector<std::string>& arguments :
+       {std::vector<std::string>{"--version"}, {"-V"}, {"speak", "--version"}, {"--version", "--no-such-option"}}) {
+    const Outcome outcome = RunTool(arguments);
+    EXPECT_EQ(outcome.exit_status, 0) << outcome.err;
+    EXPECT_EQ(outcome.out, "qtts-tool " QTTS_VERSION "\n");
   }
 }
 

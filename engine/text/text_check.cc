@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-#include "gstqttssayable.h"
+#include "qtts/text_check.h"
 
 #include <unicode/uchar.h>
 #include <unicode/utf.h>
@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-namespace gstqtts {
+namespace qtts {
 namespace {
 
 constexpr uint32_t kSaid = U_GC_L_MASK | U_GC_N_MASK | U_GC_SC_MASK | U_GC_CN_MASK;
@@ -24,4 +24,4 @@ bool IsSayable(std::string_view text) {
   return false;
 }
 
-}  // namespace gstqtts
+}  // namespace qtts

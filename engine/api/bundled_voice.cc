@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#include "qtts/bundled_voice.h"
+
+#include <glib.h>
+
+#include "api/voice_dir.h"
+
+namespace qtts {
+
+std::string BundledVoicePath() {
+  const gchar* const path = g_getenv("QTTS_VOICE_PATH");
+  return path != nullptr && *path != '\0' ? path : QTTS_VOICE_DIR;
+}
+
+}  // namespace qtts

@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#include "speak.h"
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <filesystem>
+#include <functional>
+#include <iostream>
+#include <iterator>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "print_json.h"
+#include "qtts/bundled_voice.h"
+#include "qtts/engine.h"
+#include "qtts/resources.h"
+#include "qtts/text_check.h"
+#include "sound_file.h"
+#include "text/utf8.h"
+
+namespace qtts {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int kSignalled = 128;  // exit status of a shell's command that a signal ended, less the signal
+
+void Warn(const std::string& warning) { std::cerr << "qtts-tool: warning: " << warning << '\n'; }
+
+double SecondsSince(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+struct Task {
+  std::string folder;
+  std::string text;
+  bool bundled = false;  // no folder was named
+};
+
+Result<std::string> ReadText() {
+  std::string text{std::istreambuf_iterator<char>(std::cin), {}};
+  if (text.find('\0') != std::string::npos) {
+    return Status::InvalidArgument("standard input holds zero bytes, which UTF-8 text does not; convert it, for " +
+                                   std::string("example with 'iconv -f UTF-16 -t UTF-8'"));
+  }
+  constexpr const char* kBlank = " \t\r\n";
+  text.erase(0, std::min(text.find_first_not_of(kBlank), text.size()));
+  text.erase(text.find_last_not_of(kBlank) + 1);
+  return text;
+}
+
+// speak TEXT, speak DIR TEXT, speak --text TEXT or speak DIR --text TEXT.
+Result<Task> TaskOf(const ToolOptions& options) {
+  const bool by_option = !options.text.empty();
+  std::vector<std::string> words = options.arguments;
+  Task task;
+  if (by_option) {
+    if (words.size() > 1) {
+      return Status::InvalidArgument("speak: \"" + words[1] + "\" and --text are two texts; leave one out");
+    }
+    task.text = options.text;
+  } else {
+    std::error_code error;
+    if (words.empty() || (words.size() == 1 && std::filesystem::is_directory(words[0], error))) {
+      return Status::InvalidArgument("speak: name what to speak, as in 'speak [DIR] \"Hello.\" --output out.wav'; " +
+                                     std::string("the text - is standard input"));
+    }
+    task.text = words.back();
+    words.pop_back();
+    if (task.text == "-") {
+      QTTS_ASSIGN_OR_RETURN(task.text, ReadText());
+    }
+  }
+  const std::string given = std::exchange(task.text, RepairUtf8(task.text));
+  if (task.text != given) Warn("speak: bytes of the text that are not UTF-8 were replaced by U+FFFD");
+  task.bundled = words.empty();
+  task.folder = task.bundled ? BundledVoicePath() : words[0];
+  if (!IsSayable(task.text)) {
+    return Status::InvalidArgument("speak: there is nothing to say in the text: no letter, number or currency sign");
+  }
+  return task;
+}
+
+Result<SoundFile::Format> FormatOf(const ToolOptions& options) {
+  SoundFile::Format format;
+  QTTS_ASSIGN_OR_RETURN(format.samples, SampleFormatOf(options));
+  format.raw = options.raw;
+  return format;
+}
+
+// Takes the signals that end a process, on a thread of its own: the first ends the speech, of which what was made is
+// kept, the second the process. Threads that are started later leave signals to it.
+class EndSignals {
+ public:
+  EndSignals() {
+    sigemptyset(&signals_);
+    sigaddset(&signals_, kWake);
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+      struct sigaction action = {};
+      sigaction(signal, nullptr, &action);
+      if (action.sa_handler != SIG_IGN) sigaddset(&signals_, signal);  // what nohup and shells ignore stays ignored
+    }
+    pthread_sigmask(SIG_BLOCK, &signals_, &before_);
+  }
+  ~EndSignals() {
+    if (thread_.joinable()) {
+      over_ = true;
+      pthread_kill(thread_.native_handle(), kWake);
+      thread_.join();
+    }
+    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+  EndSignals(const EndSignals&) = delete;
+  EndSignals& operator=(const EndSignals&) = delete;
+
+  // `temporary` is removed if the process has to end at once; empty for none.
+  Status Watch(const std::string& temporary) {
+    auto thread = StartThread("wait for Ctrl-C", [this, temporary] {
+      while (!over_) {
+        int signal = 0;
+        if (sigwait(&signals_, &signal) != 0) return;
+        if (signal == kWake) continue;
+        if (stopped_) {
+          unlink(temporary.c_str());
+          _exit(kSignalled + signal);
+        }
+        const std::lock_guard lock(mutex_);
+        signal_ = signal;
+        stopped_ = true;
+        if (on_signal_) on_signal_();
+      }
+    });
+    if (!thread.ok()) return thread.status();
+    thread_ = *std::move(thread);
+    return Status::Ok();
+  }
+
+  // `action` is called when the first signal comes; now if it has.
+  void OnSignal(std::function<void()> action) {
+    const std::lock_guard lock(mutex_);
+    if (signal_ != 0 && action) action();
+    on_signal_ = std::move(action);
+  }
+
+  const std::atomic<bool>& stopped() const { return stopped_; }
+  // 0 while none has come.
+  int signal() const {
+    const std::lock_guard lock(mutex_);
+    return signal_;
+  }
+
+ private:
+  static constexpr int kWake = SIGUSR1;
+
+  sigset_t signals_ = {};
+  sigset_t before_ = {};
+  std::atomic<bool> over_ = false;
+  std::atomic<bool> stopped_ = false;
+  mutable std::mutex mutex_;
+  int signal_ = 0;
+  std::function<void()> on_signal_;
+  std::thread thread_;
+};
+
+const char* EndOf(EndReason reason) {
+  switch (reason) {
+    case EndReason::kMaxDuration:
+      return "max-duration";
+    case EndReason::kRunaway:
+      return "runaway";
+    case EndReason::kCancelled:
+      return "interrupted";
+    default:
+      return "complete";
+  }
+}
+
+}  // namespace
+
+Result<int> Speak(const ToolOptions& options) {
+  if (options.output.empty()) {
+    return Status::InvalidArgument("speak: name the file to write with --output: .wav, .raw, or - for standard output");
+  }
+  if (options.json && options.output == "-") {
+    return Status::InvalidArgument("speak: --json and --output - both write to standard output; leave one out");
+  }
+  QTTS_ASSIGN_OR_RETURN(const SoundFile::Format format, FormatOf(options));
+  QTTS_ASSIGN_OR_RETURN(const Task task, TaskOf(options));
+  QTTS_ASSIGN_OR_RETURN(const EngineOptions engine_options, MakeEngineOptions(options, task.folder));
+  EndSignals signals;  // before any other thread
+  QTTS_ASSIGN_OR_RETURN(const auto file, SoundFile::Open(options.output, format));
+  QTTS_RETURN_IF_ERROR(signals.Watch(file->temporary()));
+
+  const auto engine = Engine::Load(engine_options, &signals.stopped());
+  if (signals.stopped()) return kSignalled + signals.signal();
+  if (engine.status().code() == StatusCode::kNotFound && task.bundled) {
+    return Status::NotFound("there is no bundled voice: " + engine.status().message() +
+                            ", or set QTTS_VOICE_PATH to that of the voice");
+  }
+  if (!engine.ok()) return engine.status();
+  const int sample_rate = (*engine)->info().sample_rate;
+  QTTS_ASSIGN_OR_RETURN(Request request, MakeRequest(options, (*engine)->info().defaults));
+  request.text = task.text;
+  request.runaway_guard = true;
+  const auto start = Clock::now();
+  QTTS_ASSIGN_OR_RETURN(const std::shared_ptr<Stream> stream, (*engine)->Start(request));
+  for (const std::string& warning : stream->warnings()) Warn(warning);
+  signals.OnSignal([stream] { stream->Cancel(); });
+  QTTS_RETURN_IF_ERROR(file->Begin(sample_rate));
+  Frame frame;
+  uint64_t frames = 0;
+  uint64_t samples = 0;
+  while (stream->Read(&frame) == ReadState::kFrame) {
+    QTTS_RETURN_IF_ERROR(file->Write(frame.pcm));
+    ++frames;
+    samples += frame.pcm.size();
+  }
+  signals.OnSignal({});
+  QTTS_RETURN_IF_ERROR(stream->status());
+  const int signal = signals.signal();
+  const EndReason reason = stream->end_reason();
+  if (frames == 0 && signal != 0) return kSignalled + signal;
+  QTTS_RETURN_IF_ERROR(file->Finish());
+  const double took = SecondsSince(start);
+  const double seconds = static_cast<double>(samples) / sample_rate;
+  if (reason == EndReason::kMaxDuration) Warn("stopped by the frame limit before the model ended the utterance");
+  if (reason == EndReason::kRunaway) {
+    Warn("the model missed the end of its text, and was stopped; another --seed will most likely do");
+  }
+  if (options.json) {
+    PrintJson({{"file", options.output},
+               {"samples", samples},
+               {"frames", frames},
+               {"seconds", seconds},
+               {"took", took},
+               {"speed", seconds / took},
+               {"end", EndOf(reason)},
+               {"device", (*engine)->device_name()}});
+  }
+  std::fprintf(stderr, "%s: %.2f s%s, made in %.2f s (%.1f times real time) on %s\n", file->name().c_str(), seconds,
+               reason == EndReason::kCancelled ? " up to the interruption" : "", took, seconds / took,
+               (*engine)->device_name().c_str());
+  return signal == 0 ? 0 : kSignalled + signal;
+}
+
+}  // namespace qtts
