@@ -363,10 +363,9 @@ TEST_F(TokenizerFolder, Loads) {
 
 TEST_F(TokenizerFolder, EachMissingFileIsNamed) {
   for (const char* name : {"vocab.json", "merges.txt", "tokenizer_config.json"}) {
-    SetUp();
-    std::filesystem::remove(folder_ / name);
+    std::filesystem::rename(folder_ / name, folder_ / "elsewhere");
     ExpectError(StatusCode::kNotFound, name);
-    TearDown();
+    std::filesystem::rename(folder_ / "elsewhere", folder_ / name);
   }
 }
 
