@@ -7,6 +7,7 @@
 #include <thread>
 #include <utility>
 
+#include "qtts/engine.h"
 #include "qtts/resources.h"
 
 namespace gstqtts {

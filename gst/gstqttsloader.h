@@ -7,7 +7,12 @@
 #include <mutex>
 #include <vector>
 
-#include "qtts/engine.h"
+#include "qtts/engine_options.h"
+#include "qtts/status.h"
+
+namespace qtts {
+class Engine;
+}
 
 namespace gstqtts {
 

@@ -19,7 +19,8 @@
 #include "gstqttssrc.h"
 #include "gstqttstimeline.h"
 #include "gstqttstrim.h"
-#include "qtts/engine.h"
+#include "qtts/engine_options.h"
+#include "qtts/model_info.h"
 
 // What the parts of the element share: gstqttssrc.cpp, the class, its states and events; gstqttsproperties.cpp, what
 // can be set and asked; gstqttsinput.cpp, the sink pad; gstqttsoutput.cpp, the streaming thread.

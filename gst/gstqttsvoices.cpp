@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "gstqttsreference.h"
+#include "qtts/engine.h"
 #include "qtts/resources.h"
 #include "qtts/voice.h"
 

@@ -10,7 +10,12 @@
 #include <vector>
 
 #include "gstqttssettings.h"
-#include "qtts/engine.h"
+#include "qtts/request.h"
+#include "qtts/status.h"
+
+namespace qtts {
+class Engine;
+}
 
 namespace gstqtts {
 

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "build_config.h"
 #include "checkpoint/ensure_memory.h"
 
 namespace qtts {

@@ -3,7 +3,7 @@
 
 #include <glib.h>
 
-#include "api/voice_dir.h"
+#include "build_config.h"
 
 namespace qtts {
 

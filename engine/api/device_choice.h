@@ -4,7 +4,7 @@
 
 #include "backend/gpu_module.h"
 #include "log/log.h"
-#include "qtts/engine.h"
+#include "qtts/engine_options.h"
 #include "qtts/status.h"
 
 // What EngineOptions say of the device: one place for whoever puts something on one.

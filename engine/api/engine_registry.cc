@@ -3,6 +3,8 @@
 
 #include <chrono>
 
+#include "qtts/engine.h"
+
 namespace qtts {
 
 Result<std::shared_ptr<Engine>> EngineRegistry::Get(const std::string& key, const Loader& load,

@@ -10,10 +10,11 @@
 #include <mutex>
 #include <string>
 
-#include "qtts/engine.h"
 #include "qtts/status.h"
 
 namespace qtts {
+
+class Engine;
 
 // Engines by key, held weakly: users of one model share one engine and its weights, and the last one
 // frees it. Thread-safe.

@@ -6,7 +6,7 @@
 
 #include "backend/speech_decoder.h"
 #include "checkpoint/checkpoint.h"
-#include "qtts/engine.h"
+#include "qtts/engine_options.h"
 #include "qtts/status.h"
 
 namespace qtts {

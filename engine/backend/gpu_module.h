@@ -6,6 +6,7 @@
 
 #include "backend/backend.h"
 #include "backend/speech_decoder.h"
+#include "build_config.h"
 #include "checkpoint/checkpoint.h"
 #include "qtts/status.h"
 

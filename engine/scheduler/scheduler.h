@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "backend/backend.h"
+#include "qtts/engine_options.h"
 #include "scheduler/stream_state.h"
 
 namespace qtts {

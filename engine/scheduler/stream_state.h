@@ -14,7 +14,9 @@
 #include <vector>
 
 #include "prompt/prompt.h"
-#include "qtts/engine.h"
+#include "qtts/frame.h"
+#include "qtts/request.h"
+#include "qtts/status.h"
 #include "scheduler/runaway_guard.h"
 #include "text/text_feed.h"
 

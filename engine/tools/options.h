@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "qtts/engine.h"
+#include "qtts/engine_options.h"
 #include "qtts/model_info.h"
 #include "qtts/request.h"
 #include "qtts/status.h"

@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "api/speech_decoder.h"
+#include "build_config.h"
 #include "checkpoint/checkpoint.h"
 #include "cpu/cpu_voice_encoder.h"
 #include "options.h"

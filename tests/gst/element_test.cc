@@ -7,7 +7,7 @@
 #include <random>
 #include <set>
 
-#include "api/voice_dir.h"
+#include "build_config.h"
 #include "gstqttspcm.h"
 #include "gstqttstext.h"
 #include "support.h"

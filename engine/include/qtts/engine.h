@@ -3,17 +3,17 @@
 #define QTTS_ENGINE_H_
 
 #include <atomic>
-#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "qtts/engine_options.h"
+#include "qtts/frame.h"
 #include "qtts/model_info.h"
 #include "qtts/request.h"
 #include "qtts/status.h"
-#include "qtts/tokenizer_pattern.h"
 #include "qtts/voice.h"
 
 // The engine turns text into 24 kHz speech with a Qwen3-TTS-12Hz checkpoint. In short:
@@ -36,50 +36,6 @@ namespace qtts {
 class Engine;
 class Scheduler;
 class StreamState;
-
-enum class Device { kAuto, kCpu, kCuda };
-
-enum class Precision {
-  kAuto,  // BF16 on the GPU, F32 on the CPU
-  kBF16,  // BF16 weights and activations, sums in F32: the GPU only
-  kF32,   // F32 throughout; slow on the GPU, for checking
-};
-
-struct EngineOptions {
-  std::string model_path;         // folder of a checkpoint as published
-  Device device = Device::kAuto;  // kAuto: the GPU when it can hold the model, else the CPU
-  Precision precision = Precision::kAuto;
-  int cuda_device = -1;  // number of the GPU, as CUDA counts them; -1 = the first that can hold the model
-  int threads = 0;       // CPU worker threads; 0 = one per core
-  // Frames a stream may be ahead of its reader. 25 frames are two seconds.
-  int lead_frames = 25;
-  TokenizerPattern tokenizer_pattern = TokenizerPattern::kNative;
-
-  bool operator==(const EngineOptions&) const = default;
-};
-
-// One decoded frame: 80 ms of speech.
-struct Frame {
-  int64_t index = 0;           // 0, 1, … within the utterance
-  std::vector<int32_t> codes;  // [code_groups]
-  std::vector<float> pcm;      // [samples_per_frame], mono, in [-1, 1]
-};
-
-enum class ReadState {
-  kFrame,    // a frame was handed out
-  kPending,  // none yet, the utterance goes on
-  kEnd,      // no more frames: see Stream::end_reason() and status()
-};
-
-enum class EndReason {
-  kNone,         // still running
-  kComplete,     // the model ended the utterance
-  kMaxDuration,  // max_new_tokens struck first
-  kRunaway,      // Request::runaway_guard struck
-  kBusy,         // Request::max_wait ran out before its turn came
-  kCancelled,    // Cancel(), or the engine went away
-  kError,        // see Stream::status()
-};
 
 // One utterance on its way from text to frames. Made by Engine::Start(), owned by the caller; it
 // keeps its engine alive. Destroying it cancels it.
@@ -119,13 +75,6 @@ class Stream {
   std::shared_ptr<Engine> engine_;
   std::shared_ptr<StreamState> state_;
   std::vector<std::string> warnings_;
-};
-
-// Utterances of an engine, of all its users together.
-struct Occupancy {
-  int slots = 0;       // that are spoken at once at most; more wait for their turn, first come, first served
-  int free_slots = 0;  // of them
-  int waiting = 0;     // utterances without a slot
 };
 
 // A loaded model on one device, with one scheduler thread that advances all its streams frame by

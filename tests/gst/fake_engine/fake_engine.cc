@@ -14,6 +14,8 @@
 #include <thread>
 #include <utility>
 
+#include "qtts/engine.h"
+
 namespace qtts {
 namespace {
 

@@ -7,7 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "qtts/engine.h"
+#include "qtts/engine_options.h"
+#include "qtts/model_info.h"
+#include "qtts/request.h"
+#include "qtts/status.h"
+#include "qtts/voice.h"
 
 // qtts::Engine and qtts::Stream for tests of the element: linked in the place of the real engine, no
 // model, no arithmetic to speak of. Each character of a text is one frame, whose first samples say which

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "api/engine_registry.h"
+#include "qtts/engine.h"
 
 namespace qtts {
 namespace {
