@@ -120,6 +120,13 @@ static GstFlowReturn gst_qtts_src_fail_utterance(GstQttsSrc* self, const Speech:
 static GstFlowReturn gst_qtts_src_finish(GstQttsSrc* self, const Speech::Output& output) {
   if (output.status.ok()) {
     GST_DEBUG_OBJECT(self, "everything is spoken");
+    const Speech::Stats stats = self->priv->speech.stats();
+    if (stats.unsayable > 0 && stats.unsayable == stats.utterances + stats.interrupted) {
+      GST_ELEMENT_WARNING(self, STREAM, FAILED,
+                          ("Nothing was spoken: there is nothing to say in the text, no letter, number or currency "
+                           "sign. speak-anything=true gives it to the model all the same."),
+                          (nullptr));
+    }
     return GST_FLOW_EOS;
   }
   return gst_qtts_src_fail(
@@ -127,20 +134,24 @@ static GstFlowReturn gst_qtts_src_finish(GstQttsSrc* self, const Speech::Output&
       "every utterance failed");
 }
 
+static void gst_qtts_src_warn_of_settings(GstQttsSrc* self, const std::string& warning) {
+  gst_element_message_full(GST_ELEMENT(self), GST_MESSAGE_WARNING, GST_RESOURCE_ERROR, GST_RESOURCE_ERROR_SETTINGS,
+                           g_strdup(warning.c_str()), nullptr, __FILE__, GST_FUNCTION, __LINE__);
+}
+
 static void gst_qtts_src_utterance_started(GstQttsSrc* self, const Speech::Output& output) {
   GstQttsSrcPrivate* priv = self->priv;
 
   GST_DEBUG_OBJECT(self, "the engine took an utterance, seed %" G_GUINT64_FORMAT, output.seed);
+  if (!output.language_warning.empty()) gst_qtts_src_warn_of_settings(self, output.language_warning);
   // Once for a row of utterances with the same settings.
   if (output.warnings == priv->warnings) return;
   priv->warnings = output.warnings;
-  for (const std::string& warning : output.warnings) {
-    gst_element_message_full(GST_ELEMENT(self), GST_MESSAGE_WARNING, GST_RESOURCE_ERROR, GST_RESOURCE_ERROR_SETTINGS,
-                             g_strdup(warning.c_str()), nullptr, __FILE__, GST_FUNCTION, __LINE__);
-  }
+  for (const std::string& warning : output.warnings) gst_qtts_src_warn_of_settings(self, warning);
 }
 
 static GstFlowReturn gst_qtts_src_utterance_ended(GstQttsSrc* self, const Speech::Output& output) {
+  if (!output.language_warning.empty()) gst_qtts_src_warn_of_settings(self, output.language_warning);
   if (output.end_reason == qtts::EndReason::kError) {
     return gst_qtts_src_fail_utterance(self, output, "speaking failed");
   }

@@ -9,6 +9,7 @@
 #include <tuple>
 #include <utility>
 
+#include "qtts/engine.h"
 #include "qtts/language.h"
 #include "qtts/polling.h"
 #include "qtts/resources.h"
@@ -212,7 +213,7 @@ bool Speech::QueueWhole(std::string* text) {
     std::string part(Trim(std::string_view(*text).substr(0, end)));
     if (!IsBlank(part)) {
       if (!queue_.HasRoom(part)) return false;
-      Enqueue({.text = std::move(part), .settings = pad_settings_, .cue = pad_cue_});
+      Enqueue({.text = std::move(part), .settings = pad_settings_, .stream = pad_stream_, .cue = pad_cue_});
       pad_cue_.start.reset();  // of a text that is cut, the first part alone has a beginning of its own
     }
     text->erase(0, end);
@@ -223,7 +224,7 @@ bool Speech::QueueWhole(std::string* text) {
 bool Speech::QueueSentences() {
   while (sentence_ || (sentence_ = segmenter_.Next())) {
     if (!queue_.HasRoom(*sentence_)) return false;
-    Enqueue({.text = *std::exchange(sentence_, std::nullopt), .settings = pad_settings_});
+    Enqueue({.text = *std::exchange(sentence_, std::nullopt), .settings = pad_settings_, .stream = pad_stream_});
     QueueEvents();
   }
   return true;
@@ -242,7 +243,7 @@ bool Speech::GrowUtterance(std::string* text) {
         const std::string begun(TrimLeft(line.substr(0, taken)));
         if (!queue_.HasRoom(begun)) return false;
         // The only layout that can wait for text, and the same however fast the text comes.
-        Enqueue({.text = begun, .settings = pad_settings_, .streamed = true, .more_text = true});
+        Enqueue({.text = begun, .settings = pad_settings_, .streamed = true, .more_text = true, .stream = pad_stream_});
         growing_id_ = last_id_;
         if (taken < line.size()) CloseUtterance();
       }
@@ -271,7 +272,7 @@ bool Speech::GrowUtterance(std::string* text) {
 
 void Speech::CloseUtterance() {
   while (sentence_ || (sentence_ = segmenter_.NextAtEnd())) {
-    Enqueue({.text = *std::exchange(sentence_, std::nullopt), .settings = pad_settings_});
+    Enqueue({.text = *std::exchange(sentence_, std::nullopt), .settings = pad_settings_, .stream = pad_stream_});
     QueueEvents();
   }
   if (current_ && current_->utterance.id == growing_id_) {
@@ -366,6 +367,7 @@ void Speech::BeginSegment(bool pieces) {
 
 void Speech::BeginText() {
   const Lock lock(monitor_->mutex);
+  ++pad_stream_;
   text_ended_ = false;
 }
 
@@ -563,6 +565,7 @@ void Speech::FinishCurrent(FinishReason reason) {
   }
   reports_.push_back(std::move(report));
   ++(reason == FinishReason::kInterrupted ? stats_.interrupted : stats_.utterances);
+  if (reason == FinishReason::kNothingToSay) ++stats_.unsayable;
   current_.reset();
   monitor_->Announce();
 }
@@ -771,11 +774,14 @@ bool Speech::StartNext(Lock* lock, Output* output, Event* event) {
   output->status = started.status();
   output->device_lost = engine->device_lost();
   std::shared_ptr<qtts::Stream> stream;
+  std::string language_warning;
   if (started.ok()) {
     stream = *std::move(started);
     // The engine is busy with the first frame now, and nobody waits for us.
     position.Append(utterance.text);
     position.FindWords();
+    // Of a text that grows, the beginning tells too little.
+    if (!utterance.streamed) language_warning = LanguageWarningOf(utterance, engine->info());
   }
   lock->lock();
   if (epoch != epoch_) {
@@ -787,6 +793,7 @@ bool Speech::StartNext(Lock* lock, Output* output, Event* event) {
   output->seed = request.seed;
   output->cue = utterance.cue;
   output->language = Tag(utterance.settings);
+  output->language_warning = std::move(language_warning);
   if (stream == nullptr) {
     FailCurrent(output, FinishReason::kError);
     *event = Event::kRefused;
@@ -861,6 +868,8 @@ bool Speech::ReadStream(Lock* lock, Output* output, Event* event) {
   }
   output->end_reason = reason;
   output->status = std::move(status);
+  std::optional<Utterance> grown;
+  if (current_->utterance.streamed && output->status.ok()) grown = current_->utterance;
   if (reason == qtts::EndReason::kError) engine_suspect_ = true;
   if (reason == qtts::EndReason::kError || reason == qtts::EndReason::kBusy) {
     FailCurrent(output, reason == qtts::EndReason::kBusy ? FinishReason::kBusy : FinishReason::kError);
@@ -871,8 +880,17 @@ bool Speech::ReadStream(Lock* lock, Output* output, Event* event) {
   }
   // `stream` holds it until the lock is gone.
   lock->unlock();
+  if (grown) output->language_warning = LanguageWarningOf(*grown, engine->info());
   *event = Event::kEnded;
   return true;
+}
+
+// Without the lock, by the streaming thread.
+std::string Speech::LanguageWarningOf(const Utterance& utterance, const qtts::ModelInfo& model) {
+  std::string warning = qtts::LanguageWarning(utterance.text, model.languages, utterance.settings.language);
+  if (warning.empty() || utterance.stream == 0) return warning;
+  if (std::exchange(warned_stream_, utterance.stream) != utterance.stream) language_warnings_.clear();
+  return language_warnings_.insert(warning).second ? warning : "";
 }
 
 bool Speech::Commit(const Output& output, uint64_t running_time) {

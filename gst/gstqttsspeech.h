@@ -13,6 +13,7 @@
 #include <mutex>
 #include <optional>
 #include <random>
+#include <set>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -24,7 +25,14 @@
 #include "gstqttssegmenter.h"
 #include "gstqttstext.h"
 #include "gstqttsvoices.h"
-#include "qtts/engine.h"
+#include "qtts/engine_options.h"
+#include "qtts/frame.h"
+#include "qtts/status.h"
+
+namespace qtts {
+class Engine;
+class Stream;
+}  // namespace qtts
 
 namespace gstqtts {
 
@@ -55,10 +63,10 @@ class Speech {
  public:
   enum class Event {
     kFrame,       // `frame`
-    kStarted,     // an utterance begins: `seed`, `warnings`, `cue`, `language`
+    kStarted,     // an utterance begins: `seed`, `warnings`, `language_warning`, `cue`, `language`
     kGap,         // there is nothing to speak until `cue.start`
     kEvent,       // the turn of `event` has come
-    kEnded,       // an utterance ended: `end_reason`; if that is kError or kBusy, what kRefused tells
+    kEnded,       // an utterance ended: `end_reason`, `language_warning`; if kError or kBusy, what kRefused tells
     kRefused,     // an utterance could not begin: `status`, `settings`, `device_lost`, `nothing_spoken`
     kLoadFailed,  // there will be no engine, as was told by the load
     kEndOfText,   // everything was spoken and no more text can come; `status` is that of the last one if all failed
@@ -83,6 +91,7 @@ class Speech {
     bool nothing_spoken = false;  // every utterance of the run has failed, and this was the last one
     uint64_t seed = 0;
     std::vector<std::string> warnings;  // what the user should know about the utterance
+    std::string language_warning;       // qtts::LanguageWarning(), once for a text of the sink pad
     bool awaited_text = false;          // the frame could not come before text did that came late
     Cue cue;
     std::shared_ptr<void> event;  // of PushEvent()
@@ -100,6 +109,7 @@ class Speech {
   struct Stats {
     uint64_t utterances = 0;   // that came to their end, by whatever reason but an interruption
     uint64_t failed = 0;       // of these, by an error or for having waited in vain
+    uint64_t unsayable = 0;    // of these, with nothing to say
     uint64_t interrupted = 0;  // utterances that were cut off
     uint64_t dropped = 0;      // utterances that were accepted but never began
     uint64_t frames = 0;       // that left the element
@@ -269,6 +279,7 @@ class Speech {
   bool DropUnsayable();
   bool StartNext(Lock* lock, Output* output, Event* event);
   bool ReadStream(Lock* lock, Output* output, Event* event);
+  std::string LanguageWarningOf(const Utterance& utterance, const qtts::ModelInfo& model);
   void Enqueue(Utterance utterance);
   bool TextIsOver() const;
   bool NothingWasSpoken() const;
@@ -310,6 +321,7 @@ class Speech {
   Settings pad_settings_;                      // of the last chunk
   Cue pad_cue_;                                // of the last chunk
   Clock::time_point last_text_;                // when it came
+  uint64_t pad_stream_ = 1;                    // number of the text that the chunks are of
   TextQueue queue_;
   bool upstream_waits_ = false;
 
@@ -328,6 +340,10 @@ class Speech {
   size_t to_report_ = 0;       // by that thread
 
   std::mt19937_64 seeds_;
+
+  // The streaming thread's own: the warnings of the text of the sink pad that had one last.
+  uint64_t warned_stream_ = 0;
+  std::set<std::string> language_warnings_;
 
   VoiceStore voices_;         // the streaming thread's own
   uint64_t prepared_id_ = 0;  // the last utterance whose voice voices_ was told of

@@ -60,6 +60,7 @@ struct Utterance {
   bool streamed = false;   // laid out for text that comes in pieces, unless the settings name a layout
   bool more_text = false;  // it may grow yet
   uint64_t id = 0;         // given by Speech
+  uint64_t stream = 0;     // number of the text of the sink pad that it is a part of; 0: it is a text of its own
   Cue cue = {};
   std::shared_ptr<void> event = {};  // with no text: what goes on downstream in its turn
 };

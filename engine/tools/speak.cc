@@ -213,6 +213,8 @@ Result<int> Speak(const ToolOptions& options) {
   const auto start = Clock::now();
   QTTS_ASSIGN_OR_RETURN(const std::shared_ptr<Stream> stream, (*engine)->Start(request));
   for (const std::string& warning : stream->warnings()) Warn(warning);
+  const std::string language_warning = LanguageWarning(task.text, (*engine)->info().languages, options.language);
+  if (!language_warning.empty()) Warn(language_warning);
   signals.OnSignal([stream] { stream->Cancel(); });
   QTTS_RETURN_IF_ERROR(file->Begin(sample_rate));
   Frame frame;

@@ -11,6 +11,10 @@ namespace {
 
 class InputTest : public GstTest {};
 
+GstEvent* NewEvent(const char* structure) {
+  return gst_event_new_custom(GST_EVENT_CUSTOM_DOWNSTREAM, gst_structure_from_string(structure, nullptr));
+}
+
 constexpr char kLine[] = "qttssrc name=src ! fakesink async=false";
 
 // Pushes until the pad takes no more. `pushed` counts what was accepted.
@@ -103,7 +107,7 @@ TEST_F(InputTest, OtherCapsAreRefused) {
 }
 
 TEST_F(InputTest, C12CharactersCutByBuffersAreJoined) {
-  Pipeline pipeline(kLine);
+  Pipeline pipeline("qttssrc name=src language=german ! fakesink async=false");
   Recorder& record = pipeline.Record();
   Feeder feeder(pipeline.src());
   pipeline.Set(GST_STATE_PLAYING);
@@ -135,6 +139,74 @@ TEST_F(InputTest, C12AnyScriptAndLineEndReachesTheEngineAsItIs) {
   EXPECT_EQ(requested, texts);
 }
 
+// All warnings up to the end of the stream.
+std::vector<Problem> WarningsUntilEnd(Pipeline* pipeline) {
+  std::vector<Problem> warnings;
+  for (;;) {
+    const auto message = pipeline->Wait(GST_MESSAGE_EOS | GST_MESSAGE_WARNING | GST_MESSAGE_ERROR);
+    if (message == nullptr || GST_MESSAGE_TYPE(message.get()) != GST_MESSAGE_WARNING) return warnings;
+    warnings.push_back(ParseProblem(message.get()));
+  }
+}
+
+// The fake model speaks English and German.
+TEST_F(InputTest, AScriptOfNoLanguageOfTheModelIsWarnedOfOnceForAText) {
+  Pipeline pipeline("qttssrc name=src segmentation=sentence ! fakesink async=false");
+  Feeder feeder(pipeline.src());
+  pipeline.Set(GST_STATE_PLAYING);
+  feeder.Begin();
+  EXPECT_EQ(feeder.Push("Привет. Hello. Как дела? Hello. 你好。Hello. Хорошо. 再见。Hello. "), GST_FLOW_OK);
+  feeder.Begin();
+  EXPECT_EQ(feeder.Push("Привет. Как дела?"), GST_FLOW_OK);
+  feeder.End();
+  const std::vector<Problem> warnings = WarningsUntilEnd(&pipeline);
+  ASSERT_EQ(warnings.size(), 3U);
+  const char* const scripts[] = {"Cyrillic", "Han", "Cyrillic"};
+  for (size_t i = 0; i < warnings.size(); ++i) {
+    EXPECT_EQ(warnings[i].domain, GST_RESOURCE_ERROR);
+    EXPECT_EQ(warnings[i].code, GST_RESOURCE_ERROR_SETTINGS);
+    EXPECT_EQ(warnings[i].text.find("The text is in " + std::string(scripts[i]) + " script."), 0U) << warnings[i].text;
+  }
+  EXPECT_GT(fake::Requests().size(), 6U) << "it is spoken all the same";
+}
+
+TEST_F(InputTest, AGrowingTextIsJudgedWhenItIsWhole) {
+  Pipeline pipeline("qttssrc name=src segmentation=stream ! fakesink async=false");
+  Feeder feeder(pipeline.src());
+  pipeline.Set(GST_STATE_PLAYING);
+  feeder.Begin();
+  for (const char* part : {"α", "-rays", " are", " helium."}) EXPECT_EQ(feeder.Push(part), GST_FLOW_OK);
+  EXPECT_TRUE(feeder.Send(NewEvent("qtts/end-utterance")));
+  for (const char* part : {"O", "K: ", "привет", " и", " пока"}) EXPECT_EQ(feeder.Push(part), GST_FLOW_OK);
+  feeder.End();
+  const std::vector<Problem> warnings = WarningsUntilEnd(&pipeline);
+  ASSERT_EQ(warnings.size(), 1U);
+  EXPECT_NE(warnings[0].text.find("Cyrillic"), std::string::npos) << warnings[0].text;
+}
+
+TEST_F(InputTest, ALanguageThatIsSetSilencesTheWarning) {
+  Pipeline pipeline("qttssrc name=src language=english text=Привет ! fakesink async=false");
+  pipeline.Set(GST_STATE_PLAYING);
+  EXPECT_TRUE(WarningsUntilEnd(&pipeline).empty());
+}
+
+// A stream without sound ends with the reason; one that has some does not.
+TEST_F(InputTest, WhereNothingWasSpokenOneWarningSaysSo) {
+  for (const bool spoken : {false, true}) {
+    Pipeline pipeline(kLine);
+    Feeder feeder(pipeline.src());
+    pipeline.Set(GST_STATE_PLAYING);
+    feeder.Begin();
+    EXPECT_EQ(feeder.Push("\U0001F642"), GST_FLOW_OK);
+    EXPECT_EQ(feeder.Push(spoken ? "a" : "?!"), GST_FLOW_OK);
+    feeder.End();
+    const std::vector<Problem> warnings = WarningsUntilEnd(&pipeline);
+    ASSERT_EQ(warnings.size(), spoken ? 0U : 1U);
+    if (spoken) continue;
+    EXPECT_EQ(warnings[0].text.find("Nothing was spoken: "), 0U) << warnings[0].text;
+  }
+}
+
 TEST_F(InputTest, C12InvalidBytesAreReplacedWithOneWarning) {
   Pipeline pipeline(kLine);
   Recorder& record = pipeline.Record();
@@ -144,13 +216,7 @@ TEST_F(InputTest, C12InvalidBytesAreReplacedWithOneWarning) {
   EXPECT_EQ(feeder.Push("a\xFF"), GST_FLOW_OK);
   EXPECT_EQ(feeder.Push("b\xC0\xAF"), GST_FLOW_OK);
   feeder.End();
-  std::vector<Problem> warnings;
-  for (;;) {
-    const auto message = pipeline.Wait(GST_MESSAGE_EOS | GST_MESSAGE_WARNING | GST_MESSAGE_ERROR);
-    ASSERT_NE(message, nullptr);
-    if (GST_MESSAGE_TYPE(message.get()) != GST_MESSAGE_WARNING) break;
-    warnings.push_back(ParseProblem(message.get()));
-  }
+  const std::vector<Problem> warnings = WarningsUntilEnd(&pipeline);
   ASSERT_EQ(warnings.size(), 1U);
   EXPECT_EQ(warnings[0].domain, GST_STREAM_ERROR);
   EXPECT_EQ(warnings[0].code, GST_STREAM_ERROR_DECODE);
@@ -467,10 +533,6 @@ std::vector<std::string> Texts() {
   std::vector<std::string> texts;
   for (const Request& request : fake::Requests()) texts.push_back(request.text);
   return texts;
-}
-
-GstEvent* NewEvent(const char* structure) {
-  return gst_event_new_custom(GST_EVENT_CUSTOM_DOWNSTREAM, gst_structure_from_string(structure, nullptr));
 }
 
 // The reasons for which utterances ended, in order.

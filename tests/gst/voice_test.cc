@@ -38,6 +38,7 @@ class VoiceTest : public ::testing::Test {
     GQuark domain = 0;                                       // of the first error
     int code = 0;
     std::string message;
+    std::vector<std::string> warnings;
   };
 
   // Plays a launch line to its end or its first error.
@@ -51,8 +52,15 @@ class VoiceTest : public ::testing::Test {
     if (prepare) prepare(pipeline);
     outcome.change = gst_element_set_state(pipeline, GST_STATE_PLAYING);
     GstBus* bus = gst_element_get_bus(pipeline);
-    GstMessage* message =
-        gst_bus_timed_pop_filtered(bus, kPatience, static_cast<GstMessageType>(GST_MESSAGE_EOS | GST_MESSAGE_ERROR));
+    constexpr auto kAwaited = static_cast<GstMessageType>(GST_MESSAGE_EOS | GST_MESSAGE_ERROR | GST_MESSAGE_WARNING);
+    GstMessage* message = nullptr;
+    while ((message = gst_bus_timed_pop_filtered(bus, kPatience, kAwaited)) != nullptr &&
+           GST_MESSAGE_TYPE(message) == GST_MESSAGE_WARNING) {
+      gst_message_parse_warning(message, &error, nullptr);
+      outcome.warnings.emplace_back(error->message);
+      g_clear_error(&error);
+      gst_message_unref(message);
+    }
     if (message == nullptr) {
       ADD_FAILURE() << "neither the end nor an error: " << line;
     } else if (GST_MESSAGE_TYPE(message) == GST_MESSAGE_EOS) {
@@ -328,6 +336,29 @@ TEST_F(VoiceTest, TellsItsSpeakersAndLanguages) {
   }
   gst_element_set_state(src, GST_STATE_NULL);
   gst_object_unref(src);
+}
+
+// What the bundled voice cannot speak is said, and what it can is not warned of.
+TEST_F(VoiceTest, WarnsOfTextThatItsLanguageIsNotWrittenIn) {
+  const struct {
+    const char* properties;
+    const char* part;  // of the only warning; empty: there is none
+  } cases[] = {{"text=你好，世界", "The text is in Han script. This model speaks English"},
+               {"text=\"Je voudrais réserver une table pour deux personnes, s'il vous plaît.\"",
+                "The text looks like another language."},
+               {"text=🙂", "Nothing was spoken"},
+               {"text=你好，世界 language=en", ""},
+               {"text=\"Meet me at the café.\"", ""}};
+  for (const auto& c : cases) {
+    SCOPED_TRACE(c.properties);
+    const Outcome outcome = Play("qttssrc max-duration=400000000 seed=1 " + std::string(c.properties) + " ! fakesink");
+    EXPECT_TRUE(outcome.ended) << outcome.message;
+    std::vector<std::string> warnings = outcome.warnings;
+    std::erase_if(warnings,
+                  [](const std::string& warning) { return warning.find("max-duration") != std::string::npos; });
+    ASSERT_EQ(warnings.size(), *c.part == '\0' ? 0U : 1U);
+    for (const std::string& warning : warnings) EXPECT_THAT(warning, HasSubstr(c.part));
+  }
 }
 
 // --- cloned voices, with a random checkpoint of the Base kind

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
 
 namespace qtts {
 namespace {
@@ -58,6 +59,101 @@ TEST(IsSayable, GeneralCategoriesDecide) {
     EXPECT_EQ(IsSayable(silent + c.text + silent), c.sayable);
   }
   EXPECT_TRUE(IsSayable("a\xCC\x81")) << "a mark on a letter";
+}
+
+const std::vector<std::string> kEnglish = {"english"};
+const std::vector<std::string> kReleased = {"chinese",  "english", "french",     "german",  "italian",
+                                            "japanese", "korean",  "portuguese", "russian", "spanish"};
+const std::string kChinese = "你好，世界。";
+const std::string kRussian = "Привет, мир!";
+
+TEST(LanguageWarning, ScriptsOfTheModelsLanguagesAreWritten) {
+  const struct {
+    const char* text;
+    const char* script;  // that an English model cannot speak; empty: it can
+    bool released;       // whether the released models can
+  } cases[] = {{"你好，世界。", "Han", true},
+               {"こんにちは", "Hiragana", true},
+               {"カタカナー", "Katakana", true},
+               {"안녕하세요", "Hangul", true},
+               {"Привет, мир!", "Cyrillic", true},
+               {"Γειά σου Κόσμε", "Greek", false},
+               {"שלום עולם", "Hebrew", false},
+               {"مرحبا بالعالم", "Arabic", false},
+               {"नमस्ते दुनिया", "Devanagari", false},
+               {"สวัสดีชาวโลก", "Thai", false},
+               {"\U00020000\U00020001", "Han", true},
+               {"7 你好", "Han", true},
+               {"Привет, world!", "Cyrillic", true},  // half of the letters and more
+               {"Hello, world!", "", true},
+               {"Ｈｅｌｌｏ", "", true},
+               {"12:30, $5 & 100 %", "", true},
+               {"\U0001F642", "", true},
+               {"5 µm", "", true},
+               {"The Greek letter α is alpha.", "", true},
+               {"The city of 北京 is large.", "", true},
+               {"", "", true}};
+  for (const auto& c : cases) {
+    SCOPED_TRACE(c.text);
+    const std::string warning = LanguageWarning(c.text, kEnglish, "");
+    if (*c.script == '\0') {
+      EXPECT_EQ(warning, "");
+    } else {
+      EXPECT_EQ(warning.find("The text is in " + std::string(c.script) + " script. This model speaks English: "), 0U)
+          << warning;
+    }
+    EXPECT_EQ(LanguageWarning(c.text, kReleased, "").empty(), c.released);
+  }
+}
+
+TEST(LanguageWarning, OtherLatinLanguagesAreToldByAForeignLetterAndTheirTrigrams) {
+  const struct {
+    const char* text;
+    const char* language;  // empty: taken for English, or not judged
+  } cases[] = {{"Je voudrais réserver une table pour deux personnes, s'il vous plaît.", "French"},
+               {"Où est la bibliothèque ? Je l’ai cherchée partout, mais je ne l’ai pas trouvée.", "French"},
+               {"Die Straße ist leider für Fußgänger und für Radfahrer gesperrt.", "German"},
+               {"Buenos días, me llamo José y vivo en Madrid desde hace siete años.", "Spanish"},
+               {"Vi ses på stationen i morgon bitti klockan åtta, om tåget är i tid.", "Swedish"},
+               // Too short.
+               {"Ça va ?", ""},
+               // Not a letter that English has not.
+               {"Le train part demain matin et arrive dans la soirée", "French"},
+               {"Bonjour, comment allez-vous aujourd'hui mon cher ami ?", ""},
+               {"The naïve fiancé ate a soufflé and crème brûlée at the café in Málaga.", ""},
+               {"El Niño and La Niña are climate patterns in the tropical Pacific Ocean.", ""},
+               {"Please leave your message after the tone, and we will call you back.", ""}};
+  for (const auto& c : cases) {
+    SCOPED_TRACE(c.text);
+    const std::string warning = LanguageWarning(c.text, kEnglish, "auto");
+    if (*c.language == '\0') {
+      EXPECT_EQ(warning, "");
+    } else {
+      EXPECT_EQ(warning.find("The text looks like another language. This model speaks English: "), 0U) << warning;
+    }
+    EXPECT_EQ(LanguageWarning(c.text, kReleased, "").empty(),
+              *c.language == '\0' || std::string(c.language) != "Swedish");
+  }
+}
+
+TEST(LanguageWarning, WhoNamesALanguageIsNotWarned) {
+  for (const char* language : {"english", "EN-us", "german", "klingon"}) {
+    EXPECT_EQ(LanguageWarning(kChinese, kEnglish, language), "") << language;
+  }
+  for (const char* language : {"", "auto", "Auto", "und"}) {
+    EXPECT_NE(LanguageWarning(kChinese, kEnglish, language), "") << language;
+  }
+}
+
+TEST(LanguageWarning, AModelWithALanguageOfItsOwnIsNotJudged) {
+  EXPECT_EQ(LanguageWarning(kChinese, {"english", "klingon"}, ""), "");
+  EXPECT_EQ(LanguageWarning(kChinese, {}, ""), "");
+}
+
+TEST(LanguageWarning, SaysWhatTheModelSpeaks) {
+  EXPECT_EQ(LanguageWarning(kRussian, {"english", "french", "german"}, ""),
+            "The text is in Cyrillic script. This model speaks English, French or German: most likely nobody will "
+            "understand it. Choose a model of its language; a \"language\" that is set silences this warning.");
 }
 
 }  // namespace

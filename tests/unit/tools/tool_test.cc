@@ -507,6 +507,15 @@ TEST(ToolTest, SpeakRefusesBeforeAnyWork) {
   EXPECT_EQ(FilesIn(folder.File("")), 0U);
 }
 
+TEST(ToolTest, SpeakWarnsOfTextThatTheModelCannotSpeak) {
+  const TemporaryFolder folder;
+  const std::vector<std::string> speak = {"speak", kVoice, "你好。", "--max-frames", "2", "-o", folder.File("out.wav")};
+  EXPECT_NE(RunTool(speak).err.find("warning: The text is in Han script."), std::string::npos);
+  std::vector<std::string> named = speak;
+  named.insert(named.end(), {"--language", "english"});
+  EXPECT_EQ(RunTool(named).err.find("Han"), std::string::npos);
+}
+
 // What was there stays until the new file is whole, and is what a link points to.
 TEST(ToolTest, SpeakReplacesAFileAtOnce) {
   const TemporaryFolder folder;
