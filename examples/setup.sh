@@ -94,8 +94,11 @@ check_standard_input() {
     first=$(mktemp)
     dd bs=4096 count=1 of="$first" 2>/dev/null
     found=$(encoding "$first")
+    if [ "$found" != utf-8 ]; then
+      rm -f "$first"
+      refuse "standard input: is not text in UTF-8 but $found"
+    fi
     exec < <(cat "$first" && rm -f "$first" && exec cat 2>/dev/null)
-    [ "$found" = utf-8 ] || refuse "standard input: is not text in UTF-8 but $found"
   fi
 }
 

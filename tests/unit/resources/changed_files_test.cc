@@ -3,6 +3,7 @@
 // Files of a model that change under the mapping: one error and a process that goes on.
 
 #include <fcntl.h>
+#include <glib.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -14,6 +15,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <random>
 #include <string>
 #include <thread>
@@ -112,7 +114,11 @@ void FaultElsewhere(const std::string& path) {
 
 TEST(BusErrorsDeathTest, OthersGoToTheHandlerThatWasThereBefore) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
-  const TempFolder folder;
+  // A child begins the test anew and dies within it: it uses its parent's folder, which the parent removes.
+  constexpr const char* kFolder = "QTTS_DEATH_TEST_FOLDER";
+  std::optional<TempFolder> own;
+  if (g_getenv(kFolder) == nullptr) g_setenv(kFolder, own.emplace().path().c_str(), TRUE);
+  const fs::path folder = g_getenv(kFolder);
   WriteFile(folder / "ours", std::string(8192, 'x'));
   const auto fault = [&] {
     const auto ours = MappedFile::Open(folder / "ours");
@@ -132,6 +138,7 @@ TEST(BusErrorsDeathTest, OthersGoToTheHandlerThatWasThereBefore) {
         fault();
       },
       ::testing::KilledBySignal(SIGBUS), "");
+  g_unsetenv(kFolder);
 }
 
 // --- a model
