@@ -57,8 +57,8 @@ Status Tokenizer::Impl::EncodeSegment(std::string_view text, std::vector<int32_t
     const std::string_view word = std::string_view(normalized).substr(begin, end - begin);
     begin = end;
     if (words.Append(word, ids)) continue;
-    const sentencepiece::util::Status status = bpe.Encode(SpellBytes(word), &piece_ids);
-    if (!status.ok()) return Status::Internal(std::string("SentencePiece: ") + status.error_message());
+    const auto status = bpe.Encode(SpellBytes(word), &piece_ids);
+    if (!status.ok()) return Status::Internal(std::string("SentencePiece: ") + status.ToString());
     if (piece_ids.empty() || std::find(piece_ids.begin(), piece_ids.end(), unknown) != piece_ids.end()) {
       return Status::Internal("SentencePiece does not know a part of the text");
     }
@@ -98,8 +98,8 @@ Result<std::shared_ptr<const Tokenizer>> Tokenizer::Create(const VocabularyFiles
   constexpr size_t kParsedTimes = 20;  // some 15 have been seen
   EnsureMemory(model.size() * kParsedTimes);
   try {
-    const sentencepiece::util::Status status = impl->bpe.LoadFromSerializedProto(model);
-    if (!status.ok()) return Status::Internal(std::string("SentencePiece: ") + status.error_message());
+    const auto status = impl->bpe.LoadFromSerializedProto(model);
+    if (!status.ok()) return Status::Internal(std::string("SentencePiece: ") + status.ToString());
   } catch (const std::bad_alloc&) {
     throw;  // no fault of the files
   } catch (const std::exception& e) {
