@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 #include <algorithm>
-#include <string>
 
 #include "attention.h"
 #include "device_math.cuh"
@@ -11,7 +10,6 @@ namespace {
 
 constexpr int kWarps = 8;
 constexpr int kThreads = 32 * kWarps;
-constexpr int kMaxHeadDim = 256;
 constexpr int kMaxNewRows = 2;
 
 struct AttendArguments {
@@ -440,13 +438,6 @@ size_t PartialElements(const TransformerConfig& config, int64_t rows, int splits
 
 size_t TicketElements(const TransformerConfig& config, int64_t rows) {
   return static_cast<size_t>(rows) * static_cast<size_t>(config.num_heads);
-}
-
-Status CheckAttention(const TransformerConfig& config, const char* part) {
-  if (config.head_dim % 8 == 0 && config.head_dim <= kMaxHeadDim) return Status::Ok();
-  return Status::Unsupported("the " + std::string(part) + "'s head_dim is " + std::to_string(config.head_dim) +
-                             "; the GPU backend takes multiples of 8 up to " + std::to_string(kMaxHeadDim) +
-                             ": choose device=cpu");
 }
 
 int SplitsFor(const TransformerConfig& config, int64_t positions) {

@@ -5,10 +5,9 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "checkpoint/config.h"
+#include "checkpoint/transformer_config.h"
 #include "gemm.h"
 #include "launch.h"
-#include "qtts/status.h"
 
 namespace qtts::cuda {
 
@@ -16,6 +15,9 @@ namespace qtts::cuda {
 inline constexpr int kPagePositions = 128;
 // Positions that one block attends to. Longer contexts are cut and combined in order.
 inline constexpr int kSplitPositions = 64;
+
+// Heads have a multiple of 8 elements, this many at most.
+inline constexpr int kMaxHeadDim = 256;
 
 // Where the rows of a call belong. Rows of one sequence lie together, in order.
 struct SequenceRows {
@@ -53,9 +55,6 @@ struct AttentionScratch {
 // Elements needed for `rows` rows and `splits` splits.
 size_t PartialElements(const TransformerConfig& config, int64_t rows, int splits);
 size_t TicketElements(const TransformerConfig& config, int64_t rows);
-
-// Whether the kernels can do it; an error that says what they cannot.
-Status CheckAttention(const TransformerConfig& config, const char* part);
 
 // Splits that cover `positions` keys under config's window.
 int SplitsFor(const TransformerConfig& config, int64_t positions);

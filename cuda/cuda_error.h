@@ -7,6 +7,7 @@
 #include <string>
 
 #include "qtts/status.h"
+#include "succeeds.h"
 
 // CUDA's errors as Status. CUDA keeps the last one of a thread until it is asked for it, and a launch says nothing
 // else: an error that has been dealt with must not be found there by whoever launches next. All thread-safe.
@@ -19,12 +20,6 @@ bool IsFault(cudaError_t error);
 
 // The last error is forgotten. `what` says what was being done: "loading the model".
 Status CudaStatus(cudaError_t error, const std::string& what);
-
-// Whether all is well; if not, that is forgotten.
-inline bool Succeeds(cudaError_t error) {
-  if (error != cudaSuccess) (void)cudaGetLastError();
-  return error == cudaSuccess;
-}
 
 #define QTTS_RETURN_IF_CUDA_ERROR(expr, what)                                           \
   do {                                                                                  \

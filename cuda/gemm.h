@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "checkpoint/safetensors.h"
+#include "checkpoint/dtype.h"
 #include "launch.h"
 
 // Products of weight matrices with few rows of activations: the frame's work. A row's result has one

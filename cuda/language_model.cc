@@ -11,6 +11,14 @@
 namespace qtts::cuda {
 namespace {
 
+// Whether the kernels can do it; an error that says what they cannot.
+Status CheckAttention(const TransformerConfig& config, const char* part) {
+  if (config.head_dim % 8 == 0 && config.head_dim <= kMaxHeadDim) return Status::Ok();
+  return Status::Unsupported("the " + std::string(part) + "'s head_dim is " + std::to_string(config.head_dim) +
+                             "; the GPU backend takes multiples of 8 up to " + std::to_string(kMaxHeadDim) +
+                             ": choose device=cpu");
+}
+
 constexpr const char* kSpeaking = "making speech";
 // Positions that a cache may have; a model that allows more is cut to this.
 constexpr int64_t kMaxPositions = 1 << 17;

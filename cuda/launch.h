@@ -4,7 +4,7 @@
 
 #include <cuda_runtime.h>
 
-#include "cuda_error.h"
+#include "succeeds.h"
 
 namespace qtts::cuda {
 

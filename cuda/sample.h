@@ -8,7 +8,6 @@
 #include "frame_state.h"
 #include "gemm.h"
 #include "launch.h"
-#include "qtts/status.h"
 
 // The official sampling rules (spec 6) on the device: engine/sampling, a block per row, with the same
 // random numbers.

@@ -4,7 +4,7 @@
 #include "codec/epilogue.cuh"
 #include "codec/gemm.h"
 #include "codec/half_math.cuh"
-#include "cuda_error.h"
+#include "succeeds.h"
 
 // Products on the tensor cores by small blocks, on devices whose blocks can form clusters: several fit on a processor,
 // or one beside a kernel that leaves little room. The blocks of a cluster share a sum: each takes one group of the

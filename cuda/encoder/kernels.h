@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "checkpoint/safetensors.h"
+#include "checkpoint/dtype.h"
 
 // The kernels of the two nets that make a voice of a recording. They work on whole recordings: signals are
 // matrices of F32, time by channels, whose rows lie `stride` floats apart, so that a part of the channels is a

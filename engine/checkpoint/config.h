@@ -8,29 +8,11 @@
 #include <string_view>
 #include <vector>
 
+#include "checkpoint/transformer_config.h"
 #include "qtts/model_info.h"
 #include "qtts/status.h"
 
 namespace qtts {
-
-// The sizes of one decoder-only transformer (spec 4, 5, 7.3). Widths are in elements.
-struct TransformerConfig {
-  int hidden_size = 0;
-  int intermediate_size = 0;
-  int num_layers = 0;
-  int num_heads = 0;
-  int num_kv_heads = 0;
-  int head_dim = 0;
-  int max_positions = 0;
-  int sliding_window = 0;  // keys a query sees, itself included; 0 = all
-  float rms_norm_eps = 0;
-  float rope_theta = 0;
-  bool attention_bias = false;
-  bool qk_norm = true;  // RMSNorm on each head of q and k, before RoPE
-
-  int q_width() const { return num_heads * head_dim; }
-  int kv_width() const { return num_kv_heads * head_dim; }
-};
 
 // `talker_config` of config.json (spec 1.3). Ids are rows of the tables they belong to, checked.
 struct TalkerConfig {

@@ -11,15 +11,10 @@
 #include <string_view>
 #include <vector>
 
+#include "checkpoint/dtype.h"
 #include "qtts/status.h"
 
 namespace qtts {
-
-enum class DType { kF32, kF16, kBF16 };
-
-// "F32", "F16", "BF16": the spelling of safetensors.
-std::string_view DTypeName(DType dtype);
-size_t DTypeBytes(DType dtype);
 
 // A tensor inside a mapped file: row-major, the last dimension contiguous. Does not own its data;
 // valid as long as the file it came from. `data` is aligned to its element size.
