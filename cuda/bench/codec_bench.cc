@@ -18,7 +18,7 @@ namespace {
 
 constexpr int kWarmUp = 30;
 constexpr int kReplays = 100;
-// Multiply-adds of a frame at the released size (spec 7.3), and its weights.
+// Multiply-adds of a frame at the released size (spec 10), and its weights.
 constexpr double kMultiplyAdds = 2.48e9;
 constexpr double kWeights = 102e6;
 
