@@ -40,6 +40,7 @@ Outcome RunProgram(const std::string& program, std::vector<std::string> argument
                    const Environment& environment = {}) {
   arguments.insert(arguments.begin(), program);
   std::vector<const gchar*> argv;
+  argv.reserve(arguments.size() + 1);
   for (const std::string& argument : arguments) argv.push_back(argument.c_str());
   argv.push_back(nullptr);
   constexpr int kPipes =
