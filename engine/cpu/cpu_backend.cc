@@ -17,8 +17,10 @@
 #include "cpu/kernels.h"
 #include "cpu/predictor.h"
 #include "cpu/prompt_cache.h"
+#include "cpu/quantized_kernels.h"
 #include "cpu/talker.h"
 #include "cpu/thread_pool.h"
+#include "cpu/weight_packer.h"
 #include "qtts/resources.h"
 #include "sampling/sampler.h"
 
@@ -35,6 +37,25 @@ Status OutOfMemory() {
     return Status::ResourceExhausted(
         "not enough memory to speak; use a shorter text, fewer streams or a smaller model");
   });
+}
+
+std::string NameOf(cpu::Arithmetic arithmetic, int threads) {
+  std::string name = "cpu (";
+  switch (arithmetic) {
+    case cpu::Arithmetic::kF32:
+      name += cpu::InstructionSet();
+      break;
+    case cpu::Arithmetic::kBF16:
+      name += cpu::InstructionSet() + ", bf16";
+      break;
+    case cpu::Arithmetic::kInt8:
+      name += cpu::QuantizedInstructionSet() + ", int8";
+      break;
+    case cpu::Arithmetic::kInt4:
+      name += cpu::QuantizedInstructionSet() + ", int4";
+      break;
+  }
+  return name + ", " + std::to_string(threads) + (threads == 1 ? " thread)" : " threads)");
 }
 
 // One utterance.
@@ -87,18 +108,18 @@ struct ActiveStep {
 
 class CpuBackend final : public Backend {
  public:
-  CpuBackend(std::shared_ptr<const Checkpoint> checkpoint, int threads, int max_slots)
+  CpuBackend(std::shared_ptr<const Checkpoint> checkpoint, int threads, cpu::Arithmetic arithmetic, int max_slots)
       : checkpoint_(std::move(checkpoint)),
         config_(checkpoint_->config()),
         pool_(threads),
+        packer_(arithmetic, pool_),
         embedder_(checkpoint_->talker(), checkpoint_->predictor(), pool_),
-        talker_(config_.talker, checkpoint_->talker(), pool_),
-        predictor_(config_.predictor, checkpoint_->predictor(), embedder_, pool_),
+        talker_(config_.talker, checkpoint_->talker(), pool_, &packer_),
+        predictor_(config_.predictor, checkpoint_->predictor(), embedder_, pool_, &packer_),
         codec_(config_.codec, checkpoint_->codec(), pool_),
         frame_work_(talker_.RowWork(0) + predictor_.FrameWork() + codec_.FrameWork()),
         max_slots_(max_slots),
-        name_("cpu (" + cpu::InstructionSet() + ", " + std::to_string(threads) +
-              (threads == 1 ? " thread)" : " threads)")) {}
+        name_(NameOf(arithmetic, threads)) {}
 
   const std::string& name() const override { return name_; }
   bool beside_host() const override { return false; }
@@ -130,6 +151,7 @@ class CpuBackend final : public Backend {
   std::shared_ptr<const Checkpoint> checkpoint_;
   const ModelConfig& config_;
   cpu::ThreadPool pool_;
+  cpu::WeightPacker packer_;
   cpu::Embedder embedder_;
   cpu::Talker talker_;
   cpu::Predictor predictor_;
@@ -411,10 +433,11 @@ void CpuBackend::DecodeFrame(ActiveStep* step) {
 }  // namespace
 
 Result<std::unique_ptr<Backend>> CreateCpuBackend(std::shared_ptr<const Checkpoint> checkpoint, int threads,
-                                                  int max_slots) {
+                                                  cpu::Arithmetic arithmetic, int max_slots) {
   if (threads <= 0) threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   return CatchExhaustion("load the model", [&]() -> Result<std::unique_ptr<Backend>> {
-    return std::unique_ptr<Backend>(std::make_unique<CpuBackend>(std::move(checkpoint), threads, max_slots));
+    return std::unique_ptr<Backend>(
+        std::make_unique<CpuBackend>(std::move(checkpoint), threads, arithmetic, max_slots));
   });
 }
 

@@ -6,16 +6,19 @@
 
 #include "backend/backend.h"
 #include "checkpoint/checkpoint.h"
+#include "cpu/arithmetic.h"
 #include "qtts/status.h"
 
 namespace qtts {
 
-// The reference backend: F32 arithmetic on the mapped weights, in the dtype they come in. Submit()
-// only queues; Prefill() and Collect() compute, in their caller's thread and threads - 1 helpers. What a slot gives
-// depends neither on other slots nor on the number of threads, bit for bit.
+// The reference backend: F32 arithmetic on the mapped weights, in the dtype they come in; and, where another arithmetic
+// is asked for, the same with less exact products of talker, code predictor and codec. Submit() only queues; Prefill()
+// and Collect() compute, in their caller's thread and threads - 1 helpers. What a slot gives depends neither on other
+// slots nor on the number of threads, bit for bit.
 //
 // `threads` 0: one per core. Keeps `checkpoint` alive. Errors: kResourceExhausted.
 Result<std::unique_ptr<Backend>> CreateCpuBackend(std::shared_ptr<const Checkpoint> checkpoint, int threads,
+                                                  cpu::Arithmetic arithmetic = cpu::Arithmetic::kF32,
                                                   int max_slots = kDefaultSlots);
 
 }  // namespace qtts

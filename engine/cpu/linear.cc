@@ -1,11 +1,24 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 #include "cpu/linear.h"
 
+#include <algorithm>
+
+#include "cpu/bf16_kernels.h"
+
 namespace qtts::cpu {
 namespace {
 
-// Rows that a thread takes at least: whole tiles of the kernel.
-constexpr int64_t kRowGrain = 8;
+// Rows of inputs that a thread quantises at least.
+constexpr int64_t kInputGrain = 4;
+// Cost of quantising an input, in multiply-adds of a matrix product.
+constexpr int64_t kQuantizingWork = 8;
+
+// Room for `size` elements; contents beyond what was there are undefined.
+template <typename T>
+T* Room(std::vector<T>* buffer, int64_t size) {
+  if (buffer->size() < static_cast<size_t>(size)) buffer->resize(static_cast<size_t>(size));
+  return buffer->data();
+}
 
 }  // namespace
 
@@ -25,14 +38,100 @@ void LookUp(const MatrixView& table, int64_t row, float* y) {
   ToFloat(table.dtype, static_cast<const char*>(table.data) + offset, table.cols, y);
 }
 
-Linear::Linear(const LinearWeights& weights) : weight_(MatrixOf(weights.weight)) {
+// Inputs as the arithmetic takes them.
+struct Linear::Inputs {
+  // Those of one thread, kept for the next call.
+  struct Scratch {
+    std::vector<uint16_t> bf16;
+    std::vector<int8_t> codes;
+    std::vector<float> scales;
+    std::vector<int32_t> sums;
+  };
+
+  Inputs(const Linear& linear, ThreadPool& pool, const float* x, int64_t m) : floats(x) {
+    thread_local Scratch scratch;
+    const int64_t cols = linear.in();
+    switch (linear.arithmetic_) {
+      case Arithmetic::kF32:
+        return;
+      case Arithmetic::kBF16:
+        bf16 = Room(&scratch.bf16, m * cols);
+        ToBF16(x, m * cols, scratch.bf16.data());
+        return;
+      case Arithmetic::kInt8:
+      case Arithmetic::kInt4:
+        break;
+    }
+    const int64_t group = GroupColumns(linear.quantized_.bits);
+    const int64_t groups = linear.quantized_.groups();
+    int8_t* const codes = Room(&scratch.codes, m * groups * group);
+    float* const scales = Room(&scratch.scales, m * groups);
+    int32_t* const sums = Room(&scratch.sums, m * groups);
+    pool.ParallelFor(m, kInputGrain, kQuantizingWork * m * cols, [=](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        QuantizeRow(x + i * cols, cols, group, codes + i * groups * group, scales + i * groups, sums + i * groups);
+      }
+    });
+    quantized = {group, groups, codes, scales, sums};
+  }
+
+  const float* floats = nullptr;
+  const uint16_t* bf16 = nullptr;
+  QuantizedRows quantized;
+};
+
+Linear::Linear(const TensorView& weight, WeightPacker* packer) : weight_(MatrixOf(weight)) {
+  if (packer == nullptr) return;
+  arithmetic_ = packer->arithmetic();
+  switch (arithmetic_) {
+    case Arithmetic::kF32:
+      return;
+    case Arithmetic::kBF16:
+      weight_ = packer->ToBF16(weight_);
+      return;
+    case Arithmetic::kInt8:
+    case Arithmetic::kInt4:
+      quantized_ = packer->Quantize(weight_);
+  }
+}
+
+Linear::Linear(const LinearWeights& weights, WeightPacker* packer) : Linear(weights.weight, packer) {
   if (weights.bias.has_value()) bias_ = FloatsOf(*weights.bias);
 }
 
-void Linear::Run(ThreadPool& pool, const float* x, int64_t m, float* y) const {
+void Linear::RunParts(const Inputs& inputs, int64_t m, int64_t begin, int64_t end, float* y) const {
   const float* const bias = bias_.empty() ? nullptr : bias_.data();
-  pool.ParallelFor(out(), kRowGrain, m * in() * out(),
-                   [&](int64_t begin, int64_t end) { MatMul(weight_, bias, x, m, begin, end, y); });
+  const int64_t first = begin * part_rows();
+  const int64_t last = std::min(end * part_rows(), out());
+  switch (arithmetic_) {
+    case Arithmetic::kF32:
+      return MatMul(weight_, bias, inputs.floats, m, first, last, y);
+    case Arithmetic::kBF16:
+      return BF16MatMul(static_cast<const uint16_t*>(weight_.data), out(), in(), bias, inputs.bf16, m, first, last, y);
+    case Arithmetic::kInt8:
+    case Arithmetic::kInt4:
+      return QuantizedMatMul(quantized_, bias, inputs.quantized, m, begin, end, y);
+  }
+}
+
+void Linear::RunTogether(ThreadPool& pool, const float* x, int64_t m, std::initializer_list<Product> products) {
+  const Inputs inputs(*products.begin()->linear, pool, x, m);
+  int64_t parts = 0;
+  int64_t work = 0;
+  for (const Product& product : products) {
+    parts += product.linear->parts();
+    work += m * product.linear->work();
+  }
+  pool.ParallelFor(parts, 1, work, [&](int64_t begin, int64_t end) {
+    for (const Product& product : products) {
+      const int64_t count = product.linear->parts();
+      if (begin < count && end > 0) {
+        product.linear->RunParts(inputs, m, std::max<int64_t>(begin, 0), std::min(end, count), product.y);
+      }
+      begin -= count;
+      end -= count;
+    }
+  });
 }
 
 }  // namespace qtts::cpu

@@ -3,11 +3,15 @@
 #define QTTS_CPU_LINEAR_H_
 
 #include <cstdint>
+#include <initializer_list>
 #include <vector>
 
 #include "checkpoint/weights.h"
+#include "cpu/arithmetic.h"
 #include "cpu/kernels.h"
+#include "cpu/quantized_kernels.h"
 #include "cpu/thread_pool.h"
+#include "cpu/weight_packer.h"
 
 namespace qtts::cpu {
 
@@ -20,11 +24,13 @@ MatrixView MatrixOf(const TensorView& tensor);
 // Row `row` of a table as F32, [cols].
 void LookUp(const MatrixView& table, int64_t row, float* y);
 
-// y = W x + b on the mapped weights. Immutable and thread-safe; does not own the weights.
+// y = W x + b on the mapped weights, or on what a packer makes of them. Immutable and thread-safe; does not own the
+// weights.
 class Linear {
  public:
-  explicit Linear(const TensorView& weight) : weight_(MatrixOf(weight)) {}
-  explicit Linear(const LinearWeights& weights);
+  // In the packer's arithmetic; without one, F32 on the mapped weights.
+  explicit Linear(const TensorView& weight, WeightPacker* packer = nullptr);
+  explicit Linear(const LinearWeights& weights, WeightPacker* packer = nullptr);
 
   int64_t in() const { return weight_.cols; }
   int64_t out() const { return weight_.rows; }
@@ -32,10 +38,28 @@ class Linear {
   int64_t work() const { return in() * out(); }
 
   // x [m][in] -> y [m][out].
-  void Run(ThreadPool& pool, const float* x, int64_t m, float* y) const;
+  void Run(ThreadPool& pool, const float* x, int64_t m, float* y) const { RunTogether(pool, x, m, {{this, y}}); }
+
+  // A product, and where it goes: y [m][linear->out()].
+  struct Product {
+    const Linear* linear = nullptr;
+    float* y = nullptr;
+  };
+
+  // Products of the same inputs x [m][in], in the same arithmetic, as one loop of the pool.
+  static void RunTogether(ThreadPool& pool, const float* x, int64_t m, std::initializer_list<Product> products);
 
  private:
-  MatrixView weight_;
+  struct Inputs;
+
+  // Threads share out parts: whole tiles of the kernel.
+  int64_t part_rows() const { return arithmetic_ == Arithmetic::kF32 || arithmetic_ == Arithmetic::kBF16 ? 8 : kPanel; }
+  int64_t parts() const { return (out() + part_rows() - 1) / part_rows(); }
+  void RunParts(const Inputs& inputs, int64_t m, int64_t begin, int64_t end, float* y) const;
+
+  Arithmetic arithmetic_ = Arithmetic::kF32;
+  MatrixView weight_;        // of kF32 and kBF16; of the others only its size is used
+  QuantizedView quantized_;  // of kInt8 and kInt4
   std::vector<float> bias_;  // empty: none
 };
 

@@ -6,9 +6,9 @@
 namespace qtts::cpu {
 
 Predictor::Predictor(const PredictorConfig& config, const PredictorWeights& weights, const Embedder& embedder,
-                     ThreadPool& pool)
-    : embedder_(embedder), pool_(pool), transformer_(config.transformer, weights.transformer, pool) {
-  if (weights.input_projection.has_value()) input_projection_.emplace(*weights.input_projection);
+                     ThreadPool& pool, WeightPacker* packer)
+    : embedder_(embedder), pool_(pool), transformer_(config.transformer, weights.transformer, pool, packer) {
+  if (weights.input_projection.has_value()) input_projection_.emplace(*weights.input_projection, packer);
   for (const TensorView& head : weights.heads) heads_.emplace_back(head);
 }
 

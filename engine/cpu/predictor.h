@@ -21,8 +21,10 @@ namespace qtts::cpu {
 // Holds views of the weights and scratch memory; not thread-safe.
 class Predictor {
  public:
-  // `embedder` holds the tables of the codes; it outlives the predictor.
-  Predictor(const PredictorConfig& config, const PredictorWeights& weights, const Embedder& embedder, ThreadPool& pool);
+  // `embedder` holds the tables of the codes; it outlives the predictor. Products, but for those of the heads, in the
+  // packer's arithmetic; without one, F32 on the mapped weights.
+  Predictor(const PredictorConfig& config, const PredictorWeights& weights, const Embedder& embedder, ThreadPool& pool,
+            WeightPacker* packer = nullptr);
 
   int64_t code_groups() const { return static_cast<int64_t>(heads_.size()) + 1; }
   int64_t vocab_size() const { return heads_.front().out(); }

@@ -11,8 +11,8 @@ constexpr int64_t kPrefillRows = 128;
 
 }  // namespace
 
-Talker::Talker(const TalkerConfig& config, const TalkerWeights& weights, ThreadPool& pool)
-    : pool_(pool), transformer_(config.transformer, weights.transformer, pool), head_(weights.codec_head) {}
+Talker::Talker(const TalkerConfig& config, const TalkerWeights& weights, ThreadPool& pool, WeightPacker* packer)
+    : pool_(pool), transformer_(config.transformer, weights.transformer, pool, packer), head_(weights.codec_head) {}
 
 void Talker::Prefill(KvCache* cache, std::span<const float> inputs) {
   const int64_t width = hidden_size();

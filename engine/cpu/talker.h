@@ -16,7 +16,8 @@ namespace qtts::cpu {
 // Holds views of the weights and scratch memory; not thread-safe.
 class Talker {
  public:
-  Talker(const TalkerConfig& config, const TalkerWeights& weights, ThreadPool& pool);
+  // The transformer's products in the packer's arithmetic; without one, F32 on the mapped weights. The head is F32.
+  Talker(const TalkerConfig& config, const TalkerWeights& weights, ThreadPool& pool, WeightPacker* packer = nullptr);
 
   int64_t hidden_size() const { return head_.in(); }
   int64_t vocab_size() const { return head_.out(); }

@@ -27,25 +27,26 @@ void Grow(std::vector<T>* buffer, int64_t size) {
 
 }  // namespace
 
-Transformer::Layer::Layer(const TransformerLayerWeights& weights)
+Transformer::Layer::Layer(const TransformerLayerWeights& weights, WeightPacker* packer)
     : input_norm(FloatsOf(weights.input_norm)),
       post_norm(FloatsOf(weights.post_norm)),
-      q(weights.q),
-      k(weights.k),
-      v(weights.v),
-      o(weights.o),
+      q(weights.q, packer),
+      k(weights.k, packer),
+      v(weights.v, packer),
+      o(weights.o, packer),
       q_norm(FloatsOrNone(weights.q_norm)),
       k_norm(FloatsOrNone(weights.k_norm)),
-      gate(weights.gate),
-      up(weights.up),
-      down(weights.down),
+      gate(weights.gate, packer),
+      up(weights.up, packer),
+      down(weights.down, packer),
       attention_scale(FloatsOrNone(weights.attention_scale)),
       mlp_scale(FloatsOrNone(weights.mlp_scale)) {}
 
-Transformer::Transformer(const TransformerConfig& config, const TransformerWeights& weights, ThreadPool& pool)
+Transformer::Transformer(const TransformerConfig& config, const TransformerWeights& weights, ThreadPool& pool,
+                         WeightPacker* packer)
     : config_(config), pool_(pool), final_norm_(FloatsOf(weights.norm)) {
   layers_.reserve(weights.layers.size());
-  for (const TransformerLayerWeights& layer : weights.layers) layers_.emplace_back(layer);
+  for (const TransformerLayerWeights& layer : weights.layers) layers_.emplace_back(layer, packer);
   // As the reference: the angle is an F32 product of the position and an F32 frequency.
   for (int i = 0; i < config.head_dim / 2; ++i) {
     const float exponent = static_cast<float>(2 * i) / static_cast<float>(config.head_dim);
@@ -125,9 +126,7 @@ void Transformer::Attention(int index, float* x) {
   for (int64_t i = 0; i < m; ++i) {
     RmsNorm(x + i * hidden, layer.input_norm.data(), config_.rms_norm_eps, hidden, normed_.data() + i * hidden);
   }
-  layer.q.Run(pool_, normed_.data(), m, q_.data());
-  layer.k.Run(pool_, normed_.data(), m, k_.data());
-  layer.v.Run(pool_, normed_.data(), m, v_.data());
+  Linear::RunTogether(pool_, normed_.data(), m, {{&layer.q, q_.data()}, {&layer.k, k_.data()}, {&layer.v, v_.data()}});
 
   int64_t visible = 0;  // keys of all rows together
   for (int64_t i = 0; i < m; ++i) {
@@ -182,8 +181,7 @@ void Transformer::Mlp(const Layer& layer, float* x) {
   for (int64_t i = 0; i < m; ++i) {
     RmsNorm(x + i * hidden, layer.post_norm.data(), config_.rms_norm_eps, hidden, normed_.data() + i * hidden);
   }
-  layer.gate.Run(pool_, normed_.data(), m, gate_.data());
-  layer.up.Run(pool_, normed_.data(), m, up_.data());
+  Linear::RunTogether(pool_, normed_.data(), m, {{&layer.gate, gate_.data()}, {&layer.up, up_.data()}});
   for (int64_t i = 0; i < m; ++i) {
     float* const gate = gate_.data() + i * config_.intermediate_size;
     SiluMul(gate, up_.data() + i * config_.intermediate_size, config_.intermediate_size, gate);

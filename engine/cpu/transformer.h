@@ -26,7 +26,9 @@ struct SequenceRows {
 // Holds views of the weights, and scratch memory: not thread-safe.
 class Transformer {
  public:
-  Transformer(const TransformerConfig& config, const TransformerWeights& weights, ThreadPool& pool);
+  // Products in the packer's arithmetic; without one, F32 on the mapped weights.
+  Transformer(const TransformerConfig& config, const TransformerWeights& weights, ThreadPool& pool,
+              WeightPacker* packer = nullptr);
 
   // Runs the rows of `sequences`, lying one after the other in x [rows of all][hidden], through all
   // layers and the final norm, in place, and extends the caches. A row sees its own sequence only;
@@ -40,7 +42,7 @@ class Transformer {
 
  private:
   struct Layer {
-    explicit Layer(const TransformerLayerWeights& weights);
+    Layer(const TransformerLayerWeights& weights, WeightPacker* packer);
 
     std::vector<float> input_norm, post_norm;
     Linear q, k, v, o;

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#include "cpu/bf16_kernels.h"
+
+#include <algorithm>
+
+// Highway 1.0 has neither the instruction nor a target for it: x86 intrinsics, in functions compiled for processors
+// that have it, which HasBF16Products() tells.
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace qtts::cpu {
+
+#if defined(__x86_64__)
+
+namespace {
+
+#define QTTS_BF16_TARGET __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,fma,f16c")))
+#define QTTS_BF16_INLINE QTTS_BF16_TARGET __attribute__((always_inline)) inline
+
+constexpr int64_t kPairs = 32;  // numbers of a vector
+
+// The first n (at most 32) numbers at p, then zeros.
+QTTS_BF16_INLINE __m512bh Load(const uint16_t* p, int64_t n) {
+  const __mmask32 mask = n >= kPairs ? 0xFFFFFFFFU : (1U << n) - 1;
+  return reinterpret_cast<__m512bh>(_mm512_maskz_loadu_epi16(mask, p));
+}
+
+// The sum of the lanes, as a tree. (GCC 12 warns of its own reduction.)
+QTTS_BF16_INLINE float SumOf(__m512 v) {
+  alignas(64) float lanes[16];
+  _mm512_store_ps(lanes, v);
+  for (int half = 8; half > 0; half /= 2) {
+    for (int i = 0; i < half; ++i) lanes[i] += lanes[i + half];
+  }
+  return lanes[0];
+}
+
+// kRows weight rows times kInputs inputs: each product is one chain of instructions along the row, then one sum of
+// lanes, whatever the tile.
+template <int kRows, int kInputs>
+QTTS_BF16_INLINE void Tile(const uint16_t* w, int64_t cols, const float* bias, const uint16_t* x, float* y,
+                           int64_t y_stride) {
+  __m512 sum[kInputs][kRows];
+  for (int i = 0; i < kInputs; ++i) {
+    for (int r = 0; r < kRows; ++r) sum[i][r] = _mm512_setzero_ps();
+  }
+  for (int64_t c = 0; c < cols; c += kPairs) {
+    __m512bh xs[kInputs];
+    for (int i = 0; i < kInputs; ++i) xs[i] = Load(x + i * cols + c, cols - c);
+    for (int r = 0; r < kRows; ++r) {
+      const __m512bh ws = Load(w + r * cols + c, cols - c);
+      for (int i = 0; i < kInputs; ++i) sum[i][r] = _mm512_dpbf16_ps(sum[i][r], ws, xs[i]);
+    }
+  }
+  for (int i = 0; i < kInputs; ++i) {
+    for (int r = 0; r < kRows; ++r) {
+      y[i * y_stride + r] = SumOf(sum[i][r]) + (bias == nullptr ? 0.0F : bias[r]);
+    }
+  }
+}
+
+template <int kRows, int kInputs>
+QTTS_BF16_INLINE void Inputs(const uint16_t* w, int64_t cols, const float* bias, const uint16_t* x, int64_t m, float* y,
+                             int64_t y_stride) {
+  int64_t i = 0;
+  for (; i + kInputs <= m; i += kInputs) Tile<kRows, kInputs>(w, cols, bias, x + i * cols, y + i * y_stride, y_stride);
+  for (; i < m; ++i) Tile<kRows, 1>(w, cols, bias, x + i * cols, y + i * y_stride, y_stride);
+}
+
+QTTS_BF16_TARGET void MatMul(const uint16_t* w, int64_t rows, int64_t cols, const float* bias, const uint16_t* x,
+                             int64_t m, int64_t begin, int64_t end, float* y) {
+  constexpr int kRowsAtOnce = 4;
+  const auto bias_of = [&](int64_t row) { return bias == nullptr ? nullptr : bias + row; };
+  int64_t r = begin;
+  for (; r + kRowsAtOnce <= end; r += kRowsAtOnce) {
+    Inputs<kRowsAtOnce, 4>(w + r * cols, cols, bias_of(r), x, m, y + r, rows);
+  }
+  for (; r < end; ++r) Inputs<1, 4>(w + r * cols, cols, bias_of(r), x, m, y + r, rows);
+}
+
+QTTS_BF16_TARGET void Convert(const float* x, int64_t n, uint16_t* y) {
+  constexpr int64_t kFloats = 16;
+  for (int64_t i = 0; i < n; i += kFloats) {
+    const __mmask16 mask = n - i >= kFloats ? 0xFFFF : static_cast<__mmask16>((1U << (n - i)) - 1);
+    const __m256bh rounded = _mm512_cvtneps_pbh(_mm512_maskz_loadu_ps(mask, x + i));
+    _mm256_mask_storeu_epi16(y + i, mask, reinterpret_cast<__m256i>(rounded));
+  }
+}
+
+}  // namespace
+
+bool HasBF16Products() {
+  return __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+}
+
+void ToBF16(const float* x, int64_t n, uint16_t* y) { Convert(x, n, y); }
+
+void BF16MatMul(const uint16_t* w, int64_t rows, int64_t cols, const float* bias, const uint16_t* x, int64_t m,
+                int64_t begin, int64_t end, float* y) {
+  MatMul(w, rows, cols, bias, x, m, begin, end, y);
+}
+
+#else
+
+bool HasBF16Products() { return false; }
+void ToBF16(const float* /*x*/, int64_t /*n*/, uint16_t* /*y*/) {}
+void BF16MatMul(const uint16_t* /*w*/, int64_t /*rows*/, int64_t /*cols*/, const float* /*bias*/, const uint16_t* /*x*/,
+                int64_t /*m*/, int64_t /*begin*/, int64_t /*end*/, float* /*y*/) {}
+
+#endif
+
+}  // namespace qtts::cpu

@@ -1,0 +1,414 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#include "cpu/quantized_kernels.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+// As in kernels.cc. Products of bytes come with what Highway calls AVX3_DL.
+#define HWY_WANT_AVX3_DL
+#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "cpu/quantized_kernels.cc"
+#include <hwy/foreach_target.h>  // IWYU pragma: keep
+// After foreach_target.h.
+#include <hwy/cache_control.h>
+#include <hwy/highway.h>
+
+// Highway 1.0 looks for VNNI before it takes this target, but does not name it to the compiler.
+#if HWY_TARGET == HWY_AVX3_DL && !defined(HWY_TARGET_STR_AVX3_DL)
+#undef HWY_TARGET_STR
+#define HWY_TARGET_STR \
+  HWY_TARGET_STR_AVX3  \
+  ",vpclmulqdq,avx512vbmi,avx512vbmi2,vaes,avxvnni,avx512bitalg,avx512vpopcntdq,avx512vnni"
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace qtts::cpu::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// No more than a panel.
+using F32 = hn::CappedTag<float, kPanel>;
+using I32 = hn::RebindToSigned<F32>;
+using U32 = hn::RebindToUnsigned<F32>;
+using VF = hn::Vec<F32>;
+using VI = hn::Vec<I32>;
+using VU = hn::Vec<U32>;
+
+constexpr int kLanes = static_cast<int>(hn::MaxLanes(F32()));
+constexpr int kVectors = static_cast<int>(kPanel) / kLanes;
+
+// Four codes of each weight row, u8 in the bytes of a lane, times four of the activations, the same in each lane: three
+// ways, of which each gives the same sums, but for kOffset: what has been added to a weight's code and is multiplied
+// with the others.
+#if HWY_TARGET_IS_NEON && defined(__ARM_FEATURE_DOTPROD)
+#define QTTS_DOT_NEON 1
+#else
+#define QTTS_DOT_NEON 0
+#endif
+
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3_DL
+constexpr int32_t kOffset = 128;
+using Weights = VU;
+using Activations = VI;
+HWY_INLINE Weights Prepare(VU codes) { return codes; }
+HWY_INLINE Activations Spread(const int8_t* codes) {
+  int32_t four = 0;
+  memcpy(&four, codes, sizeof(four));
+  return hn::Set(I32(), four);
+}
+HWY_INLINE VI Dot(VI sum, Weights w, Activations x) { return VI{_mm512_dpbusd_epi32(sum.raw, w.raw, x.raw)}; }
+#elif HWY_ARCH_X86 && HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
+// Bytes as numbers of 16 bits: those at even places, those at odd ones.
+constexpr int32_t kOffset = 128;
+struct Weights {
+  VU even, odd;
+};
+struct Activations {
+  VI even, odd;
+};
+HWY_INLINE Weights Prepare(VU codes) {
+  const hn::Repartition<uint16_t, F32> u16;
+  const auto pairs = hn::BitCast(u16, codes);
+  return {hn::And(codes, hn::Set(U32(), 0x00FF00FF)), hn::BitCast(U32(), hn::ShiftRight<8>(pairs))};
+}
+HWY_INLINE Activations Spread(const int8_t* codes) {
+  int32_t four = 0;
+  memcpy(&four, codes, sizeof(four));
+  const hn::Repartition<int16_t, F32> i16;
+  const auto pairs = hn::BitCast(i16, hn::Set(I32(), four));
+  return {hn::BitCast(I32(), hn::ShiftRight<8>(hn::ShiftLeft<8>(pairs))), hn::BitCast(I32(), hn::ShiftRight<8>(pairs))};
+}
+HWY_INLINE VI PairProducts(VU w, VI x) {
+#if HWY_TARGET <= HWY_AVX3
+  return VI{_mm512_madd_epi16(w.raw, x.raw)};
+#elif HWY_TARGET <= HWY_AVX2
+  return VI{_mm256_madd_epi16(w.raw, x.raw)};
+#else
+  return VI{_mm_madd_epi16(w.raw, x.raw)};
+#endif
+}
+HWY_INLINE VI Dot(VI sum, const Weights& w, const Activations& x) {
+  return hn::Add(sum, hn::Add(PairProducts(w.even, x.even), PairProducts(w.odd, x.odd)));
+}
+#elif HWY_ARCH_ARM_A64
+constexpr int32_t kOffset = 0;
+using Weights = int8x16_t;
+using Activations = int8x16_t;
+HWY_INLINE Weights Prepare(VU codes) { return vreinterpretq_s8_u32(veorq_u32(codes.raw, vdupq_n_u32(0x80808080))); }
+HWY_INLINE Activations Spread(const int8_t* codes) {
+  int32_t four = 0;
+  memcpy(&four, codes, sizeof(four));
+  return vreinterpretq_s8_s32(vdupq_n_s32(four));
+}
+HWY_INLINE VI Dot(VI sum, Weights w, Activations x) {
+#if QTTS_DOT_NEON
+  return VI(vdotq_s32(sum.raw, w, x));
+#else
+  const int32x4_t low = vpaddlq_s16(vmull_s8(vget_low_s8(w), vget_low_s8(x)));
+  const int32x4_t high = vpaddlq_s16(vmull_high_s8(w, x));
+  return VI(vaddq_s32(sum.raw, vpaddq_s32(low, high)));
+#endif
+}
+#else
+constexpr int32_t kOffset = 128;
+using Weights = std::array<VI, 4>;
+using Activations = std::array<VI, 4>;
+HWY_INLINE Weights Prepare(VU codes) {
+  const VU byte = hn::Set(U32(), 0xFF);
+  return {hn::BitCast(I32(), hn::And(codes, byte)), hn::BitCast(I32(), hn::And(hn::ShiftRight<8>(codes), byte)),
+          hn::BitCast(I32(), hn::And(hn::ShiftRight<16>(codes), byte)), hn::BitCast(I32(), hn::ShiftRight<24>(codes))};
+}
+HWY_INLINE Activations Spread(const int8_t* codes) {
+  return {hn::Set(I32(), codes[0]), hn::Set(I32(), codes[1]), hn::Set(I32(), codes[2]), hn::Set(I32(), codes[3])};
+}
+HWY_INLINE VI Dot(VI sum, const Weights& w, const Activations& x) {
+  for (size_t i = 0; i < 4; ++i) sum = hn::Add(sum, hn::Mul(w[i], x[i]));
+  return sum;
+}
+#endif
+
+// How far ahead of their use codes are asked for: processors that fetch by themselves stop at the end of a page.
+constexpr int64_t kPrefetchBytes = 4096;
+
+// Vector `v` of the codes of four columns: those of step `step` from `codes` on.
+template <CodeBits kBits>
+HWY_INLINE Weights LoadCodes(const uint8_t* codes, int64_t step, int v) {
+  if constexpr (kBits == CodeBits::k8) {
+    return Prepare(hn::LoadU(U32(), reinterpret_cast<const uint32_t*>(codes + step * kPanel * 4) + v * kLanes));
+  } else {
+    // Two steps share a byte.
+    const VU both = hn::LoadU(U32(), reinterpret_cast<const uint32_t*>(codes + step / 2 * kPanel * 4) + v * kLanes);
+    return Prepare(hn::And(step % 2 == 0 ? both : hn::ShiftRight<4>(both), hn::Set(U32(), 0x0F0F0F0F)));
+  }
+}
+
+// kCount inputs times the 16 rows of a panel. Steps of an unrolled loop have sums of their own, so that one need not
+// wait for the other.
+template <CodeBits kBits, int kCount>
+HWY_INLINE void PanelTile(const uint8_t* codes, const uint16_t* scales, const QuantizedRows& x, int64_t row,
+                          VF* totals) {
+  constexpr int64_t kGroup = GroupColumns(kBits);
+  // Bytes of four columns, and how many such steps go together.
+  constexpr int64_t kStepBytes = kBits == CodeBits::k8 ? kPanel * 4 : kPanel * 2;
+  constexpr int64_t kSteps = kLanes >= 8 ? 4 : 2;
+  // Sums that go on beside each other for one input.
+  constexpr int kChains = kLanes < 8 ? 1 : (kCount == 1 ? 4 : (kCount == 2 ? 2 : 1));
+  // Offset of 4-bit codes; those of 8 bits that are not offset by 128 are signed.
+  constexpr int32_t kShift = kBits == CodeBits::k4 ? kOffset == 0 ? 8 - 128 : 8 : kOffset;
+  const int64_t stride = x.groups * kGroup;
+  const int8_t* const inputs = x.codes + row * stride;
+  for (int64_t g = 0; g < x.groups; ++g) {
+    VI sum[kCount][kChains][kVectors];
+    HWY_UNROLL(16) for (int i = 0; i < kCount; ++i) {
+      const VI start = hn::Set(I32(), -kShift * x.sums[(row + i) * x.groups + g]);
+      HWY_UNROLL(4) for (int c = 0; c < kChains; ++c) {
+        HWY_UNROLL(16) for (int v = 0; v < kVectors; ++v) sum[i][c][v] = c == 0 ? start : hn::Zero(I32());
+      }
+    }
+    const int8_t* const group = inputs + g * kGroup;
+    for (int64_t k = 0; k < kGroup / 4; k += kSteps, codes += kSteps * kStepBytes) {
+      hwy::Prefetch(codes + kPrefetchBytes);
+      if constexpr (kSteps * kStepBytes > 64) hwy::Prefetch(codes + kPrefetchBytes + 64);
+      HWY_UNROLL(4) for (int64_t step = 0; step < kSteps; ++step) {
+        Weights w[kVectors];
+        HWY_UNROLL(16) for (int v = 0; v < kVectors; ++v) w[v] = LoadCodes<kBits>(codes, step, v);
+        HWY_UNROLL(16) for (int i = 0; i < kCount; ++i) {
+          const Activations xs = Spread(group + i * stride + (k + step) * 4);
+          HWY_UNROLL(16) for (int v = 0; v < kVectors; ++v) {
+            VI& to = sum[i][step % kChains][v];
+            to = Dot(to, w[v], xs);
+          }
+        }
+      }
+    }
+    HWY_UNROLL(16) for (int v = 0; v < kVectors; ++v) {
+      const hn::Rebind<hwy::bfloat16_t, F32> bf16;
+      const VF scale = hn::PromoteTo(
+          F32(), hn::LoadU(bf16, reinterpret_cast<const hwy::bfloat16_t*>(scales) + g * kPanel + v * kLanes));
+      HWY_UNROLL(16) for (int i = 0; i < kCount; ++i) {
+        VI whole = sum[i][0][v];
+        HWY_UNROLL(4) for (int c = 1; c < kChains; ++c) whole = hn::Add(whole, sum[i][c][v]);
+        const VF factor = hn::Mul(scale, hn::Set(F32(), x.scales[(row + i) * x.groups + g]));
+        totals[i * kVectors + v] = hn::MulAdd(hn::ConvertTo(F32(), whole), factor, totals[i * kVectors + v]);
+      }
+    }
+  }
+}
+
+// Inputs of rows [row, m), kCount at a time, then fewer.
+template <CodeBits kBits, int kCount>
+HWY_INLINE void PanelInputs(const QuantizedView& w, int64_t panel, const float* bias, const QuantizedRows& x,
+                            int64_t row, int64_t m, float* y) {
+  for (; row + kCount <= m; row += kCount) {
+    VF totals[kCount * kVectors];
+    for (VF& total : totals) total = hn::Zero(F32());
+    PanelTile<kBits, kCount>(w.codes + panel * w.panel_codes(), w.scales + panel * w.panel_scales(), x, row, totals);
+    const int64_t first = panel * kPanel;
+    const int64_t count = std::min(kPanel, w.rows - first);
+    for (int i = 0; i < kCount; ++i) {
+      alignas(64) float sums[kPanel];
+      for (int v = 0; v < kVectors; ++v) hn::StoreU(totals[i * kVectors + v], F32(), sums + v * kLanes);
+      float* const to = y + (row + i) * w.rows + first;
+      if (bias != nullptr) {
+        for (int64_t r = 0; r < count; ++r) to[r] = sums[r] + bias[first + r];
+      } else {
+        std::copy_n(sums, count, to);
+      }
+    }
+  }
+  if constexpr (kCount > 1) PanelInputs<kBits, kCount / 2>(w, panel, bias, x, row, m, y);
+}
+
+// As many inputs as keep their sums in registers.
+constexpr int kMostInputs = kLanes >= 16 ? 8 : 2;
+
+template <CodeBits kBits>
+void QuantizedMatMulAs(const QuantizedView& w, const float* bias, const QuantizedRows& x, int64_t m, int64_t begin,
+                       int64_t end, float* y) {
+  for (int64_t panel = begin; panel < end; ++panel) PanelInputs<kBits, kMostInputs>(w, panel, bias, x, 0, m, y);
+}
+
+void QuantizedMatMul(const QuantizedView& w, const float* bias, const QuantizedRows& x, int64_t m, int64_t begin,
+                     int64_t end, float* y) {
+  if (w.bits == CodeBits::k8) return QuantizedMatMulAs<CodeBits::k8>(w, bias, x, m, begin, end, y);
+  QuantizedMatMulAs<CodeBits::k4>(w, bias, x, m, begin, end, y);
+}
+
+// The largest magnitude of n floats, a multiple of a vector; NaN if one of them is not finite.
+HWY_INLINE float LargestOf(const float* x, int64_t n) {
+  VF largest = hn::Zero(F32());
+  VF poison = hn::Zero(F32());
+  for (int64_t i = 0; i < n; i += kLanes) {
+    const VF xs = hn::LoadU(F32(), x + i);
+    largest = hn::Max(largest, hn::Abs(xs));
+    poison = hn::MulAdd(xs, hn::Zero(F32()), poison);
+  }
+  return hn::GetLane(hn::MaxOfLanes(F32(), largest)) + hn::GetLane(hn::SumOfLanes(F32(), poison));
+}
+
+// codes[i] = x[i] * factor, rounded to the nearest, ties to even, and kept within [low, high].
+HWY_INLINE void Round(const float* x, int64_t n, float factor, float low, float high, int32_t* codes) {
+  for (int64_t i = 0; i < n; i += kLanes) {
+    const VF scaled = hn::Mul(hn::LoadU(F32(), x + i), hn::Set(F32(), factor));
+    const VF kept = hn::Min(hn::Max(scaled, hn::Set(F32(), low)), hn::Set(F32(), high));
+    hn::StoreU(hn::NearestInt(kept), I32(), codes + i);
+  }
+}
+
+// Numbers below are taken for zero: their scale has no inverse.
+constexpr float kLeastScale = 1e-30F;
+constexpr float kNoNumber = std::numeric_limits<float>::quiet_NaN();
+
+void QuantizeRow(const float* x, int64_t cols, int64_t group, int8_t* codes, float* scales, int32_t* sums) {
+  constexpr int64_t kMostColumns = GroupColumns(CodeBits::k8);
+  alignas(64) float padded[kMostColumns];
+  alignas(64) int32_t rounded[kMostColumns];
+  for (int64_t c = 0; c < cols; c += group, codes += group, ++scales, ++sums) {
+    const float* from = x + c;
+    if (cols - c < group) {
+      std::fill_n(std::copy_n(from, cols - c, padded), group - (cols - c), 0.0F);
+      from = padded;
+    }
+    const float largest = LargestOf(from, group);
+    if (!(largest > kLeastScale)) {
+      std::fill_n(codes, group, int8_t{0});
+      *scales = std::isnan(largest) ? kNoNumber : 0.0F;
+      *sums = 0;
+      continue;
+    }
+    *scales = largest / 127.0F;
+    Round(from, group, 127.0F / largest, -127.0F, 127.0F, rounded);
+    VI sum = hn::Zero(I32());
+    for (int64_t i = 0; i < group; i += kLanes) {
+      const VI values = hn::LoadU(I32(), rounded + i);
+      sum = hn::Add(sum, values);
+      hn::StoreU(hn::DemoteTo(hn::Rebind<int8_t, I32>(), values), hn::Rebind<int8_t, I32>(), codes + i);
+    }
+    *sums = hn::GetLane(hn::SumOfLanes(I32(), sum));
+  }
+}
+
+// The F32 of BF16 bits, and the smallest BF16 that is not nearer to zero than `x`.
+HWY_INLINE float FloatOf(uint16_t bits) { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
+HWY_INLINE uint16_t AwayFromZero(float x) { return static_cast<uint16_t>((std::bit_cast<uint32_t>(x) + 0xFFFF) >> 16); }
+
+constexpr uint16_t kNoNumberBits = 0x7FC0;
+
+// A group of 64 weights to codes of 8 bits; its scale.
+HWY_INLINE uint16_t QuantizeTo8(const float* w, float largest, int32_t* codes) {
+  const uint16_t scale = AwayFromZero(largest / 127.0F);
+  Round(w, GroupColumns(CodeBits::k8), 1.0F / FloatOf(scale), -127.0F, 127.0F, codes);
+  return scale;
+}
+
+// A group of 32 to codes of 4 bits. The largest weight gets code -8 or one near it: of some scales that with the least
+// sum of squared errors.
+HWY_INLINE uint16_t QuantizeTo4(const float* w, float largest, int32_t* codes) {
+  constexpr int64_t kGroup = GroupColumns(CodeBits::k4);
+  constexpr float kSteps[] = {8.0F, 7.6F, 7.2F, 6.8F, 8.5F, 9.0F, 9.6F};
+  float sign = -1.0F;
+  for (int64_t i = 0; i < kGroup; ++i) {
+    if (std::fabs(w[i]) == largest) {
+      sign = w[i] > 0 ? -1.0F : 1.0F;
+      break;
+    }
+  }
+  alignas(64) int32_t tried[kGroup];
+  float least = std::numeric_limits<float>::infinity();
+  uint16_t best = 0;
+  for (const float steps : kSteps) {
+    const uint16_t scale = AwayFromZero(sign * largest / steps);
+    Round(w, kGroup, 1.0F / FloatOf(scale), -8.0F, 7.0F, tried);
+    VF errors = hn::Zero(F32());
+    for (int64_t i = 0; i < kGroup; i += kLanes) {
+      const VF value = hn::ConvertTo(F32(), hn::LoadU(I32(), tried + i));
+      const VF error = hn::NegMulAdd(value, hn::Set(F32(), FloatOf(scale)), hn::LoadU(F32(), w + i));
+      errors = hn::MulAdd(error, error, errors);
+    }
+    const float sum = hn::GetLane(hn::SumOfLanes(F32(), errors));
+    if (sum < least) {
+      least = sum;
+      best = scale;
+      std::copy_n(tried, kGroup, codes);
+    }
+  }
+  return best;
+}
+
+void QuantizeWeights(const MatrixView& w, const QuantizedView& view, int64_t begin, int64_t end, uint8_t* codes,
+                     uint16_t* scales) {
+  constexpr int64_t kMostColumns = GroupColumns(CodeBits::k8);
+  const int64_t group = GroupColumns(view.bits);
+  alignas(64) float floats[kMostColumns];
+  alignas(64) int32_t rounded[kMostColumns];
+  for (int64_t panel = begin; panel < end; ++panel) {
+    uint8_t* const to = codes + panel * view.panel_codes();
+    for (int64_t lane = 0; lane < kPanel; ++lane) {
+      const int64_t row = panel * kPanel + lane;
+      for (int64_t g = 0; g < view.groups(); ++g) {
+        const int64_t count = row < w.rows ? std::min(group, w.cols - g * group) : 0;
+        std::fill_n(floats, group, 0.0F);
+        if (count > 0) {
+          const auto offset = static_cast<size_t>(row * w.cols + g * group) * DTypeBytes(w.dtype);
+          cpu::ToFloat(w.dtype, static_cast<const char*>(w.data) + offset, count, floats);
+        }
+        const float largest = LargestOf(floats, group);
+        uint16_t& scale = scales[panel * view.panel_scales() + g * kPanel + lane];
+        if (!(largest > kLeastScale)) {
+          std::fill_n(rounded, group, 0);
+          scale = std::isnan(largest) ? kNoNumberBits : uint16_t{0};
+        } else {
+          scale =
+              view.bits == CodeBits::k8 ? QuantizeTo8(floats, largest, rounded) : QuantizeTo4(floats, largest, rounded);
+        }
+        for (int64_t c = 0; c < group; ++c) {
+          const int64_t column = g * group + c;
+          if (view.bits == CodeBits::k8) {
+            to[column / 4 * kPanel * 4 + lane * 4 + column % 4] = static_cast<uint8_t>(rounded[c] + 128);
+          } else {
+            uint8_t* const byte = to + column / 8 * kPanel * 4 + lane * 4 + column % 4;
+            const auto code = static_cast<uint8_t>(rounded[c] + 8);
+            *byte = column % 8 < 4 ? code : static_cast<uint8_t>(*byte | code << 4);
+          }
+        }
+      }
+    }
+  }
+}
+
+}  // namespace qtts::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace qtts::cpu {
+
+HWY_EXPORT(QuantizeWeights);
+HWY_EXPORT(QuantizeRow);
+HWY_EXPORT(QuantizedMatMul);
+
+std::string QuantizedInstructionSet() {
+  const int64_t targets = hwy::SupportedTargets() & HWY_TARGETS;
+  return hwy::TargetName(targets & -targets);
+}
+
+void QuantizeWeights(const MatrixView& w, const QuantizedView& view, int64_t begin, int64_t end, uint8_t* codes,
+                     uint16_t* scales) {
+  HWY_DYNAMIC_DISPATCH(QuantizeWeights)(w, view, begin, end, codes, scales);
+}
+
+void QuantizeRow(const float* x, int64_t cols, int64_t group, int8_t* codes, float* scales, int32_t* sums) {
+  HWY_DYNAMIC_DISPATCH(QuantizeRow)(x, cols, group, codes, scales, sums);
+}
+
+void QuantizedMatMul(const QuantizedView& w, const float* bias, const QuantizedRows& x, int64_t m, int64_t begin,
+                     int64_t end, float* y) {
+  HWY_DYNAMIC_DISPATCH(QuantizedMatMul)(w, bias, x, m, begin, end, y);
+}
+
+}  // namespace qtts::cpu
+#endif  // HWY_ONCE

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#include "cpu/weight_packer.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <new>
+
+#include "cpu/bf16_kernels.h"
+
+namespace qtts::cpu {
+namespace {
+
+constexpr size_t kLargePage = size_t{2} << 20;
+// Memory is taken in pieces of so many large pages, so that little of the last is left over.
+constexpr size_t kChunkPages = 4;
+constexpr size_t kCacheLine = 64;
+
+// Cost of packing a weight, in multiply-adds of a matrix product.
+constexpr int64_t kPackingWork = 40;
+
+size_t RoundUp(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
+
+}  // namespace
+
+void WeightPacker::Free::operator()(std::byte* memory) const { std::free(memory); }
+
+WeightPacker::WeightPacker(Arithmetic arithmetic, ThreadPool& pool) : arithmetic_(arithmetic), pool_(pool) {}
+
+WeightPacker::~WeightPacker() = default;
+
+std::byte* WeightPacker::Allocate(size_t bytes) {
+  bytes = RoundUp(bytes, kCacheLine);
+  if (bytes > left_) {
+    const size_t size = RoundUp(std::max(bytes, kChunkPages * kLargePage), kLargePage);
+    auto* const memory = static_cast<std::byte*>(std::aligned_alloc(kLargePage, size));
+    if (memory == nullptr) throw std::bad_alloc();
+    chunks_.emplace_back(memory);
+    // Only advice: where there are no large pages, small ones do.
+    madvise(memory, size, MADV_HUGEPAGE);
+    next_ = memory;
+    left_ = size;
+  }
+  std::byte* const place = next_;
+  next_ += bytes;
+  left_ -= bytes;
+  bytes_ += bytes;
+  return place;
+}
+
+QuantizedView WeightPacker::Quantize(const MatrixView& w) {
+  QuantizedView view;
+  view.bits = bits();
+  view.rows = w.rows;
+  view.cols = w.cols;
+  const size_t codes_size = RoundUp(static_cast<size_t>(view.panels() * view.panel_codes()), kCacheLine);
+  const size_t scales_size = static_cast<size_t>(view.panels() * view.panel_scales()) * sizeof(uint16_t);
+  std::byte* const memory = Allocate(codes_size + scales_size);
+  auto* const codes = reinterpret_cast<uint8_t*>(memory);
+  auto* const scales = reinterpret_cast<uint16_t*>(memory + codes_size);
+  view.codes = codes;
+  view.scales = scales;
+  pool_.ParallelFor(view.panels(), 1, kPackingWork * w.rows * w.cols,
+                    [&](int64_t begin, int64_t end) { QuantizeWeights(w, view, begin, end, codes, scales); });
+  replaced_.push_back(w);
+  return view;
+}
+
+MatrixView WeightPacker::ToBF16(const MatrixView& w) {
+  if (w.dtype == DType::kBF16) return w;
+  auto* const to = reinterpret_cast<uint16_t*>(Allocate(static_cast<size_t>(w.rows * w.cols) * sizeof(uint16_t)));
+  pool_.ParallelFor(w.rows, 1, w.rows * w.cols, [&](int64_t begin, int64_t end) {
+    std::vector<float> floats(static_cast<size_t>(w.cols));
+    for (int64_t r = begin; r < end; ++r) {
+      const auto offset = static_cast<size_t>(r * w.cols) * DTypeBytes(w.dtype);
+      ToFloat(w.dtype, static_cast<const char*>(w.data) + offset, w.cols, floats.data());
+      cpu::ToBF16(floats.data(), w.cols, to + r * w.cols);
+    }
+  });
+  replaced_.push_back(w);
+  return {DType::kBF16, to, w.rows, w.cols};
+}
+
+}  // namespace qtts::cpu

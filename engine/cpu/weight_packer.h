@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#ifndef QTTS_CPU_WEIGHT_PACKER_H_
+#define QTTS_CPU_WEIGHT_PACKER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "cpu/arithmetic.h"
+#include "cpu/kernels.h"
+#include "cpu/quantized_kernels.h"
+#include "cpu/thread_pool.h"
+
+namespace qtts::cpu {
+
+// Makes the weights of an arithmetic out of those of the checkpoint, and owns them: in large pages where the system
+// has them, since a frame reads all of them. Used while a model is built, by one thread; what it gave lives as long as
+// it does.
+class WeightPacker {
+ public:
+  // kBF16 needs HasBF16Products().
+  WeightPacker(Arithmetic arithmetic, ThreadPool& pool);
+  ~WeightPacker();
+  WeightPacker(const WeightPacker&) = delete;
+  WeightPacker& operator=(const WeightPacker&) = delete;
+
+  Arithmetic arithmetic() const { return arithmetic_; }
+  // Of the codes of the arithmetic, which is kInt8 or kInt4.
+  CodeBits bits() const { return arithmetic_ == Arithmetic::kInt4 ? CodeBits::k4 : CodeBits::k8; }
+
+  // `w` quantised. May throw std::bad_alloc, as may the other.
+  QuantizedView Quantize(const MatrixView& w);
+
+  // `w` in BF16: itself where it is that.
+  MatrixView ToBF16(const MatrixView& w);
+
+  // Memory taken.
+  size_t bytes() const { return bytes_; }
+  // What has been packed and is not read any more.
+  std::span<const MatrixView> replaced() const { return replaced_; }
+
+ private:
+  struct Free {
+    void operator()(std::byte* memory) const;
+  };
+
+  std::byte* Allocate(size_t bytes);
+
+  const Arithmetic arithmetic_;
+  ThreadPool& pool_;
+  std::vector<std::unique_ptr<std::byte, Free>> chunks_;
+  size_t left_ = 0;  // free bytes at the end of the last chunk
+  std::byte* next_ = nullptr;
+  size_t bytes_ = 0;
+  std::vector<MatrixView> replaced_;
+};
+
+}  // namespace qtts::cpu
+
+#endif  // QTTS_CPU_WEIGHT_PACKER_H_
