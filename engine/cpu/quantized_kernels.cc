@@ -396,6 +396,8 @@ std::string QuantizedInstructionSet() {
   return hwy::TargetName(targets & -targets);
 }
 
+std::vector<int64_t> QuantizedTargets() { return hwy::SupportedAndGeneratedTargets(); }
+
 void QuantizeWeights(const MatrixView& w, const QuantizedView& view, int64_t begin, int64_t end, uint8_t* codes,
                      uint16_t* scales) {
   HWY_DYNAMIC_DISPATCH(QuantizeWeights)(w, view, begin, end, codes, scales);

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "cpu/kernels.h"
 
@@ -21,6 +22,9 @@ namespace qtts::cpu {
 
 // The instruction set in use for these.
 std::string QuantizedInstructionSet();
+
+// Those compiled in that this machine can run, as Highway's target bits. For tests.
+std::vector<int64_t> QuantizedTargets();
 
 enum class CodeBits { k4, k8 };
 
