@@ -80,6 +80,11 @@ Status Checkpoint::CheckFiles() const {
   return codec_store_->Check();
 }
 
+void Checkpoint::Release(std::span<const std::byte> weights) const {
+  model_store_->Release(weights);
+  codec_store_->Release(weights);
+}
+
 Result<Checkpoint::VoiceEncoder> Checkpoint::OpenVoiceEncoder() const {
   if (config_.type != ModelType::kBase) {
     return Status::InvalidArgument(folder_ + ": " + NeedsCheckpoint("cloning a voice", ModelType::kBase, config_.type));

@@ -2,7 +2,9 @@
 #ifndef QTTS_CHECKPOINT_CHECKPOINT_H_
 #define QTTS_CHECKPOINT_CHECKPOINT_H_
 
+#include <cstddef>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "checkpoint/config.h"
@@ -33,6 +35,10 @@ class Checkpoint {
   // Whether the weight files are what they were when they were opened; else kUnreadable. Who computes with weights asks
   // after it did and before it hands the outcome out. Takes about a microsecond.
   Status CheckFiles() const;
+
+  // Lets go of the memory that weights take which have been packed into something else: they may be read again, from
+  // the file.
+  void Release(std::span<const std::byte> weights) const;
 
   // The encoders that clone voices: their configs, and views of their weights. kInvalidArgument where
   // the checkpoint is no Base one; else the errors of Open().

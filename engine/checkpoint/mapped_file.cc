@@ -102,6 +102,16 @@ MappedFile::~MappedFile() {
   if (file_ >= 0) close(file_);
 }
 
+void MappedFile::Release(std::span<const std::byte> part) const {
+  const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+  const auto begin = (reinterpret_cast<uintptr_t>(part.data()) + page - 1) / page * page;
+  const auto end = reinterpret_cast<uintptr_t>(part.data() + part.size()) / page * page;
+  if (begin >= end) return;
+  // Only advice: memory that stays does no harm.
+  madvise(const_cast<std::byte*>(part.data()) + (begin - reinterpret_cast<uintptr_t>(part.data())), end - begin,
+          MADV_DONTNEED);
+}
+
 Status MappedFile::Check() const {
   struct stat now = {};
   // Where nothing can be learned of the file any more (a network's, say), its pages still tell.

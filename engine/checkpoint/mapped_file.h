@@ -30,6 +30,10 @@ class MappedFile {
 
   std::span<const std::byte> bytes() const { return bytes_; }
 
+  // Lets go of the memory that `part` of bytes() takes, but for the pages it shares: they are read again when they are
+  // used again. For weights that have been packed into something else. Thread-safe.
+  void Release(std::span<const std::byte> part) const;
+
   // Whether all that was read so far is what the file held when it was opened; else kUnreadable. Costs one fstat().
   // Thread-safe.
   Status Check() const;

@@ -339,6 +339,16 @@ Result<TensorView> TensorStore::Get(std::string_view name, std::span<const int64
   return TensorView{*dtype, entry.shape, data};
 }
 
+void TensorStore::Release(std::span<const std::byte> part) const {
+  for (const auto& file : impl_->files) {
+    const std::span<const std::byte> bytes = file->mapping.bytes();
+    const std::less_equal<> in_order;
+    if (in_order(bytes.data(), part.data()) && in_order(part.data() + part.size(), bytes.data() + bytes.size())) {
+      file->mapping.Release(part);
+    }
+  }
+}
+
 Status TensorStore::Check() const {
   for (const auto& file : impl_->files) QTTS_RETURN_IF_ERROR(file->mapping.Check());
   return Status::Ok();

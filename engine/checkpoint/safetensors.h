@@ -60,6 +60,8 @@ class TensorStore {
   // names file, tensor, expected and found.
   Result<TensorView> Get(std::string_view name, std::span<const int64_t> shape) const;
   bool Contains(std::string_view name) const;
+  // Lets go of the memory that `part` of a file takes (MappedFile::Release()); does nothing where it lies in none.
+  void Release(std::span<const std::byte> part) const;
   // Whether the files are what they were when they were opened (MappedFile::Check()).
   Status Check() const;
   std::vector<std::string> Names() const;  // sorted

@@ -112,7 +112,7 @@ class CpuBackend final : public Backend {
       : checkpoint_(std::move(checkpoint)),
         config_(checkpoint_->config()),
         pool_(threads),
-        packer_(arithmetic, pool_),
+        packer_(arithmetic, pool_, [this](std::span<const std::byte> weights) { checkpoint_->Release(weights); }),
         embedder_(checkpoint_->talker(), checkpoint_->predictor(), pool_),
         talker_(config_.talker, checkpoint_->talker(), pool_, &packer_),
         predictor_(config_.predictor, checkpoint_->predictor(), embedder_, pool_, &packer_),

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <vector>
 
 // As in kernels.cc. Products of bytes come with what Highway calls AVX3_DL.
 #define HWY_WANT_AVX3_DL
@@ -340,42 +341,58 @@ HWY_INLINE uint16_t QuantizeTo4(const float* w, float largest, int32_t* codes) {
   return best;
 }
 
+// Codes of a group to their places in a panel, from that of the group's first column on.
+HWY_INLINE void PlaceCodes(const int32_t* codes, CodeBits bits, uint8_t* to) {
+  constexpr int64_t kMostColumns = GroupColumns(CodeBits::k8);
+  const int64_t group = GroupColumns(bits);
+  const hn::Rebind<uint8_t, I32> bytes;
+  alignas(64) uint8_t narrow[kMostColumns];
+  const VI offset = hn::Set(I32(), bits == CodeBits::k8 ? 128 : 8);
+  for (int64_t i = 0; i < group; i += kLanes) {
+    hn::StoreU(hn::DemoteTo(bytes, hn::Add(hn::LoadU(I32(), codes + i), offset)), bytes, narrow + i);
+  }
+  if (bits == CodeBits::k8) {
+    for (int64_t i = 0; i < group; i += 4, to += kPanel * 4) memcpy(to, narrow + i, 4);
+  } else {
+    for (int64_t i = 0; i < group; i += 8, to += kPanel * 4) {
+      uint32_t first = 0;
+      uint32_t second = 0;
+      memcpy(&first, narrow + i, sizeof(first));
+      memcpy(&second, narrow + i + 4, sizeof(second));
+      first |= second << 4;
+      memcpy(to, &first, sizeof(first));
+    }
+  }
+}
+
 void QuantizeWeights(const MatrixView& w, const QuantizedView& view, int64_t begin, int64_t end, uint8_t* codes,
                      uint16_t* scales) {
-  constexpr int64_t kMostColumns = GroupColumns(CodeBits::k8);
   const int64_t group = GroupColumns(view.bits);
-  alignas(64) float floats[kMostColumns];
-  alignas(64) int32_t rounded[kMostColumns];
+  const int64_t group_codes = view.panel_codes() / view.groups();
+  std::vector<float> row_floats(static_cast<size_t>(view.groups() * group));
+  alignas(64) int32_t rounded[GroupColumns(CodeBits::k8)];
   for (int64_t panel = begin; panel < end; ++panel) {
-    uint8_t* const to = codes + panel * view.panel_codes();
     for (int64_t lane = 0; lane < kPanel; ++lane) {
       const int64_t row = panel * kPanel + lane;
+      if (row < w.rows) {
+        const auto offset = static_cast<size_t>(row * w.cols) * DTypeBytes(w.dtype);
+        cpu::ToFloat(w.dtype, static_cast<const char*>(w.data) + offset, w.cols, row_floats.data());
+      } else {
+        std::fill(row_floats.begin(), row_floats.end(), 0.0F);
+      }
       for (int64_t g = 0; g < view.groups(); ++g) {
-        const int64_t count = row < w.rows ? std::min(group, w.cols - g * group) : 0;
-        std::fill_n(floats, group, 0.0F);
-        if (count > 0) {
-          const auto offset = static_cast<size_t>(row * w.cols + g * group) * DTypeBytes(w.dtype);
-          cpu::ToFloat(w.dtype, static_cast<const char*>(w.data) + offset, count, floats);
-        }
+        const float* const floats = row_floats.data() + g * group;
         const float largest = LargestOf(floats, group);
         uint16_t& scale = scales[panel * view.panel_scales() + g * kPanel + lane];
         if (!(largest > kLeastScale)) {
           std::fill_n(rounded, group, 0);
           scale = std::isnan(largest) ? kNoNumberBits : uint16_t{0};
+        } else if (view.bits == CodeBits::k8) {
+          scale = QuantizeTo8(floats, largest, rounded);
         } else {
-          scale =
-              view.bits == CodeBits::k8 ? QuantizeTo8(floats, largest, rounded) : QuantizeTo4(floats, largest, rounded);
+          scale = QuantizeTo4(floats, largest, rounded);
         }
-        for (int64_t c = 0; c < group; ++c) {
-          const int64_t column = g * group + c;
-          if (view.bits == CodeBits::k8) {
-            to[column / 4 * kPanel * 4 + lane * 4 + column % 4] = static_cast<uint8_t>(rounded[c] + 128);
-          } else {
-            uint8_t* const byte = to + column / 8 * kPanel * 4 + lane * 4 + column % 4;
-            const auto code = static_cast<uint8_t>(rounded[c] + 8);
-            *byte = column % 8 < 4 ? code : static_cast<uint8_t>(*byte | code << 4);
-          }
-        }
+        PlaceCodes(rounded, view.bits, codes + panel * view.panel_codes() + g * group_codes + lane * 4);
       }
     }
   }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <new>
+#include <utility>
 
 #include "cpu/bf16_kernels.h"
 
@@ -26,7 +27,8 @@ size_t RoundUp(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * u
 
 void WeightPacker::Free::operator()(std::byte* memory) const { std::free(memory); }
 
-WeightPacker::WeightPacker(Arithmetic arithmetic, ThreadPool& pool) : arithmetic_(arithmetic), pool_(pool) {}
+WeightPacker::WeightPacker(Arithmetic arithmetic, ThreadPool& pool, Release release)
+    : arithmetic_(arithmetic), pool_(pool), release_(std::move(release)) {}
 
 WeightPacker::~WeightPacker() = default;
 
@@ -49,6 +51,11 @@ std::byte* WeightPacker::Allocate(size_t bytes) {
   return place;
 }
 
+void WeightPacker::AddReplaced(const MatrixView& w) const {
+  if (release_ == nullptr) return;
+  release_({static_cast<const std::byte*>(w.data), static_cast<size_t>(w.rows * w.cols) * DTypeBytes(w.dtype)});
+}
+
 QuantizedView WeightPacker::Quantize(const MatrixView& w) {
   QuantizedView view;
   view.bits = bits();
@@ -63,7 +70,7 @@ QuantizedView WeightPacker::Quantize(const MatrixView& w) {
   view.scales = scales;
   pool_.ParallelFor(view.panels(), 1, kPackingWork * w.rows * w.cols,
                     [&](int64_t begin, int64_t end) { QuantizeWeights(w, view, begin, end, codes, scales); });
-  replaced_.push_back(w);
+  AddReplaced(w);
   return view;
 }
 
@@ -78,7 +85,7 @@ MatrixView WeightPacker::ToBF16(const MatrixView& w) {
       cpu::ToBF16(floats.data(), w.cols, to + r * w.cols);
     }
   });
-  replaced_.push_back(w);
+  AddReplaced(w);
   return {DType::kBF16, to, w.rows, w.cols};
 }
 

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -20,8 +21,11 @@ namespace qtts::cpu {
 // it does.
 class WeightPacker {
  public:
+  // What has been packed and is not read any more, as it lay in memory.
+  using Release = std::function<void(std::span<const std::byte>)>;
+
   // kBF16 needs HasBF16Products().
-  WeightPacker(Arithmetic arithmetic, ThreadPool& pool);
+  WeightPacker(Arithmetic arithmetic, ThreadPool& pool, Release release = nullptr);
   ~WeightPacker();
   WeightPacker(const WeightPacker&) = delete;
   WeightPacker& operator=(const WeightPacker&) = delete;
@@ -38,8 +42,8 @@ class WeightPacker {
 
   // Memory taken.
   size_t bytes() const { return bytes_; }
-  // What has been packed and is not read any more.
-  std::span<const MatrixView> replaced() const { return replaced_; }
+  // Tells that `w` has been packed and is not read any more.
+  void AddReplaced(const MatrixView& w) const;
 
  private:
   struct Free {
@@ -50,11 +54,11 @@ class WeightPacker {
 
   const Arithmetic arithmetic_;
   ThreadPool& pool_;
+  const Release release_;  // may be null
   std::vector<std::unique_ptr<std::byte, Free>> chunks_;
   size_t left_ = 0;  // free bytes at the end of the last chunk
   std::byte* next_ = nullptr;
   size_t bytes_ = 0;
-  std::vector<MatrixView> replaced_;
 };
 
 }  // namespace qtts::cpu
