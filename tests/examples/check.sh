@@ -73,18 +73,92 @@ samples() { ffmpeg -nostdin -v error -i "$1" -f s16le - | md5sum; }
 # above WHAT VALUE LIMIT
 above() { awk -v v="$2" -v l="$3" 'BEGIN { exit !(v > l) }' || fail "$1 is $2, not above $3"; }
 
+# wait_for WHAT COMMAND...: until the command succeeds. A minute at most, which is for broken code alone.
+wait_for() {
+  local i
+  for ((i = 0; i < 600; i++)); do
+    if "${@:2}"; then return 0; fi
+    sleep 0.1
+  done
+  fail "waited a minute in vain for $1"
+}
+
+# grown FOLDER NAME SIZE: whether a file of this name is larger than that, such as 20k.
+grown() { [ -n "$(find "$1" -name "$2" -size "+$3")" ]; }
+
+# Where the machine is busy, programs begin late and fall behind; so no test goes by the time that has passed. What is
+# recorded while it is played is written as raw samples, whose number tells how far the recording is. `raw` is their
+# format for ffmpeg, `raw_output` makes it write each packet at once, `raw_parec` is for parec.
+# shellcheck disable=SC2034
+raw=(-f s16le -ar 16000 -ac 1) raw_output=(-f s16le -ar 16000 -ac 1 -flush_packets 1)
+# shellcheck disable=SC2034
+raw_parec=(--format=s16le --rate=16000 --channels=1)
+
+# position RECORDING: how much of it there is by now, in ms.
+position() { echo $(($(stat -c %s "$1" 2>/dev/null || echo 0) / 32)); }
+
+# record_until RECORDING POSITION: waits for it.
+record_until() { wait_for "$2 ms of $1" reached "$1" "$2"; }
+reached() { [ "$(position "$1")" -ge "$2" ]; }
+
+# sound_in RECORDING: five numbers in ms: where what is heard in it begins and ends, how much of that is not silence, where
+# the longest silence in between begins and ends. Silence is blocks of 20 ms below -50 dB.
+sound_in() {
+  od -An -v -td2 -w640 "$1" | awk '
+    { power = 0; for (i = 1; i <= NF; i++) power += $i * $i }
+    power / NF > 32768 * 32768 * 1e-5 {
+      if (!loud++) first = last = NR - 1
+      if (NR - 1 - last > to - from) { from = last; to = NR - 1 }
+      last = NR
+    }
+    END { print first * 20, last * 20, loud * 20, from * 20, to * 20 }'
+}
+
+# sounds RECORDING MS: whether so much is heard in it.
+sounds() {
+  local loud
+  read -r _ _ loud _ < <(sound_in "$1")
+  [ "$loud" -ge "$2" ]
+}
+
+# fell_silent RECORDING MS: whether so much is silent at its end, after something was heard.
+fell_silent() {
+  local last loud
+  read -r _ last loud _ < <(sound_in "$1")
+  [ "$loud" -gt 0 ] && [ "$(position "$1")" -ge $((last + $2)) ]
+}
+
+# recording FILE RECORDING: as if it had been recorded.
+recording() { ffmpeg -nostdin -v error -y -i "$1" "${raw[@]}" "$2"; }
+
+# excerpt RECORDING FROM TO FILE: what lies between two positions, as a file that tells its format.
+excerpt() { ffmpeg -nostdin -v error -y "${raw[@]}" -ss "$2ms" -t "$(($3 - $2))ms" -i "$1" "$4"; }
+
+# stop PID [STATUS]: ends a recorder as Ctrl-C does; fails if it ends with another status than this or 0.
+stop() {
+  local status=0
+  kill -INT "$1" 2>/dev/null || true
+  wait "$1" || status=$?
+  [ "$status" = 0 ] || [ "$status" = "${2:-0}" ] || fail "a recorder ended with status $status"
+}
+
+# without_waiting: standard input, less what a script says when that of another test is just setting up.
+without_waiting() { sed '/^waiting for another script, which is setting up \.\.\.$/d'; }
+
 # refused KIND PATTERN COMMAND...: fails unless the command ends in this way (usage, a wrong command line: 2;
 # error, anything but 0) and says something like this.
 refused() {
   local status=0 said expected=$1 pattern=$2
   shift 2
-  said=$("$@" 2>&1) || status=$?
+  said=$("$@" 2>&1 | without_waiting) || status=$?
   case $expected in
     usage) equal "the status of $*" "$status" 2 ;;
     error) [ "$status" != 0 ] || fail "$* succeeds" ;;
   esac
   [[ $said =~ $pattern ]] || fail "$* says '$said', not '$pattern'"
 }
+
+answers() { pactl info >/dev/null 2>&1; }
 
 # sound_server: starts one for this test alone. "ear.monitor" is what is played; the microphone hears what is played to
 # "room".
@@ -94,11 +168,7 @@ sound_server() {
   pulseaudio -n --daemonize=no --use-pid-file=no --disable-shm=yes --exit-idle-time=-1 --log-target="file:$work/log" \
     -L "module-native-protocol-unix socket=$work/socket auth-anonymous=1" -L "module-null-sink sink_name=ear" \
     -L "module-null-sink sink_name=room" 2>/dev/null &
-  local i
-  for ((i = 0; i < 100; i++)); do
-    ! pactl info >/dev/null 2>&1 || break
-    sleep 0.1
-  done
+  wait_for "the sound server" answers
   if ! pactl set-default-sink ear || ! pactl set-default-source room.monitor; then
     cat "$work/log"
     fail "the sound server does not start"
