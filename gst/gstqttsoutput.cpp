@@ -187,6 +187,17 @@ static bool gst_qtts_src_trim(GstQttsSrc* self, std::vector<float>* pcm) {
   return !pcm->empty();
 }
 
+// What helps where speech is made too slowly, for the user.
+static std::string gst_qtts_src_speed_advice(GstQttsSrc* self) {
+  GstQttsSrcPrivate* priv = self->priv;
+
+  const std::lock_guard lock(priv->lock);
+  if (!priv->on_cpu) return "Use a smaller model";
+  const qtts::Precision faster = qtts::FasterOnCpu(priv->precision);
+  if (faster == priv->precision) return "Run the model on a GPU, use a smaller one";
+  return "Set precision=" + std::string(qtts::PrecisionName(faster)) + ", run the model on a GPU, use a smaller one";
+}
+
 // Tells about speech that came too late for its place in a live stream, by `jitter`.
 static void gst_qtts_src_report_underrun(GstQttsSrc* self, GstClockTimeDiff jitter) {
   GstQttsSrcPrivate* priv = self->priv;
@@ -204,8 +215,9 @@ static void gst_qtts_src_report_underrun(GstQttsSrc* self, GstClockTimeDiff jitt
   if (underruns == 1) {
     GST_ELEMENT_WARNING(
         self, RESOURCE, BUSY,
-        ("Speech is made more slowly than it is heard: there are gaps in it. Run the model on a GPU, use "
-         "a smaller one, speak fewer streams at once, or raise \"latency\"."),
+        ("Speech is made more slowly than it is heard: there are gaps in it. %s, speak fewer streams at once, or raise "
+         "\"latency\".",
+         gst_qtts_src_speed_advice(self).c_str()),
         ("%" GST_TIME_FORMAT " too late", GST_TIME_ARGS(jitter)));
   } else {
     GST_INFO_OBJECT(self, "underrun %" G_GUINT64_FORMAT ", %" GST_TIME_FORMAT " too late", underruns,

@@ -362,6 +362,7 @@ static void gst_qtts_src_load_ended(GstQttsSrc* self, gstqtts::EngineLoader::Out
     {
       const std::lock_guard lock(priv->lock);
       priv->device_name = device_name;
+      priv->on_cpu = !(*outcome)->beside_host();
     }
     gst_qtts_src_post_progress(self, GST_PROGRESS_TYPE_COMPLETE, "The model is loaded");
   } else {

@@ -96,6 +96,7 @@ struct GstQttsSrcPrivate {
   std::optional<qtts::EngineOptions> inspected;  // what `model` was found with; none in NULL
   std::optional<qtts::ModelInfo> model;          // known from READY on
   std::string device_name;
+  bool on_cpu = false;  // where the model of this run was loaded
   GstPad* sinkpad = nullptr;
   GstEvent* end_of_stream = nullptr;  // of the application, for when the utterance is over
 

@@ -4,27 +4,65 @@
 #include <string>
 
 namespace qtts {
+namespace {
 
-Status CheckOptions(const EngineOptions& options) {
+std::string Setting(Precision precision) { return "precision=" + std::string(PrecisionName(precision)); }
+
+Status CheckCpuOnly(const EngineOptions& options, const std::string& setting, const char* leave) {
+  if (options.cuda_device < 0) return Status::Ok();
+  return Status::InvalidArgument("cuda-device-id=" + std::to_string(options.cuda_device) + " names a GPU, but " +
+                                 setting + ": leave it at -1, or choose " + leave);
+}
+
+}  // namespace
+
+cpu::Arithmetic ArithmeticOf(Precision precision) {
+  switch (precision) {
+    case Precision::kBF16:
+      return cpu::Arithmetic::kBF16;
+    case Precision::kInt8:
+      return cpu::Arithmetic::kInt8;
+    case Precision::kInt4:
+      return cpu::Arithmetic::kInt4;
+    case Precision::kAuto:
+    case Precision::kF32:
+      break;
+  }
+  return cpu::Arithmetic::kF32;
+}
+
+Status CheckOptions(const EngineOptions& options, bool cpu_has_bf16) {
   if (options.lead_frames < 1) return Status::InvalidArgument("lead_frames must be at least 1");
   if (options.cuda_device < -1) {
     return Status::InvalidArgument("cuda-device-id must be -1 (any GPU) or the number of a GPU, not " +
                                    std::to_string(options.cuda_device));
   }
+  if (NeedsCpu(options)) {
+    const std::string setting = Setting(options.precision);
+    if (options.device == Device::kCuda) {
+      return Status::InvalidArgument(setting +
+                                     " is arithmetic of the CPU, the GPU computes in BF16: choose precision=auto, or "
+                                     "device=cpu");
+    }
+    if (options.device == Device::kAuto) {
+      return CheckCpuOnly(options, setting + " is arithmetic of the CPU", "precision=auto");
+    }
+  }
   if (options.device != Device::kCpu) return Status::Ok();
-  if (options.precision == Precision::kBF16) {
+  if (options.precision == Precision::kBF16 && !cpu_has_bf16) {
     return Status::InvalidArgument(
-        "precision=bf16 is arithmetic of the GPU, the CPU computes in F32: choose precision=auto, or device=cuda");
+        "precision=bf16 needs a GPU, or a processor that multiplies BF16, which this one does not: choose "
+        "precision=auto, precision=int8, which is faster, or device=cuda");
   }
-  if (options.cuda_device >= 0) {
-    return Status::InvalidArgument("cuda-device-id=" + std::to_string(options.cuda_device) +
-                                   " names a GPU, but device=cpu: leave it at -1, or choose device=cuda");
-  }
-  return Status::Ok();
+  return CheckCpuOnly(options, "device=cpu", "device=cuda");
 }
 
-bool NeedsGpu(const EngineOptions& options) {
-  return options.device == Device::kCuda || options.precision == Precision::kBF16;
+bool NeedsGpu(const EngineOptions& options, bool cpu_has_bf16) {
+  return options.device == Device::kCuda || (options.precision == Precision::kBF16 && !cpu_has_bf16);
+}
+
+bool NeedsCpu(const EngineOptions& options) {
+  return options.precision == Precision::kInt8 || options.precision == Precision::kInt4;
 }
 
 GpuOptions GpuOptionsOf(const EngineOptions& options) {
@@ -41,7 +79,13 @@ bool CpuMayServe(const Status& status) {
 
 Status ExplainGpuError(const EngineOptions& options, const Status& status) {
   if (options.device == Device::kCuda || !CpuMayServe(status)) return status;
-  return {status.code(), "precision=bf16 needs a GPU, precision=auto does not: " + status.message()};
+  return {status.code(), "precision=bf16 needs a GPU, or a processor that multiplies BF16; precision=auto does not: " +
+                             status.message()};
+}
+
+void LogCpuChoice(const EngineOptions& options) {
+  if (options.device == Device::kCpu || !LogEnabled(LogLevel::kInfo)) return;
+  Log(LogLevel::kInfo, "taking the CPU: " + Setting(options.precision) + " is its arithmetic");
 }
 
 }  // namespace qtts

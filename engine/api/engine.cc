@@ -34,7 +34,7 @@ Result<std::unique_ptr<Backend>> CreateBackend(const EngineOptions& options,
                                                const std::shared_ptr<const Checkpoint>& checkpoint) {
   return OnChosenDevice<std::unique_ptr<Backend>>(
       options, [&](const GpuOptions& gpu) { return CreateGpuBackend(checkpoint, gpu); },
-      [&] { return CreateCpuBackend(checkpoint, options.threads); });
+      [&] { return CreateCpuBackend(checkpoint, options.threads, ArithmeticOf(options.precision)); });
 }
 
 // What turns texts into prompts, from all files of the tokenizer and what the config says of them.

@@ -724,11 +724,19 @@ TEST_F(ElementTest, TheDeviceIsChosenByProperties) {
   EXPECT_EQ(fake::GetCounters().loads, 2);
   EXPECT_EQ(fake::GetCounters().inspections, 2) << "whether the device can be had is asked again";
 
+  for (const Precision precision : {Precision::kInt8, Precision::kInt4, Precision::kF32, Precision::kAuto}) {
+    pipeline.Set(GST_STATE_READY);
+    gst_util_set_object_arg(G_OBJECT(pipeline.src()), "precision", std::string(PrecisionName(precision)).c_str());
+    ASSERT_TRUE(pipeline.PlayToEnd());
+    EXPECT_EQ(fake::LastOptions().precision, precision);
+  }
+  EXPECT_EQ(fake::GetCounters().loads, 6);
+
   pipeline.Set(GST_STATE_READY);
   g_object_set(pipeline.src(), "cuda-device-id", 0, nullptr);
   ASSERT_TRUE(pipeline.PlayToEnd());
   EXPECT_EQ(fake::LastOptions().cuda_device, 0);
-  EXPECT_EQ(fake::GetCounters().loads, 3);
+  EXPECT_EQ(fake::GetCounters().loads, 7);
   EXPECT_EQ(fake::GetCounters().live_engines, 1);
 }
 

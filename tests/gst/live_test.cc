@@ -603,6 +603,31 @@ TEST_F(LiveTest, SlowSpeechIsCountedToldAndMoved) {
   EXPECT_EQ(pipeline.record().text(), "abcd");
 }
 
+TEST_F(LiveTest, SlowSpeechIsToldWithTheSettingThatHelps) {
+  const struct {
+    const char* precision;
+    bool beside_host;
+    std::string advice;
+  } cases[] = {{"auto", false, "Set precision=int8, run the model on a GPU"},
+               {"f32", false, "Set precision=int8, run the model on a GPU"},
+               {"int8", false, "Set precision=int4, run the model on a GPU"},
+               {"int4", false, "there are gaps in it. Run the model on a GPU"},
+               {"auto", true, "there are gaps in it. Use a smaller model"}};
+  for (const auto& [precision, beside_host, advice] : cases) {
+    SCOPED_TRACE(std::string(precision) + (beside_host ? " on a GPU" : ""));
+    fake::Script script = fake::DefaultScript();
+    script.frame_time = std::chrono::milliseconds(150);
+    script.beside_host = beside_host;
+    fake::Reset(script);
+    Pipeline pipeline("qttssrc name=src is-live=true idle-mode=eos text=ab ! fakesink sync=false async=false");
+    gst_util_set_object_arg(G_OBJECT(pipeline.src()), "precision", precision);
+    pipeline.Set(GST_STATE_PLAYING);
+    const auto warning = pipeline.Wait(GST_MESSAGE_WARNING);
+    ASSERT_NE(warning, nullptr);
+    EXPECT_NE(ParseProblem(warning.get()).text.find(advice), std::string::npos) << ParseProblem(warning.get()).text;
+  }
+}
+
 TEST_F(LiveTest, TextThatComesLateIsNoUnderrun) {
   for (const char* mode : {"wait", "silence"}) {
     SCOPED_TRACE(mode);

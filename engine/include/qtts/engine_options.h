@@ -3,6 +3,7 @@
 #define QTTS_ENGINE_OPTIONS_H_
 
 #include <string>
+#include <string_view>
 
 #include "qtts/tokenizer_pattern.h"
 
@@ -14,13 +15,37 @@ enum class Device { kAuto, kCpu, kCuda };
 
 enum class Precision {
   kAuto,  // BF16 on the GPU, F32 on the CPU
-  kBF16,  // BF16 weights and activations, sums in F32: the GPU only
+  kBF16,  // BF16 weights and activations, sums in F32: the GPU, and CPUs that multiply BF16
   kF32,   // F32 throughout; slow on the GPU, for checking
+  kInt8,  // weights and activations of 8 bits: the CPU only
+  kInt4,  // weights of 4 bits, activations of 8: the CPU only
 };
+
+// As the user writes it.
+constexpr std::string_view PrecisionName(Precision precision) {
+  switch (precision) {
+    case Precision::kAuto:
+      return "auto";
+    case Precision::kBF16:
+      return "bf16";
+    case Precision::kF32:
+      return "f32";
+    case Precision::kInt8:
+      return "int8";
+    case Precision::kInt4:
+      return "int4";
+  }
+  return "unknown";
+}
+
+// What to choose on the CPU where `precision` is too slow; the same where nothing is faster.
+constexpr Precision FasterOnCpu(Precision precision) {
+  return precision == Precision::kInt8 || precision == Precision::kInt4 ? Precision::kInt4 : Precision::kInt8;
+}
 
 struct EngineOptions {
   std::string model_path;         // folder of a checkpoint as published
-  Device device = Device::kAuto;  // kAuto: the GPU when it can hold the model, else the CPU
+  Device device = Device::kAuto;  // kAuto: the GPU when it can hold the model and has `precision`, else the CPU
   Precision precision = Precision::kAuto;
   int cuda_device = -1;  // number of the GPU, as CUDA counts them; -1 = the first that can hold the model
   int threads = 0;       // CPU worker threads; 0 = one per core

@@ -5,10 +5,16 @@
 
 #include <string>
 
+#include "api/device_choice.h"
+#include "cpu/bf16_kernels.h"
 #include "qtts/engine.h"
 
 namespace qtts {
 namespace {
+
+std::string log;  // of level info
+constexpr LogSink kSink = {[](LogLevel level) { return level == LogLevel::kInfo; },
+                           [](LogLevel, const char* line) { log += std::string(line) + "\n"; }};
 
 class EngineOptionsTest : public ::testing::Test {
  protected:
@@ -34,7 +40,11 @@ class EngineOptionsTest : public ::testing::Test {
 TEST_F(EngineOptionsTest, WhatTheCpuCannotDoIsRefused) {
   options_.device = Device::kCpu;
   options_.precision = Precision::kBF16;
-  ExpectRefused(StatusCode::kInvalidArgument, "precision=bf16");
+  if (!cpu::HasBF16Products()) ExpectRefused(StatusCode::kInvalidArgument, "precision=bf16");
+  const Status refused = CheckOptions(options_, false);
+  EXPECT_EQ(refused.code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(refused.message().find("precision=int8"), std::string::npos) << "says what helps: " << refused.message();
+  EXPECT_TRUE(CheckOptions(options_, true).ok());
   options_.precision = Precision::kF32;
   EXPECT_TRUE(Engine::Inspect(options_).ok()) << "it computes so anyway";
   options_.cuda_device = 0;
@@ -49,19 +59,71 @@ TEST_F(EngineOptionsTest, NumbersOutOfRangeAreRefused) {
   ExpectRefused(StatusCode::kInvalidArgument, "lead_frames");
 }
 
+TEST_F(EngineOptionsTest, WhatTheGpuCannotDoIsRefused) {
+  for (const Precision precision : {Precision::kInt8, Precision::kInt4}) {
+    const std::string setting = "precision=" + std::string(PrecisionName(precision));
+    options_.precision = precision;
+    options_.device = Device::kCuda;
+    ExpectRefused(StatusCode::kInvalidArgument, setting + " is arithmetic of the CPU");
+    ExpectRefused(StatusCode::kInvalidArgument, "choose precision=auto, or device=cpu");
+    options_.device = Device::kAuto;
+    options_.cuda_device = 0;
+    ExpectRefused(StatusCode::kInvalidArgument, "cuda-device-id=0 names a GPU, but " + setting);
+    options_.cuda_device = -1;
+  }
+}
+
+// Not even where there is one: nobody is asked.
+TEST_F(EngineOptionsTest, Int8AndInt4TakeTheCpuAndSaySo) {
+  for (const Precision precision : {Precision::kInt8, Precision::kInt4}) {
+    options_.precision = precision;
+    EXPECT_TRUE(Engine::Inspect(options_).ok());
+    bool gpu_asked = false;
+    log.clear();
+    SetLogSink(&kSink);
+    const Result<int> chosen = OnChosenDevice<int>(
+        options_,
+        [&](const GpuOptions&) -> Result<int> {
+          gpu_asked = true;
+          return 1;
+        },
+        []() -> Result<int> { return 2; });
+    SetLogSink(nullptr);
+    ASSERT_TRUE(chosen.ok());
+    EXPECT_EQ(*chosen, 2);
+    EXPECT_FALSE(gpu_asked);
+    const std::string name(PrecisionName(precision));
+    EXPECT_EQ(log, "taking the CPU: precision=" + name + " is its arithmetic\n");
+
+    const auto engine = Engine::Load(options_);
+    ASSERT_TRUE(engine.ok()) << engine.status().message();
+    EXPECT_NE((*engine)->device_name().find(", " + name + ", "), std::string::npos) << (*engine)->device_name();
+  }
+}
+
+TEST_F(EngineOptionsTest, EveryPrecisionHasAnArithmeticOfTheCpu) {
+  EXPECT_EQ(ArithmeticOf(Precision::kAuto), cpu::Arithmetic::kF32);
+  EXPECT_EQ(ArithmeticOf(Precision::kF32), cpu::Arithmetic::kF32);
+  EXPECT_EQ(ArithmeticOf(Precision::kBF16), cpu::Arithmetic::kBF16);
+  EXPECT_EQ(ArithmeticOf(Precision::kInt8), cpu::Arithmetic::kInt8);
+  EXPECT_EQ(ArithmeticOf(Precision::kInt4), cpu::Arithmetic::kInt4);
+}
+
 TEST_F(EngineOptionsTest, AMissingGpuIsToldBeforeLoading) {
   options_.device = Device::kCuda;
   ExpectRefused(StatusCode::kDeviceUnavailable, "not installed");
 }
 
-TEST_F(EngineOptionsTest, AutoTakesTheCpuUnlessBf16IsAskedFor) {
+TEST_F(EngineOptionsTest, AutoTakesTheCpuUnlessItLacksBf16) {
   EXPECT_TRUE(Engine::Inspect(options_).ok());
   options_.cuda_device = 1;
   const auto engine = Engine::Load(options_);
   ASSERT_TRUE(engine.ok()) << engine.status().message();
   EXPECT_EQ((*engine)->device_name().rfind("cpu", 0), 0U);
   options_.precision = Precision::kBF16;
-  ExpectRefused(StatusCode::kDeviceUnavailable, "precision=auto");
+  EXPECT_TRUE(NeedsGpu(options_, false));
+  EXPECT_FALSE(NeedsGpu(options_, true));
+  if (!cpu::HasBF16Products()) ExpectRefused(StatusCode::kDeviceUnavailable, "precision=auto");
 }
 
 TEST_F(EngineOptionsTest, EnginesAreSharedByAllOptions) {

@@ -18,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "cpu/bf16_kernels.h"
 #include "qtts/engine.h"
 #include "text/tokenizer.h"
 
@@ -175,9 +176,11 @@ TEST(ToolTest, ValuesThatAnOptionDoesNotHaveAreRefused) {
     std::string part;
   } refused[] = {{{"--pattern", "foo"}, "--pattern \"foo\": must be native or patched"},
                  {{"--device", "gpu"}, "--device \"gpu\": must be auto, cpu or cuda"},
-                 {{"--precision", "f16"}, "--precision \"f16\": must be auto, bf16 or f32"},
+                 {{"--precision", "f16"}, "--precision \"f16\": must be auto, bf16, f32, int8 or int4"},
                  {{"--layout", "sideways"}, "must be auto, streaming or non-streaming"},
                  {{"--threads", "-1"}, "--threads \"-1\""},
+                 {{"--precision", "int8", "--device", "cuda"}, "precision=int8 is arithmetic of the CPU"},
+                 {{"--precision", "int4", "--device", "cuda"}, "precision=int4 is arithmetic of the CPU"},
                  {{"--device", "cuda", "--threads", "2"}, "--threads is about the CPU"},
                  {{"--max-frames", "0"}, "--max-frames \"0\": must be 1 or more"},
                  {{"--top-k", "-2"}, "--top-k \"-2\""},
@@ -211,12 +214,20 @@ TEST(ToolTest, DeviceAndPrecisionAreHeeded) {
     const Outcome cuda = with({"--device", "cuda"});
     EXPECT_EQ(cuda.exit_status, 1);
     EXPECT_NE(cuda.err.find("the GPU backend is not installed"), std::string::npos) << cuda.err;
-    const Outcome half = with({"--precision", "bf16"});
-    EXPECT_EQ(half.exit_status, 1);
-    EXPECT_NE(half.err.find("precision=bf16 needs a GPU"), std::string::npos) << half.err;
-    const Outcome neither = with({"--precision", "bf16", "--device", "cpu"});
-    EXPECT_EQ(neither.exit_status, 1);
-    EXPECT_NE(neither.err.find("the CPU computes in F32"), std::string::npos) << neither.err;
+    for (const char* device : {"auto", "cpu"}) {
+      const Outcome half = with({"--precision", "bf16", "--device", device});
+      EXPECT_EQ(half.exit_status, cpu::HasBF16Products() ? 0 : 1) << half.err;
+      if (!cpu::HasBF16Products()) {
+        EXPECT_NE(half.err.find("precision=bf16 needs a GPU, or a processor"), std::string::npos) << half.err;
+      }
+      for (const char* precision : {"int8", "int4"}) {
+        const Outcome quantised = with({"--precision", precision, "--device", device});
+        EXPECT_EQ(quantised.exit_status, 0) << quantised.err;
+        if (command == speak) {
+          EXPECT_NE(quantised.out, automatic.out) << precision << " is not heeded";
+        }
+      }
+    }
   }
 }
 
