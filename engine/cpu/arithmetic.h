@@ -8,8 +8,8 @@ namespace qtts::cpu {
 enum class Arithmetic {
   kF32,   // F32 activations and sums, weights in the dtype they come in: the reference
   kBF16,  // activations rounded to BF16, products of BF16 pairs summed in F32; needs HasBF16Products()
-  kInt8,  // weights and activations in 8 bits with a scale for each group of 64, sums in integers and F32
-  kInt4,  // weights in 4 bits with a scale for each group of 32, activations in 8
+  kInt8,  // weights in 8 bits with a scale for each group of 64, activations in 16, sums in integers and F32
+  kInt4,  // weights in 4 bits with a scale for each group of 32, activations in 16
 };
 
 }  // namespace qtts::cpu

@@ -43,7 +43,7 @@ struct Linear::Inputs {
   // Those of one thread, kept for the next call.
   struct Scratch {
     std::vector<uint16_t> bf16;
-    std::vector<int8_t> codes;
+    std::vector<int8_t> high, low;
     std::vector<float> scales;
     std::vector<int32_t> sums;
   };
@@ -64,15 +64,17 @@ struct Linear::Inputs {
     }
     const int64_t group = GroupColumns(linear.quantized_.bits);
     const int64_t groups = linear.quantized_.groups();
-    int8_t* const codes = Room(&scratch.codes, m * groups * group);
+    int8_t* const high = Room(&scratch.high, m * groups * group);
+    int8_t* const low = Room(&scratch.low, m * groups * group);
     float* const scales = Room(&scratch.scales, m * groups);
     int32_t* const sums = Room(&scratch.sums, m * groups);
     pool.ParallelFor(m, kInputGrain, kQuantizingWork * m * cols, [=](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
-        QuantizeRow(x + i * cols, cols, group, codes + i * groups * group, scales + i * groups, sums + i * groups);
+        const int64_t at = i * groups * group;
+        QuantizeRow(x + i * cols, cols, group, high + at, low + at, scales + i * groups, sums + i * groups);
       }
     });
-    quantized = {group, groups, codes, scales, sums};
+    quantized = {group, groups, high, low, scales, sums};
   }
 
   const float* floats = nullptr;

@@ -157,21 +157,25 @@ HWY_INLINE void PanelTile(const uint8_t* codes, const uint16_t* scales, const Qu
   // Bytes of four columns, and how many such steps go together.
   constexpr int64_t kStepBytes = kBits == CodeBits::k8 ? kPanel * 4 : kPanel * 2;
   constexpr int64_t kSteps = kLanes >= 8 ? 4 : 2;
-  // Sums that go on beside each other for one input.
-  constexpr int kChains = kLanes < 8 ? 1 : (kCount == 1 ? 4 : (kCount == 2 ? 2 : 1));
+  // Sums that go on beside each other for one input, each for the high and the low bytes.
+  constexpr int kChains = kLanes >= 16 && kCount == 1 ? 2 : 1;
   // Offset of 4-bit codes; those of 8 bits that are not offset by 128 are signed.
   constexpr int32_t kShift = kBits == CodeBits::k4 ? kOffset == 0 ? 8 - 128 : 8 : kOffset;
   const int64_t stride = x.groups * kGroup;
-  const int8_t* const inputs = x.codes + row * stride;
   for (int64_t g = 0; g < x.groups; ++g) {
-    VI sum[kCount][kChains][kVectors];
+    VI high[kCount][kChains][kVectors];
+    VI low[kCount][kChains][kVectors];
     HWY_UNROLL(16) for (int i = 0; i < kCount; ++i) {
       const VI start = hn::Set(I32(), -kShift * x.sums[(row + i) * x.groups + g]);
       HWY_UNROLL(4) for (int c = 0; c < kChains; ++c) {
-        HWY_UNROLL(16) for (int v = 0; v < kVectors; ++v) sum[i][c][v] = c == 0 ? start : hn::Zero(I32());
+        HWY_UNROLL(16) for (int v = 0; v < kVectors; ++v) {
+          high[i][c][v] = hn::Zero(I32());
+          low[i][c][v] = c == 0 ? start : hn::Zero(I32());
+        }
       }
     }
-    const int8_t* const group = inputs + g * kGroup;
+    const int8_t* const high_codes = x.high + row * stride + g * kGroup;
+    const int8_t* const low_codes = x.low + row * stride + g * kGroup;
     for (int64_t k = 0; k < kGroup / 4; k += kSteps, codes += kSteps * kStepBytes) {
       hwy::Prefetch(codes + kPrefetchBytes);
       if constexpr (kSteps * kStepBytes > 64) hwy::Prefetch(codes + kPrefetchBytes + 64);
@@ -179,10 +183,13 @@ HWY_INLINE void PanelTile(const uint8_t* codes, const uint16_t* scales, const Qu
         Weights w[kVectors];
         HWY_UNROLL(16) for (int v = 0; v < kVectors; ++v) w[v] = LoadCodes<kBits>(codes, step, v);
         HWY_UNROLL(16) for (int i = 0; i < kCount; ++i) {
-          const Activations xs = Spread(group + i * stride + (k + step) * 4);
+          const Activations highs = Spread(high_codes + i * stride + (k + step) * 4);
+          const Activations lows = Spread(low_codes + i * stride + (k + step) * 4);
           HWY_UNROLL(16) for (int v = 0; v < kVectors; ++v) {
-            VI& to = sum[i][step % kChains][v];
-            to = Dot(to, w[v], xs);
+            VI& to_high = high[i][step % kChains][v];
+            VI& to_low = low[i][step % kChains][v];
+            to_high = Dot(to_high, w[v], highs);
+            to_low = Dot(to_low, w[v], lows);
           }
         }
       }
@@ -192,8 +199,14 @@ HWY_INLINE void PanelTile(const uint8_t* codes, const uint16_t* scales, const Qu
       const VF scale = hn::PromoteTo(
           F32(), hn::LoadU(bf16, reinterpret_cast<const hwy::bfloat16_t*>(scales) + g * kPanel + v * kLanes));
       HWY_UNROLL(16) for (int i = 0; i < kCount; ++i) {
-        VI whole = sum[i][0][v];
-        HWY_UNROLL(4) for (int c = 1; c < kChains; ++c) whole = hn::Add(whole, sum[i][c][v]);
+        VI high_sum = high[i][0][v];
+        VI low_sum = low[i][0][v];
+        HWY_UNROLL(4) for (int c = 1; c < kChains; ++c) {
+          high_sum = hn::Add(high_sum, high[i][c][v]);
+          low_sum = hn::Add(low_sum, low[i][c][v]);
+        }
+        // The parts may be larger than an integer; their sum is not.
+        const VI whole = hn::Add(hn::ShiftLeft<8>(high_sum), low_sum);
         const VF factor = hn::Mul(scale, hn::Set(F32(), x.scales[(row + i) * x.groups + g]));
         totals[i * kVectors + v] = hn::MulAdd(hn::ConvertTo(F32(), whole), factor, totals[i * kVectors + v]);
       }
@@ -226,7 +239,7 @@ HWY_INLINE void PanelInputs(const QuantizedView& w, int64_t panel, const float* 
 }
 
 // As many inputs as keep their sums in registers.
-constexpr int kMostInputs = kLanes >= 16 ? 8 : 2;
+constexpr int kMostInputs = kLanes >= 16 ? 8 : 1;
 
 template <CodeBits kBits>
 void QuantizedMatMulAs(const QuantizedView& w, const float* bias, const QuantizedRows& x, int64_t m, int64_t begin,
@@ -265,11 +278,13 @@ HWY_INLINE void Round(const float* x, int64_t n, float factor, float low, float 
 constexpr float kLeastScale = 1e-30F;
 constexpr float kNoNumber = std::numeric_limits<float>::quiet_NaN();
 
-void QuantizeRow(const float* x, int64_t cols, int64_t group, int8_t* codes, float* scales, int32_t* sums) {
+void QuantizeRow(const float* x, int64_t cols, int64_t group, int8_t* high, int8_t* low, float* scales, int32_t* sums) {
   constexpr int64_t kMostColumns = GroupColumns(CodeBits::k8);
+  constexpr auto kMost = static_cast<float>(kLargestCode);
+  const hn::Rebind<int8_t, I32> bytes;
   alignas(64) float padded[kMostColumns];
   alignas(64) int32_t rounded[kMostColumns];
-  for (int64_t c = 0; c < cols; c += group, codes += group, ++scales, ++sums) {
+  for (int64_t c = 0; c < cols; c += group, high += group, low += group, ++scales, ++sums) {
     const float* from = x + c;
     if (cols - c < group) {
       std::fill_n(std::copy_n(from, cols - c, padded), group - (cols - c), 0.0F);
@@ -277,18 +292,23 @@ void QuantizeRow(const float* x, int64_t cols, int64_t group, int8_t* codes, flo
     }
     const float largest = LargestOf(from, group);
     if (!(largest > kLeastScale)) {
-      std::fill_n(codes, group, int8_t{0});
+      std::fill_n(high, group, int8_t{0});
+      std::fill_n(low, group, int8_t{0});
       *scales = std::isnan(largest) ? kNoNumber : 0.0F;
       *sums = 0;
       continue;
     }
-    *scales = largest / 127.0F;
-    Round(from, group, 127.0F / largest, -127.0F, 127.0F, rounded);
+    *scales = largest / kMost;
+    Round(from, group, kMost / largest, -kMost, kMost, rounded);
     VI sum = hn::Zero(I32());
     for (int64_t i = 0; i < group; i += kLanes) {
-      const VI values = hn::LoadU(I32(), rounded + i);
-      sum = hn::Add(sum, values);
-      hn::StoreU(hn::DemoteTo(hn::Rebind<int8_t, I32>(), values), hn::Rebind<int8_t, I32>(), codes + i);
+      const VI code = hn::LoadU(I32(), rounded + i);
+      sum = hn::Add(sum, code);
+      // The low byte is signed: what it takes away from 256 goes to the high one.
+      const VI low_byte = hn::ShiftRight<24>(hn::ShiftLeft<24>(code));
+      const VI high_byte = hn::ShiftRight<8>(hn::Sub(code, low_byte));
+      hn::StoreU(hn::DemoteTo(bytes, low_byte), bytes, low + i);
+      hn::StoreU(hn::DemoteTo(bytes, high_byte), bytes, high + i);
     }
     *sums = hn::GetLane(hn::SumOfLanes(I32(), sum));
   }
@@ -420,8 +440,8 @@ void QuantizeWeights(const MatrixView& w, const QuantizedView& view, int64_t beg
   HWY_DYNAMIC_DISPATCH(QuantizeWeights)(w, view, begin, end, codes, scales);
 }
 
-void QuantizeRow(const float* x, int64_t cols, int64_t group, int8_t* codes, float* scales, int32_t* sums) {
-  HWY_DYNAMIC_DISPATCH(QuantizeRow)(x, cols, group, codes, scales, sums);
+void QuantizeRow(const float* x, int64_t cols, int64_t group, int8_t* high, int8_t* low, float* scales, int32_t* sums) {
+  HWY_DYNAMIC_DISPATCH(QuantizeRow)(x, cols, group, high, low, scales, sums);
 }
 
 void QuantizedMatMul(const QuantizedView& w, const float* bias, const QuantizedRows& x, int64_t m, int64_t begin,

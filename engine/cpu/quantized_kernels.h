@@ -14,8 +14,10 @@
 // those without fused multiply-add: SSE) nor on how many rows are computed together.
 //
 // A weight is code * scale, a group's scale in BF16; groups lie along a row. Codes of 8 bits are -127 to 127, of 4 bits
-// -8 to 7. An activation is code * scale with a scale in F32, codes -127 to 127. A group that holds a number that is
-// not finite gets NaN for a scale, so that what depends on it is NaN, as it would be in F32.
+// -8 to 7. An activation is code * scale with a scale in F32 and a code of two bytes: with one, activations would cost
+// more exactness than weights of 8 bits do, and reading the weights takes longer than multiplying them twice. A group
+// that holds a number that is not finite gets NaN for a scale, so that what depends on it is NaN, as it would be in
+// F32.
 //
 // Pure functions, thread-safe.
 namespace qtts::cpu {
@@ -55,14 +57,19 @@ void QuantizeWeights(const MatrixView& w, const QuantizedView& view, int64_t beg
 // Activations for products with weights of `group` columns a scale.
 struct QuantizedRows {
   int64_t group = 0;
-  int64_t groups = 0;             // of a row
-  const int8_t* codes = nullptr;  // [m][groups * group], the last group filled up with zeros
+  int64_t groups = 0;  // of a row
+  // A code is 256 high + low. [m][groups * group] each, the last group filled up with zeros.
+  const int8_t* high = nullptr;
+  const int8_t* low = nullptr;
   const float* scales = nullptr;  // [m][groups]
   const int32_t* sums = nullptr;  // of the codes of a group, [m][groups]
 };
 
+// The largest code of an activation, which a group's largest gets: that of the two largest bytes.
+inline constexpr int32_t kLargestCode = 127 * 256 + 127;
+
 // One row of them from x [cols].
-void QuantizeRow(const float* x, int64_t cols, int64_t group, int8_t* codes, float* scales, int32_t* sums);
+void QuantizeRow(const float* x, int64_t cols, int64_t group, int8_t* high, int8_t* low, float* scales, int32_t* sums);
 
 // y[i][r] = bias[r] + sum over groups of (integer sum) * (w's scale * x's scale), for the rows r of panels [begin, end)
 // and i < m; y is [m][w.rows]; `bias` [w.rows] may be null.

@@ -62,17 +62,21 @@ struct Inputs {
     const auto cols = static_cast<int64_t>(x.size()) / m;
     const int64_t group = GroupColumns(bits);
     const int64_t groups = (cols + group - 1) / group;
-    codes.assign(static_cast<size_t>(m * groups * group), 99);
+    high.assign(static_cast<size_t>(m * groups * group), 99);
+    low = high;
     scales.assign(static_cast<size_t>(m * groups), -1);
     sums.assign(static_cast<size_t>(m * groups), -1);
     for (int64_t i = 0; i < m; ++i) {
-      QuantizeRow(x.data() + i * cols, cols, group, codes.data() + i * groups * group, scales.data() + i * groups,
+      const int64_t at = i * groups * group;
+      QuantizeRow(x.data() + i * cols, cols, group, high.data() + at, low.data() + at, scales.data() + i * groups,
                   sums.data() + i * groups);
     }
-    rows = {group, groups, codes.data(), scales.data(), sums.data()};
+    rows = {group, groups, high.data(), low.data(), scales.data(), sums.data()};
   }
 
-  std::vector<int8_t> codes;
+  int Code(size_t at) const { return 256 * high[at] + low[at]; }
+
+  std::vector<int8_t> high, low;
   std::vector<float> scales;
   std::vector<int32_t> sums;
   QuantizedRows rows;
@@ -101,7 +105,7 @@ class QuantizedKernelsTest : public testing::TestWithParam<int64_t> {
     for (int64_t g = 0; g < x.rows.groups; ++g) {
       int32_t sum = 0;
       for (int64_t c = g * group; c < (g + 1) * group; ++c) {
-        sum += w.Code(row, c) * x.codes[static_cast<size_t>(input * x.rows.groups * group + c)];
+        sum += w.Code(row, c) * x.Code(static_cast<size_t>(input * x.rows.groups * group + c));
       }
       const float factor = w.Scale(row, g) * x.scales[static_cast<size_t>(input * x.rows.groups + g)];
       if (Fused()) {
@@ -132,12 +136,12 @@ TEST_P(QuantizedKernelsTest, RowsAreQuantisedAsDefined) {
         const size_t end = std::min(x.size(), begin + static_cast<size_t>(group));
         float largest = 0;
         for (size_t c = begin; c < end; ++c) largest = std::max(largest, std::fabs(x[c]));
-        EXPECT_EQ(inputs.scales[static_cast<size_t>(g)], largest / 127.0F);
-        const float factor = 127.0F / largest;
+        EXPECT_EQ(inputs.scales[static_cast<size_t>(g)], largest / 32639.0F);
+        const float factor = 32639.0F / largest;
         int32_t sum = 0;
         for (size_t c = begin; c < begin + static_cast<size_t>(group); ++c) {
           const int expected = c < end ? static_cast<int>(std::nearbyint(x[c] * factor)) : 0;
-          ASSERT_EQ(inputs.codes[c], expected) << c;
+          ASSERT_EQ(inputs.Code(c), expected) << c;
           sum += expected;
         }
         EXPECT_EQ(inputs.sums[static_cast<size_t>(g)], sum);

@@ -106,7 +106,7 @@ TEST_P(QuantizedModelTest, CuttingASequenceAndThreadsChangeNothing) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Arithmetics, QuantizedModelTest,
-                         testing::Values(Case{Arithmetic::kBF16, "bf16", 40}, Case{Arithmetic::kInt8, "int8", 30},
+                         testing::Values(Case{Arithmetic::kBF16, "bf16", 40}, Case{Arithmetic::kInt8, "int8", 36},
                                          Case{Arithmetic::kInt4, "int4", 12}),
                          [](const auto& test) { return test.param.name; });
 
