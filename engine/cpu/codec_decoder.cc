@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 
 #include "cpu/kernels.h"
 
@@ -23,8 +24,18 @@ constexpr int64_t kSnakeWork = 16;
 constexpr int64_t kGeluWork = 64;
 constexpr int64_t kElementwiseGrain = 16;
 
+// Channels from which products of bytes pay: narrower rows spend the gain on their scales, and on the bundled voice
+// cost more sound than they save time.
+constexpr int64_t kLeastInt8Channels = 96;
+
+// Rows of a residual unit that one thread takes through both convolutions while they are in its caches.
+constexpr int64_t kUnitRows = 64;
+// Rows that a thread takes at least when it takes units: whole tiles.
+constexpr int64_t kUnitGrain = 16;
+
 // Room for `size` elements; contents beyond what was there are undefined.
-float* Room(std::vector<float>* buffer, int64_t size) {
+template <typename T>
+T* Room(std::vector<T>* buffer, int64_t size) {
   if (buffer->size() < static_cast<size_t>(size)) buffer->resize(static_cast<size_t>(size));
   return buffer->data();
 }
@@ -45,17 +56,69 @@ std::vector<float> BiasOf(const ConvWeights& weights, size_t channels) {
   return weights.bias.has_value() ? FloatsOf(*weights.bias) : std::vector<float>(channels);
 }
 
+bool IsReduced(const WeightPacker* packer) { return packer != nullptr && packer->arithmetic() != Arithmetic::kF32; }
+
+// The weights of a reduced arithmetic: the matrices in F16.
+CodecWeights Narrowed(CodecWeights weights, WeightPacker* packer) {
+  if (!IsReduced(packer)) return weights;
+  const auto narrow = [&](TensorView* tensor) { *tensor = packer->ToHalf(*tensor); };
+  narrow(&weights.semantic_projection);
+  narrow(&weights.acoustic_projection);
+  narrow(&weights.input_projection.weight);
+  narrow(&weights.output_projection.weight);
+  for (TransformerLayerWeights& layer : weights.transformer.layers) {
+    for (LinearWeights* linear : {&layer.q, &layer.k, &layer.v, &layer.o}) narrow(&linear->weight);
+    for (TensorView* tensor : {&layer.gate, &layer.up, &layer.down}) narrow(tensor);
+  }
+  for (ConvNeXtWeights& stage : weights.upsample) {
+    narrow(&stage.expand.weight);
+    narrow(&stage.contract.weight);
+  }
+  return weights;
+}
+
+// Tells the packer of the weights that the convolutions have packed.
+void ReleaseConvolutions(const CodecWeights& weights, const WeightPacker& packer) {
+  const auto release = [&](const ConvWeights& conv) { packer.AddReplaced(MatrixOf(conv.weight)); };
+  release(weights.pre_conv);
+  for (const ConvNeXtWeights& stage : weights.upsample) release(stage.transposed);
+  release(weights.first_conv);
+  for (const DecoderBlockWeights& block : weights.blocks) {
+    release(block.transposed);
+    for (const ResidualUnitWeights& unit : block.residuals) {
+      release(unit.conv1);
+      release(unit.conv2);
+    }
+  }
+  release(weights.last_conv);
+}
+
+// Form of the convolutions in front of the blocks and behind them.
+CausalConv::Form OuterForm(const WeightPacker* packer) {
+  return IsReduced(packer) ? CausalConv::Form::kHalf : CausalConv::Form::kStored;
+}
+
+// Form of the convolutions of block `index`, whose residual units have `channels`.
+CausalConv::Form BlockForm(const WeightPacker* packer, size_t index, int64_t channels) {
+  if (!IsReduced(packer)) return CausalConv::Form::kStored;
+  // The first block's errors go through all others.
+  const bool bytes = packer->arithmetic() != Arithmetic::kBF16 && index > 0 && channels >= kLeastInt8Channels;
+  return bytes ? CausalConv::Form::kInt8 : CausalConv::Form::kBF16;
+}
+
 }  // namespace
 
 CodecDecoder::Snake::Snake(const SnakeWeights& weights)
     : a(FloatsOf(weights.alpha)), inverse_b(FloatsOf(weights.beta)) {
   for (float& alpha : a) alpha = std::exp(alpha);
   for (float& beta : inverse_b) beta = 1.0F / (std::exp(beta) + kSnakeEps);
+  turns = a;
+  for (float& turn : turns) turn *= std::numbers::inv_pi_v<float>;
 }
 
-CodecDecoder::ConvNeXt::ConvNeXt(const ConvNeXtWeights& weights, int64_t s, ThreadPool& pool)
+CodecDecoder::ConvNeXt::ConvNeXt(const ConvNeXtWeights& weights, int64_t s, ThreadPool& pool, CausalConv::Form form)
     : stride(s),
-      transposed(CausalConv::Transposed(weights.transposed, s, pool)),
+      transposed(CausalConv::Transposed(weights.transposed, s, pool, form)),
       depthwise(DepthwiseWeights(weights.depthwise.weight)),
       depthwise_bias(BiasOf(weights.depthwise, static_cast<size_t>(weights.depthwise.weight.shape[0]))),
       norm_weight(FloatsOf(weights.norm_weight)),
@@ -64,43 +127,53 @@ CodecDecoder::ConvNeXt::ConvNeXt(const ConvNeXtWeights& weights, int64_t s, Thre
       contract(weights.contract),
       gamma(FloatsOf(weights.gamma)) {}
 
-CodecDecoder::ResidualUnit::ResidualUnit(const ResidualUnitWeights& weights, int64_t dilation, ThreadPool& pool)
+CodecDecoder::ResidualUnit::ResidualUnit(const ResidualUnitWeights& weights, int64_t dilation, ThreadPool& pool,
+                                         CausalConv::Form form)
     : act1(weights.act1),
-      conv1(CausalConv::Plain(weights.conv1, dilation, pool)),
+      conv1(CausalConv::Plain(weights.conv1, dilation, pool, form)),
       act2(weights.act2),
-      conv2(CausalConv::Plain(weights.conv2, 1, pool)) {}
+      conv2(CausalConv::Plain(weights.conv2, 1, pool, form)) {}
 
-CodecDecoder::Block::Block(const DecoderBlockWeights& weights, int64_t s, ThreadPool& pool)
-    : stride(s), snake(weights.snake), transposed(CausalConv::Transposed(weights.transposed, s, pool)) {
+CodecDecoder::Block::Block(const DecoderBlockWeights& weights, int64_t s, ThreadPool& pool, CausalConv::Form form)
+    : stride(s), snake(weights.snake), transposed(CausalConv::Transposed(weights.transposed, s, pool, form)) {
   residuals.reserve(weights.residuals.size());
   for (size_t i = 0; i < weights.residuals.size(); ++i) {
-    residuals.emplace_back(weights.residuals[i], kDilations[i], pool);
+    residuals.emplace_back(weights.residuals[i], kDilations[i], pool, form);
   }
 }
 
-CodecDecoder::CodecDecoder(const CodecConfig& config, const CodecWeights& weights, ThreadPool& pool)
+CodecDecoder::CodecDecoder(const CodecConfig& config, const CodecWeights& weights, ThreadPool& pool,
+                           WeightPacker* packer)
+    : CodecDecoder(config, Narrowed(weights, packer), packer, pool) {}
+
+CodecDecoder::CodecDecoder(const CodecConfig& config, const CodecWeights& weights, WeightPacker* packer,
+                           ThreadPool& pool)
     : config_(config),
       pool_(pool),
+      exact_(!IsReduced(packer)),
       semantic_projection_(weights.semantic_projection),
       acoustic_projection_(weights.acoustic_projection),
-      pre_conv_(CausalConv::Plain(weights.pre_conv, 1, pool)),
+      pre_conv_(CausalConv::Plain(weights.pre_conv, 1, pool, OuterForm(packer))),
       input_projection_(weights.input_projection),
       output_projection_(weights.output_projection),
       transformer_(config_.transformer, weights.transformer, pool),
-      first_conv_(CausalConv::Plain(weights.first_conv, 1, pool)),
+      first_conv_(CausalConv::Plain(weights.first_conv, 1, pool, OuterForm(packer))),
       last_snake_(weights.last_snake),
-      last_conv_(CausalConv::Plain(weights.last_conv, 1, pool)) {
+      last_conv_(CausalConv::Plain(weights.last_conv, 1, pool, OuterForm(packer))) {
   for (const CodebookWeights& codebook : weights.codebooks) {
     codebooks_.push_back({MatrixOf(codebook.embedding_sum), FloatsOf(codebook.cluster_usage)});
   }
   upsample_.reserve(weights.upsample.size());
   for (size_t i = 0; i < weights.upsample.size(); ++i) {
-    upsample_.emplace_back(weights.upsample[i], config_.upsampling_ratios[i], pool);
+    upsample_.emplace_back(weights.upsample[i], config_.upsampling_ratios[i], pool, OuterForm(packer));
   }
   blocks_.reserve(weights.blocks.size());
   for (size_t i = 0; i < weights.blocks.size(); ++i) {
-    blocks_.emplace_back(weights.blocks[i], config_.upsample_rates[i], pool);
+    const DecoderBlockWeights& block = weights.blocks[i];
+    blocks_.emplace_back(block, config_.upsample_rates[i], pool,
+                         BlockForm(packer, i, block.transposed.weight.shape[1]));
   }
+  if (!exact_) ReleaseConvolutions(weights, *packer);
   sound_history_ = SoundHistory();
   frame_work_ = LatentWork() + SoundWork();
   latent_frames_ = std::max<int64_t>(1, frame_work_ / LatentWork());
@@ -114,7 +187,7 @@ CodecDecoder::State CodecDecoder::State::Copy() const {
 
 size_t CodecDecoder::State::bytes() const {
   size_t bytes = cache.bytes();
-  for (const std::vector<float>& history : histories) bytes += history.size() * sizeof(float);
+  for (const std::vector<std::byte>& history : histories) bytes += history.size();
   return bytes;
 }
 
@@ -152,15 +225,15 @@ void CodecDecoder::DecodeChunk(State* state, std::span<const int32_t> codes, std
 void CodecDecoder::RunLatents(State* state, std::span<const int32_t> codes) {
   state->next = 0;
   rows_ = static_cast<int64_t>(codes.size()) / code_groups();
-  Convolve(state, pre_conv_, 1, [&](float* to) { Dequantize(codes, to); });
+  Convolve(state, pre_conv_, 1, [&](std::byte* to) { Dequantize(codes, reinterpret_cast<float*>(to)); });
   PreTransformer(state);
 }
 
 void CodecDecoder::RunSound(State* state) {
   for (const ConvNeXt& stage : upsample_) RunConvNeXt(state, stage);
-  Convolve(state, first_conv_, 1, [&](float* to) { std::copy_n(x_.begin(), rows_ * width_, to); });
+  Convolve(state, first_conv_, 1, [&](std::byte* to) { Prepare(first_conv_, nullptr, x_.data(), to); });
   for (const Block& block : blocks_) RunBlock(state, block);
-  Convolve(state, last_conv_, 1, [&](float* to) { RunSnake(last_snake_, x_.data(), to); });
+  Convolve(state, last_conv_, 1, [&](std::byte* to) { Prepare(last_conv_, &last_snake_, x_.data(), to); });
 }
 
 int64_t CodecDecoder::SoundHistory() const {
@@ -239,12 +312,13 @@ void CodecDecoder::PreTransformer(State* state) {
 }
 
 void CodecDecoder::RunConvNeXt(State* state, const ConvNeXt& stage) {
-  const auto copy = [&](float* to) { std::copy_n(x_.begin(), rows_ * width_, to); };
+  const auto copy = [&](std::byte* to) { std::copy_n(x_.begin(), rows_ * width_, reinterpret_cast<float*>(to)); };
   Convolve(state, stage.transposed, stage.stride, copy);
 
   const auto channels = static_cast<size_t>(width_);
   const auto taps = static_cast<int64_t>(stage.depthwise.size() / channels);
-  const float* const window = Window(state, taps - 1, width_, copy);
+  const auto* const window =
+      reinterpret_cast<const float*>(Window(state, taps - 1, width_ * int64_t{sizeof(float)}, copy));
   float* const inner = Room(&inner_, rows_ * width_);
   DepthwiseConv(stage.depthwise.data(), stage.depthwise_bias.data(), window, taps, rows_, width_, inner);
   for (int64_t t = 0; t < rows_; ++t) {
@@ -264,17 +338,47 @@ void CodecDecoder::RunConvNeXt(State* state, const ConvNeXt& stage) {
 }
 
 void CodecDecoder::RunBlock(State* state, const Block& block) {
-  Convolve(state, block.transposed, block.stride, [&](float* to) { RunSnake(block.snake, x_.data(), to); });
+  Convolve(state, block.transposed, block.stride,
+           [&](std::byte* to) { Prepare(block.transposed, &block.snake, x_.data(), to); });
   for (const ResidualUnit& unit : block.residuals) RunResidual(state, unit);
 }
 
 void CodecDecoder::RunResidual(State* state, const ResidualUnit& unit) {
-  const float* const window =
-      Window(state, unit.conv1.history(), width_, [&](float* to) { RunSnake(unit.act1, x_.data(), to); });
+  const std::byte* const window = Window(state, unit.conv1.history(), unit.conv1.row_bytes(),
+                                         [&](std::byte* to) { Prepare(unit.conv1, &unit.act1, x_.data(), to); });
   float* const inner = Room(&inner_, rows_ * width_);
-  unit.conv1.Run(pool_, window, rows_, false, inner);
-  RunSnake(unit.act2, inner, inner);
-  unit.conv2.Run(pool_, inner, rows_, true, x_.data());
+  std::byte* const prepared = Room(&prepared_, rows_ * unit.conv2.row_bytes());
+  if (exact_ || rows_ < 2 * kUnitRows) {
+    unit.conv1.Run(pool_, window, rows_, false, inner);
+    Prepare(unit.conv2, &unit.act2, inner, prepared);
+    return unit.conv2.Run(pool_, prepared, rows_, true, x_.data());
+  }
+  const SnakeView snake = unit.act2.fast();
+  const int64_t work = rows_ * (unit.conv1.work() + unit.conv2.work() + kSnakeWork * width_);
+  pool_.ParallelFor(rows_, kUnitGrain, work, [&](int64_t begin, int64_t end) {
+    // Of all rows of this part the same memory, which so stays in the caches.
+    float* const mine = inner + begin * width_;
+    std::byte* const mine_prepared = prepared + begin * unit.conv2.row_bytes();
+    for (int64_t t = begin; t < end; t += kUnitRows) {
+      const int64_t rows = std::min(kUnitRows, end - t);
+      unit.conv1.Run(window + t * unit.conv1.row_bytes(), rows, false, mine);
+      unit.conv2.Prepare(&snake, mine, rows, mine_prepared);
+      unit.conv2.Run(mine_prepared, rows, true, x_.data() + t * width_);
+    }
+  });
+}
+
+void CodecDecoder::Prepare(const CausalConv& conv, const Snake* snake, const float* x, std::byte* y) {
+  if (exact_) {
+    auto* const floats = reinterpret_cast<float*>(y);
+    if (snake != nullptr) return RunSnake(*snake, x, floats);
+    std::copy_n(x, rows_ * width_, floats);
+    return;
+  }
+  const SnakeView fast = snake != nullptr ? snake->fast() : SnakeView();
+  pool_.ParallelFor(rows_, kElementwiseGrain, rows_ * width_ * kSnakeWork, [&](int64_t begin, int64_t end) {
+    conv.Prepare(snake != nullptr ? &fast : nullptr, x + begin * width_, end - begin, y + begin * conv.row_bytes());
+  });
 }
 
 void CodecDecoder::RunSnake(const Snake& snake, const float* x, float* y) {
@@ -284,20 +388,20 @@ void CodecDecoder::RunSnake(const Snake& snake, const float* x, float* y) {
 }
 
 template <typename Fill>
-const float* CodecDecoder::Window(State* state, int64_t history, int64_t width, const Fill& fill) {
-  float* const window = Room(&window_, (history + rows_) * width);
-  fill(window + history * width);
+const std::byte* CodecDecoder::Window(State* state, int64_t history, int64_t row_bytes, const Fill& fill) {
+  std::byte* const window = Room(&window_, (history + rows_) * row_bytes);
+  fill(window + history * row_bytes);
   if (history == 0) return window;
-  if (state->next == state->histories.size()) state->histories.emplace_back(static_cast<size_t>(history * width));
-  std::vector<float>& remembered = state->histories[state->next++];
+  if (state->next == state->histories.size()) state->histories.emplace_back(static_cast<size_t>(history * row_bytes));
+  std::vector<std::byte>& remembered = state->histories[state->next++];
   std::copy(remembered.begin(), remembered.end(), window);
-  std::copy_n(window + rows_ * width, history * width, remembered.begin());
+  std::copy_n(window + rows_ * row_bytes, history * row_bytes, remembered.begin());
   return window;
 }
 
 template <typename Fill>
 void CodecDecoder::Convolve(State* state, const CausalConv& conv, int64_t stride, const Fill& fill) {
-  const float* const window = Window(state, conv.history(), conv.in(), fill);
+  const std::byte* const window = Window(state, conv.history(), conv.row_bytes(), fill);
   float* const y = Room(&inner_, rows_ * conv.out());
   conv.Run(pool_, window, rows_, false, y);
   x_.swap(inner_);

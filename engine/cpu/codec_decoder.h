@@ -14,6 +14,7 @@
 #include "cpu/kv_cache.h"
 #include "cpu/linear.h"
 #include "cpu/transformer.h"
+#include "cpu/weight_packer.h"
 
 namespace qtts::cpu {
 
@@ -24,7 +25,11 @@ namespace qtts::cpu {
 // Holds views of the weights, repacked convolutions and scratch memory; not thread-safe.
 class CodecDecoder {
  public:
-  CodecDecoder(const CodecConfig& config, const CodecWeights& weights, ThreadPool& pool);
+  // In the packer's arithmetic; without one, F32. Of another arithmetic are the blocks' convolutions only: products of
+  // BF16, or for kInt8 and kInt4, from the second block on where it is wide enough, of bytes. What lies around them
+  // reads F32 weights in F16. Spec 7.6 says why.
+  CodecDecoder(const CodecConfig& config, const CodecWeights& weights, ThreadPool& pool,
+               WeightPacker* packer = nullptr);
 
   int64_t samples_per_frame() const { return config_.samples_per_frame; }
   int64_t code_groups() const { return static_cast<int64_t>(codebooks_.size()); }
@@ -42,7 +47,7 @@ class CodecDecoder {
     explicit State(KvCache kv_cache) : cache(std::move(kv_cache)) {}
     KvCache cache;
     // One for each operator that looks back, in order of use; made in the first call.
-    std::vector<std::vector<float>> histories;
+    std::vector<std::vector<std::byte>> histories;
     size_t next = 0;  // the history that comes next, within a call
   };
   State NewState() const;
@@ -60,16 +65,21 @@ class CodecDecoder {
   int64_t FrameWork() const { return frame_work_; }
 
  private:
+  // Of weights in the packer's form.
+  CodecDecoder(const CodecConfig& config, const CodecWeights& weights, WeightPacker* packer, ThreadPool& pool);
+
   struct Codebook {
     MatrixView sums;
     std::vector<float> usage;
   };
   struct Snake {
     explicit Snake(const SnakeWeights& weights);
+    SnakeView fast() const { return {turns.data(), inverse_b.data()}; }
     std::vector<float> a, inverse_b;
+    std::vector<float> turns;  // a / pi
   };
   struct ConvNeXt {
-    ConvNeXt(const ConvNeXtWeights& weights, int64_t stride, ThreadPool& pool);
+    ConvNeXt(const ConvNeXtWeights& weights, int64_t stride, ThreadPool& pool, CausalConv::Form form);
     int64_t stride;
     CausalConv transposed;
     std::vector<float> depthwise, depthwise_bias;  // [taps][channels]
@@ -78,14 +88,14 @@ class CodecDecoder {
     std::vector<float> gamma;
   };
   struct ResidualUnit {
-    ResidualUnit(const ResidualUnitWeights& weights, int64_t dilation, ThreadPool& pool);
+    ResidualUnit(const ResidualUnitWeights& weights, int64_t dilation, ThreadPool& pool, CausalConv::Form form);
     Snake act1;
     CausalConv conv1;
     Snake act2;
     CausalConv conv2;
   };
   struct Block {
-    Block(const DecoderBlockWeights& weights, int64_t stride, ThreadPool& pool);
+    Block(const DecoderBlockWeights& weights, int64_t stride, ThreadPool& pool, CausalConv::Form form);
     int64_t stride;
     Snake snake;
     CausalConv transposed;
@@ -107,20 +117,23 @@ class CodecDecoder {
   void RunConvNeXt(State* state, const ConvNeXt& stage);
   void RunBlock(State* state, const Block& block);
   void RunResidual(State* state, const ResidualUnit& unit);
-  // y = snake(x_).
+  // y = snake(x), of rows_ rows.
   void RunSnake(const Snake& snake, const float* x, float* y);
+  // The rows_ rows of `x` as `conv` takes them, through `snake` unless that is null.
+  void Prepare(const CausalConv& conv, const Snake* snake, const float* x, std::byte* y);
 
   // The input of an operator that looks back `history` rows: those rows, remembered from the call
-  // before, then rows_ new ones of `width`, which `fill` writes. What the next call needs is
+  // before, then rows_ new ones of `row_bytes`, which `fill` writes. What the next call needs is
   // remembered. Valid until the next call.
   template <typename Fill>
-  const float* Window(State* state, int64_t history, int64_t width, const Fill& fill);
+  const std::byte* Window(State* state, int64_t history, int64_t row_bytes, const Fill& fill);
   // Replaces x_ by `conv` of the window of `fill`, its outputs cut into `stride` rows each.
   template <typename Fill>
   void Convolve(State* state, const CausalConv& conv, int64_t stride, const Fill& fill);
 
   CodecConfig config_;
   ThreadPool& pool_;
+  bool exact_;  // F32 arithmetic: the bits do not change
   std::vector<Codebook> codebooks_;
   Linear semantic_projection_, acoustic_projection_;
   CausalConv pre_conv_;
@@ -139,7 +152,8 @@ class CodecDecoder {
   std::vector<float> x_;
   int64_t rows_ = 0;
   int64_t width_ = 0;
-  std::vector<float> window_, inner_, wide_;
+  std::vector<std::byte> window_, prepared_;
+  std::vector<float> inner_, wide_;
 };
 
 }  // namespace qtts::cpu

@@ -4,11 +4,14 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <new>
 #include <utility>
 
 #include "cpu/bf16_kernels.h"
+#include "cpu/linear.h"
+#include "cpu/quantized_conv_kernels.h"
 
 namespace qtts::cpu {
 namespace {
@@ -20,6 +23,8 @@ constexpr size_t kCacheLine = 64;
 
 // Cost of packing a weight, in multiply-adds of a matrix product.
 constexpr int64_t kPackingWork = 40;
+// Weights that a thread narrows at least.
+constexpr int64_t kHalfGrain = 4096;
 
 size_t RoundUp(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
 
@@ -87,6 +92,19 @@ MatrixView WeightPacker::ToBF16(const MatrixView& w) {
   });
   AddReplaced(w);
   return {DType::kBF16, to, w.rows, w.cols};
+}
+
+TensorView WeightPacker::ToHalf(const TensorView& w) {
+  if (w.dtype != DType::kF32 || !HasHalfLoads()) return w;
+  const int64_t elements = w.elements();
+  auto* const to = reinterpret_cast<uint16_t*>(Allocate(static_cast<size_t>(elements) * sizeof(uint16_t)));
+  std::atomic<bool> fits{true};
+  pool_.ParallelFor(elements, kHalfGrain, elements, [&](int64_t begin, int64_t end) {
+    if (!NarrowToHalf(static_cast<const float*>(w.data) + begin, end - begin, to + begin)) fits = false;
+  });
+  if (!fits) return w;
+  AddReplaced(MatrixOf(w));
+  return {DType::kF16, w.shape, to};
 }
 
 }  // namespace qtts::cpu

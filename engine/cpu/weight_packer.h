@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "checkpoint/safetensors.h"
 #include "cpu/arithmetic.h"
 #include "cpu/kernels.h"
 #include "cpu/quantized_kernels.h"
@@ -40,9 +41,13 @@ class WeightPacker {
   // `w` in BF16: itself where it is that.
   MatrixView ToBF16(const MatrixView& w);
 
+  // `w` in F16: itself where it has 16 bits already, where a number of it is too large, or where the processor does not
+  // read F16 as fast as F32.
+  TensorView ToHalf(const TensorView& w);
+
   // Memory taken.
   size_t bytes() const { return bytes_; }
-  // Tells that `w` has been packed and is not read any more.
+  // Tells that `w` has been packed, here or elsewhere, and is not read any more.
   void AddReplaced(const MatrixView& w) const;
 
  private:

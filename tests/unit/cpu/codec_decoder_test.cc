@@ -7,6 +7,8 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "naive.h"
@@ -19,6 +21,7 @@ struct Case {
   const char* name;
   CodecConfig config;
   DType dtype;
+  Arithmetic arithmetic = Arithmetic::kF32;
 };
 
 CodecConfig Config(int quantizers, int codebook_dim, int latent, int decoder_dim, std::vector<int> rates,
@@ -59,6 +62,10 @@ std::vector<Case> Cases() {
       // Large enough for loops to be shared among threads.
       {"Wide", Config(2, 16, 48, 96, {4, 3}, {2}, 5), DType::kF16},
       {"NoUpsampleStages", Config(2, 8, 8, 8, {3}, {}, 4), DType::kF32},
+      {"ProductsOfBF16", Config(5, 6, 11, 20, {5, 2}, {1, 4}, 3), DType::kF32, Arithmetic::kBF16},
+      // Wide enough for bytes from the second block on, and so long that units are taken through both convolutions.
+      {"ProductsOfBytes", Config(2, 16, 48, 384, {4, 5}, {2, 2}, 5), DType::kF32, Arithmetic::kInt8},
+      {"ProductsOfBytesFromHalf", Config(3, 16, 24, 400, {2, 2}, {2}, 5), DType::kF16, Arithmetic::kInt4},
   };
 }
 
@@ -69,7 +76,8 @@ class CodecDecoderTest : public testing::TestWithParam<Case> {
         config_(GetParam().config),
         weights_(RandomCodec(config_, GetParam().dtype, &random_)),
         pool_(2),
-        decoder_(config_, weights_, pool_) {}
+        packer_(GetParam().arithmetic, pool_),
+        decoder_(config_, weights_, pool_, &packer_) {}
 
   std::vector<int32_t> RandomCodes(int frames) {
     std::vector<int32_t> codes(static_cast<size_t>(frames * config_.num_quantizers));
@@ -94,6 +102,7 @@ class CodecDecoderTest : public testing::TestWithParam<Case> {
   CodecConfig config_;
   CodecWeights weights_;
   ThreadPool pool_;
+  WeightPacker packer_;
   CodecDecoder decoder_;
 };
 
@@ -107,13 +116,23 @@ TEST_P(CodecDecoderTest, EqualsTheNaiveOne) {
   const naive::Vector expected = naive::Codec(config_, weights_, codes);
   const std::vector<float> got = DecodeWhole(codes);
   ASSERT_EQ(expected.size(), got.size());
+  // Exact but for rounding; of products, by what their steps make.
+  const bool exact = GetParam().arithmetic == Arithmetic::kF32;
   double loudest = 0;
+  double signal = 0;
+  double error = 0;
   size_t clipped = 0;
   for (size_t i = 0; i < got.size(); ++i) {
     loudest = std::max(loudest, std::fabs(expected[i]));
     clipped += std::fabs(expected[i]) == 1.0 ? 1 : 0;
+    signal += expected[i] * expected[i];
+    error += std::pow(static_cast<double>(got[i]) - expected[i], 2);
+    if (!exact) continue;
     ASSERT_NEAR(expected[i], static_cast<double>(got[i]), 1e-5) << "sample " << i << ", " << random_.Describe();
   }
+  const double snr = 10 * std::log10(signal / error);
+  RecordProperty("snr", std::to_string(snr));
+  EXPECT_GT(snr, GetParam().arithmetic == Arithmetic::kBF16 ? 35 : 28);
   // A signal worth comparing.
   EXPECT_GT(loudest, 0.05);
   EXPECT_LT(clipped, got.size() / 2);
@@ -181,7 +200,8 @@ TEST_P(CodecDecoderTest, ThreadsChangeNothing) {
   const std::vector<float> two = DecodeWhole(codes);
   for (const int threads : {1, 4}) {
     ThreadPool pool(threads);
-    CodecDecoder other(config_, weights_, pool);
+    WeightPacker packer(GetParam().arithmetic, pool);
+    CodecDecoder other(config_, weights_, pool, &packer);
     CodecDecoder::State state = other.NewState();
     ExpectSameBits(two, Decode(&other, &state, codes));
   }
@@ -260,6 +280,30 @@ TEST(CausalConvTest, StridedWithAnyMultipleOfTheStride) {
         }
       }
     }
+  }
+}
+
+// A damaged model is told by its NaN, wherever the number that is none lies.
+TEST_P(CodecDecoderTest, WeightsThatAreNotFiniteMakeNan) {
+  if (GetParam().dtype != DType::kF32) GTEST_SKIP() << "one dtype is enough";
+  const std::vector<int32_t> codes = RandomCodes(3);
+  const auto damaged = [&](TensorView* tensor) {
+    std::vector<float> copy(static_cast<const float*>(tensor->data),
+                            static_cast<const float*>(tensor->data) + tensor->elements());
+    copy[copy.size() / 2] = std::numeric_limits<float>::quiet_NaN();
+    const void* const before = std::exchange(tensor->data, copy.data());
+    WeightPacker packer(GetParam().arithmetic, pool_);
+    CodecDecoder decoder(config_, weights_, pool_, &packer);
+    CodecDecoder::State state = decoder.NewState();
+    const std::vector<float> pcm = Decode(&decoder, &state, codes);
+    tensor->data = before;
+    return std::any_of(pcm.begin(), pcm.end(), [](float sample) { return std::isnan(sample); });
+  };
+  for (TensorView* const tensor :
+       {&weights_.pre_conv.weight, &weights_.transformer.layers[0].gate, &weights_.first_conv.weight,
+        &weights_.blocks.back().transposed.weight, &weights_.blocks.back().residuals[1].conv1.weight,
+        &weights_.blocks.back().residuals[2].conv2.weight, &weights_.last_conv.weight}) {
+    EXPECT_TRUE(damaged(tensor));
   }
 }
 

@@ -1,0 +1,610 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#include "cpu/quantized_conv_kernels.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <type_traits>
+
+#include "cpu/bf16_kernels.h"
+
+#if defined(__x86_64__) || defined(__i386__)
+#include <cpuid.h>
+#endif
+
+// As in kernels.cc.
+#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "cpu/quantized_conv_kernels.cc"
+#include <hwy/foreach_target.h>  // IWYU pragma: keep
+// After foreach_target.h.
+#include <hwy/highway.h>
+
+HWY_BEFORE_NAMESPACE();
+namespace qtts::cpu::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+using F32 = hn::ScalableTag<float>;
+using I32 = hn::RebindToSigned<F32>;
+using U32 = hn::RebindToUnsigned<F32>;
+using V = hn::Vec<F32>;
+using VI = hn::Vec<I32>;
+
+constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(F32()));
+constexpr int kPanelVectors = static_cast<int>(kPanel) / static_cast<int>(kLanes);
+static_assert(kPanel % kLanes == 0, "a panel holds whole vectors");
+
+// Instruction sets of which this one is, or has, AVX-512 or AVX2. Lower bits are better.
+#define QTTS_AVX512 (HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3)
+#define QTTS_AVX2 (HWY_ARCH_X86 && HWY_TARGET == HWY_AVX2)
+
+// The first n (fewer than a vector) elements of p, then zeros.
+HWY_INLINE V LoadPart(const float* p, int64_t n) {
+  alignas(64) float buffer[kLanes] = {};
+  memcpy(buffer, p, static_cast<size_t>(n) * sizeof(float));
+  return hn::LoadU(F32(), buffer);
+}
+
+HWY_INLINE void StorePart(V v, float* p, int64_t n) {
+  alignas(64) float buffer[kLanes];
+  hn::StoreU(v, F32(), buffer);
+  memcpy(p, buffer, static_cast<size_t>(n) * sizeof(float));
+}
+
+// x + inverse_b * sin^2(pi * turns * x). The square has a period of one turn, so the angle is taken to the nearest
+// whole one; of the rest, the polynomial of least error.
+HWY_INLINE V SnakeOf(V x, V turns, V inverse_b) {
+  const F32 d;
+  const V angle = hn::Mul(x, turns);
+  const V rest = hn::Sub(angle, hn::Round(angle));
+  const V z = hn::Mul(rest, rest);
+  V p = hn::Set(d, 10.5813003F);
+  p = hn::MulAdd(p, z, hn::Set(d, -29.4262743F));
+  p = hn::MulAdd(p, z, hn::Set(d, 42.6434262F));
+  p = hn::MulAdd(p, z, hn::Set(d, -32.4651395F));
+  p = hn::MulAdd(p, z, hn::Set(d, 9.86952481F));
+  return hn::MulAdd(hn::Mul(inverse_b, z), p, x);
+}
+
+void FastSnake(const SnakeView& snake, const float* x, int64_t rows, int64_t channels, float* y) {
+  const F32 d;
+  for (int64_t t = 0; t < rows; ++t, x += channels, y += channels) {
+    int64_t c = 0;
+    for (; c + kLanes <= channels; c += kLanes) {
+      hn::StoreU(SnakeOf(hn::LoadU(d, x + c), hn::LoadU(d, snake.turns + c), hn::LoadU(d, snake.inverse_b + c)), d,
+                 y + c);
+    }
+    if (c < channels) {
+      const int64_t n = channels - c;
+      StorePart(SnakeOf(LoadPart(x + c, n), LoadPart(snake.turns + c, n), LoadPart(snake.inverse_b + c, n)), y + c, n);
+    }
+  }
+}
+
+bool NarrowToHalf(const float* x, int64_t n, uint16_t* y) {
+  const F32 d;
+  const hn::Rebind<hwy::float16_t, F32> halves;
+  const V most = hn::Set(d, 65504.0F);
+  const V infinity = hn::Set(d, std::numeric_limits<float>::infinity());
+  bool fits = true;
+  for (int64_t i = 0; i < n; i += kLanes) {
+    const int64_t count = std::min(kLanes, n - i);
+    const V v = count == kLanes ? hn::LoadU(d, x + i) : LoadPart(x + i, count);
+    const V magnitude = hn::Abs(v);
+    fits = fits && hn::AllFalse(d, hn::And(hn::Gt(magnitude, most), hn::Lt(magnitude, infinity)));
+    alignas(64) hwy::float16_t buffer[kLanes];
+    hn::StoreU(hn::DemoteTo(halves, v), halves, buffer);
+    memcpy(y + i, buffer, static_cast<size_t>(count) * sizeof(uint16_t));
+  }
+  return fits;
+}
+
+// Bits of the magnitudes: in their order, with NaN above infinity above all numbers.
+HWY_INLINE VI Magnitude(V v) { return hn::BitCast(I32(), hn::And(hn::BitCast(U32(), v), hn::Set(U32(), 0x7FFFFFFFU))); }
+
+HWY_INLINE int32_t LargestOf(VI v) {
+  alignas(64) int32_t lanes[kLanes];
+  hn::StoreU(v, I32(), lanes);
+  return *std::max_element(lanes, lanes + kLanes);
+}
+
+HWY_INLINE int32_t SumOf(VI v) {
+  alignas(64) int32_t lanes[kLanes];
+  hn::StoreU(v, I32(), lanes);
+  int32_t sum = 0;
+  for (const int32_t lane : lanes) sum += lane;
+  return sum;
+}
+
+// Rows whose largest magnitude is below this count as silent: 127 over it would be infinite.
+constexpr float kLeastMagnitude = 1e-30F;
+
+// The largest magnitude of `values` has the bits `largest_bits`.
+void PrepareInt8Row(const float* values, int64_t in, int32_t largest_bits, std::byte* y) {
+  const F32 d;
+  const float largest = std::bit_cast<float>(largest_bits);
+  float scale = 0;
+  float inverse = 0;
+  if (largest_bits >= 0x7F800000) {
+    scale = std::numeric_limits<float>::quiet_NaN();
+  } else if (largest >= kLeastMagnitude) {
+    scale = largest / 127.0F;
+    inverse = 127.0F / largest;
+  }
+  auto* const q = reinterpret_cast<int8_t*>(y + ProductConvView::kInt8Header);
+  const hn::Rebind<int8_t, F32> bytes;
+  const V inverses = hn::Set(d, inverse);
+  VI sums = hn::Zero(I32());
+  int64_t c = 0;
+  for (; c + kLanes <= in; c += kLanes) {
+    const VI rounded = hn::NearestInt(hn::Mul(hn::LoadU(d, values + c), inverses));
+    sums = hn::Add(sums, rounded);
+    hn::StoreU(hn::DemoteTo(bytes, rounded), bytes, q + c);
+  }
+  if (c < in) {
+    const VI rounded = hn::NearestInt(hn::Mul(LoadPart(values + c, in - c), inverses));
+    sums = hn::Add(sums, rounded);
+    alignas(64) int8_t buffer[kLanes];
+    hn::StoreU(hn::DemoteTo(bytes, rounded), bytes, buffer);
+    memcpy(q + c, buffer, static_cast<size_t>(in - c));
+  }
+  if (in % 4 != 0) memset(q + in, 0, static_cast<size_t>(4 - in % 4));
+  // Of a row that is not finite the integers mean nothing, and their sum may be any.
+  const int32_t offset = largest_bits >= 0x7F800000 ? 0 : -128 * SumOf(sums);
+  memcpy(y, &scale, sizeof(scale));
+  memcpy(y + sizeof(scale), &offset, sizeof(offset));
+}
+
+// Rounds to the nearest BF16, ties to even; NaN stays.
+HWY_INLINE hn::Vec<hn::Rebind<uint16_t, F32>> RoundToBF16(V v) {
+  const U32 d;
+  const auto bits = hn::BitCast(d, v);
+  const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(d, 1));
+  const auto rounded = hn::ShiftRight<16>(hn::Add(hn::Add(bits, hn::Set(d, 0x7FFF)), odd));
+  const auto nan = hn::Gt(Magnitude(v), hn::Set(I32(), 0x7F800000));
+  const VI kept = hn::IfThenElse(nan, hn::Set(I32(), 0x7FC0), hn::BitCast(I32(), rounded));
+  return hn::DemoteTo(hn::Rebind<uint16_t, F32>(), kept);
+}
+
+void PrepareBF16Row(const float* values, int64_t in, std::byte* y) {
+  const F32 d;
+  const hn::Rebind<uint16_t, F32> halves;
+  auto* const to = reinterpret_cast<uint16_t*>(y);
+  int64_t c = 0;
+  for (; c + kLanes <= in; c += kLanes) {
+    hn::StoreU(RoundToBF16(hn::LoadU(d, values + c)), halves, to + c);
+  }
+  if (c < in) {
+    alignas(64) uint16_t buffer[kLanes];
+    hn::StoreU(RoundToBF16(LoadPart(values + c, in - c)), halves, buffer);
+    memcpy(to + c, buffer, static_cast<size_t>(in - c) * sizeof(uint16_t));
+  }
+  if (in % 2 != 0) to[in] = 0;
+}
+
+void PrepareRows(const ProductConvView& view, const SnakeView* snake, const float* x, int64_t rows, std::byte* y) {
+  const F32 d;
+  const int64_t in = view.in;
+  static thread_local std::vector<float> scratch;
+  if (snake != nullptr && scratch.size() < static_cast<size_t>(in)) scratch.resize(static_cast<size_t>(in));
+  for (int64_t t = 0; t < rows; ++t, x += in, y += view.row_bytes()) {
+    const float* values = x;
+    if (snake != nullptr) {
+      HWY_NAMESPACE::FastSnake(*snake, x, 1, in, scratch.data());
+      values = scratch.data();
+    }
+    if (view.type == ProductType::kBF16) {
+      PrepareBF16Row(values, in, y);
+      continue;
+    }
+    VI largest = hn::Zero(I32());
+    int64_t c = 0;
+    for (; c + kLanes <= in; c += kLanes) largest = hn::Max(largest, Magnitude(hn::LoadU(d, values + c)));
+    if (c < in) largest = hn::Max(largest, Magnitude(LoadPart(values + c, in - c)));
+    PrepareInt8Row(values, in, LargestOf(largest), y);
+  }
+}
+
+// Four neighbouring bytes of a row, or two BF16, in every lane.
+HWY_INLINE VI Broadcast(const std::byte* p) {
+  int32_t four;
+  memcpy(&four, p, sizeof(four));
+  return hn::Set(I32(), four);
+}
+
+HWY_INLINE VI LoadStep(const std::byte* p) { return hn::LoadU(I32(), reinterpret_cast<const int32_t*>(p)); }
+
+// How a convolution's products are summed: weights and inputs as they are kept in registers, and
+// sum += the products of a lane.
+struct PortableBytes {
+  using Sum = VI;
+#if HWY_ARCH_X86 && HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
+  // Bytes as 16-bit numbers, those at even and those at odd places; products of pairs of these are summed at once.
+  struct Weights {
+    VI even, odd;
+  };
+  using Inputs = Weights;
+  using I16 = hn::Repartition<int16_t, I32>;
+  using U16 = hn::Repartition<uint16_t, I32>;
+  static HWY_INLINE Weights OfWeights(VI v) {
+    const auto w = hn::BitCast(U16(), v);
+    return {hn::BitCast(I32(), hn::And(w, hn::Set(U16(), 0xFF))), hn::BitCast(I32(), hn::ShiftRight<8>(w))};
+  }
+  static HWY_INLINE Inputs OfInputs(VI v) {
+    const auto x = hn::BitCast(I16(), v);
+    return {hn::BitCast(I32(), hn::ShiftRight<8>(hn::ShiftLeft<8>(x))), hn::BitCast(I32(), hn::ShiftRight<8>(x))};
+  }
+  static HWY_INLINE VI PairProducts(VI a, VI b) {
+#if QTTS_AVX512
+    return VI{_mm512_madd_epi16(a.raw, b.raw)};
+#elif QTTS_AVX2
+    return VI{_mm256_madd_epi16(a.raw, b.raw)};
+#else
+    return VI{_mm_madd_epi16(a.raw, b.raw)};
+#endif
+  }
+  static HWY_INLINE VI Add(VI sum, const Weights& w, const Inputs& x) {
+    return hn::Add(sum, hn::Add(PairProducts(w.even, x.even), PairProducts(w.odd, x.odd)));
+  }
+#elif HWY_TARGET == HWY_NEON
+  using Weights = int8x16_t;  // less the 128, which is added again as the inputs' sum is
+  using Inputs = int8x16_t;
+  static HWY_INLINE Weights OfWeights(VI v) {
+    return vreinterpretq_s8_u8(veorq_u8(vreinterpretq_u8_s32(v.raw), vdupq_n_u8(0x80)));
+  }
+  static HWY_INLINE Inputs OfInputs(VI v) { return vreinterpretq_s8_s32(v.raw); }
+  static HWY_INLINE VI Add(VI sum, Weights w, Inputs x) {
+#ifdef __ARM_FEATURE_DOTPROD
+    return VI(vdotq_s32(sum.raw, w, x));
+#else
+    const int32x4_t low = vpaddlq_s16(vmull_s8(vget_low_s8(w), vget_low_s8(x)));
+    const int32x4_t high = vpaddlq_s16(vmull_s8(vget_high_s8(w), vget_high_s8(x)));
+#if HWY_ARCH_ARM_A64
+    return VI(vaddq_s32(sum.raw, vpaddq_s32(low, high)));
+#else
+    return VI(vaddq_s32(sum.raw, vcombine_s32(vpadd_s32(vget_low_s32(low), vget_high_s32(low)),
+                                              vpadd_s32(vget_low_s32(high), vget_high_s32(high)))));
+#endif
+#endif
+  }
+#else
+  using Weights = VI;
+  using Inputs = VI;
+  static HWY_INLINE Weights OfWeights(VI v) { return v; }
+  static HWY_INLINE Inputs OfInputs(VI v) { return v; }
+  template <int kByte>
+  static HWY_INLINE VI Product(VI w, VI x) {
+    const auto weight = hn::And(hn::ShiftRight<8 * kByte>(w), hn::Set(I32(), 0xFF));
+    return hn::Mul(weight, hn::ShiftRight<24>(hn::ShiftLeft<24 - 8 * kByte>(x)));
+  }
+  static HWY_INLINE VI Add(VI sum, VI w, VI x) {
+    return hn::Add(hn::Add(hn::Add(sum, Product<0>(w, x)), hn::Add(Product<1>(w, x), Product<2>(w, x))),
+                   Product<3>(w, x));
+  }
+#endif
+#if HWY_TARGET == HWY_NEON
+  static constexpr bool kSignedWeights = true;
+#else
+  static constexpr bool kSignedWeights = false;
+#endif
+};
+
+#if QTTS_AVX512 || QTTS_AVX2
+// Written as assembly: no target of Highway has these instructions alone, and compilers move the sums about.
+struct VnniBytes {
+  using Sum = VI;
+  using Weights = VI;
+  using Inputs = VI;
+  static constexpr bool kSignedWeights = false;
+  static HWY_INLINE VI OfWeights(VI v) { return v; }
+  static HWY_INLINE VI OfInputs(VI v) { return v; }
+  static HWY_INLINE VI Add(VI sum, VI w, VI x) {
+#if QTTS_AVX512
+    asm("vpdpbusd %2, %1, %0" : "+v"(sum.raw) : "v"(w.raw), "v"(x.raw));
+#else
+    asm("%{vex%} vpdpbusd %2, %1, %0" : "+x"(sum.raw) : "x"(w.raw), "x"(x.raw));
+#endif
+    return sum;
+  }
+};
+#endif
+
+#if QTTS_AVX512
+struct NativeBF16 {
+  using Sum = V;
+  using Weights = VI;
+  using Inputs = VI;
+  static HWY_INLINE VI OfWeights(VI v) { return v; }
+  static HWY_INLINE VI OfInputs(VI v) { return v; }
+  static HWY_INLINE V Add(V sum, VI w, VI x) {
+    asm("vdpbf16ps %2, %1, %0" : "+v"(sum.raw) : "v"(w.raw), "v"(x.raw));
+    return sum;
+  }
+};
+#endif
+
+struct PortableBF16 {
+  using Sum = V;
+  struct Weights {
+    V even, odd;
+  };
+  using Inputs = Weights;
+  static HWY_INLINE Weights OfWeights(VI v) {
+    return {hn::BitCast(F32(), hn::ShiftLeft<16>(v)),
+            hn::BitCast(F32(), hn::And(v, hn::Set(I32(), static_cast<int32_t>(0xFFFF0000U))))};
+  }
+  static HWY_INLINE Inputs OfInputs(VI v) { return OfWeights(v); }
+  static HWY_INLINE V Add(V sum, const Weights& w, const Inputs& x) {
+    return hn::MulAdd(w.odd, x.odd, hn::MulAdd(w.even, x.even, sum));
+  }
+};
+
+// kRows output rows times kPanels panels.
+template <class Products, int kRows, int kPanels>
+HWY_INLINE void Tile(const ProductConvView& view, int64_t panel, const std::byte* x, bool accumulate, float* y) {
+  constexpr bool kInt8 = std::is_same_v<typename Products::Sum, VI>;
+  constexpr int kVectors = kPanels * kPanelVectors;
+  constexpr int64_t kStepBytes = kPanel * 4;
+  constexpr int64_t kVectorBytes = kLanes * 4;
+  const F32 d;
+  const int64_t row_bytes = view.row_bytes();
+  const int64_t panel_bytes = view.panel_bytes();
+  const int64_t steps = view.steps();
+  const std::byte* w = view.weights + panel * panel_bytes;
+  V total[kRows][kVectors];
+  HWY_UNROLL(16) for (int r = 0; r < kRows; ++r) {
+    HWY_UNROLL(16) for (int v = 0; v < kVectors; ++v) total[r][v] = hn::Zero(d);
+  }
+  typename Products::Sum sum[kRows][kVectors];
+  if constexpr (!kInt8) {
+    HWY_UNROLL(16) for (int r = 0; r < kRows; ++r) {
+      HWY_UNROLL(16) for (int v = 0; v < kVectors; ++v) sum[r][v] = hn::Zero(d);
+    }
+  }
+  for (int64_t tap = 0; tap < view.taps; ++tap) {
+    const std::byte* const row = x + tap * view.dilation * row_bytes;
+    const std::byte* input = row;
+    if constexpr (kInt8) {
+      input += ProductConvView::kInt8Header;
+      HWY_UNROLL(16) for (int r = 0; r < kRows; ++r) {
+        VI offset = hn::Zero(I32());
+        if constexpr (!Products::kSignedWeights) offset = Broadcast(row + r * row_bytes + 4);
+        HWY_UNROLL(16) for (int v = 0; v < kVectors; ++v) sum[r][v] = offset;
+      }
+    }
+    for (int64_t step = 0; step < steps; ++step, w += kStepBytes, input += 4) {
+      typename Products::Weights ws[kVectors];
+      HWY_UNROLL(16) for (int v = 0; v < kVectors; ++v) {
+        ws[v] =
+            Products::OfWeights(LoadStep(w + (v / kPanelVectors) * panel_bytes + (v % kPanelVectors) * kVectorBytes));
+      }
+      HWY_UNROLL(16) for (int r = 0; r < kRows; ++r) {
+        const typename Products::Inputs xs = Products::OfInputs(Broadcast(input + r * row_bytes));
+        HWY_UNROLL(16) for (int v = 0; v < kVectors; ++v) sum[r][v] = Products::Add(sum[r][v], ws[v], xs);
+      }
+    }
+    if constexpr (kInt8) {
+      HWY_UNROLL(16) for (int r = 0; r < kRows; ++r) {
+        const V scale = hn::BitCast(d, Broadcast(row + r * row_bytes));
+        HWY_UNROLL(16) for (int v = 0; v < kVectors; ++v) {
+          total[r][v] = hn::MulAdd(hn::ConvertTo(d, sum[r][v]), scale, total[r][v]);
+        }
+      }
+    }
+  }
+  HWY_UNROLL(16) for (int v = 0; v < kVectors; ++v) {
+    const int64_t out = panel * kPanel + v * kLanes;
+    const int64_t n = std::min<int64_t>(kLanes, view.out - out);
+    if (n <= 0) break;
+    const V bias = hn::LoadU(d, view.bias + out);
+    HWY_UNROLL(16) for (int r = 0; r < kRows; ++r) {
+      V value;
+      if constexpr (kInt8) {
+        value = hn::MulAdd(total[r][v], hn::LoadU(d, view.scales + out), bias);
+      } else {
+        value = hn::Add(sum[r][v], bias);
+      }
+      float* const to = y + r * view.out + out;
+      if (n == kLanes) {
+        hn::StoreU(accumulate ? hn::Add(value, hn::LoadU(d, to)) : value, d, to);
+      } else {
+        StorePart(accumulate ? hn::Add(value, LoadPart(to, n)) : value, to, n);
+      }
+    }
+  }
+}
+
+template <class Products, int kRows, int kPanels>
+HWY_INLINE int64_t TileRows(const ProductConvView& view, int64_t panel, const std::byte* x, int64_t t, int64_t rows,
+                            bool accumulate, float* y) {
+  for (; t + kRows <= rows; t += kRows) {
+    Tile<Products, kRows, kPanels>(view, panel, x + t * view.row_bytes(), accumulate, y + t * view.out);
+  }
+  return t;
+}
+
+// kMost rows at a time, then fewer.
+template <class Products, int kMost, int kPanels>
+void Panels(const ProductConvView& view, int64_t panel, const std::byte* x, int64_t t, int64_t rows, bool accumulate,
+            float* y) {
+  t = TileRows<Products, kMost, kPanels>(view, panel, x, t, rows, accumulate, y);
+  if constexpr (kMost > 1) {
+    if (t < rows) Panels<Products, kMost / 2, kPanels>(view, panel, x, t, rows, accumulate, y);
+  }
+}
+
+// Rows computed for all panels before the next: inputs that fit the first caches beside the weights.
+constexpr int64_t kRowBlock = 256;
+
+// Tiles keep all sums in registers: 32 vector registers of 16 lanes with AVX-512, else 16.
+template <class Products>
+void Run(const ProductConvView& view, const std::byte* x, int64_t rows, int64_t begin, int64_t end, bool accumulate,
+         float* y) {
+  for (int64_t t = 0; t < rows; t += kRowBlock) {
+    const int64_t block = std::min(kRowBlock, rows - t);
+    const std::byte* const from = x + t * view.row_bytes();
+    float* const to = y + t * view.out;
+    int64_t panel = begin;
+    if constexpr (kLanes >= 16) {
+      for (; panel + 3 <= end; panel += 3) Panels<Products, 8, 3>(view, panel, from, 0, block, accumulate, to);
+      for (; panel < end; ++panel) Panels<Products, 16, 1>(view, panel, from, 0, block, accumulate, to);
+    } else {
+      constexpr int kRows = kLanes >= 8 ? 4 : kLanes >= 4 ? 2 : 1;
+      for (; panel < end; ++panel) Panels<Products, kRows, 1>(view, panel, from, 0, block, accumulate, to);
+    }
+  }
+}
+
+void ProductConv(const ProductConvView& view, const std::byte* x, int64_t rows, int64_t begin, int64_t end,
+                 bool accumulate, float* y, const ProductUnits& units) {
+  (void)units;
+  if (view.type == ProductType::kBF16) {
+#if QTTS_AVX512
+    if (units.bf16) return Run<NativeBF16>(view, x, rows, begin, end, accumulate, y);
+#endif
+    return Run<PortableBF16>(view, x, rows, begin, end, accumulate, y);
+  }
+#if QTTS_AVX512
+  if (units.bytes == ByteUnit::kAvx512Vnni) return Run<VnniBytes>(view, x, rows, begin, end, accumulate, y);
+#elif QTTS_AVX2
+  if (units.bytes == ByteUnit::kAvxVnni) return Run<VnniBytes>(view, x, rows, begin, end, accumulate, y);
+#endif
+  Run<PortableBytes>(view, x, rows, begin, end, accumulate, y);
+}
+
+#undef QTTS_AVX512
+#undef QTTS_AVX2
+
+}  // namespace qtts::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace qtts::cpu {
+
+HWY_EXPORT(FastSnake);
+HWY_EXPORT(NarrowToHalf);
+HWY_EXPORT(PrepareRows);
+HWY_EXPORT(ProductConv);
+
+namespace {
+
+// What the processor has beyond Highway's targets.
+struct Extensions {
+  bool avx_vnni = false;
+  bool avx512_vnni = false;
+};
+
+Extensions ReadExtensions() {
+  Extensions extensions;
+#if HWY_ARCH_X86
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  if (__get_cpuid_count(7, 0, &a, &b, &c, &d) != 0) {
+    const unsigned subleaves = a;
+    extensions.avx512_vnni = (c >> 11 & 1) != 0;
+    if (subleaves >= 1 && __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0) extensions.avx_vnni = (a >> 4 & 1) != 0;
+  }
+#endif
+  return extensions;
+}
+
+const Extensions& TheExtensions() {
+  static const Extensions extensions = ReadExtensions();
+  return extensions;
+}
+
+// The target in use; the operating system saves its registers.
+int64_t BestTarget() {
+  const int64_t targets = hwy::SupportedTargets() & HWY_TARGETS;
+  return targets & -targets;
+}
+
+bool OnAvx512() {
+#if HWY_ARCH_X86
+  return BestTarget() <= HWY_AVX3;
+#else
+  return false;
+#endif
+}
+
+bool OnAvx2() {
+#if HWY_ARCH_X86
+  return BestTarget() == HWY_AVX2;
+#else
+  return false;
+#endif
+}
+
+}  // namespace
+
+ProductUnits BestProductUnits() {
+  ProductUnits units;
+  if (OnAvx2() && TheExtensions().avx_vnni) units.bytes = ByteUnit::kAvxVnni;
+  if (OnAvx512()) {
+    if (TheExtensions().avx512_vnni) units.bytes = ByteUnit::kAvx512Vnni;
+    units.bf16 = HasBF16Products();
+  }
+  return units;
+}
+
+bool HasHalfLoads() {
+#if HWY_ARCH_X86
+  return BestTarget() <= HWY_AVX2;
+#else
+  return HWY_ARCH_ARM_A64 != 0;
+#endif
+}
+
+bool NarrowToHalf(const float* x, int64_t n, uint16_t* y) { return HWY_DYNAMIC_DISPATCH(NarrowToHalf)(x, n, y); }
+
+void FastSnake(const SnakeView& snake, const float* x, int64_t rows, int64_t channels, float* y) {
+  HWY_DYNAMIC_DISPATCH(FastSnake)(snake, x, rows, channels, y);
+}
+
+void PackOutput(const ProductConvView& view, int64_t output, const float* values, std::byte* weights, float* scales) {
+  const bool int8 = view.type == ProductType::kInt8;
+  const int64_t per_step = int8 ? 4 : 2;
+  float inverse = 0;
+  if (int8) {
+    float largest = 0;
+    bool finite = true;
+    for (int64_t i = 0; i < view.taps * view.in; ++i) {
+      finite = finite && std::isfinite(values[i]);
+      largest = std::max(largest, std::fabs(values[i]));
+    }
+    scales[output] = finite ? largest / 127.0F : std::numeric_limits<float>::quiet_NaN();
+    if (finite && largest >= 1e-30F) inverse = 127.0F / largest;
+  }
+  std::byte* to = weights + output / kPanel * view.panel_bytes() + output % kPanel * 4;
+  for (int64_t tap = 0; tap < view.taps; ++tap, values += view.in) {
+    for (int64_t step = 0; step < view.steps(); ++step, to += kPanel * 4) {
+      for (int64_t i = 0; i < per_step; ++i) {
+        const int64_t c = step * per_step + i;
+        const float value = c < view.in ? values[c] : 0.0F;
+        if (int8) {
+          const float q = inverse == 0 ? 0.0F : std::nearbyint(value * inverse);
+          to[i] = static_cast<std::byte>(static_cast<int>(q) + 128);
+        } else {
+          const auto bits = std::bit_cast<uint32_t>(value);
+          const auto half =
+              std::isnan(value) ? uint16_t{0x7FC0} : static_cast<uint16_t>((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
+          memcpy(to + 2 * i, &half, sizeof(half));
+        }
+      }
+    }
+  }
+}
+
+void PrepareRows(const ProductConvView& view, const SnakeView* snake, const float* x, int64_t rows, std::byte* y) {
+  HWY_DYNAMIC_DISPATCH(PrepareRows)(view, snake, x, rows, y);
+}
+
+void ProductConv(const ProductConvView& view, const std::byte* x, int64_t rows, int64_t begin, int64_t end,
+                 bool accumulate, float* y, const ProductUnits& units) {
+  HWY_DYNAMIC_DISPATCH(ProductConv)(view, x, rows, begin, end, accumulate, y, units);
+}
+
+}  // namespace qtts::cpu
+#endif  // HWY_ONCE
