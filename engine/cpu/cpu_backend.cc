@@ -9,7 +9,6 @@
 #include <new>
 #include <set>
 #include <string>
-#include <thread>
 #include <utility>
 
 #include "cpu/codec_decoder.h"
@@ -19,6 +18,7 @@
 #include "cpu/prompt_cache.h"
 #include "cpu/quantized_kernels.h"
 #include "cpu/talker.h"
+#include "cpu/thread_choice.h"
 #include "cpu/thread_pool.h"
 #include "cpu/weight_packer.h"
 #include "qtts/resources.h"
@@ -111,15 +111,17 @@ class CpuBackend final : public Backend {
   CpuBackend(std::shared_ptr<const Checkpoint> checkpoint, int threads, cpu::Arithmetic arithmetic, int max_slots)
       : checkpoint_(std::move(checkpoint)),
         config_(checkpoint_->config()),
-        pool_(threads),
+        pool_(cpu::MostThreads(threads)),
         packer_(arithmetic, pool_, [this](std::span<const std::byte> weights) { checkpoint_->Release(weights); }),
         embedder_(checkpoint_->talker(), checkpoint_->predictor(), pool_),
         talker_(config_.talker, checkpoint_->talker(), pool_, &packer_),
         predictor_(config_.predictor, checkpoint_->predictor(), embedder_, pool_, &packer_),
         codec_(config_.codec, checkpoint_->codec(), pool_, &packer_),
         frame_work_(talker_.RowWork(0) + predictor_.FrameWork() + codec_.FrameWork()),
-        max_slots_(max_slots),
-        name_(NameOf(arithmetic, threads)) {}
+        max_slots_(max_slots) {
+    if (threads <= 0) cpu::ResizeToBest(Cost(), &pool_);
+    name_ = NameOf(arithmetic, pool_.threads());
+  }
 
   const std::string& name() const override { return name_; }
   bool beside_host() const override { return false; }
@@ -132,6 +134,7 @@ class CpuBackend final : public Backend {
   void Close(SlotId slot) override;
 
  private:
+  cpu::FrameCost Cost() const;
   Status CheckPrompt(const Prompt& prompt) const;
   SlotId NewId();
 
@@ -164,6 +167,27 @@ class CpuBackend final : public Backend {
   SlotId last_id_ = 0;
   std::deque<std::vector<FrameStep>> queue_;
 };
+
+cpu::FrameCost CpuBackend::Cost() const {
+  const TransformerConfig& predictor = config_.predictor.transformer;
+  const auto bytes = [&](int64_t weights) {
+    switch (packer_.arithmetic()) {
+      case cpu::Arithmetic::kF32:
+        return weights * static_cast<int64_t>(DTypeBytes(checkpoint_->talker().codec_head.dtype));
+      case cpu::Arithmetic::kBF16:
+        return 2 * weights;
+      case cpu::Arithmetic::kInt8:
+        return weights;
+      case cpu::Arithmetic::kInt4:
+        break;
+    }
+    return weights / 2;
+  };
+  return {.weight_bytes = bytes(talker_.RowWork(0) + predictor_.FrameWork()),
+          .distinct_bytes = bytes(talker_.RowWork(0) + predictor_.FrameWork() / predictor_.code_groups()),
+          .matrix_bytes = bytes(int64_t{predictor.hidden_size} * predictor.intermediate_size),
+          .multiply_adds = codec_.FrameWork()};
+}
 
 Status CpuBackend::CheckPrompt(const Prompt& prompt) const {
   if (prompt.rows.empty()) return Status::InvalidArgument("the prompt has no rows");
@@ -434,7 +458,6 @@ void CpuBackend::DecodeFrame(ActiveStep* step) {
 
 Result<std::unique_ptr<Backend>> CreateCpuBackend(std::shared_ptr<const Checkpoint> checkpoint, int threads,
                                                   cpu::Arithmetic arithmetic, int max_slots) {
-  if (threads <= 0) threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   return CatchExhaustion("load the model", [&]() -> Result<std::unique_ptr<Backend>> {
     return std::unique_ptr<Backend>(
         std::make_unique<CpuBackend>(std::move(checkpoint), threads, arithmetic, max_slots));

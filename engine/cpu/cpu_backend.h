@@ -16,7 +16,8 @@ namespace qtts {
 // and Collect() compute, in their caller's thread and threads - 1 helpers. What a slot gives depends neither on other
 // slots nor on the number of threads, bit for bit.
 //
-// `threads` 0: one per core. Keeps `checkpoint` alive. Errors: kResourceExhausted.
+// `threads` 0: as many as are fastest here, by a short measurement. Keeps `checkpoint` alive. Errors:
+// kResourceExhausted.
 Result<std::unique_ptr<Backend>> CreateCpuBackend(std::shared_ptr<const Checkpoint> checkpoint, int threads,
                                                   cpu::Arithmetic arithmetic = cpu::Arithmetic::kF32,
                                                   int max_slots = kDefaultSlots);

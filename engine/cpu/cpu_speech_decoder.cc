@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 #include "cpu/cpu_speech_decoder.h"
 
-#include <algorithm>
 #include <new>
 #include <string>
 #include <system_error>
-#include <thread>
 #include <utility>
 
 #include "cpu/codec_decoder.h"
 #include "cpu/kernels.h"
+#include "cpu/thread_choice.h"
 #include "cpu/thread_pool.h"
 
 namespace qtts {
@@ -52,7 +51,7 @@ class CpuSpeechDecoder final : public SpeechDecoder {
 
 Result<std::unique_ptr<SpeechDecoder>> CreateCpuSpeechDecoder(std::shared_ptr<const Checkpoint> checkpoint,
                                                               int threads) {
-  if (threads <= 0) threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  threads = cpu::ThreadsForArithmetic(threads);
   try {
     return std::unique_ptr<SpeechDecoder>(std::make_unique<CpuSpeechDecoder>(std::move(checkpoint), threads));
   } catch (const std::bad_alloc&) {

@@ -11,7 +11,8 @@
 namespace qtts {
 
 // The decoder in F32 on the CPU, in the caller's thread and threads - 1 helpers. The samples do not depend on the
-// number of threads. `threads` 0: one per core. Keeps `checkpoint` alive. Errors: kResourceExhausted.
+// number of threads. `threads` 0: one per core that the process may use. Keeps `checkpoint` alive. Errors:
+// kResourceExhausted.
 Result<std::unique_ptr<SpeechDecoder>> CreateCpuSpeechDecoder(std::shared_ptr<const Checkpoint> checkpoint,
                                                               int threads);
 

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 #include "cpu/cpu_voice_encoder.h"
 
-#include <algorithm>
 #include <new>
 #include <string>
-#include <thread>
 #include <utility>
 
 #include "cpu/codec_encoder.h"
 #include "cpu/speaker_encoder.h"
+#include "cpu/thread_choice.h"
 #include "cpu/thread_pool.h"
 #include "qtts/resources.h"
 
@@ -56,7 +55,7 @@ class CpuVoiceEncoder final : public VoiceEncoder {
 
 Result<std::unique_ptr<VoiceEncoder>> CreateCpuVoiceEncoder(std::shared_ptr<const Checkpoint> checkpoint, int threads) {
   QTTS_ASSIGN_OR_RETURN(Checkpoint::VoiceEncoder encoder, checkpoint->OpenVoiceEncoder());
-  if (threads <= 0) threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  threads = cpu::ThreadsForArithmetic(threads);
   return CatchExhaustion("clone a voice", [&]() -> Result<std::unique_ptr<VoiceEncoder>> {
     return std::unique_ptr<VoiceEncoder>(
         std::make_unique<CpuVoiceEncoder>(std::move(checkpoint), std::move(encoder), threads));

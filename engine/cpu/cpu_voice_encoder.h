@@ -13,8 +13,8 @@ namespace qtts {
 // The encoders in F32 on the CPU, in the caller's thread and threads - 1 helpers; each net is set up
 // when it is first asked. The results do not depend on the number of threads.
 //
-// `threads` 0: one per core. Keeps `checkpoint` alive. Errors: as Checkpoint::OpenVoiceEncoder();
-// kResourceExhausted.
+// `threads` 0: one per core that the process may use. Keeps `checkpoint` alive. Errors: as
+// Checkpoint::OpenVoiceEncoder(); kResourceExhausted.
 Result<std::unique_ptr<VoiceEncoder>> CreateCpuVoiceEncoder(std::shared_ptr<const Checkpoint> checkpoint, int threads);
 
 }  // namespace qtts

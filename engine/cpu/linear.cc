@@ -101,6 +101,13 @@ Linear::Linear(const LinearWeights& weights, WeightPacker* packer) : Linear(weig
   if (weights.bias.has_value()) bias_ = FloatsOf(*weights.bias);
 }
 
+int64_t Linear::bytes() const {
+  if (arithmetic_ == Arithmetic::kF32 || arithmetic_ == Arithmetic::kBF16) {
+    return work() * static_cast<int64_t>(DTypeBytes(weight_.dtype));
+  }
+  return quantized_.panels() * (quantized_.panel_codes() + quantized_.panel_scales() * int64_t{sizeof(uint16_t)});
+}
+
 void Linear::RunParts(const Inputs& inputs, int64_t m, int64_t begin, int64_t end, float* y) const {
   const float* const bias = bias_.empty() ? nullptr : bias_.data();
   const int64_t first = begin * part_rows();
@@ -122,7 +129,7 @@ void Linear::RunTogether(ThreadPool& pool, const float* x, int64_t m, std::initi
   int64_t work = 0;
   for (const Product& product : products) {
     parts += product.linear->parts();
-    work += m * product.linear->work();
+    work += std::max(m * product.linear->work(), WorkOfReading(product.linear->bytes()));
   }
   pool.ParallelFor(parts, 1, work, [&](int64_t begin, int64_t end) {
     for (const Product& product : products) {

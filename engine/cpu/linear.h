@@ -36,6 +36,8 @@ class Linear {
   int64_t out() const { return weight_.rows; }
   // Multiply-adds of one row.
   int64_t work() const { return in() * out(); }
+  // Bytes of weights, which a product reads once.
+  int64_t bytes() const;
 
   // x [m][in] -> y [m][out].
   void Run(ThreadPool& pool, const float* x, int64_t m, float* y) const { RunTogether(pool, x, m, {{this, y}}); }

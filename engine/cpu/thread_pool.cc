@@ -1,9 +1,15 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 #include "cpu/thread_pool.h"
 
+#include <sched.h>
+
 #include <algorithm>
+#include <chrono>
+#include <limits>
+#include <optional>
 #include <utility>
 
+#include "cpu/processors.h"
 #include "qtts/resources.h"
 
 #if defined(__x86_64__) || defined(__i386__)
@@ -13,109 +19,189 @@
 namespace qtts::cpu {
 namespace {
 
-// Multiply-adds below which one thread is faster: some 10 us of work.
-constexpr int64_t kWorkWorthSharing = 400'000;
+using Clock = std::chrono::steady_clock;
+using std::chrono::microseconds;
+using std::chrono::nanoseconds;
 
-// Looks at a flag this often before sleeping: about the time between two loops of one frame.
-constexpr int kSpins = 2000;
+// Work below which one thread is faster: where the others poll, and where some sleep and have to be woken. 2 cores of
+// an AMD EPYC, virtual: an empty loop takes 0.1 to 0.5 us with 2 threads that poll; one that sleeps begins some 50 us
+// later.
+constexpr int64_t kWorthSharing = nanoseconds(microseconds(3)).count() * kWorkPerNanosecond;
+constexpr int64_t kWorthWaking = nanoseconds(microseconds(15)).count() * kWorkPerNanosecond;
 
-// Parts a thread gets on average, so that a thread that is held up is made up for by the others.
-constexpr int64_t kPartsPerThread = 4;
-
-constexpr int32_t kClosed = -1;
+// Polls for so long before sleeping: longer than nearly all gaps between the loops of a frame.
+constexpr nanoseconds kPoll = microseconds(50);
+// From then on a poller lets others that wait for its processor go first.
+constexpr nanoseconds kPollAlone = microseconds(5);
+// A call of sched_yield() that took longer ran somebody else.
+constexpr nanoseconds kYieldAlone = microseconds(10);
+// Looks at the flag between two looks at the clock.
+constexpr int kLooks = 32;
 
 void Pause() {
 #if defined(__x86_64__) || defined(__i386__)
   _mm_pause();
+#elif defined(__aarch64__)
+  asm volatile("isb" ::: "memory");  // as long as an x86 pause; `yield` does nothing on most processors
 #endif
 }
 
-// Waits until `flag` differs from `old`.
-template <typename T>
-void WaitWhile(const std::atomic<T>& flag, T old) {
-  for (int i = 0; i < kSpins; ++i) {
-    if (flag.load(std::memory_order_acquire) != old) return;
-    Pause();
+// Polls until ready(), or until polling is a waste: then false.
+template <typename Ready>
+bool Poll(const Ready& ready) {
+  const Clock::time_point begin = Clock::now();
+  while (true) {
+    for (int i = 0; i < kLooks; ++i) {
+      if (ready()) return true;
+      Pause();
+    }
+    const Clock::time_point now = Clock::now();
+    if (now - begin >= kPoll) return false;
+    if (now - begin < kPollAlone) continue;
+    sched_yield();
+    if (Clock::now() - now > kYieldAlone) return ready();
   }
-  flag.wait(old, std::memory_order_acquire);
+}
+
+constexpr uint64_t Bounds(uint32_t begin, uint32_t end) { return uint64_t{end} << 32U | begin; }
+constexpr uint32_t BeginOf(uint64_t bounds) { return static_cast<uint32_t>(bounds); }
+constexpr uint32_t EndOf(uint64_t bounds) { return static_cast<uint32_t>(bounds >> 32U); }
+
+struct Part {
+  uint32_t begin = 0;
+  uint32_t end = 0;
+};
+
+// Takes half of what is left, so that parts get smaller towards the end and all threads end together.
+std::optional<Part> Take(std::atomic<uint64_t>* range) {
+  uint64_t bounds = range->load(std::memory_order_relaxed);
+  while (BeginOf(bounds) < EndOf(bounds)) {
+    const uint32_t begin = BeginOf(bounds);
+    const uint32_t end = EndOf(bounds);
+    const uint32_t part_end = begin + (end - begin + 1) / 2;
+    // Acquires what the owner wrote of the loop before it published the range.
+    if (range->compare_exchange_weak(bounds, Bounds(part_end, end), std::memory_order_acquire,
+                                     std::memory_order_relaxed)) {
+      return Part{begin, part_end};
+    }
+  }
+  return std::nullopt;
 }
 
 }  // namespace
 
-ThreadPool::ThreadPool(int threads) : inside_(kClosed) {
+ThreadPool::ThreadPool(int threads) : ranges_(std::make_unique<Range[]>(static_cast<size_t>(threads))) {
   try {
-    for (int i = 1; i < threads; ++i)
-      workers_.emplace_back([this] {
-        BeginThread();
-        Work();
-      });
+    Resize(threads);
   } catch (...) {
-    Stop();
+    End(1);
     throw;
   }
 }
 
-ThreadPool::~ThreadPool() { Stop(); }
+ThreadPool::~ThreadPool() { End(1); }
 
-void ThreadPool::Stop() {
-  stop_.store(true, std::memory_order_relaxed);
+void ThreadPool::End(int threads) {
+  threads_.store(threads, std::memory_order_relaxed);
   generation_.fetch_add(1, std::memory_order_release);
   generation_.notify_all();
-  for (std::thread& worker : workers_) worker.join();
+  while (static_cast<int>(workers_.size()) >= threads) {
+    workers_.back().join();
+    workers_.pop_back();
+  }
 }
 
-void ThreadPool::ParallelFor(int64_t count, int64_t grain, int64_t work,
-                             const std::function<void(int64_t, int64_t)>& body) {
-  if (count <= 0) return;
-  if (workers_.empty() || count <= grain || work < kWorkWorthSharing) {
-    body(0, count);
-    return;
+void ThreadPool::Resize(int threads) {
+  if (threads < this->threads()) End(threads);
+  workers_.reserve(static_cast<size_t>(threads));
+  crowded_.store(threads > 1 && threads > AllowedProcessors(), std::memory_order_relaxed);
+  while (this->threads() < threads) {
+    const int next = this->threads();
+    threads_.store(next + 1, std::memory_order_relaxed);
+    try {
+      workers_.emplace_back([this, next] {
+        BeginThread();
+        Work(next);
+      });
+    } catch (...) {
+      threads_.store(next, std::memory_order_relaxed);
+      throw;
+    }
   }
-  body_ = &body;
-  count_ = count;
+}
+
+bool ThreadPool::WorthSharing(int64_t work) const {
+  if (workers_.empty() || work < kWorthSharing) return false;
+  return work >= kWorthWaking || sleepers_.load(std::memory_order_relaxed) == 0;
+}
+
+void ThreadPool::Share(int64_t count, int64_t grain, Call call, const void* body) {
+  // Grains are counted in 32 bits.
+  while ((count + grain - 1) / grain > std::numeric_limits<uint32_t>::max()) grain *= 2;
   const int64_t grains = (count + grain - 1) / grain;
-  const int64_t parts = std::min<int64_t>(grains, threads() * kPartsPerThread);
-  part_ = (grains + parts - 1) / parts * grain;
-  next_.store(0, std::memory_order_relaxed);
-  inside_.store(0, std::memory_order_release);
-  generation_.fetch_add(1, std::memory_order_release);
-  generation_.notify_all();
-  RunParts();
-  int32_t inside = 0;
-  while (!inside_.compare_exchange_strong(inside, kClosed, std::memory_order_acq_rel)) {
-    WaitWhile(inside_, inside);
-    inside = 0;
+  call_ = call;
+  body_ = body;
+  count_ = count;
+  grain_ = grain;
+  failed_.store(false, std::memory_order_relaxed);
+  pending_.store(static_cast<uint32_t>(grains), std::memory_order_relaxed);
+  const int64_t shares = threads();
+  for (int64_t i = 0; i < shares; ++i) {
+    const auto begin = static_cast<uint32_t>(grains * i / shares);
+    const auto end = static_cast<uint32_t>(grains * (i + 1) / shares);
+    ranges_[static_cast<size_t>(i)].bounds.store(Bounds(begin, end), std::memory_order_release);
   }
-  if (error_ != nullptr) std::rethrow_exception(std::exchange(error_, nullptr));
-}
-
-void ThreadPool::RunParts() noexcept {
-  try {
-    while (true) {
-      const int64_t begin = next_.fetch_add(part_, std::memory_order_relaxed);
-      if (begin >= count_) return;
-      (*body_)(begin, std::min(begin + part_, count_));
-    }
-  } catch (...) {
-    next_.store(count_, std::memory_order_relaxed);
-    const std::lock_guard lock(error_mutex_);
-    if (error_ == nullptr) error_ = std::current_exception();
-  }
-}
-
-void ThreadPool::Work() {
-  uint32_t seen = 0;
+  // Either a worker that goes to sleep sees the new generation, or it is seen here and woken.
+  generation_.fetch_add(1, std::memory_order_seq_cst);
+  if (sleepers_.load(std::memory_order_seq_cst) > 0) generation_.notify_all();
+  RunParts(0);
   while (true) {
-    WaitWhile(generation_, seen);
-    seen = generation_.load(std::memory_order_acquire);
-    if (stop_.load(std::memory_order_relaxed)) return;
-    int32_t inside = inside_.load(std::memory_order_relaxed);
-    while (inside != kClosed && !inside_.compare_exchange_weak(inside, inside + 1, std::memory_order_acq_rel)) {
+    if (Poll([this] { return pending_.load(std::memory_order_acquire) == 0; })) break;
+    const uint32_t pending = pending_.load(std::memory_order_acquire);
+    if (pending == 0) break;
+    pending_.wait(pending, std::memory_order_acquire);
+  }
+  if (failed_.load(std::memory_order_relaxed)) std::rethrow_exception(std::exchange(error_, nullptr));
+}
+
+void ThreadPool::RunParts(int thread) noexcept {
+  const int shares = threads();
+  uint32_t done = 0;
+  for (int i = 0; i < shares; ++i) {
+    Range& range = ranges_[static_cast<size_t>((thread + i) % shares)];
+    while (const std::optional<Part> part = Take(&range.bounds)) {
+      RunPart(part->begin * grain_, std::min(part->end * grain_, count_));
+      done += part->end - part->begin;
     }
-    if (inside == kClosed) continue;
-    RunParts();
-    inside_.fetch_sub(1, std::memory_order_acq_rel);
-    inside_.notify_one();
+  }
+  // The loop may end with this, so it is touched no more.
+  if (done > 0 && pending_.fetch_sub(done, std::memory_order_acq_rel) == done && thread != 0) pending_.notify_one();
+}
+
+void ThreadPool::RunPart(int64_t begin, int64_t end) noexcept {
+  if (failed_.load(std::memory_order_relaxed)) return;
+  try {
+    call_(body_, begin, end);
+  } catch (...) {
+    const std::lock_guard lock(error_mutex_);
+    if (failed_.load(std::memory_order_relaxed)) return;
+    error_ = std::current_exception();
+    failed_.store(true, std::memory_order_relaxed);
+  }
+}
+
+void ThreadPool::Work(int thread) {
+  uint32_t seen = 0;
+  const auto changed = [&] { return generation_.load(std::memory_order_acquire) != seen; };
+  while (true) {
+    if (crowded_.load(std::memory_order_relaxed) ? !changed() : !Poll(changed)) {
+      sleepers_.fetch_add(1, std::memory_order_seq_cst);
+      generation_.wait(seen, std::memory_order_seq_cst);
+      sleepers_.fetch_sub(1, std::memory_order_relaxed);
+    }
+    seen = generation_.load(std::memory_order_acquire);
+    if (thread >= threads()) return;
+    RunParts(thread);
   }
 }
 

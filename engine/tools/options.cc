@@ -123,7 +123,8 @@ std::span<const Option> Options() {
        "auto (default: bf16 on the GPU, f32 on the CPU), bf16 or f32; on the CPU alone int8 or int4, which are faster "
        "and less exact; of `decode` on the GPU, auto and bf16 are products of tensor cores with sums in F32",
        "NAME"},
-      {"threads", 0, kGenerating | kDecode | kMakeVoice, &O::threads, "CPU threads; 0 (default) = one per core", "N"},
+      {"threads", 0, kGenerating | kDecode | kMakeVoice, &O::threads,
+       "CPU threads; 0 (default) = those that help, as measured", "N"},
       {"output", 'o', kSpeak | kDecode | kMakeVoice, &O::output,
        "File to write: WAV, or a voice; of `speak` .wav, .raw (samples alone: mono, little-endian), or - for a WAV to "
        "standard output while it is being made",
@@ -345,7 +346,7 @@ Result<EngineOptions> MakeEngineOptions(const ToolOptions& options, const std::s
   if (options.threads.has_value()) {
     constexpr int64_t kMost = 1024;
     if (*options.threads < 0 || *options.threads > kMost) {
-      return Allowed("threads", std::to_string(*options.threads), "0 (one per core) to " + std::to_string(kMost));
+      return Allowed("threads", std::to_string(*options.threads), "0 (those that help) to " + std::to_string(kMost));
     }
     if (engine.device == Device::kCuda) {
       return Status::InvalidArgument("--threads is about the CPU: leave it out, or choose another --device than cuda");

@@ -48,7 +48,8 @@ struct EngineOptions {
   Device device = Device::kAuto;  // kAuto: the GPU when it can hold the model and has `precision`, else the CPU
   Precision precision = Precision::kAuto;
   int cuda_device = -1;  // number of the GPU, as CUDA counts them; -1 = the first that can hold the model
-  int threads = 0;       // CPU worker threads; 0 = one per core
+  // CPU threads. 0: as many as are fastest here, by a measurement at load, of those that affinity and cgroup allow.
+  int threads = 0;
   // Frames a stream may be ahead of its reader. 25 frames are two seconds.
   int lead_frames = 25;
   TokenizerPattern tokenizer_pattern = TokenizerPattern::kNative;

@@ -62,6 +62,40 @@ TEST_P(ThreadPoolTest, ThrowsWhatABodyThrew) {
   }
 }
 
+// Far more threads than processors, some of which sleep in each loop.
+TEST_P(ThreadPoolTest, BesidePoolsThatAreBusyLoopsEndSoon) {
+  constexpr int kPools = 4;
+  constexpr int kLoops = 2000;
+  const auto begin = std::chrono::steady_clock::now();
+  std::vector<std::thread> owners;
+  std::atomic<int64_t> sum{0};
+  for (int p = 0; p < kPools; ++p) {
+    owners.emplace_back([&] {
+      ThreadPool pool(GetParam());
+      for (int i = 0; i < kLoops; ++i) {
+        pool.ParallelFor(100, 1, kMuchWork, [&](int64_t first, int64_t end) { sum += end - first; });
+      }
+    });
+  }
+  for (std::thread& owner : owners) owner.join();
+  EXPECT_EQ(sum.load(), int64_t{kPools} * kLoops * 100);
+  // A loop that waits for a slice of the system's scheduler takes milliseconds: some do, most must not.
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));
+}
+
+TEST_P(ThreadPoolTest, GetsSmallerAndLargerAgain) {
+  ThreadPool pool(GetParam());
+  for (const int threads : {GetParam(), 1, GetParam(), (GetParam() + 1) / 2, GetParam()}) {
+    pool.Resize(threads);
+    EXPECT_EQ(pool.threads(), threads);
+    for (int i = 0; i < 100; ++i) {
+      std::atomic<int64_t> sum{0};
+      pool.ParallelFor(100, 3, kMuchWork, [&](int64_t begin, int64_t end) { sum += end - begin; });
+      ASSERT_EQ(sum.load(), 100);
+    }
+  }
+}
+
 TEST_P(ThreadPoolTest, SmallLoopsRunInTheCaller) {
   ThreadPool pool(GetParam());
   const std::thread::id caller = std::this_thread::get_id();
@@ -86,6 +120,41 @@ TEST(ThreadPoolTest, SharesTheWork) {
     while (inside.load() < 2) std::this_thread::yield();
   });
   EXPECT_EQ(inside.load(), 2);
+}
+
+// The rest of its share is done by the others.
+TEST(ThreadPoolTest, AThreadThatIsHeldUpHoldsUpItsPartOnly) {
+  constexpr int64_t kCount = 64;
+  ThreadPool pool(2);
+  const std::thread::id caller = std::this_thread::get_id();
+  for (int round = 0; round < 100; ++round) {
+    std::atomic<int64_t> done{0};
+    std::atomic<bool> held_up{false};
+    pool.ParallelFor(kCount, 1, kMuchWork, [&](int64_t begin, int64_t end) {
+      if (std::this_thread::get_id() == caller) {
+        while (begin == 0 && !held_up.load()) std::this_thread::yield();  // the other has begun
+      } else {
+        held_up.store(true);
+        while (done.load() < kCount - (end - begin)) std::this_thread::yield();
+      }
+      done += end - begin;
+    });
+    ASSERT_EQ(done.load(), kCount);
+  }
+}
+
+// Of more indices than there are numbers of 32 bits, few parts are made.
+TEST(ThreadPoolTest, AnyCount) {
+  ThreadPool pool(2);
+  constexpr int64_t kCount = (int64_t{1} << 40) + 1;
+  std::atomic<int64_t> sum{0};
+  std::atomic<int64_t> last{0};
+  pool.ParallelFor(kCount, 1, kMuchWork, [&](int64_t begin, int64_t end) {
+    sum += end - begin;
+    if (end == kCount) last = begin;
+  });
+  EXPECT_EQ(sum.load(), kCount);
+  EXPECT_GT(last.load(), 0);
 }
 
 }  // namespace

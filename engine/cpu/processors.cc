@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#include "cpu/processors.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <cstdint>
+#include <fstream>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+namespace qtts::cpu {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Of a file longer than this the rest is ignored; those read here have a few hundred bytes.
+constexpr std::streamsize kMostBytes = 64 * 1024;
+
+// A mask of more processors than this is not asked for.
+constexpr size_t kMostProcessors = size_t{1} << 16U;
+
+// What the file holds; nothing if it cannot be read.
+std::string Read(const fs::path& file) {
+  std::string text(kMostBytes, '\0');
+  std::ifstream stream(file, std::ios::binary);
+  stream.read(text.data(), kMostBytes);
+  text.resize(static_cast<size_t>(stream.gcount()));
+  return text;
+}
+
+// Cuts off and returns what lies before the next `separator`, which is dropped.
+std::string_view Next(std::string_view* text, char separator) {
+  const std::string_view next = text->substr(0, text->find(separator));
+  text->remove_prefix(std::min(text->size(), next.size() + 1));
+  return next;
+}
+
+// A whole number, as it stands alone.
+std::optional<int64_t> Number(std::string_view text) {
+  while (!text.empty() && text.back() == '\n') text.remove_suffix(1);
+  int64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return number;
+}
+
+// Microseconds in each period of so many. Anything else than two positive numbers limits nothing.
+std::optional<double> Quota(std::string_view quota, std::string_view period) {
+  const std::optional<int64_t> most = Number(quota);
+  const std::optional<int64_t> every = Number(period);
+  if (!most.has_value() || !every.has_value() || *most <= 0 || *every <= 0) return std::nullopt;
+  return static_cast<double>(*most) / static_cast<double>(*every);
+}
+
+std::optional<double> QuotaOfGroup(const fs::path& folder, bool unified) {
+  if (!unified) return Quota(Read(folder / "cpu.cfs_quota_us"), Read(folder / "cpu.cfs_period_us"));
+  const std::string file = Read(folder / "cpu.max");
+  std::string_view text = file;
+  const std::string_view quota = Next(&text, ' ');
+  return Quota(quota, text);
+}
+
+// Whether `list` has `word` between its commas.
+bool Lists(std::string_view list, std::string_view word) {
+  while (!list.empty()) {
+    if (Next(&list, ',') == word) return true;
+  }
+  return false;
+}
+
+// The processors of the calling thread's mask, in order; none if the system does not tell.
+std::vector<int> AffinityMask() {
+  for (size_t count = 1024; count <= kMostProcessors; count *= 2) {
+    std::vector<unsigned long> words(count / (8 * sizeof(unsigned long)));
+    const size_t bytes = words.size() * sizeof(words.front());
+    auto* const mask = reinterpret_cast<cpu_set_t*>(words.data());
+    if (sched_getaffinity(0, bytes, mask) != 0) {
+      if (errno == EINVAL) continue;  // the mask is longer
+      break;
+    }
+    std::vector<int> processors;
+    for (size_t i = 0; i < count; ++i) {
+      if (CPU_ISSET_S(i, bytes, mask)) processors.push_back(static_cast<int>(i));
+    }
+    return processors;
+  }
+  return {};
+}
+
+// The first of `allowed` that a list like "0-3,8" names.
+std::optional<int> FirstOf(std::string_view list, const std::vector<int>& allowed) {
+  while (!list.empty() && list.back() == '\n') list.remove_suffix(1);
+  while (!list.empty()) {
+    std::string_view range = Next(&list, ',');
+    const bool is_range = range.find('-') != std::string_view::npos;
+    const std::optional<int64_t> first = Number(Next(&range, '-'));
+    const std::optional<int64_t> last = is_range ? Number(range) : first;
+    if (!first.has_value() || !last.has_value()) return std::nullopt;
+    const auto found = std::lower_bound(allowed.begin(), allowed.end(), *first);
+    if (found != allowed.end() && *found <= *last) return *found;
+  }
+  return std::nullopt;
+}
+
+int CountCores(const fs::path& root, const std::vector<int>& allowed) {
+  const fs::path processors = root / "sys/devices/system/cpu";
+  if (Number(Read(processors / "smt/active")) == 0) return static_cast<int>(allowed.size());
+  // A core is counted with the first of its processors.
+  return static_cast<int>(std::count_if(allowed.begin(), allowed.end(), [&](int processor) {
+    const fs::path list = processors / ("cpu" + std::to_string(processor)) / "topology/thread_siblings_list";
+    return FirstOf(Read(list), allowed).value_or(processor) == processor;
+  }));
+}
+
+}  // namespace
+
+int AllowedProcessors() {
+  const size_t count = AffinityMask().size();
+  return static_cast<int>(count > 0 ? count : std::max(1U, std::thread::hardware_concurrency()));
+}
+
+std::optional<double> ProcessorQuota(const fs::path& root) {
+  std::optional<double> least;
+  const std::string groups = Read(root / "proc/self/cgroup");
+  std::string_view lines = groups;
+  while (!lines.empty()) {
+    // hierarchy:controllers:path
+    std::string_view line = Next(&lines, '\n');
+    const std::string_view hierarchy = Next(&line, ':');
+    const std::string_view controllers = Next(&line, ':');
+    const bool unified = hierarchy == "0" && controllers.empty();
+    if (!unified && !Lists(controllers, "cpu")) continue;
+    // In a container the path may be one of outside, whose last folders are not there: then the mount's own counts.
+    fs::path group = fs::path(line).relative_path().lexically_normal();
+    if (!group.empty() && *group.begin() == "..") group.clear();
+    for (const char* mount : {"", "unified", "cpu", "cpu,cpuacct"}) {
+      const fs::path top = root / "sys/fs/cgroup" / mount;
+      for (fs::path folder = group;; folder = folder.parent_path()) {
+        const std::optional<double> quota = QuotaOfGroup(top / folder, unified);
+        if (quota.has_value()) least = std::min(*quota, least.value_or(*quota));
+        if (folder.empty()) break;
+      }
+    }
+  }
+  return least;
+}
+
+Processors UsableProcessors(const fs::path& root) {
+  const std::vector<int> allowed = AffinityMask();
+  Processors usable;
+  usable.threads = AllowedProcessors();
+  if (const std::optional<double> quota = ProcessorQuota(root)) {
+    usable.threads = std::clamp(static_cast<int>(std::min(*quota, 1e6)), 1, usable.threads);
+  }
+  usable.cores = allowed.empty() ? usable.threads : std::clamp(CountCores(root, allowed), 1, usable.threads);
+  return usable;
+}
+
+}  // namespace qtts::cpu
