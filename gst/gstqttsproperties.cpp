@@ -85,8 +85,8 @@ static GType gst_qtts_src_device_get_type(void) {
  * @GST_QTTS_SRC_PRECISION_AUTO: BF16 on the GPU, F32 on the CPU
  * @GST_QTTS_SRC_PRECISION_BF16: BF16 with sums in F32, on the GPU and on CPUs that multiply BF16
  * @GST_QTTS_SRC_PRECISION_F32: F32, slow on the GPU
- * @GST_QTTS_SRC_PRECISION_INT8: weights and activations of 8 bits, on the CPU only: faster, less exact
- * @GST_QTTS_SRC_PRECISION_INT4: weights of 4 bits, activations of 8, on the CPU only: fastest, least exact
+ * @GST_QTTS_SRC_PRECISION_INT8: weights of 8 bits, activations of 16, on the CPU only: faster, less exact
+ * @GST_QTTS_SRC_PRECISION_INT4: weights of 4 bits, activations of 16, on the CPU only: fastest, least exact
  *
  * Since: 0.1
  */
@@ -98,9 +98,9 @@ static GType gst_qtts_src_precision_get_type(void) {
        "bf16"},
       {static_cast<int>(qtts::Precision::kF32), "F32, slow on the GPU", "f32"},
       {static_cast<int>(qtts::Precision::kInt8),
-       "Weights and activations of 8 bits, on the CPU only: faster, less exact", "int8"},
+       "Weights of 8 bits, activations of 16, on the CPU only: faster, less exact", "int8"},
       {static_cast<int>(qtts::Precision::kInt4),
-       "Weights of 4 bits, activations of 8, on the CPU only: fastest, least exact", "int4"},
+       "Weights of 4 bits, activations of 16, on the CPU only: fastest, least exact", "int4"},
       {0, nullptr, nullptr},
   };
   static const GType type = g_enum_register_static("GstQttsSrcPrecision", values);

@@ -17,8 +17,8 @@ enum class Precision {
   kAuto,  // BF16 on the GPU, F32 on the CPU
   kBF16,  // BF16 weights and activations, sums in F32: the GPU, and CPUs that multiply BF16
   kF32,   // F32 throughout; slow on the GPU, for checking
-  kInt8,  // weights and activations of 8 bits: the CPU only
-  kInt4,  // weights of 4 bits, activations of 8: the CPU only
+  kInt8,  // weights of 8 bits, activations of 16: the CPU only
+  kInt4,  // weights of 4 bits, activations of 16: the CPU only
 };
 
 // As the user writes it.
