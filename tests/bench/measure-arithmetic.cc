@@ -95,7 +95,7 @@ class Model {
         embedder_(checkpoint.talker(), checkpoint.predictor(), pool),
         talker_(config_.talker, talker, pool, &packer_),
         predictor_(config_.predictor, predictor, embedder_, pool, &packer_),
-        codec_(config_.codec, checkpoint.codec(), pool) {}
+        codec_(config_.codec, checkpoint.codec(), pool, &packer_) {}
 
   // Runs the prompt and `frames` frames. Without codes they are drawn, and put into `utterance`.
   Outputs Run(Utterance* utterance, int frames, const GenerationSettings& settings) {
