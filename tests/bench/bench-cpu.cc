@@ -1,0 +1,627 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+// What a frame takes on the CPU in each precision, beside the least that this machine could take for it: the weights'
+// bytes by the bandwidth, and the codec's multiply-adds by the peak of the instructions used, both measured in the same
+// run. Each precision has a process of its own, whose memory is told; they make frames in turn.
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <charconv>
+#include <chrono>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+#include "checkpoint/checkpoint.h"
+#include "cpu/bf16_kernels.h"
+#include "cpu/cpu_backend.h"
+#include "cpu/processors.h"
+#include "cpu/quantized_kernels.h"
+#include "prompt/prompt.h"
+#include "text/text_feed.h"
+#include "text/tokenizer.h"
+
+namespace {
+
+using namespace qtts;  // NOLINT(google-build-using-namespace): a program of one file
+using cpu::Arithmetic;
+using Clock = std::chrono::steady_clock;
+
+constexpr const char* kUsage =
+    "usage: bench-cpu [MODEL_DIR] [--precisions f32,bf16,int8,int4] [--threads N,...] [--rounds N] [--json]\n"
+    "  MODEL_DIR       default: the bundled voice\n"
+    "  --precisions    default: all that this processor has\n"
+    "  --threads       default: one a core; the speed-up from the first number to each of the others is told too\n"
+    "  --rounds N      turns of each precision (default 15)\n"
+    "  --json          one line of JSON for each row\n";
+
+[[noreturn]] void Fail(const std::string& message) {
+  std::fprintf(stderr, "bench-cpu: %s\n", message.c_str());
+  std::exit(1);
+}
+
+template <typename T>
+T Take(Result<T> result) {
+  if (!result.ok()) Fail(result.status().message());
+  return *std::move(result);
+}
+
+double Seconds(Clock::duration duration) { return std::chrono::duration<double>(duration).count(); }
+
+double Median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values.empty() ? 0 : values[values.size() / 2];
+}
+
+const char* Name(Arithmetic arithmetic) {
+  switch (arithmetic) {
+    case Arithmetic::kF32:
+      return "f32";
+    case Arithmetic::kBF16:
+      return "bf16";
+    case Arithmetic::kInt8:
+      return "int8";
+    case Arithmetic::kInt4:
+      break;
+  }
+  return "int4";
+}
+
+// --- The machine
+
+// Runs `work(thread)` in so many threads at once; the time until the last has ended.
+template <typename Work>
+double InThreads(int threads, const Work& work) {
+  std::atomic<int> ready{0};
+  std::atomic<bool> go{false};
+  std::vector<std::thread> others;
+  for (int i = 1; i < threads; ++i) {
+    others.emplace_back([&, i] {
+      ++ready;
+      while (!go.load()) std::this_thread::yield();
+      work(i);
+    });
+  }
+  while (ready.load() < threads - 1) std::this_thread::yield();
+  const Clock::time_point begin = Clock::now();
+  go.store(true);
+  work(0);
+  for (std::thread& thread : others) thread.join();
+  return Seconds(Clock::now() - begin);
+}
+
+// Bytes a second that so many threads read together, of memory far larger than the caches: best of several passes.
+class Bandwidth {
+ public:
+  Bandwidth() : data_(mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) {
+    if (data_ == MAP_FAILED) Fail("not enough memory to measure the bandwidth");
+    (void)madvise(data_, kBytes, MADV_HUGEPAGE);
+    std::fill_n(static_cast<uint64_t*>(data_), kBytes / sizeof(uint64_t), 1);
+  }
+  ~Bandwidth() { munmap(data_, kBytes); }
+  Bandwidth(const Bandwidth&) = delete;
+  Bandwidth& operator=(const Bandwidth&) = delete;
+
+  double Measure(int threads) const {
+    const size_t words = kBytes / sizeof(uint64_t) / static_cast<size_t>(threads) / 8 * 8;
+    std::atomic<uint64_t> total{0};
+    const double seconds = InThreads(threads, [&](int thread) {
+      const uint64_t* const begin = static_cast<const uint64_t*>(data_) + static_cast<size_t>(thread) * words;
+      std::array<uint64_t, 8> sums{};
+      for (const uint64_t* p = begin; p < begin + words; p += 8) {
+        for (size_t i = 0; i < 8; ++i) sums[i] += p[i];
+      }
+      for (const uint64_t sum : sums) total += sum;
+    });
+    if (total.load() == 0) Fail("memory lost what was written");
+    return static_cast<double>(words) * sizeof(uint64_t) * threads / seconds;
+  }
+
+ private:
+  static constexpr size_t kBytes = size_t{512} << 20U;
+
+  void* data_;
+};
+
+// Multiply-adds of one thread: each function makes kRounds times as many as one round of its vectors, and returns the
+// number. Sums stay in registers.
+constexpr int64_t kPeakRounds = 2'000'000;
+
+int64_t PeakOfCompiler() {
+  std::array<float, 64> sums{};
+  for (int64_t i = 0; i < kPeakRounds / 4; ++i) {
+    for (float& sum : sums) sum = sum * 0.5F + 1.0F;
+#if defined(__GNUC__)
+    asm volatile("" : : "r"(sums.data()) : "memory");
+#endif
+  }
+  return kPeakRounds / 4 * static_cast<int64_t>(sums.size());
+}
+
+#if defined(__x86_64__)
+#define QTTS_PEAK(name, isa, vector, zero, multiply_adds, ...)                                             \
+  __attribute__((target(isa))) int64_t name() {                                                            \
+    vector a0 = zero, a1 = zero, a2 = zero, a3 = zero, a4 = zero, a5 = zero, a6 = zero, a7 = zero;         \
+    vector a8 = zero, a9 = zero, a10 = zero, a11 = zero, x = zero, y = zero;                               \
+    for (int64_t i = 0; i < kPeakRounds; ++i) {                                                            \
+      asm volatile("" : "+v"(x), "+v"(y));                                                                 \
+      const auto step = [&](vector a) __attribute__((target(isa), always_inline)) { return __VA_ARGS__; }; \
+      a0 = step(a0), a1 = step(a1), a2 = step(a2), a3 = step(a3), a4 = step(a4), a5 = step(a5);            \
+      a6 = step(a6), a7 = step(a7), a8 = step(a8), a9 = step(a9), a10 = step(a10), a11 = step(a11);        \
+    }                                                                                                      \
+    asm volatile("" : : "v"(a0), "v"(a1), "v"(a2), "v"(a3), "v"(a4), "v"(a5));                             \
+    asm volatile("" : : "v"(a6), "v"(a7), "v"(a8), "v"(a9), "v"(a10), "v"(a11));                           \
+    return kPeakRounds * 12 * (multiply_adds);                                                             \
+  }
+
+QTTS_PEAK(PeakF32Avx512, "avx512f", __m512, _mm512_setzero_ps(), 16, _mm512_fmadd_ps(x, y, a))
+QTTS_PEAK(PeakF32Avx2, "avx2,fma", __m256, _mm256_setzero_ps(), 8, _mm256_fmadd_ps(x, y, a))
+QTTS_PEAK(PeakInt8Vnni, "avx512f,avx512vnni", __m512i, _mm512_setzero_si512(), 64, _mm512_dpbusd_epi32(a, x, y))
+QTTS_PEAK(PeakInt8Avx2, "avx2", __m256i, _mm256_setzero_si256(), 32,
+          _mm256_add_epi32(a, _mm256_madd_epi16(_mm256_maddubs_epi16(x, _mm256_xor_si256(y, a)), x)))
+QTTS_PEAK(PeakBF16, "avx512f,avx512bf16", __m512, _mm512_setzero_ps(), 32,
+          _mm512_dpbf16_ps(a, (__m512bh)x, (__m512bh)y))
+#undef QTTS_PEAK
+#endif
+
+using Peak = int64_t (*)();
+
+struct Peaks {
+  Peak f32 = PeakOfCompiler;
+  Peak int8 = PeakOfCompiler;
+  Peak bf16 = PeakOfCompiler;
+};
+
+Peaks PeaksHere() {
+  Peaks peaks;
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
+    peaks.f32 = peaks.bf16 = PeakF32Avx2;
+    peaks.int8 = PeakInt8Avx2;
+  }
+  if (__builtin_cpu_supports("avx512f")) peaks.f32 = peaks.bf16 = PeakF32Avx512;
+  if (__builtin_cpu_supports("avx512vnni")) peaks.int8 = PeakInt8Vnni;
+  if (__builtin_cpu_supports("avx512bf16")) peaks.bf16 = PeakBF16;
+#endif
+  return peaks;
+}
+
+// Multiply-adds a second of so many threads together.
+double PeakOf(Peak peak, int threads) {
+  std::atomic<int64_t> made{0};
+  const double seconds = InThreads(threads, [&](int) { made += peak(); });
+  return static_cast<double>(made.load()) / seconds;
+}
+
+// The best that was measured.
+struct Machine {
+  double bandwidth = 0;                // bytes a second
+  double f32 = 0, bf16 = 0, int8 = 0;  // multiply-adds a second
+
+  void Measure(const Bandwidth& memory, int threads) {
+    const Peaks peaks = PeaksHere();
+    bandwidth = std::max(bandwidth, memory.Measure(threads));
+    f32 = std::max(f32, PeakOf(peaks.f32, threads));
+    bf16 = std::max(bf16, PeakOf(peaks.bf16, threads));
+    int8 = std::max(int8, PeakOf(peaks.int8, threads));
+  }
+};
+
+// --- What a frame asks for
+
+struct FrameWork {
+  double bytes = 0;                    // of weights
+  double f32 = 0, bf16 = 0, int8 = 0;  // multiply-adds of the codec
+
+  double Floor(const Machine& machine) const {
+    return bytes / machine.bandwidth + f32 / machine.f32 + bf16 / machine.bf16 + int8 / machine.int8;
+  }
+};
+
+double Elements(const TensorView& tensor) { return static_cast<double>(tensor.elements()); }
+
+double Elements(const TransformerWeights& transformer) {
+  double elements = 0;
+  for (const TransformerLayerWeights& l : transformer.layers) {
+    for (const TensorView* t : {&l.q.weight, &l.k.weight, &l.v.weight, &l.o.weight, &l.gate, &l.up, &l.down}) {
+      elements += Elements(*t);
+    }
+  }
+  return elements;
+}
+
+// Blocks of the codec with fewer channels multiply BF16 (engine/cpu/codec_decoder.cc).
+constexpr int64_t kLeastInt8Channels = 96;
+
+FrameWork WorkOf(const Checkpoint& checkpoint, Arithmetic arithmetic) {
+  const auto stored = [](const TensorView& tensor) { return static_cast<double>(DTypeBytes(tensor.dtype)); };
+  const TalkerWeights& talker = checkpoint.talker();
+  const PredictorWeights& predictor = checkpoint.predictor();
+  const CodecWeights& codec = checkpoint.codec();
+  // Codes, and a scale of two bytes for each group.
+  double packed = stored(talker.codec_head);
+  if (arithmetic == Arithmetic::kBF16) packed = 2;
+  if (arithmetic == Arithmetic::kInt8) packed = 1 + 2.0 / cpu::GroupColumns(cpu::CodeBits::k8);
+  if (arithmetic == Arithmetic::kInt4) packed = 0.5 + 2.0 / cpu::GroupColumns(cpu::CodeBits::k4);
+  const auto passes = static_cast<double>(predictor.heads.size());
+  FrameWork work;
+  work.bytes = packed * (Elements(talker.transformer) + passes * Elements(predictor.transformer)) +
+               stored(talker.codec_head) * Elements(talker.codec_head);
+  if (predictor.input_projection.has_value()) {
+    work.bytes += passes * packed * Elements(predictor.input_projection->weight);
+  }
+  for (const TensorView& head : predictor.heads) work.bytes += stored(head) * Elements(head);
+
+  // The codec: each weight is read once for all of a frame's rows.
+  const bool reduced = arithmetic != Arithmetic::kF32;
+  const auto outer = [&](const TensorView& weight, double rows) {
+    work.bytes += (reduced ? std::min(2.0, stored(weight)) : stored(weight)) * Elements(weight);
+    work.f32 += rows * Elements(weight);
+  };
+  outer(codec.semantic_projection, 1);
+  outer(codec.acoustic_projection, 1);
+  outer(codec.pre_conv.weight, 1);
+  outer(codec.input_projection.weight, 1);
+  outer(codec.output_projection.weight, 1);
+  for (const TransformerLayerWeights& l : codec.transformer.layers) {
+    for (const TensorView* t : {&l.q.weight, &l.k.weight, &l.v.weight, &l.o.weight, &l.gate, &l.up, &l.down})
+      outer(*t, 1);
+  }
+  double rows = 1;
+  for (const ConvNeXtWeights& stage : codec.upsample) {
+    outer(stage.transposed.weight, rows);
+    rows *= static_cast<double>(stage.transposed.weight.shape[2]);
+    outer(stage.expand.weight, rows);
+    outer(stage.contract.weight, rows);
+  }
+  outer(codec.first_conv.weight, rows);
+  for (size_t i = 0; i < codec.blocks.size(); ++i) {
+    const DecoderBlockWeights& block = codec.blocks[i];
+    const int64_t channels = block.transposed.weight.shape[1];
+    const bool bytes = reduced && arithmetic != Arithmetic::kBF16 && i > 0 && channels >= kLeastInt8Channels;
+    const auto inner = [&](const TensorView& weight) {
+      if (!reduced) return outer(weight, rows);
+      work.bytes += (bytes ? 1 : 2) * Elements(weight);
+      (bytes ? work.int8 : work.bf16) += rows * Elements(weight);
+    };
+    inner(block.transposed.weight);
+    rows *= static_cast<double>(block.transposed.weight.shape[2]) / 2;
+    for (const ResidualUnitWeights& unit : block.residuals) {
+      inner(unit.conv1.weight);
+      inner(unit.conv2.weight);
+    }
+  }
+  outer(codec.last_conv.weight, rows);
+  return work;
+}
+
+// --- A process for one precision. It reads commands, a line each, and answers with a line each.
+
+// Kilobytes of a line of a file in /proc.
+long Kilobytes(const char* file, const std::string& key) {
+  std::ifstream stream(file);
+  for (std::string line; std::getline(stream, line);) {
+    if (line.starts_with(key)) return std::strtol(line.c_str() + key.size(), nullptr, 10);
+  }
+  return 0;
+}
+
+class Child {
+ public:
+  Child(const std::string& folder, Arithmetic arithmetic, int threads) {
+    const Clock::time_point begin = Clock::now();
+    checkpoint_ = Take(Checkpoint::Open(folder));
+    tokenizer_ = Take(Tokenizer::Load(folder, TokenizerPattern::kNative));
+    builder_ = std::make_unique<PromptBuilder>(Take(PromptBuilder::Create(checkpoint_->config(), tokenizer_)));
+    backend_ = Take(CreateCpuBackend(checkpoint_, threads, arithmetic));
+    load_ = Seconds(Clock::now() - begin);
+  }
+
+  int Serve() {
+    std::array<char, 64> line{};
+    while (std::fgets(line.data(), line.size(), stdin) != nullptr) {
+      const std::string_view command = line.data();
+      if (command.starts_with("load")) std::printf("%.6f\n", load_);
+      if (command.starts_with("name")) std::printf("%s\n", backend_->name().c_str());
+      if (command.starts_with("frame")) std::printf("%.6f\n", Frame());
+      if (command.starts_with("first")) std::printf("%.6f\n", First());
+      if (command.starts_with("rss")) std::printf("%ld\n", Kilobytes("/proc/self/status", "VmRSS:"));
+      if (command.starts_with("pss")) std::printf("%ld\n", Kilobytes("/proc/self/smaps_rollup", "Pss:"));
+      std::fflush(stdout);
+    }
+    return 0;
+  }
+
+ private:
+  // From a text of ten words to its first frame.
+  double First() {
+    Close();
+    constexpr std::array<const char*, 4> kFirstWords = {"Perhaps", "Today", "Somewhere", "Again"};
+    const std::string text =
+        std::string(kFirstWords[count_++ % kFirstWords.size()]) + " the boats went slowly down the river to the";
+    const Clock::time_point begin = Clock::now();
+    Open(text + " sea.");
+    Submit(kNoText);
+    return Seconds(Clock::now() - begin);
+  }
+
+  // The next frame of an utterance; a new one begins when that has become long or has ended.
+  double Frame() {
+    constexpr int kMostFrames = 100;
+    while (true) {
+      if (slot_ == 0 || frames_ >= kMostFrames) (void)First();
+      const auto row = static_cast<size_t>(frames_ - 1);
+      const int32_t text = row < trailing_text_.size() ? trailing_text_[row] : pad_;
+      const Clock::time_point begin = Clock::now();
+      if (Submit(text)) return Seconds(Clock::now() - begin);
+      Close();
+    }
+  }
+
+  void Open(const std::string& text) {
+    TextFeed feed(tokenizer_);
+    if (!feed.Append(text).ok() || !feed.Finish().ok()) Fail("the text cannot be tokenized");
+    Request request;
+    request.text = text;
+    request.settings = checkpoint_->config().defaults;
+    Prompt prompt = Take(builder_->Build(request, feed.TakeIds(), true));
+    trailing_text_.assign(prompt.trailing_text.begin(), prompt.trailing_text.end());
+    pad_ = prompt.pad_text_id;
+    slot_ = Take(backend_->Open(std::move(prompt), request.settings, count_));
+    while (!Take(backend_->Prefill(slot_)).done) continue;
+    frames_ = 0;
+  }
+
+  // Whether a frame was made.
+  bool Submit(int32_t text) {
+    const FrameStep step{slot_, text};
+    if (!backend_->Submit({&step, 1}).ok()) Fail("the backend takes no frame");
+    const std::vector<FrameResult> results = Take(backend_->Collect());
+    ++frames_;
+    if (results.front().end == FrameEnd::kError) Fail(results.front().status.message());
+    return results.front().end == FrameEnd::kNone;
+  }
+
+  void Close() {
+    if (slot_ != 0) backend_->Close(std::exchange(slot_, 0));
+  }
+
+  std::shared_ptr<const Checkpoint> checkpoint_;
+  std::shared_ptr<const Tokenizer> tokenizer_;
+  std::unique_ptr<PromptBuilder> builder_;
+  std::unique_ptr<Backend> backend_;
+  double load_ = 0;
+  SlotId slot_ = 0;
+  int frames_ = 0;
+  size_t count_ = 0;
+  std::vector<int32_t> trailing_text_;
+  int32_t pad_ = 0;
+};
+
+// The other side of it.
+class Process {
+ public:
+  Process(const std::string& folder, Arithmetic arithmetic, int threads) {
+    std::array<int, 2> to{};
+    std::array<int, 2> from{};
+    if (pipe2(to.data(), O_CLOEXEC) != 0 || pipe2(from.data(), O_CLOEXEC) != 0) Fail("no pipe");
+    process_ = fork();
+    if (process_ < 0) Fail("no process");
+    if (process_ == 0) {
+      dup2(to[0], STDIN_FILENO);
+      dup2(from[1], STDOUT_FILENO);
+      execl("/proc/self/exe", "bench-cpu", "--child", folder.c_str(), Name(arithmetic), std::to_string(threads).c_str(),
+            nullptr);
+      _exit(127);
+    }
+    close(to[0]);
+    close(from[1]);
+    to_ = fdopen(to[1], "w");
+    from_ = fdopen(from[0], "r");
+  }
+  ~Process() {
+    std::fclose(to_);
+    std::fclose(from_);
+    waitpid(process_, nullptr, 0);
+  }
+  Process(const Process&) = delete;
+  Process& operator=(const Process&) = delete;
+
+  std::string Ask(const char* command) {
+    std::fprintf(to_, "%s\n", command);
+    std::fflush(to_);
+    std::array<char, 256> line{};
+    if (std::fgets(line.data(), line.size(), from_) == nullptr) Fail("a process has ended");
+    std::string answer = line.data();
+    answer.pop_back();
+    return answer;
+  }
+  double Number(const char* command) { return std::strtod(Ask(command).c_str(), nullptr); }
+
+ private:
+  pid_t process_ = 0;
+  FILE* to_ = nullptr;
+  FILE* from_ = nullptr;
+};
+
+// --- The table
+
+struct Row {
+  Arithmetic arithmetic = Arithmetic::kF32;
+  int threads = 0;
+  std::string name;
+  FrameWork work;
+  double load_first = 0, load = 0;
+  std::vector<double> frames, firsts;
+  double frame = 0, best = 0, first = 0, floor = 0;
+  double rss = 0, pss = 0;  // MB
+};
+
+constexpr int kFramesBeforeMemory = 25;
+constexpr double kTurnSeconds = 0.1;
+
+std::vector<Row> Measure(const std::string& folder, const std::vector<Arithmetic>& precisions, int threads, int rounds,
+                         const Bandwidth& memory, Machine* machine) {
+  const auto checkpoint = Take(Checkpoint::Open(folder));
+  std::vector<Row> rows;
+  std::vector<std::unique_ptr<Process>> processes;
+  for (const Arithmetic arithmetic : precisions) {
+    Row row;
+    row.arithmetic = arithmetic;
+    row.threads = threads;
+    row.work = WorkOf(*checkpoint, arithmetic);
+    row.load_first = Process(folder, arithmetic, threads).Number("load");
+    auto process = std::make_unique<Process>(folder, arithmetic, threads);
+    row.load = process->Number("load");
+    row.name = process->Ask("name");
+    for (int i = 0; i < kFramesBeforeMemory; ++i) row.frame = process->Number("frame");
+    row.rss = process->Number("rss") * 1024e-6;
+    row.pss = process->Number("pss") * 1024e-6;
+    rows.push_back(std::move(row));
+    processes.push_back(std::move(process));
+  }
+  for (int round = 0; round < rounds; ++round) {
+    machine->Measure(memory, threads);
+    for (size_t i = 0; i < rows.size(); ++i) {
+      Row& row = rows[i];
+      const int turn = std::clamp(static_cast<int>(kTurnSeconds / row.frame), 1, 50);
+      row.firsts.push_back(processes[i]->Number("first"));
+      (void)processes[i]->Number("frame");  // caches hold the others' still
+      for (int frame = 0; frame < turn; ++frame) row.frames.push_back(processes[i]->Number("frame"));
+    }
+  }
+  for (Row& row : rows) {
+    row.frame = Median(row.frames);
+    row.best = *std::min_element(row.frames.begin(), row.frames.end());
+    row.first = Median(row.firsts);
+    row.floor = row.work.Floor(*machine);
+  }
+  return rows;
+}
+
+void Print(const std::vector<Row>& rows, const Machine& machine, bool json) {
+  const auto giga = [](double number) { return number * 1e-9; };
+  if (!json) {
+    std::printf("%d threads: reads %.1f GB/s; multiply-adds a ns: %.0f of F32, %.0f of BF16, %.0f of bytes\n",
+                rows.front().threads, giga(machine.bandwidth), giga(machine.f32), giga(machine.bf16),
+                giga(machine.int8));
+    std::printf("%-10s %9s %9s %8s %9s %9s %8s %9s %14s %9s %9s\n", "precision", "frame, ms", "(best)", "faster",
+                "bytes, GB", "floor, ms", "reached", "first, ms", "load, again, s", "RSS, MB", "PSS, MB");
+  }
+  for (const Row& row : rows) {
+    if (json) {
+      std::printf(
+          "{\"precision\": \"%s\", \"backend\": \"%s\", \"threads\": %d, \"frame_ms\": %.3f, "
+          "\"frame_best_ms\": %.3f, \"bytes\": %.0f, \"floor_ms\": %.3f, \"first_ms\": %.2f, "
+          "\"load_first_s\": %.3f, \"load_s\": %.3f, \"rss_mb\": %.0f, \"pss_mb\": %.0f, "
+          "\"bandwidth_gb_s\": %.2f, \"peak_f32\": %.1f, \"peak_bf16\": %.1f, \"peak_int8\": %.1f}\n",
+          Name(row.arithmetic), row.name.c_str(), row.threads, 1e3 * row.frame, 1e3 * row.best, row.work.bytes,
+          1e3 * row.floor, 1e3 * row.first, row.load_first, row.load, row.rss, row.pss, giga(machine.bandwidth),
+          giga(machine.f32), giga(machine.bf16), giga(machine.int8));
+      continue;
+    }
+    std::printf("%-10s %9.2f %9.2f %7.2fx %9.3f %9.2f %7.0f%% %9.1f %6.2f %7.2f %9.0f %9.0f\n", Name(row.arithmetic),
+                1e3 * row.frame, 1e3 * row.best, rows.front().frame / row.frame, giga(row.work.bytes), 1e3 * row.floor,
+                100 * row.floor / row.frame, 1e3 * row.first, row.load_first, row.load, row.rss, row.pss);
+  }
+  std::fflush(stdout);
+}
+
+// The speed-up from the first number of threads, beside that of the floor.
+void PrintScaling(const std::vector<std::vector<Row>>& tables) {
+  std::printf("speed-up from %d threads, and what of the floor's that is\n", tables.front().front().threads);
+  for (size_t p = 0; p < tables.front().size(); ++p) {
+    std::printf("%-10s", Name(tables.front()[p].arithmetic));
+    for (const std::vector<Row>& rows : tables) {
+      const double reached = tables.front()[p].frame / rows[p].frame;
+      const double possible = tables.front()[p].floor / rows[p].floor;
+      std::printf("  %d: %.2fx (%.0f%%)", rows[p].threads, reached, 100 * reached / possible);
+    }
+    std::printf("\n");
+  }
+}
+
+int NumberOf(std::string_view text) {
+  int number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size() || number < 1) {
+    Fail(std::string(text) + ": not a number above 0");
+  }
+  return number;
+}
+
+std::vector<std::string> Words(std::string_view list) {
+  std::vector<std::string> words;
+  while (!list.empty()) {
+    const std::string_view word = list.substr(0, list.find(','));
+    words.emplace_back(word);
+    list.remove_prefix(std::min(list.size(), word.size() + 1));
+  }
+  return words;
+}
+
+Arithmetic ArithmeticOf(std::string_view name) {
+  for (const Arithmetic arithmetic : {Arithmetic::kF32, Arithmetic::kBF16, Arithmetic::kInt8, Arithmetic::kInt4}) {
+    if (name == Name(arithmetic)) return arithmetic;
+  }
+  Fail(std::string(name) + ": not one of f32, bf16, int8, int4");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc == 5 && std::string_view(argv[1]) == "--child") {
+    return Child(argv[2], ArithmeticOf(argv[3]), NumberOf(argv[4])).Serve();
+  }
+  std::string folder = QTTS_BENCH_VOICE;
+  std::vector<Arithmetic> precisions = {Arithmetic::kF32, Arithmetic::kBF16, Arithmetic::kInt8, Arithmetic::kInt4};
+  if (!cpu::HasBF16Products()) precisions.erase(precisions.begin() + 1);
+  std::vector<int> threads = {cpu::UsableProcessors().cores};
+  int rounds = 15;
+  bool json = false;
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view option = argv[i];
+    if (option == "--json") {
+      json = true;
+    } else if (option == "--precisions" && i + 1 < argc) {
+      precisions.clear();
+      for (const std::string& word : Words(argv[++i])) precisions.push_back(ArithmeticOf(word));
+    } else if (option == "--threads" && i + 1 < argc) {
+      threads.clear();
+      for (const std::string& word : Words(argv[++i])) threads.push_back(NumberOf(word));
+    } else if (option == "--rounds" && i + 1 < argc) {
+      rounds = NumberOf(argv[++i]);
+    } else if (!option.starts_with("--")) {
+      folder = option;
+    } else {
+      std::fputs(kUsage, option == "--help" ? stdout : stderr);
+      return option == "--help" ? 0 : 2;
+    }
+  }
+  if (precisions.empty() || threads.empty()) Fail("nothing to measure");
+  const Bandwidth memory;
+  std::vector<std::vector<Row>> tables;
+  for (const int count : threads) {
+    Machine machine;
+    tables.push_back(Measure(folder, precisions, count, rounds, memory, &machine));
+    Print(tables.back(), machine, json);
+  }
+  if (tables.size() > 1 && !json) PrintScaling(tables);
+  return 0;
+}
