@@ -77,11 +77,11 @@ class SchedulerTest : public testing::Test {
   template <typename Condition>
   bool Await(const Condition& condition) {
     std::unique_lock lock(script_.mutex);
-    return script_.changed.wait_for(lock, std::chrono::seconds(20), condition);
+    return script_.changed.wait_for(lock, std::chrono::seconds(60), condition);
   }
   // Waits until so many streams wait for a slot.
   bool AwaitWaiting(int streams) {
-    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
     while (scheduler().occupancy().waiting != streams) {
       if (std::chrono::steady_clock::now() > end) return false;
       std::this_thread::sleep_for(milliseconds(1));
@@ -92,7 +92,7 @@ class SchedulerTest : public testing::Test {
   // Waits until `seed` has `count` steps submitted; then makes sure that no more come.
   std::vector<int32_t> SettledText(uint64_t seed, size_t count) {
     std::unique_lock lock(script_.mutex);
-    EXPECT_TRUE(script_.changed.wait_for(lock, std::chrono::seconds(20),
+    EXPECT_TRUE(script_.changed.wait_for(lock, std::chrono::seconds(60),
                                          [&] { return script_.text_by_seed[seed].size() >= count; }));
     lock.unlock();
     std::this_thread::sleep_for(milliseconds(30));
@@ -169,7 +169,7 @@ TEST_F(SchedulerTest, NothingRunsBesideAFirstFrame) {
   const auto stream = Start(1);
   {
     std::unique_lock lock(script_.mutex);
-    ASSERT_TRUE(script_.changed.wait_for(lock, std::chrono::seconds(20), [&] { return script_.collecting > 0; }));
+    ASSERT_TRUE(script_.changed.wait_for(lock, std::chrono::seconds(60), [&] { return script_.collecting > 0; }));
     EXPECT_EQ(script_.text_by_seed[1].size(), 1U) << "it waits for the first frame before it asks for the second";
   }
   script_.SetGate(true);
@@ -245,7 +245,7 @@ TEST_F(SchedulerTest, CancelDoesNotWaitForTheDevice) {
   const auto stream = Start(1);
   {
     std::unique_lock lock(script_.mutex);
-    ASSERT_TRUE(script_.changed.wait_for(lock, std::chrono::seconds(20), [&] { return script_.collecting > 0; }));
+    ASSERT_TRUE(script_.changed.wait_for(lock, std::chrono::seconds(60), [&] { return script_.collecting > 0; }));
   }
   stream->Cancel();
   Frame frame;

@@ -597,7 +597,7 @@ class LongSpeech {
 
 // Until a file beside `folder`'s last one holds some sound.
 bool WaitForPart(const std::string& folder) {
-  for (int i = 0; i < 2000; ++i) {
+  for (int i = 0; i < 12000; ++i) {
     for (const auto& entry : std::filesystem::directory_iterator(folder)) {
       std::error_code error;
       if (entry.file_size(error) > 10000 && !error) return true;
