@@ -58,7 +58,15 @@ std::vector<float> BiasOf(const ConvWeights& weights, size_t channels) {
 
 bool IsReduced(const WeightPacker* packer) { return packer != nullptr && packer->arithmetic() != Arithmetic::kF32; }
 
-// The weights of a reduced arithmetic: the matrices in F16.
+bool IsQuantised(const WeightPacker* packer) { return IsReduced(packer) && packer->arithmetic() != Arithmetic::kBF16; }
+
+// Quantises the matrices, always in 8 bits; null where they are not quantised.
+std::unique_ptr<WeightPacker> MatrixPacker(const WeightPacker* packer, ThreadPool& pool) {
+  if (!IsQuantised(packer)) return nullptr;
+  return std::make_unique<WeightPacker>(Arithmetic::kInt8, pool, packer->release());
+}
+
+// The weights of a reduced arithmetic: matrices that are not quantised in F16.
 CodecWeights Narrowed(CodecWeights weights, WeightPacker* packer) {
   if (!IsReduced(packer)) return weights;
   const auto narrow = [&](TensorView* tensor) { *tensor = packer->ToHalf(*tensor); };
@@ -66,6 +74,7 @@ CodecWeights Narrowed(CodecWeights weights, WeightPacker* packer) {
   narrow(&weights.acoustic_projection);
   narrow(&weights.input_projection.weight);
   narrow(&weights.output_projection.weight);
+  if (IsQuantised(packer)) return weights;
   for (TransformerLayerWeights& layer : weights.transformer.layers) {
     for (LinearWeights* linear : {&layer.q, &layer.k, &layer.v, &layer.o}) narrow(&linear->weight);
     for (TensorView* tensor : {&layer.gate, &layer.up, &layer.down}) narrow(tensor);
@@ -102,7 +111,7 @@ CausalConv::Form OuterForm(const WeightPacker* packer) {
 CausalConv::Form BlockForm(const WeightPacker* packer, size_t index, int64_t channels) {
   if (!IsReduced(packer)) return CausalConv::Form::kStored;
   // The first block's errors go through all others.
-  const bool bytes = packer->arithmetic() != Arithmetic::kBF16 && index > 0 && channels >= kLeastInt8Channels;
+  const bool bytes = IsQuantised(packer) && index > 0 && channels >= kLeastInt8Channels;
   return bytes ? CausalConv::Form::kInt8 : CausalConv::Form::kBF16;
 }
 
@@ -116,15 +125,16 @@ CodecDecoder::Snake::Snake(const SnakeWeights& weights)
   for (float& turn : turns) turn *= std::numbers::inv_pi_v<float>;
 }
 
-CodecDecoder::ConvNeXt::ConvNeXt(const ConvNeXtWeights& weights, int64_t s, ThreadPool& pool, CausalConv::Form form)
+CodecDecoder::ConvNeXt::ConvNeXt(const ConvNeXtWeights& weights, int64_t s, ThreadPool& pool, CausalConv::Form form,
+                                 WeightPacker* packer)
     : stride(s),
       transposed(CausalConv::Transposed(weights.transposed, s, pool, form)),
       depthwise(DepthwiseWeights(weights.depthwise.weight)),
       depthwise_bias(BiasOf(weights.depthwise, static_cast<size_t>(weights.depthwise.weight.shape[0]))),
       norm_weight(FloatsOf(weights.norm_weight)),
       norm_bias(FloatsOf(weights.norm_bias)),
-      expand(weights.expand),
-      contract(weights.contract),
+      expand(weights.expand, packer),
+      contract(weights.contract, packer),
       gamma(FloatsOf(weights.gamma)) {}
 
 CodecDecoder::ResidualUnit::ResidualUnit(const ResidualUnitWeights& weights, int64_t dilation, ThreadPool& pool,
@@ -151,12 +161,13 @@ CodecDecoder::CodecDecoder(const CodecConfig& config, const CodecWeights& weight
     : config_(config),
       pool_(pool),
       exact_(!IsReduced(packer)),
+      matrices_(MatrixPacker(packer, pool)),
       semantic_projection_(weights.semantic_projection),
       acoustic_projection_(weights.acoustic_projection),
       pre_conv_(CausalConv::Plain(weights.pre_conv, 1, pool, OuterForm(packer))),
       input_projection_(weights.input_projection),
       output_projection_(weights.output_projection),
-      transformer_(config_.transformer, weights.transformer, pool),
+      transformer_(config_.transformer, weights.transformer, pool, matrices_.get()),
       first_conv_(CausalConv::Plain(weights.first_conv, 1, pool, OuterForm(packer))),
       last_snake_(weights.last_snake),
       last_conv_(CausalConv::Plain(weights.last_conv, 1, pool, OuterForm(packer))) {
@@ -165,7 +176,7 @@ CodecDecoder::CodecDecoder(const CodecConfig& config, const CodecWeights& weight
   }
   upsample_.reserve(weights.upsample.size());
   for (size_t i = 0; i < weights.upsample.size(); ++i) {
-    upsample_.emplace_back(weights.upsample[i], config_.upsampling_ratios[i], pool, OuterForm(packer));
+    upsample_.emplace_back(weights.upsample[i], config_.upsampling_ratios[i], pool, OuterForm(packer), matrices_.get());
   }
   blocks_.reserve(weights.blocks.size());
   for (size_t i = 0; i < weights.blocks.size(); ++i) {

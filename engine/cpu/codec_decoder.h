@@ -25,9 +25,9 @@ namespace qtts::cpu {
 // Holds views of the weights, repacked convolutions and scratch memory; not thread-safe.
 class CodecDecoder {
  public:
-  // In the packer's arithmetic; without one, F32. Of another arithmetic are the blocks' convolutions only: products of
-  // BF16, or for kInt8 and kInt4, from the second block on where it is wide enough, of bytes. What lies around them
-  // reads F32 weights in F16. Spec 7.6 says why.
+  // In the packer's arithmetic; without one, F32. Layers differ in what they bear (spec 7.6): for kInt8, which kInt4 is
+  // here, matrices are quantised in 8 bits and the wide blocks multiply bytes, other blocks BF16; for kBF16 all blocks
+  // multiply BF16. All else is F32 arithmetic, on F16 where the weights are F32.
   CodecDecoder(const CodecConfig& config, const CodecWeights& weights, ThreadPool& pool,
                WeightPacker* packer = nullptr);
 
@@ -79,7 +79,8 @@ class CodecDecoder {
     std::vector<float> turns;  // a / pi
   };
   struct ConvNeXt {
-    ConvNeXt(const ConvNeXtWeights& weights, int64_t stride, ThreadPool& pool, CausalConv::Form form);
+    ConvNeXt(const ConvNeXtWeights& weights, int64_t stride, ThreadPool& pool, CausalConv::Form form,
+             WeightPacker* packer);
     int64_t stride;
     CausalConv transposed;
     std::vector<float> depthwise, depthwise_bias;  // [taps][channels]
@@ -133,7 +134,8 @@ class CodecDecoder {
 
   CodecConfig config_;
   ThreadPool& pool_;
-  bool exact_;  // F32 arithmetic: the bits do not change
+  bool exact_;                              // F32 arithmetic: the bits do not change
+  std::unique_ptr<WeightPacker> matrices_;  // quantised, or null
   std::vector<Codebook> codebooks_;
   Linear semantic_projection_, acoustic_projection_;
   CausalConv pre_conv_;

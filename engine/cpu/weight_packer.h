@@ -45,6 +45,9 @@ class WeightPacker {
   // read F16 as fast as F32.
   TensorView ToHalf(const TensorView& w);
 
+  // As given to the constructor.
+  const Release& release() const { return release_; }
+
   // Memory taken.
   size_t bytes() const { return bytes_; }
   // Tells that `w` has been packed, here or elsewhere, and is not read any more.
