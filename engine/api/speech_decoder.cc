@@ -37,10 +37,11 @@ class CheckedDecoder final : public SpeechDecoder {
 Result<std::unique_ptr<SpeechDecoder>> CreateSpeechDecoder(const EngineOptions& options,
                                                            std::shared_ptr<const Checkpoint> checkpoint) {
   QTTS_RETURN_IF_ERROR(CheckOptions(options));
-  QTTS_ASSIGN_OR_RETURN(std::unique_ptr<SpeechDecoder> decoder,
-                        OnChosenDevice<std::unique_ptr<SpeechDecoder>>(
-                            options, [&](const GpuOptions& gpu) { return CreateGpuSpeechDecoder(checkpoint, gpu); },
-                            [&] { return CreateCpuSpeechDecoder(checkpoint, options.threads); }));
+  QTTS_ASSIGN_OR_RETURN(
+      std::unique_ptr<SpeechDecoder> decoder,
+      OnChosenDevice<std::unique_ptr<SpeechDecoder>>(
+          options, [&](const GpuOptions& gpu) { return CreateGpuSpeechDecoder(checkpoint, gpu); },
+          [&] { return CreateCpuSpeechDecoder(checkpoint, options.threads, ArithmeticOf(options.precision)); }));
   return std::unique_ptr<SpeechDecoder>(std::make_unique<CheckedDecoder>(std::move(decoder)));
 }
 

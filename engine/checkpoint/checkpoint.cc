@@ -80,6 +80,14 @@ Status Checkpoint::CheckFiles() const {
   return codec_store_->Check();
 }
 
+std::string Checkpoint::Identity() const { return model_store_->Identity() + codec_store_->Identity() + Fingerprint(); }
+
+std::string Checkpoint::NameOf(const void* data) const {
+  if (const std::string_view name = model_store_->NameOf(data); !name.empty()) return "model/" + std::string(name);
+  if (const std::string_view name = codec_store_->NameOf(data); !name.empty()) return "codec/" + std::string(name);
+  return {};
+}
+
 void Checkpoint::Release(std::span<const std::byte> weights) const {
   model_store_->Release(weights);
   codec_store_->Release(weights);

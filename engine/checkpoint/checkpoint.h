@@ -36,6 +36,13 @@ class Checkpoint {
   // after it did and before it hands the outcome out. Takes about a microsecond.
   Status CheckFiles() const;
 
+  // Tells the weights apart from any others, and from themselves after a change of their files. Reads as much as
+  // Fingerprint().
+  std::string Identity() const;
+
+  // The tensor whose view's data this is: "model/" or "codec/" and its name; empty if it is none.
+  std::string NameOf(const void* data) const;
+
   // Lets go of the memory that weights take which have been packed into something else: they may be read again, from
   // the file.
   void Release(std::span<const std::byte> weights) const;

@@ -112,6 +112,14 @@ void MappedFile::Release(std::span<const std::byte> part) const {
           MADV_DONTNEED);
 }
 
+std::string MappedFile::Identity() const {
+  std::string identity = std::to_string(info_.st_size) + ' ' + std::to_string(info_.st_ino);
+  for (const timespec& time : {info_.st_mtim, info_.st_ctim}) {
+    identity += ' ' + std::to_string(time.tv_sec) + '.' + std::to_string(time.tv_nsec);
+  }
+  return identity;
+}
+
 Status MappedFile::Check() const {
   struct stat now = {};
   // Where nothing can be learned of the file any more (a network's, say), its pages still tell.

@@ -34,6 +34,9 @@ class MappedFile {
   // used again. For weights that have been packed into something else. Thread-safe.
   void Release(std::span<const std::byte> part) const;
 
+  // Size, inode and times of the file when it was opened: others for another file, and for this one after a change.
+  std::string Identity() const;
+
   // Whether all that was read so far is what the file held when it was opened; else kUnreadable. Costs one fstat().
   // Thread-safe.
   Status Check() const;

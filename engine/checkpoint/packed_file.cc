@@ -2,7 +2,7 @@
 #include "checkpoint/packed_file.h"
 
 #include <fcntl.h>
-#include <sys/stat.h>
+#include <sys/resource.h>
 #include <unistd.h>
 #include <zlib.h>
 
@@ -101,8 +101,14 @@ class TemporaryFile {
 
   bool ok() const { return file_ >= 0; }
 
-  // False where the file system is known to lack the room. Where it cannot tell, writing will.
+  // False where the file system is known to lack the room. Where it cannot tell, writing will. Not beyond the limit of
+  // a file's size, where the kernel would end the process (SIGXFSZ).
   bool Reserve(uint64_t bytes) const {
+    rlimit limit = {};
+    if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && bytes > limit.rlim_cur) {
+      errno = EFBIG;
+      return false;
+    }
     return fallocate(file_, 0, 0, static_cast<off_t>(bytes)) == 0 || (errno != ENOSPC && errno != EDQUOT);
   }
 
@@ -149,8 +155,8 @@ Result<std::vector<PackedFile::Blob>> PackedFile::Parse(std::span<const std::byt
                                 std::to_string(kVersion));
   }
   if (header.file_bytes != file.size()) {
-    return Damaged(name, "is " + std::to_string(file.size()) + " bytes long, expected " +
-                             std::to_string(header.file_bytes));
+    return Damaged(name,
+                   "is " + std::to_string(file.size()) + " bytes long, expected " + std::to_string(header.file_bytes));
   }
   const uint64_t filled_header = FilledUp(header.header_bytes);
   if (header.header_bytes < sizeof header || filled_header > file.size() || header.blobs > kMostBlobs ||
@@ -186,7 +192,8 @@ Result<std::vector<PackedFile::Blob>> PackedFile::Parse(std::span<const std::byt
     blob_offset += FilledUp(entry.bytes);
   }
   if (name_offset != header.header_bytes) return Damaged(name, "its names do not fill the header");
-  if (!IsZero(file.subspan(name_offset, filled_header - name_offset))) return Damaged(name, "its header is not filled up");
+  if (!IsZero(file.subspan(name_offset, filled_header - name_offset)))
+    return Damaged(name, "its header is not filled up");
   if (blob_offset != file.size()) return Damaged(name, "its blobs do not fill the file");
   return blobs;
 }

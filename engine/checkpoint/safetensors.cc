@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 #include "checkpoint/safetensors.h"
 
+#include <glib.h>
+
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
+#include <functional>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <system_error>
@@ -347,6 +351,26 @@ void TensorStore::Release(std::span<const std::byte> part) const {
       file->mapping.Release(part);
     }
   }
+}
+
+std::string_view TensorStore::NameOf(const void* data) const {
+  for (const auto& [name, location] : impl_->tensors) {
+    const std::byte* const section = location.file->mapping.bytes().data() + location.file->header.data_offset;
+    if (section + location.entry->begin == data && location.entry->end > location.entry->begin) return name;
+  }
+  return {};
+}
+
+std::string TensorStore::Identity() const {
+  std::string identity;
+  for (const auto& file : impl_->files) {
+    const auto header = file->mapping.bytes().first(file->header.data_offset);
+    const std::unique_ptr<gchar, decltype(&g_free)> hash(
+        g_compute_checksum_for_data(G_CHECKSUM_SHA256, reinterpret_cast<const guchar*>(header.data()), header.size()),
+        g_free);
+    identity += file->mapping.Identity() + ' ' + hash.get() + '\n';
+  }
+  return identity;
 }
 
 Status TensorStore::Check() const {

@@ -62,6 +62,11 @@ class TensorStore {
   bool Contains(std::string_view name) const;
   // Lets go of the memory that `part` of a file takes (MappedFile::Release()); does nothing where it lies in none.
   void Release(std::span<const std::byte> part) const;
+  // The tensor that begins at `data`, which Get() gave; empty if there is none.
+  std::string_view NameOf(const void* data) const;
+  // Tells the files apart from any others, and from themselves after a change, without reading weights: their sizes,
+  // headers, inodes and times of change, which nobody sets at will.
+  std::string Identity() const;
   // Whether the files are what they were when they were opened (MappedFile::Check()).
   Status Check() const;
   std::vector<std::string> Names() const;  // sorted

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "cpu/codec_decoder.h"
+#include "cpu/device_name.h"
 #include "cpu/embedder.h"
 #include "cpu/kernels.h"
 #include "cpu/predictor.h"
@@ -37,25 +38,6 @@ Status OutOfMemory() {
     return Status::ResourceExhausted(
         "not enough memory to speak; use a shorter text, fewer streams or a smaller model");
   });
-}
-
-std::string NameOf(cpu::Arithmetic arithmetic, int threads) {
-  std::string name = "cpu (";
-  switch (arithmetic) {
-    case cpu::Arithmetic::kF32:
-      name += cpu::InstructionSet();
-      break;
-    case cpu::Arithmetic::kBF16:
-      name += cpu::InstructionSet() + ", bf16";
-      break;
-    case cpu::Arithmetic::kInt8:
-      name += cpu::QuantizedInstructionSet() + ", int8";
-      break;
-    case cpu::Arithmetic::kInt4:
-      name += cpu::QuantizedInstructionSet() + ", int4";
-      break;
-  }
-  return name + ", " + std::to_string(threads) + (threads == 1 ? " thread)" : " threads)");
 }
 
 // One utterance.
@@ -112,15 +94,18 @@ class CpuBackend final : public Backend {
       : checkpoint_(std::move(checkpoint)),
         config_(checkpoint_->config()),
         pool_(cpu::MostThreads(threads)),
-        packer_(arithmetic, pool_, [this](std::span<const std::byte> weights) { checkpoint_->Release(weights); }),
+        packed_(*checkpoint_, arithmetic, pool_),
+        packer_(
+            arithmetic, pool_, [this](std::span<const std::byte> weights) { checkpoint_->Release(weights); }, &packed_),
         embedder_(checkpoint_->talker(), checkpoint_->predictor(), pool_),
         talker_(config_.talker, checkpoint_->talker(), pool_, &packer_),
         predictor_(config_.predictor, checkpoint_->predictor(), embedder_, pool_, &packer_),
         codec_(config_.codec, checkpoint_->codec(), pool_, &packer_),
         frame_work_(talker_.RowWork(0) + predictor_.FrameWork() + codec_.FrameWork()),
         max_slots_(max_slots) {
+    packed_.Keep();
     if (threads <= 0) cpu::ResizeToBest(Cost(), &pool_);
-    name_ = NameOf(arithmetic, pool_.threads());
+    name_ = cpu::DeviceNameOf(arithmetic, pool_.threads());
   }
 
   const std::string& name() const override { return name_; }
@@ -154,6 +139,7 @@ class CpuBackend final : public Backend {
   std::shared_ptr<const Checkpoint> checkpoint_;
   const ModelConfig& config_;
   cpu::ThreadPool pool_;
+  cpu::PackedCache packed_;
   cpu::WeightPacker packer_;
   cpu::Embedder embedder_;
   cpu::Talker talker_;
@@ -342,6 +328,7 @@ Result<std::vector<FrameResult>> CpuBackend::Collect() {
   }
   // Weights are read where they are mapped: what they gave counts if they are still those of the file.
   QTTS_RETURN_IF_ERROR(checkpoint_->CheckFiles());
+  QTTS_RETURN_IF_ERROR(packed_.Check());
   return results;
 }
 

@@ -7,9 +7,10 @@
 #include <utility>
 
 #include "cpu/codec_decoder.h"
-#include "cpu/kernels.h"
+#include "cpu/device_name.h"
 #include "cpu/thread_choice.h"
 #include "cpu/thread_pool.h"
+#include "cpu/weight_packer.h"
 
 namespace qtts {
 namespace {
@@ -18,12 +19,12 @@ Status OutOfMemory() { return Status::ResourceExhausted("not enough memory to de
 
 class CpuSpeechDecoder final : public SpeechDecoder {
  public:
-  CpuSpeechDecoder(std::shared_ptr<const Checkpoint> checkpoint, int threads)
+  CpuSpeechDecoder(std::shared_ptr<const Checkpoint> checkpoint, int threads, cpu::Arithmetic arithmetic)
       : checkpoint_(std::move(checkpoint)),
         pool_(threads),
-        decoder_(checkpoint_->config().codec, checkpoint_->codec(), pool_),
-        name_("cpu (" + cpu::InstructionSet() + ", " + std::to_string(threads) +
-              (threads == 1 ? " thread)" : " threads)")) {}
+        packer_(arithmetic, pool_),
+        decoder_(checkpoint_->config().codec, checkpoint_->codec(), pool_, &packer_),
+        name_(cpu::DeviceNameOf(arithmetic, threads)) {}
 
   const std::string& name() const override { return name_; }
 
@@ -43,17 +44,19 @@ class CpuSpeechDecoder final : public SpeechDecoder {
  private:
   std::shared_ptr<const Checkpoint> checkpoint_;
   cpu::ThreadPool pool_;
+  cpu::WeightPacker packer_;
   cpu::CodecDecoder decoder_;
   std::string name_;
 };
 
 }  // namespace
 
-Result<std::unique_ptr<SpeechDecoder>> CreateCpuSpeechDecoder(std::shared_ptr<const Checkpoint> checkpoint,
-                                                              int threads) {
+Result<std::unique_ptr<SpeechDecoder>> CreateCpuSpeechDecoder(std::shared_ptr<const Checkpoint> checkpoint, int threads,
+                                                              cpu::Arithmetic arithmetic) {
   threads = cpu::ThreadsForArithmetic(threads);
   try {
-    return std::unique_ptr<SpeechDecoder>(std::make_unique<CpuSpeechDecoder>(std::move(checkpoint), threads));
+    return std::unique_ptr<SpeechDecoder>(
+        std::make_unique<CpuSpeechDecoder>(std::move(checkpoint), threads, arithmetic));
   } catch (const std::bad_alloc&) {
     return OutOfMemory();
   } catch (const std::system_error& error) {

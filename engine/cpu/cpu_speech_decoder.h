@@ -6,15 +6,16 @@
 
 #include "backend/speech_decoder.h"
 #include "checkpoint/checkpoint.h"
+#include "cpu/arithmetic.h"
 #include "qtts/status.h"
 
 namespace qtts {
 
-// The decoder in F32 on the CPU, in the caller's thread and threads - 1 helpers. The samples do not depend on the
-// number of threads. `threads` 0: one per core that the process may use. Keeps `checkpoint` alive. Errors:
-// kResourceExhausted.
-Result<std::unique_ptr<SpeechDecoder>> CreateCpuSpeechDecoder(std::shared_ptr<const Checkpoint> checkpoint,
-                                                              int threads);
+// The decoder on the CPU, with the samples of a backend of that arithmetic, in the caller's thread and threads - 1
+// helpers. The samples do not depend on the number of threads. `threads` 0: one per core that the process may use.
+// Keeps `checkpoint` alive. Errors: kResourceExhausted.
+Result<std::unique_ptr<SpeechDecoder>> CreateCpuSpeechDecoder(std::shared_ptr<const Checkpoint> checkpoint, int threads,
+                                                              cpu::Arithmetic arithmetic);
 
 }  // namespace qtts
 

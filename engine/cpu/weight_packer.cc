@@ -32,8 +32,8 @@ size_t RoundUp(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * u
 
 void WeightPacker::Free::operator()(std::byte* memory) const { std::free(memory); }
 
-WeightPacker::WeightPacker(Arithmetic arithmetic, ThreadPool& pool, Release release)
-    : arithmetic_(arithmetic), pool_(pool), release_(std::move(release)) {}
+WeightPacker::WeightPacker(Arithmetic arithmetic, ThreadPool& pool, Release release, PackedCache* cache)
+    : arithmetic_(arithmetic), pool_(pool), release_(std::move(release)), cache_(cache) {}
 
 WeightPacker::~WeightPacker() = default;
 
@@ -56,6 +56,14 @@ std::byte* WeightPacker::Allocate(size_t bytes) {
   return place;
 }
 
+const std::byte* WeightPacker::FindKept(const void* weight, size_t bytes) const {
+  return cache_ == nullptr ? nullptr : cache_->Find(weight, bytes).data();
+}
+
+void WeightPacker::Keep(const void* weight, const void* packed, size_t bytes) const {
+  if (cache_ != nullptr) cache_->Add(weight, {static_cast<const std::byte*>(packed), bytes});
+}
+
 void WeightPacker::AddReplaced(const MatrixView& w) const {
   if (release_ == nullptr) return;
   release_({static_cast<const std::byte*>(w.data), static_cast<size_t>(w.rows * w.cols) * DTypeBytes(w.dtype)});
@@ -68,6 +76,11 @@ QuantizedView WeightPacker::Quantize(const MatrixView& w) {
   view.cols = w.cols;
   const size_t codes_size = RoundUp(static_cast<size_t>(view.panels() * view.panel_codes()), kCacheLine);
   const size_t scales_size = static_cast<size_t>(view.panels() * view.panel_scales()) * sizeof(uint16_t);
+  if (const std::byte* const kept = FindKept(w.data, codes_size + scales_size); kept != nullptr) {
+    view.codes = reinterpret_cast<const uint8_t*>(kept);
+    view.scales = reinterpret_cast<const uint16_t*>(kept + codes_size);
+    return view;
+  }
   std::byte* const memory = Allocate(codes_size + scales_size);
   auto* const codes = reinterpret_cast<uint8_t*>(memory);
   auto* const scales = reinterpret_cast<uint16_t*>(memory + codes_size);
@@ -75,6 +88,7 @@ QuantizedView WeightPacker::Quantize(const MatrixView& w) {
   view.scales = scales;
   pool_.ParallelFor(view.panels(), 1, kPackingWork * w.rows * w.cols,
                     [&](int64_t begin, int64_t end) { QuantizeWeights(w, view, begin, end, codes, scales); });
+  Keep(w.data, memory, codes_size + scales_size);
   AddReplaced(w);
   return view;
 }
@@ -97,12 +111,15 @@ MatrixView WeightPacker::ToBF16(const MatrixView& w) {
 TensorView WeightPacker::ToHalf(const TensorView& w) {
   if (w.dtype != DType::kF32 || !HasHalfLoads()) return w;
   const int64_t elements = w.elements();
-  auto* const to = reinterpret_cast<uint16_t*>(Allocate(static_cast<size_t>(elements) * sizeof(uint16_t)));
+  const auto bytes = static_cast<size_t>(elements) * sizeof(uint16_t);
+  if (const void* const kept = FindKept(w.data, bytes); kept != nullptr) return {DType::kF16, w.shape, kept};
+  auto* const to = reinterpret_cast<uint16_t*>(Allocate(bytes));
   std::atomic<bool> fits{true};
   pool_.ParallelFor(elements, kHalfGrain, elements, [&](int64_t begin, int64_t end) {
     if (!NarrowToHalf(static_cast<const float*>(w.data) + begin, end - begin, to + begin)) fits = false;
   });
   if (!fits) return w;
+  Keep(w.data, to, bytes);
   AddReplaced(MatrixOf(w));
   return {DType::kF16, w.shape, to};
 }

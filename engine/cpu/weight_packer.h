@@ -12,6 +12,7 @@
 #include "checkpoint/safetensors.h"
 #include "cpu/arithmetic.h"
 #include "cpu/kernels.h"
+#include "cpu/packed_cache.h"
 #include "cpu/quantized_kernels.h"
 #include "cpu/thread_pool.h"
 
@@ -25,8 +26,8 @@ class WeightPacker {
   // What has been packed and is not read any more, as it lay in memory.
   using Release = std::function<void(std::span<const std::byte>)>;
 
-  // kBF16 needs HasBF16Products().
-  WeightPacker(Arithmetic arithmetic, ThreadPool& pool, Release release = nullptr);
+  // kBF16 needs HasBF16Products(). What `cache` has is taken from there, and not released; it gets what it lacks.
+  WeightPacker(Arithmetic arithmetic, ThreadPool& pool, Release release = nullptr, PackedCache* cache = nullptr);
   ~WeightPacker();
   WeightPacker(const WeightPacker&) = delete;
   WeightPacker& operator=(const WeightPacker&) = delete;
@@ -59,10 +60,14 @@ class WeightPacker {
   };
 
   std::byte* Allocate(size_t bytes);
+  // What the cache has of the tensor whose data is at `weight`; null if nothing.
+  const std::byte* FindKept(const void* weight, size_t bytes) const;
+  void Keep(const void* weight, const void* packed, size_t bytes) const;
 
   const Arithmetic arithmetic_;
   ThreadPool& pool_;
-  const Release release_;  // may be null
+  const Release release_;     // may be null
+  PackedCache* const cache_;  // may be null
   std::vector<std::unique_ptr<std::byte, Free>> chunks_;
   size_t left_ = 0;  // free bytes at the end of the last chunk
   std::byte* next_ = nullptr;

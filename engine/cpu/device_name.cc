@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#include "cpu/device_name.h"
+
+#include "cpu/kernels.h"
+#include "cpu/quantized_kernels.h"
+
+namespace qtts::cpu {
+
+std::string DeviceNameOf(Arithmetic arithmetic, int threads) {
+  std::string name = "cpu (";
+  switch (arithmetic) {
+    case Arithmetic::kF32:
+      name += InstructionSet();
+      break;
+    case Arithmetic::kBF16:
+      name += InstructionSet() + ", bf16";
+      break;
+    case Arithmetic::kInt8:
+      name += QuantizedInstructionSet() + ", int8";
+      break;
+    case Arithmetic::kInt4:
+      name += QuantizedInstructionSet() + ", int4";
+      break;
+  }
+  return name + ", " + std::to_string(threads) + (threads == 1 ? " thread)" : " threads)");
+}
+
+}  // namespace qtts::cpu

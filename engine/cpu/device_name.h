@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#ifndef QTTS_CPU_DEVICE_NAME_H_
+#define QTTS_CPU_DEVICE_NAME_H_
+
+#include <string>
+
+#include "cpu/arithmetic.h"
+
+namespace qtts::cpu {
+
+// For people: instruction set, arithmetic unless it is F32, and threads, as in "cpu (AVX3_DL, int8, 2 threads)".
+std::string DeviceNameOf(Arithmetic arithmetic, int threads);
+
+}  // namespace qtts::cpu
+
+#endif  // QTTS_CPU_DEVICE_NAME_H_
