@@ -328,7 +328,10 @@ struct NativeBF16 {
 
 struct PortableBF16 {
   using Sum = V;
+  // Not left to the compiler: the constructors that it makes are not for this target, and GCC refuses to inline V's.
   struct Weights {
+    HWY_INLINE Weights() {}
+    HWY_INLINE Weights(V even_places, V odd_places) : even(even_places), odd(odd_places) {}
     V even, odd;
   };
   using Inputs = Weights;
@@ -515,11 +518,13 @@ const Extensions& TheExtensions() {
   return extensions;
 }
 
+#if HWY_ARCH_X86
 // The target in use; the operating system saves its registers.
 int64_t BestTarget() {
   const int64_t targets = hwy::SupportedTargets() & HWY_TARGETS;
   return targets & -targets;
 }
+#endif
 
 bool OnAvx512() {
 #if HWY_ARCH_X86
