@@ -63,7 +63,7 @@ bool IsQuantised(const WeightPacker* packer) { return IsReduced(packer) && packe
 // Quantises the matrices, always in 8 bits; null where they are not quantised.
 std::unique_ptr<WeightPacker> MatrixPacker(const WeightPacker* packer, ThreadPool& pool) {
   if (!IsQuantised(packer)) return nullptr;
-  return std::make_unique<WeightPacker>(Arithmetic::kInt8, pool, packer->release());
+  return std::make_unique<WeightPacker>(Arithmetic::kInt8, pool, packer->release(), packer->cache());
 }
 
 // The weights of a reduced arithmetic: matrices that are not quantised in F16.

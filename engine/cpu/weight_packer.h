@@ -48,6 +48,7 @@ class WeightPacker {
 
   // As given to the constructor.
   const Release& release() const { return release_; }
+  PackedCache* cache() const { return cache_; }
 
   // Memory taken.
   size_t bytes() const { return bytes_; }
