@@ -25,9 +25,9 @@ using std::chrono::nanoseconds;
 
 // Work below which one thread is faster: where the others poll, and where some sleep and have to be woken. 2 cores of
 // an AMD EPYC, virtual: an empty loop takes 0.1 to 0.5 us with 2 threads that poll; one that sleeps begins some 50 us
-// later.
-constexpr int64_t kWorthSharing = nanoseconds(microseconds(3)).count() * kWorkPerNanosecond;
-constexpr int64_t kWorthWaking = nanoseconds(microseconds(15)).count() * kWorkPerNanosecond;
+// later. Beside other work each shared loop may wait for a thread that lost its processor in it, so short ones are not.
+constexpr int64_t kWorthSharing = nanoseconds(microseconds(10)).count() * kWorkPerNanosecond;
+constexpr int64_t kWorthWaking = nanoseconds(microseconds(20)).count() * kWorkPerNanosecond;
 
 // Polls for so long before sleeping: longer than nearly all gaps between the loops of a frame.
 constexpr nanoseconds kPoll = microseconds(50);
