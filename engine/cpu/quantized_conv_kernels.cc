@@ -37,9 +37,11 @@ constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(F32()));
 constexpr int kPanelVectors = static_cast<int>(kPanel) / static_cast<int>(kLanes);
 static_assert(kPanel % kLanes == 0, "a panel holds whole vectors");
 
-// Instruction sets of which this one is, or has, AVX-512 or AVX2. Lower bits are better.
+// Instruction sets of which this one is, or has, AVX-512, AVX2 or NEON (of which newer Highways have several). Lower
+// bits are better.
 #define QTTS_AVX512 (HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3)
 #define QTTS_AVX2 (HWY_ARCH_X86 && HWY_TARGET == HWY_AVX2)
+#define QTTS_NEON (HWY_ARCH_ARM && HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128)
 
 // The first n (fewer than a vector) elements of p, then zeros.
 HWY_INLINE V LoadPart(const float* p, int64_t n) {
@@ -249,7 +251,7 @@ struct PortableBytes {
   static HWY_INLINE VI Add(VI sum, const Weights& w, const Inputs& x) {
     return hn::Add(sum, hn::Add(PairProducts(w.even, x.even), PairProducts(w.odd, x.odd)));
   }
-#elif HWY_TARGET == HWY_NEON
+#elif QTTS_NEON
   using Weights = int8x16_t;  // less the 128, which is added again as the inputs' sum is
   using Inputs = int8x16_t;
   static HWY_INLINE Weights OfWeights(VI v) {
@@ -285,7 +287,7 @@ struct PortableBytes {
                    Product<3>(w, x));
   }
 #endif
-#if HWY_TARGET == HWY_NEON
+#if QTTS_NEON
   static constexpr bool kSignedWeights = true;
 #else
   static constexpr bool kSignedWeights = false;
@@ -480,6 +482,7 @@ void ProductConv(const ProductConvView& view, const std::byte* x, int64_t rows, 
 
 #undef QTTS_AVX512
 #undef QTTS_AVX2
+#undef QTTS_NEON
 
 }  // namespace qtts::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
