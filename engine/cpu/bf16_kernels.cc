@@ -26,14 +26,14 @@ QTTS_BF16_INLINE __m512bh Load(const uint16_t* p, int64_t n) {
   return reinterpret_cast<__m512bh>(_mm512_maskz_loadu_epi16(mask, p));
 }
 
-// The sum of the lanes, as a tree. (GCC 12 warns of its own reduction.)
+// The sum of the lanes, as a tree. (GCC 12 warns of its own reduction, and of shuffles that have no mask.)
 QTTS_BF16_INLINE float SumOf(__m512 v) {
-  alignas(64) float lanes[16];
-  _mm512_store_ps(lanes, v);
-  for (int half = 8; half > 0; half /= 2) {
-    for (int i = 0; i < half; ++i) lanes[i] += lanes[i + half];
-  }
-  return lanes[0];
+  constexpr __mmask16 kAll = 0xFFFF;
+  v = _mm512_add_ps(v, _mm512_maskz_shuffle_f32x4(kAll, v, v, 0x4E));
+  v = _mm512_add_ps(v, _mm512_maskz_shuffle_f32x4(kAll, v, v, 0xB1));
+  v = _mm512_add_ps(v, _mm512_maskz_permute_ps(kAll, v, 0x4E));
+  v = _mm512_add_ps(v, _mm512_maskz_permute_ps(kAll, v, 0xB1));
+  return _mm512_cvtss_f32(v);
 }
 
 // kRows weight rows times kInputs inputs: each product is one chain of instructions along the row, then one sum of

@@ -103,10 +103,13 @@ class CpuBackend final : public Backend {
         codec_(config_.codec, checkpoint_->codec(), pool_, &packer_),
         frame_work_(talker_.RowWork(0) + predictor_.FrameWork() + codec_.FrameWork()),
         max_slots_(max_slots) {
-    packed_.Keep();
+    built_ = packed_.Keep();
     if (threads <= 0) cpu::ResizeToBest(Cost(), &pool_);
     name_ = cpu::DeviceNameOf(arithmetic, pool_.threads());
   }
+
+  // Whether the weights are those of the checkpoint; else nothing else may be called.
+  const Status& built() const { return built_; }
 
   const std::string& name() const override { return name_; }
   bool beside_host() const override { return false; }
@@ -148,6 +151,7 @@ class CpuBackend final : public Backend {
   const int64_t frame_work_;  // of one stream, in multiply-adds
   const int max_slots_;
   std::string name_;
+  Status built_;
   cpu::PromptCache prompts_;
   std::map<SlotId, Slot> slots_;
   SlotId last_id_ = 0;
@@ -328,7 +332,6 @@ Result<std::vector<FrameResult>> CpuBackend::Collect() {
   }
   // Weights are read where they are mapped: what they gave counts if they are still those of the file.
   QTTS_RETURN_IF_ERROR(checkpoint_->CheckFiles());
-  QTTS_RETURN_IF_ERROR(packed_.Check());
   return results;
 }
 
@@ -446,8 +449,9 @@ void CpuBackend::DecodeFrame(ActiveStep* step) {
 Result<std::unique_ptr<Backend>> CreateCpuBackend(std::shared_ptr<const Checkpoint> checkpoint, int threads,
                                                   cpu::Arithmetic arithmetic, int max_slots) {
   return CatchExhaustion("load the model", [&]() -> Result<std::unique_ptr<Backend>> {
-    return std::unique_ptr<Backend>(
-        std::make_unique<CpuBackend>(std::move(checkpoint), threads, arithmetic, max_slots));
+    auto backend = std::make_unique<CpuBackend>(std::move(checkpoint), threads, arithmetic, max_slots);
+    QTTS_RETURN_IF_ERROR(backend->built());
+    return std::unique_ptr<Backend>(std::move(backend));
   });
 }
 

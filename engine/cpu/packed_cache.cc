@@ -129,8 +129,16 @@ void PackedCache::Add(const void* weight, std::span<const std::byte> packed) {
   added_ = true;
 }
 
-void PackedCache::Keep() {
-  if (!std::exchange(added_, false)) return;
+Status PackedCache::Keep() {
+  if (std::exchange(added_, false)) Write();
+  entries_.clear();
+  found_.clear();
+  Status status = Check();
+  file_.reset();
+  return status;
+}
+
+void PackedCache::Write() {
   const auto start = LogClock::now();
   std::vector<PackedFile::Blob> blobs;
   uint64_t bytes = 0;
@@ -163,7 +171,7 @@ void PackedCache::Keep() {
 Status PackedCache::Check() const {
   if (!file_.has_value() || file_->Check().ok()) return Status::Ok();
   return Status::Unreadable(path_ +
-                            ": was changed while it was in use. Start again: the packed weights in it are made anew.");
+                            ": was changed while it was read. Start again: the packed weights in it are made anew.");
 }
 
 }  // namespace qtts::cpu

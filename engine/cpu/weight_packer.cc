@@ -23,6 +23,8 @@ constexpr size_t kCacheLine = 64;
 
 // Cost of packing a weight, in multiply-adds of a matrix product.
 constexpr int64_t kPackingWork = 40;
+// Bytes that a thread copies at least.
+constexpr int64_t kCopyGrain = 1 << 18;
 // Weights that a thread narrows at least.
 constexpr int64_t kHalfGrain = 4096;
 
@@ -56,8 +58,16 @@ std::byte* WeightPacker::Allocate(size_t bytes) {
   return place;
 }
 
-const std::byte* WeightPacker::FindKept(const void* weight, size_t bytes) const {
-  return cache_ == nullptr ? nullptr : cache_->Find(weight, bytes).data();
+const std::byte* WeightPacker::TakeKept(const void* weight, size_t bytes) {
+  const std::span<const std::byte> kept =
+      cache_ == nullptr ? std::span<const std::byte>() : cache_->Find(weight, bytes);
+  if (kept.empty()) return nullptr;
+  std::byte* const memory = Allocate(bytes);
+  const auto count = static_cast<int64_t>(bytes);
+  pool_.ParallelFor(count, kCopyGrain, WorkOfReading(count), [&](int64_t begin, int64_t end) {
+    std::copy(kept.begin() + begin, kept.begin() + end, memory + begin);
+  });
+  return memory;
 }
 
 void WeightPacker::Keep(const void* weight, const void* packed, size_t bytes) const {
@@ -76,7 +86,7 @@ QuantizedView WeightPacker::Quantize(const MatrixView& w) {
   view.cols = w.cols;
   const size_t codes_size = RoundUp(static_cast<size_t>(view.panels() * view.panel_codes()), kCacheLine);
   const size_t scales_size = static_cast<size_t>(view.panels() * view.panel_scales()) * sizeof(uint16_t);
-  if (const std::byte* const kept = FindKept(w.data, codes_size + scales_size); kept != nullptr) {
+  if (const std::byte* const kept = TakeKept(w.data, codes_size + scales_size); kept != nullptr) {
     view.codes = reinterpret_cast<const uint8_t*>(kept);
     view.scales = reinterpret_cast<const uint16_t*>(kept + codes_size);
     return view;
@@ -112,7 +122,7 @@ TensorView WeightPacker::ToHalf(const TensorView& w) {
   if (w.dtype != DType::kF32 || !HasHalfLoads()) return w;
   const int64_t elements = w.elements();
   const auto bytes = static_cast<size_t>(elements) * sizeof(uint16_t);
-  if (const void* const kept = FindKept(w.data, bytes); kept != nullptr) return {DType::kF16, w.shape, kept};
+  if (const void* const kept = TakeKept(w.data, bytes); kept != nullptr) return {DType::kF16, w.shape, kept};
   auto* const to = reinterpret_cast<uint16_t*>(Allocate(bytes));
   std::atomic<bool> fits{true};
   pool_.ParallelFor(elements, kHalfGrain, elements, [&](int64_t begin, int64_t end) {

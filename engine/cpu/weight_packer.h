@@ -61,8 +61,8 @@ class WeightPacker {
   };
 
   std::byte* Allocate(size_t bytes);
-  // What the cache has of the tensor whose data is at `weight`; null if nothing.
-  const std::byte* FindKept(const void* weight, size_t bytes) const;
+  // A copy of what the cache has of the tensor whose data is at `weight`; null if nothing.
+  const std::byte* TakeKept(const void* weight, size_t bytes);
   void Keep(const void* weight, const void* packed, size_t bytes) const;
 
   const Arithmetic arithmetic_;
