@@ -148,11 +148,10 @@ HWY_INLINE Weights LoadCodes(const uint8_t* codes, int64_t step, int v) {
   }
 }
 
-// kCount inputs times the 16 rows of a panel. Steps of an unrolled loop have sums of their own, so that one need not
-// wait for the other.
-template <CodeBits kBits, int kCount>
-HWY_INLINE void PanelTile(const uint8_t* codes, const uint16_t* scales, const QuantizedRows& x, int64_t row,
-                          VF* totals) {
+// kCount inputs times the rows of kPanels panels, from `panel` on. Steps of an unrolled loop have sums of their own, so
+// that one need not wait for the other.
+template <CodeBits kBits, int kCount, int kPanels>
+HWY_INLINE void PanelTile(const QuantizedView& w, int64_t panel, const QuantizedRows& x, int64_t row, VF* totals) {
   constexpr int64_t kGroup = GroupColumns(kBits);
   // Bytes of four columns, and how many such steps go together.
   constexpr int64_t kStepBytes = kBits == CodeBits::k8 ? kPanel * 4 : kPanel * 2;
@@ -161,14 +160,19 @@ HWY_INLINE void PanelTile(const uint8_t* codes, const uint16_t* scales, const Qu
   constexpr int kChains = kLanes >= 16 && kCount == 1 ? 2 : 1;
   // Offset of 4-bit codes; those of 8 bits that are not offset by 128 are signed.
   constexpr int32_t kShift = kBits == CodeBits::k4 ? kOffset == 0 ? 8 - 128 : 8 : kOffset;
+  constexpr int kAll = kPanels * kVectors;
   const int64_t stride = x.groups * kGroup;
+  const int64_t panel_codes = w.panel_codes();
+  const int64_t panel_scales = w.panel_scales();
+  const uint8_t* codes = w.codes + panel * panel_codes;
+  const uint16_t* const scales = w.scales + panel * panel_scales;
   for (int64_t g = 0; g < x.groups; ++g) {
-    VI high[kCount][kChains][kVectors];
-    VI low[kCount][kChains][kVectors];
+    VI high[kCount][kChains][kAll];
+    VI low[kCount][kChains][kAll];
     HWY_UNROLL(16) for (int i = 0; i < kCount; ++i) {
       const VI start = hn::Set(I32(), -kShift * x.sums[(row + i) * x.groups + g]);
       HWY_UNROLL(4) for (int c = 0; c < kChains; ++c) {
-        HWY_UNROLL(16) for (int v = 0; v < kVectors; ++v) {
+        HWY_UNROLL(16) for (int v = 0; v < kAll; ++v) {
           high[i][c][v] = hn::Zero(I32());
           low[i][c][v] = c == 0 ? start : hn::Zero(I32());
         }
@@ -177,27 +181,31 @@ HWY_INLINE void PanelTile(const uint8_t* codes, const uint16_t* scales, const Qu
     const int8_t* const high_codes = x.high + row * stride + g * kGroup;
     const int8_t* const low_codes = x.low + row * stride + g * kGroup;
     for (int64_t k = 0; k < kGroup / 4; k += kSteps, codes += kSteps * kStepBytes) {
-      hwy::Prefetch(codes + kPrefetchBytes);
-      if constexpr (kSteps * kStepBytes > 64) hwy::Prefetch(codes + kPrefetchBytes + 64);
+      HWY_UNROLL(2) for (int p = 0; p < kPanels; ++p) {
+        hwy::Prefetch(codes + p * panel_codes + kPrefetchBytes);
+        if constexpr (kSteps * kStepBytes > 64) hwy::Prefetch(codes + p * panel_codes + kPrefetchBytes + 64);
+      }
       HWY_UNROLL(4) for (int64_t step = 0; step < kSteps; ++step) {
-        Weights w[kVectors];
-        HWY_UNROLL(16) for (int v = 0; v < kVectors; ++v) w[v] = LoadCodes<kBits>(codes, step, v);
+        Weights ws[kAll];
+        HWY_UNROLL(16) for (int v = 0; v < kAll; ++v) {
+          ws[v] = LoadCodes<kBits>(codes + v / kVectors * panel_codes, step, v % kVectors);
+        }
         HWY_UNROLL(16) for (int i = 0; i < kCount; ++i) {
           const Activations highs = Spread(high_codes + i * stride + (k + step) * 4);
           const Activations lows = Spread(low_codes + i * stride + (k + step) * 4);
-          HWY_UNROLL(16) for (int v = 0; v < kVectors; ++v) {
+          HWY_UNROLL(16) for (int v = 0; v < kAll; ++v) {
             VI& to_high = high[i][step % kChains][v];
             VI& to_low = low[i][step % kChains][v];
-            to_high = Dot(to_high, w[v], highs);
-            to_low = Dot(to_low, w[v], lows);
+            to_high = Dot(to_high, ws[v], highs);
+            to_low = Dot(to_low, ws[v], lows);
           }
         }
       }
     }
-    HWY_UNROLL(16) for (int v = 0; v < kVectors; ++v) {
+    HWY_UNROLL(16) for (int v = 0; v < kAll; ++v) {
       const hn::Rebind<hwy::bfloat16_t, F32> bf16;
-      const VF scale = hn::PromoteTo(
-          F32(), hn::LoadU(bf16, reinterpret_cast<const hwy::bfloat16_t*>(scales) + g * kPanel + v * kLanes));
+      const uint16_t* const from = scales + v / kVectors * panel_scales + g * kPanel + v % kVectors * kLanes;
+      const VF scale = hn::PromoteTo(F32(), hn::LoadU(bf16, reinterpret_cast<const hwy::bfloat16_t*>(from)));
       HWY_UNROLL(16) for (int i = 0; i < kCount; ++i) {
         VI high_sum = high[i][0][v];
         VI low_sum = low[i][0][v];
@@ -208,25 +216,26 @@ HWY_INLINE void PanelTile(const uint8_t* codes, const uint16_t* scales, const Qu
         // The parts may be larger than an integer; their sum is not.
         const VI whole = hn::Add(hn::ShiftLeft<8>(high_sum), low_sum);
         const VF factor = hn::Mul(scale, hn::Set(F32(), x.scales[(row + i) * x.groups + g]));
-        totals[i * kVectors + v] = hn::MulAdd(hn::ConvertTo(F32(), whole), factor, totals[i * kVectors + v]);
+        totals[i * kAll + v] = hn::MulAdd(hn::ConvertTo(F32(), whole), factor, totals[i * kAll + v]);
       }
     }
   }
 }
 
-// Inputs of rows [row, m), kCount at a time, then fewer.
-template <CodeBits kBits, int kCount>
+// Inputs of rows [row, m), kCount at a time, then fewer, times kPanels panels.
+template <CodeBits kBits, int kCount, int kPanels>
 HWY_INLINE void PanelInputs(const QuantizedView& w, int64_t panel, const float* bias, const QuantizedRows& x,
                             int64_t row, int64_t m, float* y) {
+  constexpr int kAll = kPanels * kVectors;
   for (; row + kCount <= m; row += kCount) {
-    VF totals[kCount * kVectors];
+    VF totals[kCount * kAll];
     for (VF& total : totals) total = hn::Zero(F32());
-    PanelTile<kBits, kCount>(w.codes + panel * w.panel_codes(), w.scales + panel * w.panel_scales(), x, row, totals);
+    PanelTile<kBits, kCount, kPanels>(w, panel, x, row, totals);
     const int64_t first = panel * kPanel;
-    const int64_t count = std::min(kPanel, w.rows - first);
+    const int64_t count = std::min(kPanels * kPanel, w.rows - first);
     for (int i = 0; i < kCount; ++i) {
-      alignas(64) float sums[kPanel];
-      for (int v = 0; v < kVectors; ++v) hn::StoreU(totals[i * kVectors + v], F32(), sums + v * kLanes);
+      alignas(64) float sums[kPanels * kPanel];
+      for (int v = 0; v < kAll; ++v) hn::StoreU(totals[i * kAll + v], F32(), sums + v * kLanes);
       float* const to = y + (row + i) * w.rows + first;
       if (bias != nullptr) {
         for (int64_t r = 0; r < count; ++r) to[r] = sums[r] + bias[first + r];
@@ -235,16 +244,22 @@ HWY_INLINE void PanelInputs(const QuantizedView& w, int64_t panel, const float* 
       }
     }
   }
-  if constexpr (kCount > 1) PanelInputs<kBits, kCount / 2>(w, panel, bias, x, row, m, y);
+  if constexpr (kCount > 1) PanelInputs<kBits, kCount / 2, kPanels>(w, panel, bias, x, row, m, y);
 }
 
-// As many inputs as keep their sums in registers.
-constexpr int kMostInputs = kLanes >= 16 ? 8 : 1;
+// As many inputs and panels as keep their sums in registers. Two panels share what is read of the inputs, which pays
+// where there are many; where there are few, weights in memory are read faster one after the other.
+constexpr int kMostInputs = kLanes >= 16 ? 4 : 1;
+constexpr int kMostPanels = kLanes >= 16 ? 2 : 1;
 
 template <CodeBits kBits>
 void QuantizedMatMulAs(const QuantizedView& w, const float* bias, const QuantizedRows& x, int64_t m, int64_t begin,
                        int64_t end, float* y) {
-  for (int64_t panel = begin; panel < end; ++panel) PanelInputs<kBits, kMostInputs>(w, panel, bias, x, 0, m, y);
+  int64_t panel = begin;
+  for (; m >= kMostInputs && panel + kMostPanels <= end; panel += kMostPanels) {
+    PanelInputs<kBits, kMostInputs, kMostPanels>(w, panel, bias, x, 0, m, y);
+  }
+  for (; panel < end; ++panel) PanelInputs<kBits, kMostInputs, 1>(w, panel, bias, x, 0, m, y);
 }
 
 void QuantizedMatMul(const QuantizedView& w, const float* bias, const QuantizedRows& x, int64_t m, int64_t begin,
