@@ -21,7 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 
 // Of a file longer than this the rest is ignored; those read here have a few hundred bytes.
-constexpr std::streamsize kMostBytes = 64 * 1024;
+constexpr std::streamsize kMostBytes = 65536;
 
 // A mask of more processors than this is not asked for.
 constexpr size_t kMostProcessors = size_t{1} << 16U;

@@ -40,8 +40,8 @@ using VF = hn::Vec<F32>;
 using VI = hn::Vec<I32>;
 using VU = hn::Vec<U32>;
 
-constexpr int kLanes = static_cast<int>(hn::MaxLanes(F32()));
-constexpr int kVectors = static_cast<int>(kPanel) / kLanes;
+constexpr auto kLanes = static_cast<int64_t>(hn::MaxLanes(F32()));
+constexpr auto kVectors = static_cast<int>(kPanel / kLanes);
 
 // Four codes of each weight row, u8 in the bytes of a lane, times four of the activations, the same in each lane: three
 // ways, of which each gives the same sums, but for kOffset: what has been added to a weight's code and is multiplied
