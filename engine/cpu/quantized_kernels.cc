@@ -360,13 +360,19 @@ HWY_INLINE uint16_t QuantizeTo4(const float* w, float largest, int32_t* codes) {
   for (const float steps : kSteps) {
     const uint16_t scale = AwayFromZero(sign * largest / steps);
     Round(w, kGroup, 1.0F / FloatOf(scale), -8.0F, 7.0F, tried);
-    VF errors = hn::Zero(F32());
-    for (int64_t i = 0; i < kGroup; i += kLanes) {
-      const VF value = hn::ConvertTo(F32(), hn::LoadU(I32(), tried + i));
-      const VF error = hn::NegMulAdd(value, hn::Set(F32(), FloatOf(scale)), hn::LoadU(F32(), w + i));
-      errors = hn::MulAdd(error, error, errors);
+    // Added up in the same order on every instruction set, so that all make the same choice.
+    alignas(64) float errors[kPanel];
+    for (int64_t lane = 0; lane < kPanel; lane += kLanes) {
+      VF squares = hn::Zero(F32());
+      for (int64_t i = lane; i < kGroup; i += kPanel) {
+        const VF value = hn::ConvertTo(F32(), hn::LoadU(I32(), tried + i));
+        const VF error = hn::NegMulAdd(value, hn::Set(F32(), FloatOf(scale)), hn::LoadU(F32(), w + i));
+        squares = hn::MulAdd(error, error, squares);
+      }
+      hn::StoreU(squares, F32(), errors + lane);
     }
-    const float sum = hn::GetLane(hn::SumOfLanes(F32(), errors));
+    float sum = 0;
+    for (const float error : errors) sum += error;
     if (sum < least) {
       least = sum;
       best = scale;

@@ -229,11 +229,13 @@ TEST(PackedCacheVersionTest, TheLayoutIsThatOfTheVersion) {
   const auto checksum = [&](Arithmetic arithmetic) {
     WeightPacker packer(arithmetic, pool);
     const QuantizedView view = packer.Quantize({DType::kF32, weights.data(), kRows, kCols});
-    return PackedFile::ChecksumOf({reinterpret_cast<const std::byte*>(view.codes), packer.bytes()});
+    const auto* const begin = reinterpret_cast<const std::byte*>(view.codes);
+    const auto* const end = reinterpret_cast<const std::byte*>(view.scales + view.panels() * view.panel_scales());
+    return PackedFile::ChecksumOf({begin, end});
   };
   EXPECT_EQ(PackedCache::kVersion, 1);
-  EXPECT_EQ(checksum(Arithmetic::kInt8), 7118509U);
-  EXPECT_EQ(checksum(Arithmetic::kInt4), 3803296905U);
+  EXPECT_EQ(checksum(Arithmetic::kInt8), 895267829U);
+  EXPECT_EQ(checksum(Arithmetic::kInt4), 1515210605U);
 }
 
 }  // namespace

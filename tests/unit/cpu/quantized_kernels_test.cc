@@ -175,6 +175,20 @@ TEST_P(QuantizedKernelsTest, WeightsAreWithinHalfAStep) {
   }
 }
 
+// A packed copy that one machine made is another's, too.
+TEST_P(QuantizedKernelsTest, EveryInstructionSetPacksTheSame) {
+  if (!Fused()) GTEST_SKIP() << "of two scales that are as good, one without fused multiply-add may take the other";
+  const TensorView w = random_.Tensor({80, 1000}, DType::kBF16);
+  for (const CodeBits bits : kBits) {
+    SetTargets(GetParam());
+    const Packed packed(w, bits);
+    SetTargets(0);
+    const Packed best(w, bits);
+    EXPECT_EQ(packed.codes, best.codes);
+    EXPECT_EQ(packed.scales, best.scales);
+  }
+}
+
 // Of the largest weight, -8 is nearer than 7: whatever its sign, the error of a group is that of 4 bits.
 TEST_P(QuantizedKernelsTest, FourBitsAreUsedWhole) {
   const TensorView w = random_.Tensor({64, 1024}, DType::kF32);
