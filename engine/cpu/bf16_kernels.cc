@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 #include "cpu/bf16_kernels.h"
 
-#include <algorithm>
+#include <hwy/base.h>
 
 // Highway 1.0 has neither the instruction nor a target for it: x86 intrinsics, in functions compiled for processors
 // that have it, which HasBF16Products() tells.
@@ -20,10 +20,21 @@ namespace {
 
 constexpr int64_t kPairs = 32;  // numbers of a vector
 
-// The first n (at most 32) numbers at p, then zeros.
-QTTS_BF16_INLINE __m512bh Load(const uint16_t* p, int64_t n) {
-  const __mmask32 mask = n >= kPairs ? 0xFFFFFFFFU : (1U << n) - 1;
+// The numbers at p of which `mask` has the bits, and zeros.
+QTTS_BF16_INLINE __m512bh Load(const uint16_t* p, __mmask32 mask) {
   return reinterpret_cast<__m512bh>(_mm512_maskz_loadu_epi16(mask, p));
+}
+
+// sum += w x of the columns that `mask` has, for each weight row and input.
+template <int kRows, int kInputs>
+QTTS_BF16_INLINE void AddProducts(const uint16_t* w, const uint16_t* x, int64_t cols, __mmask32 mask,
+                                  __m512 (*sum)[kRows]) {
+  __m512bh xs[kInputs];
+  HWY_UNROLL(16) for (int i = 0; i < kInputs; ++i) xs[i] = Load(x + i * cols, mask);
+  HWY_UNROLL(16) for (int r = 0; r < kRows; ++r) {
+    const __m512bh ws = Load(w + r * cols, mask);
+    HWY_UNROLL(16) for (int i = 0; i < kInputs; ++i) sum[i][r] = _mm512_dpbf16_ps(sum[i][r], ws, xs[i]);
+  }
 }
 
 // The sum of the lanes, as a tree. (GCC 12 warns of its own reduction, and of shuffles that have no mask.)
@@ -42,19 +53,15 @@ template <int kRows, int kInputs>
 QTTS_BF16_INLINE void Tile(const uint16_t* w, int64_t cols, const float* bias, const uint16_t* x, float* y,
                            int64_t y_stride) {
   __m512 sum[kInputs][kRows];
-  for (int i = 0; i < kInputs; ++i) {
-    for (int r = 0; r < kRows; ++r) sum[i][r] = _mm512_setzero_ps();
+  HWY_UNROLL(16) for (int i = 0; i < kInputs; ++i) {
+    HWY_UNROLL(16) for (int r = 0; r < kRows; ++r) sum[i][r] = _mm512_setzero_ps();
   }
-  for (int64_t c = 0; c < cols; c += kPairs) {
-    __m512bh xs[kInputs];
-    for (int i = 0; i < kInputs; ++i) xs[i] = Load(x + i * cols + c, cols - c);
-    for (int r = 0; r < kRows; ++r) {
-      const __m512bh ws = Load(w + r * cols + c, cols - c);
-      for (int i = 0; i < kInputs; ++i) sum[i][r] = _mm512_dpbf16_ps(sum[i][r], ws, xs[i]);
-    }
-  }
-  for (int i = 0; i < kInputs; ++i) {
-    for (int r = 0; r < kRows; ++r) {
+  constexpr __mmask32 kAll = 0xFFFFFFFFU;
+  int64_t c = 0;
+  for (; c + kPairs <= cols; c += kPairs) AddProducts<kRows, kInputs>(w + c, x + c, cols, kAll, sum);
+  if (c < cols) AddProducts<kRows, kInputs>(w + c, x + c, cols, (1U << (cols - c)) - 1, sum);
+  HWY_UNROLL(16) for (int i = 0; i < kInputs; ++i) {
+    HWY_UNROLL(16) for (int r = 0; r < kRows; ++r) {
       y[i * y_stride + r] = SumOf(sum[i][r]) + (bias == nullptr ? 0.0F : bias[r]);
     }
   }
