@@ -6,6 +6,7 @@
 #include <numbers>
 
 #include "cpu/kernels.h"
+#include "cpu/scratch.h"
 
 namespace qtts::cpu {
 namespace {
@@ -32,13 +33,6 @@ constexpr int64_t kLeastInt8Channels = 96;
 constexpr int64_t kUnitRows = 64;
 // Rows that a thread takes at least when it takes units: whole tiles.
 constexpr int64_t kUnitGrain = 16;
-
-// Room for `size` elements; contents beyond what was there are undefined.
-template <typename T>
-T* Room(std::vector<T>* buffer, int64_t size) {
-  if (buffer->size() < static_cast<size_t>(size)) buffer->resize(static_cast<size_t>(size));
-  return buffer->data();
-}
 
 // weight [channels, 1, taps] -> [taps][channels].
 std::vector<float> DepthwiseWeights(const TensorView& weight) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "cpu/bf16_kernels.h"
+#include "cpu/scratch.h"
 
 namespace qtts::cpu {
 namespace {
@@ -12,13 +13,6 @@ namespace {
 constexpr int64_t kInputGrain = 4;
 // Cost of quantising an input, in multiply-adds of a matrix product.
 constexpr int64_t kQuantizingWork = 8;
-
-// Room for `size` elements; contents beyond what was there are undefined.
-template <typename T>
-T* Room(std::vector<T>* buffer, int64_t size) {
-  if (buffer->size() < static_cast<size_t>(size)) buffer->resize(static_cast<size_t>(size));
-  return buffer->data();
-}
 
 }  // namespace
 

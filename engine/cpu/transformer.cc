@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "cpu/kernels.h"
+#include "cpu/scratch.h"
 
 namespace qtts::cpu {
 namespace {
@@ -18,11 +19,6 @@ constexpr int64_t kAttentionCost = 4;
 
 std::vector<float> FloatsOrNone(const std::optional<TensorView>& tensor) {
   return tensor.has_value() ? FloatsOf(*tensor) : std::vector<float>();
-}
-
-template <typename T>
-void Grow(std::vector<T>* buffer, int64_t size) {
-  if (buffer->size() < static_cast<size_t>(size)) buffer->resize(static_cast<size_t>(size));
 }
 
 }  // namespace
@@ -92,18 +88,18 @@ void Transformer::PlaceRows(std::span<const SequenceRows> sequences) {
     for (int64_t i = 0; i < sequence.rows; ++i) rows_.push_back({sequence.cache, begin + i});
   }
   const auto m = static_cast<int64_t>(rows_.size());
-  Grow(&rotations_, m * config_.head_dim);
+  Room(&rotations_, m * config_.head_dim);
   for (int64_t i = 0; i < m; ++i) {
     RotationOf(rows_[static_cast<size_t>(i)].position, rotations_.data() + i * config_.head_dim);
   }
-  Grow(&normed_, m * config_.hidden_size);
-  Grow(&q_, m * config_.q_width());
-  Grow(&k_, m * config_.kv_width());
-  Grow(&v_, m * config_.kv_width());
-  Grow(&attended_, m * config_.q_width());
-  Grow(&gate_, m * config_.intermediate_size);
-  Grow(&up_, m * config_.intermediate_size);
-  Grow(&branch_, m * config_.hidden_size);
+  Room(&normed_, m * config_.hidden_size);
+  Room(&q_, m * config_.q_width());
+  Room(&k_, m * config_.kv_width());
+  Room(&v_, m * config_.kv_width());
+  Room(&attended_, m * config_.q_width());
+  Room(&gate_, m * config_.intermediate_size);
+  Room(&up_, m * config_.intermediate_size);
+  Room(&branch_, m * config_.hidden_size);
 }
 
 void Transformer::Forward(std::span<const SequenceRows> sequences, float* x) {
@@ -167,7 +163,7 @@ void Transformer::AttendRow(int index, int64_t row, int64_t first_head, int64_t 
   const int64_t head_dim = config_.head_dim;
   const int64_t group = config_.num_heads / config_.num_kv_heads;
   const float scale = 1.0F / std::sqrt(static_cast<float>(head_dim));
-  Grow(&scores, place.position + 1);
+  Room(&scores, place.position + 1);
   for (int64_t h = first_head; h < end_head; ++h) {
     place.cache->Visible(index, static_cast<int>(h / group), place.position, &spans);
     const int64_t offset = row * config_.q_width() + h * head_dim;
