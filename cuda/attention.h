@@ -7,7 +7,7 @@
 
 #include "checkpoint/transformer_config.h"
 #include "gemm.h"
-#include "launch.h"
+#include "runtime/launch.h"
 
 namespace qtts::cuda {
 

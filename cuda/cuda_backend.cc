@@ -16,9 +16,9 @@
 #include "codec/codec.h"
 #include "codec/kernels.h"
 #include "codec/reference_cache.h"
-#include "device_memory.h"
 #include "encoder/voice_encoder.h"
 #include "language_model.h"
+#include "runtime/device_memory.h"
 
 namespace qtts::cuda {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "frame_state.h"
 #include "gemm.h"
-#include "launch.h"
+#include "runtime/launch.h"
 
 // The ends of a frame: ids in, results out; and what opens an utterance.
 namespace qtts::cuda {

@@ -2,10 +2,10 @@
 #include <algorithm>
 #include <iterator>
 
-#include "async_copy.cuh"
 #include "gemm_cluster.h"
 #include "gemm_device.cuh"
 #include "gemm_wide.h"
+#include "runtime/async_copy.cuh"
 
 namespace qtts::cuda {
 namespace gemm {

@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "checkpoint/dtype.h"
-#include "launch.h"
+#include "runtime/launch.h"
 
 // Products of weight matrices with few rows of activations: the frame's work. A row's result has one
 // fixed order of additions, whatever rows ride with it: a batch equals its members, and a prompt

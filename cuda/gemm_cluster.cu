@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 #include <algorithm>
 
-#include "async_copy.cuh"
-#include "cluster.cuh"
 #include "gemm_cluster.h"
+#include "runtime/async_copy.cuh"
+#include "runtime/cluster.cuh"
 
 namespace qtts::cuda::gemm {
 namespace {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 #include <algorithm>
 
-#include "async_copy.cuh"
 #include "gemm_device.cuh"
 #include "gemm_wide.h"
+#include "runtime/async_copy.cuh"
 
 namespace qtts::cuda::gemm {
 namespace {

@@ -5,8 +5,8 @@
 #include <cstddef>
 #include <vector>
 
-#include "device_memory.h"
 #include "qtts/status.h"
+#include "runtime/device_memory.h"
 
 namespace qtts::cuda {
 

@@ -14,7 +14,6 @@
 
 #include "attention.h"
 #include "checkpoint/checkpoint.h"
-#include "device_memory.h"
 #include "frame.h"
 #include "frame_state.h"
 #include "gemm.h"
@@ -24,6 +23,7 @@
 #include "prompt/prompt.h"
 #include "qtts/request.h"
 #include "qtts/status.h"
+#include "runtime/device_memory.h"
 #include "stack.h"
 #include "weight_loader.h"
 

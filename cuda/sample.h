@@ -7,7 +7,7 @@
 #include "frame.h"
 #include "frame_state.h"
 #include "gemm.h"
-#include "launch.h"
+#include "runtime/launch.h"
 
 // The official sampling rules (spec 6) on the device: engine/sampling, a block per row, with the same
 // random numbers.

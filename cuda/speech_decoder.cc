@@ -9,7 +9,7 @@
 
 #include "codec/codec.h"
 #include "cuda_backend.h"
-#include "device_memory.h"
+#include "runtime/device_memory.h"
 
 namespace qtts::cuda {
 namespace {

@@ -12,9 +12,9 @@
 
 #include "checkpoint/safetensors.h"
 #include "checkpoint/weights.h"
-#include "device_memory.h"
 #include "gemm.h"
 #include "qtts/status.h"
+#include "runtime/device_memory.h"
 
 namespace qtts::cuda {
 

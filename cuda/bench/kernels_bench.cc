@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "attention.h"
-#include "device_memory.h"
 #include "gemm.h"
+#include "runtime/device_memory.h"
 
 namespace {
 

@@ -22,9 +22,9 @@
 #include "checkpoint/checkpoint.h"
 #include "codec/codec.h"
 #include "cuda_backend.h"
-#include "device_memory.h"
 #include "golden/generator/random_checkpoint.h"
 #include "language_model.h"
+#include "runtime/device_memory.h"
 
 namespace {
 

@@ -8,10 +8,10 @@
 #include <variant>
 #include <vector>
 
-#include "codec/arena.h"
 #include "codec/kernels.h"
 #include "codec/steps.h"
-#include "device_memory.h"
+#include "runtime/arena.h"
+#include "runtime/device_memory.h"
 
 namespace qtts::cuda {
 namespace codec {
@@ -30,7 +30,7 @@ Form FormOf(const CodecArithmetic& arithmetic) {
 }  // namespace codec
 
 struct Codec::Impl {
-  codec::Arena memory;
+  Arena memory;
   std::vector<codec::Step> steps;
   codec::DeviceTraits device;
   int groups = 0;

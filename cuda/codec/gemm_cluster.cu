@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-#include "async_copy.cuh"
-#include "cluster.cuh"
 #include "codec/epilogue.cuh"
 #include "codec/gemm.h"
 #include "codec/half_math.cuh"
-#include "succeeds.h"
+#include "runtime/async_copy.cuh"
+#include "runtime/cluster.cuh"
+#include "runtime/succeeds.h"
 
 // Products on the tensor cores by small blocks, on devices whose blocks can form clusters: several fit on a processor,
 // or one beside a kernel that leaves little room. The blocks of a cluster share a sum: each takes one group of the

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 #include <algorithm>
 
-#include "async_copy.cuh"
 #include "codec/epilogue.cuh"
 #include "codec/gemm.h"
 #include "codec/half_math.cuh"
+#include "runtime/async_copy.cuh"
 
 // Products on the tensor cores by blocks that have a processor to themselves, or half of it.
 namespace qtts::cuda::codec {

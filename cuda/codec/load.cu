@@ -3,7 +3,7 @@
 #include <cuda_fp16.h>
 
 #include "codec/kernels.h"
-#include "elementwise.cuh"
+#include "runtime/elementwise.cuh"
 
 // Kernels that bring weights into shape, run once.
 namespace qtts::cuda::codec {

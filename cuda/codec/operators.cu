@@ -3,9 +3,9 @@
 
 #include <algorithm>
 
-#include "async_copy.cuh"
 #include "codec/device.cuh"
 #include "codec/gemm.h"
+#include "runtime/async_copy.cuh"
 
 // The operators that are no matrix products.
 namespace qtts::cuda::codec {

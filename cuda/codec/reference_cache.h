@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "device_memory.h"
+#include "runtime/device_memory.h"
 
 namespace qtts::cuda {
 

@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "checkpoint/weights.h"
-#include "codec/arena.h"
 #include "codec/kernels.h"
 #include "codec/weights.h"
 #include "qtts/status.h"
+#include "runtime/arena.h"
 
 // What makes samples of a frame's codes: a list of steps, a kernel each, that lacks only what a call brings.
 namespace qtts::cuda::codec {

@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "checkpoint/weights.h"
-#include "codec/arena.h"
 #include "codec/kernels.h"
-#include "device_memory.h"
 #include "qtts/status.h"
+#include "runtime/arena.h"
+#include "runtime/device_memory.h"
 
 namespace qtts::cuda::codec {
 

@@ -11,11 +11,11 @@
 #include <vector>
 
 #include "checkpoint/voice_encoder.h"
-#include "codec/arena.h"
 #include "encoder/queue.h"
-#include "encoder/scratch.h"
 #include "encoder/weights.h"
 #include "qtts/status.h"
+#include "runtime/arena.h"
+#include "runtime/scratch.h"
 
 namespace qtts::cuda::encoder {
 
@@ -73,7 +73,7 @@ class CodecEncoder {
   void Transform(int64_t rows, float* x, float* normed, float* wide, float* attended, Queue* queue) const;
 
   CodecEncoderConfig config_;
-  codec::Arena memory_;
+  Arena memory_;
   int64_t hop_ = 1;  // samples of a row
   Layer first_conv_, last_conv_;
   std::vector<Stage> stages_;

@@ -4,8 +4,8 @@
 
 #include <cstdint>
 
-#include "elementwise.cuh"
 #include "encoder/kernels.h"
+#include "runtime/elementwise.cuh"
 
 // Kernels that bring weights into shape, run once.
 namespace qtts::cuda::encoder {

@@ -6,9 +6,9 @@
 
 #include <string>
 
-#include "device_memory.h"
 #include "encoder/kernels.h"
 #include "qtts/status.h"
+#include "runtime/device_memory.h"
 
 namespace qtts::cuda::encoder {
 

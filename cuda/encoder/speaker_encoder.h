@@ -11,11 +11,11 @@
 #include <vector>
 
 #include "checkpoint/voice_encoder.h"
-#include "codec/arena.h"
 #include "encoder/queue.h"
-#include "encoder/scratch.h"
 #include "encoder/weights.h"
 #include "qtts/status.h"
+#include "runtime/arena.h"
+#include "runtime/scratch.h"
 
 namespace qtts::cuda::encoder {
 
@@ -56,7 +56,7 @@ class SpeakerEncoder {
   void Pool(const Arrays& arrays, Queue* queue) const;
 
   SpeakerEncoderConfig config_;
-  codec::Arena memory_;
+  Arena memory_;
   Spectrogram tables_;  // without its arrays of a recording
   Layer first_;
   std::vector<Block> blocks_;

@@ -6,10 +6,10 @@
 #include <optional>
 #include <utility>
 
-#include "device_memory.h"
 #include "encoder/codec_encoder.h"
-#include "encoder/scratch.h"
 #include "encoder/speaker_encoder.h"
+#include "runtime/device_memory.h"
+#include "runtime/scratch.h"
 
 namespace qtts::cuda {
 namespace {
@@ -62,7 +62,7 @@ class CudaVoiceEncoder final : public VoiceEncoder {
   std::optional<Stream> stream_;
   std::unique_ptr<encoder::SpeakerEncoder> speaker_;
   std::unique_ptr<encoder::CodecEncoder> codec_;
-  encoder::Scratch scratch_;
+  Scratch scratch_;
 };
 
 }  // namespace

@@ -4,7 +4,7 @@
 #include <limits>
 #include <string>
 
-#include "device_memory.h"
+#include "runtime/device_memory.h"
 
 namespace qtts::cuda::encoder {
 namespace {
@@ -31,14 +31,14 @@ void WeightPacker::Check(cudaError_t error) {
   if (!Succeeds(error) && status_.ok()) status_ = CudaStatus(error, kLoading);
 }
 
-void* WeightPacker::Allocate(codec::Arena* arena, size_t bytes) {
+void* WeightPacker::Allocate(Arena* arena, size_t bytes) {
   if (failed()) return nullptr;
   void* const data = arena->Allocate(bytes);
   if (data == nullptr) Check(arena->error());
   return data;
 }
 
-float* WeightPacker::Floats(codec::Arena* arena, int64_t count) {
+float* WeightPacker::Floats(Arena* arena, int64_t count) {
   return static_cast<float*>(Allocate(arena, static_cast<size_t>(count) * sizeof(float)));
 }
 
@@ -118,7 +118,7 @@ WeightPacker::Codebooks WeightPacker::LoadCodebooks(const std::vector<CodebookWe
   const int64_t size = static_cast<int64_t>(entries) * dim;
   float* const codewords = Floats(&memory_, groups * size);
   float* const squares = Floats(&memory_, groups * entries);
-  codec::Arena trained;
+  Arena trained;
   float* const sums = Floats(&trained, size);
   float* const usage = Floats(&trained, entries);
   for (int64_t g = 0; g < groups && !failed(); ++g) {

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "checkpoint/weights.h"
-#include "codec/arena.h"
 #include "encoder/kernels.h"
 #include "qtts/status.h"
+#include "runtime/arena.h"
 
 namespace qtts::cuda::encoder {
 
@@ -29,7 +29,7 @@ struct Layer {
 // it. What it gives lies in `memory`. Not thread-safe.
 class WeightPacker {
  public:
-  WeightPacker(codec::Arena* memory, cudaStream_t stream) : memory_(*memory), stream_(stream) {}
+  WeightPacker(Arena* memory, cudaStream_t stream) : memory_(*memory), stream_(stream) {}
 
   Layer LoadConv(const ConvWeights& weights);
   // Weights [out, in] or [out, in, taps] without bias; several with the same in and taps are one layer whose outputs
@@ -53,16 +53,16 @@ class WeightPacker {
  private:
   bool failed() const { return !status_.ok(); }
   void Check(cudaError_t error);
-  void* Allocate(codec::Arena* arena, size_t bytes);
-  float* Floats(codec::Arena* arena, int64_t count);
+  void* Allocate(Arena* arena, size_t bytes);
+  float* Floats(Arena* arena, int64_t count);
   // The tensor's bytes, until Release().
   const void* Stage(const TensorView& tensor);
   void Release() { staging_.Reuse(); }
   const void* Copy(const void* data, size_t bytes);
   void PackInto(const TensorView& tensor, int out, int in, int taps, float* to, int to_out, int first);
 
-  codec::Arena& memory_;
-  codec::Arena staging_;
+  Arena& memory_;
+  Arena staging_;
   cudaStream_t stream_;
   Status status_;
 };

@@ -9,11 +9,11 @@
 #include <vector>
 
 #include "attention.h"
-#include "device_memory.h"
 #include "frame.h"
 #include "gemm.h"
 #include "persistent/frame_kernel.h"
 #include "qtts/status.h"
+#include "runtime/device_memory.h"
 #include "stack.h"
 #include "weight_loader.h"
 

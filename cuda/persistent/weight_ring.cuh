@@ -4,8 +4,8 @@
 
 #include <cstdint>
 
-#include "async_copy.cuh"
 #include "persistent/frame_kernel.h"
+#include "runtime/async_copy.cuh"
 
 // The stream of a block's weights: one thread copies tiles, piece by piece and in the order of their use, into slots
 // of shared memory, as far ahead as there are slots; all warps of the team read every piece and give its slot back.

@@ -11,9 +11,9 @@
 #include <thread>
 
 #include "cuda_backend.h"
-#include "device_memory.h"
 #include "fake_cuda/fake_cuda.h"
 #include "gpu/gpu_test.h"
+#include "runtime/device_memory.h"
 #include "scheduler/scheduler.h"
 #include "speech_decoder.h"
 

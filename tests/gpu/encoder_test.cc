@@ -20,7 +20,6 @@
 #include "backend/mel_tables.h"
 #include "cpu/cpu_voice_encoder.h"
 #include "cpu/mel_spectrogram.h"
-#include "device_memory.h"
 #include "encoder/codec_encoder.h"
 #include "encoder/kernels.h"
 #include "encoder/speaker_encoder.h"
@@ -28,6 +27,7 @@
 #include "golden/odd_encoders.h"
 #include "gpu/gpu_test.h"
 #include "qtts/engine.h"
+#include "runtime/device_memory.h"
 
 namespace qtts {
 namespace {
@@ -722,7 +722,7 @@ TEST_P(EncoderNets, SpectrogramIsTheCpus) {
   ASSERT_TRUE(stream.ok());
   const auto speaker = SpeakerEncoder::Create(files->config.speaker, files->weights.speaker, stream->get());
   ASSERT_TRUE(speaker.ok()) << speaker.status().message();
-  Scratch scratch;
+  cuda::Scratch scratch;
   const cpu::MelSpectrogram spectrogram(files->config.speaker.mel_bins);
   for (const int64_t samples : {int64_t{MelTables::kLeastSamples}, int64_t{24000}, int64_t{30001}}) {
     const std::vector<float> pcm = random_.Voice(samples);

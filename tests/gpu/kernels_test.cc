@@ -12,10 +12,10 @@
 #include "cpu/predictor.h"
 #include "cpu/talker.h"
 #include "cpu/thread_pool.h"
-#include "device_memory.h"
 #include "gemm.h"
 #include "gpu/gpu_test.h"
 #include "language_model.h"
+#include "runtime/device_memory.h"
 #include "sample.h"
 #include "sampling/sampler.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-#ifndef QTTS_CUDA_ASYNC_COPY_CUH_
-#define QTTS_CUDA_ASYNC_COPY_CUH_
+#ifndef QTTS_CUDA_RUNTIME_ASYNC_COPY_CUH_
+#define QTTS_CUDA_RUNTIME_ASYNC_COPY_CUH_
 
 #include <cstdint>
 
@@ -23,4 +23,4 @@ __device__ __forceinline__ void AwaitCopies() {
 
 }  // namespace qtts::cuda
 
-#endif  // QTTS_CUDA_ASYNC_COPY_CUH_
+#endif  // QTTS_CUDA_RUNTIME_ASYNC_COPY_CUH_

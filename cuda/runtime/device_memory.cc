@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-#include "device_memory.h"
+#include "runtime/device_memory.h"
 
 #include <algorithm>
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-#ifndef QTTS_CUDA_LAUNCH_H_
-#define QTTS_CUDA_LAUNCH_H_
+#ifndef QTTS_CUDA_RUNTIME_LAUNCH_H_
+#define QTTS_CUDA_RUNTIME_LAUNCH_H_
 
 #include <cuda_runtime.h>
 
-#include "succeeds.h"
+#include "runtime/succeeds.h"
 
 namespace qtts::cuda {
 
@@ -59,4 +59,4 @@ struct Launcher {
 
 }  // namespace qtts::cuda
 
-#endif  // QTTS_CUDA_LAUNCH_H_
+#endif  // QTTS_CUDA_RUNTIME_LAUNCH_H_

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-#ifndef QTTS_CUDA_DEVICE_MEMORY_H_
-#define QTTS_CUDA_DEVICE_MEMORY_H_
+#ifndef QTTS_CUDA_RUNTIME_DEVICE_MEMORY_H_
+#define QTTS_CUDA_RUNTIME_DEVICE_MEMORY_H_
 
 #include <cuda_runtime_api.h>
 
@@ -8,8 +8,8 @@
 #include <cstddef>
 #include <utility>
 
-#include "cuda_error.h"
 #include "qtts/status.h"
+#include "runtime/cuda_error.h"
 
 // Owners of CUDA resources. All are movable values that free what they own; none is thread-safe.
 namespace qtts::cuda {
@@ -138,4 +138,4 @@ class Graph {
 
 }  // namespace qtts::cuda
 
-#endif  // QTTS_CUDA_DEVICE_MEMORY_H_
+#endif  // QTTS_CUDA_RUNTIME_DEVICE_MEMORY_H_

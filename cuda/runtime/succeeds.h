@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-#ifndef QTTS_CUDA_SUCCEEDS_H_
-#define QTTS_CUDA_SUCCEEDS_H_
+#ifndef QTTS_CUDA_RUNTIME_SUCCEEDS_H_
+#define QTTS_CUDA_RUNTIME_SUCCEEDS_H_
 
 #include <cuda_runtime_api.h>
 
@@ -15,4 +15,4 @@ inline bool Succeeds(cudaError_t error) {
 
 }  // namespace qtts::cuda
 
-#endif  // QTTS_CUDA_SUCCEEDS_H_
+#endif  // QTTS_CUDA_RUNTIME_SUCCEEDS_H_

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-#ifndef QTTS_CUDA_CLUSTER_CUH_
-#define QTTS_CUDA_CLUSTER_CUH_
+#ifndef QTTS_CUDA_RUNTIME_CLUSTER_CUH_
+#define QTTS_CUDA_RUNTIME_CLUSTER_CUH_
 
 #include <cstdint>
 
@@ -59,4 +59,4 @@ __device__ __forceinline__ void AwaitArrivals(uint32_t arrivals) {
 
 }  // namespace qtts::cuda
 
-#endif  // QTTS_CUDA_CLUSTER_CUH_
+#endif  // QTTS_CUDA_RUNTIME_CLUSTER_CUH_

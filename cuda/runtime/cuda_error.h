@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-#ifndef QTTS_CUDA_CUDA_ERROR_H_
-#define QTTS_CUDA_CUDA_ERROR_H_
+#ifndef QTTS_CUDA_RUNTIME_CUDA_ERROR_H_
+#define QTTS_CUDA_RUNTIME_CUDA_ERROR_H_
 
 #include <cuda_runtime_api.h>
 
 #include <string>
 
 #include "qtts/status.h"
-#include "succeeds.h"
+#include "runtime/succeeds.h"
 
 // CUDA's errors as Status. CUDA keeps the last one of a thread until it is asked for it, and a launch says nothing
 // else: an error that has been dealt with must not be found there by whoever launches next. All thread-safe.
@@ -30,4 +30,4 @@ Status CudaStatus(cudaError_t error, const std::string& what);
 
 }  // namespace qtts::cuda
 
-#endif  // QTTS_CUDA_CUDA_ERROR_H_
+#endif  // QTTS_CUDA_RUNTIME_CUDA_ERROR_H_

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-#ifndef QTTS_CUDA_ELEMENTWISE_CUH_
-#define QTTS_CUDA_ELEMENTWISE_CUH_
+#ifndef QTTS_CUDA_RUNTIME_ELEMENTWISE_CUH_
+#define QTTS_CUDA_RUNTIME_ELEMENTWISE_CUH_
 
 #include <cstdint>
 
@@ -20,4 +20,4 @@ __device__ __forceinline__ int64_t ElementIndex() {
 
 }  // namespace qtts::cuda
 
-#endif  // QTTS_CUDA_ELEMENTWISE_CUH_
+#endif  // QTTS_CUDA_RUNTIME_ELEMENTWISE_CUH_

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-#ifndef QTTS_CUDA_CODEC_ARENA_H_
-#define QTTS_CUDA_CODEC_ARENA_H_
+#ifndef QTTS_CUDA_RUNTIME_ARENA_H_
+#define QTTS_CUDA_RUNTIME_ARENA_H_
 
 #include <cuda_runtime_api.h>
 
@@ -8,9 +8,9 @@
 #include <cstddef>
 #include <vector>
 
-#include "cuda_error.h"
+#include "runtime/cuda_error.h"
 
-namespace qtts::cuda::codec {
+namespace qtts::cuda {
 
 // Device memory handed out piece by piece and freed at once. Not thread-safe.
 class Arena {
@@ -60,6 +60,6 @@ class Arena {
   cudaError_t error_ = cudaSuccess;
 };
 
-}  // namespace qtts::cuda::codec
+}  // namespace qtts::cuda
 
-#endif  // QTTS_CUDA_CODEC_ARENA_H_
+#endif  // QTTS_CUDA_RUNTIME_ARENA_H_

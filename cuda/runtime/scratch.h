@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-#ifndef QTTS_CUDA_ENCODER_SCRATCH_H_
-#define QTTS_CUDA_ENCODER_SCRATCH_H_
+#ifndef QTTS_CUDA_RUNTIME_SCRATCH_H_
+#define QTTS_CUDA_RUNTIME_SCRATCH_H_
 
 #include <initializer_list>
 #include <utility>
 #include <vector>
 
-#include "device_memory.h"
 #include "qtts/status.h"
+#include "runtime/device_memory.h"
 
-namespace qtts::cuda::encoder {
+namespace qtts::cuda {
 
 // Device memory for what a net computes on its way, taken anew by each recording and kept between them: to free it
 // would make the whole device wait. Not thread-safe.
@@ -38,6 +38,6 @@ class Scratch {
   DeviceMemory memory_;
 };
 
-}  // namespace qtts::cuda::encoder
+}  // namespace qtts::cuda
 
-#endif  // QTTS_CUDA_ENCODER_SCRATCH_H_
+#endif  // QTTS_CUDA_RUNTIME_SCRATCH_H_

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-#include "cuda_error.h"
+#include "runtime/cuda_error.h"
 
 namespace qtts::cuda {
 
