@@ -8,7 +8,7 @@
 
 #include "backend/backend.h"
 #include "checkpoint/checkpoint.h"
-#include "gemm.h"
+#include "gemm/gemm.h"
 #include "language_model.h"
 #include "qtts/status.h"
 

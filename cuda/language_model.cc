@@ -6,7 +6,7 @@
 #include <cstring>
 #include <span>
 
-#include "sample.h"
+#include "sample/sample.h"
 
 namespace qtts::cuda {
 namespace {

@@ -12,25 +12,25 @@
 #include <utility>
 #include <vector>
 
-#include "attention.h"
+#include "attention/attention.h"
 #include "checkpoint/checkpoint.h"
-#include "frame.h"
-#include "frame_state.h"
-#include "gemm.h"
-#include "kv_pages.h"
-#include "persistent/persistent_frame.h"
-#include "prefix_cache.h"
+#include "frame/frame.h"
+#include "frame/frame_state.h"
+#include "gemm/gemm.h"
+#include "network/stack.h"
+#include "paths/persistent/persistent_frame.h"
 #include "prompt/prompt.h"
 #include "qtts/request.h"
 #include "qtts/status.h"
 #include "runtime/device_memory.h"
-#include "stack.h"
+#include "sequences/kv_pages.h"
+#include "sequences/prefix_cache.h"
 #include "weight_loader.h"
 
 namespace qtts::cuda {
 
 // How frames of few utterances are computed: by a kernel for each product, in a graph, or by one persistent kernel
-// (persistent/persistent_frame.h). The results are the same, bit for bit.
+// (paths/persistent/persistent_frame.h). The results are the same, bit for bit.
 enum class FramePath { kBest, kGraph, kPersistent };
 
 // What a frame's rows begin with.

@@ -6,7 +6,7 @@
 
 #include "backend/speech_decoder.h"
 #include "checkpoint/checkpoint.h"
-#include "gemm.h"
+#include "gemm/gemm.h"
 
 namespace qtts::cuda {
 

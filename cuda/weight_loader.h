@@ -12,7 +12,7 @@
 
 #include "checkpoint/safetensors.h"
 #include "checkpoint/weights.h"
-#include "gemm.h"
+#include "gemm/gemm.h"
 #include "qtts/status.h"
 #include "runtime/device_memory.h"
 

@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "attention.h"
-#include "gemm.h"
+#include "attention/attention.h"
+#include "gemm/gemm.h"
 #include "runtime/device_memory.h"
 
 namespace {

@@ -7,7 +7,7 @@
 
 #include "cpu/cpu_backend.h"
 #include "cuda_backend.h"
-#include "frame.h"
+#include "frame/frame.h"
 #include "gpu/gpu_test.h"
 #include "qtts/engine.h"
 #include "speech_decoder.h"

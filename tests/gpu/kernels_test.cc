@@ -7,16 +7,16 @@
 #include <limits>
 #include <tuple>
 
-#include "attention.h"
+#include "attention/attention.h"
 #include "cpu/embedder.h"
 #include "cpu/predictor.h"
 #include "cpu/talker.h"
 #include "cpu/thread_pool.h"
-#include "gemm.h"
+#include "gemm/gemm.h"
 #include "gpu/gpu_test.h"
 #include "language_model.h"
 #include "runtime/device_memory.h"
-#include "sample.h"
+#include "sample/sample.h"
 #include "sampling/sampler.h"
 
 // The GPU's products and sampling rules against plain ones, and the language model's logits against the

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#ifndef QTTS_CUDA_ATTENTION_ATTENTION_H_
+#define QTTS_CUDA_ATTENTION_ATTENTION_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "checkpoint/transformer_config.h"
+#include "gemm/gemm.h"
+#include "runtime/launch.h"
+
+namespace qtts::cuda {
+
+// Positions whose keys and values lie together: the unit in which caches grow.
+inline constexpr int kPagePositions = 128;
+// Positions that one block attends to. Longer contexts are cut and combined in order.
+inline constexpr int kSplitPositions = 64;
+
+// Heads have a multiple of 8 elements, this many at most.
+inline constexpr int kMaxHeadDim = 256;
+
+// Where the rows of a call belong. Rows of one sequence lie together, in order.
+struct SequenceRows {
+  // Sequence of row r: slots[r / per_sequence], or r / per_sequence without slots; below 0: no row.
+  const int* slots = nullptr;
+  // Position of row r: positions[r], or first_position + r % per_sequence without positions.
+  const int* positions = nullptr;
+  int first_position = 0;
+  int per_sequence = 1;
+  // The rows' own keys and values are in the cache already, put there by AppendKeyValues().
+  bool appended = false;
+  int64_t rows = 0;
+};
+
+// Pages of all sequences: table[sequence * pages_per_sequence + page] is a page,
+// [layer][kv head][keys, values][kPagePositions][head_dim] in the precision's type.
+struct KeyValuePages {
+  void* const* table = nullptr;
+  int pages_per_sequence = 0;
+  int page_positions = kPagePositions;
+};
+
+struct AttentionLayer {
+  int layer = 0;
+  const float* q_norm = nullptr;  // [head_dim], or none
+  const float* k_norm = nullptr;
+  const float* inverse_frequencies = nullptr;  // [head_dim / 2]
+};
+
+// Memory for partial results of split contexts: kept by the caller, zeroed once.
+struct AttentionScratch {
+  float* partial = nullptr;
+  unsigned* tickets = nullptr;
+};
+// Elements needed for `rows` rows and `splits` splits.
+size_t PartialElements(const TransformerConfig& config, int64_t rows, int splits);
+size_t TicketElements(const TransformerConfig& config, int64_t rows);
+
+// Splits that cover `positions` keys under config's window.
+int SplitsFor(const TransformerConfig& config, int64_t positions);
+
+// For each row: norm and RoPE of its query and key, its key and value into the cache (unless
+// appended), attention over all it sees. qkv F32 [rows][q_width + 2 kv_width]; y [rows][y_stride] in the
+// precision's type. `splits` must cover the longest row. Nothing is done where `live` is 0.
+void Attend(const Launcher& launch, Precision precision, const TransformerConfig& config, const AttentionLayer& layer,
+            const SequenceRows& rows, const KeyValuePages& pages, const AttentionScratch& scratch, int splits,
+            const float* qkv, void* y, int y_stride, const int* live);
+
+// The keys and values of rows that are attended to together, into the cache.
+void AppendKeyValues(const Launcher& launch, Precision precision, const TransformerConfig& config,
+                     const AttentionLayer& layer, const SequenceRows& rows, const KeyValuePages& pages,
+                     const float* qkv);
+
+}  // namespace qtts::cuda
+
+#endif  // QTTS_CUDA_ATTENTION_ATTENTION_H_

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#ifndef QTTS_CUDA_FRAME_FRAME_H_
+#define QTTS_CUDA_FRAME_FRAME_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "frame/frame_state.h"
+#include "gemm/gemm.h"
+#include "runtime/launch.h"
+
+// The ends of a frame: ids in, results out; and what opens an utterance.
+namespace qtts::cuda {
+
+// The tables of the talker's inputs, rows of `stride` elements in the precision's type.
+struct EmbeddingTables {
+  const void* text = nullptr;          // projected to the talker's width
+  const void* const* codes = nullptr;  // [code groups] tables, a device array
+  int groups = 0;
+  int width = 0;
+  int stride = 0;
+};
+
+// The rows of the frame in the making. Device arrays of kMaxRows.
+struct FrameRows {
+  int* slots = nullptr;          // below 0: nothing more to do in this frame
+  int* positions = nullptr;      // of the talker's input
+  int* codes = nullptr;          // [rows][groups]
+  int* live = nullptr;           // two words: does any row need the talker; the predictor
+  unsigned* frame = nullptr;     // frames made since the start
+  unsigned* finished = nullptr;  // rows that have reported, zero between frames
+};
+
+// First kernel of a frame: reads its kRing entry of `steps` [kRing][kMaxRows] (host memory), and sets the
+// talker's rows x [rows][stride]: for an utterance's first frame its row of `first_x` [slots][stride], then the sum of
+// the last codes' embeddings and the text's.
+void BeginFrame(const Launcher& launch, Precision precision, const EmbeddingTables& tables, const FrameRow* steps,
+                const FrameRows& frame, SlotState* slots, const float* first_x, int rows, float* x);
+
+// What the codec, on a stream of its own, takes over: frame n's lies in part n % kHandOvers, until frame
+// n + kHandOvers begins to end. Device arrays.
+inline constexpr int kHandOvers = 2;
+struct CodecHandOver {
+  int* slots = nullptr;        // [kHandOvers][kMaxRows], below 0: nothing to decode
+  int* codes = nullptr;        // [kHandOvers][kMaxRows][groups]
+  unsigned* frames = nullptr;  // [kHandOvers] their numbers
+};
+
+// Words that carry epochs (paths/persistent/words.cuh), to be zeroed after every `frames` frames; or none.
+struct EpochWords {
+  unsigned long long* words = nullptr;
+  int64_t count = 0;
+  unsigned frames = 0;
+};
+
+// Last kernel of a frame: how its rows ended, and their codes, into its entry of `results`
+// [kRing][kMaxRows] (host memory) and to the codec.
+void EndFrame(const Launcher& launch, const FrameRow* steps, const FrameRows& frame, const SlotState* slots, int groups,
+              int rows, FrameRowResult* results, const CodecHandOver& hand_over, const EpochWords& epochs);
+
+// The codec's rows pcm [rows][samples], of the slots and frame handed over, to `out` [kRing][kMaxRows][samples] (host
+// memory); PCM that is no number makes the result a fault.
+void DeliverPcm(const Launcher& launch, const int* slots, const unsigned* frame, int rows, const float* pcm,
+                int samples, FrameRowResult* results, float* out);
+
+// Makes `slot` a new utterance with `state`, and forgets the codes the last one chose: `history` is
+// [slots][history_words] bits.
+void OpenSlot(const Launcher& launch, int slot, const SlotState& state, SlotState* slots, unsigned* history,
+              int history_words);
+
+// The part of a prompt that goes through the talker at once. Device memory.
+struct PromptPiece {
+  int slot;
+  int last_row;
+};
+
+// Talker inputs of `count` uploaded rows to x [count][stride]. With positions: those of rows [0, padded) from
+// first_position on, below 0 beyond count; and the piece, which is the slot's.
+void EmbedPrompt(const Launcher& launch, Precision precision, const EmbeddingTables& tables, const PromptRowIds* rows,
+                 const float* x_vector, int count, float* x, int* positions, int padded, int first_position,
+                 PromptPiece* piece, int slot);
+
+// The piece's last row of x [rows][stride] to its slot's of first_x [slots][stride].
+void KeepLastRow(const Launcher& launch, const PromptPiece* piece, const float* x, int width, int stride,
+                 float* first_x);
+
+// table[index] = page.
+void SetPage(const Launcher& launch, void** table, int64_t index, void* page);
+
+// The first `positions` keys and values of one page's worth of all layers: from page to page.
+void CopyPage(const Launcher& launch, const void* source, void* target, int64_t heads_and_layers, int positions,
+              int page_positions, int64_t row_bytes);
+
+}  // namespace qtts::cuda
+
+#endif  // QTTS_CUDA_FRAME_FRAME_H_

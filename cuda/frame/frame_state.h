@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#ifndef QTTS_CUDA_FRAME_FRAME_STATE_H_
+#define QTTS_CUDA_FRAME_FRAME_STATE_H_
+
+#include <cstdint>
+
+// What the device remembers of utterances, and what host and device hand each other frame by frame.
+namespace qtts::cuda {
+
+// Rows of one frame graph, and of one piece of a prompt.
+inline constexpr int kMaxRows = 64;
+// Codes per frame that the kernels have room for.
+inline constexpr int kMaxGroups = 64;
+// Frames that may be under way, with room to read results while the next are made.
+inline constexpr int kRing = 32;
+
+// TokenSampling (qtts/request.h) for the device.
+struct SamplingRules {
+  int do_sample;
+  float temperature;
+  int top_k;
+  float top_p;
+};
+
+enum class SlotEnd : int { kRunning = 0, kEndOfSpeech = 1, kMaxTokens = 2, kFault = 3 };
+// Which part gave no usable number.
+enum class SlotFault : int { kNone = 0, kTalker = 1, kPredictor = 2, kCodec = 3 };
+
+// One utterance.
+struct SlotState {
+  uint64_t seed;
+  int64_t max_new_tokens;
+  SamplingRules talker;
+  SamplingRules predictor;
+  float repetition_penalty;
+  int position;  // of the next talker input
+  int chosen;    // ids of codebook 0 chosen so far, the end included
+  SlotEnd end;
+  SlotFault fault;
+  int codes[kMaxGroups];  // of the last frame
+};
+
+// Host to device: what one row of a frame is to do.
+struct FrameRow {
+  int slot;  // below 0: nothing
+  int text_id;
+};
+
+// Device to host: what it did. PCM lies elsewhere.
+struct FrameRowResult {
+  SlotEnd end;
+  SlotFault fault;
+  int codes[kMaxGroups];
+};
+
+// One row of a prompt, as uploaded.
+struct PromptRowIds {
+  int text_id;   // below 0: none
+  int x_vector;  // whether the external vector is added
+  int num_codes;
+  int codes[kMaxGroups];
+};
+
+}  // namespace qtts::cuda
+
+#endif  // QTTS_CUDA_FRAME_FRAME_STATE_H_

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#include <algorithm>
+
+#include "gemm/cluster.h"
+#include "runtime/async_copy.cuh"
+#include "runtime/cluster.cuh"
+
+namespace qtts::cuda::gemm {
+namespace {
+
+constexpr int kBlocks = kWarps;  // of a cluster: as many as there are shares of the columns
+constexpr int kMaxRowTiles = 8;
+constexpr int kTileOutputs = 16;
+constexpr int kChunkBytes = kTileOutputs * kChunk * 2;
+constexpr int kFragmentBytes = kTileOutputs * kTileRows * 4;  // sums of one matrix instruction: 16 bytes a lane
+// What leaves room for a block of the next kernel, which fetches its weights meanwhile: without that a product takes up
+// to twice as long.
+constexpr int kMaxShared = 112 << 10;
+// Chunks of weights on their way per warp: many where there is room.
+constexpr int kManyStages = 8;
+constexpr int kFewStages = 5;
+
+// Elements between staged rows: no bank conflicts between the rows of a fragment.
+__host__ __device__ constexpr int StageStride(int chunks) { return (chunks + 1 - chunks % 2) * kChunk; }
+// What a block is sent: eight shares of an eighth of all fragments.
+__host__ __device__ constexpr int ReceivedBytes(int row_tiles, int tiles) {
+  return (row_tiles * tiles + kBlocks - 1) / kBlocks * kBlocks * kFragmentBytes;
+}
+int SharedBytes(int warps, int stages, int chunks, int row_tiles) {
+  const int share = (chunks + kBlocks - 1) / kBlocks;
+  return warps * stages * kChunkBytes + ReceivedBytes(row_tiles, warps) +
+         row_tiles * kTileRows * StageStride(share) * 2;
+}
+
+#if __CUDA_ARCH__ >= 900
+
+// This block's share of the columns of its rows, in BF16, to `stage`; counted by `staged` when it is there.
+__device__ __forceinline__ void Stage(const GemmArguments& a, int64_t first_row, int rows, int begin, int count,
+                                      __nv_bfloat16* stage, int stride, uint32_t staged) {
+  const int bytes = count * kChunk * 2;
+  if (threadIdx.x == 0) ExpectArrivals(staged, rows * bytes);
+  // A few lanes of every warp copy a row each.
+  const int row = static_cast<int>(threadIdx.x % 32 * (blockDim.x / 32) + threadIdx.x / 32);
+  if (row >= rows || count == 0) return;
+  const auto* const from =
+      static_cast<const __nv_bfloat16*>(a.x) + (first_row + row) * a.x_stride + static_cast<int64_t>(begin) * kChunk;
+  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+                   SharedAddress(stage + row * stride)),
+               "l"(from), "r"(bytes), "r"(staged)
+               : "memory");
+}
+
+#endif  // __CUDA_ARCH__ >= 900
+
+// Up to 8 * kRowTiles rows; each warp computes 16 outputs, all over its block's share of the columns, chunk by chunk.
+// The sums go to the block that adds up the eight shares of them, in order: every block does an eighth of what the
+// cluster computes.
+template <int kRowTiles, int kStages>
+__global__ void __launch_bounds__(kThreads, 2) ClusterKernel(GemmArguments a) {
+#if __CUDA_ARCH__ >= 900
+  constexpr int kRows = kRowTiles * kTileRows;
+  constexpr int kChunkStep = 32;  // of weights, 16 bytes each: they lie in tiles of 8
+  extern __shared__ __align__(16) unsigned char shared[];
+  __shared__ __align__(8) uint64_t arrivals_word, staged_word;
+  const int warp = threadIdx.x / 32;
+  const int warps = blockDim.x / 32;
+  const int lane = threadIdx.x % 32;
+  const int group = lane / 4;
+  const int quad = lane % 4;
+  const int share = BlockOfCluster();
+  const int per_share = (a.chunks + kBlocks - 1) / kBlocks;
+  const int begin = share * per_share;
+  const int count = max(0, min(a.chunks - begin, per_share));
+  const int64_t first_row = static_cast<int64_t>(blockIdx.y) * kRows;
+  const int rows = static_cast<int>(min(static_cast<int64_t>(kRows), a.rows - first_row));
+
+  const uint32_t arrivals = SharedAddress(&arrivals_word);
+  const uint32_t staged = SharedAddress(&staged_word);
+  if (threadIdx.x == 0) {
+    InitializeArrivals(arrivals);
+    InitializeArrivals(staged);
+  }
+  ArriveAtCluster();
+
+  // Shared memory: a ring of weights for each warp, each lane's part of which is its own; what is sent here to be added
+  // up; the activations.
+  unsigned char* const ring = shared + warp * kStages * kChunkBytes + lane * 16;
+  const uint32_t ring_address = SharedAddress(ring);
+  const unsigned char* const received = shared + warps * kStages * kChunkBytes + lane * 16;
+  const uint32_t received_address = SharedAddress(received);
+  auto* const stage =
+      reinterpret_cast<__nv_bfloat16*>(shared + warps * kStages * kChunkBytes + ReceivedBytes(kRowTiles, warps));
+  const int stride = StageStride(per_share);
+
+  const int first_tile = static_cast<int>(blockIdx.x) / kBlocks * warps;  // of 16 outputs
+  const int own_tile = 2 * (first_tile + warp);
+  const int tiles = (a.outputs + 7) / 8;
+  const uint4* const weights =
+      static_cast<const uint4*>(a.weights) + (static_cast<int64_t>(own_tile) * a.chunks + begin) * kChunkStep + lane;
+  const auto load_weights = [&](int to, int chunk) {
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      if (chunk < count && own_tile + h < tiles) {
+        CopyAsync16(ring_address + static_cast<uint32_t>(to * kChunkBytes + h * kChunkBytes / 2),
+                    weights + (h * a.chunks + chunk) * kChunkStep);
+      }
+    }
+    CommitCopies();
+  };
+#pragma unroll 1  // here and below: what is not run again is not in the instruction cache
+  for (int i = 0; i < kStages; ++i) load_weights(i, i);
+  const bool live = a.live == nullptr || Fresh(a.live) != 0;
+  AwaitCluster();
+
+  WaitForPrevious();
+  LetNextStart();
+  if (!live) return AwaitCopies<0>();
+
+  const int row_tiles = (rows + kTileRows - 1) / kTileRows;
+  const int fragments = warps * row_tiles;  // the i-th is added up by block i % kBlocks
+  const int own_fragments = (fragments - share + kBlocks - 1) / kBlocks;
+  if (threadIdx.x == 0) ExpectArrivals(arrivals, own_fragments * kBlocks * kFragmentBytes);
+  Stage(a, first_row, rows, begin, count, stage, stride, staged);
+  AwaitArrivals(staged);
+
+  const __nv_bfloat16* const own_x = stage + group * stride + quad * 8;
+  float sums[kRowTiles][4] = {};
+  int slot = 0;
+#pragma unroll 1
+  for (int chunk = 0; chunk < count; ++chunk) {
+    AwaitCopies<kStages - 1>();
+    const auto low = *reinterpret_cast<const uint4*>(ring + slot * kChunkBytes);
+    const auto high = *reinterpret_cast<const uint4*>(ring + slot * kChunkBytes + kChunkBytes / 2);
+#pragma unroll
+    for (int r = 0; r < kRowTiles; ++r) {
+      const uint4 b = *reinterpret_cast<const uint4*>(own_x + r * kTileRows * stride + chunk * kChunk);
+      Mma(sums[r], low.x, high.x, low.y, high.y, b.x, b.y);
+      Mma(sums[r], low.z, high.z, low.w, high.w, b.z, b.w);
+    }
+    load_weights(slot, chunk + kStages);  // the products have waited for what was in that place
+    slot = slot + 1 == kStages ? 0 : slot + 1;
+  }
+#pragma unroll
+  for (int r = 0; r < kRowTiles; ++r) {
+    if (r >= row_tiles) continue;
+    const int fragment = warp * row_tiles + r;
+    const int place = fragment / kBlocks * kBlocks + share;
+    SendFour(fragment % kBlocks, received_address + static_cast<uint32_t>(place * kFragmentBytes), arrivals, sums[r]);
+  }
+
+  // Of the own fragment n this lane has two outputs of two rows.
+#pragma unroll 1
+  for (int n = warp; n < own_fragments; n += warps) {
+    const int fragment = share + kBlocks * n;
+    const int tile_row = fragment % row_tiles * kTileRows + 2 * quad;
+    const int output = (first_tile + fragment / row_tiles) * kTileOutputs + group;
+    float previous[4] = {};
+    const float* const y = static_cast<const float*>(a.y) + (first_row + tile_row) * a.y_stride + output;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      if (tile_row + i % 2 < rows && output + i / 2 * 8 < a.outputs) {
+        previous[i] = Fresh(y + i % 2 * a.y_stride + i / 2 * 8);
+      }
+    }
+    if (n == warp) AwaitArrivals(arrivals);
+    float partial[4][kBlocks];
+#pragma unroll
+    for (int s = 0; s < kBlocks; ++s) {
+      const auto v = *reinterpret_cast<const float4*>(received + (n * kBlocks + s) * kFragmentBytes);
+      partial[0][s] = v.x, partial[1][s] = v.y, partial[2][s] = v.z, partial[3][s] = v.w;
+    }
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      if (tile_row + i % 2 >= rows) continue;
+      Finish<GemmKind::kAdd, __nv_bfloat16>(a, first_row + tile_row + i % 2, output + i / 2 * 8,
+                                            Total(partial[i], 1, 1), previous[i]);
+    }
+  }
+#endif
+}
+
+// As many warps, of 16 outputs each, as make about as many blocks as a large device has processors.
+int WarpsFor(int outputs) {
+  constexpr int kWantedClusters = 16;
+  return outputs <= kWarps / 2 * kWantedClusters * kTileOutputs ? kWarps / 2 : kWarps;
+}
+
+// Of eight rows each, that a block computes: one of those which there are kernels for.
+int RowTilesFor(int64_t rows) {
+  const auto tiles = static_cast<int>(std::min<int64_t>((rows + kTileRows - 1) / kTileRows, kMaxRowTiles));
+  return tiles > 4 ? (tiles + 1) / 2 * 2 : tiles;
+}
+
+template <int kRowTiles>
+void Run(const Launcher& launch, const GemmArguments& a) {
+  constexpr int64_t kRows = kRowTiles * kTileRows;
+  const int warps = WarpsFor(a.outputs);
+  const int of_cluster = warps * kTileOutputs;
+  const dim3 grid(static_cast<unsigned>((a.outputs + of_cluster - 1) / of_cluster * kBlocks),
+                  static_cast<unsigned>((a.rows + kRows - 1) / kRows));
+  const bool many = SharedBytes(warps, kManyStages, a.chunks, kRowTiles) <= kMaxShared;
+  const int bytes = SharedBytes(warps, many ? kManyStages : kFewStages, a.chunks, kRowTiles);
+  launch.InClusters(kBlocks, many ? ClusterKernel<kRowTiles, kManyStages> : ClusterKernel<kRowTiles, kFewStages>, grid,
+                    32 * warps, static_cast<size_t>(bytes), a);
+}
+
+}  // namespace
+
+bool CanRunCluster(int outputs, int chunks, int64_t rows) {
+  if (SharedBytes(WarpsFor(outputs), kFewStages, chunks, RowTilesFor(rows)) > kMaxShared) return false;
+  int device = 0;
+  int clusters = 0;
+  int shared = 0;
+  cudaFuncAttributes attributes = {};
+  return Succeeds(cudaGetDevice(&device)) &&
+         Succeeds(cudaDeviceGetAttribute(&clusters, cudaDevAttrClusterLaunch, device)) && clusters != 0 &&
+         Succeeds(cudaDeviceGetAttribute(&shared, cudaDevAttrMaxSharedMemoryPerBlockOptin, device)) &&
+         shared >= kMaxShared && Succeeds(cudaFuncGetAttributes(&attributes, ClusterKernel<1, kManyStages>)) &&
+         attributes.ptxVersion >= 90;  // what the kernel was compiled for
+}
+
+void RunCluster(const Launcher& launch, const GemmArguments& a) {
+  switch (RowTilesFor(a.rows)) {
+    case 1:
+      return Run<1>(launch, a);
+    case 2:
+      return Run<2>(launch, a);
+    case 3:
+      return Run<3>(launch, a);
+    case 4:
+      return Run<4>(launch, a);
+    case 6:
+      return Run<6>(launch, a);
+    default:
+      return Run<kMaxRowTiles>(launch, a);
+  }
+}
+
+}  // namespace qtts::cuda::gemm

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#ifndef QTTS_CUDA_GEMM_GEMM_H_
+#define QTTS_CUDA_GEMM_GEMM_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "checkpoint/dtype.h"
+#include "runtime/launch.h"
+
+// Products of weight matrices with few rows of activations: the frame's work. A row's result has one
+// fixed order of additions, whatever rows ride with it: a batch equals its members, and a prompt
+// computed together equals the same rows one by one, bit for bit.
+//
+// In BF16 the weights go through the tensor cores, 16 x 16 of them against 8 rows, with F32
+// accumulators; one block owns a few outputs and its eight warps share the columns. Weights lie
+// packed in the order in which lanes load them, and the first loads of a block go out before the
+// previous kernel has ended. With many rows a block owns more outputs and more rows, so that weights are read
+// once; from compute capability 9.0 on a cluster of blocks may own them, one for each warp's share of the columns. In
+// F32 the same products run on the plain cores.
+namespace qtts::cuda {
+
+enum class Precision { kBF16, kF32 };
+
+// Bytes of a weight and of what flows between kernels (other than the residual stream, which is F32).
+constexpr size_t ElementBytes(Precision precision) { return precision == Precision::kBF16 ? 2 : 4; }
+
+// Rows of activations are padded with zeros to whole chunks of columns.
+inline constexpr int kChunk = 32;
+constexpr int Padded(int columns) { return (columns + kChunk - 1) / kChunk * kChunk; }
+
+// What a product reads and what becomes of it.
+enum class GemmKind {
+  kNormStore,  // y = W rmsnorm(x) + b; x and y F32
+  kNormGated,  // y = silu(W_gate rmsnorm(x)) * (W_up rmsnorm(x)); x F32, y in the precision's type
+  kAdd,        // y += W x + b; x in the precision's type, y F32
+  kStore,      // y = W x + b; both in the precision's type
+  kStoreSilu,  // y = silu(W x + b); same
+};
+
+// Outputs that one block computes.
+constexpr int TileOutputs(GemmKind kind) { return kind == GemmKind::kAdd ? 8 : 16; }
+
+// A packed weight matrix. For kNormGated, `outputs` counts the pairs, and a tile has 8 gates, then
+// their 8 ups.
+struct Matrix {
+  GemmKind kind = GemmKind::kStore;
+  void* data = nullptr;
+  const float* bias = nullptr;  // [outputs], or none
+  int outputs = 0;
+  int columns = 0;
+
+  int chunks() const { return Padded(columns) / kChunk; }
+  int tile() const { return kind == GemmKind::kNormGated ? 8 : TileOutputs(kind); }  // of `outputs`
+  int tiles() const { return (outputs + tile() - 1) / tile(); }
+  size_t bytes(Precision precision) const {
+    return static_cast<size_t>(tiles()) * static_cast<size_t>(TileOutputs(kind)) *
+           static_cast<size_t>(Padded(columns)) * ElementBytes(precision);
+  }
+};
+
+// Which rows of a tile a source matrix fills.
+enum class PackPart { kWhole, kGate, kUp };
+
+// Packs rows of `type` [rows][matrix.columns], lying on the device, into outputs [first, first + rows)
+// of `matrix`, whose memory was zero before.
+void Pack(const Launcher& launch, Precision precision, const Matrix& matrix, PackPart part, DType type,
+          const void* source, int64_t first, int64_t rows);
+
+// Rows of `type` [rows][columns] to the precision's type, [rows][stride]; what lies between columns
+// and stride is left alone.
+void ConvertRows(const Launcher& launch, Precision precision, DType type, const void* source, int64_t rows,
+                 int64_t columns, void* target, int64_t stride);
+
+// How rows share blocks. All shapes give the same bits.
+enum class GemmShape {
+  kBest,
+  kOneRow,
+  k8Rows,   // of a block, which computes the outputs of one tile
+  k16Rows,  // same
+  kWide16,  // of a block, which computes 32 outputs
+  kWide32,
+  kWide64,
+  kCluster,  // for kAdd: eight blocks share the columns of up to 64 rows and of 64 or 128 outputs (cluster.h)
+};
+
+// Room for normed rows, BF16 [rows][whole chunks of columns], and the factor that each still lacks, [rows].
+struct NormedRows {
+  void* x = nullptr;
+  float* factors = nullptr;
+};
+
+struct GemmRows {
+  const void* x = nullptr;  // [rows][x_stride], zeros between columns and whole chunks
+  int x_stride = 0;
+  void* y = nullptr;  // [rows][y_stride]
+  int y_stride = 0;
+  int64_t rows = 0;
+  const float* norm = nullptr;  // [whole chunks of columns], for the norm kinds
+  float eps = 0;
+  // Nothing is done where this device word is 0; none: always done. Written before the previous kernel.
+  const int* live = nullptr;
+  // For the norm kinds in BF16, used when there are more than 8 rows: without it they are normed by every block.
+  NormedRows normed;
+  GemmShape shape = GemmShape::kBest;  // in BF16; another one for tests and measurements
+};
+
+// Whether `shape` is possible.
+bool CanRun(GemmShape shape, const Matrix& matrix, const GemmRows& rows);
+// What kBest means.
+GemmShape ChooseShape(const Matrix& matrix, const GemmRows& rows);
+
+void Gemm(const Launcher& launch, Precision precision, const Matrix& matrix, const GemmRows& rows);
+
+}  // namespace qtts::cuda
+
+#endif  // QTTS_CUDA_GEMM_GEMM_H_

@@ -1,0 +1,483 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#ifndef QTTS_CUDA_PATHS_PERSISTENT_FRAME_ATTENTION_CUH_
+#define QTTS_CUDA_PATHS_PERSISTENT_FRAME_ATTENTION_CUH_
+
+#include <cstdint>
+
+#include "attention/attention.h"
+#include "paths/persistent/frame_block.cuh"
+#include "paths/persistent/frame_memory.cuh"
+#include "paths/persistent/frame_shape.cuh"
+#include "paths/persistent/team.cuh"
+#include "paths/persistent/words.cuh"
+#include "rules/rope.cuh"
+#include "rules/sampling.cuh"
+#include "runtime/device_math.cuh"
+
+// The persistent kernel's attention, split by split, as attention.cu does it.
+namespace qtts::cuda::persistent {
+
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+
+// Lanes that share a position, and positions that the team attends to at once.
+inline constexpr int kLanes = kHeadDim / 8;
+inline constexpr int kTurn = kWarps * (32 / kLanes);
+
+// Each thread puts together kQueries elements of what the warps have.
+template <int kQueries>
+inline constexpr int kMergingThreads = kHeadDim / kQueries;
+
+template <int kTalkerHidden, int kStreams>
+__device__ __forceinline__ int Block<kTalkerHidden, kStreams>::FirstSplit(const PersistentStack& s, int position) {
+  return (s.window > 0 ? max(0, position + 1 - s.window) : 0) / kSplitPositions;
+}
+
+template <int kTalkerHidden, int kStreams>
+__device__ __forceinline__ int Block<kTalkerHidden, kStreams>::UsedSplits(const PersistentStack& s, int position) {
+  return position / kSplitPositions - FirstSplit(s, position) + 1;
+}
+
+template <int kTalkerHidden, int kStreams>
+__device__ __forceinline__ int64_t Block<kTalkerHidden, kStreams>::LayerStride(const PersistentStack& s) {
+  return static_cast<int64_t>(s.cache_heads) * 2 * s.page_positions * kHeadDim;
+}
+
+template <int kTalkerHidden, int kStreams>
+template <int kRows, bool kTalker>
+__device__ __forceinline__ void Block<kTalkerHidden, kStreams>::Attend(const PersistentStack& s,
+                                                                       const PersistentLayer& layer, int layer_index) {
+  constexpr int kParts = kRows > kStreams ? kRows / kStreams : 1;
+  const uint32_t qkv_epoch = epoch_;
+  epoch_ += 2;
+#pragma unroll 1
+  for (int i = 0; i < kParts; ++i) {
+    const AttentionPart& part = shared_->parts[i];
+    if (part.silent) PublishSilence(s, part.row, part.head);
+    const int splits = Uniform(part.splits);
+    if (splits == 0) continue;
+    if constexpr (!kTalker) {
+      static_assert(kPersistentGroups <= kTurn);
+      AttendSplits<1, 1>(s, layer, layer_index, part, splits, qkv_epoch);
+    } else if (Uniform(shared_->shared_keys) != 0) {
+      AttendSplits<kSplitPositions / kTurn, kGroup>(s, layer, layer_index, part, splits, qkv_epoch);
+    } else {
+      AttendSplits<kSplitPositions / kTurn, 1>(s, layer, layer_index, part, splits, qkv_epoch);
+    }
+  }
+  if constexpr (kTalker) {
+    if (Uniform(shared_->splits) == 1 || warp_ >= kRows) return;
+    if (Uniform(shared_->sequences[warp_]) < 0) return;
+    const int used = Uniform(UsedSplits(s, shared_->positions[warp_]));
+    if (used > 1) CombineSplits(s, warp_, used);
+  }
+}
+
+template <int kTalkerHidden, int kStreams>
+__device__ __forceinline__ void Block<kTalkerHidden, kStreams>::PrefetchCache(const PersistentStack& s, int layer) {
+  constexpr int kLine = 64;  // elements
+  const AttentionPart& part = shared_->parts[0];
+#pragma unroll 1
+  for (int i = 0; i < min(part.splits, 8); ++i) {
+    const int line = thread_ % 128;
+    if (PositionsBefore(part, i) + line / 2 > part.position) continue;
+    const int side = thread_ / 128;  // keys, values
+    const __nv_bfloat16* const p =
+        shared_->split_starts[i] + layer * LayerStride(s) + side * s.page_positions * kHeadDim + line * kLine;
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(p));
+  }
+}
+
+template <int kTalkerHidden, int kStreams>
+__device__ __forceinline__ int Block<kTalkerHidden, kStreams>::PositionsBefore(const AttentionPart& part, int i) {
+  return (part.first_split + i * part.split_stride) * kSplitPositions;
+}
+
+template <int kTalkerHidden, int kStreams>
+__device__ __forceinline__ void Block<kTalkerHidden, kStreams>::PublishSilence(const PersistentStack& s, int row,
+                                                                               int head) {
+  const int words = shared_->shared_keys ? kGroup * kHalf : kHalf;
+  if (thread_ < words) {
+    Publish(s.attended + row * (kQueryWidth / 2) + head * kHalf + thread_, 0, epoch_);
+  }
+}
+
+template <int kTalkerHidden, int kStreams>
+template <int kTurns, int kQueries>
+__device__ __forceinline__ void Block<kTalkerHidden, kStreams>::AttendSplits(const PersistentStack& s,
+                                                                             const PersistentLayer& layer,
+                                                                             int layer_index, const AttentionPart& part,
+                                                                             int splits, uint32_t qkv_epoch) {
+  AttentionMemory& m = shared_->work.products.attention;
+  const int64_t layer_offset = layer_index * LayerStride(s);
+  const int value_offset = s.page_positions * kHeadDim;
+  const int column = lane_ % kLanes * 8;
+  const int mine = warp_ * (32 / kLanes) + lane_ / kLanes;
+  // Positions are counted from a split's first on.
+  const auto begin_of = [&](int i) {
+    return s.window > 0 ? part.position + 1 - s.window - PositionsBefore(part, i) : 0;
+  };
+  const auto load = [&](int i, int offset, uint4(&words)[kTurns]) {
+    const int begin = begin_of(i);
+    const int cached = min(kSplitPositions, part.position + 1 - part.new_rows - PositionsBefore(part, i));
+    // One address for all turns: the compiler would hold one for each, in registers that are needed.
+    const __nv_bfloat16* const from = Now(shared_->split_starts[i] + layer_offset + offset + mine * kHeadDim + column);
+#pragma unroll
+    for (int t = 0; t < kTurns; ++t) {
+      const int p = t * kTurn + mine;
+      words[t] = {};
+      if (p >= begin && p < cached) words[t] = Fresh(reinterpret_cast<const uint4*>(from + t * kTurn * kHeadDim));
+    }
+  };
+  uint4 keys[kTurns], values[kTurns];
+  load(0, 0, keys);
+  load(0, value_offset, values);
+  {
+    const int last = splits - 1;
+    const int position = part.position - PositionsBefore(part, last);
+    const bool has_new = position < kSplitPositions;
+    const bool writes = has_new && (s.cache_heads == kHeads || part.head % kGroup == 0);
+    PlaceHeads<kQueries>(s, layer, part, has_new ? part.new_rows : 0, qkv_epoch, &m,
+                         writes ? shared_->split_starts[last] + layer_offset + position * kHeadDim : nullptr,
+                         value_offset);
+  }
+  Team::Sync();
+
+  float query[kQueries][8];
+#pragma unroll
+  for (int g = 0; g < kQueries; ++g) {
+#pragma unroll
+    for (int e = 0; e < 8; ++e) query[g][e] = m.q[g][column + e];
+  }
+  const float scale = 1.0F / sqrtf(static_cast<float>(kHeadDim));
+  const auto element = [](const uint4& u, int e) {
+    const uint32_t word = e / 2 == 0 ? u.x : e / 2 == 1 ? u.y : e / 2 == 2 ? u.z : u.w;
+    return e % 2 == 0 ? LowBf16(word) : HighBf16(word);
+  };
+#pragma unroll 1
+  for (int i = 0; i < (kQueries == 1 ? 1 : splits); ++i) {
+    const bool is_last = kQueries == 1 || i + 1 == splits;
+    const int begin = begin_of(i);
+    const int position = part.position - PositionsBefore(part, i);
+    const int end = min(position + 1, kSplitPositions);
+    if (position < kSplitPositions) {
+#pragma unroll
+      for (int t = 0; t < kTurns; ++t) {
+        const int p = t * kTurn + mine;
+        const int j = p - (position + 1 - part.new_rows);
+        if (j >= 0 && p <= position) {
+          keys[t] = *reinterpret_cast<const uint4*>(&m.new_keys[j][column]);
+          values[t] = *reinterpret_cast<const uint4*>(&m.new_values[j][column]);
+        }
+      }
+    }
+    float scores[kQueries][kTurns];
+    float most[kQueries], sum[kQueries], y[kQueries][8];
+#pragma unroll
+    for (int g = 0; g < kQueries; ++g) {
+      most[g] = -INFINITY;
+      sum[g] = 0;
+#pragma unroll
+      for (int e = 0; e < 8; ++e) y[g][e] = 0;
+    }
+#pragma unroll
+    for (int t = 0; t < kTurns; ++t) {
+#pragma unroll
+      for (int g = 0; g < kQueries; ++g) {
+        scores[g][t] = 0;
+#pragma unroll
+        for (int e = 0; e < 8; ++e) scores[g][t] += query[g][e] * element(keys[t], e);
+      }
+    }
+    // Here and below all exchanges come first, so that none waits for another.
+#pragma unroll
+    for (int offset = kLanes / 2; offset > 0; offset /= 2) {
+      float others[kQueries][kTurns];
+#pragma unroll
+      for (int t = 0; t < kTurns; ++t) {
+#pragma unroll
+        for (int g = 0; g < kQueries; ++g) others[g][t] = __shfl_xor_sync(~0U, scores[g][t], offset);
+      }
+#pragma unroll
+      for (int t = 0; t < kTurns; ++t) {
+#pragma unroll
+        for (int g = 0; g < kQueries; ++g) scores[g][t] += others[g][t];
+      }
+    }
+#pragma unroll
+    for (int t = 0; t < kTurns; ++t) {
+      const int p = t * kTurn + mine;
+      const bool valid = p >= begin && p < end;
+#pragma unroll
+      for (int g = 0; g < kQueries; ++g) {
+        scores[g][t] = valid ? scores[g][t] * scale : -INFINITY;
+        most[g] = fmaxf(most[g], scores[g][t]);
+      }
+    }
+    if (!is_last) load(i + 1, 0, keys);
+#pragma unroll
+    for (int t = 0; t < kTurns; ++t) {
+      const int p = t * kTurn + mine;
+      const bool valid = p >= begin && p < end;
+#pragma unroll
+      for (int g = 0; g < kQueries; ++g) {
+        // A single score is the largest.
+        const float weight = !valid ? 0 : kTurns == 1 ? 1 : Exponential<__nv_bfloat16>(scores[g][t] - most[g]);
+        sum[g] += weight;
+#pragma unroll
+        for (int e = 0; e < 8; ++e) y[g][e] += weight * element(values[t], e);
+      }
+    }
+    if (!is_last) load(i + 1, value_offset, values);
+    static_assert(kLanes == 16, "two groups of lanes");
+    float other_most[kQueries], other_sum[kQueries], other_y[kQueries][8];
+#pragma unroll
+    for (int g = 0; g < kQueries; ++g) {
+      other_most[g] = __shfl_xor_sync(~0U, most[g], kLanes);
+      other_sum[g] = __shfl_xor_sync(~0U, sum[g], kLanes);
+#pragma unroll
+      for (int e = 0; e < 8; ++e) other_y[g][e] = __shfl_xor_sync(~0U, y[g][e], kLanes);
+    }
+#pragma unroll
+    for (int g = 0; g < kQueries; ++g) {
+      const float largest = fmaxf(most[g], other_most[g]);
+      const float base = largest == -INFINITY ? 0 : largest;  // where nobody has a position factors are 0, too
+      const float factor = Exponential<__nv_bfloat16>(most[g] - base);
+      const float other_factor = Exponential<__nv_bfloat16>(other_most[g] - base);
+      most[g] = largest;
+      sum[g] = sum[g] * factor + other_sum[g] * other_factor;
+#pragma unroll
+      for (int e = 0; e < 8; ++e) y[g][e] = y[g][e] * factor + other_y[g][e] * other_factor;
+    }
+    const int place = i % kMergedSplits;
+    if (lane_ < kLanes) {
+#pragma unroll
+      for (int g = 0; g < kQueries; ++g) {
+        AttentionMemory::WarpResults& result = m.results[place * kQueries + g];
+#pragma unroll
+        for (int e = 0; e < 8; ++e) result.y[warp_][column + e] = y[g][e];
+        if (column == 0) {
+          result.maxima[warp_] = most[g];
+          result.sums[warp_] = sum[g];
+        }
+      }
+    }
+    if (is_last || place + 1 == kMergedSplits) {
+      const bool whole = part.row_splits == 1;
+      Word* const target = Now(MergeTarget<kQueries>(s, part, i - place));
+      Team::Sync();
+      MergeWarps<kQueries>(target, place + 1, whole);
+      // The place is for the next splits, and then for the next phase's rows.
+      Team::Sync();
+    }
+  }
+}
+
+template <int kTalkerHidden, int kStreams>
+template <int kQueries>
+__device__ __forceinline__ Word* Block<kTalkerHidden, kStreams>::MergeTarget(const PersistentStack& s,
+                                                                             const AttentionPart& part,
+                                                                             int first) const {
+  const int result = thread_ / kMergingThreads<kQueries>;
+  const int d = thread_ % kMergingThreads<kQueries> * kQueries;
+  const int head = part.head + result % kQueries;
+  if (part.row_splits == 1) return s.attended + part.row * (kQueryWidth / 2) + (head * kHeadDim + d) / 2;
+  return Record(s, part.row, head, part.first_record + (first + result / kQueries) * part.split_stride) + 2 + d;
+}
+
+template <int kTalkerHidden, int kStreams>
+template <int kQueries>
+__device__ __forceinline__ void Block<kTalkerHidden, kStreams>::MergeWarps(Word* target, int count, bool whole) {
+  const int result = thread_ / kMergingThreads<kQueries>;
+  if (result >= count * kQueries) return;
+  const AttentionMemory::WarpResults& r = shared_->work.products.attention.results[result];
+  const int d = thread_ % kMergingThreads<kQueries> * kQueries;
+  float factors[kWarps], sums[kWarps], y[kWarps][kQueries];
+#pragma unroll
+  for (int w = 0; w < kWarps; ++w) {
+    factors[w] = r.maxima[w];
+    sums[w] = r.sums[w];
+#pragma unroll
+    for (int e = 0; e < kQueries; ++e) y[w][e] = r.y[w][d + e];
+  }
+  float largest = factors[0];
+#pragma unroll
+  for (int w = 1; w < kWarps; ++w) largest = fmaxf(largest, factors[w]);
+    // 0 of warps without a position.
+#pragma unroll
+  for (int w = 0; w < kWarps; ++w) factors[w] = Exponential<__nv_bfloat16>(factors[w] - largest);
+  float total = 0, value[kQueries] = {};
+#pragma unroll
+  for (int w = 0; w < kWarps; ++w) {
+    total += factors[w] * sums[w];
+#pragma unroll
+    for (int e = 0; e < kQueries; ++e) value[e] += factors[w] * y[w][e];
+  }
+  if (whole) {
+    const float low = value[0] / total;
+    const float high = kQueries == 1 ? __shfl_down_sync(~0U, low, 1) : value[kQueries - 1] / total;
+    if (kQueries == 2 || d % 2 == 0) Publish(target, PackBf16(low, high), epoch_);
+    return;
+  }
+  if constexpr (kQueries == 1) {
+    Publish(target, __float_as_uint(value[0]), epoch_ - 1);
+  } else {
+    PublishTwo(target, __float_as_uint(value[0]), __float_as_uint(value[1]), epoch_ - 1);
+  }
+  if (d == 0) PublishTwo(target - 2, __float_as_uint(total), __float_as_uint(largest), epoch_ - 1);
+}
+
+template <int kTalkerHidden, int kStreams>
+__device__ __forceinline__ Word* Block<kTalkerHidden, kStreams>::Record(const PersistentStack& s, int row, int head,
+                                                                        int split) const {
+  return s.records + ((static_cast<int64_t>(row) * kHeads + head) * PersistentSplits(kStreams) + split) * kRecordWords;
+}
+
+template <int kTalkerHidden, int kStreams>
+__device__ __forceinline__ CombineMemory& Block<kTalkerHidden, kStreams>::Combine(int row) const {
+  if constexpr (Crowded(kStreams)) {
+    static_assert(sizeof(CombineMemory) <= kStreams * StageStride(kQueryWidth) * sizeof(__nv_bfloat16));
+    return *reinterpret_cast<CombineMemory*>(Stage<kQueryWidth, kStreams>());
+  } else {
+    return shared_->work.products.rows.combine[row];
+  }
+}
+
+template <int kTalkerHidden, int kStreams>
+template <int kQueries>
+__device__ __forceinline__ void Block<kTalkerHidden, kStreams>::PlaceHeads(const PersistentStack& s,
+                                                                           const PersistentLayer& layer,
+                                                                           const AttentionPart& part, int new_rows,
+                                                                           uint32_t qkv_epoch, AttentionMemory* m,
+                                                                           __nv_bfloat16* target, int value_offset) {
+  if (warp_ >= kQueries + 2 * new_rows) return;
+  const bool is_query = warp_ < kQueries;
+  const bool is_value = warp_ >= kQueries + new_rows;
+  const int j = is_query ? warp_ : is_value ? warp_ - kQueries - new_rows : warp_ - kQueries;
+  const int back = is_query ? 0 : new_rows - 1 - j;
+  const int row = part.row - back;
+  const int source = is_query ? part.head + j : kHeads + (is_value ? kKvHeads : 0) + part.head / kGroup;
+  const Word* const words = s.qkv + row * kQkvWidth + source * kHeadDim + lane_;
+  const float* const norm = is_query ? layer.q_norm : layer.k_norm;
+  const bool stored = back == 0 && target != nullptr;
+  float low_norm[2] = {1, 1}, high_norm[2] = {1, 1}, sine[2], cosine[2];
+#pragma unroll
+  for (int p = 0; p < 2; ++p) {
+    const int i = lane_ + 32 * p;
+    if (norm != nullptr) {
+      low_norm[p] = __ldg(norm + i);
+      high_norm[p] = __ldg(norm + kHalf + i);
+    }
+    sine[p] = shared_->sine[Crowded(kStreams) ? 0 : row][i];
+    cosine[p] = shared_->cosine[Crowded(kStreams) ? 0 : row][i];
+  }
+  uint2 seen[4];
+  patience_.Await([&] {
+    bool there = true;
+#pragma unroll
+    for (int p = 0; p < 4; ++p) seen[p] = LoadWord(words + 32 * (p / 2) + kHalf * (p % 2));
+#pragma unroll
+    for (int p = 0; p < 4; ++p) there = there && seen[p].y == qkv_epoch;
+    return there;
+  });
+  __syncwarp();
+  const float low[2] = {__uint_as_float(seen[0].x), __uint_as_float(seen[2].x)};
+  const float high[2] = {__uint_as_float(seen[1].x), __uint_as_float(seen[3].x)};
+  if (is_value) {
+#pragma unroll
+    for (int p = 0; p < 4; ++p) {
+      const int i = lane_ + 32 * (p / 2) + kHalf * (p % 2);
+      const __nv_bfloat16 rounded = FromFloat<__nv_bfloat16>(p % 2 == 0 ? low[p / 2] : high[p / 2]);
+      m->new_values[j][i] = rounded;
+      if (stored) target[value_offset + i] = rounded;
+    }
+    return;
+  }
+  NormAndRotate(low, high, norm != nullptr, low_norm, high_norm, s.eps, sine, cosine, kHalf, lane_,
+                [&](int i, float value) {
+                  if (is_query) {
+                    m->q[j][i] = value;
+                    return;
+                  }
+                  const __nv_bfloat16 rounded = FromFloat<__nv_bfloat16>(value);
+                  m->new_keys[j][i] = rounded;
+                  if (stored) target[i] = rounded;
+                });
+}
+
+template <int kTalkerHidden, int kStreams>
+__device__ __forceinline__ void Block<kTalkerHidden, kStreams>::CombineSplits(const PersistentStack& s, int row,
+                                                                              int splits) {
+  static_assert(kBlocks * kCombined == kQueryWidth && kCombined == 16);
+  constexpr int kLanesOfSplit = kCombined / 2;  // two elements each
+  constexpr int kLoads = kLanesOfSplit;         // for 32 splits
+  CombineMemory& m = Combine(row);
+  const int first = static_cast<int>(blockIdx.x) * kCombined;
+  const Word* const records = Record(s, row, first / kHeadDim, 0);
+  const int column = first % kHeadDim + lane_ % kLanesOfSplit * 2;
+  const uint32_t epoch = epoch_ - 1;
+  // 32 splits from `from` on: their elements to shared memory, and of lane's own sum and maximum; zeros where there
+  // is none.
+  const auto await = [&](int from) {
+    const int count = min(32, splits - from);
+    uint4 sums, values[kLoads];
+    patience_.Await([&] {
+      sums = {0, epoch, __float_as_uint(-INFINITY), epoch};
+      if (lane_ < count) sums = LoadTwoWords(records + (from + lane_) * kRecordWords);
+#pragma unroll
+      for (int j = 0; j < kLoads; ++j) {
+        const int split = j * (32 / kLanesOfSplit) + lane_ / kLanesOfSplit;
+        values[j] = {0, epoch, 0, epoch};
+        if (split < count) values[j] = LoadTwoWords(records + (from + split) * kRecordWords + 2 + column);
+      }
+      bool there = sums.y == epoch && sums.w == epoch;
+#pragma unroll
+      for (int j = 0; j < kLoads; ++j) there = there && values[j].y == epoch && values[j].w == epoch;
+      return there;
+    });
+    __syncwarp();
+#pragma unroll
+    for (int j = 0; j < kLoads; ++j) {
+      const int split = j * (32 / kLanesOfSplit) + lane_ / kLanesOfSplit;
+      *reinterpret_cast<float2*>(&m.values[split][lane_ % kLanesOfSplit * 2]) = {__uint_as_float(values[j].x),
+                                                                                 __uint_as_float(values[j].z)};
+    }
+    return float2{__uint_as_float(sums.x), __uint_as_float(sums.z)};
+  };
+  float most = -INFINITY;
+#pragma unroll 1
+  for (int from = 32; from < splits; from += 32) most = fmaxf(most, await(from).y);
+  float2 sum = await(0);
+  const float largest = Unordered(__reduce_max_sync(~0U, Ordered(fmaxf(most, sum.y))));
+  const int d = lane_ % kCombined;
+  float total = 0, value = 0;
+#pragma unroll 1
+  for (int from = 0;;) {
+    m.factors[lane_] = {Exponential<__nv_bfloat16>(sum.y - largest), sum.x};
+    __syncwarp();
+    const int count = min(32, splits - from);
+#pragma unroll 1
+    for (int k = 0; k < count; k += 8) {
+#pragma unroll
+      for (int j = 0; j < 8; ++j) {
+        const float2 factor = m.factors[k + j];
+        total += factor.x * factor.y;
+        value += factor.x * m.values[k + j][d];
+      }
+    }
+    from += 32;
+    if (from >= splits) break;
+    __syncwarp();
+    sum = await(from);
+  }
+  const float result = value / total;
+  const float next = __shfl_down_sync(~0U, result, 1);
+  if (lane_ < kCombined && d % 2 == 0) {
+    Publish(s.attended + row * (kQueryWidth / 2) + (first + d) / 2, PackBf16(result, next), epoch_);
+  }
+}
+
+#endif  // __CUDA_ARCH_FEAT_SM90_ALL
+
+}  // namespace qtts::cuda::persistent
+
+#endif  // QTTS_CUDA_PATHS_PERSISTENT_FRAME_ATTENTION_CUH_

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#ifndef QTTS_CUDA_PATHS_PERSISTENT_FRAME_BLOCK_CUH_
+#define QTTS_CUDA_PATHS_PERSISTENT_FRAME_BLOCK_CUH_
+
+#include <cstdint>
+
+#include "paths/persistent/frame_kernel.h"
+#include "paths/persistent/frame_memory.cuh"
+#include "paths/persistent/frame_shape.cuh"
+#include "paths/persistent/weight_ring.cuh"
+#include "paths/persistent/words.cuh"
+
+// Every block runs the same sequence of phases: for each layer the products QKV, attention, O, gate and up, down, and
+// between passes the heads and the choices. A block owns every 128th tile of each product, streams its weights through
+// the ring, waits for the words that the phase needs, and publishes its outputs as words of a new epoch.
+//
+// Buffers of words are written once a layer and need no clearing, and no reader can be overtaken: who writes a buffer
+// again has read, phase by phase, words of all blocks that read it before. E.g. x_middle is written by blocks that have
+// all of `attended`, which took all of this layer's qkv, whose blocks had all of x, whose blocks had all of `inner`,
+// whose blocks had read x_middle. For this every phase waits for all words of all rows before it publishes.
+//
+// The additions are those of gemm.cu, attention.cu and sample.cu, in their order, so the results are the same
+// bit for bit: eight warps share the columns, and a warp brings in and multiplies its own.
+//
+// A phase is some hundred instructions that run once and then not again for a whole layer. So widths and rows are
+// constants, all loops but those over layers and passes are unrolled, and each phase stands in the code once for each
+// width and number of rows: what a layer runs has to fit into the instruction cache.
+namespace qtts::cuda::persistent {
+
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+
+// The team's part of a block; each of its threads has one. Members are defined in the files named with them, and each
+// file includes those whose members it calls.
+template <int kTalkerHidden, int kStreams>
+class Block {
+ public:
+  using Shared = SharedMemory<kTalkerHidden, kStreams>;
+
+  __device__ Block(const FrameKernelArguments& arguments, Shared* shared, const char* memory)
+      : a(arguments),
+        shared_(shared),
+        patience_(arguments.patience, &shared->gave_up, arguments.report),
+        thread_(static_cast<int>(threadIdx.x)),
+        warp_(thread_ / 32),
+        lane_(thread_ % 32),
+        ring_(&shared->ring, memory, arguments.ring_slots, lane_),
+        epoch_(*arguments.frame.frame % arguments.epoch_frames * arguments.epochs_per_frame) {}
+
+  // A frame, in frame_passes.cuh.
+  __device__ __forceinline__ void Run();
+
+ private:
+  // --- Passes and layers: frame_passes.cuh ---
+
+  // Sequences, positions and angles of a pass's rows.
+  template <int kRows>
+  __device__ __forceinline__ void BeginPass(int pass);
+  template <int kHidden, int kRows, bool kTalker>
+  __device__ __forceinline__ void RunLayers(const PersistentStack& s, int pass);
+  // The logits, and after the talker what the predictor takes of its hidden state. A row's quads lie `apart` rows of
+  // the pass apart, the last of them counts.
+  template <int kHidden>
+  __device__ __forceinline__ void Head(const PersistentStack& s, int pass, int apart);
+
+  // --- Activations: frame_rows.cuh ---
+
+  template <int kColumns, int kRows>
+  __device__ __forceinline__ __nv_bfloat16* Stage() const;
+  // A warp sums up the squares of its columns, of each span of 128 by itself, in steps that find time between matrix
+  // instructions: the next waits for what it exchanges. From 0 on; all others do nothing.
+  static constexpr int kSquaresSteps = 6;
+  template <int kRows, int kSpans>
+  __device__ __forceinline__ void SquaresStep(int step);
+  template <int kColumns, int kRows>
+  __device__ __forceinline__ void SumSquares();
+  // Brings this warp's columns of a layer's input, and the lanes' squares.
+  template <int kColumns, int kRows>
+  __device__ __forceinline__ void StageQuads(const Quad* source, int row_stride);
+  // Brings this warp's columns of rows of words of two BF16.
+  template <int kColumns, int kRows>
+  __device__ __forceinline__ void StagePairs(const Word* source);
+  // Columns [column, column + 4) of a row of the pass's input: the talker's, its hidden state, or a code's embedding.
+  template <int kHidden>
+  __device__ __forceinline__ float4 TalkerInputAt(int row, int column) const;
+  __device__ __forceinline__ float4 HiddenStateAt(int stream, int column) const;
+  __device__ __forceinline__ float4 EmbeddingAt(int pass, int stream, int column) const;
+  template <int kHidden, int kRows>
+  __device__ __forceinline__ float4 InputAt(int pass, int row, int column) const;
+  // The ids that a pass begins with; of all rows, by each warp for itself.
+  __device__ __forceinline__ void AwaitIds();
+  // StageQuads() for a pass's input.
+  template <int kHidden, int kRows>
+  __device__ __forceinline__ void StageInput(const PersistentStack& s, const float* norm, int pass);
+  // What this block's threads keep of a pass's input.
+  template <int kHidden, int kRows>
+  __device__ __forceinline__ void TakeOwn(int pass);
+
+  // --- Products: frame_products.cuh ---
+
+  // Takes the ring's next tiles. Before a phase waits for its words: then these loads take none of its time.
+  template <typename W>
+  __device__ __forceinline__ void Load(W* w);
+  // Times the staged rows: this warp's sums over its columns to `partial`, [tile][warp][row][16], from tile `first` on.
+  template <int kRows, bool kSquares, typename W>
+  __device__ __forceinline__ void Multiply(const W& w, int first);
+  // A product of kTiles tiles with rows that stage() brings, kSquares: and the squares of their columns; as many tiles
+  // as there are registers for are taken before.
+  template <int kColumns, int kHalves, int kTiles, int kRows, bool kSquares, typename StageRows>
+  __device__ __forceinline__ void Multiply(const StageRows& stage);
+  // finish(target(tile, row, m), tile, row, m, valid, partial) for kOutputs outputs m of each tile and row, by whole
+  // warps, neighbours in m side by side; `partial` are the first warp's sums.
+  template <int kOutputs, int kTiles, int kRows, typename Target, typename Finish>
+  __device__ __forceinline__ void FinishRows(const Target& target, const Finish& finish);
+  // 1 / rms of a staged row.
+  template <int kColumns>
+  __device__ __forceinline__ float Factor(const PersistentStack& s, int row) const;
+  // The norm's weight of the column of the residual stream that this thread keeps.
+  template <int kHidden, int kRows>
+  __device__ __forceinline__ float OwnNorm(const float* norm) const;
+  // Adds a product's outputs to this block's columns of the residual stream, which stay with their threads from pass
+  // begin to pass end, and publishes them.
+  template <int kHidden, int kRows>
+  __device__ __forceinline__ void AddToOwn(const float* bias, float norm, Quad* target);
+  // Four columns of the residual stream, by whole warps: of the lane that has the first of them and the next three.
+  __device__ __forceinline__ void PublishOwn(Quad* quad, float norm, bool first);
+  // The pass's input as what its layers would have left, for its head.
+  template <int kHidden, int kRows>
+  __device__ __forceinline__ void PublishInput(const PersistentStack& s, int pass);
+
+  // --- Attention: frame_attention.cuh ---
+
+  static __device__ __forceinline__ int FirstSplit(const PersistentStack& s, int position);
+  static __device__ __forceinline__ int UsedSplits(const PersistentStack& s, int position);
+  // Elements between a head's keys in one layer and the next.
+  static __device__ __forceinline__ int64_t LayerStride(const PersistentStack& s);
+  // From qkv, of the current epoch, to `attended`. Takes two epochs.
+  template <int kRows, bool kTalker>
+  __device__ __forceinline__ void Attend(const PersistentStack& s, const PersistentLayer& layer, int layer_index);
+  // Asks for the keys and values of this block's first splits, that are to be in the L2 cache when queries come.
+  __device__ __forceinline__ void PrefetchCache(const PersistentStack& s, int layer);
+  // Before the part's i-th split.
+  static __device__ __forceinline__ int PositionsBefore(const AttentionPart& part, int i);
+  // For a row that is left out, one head or all of a key head.
+  __device__ __forceinline__ void PublishSilence(const PersistentStack& s, int row, int head);
+  // attention.cu's AttendKernel for kQueries query heads, one key head and the splits of a part; of each the first
+  // kTurns * kTurn positions are all that is there.
+  template <int kTurns, int kQueries>
+  __device__ __forceinline__ void AttendSplits(const PersistentStack& s, const PersistentLayer& layer, int layer_index,
+                                               const AttentionPart& part, int splits, uint32_t qkv_epoch);
+  // Where the calling thread's go, of a part's splits from `first` on: to the row's record of the split, or to what is
+  // attended if that is all.
+  template <int kQueries>
+  __device__ __forceinline__ Word* MergeTarget(const PersistentStack& s, const AttentionPart& part, int first) const;
+  // Of `count` splits. `whole`: they are all that the row has.
+  template <int kQueries>
+  __device__ __forceinline__ void MergeWarps(Word* target, int count, bool whole);
+  __device__ __forceinline__ Word* Record(const PersistentStack& s, int row, int head, int split) const;
+  // For a warp to combine a row's splits in.
+  __device__ __forceinline__ CombineMemory& Combine(int row) const;
+  // A part's queries, keys and values of the new rows up to its row, to shared memory; the row's own key and value to
+  // the cache, at `target` (if any) and value_offset on.
+  template <int kQueries>
+  __device__ __forceinline__ void PlaceHeads(const PersistentStack& s, const PersistentLayer& layer,
+                                             const AttentionPart& part, int new_rows, uint32_t qkv_epoch,
+                                             AttentionMemory* m, __nv_bfloat16* target, int value_offset);
+  // This block's kCombined attended elements of a row, from the records of all splits in their order; by one warp, as
+  // many more would be in each other's way, all looking for words that are not there yet.
+  __device__ __forceinline__ void CombineSplits(const PersistentStack& s, int row, int splits);
+
+  // --- Choices: frame_choice.cuh ---
+
+  // Chooses a row's code of `group`, from logits of this epoch (the talker's: the one before), and publishes it as of
+  // the next. Whether the row goes on. Also for a row that has nothing to say, so that nobody overtakes the readers.
+  __device__ __forceinline__ bool ChooseCode(int row, int group, bool alive);
+
+  const FrameKernelArguments& a;
+  Shared* shared_;
+  Patience patience_;
+  int thread_, warp_, lane_;  // within the team
+  RingReader ring_;
+  uint32_t epoch_;
+  uint32_t input_epoch_ = 0, id_epoch_ = 0;
+  int id_ = -1;                                 // of stream `lane`: what it said last
+  float own_ = 0;                               // of the residual stream, see AddToOwn()
+  float lane_squares_[MostRows(kStreams) * 2];  // of the staged columns, [row][span]
+  int partial_ = 0;                             // which half of the partial sums is in use
+  int squares_ = 0;                             // and of the squares
+};
+
+#endif  // __CUDA_ARCH_FEAT_SM90_ALL
+
+}  // namespace qtts::cuda::persistent
+
+#endif  // QTTS_CUDA_PATHS_PERSISTENT_FRAME_BLOCK_CUH_

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#include "paths/persistent/frame_kernel.h"
+#include "paths/persistent/frame_shape.cuh"
+#include "paths/persistent/frame_variant.h"
+
+// Which variant of the persistent kernel is used, and its launch.
+namespace qtts::cuda {
+namespace {
+
+persistent::Variant VariantOf(int talker_hidden, int rows) {
+  return talker_hidden == kPersistentHidden ? persistent::NarrowVariant(rows) : persistent::WideVariant(rows);
+}
+
+}  // namespace
+
+size_t FrameKernelBytes(int talker_hidden, int rows, int ring_slots) {
+  return VariantOf(talker_hidden, rows).bytes(ring_slots);
+}
+
+cudaError_t PrepareFrameKernel(int talker_hidden, int rows, int ring_slots, int* blocks_per_processor) {
+  const persistent::Variant variant = VariantOf(talker_hidden, rows);
+  const auto* const kernel = reinterpret_cast<const void*>(variant.kernel);
+  const size_t bytes = variant.bytes(ring_slots);
+  cudaFuncAttributes attributes = {};
+  cudaError_t error = cudaFuncGetAttributes(&attributes, kernel);
+  if (error != cudaSuccess) return error;
+  // The driver made it from code for earlier ones.
+  if (attributes.ptxVersion < 90) return cudaErrorNoKernelImageForDevice;
+  error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes));
+  // What it leaves is the codec's: only where processors have all their shared memory, not just what this one needs.
+  if (error == cudaSuccess && rows == 1) {
+    error =
+        cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared);
+  }
+  if (error != cudaSuccess) return error;
+  return cudaOccupancyMaxActiveBlocksPerMultiprocessor(blocks_per_processor, kernel, persistent::kThreads, bytes);
+}
+
+cudaError_t LaunchFrameKernel(const FrameKernelArguments& arguments, int rows, cudaStream_t stream) {
+  const persistent::Variant variant = VariantOf(arguments.talker_hidden, rows);
+  cudaLaunchConfig_t config = {};
+  config.gridDim = dim3(persistent::kBlocks);
+  config.blockDim = dim3(persistent::kThreads);
+  config.dynamicSmemBytes = variant.bytes(arguments.ring_slots);
+  config.stream = stream;
+  cudaLaunchAttribute attribute = {};
+  attribute.id = cudaLaunchAttributeCooperative;
+  attribute.val.cooperative = 1;
+  config.attrs = &attribute;
+  config.numAttrs = 1;
+  return cudaLaunchKernelEx(&config, variant.kernel, arguments);
+}
+
+}  // namespace qtts::cuda

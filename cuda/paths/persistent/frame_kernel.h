@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#ifndef QTTS_CUDA_PATHS_PERSISTENT_FRAME_KERNEL_H_
+#define QTTS_CUDA_PATHS_PERSISTENT_FRAME_KERNEL_H_
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "frame/frame.h"
+#include "frame/frame_state.h"
+
+// What the persistent kernel is given. See persistent_frame.h for what it is.
+namespace qtts::cuda {
+
+// A number and the epoch in which it was made; four columns of the residual stream, likewise (words.cuh).
+using Word = unsigned long long;
+struct Quad;
+
+inline constexpr int kPersistentPieceBytes = 16 << 10;  // of weights, copied at once
+inline constexpr int kPersistentRows = 8;               // utterances of one launch
+inline constexpr int kPersistentBlocks = 128;           // that share every product evenly
+inline constexpr int kPersistentHeadDim = 128;
+inline constexpr int kPersistentHeads = 16;
+inline constexpr int kPersistentKvHeads = 8;
+inline constexpr int kPersistentLayers = 40;        // of both stacks together
+inline constexpr int kPersistentGroups = 16;        // codes per frame
+inline constexpr int kPersistentVocab = 3072;       // logits that there is room for
+inline constexpr int kPersistentCandidates = 4096;  // no fewer, a power of two
+// The widths that the kernel is made for: of the predictor and the small talker, and of the large talker.
+inline constexpr int kPersistentHidden = 1024;
+inline constexpr int kPersistentWideHidden = 2048;
+constexpr int PersistentIntermediate(int hidden) { return 3 * hidden; }
+// Splits of the longest context, and those that one block attends to at most, for so many rows.
+constexpr int PersistentSplits(int rows) { return rows > 4 ? 128 : 256; }
+constexpr int PersistentItems(int rows) { return rows > 4 ? 32 : 16; }
+
+struct PersistentLayer {
+  const char* qkv;
+  const char* o;
+  const char* gated;
+  const char* down;
+  const float* qkv_bias;
+  const float* o_bias;
+  const float* input_norm;
+  const float* post_norm;
+  const float* q_norm;
+  const float* k_norm;
+};
+
+// How weights come (weight_ring.cuh), in pieces.
+struct WeightPace {
+  int in_flight = 1;  // copies on their way at once, at most
+  int ahead = 0;      // so many, from the next to be copied on, are asked for; 0 or 1: none
+};
+
+struct PersistentStack {
+  int first_layer = 0;  // in the table of both stacks' layers
+  int num_layers = 0;
+  WeightPace pace;
+  int window = 0;
+  float eps = 0;
+  const float* norm = nullptr;
+  const float* inverse_frequencies = nullptr;
+  void* const* pages = nullptr;  // as KeyValuePages (attention.h)
+  int pages_per_sequence = 0, page_positions = 0;
+  int cache_heads = 0;  // whose keys and values lie in a page, kPersistentKvHeads or one for each query head
+  // What the blocks exchange. x_middle and x [rows][hidden / 4], the residual stream after attention and after the
+  // layer. F32 words: qkv [rows][outputs]; records [rows][heads][PersistentSplits()][kRecordWords], partial
+  // attention. Words of two BF16: attended [rows][q width / 2], inner [rows][intermediate / 2].
+  Quad* x_middle = nullptr;
+  Quad* x = nullptr;
+  Word* qkv = nullptr;
+  Word* records = nullptr;
+  Word* attended = nullptr;
+  Word* inner = nullptr;
+};
+
+// Sum and maximum of a query head, and its unscaled result.
+inline constexpr int kRecordWords = 2 + kPersistentHeadDim;
+
+// The predictor's pass p: from the embedding of code p to the logits of code p + 1.
+struct PredictorPass {
+  const char* head;
+  const char* table;  // BF16 [table_rows][table_stride]
+  int table_stride;
+  unsigned table_rows;
+};
+
+struct FrameKernelArguments {
+  int groups = 0;
+  int talker_hidden = 0;
+  const PersistentLayer* layers = nullptr;
+  PersistentStack talker, predictor;
+  int talker_vocab = 0, predictor_vocab = 0;
+  const char* talker_head = nullptr;
+  const char* projection = nullptr;  // of a wide talker
+  const float* projection_bias = nullptr;
+  const PredictorPass* passes = nullptr;  // [groups - 1]
+  const float* x = nullptr;               // the talker's input [rows][hidden]
+  bool runs_talker = true;                // or not: x is what it has made of that, its head is all that is left
+  int eos_id = 0;
+  FrameRows frame;
+  SlotState* slots = nullptr;
+  unsigned* history = nullptr;
+  int history_words = 0;
+  float* talker_logits = nullptr;     // kept for tests
+  float* predictor_logits = nullptr;  // [groups - 1][kMaxRows][vocab]
+  Word* input = nullptr;              // F32, the talker's hidden state for the predictor [rows][kPersistentHidden]
+  Word* logits = nullptr;             // F32, [rows][kPersistentVocab]
+  Word* ids = nullptr;                // [rows] the last choice, below 0: the row does not go on
+  unsigned long long* candidates = nullptr;  // [rows][kPersistentCandidates], see CandidateLists
+  unsigned epochs_per_frame = 0;
+  unsigned epoch_frames = 0;  // after so many frames epochs begin anew
+  unsigned patience = 0;      // looks of one wait
+  unsigned* report = nullptr;
+  int ring_slots = 0;
+};
+
+inline constexpr int kPersistentWarps = 8;
+
+// Dynamic shared memory of a block with so many slots of weights.
+size_t FrameKernelBytes(int talker_hidden, int rows, int ring_slots);
+// Makes the kernel ready for up to `ring_slots` slots; blocks of it that a processor can hold. `rows`: 1, 2, 4 or 8.
+// cudaErrorNoKernelImageForDevice where the build has no code for compute capability 9.
+cudaError_t PrepareFrameKernel(int talker_hidden, int rows, int ring_slots, int* blocks_per_processor);
+cudaError_t LaunchFrameKernel(const FrameKernelArguments& arguments, int rows, cudaStream_t stream);
+
+}  // namespace qtts::cuda
+
+#endif  // QTTS_CUDA_PATHS_PERSISTENT_FRAME_KERNEL_H_

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#ifndef QTTS_CUDA_PATHS_PERSISTENT_FRAME_MEMORY_CUH_
+#define QTTS_CUDA_PATHS_PERSISTENT_FRAME_MEMORY_CUH_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "paths/persistent/frame_kernel.h"
+#include "paths/persistent/frame_shape.cuh"
+#include "paths/persistent/weight_ring.cuh"
+#include "rules/sampling.cuh"
+#include "runtime/device_math.cuh"
+
+// What the persistent kernel keeps in a block's shared memory, behind the ring of weights.
+namespace qtts::cuda::persistent {
+
+// Candidates listed in shared memory: of all that are usual. More are listed in memory.
+inline constexpr int kFewCandidates = 1024;
+
+// What this block attends to in all layers of a pass: of a row and a query head, or the query heads of a key head,
+// every split_stride-th split from first_split on.
+struct AttentionPart {
+  int row;
+  int head;          // the first of the query heads
+  int new_rows;      // rows of this pass that the row sees, itself included
+  int position;      // the row's
+  int first_split;   // counted from position 0 on
+  int first_record;  // the same split, counted from the first one that the row sees
+  int split_stride;
+  int splits;
+  int row_splits;  // all that the row sees
+  bool silent;     // zeros are to be published for a row that is left out
+};
+
+inline constexpr int kMergedSplits = 2;  // whose warps' results are put together at once
+
+struct AttentionMemory {
+  // A split's, by warps.
+  struct WarpResults {
+    alignas(16) float y[kWarps][kHeadDim];
+    alignas(16) float maxima[kWarps];
+    alignas(16) float sums[kWarps];
+  };
+  alignas(16) float q[kGroup][kHeadDim];
+  alignas(16) __nv_bfloat16 new_keys[kNewRows][kHeadDim];
+  alignas(16) __nv_bfloat16 new_values[kNewRows][kHeadDim];
+  WarpResults results[kMergedSplits * kGroup];
+};
+
+inline constexpr int kCombined = 16;  // elements of a row that a block puts together from splits
+struct CombineMemory {
+  float values[32][kCombined];
+  float2 factors[32];  // and sums
+};
+
+// Staged rows, and where rows are combined.
+template <int kElements, int kCombines>
+struct RowMemory {
+  alignas(16) __nv_bfloat16 stage[kElements];
+  CombineMemory combine[kCombines];
+};
+// Each in the place of its warp's columns of what is attended, which are staged afterwards.
+template <int kElements>
+struct RowMemory<kElements, 0> {
+  alignas(16) __nv_bfloat16 stage[kElements];
+};
+
+// What products and attention need, or a choice.
+template <int kTalkerHidden, int kStreams>
+union WorkMemory {
+  struct Products {
+    static constexpr int kStageElements =
+        kWarps * (kStreams * StageStride(3 * kTalkerHidden) > MostRows(kStreams) * StageStride(3 * kPersistentHidden)
+                      ? kStreams * StageStride(3 * kTalkerHidden)
+                      : MostRows(kStreams) * StageStride(3 * kPersistentHidden));
+    static constexpr int kTalkerTiles = GatedTiles(kTalkerHidden, kStreams);
+    static constexpr int kPredictorTiles = GatedTiles(kPersistentHidden, MostRows(kStreams));
+    static constexpr int kPartials =
+        kWarps * 16 *
+        (kTalkerTiles * kStreams > kPredictorTiles * MostRows(kStreams) ? kTalkerTiles * kStreams
+                                                                        : kPredictorTiles * MostRows(kStreams));
+    // Rows are combined and staged when all warps have attended.
+    union {
+      RowMemory<kStageElements, Crowded(kStreams) ? 0 : kStreams> rows;
+      AttentionMemory attention;
+    };
+    float partial[2][kPartials];
+  } products;
+  struct Choice {
+    ChoiceMemory memory;
+    unsigned long long list[kFewCandidates];
+    float logits[kPersistentVocab];
+  } choice;
+};
+
+template <int kTalkerHidden, int kStreams>
+struct SharedMemory {
+  RingBarriers ring;
+  float squares[2][kWarps][MostRows(kStreams)];
+  float sine[AngleRows(kStreams)][kHalf], cosine[AngleRows(kStreams)][kHalf];
+  int slots[kStreams];  // below 0: nothing to do
+  // Of the pass.
+  int sequences[MostRows(kStreams)], positions[MostRows(kStreams)];
+  unsigned stop, gave_up;
+  unsigned seen;     // see Block::Load()
+  int splits;        // of the row that has most
+  bool shared_keys;  // whether parts are of all query heads of a key head
+  AttentionPart parts[kNewRows];
+  __nv_bfloat16* split_starts[PersistentItems(kStreams)];  // of the parts' splits the keys in layer 0
+  PersistentStack stacks[2];
+  PersistentLayer layers[kPersistentLayers];
+  PredictorPass passes[kPersistentGroups - 1];
+  WorkMemory<kTalkerHidden, kStreams> work;
+};
+
+constexpr size_t RoundUp(size_t bytes) { return (bytes + 127) / 128 * 128; }
+
+// The ring comes first.
+template <int kTalkerHidden, int kStreams>
+constexpr size_t SharedBytes(int ring_slots) {
+  return static_cast<size_t>(ring_slots) * kPersistentPieceBytes +
+         RoundUp(sizeof(SharedMemory<kTalkerHidden, kStreams>));
+}
+
+}  // namespace qtts::cuda::persistent
+
+#endif  // QTTS_CUDA_PATHS_PERSISTENT_FRAME_MEMORY_CUH_

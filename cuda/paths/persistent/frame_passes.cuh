@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#ifndef QTTS_CUDA_PATHS_PERSISTENT_FRAME_PASSES_CUH_
+#define QTTS_CUDA_PATHS_PERSISTENT_FRAME_PASSES_CUH_
+
+#include <cstdint>
+
+#include "gemm/gemm_device.cuh"
+#include "paths/persistent/frame_attention.cuh"
+#include "paths/persistent/frame_block.cuh"
+#include "paths/persistent/frame_choice.cuh"
+#include "paths/persistent/frame_products.cuh"
+#include "paths/persistent/frame_rows.cuh"
+#include "paths/persistent/frame_shape.cuh"
+#include "paths/persistent/team.cuh"
+#include "paths/persistent/words.cuh"
+#include "runtime/device_math.cuh"
+
+// The persistent kernel's phases, in their order: passes, the layers of each, and its head.
+namespace qtts::cuda::persistent {
+
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+
+template <int kTalkerHidden, int kStreams>
+__device__ __forceinline__ void Block<kTalkerHidden, kStreams>::Run() {
+  constexpr bool kPaired = Paired(kStreams);
+  constexpr bool kSameWidth = kTalkerHidden == kPersistentHidden;
+  // The last blocks choose: the first have parts of the attention.
+  const int choosing = kBlocks - 1 - static_cast<int>(blockIdx.x);
+  bool alive = true;
+  int pass = kTalkerPass;
+  BeginPass<kStreams>(pass);
+#pragma unroll 1
+  for (;;) {
+    const bool talker = pass == kTalkerPass;
+    const PersistentStack& s = shared_->stacks[talker ? 0 : 1];
+    if (pass == (kPaired ? 0 : kHiddenPass)) {
+      AwaitIds();
+      if (__all_sync(~0U, id_ < 0)) {
+        if (thread_ == 0) *static_cast<volatile unsigned*>(&shared_->stop) = 1;
+        return;
+      }
+    }
+    if (kPaired && pass == 0) {
+      RunLayers<kPersistentHidden, MostRows(kStreams), false>(s, pass);
+    } else if (talker) {
+      RunLayers<kTalkerHidden, kStreams, true>(s, pass);
+      if (!a.runs_talker) PublishInput<kTalkerHidden, kStreams>(s, pass);
+    } else {
+      RunLayers<kPersistentHidden, kStreams, false>(s, pass);
+    }
+    if (pass == kHiddenPass) {
+      // Nobody may run ahead of those that still read.
+      StageQuads<kPersistentHidden, kStreams>(s.x, kPersistentHidden / 4);
+      pass = 0;
+      BeginPass<kStreams>(pass);
+      continue;
+    }
+    const int rows_apart = kPaired && pass == 0 ? 2 : 1;
+    // While the last words of the pass are on their way.
+    const int next = !talker ? pass + 1 : kPaired ? 0 : kHiddenPass;
+    if (kPaired && talker) {
+      BeginPass<MostRows(kStreams)>(next);
+    } else {
+      BeginPass<kStreams>(next);
+    }
+    if (!kSameWidth && talker) {
+      Head<kTalkerHidden>(s, pass, rows_apart);
+    } else {
+      Head<kPersistentHidden>(s, pass, rows_apart);
+    }
+    const int group = talker ? 0 : pass + 1;
+    if (choosing < kStreams) alive = ChooseCode(choosing, group, alive);
+    if (group + 1 == a.groups) return;
+    pass = next;
+    id_epoch_ = ++epoch_;
+  }
+}
+
+template <int kTalkerHidden, int kStreams>
+template <int kRows>
+__device__ __forceinline__ void Block<kTalkerHidden, kStreams>::BeginPass(int pass) {
+  constexpr int kPerSequence = kRows > kStreams ? kRows / kStreams : 1;
+  const bool talker = pass == kTalkerPass;
+  const PersistentStack& s = shared_->stacks[talker ? 0 : 1];
+  Team::Sync();
+  if (thread_ < kRows) {
+    const int r = thread_;
+    shared_->sequences[r] = talker ? shared_->slots[r] : r / kPerSequence;
+    shared_->positions[r] = talker ? a.frame.positions[r] : kPerSequence == 2 ? r % 2 : pass + 1;
+  }
+  Team::Sync();
+  // The predictor's cache is read by the block that has written it, in earlier passes, which is why query heads do
+  // not share their keys in it; the talker's was written in earlier frames.
+  constexpr int kSequences = kRows / kPerSequence;
+  int splits = 1;
+#pragma unroll
+  for (int r = 0; r < kRows; ++r) {
+    if (shared_->sequences[r] >= 0) splits = max(splits, UsedSplits(s, shared_->positions[r]));
+  }
+  // While there is a block for each head and split, every query head is attended to by blocks of its own: that takes
+  // less time. More splits are read once for all query heads of a key head.
+  const bool shared_keys = talker && splits * kSequences * kHeads > kBlocks;
+  const int heads = shared_keys ? kKvHeads : kHeads;
+  const int rest = static_cast<int>(blockIdx.x) / heads;
+  const int first_row = rest % kSequences * kPerSequence;
+  const int sequence = shared_->sequences[first_row];
+  AttentionPart part;
+  part.head = static_cast<int>(blockIdx.x) % heads * (kHeads / heads);
+  part.split_stride = kBlocks / heads / kSequences;
+  part.first_record = rest / kSequences;
+  part.silent = sequence < 0 && part.first_record == 0;
+  if (thread_ < kPerSequence) {
+    part.row = first_row + thread_;
+    part.new_rows = thread_ + 1;
+    part.position = shared_->positions[part.row];
+    part.first_split = FirstSplit(s, part.position) + part.first_record;
+    part.row_splits = sequence < 0 ? 0 : UsedSplits(s, part.position);
+    part.splits = min(PersistentItems(kStreams),
+                      (part.row_splits - part.first_record - 1 + part.split_stride) / part.split_stride);
+    shared_->parts[thread_] = part;
+  }
+  // The rows of a sequence see the same splits: there are two only where it begins.
+  const int position = shared_->positions[first_row];
+  const int record = part.first_record + thread_ * part.split_stride;
+  if (thread_ < PersistentItems(kStreams) && sequence >= 0 && record < UsedSplits(s, position)) {
+    const int first = (FirstSplit(s, position) + record) * kSplitPositions;
+    shared_->split_starts[thread_] =
+        static_cast<__nv_bfloat16*>(
+            s.pages[static_cast<int64_t>(sequence) * s.pages_per_sequence + first / s.page_positions]) +
+        ((talker ? part.head / kGroup : part.head) * 2 * s.page_positions + first % s.page_positions) * kHeadDim;
+  }
+  if (thread_ == 0) {
+    shared_->splits = splits;
+    shared_->shared_keys = shared_keys;
+  }
+  const float* const frequencies = s.inverse_frequencies;
+#pragma unroll 1
+  for (int i = thread_; i < (Crowded(kRows) ? 1 : kRows) * kHalf; i += kTeamThreads) {
+    sincosf(static_cast<float>(shared_->positions[Crowded(kRows) ? first_row : i / kHalf]) * frequencies[i % kHalf],
+            &shared_->sine[i / kHalf][i % kHalf], &shared_->cosine[i / kHalf][i % kHalf]);
+  }
+  Team::Sync();
+}
+
+template <int kTalkerHidden, int kStreams>
+template <int kHidden, int kRows, bool kTalker>
+__device__ __forceinline__ void Block<kTalkerHidden, kStreams>::RunLayers(const PersistentStack& s, int pass) {
+  constexpr int kIntermediate = PersistentIntermediate(kHidden);
+  constexpr int kOwnTiles = kHidden / 8 / kBlocks;
+  const int num_layers = Uniform(s.num_layers);
+#pragma unroll 1
+  for (int i = 0; i < num_layers; ++i) {
+    // Addresses are computed anew: what the compiler would keep of them for all layers is more than there are
+    // registers for.
+    asm volatile("" : "+r"(thread_), "+r"(warp_), "+r"(lane_));
+    const PersistentLayer& layer = shared_->layers[s.first_layer + i];
+    PrefetchCache(s, i);
+    {
+      constexpr int kTiles = kQkvWidth / 16 / kBlocks;
+      Multiply<kHidden, 2, kTiles, kRows, true>([&] {
+        if (i == 0) {
+          StageInput<kHidden, kRows>(s, layer.input_norm, pass);
+        } else {
+          StageQuads<kHidden, kRows>(s.x, kHidden / 4);
+        }
+      });
+      ++epoch_;
+      FinishRows<16, kTiles, kRows>(
+          [&](int tile, int row, int m) { return s.qkv + row * kQkvWidth + TileAt(tile) * 16 + m; },
+          [&](Word* target, int tile, int row, int m, bool valid, const float* partial) {
+            float value = gemm::Total(partial + m, kRows * 16, Factor<kHidden>(s, row));
+            if (layer.qkv_bias != nullptr) value = __fadd_rn(value, layer.qkv_bias[TileAt(tile) * 16 + m]);
+            if (valid) Publish(target, __float_as_uint(value), epoch_);
+          });
+    }
+    // Now that others can go on.
+    if (i == 0) TakeOwn<kHidden, kRows>(pass);
+    Attend<kRows, kTalker>(s, layer, i);
+
+    // What the finishing threads need of the next norms is there before the words are.
+    const float post_norm = OwnNorm<kHidden, kRows>(layer.post_norm);
+    Multiply<kQueryWidth, 1, kOwnTiles, kRows, false>([&] { StagePairs<kQueryWidth, kRows>(s.attended); });
+    ++epoch_;
+    AddToOwn<kHidden, kRows>(layer.o_bias, post_norm, s.x_middle);
+
+    {
+      constexpr int kTiles = GatedTiles(kHidden, kRows);
+      const auto finish = [&](int first) {
+        FinishRows<8, kTiles, kRows>(
+            [&](int tile, int row, int m) {
+              return s.inner + row * (kIntermediate / 2) + TileAt(first + tile) * 4 + m / 2;
+            },
+            [&](Word* target, int, int row, int m, bool valid, const float* partial) {
+              const float factor = Factor<kHidden>(s, row);
+              const float gate = gemm::Total(partial + m, kRows * 16, factor);
+              const float value = Silu<__nv_bfloat16>(gate) * gemm::Total(partial + m + 8, kRows * 16, factor);
+              const float next = __shfl_down_sync(~0U, value, 1);
+              if (valid && m % 2 == 0) Publish(target, PackBf16(value, next), epoch_);
+            });
+      };
+      Multiply<kHidden, 2, kTiles, kRows, true>([&] { StageQuads<kHidden, kRows>(s.x_middle, kHidden / 4); });
+      ++epoch_;
+      finish(0);
+      constexpr int kAllTiles = kIntermediate / 8 / kBlocks;
+      static_assert(kAllTiles % kTiles == 0);
+#pragma unroll 1
+      for (int first = kTiles; first < kAllTiles; first += kTiles) {
+        Multiply<kHidden, 2, kTiles, kRows, false>([] {});
+        finish(first);
+      }
+    }
+
+    const bool last = i + 1 == num_layers;
+    const float next_norm = OwnNorm<kHidden, kRows>(last ? s.norm : shared_->layers[s.first_layer + i + 1].input_norm);
+    Multiply<kIntermediate, 1, kOwnTiles, kRows, false>([&] { StagePairs<kIntermediate, kRows>(s.inner); });
+    ++epoch_;
+    AddToOwn<kHidden, kRows>(nullptr, next_norm, s.x);
+  }
+}
+
+template <int kTalkerHidden, int kStreams>
+template <int kHidden>
+__device__ __forceinline__ void Block<kTalkerHidden, kStreams>::Head(const PersistentStack& s, int pass, int apart) {
+  const bool talker = pass == kTalkerPass;
+  const int vocab = talker ? a.talker_vocab : a.predictor_vocab;
+  float* const kept =
+      talker ? a.talker_logits : a.predictor_logits + static_cast<int64_t>(pass) * kMaxRows * a.predictor_vocab;
+  bool staged = false;
+  const auto stage = [&] {
+    if (!staged) {
+      StageQuads<kHidden, kStreams>(s.x + (apart - 1) * (kHidden / 4), apart * (kHidden / 4));
+      SumSquares<kHidden, kStreams>();
+    }
+    staged = true;
+  };
+  const uint32_t logits_epoch = epoch_ + 1;
+#pragma unroll 1
+  for (int tile = static_cast<int>(blockIdx.x); tile * 16 < vocab; tile += kBlocks) {
+    Multiply<kHidden, 2, 1, kStreams, false>(stage);
+    FinishRows<16, 1, kStreams>([&](int, int row, int m) { return a.logits + row * kPersistentVocab + tile * 16 + m; },
+                                [&](Word* target, int, int row, int m, bool valid, const float* partial) {
+                                  const int output = tile * 16 + m;
+                                  const float value = gemm::Total(partial + m, kStreams * 16, Factor<kHidden>(s, row));
+                                  if (valid && output < vocab) {
+                                    Publish(target, __float_as_uint(value), logits_epoch);
+                                    kept[row * vocab + output] = value;
+                                  }
+                                });
+  }
+  if (!staged) {
+    stage();
+    // Warps' parts of the stage lie elsewhere in the next phase.
+    Team::Sync();
+  }
+  epoch_ = logits_epoch;
+  if (!talker) return;
+  ++epoch_;
+  input_epoch_ = epoch_;
+  if (kTalkerHidden != kPersistentHidden) {
+    if (blockIdx.x * 16 >= kPersistentHidden) return;
+    Multiply<kHidden, 2, 1, kStreams, false>([] {});
+    FinishRows<16, 1, kStreams>(
+        [&](int, int row, int m) { return a.input + row * kPersistentHidden + TileAt(0) * 16 + m; },
+        [&](Word* target, int, int row, int m, bool valid, const float* partial) {
+          float value = gemm::Total(partial + m, kStreams * 16, Factor<kHidden>(s, row));
+          if (a.projection_bias != nullptr) value = __fadd_rn(value, a.projection_bias[TileAt(0) * 16 + m]);
+          if (valid) Publish(target, __float_as_uint(value), epoch_);
+        });
+  } else {
+    // The hidden state itself; the squares are the head's.
+    Team::Sync();
+    constexpr int kCount = kHidden / 8 / kBlocks * 8 * kStreams;
+    const int i = thread_;
+    if (i < kCount) {
+      const int column = TileAt(i / (8 * kStreams)) * 8 + i % 8;
+      const int row = i / 8 % kStreams;
+      const float value = own_ * Factor<kHidden>(s, row) * s.norm[column];
+      Publish(a.input + row * kPersistentHidden + column, __float_as_uint(value), epoch_);
+    }
+  }
+}
+
+#endif  // __CUDA_ARCH_FEAT_SM90_ALL
+
+}  // namespace qtts::cuda::persistent
+
+#endif  // QTTS_CUDA_PATHS_PERSISTENT_FRAME_PASSES_CUH_

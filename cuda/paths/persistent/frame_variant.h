@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#ifndef QTTS_CUDA_PATHS_PERSISTENT_FRAME_VARIANT_H_
+#define QTTS_CUDA_PATHS_PERSISTENT_FRAME_VARIANT_H_
+
+#include <cstddef>
+
+#include "paths/persistent/frame_kernel.h"
+
+// The persistent kernel for one width of the talker and one number of rows.
+namespace qtts::cuda::persistent {
+
+struct Variant {
+  void (*kernel)(FrameKernelArguments);
+  size_t (*bytes)(int ring_slots);
+};
+
+// For 1, 2, 4 or 8 rows. Either width is a file of its own, as they take long to compile.
+Variant NarrowVariant(int rows);
+Variant WideVariant(int rows);
+
+}  // namespace qtts::cuda::persistent
+
+#endif  // QTTS_CUDA_PATHS_PERSISTENT_FRAME_VARIANT_H_

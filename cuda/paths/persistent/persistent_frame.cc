@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#include "paths/persistent/persistent_frame.h"
+
+#include <algorithm>
+#include <limits>
+#include <string>
+
+namespace qtts::cuda {
+namespace {
+
+constexpr const char* kPreparing = "preparing the persistent kernel";
+constexpr int kMinRingSlots = 6;  // six pieces are taken together
+constexpr int kRingSlots = 8;
+
+Status Unsupported(const std::string& what) { return Status::Unsupported("the persistent kernel: " + what); }
+
+Status CheckStack(const TransformerConfig& c, const char* part, bool may_be_wide) {
+  const auto check = [&](bool good, const std::string& what) {
+    return good ? Status::Ok() : Unsupported(std::string("the ") + part + "'s " + what);
+  };
+  QTTS_RETURN_IF_ERROR(check(c.head_dim == kPersistentHeadDim, "head_dim is not 128"));
+  QTTS_RETURN_IF_ERROR(check(c.num_heads == kPersistentHeads && c.num_kv_heads == kPersistentKvHeads,
+                             "heads are not 16 with 8 key heads"));
+  QTTS_RETURN_IF_ERROR(
+      check(c.hidden_size == kPersistentHidden || (may_be_wide && c.hidden_size == kPersistentWideHidden),
+            may_be_wide ? "hidden_size is not 1024 or 2048" : "hidden_size is not 1024"));
+  return check(c.intermediate_size == PersistentIntermediate(c.hidden_size),
+               "intermediate_size is not three times its hidden_size");
+}
+
+size_t RoundUp(size_t bytes) { return (bytes + 127) / 128 * 128; }
+
+PersistentStack Describe(const Stack& stack) {
+  const TransformerConfig& c = stack.config;
+  PersistentStack s;
+  s.num_layers = c.num_layers;
+  s.window = c.sliding_window;
+  s.eps = c.rms_norm_eps;
+  s.norm = stack.norm;
+  s.inverse_frequencies = stack.layers.front().attention.inverse_frequencies;
+  return s;
+}
+
+void AppendLayers(const Stack& stack, std::vector<PersistentLayer>* layers) {
+  for (const Layer& l : stack.layers) {
+    layers->push_back({static_cast<const char*>(l.qkv.data), static_cast<const char*>(l.o.data),
+                       static_cast<const char*>(l.gated.data), static_cast<const char*>(l.down.data), l.qkv.bias,
+                       l.o.bias, l.input_norm, l.post_norm, l.attention.q_norm, l.attention.k_norm});
+  }
+}
+
+}  // namespace
+
+Result<std::unique_ptr<PersistentFrame>> PersistentFrame::Create(const PersistentFrameSources& sources,
+                                                                 unsigned patience) {
+  std::unique_ptr<PersistentFrame> frame(new PersistentFrame());
+  QTTS_RETURN_IF_ERROR(frame->Prepare(sources, patience));
+  return frame;
+}
+
+Status PersistentFrame::Prepare(const PersistentFrameSources& sources, unsigned patience) {
+  if (sources.precision != Precision::kBF16) return Unsupported("the precision is not BF16");
+  const TransformerConfig& t = sources.talker->config;
+  const TransformerConfig& p = sources.predictor->config;
+  QTTS_RETURN_IF_ERROR(CheckStack(t, "talker", true));
+  QTTS_RETURN_IF_ERROR(CheckStack(p, "code predictor", false));
+  if (t.num_layers + p.num_layers > kPersistentLayers) return Unsupported("the model has more than 40 layers");
+  if (sources.groups < 2) return Unsupported("the model has one code per frame");
+  if (sources.groups > kPersistentGroups) return Unsupported("the model has more than 16 codes per frame");
+  if (sources.talker_head->outputs > kPersistentVocab) return Unsupported("the talker has more than 3072 ids");
+  for (const Matrix& head : *sources.heads) {
+    if (head.outputs > kPersistentVocab || head.outputs % 2 != 0 || head.outputs != sources.heads->front().outputs) {
+      return Unsupported("the code predictor has more than 3072 ids, or not everywhere as many");
+    }
+  }
+  if ((sources.projection->data != nullptr) != (t.hidden_size != kPersistentHidden)) {
+    return Unsupported("hidden states need a projection that is not there, or have one that they do not need");
+  }
+
+  int device = 0;
+  QTTS_RETURN_IF_CUDA_ERROR(cudaGetDevice(&device), kPreparing);
+  const auto attribute = [&](cudaDeviceAttr which) {
+    int value = 0;
+    (void)Succeeds(cudaDeviceGetAttribute(&value, which, device));
+    return value;
+  };
+  if (attribute(cudaDevAttrComputeCapabilityMajor) != 9) return Unsupported("the GPU is not of compute capability 9");
+  if (attribute(cudaDevAttrCooperativeLaunch) == 0) return Unsupported("the GPU has no cooperative launches");
+  if (attribute(cudaDevAttrMultiProcessorCount) < kPersistentBlocks) {
+    return Unsupported("the GPU has fewer than 128 processors");
+  }
+  const auto shared_limit = static_cast<size_t>(attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin));
+
+  FrameKernelArguments& a = arguments_;
+  a.groups = sources.groups;
+  a.talker = Describe(*sources.talker);
+  a.talker.pages = sources.talker_pages.table;
+  a.talker.pages_per_sequence = sources.talker_pages.pages_per_sequence;
+  a.talker.page_positions = sources.talker_pages.page_positions;
+  a.talker.cache_heads = kPersistentKvHeads;
+  a.predictor = Describe(*sources.predictor);
+  a.predictor.first_layer = t.num_layers;
+  a.talker_hidden = t.hidden_size;
+  a.talker_vocab = sources.talker_head->outputs;
+  a.predictor_vocab = sources.heads->front().outputs;
+  a.talker_head = static_cast<const char*>(sources.talker_head->data);
+  a.projection = static_cast<const char*>(sources.projection->data);
+  a.projection_bias = sources.projection->bias;
+  a.x = sources.x;
+  a.eos_id = sources.eos_id;
+  a.frame = sources.frame;
+  a.slots = sources.slots;
+  a.history = sources.history;
+  a.history_words = sources.history_words;
+  a.talker_logits = sources.talker_logits;
+  a.predictor_logits = sources.predictor_logits;
+  a.patience = patience;
+  // Six hand-overs a layer; logits, hidden state, id.
+  const int passes = sources.groups;
+  a.epochs_per_frame = static_cast<unsigned>(6 * t.num_layers + 3 + passes * (6 * p.num_layers + 2));
+  a.epoch_frames = (std::numeric_limits<unsigned>::max() - 1) / a.epochs_per_frame;
+
+  std::vector<PersistentLayer> layers;
+  AppendLayers(*sources.talker, &layers);
+  AppendLayers(*sources.predictor, &layers);
+  std::vector<PredictorPass> steps;
+  for (size_t i = 0; i < sources.heads->size(); ++i) {
+    const Table& table = (*sources.predictor_tables)[i];
+    steps.push_back({static_cast<const char*>((*sources.heads)[i].data), static_cast<const char*>(table.data),
+                     table.stride, static_cast<unsigned>(table.rows)});
+  }
+  // The predictor's keys and values, one page a row.
+  a.predictor.pages_per_sequence = 1;
+  a.predictor.page_positions = sources.groups;
+  a.predictor.cache_heads = kPersistentHeads;
+  const size_t page_bytes = static_cast<size_t>(p.num_layers) * kPersistentHeads * 2 *
+                            static_cast<size_t>(sources.groups) * kPersistentHeadDim * 2;
+  QTTS_ASSIGN_OR_RETURN(cache_, DeviceMemory::AllocateZeroed(kPersistentRows * page_bytes));
+  std::vector<void*> pages;
+  for (size_t row = 0; row < kPersistentRows; ++row) pages.push_back(cache_.as<char>() + row * page_bytes);
+
+  const size_t layer_bytes = RoundUp(layers.size() * sizeof(PersistentLayer));
+  const size_t pass_bytes = RoundUp(steps.size() * sizeof(PredictorPass));
+  QTTS_ASSIGN_OR_RETURN(tables_, DeviceMemory::Allocate(layer_bytes + pass_bytes + pages.size() * sizeof(void*)));
+  char* const tables = tables_.as<char>();
+  QTTS_RETURN_IF_CUDA_ERROR(
+      cudaMemcpy(tables + layer_bytes + pass_bytes, pages.data(), pages.size() * sizeof(void*), cudaMemcpyHostToDevice),
+      kPreparing);
+  a.predictor.pages = reinterpret_cast<void* const*>(tables + layer_bytes + pass_bytes);
+  QTTS_RETURN_IF_CUDA_ERROR(
+      cudaMemcpy(tables, layers.data(), layers.size() * sizeof(PersistentLayer), cudaMemcpyHostToDevice), kPreparing);
+  QTTS_RETURN_IF_CUDA_ERROR(
+      cudaMemcpy(tables + layer_bytes, steps.data(), steps.size() * sizeof(PredictorPass), cudaMemcpyHostToDevice),
+      kPreparing);
+  a.layers = reinterpret_cast<const PersistentLayer*>(tables);
+  a.passes = reinterpret_cast<const PredictorPass*>(tables + layer_bytes);
+  QTTS_RETURN_IF_ERROR(AllocateWords());
+  QTTS_ASSIGN_OR_RETURN(candidates_, DeviceMemory::Allocate(sizeof(unsigned long long) * kPersistentRows *
+                                                            size_t{kPersistentCandidates}));
+  a.candidates = candidates_.as<unsigned long long>();
+  QTTS_ASSIGN_OR_RETURN(report_, PinnedMemory::AllocateZeroed(sizeof(unsigned)));
+  a.report = report_.as<unsigned>();
+
+  // What measured best; see tests/bench/JOURNAL.md. The wide talker is limited by bytes, and reading ahead is in its
+  // way.
+  a.talker.pace = t.hidden_size > kPersistentHidden ? WeightPace{2, 0} : WeightPace{1, 4};
+  a.predictor.pace = {1, 4};
+
+  for (size_t i = 0; i < kRowBuckets.size(); ++i) {
+    const size_t fixed = FrameKernelBytes(t.hidden_size, kRowBuckets[i], 0);
+    const size_t slots = shared_limit < fixed ? 0 : (shared_limit - fixed) / kPersistentPieceBytes;
+    if (slots < kMinRingSlots) return Unsupported("the GPU's processors have too little shared memory");
+    ring_slots_[i] = std::min(kRingSlots, static_cast<int>(slots));
+    int resident = 0;
+    const cudaError_t error = PrepareFrameKernel(t.hidden_size, kRowBuckets[i], ring_slots_[i], &resident);
+    if (error == cudaErrorNoKernelImageForDevice) return Unsupported("the build has no code for compute capability 9");
+    QTTS_RETURN_IF_CUDA_ERROR(error, kPreparing);
+    if (resident < 1) return Unsupported("a block does not fit on the GPU's processors");
+  }
+  return Status::Ok();
+}
+
+Status PersistentFrame::AllocateWords() {
+  FrameKernelArguments& a = arguments_;
+  struct Part {
+    void** words;
+    size_t bytes;
+  };
+  std::vector<Part> parts;
+  constexpr size_t kRows = kPersistentRows;
+  constexpr size_t kQuadBytes = 16;
+  constexpr size_t kQueryWidth = size_t{kPersistentHeads} * kPersistentHeadDim;
+  const auto add = [&](auto** words, size_t bytes) { parts.push_back({reinterpret_cast<void**>(words), bytes}); };
+  for (PersistentStack* const s : {&a.talker, &a.predictor}) {
+    const auto hidden = static_cast<size_t>(s == &a.talker ? a.talker_hidden : kPersistentHidden);
+    add(&s->x_middle, kRows * hidden / 4 * kQuadBytes);
+    add(&s->x, kRows * hidden / 4 * kQuadBytes);
+    add(&s->qkv, kRows * 2 * kQueryWidth * sizeof(Word));
+    add(&s->attended, kRows * kQueryWidth / 2 * sizeof(Word));
+    add(&s->inner, kRows * 3 * hidden / 2 * sizeof(Word));
+  }
+  size_t row_splits = 0;
+  for (const int rows : kRowBuckets) {
+    row_splits = std::max(row_splits, static_cast<size_t>(rows) * static_cast<size_t>(PersistentSplits(rows)));
+  }
+  add(&a.talker.records, row_splits * kPersistentHeads * kRecordWords * sizeof(Word));
+  add(&a.input, kRows * kPersistentHidden * sizeof(Word));
+  add(&a.logits, kRows * kPersistentVocab * sizeof(Word));
+  add(&a.ids, kRows * sizeof(Word));
+  size_t total = 0;
+  for (const Part& part : parts) total += RoundUp(part.bytes);
+  QTTS_ASSIGN_OR_RETURN(words_, DeviceMemory::AllocateZeroed(total));
+  char* next = words_.as<char>();
+  for (const Part& part : parts) {
+    *part.words = next;
+    next += RoundUp(part.bytes);
+  }
+  return Status::Ok();
+}
+
+bool PersistentFrame::Covers(int rows, int splits) const {
+  if (std::find(kRowBuckets.begin(), kRowBuckets.end(), rows) == kRowBuckets.end()) return false;
+  const int items = rows * splits * kPersistentKvHeads;
+  return splits <= PersistentSplits(rows) &&
+         (items + kPersistentBlocks - 1) / kPersistentBlocks <= PersistentItems(rows);
+}
+
+Status PersistentFrame::Enqueue(bool talker, int rows, cudaStream_t stream) const {
+  FrameKernelArguments arguments = arguments_;
+  arguments.runs_talker = talker;
+  arguments.ring_slots =
+      ring_slots_[static_cast<size_t>(std::find(kRowBuckets.begin(), kRowBuckets.end(), rows) - kRowBuckets.begin())];
+  return CudaStatus(LaunchFrameKernel(arguments, rows, stream), "making speech");
+}
+
+EpochWords PersistentFrame::epoch_words() const {
+  return {words_.as<Word>(), static_cast<int64_t>(words_.bytes() / sizeof(Word)), arguments_.epoch_frames};
+}
+
+Status PersistentFrame::Health() const {
+  if (*static_cast<const volatile unsigned*>(report_.as<const unsigned>()) == 0) return Status::Ok();
+  return Status::DeviceUnavailable(
+      "GPU: parts of a frame waited for each other in vain; if it happens again, set QTTS_CUDA_PATH=graph");
+}
+
+}  // namespace qtts::cuda

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#ifndef QTTS_CUDA_PATHS_PERSISTENT_TEAM_CUH_
+#define QTTS_CUDA_PATHS_PERSISTENT_TEAM_CUH_
+
+#include <cstdint>
+
+#include "paths/persistent/frame_shape.cuh"
+
+// How the threads that compute share work and wait for each other, and what they tell the compiler.
+namespace qtts::cuda::persistent {
+
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+
+// Of the tiles of a product, this block's.
+__device__ __forceinline__ int TileAt(int index) { return static_cast<int>(blockIdx.x) + index * kBlocks; }
+
+// A value that all lanes have, as one that the compiler knows to be so: in what depends on it, it need not provide for
+// lanes that are elsewhere.
+__device__ __forceinline__ int Uniform(int value) { return __shfl_sync(~0U, value, 0); }
+
+// Makes the compiler compute an address where it is called, and not where it is used: waits lie between, and what comes
+// after them is what others wait for.
+template <typename T>
+__device__ __forceinline__ T* Now(T* address) {
+  asm volatile("" : "+l"(address));
+  return address;
+}
+
+// All warps but the last warpgroup's, which bring weights.
+struct Team {
+  static constexpr int kThreads = kTeamThreads;
+  static constexpr int kWarps = kPersistentWarps;
+  static __device__ __forceinline__ void Sync() { asm volatile("barrier.cta.sync 1, 256;" ::: "memory"); }
+  static __device__ __forceinline__ bool Any(bool value) {
+    uint32_t any;
+    asm volatile(
+        "{\n.reg .pred p, q;\nsetp.ne.u32 p, %1, 0;\nbarrier.cta.red.or.pred q, 1, 256, p;\nselp.u32 %0, 1, 0, q;\n}"
+        : "=r"(any)
+        : "r"(static_cast<uint32_t>(value))
+        : "memory");
+    return any != 0;
+  }
+};
+
+#endif  // __CUDA_ARCH_FEAT_SM90_ALL
+
+}  // namespace qtts::cuda::persistent
+
+#endif  // QTTS_CUDA_PATHS_PERSISTENT_TEAM_CUH_

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#ifndef QTTS_CUDA_PATHS_PERSISTENT_WEIGHT_RING_CUH_
+#define QTTS_CUDA_PATHS_PERSISTENT_WEIGHT_RING_CUH_
+
+#include <cstdint>
+
+#include "paths/persistent/frame_kernel.h"
+#include "runtime/async_copy.cuh"
+
+// The stream of a block's weights: one thread copies tiles, piece by piece and in the order of their use, into slots
+// of shared memory, as far ahead as there are slots; all warps of the team read every piece and give its slot back.
+//
+// Copies are paced. A burst into all slots at once would fill the queues of the memory system, and the words that
+// blocks exchange (words.cuh) would wait behind it. So that few copies on their way bring much, a second thread goes
+// through the same stream some pieces ahead and has them brought into the L2 cache, from which they take less time; it
+// also gives the memory work while all slots are taken.
+namespace qtts::cuda {
+
+inline constexpr int kPieceBytes = kPersistentPieceBytes;
+inline constexpr int kMaxRingSlots = 32;
+
+struct RingBarriers {
+  uint64_t full[kMaxRingSlots];
+  uint64_t empty[kMaxRingSlots];
+  unsigned sent;  // pieces whose copies have begun, counted and looked at by atomic operations
+};
+
+#if __CUDA_ARCH__ >= 900
+
+__device__ __forceinline__ bool BarrierPassed(uint64_t* barrier, unsigned parity) {
+  uint32_t passed;
+  asm volatile("{\n.reg .pred p;\nmbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\nselp.u32 %0, 1, 0, p;\n}"
+               : "=r"(passed)
+               : "r"(SharedAddress(barrier)), "r"(parity)
+               : "memory");
+  return passed != 0;
+}
+
+// By one thread, before the block's first barrier. `readers` warps give every piece back.
+__device__ __forceinline__ void InitializeRing(RingBarriers* barriers, int slots, int readers) {
+  for (int i = 0; i < slots; ++i) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(SharedAddress(&barriers->full[i])) : "memory");
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(SharedAddress(&barriers->empty[i])), "r"(readers)
+                 : "memory");
+  }
+  barriers->sent = 0;
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+
+// A place in the endless sequence of pieces.
+class RingCursor {
+ public:
+  __device__ explicit RingCursor(int slots) : slots_(slots) {}
+
+  __device__ int slot() const { return slot_; }
+  __device__ unsigned parity() const { return parity_; }
+  __device__ __forceinline__ void Advance() {
+    if (++slot_ == slots_) {
+      slot_ = 0;
+      parity_ ^= 1;
+    }
+  }
+
+ private:
+  int slots_;
+  int slot_ = 0;
+  unsigned parity_ = 0;
+};
+
+// One warp's view. Lane i looks after the i-th piece of those that are taken together.
+class RingReader {
+ public:
+  __device__ RingReader(RingBarriers* barriers, const char* memory, int slots, int lane)
+      : barriers_(barriers), memory_(memory), slots_(slots), lane_(lane) {}
+
+  // Returns once the next kPieces pieces are there.
+  template <int kPieces>
+  __device__ __forceinline__ void Await() const {
+    const int slot = slot_ + lane_;
+    const bool wrapped = slot >= slots_;
+    if (lane_ < kPieces) {
+      while (!BarrierPassed(&barriers_->full[wrapped ? slot - slots_ : slot], parity_ ^ (wrapped ? 1U : 0U))) {
+      }
+    }
+    __syncwarp();
+  }
+  // The i-th of them.
+  __device__ __forceinline__ const char* Piece(int i) const {
+    const int slot = slot_ + i;
+    return memory_ + (slot >= slots_ ? slot - slots_ : slot) * kPieceBytes;
+  }
+  // All lanes are done with them, or do not need them. Only after Await(): given back before they have come, they
+  // would count for those that were in their places.
+  template <int kPieces>
+  __device__ __forceinline__ void GiveBack() {
+    __syncwarp();
+    const int slot = slot_ + lane_;
+    if (lane_ < kPieces) {
+      asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(
+                       SharedAddress(&barriers_->empty[slot >= slots_ ? slot - slots_ : slot]))
+                   : "memory");
+    }
+    slot_ += kPieces;
+    if (slot_ >= slots_) {
+      slot_ -= slots_;
+      parity_ ^= 1;
+    }
+  }
+
+ private:
+  RingBarriers* barriers_;
+  const char* memory_;
+  int slots_, lane_;
+  int slot_ = 0;
+  unsigned parity_ = 0;
+};
+
+// The copying thread.
+class RingWriter {
+ public:
+  // `stop` (shared memory): no more pieces will be read.
+  __device__ RingWriter(RingBarriers* barriers, char* memory, int slots, const volatile unsigned* stop)
+      : barriers_(barriers), memory_(memory), head_(slots), tail_(slots), stop_(stop) {
+    asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy_));
+  }
+
+  __device__ void SetPace(const WeightPace& pace) { in_flight_ = pace.in_flight; }
+
+  // Sends `bytes` (a multiple of 16) on.
+  __device__ __forceinline__ void Send(const char* source, int bytes) {
+    for (int done = 0; done < bytes; done += kPieceBytes) {
+      while (!BarrierPassed(&barriers_->empty[head_.slot()], head_.parity() ^ 1)) {
+        if (*stop_ != 0) return;
+      }
+      if (*stop_ != 0) return;
+      while (flying_ >= in_flight_) Land();
+      const int piece = min(kPieceBytes, bytes - done);
+      uint64_t* const full = &barriers_->full[head_.slot()];
+      asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(SharedAddress(full)), "r"(piece)
+                   : "memory");
+      asm volatile(
+          "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], "
+          "%4;" ::"r"(SharedAddress(memory_ + head_.slot() * kPieceBytes)),
+          "l"(source + done), "r"(piece), "r"(SharedAddress(full)), "l"(policy_)
+          : "memory");
+      head_.Advance();
+      ++flying_;
+      atomicAdd(&barriers_->sent, 1U);
+    }
+  }
+
+  // The block's memory may be given up only after this.
+  __device__ void Drain() {
+    while (flying_ > 0) Land();
+  }
+
+ private:
+  __device__ __forceinline__ void Land() {
+    while (!BarrierPassed(&barriers_->full[tail_.slot()], tail_.parity())) {
+    }
+    tail_.Advance();
+    --flying_;
+  }
+
+  RingBarriers* barriers_;
+  char* memory_;
+  RingCursor head_, tail_;
+  const volatile unsigned* stop_;
+  uint64_t policy_ = 0;
+  int in_flight_ = 1;
+  int flying_ = 0;
+};
+
+// The thread ahead of it, which goes through the same.
+class RingPrefetcher {
+ public:
+  __device__ RingPrefetcher(RingBarriers* barriers, const volatile unsigned* stop)
+      : sent_(&barriers->sent), stop_(stop) {}
+
+  __device__ void SetPace(const WeightPace& pace) { most_ahead_ = pace.ahead; }
+
+  __device__ __forceinline__ void Send(const char* source, int bytes) {
+    for (int done = 0; done < bytes; done += kPieceBytes) {
+      ++piece_;
+      int ahead = 0;
+      while ((ahead = static_cast<int>(piece_ - atomicAdd(sent_, 0U))) > most_ahead_) {
+        if (*stop_ != 0) return;
+        __nanosleep(100);
+      }
+      // The next one's own copy is as early.
+      if (ahead <= 1) continue;
+      asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(source + done),
+                   "r"(min(kPieceBytes, bytes - done))
+                   : "memory");
+    }
+  }
+
+ private:
+  unsigned* sent_;
+  const volatile unsigned* stop_;
+  unsigned piece_ = 0;  // how many it has gone through
+  int most_ahead_ = 0;
+};
+
+#endif  // __CUDA_ARCH__ >= 900
+
+}  // namespace qtts::cuda
+
+#endif  // QTTS_CUDA_PATHS_PERSISTENT_WEIGHT_RING_CUH_

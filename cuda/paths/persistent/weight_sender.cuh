@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#ifndef QTTS_CUDA_PATHS_PERSISTENT_WEIGHT_SENDER_CUH_
+#define QTTS_CUDA_PATHS_PERSISTENT_WEIGHT_SENDER_CUH_
+
+#include <cstdint>
+
+#include "paths/persistent/frame_kernel.h"
+#include "paths/persistent/frame_memory.cuh"
+#include "paths/persistent/frame_shape.cuh"
+
+// What the thread that copies weights sends through the ring, and the one ahead of it (weight_ring.cuh): a frame's
+// tiles, in the order in which the team takes them (frame_passes.cuh).
+namespace qtts::cuda::persistent {
+
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+
+// A matrix of `tiles` tiles (gemm.h) of tile_bytes: this block's.
+template <typename Ring>
+__device__ __forceinline__ void SendTiles(Ring* ring, const char* weights, int tiles, int tile_bytes) {
+#pragma unroll 1
+  for (int tile = static_cast<int>(blockIdx.x); tile < tiles; tile += kBlocks) {
+    ring->Send(weights + static_cast<int64_t>(tile) * tile_bytes, tile_bytes);
+  }
+}
+
+template <typename Ring>
+__device__ void SendPass(Ring* ring, const PersistentStack& stack, const PersistentLayer* layers, int hidden) {
+  ring->SetPace(stack.pace);
+#pragma unroll 1
+  for (int i = 0; i < stack.num_layers; ++i) {
+    const PersistentLayer& layer = layers[stack.first_layer + i];
+    SendTiles(ring, layer.qkv, kQkvWidth / 16, 32 * hidden);
+    SendTiles(ring, layer.o, hidden / 8, 16 * kQueryWidth);
+    SendTiles(ring, layer.gated, 3 * hidden / 8, 32 * hidden);
+    SendTiles(ring, layer.down, hidden / 8, 16 * 3 * hidden);
+  }
+}
+
+template <int kTalkerHidden, int kStreams, typename Ring>
+__device__ void SendFrame(const FrameKernelArguments& a, const SharedMemory<kTalkerHidden, kStreams>& shared,
+                          Ring* ring) {
+  SendPass(ring, shared.stacks[0], shared.layers, kTalkerHidden);
+  SendTiles(ring, a.talker_head, (a.talker_vocab + 15) / 16, 32 * kTalkerHidden);
+  if (kTalkerHidden != kPersistentHidden) {
+    SendTiles(ring, a.projection, kPersistentHidden / 16, 32 * kTalkerHidden);
+  }
+#pragma unroll 1
+  for (int pass = Paired(kStreams) ? 0 : kHiddenPass; pass < a.groups - 1; ++pass) {
+    SendPass(ring, shared.stacks[1], shared.layers, kPersistentHidden);
+    if (pass == kHiddenPass) continue;
+    SendTiles(ring, a.passes[pass].head, (a.predictor_vocab + 15) / 16, 32 * kPersistentHidden);
+  }
+}
+
+#endif  // __CUDA_ARCH_FEAT_SM90_ALL
+
+}  // namespace qtts::cuda::persistent
+
+#endif  // QTTS_CUDA_PATHS_PERSISTENT_WEIGHT_SENDER_CUH_

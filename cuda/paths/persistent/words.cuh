@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#ifndef QTTS_CUDA_PATHS_PERSISTENT_WORDS_CUH_
+#define QTTS_CUDA_PATHS_PERSISTENT_WORDS_CUH_
+
+#include <cstdint>
+
+#include "paths/persistent/frame_kernel.h"
+
+// How the blocks of the persistent kernel hand each other numbers: in words of eight bytes, half of them the number
+// and half the epoch in which it was made. A reader polls the data itself until the epoch is the one it wants, so one
+// trip through the L2 cache is all that a hand-over takes; no barrier, nothing to clear. The eight bytes are one
+// access, which is why no ordering with other memory is needed, and none is given.
+namespace qtts::cuda {
+
+__device__ __forceinline__ void Publish(Word* word, uint32_t payload, uint32_t epoch) {
+  const Word value = static_cast<Word>(epoch) << 32 | payload;
+  asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(word), "l"(value) : "memory");
+}
+
+// Two neighbours, the first at an even index.
+__device__ __forceinline__ void PublishTwo(Word* words, uint32_t first, uint32_t second, uint32_t epoch) {
+  const Word a = static_cast<Word>(epoch) << 32 | first;
+  const Word b = static_cast<Word>(epoch) << 32 | second;
+  asm volatile("st.relaxed.gpu.global.v2.u64 [%0], {%1, %2};" ::"l"(words), "l"(a), "l"(b) : "memory");
+}
+
+__device__ __forceinline__ uint2 LoadWord(const Word* word) {
+  Word value;
+  asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(value) : "l"(word) : "memory");
+  return {static_cast<uint32_t>(value), static_cast<uint32_t>(value >> 32)};
+}
+
+// Two neighbours, the first at an even index: {payload, epoch, payload, epoch}.
+__device__ __forceinline__ uint4 LoadTwoWords(const Word* words) {
+  Word a, b;
+  asm volatile("ld.relaxed.gpu.global.v2.u64 {%0, %1}, [%2];" : "=l"(a), "=l"(b) : "l"(words) : "memory");
+  return {static_cast<uint32_t>(a), static_cast<uint32_t>(a >> 32), static_cast<uint32_t>(b),
+          static_cast<uint32_t>(b >> 32)};
+}
+
+// Four neighbouring columns of the residual stream, as the next product wants them: times its norm's weights, in BF16,
+// and the sum of their squares as they were before. Sixteen bytes, again one access.
+struct Quad {
+  uint32_t low, high;  // pairs of BF16
+  uint32_t squares;    // F32
+  uint32_t epoch;
+};
+
+__device__ __forceinline__ void Publish(Quad* quad, const Quad& value) {
+  const Word first = static_cast<Word>(value.high) << 32 | value.low;
+  const Word second = static_cast<Word>(value.epoch) << 32 | value.squares;
+  asm volatile("{\n.reg .b128 v;\nmov.b128 v, {%1, %2};\nst.relaxed.gpu.global.b128 [%0], v;\n}" ::"l"(quad),
+               "l"(first), "l"(second)
+               : "memory");
+}
+
+__device__ __forceinline__ Quad LoadQuad(const Quad* quad) {
+  Word first, second;
+  asm volatile("{\n.reg .b128 v;\nld.relaxed.gpu.global.b128 v, [%2];\nmov.b128 {%0, %1}, v;\n}"
+               : "=l"(first), "=l"(second)
+               : "l"(quad)
+               : "memory");
+  return {static_cast<uint32_t>(first), static_cast<uint32_t>(first >> 32), static_cast<uint32_t>(second),
+          static_cast<uint32_t>(second >> 32)};
+}
+
+// Bounds every wait, so that a fault anywhere ends in an error and not in a hung device. A block that gives up goes
+// on with whatever there is, without waiting again, and so comes to its end.
+class Patience {
+ public:
+  // `gave_up` is the block's, in shared memory; `report` is host memory.
+  __device__ Patience(unsigned limit, unsigned* gave_up, unsigned* report)
+      : limit_(limit), gave_up_(gave_up), report_(report) {}
+
+  // Whether to look once more.
+  __device__ __forceinline__ bool Lasts(unsigned* looks) const {
+    if (*gave_up_ != 0) return false;
+    if (++*looks < limit_) return true;
+    *gave_up_ = 1;
+    *report_ = 1;
+    return false;
+  }
+
+  // Until look() is true.
+  template <typename Look>
+  __device__ __forceinline__ void Await(const Look& look) const {
+    unsigned looks = 0;
+    while (!look() && Lasts(&looks)) {
+    }
+  }
+
+ private:
+  unsigned limit_;
+  volatile unsigned* gave_up_;
+  volatile unsigned* report_;
+};
+
+// Finish loads that were issued before: they are repeated until the words are of the epoch.
+__device__ __forceinline__ uint32_t Await(uint2 seen, const Word* word, uint32_t epoch, const Patience& patience) {
+  unsigned looks = 0;
+  while (seen.y != epoch && patience.Lasts(&looks)) seen = LoadWord(word);
+  return seen.x;
+}
+__device__ __forceinline__ uint2 Await(uint4 seen, const Word* words, uint32_t epoch, const Patience& patience) {
+  unsigned looks = 0;
+  while ((seen.y != epoch || seen.w != epoch) && patience.Lasts(&looks)) seen = LoadTwoWords(words);
+  return {seen.x, seen.z};
+}
+
+}  // namespace qtts::cuda
+
+#endif  // QTTS_CUDA_PATHS_PERSISTENT_WORDS_CUH_

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#ifndef QTTS_CUDA_RULES_ROPE_CUH_
+#define QTTS_CUDA_RULES_ROPE_CUH_
+
+#include "runtime/device_math.cuh"
+
+namespace qtts::cuda {
+
+// Norm (if any) and RoPE of one head of 2 * half elements, by one warp: lane l has the elements l + 32 j in low[j]
+// and half + l + 32 j in high[j], zeros beyond the head. store(i, value) gets every element of the result.
+template <int kPairs, typename Store>
+__device__ __forceinline__ void NormAndRotate(const float (&low)[kPairs], const float (&high)[kPairs], bool normed,
+                                              const float (&low_norm)[kPairs], const float (&high_norm)[kPairs],
+                                              float eps, const float (&sine)[kPairs], const float (&cosine)[kPairs],
+                                              int half, int lane, const Store& store) {
+  float squares = 0;
+#pragma unroll
+  for (int j = 0; j < kPairs; ++j) squares += low[j] * low[j] + high[j] * high[j];
+  float factor = 1;
+  if (normed) factor = 1.0F / sqrtf(WarpSum(squares) / static_cast<float>(2 * half) + eps);
+#pragma unroll
+  for (int j = 0; j < kPairs; ++j) {
+    const int i = lane + 32 * j;
+    if (i >= half) continue;
+    const float a = low[j] * factor * low_norm[j];
+    const float b = high[j] * factor * high_norm[j];
+    store(i, a * cosine[j] - b * sine[j]);
+    store(half + i, b * cosine[j] + a * sine[j]);
+  }
+}
+
+}  // namespace qtts::cuda
+
+#endif  // QTTS_CUDA_RULES_ROPE_CUH_

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#ifndef QTTS_CUDA_RUNTIME_DEVICE_MATH_CUH_
+#define QTTS_CUDA_RUNTIME_DEVICE_MATH_CUH_
+
+#include <cuda_bf16.h>
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+// What all kernels of this folder share: the hand-over between kernels, loads, conversions, the
+// matrix instruction, reductions.
+//
+// Kernels of a frame follow one another on one stream and may overlap by programmatic dependent
+// launch: a kernel starts once all blocks of its predecessor have called LetNextStart(), which they do
+// after their own WaitForPrevious(). So before WaitForPrevious() everything up to the kernel before
+// the previous one is complete: constants and older results may be read there, results of the
+// previous kernel only after it, and nothing may be written before it. Every block calls both.
+namespace qtts::cuda {
+
+__device__ __forceinline__ void WaitForPrevious() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+__device__ __forceinline__ void LetNextStart() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+// Loads of what an earlier kernel wrote: past L1, which overlapping kernels do not keep coherent.
+__device__ __forceinline__ float Fresh(const float* p) { return __ldcg(p); }
+__device__ __forceinline__ int Fresh(const int* p) { return __ldcg(p); }
+__device__ __forceinline__ uint4 Fresh(const uint4* p) { return __ldcg(p); }
+
+// Weights: read once a kernel by one block, so not worth a place in L1.
+__device__ __forceinline__ uint4 Streamed(const uint4* p) {
+  uint4 v;
+  asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+               : "l"(p));
+  return v;
+}
+
+__device__ __forceinline__ float LowBf16(uint32_t pair) { return __uint_as_float(pair << 16); }
+__device__ __forceinline__ float HighBf16(uint32_t pair) { return __uint_as_float(pair & 0xFFFF0000U); }
+__device__ __forceinline__ uint32_t PackBf16(float low, float high) {
+  const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
+  return *reinterpret_cast<const uint32_t*>(&pair);
+}
+
+__device__ __forceinline__ float ToFloat(float x) { return x; }
+__device__ __forceinline__ float ToFloat(__nv_bfloat16 x) { return __bfloat162float(x); }
+template <typename T>
+__device__ __forceinline__ T FromFloat(float x);
+template <>
+__device__ __forceinline__ float FromFloat<float>(float x) {
+  return x;
+}
+template <>
+__device__ __forceinline__ __nv_bfloat16 FromFloat<__nv_bfloat16>(float x) {
+  return __float2bfloat16_rn(x);
+}
+
+// Eight consecutive elements as F32.
+__device__ __forceinline__ void LoadEight(const __nv_bfloat16* p, float* v) {
+  const uint4 u = __ldcg(reinterpret_cast<const uint4*>(p));
+  const uint32_t words[4] = {u.x, u.y, u.z, u.w};
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    v[2 * i] = LowBf16(words[i]);
+    v[2 * i + 1] = HighBf16(words[i]);
+  }
+}
+__device__ __forceinline__ void LoadEight(const float* p, float* v) {
+  const float4 a = __ldcg(reinterpret_cast<const float4*>(p));
+  const float4 b = __ldcg(reinterpret_cast<const float4*>(p) + 1);
+  v[0] = a.x, v[1] = a.y, v[2] = a.z, v[3] = a.w, v[4] = b.x, v[5] = b.y, v[6] = b.z, v[7] = b.w;
+}
+
+// c += a b with a [16][16] weights and b [16][8] activations in BF16, c [16][8] in F32. A column of b
+// never touches another column of c.
+__device__ __forceinline__ void Mma(float (&c)[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, uint32_t b0,
+                                    uint32_t b1) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+}
+
+// exp(x) and x / (1 + exp(-x)), as exact as results that will be rounded to T can show.
+template <typename T>
+__device__ __forceinline__ float Exponential(float x) {
+  return sizeof(T) == 4 ? expf(x) : __expf(x);
+}
+template <typename T>
+__device__ __forceinline__ float Silu(float x) {
+  return sizeof(T) == 4 ? x / (1.0F + expf(-x)) : __fdividef(x, 1.0F + __expf(-x));
+}
+
+__device__ __forceinline__ float WarpSum(float v) {
+#pragma unroll
+  for (int offset = 16; offset > 0; offset /= 2) v += __shfl_xor_sync(~0U, v, offset);
+  return v;
+}
+
+}  // namespace qtts::cuda
+
+#endif  // QTTS_CUDA_RUNTIME_DEVICE_MATH_CUH_

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#ifndef QTTS_CUDA_SEQUENCES_KV_PAGES_H_
+#define QTTS_CUDA_SEQUENCES_KV_PAGES_H_
+
+#include <cstddef>
+#include <vector>
+
+#include "qtts/status.h"
+#include "runtime/device_memory.h"
+
+namespace qtts::cuda {
+
+// Pages of key-value memory, all of one size, taken and given back by slots. Memory comes from the device
+// in blocks of several pages and stays. Not thread-safe.
+//
+// A page given back may be taken again at once: all that reads or writes pages is enqueued on one stream.
+class KvPages {
+ public:
+  KvPages() = default;
+  KvPages(size_t page_bytes, int pages_per_block) : page_bytes_(page_bytes), pages_per_block_(pages_per_block) {}
+
+  // Makes sure that `pages` pages can be taken without asking the device for memory.
+  Status Reserve(size_t pages);
+  // A page, zeroed when new. kResourceExhausted when the device has no more memory.
+  Result<void*> Take();
+  void GiveBack(void* page) { free_.push_back(page); }
+
+  size_t page_bytes() const { return page_bytes_; }
+  size_t device_bytes() const { return blocks_.size() * static_cast<size_t>(pages_per_block_) * page_bytes_; }
+  size_t free_pages() const { return free_.size(); }
+
+ private:
+  Status Grow();
+
+  size_t page_bytes_ = 0;
+  int pages_per_block_ = 1;
+  std::vector<DeviceMemory> blocks_;
+  std::vector<void*> free_;
+};
+
+}  // namespace qtts::cuda
+
+#endif  // QTTS_CUDA_SEQUENCES_KV_PAGES_H_

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#ifndef QTTS_CUDA_SEQUENCES_PREFIX_CACHE_H_
+#define QTTS_CUDA_SEQUENCES_PREFIX_CACHE_H_
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "checkpoint/config.h"
+#include "prompt/prompt.h"
+#include "sequences/kv_pages.h"
+
+namespace qtts::cuda {
+
+// The talker's keys and values of how prompts begin (Prompt::constant_rows), which depends on the voice, the language
+// and the instruction: kept from the first utterance for the others.
+//
+// Bounded: what was not used for longest makes room. Its pages are those of the talker, of which every slot has its
+// own; all work goes to one stream. Not thread-safe.
+class PrefixCache {
+ public:
+  static constexpr size_t kMostPrefixes = 8;
+  static constexpr int kMostRows = 1024;
+
+  // `config` is the talker's, `element_bytes` of a key's number; `pages` and `stream` outlive the cache.
+  PrefixCache(const TransformerConfig& config, size_t element_bytes, KvPages* pages, cudaStream_t stream);
+
+  // What the first `rows` rows of a prompt are: two prompts that agree in it have the same keys and values there.
+  static std::string Key(const Prompt& prompt, int rows);
+
+  // Copies what is kept of `key` to the pages of a slot, which it has. False if nothing is, or if that fails.
+  bool Use(const std::string& key, std::span<void* const> slot_pages);
+  // Copies `positions` from the pages of a slot. An optimisation: where there is no memory for it, nothing is kept.
+  void Keep(const std::string& key, std::span<void* const> slot_pages, int positions);
+
+ private:
+  struct Prefix {
+    std::vector<void*> pages;
+    int positions = 0;
+    uint64_t last_use = 0;
+  };
+
+  // The first `positions` of pages to others. False if that fails.
+  bool Copy(std::span<void* const> from, std::span<void* const> to, int positions) const;
+  void GiveBack(const std::vector<void*>& pages);
+
+  int64_t heads_;      // of all layers
+  int64_t row_bytes_;  // of one position's key, or value
+  KvPages* pages_;
+  cudaStream_t stream_;
+  std::map<std::string, Prefix> prefixes_;
+  uint64_t uses_ = 0;
+};
+
+}  // namespace qtts::cuda
+
+#endif  // QTTS_CUDA_SEQUENCES_PREFIX_CACHE_H_
