@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/ensure_memory.h"
 #include "build_config.h"
-#include "checkpoint/ensure_memory.h"
 
 namespace qtts {
 namespace {

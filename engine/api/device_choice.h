@@ -3,9 +3,9 @@
 #define QTTS_API_DEVICE_CHOICE_H_
 
 #include "backend/gpu_module.h"
+#include "base/log.h"
 #include "cpu/arithmetic.h"
 #include "cpu/bf16_kernels.h"
-#include "log/log.h"
 #include "qtts/engine_options.h"
 #include "qtts/status.h"
 

@@ -10,7 +10,7 @@
 #include <system_error>
 #include <utility>
 
-#include "checkpoint/mapped_file.h"
+#include "base/mapped_file.h"
 
 namespace qtts {
 namespace {

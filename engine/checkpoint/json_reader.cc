@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "checkpoint/ensure_memory.h"
+#include "base/ensure_memory.h"
 
 namespace qtts {
 namespace {

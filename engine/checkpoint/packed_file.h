@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "checkpoint/mapped_file.h"
+#include "base/mapped_file.h"
 #include "qtts/status.h"
 
 namespace qtts {

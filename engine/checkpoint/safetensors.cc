@@ -13,8 +13,8 @@
 #include <system_error>
 #include <utility>
 
+#include "base/mapped_file.h"
 #include "checkpoint/json_reader.h"
-#include "checkpoint/mapped_file.h"
 
 namespace qtts {
 namespace {

@@ -10,8 +10,8 @@
 #include <system_error>
 #include <utility>
 
+#include "base/log.h"
 #include "checkpoint/cache_folder.h"
-#include "log/log.h"
 
 namespace qtts::cpu {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include "log/log.h"
+#include "base/log.h"
 #include "qtts/polling.h"
 #include "qtts/resources.h"
 

@@ -4,7 +4,7 @@
 #include <array>
 #include <cstddef>
 
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 namespace qtts {
 namespace {

@@ -9,7 +9,7 @@
 #include <memory>
 #include <vector>
 
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 namespace qtts {
 namespace {

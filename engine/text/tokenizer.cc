@@ -10,13 +10,13 @@
 #include <new>
 #include <utility>
 
-#include "checkpoint/ensure_memory.h"
-#include "checkpoint/mapped_file.h"
+#include "base/ensure_memory.h"
+#include "base/mapped_file.h"
+#include "base/utf8.h"
 #include "text/byte_alphabet.h"
 #include "text/normalizer.h"
 #include "text/pre_tokenizer.h"
 #include "text/sentencepiece_model.h"
-#include "text/utf8.h"
 #include "text/vocabulary.h"
 #include "text/word_cache.h"
 

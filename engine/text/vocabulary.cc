@@ -11,8 +11,8 @@
 #include <unordered_set>
 #include <utility>
 
+#include "base/utf8.h"
 #include "text/byte_alphabet.h"
-#include "text/utf8.h"
 
 namespace qtts {
 namespace {

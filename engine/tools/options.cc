@@ -15,8 +15,8 @@
 #include <utility>
 #include <variant>
 
+#include "base/utf8.h"
 #include "qtts/voice.h"
-#include "text/utf8.h"
 
 namespace qtts {
 namespace {

@@ -20,13 +20,13 @@
 #include <thread>
 #include <utility>
 
+#include "base/utf8.h"
 #include "print_json.h"
 #include "qtts/bundled_voice.h"
 #include "qtts/engine.h"
 #include "qtts/resources.h"
 #include "qtts/text_check.h"
 #include "sound_file.h"
-#include "text/utf8.h"
 
 namespace qtts {
 namespace {

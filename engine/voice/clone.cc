@@ -5,7 +5,7 @@
 #include <cmath>
 #include <vector>
 
-#include "text/utf8.h"
+#include "base/utf8.h"
 #include "voice/reference.h"
 
 namespace qtts {

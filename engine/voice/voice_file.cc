@@ -10,10 +10,10 @@
 #include <string>
 #include <vector>
 
-#include "checkpoint/mapped_file.h"
+#include "base/mapped_file.h"
+#include "base/utf8.h"
 #include "checkpoint/safetensors.h"
 #include "qtts/resources.h"
-#include "text/utf8.h"
 
 namespace qtts {
 namespace {

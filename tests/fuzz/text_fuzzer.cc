@@ -12,11 +12,11 @@
 #include <string_view>
 #include <vector>
 
+#include "base/utf8.h"
 #include "fuzz/check.h"
 #include "text/normalizer.h"
 #include "text/text_feed.h"
 #include "text/tokenizer.h"
-#include "text/utf8.h"
 
 namespace {
 

@@ -14,7 +14,7 @@
 #include <set>
 #include <string>
 
-#include "checkpoint/mapped_file.h"
+#include "base/mapped_file.h"
 #include "unit/checkpoint/support.h"
 
 namespace qtts {

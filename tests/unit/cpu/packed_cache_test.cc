@@ -13,10 +13,10 @@
 #include <string>
 #include <vector>
 
+#include "base/log.h"
 #include "cpu/cpu_backend.h"
 #include "cpu/weight_packer.h"
 #include "golden/generator/random_checkpoint.h"
-#include "log/log.h"
 #include "unit/checkpoint/support.h"
 
 // The packed copy of a model's weights, as a backend uses it. Never an error: at worst it is as if there were none.

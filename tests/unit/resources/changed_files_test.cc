@@ -21,7 +21,7 @@
 #include <thread>
 #include <vector>
 
-#include "checkpoint/mapped_file.h"
+#include "base/mapped_file.h"
 #include "golden/generator/random_checkpoint.h"
 #include "qtts/engine.h"
 #include "unit/checkpoint/support.h"

@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-#include "text/utf8.h"
+#include "base/utf8.h"
 #include "unit/text/random_text.h"
 
 namespace qtts {

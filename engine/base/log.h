@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-#ifndef QTTS_LOG_LOG_H_
-#define QTTS_LOG_LOG_H_
+#ifndef QTTS_BASE_LOG_H_
+#define QTTS_BASE_LOG_H_
 
 #include <chrono>
 #include <string>
@@ -19,4 +19,4 @@ std::string ElapsedText(LogClock::time_point start);
 
 }  // namespace qtts
 
-#endif  // QTTS_LOG_LOG_H_
+#endif  // QTTS_BASE_LOG_H_

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 #include <cstdint>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-#ifndef QTTS_CHECKPOINT_BUS_ERRORS_H_
-#define QTTS_CHECKPOINT_BUS_ERRORS_H_
+#ifndef QTTS_BASE_BUS_ERRORS_H_
+#define QTTS_BASE_BUS_ERRORS_H_
 
 #include <atomic>
 #include <cstddef>
@@ -43,4 +43,4 @@ class BusErrors {
 
 }  // namespace qtts
 
-#endif  // QTTS_CHECKPOINT_BUS_ERRORS_H_
+#endif  // QTTS_BASE_BUS_ERRORS_H_

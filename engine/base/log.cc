@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-#include "log/log.h"
+#include "base/log.h"
 
 #include <array>
 #include <atomic>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-#include "checkpoint/mapped_file.h"
+#include "base/mapped_file.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <sstream>
 #include <string>
 
-#include "support.h"
+#include "unit/checkpoint/support.h"
 
 namespace qtts {
 namespace {

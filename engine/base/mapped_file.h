@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-#ifndef QTTS_CHECKPOINT_MAPPED_FILE_H_
-#define QTTS_CHECKPOINT_MAPPED_FILE_H_
+#ifndef QTTS_BASE_MAPPED_FILE_H_
+#define QTTS_BASE_MAPPED_FILE_H_
 
 #include <sys/stat.h>
 
@@ -9,7 +9,7 @@
 #include <string>
 #include <utility>
 
-#include "checkpoint/bus_errors.h"
+#include "base/bus_errors.h"
 #include "qtts/status.h"
 
 namespace qtts {
@@ -57,4 +57,4 @@ Result<std::string> ReadSmallFile(const std::string& path);
 
 }  // namespace qtts
 
-#endif  // QTTS_CHECKPOINT_MAPPED_FILE_H_
+#endif  // QTTS_BASE_MAPPED_FILE_H_

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-#include "checkpoint/bus_errors.h"
+#include "base/bus_errors.h"
 
 #include <sys/mman.h>
 #include <unistd.h>

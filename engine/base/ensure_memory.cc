@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-#include "checkpoint/ensure_memory.h"
+#include "base/ensure_memory.h"
 
 #include <new>
 

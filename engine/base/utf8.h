@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-#ifndef QTTS_TEXT_UTF8_H_
-#define QTTS_TEXT_UTF8_H_
+#ifndef QTTS_BASE_UTF8_H_
+#define QTTS_BASE_UTF8_H_
 
 #include <cstddef>
 #include <string>
@@ -32,4 +32,4 @@ bool IsWhiteSpace(char32_t code);
 
 }  // namespace qtts
 
-#endif  // QTTS_TEXT_UTF8_H_
+#endif  // QTTS_BASE_UTF8_H_

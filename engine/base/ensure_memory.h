@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-#ifndef QTTS_CHECKPOINT_ENSURE_MEMORY_H_
-#define QTTS_CHECKPOINT_ENSURE_MEMORY_H_
+#ifndef QTTS_BASE_ENSURE_MEMORY_H_
+#define QTTS_BASE_ENSURE_MEMORY_H_
 
 #include <cstddef>
 
@@ -13,4 +13,4 @@ void EnsureMemory(size_t bytes);
 
 }  // namespace qtts
 
-#endif  // QTTS_CHECKPOINT_ENSURE_MEMORY_H_
+#endif  // QTTS_BASE_ENSURE_MEMORY_H_
