@@ -12,7 +12,8 @@
 #include "gstqttsoverrides.h"
 #include "qtts/resources.h"
 
-using gstqtts::Speech;
+using gstqtts::Intake;
+using gstqtts::TextTiming;
 
 #define GST_CAT_DEFAULT gst_qtts_src_debug
 
@@ -40,8 +41,8 @@ static gboolean gst_qtts_src_set_voice(GstQttsSrc* self, const GstStructure* ove
   bool streams = false;
   {
     const std::lock_guard lock(priv->lock);
-    settings = priv->settings;
-    streams = priv->text_options.segmentation == gstqtts::Segmentation::kStream;
+    settings = priv->properties.utterance;
+    streams = priv->properties.text_options.segmentation == gstqtts::Segmentation::kStream;
   }
   qtts::Status status = gst_qtts_src_override_settings(self, overrides, &settings);
   if (status.ok() && streams && settings.layout == qtts::PromptLayout::kNonStreaming) {
@@ -54,7 +55,7 @@ static gboolean gst_qtts_src_set_voice(GstQttsSrc* self, const GstStructure* ove
                         ("an event %s is refused", kSetVoiceEvent));
     return FALSE;
   }
-  priv->speech.EndUtterance();  // what has come belongs to the voice before
+  priv->speech.intake().EndUtterance();  // what has come belongs to the voice before
   GST_DEBUG_OBJECT(self, "voice of the following text: %" GST_PTR_FORMAT, static_cast<const void*>(overrides));
   gst_qtts_src_take_voice(self, gst_structure_copy(overrides));
   return TRUE;
@@ -63,7 +64,7 @@ static gboolean gst_qtts_src_set_voice(GstQttsSrc* self, const GstStructure* ove
 // The settings of text that comes by the sink pad now.
 static gstqtts::Settings gst_qtts_src_get_pad_settings(GstQttsSrc* self) {
   const std::lock_guard lock(self->priv->lock);
-  gstqtts::Settings settings = self->priv->settings;
+  gstqtts::Settings settings = self->priv->properties.utterance;
   std::string error;  // none: it was tried when the event came
   gstqtts::ApplyOverrides(G_OBJECT_GET_CLASS(self), self->priv->voice, &settings, &error);
   return settings;
@@ -91,8 +92,8 @@ static gstqtts::Cue gst_qtts_src_get_cue(GstQttsSrc* self, GstClockTime start, G
   gstqtts::Cue cue;
   {
     const std::lock_guard lock(priv->lock);
-    if (priv->text_timing == TextTiming::kIgnore) return cue;
-    const gstqtts::Segmentation segmentation = priv->text_options.segmentation;
+    if (priv->properties.pacing.text_timing == TextTiming::kIgnore) return cue;
+    const gstqtts::Segmentation segmentation = priv->properties.text_options.segmentation;
     if (segmentation == gstqtts::Segmentation::kNone || segmentation == gstqtts::Segmentation::kAuto) {
       priv->timing_refused = false;
     } else if (std::exchange(priv->timing_refused, true)) {
@@ -118,10 +119,10 @@ static gstqtts::Cue gst_qtts_src_get_cue(GstQttsSrc* self, GstClockTime start, G
 static void gst_qtts_src_take_gap(GstQttsSrc* self, GstEvent* event) {
   GstQttsSrcPrivate* priv = self->priv;
 
-  priv->speech.EndUtterance();
+  priv->speech.intake().EndUtterance();
   {
     const std::lock_guard lock(priv->lock);
-    if (priv->text_timing == TextTiming::kIgnore || gst_base_src_is_live(GST_BASE_SRC(self))) return;
+    if (priv->properties.pacing.text_timing == TextTiming::kIgnore || gst_base_src_is_live(GST_BASE_SRC(self))) return;
   }
   GstClockTime start = GST_CLOCK_TIME_NONE;
   GstClockTime duration = GST_CLOCK_TIME_NONE;
@@ -129,7 +130,7 @@ static void gst_qtts_src_take_gap(GstQttsSrc* self, GstEvent* event) {
   if (priv->text_segment.format != GST_FORMAT_TIME || !GST_CLOCK_TIME_IS_VALID(duration)) return;
   const GstClockTime stop = std::min(start + duration, priv->text_segment.stop);  // which may be GST_CLOCK_TIME_NONE
   const GstClockTime end = gst_segment_to_running_time(&priv->text_segment, GST_FORMAT_TIME, stop);
-  if (GST_CLOCK_TIME_IS_VALID(end)) priv->speech.PushGap(end);
+  if (GST_CLOCK_TIME_IS_VALID(end)) priv->speech.intake().PushGap(end);
 }
 
 // Whether text comes in real time, so that speech after a pause has to take the time of the moment.
@@ -159,11 +160,11 @@ static GstFlowReturn gst_qtts_src_chain(GstPad* /*pad*/, GstObject* parent, GstB
     return GST_FLOW_ERROR;
   }
   int repaired = 0;
-  Speech::Accept accept = Speech::Accept::kFlushing;
+  Intake::Accept accept = Intake::Accept::kFlushing;
   const qtts::Status status = qtts::CatchExhaustion("take the text", [&] {
-    accept =
-        priv->speech.PushChunk({reinterpret_cast<const char*>(map.data), map.size}, gst_qtts_src_get_pad_settings(self),
-                               &repaired, gst_qtts_src_get_cue(self, start, stop));
+    accept = priv->speech.intake().PushChunk({reinterpret_cast<const char*>(map.data), map.size},
+                                             gst_qtts_src_get_pad_settings(self), &repaired,
+                                             gst_qtts_src_get_cue(self, start, stop));
     return qtts::Status::Ok();
   });
   GST_LOG_OBJECT(self, "%" G_GSIZE_FORMAT " bytes of text", map.size);
@@ -178,12 +179,12 @@ static GstFlowReturn gst_qtts_src_chain(GstPad* /*pad*/, GstObject* parent, GstB
     GST_ELEMENT_WARNING(self, STREAM, DECODE, ("The text is not valid UTF-8; what is invalid is replaced."), (nullptr));
   }
   switch (accept) {
-    case Speech::Accept::kAccepted:
+    case Intake::Accept::kAccepted:
       return GST_FLOW_OK;
-    case Speech::Accept::kEnded:
+    case Intake::Accept::kEnded:
       return GST_FLOW_EOS;
-    case Speech::Accept::kFull:  // it would have waited
-    case Speech::Accept::kFlushing:
+    case Intake::Accept::kFull:  // it would have waited
+    case Intake::Accept::kFlushing:
       break;
   }
   return GST_FLOW_FLUSHING;
@@ -195,12 +196,12 @@ static gboolean gst_qtts_src_take_custom_event(GstQttsSrc* self, GstEvent* event
   const std::shared_ptr<void> owned(event, [](void* taken) { gst_event_unref(static_cast<GstEvent*>(taken)); });
 
   if (gst_event_has_name(event, kEndUtteranceEvent)) {
-    priv->speech.EndUtterance();
+    priv->speech.intake().EndUtterance();
     return TRUE;
   }
   if (gst_event_has_name(event, kSetVoiceEvent)) return gst_qtts_src_set_voice(self, gst_event_get_structure(event));
   if (gst_event_has_name(event, kInterruptEvent)) gst_qtts_src_interrupt(self);
-  return static_cast<gboolean>(priv->speech.PushEvent(owned));
+  return static_cast<gboolean>(priv->speech.intake().PushEvent(owned));
 }
 
 static gboolean gst_qtts_src_sink_event(GstPad* pad, GstObject* parent, GstEvent* event) {
@@ -216,19 +217,19 @@ static gboolean gst_qtts_src_sink_event(GstPad* pad, GstObject* parent, GstEvent
     case GST_EVENT_STREAM_START:
       priv->repair_reported = false;
       gst_qtts_src_reset_voice(self);
-      priv->speech.BeginText();
+      priv->speech.intake().BeginText();
       gst_segment_init(&priv->text_segment, GST_FORMAT_UNDEFINED);
       break;
     case GST_EVENT_SEGMENT:
       gst_event_copy_segment(event, &priv->text_segment);
-      priv->speech.BeginSegment(priv->text_segment.format == GST_FORMAT_BYTES);
+      priv->speech.intake().BeginSegment(priv->text_segment.format == GST_FORMAT_BYTES);
       gst_qtts_src_ask_upstream(self, pad);
       break;
     case GST_EVENT_EOS:
-      if (priv->speech.InMidCharacter()) {  // told before the end of the stream
+      if (priv->speech.intake().InMidCharacter()) {  // told before the end of the stream
         GST_ELEMENT_WARNING(self, STREAM, DECODE, ("The text ends within a character, which is dropped."), (nullptr));
       }
-      priv->speech.EndText();
+      priv->speech.intake().EndText();
       break;
     case GST_EVENT_GAP:
       gst_qtts_src_take_gap(self, event);
@@ -251,7 +252,7 @@ static gboolean gst_qtts_src_sink_event(GstPad* pad, GstObject* parent, GstEvent
 
 static gboolean gst_qtts_src_sink_query(GstPad* pad, GstObject* parent, GstQuery* query) {
   if (GST_QUERY_TYPE(query) == GST_QUERY_DRAIN)
-    return static_cast<gboolean>(GST_QTTS_SRC(parent)->priv->speech.Drain());
+    return static_cast<gboolean>(GST_QTTS_SRC(parent)->priv->speech.intake().Drain());
   return gst_pad_query_default(pad, parent, query);
 }
 
@@ -272,7 +273,7 @@ GstPad* gst_qtts_src_request_new_pad(GstElement* element, GstPadTemplate* templ,
     }
     priv->sinkpad = pad;
   }
-  priv->speech.SetPad(true);
+  priv->speech.intake().SetPad(true);
   gst_pad_set_active(pad, TRUE);
   gst_element_add_pad(element, pad);
   return pad;
@@ -282,7 +283,7 @@ void gst_qtts_src_release_pad(GstElement* element, GstPad* pad) {
   GstQttsSrc* self = GST_QTTS_SRC(element);
   GstQttsSrcPrivate* priv = self->priv;
 
-  priv->speech.SetPad(false);
+  priv->speech.intake().SetPad(false);
   gst_pad_set_active(pad, FALSE);
   gst_qtts_src_reset_voice(self);
   priv->upstream_live = false;

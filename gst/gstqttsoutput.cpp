@@ -14,7 +14,10 @@
 #include "gstqttsproperties.h"
 #include "qtts/resources.h"
 
+using gstqtts::IdleMode;
+using gstqtts::Player;
 using gstqtts::Speech;
+using gstqtts::TextTiming;
 
 #define GST_CAT_DEFAULT gst_qtts_src_debug
 
@@ -99,16 +102,16 @@ static GstFlowReturn gst_qtts_src_fail(GstQttsSrc* self, const qtts::Status& sta
 
 // Whether what befell this utterance is in store for every other: the device is gone, or its settings are those of the
 // properties, which the next one will have too.
-static bool gst_qtts_src_meets_every_text(GstQttsSrc* self, const Speech::Output& output) {
+static bool gst_qtts_src_meets_every_text(GstQttsSrc* self, const Player::Output& output) {
   if (output.device_lost || output.status.code() == qtts::StatusCode::kDeviceUnavailable) return true;
   if (!gstqtts::IsAboutSettings(output.status)) return false;
   const std::lock_guard lock(self->priv->lock);
-  return output.settings == self->priv->settings;
+  return output.settings == self->priv->properties.utterance;
 }
 
 // An utterance could not be spoken, or not to its end: an error where that meets every text, or where there was no
 // other text, so that whoever waits for the end of the stream learns that nothing was spoken; else a warning.
-static GstFlowReturn gst_qtts_src_fail_utterance(GstQttsSrc* self, const Speech::Output& output, const char* what) {
+static GstFlowReturn gst_qtts_src_fail_utterance(GstQttsSrc* self, const Player::Output& output, const char* what) {
   if (output.nothing_spoken || gst_qtts_src_meets_every_text(self, output)) {
     return gst_qtts_src_fail(self, output.status, what);
   }
@@ -117,7 +120,7 @@ static GstFlowReturn gst_qtts_src_fail_utterance(GstQttsSrc* self, const Speech:
 }
 
 // The end of the text.
-static GstFlowReturn gst_qtts_src_finish(GstQttsSrc* self, const Speech::Output& output) {
+static GstFlowReturn gst_qtts_src_finish(GstQttsSrc* self, const Player::Output& output) {
   if (output.status.ok()) {
     GST_DEBUG_OBJECT(self, "everything is spoken");
     const Speech::Stats stats = self->priv->speech.stats();
@@ -139,7 +142,7 @@ static void gst_qtts_src_warn_of_settings(GstQttsSrc* self, const std::string& w
                            g_strdup(warning.c_str()), nullptr, __FILE__, GST_FUNCTION, __LINE__);
 }
 
-static void gst_qtts_src_utterance_started(GstQttsSrc* self, const Speech::Output& output) {
+static void gst_qtts_src_utterance_started(GstQttsSrc* self, const Player::Output& output) {
   GstQttsSrcPrivate* priv = self->priv;
 
   GST_DEBUG_OBJECT(self, "the engine took an utterance, seed %" G_GUINT64_FORMAT, output.seed);
@@ -150,7 +153,7 @@ static void gst_qtts_src_utterance_started(GstQttsSrc* self, const Speech::Outpu
   for (const std::string& warning : output.warnings) gst_qtts_src_warn_of_settings(self, warning);
 }
 
-static GstFlowReturn gst_qtts_src_utterance_ended(GstQttsSrc* self, const Speech::Output& output) {
+static GstFlowReturn gst_qtts_src_utterance_ended(GstQttsSrc* self, const Player::Output& output) {
   if (!output.language_warning.empty()) gst_qtts_src_warn_of_settings(self, output.language_warning);
   if (output.end_reason == qtts::EndReason::kError) {
     return gst_qtts_src_fail_utterance(self, output, "speaking failed");
@@ -193,8 +196,8 @@ static std::string gst_qtts_src_speed_advice(GstQttsSrc* self) {
 
   const std::lock_guard lock(priv->lock);
   if (!priv->on_cpu) return "Use a smaller model";
-  const qtts::Precision faster = qtts::FasterOnCpu(priv->precision);
-  if (faster == priv->precision) return "Run the model on a GPU, use a smaller one";
+  const qtts::Precision faster = qtts::FasterOnCpu(priv->properties.engine.precision);
+  if (faster == priv->properties.engine.precision) return "Run the model on a GPU, use a smaller one";
   return "Set precision=" + std::string(qtts::PrecisionName(faster)) + ", run the model on a GPU, use a smaller one";
 }
 
@@ -237,10 +240,10 @@ static bool gst_qtts_src_place_frame(GstQttsSrc* self) {
   TextTiming timing = TextTiming::kIgnore;
   {
     const std::lock_guard lock(priv->lock);
-    latency = priv->latency;
-    leading = priv->leading_silence;
-    gap = priv->utterance_gap;
-    timing = priv->text_timing;
+    latency = priv->properties.pacing.latency;
+    leading = priv->properties.pacing.leading_silence;
+    gap = priv->properties.pacing.utterance_gap;
+    timing = priv->properties.pacing.text_timing;
   }
   const bool live = gst_base_src_is_live(GST_BASE_SRC(self));
   GstClockTime lag = 0;
@@ -257,7 +260,7 @@ static bool gst_qtts_src_place_frame(GstQttsSrc* self) {
       tolerance = kSilenceTolerance;
     }
     const bool late = now > time + latency + tolerance;
-    if (live && late && priv->in_utterance && !priv->frame->awaited_text && priv->speech.WaitsForEngine())
+    if (live && late && priv->in_utterance && !priv->frame->awaited_text && priv->speech.player().WaitsForEngine())
       gst_qtts_src_report_underrun(self, GST_CLOCK_DIFF(time, now));
     if (late || priv->timeline.broken()) {
       priv->timeline.MoveTo(now);
@@ -279,7 +282,7 @@ static bool gst_qtts_src_place_frame(GstQttsSrc* self) {
       if (timing == TextTiming::kShift) priv->shift += time - start;
     } else if (live && gst_qtts_src_get_idle_mode(self) != IdleMode::kSilence) {
       // The timeline stays where it is until then: what is spoken after an interrupt does not wait for this cue.
-      const auto wanted = [priv] { return priv->speech.WouldCommit(); };
+      const auto wanted = [priv] { return priv->speech.player().WouldCommit(); };
       if (!priv->clock.WaitUntil(start, wanted)) return false;
       if (!wanted()) return true;
       priv->timeline.MoveTo(start);
@@ -298,7 +301,7 @@ static bool gst_qtts_src_clip(GstQttsSrc* self, std::vector<float>* pcm) {
 
   {
     const std::lock_guard lock(priv->lock);
-    if (priv->text_timing != TextTiming::kClip || !priv->cue.end) return true;
+    if (priv->properties.pacing.text_timing != TextTiming::kClip || !priv->cue.end) return true;
   }
   const GstClockTime time = priv->timeline.time() + gstqtts::SampleTime(priv->silence_due, SAMPLE_RATE);
   const guint64 left = *priv->cue.end > time ? gstqtts::SamplesWithin(*priv->cue.end - time, SAMPLE_RATE) : 0;
@@ -313,48 +316,48 @@ static bool gst_qtts_src_clip(GstQttsSrc* self, std::vector<float>* pcm) {
 static GstFlowReturn gst_qtts_src_next_frame(GstQttsSrc* self) {
   GstQttsSrcPrivate* priv = self->priv;
 
-  Speech::Output output;
+  Player::Output output;
   GstFlowReturn flow = GST_FLOW_OK;
   while (flow == GST_FLOW_OK) {
-    switch (priv->speech.Next(&output)) {
-      case Speech::Event::kStarted: {
+    switch (priv->speech.player().Next(&output)) {
+      case Player::Event::kStarted: {
         gst_qtts_src_utterance_started(self, output);
         priv->in_utterance = false;
         priv->cue = output.cue;
         priv->language = output.language;
         const std::lock_guard lock(priv->lock);
-        if (priv->trim_leading_silence) priv->trimmer.Restart();
+        if (priv->properties.pacing.trim_leading_silence) priv->trimmer.Restart();
         break;
       }
-      case Speech::Event::kFrame:
+      case Player::Event::kFrame:
         if (!gst_qtts_src_trim(self, &output.frame.pcm)) break;
         priv->frame = std::move(output);
         return GST_FLOW_OK;
-      case Speech::Event::kGap:
+      case Player::Event::kGap:
         if (output.cue.start.value_or(0) > priv->timeline.time()) {
           priv->silence_due = gstqtts::SamplesWithin(*output.cue.start - priv->timeline.time(), SAMPLE_RATE);
           return GST_FLOW_OK;
         }
         break;
-      case Speech::Event::kEvent:
+      case Player::Event::kEvent:
         // From this thread, so that it is in order with the buffers.
         gst_pad_push_event(GST_BASE_SRC_PAD(self), gst_event_ref(static_cast<GstEvent*>(output.event.get())));
         break;
-      case Speech::Event::kEnded:
+      case Player::Event::kEnded:
         priv->in_utterance = false;
         flow = gst_qtts_src_utterance_ended(self, output);
         break;
-      case Speech::Event::kRefused:
+      case Player::Event::kRefused:
         flow = gst_qtts_src_fail_utterance(self, output, "the engine refused an utterance");
         break;
-      case Speech::Event::kLoadFailed:
+      case Player::Event::kLoadFailed:
         return GST_FLOW_ERROR;  // the loader's thread has posted it
-      case Speech::Event::kEndOfText:
+      case Player::Event::kEndOfText:
         return gst_qtts_src_finish(self, output);
-      case Speech::Event::kIdle:
-      case Speech::Event::kWoken:
+      case Player::Event::kIdle:
+      case Player::Event::kWoken:
         return GST_FLOW_OK;
-      case Speech::Event::kHalted:
+      case Player::Event::kHalted:
         return GST_FLOW_FLUSHING;
     }
   }
@@ -391,7 +394,7 @@ static bool gst_qtts_src_catch_up(GstQttsSrc* self) {
   GstClockTime latency = 0;
   {
     const std::lock_guard lock(priv->lock);
-    latency = priv->latency;
+    latency = priv->properties.pacing.latency;
   }
   if (now && *now > priv->timeline.time() + latency + kSilenceTolerance) priv->timeline.MoveTo(*now);
   return true;
@@ -415,7 +418,7 @@ static GstClockTime gst_qtts_src_get_grace(GstQttsSrc* self) {
 
   if (!priv->in_utterance) return 0;
   const std::lock_guard lock(priv->lock);
-  return priv->latency + kLateTolerance;
+  return priv->properties.pacing.latency + kLateTolerance;
 }
 
 // Until the stop of the segment, which a seek may set.
@@ -433,7 +436,7 @@ static GstFlowReturn gst_qtts_src_make_buffer(GstQttsSrc* self, GstBuffer** buff
 
   for (;;) {
     if (!priv->frame && priv->silence_due == 0) {
-      priv->speech.ClearWake();  // before the mode is read: its changes wake
+      priv->speech.player().ClearWake();  // before the mode is read: its changes wake
       const bool fill = gst_qtts_src_get_idle_mode(self) == IdleMode::kSilence;
       if (fill && live) {
         std::optional<GstClockTime> now;
@@ -446,7 +449,7 @@ static GstFlowReturn gst_qtts_src_make_buffer(GstQttsSrc* self, GstBuffer** buff
       if (flow != GST_FLOW_OK) return flow;
       if (!priv->frame && priv->silence_due == 0) {
         if (!fill) continue;  // woken by a change of the mode
-        if (std::exchange(priv->in_utterance, false) && priv->speech.WaitsForEngine())
+        if (std::exchange(priv->in_utterance, false) && priv->speech.player().WaitsForEngine())
           gst_qtts_src_report_underrun(self, 0);
         return gst_qtts_src_create_silence(self, kSilencePiece, buffer);
       }
@@ -454,12 +457,12 @@ static GstFlowReturn gst_qtts_src_make_buffer(GstQttsSrc* self, GstBuffer** buff
 
     if (priv->frame && !priv->placed) {
       if (!gst_qtts_src_place_frame(self)) return GST_FLOW_FLUSHING;
-      if (!priv->speech.WouldCommit()) {
+      if (!priv->speech.player().WouldCommit()) {
         gst_qtts_src_drop_frame(self);
         continue;
       }
       if (!gst_qtts_src_clip(self, &priv->frame->frame.pcm)) {
-        priv->speech.Clip();
+        priv->speech.player().Clip();
         gst_qtts_src_forget_frame(self);
         continue;
       }
@@ -472,17 +475,17 @@ static GstFlowReturn gst_qtts_src_make_buffer(GstQttsSrc* self, GstBuffer** buff
     const guint64 left = gst_qtts_src_samples_left(self);
     if (left == 0) return GST_FLOW_EOS;
     // An interrupted wait leaves the frame where it is: not a frame is lost when a live stream is paused.
-    if (priv->silence_due > 0 && (!priv->frame || priv->speech.WouldCommit())) {
+    if (priv->silence_due > 0 && (!priv->frame || priv->speech.player().WouldCommit())) {
       const guint64 samples = std::min({priv->silence_due, left, live ? kSilencePiece : guint64{SAMPLE_RATE}});
       const GstFlowReturn flow = gst_qtts_src_create_silence(self, samples, buffer);
       if (flow == GST_FLOW_OK) priv->silence_due -= samples;
       return flow;
     }
     if (!gst_qtts_src_wait(self)) return GST_FLOW_FLUSHING;
-    Speech::Output frame = std::move(*priv->frame);
+    Player::Output frame = std::move(*priv->frame);
     gst_qtts_src_forget_frame(self);
     if (frame.frame.pcm.size() > left) frame.frame.pcm.resize(left);
-    if (!priv->speech.Commit(frame, gst_qtts_src_next_running_time(self))) continue;  // it was interrupted
+    if (!priv->speech.player().Commit(frame, gst_qtts_src_next_running_time(self))) continue;  // it was interrupted
     const std::vector<float>& pcm = frame.frame.pcm;
     *buffer = gst_qtts_src_new_buffer(self, pcm.data(), pcm.size());
     if (*buffer == nullptr) return gst_qtts_src_no_buffer(self);

@@ -1,77 +1,16 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 #include "gstqttsoverrides.h"
 
-#include <algorithm>
+#include <cstdint>
 #include <optional>
 #include <utility>
 #include <variant>
 
 #include "gstqttsparamspec.h"
+#include "gstqttspropertytable.h"
 
 namespace gstqtts {
 namespace {
-
-using Member = std::variant<std::string Settings::*, qtts::PromptLayout Settings::*, int64_t Settings::*,
-                            uint64_t Settings::*, int Settings::*, double Settings::*, bool Settings::*>;
-
-struct Setting {
-  std::string_view name;
-  Member member;
-};
-
-constexpr Setting kSettings[] = {
-    {"speaker", &Settings::speaker},
-    {"language", &Settings::language},
-    {"instruct", &Settings::instruct},
-    {"voice-file", &Settings::voice_file},
-    {"reference-audio", &Settings::reference_audio},
-    {"reference-text", &Settings::reference_text},
-    {"pad-reference", &Settings::pad_reference},
-    {"layout", &Settings::layout},
-    {"seed", &Settings::seed},
-    {"temperature", &Settings::temperature},
-    {"top-k", &Settings::top_k},
-    {"top-p", &Settings::top_p},
-    {"repetition-penalty", &Settings::repetition_penalty},
-    {"subtalker-temperature", &Settings::subtalker_temperature},
-    {"subtalker-top-k", &Settings::subtalker_top_k},
-    {"subtalker-top-p", &Settings::subtalker_top_p},
-    {"max-duration", &Settings::max_duration},
-    {"max-wait", &Settings::max_wait},
-    {"runaway-guard", &Settings::runaway_guard},
-    {"speak-anything", &Settings::speak_anything},
-};
-
-const Setting* Find(std::string_view name) {
-  const auto* found = std::find_if(std::begin(kSettings), std::end(kSettings),
-                                   [name](const Setting& setting) { return setting.name == name; });
-  return found != std::end(kSettings) ? found : nullptr;
-}
-
-// One overload for each kind of member.
-
-void Read(const GValue* value, std::string* string) {
-  const gchar* content = g_value_get_string(value);
-  *string = content != nullptr ? content : "";
-}
-void Read(const GValue* value, qtts::PromptLayout* layout) {
-  *layout = static_cast<qtts::PromptLayout>(g_value_get_enum(value));
-}
-void Read(const GValue* value, int64_t* number) { *number = g_value_get_int64(value); }
-void Read(const GValue* value, uint64_t* number) { *number = g_value_get_uint64(value); }
-void Read(const GValue* value, int* number) { *number = g_value_get_int(value); }
-void Read(const GValue* value, double* number) { *number = g_value_get_double(value); }
-void Read(const GValue* value, bool* truth) { *truth = g_value_get_boolean(value) != FALSE; }
-
-void Write(const std::string& string, GValue* value) {
-  g_value_set_string(value, string.empty() ? nullptr : string.c_str());
-}
-void Write(qtts::PromptLayout layout, GValue* value) { g_value_set_enum(value, static_cast<int>(layout)); }
-void Write(int64_t number, GValue* value) { g_value_set_int64(value, number); }
-void Write(uint64_t number, GValue* value) { g_value_set_uint64(value, number); }
-void Write(int number, GValue* value) { g_value_set_int(value, number); }
-void Write(double number, GValue* value) { g_value_set_double(value, number); }
-void Write(bool truth, GValue* value) { g_value_set_boolean(value, truth ? TRUE : FALSE); }
 
 // GLib's macro casts const away.
 GType TypeOf(const GValue* value) { return value->g_type; }
@@ -150,7 +89,7 @@ bool Convert(const GValue* from, GValue* to) {
 
 struct Application {
   GObjectClass* klass;
-  Settings settings;
+  Properties properties;  // of which the settings are used
   std::string error;
 };
 
@@ -159,7 +98,8 @@ gboolean ApplyField(const std::string& name, const GValue* value, Application* a
     application->error = "The setting \"" + name + "\" " + why;
     return FALSE;
   };
-  if (Find(name) == nullptr) {
+  const Property* property = FindProperty(name);
+  if (property == nullptr || !property->of_utterance) {
     std::string names;
     for (const std::string_view known : SettingNames()) names += (names.empty() ? "" : ", ") + std::string(known);
     return fail("is unknown. Those of an utterance are: " + names + ".");
@@ -178,7 +118,8 @@ gboolean ApplyField(const std::string& name, const GValue* value, Application* a
                 (range.empty() ? "." : ": it may be " + range + "."));
     g_free(number);
   } else {
-    done = SetSetting(name, &converted, &application->settings);
+    property->set(&converted, &application->properties);
+    done = TRUE;
   }
   g_value_unset(&converted);
   return done;
@@ -189,29 +130,18 @@ gboolean ApplyField(const std::string& name, const GValue* value, Application* a
 const std::vector<std::string_view>& SettingNames() {
   static const auto* names = [] {
     auto* list = new std::vector<std::string_view>;
-    for (const Setting& setting : kSettings) list->push_back(setting.name);
+    for (const Property& property : PropertyTable()) {
+      if (property.of_utterance) list->push_back(property.name);
+    }
     return list;
   }();
   return *names;
 }
 
-bool SetSetting(std::string_view name, const GValue* value, Settings* settings) {
-  const Setting* setting = Find(name);
-  if (setting == nullptr) return false;
-  std::visit([&](auto member) { Read(value, &(settings->*member)); }, setting->member);
-  return true;
-}
-
-bool GetSetting(std::string_view name, const Settings& settings, GValue* value) {
-  const Setting* setting = Find(name);
-  if (setting == nullptr) return false;
-  std::visit([&](auto member) { Write(settings.*member, value); }, setting->member);
-  return true;
-}
-
 bool ApplyOverrides(GObjectClass* klass, const GstStructure* overrides, Settings* settings, std::string* error) {
   if (overrides == nullptr) return true;
-  Application application{klass, *settings, {}};
+  Application application{klass, {}, {}};
+  application.properties.utterance = *settings;
   // Not gst_structure_foreach(), which is deprecated since 1.26, nor what took its place there.
   for (gint i = 0; i < gst_structure_n_fields(overrides); ++i) {
     const gchar* name = gst_structure_nth_field_name(overrides, static_cast<guint>(i));
@@ -220,7 +150,7 @@ bool ApplyOverrides(GObjectClass* klass, const GstStructure* overrides, Settings
       return false;
     }
   }
-  *settings = application.settings;
+  *settings = std::move(application.properties.utterance);
   return true;
 }
 

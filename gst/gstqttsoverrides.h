@@ -12,17 +12,11 @@
 
 namespace gstqtts {
 
-// The settings of an utterance by the names of their properties: one place that knows which field a
-// name means, for the properties themselves, for the `speak` signal and for `qtts/set-voice`.
+// The settings of an utterance by the names of their properties, for the `speak` signal, for `qtts/set-voice` and for
+// presets. The property table knows which these are.
 
 // Names of all settings.
 const std::vector<std::string_view>& SettingNames();
-
-// Sets the setting `name` from a value of its property's type. False if there is no such setting.
-bool SetSetting(std::string_view name, const GValue* value, Settings* settings);
-
-// The reverse; `value` is initialised with the property's type.
-bool GetSetting(std::string_view name, const Settings& settings, GValue* value);
 
 // Applies the fields of `overrides`, which may be null, to `settings`. A field is named like the
 // property and has its type; a whole number does for any numeric property that can hold it, a nick or

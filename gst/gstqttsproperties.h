@@ -10,7 +10,7 @@
 void gst_qtts_src_install_properties(GObjectClass* klass);
 
 // What fills the time without text. The answer is never kAuto.
-IdleMode gst_qtts_src_get_idle_mode(GstQttsSrc* self);
+gstqtts::IdleMode gst_qtts_src_get_idle_mode(GstQttsSrc* self);
 // Queues the text property once more.
 void gst_qtts_src_speak_property(GstQttsSrc* self);
 

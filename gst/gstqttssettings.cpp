@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "gstqttstimeline.h"
+#include "qtts/language.h"
 
 namespace gstqtts {
 namespace {
@@ -29,6 +30,8 @@ void Apply(double temperature, int top_k, double top_p, qtts::TokenSampling* sam
 }
 
 }  // namespace
+
+std::string LanguageTag(const Settings& settings) { return std::string(qtts::ResolveLanguage(settings.language).tag); }
 
 qtts::Status CheckSettings(const Settings& settings) {
   if (!settings.voice_file.empty() && !(settings.reference_audio.empty() && settings.reference_text.empty())) {

@@ -3,8 +3,10 @@
 #define GST_QTTS_SETTINGS_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
+#include "qtts/engine_options.h"
 #include "qtts/model_info.h"
 #include "qtts/request.h"
 #include "qtts/status.h"
@@ -57,11 +59,40 @@ struct TextOptions {
   Segmentation segmentation = Segmentation::kAuto;
   bool newline_ends = false;         // whether a line end ends a sentence or a growing utterance
   uint64_t timeout = 1'000'000'000;  // nanoseconds without text that end one; kNever
-  uint64_t max_chars = 4000;         // longest utterance
-  uint64_t max_queued = 65536;       // characters that may wait
+  uint32_t max_chars = 4000;         // longest utterance
+  uint32_t max_queued = 65536;       // characters that may wait
 
   static constexpr uint64_t kNever = UINT64_MAX;
 };
+
+// What leaves the element when there is no text to speak.
+enum class IdleMode { kAuto, kEos, kWait, kSilence };
+
+// What timestamps of text mean.
+enum class TextTiming { kIgnore, kStart, kShift, kClip };
+
+// When sound leaves the element. Times in nanoseconds.
+struct Pacing {
+  IdleMode idle_mode = IdleMode::kAuto;
+  uint64_t latency = 0;
+  uint64_t leading_silence = 0;
+  uint64_t utterance_gap = 0;
+  bool trim_leading_silence = false;
+  TextTiming text_timing = TextTiming::kIgnore;
+};
+
+// The values of the element's properties, by who uses them; the initial ones are the defaults. gstqttspropertytable.h
+// says which property is kept where.
+struct Properties {
+  qtts::EngineOptions engine;  // no model_path: the bundled voice
+  std::optional<std::string> text;
+  TextOptions text_options;
+  Settings utterance;
+  Pacing pacing;
+};
+
+// BCP-47 tag of the language that is asked for; empty: that of the text, which nobody knows.
+std::string LanguageTag(const Settings& settings);
 
 // What can be said of settings without a model: kInvalidArgument for a voice that is named twice or by half.
 qtts::Status CheckSettings(const Settings& settings);

@@ -136,7 +136,7 @@
 #include "qtts/bundled_voice.h"
 #include "qtts/engine.h"
 
-using gstqtts::Speech;
+using gstqtts::Intake;
 
 GST_DEBUG_CATEGORY(gst_qtts_src_debug);
 #define GST_CAT_DEFAULT gst_qtts_src_debug
@@ -300,10 +300,7 @@ static qtts::EngineOptions gst_qtts_src_get_engine_options(GstQttsSrc* self) {
   qtts::EngineOptions options;
   {
     const std::lock_guard lock(self->priv->lock);
-    options.model_path = self->priv->model_path;
-    options.device = self->priv->device;
-    options.precision = self->priv->precision;
-    options.cuda_device = self->priv->cuda_device_id;
+    options = self->priv->properties.engine;
   }
   if (options.model_path.empty()) options.model_path = qtts::BundledVoicePath();
   return options;
@@ -330,7 +327,7 @@ static gboolean gst_qtts_src_ensure_model(GstQttsSrc* self) {
     if (self->priv->inspected == options) return TRUE;
   }
   // A model that was loaded with other options is of no use any more, and in the way of the new one.
-  self->priv->speech.Release();
+  self->priv->speech.player().Release();
   auto model = qtts::Engine::Inspect(options);
   qtts::Status status = model.status();
   if (status.ok() && model->sample_rate != SAMPLE_RATE) {
@@ -382,10 +379,10 @@ static void gst_qtts_src_load(GstQttsSrc* self) {
     const std::lock_guard lock(priv->lock);
     options = priv->inspected.value_or(options);
   }
-  if (!priv->speech.NeedsLoad(options)) return;
+  if (!priv->speech.player().NeedsLoad(options)) return;
   GST_INFO_OBJECT(self, "loading %s", options.model_path.c_str());
   gst_qtts_src_post_progress(self, GST_PROGRESS_TYPE_START, "Loading the model");
-  priv->speech.Load(
+  priv->speech.player().Load(
       options, [self](gstqtts::EngineLoader::Outcome outcome) { gst_qtts_src_load_ended(self, std::move(outcome)); });
 }
 
@@ -425,7 +422,7 @@ static GstStateChangeReturn gst_qtts_src_change_state(GstElement* element, GstSt
   priv->pausing_thread = nullptr;
   if (transition == GST_STATE_CHANGE_READY_TO_PAUSED && result != GST_STATE_CHANGE_FAILURE) gst_qtts_src_load(self);
   if (transition == GST_STATE_CHANGE_READY_TO_NULL) {
-    priv->speech.Release();
+    priv->speech.player().Release();
     gst_qtts_src_set_model(self, std::nullopt, std::nullopt);
   }
   return result;
@@ -457,8 +454,9 @@ static gboolean gst_qtts_src_start(GstBaseSrc* src) {
     const std::lock_guard lock(priv->lock);
     options = priv->inspected.value_or(options);
     std::optional<gstqtts::Utterance> first;
-    if (priv->text && !gstqtts::IsBlank(*priv->text)) first = {*priv->text, priv->settings};
-    priv->speech.Start(priv->text_options, std::move(first));
+    if (priv->properties.text && !gstqtts::IsBlank(*priv->properties.text))
+      first = {*priv->properties.text, priv->properties.utterance};
+    priv->speech.Start(priv->properties.text_options, std::move(first));
     priv->running = true;
     priv->trimmed_samples = priv->underruns = 0;
   }
@@ -468,7 +466,7 @@ static gboolean gst_qtts_src_start(GstBaseSrc* src) {
   priv->warnings.clear();
 
   // The old model goes before the streaming thread may ask for one; the new one comes by gst_qtts_src_load().
-  if (priv->speech.NeedsLoad(options)) priv->speech.Release();
+  if (priv->speech.player().NeedsLoad(options)) priv->speech.player().Release();
   return TRUE;
 }
 
@@ -548,7 +546,7 @@ static guint64 gst_qtts_src_speak(GstQttsSrc* self, const gchar* text, const Gst
   gstqtts::Settings settings;
   {
     const std::lock_guard lock(priv->lock);
-    settings = priv->settings;
+    settings = priv->properties.utterance;
   }
   const qtts::Status status = gst_qtts_src_override_settings(self, params, &settings);
   if (!status.ok()) {
@@ -560,19 +558,19 @@ static guint64 gst_qtts_src_speak(GstQttsSrc* self, const gchar* text, const Gst
     return 0;
   }
   guint64 id = 0;
-  switch (priv->speech.Offer({text, settings}, &id)) {
-    case Speech::Accept::kAccepted:
+  switch (priv->speech.intake().Offer({text, settings}, &id)) {
+    case Intake::Accept::kAccepted:
       GST_DEBUG_OBJECT(self, "utterance %" G_GUINT64_FORMAT ": queued '%s'", id, text);
       break;
-    case Speech::Accept::kFull:
+    case Intake::Accept::kFull:
       GST_ELEMENT_WARNING(self, RESOURCE, BUSY,
                           ("Too much text is waiting to be spoken; the last one is dropped. Speak more slowly."),
                           ("speak found the queue full"));
       break;
-    case Speech::Accept::kFlushing:
+    case Intake::Accept::kFlushing:
       GST_WARNING_OBJECT(self, "speak: the element is below PAUSED, or flushing");
       break;
-    case Speech::Accept::kEnded:
+    case Intake::Accept::kEnded:
       GST_WARNING_OBJECT(self, "speak: the end of the stream was sent");
       break;
   }
@@ -639,7 +637,7 @@ static gboolean gst_qtts_src_query(GstBaseSrc* src, GstQuery* query) {
   GstPad* sinkpad = nullptr;
   {
     const std::lock_guard lock(priv->lock);
-    latency = priv->latency;
+    latency = priv->properties.pacing.latency;
     if (priv->sinkpad != nullptr) sinkpad = GST_PAD(gst_object_ref(priv->sinkpad));
   }
   // Time to make speech is no latency of the pipeline: a buffer takes its time when it is there.
@@ -672,8 +670,8 @@ static bool gst_qtts_src_can_speak_again(GstQttsSrc* self) {
   GstQttsSrcPrivate* priv = self->priv;
 
   const std::lock_guard lock(priv->lock);
-  return priv->running && priv->sinkpad == nullptr && priv->text && !gstqtts::IsBlank(*priv->text) &&
-         !gst_base_src_is_live(GST_BASE_SRC(self));
+  return priv->running && priv->sinkpad == nullptr && priv->properties.text &&
+         !gstqtts::IsBlank(*priv->properties.text) && !gst_base_src_is_live(GST_BASE_SRC(self));
 }
 
 static gboolean gst_qtts_src_is_seekable(GstBaseSrc* src) {

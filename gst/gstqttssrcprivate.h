@@ -31,42 +31,15 @@ GST_DEBUG_CATEGORY_EXTERN(gst_qtts_src_debug);
 
 #define SAMPLE_RATE 24000
 
-#define DEFAULT_DEVICE qtts::Device::kAuto
-#define DEFAULT_PRECISION qtts::Precision::kAuto
-#define DEFAULT_CUDA_DEVICE_ID (-1)
-#define DEFAULT_RUNAWAY_GUARD TRUE
-#define DEFAULT_SPEAK_ANYTHING FALSE
-#define DEFAULT_PAD_REFERENCE FALSE
-#define DEFAULT_LAYOUT qtts::PromptLayout::kDefault
-#define DEFAULT_SEED (-1)
-#define DEFAULT_SAMPLING gstqtts::Settings::kModel
-#define DEFAULT_MAX_DURATION 0
-#define DEFAULT_MAX_WAIT G_MAXUINT64
-#define DEFAULT_SEGMENTATION gstqtts::Segmentation::kAuto
-#define DEFAULT_NEWLINE_ENDS FALSE
-#define DEFAULT_UTTERANCE_TIMEOUT GST_SECOND
-#define DEFAULT_MAX_TEXT_LENGTH 4000
-#define DEFAULT_MAX_QUEUED_TEXT 65536
-#define DEFAULT_IS_LIVE FALSE
-#define DEFAULT_IDLE_MODE IdleMode::kAuto
-#define DEFAULT_LATENCY 0
-#define DEFAULT_LEADING_SILENCE 0
-#define DEFAULT_UTTERANCE_GAP 0
-#define DEFAULT_TRIM_LEADING_SILENCE FALSE
-#define DEFAULT_TEXT_TIMING TextTiming::kIgnore
-
 // Custom event, by which anybody calls gst_qtts_src_interrupt().
 inline constexpr gchar kInterruptEvent[] = "qtts/interrupt";
 
-enum class IdleMode { kAuto, kEos, kWait, kSilence };
-enum class TextTiming { kIgnore, kStart, kShift, kClip };
-
 struct GstQttsSrcPrivate {
-  GstQttsSrcPrivate(GstElement* element, gstqtts::Speech::Reporter reporter)
+  GstQttsSrcPrivate(GstElement* element, gstqtts::Reports::Reporter reporter)
       : speech(std::move(reporter),
                [element] { return std::shared_ptr<void>(gst_object_ref(element), gst_object_unref); }),
         clock(element),
-        wake(speech.waker()) {}
+        wake(speech.player().waker()) {}
 
   gstqtts::Speech speech;
   gstqtts::LiveClock clock;
@@ -74,22 +47,10 @@ struct GstQttsSrcPrivate {
 
   std::mutex lock;
   // Guarded by the lock.
-  std::string model_path;  // empty: the bundled voice
-  qtts::Device device = DEFAULT_DEVICE;
-  qtts::Precision precision = DEFAULT_PRECISION;
-  int cuda_device_id = DEFAULT_CUDA_DEVICE_ID;
-  std::optional<std::string> text;
-  gstqtts::Settings settings;
-  gstqtts::TextOptions text_options;
+  gstqtts::Properties properties;
   // Of a qtts/set-voice event, over the settings for what comes after it by the sink pad; may be null. It lasts until
   // the next such event, a stream-start, a flush, the release of the pad or READY.
   GstStructure* voice = nullptr;
-  IdleMode idle_mode = DEFAULT_IDLE_MODE;
-  GstClockTime latency = DEFAULT_LATENCY;
-  GstClockTime leading_silence = DEFAULT_LEADING_SILENCE;
-  GstClockTime utterance_gap = DEFAULT_UTTERANCE_GAP;
-  bool trim_leading_silence = DEFAULT_TRIM_LEADING_SILENCE;
-  TextTiming text_timing = DEFAULT_TEXT_TIMING;
   guint64 trimmed_samples = 0;                   // in this run
   guint64 underruns = 0;                         // in this run
   bool running = false;                          // between start and stop: a new text is queued
@@ -103,7 +64,7 @@ struct GstQttsSrcPrivate {
   // Used by the streaming thread, or while that is at rest.
   gstqtts::Timeline timeline{SAMPLE_RATE};
   gstqtts::LeadingSilenceTrimmer trimmer{SAMPLE_RATE};
-  std::optional<gstqtts::Speech::Output> frame;  // of speech, whose time has not come
+  std::optional<gstqtts::Player::Output> frame;  // of speech, whose time has not come
   bool placed = false;                           // whether that frame has its place on the timeline
   guint64 silence_due = 0;                       // samples of silence before that frame
   bool in_utterance = false;                     // the last buffer was speech, and its utterance goes on

@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#include "gstqttsintake.h"
+
+#include <utility>
+
+#include "qtts/text_check.h"
+
+namespace gstqtts {
+
+// --- by any thread
+
+void Intake::SetMaxQueued(uint64_t characters) {
+  const MonitorLock lock(monitor_);
+  queue_.SetMaxCharacters(characters);
+  monitor_.Announce();
+}
+
+Intake::Accept Intake::Offer(Utterance utterance, uint64_t* id) {
+  utterance.text = RepairUtf8(utterance.text);
+  const MonitorLock lock(monitor_);
+  if (!monitor_.run.running()) return Accept::kFlushing;
+  if (!monitor_.run.takes_text()) return Accept::kEnded;
+  if (!queue_.HasRoom(utterance.text)) return Accept::kFull;
+  Enqueue(std::move(utterance));
+  if (id != nullptr) *id = last_id_;
+  return Accept::kAccepted;
+}
+
+Intake::Accept Intake::PushChunk(std::string_view chunk, const Settings& settings, int* repaired, const Cue& cue) {
+  const MonitorLock lock(monitor_);
+  const RunState& run = monitor_.run;
+  *repaired = 0;
+  const uint64_t epoch = run.epoch;
+  const uint64_t flushes = run.flushes;
+  std::optional<Chunk> text;
+  for (;;) {
+    if (!run.running() || !pad_exists_) return Accept::kFlushing;
+    if (!run.takes_text()) return Accept::kEnded;
+    if (flushes != run.flushes) return Accept::kFlushing;
+    if (epoch != run.epoch) return Accept::kAccepted;
+    if (!text) {
+      text = {joiner_.Push(chunk, repaired)};
+      pad_settings_ = settings;
+      pad_cue_ = cue;
+      last_text_ = Monitor::Clock::now();
+      monitor_.Announce();  // the deadline has moved
+    }
+    if (QueueText(&*text)) return Accept::kAccepted;
+    WaitForRoom();
+  }
+}
+
+void Intake::PushGap(uint64_t until) {
+  const MonitorLock lock(monitor_);
+  // Where much is waiting, the silence comes before the text that follows.
+  if (!monitor_.run.running() || !monitor_.run.takes_text() || !queue_.HasRoom({})) return;
+  queue_.Push({.cue = {.start = until, .end = {}}});
+  monitor_.Announce();
+}
+
+bool Intake::PushEvent(std::shared_ptr<void> event) {
+  const MonitorLock lock(monitor_);
+  const RunState& run = monitor_.run;
+  const uint64_t flushes = run.flushes;
+  for (;;) {
+    if (!run.running() || !pad_exists_ || run.failed || run.end_handed_out || flushes != run.flushes) return false;
+    if (queue_.HasRoom({})) break;
+    WaitForRoom();
+  }
+  events_.push_back(std::move(event));
+  if (segmenter_.empty()) QueueEvents();
+  return true;
+}
+
+void Intake::EndUtterance() {
+  const MonitorLock lock(monitor_);
+  CloseUtterance();
+}
+
+bool Intake::Drain() {
+  const MonitorLock lock(monitor_);
+  const RunState& run = monitor_.run;
+  const uint64_t flushes = run.flushes;
+  CloseUtterance();
+  for (;;) {
+    if (!run.running() || !pad_exists_ || run.failed || run.ending || flushes != run.flushes) return false;
+    if (queue_.empty() && !spoken_) return true;
+    monitor_.Wait(monitor_.changes());
+  }
+}
+
+void Intake::EndText() {
+  const MonitorLock lock(monitor_);
+  DropMidCharacter();
+  CloseUtterance();
+  text_ended_ = true;
+}
+
+bool Intake::InMidCharacter() const {
+  const MonitorLock lock(monitor_);
+  return joiner_.in_mid_character();
+}
+
+void Intake::BeginSegment(bool pieces) {
+  const MonitorLock lock(monitor_);
+  if (std::exchange(pieces_, pieces) != pieces) CloseUtterance();
+}
+
+void Intake::BeginText() {
+  const MonitorLock lock(monitor_);
+  ++pad_stream_;
+  text_ended_ = false;
+}
+
+void Intake::SetPad(bool exists) {
+  const MonitorLock lock(monitor_);
+  pad_exists_ = exists;
+  text_ended_ = false;
+  DropMidCharacter();
+  CloseUtterance();
+}
+
+// --- with the monitor's mutex held
+
+void Intake::Start(const TextOptions& options, std::optional<Utterance> first) {
+  text_options_ = options;
+  queue_.SetMaxCharacters(options.max_queued);
+  text_ended_ = false;
+  dropped_ = 0;
+  DropMidCharacter();
+  if (first) Enqueue(*std::move(first));
+}
+
+void Intake::DropQueue(bool with_events) {
+  sentence_.reset();
+  segmenter_.Clear();
+  std::vector<std::shared_ptr<void>> waiting;
+  while (!queue_.empty()) {
+    const Utterance utterance = queue_.Pop();
+    if (utterance.event != nullptr) waiting.push_back(utterance.event);
+    if (utterance.text.empty()) continue;  // a gap
+    reports_.Add(FinishedUnspoken(utterance));
+    ++dropped_;
+  }
+  waiting.insert(waiting.end(), events_.begin(), events_.end());
+  events_.clear();
+  if (with_events) return;
+  events_ = std::move(waiting);
+  QueueEvents();
+}
+
+void Intake::CloseUtterance() {
+  while (sentence_ || (sentence_ = segmenter_.NextAtEnd())) {
+    Enqueue({.text = *std::exchange(sentence_, std::nullopt), .settings = pad_settings_, .stream = pad_stream_});
+    QueueEvents();
+  }
+  if (spoken_ && spoken_->utterance.id == growing_id_) {
+    spoken_->utterance.more_text = false;
+  } else if (Utterance* growing = queue_.Find(growing_id_)) {
+    growing->more_text = false;
+  }
+  QueueEvents();
+  growing_id_ = 0;
+  growing_failed_ = false;
+  monitor_.Announce();
+}
+
+std::optional<Monitor::Clock::time_point> Intake::UtteranceDeadline() const {
+  constexpr std::chrono::nanoseconds kForever = std::chrono::hours(24 * 365);
+  const bool grows = spoken_ && spoken_->utterance.more_text;
+  const bool begun = !spoken_ && (!segmenter_.empty() || AwaitsWords() || growing_failed_);
+  if ((!grows && !begun) || text_options_.timeout > static_cast<uint64_t>(kForever.count())) return std::nullopt;
+  return last_text_ + std::chrono::nanoseconds(text_options_.timeout);
+}
+
+Utterance Intake::Pop() {
+  Utterance next = queue_.Pop();
+  monitor_.Announce();  // there is room
+  return next;
+}
+
+bool Intake::AwaitsWords() const {
+  if (spoken_ || queue_.empty()) return false;
+  const Utterance& next = queue_.front();
+  return next.more_text && !next.settings.speak_anything && !qtts::IsSayable(next.text);
+}
+
+bool Intake::TextIsOver(bool wait_for_application) const {
+  if (monitor_.run.ending) return true;
+  return queue_.empty() && segmenter_.empty() && (pad_exists_ ? text_ended_ : !wait_for_application);
+}
+
+// --- with the mutex held: these take from `chunk` what there is room for, and return whether that was all.
+
+Segmentation Intake::segmentation() const {
+  if (text_options_.segmentation != Segmentation::kAuto) return text_options_.segmentation;
+  return pieces_ ? Segmentation::kSentence : Segmentation::kNone;
+}
+
+bool Intake::QueueText(Chunk* chunk) {
+  switch (segmentation()) {
+    case Segmentation::kAuto:
+    case Segmentation::kNone:
+      return QueueWhole(chunk);
+    case Segmentation::kSentence:
+      segmenter_.SetOptions({.newline_ends = text_options_.newline_ends,
+                             .max_chars = text_options_.max_chars,
+                             .language = LanguageTag(pad_settings_)});
+      segmenter_.Append(chunk->rest());
+      chunk->taken = chunk->text.size();
+      return QueueSentences();
+    case Segmentation::kStream:
+      return GrowUtterance(chunk);
+  }
+  return true;
+}
+
+bool Intake::QueueWhole(Chunk* chunk) {
+  while (!IsBlank(chunk->rest())) {
+    const size_t end = CutPosition(chunk->rest(), text_options_.max_chars, LanguageTag(pad_settings_));
+    std::string part(Trim(chunk->rest().substr(0, end)));
+    if (!IsBlank(part)) {
+      if (!queue_.HasRoom(part)) return false;
+      Enqueue({.text = std::move(part), .settings = pad_settings_, .stream = pad_stream_, .cue = pad_cue_});
+      pad_cue_.start.reset();  // of a text that is cut, the first part alone has a beginning of its own
+    }
+    chunk->taken += end;
+  }
+  return true;
+}
+
+bool Intake::QueueSentences() {
+  while (sentence_ || (sentence_ = segmenter_.Next())) {
+    if (!queue_.HasRoom(*sentence_)) return false;
+    Enqueue({.text = *std::exchange(sentence_, std::nullopt), .settings = pad_settings_, .stream = pad_stream_});
+    QueueEvents();
+  }
+  return true;
+}
+
+bool Intake::GrowUtterance(Chunk* chunk) {
+  while (!chunk->rest().empty()) {
+    const size_t newline = text_options_.newline_ends ? chunk->rest().find_first_of("\r\n") : std::string::npos;
+    const std::string_view line = chunk->rest().substr(0, newline);
+    const bool spoken = spoken_ && spoken_->utterance.id == growing_id_;
+    Utterance* growing = spoken ? &spoken_->utterance : queue_.Find(growing_id_);
+    size_t taken = line.size();
+    if (growing == nullptr) {
+      const std::optional<size_t> begun = BeginGrowing(line);
+      if (!begun) return false;
+      taken = *begun;
+    } else if (CountCharacters(growing->text) + CountCharacters(line) > text_options_.max_chars ||
+               (AwaitsWords() && !queue_.HasRoom(line))) {  // nothing else would make room
+      CloseUtterance();
+      continue;
+    } else if (spoken) {
+      spoken_->Append(line);
+    } else if (queue_.HasRoom(line)) {
+      queue_.Grow(growing, line);
+    } else {
+      return false;
+    }
+    if (taken == newline) {
+      CloseUtterance();
+      ++taken;
+    }
+    chunk->taken += taken;
+    monitor_.Announce();
+  }
+  return true;
+}
+
+// Begins an utterance that grows with `line`. How many bytes of that it has taken; nothing if there is no room.
+std::optional<size_t> Intake::BeginGrowing(std::string_view line) {
+  if (growing_failed_ || IsBlank(line)) return line.size();
+  const size_t taken = CutPosition(line, text_options_.max_chars, LanguageTag(pad_settings_));
+  const std::string begun(TrimLeft(line.substr(0, taken)));
+  if (!queue_.HasRoom(begun)) return std::nullopt;
+  // The only layout that can wait for text, and the same however fast the text comes.
+  Enqueue({.text = begun, .settings = pad_settings_, .streamed = true, .more_text = true, .stream = pad_stream_});
+  growing_id_ = last_id_;
+  if (taken < line.size()) CloseUtterance();
+  return taken;
+}
+
+void Intake::Enqueue(Utterance utterance) {
+  utterance.id = ++last_id_;
+  queue_.Push(std::move(utterance));
+  monitor_.Announce();
+}
+
+void Intake::QueueEvents() {
+  for (std::shared_ptr<void>& event : events_) queue_.Push({.event = std::move(event)});
+  events_.clear();
+  monitor_.Announce();
+}
+
+// The mutex is free meanwhile.
+void Intake::WaitForRoom() {
+  upstream_waits_ = true;
+  monitor_.Wait(monitor_.changes());
+  upstream_waits_ = false;
+}
+
+}  // namespace gstqtts

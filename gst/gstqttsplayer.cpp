@@ -1,0 +1,480 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#include "gstqttsplayer.h"
+
+#include <glib.h>
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+
+#include "qtts/engine.h"
+#include "qtts/language.h"
+#include "qtts/polling.h"
+#include "qtts/text_check.h"
+
+namespace gstqtts {
+namespace {
+
+using Clock = Monitor::Clock;
+
+// Several times as long as a GPU takes for a prompt and a frame.
+constexpr std::chrono::milliseconds kFirstFramePatience{20};
+
+}  // namespace
+
+Player::Player(std::shared_ptr<Monitor> monitor, Intake& intake, Reports& reports,
+               std::optional<SpokenUtterance>& spoken)
+    : monitor_(std::move(monitor)),
+      intake_(intake),
+      reports_(reports),
+      spoken_(spoken),
+      seeds_(uint64_t{g_random_int()} << 32U | g_random_int()),  // not std::random_device, which may throw
+      voices_([monitor = monitor_] { monitor->LockAndAnnounce(); }),
+      loader_([monitor = monitor_] { monitor->LockAndAnnounce(); }) {}
+
+Player::~Player() = default;
+
+// --- the engine
+
+bool Player::NeedsLoad(const qtts::EngineOptions& options) const {
+  const MonitorLock lock(*monitor_);
+  return engine_ == nullptr || options != options_ || engine_->device_lost();
+}
+
+void Player::Load(const qtts::EngineOptions& options, const std::function<void(EngineLoader::Outcome)>& on_done) {
+  // The old model goes before the new one comes: both at once may not fit into memory.
+  std::shared_ptr<qtts::Engine> old;
+  {
+    const MonitorLock lock(*monitor_);
+    old = std::exchange(engine_, nullptr);
+    loading_ = true;
+    load_status_ = qtts::Status::Ok();
+    options_ = options;
+  }
+  old.reset();
+  loader_.Start(options, on_done);
+}
+
+void Player::UseLoad(EngineLoader::Outcome outcome) {
+  loading_ = false;
+  load_status_ = outcome.status();
+  if (outcome.ok()) engine_ = *std::move(outcome);
+}
+
+void Player::CancelWork() {
+  loader_.Cancel();
+  voices_.Cancel();
+}
+
+bool Player::Stop(std::shared_ptr<qtts::Engine>* engine) {
+  if (std::exchange(engine_suspect_, false)) *engine = std::exchange(engine_, nullptr);
+  return std::exchange(loading_, false);
+}
+
+void Player::Release() {
+  std::shared_ptr<qtts::Engine> engine;
+  const MonitorLock lock(*monitor_);
+  engine = std::exchange(engine_, nullptr);
+  load_status_ = qtts::Status::Ok();
+}
+
+qtts::Occupancy Player::occupancy() const {
+  return engine_ != nullptr ? engine_->occupancy() : qtts::Occupancy();  // takes no lock
+}
+
+// --- by any thread
+
+bool Player::WouldCommit() const {
+  const MonitorLock lock(*monitor_);
+  return spoken_.has_value();
+}
+
+bool Player::WaitsForEngine() const {
+  const MonitorLock lock(*monitor_);
+  return spoken_ && !spoken_->growing && !spoken_->awaited_text;
+}
+
+std::string Player::current_text() const {
+  const MonitorLock lock(*monitor_);
+  return spoken_ ? spoken_->utterance.text : std::string();
+}
+
+void Player::SetIdle(Idle idle) {
+  const MonitorLock lock(*monitor_);
+  idle_ = idle;
+  monitor_->Announce();
+}
+
+std::function<void()> Player::waker() const {
+  return [monitor = monitor_] {
+    const MonitorLock lock(*monitor);
+    monitor->woken = true;
+    monitor->Announce();
+  };
+}
+
+void Player::ClearWake() {
+  const MonitorLock lock(*monitor_);
+  monitor_->woken = false;
+}
+
+// --- the ends of utterances, with the mutex held
+
+// There was text, and all of it failed.
+bool Player::NothingWasSpoken() const {
+  return counts_.failed > 0 && counts_.failed == counts_.utterances && counts_.interrupted == 0;
+}
+
+void Player::FinishCurrent(FinishReason reason) {
+  if (reason == FinishReason::kComplete) pace_.Learn(spoken_->position.usual_seconds(), spoken_->seconds());
+  reports_.Add(spoken_->Finish(reason));
+  ++(reason == FinishReason::kInterrupted ? counts_.interrupted : counts_.utterances);
+  if (reason == FinishReason::kNothingToSay) ++counts_.unsayable;
+  spoken_.reset();
+  monitor_->Announce();
+}
+
+// Of `output`, the status is known already.
+void Player::FailCurrent(Output* output, FinishReason reason) {
+  output->settings = spoken_->utterance.settings;
+  last_failure_ = output->status;
+  ++counts_.failed;
+  intake_.NoteFailure();
+  FinishCurrent(reason);
+  output->nothing_spoken = TextIsOver() && NothingWasSpoken();
+}
+
+std::shared_ptr<qtts::Stream> Player::Interrupt() {
+  if (!spoken_) return nullptr;
+  std::shared_ptr<qtts::Stream> stream = std::move(spoken_->stream);
+  FinishCurrent(FinishReason::kInterrupted);
+  return stream;
+}
+
+// --- the streaming thread
+
+Player::Event Player::Next(Output* output) {
+  std::optional<Event> event;
+  while (!event) {
+    event = NextEvent(output);
+    reports_.Deliver();
+  }
+  return *event;
+}
+
+// Nothing if all that happened is to be reported.
+std::optional<Player::Event> Player::NextEvent(Output* output) {
+  *output = Output();
+  Event event = Event::kHalted;
+  const MonitorLock lock(*monitor_);
+  RunState& run = monitor_->run;
+  for (;;) {
+    const uint64_t seen = monitor_->changes();
+    JoinThreads();
+    if (!run.running() || run.unlocked) return Event::kHalted;
+    if (!load_status_.ok()) return Event::kLoadFailed;
+    if (run.failed) return Event::kHalted;
+    if (!spoken_ && TextIsOver() && (engine_ != nullptr || run.ending)) {
+      if (reports_.AllTold()) {
+        run.end_handed_out = true;
+        if (NothingWasSpoken()) output->status = last_failure_;
+        return Event::kEndOfText;
+      }
+      bool told = false;
+      {
+        const MonitorUnlock unlock(*monitor_);
+        told = reports_.TellSoFar();
+      }
+      if (!told) monitor_->Wait(seen);
+      continue;
+    }
+    if (engine_ == nullptr) {
+      // The loader wakes us.
+    } else if (spoken_) {
+      if (!intake_.empty() && intake_.Next().id != prepared_id_) {
+        PrepareNext();
+        continue;
+      }
+      const bool growing = spoken_->growing;
+      if (ReadStream(output, &event)) return event;
+      if (growing && spoken_) spoken_->awaited_text = true;
+      if (std::exchange(monitor_->woken, false)) return Event::kWoken;
+      const auto start = Clock::now();
+      PollForFirstFrame(seen);
+      if (!monitor_->Wait(seen, intake_.UtteranceDeadline())) intake_.CloseUtterance();
+      if (!growing) counts_.waited += Clock::now() - start;
+      continue;
+    } else if (!intake_.empty() && intake_.Next().text.empty()) {
+      const Utterance next = intake_.Pop();
+      output->cue = next.cue;
+      output->event = next.event;
+      return next.event != nullptr ? Event::kEvent : Event::kGap;
+    } else if (DropUnsayable()) {
+      return std::nullopt;
+    } else if (!intake_.empty() && !intake_.AwaitsWords()) {
+      if (StartNext(output, &event)) return event;
+    }
+    if (idle_ == Idle::kTell && !spoken_ && (intake_.empty() || intake_.AwaitsWords())) {
+      const auto deadline = intake_.UtteranceDeadline();
+      if (!deadline || Clock::now() < *deadline) return Event::kIdle;
+      intake_.CloseUtterance();
+      continue;
+    }
+    if (std::exchange(monitor_->woken, false)) return Event::kWoken;
+    if (!monitor_->Wait(seen, intake_.UtteranceDeadline())) intake_.CloseUtterance();
+  }
+}
+
+// StartNext() and ReadStream() leave the mutex while they are with the engine. They return false when there is nothing
+// to tell; what changed meanwhile has moved the monitor's changes on, so that the caller does not wait.
+
+// Without the mutex, which an ended thread may still be about to let go of.
+void Player::JoinThreads() {
+  const MonitorUnlock unlock(*monitor_);
+  loader_.JoinEnded();
+  voices_.JoinEnded();
+}
+
+// Has the voice of the utterance that comes next made while the current one is spoken.
+void Player::PrepareNext() {
+  prepared_id_ = intake_.Next().id;
+  const Settings settings = intake_.Next().settings;
+  const std::shared_ptr<qtts::Engine> engine = engine_;
+  const MonitorUnlock unlock(*monitor_);
+  voices_.Prepare(engine, settings);
+}
+
+// Finishes the next utterance if there is nothing to say in it.
+bool Player::DropUnsayable() {
+  if (intake_.empty()) return false;
+  const Utterance& next = intake_.Next();
+  if (next.more_text || next.settings.speak_anything || qtts::IsSayable(next.text)) return false;
+  spoken_ = SpokenUtterance();
+  spoken_->utterance = intake_.Pop();
+  FinishCurrent(FinishReason::kNothingToSay);
+  return true;
+}
+
+// What the engine answered to an utterance.
+struct Player::Asked {
+  qtts::Status status;
+  std::shared_ptr<qtts::Stream> stream;  // null if it refused
+  uint64_t seed = 0;
+  bool device_lost = false;
+  TextPosition position;
+  std::string language_warning;
+};
+
+bool Player::StartNext(Output* output, Event* event) {
+  const std::shared_ptr<qtts::Engine> engine = engine_;
+  const Settings settings = intake_.Next().settings;
+  const uint64_t id = intake_.Next().id;
+  std::optional<VoiceStore::Voice> voice;
+  {
+    const MonitorUnlock unlock(*monitor_);
+    voice = voices_.Get(engine, settings);
+  }
+  if (!voice || intake_.empty() || intake_.Next().id != id) return false;
+  spoken_ = SpokenUtterance();
+  spoken_->utterance = intake_.Pop();
+  spoken_->growing = spoken_->utterance.more_text;
+  const Utterance utterance = spoken_->utterance;
+  const uint64_t epoch = monitor_->run.epoch;
+  const uint64_t random_seed = seeds_() >> 1U;  // non-negative as a signed number, which `seed` is
+  TextPosition position(pace_.value(), LanguageTag(utterance.settings));
+  Asked asked;
+  const auto start = Clock::now();
+  {
+    const MonitorUnlock unlock(*monitor_);
+    asked = AskEngine(engine.get(), utterance, *std::move(voice), std::move(position), random_seed);
+  }
+  if (epoch != monitor_->run.epoch) {
+    const MonitorUnlock unlock(*monitor_);
+    asked.stream.reset();
+    return false;
+  }
+  output->status = asked.status;
+  output->device_lost = asked.device_lost;
+  output->seed = asked.seed;
+  output->cue = utterance.cue;
+  output->language = LanguageTag(utterance.settings);
+  output->language_warning = std::move(asked.language_warning);
+  if (asked.stream == nullptr) {
+    FailCurrent(output, FinishReason::kError);
+    *event = Event::kRefused;
+    return true;
+  }
+  output->warnings = asked.stream->warnings();
+  counts_.seed = asked.seed;
+  spoken_->stream = std::move(asked.stream);
+  // With what the text has grown by meanwhile.
+  asked.position.Append(std::string_view(spoken_->utterance.text).substr(utterance.text.size()));
+  spoken_->position = std::move(asked.position);
+  spoken_->seed = asked.seed;
+  spoken_->start = start;
+  spoken_->sample_rate = engine->info().sample_rate;
+  *event = Event::kStarted;
+  return true;
+}
+
+// Without the mutex. `position` is that of an empty text.
+Player::Asked Player::AskEngine(qtts::Engine* engine, const Utterance& utterance, VoiceStore::Voice voice,
+                                TextPosition position, uint64_t random_seed) {
+  qtts::Request request = MakeRequest(utterance.settings, engine->info(), utterance.text, random_seed);
+  request.more_text = utterance.more_text;
+  if (utterance.streamed && request.layout == qtts::PromptLayout::kDefault) {
+    request.layout = qtts::PromptLayout::kStreaming;
+  }
+  const auto start_stream = [&]() -> qtts::Result<std::unique_ptr<qtts::Stream>> {
+    QTTS_ASSIGN_OR_RETURN(request.voice, std::move(voice));
+    return engine->Start(request, [monitor = monitor_] { monitor->LockAndAnnounce(); });
+  };
+  auto started = start_stream();
+  Asked asked;
+  asked.status = started.status();
+  asked.seed = request.seed;
+  asked.device_lost = engine->device_lost();
+  if (started.ok()) {
+    asked.stream = *std::move(started);
+    // The engine is busy with the first frame now, and nobody waits for us.
+    position.Append(utterance.text);
+    position.FindWords();
+    // Of a text that grows, the beginning tells too little.
+    if (!utterance.streamed) asked.language_warning = LanguageWarningOf(utterance, engine->info());
+  }
+  asked.position = std::move(position);
+  return asked;
+}
+
+// What a stream had to give.
+struct Player::Read {
+  qtts::Status status;
+  qtts::ReadState state = qtts::ReadState::kEnd;
+  qtts::EndReason reason = qtts::EndReason::kError;  // of kEnd
+};
+
+bool Player::ReadStream(Output* output, Event* event) {
+  std::shared_ptr<qtts::Stream> stream = spoken_->stream;
+  const std::shared_ptr<qtts::Engine> engine = engine_;
+  const uint64_t epoch = monitor_->run.epoch;
+  const std::string more = std::exchange(spoken_->more, {});
+  const bool finish = spoken_->growing && !spoken_->utterance.more_text;
+  if (finish) spoken_->growing = false;
+  Read read;
+  {
+    const MonitorUnlock unlock(*monitor_);
+    if (!more.empty()) read.status = stream->Append(more);
+    if (finish && read.status.ok()) read.status = stream->FinishText();
+    // Text that comes after the model has ended the utterance is no fault.
+    if (read.status.code() == qtts::StatusCode::kCancelled) read.status = qtts::Status::Ok();
+    if (read.status.ok()) {
+      read.state = stream->TryRead(&output->frame);
+      if (read.state == qtts::ReadState::kEnd) {
+        read.reason = stream->end_reason();
+        read.status = stream->status();
+      }
+    }
+    output->device_lost = engine->device_lost();
+  }
+  if (epoch != monitor_->run.epoch) {
+    const MonitorUnlock unlock(*monitor_);
+    stream.reset();
+    return false;
+  }
+  switch (read.state) {
+    case qtts::ReadState::kPending:
+      return false;
+    case qtts::ReadState::kFrame:
+      CountFrame(output->frame);
+      output->awaited_text = std::exchange(spoken_->awaited_text, false);
+      *event = Event::kFrame;
+      return true;
+    case qtts::ReadState::kEnd:
+      break;
+  }
+  std::optional<Utterance> grown;
+  if (spoken_->utterance.streamed) grown = spoken_->utterance;
+  EndStream(std::move(read), output);
+  {
+    const MonitorUnlock unlock(*monitor_);
+    stream.reset();
+    if (grown && output->status.ok()) output->language_warning = LanguageWarningOf(*grown, engine->info());
+  }
+  *event = Event::kEnded;
+  return true;
+}
+
+void Player::CountFrame(const qtts::Frame& frame) {
+  if (frame.index == 0) {
+    const std::chrono::nanoseconds latency = Clock::now() - spoken_->start;
+    spoken_->first_frame_latency = latency;
+    ++counts_.first_frames;
+    counts_.first_frame_latency_last = latency;
+    counts_.first_frame_latency_sum += latency;
+    counts_.first_frame_latency_max = std::max(counts_.first_frame_latency_max, latency);
+  }
+  counts_.sound_seconds += static_cast<double>(frame.pcm.size()) / spoken_->sample_rate;
+}
+
+// The stream of what is being spoken has ended, as `read` tells.
+void Player::EndStream(Read read, Output* output) {
+  qtts::EndReason reason = read.reason;
+  if (reason == qtts::EndReason::kCancelled) {  // not by us: the epoch would have changed
+    reason = qtts::EndReason::kError;
+    read.status =
+        qtts::Status::DeviceUnavailable("The engine stopped in the middle of the speech. Start the element again.");
+  }
+  output->end_reason = reason;
+  output->status = std::move(read.status);
+  if (reason == qtts::EndReason::kError) engine_suspect_ = true;
+  if (reason == qtts::EndReason::kError || reason == qtts::EndReason::kBusy) {
+    FailCurrent(output, reason == qtts::EndReason::kBusy ? FinishReason::kBusy : FinishReason::kError);
+  } else {
+    FinishCurrent(reason == qtts::EndReason::kMaxDuration ? FinishReason::kMaxDuration
+                  : reason == qtts::EndReason::kRunaway   ? FinishReason::kRunaway
+                                                          : FinishReason::kComplete);
+  }
+}
+
+// Without the mutex, by the streaming thread.
+std::string Player::LanguageWarningOf(const Utterance& utterance, const qtts::ModelInfo& model) {
+  std::string warning = qtts::LanguageWarning(utterance.text, model.languages, utterance.settings.language);
+  if (warning.empty() || utterance.stream == 0) return warning;
+  if (std::exchange(warned_stream_, utterance.stream) != utterance.stream) language_warnings_.clear();
+  return language_warnings_.insert(warning).second ? warning : "";
+}
+
+bool Player::Commit(const Output& output, uint64_t running_time) {
+  {
+    const MonitorLock lock(*monitor_);
+    if (!spoken_) return false;  // only Next() begins another
+    ++counts_.frames;
+    for (Report& report : spoken_->Commit(output.frame.pcm.size(), running_time)) reports_.Add(std::move(report));
+  }
+  reports_.Deliver();
+  return true;
+}
+
+void Player::Clip() {
+  std::shared_ptr<qtts::Stream> stream;
+  {
+    const MonitorLock lock(*monitor_);
+    if (!spoken_) return;
+    stream = std::move(spoken_->stream);
+    FinishCurrent(FinishReason::kClipped);
+  }
+  reports_.Deliver();
+}
+
+// Waits awake for the first frame of an utterance where that takes nothing from the device that makes it: a thread that
+// sleeps, and the processor under it, take longer to wake up than the frame takes from here to the pad.
+void Player::PollForFirstFrame(uint64_t seen) {
+  if (!spoken_ || spoken_->growing || spoken_->first_frame_latency.count() != 0 || !engine_->beside_host()) return;
+  const qtts::PollPermit permit;
+  if (!permit.granted()) return;
+  const auto end = spoken_->start + kFirstFramePatience;
+  const MonitorUnlock unlock(*monitor_);
+  while (monitor_->changes() == seen && Clock::now() < end) std::this_thread::yield();
+}
+
+}  // namespace gstqtts

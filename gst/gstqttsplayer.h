@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#ifndef GST_QTTS_PLAYER_H_
+#define GST_QTTS_PLAYER_H_
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "gstqttsintake.h"
+#include "gstqttsloader.h"
+#include "gstqttsmonitor.h"
+#include "gstqttsposition.h"
+#include "gstqttsreports.h"
+#include "gstqttsspoken.h"
+#include "gstqttsvoices.h"
+#include "qtts/engine_options.h"
+#include "qtts/frame.h"
+#include "qtts/model_info.h"
+#include "qtts/status.h"
+
+namespace qtts {
+class Engine;
+class Stream;
+}  // namespace qtts
+
+namespace gstqtts {
+
+// What the streaming thread takes: one utterance after the other from the Intake, each spoken by the engine, frame by
+// frame. Has the engine loaded and cloned voices made, by threads of their own.
+//
+// It leaves the monitor's mutex while it is with the engine. What comes back is of no use if the epoch has risen
+// meanwhile, by an interrupt, a flush or a stop: it is dropped, so that none of these waits for a device.
+//
+// Owned by the Speech. Which thread may call what is said below; functions of the first three groups take the monitor's
+// mutex.
+class Player {
+ public:
+  enum class Event {
+    kFrame,       // `frame`
+    kStarted,     // an utterance begins: `seed`, `warnings`, `language_warning`, `cue`, `language`
+    kGap,         // there is nothing to speak until `cue.start`
+    kEvent,       // the turn of `event` has come
+    kEnded,       // an utterance ended: `end_reason`, `language_warning`; if kError or kBusy, what kRefused tells
+    kRefused,     // an utterance could not begin: `status`, `settings`, `device_lost`, `nothing_spoken`
+    kLoadFailed,  // there will be no engine, as was told by the load
+    kEndOfText,   // everything was spoken and no more text can come; `status` is that of the last one if all failed
+    kIdle,        // everything was spoken, more text may come: for Idle::kTell only
+    kWoken,       // the waker was called, and there was nothing else to tell
+    kHalted,      // Speech::SetUnlocked(true), a flush, Speech::Halt() or Speech::Fail()
+  };
+
+  // What Next() does when there is no text, and none can come by the sink pad.
+  enum class Idle {
+    kEnd,   // kEndOfText
+    kWait,  // wait for text of the application
+    kTell,  // kIdle, also while the sink pad may bring text
+  };
+
+  struct Output {
+    qtts::Frame frame;
+    qtts::Status status;
+    qtts::EndReason end_reason = qtts::EndReason::kNone;
+    Settings settings;            // that the utterance was asked to be spoken with
+    bool device_lost = false;     // the engine's, with which every text will fail
+    bool nothing_spoken = false;  // every utterance of the run has failed, and this was the last one
+    uint64_t seed = 0;
+    std::vector<std::string> warnings;  // what the user should know about the utterance
+    std::string language_warning;       // qtts::LanguageWarning(), once for a text of the sink pad
+    bool awaited_text = false;          // the frame could not come before text did that came late
+    Cue cue;
+    std::shared_ptr<void> event;  // of Intake::PushEvent()
+    std::string language;         // tag of what is set for the utterance; empty: unknown
+  };
+
+  // Counts of a run.
+  struct Counts {
+    uint64_t utterances = 0;   // that came to their end, by whatever reason but an interruption
+    uint64_t failed = 0;       // of these, by an error or for having waited in vain
+    uint64_t unsayable = 0;    // of these, with nothing to say
+    uint64_t interrupted = 0;  // utterances that were cut off
+    uint64_t frames = 0;       // that left the element
+    // From handing a text to the engine to its first frame.
+    uint64_t first_frames = 0;
+    std::chrono::nanoseconds first_frame_latency_last{0};
+    std::chrono::nanoseconds first_frame_latency_sum{0};
+    std::chrono::nanoseconds first_frame_latency_max{0};
+    // Time that Next() waited for frames, and how long their sound is.
+    std::chrono::nanoseconds waited{0};
+    double sound_seconds = 0;
+    std::optional<uint64_t> seed;  // of the last utterance
+  };
+
+  // `spoken` is what is being spoken, if anything.
+  Player(std::shared_ptr<Monitor> monitor, Intake& intake, Reports& reports, std::optional<SpokenUtterance>& spoken);
+  ~Player();
+  Player(const Player&) = delete;
+  Player& operator=(const Player&) = delete;
+
+  // --- by the streaming thread
+
+  // Waits for the next thing to tell: the only call that waits for frames.
+  Event Next(Output* output);
+  // To be called for each frame when it leaves the element, before the next call of Next(), to be heard at
+  // `running_time` (nanoseconds): from then on it counts as spoken. False if the frame was interrupted since Next()
+  // gave it out; then it must be dropped.
+  bool Commit(const Output& output, uint64_t running_time);
+  // Ends the utterance that is being spoken, because its cue ended.
+  void Clip();
+
+  // --- by any thread
+
+  // Whether Commit() would take the frame that Next() gave out last.
+  bool WouldCommit() const;
+  // Whether the next frame comes as soon as the engine has made it: it does not wait for text.
+  bool WaitsForEngine() const;
+  // The text that is being spoken; empty when there is none.
+  std::string current_text() const;
+  void SetIdle(Idle idle);
+  // Makes Next() return kWoken as soon as it would wait. May be called on any thread, also after the Player
+  // is gone.
+  std::function<void()> waker() const;
+  // Forgets calls of the waker so far.
+  void ClearWake();
+
+  // --- by the thread that changes states
+
+  // Whether the run needs an engine to be loaded: that of the last run is gone, has other options or lost its device.
+  bool NeedsLoad(const qtts::EngineOptions& options) const;
+  // Begins to load it. Unless CancelWork() comes first, `on_done` gets the outcome on the loader's thread, to tell of
+  // it and to pass it on to Speech::UseLoad().
+  void Load(const qtts::EngineOptions& options, const std::function<void(EngineLoader::Outcome)>& on_done);
+  // Gives up the load and the voices that are being made. With the streaming thread at rest.
+  void CancelWork();
+  // Lets go of the engine, and forgets how its load ended; after Speech::Stop().
+  void Release();
+
+  // --- with the monitor's mutex held
+
+  // Begins a run.
+  void Start() { counts_ = Counts(); }
+  // Speaks with the engine or, without one, gives kLoadFailed out.
+  void UseLoad(EngineLoader::Outcome outcome);
+  // Ends what is being spoken, if anything, as interrupted. The caller lets go of the stream without the mutex.
+  std::shared_ptr<qtts::Stream> Interrupt();
+  // Ends the run. True if there was a load whose outcome had not come yet. `engine` is one that is not to be kept, and
+  // to be let go of without the mutex.
+  bool Stop(std::shared_ptr<qtts::Engine>* engine);
+  const Counts& counts() const { return counts_; }
+  qtts::Occupancy occupancy() const;  // of the engine, whoever uses it; zeros without one
+
+ private:
+  struct Asked;
+  struct Read;
+
+  std::optional<Event> NextEvent(Output* output);
+  void JoinThreads();
+  void PrepareNext();
+  bool DropUnsayable();
+  bool StartNext(Output* output, Event* event);
+  Asked AskEngine(qtts::Engine* engine, const Utterance& utterance, VoiceStore::Voice voice, TextPosition position,
+                  uint64_t random_seed);
+  bool ReadStream(Output* output, Event* event);
+  void CountFrame(const qtts::Frame& frame);
+  void EndStream(Read read, Output* output);
+  std::string LanguageWarningOf(const Utterance& utterance, const qtts::ModelInfo& model);
+  void PollForFirstFrame(uint64_t seen);
+  bool TextIsOver() const { return intake_.TextIsOver(idle_ != Idle::kEnd); }
+  bool NothingWasSpoken() const;
+  void FinishCurrent(FinishReason reason);
+  void FailCurrent(Output* output, FinishReason reason);
+
+  const std::shared_ptr<Monitor> monitor_;
+  Intake& intake_;
+  Reports& reports_;
+  std::optional<SpokenUtterance>& spoken_;
+
+  // Guarded by the monitor.
+  Idle idle_ = Idle::kEnd;
+  bool loading_ = false;  // the outcome has not come yet
+  qtts::EngineOptions options_;
+  qtts::Status load_status_;
+  std::shared_ptr<qtts::Engine> engine_;
+  bool engine_suspect_ = false;  // a stream of it failed: do not keep it for the next run
+  qtts::Status last_failure_;    // of an utterance
+  Pace pace_;
+  Counts counts_;
+  std::mt19937_64 seeds_;
+  uint64_t prepared_id_ = 0;  // the last utterance whose voice voices_ was told of
+
+  // The streaming thread's own: the warnings of the text of the sink pad that had one last.
+  uint64_t warned_stream_ = 0;
+  std::set<std::string> language_warnings_;
+  VoiceStore voices_;
+
+  EngineLoader loader_;  // last: its thread uses the rest until it is joined
+};
+
+}  // namespace gstqtts
+
+#endif  // GST_QTTS_PLAYER_H_

@@ -1,0 +1,478 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#include "gstqttspropertytable.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#include "gstqttsparamspec.h"
+
+namespace gstqtts {
+namespace {
+
+using qtts::EngineOptions;
+using enum Change;
+
+// --- enumerations
+
+template <typename Enum>
+GType EnumType();
+
+template <>
+GType EnumType<qtts::Device>() {
+  static const GEnumValue values[] = {
+      {static_cast<int>(qtts::Device::kAuto), "The GPU when it can hold the model, else the CPU", "auto"},
+      {static_cast<int>(qtts::Device::kCpu), "The CPU", "cpu"},
+      {static_cast<int>(qtts::Device::kCuda), "An NVIDIA GPU", "cuda"},
+      {0, nullptr, nullptr},
+  };
+  static const GType type = g_enum_register_static("GstQttsSrcDevice", values);
+  return type;
+}
+
+template <>
+GType EnumType<qtts::Precision>() {
+  static const GEnumValue values[] = {
+      {static_cast<int>(qtts::Precision::kAuto), "BF16 on the GPU, F32 on the CPU", "auto"},
+      {static_cast<int>(qtts::Precision::kBF16), "BF16 with sums in F32, on the GPU and on CPUs that multiply BF16",
+       "bf16"},
+      {static_cast<int>(qtts::Precision::kF32), "F32, slow on the GPU", "f32"},
+      {static_cast<int>(qtts::Precision::kInt8),
+       "Weights of 8 bits, activations of 16, on the CPU only: faster, less exact", "int8"},
+      {static_cast<int>(qtts::Precision::kInt4),
+       "Weights of 4 bits, activations of 16, on the CPU only: fastest, least exact", "int4"},
+      {0, nullptr, nullptr},
+  };
+  static const GType type = g_enum_register_static("GstQttsSrcPrecision", values);
+  return type;
+}
+
+template <>
+GType EnumType<qtts::PromptLayout>() {
+  static const GEnumValue values[] = {
+      {static_cast<int>(qtts::PromptLayout::kDefault), "The usual layout of the kind of model", "auto"},
+      {static_cast<int>(qtts::PromptLayout::kStreaming), "Text is fed to the model while it speaks", "streaming"},
+      {static_cast<int>(qtts::PromptLayout::kNonStreaming), "The whole text lies in the prompt", "non-streaming"},
+      {0, nullptr, nullptr},
+  };
+  static const GType type = g_enum_register_static("GstQttsSrcLayout", values);
+  return type;
+}
+
+template <>
+GType EnumType<Segmentation>() {
+  static const GEnumValue values[] = {
+      {static_cast<int>(Segmentation::kAuto), "By sentence from files and pipes (segments in bytes), else none",
+       "auto"},
+      {static_cast<int>(Segmentation::kNone), "Each buffer is an utterance", "none"},
+      {static_cast<int>(Segmentation::kSentence), "Each sentence is an utterance, however buffers cut it", "sentence"},
+      {static_cast<int>(Segmentation::kStream), "Buffers make one utterance grow while it is spoken, until it is ended",
+       "stream"},
+      {0, nullptr, nullptr},
+  };
+  static const GType type = g_enum_register_static("GstQttsSrcSegmentation", values);
+  return type;
+}
+
+template <>
+GType EnumType<IdleMode>() {
+  static const GEnumValue values[] = {
+      {static_cast<int>(IdleMode::kAuto), "Silence when live, else end of stream", "auto"},
+      {static_cast<int>(IdleMode::kEos), "End of stream", "eos"},
+      {static_cast<int>(IdleMode::kWait), "Nothing until there is text", "wait"},
+      {static_cast<int>(IdleMode::kSilence), "Silence until there is text", "silence"},
+      {0, nullptr, nullptr},
+  };
+  static const GType type = g_enum_register_static("GstQttsSrcIdleMode", values);
+  return type;
+}
+
+template <>
+GType EnumType<TextTiming>() {
+  static const GEnumValue values[] = {
+      {static_cast<int>(TextTiming::kIgnore), "Timestamps of text mean nothing", "ignore"},
+      {static_cast<int>(TextTiming::kStart), "Each text starts at its time, or when the text before it has ended",
+       "start"},
+      {static_cast<int>(TextTiming::kShift), "Like start; a text that starts late delays all that follow as much",
+       "shift"},
+      {static_cast<int>(TextTiming::kClip), "Like start; speech is cut where its time ends", "clip"},
+      {0, nullptr, nullptr},
+  };
+  static const GType type = g_enum_register_static("GstQttsSrcTextTiming", values);
+  return type;
+}
+
+// --- values: an overload for each type of member
+
+void Read(const GValue* value, std::string* string) {
+  const gchar* content = g_value_get_string(value);
+  *string = content != nullptr ? content : "";
+}
+void Read(const GValue* value, std::optional<std::string>* string) {
+  const gchar* content = g_value_get_string(value);
+  *string = content != nullptr ? std::optional<std::string>(content) : std::nullopt;
+}
+void Read(const GValue* value, bool* truth) { *truth = g_value_get_boolean(value) != FALSE; }
+void Read(const GValue* value, int* number) { *number = g_value_get_int(value); }
+void Read(const GValue* value, int64_t* number) { *number = g_value_get_int64(value); }
+void Read(const GValue* value, uint32_t* number) { *number = g_value_get_uint(value); }
+void Read(const GValue* value, uint64_t* number) { *number = g_value_get_uint64(value); }
+void Read(const GValue* value, double* number) { *number = g_value_get_double(value); }
+template <typename Enum>
+requires std::is_enum_v<Enum>
+void Read(const GValue* value, Enum* choice) { *choice = static_cast<Enum>(g_value_get_enum(value)); }
+
+void Write(const std::string& string, GValue* value) {
+  g_value_set_string(value, string.empty() ? nullptr : string.c_str());
+}
+void Write(const std::optional<std::string>& string, GValue* value) {
+  g_value_set_string(value, string ? string->c_str() : nullptr);
+}
+void Write(bool truth, GValue* value) { g_value_set_boolean(value, truth ? TRUE : FALSE); }
+void Write(int number, GValue* value) { g_value_set_int(value, number); }
+void Write(int64_t number, GValue* value) { g_value_set_int64(value, number); }
+void Write(uint32_t number, GValue* value) { g_value_set_uint(value, number); }
+void Write(uint64_t number, GValue* value) { g_value_set_uint64(value, number); }
+void Write(double number, GValue* value) { g_value_set_double(value, number); }
+template <typename Enum>
+requires std::is_enum_v<Enum>
+void Write(Enum choice, GValue* value) { g_value_set_enum(value, static_cast<int>(choice)); }
+
+// --- what GObject is told
+
+struct Words {
+  const gchar* name;
+  const gchar* nick;
+  const gchar* blurb;
+};
+
+template <typename T>
+struct Range {
+  T minimum;
+  T maximum;
+};
+
+struct NoRange {};
+
+// Strings are unset by default.
+GParamSpec* NewSpec(const Words& words, const std::string& /*initial*/, NoRange /*range*/, GParamFlags flags) {
+  return g_param_spec_string(words.name, words.nick, words.blurb, nullptr, flags);
+}
+GParamSpec* NewSpec(const Words& words, const std::optional<std::string>& /*initial*/, NoRange /*range*/,
+                    GParamFlags flags) {
+  return g_param_spec_string(words.name, words.nick, words.blurb, nullptr, flags);
+}
+GParamSpec* NewSpec(const Words& words, bool initial, NoRange /*range*/, GParamFlags flags) {
+  return g_param_spec_boolean(words.name, words.nick, words.blurb, initial ? TRUE : FALSE, flags);
+}
+template <typename Enum>
+requires std::is_enum_v<Enum> GParamSpec* NewSpec(const Words& words, Enum initial, NoRange /*range*/,
+                                                  GParamFlags flags) {
+  return g_param_spec_enum(words.name, words.nick, words.blurb, EnumType<Enum>(), static_cast<int>(initial), flags);
+}
+GParamSpec* NewSpec(const Words& words, int initial, Range<int> range, GParamFlags flags) {
+  return g_param_spec_int(words.name, words.nick, words.blurb, range.minimum, range.maximum, initial, flags);
+}
+GParamSpec* NewSpec(const Words& words, int64_t initial, Range<int64_t> range, GParamFlags flags) {
+  return g_param_spec_int64(words.name, words.nick, words.blurb, range.minimum, range.maximum, initial, flags);
+}
+GParamSpec* NewSpec(const Words& words, uint32_t initial, Range<uint32_t> range, GParamFlags flags) {
+  return g_param_spec_uint(words.name, words.nick, words.blurb, range.minimum, range.maximum, initial, flags);
+}
+GParamSpec* NewSpec(const Words& words, uint64_t initial, Range<uint64_t> range, GParamFlags flags) {
+  return g_param_spec_uint64(words.name, words.nick, words.blurb, range.minimum, range.maximum, initial, flags);
+}
+// All of this type are values of the model unless they are set.
+GParamSpec* NewSpec(const Words& words, double /*initial*/, Range<double> range, GParamFlags flags) {
+  return NewModelValueParamSpec(words.name, words.nick, words.blurb, range.minimum, range.maximum, flags);
+}
+
+// --- rows
+
+// Where a value is kept: a part of Properties, followed by a member of that part.
+constexpr auto kEngine = &Properties::engine;
+constexpr auto kUtterance = &Properties::utterance;
+constexpr auto kTextOptions = &Properties::text_options;
+constexpr auto kPacing = &Properties::pacing;
+
+// `place` gives the member of a Properties.
+template <typename Place, typename RangeOrNone>
+Property MakeProperty(const Words& words, Change change, Place place, RangeOrNone range, Effect effect) {
+  Property property;
+  property.name = words.name;
+  property.change = change;
+  property.effect = effect;
+  property.new_spec = [words, place, range](GParamFlags flags) {
+    const Properties initial;
+    return NewSpec(words, place(initial), range, flags);
+  };
+  property.set = [place](const GValue* value, Properties* properties) {
+    auto& member = place(*properties);
+    const auto before = member;
+    Read(value, &member);
+    return member != before;
+  };
+  property.get = [place](const Properties& properties, GValue* value) { Write(place(properties), value); };
+  return property;
+}
+
+template <typename Part, typename T, typename RangeOrNone>
+Property MakeRow(const Words& words, Change change, Part Properties::*part, T Part::*member, RangeOrNone range,
+                 Effect effect) {
+  Property property = MakeProperty(
+      words, change, [ part, member ](auto& properties) -> auto& { return properties.*part.*member; }, range, effect);
+  property.of_utterance = std::is_same_v<Part, Settings>;
+  return property;
+}
+
+// A string, a truth or an enumeration.
+template <typename Part, typename T>
+Property Row(const gchar* name, const gchar* nick, Change change, Part Properties::*part, T Part::*member,
+             const gchar* blurb, Effect effect = Effect::kNone) {
+  return MakeRow({name, nick, blurb}, change, part, member, NoRange(), effect);
+}
+
+// A number.
+template <typename Part, typename T>
+Property Row(const gchar* name, const gchar* nick, Change change, Part Properties::*part, T Part::*member,
+             Range<std::type_identity_t<T>> range, const gchar* blurb, Effect effect = Effect::kNone) {
+  return MakeRow({name, nick, blurb}, change, part, member, range, effect);
+}
+
+template <typename T>
+Property Row(const gchar* name, const gchar* nick, Change change, T Properties::*member, const gchar* blurb,
+             Effect effect) {
+  return MakeProperty(
+      Words{name, nick, blurb}, change, [member](auto& properties) -> auto& { return properties.*member; }, NoRange(),
+      effect);
+}
+
+// What is not kept in Properties.
+Property Elsewhere(const gchar* name, Change change, GParamSpec* (*new_spec)(GParamFlags),
+                   Effect effect = Effect::kNone) {
+  Property property;
+  property.name = name;
+  property.change = change;
+  property.effect = effect;
+  property.new_spec = new_spec;
+  return property;
+}
+
+// A row: name, nick, when it may change, where it is kept and with which default, range of a number, description,
+// effect.
+
+// The model and where it runs.
+std::vector<Property> EngineProperties() {
+  return {
+      Row("model-path", "Model Path", kReady, kEngine, &EngineOptions::model_path,
+          "Folder of a Qwen3-TTS-12Hz checkpoint as published. Unset: the folder that the "
+          "environment variable QTTS_VOICE_PATH names, else the voice that comes with the element"),
+      Row("device", "Device", kReady, kEngine, &EngineOptions::device, "Where the model runs"),
+      Row("precision", "Precision", kReady, kEngine, &EngineOptions::precision, "Arithmetic of the model"),
+      Row("cuda-device-id", "CUDA Device ID", kReady, kEngine, &EngineOptions::cuda_device, {-1, G_MAXINT},
+          "Number of the GPU, as CUDA counts them (-1 = the first that can hold the model)"),
+  };
+}
+
+// Which text is spoken, and in which pieces.
+std::vector<Property> TextProperties() {
+  return {
+      Row("text", "Text", kPlaying, &Properties::text,
+          "Text to speak. Each text set after the element has started, and before end-of-stream, is "
+          "one more utterance",
+          Effect::kSpeak),
+      Row("segmentation", "Segmentation", kReady, kTextOptions, &TextOptions::segmentation,
+          "How text from the sink pad becomes utterances. What has begun also ends with a gap, the "
+          "event qtts/end-utterance, \"utterance-timeout\" and the end of the stream"),
+      Row("newline-ends", "Newline Ends", kReady, kTextOptions, &TextOptions::newline_ends,
+          "Whether the end of a line ends a sentence (\"segmentation\" sentence; otherwise an empty "
+          "line does) or a growing utterance (stream). Without meaning for none"),
+      Row("utterance-timeout", "Utterance Timeout", kReady, kTextOptions, &TextOptions::timeout, {0, G_MAXUINT64},
+          "Time in nanoseconds without text from the sink pad after which a sentence or a growing "
+          "utterance counts as ended, when nothing else is left to speak (18446744073709551615 = "
+          "never). Without meaning for \"segmentation\" none"),
+      Row("max-text-length", "Maximum Text Length", kReady, kTextOptions, &TextOptions::max_chars, {1, G_MAXUINT},
+          "Longest utterance from the sink pad in characters; longer text becomes several, cut "
+          "after a sentence where there is one, else where a line could be broken. \"text\" and "
+          "speak are limited by the model alone"),
+      Row("max-queued-text", "Maximum Queued Text", kPlaying, kTextOptions, &TextOptions::max_queued, {0, G_MAXUINT},
+          "Characters that may wait to be spoken, in at most 64 utterances. Beyond, the sink pad "
+          "blocks, and \"text\" and speak are refused with a warning; one text of any length may "
+          "always wait",
+          Effect::kBoundQueue),
+  };
+}
+
+// How an utterance is spoken: all that speak and qtts/set-voice may have.
+std::vector<Property> UtteranceProperties() {
+  return {
+      Row("speaker", "Speaker", kPlaying, kUtterance, &Settings::speaker,
+          "Preset voice, one of \"speakers\", from the next utterance on. Unset: the model's first"),
+      Row("language", "Language", kPlaying, kUtterance, &Settings::language,
+          "Language of the text, one of \"languages\", its BCP-47 tag, or \"auto\", from the next "
+          "utterance on. Unset: auto, the model goes by the text"),
+      Row("instruct", "Instruct", kPlaying, kUtterance, &Settings::instruct,
+          "How to speak, in plain words, from the next utterance on; for a voice-design model, what "
+          "the voice is like. Unset: nothing in particular"),
+      Row("voice-file", "Voice File", kPlaying, kUtterance, &Settings::voice_file,
+          "Cloned voice for a base model, a file that \"qtts-tool voice make\" wrote, from the next "
+          "utterance on"),
+      Row("reference-audio", "Reference Audio", kPlaying, kUtterance, &Settings::reference_audio,
+          "Recording of the voice to clone with a base model, from the next utterance on: a local "
+          "file with 1 to 60 s of speech, in any format that GStreamer decodes. The first utterance "
+          "with it waits until it is cloned; \"voice-file\" does not"),
+      Row("reference-text", "Reference Text", kPlaying, kUtterance, &Settings::reference_text,
+          "All that \"reference-audio\" says: its manner of speaking is cloned, too. Unset: only "
+          "its timbre"),
+      Row("pad-reference", "Pad Reference", kPlaying, kUtterance, &Settings::pad_reference,
+          "Add half a second of silence to \"reference-audio\", for when speech begins with its "
+          "last sounds. The official package does not"),
+      Row("layout", "Prompt Layout", kPlaying, kUtterance, &Settings::layout,
+          "How text is laid out in the model's prompt, from the next utterance on"),
+      Row("seed", "Seed", kPlaying, kUtterance, &Settings::seed, {-1, G_MAXINT64},
+          "Seed of the random choices of each utterance: the same text, settings, model, device and "
+          "seed give the same sound (-1 = a new one for every utterance, see \"stats\")"),
+      Row("temperature", "Temperature", kPlaying, kUtterance, &Settings::temperature, {0, 100},
+          "Randomness of the speech: above 0 the model samples, the higher the wilder (-1 = as the "
+          "model says, 0 = always the likeliest)"),
+      Row("top-k", "Top K", kPlaying, kUtterance, &Settings::top_k, {-1, G_MAXINT},
+          "Sample among this many of the likeliest codes (-1 = as the model says, 0 = all)"),
+      Row("top-p", "Top P", kPlaying, kUtterance, &Settings::top_p, {kAboveZero, 1},
+          "Sample among the likeliest codes that together have this probability, above 0 (-1 = as "
+          "the model says, 1 = all)"),
+      Row("repetition-penalty", "Repetition Penalty", kPlaying, kUtterance, &Settings::repetition_penalty, {0.01, 100},
+          "Factor from 0.01 on by which codes spoken before become less likely (-1 = as the model "
+          "says, 1 = off)"),
+      Row("subtalker-temperature", "Subtalker Temperature", kPlaying, kUtterance, &Settings::subtalker_temperature,
+          {0, 100},
+          "Like \"temperature\", for the fine codes of each frame (-1 = as the model says, 0 = "
+          "always the likeliest)"),
+      Row("subtalker-top-k", "Subtalker Top K", kPlaying, kUtterance, &Settings::subtalker_top_k, {-1, G_MAXINT},
+          "Like \"top-k\", for the fine codes of each frame (-1 = as the model says, 0 = all)"),
+      Row("subtalker-top-p", "Subtalker Top P", kPlaying, kUtterance, &Settings::subtalker_top_p, {kAboveZero, 1},
+          "Like \"top-p\", for the fine codes of each frame (-1 = as the model says, 1 = all)"),
+      Row("max-duration", "Maximum Duration", kPlaying, kUtterance, &Settings::max_duration, {0, G_MAXUINT64},
+          "Longest sound of one utterance in nanoseconds, in whole frames of 80 ms and at least "
+          "one; a warning tells when it cuts speech (0 = the model's own limit)"),
+      Row("max-wait", "Maximum Wait", kPlaying, kUtterance, &Settings::max_wait, {0, G_MAXUINT64},
+          "Longest time in nanoseconds that an utterance waits for its turn while the model speaks "
+          "as many as it can, those of other elements included, see \"stats\"; then a warning "
+          "tells, and it is finished with the reason busy (0 = it does not wait, "
+          "18446744073709551615 = for ever)"),
+      Row("runaway-guard", "Runaway Guard", kPlaying, kUtterance, &Settings::runaway_guard,
+          "End an utterance whose end the model has missed: after 5 s of silence, or when it lasts "
+          "far longer than its text can. Off, the sound is exactly the model's"),
+      Row("speak-anything", "Speak Anything", kPlaying, kUtterance, &Settings::speak_anything,
+          "Give texts to the model in which there is nothing to say, no letter, number or currency "
+          "sign, too, from the next utterance on: it mostly babbles for seconds. Off, they are "
+          "finished without sound, for the reason nothing-to-say"),
+  };
+}
+
+// When sound leaves the element.
+std::vector<Property> PacingProperties() {
+  return {
+      Elsewhere(
+          "is-live", kReady,
+          [](GParamFlags flags) {
+            return g_param_spec_boolean(
+                "is-live", "Is Live",
+                "Give out each buffer at its running time by the pipeline's clock, like a microphone, and "
+                "none in PAUSED. Speech after a pause starts at the running time of the moment",
+                FALSE, flags);
+          },
+          Effect::kGoLive),
+      Row("idle-mode", "Idle Mode", kPlaying, kPacing, &Pacing::idle_mode,
+          "What leaves the element when there is no text to speak. With a sink pad, the end of its "
+          "stream alone ends the sound, and eos means wait",
+          Effect::kIdleMode),
+      Row("latency", "Latency", kPlaying, kPacing, &Pacing::latency, {0, G_MAXINT64},
+          "When live: nanoseconds by which a buffer may leave the element after its running time "
+          "without losing its place; it is reported to the pipeline, whose sinks play that much "
+          "later (0 = none)",
+          Effect::kTellLatency),
+      Row("leading-silence", "Leading Silence", kPlaying, kPacing, &Pacing::leading_silence, {0, G_MAXINT64},
+          "Nanoseconds of silence before the first utterance, and before the first one after a "
+          "discontinuity, for receivers that swallow the beginning (0 = none)"),
+      Row("utterance-gap", "Utterance Gap", kPlaying, kPacing, &Pacing::utterance_gap, {0, G_MAXINT64},
+          "Nanoseconds of silence between two utterances (0 = none)"),
+      Row("trim-leading-silence", "Trim Leading Silence", kPlaying, kPacing, &Pacing::trim_leading_silence,
+          "Cut the silence with which a voice begins an utterance, at most one second of it; see "
+          "\"stats\" for how much it was. The first buffer of the utterance is shorter then"),
+      Row("text-timing", "Text Timing", kPlaying, kPacing, &Pacing::text_timing,
+          "What timestamps of text from the sink pad mean, with \"segmentation\" auto or none. "
+          "Silence fills the time between"),
+  };
+}
+
+// What the element tells.
+std::vector<Property> ReadOnlyProperties() {
+  return {
+      Elsewhere("speakers", kReadOnly,
+                [](GParamFlags flags) {
+                  return gst_param_spec_array(
+                      "speakers", "Speakers", "Preset voices of the model, known from READY on. Empty: it has none",
+                      g_param_spec_string("speaker", "Speaker", "Name of a preset voice", nullptr, flags), flags);
+                }),
+      Elsewhere("languages", kReadOnly,
+                [](GParamFlags flags) {
+                  return gst_param_spec_array(
+                      "languages", "Languages", "Languages of the model that can be asked for, known from READY on",
+                      g_param_spec_string("language", "Language", "Name of a language", nullptr, flags), flags);
+                }),
+      Elsewhere("stats", kReadOnly,
+                [](GParamFlags flags) {
+                  return g_param_spec_boxed(
+                      "stats", "Statistics",
+                      "Of the current run: \"model\" and \"device\"; counts of \"utterances\" that came to "
+                      "their end, of those \"interrupted\" and \"dropped\" before they began, of \"frames\" of "
+                      "80 ms given out and of \"underruns\"; the silence that was \"trimmed\" and "
+                      "\"first-frame-latency\" in nanoseconds, the latter from handing a text to the engine to "
+                      "its first frame, of the last utterance, and its mean and max; \"real-time-factor\", time "
+                      "waited for the engine by length of sound; \"queued-utterances\" and \"queued-chars\" "
+                      "now, and whether \"upstream-waits\" for room in the queue; \"seed\" of the last "
+                      "utterance; of the model, shared by all elements that use it, now: \"slots\", utterances "
+                      "that it speaks at once, \"free-slots\" of them, and \"waiting-utterances\" that wait for "
+                      "one, see \"max-wait\"",
+                      GST_TYPE_STRUCTURE, flags);
+                }),
+      Elsewhere("current-text", kReadOnly,
+                [](GParamFlags flags) {
+                  return g_param_spec_string("current-text", "Current Text",
+                                             "Text of the utterance that is being spoken. Unset: there is none",
+                                             nullptr, flags);
+                }),
+  };
+}
+
+}  // namespace
+
+const std::vector<Property>& PropertyTable() {
+  static const auto* table = [] {
+    auto* all = new std::vector<Property>;
+    for (auto* part : {EngineProperties, TextProperties, UtteranceProperties, PacingProperties, ReadOnlyProperties}) {
+      for (Property& property : part()) all->push_back(std::move(property));
+    }
+    return all;
+  }();
+  return *table;
+}
+
+const Property* FindProperty(std::string_view name) {
+  const auto& table = PropertyTable();
+  const auto found =
+      std::find_if(table.begin(), table.end(), [name](const Property& property) { return property.name == name; });
+  return found != table.end() ? &*found : nullptr;
+}
+
+const std::vector<GType>& PropertyEnums() {
+  static const auto* types =
+      new std::vector<GType>{EnumType<qtts::Device>(), EnumType<qtts::Precision>(), EnumType<qtts::PromptLayout>(),
+                             EnumType<Segmentation>(), EnumType<IdleMode>(),        EnumType<TextTiming>()};
+  return *types;
+}
+
+}  // namespace gstqtts

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#ifndef GST_QTTS_PROPERTY_TABLE_H_
+#define GST_QTTS_PROPERTY_TABLE_H_
+
+#include <gst/gst.h>
+
+#include <functional>
+#include <string_view>
+#include <vector>
+
+#include "gstqttssettings.h"
+
+namespace gstqtts {
+
+// When a property may change.
+enum class Change {
+  kReady,     // in NULL and READY
+  kPlaying,   // in any state
+  kReadOnly,  // by the element alone
+};
+
+// What the element does when a property has been set: see gstqttsproperties.cpp.
+enum class Effect {
+  kNone,
+  kSpeak,        // the text is one more utterance
+  kTellLatency,  // the pipeline is told, when live
+  kGoLive,       // the base class keeps it
+  kIdleMode,     // what waits for text waits in the new mode
+  kBoundQueue,   // the queue of text has the new bound
+};
+
+// A property of the element. Whatever knows of properties goes through the table of these: the class (types, ranges,
+// defaults), set and get, fields of `speak` and `qtts/set-voice`, presets and, by gst-inspect-1.0, doc/properties.md.
+//
+// A default is that of the member in which the value is kept (gstqttssettings.h).
+struct Property {
+  const gchar* name = nullptr;
+  Change change = Change::kPlaying;
+  Effect effect = Effect::kNone;
+  // A setting of each utterance: `params` of speak may have it, and presets keep it.
+  bool of_utterance = false;
+  std::function<GParamSpec*(GParamFlags)> new_spec;
+  // Whether the value was another before. Both are empty where the value is not kept in Properties.
+  std::function<bool(const GValue*, Properties*)> set;
+  std::function<void(const Properties&, GValue*)> get;
+};
+
+// All properties, in the order of their GObject numbers, which begin with 1. Thread-safe.
+const std::vector<Property>& PropertyTable();
+
+// Null if there is none of that name.
+const Property* FindProperty(std::string_view name);
+
+// The types of the properties that are enumerations.
+const std::vector<GType>& PropertyEnums();
+
+}  // namespace gstqtts
+
+#endif  // GST_QTTS_PROPERTY_TABLE_H_

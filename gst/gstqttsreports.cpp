@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#include "gstqttsreports.h"
+
+#include <tuple>
+#include <utility>
+
+#include "qtts/resources.h"
+
+namespace gstqtts {
+
+Reports::Reports(Reporter reporter, Keeper keeper, std::function<void()> on_told)
+    : reporter_(std::move(reporter)), keeper_(std::move(keeper)), on_told_(std::move(on_told)) {}
+
+void Reports::Add(Report report) {
+  const Lock lock(mutex_);
+  reports_.push_back(std::move(report));
+}
+
+bool Reports::AllTold() const {
+  const Lock lock(mutex_);
+  return reports_.empty() && reporting_ == std::thread::id();
+}
+
+bool Reports::TellSoFar() {
+  Lock lock(mutex_);
+  return DeliverReports(&lock);
+}
+
+void Reports::Deliver() {
+  Lock lock(mutex_);
+  if (reports_.empty() || !DeliverReports(&lock) || reports_.empty()) return;
+  lock.unlock();
+  DeliverRestOnPool();
+}
+
+// What has happened so far. False if somebody is reporting.
+bool Reports::DeliverReports(Lock* lock) {
+  if (reporting_ != std::thread::id()) {
+    // By the handler of one of its reports the thread made more happen, which is its own as well.
+    if (reporting_ == std::this_thread::get_id()) to_report_ = reports_.size();
+    return false;
+  }
+  reporting_ = std::this_thread::get_id();
+  to_report_ = reports_.size();
+  while (to_report_ > 0) {
+    --to_report_;
+    const Report report = std::move(reports_.front());
+    reports_.pop_front();
+    lock->unlock();
+    // What a full memory keeps from being told is lost; that nobody reports any more must not be.
+    std::ignore = qtts::CatchExhaustion("tell of an utterance", [&] {
+      if (reporter_) reporter_(report);
+      return qtts::Status::Ok();
+    });
+    lock->lock();
+  }
+  reporting_ = {};
+  lock->unlock();
+  on_told_();  // kEndOfText waits for it
+  lock->lock();
+  return true;
+}
+
+struct Reports::PoolJob {
+  Reports* reports;
+  std::shared_ptr<void> keeper;
+};
+
+void Reports::DeliverRestOnPool() {
+  static GThreadPool* const pool = g_thread_pool_new(DeliverRest, nullptr, -1, FALSE, nullptr);
+  auto* job = new PoolJob{this, keeper_ ? keeper_() : nullptr};
+  // Without a thread the job stays in the pool until there is one. Until then the reports are not lost, but late.
+  g_thread_pool_push(pool, job, nullptr);
+}
+
+void Reports::DeliverRest(gpointer data, gpointer /*user_data*/) {
+  const std::unique_ptr<PoolJob> job(static_cast<PoolJob*>(data));
+  Reports* reports = job->reports;
+  Lock lock(reports->mutex_);
+  while (!reports->reports_.empty() && reports->DeliverReports(&lock)) continue;
+}
+
+}  // namespace gstqtts

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#ifndef GST_QTTS_SPOKEN_H_
+#define GST_QTTS_SPOKEN_H_
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "gstqttsposition.h"
+#include "gstqttsreport.h"
+#include "gstqttstext.h"
+
+namespace qtts {
+class Stream;
+}
+
+namespace gstqtts {
+
+// The utterance that is being spoken, from when it leaves the queue until it is finished: its text, the engine's stream
+// of it, and how far it has come.
+//
+// At most one, owned by the Speech. The Player begins it and hands its frames out; the Intake makes it grow. Not
+// thread-safe: guarded by the Monitor.
+struct SpokenUtterance {
+  using Clock = std::chrono::steady_clock;
+
+  Utterance utterance;
+  std::shared_ptr<qtts::Stream> stream;  // null while the engine is asked for it
+  uint64_t seed = 0;
+  Clock::time_point start;
+  std::chrono::nanoseconds first_frame_latency{0};
+  TextPosition position;  // of the text, once there is the stream
+  int sample_rate = 0;
+  uint64_t frames = 0;  // committed
+  uint64_t samples = 0;
+  std::string more;           // text that the stream has not been given yet
+  bool growing = false;       // the stream does not know the end of its text yet
+  bool awaited_text = false;  // since the last frame
+
+  // More text, for the stream to be given by the streaming thread.
+  void Append(std::string_view text);
+  // A frame leaves the element, to be heard at `running_time`. What there is to report of that.
+  std::vector<Report> Commit(size_t frame_samples, uint64_t running_time);
+  // What there is to report when it ends now.
+  Report Finish(FinishReason reason) const;
+  // How long its sound is so far.
+  double seconds() const { return static_cast<double>(samples) / sample_rate; }
+};
+
+// kFinished for an utterance of which nothing was heard.
+Report FinishedUnspoken(const Utterance& utterance);
+
+}  // namespace gstqtts
+
+#endif  // GST_QTTS_SPOKEN_H_
