@@ -5,7 +5,6 @@
 #include <glib/gstdio.h>
 #include <gmodule.h>
 
-#include <mutex>
 #include <new>
 #include <string>
 #include <string_view>
@@ -14,6 +13,7 @@
 
 #include "base/ensure_memory.h"
 #include "build_config.h"
+#include "qtts/mutex.h"
 
 namespace qtts {
 namespace {
@@ -79,9 +79,9 @@ Result<const GpuModule*> OpenModule() {
 }
 
 Result<const GpuModule*> GetModule() {
-  static std::mutex mutex;
-  static const GpuModule* opened = nullptr;
-  const std::lock_guard lock(mutex);
+  static Mutex mutex;
+  static const GpuModule* opened QTTS_GUARDED_BY(mutex) = nullptr;
+  const MutexLock lock(mutex);
   if (opened == nullptr) {
     QTTS_ASSIGN_OR_RETURN(opened, OpenModule());
   }

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <mutex>
 #include <system_error>
 #include <utility>
 
@@ -16,6 +15,7 @@
 #include "cpu/cpu_backend.h"
 #include "cpu/cpu_voice_encoder.h"
 #include "prompt/prompt.h"
+#include "qtts/mutex.h"
 #include "qtts/resources.h"
 #include "scheduler/scheduler.h"
 #include "scheduler/stream_state.h"
@@ -82,8 +82,8 @@ struct Engine::Impl {
   TextParts text;
   std::unique_ptr<Scheduler> scheduler;
   // The device's own; null where the CPU makes voices. One voice is made at a time.
-  std::unique_ptr<VoiceEncoder> voice_encoder;
-  std::mutex voice_encoder_mutex;
+  std::unique_ptr<VoiceEncoder> voice_encoder QTTS_PT_GUARDED_BY(voice_encoder_mutex);
+  Mutex voice_encoder_mutex;
 };
 
 Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -160,7 +160,7 @@ Result<ClonedVoice> Engine::DoCloneVoice(const Recording& recording, const Clone
   const auto start = LogClock::now();
   auto voice = [&]() -> Result<ClonedVoice> {
     if (impl_->voice_encoder != nullptr) {
-      const std::lock_guard lock(impl_->voice_encoder_mutex);
+      const MutexLock lock(impl_->voice_encoder_mutex);
       return qtts::CloneVoice(impl_->voice_encoder.get(), impl_->info.fingerprint, recording, options);
     }
     QTTS_ASSIGN_OR_RETURN(const auto encoder, CreateCpuVoiceEncoder(impl_->checkpoint, impl_->threads));

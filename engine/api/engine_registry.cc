@@ -10,7 +10,7 @@ namespace qtts {
 Result<std::shared_ptr<Engine>> EngineRegistry::Get(const std::string& key, const Loader& load,
                                                     const std::atomic<bool>* cancelled) {
   {
-    std::unique_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     for (;;) {
       Entry& entry = entries_[key];
       if (auto engine = entry.engine.lock(); engine != nullptr && !engine->device_lost()) return engine;
@@ -19,13 +19,13 @@ Result<std::shared_ptr<Engine>> EngineRegistry::Get(const std::string& key, cons
         break;
       }
       // Nobody notifies about `cancelled`, so look at it now and then.
-      loaded_.wait_for(lock, std::chrono::milliseconds(20));
+      loaded_.WaitFor(mutex_, std::chrono::milliseconds(20));
       if (cancelled && *cancelled) return Status::Cancelled("loading was cancelled");
     }
   }
   Result<std::shared_ptr<Engine>> engine = load();
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     Entry& entry = entries_[key];
     entry.loading = false;
     if (engine.ok()) {
@@ -34,12 +34,12 @@ Result<std::shared_ptr<Engine>> EngineRegistry::Get(const std::string& key, cons
       entries_.erase(key);
     }
   }
-  loaded_.notify_all();
+  loaded_.NotifyAll();
   return engine;
 }
 
 bool EngineRegistry::Has(const std::string& key) const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto found = entries_.find(key);
   if (found == entries_.end()) return false;
   const auto engine = found->second.engine.lock();

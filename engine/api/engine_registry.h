@@ -3,13 +3,12 @@
 #define QTTS_API_ENGINE_REGISTRY_H_
 
 #include <atomic>
-#include <condition_variable>
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 
+#include "qtts/mutex.h"
 #include "qtts/status.h"
 
 namespace qtts {
@@ -35,9 +34,9 @@ class EngineRegistry {
     bool loading = false;
   };
 
-  mutable std::mutex mutex_;
-  std::condition_variable loaded_;
-  std::map<std::string, Entry> entries_;
+  mutable Mutex mutex_;
+  Condition loaded_;
+  std::map<std::string, Entry> entries_ QTTS_GUARDED_BY(mutex_);
 };
 
 }  // namespace qtts

@@ -6,12 +6,12 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
-#include <mutex>
 #include <new>
 #include <system_error>
 #include <tuple>
 #include <vector>
 
+#include "qtts/mutex.h"
 #include "text/vocabulary.h"
 
 namespace qtts {
@@ -38,8 +38,8 @@ struct Cache {
     std::vector<Stamp> stamps;
     std::weak_ptr<const Tokenizer> tokenizer;
   };
-  std::mutex mutex;
-  std::map<std::pair<std::string, TokenizerPattern>, Entry> entries;
+  Mutex mutex;
+  std::map<std::pair<std::string, TokenizerPattern>, Entry> entries QTTS_GUARDED_BY(mutex);
 };
 
 Cache& TheCache() {
@@ -59,7 +59,7 @@ Result<std::shared_ptr<const Tokenizer>> SharedTokenizer(const std::string& fold
   // Taken first: files that change while they are read are read again the next time.
   std::vector<Stamp> stamps = StampsOf(folder);
   {
-    const std::lock_guard lock(cache.mutex);
+    const MutexLock lock(cache.mutex);
     const auto found = cache.entries.find(key);
     if (found != cache.entries.end() && found->second.stamps == stamps) {
       if (auto tokenizer = found->second.tokenizer.lock(); tokenizer != nullptr) return tokenizer;
@@ -67,7 +67,7 @@ Result<std::shared_ptr<const Tokenizer>> SharedTokenizer(const std::string& fold
   }
   try {
     QTTS_ASSIGN_OR_RETURN(std::shared_ptr<const Tokenizer> tokenizer, Tokenizer::Load(folder, pattern));
-    const std::lock_guard lock(cache.mutex);
+    const MutexLock lock(cache.mutex);
     std::erase_if(cache.entries, [](const auto& entry) { return entry.second.tokenizer.expired(); });
     cache.entries[key] = {std::move(stamps), tokenizer};
     return tokenizer;

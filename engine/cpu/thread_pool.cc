@@ -161,7 +161,10 @@ void ThreadPool::Share(int64_t count, int64_t grain, Call call, const void* body
     if (pending == 0) break;
     pending_.wait(pending, std::memory_order_acquire);
   }
-  if (failed_.load(std::memory_order_relaxed)) std::rethrow_exception(std::exchange(error_, nullptr));
+  if (failed_.load(std::memory_order_relaxed)) {
+    const MutexLock lock(error_mutex_);
+    std::rethrow_exception(std::exchange(error_, nullptr));
+  }
 }
 
 void ThreadPool::RunParts(int thread) noexcept {
@@ -183,7 +186,7 @@ void ThreadPool::RunPart(int64_t begin, int64_t end) noexcept {
   try {
     call_(body_, begin, end);
   } catch (...) {
-    const std::lock_guard lock(error_mutex_);
+    const MutexLock lock(error_mutex_);
     if (failed_.load(std::memory_order_relaxed)) return;
     error_ = std::current_exception();
     failed_.store(true, std::memory_order_relaxed);

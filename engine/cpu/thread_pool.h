@@ -8,9 +8,10 @@
 #include <cstdint>
 #include <exception>
 #include <memory>
-#include <mutex>
 #include <thread>
 #include <vector>
+
+#include "qtts/mutex.h"
 
 namespace qtts::cpu {
 
@@ -86,8 +87,8 @@ class ThreadPool {
   const void* body_ = nullptr;
   int64_t count_ = 0;
   int64_t grain_ = 0;
-  std::mutex error_mutex_;
-  std::exception_ptr error_;  // under error_mutex_
+  Mutex error_mutex_;
+  std::exception_ptr error_ QTTS_GUARDED_BY(error_mutex_);
   std::atomic<bool> failed_{false};
 
   alignas(kCacheLine) std::atomic<uint32_t> generation_{0};  // counts loops, to wake workers

@@ -82,37 +82,37 @@ Result<std::unique_ptr<Scheduler>> Scheduler::Create(std::unique_ptr<Backend> ba
 Scheduler::~Scheduler() {
   if (!thread_.joinable()) return;
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     stopping_ = called_ = true;
   }
-  changed_.notify_all();
+  changed_.NotifyAll();
   thread_.join();
 }
 
 void Scheduler::Expect() {
   if (!beside_host_) return;
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     expected_ = true;
   }
-  changed_.notify_all();
+  changed_.NotifyAll();
 }
 
 void Scheduler::Add(std::shared_ptr<StreamState> stream) {
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     added_.push_back(std::move(stream));
     called_ = true;
   }
-  changed_.notify_all();
+  changed_.NotifyAll();
 }
 
 void Scheduler::Wake() {
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     called_ = true;
   }
-  changed_.notify_all();
+  changed_.NotifyAll();
 }
 
 // Where memory runs out, the backend ends the utterances concerned. What comes as far as here left the scheduler's own
@@ -134,7 +134,7 @@ void Scheduler::FailAdded(const Status& status) {
   for (;;) {
     std::shared_ptr<StreamState> stream;
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       if (added_.empty()) return;
       stream = std::move(added_.front());
       added_.pop_front();
@@ -147,8 +147,8 @@ void Scheduler::RunUntilStopped() {
   bool progress = true;  // the last call may have been answered in part
   for (;;) {
     {
-      std::unique_lock lock(mutex_);
-      if (!progress) AwaitCall(&lock);
+      const MutexLock lock(mutex_);
+      if (!progress) AwaitCall();
       called_ = expected_ = false;
       if (stopping_) break;
       TakeAdded();
@@ -168,7 +168,7 @@ void Scheduler::RunUntilStopped() {
     progress = progress || submitted;
   }
   while (!outstanding_.empty()) CollectStep();
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   TakeAdded();
   for (auto& running : running_) {
     running->stream->End(EndReason::kCancelled, Status::Ok());
@@ -176,28 +176,29 @@ void Scheduler::RunUntilStopped() {
   }
 }
 
-// With the lock held. A stream is in one of the two lists at any time.
+// A stream is in one of the two lists at any time.
 void Scheduler::TakeAdded() {
   for (; !added_.empty(); added_.pop_front()) running_.push_back(std::make_shared<Running>(added_.front()));
 }
 
-void Scheduler::AwaitCall(std::unique_lock<std::mutex>* lock) {
+void Scheduler::AwaitCall() {
   constexpr std::chrono::milliseconds kPatience{1};
   for (;;) {
-    const auto something = [this] { return called_ || expected_; };
-    if (!end_of_patience_) {
-      changed_.wait(*lock, something);
-    } else if (!changed_.wait_until(*lock, *end_of_patience_, something)) {
-      return;
+    while (!called_ && !expected_) {
+      if (!end_of_patience_) {
+        changed_.Wait(mutex_);
+      } else if (!changed_.WaitUntil(mutex_, *end_of_patience_) && !called_ && !expected_) {
+        return;
+      }
     }
     if (called_) return;
     expected_ = false;
     const PollPermit permit;
     if (!permit.granted()) continue;
-    lock->unlock();
+    mutex_.unlock();
     const auto start = std::chrono::steady_clock::now();
     while (!called_ && std::chrono::steady_clock::now() - start < kPatience) std::this_thread::yield();
-    lock->lock();
+    mutex_.lock();
   }
 }
 

@@ -4,16 +4,15 @@
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <deque>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <thread>
 #include <vector>
 
 #include "backend/backend.h"
 #include "qtts/engine_options.h"
+#include "qtts/mutex.h"
 #include "scheduler/stream_state.h"
 
 namespace qtts {
@@ -54,7 +53,7 @@ class Scheduler {
   explicit Scheduler(std::unique_ptr<Backend> backend);
   void Run();
   void RunUntilStopped();
-  void AwaitCall(std::unique_lock<std::mutex>* lock);
+  void AwaitCall() QTTS_REQUIRES(mutex_);
   bool OpenSlots();
   bool Open(const std::shared_ptr<Running>& running);
   void AwaitSlot(Running* running);
@@ -64,7 +63,7 @@ class Scheduler {
   bool SubmitStep();
   void CollectStep();
   void Take(Running& running, FrameResult result);
-  void TakeAdded();
+  void TakeAdded() QTTS_REQUIRES(mutex_);
   void DropEnded();
   void FailAll(const Status& status);
   void FailAdded(const Status& status);
@@ -76,12 +75,13 @@ class Scheduler {
   std::atomic<int> free_slots_;
   std::atomic<int> waiting_ = 0;  // streams with a prompt and without a slot
 
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<std::shared_ptr<StreamState>> added_;
-  std::atomic<bool> called_ = false;  // something changed; read without the lock by who waits awake
-  bool expected_ = false;
-  std::atomic<bool> stopping_ = false;  // read without the lock between a piece of a prompt and a step
+  Mutex mutex_;
+  Condition changed_;
+  std::deque<std::shared_ptr<StreamState>> added_ QTTS_GUARDED_BY(mutex_);
+  bool expected_ QTTS_GUARDED_BY(mutex_) = false;
+  // Written with `mutex_` held. Atomic: they are also read without it.
+  std::atomic<bool> called_ = false;    // something changed; read by AwaitCall() while it polls
+  std::atomic<bool> stopping_ = false;  // read between a piece of a prompt and a step
 
   // The scheduler thread's own.
   std::vector<std::shared_ptr<Running>> running_;     // in the order in which they came

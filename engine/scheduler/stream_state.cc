@@ -18,7 +18,7 @@ StreamState::StreamState(std::shared_ptr<const PromptBuilder> prompts, std::shar
       feed_(std::move(tokenizer), prompts_->max_text_tokens()) {}
 
 Status StreamState::Begin() {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   QTTS_RETURN_IF_ERROR(CheckLengthLocked(request_.text));
   if (request_.more_text) {
     QTTS_RETURN_IF_ERROR(feed_.Append(request_.text));
@@ -31,7 +31,7 @@ Status StreamState::Begin() {
 
 Status StreamState::Append(std::string_view text) {
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (end_reason_ != EndReason::kNone) return Status::Cancelled("the utterance has already ended");
     if (!feed_.finished()) {
       if (Status status = CheckLengthLocked(text); !status.ok()) {
@@ -41,6 +41,7 @@ Status StreamState::Append(std::string_view text) {
     }
     Status refused;  // nothing of the text was taken
     Status status = CatchExhaustion("take the text", [&] {
+      mutex_.AssertHeld();
       refused = feed_.Append(text);
       return refused.ok() ? TakeTextLocked() : Status::Ok();
     });
@@ -56,9 +57,10 @@ Status StreamState::Append(std::string_view text) {
 
 Status StreamState::FinishText() {
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (end_reason_ != EndReason::kNone || feed_.finished()) return Status::Ok();
     Status status = CatchExhaustion("take the text", [&] {
+      mutex_.AssertHeld();
       QTTS_RETURN_IF_ERROR(feed_.Finish());
       if (!feed_.blank() || prompt_made_) return TakeTextLocked();
       EndLocked(EndReason::kComplete, Status::Ok());
@@ -112,8 +114,8 @@ Status StreamState::TakeTextLocked() {
 
 ReadState StreamState::Read(Frame* frame, bool wait) {
   {
-    std::unique_lock lock(mutex_);
-    if (wait) readable_.wait(lock, [this] { return !frames_.empty() || end_reason_ != EndReason::kNone; });
+    const MutexLock lock(mutex_);
+    while (wait && frames_.empty() && end_reason_ == EndReason::kNone) readable_.Wait(mutex_);
     if (frames_.empty()) return end_reason_ == EndReason::kNone ? ReadState::kPending : ReadState::kEnd;
     *frame = std::move(frames_.front());
     frames_.pop_front();
@@ -124,7 +126,7 @@ ReadState StreamState::Read(Frame* frame, bool wait) {
 
 void StreamState::Cancel() {
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (end_reason_ != EndReason::kNone && frames_.empty()) return;
     frames_.clear();
     EndLocked(EndReason::kCancelled, Status::Ok());
@@ -133,22 +135,22 @@ void StreamState::Cancel() {
 }
 
 EndReason StreamState::end_reason() const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return end_reason_;
 }
 
 Status StreamState::status() const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return status_;
 }
 
 std::optional<Prompt> StreamState::TakePrompt() {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return std::exchange(prompt_, std::nullopt);
 }
 
 bool StreamState::NextStep(int64_t index, size_t in_flight, int32_t* text_id) const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (frames_.size() + in_flight >= lead_frames_) return false;
   if (index == 0) {
     *text_id = kNoText;
@@ -166,25 +168,25 @@ bool StreamState::NextStep(int64_t index, size_t in_flight, int32_t* text_id) co
 }
 
 size_t StreamState::unread() const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return frames_.size();
 }
 
 void StreamState::Deliver(Frame frame) {
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (end_reason_ != EndReason::kNone) return;
     const bool runaway = request_.runaway_guard && guard_.Trips(frame.pcm, text_tokens_);
     frames_.push_back(std::move(frame));
     if (runaway) EndLocked(EndReason::kRunaway, Status::Ok());
   }
-  readable_.notify_all();
+  readable_.NotifyAll();
   if (on_change_) on_change_();
 }
 
 void StreamState::End(EndReason reason, Status status) {
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (end_reason_ != EndReason::kNone) return;
     EndLocked(reason, std::move(status));
   }
@@ -196,7 +198,7 @@ bool StreamState::ended() const { return end_reason() != EndReason::kNone; }
 void StreamState::EndLocked(EndReason reason, Status status) {
   end_reason_ = reason;
   status_ = std::move(status);
-  readable_.notify_all();
+  readable_.NotifyAll();
 }
 
 }  // namespace qtts

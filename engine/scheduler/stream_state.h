@@ -2,12 +2,10 @@
 #ifndef QTTS_SCHEDULER_STREAM_STATE_H_
 #define QTTS_SCHEDULER_STREAM_STATE_H_
 
-#include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -15,6 +13,7 @@
 
 #include "prompt/prompt.h"
 #include "qtts/frame.h"
+#include "qtts/mutex.h"
 #include "qtts/request.h"
 #include "qtts/status.h"
 #include "scheduler/runaway_guard.h"
@@ -58,9 +57,9 @@ class StreamState {
   bool ended() const;
 
  private:
-  Status CheckLengthLocked(std::string_view more);
-  Status TakeTextLocked();
-  void EndLocked(EndReason reason, Status status);
+  Status CheckLengthLocked(std::string_view more) QTTS_REQUIRES(mutex_);
+  Status TakeTextLocked() QTTS_REQUIRES(mutex_);
+  void EndLocked(EndReason reason, Status status) QTTS_REQUIRES(mutex_);
 
   const std::shared_ptr<const PromptBuilder> prompts_;
   const Request request_;
@@ -68,21 +67,21 @@ class StreamState {
   const std::function<void()> on_change_;
   const std::function<void()> wake_;
 
-  mutable std::mutex mutex_;
-  std::condition_variable readable_;
-  size_t text_bytes_ = 0;  // so far
-  TextFeed feed_;
-  std::vector<int32_t> first_ids_;  // decided text that the prompt still waits for
-  bool prompt_made_ = false;
-  std::optional<Prompt> prompt_;
-  std::vector<int32_t> text_queue_;  // entry n precedes frame n + 1
-  bool text_complete_ = false;
-  int32_t pad_text_id_ = 0;
-  size_t text_tokens_ = 0;  // so far
-  RunawayGuard guard_;
-  std::deque<Frame> frames_;
-  EndReason end_reason_ = EndReason::kNone;
-  Status status_;
+  mutable Mutex mutex_;
+  Condition readable_;
+  size_t text_bytes_ QTTS_GUARDED_BY(mutex_) = 0;  // so far
+  TextFeed feed_ QTTS_GUARDED_BY(mutex_);
+  std::vector<int32_t> first_ids_ QTTS_GUARDED_BY(mutex_);  // decided text that the prompt still waits for
+  bool prompt_made_ QTTS_GUARDED_BY(mutex_) = false;
+  std::optional<Prompt> prompt_ QTTS_GUARDED_BY(mutex_);
+  std::vector<int32_t> text_queue_ QTTS_GUARDED_BY(mutex_);  // entry n precedes frame n + 1
+  bool text_complete_ QTTS_GUARDED_BY(mutex_) = false;
+  int32_t pad_text_id_ QTTS_GUARDED_BY(mutex_) = 0;
+  size_t text_tokens_ QTTS_GUARDED_BY(mutex_) = 0;  // so far
+  RunawayGuard guard_ QTTS_GUARDED_BY(mutex_);
+  std::deque<Frame> frames_ QTTS_GUARDED_BY(mutex_);
+  EndReason end_reason_ QTTS_GUARDED_BY(mutex_) = EndReason::kNone;
+  Status status_ QTTS_GUARDED_BY(mutex_);
 };
 
 }  // namespace qtts

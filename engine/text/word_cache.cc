@@ -13,7 +13,7 @@ WordCache::Entry& WordCache::PlaceOf(std::string_view word) {
 }
 
 bool WordCache::Append(std::string_view word, std::vector<int32_t>* ids) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const Entry& entry = PlaceOf(word);
   if (entry.size == 0 || word != std::string_view(entry.word.data(), entry.size)) return false;
   ids->insert(ids->end(), entry.ids.begin(), entry.ids.begin() + entry.count);
@@ -22,7 +22,7 @@ bool WordCache::Append(std::string_view word, std::vector<int32_t>* ids) {
 
 void WordCache::Keep(std::string_view word, std::span<const int32_t> ids) {
   if (word.empty() || word.size() > Entry().word.size() || ids.size() > Entry().ids.size()) return;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   Entry& entry = PlaceOf(word);
   entry.size = static_cast<uint8_t>(word.size());
   entry.count = static_cast<uint8_t>(ids.size());

@@ -5,10 +5,11 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <mutex>
 #include <span>
 #include <string_view>
 #include <vector>
+
+#include "qtts/mutex.h"
 
 namespace qtts {
 
@@ -42,10 +43,10 @@ class WordCache {
   };
   static_assert(sizeof(Entry) == kLine);
 
-  Entry& PlaceOf(std::string_view word);
+  Entry& PlaceOf(std::string_view word) QTTS_REQUIRES(mutex_);
 
-  std::mutex mutex_;
-  std::vector<Entry> entries_;
+  Mutex mutex_;
+  std::vector<Entry> entries_ QTTS_GUARDED_BY(mutex_);
 };
 
 }  // namespace qtts

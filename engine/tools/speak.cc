@@ -14,7 +14,6 @@
 #include <iostream>
 #include <iterator>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <system_error>
 #include <thread>
@@ -24,6 +23,7 @@
 #include "print_json.h"
 #include "qtts/bundled_voice.h"
 #include "qtts/engine.h"
+#include "qtts/mutex.h"
 #include "qtts/resources.h"
 #include "qtts/text_check.h"
 #include "sound_file.h"
@@ -132,7 +132,7 @@ class EndSignals {
           unlink(temporary.c_str());
           _exit(kSignalled + signal);
         }
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         signal_ = signal;
         stopped_ = true;
         if (on_signal_) on_signal_();
@@ -145,7 +145,7 @@ class EndSignals {
 
   // `action` is called when the first signal comes; now if it has.
   void OnSignal(std::function<void()> action) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (signal_ != 0 && action) action();
     on_signal_ = std::move(action);
   }
@@ -153,7 +153,7 @@ class EndSignals {
   const std::atomic<bool>& stopped() const { return stopped_; }
   // 0 while none has come.
   int signal() const {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return signal_;
   }
 
@@ -164,9 +164,9 @@ class EndSignals {
   sigset_t before_ = {};
   std::atomic<bool> over_ = false;
   std::atomic<bool> stopped_ = false;
-  mutable std::mutex mutex_;
-  int signal_ = 0;
-  std::function<void()> on_signal_;
+  mutable Mutex mutex_;
+  int signal_ QTTS_GUARDED_BY(mutex_) = 0;
+  std::function<void()> on_signal_ QTTS_GUARDED_BY(mutex_);
   std::thread thread_;
 };
 
