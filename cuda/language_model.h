@@ -18,6 +18,7 @@
 #include "frame/frame_state.h"
 #include "gemm/gemm.h"
 #include "network/stack.h"
+#include "network/weight_loader.h"
 #include "paths/persistent/persistent_frame.h"
 #include "prompt/prompt.h"
 #include "qtts/request.h"
@@ -25,7 +26,6 @@
 #include "runtime/device_memory.h"
 #include "sequences/kv_pages.h"
 #include "sequences/prefix_cache.h"
-#include "weight_loader.h"
 
 namespace qtts::cuda {
 

@@ -7,30 +7,19 @@
 #include <cstdint>
 
 #include "codec/kernels.h"
+#include "runtime/launch.h"
+#include "runtime/overlap.cuh"
+#include "runtime/warp.cuh"
 
 // What the codec's kernels share. Activations are read past the L1 cache: kernels overlap at their ends,
 // and L1 may hold what the kernel before last left there.
-namespace qtts::cuda::codec {
-
+//
 // Kernels of a call form a chain in which later ones start while earlier ones still run, each ending only after its
-// predecessor. What a kernel does before it waits runs beside several predecessors: it may read weights, the past of
-// the streams (as of the call before) and, since the call's first kernel lets others start only when it has written
-// it, the Batch; nothing that another kernel of the call writes. Every thread comes by the wait before
-// it touches anything else, and no block ends without it.
-__device__ __forceinline__ void AllowNextKernel() {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-#endif
-}
-
-__device__ __forceinline__ void WaitForPreviousKernel() {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
-}
-
-// Brings a line of 128 bytes nearer.
-__device__ __forceinline__ void PrefetchL2(const void* p) { asm volatile("prefetch.global.L2 [%0];" ::"l"(p)); }
+// predecessor (runtime/overlap.cuh). What a kernel does before it waits runs beside several predecessors: it may read
+// weights, the past of the streams (as of the call before) and, since the call's first kernel lets others start only
+// when it has written it, the Batch; nothing that another kernel of the call writes. Every thread comes by the wait
+// before it touches anything else, and no block ends without it.
+namespace qtts::cuda::codec {
 
 __device__ __forceinline__ int Divide(int n, const Divisor& by) {
   return by.magic == 0 ? n : static_cast<int>(__umulhi(static_cast<uint32_t>(n), by.magic));
@@ -113,54 +102,19 @@ __device__ __forceinline__ void StoreSink(const Sink& s, int b, int t, std::byte
   }
 }
 
-__device__ __forceinline__ float WarpSum(float v) {
-#pragma unroll
-  for (int i = 16; i > 0; i /= 2) v += __shfl_xor_sync(0xffffffffU, v, i);
-  return v;
-}
-
-__device__ __forceinline__ float WarpMax(float v) {
-#pragma unroll
-  for (int i = 16; i > 0; i /= 2) v = fmaxf(v, __shfl_xor_sync(0xffffffffU, v, i));
-  return v;
-}
-
 // Readies a kernel of the chain, see PrepareKernels().
 template <typename Args>
 cudaError_t PrepareKernel(void (*kernel)(Args), size_t shared_bytes) {
-  const auto* const function = reinterpret_cast<const void*>(kernel);
-  cudaError_t error =
-      cudaFuncSetAttribute(function, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared);
-  if (error == cudaSuccess) {
-    error = cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes));
-  }
-  return error;
+  const cudaError_t error = PreferSharedMemory(kernel);
+  return error == cudaSuccess ? AllowSharedMemory(kernel, shared_bytes) : error;
 }
 
 // Launches a kernel of the chain, its blocks in clusters of `cluster` along x.
 template <typename Args>
 cudaError_t LaunchChained(void (*kernel)(Args), dim3 grid, int threads, size_t shared_bytes, const Args& args,
                           const DeviceTraits& device, cudaStream_t stream, int cluster = 1) {
-  cudaLaunchConfig_t config = {};
-  config.gridDim = grid;
-  config.blockDim = dim3(static_cast<unsigned>(threads));
-  config.dynamicSmemBytes = shared_bytes;
-  config.stream = stream;
-  cudaLaunchAttribute attributes[2];
-  config.attrs = attributes;
-  const auto add = [&]() -> cudaLaunchAttribute& { return attributes[config.numAttrs++]; };
-  if (device.programmatic_launch) {
-    cudaLaunchAttribute& attribute = add();
-    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    attribute.val.programmaticStreamSerializationAllowed = 1;
-  }
-  if (cluster > 1) {
-    cudaLaunchAttribute& attribute = add();
-    attribute.id = cudaLaunchAttributeClusterDimension;
-    attribute.val.clusterDim.x = static_cast<unsigned>(cluster);
-    attribute.val.clusterDim.y = attribute.val.clusterDim.z = 1;
-  }
-  return cudaLaunchKernelEx(&config, kernel, args);
+  const LaunchOptions options = {device.programmatic_launch, static_cast<unsigned>(cluster), false};
+  return LaunchKernel(kernel, grid, threads, shared_bytes, stream, options, args);
 }
 
 }  // namespace qtts::cuda::codec

@@ -71,7 +71,7 @@ __global__ void __launch_bounds__(kThreads, 4) ClusterGemm(const __grid_constant
     return first_tile + f / kColumnTiles < a.tiles && first_column + f % kColumnTiles * 8 < a.columns;
   };
 
-  AllowNextKernel();
+  LetNextStart();
   const uint32_t arrivals_address = SharedAddress(&arrivals);
   if (a.groups > 1) {
     if (thread == 0) {
@@ -93,7 +93,7 @@ __global__ void __launch_bounds__(kThreads, 4) ClusterGemm(const __grid_constant
     if (works && chunk < count) {
 #pragma unroll
       for (int i = 0; i < 2 * kW; ++i) {
-        CopyAsync(base + ring_base + fetch_to + i * 512, weights + chunk * (64 * kW) + i * 32, true);
+        CopyAsync16(base + ring_base + fetch_to + i * 512, weights + chunk * (64 * kW) + i * 32, true);
       }
     }
     fetch_to = fetch_to == (kStages - 1) * kW * 1024 ? 0 : fetch_to + kW * 1024;
@@ -122,7 +122,7 @@ __global__ void __launch_bounds__(kThreads, 4) ClusterGemm(const __grid_constant
   }
   PlaceConstants(a, first_tile, kClusterTiles, &constants);
   __syncthreads();
-  WaitForPreviousKernel();
+  WaitForPrevious();
 
 #pragma unroll 1
   for (int part = 0; part < a.group_blocks * kX; ++part) {
@@ -134,7 +134,8 @@ __global__ void __launch_bounds__(kThreads, 4) ClusterGemm(const __grid_constant
       const int64_t second = (row & 1) != 0 ? a.x.history_plane : a.x.plane;
       const __half* const from =
           reinterpret_cast<const __half*>(row & ~uintptr_t{1}) + channel + (plane == 0 ? 0 : second);
-      CopyAsync(stage_base + static_cast<uint32_t>((part * staged * 4 + i) * 16), row != 0 ? from : a.x.data, row != 0);
+      CopyAsync16(stage_base + static_cast<uint32_t>((part * staged * 4 + i) * 16), row != 0 ? from : a.x.data,
+                  row != 0);
     }
   }
   CommitCopies();

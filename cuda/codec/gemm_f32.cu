@@ -27,8 +27,8 @@ __global__ void __launch_bounds__(kThreads) F32Gemm(const __grid_constant__ Gemm
   const int n = thread / (kRows / 4) * 2;
   const int outputs = a.tiles * kTileRows;
 
-  AllowNextKernel();
-  WaitForPreviousKernel();
+  LetNextStart();
+  WaitForPrevious();
   PlaceColumns(a, first_column, kColumns, places);
   ScaleColumns(a, first_column, kColumns, column_scale);
   PlaceConstants(a, first_tile, kTiles, &constants);

@@ -46,7 +46,7 @@ __global__ void __launch_bounds__(512, 1) NarrowGemm(const __grid_constant__ Gem
     const int tile = min(group + warp_tile, a.tiles - 1);
     return static_cast<const uint4*>(a.weights) + static_cast<int64_t>(tile) * a.chunks * (64 * kW) + lane;
   };
-  AllowNextKernel();
+  LetNextStart();
   uint4 w[kDepth][2][1][kW];  // [step]
   const auto load_weights = [&](uint4(&to)[2][1][kW], const uint4* weights, int chunk) {
 #pragma unroll
@@ -89,7 +89,7 @@ __global__ void __launch_bounds__(512, 1) NarrowGemm(const __grid_constant__ Gem
     }
   };
   __syncthreads();
-  WaitForPreviousKernel();
+  WaitForPrevious();
 
 #pragma unroll
   for (int d = 0; d < kDepth; ++d) {
@@ -213,7 +213,7 @@ __global__ void __launch_bounds__(kWideThreads, kWarpColumnTiles == 4 ? 1 : 2)
   // pointers advance from chunk to chunk: with so few warps, address arithmetic would cost more than the products.
   constexpr int kWeightCopies = (kWeightPieces + kWideThreads - 1) / kWideThreads;
   constexpr uint32_t kStageBytes = kStageHalves * sizeof(__half);
-  const auto ring_address = static_cast<uint32_t>(__cvta_generic_to_shared(ring)) + static_cast<uint32_t>(thread) * 16;
+  const auto ring_address = SharedAddress(ring) + static_cast<uint32_t>(thread) * 16;
   const uint4* w_next[kWeightCopies];
 #pragma unroll
   for (int i = 0; i < kWeightCopies; ++i) {
@@ -227,15 +227,15 @@ __global__ void __launch_bounds__(kWideThreads, kWarpColumnTiles == 4 ? 1 : 2)
 #pragma unroll
     for (int i = 0; i < kWeightCopies; ++i) {
       if ((i + 1) * kWideThreads <= kWeightPieces || thread < kWeightPieces - i * kWideThreads) {
-        CopyAsync(to + i * kWideThreads * 16, w_next[i], true);
+        CopyAsync16(to + i * kWideThreads * 16, w_next[i], true);
         if constexpr (kW == 2) {
-          CopyAsync(to + kWideTiles * kTileHalves * sizeof(__half) + i * kWideThreads * 16, w_next[i] + 64, true);
+          CopyAsync16(to + kWideTiles * kTileHalves * sizeof(__half) + i * kWideThreads * 16, w_next[i] + 64, true);
         }
       }
       w_next[i] += 64 * kW;
     }
   };
-  AllowNextKernel();
+  LetNextStart();
 #pragma unroll
   for (int s = 0; s < kStages - 1; ++s) {
     if (s < a.chunks) copy_weights(s * kStageBytes);
@@ -274,13 +274,13 @@ __global__ void __launch_bounds__(kWideThreads, kWarpColumnTiles == 4 ? 1 : 2)
     for (int i = 0; i < kCopies; ++i) {
 #pragma unroll
       for (int p = 0; p < kX; ++p) {
-        CopyAsync(ring_address + stage_offset + p * kPlaneHalves * sizeof(__half) + i * kWideThreads * 16,
-                  x_next[i] + (p == 0 ? 0 : to_second[i]), there[i]);
+        CopyAsync16(ring_address + stage_offset + p * kPlaneHalves * sizeof(__half) + i * kWideThreads * 16,
+                    x_next[i] + (p == 0 ? 0 : to_second[i]), there[i]);
       }
       x_next[i] += there[i] ? kChannelBlock : 0;
     }
   };
-  WaitForPreviousKernel();
+  WaitForPrevious();
 
   // The first group of copies holds the weights of all first stages too.
 #pragma unroll
@@ -349,7 +349,7 @@ __global__ void __launch_bounds__(kWideThreads, kWarpColumnTiles == 4 ? 1 : 2)
     }
     stage_offset = stage_offset + kStageBytes == kStages * kStageBytes ? 0 : stage_offset + kStageBytes;
   }
-  asm volatile("cp.async.wait_all;" ::: "memory");
+  AwaitAllCopies();
   __syncthreads();
 #pragma unroll
   for (int t = 0; t < kWarpTiles; ++t) {

@@ -42,11 +42,6 @@ __device__ __forceinline__ int SegmentBegin(const GemmArgs& a, int segment) {
   return Divide(a.chunks * segment, a.by_segments);
 }
 
-// 16 bytes to a shared-memory address; zeros unless `there`.
-__device__ __forceinline__ void CopyAsync(uint32_t to, const void* from, bool there) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(there ? 16 : 0) : "memory");
-}
-
 }  // namespace qtts::cuda::codec
 
 #endif  // QTTS_CUDA_CODEC_HALF_MATH_CUH_

@@ -4,6 +4,7 @@
 
 #include "codec/kernels.h"
 #include "runtime/elementwise.cuh"
+#include "runtime/launch.h"
 
 // Kernels that bring weights into shape, run once.
 namespace qtts::cuda::codec {
@@ -107,41 +108,36 @@ __global__ void TransposeKernel(const float* dense, int rows, int64_t width, flo
 
 cudaError_t Gather(const GatherArgs& args, cudaStream_t stream) {
   const int64_t elements = static_cast<int64_t>(args.rows) * args.taps * args.source_channels;
-  GatherKernel<<<ElementBlocks(elements), kElementThreads, 0, stream>>>(args);
-  return cudaGetLastError();
+  return LaunchElements(GatherKernel, elements, stream, args);
 }
 
 cudaError_t Product(const ProductArgs& args, cudaStream_t stream) {
-  ProductKernel<<<ElementBlocks(static_cast<int64_t>(args.rows) * args.columns), kElementThreads, 0, stream>>>(args);
-  return cudaGetLastError();
+  return LaunchElements(ProductKernel, static_cast<int64_t>(args.rows) * args.columns, stream, args);
 }
 
 cudaError_t DivideByUsage(float* codewords, const float* usage, int rows, int width, cudaStream_t stream) {
-  DivideKernel<<<ElementBlocks(static_cast<int64_t>(rows) * width), kElementThreads, 0, stream>>>(codewords, usage,
-                                                                                                  rows, width);
-  return cudaGetLastError();
+  return LaunchElements(DivideKernel, static_cast<int64_t>(rows) * width, stream, codewords, usage, rows, width);
 }
 
 cudaError_t Widen(const uint16_t* from, bool bfloat, int64_t count, float* to, cudaStream_t stream) {
-  WidenKernel<<<ElementBlocks(count), kElementThreads, 0, stream>>>(from, bfloat, count, to);
-  return cudaGetLastError();
+  return LaunchElements(WidenKernel, count, stream, from, bfloat, count, to);
 }
 
 cudaError_t PackHalf(const float* dense, int tiles, int taps, int blocks, int groups, int planes, void* packed,
                      float* row_scale, cudaStream_t stream) {
   const int64_t width = static_cast<int64_t>(taps) * blocks * kChannelBlock;
   const int rows = tiles * kTileRows;
-  RowScale<<<static_cast<unsigned>(rows), kElementThreads, 0, stream>>>(dense, width, row_scale);
-  PackKernel<<<ElementBlocks(rows * width), kElementThreads, 0, stream>>>(dense, tiles, taps, blocks, groups, planes,
-                                                                          static_cast<__half*>(packed), row_scale);
-  return cudaGetLastError();
+  const cudaError_t error = LaunchKernel(RowScale, dim3(static_cast<unsigned>(rows)), kElementThreads, 0, stream, {},
+                                         dense, width, row_scale);
+  if (error != cudaSuccess) return error;
+  return LaunchElements(PackKernel, rows * width, stream, dense, tiles, taps, blocks, groups, planes,
+                        static_cast<__half*>(packed), row_scale);
 }
 
 cudaError_t PackF32(const float* dense, int tiles, int chunks, float* transposed, cudaStream_t stream) {
   const int64_t width = static_cast<int64_t>(chunks) * kChannelBlock;
   const int rows = tiles * kTileRows;
-  TransposeKernel<<<ElementBlocks(rows * width), kElementThreads, 0, stream>>>(dense, rows, width, transposed);
-  return cudaGetLastError();
+  return LaunchElements(TransposeKernel, rows * width, stream, dense, rows, width, transposed);
 }
 
 }  // namespace qtts::cuda::codec

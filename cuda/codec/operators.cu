@@ -17,7 +17,7 @@ constexpr int kGroupsAtOnce = 16;
 // A block per batch row, 4 channels a thread. Table entries come from far away: several at once.
 __global__ void __launch_bounds__(kDequantizeThreads) Dequantize(const __grid_constant__ DequantizeArgs a) {
   const int b = static_cast<int>(blockIdx.x);
-  WaitForPreviousKernel();
+  WaitForPrevious();
   // Codes are read before it is known whether they count: all of this comes from far away.
   __shared__ int entries[kMostGroups];
   for (int g = static_cast<int>(threadIdx.x); g < a.groups; g += kDequantizeThreads) {
@@ -37,7 +37,7 @@ __global__ void __launch_bounds__(kDequantizeThreads) Dequantize(const __grid_co
     __threadfence();
   }
   __syncthreads();
-  AllowNextKernel();  // the others may read both from now on
+  LetNextStart();  // the others may read both from now on
   if (idle) return;
   for (int c = static_cast<int>(threadIdx.x) * 4; c < a.out.channels; c += kDequantizeThreads * 4) {
     float4 sum = {0, 0, 0, 0};
@@ -82,10 +82,10 @@ __global__ void __launch_bounds__(kAttentionThreads) Attend(const __grid_constan
   const int thread = static_cast<int>(threadIdx.x);
   const int lane = thread % 32;
   const int half = a.head_dim / 2;
-  AllowNextKernel();
+  LetNextStart();
   const int frame = __ldcg(a.batch.frames + b);
   if (frame < 0) {
-    WaitForPreviousKernel();
+    WaitForPrevious();
     return;
   }
   std::byte* const state = LoadState(a.batch.states, b);
@@ -105,7 +105,7 @@ __global__ void __launch_bounds__(kAttentionThreads) Attend(const __grid_constan
     CopyAsync16(SharedAddress(keys + distance * stride + d), past_keys + from);
     CopyAsync16(SharedAddress(values + distance * stride + d), past_values + from);
   }
-  asm volatile("cp.async.wait_all;" ::: "memory");
+  AwaitAllCopies();
   __syncthreads();
   for (int i = thread; i < (count - 1) * half; i += kAttentionThreads) {
     const int distance = 1 + i / half;
@@ -117,7 +117,7 @@ __global__ void __launch_bounds__(kAttentionThreads) Attend(const __grid_constan
     y = y * turn.x - x * turn.y;
     x = turned;
   }
-  WaitForPreviousKernel();
+  WaitForPrevious();
 
   // One head of a group keeps the new row; all read it from qkv.
   const bool keeps = head % (a.heads / a.kv_heads) == 0;
@@ -237,7 +237,7 @@ __global__ void __launch_bounds__(kDepthwiseThreads, 4) Depthwise(const __grid_c
   __shared__ float scratch[kDepthwiseThreads / 32];
   const int b = static_cast<int>(blockIdx.x) / a.x.rows;
   const int t = static_cast<int>(blockIdx.x) - b * a.x.rows;
-  AllowNextKernel();
+  LetNextStart();
   for (int c = static_cast<int>(threadIdx.x) * 4; c < a.x.channels; c += kDepthwiseThreads * 4) {
     PrefetchL2(a.bias + c);
     PrefetchL2(a.norm_weight + c);
@@ -254,10 +254,10 @@ __global__ void __launch_bounds__(kDepthwiseThreads, 4) Depthwise(const __grid_c
   }
   CommitCopies();
   const int frame = __ldcg(a.batch.frames + b);
-  WaitForPreviousKernel();
+  WaitForPrevious();
   if (frame < 0) return;
   std::byte* const state = LoadState(a.batch.states, b);
-  asm volatile("cp.async.wait_all;" ::: "memory");
+  AwaitAllCopies();
   float sum = 0;
   for (int c = static_cast<int>(threadIdx.x) * 4; c < a.x.channels; c += kDepthwiseThreads * 4) {
     float4 y = __ldg(reinterpret_cast<const float4*>(a.bias + c));
@@ -314,10 +314,10 @@ __global__ void __launch_bounds__(kLastThreads) LastConv(const __grid_constant__
   const int b = static_cast<int>(blockIdx.y);
   const int first = static_cast<int>(blockIdx.x) * kSamples;
   const int thread = static_cast<int>(threadIdx.x);
-  AllowNextKernel();
+  LetNextStart();
   for (int i = thread; i < a.taps * channels; i += kLastThreads) weights[i] = __ldg(a.weights + i);
   const int frame = __ldcg(a.batch.frames + b);
-  WaitForPreviousKernel();
+  WaitForPrevious();
   if (frame < 0) return;
   std::byte* const state = LoadState(a.batch.states, b);
   const int quads = channels / 4;

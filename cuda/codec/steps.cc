@@ -111,13 +111,13 @@ void Builder::Dequantization() {
   for (int g = 0; g < args.groups; ++g) {
     const CodebookWeights& codebook = weights_.codebooks[static_cast<size_t>(g)];
     const bool semantic = g < config_.num_semantic_quantizers;
-    auto* const codewords = const_cast<float*>(packer_.Upload(codebook.embedding_sum));  // staging memory is ours
-    const float* const usage = packer_.Upload(codebook.cluster_usage);
+    auto* const codewords = const_cast<float*>(packer_.LoadFloats(codebook.embedding_sum));  // staging memory is ours
+    const float* const usage = packer_.LoadFloats(codebook.cluster_usage);
     ProductArgs product;
     product.a = codewords;
     product.a_row = half;
     product.a_column = 1;
-    product.b = packer_.Upload(semantic ? weights_.semantic_projection : weights_.acoustic_projection);
+    product.b = packer_.LoadFloats(semantic ? weights_.semantic_projection : weights_.acoustic_projection);
     product.b_row = 1;
     product.b_column = half;
     product.c = tables + static_cast<size_t>(g) * table;
@@ -138,7 +138,7 @@ void Builder::PreTransformer() {
   const int hidden = config.hidden_size;
   const Dense conv = packer_.Convolution(weights_.pre_conv.weight);
   const Dense dense = packer_.NewDense(hidden, conv.taps, config_.codebook_dim);
-  const float* const projection = packer_.Upload(weights_.input_projection.weight);
+  const float* const projection = packer_.LoadFloats(weights_.input_projection.weight);
   ProductArgs product;
   product.a = projection;
   product.a_row = config_.latent_dim;
@@ -158,7 +158,7 @@ void Builder::PreTransformer() {
     packer_.Check(cudaMemcpy(bias, own.data(), own.size() * sizeof(float), cudaMemcpyHostToDevice));
   }
   if (weights_.pre_conv.bias.has_value()) {
-    packer_.AddBias(product, packer_.Upload(*weights_.pre_conv.bias), bias);
+    packer_.AddBias(product, packer_.LoadFloats(*weights_.pre_conv.bias), bias);
   }
 
   x_ = Feed(1, dense.channels, dense.taps - 1, early_.x);
@@ -184,7 +184,7 @@ void Builder::Layer(const TransformerLayerWeights& layer, const float* rotations
   const int q_width = config.q_width();
   const int kv_width = config.kv_width();
   const Dense qkv = packer_.NewDense(q_width + 2 * kv_width, 1, config.hidden_size);
-  const float* norm = packer_.Upload(layer.input_norm);
+  const float* norm = packer_.LoadFloats(layer.input_norm);
   packer_.FillLinear(qkv, layer.q.weight, norm);
   packer_.FillLinear(qkv, layer.k.weight, norm, q_width);
   packer_.FillLinear(qkv, layer.v.weight, norm, q_width + kv_width);
@@ -229,7 +229,7 @@ void Builder::Layer(const TransformerLayerWeights& layer, const float* rotations
   const int half_tile = kTileRows / 2;
   const int inner = PadChannels(config.intermediate_size);
   const Dense gated = packer_.NewDense(2 * static_cast<int64_t>(inner), 1, config.hidden_size);
-  norm = packer_.Upload(layer.post_norm);
+  norm = packer_.LoadFloats(layer.post_norm);
   packer_.FillLinear(gated, layer.gate, norm, 0, half_tile, kTileRows);
   packer_.FillLinear(gated, layer.up, norm, half_tile, half_tile, kTileRows);
   {
@@ -258,7 +258,7 @@ Source Builder::FeedAfterUpsample(size_t next) {
 
 // The final norm's weights are in it.
 Dense Builder::OutputProjection() {
-  return packer_.Linear(weights_.output_projection.weight, packer_.Upload(weights_.transformer.norm));
+  return packer_.Linear(weights_.output_projection.weight, packer_.LoadFloats(weights_.transformer.norm));
 }
 
 void Builder::UpsampleStage(size_t index) {

@@ -3,56 +3,23 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
 namespace qtts::cuda::codec {
 namespace {
 
 constexpr float kSnakeEps = 1e-9F;
 
-float HalfToFloat(uint16_t bits) {
-  const uint32_t sign = (bits & 0x8000U) << 16;
-  const uint32_t exponent = bits >> 10 & 31U;
-  const uint32_t mantissa = bits & 1023U;
-  if (exponent == 0) {
-    const float v = std::ldexp(static_cast<float>(mantissa), -24);
-    return sign != 0 ? -v : v;
-  }
-  const uint32_t word = sign | (exponent == 31 ? 255U : exponent + 112) << 23 | mantissa << 13;
-  float v = 0;
-  std::memcpy(&v, &word, sizeof v);
-  return v;
-}
-
 }  // namespace
 
-std::vector<float> FloatsOf(const TensorView& tensor) {
-  std::vector<float> floats(static_cast<size_t>(tensor.elements()));
-  if (tensor.dtype == DType::kF32) {
-    std::memcpy(floats.data(), tensor.data, tensor.bytes());
-    return floats;
-  }
-  const auto* const bits = static_cast<const uint16_t*>(tensor.data);
-  for (size_t i = 0; i < floats.size(); ++i) {
-    if (tensor.dtype == DType::kF16) {
-      floats[i] = HalfToFloat(bits[i]);
-    } else {
-      const uint32_t word = static_cast<uint32_t>(bits[i]) << 16;
-      std::memcpy(&floats[i], &word, sizeof word);
-    }
-  }
-  return floats;
-}
-
-const float* WeightPacker::Upload(const TensorView& tensor) {
+const float* WeightPacker::LoadFloats(const TensorView& tensor) {
   const auto count = static_cast<size_t>(tensor.elements());
   float* const floats = Stage(count);
   if (tensor.dtype == DType::kF32) {
-    if (!failed()) Check(cudaMemcpyAsync(floats, tensor.data, tensor.bytes(), cudaMemcpyHostToDevice, nullptr));
+    Upload(floats, tensor.data, tensor.bytes());
     return floats;
   }
   auto* const bits = reinterpret_cast<uint16_t*>(Stage((count + 1) / 2));
-  if (!failed()) Check(cudaMemcpyAsync(bits, tensor.data, tensor.bytes(), cudaMemcpyHostToDevice, nullptr));
+  Upload(bits, tensor.data, tensor.bytes());
   if (!failed()) Check(Widen(bits, tensor.dtype == DType::kBF16, tensor.elements(), floats, nullptr));
   return floats;
 }
@@ -86,7 +53,7 @@ Dense WeightPacker::NewDense(int64_t rows, int64_t taps, int64_t channels) {
 void WeightPacker::FillLinear(const Dense& dense, const TensorView& weight, const float* column_scale, int first,
                               int run, int run_stride) {
   GatherArgs args;
-  args.source = Upload(weight);
+  args.source = LoadFloats(weight);
   args.dense = dense.data;
   args.column_scale = column_scale;
   args.rows = args.group_rows = static_cast<int>(weight.shape[0]);
@@ -110,7 +77,7 @@ Dense WeightPacker::Linear(const TensorView& weight, const float* column_scale) 
 Dense WeightPacker::Convolution(const TensorView& weight) {
   const Dense dense = NewDense(weight.shape[0], weight.shape[2], weight.shape[1]);
   GatherArgs args;
-  args.source = Upload(weight);
+  args.source = LoadFloats(weight);
   args.dense = dense.data;
   args.rows = args.group_rows = args.run = static_cast<int>(weight.shape[0]);
   args.taps = static_cast<int>(weight.shape[2]);
@@ -130,7 +97,7 @@ Dense WeightPacker::Transposed(const TensorView& weight, int stride) {
   const int64_t taps = kernel / stride;
   const Dense dense = NewDense(static_cast<int64_t>(stride) * PadChannels(out), taps, weight.shape[0]);
   GatherArgs args;
-  args.source = Upload(weight);
+  args.source = LoadFloats(weight);
   args.dense = dense.data;
   args.rows = static_cast<int>(stride * out);
   args.group_rows = args.run = static_cast<int>(out);

@@ -13,15 +13,13 @@
 #include "codec/kernels.h"
 #include "qtts/status.h"
 #include "runtime/arena.h"
-#include "runtime/device_memory.h"
+#include "runtime/tensor.h"
+#include "runtime/weight_store.h"
 
 namespace qtts::cuda::codec {
 
 // Channels with those that fill their last block up.
 inline int PadChannels(int64_t n) { return static_cast<int>((n + kChannelBlock - 1) / kChannelBlock * kChannelBlock); }
-
-// A tensor's elements, of whichever type it is.
-std::vector<float> FloatsOf(const TensorView& tensor);
 
 // A weight matrix on the device, [rows][taps][channels], rows and channels filled up with zeros.
 struct Dense {
@@ -40,28 +38,20 @@ struct Snake {
 };
 
 // Brings the weights of a codec to the current device, in the shapes that its kernels take. What it keeps lies in
-// `memory`, which is the caller's; what it stages lies in memory of its own and is gone after Release(). Works on the
-// default stream. After the first error all further operations do nothing; status() tells it. Not thread-safe.
-class WeightPacker {
+// `memory`, which is the caller's; what it stages is gone after Release(). Works on the default stream. After the first
+// error all further operations do nothing; status() tells it. Not thread-safe.
+class WeightPacker : public WeightStore {
  public:
-  explicit WeightPacker(Arena* memory) : memory_(*memory) {}
-
-  const Status& status() const { return status_; }
-  bool failed() const { return !status_.ok(); }
-  void Check(cudaError_t error) {
-    if (!Succeeds(error) && status_.ok()) status_ = CudaStatus(error, "loading the codec's weights");
-  }
+  explicit WeightPacker(Arena* memory) : WeightStore(memory, nullptr, "loading the codec's weights") {}
 
   // Device memory to stay, zeroed. Null after an error.
   template <typename T>
   T* Keep(size_t count) {
-    return Allocate<T>(&memory_, count);
+    return AllocateZeroed<T>(memory(), count);
   }
-  // Takes back what is staged.
-  void Release() { staging_.Reuse(); }
 
   // The tensor as F32, staged.
-  const float* Upload(const TensorView& tensor);
+  const float* LoadFloats(const TensorView& tensor);
   // `values`, repeated `times`, each time filled up with zeros to whole channel blocks; kept.
   const float* Vector(const std::vector<float>& values, int times = 1);
   const float* OptionalVector(const std::optional<TensorView>& tensor, int times = 1) {
@@ -90,22 +80,7 @@ class WeightPacker {
   void Pack(const Dense& dense, Planes x_planes, GemmArgs* args);
 
  private:
-  template <typename T>
-  T* Allocate(Arena* arena, size_t count) {
-    if (failed()) return nullptr;
-    T* const data = static_cast<T*>(arena->Allocate(count * sizeof(T)));
-    if (data == nullptr) {
-      Check(arena->error());
-    } else {
-      Check(cudaMemsetAsync(data, 0, count * sizeof(T), nullptr));
-    }
-    return data;
-  }
-  float* Stage(size_t count) { return Allocate<float>(&staging_, count); }
-
-  Arena& memory_;
-  Arena staging_;
-  Status status_;
+  float* Stage(size_t count) { return AllocateZeroed<float>(staging(), count); }
 };
 
 }  // namespace qtts::cuda::codec

@@ -2,6 +2,7 @@
 #include <cstdint>
 
 #include "encoder/kernels.h"
+#include "runtime/launch.h"
 
 // Convolutions and linear layers as one matrix product over (tap, channel), in F32 on the ordinary cores: what the
 // codes are chosen from must not be rounded more than the CPU does it.
@@ -161,8 +162,7 @@ __global__ void __launch_bounds__(kThreads) ConvolveKernel(const __grid_constant
 cudaError_t Convolve(const Convolution& convolution, cudaStream_t stream) {
   const dim3 grid(static_cast<unsigned>((convolution.rows + kRows - 1) / kRows),
                   static_cast<unsigned>((convolution.out + kOuts - 1) / kOuts));
-  ConvolveKernel<<<grid, kThreads, 0, stream>>>(convolution);
-  return cudaGetLastError();
+  return LaunchKernel(ConvolveKernel, grid, kThreads, 0, stream, {}, convolution);
 }
 
 }  // namespace qtts::cuda::encoder

@@ -41,13 +41,11 @@ __global__ void CodebookKernel(CodebookPacking a) {
 
 cudaError_t Pack(const Packing& packing, cudaStream_t stream) {
   const int64_t elements = static_cast<int64_t>(packing.out) * packing.in * packing.taps;
-  PackKernel<<<ElementBlocks(elements), kElementThreads, 0, stream>>>(packing);
-  return cudaGetLastError();
+  return LaunchElements(PackKernel, elements, stream, packing);
 }
 
 cudaError_t PackCodebook(const CodebookPacking& packing, cudaStream_t stream) {
-  CodebookKernel<<<ElementBlocks(packing.entries), kElementThreads, 0, stream>>>(packing);
-  return cudaGetLastError();
+  return LaunchElements(CodebookKernel, packing.entries, stream, packing);
 }
 
 }  // namespace qtts::cuda::encoder

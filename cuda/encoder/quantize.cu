@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "encoder/kernels.h"
+#include "runtime/launch.h"
 
 namespace qtts::cuda::encoder {
 namespace {
@@ -75,8 +76,8 @@ cudaError_t Quantize(const Quantization& quantization, cudaStream_t stream) {
   // Whole groups of 16 bytes and more, in which the unrolled sums load them.
   constexpr size_t kGroup = 32;
   const size_t shared = (static_cast<size_t>(quantization.dim) + kGroup - 1) / kGroup * kGroup * sizeof(float);
-  QuantizeKernel<<<static_cast<unsigned>(quantization.frames), kThreads, shared, stream>>>(quantization);
-  return cudaGetLastError();
+  return LaunchKernel(QuantizeKernel, dim3(static_cast<unsigned>(quantization.frames)), kThreads, shared, stream, {},
+                      quantization);
 }
 
 }  // namespace qtts::cuda::encoder

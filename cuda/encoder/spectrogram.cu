@@ -3,6 +3,7 @@
 
 #include "backend/mel_tables.h"
 #include "encoder/kernels.h"
+#include "runtime/launch.h"
 
 namespace qtts::cuda::encoder {
 namespace {
@@ -60,8 +61,8 @@ __global__ void __launch_bounds__(kThreads) SpectrogramKernel(const __grid_const
 }  // namespace
 
 cudaError_t ComputeMels(const Spectrogram& spectrogram, cudaStream_t stream) {
-  SpectrogramKernel<<<static_cast<unsigned>(spectrogram.frames), kThreads, 0, stream>>>(spectrogram);
-  return cudaGetLastError();
+  return LaunchKernel(SpectrogramKernel, dim3(static_cast<unsigned>(spectrogram.frames)), kThreads, 0, stream, {},
+                      spectrogram);
 }
 
 }  // namespace qtts::cuda::encoder

@@ -2,6 +2,7 @@
 #include <cstdint>
 
 #include "encoder/kernels.h"
+#include "runtime/launch.h"
 
 namespace qtts::cuda::encoder {
 namespace {
@@ -82,14 +83,12 @@ __global__ void __launch_bounds__(kGateThreads) GateKernel(const __grid_constant
 
 cudaError_t ComputeStatistics(const Statistics& statistics, cudaStream_t stream) {
   const auto blocks = static_cast<unsigned>((statistics.channels + kChannels - 1) / kChannels);
-  StatisticsKernel<<<blocks, kThreads, 0, stream>>>(statistics);
-  return cudaGetLastError();
+  return LaunchKernel(StatisticsKernel, dim3(blocks), kThreads, 0, stream, {}, statistics);
 }
 
 cudaError_t Gate(const Gating& gating, cudaStream_t stream) {
   const auto blocks = static_cast<unsigned>((gating.rows * gating.channels + kGateThreads - 1) / kGateThreads);
-  GateKernel<<<blocks, kGateThreads, 0, stream>>>(gating);
-  return cudaGetLastError();
+  return LaunchKernel(GateKernel, dim3(blocks), kGateThreads, 0, stream, {}, gating);
 }
 
 }  // namespace qtts::cuda::encoder

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "encoder/kernels.h"
+#include "runtime/launch.h"
 
 namespace qtts::cuda::encoder {
 namespace {
@@ -139,15 +140,13 @@ __global__ void __launch_bounds__(kAttendThreads) AttendKernel(const __grid_cons
 }  // namespace
 
 cudaError_t Normalize(const LayerNorm& norm, cudaStream_t stream) {
-  NormKernel<<<static_cast<unsigned>(norm.rows), kNormThreads, 0, stream>>>(norm);
-  return cudaGetLastError();
+  return LaunchKernel(NormKernel, dim3(static_cast<unsigned>(norm.rows)), kNormThreads, 0, stream, {}, norm);
 }
 
 cudaError_t Rotate(const Attention& attention, cudaStream_t stream) {
   const int64_t pairs = attention.rows * attention.heads * attention.head_dim;
   const auto blocks = static_cast<unsigned>((pairs + kRotateThreads - 1) / kRotateThreads);
-  RotateKernel<<<blocks, kRotateThreads, 0, stream>>>(attention);
-  return cudaGetLastError();
+  return LaunchKernel(RotateKernel, dim3(blocks), kRotateThreads, 0, stream, {}, attention);
 }
 
 int64_t MostAttentionRows(int head_dim) {
@@ -158,8 +157,7 @@ cudaError_t Attend(const Attention& attention, cudaStream_t stream) {
   const size_t shared =
       (static_cast<size_t>(FixedFloats(attention.head_dim)) + static_cast<size_t>(attention.rows)) * sizeof(float);
   const dim3 grid(static_cast<unsigned>(attention.rows), static_cast<unsigned>(attention.heads));
-  AttendKernel<<<grid, kAttendThreads, shared, stream>>>(attention);
-  return cudaGetLastError();
+  return LaunchKernel(AttendKernel, grid, kAttendThreads, shared, stream, {}, attention);
 }
 
 }  // namespace qtts::cuda::encoder

@@ -4,14 +4,7 @@
 #include <limits>
 #include <string>
 
-#include "runtime/device_memory.h"
-
 namespace qtts::cuda::encoder {
-namespace {
-
-constexpr const char* kLoading = "loading the voice encoder";
-
-}  // namespace
 
 Convolution Layer::On(const ConstSignal& x, int64_t x_rows, int64_t rows, const Signal& y) const {
   Convolution convolution;
@@ -27,32 +20,17 @@ Convolution Layer::On(const ConstSignal& x, int64_t x_rows, int64_t rows, const 
   return convolution;
 }
 
-void WeightPacker::Check(cudaError_t error) {
-  if (!Succeeds(error) && status_.ok()) status_ = CudaStatus(error, kLoading);
-}
-
-void* WeightPacker::Allocate(Arena* arena, size_t bytes) {
-  if (failed()) return nullptr;
-  void* const data = arena->Allocate(bytes);
-  if (data == nullptr) Check(arena->error());
-  return data;
-}
-
-float* WeightPacker::Floats(Arena* arena, int64_t count) {
-  return static_cast<float*>(Allocate(arena, static_cast<size_t>(count) * sizeof(float)));
-}
-
 const void* WeightPacker::Stage(const TensorView& tensor) {
-  void* const data = Allocate(&staging_, tensor.bytes());
-  if (!failed()) Check(cudaMemcpyAsync(data, tensor.data, tensor.bytes(), cudaMemcpyHostToDevice, stream_));
+  void* const data = Allocate<char>(staging(), tensor.bytes());
+  Upload(data, tensor.data, tensor.bytes());
   return data;
 }
 
 const void* WeightPacker::Copy(const void* data, size_t bytes) {
-  void* const copy = Allocate(&memory_, bytes);
-  if (!failed()) Check(cudaMemcpyAsync(copy, data, bytes, cudaMemcpyHostToDevice, stream_));
+  void* const copy = Allocate<char>(memory(), bytes);
+  Upload(copy, data, bytes);
   // What was copied from may not outlive the call.
-  if (!failed()) Check(cudaStreamSynchronize(stream_));
+  if (!failed()) Check(cudaStreamSynchronize(stream()));
   return copy;
 }
 
@@ -66,8 +44,7 @@ void WeightPacker::PackInto(const TensorView& tensor, int out, int in, int taps,
   packing.to = to;
   packing.to_out = to_out;
   packing.first = first;
-  if (!failed()) Check(Pack(packing, stream_));
-  // Work on a stream is in order: the next tensor comes after this one is packed.
+  if (!failed()) Check(Pack(packing, stream()));
   Release();
 }
 
@@ -80,14 +57,14 @@ Layer WeightPacker::LoadLinear(const std::vector<const TensorView*>& weights) {
     out += part->shape[0];
   }
   if (elements > std::numeric_limits<int32_t>::max()) {
-    if (!failed()) status_ = Status::Unsupported("a layer of the voice encoder has too many weights for the GPU");
+    Fail(Status::Unsupported("a layer of the voice encoder has too many weights for the GPU"));
     return {};
   }
   Layer layer;
   layer.out = static_cast<int>(out);
   layer.in = static_cast<int>(shape[1]);
   layer.taps = shape.size() > 2 ? static_cast<int>(shape[2]) : 1;
-  float* const to = Floats(&memory_, elements);
+  float* const to = Keep(elements);
   layer.weights = to;
   int first = 0;
   for (const TensorView* const part : weights) {
@@ -106,7 +83,7 @@ Layer WeightPacker::LoadConv(const ConvWeights& weights) {
 
 const float* WeightPacker::LoadVector(const TensorView& tensor) {
   const auto count = static_cast<int>(tensor.elements());
-  float* const to = Floats(&memory_, count);
+  float* const to = Keep(count);
   PackInto(tensor, count, 1, 1, to, count, 0);
   return to;
 }
@@ -116,25 +93,25 @@ WeightPacker::Codebooks WeightPacker::LoadCodebooks(const std::vector<CodebookWe
   const auto dim = static_cast<int>(codebooks.front().embedding_sum.shape[1]);
   const auto groups = static_cast<int64_t>(codebooks.size());
   const int64_t size = static_cast<int64_t>(entries) * dim;
-  float* const codewords = Floats(&memory_, groups * size);
-  float* const squares = Floats(&memory_, groups * entries);
+  float* const codewords = Keep(groups * size);
+  float* const squares = Keep(groups * entries);
   Arena trained;
-  float* const sums = Floats(&trained, size);
-  float* const usage = Floats(&trained, entries);
+  float* const sums = Allocate<float>(&trained, static_cast<size_t>(size));
+  float* const usage = Allocate<float>(&trained, static_cast<size_t>(entries));
   for (int64_t g = 0; g < groups && !failed(); ++g) {
     const CodebookWeights& codebook = codebooks[static_cast<size_t>(g)];
     PackInto(codebook.embedding_sum, static_cast<int>(size), 1, 1, sums, static_cast<int>(size), 0);
     PackInto(codebook.cluster_usage, entries, 1, 1, usage, entries, 0);
     if (failed()) break;
-    Check(PackCodebook({sums, usage, entries, dim, codewords + g * size, squares + g * entries}, stream_));
+    Check(PackCodebook({sums, usage, entries, dim, codewords + g * size, squares + g * entries}, stream()));
   }
-  if (!failed()) Check(cudaStreamSynchronize(stream_));
+  if (!failed()) Check(cudaStreamSynchronize(stream()));
   return {codewords, squares};
 }
 
 Status WeightPacker::Finish() {
-  if (!failed()) Check(cudaStreamSynchronize(stream_));
-  return status_;
+  if (!failed()) Check(cudaStreamSynchronize(stream()));
+  return status();
 }
 
 }  // namespace qtts::cuda::encoder

@@ -4,12 +4,14 @@
 
 #include <cuda_runtime_api.h>
 
+#include <cstdint>
 #include <vector>
 
 #include "checkpoint/weights.h"
 #include "encoder/kernels.h"
 #include "qtts/status.h"
 #include "runtime/arena.h"
+#include "runtime/weight_store.h"
 
 namespace qtts::cuda::encoder {
 
@@ -27,9 +29,9 @@ struct Layer {
 
 // Brings tensors of an encoder to the device. After the first error all further operations do nothing; Finish() tells
 // it. What it gives lies in `memory`. Not thread-safe.
-class WeightPacker {
+class WeightPacker : private WeightStore {
  public:
-  WeightPacker(Arena* memory, cudaStream_t stream) : memory_(*memory), stream_(stream) {}
+  WeightPacker(Arena* memory, cudaStream_t stream) : WeightStore(memory, stream, "loading the voice encoder") {}
 
   Layer LoadConv(const ConvWeights& weights);
   // Weights [out, in] or [out, in, taps] without bias; several with the same in and taps are one layer whose outputs
@@ -51,20 +53,11 @@ class WeightPacker {
   Status Finish();
 
  private:
-  bool failed() const { return !status_.ok(); }
-  void Check(cudaError_t error);
-  void* Allocate(Arena* arena, size_t bytes);
-  float* Floats(Arena* arena, int64_t count);
+  float* Keep(int64_t floats) { return Allocate<float>(memory(), static_cast<size_t>(floats)); }
   // The tensor's bytes, until Release().
   const void* Stage(const TensorView& tensor);
-  void Release() { staging_.Reuse(); }
   const void* Copy(const void* data, size_t bytes);
   void PackInto(const TensorView& tensor, int out, int in, int taps, float* to, int to_out, int first);
-
-  Arena& memory_;
-  Arena staging_;
-  cudaStream_t stream_;
-  Status status_;
 };
 
 }  // namespace qtts::cuda::encoder

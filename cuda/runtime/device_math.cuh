@@ -7,6 +7,9 @@
 
 #include <cstdint>
 
+#include "runtime/overlap.cuh"
+#include "runtime/warp.cuh"
+
 // What all kernels of this folder share: the hand-over between kernels, loads, conversions, the
 // matrix instruction, reductions.
 //
@@ -16,18 +19,6 @@
 // the previous one is complete: constants and older results may be read there, results of the
 // previous kernel only after it, and nothing may be written before it. Every block calls both.
 namespace qtts::cuda {
-
-__device__ __forceinline__ void WaitForPrevious() {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
-}
-
-__device__ __forceinline__ void LetNextStart() {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-#endif
-}
 
 // Loads of what an earlier kernel wrote: past L1, which overlapping kernels do not keep coherent.
 __device__ __forceinline__ float Fresh(const float* p) { return __ldcg(p); }
@@ -97,12 +88,6 @@ __device__ __forceinline__ float Exponential(float x) {
 template <typename T>
 __device__ __forceinline__ float Silu(float x) {
   return sizeof(T) == 4 ? x / (1.0F + expf(-x)) : __fdividef(x, 1.0F + __expf(-x));
-}
-
-__device__ __forceinline__ float WarpSum(float v) {
-#pragma unroll
-  for (int offset = 16; offset > 0; offset /= 2) v += __shfl_xor_sync(~0U, v, offset);
-  return v;
 }
 
 }  // namespace qtts::cuda

@@ -69,9 +69,13 @@ Result<Event> Event::Create(bool timing) {
   return event;
 }
 
-Result<UploadRing> UploadRing::Create() {
+Result<UploadRing> UploadRing::Create(size_t bytes) {
   UploadRing ring;
   for (Buffer& buffer : ring.buffers_) {
+    if (bytes > 0) {
+      QTTS_ASSIGN_OR_RETURN(buffer.host, PinnedMemory::Allocate(bytes));
+      QTTS_ASSIGN_OR_RETURN(buffer.device, DeviceMemory::Allocate(bytes));
+    }
     QTTS_ASSIGN_OR_RETURN(buffer.free, Event::Create());
   }
   return ring;

@@ -90,10 +90,11 @@ class Event {
   cudaEvent_t event_ = nullptr;
 };
 
-// Ways for small data to the device that do not make the host wait: page-locked memory used in turn.
+// Uploads that do not make the host wait: through two pieces of page-locked memory, used in turn.
 class UploadRing {
  public:
-  static Result<UploadRing> Create();
+  // Has room for `bytes` in an upload from the start, and makes more when it is needed.
+  static Result<UploadRing> Create(size_t bytes = 0);
   // Memory to fill with `bytes` bytes. Waits only if the last but one upload is still under way.
   Result<char*> Prepare(size_t bytes);
   // Enqueues the copy of what was prepared; where it will be, for work enqueued on the same stream before

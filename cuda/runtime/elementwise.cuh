@@ -4,13 +4,18 @@
 
 #include <cstdint>
 
+#include "runtime/launch.h"
+
 // Grids of one thread for each element.
 namespace qtts::cuda {
 
 inline constexpr int kElementThreads = 256;
 
-inline unsigned ElementBlocks(int64_t elements) {
-  return static_cast<unsigned>((elements + kElementThreads - 1) / kElementThreads);
+template <typename... Parameters, typename... Arguments>
+cudaError_t LaunchElements(void (*kernel)(Parameters...), int64_t elements, cudaStream_t stream,
+                           const Arguments&... arguments) {
+  const dim3 grid(static_cast<unsigned>((elements + kElementThreads - 1) / kElementThreads));
+  return LaunchKernel(kernel, grid, kElementThreads, 0, stream, {}, arguments...);
 }
 
 // This thread's element; the last block's may lie beyond the end.

@@ -6,9 +6,60 @@
 
 #include "runtime/succeeds.h"
 
+// Every kernel is launched here: the language model's by a Launcher, the others by LaunchKernel().
 namespace qtts::cuda {
 
-// Where kernels go, and whether they may overlap their predecessor (device_math.cuh).
+struct LaunchOptions {
+  bool overlap = false;      // may start while its predecessor ends (overlap.cuh); needs compute capability 9.0
+  unsigned cluster = 1;      // blocks of a cluster, up to 8, neighbours in x; more than one needs 9.0
+  bool cooperative = false;  // all blocks run at once, or the launch fails
+};
+
+// Enqueues a kernel. CUDA keeps an error as its last one too (cuda_error.h).
+template <typename... Parameters, typename... Arguments>
+cudaError_t LaunchKernel(void (*kernel)(Parameters...), const dim3& grid, int threads, size_t shared,
+                         cudaStream_t stream, const LaunchOptions& options, const Arguments&... arguments) {
+  cudaLaunchConfig_t config = {};
+  config.gridDim = grid;
+  config.blockDim = dim3(static_cast<unsigned>(threads));
+  config.dynamicSmemBytes = shared;
+  config.stream = stream;
+  cudaLaunchAttribute attributes[3] = {};
+  config.attrs = attributes;
+  if (options.overlap) {
+    cudaLaunchAttribute& attribute = attributes[config.numAttrs++];
+    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attribute.val.programmaticStreamSerializationAllowed = 1;
+  }
+  if (options.cluster > 1) {
+    cudaLaunchAttribute& attribute = attributes[config.numAttrs++];
+    attribute.id = cudaLaunchAttributeClusterDimension;
+    attribute.val.clusterDim = {options.cluster, 1, 1};
+  }
+  if (options.cooperative) {
+    cudaLaunchAttribute& attribute = attributes[config.numAttrs++];
+    attribute.id = cudaLaunchAttributeCooperative;
+    attribute.val.cooperative = 1;
+  }
+  return cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...);
+}
+
+// Gives shared memory as much of L1's memory as there is. Kernels that overlap must all have it: a change of the split
+// between two kernels would keep the second from starting early.
+template <typename... Parameters>
+cudaError_t PreferSharedMemory(void (*kernel)(Parameters...)) {
+  return cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), cudaFuncAttributePreferredSharedMemoryCarveout,
+                              cudaSharedmemCarveoutMaxShared);
+}
+
+// Lets launches of `kernel` ask for up to `bytes` of dynamic shared memory.
+template <typename... Parameters>
+cudaError_t AllowSharedMemory(void (*kernel)(Parameters...), size_t bytes) {
+  return cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), cudaFuncAttributeMaxDynamicSharedMemorySize,
+                              static_cast<int>(bytes));
+}
+
+// Where kernels go, and whether they may overlap their predecessor (overlap.cuh).
 struct Launcher {
   static constexpr size_t kPlainSharedMemory = size_t{32} << 10;  // safe beside any kernel's static part
 
@@ -23,36 +74,14 @@ struct Launcher {
     InClusters(1, kernel, grid, threads, shared, arguments...);
   }
 
-  // In clusters of `blocks` (up to 8) that follow one another in x; more than one needs compute capability 9.0.
+  // In clusters of `blocks`, see LaunchOptions.
   template <typename... Parameters, typename... Arguments>
   void InClusters(unsigned blocks, void (*kernel)(Parameters...), dim3 grid, int threads, size_t shared,
                   Arguments... arguments) const {
-    cudaLaunchConfig_t config = {};
-    config.gridDim = grid;
-    config.blockDim = dim3(static_cast<unsigned>(threads));
-    config.dynamicSmemBytes = shared;
-    config.stream = stream;
-    cudaLaunchAttribute attributes[2] = {};
-    config.attrs = attributes;
-    if (overlap) {
-      cudaLaunchAttribute& attribute = attributes[config.numAttrs++];
-      attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-      attribute.val.programmaticStreamSerializationAllowed = 1;
-    }
-    if (blocks > 1) {
-      cudaLaunchAttribute& attribute = attributes[config.numAttrs++];
-      attribute.id = cudaLaunchAttributeClusterDimension;
-      attribute.val.clusterDim = {blocks, 1, 1};
-    }
-    // One split of L1 and shared memory for all kernels: changing it would keep them from overlapping.
-    (void)Succeeds(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
-                                        cudaFuncAttributePreferredSharedMemoryCarveout,
-                                        cudaSharedmemCarveoutMaxShared));
-    if (shared > kPlainSharedMemory) {
-      (void)Succeeds(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
-                                          cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared)));
-    }
-    const cudaError_t result = cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...);
+    (void)Succeeds(PreferSharedMemory(kernel));
+    if (shared > kPlainSharedMemory) (void)Succeeds(AllowSharedMemory(kernel, shared));
+    const LaunchOptions options = {overlap, blocks, false};
+    const cudaError_t result = LaunchKernel(kernel, grid, threads, shared, stream, options, arguments...);
     if (error == cudaSuccess) error = result;
   }
 };

@@ -2,6 +2,7 @@
 #include "paths/persistent/frame_kernel.h"
 #include "paths/persistent/frame_shape.cuh"
 #include "paths/persistent/frame_variant.h"
+#include "runtime/launch.h"
 
 // Which variant of the persistent kernel is used, and its launch.
 namespace qtts::cuda {
@@ -26,29 +27,17 @@ cudaError_t PrepareFrameKernel(int talker_hidden, int rows, int ring_slots, int*
   if (error != cudaSuccess) return error;
   // The driver made it from code for earlier ones.
   if (attributes.ptxVersion < 90) return cudaErrorNoKernelImageForDevice;
-  error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes));
+  error = AllowSharedMemory(variant.kernel, bytes);
   // What it leaves is the codec's: only where processors have all their shared memory, not just what this one needs.
-  if (error == cudaSuccess && rows == 1) {
-    error =
-        cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared);
-  }
+  if (error == cudaSuccess && rows == 1) error = PreferSharedMemory(variant.kernel);
   if (error != cudaSuccess) return error;
   return cudaOccupancyMaxActiveBlocksPerMultiprocessor(blocks_per_processor, kernel, persistent::kThreads, bytes);
 }
 
 cudaError_t LaunchFrameKernel(const FrameKernelArguments& arguments, int rows, cudaStream_t stream) {
   const persistent::Variant variant = VariantOf(arguments.talker_hidden, rows);
-  cudaLaunchConfig_t config = {};
-  config.gridDim = dim3(persistent::kBlocks);
-  config.blockDim = dim3(persistent::kThreads);
-  config.dynamicSmemBytes = variant.bytes(arguments.ring_slots);
-  config.stream = stream;
-  cudaLaunchAttribute attribute = {};
-  attribute.id = cudaLaunchAttributeCooperative;
-  attribute.val.cooperative = 1;
-  config.attrs = &attribute;
-  config.numAttrs = 1;
-  return cudaLaunchKernelEx(&config, variant.kernel, arguments);
+  return LaunchKernel(variant.kernel, dim3(persistent::kBlocks), persistent::kThreads,
+                      variant.bytes(arguments.ring_slots), stream, {.cooperative = true}, arguments);
 }
 
 }  // namespace qtts::cuda

@@ -12,10 +12,10 @@
 #include "frame/frame.h"
 #include "gemm/gemm.h"
 #include "network/stack.h"
+#include "network/weight_loader.h"
 #include "paths/persistent/frame_kernel.h"
 #include "qtts/status.h"
 #include "runtime/device_memory.h"
-#include "weight_loader.h"
 
 namespace qtts::cuda {
 

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-#include "weight_loader.h"
+#include "network/weight_loader.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 #include <utility>
+
+#include "runtime/tensor.h"
 
 namespace qtts::cuda {
 namespace {
@@ -12,40 +13,10 @@ namespace {
 constexpr size_t kPieceBytes = size_t{32} << 20;
 constexpr const char* kLoading = "loading the model";
 
-float HalfToFloat(uint16_t bits) {
-  const uint32_t sign = static_cast<uint32_t>(bits & 0x8000) << 16;
-  const uint32_t exponent = bits >> 10 & 31;
-  const uint32_t mantissa = bits & 1023;
-  float value;
-  if (exponent == 31) {
-    value = std::bit_cast<float>(0x7F800000U | mantissa << 13);
-  } else if (exponent == 0) {
-    value = static_cast<float>(mantissa) / 16777216.0F;
-  } else {
-    value = std::bit_cast<float>((exponent + 112) << 23 | mantissa << 13);
-  }
-  return std::bit_cast<float>(std::bit_cast<uint32_t>(value) | sign);
-}
-
 int64_t RowsOf(const TensorView& tensor) { return tensor.shape.empty() ? 1 : tensor.shape.front(); }
 int64_t ColumnsOf(const TensorView& tensor) { return tensor.elements() / std::max<int64_t>(1, RowsOf(tensor)); }
 
 }  // namespace
-
-std::vector<float> FloatsOf(const TensorView& tensor) {
-  std::vector<float> values(static_cast<size_t>(tensor.elements()));
-  for (size_t i = 0; i < values.size(); ++i) {
-    if (tensor.dtype == DType::kF32) {
-      std::memcpy(&values[i], static_cast<const char*>(tensor.data) + 4 * i, 4);
-      continue;
-    }
-    uint16_t bits;
-    std::memcpy(&bits, static_cast<const char*>(tensor.data) + 2 * i, 2);
-    values[i] =
-        tensor.dtype == DType::kF16 ? HalfToFloat(bits) : std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
-  }
-  return values;
-}
 
 WeightLoader::WeightLoader(Precision precision, cudaStream_t stream) : precision_(precision) {
   launch_.stream = stream;
@@ -53,11 +24,7 @@ WeightLoader::WeightLoader(Precision precision, cudaStream_t stream) : precision
 
 Result<std::unique_ptr<WeightLoader>> WeightLoader::Create(Precision precision, cudaStream_t stream) {
   std::unique_ptr<WeightLoader> loader(new WeightLoader(precision, stream));
-  for (Buffer& buffer : loader->buffers_) {
-    QTTS_ASSIGN_OR_RETURN(buffer.host, PinnedMemory::Allocate(kPieceBytes));
-    QTTS_ASSIGN_OR_RETURN(buffer.device, DeviceMemory::Allocate(kPieceBytes));
-    QTTS_ASSIGN_OR_RETURN(buffer.free, Event::Create());
-  }
+  QTTS_ASSIGN_OR_RETURN(loader->uploads_, UploadRing::Create(kPieceBytes));
   return loader;
 }
 
@@ -80,17 +47,12 @@ Status WeightLoader::Upload(const TensorView& tensor, const std::function<void(c
   const int64_t piece = std::max<int64_t>(1, static_cast<int64_t>(kPieceBytes / std::max<size_t>(1, row_bytes)));
   for (int64_t first = 0; first < rows; first += piece) {
     const int64_t count = std::min(piece, rows - first);
-    Buffer& buffer = buffers_[next_++ % buffers_.size()];
-    QTTS_RETURN_IF_CUDA_ERROR(cudaEventSynchronize(buffer.free.get()), kLoading);
     const size_t bytes = static_cast<size_t>(count) * row_bytes;
-    std::memcpy(buffer.host.data(), static_cast<const char*>(tensor.data) + static_cast<size_t>(first) * row_bytes,
-                bytes);
-    QTTS_RETURN_IF_CUDA_ERROR(
-        cudaMemcpyAsync(buffer.device.data(), buffer.host.data(), bytes, cudaMemcpyHostToDevice, launch_.stream),
-        kLoading);
-    use(buffer.device.data(), first, count);
+    QTTS_ASSIGN_OR_RETURN(char* const host, uploads_.Prepare(bytes));
+    std::memcpy(host, static_cast<const char*>(tensor.data) + static_cast<size_t>(first) * row_bytes, bytes);
+    QTTS_ASSIGN_OR_RETURN(const char* const piece_data, uploads_.Send(launch_.stream));
+    use(piece_data, first, count);
     QTTS_RETURN_IF_CUDA_ERROR(launch_.error, kLoading);
-    QTTS_RETURN_IF_CUDA_ERROR(cudaEventRecord(buffer.free.get(), launch_.stream), kLoading);
   }
   return Status::Ok();
 }
@@ -194,7 +156,7 @@ Result<const float*> WeightLoader::LoadFloats(const std::vector<float>& values) 
 
 Status WeightLoader::Finish() {
   QTTS_RETURN_IF_ERROR(Synchronize());
-  buffers_ = {};
+  uploads_ = UploadRing();
   return Status::Ok();
 }
 

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-#ifndef QTTS_CUDA_WEIGHT_LOADER_H_
-#define QTTS_CUDA_WEIGHT_LOADER_H_
+#ifndef QTTS_CUDA_NETWORK_WEIGHT_LOADER_H_
+#define QTTS_CUDA_NETWORK_WEIGHT_LOADER_H_
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -69,18 +68,9 @@ class WeightLoader {
   Launcher launch_;
   std::vector<DeviceMemory> owned_;
   size_t bytes_ = 0;
-  struct Buffer {
-    PinnedMemory host;
-    DeviceMemory device;
-    Event free;
-  };
-  std::array<Buffer, 2> buffers_;
-  size_t next_ = 0;
+  UploadRing uploads_;
 };
-
-// Elements of a small mapped tensor as F32.
-std::vector<float> FloatsOf(const TensorView& tensor);
 
 }  // namespace qtts::cuda
 
-#endif  // QTTS_CUDA_WEIGHT_LOADER_H_
+#endif  // QTTS_CUDA_NETWORK_WEIGHT_LOADER_H_
