@@ -37,9 +37,9 @@ constexpr int kFirstCapability = 8;
 // Device memory beside weights that a start needs at least: scratch, the codec's state, one utterance.
 constexpr size_t kWorkingBytes = size_t{512} << 20;
 
-Status DamagedModel(SlotFault fault) {
-  const char* const part = fault == SlotFault::kTalker      ? "talker"
-                           : fault == SlotFault::kPredictor ? "code predictor"
+Status DamagedModel(ModelPart fault) {
+  const char* const part = fault == ModelPart::kTalker      ? "talker"
+                           : fault == ModelPart::kPredictor ? "code predictor"
                                                             : "speech tokenizer";
   return Status::CorruptModel("the model's " + std::string(part) +
                               " gave no usable number; its weights are probably damaged: fetch them again");
@@ -161,7 +161,7 @@ struct CudaBackend::Impl {
     bool prefilled = false;
     int64_t submitted = 0;
     FrameStart start = FrameStart::kInput;  // of the next frame
-    FrameEnd end = FrameEnd::kNone;         // what the host knows of; for kError, `status`
+    EndReason end = EndReason::kNone;       // what the host knows of; for kError, `status`
     Status status;
   };
   // One row of a submission: where its result will be, or what it is already.
@@ -169,7 +169,7 @@ struct CudaBackend::Impl {
     SlotId id = 0;
     int entry = -1;  // of the rings; below 0: not on the device
     int row = 0;
-    FrameEnd end = FrameEnd::kNone;
+    EndReason end = EndReason::kNone;
     Status status;
   };
   struct Submission {
@@ -234,7 +234,7 @@ struct CudaBackend::Impl {
                     int* last_entry);
   // Ends a slot for a reason that the host found.
   static void Fail(Slot* slot, Row* row, Status status) {
-    slot->end = FrameEnd::kError;
+    slot->end = EndReason::kError;
     slot->status = std::move(status);
     row->end = slot->end;
     row->status = slot->status;
@@ -554,13 +554,13 @@ Result<PrefillProgress> CudaBackend::Prefill(SlotId id) {
   const auto found = impl.slots.find(id);
   if (found == impl.slots.end()) return Status::InvalidArgument("slot " + std::to_string(id) + " is not open");
   Impl::Slot& slot = found->second;
-  if (slot.end == FrameEnd::kError) return slot.status;
+  if (slot.end == EndReason::kError) return slot.status;
   Result<PrefillProgress> progress = impl.RunPiece(&slot);
   if (progress.ok()) return progress;
   if (progress.status().code() == StatusCode::kDeviceUnavailable) {
     impl.lost = progress.status();
   } else {
-    slot.end = FrameEnd::kError;
+    slot.end = EndReason::kError;
     slot.status = progress.status();
   }
   return progress;
@@ -600,7 +600,7 @@ Status CudaBackend::Submit(std::span<const FrameStep> steps) {
     Impl::Row& row = submission.rows[i];
     row.id = steps[i].slot;
     Impl::Slot& slot = impl.slots.at(row.id);
-    if (slot.end != FrameEnd::kNone) {
+    if (slot.end != EndReason::kNone) {
       row.end = slot.end;
       row.status = slot.status;
       continue;
@@ -668,12 +668,12 @@ Result<std::vector<FrameResult>> CudaBackend::Collect() {
     result.status = row.status;
     const auto found = impl.slots.find(row.id);
     if (found == impl.slots.end()) {
-      result.end = FrameEnd::kError;
+      result.end = EndReason::kError;
       result.status = Status::Cancelled("the slot was closed");
       continue;
     }
     if (row.entry < 0) continue;
-    if (found->second.end != FrameEnd::kNone) {
+    if (found->second.end != EndReason::kNone) {
       // An earlier frame's end that the device may not have known.
       result.end = found->second.end;
       result.status = found->second.status;
@@ -682,23 +682,14 @@ Result<std::vector<FrameResult>> CudaBackend::Collect() {
     const size_t at = static_cast<size_t>(row.entry) * kMaxRows + static_cast<size_t>(row.row);
     const FrameRowResult& device = impl.results.as<const FrameRowResult>()[at];
     Impl::Slot& slot = found->second;
-    switch (device.end) {
-      case SlotEnd::kRunning:
-        result.codes.assign(device.codes, device.codes + groups);
-        result.pcm.assign(impl.out.as<const float>() + at * static_cast<size_t>(impl.samples),
-                          impl.out.as<const float>() + (at + 1) * static_cast<size_t>(impl.samples));
-        continue;
-      case SlotEnd::kEndOfSpeech:
-        result.end = FrameEnd::kEndOfSpeech;
-        break;
-      case SlotEnd::kMaxTokens:
-        result.end = FrameEnd::kMaxTokens;
-        break;
-      case SlotEnd::kFault:
-        result.end = FrameEnd::kError;
-        result.status = DamagedModel(device.fault);
-        break;
+    if (device.end == EndReason::kNone) {
+      result.codes.assign(device.codes, device.codes + groups);
+      result.pcm.assign(impl.out.as<const float>() + at * static_cast<size_t>(impl.samples),
+                        impl.out.as<const float>() + (at + 1) * static_cast<size_t>(impl.samples));
+      continue;
     }
+    result.end = device.end;
+    if (device.end == EndReason::kError) result.status = DamagedModel(device.fault);
     slot.end = result.end;
     slot.status = result.status;
   }

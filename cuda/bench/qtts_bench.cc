@@ -173,7 +173,7 @@ Status LanguageModelFigures(const Checkpoint& checkpoint, const Options& options
       report->Add("  of the copy bandwidth", bytes / ms / 1e9 / bandwidth * 100, "%");
     }
     const auto& last = results.as<FrameRowResult>()[0];
-    if (last.end != SlotEnd::kRunning) return Status::Internal("the utterance ended during the measurement");
+    if (last.end != EndReason::kNone) return Status::Internal("the utterance ended during the measurement");
     QTTS_RETURN_IF_ERROR(model->Health());
     model->Close(0);
   }
@@ -247,7 +247,7 @@ Result<double> SteadyFrame(CudaBackend* backend, const ModelConfig& config, int 
       continue;
     }
     QTTS_ASSIGN_OR_RETURN(const auto results, backend->Collect());
-    if (results[0].end == FrameEnd::kError) return results[0].status;
+    if (results[0].end == EndReason::kError) return results[0].status;
     --outstanding;
     if (++collected == kWarmUp) begin = Clock::now();
   }
@@ -308,7 +308,7 @@ Status WholeFigures(const std::shared_ptr<const Checkpoint>& checkpoint, const O
       QTTS_RETURN_IF_ERROR(backend->Submit({&step, 1}));
       QTTS_ASSIGN_OR_RETURN(const auto results, backend->Collect());
       times.push_back(Milliseconds(Clock::now() - start));
-      if (results[0].end != FrameEnd::kNone) return Status::Internal("the first frame was not made");
+      if (results[0].end != EndReason::kNone) return Status::Internal("the first frame was not made");
       backend->Close(slot);
     }
     const std::string name = std::string("prompt to first PCM, ") + kind;
@@ -348,7 +348,7 @@ Status Soak(const std::shared_ptr<const Checkpoint>& checkpoint, const Options& 
       if (i % 10 == 9 && frame == 1) backend->Close(slot);
       QTTS_ASSIGN_OR_RETURN(const auto results, backend->Collect());
       if (frame == 0) times.push_back(Milliseconds(Clock::now() - start));
-      if (i % 10 != 9 && results[0].end == FrameEnd::kError) return results[0].status;
+      if (i % 10 != 9 && results[0].end == EndReason::kError) return results[0].status;
       step.text_id = config.tts_pad_token_id;
     }
     backend->Close(slot);

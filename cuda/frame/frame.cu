@@ -15,7 +15,7 @@ __global__ void __launch_bounds__(kThreads) BeginKernel(EmbeddingTables tables, 
   LetNextStart();
   const int row = blockIdx.x;
   const FrameRow step = steps[static_cast<int64_t>(*frame.frame % kRing) * kMaxRows + row];
-  if (step.slot < 0 || slots[step.slot].end != SlotEnd::kRunning) {
+  if (step.slot < 0 || slots[step.slot].end != EndReason::kNone) {
     if (threadIdx.x == 0) frame.slots[row] = -1;
     return;
   }
@@ -100,8 +100,8 @@ __global__ void __launch_bounds__(kThreads) DeliverKernel(const int* slots, cons
   }
   usable = __syncthreads_and(usable);
   if (threadIdx.x == 0 && !usable) {
-    results[entry].end = SlotEnd::kFault;
-    results[entry].fault = SlotFault::kCodec;
+    results[entry].end = EndReason::kError;
+    results[entry].fault = ModelPart::kCodec;
   }
 }
 

@@ -4,6 +4,9 @@
 
 #include <cstdint>
 
+#include "backend/model_part.h"
+#include "qtts/end_reason.h"
+
 // What the device remembers of utterances, and what host and device hand each other frame by frame.
 namespace qtts::cuda {
 
@@ -22,10 +25,6 @@ struct SamplingRules {
   float top_p;
 };
 
-enum class SlotEnd : int { kRunning = 0, kEndOfSpeech = 1, kMaxTokens = 2, kFault = 3 };
-// Which part gave no usable number.
-enum class SlotFault : int { kNone = 0, kTalker = 1, kPredictor = 2, kCodec = 3 };
-
 // One utterance.
 struct SlotState {
   uint64_t seed;
@@ -35,8 +34,8 @@ struct SlotState {
   float repetition_penalty;
   int position;  // of the next talker input
   int chosen;    // ids of codebook 0 chosen so far, the end included
-  SlotEnd end;
-  SlotFault fault;
+  EndReason end;
+  ModelPart fault;        // for kError: the part that gave no usable number
   int codes[kMaxGroups];  // of the last frame
 };
 
@@ -48,8 +47,8 @@ struct FrameRow {
 
 // Device to host: what it did. PCM lies elsewhere.
 struct FrameRowResult {
-  SlotEnd end;
-  SlotFault fault;
+  EndReason end;
+  ModelPart fault;  // for kError: the part that gave no usable number
   int codes[kMaxGroups];
 };
 

@@ -430,23 +430,23 @@ __device__ __forceinline__ float TalkerLogit(float logit, int id, bool repeated,
 }
 
 // How an utterance goes on whose talker chose `id` (below 0: nothing) after `chosen` ids.
-__device__ __forceinline__ SlotEnd EndAfter(int id, int eos_id, int chosen, int64_t max_new_tokens) {
-  if (id < 0) return SlotEnd::kFault;
-  if (id == eos_id) return SlotEnd::kEndOfSpeech;
-  return chosen + 1 >= max_new_tokens ? SlotEnd::kMaxTokens : SlotEnd::kRunning;
+__device__ __forceinline__ EndReason EndAfter(int id, int eos_id, int chosen, int64_t max_new_tokens) {
+  if (id < 0) return EndReason::kError;
+  if (id == eos_id) return EndReason::kComplete;
+  return chosen + 1 >= max_new_tokens ? EndReason::kMaxDuration : EndReason::kNone;
 }
 
 // Notes that; by one thread.
-__device__ __forceinline__ void TakeTalkerId(int id, SlotEnd end, int row, int groups, const FrameRows& frame,
+__device__ __forceinline__ void TakeTalkerId(int id, EndReason end, int row, int groups, const FrameRows& frame,
                                              unsigned* history, SlotState* state) {
   state->chosen += 1;
   state->end = end;
   if (id < 0) {
-    state->fault = SlotFault::kTalker;
+    state->fault = ModelPart::kTalker;
   } else {
     history[id / 32] |= 1U << (id % 32);
   }
-  if (end == SlotEnd::kRunning) {
+  if (end == EndReason::kNone) {
     state->codes[0] = id;
     frame.codes[row * groups] = id;
     atomicOr(frame.live + 1, 1);
@@ -459,8 +459,8 @@ __device__ __forceinline__ void TakeTalkerId(int id, SlotEnd end, int row, int g
 __device__ __forceinline__ void TakePredictorId(int id, int group, int row, int groups, const FrameRows& frame,
                                                 SlotState* state) {
   if (id < 0) {
-    state->end = SlotEnd::kFault;
-    state->fault = SlotFault::kPredictor;
+    state->end = EndReason::kError;
+    state->fault = ModelPart::kPredictor;
     frame.slots[row] = -1;
     return;
   }

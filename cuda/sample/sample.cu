@@ -71,9 +71,9 @@ __global__ void __launch_bounds__(kThreads)
   }
   const int id =
       Choose<Team>(logits, a.vocab, rules, seed, chosen, 0, {list, ListKeys(a.vocab), list}, &shared, [](int) {});
-  const SlotEnd end = EndAfter(id, a.eos_id, chosen, max_new_tokens);
+  const EndReason end = EndAfter(id, a.eos_id, chosen, max_new_tokens);
   if (threadIdx.x == 0) TakeTalkerId(id, end, row, groups, frame, history, &state);
-  if (end != SlotEnd::kRunning) return;
+  if (end != EndReason::kNone) return;
   Embed<T>(a.code, row, id);
   if (a.hidden != nullptr) {
     const float factor = gemm::NormFactor(squares, 1, a.code.width, a.eps);

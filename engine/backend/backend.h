@@ -10,6 +10,7 @@
 
 #include "backend/voice_encoder.h"
 #include "prompt/prompt.h"
+#include "qtts/end_reason.h"
 #include "qtts/request.h"
 #include "qtts/status.h"
 
@@ -28,13 +29,6 @@ struct FrameStep {
   int32_t text_id = kNoText;
 };
 
-enum class FrameEnd {
-  kNone,         // a frame was made; more can follow
-  kEndOfSpeech,  // the model chose to end; no frame was made
-  kMaxTokens,    // max_new_tokens ids were chosen without an end; no frame was made
-  kError,        // this slot failed: see status; others go on
-};
-
 // What one call of Backend::Prefill() did.
 struct PrefillProgress {
   bool done = false;  // nothing of the prompt is left: the slot's first frame may be submitted
@@ -44,7 +38,9 @@ struct PrefillProgress {
 // What one FrameStep gave.
 struct FrameResult {
   SlotId slot = 0;
-  FrameEnd end = FrameEnd::kNone;
+  // kNone: a frame was made, and more can follow. kComplete, kMaxDuration: none was made, the utterance is over.
+  // kError: this slot failed, see `status`; others go on.
+  EndReason end = EndReason::kNone;
   Status status;
   std::vector<int32_t> codes;  // [code_groups]
   std::vector<float> pcm;      // [samples_per_frame]

@@ -65,7 +65,7 @@ struct Slot {
   std::vector<float> logits;
   bool started = false;
   std::vector<int32_t> codes;  // of the last frame
-  FrameEnd end = FrameEnd::kNone;
+  EndReason end = EndReason::kNone;
   Status status;
 };
 
@@ -77,7 +77,7 @@ struct ActiveStep {
   std::vector<float> hidden;  // [talker's width]
   std::vector<float> logits;  // [talker's vocabulary]
 
-  void End(FrameEnd end, Status status = Status()) {
+  void End(EndReason end, Status status = Status()) {
     slot->end = end;
     slot->status = std::move(status);
     result->end = end;
@@ -85,7 +85,7 @@ struct ActiveStep {
     result->codes.clear();
     result->pcm.clear();
   }
-  bool ended() const { return slot->end != FrameEnd::kNone; }
+  bool ended() const { return slot->end != EndReason::kNone; }
 };
 
 class CpuBackend final : public Backend {
@@ -229,12 +229,12 @@ Result<SlotId> CpuBackend::Open(Prompt prompt, const GenerationSettings& setting
 Result<PrefillProgress> CpuBackend::Prefill(SlotId slot) {
   const auto found = slots_.find(slot);
   if (found == slots_.end()) return Status::InvalidArgument("slot " + std::to_string(slot) + " is not open");
-  if (found->second.end == FrameEnd::kError) return found->second.status;
+  if (found->second.end == EndReason::kError) return found->second.status;
   try {
     return RunPiece(&found->second);
   } catch (const std::bad_alloc&) {
     // A cache may have grown in some layers only.
-    found->second.end = FrameEnd::kError;
+    found->second.end = EndReason::kError;
     found->second.status = OutOfMemory();
     return found->second.status;
   }
@@ -313,9 +313,9 @@ Result<std::vector<FrameResult>> CpuBackend::Collect() {
     results[i].slot = steps[i].slot;
     const auto found = slots_.find(steps[i].slot);
     if (found == slots_.end()) {
-      results[i].end = FrameEnd::kError;
+      results[i].end = EndReason::kError;
       results[i].status = Status::Cancelled("the slot was closed");
-    } else if (found->second.end != FrameEnd::kNone) {
+    } else if (found->second.end != EndReason::kNone) {
       results[i].end = found->second.end;
       results[i].status = found->second.status;
     } else {
@@ -327,7 +327,7 @@ Result<std::vector<FrameResult>> CpuBackend::Collect() {
   } catch (const std::bad_alloc&) {
     // Caches may have grown for some and not for others: none can go on.
     for (ActiveStep& step : active) {
-      if (!step.ended()) step.End(FrameEnd::kError, OutOfMemory());
+      if (!step.ended()) step.End(EndReason::kError, OutOfMemory());
     }
   }
   // Weights are read where they are mapped: what they gave counts if they are still those of the file.
@@ -355,7 +355,8 @@ void CpuBackend::Advance(std::span<ActiveStep> steps) {
 void CpuBackend::Start(ActiveStep* step) {
   Slot& slot = *step->slot;
   if (step->text_id != kNoText) {
-    return step->End(FrameEnd::kError, Status::InvalidArgument("the first frame follows the prompt and takes no text"));
+    return step->End(EndReason::kError,
+                     Status::InvalidArgument("the first frame follows the prompt and takes no text"));
   }
   slot.started = true;
   while (!slot.prefilled) RunPiece(&slot);
@@ -370,11 +371,11 @@ void CpuBackend::StepTalker(std::span<ActiveStep> steps) {
   for (ActiveStep& step : steps) {
     PromptRow row{step.text_id, step.slot->codes};
     if (step.text_id == kNoText) {
-      step.End(FrameEnd::kError, Status::InvalidArgument("a frame after the first needs a text id"));
+      step.End(EndReason::kError, Status::InvalidArgument("a frame after the first needs a text id"));
     } else if (Status status = embedder_.Check(row, {}); !status.ok()) {
-      step.End(FrameEnd::kError, std::move(status));
+      step.End(EndReason::kError, std::move(status));
     } else if (step.slot->cache.length() >= talker_.max_positions()) {
-      step.End(FrameEnd::kError,
+      step.End(EndReason::kError,
                Status::ResourceExhausted("the utterance has filled all " + std::to_string(talker_.max_positions()) +
                                          " positions of the model without an end; split the text"));
     } else {
@@ -399,9 +400,9 @@ void CpuBackend::StepTalker(std::span<ActiveStep> steps) {
 void CpuBackend::ChooseFirstCode(ActiveStep* step) {
   Slot& slot = *step->slot;
   const int32_t id = slot.sampler.Sample(step->logits);
-  if (id == kNoToken) return step->End(FrameEnd::kError, DamagedModel("talker"));
-  if (id == config_.talker.codec_eos_id) return step->End(FrameEnd::kEndOfSpeech);
-  if (slot.sampler.count() >= slot.settings.max_new_tokens) return step->End(FrameEnd::kMaxTokens);
+  if (id == kNoToken) return step->End(EndReason::kError, DamagedModel("talker"));
+  if (id == config_.talker.codec_eos_id) return step->End(EndReason::kComplete);
+  if (slot.sampler.count() >= slot.settings.max_new_tokens) return step->End(EndReason::kMaxDuration);
   slot.codes.assign(static_cast<size_t>(predictor_.code_groups()), 0);
   slot.codes.front() = id;
 }
@@ -423,7 +424,7 @@ void CpuBackend::PredictCodes(std::span<ActiveStep> steps) {
                                     static_cast<uint32_t>(group)};
         const int32_t code = SampleToken(logits, slot.settings.predictor, position);
         if (code != kNoToken) return code;
-        steps[row].End(FrameEnd::kError, DamagedModel("code predictor"));
+        steps[row].End(EndReason::kError, DamagedModel("code predictor"));
         return int32_t{0};  // any code will do to let the other rows finish
       },
       codes);
@@ -439,7 +440,7 @@ void CpuBackend::DecodeFrame(ActiveStep* step) {
   pcm.resize(static_cast<size_t>(codec_.samples_per_frame()));
   codec_.Decode(&slot.codec, slot.codes, pcm);
   if (std::any_of(pcm.begin(), pcm.end(), [](float sample) { return std::isnan(sample); })) {
-    return step->End(FrameEnd::kError, DamagedModel("speech tokenizer"));
+    return step->End(EndReason::kError, DamagedModel("speech tokenizer"));
   }
   step->result->codes = slot.codes;
 }

@@ -391,19 +391,10 @@ void Scheduler::CollectStep() {
 
 void Scheduler::Take(Running& running, FrameResult result) {
   const int64_t index = running.delivered++;
-  switch (result.end) {
-    case FrameEnd::kNone:
-      running.stream->Deliver({index, std::move(result.codes), std::move(result.pcm)});
-      break;
-    case FrameEnd::kEndOfSpeech:
-      running.End(EndReason::kComplete, Status::Ok(), index);
-      break;
-    case FrameEnd::kMaxTokens:
-      running.End(EndReason::kMaxDuration, Status::Ok(), index);
-      break;
-    case FrameEnd::kError:
-      running.End(EndReason::kError, std::move(result.status), index);
-      break;
+  if (result.end == EndReason::kNone) {
+    running.stream->Deliver({index, std::move(result.codes), std::move(result.pcm)});
+  } else {
+    running.End(result.end, std::move(result.status), index);
   }
 }
 

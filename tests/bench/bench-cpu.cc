@@ -417,8 +417,8 @@ class Child {
     if (!backend_->Submit({&step, 1}).ok()) Fail("the backend takes no frame");
     const std::vector<FrameResult> results = Take(backend_->Collect());
     ++frames_;
-    if (results.front().end == FrameEnd::kError) Fail(results.front().status.message());
-    return results.front().end == FrameEnd::kNone;
+    if (results.front().end == EndReason::kError) Fail(results.front().status.message());
+    return results.front().end == EndReason::kNone;
   }
 
   void Close() {

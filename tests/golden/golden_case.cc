@@ -245,7 +245,7 @@ Result<Fixture> MakeFixture(const std::string& name) {
 Result<Utterance> Speak(Backend* backend, const Fixture& fixture) {
   QTTS_ASSIGN_OR_RETURN(const SlotId slot, backend->Open(fixture.prompt, fixture.request.settings, 1));
   Utterance utterance;
-  for (int64_t frame = 0; utterance.end == FrameEnd::kNone; ++frame) {
+  for (int64_t frame = 0; utterance.end == EndReason::kNone; ++frame) {
     const FrameStep step = {.slot = slot, .text_id = frame == 0 ? kNoText : fixture.TextAfter(frame - 1)};
     QTTS_RETURN_IF_ERROR(backend->Submit({&step, 1}));
     QTTS_ASSIGN_OR_RETURN(const std::vector<FrameResult> results, backend->Collect());

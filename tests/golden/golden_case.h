@@ -86,7 +86,7 @@ Result<Fixture> MakeFixture(const std::string& name);
 struct Utterance {
   std::vector<int32_t> codes;  // [frames][groups]
   std::vector<float> pcm;
-  FrameEnd end = FrameEnd::kNone;
+  EndReason end = EndReason::kNone;
   Status status;
 };
 

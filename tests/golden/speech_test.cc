@@ -62,7 +62,7 @@ TEST_P(GoldenSpeech, GreedyCodes) {
     ASSERT_EQ(utterance->codes[i], expected[i]) << "frame " << i / groups << ", group " << i % groups;
   }
   EXPECT_EQ(utterance->codes.size(), expected.size());
-  EXPECT_EQ(utterance->end, fixture->golden->document["end"] == "eos" ? FrameEnd::kEndOfSpeech : FrameEnd::kMaxTokens);
+  EXPECT_EQ(utterance->end, fixture->golden->document["end"] == "eos" ? EndReason::kComplete : EndReason::kMaxDuration);
 }
 
 TEST_P(GoldenSound, SamplesOfTheUtterance) {

@@ -31,7 +31,7 @@ using testing::RandomPrompt;
 struct Speech {
   std::vector<std::vector<int32_t>> codes;
   std::vector<float> pcm;
-  FrameEnd end = FrameEnd::kNone;
+  EndReason end = EndReason::kNone;
   Status status;
 };
 
@@ -66,7 +66,7 @@ std::vector<Speech> Speak(Backend* backend, const std::vector<Utterance>& uttera
       Speech& s = speech[who[i]];
       if (running[who[i]].done) continue;
       ASSERT_EQ(result.slot, running[who[i]].slot);
-      if (result.end != FrameEnd::kNone) {
+      if (result.end != EndReason::kNone) {
         s.end = result.end;
         s.status = result.status;
         running[who[i]].done = true;
@@ -242,7 +242,7 @@ TEST(CudaBackendTest, EndsLikeTheCpu) {
   for (size_t i = 0; i < got.size(); ++i) {
     EXPECT_EQ(got[i].codes, expected[i].codes) << i;
     EXPECT_EQ(got[i].end, expected[i].end) << i;
-    ended += got[i].end == FrameEnd::kEndOfSpeech ? 1 : 0;
+    ended += got[i].end == EndReason::kComplete ? 1 : 0;
   }
   EXPECT_GT(ended, 0);
 }
@@ -481,7 +481,7 @@ TEST(CudaBackendTest, CloseInAnyState) {
       const auto results = gpu->Collect();
       ASSERT_TRUE(results.ok());
       EXPECT_EQ((*results)[0].slot, *victim);
-      EXPECT_EQ((*results)[0].end, FrameEnd::kError);
+      EXPECT_EQ((*results)[0].end, EndReason::kError);
     }
     gpu->Close(*next);
     const Speech speech = Speak(gpu.get(), {u}, 2)[0];
@@ -527,7 +527,7 @@ TEST(CudaBackendTest, RefusesWhatIsWrong) {
   ASSERT_TRUE(gpu->Submit({&step, 1}).ok());
   const auto results = gpu->Collect();
   ASSERT_TRUE(results.ok());
-  EXPECT_EQ((*results)[0].end, FrameEnd::kError);
+  EXPECT_EQ((*results)[0].end, EndReason::kError);
   EXPECT_EQ((*results)[0].status.code(), StatusCode::kInvalidArgument);
   gpu->Close(*slot);
 }
@@ -655,7 +655,7 @@ TEST(CudaBackendTest, OutOfMemoryInMidSpeech) {
     ASSERT_TRUE(submitted.ok()) << submitted.message();
     const auto results = gpu->Collect();
     ASSERT_TRUE(results.ok());
-    EXPECT_EQ((*results)[0].end, FrameEnd::kNone);
+    EXPECT_EQ((*results)[0].end, EndReason::kNone);
   }
   gpu->Close(*victim);
   Utterance u;

@@ -294,7 +294,7 @@ std::vector<int32_t> Speak(const std::shared_ptr<const Checkpoint>& checkpoint, 
     EXPECT_TRUE(backend->Submit({&step, 1}).ok());
     const auto results = backend->Collect();
     EXPECT_TRUE(results.ok());
-    if (!results.ok() || (*results)[0].end != FrameEnd::kNone) break;
+    if (!results.ok() || (*results)[0].end != EndReason::kNone) break;
     codes.insert(codes.end(), (*results)[0].codes.begin(), (*results)[0].codes.end());
   }
   return codes;

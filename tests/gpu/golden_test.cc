@@ -35,7 +35,7 @@ TEST_P(GpuGolden, GreedyCodesInF32) {
     ASSERT_EQ(utterance->codes[i], expected[i]) << "frame " << i / groups << ", group " << i % groups;
   }
   EXPECT_EQ(utterance->codes.size(), expected.size());
-  EXPECT_EQ(utterance->end, fixture->golden->document["end"] == "eos" ? FrameEnd::kEndOfSpeech : FrameEnd::kMaxTokens);
+  EXPECT_EQ(utterance->end, fixture->golden->document["end"] == "eos" ? EndReason::kComplete : EndReason::kMaxDuration);
   const auto& tensors = fixture->golden->tensors;
   if (tensors.contains("pcm")) ExpectError(AbsoluteError(utterance->pcm, tensors.at("pcm").values), 1e-4);
 }

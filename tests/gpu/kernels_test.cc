@@ -428,16 +428,16 @@ TEST(SampleTest, ChoosesLikeTheCpu) {
                            cudaMemcpyDeviceToHost),
                 cudaSuccess);
       for (int r = 0; r < kRows; ++r) {
-        if (states[static_cast<size_t>(r)].end != cuda::SlotEnd::kRunning) continue;
+        if (states[static_cast<size_t>(r)].end != EndReason::kNone) continue;
         const int32_t expected =
             samplers[static_cast<size_t>(r)].Sample({&logits[static_cast<size_t>(r) * kVocab], kVocab});
         const cuda::SlotState& s = after[static_cast<size_t>(r)];
         if (expected == kNoToken) {
-          EXPECT_EQ(s.fault, cuda::SlotFault::kTalker);
+          EXPECT_EQ(s.fault, ModelPart::kTalker);
         } else if (expected == kEos) {
-          EXPECT_EQ(s.end, cuda::SlotEnd::kEndOfSpeech);
+          EXPECT_EQ(s.end, EndReason::kComplete);
         } else {
-          EXPECT_EQ(s.end, cuda::SlotEnd::kRunning);
+          EXPECT_EQ(s.end, EndReason::kNone);
           EXPECT_EQ(s.codes[0], expected) << "trial " << trial << " step " << step << " row " << r;
         }
       }
@@ -506,7 +506,7 @@ TEST_P(TeacherForced, LogitsAreTheCpus) {
                     .ok());
     ASSERT_TRUE(stream->Synchronize().ok());
     const cuda::FrameRowResult& result = results->as<cuda::FrameRowResult>()[entry];
-    ASSERT_EQ(result.end, cuda::SlotEnd::kRunning);
+    ASSERT_EQ(result.end, EndReason::kNone);
     const auto read = [&](int group) {
       std::vector<float> values(static_cast<size_t>((*model)->vocab(group)));
       EXPECT_EQ(cudaMemcpy(values.data(), (*model)->logits(group), values.size() * 4, cudaMemcpyDeviceToHost),

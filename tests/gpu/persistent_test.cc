@@ -24,7 +24,6 @@ using cuda::LanguageModel;
 using cuda::LanguageModelOptions;
 using cuda::PersistentFrame;
 using cuda::PinnedMemory;
-using cuda::SlotEnd;
 using cuda::Stream;
 using testing::FullWidth;
 using testing::Greedy;
@@ -135,7 +134,7 @@ void ExpectSameFrame(Talker* graph, Talker* persistent, const ModelConfig& confi
   for (size_t row = 0; row < got.size(); ++row) {
     if (steps[row].slot < 0) continue;
     ASSERT_EQ(got[row].end, expected[row].end) << "row " << row;
-    if (got[row].end != SlotEnd::kRunning) continue;
+    if (got[row].end != EndReason::kNone) continue;
     ASSERT_EQ(Codes(got[row], config.talker.num_code_groups), Codes(expected[row], config.talker.num_code_groups))
         << "row " << row;
   }
@@ -308,7 +307,7 @@ TEST(PersistentFrame, EndsLikeTheGraph) {
       const std::vector<FrameRowResult> got = persistent.Frame(steps, frame + 10);
       for (size_t row = 0; row < got.size(); ++row) {
         ASSERT_EQ(got[row].end, expected[row].end) << "round " << round << ", frame " << frame << ", row " << row;
-        if (got[row].end == SlotEnd::kRunning) {
+        if (got[row].end == EndReason::kNone) {
           ASSERT_EQ(Codes(got[row], groups), Codes(expected[row], groups));
         } else {
           ++ended;

@@ -85,8 +85,8 @@ __device__ __forceinline__ bool Block<kTalkerHidden, kStreams>::ChooseCode(int r
     const CandidateLists lists = {choice.list, kFewCandidates,
                                   a.candidates + static_cast<int64_t>(row) * kPersistentCandidates};
     id = Choose<Team>(logits, vocab, rules, seed, talker ? chosen : chosen - 1, group, lists, &choice.memory, prefetch);
-    const SlotEnd end = EndAfter(id, a.eos_id, chosen, max_new_tokens);
-    goes_on = talker ? end == SlotEnd::kRunning : id >= 0;
+    const EndReason end = EndAfter(id, a.eos_id, chosen, max_new_tokens);
+    goes_on = talker ? end == EndReason::kNone : id >= 0;
     if (thread_ == 0) Publish(a.ids + row, goes_on ? static_cast<uint32_t>(id) : ~0U, epoch_ + 1);
     Team::Sync();
     if (thread_ == 0) {

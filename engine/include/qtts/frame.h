@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "qtts/end_reason.h"
+
 // What comes out of a Stream.
 namespace qtts {
 
@@ -19,16 +21,6 @@ enum class ReadState {
   kFrame,    // a frame was handed out
   kPending,  // none yet, the utterance goes on
   kEnd,      // no more frames: see Stream::end_reason() and status()
-};
-
-enum class EndReason {
-  kNone,         // still running
-  kComplete,     // the model ended the utterance
-  kMaxDuration,  // max_new_tokens struck first
-  kRunaway,      // Request::runaway_guard struck
-  kBusy,         // Request::max_wait ran out before its turn came
-  kCancelled,    // Cancel(), or the engine went away
-  kError,        // see Stream::status()
 };
 
 }  // namespace qtts

@@ -126,7 +126,7 @@ FrameResult Step(Backend* backend, SlotId slot, int32_t text_id) {
 struct Utterance {
   std::vector<int32_t> codes;
   std::vector<float> pcm;
-  FrameEnd end = FrameEnd::kNone;
+  EndReason end = EndReason::kNone;
   Status status;
 
   void Append(const FrameResult& result) {
@@ -147,7 +147,7 @@ Utterance Speak(Backend* backend, const ModelConfig& config, int variant, const 
   Utterance utterance;
   auto slot = backend->Open(MakePrompt(config, variant), settings, seed);
   EXPECT_TRUE(slot.ok()) << slot.status().message();
-  for (int frame = 0; frame < frames && utterance.end == FrameEnd::kNone; ++frame) {
+  for (int frame = 0; frame < frames && utterance.end == EndReason::kNone; ++frame) {
     utterance.Append(Step(backend, *slot, TextOf(config, variant, frame)));
   }
   backend->Close(*slot);
@@ -266,7 +266,7 @@ TEST(CpuBackendTest, SlotsDoNotDisturbEachOther) {
         ASSERT_TRUE(slot.ok());
         slots[at] = *slot;
       }
-      if (round >= i && frames[at] < kFrames && together[at].end == FrameEnd::kNone) {
+      if (round >= i && frames[at] < kFrames && together[at].end == EndReason::kNone) {
         steps.insert(round % 2 == 0 ? steps.begin() : steps.end(), {slots[at], TextOf(config, i, frames[at])});
         ++frames[at];
       }
@@ -287,7 +287,7 @@ TEST(CpuBackendTest, SlotsDoNotDisturbEachOther) {
     EXPECT_FALSE(alone[i].codes.empty());
     ExpectSame(alone[i], together[i]);
   }
-  EXPECT_EQ(alone[2].end, FrameEnd::kMaxTokens);
+  EXPECT_EQ(alone[2].end, EndReason::kMaxDuration);
 }
 
 TEST(CpuBackendTest, SeedsAndThreads) {
@@ -313,7 +313,7 @@ TEST(CpuBackendTest, MaxNewTokens) {
     GenerationSettings settings = Greedy();
     settings.max_new_tokens = limit;
     const Utterance utterance = Speak(backend.get(), config, 0, settings, 0, 20);
-    EXPECT_EQ(utterance.end, FrameEnd::kMaxTokens);
+    EXPECT_EQ(utterance.end, EndReason::kMaxDuration);
     EXPECT_TRUE(utterance.status.ok());
     EXPECT_EQ(utterance.codes.size(), static_cast<size_t>(limit - 1) * groups);
     EXPECT_EQ(utterance.pcm.size(), static_cast<size_t>(limit - 1) * 1920);
@@ -330,7 +330,7 @@ TEST(CpuBackendTest, EndOfSpeech) {
     GenerationSettings settings = Greedy();
     settings.max_new_tokens = limit;
     const Utterance utterance = Speak(backend.get(), config, 0, settings, 0, 20);
-    EXPECT_EQ(utterance.end, FrameEnd::kEndOfSpeech);
+    EXPECT_EQ(utterance.end, EndReason::kComplete);
     EXPECT_EQ(utterance.pcm.size(), 2U * 1920);
   }
 }
@@ -343,10 +343,10 @@ TEST(CpuBackendTest, EndedSlotReportsItsEndAgain) {
   settings.max_new_tokens = 2;
   auto slot = backend->Open(MakePrompt(checkpoint->config()), settings, 0);
   ASSERT_TRUE(slot.ok());
-  EXPECT_EQ(Step(backend.get(), *slot, kNoText).end, FrameEnd::kNone);
+  EXPECT_EQ(Step(backend.get(), *slot, kNoText).end, EndReason::kNone);
   for (int i = 0; i < 3; ++i) {
     const FrameResult result = Step(backend.get(), *slot, 1);
-    EXPECT_EQ(result.end, FrameEnd::kMaxTokens);
+    EXPECT_EQ(result.end, EndReason::kMaxDuration);
     EXPECT_TRUE(result.codes.empty());
     EXPECT_TRUE(result.pcm.empty());
   }
@@ -587,7 +587,7 @@ TEST(CpuBackendPiecesTest, AreAboutAFramesWork) {
   EXPECT_GT(work, pieces / 2.0);
   const auto again = backend->Prefill(*slot);
   EXPECT_TRUE(again.ok() && again->done && again->work == 0);
-  EXPECT_EQ(Step(backend.get(), *slot, kNoText).end, FrameEnd::kNone);
+  EXPECT_EQ(Step(backend.get(), *slot, kNoText).end, EndReason::kNone);
   backend->Close(*slot);
   EXPECT_EQ(backend->Prefill(*slot).status().code(), StatusCode::kInvalidArgument);
 }
@@ -707,7 +707,7 @@ TEST_F(CpuBackendErrorTest, WrongTextEndsOnlyItsSlot) {
   ASSERT_TRUE(backend_->Submit(first).ok());
   auto results = backend_->Collect();
   ASSERT_TRUE(results.ok());
-  for (size_t i = 0; i < 4; ++i) EXPECT_EQ((*results)[i].end, i == 1 ? FrameEnd::kError : FrameEnd::kNone);
+  for (size_t i = 0; i < 4; ++i) EXPECT_EQ((*results)[i].end, i == 1 ? EndReason::kError : EndReason::kNone);
   EXPECT_EQ((*results)[1].status.code(), StatusCode::kInvalidArgument);
   EXPECT_TRUE((*results)[1].pcm.empty());
   // None for a later one, and one that does not exist.
@@ -717,7 +717,7 @@ TEST_F(CpuBackendErrorTest, WrongTextEndsOnlyItsSlot) {
   results = backend_->Collect();
   ASSERT_TRUE(results.ok());
   for (size_t i = 0; i < 4; ++i) {
-    EXPECT_EQ((*results)[i].end, i == 0 ? FrameEnd::kNone : FrameEnd::kError);
+    EXPECT_EQ((*results)[i].end, i == 0 ? EndReason::kNone : EndReason::kError);
     EXPECT_EQ((*results)[i].status.ok(), i == 0);
   }
   // The one that went on is what it would have been alone.
@@ -739,9 +739,9 @@ TEST_F(CpuBackendErrorTest, CloseBetweenSubmitAndCollect) {
   EXPECT_NE(*third, *first);
   auto results = backend_->Collect();
   ASSERT_TRUE(results.ok());
-  EXPECT_EQ((*results)[0].end, FrameEnd::kError);
+  EXPECT_EQ((*results)[0].end, EndReason::kError);
   EXPECT_EQ((*results)[0].status.code(), StatusCode::kCancelled);
-  EXPECT_EQ((*results)[1].end, FrameEnd::kNone);
+  EXPECT_EQ((*results)[1].end, EndReason::kNone);
   backend_->Close(*first);  // closing twice is harmless
 }
 
@@ -754,7 +754,7 @@ TEST(CpuBackendLimitTest, PositionsOfTheModel) {
   // 8 rows and 4 further inputs: frames 0 to 4.
   const Utterance utterance = Speak(backend.get(), config, 0, Greedy(), 0, 20);
   EXPECT_EQ(utterance.pcm.size(), 5U * 1920);
-  EXPECT_EQ(utterance.end, FrameEnd::kError);
+  EXPECT_EQ(utterance.end, EndReason::kError);
   EXPECT_EQ(utterance.status.code(), StatusCode::kResourceExhausted);
   EXPECT_NE(utterance.status.message().find("12 positions"), std::string::npos) << utterance.status.message();
 
@@ -780,7 +780,7 @@ TEST_P(CpuBackendDamageTest, DamagedWeightsEndTheSlotWithAnError) {
   const auto backend = MakeBackend(checkpoint);
   for (const GenerationSettings& settings : {Greedy(), GenerationSettings()}) {
     const Utterance utterance = Speak(backend.get(), checkpoint->config(), 0, settings, 0, 3);
-    EXPECT_EQ(utterance.end, FrameEnd::kError);
+    EXPECT_EQ(utterance.end, EndReason::kError);
     EXPECT_EQ(utterance.status.code(), StatusCode::kCorruptModel);
     EXPECT_NE(utterance.status.message().find(GetParam().part), std::string::npos) << utterance.status.message();
     EXPECT_TRUE(utterance.pcm.empty());

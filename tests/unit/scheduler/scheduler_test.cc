@@ -119,7 +119,7 @@ TEST_F(SchedulerTest, FramesComeInOrderAndTheUtteranceEnds) {
 }
 
 TEST_F(SchedulerTest, TokenLimitIsReported) {
-  script_.end_by_seed[1] = FrameEnd::kMaxTokens;
+  script_.end_by_seed[1] = EndReason::kMaxDuration;
   const auto stream = Start(1);
   EXPECT_EQ(ReadAll(*stream, 1).size(), 5U);
   EXPECT_EQ(stream->end_reason(), EndReason::kMaxDuration);
@@ -278,7 +278,7 @@ TEST_F(SchedulerTest, CancelDropsUnreadFrames) {
 }
 
 TEST_F(SchedulerTest, OneFailingStreamLeavesOthersAlone) {
-  script_.end_by_seed[1] = FrameEnd::kError;
+  script_.end_by_seed[1] = EndReason::kError;
   script_.frames_by_seed[1] = 2;
   script_.frames_by_seed[2] = 20;
   const auto good = Start(2);

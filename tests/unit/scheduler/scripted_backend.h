@@ -26,7 +26,7 @@ struct BackendScript {
       pieces_by_seed;  // calls of Prefill() that a prompt takes, of a frame's work each; 1 unless named
   std::map<uint64_t, Status> prefill_error_by_seed;  // in the place of the last one
   std::map<uint64_t, int> frames_by_seed;            // frames an utterance has; 5 unless named
-  std::map<uint64_t, FrameEnd> end_by_seed;          // how it ends; kEndOfSpeech unless named
+  std::map<uint64_t, EndReason> end_by_seed;         // how it ends; kComplete unless named
   std::map<uint64_t, Status> open_error_by_seed;
   std::set<uint64_t> silent_seeds;  // whose one sample is 0
 
@@ -154,8 +154,8 @@ class ScriptedBackend : public Backend {
     const auto frames = script_->frames_by_seed.find(slot.seed);
     if (slot.made >= (frames == script_->frames_by_seed.end() ? 5 : frames->second)) {
       const auto end = script_->end_by_seed.find(slot.seed);
-      result.end = end == script_->end_by_seed.end() ? FrameEnd::kEndOfSpeech : end->second;
-      if (result.end == FrameEnd::kError) result.status = Status::Internal("scripted failure");
+      result.end = end == script_->end_by_seed.end() ? EndReason::kComplete : end->second;
+      if (result.end == EndReason::kError) result.status = Status::Internal("scripted failure");
       return result;
     }
     result.codes = {slot.made};
