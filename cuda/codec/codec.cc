@@ -222,7 +222,7 @@ Status Codec::Impl::Run(std::span<const codec::Step> some, const Call& call, cud
     if (const auto* s = std::get_if<codec::GemmStep>(&step)) {
       codec::GemmArgs args = s->args;
       args.batch = batch;
-      args.columns = n * args.x.rows;
+      args.geometry.columns = n * args.x.rows;
       const codec::GemmTile tile = codec::ChooseTile(args, s->x_planes, device, call.room == CodecRoom::kBeside);
       return codec::LaunchGemm(args, s->x_planes, tile, device, stream);
     }

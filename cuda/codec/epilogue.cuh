@@ -17,20 +17,21 @@ struct Column {
 };
 
 __device__ __forceinline__ Column ColumnOf(const GemmArgs& a, int column) {
-  if (column >= a.columns) return {nullptr, 0, 0, -1};
+  if (column >= a.geometry.columns) return {nullptr, 0, 0, -1};
   const int b = Divide(column, a.x.by_rows);
   return {LoadState(a.batch.states, b), b, column - b * a.x.rows, __ldcg(a.batch.frames + b)};
 }
 
 // Called by whole warps: 1 / root mean square of a column's rms_input.
 __device__ __forceinline__ float InverseRms(const GemmArgs& a, int column) {
-  const float4* const x = reinterpret_cast<const float4*>(a.rms_input + static_cast<int64_t>(column) * a.x.channels);
+  const float4* const x =
+      reinterpret_cast<const float4*>(a.epilogue.rms_input + static_cast<int64_t>(column) * a.x.channels);
   float sum = 0;
   for (int i = static_cast<int>(threadIdx.x) % 32; i < a.x.channels / 4; i += 32) {
     const float4 v = __ldcg(x + i);
     sum += v.x * v.x + v.y * v.y + v.z * v.z + v.w * v.w;
   }
-  return 1.0F / sqrtf(WarpSum(sum) / static_cast<float>(a.rms_width) + a.rms_eps);
+  return 1.0F / sqrtf(WarpSum(sum) / static_cast<float>(a.epilogue.rms_width) + a.epilogue.rms_eps);
 }
 
 // Fills `places` of a block's `count` columns from `first`; called by all threads.
@@ -45,9 +46,9 @@ __device__ __forceinline__ void PlaceColumns(const GemmArgs& a, int first, int c
 // for its own instructions.
 template <int kCount>
 __device__ __forceinline__ void PlaceRows(const GemmArgs& a, int first, Column* places, uintptr_t* rows) {
-  for (int i = static_cast<int>(threadIdx.x); i < a.taps * kCount; i += static_cast<int>(blockDim.x)) {
+  for (int i = static_cast<int>(threadIdx.x); i < a.geometry.taps * kCount; i += static_cast<int>(blockDim.x)) {
     const int tap = i / kCount;
-    const int lag = (a.taps - 1 - tap) * a.dilation;
+    const int lag = (a.geometry.taps - 1 - tap) * a.geometry.dilation;
     const Column c = ColumnOf(a, first + i % kCount);
     const __half* const row =
         c.frame < 0 ? nullptr : SourceRow<__half>(a.x, c.batch_row, c.time, lag, c.state, c.frame);
@@ -58,9 +59,9 @@ __device__ __forceinline__ void PlaceRows(const GemmArgs& a, int first, Column* 
 
 // Fills `column_scale` where the input is to be normalised; called by all threads.
 __device__ __forceinline__ void ScaleColumns(const GemmArgs& a, int first, int count, float* column_scale) {
-  if (a.rms_input == nullptr) return;
+  if (a.epilogue.rms_input == nullptr) return;
   const int warps = static_cast<int>(blockDim.x) / 32;
-  const int end = min(count, a.columns - first);
+  const int end = min(count, a.geometry.columns - first);
   for (int i = static_cast<int>(threadIdx.x) / 32; i < end; i += warps) {
     const float scale = InverseRms(a, first + i);
     if (threadIdx.x % 32 == 0) column_scale[i] = scale;
@@ -89,34 +90,36 @@ struct Constants {
 template <int kRows>
 __device__ __forceinline__ void PlaceConstants(const GemmArgs& a, int first_tile, int tiles, Constants<kRows>* to) {
   const int first = first_tile * kTileRows;
-  const bool gated = a.activation == Activation::kSwiGlu;
+  const bool gated = a.epilogue.activation == Activation::kSwiGlu;
   for (int i = static_cast<int>(threadIdx.x); i < tiles * kTileRows; i += static_cast<int>(blockDim.x)) {
     const int m = first + i;
-    if (m >= a.tiles * kTileRows) break;
-    to->weight_scale[i] = a.weight_scale != nullptr ? __ldg(a.weight_scale + m) : 1.0F;
+    if (m >= a.geometry.tiles * kTileRows) break;
+    to->weight_scale[i] = a.weights.scale != nullptr ? __ldg(a.weights.scale + m) : 1.0F;
     if (gated) continue;  // has none of the others
-    to->bias[i] = a.bias != nullptr ? __ldg(a.bias + m) : 0.0F;
-    to->scale[i] = a.scale != nullptr ? __ldg(a.scale + m) : 1.0F;
-    if (a.out.snake_a != nullptr) {
-      const int channel = a.stride > 1 ? m - Divide(m, a.by_out_channels) * a.out.channels : m;
-      to->snake_a[i] = __ldg(a.out.snake_a + channel);
-      to->snake_inverse_b[i] = __ldg(a.out.snake_inverse_b + channel);
+    to->bias[i] = a.epilogue.bias != nullptr ? __ldg(a.epilogue.bias + m) : 0.0F;
+    to->scale[i] = a.epilogue.scale != nullptr ? __ldg(a.epilogue.scale + m) : 1.0F;
+    if (a.epilogue.out.snake_a != nullptr) {
+      const int channel =
+          a.epilogue.stride > 1 ? m - Divide(m, a.epilogue.by_out_channels) * a.epilogue.out.channels : m;
+      to->snake_a[i] = __ldg(a.epilogue.out.snake_a + channel);
+      to->snake_inverse_b[i] = __ldg(a.epilogue.out.snake_inverse_b + channel);
     }
   }
 }
 
 // Four neighbouring residuals; zeros where there are none.
 __device__ __forceinline__ float4 ResidualAt(const GemmArgs& a, int column, int m) {
-  if (a.residual == nullptr || column >= a.columns || m >= a.tiles * kTileRows) return {0, 0, 0, 0};
-  const int64_t at = static_cast<int64_t>(column) * a.tiles * kTileRows + m;
-  return __ldcg(reinterpret_cast<const float4*>(a.residual + at));
+  if (a.epilogue.residual == nullptr || column >= a.geometry.columns || m >= a.geometry.tiles * kTileRows)
+    return {0, 0, 0, 0};
+  const int64_t at = static_cast<int64_t>(column) * a.geometry.tiles * kTileRows + m;
+  return __ldcg(reinterpret_cast<const float4*>(a.epilogue.residual + at));
 }
 
 // The residual that the calling thread needs first in Finish().
 __device__ __forceinline__ float4 FirstResidual(const GemmArgs& a, int first_tile, int first_column) {
   const int e = static_cast<int>(threadIdx.x);
-  const int n = Divide(e, a.by_quads);
-  return ResidualAt(a, first_column + n, first_tile * kTileRows + (e - n * a.by_quads.value) * 4);
+  const int n = Divide(e, a.geometry.by_quads);
+  return ResidualAt(a, first_column + n, first_tile * kTileRows + (e - n * a.geometry.by_quads.value) * 4);
 }
 
 // Finishes and stores four outputs of a column at `place`: rows row.. of the block's weight tile `tile`, or what these
@@ -125,7 +128,7 @@ template <int kRows, typename Sums, typename Residual>
 __device__ __forceinline__ void FinishQuad(const GemmArgs& a, int first_tile, int tile, int row, int column,
                                            const Column& place, float normalise, const Constants<kRows>& constants,
                                            const Residual& residual, const Sums& sums) {
-  const bool gated = a.activation == Activation::kSwiGlu;
+  const bool gated = a.epilogue.activation == Activation::kSwiGlu;
   const int i = tile * kTileRows + row;  // among the constants
   float4 v = Times(Times(sums(row), Load4(constants.weight_scale + i)), normalise);
   int m = first_tile * kTileRows + i;
@@ -136,21 +139,24 @@ __device__ __forceinline__ void FinishQuad(const GemmArgs& a, int first_tile, in
     v = Times(v, float4{Silu(gate.x), Silu(gate.y), Silu(gate.z), Silu(gate.w)});
   } else {
     v = Plus(v, Load4(constants.bias + i));
-    if (a.activation == Activation::kGelu) v = {Gelu(v.x), Gelu(v.y), Gelu(v.z), Gelu(v.w)};
+    if (a.epilogue.activation == Activation::kGelu) v = {Gelu(v.x), Gelu(v.y), Gelu(v.z), Gelu(v.w)};
     v = Times(v, Load4(constants.scale + i));
   }
-  const int outputs = a.tiles * (gated ? kTileRows / 2 : kTileRows);
-  if (a.residual != nullptr) v = Plus(v, residual(m));
-  if (a.y != nullptr) *reinterpret_cast<float4*>(a.y + static_cast<int64_t>(column) * outputs + m) = v;
-  if (a.out.data != nullptr) {
+  const int outputs = a.geometry.tiles * (gated ? kTileRows / 2 : kTileRows);
+  if (a.epilogue.residual != nullptr) v = Plus(v, residual(m));
+  if (a.epilogue.y != nullptr)
+    *reinterpret_cast<float4*>(a.epilogue.y + static_cast<int64_t>(column) * outputs + m) = v;
+  if (a.epilogue.out.data != nullptr) {
     int step = 0;
     int channel = m;
-    if (a.stride > 1) {
-      step = Divide(m, a.by_out_channels);
-      channel = m - step * a.out.channels;
+    if (a.epilogue.stride > 1) {
+      step = Divide(m, a.epilogue.by_out_channels);
+      channel = m - step * a.epilogue.out.channels;
     }
-    if (a.out.snake_a != nullptr) v = Snake(v, Load4(constants.snake_a + i), Load4(constants.snake_inverse_b + i));
-    StoreSink(a.out, place.batch_row, place.time * a.stride + step, place.state, place.frame, channel, v);
+    if (a.epilogue.out.snake_a != nullptr)
+      v = Snake(v, Load4(constants.snake_a + i), Load4(constants.snake_inverse_b + i));
+    StoreSink(a.epilogue.out, place.batch_row, place.time * a.epilogue.stride + step, place.state, place.frame, channel,
+              v);
   }
 }
 
@@ -160,17 +166,17 @@ template <int kRows, typename Sums>
 __device__ __forceinline__ void Finish(const GemmArgs& a, int first_tile, int first_column, int columns,
                                        const Column* places, const float* column_scale,
                                        const Constants<kRows>& constants, float4 first_residual, const Sums& sums) {
-  const bool gated = a.activation == Activation::kSwiGlu;
-  const int quads = a.by_quads.value;
+  const bool gated = a.epilogue.activation == Activation::kSwiGlu;
+  const int quads = a.geometry.by_quads.value;
   for (int e = static_cast<int>(threadIdx.x); e < quads * columns; e += static_cast<int>(blockDim.x)) {
-    const int n = Divide(e, a.by_quads);
+    const int n = Divide(e, a.geometry.by_quads);
     const int quad = e - n * quads;
     const Column place = places[n];
     const int tile = gated ? quad / 2 : quad / 4;
-    if (place.frame < 0 || first_tile + tile >= a.tiles) continue;
+    if (place.frame < 0 || first_tile + tile >= a.geometry.tiles) continue;
     FinishQuad(
         a, first_tile, tile, gated ? quad % 2 * 4 : quad % 4 * 4, first_column + n, place,
-        a.rms_input != nullptr ? column_scale[n] : 1.0F, constants,
+        a.epilogue.rms_input != nullptr ? column_scale[n] : 1.0F, constants,
         [&](int m) { return e == static_cast<int>(threadIdx.x) ? first_residual : ResidualAt(a, first_column + n, m); },
         [&](int row) { return sums(tile, n, row); });
   }

@@ -11,8 +11,8 @@ inline int CeilDiv(int a, int b) { return (a + b - 1) / b; }
 
 // Completes the arguments for blocks of `tiles` weight tiles.
 inline void SetBlockTiles(GemmArgs* args, int tiles) {
-  args->by_block_tiles = Divisor(tiles);
-  args->by_quads = Divisor(tiles * (args->activation == Activation::kSwiGlu ? 2 : 4));
+  args->geometry.by_block_tiles = Divisor(tiles);
+  args->geometry.by_quads = Divisor(tiles * (args->epilogue.activation == Activation::kSwiGlu ? 2 : 4));
 }
 
 // Blocks of a cluster, at most: what every device with clusters takes.

@@ -31,19 +31,20 @@ cudaError_t LaunchGemm(const GemmArgs& args, Planes x_planes, const GemmTile& ti
 
 GemmCut ChooseCut(const GemmArgs& args, bool grouped, const DeviceTraits& device) {
   constexpr int kLeastSegmentChunks = 2;
-  if (!grouped || !device.clusters) return {1, std::clamp(args.chunks / kLeastSegmentChunks, 1, kMaxSegments)};
+  if (!grouped || !device.clusters) return {1, std::clamp(args.geometry.chunks / kLeastSegmentChunks, 1, kMaxSegments)};
   // A group for each block of a cluster: as many as bring the blocks of one frame to some two a processor, or as it
   // takes for their part of the input to be small.
   constexpr int kLeastGroupChunks = 3;
   constexpr int kBlocks = 264;
   constexpr int kStagedRows = 400;  // of a channel block
-  const int columns = args.columns > 8 ? 32 : 8;
-  const int rows = columns > 8 ? columns + (args.taps - 1) * args.dilation : args.taps * columns;
-  const int blocks = CeilDiv(args.columns, columns) * CeilDiv(args.tiles, kClusterTiles);
+  const int columns = args.geometry.columns > 8 ? 32 : 8;
+  const int rows =
+      columns > 8 ? columns + (args.geometry.taps - 1) * args.geometry.dilation : args.geometry.taps * columns;
+  const int blocks = CeilDiv(args.geometry.columns, columns) * CeilDiv(args.geometry.tiles, kClusterTiles);
   const int channel_blocks = args.x.channels / kChannelBlock;
   int groups = 1;
   while (groups < kMostClusterBlocks && channel_blocks % (2 * groups) == 0 &&
-         args.chunks >= 2 * groups * kLeastGroupChunks &&
+         args.geometry.chunks >= 2 * groups * kLeastGroupChunks &&
          (2 * groups * blocks <= kBlocks || channel_blocks / groups * rows > kStagedRows)) {
     groups *= 2;
   }
@@ -51,10 +52,10 @@ GemmCut ChooseCut(const GemmArgs& args, bool grouped, const DeviceTraits& device
 }
 
 GemmTile ChooseTile(const GemmArgs& args, Planes x_planes, const DeviceTraits& device, bool beside) {
-  const bool grouped = args.groups > 1 || args.segments == 1;
+  const bool grouped = args.geometry.groups > 1 || args.geometry.segments == 1;
   if (beside && device.clusters && grouped) {
     for (const int columns : {32, 16, 8}) {
-      if (columns > 8 && args.columns <= columns / 2) continue;
+      if (columns > 8 && args.geometry.columns <= columns / 2) continue;
       const GemmTile tile = {GemmForm::kCluster, columns, kClusterTiles, true};
       if (ClusterTakes(args, x_planes, tile, device)) return tile;
     }
@@ -62,30 +63,32 @@ GemmTile ChooseTile(const GemmArgs& args, Planes x_planes, const DeviceTraits& d
   // Rough microseconds: what a block loads and multiplies, in as many turns as it takes, or the latency of its chain
   // of chunks where that is more.
   const double planes_x = x_planes == Planes::kTwoHalves ? 2 : 1;
-  const double planes_w = args.weight_planes;
+  const double planes_w = args.weights.planes;
   const double products = planes_x + planes_w - 1;
   GemmTile best;
   double best_cost = 0;
   const auto consider = [&](const GemmTile& tile) {
     const int rows = tile.tiles * kTileRows;
-    const double blocks = static_cast<double>(CeilDiv(args.columns, tile.columns)) * CeilDiv(args.tiles, tile.tiles);
+    const double blocks =
+        static_cast<double>(CeilDiv(args.geometry.columns, tile.columns)) * CeilDiv(args.geometry.tiles, tile.tiles);
     double cost = 0;
     if (tile.form == GemmForm::kCluster) {
-      const double turns = std::ceil(blocks * args.groups / device.processors);
-      cost = turns * (0.09 * products * args.chunks / args.groups + 1.5);
+      const double turns = std::ceil(blocks * args.geometry.groups / device.processors);
+      cost = turns * (0.09 * products * args.geometry.chunks / args.geometry.groups + 1.5);
     } else if (tile.form == GemmForm::kWide) {
       const int at_once = tile.columns == 128 ? 1 : 2;
       const double turns = std::ceil(blocks / (device.processors * at_once));
       const double together = std::min<double>(at_once, std::ceil(blocks / device.processors));
       const double multiply = 0.27 * products * tile.columns / 128;
       const double chunk = std::max(0.3 + multiply, together * multiply);
-      cost = turns * (args.chunks * chunk + 0.03 * tile.columns * together + 1.5);
+      cost = turns * (args.geometry.chunks * chunk + 0.03 * tile.columns * together + 1.5);
     } else {
-      const int at_once = kMaxSegments / (tile.tiles * args.segments);
+      const int at_once = kMaxSegments / (tile.tiles * args.geometry.segments);
       const double turns = std::ceil(blocks / (device.processors * at_once));
-      const double chunks = static_cast<double>(args.chunks) / args.segments;
-      const double bytes = 2.0 * args.chunks * kChannelBlock * (rows * planes_w + tile.columns * planes_x);
-      const double multiply = chunks * at_once * tile.tiles * args.segments * tile.columns / 8 * products * 0.003;
+      const double chunks = static_cast<double>(args.geometry.chunks) / args.geometry.segments;
+      const double bytes = 2.0 * args.geometry.chunks * kChannelBlock * (rows * planes_w + tile.columns * planes_x);
+      const double multiply =
+          chunks * at_once * tile.tiles * args.geometry.segments * tile.columns / 8 * products * 0.003;
       const double load = bytes * at_once / 50e3;
       cost = turns * (std::max({multiply, load, chunks * 0.1}) + 1.0);
     }
@@ -97,7 +100,7 @@ GemmTile ChooseTile(const GemmArgs& args, Planes x_planes, const DeviceTraits& d
   for (const int columns : {8, 16, 32}) {
     const GemmTile cluster = {GemmForm::kCluster, columns, kClusterTiles};
     if (device.clusters && grouped && ClusterTakes(args, x_planes, cluster, device)) consider(cluster);
-    for (int tiles = 1; args.groups == 1 && tiles * args.segments <= kMaxSegments; ++tiles) {
+    for (int tiles = 1; args.geometry.groups == 1 && tiles * args.geometry.segments <= kMaxSegments; ++tiles) {
       consider({GemmForm::kNarrow, columns, tiles});
     }
   }

@@ -29,10 +29,10 @@ __host__ __device__ constexpr size_t RingBytes(int stages, int w_planes) {
 
 // Rows of the input that a block keeps. Of many columns, all of one stream, neighbouring ones are shared by the taps.
 __host__ __device__ constexpr int StagedRows(const GemmArgs& a, int columns) {
-  return columns > 8 ? columns + (a.taps - 1) * a.dilation : a.taps * columns;
+  return columns > 8 ? columns + (a.geometry.taps - 1) * a.geometry.dilation : a.geometry.taps * columns;
 }
 size_t StageBytes(const GemmArgs& a, int columns, int x_planes) {
-  return static_cast<size_t>(a.group_blocks) * static_cast<size_t>(x_planes) *
+  return static_cast<size_t>(a.geometry.group_blocks) * static_cast<size_t>(x_planes) *
          static_cast<size_t>(StagedRows(a, columns)) * kChannelBlock * sizeof(__half);
 }
 // Fragments that a block is sent: its share of them all, at least one, from each block of the cluster.
@@ -63,21 +63,22 @@ __global__ void __launch_bounds__(kThreads, 4) ClusterGemm(const __grid_constant
   const int rank = static_cast<int>(blockIdx.x);
   const int first_tile = static_cast<int>(blockIdx.y) * kClusterTiles;
   const int first_column = static_cast<int>(blockIdx.z) * kColumns;
-  const int count = a.taps * a.group_blocks;  // chunks
+  const int count = a.geometry.taps * a.geometry.group_blocks;  // chunks
   const int staged = StagedRows(a, kColumns);
-  const bool works = first_tile + warp < a.tiles;
+  const bool works = first_tile + warp < a.geometry.tiles;
   // Fragment f is of tile f / kColumnTiles and the column tile f % kColumnTiles.
   const auto exists = [&](int f) {
-    return first_tile + f / kColumnTiles < a.tiles && first_column + f % kColumnTiles * 8 < a.columns;
+    return first_tile + f / kColumnTiles < a.geometry.tiles && first_column + f % kColumnTiles * 8 < a.geometry.columns;
   };
 
   LetNextStart();
   const uint32_t arrivals_address = SharedAddress(&arrivals);
-  if (a.groups > 1) {
+  if (a.geometry.groups > 1) {
     if (thread == 0) {
       int bytes = 0;
 #pragma unroll 1
-      for (int f = rank; f < kWarps * kColumnTiles; f += a.groups) bytes += exists(f) ? a.groups * kFragmentBytes : 0;
+      for (int f = rank; f < kWarps * kColumnTiles; f += a.geometry.groups)
+        bytes += exists(f) ? a.geometry.groups * kFragmentBytes : 0;
       InitializeArrivals(arrivals_address);
       ExpectArrivals(arrivals_address, bytes);
     }
@@ -86,8 +87,9 @@ __global__ void __launch_bounds__(kThreads, 4) ClusterGemm(const __grid_constant
 
   const uint32_t base = SharedAddress(memory);
   const auto ring_base = static_cast<uint32_t>(warp * kStages * kW * 1024 + lane * 16);
-  const auto* const weights = static_cast<const uint4*>(a.weights) +
-                              (static_cast<int64_t>(first_tile + warp) * a.chunks + rank * count) * (64 * kW) + lane;
+  const auto* const weights = static_cast<const uint4*>(a.weights.data) +
+                              (static_cast<int64_t>(first_tile + warp) * a.geometry.chunks + rank * count) * (64 * kW) +
+                              lane;
   uint32_t fetch_to = 0;  // of the ring
   const auto fetch = [&](int chunk) {
     if (works && chunk < count) {
@@ -107,15 +109,15 @@ __global__ void __launch_bounds__(kThreads, 4) ClusterGemm(const __grid_constant
   }
 
   const uint32_t stage_base = base + static_cast<uint32_t>(RingBytes(kStages, kW));
-  const uint32_t received_base = stage_base + static_cast<uint32_t>(a.group_blocks * kX * staged * 64);
+  const uint32_t received_base = stage_base + static_cast<uint32_t>(a.geometry.group_blocks * kX * staged * 64);
   auto* const rows = reinterpret_cast<uintptr_t*>(memory + (received_base - base) + ReceivedBytes(kColumns));
-  if (kColumnTiles == 1 || a.taps == 1) {
+  if (kColumnTiles == 1 || a.geometry.taps == 1) {
     PlaceRows<kColumns>(a, first_column, places, rows);
   } else {
     PlaceColumns(a, first_column, kColumns, places);
     const Column c = ColumnOf(a, first_column);
     for (int i = thread; i < staged; i += kThreads) {
-      const int time = c.time - (a.taps - 1) * a.dilation + i;
+      const int time = c.time - (a.geometry.taps - 1) * a.geometry.dilation + i;
       const __half* const row = c.frame < 0 ? nullptr : SourceRow<__half>(a.x, c.batch_row, time, 0, c.state, c.frame);
       rows[i] = row == nullptr ? 0 : reinterpret_cast<uintptr_t>(row) + (time < 0 ? 1 : 0);
     }
@@ -125,9 +127,9 @@ __global__ void __launch_bounds__(kThreads, 4) ClusterGemm(const __grid_constant
   WaitForPrevious();
 
 #pragma unroll 1
-  for (int part = 0; part < a.group_blocks * kX; ++part) {
+  for (int part = 0; part < a.geometry.group_blocks * kX; ++part) {
     const int plane = part % kX;
-    const int channel = (rank * a.group_blocks + part / kX) * kChannelBlock + thread % 4 * 8;
+    const int channel = (rank * a.geometry.group_blocks + part / kX) * kChannelBlock + thread % 4 * 8;
 #pragma unroll 2
     for (int i = thread; i < staged * 4; i += kThreads) {
       const uintptr_t row = rows[i / 4];
@@ -146,15 +148,15 @@ __global__ void __launch_bounds__(kThreads, 4) ClusterGemm(const __grid_constant
   float sum[1][kColumnTiles][4] = {};
   if (works) {
     const char* const x_lane = memory + RingBytes(kStages, kW) + lane * 16;
-    const int tap_bytes = (kColumnTiles == 1 ? kColumns : a.dilation) * 64;
+    const int tap_bytes = (kColumnTiles == 1 ? kColumns : a.geometry.dilation) * 64;
     const int plane_bytes = staged * 64;
     int chunk = 0;
     uint32_t ring_from = 0;
 #pragma unroll 1
-    for (int tap = 0; tap < a.taps; ++tap) {
+    for (int tap = 0; tap < a.geometry.taps; ++tap) {
       const char* from = x_lane + tap * tap_bytes;
 #pragma unroll 1
-      for (int block = 0; block < a.group_blocks; ++block) {
+      for (int block = 0; block < a.geometry.group_blocks; ++block) {
         AwaitCopies<kStages - 1>();
         const char* const w_from = memory + ring_base + ring_from;
         ring_from = ring_from == (kStages - 1) * kW * 1024 ? 0 : ring_from + kW * 1024;
@@ -188,14 +190,15 @@ __global__ void __launch_bounds__(kThreads, 4) ClusterGemm(const __grid_constant
     __syncwarp();
     const int n = column_tile * 8 + lane / 4;
     const Column place = places[n];
-    const bool gated = a.activation == Activation::kSwiGlu;
+    const bool gated = a.epilogue.activation == Activation::kSwiGlu;
     if (place.frame < 0 || (gated && lane % 4 > 1)) return;
     FinishQuad(
-        a, first_tile, tile, lane % 4 * 4, first_column + n, place, a.rms_input != nullptr ? column_scale[n] : 1.0F,
-        constants, [&](int m) { return ResidualAt(a, first_column + n, m); },
+        a, first_tile, tile, lane % 4 * 4, first_column + n, place,
+        a.epilogue.rms_input != nullptr ? column_scale[n] : 1.0F, constants,
+        [&](int m) { return ResidualAt(a, first_column + n, m); },
         [&](int row) { return *reinterpret_cast<const float4*>(fragment + lane / 4 * kFinishStride + row); });
   };
-  if (a.groups == 1) {
+  if (a.geometry.groups == 1) {
 #pragma unroll
     for (int j = 0; j < kColumnTiles; ++j) {
       if (exists(warp * kColumnTiles + j)) finish(warp, j, sum[0][j]);
@@ -203,13 +206,13 @@ __global__ void __launch_bounds__(kThreads, 4) ClusterGemm(const __grid_constant
     return;
   }
   AwaitCluster();  // all blocks expect what comes
-  const int group_shift = 31 - __clz(a.groups);
+  const int group_shift = 31 - __clz(a.geometry.groups);
 #pragma unroll
   for (int j = 0; j < kColumnTiles; ++j) {
     const int f = warp * kColumnTiles + j;
     if (!exists(f)) continue;
     const int at = (f >> group_shift << group_shift) + rank;  // the fragment's, of those that its block is sent
-    SendFour(f & (a.groups - 1), received_base + static_cast<uint32_t>(at * kFragmentBytes + lane * 16),
+    SendFour(f & (a.geometry.groups - 1), received_base + static_cast<uint32_t>(at * kFragmentBytes + lane * 16),
              arrivals_address, sum[0][j]);
   }
   AwaitArrivals(arrivals_address);
@@ -219,7 +222,7 @@ __global__ void __launch_bounds__(kThreads, 4) ClusterGemm(const __grid_constant
     const char* from = memory + (received_base - base) +
                        static_cast<ptrdiff_t>(f >> group_shift << group_shift) * kFragmentBytes + lane * 16;
     float4 total = *reinterpret_cast<const float4*>(from);
-    for (int g = 1; g < a.groups; ++g) {
+    for (int g = 1; g < a.geometry.groups; ++g) {
       from += kFragmentBytes;
       total = Plus(total, *reinterpret_cast<const float4*>(from));
     }
@@ -248,7 +251,7 @@ Kernel KernelFor(Planes x_planes, int w_planes, int columns, int stages) {
 
 // Shared memory of a block.
 size_t ClusterBytes(const GemmArgs& args, Planes x_planes, int columns, int stages) {
-  return RingBytes(stages, args.weight_planes) + StageBytes(args, columns, x_planes == Planes::kTwoHalves ? 2 : 1) +
+  return RingBytes(stages, args.weights.planes) + StageBytes(args, columns, x_planes == Planes::kTwoHalves ? 2 : 1) +
          ReceivedBytes(columns) + static_cast<size_t>(StagedRows(args, columns)) * sizeof(uintptr_t);
 }
 // What it may be: half a processor's for all its blocks together, so that the next kernel's find room; or what the
@@ -258,8 +261,9 @@ constexpr size_t kMostBytesBeside = 63 << 10;
 
 // 0: there is no room for any.
 int StagesFor(const GemmArgs& args, Planes x_planes, const GemmTile& tile, const DeviceTraits& device) {
-  const int blocks =
-      args.groups * CeilDiv(args.tiles, kClusterTiles) * CeilDiv(args.columns, tile.columns) / device.processors + 1;
+  const int blocks = args.geometry.groups * CeilDiv(args.geometry.tiles, kClusterTiles) *
+                         CeilDiv(args.geometry.columns, tile.columns) / device.processors +
+                     1;
   const size_t most = tile.beside ? kMostBytesBeside : kMostBytes / static_cast<size_t>(blocks);
   for (const int stages : {kManyStages, kSomeStages}) {
     if (ClusterBytes(args, x_planes, tile.columns, stages) <= most) return stages;
@@ -272,7 +276,8 @@ int StagesFor(const GemmArgs& args, Planes x_planes, const GemmTile& tile, const
 
 bool ClusterTakes(const GemmArgs& args, Planes x_planes, const GemmTile& tile, const DeviceTraits& device) {
   const bool of_one_stream = args.x.rows % tile.columns == 0;
-  return (tile.columns == 8 || args.taps == 1 || of_one_stream) && StagesFor(args, x_planes, tile, device) != 0;
+  return (tile.columns == 8 || args.geometry.taps == 1 || of_one_stream) &&
+         StagesFor(args, x_planes, tile, device) != 0;
 }
 
 bool HasClusterGemms() {
@@ -298,10 +303,11 @@ cudaError_t PrepareClusterGemms() {
 cudaError_t LaunchClusterGemm(const GemmArgs& args, Planes x_planes, const GemmTile& tile, const DeviceTraits& device,
                               cudaStream_t stream) {
   const int stages = StagesFor(args, x_planes, tile, device);
-  const dim3 grid(static_cast<unsigned>(args.groups), static_cast<unsigned>(CeilDiv(args.tiles, kClusterTiles)),
-                  static_cast<unsigned>(CeilDiv(args.columns, tile.columns)));
-  return LaunchChained(KernelFor(x_planes, args.weight_planes, tile.columns, stages), grid, kThreads,
-                       ClusterBytes(args, x_planes, tile.columns, stages), args, device, stream, args.groups);
+  const dim3 grid(static_cast<unsigned>(args.geometry.groups),
+                  static_cast<unsigned>(CeilDiv(args.geometry.tiles, kClusterTiles)),
+                  static_cast<unsigned>(CeilDiv(args.geometry.columns, tile.columns)));
+  return LaunchChained(KernelFor(x_planes, args.weights.planes, tile.columns, stages), grid, kThreads,
+                       ClusterBytes(args, x_planes, tile.columns, stages), args, device, stream, args.geometry.groups);
 }
 
 }  // namespace qtts::cuda::codec

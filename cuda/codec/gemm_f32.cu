@@ -25,7 +25,7 @@ __global__ void __launch_bounds__(kThreads) F32Gemm(const __grid_constant__ Gemm
   const int thread = static_cast<int>(threadIdx.x);
   const int m = thread % (kRows / 4) * 4;
   const int n = thread / (kRows / 4) * 2;
-  const int outputs = a.tiles * kTileRows;
+  const int outputs = a.geometry.tiles * kTileRows;
 
   LetNextStart();
   WaitForPrevious();
@@ -36,8 +36,8 @@ __global__ void __launch_bounds__(kThreads) F32Gemm(const __grid_constant__ Gemm
 
   float total[2][4] = {};
   int chunk = 0;
-  for (int segment = 0; segment < a.segments; ++segment) {
-    const int end = static_cast<int>(static_cast<int64_t>(a.chunks) * (segment + 1) / a.segments);
+  for (int segment = 0; segment < a.geometry.segments; ++segment) {
+    const int end = static_cast<int>(static_cast<int64_t>(a.geometry.chunks) * (segment + 1) / a.geometry.segments);
     float sum[2][4] = {};
     for (; chunk < end; ++chunk) {
       const int tap = chunk * kChannelBlock / a.x.channels;
@@ -47,13 +47,14 @@ __global__ void __launch_bounds__(kThreads) F32Gemm(const __grid_constant__ Gemm
         const int output = first_tile * kTileRows + i % kRows;
         const int64_t k = static_cast<int64_t>(chunk) * kChannelBlock + i / kRows;
         w[i / kRows][i % kRows] =
-            output < outputs ? __ldg(static_cast<const float*>(a.weights) + k * outputs + output) : 0.0F;
+            output < outputs ? __ldg(static_cast<const float*>(a.weights.data) + k * outputs + output) : 0.0F;
       }
       for (int i = thread; i < kChannelBlock * kColumns; i += kThreads) {
         const Column c = places[i / kChannelBlock];
         const float* const row =
             c.frame < 0 ? nullptr
-                        : SourceRow<float>(a.x, c.batch_row, c.time, (a.taps - 1 - tap) * a.dilation, c.state, c.frame);
+                        : SourceRow<float>(a.x, c.batch_row, c.time, (a.geometry.taps - 1 - tap) * a.geometry.dilation,
+                                           c.state, c.frame);
         x[i / kChannelBlock][i % kChannelBlock] = row == nullptr ? 0.0F : __ldcg(row + channel + i % kChannelBlock);
       }
       __syncthreads();
@@ -93,8 +94,8 @@ cudaError_t PrepareF32Gemm() { return PrepareKernel(F32Gemm, 0); }
 
 cudaError_t LaunchF32Gemm(GemmArgs args, const DeviceTraits& device, cudaStream_t stream) {
   SetBlockTiles(&args, kTiles);
-  const dim3 grid(static_cast<unsigned>(CeilDiv(args.columns, kColumns)),
-                  static_cast<unsigned>(CeilDiv(args.tiles, kTiles)));
+  const dim3 grid(static_cast<unsigned>(CeilDiv(args.geometry.columns, kColumns)),
+                  static_cast<unsigned>(CeilDiv(args.geometry.tiles, kTiles)));
   return LaunchChained(F32Gemm, grid, kThreads, 0, args, device, stream);
 }
 

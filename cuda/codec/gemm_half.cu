@@ -30,8 +30,8 @@ __global__ void __launch_bounds__(512, 1) NarrowGemm(const __grid_constant__ Gem
 
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int warp = static_cast<int>(threadIdx.x) / 32;
-  const int tiles = a.by_block_tiles.value;  // at a time
-  const int segment = Divide(warp, a.by_block_tiles);
+  const int tiles = a.geometry.by_block_tiles.value;  // at a time
+  const int segment = Divide(warp, a.geometry.by_block_tiles);
   const int warp_tile = warp - segment * tiles;
   const int first_column = static_cast<int>(blockIdx.x) * kColumns;
   const int begin = SegmentBegin(a, segment);
@@ -43,8 +43,9 @@ __global__ void __launch_bounds__(512, 1) NarrowGemm(const __grid_constant__ Gem
   // The warp's weights of one tile, this lane's part; a plane of a chunk is 64 apart, its second step 32. A tile beyond
   // the last repeats it; nothing of it is stored.
   const auto weights_of = [&](int group) {
-    const int tile = min(group + warp_tile, a.tiles - 1);
-    return static_cast<const uint4*>(a.weights) + static_cast<int64_t>(tile) * a.chunks * (64 * kW) + lane;
+    const int tile = min(group + warp_tile, a.geometry.tiles - 1);
+    return static_cast<const uint4*>(a.weights.data) + static_cast<int64_t>(tile) * a.geometry.chunks * (64 * kW) +
+           lane;
   };
   LetNextStart();
   uint4 w[kDepth][2][1][kW];  // [step]
@@ -66,8 +67,8 @@ __global__ void __launch_bounds__(512, 1) NarrowGemm(const __grid_constant__ Gem
   PlaceConstants(a, first_tile, tiles, &constants);
 
   // The lane's column of each 8: its row of a chunk's tap.
-  const int chunks_per_tap = a.by_chunks_per_tap.value;
-  int next_tap = Divide(begin, a.by_chunks_per_tap);
+  const int chunks_per_tap = a.geometry.by_chunks_per_tap.value;
+  int next_tap = Divide(begin, a.geometry.by_chunks_per_tap);
   int next_block = begin - next_tap * chunks_per_tap;
   uint4 x[kDepth][kColumnTiles][kX];
   const auto load_x = [&](uint4(&to)[kColumnTiles][kX]) {
@@ -99,7 +100,7 @@ __global__ void __launch_bounds__(512, 1) NarrowGemm(const __grid_constant__ Gem
   ScaleColumns(a, first_column, kColumns, column_scale);
   for (;;) {
     const int next_tile = first_tile + step_tiles;
-    const bool more = next_tile < a.tiles;
+    const bool more = next_tile < a.geometry.tiles;
     const uint4* const next_weights = weights_of(next_tile);
     float sum[1][kColumnTiles][4] = {};
     for (int chunk = begin; chunk < end; chunk += kDepth) {
@@ -129,7 +130,7 @@ __global__ void __launch_bounds__(512, 1) NarrowGemm(const __grid_constant__ Gem
     }
     __syncthreads();
     if (more && end - begin > kDepth) {
-      next_tap = Divide(begin, a.by_chunks_per_tap);
+      next_tap = Divide(begin, a.geometry.by_chunks_per_tap);
       next_block = begin - next_tap * chunks_per_tap;
 #pragma unroll
       for (int d = 0; d < kDepth; ++d) load_x(x[d]);
@@ -138,7 +139,7 @@ __global__ void __launch_bounds__(512, 1) NarrowGemm(const __grid_constant__ Gem
       const float* from = partial + (t * kColumns + n) * kSumStride + r;
       float4 total = *reinterpret_cast<const float4*>(from);
 #pragma unroll 4
-      for (int s = 1; s < a.segments; ++s) {
+      for (int s = 1; s < a.geometry.segments; ++s) {
         from += tiles * kColumns * kSumStride;
         total = Plus(total, *reinterpret_cast<const float4*>(from));
       }
@@ -219,8 +220,8 @@ __global__ void __launch_bounds__(kWideThreads, kWarpColumnTiles == 4 ? 1 : 2)
   for (int i = 0; i < kWeightCopies; ++i) {
     const int piece = min(thread + i * kWideThreads, kWeightPieces - 1);
     // A tile beyond the last repeats it; nothing of it is stored.
-    const int64_t tile = min(first_tile + piece / 64, a.tiles - 1);
-    w_next[i] = static_cast<const uint4*>(a.weights) + tile * a.chunks * (64 * kW) + piece % 64;
+    const int64_t tile = min(first_tile + piece / 64, a.geometry.tiles - 1);
+    w_next[i] = static_cast<const uint4*>(a.weights.data) + tile * a.geometry.chunks * (64 * kW) + piece % 64;
   }
   const auto copy_weights = [&](uint32_t stage_offset) {
     const uint32_t to = ring_address + stage_offset + kX * kPlaneHalves * sizeof(__half);
@@ -238,7 +239,7 @@ __global__ void __launch_bounds__(kWideThreads, kWarpColumnTiles == 4 ? 1 : 2)
   LetNextStart();
 #pragma unroll
   for (int s = 0; s < kStages - 1; ++s) {
-    if (s < a.chunks) copy_weights(s * kStageBytes);
+    if (s < a.geometry.chunks) copy_weights(s * kStageBytes);
   }
   PlaceRows<kColumns>(a, first_column, places, rows);
   PlaceConstants(a, first_tile, kWideTiles, &constants);
@@ -253,10 +254,10 @@ __global__ void __launch_bounds__(kWideThreads, kWarpColumnTiles == 4 ? 1 : 2)
   const auto copy_x = [&](uint32_t stage_offset) {
     if (kPieces < kWideThreads && thread >= kPieces) return;
     if (blocks_left == 0) {
-      blocks_left = a.group_blocks;
-      if (next_tap == a.taps) {
+      blocks_left = a.geometry.group_blocks;
+      if (next_tap == a.geometry.taps) {
         next_tap = 0;
-        first_block += a.group_blocks;
+        first_block += a.geometry.group_blocks;
       }
 #pragma unroll
       for (int i = 0; i < kCopies; ++i) {
@@ -285,7 +286,7 @@ __global__ void __launch_bounds__(kWideThreads, kWarpColumnTiles == 4 ? 1 : 2)
   // The first group of copies holds the weights of all first stages too.
 #pragma unroll
   for (int s = 0; s < kStages - 1; ++s) {
-    if (s < a.chunks) copy_x(s * kStageBytes);
+    if (s < a.geometry.chunks) copy_x(s * kStageBytes);
     CommitCopies();
   }
   const float4 residual = FirstResidual(a, first_tile, first_column);
@@ -299,11 +300,11 @@ __global__ void __launch_bounds__(kWideThreads, kWarpColumnTiles == 4 ? 1 : 2)
   const char* const ring_bytes = reinterpret_cast<const char*>(ring);
   const int x_offset = ((warp_column + lane / 4) * kChannelBlock + lane % 4 * 8) * static_cast<int>(sizeof(__half));
   const int w_offset = (kX * kPlaneHalves + warp_tile * kTileHalves + lane * 8) * static_cast<int>(sizeof(__half));
-  for (int chunk = 0; chunk < a.chunks; ++chunk) {
+  for (int chunk = 0; chunk < a.geometry.chunks; ++chunk) {
     AwaitCopies<kStages - 2>();
     __syncthreads();
     const int ahead = chunk + kStages - 1;
-    if (ahead < a.chunks) {
+    if (ahead < a.geometry.chunks) {
       copy_weights(free_offset);
       copy_x(free_offset);
     }
@@ -389,20 +390,20 @@ struct Kernels {
 
   static cudaError_t Launch(GemmArgs args, const GemmTile& tile, const DeviceTraits& device, cudaStream_t stream) {
     SetBlockTiles(&args, tile.tiles);
-    const int blocks_x = CeilDiv(args.columns, tile.columns);
-    int blocks_y = CeilDiv(args.tiles, tile.tiles);
+    const int blocks_x = CeilDiv(args.geometry.columns, tile.columns);
+    int blocks_y = CeilDiv(args.geometry.tiles, tile.tiles);
     if (tile.form == GemmForm::kWide) {
       const dim3 grid(static_cast<unsigned>(blocks_x), static_cast<unsigned>(blocks_y));
-      return LaunchChained(Wide(tile.columns), grid, kWideThreads, WideSharedBytes(tile.columns, kX, kW, args.taps),
-                           args, device, stream);
+      return LaunchChained(Wide(tile.columns), grid, kWideThreads,
+                           WideSharedBytes(tile.columns, kX, kW, args.geometry.taps), args, device, stream);
     }
     // No more blocks than fit at once: they take the tiles in turn, loading the next beside the last one's end.
-    const int warps = tile.tiles * args.segments;
+    const int warps = tile.tiles * args.geometry.segments;
     const int at_once = device.processors * (16 / warps);
     blocks_y = std::min(blocks_y, std::max(1, at_once / blocks_x));
     const dim3 grid(static_cast<unsigned>(blocks_x), static_cast<unsigned>(blocks_y));
-    return LaunchChained(Narrow(tile.columns), grid, warps * 32, NarrowSharedBytes(warps, tile.columns, args.taps),
-                         args, device, stream);
+    return LaunchChained(Narrow(tile.columns), grid, warps * 32,
+                         NarrowSharedBytes(warps, tile.columns, args.geometry.taps), args, device, stream);
   }
 
   static cudaError_t Prepare() {
@@ -430,7 +431,7 @@ cudaError_t PrepareHalfGemms() {
 cudaError_t LaunchHalfGemm(const GemmArgs& args, Planes x_planes, const GemmTile& tile, const DeviceTraits& device,
                            cudaStream_t stream) {
   if (x_planes == Planes::kHalf) return Kernels<1, 1>::Launch(args, tile, device, stream);
-  if (args.weight_planes == 1) return Kernels<2, 1>::Launch(args, tile, device, stream);
+  if (args.weights.planes == 1) return Kernels<2, 1>::Launch(args, tile, device, stream);
   return Kernels<2, 2>::Launch(args, tile, device, stream);
 }
 

@@ -39,7 +39,7 @@ __device__ __forceinline__ void MultiplyStep(float (&d)[kTiles][kGroups][4], con
 }
 
 __device__ __forceinline__ int SegmentBegin(const GemmArgs& a, int segment) {
-  return Divide(a.chunks * segment, a.by_segments);
+  return Divide(a.geometry.chunks * segment, a.geometry.by_segments);
 }
 
 }  // namespace qtts::cuda::codec

@@ -78,12 +78,8 @@ struct Sink {
 
 enum class Activation : int32_t { kNone, kGelu, kSwiGlu };
 
-// y = epilogue(W x): a causal convolution (or a linear layer: one tap) as a matrix product over
-// (tap, channel). Tap j of `taps` reads the row (taps - 1 - j) * dilation back.
-// A transposed convolution is the same with its `stride` output rows as output channels [stride][channels].
-struct GemmArgs {
-  Batch batch;
-  Source x;
+// What a product multiplies with what, and how it is cut.
+struct GemmGeometry {
   int32_t columns = 0;  // n * x.rows
   int32_t taps = 1;
   int32_t dilation = 1;
@@ -97,14 +93,18 @@ struct GemmArgs {
   Divisor by_segments, by_chunks_per_tap;
   // Of the launch: weight tiles of a block at a time, and the groups of 4 outputs of a column of them.
   Divisor by_block_tiles, by_quads;
+};
 
-  // F16 weights lie in the order the tensor cores take them, [tile][chunk][plane][2][lane][8]; F32 ones as
-  // [chunk * kChannelBlock][output channel].
-  const void* weights = nullptr;
-  int32_t weight_planes = 1;
-  const float* weight_scale = nullptr;  // [output channel] powers of two
+// F16 weights lie in the order the tensor cores take them, [tile][chunk][plane][2][lane][8]; F32 ones as
+// [chunk * kChannelBlock][output channel].
+struct GemmWeights {
+  const void* data = nullptr;
+  int32_t planes = 1;
+  const float* scale = nullptr;  // [output channel] powers of two
+};
 
-  // Epilogue, in this order; null = left out.
+// What becomes of a sum, in this order; null = left out.
+struct GemmEpilogue {
   const float* rms_input = nullptr;  // [column][x.channels]: divide by its root mean square
   int32_t rms_width = 0;
   float rms_eps = 0;
@@ -116,6 +116,17 @@ struct GemmArgs {
   int32_t stride = 1;  // rows of `out` per column
   Divisor by_out_channels;
   Sink out;
+};
+
+// y = epilogue(W x): a causal convolution (or a linear layer: one tap) as a matrix product over
+// (tap, channel). Tap j of `taps` reads the row (taps - 1 - j) * dilation back.
+// A transposed convolution is the same with its `stride` output rows as output channels [stride][channels].
+struct GemmArgs {
+  Batch batch;
+  Source x;
+  GemmGeometry geometry;
+  GemmWeights weights;
+  GemmEpilogue epilogue;
 };
 
 // codes -> z, and the Batch; the first kernel of a call.

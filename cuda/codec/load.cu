@@ -69,7 +69,7 @@ __global__ void RowScale(const float* dense, int64_t width, float* scale) {
   scale[blockIdx.x] = m > 0 && isfinite(m) ? ldexpf(1.0F, max(ilogbf(m) - 3, -100)) : 1.0F;
 }
 
-// One thread per element; see GemmArgs::weights. A lane holds, of k-step `step`, rows lane/4 and
+// One thread per element; see GemmWeights. A lane holds, of k-step `step`, rows lane/4 and
 // lane/4 + 8 and the channels 8 (lane % 4) + 4 step .. + 3 of the chunk: an order of the channels that lets the other
 // operand's lane read the same 8 channels of its row in one access.
 __global__ void PackKernel(const float* dense, int tiles, int taps, int blocks, int groups, int planes, __half* packed,

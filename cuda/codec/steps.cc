@@ -26,73 +26,92 @@ int64_t Builder::Remember(size_t bytes) {
   return static_cast<int64_t>(at);
 }
 
-Sink* Builder::SinkOf(Step* step) {
-  if (auto* s = std::get_if<DequantizeArgs>(step)) return &s->out;
-  if (auto* s = std::get_if<GemmStep>(step)) return &s->args.out;
-  if (auto* s = std::get_if<AttentionArgs>(step)) return &s->out;
-  if (auto* s = std::get_if<DepthwiseArgs>(step)) return &s->out;
-  return nullptr;
+void* Builder::NextOperand() {
+  void* const operand = operands_[next_operand_];
+  next_operand_ ^= 1;
+  return operand;
 }
 
-GemmArgs& Builder::AddGemm(const Dense& dense, int dilation, const Source& x, Form form) {
-  GemmStep step;
-  GemmArgs& args = step.args;
-  step.x_planes = form.x;
-  args.x = x;
-  args.taps = dense.taps;
-  args.dilation = dilation;
-  args.tiles = dense.rows / kTileRows;
-  args.chunks = static_cast<int>(dense.width() / kChannelBlock);
-  args.columns = x.rows;
-  args.weight_planes = form.split_weights ? 2 : 1;
-  const int blocks = dense.channels / kChannelBlock;
-  args.by_chunks_per_tap = Divisor(blocks);
-  const GemmCut cut = ChooseCut(args, early_steps_ != 0 && form.x != Planes::kF32, device_);
-  args.groups = cut.groups;
-  args.group_blocks = blocks / cut.groups;
-  args.segments = cut.segments;
-  args.by_segments = Divisor(args.segments);
-  packer_.Pack(dense, form.x, &args);
-  steps_.emplace_back(step);
-  return std::get<GemmStep>(steps_.back()).args;
-}
-
-Source Builder::Feed(int rows, int channels, int look_back, Planes planes, const Snake& snake, float* to) {
-  Source source;
-  Sink& sink = *SinkOf(&steps_.back());
-  sink.planes = planes;
-  sink.rows = source.rows = rows;
-  sink.channels = source.channels = channels;
-  source.by_rows = Divisor(rows);
-  if (auto* gemm = std::get_if<GemmStep>(&steps_.back())) gemm->args.by_out_channels = Divisor(channels);
-  sink.snake_a = snake.a;
-  sink.snake_inverse_b = snake.inverse_b;
-  if (to != nullptr) {
-    sink.data = to;
-  } else {
-    sink.data = operands_[next_operand_];
-    next_operand_ ^= 1;
-  }
-  source.data = sink.data;
-  sink.plane = source.plane = static_cast<int64_t>(max_batch_) * rows * channels;
-  if (look_back > 0) {
-    sink.keep = source.keep = std::min(rows, look_back);
-    sink.ring = source.ring = (look_back + rows - 1) / rows + 1;
+Source Builder::Append(Step step, const Output& output) {
+  Sink sink;
+  sink.planes = output.planes;
+  sink.rows = output.rows;
+  sink.channels = output.channels;
+  sink.snake_a = output.snake.a;
+  sink.snake_inverse_b = output.snake.inverse_b;
+  sink.data = output.to != nullptr ? output.to : NextOperand();
+  sink.plane = static_cast<int64_t>(max_batch_) * output.rows * output.channels;
+  if (output.look_back > 0) {
+    sink.keep = std::min(output.rows, output.look_back);
+    sink.ring = (output.look_back + output.rows - 1) / output.rows + 1;
     const size_t elements =
-        static_cast<size_t>(sink.ring) * static_cast<size_t>(sink.keep) * static_cast<size_t>(channels);
-    sink.history_plane = source.history_plane = static_cast<int64_t>(elements);
-    sink.history = source.history = Remember(elements * (planes == Planes::kHalf ? 2 : 4));
+        static_cast<size_t>(sink.ring) * static_cast<size_t>(sink.keep) * static_cast<size_t>(output.channels);
+    sink.history_plane = static_cast<int64_t>(elements);
+    sink.history = Remember(elements * (output.planes == Planes::kHalf ? 2 : 4));
   }
+  if (auto* const gemm = std::get_if<GemmStep>(&step)) {
+    gemm->args.epilogue.by_out_channels = Divisor(output.channels);
+    gemm->args.epilogue.out = sink;
+  } else if (auto* const attention = std::get_if<AttentionArgs>(&step)) {
+    attention->out = sink;
+  } else if (auto* const depthwise = std::get_if<DepthwiseArgs>(&step)) {
+    depthwise->out = sink;
+  } else {
+    std::get<DequantizeArgs>(step).out = sink;
+  }
+  Append(std::move(step));
+
+  Source source;
+  source.data = sink.data;
+  source.history = sink.history;
+  source.plane = sink.plane;
+  source.history_plane = sink.history_plane;
+  source.rows = sink.rows;
+  source.channels = sink.channels;
+  source.keep = sink.keep;
+  source.ring = sink.ring;
+  source.by_rows = Divisor(sink.rows);
   return source;
 }
 
-void Builder::NormalizeInput(GemmArgs* gemm) const {
-  gemm->rms_input = hidden_;
-  gemm->rms_width = config_.transformer.hidden_size;
-  gemm->rms_eps = config_.transformer.rms_norm_eps;
+GemmStep Builder::Gemm(const Dense& dense, int dilation, const Source& x, Form form) {
+  GemmStep step;
+  step.x_planes = form.x;
+  step.args.x = x;
+  const int blocks = dense.channels / kChannelBlock;
+  GemmGeometry& geometry = step.args.geometry;
+  geometry.columns = x.rows;
+  geometry.taps = dense.taps;
+  geometry.dilation = dilation;
+  geometry.tiles = dense.rows / kTileRows;
+  geometry.chunks = static_cast<int>(dense.width() / kChannelBlock);
+  geometry.by_chunks_per_tap = Divisor(blocks);
+  const GemmCut cut = ChooseCut(step.args, early_steps_ != 0 && form.x != Planes::kF32, device_);
+  geometry.groups = cut.groups;
+  geometry.group_blocks = blocks / cut.groups;
+  geometry.segments = cut.segments;
+  geometry.by_segments = Divisor(cut.segments);
+  step.args.weights = packer_.Pack(dense, form.x, form.split_weights ? 2 : 1, geometry);
+  return step;
 }
 
-void Builder::Dequantization() {
+void Builder::NormalizeInput(GemmStep* gemm) const {
+  GemmEpilogue& epilogue = gemm->args.epilogue;
+  epilogue.rms_input = hidden_;
+  epilogue.rms_width = config_.transformer.hidden_size;
+  epilogue.rms_eps = config_.transformer.rms_norm_eps;
+}
+
+const float* Builder::ByTap(const TensorView& weights, int channels) {
+  const auto taps = static_cast<size_t>(weights.shape[2]);
+  const auto width = static_cast<size_t>(channels);
+  std::vector<float> by_tap(taps * width);
+  const std::vector<float> by_channel = FloatsOf(weights);
+  for (size_t i = 0; i < by_channel.size(); ++i) by_tap[i % taps * width + i / taps] = by_channel[i];
+  return packer_.Vector(by_tap);
+}
+
+Source Builder::Dequantization() {
   const int width = config_.codebook_dim;
   const int padded = PadChannels(width);
   const int half = static_cast<int>(weights_.semantic_projection.shape[1]);
@@ -129,11 +148,12 @@ void Builder::Dequantization() {
     packer_.Multiply(product);
     packer_.Release();
   }
-  steps_.emplace_back(args);
+  const auto taps = static_cast<int>(weights_.pre_conv.weight.shape[2]);
+  return Append(args, {.rows = 1, .channels = padded, .look_back = taps - 1, .planes = early_.x});
 }
 
 // pre_conv and the input projection after it are one convolution, since nothing lies between them.
-void Builder::PreTransformer() {
+Source Builder::PreTransformer(Source x) {
   const TransformerConfig& config = config_.transformer;
   const int hidden = config.hidden_size;
   const Dense conv = packer_.Convolution(weights_.pre_conv.weight);
@@ -161,11 +181,10 @@ void Builder::PreTransformer() {
     packer_.AddBias(product, packer_.LoadFloats(*weights_.pre_conv.bias), bias);
   }
 
-  x_ = Feed(1, dense.channels, dense.taps - 1, early_.x);
-  GemmArgs& gemm = AddGemm(dense, 1, x_, early_);
-  gemm.bias = bias;
-  gemm.y = hidden_;
-  x_ = Feed(1, dense.rows, 0, early_.x);
+  GemmStep gemm = Gemm(dense, 1, x, early_);
+  gemm.args.epilogue.bias = bias;
+  gemm.args.epilogue.y = hidden_;
+  x = Append(gemm, {.rows = 1, .channels = dense.rows, .planes = early_.x});
 
   std::vector<float> rotations;
   for (int distance = 0; distance < config.sliding_window; ++distance) {
@@ -176,10 +195,11 @@ void Builder::PreTransformer() {
     }
   }
   const float* const turns = packer_.Vector(rotations);
-  for (const TransformerLayerWeights& layer : weights_.transformer.layers) Layer(layer, turns);
+  for (const TransformerLayerWeights& layer : weights_.transformer.layers) x = Layer(layer, turns, x);
+  return x;
 }
 
-void Builder::Layer(const TransformerLayerWeights& layer, const float* rotations) {
+Source Builder::Layer(const TransformerLayerWeights& layer, const float* rotations, const Source& x) {
   const TransformerConfig& config = config_.transformer;
   const int q_width = config.q_width();
   const int kv_width = config.kv_width();
@@ -188,23 +208,22 @@ void Builder::Layer(const TransformerLayerWeights& layer, const float* rotations
   packer_.FillLinear(qkv, layer.q.weight, norm);
   packer_.FillLinear(qkv, layer.k.weight, norm, q_width);
   packer_.FillLinear(qkv, layer.v.weight, norm, q_width + kv_width);
-  AttentionArgs attention;
-  {
-    GemmArgs& gemm = AddGemm(qkv, 1, x_, early_);
-    NormalizeInput(&gemm);
-    if (layer.q.bias.has_value() && layer.k.bias.has_value() && layer.v.bias.has_value()) {
-      std::vector<float> bias = FloatsOf(*layer.q.bias);
-      for (const TensorView& more : {*layer.k.bias, *layer.v.bias}) {
-        const std::vector<float> floats = FloatsOf(more);
-        bias.insert(bias.end(), floats.begin(), floats.end());
-      }
-      gemm.bias = packer_.Vector(bias);
+  GemmStep gemm = Gemm(qkv, 1, x, early_);
+  NormalizeInput(&gemm);
+  if (layer.q.bias.has_value() && layer.k.bias.has_value() && layer.v.bias.has_value()) {
+    std::vector<float> bias = FloatsOf(*layer.q.bias);
+    for (const TensorView& more : {*layer.k.bias, *layer.v.bias}) {
+      const std::vector<float> floats = FloatsOf(more);
+      bias.insert(bias.end(), floats.begin(), floats.end());
     }
-    // Free until attention fills it: the product's own input is the other one.
-    gemm.y = static_cast<float*>(operands_[next_operand_]);
-    next_operand_ ^= 1;
-    attention.qkv = gemm.y;
+    gemm.args.epilogue.bias = packer_.Vector(bias);
   }
+  // Free until attention fills it: the product's own input is the other one.
+  gemm.args.epilogue.y = static_cast<float*>(NextOperand());
+  Append(gemm);
+
+  AttentionArgs attention;
+  attention.qkv = gemm.args.epilogue.y;
   attention.stride = qkv.rows;
   attention.heads = config.num_heads;
   attention.kv_heads = config.num_kv_heads;
@@ -214,17 +233,14 @@ void Builder::Layer(const TransformerLayerWeights& layer, const float* rotations
   attention.keys = Remember(cache);
   attention.values = Remember(cache);
   attention.rotations = reinterpret_cast<const float2*>(rotations);
-  steps_.emplace_back(attention);
-  x_ = Feed(1, PadChannels(q_width), 0, early_.x);
+  const Source attended = Append(attention, {.rows = 1, .channels = PadChannels(q_width), .planes = early_.x});
 
-  {
-    GemmArgs& gemm = AddGemm(packer_.Linear(layer.o.weight), 1, x_, early_);
-    gemm.bias = packer_.OptionalVector(layer.o.bias);
-    gemm.scale = packer_.OptionalVector(layer.attention_scale);
-    gemm.residual = gemm.y = hidden_;
-  }
-  const int hidden = PadChannels(config.hidden_size);
-  x_ = Feed(1, hidden, 0, early_.x);
+  gemm = Gemm(packer_.Linear(layer.o.weight), 1, attended, early_);
+  gemm.args.epilogue.bias = packer_.OptionalVector(layer.o.bias);
+  gemm.args.epilogue.scale = packer_.OptionalVector(layer.attention_scale);
+  gemm.args.epilogue.residual = gemm.args.epilogue.y = hidden_;
+  const Output hidden = {.rows = 1, .channels = PadChannels(config.hidden_size), .planes = early_.x};
+  const Source middle = Append(gemm, hidden);
 
   const int half_tile = kTileRows / 2;
   const int inner = PadChannels(config.intermediate_size);
@@ -232,28 +248,24 @@ void Builder::Layer(const TransformerLayerWeights& layer, const float* rotations
   norm = packer_.LoadFloats(layer.post_norm);
   packer_.FillLinear(gated, layer.gate, norm, 0, half_tile, kTileRows);
   packer_.FillLinear(gated, layer.up, norm, half_tile, half_tile, kTileRows);
-  {
-    GemmArgs& gemm = AddGemm(gated, 1, x_, early_);
-    NormalizeInput(&gemm);
-    gemm.activation = Activation::kSwiGlu;
-  }
-  x_ = Feed(1, inner, 0, early_.x);
-  {
-    GemmArgs& gemm = AddGemm(packer_.Linear(layer.down), 1, x_, early_);
-    gemm.scale = packer_.OptionalVector(layer.mlp_scale);
-    gemm.residual = gemm.y = hidden_;
-  }
-  x_ = Feed(1, hidden, 0, early_.x);
+  gemm = Gemm(gated, 1, middle, early_);
+  NormalizeInput(&gemm);
+  gemm.args.epilogue.activation = Activation::kSwiGlu;
+  const Source product = Append(gemm, {.rows = 1, .channels = inner, .planes = early_.x});
+
+  gemm = Gemm(packer_.Linear(layer.down), 1, product, early_);
+  gemm.args.epilogue.scale = packer_.OptionalVector(layer.mlp_scale);
+  gemm.args.epilogue.residual = gemm.args.epilogue.y = hidden_;
+  return Append(gemm, hidden);
 }
 
-Source Builder::FeedAfterUpsample(size_t next) {
-  const int channels = PadChannels(config_.latent_dim);
-  if (next < weights_.upsample.size()) {
-    const ConvWeights& conv = weights_.upsample[next].transposed;
-    const auto taps = static_cast<int>(conv.weight.shape[2] / config_.upsampling_ratios[next]);
-    return Feed(rows_, channels, taps - 1, early_.x);
+Builder::Output Builder::UpsampleInput(size_t index) const {
+  int64_t taps = weights_.first_conv.weight.shape[2];
+  if (index < weights_.upsample.size()) {
+    taps = weights_.upsample[index].transposed.weight.shape[2] / config_.upsampling_ratios[index];
   }
-  return Feed(rows_, channels, static_cast<int>(weights_.first_conv.weight.shape[2]) - 1, early_.x);
+  const int channels = PadChannels(config_.latent_dim);
+  return {.rows = rows_, .channels = channels, .look_back = static_cast<int>(taps) - 1, .planes = early_.x};
 }
 
 // The final norm's weights are in it.
@@ -261,117 +273,151 @@ Dense Builder::OutputProjection() {
   return packer_.Linear(weights_.output_projection.weight, packer_.LoadFloats(weights_.transformer.norm));
 }
 
-void Builder::UpsampleStage(size_t index) {
+// One product, since nothing lies between them: the kernel is as long as the stride (checked), so each output sees one
+// input.
+GemmStep Builder::ProjectAndUpsample(const Source& x) {
+  const ConvNeXtWeights& stage = weights_.upsample.front();
+  const int stride = config_.upsampling_ratios.front();
+  const Dense transposed = packer_.Transposed(stage.transposed.weight, stride);
+  const Dense projection = OutputProjection();
+  const Dense dense = packer_.NewDense(transposed.rows, 1, config_.transformer.hidden_size);
+  ProductArgs product;
+  product.a = transposed.data;
+  product.a_row = transposed.width();
+  product.a_column = 1;
+  product.b = projection.data;
+  product.b_row = product.c_row = projection.width();
+  product.b_column = 1;
+  product.c = dense.data;
+  product.rows = transposed.rows;
+  product.inner = transposed.channels;
+  product.columns = static_cast<int>(projection.width());
+  packer_.Multiply(product);
+  const float* bias = packer_.OptionalVector(stage.transposed.bias, stride);
+  if (weights_.output_projection.bias.has_value()) {
+    float* const sum = packer_.Keep<float>(static_cast<size_t>(transposed.rows));
+    if (!packer_.failed() && bias != nullptr) {
+      packer_.Check(cudaMemcpyAsync(sum, bias, static_cast<size_t>(transposed.rows) * sizeof(float),
+                                    cudaMemcpyDeviceToDevice, nullptr));
+    }
+    packer_.AddBias(product, packer_.Vector(FloatsOf(*weights_.output_projection.bias)), sum);
+    bias = sum;
+  }
+  GemmStep gemm = Gemm(dense, 1, x, early_);
+  NormalizeInput(&gemm);
+  gemm.args.epilogue.bias = bias;
+  return gemm;
+}
+
+Source Builder::UpsampleStage(size_t index, const Source& x) {
   const ConvNeXtWeights& stage = weights_.upsample[index];
   const int stride = config_.upsampling_ratios[index];
   const int channels = PadChannels(config_.latent_dim);
+  GemmStep gemm;
   if (index == 0) {
-    // The output projection and this are one product, since nothing lies between them: the kernel is as long as the
-    // stride (checked), so each output sees one input.
-    const Dense transposed = packer_.Transposed(stage.transposed.weight, stride);
-    const Dense projection = OutputProjection();
-    const Dense dense = packer_.NewDense(transposed.rows, 1, config_.transformer.hidden_size);
-    ProductArgs product;
-    product.a = transposed.data;
-    product.a_row = transposed.width();
-    product.a_column = 1;
-    product.b = projection.data;
-    product.b_row = product.c_row = projection.width();
-    product.b_column = 1;
-    product.c = dense.data;
-    product.rows = transposed.rows;
-    product.inner = transposed.channels;
-    product.columns = static_cast<int>(projection.width());
-    packer_.Multiply(product);
-    const float* bias = packer_.OptionalVector(stage.transposed.bias, stride);
-    if (weights_.output_projection.bias.has_value()) {
-      float* const sum = packer_.Keep<float>(static_cast<size_t>(transposed.rows));
-      if (!packer_.failed() && bias != nullptr) {
-        packer_.Check(cudaMemcpyAsync(sum, bias, static_cast<size_t>(transposed.rows) * sizeof(float),
-                                      cudaMemcpyDeviceToDevice, nullptr));
-      }
-      packer_.AddBias(product, packer_.Vector(FloatsOf(*weights_.output_projection.bias)), sum);
-      bias = sum;
-    }
-    GemmArgs& gemm = AddGemm(dense, 1, x_, early_);
-    NormalizeInput(&gemm);
-    gemm.bias = bias;
-    gemm.stride = stride;
+    gemm = ProjectAndUpsample(x);
   } else {
-    GemmArgs& gemm = AddGemm(packer_.Transposed(stage.transposed.weight, stride), 1, x_, early_);
-    gemm.bias = packer_.OptionalVector(stage.transposed.bias, stride);
-    gemm.stride = stride;
+    gemm = Gemm(packer_.Transposed(stage.transposed.weight, stride), 1, x, early_);
+    gemm.args.epilogue.bias = packer_.OptionalVector(stage.transposed.bias, stride);
   }
+  gemm.args.epilogue.stride = stride;
   rows_ *= stride;
 
   DepthwiseArgs depthwise;
-  const TensorView& taps = stage.depthwise.weight;
-  depthwise.taps = static_cast<int>(taps.shape[2]);
-  depthwise.x = Feed(rows_, channels, depthwise.taps - 1, Planes::kF32, {}, residual_);
+  depthwise.taps = static_cast<int>(stage.depthwise.weight.shape[2]);
+  depthwise.x = Append(gemm, {.rows = rows_, .channels = channels, .look_back = depthwise.taps - 1, .to = residual_});
   depthwise.width = config_.latent_dim;
-  std::vector<float> by_tap(static_cast<size_t>(depthwise.taps) * static_cast<size_t>(channels));
-  const std::vector<float> by_channel = FloatsOf(taps);
-  for (size_t i = 0; i < by_channel.size(); ++i) {
-    const size_t kernel = static_cast<size_t>(depthwise.taps);
-    by_tap[i % kernel * static_cast<size_t>(channels) + i / kernel] = by_channel[i];
-  }
-  depthwise.weights = packer_.Vector(by_tap);
+  depthwise.weights = ByTap(stage.depthwise.weight, channels);
   depthwise.bias = stage.depthwise.bias.has_value() ? packer_.Vector(FloatsOf(*stage.depthwise.bias))
                                                     : packer_.Keep<float>(static_cast<size_t>(channels));
   depthwise.norm_weight = packer_.Vector(FloatsOf(stage.norm_weight));
   depthwise.norm_bias = packer_.Vector(FloatsOf(stage.norm_bias));
   depthwise.eps = kLayerNormEps;
-  steps_.emplace_back(depthwise);
-  x_ = Feed(rows_, channels, 0, early_.x);
+  const Source normed = Append(depthwise, {.rows = rows_, .channels = channels, .planes = early_.x});
 
-  {
-    GemmArgs& gemm = AddGemm(packer_.Linear(stage.expand.weight), 1, x_, early_);
-    gemm.bias = packer_.OptionalVector(stage.expand.bias);
-    gemm.activation = Activation::kGelu;
-  }
-  x_ = Feed(rows_, PadChannels(stage.expand.weight.shape[0]), 0, early_.x);
-  {
-    GemmArgs& gemm = AddGemm(packer_.Linear(stage.contract.weight), 1, x_, early_);
-    gemm.bias = packer_.OptionalVector(stage.contract.bias);
-    gemm.scale = packer_.Vector(FloatsOf(stage.gamma));
-    gemm.residual = residual_;
-  }
-  x_ = FeedAfterUpsample(index + 1);
+  gemm = Gemm(packer_.Linear(stage.expand.weight), 1, normed, early_);
+  gemm.args.epilogue.bias = packer_.OptionalVector(stage.expand.bias);
+  gemm.args.epilogue.activation = Activation::kGelu;
+  const int wide = PadChannels(stage.expand.weight.shape[0]);
+  const Source expanded = Append(gemm, {.rows = rows_, .channels = wide, .planes = early_.x});
+
+  gemm = Gemm(packer_.Linear(stage.contract.weight), 1, expanded, early_);
+  gemm.args.epilogue.bias = packer_.OptionalVector(stage.contract.bias);
+  gemm.args.epilogue.scale = packer_.Vector(FloatsOf(stage.gamma));
+  gemm.args.epilogue.residual = residual_;
+  return Append(gemm, UpsampleInput(index + 1));
 }
 
-void Builder::DecoderBlock(size_t index) {
+Source Builder::FirstConvolution(const Source& x) {
+  const ConvWeights& conv = weights_.first_conv;
+  GemmStep gemm = Gemm(packer_.Convolution(conv.weight), 1, x, early_);
+  gemm.args.epilogue.bias = packer_.OptionalVector(conv.bias);
+  return Append(gemm, BlockInput(0, PadChannels(conv.weight.shape[0])));
+}
+
+Builder::Output Builder::BlockInput(size_t index, int channels) {
+  if (index == weights_.blocks.size()) {
+    const auto taps = static_cast<int>(weights_.last_conv.weight.shape[2]);
+    return {
+        .rows = rows_, .channels = channels, .look_back = taps - 1, .snake = packer_.LoadSnake(weights_.last_snake)};
+  }
+  const DecoderBlockWeights& block = weights_.blocks[index];
+  const auto taps = static_cast<int>(block.transposed.weight.shape[2] / config_.upsample_rates[index]);
+  return {.rows = rows_,
+          .channels = channels,
+          .look_back = taps - 1,
+          .planes = late_.x,
+          .snake = packer_.LoadSnake(block.snake)};
+}
+
+Builder::Output Builder::UnitInput(const DecoderBlockWeights& block, size_t unit, int channels) {
+  const ResidualUnitWeights& weights = block.residuals[unit];
+  const auto taps = static_cast<int>(weights.conv1.weight.shape[2]);
+  return {.rows = rows_,
+          .channels = channels,
+          .look_back = (taps - 1) * kDilations[unit],
+          .planes = late_.x,
+          .snake = packer_.LoadSnake(weights.act1)};
+}
+
+Source Builder::DecoderBlock(size_t index, Source x) {
   const DecoderBlockWeights& block = weights_.blocks[index];
   const int stride = config_.upsample_rates[index];
   const int channels = PadChannels(block.transposed.weight.shape[1]);
-  {
-    GemmArgs& gemm = AddGemm(packer_.Transposed(block.transposed.weight, stride), 1, x_, late_);
-    gemm.bias = packer_.OptionalVector(block.transposed.bias, stride);
-    gemm.y = residual_;
-    gemm.stride = stride;
-  }
-  // Up to here it is many short steps and most of the weights: for that the whole device is needed.
-  if (index == 0) early_steps_ = steps_.size();
+  GemmStep gemm = Gemm(packer_.Transposed(block.transposed.weight, stride), 1, x, late_);
+  gemm.args.epilogue.bias = packer_.OptionalVector(block.transposed.bias, stride);
+  gemm.args.epilogue.y = residual_;
+  gemm.args.epilogue.stride = stride;
+  // With this one, it is many short steps and most of the weights: for that the whole device is needed.
+  if (index == 0) early_steps_ = steps_.size() + 1;
   rows_ *= stride;
   for (size_t i = 0; i < block.residuals.size(); ++i) {
     const ResidualUnitWeights& unit = block.residuals[i];
-    const Dense conv1 = packer_.Convolution(unit.conv1.weight);
-    x_ = Feed(rows_, channels, (conv1.taps - 1) * kDilations[i], late_.x, packer_.LoadSnake(unit.act1));
-    {
-      GemmArgs& gemm = AddGemm(conv1, kDilations[i], x_, late_);
-      gemm.bias = packer_.OptionalVector(unit.conv1.bias);
-    }
-    const Dense conv2 = packer_.Convolution(unit.conv2.weight);
-    x_ = Feed(rows_, channels, (conv2.taps - 1), late_.x, packer_.LoadSnake(unit.act2));
-    GemmArgs& gemm = AddGemm(conv2, 1, x_, late_);
-    gemm.bias = packer_.OptionalVector(unit.conv2.bias);
-    gemm.residual = residual_;
-    if (i + 1 < block.residuals.size()) gemm.y = residual_;
+    x = Append(gemm, UnitInput(block, i, channels));
+    gemm = Gemm(packer_.Convolution(unit.conv1.weight), kDilations[i], x, late_);
+    gemm.args.epilogue.bias = packer_.OptionalVector(unit.conv1.bias);
+    const auto taps = static_cast<int>(unit.conv2.weight.shape[2]);
+    x = Append(gemm, {.rows = rows_,
+                      .channels = channels,
+                      .look_back = taps - 1,
+                      .planes = late_.x,
+                      .snake = packer_.LoadSnake(unit.act2)});
+    gemm = Gemm(packer_.Convolution(unit.conv2.weight), 1, x, late_);
+    gemm.args.epilogue.bias = packer_.OptionalVector(unit.conv2.bias);
+    gemm.args.epilogue.residual = residual_;
+    if (i + 1 < block.residuals.size()) gemm.args.epilogue.y = residual_;
   }
-  if (index + 1 < weights_.blocks.size()) {
-    const TensorView& next = weights_.blocks[index + 1].transposed.weight;
-    const auto taps = static_cast<int>(next.shape[2] / config_.upsample_rates[index + 1]);
-    x_ = Feed(rows_, channels, taps - 1, late_.x, packer_.LoadSnake(weights_.blocks[index + 1].snake));
-  }
+  return Append(gemm, BlockInput(index + 1, channels));
+}
+
+void Builder::LastConvolution(const Source& x) {
+  const ConvWeights& conv = weights_.last_conv;
+  LastConvArgs args;
+  args.taps = static_cast<int>(conv.weight.shape[2]);
+  args.x = x;
+  args.weights = ByTap(conv.weight, x.channels);
+  args.bias = conv.bias.has_value() ? FloatsOf(*conv.bias)[0] : 0.0F;
+  Append(args);
 }
 
 int64_t Builder::WidestRow() const {
@@ -486,32 +532,12 @@ Status Builder::Build() {
                                 static_cast<size_t>(max_batch_));
   residual_ = packer_.Keep<float>(widest);
   for (void*& operand : operands_) operand = packer_.Keep<float>(widest);  // as F32 or two F16 planes
-  Dequantization();
-  PreTransformer();
+  Source x = PreTransformer(Dequantization());
   latent_steps_ = steps_.size();
-  for (size_t i = 0; i < weights_.upsample.size(); ++i) UpsampleStage(i);
-  const int first = PadChannels(weights_.first_conv.weight.shape[0]);
-  {
-    GemmArgs& gemm = AddGemm(packer_.Convolution(weights_.first_conv.weight), 1, x_, early_);
-    gemm.bias = packer_.OptionalVector(weights_.first_conv.bias);
-  }
-  const auto taps = static_cast<int>(weights_.blocks[0].transposed.weight.shape[2] / config_.upsample_rates[0]);
-  x_ = Feed(rows_, first, taps - 1, late_.x, packer_.LoadSnake(weights_.blocks[0].snake));
-  for (size_t i = 0; i < weights_.blocks.size(); ++i) DecoderBlock(i);
-
-  const TensorView& last = weights_.last_conv.weight;
-  LastConvArgs args;
-  args.taps = static_cast<int>(last.shape[2]);
-  args.x = Feed(rows_, PadChannels(last.shape[1]), args.taps - 1, Planes::kF32, packer_.LoadSnake(weights_.last_snake));
-  std::vector<float> by_tap(static_cast<size_t>(args.taps) * static_cast<size_t>(args.x.channels));
-  const std::vector<float> by_channel = FloatsOf(last);
-  const auto kernel = static_cast<size_t>(args.taps);
-  for (size_t i = 0; i < by_channel.size(); ++i) {
-    by_tap[i % kernel * static_cast<size_t>(args.x.channels) + i / kernel] = by_channel[i];
-  }
-  args.weights = packer_.Vector(by_tap);
-  args.bias = weights_.last_conv.bias.has_value() ? FloatsOf(*weights_.last_conv.bias)[0] : 0.0F;
-  steps_.emplace_back(args);
+  for (size_t i = 0; i < weights_.upsample.size(); ++i) x = UpsampleStage(i, x);
+  x = FirstConvolution(x);
+  for (size_t i = 0; i < weights_.blocks.size(); ++i) x = DecoderBlock(i, x);
+  LastConvolution(x);
 
   if (!packer_.failed()) packer_.Check(cudaDeviceSynchronize());
   return packer_.status();

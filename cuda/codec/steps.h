@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -60,28 +61,53 @@ class Builder {
   int SoundHistory() const;
 
  private:
+  // The array between an operation and the next one, as the next one reads it: rows of a frame, padded channels, and
+  // how many rows before the frame it looks back.
+  struct Output {
+    int rows = 1;
+    int channels = 0;
+    int look_back = 0;
+    Planes planes = Planes::kF32;
+    Snake snake = {};     // applied before the array is stored; none by default
+    float* to = nullptr;  // where; null: NextOperand()
+  };
+  // Adds an operation that writes `output`; returns it as the next operation's input.
+  Source Append(Step step, const Output& output);
+  // Adds an operation without such an output.
+  void Append(Step step) { steps_.push_back(std::move(step)); }
+
+  // A product without its epilogue, which the caller completes; keeps its weights.
+  GemmStep Gemm(const Dense& dense, int dilation, const Source& x, Form form);
+  // Divides the product's input by the hidden stream's root mean square.
+  void NormalizeInput(GemmStep* gemm) const;
+
+  // The parts of the list, in order. Each takes its input and returns the next part's.
+  Source Dequantization();
+  Source PreTransformer(Source x);
+  Source Layer(const TransformerLayerWeights& layer, const float* rotations, const Source& x);
+  Source UpsampleStage(size_t index, const Source& x);
+  Source FirstConvolution(const Source& x);
+  Source DecoderBlock(size_t index, Source x);
+  void LastConvolution(const Source& x);
+
+  // What upsampling stage `index` reads; behind the last stage, the first convolution.
+  Output UpsampleInput(size_t index) const;
+  // What decoder block `index` reads; behind the last block, the last convolution.
+  Output BlockInput(size_t index, int channels);
+  // What residual unit `unit` of a block reads.
+  Output UnitInput(const DecoderBlockWeights& block, size_t unit, int channels);
+
+  Dense OutputProjection();
+  // The output projection and the first upsampling as one product.
+  GemmStep ProjectAndUpsample(const Source& x);
+  // Weights [channels][1][taps] of a convolution of single channels, [taps][channels].
+  const float* ByTap(const TensorView& weights, int channels);
+  // One of operands_, by turns. The other one may still be read.
+  void* NextOperand();
   // A place in every slot's state.
   int64_t Remember(size_t bytes);
-
-  // Adds a product; the caller completes its epilogue.
-  GemmArgs& AddGemm(const Dense& dense, int dilation, const Source& x, Form form);
-  // Directs the last step's output to the next operator, which looks back `look_back` rows and takes its input
-  // in `planes`. `rows` and `channels` (padded) as the next operator sees them.
-  Source Feed(int rows, int channels, int look_back, Planes planes, const Snake& snake = {}, float* to = nullptr);
-  static Sink* SinkOf(Step* step);
-
-  void Dequantization();
-  void PreTransformer();
-  void Layer(const TransformerLayerWeights& layer, const float* rotations);
-  void UpsampleStage(size_t index);
-  void DecoderBlock(size_t index);
-  // A product whose input is to be divided by the hidden stream's root mean square.
-  void NormalizeInput(GemmArgs* gemm) const;
   int64_t WidestRow() const;
   Status CheckStructure() const;
-  // What the decoder reads after stage `index` of upsampling (or none of it).
-  Source FeedAfterUpsample(size_t next);
-  Dense OutputProjection();
 
   const CodecConfig& config_;
   const CodecWeights& weights_;
@@ -98,8 +124,7 @@ class Builder {
   size_t state_bytes_ = 0;
   size_t latent_steps_ = 0;
   size_t early_steps_ = 0;
-  Source x_;      // the next operator's input
-  int rows_ = 1;  // per frame, at this point
+  int rows_ = 1;  // per frame, at this point of the list
 };
 
 }  // namespace qtts::cuda::codec

@@ -124,23 +124,26 @@ void WeightPacker::AddBias(ProductArgs product, const float* bias, float* sum) {
   Multiply(product);
 }
 
-void WeightPacker::Pack(const Dense& dense, Planes x_planes, GemmArgs* args) {
+GemmWeights WeightPacker::Pack(const Dense& dense, Planes x_planes, int planes, const GemmGeometry& geometry) {
   const size_t elements = static_cast<size_t>(dense.rows) * static_cast<size_t>(dense.width());
+  GemmWeights weights;
+  weights.planes = planes;
   if (x_planes == Planes::kF32) {
     auto* const transposed = Keep<float>(elements);
-    args->weights = transposed;
-    if (!failed()) Check(PackF32(dense.data, args->tiles, args->chunks, transposed, nullptr));
+    weights.data = transposed;
+    if (!failed()) Check(PackF32(dense.data, geometry.tiles, geometry.chunks, transposed, nullptr));
   } else {
-    auto* const packed = Keep<uint16_t>(elements * static_cast<size_t>(args->weight_planes));
+    auto* const packed = Keep<uint16_t>(elements * static_cast<size_t>(planes));
     auto* const scale = Keep<float>(static_cast<size_t>(dense.rows));
-    args->weights = packed;
-    args->weight_scale = scale;
+    weights.data = packed;
+    weights.scale = scale;
     if (!failed()) {
-      Check(PackHalf(dense.data, args->tiles, args->taps, dense.channels / kChannelBlock, args->groups,
-                     args->weight_planes, packed, scale, nullptr));
+      Check(PackHalf(dense.data, geometry.tiles, geometry.taps, dense.channels / kChannelBlock, geometry.groups, planes,
+                     packed, scale, nullptr));
     }
   }
   Release();
+  return weights;
 }
 
 }  // namespace qtts::cuda::codec

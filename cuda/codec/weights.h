@@ -75,9 +75,9 @@ class WeightPacker : public WeightStore {
   // Of two linear layers that become one, the second being `product`'s a: sum += a * the first one's bias.
   void AddBias(ProductArgs product, const float* bias, float* sum);
 
-  // Keeps `dense` in the order of a product with inputs in `x_planes`, whose weights these become, and releases what is
-  // staged.
-  void Pack(const Dense& dense, Planes x_planes, GemmArgs* args);
+  // Keeps `dense` in the order of a product with inputs in `x_planes`, and releases what is staged. `planes`: of F16
+  // weights.
+  GemmWeights Pack(const Dense& dense, Planes x_planes, int planes, const GemmGeometry& geometry);
 
  private:
   float* Stage(size_t count) { return AllocateZeroed<float>(staging(), count); }
