@@ -42,8 +42,6 @@ Status CheckId(const char* what, int64_t id, int64_t rows) {
                                  " is not in the model's table of " + std::to_string(rows));
 }
 
-SamplingRules RulesOf(const TokenSampling& s) { return {s.do_sample ? 1 : 0, s.temperature, s.top_k, s.top_p}; }
-
 }  // namespace
 
 LanguageModel::LanguageModel(const ModelConfig& config, const LanguageModelOptions& options, cudaStream_t stream)

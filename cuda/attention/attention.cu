@@ -3,6 +3,8 @@
 
 #include "attention/attention.h"
 #include "rules/rope.cuh"
+#include "rules/softmax.cuh"
+#include "rules/splits.h"
 #include "runtime/device_math.cuh"
 
 namespace qtts::cuda {
@@ -82,275 +84,253 @@ class HeadPlacer {
   float low_norm_[kPairs], high_norm_[kPairs], sine_[kPairs], cosine_[kPairs];
 };
 
-// Eight elements as they lie in memory.
-template <typename T>
-struct Eight {
-  uint4 words[sizeof(T) / 2];
-
-  __device__ void Load(const T* p) {
-#pragma unroll
-    for (int i = 0; i < static_cast<int>(sizeof(T) / 2); ++i) words[i] = Fresh(reinterpret_cast<const uint4*>(p) + i);
-  }
-  __device__ void Clear() {
-#pragma unroll
-    for (int i = 0; i < static_cast<int>(sizeof(T) / 2); ++i) words[i] = {};
-  }
-  __device__ float Get(int i) const {
-    const auto word = [&](int w) {
-      const uint4& u = words[w / 4];
-      return w % 4 == 0 ? u.x : w % 4 == 1 ? u.y : w % 4 == 2 ? u.z : u.w;
-    };
-    if constexpr (sizeof(T) == 4) return __uint_as_float(word(i));
-    return i % 2 == 0 ? LowBf16(word(i / 2)) : HighBf16(word(i / 2));
-  }
-};
-
 // Blocks that registers are to leave room for on a processor: those of a prompt are to run at once.
 template <typename T, int kLanes, int kGroup>
 constexpr int kBlocksTogether = sizeof(T) == 2 && kLanes <= 16 && kGroup <= 2 ? 3 : 2;
 
-// One row, kGroup query heads that share a key head, one split of the context. kLanes lanes hold a key,
-// eight elements each.
 template <typename T, int kLanes, int kGroup>
-__global__ void __launch_bounds__(kThreads, kBlocksTogether<T, kLanes, kGroup>) AttendKernel(AttendArguments a) {
-  constexpr int kTogether = 32 / kLanes;  // positions of a warp at once
-  constexpr int kTurn = kWarps * kTogether;
-  constexpr int kTurns = (kSplitPositions + kTurn - 1) / kTurn;
-  constexpr int kWidth = kLanes * 8;
-  __shared__ __align__(16) float q[kGroup][kWidth];
-  __shared__ __align__(16) float new_keys[kMaxNewRows][kWidth];
-  __shared__ __align__(16) float new_values[kMaxNewRows][kWidth];
-  __shared__ __align__(16) float warp_y[kWarps][kGroup][kWidth];
-  __shared__ float warp_max[kWarps][kGroup];
-  __shared__ float warp_sum[kWarps][kGroup];
-  __shared__ bool last;
+struct AttendMemory {
+  static constexpr int kWidth = kLanes * 8;
+  alignas(16) float q[kGroup][kWidth];
+  alignas(16) T new_keys[kMaxNewRows][kWidth];
+  alignas(16) T new_values[kMaxNewRows][kWidth];
+  alignas(16) float warp_y[kWarps][kGroup][kWidth];
+  float warp_max[kWarps][kGroup];
+  float warp_sum[kWarps][kGroup];
+  bool last;
+};
 
-  const int warp = threadIdx.x / 32;
-  const int lane = threadIdx.x % 32;
-  const int part = lane % kLanes;
-  const int row = blockIdx.y;
-  const int groups = a.heads / kGroup;
-  const int first_head = static_cast<int>(blockIdx.x) % groups * kGroup;
-  const int heads_per_kv = a.heads / a.kv_heads;
-  const int kv_head = first_head / heads_per_kv;
+// A thread's part of a block, which attends from one row with kGroup query heads that share a key head to one split of
+// the context. kLanes lanes hold a key, eight elements each.
+template <typename T, int kLanes, int kGroup>
+class AttendBlock {
+ public:
+  using Memory = AttendMemory<T, kLanes, kGroup>;
 
-  const int sequence = a.Sequence(row);
-  const int position = a.Position(row);
-  const int new_rows = a.appended ? 0 : row % a.per_sequence + 1;
-  const int cached = position + 1 - new_rows;
-  const int start = a.window > 0 ? max(0, position + 1 - a.window) : 0;
-  const int first_split = start / kSplitPositions;
-  const int split_index = static_cast<int>(blockIdx.x) / groups;
-  const int split = first_split + split_index;
-  const int used_splits = position / kSplitPositions - first_split + 1;
-  const int begin = max(start, split * kSplitPositions);
-  const int end = min(position + 1, (split + 1) * kSplitPositions);
-  const bool idle = sequence < 0 || position < 0 || begin >= end;
-
-  const auto position_of = [&](int turn) {
-    return split * kSplitPositions + turn * kTurn + warp * kTogether + lane / kLanes;
-  };
-  Eight<T> keys[kTurns], values[kTurns];
-  T* page = nullptr;
-  if (!idle) {
-    page = static_cast<T*>(
-        a.pages[static_cast<int64_t>(sequence) * a.pages_per_sequence + split * kSplitPositions / a.page_positions]);
-  }
-  const auto load_cached = [&] {
+  __device__ __forceinline__ AttendBlock(const AttendArguments& arguments, Memory* memory)
+      : a(arguments), m(*memory), sequence_(a.Sequence(row_)), position_(a.Position(row_)) {
+    new_rows_ = a.appended ? 0 : row_ % a.per_sequence + 1;
+    cached_ = position_ + 1 - new_rows_;
+    split_ = FirstSplit(a, position_) + split_index_;
+    used_splits_ = UsedSplits(a, position_);
+    begin_ = max(FirstSeen(a, position_), split_ * kSplitPositions);
+    end_ = min(position_ + 1, (split_ + 1) * kSplitPositions);
+    if (!idle()) {
+      page_ = static_cast<T*>(a.pages[static_cast<int64_t>(sequence_) * a.pages_per_sequence +
+                                      split_ * kSplitPositions / a.page_positions]);
+    }
 #pragma unroll
     for (int t = 0; t < kTurns; ++t) {
-      const int p = position_of(t);
-      if (p >= begin && p < end && p < cached && part * 8 < a.head_dim) {
-        const T* const key = page + a.KeyOffset(kv_head, p) + part * 8;
-        keys[t].Load(key);
-        values[t].Load(key + a.page_positions * a.head_dim);
+      keys_[t] = {};
+      values_[t] = {};
+    }
+  }
+
+  __device__ __forceinline__ bool idle() const { return sequence_ < 0 || position_ < 0 || begin_ >= end_; }
+
+  // Norm and angles of the head that this warp places: a query, or the key of a new row.
+  __device__ __forceinline__ HeadPlacer Placer() const {
+    const bool is_key = warp_ >= kGroup;
+    const int position = is_key ? position_ - (new_rows_ - 1 - (warp_ - kGroup)) : position_;
+    return HeadPlacer(is_key ? a.k_norm : a.q_norm, a.inverse_frequencies, a.head_dim, max(0, position), lane_);
+  }
+
+  // Keys and values that lie in the cache.
+  __device__ __forceinline__ void LoadCached() {
+#pragma unroll
+    for (int t = 0; t < kTurns; ++t) {
+      const int p = PositionOf(t);
+      if (IsSeen(t) && p < cached_ && HasElements()) {
+        const T* const key = page_ + a.KeyOffset(kv_head_, p) + part_ * 8;
+        LoadEight(key, &keys_[t]);
+        LoadEight(key + a.page_positions * a.head_dim, &values_[t]);
       }
     }
-  };
-#pragma unroll
-  for (int t = 0; t < kTurns; ++t) {
-    keys[t].Clear();
-    values[t].Clear();
   }
+
+  // Queries, keys and values of the new rows up to this one, to shared memory; the row's own key and value to the
+  // cache.
+  __device__ __forceinline__ void PlaceHeads(const HeadPlacer& placer) {
+    const float* const x = a.qkv + static_cast<int64_t>(row_) * a.qkv_width();
+    const int q_width = a.heads * a.head_dim;
+    const int kv_width = a.kv_heads * a.head_dim;
+    const bool owner = first_head_ % heads_per_kv_ == 0 && split_ == position_ / kSplitPositions;
+    if (warp_ < kGroup) {
+      placer.Place(x + (first_head_ + warp_) * a.head_dim, a.eps, [&](int i, float value) { m.q[warp_][i] = value; });
+    } else if (warp_ < kGroup + new_rows_) {
+      const int j = warp_ - kGroup;
+      const int back = new_rows_ - 1 - j;
+      const float* const source = x - static_cast<int64_t>(back) * a.qkv_width() + q_width + kv_head_ * a.head_dim;
+      T* const target = owner && back == 0 ? page_ + a.KeyOffset(kv_head_, position_) : nullptr;
+      placer.Place(source, a.eps, [&](int i, float value) {
+        const T rounded = FromFloat<T>(value);
+        m.new_keys[j][i] = rounded;
+        if (target != nullptr) target[i] = rounded;
+      });
+    } else if (warp_ < kGroup + 2 * new_rows_) {
+      const int j = warp_ - kGroup - new_rows_;
+      const int back = new_rows_ - 1 - j;
+      const float* const source =
+          x - static_cast<int64_t>(back) * a.qkv_width() + q_width + kv_width + kv_head_ * a.head_dim;
+      T* const target =
+          owner && back == 0 ? page_ + a.KeyOffset(kv_head_, position_) + a.page_positions * a.head_dim : nullptr;
+      for (int i = lane_; i < a.head_dim; i += 32) {
+        const T rounded = FromFloat<T>(Fresh(source + i));
+        m.new_values[j][i] = rounded;
+        if (target != nullptr) target[i] = rounded;
+      }
+    }
+  }
+
+  // What this warp's positions give, to shared memory.
+  __device__ __forceinline__ void Attend() {
+#pragma unroll
+    for (int t = 0; t < kTurns; ++t) {
+      const int p = PositionOf(t);
+      if (IsSeen(t) && p >= cached_ && HasElements()) {
+        keys_[t] = *reinterpret_cast<const Eight<T>*>(&m.new_keys[p - cached_][part_ * 8]);
+        values_[t] = *reinterpret_cast<const Eight<T>*>(&m.new_values[p - cached_][part_ * 8]);
+      }
+    }
+    float query[kGroup][8];
+#pragma unroll
+    for (int g = 0; g < kGroup; ++g) {
+#pragma unroll
+      for (int e = 0; e < 8; ++e) query[g][e] = HasElements() ? m.q[g][part_ * 8 + e] : 0;
+    }
+    const float scale = 1.0F / sqrtf(static_cast<float>(a.head_dim));
+    const auto seen = [&](int turn) { return IsSeen(turn); };
+    float scores[kGroup][kTurns];
+    SoftmaxPart<kGroup> sums;
+    sums.Clear();
+    ScorePositions<kLanes>(query, keys_, scale, seen, scores, &sums);
+    WeighValues<false, T>(scores, values_, seen, &sums);
+    JoinLanes<kLanes, T>(&sums);
+    if (lane_ >= kLanes) return;
+#pragma unroll
+    for (int g = 0; g < kGroup; ++g) {
+#pragma unroll
+      for (int e = 0; e < 8; ++e) m.warp_y[warp_][g][part_ * 8 + e] = sums.y[g][e];
+      if (part_ == 0) {
+        m.warp_max[warp_][g] = sums.most[g];
+        m.warp_sum[warp_][g] = sums.sum[g];
+      }
+    }
+  }
+
+  // Puts the warps together: to y, or where the row sees more splits to this split's record.
+  __device__ __forceinline__ void MergeWarps() {
+    for (int i = threadIdx.x; i < elements(); i += kThreads) {
+      const int g = i / a.head_dim;
+      const int d = i % a.head_dim;
+      float maxima[kWarps], sums[kWarps], y[kWarps][1];
+#pragma unroll
+      for (int w = 0; w < kWarps; ++w) {
+        maxima[w] = m.warp_max[w][g];
+        sums[w] = m.warp_sum[w][g];
+        y[w][0] = m.warp_y[w][g][d];
+      }
+      const MergedWarps<1> merged = MergeWarpParts<T>(maxima, sums, y);
+      if (used_splits_ == 1) {
+        Store(i, merged.value[0] / merged.total);
+        continue;
+      }
+      float* const mine = Record(split_index_);
+      mine[2 * kGroup + i] = merged.value[0];
+      if (d == 0) {
+        mine[g] = merged.total;
+        mine[kGroup + g] = merged.largest;
+      }
+    }
+  }
+
+  // The block that comes last puts the splits together, in their order.
+  __device__ __forceinline__ void CombineSplits() {
+    if (used_splits_ == 1) return;
+    __threadfence();
+    __syncthreads();
+    if (threadIdx.x == 0) {
+      unsigned* const ticket = a.tickets + static_cast<int64_t>(row_) * groups_ + first_head_ / kGroup;
+      m.last = atomicAdd(ticket, 1U) == static_cast<unsigned>(used_splits_ - 1);
+      if (m.last) *ticket = 0;
+    }
+    __syncthreads();
+    if (!m.last) return;
+    __threadfence();
+    for (int i = threadIdx.x; i < elements(); i += kThreads) {
+      const int g = i / a.head_dim;
+      float largest = -INFINITY;
+      for (int s = 0; s < used_splits_; ++s) largest = fmaxf(largest, Fresh(Record(s) + kGroup + g));
+      float total = 0, value = 0;
+#pragma unroll 4
+      for (int s = 0; s < used_splits_; ++s) {
+        const float* const other = Record(s);
+        AddSplit(SplitFactor<T>(Fresh(other + kGroup + g), largest), Fresh(other + g), Fresh(other + 2 * kGroup + i),
+                 &total, &value);
+      }
+      Store(i, value / total);
+    }
+  }
+
+ private:
+  static constexpr int kTogether = 32 / kLanes;  // positions of a warp at once
+  static constexpr int kTurn = kWarps * kTogether;
+  static constexpr int kTurns = (kSplitPositions + kTurn - 1) / kTurn;
+
+  __device__ __forceinline__ int PositionOf(int turn) const {
+    return split_ * kSplitPositions + turn * kTurn + warp_ * kTogether + lane_ / kLanes;
+  }
+  __device__ __forceinline__ bool IsSeen(int turn) const {
+    return PositionOf(turn) >= begin_ && PositionOf(turn) < end_;
+  }
+  // Whether this lane's eight elements lie within the head.
+  __device__ __forceinline__ bool HasElements() const { return part_ * 8 < a.head_dim; }
+  __device__ __forceinline__ int elements() const { return kGroup * a.head_dim; }
+  // Sums, maxima, then values.
+  __device__ __forceinline__ float* Record(int split) const {
+    const int record = elements() + 2 * kGroup;
+    return a.partial + (static_cast<int64_t>(row_) * groups_ + first_head_ / kGroup) * a.splits * record +
+           split * record;
+  }
+  __device__ __forceinline__ void Store(int i, float value) const {
+    static_cast<T*>(a.y)[static_cast<int64_t>(row_) * a.y_stride + first_head_ * a.head_dim + i] = FromFloat<T>(value);
+  }
+
+  const AttendArguments& a;
+  Memory& m;
+  const int warp_ = threadIdx.x / 32;
+  const int lane_ = threadIdx.x % 32;
+  const int part_ = lane_ % kLanes;
+  const int row_ = blockIdx.y;
+  const int groups_ = a.heads / kGroup;
+  const int first_head_ = static_cast<int>(blockIdx.x) % groups_ * kGroup;
+  const int split_index_ = static_cast<int>(blockIdx.x) / groups_;
+  const int heads_per_kv_ = a.heads / a.kv_heads;
+  const int kv_head_ = first_head_ / heads_per_kv_;
+  int sequence_, position_, new_rows_, cached_, split_, used_splits_, begin_, end_;
+  T* page_ = nullptr;
+  Eight<T> keys_[kTurns], values_[kTurns];
+};
+
+template <typename T, int kLanes, int kGroup>
+__global__ void __launch_bounds__(kThreads, kBlocksTogether<T, kLanes, kGroup>) AttendKernel(AttendArguments a) {
+  __shared__ AttendMemory<T, kLanes, kGroup> memory;
+  AttendBlock<T, kLanes, kGroup> block(a, &memory);
   // What earlier frames left in the cache is there; what the kernel before put there is not yet.
-  if (!idle && !a.appended) load_cached();
+  if (!block.idle() && !a.appended) block.LoadCached();
   const bool live = a.live == nullptr || Fresh(a.live) != 0;
-  // The head that this warp places: a query, or the key of a new row.
-  const bool is_key = warp >= kGroup;
-  const int head_position = is_key ? position - (new_rows - 1 - (warp - kGroup)) : position;
-  const HeadPlacer placer(is_key ? a.k_norm : a.q_norm, a.inverse_frequencies, a.head_dim, max(0, head_position), lane);
+  const HeadPlacer placer = block.Placer();
 
   WaitForPrevious();
   LetNextStart();
-  if (idle || !live) return;
-  if (a.appended) load_cached();
-
-  const float* const x = a.qkv + static_cast<int64_t>(row) * a.qkv_width();
-  const int q_width = a.heads * a.head_dim;
-  const int kv_width = a.kv_heads * a.head_dim;
-  const bool owner = first_head % heads_per_kv == 0 && split == position / kSplitPositions;
-  if (warp < kGroup) {
-    placer.Place(x + (first_head + warp) * a.head_dim, a.eps, [&](int i, float value) { q[warp][i] = value; });
-  } else if (warp < kGroup + new_rows) {
-    const int j = warp - kGroup;
-    const int back = new_rows - 1 - j;
-    const float* const source = x - static_cast<int64_t>(back) * a.qkv_width() + q_width + kv_head * a.head_dim;
-    T* const target = owner && back == 0 ? page + a.KeyOffset(kv_head, position) : nullptr;
-    placer.Place(source, a.eps, [&](int i, float value) {
-      const T rounded = FromFloat<T>(value);
-      new_keys[j][i] = ToFloat(rounded);
-      if (target != nullptr) target[i] = rounded;
-    });
-  } else if (warp < kGroup + 2 * new_rows) {
-    const int j = warp - kGroup - new_rows;
-    const int back = new_rows - 1 - j;
-    const float* const source =
-        x - static_cast<int64_t>(back) * a.qkv_width() + q_width + kv_width + kv_head * a.head_dim;
-    T* const target =
-        owner && back == 0 ? page + a.KeyOffset(kv_head, position) + a.page_positions * a.head_dim : nullptr;
-    for (int i = lane; i < a.head_dim; i += 32) {
-      const T rounded = FromFloat<T>(Fresh(source + i));
-      new_values[j][i] = ToFloat(rounded);
-      if (target != nullptr) target[i] = rounded;
-    }
-  }
+  if (block.idle() || !live) return;
+  if (a.appended) block.LoadCached();
+  block.PlaceHeads(placer);
   __syncthreads();
-
-  float query[kGroup][8];
-#pragma unroll
-  for (int g = 0; g < kGroup; ++g) {
-#pragma unroll
-    for (int e = 0; e < 8; ++e) query[g][e] = part * 8 < a.head_dim ? q[g][part * 8 + e] : 0;
-  }
-  const float scale = 1.0F / sqrtf(static_cast<float>(a.head_dim));
-  float scores[kGroup][kTurns];
-  float most[kGroup], sum[kGroup], y[kGroup][8];
-#pragma unroll
-  for (int g = 0; g < kGroup; ++g) {
-    most[g] = -INFINITY;
-    sum[g] = 0;
-#pragma unroll
-    for (int e = 0; e < 8; ++e) y[g][e] = 0;
-  }
-#pragma unroll
-  for (int t = 0; t < kTurns; ++t) {
-    const int p = position_of(t);
-    const bool valid = p >= begin && p < end;
-    const bool fresh = valid && p >= cached && part * 8 < a.head_dim;
-    float key[8];
-#pragma unroll
-    for (int e = 0; e < 8; ++e) key[e] = fresh ? new_keys[p - cached][part * 8 + e] : keys[t].Get(e);
-#pragma unroll
-    for (int g = 0; g < kGroup; ++g) {
-      float dot = 0;
-#pragma unroll
-      for (int e = 0; e < 8; ++e) dot += query[g][e] * key[e];
-#pragma unroll
-      for (int offset = kLanes / 2; offset > 0; offset /= 2) dot += __shfl_xor_sync(~0U, dot, offset);
-      scores[g][t] = valid ? dot * scale : -INFINITY;
-      most[g] = fmaxf(most[g], scores[g][t]);
-    }
-  }
-#pragma unroll
-  for (int t = 0; t < kTurns; ++t) {
-    const int p = position_of(t);
-    const bool valid = p >= begin && p < end;
-    const bool fresh = valid && p >= cached && part * 8 < a.head_dim;
-    float value[8];
-#pragma unroll
-    for (int e = 0; e < 8; ++e) value[e] = fresh ? new_values[p - cached][part * 8 + e] : values[t].Get(e);
-#pragma unroll
-    for (int g = 0; g < kGroup; ++g) {
-      const float weight = valid ? Exponential<T>(scores[g][t] - most[g]) : 0;
-      sum[g] += weight;
-#pragma unroll
-      for (int e = 0; e < 8; ++e) y[g][e] += weight * value[e];
-    }
-  }
-#pragma unroll
-  for (int offset = kLanes; offset < 32; offset *= 2) {
-#pragma unroll
-    for (int g = 0; g < kGroup; ++g) {
-      const float other = __shfl_xor_sync(~0U, most[g], offset);
-      const float largest = fmaxf(most[g], other);
-      const float factor = most[g] == -INFINITY ? 0 : Exponential<T>(most[g] - largest);
-      const float other_factor = other == -INFINITY ? 0 : Exponential<T>(other - largest);
-      most[g] = largest;
-      sum[g] = sum[g] * factor + __shfl_xor_sync(~0U, sum[g], offset) * other_factor;
-#pragma unroll
-      for (int e = 0; e < 8; ++e) y[g][e] = y[g][e] * factor + __shfl_xor_sync(~0U, y[g][e], offset) * other_factor;
-    }
-  }
-  if (lane < kLanes) {
-#pragma unroll
-    for (int g = 0; g < kGroup; ++g) {
-#pragma unroll
-      for (int e = 0; e < 8; ++e) warp_y[warp][g][part * 8 + e] = y[g][e];
-      if (part == 0) {
-        warp_max[warp][g] = most[g];
-        warp_sum[warp][g] = sum[g];
-      }
-    }
-  }
+  block.Attend();
   __syncthreads();
-
-  const int elements = kGroup * a.head_dim;
-  const auto store = [&](int i, float value) {
-    static_cast<T*>(a.y)[static_cast<int64_t>(row) * a.y_stride + first_head * a.head_dim + i] = FromFloat<T>(value);
-  };
-  const int record = elements + 2 * kGroup;  // sums, maxima, then values
-  float* const records = a.partial + (static_cast<int64_t>(row) * groups + first_head / kGroup) * a.splits * record;
-  for (int i = threadIdx.x; i < elements; i += kThreads) {
-    const int g = i / a.head_dim;
-    const int d = i % a.head_dim;
-    float largest = -INFINITY;
-#pragma unroll
-    for (int w = 0; w < kWarps; ++w) largest = fmaxf(largest, warp_max[w][g]);
-    float total = 0, value = 0;
-#pragma unroll
-    for (int w = 0; w < kWarps; ++w) {
-      const float factor = warp_max[w][g] == -INFINITY ? 0 : Exponential<T>(warp_max[w][g] - largest);
-      total += factor * warp_sum[w][g];
-      value += factor * warp_y[w][g][d];
-    }
-    if (used_splits == 1) {
-      store(i, value / total);
-      continue;
-    }
-    float* const mine = records + split_index * record;
-    mine[2 * kGroup + i] = value;
-    if (d == 0) {
-      mine[g] = total;
-      mine[kGroup + g] = largest;
-    }
-  }
-  if (used_splits == 1) return;
-
-  // The block that comes last puts the splits together, in their order.
-  __threadfence();
-  __syncthreads();
-  if (threadIdx.x == 0) {
-    unsigned* const ticket = a.tickets + static_cast<int64_t>(row) * groups + first_head / kGroup;
-    last = atomicAdd(ticket, 1U) == static_cast<unsigned>(used_splits - 1);
-    if (last) *ticket = 0;
-  }
-  __syncthreads();
-  if (!last) return;
-  __threadfence();
-  for (int i = threadIdx.x; i < elements; i += kThreads) {
-    const int g = i / a.head_dim;
-    float largest = -INFINITY;
-    for (int s = 0; s < used_splits; ++s) largest = fmaxf(largest, Fresh(records + s * record + kGroup + g));
-    float total = 0, value = 0;
-#pragma unroll 4
-    for (int s = 0; s < used_splits; ++s) {
-      const float* const other = records + s * record;
-      const float factor = Exponential<T>(Fresh(other + kGroup + g) - largest);
-      total += factor * Fresh(other + g);
-      value += factor * Fresh(other + 2 * kGroup + i);
-    }
-    store(i, value / total);
-  }
+  block.MergeWarps();
+  block.CombineSplits();
 }
 
 template <typename T>

@@ -7,14 +7,13 @@
 
 #include "checkpoint/transformer_config.h"
 #include "gemm/gemm.h"
+#include "rules/splits.h"
 #include "runtime/launch.h"
 
 namespace qtts::cuda {
 
 // Positions whose keys and values lie together: the unit in which caches grow.
 inline constexpr int kPagePositions = 128;
-// Positions that one block attends to. Longer contexts are cut and combined in order.
-inline constexpr int kSplitPositions = 64;
 
 // Heads have a multiple of 8 elements, this many at most.
 inline constexpr int kMaxHeadDim = 256;

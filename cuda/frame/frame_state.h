@@ -6,6 +6,7 @@
 
 #include "backend/model_part.h"
 #include "qtts/end_reason.h"
+#include "rules/sampling_rules.h"
 
 // What the device remembers of utterances, and what host and device hand each other frame by frame.
 namespace qtts::cuda {
@@ -16,14 +17,6 @@ inline constexpr int kMaxRows = 64;
 inline constexpr int kMaxGroups = 64;
 // Frames that may be under way, with room to read results while the next are made.
 inline constexpr int kRing = 32;
-
-// TokenSampling (qtts/request.h) for the device.
-struct SamplingRules {
-  int do_sample;
-  float temperature;
-  int top_k;
-  float top_p;
-};
 
 // One utterance.
 struct SlotState {

@@ -8,7 +8,7 @@
 namespace qtts::cuda::gemm {
 namespace {
 
-constexpr int kBlocks = kWarps;  // of a cluster: as many as there are shares of the columns
+constexpr int kBlocks = kShares;  // of a cluster, one for each share of the columns
 constexpr int kMaxRowTiles = 8;
 constexpr int kTileOutputs = 16;
 constexpr int kChunkBytes = kTileOutputs * kChunk * 2;
@@ -27,7 +27,7 @@ __host__ __device__ constexpr int ReceivedBytes(int row_tiles, int tiles) {
   return (row_tiles * tiles + kBlocks - 1) / kBlocks * kBlocks * kFragmentBytes;
 }
 int SharedBytes(int warps, int stages, int chunks, int row_tiles) {
-  const int share = (chunks + kBlocks - 1) / kBlocks;
+  const int share = ChunksOfShare(chunks);
   return warps * stages * kChunkBytes + ReceivedBytes(row_tiles, warps) +
          row_tiles * kTileRows * StageStride(share) * 2;
 }
@@ -68,9 +68,8 @@ __global__ void __launch_bounds__(kThreads, 2) ClusterKernel(GemmArguments a) {
   const int group = lane / 4;
   const int quad = lane % 4;
   const int share = BlockOfCluster();
-  const int per_share = (a.chunks + kBlocks - 1) / kBlocks;
-  const int begin = share * per_share;
-  const int count = max(0, min(a.chunks - begin, per_share));
+  const int per_share = ChunksOfShare(a.chunks);
+  const auto [begin, count] = ShareOfChunks(a.chunks, share);
   const int64_t first_row = static_cast<int64_t>(blockIdx.y) * kRows;
   const int rows = static_cast<int>(min(static_cast<int64_t>(kRows), a.rows - first_row));
 
@@ -173,7 +172,7 @@ __global__ void __launch_bounds__(kThreads, 2) ClusterKernel(GemmArguments a) {
     for (int i = 0; i < 4; ++i) {
       if (tile_row + i % 2 >= rows) continue;
       Finish<GemmKind::kAdd, __nv_bfloat16>(a, first_row + tile_row + i % 2, output + i / 2 * 8,
-                                            Total(partial[i], 1, 1), previous[i]);
+                                            SumOfShares(partial[i], 1, 1), previous[i]);
     }
   }
 #endif

@@ -51,7 +51,7 @@ __host__ __device__ constexpr int StageStride(int chunks) { return (chunks + 1 -
 
 // Dynamic shared memory: all columns of up to 8 rows. Two tiles are staged piece by piece instead.
 size_t StageBytes(int chunks, int64_t rows) {
-  const int per_warp = (chunks + kWarps - 1) / kWarps;
+  const int per_warp = ChunksOfShare(chunks);
   return static_cast<size_t>(kWarps) * static_cast<size_t>(rows) * static_cast<size_t>(StageStride(per_warp)) * 2;
 }
 
@@ -81,9 +81,8 @@ __global__ void __launch_bounds__(kThreads, BlocksTogether(kShape)) Bf16Kernel(G
   const int group = lane / 4;
   const int quad = lane % 4;
 
-  const int per_warp = (a.chunks + kWarps - 1) / kWarps;
-  const int begin = warp * per_warp;
-  const int count = max(0, min(a.chunks - begin, per_warp));
+  const int per_warp = ChunksOfShare(a.chunks);
+  const auto [begin, count] = ShareOfChunks(a.chunks, warp);
   const uint4* const weights = static_cast<const uint4*>(a.weights) +
                                (static_cast<int64_t>(blockIdx.x) * a.chunks + begin) * (32 * kHalves) + lane;
   const int64_t first_row = static_cast<int64_t>(blockIdx.y) * kRows;
@@ -155,7 +154,7 @@ __global__ void __launch_bounds__(kThreads, BlocksTogether(kShape)) Bf16Kernel(G
         const float x0 = __uint_as_float(raw[r].x), x1 = __uint_as_float(raw[r].y);
         const float x2 = __uint_as_float(raw[r].z), x3 = __uint_as_float(raw[r].w);
         products[r] = SumOfSquares(x0, x1, x2, x3);
-        const uint2 packed = {PackBf16(x0 * norm.x, x1 * norm.y), PackBf16(x2 * norm.z, x3 * norm.w)};
+        const uint2 packed = NormedFour(x0, x1, x2, x3, norm);
         if (mine && t * kTileRows + r < rows) *reinterpret_cast<uint2*>(stage + r * stride + to) = packed;
       } else {
         if (mine && t * kTileRows + r < rows) *reinterpret_cast<uint4*>(stage + r * stride + to) = raw[r];
@@ -244,7 +243,9 @@ __global__ void __launch_bounds__(kThreads, BlocksTogether(kShape)) Bf16Kernel(G
     const int n = i / kValues;
     float factor = 1;
     if constexpr (HasNorm(kKind)) factor = NormFactor(&squares[0][n], kRows, a.columns, a.eps);
-    const auto total = [&](int output) { return Total(partial + n * kOutputs + output, kRows * kOutputs, factor); };
+    const auto total = [&](int output) {
+      return SumOfShares(partial + n * kOutputs + output, kRows * kOutputs, factor);
+    };
     const int64_t row = first_row + n;
     if constexpr (kKind == GemmKind::kNormGated) {
       const int output = blockIdx.x * 8 + m;
@@ -336,7 +337,7 @@ void RunFew(const Launcher& launch, const Matrix& matrix, const GemmArguments& a
     return dim3(static_cast<unsigned>(matrix.tiles()), static_cast<unsigned>((a.rows + rows - 1) / rows));
   };
   const size_t stage = StageBytes(a.chunks, std::min<int64_t>(a.rows, 8));
-  const int left = (a.chunks + kWarps - 1) / kWarps - ChunksAhead(kKind);
+  const int left = ChunksOfShare(a.chunks) - ChunksAhead(kKind);
   const size_t shared = stage + static_cast<size_t>(std::clamp(left, 0, ChunksBehind(kKind)) * kWarps * kChunkBytes);
   if (shape == GemmShape::kOneRow) return launch(Bf16Kernel<kKind, Rows::kOne>, blocks(1), kThreads, shared, a);
   if (shape == GemmShape::k8Rows) return launch(Bf16Kernel<kKind, Rows::kTile>, blocks(8), kThreads, shared, a);

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "checkpoint/dtype.h"
+#include "network/chunk.h"
 #include "runtime/launch.h"
 
 // Products of weight matrices with few rows of activations: the frame's work. A row's result has one
@@ -24,10 +25,6 @@ enum class Precision { kBF16, kF32 };
 
 // Bytes of a weight and of what flows between kernels (other than the residual stream, which is F32).
 constexpr size_t ElementBytes(Precision precision) { return precision == Precision::kBF16 ? 2 : 4; }
-
-// Rows of activations are padded with zeros to whole chunks of columns.
-inline constexpr int kChunk = 32;
-constexpr int Padded(int columns) { return (columns + kChunk - 1) / kChunk * kChunk; }
 
 // What a product reads and what becomes of it.
 enum class GemmKind {

@@ -26,9 +26,9 @@ __global__ void __launch_bounds__(kThreads) NormKernel(GemmArguments a, __nv_bfl
   const int warp = threadIdx.x / 32;
   const int lane = threadIdx.x % 32;
   const int64_t row = blockIdx.x;
-  const int per_warp = (a.chunks + kWarps - 1) / kWarps;
-  const int begin = warp * per_warp;
-  const int columns = max(0, min(a.chunks - begin, per_warp)) * kChunk;
+  const ColumnShare share = ShareOfChunks(a.chunks, warp);
+  const int begin = share.begin;
+  const int columns = share.count * kChunk;
   const bool live = a.live == nullptr || Fresh(a.live) != 0;
 
   WaitForPrevious();
@@ -45,7 +45,7 @@ __global__ void __launch_bounds__(kThreads) NormKernel(GemmArguments a, __nv_bfl
       const float x0 = __uint_as_float(raw.x), x1 = __uint_as_float(raw.y);
       const float x2 = __uint_as_float(raw.z), x3 = __uint_as_float(raw.w);
       product = SumOfSquares(x0, x1, x2, x3);
-      const uint2 packed = {PackBf16(x0 * norm.x, x1 * norm.y), PackBf16(x2 * norm.z, x3 * norm.w)};
+      const uint2 packed = NormedFour(x0, x1, x2, x3, norm);
       *reinterpret_cast<uint2*>(normed + row * a.chunks * kChunk + at) = packed;
     }
     square = __fadd_rn(square, WarpSum(product));
@@ -68,9 +68,7 @@ __global__ void __launch_bounds__(kThreads, 2) WideKernel(GemmArguments a) {
   const int lane = threadIdx.x % 32;
   const int group = lane / 4;
   const int quad = lane % 4;
-  const int per_warp = (a.chunks + kWarps - 1) / kWarps;
-  const int begin = warp * per_warp;
-  const int count = max(0, min(a.chunks - begin, per_warp));
+  const auto [begin, count] = ShareOfChunks(a.chunks, warp);
   const int64_t first_row = static_cast<int64_t>(blockIdx.y) * kRows;
   const int rows = static_cast<int>(min(static_cast<int64_t>(kRows), a.rows - first_row));
 
@@ -172,7 +170,9 @@ __global__ void __launch_bounds__(kThreads, 2) WideKernel(GemmArguments a) {
     const int64_t row = first_row + n;
     const int output = blockIdx.x * kValues + m;
     const float factor = HasNorm(kKind) ? __ldcg(a.factors + row) : 1;
-    const auto total = [&](int of) { return Total(partial + n * kPartialStride + of, kRows * kPartialStride, factor); };
+    const auto total = [&](int of) {
+      return SumOfShares(partial + n * kPartialStride + of, kRows * kPartialStride, factor);
+    };
     if constexpr (kKind == GemmKind::kNormGated) {
       const int gate = m / 8 * 16 + m % 8;
       if (output < a.outputs) {

@@ -54,22 +54,6 @@ __device__ __forceinline__ __nv_bfloat16 FromFloat<__nv_bfloat16>(float x) {
   return __float2bfloat16_rn(x);
 }
 
-// Eight consecutive elements as F32.
-__device__ __forceinline__ void LoadEight(const __nv_bfloat16* p, float* v) {
-  const uint4 u = __ldcg(reinterpret_cast<const uint4*>(p));
-  const uint32_t words[4] = {u.x, u.y, u.z, u.w};
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    v[2 * i] = LowBf16(words[i]);
-    v[2 * i + 1] = HighBf16(words[i]);
-  }
-}
-__device__ __forceinline__ void LoadEight(const float* p, float* v) {
-  const float4 a = __ldcg(reinterpret_cast<const float4*>(p));
-  const float4 b = __ldcg(reinterpret_cast<const float4*>(p) + 1);
-  v[0] = a.x, v[1] = a.y, v[2] = a.z, v[3] = a.w, v[4] = b.x, v[5] = b.y, v[6] = b.z, v[7] = b.w;
-}
-
 // c += a b with a [16][16] weights and b [16][8] activations in BF16, c [16][8] in F32. A column of b
 // never touches another column of c.
 __device__ __forceinline__ void Mma(float (&c)[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, uint32_t b0,
@@ -78,16 +62,6 @@ __device__ __forceinline__ void Mma(float (&c)[4], uint32_t a0, uint32_t a1, uin
       "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
       : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
       : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
-}
-
-// exp(x) and x / (1 + exp(-x)), as exact as results that will be rounded to T can show.
-template <typename T>
-__device__ __forceinline__ float Exponential(float x) {
-  return sizeof(T) == 4 ? expf(x) : __expf(x);
-}
-template <typename T>
-__device__ __forceinline__ float Silu(float x) {
-  return sizeof(T) == 4 ? x / (1.0F + expf(-x)) : __fdividef(x, 1.0F + __expf(-x));
 }
 
 }  // namespace qtts::cuda

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-#include "gemm/gemm_device.cuh"
+#include "rules/norm.cuh"
+#include "rules/outcome.cuh"
+#include "rules/penalty.cuh"
 #include "rules/sampling.cuh"
 #include "runtime/device_math.cuh"
 #include "sample/sample.h"
@@ -29,8 +31,8 @@ template <typename T>
 __global__ void __launch_bounds__(kThreads)
     TalkerKernel(TalkerSample a, FrameRows frame, SlotState* slots, int groups) {
   extern __shared__ unsigned long long list[];
-  __shared__ ChoiceMemory shared;
-  __shared__ float squares[gemm::kWarps];
+  __shared__ SamplingMemory shared;
+  __shared__ float squares[kShares];
   // All but the logits was there before the previous kernel.
   const int row = blockIdx.x;
   const int slot = Fresh(frame.slots + row);
@@ -64,19 +66,19 @@ __global__ void __launch_bounds__(kThreads)
                              penalty, a.vocab, a.eos_id, chosen);
   }
   const int warp = static_cast<int>(threadIdx.x) / 32;
-  if (a.hidden != nullptr && warp < gemm::kWarps) {
-    const float square = gemm::WarpSquares(a.x + static_cast<int64_t>(row) * a.code.stride, a.code.width, warp,
-                                           static_cast<int>(threadIdx.x) % 32);
+  if (a.hidden != nullptr && warp < kShares) {
+    const float square = WarpSquares(a.x + static_cast<int64_t>(row) * a.code.stride, a.code.width, warp,
+                                     static_cast<int>(threadIdx.x) % 32);
     if (threadIdx.x % 32 == 0) squares[warp] = square;
   }
-  const int id =
-      Choose<Team>(logits, a.vocab, rules, seed, chosen, 0, {list, ListKeys(a.vocab), list}, &shared, [](int) {});
+  const int id = SampleToken<Team>(logits, a.vocab, rules, {seed, chosen, 0}, {list, ListKeys(a.vocab), list}, &shared,
+                                   [](int) {});
   const EndReason end = EndAfter(id, a.eos_id, chosen, max_new_tokens);
   if (threadIdx.x == 0) TakeTalkerId(id, end, row, groups, frame, history, &state);
   if (end != EndReason::kNone) return;
   Embed<T>(a.code, row, id);
   if (a.hidden != nullptr) {
-    const float factor = gemm::NormFactor(squares, 1, a.code.width, a.eps);
+    const float factor = NormFactor(squares, 1, a.code.width, a.eps);
     for (int i = threadIdx.x; i < a.code.width; i += kThreads) {
       a.hidden[row * a.code.x_stride + i] =
           Fresh(a.x + static_cast<int64_t>(row) * a.code.stride + i) * factor * a.norm[i];
@@ -88,7 +90,7 @@ template <typename T>
 __global__ void __launch_bounds__(kThreads)
     PredictorKernel(PredictorSample a, FrameRows frame, SlotState* slots, int groups) {
   extern __shared__ unsigned long long list[];
-  __shared__ ChoiceMemory shared;
+  __shared__ SamplingMemory shared;
   // All but the logits was there before the previous kernel.
   const int row = blockIdx.x;
   const int slot = Fresh(frame.slots + row);
@@ -109,8 +111,8 @@ __global__ void __launch_bounds__(kThreads)
     const int id = static_cast<int>(threadIdx.x) + j * kThreads;
     if (id < a.vocab) logits[id] = Fresh(a.logits + static_cast<int64_t>(row) * a.vocab + id);
   }
-  const int id =
-      Choose<Team>(logits, a.vocab, rules, seed, number, a.group, {list, ListKeys(a.vocab), list}, &shared, [](int) {});
+  const int id = SampleToken<Team>(logits, a.vocab, rules, {seed, number, a.group}, {list, ListKeys(a.vocab), list},
+                                   &shared, [](int) {});
   if (threadIdx.x == 0) TakePredictorId(id, a.group, row, groups, frame, &state);
   if (id < 0) return;
   Embed<T>(a.code, row, id);

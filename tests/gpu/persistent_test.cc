@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 #include <optional>
+#include <random>
 
 #include "cuda_backend.h"
 #include "gpu/gpu_test.h"
@@ -103,9 +104,9 @@ struct Case {
 
 class PersistentFrames : public ::testing::TestWithParam<Case> {};
 
-// One frame on both paths: codes and all logits, bit for bit.
+// One frame on both paths: codes and all logits, bit for bit. A row that ends has only the talker's.
 void ExpectSameFrame(Talker* graph, Talker* persistent, const ModelConfig& config, const std::vector<FrameRow>& steps,
-                     int64_t positions) {
+                     int64_t positions, std::vector<FrameRowResult>* results = nullptr) {
   const auto rows = static_cast<int>(steps.size());
   ASSERT_TRUE(persistent->model()->IsPersistent(rows, persistent->model()->SplitBucket(positions)));
   const std::vector<FrameRowResult> expected = graph->Frame(steps, positions);
@@ -117,6 +118,7 @@ void ExpectSameFrame(Talker* graph, Talker* persistent, const ModelConfig& confi
     const size_t vocab = a.size() / static_cast<size_t>(rows);
     for (int row = 0; row < rows; ++row) {
       if (steps[static_cast<size_t>(row)].slot < 0) continue;
+      if (group > 0 && expected[static_cast<size_t>(row)].end != EndReason::kNone) continue;
       const size_t at = static_cast<size_t>(row) * vocab;
       if (std::memcmp(&a[at], &b[at], vocab * sizeof(float)) == 0) continue;
       double difference = 0, size = 0;
@@ -138,6 +140,7 @@ void ExpectSameFrame(Talker* graph, Talker* persistent, const ModelConfig& confi
     ASSERT_EQ(Codes(got[row], config.talker.num_code_groups), Codes(expected[row], config.talker.num_code_groups))
         << "row " << row;
   }
+  if (results != nullptr) *results = got;
 }
 
 // Frames that cross pages and splits, with rows that are left out of steps.
@@ -168,6 +171,53 @@ TEST_P(PersistentFrames, AreTheGraphs) {
     SCOPED_TRACE("frame " + std::to_string(frame));
     ExpectSameFrame(&graph, &persistent, config, steps, frame + 160);
     if (HasFailure()) return;
+  }
+}
+
+// Prompts, settings and texts that no run before has had: the paths share the rules of cuda/rules.
+TEST(PersistentFrame, FreshInputsAreTheGraphs) {
+  QTTS_NEEDS_DEVICE();
+  const unsigned seed = std::random_device()();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937 random(seed);
+  const RandomModel model(FullWidth(random() % 2 == 0));
+  const ModelConfig& config = model.checkpoint()->config();
+  Talker graph(model, FramePath::kGraph);
+  Talker persistent(model, FramePath::kPersistent);
+  ASSERT_TRUE(graph.model() != nullptr && persistent.model() != nullptr);
+  const int rows = 1 << random() % 4;
+  int64_t longest = 0;
+  const auto settings_of = [&](TokenSampling* sampling) {
+    sampling->do_sample = random() % 4 != 0;
+    sampling->temperature = 0.3F + static_cast<float>(random() % 100) / 50;
+    sampling->top_k = random() % 3 == 0 ? 0 : static_cast<int>(random() % 300);
+    sampling->top_p = random() % 2 == 0 ? 1.0F : 0.3F + static_cast<float>(random() % 70) / 100;
+  };
+  for (int slot = 0; slot < rows; ++slot) {
+    const int length = 3 + static_cast<int>(random() % 400);
+    longest = std::max<int64_t>(longest, length);
+    const Prompt prompt = RandomPrompt(config, length, random);
+    GenerationSettings settings;
+    settings_of(&settings.talker);
+    settings_of(&settings.predictor);
+    settings.repetition_penalty = 0.8F + static_cast<float>(random() % 60) / 100;
+    for (Talker* const talker : {&graph, &persistent}) talker->Open(slot, prompt, settings, seed + slot);
+  }
+  std::vector<bool> ended(static_cast<size_t>(rows));
+  for (int frame = 0; frame < 60; ++frame) {
+    std::vector<FrameRow> steps;
+    for (int slot = 0; slot < rows; ++slot) {
+      const bool left_out = ended[static_cast<size_t>(slot)] || (rows > 1 && frame > 0 && random() % 9 == 0);
+      const auto text = static_cast<int>(random() % static_cast<unsigned>(config.talker.text_vocab_size));
+      steps.push_back({left_out ? -1 : slot, frame == 0 ? -1 : text});
+    }
+    SCOPED_TRACE("frame " + std::to_string(frame));
+    std::vector<FrameRowResult> results;
+    ExpectSameFrame(&graph, &persistent, config, steps, longest + frame + 1, &results);
+    if (HasFailure()) return;
+    for (size_t row = 0; row < steps.size(); ++row) {
+      if (steps[row].slot >= 0 && results[row].end != EndReason::kNone) ended[row] = true;
+    }
   }
 }
 

@@ -10,11 +10,13 @@
 #include "paths/persistent/frame_shape.cuh"
 #include "paths/persistent/team.cuh"
 #include "paths/persistent/words.cuh"
+#include "rules/candidates.cuh"
 #include "rules/rope.cuh"
-#include "rules/sampling.cuh"
+#include "rules/softmax.cuh"
+#include "rules/splits.h"
 #include "runtime/device_math.cuh"
 
-// The persistent kernel's attention, split by split, as attention.cu does it.
+// The persistent kernel's attention, split by split, by the rules of rules/softmax.cuh.
 namespace qtts::cuda::persistent {
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
@@ -26,16 +28,6 @@ inline constexpr int kTurn = kWarps * (32 / kLanes);
 // Each thread puts together kQueries elements of what the warps have.
 template <int kQueries>
 inline constexpr int kMergingThreads = kHeadDim / kQueries;
-
-template <int kTalkerHidden, int kStreams>
-__device__ __forceinline__ int Block<kTalkerHidden, kStreams>::FirstSplit(const PersistentStack& s, int position) {
-  return (s.window > 0 ? max(0, position + 1 - s.window) : 0) / kSplitPositions;
-}
-
-template <int kTalkerHidden, int kStreams>
-__device__ __forceinline__ int Block<kTalkerHidden, kStreams>::UsedSplits(const PersistentStack& s, int position) {
-  return position / kSplitPositions - FirstSplit(s, position) + 1;
-}
 
 template <int kTalkerHidden, int kStreams>
 __device__ __forceinline__ int64_t Block<kTalkerHidden, kStreams>::LayerStride(const PersistentStack& s) {
@@ -125,7 +117,7 @@ __device__ __forceinline__ void Block<kTalkerHidden, kStreams>::AttendSplits(con
     for (int t = 0; t < kTurns; ++t) {
       const int p = t * kTurn + mine;
       words[t] = {};
-      if (p >= begin && p < cached) words[t] = Fresh(reinterpret_cast<const uint4*>(from + t * kTurn * kHeadDim));
+      if (p >= begin && p < cached) LoadEight(from + t * kTurn * kHeadDim, &words[t]);
     }
   };
   uint4 keys[kTurns], values[kTurns];
@@ -149,10 +141,6 @@ __device__ __forceinline__ void Block<kTalkerHidden, kStreams>::AttendSplits(con
     for (int e = 0; e < 8; ++e) query[g][e] = m.q[g][column + e];
   }
   const float scale = 1.0F / sqrtf(static_cast<float>(kHeadDim));
-  const auto element = [](const uint4& u, int e) {
-    const uint32_t word = e / 2 == 0 ? u.x : e / 2 == 1 ? u.y : e / 2 == 2 ? u.z : u.w;
-    return e % 2 == 0 ? LowBf16(word) : HighBf16(word);
-  };
 #pragma unroll 1
   for (int i = 0; i < (kQueries == 1 ? 1 : splits); ++i) {
     const bool is_last = kQueries == 1 || i + 1 == splits;
@@ -170,94 +158,28 @@ __device__ __forceinline__ void Block<kTalkerHidden, kStreams>::AttendSplits(con
         }
       }
     }
+    const auto valid = [&](int t) {
+      const int p = t * kTurn + mine;
+      return p >= begin && p < end;
+    };
     float scores[kQueries][kTurns];
-    float most[kQueries], sum[kQueries], y[kQueries][8];
-#pragma unroll
-    for (int g = 0; g < kQueries; ++g) {
-      most[g] = -INFINITY;
-      sum[g] = 0;
-#pragma unroll
-      for (int e = 0; e < 8; ++e) y[g][e] = 0;
-    }
-#pragma unroll
-    for (int t = 0; t < kTurns; ++t) {
-#pragma unroll
-      for (int g = 0; g < kQueries; ++g) {
-        scores[g][t] = 0;
-#pragma unroll
-        for (int e = 0; e < 8; ++e) scores[g][t] += query[g][e] * element(keys[t], e);
-      }
-    }
-    // Here and below all exchanges come first, so that none waits for another.
-#pragma unroll
-    for (int offset = kLanes / 2; offset > 0; offset /= 2) {
-      float others[kQueries][kTurns];
-#pragma unroll
-      for (int t = 0; t < kTurns; ++t) {
-#pragma unroll
-        for (int g = 0; g < kQueries; ++g) others[g][t] = __shfl_xor_sync(~0U, scores[g][t], offset);
-      }
-#pragma unroll
-      for (int t = 0; t < kTurns; ++t) {
-#pragma unroll
-        for (int g = 0; g < kQueries; ++g) scores[g][t] += others[g][t];
-      }
-    }
-#pragma unroll
-    for (int t = 0; t < kTurns; ++t) {
-      const int p = t * kTurn + mine;
-      const bool valid = p >= begin && p < end;
-#pragma unroll
-      for (int g = 0; g < kQueries; ++g) {
-        scores[g][t] = valid ? scores[g][t] * scale : -INFINITY;
-        most[g] = fmaxf(most[g], scores[g][t]);
-      }
-    }
+    SoftmaxPart<kQueries> sums;
+    sums.Clear();
+    ScorePositions<kLanes>(query, keys, scale, valid, scores, &sums);
     if (!is_last) load(i + 1, 0, keys);
-#pragma unroll
-    for (int t = 0; t < kTurns; ++t) {
-      const int p = t * kTurn + mine;
-      const bool valid = p >= begin && p < end;
-#pragma unroll
-      for (int g = 0; g < kQueries; ++g) {
-        // A single score is the largest.
-        const float weight = !valid ? 0 : kTurns == 1 ? 1 : Exponential<__nv_bfloat16>(scores[g][t] - most[g]);
-        sum[g] += weight;
-#pragma unroll
-        for (int e = 0; e < 8; ++e) y[g][e] += weight * element(values[t], e);
-      }
-    }
+    WeighValues<kTurns == 1, __nv_bfloat16>(scores, values, valid, &sums);
     if (!is_last) load(i + 1, value_offset, values);
-    static_assert(kLanes == 16, "two groups of lanes");
-    float other_most[kQueries], other_sum[kQueries], other_y[kQueries][8];
-#pragma unroll
-    for (int g = 0; g < kQueries; ++g) {
-      other_most[g] = __shfl_xor_sync(~0U, most[g], kLanes);
-      other_sum[g] = __shfl_xor_sync(~0U, sum[g], kLanes);
-#pragma unroll
-      for (int e = 0; e < 8; ++e) other_y[g][e] = __shfl_xor_sync(~0U, y[g][e], kLanes);
-    }
-#pragma unroll
-    for (int g = 0; g < kQueries; ++g) {
-      const float largest = fmaxf(most[g], other_most[g]);
-      const float base = largest == -INFINITY ? 0 : largest;  // where nobody has a position factors are 0, too
-      const float factor = Exponential<__nv_bfloat16>(most[g] - base);
-      const float other_factor = Exponential<__nv_bfloat16>(other_most[g] - base);
-      most[g] = largest;
-      sum[g] = sum[g] * factor + other_sum[g] * other_factor;
-#pragma unroll
-      for (int e = 0; e < 8; ++e) y[g][e] = y[g][e] * factor + other_y[g][e] * other_factor;
-    }
+    JoinLanes<kLanes, __nv_bfloat16>(&sums);
     const int place = i % kMergedSplits;
     if (lane_ < kLanes) {
 #pragma unroll
       for (int g = 0; g < kQueries; ++g) {
         AttentionMemory::WarpResults& result = m.results[place * kQueries + g];
 #pragma unroll
-        for (int e = 0; e < 8; ++e) result.y[warp_][column + e] = y[g][e];
+        for (int e = 0; e < 8; ++e) result.y[warp_][column + e] = sums.y[g][e];
         if (column == 0) {
-          result.maxima[warp_] = most[g];
-          result.sums[warp_] = sum[g];
+          result.maxima[warp_] = sums.most[g];
+          result.sums[warp_] = sums.sum[g];
         }
       }
     }
@@ -291,27 +213,15 @@ __device__ __forceinline__ void Block<kTalkerHidden, kStreams>::MergeWarps(Word*
   if (result >= count * kQueries) return;
   const AttentionMemory::WarpResults& r = shared_->work.products.attention.results[result];
   const int d = thread_ % kMergingThreads<kQueries> * kQueries;
-  float factors[kWarps], sums[kWarps], y[kWarps][kQueries];
+  float maxima[kWarps], sums[kWarps], y[kWarps][kQueries];
 #pragma unroll
   for (int w = 0; w < kWarps; ++w) {
-    factors[w] = r.maxima[w];
+    maxima[w] = r.maxima[w];
     sums[w] = r.sums[w];
 #pragma unroll
     for (int e = 0; e < kQueries; ++e) y[w][e] = r.y[w][d + e];
   }
-  float largest = factors[0];
-#pragma unroll
-  for (int w = 1; w < kWarps; ++w) largest = fmaxf(largest, factors[w]);
-    // 0 of warps without a position.
-#pragma unroll
-  for (int w = 0; w < kWarps; ++w) factors[w] = Exponential<__nv_bfloat16>(factors[w] - largest);
-  float total = 0, value[kQueries] = {};
-#pragma unroll
-  for (int w = 0; w < kWarps; ++w) {
-    total += factors[w] * sums[w];
-#pragma unroll
-    for (int e = 0; e < kQueries; ++e) value[e] += factors[w] * y[w][e];
-  }
+  const auto [largest, total, value] = MergeWarpParts<__nv_bfloat16>(maxima, sums, y);
   if (whole) {
     const float low = value[0] / total;
     const float high = kQueries == 1 ? __shfl_down_sync(~0U, low, 1) : value[kQueries - 1] / total;
@@ -452,7 +362,7 @@ __device__ __forceinline__ void Block<kTalkerHidden, kStreams>::CombineSplits(co
   float total = 0, value = 0;
 #pragma unroll 1
   for (int from = 0;;) {
-    m.factors[lane_] = {Exponential<__nv_bfloat16>(sum.y - largest), sum.x};
+    m.factors[lane_] = {SplitFactor<__nv_bfloat16>(sum.y, largest), sum.x};
     __syncwarp();
     const int count = min(32, splits - from);
 #pragma unroll 1
@@ -460,8 +370,7 @@ __device__ __forceinline__ void Block<kTalkerHidden, kStreams>::CombineSplits(co
 #pragma unroll
       for (int j = 0; j < 8; ++j) {
         const float2 factor = m.factors[k + j];
-        total += factor.x * factor.y;
-        value += factor.x * m.values[k + j][d];
+        AddSplit(factor.x, factor.y, m.values[k + j][d], &total, &value);
       }
     }
     from += 32;

@@ -19,8 +19,8 @@
 // all of `attended`, which took all of this layer's qkv, whose blocks had all of x, whose blocks had all of `inner`,
 // whose blocks had read x_middle. For this every phase waits for all words of all rows before it publishes.
 //
-// The additions are those of gemm.cu, attention.cu and sample.cu, in their order, so the results are the same
-// bit for bit: eight warps share the columns, and a warp brings in and multiplies its own.
+// The additions are those of rules/, as in the graph path, so the results are the same bit for bit: eight warps share
+// the columns, and a warp brings in and multiplies its own.
 //
 // A phase is some hundred instructions that run once and then not again for a whole layer. So widths and rows are
 // constants, all loops but those over layers and passes are unrolled, and each phase stands in the code once for each
@@ -129,8 +129,6 @@ class Block {
 
   // --- Attention: frame_attention.cuh ---
 
-  static __device__ __forceinline__ int FirstSplit(const PersistentStack& s, int position);
-  static __device__ __forceinline__ int UsedSplits(const PersistentStack& s, int position);
   // Elements between a head's keys in one layer and the next.
   static __device__ __forceinline__ int64_t LayerStride(const PersistentStack& s);
   // From qkv, of the current epoch, to `attended`. Takes two epochs.
@@ -142,7 +140,7 @@ class Block {
   static __device__ __forceinline__ int PositionsBefore(const AttentionPart& part, int i);
   // For a row that is left out, one head or all of a key head.
   __device__ __forceinline__ void PublishSilence(const PersistentStack& s, int row, int head);
-  // attention.cu's AttendKernel for kQueries query heads, one key head and the splits of a part; of each the first
+  // Attention of kQueries query heads, one key head and the splits of a part; of each the first
   // kTurns * kTurn positions are all that is there.
   template <int kTurns, int kQueries>
   __device__ __forceinline__ void AttendSplits(const PersistentStack& s, const PersistentLayer& layer, int layer_index,

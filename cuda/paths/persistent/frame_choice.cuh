@@ -11,6 +11,8 @@
 #include "paths/persistent/frame_shape.cuh"
 #include "paths/persistent/team.cuh"
 #include "paths/persistent/words.cuh"
+#include "rules/outcome.cuh"
+#include "rules/penalty.cuh"
 #include "rules/sampling.cuh"
 
 // The persistent kernel's choices: a row's next code, from its logits.
@@ -84,7 +86,8 @@ __device__ __forceinline__ bool Block<kTalkerHidden, kStreams>::ChooseCode(int r
     auto& choice = shared_->work.choice;
     const CandidateLists lists = {choice.list, kFewCandidates,
                                   a.candidates + static_cast<int64_t>(row) * kPersistentCandidates};
-    id = Choose<Team>(logits, vocab, rules, seed, talker ? chosen : chosen - 1, group, lists, &choice.memory, prefetch);
+    id = SampleToken<Team>(logits, vocab, rules, {seed, talker ? chosen : chosen - 1, group}, lists, &choice.memory,
+                           prefetch);
     const EndReason end = EndAfter(id, a.eos_id, chosen, max_new_tokens);
     goes_on = talker ? end == EndReason::kNone : id >= 0;
     if (thread_ == 0) Publish(a.ids + row, goes_on ? static_cast<uint32_t>(id) : ~0U, epoch_ + 1);

@@ -8,7 +8,7 @@
 #include "paths/persistent/frame_kernel.h"
 #include "paths/persistent/frame_shape.cuh"
 #include "paths/persistent/weight_ring.cuh"
-#include "rules/sampling.cuh"
+#include "rules/candidates.cuh"
 #include "runtime/device_math.cuh"
 
 // What the persistent kernel keeps in a block's shared memory, behind the ring of weights.
@@ -87,7 +87,7 @@ union WorkMemory {
     float partial[2][kPartials];
   } products;
   struct Choice {
-    ChoiceMemory memory;
+    SamplingMemory memory;
     unsigned long long list[kFewCandidates];
     float logits[kPersistentVocab];
   } choice;

@@ -4,7 +4,6 @@
 
 #include <cstdint>
 
-#include "gemm/gemm_device.cuh"
 #include "paths/persistent/frame_attention.cuh"
 #include "paths/persistent/frame_block.cuh"
 #include "paths/persistent/frame_choice.cuh"
@@ -13,6 +12,10 @@
 #include "paths/persistent/frame_shape.cuh"
 #include "paths/persistent/team.cuh"
 #include "paths/persistent/words.cuh"
+#include "rules/activation.cuh"
+#include "rules/norm.cuh"
+#include "rules/product.cuh"
+#include "rules/softmax.cuh"
 #include "runtime/device_math.cuh"
 
 // The persistent kernel's phases, in their order: passes, the layers of each, and its head.
@@ -168,7 +171,7 @@ __device__ __forceinline__ void Block<kTalkerHidden, kStreams>::RunLayers(const 
       FinishRows<16, kTiles, kRows>(
           [&](int tile, int row, int m) { return s.qkv + row * kQkvWidth + TileAt(tile) * 16 + m; },
           [&](Word* target, int tile, int row, int m, bool valid, const float* partial) {
-            float value = gemm::Total(partial + m, kRows * 16, Factor<kHidden>(s, row));
+            float value = SumOfShares(partial + m, kRows * 16, Factor<kHidden>(s, row));
             if (layer.qkv_bias != nullptr) value = __fadd_rn(value, layer.qkv_bias[TileAt(tile) * 16 + m]);
             if (valid) Publish(target, __float_as_uint(value), epoch_);
           });
@@ -192,8 +195,8 @@ __device__ __forceinline__ void Block<kTalkerHidden, kStreams>::RunLayers(const 
             },
             [&](Word* target, int, int row, int m, bool valid, const float* partial) {
               const float factor = Factor<kHidden>(s, row);
-              const float gate = gemm::Total(partial + m, kRows * 16, factor);
-              const float value = Silu<__nv_bfloat16>(gate) * gemm::Total(partial + m + 8, kRows * 16, factor);
+              const float gate = SumOfShares(partial + m, kRows * 16, factor);
+              const float value = Silu<__nv_bfloat16>(gate) * SumOfShares(partial + m + 8, kRows * 16, factor);
               const float next = __shfl_down_sync(~0U, value, 1);
               if (valid && m % 2 == 0) Publish(target, PackBf16(value, next), epoch_);
             });
@@ -240,7 +243,7 @@ __device__ __forceinline__ void Block<kTalkerHidden, kStreams>::Head(const Persi
     FinishRows<16, 1, kStreams>([&](int, int row, int m) { return a.logits + row * kPersistentVocab + tile * 16 + m; },
                                 [&](Word* target, int, int row, int m, bool valid, const float* partial) {
                                   const int output = tile * 16 + m;
-                                  const float value = gemm::Total(partial + m, kStreams * 16, Factor<kHidden>(s, row));
+                                  const float value = SumOfShares(partial + m, kStreams * 16, Factor<kHidden>(s, row));
                                   if (valid && output < vocab) {
                                     Publish(target, __float_as_uint(value), logits_epoch);
                                     kept[row * vocab + output] = value;
@@ -262,7 +265,7 @@ __device__ __forceinline__ void Block<kTalkerHidden, kStreams>::Head(const Persi
     FinishRows<16, 1, kStreams>(
         [&](int, int row, int m) { return a.input + row * kPersistentHidden + TileAt(0) * 16 + m; },
         [&](Word* target, int, int row, int m, bool valid, const float* partial) {
-          float value = gemm::Total(partial + m, kStreams * 16, Factor<kHidden>(s, row));
+          float value = SumOfShares(partial + m, kStreams * 16, Factor<kHidden>(s, row));
           if (a.projection_bias != nullptr) value = __fadd_rn(value, a.projection_bias[TileAt(0) * 16 + m]);
           if (valid) Publish(target, __float_as_uint(value), epoch_);
         });

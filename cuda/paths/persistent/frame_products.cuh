@@ -4,13 +4,14 @@
 
 #include <cstdint>
 
-#include "gemm/gemm_device.cuh"
 #include "paths/persistent/frame_block.cuh"
 #include "paths/persistent/frame_rows.cuh"
 #include "paths/persistent/frame_shape.cuh"
 #include "paths/persistent/team.cuh"
 #include "paths/persistent/weight_ring.cuh"
 #include "paths/persistent/words.cuh"
+#include "rules/norm.cuh"
+#include "rules/product.cuh"
 #include "runtime/device_math.cuh"
 
 // The persistent kernel's products: weights from the ring times staged rows, and what becomes of the outputs.
@@ -149,7 +150,7 @@ __device__ __forceinline__ void Block<kTalkerHidden, kStreams>::FinishRows(const
 template <int kTalkerHidden, int kStreams>
 template <int kColumns>
 __device__ __forceinline__ float Block<kTalkerHidden, kStreams>::Factor(const PersistentStack& s, int row) const {
-  return gemm::NormFactor(&shared_->squares[squares_][0][row], MostRows(kStreams), kColumns, s.eps);
+  return NormFactor(&shared_->squares[squares_][0][row], MostRows(kStreams), kColumns, s.eps);
 }
 
 template <int kTalkerHidden, int kStreams>
@@ -166,7 +167,7 @@ __device__ __forceinline__ void Block<kTalkerHidden, kStreams>::AddToOwn(const f
   FinishRows<8, kHidden / 8 / kBlocks, kRows>(
       [&](int tile, int row, int m) { return target + row * (kHidden / 4) + (TileAt(tile) * 8 + m) / 4; },
       [&](Quad* quad, int tile, int, int m, bool valid, const float* partial) {
-        float value = gemm::Total(partial + m, kRows * 16, 1);
+        float value = SumOfShares(partial + m, kRows * 16, 1);
         if (bias != nullptr) value = __fadd_rn(value, bias[TileAt(tile) * 8 + m]);
         value = __fadd_rn(own_, value);
         own_ = value;
@@ -182,8 +183,7 @@ __device__ __forceinline__ void Block<kTalkerHidden, kStreams>::PublishOwn(Quad*
   const float x2 = __shfl_down_sync(~0U, value, 2), n2 = __shfl_down_sync(~0U, normed, 2);
   const float x3 = __shfl_down_sync(~0U, value, 3), n3 = __shfl_down_sync(~0U, normed, 3);
   if (first) {
-    Publish(quad,
-            {PackBf16(normed, n1), PackBf16(n2, n3), __float_as_uint(gemm::SumOfSquares(value, x1, x2, x3)), epoch_});
+    Publish(quad, {PackBf16(normed, n1), PackBf16(n2, n3), __float_as_uint(SumOfSquares(value, x1, x2, x3)), epoch_});
   }
 }
 

@@ -4,11 +4,12 @@
 
 #include <cstdint>
 
-#include "gemm/gemm_device.cuh"
 #include "paths/persistent/frame_block.cuh"
 #include "paths/persistent/frame_shape.cuh"
 #include "paths/persistent/team.cuh"
 #include "paths/persistent/words.cuh"
+#include "rules/norm.cuh"
+#include "rules/product.cuh"
 #include "runtime/device_math.cuh"
 
 // The rows that the persistent kernel's products multiply: from other blocks' words, or of a pass's input, to shared
@@ -209,9 +210,8 @@ __device__ __forceinline__ void Block<kTalkerHidden, kStreams>::StageInput(const
   __nv_bfloat16* const stage = Stage<kHidden, kRows>() + lane_ * 4;
   const auto column_of = [&](int span) { return warp_ * ShareOf(kHidden) + span * 128 + lane_ * 4; };
   const auto place = [&](int row, int span, const float4& scale, const float4& x) {
-    *reinterpret_cast<uint2*>(stage + row * StageStride(kHidden) + span * 128) = {
-        PackBf16(x.x * scale.x, x.y * scale.y), PackBf16(x.z * scale.z, x.w * scale.w)};
-    lane_squares_[row * kSpans + span] = gemm::SumOfSquares(x.x, x.y, x.z, x.w);
+    *reinterpret_cast<uint2*>(stage + row * StageStride(kHidden) + span * 128) = NormedFour(x.x, x.y, x.z, x.w, scale);
+    lane_squares_[row * kSpans + span] = SumOfSquares(x.x, x.y, x.z, x.w);
   };
   if constexpr (Crowded(kRows)) {
     // All rows' loads come first, so that none waits for another.

@@ -4,11 +4,13 @@
 
 #include "gemm/gemm.h"
 #include "paths/persistent/frame_kernel.h"
+#include "rules/product.cuh"
 
 // The persistent kernel's numbers: how threads are divided, widths, rows and passes.
 namespace qtts::cuda::persistent {
 
 inline constexpr int kWarps = kPersistentWarps;
+static_assert(kWarps == kShares, "a share of a product's columns for each warp");
 inline constexpr int kTeamThreads = 32 * kWarps;
 inline constexpr int kWarpgroup = 128;
 inline constexpr int kThreads = kTeamThreads + kWarpgroup;  // of the last warpgroup two bring weights

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#ifndef QTTS_CUDA_RULES_PRODUCT_CUH_
+#define QTTS_CUDA_RULES_PRODUCT_CUH_
+
+#include "network/chunk.h"
+
+// The order of a product's additions in BF16: the columns are cut into eight shares of whole chunks, one for each warp
+// of a block or block of a cluster. A share is summed chunk by chunk by the matrix instruction, from column 0 of the
+// share on; the eight sums are added in order, then multiplied by the norm's factor, then the bias is added.
+//
+// Additions are spelled out with intrinsics wherever a compiler could contract them in one kernel and not in another.
+namespace qtts::cuda {
+
+inline constexpr int kShares = 8;
+
+// Chunks of a share; the last shares may have fewer.
+constexpr int ChunksOfShare(int chunks) { return (chunks + kShares - 1) / kShares; }
+
+// The chunks [begin, begin + count) of one share.
+struct ColumnShare {
+  int begin, count;
+};
+__device__ __forceinline__ ColumnShare ShareOfChunks(int chunks, int share) {
+  const int per_share = ChunksOfShare(chunks);
+  const int begin = share * per_share;
+  return {begin, max(0, min(chunks - begin, per_share))};
+}
+
+// One output from the sums of its shares, which lie `stride` apart.
+__device__ __forceinline__ float SumOfShares(const float* partial, int stride, float factor) {
+  float sum = 0;
+#pragma unroll
+  for (int s = 0; s < kShares; ++s) sum = __fadd_rn(sum, partial[s * stride]);
+  return __fmul_rn(sum, factor);
+}
+
+}  // namespace qtts::cuda
+
+#endif  // QTTS_CUDA_RULES_PRODUCT_CUH_

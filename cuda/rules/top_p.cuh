@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#ifndef QTTS_CUDA_RULES_TOP_P_CUH_
+#define QTTS_CUDA_RULES_TOP_P_CUH_
+
+#include <cstdint>
+
+#include "rules/candidates.cuh"
+
+// Top-p: the least likely, whose probabilities sum to no more than 1 - p, are dropped; one always stays. p = 1: none
+// is. Sums are F64, in an order that depends on the team's size.
+namespace qtts::cuda {
+
+// Ascending, with room for the next power of two. Among equals the lower ids go first.
+template <typename Team>
+__device__ __forceinline__ void SortCandidates(unsigned long long* list, int n) {
+  int size = 1;
+  while (size < n) size *= 2;
+  for (int i = n + static_cast<int>(threadIdx.x); i < size; i += Team::kThreads) list[i] = ~0ULL;
+  Team::Sync();
+  for (int block = 2; block <= size; block *= 2) {
+    for (int distance = block / 2; distance > 0; distance /= 2) {
+      for (int i = static_cast<int>(threadIdx.x); i < size; i += Team::kThreads) {
+        const int other = i ^ distance;
+        if (other <= i) continue;
+        const bool ascending = (i & block) == 0;
+        if ((list[i] > list[other]) == ascending) {
+          const unsigned long long held = list[i];
+          list[i] = list[other];
+          list[other] = held;
+        }
+      }
+      Team::Sync();
+    }
+  }
+}
+
+// Sorts list [n] and counts those to be dropped.
+template <typename Team>
+__device__ __forceinline__ int CountBelowTopP(unsigned long long* sorted, int n, float p, SamplingMemory* shared) {
+  if (threadIdx.x == 0) shared->dropped = 0;
+  SortCandidates<Team>(sorted, n);
+  const double largest = Unordered(static_cast<unsigned>(sorted[n - 1] >> 32));
+  const int share = (n + Team::kThreads - 1) / Team::kThreads;  // consecutive keys of a thread
+  const int begin = min(n, static_cast<int>(threadIdx.x) * share);
+  const int end = min(n, begin + share);
+  const auto weight = [&](int i) { return exp(Unordered(static_cast<unsigned>(sorted[i] >> 32)) - largest); };
+  double mine = 0;
+#pragma unroll 1
+  for (int i = begin; i < end; ++i) mine += weight(i);
+  double through = mine;
+  const int lane = static_cast<int>(threadIdx.x % 32);
+#pragma unroll
+  for (int offset = 1; offset < 32; offset *= 2) {
+    const double below = __shfl_up_sync(~0U, through, offset);
+    if (lane >= offset) through += below;
+  }
+  if (lane == 31) shared->sums[threadIdx.x / 32] = through;
+  Team::Sync();
+  double before = 0, total = 0;
+#pragma unroll 1
+  for (int w = 0; w < Team::kWarps; ++w) {
+    if (w < static_cast<int>(threadIdx.x / 32)) before += shared->sums[w];
+    total += shared->sums[w];
+  }
+  double cumulative = before + (through - mine);
+  int dropped = 0;
+#pragma unroll 1
+  for (int i = begin; i < end && i + 1 < n; ++i) {
+    cumulative += weight(i);
+    if (cumulative / total <= 1.0 - static_cast<double>(p)) ++dropped;
+  }
+  if (dropped != 0) atomicAdd(&shared->dropped, dropped);
+  Team::Sync();
+  return shared->dropped;
+}
+
+template <typename Team>
+__device__ __forceinline__ void KeepTopP(Candidates* c, float p, SamplingMemory* shared) {
+  const int thread = static_cast<int>(threadIdx.x);
+  if (c->end <= Team::kThreads) {
+    // Those that are wanted come together.
+    const unsigned long long candidate = thread < c->end ? c->list[thread] : 0;
+    Team::Sync();
+    if (thread == 0) shared->listed = 0;
+    Team::Sync();
+    const bool stays = thread < c->end && c->wanted;
+    const int place = Reserve(stays ? 1 : 0, &shared->listed);
+    if (stays) c->list[place] = candidate;
+    Team::Sync();
+    c->end = shared->listed;
+    c->wanted = true;
+  }
+  c->begin = CountBelowTopP<Team>(c->list, c->end, p, shared);
+}
+
+}  // namespace qtts::cuda
+
+#endif  // QTTS_CUDA_RULES_TOP_P_CUH_
