@@ -2,13 +2,74 @@
 #ifndef GST_QTTS_INPUT_H_
 #define GST_QTTS_INPUT_H_
 
-#include "gstqttssrcprivate.h"
+#include <gst/gst.h>
 
-// The sink pad: what comes by it is handed to the Speech. It is there on request, once.
+#include <atomic>
+#include <functional>
+#include <mutex>
+#include <string_view>
 
-// GstElementClass::request_new_pad and ::release_pad. Thread-safe.
-GstPad* gst_qtts_src_request_new_pad(GstElement* element, GstPadTemplate* templ, const gchar* name,
-                                     const GstCaps* caps);
-void gst_qtts_src_release_pad(GstElement* element, GstPad* pad);
+#include "gstqttsproperties.h"
+#include "gstqttsspeech.h"
+
+namespace gstqtts {
+
+// Custom event, by which anybody interrupts the speech.
+inline constexpr gchar kInterruptEvent[] = "qtts/interrupt";
+
+// The sink pad: what comes by it is handed to the Intake. It is there on request, once.
+//
+// Owned by the element. The public functions are thread-safe; the thread of the pad calls the rest.
+class Input {
+ public:
+  // `interrupt` does what the signal of that name does.
+  Input(GstElement* element, Speech& speech, ElementProperties& properties, std::function<void()> interrupt)
+      : element_(element), speech_(speech), properties_(properties), interrupt_(std::move(interrupt)) {}
+  Input(const Input&) = delete;
+  Input& operator=(const Input&) = delete;
+
+  // GstElementClass::request_new_pad and ::release_pad.
+  GstPad* RequestPad(GstPadTemplate* templ);
+  void ReleasePad(GstPad* pad);
+  // A reference to the pad, of the caller; null if there is none.
+  GstPad* RefPad() const;
+
+  // A run begins: the segment of each tells anew whether upstream is live.
+  void Restart() { upstream_live_ = false; }
+  // Whether text comes in real time, so that speech after a pause has to take the time of the moment.
+  bool upstream_live() const { return upstream_live_; }
+
+ private:
+  static Input* Of(GstPad* pad) { return static_cast<Input*>(gst_pad_get_element_private(pad)); }
+  static GstFlowReturn OnBuffer(GstPad* pad, GstObject* parent, GstBuffer* buffer);
+  static gboolean OnEvent(GstPad* pad, GstObject* parent, GstEvent* event);
+  static gboolean OnQuery(GstPad* pad, GstObject* parent, GstQuery* query);
+
+  GstFlowReturn Chain(GstBuffer* buffer);
+  gboolean TakeEvent(GstPad* pad, GstEvent* event);
+  gboolean TakeCustomEvent(GstEvent* event);
+  gboolean TakeVoice(const GstStructure* overrides);
+  void TakeGap(GstEvent* event);
+  bool ClipText(GstBuffer* buffer, GstClockTime* start, GstClockTime* stop) const;
+  Cue CueOf(GstClockTime start, GstClockTime stop);
+  void AskUpstream(GstPad* pad);
+
+  GstElement* const element_;
+  Speech& speech_;
+  ElementProperties& properties_;
+  const std::function<void()> interrupt_;
+
+  std::atomic<bool> upstream_live_ = false;  // set by the thread of the pad
+
+  mutable std::mutex mutex_;  // for the pad alone
+  GstPad* pad_ = nullptr;
+
+  // The thread of the pad's own.
+  GstSegment segment_ = {};
+  bool timing_refused_ = false;  // a warning about that was posted
+  bool repair_reported_ = false;
+};
+
+}  // namespace gstqtts
 
 #endif  // GST_QTTS_INPUT_H_

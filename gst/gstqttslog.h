@@ -2,6 +2,11 @@
 #ifndef GST_QTTS_LOG_H_
 #define GST_QTTS_LOG_H_
 
+#include <gst/gst.h>
+
+// "qttssrc": the element.
+GST_DEBUG_CATEGORY_EXTERN(gst_qtts_src_debug);
+
 namespace gstqtts {
 
 // Lets the engine log in GStreamer's debug category "qttsengine": models at INFO, utterances at DEBUG, frames at

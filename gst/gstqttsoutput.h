@@ -2,16 +2,112 @@
 #ifndef GST_QTTS_OUTPUT_H_
 #define GST_QTTS_OUTPUT_H_
 
-#include "gstqttssrcprivate.h"
+#include <gst/audio/audio.h>
+#include <gst/base/gstbasesrc.h>
 
-// The streaming thread: what the Speech tells becomes buffers of sound, each at its place on the timeline.
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
 
-// GstPushSrcClass::create.
-GstFlowReturn gst_qtts_src_create(GstPushSrc* src, GstBuffer** buffer);
+#include "gstqttsclock.h"
+#include "gstqttsinput.h"
+#include "gstqttsmodel.h"
+#include "gstqttspcm.h"
+#include "gstqttsproperties.h"
+#include "gstqttsspeech.h"
+#include "gstqttstimeline.h"
+#include "gstqttstrim.h"
+#include "qtts/status.h"
 
-// Forgets the frame of speech whose time has not come. With the streaming thread at rest, or in it.
-void gst_qtts_src_drop_frame(GstQttsSrc* self);
-// So does this; and the stream of sound begins anew.
-void gst_qtts_src_restart(GstQttsSrc* self);
+namespace gstqtts {
+
+// The streaming thread: what the Player tells becomes buffers of sound, each at its place on the timeline.
+//
+// Its settings are a copy (PacingSnapshot), which is renewed where the thread has waited, so that all of a buffer is
+// made with the same ones; that takes a lock only if a property has been set.
+//
+// Owned by the element. Used by the streaming thread, or while that is at rest.
+class Output {
+ public:
+  Output(GstBaseSrc* element, Speech& speech, LiveClock& clock, ElementProperties& properties,
+         const ElementModel& model, const Input& input);
+  ~Output();
+  Output(const Output&) = delete;
+  Output& operator=(const Output&) = delete;
+
+  // The next buffer, or what ends the stream, which it goes on to return. Since 1.24 GstBaseSrc drops the outcome when
+  // a live source was paused meanwhile, and calls again in PLAYING; no sound may be lost for it: until TakenOver() the
+  // same buffer is given out again.
+  GstFlowReturn Create(GstBuffer** buffer);
+  // Whether Create() has ended the stream.
+  bool ended() const { return ended_with_ != GST_FLOW_OK; }
+  // The src pad has seen the buffer that was given out last.
+  void TakenOver();
+
+  void SetFormat(GstAudioFormat format) { format_ = format; }
+  // A run begins.
+  void Begin();
+  // Forgets the frame of speech whose time has not come.
+  void DropFrame();
+  // So does this; and the stream of sound begins anew.
+  void Restart();
+  // So does this; and the stream goes on, after a discontinuity.
+  void Break();
+
+ private:
+  GstFlowReturn MakeBuffer(GstBuffer** buffer);
+  GstFlowReturn NextFrame();
+  GstFlowReturn MakeSilence(guint64 samples, GstBuffer** buffer);
+  bool PlaceFrame();
+  bool FollowClock(GstClockTime* lag);
+  bool ClipFrame(std::vector<float>* pcm);
+  void ForgetFrame();
+  bool Trim(std::vector<float>* pcm);
+  bool WaitForTime();
+  bool CatchUp();
+  GstClockTime grace() const;
+  guint64 SamplesLeft() const;
+  guint64 NextRunningTime() const;
+  GstBuffer* NewBuffer(const float* pcm, gsize samples);
+  void UpdateTags();
+
+  GstFlowReturn Fail(const qtts::Status& status, const char* what);
+  GstFlowReturn FailWithoutBuffer();
+  bool MeetsEveryText(const Player::Output& output) const;
+  GstFlowReturn FailUtterance(const Player::Output& output, const char* what);
+  GstFlowReturn Finish(const Player::Output& output);
+  void WarnOfSettings(const std::string& warning);
+  void UtteranceStarted(const Player::Output& output);
+  GstFlowReturn UtteranceEnded(const Player::Output& output);
+  std::string SpeedAdvice() const;
+  void ReportUnderrun(GstClockTimeDiff jitter);
+
+  GstBaseSrc* const element_;
+  Speech& speech_;
+  LiveClock& clock_;
+  ElementProperties& properties_;
+  const ElementModel& model_;
+  const Input& input_;
+  const std::function<void()> wake_;
+
+  PacingSnapshot settings_;
+  Timeline timeline_{SAMPLE_RATE};
+  LeadingSilenceTrimmer trimmer_{SAMPLE_RATE};
+  std::optional<Player::Output> frame_;         // of speech, whose time has not come
+  bool placed_ = false;                         // whether that frame has its place on the timeline
+  guint64 silence_due_ = 0;                     // samples of silence before that frame
+  bool in_utterance_ = false;                   // the last buffer was speech, and its utterance goes on
+  Cue cue_;                                     // of the utterance
+  GstClockTime shift_ = 0;                      // by which cues are late, for TextTiming::kShift
+  std::string language_;                        // tag of the utterance's; empty: unknown
+  std::optional<std::string> tagged_language_;  // of the last tags sent
+  GstAudioFormat format_ = GST_AUDIO_FORMAT_UNKNOWN;
+  std::vector<std::string> warnings_;       // of the last utterance
+  GstBuffer* handed_out_ = nullptr;         // by Create(), and not seen on the src pad yet
+  GstFlowReturn ended_with_ = GST_FLOW_OK;  // what Create() ended the stream with
+};
+
+}  // namespace gstqtts
 
 #endif  // GST_QTTS_OUTPUT_H_

@@ -5,6 +5,9 @@
 #include <cstddef>
 #include <cstdint>
 
+// Samples per second of all sound of the element. A macro, for caps.
+#define SAMPLE_RATE 24000
+
 namespace gstqtts {
 
 // Scales samples in [-1, 1] by 32768 and rounds to the nearest integer (ties to even). Whatever

@@ -3,25 +3,25 @@
 
 #include <algorithm>
 #include <chrono>
+#include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
-#include "gstqttsguard.h"
+#include "gstqttslog.h"
+#include "gstqttsoverrides.h"
+#include "gstqttspcm.h"
 #include "gstqttspresets.h"
 #include "gstqttspropertytable.h"
-
-using gstqtts::IdleMode;
-using gstqtts::Intake;
-using gstqtts::Player;
-using gstqtts::Speech;
+#include "gstqttstimeline.h"
+#include "qtts/bundled_voice.h"
 
 #define GST_CAT_DEFAULT gst_qtts_src_debug
 
-static void gst_qtts_src_take_string(GValue* value, const std::string& string) {
-  g_value_set_string(value, string.empty() ? nullptr : string.c_str());
-}
+namespace gstqtts {
+namespace {
 
-static void gst_qtts_src_take_array(GValue* value, const std::vector<std::string>& strings) {
+void TakeArray(GValue* value, const std::vector<std::string>& strings) {
   for (const std::string& string : strings) {
     GValue item = G_VALUE_INIT;
     g_value_init(&item, G_TYPE_STRING);
@@ -30,115 +30,146 @@ static void gst_qtts_src_take_array(GValue* value, const std::vector<std::string
   }
 }
 
-static void gst_qtts_src_set_text(GstQttsSrc* self, const gchar* text) {
-  GstQttsSrcPrivate* priv = self->priv;
+GParamFlags FlagsOf(Change change) {
+  switch (change) {
+    case Change::kReady:
+      return static_cast<GParamFlags>(G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | GST_PARAM_MUTABLE_READY);
+    case Change::kPlaying:
+      return static_cast<GParamFlags>(G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | GST_PARAM_MUTABLE_PLAYING);
+    case Change::kReadOnly:
+      break;
+  }
+  return static_cast<GParamFlags>(G_PARAM_READABLE | G_PARAM_STATIC_STRINGS);
+}
+
+}  // namespace
+
+ElementProperties::ElementProperties(GstBaseSrc* element, Speech& speech, const ElementModel& model)
+    : element_(element), speech_(speech), model_(model), wake_(speech.player().waker()) {}
+
+ElementProperties::~ElementProperties() { SetVoice(nullptr); }
+
+void ElementProperties::Install(GObjectClass* klass) {
+  guint number = 0;
+  for (const Property& property : PropertyTable()) {
+    g_object_class_install_property(klass, ++number, property.new_spec(FlagsOf(property.change)));
+  }
+  for (const GType type : PropertyEnums()) gst_type_mark_as_plugin_api(type, static_cast<GstPluginAPIFlags>(0));
+}
+
+// --- setting
+
+void ElementProperties::Set(guint number, const GValue* value) {
+  const Property& property = PropertyTable()[number - 1];
+  if (property.effect == Effect::kSpeak) return SetText(g_value_get_string(value));
+  if (property.effect == Effect::kGoLive) return SetLive(g_value_get_boolean(value) != FALSE);
+  bool changed = false;
+  Pacing pacing;
+  {
+    const std::lock_guard lock(mutex_);
+    changed = property.set(value, &properties_);
+    ++version_;
+    pacing = properties_.pacing;
+    if (property.effect == Effect::kBoundQueue) speech_.intake().SetMaxQueued(properties_.text_options.max_queued);
+  }
+  if (property.effect == Effect::kIdleMode) UpdateIdleMode(pacing);
+  if (property.effect == Effect::kTellLatency && changed && pacing.is_live) {
+    gst_element_post_message(GST_ELEMENT(element_), gst_message_new_latency(GST_OBJECT(element_)));
+  }
+}
+
+void ElementProperties::SetText(const gchar* text) {
   Intake::Accept accept = Intake::Accept::kAccepted;
   bool offered = false;
   {
-    const std::lock_guard lock(priv->lock);
-    priv->properties.text = text != nullptr ? std::optional<std::string>(text) : std::nullopt;
-    offered = priv->running && priv->properties.text && !gstqtts::IsBlank(*priv->properties.text);
-    if (offered) accept = priv->speech.intake().Offer({*priv->properties.text, priv->properties.utterance});
+    const std::lock_guard lock(mutex_);
+    properties_.text = text != nullptr ? std::optional<std::string>(text) : std::nullopt;
+    offered = running_ && properties_.text && !IsBlank(*properties_.text);
+    if (offered) accept = speech_.intake().Offer({*properties_.text, properties_.utterance});
   }
   if (!offered) return;
   switch (accept) {
     case Intake::Accept::kAccepted:
-      GST_DEBUG_OBJECT(self, "queued '%s'", text);
+      GST_DEBUG_OBJECT(element_, "queued '%s'", text);
       break;
     case Intake::Accept::kFull:
-      GST_ELEMENT_WARNING(self, RESOURCE, BUSY,
+      GST_ELEMENT_WARNING(element_, RESOURCE, BUSY,
                           ("Too much text is waiting to be spoken; the last one is dropped. Set texts more slowly."),
                           (nullptr));
       break;
     case Intake::Accept::kFlushing:
     case Intake::Accept::kEnded:
-      GST_INFO_OBJECT(self, "this text comes after the end of the stream or during a flush and is not spoken");
+      GST_INFO_OBJECT(element_, "this text comes after the end of the stream or during a flush and is not spoken");
       break;
   }
 }
 
-void gst_qtts_src_speak_property(GstQttsSrc* self) {
-  const std::lock_guard lock(self->priv->lock);
-  if (self->priv->properties.text)
-    self->priv->speech.intake().Offer({*self->priv->properties.text, self->priv->properties.utterance});
-}
-
-static void gst_qtts_src_tell_latency(GstQttsSrc* self) {
-  if (gst_base_src_is_live(GST_BASE_SRC(self))) {
-    gst_element_post_message(GST_ELEMENT(self), gst_message_new_latency(GST_OBJECT(self)));
-  }
-}
-
-IdleMode gst_qtts_src_get_idle_mode(GstQttsSrc* self) {
-  const std::lock_guard lock(self->priv->lock);
-  const IdleMode mode = self->priv->properties.pacing.idle_mode;
-  if (mode != IdleMode::kAuto) return mode;
-  return gst_base_src_is_live(GST_BASE_SRC(self)) ? IdleMode::kSilence : IdleMode::kEos;
-}
-
-static void gst_qtts_src_update_idle_mode(GstQttsSrc* self) {
-  switch (gst_qtts_src_get_idle_mode(self)) {
-    case IdleMode::kSilence:
-      // When live, the alarm of each piece of silence tells in its place.
-      self->priv->speech.player().SetIdle(gst_base_src_is_live(GST_BASE_SRC(self)) ? Player::Idle::kWait
-                                                                                   : Player::Idle::kTell);
-      break;
-    case IdleMode::kWait:
-      self->priv->speech.player().SetIdle(Player::Idle::kWait);
-      break;
-    case IdleMode::kEos:
-    case IdleMode::kAuto:
-      self->priv->speech.player().SetIdle(Player::Idle::kEnd);
-      break;
-  }
-  self->priv->wake();  // a wait that began in the old mode
-}
-
-static void gst_qtts_src_set_live(GstQttsSrc* self, gboolean live) {
-  bool running = false;
+void ElementProperties::SetLive(bool live) {
+  Pacing pacing;
+  bool refused = false;
   {
-    const std::lock_guard lock(self->priv->lock);
-    running = self->priv->running;
+    const std::lock_guard lock(mutex_);
+    if (live == properties_.pacing.is_live) return;
+    refused = running_;
+    if (!refused) {
+      properties_.pacing.is_live = live;
+      ++version_;
+    }
+    pacing = properties_.pacing;
   }
-  if (live == gst_base_src_is_live(GST_BASE_SRC(self))) return;
-  if (running) {
+  if (refused) {
     GST_ELEMENT_WARNING(
-        self, RESOURCE, SETTINGS,
+        element_, RESOURCE, SETTINGS,
         ("is-live=%s is refused while the element runs. Set it in NULL or READY.", live ? "true" : "false"), (nullptr));
     return;
   }
-  gst_base_src_set_live(GST_BASE_SRC(self), live);
-  gst_qtts_src_update_idle_mode(self);
+  gst_base_src_set_live(element_, static_cast<gboolean>(live));
+  UpdateIdleMode(pacing);
 }
 
-static void gst_qtts_src_set_property(GObject* object, guint prop_id, const GValue* value, GParamSpec* /*pspec*/) {
-  GstQttsSrc* self = GST_QTTS_SRC(object);
-  GstQttsSrcPrivate* priv = self->priv;
-  const gstqtts::Property& property = gstqtts::PropertyTable()[prop_id - 1];
-
-  if (property.effect == gstqtts::Effect::kSpeak) {
-    gst_qtts_src_set_text(self, g_value_get_string(value));
-    return;
+void ElementProperties::UpdateIdleMode(const Pacing& pacing) {
+  switch (pacing.idle()) {
+    case IdleMode::kSilence:
+      // When live, the alarm of each piece of silence tells in its place.
+      speech_.player().SetIdle(pacing.is_live ? Player::Idle::kWait : Player::Idle::kTell);
+      break;
+    case IdleMode::kWait:
+      speech_.player().SetIdle(Player::Idle::kWait);
+      break;
+    case IdleMode::kEos:
+    case IdleMode::kAuto:
+      speech_.player().SetIdle(Player::Idle::kEnd);
+      break;
   }
-  if (property.effect == gstqtts::Effect::kGoLive) {
-    gst_qtts_src_set_live(self, g_value_get_boolean(value));
-    return;
-  }
-  bool changed = false;
-  {
-    const std::lock_guard lock(priv->lock);
-    changed = property.set(value, &priv->properties);
-    if (property.effect == gstqtts::Effect::kBoundQueue) {
-      priv->speech.intake().SetMaxQueued(priv->properties.text_options.max_queued);
-    }
-  }
-  if (property.effect == gstqtts::Effect::kIdleMode) gst_qtts_src_update_idle_mode(self);
-  if (property.effect == gstqtts::Effect::kTellLatency && changed) gst_qtts_src_tell_latency(self);
+  wake_();  // a wait that began in the old mode
 }
 
-// With the lock held.
-static GstStructure* gst_qtts_src_new_stats(const GstQttsSrcPrivate* priv) {
-  const Speech::Stats stats = priv->speech.stats();
+// --- getting
+
+void ElementProperties::Get(guint number, GValue* value) const {
+  const Property& property = PropertyTable()[number - 1];
+  const std::string_view name = property.name;
+  if (property.get) {
+    const std::lock_guard lock(mutex_);
+    property.get(properties_, value);
+    const bool unset = G_VALUE_HOLDS_STRING(value) && g_value_get_string(value) == nullptr;
+    if (property.of_utterance && unset && gst_qtts_src_saves_preset()) g_value_set_static_string(value, "");
+  } else if (name == "speakers") {
+    if (const auto model = model_.info()) TakeArray(value, model->speakers);
+  } else if (name == "languages") {
+    if (const auto model = model_.info()) TakeArray(value, model->languages);
+  } else if (name == "stats") {
+    g_value_take_boxed(value, NewStats());
+  } else if (name == "current-text") {
+    const std::string text = speech_.player().current_text();
+    g_value_set_string(value, text.empty() ? nullptr : text.c_str());
+  }
+}
+
+GstStructure* ElementProperties::NewStats() const {
+  const Speech::Stats stats = speech_.stats();
+  const std::optional<qtts::ModelInfo> model = model_.info();
+  const std::string device_name = model_.device_name();
   const bool spoke = stats.first_frames > 0;
   const auto nanoseconds = [spoke](std::chrono::nanoseconds duration) {
     return spoke ? static_cast<guint64>(duration.count()) : GST_CLOCK_TIME_NONE;
@@ -146,65 +177,114 @@ static GstStructure* gst_qtts_src_new_stats(const GstQttsSrcPrivate* priv) {
   const auto mean = stats.first_frame_latency_sum / std::max<int64_t>(static_cast<int64_t>(stats.first_frames), 1);
   const double waited = std::chrono::duration<double>(stats.waited).count();
   return gst_structure_new(
-      "application/x-qttssrc-stats", "model", G_TYPE_STRING, priv->model ? priv->model->path.c_str() : "", "device",
-      G_TYPE_STRING, priv->device_name.c_str(), "utterances", G_TYPE_UINT64, stats.utterances, "interrupted",
-      G_TYPE_UINT64, stats.interrupted, "dropped", G_TYPE_UINT64, stats.dropped, "frames", G_TYPE_UINT64, stats.frames,
-      "seed", G_TYPE_INT64, stats.seed ? static_cast<gint64>(*stats.seed) : -1, "first-frame-latency", G_TYPE_UINT64,
+      "application/x-qttssrc-stats", "model", G_TYPE_STRING, model ? model->path.c_str() : "", "device", G_TYPE_STRING,
+      device_name.c_str(), "utterances", G_TYPE_UINT64, stats.utterances, "interrupted", G_TYPE_UINT64,
+      stats.interrupted, "dropped", G_TYPE_UINT64, stats.dropped, "frames", G_TYPE_UINT64, stats.frames, "seed",
+      G_TYPE_INT64, stats.seed ? static_cast<gint64>(*stats.seed) : -1, "first-frame-latency", G_TYPE_UINT64,
       nanoseconds(stats.first_frame_latency_last), "first-frame-latency-mean", G_TYPE_UINT64, nanoseconds(mean),
       "first-frame-latency-max", G_TYPE_UINT64, nanoseconds(stats.first_frame_latency_max), "real-time-factor",
       G_TYPE_DOUBLE, stats.sound_seconds > 0 ? waited / stats.sound_seconds : 0.0, "queued-utterances", G_TYPE_UINT64,
       static_cast<guint64>(stats.queued_utterances), "queued-chars", G_TYPE_UINT64,
       static_cast<guint64>(stats.queued_chars), "upstream-waits", G_TYPE_BOOLEAN,
-      static_cast<gboolean>(stats.upstream_waits), "underruns", G_TYPE_UINT64, priv->underruns, "trimmed",
-      G_TYPE_UINT64, gstqtts::SampleTime(priv->trimmed_samples, SAMPLE_RATE), "slots", G_TYPE_UINT64,
+      static_cast<gboolean>(stats.upstream_waits), "underruns", G_TYPE_UINT64, underruns_.load(), "trimmed",
+      G_TYPE_UINT64, SampleTime(trimmed_samples_, SAMPLE_RATE), "slots", G_TYPE_UINT64,
       static_cast<guint64>(stats.occupancy.slots), "free-slots", G_TYPE_UINT64,
       static_cast<guint64>(stats.occupancy.free_slots), "waiting-utterances", G_TYPE_UINT64,
       static_cast<guint64>(stats.occupancy.waiting), nullptr);
 }
 
-static void gst_qtts_src_get_property(GObject* object, guint prop_id, GValue* value, GParamSpec* /*pspec*/) {
-  GstQttsSrcPrivate* priv = GST_QTTS_SRC(object)->priv;
-  const gstqtts::Property& property = gstqtts::PropertyTable()[prop_id - 1];
-  const std::string_view name = property.name;
+// --- the run
 
-  const std::lock_guard lock(priv->lock);
-  if (property.get) {
-    property.get(priv->properties, value);
-    const bool unset = G_VALUE_HOLDS_STRING(value) && g_value_get_string(value) == nullptr;
-    if (property.of_utterance && unset && gst_qtts_src_saves_preset()) g_value_set_static_string(value, "");
-  } else if (name == "is-live") {
-    g_value_set_boolean(value, gst_base_src_is_live(GST_BASE_SRC(object)));
-  } else if (name == "speakers") {
-    if (priv->model) gst_qtts_src_take_array(value, priv->model->speakers);
-  } else if (name == "languages") {
-    if (priv->model) gst_qtts_src_take_array(value, priv->model->languages);
-  } else if (name == "stats") {
-    g_value_take_boxed(value, gst_qtts_src_new_stats(priv));
-  } else if (name == "current-text") {
-    gst_qtts_src_take_string(value, priv->speech.player().current_text());
-  }
+void ElementProperties::BeginRun() {
+  const std::lock_guard lock(mutex_);
+  std::optional<Utterance> first;
+  if (properties_.text && !IsBlank(*properties_.text)) first = {*properties_.text, properties_.utterance};
+  speech_.Start(properties_.text_options, std::move(first));
+  running_ = true;
+  trimmed_samples_ = underruns_ = 0;
 }
 
-static GParamFlags gst_qtts_src_get_flags(gstqtts::Change change) {
-  switch (change) {
-    case gstqtts::Change::kReady:
-      return static_cast<GParamFlags>(G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | GST_PARAM_MUTABLE_READY);
-    case gstqtts::Change::kPlaying:
-      return static_cast<GParamFlags>(G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | GST_PARAM_MUTABLE_PLAYING);
-    case gstqtts::Change::kReadOnly:
-      break;
+void ElementProperties::EndRun() {
+  {
+    const std::lock_guard lock(mutex_);
+    running_ = false;
   }
-  return static_cast<GParamFlags>(G_PARAM_READABLE | G_PARAM_STATIC_STRINGS);
+  SetVoice(nullptr);
 }
 
-void gst_qtts_src_install_properties(GObjectClass* klass) {
-  klass->set_property = gstqtts::Guarded<gst_qtts_src_set_property>::Call;
-  klass->get_property = gstqtts::Guarded<gst_qtts_src_get_property>::Call;
-  guint id = 0;
-  for (const gstqtts::Property& property : gstqtts::PropertyTable()) {
-    g_object_class_install_property(klass, ++id, property.new_spec(gst_qtts_src_get_flags(property.change)));
-  }
-  for (const GType type : gstqtts::PropertyEnums()) {
-    gst_type_mark_as_plugin_api(type, static_cast<GstPluginAPIFlags>(0));
-  }
+bool ElementProperties::CanSpeakAgain() const {
+  const std::lock_guard lock(mutex_);
+  return running_ && properties_.text && !IsBlank(*properties_.text) && !properties_.pacing.is_live;
 }
+
+void ElementProperties::SpeakAgain() {
+  const std::lock_guard lock(mutex_);
+  if (properties_.text) speech_.intake().Offer({*properties_.text, properties_.utterance});
+}
+
+// --- values
+
+void ElementProperties::Refresh(PacingSnapshot* snapshot) const {
+  if (snapshot->version == version_) return;
+  const std::lock_guard lock(mutex_);
+  *snapshot = {properties_.pacing, version_};
+}
+
+Pacing ElementProperties::pacing() const {
+  const std::lock_guard lock(mutex_);
+  return properties_.pacing;
+}
+
+Settings ElementProperties::utterance() const {
+  const std::lock_guard lock(mutex_);
+  return properties_.utterance;
+}
+
+Segmentation ElementProperties::segmentation() const {
+  const std::lock_guard lock(mutex_);
+  return properties_.text_options.segmentation;
+}
+
+qtts::Precision ElementProperties::precision() const {
+  const std::lock_guard lock(mutex_);
+  return properties_.engine.precision;
+}
+
+qtts::EngineOptions ElementProperties::engine() const {
+  qtts::EngineOptions options;
+  {
+    const std::lock_guard lock(mutex_);
+    options = properties_.engine;
+  }
+  if (options.model_path.empty()) options.model_path = qtts::BundledVoicePath();
+  return options;
+}
+
+// --- settings over the properties
+
+qtts::Status ElementProperties::Override(const GstStructure* overrides, Settings* settings) const {
+  std::string error;
+  if (!ApplyOverrides(G_OBJECT_GET_CLASS(element_), overrides, settings, &error)) {
+    return qtts::Status::InvalidArgument(error);
+  }
+  const std::optional<qtts::ModelInfo> model = model_.info();
+  return model ? CheckSettings(*settings, *model) : CheckSettings(*settings);
+}
+
+void ElementProperties::SetVoice(GstStructure* voice) {
+  {
+    const std::lock_guard lock(mutex_);
+    std::swap(voice, voice_);
+  }
+  if (voice != nullptr) gst_structure_free(voice);
+}
+
+Settings ElementProperties::PadSettings() const {
+  const std::lock_guard lock(mutex_);
+  Settings settings = properties_.utterance;
+  std::string error;  // none: it was tried when the event came
+  ApplyOverrides(G_OBJECT_GET_CLASS(element_), voice_, &settings, &error);
+  return settings;
+}
+
+}  // namespace gstqtts

@@ -2,16 +2,103 @@
 #ifndef GST_QTTS_PROPERTIES_H_
 #define GST_QTTS_PROPERTIES_H_
 
-#include "gstqttssrcprivate.h"
+#include <gst/base/gstbasesrc.h>
+#include <gst/gst.h>
 
-// The properties of the element, their documentation, and what a change of one does at once. Thread-safe, but for the
-// first, which belongs to the initialisation of the class.
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <optional>
 
-void gst_qtts_src_install_properties(GObjectClass* klass);
+#include "gstqttsmodel.h"
+#include "gstqttssettings.h"
+#include "gstqttsspeech.h"
+#include "qtts/status.h"
 
-// What fills the time without text. The answer is never kAuto.
-gstqtts::IdleMode gst_qtts_src_get_idle_mode(GstQttsSrc* self);
-// Queues the text property once more.
-void gst_qtts_src_speak_property(GstQttsSrc* self);
+namespace gstqtts {
+
+struct Property;
+
+// A copy of the settings that the streaming thread needs, and which one it is.
+struct PacingSnapshot {
+  Pacing pacing;
+  uint64_t version = 0;
+};
+
+// What has been set on the element: the values of its properties (gstqttspropertytable.h), what a change of one does at
+// once, and the settings that a qtts/set-voice event has put over them.
+//
+// Owned by the element. Thread-safe. Its mutex is the first in the order of gstqttsmonitor.h, and is not held while
+// posting or notifying.
+class ElementProperties {
+ public:
+  ElementProperties(GstBaseSrc* element, Speech& speech, const ElementModel& model);
+  ~ElementProperties();
+  ElementProperties(const ElementProperties&) = delete;
+  ElementProperties& operator=(const ElementProperties&) = delete;
+
+  // Tells the class of all properties; their numbers are those of Set() and Get().
+  static void Install(GObjectClass* klass);
+  void Set(guint number, const GValue* value);
+  void Get(guint number, GValue* value) const;
+
+  // --- the run
+
+  // Begins one: the text is its first utterance, and a new text is queued.
+  void BeginRun();
+  void EndRun();
+  // Whether a run could begin anew with its text.
+  bool CanSpeakAgain() const;
+  // Queues the text once more.
+  void SpeakAgain();
+
+  // --- values
+
+  // Copies what has been set since `snapshot` was made. Takes no lock if nothing has.
+  void Refresh(PacingSnapshot* snapshot) const;
+  Pacing pacing() const;
+  Settings utterance() const;
+  Segmentation segmentation() const;
+  qtts::EngineOptions engine() const;
+  qtts::Precision precision() const;
+
+  // --- settings over the properties
+
+  // Applies fields of speak or of qtts/set-voice to `settings`, and judges the outcome as far as that can be done at
+  // once. kInvalidArgument says what is wrong.
+  qtts::Status Override(const GstStructure* overrides, Settings* settings) const;
+  // Of a qtts/set-voice event, for what comes after it by the sink pad. Takes it; null: none. It lasts until the next
+  // such event, a stream-start, a flush, the release of the pad or READY.
+  void SetVoice(GstStructure* voice);
+  // The settings of text that comes by the sink pad now.
+  Settings PadSettings() const;
+
+  // --- counts of the run, for `stats`
+  void CountTrimmed(uint64_t samples) { trimmed_samples_ += samples; }
+  uint64_t CountUnderrun() { return ++underruns_; }
+
+ private:
+  void SetText(const gchar* text);
+  void SetLive(bool live);
+  void UpdateIdleMode(const Pacing& pacing);
+  GstStructure* NewStats() const;
+
+  GstBaseSrc* const element_;
+  Speech& speech_;
+  const ElementModel& model_;
+  const std::function<void()> wake_;
+
+  std::atomic<uint64_t> trimmed_samples_ = 0;
+  std::atomic<uint64_t> underruns_ = 0;
+  std::atomic<uint64_t> version_ = 1;  // of properties_; written with the mutex held
+
+  mutable std::mutex mutex_;
+  Properties properties_;
+  GstStructure* voice_ = nullptr;
+  bool running_ = false;  // between BeginRun() and EndRun()
+};
+
+}  // namespace gstqtts
 
 #endif  // GST_QTTS_PROPERTIES_H_

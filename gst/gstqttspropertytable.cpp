@@ -250,13 +250,11 @@ Property Row(const gchar* name, const gchar* nick, Change change, T Properties::
       effect);
 }
 
-// What is not kept in Properties.
-Property Elsewhere(const gchar* name, Change change, GParamSpec* (*new_spec)(GParamFlags),
-                   Effect effect = Effect::kNone) {
+// What the element knows elsewhere.
+Property Elsewhere(const gchar* name, Change change, GParamSpec* (*new_spec)(GParamFlags)) {
   Property property;
   property.name = name;
   property.change = change;
-  property.effect = effect;
   property.new_spec = new_spec;
   return property;
 }
@@ -375,15 +373,9 @@ std::vector<Property> UtteranceProperties() {
 // When sound leaves the element.
 std::vector<Property> PacingProperties() {
   return {
-      Elsewhere(
-          "is-live", kReady,
-          [](GParamFlags flags) {
-            return g_param_spec_boolean(
-                "is-live", "Is Live",
-                "Give out each buffer at its running time by the pipeline's clock, like a microphone, and "
-                "none in PAUSED. Speech after a pause starts at the running time of the moment",
-                FALSE, flags);
-          },
+      Row("is-live", "Is Live", kReady, kPacing, &Pacing::is_live,
+          "Give out each buffer at its running time by the pipeline's clock, like a microphone, and "
+          "none in PAUSED. Speech after a pause starts at the running time of the moment",
           Effect::kGoLive),
       Row("idle-mode", "Idle Mode", kPlaying, kPacing, &Pacing::idle_mode,
           "What leaves the element when there is no text to speak. With a sink pad, the end of its "

@@ -24,7 +24,7 @@ enum class Effect {
   kNone,
   kSpeak,        // the text is one more utterance
   kTellLatency,  // the pipeline is told, when live
-  kGoLive,       // the base class keeps it
+  kGoLive,       // refused while the element runs; the base class is told
   kIdleMode,     // what waits for text waits in the new mode
   kBoundQueue,   // the queue of text has the new bound
 };
@@ -40,7 +40,7 @@ struct Property {
   // A setting of each utterance: `params` of speak may have it, and presets keep it.
   bool of_utterance = false;
   std::function<GParamSpec*(GParamFlags)> new_spec;
-  // Whether the value was another before. Both are empty where the value is not kept in Properties.
+  // Whether the value was another before. Both are empty for what the element tells.
   std::function<bool(const GValue*, Properties*)> set;
   std::function<void(const Properties&, GValue*)> get;
 };

@@ -73,12 +73,19 @@ enum class TextTiming { kIgnore, kStart, kShift, kClip };
 
 // When sound leaves the element. Times in nanoseconds.
 struct Pacing {
+  bool is_live = false;
   IdleMode idle_mode = IdleMode::kAuto;
   uint64_t latency = 0;
   uint64_t leading_silence = 0;
   uint64_t utterance_gap = 0;
   bool trim_leading_silence = false;
   TextTiming text_timing = TextTiming::kIgnore;
+
+  // What fills the time without text; never kAuto.
+  IdleMode idle() const {
+    if (idle_mode != IdleMode::kAuto) return idle_mode;
+    return is_live ? IdleMode::kSilence : IdleMode::kEos;
+  }
 };
 
 // The values of the element's properties, by who uses them; the initial ones are the defaults. gstqttspropertytable.h

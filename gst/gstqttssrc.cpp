@@ -116,30 +116,55 @@
 
 #include <gst/audio/audio.h>
 
-#include <mutex>
-#include <optional>
+#include <atomic>
+#include <memory>
 #include <string>
 #include <utility>
 
 #include "config.h"
+#include "gstqttsclock.h"
 #include "gstqttserror.h"
 #include "gstqttsguard.h"
 #include "gstqttsinput.h"
 #include "gstqttslimits.h"
 #include "gstqttslog.h"
 #include "gstqttsmessages.h"
+#include "gstqttsmodel.h"
 #include "gstqttsoutput.h"
-#include "gstqttsoverrides.h"
+#include "gstqttspcm.h"
 #include "gstqttspresets.h"
 #include "gstqttsproperties.h"
-#include "gstqttssrcprivate.h"
-#include "qtts/bundled_voice.h"
-#include "qtts/engine.h"
+#include "gstqttsspeech.h"
 
 using gstqtts::Intake;
 
 GST_DEBUG_CATEGORY(gst_qtts_src_debug);
 #define GST_CAT_DEFAULT gst_qtts_src_debug
+
+// The parts of the element.
+struct GstQttsSrcPrivate {
+  explicit GstQttsSrcPrivate(GstQttsSrc* self);
+
+  gstqtts::Speech speech;
+  gstqtts::LiveClock clock;
+  gstqtts::ElementModel model;
+  gstqtts::ElementProperties properties;
+  gstqtts::Input input;
+  gstqtts::Output output;
+
+  // The thread that takes the element from PLAYING to PAUSED: see gst_qtts_src_unlock().
+  std::atomic<GThread*> pausing_thread = nullptr;
+  // Events that are being handed to the base class, which calls unlock() for them while the src pad is not flushing.
+  std::atomic<int> unlocking_events = 0;
+  std::atomic<GstEvent*> end_of_stream = nullptr;  // of the application, for when the utterance is over
+  std::atomic<bool> error_posted = false;          // since the element was started
+};
+
+struct _GstQttsSrc {
+  GstPushSrc parent;
+
+  GstQttsSrcPrivate* priv;
+};
 
 static GstStaticPadTemplate src_template =
     GST_STATIC_PAD_TEMPLATE("src", GST_PAD_SRC, GST_PAD_ALWAYS,
@@ -150,6 +175,8 @@ static GstStaticPadTemplate src_template =
 static GstStaticPadTemplate sink_template =
     GST_STATIC_PAD_TEMPLATE("sink", GST_PAD_SINK, GST_PAD_REQUEST, GST_STATIC_CAPS("text/x-raw, format = utf8"));
 
+static void gst_qtts_src_set_property(GObject* object, guint prop_id, const GValue* value, GParamSpec* pspec);
+static void gst_qtts_src_get_property(GObject* object, guint prop_id, GValue* value, GParamSpec* pspec);
 static void gst_qtts_src_finalize(GObject* object);
 static bool gst_qtts_src_can_speak_again(GstQttsSrc* self);
 static gboolean gst_qtts_src_is_seekable(GstBaseSrc* src);
@@ -158,10 +185,14 @@ static gboolean gst_qtts_src_seek(GstQttsSrc* self, GstEvent* event);
 static void gst_qtts_src_keep_end_of_stream(GstQttsSrc* self, GstEvent* event);
 
 static GstStateChangeReturn gst_qtts_src_change_state(GstElement* element, GstStateChange transition);
+static GstPad* gst_qtts_src_request_new_pad(GstElement* element, GstPadTemplate* templ, const gchar* name,
+                                            const GstCaps* caps);
+static void gst_qtts_src_release_pad(GstElement* element, GstPad* pad);
 static gboolean gst_qtts_src_set_clock(GstElement* element, GstClock* clock);
 static gboolean gst_qtts_src_post_message(GstElement* element, GstMessage* message);
 static gboolean gst_qtts_src_send_event(GstElement* element, GstEvent* event);
 static guint64 gst_qtts_src_speak(GstQttsSrc* self, const gchar* text, const GstStructure* params);
+static guint64 gst_qtts_src_interrupt(GstQttsSrc* self);
 static void gst_qtts_src_clear_queue(GstQttsSrc* self);
 static void gst_qtts_src_report(GstQttsSrc* self, const gstqtts::Report& report);
 
@@ -173,6 +204,7 @@ static gboolean gst_qtts_src_unlock(GstBaseSrc* src);
 static gboolean gst_qtts_src_unlock_stop(GstBaseSrc* src);
 static gboolean gst_qtts_src_event(GstBaseSrc* src, GstEvent* event);
 static gboolean gst_qtts_src_query(GstBaseSrc* src, GstQuery* query);
+static GstFlowReturn gst_qtts_src_create(GstPushSrc* src, GstBuffer** buffer);
 
 #define gst_qtts_src_parent_class parent_class
 G_DEFINE_FINAL_TYPE_WITH_CODE(GstQttsSrc, gst_qtts_src, GST_TYPE_PUSH_SRC,
@@ -188,7 +220,9 @@ static void gst_qtts_src_class_init(GstQttsSrcClass* klass) {
   GstBaseSrcClass* basesrc_class = GST_BASE_SRC_CLASS(klass);
   GstPushSrcClass* pushsrc_class = GST_PUSH_SRC_CLASS(klass);
   object_class->finalize = gst_qtts_src_finalize;
-  gst_qtts_src_install_properties(object_class);
+  object_class->set_property = gstqtts::Guarded<gst_qtts_src_set_property>::Call;
+  object_class->get_property = gstqtts::Guarded<gst_qtts_src_get_property>::Call;
+  gstqtts::ElementProperties::Install(object_class);
 
   /**
    * GstQttsSrc::speak:
@@ -264,10 +298,19 @@ static void gst_qtts_src_class_init(GstQttsSrcClass* klass) {
   pushsrc_class->create = gstqtts::Guarded<gst_qtts_src_create, GST_FLOW_ERROR>::Call;
 }
 
+GstQttsSrcPrivate::GstQttsSrcPrivate(GstQttsSrc* self)
+    : speech([self](const gstqtts::Report& report) { gst_qtts_src_report(self, report); },
+             [self] { return std::shared_ptr<void>(gst_object_ref(self), gst_object_unref); }),
+      clock(GST_ELEMENT(self)),
+      model(GST_ELEMENT(self), speech),
+      properties(GST_BASE_SRC(self), speech, model),
+      input(GST_ELEMENT(self), speech, properties, [self] { gst_qtts_src_interrupt(self); }),
+      output(GST_BASE_SRC(self), speech, clock, properties, model, input) {}
+
 static GstPadProbeReturn gst_qtts_src_on_sound(GstPad* /*pad*/, GstPadProbeInfo* info, gpointer user_data) {
   GstQttsSrc* self = GST_QTTS_SRC(user_data);
   if ((GST_PAD_PROBE_INFO_TYPE(info) & GST_PAD_PROBE_TYPE_BUFFER) != 0) {
-    gst_clear_buffer(&self->priv->handed_out);
+    self->priv->output.TakenOver();
   } else if (GST_EVENT_TYPE(GST_PAD_PROBE_INFO_EVENT(info)) == GST_EVENT_EOS) {
     self->priv->speech.EndSound();
   }
@@ -275,8 +318,7 @@ static GstPadProbeReturn gst_qtts_src_on_sound(GstPad* /*pad*/, GstPadProbeInfo*
 }
 
 static void gst_qtts_src_init(GstQttsSrc* self) {
-  self->priv = new GstQttsSrcPrivate(GST_ELEMENT(self),
-                                     [self](const gstqtts::Report& report) { gst_qtts_src_report(self, report); });
+  self->priv = new GstQttsSrcPrivate(self);
   gst_base_src_set_format(GST_BASE_SRC(self), GST_FORMAT_TIME);
   // Buffers: they are not handed out again. The end of the sound, be it by downstream: text that comes later has
   // nowhere to go.
@@ -287,104 +329,12 @@ static void gst_qtts_src_init(GstQttsSrc* self) {
 
 static void gst_qtts_src_finalize(GObject* object) {
   GstQttsSrcPrivate* priv = GST_QTTS_SRC(object)->priv;
-  if (priv->voice != nullptr) gst_structure_free(priv->voice);
-  gst_clear_buffer(&priv->handed_out);
   delete priv;
 
   G_OBJECT_CLASS(parent_class)->finalize(object);
 }
 
 // --- states
-
-static qtts::EngineOptions gst_qtts_src_get_engine_options(GstQttsSrc* self) {
-  qtts::EngineOptions options;
-  {
-    const std::lock_guard lock(self->priv->lock);
-    options = self->priv->properties.engine;
-  }
-  if (options.model_path.empty()) options.model_path = qtts::BundledVoicePath();
-  return options;
-}
-
-static void gst_qtts_src_set_model(GstQttsSrc* self, const std::optional<qtts::EngineOptions>& options,
-                                   const std::optional<qtts::ModelInfo>& model) {
-  {
-    const std::lock_guard lock(self->priv->lock);
-    self->priv->inspected = options;
-    self->priv->model = model;
-  }
-  g_object_notify(G_OBJECT(self), "speakers");
-  g_object_notify(G_OBJECT(self), "languages");
-}
-
-// Looks into the model folder and for the device unless that was done, for early errors and the lists of
-// voices. Posts an error on failure.
-static gboolean gst_qtts_src_ensure_model(GstQttsSrc* self) {
-  const qtts::EngineOptions options = gst_qtts_src_get_engine_options(self);
-  const std::string& path = options.model_path;
-  {
-    const std::lock_guard lock(self->priv->lock);
-    if (self->priv->inspected == options) return TRUE;
-  }
-  // A model that was loaded with other options is of no use any more, and in the way of the new one.
-  self->priv->speech.player().Release();
-  auto model = qtts::Engine::Inspect(options);
-  qtts::Status status = model.status();
-  if (status.ok() && model->sample_rate != SAMPLE_RATE) {
-    status = qtts::Status::Unsupported("The model in " + path + " speaks at " + std::to_string(model->sample_rate) +
-                                       " Hz; this element needs one of " G_STRINGIFY(SAMPLE_RATE) " Hz.");
-  }
-  if (!status.ok()) {
-    gstqtts::PostError(GST_ELEMENT(self), status, "inspecting the model failed");
-    return FALSE;
-  }
-  GST_INFO_OBJECT(self, "model %s: %s, %zu speakers, %zu languages", path.c_str(),
-                  std::string(qtts::ModelTypeName(model->type)).c_str(), model->speakers.size(),
-                  model->languages.size());
-  gst_qtts_src_set_model(self, options, *model);
-  return TRUE;
-}
-
-static void gst_qtts_src_post_progress(GstQttsSrc* self, GstProgressType type, const gchar* text) {
-  gst_element_post_message(GST_ELEMENT(self), gst_message_new_progress(GST_OBJECT(self), type, "load", text));
-}
-
-// On the loader's thread, and not the streaming thread, which a live pipeline in PAUSED does not run.
-static void gst_qtts_src_load_ended(GstQttsSrc* self, gstqtts::EngineLoader::Outcome outcome) {
-  GstQttsSrcPrivate* priv = self->priv;
-
-  if (outcome.ok()) {
-    const std::string device_name = (*outcome)->device_name();
-    GST_INFO_OBJECT(self, "model loaded, runs on %s", device_name.c_str());
-    {
-      const std::lock_guard lock(priv->lock);
-      priv->device_name = device_name;
-      priv->on_cpu = !(*outcome)->beside_host();
-    }
-    gst_qtts_src_post_progress(self, GST_PROGRESS_TYPE_COMPLETE, "The model is loaded");
-  } else {
-    gstqtts::PostError(GST_ELEMENT(self), outcome.status(), "loading the model failed");
-    gst_qtts_src_post_progress(self, GST_PROGRESS_TYPE_ERROR, "Loading the model failed");
-  }
-  priv->speech.UseLoad(std::move(outcome));
-}
-
-// Begins to load the model of a run that has begun. Not before the streaming thread runs, for which the engine's
-// threads could otherwise leave none.
-static void gst_qtts_src_load(GstQttsSrc* self) {
-  GstQttsSrcPrivate* priv = self->priv;
-
-  qtts::EngineOptions options;
-  {
-    const std::lock_guard lock(priv->lock);
-    options = priv->inspected.value_or(options);
-  }
-  if (!priv->speech.player().NeedsLoad(options)) return;
-  GST_INFO_OBJECT(self, "loading %s", options.model_path.c_str());
-  gst_qtts_src_post_progress(self, GST_PROGRESS_TYPE_START, "Loading the model");
-  priv->speech.player().Load(
-      options, [self](gstqtts::EngineLoader::Outcome outcome) { gst_qtts_src_load_ended(self, std::move(outcome)); });
-}
 
 static GstStateChangeReturn gst_qtts_src_change_state(GstElement* element, GstStateChange transition) {
   GstQttsSrc* self = GST_QTTS_SRC(element);
@@ -401,7 +351,7 @@ static GstStateChangeReturn gst_qtts_src_change_state(GstElement* element, GstSt
         return GST_STATE_CHANGE_FAILURE;
       }
       // Here rather than in start(), where the base class would add an error of its own.
-      if (!gst_qtts_src_ensure_model(self)) return GST_STATE_CHANGE_FAILURE;
+      if (!priv->model.Inspect(priv->properties.engine())) return GST_STATE_CHANGE_FAILURE;
       break;
     case GST_STATE_CHANGE_PAUSED_TO_PLAYING:
       priv->clock.SetPlaying(true);
@@ -420,11 +370,8 @@ static GstStateChangeReturn gst_qtts_src_change_state(GstElement* element, GstSt
   const GstStateChangeReturn result = GST_ELEMENT_CLASS(parent_class)->change_state(element, transition);
 
   priv->pausing_thread = nullptr;
-  if (transition == GST_STATE_CHANGE_READY_TO_PAUSED && result != GST_STATE_CHANGE_FAILURE) gst_qtts_src_load(self);
-  if (transition == GST_STATE_CHANGE_READY_TO_NULL) {
-    priv->speech.player().Release();
-    gst_qtts_src_set_model(self, std::nullopt, std::nullopt);
-  }
+  if (transition == GST_STATE_CHANGE_READY_TO_PAUSED && result != GST_STATE_CHANGE_FAILURE) priv->model.Load();
+  if (transition == GST_STATE_CHANGE_READY_TO_NULL) priv->model.Forget();
   return result;
 }
 
@@ -449,24 +396,11 @@ static gboolean gst_qtts_src_start(GstBaseSrc* src) {
   GstQttsSrc* self = GST_QTTS_SRC(src);
   GstQttsSrcPrivate* priv = self->priv;
 
-  qtts::EngineOptions options;
-  {
-    const std::lock_guard lock(priv->lock);
-    options = priv->inspected.value_or(options);
-    std::optional<gstqtts::Utterance> first;
-    if (priv->properties.text && !gstqtts::IsBlank(*priv->properties.text))
-      first = {*priv->properties.text, priv->properties.utterance};
-    priv->speech.Start(priv->properties.text_options, std::move(first));
-    priv->running = true;
-    priv->trimmed_samples = priv->underruns = 0;
-  }
-  priv->upstream_live = false;  // the segment of each run tells anew
-  gst_qtts_src_restart(self);
-  priv->tagged_language.reset();
-  priv->warnings.clear();
-
-  // The old model goes before the streaming thread may ask for one; the new one comes by gst_qtts_src_load().
-  if (priv->speech.player().NeedsLoad(options)) priv->speech.player().Release();
+  priv->properties.BeginRun();
+  priv->input.Restart();
+  priv->output.Begin();
+  // The old model goes before the streaming thread may ask for one; the new one comes by Load().
+  priv->model.ReleaseOther();
   return TRUE;
 }
 
@@ -474,17 +408,11 @@ static gboolean gst_qtts_src_stop(GstBaseSrc* src) {
   GstQttsSrc* self = GST_QTTS_SRC(src);
   GstQttsSrcPrivate* priv = self->priv;
 
-  {
-    const std::lock_guard lock(priv->lock);
-    priv->running = false;
-  }
-  gst_qtts_src_reset_voice(self);
+  priv->properties.EndRun();
   priv->clock.CancelAlarm();
-  gst_qtts_src_drop_frame(self);
+  priv->output.DropFrame();
   gst_qtts_src_keep_end_of_stream(self, nullptr);
-  if (priv->speech.Stop()) {
-    gst_qtts_src_post_progress(self, GST_PROGRESS_TYPE_CANCELED, "Loading the model was canceled");
-  }
+  priv->model.EndRun(priv->speech.Stop());
   return TRUE;
 }
 
@@ -530,25 +458,11 @@ static void gst_qtts_src_report(GstQttsSrc* self, const gstqtts::Report& report)
   gst_element_post_message(GST_ELEMENT(self), gstqtts::NewMessage(GST_OBJECT(self), report));
 }
 
-qtts::Status gst_qtts_src_override_settings(GstQttsSrc* self, const GstStructure* overrides,
-                                            gstqtts::Settings* settings) {
-  std::string error;
-  if (!gstqtts::ApplyOverrides(G_OBJECT_GET_CLASS(self), overrides, settings, &error)) {
-    return qtts::Status::InvalidArgument(error);
-  }
-  const std::lock_guard lock(self->priv->lock);
-  return self->priv->model ? gstqtts::CheckSettings(*settings, *self->priv->model) : gstqtts::CheckSettings(*settings);
-}
-
 static guint64 gst_qtts_src_speak(GstQttsSrc* self, const gchar* text, const GstStructure* params) {
   GstQttsSrcPrivate* priv = self->priv;
 
-  gstqtts::Settings settings;
-  {
-    const std::lock_guard lock(priv->lock);
-    settings = priv->properties.utterance;
-  }
-  const qtts::Status status = gst_qtts_src_override_settings(self, params, &settings);
+  gstqtts::Settings settings = priv->properties.utterance();
+  const qtts::Status status = priv->properties.Override(params, &settings);
   if (!status.ok()) {
     GST_ELEMENT_WARNING(self, RESOURCE, SETTINGS, ("%s", status.message().c_str()), ("speak refuses its settings"));
     return 0;
@@ -577,7 +491,7 @@ static guint64 gst_qtts_src_speak(GstQttsSrc* self, const gchar* text, const Gst
   return id;
 }
 
-guint64 gst_qtts_src_interrupt(GstQttsSrc* self) {
+static guint64 gst_qtts_src_interrupt(GstQttsSrc* self) {
   const guint64 frames = self->priv->speech.Interrupt();
   self->priv->clock.Recheck();  // the cue for which the speech waits
   GST_DEBUG_OBJECT(self, "interrupted after %" G_GUINT64_FORMAT " frames", frames);
@@ -593,10 +507,10 @@ static void gst_qtts_src_clear_queue(GstQttsSrc* self) {
 static gboolean gst_qtts_src_event(GstBaseSrc* src, GstEvent* event) {
   GstQttsSrc* self = GST_QTTS_SRC(src);
 
-  if (gst_event_has_name(event, kInterruptEvent)) {
+  if (gst_event_has_name(event, gstqtts::kInterruptEvent)) {
     gst_qtts_src_interrupt(self);
     // Whoever makes the text may want to stop as well.
-    GstPad* sinkpad = gst_element_get_static_pad(GST_ELEMENT(self), "sink");
+    GstPad* sinkpad = self->priv->input.RefPad();
     if (sinkpad != nullptr) {
       gst_pad_push_event(sinkpad, gst_event_ref(event));
       gst_object_unref(sinkpad);
@@ -609,7 +523,7 @@ static gboolean gst_qtts_src_event(GstBaseSrc* src, GstEvent* event) {
 
 // Upstream tells what upstream can seek. Without a sink pad the beginning alone can be sought: the range has no length.
 static gboolean gst_qtts_src_query_seeking(GstQttsSrc* self, GstQuery* query) {
-  GstPad* sinkpad = gst_element_get_static_pad(GST_ELEMENT(self), "sink");
+  GstPad* sinkpad = self->priv->input.RefPad();
   if (sinkpad != nullptr) {
     const gboolean answered = gst_pad_peer_query(sinkpad, query);
     gst_object_unref(sinkpad);
@@ -633,13 +547,8 @@ static gboolean gst_qtts_src_query(GstBaseSrc* src, GstQuery* query) {
   if (GST_QUERY_TYPE(query) != GST_QUERY_LATENCY) return GST_BASE_SRC_CLASS(parent_class)->query(src, query);
 
   gboolean live = gst_base_src_is_live(src);
-  GstClockTime latency = 0;
-  GstPad* sinkpad = nullptr;
-  {
-    const std::lock_guard lock(priv->lock);
-    latency = priv->properties.pacing.latency;
-    if (priv->sinkpad != nullptr) sinkpad = GST_PAD(gst_object_ref(priv->sinkpad));
-  }
+  const GstClockTime latency = priv->properties.pacing().latency;
+  GstPad* sinkpad = priv->input.RefPad();
   // Time to make speech is no latency of the pipeline: a buffer takes its time when it is there.
   GstClockTime min = live ? latency : 0;
   if (sinkpad != nullptr) {
@@ -667,11 +576,10 @@ static gboolean gst_qtts_src_query(GstBaseSrc* src, GstQuery* query) {
 // Speech is not stored: without a sink pad the text property can be spoken again, from its beginning, and that is all
 // that can be sought. The base class does the rest: flush or none, stop, segment.
 static bool gst_qtts_src_can_speak_again(GstQttsSrc* self) {
-  GstQttsSrcPrivate* priv = self->priv;
-
-  const std::lock_guard lock(priv->lock);
-  return priv->running && priv->sinkpad == nullptr && priv->properties.text &&
-         !gstqtts::IsBlank(*priv->properties.text) && !gst_base_src_is_live(GST_BASE_SRC(self));
+  GstPad* sinkpad = self->priv->input.RefPad();
+  if (sinkpad == nullptr) return self->priv->properties.CanSpeakAgain();
+  gst_object_unref(sinkpad);
+  return false;
 }
 
 static gboolean gst_qtts_src_is_seekable(GstBaseSrc* src) {
@@ -690,9 +598,9 @@ static gboolean gst_qtts_src_do_seek(GstBaseSrc* src, GstSegment* segment) {
     seeking = nullptr;
     --priv->unlocking_events;   // before the task starts again
     priv->speech.FlushStart();  // another seek may have spoken since
-    gst_qtts_src_restart(self);
+    priv->output.Restart();
     priv->speech.FlushStop();
-    gst_qtts_src_speak_property(self);
+    priv->properties.SpeakAgain();
   }
   return GST_BASE_SRC_CLASS(parent_class)->do_seek(src, segment);
 }
@@ -701,7 +609,7 @@ static gboolean gst_qtts_src_do_seek(GstBaseSrc* src, GstSegment* segment) {
 static gboolean gst_qtts_src_seek(GstQttsSrc* self, GstEvent* event) {
   GstQttsSrcPrivate* priv = self->priv;
 
-  GstPad* sinkpad = gst_element_get_static_pad(GST_ELEMENT(self), "sink");
+  GstPad* sinkpad = self->priv->input.RefPad();
   if (sinkpad != nullptr) {
     const gboolean result = gst_pad_push_event(sinkpad, gst_event_ref(event));
     gst_object_unref(sinkpad);
@@ -732,15 +640,14 @@ static gboolean gst_qtts_src_seek(GstQttsSrc* self, GstEvent* event) {
   return result;
 }
 
+// Keeps `event`, for when the utterance is over, and drops the one before.
 static void gst_qtts_src_keep_end_of_stream(GstQttsSrc* self, GstEvent* event) {
-  {
-    const std::lock_guard lock(self->priv->lock);
-    std::swap(self->priv->end_of_stream, event);
-  }
+  event = self->priv->end_of_stream.exchange(event);
   gst_clear_event(&event);
 }
 
-gboolean gst_qtts_src_end_now(GstQttsSrc* self, GstEvent* event) {
+// Hands an end-of-stream to the base class, which sends it before the next buffer.
+static gboolean gst_qtts_src_end_now(GstQttsSrc* self, GstEvent* event) {
   ++self->priv->unlocking_events;
   const gboolean result = GST_ELEMENT_CLASS(parent_class)->send_event(GST_ELEMENT(self), event);
   --self->priv->unlocking_events;
@@ -782,12 +689,11 @@ static gboolean gst_qtts_src_send_event(GstElement* element, GstEvent* event) {
       GstPad* srcpad = GST_BASE_SRC_PAD(self);
       GST_PAD_STREAM_LOCK(srcpad);
       if (reset_time) {
-        gst_qtts_src_restart(self);
+        priv->output.Restart();
       } else {
-        gst_qtts_src_drop_frame(self);
-        priv->timeline.Break();
+        priv->output.Break();
       }
-      gst_qtts_src_reset_voice(self);
+      priv->properties.SetVoice(nullptr);
       priv->speech.FlushStop();
       const gboolean result = GST_ELEMENT_CLASS(parent_class)->send_event(element, event);
       GST_PAD_STREAM_UNLOCK(srcpad);
@@ -801,7 +707,7 @@ static gboolean gst_qtts_src_send_event(GstElement* element, GstEvent* event) {
     case GST_EVENT_CUSTOM_UPSTREAM:
     case GST_EVENT_CUSTOM_DOWNSTREAM_OOB:
     case GST_EVENT_CUSTOM_BOTH_OOB:
-      if (gst_event_has_name(event, kInterruptEvent)) {
+      if (gst_event_has_name(event, gstqtts::kInterruptEvent)) {
         gst_qtts_src_interrupt(self);
         gst_event_unref(event);
         return TRUE;
@@ -833,6 +739,52 @@ static GstCaps* gst_qtts_src_fixate(GstBaseSrc* src, GstCaps* caps) {
 static gboolean gst_qtts_src_set_caps(GstBaseSrc* src, GstCaps* caps) {
   GstAudioInfo info;
   if (!gst_audio_info_from_caps(&info, caps)) return FALSE;
-  GST_QTTS_SRC(src)->priv->format = GST_AUDIO_INFO_FORMAT(&info);
+  GST_QTTS_SRC(src)->priv->output.SetFormat(GST_AUDIO_INFO_FORMAT(&info));
   return TRUE;
+}
+
+// --- the streaming thread
+
+// Whether somebody wants create() to return whom a call of unlock_stop() that comes from a pause may have overridden: a
+// flush, a stop or an end-of-stream. Each has announced itself here before it calls unlock().
+static bool gst_qtts_src_is_unlocked(GstQttsSrc* self) {
+  GstPad* pad = GST_BASE_SRC_PAD(self);
+  GST_OBJECT_LOCK(pad);
+  const bool flushing = GST_PAD_IS_FLUSHING(pad);
+  GST_OBJECT_UNLOCK(pad);
+  return flushing || self->priv->unlocking_events > 0;
+}
+
+static GstFlowReturn gst_qtts_src_create(GstPushSrc* src, GstBuffer** buffer) {
+  GstQttsSrc* self = GST_QTTS_SRC(src);
+  GstQttsSrcPrivate* priv = self->priv;
+
+  if (gst_qtts_src_is_unlocked(self)) return GST_FLOW_FLUSHING;
+  const bool ended = priv->output.ended();
+  const GstFlowReturn flow = priv->output.Create(buffer);
+  if (flow == GST_FLOW_EOS && !ended) {
+    // The application's own end-of-stream, if there is one.
+    GstEvent* event = priv->end_of_stream.exchange(nullptr);
+    if (event != nullptr) gst_qtts_src_end_now(self, event);
+  }
+  return flow;
+}
+
+// --- the sink pad and properties
+
+static GstPad* gst_qtts_src_request_new_pad(GstElement* element, GstPadTemplate* templ, const gchar* /*name*/,
+                                            const GstCaps* /*caps*/) {
+  return GST_QTTS_SRC(element)->priv->input.RequestPad(templ);
+}
+
+static void gst_qtts_src_release_pad(GstElement* element, GstPad* pad) {
+  GST_QTTS_SRC(element)->priv->input.ReleasePad(pad);
+}
+
+static void gst_qtts_src_set_property(GObject* object, guint prop_id, const GValue* value, GParamSpec* /*pspec*/) {
+  GST_QTTS_SRC(object)->priv->properties.Set(prop_id, value);
+}
+
+static void gst_qtts_src_get_property(GObject* object, guint prop_id, GValue* value, GParamSpec* /*pspec*/) {
+  GST_QTTS_SRC(object)->priv->properties.Get(prop_id, value);
 }

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#ifndef GST_QTTS_MODEL_H_
+#define GST_QTTS_MODEL_H_
+
+#include <gst/gst.h>
+
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "gstqttsloader.h"
+#include "gstqttsspeech.h"
+#include "qtts/engine_options.h"
+#include "qtts/model_info.h"
+
+namespace gstqtts {
+
+// The model of the element: inspected from NULL to READY, for early errors and the lists of voices, and loaded from
+// READY on, with progress messages.
+//
+// Owned by the element. The thread that changes states calls the first group; the second is thread-safe. Its mutex is
+// held for nothing but its members.
+class ElementModel {
+ public:
+  ElementModel(GstElement* element, Speech& speech) : element_(element), speech_(speech) {}
+  ElementModel(const ElementModel&) = delete;
+  ElementModel& operator=(const ElementModel&) = delete;
+
+  // Looks into the model folder and for the device unless that was done. Posts an error on failure.
+  bool Inspect(const qtts::EngineOptions& options);
+  // Lets the engine go if the run that begins needs another.
+  void ReleaseOther();
+  // Begins to load it for a run that has begun, if that is needed. Not before the streaming thread runs, for which the
+  // engine's threads could otherwise leave none.
+  void Load();
+  // The run is over. `cancelled`: before the load was.
+  void EndRun(bool cancelled);
+  // Lets the engine go, and knows no model any more.
+  void Forget();
+
+  // Known from READY on.
+  std::optional<qtts::ModelInfo> info() const;
+  // Where it was loaded; empty before.
+  std::string device_name() const;
+  bool on_cpu() const;
+
+ private:
+  void Set(const std::optional<qtts::EngineOptions>& options, const std::optional<qtts::ModelInfo>& model);
+  qtts::EngineOptions inspected() const;
+  void LoadEnded(EngineLoader::Outcome outcome);
+  void PostProgress(GstProgressType type, const gchar* text);
+
+  GstElement* const element_;
+  Speech& speech_;
+
+  mutable std::mutex mutex_;
+  std::optional<qtts::EngineOptions> inspected_;  // what `model_` was found with; none in NULL
+  std::optional<qtts::ModelInfo> model_;
+  std::string device_name_;
+  bool on_cpu_ = false;
+};
+
+}  // namespace gstqtts
+
+#endif  // GST_QTTS_MODEL_H_
