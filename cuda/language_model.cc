@@ -6,6 +6,7 @@
 #include <cstring>
 #include <span>
 
+#include "runtime/device_table.h"
 #include "sample/sample.h"
 
 namespace qtts::cuda {
@@ -69,6 +70,7 @@ Result<std::unique_ptr<LanguageModel>> LanguageModel::Create(const Checkpoint& c
   QTTS_RETURN_IF_CUDA_ERROR(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device),
                             "asking for the device");
   model->overlap_ = options.overlap && major >= 9;
+  QTTS_ASSIGN_OR_RETURN(model->numbers_, NumbersOfDevice(device));
   QTTS_RETURN_IF_ERROR(model->Load(checkpoint));
   QTTS_RETURN_IF_ERROR(model->AllocateState());
   if (options.path != FramePath::kGraph) {
@@ -295,6 +297,7 @@ Status LanguageModel::AllocateState() {
 Status LanguageModel::PreparePersistent() {
   PersistentFrameSources sources;
   sources.precision = options_.precision;
+  sources.numbers = numbers_.persistent;
   sources.groups = groups_;
   sources.eos_id = config_.talker.codec_eos_id;
   sources.talker = &talker_;
@@ -348,6 +351,7 @@ Launcher LanguageModel::NewLauncher() const {
   Launcher launch;
   launch.stream = stream_;
   launch.overlap = overlap_;
+  launch.numbers = &numbers_;
   return launch;
 }
 

@@ -24,6 +24,7 @@
 #include "qtts/request.h"
 #include "qtts/status.h"
 #include "runtime/device_memory.h"
+#include "runtime/device_numbers.h"
 #include "sequences/kv_pages.h"
 #include "sequences/prefix_cache.h"
 
@@ -146,6 +147,7 @@ class LanguageModel {
   LanguageModelOptions options_;
   cudaStream_t stream_;
   bool overlap_ = false;
+  DeviceNumbers numbers_;
   int groups_;
   int64_t max_positions_;
   int pages_per_slot_ = 0;

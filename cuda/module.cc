@@ -49,7 +49,7 @@ Status CreateDecoder(std::shared_ptr<const Checkpoint>
 }  // namespace qtts::cuda
 
 extern "C" {
-extern __attribute__((visibility("default"))) const qtts::GpuModule qtts_gpu_module_v4;
-const qtts::GpuModule qtts_gpu_module_v4 = {qtts::GpuModuleBuild(), qtts::cuda::Create, qtts::cuda::Check,
-                                            qtts::cuda::CreateDecoder};
+extern __attribute__((visibility("default"))) const qtts::GpuModule qtts_gpu_module_v5;
+const qtts::GpuModule qtts_gpu_module_v5 = {qtts::GpuModuleBuild(), qtts::SetLogSink, qtts::cuda::Create,
+                                            qtts::cuda::Check, qtts::cuda::CreateDecoder};
 }

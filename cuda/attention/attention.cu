@@ -386,10 +386,9 @@ AttendArguments Arguments(const TransformerConfig& config, const AttentionLayer&
   return a;
 }
 
-// Query heads of a block. While there is a processor for each of them, alone: that takes less time.
-int GroupOf(const TransformerConfig& config, int64_t rows, int splits) {
-  constexpr int64_t kBlocks = 128;
-  if (rows * splits * config.num_heads <= kBlocks) return 1;
+// Query heads of a block. While there is an SM for each of them, alone: that takes less time.
+int GroupOf(const TransformerConfig& config, int64_t rows, int splits, const AttentionNumbers& numbers) {
+  if (rows * splits * config.num_heads <= numbers.blocks_at_once) return 1;
   const int group = config.num_heads / config.num_kv_heads;
   return group % 4 == 0 ? 4 : group % 2 == 0 ? 2 : 1;
 }
@@ -436,7 +435,7 @@ void Attend(const Launcher& launch, Precision precision, const TransformerConfig
   a.partial = scratch.partial;
   a.tickets = scratch.tickets;
   a.live = live;
-  const int group = GroupOf(config, rows.rows, splits);
+  const int group = GroupOf(config, rows.rows, splits, launch.numbers->attention);
   const dim3 grid(static_cast<unsigned>(config.num_heads / group * splits), static_cast<unsigned>(rows.rows));
   if (precision == Precision::kF32) {
     AttendLanes<float>(launch, group, grid, a);

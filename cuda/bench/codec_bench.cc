@@ -2,17 +2,27 @@
 #include <cuda_runtime.h>
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <set>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "codec/codec.h"
+#include "codec/gemm_choice.h"
+#include "codec/steps.h"
 #include "gpu/random_codec.h"
+#include "runtime/device_memory.h"
+#include "runtime/device_table.h"
 
-// Times the GPU codec at the released size on random weights: one frame of n streams as a captured graph.
+// Times the GPU codec at the released size on random weights: one frame of n streams as a captured graph; or with
+// --tiles each of its products in every kernel that can take it.
 namespace qtts {
 namespace {
 
@@ -115,8 +125,120 @@ Timing Measure(cuda::Codec* codec, testing::RandomCodec* random, int n, cudaStre
   return {times[kReplays / 2], times[kReplays * 95 / 100]};
 }
 
+// --- Each product in each tile: what CodecNumbers (runtime/device_numbers.h) are made of
+
+// A frame's products for `n` streams in kFast, and memory that they can be run on.
+class Products {
+ public:
+  static Result<std::unique_ptr<Products>> Create(const testing::RandomCodec& random, int n) {
+    std::unique_ptr<Products> products(new Products());
+    QTTS_RETURN_IF_CUDA_ERROR(cuda::codec::PrepareKernels(0, &products->traits), "preparing");
+    constexpr cuda::codec::Form kForm = {cuda::codec::Planes::kTwoHalves, true};
+    std::vector<cuda::codec::Step> steps;
+    cuda::codec::Builder builder(random.config(), random.weights(), products->traits, kForm, kForm, n, n,
+                                 &products->memory_, &steps);
+    QTTS_RETURN_IF_ERROR(builder.Build());
+    // Streams in mid-speech, so that every product reads its past.
+    const auto count = static_cast<size_t>(n);
+    QTTS_ASSIGN_OR_RETURN(products->states_, cuda::DeviceMemory::AllocateZeroed(count * builder.state_bytes()));
+    std::vector<std::byte*> states;
+    for (size_t i = 0; i < count; ++i) {
+      states.push_back(products->states_.as<std::byte>() + i * builder.state_bytes());
+    }
+    const std::vector<int32_t> frames(count, 100);
+    const auto& first = std::get<cuda::codec::DequantizeArgs>(steps.front());
+    QTTS_RETURN_IF_CUDA_ERROR(
+        cudaMemcpy(first.states, states.data(), states.size() * sizeof(states[0]), cudaMemcpyHostToDevice), "states");
+    QTTS_RETURN_IF_CUDA_ERROR(
+        cudaMemcpy(first.frames, frames.data(), frames.size() * sizeof(frames[0]), cudaMemcpyHostToDevice), "frames");
+    QTTS_ASSIGN_OR_RETURN(products->cold_, cuda::DeviceMemory::AllocateZeroed(kColdBytes));
+    for (const cuda::codec::Step& step : steps) {
+      const auto* const gemm = std::get_if<cuda::codec::GemmStep>(&step);
+      if (gemm == nullptr) continue;
+      cuda::codec::GemmStep product = *gemm;
+      product.args.batch = {first.states, first.frames};
+      product.args.geometry.columns = n * product.args.x.rows;
+      products->list.push_back(product);
+    }
+    return products;
+  }
+
+  // us of one of many runs, each with weights that are not in the cache.
+  Result<double> Time(const cuda::codec::GemmStep& product, const cuda::codec::GemmTile& tile,
+                      cudaStream_t stream) const {
+    constexpr int kRuns = 20;
+    const cuda::codec::GemmGeometry& geometry = product.args.geometry;
+    const size_t bytes = size_t{2} * cuda::codec::kTileRows * cuda::codec::kChannelBlock *
+                         static_cast<size_t>(geometry.tiles) * static_cast<size_t>(geometry.chunks) *
+                         static_cast<size_t>(product.args.weights.planes);
+    const size_t places = std::max<size_t>(1, kColdBytes / bytes);
+    QTTS_ASSIGN_OR_RETURN(const cuda::Graph graph, cuda::Graph::Capture(stream, [&]() -> Status {
+                            for (size_t i = 0; i < kRuns; ++i) {
+                              cuda::codec::GemmArgs args = product.args;
+                              args.weights.data = cold_.as<char>() + i % places * bytes;
+                              QTTS_RETURN_IF_CUDA_ERROR(
+                                  cuda::codec::LaunchGemm(args, product.x_planes, tile, traits, stream), "a product");
+                            }
+                            return Status::Ok();
+                          }));
+    QTTS_ASSIGN_OR_RETURN(const cuda::Event begin, cuda::Event::Create(true));
+    QTTS_ASSIGN_OR_RETURN(const cuda::Event end, cuda::Event::Create(true));
+    float best = 1e9F;
+    for (int i = 0; i < 5; ++i) {
+      QTTS_RETURN_IF_CUDA_ERROR(cudaEventRecord(begin.get(), stream), "timing");
+      QTTS_RETURN_IF_ERROR(graph.Launch(stream));
+      QTTS_RETURN_IF_CUDA_ERROR(cudaEventRecord(end.get(), stream), "timing");
+      QTTS_RETURN_IF_CUDA_ERROR(cudaEventSynchronize(end.get()), "timing");
+      float ms = 0;
+      QTTS_RETURN_IF_CUDA_ERROR(cudaEventElapsedTime(&ms, begin.get(), end.get()), "timing");
+      best = std::min(best, ms);
+    }
+    return best * 1e3 / kRuns;
+  }
+
+  cuda::codec::DeviceTraits traits;
+  std::vector<cuda::codec::GemmStep> list;
+
+ private:
+  static constexpr size_t kColdBytes = size_t{512} << 20;  // more than a cache holds
+  Products() = default;
+  cuda::Arena memory_;
+  cuda::DeviceMemory states_, cold_;
+};
+
+Status PrintTiles(const testing::RandomCodec& random, int most, cudaStream_t stream) {
+  QTTS_ASSIGN_OR_RETURN(const cuda::DeviceNumbers numbers, cuda::NumbersOfDevice(0));
+  std::printf("us of a product (* = chosen), numbers: %s\n%7s %8s %7s %7s %6s  %-8s %7s %5s %9s %9s\n",
+              numbers.measured ? "measured on this card" : "safe, nobody measured this card", "streams", "columns",
+              "outputs", "inputs", "parts", "kernel", "columns", "tiles", "us", "estimate");
+  constexpr const char* kForms[] = {"narrow", "cluster", "wide"};
+  for (int n = 1; n <= most; n *= 4) {
+    QTTS_ASSIGN_OR_RETURN(const std::unique_ptr<Products> products, Products::Create(random, n));
+    std::set<std::array<int, 5>> seen;
+    for (const cuda::codec::GemmStep& product : products->list) {
+      const cuda::codec::GemmGeometry& geometry = product.args.geometry;
+      if (!seen.insert({geometry.columns, geometry.tiles, geometry.chunks, geometry.taps, geometry.groups}).second) {
+        continue;  // another layer's that is alike
+      }
+      const cuda::codec::GemmTile chosen =
+          ChooseTile(product.args, product.x_planes, products->traits, numbers.codec, /*beside=*/false);
+      for (const cuda::codec::GemmTile& tile : PossibleTiles(product.args, product.x_planes, products->traits)) {
+        QTTS_ASSIGN_OR_RETURN(const double us, products->Time(product, tile, stream));
+        const bool is_chosen = tile.form == chosen.form && tile.columns == chosen.columns && tile.tiles == chosen.tiles;
+        std::printf("%7d %8d %7d %7d %6d  %-8s %7d %5d %8.2f%s %9.2f\n", n, geometry.columns,
+                    geometry.tiles * cuda::codec::kTileRows, geometry.chunks * cuda::codec::kChannelBlock,
+                    geometry.segments, kForms[static_cast<int>(tile.form)], tile.columns, tile.tiles, us,
+                    is_chosen ? "*" : " ",
+                    EstimateTime(product.args, product.x_planes, tile, products->traits, numbers.codec));
+      }
+    }
+  }
+  return Status::Ok();
+}
+
 int Main(int argc, char** argv) {
   int most = 256;
+  bool tiles = false;
   bool once = false;  // three frames of `most` streams without a graph, for a profiler
   bool split_inputs = true;
   bool split_weights = true;
@@ -125,6 +247,8 @@ int Main(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     if (std::strcmp(argv[i], "--once") == 0) {
       once = true;
+    } else if (std::strcmp(argv[i], "--tiles") == 0) {
+      tiles = true;
     } else if (std::strncmp(argv[i], "--planes=", 9) == 0 && std::strlen(argv[i]) == 11) {
       given = true;
       split_inputs = argv[i][9] == '2';
@@ -134,14 +258,20 @@ int Main(int argc, char** argv) {
     } else if (std::atoi(argv[i]) > 0) {
       most = std::atoi(argv[i]);
     } else {
-      std::fprintf(stderr,
-                   "usage: codec-bench [--once] [--planes=11|21|22 (inputs, weights)] [--layers=N] [most streams]\n");
+      std::fprintf(
+          stderr,
+          "usage: codec-bench [--once | --tiles] [--planes=11|21|22 (inputs, weights)] [--layers=N] [most streams]\n");
       return 2;
     }
   }
   cudaStream_t stream = nullptr;
   Check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "stream");
   testing::RandomCodec random(shape, 1);
+  if (tiles) {
+    const Status status = PrintTiles(random, std::min(most, 64), stream);
+    if (!status.ok()) std::fprintf(stderr, "codec-bench: %s\n", status.message().c_str());
+    return status.ok() ? 0 : 1;
+  }
   cudaEvent_t begin = nullptr;
   cudaEvent_t end = nullptr;
   Check(cudaEventCreate(&begin), "event");

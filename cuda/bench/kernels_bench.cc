@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-// kernels-bench: the talker's products and attention for several rows, each possible shape: what the choice of shapes
-// goes by.
+// kernels-bench: the talker's products and attention for several rows, in each possible shape, and the lines through
+// the times of the wide shapes: what ProductNumbers and AttentionNumbers (runtime/device_numbers.h) are made of.
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
@@ -12,6 +12,7 @@
 #include "attention/attention.h"
 #include "gemm/gemm.h"
 #include "runtime/device_memory.h"
+#include "runtime/device_table.h"
 
 namespace {
 
@@ -23,11 +24,13 @@ constexpr int kLayers = 28;
 constexpr int kReplays = 20;
 
 // Microseconds of one of kLayers dependent calls of `enqueue`(launcher, layer).
-Result<double> Time(cudaStream_t stream, const std::function<void(const Launcher&, int)>& enqueue) {
+Result<double> Time(cudaStream_t stream, const DeviceNumbers& numbers,
+                    const std::function<void(const Launcher&, int)>& enqueue) {
   QTTS_ASSIGN_OR_RETURN(const Graph graph, Graph::Capture(stream, [&] {
                           Launcher launch;
                           launch.stream = stream;
                           launch.overlap = true;
+                          launch.numbers = &numbers;
                           for (int layer = 0; layer < kLayers; ++layer) enqueue(launch, layer);
                           return CudaStatus(launch.error, "a product");
                         }));
@@ -53,7 +56,32 @@ struct Product {
   int outputs, columns;
 };
 
-Status Products(cudaStream_t stream) {
+// ns of products of 2048 columns over their number of blocks; the line of least squares goes through them.
+class Points {
+ public:
+  void Add(double blocks, double ns) {
+    ++count_;
+    x_ += blocks;
+    y_ += ns;
+    xx_ += blocks * blocks;
+    xy_ += blocks * ns;
+  }
+  double per_block() const { return (count_ * xy_ - x_ * y_) / (count_ * xx_ - x_ * x_); }
+  double base() const { return (y_ - per_block() * x_) / count_; }
+
+ private:
+  double count_ = 0, x_ = 0, y_ = 0, xx_ = 0, xy_ = 0;
+};
+
+// A wide shape, its blocks' rows, its line in the table, and what was measured.
+struct WideShape {
+  GemmShape shape;
+  int rows;
+  ProductNumbers::Line line;
+  Points points;
+};
+
+Status Products(cudaStream_t stream, const DeviceNumbers& numbers) {
   constexpr Product kProducts[] = {
       {"0.6B qkv", GemmKind::kNormStore, 4096, 1024},      {"0.6B o", GemmKind::kAdd, 1024, 2048},
       {"0.6B gate, up", GemmKind::kNormGated, 3072, 1024}, {"0.6B down", GemmKind::kAdd, 1024, 3072},
@@ -65,6 +93,9 @@ Status Products(cudaStream_t stream) {
       {GemmShape::kWide32, "wide 32"}, {GemmShape::kWide64, "wide 64"}, {GemmShape::kCluster, "cluster"},
   };
   constexpr int kMostRows = 128;
+  WideShape wide_shapes[] = {{GemmShape::kWide16, 16, numbers.products.wide16, {}},
+                             {GemmShape::kWide32, 32, numbers.products.wide32, {}},
+                             {GemmShape::kWide64, 64, numbers.products.wide64, {}}};
   std::printf("us a product (* = chosen)\n%-14s %5s", "", "rows");
   for (const auto& [shape, name] : kShapes) std::printf(" %9s", name);
   std::printf("\n");
@@ -93,25 +124,34 @@ Status Products(cudaStream_t stream) {
       std::printf("%-14s %5d", product.name, rows);
       for (const auto& [shape, name] : kShapes) {
         r.shape = shape;
-        if (!CanRun(shape, matrix, r)) {
+        if (!CanRun(shape, matrix, r, numbers.products)) {
           std::printf(" %9s", "-");
           continue;
         }
-        QTTS_ASSIGN_OR_RETURN(const double us, Time(stream, [&](const Launcher& launch, int layer) {
+        QTTS_ASSIGN_OR_RETURN(const double us, Time(stream, numbers, [&](const Launcher& launch, int layer) {
                                 Matrix own = matrix;
                                 own.data = weights.as<char>() + static_cast<size_t>(layer) * bytes;
                                 Gemm(launch, Precision::kBF16, own, r);
                               }));
-        std::printf(" %8.2f%s", us, shape == ChooseShape(matrix, r) ? "*" : " ");
+        std::printf(" %8.2f%s", us, shape == ChooseShape(matrix, r, numbers.products) ? "*" : " ");
+        for (WideShape& wide : wide_shapes) {
+          if (wide.shape != shape) continue;
+          wide.points.Add(static_cast<double>(WideBlocks(matrix, rows, wide.rows)), us * 1e3 * 2048 / product.columns);
+        }
       }
       std::printf("\n");
     }
+  }
+  std::printf("ns of 2048 columns, the line through the above (and the table's)\n");
+  for (const WideShape& wide : wide_shapes) {
+    std::printf("wide %d: %.0f + %.1f a block (%lld + %lld)\n", wide.rows, wide.points.base(), wide.points.per_block(),
+                static_cast<long long>(wide.line.base), static_cast<long long>(wide.line.per_block));
   }
   return Status::Ok();
 }
 
 // A prompt's rows, all of one sequence, after as many as there are.
-Status Attention(cudaStream_t stream) {
+Status Attention(cudaStream_t stream, const DeviceNumbers& numbers) {
   TransformerConfig config;
   config.num_layers = kLayers;
   config.num_heads = 16;
@@ -145,12 +185,12 @@ Status Attention(cudaStream_t stream) {
     const auto layer_of = [&](int layer) { return AttentionLayer{layer, ones, ones, ones}; };
     double append = 0;
     if (rows > 1) {
-      QTTS_ASSIGN_OR_RETURN(append, Time(stream, [&](const Launcher& launch, int layer) {
+      QTTS_ASSIGN_OR_RETURN(append, Time(stream, numbers, [&](const Launcher& launch, int layer) {
                               AppendKeyValues(launch, Precision::kBF16, config, layer_of(layer), sequence, pages,
                                               qkv.as<const float>());
                             }));
     }
-    QTTS_ASSIGN_OR_RETURN(const double attend, Time(stream, [&](const Launcher& launch, int layer) {
+    QTTS_ASSIGN_OR_RETURN(const double attend, Time(stream, numbers, [&](const Launcher& launch, int layer) {
                             Attend(launch, Precision::kBF16, config, layer_of(layer), sequence, pages,
                                    {partial.as<float>(), tickets.as<unsigned>()}, 2, qkv.as<const float>(), y.data(),
                                    2048, nullptr);
@@ -162,8 +202,10 @@ Status Attention(cudaStream_t stream) {
 
 Status Run() {
   QTTS_ASSIGN_OR_RETURN(const Stream stream, Stream::Create());
-  QTTS_RETURN_IF_ERROR(Attention(stream.get()));
-  return Products(stream.get());
+  QTTS_ASSIGN_OR_RETURN(const DeviceNumbers numbers, NumbersOfDevice(0));
+  std::printf("numbers: %s\n", numbers.measured ? "measured on this card" : "safe, nobody measured this card");
+  QTTS_RETURN_IF_ERROR(Attention(stream.get(), numbers));
+  return Products(stream.get(), numbers);
 }
 
 }  // namespace

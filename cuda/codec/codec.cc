@@ -8,10 +8,12 @@
 #include <variant>
 #include <vector>
 
+#include "codec/gemm_choice.h"
 #include "codec/kernels.h"
 #include "codec/steps.h"
 #include "runtime/arena.h"
 #include "runtime/device_memory.h"
+#include "runtime/device_table.h"
 
 namespace qtts::cuda {
 namespace codec {
@@ -33,6 +35,7 @@ struct Codec::Impl {
   Arena memory;
   std::vector<codec::Step> steps;
   codec::DeviceTraits device;
+  CodecNumbers numbers;
   int groups = 0;
   int samples = 0;
   int max_slots = 0;
@@ -73,6 +76,8 @@ Result<std::unique_ptr<Codec::Impl>> Codec::Impl::Create(const CodecConfig& conf
   cudaError_t error = cudaGetDevice(&device);
   if (error == cudaSuccess) error = codec::PrepareKernels(device, &impl->device);
   QTTS_RETURN_IF_CUDA_ERROR(error, "preparing the codec");
+  QTTS_ASSIGN_OR_RETURN(const DeviceNumbers numbers, NumbersOfDevice(device));
+  impl->numbers = numbers.codec;
   impl->groups = static_cast<int>(weights.codebooks.size());
   impl->samples = config.samples_per_frame;
   impl->max_slots = max_slots;
@@ -223,7 +228,8 @@ Status Codec::Impl::Run(std::span<const codec::Step> some, const Call& call, cud
       codec::GemmArgs args = s->args;
       args.batch = batch;
       args.geometry.columns = n * args.x.rows;
-      const codec::GemmTile tile = codec::ChooseTile(args, s->x_planes, device, call.room == CodecRoom::kBeside);
+      const codec::GemmTile tile =
+          codec::ChooseTile(args, s->x_planes, device, numbers, call.room == CodecRoom::kBeside);
       return codec::LaunchGemm(args, s->x_planes, tile, device, stream);
     }
     if (const auto* s = std::get_if<codec::AttentionArgs>(&step)) {

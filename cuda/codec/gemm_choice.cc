@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
+#include "codec/gemm_choice.h"
+
 #include <algorithm>
 #include <cmath>
 
 #include "codec/gemm.h"
-#include "codec/kernels.h"
 
-// The choice among all products: how the sums of one are cut, which is its own for good, and which kernel takes it in a
-// call, which decides on time alone.
 namespace qtts::cuda::codec {
 
 cudaError_t PrepareKernels(int device, DeviceTraits* traits) {
@@ -29,82 +28,75 @@ cudaError_t LaunchGemm(const GemmArgs& args, Planes x_planes, const GemmTile& ti
   return LaunchHalfGemm(args, x_planes, tile, device, stream);
 }
 
-GemmCut ChooseCut(const GemmArgs& args, bool grouped, const DeviceTraits& device) {
-  constexpr int kLeastSegmentChunks = 2;
-  if (!grouped || !device.clusters) return {1, std::clamp(args.geometry.chunks / kLeastSegmentChunks, 1, kMaxSegments)};
-  // A group for each block of a cluster: as many as bring the blocks of one frame to some two a processor, or as it
-  // takes for their part of the input to be small.
-  constexpr int kLeastGroupChunks = 3;
-  constexpr int kBlocks = 264;
-  constexpr int kStagedRows = 400;  // of a channel block
-  const int columns = args.geometry.columns > 8 ? 32 : 8;
-  const int rows =
-      columns > 8 ? columns + (args.geometry.taps - 1) * args.geometry.dilation : args.geometry.taps * columns;
-  const int blocks = CeilDiv(args.geometry.columns, columns) * CeilDiv(args.geometry.tiles, kClusterTiles);
-  const int channel_blocks = args.x.channels / kChannelBlock;
-  int groups = 1;
-  while (groups < kMostClusterBlocks && channel_blocks % (2 * groups) == 0 &&
-         args.geometry.chunks >= 2 * groups * kLeastGroupChunks &&
-         (2 * groups * blocks <= kBlocks || channel_blocks / groups * rows > kStagedRows)) {
-    groups *= 2;
+std::vector<GemmTile> PossibleTiles(const GemmArgs& args, Planes x_planes, const DeviceTraits& device) {
+  const GemmGeometry& geometry = args.geometry;
+  const bool grouped = geometry.groups > 1 || geometry.segments == 1;
+  std::vector<GemmTile> tiles;
+  for (const int columns : {8, 16, 32}) {
+    const GemmTile cluster = {GemmForm::kCluster, columns, kClusterTiles};
+    if (device.clusters && grouped && ClusterTakes(args, x_planes, cluster, device)) tiles.push_back(cluster);
+    for (int n = 1; geometry.groups == 1 && n * geometry.segments <= kMaxSegments; ++n) {
+      tiles.push_back({GemmForm::kNarrow, columns, n});
+    }
   }
-  return {groups, groups};
+  for (const int columns : {32, 64, 128}) tiles.push_back({GemmForm::kWide, columns, 6});
+  return tiles;
 }
 
-GemmTile ChooseTile(const GemmArgs& args, Planes x_planes, const DeviceTraits& device, bool beside) {
-  const bool grouped = args.geometry.groups > 1 || args.geometry.segments == 1;
-  if (beside && device.clusters && grouped) {
+double EstimateTime(const GemmArgs& args, Planes x_planes, const GemmTile& tile, const DeviceTraits& device,
+                    const CodecNumbers& numbers) {
+  const GemmGeometry& geometry = args.geometry;
+  const double planes_x = x_planes == Planes::kTwoHalves ? 2 : 1;
+  const double planes_w = args.weights.planes;
+  const double products = planes_x + planes_w - 1;
+  const double blocks =
+      static_cast<double>(CeilDiv(geometry.columns, tile.columns)) * CeilDiv(geometry.tiles, tile.tiles);
+  switch (tile.form) {
+    case GemmForm::kCluster: {
+      const double turns = std::ceil(blocks * geometry.groups / device.processors);
+      return turns * (numbers.cluster_chunk * products * geometry.chunks / geometry.groups + numbers.cluster_block);
+    }
+    case GemmForm::kWide: {
+      const int at_once = tile.columns == 128 ? 1 : 2;
+      const double turns = std::ceil(blocks / (device.processors * at_once));
+      const double together = std::min<double>(at_once, std::ceil(blocks / device.processors));
+      const double multiply = numbers.wide_products * products * tile.columns / 128;
+      const double chunk = std::max(numbers.wide_latency + multiply, together * multiply);
+      return turns * (geometry.chunks * chunk + numbers.wide_column * tile.columns * together + numbers.wide_block);
+    }
+    case GemmForm::kNarrow:
+      break;
+  }
+  const int rows = tile.tiles * kTileRows;
+  const int at_once = kMaxSegments / (tile.tiles * geometry.segments);
+  const double turns = std::ceil(blocks / (device.processors * at_once));
+  const double chunks = static_cast<double>(geometry.chunks) / geometry.segments;
+  const double bytes = 2.0 * geometry.chunks * kChannelBlock * (rows * planes_w + tile.columns * planes_x);
+  const double multiply =
+      chunks * at_once * tile.tiles * geometry.segments * tile.columns / 8 * products * numbers.narrow_products;
+  const double load = bytes * at_once / numbers.narrow_bytes;
+  return turns * (std::max({multiply, load, chunks * numbers.narrow_latency}) + numbers.narrow_block);
+}
+
+GemmTile ChooseTile(const GemmArgs& args, Planes x_planes, const DeviceTraits& device, const CodecNumbers& numbers,
+                    bool beside) {
+  const GemmGeometry& geometry = args.geometry;
+  if (beside && device.clusters && (geometry.groups > 1 || geometry.segments == 1)) {
     for (const int columns : {32, 16, 8}) {
-      if (columns > 8 && args.geometry.columns <= columns / 2) continue;
+      if (columns > 8 && geometry.columns <= columns / 2) continue;
       const GemmTile tile = {GemmForm::kCluster, columns, kClusterTiles, true};
       if (ClusterTakes(args, x_planes, tile, device)) return tile;
     }
   }
-  // Rough microseconds: what a block loads and multiplies, in as many turns as it takes, or the latency of its chain
-  // of chunks where that is more.
-  const double planes_x = x_planes == Planes::kTwoHalves ? 2 : 1;
-  const double planes_w = args.weights.planes;
-  const double products = planes_x + planes_w - 1;
   GemmTile best;
-  double best_cost = 0;
-  const auto consider = [&](const GemmTile& tile) {
-    const int rows = tile.tiles * kTileRows;
-    const double blocks =
-        static_cast<double>(CeilDiv(args.geometry.columns, tile.columns)) * CeilDiv(args.geometry.tiles, tile.tiles);
-    double cost = 0;
-    if (tile.form == GemmForm::kCluster) {
-      const double turns = std::ceil(blocks * args.geometry.groups / device.processors);
-      cost = turns * (0.09 * products * args.geometry.chunks / args.geometry.groups + 1.5);
-    } else if (tile.form == GemmForm::kWide) {
-      const int at_once = tile.columns == 128 ? 1 : 2;
-      const double turns = std::ceil(blocks / (device.processors * at_once));
-      const double together = std::min<double>(at_once, std::ceil(blocks / device.processors));
-      const double multiply = 0.27 * products * tile.columns / 128;
-      const double chunk = std::max(0.3 + multiply, together * multiply);
-      cost = turns * (args.geometry.chunks * chunk + 0.03 * tile.columns * together + 1.5);
-    } else {
-      const int at_once = kMaxSegments / (tile.tiles * args.geometry.segments);
-      const double turns = std::ceil(blocks / (device.processors * at_once));
-      const double chunks = static_cast<double>(args.geometry.chunks) / args.geometry.segments;
-      const double bytes = 2.0 * args.geometry.chunks * kChannelBlock * (rows * planes_w + tile.columns * planes_x);
-      const double multiply =
-          chunks * at_once * tile.tiles * args.geometry.segments * tile.columns / 8 * products * 0.003;
-      const double load = bytes * at_once / 50e3;
-      cost = turns * (std::max({multiply, load, chunks * 0.1}) + 1.0);
-    }
-    if (best_cost == 0 || cost < best_cost) {
-      best_cost = cost;
+  double best_time = 0;
+  for (const GemmTile& tile : PossibleTiles(args, x_planes, device)) {
+    const double time = EstimateTime(args, x_planes, tile, device, numbers);
+    if (best_time == 0 || time < best_time) {
+      best_time = time;
       best = tile;
     }
-  };
-  for (const int columns : {8, 16, 32}) {
-    const GemmTile cluster = {GemmForm::kCluster, columns, kClusterTiles};
-    if (device.clusters && grouped && ClusterTakes(args, x_planes, cluster, device)) consider(cluster);
-    for (int tiles = 1; args.geometry.groups == 1 && tiles * args.geometry.segments <= kMaxSegments; ++tiles) {
-      consider({GemmForm::kNarrow, columns, tiles});
-    }
   }
-  for (const int columns : {32, 64, 128}) consider({GemmForm::kWide, columns, 6});
   return best;
 }
 

@@ -190,14 +190,6 @@ struct DeviceTraits {
   bool clusters = false;             // sm_90 and later: blocks can write into each other's shared memory
 };
 
-// How a product's chunks are cut: the same for all batches.
-struct GemmCut {
-  int groups = 1;
-  int segments = 1;
-};
-// `args` without its cut, for one frame. `grouped`: for clusters where the device has them.
-GemmCut ChooseCut(const GemmArgs& args, bool grouped, const DeviceTraits& device);
-
 // How a product is cut into blocks. Results are the same for all of them.
 enum class GemmForm : int32_t {
   kNarrow,   // warps of a block share the sum
@@ -210,8 +202,6 @@ struct GemmTile {
   int tiles = 1;        // weight tiles per block; cluster: 4; wide: 6
   bool beside = false;  // another kernel that keeps the whole device; cluster only
 };
-// `beside`: there is room only beside another kernel that keeps the whole device.
-GemmTile ChooseTile(const GemmArgs& args, Planes x_planes, const DeviceTraits& device, bool beside);
 
 // Enqueue one kernel each; errors as of the launch.
 cudaError_t LaunchGemm(const GemmArgs& args, Planes x_planes, const GemmTile& tile, const DeviceTraits& device,

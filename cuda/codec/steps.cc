@@ -8,6 +8,8 @@
 #include <iterator>
 #include <string>
 
+#include "codec/gemm_cut.h"
+
 namespace qtts::cuda::codec {
 namespace {
 

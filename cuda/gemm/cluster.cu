@@ -178,10 +178,9 @@ __global__ void __launch_bounds__(kThreads, 2) ClusterKernel(GemmArguments a) {
 #endif
 }
 
-// As many warps, of 16 outputs each, as make about as many blocks as a large device has processors.
-int WarpsFor(int outputs) {
-  constexpr int kWantedClusters = 16;
-  return outputs <= kWarps / 2 * kWantedClusters * kTileOutputs ? kWarps / 2 : kWarps;
+// As many warps, of 16 outputs each, as make about as many clusters as run at once.
+int WarpsFor(int outputs, int clusters_at_once) {
+  return outputs <= kWarps / 2 * clusters_at_once * kTileOutputs ? kWarps / 2 : kWarps;
 }
 
 // Of eight rows each, that a block computes: one of those which there are kernels for.
@@ -193,7 +192,7 @@ int RowTilesFor(int64_t rows) {
 template <int kRowTiles>
 void Run(const Launcher& launch, const GemmArguments& a) {
   constexpr int64_t kRows = kRowTiles * kTileRows;
-  const int warps = WarpsFor(a.outputs);
+  const int warps = WarpsFor(a.outputs, launch.numbers->products.clusters_at_once);
   const int of_cluster = warps * kTileOutputs;
   const dim3 grid(static_cast<unsigned>((a.outputs + of_cluster - 1) / of_cluster * kBlocks),
                   static_cast<unsigned>((a.rows + kRows - 1) / kRows));
@@ -205,8 +204,9 @@ void Run(const Launcher& launch, const GemmArguments& a) {
 
 }  // namespace
 
-bool CanRunCluster(int outputs, int chunks, int64_t rows) {
-  if (SharedBytes(WarpsFor(outputs), kFewStages, chunks, RowTilesFor(rows)) > kMaxShared) return false;
+bool CanRunCluster(int outputs, int chunks, int64_t rows, int clusters_at_once) {
+  if (SharedBytes(WarpsFor(outputs, clusters_at_once), kFewStages, chunks, RowTilesFor(rows)) > kMaxShared)
+    return false;
   int device = 0;
   int clusters = 0;
   int shared = 0;

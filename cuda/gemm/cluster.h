@@ -6,9 +6,9 @@
 
 namespace qtts::cuda::gemm {
 
-// Whether RunCluster() takes `rows` rows of so many chunks: where the device has clusters of blocks, and two such
-// blocks fit into a processor's shared memory.
-bool CanRunCluster(int outputs, int chunks, int64_t rows);
+// Whether RunCluster() takes `rows` rows of so many chunks, with a launcher of these ProductNumbers: where the device
+// has clusters of blocks, and two such blocks fit into a processor's shared memory.
+bool CanRunCluster(int outputs, int chunks, int64_t rows, int clusters_at_once);
 
 // A product of kind kAdd in BF16 for many rows, in clusters of eight blocks, each of which has an eighth of the
 // columns. A block fetches its part of the rows once for all outputs of the cluster, which are many although there are

@@ -356,7 +356,7 @@ void Run(const Launcher& launch, Precision precision, const Matrix& matrix, cons
                            r.x_stride,  r.y,         r.y_stride,     r.rows,         r.norm,          r.eps,
                            r.live,      nullptr};
   if (precision == Precision::kF32) return RunF32<kKind>(launch, matrix, a);
-  const GemmShape shape = r.shape == GemmShape::kBest ? ChooseShape(matrix, r) : r.shape;
+  const GemmShape shape = r.shape == GemmShape::kBest ? ChooseShape(matrix, r, launch.numbers->products) : r.shape;
   switch (shape) {
     case GemmShape::kWide16:
       return RunWide(launch, kKind, a, 16, r.normed);
@@ -431,7 +431,7 @@ unsigned BlocksFor(int64_t threads) { return static_cast<unsigned>((threads + kP
 }  // namespace
 }  // namespace gemm
 
-bool CanRun(GemmShape shape, const Matrix& matrix, const GemmRows& rows) {
+bool CanRun(GemmShape shape, const Matrix& matrix, const GemmRows& rows, const ProductNumbers& numbers) {
   // More shared memory than this would keep blocks off the processor.
   constexpr size_t kMaxStage = size_t{64} << 10;
   switch (shape) {
@@ -444,37 +444,43 @@ bool CanRun(GemmShape shape, const Matrix& matrix, const GemmRows& rows) {
     case GemmShape::kWide64:
       return !gemm::HasNorm(matrix.kind) || rows.normed.x != nullptr;
     case GemmShape::kCluster:
-      return matrix.kind == GemmKind::kAdd && gemm::CanRunCluster(matrix.outputs, matrix.chunks(), rows.rows);
+      return matrix.kind == GemmKind::kAdd &&
+             gemm::CanRunCluster(matrix.outputs, matrix.chunks(), rows.rows, numbers.clusters_at_once);
     default:
       return true;
   }
 }
 
-// As kernels-bench on an H200 has it. Few rows: what is quickest for a stream. Clusters, wherever they can, are quicker
-// than all that several rounds of blocks or many columns make slow. Of the others each shape's time is nearly a line
-// over its number of blocks, in ns for 2048 columns; what matters is where the lines cross.
-GemmShape ChooseShape(const Matrix& matrix, const GemmRows& rows) {
-  if (CanRun(GemmShape::kOneRow, matrix, rows)) return GemmShape::kOneRow;
-  constexpr int64_t kRound = 2 * 132;  // blocks that run at once
-  const bool one_round = matrix.tiles() * ((rows.rows + 7) / 8) <= kRound;
-  const bool quick = one_round && rows.rows <= 16 && matrix.columns <= 2048;
-  if (rows.rows > 4 && !quick && CanRun(GemmShape::kCluster, matrix, rows)) return GemmShape::kCluster;
-  if ((rows.rows <= 4 || one_round) && CanRun(GemmShape::k8Rows, matrix, rows)) return GemmShape::k8Rows;
-  if (rows.rows <= 4 || !CanRun(GemmShape::kWide16, matrix, rows)) return GemmShape::k16Rows;
-  struct Line {
+// Few rows: what is quickest for a stream. Clusters, wherever they can, are quicker than all that several rounds of
+// blocks or many columns make slow. Of the others each shape's time is nearly a line over its number of blocks; what
+// matters is where the lines cross.
+GemmShape ChooseShape(const Matrix& matrix, const GemmRows& rows, const ProductNumbers& numbers) {
+  const auto can_run = [&](GemmShape shape) { return CanRun(shape, matrix, rows, numbers); };
+  if (can_run(GemmShape::kOneRow)) return GemmShape::kOneRow;
+  const bool one_round = matrix.tiles() * ((rows.rows + 7) / 8) <= numbers.blocks_at_once;
+  const bool quick = one_round && rows.rows <= numbers.quick_rows && matrix.columns <= numbers.quick_columns;
+  if (rows.rows > 4 && !quick && can_run(GemmShape::kCluster)) return GemmShape::kCluster;
+  if ((rows.rows <= 4 || one_round) && can_run(GemmShape::k8Rows)) return GemmShape::k8Rows;
+  if (rows.rows <= 4 || !can_run(GemmShape::kWide16)) return GemmShape::k16Rows;
+  struct Choice {
     GemmShape shape;
-    int64_t block_rows, base, per_block;
+    int64_t block_rows;
+    ProductNumbers::Line line;
   };
-  constexpr Line kLines[] = {
-      {GemmShape::kWide16, 16, -2200, 40}, {GemmShape::kWide32, 32, 2000, 53}, {GemmShape::kWide64, 64, 6300, 65}};
-  const int64_t weight_rows = (matrix.kind == GemmKind::kNormGated ? 2 : 1) * int64_t{matrix.outputs};
-  const auto time = [&](const Line& line) {
-    return line.base + line.per_block * ((weight_rows + gemm::kWideOutputs - 1) / gemm::kWideOutputs) *
-                           ((rows.rows + line.block_rows - 1) / line.block_rows);
+  const Choice choices[] = {{GemmShape::kWide16, 16, numbers.wide16},
+                            {GemmShape::kWide32, 32, numbers.wide32},
+                            {GemmShape::kWide64, 64, numbers.wide64}};
+  const auto time = [&](const Choice& choice) {
+    return choice.line.base + choice.line.per_block * WideBlocks(matrix, rows.rows, choice.block_rows);
   };
-  const Line* const best = std::min_element(std::begin(kLines), std::end(kLines),
-                                            [&](const Line& a, const Line& b) { return time(a) < time(b); });
+  const Choice* const best = std::min_element(std::begin(choices), std::end(choices),
+                                              [&](const Choice& a, const Choice& b) { return time(a) < time(b); });
   return best->shape;
+}
+
+int64_t WideBlocks(const Matrix& matrix, int64_t rows, int64_t block_rows) {
+  const int64_t weight_rows = (matrix.kind == GemmKind::kNormGated ? 2 : 1) * int64_t{matrix.outputs};
+  return (weight_rows + gemm::kWideOutputs - 1) / gemm::kWideOutputs * ((rows + block_rows - 1) / block_rows);
 }
 
 void Gemm(const Launcher& launch, Precision precision, const Matrix& matrix, const GemmRows& rows) {

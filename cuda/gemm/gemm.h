@@ -103,9 +103,11 @@ struct GemmRows {
 };
 
 // Whether `shape` is possible.
-bool CanRun(GemmShape shape, const Matrix& matrix, const GemmRows& rows);
-// What kBest means.
-GemmShape ChooseShape(const Matrix& matrix, const GemmRows& rows);
+bool CanRun(GemmShape shape, const Matrix& matrix, const GemmRows& rows, const ProductNumbers& numbers);
+// What kBest means on a device of these numbers.
+GemmShape ChooseShape(const Matrix& matrix, const GemmRows& rows, const ProductNumbers& numbers);
+// Blocks of the wide shapes, of `block_rows` rows each.
+int64_t WideBlocks(const Matrix& matrix, int64_t rows, int64_t block_rows);
 
 void Gemm(const Launcher& launch, Precision precision, const Matrix& matrix, const GemmRows& rows);
 

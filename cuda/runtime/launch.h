@@ -4,6 +4,7 @@
 
 #include <cuda_runtime.h>
 
+#include "runtime/device_numbers.h"
 #include "runtime/succeeds.h"
 
 // Every kernel is launched here: the language model's by a Launcher, the others by LaunchKernel().
@@ -65,6 +66,8 @@ struct Launcher {
 
   cudaStream_t stream = nullptr;
   bool overlap = false;  // needs compute capability 9.0
+  // What launchers of operations choose kernels by.
+  const DeviceNumbers* numbers = &kH200Numbers;
 
   // First error of all launches; sticky.
   mutable cudaError_t error = cudaSuccess;

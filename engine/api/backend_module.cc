@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/ensure_memory.h"
+#include "base/log.h"
 #include "build_config.h"
 #include "qtts/mutex.h"
 
@@ -31,6 +32,9 @@ std::vector<std::string> Places() {
   for (const char* folder : {QTTS_BACKEND_DIRS}) places.push_back(InFolder(folder));
   return places;
 }
+
+// What the module logs is the engine's log.
+constexpr LogSink kModuleSink = {LogEnabled, [](LogLevel level, const char* line) { Log(level, line); }};
 
 Status Unavailable(const std::string& what) {
   return Status::DeviceUnavailable("device=cuda: " + what + "; choose device=cpu or device=auto");
@@ -73,6 +77,7 @@ Result<const GpuModule*> OpenModule() {
     }
     // CUDA's threads and state outlive their users.
     g_module_make_resident(module);
+    gpu->set_log_sink(&kModuleSink);
     return gpu;
   }
   return Unavailable("the GPU backend is not installed (looked for " + places + ")");

@@ -8,10 +8,11 @@
 #include "backend/speech_decoder.h"
 #include "build_config.h"
 #include "checkpoint/checkpoint.h"
+#include "qtts/log.h"
 #include "qtts/status.h"
 
 // What the engine and the GPU module, a shared library that is opened only when asked for, know of each
-// other: one symbol, qtts_gpu_module_v4, a GpuModule. C++ types go across, so both must come from one
+// other: one symbol, qtts_gpu_module_v5, a GpuModule. C++ types go across, so both must come from one
 // build: `build` says which.
 namespace qtts {
 
@@ -23,6 +24,8 @@ struct GpuOptions {
 struct GpuModule {
   // Equal to GpuModuleBuild() on the other side, or nothing else may be called.
   const char* build;
+  // Where the module's log goes: it has a sink of its own (SetLogSink()), since it shares no variables with the engine.
+  void (*set_log_sink)(const LogSink* sink);
   // The model on a GPU. Errors: kInvalidArgument (no device of that number), kDeviceUnavailable (no driver, no or
   // too old a device), kResourceExhausted (too little memory), kUnsupported.
   Status (*create)(std::shared_ptr<const Checkpoint> checkpoint, const GpuOptions& options,
@@ -34,7 +37,7 @@ struct GpuModule {
                                   std::unique_ptr<SpeechDecoder>* decoder);
 };
 
-inline constexpr const char* kGpuModuleSymbol = "qtts_gpu_module_v4";
+inline constexpr const char* kGpuModuleSymbol = "qtts_gpu_module_v5";
 
 // Identifies the interface and the compiler.
 constexpr const char* GpuModuleBuild() { return "qttssrc " QTTS_VERSION " " __VERSION__; }

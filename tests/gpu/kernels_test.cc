@@ -157,7 +157,9 @@ TEST_P(GemmTest, EqualsPlainProducts) {
     r.eps = 1e-6F;
     r.normed = {normed_x->data(), factors->as<float>()};
     r.shape = shape;
-    if (shape != cuda::GemmShape::kBest && !CanRun(shape, matrix, r)) return std::vector<float>();
+    if (shape != cuda::GemmShape::kBest && !CanRun(shape, matrix, r, launch.numbers->products)) {
+      return std::vector<float>();
+    }
     Gemm(launch, c.precision, matrix, r);
     EXPECT_EQ(launch.error, cudaSuccess) << cudaGetErrorString(launch.error);
     std::vector<char> after(before.size());

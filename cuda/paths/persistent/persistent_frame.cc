@@ -161,10 +161,10 @@ Status PersistentFrame::Prepare(const PersistentFrameSources& sources, unsigned 
   QTTS_ASSIGN_OR_RETURN(report_, PinnedMemory::AllocateZeroed(sizeof(unsigned)));
   a.report = report_.as<unsigned>();
 
-  // What measured best; see tests/bench/JOURNAL.md. The wide talker is limited by bytes, and reading ahead is in its
-  // way.
-  a.talker.pace = t.hidden_size > kPersistentHidden ? WeightPace{2, 0} : WeightPace{1, 4};
-  a.predictor.pace = {1, 4};
+  const auto pace = [](const PaceNumbers& numbers) { return WeightPace{numbers.in_flight, numbers.ahead}; };
+  const bool wide = t.hidden_size > kPersistentHidden;
+  a.talker.pace = pace(wide ? sources.numbers.wide_talker : sources.numbers.narrow_talker);
+  a.predictor.pace = pace(sources.numbers.predictor);
 
   for (size_t i = 0; i < kRowBuckets.size(); ++i) {
     const size_t fixed = FrameKernelBytes(t.hidden_size, kRowBuckets[i], 0);

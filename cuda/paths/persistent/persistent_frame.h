@@ -16,12 +16,14 @@
 #include "paths/persistent/frame_kernel.h"
 #include "qtts/status.h"
 #include "runtime/device_memory.h"
+#include "runtime/device_numbers.h"
 
 namespace qtts::cuda {
 
 // The model and the state of its utterances, all on the device and outliving the PersistentFrame.
 struct PersistentFrameSources {
   Precision precision = Precision::kBF16;
+  PersistentNumbers numbers;
   int groups = 0;
   int eos_id = 0;
   const Stack* talker = nullptr;

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#include "codec/gemm_cut.h"
+
+#include <algorithm>
+
+#include "codec/gemm.h"
+
+namespace qtts::cuda::codec {
+
+GemmCut ChooseCut(const GemmArgs& args, bool grouped, const DeviceTraits& device) {
+  constexpr int kLeastSegmentChunks = 2;
+  if (!grouped || !device.clusters) return {1, std::clamp(args.geometry.chunks / kLeastSegmentChunks, 1, kMaxSegments)};
+  // A group for each block of a cluster: as many as bring the blocks of one frame to some two a processor, or as it
+  // takes for their part of the input to be small.
+  constexpr int kLeastGroupChunks = 3;
+  constexpr int kBlocks = 264;
+  constexpr int kStagedRows = 400;  // of a channel block
+  const int columns = args.geometry.columns > 8 ? 32 : 8;
+  const int rows =
+      columns > 8 ? columns + (args.geometry.taps - 1) * args.geometry.dilation : args.geometry.taps * columns;
+  const int blocks = CeilDiv(args.geometry.columns, columns) * CeilDiv(args.geometry.tiles, kClusterTiles);
+  const int channel_blocks = args.x.channels / kChannelBlock;
+  int groups = 1;
+  while (groups < kMostClusterBlocks && channel_blocks % (2 * groups) == 0 &&
+         args.geometry.chunks >= 2 * groups * kLeastGroupChunks &&
+         (2 * groups * blocks <= kBlocks || channel_blocks / groups * rows > kStagedRows)) {
+    groups *= 2;
+  }
+  return {groups, groups};
+}
+
+}  // namespace qtts::cuda::codec

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#ifndef QTTS_CUDA_RUNTIME_DEVICE_NUMBERS_H_
+#define QTTS_CUDA_RUNTIME_DEVICE_NUMBERS_H_
+
+#include <cstdint>
+
+// Numbers measured on one card. They choose by time alone: between kernels that give the same bits, and how fast
+// weights are asked for. So a card may have any table, and tables may change at any time. Numbers that decide bits
+// must not: those stand where they are used, the same for every card (codec/gemm_cut.h).
+//
+// A table is made again on its card: kernels-bench prints the products' times, the lines through them and the table's;
+// codec-bench --tiles the times of the codec's kernels beside the costs below. A pace is found by trying, with
+// qtts-bench.
+namespace qtts::cuda {
+
+// The language model's products (ChooseShape() in gemm/gemm.cu).
+struct ProductNumbers {
+  // ns of a product of 2048 columns, over the number of blocks.
+  struct Line {
+    int64_t base = 0;
+    int64_t per_block = 0;
+  };
+
+  int64_t blocks_at_once = 0;  // of the shapes for few rows
+  int64_t quick_rows = 0;      // products of no more rows and columns, all blocks at once, need no clusters
+  int64_t quick_columns = 0;
+  int clusters_at_once = 0;  // of eight blocks
+  Line wide16, wide32, wide64;
+};
+
+// The language model's attention (attention/attention.cu).
+struct AttentionNumbers {
+  int64_t blocks_at_once = 0;  // while there are no more, each query head has a block to itself
+};
+
+// How the persistent kernel streams weights, in pieces (WeightPace in paths/persistent/frame_kernel.h).
+struct PaceNumbers {
+  int in_flight = 0;
+  int ahead = 0;
+};
+struct PersistentNumbers {
+  PaceNumbers narrow_talker, wide_talker, predictor;
+};
+
+// us of the codec's products (EstimateTime() in codec/gemm_choice.cc).
+struct CodecNumbers {
+  // A block of a cluster: a chunk's products for one pair of planes; what it takes besides.
+  double cluster_chunk = 0, cluster_block = 0;
+  // A wide block: a chunk's products of 128 columns, and the latency of a chunk; finishing a column; what it takes
+  // besides.
+  double wide_products = 0, wide_latency = 0, wide_column = 0, wide_block = 0;
+  // A narrow block: a chunk's products of 8 columns and one tile, the latency of a chunk, bytes loaded in a us; what
+  // it takes besides.
+  double narrow_products = 0, narrow_latency = 0, narrow_bytes = 0, narrow_block = 0;
+};
+
+struct DeviceNumbers {
+  bool measured = false;  // on cards like this one
+  ProductNumbers products;
+  AttentionNumbers attention;
+  PersistentNumbers persistent;
+  CodecNumbers codec;
+};
+
+// NVIDIA H200; of the H100, whose SMs are the same. 132 SMs.
+inline constexpr DeviceNumbers kH200Numbers = {
+    .measured = true,
+    .products = {.blocks_at_once = 2 * 132,
+                 .quick_rows = 16,
+                 .quick_columns = 2048,
+                 .clusters_at_once = 16,
+                 .wide16 = {-2200, 40},
+                 .wide32 = {2000, 53},
+                 .wide64 = {6300, 65}},
+    .attention = {.blocks_at_once = 128},
+    // The wide talker is limited by bytes, and reading ahead is in its way: tests/bench/JOURNAL.md.
+    .persistent = {.narrow_talker = {1, 4}, .wide_talker = {2, 0}, .predictor = {1, 4}},
+    .codec = {.cluster_chunk = 0.09,
+              .cluster_block = 1.5,
+              .wide_products = 0.27,
+              .wide_latency = 0.3,
+              .wide_column = 0.03,
+              .wide_block = 1.5,
+              .narrow_products = 0.003,
+              .narrow_latency = 0.1,
+              .narrow_bytes = 50e3,
+              .narrow_block = 1.0},
+};
+
+// The table for the card of that name (cudaDeviceProp::name) and number of SMs. For one that nobody measured: the
+// H200's, but for what counts its SMs or relies on its memory, so that no choice is far off.
+DeviceNumbers NumbersOf(const char* card, int processors);
+
+}  // namespace qtts::cuda
+
+#endif  // QTTS_CUDA_RUNTIME_DEVICE_NUMBERS_H_

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#include "runtime/device_table.h"
+
+#include <cuda_runtime_api.h>
+
+#include <set>
+#include <string>
+
+#include "base/log.h"
+#include "qtts/mutex.h"
+#include "runtime/cuda_error.h"
+
+namespace qtts::cuda {
+namespace {
+
+// Whether `card` is asked about for the first time.
+bool IsNew(const std::string& card) {
+  static Mutex mutex;
+  static std::set<std::string>* const cards QTTS_PT_GUARDED_BY(mutex) = new std::set<std::string>();
+  const MutexLock lock(mutex);
+  return cards->insert(card).second;
+}
+
+}  // namespace
+
+Result<DeviceNumbers> NumbersOfDevice(int device) {
+  cudaDeviceProp properties = {};
+  QTTS_RETURN_IF_CUDA_ERROR(cudaGetDeviceProperties(&properties, device), "asking for the device");
+  const DeviceNumbers numbers = NumbersOf(properties.name, properties.multiProcessorCount);
+  if (!numbers.measured && LogEnabled(LogLevel::kInfo) && IsNew(properties.name)) {
+    Log(LogLevel::kInfo, "the GPU backend has no measurements of " + std::string(properties.name) +
+                             "; it chooses kernels by safe numbers and may be slower than possible");
+  }
+  return numbers;
+}
+
+}  // namespace qtts::cuda

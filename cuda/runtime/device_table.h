@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#ifndef QTTS_CUDA_RUNTIME_DEVICE_TABLE_H_
+#define QTTS_CUDA_RUNTIME_DEVICE_TABLE_H_
+
+#include "qtts/status.h"
+#include "runtime/device_numbers.h"
+
+namespace qtts::cuda {
+
+// NumbersOf() a device. For a card that nobody measured the log says so, once in a process. Thread-safe.
+Result<DeviceNumbers> NumbersOfDevice(int device);
+
+}  // namespace qtts::cuda
+
+#endif  // QTTS_CUDA_RUNTIME_DEVICE_TABLE_H_

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#include "runtime/device_numbers.h"
+
+#include <gmock/gmock.h>
+
+#include <string>
+#include <vector>
+
+#include "base/log.h"
+#include "codec/gemm_choice.h"
+#include "codec/gemm_cut.h"
+#include "fake_cuda/fake_cuda.h"
+#include "gemm/gemm.h"
+#include "runtime/device_table.h"
+
+// The tables of measured numbers, and that they decide nothing but time.
+namespace qtts {
+namespace {
+
+using cuda::DeviceNumbers;
+using cuda::GemmKind;
+using cuda::GemmShape;
+using cuda::kH200Numbers;
+using cuda::NumbersOf;
+using cuda::codec::GemmArgs;
+using cuda::codec::GemmForm;
+using cuda::codec::GemmTile;
+using cuda::codec::Planes;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+std::vector<std::string>& Lines() {
+  static auto* const lines = new std::vector<std::string>();
+  return *lines;
+}
+constexpr LogSink kSink = {[](LogLevel level) { return level == LogLevel::kInfo; },
+                           [](LogLevel, const char* line) { Lines().emplace_back(line); }};
+
+class DeviceNumbersTest : public ::testing::Test {
+ protected:
+  DeviceNumbersTest() {
+    fake_cuda::Reset();
+    Lines().clear();
+    SetLogSink(&kSink);
+  }
+  ~DeviceNumbersTest() override {
+    SetLogSink(nullptr);
+    fake_cuda::Reset();
+  }
+};
+
+// A product of the language model with many rows, and the shape that it gets.
+GemmShape ShapeOf(GemmKind kind, int outputs, int columns, int rows, const DeviceNumbers& numbers) {
+  cuda::Matrix matrix;
+  matrix.kind = kind;
+  matrix.outputs = outputs;
+  matrix.columns = columns;
+  cuda::GemmRows r;
+  r.rows = rows;
+  char normed = 0;
+  r.normed.x = &normed;
+  return ChooseShape(matrix, r, numbers.products);
+}
+
+// A product of the codec with two halves of everything, of `columns` columns; a frame has `rows`.
+GemmArgs CodecProduct(int rows, int columns, int outputs, int channels, int taps) {
+  GemmArgs args;
+  args.x.rows = rows;
+  args.x.channels = channels;
+  args.weights.planes = 2;
+  args.geometry.columns = columns;
+  args.geometry.taps = taps;
+  args.geometry.tiles = outputs / cuda::codec::kTileRows;
+  args.geometry.chunks = taps * channels / cuda::codec::kChannelBlock;
+  return args;
+}
+
+cuda::codec::DeviceTraits Traits(int processors) { return {processors, true, true}; }
+
+TEST_F(DeviceNumbersTest, TheCardsThatWereMeasuredHaveOneTable) {
+  for (const char* const card : {"NVIDIA H200", "NVIDIA H100 80GB HBM3", "NVIDIA H100 PCIe"}) {
+    const DeviceNumbers numbers = NumbersOf(card, 114);
+    EXPECT_TRUE(numbers.measured) << card;
+    EXPECT_EQ(numbers.products.blocks_at_once, 264) << card;
+    EXPECT_EQ(numbers.persistent.wide_talker.in_flight, 2) << card;
+  }
+}
+
+TEST_F(DeviceNumbersTest, AnyOtherHasSafeOnesByItsNumberOfSms) {
+  const DeviceNumbers numbers = NumbersOf("NVIDIA A100-SXM4-40GB", 108);
+  EXPECT_FALSE(numbers.measured);
+  EXPECT_EQ(numbers.products.blocks_at_once, 216);
+  EXPECT_EQ(numbers.products.clusters_at_once, 13);
+  EXPECT_EQ(numbers.attention.blocks_at_once, 108);
+  for (const auto& pace : {numbers.persistent.narrow_talker, numbers.persistent.wide_talker}) EXPECT_EQ(pace.ahead, 0);
+  EXPECT_GT(NumbersOf("a card of one SM", 1).products.clusters_at_once, 0);
+}
+
+TEST_F(DeviceNumbersTest, ACardThatNobodyMeasuredIsInTheLogOnce) {
+  fake_cuda::Device card;
+  card.name = "A card of " + std::string(::testing::UnitTest::GetInstance()->current_test_info()->name());
+  fake_cuda::Device measured;
+  measured.name = "NVIDIA H200";
+  fake_cuda::Reset({card, measured});
+  for (int time = 0; time < 2; ++time) {
+    for (const int device : {0, 1}) EXPECT_TRUE(cuda::NumbersOfDevice(device).ok());
+  }
+  EXPECT_THAT(Lines(), ElementsAre(HasSubstr("no measurements of " + card.name)));
+}
+
+TEST_F(DeviceNumbersTest, TheChoiceOfAnH200Stays) {
+  // As kernels-bench found them, in 2026.
+  EXPECT_EQ(ShapeOf(GemmKind::kNormStore, 4096, 1024, 1, kH200Numbers), GemmShape::kOneRow);
+  EXPECT_EQ(ShapeOf(GemmKind::kNormStore, 4096, 1024, 8, kH200Numbers), GemmShape::k8Rows);
+  EXPECT_EQ(ShapeOf(GemmKind::kNormStore, 4096, 1024, 16, kH200Numbers), GemmShape::kWide16);
+  EXPECT_EQ(ShapeOf(GemmKind::kNormStore, 4096, 2048, 64, kH200Numbers), GemmShape::kWide64);
+  EXPECT_EQ(ShapeOf(GemmKind::kNormGated, 3072, 1024, 32, kH200Numbers), GemmShape::kWide32);
+  EXPECT_EQ(ShapeOf(GemmKind::kAdd, 2048, 6144, 24, kH200Numbers), GemmShape::kCluster);
+}
+
+// The sum of a product of the codec is cut where its layer says. Were it a matter of time, a table would change bits.
+TEST_F(DeviceNumbersTest, NoTableCutsTheCodecsSums) {
+  const GemmArgs layers[] = {CodecProduct(1, 1, 3072, 1024, 1), CodecProduct(8, 8, 1536, 768, 7),
+                             CodecProduct(480, 480, 192, 192, 7)};
+  for (const GemmArgs& args : layers) {
+    const auto cut = ChooseCut(args, true, Traits(132));
+    for (const int processors : {20, 108, 170}) {
+      const auto other = ChooseCut(args, true, Traits(processors));
+      EXPECT_EQ(other.groups, cut.groups);
+      EXPECT_EQ(other.segments, cut.segments);
+    }
+  }
+  EXPECT_EQ(ChooseCut(layers[1], true, Traits(132)).groups, 8);
+  EXPECT_EQ(ChooseCut(layers[2], true, Traits(132)).groups, 2);
+  EXPECT_EQ(ChooseCut(layers[0], false, Traits(132)).segments, cuda::codec::kMaxSegments);
+}
+
+// The kernel that is chosen is the one with the least estimate, and the numbers do change it.
+TEST_F(DeviceNumbersTest, TheCodecChoosesByTheNumbers) {
+  GemmArgs args = CodecProduct(8, 8 * 16, 1536, 768, 7);
+  const auto cut = ChooseCut(args, true, Traits(132));
+  args.geometry.groups = cut.groups;
+  args.geometry.group_blocks = 768 / cuda::codec::kChannelBlock / cut.groups;
+  args.geometry.segments = cut.segments;
+  const auto choose = [&](const cuda::CodecNumbers& numbers) {
+    return ChooseTile(args, Planes::kTwoHalves, Traits(132), numbers, /*beside=*/false);
+  };
+  const GemmTile chosen = choose(kH200Numbers.codec);
+  for (const GemmTile& tile : PossibleTiles(args, Planes::kTwoHalves, Traits(132))) {
+    EXPECT_GE(EstimateTime(args, Planes::kTwoHalves, tile, Traits(132), kH200Numbers.codec),
+              EstimateTime(args, Planes::kTwoHalves, chosen, Traits(132), kH200Numbers.codec));
+  }
+  cuda::CodecNumbers slow_clusters = kH200Numbers.codec;
+  slow_clusters.cluster_block = 1e6;
+  EXPECT_EQ(choose(slow_clusters).form, GemmForm::kWide);
+  cuda::CodecNumbers slow_wide = kH200Numbers.codec;
+  slow_wide.wide_block = 1e6;
+  EXPECT_EQ(choose(slow_wide).form, GemmForm::kCluster);
+}
+
+}  // namespace
+}  // namespace qtts
