@@ -14,6 +14,7 @@
 #include "runtime/arena.h"
 #include "runtime/device_memory.h"
 #include "runtime/device_table.h"
+#include "runtime/queue.h"
 
 namespace qtts::cuda {
 namespace codec {
@@ -99,16 +100,15 @@ Status Codec::Impl::Provide(int slot, cudaStream_t stream) {
   const int count = std::min(codec::kSlotsTogether, max_slots - first);
   const size_t bytes = state_bytes * static_cast<size_t>(count);
   QTTS_ASSIGN_OR_RETURN(DeviceMemory block, DeviceMemory::Allocate(bytes));
-  cudaError_t error = cudaMemsetAsync(block.data(), 0, bytes, stream);
+  Queue queue(stream);
+  queue.Clear(block.data(), bytes);
   std::byte** const entries = slot_states.data() + first;
   for (int i = 0; i < count; ++i) entries[i] = block.as<std::byte>() + static_cast<size_t>(i) * state_bytes;
-  if (error == cudaSuccess) {
-    error = cudaMemcpyAsync(const_cast<std::byte**>(arrays.slot_states) + first, entries,
-                            static_cast<size_t>(count) * sizeof(std::byte*), cudaMemcpyHostToDevice, stream);
-  }
-  if (error != cudaSuccess) {
+  queue.Copy(const_cast<std::byte**>(arrays.slot_states) + first, entries,
+             static_cast<size_t>(count) * sizeof(std::byte*), cudaMemcpyHostToDevice);
+  if (Status status = queue.status("making room for a stream of the codec"); !status.ok()) {
     std::fill_n(entries, count, nullptr);
-    return CudaStatus(error, "making room for a stream of the codec");
+    return status;
   }
   states.push_back(std::move(block));
   return Status::Ok();
@@ -170,25 +170,20 @@ Status Codec::Save(int slot, void* past, cudaStream_t stream) const {
     return Status::InvalidArgument("The codec's slot " + std::to_string(slot) + " has no stream to save.");
   }
   auto* const to = static_cast<std::byte*>(past);
-  cudaError_t error = cudaMemcpyAsync(to, state, impl_->state_bytes, cudaMemcpyDeviceToDevice, stream);
-  if (error == cudaSuccess) {
-    error = cudaMemcpyAsync(to + impl_->state_bytes, impl_->arrays.next_frame + slot, sizeof(int32_t),
-                            cudaMemcpyDeviceToDevice, stream);
-  }
-  return CudaStatus(error, "saving a stream of the codec");
+  Queue queue(stream);
+  queue.Copy(to, state, impl_->state_bytes, cudaMemcpyDeviceToDevice);
+  queue.Copy(to + impl_->state_bytes, impl_->arrays.next_frame + slot, sizeof(int32_t), cudaMemcpyDeviceToDevice);
+  return queue.status("saving a stream of the codec");
 }
 
 Status Codec::Restore(int slot, const void* past, cudaStream_t stream) {
   QTTS_RETURN_IF_ERROR(impl_->CheckSlot(slot));
   QTTS_RETURN_IF_ERROR(impl_->Provide(slot, stream));
   const auto* const from = static_cast<const std::byte*>(past);
-  cudaError_t error = cudaMemcpyAsync(impl_->slot_states[static_cast<size_t>(slot)], from, impl_->state_bytes,
-                                      cudaMemcpyDeviceToDevice, stream);
-  if (error == cudaSuccess) {
-    error = cudaMemcpyAsync(impl_->arrays.next_frame + slot, from + impl_->state_bytes, sizeof(int32_t),
-                            cudaMemcpyDeviceToDevice, stream);
-  }
-  return CudaStatus(error, "taking up a stream of the codec");
+  Queue queue(stream);
+  queue.Copy(impl_->slot_states[static_cast<size_t>(slot)], from, impl_->state_bytes, cudaMemcpyDeviceToDevice);
+  queue.Copy(impl_->arrays.next_frame + slot, from + impl_->state_bytes, sizeof(int32_t), cudaMemcpyDeviceToDevice);
+  return queue.status("taking up a stream of the codec");
 }
 
 Status Codec::Decode(int n, const int32_t* slots, const int32_t* codes, float* pcm, cudaStream_t stream) {

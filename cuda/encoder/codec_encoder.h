@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "checkpoint/voice_encoder.h"
-#include "encoder/queue.h"
 #include "encoder/weights.h"
 #include "qtts/status.h"
 #include "runtime/arena.h"
+#include "runtime/queue.h"
 #include "runtime/scratch.h"
 
 namespace qtts::cuda::encoder {

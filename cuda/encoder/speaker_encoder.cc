@@ -170,7 +170,10 @@ void SpeakerEncoder::RunBlock(const Block& block, const Arrays& arrays, const Co
   (*queue)(Convolve, Tdnn(block.tdnn1, 1, x, rows, arrays.inner));
   // Res2Net: the first part passes; each other takes the result of the one before along.
   const int part = width / config_.res2net_scale;
-  queue->Copy(arrays.branches, arrays.inner, rows, part);
+  constexpr size_t kFloat = sizeof(float);
+  queue->CopyRows(arrays.branches.data, static_cast<size_t>(arrays.branches.stride) * kFloat, arrays.inner.data,
+                  static_cast<size_t>(arrays.inner.stride) * kFloat, static_cast<size_t>(part) * kFloat,
+                  static_cast<size_t>(rows));
   for (size_t i = 0; i < block.branches.size(); ++i) {
     const int64_t first = static_cast<int64_t>(i + 1) * part;
     Convolution branch =

@@ -1,23 +1,22 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-#ifndef QTTS_CUDA_ENCODER_QUEUE_H_
-#define QTTS_CUDA_ENCODER_QUEUE_H_
+#ifndef QTTS_CUDA_RUNTIME_QUEUE_H_
+#define QTTS_CUDA_RUNTIME_QUEUE_H_
 
 #include <cuda_runtime_api.h>
 
+#include <cstddef>
 #include <string>
 
-#include "encoder/kernels.h"
-#include "qtts/status.h"
-#include "runtime/device_memory.h"
+#include "runtime/cuda_error.h"
 
-namespace qtts::cuda::encoder {
+namespace qtts::cuda {
 
 // A stream that remembers the first error of what is put on it; after one, nothing more is.
 class Queue {
  public:
   explicit Queue(cudaStream_t stream) : stream_(stream) {}
 
-  // Enqueue(args, stream): one of kernels.h.
+  // Enqueue(args, stream) launches a kernel.
   template <typename Args>
   void operator()(cudaError_t (*enqueue)(const Args&, cudaStream_t), const Args& args) {
     if (error_ == cudaSuccess) error_ = enqueue(args, stream_);
@@ -25,18 +24,21 @@ class Queue {
   void Copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
     if (error_ == cudaSuccess) error_ = cudaMemcpyAsync(to, from, bytes, kind, stream_);
   }
-  // Channels of one signal to another, on the device.
-  void Copy(const Signal& to, const ConstSignal& from, int64_t rows, int channels) {
+  // `rows` rows of `bytes` bytes, which lie so many bytes apart, on the device.
+  void CopyRows(void* to, size_t to_stride, const void* from, size_t from_stride, size_t bytes, size_t rows) {
     if (error_ != cudaSuccess) return;
-    constexpr size_t kFloat = sizeof(float);
-    error_ = cudaMemcpy2DAsync(to.data, static_cast<size_t>(to.stride) * kFloat, from.data,
-                               static_cast<size_t>(from.stride) * kFloat, static_cast<size_t>(channels) * kFloat,
-                               static_cast<size_t>(rows), cudaMemcpyDeviceToDevice, stream_);
+    error_ = cudaMemcpy2DAsync(to, to_stride, from, from_stride, bytes, rows, cudaMemcpyDeviceToDevice, stream_);
   }
+  void Clear(void* data, size_t bytes) {
+    if (error_ == cudaSuccess) error_ = cudaMemsetAsync(data, 0, bytes, stream_);
+  }
+
+  // What has become of it so far.
+  Status status(const std::string& what) const { return CudaStatus(error_, what); }
   // Waits for all of it.
   Status Finish(const std::string& what) {
     if (error_ == cudaSuccess) error_ = cudaStreamSynchronize(stream_);
-    return CudaStatus(error_, what);
+    return status(what);
   }
 
  private:
@@ -44,6 +46,6 @@ class Queue {
   cudaError_t error_ = cudaSuccess;
 };
 
-}  // namespace qtts::cuda::encoder
+}  // namespace qtts::cuda
 
-#endif  // QTTS_CUDA_ENCODER_QUEUE_H_
+#endif  // QTTS_CUDA_RUNTIME_QUEUE_H_
