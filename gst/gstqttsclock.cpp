@@ -6,26 +6,28 @@
 namespace gstqtts {
 
 bool LiveClock::WaitForNow(std::optional<GstClockTime>* now) {
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return playing_ || unlocked_; });
+  const qtts::MutexLock lock(mutex_);
+  while (!playing_ && !unlocked_) changed_.Wait(mutex_);
   if (unlocked_) return false;
   *now = Now();
   return true;
 }
 
 bool LiveClock::WaitUntil(GstClockTime running_time, const std::function<bool()>& wanted) {
-  std::unique_lock lock(mutex_);
+  const qtts::MutexLock lock(mutex_);
   for (;;) {
-    changed_.wait(lock, [&] { return playing_ || unlocked_ || (wanted && !wanted()); });
+    while (!playing_ && !unlocked_ && !(wanted && !wanted())) changed_.Wait(mutex_);
     if (unlocked_) return false;
     if (wanted && !wanted()) return true;
     if (Now().value_or(running_time) >= running_time) return true;
     GstClockID id = NewId(running_time);
     if (id == nullptr) return true;  // the clock went away
     waiting_ = id;
-    lock.unlock();
-    const GstClockReturn result = gst_clock_id_wait(id, nullptr);
-    lock.lock();
+    GstClockReturn result = GST_CLOCK_OK;
+    {
+      const qtts::MutexUnlock unlock(mutex_);
+      result = gst_clock_id_wait(id, nullptr);
+    }
     waiting_ = nullptr;
     gst_clock_id_unref(id);
     if (result != GST_CLOCK_UNSCHEDULED) return !unlocked_;
@@ -33,38 +35,38 @@ bool LiveClock::WaitUntil(GstClockTime running_time, const std::function<bool()>
 }
 
 void LiveClock::Recheck() {
-  const std::lock_guard lock(mutex_);
+  const qtts::MutexLock lock(mutex_);
   if (waiting_ != nullptr) gst_clock_id_unschedule(waiting_);
-  changed_.notify_all();
+  changed_.NotifyAll();
 }
 
 void LiveClock::SetUnlocked(bool unlocked) {
-  const std::lock_guard lock(mutex_);
+  const qtts::MutexLock lock(mutex_);
   unlocked_ = unlocked;
   if (waiting_ != nullptr) gst_clock_id_unschedule(waiting_);
-  changed_.notify_all();
+  changed_.NotifyAll();
 }
 
 void LiveClock::SetPlaying(bool playing) {
-  const std::lock_guard lock(mutex_);
+  const qtts::MutexLock lock(mutex_);
   playing_ = playing;
   Restart();
 }
 
 void LiveClock::ClockChanged() {
-  const std::lock_guard lock(mutex_);
+  const qtts::MutexLock lock(mutex_);
   Restart();
 }
 
 void LiveClock::SetAlarm(GstClockTime running_time, const std::function<void()>& wake) {
-  const std::lock_guard lock(mutex_);
+  const qtts::MutexLock lock(mutex_);
   StopAlarm();
   alarm_ = {running_time, wake};
   StartAlarm();
 }
 
 void LiveClock::CancelAlarm() {
-  const std::lock_guard lock(mutex_);
+  const qtts::MutexLock lock(mutex_);
   StopAlarm();
   alarm_.reset();
 }
@@ -95,7 +97,7 @@ void LiveClock::Restart() {
   if (waiting_ != nullptr) gst_clock_id_unschedule(waiting_);
   StopAlarm();
   StartAlarm();
-  changed_.notify_all();
+  changed_.NotifyAll();
 }
 
 void LiveClock::StartAlarm() {

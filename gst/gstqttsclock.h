@@ -4,10 +4,10 @@
 
 #include <gst/gst.h>
 
-#include <condition_variable>
 #include <functional>
-#include <mutex>
 #include <optional>
+
+#include "qtts/mutex.h"
 
 namespace gstqtts {
 
@@ -53,22 +53,21 @@ class LiveClock {
     std::function<void()> wake;
   };
 
-  // With the lock held.
-  std::optional<GstClockTime> Now() const;
-  GstClockID NewId(GstClockTime running_time) const;
-  void Restart();
-  void StartAlarm();
-  void StopAlarm();
+  std::optional<GstClockTime> Now() const QTTS_REQUIRES(mutex_);
+  GstClockID NewId(GstClockTime running_time) const QTTS_REQUIRES(mutex_);
+  void Restart() QTTS_REQUIRES(mutex_);
+  void StartAlarm() QTTS_REQUIRES(mutex_);
+  void StopAlarm() QTTS_REQUIRES(mutex_);
 
   GstElement* const element_;
 
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool playing_ = false;
-  bool unlocked_ = false;
-  GstClockID waiting_ = nullptr;
-  std::optional<Alarm> alarm_;
-  GstClockID alarm_id_ = nullptr;  // while it plays
+  qtts::Mutex mutex_;
+  qtts::Condition changed_;
+  bool playing_ QTTS_GUARDED_BY(mutex_) = false;
+  bool unlocked_ QTTS_GUARDED_BY(mutex_) = false;
+  GstClockID waiting_ QTTS_GUARDED_BY(mutex_) = nullptr;
+  std::optional<Alarm> alarm_ QTTS_GUARDED_BY(mutex_);
+  GstClockID alarm_id_ QTTS_GUARDED_BY(mutex_) = nullptr;  // while it plays
 };
 
 }  // namespace gstqtts

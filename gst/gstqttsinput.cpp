@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
@@ -219,7 +218,7 @@ GstPad* Input::RequestPad(GstPadTemplate* templ) {
   gst_pad_set_event_function(pad, OnEvent);
   gst_pad_set_query_function(pad, OnQuery);
   {
-    const std::lock_guard lock(mutex_);
+    const qtts::MutexLock lock(mutex_);
     if (pad_ != nullptr) {
       gst_object_unref(gst_object_ref_sink(pad));
       return nullptr;
@@ -238,12 +237,12 @@ void Input::ReleasePad(GstPad* pad) {
   properties_.SetVoice(nullptr);
   upstream_live_ = false;
   gst_element_remove_pad(element_, pad);
-  const std::lock_guard lock(mutex_);
+  const qtts::MutexLock lock(mutex_);
   pad_ = nullptr;
 }
 
 GstPad* Input::RefPad() const {
-  const std::lock_guard lock(mutex_);
+  const qtts::MutexLock lock(mutex_);
   return pad_ != nullptr ? GST_PAD(gst_object_ref(pad_)) : nullptr;
 }
 

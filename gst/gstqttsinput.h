@@ -6,11 +6,11 @@
 
 #include <atomic>
 #include <functional>
-#include <mutex>
 #include <string_view>
 
 #include "gstqttsproperties.h"
 #include "gstqttsspeech.h"
+#include "qtts/mutex.h"
 
 namespace gstqtts {
 
@@ -61,8 +61,8 @@ class Input {
 
   std::atomic<bool> upstream_live_ = false;  // set by the thread of the pad
 
-  mutable std::mutex mutex_;  // for the pad alone
-  GstPad* pad_ = nullptr;
+  mutable qtts::Mutex mutex_;
+  GstPad* pad_ QTTS_GUARDED_BY(mutex_) = nullptr;
 
   // The thread of the pad's own.
   GstSegment segment_ = {};

@@ -47,65 +47,67 @@ class Intake {
   // --- by any thread
 
   // Changes the bound of the queue, in characters.
-  void SetMaxQueued(uint64_t characters);
+  void SetMaxQueued(uint64_t characters) QTTS_EXCLUDES(monitor_held);
   // Queues an utterance without waiting. `id`, when given, receives the number by which reports name it:
   // 1, 2, … over the life of the Intake.
-  Accept Offer(Utterance utterance, uint64_t* id = nullptr);
+  Accept Offer(Utterance utterance, uint64_t* id = nullptr) QTTS_EXCLUDES(monitor_held);
   // Takes a chunk of text from the sink pad: an utterance, or a part of one or of several, as the options
   // of the run say. Waits for room; an interrupt meanwhile drops what is left, which counts as accepted. Blank
   // text is accepted and dropped. `repaired` receives the number of ill-formed UTF-8 sequences.
   // `cue` is when the chunk is meant to be heard; it holds where each chunk is an utterance.
   Accept PushChunk(std::string_view chunk, const Settings& settings, int* repaired, const Cue& cue = {});
   // There will be no text from the sink pad that is meant to be heard before `until` (running time).
-  void PushGap(uint64_t until);
+  void PushGap(uint64_t until) QTTS_EXCLUDES(monitor_held);
   // Hands `event` out in its turn, as kEvent: after the text that came before it, and where that has begun a sentence
   // or a growing utterance, after the end of that. Waits for room as PushChunk() does. False if it cannot be, after a
   // flush, the end or an error. An interrupt leaves it.
-  bool PushEvent(std::shared_ptr<void> event);
+  bool PushEvent(std::shared_ptr<void> event) QTTS_EXCLUDES(monitor_held);
   // Ends the sentence or the growing utterance that the chunks so far have begun, if any.
-  void EndUtterance();
+  void EndUtterance() QTTS_EXCLUDES(monitor_held);
   // Ends it, and waits until everything is spoken. False if that cannot be: after a flush, a stop, an
   // error or the release of the pad.
-  bool Drain();
+  bool Drain() QTTS_EXCLUDES(monitor_held);
   // No more chunks. What a cut character leaves is dropped.
-  void EndText();
+  void EndText() QTTS_EXCLUDES(monitor_held);
   // Whether the chunks so far end within a character.
-  bool InMidCharacter() const;
+  bool InMidCharacter() const QTTS_EXCLUDES(monitor_held);
   // Whether the chunks that come are `pieces` of a text, which end anywhere: with Segmentation::kAuto they are taken by
   // sentence then.
-  void BeginSegment(bool pieces);
+  void BeginSegment(bool pieces) QTTS_EXCLUDES(monitor_held);
   // More chunks after EndText(), if that has not been handed out as kEndOfText yet.
-  void BeginText();
+  void BeginText() QTTS_EXCLUDES(monitor_held);
   // Whether the sink pad exists: while it does, only EndText() ends the text.
-  void SetPad(bool exists);
+  void SetPad(bool exists) QTTS_EXCLUDES(monitor_held);
 
   // --- with the monitor's mutex held
 
   // Begins a run with `first`, if any, as its first utterance.
-  void Start(const TextOptions& options, std::optional<Utterance> first);
+  void Start(const TextOptions& options, std::optional<Utterance> first) QTTS_REQUIRES(monitor_held);
   // More chunks may come, after a flush.
-  void Resume() { text_ended_ = false; }
+  void Resume() QTTS_REQUIRES(monitor_held) { text_ended_ = false; }
   // Forgets what a cut character has left.
-  void DropMidCharacter() { joiner_ = Utf8Joiner(); }
+  void DropMidCharacter() QTTS_REQUIRES(monitor_held) { joiner_ = Utf8Joiner(); }
   // Drops the text that waits, and reports it. Events stay, unless `with_events`.
-  void DropQueue(bool with_events);
+  void DropQueue(bool with_events) QTTS_REQUIRES(monitor_held);
   // Ends the sentence or the growing utterance that has begun.
-  void CloseUtterance();
+  void CloseUtterance() QTTS_REQUIRES(monitor_held);
   // When the streaming thread has to call CloseUtterance(), unless more text comes.
-  std::optional<Monitor::Clock::time_point> UtteranceDeadline() const;
+  std::optional<Monitor::Clock::time_point> UtteranceDeadline() const QTTS_REQUIRES(monitor_held);
 
   // What waits. Next() and Pop() need that something does.
-  bool empty() const { return queue_.empty(); }
-  const Utterance& Next() const { return queue_.front(); }
-  Utterance Pop();
+  bool empty() const QTTS_REQUIRES(monitor_held) { return queue_.empty(); }
+  const Utterance& Next() const QTTS_REQUIRES(monitor_held) { return queue_.front(); }
+  Utterance Pop() QTTS_REQUIRES(monitor_held);
   // Whether the next utterance grows, and there is nothing to say in it so far: whether it will be spoken shows with
   // the first word or at its end.
-  bool AwaitsWords() const;
+  bool AwaitsWords() const QTTS_REQUIRES(monitor_held);
   // Whether no text waits, and none can come. `wait_for_application`: text of the application counts.
-  bool TextIsOver(bool wait_for_application) const;
+  bool TextIsOver(bool wait_for_application) const QTTS_REQUIRES(monitor_held);
   // The utterance that is being spoken has failed, or no utterance: text that it would have grown by is dropped.
-  void NoteFailure() { growing_failed_ = spoken_ && growing_id_ != 0 && growing_id_ == spoken_->utterance.id; }
-  void ForgetFailure() { growing_failed_ = false; }
+  void NoteFailure() QTTS_REQUIRES(monitor_held) {
+    growing_failed_ = spoken_ && growing_id_ != 0 && growing_id_ == spoken_->utterance.id;
+  }
+  void ForgetFailure() QTTS_REQUIRES(monitor_held) { growing_failed_ = false; }
 
   // Counts of the run, and what waits now.
   struct Counts {
@@ -114,7 +116,9 @@ class Intake {
     size_t queued_chars = 0;
     bool upstream_waits = false;  // PushChunk() waits for room
   };
-  Counts counts() const { return {dropped_, queue_.size(), queue_.characters(), upstream_waits_}; }
+  Counts counts() const QTTS_REQUIRES(monitor_held) {
+    return {dropped_, queue_.size(), queue_.characters(), upstream_waits_};
+  }
 
  private:
   // Text of the sink pad of which `taken` bytes have been queued.
@@ -125,38 +129,39 @@ class Intake {
     std::string_view rest() const { return std::string_view(text).substr(taken); }
   };
 
-  Segmentation segmentation() const;
-  bool QueueText(Chunk* chunk);
-  bool QueueWhole(Chunk* chunk);
-  bool QueueSentences();
-  bool GrowUtterance(Chunk* chunk);
-  std::optional<size_t> BeginGrowing(std::string_view line);
-  void Enqueue(Utterance utterance);
-  void QueueEvents();
-  void WaitForRoom();
+  Segmentation segmentation() const QTTS_REQUIRES(monitor_held);
+  bool QueueText(Chunk* chunk) QTTS_REQUIRES(monitor_held);
+  bool QueueWhole(Chunk* chunk) QTTS_REQUIRES(monitor_held);
+  bool QueueSentences() QTTS_REQUIRES(monitor_held);
+  bool GrowUtterance(Chunk* chunk) QTTS_REQUIRES(monitor_held);
+  std::optional<size_t> BeginGrowing(std::string_view line) QTTS_REQUIRES(monitor_held);
+  void Enqueue(Utterance utterance) QTTS_REQUIRES(monitor_held);
+  void QueueEvents() QTTS_REQUIRES(monitor_held);
+  void WaitForRoom() QTTS_REQUIRES(monitor_held);
 
   Monitor& monitor_;
   Reports& reports_;
-  std::optional<SpokenUtterance>& spoken_;
+  std::optional<SpokenUtterance>& spoken_ QTTS_GUARDED_BY(monitor_held);
 
-  bool pad_exists_ = false;
-  bool text_ended_ = false;  // by the upstream of the pad
-  uint64_t last_id_ = 0;
-  TextOptions text_options_;
-  bool pieces_ = false;  // what the chunks are
-  Utf8Joiner joiner_;
-  Segmenter segmenter_;                        // the sentence that has begun
-  std::optional<std::string> sentence_;        // waits for room
-  std::vector<std::shared_ptr<void>> events_;  // that wait for the end of the sentence that has begun
-  uint64_t growing_id_ = 0;                    // the utterance that grows, if it is still there
-  bool growing_failed_ = false;                // it failed: what it would have grown by is dropped
-  Settings pad_settings_;                      // of the last chunk
-  Cue pad_cue_;                                // of the last chunk
-  Monitor::Clock::time_point last_text_;       // when it came
-  uint64_t pad_stream_ = 1;                    // number of the text that the chunks are of
-  TextQueue queue_;
-  bool upstream_waits_ = false;
-  uint64_t dropped_ = 0;
+  bool pad_exists_ QTTS_GUARDED_BY(monitor_held) = false;
+  bool text_ended_ QTTS_GUARDED_BY(monitor_held) = false;  // by the upstream of the pad
+  uint64_t last_id_ QTTS_GUARDED_BY(monitor_held) = 0;
+  TextOptions text_options_ QTTS_GUARDED_BY(monitor_held);
+  bool pieces_ QTTS_GUARDED_BY(monitor_held) = false;  // what the chunks are
+  Utf8Joiner joiner_ QTTS_GUARDED_BY(monitor_held);
+  Segmenter segmenter_ QTTS_GUARDED_BY(monitor_held);                  // the sentence that has begun
+  std::optional<std::string> sentence_ QTTS_GUARDED_BY(monitor_held);  // waits for room
+  std::vector<std::shared_ptr<void>> events_
+      QTTS_GUARDED_BY(monitor_held);                           // that wait for the end of the sentence that has begun
+  uint64_t growing_id_ QTTS_GUARDED_BY(monitor_held) = 0;      // the utterance that grows, if it is still there
+  bool growing_failed_ QTTS_GUARDED_BY(monitor_held) = false;  // it failed: what it would have grown by is dropped
+  Settings pad_settings_ QTTS_GUARDED_BY(monitor_held);        // of the last chunk
+  Cue pad_cue_ QTTS_GUARDED_BY(monitor_held);                  // of the last chunk
+  Monitor::Clock::time_point last_text_ QTTS_GUARDED_BY(monitor_held);  // when it came
+  uint64_t pad_stream_ QTTS_GUARDED_BY(monitor_held) = 1;               // number of the text that the chunks are of
+  TextQueue queue_ QTTS_GUARDED_BY(monitor_held);
+  bool upstream_waits_ QTTS_GUARDED_BY(monitor_held) = false;
+  uint64_t dropped_ QTTS_GUARDED_BY(monitor_held) = 0;
 };
 
 }  // namespace gstqtts

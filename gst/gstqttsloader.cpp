@@ -15,7 +15,7 @@ namespace gstqtts {
 struct EngineLoader::Job {
   std::atomic<bool> cancelled = false;
   std::atomic<bool> ended = false;
-  std::mutex calling;  // held while `on_done` is called
+  qtts::Mutex calling;  // held while `on_done` is called
   std::atomic<std::thread::id> id;
   std::thread thread;
 
@@ -25,7 +25,7 @@ struct EngineLoader::Job {
   void Run(const qtts::EngineOptions& options, const std::function<void(Outcome)>& on_done) {
     id = std::this_thread::get_id();
     Outcome outcome = qtts::Engine::Acquire(options, &cancelled);
-    const std::lock_guard lock(calling);
+    const qtts::MutexLock lock(calling);
     if (cancelled) return;
     const auto tell = [&](Outcome what) {
       return qtts::CatchExhaustion("tell that the model is loaded", [&] {
@@ -59,7 +59,7 @@ void EngineLoader::Start(const qtts::EngineOptions& options, const std::function
   const auto job = std::make_shared<Job>();
   qtts::Status status;
   {
-    const std::lock_guard lock(mutex_);  // nobody joins the thread before it is known here
+    const qtts::MutexLock lock(mutex_);  // nobody joins the thread before it is known here
     auto thread = qtts::StartThread("load the model", [job, options, on_done, on_ended = on_ended_] {
       job->Run(options, on_done);
       job->ended = true;
@@ -77,22 +77,22 @@ void EngineLoader::Start(const qtts::EngineOptions& options, const std::function
 void EngineLoader::Cancel() {
   std::shared_ptr<Job> job;
   {
-    const std::lock_guard lock(mutex_);
+    const qtts::MutexLock lock(mutex_);
     job = std::exchange(job_, nullptr);
   }
   if (job == nullptr) return;
   job->cancelled = true;
   if (!job->OnThisThread()) {
-    const std::lock_guard wait(job->calling);
+    const qtts::MutexLock wait(job->calling);
   }
-  const std::lock_guard lock(mutex_);
+  const qtts::MutexLock lock(mutex_);
   past_.push_back(std::move(job));
 }
 
 void EngineLoader::JoinEnded() {
   std::vector<std::shared_ptr<Job>> ended;
   {
-    const std::lock_guard lock(mutex_);
+    const qtts::MutexLock lock(mutex_);
     if (job_ != nullptr && job_->ended) past_.push_back(std::exchange(job_, nullptr));
     const auto first =
         std::partition(past_.begin(), past_.end(), [](const std::shared_ptr<Job>& job) { return !job->ended; });

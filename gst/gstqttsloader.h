@@ -4,10 +4,10 @@
 
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <vector>
 
 #include "qtts/engine_options.h"
+#include "qtts/mutex.h"
 #include "qtts/status.h"
 
 namespace qtts {
@@ -47,9 +47,9 @@ class EngineLoader {
   struct Job;
 
   const std::function<void()> on_ended_;
-  std::mutex mutex_;
-  std::shared_ptr<Job> job_;
-  std::vector<std::shared_ptr<Job>> past_;  // ended or cancelled, still to be joined
+  qtts::Mutex mutex_;
+  std::shared_ptr<Job> job_ QTTS_GUARDED_BY(mutex_);
+  std::vector<std::shared_ptr<Job>> past_ QTTS_GUARDED_BY(mutex_);  // ended or cancelled, still to be joined
 };
 
 }  // namespace gstqtts

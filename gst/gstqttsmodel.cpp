@@ -13,28 +13,28 @@
 namespace gstqtts {
 
 std::optional<qtts::ModelInfo> ElementModel::info() const {
-  const std::lock_guard lock(mutex_);
+  const qtts::MutexLock lock(mutex_);
   return model_;
 }
 
 std::string ElementModel::device_name() const {
-  const std::lock_guard lock(mutex_);
+  const qtts::MutexLock lock(mutex_);
   return device_name_;
 }
 
 bool ElementModel::on_cpu() const {
-  const std::lock_guard lock(mutex_);
+  const qtts::MutexLock lock(mutex_);
   return on_cpu_;
 }
 
 qtts::EngineOptions ElementModel::inspected() const {
-  const std::lock_guard lock(mutex_);
+  const qtts::MutexLock lock(mutex_);
   return inspected_.value_or(qtts::EngineOptions());
 }
 
 void ElementModel::Set(const std::optional<qtts::EngineOptions>& options, const std::optional<qtts::ModelInfo>& model) {
   {
-    const std::lock_guard lock(mutex_);
+    const qtts::MutexLock lock(mutex_);
     inspected_ = options;
     model_ = model;
   }
@@ -45,7 +45,7 @@ void ElementModel::Set(const std::optional<qtts::EngineOptions>& options, const 
 bool ElementModel::Inspect(const qtts::EngineOptions& options) {
   const std::string& path = options.model_path;
   {
-    const std::lock_guard lock(mutex_);
+    const qtts::MutexLock lock(mutex_);
     if (inspected_ == options) return true;
   }
   // A model that was loaded with other options is of no use any more, and in the way of the new one.
@@ -77,7 +77,7 @@ void ElementModel::LoadEnded(EngineLoader::Outcome outcome) {
     const std::string device_name = (*outcome)->device_name();
     GST_INFO_OBJECT(element_, "model loaded, runs on %s", device_name.c_str());
     {
-      const std::lock_guard lock(mutex_);
+      const qtts::MutexLock lock(mutex_);
       device_name_ = device_name;
       on_cpu_ = !(*outcome)->beside_host();
     }

@@ -4,7 +4,6 @@
 
 #include <gst/gst.h>
 
-#include <mutex>
 #include <optional>
 #include <string>
 
@@ -12,6 +11,7 @@
 #include "gstqttsspeech.h"
 #include "qtts/engine_options.h"
 #include "qtts/model_info.h"
+#include "qtts/mutex.h"
 
 namespace gstqtts {
 
@@ -53,11 +53,11 @@ class ElementModel {
   GstElement* const element_;
   Speech& speech_;
 
-  mutable std::mutex mutex_;
-  std::optional<qtts::EngineOptions> inspected_;  // what `model_` was found with; none in NULL
-  std::optional<qtts::ModelInfo> model_;
-  std::string device_name_;
-  bool on_cpu_ = false;
+  mutable qtts::Mutex mutex_;
+  std::optional<qtts::EngineOptions> inspected_ QTTS_GUARDED_BY(mutex_);  // what `model_` was found with; none in NULL
+  std::optional<qtts::ModelInfo> model_ QTTS_GUARDED_BY(mutex_);
+  std::string device_name_ QTTS_GUARDED_BY(mutex_);
+  bool on_cpu_ QTTS_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace gstqtts

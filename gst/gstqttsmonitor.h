@@ -4,14 +4,17 @@
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
-#include <functional>
-#include <memory>
-#include <mutex>
 #include <optional>
 
+#include "qtts/mutex.h"
+
 namespace gstqtts {
+
+// Stands for the mutex of any Monitor, for Clang's analysis: that the parts of a Speech share one Monitor, it cannot
+// know.
+struct QTTS_CAPABILITY("monitor") MonitorRole {};
+inline constexpr MonitorRole monitor_held;
 
 // What a run of a Speech allows.
 struct RunState {
@@ -39,52 +42,46 @@ class Monitor {
  public:
   using Clock = std::chrono::steady_clock;
 
-  void lock() { mutex_.lock(); }
-  void unlock() { mutex_.unlock(); }
+  RunState run QTTS_GUARDED_BY(monitor_held);
+  bool woken QTTS_GUARDED_BY(monitor_held) = false;  // by Player::waker()
 
-  // With the mutex held.
-  RunState run;
-  bool woken = false;  // by waker()
-
-  // With the mutex held: something has changed for which somebody may be waiting.
-  void Announce() {
+  // Something has changed for which somebody may be waiting.
+  void Announce() QTTS_REQUIRES(monitor_held) {
     ++changes_;
-    changed_.notify_all();
+    changed_.NotifyAll();
   }
-  void LockAndAnnounce() {
-    const std::lock_guard lock(mutex_);
-    Announce();
-  }
+  void LockAndAnnounce();
 
   // Number of changes so far. Pollers read it without the mutex.
   uint64_t changes() const { return changes_; }
 
-  // With the mutex held, which is free meanwhile: waits until more than `seen` has changed. False if `until` came
-  // first.
-  bool Wait(uint64_t seen, std::optional<Clock::time_point> until = {}) {
-    std::unique_lock lock(mutex_, std::adopt_lock);
-    const auto changed = [this, seen] { return changes_ != seen; };
-    bool in_time = true;
-    if (until) {
-      in_time = changed_.wait_until(lock, *until, changed);
-    } else {
-      changed_.wait(lock, changed);
+  // Waits until more than `seen` has changed; the mutex is free meanwhile. False if `until` came first.
+  bool Wait(uint64_t seen, std::optional<Clock::time_point> until = {}) QTTS_REQUIRES(monitor_held) {
+    mutex_.AssertHeld();
+    while (changes_ == seen) {
+      if (!until) {
+        changed_.Wait(mutex_);
+      } else if (!changed_.WaitUntil(mutex_, *until)) {
+        return changes_ != seen;
+      }
     }
-    lock.release();
-    return in_time;
+    return true;
   }
 
  private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
+  friend class MonitorLock;
+  friend class MonitorUnlock;
+
+  qtts::Mutex mutex_;
+  qtts::Condition changed_;
   std::atomic<uint64_t> changes_ = 0;  // written with the mutex held
 };
 
 // Holds the monitor's mutex for a scope.
-class MonitorLock {
+class QTTS_SCOPED_CAPABILITY MonitorLock {
  public:
-  explicit MonitorLock(Monitor& monitor) : monitor_(monitor) { monitor_.lock(); }
-  ~MonitorLock() { monitor_.unlock(); }
+  explicit MonitorLock(Monitor& monitor) QTTS_ACQUIRE(monitor_held) : monitor_(monitor) { monitor_.mutex_.lock(); }
+  ~MonitorLock() QTTS_RELEASE() { monitor_.mutex_.unlock(); }
   MonitorLock(const MonitorLock&) = delete;
   MonitorLock& operator=(const MonitorLock&) = delete;
 
@@ -93,16 +90,21 @@ class MonitorLock {
 };
 
 // Leaves the monitor's mutex, which the thread holds, for a scope.
-class MonitorUnlock {
+class QTTS_SCOPED_CAPABILITY MonitorUnlock {
  public:
-  explicit MonitorUnlock(Monitor& monitor) : monitor_(monitor) { monitor_.unlock(); }
-  ~MonitorUnlock() { monitor_.lock(); }
+  explicit MonitorUnlock(Monitor& monitor) QTTS_RELEASE(monitor_held) : monitor_(monitor) { monitor_.mutex_.unlock(); }
+  ~MonitorUnlock() QTTS_RELEASE() { monitor_.mutex_.lock(); }
   MonitorUnlock(const MonitorUnlock&) = delete;
   MonitorUnlock& operator=(const MonitorUnlock&) = delete;
 
  private:
   Monitor& monitor_;
 };
+
+inline void Monitor::LockAndAnnounce() {
+  const MonitorLock lock(*this);
+  Announce();
+}
 
 }  // namespace gstqtts
 

@@ -105,93 +105,93 @@ class Player {
   // --- by the streaming thread
 
   // Waits for the next thing to tell: the only call that waits for frames.
-  Event Next(Output* output);
+  Event Next(Output* output) QTTS_EXCLUDES(monitor_held);
   // To be called for each frame when it leaves the element, before the next call of Next(), to be heard at
   // `running_time` (nanoseconds): from then on it counts as spoken. False if the frame was interrupted since Next()
   // gave it out; then it must be dropped.
-  bool Commit(const Output& output, uint64_t running_time);
+  bool Commit(const Output& output, uint64_t running_time) QTTS_EXCLUDES(monitor_held);
   // Ends the utterance that is being spoken, because its cue ended.
-  void Clip();
+  void Clip() QTTS_EXCLUDES(monitor_held);
 
   // --- by any thread
 
   // Whether Commit() would take the frame that Next() gave out last.
-  bool WouldCommit() const;
+  bool WouldCommit() const QTTS_EXCLUDES(monitor_held);
   // Whether the next frame comes as soon as the engine has made it: it does not wait for text.
-  bool WaitsForEngine() const;
+  bool WaitsForEngine() const QTTS_EXCLUDES(monitor_held);
   // The text that is being spoken; empty when there is none.
-  std::string current_text() const;
-  void SetIdle(Idle idle);
+  std::string current_text() const QTTS_EXCLUDES(monitor_held);
+  void SetIdle(Idle idle) QTTS_EXCLUDES(monitor_held);
   // Makes Next() return kWoken as soon as it would wait. May be called on any thread, also after the Player
   // is gone.
   std::function<void()> waker() const;
   // Forgets calls of the waker so far.
-  void ClearWake();
+  void ClearWake() QTTS_EXCLUDES(monitor_held);
 
   // --- by the thread that changes states
 
   // Whether the run needs an engine to be loaded: that of the last run is gone, has other options or lost its device.
-  bool NeedsLoad(const qtts::EngineOptions& options) const;
+  bool NeedsLoad(const qtts::EngineOptions& options) const QTTS_EXCLUDES(monitor_held);
   // Begins to load it. Unless CancelWork() comes first, `on_done` gets the outcome on the loader's thread, to tell of
   // it and to pass it on to Speech::UseLoad().
-  void Load(const qtts::EngineOptions& options, const std::function<void(EngineLoader::Outcome)>& on_done);
+  void Load(const qtts::EngineOptions& options, const std::function<void(EngineLoader::Outcome)>& on_done)
+      QTTS_EXCLUDES(monitor_held);
   // Gives up the load and the voices that are being made. With the streaming thread at rest.
-  void CancelWork();
+  void CancelWork() QTTS_EXCLUDES(monitor_held);
   // Lets go of the engine, and forgets how its load ended; after Speech::Stop().
-  void Release();
+  void Release() QTTS_EXCLUDES(monitor_held);
 
   // --- with the monitor's mutex held
 
   // Begins a run.
-  void Start() { counts_ = Counts(); }
+  void Start() QTTS_REQUIRES(monitor_held) { counts_ = Counts(); }
   // Speaks with the engine or, without one, gives kLoadFailed out.
-  void UseLoad(EngineLoader::Outcome outcome);
+  void UseLoad(EngineLoader::Outcome outcome) QTTS_REQUIRES(monitor_held);
   // Ends what is being spoken, if anything, as interrupted. The caller lets go of the stream without the mutex.
-  std::shared_ptr<qtts::Stream> Interrupt();
+  std::shared_ptr<qtts::Stream> Interrupt() QTTS_REQUIRES(monitor_held);
   // Ends the run. True if there was a load whose outcome had not come yet. `engine` is one that is not to be kept, and
   // to be let go of without the mutex.
-  bool Stop(std::shared_ptr<qtts::Engine>* engine);
-  const Counts& counts() const { return counts_; }
-  qtts::Occupancy occupancy() const;  // of the engine, whoever uses it; zeros without one
+  bool Stop(std::shared_ptr<qtts::Engine>* engine) QTTS_REQUIRES(monitor_held);
+  const Counts& counts() const QTTS_REQUIRES(monitor_held) { return counts_; }
+  qtts::Occupancy occupancy() const QTTS_REQUIRES(monitor_held);  // of the engine, whoever uses it; zeros without one
 
  private:
   struct Asked;
   struct Read;
 
-  std::optional<Event> NextEvent(Output* output);
-  void JoinThreads();
-  void PrepareNext();
-  bool DropUnsayable();
-  bool StartNext(Output* output, Event* event);
+  std::optional<Event> NextEvent(Output* output) QTTS_EXCLUDES(monitor_held);
+  void JoinThreads() QTTS_REQUIRES(monitor_held);
+  void PrepareNext() QTTS_REQUIRES(monitor_held);
+  bool DropUnsayable() QTTS_REQUIRES(monitor_held);
+  bool StartNext(Output* output, Event* event) QTTS_REQUIRES(monitor_held);
   Asked AskEngine(qtts::Engine* engine, const Utterance& utterance, VoiceStore::Voice voice, TextPosition position,
                   uint64_t random_seed);
-  bool ReadStream(Output* output, Event* event);
-  void CountFrame(const qtts::Frame& frame);
-  void EndStream(Read read, Output* output);
+  bool ReadStream(Output* output, Event* event) QTTS_REQUIRES(monitor_held);
+  void CountFrame(const qtts::Frame& frame) QTTS_REQUIRES(monitor_held);
+  void EndStream(Read read, Output* output) QTTS_REQUIRES(monitor_held);
   std::string LanguageWarningOf(const Utterance& utterance, const qtts::ModelInfo& model);
-  void PollForFirstFrame(uint64_t seen);
-  bool TextIsOver() const { return intake_.TextIsOver(idle_ != Idle::kEnd); }
-  bool NothingWasSpoken() const;
-  void FinishCurrent(FinishReason reason);
-  void FailCurrent(Output* output, FinishReason reason);
+  void PollForFirstFrame(uint64_t seen) QTTS_REQUIRES(monitor_held);
+  bool TextIsOver() const QTTS_REQUIRES(monitor_held) { return intake_.TextIsOver(idle_ != Idle::kEnd); }
+  bool NothingWasSpoken() const QTTS_REQUIRES(monitor_held);
+  void FinishCurrent(FinishReason reason) QTTS_REQUIRES(monitor_held);
+  void FailCurrent(Output* output, FinishReason reason) QTTS_REQUIRES(monitor_held);
 
   const std::shared_ptr<Monitor> monitor_;
   Intake& intake_;
   Reports& reports_;
-  std::optional<SpokenUtterance>& spoken_;
+  std::optional<SpokenUtterance>& spoken_ QTTS_GUARDED_BY(monitor_held);
 
-  // Guarded by the monitor.
-  Idle idle_ = Idle::kEnd;
-  bool loading_ = false;  // the outcome has not come yet
-  qtts::EngineOptions options_;
-  qtts::Status load_status_;
-  std::shared_ptr<qtts::Engine> engine_;
-  bool engine_suspect_ = false;  // a stream of it failed: do not keep it for the next run
-  qtts::Status last_failure_;    // of an utterance
-  Pace pace_;
-  Counts counts_;
-  std::mt19937_64 seeds_;
-  uint64_t prepared_id_ = 0;  // the last utterance whose voice voices_ was told of
+  Idle idle_ QTTS_GUARDED_BY(monitor_held) = Idle::kEnd;
+  bool loading_ QTTS_GUARDED_BY(monitor_held) = false;  // the outcome has not come yet
+  qtts::EngineOptions options_ QTTS_GUARDED_BY(monitor_held);
+  qtts::Status load_status_ QTTS_GUARDED_BY(monitor_held);
+  std::shared_ptr<qtts::Engine> engine_ QTTS_GUARDED_BY(monitor_held);
+  bool engine_suspect_ QTTS_GUARDED_BY(monitor_held) = false;  // a stream of it failed: do not keep it for the next run
+  qtts::Status last_failure_ QTTS_GUARDED_BY(monitor_held);    // of an utterance
+  Pace pace_ QTTS_GUARDED_BY(monitor_held);
+  Counts counts_ QTTS_GUARDED_BY(monitor_held);
+  std::mt19937_64 seeds_ QTTS_GUARDED_BY(monitor_held);
+  uint64_t prepared_id_ QTTS_GUARDED_BY(monitor_held) = 0;  // the last utterance whose voice voices_ was told of
 
   // The streaming thread's own: the warnings of the text of the sink pad that had one last.
   uint64_t warned_stream_ = 0;

@@ -66,7 +66,7 @@ void ElementProperties::Set(guint number, const GValue* value) {
   bool changed = false;
   Pacing pacing;
   {
-    const std::lock_guard lock(mutex_);
+    const qtts::MutexLock lock(mutex_);
     changed = property.set(value, &properties_);
     ++version_;
     pacing = properties_.pacing;
@@ -82,7 +82,7 @@ void ElementProperties::SetText(const gchar* text) {
   Intake::Accept accept = Intake::Accept::kAccepted;
   bool offered = false;
   {
-    const std::lock_guard lock(mutex_);
+    const qtts::MutexLock lock(mutex_);
     properties_.text = text != nullptr ? std::optional<std::string>(text) : std::nullopt;
     offered = running_ && properties_.text && !IsBlank(*properties_.text);
     if (offered) accept = speech_.intake().Offer({*properties_.text, properties_.utterance});
@@ -108,7 +108,7 @@ void ElementProperties::SetLive(bool live) {
   Pacing pacing;
   bool refused = false;
   {
-    const std::lock_guard lock(mutex_);
+    const qtts::MutexLock lock(mutex_);
     if (live == properties_.pacing.is_live) return;
     refused = running_;
     if (!refused) {
@@ -150,7 +150,7 @@ void ElementProperties::Get(guint number, GValue* value) const {
   const Property& property = PropertyTable()[number - 1];
   const std::string_view name = property.name;
   if (property.get) {
-    const std::lock_guard lock(mutex_);
+    const qtts::MutexLock lock(mutex_);
     property.get(properties_, value);
     const bool unset = G_VALUE_HOLDS_STRING(value) && g_value_get_string(value) == nullptr;
     if (property.of_utterance && unset && gst_qtts_src_saves_preset()) g_value_set_static_string(value, "");
@@ -196,7 +196,7 @@ GstStructure* ElementProperties::NewStats() const {
 // --- the run
 
 void ElementProperties::BeginRun() {
-  const std::lock_guard lock(mutex_);
+  const qtts::MutexLock lock(mutex_);
   std::optional<Utterance> first;
   if (properties_.text && !IsBlank(*properties_.text)) first = {*properties_.text, properties_.utterance};
   speech_.Start(properties_.text_options, std::move(first));
@@ -206,19 +206,19 @@ void ElementProperties::BeginRun() {
 
 void ElementProperties::EndRun() {
   {
-    const std::lock_guard lock(mutex_);
+    const qtts::MutexLock lock(mutex_);
     running_ = false;
   }
   SetVoice(nullptr);
 }
 
 bool ElementProperties::CanSpeakAgain() const {
-  const std::lock_guard lock(mutex_);
+  const qtts::MutexLock lock(mutex_);
   return running_ && properties_.text && !IsBlank(*properties_.text) && !properties_.pacing.is_live;
 }
 
 void ElementProperties::SpeakAgain() {
-  const std::lock_guard lock(mutex_);
+  const qtts::MutexLock lock(mutex_);
   if (properties_.text) speech_.intake().Offer({*properties_.text, properties_.utterance});
 }
 
@@ -226,34 +226,34 @@ void ElementProperties::SpeakAgain() {
 
 void ElementProperties::Refresh(PacingSnapshot* snapshot) const {
   if (snapshot->version == version_) return;
-  const std::lock_guard lock(mutex_);
+  const qtts::MutexLock lock(mutex_);
   *snapshot = {properties_.pacing, version_};
 }
 
 Pacing ElementProperties::pacing() const {
-  const std::lock_guard lock(mutex_);
+  const qtts::MutexLock lock(mutex_);
   return properties_.pacing;
 }
 
 Settings ElementProperties::utterance() const {
-  const std::lock_guard lock(mutex_);
+  const qtts::MutexLock lock(mutex_);
   return properties_.utterance;
 }
 
 Segmentation ElementProperties::segmentation() const {
-  const std::lock_guard lock(mutex_);
+  const qtts::MutexLock lock(mutex_);
   return properties_.text_options.segmentation;
 }
 
 qtts::Precision ElementProperties::precision() const {
-  const std::lock_guard lock(mutex_);
+  const qtts::MutexLock lock(mutex_);
   return properties_.engine.precision;
 }
 
 qtts::EngineOptions ElementProperties::engine() const {
   qtts::EngineOptions options;
   {
-    const std::lock_guard lock(mutex_);
+    const qtts::MutexLock lock(mutex_);
     options = properties_.engine;
   }
   if (options.model_path.empty()) options.model_path = qtts::BundledVoicePath();
@@ -273,14 +273,14 @@ qtts::Status ElementProperties::Override(const GstStructure* overrides, Settings
 
 void ElementProperties::SetVoice(GstStructure* voice) {
   {
-    const std::lock_guard lock(mutex_);
+    const qtts::MutexLock lock(mutex_);
     std::swap(voice, voice_);
   }
   if (voice != nullptr) gst_structure_free(voice);
 }
 
 Settings ElementProperties::PadSettings() const {
-  const std::lock_guard lock(mutex_);
+  const qtts::MutexLock lock(mutex_);
   Settings settings = properties_.utterance;
   std::string error;  // none: it was tried when the event came
   ApplyOverrides(G_OBJECT_GET_CLASS(element_), voice_, &settings, &error);

@@ -8,12 +8,12 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
-#include <mutex>
 #include <optional>
 
 #include "gstqttsmodel.h"
 #include "gstqttssettings.h"
 #include "gstqttsspeech.h"
+#include "qtts/mutex.h"
 #include "qtts/status.h"
 
 namespace gstqtts {
@@ -93,10 +93,10 @@ class ElementProperties {
   std::atomic<uint64_t> underruns_ = 0;
   std::atomic<uint64_t> version_ = 1;  // of properties_; written with the mutex held
 
-  mutable std::mutex mutex_;
-  Properties properties_;
-  GstStructure* voice_ = nullptr;
-  bool running_ = false;  // between BeginRun() and EndRun()
+  mutable qtts::Mutex mutex_;
+  Properties properties_ QTTS_GUARDED_BY(mutex_);
+  GstStructure* voice_ QTTS_GUARDED_BY(mutex_) = nullptr;
+  bool running_ QTTS_GUARDED_BY(mutex_) = false;  // between BeginRun() and EndRun()
 };
 
 }  // namespace gstqtts

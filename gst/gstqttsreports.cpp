@@ -12,29 +12,30 @@ Reports::Reports(Reporter reporter, Keeper keeper, std::function<void()> on_told
     : reporter_(std::move(reporter)), keeper_(std::move(keeper)), on_told_(std::move(on_told)) {}
 
 void Reports::Add(Report report) {
-  const Lock lock(mutex_);
+  const qtts::MutexLock lock(mutex_);
   reports_.push_back(std::move(report));
 }
 
 bool Reports::AllTold() const {
-  const Lock lock(mutex_);
+  const qtts::MutexLock lock(mutex_);
   return reports_.empty() && reporting_ == std::thread::id();
 }
 
 bool Reports::TellSoFar() {
-  Lock lock(mutex_);
-  return DeliverReports(&lock);
+  const qtts::MutexLock lock(mutex_);
+  return DeliverReports();
 }
 
 void Reports::Deliver() {
-  Lock lock(mutex_);
-  if (reports_.empty() || !DeliverReports(&lock) || reports_.empty()) return;
-  lock.unlock();
+  {
+    const qtts::MutexLock lock(mutex_);
+    if (reports_.empty() || !DeliverReports() || reports_.empty()) return;
+  }
   DeliverRestOnPool();
 }
 
 // What has happened so far. False if somebody is reporting.
-bool Reports::DeliverReports(Lock* lock) {
+bool Reports::DeliverReports() {
   if (reporting_ != std::thread::id()) {
     // By the handler of one of its reports the thread made more happen, which is its own as well.
     if (reporting_ == std::this_thread::get_id()) to_report_ = reports_.size();
@@ -46,18 +47,16 @@ bool Reports::DeliverReports(Lock* lock) {
     --to_report_;
     const Report report = std::move(reports_.front());
     reports_.pop_front();
-    lock->unlock();
+    const qtts::MutexUnlock unlock(mutex_);
     // What a full memory keeps from being told is lost; that nobody reports any more must not be.
     std::ignore = qtts::CatchExhaustion("tell of an utterance", [&] {
       if (reporter_) reporter_(report);
       return qtts::Status::Ok();
     });
-    lock->lock();
   }
   reporting_ = {};
-  lock->unlock();
+  const qtts::MutexUnlock unlock(mutex_);
   on_told_();  // kEndOfText waits for it
-  lock->lock();
   return true;
 }
 
@@ -76,8 +75,8 @@ void Reports::DeliverRestOnPool() {
 void Reports::DeliverRest(gpointer data, gpointer /*user_data*/) {
   const std::unique_ptr<PoolJob> job(static_cast<PoolJob*>(data));
   Reports* reports = job->reports;
-  Lock lock(reports->mutex_);
-  while (!reports->reports_.empty() && reports->DeliverReports(&lock)) continue;
+  const qtts::MutexLock lock(reports->mutex_);
+  while (!reports->reports_.empty() && reports->DeliverReports()) continue;
 }
 
 }  // namespace gstqtts

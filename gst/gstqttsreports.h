@@ -8,10 +8,11 @@
 #include <deque>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <thread>
 
+#include "gstqttsmonitor.h"
 #include "gstqttsreport.h"
+#include "qtts/mutex.h"
 
 namespace gstqtts {
 
@@ -22,8 +23,8 @@ namespace gstqtts {
 // holds up nobody but the thread it is called on, and that for a bounded number of reports. The reporter is called
 // without any lock and may call back.
 //
-// Owned by the Speech. Thread-safe. Its own mutex is the last in the order of monitor.h: Add() and AllTold() are called
-// with the monitor's held, so that reports are in the order of what happened; the rest is called without.
+// Owned by the Speech. Thread-safe. Its own mutex is the last in the order of gstqttsmonitor.h: Add() and AllTold() are
+// called with the monitor's held, so that reports are in the order of what happened; the rest is called without.
 class Reports {
  public:
   using Reporter = std::function<void(const Report&)>;
@@ -35,19 +36,18 @@ class Reports {
   Reports(const Reports&) = delete;
   Reports& operator=(const Reports&) = delete;
 
-  void Add(Report report);
+  void Add(Report report) QTTS_REQUIRES(monitor_held) QTTS_EXCLUDES(mutex_);
   // Tells what has happened so far, and leaves to the pool what happens meanwhile.
-  void Deliver();
+  void Deliver() QTTS_EXCLUDES(monitor_held, mutex_);
   // Tells what has happened so far. False if somebody else is reporting, upon whose end `on_told` is called.
-  bool TellSoFar();
+  bool TellSoFar() QTTS_EXCLUDES(monitor_held, mutex_);
   // Whether there is nothing to tell, and nobody who tells.
-  bool AllTold() const;
+  bool AllTold() const QTTS_REQUIRES(monitor_held) QTTS_EXCLUDES(mutex_);
 
  private:
   struct PoolJob;
-  using Lock = std::unique_lock<std::mutex>;
 
-  bool DeliverReports(Lock* lock);
+  bool DeliverReports() QTTS_REQUIRES(mutex_);
   void DeliverRestOnPool();
   static void DeliverRest(gpointer job, gpointer user_data);
 
@@ -55,10 +55,10 @@ class Reports {
   const Keeper keeper_;
   const std::function<void()> on_told_;
 
-  mutable std::mutex mutex_;
-  std::deque<Report> reports_;
-  std::thread::id reporting_;  // the thread that does, if any
-  size_t to_report_ = 0;       // by that thread
+  mutable qtts::Mutex mutex_;
+  std::deque<Report> reports_ QTTS_GUARDED_BY(mutex_);
+  std::thread::id reporting_ QTTS_GUARDED_BY(mutex_);  // the thread that does, if any
+  size_t to_report_ QTTS_GUARDED_BY(mutex_) = 0;       // by that thread
 };
 
 }  // namespace gstqtts

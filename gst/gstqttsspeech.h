@@ -86,11 +86,11 @@ class Speech {
   Stats stats() const;
 
  private:
-  std::shared_ptr<qtts::Stream> DropAll(bool with_events = true);
+  std::shared_ptr<qtts::Stream> DropAll(bool with_events = true) QTTS_REQUIRES(monitor_held);
 
   const std::shared_ptr<Monitor> monitor_;
   Reports reports_;
-  std::optional<SpokenUtterance> spoken_;
+  std::optional<SpokenUtterance> spoken_ QTTS_GUARDED_BY(monitor_held);
   Intake intake_;
   Player player_;  // last: its threads use the rest until they are joined
 };

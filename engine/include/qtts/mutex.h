@@ -73,6 +73,18 @@ class QTTS_SCOPED_CAPABILITY MutexLock {
   bool held_ = false;
 };
 
+// Leaves a mutex that the thread holds, for as long as this lives.
+class QTTS_SCOPED_CAPABILITY MutexUnlock {
+ public:
+  explicit MutexUnlock(Mutex& mutex) QTTS_RELEASE(mutex) : mutex_(mutex) { mutex_.unlock(); }
+  ~MutexUnlock() QTTS_RELEASE() { mutex_.lock(); }
+  MutexUnlock(const MutexUnlock&) = delete;
+  MutexUnlock& operator=(const MutexUnlock&) = delete;
+
+ private:
+  Mutex& mutex_;
+};
+
 // A std::condition_variable. Waits may end without a notification, so they stand in a loop:
 //
 //   MutexLock lock(mutex_);
