@@ -7,6 +7,8 @@
 #include <string>
 #include <unordered_set>
 
+#include "qtts/utf8.h"
+
 namespace gstqtts {
 namespace {
 
@@ -46,8 +48,8 @@ const Words& BeforeDigits() {
 }
 
 bool IsOneLetter(std::string_view word) {
-  const gunichar c = g_utf8_get_char(word.data());
-  return g_unichar_isalpha(c) && static_cast<size_t>(g_unichar_to_utf8(c, nullptr)) == word.size();
+  const qtts::Utf8Char c = qtts::DecodeUtf8(word);
+  return g_unichar_isalpha(c.code) && c.size == word.size();
 }
 
 }  // namespace

@@ -91,13 +91,22 @@ void Input::TakeGap(GstEvent* event) {
   if (GST_CLOCK_TIME_IS_VALID(end)) speech_.intake().PushGap(end);
 }
 
-// Whether text comes in real time, so that speech after a pause has to take the time of the moment.
-void Input::AskUpstream(GstPad* pad) {
+// The latency of a live source at the other end of the pad.
+static std::optional<GstClockTime> LiveLatencyOf(GstPad* pad) {
   gboolean live = FALSE;
+  GstClockTime min = 0;
   GstQuery* query = gst_query_new_latency();
-  if (gst_pad_peer_query(pad, query)) gst_query_parse_latency(query, &live, nullptr, nullptr);
+  if (gst_pad_peer_query(pad, query)) gst_query_parse_latency(query, &live, &min, nullptr);
   gst_query_unref(query);
-  upstream_live_ = live != FALSE;
+  return live ? std::optional<GstClockTime>(min) : std::nullopt;
+}
+
+std::optional<GstClockTime> Input::AskLiveLatency() const {
+  GstPad* pad = RefPad();
+  if (pad == nullptr) return std::nullopt;
+  const std::optional<GstClockTime> latency = LiveLatencyOf(pad);
+  gst_object_unref(pad);
+  return latency;
 }
 
 GstFlowReturn Input::Chain(GstBuffer* buffer) {
@@ -174,7 +183,7 @@ gboolean Input::TakeEvent(GstPad* pad, GstEvent* event) {
     case GST_EVENT_SEGMENT:
       gst_event_copy_segment(event, &segment_);
       speech_.intake().BeginSegment(segment_.format == GST_FORMAT_BYTES);
-      AskUpstream(pad);
+      upstream_live_ = LiveLatencyOf(pad).has_value();
       break;
     case GST_EVENT_EOS:
       if (speech_.intake().InMidCharacter()) {  // told before the end of the stream
@@ -214,9 +223,9 @@ gboolean Input::OnQuery(GstPad* pad, GstObject* parent, GstQuery* query) {
 GstPad* Input::RequestPad(GstPadTemplate* templ) {
   GstPad* pad = gst_pad_new_from_template(templ, "sink");
   gst_pad_set_element_private(pad, this);
-  gst_pad_set_chain_function(pad, OnBuffer);
-  gst_pad_set_event_function(pad, OnEvent);
-  gst_pad_set_query_function(pad, OnQuery);
+  gst_pad_set_chain_function(pad, GST_DEBUG_FUNCPTR(OnBuffer));
+  gst_pad_set_event_function(pad, GST_DEBUG_FUNCPTR(OnEvent));
+  gst_pad_set_query_function(pad, GST_DEBUG_FUNCPTR(OnQuery));
   {
     const qtts::MutexLock lock(mutex_);
     if (pad_ != nullptr) {

@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <functional>
+#include <optional>
 #include <string_view>
 
 #include "gstqttsproperties.h"
@@ -34,6 +35,9 @@ class Input {
   // A reference to the pad, of the caller; null if there is none.
   GstPad* RefPad() const;
 
+  // The minimal latency of upstream, if that is live.
+  std::optional<GstClockTime> AskLiveLatency() const;
+
   // A run begins: the segment of each tells anew whether upstream is live.
   void Restart() { upstream_live_ = false; }
   // Whether text comes in real time, so that speech after a pause has to take the time of the moment.
@@ -52,7 +56,6 @@ class Input {
   void TakeGap(GstEvent* event);
   bool ClipText(GstBuffer* buffer, GstClockTime* start, GstClockTime* stop) const;
   Cue CueOf(GstClockTime start, GstClockTime stop);
-  void AskUpstream(GstPad* pad);
 
   GstElement* const element_;
   Speech& speech_;

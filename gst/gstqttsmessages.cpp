@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 #include "gstqttsmessages.h"
 
+#include "gstqttslog.h"
+
+#define GST_CAT_DEFAULT gst_qtts_src_debug
+
 namespace gstqtts {
 namespace {
 
@@ -30,8 +34,25 @@ GstStructure* NewStructure(const Report& report) {
 
 }  // namespace
 
-GstMessage* NewMessage(GstObject* source, const Report& report) {
-  return gst_message_new_element(source, NewStructure(report));
+void PostReport(GstElement* element, const Report& report) {
+  switch (report.kind) {
+    case Report::Kind::kStarted:
+      GST_DEBUG_OBJECT(element, "utterance %" G_GUINT64_FORMAT ": started at %" GST_TIME_FORMAT, report.id,
+                       GST_TIME_ARGS(report.running_time));
+      break;
+    case Report::Kind::kProgress:
+      GST_LOG_OBJECT(element, "utterance %" G_GUINT64_FORMAT ": at character %" G_GSIZE_FORMAT, report.id,
+                     report.offset);
+      break;
+    case Report::Kind::kFinished:
+      GST_DEBUG_OBJECT(element,
+                       "utterance %" G_GUINT64_FORMAT ": finished, %s, %" G_GUINT64_FORMAT
+                       " frames, character %" G_GSIZE_FORMAT " of %" G_GSIZE_FORMAT,
+                       report.id, FinishReasonName(report.reason), report.frames, report.spoken_chars,
+                       report.text_chars);
+      break;
+  }
+  gst_element_post_message(element, gst_message_new_element(GST_OBJECT(element), NewStructure(report)));
 }
 
 const gchar* FinishReasonName(FinishReason reason) {

@@ -8,9 +8,9 @@
 
 namespace gstqtts {
 
-// A report as an element message of `source`: qtts-utterance-started, qtts-text-progress or
-// qtts-utterance-finished. The element's documentation lists their fields.
-GstMessage* NewMessage(GstObject* source, const Report& report);
+// Posts a report as an element message: qtts-utterance-started, qtts-text-progress or qtts-utterance-finished. The
+// element's documentation lists their fields.
+void PostReport(GstElement* element, const Report& report);
 
 // "complete", "interrupted", …
 const gchar* FinishReasonName(FinishReason reason);

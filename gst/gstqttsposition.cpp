@@ -5,11 +5,12 @@
 #include <unicode/uchar.h>
 #include <unicode/uscript.h>
 #include <unicode/utext.h>
-#include <unicode/utf8.h>
 
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+
+#include "qtts/utf8.h"
 
 namespace gstqtts {
 namespace {
@@ -55,11 +56,10 @@ struct CloseText {
 
 void TextPosition::Append(std::string_view text) {
   text_.append(text);
-  const auto length = static_cast<int32_t>(text.size());
-  for (int32_t i = 0; i < length;) {
-    UChar32 c = 0;
-    U8_NEXT_OR_FFFD(text.data(), i, length, c);
-    durations_.push_back(UsualDuration(c));
+  while (!text.empty()) {
+    const qtts::Utf8Char c = qtts::DecodeUtf8(text);
+    text.remove_prefix(c.size);
+    durations_.push_back(UsualDuration(static_cast<UChar32>(c.code)));
     usual_seconds_ += static_cast<double>(durations_.back());
   }
 }
@@ -92,9 +92,8 @@ void TextPosition::FindWords() {
   size_t characters = 0;
   int32_t start = ubrk_first(breaks.get());
   for (int32_t end = ubrk_next(breaks.get()); end != UBRK_DONE; end = ubrk_next(breaks.get())) {
-    const auto length = static_cast<size_t>(std::count_if(text_.begin() + start, text_.begin() + end, [](char byte) {
-      return !U8_IS_TRAIL(static_cast<uint8_t>(byte));
-    }));
+    const size_t length =
+        qtts::CountUtf8(std::string_view(text_).substr(static_cast<size_t>(start), static_cast<size_t>(end - start)));
     if (ubrk_getRuleStatus(breaks.get()) >= UBRK_WORD_NONE_LIMIT && characters >= told) {
       words_.push_back({characters, length});
     }

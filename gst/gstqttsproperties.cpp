@@ -271,6 +271,37 @@ qtts::Status ElementProperties::Override(const GstStructure* overrides, Settings
   return model ? CheckSettings(*settings, *model) : CheckSettings(*settings);
 }
 
+uint64_t ElementProperties::Speak(const gchar* text, const GstStructure* params) {
+  Settings settings = utterance();
+  const qtts::Status status = Override(params, &settings);
+  if (!status.ok()) {
+    GST_ELEMENT_WARNING(element_, RESOURCE, SETTINGS, ("%s", status.message().c_str()), ("speak refuses its settings"));
+    return 0;
+  }
+  if (text == nullptr || IsBlank(RepairUtf8(text))) {
+    GST_WARNING_OBJECT(element_, "speak: there is no text");
+    return 0;
+  }
+  guint64 id = 0;
+  switch (speech_.intake().Offer({text, settings}, &id)) {
+    case Intake::Accept::kAccepted:
+      GST_DEBUG_OBJECT(element_, "utterance %" G_GUINT64_FORMAT ": queued '%s'", id, text);
+      break;
+    case Intake::Accept::kFull:
+      GST_ELEMENT_WARNING(element_, RESOURCE, BUSY,
+                          ("Too much text is waiting to be spoken; the last one is dropped. Speak more slowly."),
+                          ("speak found the queue full"));
+      break;
+    case Intake::Accept::kFlushing:
+      GST_WARNING_OBJECT(element_, "speak: the element is below PAUSED, or flushing");
+      break;
+    case Intake::Accept::kEnded:
+      GST_WARNING_OBJECT(element_, "speak: the end of the stream was sent");
+      break;
+  }
+  return id;
+}
+
 void ElementProperties::SetVoice(GstStructure* voice) {
   {
     const qtts::MutexLock lock(mutex_);

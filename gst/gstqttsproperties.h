@@ -68,6 +68,8 @@ class ElementProperties {
   // Applies fields of speak or of qtts/set-voice to `settings`, and judges the outcome as far as that can be done at
   // once. kInvalidArgument says what is wrong.
   qtts::Status Override(const GstStructure* overrides, Settings* settings) const;
+  // Queues an utterance with settings of its own, as the signal does. Its number; 0 if it is refused.
+  uint64_t Speak(const gchar* text, const GstStructure* params);
   // Of a qtts/set-voice event, for what comes after it by the sink pad. Takes it; null: none. It lasts until the next
   // such event, a stream-start, a flush, the release of the pad or READY.
   void SetVoice(GstStructure* voice);

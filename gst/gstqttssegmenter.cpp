@@ -4,7 +4,6 @@
 #include <unicode/ubrk.h>
 #include <unicode/uchar.h>
 #include <unicode/utext.h>
-#include <unicode/utf8.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -12,6 +11,7 @@
 
 #include "gstqttsabbreviations.h"
 #include "gstqttstext.h"
+#include "qtts/utf8.h"
 
 namespace gstqtts {
 namespace {
@@ -63,19 +63,15 @@ class Boundaries {
 };
 
 UChar32 CharacterAt(std::string_view text, size_t position, size_t* next) {
-  auto i = static_cast<int32_t>(position);
-  UChar32 c = 0;
-  U8_NEXT_OR_FFFD(text.data(), i, static_cast<int32_t>(text.size()), c);
-  *next = static_cast<size_t>(i);
-  return c;
+  const qtts::Utf8Char c = qtts::DecodeUtf8(text.substr(position));
+  *next = position + c.size;
+  return static_cast<UChar32>(c.code);
 }
 
 UChar32 CharacterBefore(std::string_view text, size_t position, size_t* start) {
-  auto i = static_cast<int32_t>(position);
-  UChar32 c = 0;
-  U8_PREV_OR_FFFD(text.data(), 0, i, c);
-  *start = static_cast<size_t>(i);
-  return c;
+  const qtts::Utf8Char c = qtts::DecodeLastUtf8(text.substr(0, position));
+  *start = position - c.size;
+  return static_cast<UChar32>(c.code);
 }
 
 // The Sentence_Break property.
@@ -184,16 +180,6 @@ std::string JoinLines(std::string_view text, bool keep_positions) {
   return joined;
 }
 
-// The first `max_chars` characters.
-std::string_view Head(std::string_view text, size_t max_chars) {
-  size_t i = 0;
-  for (size_t characters = 0; i < text.size(); ++i) {
-    if (U8_IS_TRAIL(static_cast<uint8_t>(text[i]))) continue;
-    if (characters++ == max_chars) break;
-  }
-  return text.substr(0, i);
-}
-
 }  // namespace
 
 struct Segmenter::Breaks {
@@ -236,7 +222,7 @@ std::optional<std::string> Segmenter::NextSentence(bool at_end) {
     if (empty()) break;
     const std::string_view rest = std::string_view(text_).substr(start_);
     // Only this much is looked at, so that it makes no difference how much more is there.
-    const std::string_view head = Head(rest, options_.max_chars);
+    const std::string_view head = qtts::Utf8Head(rest, options_.max_chars);
     const bool cut = head.size() < rest.size();
     const auto paragraph = ParagraphEnd(head, options_.newline_ends);
     const std::string_view lines = head.substr(0, paragraph.value_or(head.size()));
@@ -274,7 +260,7 @@ size_t Segmenter::FindEnd(std::string_view view, bool cut, bool at_end) {
 }
 
 size_t CutPosition(std::string_view text, size_t max_chars, const std::string& language) {
-  const std::string_view head = Head(text, max_chars);
+  const std::string_view head = qtts::Utf8Head(text, max_chars);
   if (head.size() == text.size()) return text.size();
   Boundaries boundaries(UBRK_SENTENCE, language);
   boundaries.SetText(head);

@@ -136,8 +136,6 @@
 #include "gstqttsproperties.h"
 #include "gstqttsspeech.h"
 
-using gstqtts::Intake;
-
 GST_DEBUG_CATEGORY(gst_qtts_src_debug);
 #define GST_CAT_DEFAULT gst_qtts_src_debug
 
@@ -194,7 +192,6 @@ static gboolean gst_qtts_src_send_event(GstElement* element, GstEvent* event);
 static guint64 gst_qtts_src_speak(GstQttsSrc* self, const gchar* text, const GstStructure* params);
 static guint64 gst_qtts_src_interrupt(GstQttsSrc* self);
 static void gst_qtts_src_clear_queue(GstQttsSrc* self);
-static void gst_qtts_src_report(GstQttsSrc* self, const gstqtts::Report& report);
 
 static GstCaps* gst_qtts_src_fixate(GstBaseSrc* src, GstCaps* caps);
 static gboolean gst_qtts_src_set_caps(GstBaseSrc* src, GstCaps* caps);
@@ -214,16 +211,7 @@ GST_ELEMENT_REGISTER_DEFINE_WITH_CODE(qttssrc, "qttssrc", GST_RANK_NONE, GST_TYP
                                                               "Text-to-speech source");
                                       gstqtts::InitEngineLog())
 
-static void gst_qtts_src_class_init(GstQttsSrcClass* klass) {
-  GObjectClass* object_class = G_OBJECT_CLASS(klass);
-  GstElementClass* element_class = GST_ELEMENT_CLASS(klass);
-  GstBaseSrcClass* basesrc_class = GST_BASE_SRC_CLASS(klass);
-  GstPushSrcClass* pushsrc_class = GST_PUSH_SRC_CLASS(klass);
-  object_class->finalize = gst_qtts_src_finalize;
-  object_class->set_property = gstqtts::Guarded<gst_qtts_src_set_property>::Call;
-  object_class->get_property = gstqtts::Guarded<gst_qtts_src_get_property>::Call;
-  gstqtts::ElementProperties::Install(object_class);
-
+static void gst_qtts_src_install_signals(GstQttsSrcClass* klass) {
   /**
    * GstQttsSrc::speak:
    * @qttssrc: the element
@@ -272,6 +260,19 @@ static void gst_qtts_src_class_init(GstQttsSrcClass* klass) {
   g_signal_new_class_handler(
       "clear-queue", G_TYPE_FROM_CLASS(klass), static_cast<GSignalFlags>(G_SIGNAL_RUN_LAST | G_SIGNAL_ACTION),
       G_CALLBACK(gstqtts::Guarded<gst_qtts_src_clear_queue>::Call), nullptr, nullptr, nullptr, G_TYPE_NONE, 0);
+}
+
+static void gst_qtts_src_class_init(GstQttsSrcClass* klass) {
+  GObjectClass* object_class = G_OBJECT_CLASS(klass);
+  GstElementClass* element_class = GST_ELEMENT_CLASS(klass);
+  GstBaseSrcClass* basesrc_class = GST_BASE_SRC_CLASS(klass);
+  GstPushSrcClass* pushsrc_class = GST_PUSH_SRC_CLASS(klass);
+  object_class->finalize = gst_qtts_src_finalize;
+  object_class->set_property = gstqtts::Guarded<gst_qtts_src_set_property>::Call;
+  object_class->get_property = gstqtts::Guarded<gst_qtts_src_get_property>::Call;
+  gstqtts::ElementProperties::Install(object_class);
+
+  gst_qtts_src_install_signals(klass);
 
   element_class->change_state = gstqtts::Guarded<gst_qtts_src_change_state, GST_STATE_CHANGE_FAILURE>::Call;
   element_class->set_clock = GST_DEBUG_FUNCPTR(gst_qtts_src_set_clock);
@@ -299,7 +300,7 @@ static void gst_qtts_src_class_init(GstQttsSrcClass* klass) {
 }
 
 GstQttsSrcPrivate::GstQttsSrcPrivate(GstQttsSrc* self)
-    : speech([self](const gstqtts::Report& report) { gst_qtts_src_report(self, report); },
+    : speech([self](const gstqtts::Report& report) { gstqtts::PostReport(GST_ELEMENT(self), report); },
              [self] { return std::shared_ptr<void>(gst_object_ref(self), gst_object_unref); }),
       clock(GST_ELEMENT(self)),
       model(GST_ELEMENT(self), speech),
@@ -438,57 +439,8 @@ static gboolean gst_qtts_src_unlock_stop(GstBaseSrc* src) {
 
 // --- speaking and interrupting
 
-static void gst_qtts_src_report(GstQttsSrc* self, const gstqtts::Report& report) {
-  switch (report.kind) {
-    case gstqtts::Report::Kind::kStarted:
-      GST_DEBUG_OBJECT(self, "utterance %" G_GUINT64_FORMAT ": started at %" GST_TIME_FORMAT, report.id,
-                       GST_TIME_ARGS(report.running_time));
-      break;
-    case gstqtts::Report::Kind::kProgress:
-      GST_LOG_OBJECT(self, "utterance %" G_GUINT64_FORMAT ": at character %" G_GSIZE_FORMAT, report.id, report.offset);
-      break;
-    case gstqtts::Report::Kind::kFinished:
-      GST_DEBUG_OBJECT(self,
-                       "utterance %" G_GUINT64_FORMAT ": finished, %s, %" G_GUINT64_FORMAT
-                       " frames, character %" G_GSIZE_FORMAT " of %" G_GSIZE_FORMAT,
-                       report.id, gstqtts::FinishReasonName(report.reason), report.frames, report.spoken_chars,
-                       report.text_chars);
-      break;
-  }
-  gst_element_post_message(GST_ELEMENT(self), gstqtts::NewMessage(GST_OBJECT(self), report));
-}
-
 static guint64 gst_qtts_src_speak(GstQttsSrc* self, const gchar* text, const GstStructure* params) {
-  GstQttsSrcPrivate* priv = self->priv;
-
-  gstqtts::Settings settings = priv->properties.utterance();
-  const qtts::Status status = priv->properties.Override(params, &settings);
-  if (!status.ok()) {
-    GST_ELEMENT_WARNING(self, RESOURCE, SETTINGS, ("%s", status.message().c_str()), ("speak refuses its settings"));
-    return 0;
-  }
-  if (text == nullptr || gstqtts::IsBlank(gstqtts::RepairUtf8(text))) {
-    GST_WARNING_OBJECT(self, "speak: there is no text");
-    return 0;
-  }
-  guint64 id = 0;
-  switch (priv->speech.intake().Offer({text, settings}, &id)) {
-    case Intake::Accept::kAccepted:
-      GST_DEBUG_OBJECT(self, "utterance %" G_GUINT64_FORMAT ": queued '%s'", id, text);
-      break;
-    case Intake::Accept::kFull:
-      GST_ELEMENT_WARNING(self, RESOURCE, BUSY,
-                          ("Too much text is waiting to be spoken; the last one is dropped. Speak more slowly."),
-                          ("speak found the queue full"));
-      break;
-    case Intake::Accept::kFlushing:
-      GST_WARNING_OBJECT(self, "speak: the element is below PAUSED, or flushing");
-      break;
-    case Intake::Accept::kEnded:
-      GST_WARNING_OBJECT(self, "speak: the end of the stream was sent");
-      break;
-  }
-  return id;
+  return self->priv->properties.Speak(text, params);
 }
 
 static guint64 gst_qtts_src_interrupt(GstQttsSrc* self) {
@@ -548,22 +500,11 @@ static gboolean gst_qtts_src_query(GstBaseSrc* src, GstQuery* query) {
 
   gboolean live = gst_base_src_is_live(src);
   const GstClockTime latency = priv->properties.pacing().latency;
-  GstPad* sinkpad = priv->input.RefPad();
   // Time to make speech is no latency of the pipeline: a buffer takes its time when it is there.
   GstClockTime min = live ? latency : 0;
-  if (sinkpad != nullptr) {
-    GstQuery* upstream = gst_query_new_latency();
-    gboolean upstream_live = FALSE;
-    GstClockTime upstream_min = 0;
-    if (gst_pad_peer_query(sinkpad, upstream)) {
-      gst_query_parse_latency(upstream, &upstream_live, &upstream_min, nullptr);
-      if (upstream_live) {
-        live = TRUE;
-        min += upstream_min;
-      }
-    }
-    gst_query_unref(upstream);
-    gst_object_unref(sinkpad);
+  if (const auto upstream = priv->input.AskLiveLatency()) {
+    live = TRUE;
+    min += *upstream;
   }
   GST_DEBUG_OBJECT(self, "latency: %s, %" GST_TIME_FORMAT, live ? "live" : "not live", GST_TIME_ARGS(min));
   // No maximum: however long downstream holds a buffer, nothing is lost.

@@ -2,54 +2,15 @@
 #include "gstqttstext.h"
 
 #include <algorithm>
-#include <cstdint>
 #include <utility>
+
+#include "qtts/utf8.h"
 
 namespace gstqtts {
 namespace {
 
 constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
-
-enum class Kind { kCharacter, kIllFormed, kUnfinished };
-
-struct Sequence {
-  Kind kind;
-  size_t length;  // bytes
-};
-
-// The sequence at the start of `text`, by table 3-7 (well-formed UTF-8 byte sequences) of the
-// Unicode standard. An ill-formed one ends before the first byte that cannot continue it.
-Sequence FirstSequence(std::string_view text) {
-  const auto byte = [text](size_t i) { return static_cast<uint8_t>(text[i]); };
-  const uint8_t lead = byte(0);
-  if (lead < 0x80) return {Kind::kCharacter, 1};
-  if (lead < 0xC2 || lead > 0xF4) return {Kind::kIllFormed, 1};
-  const size_t length = lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
-  // Only the second byte's range depends on the lead: no overlong forms, surrogates or > U+10FFFF.
-  const uint8_t low = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
-  const uint8_t high = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
-  for (size_t i = 1; i < length; ++i) {
-    if (i == text.size()) return {Kind::kUnfinished, i};
-    const bool continues = i == 1 ? byte(i) >= low && byte(i) <= high : byte(i) >= 0x80 && byte(i) <= 0xBF;
-    if (!continues) return {Kind::kIllFormed, i};
-  }
-  return {Kind::kCharacter, length};
-}
-
-char32_t CodePoint(std::string_view character) {
-  const auto byte = [character](size_t i) { return static_cast<uint8_t>(character[i]); };
-  if (character.size() == 1) return byte(0);
-  char32_t code = byte(0) & (0x7FU >> character.size());
-  for (size_t i = 1; i < character.size(); ++i) code = code << 6U | (byte(i) & 0x3FU);
-  return code;
-}
-
-// The White_Space property of Unicode.
-bool IsWhiteSpace(char32_t c) {
-  return (c >= 0x09 && c <= 0x0D) || c == 0x20 || c == 0x85 || c == 0xA0 || c == 0x1680 ||
-         (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
-}
 
 bool IsAsciiSpace(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
@@ -62,14 +23,14 @@ std::string Utf8Joiner::Push(std::string_view chunk, int* repaired) {
   text.reserve(bytes.size());
   int replaced = 0;
   for (std::string_view rest = bytes; !rest.empty();) {
-    const Sequence sequence = FirstSequence(rest);
-    const std::string_view character = rest.substr(0, sequence.length);
-    rest.remove_prefix(sequence.length);
-    if (sequence.kind == Kind::kUnfinished) {
+    const qtts::Utf8Char decoded = qtts::DecodeUtf8(rest);
+    const std::string_view character = rest.substr(0, decoded.size);
+    rest.remove_prefix(decoded.size);
+    if (decoded.incomplete) {
       pending_ = character;
       break;
     }
-    if (sequence.kind == Kind::kIllFormed) {
+    if (decoded.code == qtts::kReplacementCharacter && character != kReplacement) {
       text.append(kReplacement);
       ++replaced;
     } else if (character[0] != '\0' && !(at_start_ && character == kByteOrderMark)) {
@@ -88,16 +49,12 @@ std::string RepairUtf8(std::string_view text) {
   return repaired;
 }
 
-size_t CountCharacters(std::string_view text) {
-  return static_cast<size_t>(
-      std::count_if(text.begin(), text.end(), [](char byte) { return (static_cast<uint8_t>(byte) & 0xC0U) != 0x80U; }));
-}
-
 bool IsBlank(std::string_view text) {
   while (!text.empty()) {
-    const std::string_view character = text.substr(0, FirstSequence(text).length);
-    if (!IsWhiteSpace(CodePoint(character)) && character != kReplacement) return false;
-    text.remove_prefix(character.size());
+    const qtts::Utf8Char decoded = qtts::DecodeUtf8(text);
+    const std::string_view character = text.substr(0, decoded.size);
+    if (!qtts::IsWhiteSpace(decoded.code) && character != kReplacement) return false;
+    text.remove_prefix(decoded.size);
   }
   return true;
 }

@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "gstqttssettings.h"
+#include "qtts/utf8.h"
 
 namespace gstqtts {
 
@@ -37,7 +38,7 @@ class Utf8Joiner {
 std::string RepairUtf8(std::string_view text);
 
 // Unicode code points in well-formed UTF-8.
-size_t CountCharacters(std::string_view text);
+inline size_t CountCharacters(std::string_view text) { return qtts::CountUtf8(text); }
 
 // Whether well-formed UTF-8 holds nothing to speak: only white space (the Unicode property) and
 // U+FFFD.

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 #include "gstqttsvoices.h"
 
-#include <algorithm>
 #include <atomic>
 #include <filesystem>
 #include <system_error>
@@ -15,8 +14,6 @@
 
 namespace gstqtts {
 namespace {
-
-constexpr size_t kMostVoices = 32;
 
 // What a voice depends on.
 std::string KeyOf(const qtts::Engine& engine, const Settings& settings) {
@@ -65,7 +62,7 @@ std::optional<VoiceStore::Voice> VoiceStore::Get(const std::shared_ptr<const qtt
   if (!settings.names_voice()) return std::shared_ptr<const qtts::ClonedVoice>();
   const std::string key = KeyOf(*engine, settings);
   if (std::optional<qtts::Status> failure = Collect(key)) return *std::move(failure);
-  if (std::shared_ptr<const qtts::ClonedVoice> voice = Find(key)) return voice;
+  if (const auto* voice = made_.Find(key)) return *voice;
   if (job_ != nullptr && job_->key != key) Cancel();
   if (job_ == nullptr) Start(key, engine, settings);
   return Collect(key);
@@ -74,7 +71,7 @@ std::optional<VoiceStore::Voice> VoiceStore::Get(const std::shared_ptr<const qtt
 void VoiceStore::Prepare(const std::shared_ptr<const qtts::Engine>& engine, const Settings& settings) {
   if (job_ != nullptr || !settings.names_voice() || !CheckSettings(settings).ok()) return;
   const std::string key = KeyOf(*engine, settings);
-  if (Find(key) == nullptr) Start(key, engine, settings);
+  if (made_.Find(key) == nullptr) Start(key, engine, settings);
 }
 
 void VoiceStore::Cancel() {
@@ -88,21 +85,12 @@ void VoiceStore::JoinEnded() {
   std::erase_if(given_up_, [](const std::unique_ptr<Job>& job) { return job->done.load(); });
 }
 
-std::shared_ptr<const qtts::ClonedVoice> VoiceStore::Find(const std::string& key) {
-  const auto found =
-      std::find_if(entries_.begin(), entries_.end(), [&](const Entry& entry) { return entry.key == key; });
-  if (found == entries_.end()) return nullptr;
-  std::rotate(entries_.begin(), found, found + 1);
-  return entries_.front().voice;
-}
-
 // Keeps what has been made meanwhile. What could not be is an error for who asks for `key`, and forgotten.
 std::optional<qtts::Status> VoiceStore::Collect(const std::string& key) {
   if (job_ == nullptr || !job_->done) return std::nullopt;
   const std::unique_ptr<Job> job = std::exchange(job_, nullptr);
   if (!job->status.ok()) return job->key == key ? std::optional(job->status) : std::nullopt;
-  entries_.push_front({job->key, job->voice});
-  if (entries_.size() > kMostVoices) entries_.pop_back();
+  made_.Insert(job->key, job->voice);
   return std::nullopt;
 }
 

@@ -2,7 +2,7 @@
 #ifndef GST_QTTS_VOICES_H_
 #define GST_QTTS_VOICES_H_
 
-#include <deque>
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "gstqttssettings.h"
+#include "qtts/lru_cache.h"
 #include "qtts/request.h"
 #include "qtts/status.h"
 
@@ -47,18 +48,15 @@ class VoiceStore {
   void JoinEnded();
 
  private:
-  struct Entry {
-    std::string key;
-    std::shared_ptr<const qtts::ClonedVoice> voice;
-  };
+  static constexpr size_t kMostVoices = 32;
+
   struct Job;
 
-  std::shared_ptr<const qtts::ClonedVoice> Find(const std::string& key);
   std::optional<qtts::Status> Collect(const std::string& key);
   void Start(const std::string& key, const std::shared_ptr<const qtts::Engine>& engine, const Settings& settings);
 
   const std::function<void()> on_done_;
-  std::deque<Entry> entries_;                   // the last used first
+  qtts::LruCache<std::shared_ptr<const qtts::ClonedVoice>> made_{kMostVoices};
   std::unique_ptr<Job> job_;                    // what is being made
   std::vector<std::unique_ptr<Job>> given_up_;  // whose threads may still run
 };

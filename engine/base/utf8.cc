@@ -1,9 +1,16 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-#include "base/utf8.h"
+#include "qtts/utf8.h"
 
+#include <algorithm>
 #include <cstdint>
 
 namespace qtts {
+namespace {
+
+// Any byte of a character but its first.
+bool IsTrail(char byte) { return (static_cast<uint8_t>(byte) & 0xC0U) == 0x80U; }
+
+}  // namespace
 
 Utf8Char DecodeUtf8(std::string_view text) {
   if (text.empty()) return {};
@@ -40,6 +47,25 @@ Utf8Char DecodeUtf8(std::string_view text) {
     high = 0xBF;
   }
   return {code, length, false};
+}
+
+Utf8Char DecodeLastUtf8(std::string_view text) {
+  size_t start = text.size();
+  while (start > 0 && IsTrail(text[--start])) continue;
+  return DecodeUtf8(text.substr(start));
+}
+
+size_t CountUtf8(std::string_view text) {
+  return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char byte) { return !IsTrail(byte); }));
+}
+
+std::string_view Utf8Head(std::string_view text, size_t count) {
+  size_t i = 0;
+  for (size_t characters = 0; i < text.size(); ++i) {
+    if (IsTrail(text[i])) continue;
+    if (characters++ == count) break;
+  }
+  return text.substr(0, i);
 }
 
 void AppendUtf8(char32_t code, std::string* out) {

@@ -8,8 +8,8 @@
 
 #include "cpu/codec_decoder.h"
 #include "cpu/kv_cache.h"
-#include "cpu/lru_cache.h"
 #include "prompt/prompt.h"
+#include "qtts/lru_cache.h"
 
 namespace qtts::cpu {
 

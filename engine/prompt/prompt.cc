@@ -7,9 +7,9 @@
 #include <string_view>
 #include <utility>
 
-#include "base/utf8.h"
 #include "qtts/language.h"
 #include "qtts/model_info.h"
+#include "qtts/utf8.h"
 
 namespace qtts {
 namespace {

@@ -9,7 +9,7 @@
 #include <memory>
 #include <vector>
 
-#include "base/utf8.h"
+#include "qtts/utf8.h"
 
 namespace qtts {
 namespace {

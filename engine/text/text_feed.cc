@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/utf8.h"
+#include "qtts/utf8.h"
 
 namespace qtts {
 namespace {

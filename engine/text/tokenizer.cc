@@ -12,7 +12,7 @@
 
 #include "base/ensure_memory.h"
 #include "base/mapped_file.h"
-#include "base/utf8.h"
+#include "qtts/utf8.h"
 #include "text/byte_alphabet.h"
 #include "text/normalizer.h"
 #include "text/pre_tokenizer.h"

@@ -11,7 +11,7 @@
 #include <unordered_set>
 #include <utility>
 
-#include "base/utf8.h"
+#include "qtts/utf8.h"
 #include "text/byte_alphabet.h"
 
 namespace qtts {

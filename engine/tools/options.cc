@@ -15,7 +15,7 @@
 #include <utility>
 #include <variant>
 
-#include "base/utf8.h"
+#include "qtts/utf8.h"
 #include "qtts/voice.h"
 
 namespace qtts {

@@ -19,13 +19,13 @@
 #include <thread>
 #include <utility>
 
-#include "base/utf8.h"
 #include "print_json.h"
 #include "qtts/bundled_voice.h"
 #include "qtts/engine.h"
 #include "qtts/mutex.h"
 #include "qtts/resources.h"
 #include "qtts/text_check.h"
+#include "qtts/utf8.h"
 #include "sound_file.h"
 
 namespace qtts {

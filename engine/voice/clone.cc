@@ -5,7 +5,7 @@
 #include <cmath>
 #include <vector>
 
-#include "base/utf8.h"
+#include "qtts/utf8.h"
 #include "voice/reference.h"
 
 namespace qtts {

@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "base/mapped_file.h"
-#include "base/utf8.h"
 #include "checkpoint/safetensors.h"
 #include "qtts/resources.h"
+#include "qtts/utf8.h"
 
 namespace qtts {
 namespace {

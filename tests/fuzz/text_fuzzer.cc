@@ -12,8 +12,8 @@
 #include <string_view>
 #include <vector>
 
-#include "base/utf8.h"
 #include "fuzz/check.h"
+#include "qtts/utf8.h"
 #include "text/normalizer.h"
 #include "text/text_feed.h"
 #include "text/tokenizer.h"

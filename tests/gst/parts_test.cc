@@ -4,19 +4,27 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <fstream>
+#include <functional>
+#include <future>
 #include <iterator>
 #include <limits>
+#include <memory>
 #include <random>
 #include <set>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "gstqttsmessages.h"
+#include "gstqttsmonitor.h"
 #include "gstqttsoverrides.h"
 #include "gstqttspcm.h"
 #include "gstqttsposition.h"
+#include "gstqttsreports.h"
 #include "gstqttssettings.h"
 #include "gstqttstext.h"
 #include "gstqttstimeline.h"
@@ -545,6 +553,87 @@ TEST(LeadingSilenceTrimmer, DoesNothingBeforeAnUtteranceBegins) {
   LeadingSilenceTrimmer trimmer(24000);
   std::vector<float> silence(1920, 0.0F);
   EXPECT_EQ(trimmer.Trim(&silence), 0U);
+}
+
+// --- reports
+
+Report ReportOf(uint64_t id) {
+  Report report;
+  report.id = id;
+  return report;
+}
+
+class ReportsTest : public ::testing::Test {
+ protected:
+  void Add(uint64_t id) {
+    const MonitorLock lock(monitor_);
+    reports_->Add(ReportOf(id));
+  }
+  bool AllTold() {
+    const MonitorLock lock(monitor_);
+    return reports_->AllTold();
+  }
+  void Make(const std::function<void(uint64_t)>& reporter) {
+    reports_ = std::make_shared<Reports>([reporter](const Report& report) { reporter(report.id); },
+                                         [this] { return reports_; }, [this] { ++told_; });
+  }
+
+  Monitor monitor_;
+  std::atomic<int> told_ = 0;
+  std::shared_ptr<Reports> reports_;
+};
+
+TEST_F(ReportsTest, AreToldInTheOrderInWhichTheyCame) {
+  std::vector<uint64_t> told;
+  Make([&](uint64_t id) { told.push_back(id); });
+  EXPECT_TRUE(AllTold());
+  for (uint64_t id = 1; id <= 3; ++id) Add(id);
+  EXPECT_FALSE(AllTold());
+  reports_->Deliver();
+  EXPECT_EQ(told, (std::vector<uint64_t>{1, 2, 3}));
+  EXPECT_TRUE(AllTold());
+  EXPECT_EQ(told_, 1);
+}
+
+// What the handler of a report makes happen is told by the same thread, after the handler.
+TEST_F(ReportsTest, AHandlerMayMakeMoreHappen) {
+  std::vector<uint64_t> told;
+  bool inside = false;
+  Make([&](uint64_t id) {
+    EXPECT_FALSE(std::exchange(inside, true));
+    told.push_back(id);
+    if (id < 3) {
+      Add(id + 1);
+      reports_->Deliver();
+      EXPECT_FALSE(reports_->TellSoFar());
+    }
+    inside = false;
+  });
+  Add(1);
+  reports_->Deliver();
+  EXPECT_EQ(told, (std::vector<uint64_t>{1, 2, 3}));
+}
+
+// A thread that finds another one in a handler leaves its report to GLib's pool, and does not wait.
+TEST_F(ReportsTest, NobodyWaitsForAnothersHandler) {
+  std::promise<void> first_begins;
+  std::promise<void> second_is_left;
+  std::promise<void> second_is_told;
+  Make([&](uint64_t id) {
+    if (id == 2) return second_is_told.set_value();
+    first_begins.set_value();
+    second_is_left.get_future().wait();
+  });
+  Add(1);
+  std::thread slow([&] { reports_->Deliver(); });
+  first_begins.get_future().wait();
+  Add(2);
+  reports_->Deliver();
+  second_is_left.set_value();
+  second_is_told.get_future().wait();
+  slow.join();
+  while (!AllTold()) std::this_thread::yield();
+  while (told_ < 2) std::this_thread::yield();
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-#include "base/utf8.h"
+#include "qtts/utf8.h"
 
 #include <glib.h>
 #include <gtest/gtest.h>
@@ -26,6 +26,11 @@ TEST(Utf8, EveryScalarValueComesBack) {
     ASSERT_EQ(c.code, code);
     ASSERT_EQ(c.size, text.size());
     ASSERT_FALSE(c.incomplete);
+    const Utf8Char last = DecodeLastUtf8("x" + text);
+    ASSERT_EQ(last.code, code);
+    ASSERT_EQ(last.size, text.size());
+    ASSERT_EQ(CountUtf8("x" + text + text), 3U);
+    ASSERT_EQ(Utf8Head(text + text, 1), text);
     for (size_t cut = 1; cut < text.size(); ++cut) {
       const Utf8Char part = DecodeUtf8(std::string_view(text).substr(0, cut));
       ASSERT_EQ(part.code, kReplacementCharacter);
@@ -36,6 +41,9 @@ TEST(Utf8, EveryScalarValueComesBack) {
 }
 
 TEST(Utf8, EndOfText) {
+  EXPECT_EQ(DecodeLastUtf8("").size, 0U);
+  EXPECT_EQ(Utf8Head("ab", 3), "ab");
+  EXPECT_EQ(Utf8Head("ab", 0), "");
   EXPECT_EQ(DecodeUtf8("").size, 0U);
   EXPECT_FALSE(DecodeUtf8("").incomplete);
 }

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "cpu/lru_cache.h"
 #include "cpu/talker.h"
+#include "qtts/lru_cache.h"
 #include "random_tensors.h"
 
 namespace qtts::cpu {

@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-#include "base/utf8.h"
+#include "qtts/utf8.h"
 #include "unit/text/random_text.h"
 
 namespace qtts {

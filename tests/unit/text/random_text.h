@@ -7,7 +7,7 @@
 #include <random>
 #include <string>
 
-#include "base/utf8.h"
+#include "qtts/utf8.h"
 
 namespace qtts {
 

@@ -1,22 +1,24 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-#ifndef QTTS_CPU_LRU_CACHE_H_
-#define QTTS_CPU_LRU_CACHE_H_
+#ifndef QTTS_LRU_CACHE_H_
+#define QTTS_LRU_CACHE_H_
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <list>
 #include <string>
 #include <string_view>
 #include <utility>
 
-namespace qtts::cpu {
+namespace qtts {
 
 // Values by key, bounded in number and bytes: where there is no room, those not used for longest go.
 // For some dozens of values. Not thread-safe.
 template <typename Value>
 class LruCache {
  public:
-  LruCache(size_t most_values, size_t most_bytes) : most_values_(most_values), most_bytes_(most_bytes) {}
+  explicit LruCache(size_t most_values, size_t most_bytes = SIZE_MAX)
+      : most_values_(most_values), most_bytes_(most_bytes) {}
 
   // Null if there is none. Valid until the next Insert().
   const Value* Find(std::string_view key) {
@@ -28,7 +30,7 @@ class LruCache {
   }
 
   // For a key that is not there. A value of more bytes than all may have is not kept.
-  void Insert(std::string key, Value value, size_t bytes) {
+  void Insert(std::string key, Value value, size_t bytes = 0) {
     if (bytes > most_bytes_) return;
     entries_.push_front({std::move(key), std::move(value), bytes});
     bytes_ += bytes;
@@ -54,6 +56,6 @@ class LruCache {
   std::list<Entry> entries_;  // the last used first
 };
 
-}  // namespace qtts::cpu
+}  // namespace qtts
 
-#endif  // QTTS_CPU_LRU_CACHE_H_
+#endif  // QTTS_LRU_CACHE_H_

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-#ifndef QTTS_BASE_UTF8_H_
-#define QTTS_BASE_UTF8_H_
+#ifndef QTTS_UTF8_H_
+#define QTTS_UTF8_H_
 
 #include <cstddef>
 #include <string>
 #include <string_view>
 
+// UTF-8, for the engine and for the element: nothing else decodes it.
 namespace qtts {
 
 inline constexpr char32_t kReplacementCharacter = 0xFFFD;
@@ -21,6 +22,15 @@ struct Utf8Char {
 // recommends (section 3.9) and Python's errors="replace" does: one U+FFFD for each.
 Utf8Char DecodeUtf8(std::string_view text);
 
+// Reads the last code point of well-formed text; its size is 0 only where there is none.
+Utf8Char DecodeLastUtf8(std::string_view text);
+
+// Code points in well-formed text.
+size_t CountUtf8(std::string_view text);
+
+// The first `count` code points of well-formed text, or all of it.
+std::string_view Utf8Head(std::string_view text, size_t count);
+
 // Appends the UTF-8 form of a Unicode scalar value.
 void AppendUtf8(char32_t code, std::string* out);
 
@@ -32,4 +42,4 @@ bool IsWhiteSpace(char32_t code);
 
 }  // namespace qtts
 
-#endif  // QTTS_BASE_UTF8_H_
+#endif  // QTTS_UTF8_H_
