@@ -22,9 +22,6 @@ struct Stack {
   TransformerConfig config;
   std::vector<Layer> layers;
   const float* norm = nullptr;
-  // What flows between kernels, of this stack alone: the zeros beyond the columns must stay.
-  void* attended = nullptr;
-  void* inner = nullptr;
 };
 
 }  // namespace qtts::cuda

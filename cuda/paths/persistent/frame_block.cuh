@@ -2,8 +2,11 @@
 #ifndef QTTS_CUDA_PATHS_PERSISTENT_FRAME_BLOCK_CUH_
 #define QTTS_CUDA_PATHS_PERSISTENT_FRAME_BLOCK_CUH_
 
+#include <cstddef>
 #include <cstdint>
+#include <utility>
 
+#include "network/operations.h"
 #include "paths/persistent/frame_kernel.h"
 #include "paths/persistent/frame_memory.cuh"
 #include "paths/persistent/frame_shape.cuh"
@@ -57,6 +60,21 @@ class Block {
   __device__ __forceinline__ void BeginPass(int pass);
   template <int kHidden, int kRows, bool kTalker>
   __device__ __forceinline__ void RunLayers(const PersistentStack& s, int pass);
+  // The i-th layer: every operation of kLayerOperations, in that order.
+  template <int kHidden, int kRows, bool kTalker, size_t... kIndices>
+  __device__ __forceinline__ void RunLayer(const PersistentStack& s, int i, int num_layers, int pass,
+                                           std::index_sequence<kIndices...> operations);
+  template <Operation kOperation, int kHidden, int kRows, bool kTalker>
+  __device__ __forceinline__ void RunOperation(const PersistentStack& s, const PersistentLayer& layer, int i,
+                                               int num_layers, int pass);
+  template <int kHidden, int kRows>
+  __device__ __forceinline__ void RunQkv(const PersistentStack& s, const PersistentLayer& layer, int i, int pass);
+  template <int kHidden, int kRows>
+  __device__ __forceinline__ void RunO(const PersistentStack& s, const PersistentLayer& layer);
+  template <int kHidden, int kRows>
+  __device__ __forceinline__ void RunGated(const PersistentStack& s);
+  template <int kHidden, int kRows>
+  __device__ __forceinline__ void RunDown(const PersistentStack& s, int i, int num_layers);
   // The logits, and after the talker what the predictor takes of its hidden state. A row's quads lie `apart` rows of
   // the pass apart, the last of them counts.
   template <int kHidden>

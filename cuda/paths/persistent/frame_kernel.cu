@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
+#include <cstddef>
+#include <utility>
+
 #include "paths/persistent/frame_kernel.h"
 #include "paths/persistent/frame_shape.cuh"
 #include "paths/persistent/frame_variant.h"
@@ -8,8 +11,18 @@
 namespace qtts::cuda {
 namespace {
 
+template <size_t... kIndices>
+persistent::Variant FindVariant(int talker_hidden, int rows, std::index_sequence<kIndices...> /*widths*/) {
+  persistent::Variant variant = {};
+  const auto take = [&](int width, persistent::Variant (*variant_of)(int)) {
+    if (width == talker_hidden) variant = variant_of(rows);
+  };
+  (take(kPersistentTalkerWidths[kIndices], persistent::VariantOf<kPersistentTalkerWidths[kIndices]>), ...);
+  return variant;
+}
+
 persistent::Variant VariantOf(int talker_hidden, int rows) {
-  return talker_hidden == kPersistentHidden ? persistent::NarrowVariant(rows) : persistent::WideVariant(rows);
+  return FindVariant(talker_hidden, rows, std::make_index_sequence<kPersistentTalkerWidths.size()>());
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 
@@ -27,9 +28,9 @@ inline constexpr int kPersistentLayers = 40;        // of both stacks together
 inline constexpr int kPersistentGroups = 16;        // codes per frame
 inline constexpr int kPersistentVocab = 3072;       // logits that there is room for
 inline constexpr int kPersistentCandidates = 4096;  // no fewer, a power of two
-// The widths that the kernel is made for: of the predictor and the small talker, and of the large talker.
+// The widths that the kernel is made for: of the predictor, and of talkers (also in cuda/meson.build).
 inline constexpr int kPersistentHidden = 1024;
-inline constexpr int kPersistentWideHidden = 2048;
+inline constexpr std::array kPersistentTalkerWidths = {kPersistentHidden, 2048};
 constexpr int PersistentIntermediate(int hidden) { return 3 * hidden; }
 // Splits of the longest context, and those that one block attends to at most, for so many rows.
 constexpr int PersistentSplits(int rows) { return rows > 4 ? 128 : 256; }

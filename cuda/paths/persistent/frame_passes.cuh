@@ -2,11 +2,14 @@
 #ifndef QTTS_CUDA_PATHS_PERSISTENT_FRAME_PASSES_CUH_
 #define QTTS_CUDA_PATHS_PERSISTENT_FRAME_PASSES_CUH_
 
+#include <cstddef>
 #include <cstdint>
+#include <utility>
 
 #include "paths/persistent/frame_attention.cuh"
 #include "paths/persistent/frame_block.cuh"
 #include "paths/persistent/frame_choice.cuh"
+#include "paths/persistent/frame_order.h"
 #include "paths/persistent/frame_products.cuh"
 #include "paths/persistent/frame_rows.cuh"
 #include "paths/persistent/frame_shape.cuh"
@@ -148,77 +151,119 @@ __device__ __forceinline__ void Block<kTalkerHidden, kStreams>::BeginPass(int pa
 template <int kTalkerHidden, int kStreams>
 template <int kHidden, int kRows, bool kTalker>
 __device__ __forceinline__ void Block<kTalkerHidden, kStreams>::RunLayers(const PersistentStack& s, int pass) {
-  constexpr int kIntermediate = PersistentIntermediate(kHidden);
-  constexpr int kOwnTiles = kHidden / 8 / kBlocks;
   const int num_layers = Uniform(s.num_layers);
 #pragma unroll 1
   for (int i = 0; i < num_layers; ++i) {
     // Addresses are computed anew: what the compiler would keep of them for all layers is more than there are
     // registers for.
     asm volatile("" : "+r"(thread_), "+r"(warp_), "+r"(lane_));
-    const PersistentLayer& layer = shared_->layers[s.first_layer + i];
     PrefetchCache(s, i);
-    {
-      constexpr int kTiles = kQkvWidth / 16 / kBlocks;
-      Multiply<kHidden, 2, kTiles, kRows, true>([&] {
-        if (i == 0) {
-          StageInput<kHidden, kRows>(s, layer.input_norm, pass);
-        } else {
-          StageQuads<kHidden, kRows>(s.x, kHidden / 4);
-        }
-      });
-      ++epoch_;
-      FinishRows<16, kTiles, kRows>(
-          [&](int tile, int row, int m) { return s.qkv + row * kQkvWidth + TileAt(tile) * 16 + m; },
-          [&](Word* target, int tile, int row, int m, bool valid, const float* partial) {
-            float value = SumOfShares(partial + m, kRows * 16, Factor<kHidden>(s, row));
-            if (layer.qkv_bias != nullptr) value = __fadd_rn(value, layer.qkv_bias[TileAt(tile) * 16 + m]);
-            if (valid) Publish(target, __float_as_uint(value), epoch_);
-          });
-    }
-    // Now that others can go on.
-    if (i == 0) TakeOwn<kHidden, kRows>(pass);
-    Attend<kRows, kTalker>(s, layer, i);
-
-    // What the finishing threads need of the next norms is there before the words are.
-    const float post_norm = OwnNorm<kHidden, kRows>(layer.post_norm);
-    Multiply<kQueryWidth, 1, kOwnTiles, kRows, false>([&] { StagePairs<kQueryWidth, kRows>(s.attended); });
-    ++epoch_;
-    AddToOwn<kHidden, kRows>(layer.o_bias, post_norm, s.x_middle);
-
-    {
-      constexpr int kTiles = GatedTiles(kHidden, kRows);
-      const auto finish = [&](int first) {
-        FinishRows<8, kTiles, kRows>(
-            [&](int tile, int row, int m) {
-              return s.inner + row * (kIntermediate / 2) + TileAt(first + tile) * 4 + m / 2;
-            },
-            [&](Word* target, int, int row, int m, bool valid, const float* partial) {
-              const float factor = Factor<kHidden>(s, row);
-              const float gate = SumOfShares(partial + m, kRows * 16, factor);
-              const float value = Silu<__nv_bfloat16>(gate) * SumOfShares(partial + m + 8, kRows * 16, factor);
-              const float next = __shfl_down_sync(~0U, value, 1);
-              if (valid && m % 2 == 0) Publish(target, PackBf16(value, next), epoch_);
-            });
-      };
-      Multiply<kHidden, 2, kTiles, kRows, true>([&] { StageQuads<kHidden, kRows>(s.x_middle, kHidden / 4); });
-      ++epoch_;
-      finish(0);
-      constexpr int kAllTiles = kIntermediate / 8 / kBlocks;
-      static_assert(kAllTiles % kTiles == 0);
-#pragma unroll 1
-      for (int first = kTiles; first < kAllTiles; first += kTiles) {
-        Multiply<kHidden, 2, kTiles, kRows, false>([] {});
-        finish(first);
-      }
-    }
-
-    const bool last = i + 1 == num_layers;
-    const float next_norm = OwnNorm<kHidden, kRows>(last ? s.norm : shared_->layers[s.first_layer + i + 1].input_norm);
-    Multiply<kIntermediate, 1, kOwnTiles, kRows, false>([&] { StagePairs<kIntermediate, kRows>(s.inner); });
-    ++epoch_;
-    AddToOwn<kHidden, kRows>(nullptr, next_norm, s.x);
+    RunLayer<kHidden, kRows, kTalker>(s, i, num_layers, pass, std::make_index_sequence<kLayerOperations.size()>());
   }
+}
+
+template <int kTalkerHidden, int kStreams>
+template <int kHidden, int kRows, bool kTalker, size_t... kIndices>
+__device__ __forceinline__ void Block<kTalkerHidden, kStreams>::RunLayer(
+    const PersistentStack& s, int i, int num_layers, int pass, std::index_sequence<kIndices...> /*operations*/) {
+  const PersistentLayer& layer = shared_->layers[s.first_layer + i];
+  (RunOperation<kLayerOperations[kIndices].operation, kHidden, kRows, kTalker>(s, layer, i, num_layers, pass), ...);
+}
+
+template <int kTalkerHidden, int kStreams>
+template <Operation kOperation, int kHidden, int kRows, bool kTalker>
+__device__ __forceinline__ void Block<kTalkerHidden, kStreams>::RunOperation(const PersistentStack& s,
+                                                                             const PersistentLayer& layer, int i,
+                                                                             int num_layers, int pass) {
+  if constexpr (kOperation == Operation::kQkv) {
+    RunQkv<kHidden, kRows>(s, layer, i, pass);
+  } else if constexpr (kOperation == Operation::kAttend) {
+    Attend<kRows, kTalker>(s, layer, i);
+  } else if constexpr (kOperation == Operation::kO) {
+    RunO<kHidden, kRows>(s, layer);
+  } else if constexpr (kOperation == Operation::kGated) {
+    RunGated<kHidden, kRows>(s);
+  } else {
+    static_assert(kOperation == Operation::kDown, "every operation of a layer has a phase");
+    RunDown<kHidden, kRows>(s, i, num_layers);
+  }
+}
+
+template <int kTalkerHidden, int kStreams>
+template <int kHidden, int kRows>
+__device__ __forceinline__ void Block<kTalkerHidden, kStreams>::RunQkv(const PersistentStack& s,
+                                                                       const PersistentLayer& layer, int i, int pass) {
+  constexpr int kTiles = kQkvWidth / 16 / kBlocks;
+  Multiply<kHidden, 2, kTiles, kRows, true>([&] {
+    if (i == 0) {
+      StageInput<kHidden, kRows>(s, layer.input_norm, pass);
+    } else {
+      StageQuads<kHidden, kRows>(s.x, kHidden / 4);
+    }
+  });
+  ++epoch_;
+  FinishRows<16, kTiles, kRows>(
+      [&](int tile, int row, int m) { return s.qkv + row * kQkvWidth + TileAt(tile) * 16 + m; },
+      [&](Word* target, int tile, int row, int m, bool valid, const float* partial) {
+        float value = SumOfShares(partial + m, kRows * 16, Factor<kHidden>(s, row));
+        if (layer.qkv_bias != nullptr) value = __fadd_rn(value, layer.qkv_bias[TileAt(tile) * 16 + m]);
+        if (valid) Publish(target, __float_as_uint(value), epoch_);
+      });
+  // Now that others can go on.
+  if (i == 0) TakeOwn<kHidden, kRows>(pass);
+}
+
+template <int kTalkerHidden, int kStreams>
+template <int kHidden, int kRows>
+__device__ __forceinline__ void Block<kTalkerHidden, kStreams>::RunO(const PersistentStack& s,
+                                                                     const PersistentLayer& layer) {
+  // What the finishing threads need of the next norm is there before the words are.
+  const float post_norm = OwnNorm<kHidden, kRows>(layer.post_norm);
+  Multiply<kQueryWidth, 1, kHidden / 8 / kBlocks, kRows, false>([&] { StagePairs<kQueryWidth, kRows>(s.attended); });
+  ++epoch_;
+  AddToOwn<kHidden, kRows>(layer.o_bias, post_norm, s.x_middle);
+}
+
+template <int kTalkerHidden, int kStreams>
+template <int kHidden, int kRows>
+__device__ __forceinline__ void Block<kTalkerHidden, kStreams>::RunGated(const PersistentStack& s) {
+  constexpr int kIntermediate = PersistentIntermediate(kHidden);
+  constexpr int kTiles = GatedTiles(kHidden, kRows);
+  const auto finish = [&](int first) {
+    FinishRows<8, kTiles, kRows>(
+        [&](int tile, int row, int m) {
+          return s.inner + row * (kIntermediate / 2) + TileAt(first + tile) * 4 + m / 2;
+        },
+        [&](Word* target, int, int row, int m, bool valid, const float* partial) {
+          const float factor = Factor<kHidden>(s, row);
+          const float gate = SumOfShares(partial + m, kRows * 16, factor);
+          const float value = Silu<__nv_bfloat16>(gate) * SumOfShares(partial + m + 8, kRows * 16, factor);
+          const float next = __shfl_down_sync(~0U, value, 1);
+          if (valid && m % 2 == 0) Publish(target, PackBf16(value, next), epoch_);
+        });
+  };
+  Multiply<kHidden, 2, kTiles, kRows, true>([&] { StageQuads<kHidden, kRows>(s.x_middle, kHidden / 4); });
+  ++epoch_;
+  finish(0);
+  constexpr int kAllTiles = kIntermediate / 8 / kBlocks;
+  static_assert(kAllTiles % kTiles == 0);
+#pragma unroll 1
+  for (int first = kTiles; first < kAllTiles; first += kTiles) {
+    Multiply<kHidden, 2, kTiles, kRows, false>([] {});
+    finish(first);
+  }
+}
+
+template <int kTalkerHidden, int kStreams>
+template <int kHidden, int kRows>
+__device__ __forceinline__ void Block<kTalkerHidden, kStreams>::RunDown(const PersistentStack& s, int i,
+                                                                        int num_layers) {
+  constexpr int kIntermediate = PersistentIntermediate(kHidden);
+  const bool last = i + 1 == num_layers;
+  const float next_norm = OwnNorm<kHidden, kRows>(last ? s.norm : shared_->layers[s.first_layer + i + 1].input_norm);
+  Multiply<kIntermediate, 1, kHidden / 8 / kBlocks, kRows, false>([&] { StagePairs<kIntermediate, kRows>(s.inner); });
+  ++epoch_;
+  AddToOwn<kHidden, kRows>(nullptr, next_norm, s.x);
 }
 
 template <int kTalkerHidden, int kStreams>

@@ -14,9 +14,9 @@ struct Variant {
   size_t (*bytes)(int ring_slots);
 };
 
-// For 1, 2, 4 or 8 rows. Either width is a file of its own, as they take long to compile.
-Variant NarrowVariant(int rows);
-Variant WideVariant(int rows);
+// For 1, 2, 4 or 8 rows and one of kPersistentTalkerWidths, in frame_kernel_width.cu.
+template <int kTalkerHidden>
+Variant VariantOf(int rows);
 
 }  // namespace qtts::cuda::persistent
 

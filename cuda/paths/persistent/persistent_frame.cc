@@ -3,7 +3,11 @@
 
 #include <algorithm>
 #include <limits>
+#include <span>
 #include <string>
+#include <vector>
+
+#include "paths/persistent/frame_order.h"
 
 namespace qtts::cuda {
 namespace {
@@ -14,23 +18,52 @@ constexpr int kRingSlots = 8;
 
 Status Unsupported(const std::string& what) { return Status::Unsupported("the persistent kernel: " + what); }
 
-Status CheckStack(const TransformerConfig& c, const char* part, bool may_be_wide) {
+Status CheckStack(const TransformerConfig& c, const char* part, std::span<const int> widths) {
   const auto check = [&](bool good, const std::string& what) {
     return good ? Status::Ok() : Unsupported(std::string("the ") + part + "'s " + what);
   };
   QTTS_RETURN_IF_ERROR(check(c.head_dim == kPersistentHeadDim, "head_dim is not 128"));
   QTTS_RETURN_IF_ERROR(check(c.num_heads == kPersistentHeads && c.num_kv_heads == kPersistentKvHeads,
                              "heads are not 16 with 8 key heads"));
+  std::string names;
+  for (const int width : widths) names += (names.empty() ? "" : " or ") + std::to_string(width);
   QTTS_RETURN_IF_ERROR(
-      check(c.hidden_size == kPersistentHidden || (may_be_wide && c.hidden_size == kPersistentWideHidden),
-            may_be_wide ? "hidden_size is not 1024 or 2048" : "hidden_size is not 1024"));
+      check(std::find(widths.begin(), widths.end(), c.hidden_size) != widths.end(), "hidden_size is not " + names));
   return check(c.intermediate_size == PersistentIntermediate(c.hidden_size),
                "intermediate_size is not three times its hidden_size");
 }
 
+// What of the model is not as the kernel was made for.
+Status CheckModel(const Network& network) {
+  if (network.precision != Precision::kBF16) return Unsupported("the precision is not BF16");
+  const TransformerConfig& t = network.talker.config;
+  const TransformerConfig& p = network.predictor.config;
+  QTTS_RETURN_IF_ERROR(CheckStack(t, "talker", kPersistentTalkerWidths));
+  QTTS_RETURN_IF_ERROR(CheckStack(p, "code predictor", std::span(&kPersistentHidden, 1)));
+  if (t.num_layers + p.num_layers > kPersistentLayers) return Unsupported("the model has more than 40 layers");
+  if (network.groups < 2) return Unsupported("the model has one code per frame");
+  if (network.groups > kPersistentGroups) return Unsupported("the model has more than 16 codes per frame");
+  if (network.talker_head.outputs > kPersistentVocab) return Unsupported("the talker has more than 3072 ids");
+  for (const Matrix& head : network.heads) {
+    if (head.outputs > kPersistentVocab || head.outputs % 2 != 0 || head.outputs != network.heads.front().outputs) {
+      return Unsupported("the code predictor has more than 3072 ids, or not everywhere as many");
+    }
+  }
+  if (network.has_projection() != (t.hidden_size != kPersistentHidden)) {
+    return Unsupported("hidden states need a projection that is not there, or have one that they do not need");
+  }
+  return Status::Ok();
+}
+
+int DeviceAttribute(cudaDeviceAttr which, int device) {
+  int value = 0;
+  (void)Succeeds(cudaDeviceGetAttribute(&value, which, device));
+  return value;
+}
+
 size_t RoundUp(size_t bytes) { return (bytes + 127) / 128 * 128; }
 
-PersistentStack Describe(const Stack& stack) {
+PersistentStack DescribeStack(const Stack& stack) {
   const TransformerConfig& c = stack.config;
   PersistentStack s;
   s.num_layers = c.num_layers;
@@ -51,90 +84,93 @@ void AppendLayers(const Stack& stack, std::vector<PersistentLayer>* layers) {
 
 }  // namespace
 
-Result<std::unique_ptr<PersistentFrame>> PersistentFrame::Create(const PersistentFrameSources& sources,
-                                                                 unsigned patience) {
-  std::unique_ptr<PersistentFrame> frame(new PersistentFrame());
-  QTTS_RETURN_IF_ERROR(frame->Prepare(sources, patience));
+Result<std::unique_ptr<PersistentFrame>> PersistentFrame::Create(const Network& network, const FrameBuffers& buffers,
+                                                                 const PersistentNumbers& numbers, unsigned patience,
+                                                                 cudaStream_t stream) {
+  std::unique_ptr<PersistentFrame> frame(new PersistentFrame(stream));
+  QTTS_RETURN_IF_ERROR(frame->Prepare(network, buffers, numbers, patience));
   return frame;
 }
 
-Status PersistentFrame::Prepare(const PersistentFrameSources& sources, unsigned patience) {
-  if (sources.precision != Precision::kBF16) return Unsupported("the precision is not BF16");
-  const TransformerConfig& t = sources.talker->config;
-  const TransformerConfig& p = sources.predictor->config;
-  QTTS_RETURN_IF_ERROR(CheckStack(t, "talker", true));
-  QTTS_RETURN_IF_ERROR(CheckStack(p, "code predictor", false));
-  if (t.num_layers + p.num_layers > kPersistentLayers) return Unsupported("the model has more than 40 layers");
-  if (sources.groups < 2) return Unsupported("the model has one code per frame");
-  if (sources.groups > kPersistentGroups) return Unsupported("the model has more than 16 codes per frame");
-  if (sources.talker_head->outputs > kPersistentVocab) return Unsupported("the talker has more than 3072 ids");
-  for (const Matrix& head : *sources.heads) {
-    if (head.outputs > kPersistentVocab || head.outputs % 2 != 0 || head.outputs != sources.heads->front().outputs) {
-      return Unsupported("the code predictor has more than 3072 ids, or not everywhere as many");
-    }
-  }
-  if ((sources.projection->data != nullptr) != (t.hidden_size != kPersistentHidden)) {
-    return Unsupported("hidden states need a projection that is not there, or have one that they do not need");
-  }
-
+Status PersistentFrame::Prepare(const Network& network, const FrameBuffers& buffers, const PersistentNumbers& numbers,
+                                unsigned patience) {
+  QTTS_RETURN_IF_ERROR(CheckModel(network));
   int device = 0;
   QTTS_RETURN_IF_CUDA_ERROR(cudaGetDevice(&device), kPreparing);
-  const auto attribute = [&](cudaDeviceAttr which) {
-    int value = 0;
-    (void)Succeeds(cudaDeviceGetAttribute(&value, which, device));
-    return value;
-  };
-  if (attribute(cudaDevAttrComputeCapabilityMajor) != 9) return Unsupported("the GPU is not of compute capability 9");
-  if (attribute(cudaDevAttrCooperativeLaunch) == 0) return Unsupported("the GPU has no cooperative launches");
-  if (attribute(cudaDevAttrMultiProcessorCount) < kPersistentBlocks) {
+  if (DeviceAttribute(cudaDevAttrComputeCapabilityMajor, device) != 9) {
+    return Unsupported("the GPU is not of compute capability 9");
+  }
+  if (DeviceAttribute(cudaDevAttrCooperativeLaunch, device) == 0) {
+    return Unsupported("the GPU has no cooperative launches");
+  }
+  if (DeviceAttribute(cudaDevAttrMultiProcessorCount, device) < kPersistentBlocks) {
     return Unsupported("the GPU has fewer than 128 processors");
   }
-  const auto shared_limit = static_cast<size_t>(attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin));
+  const auto shared_limit = static_cast<size_t>(DeviceAttribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
 
+  Describe(network, buffers);
   FrameKernelArguments& a = arguments_;
-  a.groups = sources.groups;
-  a.talker = Describe(*sources.talker);
-  a.talker.pages = sources.talker_pages.table;
-  a.talker.pages_per_sequence = sources.talker_pages.pages_per_sequence;
-  a.talker.page_positions = sources.talker_pages.page_positions;
-  a.talker.cache_heads = kPersistentKvHeads;
-  a.predictor = Describe(*sources.predictor);
-  a.predictor.first_layer = t.num_layers;
-  a.talker_hidden = t.hidden_size;
-  a.talker_vocab = sources.talker_head->outputs;
-  a.predictor_vocab = sources.heads->front().outputs;
-  a.talker_head = static_cast<const char*>(sources.talker_head->data);
-  a.projection = static_cast<const char*>(sources.projection->data);
-  a.projection_bias = sources.projection->bias;
-  a.x = sources.x;
-  a.eos_id = sources.eos_id;
-  a.frame = sources.frame;
-  a.slots = sources.slots;
-  a.history = sources.history;
-  a.history_words = sources.history_words;
-  a.talker_logits = sources.talker_logits;
-  a.predictor_logits = sources.predictor_logits;
   a.patience = patience;
-  // Six hand-overs a layer; logits, hidden state, id.
-  const int passes = sources.groups;
-  a.epochs_per_frame = static_cast<unsigned>(6 * t.num_layers + 3 + passes * (6 * p.num_layers + 2));
+  a.epochs_per_frame = static_cast<unsigned>(persistent::EpochsPerFrame(
+      network.talker.config.num_layers, network.predictor.config.num_layers, network.groups));
   a.epoch_frames = (std::numeric_limits<unsigned>::max() - 1) / a.epochs_per_frame;
+  QTTS_RETURN_IF_ERROR(AllocateTables(network));
+  QTTS_RETURN_IF_ERROR(AllocateWords());
+  QTTS_ASSIGN_OR_RETURN(candidates_, DeviceMemory::Allocate(sizeof(unsigned long long) * kPersistentRows *
+                                                            size_t{kPersistentCandidates}));
+  a.candidates = candidates_.as<unsigned long long>();
+  QTTS_ASSIGN_OR_RETURN(report_, PinnedMemory::AllocateZeroed(sizeof(unsigned)));
+  a.report = report_.as<unsigned>();
 
+  const auto pace = [](const PaceNumbers& of) { return WeightPace{of.in_flight, of.ahead}; };
+  a.talker.pace = pace(a.talker_hidden > kPersistentHidden ? numbers.wide_talker : numbers.narrow_talker);
+  a.predictor.pace = pace(numbers.predictor);
+  return PrepareKernels(shared_limit);
+}
+
+void PersistentFrame::Describe(const Network& network, const FrameBuffers& buffers) {
+  FrameKernelArguments& a = arguments_;
+  a.groups = network.groups;
+  a.talker = DescribeStack(network.talker);
+  a.talker.pages = buffers.talker_pages().table;
+  a.talker.pages_per_sequence = buffers.talker_pages().pages_per_sequence;
+  a.talker.page_positions = buffers.talker_pages().page_positions;
+  a.talker.cache_heads = kPersistentKvHeads;
+  a.predictor = DescribeStack(network.predictor);
+  a.predictor.first_layer = network.talker.config.num_layers;
+  a.talker_hidden = network.hidden_size();
+  a.talker_vocab = network.head(0).outputs;
+  a.predictor_vocab = network.head(1).outputs;
+  a.talker_head = static_cast<const char*>(network.head(0).data);
+  a.projection = static_cast<const char*>(network.projection.data);
+  a.projection_bias = network.projection.bias;
+  a.x = buffers.x;
+  a.eos_id = network.config.talker.codec_eos_id;
+  a.frame = buffers.frame;
+  a.slots = buffers.slots;
+  a.history = buffers.history;
+  a.history_words = buffers.history_words;
+  a.talker_logits = buffers.talker_logits;
+  a.predictor_logits = buffers.predictor_logits;
+}
+
+// Layers, passes, and the predictor's keys and values, one page a row.
+Status PersistentFrame::AllocateTables(const Network& network) {
+  FrameKernelArguments& a = arguments_;
   std::vector<PersistentLayer> layers;
-  AppendLayers(*sources.talker, &layers);
-  AppendLayers(*sources.predictor, &layers);
+  AppendLayers(network.talker, &layers);
+  AppendLayers(network.predictor, &layers);
   std::vector<PredictorPass> steps;
-  for (size_t i = 0; i < sources.heads->size(); ++i) {
-    const Table& table = (*sources.predictor_tables)[i];
-    steps.push_back({static_cast<const char*>((*sources.heads)[i].data), static_cast<const char*>(table.data),
+  for (size_t i = 0; i < network.heads.size(); ++i) {
+    const Table& table = network.predictor_tables[i];
+    steps.push_back({static_cast<const char*>(network.heads[i].data), static_cast<const char*>(table.data),
                      table.stride, static_cast<unsigned>(table.rows)});
   }
-  // The predictor's keys and values, one page a row.
   a.predictor.pages_per_sequence = 1;
-  a.predictor.page_positions = sources.groups;
+  a.predictor.page_positions = network.groups;
   a.predictor.cache_heads = kPersistentHeads;
-  const size_t page_bytes = static_cast<size_t>(p.num_layers) * kPersistentHeads * 2 *
-                            static_cast<size_t>(sources.groups) * kPersistentHeadDim * 2;
+  const size_t page_bytes = static_cast<size_t>(network.predictor.config.num_layers) * kPersistentHeads * 2 *
+                            static_cast<size_t>(network.groups) * kPersistentHeadDim * 2;
   QTTS_ASSIGN_OR_RETURN(cache_, DeviceMemory::AllocateZeroed(kPersistentRows * page_bytes));
   std::vector<void*> pages;
   for (size_t row = 0; row < kPersistentRows; ++row) pages.push_back(cache_.as<char>() + row * page_bytes);
@@ -154,25 +190,18 @@ Status PersistentFrame::Prepare(const PersistentFrameSources& sources, unsigned 
       kPreparing);
   a.layers = reinterpret_cast<const PersistentLayer*>(tables);
   a.passes = reinterpret_cast<const PredictorPass*>(tables + layer_bytes);
-  QTTS_RETURN_IF_ERROR(AllocateWords());
-  QTTS_ASSIGN_OR_RETURN(candidates_, DeviceMemory::Allocate(sizeof(unsigned long long) * kPersistentRows *
-                                                            size_t{kPersistentCandidates}));
-  a.candidates = candidates_.as<unsigned long long>();
-  QTTS_ASSIGN_OR_RETURN(report_, PinnedMemory::AllocateZeroed(sizeof(unsigned)));
-  a.report = report_.as<unsigned>();
+  return Status::Ok();
+}
 
-  const auto pace = [](const PaceNumbers& numbers) { return WeightPace{numbers.in_flight, numbers.ahead}; };
-  const bool wide = t.hidden_size > kPersistentHidden;
-  a.talker.pace = pace(wide ? sources.numbers.wide_talker : sources.numbers.narrow_talker);
-  a.predictor.pace = pace(sources.numbers.predictor);
-
+Status PersistentFrame::PrepareKernels(size_t shared_limit) {
+  const int hidden = arguments_.talker_hidden;
   for (size_t i = 0; i < kRowBuckets.size(); ++i) {
-    const size_t fixed = FrameKernelBytes(t.hidden_size, kRowBuckets[i], 0);
+    const size_t fixed = FrameKernelBytes(hidden, kRowBuckets[i], 0);
     const size_t slots = shared_limit < fixed ? 0 : (shared_limit - fixed) / kPersistentPieceBytes;
     if (slots < kMinRingSlots) return Unsupported("the GPU's processors have too little shared memory");
     ring_slots_[i] = std::min(kRingSlots, static_cast<int>(slots));
     int resident = 0;
-    const cudaError_t error = PrepareFrameKernel(t.hidden_size, kRowBuckets[i], ring_slots_[i], &resident);
+    const cudaError_t error = PrepareFrameKernel(hidden, kRowBuckets[i], ring_slots_[i], &resident);
     if (error == cudaErrorNoKernelImageForDevice) return Unsupported("the build has no code for compute capability 9");
     QTTS_RETURN_IF_CUDA_ERROR(error, kPreparing);
     if (resident < 1) return Unsupported("a block does not fit on the GPU's processors");
@@ -182,11 +211,11 @@ Status PersistentFrame::Prepare(const PersistentFrameSources& sources, unsigned 
 
 Status PersistentFrame::AllocateWords() {
   FrameKernelArguments& a = arguments_;
-  struct Part {
+  struct Words {
     void** words;
     size_t bytes;
   };
-  std::vector<Part> parts;
+  std::vector<Words> parts;
   constexpr size_t kRows = kPersistentRows;
   constexpr size_t kQuadBytes = 16;
   constexpr size_t kQueryWidth = size_t{kPersistentHeads} * kPersistentHeadDim;
@@ -208,10 +237,10 @@ Status PersistentFrame::AllocateWords() {
   add(&a.logits, kRows * kPersistentVocab * sizeof(Word));
   add(&a.ids, kRows * sizeof(Word));
   size_t total = 0;
-  for (const Part& part : parts) total += RoundUp(part.bytes);
+  for (const Words& part : parts) total += RoundUp(part.bytes);
   QTTS_ASSIGN_OR_RETURN(words_, DeviceMemory::AllocateZeroed(total));
   char* next = words_.as<char>();
-  for (const Part& part : parts) {
+  for (const Words& part : parts) {
     *part.words = next;
     next += RoundUp(part.bytes);
   }
@@ -225,12 +254,12 @@ bool PersistentFrame::Covers(int rows, int splits) const {
          (items + kPersistentBlocks - 1) / kPersistentBlocks <= PersistentItems(rows);
 }
 
-Status PersistentFrame::Enqueue(bool talker, int rows, cudaStream_t stream) const {
+Status PersistentFrame::Enqueue(FrameStart start, int rows, int /*splits*/) const {
   FrameKernelArguments arguments = arguments_;
-  arguments.runs_talker = talker;
+  arguments.runs_talker = start == FrameStart::kInput;
   arguments.ring_slots =
       ring_slots_[static_cast<size_t>(std::find(kRowBuckets.begin(), kRowBuckets.end(), rows) - kRowBuckets.begin())];
-  return CudaStatus(LaunchFrameKernel(arguments, rows, stream), "making speech");
+  return CudaStatus(LaunchFrameKernel(arguments, rows, stream_), "making speech");
 }
 
 EpochWords PersistentFrame::epoch_words() const {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 #include "paths/persistent/frame_variant.cuh"
 
+// Compiled once for each of kPersistentTalkerWidths (cuda/meson.build), as they take long to compile.
 namespace qtts::cuda::persistent {
 
-Variant WideVariant(int rows) { return VariantOf<kPersistentWideHidden>(rows); }
+template Variant VariantOf<QTTS_TALKER_WIDTH>(int rows);
 
 }  // namespace qtts::cuda::persistent

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#ifndef QTTS_CUDA_NETWORK_NETWORK_H_
+#define QTTS_CUDA_NETWORK_NETWORK_H_
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "checkpoint/checkpoint.h"
+#include "gemm/gemm.h"
+#include "network/operations.h"
+#include "network/stack.h"
+#include "network/weight_loader.h"
+#include "qtts/status.h"
+
+namespace qtts::cuda {
+
+// Whether the kernels can do it: kUnsupported, with what they cannot.
+Status CheckNetwork(const ModelConfig& config);
+
+// Talker and code predictor on the device: layers, heads, tables. Constant once loaded.
+struct Network {
+  // Waits for the weights. kUnsupported as CheckNetwork().
+  static Result<std::unique_ptr<const Network>> Load(const Checkpoint& checkpoint, Precision precision,
+                                                     cudaStream_t stream);
+
+  const Stack& stack(Part part) const { return part == Part::kTalker ? talker : predictor; }
+  // The head of a code group; 0 is the talker's.
+  const Matrix& head(int group) const { return group == 0 ? talker_head : heads[static_cast<size_t>(group - 1)]; }
+  int hidden_size() const { return talker.config.hidden_size; }
+  bool has_projection() const { return projection.data != nullptr; }
+
+  ModelConfig config;
+  Precision precision = Precision::kBF16;
+  int groups = 0;             // codes of a frame
+  int64_t max_positions = 0;  // of an utterance
+  std::unique_ptr<WeightLoader> loader;
+
+  Stack talker, predictor;
+  Matrix talker_head;
+  std::vector<Matrix> heads;            // the predictor's, of groups 1 and up
+  Matrix projection;                    // talker's width to the predictor's; no data: they are one
+  Table text_table;                     // projected to the talker's width
+  std::vector<Table> code_tables;       // [groups], the talker's width
+  std::vector<Table> predictor_tables;  // [groups - 1], the predictor's width
+  size_t frame_bytes = 0;               // of weights that a frame of one row reads
+};
+
+}  // namespace qtts::cuda
+
+#endif  // QTTS_CUDA_NETWORK_NETWORK_H_

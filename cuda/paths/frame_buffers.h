@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#ifndef QTTS_CUDA_PATHS_FRAME_BUFFERS_H_
+#define QTTS_CUDA_PATHS_FRAME_BUFFERS_H_
+
+#include <array>
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "attention/attention.h"
+#include "frame/frame.h"
+#include "frame/frame_state.h"
+#include "gemm/gemm.h"
+#include "network/network.h"
+#include "network/operations.h"
+#include "qtts/status.h"
+#include "runtime/device_memory.h"
+
+namespace qtts::cuda {
+
+// The state of all utterances, by slot, and what a frame's kernels hand each other. All on the device.
+struct FrameBuffers {
+  static Result<std::unique_ptr<FrameBuffers>> Allocate(const Network& network, int max_slots);
+
+  KeyValuePages talker_pages() const { return {page_table, pages_per_slot, kPagePositions}; }
+  // Logits [rows][vocab] of a code group; 0 is the talker's.
+  float* logits(const Network& network, int group) const;
+
+  // Of utterances.
+  EmbeddingTables tables;
+  SlotState* slots = nullptr;
+  unsigned* history = nullptr;  // [slots][history_words] bits of the ids that were sampled
+  int history_words = 0;
+  float* first_x = nullptr;     // [slots][talker's width], what first frames begin with
+  void** page_table = nullptr;  // [slots][pages_per_slot], the talker's
+  int pages_per_slot = 0;
+
+  // Of the frame.
+  FrameRows frame;
+  CodecHandOver hand_over;
+  float* x = nullptr;            // [kMaxRows][talker's width]
+  float* predictor_x = nullptr;  // [2 * kMaxRows][predictor's width]
+  float* qkv = nullptr;
+  NormedRows normed;  // of either part
+  // By part: the zeros beyond the columns must stay.
+  std::array<void*, 2> attended = {};
+  std::array<void*, 2> inner = {};
+  float* talker_logits = nullptr;
+  float* predictor_logits = nullptr;  // [groups - 1][kMaxRows][vocab]
+  AttentionScratch attention_scratch;
+  int row_splits = 0;  // rows times splits that attention_scratch has room for
+
+  // Of a prompt's piece.
+  PromptPiece* prompt_piece = nullptr;
+  int* prompt_positions = nullptr;  // of the piece's rows
+
+  // Zeroed.
+  template <typename T>
+  Result<T*> NewArray(size_t count) {
+    QTTS_ASSIGN_OR_RETURN(DeviceMemory memory, DeviceMemory::AllocateZeroed(count * sizeof(T)));
+    T* const data = memory.as<T>();
+    bytes += memory.bytes();
+    owned.push_back(std::move(memory));
+    return data;
+  }
+  std::vector<DeviceMemory> owned;
+  size_t bytes = 0;
+
+ private:
+  Status AllocateUtterances(const Network& network, size_t slots);
+  Status AllocateRows(const Network& network);
+  Status AllocatePrompts(const Network& network, size_t slots);
+};
+
+// Rows that can be had with any number of splits, and in steps of which prompts are recorded.
+inline constexpr int kMinRows = 8;
+
+}  // namespace qtts::cuda
+
+#endif  // QTTS_CUDA_PATHS_FRAME_BUFFERS_H_

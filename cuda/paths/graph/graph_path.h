@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#ifndef QTTS_CUDA_PATHS_GRAPH_GRAPH_PATH_H_
+#define QTTS_CUDA_PATHS_GRAPH_GRAPH_PATH_H_
+
+#include <cuda_runtime_api.h>
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "attention/attention.h"
+#include "frame/frame_state.h"
+#include "network/frame_operations.h"
+#include "network/network.h"
+#include "paths/frame_buffers.h"
+#include "paths/frame_path.h"
+#include "qtts/status.h"
+#include "runtime/device_numbers.h"
+#include "runtime/launch.h"
+
+namespace qtts::cuda {
+
+// A kernel or two for each operation, which follow one another on one stream and are recorded in graphs. For all
+// models, precisions and devices; also for prompts.
+class GraphPath : public FrameComputation {
+ public:
+  // All outlive it. `overlap`: kernels may start before their predecessor has ended.
+  static Result<std::unique_ptr<GraphPath>> Create(const Network* network, FrameBuffers* buffers,
+                                                   const DeviceNumbers* numbers, bool overlap, cudaStream_t stream);
+
+  // Rows of a frame, ascending.
+  static constexpr std::array<int, 7> kRowBuckets = {1, 2, 4, 8, 16, 32, kMaxRows};
+  static int RowBucket(int rows);
+  // Splits that cover contexts of `positions`, and the rows that go with so many.
+  int SplitBucket(int64_t positions) const;
+  int MaxRows(int splits) const;
+  // Every split bucket up to the model's longest context.
+  std::vector<int> SplitBuckets() const;
+
+  bool Covers(int rows, int splits) const override { return rows <= MaxRows(splits); }
+  Status Enqueue(FrameStart start, int rows, int splits) const override;
+  bool overlaps() const override { return overlap_; }
+
+  // The talker's layers for the prompt piece's rows, a multiple of kMinRows; its last row becomes what the slot's first
+  // frame begins with.
+  Status EnqueuePrompt(int rows, int splits) const;
+
+ private:
+  // What the operations of a pass have in common.
+  struct Pass {
+    SequenceRows sequence;
+    KeyValuePages pages;
+    int streams = 0;
+    int splits = 1;
+    const int* live = nullptr;  // nothing is done where this word is 0
+    bool prompt = false;        // only the last kMinRows rows go on from the last layer's keys and values
+  };
+  // Rows of a place: where they begin, and elements between them.
+  struct Rows {
+    void* data = nullptr;
+    int stride = 0;
+  };
+
+  GraphPath(const Network* network, FrameBuffers* buffers, const DeviceNumbers* numbers, bool overlap,
+            cudaStream_t stream)
+      : network_(network), buffers_(buffers), numbers_(numbers), overlap_(overlap), stream_(stream) {}
+  Pass TalkerPass(FrameStart start, int rows, int splits) const;
+  Pass PredictorPass(int group, int rows) const;
+  void Enqueue(const Launcher& launch, const std::vector<FrameOperation>& operations, const Pass& pass) const;
+  void EnqueueProduct(const Launcher& launch, const FrameOperation& operation, const Pass& pass, const int* live) const;
+  void EnqueueAttention(const Launcher& launch, const FrameOperation& operation, const Pass& pass) const;
+  void EnqueueSample(const Launcher& launch, const FrameOperation& operation, int rows) const;
+  // Rows that an operation leaves out at a prompt piece's beginning.
+  int64_t RowsLeftOut(const FrameOperation& operation, const Pass& pass) const;
+  Rows RowsOf(Place place, const FrameOperation& operation, const Pass& pass) const;
+  Launcher NewLauncher() const;
+
+  const Network* network_;
+  FrameBuffers* buffers_;
+  const DeviceNumbers* numbers_;
+  bool overlap_;
+  cudaStream_t stream_;
+  void** predictor_page_table_ = nullptr;  // [kMaxRows], a page a row
+};
+
+}  // namespace qtts::cuda
+
+#endif  // QTTS_CUDA_PATHS_GRAPH_GRAPH_PATH_H_

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#ifndef QTTS_CUDA_SEQUENCES_SEQUENCES_H_
+#define QTTS_CUDA_SEQUENCES_SEQUENCES_H_
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "network/network.h"
+#include "paths/frame_buffers.h"
+#include "paths/frame_path.h"
+#include "paths/graph/graph_path.h"
+#include "prompt/prompt.h"
+#include "qtts/request.h"
+#include "qtts/status.h"
+#include "runtime/device_memory.h"
+#include "sequences/kv_pages.h"
+#include "sequences/prefix_cache.h"
+
+namespace qtts::cuda {
+
+// The utterances: their slots, pages, prompts, and what is kept of how prompts begin. Not thread-safe.
+class Sequences {
+ public:
+  // Of the talker's keys and values; one can be taken.
+  static Result<KvPages> NewPages(const Network& network);
+  // Network, buffers and path outlive it.
+  Sequences(const Network* network, FrameBuffers* buffers, const GraphPath* graph, KvPages pages, UploadRing uploads,
+            int max_slots, cudaStream_t stream);
+  Sequences(const Sequences&) = delete;
+  Sequences& operator=(const Sequences&) = delete;
+
+  // Rows of a prompt that are enqueued in one go: all of one of ordinary length. Longer ones go on by kMaxRows.
+  static constexpr int kRowsAtOnce = 256;
+
+  // Ids inside their tables, lengths inside the model.
+  Status Check(const Prompt& prompt) const;
+  Status CheckText(int32_t text_id) const;
+  // Records the graphs of prompts, for which the first utterances would otherwise have to wait.
+  Status WarmUp();
+
+  // See LanguageModel.
+  Status Open(int slot, const Prompt& prompt, const GenerationSettings& settings, uint64_t seed);
+  Result<int> Prefill(int slot, const Prompt& prompt, int done);
+  static FrameStart StartOf(const Prompt& prompt);
+  void Close(int slot);
+  Status Extend(int slot, int64_t position);
+
+  size_t cache_bytes() const { return pages_.device_bytes(); }
+
+ private:
+  // Rows of a prompt that the prefix cache keeps.
+  static int PrefixRows(const Prompt& prompt);
+  // The rows from `begin` to `end`, and the x-vector.
+  Result<std::pair<const PromptRowIds*, const float*>> Upload(const Prompt& prompt, int begin, int end);
+  Status PrefillRows(int slot, const PromptRowIds* rows, const float* x_vector, int begin, int end);
+  Result<const Graph*> PrefillGraph(int rows, int splits);
+
+  const Network* network_;
+  FrameBuffers* buffers_;
+  const GraphPath* graph_;
+  cudaStream_t stream_;
+  KvPages pages_;
+  std::vector<std::vector<void*>> slot_pages_;  // of the slots' tables
+  UploadRing uploads_;
+  std::map<std::pair<int, int>, Graph> prefill_graphs_;  // by rows and splits
+  PrefixCache prefixes_;
+};
+
+}  // namespace qtts::cuda
+
+#endif  // QTTS_CUDA_SEQUENCES_SEQUENCES_H_
