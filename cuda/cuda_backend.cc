@@ -5,7 +5,6 @@
 #include <chrono>
 #include <cstring>
 #include <deque>
-#include <limits>
 #include <map>
 #include <optional>
 #include <set>
@@ -13,6 +12,8 @@
 #include <tuple>
 #include <utility>
 
+#include "backend/checks.h"
+#include "backend/slot_table.h"
 #include "codec/codec.h"
 #include "codec/kernels.h"
 #include "codec/reference_cache.h"
@@ -36,14 +37,6 @@ constexpr std::chrono::milliseconds kFirstFramePatience{20};
 constexpr int kFirstCapability = 8;
 // Device memory beside weights that a start needs at least: scratch, the codec's state, one utterance.
 constexpr size_t kWorkingBytes = size_t{512} << 20;
-
-Status DamagedModel(ModelPart fault) {
-  const char* const part = fault == ModelPart::kTalker      ? "talker"
-                           : fault == ModelPart::kPredictor ? "code predictor"
-                                                            : "speech tokenizer";
-  return Status::CorruptModel("the model's " + std::string(part) +
-                              " gave no usable number; its weights are probably damaged: fetch them again");
-}
 
 std::string Gigabytes(size_t bytes) {
   std::string text = std::to_string(static_cast<double>(bytes) / 1e9);
@@ -186,7 +179,6 @@ struct CudaBackend::Impl {
   std::unique_ptr<Codec> codec;
   std::unique_ptr<LanguageModel> model;
   int samples = 0;
-  int codebook_size = 0;
 
   PinnedMemory steps;                                        // FrameRow [kRing][kMaxRows]
   PinnedMemory results;                                      // FrameRowResult [kRing][kMaxRows]
@@ -207,9 +199,9 @@ struct CudaBackend::Impl {
   DeviceMemory reference_pcm;
   std::optional<ReferenceCache> references;
 
-  std::map<SlotId, Slot> slots;
+  SlotTable<Slot> slots{"GPU", 0};
+  PromptLimits limits;
   std::set<int> free_indices;
-  SlotId last_id = 0;
   std::deque<Submission> outstanding;
   Status lost;  // not ok once the device is
 
@@ -222,7 +214,6 @@ struct CudaBackend::Impl {
 
   Status Load();
   Status WarmUp();
-  Status CheckReference(const Prompt& prompt) const;
   Status Prime(Slot* slot);
   Result<PrefillProgress> RunPiece(Slot* slot);
   Result<const Graph*> FrameGraph(FrameStart start, int rows, int splits);
@@ -242,12 +233,6 @@ struct CudaBackend::Impl {
   Status Await(int entry, std::chrono::milliseconds patience);
   // Calls may come from other threads than Create() did, and the current device is a thread's.
   Status MakeCurrent() const { return CudaStatus(cudaSetDevice(options.device), kSpeaking); }
-  SlotId NewId() {
-    do {
-      last_id = last_id == std::numeric_limits<SlotId>::max() ? 1 : last_id + 1;
-    } while (slots.contains(last_id));
-    return last_id;
-  }
 };
 
 Status CudaBackend::Impl::Load() {
@@ -267,7 +252,6 @@ Status CudaBackend::Impl::Load() {
                            options.max_slots, kMaxRows));
   references.emplace(codec->past_bytes());
   samples = codec->samples_per_frame();
-  codebook_size = config.codebook_size;
   constexpr size_t kEntries = size_t{kRing} * kMaxRows;
   QTTS_ASSIGN_OR_RETURN(steps, PinnedMemory::AllocateZeroed(kEntries * sizeof(FrameRow)));
   QTTS_ASSIGN_OR_RETURN(results, PinnedMemory::AllocateZeroed(kEntries * sizeof(FrameRowResult)));
@@ -285,6 +269,8 @@ Status CudaBackend::Impl::Load() {
     }
   }
   for (int i = 0; i < options.max_slots; ++i) free_indices.insert(i);
+  slots = SlotTable<Slot>("GPU", options.max_slots);
+  limits = PromptLimitsOf(checkpoint->config(), model->max_positions(), model->max_positions() - 1);
 
   cudaDeviceProp properties = {};
   QTTS_RETURN_IF_CUDA_ERROR(cudaGetDeviceProperties(&properties, options.device), "asking for the device");
@@ -324,21 +310,6 @@ Result<const Graph*> CudaBackend::Impl::CodecGraph(int rows, int part, CodecWork
                           return CudaStatus(launch.error, kSpeaking);
                         }));
   return &graph;
-}
-
-Status CudaBackend::Impl::CheckReference(const Prompt& prompt) const {
-  const int groups = codec->code_groups();
-  if (prompt.reference_codes.size() % static_cast<size_t>(groups) != 0) {
-    return Status::InvalidArgument("the reference has " + std::to_string(prompt.reference_codes.size()) +
-                                   " codes, which is not a whole number of frames of " + std::to_string(groups));
-  }
-  for (const int32_t code : prompt.reference_codes) {
-    if (code < 0 || code >= codebook_size) {
-      return Status::InvalidArgument("the reference holds code " + std::to_string(code) + "; codes go from 0 to " +
-                                     std::to_string(codebook_size - 1));
-    }
-  }
-  return Status::Ok();
 }
 
 // Makes the slot's stream one that has had the reference, or some more of it: the first time by running the codec over
@@ -527,20 +498,15 @@ Result<SlotId> CudaBackend::Open(Prompt prompt, const GenerationSettings& settin
   Impl& impl = *impl_;
   QTTS_RETURN_IF_ERROR(impl.lost);
   QTTS_RETURN_IF_ERROR(impl.MakeCurrent());
-  QTTS_RETURN_IF_ERROR(impl.model->Check(prompt));
-  QTTS_RETURN_IF_ERROR(impl.CheckReference(prompt));
-  if (impl.free_indices.empty()) {
-    return Status::ResourceExhausted("the GPU backend already has " + std::to_string(impl.options.max_slots) +
-                                     " utterances; wait for one to end");
-  }
+  QTTS_RETURN_IF_ERROR(CheckPrompt(prompt, impl.limits));
+  QTTS_RETURN_IF_ERROR(impl.slots.CheckFree());
   const int index = *impl.free_indices.begin();
   if (Status status = impl.model->Open(index, prompt, settings, seed); !status.ok()) {
     if (status.code() == StatusCode::kDeviceUnavailable) impl.lost = status;
     return status;
   }
   impl.free_indices.erase(index);
-  const SlotId id = impl.NewId();
-  Impl::Slot& slot = impl.slots[id];
+  auto& [id, slot] = impl.slots.Add();
   slot.index = index;
   slot.prompt_rows = static_cast<int64_t>(prompt.rows.size());
   slot.prompt = std::move(prompt);
@@ -551,9 +517,8 @@ Result<PrefillProgress> CudaBackend::Prefill(SlotId id) {
   Impl& impl = *impl_;
   QTTS_RETURN_IF_ERROR(impl.lost);
   QTTS_RETURN_IF_ERROR(impl.MakeCurrent());
-  const auto found = impl.slots.find(id);
-  if (found == impl.slots.end()) return Status::InvalidArgument("slot " + std::to_string(id) + " is not open");
-  Impl::Slot& slot = found->second;
+  QTTS_ASSIGN_OR_RETURN(Impl::Slot* const open, impl.slots.Get(id));
+  Impl::Slot& slot = *open;
   if (slot.end == EndReason::kError) return slot.status;
   Result<PrefillProgress> progress = impl.RunPiece(&slot);
   if (progress.ok()) return progress;
@@ -568,12 +533,12 @@ Result<PrefillProgress> CudaBackend::Prefill(SlotId id) {
 
 void CudaBackend::Close(SlotId id) {
   Impl& impl = *impl_;
-  const auto found = impl.slots.find(id);
-  if (found == impl.slots.end()) return;
+  const Impl::Slot* const slot = impl.slots.Find(id);
+  if (slot == nullptr) return;
   // Frames under way still write to the slot and its pages; whoever gets them next comes later on the stream.
-  impl.model->Close(found->second.index);
-  impl.free_indices.insert(found->second.index);
-  impl.slots.erase(found);
+  impl.model->Close(slot->index);
+  impl.free_indices.insert(slot->index);
+  impl.slots.Remove(id);
 }
 
 Status CudaBackend::Submit(std::span<const FrameStep> steps) {
@@ -583,15 +548,7 @@ Status CudaBackend::Submit(std::span<const FrameStep> steps) {
   if (impl.outstanding.size() >= kOutstanding) {
     return Status::Internal("more than " + std::to_string(kOutstanding) + " submissions outstanding");
   }
-  std::set<SlotId> seen;
-  for (const FrameStep& step : steps) {
-    if (!impl.slots.contains(step.slot)) {
-      return Status::InvalidArgument("slot " + std::to_string(step.slot) + " is not open");
-    }
-    if (!seen.insert(step.slot).second) {
-      return Status::InvalidArgument("slot " + std::to_string(step.slot) + " appears twice in one submission");
-    }
-  }
+  QTTS_RETURN_IF_ERROR(impl.slots.CheckSteps(steps));
   Impl::Submission submission;
   submission.rows.resize(steps.size());
   std::map<FrameStart, std::vector<std::pair<Impl::Row*, FrameRow>>> rows;
@@ -599,7 +556,7 @@ Status CudaBackend::Submit(std::span<const FrameStep> steps) {
   for (size_t i = 0; i < steps.size(); ++i) {
     Impl::Row& row = submission.rows[i];
     row.id = steps[i].slot;
-    Impl::Slot& slot = impl.slots.at(row.id);
+    Impl::Slot& slot = *impl.slots.Find(row.id);
     if (slot.end != EndReason::kNone) {
       row.end = slot.end;
       row.status = slot.status;
@@ -609,18 +566,7 @@ Status CudaBackend::Submit(std::span<const FrameStep> steps) {
     const bool first = slot.submitted == 0;
     submission.begins = submission.begins || first;
     ++slot.submitted;
-    Status status;
-    if (first && steps[i].text_id != kNoText) {
-      status = Status::InvalidArgument("the first frame follows the prompt and takes no text");
-    } else if (!first && steps[i].text_id == kNoText) {
-      status = Status::InvalidArgument("a frame after the first needs a text id");
-    } else if (!first) {
-      status = impl.model->CheckText(steps[i].text_id);
-    }
-    if (status.ok() && position >= impl.model->max_positions()) {
-      status = Status::ResourceExhausted("the utterance has filled all " + std::to_string(impl.model->max_positions()) +
-                                         " positions of the model without an end; split the text");
-    }
+    Status status = CheckStep(first, steps[i].text_id, position, impl.limits);
     while (status.ok() && !slot.prefilled) status = impl.RunPiece(&slot).status();
     if (status.ok()) status = impl.model->Extend(slot.index, position);
     if (status.code() == StatusCode::kDeviceUnavailable) {
@@ -666,22 +612,22 @@ Result<std::vector<FrameResult>> CudaBackend::Collect() {
     result.slot = row.id;
     result.end = row.end;
     result.status = row.status;
-    const auto found = impl.slots.find(row.id);
-    if (found == impl.slots.end()) {
+    Impl::Slot* const found = impl.slots.Find(row.id);
+    if (found == nullptr) {
       result.end = EndReason::kError;
       result.status = Status::Cancelled("the slot was closed");
       continue;
     }
     if (row.entry < 0) continue;
-    if (found->second.end != EndReason::kNone) {
+    Impl::Slot& slot = *found;
+    if (slot.end != EndReason::kNone) {
       // An earlier frame's end that the device may not have known.
-      result.end = found->second.end;
-      result.status = found->second.status;
+      result.end = slot.end;
+      result.status = slot.status;
       continue;
     }
     const size_t at = static_cast<size_t>(row.entry) * kMaxRows + static_cast<size_t>(row.row);
     const FrameRowResult& device = impl.results.as<const FrameRowResult>()[at];
-    Impl::Slot& slot = found->second;
     if (device.end == EndReason::kNone) {
       result.codes.assign(device.codes, device.codes + groups);
       result.pcm.assign(impl.out.as<const float>() + at * static_cast<size_t>(impl.samples),

@@ -63,9 +63,6 @@ class LanguageModel {
   // Every split bucket up to the model's longest context.
   std::vector<int> SplitBuckets() const { return graph_->SplitBuckets(); }
 
-  // Ids inside their tables, lengths inside the model.
-  Status Check(const Prompt& prompt) const { return sequences_->Check(prompt); }
-  Status CheckText(int32_t text_id) const { return sequences_->CheckText(text_id); }
   int64_t max_positions() const { return network_->max_positions; }
 
   // Records the graphs of prompts, for which the first utterances would otherwise have to wait.

@@ -17,12 +17,6 @@ constexpr size_t kPageBlockBytes = size_t{80} << 20;
 // Positions ahead for which pages are taken, so that this happens long before they are needed.
 constexpr int64_t kPagesAhead = 16;
 
-Status CheckId(const char* what, int64_t id, int64_t rows) {
-  if (id >= 0 && id < rows) return Status::Ok();
-  return Status::InvalidArgument("prompt: " + std::string(what) + " " + std::to_string(id) +
-                                 " is not in the model's table of " + std::to_string(rows));
-}
-
 }  // namespace
 
 Result<KvPages> Sequences::NewPages(const Network& network) {
@@ -44,33 +38,6 @@ Sequences::Sequences(const Network* network, FrameBuffers* buffers, const GraphP
       slot_pages_(static_cast<size_t>(max_slots)),
       uploads_(std::move(uploads)),
       prefixes_(network->talker.config, ElementBytes(network->precision), &pages_, stream) {}
-
-Status Sequences::CheckText(int32_t text_id) const { return CheckId("text id", text_id, network_->text_table.rows); }
-
-Status Sequences::Check(const Prompt& prompt) const {
-  if (prompt.rows.empty()) return Status::InvalidArgument("prompt: there are no rows");
-  if (static_cast<int64_t>(prompt.rows.size()) >= network_->max_positions) {
-    return Status::ResourceExhausted("the prompt has " + std::to_string(prompt.rows.size()) +
-                                     " positions; the model takes fewer than " +
-                                     std::to_string(network_->max_positions) + ": shorten the text");
-  }
-  for (const PromptRow& row : prompt.rows) {
-    if (row.text_id != kNoText) QTTS_RETURN_IF_ERROR(CheckText(row.text_id));
-    if (row.codes.size() > 1 && row.codes.size() != network_->code_tables.size()) {
-      return Status::InvalidArgument("prompt: a row has " + std::to_string(row.codes.size()) +
-                                     " codes; the model takes none, 1 or " +
-                                     std::to_string(network_->code_tables.size()));
-    }
-    for (size_t g = 0; g < row.codes.size(); ++g) {
-      QTTS_RETURN_IF_ERROR(CheckId("code", row.codes[g], network_->code_tables[g].rows));
-    }
-    if (row.x_vector && prompt.x_vector.size() != static_cast<size_t>(network_->hidden_size())) {
-      return Status::InvalidArgument("prompt: the x-vector has " + std::to_string(prompt.x_vector.size()) +
-                                     " numbers; the model takes " + std::to_string(network_->hidden_size()));
-    }
-  }
-  return Status::Ok();
-}
 
 Status Sequences::Extend(int slot, int64_t position) {
   std::vector<void*>& pages = slot_pages_[static_cast<size_t>(slot)];

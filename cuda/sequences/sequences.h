@@ -37,9 +37,6 @@ class Sequences {
   // Rows of a prompt that are enqueued in one go: all of one of ordinary length. Longer ones go on by kMaxRows.
   static constexpr int kRowsAtOnce = 256;
 
-  // Ids inside their tables, lengths inside the model.
-  Status Check(const Prompt& prompt) const;
-  Status CheckText(int32_t text_id) const;
   // Records the graphs of prompts, for which the first utterances would otherwise have to wait.
   Status WarmUp();
 

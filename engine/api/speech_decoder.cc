@@ -7,6 +7,7 @@
 
 #include "api/backend_module.h"
 #include "api/device_choice.h"
+#include "backend/checks.h"
 #include "cpu/cpu_speech_decoder.h"
 
 namespace qtts {
@@ -22,8 +23,7 @@ class CheckedDecoder final : public SpeechDecoder {
   Result<std::vector<float>> Decode(std::span<const int32_t> codes) override {
     auto pcm = decoder_->Decode(codes);
     if (pcm.ok() && !std::ranges::all_of(*pcm, [](float sample) { return std::isfinite(sample); })) {
-      return Status::CorruptModel(
-          "the model's speech tokenizer gave no usable number; its weights are probably damaged: fetch them again");
+      return DamagedModel(ModelPart::kCodec);
     }
     return pcm;
   }

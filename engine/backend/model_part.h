@@ -4,8 +4,8 @@
 
 namespace qtts {
 
-// The parts of a model that take part in a frame, in their order. Includes nothing, since kernels include it.
-enum class ModelPart : int { kNone = 0, kTalker, kPredictor, kCodec };
+// The parts of a model: first those that make a frame, in their order. Includes nothing, since kernels include it.
+enum class ModelPart : int { kNone = 0, kTalker, kPredictor, kCodec, kSpeakerEncoder };
 
 }  // namespace qtts
 

@@ -4,13 +4,12 @@
 #include <algorithm>
 #include <cmath>
 #include <deque>
-#include <limits>
-#include <map>
 #include <new>
-#include <set>
 #include <string>
 #include <utility>
 
+#include "backend/checks.h"
+#include "backend/slot_table.h"
 #include "cpu/codec_decoder.h"
 #include "cpu/device_name.h"
 #include "cpu/embedder.h"
@@ -27,11 +26,6 @@
 
 namespace qtts {
 namespace {
-
-Status DamagedModel(const char* part) {
-  return Status::CorruptModel("the model's " + std::string(part) +
-                              " gave no usable number; its weights are probably damaged: fetch them again");
-}
 
 Status OutOfMemory() {
   return CatchExhaustion("speak", [] {
@@ -102,7 +96,8 @@ class CpuBackend final : public Backend {
         predictor_(config_.predictor, checkpoint_->predictor(), embedder_, pool_, &packer_),
         codec_(config_.codec, checkpoint_->codec(), pool_, &packer_),
         frame_work_(talker_.RowWork(0) + predictor_.FrameWork() + codec_.FrameWork()),
-        max_slots_(max_slots) {
+        limits_(PromptLimitsOf(config_, talker_.max_positions(), talker_.max_positions())),
+        slots_("CPU", max_slots) {
     built_ = packed_.Keep();
     if (threads <= 0) cpu::ResizeToBest(Cost(), &pool_);
     name_ = cpu::DeviceNameOf(arithmetic, pool_.threads());
@@ -114,7 +109,7 @@ class CpuBackend final : public Backend {
   const std::string& name() const override { return name_; }
   bool beside_host() const override { return false; }
   int max_outstanding() const override { return 1; }
-  int max_slots() const override { return max_slots_; }
+  int max_slots() const override { return slots_.max_slots(); }
   Result<SlotId> Open(Prompt prompt, const GenerationSettings& settings, uint64_t seed) override;
   Result<PrefillProgress> Prefill(SlotId slot) override;
   Status Submit(std::span<const FrameStep> steps) override;
@@ -123,8 +118,6 @@ class CpuBackend final : public Backend {
 
  private:
   cpu::FrameCost Cost() const;
-  Status CheckPrompt(const Prompt& prompt) const;
-  SlotId NewId();
 
   // The next piece of a slot's prompt.
   PrefillProgress RunPiece(Slot* slot);
@@ -149,12 +142,11 @@ class CpuBackend final : public Backend {
   cpu::Predictor predictor_;
   cpu::CodecDecoder codec_;
   const int64_t frame_work_;  // of one stream, in multiply-adds
-  const int max_slots_;
+  const PromptLimits limits_;
   std::string name_;
   Status built_;
   cpu::PromptCache prompts_;
-  std::map<SlotId, Slot> slots_;
-  SlotId last_id_ = 0;
+  SlotTable<Slot> slots_;
   std::deque<std::vector<FrameStep>> queue_;
 };
 
@@ -179,64 +171,26 @@ cpu::FrameCost CpuBackend::Cost() const {
           .multiply_adds = codec_.FrameWork()};
 }
 
-Status CpuBackend::CheckPrompt(const Prompt& prompt) const {
-  if (prompt.rows.empty()) return Status::InvalidArgument("the prompt has no rows");
-  if (static_cast<int64_t>(prompt.rows.size()) > talker_.max_positions()) {
-    return Status::InvalidArgument("the text is too long: its prompt takes " + std::to_string(prompt.rows.size()) +
-                                   " positions, the model has " + std::to_string(talker_.max_positions()) +
-                                   "; split it into shorter utterances");
-  }
-  for (const PromptRow& row : prompt.rows) QTTS_RETURN_IF_ERROR(embedder_.Check(row, prompt.x_vector));
-  if (prompt.reference_codes.size() % static_cast<size_t>(codec_.code_groups()) != 0) {
-    return Status::InvalidArgument("the reference has " + std::to_string(prompt.reference_codes.size()) +
-                                   " codes, which is not a whole number of frames of " +
-                                   std::to_string(codec_.code_groups()));
-  }
-  for (const int32_t code : prompt.reference_codes) {
-    if (code < 0 || code >= codec_.codebook_size()) {
-      return Status::InvalidArgument("the reference holds code " + std::to_string(code) + "; codes go from 0 to " +
-                                     std::to_string(codec_.codebook_size() - 1));
-    }
-  }
-  return Status::Ok();
-}
-
-SlotId CpuBackend::NewId() {
-  // Ids come round after two thousand million utterances; results of an id's former owner are long gone.
-  do {
-    last_id_ = last_id_ == std::numeric_limits<SlotId>::max() ? 1 : last_id_ + 1;
-  } while (slots_.contains(last_id_));
-  return last_id_;
-}
-
 Result<SlotId> CpuBackend::Open(Prompt prompt, const GenerationSettings& settings, uint64_t seed) {
-  QTTS_RETURN_IF_ERROR(CheckPrompt(prompt));
-  if (slots_.size() >= static_cast<size_t>(max_slots_)) {
-    return Status::ResourceExhausted("the CPU backend already has " + std::to_string(max_slots_) +
-                                     " utterances; wait for one to end");
-  }
+  QTTS_RETURN_IF_ERROR(CheckPrompt(prompt, limits_));
+  QTTS_RETURN_IF_ERROR(slots_.CheckFree());
   try {
-    const SlotId id = NewId();
-    slots_.emplace(std::piecewise_construct, std::forward_as_tuple(id),
-                   std::forward_as_tuple(std::move(prompt), settings, seed, config_.talker, talker_.NewCache(),
-                                         codec_.NewState()));
-    return id;
+    return slots_.Add(std::move(prompt), settings, seed, config_.talker, talker_.NewCache(), codec_.NewState()).first;
   } catch (const std::bad_alloc&) {
     return OutOfMemory();
   }
 }
 
-Result<PrefillProgress> CpuBackend::Prefill(SlotId slot) {
-  const auto found = slots_.find(slot);
-  if (found == slots_.end()) return Status::InvalidArgument("slot " + std::to_string(slot) + " is not open");
-  if (found->second.end == EndReason::kError) return found->second.status;
+Result<PrefillProgress> CpuBackend::Prefill(SlotId id) {
+  QTTS_ASSIGN_OR_RETURN(Slot* const slot, slots_.Get(id));
+  if (slot->end == EndReason::kError) return slot->status;
   try {
-    return RunPiece(&found->second);
+    return RunPiece(slot);
   } catch (const std::bad_alloc&) {
     // A cache may have grown in some layers only.
-    found->second.end = EndReason::kError;
-    found->second.status = OutOfMemory();
-    return found->second.status;
+    slot->end = EndReason::kError;
+    slot->status = OutOfMemory();
+    return slot->status;
   }
 }
 
@@ -289,15 +243,7 @@ void CpuBackend::PrimeCodec(Slot* slot) {
 }
 
 Status CpuBackend::Submit(std::span<const FrameStep> steps) {
-  std::set<SlotId> seen;
-  for (const FrameStep& step : steps) {
-    if (!slots_.contains(step.slot)) {
-      return Status::InvalidArgument("slot " + std::to_string(step.slot) + " is not open");
-    }
-    if (!seen.insert(step.slot).second) {
-      return Status::InvalidArgument("slot " + std::to_string(step.slot) + " appears twice in one submission");
-    }
-  }
+  QTTS_RETURN_IF_ERROR(slots_.CheckSteps(steps));
   queue_.emplace_back(steps.begin(), steps.end());
   return Status::Ok();
 }
@@ -311,15 +257,15 @@ Result<std::vector<FrameResult>> CpuBackend::Collect() {
   std::vector<ActiveStep> active;
   for (size_t i = 0; i < steps.size(); ++i) {
     results[i].slot = steps[i].slot;
-    const auto found = slots_.find(steps[i].slot);
-    if (found == slots_.end()) {
+    Slot* const slot = slots_.Find(steps[i].slot);
+    if (slot == nullptr) {
       results[i].end = EndReason::kError;
       results[i].status = Status::Cancelled("the slot was closed");
-    } else if (found->second.end != EndReason::kNone) {
-      results[i].end = found->second.end;
-      results[i].status = found->second.status;
+    } else if (slot->end != EndReason::kNone) {
+      results[i].end = slot->end;
+      results[i].status = slot->status;
     } else {
-      active.push_back({&found->second, &results[i], steps[i].text_id, {}, {}});
+      active.push_back({slot, &results[i], steps[i].text_id, {}, {}});
     }
   }
   try {
@@ -335,7 +281,7 @@ Result<std::vector<FrameResult>> CpuBackend::Collect() {
   return results;
 }
 
-void CpuBackend::Close(SlotId slot) { slots_.erase(slot); }
+void CpuBackend::Close(SlotId slot) { slots_.Remove(slot); }
 
 void CpuBackend::Advance(std::span<ActiveStep> steps) {
   // The slots to go on are kept at the front.
@@ -354,9 +300,9 @@ void CpuBackend::Advance(std::span<ActiveStep> steps) {
 
 void CpuBackend::Start(ActiveStep* step) {
   Slot& slot = *step->slot;
-  if (step->text_id != kNoText) {
-    return step->End(EndReason::kError,
-                     Status::InvalidArgument("the first frame follows the prompt and takes no text"));
+  // It takes no position but the prompt's last.
+  if (Status status = CheckStep(true, step->text_id, 0, limits_); !status.ok()) {
+    return step->End(EndReason::kError, std::move(status));
   }
   slot.started = true;
   while (!slot.prefilled) RunPiece(&slot);
@@ -369,17 +315,10 @@ void CpuBackend::StepTalker(std::span<ActiveStep> steps) {
   std::vector<cpu::KvCache*> caches;
   std::vector<ActiveStep*> running;
   for (ActiveStep& step : steps) {
-    PromptRow row{step.text_id, step.slot->codes};
-    if (step.text_id == kNoText) {
-      step.End(EndReason::kError, Status::InvalidArgument("a frame after the first needs a text id"));
-    } else if (Status status = embedder_.Check(row, {}); !status.ok()) {
+    if (Status status = CheckStep(false, step.text_id, step.slot->cache.length(), limits_); !status.ok()) {
       step.End(EndReason::kError, std::move(status));
-    } else if (step.slot->cache.length() >= talker_.max_positions()) {
-      step.End(EndReason::kError,
-               Status::ResourceExhausted("the utterance has filled all " + std::to_string(talker_.max_positions()) +
-                                         " positions of the model without an end; split the text"));
     } else {
-      rows.push_back(std::move(row));
+      rows.push_back({step.text_id, step.slot->codes});
       caches.push_back(&step.slot->cache);
       running.push_back(&step);
     }
@@ -400,7 +339,7 @@ void CpuBackend::StepTalker(std::span<ActiveStep> steps) {
 void CpuBackend::ChooseFirstCode(ActiveStep* step) {
   Slot& slot = *step->slot;
   const int32_t id = slot.sampler.Sample(step->logits);
-  if (id == kNoToken) return step->End(EndReason::kError, DamagedModel("talker"));
+  if (id == kNoToken) return step->End(EndReason::kError, DamagedModel(ModelPart::kTalker));
   if (id == config_.talker.codec_eos_id) return step->End(EndReason::kComplete);
   if (slot.sampler.count() >= slot.settings.max_new_tokens) return step->End(EndReason::kMaxDuration);
   slot.codes.assign(static_cast<size_t>(predictor_.code_groups()), 0);
@@ -424,7 +363,7 @@ void CpuBackend::PredictCodes(std::span<ActiveStep> steps) {
                                     static_cast<uint32_t>(group)};
         const int32_t code = SampleToken(logits, slot.settings.predictor, position);
         if (code != kNoToken) return code;
-        steps[row].End(EndReason::kError, DamagedModel("code predictor"));
+        steps[row].End(EndReason::kError, DamagedModel(ModelPart::kPredictor));
         return int32_t{0};  // any code will do to let the other rows finish
       },
       codes);
@@ -440,7 +379,7 @@ void CpuBackend::DecodeFrame(ActiveStep* step) {
   pcm.resize(static_cast<size_t>(codec_.samples_per_frame()));
   codec_.Decode(&slot.codec, slot.codes, pcm);
   if (std::any_of(pcm.begin(), pcm.end(), [](float sample) { return std::isnan(sample); })) {
-    return step->End(EndReason::kError, DamagedModel("speech tokenizer"));
+    return step->End(EndReason::kError, DamagedModel(ModelPart::kCodec));
   }
   step->result->codes = slot.codes;
 }

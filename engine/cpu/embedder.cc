@@ -12,12 +12,6 @@ namespace {
 // Text projections kept. Pad, begin and end are always among the recent ones.
 constexpr size_t kKeptProjections = 256;
 
-Status CheckId(const char* what, int32_t id, int64_t rows) {
-  if (id >= 0 && id < rows) return Status::Ok();
-  return Status::InvalidArgument("prompt: " + std::string(what) + " " + std::to_string(id) +
-                                 " is not in the model's table of " + std::to_string(rows));
-}
-
 }  // namespace
 
 Embedder::Embedder(const TalkerWeights& talker, const PredictorWeights& predictor, ThreadPool& pool)
@@ -28,22 +22,6 @@ Embedder::Embedder(const TalkerWeights& talker, const PredictorWeights& predicto
       code_row_(static_cast<size_t>(text_fc2_.out())) {
   code_tables_.push_back(MatrixOf(talker.codec_embedding));
   for (const TensorView& table : predictor.embeddings) code_tables_.push_back(MatrixOf(table));
-}
-
-Status Embedder::Check(const PromptRow& row, std::span<const float> x_vector) const {
-  if (row.text_id != kNoText) QTTS_RETURN_IF_ERROR(CheckId("text id", row.text_id, text_table_.rows));
-  if (row.codes.size() > 1 && row.codes.size() != code_tables_.size()) {
-    return Status::InvalidArgument("prompt: a row has " + std::to_string(row.codes.size()) +
-                                   " codes; the model takes none, 1 or " + std::to_string(code_tables_.size()));
-  }
-  for (size_t group = 0; group < row.codes.size(); ++group) {
-    QTTS_RETURN_IF_ERROR(CheckId("code", row.codes[group], code_tables_[group].rows));
-  }
-  if (row.x_vector && static_cast<int64_t>(x_vector.size()) != hidden_size()) {
-    return Status::InvalidArgument("prompt: the x-vector has " + std::to_string(x_vector.size()) +
-                                   " numbers; the model takes " + std::to_string(hidden_size()));
-  }
-  return Status::Ok();
 }
 
 void Embedder::Embed(std::span<const PromptRow> rows, std::span<const float> x_vector, float* y) {

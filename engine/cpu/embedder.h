@@ -24,11 +24,8 @@ class Embedder {
 
   int64_t hidden_size() const { return text_fc2_.out(); }
 
-  // That every id of `row` lies inside its table, that there are 0, 1 or all codes, and that
-  // `x_vector` has the talker's width if the row names it.
-  Status Check(const PromptRow& row, std::span<const float> x_vector) const;
-
-  // The input vectors of checked `rows`, y [rows][hidden]. Text ids are projected together.
+  // The input vectors of `rows` that CheckPrompt() or CheckStep() took, y [rows][hidden]. Text ids are projected
+  // together.
   void Embed(std::span<const PromptRow> rows, std::span<const float> x_vector, float* y);
 
   // Row `code` of group `group`'s table: group 0 is the talker's own. y [hidden].

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <vector>
 
+#include "backend/checks.h"
 #include "qtts/utf8.h"
 #include "voice/reference.h"
 
@@ -23,8 +24,7 @@ Result<ClonedVoice> CloneVoice(VoiceEncoder* encoder, const std::string& model, 
   voice.model = model;
   QTTS_ASSIGN_OR_RETURN(voice.x_vector, encoder->SpeakerVector(pcm));
   if (!std::all_of(voice.x_vector.begin(), voice.x_vector.end(), [](float v) { return std::isfinite(v); })) {
-    return Status::CorruptModel(
-        "the model's speaker encoder gave no usable number; its weights are probably damaged: fetch them again");
+    return DamagedModel(ModelPart::kSpeakerEncoder);
   }
   if (!options.reference_text.empty()) {
     voice.reference_text = RepairUtf8(options.reference_text);

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "backend/checks.h"
 #include "cpu/embedder.h"
 #include "cpu/predictor.h"
 #include "cpu/thread_pool.h"
@@ -40,8 +41,9 @@ class GoldenTalker : public ::testing::TestWithParam<std::string> {
 
   std::vector<float> Embed(std::span<const PromptRow> rows) {
     std::vector<float> inputs(rows.size() * hidden_.size());
+    const PromptLimits limits = PromptLimitsOf(fixture_.checkpoint->config(), 0, 0);
     for (const PromptRow& row : rows) {
-      const Status status = embedder_->Check(row, fixture_.prompt.x_vector);
+      const Status status = CheckRow(row, fixture_.prompt.x_vector, limits);
       EXPECT_TRUE(status.ok()) << status.message();
     }
     embedder_->Embed(rows, fixture_.prompt.x_vector, inputs.data());

@@ -760,8 +760,8 @@ TEST(CpuBackendLimitTest, PositionsOfTheModel) {
 
   auto slot = backend->Open(MakePrompt(config, 2), Greedy(), 0);  // 14 rows
   ASSERT_FALSE(slot.ok());
-  EXPECT_EQ(slot.status().code(), StatusCode::kInvalidArgument);
-  EXPECT_NE(slot.status().message().find("14 positions, the model has 12"), std::string::npos)
+  EXPECT_EQ(slot.status().code(), StatusCode::kResourceExhausted);
+  EXPECT_NE(slot.status().message().find("14 positions, the model has room for 12"), std::string::npos)
       << slot.status().message();
 }
 

@@ -83,28 +83,5 @@ TEST_F(EmbedderTest, ForgettingTextsChangesNothing) {
   EXPECT_EQ(0, memcmp(together.data(), one_by_one.data(), together.size() * sizeof(float)));
 }
 
-TEST_F(EmbedderTest, CheckAcceptsGoodRows) {
-  const std::vector<float> x_vector(21);
-  EXPECT_TRUE(embedder_.Check({399, {49, 29, 29, 29}, true}, x_vector).ok());
-  EXPECT_TRUE(embedder_.Check({kNoText, {}, false}, {}).ok());
-}
-
-TEST_F(EmbedderTest, CheckNamesWhatIsWrong) {
-  const std::vector<float> x_vector(20);
-  const auto message = [&](const PromptRow& row) {
-    const Status status = embedder_.Check(row, x_vector);
-    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
-    return status.message();
-  };
-  EXPECT_EQ(message({400, {}, false}), "prompt: text id 400 is not in the model's table of 400");
-  EXPECT_EQ(message({-2, {}, false}), "prompt: text id -2 is not in the model's table of 400");
-  EXPECT_EQ(message({1, {50}, false}), "prompt: code 50 is not in the model's table of 50");
-  EXPECT_EQ(message({1, {-1}, false}), "prompt: code -1 is not in the model's table of 50");
-  EXPECT_EQ(message({1, {1, 2, 30, 3}, false}), "prompt: code 30 is not in the model's table of 30");
-  EXPECT_EQ(message({1, {1, 2}, false}), "prompt: a row has 2 codes; the model takes none, 1 or 4");
-  EXPECT_EQ(message({1, {1, 2, 3, 4, 5}, false}), "prompt: a row has 5 codes; the model takes none, 1 or 4");
-  EXPECT_EQ(message({1, {}, true}), "prompt: the x-vector has 20 numbers; the model takes 21");
-}
-
 }  // namespace
 }  // namespace qtts::cpu
