@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "gemm/cluster.h"
+#include "gemm/gemm_device.cuh"
 #include "runtime/async_copy.cuh"
 #include "runtime/cluster.cuh"
 

@@ -2,8 +2,7 @@
 #ifndef QTTS_CUDA_GEMM_GEMM_DEVICE_CUH_
 #define QTTS_CUDA_GEMM_GEMM_DEVICE_CUH_
 
-#include <cstddef>
-
+#include "gemm/arguments.h"
 #include "gemm/gemm.h"
 #include "rules/activation.cuh"
 #include "rules/norm.cuh"
@@ -13,26 +12,7 @@
 // What the kernels for few and for many rows share. rules/product.cuh and rules/norm.cuh decide their bits.
 namespace qtts::cuda::gemm {
 
-constexpr int kWarps = kShares;  // of a block; each has a share of the columns
-constexpr int kThreads = 32 * kWarps;
-constexpr int kTileRows = 8;  // activations in one matrix instruction
-
-struct GemmArguments {
-  const void* weights;
-  const float* bias;
-  int outputs, columns, chunks;
-  const void* x;
-  int x_stride;
-  void* y;
-  int y_stride;
-  int64_t rows;
-  const float* norm;
-  float eps;
-  const int* live;
-  const float* factors;  // of normed rows
-};
-
-constexpr bool HasNorm(GemmKind kind) { return kind == GemmKind::kNormStore || kind == GemmKind::kNormGated; }
+static_assert(kWarps == kShares, "a share of the columns for each warp");
 
 // What becomes of one output of one row.
 template <GemmKind kKind, typename Activation>

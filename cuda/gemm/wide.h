@@ -2,7 +2,7 @@
 #ifndef QTTS_CUDA_GEMM_WIDE_H_
 #define QTTS_CUDA_GEMM_WIDE_H_
 
-#include "gemm/gemm_device.cuh"
+#include "gemm/arguments.h"
 
 namespace qtts::cuda::gemm {
 

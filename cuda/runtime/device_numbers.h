@@ -13,7 +13,7 @@
 // qtts-bench.
 namespace qtts::cuda {
 
-// The language model's products (ChooseShape() in gemm/gemm.cu).
+// The language model's products (ChooseShape() in gemm/gemm.cc).
 struct ProductNumbers {
   // ns of a product of 2048 columns, over the number of blocks.
   struct Line {

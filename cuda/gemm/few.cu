@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 #include <algorithm>
-#include <iterator>
 
-#include "gemm/cluster.h"
+#include "gemm/few.h"
 #include "gemm/gemm_device.cuh"
-#include "gemm/wide.h"
 #include "runtime/async_copy.cuh"
 
-namespace qtts::cuda {
-namespace gemm {
+namespace qtts::cuda::gemm {
 namespace {
 
 // Sums each of v[0..8) over the warp; lane l gets the sum of v[TransposedRow(l)].
@@ -263,78 +260,10 @@ __global__ void __launch_bounds__(kThreads, BlocksTogether(kShape)) Bf16Kernel(G
   }
 }
 
-// The same in F32: a warp computes the outputs warp and warp + 8 of the tile for 8 rows.
 template <GemmKind kKind>
-__global__ void __launch_bounds__(kThreads) F32Kernel(GemmArguments a) {
-  constexpr int kOutputs = TileOutputs(kKind);
-  constexpr int kHalves = kOutputs / 8;
-  const int warp = threadIdx.x / 32;
-  const int lane = threadIdx.x % 32;
-  const int64_t first_row = static_cast<int64_t>(blockIdx.y) * kTileRows;
-  const int rows = static_cast<int>(min(static_cast<int64_t>(kTileRows), a.rows - first_row));
-  const int width = a.chunks * kChunk;
-  const float* const weights =
-      static_cast<const float*>(a.weights) + (static_cast<int64_t>(blockIdx.x) * kOutputs + warp) * width;
-  const bool live = a.live == nullptr || Fresh(a.live) != 0;
-
-  WaitForPrevious();
-  LetNextStart();
-  if (!live) return;
-
-  float sums[kHalves][kTileRows] = {};
-  float squares[kTileRows] = {};
-  for (int k = lane * 4; k < width; k += 128) {
-    float4 w[kHalves];
-#pragma unroll
-    for (int h = 0; h < kHalves; ++h) w[h] = *reinterpret_cast<const float4*>(weights + h * 8 * width + k);
-    float4 scale = {1, 1, 1, 1};
-    if (HasNorm(kKind)) scale = *reinterpret_cast<const float4*>(a.norm + k);
-#pragma unroll
-    for (int r = 0; r < kTileRows; ++r) {
-      if (r >= rows) continue;
-      const float4 x =
-          __ldcg(reinterpret_cast<const float4*>(static_cast<const float*>(a.x) + (first_row + r) * a.x_stride + k));
-      if (HasNorm(kKind)) squares[r] += x.x * x.x + x.y * x.y + (x.z * x.z + x.w * x.w);
-#pragma unroll
-      for (int h = 0; h < kHalves; ++h) {
-        sums[h][r] +=
-            w[h].x * (x.x * scale.x) + w[h].y * (x.y * scale.y) + (w[h].z * (x.z * scale.z) + w[h].w * (x.w * scale.w));
-      }
-    }
-  }
-#pragma unroll
-  for (int r = 0; r < kTileRows; ++r) {
-    if (r >= rows) continue;
-    float factor = 1;
-    if (HasNorm(kKind)) factor = 1.0F / sqrtf(WarpSum(squares[r]) / static_cast<float>(a.columns) + a.eps);
-    float totals[kHalves];
-#pragma unroll
-    for (int h = 0; h < kHalves; ++h) totals[h] = WarpSum(sums[h][r]) * factor;
-    if (lane != 0) continue;
-    const int64_t row = first_row + r;
-    if constexpr (kKind == GemmKind::kNormGated) {
-      const int output = blockIdx.x * 8 + warp;
-      if (output < a.outputs) {
-        static_cast<float*>(a.y)[row * a.y_stride + output] = Silu<float>(totals[0]) * totals[kHalves - 1];
-      }
-    } else {
-#pragma unroll
-      for (int h = 0; h < kHalves; ++h) {
-        const int output = blockIdx.x * kOutputs + h * 8 + warp;
-        float previous = 0;
-        if (kKind == GemmKind::kAdd && output < a.outputs) {
-          previous = Fresh(static_cast<const float*>(a.y) + row * a.y_stride + output);
-        }
-        Finish<kKind, float>(a, row, output, totals[h], previous);
-      }
-    }
-  }
-}
-
-template <GemmKind kKind>
-void RunFew(const Launcher& launch, const Matrix& matrix, const GemmArguments& a, GemmShape shape) {
+void Run(const Launcher& launch, int tiles, const GemmArguments& a, GemmShape shape) {
   const auto blocks = [&](int64_t rows) {
-    return dim3(static_cast<unsigned>(matrix.tiles()), static_cast<unsigned>((a.rows + rows - 1) / rows));
+    return dim3(static_cast<unsigned>(tiles), static_cast<unsigned>((a.rows + rows - 1) / rows));
   };
   const size_t stage = StageBytes(a.chunks, std::min<int64_t>(a.rows, 8));
   const int left = ChunksOfShare(a.chunks) - ChunksAhead(kKind);
@@ -344,177 +273,23 @@ void RunFew(const Launcher& launch, const Matrix& matrix, const GemmArguments& a
   launch(Bf16Kernel<kKind, Rows::kTwoTiles>, blocks(16), kThreads, 0, a);
 }
 
-template <GemmKind kKind>
-void RunF32(const Launcher& launch, const Matrix& matrix, const GemmArguments& a) {
-  launch(F32Kernel<kKind>, dim3(static_cast<unsigned>(matrix.tiles()), static_cast<unsigned>((a.rows + 7) / 8)),
-         kThreads, 0, a);
-}
-
-template <GemmKind kKind>
-void Run(const Launcher& launch, Precision precision, const Matrix& matrix, const GemmRows& r) {
-  const GemmArguments a = {matrix.data, matrix.bias, matrix.outputs, matrix.columns, matrix.chunks(), r.x,
-                           r.x_stride,  r.y,         r.y_stride,     r.rows,         r.norm,          r.eps,
-                           r.live,      nullptr};
-  if (precision == Precision::kF32) return RunF32<kKind>(launch, matrix, a);
-  const GemmShape shape = r.shape == GemmShape::kBest ? ChooseShape(matrix, r, launch.numbers->products) : r.shape;
-  switch (shape) {
-    case GemmShape::kWide16:
-      return RunWide(launch, kKind, a, 16, r.normed);
-    case GemmShape::kWide32:
-      return RunWide(launch, kKind, a, 32, r.normed);
-    case GemmShape::kWide64:
-      return RunWide(launch, kKind, a, 64, r.normed);
-    case GemmShape::kCluster:
-      return RunCluster(launch, a);
-    default:
-      return RunFew<kKind>(launch, matrix, a, shape);
-  }
-}
-
-// --- Packing -----------------------------------------------------------------------------------
-
-__device__ float Element(DType type, const void* source, int64_t at) {
-  if (type == DType::kF32) return static_cast<const float*>(source)[at];
-  const uint16_t bits = static_cast<const uint16_t*>(source)[at];
-  if (type == DType::kBF16) return __uint_as_float(static_cast<uint32_t>(bits) << 16);
-  // F16, by value; subnormals are exact in F32.
-  const int exponent = bits >> 10 & 31;
-  const int mantissa = bits & 1023;
-  float value;
-  if (exponent == 31) {
-    value = __uint_as_float(0x7F800000U | static_cast<uint32_t>(mantissa) << 13);
-  } else if (exponent == 0) {
-    value = static_cast<float>(mantissa) * (1.0F / 16777216.0F);
-  } else {
-    value = __uint_as_float(static_cast<uint32_t>(exponent + 112) << 23 | static_cast<uint32_t>(mantissa) << 13);
-  }
-  return (bits & 0x8000) != 0 ? -value : value;
-}
-
-__global__ void PackKernel(Precision precision, int chunks, int tile_outputs, PackPart part, DType type,
-                           const void* source, int64_t first, int64_t rows, int columns, void* target) {
-  const int groups = (columns + 7) / 8;
-  const int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-  if (i >= rows * groups) return;
-  const int64_t row = i / groups;
-  const int k = static_cast<int>(i % groups) * 8;
-  const int64_t output = first + row;
-  const int64_t tile = part == PackPart::kWhole ? output / tile_outputs : output / 8;
-  const int m = part == PackPart::kWhole ? static_cast<int>(output % tile_outputs)
-                                         : static_cast<int>(output % 8) + (part == PackPart::kUp ? 8 : 0);
-  const int valid = min(8, columns - k);
-  if (precision == Precision::kF32) {
-    float* const out = static_cast<float*>(target) + (tile * tile_outputs + m) * chunks * kChunk + k;
-    for (int e = 0; e < valid; ++e) out[e] = Element(type, source, row * columns + k + e);
-    return;
-  }
-  const int halves = tile_outputs / 8;
-  const int lane = m % 8 * 4 + k % kChunk / 8;
-  const int64_t block = (tile * chunks + k / kChunk) * halves + m / 8;
-  __nv_bfloat16* const out = static_cast<__nv_bfloat16*>(target) + (block * 32 + lane) * 8;
-  for (int e = 0; e < valid; ++e) out[e] = FromFloat<__nv_bfloat16>(Element(type, source, row * columns + k + e));
-}
-
-template <typename T>
-__global__ void ConvertKernel(DType type, const void* source, int64_t rows, int64_t columns, T* target,
-                              int64_t stride) {
-  for (int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < rows * columns;
-       i += static_cast<int64_t>(gridDim.x) * blockDim.x) {
-    target[i / columns * stride + i % columns] = FromFloat<T>(Element(type, source, i));
-  }
-}
-
-constexpr int kPackThreads = 256;
-
-unsigned BlocksFor(int64_t threads) { return static_cast<unsigned>((threads + kPackThreads - 1) / kPackThreads); }
-
 }  // namespace
-}  // namespace gemm
 
-bool CanRun(GemmShape shape, const Matrix& matrix, const GemmRows& rows, const ProductNumbers& numbers) {
-  // More shared memory than this would keep blocks off the processor.
-  constexpr size_t kMaxStage = size_t{64} << 10;
-  switch (shape) {
-    case GemmShape::kOneRow:
-      return rows.rows == 1 && gemm::StageBytes(matrix.chunks(), 1) <= kMaxStage;
-    case GemmShape::k8Rows:
-      return gemm::StageBytes(matrix.chunks(), std::min<int64_t>(rows.rows, 8)) <= kMaxStage;
-    case GemmShape::kWide16:
-    case GemmShape::kWide32:
-    case GemmShape::kWide64:
-      return !gemm::HasNorm(matrix.kind) || rows.normed.x != nullptr;
-    case GemmShape::kCluster:
-      return matrix.kind == GemmKind::kAdd &&
-             gemm::CanRunCluster(matrix.outputs, matrix.chunks(), rows.rows, numbers.clusters_at_once);
-    default:
-      return true;
-  }
-}
+size_t FewStageBytes(int chunks, int64_t rows) { return StageBytes(chunks, rows); }
 
-// Few rows: what is quickest for a stream. Clusters, wherever they can, are quicker than all that several rounds of
-// blocks or many columns make slow. Of the others each shape's time is nearly a line over its number of blocks; what
-// matters is where the lines cross.
-GemmShape ChooseShape(const Matrix& matrix, const GemmRows& rows, const ProductNumbers& numbers) {
-  const auto can_run = [&](GemmShape shape) { return CanRun(shape, matrix, rows, numbers); };
-  if (can_run(GemmShape::kOneRow)) return GemmShape::kOneRow;
-  const bool one_round = matrix.tiles() * ((rows.rows + 7) / 8) <= numbers.blocks_at_once;
-  const bool quick = one_round && rows.rows <= numbers.quick_rows && matrix.columns <= numbers.quick_columns;
-  if (rows.rows > 4 && !quick && can_run(GemmShape::kCluster)) return GemmShape::kCluster;
-  if ((rows.rows <= 4 || one_round) && can_run(GemmShape::k8Rows)) return GemmShape::k8Rows;
-  if (rows.rows <= 4 || !can_run(GemmShape::kWide16)) return GemmShape::k16Rows;
-  struct Choice {
-    GemmShape shape;
-    int64_t block_rows;
-    ProductNumbers::Line line;
-  };
-  const Choice choices[] = {{GemmShape::kWide16, 16, numbers.wide16},
-                            {GemmShape::kWide32, 32, numbers.wide32},
-                            {GemmShape::kWide64, 64, numbers.wide64}};
-  const auto time = [&](const Choice& choice) {
-    return choice.line.base + choice.line.per_block * WideBlocks(matrix, rows.rows, choice.block_rows);
-  };
-  const Choice* const best = std::min_element(std::begin(choices), std::end(choices),
-                                              [&](const Choice& a, const Choice& b) { return time(a) < time(b); });
-  return best->shape;
-}
-
-int64_t WideBlocks(const Matrix& matrix, int64_t rows, int64_t block_rows) {
-  const int64_t weight_rows = (matrix.kind == GemmKind::kNormGated ? 2 : 1) * int64_t{matrix.outputs};
-  return (weight_rows + gemm::kWideOutputs - 1) / gemm::kWideOutputs * ((rows + block_rows - 1) / block_rows);
-}
-
-void Gemm(const Launcher& launch, Precision precision, const Matrix& matrix, const GemmRows& rows) {
-  switch (matrix.kind) {
+void RunFew(const Launcher& launch, GemmKind kind, int tiles, const GemmArguments& a, GemmShape shape) {
+  switch (kind) {
     case GemmKind::kNormStore:
-      return gemm::Run<GemmKind::kNormStore>(launch, precision, matrix, rows);
+      return Run<GemmKind::kNormStore>(launch, tiles, a, shape);
     case GemmKind::kNormGated:
-      return gemm::Run<GemmKind::kNormGated>(launch, precision, matrix, rows);
+      return Run<GemmKind::kNormGated>(launch, tiles, a, shape);
     case GemmKind::kAdd:
-      return gemm::Run<GemmKind::kAdd>(launch, precision, matrix, rows);
+      return Run<GemmKind::kAdd>(launch, tiles, a, shape);
     case GemmKind::kStore:
-      return gemm::Run<GemmKind::kStore>(launch, precision, matrix, rows);
+      return Run<GemmKind::kStore>(launch, tiles, a, shape);
     case GemmKind::kStoreSilu:
-      return gemm::Run<GemmKind::kStoreSilu>(launch, precision, matrix, rows);
+      return Run<GemmKind::kStoreSilu>(launch, tiles, a, shape);
   }
 }
 
-void Pack(const Launcher& launch, Precision precision, const Matrix& matrix, PackPart part, DType type,
-          const void* source, int64_t first, int64_t rows) {
-  const int64_t threads = rows * ((matrix.columns + 7) / 8);
-  launch(gemm::PackKernel, dim3(gemm::BlocksFor(threads)), gemm::kPackThreads, 0, precision, matrix.chunks(),
-         TileOutputs(matrix.kind), part, type, source, first, rows, matrix.columns, matrix.data);
-}
-
-void ConvertRows(const Launcher& launch, Precision precision, DType type, const void* source, int64_t rows,
-                 int64_t columns, void* target, int64_t stride) {
-  const dim3 grid(std::min(gemm::BlocksFor(rows * columns), 65535U));
-  if (precision == Precision::kF32) {
-    launch(gemm::ConvertKernel<float>, grid, gemm::kPackThreads, 0, type, source, rows, columns,
-           static_cast<float*>(target), stride);
-  } else {
-    launch(gemm::ConvertKernel<__nv_bfloat16>, grid, gemm::kPackThreads, 0, type, source, rows, columns,
-           static_cast<__nv_bfloat16*>(target), stride);
-  }
-}
-
-}  // namespace qtts::cuda
+}  // namespace qtts::cuda::gemm

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#ifndef QTTS_CUDA_GEMM_FEW_H_
+#define QTTS_CUDA_GEMM_FEW_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "gemm/arguments.h"
+
+namespace qtts::cuda::gemm {
+
+// Shared memory of a block for up to 8 rows.
+size_t FewStageBytes(int chunks, int64_t rows);
+
+// A product in BF16 for few rows: what is quickest for a stream. A block has the outputs of one tile, so that all SMs
+// share the weights, and its first weights are on their way before the previous kernel has ended. `shape` is kOneRow,
+// k8Rows or k16Rows.
+void RunFew(const Launcher& launch, GemmKind kind, int tiles, const GemmArguments& arguments, GemmShape shape);
+
+}  // namespace qtts::cuda::gemm
+
+#endif  // QTTS_CUDA_GEMM_FEW_H_

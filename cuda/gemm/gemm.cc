@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#include "gemm/gemm.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "gemm/cluster.h"
+#include "gemm/f32.h"
+#include "gemm/few.h"
+#include "gemm/wide.h"
+
+// Which kernel a product takes, by time alone: all give the same bits. Each kernel's header says what it is for.
+namespace qtts::cuda {
+
+bool CanRun(GemmShape shape, const Matrix& matrix, const GemmRows& rows, const ProductNumbers& numbers) {
+  // More shared memory than this would keep blocks off the processor.
+  constexpr size_t kMaxStage = size_t{64} << 10;
+  switch (shape) {
+    case GemmShape::kOneRow:
+      return rows.rows == 1 && gemm::FewStageBytes(matrix.chunks(), 1) <= kMaxStage;
+    case GemmShape::k8Rows:
+      return gemm::FewStageBytes(matrix.chunks(), std::min<int64_t>(rows.rows, 8)) <= kMaxStage;
+    case GemmShape::kWide16:
+    case GemmShape::kWide32:
+    case GemmShape::kWide64:
+      return !gemm::HasNorm(matrix.kind) || rows.normed.x != nullptr;
+    case GemmShape::kCluster:
+      return matrix.kind == GemmKind::kAdd &&
+             gemm::CanRunCluster(matrix.outputs, matrix.chunks(), rows.rows, numbers.clusters_at_once);
+    default:
+      return true;
+  }
+}
+
+// Few rows: what is quickest for a stream. Clusters, wherever they can, are quicker than all that several rounds of
+// blocks or many columns make slow. Of the others each shape's time is nearly a line over its number of blocks; what
+// matters is where the lines cross.
+GemmShape ChooseShape(const Matrix& matrix, const GemmRows& rows, const ProductNumbers& numbers) {
+  const auto can_run = [&](GemmShape shape) { return CanRun(shape, matrix, rows, numbers); };
+  if (can_run(GemmShape::kOneRow)) return GemmShape::kOneRow;
+  const bool one_round = matrix.tiles() * ((rows.rows + 7) / 8) <= numbers.blocks_at_once;
+  const bool quick = one_round && rows.rows <= numbers.quick_rows && matrix.columns <= numbers.quick_columns;
+  if (rows.rows > 4 && !quick && can_run(GemmShape::kCluster)) return GemmShape::kCluster;
+  if ((rows.rows <= 4 || one_round) && can_run(GemmShape::k8Rows)) return GemmShape::k8Rows;
+  if (rows.rows <= 4 || !can_run(GemmShape::kWide16)) return GemmShape::k16Rows;
+  struct Choice {
+    GemmShape shape;
+    int64_t block_rows;
+    ProductNumbers::Line line;
+  };
+  const Choice choices[] = {{GemmShape::kWide16, 16, numbers.wide16},
+                            {GemmShape::kWide32, 32, numbers.wide32},
+                            {GemmShape::kWide64, 64, numbers.wide64}};
+  const auto time = [&](const Choice& choice) {
+    return choice.line.base + choice.line.per_block * WideBlocks(matrix, rows.rows, choice.block_rows);
+  };
+  const Choice* const best = std::min_element(std::begin(choices), std::end(choices),
+                                              [&](const Choice& a, const Choice& b) { return time(a) < time(b); });
+  return best->shape;
+}
+
+int64_t WideBlocks(const Matrix& matrix, int64_t rows, int64_t block_rows) {
+  const int64_t weight_rows = (matrix.kind == GemmKind::kNormGated ? 2 : 1) * int64_t{matrix.outputs};
+  return (weight_rows + gemm::kWideOutputs - 1) / gemm::kWideOutputs * ((rows + block_rows - 1) / block_rows);
+}
+
+void Gemm(const Launcher& launch, Precision precision, const Matrix& matrix, const GemmRows& r) {
+  const gemm::GemmArguments a = {matrix.data, matrix.bias, matrix.outputs, matrix.columns, matrix.chunks(), r.x,
+                                 r.x_stride,  r.y,         r.y_stride,     r.rows,         r.norm,          r.eps,
+                                 r.live,      nullptr};
+  if (precision == Precision::kF32) return gemm::RunF32(launch, matrix.kind, matrix.tiles(), a);
+  const GemmShape shape = r.shape == GemmShape::kBest ? ChooseShape(matrix, r, launch.numbers->products) : r.shape;
+  switch (shape) {
+    case GemmShape::kWide16:
+      return gemm::RunWide(launch, matrix.kind, a, 16, r.normed);
+    case GemmShape::kWide32:
+      return gemm::RunWide(launch, matrix.kind, a, 32, r.normed);
+    case GemmShape::kWide64:
+      return gemm::RunWide(launch, matrix.kind, a, 64, r.normed);
+    case GemmShape::kCluster:
+      return gemm::RunCluster(launch, a);
+    default:
+      return gemm::RunFew(launch, matrix.kind, matrix.tiles(), a, shape);
+  }
+}
+
+}  // namespace qtts::cuda
