@@ -4,12 +4,12 @@
 
 namespace qtts::cpu {
 
-// How the CPU backend multiplies. Norms, attention, sampling, embeddings and heads are F32 arithmetic in all.
+// Arithmetic of the CPU backend's matrix products. Norms, attention, sampling, embeddings and heads always use F32.
 enum class Arithmetic {
-  kF32,   // F32 activations and sums, weights in the dtype they come in: the reference
-  kBF16,  // activations rounded to BF16, products of BF16 pairs summed in F32; needs HasBF16Products()
-  kInt8,  // weights in 8 bits with a scale for each group of 64, activations in 16, sums in integers and F32
-  kInt4,  // weights in 4 bits with a scale for each group of 32, activations in 16
+  kF32,   // reference: F32 activations and sums, weights in the dtype of the file
+  kBF16,  // activations rounded to BF16, products of BF16 summed in F32; needs HasBF16Products()
+  kInt8,  // 8-bit weights, one scale per group of 64; 16-bit activations; integer sums per group, F32 across groups
+  kInt4,  // 4-bit weights, one scale per group of 32; 16-bit activations; sums as for kInt8
 };
 
 }  // namespace qtts::cpu

@@ -3,8 +3,8 @@
 
 #include <hwy/base.h>
 
-// Highway 1.0 has neither the instruction nor a target for it: x86 intrinsics, in functions compiled for processors
-// that have it, which HasBF16Products() tells.
+// Written with x86 intrinsics, since Highway 1.0 has no target with this instruction. The functions are compiled for
+// CPUs that have it; HasBF16Products() checks for it at run time.
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
@@ -18,14 +18,14 @@ namespace {
 #define QTTS_BF16_TARGET __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,fma,f16c")))
 #define QTTS_BF16_INLINE QTTS_BF16_TARGET __attribute__((always_inline)) inline
 
-constexpr int64_t kPairs = 32;  // numbers of a vector
+constexpr int64_t kPairs = 32;  // numbers per vector
 
-// The numbers at p of which `mask` has the bits, and zeros.
+// Loads the numbers at p whose bits are set in `mask`; the others are zero.
 QTTS_BF16_INLINE __m512bh Load(const uint16_t* p, __mmask32 mask) {
   return reinterpret_cast<__m512bh>(_mm512_maskz_loadu_epi16(mask, p));
 }
 
-// sum += w x of the columns that `mask` has, for each weight row and input.
+// sum += w x over the columns set in `mask`, for each weight row and input.
 template <int kRows, int kInputs>
 QTTS_BF16_INLINE void AddProducts(const uint16_t* w, const uint16_t* x, int64_t cols, __mmask32 mask,
                                   __m512 (*sum)[kRows]) {
@@ -37,7 +37,7 @@ QTTS_BF16_INLINE void AddProducts(const uint16_t* w, const uint16_t* x, int64_t 
   }
 }
 
-// The sum of the lanes, as a tree. (GCC 12 warns of its own reduction, and of shuffles that have no mask.)
+// Sum of the lanes, as a tree. Written out because GCC 12 warns in its own reduction and in unmasked shuffles.
 QTTS_BF16_INLINE float SumOf(__m512 v) {
   constexpr __mmask16 kAll = 0xFFFF;
   v = _mm512_add_ps(v, _mm512_maskz_shuffle_f32x4(kAll, v, v, 0x4E));
@@ -47,8 +47,8 @@ QTTS_BF16_INLINE float SumOf(__m512 v) {
   return _mm512_cvtss_f32(v);
 }
 
-// kRows weight rows times kInputs inputs: each product is one chain of instructions along the row, then one sum of
-// lanes, whatever the tile.
+// kRows weight rows times kInputs inputs. Each product is one chain of dot-product instructions along the row, then one
+// horizontal sum, for every tile shape.
 template <int kRows, int kInputs>
 QTTS_BF16_INLINE void Tile(const uint16_t* w, int64_t cols, const float* bias, const uint16_t* x, float* y,
                            int64_t y_stride) {

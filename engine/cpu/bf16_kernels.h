@@ -4,14 +4,14 @@
 
 #include <cstdint>
 
-// Matrix products of BF16 weights and activations, summed in F32 by the processor's own instruction, where it has one
-// (AVX512_BF16). A result does not depend on how many rows are computed together. Pure functions, thread-safe.
+// Matrix products of BF16 weights and BF16 activations, summed in F32 by the AVX512_BF16 instructions. A result does
+// not depend on the number of rows of the call. Pure functions, thread-safe.
 namespace qtts::cpu {
 
-// Whether the other functions of this header may be called.
+// True if this CPU has AVX512_BF16. The other functions of this header require it.
 bool HasBF16Products();
 
-// y[i] = x[i] as BF16, rounded to the nearest, ties to even.
+// y[i] = x[i] as BF16, rounded to nearest, ties to even.
 void ToBF16(const float* x, int64_t n, uint16_t* y);
 
 // y[i][r] = bias[r] + sum over c of w[r][c] x[i][c], for the rows r in [begin, end) and i < m. w is [rows][cols],

@@ -12,15 +12,14 @@
 namespace qtts::cpu {
 namespace {
 
-// Rows that a thread takes at least when rows are shared out: whole tiles, and enough of them that
-// reading the weights pays.
+// Minimum rows per thread when rows are shared: whole tiles, and enough of them to amortise the reads of the weights.
 constexpr int64_t kRowGrain = 64;
 
-// Panels that a thread takes at least when panels are shared out: one tile's.
+// Minimum panels per thread when panels are shared: those of one tile.
 constexpr int64_t kPanelGrain = 2;
 constexpr int64_t kProductPanelGrain = 3;
 
-// Weights that a thread brings to F16 at least.
+// Minimum number of weights that a thread converts to F16.
 constexpr int64_t kHalfGrain = 4096;
 
 template <typename Element, typename Index>
@@ -57,7 +56,7 @@ template <typename Index>
 void CausalConv::PackProducts(const TensorView& weight, const Index& index, ThreadPool& pool) {
   const int64_t row = view_.taps * view_.in;
   const auto bytes = static_cast<size_t>(view_.panels() * products_->panel_bytes());
-  weights_ = std::make_unique<std::byte[]>(bytes);  // zeros, which the last panel is filled up with
+  weights_ = std::make_unique<std::byte[]>(bytes);  // zeros: padding of the last panel
   scales_.assign(static_cast<size_t>(view_.panels() * kPanel), 0.0F);
   const size_t size = DTypeBytes(weight.dtype);
   pool.ParallelFor(view_.out, kPanel, 20 * row * view_.out, [&](int64_t begin, int64_t end) {
@@ -86,7 +85,7 @@ void CausalConv::Pack(const TensorView& weight, const Index& index, ThreadPool& 
   const size_t bytes = static_cast<size_t>(elements) * DTypeBytes(weight.dtype);
   weights_ = std::make_unique_for_overwrite<std::byte[]>(bytes);
   view_.weights = weights_.get();
-  // Reading scattered weights costs some ten times a multiply-add.
+  // A scattered read of a weight costs about ten multiply-adds.
   pool.ParallelFor(view_.panels(), 1, 10 * elements, [&](int64_t begin, int64_t end) {
     if (DTypeBytes(weight.dtype) == sizeof(uint32_t)) {
       PackAs(view_, static_cast<const uint32_t*>(weight.data), index, begin, end,
@@ -138,8 +137,8 @@ CausalConv CausalConv::Transposed(const ConvWeights& weights, int64_t stride, Th
   const int64_t kernel = shape[2];
   const int64_t taps = kernel / stride;
   CausalConv conv(weights, shape[0], stride * out, taps, 1, form);
-  // Output row j of an input's `stride`, channel o: the newest input (the last tap) meets kernel
-  // position j, the one before it position j + stride, and so on.
+  // For output row j of the `stride` rows of an input, channel o: the newest input (last tap) meets kernel position j,
+  // the one before it position j + stride, and so on.
   conv.Pack(
       weights.weight,
       [=](int64_t wide, int64_t tap, int64_t c) {

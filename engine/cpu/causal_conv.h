@@ -15,29 +15,28 @@
 
 namespace qtts::cpu {
 
-// A causal convolution (spec 7.2) over time-major rows, with its weights repacked for the vector
-// units. Immutable and thread-safe.
+// A causal convolution (spec 7.2) over time-major rows. Its weights are repacked for SIMD. Immutable and thread-safe.
 class CausalConv {
  public:
-  // How weights are kept, and what is multiplied.
+  // Format of the packed weights, and arithmetic of the products.
   enum class Form {
-    kStored,  // in the dtype they came in; F32 arithmetic
-    kHalf,    // F32 weights in F16, where that holds them and is read as fast; F32 arithmetic
-    kBF16,    // products of BF16
-    kInt8,    // products of bytes; of BF16 where there are too many inputs for these
+    kStored,  // weights in the dtype of the file; F32 arithmetic
+    kHalf,    // F32 weights kept as F16 if they fit and F16 loads are fast; F32 arithmetic
+    kBF16,    // BF16 products
+    kInt8,    // 8-bit products; BF16 products if there are more than kMostInt8Inputs inputs
   };
 
   // weight [out, in, taps], stride 1.
   static CausalConv Plain(const ConvWeights& weights, int64_t dilation, ThreadPool& pool, Form form = Form::kStored);
 
-  // A transposed convolution, weight [in, out, k] with k a multiple of `stride`. It is the same as a
-  // plain one of k / stride taps that makes, from each row, `stride` output rows lying one after the
-  // other: out() is stride * the weights' out. So its state is earlier inputs, not partial outputs.
+  // A transposed convolution, weight [in, out, k], k a multiple of `stride`. It runs as a plain convolution with k /
+  // stride taps: each input row gives `stride` consecutive output rows, so out() is stride * the weights' out. Its
+  // state is therefore earlier inputs, not partial outputs.
   static CausalConv Transposed(const ConvWeights& weights, int64_t stride, ThreadPool& pool, Form form = Form::kStored);
 
-  // A strided convolution, weight [out, in, k] with k a multiple of `stride`. It is the same as a
-  // plain one of k / stride taps over rows that are `stride` input rows lying one after the other:
-  // in() is stride * the weights' in, and rows and history() count such wide rows.
+  // A strided convolution, weight [out, in, k], k a multiple of `stride`. It runs as a plain convolution with k /
+  // stride taps over wide rows of `stride` consecutive input rows: in() is stride * the weights' in, and rows and
+  // history() count wide rows.
   static CausalConv Strided(const ConvWeights& weights, int64_t stride, ThreadPool& pool);
 
   int64_t in() const { return view_.in; }
@@ -46,21 +45,22 @@ class CausalConv {
   // Multiply-adds of one output row.
   int64_t work() const { return view_.in * view_.taps * view_.out; }
 
-  // Input rows before the first that an output needs.
+  // Number of earlier input rows that an output row depends on.
   int64_t history() const { return (view_.taps - 1) * view_.dilation; }
 
-  // An input row as Run() takes it: F32, or what PrepareRows() makes.
+  // Bytes of an input row of Run(): F32, or the format of PrepareRows().
   int64_t row_bytes() const { return products_.has_value() ? products_->row_bytes() : in() * int64_t{sizeof(float)}; }
 
-  // x [rows][in] -> y [rows][row_bytes()], with `snake` of FastSnake(x).
+  // Converts F32 rows to the input format of Run(): x [rows][in] -> y [rows][row_bytes()]. With `snake`, FastSnake() is
+  // applied first.
   void Prepare(const SnakeView* snake, const float* x, int64_t rows, std::byte* y) const;
 
-  // x [history() + rows][row_bytes()] -> y [rows][out]; added to y with `accumulate`.
+  // x [history() + rows][row_bytes()] -> y [rows][out]. With `accumulate`, adds to y.
   void Run(ThreadPool& pool, const std::byte* x, int64_t rows, bool accumulate, float* y) const;
-  // The same in the calling thread.
+  // The same, in the calling thread only.
   void Run(const std::byte* x, int64_t rows, bool accumulate, float* y) const;
 
-  // Of F32 arithmetic only: x [history() + rows][in].
+  // For F32 arithmetic only: x [history() + rows][in].
   void Run(ThreadPool& pool, const float* x, int64_t rows, bool accumulate, float* y) const {
     Run(pool, reinterpret_cast<const std::byte*>(x), rows, accumulate, y);
   }
@@ -73,11 +73,11 @@ class CausalConv {
   void Pack(const TensorView& weight, const Index& index, ThreadPool& pool);
   template <typename Index>
   void PackProducts(const TensorView& weight, const Index& index, ThreadPool& pool);
-  // Brings packed F32 weights to F16 if they fit.
+  // Converts packed F32 weights to F16 if all of them fit.
   void Halve(ThreadPool& pool);
-  // Bias of output o: element o % (elements of `bias`).
+  // Sets the bias of output o to element o % (elements of `bias`).
   void SetBias(const std::optional<TensorView>& bias);
-  // Rows that begin at x, and panels [begin, end).
+  // Computes panels [begin, end) of the `rows` output rows whose inputs begin at x.
   void RunPart(const std::byte* x, int64_t rows, int64_t begin, int64_t end, bool accumulate, float* y) const;
 
   Form form_;

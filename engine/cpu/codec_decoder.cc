@@ -11,7 +11,7 @@
 namespace qtts::cpu {
 namespace {
 
-// Frames computed together: enough to read weights rarely, few enough for modest scratch.
+// Frames per chunk: enough to amortise the reads of the weights, few enough to keep scratch small.
 constexpr int64_t kChunkFrames = 8;
 constexpr float kLeastUsage = 1e-5F;
 constexpr float kLayerNormEps = 1e-6F;
@@ -20,18 +20,18 @@ constexpr float kSnakeEps = 1e-9F;
 // Dilations of a block's residual units, in order.
 constexpr int64_t kDilations[] = {1, 3, 9};
 
-// Costs in multiply-adds of one element, and the rows a thread takes at least.
+// Costs of one element in multiply-adds, and the minimum rows per thread.
 constexpr int64_t kSnakeWork = 16;
 constexpr int64_t kGeluWork = 64;
 constexpr int64_t kElementwiseGrain = 16;
 
-// Channels from which products of bytes pay: narrower rows spend the gain on their scales, and on the bundled voice
-// cost more sound than they save time.
+// Minimum number of channels for 8-bit products. With fewer, computing the scales takes as long as the products save;
+// on the bundled voice the loss of quality outweighs the time saved.
 constexpr int64_t kLeastInt8Channels = 96;
 
-// Rows of a residual unit that one thread takes through both convolutions while they are in its caches.
+// Rows that one thread runs through both convolutions of a residual unit while they are in its caches.
 constexpr int64_t kUnitRows = 64;
-// Rows that a thread takes at least when it takes units: whole tiles.
+// Minimum rows per thread for this: whole tiles.
 constexpr int64_t kUnitGrain = 16;
 
 // weight [channels, 1, taps] -> [taps][channels].
@@ -54,13 +54,13 @@ bool IsReduced(const WeightPacker* packer) { return packer != nullptr && packer-
 
 bool IsQuantised(const WeightPacker* packer) { return IsReduced(packer) && packer->arithmetic() != Arithmetic::kBF16; }
 
-// Quantises the matrices, always in 8 bits; null where they are not quantised.
+// Packer of the matrices, always with 8 bits. Null if they are not quantised.
 std::unique_ptr<WeightPacker> MatrixPacker(const WeightPacker* packer, ThreadPool& pool) {
   if (!IsQuantised(packer)) return nullptr;
   return std::make_unique<WeightPacker>(Arithmetic::kInt8, pool, packer->release(), packer->cache());
 }
 
-// The weights of a reduced arithmetic: matrices that are not quantised in F16.
+// The weights for a reduced arithmetic: matrices that will not be quantised are converted to F16.
 CodecWeights Narrowed(CodecWeights weights, WeightPacker* packer) {
   if (!IsReduced(packer)) return weights;
   const auto narrow = [&](TensorView* tensor) { *tensor = packer->ToHalf(*tensor); };
@@ -80,7 +80,7 @@ CodecWeights Narrowed(CodecWeights weights, WeightPacker* packer) {
   return weights;
 }
 
-// Tells the packer of the weights that the convolutions have packed.
+// Reports the weights that the convolutions have packed to `packer`.
 void ReleaseConvolutions(const CodecWeights& weights, const WeightPacker& packer) {
   const auto release = [&](const ConvWeights& conv) { packer.AddReplaced(MatrixOf(conv.weight)); };
   release(weights.pre_conv);
@@ -96,7 +96,7 @@ void ReleaseConvolutions(const CodecWeights& weights, const WeightPacker& packer
   release(weights.last_conv);
 }
 
-// Form of the convolutions in front of the blocks and behind them.
+// Form of the convolutions before and after the blocks.
 CausalConv::Form OuterForm(const WeightPacker* packer) {
   return IsReduced(packer) ? CausalConv::Form::kHalf : CausalConv::Form::kStored;
 }
@@ -104,7 +104,7 @@ CausalConv::Form OuterForm(const WeightPacker* packer) {
 // Form of the convolutions of block `index`, whose residual units have `channels`.
 CausalConv::Form BlockForm(const WeightPacker* packer, size_t index, int64_t channels) {
   if (!IsReduced(packer)) return CausalConv::Form::kStored;
-  // The first block's errors go through all others.
+  // Errors of the first block pass through all others, so it stays in BF16.
   const bool bytes = IsQuantised(packer) && index > 0 && channels >= kLeastInt8Channels;
   return bytes ? CausalConv::Form::kInt8 : CausalConv::Form::kBF16;
 }
@@ -242,7 +242,8 @@ void CodecDecoder::RunSound(State* state) {
 }
 
 int64_t CodecDecoder::SoundHistory() const {
-  // From the last operator to the first: rows of its input that what follows depends on, or itself.
+  // From the last operator to the first: `rows` is the number of earlier input rows that the operators seen so far
+  // depend on.
   int64_t rows = last_conv_.history();
   const auto behind = [&](int64_t stride, int64_t history) { rows = (rows + stride - 1) / stride + history; };
   for (auto block = blocks_.rbegin(); block != blocks_.rend(); ++block) {
@@ -284,7 +285,7 @@ int64_t CodecDecoder::SoundWork() const {
 void CodecDecoder::Dequantize(std::span<const int32_t> codes, float* y) {
   const int64_t dim = semantic_projection_.in();
   const size_t groups = codebooks_.size();
-  // Codewords of the first group, and the sums of all others: [frames][dim] each.
+  // Codewords of the first group, then the sums of the others: [frames][dim] each.
   float* const semantic = Room(&wide_, 2 * rows_ * dim);
   float* const acoustic = semantic + rows_ * dim;
   std::fill_n(acoustic, rows_ * dim, 0.0F);
@@ -361,7 +362,7 @@ void CodecDecoder::RunResidual(State* state, const ResidualUnit& unit) {
   const SnakeView snake = unit.act2.fast();
   const int64_t work = rows_ * (unit.conv1.work() + unit.conv2.work() + kSnakeWork * width_);
   pool_.ParallelFor(rows_, kUnitGrain, work, [&](int64_t begin, int64_t end) {
-    // Of all rows of this part the same memory, which so stays in the caches.
+    // All tiles of this part use the same scratch rows, which stay in cache.
     float* const mine = inner + begin * width_;
     std::byte* const mine_prepared = prepared + begin * unit.conv2.row_bytes();
     for (int64_t t = begin; t < end; t += kUnitRows) {

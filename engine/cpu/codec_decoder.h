@@ -18,16 +18,17 @@
 
 namespace qtts::cpu {
 
-// The speech tokenizer's decoder (spec 7): codes to 24 kHz samples, any number of frames at a time.
-// Every operator is causal, so a stream's state is what the convolutions and the transformer remember;
-// what it gives does not depend on how its frames are cut into calls.
+// The speech tokenizer's decoder (spec 7): turns codes into 24 kHz samples, any number of frames per call. Every
+// operator is causal. A stream's state is the history of the convolutions and the KV cache of the transformer, so the
+// samples do not depend on how the frames are split into calls.
 //
-// Holds views of the weights, repacked convolutions and scratch memory; not thread-safe.
+// Holds views of the weights, repacked convolutions and scratch memory. Not thread-safe.
 class CodecDecoder {
  public:
-  // In the packer's arithmetic; without one, F32. Layers differ in what they bear (spec 7.6): for kInt8, which kInt4 is
-  // here, matrices are quantised in 8 bits and the wide blocks multiply bytes, other blocks BF16; for kBF16 all blocks
-  // multiply BF16. All else is F32 arithmetic, on F16 where the weights are F32.
+  // Uses the packer's arithmetic, or F32 if `packer` is null. Layers tolerate different precision (spec 7.6). kInt8 and
+  // kInt4 both give 8-bit matrices, 8-bit convolutions in the wide blocks except the first, and BF16 convolutions in
+  // the other blocks. kBF16 gives BF16 convolutions in all blocks. With all three, the other layers compute in F32,
+  // with F32 weights kept as F16 if they fit.
   CodecDecoder(const CodecConfig& config, const CodecWeights& weights, ThreadPool& pool,
                WeightPacker* packer = nullptr);
 
@@ -35,7 +36,7 @@ class CodecDecoder {
   int64_t code_groups() const { return static_cast<int64_t>(codebooks_.size()); }
   int64_t codebook_size() const { return config_.codebook_size; }
 
-  // What one stream has heard so far. Starts silent.
+  // State of one stream. A new state stands for silence.
   class State {
    public:
     // May throw std::bad_alloc.
@@ -46,26 +47,27 @@ class CodecDecoder {
     friend class CodecDecoder;
     explicit State(KvCache kv_cache) : cache(std::move(kv_cache)) {}
     KvCache cache;
-    // One for each operator that looks back, in order of use; made in the first call.
+    // One per operator with a history, in order of use. Created by the first call.
     std::vector<std::vector<std::byte>> histories;
-    size_t next = 0;  // the history that comes next, within a call
+    size_t next = 0;  // index of the next history within a call
   };
   State NewState() const;
 
-  // Decodes codes [frames][code_groups], each in [0, codebook_size), to pcm [frames * samples_per_frame]
-  // in [-1, 1] (NaN if the weights give it).
+  // Decodes codes [frames][code_groups], each in [0, codebook_size), to pcm [frames * samples_per_frame] in [-1, 1].
+  // Damaged weights may give NaN.
   void Decode(State* state, std::span<const int32_t> codes, std::span<float> pcm);
 
-  // What Decode() makes of `state`, bit for bit, without the sound, of which only the end is computed: behind the
-  // transformer, the operators look back a few frames. One piece at a time, about a frame's work each: from frame
-  // `begin` on, which is where the last piece ended, at first 0. Returns the frame behind the piece.
+  // Brings `state` to the state that Decode() would leave, bit for bit, at less cost: the operators after the
+  // transformer look back a few frames only, so they run for the last frames alone. Runs one piece of about one frame's
+  // work, starting at frame `begin` (0 at first, then the result of the last call). Returns the first frame of the next
+  // piece.
   int64_t Prime(State* state, std::span<const int32_t> codes, int64_t begin);
 
-  // Cost of decoding a frame, in multiply-adds of a matrix product.
+  // Cost of decoding one frame, in multiply-adds of a matrix product.
   int64_t FrameWork() const { return frame_work_; }
 
  private:
-  // Of weights in the packer's form.
+  // `weights` are in the packer's format.
   CodecDecoder(const CodecConfig& config, const CodecWeights& weights, WeightPacker* packer, ThreadPool& pool);
 
   struct Codebook {
@@ -104,12 +106,12 @@ class CodecDecoder {
   };
 
   void DecodeChunk(State* state, std::span<const int32_t> codes, std::span<float> pcm);
-  // The two parts of it: codes to the transformer's outputs, and these to samples; both in x_.
+  // The two halves of DecodeChunk(): codes to the transformer's outputs in x_, then x_ to samples.
   void RunLatents(State* state, std::span<const int32_t> codes);
   void RunSound(State* state);
-  // Frames before the present one on which RunSound() depends at most.
+  // Maximum number of earlier frames that the output of RunSound() depends on.
   int64_t SoundHistory() const;
-  // Cost of a frame in RunLatents() and in RunSound().
+  // Cost of one frame in RunLatents() and in RunSound().
   int64_t LatentWork() const;
   int64_t SoundWork() const;
   // codes -> vectors y [frames][codebook_dim].
@@ -118,24 +120,23 @@ class CodecDecoder {
   void RunConvNeXt(State* state, const ConvNeXt& stage);
   void RunBlock(State* state, const Block& block);
   void RunResidual(State* state, const ResidualUnit& unit);
-  // y = snake(x), of rows_ rows.
+  // y = snake(x), for rows_ rows.
   void RunSnake(const Snake& snake, const float* x, float* y);
-  // The rows_ rows of `x` as `conv` takes them, through `snake` unless that is null.
+  // Converts the rows_ rows of `x` to the input format of `conv`, after `snake` unless it is null.
   void Prepare(const CausalConv& conv, const Snake* snake, const float* x, std::byte* y);
 
-  // The input of an operator that looks back `history` rows: those rows, remembered from the call
-  // before, then rows_ new ones of `row_bytes`, which `fill` writes. What the next call needs is
-  // remembered. Valid until the next call.
+  // Returns the input of an operator with a history of `history` rows: the rows kept from the last call, then rows_ new
+  // rows of `row_bytes`, written by `fill`. Keeps the history for the next call. Valid until the next call.
   template <typename Fill>
   const std::byte* Window(State* state, int64_t history, int64_t row_bytes, const Fill& fill);
-  // Replaces x_ by `conv` of the window of `fill`, its outputs cut into `stride` rows each.
+  // Replaces x_ with `conv` of the window that `fill` writes. Each output row is split into `stride` rows.
   template <typename Fill>
   void Convolve(State* state, const CausalConv& conv, int64_t stride, const Fill& fill);
 
   CodecConfig config_;
   ThreadPool& pool_;
-  bool exact_;                              // F32 arithmetic: the bits do not change
-  std::unique_ptr<WeightPacker> matrices_;  // quantised, or null
+  bool exact_;                              // F32 arithmetic: output is bit-exact
+  std::unique_ptr<WeightPacker> matrices_;  // 8-bit matrices; null if they are not quantised
   std::vector<Codebook> codebooks_;
   Linear semantic_projection_, acoustic_projection_;
   CausalConv pre_conv_;
@@ -148,9 +149,9 @@ class CodecDecoder {
   CausalConv last_conv_;
   int64_t sound_history_ = 0;
   int64_t frame_work_ = 0;
-  int64_t latent_frames_ = 1;  // of one piece of Prime()
+  int64_t latent_frames_ = 1;  // per piece of Prime()
 
-  // x_ [rows_][width_] is what flows from stage to stage; the others are scratch within one.
+  // x_ [rows_][width_] is the output of each stage and the input of the next. The others are scratch of one stage.
   std::vector<float> x_;
   int64_t rows_ = 0;
   int64_t width_ = 0;

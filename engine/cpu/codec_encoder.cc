@@ -9,16 +9,16 @@
 namespace qtts::cpu {
 namespace {
 
-// Frames of samples that go through the convolutions together: enough to read weights rarely, few
-// enough for the widest rows to stay in a cache.
+// Frames per chunk of the convolutions: enough to amortise the reads of the weights, few enough for the widest rows to
+// stay in cache.
 constexpr int64_t kChunkFrames = 4;
 
 constexpr float kLeastUsage = 1e-5F;
 
-// Of the last stage, which halves the rate behind the transformer.
+// Stride of the last stage, which halves the rate after the transformer.
 constexpr int64_t kLastStride = 2;
 
-// Costs in multiply-adds of one element, and the rows a thread takes at least.
+// Costs of one element in multiply-adds, and the minimum rows per thread.
 constexpr int64_t kEluWork = 16;
 constexpr int64_t kGeluWork = 64;
 constexpr int64_t kElementwiseGrain = 16;
@@ -94,7 +94,7 @@ std::vector<float> CodecEncoder::Convolutions(std::span<const float> pcm) {
 
 void CodecEncoder::ConvolveChunk(std::span<const float> pcm, std::vector<float>* out) {
   next_history_ = 0;
-  // The first convolution has no activation in front of it.
+  // The first convolution has no activation before it.
   const int64_t history = first_conv_.history();
   if (histories_.empty()) histories_.emplace_back(Size(history));
   std::vector<float>& before = histories_[next_history_++];
@@ -121,7 +121,7 @@ void CodecEncoder::RunStage(const Stage& stage) {
   Elu(inner_.data(), static_cast<int64_t>(inner_.size()), inner_.data());
   stage.residual2.Run(pool_, inner_.data(), rows_, true, x_.data());
 
-  // The recording's last rows are filled up with zeros to a whole stride, after the activation.
+  // The last rows of the recording are padded with zeros to a whole stride, after the activation.
   const int64_t strides = (rows_ + stage.stride - 1) / stage.stride;
   const int64_t missing = strides * stage.stride - rows_;
   const int64_t looks_back = stage.strided.history() * stage.stride;
@@ -225,7 +225,7 @@ std::vector<float> CodecEncoder::Downsample(const std::vector<float>& x) const {
   const int64_t rows = static_cast<int64_t>(x.size()) / hidden;
   const int64_t strides = (rows + kLastStride - 1) / kLastStride;
   const int64_t before = downsample_.history() * kLastStride;
-  // The only convolution that repeats the first and the last row instead of taking zeros.
+  // The only convolution padded by repeating the first and the last row instead of with zeros.
   std::vector<float> padded(Size((before + strides * kLastStride) * hidden));
   for (int64_t t = 0; t < before + strides * kLastStride; ++t) {
     const int64_t from = std::clamp<int64_t>(t - before, 0, rows - 1);
@@ -243,7 +243,7 @@ std::vector<int32_t> CodecEncoder::Quantize(const std::vector<float>& x) const {
   std::vector<float> residual(Size(frames * semantic_projection_.out()));
   semantic_projection_.Run(pool_, x.data(), frames, residual.data());
   for (size_t group = 0; group < groups; ++group) {
-    // The acoustic codebooks start from the vector itself, not from what the semantic one left.
+    // The acoustic codebooks quantise the vector itself, not the residual of the semantic one.
     if (group == 1) acoustic_projection_.Run(pool_, x.data(), frames, residual.data());
     const Codebook& codebook = codebooks_[group];
     const std::vector<int32_t> nearest = Nearest(codebook, residual);
@@ -267,7 +267,7 @@ std::vector<int32_t> CodecEncoder::Nearest(const Codebook& codebook, const std::
   });
   std::vector<int32_t> nearest;
   for (int64_t t = 0; t < rows; ++t) {
-    // The squared distance less the row's own square, which is the same for all. The first of equals.
+    // Squared distance without the row's own square, which is the same for all codewords. On ties the first wins.
     const float* const product = products.data() + t * entries;
     int64_t best = 0;
     for (int64_t e = 1; e < entries; ++e) {

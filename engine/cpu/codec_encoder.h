@@ -13,12 +13,12 @@
 
 namespace qtts::cpu {
 
-// The speech tokenizer's encoder (spec 8): a recording to codes, 12.5 frames a second.
+// The speech tokenizer's encoder (spec 8): turns a recording into codes, 12.5 frames a second.
 //
-// Attention is over the whole past, as the official package computes it: the window of the config
-// acts only in attention kernels that the package does not choose for the codec.
+// Attention covers the whole past, as in the official package: the config's window acts only in attention kernels that
+// the package does not select for the codec.
 //
-// Holds views of the weights, repacked convolutions and scratch memory; not thread-safe.
+// Holds views of the weights, repacked convolutions and scratch memory. Not thread-safe.
 class CodecEncoder {
  public:
   CodecEncoder(const CodecEncoderConfig& config, const CodecEncoderWeights& weights, ThreadPool& pool);
@@ -26,7 +26,7 @@ class CodecEncoder {
   int64_t samples_per_frame() const { return config_.samples_per_frame; }
   int64_t code_groups() const { return static_cast<int64_t>(codebooks_.size()); }
 
-  // pcm, 24 kHz, not empty, to codes [ceil(samples / samples_per_frame)][code_groups].
+  // Encodes pcm (24 kHz, not empty) to codes [ceil(samples / samples_per_frame)][code_groups].
   std::vector<int32_t> Encode(std::span<const float> pcm);
 
  private:
@@ -46,25 +46,25 @@ class CodecEncoder {
     explicit Codebook(const CodebookWeights& weights);
     int64_t dim;
     std::vector<float> codewords;  // [entries][dim]
-    std::vector<float> squares;    // their squared lengths
+    std::vector<float> squares;    // squared norms of the codewords
   };
 
-  // pcm to [rows][hidden] at twice the frame rate.
+  // Converts pcm to rows [rows][hidden] at twice the frame rate.
   std::vector<float> Convolutions(std::span<const float> pcm);
-  // The next part of the recording; histories_ carries what the convolutions look back on.
+  // Runs the convolutions over the next part of the recording. histories_ keeps their history between parts.
   void ConvolveChunk(std::span<const float> pcm, std::vector<float>* out);
   void RunStage(const Stage& stage);
   void Transform(std::vector<float>* x) const;
   void Attention(const Layer& layer, int64_t rows, float* x) const;
   void Mlp(const Layer& layer, int64_t rows, float* x) const;
-  // [rows][hidden] to half as many rows, rounded up.
+  // Converts [rows][hidden] to half as many rows, rounded up.
   std::vector<float> Downsample(const std::vector<float>& x) const;
   std::vector<int32_t> Quantize(const std::vector<float>& x) const;
-  // Nearest codeword of each row of x [rows][dim].
+  // Index of the codeword nearest to each row of x [rows][dim].
   std::vector<int32_t> Nearest(const Codebook& codebook, const std::vector<float>& x) const;
 
-  // ELU of x_, behind the `history` rows that the chunk before left; what the next one needs is kept.
-  // Valid until the next call. Room for `more` rows is left behind it.
+  // Returns ELU(x_), preceded by the `history` rows of the last chunk, with space for `more` rows at the end. Keeps the
+  // history for the next chunk. Valid until the next call.
   float* EluWindow(int64_t history, int64_t more = 0);
 
   CodecEncoderConfig config_;
@@ -77,7 +77,7 @@ class CodecEncoder {
   Linear semantic_projection_, acoustic_projection_;
   std::vector<Codebook> codebooks_;
 
-  // x_ [rows_][width_] is what flows from stage to stage.
+  // x_ [rows_][width_] is the output of each stage and the input of the next.
   std::vector<float> x_;
   int64_t rows_ = 0;
   int64_t width_ = 0;

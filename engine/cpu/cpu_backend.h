@@ -11,12 +11,12 @@
 
 namespace qtts {
 
-// The reference backend: F32 arithmetic on the mapped weights, in the dtype they come in; and, where another arithmetic
-// is asked for, the same with less exact products of talker, code predictor and codec. Submit() only queues; Prefill()
-// and Collect() compute, in their caller's thread and threads - 1 helpers. What a slot gives depends neither on other
-// slots nor on the number of threads, bit for bit.
+// The CPU backend, which is the reference. Submit() only queues. Prefill() and Collect() compute, in the calling thread
+// and threads - 1 helpers. The output of a slot does not depend on the other slots or on the number of threads, bit for
+// bit.
 //
-// `threads` 0: as many as are fastest here, by a short measurement. Keeps `checkpoint` alive. Errors:
+// `arithmetic` is that of the products of talker, code predictor and codec; kF32 uses the mapped weights in the dtype
+// of the file. `threads` 0 measures at load and takes the fastest number. Keeps `checkpoint` alive. Errors:
 // kResourceExhausted.
 Result<std::unique_ptr<Backend>> CreateCpuBackend(std::shared_ptr<const Checkpoint> checkpoint, int threads,
                                                   cpu::Arithmetic arithmetic = cpu::Arithmetic::kF32,

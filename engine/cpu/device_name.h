@@ -8,7 +8,8 @@
 
 namespace qtts::cpu {
 
-// For people: instruction set, arithmetic unless it is F32, and threads, as in "cpu (AVX3_DL, int8, 2 threads)".
+// Name for messages: instruction set, arithmetic unless it is F32, and threads. Example: "cpu (AVX3_DL, int8, 2
+// threads)".
 std::string DeviceNameOf(Arithmetic arithmetic, int threads);
 
 }  // namespace qtts::cpu

@@ -9,7 +9,7 @@
 namespace qtts::cpu {
 namespace {
 
-// Text projections kept. Pad, begin and end are always among the recent ones.
+// Number of cached text projections. Pad, begin and end are always among the recent ones.
 constexpr size_t kKeptProjections = 256;
 
 }  // namespace
@@ -29,7 +29,7 @@ void Embedder::Embed(std::span<const PromptRow> rows, std::span<const float> x_v
   const int64_t hidden = hidden_size();
   for (const PromptRow& row : rows) {
     std::fill_n(y, hidden, 0.0F);
-    // Codes first, text last, like the reference: sums of more than two round differently otherwise.
+    // Codes first, text last, as in the reference: sums of more than two terms round differently in another order.
     for (size_t group = 0; group < row.codes.size(); ++group) {
       LookUpCode(static_cast<int64_t>(group), row.codes[group], code_row_.data());
       Add(code_row_.data(), hidden, y);
@@ -68,7 +68,7 @@ void Embedder::ProjectTexts(std::span<const PromptRow> rows) {
   text_fc2_.Run(pool_, inner.data(), m, outer.data());
   for (int64_t i = 0; i < m; ++i) {
     const float* const row = outer.data() + i * text_fc2_.out();
-    // Memory may run out: an entry is there whole or not at all.
+    // Memory may run out, so an entry is inserted complete or not at all.
     projected_.emplace(missing[static_cast<size_t>(i)], std::vector<float>(row, row + text_fc2_.out()));
   }
 }

@@ -6,14 +6,14 @@
 #include <cstring>
 #include <limits>
 
-// Tiles are arrays of vectors, so vectors must have a size known to the compiler; SSSE3 gains
-// nothing over the plain fallback that machines of today would notice.
+// Tiles are arrays of vectors, so the vector size must be a compile-time constant. SSSE3 is left out: it gains nothing
+// over the plain fallback on machines in use today.
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "cpu/kernels.cc"
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
-// After foreach_target.h.
+// Must follow foreach_target.h.
 #include <hwy/contrib/math/math-inl.h>
 #include <hwy/highway.h>
 
@@ -24,11 +24,11 @@ namespace hn = hwy::HWY_NAMESPACE;
 using F32 = hn::ScalableTag<float>;
 using V = hn::Vec<F32>;
 
-// Lanes as a constant: the tiles' shapes depend on it.
+// Number of lanes as a constant: the tile shapes depend on it.
 constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(F32()));
 static_assert(kPanel % kLanes == 0, "a panel holds whole vectors");
 
-// Weights as stored -> F32 vector.
+// Loads stored weights as an F32 vector.
 HWY_INLINE V LoadWeights(const float* p) { return hn::LoadU(F32(), p); }
 HWY_INLINE V LoadWeights(const hwy::float16_t* p) {
   return hn::PromoteTo(F32(), hn::LoadU(hn::Rebind<hwy::float16_t, F32>(), p));
@@ -37,7 +37,7 @@ HWY_INLINE V LoadWeights(const hwy::bfloat16_t* p) {
   return hn::PromoteTo(F32(), hn::LoadU(hn::Rebind<hwy::bfloat16_t, F32>(), p));
 }
 
-// The first n (fewer than a vector) elements of p, then zeros: reads nothing beyond them.
+// Loads the first n (less than a vector) elements of p, then zeros. Reads nothing beyond them.
 template <typename T>
 HWY_INLINE V LoadPart(const T* p, int64_t n) {
   alignas(64) T buffer[kLanes] = {};
@@ -51,7 +51,7 @@ HWY_INLINE void StorePart(V v, float* p, int64_t n) {
   memcpy(p, buffer, static_cast<size_t>(n) * sizeof(float));
 }
 
-// Sums of neighbouring lanes: those of a in the lower half, of b in the upper.
+// Sums of adjacent lanes: those of a in the lower half, those of b in the upper half.
 HWY_INLINE V PairSums(V a, V b) {
 #if HWY_TARGET == HWY_SCALAR
   (void)b;
@@ -61,9 +61,8 @@ HWY_INLINE V PairSums(V a, V b) {
 #endif
 }
 
-// The sums of the lanes of each of kCount vectors, a power of two of at most kLanes, in the first
-// lanes of the result. Lanes are added as a tree of neighbours, whatever kCount. kLevels: how often
-// lanes are still to be halved.
+// Horizontal sums of kCount vectors (a power of two, at most kLanes), in the first lanes of the result. Lanes are added
+// as a tree of adjacent pairs, whatever kCount. kLevels: number of halvings left.
 template <int kCount, int kLevels = hwy::CeilLog2(kLanes)>
 HWY_INLINE V LaneSums(const V* v) {
   if constexpr (kLevels == 0) {
@@ -78,7 +77,7 @@ HWY_INLINE V LaneSums(const V* v) {
   }
 }
 
-// y[r] = the sum of the lanes of v[r], plus bias[r] unless that is null.
+// y[r] = horizontal sum of v[r], plus bias[r] unless `bias` is null.
 template <int kCount>
 HWY_INLINE void StoreSums(const V* v, const float* bias, float* y) {
   constexpr int kPart = kCount < kLanes ? kCount : kLanes;
@@ -96,7 +95,7 @@ HWY_INLINE void StoreSums(const V* v, const float* bias, float* y) {
 
 HWY_INLINE float Sum(V v) { return hn::GetLane(LaneSums<1>(&v)); }
 
-// y[i] = op(x[i]...), vector by vector.
+// y[i] = op(x[i]...), one vector at a time.
 template <typename Op, typename... X>
 HWY_INLINE void Map(int64_t n, float* y, Op op, const X*... x) {
   int64_t i = 0;
@@ -121,8 +120,8 @@ void ToFloat(DType dtype, const void* x, int64_t n, float* y) {
   }
 }
 
-// kRows weight rows times kInputs inputs: each product is one chain of vector FMAs along the row,
-// then one horizontal sum, whatever the tile.
+// kRows weight rows times kInputs inputs. Each product is one chain of vector FMAs along the row, then one horizontal
+// sum, for every tile shape.
 template <int kRows, int kInputs, typename T>
 HWY_INLINE void MatMulTile(const T* w, int64_t cols, const float* bias, const float* x, float* y, int64_t y_stride) {
   V sum[kInputs][kRows];
@@ -149,7 +148,7 @@ HWY_INLINE void MatMulTile(const T* w, int64_t cols, const float* bias, const fl
   HWY_UNROLL(16) for (int i = 0; i < kInputs; ++i) StoreSums<kRows>(sum[i], bias, y + i * y_stride);
 }
 
-// Tile shapes that keep all sums in registers: 32 vector registers with AVX-512, else 16.
+// Tile shapes that keep all sums in registers: 32 vector registers with AVX-512, otherwise 16.
 constexpr int kManyInputs = kLanes >= 16 ? 4 : 2;
 constexpr int kRowsForManyInputs = 4;
 constexpr int kRowsForFewInputs = 8;
@@ -200,8 +199,8 @@ void MatMul(const MatrixView& w, const float* bias, const float* x, int64_t m, i
 
 constexpr int kPanelVectors = static_cast<int>(kPanel) / kLanes;
 
-// kRows output rows times kPanels panels. Each output is a chain of FMAs over the inputs for every tap,
-// and these are added to the bias one by one: short chains keep rounding errors small.
+// kRows output rows times kPanels panels. Each output is one FMA chain over the inputs per tap; the chains are added to
+// the bias one by one. Short chains keep rounding errors small.
 template <int kRows, int kPanels, typename T>
 HWY_INLINE void ConvTile(const ConvView& conv, int64_t panel, const float* x, bool accumulate, float* y) {
   constexpr int kVectors = kPanels * kPanelVectors;
@@ -266,7 +265,7 @@ HWY_INLINE void ConvPanels(const ConvView& conv, int64_t panel, const float* x, 
   ConvRows<1, kPanels, T>(conv, panel, x, t, rows, accumulate, y);
 }
 
-// Rows computed for all panels before the next: inputs that fit the first caches beside the weights.
+// Rows computed for all panels before the next rows, so that inputs and weights fit L1 and L2.
 constexpr int64_t kConvRowBlock = 256;
 
 template <typename T>
@@ -309,7 +308,7 @@ void DepthwiseConv(const float* w, const float* bias, const float* x, int64_t ta
   }
 }
 
-// Sum of op(x[i]...) over n elements; op(0...) must be 0.
+// Sum of op(x[i]...) over n elements. op(0...) must be 0.
 template <typename Op, typename... X>
 HWY_INLINE float SumOf(int64_t n, Op op, const X*... x) {
   V sum = hn::Zero(F32());
@@ -364,7 +363,7 @@ void Rotate(const float* cosines, const float* sines, int64_t half, float* x) {
   }
 }
 
-// exp(x - largest) in place; returns the sum.
+// x = exp(x - largest), in place. Returns the sum.
 HWY_INLINE float ExpInPlace(float largest, int64_t n, float* x) {
   const V shift = hn::Set(F32(), largest);
   Map(
@@ -377,7 +376,7 @@ void Attend(const float* q, std::span<const KeyValueSpan> spans, int64_t stride,
             float* scores, float* y) {
   int64_t count = 0;
   float largest = -std::numeric_limits<float>::infinity();
-  float poison = 0;  // NaN once a score is no number: neither max() nor Exp() would keep it
+  float poison = 0;  // becomes NaN with the first NaN score, which neither max() nor Exp() would propagate
   for (const KeyValueSpan& span : spans) {
     for (int64_t i = 0; i < span.count; ++i, ++count) {
       scores[count] = scale * SumOf(
@@ -389,7 +388,7 @@ void Attend(const float* q, std::span<const KeyValueSpan> spans, int64_t stride,
   }
   const float inverse = 1.0F / ExpInPlace(largest, count, scores) + poison;
 
-  // Slices of the head that stay in registers while all positions pass by.
+  // Slices of the head, small enough to stay in registers over all positions.
   constexpr int64_t kSlice = 4;
   int64_t d = 0;
   for (; d + kSlice * kLanes <= head_dim; d += kSlice * kLanes) {
@@ -422,7 +421,7 @@ void Attend(const float* q, std::span<const KeyValueSpan> spans, int64_t stride,
   }
 }
 
-// x / (1 + exp(-x)). The largest argument that Exp() takes gives infinity, hence 0, as do all beyond.
+// x / (1 + exp(-x)). The largest argument that Exp() takes gives infinity, so the result is 0 from there on.
 HWY_INLINE V SiluOf(V x) {
   const V one = hn::Set(F32(), 1.0F);
   const V exponent = hn::Min(hn::Neg(x), hn::Set(F32(), 104.0F));
@@ -443,14 +442,14 @@ void Elu(const float* x, int64_t n, float* y) {
   Map(
       n, y,
       [](V xs) HWY_ATTR {
-        // Below the least argument the result is -1; there the vector function would overflow.
+        // Below the smallest argument the result is -1. The vector function would overflow there.
         const V negative = hn::Max(hn::Min(xs, hn::Zero(F32())), hn::Set(F32(), -80.0F));
         return hn::IfThenElse(hn::Gt(xs, hn::Zero(F32())), xs, hn::Expm1(F32(), negative));
       },
       x);
 }
 
-// Arguments up to here keep the accuracy of the vector sine.
+// Largest argument for which the vector sine is accurate.
 constexpr float kLargestSineArgument = 39000.0F;
 
 HWY_INLINE V SineOf(V x) {
@@ -508,7 +507,7 @@ HWY_EXPORT(AddScaled);
 
 std::string InstructionSet() {
   const int64_t targets = hwy::SupportedTargets() & HWY_TARGETS;
-  // Lower bits are better.
+  // Lower bits are better targets.
   return hwy::TargetName(targets & -targets);
 }
 

@@ -9,28 +9,26 @@
 
 #include "checkpoint/safetensors.h"
 
-// The arithmetic of the CPU backend: vector code compiled for several instruction sets, of which the
-// best that the machine has is called. F32 arithmetic throughout; weights in the dtype they come in.
+// F32 kernels of the CPU backend. They are compiled for several instruction sets; the best one of the machine is
+// called. Weights stay in the dtype of the file.
 //
-// Every value is computed in one fixed order that depends on the sizes of one row only: never on how
-// many rows are computed together, nor on which part of a range a call covers. That makes streaming
-// equal to whole-utterance decoding, and a batch equal to its members, bit for bit. (Different
-// instruction sets round differently.)
+// Each value is computed in one fixed order, which depends on the sizes of one row only, not on the number of rows or
+// on the part of a range that a call covers. So streaming equals whole-utterance decoding, and a batch equals its
+// members, bit for bit. Different instruction sets round differently.
 //
-// Arrays of one call do not overlap unless a comment allows it; no alignment is needed. Pure
-// functions, thread-safe.
+// Arrays of one call must not overlap unless a comment allows it. Alignment is not needed. Pure functions, thread-safe.
 namespace qtts::cpu {
 
-// The instruction set in use, e.g. "AVX3".
+// Name of the instruction set in use, e.g. "AVX3".
 std::string InstructionSet();
 
-// Those compiled in that this machine can run, as Highway's target bits. For tests.
+// Highway target bits of the compiled targets that this machine can run. For tests.
 std::vector<int64_t> AvailableTargets();
 
 // y[i] = x[i] as F32, for n elements of `dtype` at x.
 void ToFloat(DType dtype, const void* x, int64_t n, float* y);
 
-// A weight matrix as it lies in its file: [rows][cols].
+// A weight matrix as stored in its file: [rows][cols].
 struct MatrixView {
   DType dtype = DType::kF32;
   const void* data = nullptr;
@@ -42,11 +40,11 @@ struct MatrixView {
 // x is [m][w.cols], y [m][w.rows]; `bias` [w.rows] may be null.
 void MatMul(const MatrixView& w, const float* bias, const float* x, int64_t m, int64_t begin, int64_t end, float* y);
 
-// Output channels that lie together in packed convolution weights.
+// Output channels per panel of packed convolution weights.
 inline constexpr int64_t kPanel = 16;
 
-// A causal convolution over time-major rows. Weights lie as [panel][tap][in][kPanel], the last
-// panel filled up with zeros, like the bias [panels * kPanel].
+// A causal convolution over time-major rows. Weights are stored as [panel][tap][in][kPanel]. The last panel is padded
+// with zeros, as is the bias [panels * kPanel].
 struct ConvView {
   DType dtype = DType::kF32;
   const void* weights = nullptr;
@@ -59,12 +57,12 @@ struct ConvView {
   int64_t panels() const { return (out + kPanel - 1) / kPanel; }
 };
 
-// y[t][o] = bias[o] + sum over taps j and inputs c of w[o][j][c] x[t + j * dilation][c], for t < rows
-// and the outputs of panels [begin, end): x starts (taps - 1) * dilation rows before the first
-// output's own. x is [rows + (taps - 1) * dilation][in], y [rows][out]. With `accumulate`, added to y.
+// y[t][o] = bias[o] + sum over taps j and inputs c of w[o][j][c] x[t + j * dilation][c], for t < rows and the outputs
+// of panels [begin, end). x is [rows + (taps - 1) * dilation][in] and starts (taps - 1) * dilation rows before the
+// first output row's own input. y is [rows][out]. With `accumulate`, adds to y.
 void Conv(const ConvView& conv, const float* x, int64_t rows, int64_t begin, int64_t end, bool accumulate, float* y);
 
-// The same channel by channel: y[t][c] = bias[c] + sum over j of w[j][c] x[t + j][c].
+// A depthwise convolution: y[t][c] = bias[c] + sum over j of w[j][c] x[t + j][c].
 void DepthwiseConv(const float* w, const float* bias, const float* x, int64_t taps, int64_t rows, int64_t channels,
                    float* y);
 
@@ -74,28 +72,28 @@ void RmsNorm(const float* x, const float* weight, float eps, int64_t n, float* y
 // y = (x - mean) / sqrt(variance + eps) * weight + bias. y may be x.
 void LayerNorm(const float* x, const float* weight, const float* bias, float eps, int64_t n, float* y);
 
-// Rotates the pairs (x[i], x[i + half]) by the angles whose cosines and sines are given, in place.
+// Rotates the pairs (x[i], x[i + half]) in place, by the angles with these cosines and sines.
 void Rotate(const float* cosines, const float* sines, int64_t half, float* x);
 
-// Keys and values of consecutive positions: rows `stride` floats apart.
+// Keys and values of consecutive positions. Rows are `stride` floats apart.
 struct KeyValueSpan {
   const float* keys = nullptr;
   const float* values = nullptr;
   int64_t count = 0;
 };
 
-// Attention of one query over all positions of `spans`, in order: y = sum softmax(scale q.k) v.
-// q and y are [head_dim]; `scores` is scratch for the number of positions.
+// Attention of one query over all positions of `spans`, in order: y = sum softmax(scale q.k) v. q and y are [head_dim].
+// `scores` is scratch, one float per position.
 void Attend(const float* q, std::span<const KeyValueSpan> spans, int64_t stride, int64_t head_dim, float scale,
             float* scores, float* y);
 
 // y = x / (1 + exp(-x)). y may be x.
 void Silu(const float* x, int64_t n, float* y);
 
-// y = silu(gate) * up. y may be either.
+// y = silu(gate) * up. y may be gate or up.
 void SiluMul(const float* gate, const float* up, int64_t n, float* y);
 
-// y = x/2 (1 + erf(x / sqrt 2)), the exact form. y may be x.
+// y = x/2 (1 + erf(x / sqrt 2)), the exact GELU. y may be x.
 void Gelu(const float* x, int64_t n, float* y);
 
 // y = x where x > 0, else exp(x) - 1. y may be x.
@@ -110,7 +108,7 @@ void Add(const float* x, int64_t n, float* y);
 // y += scale * x, element by element.
 void AddScaled(const float* scale, const float* x, int64_t n, float* y);
 
-// y into [-1, 1]; NaN stays.
+// Clamps y to [-1, 1]. NaN stays NaN.
 void ClampUnit(int64_t n, float* y);
 
 }  // namespace qtts::cpu

@@ -7,7 +7,7 @@
 namespace qtts::cpu {
 namespace {
 
-// Some 5 s of speech. Small enough that a short utterance of a small model wastes little.
+// About 5 s of speech. Small enough that a short utterance of a small model wastes little.
 constexpr int64_t kPagePositions = 64;
 
 }  // namespace
@@ -29,7 +29,7 @@ KvCache::KvCache(const KvCache& other, int64_t length)
       window_(other.window_),
       first_page_(other.first_page_),
       length_(length) {
-  // Only the rows in use: of a page that is far from full, the rest takes no memory.
+  // Copies only the rows in use. The rest of a page then takes no physical memory.
   for (int64_t begin = first_page_ * page_positions_; begin < length; begin += page_positions_) {
     const float* from = other.pages_[pages_.size()].get();
     float* to = pages_.emplace_back(std::make_unique_for_overwrite<float[]>(static_cast<size_t>(page_floats_))).get();

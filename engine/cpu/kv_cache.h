@@ -12,30 +12,29 @@
 
 namespace qtts::cpu {
 
-// Keys (after norm and RoPE) and values of one sequence in one transformer, all layers, in F32. Grows
-// by pages; with a sliding window, pages that no later position can see are used again.
+// Keys (after norm and RoPE) and values of one sequence in one transformer, all layers, in F32. Grows by pages. With a
+// sliding window, pages that no later position can see are recycled.
 //
-// Owned by its sequence; not thread-safe.
+// Owned by its sequence. Not thread-safe.
 class KvCache {
  public:
   explicit KvCache(const TransformerConfig& config);
 
-  // Positions stored so far: the next one's index.
+  // Number of positions stored so far.
   int64_t length() const { return length_; }
 
-  // Adds `count` positions, their keys and values still to be written, and forgets those that none of
-  // them can see. May throw std::bad_alloc, and then holds what it held.
+  // Appends `count` positions, whose keys and values the caller then writes. Recycles pages that none of the new
+  // positions can see. May throw std::bad_alloc; the cache is then unchanged.
   void Extend(int64_t count);
 
-  // Forgets everything; keeps the memory.
+  // Removes all positions and keeps the memory.
   void Clear();
 
-  // Another one of the same sequence's first `length` positions, without what this one has forgotten of
-  // them. May throw std::bad_alloc.
+  // Copies the first `length` positions, without recycled ones. May throw std::bad_alloc.
   KvCache Copy(int64_t length) const;
-  // Whether no position was forgotten.
+  // True if no position was recycled.
   bool complete() const { return first_page_ == 0; }
-  // Of the keys and values it holds.
+  // Bytes of the keys and values it holds.
   size_t bytes() const {
     return static_cast<size_t>((length_ - first_page_ * page_positions_) * 2 * num_layers_ * kv_width_) * sizeof(float);
   }
@@ -44,18 +43,18 @@ class KvCache {
   float* Key(int layer, int64_t position) { return Row(layer, position); }
   float* Value(int layer, int64_t position) { return Row(layer, position) + ValueOffset(); }
 
-  // The positions that `position` sees, itself included, for one key-value head, in order. Rows lie
-  // stride() floats apart.
+  // Spans of the positions visible to `position`, itself included, for one KV head, in order. Rows are stride() floats
+  // apart.
   void Visible(int layer, int head, int64_t position, std::vector<KeyValueSpan>* spans) const;
   int64_t stride() const { return kv_width_; }
 
  private:
-  // Index of the first position that `position` sees.
+  // First position visible to `position`.
   int64_t FirstVisible(int64_t position) const;
   int64_t ValueOffset() const { return page_positions_ * kv_width_; }
   float* Row(int layer, int64_t position) const;
 
-  // Copy().
+  // Implements Copy().
   KvCache(const KvCache& other, int64_t length);
 
   int64_t num_layers_;

@@ -9,9 +9,9 @@
 namespace qtts::cpu {
 namespace {
 
-// Rows of inputs that a thread quantises at least.
+// Minimum input rows that a thread quantises.
 constexpr int64_t kInputGrain = 4;
-// Cost of quantising an input, in multiply-adds of a matrix product.
+// Cost of quantising one input value, in multiply-adds of a matrix product.
 constexpr int64_t kQuantizingWork = 8;
 
 }  // namespace
@@ -32,9 +32,9 @@ void LookUp(const MatrixView& table, int64_t row, float* y) {
   ToFloat(table.dtype, static_cast<const char*>(table.data) + offset, table.cols, y);
 }
 
-// Inputs as the arithmetic takes them.
+// Inputs in the format of the arithmetic.
 struct Linear::Inputs {
-  // Those of one thread, kept for the next call.
+  // One per thread, reused from call to call.
   struct Scratch {
     std::vector<uint16_t> bf16;
     std::vector<int8_t> high, low;

@@ -15,20 +15,20 @@
 
 namespace qtts::cpu {
 
-// A small tensor (norm weights, biases, scales) as F32.
+// Converts a small tensor (norm weights, biases, scales) to F32.
 std::vector<float> FloatsOf(const TensorView& tensor);
 
-// The tensor as a matrix: its first dimension is the rows, all others together the columns.
+// The tensor as a matrix: the first dimension is the rows, the product of the others the columns.
 MatrixView MatrixOf(const TensorView& tensor);
 
-// Row `row` of a table as F32, [cols].
+// Converts row `row` of a table to F32, y [cols].
 void LookUp(const MatrixView& table, int64_t row, float* y);
 
-// y = W x + b on the mapped weights, or on what a packer makes of them. Immutable and thread-safe; does not own the
+// y = W x + b, on the mapped weights or on the packer's copy of them. Immutable and thread-safe. Does not own the
 // weights.
 class Linear {
  public:
-  // In the packer's arithmetic; without one, F32 on the mapped weights.
+  // Uses the packer's arithmetic, or F32 on the mapped weights if `packer` is null.
   explicit Linear(const TensorView& weight, WeightPacker* packer = nullptr);
   explicit Linear(const LinearWeights& weights, WeightPacker* packer = nullptr);
 
@@ -36,32 +36,32 @@ class Linear {
   int64_t out() const { return weight_.rows; }
   // Multiply-adds of one row.
   int64_t work() const { return in() * out(); }
-  // Bytes of weights, which a product reads once.
+  // Bytes of weights that a product reads.
   int64_t bytes() const;
 
   // x [m][in] -> y [m][out].
   void Run(ThreadPool& pool, const float* x, int64_t m, float* y) const { RunTogether(pool, x, m, {{this, y}}); }
 
-  // A product, and where it goes: y [m][linear->out()].
+  // A product and its output: y [m][linear->out()].
   struct Product {
     const Linear* linear = nullptr;
     float* y = nullptr;
   };
 
-  // Products of the same inputs x [m][in], in the same arithmetic, as one loop of the pool.
+  // Runs products of the same inputs x [m][in] and the same arithmetic as one parallel loop.
   static void RunTogether(ThreadPool& pool, const float* x, int64_t m, std::initializer_list<Product> products);
 
  private:
   struct Inputs;
 
-  // Threads share out parts: whole tiles of the kernel.
+  // Rows of a part, the unit that threads share: whole tiles of the kernel.
   int64_t part_rows() const { return arithmetic_ == Arithmetic::kF32 || arithmetic_ == Arithmetic::kBF16 ? 8 : kPanel; }
   int64_t parts() const { return (out() + part_rows() - 1) / part_rows(); }
   void RunParts(const Inputs& inputs, int64_t m, int64_t begin, int64_t end, float* y) const;
 
   Arithmetic arithmetic_ = Arithmetic::kF32;
-  MatrixView weight_;        // of kF32 and kBF16; of the others only its size is used
-  QuantizedView quantized_;  // of kInt8 and kInt4
+  MatrixView weight_;        // for kF32 and kBF16; for the others only its size is used
+  QuantizedView quantized_;  // for kInt8 and kInt4
   std::vector<float> bias_;  // empty: none
 };
 

@@ -9,7 +9,7 @@
 namespace qtts::cpu {
 
 void MelSpectrogram::Transform(std::vector<std::complex<double>>* x) const {
-  // Cooley and Tukey's, by halves: first into bit-reversed order, then butterflies of growing size.
+  // Radix-2 Cooley-Tukey FFT: bit-reversed order, then butterflies of growing size.
   std::vector<std::complex<double>>& v = *x;
   for (size_t i = 1, j = 0; i < v.size(); ++i) {
     size_t bit = v.size() / 2;
@@ -21,7 +21,7 @@ void MelSpectrogram::Transform(std::vector<std::complex<double>>* x) const {
     const size_t stride = tables_.roots.size() / half;
     for (size_t begin = 0; begin < v.size(); begin += 2 * half) {
       for (size_t k = 0; k < half; ++k) {
-        // Written out: the operator would check for infinities.
+        // Written out: std::complex's operator would check for infinities.
         const std::complex<double> r = tables_.roots[k * stride];
         const std::complex<double> b = v[begin + half + k];
         const std::complex<double> turned(r.real() * b.real() - r.imag() * b.imag(),
@@ -35,7 +35,7 @@ void MelSpectrogram::Transform(std::vector<std::complex<double>>* x) const {
 
 std::vector<float> MelSpectrogram::Compute(std::span<const float> pcm) const {
   const auto samples = static_cast<int64_t>(pcm.size());
-  // Reflected at both ends, the end itself not repeated.
+  // Both ends are padded by reflection, without repeating the end itself.
   const auto sample = [&](int64_t i) {
     if (i < 0) i = -i;
     if (i >= samples) i = 2 * (samples - 1) - i;

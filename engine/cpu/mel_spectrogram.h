@@ -11,8 +11,8 @@
 
 namespace qtts::cpu {
 
-// The log-mel spectrogram that the speaker encoder hears (MelTables). Computed in double precision, since the
-// logarithm makes rounding errors of quiet bands large.
+// The log-mel spectrogram that the speaker encoder takes as input (MelTables). Computed in double precision, since the
+// logarithm amplifies rounding errors of quiet bands.
 //
 // Immutable and thread-safe.
 class MelSpectrogram {
@@ -21,7 +21,7 @@ class MelSpectrogram {
 
   int64_t bins() const { return static_cast<int64_t>(tables_.bands.size()); }
 
-  // pcm, of at least MelTables::kLeastSamples, to [MelTables::Frames(samples)][bins].
+  // Converts pcm of at least MelTables::kLeastSamples samples to [MelTables::Frames(samples)][bins].
   std::vector<float> Compute(std::span<const float> pcm) const;
 
  private:

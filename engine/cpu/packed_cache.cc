@@ -16,7 +16,7 @@
 namespace qtts::cpu {
 namespace {
 
-// Cost of the checksum of a byte, in multiply-adds of a matrix product.
+// Cost of the checksum per byte, in multiply-adds of a matrix product.
 constexpr int64_t kChecksumWork = 4;
 
 std::atomic<int64_t> least_parameters = PackedCache::kLeastParameters;
@@ -53,7 +53,7 @@ const char* FileNameOf(Arithmetic arithmetic) {
   return nullptr;
 }
 
-// One name for a model's folder: when its weights change, their file replaces the old one.
+// The name depends on the model's folder only: when the weights change, the new file replaces the old one.
 std::string NameOfFolder(const std::string& folder) {
   std::error_code error;
   const std::filesystem::path path = std::filesystem::canonical(folder, error);
@@ -143,7 +143,7 @@ void PackedCache::Write() {
   std::vector<PackedFile::Blob> blobs;
   uint64_t bytes = 0;
   for (const Entry& entry : entries_) {
-    // A tensor that two parts of the model use is kept once.
+    // A tensor used by two parts of the model is written once.
     if (std::ranges::find(blobs, entry.name, &PackedFile::Blob::name) != blobs.end()) continue;
     blobs.push_back({entry.name, entry.bytes, 0});
     bytes += entry.bytes.size();
@@ -155,7 +155,7 @@ void PackedCache::Write() {
                       }
                     });
   const auto write = [&] {
-    // What was packed of weights that changed meanwhile belongs to no key.
+    // If the weights have changed meanwhile, the packed data does not match the key.
     QTTS_RETURN_IF_ERROR(checkpoint_.CheckFiles());
     QTTS_RETURN_IF_ERROR(Check());
     QTTS_RETURN_IF_ERROR(CheckRoom(folder_, bytes));

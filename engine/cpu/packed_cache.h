@@ -18,34 +18,35 @@
 
 namespace qtts::cpu {
 
-// What a packer made of a checkpoint's weights, but for those of the codec that only its convolutions know, kept from
-// one process to the next: one file of the user's cache folder for each folder of a model and arithmetic. It is copied,
-// not used where it is mapped: in large pages weights are read 1.4 times as fast. Whatever goes wrong is a line of the
-// log, and weights are packed as without it.
+// Cache of packed weights on disk: one file in the user's cache folder for each pair of model folder and arithmetic. It
+// holds all packed weights except those that the codec's convolutions pack themselves. The weights are copied into
+// large pages instead of used through the mapping: large pages are read 1.4 times as fast. Any failure is logged, and
+// the weights are packed again.
 //
-// Used while a model is built, by one thread, in this order: Find(), and Add() where it found nothing, of each weight;
-// then Keep(), until which what Find() gave lives.
+// Used while a model is built, by one thread, in this order: for each weight Find(), and Add() if it found nothing;
+// then Keep(). Results of Find() are valid until Keep().
 class PackedCache {
  public:
-  // Raise it with every change of what the packer makes of a weight.
+  // Increment it with every change of the packed format.
   static constexpr int kVersion = 1;
 
-  // Opens the file if there is one, and checks all of it. Finds and keeps nothing where `arithmetic` is not packed, or
-  // talker and code predictor have fewer than 50 million parameters: they are packed in an instant.
+  // Opens and checks the file if there is one. Stays empty if `arithmetic` does not pack, or if talker and code
+  // predictor have fewer than kLeastParameters parameters: those pack in no time.
   PackedCache(const Checkpoint& checkpoint, Arithmetic arithmetic, ThreadPool& pool);
 
   // For tests of small models.
   static void SetLeastParameters(int64_t parameters);
   static constexpr int64_t kLeastParameters = 50'000'000;
 
-  // What Add() was given for the tensor whose data is at `weight`; empty if there is nothing of `bytes`.
+  // The packed bytes of the tensor whose data is at `weight`, as given to Add(). Empty if the cache has none of size
+  // `bytes`.
   std::span<const std::byte> Find(const void* weight, size_t bytes);
 
-  // `packed` starts at a multiple of 64 and must stay until Keep().
+  // `packed` must be aligned to 64 bytes and stay valid until Keep().
   void Add(const void* weight, std::span<const std::byte> packed);
 
-  // Writes a new file if anything was added, and lets go of the old one. kUnreadable if that was not what it had been
-  // while it was read: then what Find() gave is not to be used.
+  // Writes a new file if Add() was called, and unmaps the old one. kUnreadable if the old file changed while it was
+  // read; the results of Find() must then not be used.
   Status Keep();
 
  private:
@@ -61,11 +62,11 @@ class PackedCache {
   const Checkpoint& checkpoint_;
   ThreadPool& pool_;
   std::string folder_;
-  std::string path_;  // empty: nothing is kept
+  std::string path_;  // empty: the cache is off
   PackedFile::Key key_ = {};
   std::optional<PackedFile> file_;
-  std::map<std::string_view, std::span<const std::byte>> found_;  // of file_
-  std::vector<Entry> entries_;                                    // of the file to write, in order
+  std::map<std::string_view, std::span<const std::byte>> found_;  // entries of file_
+  std::vector<Entry> entries_;                                    // of the next file, in order
   bool added_ = false;
 };
 

@@ -34,7 +34,7 @@ void Predictor::Predict(std::span<const float> hidden, const Choose& choose, std
     sequences_.push_back({&caches_[static_cast<size_t>(r)], 2});
   }
 
-  // The first pass runs positions 0 (the talker's state) and 1 (its code); later ones a code each.
+  // The first pass runs positions 0 (the talker's state) and 1 (its code). Each later pass runs one code.
   embedded_.resize(static_cast<size_t>(2 * rows * talker_width));
   for (int64_t r = 0; r < rows; ++r) {
     float* const input = embedded_.data() + 2 * r * talker_width;

@@ -15,14 +15,14 @@
 
 namespace qtts::cpu {
 
-// The code predictor (spec 5): from a talker's hidden state and its code of group 0, the codes of
-// all other groups of that frame, one after the other. Keeps nothing from frame to frame.
+// The code predictor (spec 5). From the talker's hidden state and the code of group 0 it computes the codes of the
+// other groups of the frame, one after the other. Keeps no state between frames.
 //
-// Holds views of the weights and scratch memory; not thread-safe.
+// Holds views of the weights and scratch memory. Not thread-safe.
 class Predictor {
  public:
-  // `embedder` holds the tables of the codes; it outlives the predictor. Products, but for those of the heads, in the
-  // packer's arithmetic; without one, F32 on the mapped weights.
+  // `embedder` holds the code tables and must outlive the predictor. Products use the packer's arithmetic, or F32 on
+  // the mapped weights if `packer` is null; those of the heads are always F32.
   Predictor(const PredictorConfig& config, const PredictorWeights& weights, const Embedder& embedder, ThreadPool& pool,
             WeightPacker* packer = nullptr);
 
@@ -31,15 +31,15 @@ class Predictor {
   // Cost of one frame's codes, in multiply-adds of a matrix product.
   int64_t FrameWork() const { return code_groups() * transformer_.RowWork(code_groups()); }
 
-  // Chooses the code of `group` (1, 2, …) for `row` from `logits` [vocab_size], which it may overwrite.
+  // Samples the code of `group` (1, 2, …) for `row` from `logits` [vocab_size], which it may overwrite.
   using Choose = std::function<int32_t(size_t row, int64_t group, std::span<float> logits)>;
 
-  // Fills in groups 1… of codes [rows][groups], whose group 0 is given, from hidden [rows][hidden].
-  // Codes must lie in their tables, chosen ones too.
+  // Fills in groups 1… of codes [rows][groups] from hidden [rows][hidden]. Group 0 is given. All codes must be inside
+  // their tables.
   void Predict(std::span<const float> hidden, const Choose& choose, std::span<int32_t> codes);
 
  private:
-  // Brings inputs [rows][talker's width] to the predictor's width, in inputs_.
+  // Projects inputs [rows][talker's width] to the predictor's width, in inputs_.
   void Project(int64_t rows);
 
   const Embedder& embedder_;

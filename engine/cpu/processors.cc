@@ -20,13 +20,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Of a file longer than this the rest is ignored; those read here have a few hundred bytes.
+// Maximum number of bytes read of a file. The files read here have a few hundred.
 constexpr std::streamsize kMostBytes = 65536;
 
-// A mask of more processors than this is not asked for.
+// Maximum size of the affinity mask asked for, in CPUs.
 constexpr size_t kMostProcessors = size_t{1} << 16U;
 
-// What the file holds; nothing if it cannot be read.
+// Content of the file; empty if it cannot be read.
 std::string Read(const fs::path& file) {
   std::string text(kMostBytes, '\0');
   std::ifstream stream(file, std::ios::binary);
@@ -35,14 +35,14 @@ std::string Read(const fs::path& file) {
   return text;
 }
 
-// Cuts off and returns what lies before the next `separator`, which is dropped.
+// Removes and returns the text up to the next `separator`. Drops the separator.
 std::string_view Next(std::string_view* text, char separator) {
   const std::string_view next = text->substr(0, text->find(separator));
   text->remove_prefix(std::min(text->size(), next.size() + 1));
   return next;
 }
 
-// A whole number, as it stands alone.
+// Parses `text` as an integer, with nothing else around it.
 std::optional<int64_t> Number(std::string_view text) {
   while (!text.empty() && text.back() == '\n') text.remove_suffix(1);
   int64_t number = 0;
@@ -51,7 +51,7 @@ std::optional<int64_t> Number(std::string_view text) {
   return number;
 }
 
-// Microseconds in each period of so many. Anything else than two positive numbers limits nothing.
+// `quota` and `period` in microseconds. No limit unless both are positive numbers.
 std::optional<double> Quota(std::string_view quota, std::string_view period) {
   const std::optional<int64_t> most = Number(quota);
   const std::optional<int64_t> every = Number(period);
@@ -67,7 +67,7 @@ std::optional<double> QuotaOfGroup(const fs::path& folder, bool unified) {
   return Quota(quota, text);
 }
 
-// Whether `list` has `word` between its commas.
+// True if the comma-separated `list` contains `word`.
 bool Lists(std::string_view list, std::string_view word) {
   while (!list.empty()) {
     if (Next(&list, ',') == word) return true;
@@ -75,14 +75,14 @@ bool Lists(std::string_view list, std::string_view word) {
   return false;
 }
 
-// The processors of the calling thread's mask, in order; none if the system does not tell.
+// CPUs in the calling thread's affinity mask, in order; empty if the system call fails.
 std::vector<int> AffinityMask() {
   for (size_t count = 1024; count <= kMostProcessors; count *= 2) {
     std::vector<unsigned long> words(count / (8 * sizeof(unsigned long)));
     const size_t bytes = words.size() * sizeof(words.front());
     auto* const mask = reinterpret_cast<cpu_set_t*>(words.data());
     if (sched_getaffinity(0, bytes, mask) != 0) {
-      if (errno == EINVAL) continue;  // the mask is longer
+      if (errno == EINVAL) continue;  // the kernel's mask is larger
       break;
     }
     std::vector<int> processors;
@@ -94,7 +94,7 @@ std::vector<int> AffinityMask() {
   return {};
 }
 
-// The first of `allowed` that a list like "0-3,8" names.
+// The first of `allowed` that is in a list like "0-3,8".
 std::optional<int> FirstOf(std::string_view list, const std::vector<int>& allowed) {
   while (!list.empty() && list.back() == '\n') list.remove_suffix(1);
   while (!list.empty()) {
@@ -112,7 +112,7 @@ std::optional<int> FirstOf(std::string_view list, const std::vector<int>& allowe
 int CountCores(const fs::path& root, const std::vector<int>& allowed) {
   const fs::path processors = root / "sys/devices/system/cpu";
   if (Number(Read(processors / "smt/active")) == 0) return static_cast<int>(allowed.size());
-  // A core is counted with the first of its processors.
+  // Each core is counted once, at its first allowed CPU.
   return static_cast<int>(std::count_if(allowed.begin(), allowed.end(), [&](int processor) {
     const fs::path list = processors / ("cpu" + std::to_string(processor)) / "topology/thread_siblings_list";
     return FirstOf(Read(list), allowed).value_or(processor) == processor;
@@ -137,7 +137,8 @@ std::optional<double> ProcessorQuota(const fs::path& root) {
     const std::string_view controllers = Next(&line, ':');
     const bool unified = hierarchy == "0" && controllers.empty();
     if (!unified && !Lists(controllers, "cpu")) continue;
-    // In a container the path may be one of outside, whose last folders are not there: then the mount's own counts.
+    // In a container the path may be that of the host, whose last folders do not exist here. The mount's own group
+    // counts then.
     fs::path group = fs::path(line).relative_path().lexically_normal();
     if (!group.empty() && *group.begin() == "..") group.clear();
     for (const char* mount : {"", "unified", "cpu", "cpu,cpuacct"}) {

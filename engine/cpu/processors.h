@@ -7,20 +7,19 @@
 
 namespace qtts::cpu {
 
-// Processors on which the calling thread may run, by its affinity mask; at least 1.
+// Number of logical CPUs in the affinity mask of the calling thread; at least 1.
 int AllowedProcessors();
 
-// The processor time that the control groups of this process allow, in processors: the least quota of its group and the
-// groups above, version 2 (cpu.max) or 1 (cpu.cfs_quota_us). None where nothing limits it or nothing can be read. Files
-// are read below `root`.
+// CPU quota of the process's cgroup, in CPUs: the smallest of its group and the groups above, cgroup v2 (cpu.max) or v1
+// (cpu.cfs_quota_us). None if there is no limit or it cannot be read. Reads files below `root`.
 std::optional<double> ProcessorQuota(const std::filesystem::path& root = "/");
 
 struct Processors {
-  int threads = 1;  // that can run at once, within the quota rounded down
-  int cores = 1;    // at most `threads`: of the processors that share a core, one
+  int threads = 1;  // that can run at once: the affinity mask, limited by the quota rounded down
+  int cores = 1;    // physical cores among them; at most `threads`
 };
 
-// What the calling thread may use. Files are read below `root`.
+// CPUs that the calling thread may use. Reads files below `root`.
 Processors UsableProcessors(const std::filesystem::path& root = "/");
 
 }  // namespace qtts::cpu

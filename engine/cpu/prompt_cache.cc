@@ -17,7 +17,7 @@ void Append(const Values& values, std::string* key) {
   key->append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
 }
 
-// All that the first `rows` rows of `prompt` depend on.
+// Everything that the first `rows` rows of `prompt` depend on.
 std::string PrefixKey(const Prompt& prompt, size_t rows) {
   std::string key;
   bool x_vector = false;
@@ -58,7 +58,7 @@ void PromptCache::KeepPrefix(const Prompt& prompt, const KvCache& cache) {
     const size_t bytes = prefix.bytes();
     prefixes_.Insert(std::move(key), std::move(prefix), bytes);
   } catch (const std::bad_alloc&) {
-    // Then the next utterance computes it again.
+    // Not cached: the next utterance computes it again.
   }
 }
 
@@ -75,7 +75,7 @@ void PromptCache::KeepReference(std::span<const int32_t> codes, const CodecDecod
     if (references_.Find(key) != nullptr) return;
     references_.Insert(std::move(key), state.Copy(), state.bytes());
   } catch (const std::bad_alloc&) {
-    // Then the next utterance decodes it again.
+    // Not cached: the next utterance decodes it again.
   }
 }
 

@@ -13,29 +13,29 @@
 
 namespace qtts::cpu {
 
-// What the utterances of one voice begin with, kept from the first for the others: the talker's keys and
-// values of the prompt's constant rows, and the codec's state after the reference. As neither depends on
-// how a sequence is cut into calls, what is given back is what would be computed, bit for bit.
+// Caches the common start of the utterances of one voice: the talker's keys and values of the prompt's constant rows,
+// and the codec's state after the reference. Neither depends on how a sequence is split into calls, so a restored state
+// equals a computed one, bit for bit.
 //
-// Bounded; what was not used for longest goes first. Owned by its backend; not thread-safe.
+// Bounded; evicts the least recently used. Owned by its backend. Not thread-safe.
 class PromptCache {
  public:
-  // Of a released model's talker, a position takes 224 KiB: a prefix is 2 MiB for a preset voice, 9 MiB for one cloned
-  // in-context of 10 s. The codec's state after a reference is 5 to 10 MiB.
+  // A position of a released talker takes 224 KiB. A prefix takes 2 MiB for a preset voice and 9 MiB for an in-context
+  // clone of 10 s. The codec's state after a reference takes 5 to 10 MiB.
   static constexpr size_t kMostValues = 32;
   static constexpr size_t kMostBytes = size_t{64} << 20;  // of each kind
 
-  // Rows of `prompt` whose keys and values are worth keeping: the constant ones, of which the last row of
-  // all is none, since its hidden state is needed too.
+  // Number of rows of `prompt` worth caching: the constant ones, without the prompt's last row, whose hidden state is
+  // needed too.
   static size_t PrefixRows(const Prompt& prompt);
 
-  // Makes `cache`, which is empty, that of the PrefixRows() of `prompt`. False, and `cache` as it was, if
-  // they are not known. May throw std::bad_alloc.
+  // Fills the empty `cache` with the PrefixRows() of `prompt`. Returns false and leaves `cache` empty if they are not
+  // cached. May throw std::bad_alloc.
   bool RestorePrefix(const Prompt& prompt, KvCache* cache);
-  // Keeps the PrefixRows() of `prompt`, which `cache` begins with, unless another utterance of the voice has meanwhile.
+  // Caches the PrefixRows() of `prompt`, which `cache` begins with, unless they are cached already.
   void KeepPrefix(const Prompt& prompt, const KvCache& cache);
 
-  // The same for the codec's state after `codes`.
+  // The same, for the codec's state after `codes`.
   bool RestoreReference(std::span<const int32_t> codes, CodecDecoder::State* state);
   void KeepReference(std::span<const int32_t> codes, const CodecDecoder::State& state);
 

@@ -20,7 +20,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "cpu/quantized_conv_kernels.cc"
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
-// After foreach_target.h.
+// Must follow foreach_target.h.
 #include <hwy/highway.h>
 
 HWY_BEFORE_NAMESPACE();
@@ -37,13 +37,13 @@ constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(F32()));
 constexpr int kPanelVectors = static_cast<int>(kPanel) / static_cast<int>(kLanes);
 static_assert(kPanel % kLanes == 0, "a panel holds whole vectors");
 
-// Instruction sets of which this one is, or has, AVX-512, AVX2 or NEON (of which newer Highways have several). Lower
-// bits are better.
+// True if the current target includes AVX-512, AVX2 or NEON. Newer Highway versions have several targets of each. Lower
+// bits are better targets.
 #define QTTS_AVX512 (HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3)
 #define QTTS_AVX2 (HWY_ARCH_X86 && HWY_TARGET == HWY_AVX2)
 #define QTTS_NEON (HWY_ARCH_ARM && HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128)
 
-// The first n (fewer than a vector) elements of p, then zeros.
+// Loads the first n (less than a vector) elements of p, then zeros.
 HWY_INLINE V LoadPart(const float* p, int64_t n) {
   alignas(64) float buffer[kLanes] = {};
   memcpy(buffer, p, static_cast<size_t>(n) * sizeof(float));
@@ -56,8 +56,8 @@ HWY_INLINE void StorePart(V v, float* p, int64_t n) {
   memcpy(p, buffer, static_cast<size_t>(n) * sizeof(float));
 }
 
-// x + inverse_b * sin^2(pi * turns * x). The square has a period of one turn, so the angle is taken to the nearest
-// whole one; of the rest, the polynomial of least error.
+// x + inverse_b * sin^2(pi * turns * x). The square has a period of one turn, so the angle is reduced to the nearest
+// whole turn. The remainder goes through a minimax polynomial.
 HWY_INLINE V SnakeOf(V x, V turns, V inverse_b) {
   const F32 d;
   const V angle = hn::Mul(x, turns);
@@ -104,7 +104,7 @@ bool NarrowToHalf(const float* x, int64_t n, uint16_t* y) {
   return fits;
 }
 
-// Bits of the magnitudes: in their order, with NaN above infinity above all numbers.
+// Bits of |v|. As integers they order like the magnitudes, with NaN above infinity.
 HWY_INLINE VI Magnitude(V v) { return hn::BitCast(I32(), hn::And(hn::BitCast(U32(), v), hn::Set(U32(), 0x7FFFFFFFU))); }
 
 HWY_INLINE int32_t LargestOf(VI v) {
@@ -121,10 +121,10 @@ HWY_INLINE int32_t SumOf(VI v) {
   return sum;
 }
 
-// Rows whose largest magnitude is below this count as silent: 127 over it would be infinite.
+// Rows with a smaller largest magnitude are treated as zero: 127 divided by it would overflow.
 constexpr float kLeastMagnitude = 1e-30F;
 
-// The largest magnitude of `values` has the bits `largest_bits`.
+// `largest_bits`: the bits of the largest magnitude of `values`.
 void PrepareInt8Row(const float* values, int64_t in, int32_t largest_bits, std::byte* y) {
   const F32 d;
   const float largest = std::bit_cast<float>(largest_bits);
@@ -154,13 +154,13 @@ void PrepareInt8Row(const float* values, int64_t in, int32_t largest_bits, std::
     memcpy(q + c, buffer, static_cast<size_t>(in - c));
   }
   if (in % 4 != 0) memset(q + in, 0, static_cast<size_t>(4 - in % 4));
-  // Of a row that is not finite the integers mean nothing, and their sum may be any.
+  // If the row is not finite its integers are meaningless, and their sum may be anything.
   const int32_t offset = largest_bits >= 0x7F800000 ? 0 : -128 * SumOf(sums);
   memcpy(y, &scale, sizeof(scale));
   memcpy(y + sizeof(scale), &offset, sizeof(offset));
 }
 
-// Rounds to the nearest BF16, ties to even; NaN stays.
+// Rounds to the nearest BF16, ties to even. NaN stays NaN.
 HWY_INLINE hn::Vec<hn::Rebind<uint16_t, F32>> RoundToBF16(V v) {
   const U32 d;
   const auto bits = hn::BitCast(d, v);
@@ -210,7 +210,7 @@ void PrepareRows(const ProductConvView& view, const SnakeView* snake, const floa
   }
 }
 
-// Four neighbouring bytes of a row, or two BF16, in every lane.
+// Broadcasts four consecutive bytes of a row (or two BF16) to all lanes.
 HWY_INLINE VI Broadcast(const std::byte* p) {
   int32_t four;
   memcpy(&four, p, sizeof(four));
@@ -219,12 +219,12 @@ HWY_INLINE VI Broadcast(const std::byte* p) {
 
 HWY_INLINE VI LoadStep(const std::byte* p) { return hn::LoadU(I32(), reinterpret_cast<const int32_t*>(p)); }
 
-// How a convolution's products are summed: weights and inputs as they are kept in registers, and
-// sum += the products of a lane.
+// Policies for the sums of a convolution's products: the register format of weights and inputs, and sum += the products
+// of each lane.
 struct PortableBytes {
   using Sum = VI;
 #if HWY_ARCH_X86 && HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
-  // Bytes as 16-bit numbers, those at even and those at odd places; products of pairs of these are summed at once.
+  // Bytes widened to 16 bits, split into even and odd positions. One instruction sums the products of a pair.
   struct Weights {
     VI even, odd;
   };
@@ -252,7 +252,7 @@ struct PortableBytes {
     return hn::Add(sum, hn::Add(PairProducts(w.even, x.even), PairProducts(w.odd, x.odd)));
   }
 #elif QTTS_NEON
-  using Weights = int8x16_t;  // less the 128, which is added again as the inputs' sum is
+  using Weights = int8x16_t;  // minus 128, so the correction by the sum of the inputs is not needed
   using Inputs = int8x16_t;
   static HWY_INLINE Weights OfWeights(VI v) {
     return vreinterpretq_s8_u8(veorq_u8(vreinterpretq_u8_s32(v.raw), vdupq_n_u8(0x80)));
@@ -295,7 +295,7 @@ struct PortableBytes {
 };
 
 #if QTTS_AVX512 || QTTS_AVX2
-// Written as assembly: no target of Highway has these instructions alone, and compilers move the sums about.
+// Inline assembly: Highway has no target with just these instructions, and compilers move the sums between registers.
 struct VnniBytes {
   using Sum = VI;
   using Weights = VI;
@@ -330,7 +330,8 @@ struct NativeBF16 {
 
 struct PortableBF16 {
   using Sum = V;
-  // Not left to the compiler: the constructors that it makes are not for this target, and GCC refuses to inline V's.
+  // Explicit constructors: the implicit ones are not compiled for this target, and GCC refuses to inline V's
+  // constructors into them.
   struct Weights {
     HWY_INLINE Weights() {}
     HWY_INLINE Weights(V even_places, V odd_places) : even(even_places), odd(odd_places) {}
@@ -431,7 +432,7 @@ HWY_INLINE int64_t TileRows(const ProductConvView& view, int64_t panel, const st
   return t;
 }
 
-// kMost rows at a time, then fewer.
+// Runs kMost rows at a time, then fewer.
 template <class Products, int kMost, int kPanels>
 void Panels(const ProductConvView& view, int64_t panel, const std::byte* x, int64_t t, int64_t rows, bool accumulate,
             float* y) {
@@ -441,10 +442,10 @@ void Panels(const ProductConvView& view, int64_t panel, const std::byte* x, int6
   }
 }
 
-// Rows computed for all panels before the next: inputs that fit the first caches beside the weights.
+// Rows computed for all panels before the next rows, so that inputs and weights fit L1 and L2.
 constexpr int64_t kRowBlock = 256;
 
-// Tiles keep all sums in registers: 32 vector registers of 16 lanes with AVX-512, else 16.
+// Tile shapes keep all sums in registers: 32 vector registers of 16 lanes with AVX-512, otherwise 16 registers.
 template <class Products>
 void Run(const ProductConvView& view, const std::byte* x, int64_t rows, int64_t begin, int64_t end, bool accumulate,
          float* y) {
@@ -497,7 +498,7 @@ HWY_EXPORT(ProductConv);
 
 namespace {
 
-// What the processor has beyond Highway's targets.
+// CPU features that Highway's targets do not cover.
 struct Extensions {
   bool avx_vnni = false;
   bool avx512_vnni = false;
@@ -522,7 +523,7 @@ const Extensions& TheExtensions() {
 }
 
 #if HWY_ARCH_X86
-// The target in use; the operating system saves its registers.
+// The target in use. Highway lists only targets whose registers the operating system saves.
 int64_t BestTarget() {
   const int64_t targets = hwy::SupportedTargets() & HWY_TARGETS;
   return targets & -targets;

@@ -9,53 +9,52 @@
 
 #include "cpu/kernels.h"
 
-// Convolutions whose products are of bytes or of BF16 pairs, and what brings their inputs into that form. The rules of
-// kernels.h hold: every value is computed in one order that depends on the sizes of one row only, pure functions.
+// Convolutions with 8-bit or BF16 products, and the conversion of their inputs. As in kernels.h, each value is computed
+// in one order that depends on the sizes of one row only. Pure functions, thread-safe.
 namespace qtts::cpu {
 
 enum class ProductType {
-  // Weights and inputs of 8 bits, sums in 32-bit integers: the same integers on every instruction set. A weight is
-  // scale * q with a scale for each output channel, an input scale * q with one for each row; both scales are the
-  // largest magnitude over 127.
+  // 8-bit weights and inputs, sums in 32-bit integers: the same integers on every instruction set. A value is scale *
+  // q. There is one scale per output channel of the weights and one per input row; each is the largest magnitude / 127.
   kInt8,
-  // Weights and inputs rounded to BF16, sums in F32. Without HasBF16Products() results of the same accuracy at the cost
-  // of F32.
+  // Weights and inputs rounded to BF16, sums in F32. Without HasBF16Products() the results have the same accuracy and
+  // take as long as F32.
   kBF16,
 };
 
-// The instructions that sum products of bytes. All give the same integers.
+// Instructions for sums of 8-bit products. All give the same integers.
 enum class ByteUnit {
-  kPortable,    // products of 16-bit pairs, or of what the instruction set has
+  kPortable,    // 16-bit pairs, or the instruction set's own dot product
   kAvxVnni,     // vpdpbusd of 256 bits, without AVX-512
   kAvx512Vnni,  // vpdpbusd of 512 bits
 };
 
-// What multiplies. To ask the processor takes long on a virtual machine: once for each convolution, not for each call.
+// Instructions to use. Determined once per convolution, not per call: CPUID is slow on a virtual machine.
 struct ProductUnits {
   ByteUnit bytes = ByteUnit::kPortable;
-  bool bf16 = false;  // the processor's products of BF16
+  bool bf16 = false;  // the CPU's BF16 dot product
 };
 
-// The best of this machine; tests restrict it by restricting Highway's targets.
+// The best units of this machine. Tests restrict them through Highway's targets.
 ProductUnits BestProductUnits();
 
-// y = x + inverse_b * sin^2(pi * turns * x) channel by channel: SnakeBeta() with turns = a / pi, and an error below
-// 1e-6 * inverse_b and what the rounding of the angle makes.
+// y = x + inverse_b * sin^2(pi * turns * x) per channel: SnakeBeta() with turns = a / pi. The error is below 1e-6 *
+// inverse_b, plus the rounding of the angle.
 struct SnakeView {
   const float* turns = nullptr;  // [channels]
   const float* inverse_b = nullptr;
 };
 void FastSnake(const SnakeView& snake, const float* x, int64_t rows, int64_t channels, float* y);
 
-// Whether F16 is read as fast as F32 or faster.
+// True if F16 loads are at least as fast as F32 loads.
 bool HasHalfLoads();
 
-// Rounds n weights to F16; false if one is too large for it. Where HasHalfLoads().
+// Rounds n weights to F16. Returns false if one is too large for F16. Requires HasHalfLoads().
 bool NarrowToHalf(const float* x, int64_t n, uint16_t* y);
 
-// A causal convolution over rows that PrepareRows() made. Weights lie as [panel][tap][step][kPanel][4 bytes], a step
-// being the four or two neighbouring inputs whose products are summed at once, filled up with zeros; of int8, as
-// q + 128. Scales and bias lie as [panels * kPanel].
+// A causal convolution over rows in the format of PrepareRows(). Weights are stored as [panel][tap][step][kPanel][4
+// bytes], padded with zeros. A step is 4 (kInt8) or 2 (kBF16) consecutive inputs, whose products are summed at once.
+// kInt8 weights are stored as q + 128. Scales and bias are [panels * kPanel].
 struct ProductConvView {
   ProductType type = ProductType::kInt8;
   const std::byte* weights = nullptr;
@@ -71,19 +70,20 @@ struct ProductConvView {
   int64_t panel_bytes() const { return taps * steps() * kPanel * 4; }
   int64_t row_bytes() const { return 4 * steps() + (type == ProductType::kInt8 ? kInt8Header : 0); }
 
-  // Of an int8 row: its scale, then -128 times the sum of its q, which takes the 128 of the weights away.
+  // Header of an int8 row: its scale, then -128 times the sum of its q, which cancels the offset of the weights.
   static constexpr int64_t kInt8Header = 8;
 };
 
-// Largest number of inputs of a kInt8 convolution: the sums of a tap must fit 32 bits.
+// Largest number of inputs of a kInt8 convolution: the sum of one tap must fit 32 bits.
 inline constexpr int64_t kMostInt8Inputs = 32768;
 
-// Packs the weights of one output, values [taps][in], into `weights` and, of int8, scales[output]. A weight that is not
-// finite makes the output NaN.
+// Packs the weights of one output, values [taps][in], into `weights` and, for kInt8, scales[output]. A weight that is
+// not finite makes the output NaN.
 void PackOutput(const ProductConvView& view, int64_t output, const float* values, std::byte* weights, float* scales);
 
-// Rows as the convolutions of `view` take them: x [rows][view.in] -> y [rows][view.row_bytes()]. With `snake`, of
-// FastSnake(x). A value that is not finite makes all that its row goes into NaN, or as an infinity does in F32.
+// Converts rows to the input format of `view`: x [rows][view.in] -> y [rows][view.row_bytes()]. With `snake`,
+// FastSnake(x) is applied first. A value that is not finite makes every output of its row NaN, or acts as an infinity
+// does in F32.
 void PrepareRows(const ProductConvView& view, const SnakeView* snake, const float* x, int64_t rows, std::byte* y);
 
 // As Conv(), for x [rows + (taps - 1) * dilation][row_bytes()].

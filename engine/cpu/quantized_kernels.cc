@@ -9,18 +9,18 @@
 #include <limits>
 #include <vector>
 
-// As in kernels.cc. Products of bytes come with what Highway calls AVX3_DL.
+// As in kernels.cc. The target with 8-bit dot products is Highway's AVX3_DL.
 #define HWY_WANT_AVX3_DL
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "cpu/quantized_kernels.cc"
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
-// After foreach_target.h.
+// Must follow foreach_target.h.
 #include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
-// Highway 1.0 looks for VNNI before it takes this target, but does not name it to the compiler.
+// Highway 1.0 checks for VNNI at run time before it selects this target, but does not pass the feature to the compiler.
 #if HWY_TARGET == HWY_AVX3_DL && !defined(HWY_TARGET_STR_AVX3_DL)
 #undef HWY_TARGET_STR
 #define HWY_TARGET_STR \
@@ -32,7 +32,7 @@ HWY_BEFORE_NAMESPACE();
 namespace qtts::cpu::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// No more than a panel.
+// At most one panel wide.
 using F32 = hn::CappedTag<float, kPanel>;
 using I32 = hn::RebindToSigned<F32>;
 using U32 = hn::RebindToUnsigned<F32>;
@@ -43,9 +43,9 @@ using VU = hn::Vec<U32>;
 constexpr auto kLanes = static_cast<int64_t>(hn::MaxLanes(F32()));
 constexpr auto kVectors = static_cast<int>(kPanel / kLanes);
 
-// Four codes of each weight row, u8 in the bytes of a lane, times four of the activations, the same in each lane: three
-// ways, of which each gives the same sums, but for kOffset: what has been added to a weight's code and is multiplied
-// with the others.
+// Dot products of four codes of each weight row (u8, one lane per row) and four codes of the activations (the same in
+// every lane). All variants give the same sums. kOffset is the offset still contained in the weights' codes when they
+// are multiplied.
 #if HWY_TARGET_IS_NEON && defined(__ARM_FEATURE_DOTPROD)
 #define QTTS_DOT_NEON 1
 #else
@@ -64,7 +64,7 @@ HWY_INLINE Activations Spread(const int8_t* codes) {
 }
 HWY_INLINE VI Dot(VI sum, Weights w, Activations x) { return VI{_mm512_dpbusd_epi32(sum.raw, w.raw, x.raw)}; }
 #elif HWY_ARCH_X86 && HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
-// Bytes as numbers of 16 bits: those at even places, those at odd ones.
+// Bytes widened to 16 bits, split into even and odd positions.
 constexpr int32_t kOffset = 128;
 struct Weights {
   VU even, odd;
@@ -133,32 +133,33 @@ HWY_INLINE VI Dot(VI sum, const Weights& w, const Activations& x) {
 }
 #endif
 
-// How far ahead of their use codes are asked for: processors that fetch by themselves stop at the end of a page.
+// Prefetch distance. Hardware prefetchers stop at the end of a page.
 constexpr int64_t kPrefetchBytes = 4096;
 
-// Vector `v` of the codes of four columns: those of step `step` from `codes` on.
+// Vector `v` of the codes of step `step`: four columns of a panel's rows, counted from `codes`.
 template <CodeBits kBits>
 HWY_INLINE Weights LoadCodes(const uint8_t* codes, int64_t step, int v) {
   if constexpr (kBits == CodeBits::k8) {
     return Prepare(hn::LoadU(U32(), reinterpret_cast<const uint32_t*>(codes + step * kPanel * 4) + v * kLanes));
   } else {
-    // Two steps share a byte.
+    // One byte holds codes of two steps.
     const VU both = hn::LoadU(U32(), reinterpret_cast<const uint32_t*>(codes + step / 2 * kPanel * 4) + v * kLanes);
     return Prepare(hn::And(step % 2 == 0 ? both : hn::ShiftRight<4>(both), hn::Set(U32(), 0x0F0F0F0F)));
   }
 }
 
-// kCount inputs times the rows of kPanels panels, from `panel` on. Steps of an unrolled loop have sums of their own, so
-// that one need not wait for the other.
+// kCount inputs times the rows of kPanels panels, starting at `panel`. The steps of an unrolled loop add to separate
+// sums, to shorten the dependency chains.
 template <CodeBits kBits, int kCount, int kPanels>
 HWY_INLINE void PanelTile(const QuantizedView& w, int64_t panel, const QuantizedRows& x, int64_t row, VF* totals) {
   constexpr int64_t kGroup = GroupColumns(kBits);
-  // Bytes of four columns, and how many such steps go together.
+  // Bytes of one step (four columns), and steps per iteration.
   constexpr int64_t kStepBytes = kBits == CodeBits::k8 ? kPanel * 4 : kPanel * 2;
   constexpr int64_t kSteps = kLanes >= 8 ? 4 : 2;
-  // Sums that go on beside each other for one input, each for the high and the low bytes.
+  // Independent sums per input, each for the high and the low bytes.
   constexpr int kChains = kLanes >= 16 && kCount == 1 ? 2 : 1;
-  // Offset of 4-bit codes; those of 8 bits that are not offset by 128 are signed.
+  // Offset to correct: 8 for 4-bit codes, kOffset for 8-bit codes. With kOffset 0, Prepare() has subtracted 128 from
+  // the code.
   constexpr int32_t kShift = kBits == CodeBits::k4 ? kOffset == 0 ? 8 - 128 : 8 : kOffset;
   constexpr int kAll = kPanels * kVectors;
   const int64_t stride = x.groups * kGroup;
@@ -213,7 +214,7 @@ HWY_INLINE void PanelTile(const QuantizedView& w, int64_t panel, const Quantized
           high_sum = hn::Add(high_sum, high[i][c][v]);
           low_sum = hn::Add(low_sum, low[i][c][v]);
         }
-        // The parts may be larger than an integer; their sum is not.
+        // The parts may overflow 32 bits; their sum does not.
         const VI whole = hn::Add(hn::ShiftLeft<8>(high_sum), low_sum);
         const VF factor = hn::Mul(scale, hn::Set(F32(), x.scales[(row + i) * x.groups + g]));
         totals[i * kAll + v] = hn::MulAdd(hn::ConvertTo(F32(), whole), factor, totals[i * kAll + v]);
@@ -222,7 +223,7 @@ HWY_INLINE void PanelTile(const QuantizedView& w, int64_t panel, const Quantized
   }
 }
 
-// Inputs of rows [row, m), kCount at a time, then fewer, times kPanels panels.
+// Runs inputs [row, m), kCount at a time, then fewer, times kPanels panels.
 template <CodeBits kBits, int kCount, int kPanels>
 HWY_INLINE void PanelInputs(const QuantizedView& w, int64_t panel, const float* bias, const QuantizedRows& x,
                             int64_t row, int64_t m, float* y) {
@@ -247,8 +248,8 @@ HWY_INLINE void PanelInputs(const QuantizedView& w, int64_t panel, const float* 
   if constexpr (kCount > 1) PanelInputs<kBits, kCount / 2, kPanels>(w, panel, bias, x, row, m, y);
 }
 
-// As many inputs and panels as keep their sums in registers. Two panels share what is read of the inputs, which pays
-// where there are many; where there are few, weights in memory are read faster one after the other.
+// As many inputs and panels as keep all sums in registers. Two panels share the loads of the inputs, which pays for
+// many inputs. For few inputs, one panel after the other reads weights from memory faster.
 constexpr int kMostInputs = kLanes >= 16 ? 4 : 1;
 constexpr int kMostPanels = kLanes >= 16 ? 2 : 1;
 
@@ -268,7 +269,7 @@ void QuantizedMatMul(const QuantizedView& w, const float* bias, const QuantizedR
   QuantizedMatMulAs<CodeBits::k4>(w, bias, x, m, begin, end, y);
 }
 
-// The largest magnitude of n floats, a multiple of a vector; NaN if one of them is not finite.
+// Largest magnitude of n floats, n a multiple of the vector size; NaN if one is not finite.
 HWY_INLINE float LargestOf(const float* x, int64_t n) {
   VF largest = hn::Zero(F32());
   VF poison = hn::Zero(F32());
@@ -280,7 +281,7 @@ HWY_INLINE float LargestOf(const float* x, int64_t n) {
   return hn::GetLane(hn::MaxOfLanes(F32(), largest)) + hn::GetLane(hn::SumOfLanes(F32(), poison));
 }
 
-// codes[i] = x[i] * factor, rounded to the nearest, ties to even, and kept within [low, high].
+// codes[i] = x[i] * factor, rounded to nearest, ties to even, clamped to [low, high].
 HWY_INLINE void Round(const float* x, int64_t n, float factor, float low, float high, int32_t* codes) {
   for (int64_t i = 0; i < n; i += kLanes) {
     const VF scaled = hn::Mul(hn::LoadU(F32(), x + i), hn::Set(F32(), factor));
@@ -289,7 +290,7 @@ HWY_INLINE void Round(const float* x, int64_t n, float factor, float low, float 
   }
 }
 
-// Numbers below are taken for zero: their scale has no inverse.
+// Groups with a smaller largest value are treated as zero: the inverse of their scale would overflow.
 constexpr float kLeastScale = 1e-30F;
 constexpr float kNoNumber = std::numeric_limits<float>::quiet_NaN();
 
@@ -319,7 +320,7 @@ void QuantizeRow(const float* x, int64_t cols, int64_t group, int8_t* high, int8
     for (int64_t i = 0; i < group; i += kLanes) {
       const VI code = hn::LoadU(I32(), rounded + i);
       sum = hn::Add(sum, code);
-      // The low byte is signed: what it takes away from 256 goes to the high one.
+      // The low byte is signed; the high byte absorbs the borrow.
       const VI low_byte = hn::ShiftRight<24>(hn::ShiftLeft<24>(code));
       const VI high_byte = hn::ShiftRight<8>(hn::Sub(code, low_byte));
       hn::StoreU(hn::DemoteTo(bytes, low_byte), bytes, low + i);
@@ -329,21 +330,21 @@ void QuantizeRow(const float* x, int64_t cols, int64_t group, int8_t* high, int8
   }
 }
 
-// The F32 of BF16 bits, and the smallest BF16 that is not nearer to zero than `x`.
+// Conversions between BF16 bits and F32. AwayFromZero() rounds |x| up.
 HWY_INLINE float FloatOf(uint16_t bits) { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
 HWY_INLINE uint16_t AwayFromZero(float x) { return static_cast<uint16_t>((std::bit_cast<uint32_t>(x) + 0xFFFF) >> 16); }
 
 constexpr uint16_t kNoNumberBits = 0x7FC0;
 
-// A group of 64 weights to codes of 8 bits; its scale.
+// Quantises a group of 64 weights to 8-bit codes. Returns the scale.
 HWY_INLINE uint16_t QuantizeTo8(const float* w, float largest, int32_t* codes) {
   const uint16_t scale = AwayFromZero(largest / 127.0F);
   Round(w, GroupColumns(CodeBits::k8), 1.0F / FloatOf(scale), -127.0F, 127.0F, codes);
   return scale;
 }
 
-// A group of 32 to codes of 4 bits. The largest weight gets code -8 or one near it: of some scales that with the least
-// sum of squared errors.
+// Quantises a group of 32 weights to 4-bit codes. Returns the scale. Tries several scales, which map the largest weight
+// to about -8, and takes the one with the least squared error.
 HWY_INLINE uint16_t QuantizeTo4(const float* w, float largest, int32_t* codes) {
   constexpr int64_t kGroup = GroupColumns(CodeBits::k4);
   constexpr float kSteps[] = {8.0F, 7.6F, 7.2F, 6.8F, 8.5F, 9.0F, 9.6F};
@@ -360,7 +361,7 @@ HWY_INLINE uint16_t QuantizeTo4(const float* w, float largest, int32_t* codes) {
   for (const float steps : kSteps) {
     const uint16_t scale = AwayFromZero(sign * largest / steps);
     Round(w, kGroup, 1.0F / FloatOf(scale), -8.0F, 7.0F, tried);
-    // Added up in the same order on every instruction set, so that all make the same choice.
+    // Summed in the same order on every instruction set, so that all choose the same scale.
     alignas(64) float errors[kPanel];
     for (int64_t lane = 0; lane < kPanel; lane += kLanes) {
       VF squares = hn::Zero(F32());
@@ -382,7 +383,7 @@ HWY_INLINE uint16_t QuantizeTo4(const float* w, float largest, int32_t* codes) {
   return best;
 }
 
-// Codes of a group to their places in a panel, from that of the group's first column on.
+// Writes the codes of a group to their places in a panel. `to` is the place of the group's first column.
 HWY_INLINE void PlaceCodes(const int32_t* codes, CodeBits bits, uint8_t* to) {
   constexpr int64_t kMostColumns = GroupColumns(CodeBits::k8);
   const int64_t group = GroupColumns(bits);

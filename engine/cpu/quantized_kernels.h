@@ -9,33 +9,35 @@
 
 #include "cpu/kernels.h"
 
-// Matrix products of quantised weights and activations: integers within a group of columns, whose sums are exact, and
-// one F32 fused multiply-add for each group, in order. So a result depends neither on the instruction set (but for
-// those without fused multiply-add: SSE) nor on how many rows are computed together.
+// Matrix products of quantised weights and activations. Sums within a group of columns are exact integers; across
+// groups there is one F32 FMA per group, in order. So a result does not depend on the number of rows of a call or on
+// the instruction set, except those without FMA (SSE).
 //
-// A weight is code * scale, a group's scale in BF16; groups lie along a row. Codes of 8 bits are -127 to 127, of 4 bits
-// -8 to 7. An activation is code * scale with a scale in F32 and a code of two bytes: with one, activations would cost
-// more exactness than weights of 8 bits do, and reading the weights takes longer than multiplying them twice. A group
-// that holds a number that is not finite gets NaN for a scale, so that what depends on it is NaN, as it would be in
-// F32.
+// A weight is code * scale, with one BF16 scale per group. Groups lie along a row. 8-bit codes are -127 to 127, 4-bit
+// codes -8 to 7.
+//
+// An activation is code * scale, with an F32 scale and a 16-bit code. 8-bit activations would lose more accuracy than
+// 8-bit weights do, and the second multiplication is hidden behind the reads of the weights. The scale of a group with
+// a value that is not finite is NaN, so that the results are NaN as in F32.
 //
 // Pure functions, thread-safe.
 namespace qtts::cpu {
 
-// The instruction set in use for these.
+// Name of the instruction set in use for these kernels.
 std::string QuantizedInstructionSet();
 
-// Those compiled in that this machine can run, as Highway's target bits. For tests.
+// Highway target bits of the compiled targets that this machine can run. For tests.
 std::vector<int64_t> QuantizedTargets();
 
 enum class CodeBits { k4, k8 };
 
-// Columns with one scale.
+// Columns per scale.
 constexpr int64_t GroupColumns(CodeBits bits) { return bits == CodeBits::k8 ? 64 : 32; }
 
-// A weight matrix: panels of 16 rows, the last filled up with zeros, as is each row's last group. Codes lie as
-// [panel][column / 4][row][4], a byte each, plus 128; those of 4 bits as [panel][column / 8][row][4], plus 8, a byte's
-// lower half being column 0 to 3 of the eight and its upper half 4 to 7. Scales as [panel][group][row].
+// A weight matrix in panels of 16 rows. The last panel and the last group of each row are padded with zeros. 8-bit
+// codes are stored as [panel][column / 4][row][4], one byte each, plus 128. 4-bit codes are stored as [panel][column /
+// 8][row][4], plus 8: the low nibbles hold columns 0 to 3 of the eight, the high nibbles columns 4 to 7. Scales are
+// [panel][group][row].
 struct QuantizedView {
   CodeBits bits = CodeBits::k8;
   const uint8_t* codes = nullptr;
@@ -45,30 +47,30 @@ struct QuantizedView {
 
   int64_t groups() const { return (cols + GroupColumns(bits) - 1) / GroupColumns(bits); }
   int64_t panels() const { return (rows + kPanel - 1) / kPanel; }
-  // Bytes of codes, and number of scales, of one panel.
+  // Bytes of codes and number of scales in one panel.
   int64_t panel_codes() const { return groups() * GroupColumns(bits) * kPanel / (bits == CodeBits::k8 ? 1 : 2); }
   int64_t panel_scales() const { return groups() * kPanel; }
 };
 
-// Fills codes and scales of panels [begin, end), laid out as `view` says, from `w`, a matrix of the same size.
+// Quantises panels [begin, end) of `w` into `codes` and `scales`, in the layout of `view`, which has the size of `w`.
 void QuantizeWeights(const MatrixView& w, const QuantizedView& view, int64_t begin, int64_t end, uint8_t* codes,
                      uint16_t* scales);
 
-// Activations for products with weights of `group` columns a scale.
+// Activations for products with weights that have one scale per `group` columns.
 struct QuantizedRows {
   int64_t group = 0;
-  int64_t groups = 0;  // of a row
-  // A code is 256 high + low. [m][groups * group] each, the last group filled up with zeros.
+  int64_t groups = 0;  // per row
+  // code = 256 high + low. [m][groups * group] each, the last group padded with zeros.
   const int8_t* high = nullptr;
   const int8_t* low = nullptr;
   const float* scales = nullptr;  // [m][groups]
-  const int32_t* sums = nullptr;  // of the codes of a group, [m][groups]
+  const int32_t* sums = nullptr;  // sum of the codes of each group, [m][groups]
 };
 
-// The largest code of an activation, which a group's largest gets: that of the two largest bytes.
+// Code of the largest activation of a group: both bytes at their maximum.
 inline constexpr int32_t kLargestCode = 127 * 256 + 127;
 
-// One row of them from x [cols].
+// Quantises one row x [cols].
 void QuantizeRow(const float* x, int64_t cols, int64_t group, int8_t* high, int8_t* low, float* scales, int32_t* sums);
 
 // y[i][r] = bias[r] + sum over groups of (integer sum) * (w's scale * x's scale), for the rows r of panels [begin, end)

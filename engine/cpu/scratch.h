@@ -8,8 +8,8 @@
 
 namespace qtts::cpu {
 
-// Room for `size` elements in a buffer that is kept from call to call: it never shrinks, and contents beyond what was
-// there are undefined. May throw std::bad_alloc.
+// Grows `buffer` to at least `size` elements and returns its data. The buffer is reused from call to call and never
+// shrinks; elements beyond its old size are undefined. May throw std::bad_alloc.
 template <typename T>
 T* Room(std::vector<T>* buffer, int64_t size) {
   if (buffer->size() < static_cast<size_t>(size)) buffer->resize(static_cast<size_t>(size));

@@ -12,7 +12,7 @@ namespace {
 
 constexpr double kLeastVariance = 1e-12;
 
-// Rows whose attention is computed together: its input is three times as wide as theirs.
+// Rows per attention chunk. Its input is three times as wide as the rows.
 constexpr int64_t kAttentionRows = 256;
 
 size_t Size(int64_t n) { return static_cast<size_t>(n); }
@@ -21,8 +21,8 @@ void Relu(std::vector<float>* x) {
   for (float& value : *x) value = std::max(value, 0.0F);
 }
 
-// Mean and deviation of each of `channels` over all rows of x, row t of channel c weighing
-// weight(t, c): [means, deviations].
+// Mean and standard deviation of each of `channels` over all rows of x. Row t of channel c has the weight weight(t, c).
+// Returns [means, deviations].
 template <typename Weight>
 std::vector<float> Statistics(const std::vector<float>& x, int64_t channels, const Weight& weight) {
   const auto width = Size(channels);
@@ -81,7 +81,7 @@ std::vector<float> SpeakerEncoder::EncodeMels(const std::vector<float>& mels) co
   Rows x = Tdnn(first_, mels);
   std::vector<Rows> outputs;
   for (const Block& block : blocks_) outputs.push_back(x = RunBlock(block, x));
-  // Channels of all blocks side by side; the first layer's are left out.
+  // Concatenates the channels of all blocks. The first layer's are left out.
   const auto channels = Size(config_.channels.front());
   const size_t rows = x.size() / channels;
   Rows joined(rows * channels * outputs.size());
@@ -131,8 +131,8 @@ SpeakerEncoder::Rows SpeakerEncoder::Res2Net(const Block& block, const Rows& x) 
   const auto channels = Size(config_.channels.front());
   const size_t width = channels / Size(config_.res2net_scale);
   const size_t rows = x.size() / channels;
-  Rows y = x;  // the first part passes
-  Rows part;   // output of the branch before
+  Rows y = x;  // the first part is copied unchanged
+  Rows part;   // output of the previous branch
   for (size_t i = 0; i < block.branches.size(); ++i) {
     const size_t offset = (i + 1) * width;
     Rows input(rows * width);

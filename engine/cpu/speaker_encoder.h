@@ -13,20 +13,19 @@
 
 namespace qtts::cpu {
 
-// The speaker encoder of Base checkpoints (spec 9), an ECAPA-TDNN: from a recording of any length to
-// one x-vector.
+// The speaker encoder of Base checkpoints (spec 9), an ECAPA-TDNN: turns a recording of any length into one x-vector.
 //
-// Holds repacked weights; not thread-safe.
+// Holds repacked weights. Not thread-safe.
 class SpeakerEncoder {
  public:
   SpeakerEncoder(const SpeakerEncoderConfig& config, const SpeakerEncoderWeights& weights, ThreadPool& pool);
 
-  // Samples needed at least: less cannot be reflected at the ends of every layer.
+  // Minimum number of samples: shorter inputs cannot be reflected at the ends in every layer.
   int64_t least_samples() const;
 
-  // pcm, 24 kHz, at least least_samples(), to the x-vector [enc_dim] (NaN if the weights give it).
+  // Encodes pcm (24 kHz, at least least_samples()) to the x-vector [enc_dim]. Damaged weights may give NaN.
   std::vector<float> Encode(std::span<const float> pcm) const;
-  // The part after the spectrogram: mels [rows][mel_bins].
+  // Encode() without the spectrogram: mels [rows][mel_bins].
   std::vector<float> EncodeMels(const std::vector<float>& mels) const;
 
  private:
@@ -39,16 +38,17 @@ class SpeakerEncoder {
     CausalConv squeeze, excite;
   };
 
-  // A convolution of the input's length: both ends are reflected, the first and last rows not repeated.
+  // A convolution with as many output rows as input rows. Both ends are padded by reflection, without repeating the
+  // first and last rows.
   Rows Convolve(const CausalConv& conv, const Rows& x) const;
   Rows Tdnn(const CausalConv& conv, const Rows& x) const;
   Rows RunBlock(const Block& block, const Rows& x) const;
   Rows Res2Net(const Block& block, const Rows& x) const;
-  // x *= its channels' gates.
+  // Multiplies x by the gate of each channel.
   void SqueezeExcite(const Block& block, Rows* x) const;
-  // Attentive statistics: [time][channels] to means and deviations [2 * channels].
+  // Attentive statistics pooling: [time][channels] to means and standard deviations [2 * channels].
   std::vector<float> Pool(const Rows& x) const;
-  // Weights of each row in each channel, before the softmax over time.
+  // Attention scores per row and channel, before the softmax over time.
   Rows AttentionScores(const Rows& x) const;
 
   SpeakerEncoderConfig config_;

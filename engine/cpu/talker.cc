@@ -6,7 +6,7 @@
 namespace qtts::cpu {
 namespace {
 
-// Prompt rows computed together: enough to read weights rarely, few enough for modest scratch.
+// Prompt rows per chunk: enough to amortise the reads of the weights, few enough to keep scratch small.
 constexpr int64_t kPrefillRows = 128;
 
 }  // namespace

@@ -12,27 +12,28 @@
 
 namespace qtts::cpu {
 
-// The talker (spec 4): input vectors in, hidden state and codebook-0 logits of the last position out.
-// Holds views of the weights and scratch memory; not thread-safe.
+// The talker (spec 4): takes input vectors, gives the hidden state and codebook-0 logits of the last position. Holds
+// views of the weights and scratch memory. Not thread-safe.
 class Talker {
  public:
-  // The transformer's products in the packer's arithmetic; without one, F32 on the mapped weights. The head is F32.
+  // The transformer's products use the packer's arithmetic, or F32 on the mapped weights if `packer` is null. The head
+  // is always F32.
   Talker(const TalkerConfig& config, const TalkerWeights& weights, ThreadPool& pool, WeightPacker* packer = nullptr);
 
   int64_t hidden_size() const { return head_.in(); }
   int64_t vocab_size() const { return head_.out(); }
   int64_t max_positions() const { return transformer_.config().max_positions; }
-  // Cost of one input at `position`, in multiply-adds of a matrix product.
+  // Cost of one input row at `position`, in multiply-adds of a matrix product.
   int64_t RowWork(int64_t position) const { return transformer_.RowWork(position); }
   KvCache NewCache() const { return KvCache(transformer_.config()); }
 
-  // Appends the next inputs [rows][hidden] of a prompt to a sequence.
+  // Appends rows of a prompt to a sequence: inputs [rows][hidden].
   void Prefill(KvCache* cache, std::span<const float> inputs);
-  // The same for its last ones: hidden [hidden] and logits [vocab] are those of the last row.
+  // The same, for the last rows of the prompt. Also gives hidden [hidden] and logits [vocab] of the last row.
   void Prefill(KvCache* cache, std::span<const float> inputs, float* hidden, float* logits);
 
-  // Appends one input to each of the sequences. inputs [sequences][hidden] become their hidden
-  // states; logits is [sequences][vocab].
+  // Appends one row to each sequence. inputs [sequences][hidden] are replaced by the hidden states; logits is
+  // [sequences][vocab].
   void Step(std::span<KvCache* const> caches, float* inputs, float* logits);
 
  private:

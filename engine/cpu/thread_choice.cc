@@ -21,24 +21,24 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Loops of a frame are too short for more.
+// A frame's loops are too short for more threads.
 constexpr int kMostThreads = 64;
 
-// A time within this of the best is as good.
+// Times within this factor of the best count as equal.
 constexpr double kAsGood = 1.05;
-// Fewer threads than those that take so much longer are not measured.
+// The search stops at a time this much longer than the best.
 constexpr double kHopeless = 1.5;
 
-// The matrices measured: more than most last-level caches hold.
+// Size of the measured matrices: more than most last-level caches.
 constexpr int64_t kMostBytes = int64_t{64} << 20U;
-// Read for one time.
+// Bytes read per measurement.
 constexpr int64_t kPassBytes = int64_t{3} << 20U;
-constexpr int kPasses = 4;  // of which the fastest counts
+constexpr int kPasses = 4;  // the fastest one counts
 
-// Processor time by wall-clock time and threads, less than which tells that threads had to wait for a processor.
+// CPU time / (wall-clock time * threads). Below this, threads had to wait for a CPU.
 constexpr double kUndisturbed = 0.9;
 
-// Memory of zeros, in large pages where the system has them.
+// Zeroed memory, in large pages if the system has them.
 class Zeros {
  public:
   explicit Zeros(size_t bytes)
@@ -63,7 +63,7 @@ double ProcessorSeconds() {
   return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
 }
 
-// The fastest of some passes in which all `threads` had processors, if there is one.
+// Time of the fastest pass in which all `threads` had a CPU; none if there was no such pass.
 template <typename Function>
 std::optional<double> BestSeconds(int threads, const Function& function) {
   std::optional<double> best;
@@ -78,7 +78,7 @@ std::optional<double> BestSeconds(int threads, const Function& function) {
   return best;
 }
 
-// Products of BF16 matrices in memory and one row.
+// One-row products with BF16 matrices in memory.
 class Products {
  public:
   Products(const FrameCost& cost, ThreadPool* pool)
@@ -89,14 +89,14 @@ class Products {
         zeros_(static_cast<size_t>(matrices_ * rows_ * kRowBytes)),
         x_(kColumns),
         y_(static_cast<size_t>(rows_)) {
-    // Every page is written once: pages never written are one and the same.
+    // Write to every page once: unwritten pages all map to the same zero page.
     const int64_t bytes = matrices_ * rows_ * kRowBytes;
     pool_.ParallelFor(bytes, kPageBytes, WorkOfReading(bytes), [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; i += kPageBytes) zeros_.data()[i] = std::byte{0};
     });
   }
 
-  // Seconds for `bytes`.
+  // Seconds to read `bytes`.
   std::optional<double> Measure(int64_t bytes) {
     const int64_t loops = std::clamp<int64_t>(kPassBytes / (rows_ * kRowBytes), 1, 16);
     const auto seconds = BestSeconds(pool_.threads(), [&] {
@@ -127,7 +127,7 @@ class Products {
   int64_t next_ = 0;
 };
 
-// A convolution of the codec's last blocks.
+// A convolution as in the codec's last blocks.
 class Convolution {
  public:
   explicit Convolution(ThreadPool* pool)
@@ -137,7 +137,7 @@ class Convolution {
         x_((kRows + kTaps - 1) * kChannels),
         y_(kRows * kChannels) {}
 
-  // Seconds for so many multiply-adds.
+  // Seconds for `multiply_adds`.
   std::optional<double> Measure(int64_t multiply_adds) {
     const ConvView conv{DType::kF32, weights_.data(), bias_.data(), kChannels, kChannels, kTaps};
     constexpr int64_t kWork = kRows * kTaps * kChannels * kChannels;

@@ -12,33 +12,32 @@
 
 namespace qtts::cpu {
 
-// The threads that a pool begins with: `threads`; for 0 one for each processor that the caller may use, 64 at most.
+// Initial number of threads of a pool: `threads`; for 0, one per logical CPU that the caller may use, at most 64.
 int MostThreads(int threads);
-// The same for work bound by arithmetic, which gains nothing from a core's second thread: for 0, one a core.
+// The same, for compute-bound work, which gains nothing from SMT: for 0, one thread per core.
 int ThreadsForArithmetic(int threads);
 
-// The numbers of threads to be measured, largest first: all of the processors, all of the cores, and parts of these.
+// The thread counts to measure, largest first: all logical CPUs, all cores, and fractions of the cores.
 std::vector<int> ThreadCandidates(const Processors& usable);
 
-// The time of something with so many threads, in any unit; none where other work kept threads from running.
+// Measures a time with `threads` threads, in any unit. None if other processes kept the threads from running.
 using Measure = std::function<std::optional<double>(int threads)>;
 
-// The smallest candidate whose time is within 5 % of the best. `measure` is called once for each, largest first, but
-// for those after one that takes 1.5 times the best. Where the time of one thread a core is not known, that is the
-// choice.
+// Returns the smallest candidate whose time is within 5 % of the best. Calls `measure` once per candidate, largest
+// first, and stops after a candidate that takes 1.5 times the best. Returns one thread per core if that candidate's
+// time is unknown.
 int ChooseThreads(const Processors& usable, const Measure& measure);
 
-// What a frame of one stream asks of the memory and of the arithmetic.
+// Cost of one frame of one stream.
 struct FrameCost {
-  int64_t weight_bytes = 0;    // read for products with one row; twice what is read twice
-  int64_t distinct_bytes = 0;  // of different addresses
-  int64_t matrix_bytes = 0;    // of one parallel loop
-  int64_t multiply_adds = 0;   // of convolutions, F32
+  int64_t weight_bytes = 0;    // read by one-row products; weights read twice count twice
+  int64_t distinct_bytes = 0;  // distinct bytes among them
+  int64_t matrix_bytes = 0;    // weights of one parallel loop
+  int64_t multiply_adds = 0;   // of the convolutions, F32
 };
 
-// Sets `pool` to the number of threads with which a frame takes least, as a short measurement tells: products of a
-// matrix in memory and one row, and a convolution in the cache, weighed by `cost`. Takes some milliseconds, and up to
-// 64 MB meanwhile.
+// Resizes `pool` to the fastest number of threads for `cost`. Measures one-row products with a matrix in memory and a
+// convolution in cache. Takes a few milliseconds and, meanwhile, up to 64 MB.
 void ResizeToBest(const FrameCost& cost, ThreadPool* pool);
 
 }  // namespace qtts::cpu

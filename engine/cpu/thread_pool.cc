@@ -23,30 +23,31 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::microseconds;
 using std::chrono::nanoseconds;
 
-// Work below which one thread is faster: where the others poll, and where some sleep and have to be woken. 2 cores of
-// an AMD EPYC, virtual: an empty loop takes 0.1 to 0.5 us with 2 threads that poll; one that sleeps begins some 50 us
-// later. Beside other work each shared loop may wait for a thread that lost its processor in it, so short ones are not.
+// Minimum work of a shared loop: while the other threads poll, and while some sleep and must be woken. Measured on 2
+// virtual cores of an AMD EPYC: an empty loop takes 0.1 to 0.5 us with 2 polling threads; a sleeping thread starts
+// about 50 us later. Beside other work a shared loop may also wait for a preempted thread, so the limits are higher
+// than the costs.
 constexpr int64_t kWorthSharing = nanoseconds(microseconds(10)).count() * kWorkPerNanosecond;
 constexpr int64_t kWorthWaking = nanoseconds(microseconds(20)).count() * kWorkPerNanosecond;
 
-// Polls for so long before sleeping: longer than nearly all gaps between the loops of a frame.
+// Polling time before a thread sleeps: longer than nearly all gaps between the loops of a frame.
 constexpr nanoseconds kPoll = microseconds(50);
-// From then on a poller lets others that wait for its processor go first.
+// After this time a polling thread yields its CPU to waiting threads.
 constexpr nanoseconds kPollAlone = microseconds(5);
-// A call of sched_yield() that took longer ran somebody else.
+// A sched_yield() that takes longer than this ran another thread.
 constexpr nanoseconds kYieldAlone = microseconds(10);
-// Looks at the flag between two looks at the clock.
+// Polls between two reads of the clock.
 constexpr int kLooks = 32;
 
 void Pause() {
 #if defined(__x86_64__) || defined(__i386__)
   _mm_pause();
 #elif defined(__aarch64__)
-  asm volatile("isb" ::: "memory");  // as long as an x86 pause; `yield` does nothing on most processors
+  asm volatile("isb" ::: "memory");  // takes as long as x86 pause; `yield` is a no-op on most CPUs
 #endif
 }
 
-// Polls until ready(), or until polling is a waste: then false.
+// Polls until ready(). Returns false if polling has become a waste of CPU time.
 template <typename Ready>
 bool Poll(const Ready& ready) {
   const Clock::time_point begin = Clock::now();
@@ -72,14 +73,14 @@ struct Part {
   uint32_t end = 0;
 };
 
-// Takes half of what is left, so that parts get smaller towards the end and all threads end together.
+// Takes half of the remaining grains, so that parts get smaller and all threads finish together.
 std::optional<Part> Take(std::atomic<uint64_t>* range) {
   uint64_t bounds = range->load(std::memory_order_relaxed);
   while (BeginOf(bounds) < EndOf(bounds)) {
     const uint32_t begin = BeginOf(bounds);
     const uint32_t end = EndOf(bounds);
     const uint32_t part_end = begin + (end - begin + 1) / 2;
-    // Acquires what the owner wrote of the loop before it published the range.
+    // Acquire: the owner's writes of the loop become visible before the range's.
     if (range->compare_exchange_weak(bounds, Bounds(part_end, end), std::memory_order_acquire,
                                      std::memory_order_relaxed)) {
       return Part{begin, part_end};
@@ -151,7 +152,7 @@ void ThreadPool::Share(int64_t count, int64_t grain, Call call, const void* body
     const auto end = static_cast<uint32_t>(grains * (i + 1) / shares);
     ranges_[static_cast<size_t>(i)].bounds.store(Bounds(begin, end), std::memory_order_release);
   }
-  // Either a worker that goes to sleep sees the new generation, or it is seen here and woken.
+  // A worker about to sleep either sees the new generation or is counted in sleepers_ and woken here.
   generation_.fetch_add(1, std::memory_order_seq_cst);
   if (sleepers_.load(std::memory_order_seq_cst) > 0) generation_.notify_all();
   RunParts(0);
@@ -177,7 +178,7 @@ void ThreadPool::RunParts(int thread) noexcept {
       done += part->end - part->begin;
     }
   }
-  // The loop may end with this, so it is touched no more.
+  // The loop may end here, so its members must not be accessed any more.
   if (done > 0 && pending_.fetch_sub(done, std::memory_order_acq_rel) == done && thread != 0) pending_.notify_one();
 }
 

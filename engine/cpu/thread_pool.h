@@ -15,25 +15,25 @@
 
 namespace qtts::cpu {
 
-// The unit of ParallelFor()'s `work` is a multiply-add of an F32 matrix product whose operands lie in the cache: a
-// thread makes about this many a nanosecond.
+// Unit of ParallelFor()'s `work`: one multiply-add of an F32 matrix product with operands in cache. A thread does about
+// this many per nanosecond.
 inline constexpr int64_t kWorkPerNanosecond = 40;
 
-// The work of reading `bytes` of weights once, which bounds a product of a matrix and one row: at 40 GB/s a thread, as
-// from a cache. What comes from memory takes longer and is far above the limits anyway.
+// Work of reading `bytes` of weights once, which bounds a one-row product: 40 GB/s per thread, the rate of a cache.
+// Reads from memory are slower, but are far above the sharing limits in any case.
 constexpr int64_t WorkOfReading(int64_t bytes) { return bytes * kWorkPerNanosecond / 40; }
 
-// Runs the parts of one loop at a time on a fixed set of threads, the caller's among them. Each thread begins with its
-// own share of the loop, the same one in every loop of that size, and then helps the others with theirs: a thread that
-// the system has taken off its processor holds up the part it is in, no other.
+// Runs one parallel loop at a time on a fixed set of threads, including the caller's. Each thread first runs its own
+// share of the loop, the same share in every loop of that size, then steals from the others. So a preempted thread
+// delays only the part that it is running.
 //
-// Between loops a thread polls for some 50 us, then sleeps. It sleeps at once where it would poll in somebody's way:
-// where the pool has more threads than processors, or others take the processor while it polls.
+// Between loops a thread polls for about 50 us, then sleeps. It sleeps at once if the pool has more threads than the
+// process has CPUs, and stops polling if another thread needs its CPU.
 //
-// Owned and called by one thread; only the loop bodies run elsewhere.
+// Owned and called by one thread. Only loop bodies run on other threads.
 class ThreadPool {
  public:
-  // `threads` in all, the caller included; at least 1. Throws what std::thread throws.
+  // `threads`: total, including the caller; at least 1. Throws what std::thread throws.
   explicit ThreadPool(int threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -41,14 +41,14 @@ class ThreadPool {
 
   int threads() const { return threads_.load(std::memory_order_relaxed); }
 
-  // Ends or starts threads until there are `threads`: from 1 to the number with which the pool was made. Throws what
-  // std::thread throws, and then has fewer.
+  // Changes the number of threads: from 1 to the number given to the constructor. Throws what std::thread throws; the
+  // pool then has fewer threads.
   void Resize(int threads);
 
-  // Calls body(begin, end) on disjoint ranges that cover [0, count), each beginning at a multiple of `grain`, and
-  // returns when all are done. `work` is the whole loop's: small loops run in the caller, where sharing would cost more
-  // than it gains. Bodies must not call the pool. The first exception of a body is thrown again here, when no part runs
-  // any more; parts not begun by then are left out.
+  // Calls body(begin, end) on disjoint ranges that cover [0, count), each starting at a multiple of `grain`. Returns
+  // when all are done. `work` is that of the whole loop: small loops run in the calling thread. Bodies must not call
+  // the pool. The first exception of a body is rethrown here after all running parts have returned; parts that have not
+  // started by then are skipped.
   template <typename Body>
   void ParallelFor(int64_t count, int64_t grain, int64_t work, const Body& body) {
     if (count <= 0) return;
@@ -63,9 +63,9 @@ class ThreadPool {
   }
 
  private:
-  // Written by different threads: on cache lines of their own.
+  // Data written by different threads is kept on separate cache lines.
   static constexpr size_t kCacheLine = 64;
-  // The grains [begin, end) of a thread's share that nobody has taken yet.
+  // The grains [begin, end) of a thread's share that are not taken yet.
   struct alignas(kCacheLine) Range {
     std::atomic<uint64_t> bounds{0};
   };
@@ -75,14 +75,15 @@ class ThreadPool {
   void Share(int64_t count, int64_t grain, Call call, const void* body);
   void End(int threads);
   void Work(int thread);
-  // Takes parts until none is left: its own share's, then the others'.
+  // Runs parts until none is left: first of the thread's own share, then of the others'.
   void RunParts(int thread) noexcept;
   void RunPart(int64_t begin, int64_t end) noexcept;
 
   std::vector<std::thread> workers_;
-  std::unique_ptr<Range[]> ranges_;  // one a thread
+  std::unique_ptr<Range[]> ranges_;  // one per thread
 
-  // The loop. Written by the owner while all ranges are empty; read by who took a part, which keeps it from ending.
+  // The current loop. The owner writes it while all ranges are empty. A thread reads it after taking a part, which
+  // keeps the loop from ending.
   Call call_ = nullptr;
   const void* body_ = nullptr;
   int64_t count_ = 0;
@@ -91,11 +92,11 @@ class ThreadPool {
   std::exception_ptr error_ QTTS_GUARDED_BY(error_mutex_);
   std::atomic<bool> failed_{false};
 
-  alignas(kCacheLine) std::atomic<uint32_t> generation_{0};  // counts loops, to wake workers
+  alignas(kCacheLine) std::atomic<uint32_t> generation_{0};  // number of loops so far; workers wait for it to change
   std::atomic<int> threads_{1};
-  std::atomic<bool> crowded_{false};                      // more threads than processors
-  alignas(kCacheLine) std::atomic<int> sleepers_{0};      // workers asleep, or about to be
-  alignas(kCacheLine) std::atomic<uint32_t> pending_{0};  // grains not done yet
+  std::atomic<bool> crowded_{false};                  // more threads than CPUs
+  alignas(kCacheLine) std::atomic<int> sleepers_{0};  // workers that sleep or are about to
+  alignas(kCacheLine) std::atomic<uint32_t> pending_{0};
 };
 
 }  // namespace qtts::cpu

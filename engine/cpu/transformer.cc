@@ -10,11 +10,11 @@
 namespace qtts::cpu {
 namespace {
 
-// Positions whose rotations are kept; later ones are computed when they come, once per row.
+// Positions with precomputed rotations. Those of later positions are computed once per row.
 constexpr int64_t kKeptRotations = 64;
 
-// A multiply-add of attention takes about as long as this many of a matrix product: with it, the pieces of a prompt of
-// 12,000 tokens take 8 to 18 ms each from its beginning to its end (bundled voice, two busy cores).
+// Cost of a multiply-add of attention, in multiply-adds of a matrix product. With this value the pieces of a prompt of
+// 12,000 tokens take 8 to 18 ms each, from first to last (bundled voice, two busy cores).
 constexpr int64_t kAttentionCost = 4;
 
 std::vector<float> FloatsOrNone(const std::optional<TensorView>& tensor) {
@@ -43,7 +43,7 @@ Transformer::Transformer(const TransformerConfig& config, const TransformerWeigh
     : config_(config), pool_(pool), final_norm_(FloatsOf(weights.norm)) {
   layers_.reserve(weights.layers.size());
   for (const TransformerLayerWeights& layer : weights.layers) layers_.emplace_back(layer, packer);
-  // As the reference: the angle is an F32 product of the position and an F32 frequency.
+  // As in the reference: the angle is the F32 product of the position and an F32 frequency.
   for (int i = 0; i < config.head_dim / 2; ++i) {
     const float exponent = static_cast<float>(2 * i) / static_cast<float>(config.head_dim);
     inverse_frequencies_.push_back(1.0F / std::pow(config.rope_theta, exponent));
@@ -124,7 +124,7 @@ void Transformer::Attention(int index, float* x) {
   }
   Linear::RunTogether(pool_, normed_.data(), m, {{&layer.q, q_.data()}, {&layer.k, k_.data()}, {&layer.v, v_.data()}});
 
-  int64_t visible = 0;  // keys of all rows together
+  int64_t visible = 0;  // number of keys attended to by all rows
   for (int64_t i = 0; i < m; ++i) {
     const Row& row = rows_[static_cast<size_t>(i)];
     const float* const cosines = rotations_.data() + i * head_dim;
@@ -142,7 +142,7 @@ void Transformer::Attention(int index, float* x) {
         config_.sliding_window == 0 ? row.position + 1 : std::min<int64_t>(row.position + 1, config_.sliding_window);
   }
 
-  // Parts are (row, head) pairs.
+  // The unit of work is a (row, head) pair.
   const int64_t heads = config_.num_heads;
   pool_.ParallelFor(m * heads, 1, 2 * visible * config_.q_width(), [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end;) {
@@ -156,7 +156,7 @@ void Transformer::Attention(int index, float* x) {
 }
 
 void Transformer::AttendRow(int index, int64_t row, int64_t first_head, int64_t end_head) {
-  // Threads of the pool come here at once: scratch of their own, kept for the next call.
+  // Called by all pool threads at once: each has its own scratch, reused from call to call.
   thread_local std::vector<KeyValueSpan> spans;
   thread_local std::vector<float> scores;
   const Row& place = rows_[static_cast<size_t>(row)];

@@ -13,26 +13,26 @@
 
 namespace qtts::cpu {
 
-// Rows that continue one sequence: the next `rows` positions of `cache`.
+// The next `rows` rows of one sequence, whose KV cache is `cache`.
 struct SequenceRows {
   KvCache* cache = nullptr;
   int64_t rows = 1;
 };
 
-// A pre-norm decoder-only transformer (spec 4, 5, 7.3): grouped-query attention with RoPE in
-// split-half pairing, SiLU-gated MLP; q/k norm, biases, LayerScale and a sliding window where config
-// and weights have them. Serves talker, code predictor and the codec's pre-transformer.
+// A pre-norm decoder-only transformer (spec 4, 5, 7.3): grouped-query attention, RoPE in split-half pairing, SiLU-gated
+// MLP. Config and weights decide on q/k norm, biases, LayerScale and a sliding window. Used by talker, code predictor
+// and the codec's pre-transformer.
 //
-// Holds views of the weights, and scratch memory: not thread-safe.
+// Holds views of the weights, and scratch memory. Not thread-safe.
 class Transformer {
  public:
-  // Products in the packer's arithmetic; without one, F32 on the mapped weights.
+  // Products use the packer's arithmetic, or F32 on the mapped weights if `packer` is null.
   Transformer(const TransformerConfig& config, const TransformerWeights& weights, ThreadPool& pool,
               WeightPacker* packer = nullptr);
 
-  // Runs the rows of `sequences`, lying one after the other in x [rows of all][hidden], through all
-  // layers and the final norm, in place, and extends the caches. A row sees its own sequence only;
-  // its result does not depend on how a sequence is cut into calls. May throw std::bad_alloc.
+  // Runs the rows of `sequences`, consecutive in x [rows of all][hidden], through all layers and the final norm, in
+  // place, and extends the caches. A row attends to its own sequence only. Its result does not depend on how the
+  // sequence is split into calls. May throw std::bad_alloc.
   void Forward(std::span<const SequenceRows> sequences, float* x);
 
   const TransformerConfig& config() const { return config_; }
@@ -62,7 +62,7 @@ class Transformer {
   void Mlp(const Layer& layer, float* x);
   // x += scale * branch_, row by row; no scale if `scale` is empty.
   void AddBranch(const std::vector<float>& scale, float* x);
-  // Cosines, then sines, of a position's angles, [head_dim].
+  // The cosines, then the sines, of the angles of `position`: [head_dim].
   void RotationOf(int64_t position, float* rotation) const;
 
   TransformerConfig config_;
@@ -70,9 +70,9 @@ class Transformer {
   std::vector<Layer> layers_;
   std::vector<float> final_norm_;
   std::vector<float> inverse_frequencies_;  // [head_dim / 2]
-  std::vector<float> first_rotations_;      // of the first positions: all that the predictor uses
+  std::vector<float> first_rotations_;      // precomputed for the first positions; the predictor needs no others
 
-  // Scratch, for the rows of one call.
+  // Scratch for the rows of one call.
   std::vector<Row> rows_;
   std::vector<float> rotations_;  // [rows][head_dim]
   std::vector<float> normed_;     // [rows][hidden]

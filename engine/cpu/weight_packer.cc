@@ -17,15 +17,15 @@ namespace qtts::cpu {
 namespace {
 
 constexpr size_t kLargePage = size_t{2} << 20;
-// Memory is taken in pieces of so many large pages, so that little of the last is left over.
+// Large pages per chunk: many, so that little of the last chunk is wasted.
 constexpr size_t kChunkPages = 4;
 constexpr size_t kCacheLine = 64;
 
-// Cost of packing a weight, in multiply-adds of a matrix product.
+// Cost of packing one weight, in multiply-adds of a matrix product.
 constexpr int64_t kPackingWork = 40;
-// Bytes that a thread copies at least.
+// Minimum bytes that a thread copies.
 constexpr int64_t kCopyGrain = 1 << 18;
-// Weights that a thread narrows at least.
+// Minimum weights that a thread converts to F16.
 constexpr int64_t kHalfGrain = 4096;
 
 size_t RoundUp(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
@@ -46,7 +46,7 @@ std::byte* WeightPacker::Allocate(size_t bytes) {
     auto* const memory = static_cast<std::byte*>(std::aligned_alloc(kLargePage, size));
     if (memory == nullptr) throw std::bad_alloc();
     chunks_.emplace_back(memory);
-    // Only advice: where there are no large pages, small ones do.
+    // Advice only: without large pages the allocation uses small ones.
     madvise(memory, size, MADV_HUGEPAGE);
     next_ = memory;
     left_ = size;

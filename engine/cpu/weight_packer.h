@@ -18,41 +18,42 @@
 
 namespace qtts::cpu {
 
-// Makes the weights of an arithmetic out of those of the checkpoint, and owns them: in large pages where the system
-// has them, since a frame reads all of them. Used while a model is built, by one thread; what it gave lives as long as
-// it does.
+// Converts the checkpoint's weights to the format of an arithmetic, and owns the result. Uses large pages if the system
+// has them, since a frame reads all weights. Used by one thread while a model is built. Its results are valid as long
+// as it lives.
 class WeightPacker {
  public:
-  // What has been packed and is not read any more, as it lay in memory.
+  // Called with memory of the checkpoint that has been packed and is not read any more.
   using Release = std::function<void(std::span<const std::byte>)>;
 
-  // kBF16 needs HasBF16Products(). What `cache` has is taken from there, and not released; it gets what it lacks.
+  // kBF16 needs HasBF16Products(). Weights found in `cache` are copied from there and not released; others are packed
+  // and added to it.
   WeightPacker(Arithmetic arithmetic, ThreadPool& pool, Release release = nullptr, PackedCache* cache = nullptr);
   ~WeightPacker();
   WeightPacker(const WeightPacker&) = delete;
   WeightPacker& operator=(const WeightPacker&) = delete;
 
   Arithmetic arithmetic() const { return arithmetic_; }
-  // Of the codes of the arithmetic, which is kInt8 or kInt4.
+  // Bits of a code; for kInt8 and kInt4 only.
   CodeBits bits() const { return arithmetic_ == Arithmetic::kInt4 ? CodeBits::k4 : CodeBits::k8; }
 
-  // `w` quantised. May throw std::bad_alloc, as may the other.
+  // Quantises `w`. This and the next two functions may throw std::bad_alloc.
   QuantizedView Quantize(const MatrixView& w);
 
-  // `w` in BF16: itself where it is that.
+  // Converts `w` to BF16. Returns `w` itself if it is BF16 already.
   MatrixView ToBF16(const MatrixView& w);
 
-  // `w` in F16: itself where it has 16 bits already, where a number of it is too large, or where the processor does not
-  // read F16 as fast as F32.
+  // Converts `w` to F16. Returns `w` itself if its elements have 16 bits, if a value is too large for F16, or if this
+  // CPU's F16 loads are slower than F32.
   TensorView ToHalf(const TensorView& w);
 
-  // As given to the constructor.
+  // The constructor's arguments.
   const Release& release() const { return release_; }
   PackedCache* cache() const { return cache_; }
 
-  // Memory taken.
+  // Bytes of memory allocated.
   size_t bytes() const { return bytes_; }
-  // Tells that `w` has been packed, here or elsewhere, and is not read any more.
+  // Reports that `w` has been packed, here or elsewhere, and is not read any more.
   void AddReplaced(const MatrixView& w) const;
 
  private:
@@ -61,7 +62,7 @@ class WeightPacker {
   };
 
   std::byte* Allocate(size_t bytes);
-  // A copy of what the cache has of the tensor whose data is at `weight`; null if nothing.
+  // A copy of the cache's entry for the tensor whose data is at `weight`; null if there is none.
   const std::byte* TakeKept(const void* weight, size_t bytes);
   void Keep(const void* weight, const void* packed, size_t bytes) const;
 
@@ -70,7 +71,7 @@ class WeightPacker {
   const Release release_;     // may be null
   PackedCache* const cache_;  // may be null
   std::vector<std::unique_ptr<std::byte, Free>> chunks_;
-  size_t left_ = 0;  // free bytes at the end of the last chunk
+  size_t left_ = 0;  // free bytes in the last chunk
   std::byte* next_ = nullptr;
   size_t bytes_ = 0;
 };

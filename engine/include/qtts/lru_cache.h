@@ -12,15 +12,15 @@
 
 namespace qtts {
 
-// Values by key, bounded in number and bytes: where there is no room, those not used for longest go.
-// For some dozens of values. Not thread-safe.
+// A cache bounded in number of values and in bytes. Evicts the least recently used values. Find() is linear: for some
+// dozens of values. Not thread-safe.
 template <typename Value>
 class LruCache {
  public:
   explicit LruCache(size_t most_values, size_t most_bytes = SIZE_MAX)
       : most_values_(most_values), most_bytes_(most_bytes) {}
 
-  // Null if there is none. Valid until the next Insert().
+  // Returns null if there is none. Valid until the next Insert().
   const Value* Find(std::string_view key) {
     const auto found =
         std::find_if(entries_.begin(), entries_.end(), [&](const Entry& entry) { return entry.key == key; });
@@ -29,7 +29,7 @@ class LruCache {
     return &found->value;
   }
 
-  // For a key that is not there. A value of more bytes than all may have is not kept.
+  // `key` must not be in the cache. A value of more than `most_bytes` is not kept.
   void Insert(std::string key, Value value, size_t bytes = 0) {
     if (bytes > most_bytes_) return;
     entries_.push_front({std::move(key), std::move(value), bytes});
@@ -53,7 +53,7 @@ class LruCache {
   size_t most_values_;
   size_t most_bytes_;
   size_t bytes_ = 0;
-  std::list<Entry> entries_;  // the last used first
+  std::list<Entry> entries_;  // most recently used first
 };
 
 }  // namespace qtts
