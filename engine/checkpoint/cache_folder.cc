@@ -19,7 +19,7 @@ namespace qtts {
 namespace {
 
 constexpr mode_t kOwnerAlone = 0700;
-constexpr size_t kTemporarySuffix = 7;  // ".XXXXXX" behind the extension, see WritePackedFile()
+constexpr size_t kTemporarySuffix = 7;  // ".XXXXXX" after the extension, see WritePackedFile()
 
 std::string ErrorText(int error) { return std::generic_category().message(error); }
 
@@ -89,7 +89,7 @@ Status CheckRoom(const std::string& folder, uint64_t bytes, const CacheLimits& l
 }
 
 void NoteUse(const std::string& path) {
-  // Not the time of modification: by that, whoever has the file mapped sees that it was overwritten.
+  // The modification time stays: a process that has the file mapped detects an overwrite by it.
   const timespec times[] = {{0, UTIME_NOW}, {0, UTIME_OMIT}};
   (void)utimensat(AT_FDCWD, path.c_str(), times, 0);
 }

@@ -10,30 +10,31 @@
 
 namespace qtts {
 
-// The user's folder for packed files (PackedFile), which can be made again: $XDG_CACHE_HOME/qttssrc, or
-// $HOME/.cache/qttssrc where that variable is unset or no absolute path. Made for its owner alone if it is not there.
-// Not ok where there is none, and says why: QTTS_NO_CACHE is set, there is no home, it cannot be made, it belongs to
-// somebody else or others may write to it.
+// The user's cache folder for packed files (PackedFile): $XDG_CACHE_HOME/qttssrc, or $HOME/.cache/qttssrc if that
+// variable is unset or not an absolute path. Created with access for the owner only. An error states the reason:
+// QTTS_NO_CACHE is set, there is no home folder, the folder cannot be created, another user owns it, or others may
+// write to it.
 Result<std::string> CacheFolder();
 
 constexpr const char* kPackedExtension = ".packed";
 
-// What keeps the folder from growing without bound.
+// Limits of the cache folder.
 struct CacheLimits {
-  uint64_t most_bytes = uint64_t{4} << 30;  // of all packed files
-  uint64_t leave_free = uint64_t{1} << 30;  // on the disk
+  uint64_t most_bytes = uint64_t{4} << 30;  // total of all packed files
+  uint64_t leave_free = uint64_t{1} << 30;  // free space to keep on the disk
   std::chrono::hours unused = std::chrono::hours(90 * 24);
-  std::chrono::hours abandoned = std::chrono::hours(24);  // writing takes far less
+  std::chrono::hours abandoned = std::chrono::hours(24);  // age of a temporary file; a write takes far less
 };
 
-// Whether `bytes` more may be written to the folder; else why not.
+// Checks that `bytes` more may be written to the folder.
 Status CheckRoom(const std::string& folder, uint64_t bytes, const CacheLimits& limits = {});
 
-// Notes that a packed file is used now: sets its time of access, whatever the mount's rules are for that.
+// Marks a packed file as used now: sets its access time explicitly, since mount options may disable automatic updates.
 void NoteUse(const std::string& path);
 
-// Removes packed files other than `keep` that were not used for `unused`, then those used least recently until all take
-// `most_bytes`, and what writers left that came to a sudden end. A process that has one mapped keeps it.
+// Removes packed files except `keep`: those not used for `unused`, then the least recently used until the total is at
+// most `most_bytes`. Also removes temporary files of writers that were killed. A process that has a removed file mapped
+// keeps its mapping.
 void TrimCache(const std::string& folder, const std::string& keep, const CacheLimits& limits = {});
 
 }  // namespace qtts

@@ -18,7 +18,7 @@ namespace {
 constexpr std::string_view kDialectSuffix = "_dialect";
 constexpr const char* kWanted = "; give the folder of a Qwen3-TTS-12Hz checkpoint as published";
 
-// What is wrong with a folder that has no config.json, as far as its content tells.
+// The error for a folder without config.json. Looks at the folder's content to say what it is.
 Status NotAModel(const std::string& folder) {
   namespace fs = std::filesystem;
   std::error_code error;
@@ -37,7 +37,7 @@ Status NotAModel(const std::string& folder) {
   return Status::NotFound(folder + "/config.json: no such file" + kWanted);
 }
 
-// Languages that are reached only through a speaker (spec 12).
+// Dialects, which only a speaker selects (spec 12).
 bool IsDialect(const std::string& language, const std::map<std::string, std::string>& dialects) {
   return language.ends_with(kDialectSuffix) ||
          std::any_of(dialects.begin(), dialects.end(), [&](const auto& entry) { return entry.second == language; });
@@ -54,8 +54,8 @@ Result<std::shared_ptr<const Checkpoint>> Checkpoint::Open(const std::string& fo
   if (!generation_json.ok() && generation_json.status().code() != StatusCode::kNotFound) {
     return generation_json.status();
   }
-  // A missing one is reported after config.json has been judged: a folder of another kind is better
-  // named as such.
+  // A missing codec config is reported after config.json was checked: a folder of another kind gets an error that says
+  // so.
   const std::string codec_folder = folder + "/speech_tokenizer";
   const Result<std::string> codec_json = ReadSmallFile(codec_folder + "/config.json");
   if (!codec_json.ok() && codec_json.status().code() != StatusCode::kNotFound) return codec_json.status();

@@ -16,13 +16,12 @@
 
 namespace qtts {
 
-// A model folder as published (spec 1.1), opened: configs parsed, weight files mapped, every tensor
-// of the synthesis path found and checked. Immutable and thread-safe; the views inside point into
-// its mappings.
+// An open model folder as published (spec 1.1): configs parsed, weight files mapped, all tensors for synthesis found
+// and checked. Immutable and thread-safe. Its views point into its mappings.
 class Checkpoint {
  public:
-  // Opens `folder`. Reads configs and headers, no weights. Anything missing, misshapen, truncated
-  // or oversized is one error that names file, tensor or key, expected and found.
+  // Opens `folder`. Reads configs and headers, not weights. The first missing, malformed, truncated or oversized item
+  // is an error that names the file, the tensor or key, and the expected and found values.
   static Result<std::shared_ptr<const Checkpoint>> Open(const std::string& folder);
 
   const std::string& folder() const { return folder_; }
@@ -32,32 +31,30 @@ class Checkpoint {
   const CodecWeights& codec() const { return codec_; }
   ModelInfo Info() const;
 
-  // Whether the weight files are what they were when they were opened; else kUnreadable. Who computes with weights asks
-  // after it did and before it hands the outcome out. Takes about a microsecond.
+  // Checks that the weight files have not changed since they were opened; otherwise kUnreadable. Call it after a
+  // computation with weights and before its result is used. Takes about 1 us.
   Status CheckFiles() const;
 
-  // Tells the weights apart from any others, and from themselves after a change of their files. Reads as much as
-  // Fingerprint().
+  // Identifies the weights. Differs for other weights and after a change of the files. Reads as much as Fingerprint().
   std::string Identity() const;
 
-  // The tensor whose view's data this is: "model/" or "codec/" and its name; empty if it is none.
+  // Name of the tensor with this data pointer, with the prefix "model/" or "codec/"; empty if there is none.
   std::string NameOf(const void* data) const;
 
-  // Lets go of the memory that weights take which have been packed into something else: they may be read again, from
-  // the file.
+  // Releases the physical memory of weights that have been packed elsewhere. They can still be read, again from the
+  // file.
   void Release(std::span<const std::byte> weights) const;
 
-  // The encoders that clone voices: their configs, and views of their weights. kInvalidArgument where
-  // the checkpoint is no Base one; else the errors of Open().
+  // The encoders that clone voices: configs and views of their weights. kInvalidArgument if the checkpoint is not a
+  // Base one; otherwise the errors of Open().
   struct VoiceEncoder {
     VoiceEncoderConfig config;
     VoiceEncoderWeights weights;
   };
   Result<VoiceEncoder> OpenVoiceEncoder() const;
 
-  // Tells models apart whose voices are not each other's, in hexadecimal digits: a checksum of small
-  // tensors that any training changes, of the talker, the codec and, in Base, the speaker encoder.
-  // Reads some ten kB of weights.
+  // Identifies models with compatible voices, in hexadecimal digits. A checksum of small tensors that any training
+  // changes: of the talker, the codec and, for Base, the speaker encoder. Reads about ten kB of weights.
   std::string Fingerprint() const;
 
  private:

@@ -7,15 +7,15 @@
 
 #include "checkpoint/json_reader.h"
 
-// A key that is not there has the default of the official classes: their writer leaves out what equals
-// it. Only the keys without a default are required.
+// A missing key gets the default of the official classes, whose writer omits defaults. Only keys without a default are
+// required.
 namespace qtts {
 namespace {
 
 using nlohmann::json;
 
-// Bounds far above any model of this kind. They keep every product of two or three sizes inside 64
-// bits, and a hostile config from asking for absurd loops.
+// Bounds far above any real model. With them, products of two or three sizes fit 64 bits, and a hostile config cannot
+// cause absurdly long loops.
 constexpr int kMaxWidth = 1 << 16;
 constexpr int kMaxHeads = 1 << 10;
 constexpr int kMaxHeadDim = 1 << 10;
@@ -25,7 +25,7 @@ constexpr int kMaxGroups = 64;
 constexpr int kMaxStages = 8;
 constexpr int kMaxRate = 1 << 10;
 constexpr int kMaxFrameSamples = 1 << 20;
-constexpr int kControlRows = 1024;  // the talker's last rows, never spoken (spec 6)
+constexpr int kControlRows = 1024;  // the talker's last rows, never sampled (spec 6)
 constexpr int kMinSampleRate = 8000;
 constexpr int kMaxSampleRate = 192000;
 
@@ -43,7 +43,7 @@ constexpr TransformerDefaults kTalkerDefaults = {1024, 2048, 20, 16, 2, 0, 32768
 constexpr TransformerDefaults kPredictorDefaults = {1024, 3072, 5, 16, 8, 128, 32768, 1e-6F};
 constexpr TransformerDefaults kCodecDefaults = {1024, 3072, 8, 16, 16, 0, 8000, 1e-5F};
 
-// ASCII only, so that no locale has a say.
+// ASCII only, hence independent of the locale.
 std::string Lower(std::string text) {
   for (char& c : text) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
   return text;
@@ -51,7 +51,7 @@ std::string Lower(std::string text) {
 
 std::string UpTo(int limit) { return "at most " + std::to_string(limit); }
 
-// What would make the rotary embedding or the attention another function than spec 4 and 7.3 have.
+// Refuses settings that would change rotary embedding or attention from spec 4 and 7.3.
 void RefuseVariants(JsonFields* fields) {
   const std::string activation = fields->String("hidden_act", "silu");
   if (activation != "silu" && activation != "swish") fields->Refuse("hidden_act", "\"silu\"", StatusCode::kUnsupported);
@@ -64,7 +64,7 @@ void RefuseVariants(JsonFields* fields) {
   }
 }
 
-// For talker and predictor, whose embeddings and heads are separate tensors.
+// For talker and predictor, which have separate tensors for embeddings and heads.
 void RefuseTying(JsonFields* fields) {
   if (fields->Bool("tie_word_embeddings", false)) {
     fields->Refuse("tie_word_embeddings", "false", StatusCode::kUnsupported);
@@ -92,7 +92,7 @@ TransformerConfig ReadTransformer(JsonFields* fields, const TransformerDefaults&
   return t;
 }
 
-// A name -> id map of rows of the talker's codec table.
+// Reads a map of names to rows of the talker's codec table.
 std::map<std::string, int> ReadIds(JsonFields* parent, const char* key, int rows) {
   JsonFields fields = parent->Object(key, /*optional=*/true);
   std::map<std::string, int> ids;
@@ -106,8 +106,8 @@ std::map<std::string, int> ReadIds(JsonFields* parent, const char* key, int rows
   return ids;
 }
 
-// speaker -> dialect. Fine-tuned checkpoints keep entries of speakers and dialects they dropped:
-// those say nothing.
+// Reads the map of speakers to dialects. Fine-tuned checkpoints keep entries of removed speakers and dialects; these
+// are ignored.
 std::map<std::string, std::string> ReadDialects(JsonFields* parent, const TalkerConfig& talker) {
   JsonFields fields = parent->Object("spk_is_dialect", /*optional=*/true);
   std::map<std::string, std::string> dialects;
@@ -171,7 +171,7 @@ TalkerConfig ReadTalker(JsonFields* fields) {
   return talker;
 }
 
-// An array of positive integers; `product` is multiplied by each.
+// Reads an array of positive integers and multiplies `product` by each.
 std::vector<int> ReadRates(JsonFields* fields, const char* key, std::vector<int> fallback, int64_t* product) {
   std::vector<int> rates = std::move(fallback);
   if (const json* value = fields->Find(key)) {
@@ -187,7 +187,7 @@ std::vector<int> ReadRates(JsonFields* fields, const char* key, std::vector<int>
     }
     rates = value->get<std::vector<int>>();
   }
-  // Saturates above any frame length that is accepted.
+  // Saturates above the largest accepted frame length.
   for (const int rate : rates) *product = std::min<int64_t>(*product * rate, int64_t{kMaxFrameSamples} * kMaxRate);
   return rates;
 }
@@ -208,7 +208,7 @@ CodecConfig ReadCodec(JsonFields* document) {
   codec.latent_dim = fields.Int("latent_dim", 1, kMaxWidth, 1024);
   codec.decoder_dim = fields.Int("decoder_dim", 1, kMaxWidth, 1536);
   codec.num_quantizers = fields.Int("num_quantizers", 2, kMaxGroups, 16);
-  // The official decoder has one whatever the config says.
+  // The official decoder always has one, whatever the config says.
   codec.num_semantic_quantizers = fields.Int("num_semantic_quantizers", 0, kMaxGroups, 1);
   if (codec.num_semantic_quantizers != 1) {
     fields.Refuse("num_semantic_quantizers", "1", StatusCode::kUnsupported);
@@ -228,12 +228,12 @@ CodecConfig ReadCodec(JsonFields* document) {
   return codec;
 }
 
-// "<file>: <what>": what two files disagree about.
+// "<file>: …": error for two files that contradict each other.
 Status Disagreement(const std::string& file, const std::string& key, int found, const std::string& expected) {
   return Status::CorruptModel(file + ": " + key + " is " + std::to_string(found) + ", expected " + expected);
 }
 
-// Every code the talker and predictor can choose must have a codeword.
+// Every code that talker and predictor can sample must have a codeword.
 Status CheckTogether(const ModelConfig& config, const std::string& model_file) {
   const CodecConfig& codec = config.codec;
   if (config.talker.num_code_groups != codec.num_quantizers) {
@@ -267,12 +267,12 @@ GenerationSettings ReadGeneration(JsonFields* fields) {
   settings.talker = ReadSampling(fields, "", "do_sample");
   settings.predictor = ReadSampling(fields, "subtalker_", "subtalker_dosample");
   settings.repetition_penalty = fields->Positive("repetition_penalty", 100, settings.repetition_penalty);
-  // 2048 is what the official package falls back to where the file has no such key.
+  // 2048 is the official package's default for a missing key.
   settings.max_new_tokens = fields->Int("max_new_tokens", 2, INT_MAX, 2048);
   return settings;
 }
 
-// The parts of config.json above talker_config.
+// Checks the part of config.json above talker_config.
 Status CheckKind(JsonFields* fields) {
   const std::string type = fields->String("model_type", "");
   if (type.starts_with("qwen3_tts_tokenizer")) {
@@ -300,7 +300,7 @@ ModelType ReadType(JsonFields* fields) {
 }  // namespace
 
 bool ModelConfig::supports_instruct() const {
-  // The official test is whether the size is a part of "0b6".
+  // The official test is whether "0b6" contains the size.
   return type == ModelType::kVoiceDesign ||
          (type == ModelType::kCustomVoice && std::string_view("0b6").find(size) == std::string_view::npos);
 }
@@ -328,7 +328,7 @@ Result<ModelConfig> ParseModelConfig(const std::string& folder, std::string_view
   if (config.type == ModelType::kBase) {
     const int width = config.talker.transformer.hidden_size;
     JsonFields encoder = fields.Object("speaker_encoder_config", /*optional=*/true);
-    // An x-vector is one row of the talker's input.
+    // An x-vector is one row of the talker's input, so the widths must agree.
     config.speaker_encoder_dim = encoder.Int("enc_dim", 1, kMaxWidth, width);
     if (config.speaker_encoder_dim != width) {
       encoder.Refuse("enc_dim", std::to_string(width) + ", hidden_size of talker_config");

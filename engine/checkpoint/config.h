@@ -14,7 +14,7 @@
 
 namespace qtts {
 
-// `talker_config` of config.json (spec 1.3). Ids are rows of the tables they belong to, checked.
+// `talker_config` of config.json (spec 1.3). All ids are checked to be inside their tables.
 struct TalkerConfig {
   TransformerConfig transformer;
   int vocab_size = 0;  // rows of the talker's codec table, control ids included
@@ -36,7 +36,7 @@ struct TalkerConfig {
 // `talker_config.code_predictor_config`.
 struct PredictorConfig {
   TransformerConfig transformer;
-  int vocab_size = 0;  // entries of each codebook the predictor chooses from
+  int vocab_size = 0;  // entries of each codebook that the predictor samples from
 };
 
 // `decoder_config` of speech_tokenizer/config.json (spec 1.4).
@@ -54,7 +54,7 @@ struct CodecConfig {
   int samples_per_frame = 0;           // product of all rates, checked
 };
 
-// All of a model folder's JSON that synthesis depends on.
+// All settings from the model folder's JSON files that synthesis depends on.
 struct ModelConfig {
   ModelType type = ModelType::kCustomVoice;
   std::string size;  // `tts_model_size`
@@ -69,16 +69,14 @@ struct ModelConfig {
   CodecConfig codec;
   GenerationSettings defaults;
 
-  // The official code drops the instruction of the small CustomVoice model (spec 11.20), and
-  // voice clones have none.
+  // False for the 0.6B CustomVoice model, whose instruction the official code drops (spec 11.20), and for Base.
   bool supports_instruct() const;
 };
 
-// Reads config.json, generation_config.json (may be empty: official defaults) and
-// speech_tokenizer/config.json. Keys that are not there have the default of the official classes,
-// whose writer omits them; entries of spk_is_dialect that name no speaker or no language are dropped. Untrusted input:
-// every number is range-checked, every id lies inside its table, and every product of sizes fits. Errors name `folder`,
-// the file and the key.
+// Parses config.json, generation_config.json (may be empty: official defaults) and speech_tokenizer/config.json.
+// Missing keys get the default of the official classes, whose writer omits defaults. Entries of spk_is_dialect with an
+// unknown speaker or language are dropped. Untrusted input: every number is range-checked, every id is inside its
+// table, and no product of sizes overflows. Errors name `folder`, the file and the key.
 Result<ModelConfig> ParseModelConfig(const std::string& folder, std::string_view config_json,
                                      std::string_view generation_json, std::string_view codec_json);
 

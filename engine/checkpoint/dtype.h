@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <string_view>
 
-// Kernels include this, so it includes little: they take minutes to compile.
+// Included by kernels, which take minutes to compile, so it includes little.
 namespace qtts {
 
 enum class DType { kF32, kF16, kBF16 };

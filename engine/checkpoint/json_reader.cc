@@ -18,7 +18,7 @@ using nlohmann::json;
 constexpr size_t kMaxDepth = 16;
 constexpr size_t kMaxQuoted = 100;
 
-// A first pass over a document that builds nothing and looks for what json::parse() lets through.
+// A first pass over a document. It builds nothing and looks for errors that json::parse() accepts.
 class StrictCheck : public json::json_sax_t {
  public:
   bool null() override { return true; }
@@ -56,11 +56,11 @@ class StrictCheck : public json::json_sax_t {
     return true;
   }
 
-  std::vector<std::set<std::string>> keys_;  // of every object that is open
+  std::vector<std::set<std::string>> keys_;  // one set per open object
   std::string problem_;
 };
 
-// A value for a message: short, on one line.
+// Formats a value for a message: short, on one line.
 std::string Shown(const json* value) {
   if (value == nullptr) return "missing";
   if (value->is_object()) return "an object";
@@ -117,7 +117,7 @@ int JsonFields::Int(const char* key, int min, int max, std::optional<int> fallba
   const json* value = Find(key);
   if (value == nullptr && fallback.has_value() && *fallback >= min && *fallback <= max) return *fallback;
   if (value != nullptr && value->is_number_integer()) {
-    // An unsigned number beyond int64_t is beyond any int, too.
+    // An unsigned number above INT64_MAX is out of range for any int.
     const int64_t number = value->is_number_unsigned()
                                ? static_cast<int64_t>(std::min<uint64_t>(value->get<uint64_t>(), INT64_MAX))
                                : value->get<int64_t>();

@@ -10,40 +10,38 @@
 
 #include "qtts/status.h"
 
-// Reading of untrusted JSON. `file` is the name that stands in messages.
+// Reading of untrusted JSON. `file` is the name used in messages.
 namespace qtts {
 
-// Parses one document. Besides what the format forbids, refuses duplicate keys and nesting deeper
-// than 16, which no model file has.
+// Parses one document. Also refuses duplicate keys and more than 16 levels of nesting, which no model file has.
 Result<nlohmann::json> ParseJson(std::string_view text, const std::string& file);
 
-// `text` from a file, safe to show: quoted, with control characters escaped, and cut when long.
+// Quotes text of a file for a message: control characters escaped, cut if long.
 std::string Quoted(std::string_view text);
 
-// Reads the fields of one JSON object. The first field that is not as expected is remembered in a
-// Status that readers of one document share; from then on the getters return harmless values. So a
-// caller reads everything and checks once. A null is a field that is not there; a field that is not
-// there has the fallback, or is an error without one.
+// Reads the fields of one JSON object. The first invalid field is stored in a Status, which all readers of a document
+// share. After that the getters return harmless values, so a caller reads everything and checks once. A null counts as
+// missing. A missing field gives the fallback, or an error if there is none.
 //
-// Refers to the document and the status, which must outlive it.
+// Keeps references to the document and the status, which must outlive it.
 class JsonFields {
  public:
-  // `object` may be of any type; anything but an object is an error. `prefix` is the path to it, with
-  // a dot at the end ("talker_config."), or empty.
+  // `object` may have any type; a non-object is an error. `prefix` is the path to it, with a dot at the end
+  // ("talker_config."), or empty.
   JsonFields(const nlohmann::json& object, std::string file, std::string prefix, Status* status);
 
-  // An integer in [min, max], where the fallback must lie, too.
+  // An integer in [min, max]. The fallback must be in that range too.
   int Int(const char* key, int min, int max, std::optional<int> fallback = std::nullopt);
-  // A finite number in (above, most], as float; never rounded to 0.
+  // A finite number in (0, most], as float; never rounded to 0.
   float Positive(const char* key, float most, std::optional<float> fallback = std::nullopt);
   bool Bool(const char* key, std::optional<bool> fallback = std::nullopt);
   std::string String(const char* key, std::optional<std::string> fallback = std::nullopt);
-  // An object; a missing one reads as empty where `optional`.
+  // An object. A missing one reads as empty if `optional`.
   JsonFields Object(const char* key, bool optional = false);
-  // The value itself, or nullptr where it is missing or null.
+  // The value, or nullptr if it is missing or null.
   const nlohmann::json* Find(const char* key) const;
 
-  // Remembers "<file>: <prefix><key> is <value>, expected <expected>".
+  // Stores the error "<file>: <prefix><key> is <value>, expected <expected>".
   void Refuse(const std::string& key, const std::string& expected, StatusCode code = StatusCode::kCorruptModel);
 
   const Status& status() const { return *status_; }

@@ -45,7 +45,7 @@ struct Entry {
 };
 static_assert(sizeof(Entry) == 16);
 
-// Not for lengths near the largest number; those of files are far below.
+// Overflows near the largest number; lengths of files are far below.
 constexpr uint64_t FilledUp(uint64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
 template <typename T>
@@ -63,7 +63,7 @@ Status Damaged(const std::string& name, const std::string& what) {
   return Status::CorruptModel(name + ": " + what + ": it is damaged");
 }
 
-// The header filled up, without its checksum.
+// The padded header, without its checksum.
 std::string HeaderOf(const PackedFile::Key& key, std::span<const PackedFile::Blob> blobs) {
   FileHeader header = {};
   std::ranges::copy(kMagic, header.magic);
@@ -87,7 +87,7 @@ std::string HeaderOf(const PackedFile::Key& key, std::span<const PackedFile::Blo
   return text;
 }
 
-// A file that is removed unless it is renamed.
+// A temporary file, removed unless it is renamed.
 class TemporaryFile {
  public:
   explicit TemporaryFile(const std::string& path) : path_(path + ".XXXXXX"), file_(mkostemp(path_.data(), O_CLOEXEC)) {}
@@ -101,8 +101,8 @@ class TemporaryFile {
 
   bool ok() const { return file_ >= 0; }
 
-  // False where the file system is known to lack the room. Where it cannot tell, writing will. Not beyond the limit of
-  // a file's size, where the kernel would end the process (SIGXFSZ).
+  // Reserves space. Returns false if the file system lacks it, or if the size exceeds RLIMIT_FSIZE, where writing would
+  // kill the process (SIGXFSZ). If the file system cannot reserve, the error shows in Write().
   bool Reserve(uint64_t bytes) const {
     rlimit limit = {};
     if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && bytes > limit.rlim_cur) {
@@ -138,7 +138,7 @@ PackedFile::PackedFile(std::string path, MappedFile file, std::vector<Blob> blob
 Result<PackedFile> PackedFile::Open(const std::string& path, const Key& key) {
   QTTS_ASSIGN_OR_RETURN(MappedFile file, MappedFile::Open(path));
   QTTS_ASSIGN_OR_RETURN(std::vector<Blob> blobs, Parse(file.bytes(), key, path));
-  // Pages that were gone by then were read as zeros.
+  // Pages lost by truncation were read as zeros.
   QTTS_RETURN_IF_ERROR(file.Check());
   return PackedFile(path, std::move(file), std::move(blobs));
 }
@@ -183,7 +183,7 @@ Result<std::vector<PackedFile::Blob>> PackedFile::Parse(std::span<const std::byt
     blob.name = {reinterpret_cast<const char*>(file.data()) + name_offset, entry.name_bytes};
     name_offset += entry.name_bytes;
     if (!names.insert(blob.name).second) return Damaged(name, "two blobs have one name");
-    // First without filling up, which could overflow.
+    // Compare without padding first: padding could overflow.
     if (entry.bytes > file.size() - blob_offset || FilledUp(entry.bytes) > file.size() - blob_offset) {
       return Damaged(name, "a blob does not fit");
     }

@@ -15,10 +15,10 @@
 
 namespace qtts {
 
-// A file of named blobs in order, made from something else that it can be made from again: weights as a processor wants
-// them. It is never the only copy, so what is wrong with one is no error of the user's: it is made anew.
+// A file of named, ordered blobs that can be made again from other data: weights in the layout of an arithmetic. It is
+// a cache, never the only copy. A damaged file is therefore not an error for the user; it is made again.
 //
-// All numbers are little-endian. "Filled up" means with zeros to a multiple of 64 bytes.
+// All numbers are little-endian. "Padded" means padded with zeros to a multiple of 64 bytes.
 //
 //   offset  bytes
 //        0      8  "qttspack"
@@ -26,42 +26,41 @@ namespace qtts {
 //       12      4  N, number of blobs, at most 65,536
 //       16      8  length of the file
 //       24      4  H, length of the header up to the end of the names
-//       28      4  CRC-32 of the header, filled up, with zeros in place of this number
-//       32     32  key: a hash of all that the blobs were made from
-//       64   16 N  of each blob, in order: its length (8), its CRC-32 (4), the length of its name (4), 1 to 255
-//               …  the names, one after the other without separators; no two are equal
-//        H         header, filled up
-//                  blobs in order, each filled up
+//       28      4  CRC-32 of the padded header, with zeros in place of this number
+//       32     32  key: a hash of everything that the blobs were made from
+//       64   16 N  for each blob, in order: its length (8), its CRC-32 (4), the length of its name (4), 1 to 255
+//               …  the names, concatenated without separators; all different
+//        H         padding of the header
+//                  the blobs in order, each padded
 //
-// Every byte is checked: those of the header when the file is opened, those of a blob and of what fills it up by
-// IsIntact(). CRC-32 is zlib's, which finds the damage that disks and crashes do. It keeps nobody from planting a file;
-// blobs must be harmless whatever is in them.
+// Every byte is checked: the header's when the file is opened, a blob's and its padding's by IsIntact(). CRC-32 is
+// zlib's. It detects damage by disks and crashes, not a planted file: any content of a blob must be harmless.
 class PackedFile {
  public:
   using Key = std::array<std::byte, 32>;
 
   struct Blob {
     std::string_view name;
-    std::span<const std::byte> bytes;  // starts at a multiple of 64 of the file
-    uint32_t checksum = 0;             // what ChecksumOf(bytes) was when it was written
+    std::span<const std::byte> bytes;  // offset in the file: a multiple of 64
+    uint32_t checksum = 0;             // ChecksumOf(bytes) when the file was written
   };
 
-  // Maps the file and checks its header, in no more time than that takes; reads no blob. kNotFound if there is none,
-  // kCorruptModel if it is damaged, of another version or made from something else than `key` says.
+  // Maps the file and checks its header; reads no blob. kNotFound if there is no file; kCorruptModel if it is damaged,
+  // has another version or another key.
   static Result<PackedFile> Open(const std::string& path, const Key& key);
 
-  // The blobs of a file's bytes, views of these; the part of Open() that needs no file. `name` stands in messages.
-  // Untrusted input.
+  // Parses a file in memory and returns views of its blobs. The part of Open() that needs no file. `name` is for
+  // messages. Untrusted input.
   static Result<std::vector<Blob>> Parse(std::span<const std::byte> file, const Key& key, const std::string& name);
 
   const std::string& path() const { return path_; }
   const std::vector<Blob>& blobs() const { return blobs_; }
 
-  // Whether the contents of a blob that Open() or Parse() gave, and what fills it up, are what was written: reads them.
+  // True if the content and the padding of a blob of Open() or Parse() match the checksum. Reads all of it.
   // Thread-safe.
   static bool IsIntact(const Blob& blob);
 
-  // Whether the file is what it was when it was opened (MappedFile::Check()).
+  // Checks that the file has not changed since it was opened (MappedFile::Check()).
   Status Check() const { return file_.Check(); }
 
   // zlib's CRC-32.
@@ -75,10 +74,10 @@ class PackedFile {
   std::vector<Blob> blobs_;
 };
 
-// Writes `blobs`, whose checksums are set, to `path`: to a file of another name beside it, which is then renamed. So
-// readers see the old file or the whole new one, and two writers at once do no harm. The folder must exist. The file is
-// for its owner alone. Its bytes are not flushed to the disk: a file that a crash leaves half-written is found damaged.
-// On failure nothing is left, and the status says what the system said.
+// Writes `blobs` with their checksums to a temporary file in the folder of `path`, then renames it. Readers see the old
+// file or the complete new one; concurrent writers are safe. The folder must exist. Only the owner can access the file.
+// It is not flushed to disk: a file left incomplete by a crash is detected as damaged. On failure nothing is left
+// behind, and the status has the system's error.
 Status WritePackedFile(const std::string& path, const PackedFile::Key& key, std::span<const PackedFile::Blob> blobs);
 
 }  // namespace qtts

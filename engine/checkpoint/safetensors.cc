@@ -21,12 +21,12 @@ namespace {
 
 using nlohmann::json;
 
-// The released models have headers of 50 kB; what is much larger is an attack on memory.
+// Headers of the released models have 50 kB. The limit protects memory against hostile files.
 constexpr uint64_t kMaxHeaderBytes = uint64_t{16} << 20;
 constexpr size_t kMaxRank = 8;
 constexpr std::string_view kExtension = ".safetensors";
 
-// Bytes of an element of a dtype in the file's spelling; 0 for what this reader does not know.
+// Bytes per element of a dtype, given in the file's spelling; 0 if unknown.
 uint64_t ElementBytes(std::string_view dtype) {
   static constexpr std::pair<std::string_view, uint64_t> kSizes[] = {
       {"F32", 4}, {"BF16", 2}, {"F16", 2}, {"F64", 8}, {"I64", 8},  {"I32", 4},     {"I16", 2},    {"I8", 1},
@@ -48,7 +48,7 @@ std::string ShapeText(std::span<const int64_t> shape) {
   return text + "]";
 }
 
-// What files that people mistake for safetensors begin with.
+// Detects other formats that are mistaken for safetensors, by their first bytes.
 std::optional<Status> OtherFormat(std::span<const std::byte> file, const std::string& name) {
   const auto begins = [&](std::string_view magic) {
     return file.size() >= magic.size() && std::memcmp(file.data(), magic.data(), magic.size()) == 0;
@@ -62,7 +62,7 @@ std::optional<Status> OtherFormat(std::span<const std::byte> file, const std::st
   return std::nullopt;
 }
 
-// A tensor's element count; none on overflow.
+// Number of elements; none on overflow.
 std::optional<uint64_t> Product(std::span<const int64_t> shape) {
   uint64_t product = 1;
   for (const int64_t size : shape) {
@@ -71,7 +71,7 @@ std::optional<uint64_t> Product(std::span<const int64_t> shape) {
   return product;
 }
 
-// One entry by itself: well-formed, and of as many bytes as its shape says.
+// Parses and checks one entry by itself: well-formed, and as many bytes as its shape says.
 Result<TensorEntry> ParseEntry(const json& value, const std::string& where) {
   const auto field = [&](const char* key) -> const json& {
     static const json kNone;
@@ -116,7 +116,7 @@ Result<TensorEntry> ParseEntry(const json& value, const std::string& where) {
   return entry;
 }
 
-// That the entries cover the data section, each byte once: the format's own rule.
+// Checks that the entries cover each byte of the data section once, as the format requires.
 Status CheckLayout(const SafetensorsHeader& header, uint64_t data_bytes, const std::string& name) {
   using Item = std::pair<const std::string, TensorEntry>;
   std::vector<const Item*> order;
@@ -149,10 +149,10 @@ Status CheckLayout(const SafetensorsHeader& header, uint64_t data_bytes, const s
   return Status::Ok();
 }
 
-// The files of a model in `folder`: one, or the shards of an index.
+// The files of a model in `folder`: a single file, or the shards of an index.
 struct TensorFiles {
   std::vector<std::string> names;            // plain file names
-  std::map<std::string, std::string> shard;  // tensor -> file name, as the index says; empty without one
+  std::map<std::string, std::string> shard;  // tensor -> file name, from the index; empty without one
 };
 
 Result<TensorFiles> ReadIndex(const std::string& path) {
@@ -168,7 +168,7 @@ Result<TensorFiles> ReadIndex(const std::string& path) {
       return Status::CorruptModel(path + ": weight_map gives tensor " + Quoted(tensor) + " no file name");
     }
     const auto& name = file.get_ref<const std::string&>();
-    // A plain name: an index must not reach outside its folder.
+    // Only plain names: an index must not refer outside its folder.
     if (name.find('/') != std::string::npos || name.find('\0') != std::string::npos || !name.ends_with(kExtension)) {
       return Status::CorruptModel(path + ": tensor " + Quoted(tensor) + " lies in " + Quoted(name) +
                                   ", expected a .safetensors file of the same folder");
@@ -267,9 +267,9 @@ struct TensorStore::Impl {
     const TensorEntry* entry;
   };
 
-  std::string description;  // where tensors are looked for, for messages
+  std::string description;  // files searched for tensors, for messages
   std::vector<std::unique_ptr<File>> files;
-  std::map<std::string_view, Location> tensors;  // names lie in the files' headers
+  std::map<std::string_view, Location> tensors;  // the names are stored in the files' headers
 };
 
 TensorStore::TensorStore(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}

@@ -16,8 +16,8 @@
 
 namespace qtts {
 
-// A tensor inside a mapped file: row-major, the last dimension contiguous. Does not own its data;
-// valid as long as the file it came from. `data` is aligned to its element size.
+// A tensor in a mapped file: row-major, the last dimension contiguous. Does not own its data, which is valid as long as
+// the file is open. `data` is aligned to the element size.
 struct TensorView {
   DType dtype = DType::kF32;
   std::vector<int64_t> shape;
@@ -27,8 +27,8 @@ struct TensorView {
   size_t bytes() const { return static_cast<size_t>(elements()) * DTypeBytes(dtype); }
 };
 
-// One entry of a safetensors header. `dtype` is the file's spelling, since files may hold tensors
-// of types that synthesis does not read (I64, BOOL, …).
+// One entry of a safetensors header. `dtype` is the file's spelling, since files may hold types that synthesis does not
+// read (I64, BOOL, …).
 struct TensorEntry {
   std::string dtype;
   std::vector<int64_t> shape;
@@ -36,15 +36,15 @@ struct TensorEntry {
   uint64_t end = 0;
 };
 
-// The header of a safetensors file, checked: entries cover the data section without gap or overlap, as
-// the format demands, and those of known types have exactly the bytes of their shapes.
+// A checked safetensors header. The entries cover the data section without gap or overlap, as the format requires.
+// Entries of known types have exactly the bytes of their shapes.
 struct SafetensorsHeader {
   std::map<std::string, TensorEntry, std::less<>> entries;
   std::map<std::string, std::string, std::less<>> metadata;  // the free-form "__metadata__", of strings
-  uint64_t data_offset = 0;                                  // of the data section, in the file
+  uint64_t data_offset = 0;                                  // file offset of the data section
 
-  // `file` is the file's leading bytes (at least the header), `file_size` the whole length;
-  // `name` stands in messages. Untrusted input.
+  // `file`: the first bytes of the file, at least the header. `file_size`: length of the file. `name` is for messages.
+  // Untrusted input.
   static Result<SafetensorsHeader> Parse(std::span<const std::byte> file, uint64_t file_size, const std::string& name);
 };
 
@@ -52,22 +52,22 @@ struct SafetensorsHeader {
 // mapped read-only. Immutable and thread-safe.
 class TensorStore {
  public:
-  // Opens and checks headers; maps, but reads no weights.
+  // Maps the files and checks their headers. Reads no weights.
   static Result<std::shared_ptr<const TensorStore>> Open(const std::string& folder, const std::string& stem);
   ~TensorStore();
 
-  // The tensor `name`, if it has exactly `shape` and a readable dtype. Otherwise one error that
-  // names file, tensor, expected and found.
+  // The tensor `name`. Otherwise an error that names the file, the tensor, the expected and the found: missing, another
+  // shape, or an unreadable dtype.
   Result<TensorView> Get(std::string_view name, std::span<const int64_t> shape) const;
   bool Contains(std::string_view name) const;
-  // Lets go of the memory that `part` of a file takes (MappedFile::Release()); does nothing where it lies in none.
+  // Releases the memory of `part` of a file (MappedFile::Release()). Does nothing if `part` is in none of the files.
   void Release(std::span<const std::byte> part) const;
-  // The tensor that begins at `data`, which Get() gave; empty if there is none.
+  // Name of the tensor that begins at `data`; empty if there is none.
   std::string_view NameOf(const void* data) const;
-  // Tells the files apart from any others, and from themselves after a change, without reading weights: their sizes,
-  // headers, inodes and times of change, which nobody sets at will.
+  // Identifies the files: sizes, headers, inodes and change times, which users cannot set. Differs for other files and
+  // after a change. Reads no weights.
   std::string Identity() const;
-  // Whether the files are what they were when they were opened (MappedFile::Check()).
+  // Checks that the files have not changed since they were opened (MappedFile::Check()).
   Status Check() const;
   std::vector<std::string> Names() const;  // sorted
 

@@ -14,18 +14,17 @@
 
 namespace qtts {
 
-// One dimension of an expected shape, and the config key it comes from; no key for what the model's
-// structure fixes.
+// One dimension of an expected shape and its config key. No key: the dimension is fixed by the model's structure.
 struct Dim {
   int64_t size;
   const char* key = "";
 };
 
-// Looks tensors up one after another. The first failure is remembered; from then on everything is an
-// empty view, so that callers check once, at the end.
+// Looks up tensors one after another. Stores the first failure. After that it returns empty views, so callers check
+// once, at the end.
 class TensorBinder {
  public:
-  // `section`: where the keys of shapes stand, for messages.
+  // `section`: config section of the keys, for messages.
   TensorBinder(const TensorStore& store, std::string section) : store_(store), section_(std::move(section)) {}
 
   TensorView Tensor(const std::string& name, std::initializer_list<Dim> dims) {
@@ -49,7 +48,7 @@ class TensorBinder {
     return linear;
   }
 
-  // `out` is the width of the bias, whichever dimension of the weight that is.
+  // `out`: width of the bias. Which dimension of the weight that is depends on the convolution.
   ConvWeights Conv(const std::string& name, std::initializer_list<Dim> weight, Dim out) {
     return {Tensor(name + ".conv.weight", weight), Tensor(name + ".conv.bias", {out})};
   }
@@ -63,7 +62,7 @@ class TensorBinder {
   const WeightTotals& totals() const { return totals_; }
 
  private:
-  // " (vocab_size, hidden_size of talker_config)": which keys an expected shape comes from.
+  // The config keys of an expected shape: " (vocab_size, hidden_size of talker_config)".
   std::string Keys(std::initializer_list<Dim> dims) const {
     std::string keys;
     for (const Dim& dim : dims) {

@@ -2,7 +2,7 @@
 #ifndef QTTS_CHECKPOINT_TRANSFORMER_CONFIG_H_
 #define QTTS_CHECKPOINT_TRANSFORMER_CONFIG_H_
 
-// Kernels include this, so it includes little: they take minutes to compile.
+// Included by kernels, which take minutes to compile, so it includes little.
 namespace qtts {
 
 // The sizes of one decoder-only transformer (spec 4, 5, 7.3). Widths are in elements.
@@ -14,7 +14,7 @@ struct TransformerConfig {
   int num_kv_heads = 0;
   int head_dim = 0;
   int max_positions = 0;
-  int sliding_window = 0;  // keys a query sees, itself included; 0 = all
+  int sliding_window = 0;  // keys that a query attends to, itself included; 0 = all
   float rms_norm_eps = 0;
   float rope_theta = 0;
   bool attention_bias = false;

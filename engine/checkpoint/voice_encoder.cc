@@ -13,17 +13,17 @@ namespace {
 
 using nlohmann::json;
 
-// Bounds far above any model of this kind, as in config.cc.
+// Bounds far above any real model, as in config.cc.
 constexpr int kMaxWidth = 1 << 16;
 constexpr int kMaxSmall = 1 << 10;
 constexpr int kMaxRows = 1 << 24;
 constexpr int kMaxStages = 8;
 
-// The recording's rate, and the last stage's: the transformer runs at twice the frame rate.
+// Sample rate of recordings, and stride of the last stage: the transformer runs at twice the frame rate.
 constexpr int kSampleRate = 24000;
 constexpr int kLastStride = 2;
 
-// An array of positive integers of at most `most`.
+// Reads an array of integers from 1 to `most`.
 std::vector<int> Integers(JsonFields* fields, const char* key, std::vector<int> fallback, int most) {
   const json* value = fields->Find(key);
   if (value == nullptr) return fallback;
@@ -72,7 +72,7 @@ SpeakerEncoderConfig ReadSpeaker(JsonFields* document, int enc_dim) {
   return config;
 }
 
-// That the switches which change Mimi's arithmetic stand as spec 8 has them.
+// Refuses settings of Mimi that would change its arithmetic from spec 8.
 void RefuseVariants(JsonFields* fields) {
   const auto unsupported = [&](const char* key, const std::string& expected) {
     fields->Refuse(key, expected, StatusCode::kUnsupported);
@@ -111,7 +111,7 @@ CodecEncoderConfig ReadCodec(JsonFields* document, const ModelConfig& model) {
   config.norm_eps = fields.Positive("norm_eps", 1, 1e-5F);
   config.rope_theta = fields.Positive("rope_theta", 1e12F, 10000);
   config.codebook_dim = fields.Int("codebook_dim", 1, kMaxWidth, 256);
-  // Without it there would be no projection in front of the codebooks.
+  // Otherwise there would be no projection before the codebooks.
   if (fields.Int("vector_quantization_hidden_dimension", 1, kMaxWidth, 256) != config.codebook_dim ||
       config.codebook_dim == config.hidden_size) {
     fields.Refuse("vector_quantization_hidden_dimension", "codebook_dim, and less than hidden_size",
@@ -135,7 +135,7 @@ CodecEncoderConfig ReadCodec(JsonFields* document, const ModelConfig& model) {
   return config;
 }
 
-// weight [out, in, kernel] and bias of "<name>.weight" and "<name>.bias".
+// Binds "<name>.weight" [out, in, kernel] and "<name>.bias".
 ConvWeights SpeakerConv(TensorBinder* binder, const std::string& name, Dim out, Dim in, int64_t kernel) {
   return {binder->Tensor(name + ".weight", {out, in, {kernel}}), binder->Tensor(name + ".bias", {out})};
 }

@@ -11,16 +11,16 @@
 #include "checkpoint/weights.h"
 #include "qtts/status.h"
 
-// What a Base checkpoint has besides the path of synthesis: the two nets that turn a recording into
-// a voice. Read only when a voice is cloned, so that a folder without them still speaks with saved
-// voices.
+// The part of a Base checkpoint that clones voices: two networks that turn a recording into a voice. Read only when a
+// voice is cloned, so a folder without them can still speak with saved voices.
 namespace qtts {
 
 // `speaker_encoder_config` of config.json (spec 9): an ECAPA-TDNN.
 struct SpeakerEncoderConfig {
   int mel_bins = 0;
   int enc_dim = 0;
-  // Of the first block, of the SE-Res2Net blocks, and of the aggregation, which joins the latter.
+  // In order: first block, SE-Res2Net blocks, and the aggregation, which concatenates the outputs of the SE-Res2Net
+  // blocks.
   std::vector<int> channels, kernel_sizes, dilations;
   int attention_channels = 0;
   int res2net_scale = 0;
@@ -40,7 +40,7 @@ struct CodecEncoderConfig {
   float rope_theta = 0;
   int codebook_dim = 0;
   int codebook_size = 0;
-  int num_quantizers = 0;  // those that count: the code groups of the talker
+  int num_quantizers = 0;  // quantizers in use: the talker's code groups
   int samples_per_frame = 0;
 
   int width() const { return num_heads * head_dim; }
@@ -59,7 +59,7 @@ struct Res2NetWeights {
 
 struct SpeakerEncoderWeights {
   ConvWeights first;                   // [channels, mel_bins, kernel]
-  std::vector<Res2NetWeights> blocks;  // as many as config.channels has between its first and last
+  std::vector<Res2NetWeights> blocks;  // one per config.channels entry between the first and the last
   ConvWeights aggregate;               // [last, last, kernel]
   ConvWeights attention_tdnn;          // [attention, 3 * last, 1]
   ConvWeights attention;               // [last, attention, 1]
@@ -95,13 +95,12 @@ struct VoiceEncoderWeights {
   CodecEncoderWeights codec;
 };
 
-// Reads the encoders' parts of the two documents of a Base checkpoint whose `model` config has been
-// read. Untrusted input, as there. Variants of Mimi that are another function than spec 8 are
-// kUnsupported.
+// Parses the encoder sections of both config files of a Base checkpoint whose `model` config is parsed. Untrusted
+// input. Variants of Mimi that compute another function than spec 8 are kUnsupported.
 Result<VoiceEncoderConfig> ParseVoiceEncoderConfig(const std::string& folder, const ModelConfig& model,
                                                    std::string_view config_json, std::string_view codec_json);
 
-// The first tensor that is missing or misshapen is one error, as with BindTalker().
+// The first missing or malformed tensor is an error, as in BindTalker().
 Result<VoiceEncoderWeights> BindVoiceEncoder(const TensorStore& model_store, const TensorStore& codec_store,
                                              const VoiceEncoderConfig& config);
 

@@ -10,12 +10,12 @@
 #include "checkpoint/safetensors.h"
 #include "qtts/status.h"
 
-// The tensors synthesis needs, found by name and checked against the config: the one place that
-// knows the names of spec 1.5 and 1.6. Views; they live as long as their TensorStore. Shapes are
-// in the comments, with H the talker's width, P the predictor's, G code groups.
+// The tensors of synthesis, found by name and checked against the config. The only place that knows the names of spec
+// 1.5 and 1.6. Views, valid as long as their TensorStore. The comments give shapes: H is the talker's width, P the
+// predictor's, G the number of code groups.
 namespace qtts {
 
-// What the tensors of a part add up to.
+// Totals over the tensors of a part.
 struct WeightTotals {
   int64_t parameters = 0;
   int64_t bytes = 0;  // in the file
@@ -30,11 +30,11 @@ struct LinearWeights {
 struct TransformerLayerWeights {
   TensorView input_norm;                                 // [hidden]
   TensorView post_norm;                                  // [hidden]
-  LinearWeights q, k, v, o;                              // biases where attention_bias
-  std::optional<TensorView> q_norm, k_norm;              // [head_dim], where qk_norm
+  LinearWeights q, k, v, o;                              // biases if attention_bias
+  std::optional<TensorView> q_norm, k_norm;              // [head_dim], if qk_norm
   TensorView gate, up;                                   // [intermediate, hidden]
   TensorView down;                                       // [hidden, intermediate]
-  std::optional<TensorView> attention_scale, mlp_scale;  // [hidden], LayerScale of the codec's
+  std::optional<TensorView> attention_scale, mlp_scale;  // [hidden], LayerScale; codec only
 };
 
 struct TransformerWeights {
@@ -52,7 +52,7 @@ struct TalkerWeights {
 };
 
 struct PredictorWeights {
-  // H -> P in front of every input; absent (identity) where the widths agree, as in the official code.
+  // H -> P before every input. Absent (identity) if the widths agree, as in the official code.
   std::optional<LinearWeights> input_projection;
   std::vector<TensorView> embeddings;  // G-1 of [predictor vocab, H]; group i+1 is entry i
   std::vector<TensorView> heads;       // G-1 of [predictor vocab, P]
@@ -108,8 +108,8 @@ struct CodecWeights {
   WeightTotals totals;
 };
 
-// The first tensor that is missing or not as the config says is one error: file, tensor, expected shape
-// and the config keys it comes from, and what was found.
+// The first missing or malformed tensor is an error that names the file, the tensor, the expected shape with its config
+// keys, and the found one.
 Result<TalkerWeights> BindTalker(const TensorStore& store, const TalkerConfig& config);
 Result<PredictorWeights> BindPredictor(const TensorStore& store, const TalkerConfig& talker,
                                        const PredictorConfig& config);

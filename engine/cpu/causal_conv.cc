@@ -95,10 +95,10 @@ void CausalConv::Pack(const TensorView& weight, const Index& index, ThreadPool& 
              reinterpret_cast<uint16_t*>(weights_.get()));
     }
   });
-  if (form_ == Form::kHalf && weight.dtype == DType::kF32 && HasHalfLoads()) Halve(pool);
+  if (form_ == Form::kHalf && weight.dtype == DType::kF32 && HasHalfLoads()) NarrowToF16(pool);
 }
 
-void CausalConv::Halve(ThreadPool& pool) {
+void CausalConv::NarrowToF16(ThreadPool& pool) {
   const int64_t elements = view_.panels() * kPanel * view_.taps * view_.in;
   auto halves = std::make_unique_for_overwrite<std::byte[]>(static_cast<size_t>(elements) * sizeof(uint16_t));
   const auto* const from = reinterpret_cast<const float*>(weights_.get());

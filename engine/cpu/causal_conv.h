@@ -74,7 +74,7 @@ class CausalConv {
   template <typename Index>
   void PackProducts(const TensorView& weight, const Index& index, ThreadPool& pool);
   // Converts packed F32 weights to F16 if all of them fit.
-  void Halve(ThreadPool& pool);
+  void NarrowToF16(ThreadPool& pool);
   // Sets the bias of output o to element o % (elements of `bias`).
   void SetBias(const std::optional<TensorView>& bias);
   // Computes panels [begin, end) of the `rows` output rows whose inputs begin at x.

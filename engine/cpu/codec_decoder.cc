@@ -82,7 +82,7 @@ CodecWeights Narrowed(CodecWeights weights, WeightPacker* packer) {
 
 // Reports the weights that the convolutions have packed to `packer`.
 void ReleaseConvolutions(const CodecWeights& weights, const WeightPacker& packer) {
-  const auto release = [&](const ConvWeights& conv) { packer.AddReplaced(MatrixOf(conv.weight)); };
+  const auto release = [&](const ConvWeights& conv) { packer.ReportReplaced(MatrixOf(conv.weight)); };
   release(weights.pre_conv);
   for (const ConvNeXtWeights& stage : weights.upsample) release(stage.transposed);
   release(weights.first_conv);
@@ -286,7 +286,7 @@ void CodecDecoder::Dequantize(std::span<const int32_t> codes, float* y) {
   const int64_t dim = semantic_projection_.in();
   const size_t groups = codebooks_.size();
   // Codewords of the first group, then the sums of the others: [frames][dim] each.
-  float* const semantic = Room(&wide_, 2 * rows_ * dim);
+  float* const semantic = GrowScratch(&wide_, 2 * rows_ * dim);
   float* const acoustic = semantic + rows_ * dim;
   std::fill_n(acoustic, rows_ * dim, 0.0F);
   std::vector<float> codeword(static_cast<size_t>(dim));
@@ -304,13 +304,13 @@ void CodecDecoder::Dequantize(std::span<const int32_t> codes, float* y) {
     }
   }
   semantic_projection_.Run(pool_, semantic, rows_, y);
-  float* const projected = Room(&inner_, rows_ * acoustic_projection_.out());
+  float* const projected = GrowScratch(&inner_, rows_ * acoustic_projection_.out());
   acoustic_projection_.Run(pool_, acoustic, rows_, projected);
   Add(projected, rows_ * acoustic_projection_.out(), y);
 }
 
 void CodecDecoder::PreTransformer(State* state) {
-  float* const hidden = Room(&inner_, rows_ * input_projection_.out());
+  float* const hidden = GrowScratch(&inner_, rows_ * input_projection_.out());
   input_projection_.Run(pool_, x_.data(), rows_, hidden);
   const SequenceRows sequence{&state->cache, rows_};
   transformer_.Forward({&sequence, 1}, hidden);
@@ -325,14 +325,14 @@ void CodecDecoder::RunConvNeXt(State* state, const ConvNeXt& stage) {
   const auto taps = static_cast<int64_t>(stage.depthwise.size() / channels);
   const auto* const window =
       reinterpret_cast<const float*>(Window(state, taps - 1, width_ * int64_t{sizeof(float)}, copy));
-  float* const inner = Room(&inner_, rows_ * width_);
+  float* const inner = GrowScratch(&inner_, rows_ * width_);
   DepthwiseConv(stage.depthwise.data(), stage.depthwise_bias.data(), window, taps, rows_, width_, inner);
   for (int64_t t = 0; t < rows_; ++t) {
     float* const row = inner + t * width_;
     LayerNorm(row, stage.norm_weight.data(), stage.norm_bias.data(), kLayerNormEps, width_, row);
   }
   const int64_t expanded = stage.expand.out();
-  float* const wide = Room(&wide_, rows_ * expanded);
+  float* const wide = GrowScratch(&wide_, rows_ * expanded);
   stage.expand.Run(pool_, inner, rows_, wide);
   pool_.ParallelFor(rows_, 1, rows_ * expanded * kGeluWork, [&](int64_t begin, int64_t end) {
     Gelu(wide + begin * expanded, (end - begin) * expanded, wide + begin * expanded);
@@ -352,8 +352,8 @@ void CodecDecoder::RunBlock(State* state, const Block& block) {
 void CodecDecoder::RunResidual(State* state, const ResidualUnit& unit) {
   const std::byte* const window = Window(state, unit.conv1.history(), unit.conv1.row_bytes(),
                                          [&](std::byte* to) { Prepare(unit.conv1, &unit.act1, x_.data(), to); });
-  float* const inner = Room(&inner_, rows_ * width_);
-  std::byte* const prepared = Room(&prepared_, rows_ * unit.conv2.row_bytes());
+  float* const inner = GrowScratch(&inner_, rows_ * width_);
+  std::byte* const prepared = GrowScratch(&prepared_, rows_ * unit.conv2.row_bytes());
   if (exact_ || rows_ < 2 * kUnitRows) {
     unit.conv1.Run(pool_, window, rows_, false, inner);
     Prepare(unit.conv2, &unit.act2, inner, prepared);
@@ -395,7 +395,7 @@ void CodecDecoder::RunSnake(const Snake& snake, const float* x, float* y) {
 
 template <typename Fill>
 const std::byte* CodecDecoder::Window(State* state, int64_t history, int64_t row_bytes, const Fill& fill) {
-  std::byte* const window = Room(&window_, (history + rows_) * row_bytes);
+  std::byte* const window = GrowScratch(&window_, (history + rows_) * row_bytes);
   fill(window + history * row_bytes);
   if (history == 0) return window;
   if (state->next == state->histories.size()) state->histories.emplace_back(static_cast<size_t>(history * row_bytes));
@@ -408,7 +408,7 @@ const std::byte* CodecDecoder::Window(State* state, int64_t history, int64_t row
 template <typename Fill>
 void CodecDecoder::Convolve(State* state, const CausalConv& conv, int64_t stride, const Fill& fill) {
   const std::byte* const window = Window(state, conv.history(), conv.row_bytes(), fill);
-  float* const y = Room(&inner_, rows_ * conv.out());
+  float* const y = GrowScratch(&inner_, rows_ * conv.out());
   conv.Run(pool_, window, rows_, false, y);
   x_.swap(inner_);
   rows_ *= stride;

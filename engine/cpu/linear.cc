@@ -49,7 +49,7 @@ struct Linear::Inputs {
       case Arithmetic::kF32:
         return;
       case Arithmetic::kBF16:
-        bf16 = Room(&scratch.bf16, m * cols);
+        bf16 = GrowScratch(&scratch.bf16, m * cols);
         ToBF16(x, m * cols, scratch.bf16.data());
         return;
       case Arithmetic::kInt8:
@@ -58,10 +58,10 @@ struct Linear::Inputs {
     }
     const int64_t group = GroupColumns(linear.quantized_.bits);
     const int64_t groups = linear.quantized_.groups();
-    int8_t* const high = Room(&scratch.high, m * groups * group);
-    int8_t* const low = Room(&scratch.low, m * groups * group);
-    float* const scales = Room(&scratch.scales, m * groups);
-    int32_t* const sums = Room(&scratch.sums, m * groups);
+    int8_t* const high = GrowScratch(&scratch.high, m * groups * group);
+    int8_t* const low = GrowScratch(&scratch.low, m * groups * group);
+    float* const scales = GrowScratch(&scratch.scales, m * groups);
+    int32_t* const sums = GrowScratch(&scratch.sums, m * groups);
     pool.ParallelFor(m, kInputGrain, kQuantizingWork * m * cols, [=](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         const int64_t at = i * groups * group;

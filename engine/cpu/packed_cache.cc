@@ -129,7 +129,7 @@ void PackedCache::Add(const void* weight, std::span<const std::byte> packed) {
   added_ = true;
 }
 
-Status PackedCache::Keep() {
+Status PackedCache::Save() {
   if (std::exchange(added_, false)) Write();
   entries_.clear();
   found_.clear();

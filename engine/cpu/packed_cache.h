@@ -24,7 +24,7 @@ namespace qtts::cpu {
 // the weights are packed again.
 //
 // Used while a model is built, by one thread, in this order: for each weight Find(), and Add() if it found nothing;
-// then Keep(). Results of Find() are valid until Keep().
+// then Save(). Results of Find() are valid until Save().
 class PackedCache {
  public:
   // Increment it with every change of the packed format.
@@ -42,12 +42,12 @@ class PackedCache {
   // `bytes`.
   std::span<const std::byte> Find(const void* weight, size_t bytes);
 
-  // `packed` must be aligned to 64 bytes and stay valid until Keep().
+  // `packed` must be aligned to 64 bytes and stay valid until Save().
   void Add(const void* weight, std::span<const std::byte> packed);
 
   // Writes a new file if Add() was called, and unmaps the old one. kUnreadable if the old file changed while it was
   // read; the results of Find() must then not be used.
-  Status Keep();
+  Status Save();
 
  private:
   struct Entry {

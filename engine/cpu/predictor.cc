@@ -21,7 +21,7 @@ void Predictor::Project(int64_t rows) {
   input_projection_->Run(pool_, embedded_.data(), rows, inputs_.data());
 }
 
-void Predictor::Predict(std::span<const float> hidden, const Choose& choose, std::span<int32_t> codes) {
+void Predictor::Predict(std::span<const float> hidden, const SampleCode& sample, std::span<int32_t> codes) {
   const int64_t groups = code_groups();
   const auto rows = static_cast<int64_t>(codes.size()) / groups;
   const int64_t talker_width = embedder_.hidden_size();
@@ -56,7 +56,7 @@ void Predictor::Predict(std::span<const float> hidden, const Choose& choose, std
     for (int64_t r = 0; r < rows; ++r) {
       const auto row = static_cast<size_t>(r);
       const auto at = static_cast<size_t>(r * vocab_size());
-      const int32_t code = choose(row, group, std::span(logits_).subspan(at, static_cast<size_t>(vocab_size())));
+      const int32_t code = sample(row, group, std::span(logits_).subspan(at, static_cast<size_t>(vocab_size())));
       codes[static_cast<size_t>(r * groups + group)] = code;
       embedder_.LookUpCode(group, code, embedded_.data() + r * talker_width);
       sequences_[row].rows = 1;

@@ -32,11 +32,11 @@ class Predictor {
   int64_t FrameWork() const { return code_groups() * transformer_.RowWork(code_groups()); }
 
   // Samples the code of `group` (1, 2, …) for `row` from `logits` [vocab_size], which it may overwrite.
-  using Choose = std::function<int32_t(size_t row, int64_t group, std::span<float> logits)>;
+  using SampleCode = std::function<int32_t(size_t row, int64_t group, std::span<float> logits)>;
 
   // Fills in groups 1… of codes [rows][groups] from hidden [rows][hidden]. Group 0 is given. All codes must be inside
   // their tables.
-  void Predict(std::span<const float> hidden, const Choose& choose, std::span<int32_t> codes);
+  void Predict(std::span<const float> hidden, const SampleCode& sample, std::span<int32_t> codes);
 
  private:
   // Projects inputs [rows][talker's width] to the predictor's width, in inputs_.

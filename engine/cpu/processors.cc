@@ -36,14 +36,14 @@ std::string Read(const fs::path& file) {
 }
 
 // Removes and returns the text up to the next `separator`. Drops the separator.
-std::string_view Next(std::string_view* text, char separator) {
+std::string_view SplitOff(std::string_view* text, char separator) {
   const std::string_view next = text->substr(0, text->find(separator));
   text->remove_prefix(std::min(text->size(), next.size() + 1));
   return next;
 }
 
 // Parses `text` as an integer, with nothing else around it.
-std::optional<int64_t> Number(std::string_view text) {
+std::optional<int64_t> ParseInteger(std::string_view text) {
   while (!text.empty() && text.back() == '\n') text.remove_suffix(1);
   int64_t number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -53,8 +53,8 @@ std::optional<int64_t> Number(std::string_view text) {
 
 // `quota` and `period` in microseconds. No limit unless both are positive numbers.
 std::optional<double> Quota(std::string_view quota, std::string_view period) {
-  const std::optional<int64_t> most = Number(quota);
-  const std::optional<int64_t> every = Number(period);
+  const std::optional<int64_t> most = ParseInteger(quota);
+  const std::optional<int64_t> every = ParseInteger(period);
   if (!most.has_value() || !every.has_value() || *most <= 0 || *every <= 0) return std::nullopt;
   return static_cast<double>(*most) / static_cast<double>(*every);
 }
@@ -63,14 +63,14 @@ std::optional<double> QuotaOfGroup(const fs::path& folder, bool unified) {
   if (!unified) return Quota(Read(folder / "cpu.cfs_quota_us"), Read(folder / "cpu.cfs_period_us"));
   const std::string file = Read(folder / "cpu.max");
   std::string_view text = file;
-  const std::string_view quota = Next(&text, ' ');
+  const std::string_view quota = SplitOff(&text, ' ');
   return Quota(quota, text);
 }
 
 // True if the comma-separated `list` contains `word`.
-bool Lists(std::string_view list, std::string_view word) {
+bool ListContains(std::string_view list, std::string_view word) {
   while (!list.empty()) {
-    if (Next(&list, ',') == word) return true;
+    if (SplitOff(&list, ',') == word) return true;
   }
   return false;
 }
@@ -95,13 +95,13 @@ std::vector<int> AffinityMask() {
 }
 
 // The first of `allowed` that is in a list like "0-3,8".
-std::optional<int> FirstOf(std::string_view list, const std::vector<int>& allowed) {
+std::optional<int> FirstAllowed(std::string_view list, const std::vector<int>& allowed) {
   while (!list.empty() && list.back() == '\n') list.remove_suffix(1);
   while (!list.empty()) {
-    std::string_view range = Next(&list, ',');
+    std::string_view range = SplitOff(&list, ',');
     const bool is_range = range.find('-') != std::string_view::npos;
-    const std::optional<int64_t> first = Number(Next(&range, '-'));
-    const std::optional<int64_t> last = is_range ? Number(range) : first;
+    const std::optional<int64_t> first = ParseInteger(SplitOff(&range, '-'));
+    const std::optional<int64_t> last = is_range ? ParseInteger(range) : first;
     if (!first.has_value() || !last.has_value()) return std::nullopt;
     const auto found = std::lower_bound(allowed.begin(), allowed.end(), *first);
     if (found != allowed.end() && *found <= *last) return *found;
@@ -111,11 +111,11 @@ std::optional<int> FirstOf(std::string_view list, const std::vector<int>& allowe
 
 int CountCores(const fs::path& root, const std::vector<int>& allowed) {
   const fs::path processors = root / "sys/devices/system/cpu";
-  if (Number(Read(processors / "smt/active")) == 0) return static_cast<int>(allowed.size());
+  if (ParseInteger(Read(processors / "smt/active")) == 0) return static_cast<int>(allowed.size());
   // Each core is counted once, at its first allowed CPU.
   return static_cast<int>(std::count_if(allowed.begin(), allowed.end(), [&](int processor) {
     const fs::path list = processors / ("cpu" + std::to_string(processor)) / "topology/thread_siblings_list";
-    return FirstOf(Read(list), allowed).value_or(processor) == processor;
+    return FirstAllowed(Read(list), allowed).value_or(processor) == processor;
   }));
 }
 
@@ -132,11 +132,11 @@ std::optional<double> ProcessorQuota(const fs::path& root) {
   std::string_view lines = groups;
   while (!lines.empty()) {
     // hierarchy:controllers:path
-    std::string_view line = Next(&lines, '\n');
-    const std::string_view hierarchy = Next(&line, ':');
-    const std::string_view controllers = Next(&line, ':');
+    std::string_view line = SplitOff(&lines, '\n');
+    const std::string_view hierarchy = SplitOff(&line, ':');
+    const std::string_view controllers = SplitOff(&line, ':');
     const bool unified = hierarchy == "0" && controllers.empty();
-    if (!unified && !Lists(controllers, "cpu")) continue;
+    if (!unified && !ListContains(controllers, "cpu")) continue;
     // In a container the path may be that of the host, whose last folders do not exist here. The mount's own group
     // counts then.
     fs::path group = fs::path(line).relative_path().lexically_normal();

@@ -11,7 +11,7 @@ namespace qtts::cpu {
 // Grows `buffer` to at least `size` elements and returns its data. The buffer is reused from call to call and never
 // shrinks; elements beyond its old size are undefined. May throw std::bad_alloc.
 template <typename T>
-T* Room(std::vector<T>* buffer, int64_t size) {
+T* GrowScratch(std::vector<T>* buffer, int64_t size) {
   if (buffer->size() < static_cast<size_t>(size)) buffer->resize(static_cast<size_t>(size));
   return buffer->data();
 }

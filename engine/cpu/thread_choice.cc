@@ -22,12 +22,12 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 // A frame's loops are too short for more threads.
-constexpr int kMostThreads = 64;
+constexpr int kMaxThreads = 64;
 
 // Times within this factor of the best count as equal.
-constexpr double kAsGood = 1.05;
+constexpr double kSameTime = 1.05;
 // The search stops at a time this much longer than the best.
-constexpr double kHopeless = 1.5;
+constexpr double kStopSearch = 1.5;
 
 // Size of the measured matrices: more than most last-level caches.
 constexpr int64_t kMostBytes = int64_t{64} << 20U;
@@ -36,7 +36,7 @@ constexpr int64_t kPassBytes = int64_t{3} << 20U;
 constexpr int kPasses = 4;  // the fastest one counts
 
 // CPU time / (wall-clock time * threads). Below this, threads had to wait for a CPU.
-constexpr double kUndisturbed = 0.9;
+constexpr double kMinCpuShare = 0.9;
 
 // Zeroed memory, in large pages if the system has them.
 class Zeros {
@@ -73,7 +73,7 @@ std::optional<double> BestSeconds(int threads, const Function& function) {
     function();
     const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
     const double processor = ProcessorSeconds() - processor_begin;
-    if (processor >= kUndisturbed * threads * seconds) best = std::min(seconds, best.value_or(seconds));
+    if (processor >= kMinCpuShare * threads * seconds) best = std::min(seconds, best.value_or(seconds));
   }
   return best;
 }
@@ -161,14 +161,14 @@ class Convolution {
 
 }  // namespace
 
-int MostThreads(int threads) { return threads > 0 ? threads : std::min(UsableProcessors().threads, kMostThreads); }
+int InitialThreads(int threads) { return threads > 0 ? threads : std::min(UsableProcessors().threads, kMaxThreads); }
 
 int ThreadsForArithmetic(int threads) {
-  return threads > 0 ? threads : std::min(UsableProcessors().cores, kMostThreads);
+  return threads > 0 ? threads : std::min(UsableProcessors().cores, kMaxThreads);
 }
 
 std::vector<int> ThreadCandidates(const Processors& usable) {
-  std::vector<int> candidates = {std::min(usable.threads, kMostThreads)};
+  std::vector<int> candidates = {std::min(usable.threads, kMaxThreads)};
   const auto add = [&](int threads) {
     if (threads >= 1 && threads < candidates.back()) candidates.push_back(threads);
   };
@@ -188,11 +188,11 @@ int ChooseThreads(const Processors& usable, const Measure& measure) {
     if (!time.has_value()) continue;
     times.emplace_back(threads, *time);
     best = std::min(best, *time);
-    if (*time > kHopeless * best) break;
+    if (*time > kStopSearch * best) break;
   }
   int chosen = usable.cores;
   for (const auto& [threads, time] : times) {
-    if (time <= kAsGood * best) chosen = threads;
+    if (time <= kSameTime * best) chosen = threads;
   }
   return chosen;
 }

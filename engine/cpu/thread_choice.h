@@ -13,7 +13,7 @@
 namespace qtts::cpu {
 
 // Initial number of threads of a pool: `threads`; for 0, one per logical CPU that the caller may use, at most 64.
-int MostThreads(int threads);
+int InitialThreads(int threads);
 // The same, for compute-bound work, which gains nothing from SMT: for 0, one thread per core.
 int ThreadsForArithmetic(int threads);
 

@@ -33,11 +33,11 @@ constexpr int64_t kWorthWaking = nanoseconds(microseconds(20)).count() * kWorkPe
 // Polling time before a thread sleeps: longer than nearly all gaps between the loops of a frame.
 constexpr nanoseconds kPoll = microseconds(50);
 // After this time a polling thread yields its CPU to waiting threads.
-constexpr nanoseconds kPollAlone = microseconds(5);
+constexpr nanoseconds kYieldAfter = microseconds(5);
 // A sched_yield() that takes longer than this ran another thread.
-constexpr nanoseconds kYieldAlone = microseconds(10);
+constexpr nanoseconds kIdleYield = microseconds(10);
 // Polls between two reads of the clock.
-constexpr int kLooks = 32;
+constexpr int kPollsPerClockRead = 32;
 
 void Pause() {
 #if defined(__x86_64__) || defined(__i386__)
@@ -52,15 +52,15 @@ template <typename Ready>
 bool Poll(const Ready& ready) {
   const Clock::time_point begin = Clock::now();
   while (true) {
-    for (int i = 0; i < kLooks; ++i) {
+    for (int i = 0; i < kPollsPerClockRead; ++i) {
       if (ready()) return true;
       Pause();
     }
     const Clock::time_point now = Clock::now();
     if (now - begin >= kPoll) return false;
-    if (now - begin < kPollAlone) continue;
+    if (now - begin < kYieldAfter) continue;
     sched_yield();
-    if (Clock::now() - now > kYieldAlone) return ready();
+    if (Clock::now() - now > kIdleYield) return ready();
   }
 }
 
@@ -74,7 +74,7 @@ struct Part {
 };
 
 // Takes half of the remaining grains, so that parts get smaller and all threads finish together.
-std::optional<Part> Take(std::atomic<uint64_t>* range) {
+std::optional<Part> TakeHalf(std::atomic<uint64_t>* range) {
   uint64_t bounds = range->load(std::memory_order_relaxed);
   while (BeginOf(bounds) < EndOf(bounds)) {
     const uint32_t begin = BeginOf(bounds);
@@ -95,14 +95,14 @@ ThreadPool::ThreadPool(int threads) : ranges_(std::make_unique<Range[]>(static_c
   try {
     Resize(threads);
   } catch (...) {
-    End(1);
+    StopWorkers(1);
     throw;
   }
 }
 
-ThreadPool::~ThreadPool() { End(1); }
+ThreadPool::~ThreadPool() { StopWorkers(1); }
 
-void ThreadPool::End(int threads) {
+void ThreadPool::StopWorkers(int threads) {
   threads_.store(threads, std::memory_order_relaxed);
   generation_.fetch_add(1, std::memory_order_release);
   generation_.notify_all();
@@ -113,16 +113,16 @@ void ThreadPool::End(int threads) {
 }
 
 void ThreadPool::Resize(int threads) {
-  if (threads < this->threads()) End(threads);
+  if (threads < this->threads()) StopWorkers(threads);
   workers_.reserve(static_cast<size_t>(threads));
-  crowded_.store(threads > 1 && threads > AllowedProcessors(), std::memory_order_relaxed);
+  oversubscribed_.store(threads > 1 && threads > AllowedProcessors(), std::memory_order_relaxed);
   while (this->threads() < threads) {
     const int next = this->threads();
     threads_.store(next + 1, std::memory_order_relaxed);
     try {
       workers_.emplace_back([this, next] {
         BeginThread();
-        Work(next);
+        RunWorker(next);
       });
     } catch (...) {
       threads_.store(next, std::memory_order_relaxed);
@@ -136,7 +136,7 @@ bool ThreadPool::WorthSharing(int64_t work) const {
   return work >= kWorthWaking || sleepers_.load(std::memory_order_relaxed) == 0;
 }
 
-void ThreadPool::Share(int64_t count, int64_t grain, Call call, const void* body) {
+void ThreadPool::ShareLoop(int64_t count, int64_t grain, Call call, const void* body) {
   // Grains are counted in 32 bits.
   while ((count + grain - 1) / grain > std::numeric_limits<uint32_t>::max()) grain *= 2;
   const int64_t grains = (count + grain - 1) / grain;
@@ -173,7 +173,7 @@ void ThreadPool::RunParts(int thread) noexcept {
   uint32_t done = 0;
   for (int i = 0; i < shares; ++i) {
     Range& range = ranges_[static_cast<size_t>((thread + i) % shares)];
-    while (const std::optional<Part> part = Take(&range.bounds)) {
+    while (const std::optional<Part> part = TakeHalf(&range.bounds)) {
       RunPart(part->begin * grain_, std::min(part->end * grain_, count_));
       done += part->end - part->begin;
     }
@@ -194,11 +194,11 @@ void ThreadPool::RunPart(int64_t begin, int64_t end) noexcept {
   }
 }
 
-void ThreadPool::Work(int thread) {
+void ThreadPool::RunWorker(int thread) {
   uint32_t seen = 0;
   const auto changed = [&] { return generation_.load(std::memory_order_acquire) != seen; };
   while (true) {
-    if (crowded_.load(std::memory_order_relaxed) ? !changed() : !Poll(changed)) {
+    if (oversubscribed_.load(std::memory_order_relaxed) ? !changed() : !Poll(changed)) {
       sleepers_.fetch_add(1, std::memory_order_seq_cst);
       generation_.wait(seen, std::memory_order_seq_cst);
       sleepers_.fetch_sub(1, std::memory_order_relaxed);

@@ -56,7 +56,7 @@ class ThreadPool {
       body(int64_t{0}, count);
       return;
     }
-    Share(
+    ShareLoop(
         count, grain,
         [](const void* function, int64_t begin, int64_t end) { (*static_cast<const Body*>(function))(begin, end); },
         &body);
@@ -72,9 +72,9 @@ class ThreadPool {
   using Call = void (*)(const void* body, int64_t begin, int64_t end);
 
   bool WorthSharing(int64_t work) const;
-  void Share(int64_t count, int64_t grain, Call call, const void* body);
-  void End(int threads);
-  void Work(int thread);
+  void ShareLoop(int64_t count, int64_t grain, Call call, const void* body);
+  void StopWorkers(int threads);
+  void RunWorker(int thread);
   // Runs parts until none is left: first of the thread's own share, then of the others'.
   void RunParts(int thread) noexcept;
   void RunPart(int64_t begin, int64_t end) noexcept;
@@ -94,7 +94,7 @@ class ThreadPool {
 
   alignas(kCacheLine) std::atomic<uint32_t> generation_{0};  // number of loops so far; workers wait for it to change
   std::atomic<int> threads_{1};
-  std::atomic<bool> crowded_{false};                  // more threads than CPUs
+  std::atomic<bool> oversubscribed_{false};           // more threads than CPUs
   alignas(kCacheLine) std::atomic<int> sleepers_{0};  // workers that sleep or are about to
   alignas(kCacheLine) std::atomic<uint32_t> pending_{0};
 };

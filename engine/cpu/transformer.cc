@@ -88,18 +88,18 @@ void Transformer::PlaceRows(std::span<const SequenceRows> sequences) {
     for (int64_t i = 0; i < sequence.rows; ++i) rows_.push_back({sequence.cache, begin + i});
   }
   const auto m = static_cast<int64_t>(rows_.size());
-  Room(&rotations_, m * config_.head_dim);
+  GrowScratch(&rotations_, m * config_.head_dim);
   for (int64_t i = 0; i < m; ++i) {
     RotationOf(rows_[static_cast<size_t>(i)].position, rotations_.data() + i * config_.head_dim);
   }
-  Room(&normed_, m * config_.hidden_size);
-  Room(&q_, m * config_.q_width());
-  Room(&k_, m * config_.kv_width());
-  Room(&v_, m * config_.kv_width());
-  Room(&attended_, m * config_.q_width());
-  Room(&gate_, m * config_.intermediate_size);
-  Room(&up_, m * config_.intermediate_size);
-  Room(&branch_, m * config_.hidden_size);
+  GrowScratch(&normed_, m * config_.hidden_size);
+  GrowScratch(&q_, m * config_.q_width());
+  GrowScratch(&k_, m * config_.kv_width());
+  GrowScratch(&v_, m * config_.kv_width());
+  GrowScratch(&attended_, m * config_.q_width());
+  GrowScratch(&gate_, m * config_.intermediate_size);
+  GrowScratch(&up_, m * config_.intermediate_size);
+  GrowScratch(&branch_, m * config_.hidden_size);
 }
 
 void Transformer::Forward(std::span<const SequenceRows> sequences, float* x) {
@@ -163,7 +163,7 @@ void Transformer::AttendRow(int index, int64_t row, int64_t first_head, int64_t 
   const int64_t head_dim = config_.head_dim;
   const int64_t group = config_.num_heads / config_.num_kv_heads;
   const float scale = 1.0F / std::sqrt(static_cast<float>(head_dim));
-  Room(&scores, place.position + 1);
+  GrowScratch(&scores, place.position + 1);
   for (int64_t h = first_head; h < end_head; ++h) {
     place.cache->Visible(index, static_cast<int>(h / group), place.position, &spans);
     const int64_t offset = row * config_.q_width() + h * head_dim;

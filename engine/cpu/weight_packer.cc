@@ -58,7 +58,7 @@ std::byte* WeightPacker::Allocate(size_t bytes) {
   return place;
 }
 
-const std::byte* WeightPacker::TakeKept(const void* weight, size_t bytes) {
+const std::byte* WeightPacker::CopyFromCache(const void* weight, size_t bytes) {
   const std::span<const std::byte> kept =
       cache_ == nullptr ? std::span<const std::byte>() : cache_->Find(weight, bytes);
   if (kept.empty()) return nullptr;
@@ -70,11 +70,11 @@ const std::byte* WeightPacker::TakeKept(const void* weight, size_t bytes) {
   return memory;
 }
 
-void WeightPacker::Keep(const void* weight, const void* packed, size_t bytes) const {
+void WeightPacker::AddToCache(const void* weight, const void* packed, size_t bytes) const {
   if (cache_ != nullptr) cache_->Add(weight, {static_cast<const std::byte*>(packed), bytes});
 }
 
-void WeightPacker::AddReplaced(const MatrixView& w) const {
+void WeightPacker::ReportReplaced(const MatrixView& w) const {
   if (release_ == nullptr) return;
   release_({static_cast<const std::byte*>(w.data), static_cast<size_t>(w.rows * w.cols) * DTypeBytes(w.dtype)});
 }
@@ -86,7 +86,7 @@ QuantizedView WeightPacker::Quantize(const MatrixView& w) {
   view.cols = w.cols;
   const size_t codes_size = RoundUp(static_cast<size_t>(view.panels() * view.panel_codes()), kCacheLine);
   const size_t scales_size = static_cast<size_t>(view.panels() * view.panel_scales()) * sizeof(uint16_t);
-  if (const std::byte* const kept = TakeKept(w.data, codes_size + scales_size); kept != nullptr) {
+  if (const std::byte* const kept = CopyFromCache(w.data, codes_size + scales_size); kept != nullptr) {
     view.codes = reinterpret_cast<const uint8_t*>(kept);
     view.scales = reinterpret_cast<const uint16_t*>(kept + codes_size);
     return view;
@@ -98,8 +98,8 @@ QuantizedView WeightPacker::Quantize(const MatrixView& w) {
   view.scales = scales;
   pool_.ParallelFor(view.panels(), 1, kPackingWork * w.rows * w.cols,
                     [&](int64_t begin, int64_t end) { QuantizeWeights(w, view, begin, end, codes, scales); });
-  Keep(w.data, memory, codes_size + scales_size);
-  AddReplaced(w);
+  AddToCache(w.data, memory, codes_size + scales_size);
+  ReportReplaced(w);
   return view;
 }
 
@@ -114,7 +114,7 @@ MatrixView WeightPacker::ToBF16(const MatrixView& w) {
       cpu::ToBF16(floats.data(), w.cols, to + r * w.cols);
     }
   });
-  AddReplaced(w);
+  ReportReplaced(w);
   return {DType::kBF16, to, w.rows, w.cols};
 }
 
@@ -122,15 +122,15 @@ TensorView WeightPacker::ToHalf(const TensorView& w) {
   if (w.dtype != DType::kF32 || !HasHalfLoads()) return w;
   const int64_t elements = w.elements();
   const auto bytes = static_cast<size_t>(elements) * sizeof(uint16_t);
-  if (const void* const kept = TakeKept(w.data, bytes); kept != nullptr) return {DType::kF16, w.shape, kept};
+  if (const void* const kept = CopyFromCache(w.data, bytes); kept != nullptr) return {DType::kF16, w.shape, kept};
   auto* const to = reinterpret_cast<uint16_t*>(Allocate(bytes));
   std::atomic<bool> fits{true};
   pool_.ParallelFor(elements, kHalfGrain, elements, [&](int64_t begin, int64_t end) {
     if (!NarrowToHalf(static_cast<const float*>(w.data) + begin, end - begin, to + begin)) fits = false;
   });
   if (!fits) return w;
-  Keep(w.data, to, bytes);
-  AddReplaced(MatrixOf(w));
+  AddToCache(w.data, to, bytes);
+  ReportReplaced(MatrixOf(w));
   return {DType::kF16, w.shape, to};
 }
 

@@ -54,7 +54,7 @@ class WeightPacker {
   // Bytes of memory allocated.
   size_t bytes() const { return bytes_; }
   // Reports that `w` has been packed, here or elsewhere, and is not read any more.
-  void AddReplaced(const MatrixView& w) const;
+  void ReportReplaced(const MatrixView& w) const;
 
  private:
   struct Free {
@@ -63,8 +63,8 @@ class WeightPacker {
 
   std::byte* Allocate(size_t bytes);
   // A copy of the cache's entry for the tensor whose data is at `weight`; null if there is none.
-  const std::byte* TakeKept(const void* weight, size_t bytes);
-  void Keep(const void* weight, const void* packed, size_t bytes) const;
+  const std::byte* CopyFromCache(const void* weight, size_t bytes);
+  void AddToCache(const void* weight, const void* packed, size_t bytes) const;
 
   const Arithmetic arithmetic_;
   ThreadPool& pool_;

@@ -19,16 +19,16 @@ constexpr std::string_view kTurnEnd = "<|im_end|>";
 constexpr std::string_view kAuto = "auto";
 constexpr std::string_view kChinese = "chinese";
 
-// "assistant" and a newline: what the official slices take off in front of a text.
+// Ids of "assistant" and a newline, which the official slices cut off before a text.
 constexpr size_t kRoleIds = 2;
 
-// Dialects come through a speaker only; the official code tells them by their name.
+// Only a speaker selects a dialect. The official code recognises dialects by name.
 bool IsDialect(std::string_view language) { return language.find("dialect") != std::string_view::npos; }
 
 std::string ModelPhrase(ModelType type) { return "a " + std::string(ModelTypeName(type)) + " checkpoint"; }
 
 Status CheckTokenSampling(const TokenSampling& sampling, const std::string& whose) {
-  // Negated comparisons refuse NaN too.
+  // Negated comparisons also refuse NaN.
   if (!(sampling.temperature > 0) || !std::isfinite(sampling.temperature)) {
     return Status::InvalidArgument(whose + " temperature is " + std::to_string(sampling.temperature) +
                                    ", expected more than 0");
@@ -58,7 +58,7 @@ Status CheckSettings(const GenerationSettings& settings) {
   return Status::Ok();
 }
 
-// Rows of text, one id each, beside nothing.
+// Appends one text-only row per id.
 void AppendTextRows(std::span<const int32_t> ids, std::vector<PromptRow>* rows) {
   for (const int32_t id : ids) rows->push_back({id, {}, false});
 }
@@ -127,7 +127,7 @@ Result<size_t> PromptBuilder::TextIdsNeeded(const Request& request) const {
 }
 
 size_t PromptBuilder::IdsNeeded(const Plan& plan) {
-  // In ICL the reference's text and then the text run beside a start row and the reference's frames.
+  // In ICL the reference text, followed by the text, runs beside one start row and the reference's frames.
   const size_t rows = plan.reference_frames > 0 ? plan.reference_frames + 1 : 1;
   const size_t beside_reference = rows > plan.reference_ids.size() ? rows - plan.reference_ids.size() : 1;
   return kRoleIds + beside_reference;
@@ -178,7 +178,7 @@ Result<PromptBuilder::Plan> PromptBuilder::MakePlan(const Request& request) cons
 Status PromptBuilder::PlanLanguage(const Request& request, const std::string& speaker, Plan* plan) const {
   const auto& languages = config_.talker.languages;
   std::string language = LowerCaseName(request.language);
-  // Names come first, so that a checkpoint's own are never taken for tags.
+  // Names take precedence over tags, so a checkpoint's own name is never read as a tag.
   if (languages.count(language) == 0) {
     if (const Language official = ResolveLanguage(language); !official.name.empty()) language = official.name;
   }
@@ -264,7 +264,7 @@ Result<Prompt> PromptBuilder::Build(const Request& request, std::span<const int3
   prompt.pad_text_id = config_.tts_pad_token_id;
   std::vector<PromptRow>& rows = prompt.rows;
 
-  // The head, common to all modes (spec 3.3).
+  // The head of the prompt, the same in all modes (spec 3.3).
   AppendTextRows(plan.instruct_ids, &rows);
   AppendTextRows(std::span(&config_.im_start_token_id, 1), &rows);
   AppendTextRows(role, &rows);
@@ -282,11 +282,11 @@ Result<Prompt> PromptBuilder::Build(const Request& request, std::span<const int3
   }
   rows.push_back({config_.tts_bos_token_id, {talker.codec_pad_id}, false});
 
-  // The text side of what follows (spec 3.4): X, of which the first rows are the reference's.
+  // Text side of the remaining rows (spec 3.4): X. It begins with the reference text.
   std::vector<int32_t> text_side = plan.reference_ids;
   text_side.insert(text_side.end(), text.begin(), text.end());
   if (text_complete) text_side.push_back(config_.tts_eos_token_id);
-  // And the codec side: D, the start and the reference's frames.
+  // Codec side of the remaining rows: D, the start row and the reference's frames.
   std::vector<std::vector<int32_t>> codec_side{{talker.codec_bos_id}};
   if (plan.reference_frames > 0) {
     const auto groups = static_cast<ptrdiff_t>(talker.num_code_groups);
@@ -298,8 +298,7 @@ Result<Prompt> PromptBuilder::Build(const Request& request, std::span<const int3
 
   size_t constant_text_rows = plan.reference_ids.size();
   if (plan.streaming) {
-    // Both sides beside each other. Text that is left over goes to the frames; where the text is the
-    // shorter, PAD fills it up.
+    // Both sides in parallel. Left-over text goes with the frames; a shorter text is padded with PAD.
     for (size_t i = 0; i < codec_side.size(); ++i) {
       rows.push_back({i < text_side.size() ? text_side[i] : config_.tts_pad_token_id, codec_side[i], false});
     }
@@ -308,7 +307,7 @@ Result<Prompt> PromptBuilder::Build(const Request& request, std::span<const int3
     prompt.trailing_text.assign(text_side.begin() + static_cast<ptrdiff_t>(used), text_side.end());
     prompt.constant_rows = rows.size() - codec_side.size() + constant_text_rows;
   } else {
-    // The whole text, then the codec side.
+    // First the whole text, then the codec side.
     for (const int32_t id : text_side) rows.push_back({id, {talker.codec_pad_id}, false});
     for (std::vector<int32_t>& codes : codec_side) rows.push_back({config_.tts_pad_token_id, std::move(codes), false});
     prompt.constant_rows = rows.size() - codec_side.size() - text_side.size() + constant_text_rows;

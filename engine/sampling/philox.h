@@ -5,11 +5,11 @@
 #include <array>
 #include <cstdint>
 
-// Random numbers as a pure function of (seed, where they are used), after Salmon et al., "Parallel
-// random numbers: as easy as 1, 2, 3" (SC 2011): Philox4x32 with 10 rounds. A stream's draws depend
-// on nothing else, so batching, device and history cannot change them.
+// Random numbers as a pure function of the seed and the place of use: Philox4x32 with 10 rounds, after Salmon et al.,
+// "Parallel random numbers: as easy as 1, 2, 3" (SC 2011). A stream's draws depend on nothing else, so they are the
+// same on every device, in every batch and at any time.
 //
-// Plain C++ that a GPU compiler takes as it is: QTTS_HOST_DEVICE marks what both sides share.
+// Plain C++, also compiled by CUDA: QTTS_HOST_DEVICE marks functions for both sides.
 #ifdef __CUDACC__
 #define QTTS_HOST_DEVICE __host__ __device__
 #else
@@ -34,7 +34,7 @@ QTTS_HOST_DEVICE inline PhiloxWords Philox4x32(PhiloxWords counter, uint32_t key
   return counter;
 }
 
-// What a draw is for; keeps draws of different purposes independent.
+// Purpose of a draw. Draws of different purposes are independent.
 enum class DrawPurpose : uint32_t { kGumbel = 0 };
 
 // The 32 random bits of candidate `token` of codebook `codebook` in frame `frame`.
@@ -45,7 +45,7 @@ QTTS_HOST_DEVICE inline uint32_t DrawBits(uint64_t seed, uint32_t frame, uint32_
       .v[0];
 }
 
-// Random bits as a number in (0, 1), both ends excluded, exact in F32: the 23 high bits and a half.
+// Converts random bits to a number in (0, 1), both ends excluded, exact in F32: (the 23 high bits + 0.5) / 2^23.
 QTTS_HOST_DEVICE inline float UnitInterval(uint32_t bits) {
   return (static_cast<float>(bits >> 9) + 0.5F) * (1.0F / 8388608.0F);
 }

@@ -14,13 +14,13 @@ namespace {
 
 constexpr float kNever = -std::numeric_limits<float>::infinity();
 
-// Ids at the end of the talker's codec table that are control ids, hence never codes (spec 6).
+// Number of control ids at the end of the talker's codec table (spec 6).
 constexpr int kControlIds = 1024;
 
-// The official rules keep an utterance from ending before this many ids.
+// The official rules suppress the end until an utterance has this many ids.
 constexpr int64_t kMinIds = 2;
 
-// Drops what is below the k-th largest logit; ties with it stay.
+// Removes logits below the k-th largest. Ties with it stay.
 void KeepTopK(std::span<float> logits, int k) {
   if (k <= 0 || static_cast<size_t>(k) >= logits.size()) return;
   std::vector<float> sorted(logits.begin(), logits.end());
@@ -31,8 +31,8 @@ void KeepTopK(std::span<float> logits, int k) {
   }
 }
 
-// Drops the least likely ids while their probabilities sum to no more than 1 - p; one always stays.
-// Among equals the lower ids go first.
+// Removes the least likely ids while their probabilities sum to at most 1 - p. One id always stays. Among equals the
+// lower ids are removed first.
 void KeepTopP(std::span<float> logits, float p) {
   if (p >= 1.0F) return;
   std::vector<uint32_t> order(logits.size());
@@ -64,7 +64,7 @@ int32_t SampleToken(std::span<float> logits, const TokenSampling& sampling, cons
     return static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
   }
   if (sampling.temperature != 1.0F) {
-    // A tiny temperature must not carry the largest logits to infinity, where they would tie.
+    // The maximum is subtracted first: otherwise a tiny temperature could make several logits infinite, hence equal.
     const float largest = *std::max_element(logits.begin(), logits.end());
     for (float& logit : logits) logit = (logit - largest) / sampling.temperature;
   }
@@ -100,7 +100,7 @@ int32_t TalkerSampler::Sample(std::span<float> logits) {
         logits[id] = logits[id] < 0 ? logits[id] * repetition_penalty_ : logits[id] / repetition_penalty_;
     }
   }
-  // A number that is no number must reach SampleToken(), even where the rules below would hide it.
+  // A NaN must reach SampleToken(), even if the rules below would overwrite it.
   const auto forbid = [&](size_t id) {
     if (!std::isnan(logits[id])) logits[id] = kNever;
   };

@@ -11,35 +11,35 @@
 // The official sampling rules (spec 6) on plain arrays: the reference for every backend.
 namespace qtts {
 
-// Where a draw is made: with the seed it determines the random numbers.
+// Position of a draw. Seed and position determine the random numbers.
 struct DrawPosition {
   uint64_t seed = 0;
   uint32_t frame = 0;
   uint32_t codebook = 0;
 };
 
-// Nothing can be chosen: the logits hold a NaN or +infinity, or nothing above -infinity. The model
-// that gave them is damaged; the utterance cannot go on.
+// No token can be sampled: the logits contain a NaN or +infinity, or all are -infinity. The model is damaged and the
+// utterance cannot go on.
 inline constexpr int32_t kNoToken = -1;
 
-// Chooses from `logits`, which it overwrites. -infinity marks what cannot be chosen. Greedy: the
-// first largest. Otherwise temperature, top-k (ties at the threshold stay), top-p (among equals the
-// lower ids go first), then a draw in proportion to softmax by the Gumbel-max rule: the largest of
-// logit - log(-log(u_token)), computed in double precision. kNoToken if nothing can be chosen.
+// Samples a token from `logits` and overwrites them. A logit of -infinity excludes its token. Greedy: the first of the
+// largest. Otherwise, in this order: temperature; top-k (ties at the threshold stay); top-p (among equals the lower ids
+// are removed first); a draw in proportion to softmax by the Gumbel-max rule: the largest logit - log(-log(u_token)),
+// in double precision. Returns kNoToken if no token can be sampled.
 int32_t SampleToken(std::span<float> logits, const TokenSampling& sampling, const DrawPosition& position);
 
-// Codebook 0 of one utterance: the logit rules that depend on its history.
+// Sampler of codebook 0 of one utterance. It applies the rules that depend on the history.
 class TalkerSampler {
  public:
-  // `vocab_size` ids, of which the last 1024 except `eos_id` are never chosen.
+  // `vocab_size`: number of ids. The last 1024, except `eos_id`, are never sampled.
   TalkerSampler(int vocab_size, int eos_id, const GenerationSettings& settings, uint64_t seed);
 
-  // Chooses the next id from `logits` [vocab_size], overwritten: repetition penalty on the ids chosen
-  // so far, no end before two ids, suppression, then SampleToken(). Remembers the choice. kNoToken if
-  // nothing can be chosen.
+  // Samples the next id from `logits` [vocab_size], which it overwrites: repetition penalty on all earlier ids, no end
+  // before two ids, suppression of control ids, then SampleToken(). Remembers the id. Returns kNoToken if no id can be
+  // sampled.
   int32_t Sample(std::span<float> logits);
 
-  // Ids chosen so far, the end included.
+  // Number of ids sampled so far, including the end.
   int64_t count() const { return count_; }
 
  private:

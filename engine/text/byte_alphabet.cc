@@ -10,7 +10,7 @@ namespace qtts {
 namespace {
 
 constexpr char32_t kFirstStandIn = 0x100;
-constexpr char32_t kLettersEnd = kFirstStandIn + 256;  // no letter lies at or beyond it
+constexpr char32_t kLettersEnd = kFirstStandIn + 256;  // first code point after the alphabet
 
 struct Alphabet {
   std::array<std::string, 256> letters;

@@ -8,16 +8,16 @@
 
 namespace qtts {
 
-// The alphabet of byte-level BPE vocabularies: a printable character for each byte. Printable
-// Latin-1 stands for itself, the other bytes, in order, for U+0100, U+0101, ….
+// The alphabet of byte-level BPE vocabularies: one printable character per byte. Printable Latin-1 characters stand for
+// themselves; the other bytes, in order, for U+0100, U+0101, ….
 
-// UTF-8 of the character for `byte`; valid for ever.
+// UTF-8 of the character for `byte`. Static storage.
 std::string_view ByteLetter(uint8_t byte);
 
 // `bytes` spelled in the alphabet.
 std::string SpellBytes(std::string_view bytes);
 
-// The bytes `spelling` stands for, appended to `bytes`. False when a character is not of the alphabet.
+// Appends the bytes that `spelling` stands for to `bytes`. Returns false for a character outside the alphabet.
 bool UnspellBytes(std::string_view spelling, std::string* bytes);
 
 }  // namespace qtts

@@ -14,14 +14,14 @@
 namespace qtts {
 namespace {
 
-// GLib's composition takes quadratic time, so text goes to it in blocks of about this many bytes.
+// GLib's composition takes quadratic time, so it gets the text in blocks of about this many bytes.
 constexpr size_t kBlockBytes = 256;
 
-// First character that NFC can change or that can change its neighbours.
+// The first character that NFC can change, or that can change its neighbours.
 constexpr char32_t kFirstActive = 0x300;
 
-// The full canonical decomposition with all marks in order: canonically equivalent, and what GLib
-// orders in linear time. GLib's own ordering is an insertion sort.
+// The full canonical decomposition with all marks in order. It is canonically equivalent to the text, and GLib orders
+// it in linear time: GLib's ordering is an insertion sort.
 std::string Decompose(std::string_view text) {
   std::vector<char32_t> codes;
   while (!text.empty()) {
@@ -58,9 +58,10 @@ void AppendBlock(std::string_view block, std::string* out) {
 
 bool StartsCluster(char32_t code) {
   if (code < kFirstActive) return true;
-  // Medial vowels and final consonants of Hangul compose with what precedes them though they are letters.
+  // Medial vowels and final consonants of Hangul are letters, but compose with the preceding character.
   if ((code >= 0x1160 && code <= 0x11FF) || (code >= 0xD7B0 && code <= 0xD7FF)) return false;
-  // So do these vowel signs of Kirat Rai, since Unicode 16. Named here, so that text is cut alike whatever GLib knows.
+  // So do these vowel signs of Kirat Rai, since Unicode 16. Listed here, so that the cuts do not depend on GLib's
+  // version.
   if (code == 0x16D63 || (code >= 0x16D67 && code <= 0x16D6A)) return false;
   return !g_unichar_ismark(code);
 }
@@ -68,7 +69,7 @@ bool StartsCluster(char32_t code) {
 std::string ToNfc(std::string_view text) {
   std::string out;
   out.reserve(text.size());
-  size_t block = 0;  // where the current block begins
+  size_t block = 0;  // start of the current block
   bool active = false;
   const auto flush = [&](size_t end) {
     const std::string_view bytes = text.substr(block, end - block);
@@ -82,7 +83,7 @@ std::string ToNfc(std::string_view text) {
   };
   for (size_t at = 0; at < text.size();) {
     const Utf8Char c = DecodeUtf8(text.substr(at));
-    // GLib takes NUL for the end of the string, so a NUL makes a block of its own.
+    // GLib takes NUL for the end of the string, so a NUL is a block of its own.
     const bool nul = c.code == 0 || (at > 0 && text[at - 1] == '\0');
     if (nul || (at - block >= kBlockBytes && StartsCluster(c.code))) flush(at);
     active = active || c.code >= kFirstActive;

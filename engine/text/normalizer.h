@@ -7,13 +7,11 @@
 
 namespace qtts {
 
-// Whether NFC keeps `code` apart from whatever stands before it: it neither composes with an
-// earlier character nor is reordered with one. Text cut before such a character can be normalized
-// in parts. Says no for some characters that would be safe.
+// True if NFC neither composes `code` with an earlier character nor reorders the two. Text cut before such a character
+// can be normalized in parts. May return false for a safe character.
 bool StartsCluster(char32_t code);
 
-// Unicode Normalization Form C of valid UTF-8, NUL characters included (spec 2). Takes time linear
-// in the length, whatever the text.
+// Unicode Normalization Form C of valid UTF-8, NUL characters included (spec 2). Takes linear time for any text.
 std::string ToNfc(std::string_view text);
 
 }  // namespace qtts

@@ -9,8 +9,8 @@
 namespace qtts {
 namespace {
 
-// The regular expressions of spec 2. White_Space is spelled out, since PCRE2's own \s takes U+180E
-// for a space, which the official tokenizer does not.
+// The regular expressions of spec 2. White_Space is spelled out, since PCRE2's \s matches U+180E and the official
+// tokenizer's does not.
 #define QTTS_SPACES_ R"(\t-\r\x{20}\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})"
 #define QTTS_SPACE_ "[" QTTS_SPACES_ "]"
 #define QTTS_SPACE_RUNS_ "|" QTTS_SPACE_ R"(*[\r\n]+|)" QTTS_SPACE_ "+(?![^" QTTS_SPACES_ "])|" QTTS_SPACE_ "+"
@@ -35,7 +35,7 @@ Status RegexError(GError* error) {
 
 Result<PreTokenizer> PreTokenizer::Create(TokenizerPattern pattern) {
   GError* error = nullptr;
-  // Without G_REGEX_OPTIMIZE: with it, matching writes to the shared expression.
+  // Not with G_REGEX_OPTIMIZE, which makes matching write to the shared expression.
   Regex regex(g_regex_new(pattern == TokenizerPattern::kNative ? kNativePattern : kPatchedPattern,
                           static_cast<GRegexCompileFlags>(0), static_cast<GRegexMatchFlags>(0), &error),
               g_regex_unref);
@@ -46,8 +46,8 @@ Result<PreTokenizer> PreTokenizer::Create(TokenizerPattern pattern) {
 Result<std::vector<size_t>> PreTokenizer::Split(std::string_view text, bool open_end) const {
   std::vector<size_t> ends;
   size_t begin = 0;
-  // PCRE2 looks at all the rest of its subject before each match. In windows, doubled when a pre-token
-  // does not fit, the time is linear.
+  // PCRE2 scans the whole rest of its subject before each match. Windows keep the time linear. A window is doubled if a
+  // pre-token does not fit.
   for (size_t window = kWindowBytes; begin < text.size();) {
     size_t end = begin + std::min(window, text.size() - begin);
     while (end < text.size() && (static_cast<uint8_t>(text[end]) & 0xC0U) == 0x80U) ++end;
@@ -62,8 +62,8 @@ Result<std::vector<size_t>> PreTokenizer::Split(std::string_view text, bool open
 
 Result<size_t> PreTokenizer::SplitWindow(std::string_view text, size_t begin, size_t end, bool open_end,
                                          std::vector<size_t>* ends) const {
-  // A hard partial match stops the search as soon as it wants to see what lies beyond the end of the
-  // window. So every match found before that is decided.
+  // A hard partial match stops the search as soon as it needs text beyond the window, so every match found before is
+  // decided.
   const GRegexMatchFlags flags = open_end ? G_REGEX_MATCH_PARTIAL_HARD : static_cast<GRegexMatchFlags>(0);
   GMatchInfo* raw_match = nullptr;
   GError* error = nullptr;
@@ -80,7 +80,7 @@ Result<size_t> PreTokenizer::SplitWindow(std::string_view text, size_t begin, si
     found = g_match_info_next(match.get(), &error) != FALSE;
   }
   if (error != nullptr) return RegexError(error);
-  // The patterns leave no gaps: every character is a letter, a number, white space or something else.
+  // The patterns match every character: a letter, a number, white space or something else.
   if (!open_end && decided != end) return Status::Internal("splitting text into words left a part over");
   return decided;
 }

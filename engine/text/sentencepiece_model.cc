@@ -9,7 +9,7 @@
 namespace qtts {
 namespace {
 
-// The few protocol-buffer encodings the model needs. `field` is a number of sentencepiece_model.proto.
+// The protocol-buffer encodings that the model needs. `field` is a field number of sentencepiece_model.proto.
 enum WireType : uint32_t { kVarint = 0, kLengthDelimited = 2, kFixed32 = 5 };
 
 void PutVarint(uint64_t value, std::string* out) {
@@ -19,7 +19,7 @@ void PutVarint(uint64_t value, std::string* out) {
 
 void PutTag(uint32_t field, WireType type, std::string* out) { PutVarint(field << 3U | type, out); }
 
-// Negative numbers take ten bytes, as the format has it for int32.
+// Negative numbers take ten bytes, as the format requires for int32.
 void PutInt(uint32_t field, int64_t value, std::string* out) {
   PutTag(field, kVarint, out);
   PutVarint(static_cast<uint64_t>(value), out);
@@ -52,11 +52,11 @@ void PutPiece(std::string_view piece, float score, PieceType type, std::string* 
 std::string SerializeSentencePieceModel(const Vocabulary& vocabulary) {
   constexpr int64_t kBpe = 2;
   constexpr int64_t kNone = -1;
-  constexpr std::string_view kUnknownPiece = "\u2047";  // no letter of the alphabet, so no piece is like it
+  constexpr std::string_view kUnknownPiece = "\u2047";  // not in the alphabet, so it differs from every piece
   std::string model;
   for (size_t id = 0; id < vocabulary.pieces.size(); ++id) {
     const int32_t rank = vocabulary.ranks[id];
-    // SentencePiece never merges into pieces of the control type.
+    // Control pieces are never the result of a merge.
     const PieceType type = rank == Vocabulary::kUnreachable ? kControl : kNormal;
     PutPiece(vocabulary.pieces[id], -static_cast<float>(rank + 1), type, &model);
   }

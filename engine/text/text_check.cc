@@ -28,7 +28,7 @@ constexpr uint32_t kSaid = U_GC_L_MASK | U_GC_N_MASK | U_GC_SC_MASK | U_GC_CN_MA
 constexpr UChar32 kLastLatin1 = 0xFF;
 constexpr UChar32 kTypographicApostrophe = 0x2019;
 
-// Letters from which on trigrams tell languages apart, and how sure of one ICU must be, in percent.
+// Minimum number of letters for language detection, and minimum confidence of ICU in percent.
 constexpr int64_t kFewestLetters = 40;
 constexpr int32_t kLeastConfidence = 40;
 
@@ -42,7 +42,7 @@ void ForEachCharacter(std::string_view text, const Function& function) {
   }
 }
 
-// Tags of the languages; nothing if there is one that CLDR cannot be asked about.
+// Tags of the languages; none if CLDR does not know one of them.
 std::optional<std::vector<std::string>> TagsOf(const std::vector<std::string>& languages) {
   std::vector<std::string> tags;
   for (const std::string& name : languages) {
@@ -54,7 +54,7 @@ std::optional<std::vector<std::string>> TagsOf(const std::vector<std::string>& l
   return tags;
 }
 
-// "Japanese" is written in three scripts.
+// A language may have several scripts: Japanese has three.
 std::vector<UScriptCode> ScriptsOf(const std::vector<std::string>& tags) {
   std::vector<UScriptCode> scripts;
   for (const std::string& tag : tags) {
@@ -90,9 +90,9 @@ std::string Advice(const std::vector<std::string>& tags) {
 
 struct Letters {
   int64_t all = 0;
-  int64_t foreign = 0;                        // of scripts of none of the languages
+  int64_t foreign = 0;                        // in scripts of none of the languages
   std::map<UScriptCode, int64_t> of_foreign;  // by script
-  bool beyond_ascii = false;                  // a Latin one is
+  bool beyond_ascii = false;                  // a Latin letter outside ASCII was seen
 };
 
 Letters CountLetters(std::string_view text, const std::vector<UScriptCode>& scripts) {
@@ -112,8 +112,8 @@ Letters CountLetters(std::string_view text, const std::vector<UScriptCode>& scri
   return letters;
 }
 
-// Whether a letter is in the alphabet of none of the languages. Auxiliary letters, which CLDR has for loan words, are
-// in none: of English, é is one.
+// True if a letter is in none of the languages' alphabets. CLDR's auxiliary letters, which occur in loan words, do not
+// count as part of an alphabet: é is one in English.
 bool HasForeignLetter(std::string_view text, const std::vector<std::string>& tags) {
   const std::unique_ptr<USet, decltype(&uset_close)> alphabet(uset_openEmpty(), uset_close);
   for (const std::string& tag : tags) {
@@ -132,7 +132,7 @@ bool HasForeignLetter(std::string_view text, const std::vector<std::string>& tag
   return foreign;
 }
 
-// Tag of the Latin-1 language that the text looks like; empty if it looks like none.
+// Tag of the Latin-1 language that ICU detects; empty if none.
 std::string GuessLanguage(std::string_view text) {
   std::string bytes;
   ForEachCharacter(text, [&](UChar32 c) {

@@ -9,8 +9,8 @@
 namespace qtts {
 namespace {
 
-// Undecided text up to this size is looked at again after each addition; beyond, only when it has
-// grown by one part in kGrowth: otherwise a long word that comes byte by byte takes quadratic time.
+// Undecided text of up to kAlwaysScan bytes is scanned after each addition. Longer text is scanned only after it has
+// grown by 1/kGrowth; otherwise a long word that arrives byte by byte would take quadratic time.
 constexpr size_t kAlwaysScan = 512;
 constexpr size_t kGrowth = 16;
 
@@ -43,7 +43,7 @@ Status TextFeed::Append(std::string_view text) {
 }
 
 Status TextFeed::AppendLast(std::string_view text) {
-  // Without a look at what is decided: all of it is. That is for text which one call of the tokenizer can take.
+  // Skips the search for decided text, since all of it is decided. Applies to text that fits one call of the tokenizer.
   if (!finished_ && text.size() <= Tokenizer::kMaxTextBytes - pending_.size()) {
     pending_ += text;
     UpdateBlank(text);

@@ -14,57 +14,56 @@
 
 namespace qtts {
 
-// The text of one utterance on its way to ids, whole or piece by piece. Ids come out as soon as no
-// later text can change them, and their sequence equals that of the whole text in one call: the
-// official ids of "assistant\n" + text (spec 3.1), control tokens spelled out. The first ids are
-// those of the role, which PromptBuilder takes off as the official slices do.
+// Converts the text of one utterance to token ids, whole or piece by piece. An id is emitted as soon as no later text
+// can change it. The ids equal those of the whole text in one call: the official ids of "assistant\n" + text (spec
+// 3.1), with control tokens spelled out. The first ids are those of the role; PromptBuilder removes them as the
+// official slices do.
 //
-// Time is linear in the length of the text as long as pre-tokens are shorter than about 500 bytes,
-// however the text is cut; a longer one may be decided a few letters late.
+// Time is linear in the length of the text, however it is cut, if pre-tokens are shorter than about 500 bytes. A longer
+// pre-token may be decided a few letters late.
 //
-// Owned by one stream; not thread-safe.
+// Owned by one stream. Not thread-safe.
 class TextFeed {
  public:
-  // Of a text with more than `max_ids` ids the rest is not even looked at.
+  // A text with more than `max_ids` ids is refused; the rest of it is not processed.
   explicit TextFeed(std::shared_ptr<const Tokenizer> tokenizer, size_t max_ids = SIZE_MAX);
 
-  // Adds text; a UTF-8 sequence may be cut anywhere. Fails with kResourceExhausted when the
-  // undecided rest would exceed Tokenizer::kMaxTextBytes, or the ids their limit, and with kInvalidArgument after
-  // Finish(); then nothing was added.
+  // Adds text; a UTF-8 sequence may be cut anywhere. Errors: kResourceExhausted if the undecided rest would exceed
+  // Tokenizer::kMaxTextBytes or the ids `max_ids`; kInvalidArgument after Finish(). After an error nothing was added.
   Status Append(std::string_view text);
 
-  // Append() and Finish() at once, and quicker: for a text that is there as a whole. After a failure the feed is of no
-  // use any more.
+  // Append() and Finish() in one faster call, for text that is complete. After an error the feed cannot be used any
+  // more.
   Status AppendLast(std::string_view text);
 
-  // No more text: everything becomes decided. Idempotent.
+  // Ends the text: all of it becomes decided. Idempotent.
   Status Finish();
 
   // Ids decided since the last call, in order.
   std::vector<int32_t> TakeIds();
 
   bool finished() const { return finished_; }
-  // Whether only white space has been seen so far.
+  // True while the text is empty or white space only.
   bool blank() const { return blank_; }
 
  private:
-  // Turns the first `bytes` undecided bytes into ids.
+  // Converts the first `bytes` undecided bytes to ids.
   Status Decide(size_t bytes);
-  // Adds text that fits beside the undecided rest; `more` when further text is at hand.
+  // Adds text that fits with the undecided rest into kMaxTextBytes. `more`: further text follows at once.
   Status AppendSlice(std::string_view text, bool more);
-  // Adds text of any length; on failure a part of it may have been added.
+  // Adds text of any length. After an error, part of it may have been added.
   Status AppendInSlices(std::string_view text);
   void UpdateBlank(std::string_view text);
 
   std::shared_ptr<const Tokenizer> tokenizer_;
-  std::string pending_;   // undecided bytes, the role included at first
-  size_t next_scan_ = 0;  // size of pending_ at which to look for decided text again
+  std::string pending_;   // undecided bytes; begins with the role
+  size_t next_scan_ = 0;  // size of pending_ at which to search for decided text again
   std::vector<int32_t> ids_;
   const size_t max_ids_;
   size_t taken_ids_ = 0;
   bool finished_ = false;
   bool blank_ = true;
-  std::string blank_tail_;  // while blank: a character of which bytes are still missing
+  std::string blank_tail_;  // while blank: an incomplete UTF-8 sequence
 };
 
 }  // namespace qtts

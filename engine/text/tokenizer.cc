@@ -34,10 +34,10 @@ Status CheckLength(std::string_view text) {
 struct Tokenizer::Impl {
   Impl(Vocabulary v, PreTokenizer p) : vocabulary(std::move(v)), pre_tokenizer(std::move(p)) {}
 
-  // Appends the ids of valid UTF-8 without added tokens.
+  // Appends the ids of `text`: valid UTF-8 without added tokens.
   Status EncodeSegment(std::string_view text, std::vector<int32_t>* ids) const;
 
-  // The added token at the front of `text`, the longest of them, or null.
+  // The longest added token at the start of `text`, or null.
   const AddedTokenEntry* TokenAt(std::string_view text) const;
 
   Vocabulary vocabulary;
@@ -95,13 +95,13 @@ Result<std::shared_ptr<const Tokenizer>> Tokenizer::Create(const VocabularyFiles
   QTTS_ASSIGN_OR_RETURN(PreTokenizer pre_tokenizer, PreTokenizer::Create(pattern));
   auto impl = std::make_unique<Impl>(std::move(vocabulary), std::move(pre_tokenizer));
   const std::string model = SerializeSentencePieceModel(impl->vocabulary);
-  constexpr size_t kParsedTimes = 20;  // some 15 have been seen
+  constexpr size_t kParsedTimes = 20;  // about 15 times were measured
   EnsureMemory(model.size() * kParsedTimes);
   try {
     const auto status = impl->bpe.LoadFromSerializedProto(model);
     if (!status.ok()) return Status::Internal(std::string("SentencePiece: ") + status.ToString());
   } catch (const std::bad_alloc&) {
-    throw;  // no fault of the files
+    throw;  // not an error of the files
   } catch (const std::exception& e) {
     return Status::Internal(std::string("SentencePiece: ") + e.what());
   }
@@ -115,7 +115,7 @@ Result<std::vector<int32_t>> Tokenizer::Encode(std::string_view text) const {
   const std::string repaired = RepairUtf8(text);
   const std::string_view all(repaired);
   std::vector<int32_t> ids;
-  size_t begin = 0;  // of the text since the last added token
+  size_t begin = 0;  // start of the text after the last added token
   for (size_t at = 0; at < all.size();) {
     const AddedTokenEntry* token = impl_->TokenAt(all.substr(at));
     if (token == nullptr) {
@@ -141,8 +141,8 @@ Result<std::vector<int32_t>> Tokenizer::EncodePlain(std::string_view text) const
 size_t Tokenizer::StablePrefix(std::string_view text) const {
   text = text.substr(0, kMaxTextBytes);
   std::string repaired;
-  // Where the clusters begin that normalization takes apart: it changes bytes, but neither the
-  // number nor the order of these.
+  // Starts of the normalization clusters. Normalization changes bytes, but neither the number nor the order of the
+  // clusters.
   std::vector<size_t> clusters;
   for (size_t at = 0; at < text.size();) {
     const Utf8Char c = DecodeUtf8(text.substr(at));
@@ -154,14 +154,14 @@ size_t Tokenizer::StablePrefix(std::string_view text) const {
   const std::string normalized = ToNfc(repaired);
   const Result<std::vector<size_t>> ends = impl_->pre_tokenizer.Split(normalized, /*open_end=*/true);
   if (!ends.ok()) return 0;
-  // The last place where both a pre-token and a cluster begin. The last cluster is not a part of the
-  // prefix, since marks that follow could change it. Nor may the prefix end in two pre-tokens of white
-  // space, which would be one at the end of a text.
+  // `stable` is the last position at which both a pre-token and a cluster begin. The last cluster is excluded, since
+  // following marks could change it. The prefix must not end with two pre-tokens of white space either: at the end of a
+  // text they would be one.
   const std::string_view rest(normalized);
   size_t stable = 0;
-  size_t cluster = 0;        // the cluster that begins at or after `at`
+  size_t cluster = 0;        // the first cluster that begins at or after `at`
   bool blank = true;         // the pre-token before `at` is white space
-  bool after_blank = false;  // the one before that ends in white space
+  bool after_blank = false;  // the pre-token before that one ends in white space
   bool space = false;        // the character before `at` is white space
   auto end = ends->begin();
   for (size_t at = 0; at < rest.size() && end != ends->end();) {

@@ -17,10 +17,10 @@
 namespace qtts {
 namespace {
 
-constexpr int32_t kMaxPieces = 1 << 22;  // ranks stay exact as float scores
+constexpr int32_t kMaxPieces = 1 << 22;  // ranks are exact as float scores
 constexpr int32_t kMaxAddedId = 1 << 24;
 constexpr size_t kMaxAddedTokens = 4096;
-constexpr size_t kMaxQuoted = 60;  // bytes of untrusted text in a message
+constexpr size_t kMaxQuoted = 60;  // maximum bytes of untrusted text in a message
 
 std::string Quote(std::string_view text) {
   if (text.size() <= kMaxQuoted) return "\"" + RepairUtf8(text) + "\"";
@@ -36,7 +36,7 @@ class VocabReader : public nlohmann::json_sax<nlohmann::json> {
   };
 
   std::vector<Entry> entries;
-  std::string error;  // what is wrong, when the parse fails
+  std::string error;  // cause of a failed parse
 
   bool key(string_t& value) override {
     key_ = std::move(value);
@@ -84,10 +84,10 @@ class VocabReader : public nlohmann::json_sax<nlohmann::json> {
   std::string key_;
 };
 
-// Two hash tables with open addressing. A load looks up each piece of each merge and each level of
-// each piece, and with chained nodes that alone takes longer than all the rest.
+// Two hash tables with open addressing. A load looks up each piece of each merge and each level of each piece. With
+// chained nodes these lookups alone took longer than the rest of the load.
 
-// A power of two that leaves half of the slots free.
+// A power of two, at least twice `count`.
 size_t TableSize(size_t entries) {
   size_t size = 16;
   while (size < 2 * entries) size *= 2;
@@ -99,10 +99,10 @@ class PieceTable {
  public:
   static constexpr int32_t kNone = -1;
 
-  // `pieces` must outlive the table and not change any more; at most `count` are to be inserted.
+  // `pieces` must outlive the table and stay unchanged. `count`: maximum number of insertions.
   PieceTable(const std::vector<std::string>& pieces, size_t count) : pieces_(pieces), slots_(TableSize(count)) {}
 
-  // False when the piece is there already.
+  // Returns false if the piece is in the table already.
   bool Insert(int32_t id) {
     const std::string& piece = pieces_[static_cast<size_t>(id)];
     const size_t hash = std::hash<std::string_view>()(piece);
@@ -163,7 +163,7 @@ class PairTable {
   std::vector<Slot> slots_;
 };
 
-// Builds a Vocabulary out of its files, step by step.
+// Builds a Vocabulary from its files, step by step.
 class Parser {
  public:
   explicit Parser(const VocabularyFiles& files) : files_(files) {}
@@ -182,7 +182,7 @@ class Parser {
     int32_t left;
     int32_t right;
     int32_t product;
-    size_t line;  // 1 and up
+    size_t line;  // from 1
   };
 
   Status ReadPieces() {
@@ -281,7 +281,7 @@ class Parser {
     return Status::Ok();
   }
 
-  // The id of one side of a merge, which must exist by the time the merge is applied.
+  // The id of one side of a merge. It must exist when the merge is applied.
   Result<int32_t> Part(std::string_view piece, size_t line) const {
     const int32_t id = ids_->Find(piece);
     if (id == PieceTable::kNone) {
@@ -294,18 +294,18 @@ class Parser {
     return id;
   }
 
-  // Whether BPE, given the bytes of a merge's product alone and only the merges before it, ends with
-  // exactly the merge's two sides. If so for all merges, then whenever two neighbours spell the product,
-  // they are those two sides, and the list of pairs says no more than the pieces do.
+  // True if BPE, applied to the bytes of a merge's product with only the earlier merges, ends with exactly the merge's
+  // two sides. If this holds for all merges, two neighbours that spell the product are always those two sides, so
+  // pieces and ranks say as much as the list of pairs.
   Status CheckMergesExact() const {
     PairTable pairs(merges_.size());
     for (size_t rank = 0; rank < merges_.size(); ++rank) {
       pairs.Insert(merges_[rank].left, merges_[rank].right, static_cast<int32_t>(rank));
     }
     for (size_t rank = 0; rank < merges_.size(); ++rank) {
-      // Each side alone is known to build up as its own merges say. What could go wrong is a merge
-      // across the border between them at some time before both are whole. Walk back in time over
-      // the pieces that face each other there; a piece exists until its parent's rank.
+      // Each side alone is known to be built by its own merges. The only risk is a merge across the border between them
+      // before both are complete. So walk back in time over the pieces on both sides of the border; a piece exists
+      // until its parent's rank.
       int32_t left = merges_[rank].left;
       int32_t right = merges_[rank].right;
       auto left_until = static_cast<int32_t>(rank);
@@ -314,7 +314,7 @@ class Parser {
         const int32_t left_rank = vocabulary_.ranks[static_cast<size_t>(left)];
         const int32_t right_rank = vocabulary_.ranks[static_cast<size_t>(right)];
         if (left_rank < 0 && right_rank < 0) break;
-        // Of equal ranks the right one was made later: BPE goes from left to right.
+        // With equal ranks the right one was made later: BPE goes from left to right.
         if (left_rank > right_rank) {
           left_until = left_rank;
           left = merges_[static_cast<size_t>(left_rank)].right;
@@ -395,7 +395,7 @@ class Parser {
 
   const VocabularyFiles& files_;
   Vocabulary vocabulary_;
-  std::optional<PieceTable> ids_;        // once the pieces are read
+  std::optional<PieceTable> ids_;        // set after the pieces are read
   std::vector<Merge> merges_;            // by rank
   std::vector<std::string_view> words_;  // of the current line
   std::string joined_;                   // of the current line

@@ -11,26 +11,26 @@
 
 namespace qtts {
 
-// A token outside BPE, matched literally.
+// A token that bypasses BPE and is matched literally.
 struct AddedTokenEntry {
   int32_t id = 0;
   std::string content;
 };
 
-// A byte-level BPE vocabulary (spec 2), checked: ids are dense, every byte has a piece, and the
-// merges are such that joining any two neighbours whose concatenation is a mergeable piece, lowest
-// rank first, gives exactly what the list of merges gives. (A list that comes from training is like
-// that. SentencePiece knows pieces and ranks, no list of pairs, so it needs this.)
+// A byte-level BPE vocabulary (spec 2), checked. Ids are dense and every byte has a piece. The merges are such that
+// pieces and ranks alone give the same result as the list of merges: join any two neighbours whose concatenation is a
+// mergeable piece, lowest rank first. SentencePiece needs this, since it has pieces and ranks but no list of pairs.
+// Lists that come from training have this property.
 struct Vocabulary {
   static constexpr int32_t kByte = -1;         // the piece is a single byte
   static constexpr int32_t kUnreachable = -2;  // no merge makes the piece
 
-  std::vector<std::string> pieces;     // by id, in the byte alphabet (byte_alphabet.h)
+  std::vector<std::string> pieces;     // by id, in the byte alphabet
   std::vector<int32_t> ranks;          // by id: position of the merge that makes it; kByte; kUnreachable
   std::vector<AddedTokenEntry> added;  // by id
 };
 
-// The files of a vocabulary, as read. The names are for error messages.
+// Contents of the files of a vocabulary. The names are for error messages.
 struct VocabularyFiles {
   std::string vocab_name = "vocab.json";
   std::string merges_name = "merges.txt";
@@ -40,9 +40,9 @@ struct VocabularyFiles {
   std::string config;
 };
 
-// Untrusted input. Errors name the file and the line or key: kCorruptModel for files that
-// contradict the format or one another, kUnsupported for well-formed vocabularies on which
-// SentencePiece would not be exact, or which ask for things the Qwen2 tokenizer has not.
+// Untrusted input. Errors name the file and the line or key: kCorruptModel if the files contradict the format or each
+// other; kUnsupported if the vocabulary is well-formed, but SentencePiece would not be exact or it needs features that
+// the Qwen2 tokenizer lacks.
 Result<Vocabulary> ParseVocabulary(const VocabularyFiles& files);
 
 }  // namespace qtts

@@ -13,11 +13,11 @@
 
 namespace qtts {
 
-// Ids of the pre-tokens met last, since most words of a text were in one before. It is there for the first text after
-// a rest, when everything is out of the processor's caches: a word costs one line of memory here, and dozens in the
-// tables of the vocabulary.
+// Caches the ids of recent pre-tokens, since most words of a text occur in earlier texts. It helps the first text after
+// a pause, when the vocabulary is not in the CPU's caches: a word costs one cache line here, and dozens in the
+// vocabulary's tables.
 //
-// Each word has one place, and whatever else belongs there takes it: the size is fixed, and there is nothing to tidy.
+// A direct-mapped cache of fixed size: a word has one place and replaces the word stored there.
 //
 // Owned by the tokenizer. Thread-safe.
 class WordCache {
@@ -26,9 +26,9 @@ class WordCache {
   WordCache(const WordCache&) = delete;
   WordCache& operator=(const WordCache&) = delete;
 
-  // Appends the ids of `word`, if they are there.
+  // Appends the ids of `word`. Returns false if it is not cached.
   bool Append(std::string_view word, std::vector<int32_t>* ids);
-  // Keeps them, unless the word is too long or has too many.
+  // Stores the ids of `word`, unless the word or the number of ids is too large.
   void Keep(std::string_view word, std::span<const int32_t> ids);
 
  private:

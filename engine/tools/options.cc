@@ -75,7 +75,7 @@ const Command* FindCommand(std::string_view name) {
   return found == std::end(kCommands) ? nullptr : found;
 }
 
-// Where a value goes, which is also what it is: a switch, bytes (a name or a path), text, or a number.
+// Destination of an option's value. Its type is the option's type: switch, bytes (name or path), text, or number.
 struct Text {
   std::string ToolOptions::*to;
 };
@@ -85,7 +85,7 @@ using Target = std::variant<bool ToolOptions::*, std::string ToolOptions::*, Tex
 struct Option {
   const char* name;
   char letter;
-  unsigned commands;  // that take it
+  unsigned commands;  // commands that take this option
   Target target;
   const char* does;
   const char* value;
@@ -137,7 +137,7 @@ std::span<const Option> Options() {
   return options;
 }
 
-constexpr size_t kSwitch = 0;  // of Target
+constexpr size_t kSwitch = 0;  // index in Target
 
 // "--seed N"
 std::string Shown(const Option& option) {
@@ -158,7 +158,7 @@ Status ParseNumber(const Option& option, std::string_view value, std::optional<N
   return Status::Ok();
 }
 
-// What GLib's parser hands its callback.
+// User data of GLib's parser callback.
 struct Parse {
   ToolOptions options;
   std::vector<const Option*> given;
@@ -199,7 +199,7 @@ gboolean OnOption(const gchar* name, const gchar* value, gpointer data, GError**
   return FALSE;
 }
 
-// GLib's parser of all options, or of those of some commands for their manual.
+// GLib's parser of all options, or of those of some commands, for their manual.
 struct Parser {
   Parser(unsigned commands, const std::string& parameters, Parse* parse)
       : context(g_option_context_new(parameters.c_str()), g_option_context_free) {
@@ -208,7 +208,7 @@ struct Parser {
       GOptionEntry entry = {};
       entry.long_name = option.name;
       entry.short_name = option.letter;
-      // Bytes as they are: GLib would convert others from the charset of a locale that nobody has set.
+      // Raw bytes: GLib would convert other types from the locale's charset, and no locale is set.
       entry.flags = option.target.index() == kSwitch ? G_OPTION_FLAG_NO_ARG : G_OPTION_FLAG_FILENAME;
       entry.arg = G_OPTION_ARG_CALLBACK;
       entry.arg_data = reinterpret_cast<gpointer>(OnOption);
@@ -258,7 +258,7 @@ std::string Manual(const std::string& command) {
   const std::string description = std::string(kDescription) + (one == nullptr ? kExamples : "");
   g_option_context_set_summary(parser.context.get(), summary.c_str());
   g_option_context_set_description(parser.context.get(), description.c_str());
-  g_set_prgname("qtts-tool");  // Else the manual, written before anything is parsed, has no name in it.
+  g_set_prgname("qtts-tool");  // The manual is written before parsing, when GLib does not know the program's name.
   const std::unique_ptr<gchar, decltype(&g_free)> manual(g_option_context_get_help(parser.context.get(), TRUE, nullptr),
                                                          g_free);
   return manual.get();
@@ -274,7 +274,7 @@ Result<ToolOptions> ParseOptions(int argc, char** argv) {
   ToolOptions& options = parse.options;
   if (options.version) return std::move(options);
   if (!parsed && !options.help) return Status::InvalidArgument(problem);
-  // If the parser failed behind --help, options are still there.
+  // If parsing failed after --help, options are still in argv.
   std::vector<std::string> words;
   bool options_end = false;
   for (int i = 1; i < argc; ++i) {

@@ -16,13 +16,13 @@
 
 namespace qtts {
 
-// The command line of qtts-tool, parsed. Strings that were not given are empty.
+// The parsed command line of qtts-tool. Strings of options that were not given are empty.
 //
-// Arguments are bytes, whatever the locale says. Those that are text are UTF-8; as everywhere in the engine, bytes that
-// are not become U+FFFD.
+// Arguments are bytes, in every locale. Text arguments are UTF-8; as everywhere in the engine, invalid bytes become
+// U+FFFD.
 struct ToolOptions {
-  std::string command;                 // as in the manual, "voice make" for example
-  std::vector<std::string> arguments;  // what follows the command, options removed
+  std::string command;                 // as in the manual, for example "voice make"
+  std::vector<std::string> arguments;  // operands of the command
   std::vector<std::string> warnings;   // for the user
   bool help = false;
   bool version = false;
@@ -52,20 +52,19 @@ struct ToolOptions {
   bool raw = false;
 };
 
-// Parses argv. kInvalidArgument for an unknown command, an option that the command does not take, a value that is no
-// number where one belongs, and arguments too many. After --help nothing else can be wrong but the command, after
-// --version nothing.
+// Parses argv. kInvalidArgument for an unknown command, an option that the command does not take, an invalid number, or
+// too many operands. With --help only the command is checked, with --version nothing.
 Result<ToolOptions> ParseOptions(int argc, char** argv);
 
-// The manual of a command; the whole manual for an empty one.
+// The manual of a command; all commands if it is empty.
 std::string Manual(const std::string& command);
 
-// These read the named values. kInvalidArgument for a value that an option does not have.
+// These convert the named options. kInvalidArgument for an unknown value.
 Result<TokenizerPattern> PatternOf(const ToolOptions& options);
 Result<WavFormat> SampleFormatOf(const ToolOptions& options);
-// The engine that the options describe, for the model folder `path`.
+// Engine options for the model folder `path`.
 Result<EngineOptions> MakeEngineOptions(const ToolOptions& options, const std::string& path);
-// The utterance that the options describe, with `defaults` where they say nothing.
+// The request described by the options, with `defaults` for options not given.
 Result<Request> MakeRequest(const ToolOptions& options, const GenerationSettings& defaults);
 
 }  // namespace qtts

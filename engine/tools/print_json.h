@@ -9,7 +9,7 @@ namespace qtts {
 
 using Json = nlohmann::ordered_json;
 
-// On one line of standard output.
+// Prints `json` on one line of standard output.
 inline void PrintJson(const Json& json) {
   std::cout << json.dump(-1, ' ', false, Json::error_handler_t::replace) << '\n';
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-// qtts-tool: looks into model folders and runs the parts of the engine one by one. See --help.
+// qtts-tool: inspects model folders and runs parts of the engine. See --help.
 #include <algorithm>
 #include <charconv>
 #include <cstdio>
@@ -39,7 +39,7 @@ Result<std::shared_ptr<const Tokenizer>> LoadTokenizer(const ToolOptions& option
   return Tokenizer::Load(folder, pattern);
 }
 
-// Bytes of F32 key/value cache for one position of the talker.
+// Bytes of F32 KV cache per position of the talker.
 int64_t KvBytesPerPosition(const TransformerConfig& config) {
   return int64_t{2} * config.num_layers * config.kv_width() * static_cast<int64_t>(sizeof(float));
 }
@@ -50,7 +50,7 @@ std::string Joined(const std::vector<std::string>& items) {
   return all.empty() ? "none" : all;
 }
 
-// "german (de)": names with the tags they are also known by.
+// Names with their tags: "german (de)".
 std::string Tagged(const std::vector<std::string>& languages) {
   std::string all;
   for (const std::string& name : languages) {
@@ -61,7 +61,7 @@ std::string Tagged(const std::vector<std::string>& languages) {
   return all;
 }
 
-// "eric (sichuan_dialect)": speakers with the dialects they speak.
+// Speakers with their dialects: "eric (sichuan_dialect)".
 std::string WithDialects(const std::vector<std::string>& speakers, const TalkerConfig& talker) {
   std::vector<std::string> items;
   for (const std::string& name : speakers) {
@@ -71,7 +71,7 @@ std::string WithDialects(const std::vector<std::string>& speakers, const TalkerC
   return Joined(items);
 }
 
-// Whether voices can be cloned with a folder, or what it lacks.
+// "yes", or the reason why the folder cannot clone voices.
 std::string Cloning(const Checkpoint& checkpoint) {
   if (checkpoint.config().type != ModelType::kBase) return "no";
   const auto encoder = checkpoint.OpenVoiceEncoder();
@@ -231,7 +231,7 @@ Status Codes(const ToolOptions& options) {
   return Status::Ok();
 }
 
-// Reads codes as Codes() prints them: plain lines or its JSON object.
+// Reads the output of Codes(): plain lines or its JSON object.
 Result<std::vector<int32_t>> ReadCodes(std::istream& in, const std::string& name, int groups, int entries) {
   const std::string text{std::istreambuf_iterator<char>(in), {}};
   std::vector<int32_t> codes;

@@ -15,7 +15,7 @@
 namespace qtts {
 namespace {
 
-constexpr int kMode = 0666;  // less the umask
+constexpr int kMode = 0666;  // minus the umask
 
 std::string LowerExtension(const std::filesystem::path& path) {
   std::string extension = path.extension().string();
@@ -54,7 +54,7 @@ Result<std::unique_ptr<SoundFile>> SoundFile::Open(const std::string& path, cons
   if (stream) {
     sound->file_ = open(path.c_str(), O_WRONLY | O_CLOEXEC);
   } else {
-    // A link stays one: what it points to is replaced.
+    // A symbolic link is kept; its target is replaced.
     const fs::path place =
         fs::is_symlink(fs::symlink_status(path, error)) ? fs::canonical(path, error) : fs::path(path);
     sound->path_ = place.empty() ? path : place.string();

@@ -12,34 +12,35 @@
 
 namespace qtts {
 
-// Mono sound that is written while it is made. A file appears whole: it is written beside its place and renamed by
-// Finish(). Standard output, devices and named pipes get the sound as it comes, with a WAV header of unknown length.
+// Writes mono sound while it is generated. A regular file appears complete: it is written to a temporary file in the
+// same folder, which Finish() renames. Standard output, devices and named pipes get the sound as it is generated, with
+// a WAV header of unknown length.
 //
 // Not thread-safe.
 class SoundFile {
  public:
   struct Format {
     WavFormat samples = WavFormat::kS16;
-    bool raw = false;  // samples alone, without a header
+    bool raw = false;  // without a WAV header
   };
 
-  // `path`: a file named .wav or .raw, in any case, or "-" for standard output. `format.raw` counts where no extension
-  // decides. Errors: kInvalidArgument for another extension or a folder, kUnreadable where nothing can be written.
+  // `path`: a file named .wav or .raw, in any case, or "-" for standard output. `format.raw` applies where no extension
+  // decides. Errors: kInvalidArgument for another extension or a folder; kUnreadable if the file cannot be written.
   static Result<std::unique_ptr<SoundFile>> Open(const std::string& path, const Format& format);
-  // Removes what was not finished.
+  // Removes an unfinished file.
   ~SoundFile();
   SoundFile(const SoundFile&) = delete;
   SoundFile& operator=(const SoundFile&) = delete;
 
-  // Before the first samples.
+  // Must be called before the first Write().
   Status Begin(int sample_rate);
   Status Write(std::span<const float> samples);
-  // No more samples.
+  // Completes the file. No samples may follow.
   Status Finish();
 
-  // "out.wav" or "standard output".
+  // Name for messages: "out.wav" or "standard output".
   const std::string& name() const { return name_; }
-  // The file that is to be removed if the process ends before Finish(); empty for none.
+  // File to remove if the process ends before Finish(); empty if there is none.
   const std::string& temporary() const { return temporary_; }
 
  private:
@@ -49,10 +50,10 @@ class SoundFile {
 
   Format format_;
   int file_ = -1;
-  bool own_ = false;       // to be closed
-  std::string name_;       // for people
-  std::string path_;       // its place; empty for what is no regular file
-  std::string temporary_;  // where it is until it is whole
+  bool own_ = false;       // file_ must be closed
+  std::string name_;       // for messages
+  std::string path_;       // final path; empty unless a regular file
+  std::string temporary_;  // temporary path until Finish()
   int sample_rate_ = 0;
   uint64_t data_bytes_ = 0;
 };

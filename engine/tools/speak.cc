@@ -33,7 +33,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int kSignalled = 128;  // exit status of a shell's command that a signal ended, less the signal
+constexpr int kSignalled = 128;  // a shell's exit status for a signal, minus the signal's number
 
 void Warn(const std::string& warning) { std::cerr << "qtts-tool: warning: " << warning << '\n'; }
 
@@ -96,8 +96,8 @@ Result<SoundFile::Format> FormatOf(const ToolOptions& options) {
   return format;
 }
 
-// Takes the signals that end a process, on a thread of its own: the first ends the speech, of which what was made is
-// kept, the second the process. Threads that are started later leave signals to it.
+// Handles the signals that end a process, on its own thread. The first signal ends the speech and keeps the sound made
+// so far; the second ends the process. Threads started later have these signals blocked.
 class EndSignals {
  public:
   EndSignals() {
@@ -106,7 +106,8 @@ class EndSignals {
     for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
       struct sigaction action = {};
       sigaction(signal, nullptr, &action);
-      if (action.sa_handler != SIG_IGN) sigaddset(&signals_, signal);  // what nohup and shells ignore stays ignored
+      if (action.sa_handler != SIG_IGN)
+        sigaddset(&signals_, signal);  // signals ignored by nohup and shells stay ignored
     }
     pthread_sigmask(SIG_BLOCK, &signals_, &before_);
   }
@@ -121,7 +122,7 @@ class EndSignals {
   EndSignals(const EndSignals&) = delete;
   EndSignals& operator=(const EndSignals&) = delete;
 
-  // `temporary` is removed if the process has to end at once; empty for none.
+  // Starts the thread. `temporary`: file to remove if the process must end at once; empty for none.
   Status Watch(const std::string& temporary) {
     auto thread = StartThread("wait for Ctrl-C", [this, temporary] {
       while (!over_) {
@@ -143,7 +144,7 @@ class EndSignals {
     return Status::Ok();
   }
 
-  // `action` is called when the first signal comes; now if it has.
+  // Calls `action` at the first signal, or now if there was one.
   void OnSignal(std::function<void()> action) {
     const MutexLock lock(mutex_);
     if (signal_ != 0 && action) action();
@@ -151,7 +152,7 @@ class EndSignals {
   }
 
   const std::atomic<bool>& stopped() const { return stopped_; }
-  // 0 while none has come.
+  // 0 before the first signal.
   int signal() const {
     const MutexLock lock(mutex_);
     return signal_;
@@ -195,7 +196,7 @@ Result<int> Speak(const ToolOptions& options) {
   QTTS_ASSIGN_OR_RETURN(const SoundFile::Format format, FormatOf(options));
   QTTS_ASSIGN_OR_RETURN(const Task task, TaskOf(options));
   QTTS_ASSIGN_OR_RETURN(const EngineOptions engine_options, MakeEngineOptions(options, task.folder));
-  EndSignals signals;  // before any other thread
+  EndSignals signals;  // must precede every other thread
   QTTS_ASSIGN_OR_RETURN(const auto file, SoundFile::Open(options.output, format));
   QTTS_RETURN_IF_ERROR(signals.Watch(file->temporary()));
 

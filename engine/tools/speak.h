@@ -7,8 +7,8 @@
 
 namespace qtts {
 
-// `qtts-tool speak`. The exit status: 0, or 128 and the number of the signal that ended the speech early; the file then
-// holds what was made before.
+// Runs `qtts-tool speak`. Returns the exit status: 0, or 128 + the number of the signal that ended the speech early. In
+// that case the file holds the sound made so far.
 Result<int> Speak(const ToolOptions& options);
 
 }  // namespace qtts

@@ -95,7 +95,7 @@ struct WavLayout {
 std::optional<WavLayout> ParseLayout(std::string_view chunk) {
   if (chunk.size() < 16) return std::nullopt;
   WavLayout layout{GetInt(chunk, 0, 2), GetInt(chunk, 2, 2), GetInt(chunk, 4, 4), GetInt(chunk, 14, 2)};
-  // The true format is the first part of an identifier further on.
+  // The actual format is the first part of the sub-format GUID.
   if (layout.format == kExtensible && chunk.size() >= 26) layout.format = GetInt(chunk, 24, 2);
   const bool integers =
       layout.format == kPcm && (layout.bits == 8 || layout.bits == 16 || layout.bits == 24 || layout.bits == 32);
@@ -112,8 +112,8 @@ float SampleOf(std::string_view data, size_t at, const WavLayout& layout) {
     return std::bit_cast<float>(static_cast<uint32_t>(GetInt(data, at, 4)));
   }
   if (layout.format == kFloat) return static_cast<float>(std::bit_cast<double>(GetInt(data, at, 8)));
-  if (layout.bits == 8) return (static_cast<float>(GetInt(data, at, 1)) - 128.0F) / 128.0F;  // the only unsigned one
-  // Moved to the top of 32 bits, sign and all.
+  if (layout.bits == 8) return (static_cast<float>(GetInt(data, at, 1)) - 128.0F) / 128.0F;  // the only unsigned format
+  // Shifted to the top of 32 bits, which keeps the sign.
   const size_t bytes = layout.bits / 8;
   const auto top = static_cast<uint32_t>(GetInt(data, at, bytes) << (32 - layout.bits));
   return static_cast<float>(static_cast<double>(std::bit_cast<int32_t>(top)) / 2147483648.0);
@@ -135,7 +135,7 @@ Result<Recording> ReadWav(const std::string& path) {
   std::optional<WavLayout> layout;
   for (size_t at = 12; at + 8 <= all.size();) {
     const std::string_view name = all.substr(at, 4);
-    // A writer to a pipe does not know the length; what is there counts.
+    // The length field of a file written to a pipe is meaningless, so clamp it to the file.
     const size_t size = std::min<size_t>(GetInt(all, at + 4, 4), all.size() - at - 8);
     const std::string_view chunk = all.substr(at + 8, size);
     if (name == "fmt ") {

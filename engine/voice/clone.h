@@ -11,11 +11,11 @@
 
 namespace qtts {
 
-// Engine::CloneVoice() with the encoder of its choice; `model` is the fingerprint the voice bears.
+// Implements Engine::CloneVoice() on `encoder`. `model` is the fingerprint stored in the voice.
 Result<ClonedVoice> CloneVoice(VoiceEncoder* encoder, const std::string& model, const Recording& recording,
                                const CloneOptions& options);
 
-// kInvalidArgument for a voice that another model made.
+// kInvalidArgument if another model made the voice.
 Status CheckVoiceModel(const ClonedVoice& voice, const ModelInfo& model);
 
 }  // namespace qtts

@@ -15,7 +15,7 @@ constexpr int kLeastRate = 4000;
 constexpr int kMostRate = 384000;
 constexpr int kMostChannels = 64;
 constexpr double kLeastSeconds = 1;
-// Attention over the recording grows with its square; and more than this adds nothing to a voice.
+// Attention grows with the square of the length, and a longer recording does not improve the voice.
 constexpr double kMostSeconds = 60;
 // -60 dB of full scale.
 constexpr float kSilence = 1e-3F;
@@ -73,7 +73,7 @@ std::vector<float> MixDown(const Recording& recording) {
 }
 
 Result<std::vector<float>> Resample(const std::vector<float>& in, int from, int to) {
-  // The length that the official package cuts or fills up to.
+  // The length to which the official package cuts or pads.
   const double ratio = static_cast<double>(to) / static_cast<double>(from);
   std::vector<float> out(static_cast<size_t>(std::ceil(static_cast<double>(in.size()) * ratio)));
   const soxr_io_spec_t format = soxr_io_spec(SOXR_FLOAT32_I, SOXR_FLOAT32_I);

@@ -9,14 +9,14 @@
 
 namespace qtts {
 
-// The encoders' rate.
+// Sample rate of the encoders, in Hz.
 inline constexpr int kReferenceRate = 24000;
 
-// A recording as the encoders want it: mono at kReferenceRate, exactly as the official package makes
-// it (spec 8: channels averaged, resampled with soxr's HQ quality, no trimming, no loudness change).
+// Converts a recording to the input of the encoders, mono at kReferenceRate, exactly as the official package does (spec
+// 8): channels averaged, resampled with soxr at HQ quality, no trimming, no change of loudness.
 //
-// kInvalidArgument, with what to do, for a recording that no voice can come of: shorter than a
-// second, longer than a minute, silent, not finite, or of an impossible rate or channel count.
+// kInvalidArgument, with the remedy, for a recording that is shorter than a second, longer than a minute, silent, not
+// finite, or has an invalid rate or channel count.
 Result<std::vector<float>> PrepareReference(const Recording& recording);
 
 }  // namespace qtts

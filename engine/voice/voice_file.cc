@@ -24,14 +24,14 @@ constexpr const char* kFormat = "qttssrc-voice-1";
 constexpr const char* kVector = "x_vector";
 constexpr const char* kCodes = "reference_codes";
 
-// A voice has some thousand codes; what is far larger is something else.
+// Maximum number of codes. A voice has a few thousand.
 constexpr int64_t kMostElements = int64_t{1} << 22;
 
 Status NoVoice(const std::string& path, const std::string& why) {
   return Status::CorruptModel(path + ": " + why + "; give a file that 'qtts-tool voice make' wrote");
 }
 
-// The values of a list of that element type.
+// Parses an array of that element type.
 template <typename T>
 Result<std::vector<T>> Values(const SafetensorsHeader& header, std::span<const std::byte> file, const std::string& path,
                               const std::string& name, std::string_view dtype) {

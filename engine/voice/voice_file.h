@@ -9,14 +9,14 @@
 #include "qtts/status.h"
 #include "qtts/voice.h"
 
-// What SaveVoice() writes and LoadVoice() reads, in memory.
+// The file format of SaveVoice() and LoadVoice(), in memory.
 namespace qtts {
 
-// The bytes of a voice file. Text that is no UTF-8 is repaired.
+// The bytes of a voice file. Invalid UTF-8 in the text is replaced.
 std::string WriteVoice(const ClonedVoice& voice);
 
-// The voice in the bytes of a file; `path` stands in messages. Untrusted input: what comes out has finite sizes but
-// any values. Errors: kCorruptModel.
+// Parses the bytes of a voice file; `path` is for messages. Untrusted input: sizes are checked, values are not. Errors:
+// kCorruptModel.
 Result<ClonedVoice> ParseVoice(std::span<const std::byte> file, const std::string& path);
 
 }  // namespace qtts

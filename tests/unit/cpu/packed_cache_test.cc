@@ -199,7 +199,7 @@ TEST_F(PackedCacheTest, ACopyThatIsTruncatedWhileItIsReadIsOneError) {
   ThreadPool pool(2);
   PackedCache cache(**checkpoint, Arithmetic::kInt8, pool);
   fs::resize_file(Files().front(), 100);
-  const Status status = cache.Keep();
+  const Status status = cache.Save();
   EXPECT_EQ(status.code(), StatusCode::kUnreadable);
   EXPECT_EQ(status.message(),
             Files().front() + ": was changed while it was read. Start again: the packed weights in it are made anew.");

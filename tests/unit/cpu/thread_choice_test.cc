@@ -62,9 +62,9 @@ TEST_F(ProcessorsTest, TheAffinityMaskCounts) {
     EXPECT_EQ(AllowedProcessors(), 1);
     EXPECT_EQ(UsableProcessors(root_).threads, 1);
     EXPECT_EQ(UsableProcessors(root_).cores, 1);
-    EXPECT_EQ(MostThreads(0), 1);
+    EXPECT_EQ(InitialThreads(0), 1);
     EXPECT_EQ(ThreadsForArithmetic(0), 1);
-    EXPECT_EQ(MostThreads(3), 3) << "a number that was asked for is kept";
+    EXPECT_EQ(InitialThreads(3), 3) << "a number that was asked for is kept";
     EXPECT_EQ(ThreadsForArithmetic(3), 3);
   });
 }
