@@ -6,8 +6,8 @@
 
 namespace qtts {
 
-// The model folder for who names none: the one that the environment variable QTTS_VOICE_PATH names, else that of the
-// voice which is installed with the element. It may be missing.
+// The default model folder: that of the environment variable QTTS_VOICE_PATH, else the voice installed with the
+// element. The folder may not exist.
 std::string BundledVoicePath();
 
 }  // namespace qtts

@@ -4,15 +4,15 @@
 
 namespace qtts {
 
-// Why an utterance ended: the same enum from a slot of a device to the application. Backends use the first three and
-// kError. Includes nothing, since kernels include it.
+// Why an utterance ended. The same enum is used from a device's slot to the application. Backends give the first three
+// and kError. This header includes nothing, since kernels include it.
 enum class EndReason : int {
   kNone = 0,     // still running
   kComplete,     // the model ended the utterance
-  kMaxDuration,  // max_new_tokens struck first
-  kRunaway,      // Request::runaway_guard struck
-  kBusy,         // Request::max_wait ran out before its turn came
-  kCancelled,    // Cancel(), or the engine went away
+  kMaxDuration,  // max_new_tokens was reached
+  kRunaway,      // Request::runaway_guard stopped it
+  kBusy,         // Request::max_wait expired before it got a slot
+  kCancelled,    // Cancel(), or the engine was destroyed
   kError,        // see Stream::status()
 };
 

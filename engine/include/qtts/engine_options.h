@@ -7,21 +7,21 @@
 
 #include "qtts/tokenizer_pattern.h"
 
-// What an engine is asked for and tells of itself, for headers that name an Engine and do not call one: those declare
-// the class and include this instead of qtts/engine.h, on which little is to depend.
+// Options and reported values of an engine. For headers that name Engine without calling it: they declare the class and
+// include this header, since few headers should depend on qtts/engine.h.
 namespace qtts {
 
 enum class Device { kAuto, kCpu, kCuda };
 
 enum class Precision {
   kAuto,  // BF16 on the GPU, F32 on the CPU
-  kBF16,  // BF16 weights and activations, sums in F32: the GPU, and CPUs that multiply BF16
-  kF32,   // F32 throughout; slow on the GPU, for checking
-  kInt8,  // weights of 8 bits, activations of 16: the CPU only
-  kInt4,  // weights of 4 bits, activations of 16: the CPU only
+  kBF16,  // BF16 weights and activations, F32 sums: the GPU, and CPUs with AVX512_BF16
+  kF32,   // F32 throughout; slow on the GPU, for comparisons
+  kInt8,  // 8-bit weights, 16-bit activations: CPU only
+  kInt4,  // 4-bit weights, 16-bit activations: CPU only
 };
 
-// As the user writes it.
+// The user's spelling.
 constexpr std::string_view PrecisionName(Precision precision) {
   switch (precision) {
     case Precision::kAuto:
@@ -38,29 +38,29 @@ constexpr std::string_view PrecisionName(Precision precision) {
   return "unknown";
 }
 
-// What to choose on the CPU where `precision` is too slow; the same where nothing is faster.
+// The next faster precision on the CPU; `precision` itself if there is none.
 constexpr Precision FasterOnCpu(Precision precision) {
   return precision == Precision::kInt8 || precision == Precision::kInt4 ? Precision::kInt4 : Precision::kInt8;
 }
 
 struct EngineOptions {
-  std::string model_path;         // folder of a checkpoint as published
-  Device device = Device::kAuto;  // kAuto: the GPU when it can hold the model and has `precision`, else the CPU
+  std::string model_path;         // folder of a published checkpoint
+  Device device = Device::kAuto;  // kAuto: the GPU if it can hold the model and has `precision`, else the CPU
   Precision precision = Precision::kAuto;
-  int cuda_device = -1;  // number of the GPU, as CUDA counts them; -1 = the first that can hold the model
-  // CPU threads. 0: as many as are fastest here, by a measurement at load, of those that affinity and cgroup allow.
+  int cuda_device = -1;  // GPU index in CUDA's order; -1 = the first that can hold the model
+  // CPU threads. 0: the fastest number, measured at load, within affinity mask and cgroup quota.
   int threads = 0;
-  // Frames a stream may be ahead of its reader. 25 frames are two seconds.
+  // Maximum number of frames that a stream is ahead of its reader. 25 frames are two seconds.
   int lead_frames = 25;
   TokenizerPattern tokenizer_pattern = TokenizerPattern::kNative;
 
   bool operator==(const EngineOptions&) const = default;
 };
 
-// Utterances of an engine, of all its users together.
+// Utterances of an engine, over all its users.
 struct Occupancy {
-  int slots = 0;       // that are spoken at once at most; more wait for their turn, first come, first served
-  int free_slots = 0;  // of them
+  int slots = 0;       // maximum number of concurrent utterances; others wait, first come, first served
+  int free_slots = 0;  // slots not in use
   int waiting = 0;     // utterances without a slot
 };
 

@@ -7,7 +7,7 @@
 
 #include "qtts/end_reason.h"
 
-// What comes out of a Stream.
+// Output of a Stream.
 namespace qtts {
 
 // One decoded frame: 80 ms of speech.
@@ -19,7 +19,7 @@ struct Frame {
 
 enum class ReadState {
   kFrame,    // a frame was handed out
-  kPending,  // none yet, the utterance goes on
+  kPending,  // no frame yet; the utterance goes on
   kEnd,      // no more frames: see Stream::end_reason() and status()
 };
 

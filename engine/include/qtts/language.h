@@ -8,17 +8,16 @@ namespace qtts {
 
 // One of the official languages.
 struct Language {
-  std::string_view name;  // the official one, "german"; "auto" for a language that is to be found from the text
-  std::string_view tag;   // the shortest BCP-47 tag, "de", which is ISO 639-1's code too; empty for "auto"
+  std::string_view name;  // official name, "german"; "auto" if the text decides
+  std::string_view tag;   // shortest BCP-47 tag, "de", also the ISO 639-1 code; empty for "auto"
 };
 
-// The language that Request::language asks for: by its name in any case, by a BCP-47 tag of it ("de", "de-AT",
-// "DE-Latn-CH"), or "auto", "und" or nothing for that of the text. Both fields are empty for anything else, such as a
-// language of a checkpoint's own. Regions and scripts do not matter, except that Chinese tags of another variety than
-// Mandarin ("zh-yue", "yue") have no official name.
+// Resolves Request::language: a name in any case, a BCP-47 tag ("de", "de-AT", "DE-Latn-CH"), or "auto", "und" or
+// nothing if the text decides. Both fields are empty for anything else, such as a checkpoint's own language. Regions
+// and scripts are ignored. Chinese tags of a variety other than Mandarin ("zh-yue", "yue") have no official name.
 //
-// The one place where names and tags are resolved: whoever does something by language, be it tagging a stream or
-// finding sentences, asks here, so that "EN-us" and "english" are never treated differently.
+// The only place that resolves names and tags. All code that depends on the language (stream tags, sentence detection)
+// calls it, so that "EN-us" and "english" are always treated alike.
 Language ResolveLanguage(std::string_view name_or_tag);
 
 }  // namespace qtts

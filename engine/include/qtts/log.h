@@ -5,20 +5,20 @@
 namespace qtts {
 
 enum class LogLevel {
-  kWarning,  // something failed; whoever it concerns is told by a Status too
-  kInfo,     // models loaded and let go
+  kWarning,  // something failed; a Status reports it too
+  kInfo,     // models loaded and released
   kDebug,    // voices and utterances
-  kTrace,    // steps of the model
+  kTrace,    // steps of the scheduler and the model
 };
 
-// Takes what the engine logs. No line holds text that was given to be spoken. Both are called on any thread.
+// Receives the engine's log lines. No line contains text to be spoken. Both functions are called on any thread.
 struct LogSink {
-  // Whether lines of this level are wanted; others are not even made.
+  // True if lines of this level are wanted. Other lines are not formatted.
   bool (*enabled)(LogLevel level);
   void (*write)(LogLevel level, const char* line);
 };
 
-// Sets the sink of the whole process, which must stay; null, as in the beginning: none. Thread-safe.
+// Sets the log sink of the process. It must stay valid. Null, the default: no log. Thread-safe.
 void SetLogSink(const LogSink* sink);
 
 }  // namespace qtts

@@ -6,27 +6,27 @@
 #include <condition_variable>
 #include <mutex>
 
-// Mutexes that Clang's thread-safety analysis (-Wthread-safety) understands; libstdc++'s are not annotated. The rule
-// for the engine and for the element: every mutex is a qtts::Mutex, every member that it guards has
-// QTTS_GUARDED_BY(mutex), every function to be called with it held has QTTS_REQUIRES(mutex). Then clang rejects code
-// that touches such a member without the lock. Other compilers ignore the annotations.
+// Mutexes with annotations for Clang's thread-safety analysis (-Wthread-safety); libstdc++'s have none. Rule for engine
+// and element: every mutex is a qtts::Mutex, every member it guards has QTTS_GUARDED_BY(mutex), every function called
+// with it held has QTTS_REQUIRES(mutex). Clang then rejects access to such a member without the lock. Other compilers
+// ignore the annotations.
 //
-// The analysis looks at one function at a time, and a lambda is a function of its own: a condition is awaited in a
-// loop, not with a predicate, and a lambda that runs with the mutex held begins with AssertHeld().
+// The analysis covers one function at a time, and a lambda is a function of its own. So wait for a condition in a loop,
+// not with a predicate, and begin a lambda that runs with the mutex held with AssertHeld().
 #if defined(__clang__)
 #define QTTS_THREAD_ANNOTATION_(annotation) __attribute__((annotation))
 #else
 #define QTTS_THREAD_ANNOTATION_(annotation)
 #endif
-// The member may be read and written with the mutex held only.
+// The member may be accessed only with the mutex held.
 #define QTTS_GUARDED_BY(mutex) QTTS_THREAD_ANNOTATION_(guarded_by(mutex))
-// The same for what the member, a pointer, points to.
+// The same for the object that the member, a pointer, points to.
 #define QTTS_PT_GUARDED_BY(mutex) QTTS_THREAD_ANNOTATION_(pt_guarded_by(mutex))
-// To be called with the mutex held, and it is held on return.
+// The mutex is held on entry and on return.
 #define QTTS_REQUIRES(...) QTTS_THREAD_ANNOTATION_(requires_capability(__VA_ARGS__))
-// To be called without the mutex: the function takes it.
+// The mutex is not held on entry: the function locks it.
 #define QTTS_EXCLUDES(...) QTTS_THREAD_ANNOTATION_(locks_excluded(__VA_ARGS__))
-// For types and functions that are themselves locks.
+// For lock types and their functions.
 #define QTTS_CAPABILITY(name) QTTS_THREAD_ANNOTATION_(capability(name))
 #define QTTS_SCOPED_CAPABILITY QTTS_THREAD_ANNOTATION_(scoped_lockable)
 #define QTTS_ACQUIRE(...) QTTS_THREAD_ANNOTATION_(acquire_capability(__VA_ARGS__))
@@ -41,7 +41,7 @@ class QTTS_CAPABILITY("mutex") Mutex {
   void lock() QTTS_ACQUIRE() { mutex_.lock(); }
   void unlock() QTTS_RELEASE() { mutex_.unlock(); }
 
-  // Tells the analysis that the mutex is held, where it cannot see that; checks nothing.
+  // Tells the analysis that the mutex is held if it cannot see that. Checks nothing.
   void AssertHeld() const QTTS_ASSERT_HELD() {}
 
  private:
@@ -49,7 +49,7 @@ class QTTS_CAPABILITY("mutex") Mutex {
   std::mutex mutex_;
 };
 
-// Holds a mutex for as long as it lives, but between Unlock() and Lock(). A std::unique_lock.
+// Holds a mutex during its lifetime, except between Unlock() and Lock(). Like std::unique_lock.
 class QTTS_SCOPED_CAPABILITY MutexLock {
  public:
   explicit MutexLock(Mutex& mutex) QTTS_ACQUIRE(mutex) : mutex_(mutex) { Lock(); }
@@ -73,7 +73,7 @@ class QTTS_SCOPED_CAPABILITY MutexLock {
   bool held_ = false;
 };
 
-// Leaves a mutex that the thread holds, for as long as this lives.
+// Releases a held mutex during its lifetime.
 class QTTS_SCOPED_CAPABILITY MutexUnlock {
  public:
   explicit MutexUnlock(Mutex& mutex) QTTS_RELEASE(mutex) : mutex_(mutex) { mutex_.unlock(); }
@@ -85,7 +85,7 @@ class QTTS_SCOPED_CAPABILITY MutexUnlock {
   Mutex& mutex_;
 };
 
-// A std::condition_variable. Waits may end without a notification, so they stand in a loop:
+// A std::condition_variable. Spurious wakeups happen, so wait in a loop:
 //
 //   MutexLock lock(mutex_);
 //   while (queue_.empty()) changed_.Wait(mutex_);
@@ -96,7 +96,7 @@ class Condition {
     condition_.wait(lock);
     lock.release();
   }
-  // False if the time was reached.
+  // Returns false on timeout.
   template <typename Clock, typename Duration>
   bool WaitUntil(Mutex& mutex, const std::chrono::time_point<Clock, Duration>& time) QTTS_REQUIRES(mutex) {
     std::unique_lock lock(mutex.mutex_, std::adopt_lock);
@@ -104,7 +104,7 @@ class Condition {
     lock.release();
     return status == std::cv_status::no_timeout;
   }
-  // False if it took so long.
+  // Returns false on timeout.
   template <typename Rep, typename Period>
   bool WaitFor(Mutex& mutex, const std::chrono::duration<Rep, Period>& duration) QTTS_REQUIRES(mutex) {
     std::unique_lock lock(mutex.mutex_, std::adopt_lock);

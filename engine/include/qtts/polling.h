@@ -6,8 +6,8 @@
 
 namespace qtts {
 
-// Permission to wait awake instead of asleep. A thread that polls sees a change some 50 us earlier than one that has to
-// wake up, and takes a whole processor for that: so few threads of the process may at once, and the others sleep.
+// Permission to poll instead of sleeping. A polling thread sees a change about 50 us earlier than one that must be
+// woken, but occupies a whole CPU. So few threads of the process may poll at once; the others sleep.
 class PollPermit {
  public:
   // One engine's scheduler and the reader of its first frame.

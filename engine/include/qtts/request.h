@@ -10,61 +10,60 @@
 
 namespace qtts {
 
-// How one code is chosen from its logits (spec 6). Greedy (argmax) when do_sample is false.
+// Sampling rules of one code (spec 6). Greedy (argmax) if do_sample is false.
 struct TokenSampling {
   bool do_sample = true;
   float temperature = 0.9F;  // > 0
-  int top_k = 50;            // keep the k most likely, ties included; 0 = all
+  int top_k = 50;            // keep the k largest, ties included; 0 = all
   float top_p = 1.0F;        // nucleus in (0, 1]; 1 = off
 };
 
-// Everything that steers the generation of one utterance. The official effective defaults; a
-// model's own come from ModelInfo::defaults.
+// Settings of the generation of one utterance. The values here are the official effective defaults; a model's own are
+// in ModelInfo::defaults.
 struct GenerationSettings {
   TokenSampling talker;              // codebook 0
   TokenSampling predictor;           // the other codebooks
-  float repetition_penalty = 1.05F;  // > 0, on codebook 0 only, over the whole history; 1 = off
+  float repetition_penalty = 1.05F;  // > 0; on codebook 0 only, over the whole history; 1 = off
   int64_t max_new_tokens = 8192;     // >= 2; the utterance has at most max_new_tokens - 1 frames
 };
 
-// Which of the two official prompt layouts to use (spec 3.4).
+// The two official prompt layouts (spec 3.4).
 enum class PromptLayout {
   kDefault,       // the official default: streaming for Base, non-streaming for the others
-  kStreaming,     // text is fed one token per frame
-  kNonStreaming,  // the whole text lies in the prompt
+  kStreaming,     // the text is fed one token per frame
+  kNonStreaming,  // the whole text is in the prompt
 };
 
-// A voice for a Base checkpoint, as extracted from a reference recording. Plain values.
+// A voice for a Base checkpoint, extracted from a reference recording. Plain values.
 struct ClonedVoice {
   std::vector<float> x_vector;  // [talker hidden size]
-  // Codes of the reference recording, [frames][code_groups] row by row. Empty: x-vector only;
-  // otherwise in-context learning (ICL), which needs reference_text, what the recording says.
+  // Codes of the reference recording, [frames][code_groups]. Empty: x-vector only. Otherwise in-context learning (ICL),
+  // which needs reference_text.
   std::vector<int32_t> reference_codes;
   std::string reference_text;
-  // ModelInfo::fingerprint of the model it was made with: others refuse it. Empty: not checked.
+  // ModelInfo::fingerprint of the model that made it; other models refuse it. Empty: not checked.
   std::string model;
 };
 
-// One utterance to speak. Plain values; names are case-insensitive.
+// One utterance. Plain values; names are case-insensitive.
 struct Request {
   static constexpr std::chrono::nanoseconds kNoLimit = std::chrono::nanoseconds::max();
 
   std::string text;        // UTF-8; invalid bytes become U+FFFD
-  bool more_text = false;  // text goes on through Stream::Append(); needs the streaming layout
-  std::string speaker;     // custom_voice: a preset; empty = the model's first
-  // A name of ModelInfo::languages or a BCP-47 tag of one ("de", "pt-BR"); empty, "auto" or "und" = by the text.
+  bool more_text = false;  // more text follows through Stream::Append(); needs the streaming layout
+  std::string speaker;     // custom_voice: a preset speaker; empty = the model's first
+  // A name from ModelInfo::languages or its BCP-47 tag ("de", "pt-BR"). Empty, "auto" or "und": the text decides.
   std::string language;
-  std::string instruct;                      // how to speak; the voice's description for voice_design
+  std::string instruct;                      // style instruction; for voice_design the description of the voice
   std::shared_ptr<const ClonedVoice> voice;  // base
   PromptLayout layout = PromptLayout::kDefault;
-  // Ends the utterance with EndReason::kRunaway when the model has missed its end: after 5 s of silence,
-  // or when it lasts far longer than its text can (10 s and 2 s a token). Off: exactly what the model
-  // gives, as in the official package.
+  // Ends the utterance with EndReason::kRunaway if the model misses its end: after 5 s of silence, or after 10 s plus 2
+  // s per token of the text. Off: exactly the model's output, as in the official package.
   bool runaway_guard = false;
-  // How long it may wait for its turn where the engine speaks as many utterances as it can (Engine::occupancy()): then
-  // it ends with EndReason::kBusy. 0: it does not wait.
+  // Maximum time to wait for a slot if all are taken (Engine::occupancy()); then the utterance ends with
+  // EndReason::kBusy. 0: no waiting.
   std::chrono::nanoseconds max_wait = kNoLimit;
-  uint64_t seed = 0;  // same model, device, request and seed: same audio
+  uint64_t seed = 0;  // same model, device, request and seed give the same audio
   GenerationSettings settings;
 };
 

@@ -10,37 +10,37 @@
 
 #include "qtts/status.h"
 
-// What runs out is an error, never an abort. The rule for the engine and for the element: no std::thread is started but
-// by StartThread(), and whatever is called from outside (the engine's functions, the element's, a thread's first
-// function) runs inside CatchExhaustion().
+// Lack of memory or threads is an error, never an abort. Rule for engine and element: start threads only with
+// StartThread(), and run every entry point (the engine's functions, the element's, a thread's first function) inside
+// CatchExhaustion().
 namespace qtts {
 
-// "not enough memory to `purpose`" and what to do: kResourceExhausted. Needs no memory if there is none: then `purpose`
+// kResourceExhausted: "not enough memory to `purpose`" and the remedy. If there is no memory for the message, `purpose`
 // is left out.
 Status OutOfMemory(const char* purpose) noexcept;
-// The same for threads. `reason` is the system's.
+// The same for threads. `reason`: the system's error.
 Status OutOfThreads(const char* purpose, const char* reason) noexcept;
 
-// What `function` returns, a Status or a Result; kResourceExhausted if memory or threads run out in it. `purpose` is
-// what it does, as in "load the model".
+// Returns the result of `function`, a Status or a Result; kResourceExhausted if memory or threads run out in it.
+// `purpose` names the action, as in "load the model".
 template <typename Function>
 auto CatchExhaustion(const char* purpose, const Function& function) -> decltype(function()) {
   try {
     return function();
   } catch (const std::bad_alloc&) {
     return OutOfMemory(purpose);
-  } catch (const std::length_error&) {  // a size that no memory has
+  } catch (const std::length_error&) {  // a size above any memory
     return OutOfMemory(purpose);
   } catch (const std::system_error& error) {
     return OutOfThreads(purpose, error.what());
   }
 }
 
-// What every thread of the engine and of the element begins with: faults in mapped files reach their handler, whatever
-// signals the thread's maker blocks.
+// Must be the first call of every thread of engine and element. Unblocks SIGBUS, so that faults in mapped files reach
+// their handler, even if the creating thread blocks signals.
 void BeginThread() noexcept;
 
-// Runs `body` on a thread of its own, which the caller has to join. Nothing may be thrown out of `body`.
+// Runs `body` on a new thread, which the caller must join. `body` must not throw.
 template <typename Body>
 Result<std::thread> StartThread(const char* purpose, Body&& body) {
   return CatchExhaustion(purpose, [&]() -> Result<std::thread> {

@@ -10,27 +10,26 @@
 
 namespace qtts {
 
-// What went wrong, coarse enough to choose a GStreamer error domain from.
+// Kind of error, coarse enough to select a GStreamer error domain.
 enum class StatusCode {
   kOk,
   kInvalidArgument,    // the caller's request cannot be served: unknown speaker, empty text
   kNotFound,           // a file or folder is missing
   kUnreadable,         // a file exists but cannot be opened or mapped
   kCorruptModel,       // a model file contradicts itself, its config or the format
-  kUnsupported,        // well-formed, but not something this build can do
+  kUnsupported,        // well-formed, but not supported by this build
   kResourceExhausted,  // not enough memory, text too long
   kDeviceUnavailable,  // no such device, no driver, device lost
-  kBusy,               // all slots were taken for longer than the request would wait
-  kCancelled,          // given up on request
+  kBusy,               // all slots were taken for longer than the request may wait
+  kCancelled,          // cancelled on request
   kInternal,           // a bug or an operating system failure
 };
 
-// The outcome of an operation: ok, or a code and one sentence for the user that says what is
-// wrong and what to do. No exception crosses a folder boundary; functions that can fail return a
-// Status or a Result.
+// The outcome of an operation: ok, or a code and one sentence for the user with the problem and the remedy. No
+// exception crosses a folder boundary; functions that can fail return a Status or a Result.
 //
-// A value type. Safe to copy between threads; const members are safe to call concurrently. A copy allocates nothing,
-// so that the error of a lack of memory reaches everybody whom it concerns.
+// A value type. Copies may be passed between threads; const members may be called concurrently. A copy allocates
+// nothing, so the error for a lack of memory can be copied too.
 class [[nodiscard]] Status {
  public:
   Status() = default;
@@ -64,8 +63,8 @@ class [[nodiscard]] Status {
 // Name of a code for machine-readable output, e.g. "corrupt-model".
 std::string_view StatusCodeName(StatusCode code);
 
-// A T, or the Status that says why there is none. The status is never ok without a value.
-// Dereferencing a failed Result is a programming error.
+// A T, or the Status that says why there is none. The status is never ok without a value. Dereferencing a failed Result
+// is a programming error.
 template <typename T>
 class [[nodiscard]] Result {
  public:
@@ -89,7 +88,7 @@ class [[nodiscard]] Result {
   Status status_;
 };
 
-// Leaves the calling function with the status of `expr` unless it is ok.
+// Returns from the calling function with the status of `expr` unless it is ok.
 #define QTTS_RETURN_IF_ERROR(expr)                                                     \
   do {                                                                                 \
     if (::qtts::Status qtts_status_ = (expr); !qtts_status_.ok()) return qtts_status_; \

@@ -4,11 +4,11 @@
 
 namespace qtts {
 
-// Which pre-tokenization regex splits text before BPE (spec 2). The two differ for mixed-case
-// words, scripts with combining marks and punctuation runs ending in '/'.
+// The regex that splits text into pre-tokens before BPE (spec 2). The two differ for mixed-case words, scripts with
+// combining marks, and punctuation runs that end in '/'.
 enum class TokenizerPattern {
-  kNative,   // Qwen's own: official when loaded online, and what training almost surely used
-  kPatched,  // what transformers 4.57.3 swaps in for local folders (of more than 100,000 pieces)
+  kNative,   // Qwen's own: official when loaded online, and almost certainly used in training
+  kPatched,  // transformers 4.57.3 uses it for local folders (with more than 100,000 pieces)
 };
 
 }  // namespace qtts

@@ -8,19 +8,19 @@
 #include "qtts/request.h"
 #include "qtts/status.h"
 
-// Voices cloned from recordings, for Base checkpoints. Engine::CloneVoice() makes them; here is what
-// goes in, and the files that keep them.
+// Voices cloned from recordings, for Base checkpoints. Engine::CloneVoice() makes them. This header has its input and
+// the voice files.
 //
 //   qtts::Recording recording = …;
 //   auto voice = engine->CloneVoice(recording, {.reference_text = "What is said in it."});
 //   if (voice.ok()) qtts::SaveVoice(*voice, "me.safetensors");
 //   request.voice = std::make_shared<qtts::ClonedVoice>(*voice);
 //
-// The first utterance with a voice takes longer to begin than those after it: what all of them have in common is kept
-// by the engine, for some dozens of voices.
+// The first utterance with a voice starts later than the others: the engine caches the part that they share, for some
+// dozens of voices.
 namespace qtts {
 
-// Somebody speaking: 1 to 60 s of it, best 3 to 15 s of clear speech. Plain values.
+// A recording of one speaker: 1 to 60 s, best 3 to 15 s of clear speech. Plain values.
 struct Recording {
   std::vector<float> samples;  // interleaved, in [-1, 1]; channels are averaged
   int channels = 1;
@@ -28,22 +28,21 @@ struct Recording {
 };
 
 struct CloneOptions {
-  // What the recording says, all of it and nothing else: text and sound are given to the model
-  // together as an example of the voice (ICL). Empty: only the x-vector is taken, which keeps the
-  // timbre and loses the manner of speaking.
+  // Exact transcript of the recording. Text and sound together are given to the model as an example of the voice (ICL).
+  // Empty: only the x-vector is extracted, which keeps the timbre and loses the manner of speaking.
   std::string reference_text;
-  // Adds half a second of silence behind the recording before it is encoded. Without it the model
-  // may begin by repeating the recording's last sounds, which it takes for unfinished. The official
-  // package does not do it, so results differ from its. ICL only; the x-vector stays as it is.
+  // Appends half a second of silence to the recording before it is encoded. Otherwise the model may begin by repeating
+  // the recording's last sounds, as if they were unfinished. The official package does not do this, so results differ.
+  // ICL only; the x-vector is not affected.
   bool pad_reference = false;
 };
 
-// Writes `voice` as a safetensors file: tensors x_vector and reference_codes, text and model as
-// metadata. Errors: kUnreadable.
+// Writes `voice` as a safetensors file: tensors x_vector and reference_codes; text and model as metadata. Errors:
+// kUnreadable.
 Status SaveVoice(const ClonedVoice& voice, const std::string& path);
 
-// Reads what SaveVoice() wrote. Untrusted input. Whether it fits a model is seen when it is used.
-// Errors: kNotFound, kUnreadable; kCorruptModel for what is no voice file.
+// Reads a file of SaveVoice(). Untrusted input. Engine::Start() checks that the voice fits the model. Errors:
+// kNotFound, kUnreadable; kCorruptModel if it is not a voice file.
 Result<ClonedVoice> LoadVoice(const std::string& path);
 
 }  // namespace qtts
