@@ -45,8 +45,8 @@ struct Slot {
         cache(std::move(kv_cache)),
         codec(std::move(codec_state)) {}
 
-  Prompt prompt;              // emptied once it has been run
-  int64_t primed_frames = 0;  // of its reference; of its rows, those in the cache have been run
+  Prompt prompt;              // cleared after the prefill
+  int64_t primed_frames = 0;  // reference frames run so far; the cache's length counts the prompt rows run so far
   bool codec_primed = false;
   bool prefix_known = false;
   GenerationSettings settings;
@@ -55,21 +55,21 @@ struct Slot {
   cpu::KvCache cache;
   cpu::CodecDecoder::State codec;
   bool prefilled = false;
-  std::vector<float> hidden;  // of the prompt's last row, until the first frame takes them
+  std::vector<float> hidden;  // of the prompt's last row; the first frame consumes them
   std::vector<float> logits;
   bool started = false;
-  std::vector<int32_t> codes;  // of the last frame
+  std::vector<int32_t> codes;  // of the previous frame
   EndReason end = EndReason::kNone;
   Status status;
 };
 
-// A slot in the step being made, where its results go, and what flows from part to part.
+// One slot of the current step: its result, and the data passed between the parts of the step.
 struct ActiveStep {
   Slot* slot = nullptr;
   FrameResult* result = nullptr;
   int32_t text_id = kNoText;
-  std::vector<float> hidden;  // [talker's width]
-  std::vector<float> logits;  // [talker's vocabulary]
+  std::vector<float> hidden;  // [talker width]
+  std::vector<float> logits;  // [talker vocabulary]
 
   void End(EndReason end, Status status = Status()) {
     slot->end = end;
@@ -87,7 +87,7 @@ class CpuBackend final : public Backend {
   CpuBackend(std::shared_ptr<const Checkpoint> checkpoint, int threads, cpu::Arithmetic arithmetic, int max_slots)
       : checkpoint_(std::move(checkpoint)),
         config_(checkpoint_->config()),
-        pool_(cpu::MostThreads(threads)),
+        pool_(cpu::InitialThreads(threads)),
         packed_(*checkpoint_, arithmetic, pool_),
         packer_(
             arithmetic, pool_, [this](std::span<const std::byte> weights) { checkpoint_->Release(weights); }, &packed_),
@@ -98,12 +98,12 @@ class CpuBackend final : public Backend {
         frame_work_(talker_.RowWork(0) + predictor_.FrameWork() + codec_.FrameWork()),
         limits_(PromptLimitsOf(config_, talker_.max_positions(), talker_.max_positions())),
         slots_("CPU", max_slots) {
-    built_ = packed_.Keep();
+    built_ = packed_.Save();
     if (threads <= 0) cpu::ResizeToBest(Cost(), &pool_);
     name_ = cpu::DeviceNameOf(arithmetic, pool_.threads());
   }
 
-  // Whether the weights are those of the checkpoint; else nothing else may be called.
+  // Not ok if the weights could not be built from the checkpoint's files. No other function may be called then.
   const Status& built() const { return built_; }
 
   const std::string& name() const override { return name_; }
@@ -119,12 +119,12 @@ class CpuBackend final : public Backend {
  private:
   cpu::FrameCost Cost() const;
 
-  // The next piece of a slot's prompt.
+  // Runs the next piece of a slot's prompt.
   PrefillProgress RunPiece(Slot* slot);
   void PrimeCodec(Slot* slot);
   int64_t PieceRows(const Slot& slot) const;
 
-  // The parts of one step, in order. Each leaves out what has ended, and may end more.
+  // The parts of one step, in order. Each skips utterances that have ended, and may end more.
   void Advance(std::span<ActiveStep> steps);
   void Start(ActiveStep* step);
   void StepTalker(std::span<ActiveStep> steps);
@@ -141,7 +141,7 @@ class CpuBackend final : public Backend {
   cpu::Talker talker_;
   cpu::Predictor predictor_;
   cpu::CodecDecoder codec_;
-  const int64_t frame_work_;  // of one stream, in multiply-adds
+  const int64_t frame_work_;  // per stream, in multiply-adds
   const PromptLimits limits_;
   std::string name_;
   Status built_;
@@ -187,7 +187,7 @@ Result<PrefillProgress> CpuBackend::Prefill(SlotId id) {
   try {
     return RunPiece(slot);
   } catch (const std::bad_alloc&) {
-    // A cache may have grown in some layers only.
+    // The cache may have grown in some layers only.
     slot->end = EndReason::kError;
     slot->status = OutOfMemory();
     return slot->status;
@@ -221,7 +221,8 @@ PrefillProgress CpuBackend::RunPiece(Slot* slot) {
   return {true, work};
 }
 
-// Rows of the next piece: a frame's work, if each cost as much as one behind them, which sees more than they do.
+// Rows of the next piece: about one frame's work. Every row is counted as if it stood after the last one, which attends
+// to the most positions.
 int64_t CpuBackend::PieceRows(const Slot& slot) const {
   const int64_t begin = slot.cache.length();
   const int64_t left = static_cast<int64_t>(slot.prompt.rows.size()) - begin;
@@ -271,12 +272,12 @@ Result<std::vector<FrameResult>> CpuBackend::Collect() {
   try {
     Advance(active);
   } catch (const std::bad_alloc&) {
-    // Caches may have grown for some and not for others: none can go on.
+    // The caches of some slots may have grown and those of others not, so none can continue.
     for (ActiveStep& step : active) {
       if (!step.ended()) step.End(EndReason::kError, OutOfMemory());
     }
   }
-  // Weights are read where they are mapped: what they gave counts if they are still those of the file.
+  // The weights are read through the mapping, so results count only if the files are unchanged.
   QTTS_RETURN_IF_ERROR(checkpoint_->CheckFiles());
   return results;
 }
@@ -284,7 +285,7 @@ Result<std::vector<FrameResult>> CpuBackend::Collect() {
 void CpuBackend::Close(SlotId slot) { slots_.Remove(slot); }
 
 void CpuBackend::Advance(std::span<ActiveStep> steps) {
-  // The slots to go on are kept at the front.
+  // Slots that go on are kept at the front of `steps`.
   const auto going = [&] {
     const auto end = std::stable_partition(steps.begin(), steps.end(), [](const ActiveStep& s) { return !s.ended(); });
     return steps.first(static_cast<size_t>(end - steps.begin()));
@@ -364,7 +365,7 @@ void CpuBackend::PredictCodes(std::span<ActiveStep> steps) {
         const int32_t code = SampleToken(logits, slot.settings.predictor, position);
         if (code != kNoToken) return code;
         steps[row].End(EndReason::kError, DamagedModel(ModelPart::kPredictor));
-        return int32_t{0};  // any code will do to let the other rows finish
+        return int32_t{0};  // any valid code lets the other rows finish
       },
       codes);
   for (size_t row = 0; row < steps.size(); ++row) {

@@ -13,11 +13,11 @@
 
 namespace qtts::cpu {
 
-// Turns rows of ids into inputs of the talker (spec 3): projected text embedding, code embeddings
-// summed in the order of their groups, external vector.
+// Turns rows of ids into inputs of the talker (spec 3): projected text embedding, plus code embeddings in the order of
+// their groups, plus the external vector.
 //
-// Text projections of recent ids are kept, since every frame after the text's end adds the same one.
-// Holds views of the weights; not thread-safe.
+// Caches the projections of recent text ids, since every frame after the end of the text adds the same one. Holds views
+// of the weights. Not thread-safe.
 class Embedder {
  public:
   Embedder(const TalkerWeights& talker, const PredictorWeights& predictor, ThreadPool& pool);
@@ -28,14 +28,14 @@ class Embedder {
   // together.
   void Embed(std::span<const PromptRow> rows, std::span<const float> x_vector, float* y);
 
-  // Row `code` of group `group`'s table: group 0 is the talker's own. y [hidden].
+  // Copies row `code` of the table of `group` to y [hidden]. Group 0 is the talker's own table.
   void LookUpCode(int64_t group, int32_t code, float* y) const {
     LookUp(code_tables_[static_cast<size_t>(group)], code, y);
   }
   int64_t code_rows(int64_t group) const { return code_tables_[static_cast<size_t>(group)].rows; }
 
  private:
-  // Makes the projections of all text ids of `rows` present in `projected_`.
+  // Adds the projections of all text ids of `rows` to `projected_`.
   void ProjectTexts(std::span<const PromptRow> rows);
 
   ThreadPool& pool_;
