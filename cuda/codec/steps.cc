@@ -61,7 +61,7 @@ Source Builder::Append(Step step, const Output& output) {
   } else {
     std::get<DequantizeArgs>(step).out = sink;
   }
-  Append(std::move(step));
+  Append(step);
 
   Source source;
   source.data = sink.data;

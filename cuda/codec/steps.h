@@ -4,7 +4,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <utility>
 #include <variant>
 #include <vector>
 
@@ -74,7 +73,7 @@ class Builder {
   // Adds an operation that writes `output`; returns it as the next operation's input.
   Source Append(Step step, const Output& output);
   // Adds an operation without such an output.
-  void Append(Step step) { steps_.push_back(std::move(step)); }
+  void Append(const Step& step) { steps_.push_back(step); }
 
   // A product without its epilogue, which the caller completes; keeps its weights.
   GemmStep Gemm(const Dense& dense, int dilation, const Source& x, Form form);

@@ -65,7 +65,7 @@ struct DeviceNumbers {
 // NVIDIA H200; of the H100, whose SMs are the same. 132 SMs.
 inline constexpr DeviceNumbers kH200Numbers = {
     .measured = true,
-    .products = {.blocks_at_once = 2 * 132,
+    .products = {.blocks_at_once = 264,  // two on an SM
                  .quick_rows = 16,
                  .quick_columns = 2048,
                  .clusters_at_once = 16,
