@@ -57,8 +57,8 @@ Status FrameBuffers::AllocateRows(const Network& network) {
   QTTS_ASSIGN_OR_RETURN(predictor_x, NewArray<float>(kPairs * static_cast<size_t>(Padded(p.hidden_size))));
   const auto qkv_width = [](const TransformerConfig& c) { return static_cast<size_t>(c.q_width() + 2 * c.kv_width()); };
   QTTS_ASSIGN_OR_RETURN(qkv, NewArray<float>(std::max(kRows * qkv_width(t), kPairs * qkv_width(p))));
-  const size_t widest = static_cast<size_t>(Padded(std::max(t.hidden_size, p.hidden_size)));
-  QTTS_ASSIGN_OR_RETURN(normed.x, NewArray<char>(kPairs * widest * element));
+  const int widest = Padded(std::max(t.hidden_size, p.hidden_size));
+  QTTS_ASSIGN_OR_RETURN(normed.x, NewArray<char>(kPairs * static_cast<size_t>(widest) * element));
   QTTS_ASSIGN_OR_RETURN(normed.factors, NewArray<float>(kPairs));
   for (const Part part : {Part::kTalker, Part::kPredictor}) {
     const TransformerConfig& c = network.stack(part).config;
@@ -72,8 +72,9 @@ Status FrameBuffers::AllocateRows(const Network& network) {
                                                           static_cast<size_t>(network.heads.front().outputs)));
   row_splits = std::max(kRowSplits, kMinRows * SplitsFor(t, network.max_positions));
   QTTS_ASSIGN_OR_RETURN(attention_scratch.partial, NewArray<float>(PartialElements(t, row_splits, 1)));
-  QTTS_ASSIGN_OR_RETURN(attention_scratch.tickets,
-                        NewArray<unsigned>(std::max(TicketElements(t, kMaxRows), TicketElements(p, 2 * kMaxRows))));
+  QTTS_ASSIGN_OR_RETURN(
+      attention_scratch.tickets,
+      NewArray<unsigned>(std::max(TicketElements(t, kMaxRows), TicketElements(p, int64_t{2} * kMaxRows))));
   return Status::Ok();
 }
 
