@@ -23,7 +23,7 @@ constexpr const char* kFile = "libqtts-cuda.so";
 
 std::string InFolder(const char* folder) { return std::string(folder) + "/" + kFile; }
 
-// Where to look, first to last.
+// Paths to try, in order.
 std::vector<std::string> Places() {
   if (const char* folder = g_getenv("QTTS_BACKEND_PATH"); folder != nullptr && *folder != '\0') {
     return {InFolder(folder)};
@@ -33,18 +33,19 @@ std::vector<std::string> Places() {
   return places;
 }
 
-// What the module logs is the engine's log.
+// The module logs into the engine's log.
 constexpr LogSink kModuleSink = {LogEnabled, [](LogLevel level, const char* line) { Log(level, line); }};
 
 Status Unavailable(const std::string& what) {
   return Status::DeviceUnavailable("device=cuda: " + what + "; choose device=cpu or device=auto");
 }
 
-// Whether a module fits into memory. The static constructors of the CUDA runtime in it crash where theirs runs out.
+// True if there is memory to open the module. If memory runs out in the static constructors of its CUDA runtime, they
+// crash.
 bool HasMemoryToOpen(const std::string& path) {
   constexpr size_t kConstructorBytes = size_t{16} << 20;
   GStatBuf file;
-  if (g_stat(path.c_str(), &file) != 0) return true;  // g_module_open() says why
+  if (g_stat(path.c_str(), &file) != 0) return true;  // g_module_open() reports the error
   try {
     EnsureMemory(static_cast<size_t>(file.st_size) + kConstructorBytes);
     return true;
@@ -75,7 +76,7 @@ Result<const GpuModule*> OpenModule() {
       g_module_close(module);
       return Unavailable(path + " belongs to another build (" + build + ", this is " + GpuModuleBuild() + ")");
     }
-    // CUDA's threads and state outlive their users.
+    // Never unloaded: CUDA's threads and state outlive their users.
     g_module_make_resident(module);
     gpu->set_log_sink(&kModuleSink);
     return gpu;

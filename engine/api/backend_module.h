@@ -8,18 +8,18 @@
 
 namespace qtts {
 
-// The GPU backend out of its module, libqtts-cuda.so, which is looked for in the folder that the environment
-// variable QTTS_BACKEND_PATH names, else where it was installed, else in the build tree. Once opened it
-// stays. Thread-safe. Errors: kDeviceUnavailable where there is no usable module, and those of
-// GpuModule. Every message says what to do.
+// Creates the GPU backend from its module, libqtts-cuda.so. Search order: the folder in the environment variable
+// QTTS_BACKEND_PATH alone, if set; otherwise the install folder, then the build tree. The module stays open.
+// Thread-safe. Errors: kDeviceUnavailable if there is no usable module, and those of GpuModule. Every message states
+// the remedy.
 Result<std::unique_ptr<Backend>> CreateGpuBackend(std::shared_ptr<const Checkpoint> checkpoint,
                                                   const GpuOptions& options);
 
-// The speech tokenizer's decoder alone, out of the same module. Errors: as CreateGpuBackend().
+// Creates the speech tokenizer's decoder alone, from the same module. Errors: as CreateGpuBackend().
 Result<std::unique_ptr<SpeechDecoder>> CreateGpuSpeechDecoder(std::shared_ptr<const Checkpoint> checkpoint,
                                                               const GpuOptions& options);
 
-// The errors of CreateGpuBackend() that can be told without loading the model.
+// The errors of CreateGpuBackend() that can be found without loading the model.
 Status CheckGpu(const Checkpoint& checkpoint, const GpuOptions& options);
 
 }  // namespace qtts

@@ -9,34 +9,35 @@
 #include "qtts/engine_options.h"
 #include "qtts/status.h"
 
-// What EngineOptions say of the device: one place for whoever puts something on one.
+// Choice of the device by EngineOptions. The only place that makes it.
 namespace qtts {
 
-// How the CPU computes with a precision.
+// Arithmetic of the CPU backend for a precision.
 cpu::Arithmetic ArithmeticOf(Precision precision);
 
-// The errors that can be told from the options and the processor alone.
+// The errors that depend on the options and the CPU's features only.
 Status CheckOptions(const EngineOptions& options, bool cpu_has_bf16 = cpu::HasBF16Products());
 
-// Whether nothing but a GPU will do.
+// True if only a GPU can serve these options.
 bool NeedsGpu(const EngineOptions& options, bool cpu_has_bf16 = cpu::HasBF16Products());
 
-// Whether nothing but the CPU will do: no GPU is asked for.
+// True if only the CPU can serve these options. No GPU is tried then.
 bool NeedsCpu(const EngineOptions& options);
 
 GpuOptions GpuOptionsOf(const EngineOptions& options);
 
-// Whether device=auto may take the CPU instead: the GPU cannot do it, rather than the model being wrong.
+// True if device=auto may fall back to the CPU after this error of the GPU: the GPU cannot do it, but the model is
+// fine.
 bool CpuMayServe(const Status& status);
 
-// An error of the GPU, for the user: where device=auto may not take the CPU, why.
+// The GPU's error for the user. If device=auto may not fall back to the CPU, it says why.
 Status ExplainGpuError(const EngineOptions& options, const Status& status);
 
-// Where NeedsCpu(), says at level info why the CPU is taken, unless the user named it.
+// Logs at level info why NeedsCpu() chose the CPU, unless the user named it.
 void LogCpuChoice(const EngineOptions& options);
 
-// What `gpu` (GpuOptions to Result<T>) makes, or `cpu` where the options say so, or leave the choice and the GPU
-// cannot.
+// Returns the result of `gpu` (GpuOptions to Result<T>) or of `cpu`, as the options say. If they leave the choice,
+// `cpu` is used after the GPU has failed.
 template <typename T, typename Gpu, typename Cpu>
 Result<T> OnChosenDevice(const EngineOptions& options, const Gpu& gpu, const Cpu& cpu) {
   if (NeedsCpu(options)) {

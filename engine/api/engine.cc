@@ -37,7 +37,7 @@ Result<std::unique_ptr<Backend>> CreateBackend(const EngineOptions& options,
       [&] { return CreateCpuBackend(checkpoint, options.threads, ArithmeticOf(options.precision)); });
 }
 
-// What turns texts into prompts, from all files of the tokenizer and what the config says of them.
+// Converts text to prompts: the tokenizer, and the builder with the config's ids.
 struct TextParts {
   std::shared_ptr<const Tokenizer> tokenizer;
   std::shared_ptr<const PromptBuilder> prompts;
@@ -60,7 +60,7 @@ EngineRegistry& Registry() {
 std::string RegistryKey(const EngineOptions& options) {
   std::error_code error;
   std::filesystem::path path = std::filesystem::canonical(options.model_path, error);
-  if (error) path = options.model_path;  // Load() says what is wrong with it
+  if (error) path = options.model_path;  // Load() reports the error
   std::string key;
   for (const int part : {static_cast<int>(options.device), static_cast<int>(options.precision), options.cuda_device,
                          options.threads, options.lead_frames, static_cast<int>(options.tokenizer_pattern)}) {
@@ -81,7 +81,7 @@ struct Engine::Impl {
   size_t lead_frames = 0;
   TextParts text;
   std::unique_ptr<Scheduler> scheduler;
-  // The device's own; null where the CPU makes voices. One voice is made at a time.
+  // Voice encoder of the device; null if the CPU makes voices. Makes one voice at a time.
   std::unique_ptr<VoiceEncoder> voice_encoder QTTS_PT_GUARDED_BY(voice_encoder_mutex);
   Mutex voice_encoder_mutex;
 };

@@ -18,7 +18,7 @@ Result<std::shared_ptr<Engine>> EngineRegistry::Get(const std::string& key, cons
         entry.loading = true;
         break;
       }
-      // Nobody notifies about `cancelled`, so look at it now and then.
+      // `cancelled` has no notification, so poll it.
       loaded_.WaitFor(mutex_, std::chrono::milliseconds(20));
       if (cancelled && *cancelled) return Status::Cancelled("loading was cancelled");
     }

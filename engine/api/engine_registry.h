@@ -15,17 +15,17 @@ namespace qtts {
 
 class Engine;
 
-// Engines by key, held weakly: users of one model share one engine and its weights, and the last one
-// frees it. Thread-safe.
+// Engines by key, held weakly. Users of one model share one engine and its weights; the last reference frees them.
+// Thread-safe.
 class EngineRegistry {
  public:
   using Loader = std::function<Result<std::shared_ptr<Engine>>()>;
 
-  // The living engine of `key` whose device is not lost, else what `load` returns. While one caller loads, others of
-  // the same key wait for it, unless `cancelled` becomes true. A failed load is not remembered.
+  // Returns the engine of `key` if it exists and its device is not lost, else the result of `load`. Concurrent callers
+  // with the same key wait for the load, unless `cancelled` becomes true. A failed load is not remembered.
   Result<std::shared_ptr<Engine>> Get(const std::string& key, const Loader& load, const std::atomic<bool>* cancelled);
 
-  // Whether `key` has such an engine, or one that is being loaded.
+  // True if `key` has such an engine, or one is being loaded.
   bool Has(const std::string& key) const;
 
  private:

@@ -13,7 +13,7 @@
 namespace qtts {
 namespace {
 
-// Says of damaged weights that they are.
+// Reports output that is not finite as damaged weights.
 class CheckedDecoder final : public SpeechDecoder {
  public:
   explicit CheckedDecoder(std::unique_ptr<SpeechDecoder> decoder) : decoder_(std::move(decoder)) {}

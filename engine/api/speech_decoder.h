@@ -11,8 +11,8 @@
 
 namespace qtts {
 
-// The decoder of `checkpoint` where an engine with these options would run. Its sound is that of an engine: on the CPU
-// to the bit, on a GPU in the precision that the engine's codec has there. Errors: as Engine::Load().
+// Creates the decoder of `checkpoint` on the device that an engine with these options would use. Its samples equal the
+// engine's: on the CPU bit for bit, on a GPU for the codec's precision there. Errors: as Engine::Load().
 Result<std::unique_ptr<SpeechDecoder>> CreateSpeechDecoder(const EngineOptions& options,
                                                            std::shared_ptr<const Checkpoint> checkpoint);
 

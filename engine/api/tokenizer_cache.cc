@@ -17,10 +17,10 @@
 namespace qtts {
 namespace {
 
-// What tells that a file is the one that it was.
+// Identifies a version of a file.
 using Stamp = std::tuple<dev_t, ino_t, off_t, int64_t, int64_t, int64_t, int64_t>;
 
-// Of the files of a vocabulary; one that is not there has the stamp of none.
+// Stamps of a vocabulary's files; all zero for a missing file.
 std::vector<Stamp> StampsOf(const std::string& folder) {
   std::vector<Stamp> stamps;
   const VocabularyFiles files;
@@ -54,9 +54,9 @@ Result<std::shared_ptr<const Tokenizer>> SharedTokenizer(const std::string& fold
   Cache& cache = TheCache();
   std::error_code error;
   std::filesystem::path path = std::filesystem::canonical(folder, error);
-  if (error) path = folder;  // reading says what is wrong with it
+  if (error) path = folder;  // reading reports the error
   const std::pair key(path.string(), pattern);
-  // Taken first: files that change while they are read are read again the next time.
+  // Stamps are taken before reading: files that change while they are read are read again next time.
   std::vector<Stamp> stamps = StampsOf(folder);
   {
     const MutexLock lock(cache.mutex);

@@ -11,11 +11,10 @@
 
 namespace qtts {
 
-// The tokenizer of a model folder; the same one as long as anybody holds it and its files are what they were. So it is
-// read once for Engine::Inspect() and the Engine::Load() that follows, and for all engines of one model. Of the
-// released vocabulary reading takes a few tenths of a second, most of it checks that SentencePiece would be exact.
-// Thread-safe; two threads that ask for one at the same time may both read it. Errors: as Tokenizer::Load();
-// kResourceExhausted.
+// Returns the tokenizer of a model folder. The same object is shared while anybody holds it and its files are
+// unchanged. So it is read once for Engine::Inspect() and the following Engine::Load(), and for all engines of one
+// model. Reading the released vocabulary takes a few tenths of a second, mostly to check that SentencePiece is exact.
+// Thread-safe; two concurrent first calls may both read it. Errors: as Tokenizer::Load(); kResourceExhausted.
 Result<std::shared_ptr<const Tokenizer>> SharedTokenizer(const std::string& folder, TokenizerPattern pattern);
 
 }  // namespace qtts

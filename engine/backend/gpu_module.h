@@ -11,28 +11,28 @@
 #include "qtts/log.h"
 #include "qtts/status.h"
 
-// What the engine and the GPU module, a shared library that is opened only when asked for, know of each
-// other: one symbol, qtts_gpu_module_v5, a GpuModule. C++ types go across, so both must come from one
-// build: `build` says which.
+// The interface between the engine and the GPU module, a shared library that is opened only on demand: one symbol,
+// qtts_gpu_module_v5, of type GpuModule. C++ types cross it, so both sides must come from one build, which `build`
+// identifies.
 namespace qtts {
 
 struct GpuOptions {
   bool f32 = false;  // F32 arithmetic, slow, instead of BF16
-  int device = -1;   // as CUDA counts them; -1 = the first that can hold the model
+  int device = -1;   // index in CUDA's order; -1 = the first that can hold the model
 };
 
 struct GpuModule {
-  // Equal to GpuModuleBuild() on the other side, or nothing else may be called.
+  // Must equal GpuModuleBuild() of the engine; otherwise nothing else may be called.
   const char* build;
-  // Where the module's log goes: it has a sink of its own (SetLogSink()), since it shares no variables with the engine.
+  // Sets the module's log sink. The module needs its own (SetLogSink()), since it shares no variables with the engine.
   void (*set_log_sink)(const LogSink* sink);
-  // The model on a GPU. Errors: kInvalidArgument (no device of that number), kDeviceUnavailable (no driver, no or
-  // too old a device), kResourceExhausted (too little memory), kUnsupported.
+  // Creates the backend of the model on a GPU. Errors: kInvalidArgument (no such device), kDeviceUnavailable (no
+  // driver, no device or one that is too old), kResourceExhausted (too little memory), kUnsupported.
   Status (*create)(std::shared_ptr<const Checkpoint> checkpoint, const GpuOptions& options,
                    std::unique_ptr<Backend>* backend);
-  // The errors of `create` that can be told without loading the model.
+  // The errors of `create` that can be found without loading the model.
   Status (*check)(const Checkpoint& checkpoint, const GpuOptions& options);
-  // The model's speech tokenizer alone. Errors: as `create`.
+  // Creates the model's speech tokenizer alone. Errors: as `create`.
   Status (*create_speech_decoder)(std::shared_ptr<const Checkpoint> checkpoint, const GpuOptions& options,
                                   std::unique_ptr<SpeechDecoder>* decoder);
 };

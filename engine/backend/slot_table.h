@@ -16,22 +16,22 @@
 
 namespace qtts {
 
-// A backend's open slots by their ids. An id is given out again after two thousand million others: results that are
-// outstanding for its former owner are long gone. Owned by the backend; not thread-safe.
+// A backend's open slots by id. An id is reused after two billion others, long after any result for its former owner.
+// Owned by the backend. Not thread-safe.
 template <typename Slot>
 class SlotTable {
  public:
-  // `device` for errors: "CPU", "GPU".
+  // `device`: name for errors, "CPU" or "GPU".
   SlotTable(const char* device, int max_slots) : device_(device), max_slots_(max_slots) {}
 
-  // kResourceExhausted while all slots are open.
+  // kResourceExhausted if all slots are open.
   Status CheckFree() const {
     if (slots_.size() < static_cast<size_t>(max_slots_)) return Status::Ok();
     return Status::ResourceExhausted("the " + std::string(device_) + " backend already has " +
                                      std::to_string(max_slots_) + " utterances; wait for one to end");
   }
 
-  // A new slot, made of `arguments`. CheckFree() comes first.
+  // Makes a new slot from `arguments`. Call CheckFree() first.
   template <typename... Arguments>
   std::pair<const SlotId, Slot>& Add(Arguments&&... arguments) {
     do {
@@ -43,19 +43,19 @@ class SlotTable {
                 .first;
   }
 
-  // Null if it is not open.
+  // Returns null if the slot is not open.
   Slot* Find(SlotId id) {
     const auto found = slots_.find(id);
     return found == slots_.end() ? nullptr : &found->second;
   }
 
-  // kInvalidArgument if it is not open.
+  // kInvalidArgument if the slot is not open.
   Result<Slot*> Get(SlotId id) {
     if (Slot* const slot = Find(id); slot != nullptr) return slot;
     return NotOpen(id);
   }
 
-  // That the slots of a submission are open, and each named once.
+  // Checks that all slots of a submission are open and distinct.
   Status CheckSteps(std::span<const FrameStep> steps) const {
     std::set<SlotId> seen;
     for (const FrameStep& step : steps) {

@@ -12,16 +12,16 @@
 namespace qtts {
 
 // The speech tokenizer's decoder of a checkpoint (spec 7) on a device, without the rest of the model. Owned by its
-// user; not thread-safe.
+// user. Not thread-safe.
 class SpeechDecoder {
  public:
   virtual ~SpeechDecoder() = default;
 
-  // For people, as Backend::name().
+  // Name for messages, as Backend::name().
   virtual const std::string& name() const = 0;
 
-  // The sound of one utterance: codes [frames][code_groups], each of the codebook, to
-  // [frames * samples_per_frame] samples in [-1, 1]; not finite if the weights are damaged.
+  // Decodes one utterance: codes [frames][code_groups], each inside the codebook, to [frames * samples_per_frame]
+  // samples in [-1, 1]. Not finite if the weights are damaged.
   virtual Result<std::vector<float>> Decode(std::span<const int32_t> codes) = 0;
 };
 

@@ -10,13 +10,13 @@
 
 namespace qtts {
 
-// The two nets of a Base checkpoint that turn a recording into a voice, on a device. Recordings are
-// mono, 24 kHz, finite, and as long as voice/reference.h asks for. Owned by its user; not thread-safe.
+// The two networks of a Base checkpoint that turn a recording into a voice, on a device. Recordings are mono, 24 kHz,
+// finite, with a length that voice/reference.h accepts. Owned by its user. Not thread-safe.
 class VoiceEncoder {
  public:
   virtual ~VoiceEncoder() = default;
 
-  // The speaker's x-vector (spec 9), [talker hidden size]; not finite if the weights are damaged.
+  // The speaker's x-vector (spec 9), [talker hidden size]. Not finite if the weights are damaged.
   virtual Result<std::vector<float>> SpeakerVector(std::span<const float> pcm) = 0;
 
   // The speech tokenizer's codes (spec 8), [ceil(samples / samples_per_frame)][code_groups].

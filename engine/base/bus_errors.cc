@@ -12,18 +12,18 @@
 namespace qtts {
 namespace {
 
-// Ranges that were ever watched: read by the handler, so none is ever freed. A forgotten one is used again.
+// All ranges ever watched. The handler reads the list, so entries are reused, never freed.
 std::atomic<BusErrors::Range*> ranges = nullptr;
 
 struct sigaction previous = {};
 uintptr_t page_size = 4096;
 
-// What happens to a SIGBUS that is none of ours.
+// Passes a SIGBUS outside all ranges to the previous handler.
 void PassOn(int signal, siginfo_t* info, void* context) {
   if ((previous.sa_flags & SA_SIGINFO) != 0) return previous.sa_sigaction(signal, info, context);
   if (previous.sa_handler != SIG_DFL && previous.sa_handler != SIG_IGN) return previous.sa_handler(signal);
-  // The instruction faults again when this returns, and now to the death of the process. A signal that was sent has to
-  // be sent again.
+  // With the default action restored, the instruction faults again on return and ends the process. A signal that was
+  // sent (not a fault) must be raised again.
   sigaction(signal, &previous, nullptr);
   if (info->si_code <= 0) raise(signal);
 }
@@ -31,14 +31,14 @@ void PassOn(int signal, siginfo_t* info, void* context) {
 }  // namespace
 
 struct BusErrors::Handler {
-  // Async-signal-safe: atomics without locks, and system calls.
+  // Async-signal-safe: lock-free atomics and system calls only.
   static void Handle(int signal, siginfo_t* info, void* context) {
     const int error = errno;
     const auto* const address = static_cast<const std::byte*>(info->si_addr);
     for (Range* range = info->si_code > 0 ? ranges.load() : nullptr; range != nullptr; range = range->next_) {
       const std::byte* const begin = range->begin_;
       const std::byte* const end = range->end_;
-      // The second look finds a range that is just being used again.
+      // The second read of begin_ detects a range that is being reused.
       if (address < begin || address >= end || begin != range->begin_) continue;
       range->lost_ = true;
       std::byte* const page = const_cast<std::byte*>(address) - reinterpret_cast<uintptr_t>(address) % page_size;

@@ -8,15 +8,15 @@
 
 namespace qtts {
 
-// Keeps a file that is truncated under its mapping, or whose disk fails, from killing the process: the kernel raises
-// SIGBUS in the thread that reads a page that is gone. For an address in a watched range, the handler puts pages of
-// zeros where the fault was and behind, notes it, and lets the thread go on. What was computed with them is to be
-// thrown away by whoever asks lost(). The same is done for shared memory by libwayland and for journals by systemd.
+// Keeps the process alive if a mapped file is truncated or its disk fails. The kernel then raises SIGBUS in the thread
+// that reads a missing page. For an address in a watched range, the handler maps zero pages from the fault to the end
+// of the range, marks the range as lost, and lets the thread continue. Callers must check lost() and discard results
+// computed from zeros. libwayland does the same for shared memory, systemd for journals.
 //
-// One handler for the process, installed with the first range and left in place. A SIGBUS of any other address goes to
-// the handler that was there before. An application that installs its own later should do the same, or models that are
-// truncated while in use end the process as they would without this. A thread that blocks SIGBUS is not helped either;
-// BeginThread() sees to it that none of the engine's does.
+// The process has one handler. It is installed with the first range and never removed. A SIGBUS at any other address
+// goes to the previous handler. An application that installs its own handler later must do the same; otherwise a model
+// truncated while in use kills the process. A thread that blocks SIGBUS is not protected; BeginThread() unblocks it for
+// the engine's threads.
 class BusErrors {
  public:
   class Range {
@@ -26,15 +26,15 @@ class BusErrors {
    private:
     friend class BusErrors;
     std::atomic<const std::byte*> begin_ = nullptr;
-    std::atomic<const std::byte*> end_ = nullptr;  // null: watches nothing
+    std::atomic<const std::byte*> end_ = nullptr;  // null: not watching
     std::atomic<bool> lost_ = false;
     std::atomic<bool> taken_ = true;
     Range* next_ = nullptr;
   };
 
-  // Watches a mapping, from the start of a page on. Thread-safe.
+  // Watches a mapping, which begins at a page boundary. Thread-safe.
   static Range* Watch(std::span<const std::byte> mapping);
-  // Before it is unmapped.
+  // Must be called before the mapping is unmapped.
   static void Forget(Range* range);
 
  private:

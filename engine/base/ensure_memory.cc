@@ -6,7 +6,7 @@
 namespace qtts {
 
 void EnsureMemory(size_t bytes) {
-  void* volatile memory = ::operator new(bytes);  // volatile: compilers leave unused allocations out
+  void* volatile memory = ::operator new(bytes);  // volatile: compilers remove unused allocations
   ::operator delete(memory);
 }
 

@@ -6,9 +6,9 @@
 
 namespace qtts {
 
-// Throws std::bad_alloc unless there are `bytes` of memory now. To be called before a library that ends the process
-// where memory runs out inside it (nlohmann/json allocates in destructors, protocol buffers are not exception-safe):
-// with what the library is going to need, which makes that an error in all but a race.
+// Throws std::bad_alloc unless `bytes` can be allocated now. Call it before a library that aborts when memory runs out
+// inside it (nlohmann/json allocates in destructors, protocol buffers are not exception-safe), with the memory that the
+// library will need. Lack of memory is then an error, except in a race.
 void EnsureMemory(size_t bytes);
 
 }  // namespace qtts

@@ -17,9 +17,9 @@ constexpr Language kLanguages[] = {
     {"french", "fr"},  {"portuguese", "pt"}, {"russian", "ru"},  {"spanish", "es"}, {"italian", "it"},
 };
 
-// Extended language subtags: what follows the language and has three letters.
+// Extended language subtags: the three-letter subtags after the language.
 constexpr size_t kExtendedLength = 3;
-// Mandarin, which has a subtag of its own.
+// The subtag of Mandarin.
 constexpr std::string_view kMandarin = "cmn";
 
 bool IsSubtag(std::string_view part) {
@@ -27,7 +27,7 @@ bool IsSubtag(std::string_view part) {
   return !part.empty() && part.size() <= 8 && std::all_of(part.begin(), part.end(), plain);
 }
 
-// Whether `rest`, behind the first subtag of a tag, is well formed and leaves the language what it is.
+// True if `rest`, the part after a tag's first subtag, is well-formed and does not change the language.
 bool IsRestOfTag(std::string_view rest) {
   bool second = true;
   while (!rest.empty()) {

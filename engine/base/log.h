@@ -11,10 +11,10 @@ namespace qtts {
 
 using LogClock = std::chrono::steady_clock;
 
-// To ask before a line is made.
+// Check this before formatting a line.
 bool LogEnabled(LogLevel level);
 void Log(LogLevel level, const std::string& line);
-// The time since `start`, as in "12.3 ms".
+// Time since `start`, as in "12.3 ms".
 std::string ElapsedText(LogClock::time_point start);
 
 }  // namespace qtts

@@ -24,7 +24,7 @@ Status Changed(const std::string& path, const char* what) {
 
 bool SameTime(const timespec& a, const timespec& b) { return a.tv_sec == b.tv_sec && a.tv_nsec == b.tv_nsec; }
 
-// Closes at the end of its life.
+// A file descriptor, closed on destruction.
 class Descriptor {
  public:
   explicit Descriptor(int file) : file_(file) {}
@@ -42,7 +42,7 @@ class Descriptor {
 };
 
 Result<Descriptor> OpenRegular(const std::string& path, struct stat* info) {
-  // O_NONBLOCK: a FIFO in place of the file must not hang the load; regular files ignore it.
+  // O_NONBLOCK: opening a FIFO must not hang the load. Regular files ignore the flag.
   Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (file.get() < 0) {
     const int error = errno;
@@ -107,7 +107,7 @@ void MappedFile::Release(std::span<const std::byte> part) const {
   const auto begin = (reinterpret_cast<uintptr_t>(part.data()) + page - 1) / page * page;
   const auto end = reinterpret_cast<uintptr_t>(part.data() + part.size()) / page * page;
   if (begin >= end) return;
-  // Only advice: memory that stays does no harm.
+  // Advice only: it does no harm if the memory stays.
   madvise(const_cast<std::byte*>(part.data()) + (begin - reinterpret_cast<uintptr_t>(part.data())), end - begin,
           MADV_DONTNEED);
 }
@@ -122,7 +122,7 @@ std::string MappedFile::Identity() const {
 
 Status MappedFile::Check() const {
   struct stat now = {};
-  // Where nothing can be learned of the file any more (a network's, say), its pages still tell.
+  // If fstat() fails (a lost network file system, say), the range still reports lost pages.
   const bool known = fstat(file_, &now) == 0;
   if (known && now.st_size < info_.st_size) return Changed(path_, "truncated");
   if (range_ != nullptr && range_->lost()) return Changed(path_, "truncated, or lost by its disk,");

@@ -16,10 +16,10 @@ namespace qtts {
 
 // A regular file mapped read-only; unmapped on destruction. Move-only.
 //
-// Weights are mapped rather than read: a model is there at once, takes memory only where it is used, and processes
-// share it. The price is that the file can change under the mapping. A file that is replaced by rename is none of it:
-// the mapping keeps the old one. A file that is truncated loses pages, which then read as zeros (BusErrors); one that
-// is overwritten gives other numbers. So whoever used bytes() asks Check() before the outcome is handed out.
+// Weights are mapped, not read: loading is immediate, only the pages in use take memory, and processes share them. But
+// the file can change under the mapping. A file replaced by rename is safe: the mapping keeps the old one. A truncated
+// file loses pages, which then read as zeros (BusErrors). An overwritten file gives other values. So call Check() after
+// using bytes() and before using the result.
 class MappedFile {
  public:
   static Result<MappedFile> Open(const std::string& path);
@@ -30,14 +30,14 @@ class MappedFile {
 
   std::span<const std::byte> bytes() const { return bytes_; }
 
-  // Lets go of the memory that `part` of bytes() takes, but for the pages it shares: they are read again when they are
-  // used again. For weights that have been packed into something else. Thread-safe.
+  // Releases the physical memory of `part` of bytes(), except pages shared with other parts. The pages are read again
+  // on the next access. For weights that have been packed elsewhere. Thread-safe.
   void Release(std::span<const std::byte> part) const;
 
-  // Size, inode and times of the file when it was opened: others for another file, and for this one after a change.
+  // Size, inode and times of the file when it was opened. Differs for another file and after a change.
   std::string Identity() const;
 
-  // Whether all that was read so far is what the file held when it was opened; else kUnreadable. Costs one fstat().
+  // Checks that all data read so far is the content at the time of opening; otherwise kUnreadable. Costs one fstat().
   // Thread-safe.
   Status Check() const;
 
@@ -46,13 +46,13 @@ class MappedFile {
 
   std::string path_;
   int file_ = -1;
-  struct stat info_ = {};  // when it was opened
+  struct stat info_ = {};  // at the time of opening
   std::span<const std::byte> bytes_;
   BusErrors::Range* range_ = nullptr;
 };
 
-// The whole of a small file, by reading: nothing depends on the file afterwards. kNotFound if there is none; refuses
-// files above 64 MiB.
+// Reads a whole small file; later changes of the file have no effect. kNotFound if there is none. Refuses files above
+// 64 MiB.
 Result<std::string> ReadSmallFile(const std::string& path);
 
 }  // namespace qtts

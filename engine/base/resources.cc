@@ -12,7 +12,7 @@ constexpr const char* kFreeMemory = "; free some, or raise its limit (ulimit -v,
 constexpr const char* kFreeThreads =
     "; end some, free memory for their stacks, or raise their limit (ulimit -u, the container's pids.max)";
 
-// Made while there is memory: a copy of a Status needs none.
+// Allocated at start-up, while there is memory. Copies of a Status allocate nothing.
 const Status no_memory_at_all = Status::ResourceExhausted(std::string("not enough memory") + kFreeMemory);
 
 }  // namespace
@@ -26,8 +26,8 @@ Status OutOfMemory(const char* purpose) noexcept {
 }
 
 void BeginThread() noexcept {
-  // The C library makes a thread's own data of libstdc++, which every exception needs, at the first use, and aborts if
-  // there is no memory: now there is some.
+  // Allocates libstdc++'s thread-local data for exceptions now. The C library allocates it at first use and aborts if
+  // there is no memory.
   (void)std::uncaught_exceptions();
   sigset_t signals;
   sigemptyset(&signals);

@@ -7,7 +7,7 @@
 namespace qtts {
 namespace {
 
-// Any byte of a character but its first.
+// True for every byte of a character except its first.
 bool IsTrail(char byte) { return (static_cast<uint8_t>(byte) & 0xC0U) == 0x80U; }
 
 }  // namespace
@@ -17,8 +17,8 @@ Utf8Char DecodeUtf8(std::string_view text) {
   const auto byte = [text](size_t i) { return static_cast<uint8_t>(text[i]); };
   const uint8_t lead = byte(0);
   if (lead < 0x80) return {lead, 1, false};
-  // The lead byte tells the length and which values the second byte may have: the bounds keep out
-  // overlong forms, surrogates and what lies beyond U+10FFFF.
+  // The lead byte determines the length and the valid range of the second byte. The range excludes overlong forms,
+  // surrogates and code points above U+10FFFF.
   size_t length = 0;
   uint8_t low = 0x80;
   uint8_t high = 0xBF;

@@ -8,9 +8,9 @@
 
 namespace qtts {
 
-// Notices that a model has missed the end of its utterance, which a few in a thousand do (spec 11.13):
-// then it is silent for ever, or makes sounds for longer than the text could last. Works on frames of
-// 80 ms. Belongs to one utterance; not thread-safe.
+// Detects that a model has missed the end of its utterance, as happens for a few in a thousand (spec 11.13): it then
+// stays silent, or makes sound for longer than the text could last. Works on frames of 80 ms. One per utterance. Not
+// thread-safe.
 class RunawayGuard {
  public:
   // Five seconds below -60 dB: longer than any pause of speech.
@@ -19,12 +19,13 @@ class RunawayGuard {
   static constexpr int64_t kFramesAtLeast = 125;
   static constexpr int64_t kFramesPerToken = 25;
 
-  // Takes the next frame of an utterance whose text has had `text_tokens` so far. Whether it should end.
+  // Processes the next frame of an utterance with `text_tokens` tokens of text so far. Returns true if the utterance
+  // should end.
   bool Trips(std::span<const float> pcm, size_t text_tokens);
 
  private:
   int64_t frames_ = 0;
-  int64_t silent_ = 0;  // of them, at the end
+  int64_t silent_ = 0;  // silent frames at the end
 };
 
 }  // namespace qtts

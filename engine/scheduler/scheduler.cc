@@ -38,15 +38,15 @@ struct Scheduler::Running {
   explicit Running(std::shared_ptr<StreamState> s) : stream(std::move(s)) {}
 
   std::shared_ptr<StreamState> stream;
-  std::optional<Prompt> prompt;  // from when it is ready until there is a slot
+  std::optional<Prompt> prompt;  // from when it is ready until a slot is free
   std::optional<Clock::time_point> end_of_patience;
-  bool waits = false;  // found no slot
+  bool waits = false;  // no slot was free
   SlotId slot = 0;
   bool open = false;
-  bool begun = false;      // a piece of the prompt has been run
-  bool prefilled = false;  // all of it has
+  bool begun = false;      // a piece of the prompt was run
+  bool prefilled = false;  // the whole prompt was run
   LogClock::time_point opened;
-  int64_t submitted = 0;  // frames asked of the backend
+  int64_t submitted = 0;  // frames submitted to the backend
   int64_t delivered = 0;
   bool end_logged = false;
 
@@ -55,7 +55,7 @@ struct Scheduler::Running {
     Log(LogLevel::kDebug,
         "slot " + std::to_string(slot) + ": " + EndText(reason) + " after " + std::to_string(frames) + " frames");
   }
-  // After so many frames. Logged first, so that whoever hears of the end finds it in the log.
+  // Ends the stream after `frames` frames. Logs first, so that the log has the end before anybody is notified.
   void End(EndReason reason, Status status, int64_t frames) {
     LogEnd(reason, frames);
     stream->End(reason, std::move(status));
@@ -63,7 +63,7 @@ struct Scheduler::Running {
 };
 
 struct Scheduler::Submission {
-  std::vector<std::shared_ptr<Running>> takers;  // in the order of the steps
+  std::vector<std::shared_ptr<Running>> takers;  // streams in the order of the steps
   LogClock::time_point start = LogClock::now();
 };
 
@@ -115,8 +115,8 @@ void Scheduler::Wake() {
   changed_.NotifyAll();
 }
 
-// Where memory runs out, the backend ends the utterances concerned. What comes as far as here left the scheduler's own
-// books half written: it can only let go of everything.
+// When memory runs out in the backend, it ends the affected utterances. An exception that reaches this function has
+// left the scheduler's state inconsistent, so all streams fail.
 void Scheduler::Run() {
   while (true) {
     const Status status = CatchExhaustion("speak", [this] {
@@ -129,7 +129,7 @@ void Scheduler::Run() {
   }
 }
 
-// Streams that there may be no memory to take in, for as long as they wait to be.
+// Fails added streams that have not been moved to running_, for which there may be no memory.
 void Scheduler::FailAdded(const Status& status) {
   for (;;) {
     std::shared_ptr<StreamState> stream;
@@ -144,7 +144,7 @@ void Scheduler::FailAdded(const Status& status) {
 }
 
 void Scheduler::RunUntilStopped() {
-  bool progress = true;  // the last call may have been answered in part
+  bool progress = true;  // the last call may have been handled in part
   for (;;) {
     {
       const MutexLock lock(mutex_);
@@ -159,7 +159,7 @@ void Scheduler::RunUntilStopped() {
     progress = opened || ran;
     if (stopping_) continue;
     const bool submitted = SubmitStep();
-    // Run ahead of the device as far as it pays; then, or with nothing left to ask for, wait for it.
+    // Run ahead of the device up to max_outstanding(). Then, or if there is nothing to submit, wait for the device.
     const bool full = !device_lost_ && outstanding_.size() >= static_cast<size_t>(backend_->max_outstanding());
     if (!outstanding_.empty() && (full || !submitted)) {
       CollectStep();
@@ -176,7 +176,7 @@ void Scheduler::RunUntilStopped() {
   }
 }
 
-// A stream is in one of the two lists at any time.
+// A stream is in exactly one of added_ and running_.
 void Scheduler::TakeAdded() {
   for (; !added_.empty(); added_.pop_front()) running_.push_back(std::make_shared<Running>(added_.front()));
 }
@@ -202,7 +202,7 @@ void Scheduler::AwaitCall() {
   }
 }
 
-// Forgets streams whose utterance is over, by the model, by an error or by Cancel().
+// Removes streams whose utterance has ended, by the model, an error or Cancel().
 void Scheduler::DropEnded() {
   std::erase_if(running_, [this](const std::shared_ptr<Running>& running) {
     if (!running->stream->ended()) return false;
@@ -218,7 +218,7 @@ void Scheduler::CloseSlot(Running* running) {
   ++free_slots_;
 }
 
-// Gives streams whose prompt is ready a slot, in their order, as long as there are any. Whether anything changed.
+// Opens slots for streams whose prompt is ready, in order, while there are free ones. Returns true if anything changed.
 bool Scheduler::OpenSlots() {
   bool changed = false;
   int waiting = 0;
@@ -248,7 +248,7 @@ bool Scheduler::OpenSlots() {
   return changed;
 }
 
-// False if that has ended all streams.
+// Returns false if the device was lost and all streams have ended.
 bool Scheduler::Open(const std::shared_ptr<Running>& running) {
   const Request& request = running->stream->request();
   const size_t rows = running->prompt->rows.size();
@@ -276,7 +276,7 @@ bool Scheduler::Open(const std::shared_ptr<Running>& running) {
   return true;
 }
 
-// A stream goes on waiting for a slot, or has done so for long enough.
+// Lets a stream wait for a slot, or ends it with kBusy if it has waited for max_wait.
 void Scheduler::AwaitSlot(Running* running) {
   constexpr std::chrono::nanoseconds kForever = std::chrono::hours(24 * 365);
   const std::chrono::nanoseconds patience = running->stream->request().max_wait;
@@ -296,7 +296,7 @@ void Scheduler::AwaitSlot(Running* running) {
   }
 }
 
-// Whether a stream's reader has little left to read, and a step would help.
+// True if a speaking stream has few unread frames and could take part in a step.
 bool Scheduler::SomebodyRunsShort() const {
   constexpr size_t kFew = 3;
   return std::any_of(running_.begin(), running_.end(), [](const std::shared_ptr<Running>& running) {
@@ -307,9 +307,9 @@ bool Scheduler::SomebodyRunsShort() const {
   });
 }
 
-// Runs prompts by about a frame's work. Whether there was any.
+// Runs pieces of prompts, about one frame's work in total. Returns true if any ran.
 bool Scheduler::RunPrompts() {
-  // Prompts that have begun, and are long then, wait for a few steps of streams that have just begun to speak.
+  // Prompts that need more than one piece are held back for up to kMostHeld steps while a speaking stream runs short.
   constexpr int kMostHeld = 3;
   const bool hold = !prompts_.empty() && held_ < kMostHeld && SomebodyRunsShort();
   held_ = hold ? held_ + 1 : 0;
@@ -355,8 +355,8 @@ bool Scheduler::SubmitStep() {
   Submission submission;
   for (auto& running : running_) {
     if (!running->prefilled || !running->open || running->stream->ended()) continue;
-    // Running ahead pays while there is sound to be heard. Before that, the second frame would only take the device
-    // from what is left of the first.
+    // Running ahead pays only while there is sound to play. Before that, a second frame would compete with the first
+    // for the device.
     if (running->submitted > 0 && running->delivered == 0) continue;
     FrameStep step{running->slot, kNoText};
     const auto in_flight = static_cast<size_t>(running->submitted - running->delivered);
@@ -406,7 +406,7 @@ void Scheduler::FailAll(const Status& status) {
   outstanding_.clear();
   prompts_.clear();
   for (auto& running : running_) CloseSlot(running.get());
-  // Before anybody hears of it and asks for a new one.
+  // Frees the backend before the streams are notified, since their users may then load a new engine.
   backend_.reset();
   for (auto& running : running_) running->stream->End(EndReason::kError, status);
 }

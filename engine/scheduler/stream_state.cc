@@ -39,7 +39,7 @@ Status StreamState::Append(std::string_view text) {
         return status;
       }
     }
-    Status refused;  // nothing of the text was taken
+    Status refused;  // none of the text was added
     Status status = CatchExhaustion("take the text", [&] {
       mutex_.AssertHeld();
       refused = feed_.Append(text);
@@ -75,7 +75,7 @@ Status StreamState::FinishText() {
   return Status::Ok();
 }
 
-// Before text becomes tokens, which takes time.
+// Checked before tokenizing, which takes time.
 Status StreamState::CheckLengthLocked(std::string_view more) {
   text_bytes_ += more.size();
   if (text_bytes_ <= prompts_->max_text_bytes()) return Status::Ok();
@@ -85,7 +85,7 @@ Status StreamState::CheckLengthLocked(std::string_view more) {
                                    "; split it, or pass it through the sink pad with segmentation=sentence");
 }
 
-// Moves decided ids to where they are needed: into the prompt until there is one, then to the queue.
+// Moves decided ids to first_ids_ until the prompt is built, then to text_queue_.
 Status StreamState::TakeTextLocked() {
   std::vector<int32_t> ids = feed_.TakeIds();
   text_tokens_ += ids.size();
@@ -161,7 +161,7 @@ bool StreamState::NextStep(int64_t index, size_t in_flight, int32_t* text_id) co
     *text_id = text_queue_[entry];
     return true;
   }
-  // Padding tells the model that the text is over, so it must not stand in for text that is late.
+  // Padding means the end of the text to the model, so it must not stand in for late text.
   if (!text_complete_) return false;
   *text_id = pad_text_id_;
   return true;

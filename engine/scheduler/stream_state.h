@@ -21,20 +21,20 @@
 
 namespace qtts {
 
-// What a Stream and the scheduler share: text on its way in, a bounded queue of frames on their way
-// out, and how the utterance ended.
+// State shared by a Stream and the scheduler: incoming text, a bounded queue of outgoing frames, and the end of the
+// utterance.
 //
 // Thread-safe. Owned by the Stream and, while the utterance runs, by the scheduler.
 class StreamState {
  public:
-  // `wake` tells the scheduler that this stream may be able to go on; it is called without locks held.
+  // `wake` notifies the scheduler that this stream may be able to continue. It is called without locks held.
   StreamState(std::shared_ptr<const PromptBuilder> prompts, std::shared_ptr<const Tokenizer> tokenizer,
               const Request& request, size_t lead_frames, std::function<void()> on_change, std::function<void()> wake);
 
-  // Takes the request's text. A complete text that makes no prompt is an error, and so is one that is too long.
+  // Adds the request's text. Errors: a complete text that makes no prompt; a text that is too long.
   Status Begin();
 
-  // The Stream's side; see there.
+  // Functions of the reader, documented in Stream.
   Status Append(std::string_view text);
   Status FinishText();
   ReadState Read(Frame* frame, bool wait);
@@ -42,17 +42,17 @@ class StreamState {
   EndReason end_reason() const;
   Status status() const;
 
-  // The scheduler's side.
+  // Functions of the scheduler.
   const Request& request() const { return request_; }
-  // The prompt, once enough text is there; handed out once.
+  // The prompt, as soon as there is enough text for it. Returned once.
   std::optional<Prompt> TakePrompt();
-  // Whether frame `index` can be made now: the reader left room and its text is known. Gives the text
-  // row that precedes it (FrameStep::text_id). `in_flight` frames are submitted and not delivered.
+  // True if frame `index` can be made now: the frame queue has space and the frame's text is known. Sets the text id
+  // before it (FrameStep::text_id). `in_flight`: frames submitted and not delivered.
   bool NextStep(int64_t index, size_t in_flight, int32_t* text_id) const;
-  // Frames that wait for the reader.
+  // Number of unread frames.
   size_t unread() const;
   void Deliver(Frame frame);
-  // The first end counts; later ones do nothing.
+  // Ends the utterance. Only the first call has an effect.
   void End(EndReason reason, Status status);
   bool ended() const;
 
@@ -71,7 +71,7 @@ class StreamState {
   Condition readable_;
   size_t text_bytes_ QTTS_GUARDED_BY(mutex_) = 0;  // so far
   TextFeed feed_ QTTS_GUARDED_BY(mutex_);
-  std::vector<int32_t> first_ids_ QTTS_GUARDED_BY(mutex_);  // decided text that the prompt still waits for
+  std::vector<int32_t> first_ids_ QTTS_GUARDED_BY(mutex_);  // decided ids, until the prompt is built
   bool prompt_made_ QTTS_GUARDED_BY(mutex_) = false;
   std::optional<Prompt> prompt_ QTTS_GUARDED_BY(mutex_);
   std::vector<int32_t> text_queue_ QTTS_GUARDED_BY(mutex_);  // entry n precedes frame n + 1
