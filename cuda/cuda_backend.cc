@@ -171,7 +171,7 @@ struct CudaBackend::Impl {
     bool begins = false;  // an utterance: somebody waits for it
   };
 
-  CudaBackendOptions options;
+  CudaOptions options;
   std::shared_ptr<const Checkpoint> checkpoint;
   std::string name;
   Stream stream;        // talker, predictor, sampling
@@ -238,13 +238,7 @@ struct CudaBackend::Impl {
 Status CudaBackend::Impl::Load() {
   QTTS_ASSIGN_OR_RETURN(stream, Stream::Create(/*urgent=*/true));
   QTTS_ASSIGN_OR_RETURN(codec_stream, Stream::Create());
-  LanguageModelOptions model_options;
-  model_options.precision = options.precision;
-  model_options.max_slots = options.max_slots;
-  model_options.overlap = options.overlap;
-  model_options.path = options.path;
-  model_options.patience = options.patience;
-  QTTS_ASSIGN_OR_RETURN(model, LanguageModel::Create(*checkpoint, model_options, stream.get()));
+  QTTS_ASSIGN_OR_RETURN(model, LanguageModel::Create(*checkpoint, options, stream.get()));
   const CodecConfig& config = checkpoint->config().codec;
   QTTS_ASSIGN_OR_RETURN(
       codec, Codec::Create(config, checkpoint->codec(),
@@ -469,7 +463,7 @@ const std::string& CudaBackend::name() const { return impl_->name; }
 int CudaBackend::max_outstanding() const { return kOutstanding; }
 
 Result<std::unique_ptr<CudaBackend>> CudaBackend::Create(std::shared_ptr<const Checkpoint> checkpoint,
-                                                         const CudaBackendOptions& options) {
+                                                         const CudaOptions& options) {
   QTTS_ASSIGN_OR_RETURN(const int device, ChooseDevice(*checkpoint, options.precision, options.device));
   auto impl = std::make_unique<Impl>();
   impl->options = options;

@@ -14,16 +14,6 @@
 
 namespace qtts::cuda {
 
-struct CudaBackendOptions {
-  Precision precision = Precision::kBF16;
-  int device = -1;  // as CUDA counts them; -1 = the first that can hold the model
-  int max_slots = kDefaultSlots;
-  // See LanguageModelOptions.
-  bool overlap = true;
-  FramePath path = FramePath::kBest;
-  unsigned patience = PersistentFrame::kPatience;
-};
-
 // Device memory in use, and times of one frame.
 struct CudaBackendFacts {
   size_t weight_bytes = 0;  // of talker and predictor
@@ -39,7 +29,7 @@ class CudaBackend : public Backend {
  public:
   // Checks driver, device and memory, loads, and warms everything up.
   static Result<std::unique_ptr<CudaBackend>> Create(std::shared_ptr<const Checkpoint> checkpoint,
-                                                     const CudaBackendOptions& options);
+                                                     const CudaOptions& options);
   ~CudaBackend() override;
   CudaBackend(const CudaBackend&) = delete;
   CudaBackend& operator=(const CudaBackend&) = delete;

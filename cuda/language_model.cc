@@ -16,8 +16,8 @@ constexpr const char* kSpeaking = "making speech";
 
 LanguageModel::~LanguageModel() { (void)Succeeds(cudaStreamSynchronize(stream_)); }
 
-Result<std::unique_ptr<LanguageModel>> LanguageModel::Create(const Checkpoint& checkpoint,
-                                                             const LanguageModelOptions& options, cudaStream_t stream) {
+Result<std::unique_ptr<LanguageModel>> LanguageModel::Create(const Checkpoint& checkpoint, const CudaOptions& options,
+                                                             cudaStream_t stream) {
   QTTS_RETURN_IF_ERROR(CheckNetwork(checkpoint.config()));
   std::unique_ptr<LanguageModel> model(new LanguageModel(stream));
   QTTS_RETURN_IF_ERROR(model->Load(checkpoint, options));
@@ -25,7 +25,7 @@ Result<std::unique_ptr<LanguageModel>> LanguageModel::Create(const Checkpoint& c
   return model;
 }
 
-Status LanguageModel::Load(const Checkpoint& checkpoint, const LanguageModelOptions& options) {
+Status LanguageModel::Load(const Checkpoint& checkpoint, const CudaOptions& options) {
   int device = 0;
   int major = 0;
   QTTS_RETURN_IF_CUDA_ERROR(cudaGetDevice(&device), "asking for the device");

@@ -30,8 +30,10 @@ namespace qtts::cuda {
 // results are the same, bit for bit.
 enum class FramePath { kBest, kGraph, kPersistent };
 
-struct LanguageModelOptions {
+// What this backend can be told besides the engine's options, and those that concern it.
+struct CudaOptions {
   Precision precision = Precision::kBF16;
+  int device = -1;  // of the machine's GPUs; -1 = the first that can hold the model
   int max_slots = kMaxRows;
   // Lets kernels start before their predecessor has ended, where the device can.
   bool overlap = true;
@@ -49,8 +51,8 @@ struct LanguageModelOptions {
 class LanguageModel {
  public:
   // Loads the weights; waits for that. kUnsupported for structures that the kernels do not cover.
-  static Result<std::unique_ptr<LanguageModel>> Create(const Checkpoint& checkpoint,
-                                                       const LanguageModelOptions& options, cudaStream_t stream);
+  static Result<std::unique_ptr<LanguageModel>> Create(const Checkpoint& checkpoint, const CudaOptions& options,
+                                                       cudaStream_t stream);
   // Waits for the stream.
   ~LanguageModel();
 
@@ -114,7 +116,7 @@ class LanguageModel {
 
  private:
   explicit LanguageModel(cudaStream_t stream) : stream_(stream) {}
-  Status Load(const Checkpoint& checkpoint, const LanguageModelOptions& options);
+  Status Load(const Checkpoint& checkpoint, const CudaOptions& options);
   // The persistent kernel where it covers them, else the graph path, which covers all.
   const FrameComputation& PathFor(int rows, int splits) const;
 

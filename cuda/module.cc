@@ -5,14 +5,16 @@
 #include <string_view>
 #include <utility>
 
-#include "backend/gpu_module.h"
+#include "backend/device_module.h"
 #include "cuda_backend.h"
 #include "speech_decoder.h"
 
 namespace qtts::cuda {
 namespace {
 
-Precision PrecisionOf(const GpuOptions& options) { return options.f32 ? Precision::kF32 : Precision::kBF16; }
+Precision PrecisionOf(const EngineOptions& options) {
+  return options.precision == qtts::Precision::kF32 ? Precision::kF32 : Precision::kBF16;
+}
 
 // For comparisons, and should one of them not work somewhere.
 Result<FramePath> PathFromEnvironment() {
@@ -24,24 +26,24 @@ Result<FramePath> PathFromEnvironment() {
   return Status::InvalidArgument("QTTS_CUDA_PATH is \"" + std::string(path) + "\"; it can be graph or persistent");
 }
 
-Status Create(std::shared_ptr<const Checkpoint> checkpoint, const GpuOptions& options,
+Status Create(std::shared_ptr<const Checkpoint> checkpoint, const EngineOptions& options,
               std::unique_ptr<Backend>* backend) {
-  CudaBackendOptions backend_options;
+  CudaOptions backend_options;
   backend_options.precision = PrecisionOf(options);
-  backend_options.device = options.device;
+  backend_options.device = options.gpu;
   QTTS_ASSIGN_OR_RETURN(backend_options.path, PathFromEnvironment());
   QTTS_ASSIGN_OR_RETURN(*backend, CudaBackend::Create(std::move(checkpoint), backend_options));
   return Status::Ok();
 }
 
-Status Check(const Checkpoint& checkpoint, const GpuOptions& options) {
-  return ChooseDevice(checkpoint, PrecisionOf(options), options.device).status();
+Status Check(const Checkpoint& checkpoint, const EngineOptions& options) {
+  return ChooseDevice(checkpoint, PrecisionOf(options), options.gpu).status();
 }
 
 Status CreateDecoder(std::shared_ptr<const Checkpoint>
                          checkpoint,  // NOLINT(performance-unnecessary-value-param): the module's interface
-                     const GpuOptions& options, std::unique_ptr<SpeechDecoder>* decoder) {
-  QTTS_ASSIGN_OR_RETURN(*decoder, CreateSpeechDecoder(*checkpoint, PrecisionOf(options), options.device));
+                     const EngineOptions& options, std::unique_ptr<SpeechDecoder>* decoder) {
+  QTTS_ASSIGN_OR_RETURN(*decoder, CreateSpeechDecoder(*checkpoint, PrecisionOf(options), options.gpu));
   return Status::Ok();
 }
 
@@ -49,7 +51,7 @@ Status CreateDecoder(std::shared_ptr<const Checkpoint>
 }  // namespace qtts::cuda
 
 extern "C" {
-extern __attribute__((visibility("default"))) const qtts::GpuModule qtts_gpu_module_v5;
-const qtts::GpuModule qtts_gpu_module_v5 = {qtts::GpuModuleBuild(), qtts::SetLogSink, qtts::cuda::Create,
-                                            qtts::cuda::Check, qtts::cuda::CreateDecoder};
+extern __attribute__((visibility("default"))) const qtts::DeviceModule qtts_device_module_v6;
+const qtts::DeviceModule qtts_device_module_v6 = {qtts::DeviceModuleBuild(), qtts::SetLogSink, qtts::cuda::Create,
+                                                  qtts::cuda::Check, qtts::cuda::CreateDecoder};
 }

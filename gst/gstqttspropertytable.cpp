@@ -270,7 +270,7 @@ std::vector<Property> EngineProperties() {
           "environment variable QTTS_VOICE_PATH names, else the voice that comes with the element"),
       Row("device", "Device", kReady, kEngine, &EngineOptions::device, "Where the model runs"),
       Row("precision", "Precision", kReady, kEngine, &EngineOptions::precision, "Arithmetic of the model"),
-      Row("cuda-device-id", "CUDA Device ID", kReady, kEngine, &EngineOptions::cuda_device, {-1, G_MAXINT},
+      Row("cuda-device-id", "CUDA Device ID", kReady, kEngine, &EngineOptions::gpu, {-1, G_MAXINT},
           "Number of the GPU, as CUDA counts them (-1 = the first that can hold the model)"),
   };
 }

@@ -136,7 +136,7 @@ Result<double> MedianGraph(const Graph& graph, cudaStream_t stream, int launches
 Status LanguageModelFigures(const Checkpoint& checkpoint, const Options& options, FramePath path, double bandwidth,
                             Report* report) {
   QTTS_ASSIGN_OR_RETURN(const Stream stream, Stream::Create());
-  LanguageModelOptions model_options;
+  CudaOptions model_options;
   model_options.precision = options.f32 ? Precision::kF32 : Precision::kBF16;
   model_options.overlap = options.overlap;
   model_options.path = path;
@@ -257,7 +257,7 @@ Result<double> SteadyFrame(CudaBackend* backend, const ModelConfig& config, int 
 }
 
 Status WholeFigures(const std::shared_ptr<const Checkpoint>& checkpoint, const Options& options, Report* report) {
-  CudaBackendOptions backend_options;
+  CudaOptions backend_options;
   backend_options.precision = options.f32 ? Precision::kF32 : Precision::kBF16;
   backend_options.overlap = options.overlap;
   backend_options.path = options.paths.back();
@@ -321,7 +321,7 @@ Status WholeFigures(const std::shared_ptr<const Checkpoint>& checkpoint, const O
 
 // One utterance after the other, of two frames each; every tenth is given up in mid-frame.
 Status Soak(const std::shared_ptr<const Checkpoint>& checkpoint, const Options& options, Report* report) {
-  CudaBackendOptions backend_options;
+  CudaOptions backend_options;
   backend_options.precision = options.f32 ? Precision::kF32 : Precision::kBF16;
   QTTS_ASSIGN_OR_RETURN(const auto backend, CudaBackend::Create(checkpoint, backend_options));
   const ModelConfig& config = checkpoint->config();

@@ -5,6 +5,7 @@
 #include <glib/gstdio.h>
 #include <gmodule.h>
 
+#include <map>
 #include <new>
 #include <string>
 #include <string_view>
@@ -19,28 +20,24 @@
 namespace qtts {
 namespace {
 
-constexpr const char* kFile = "libqtts-cuda.so";
-
-std::string InFolder(const char* folder) { return std::string(folder) + "/" + kFile; }
-
-// Paths to try, in order.
-std::vector<std::string> Places() {
-  if (const char* folder = g_getenv("QTTS_BACKEND_PATH"); folder != nullptr && *folder != '\0') {
-    return {InFolder(folder)};
-  }
+// Paths to try for a device's module, in order.
+std::vector<std::string> Places(Device device) {
+  const std::string file = "/libqtts-" + std::string(DeviceName(device)) + ".so";
+  if (const char* folder = g_getenv("QTTS_BACKEND_PATH"); folder != nullptr && *folder != '\0') return {folder + file};
   std::vector<std::string> places;
-  for (const char* folder : {QTTS_BACKEND_DIRS}) places.push_back(InFolder(folder));
+  for (const char* folder : {QTTS_BACKEND_DIRS}) places.push_back(folder + file);
   return places;
 }
 
 // The module logs into the engine's log.
 constexpr LogSink kModuleSink = {LogEnabled, [](LogLevel level, const char* line) { Log(level, line); }};
 
-Status Unavailable(const std::string& what) {
-  return Status::DeviceUnavailable("device=cuda: " + what + "; choose device=cpu or device=auto");
+Status Unavailable(Device device, const std::string& what) {
+  return Status::DeviceUnavailable("device=" + std::string(DeviceName(device)) + ": " + what +
+                                   "; choose device=cpu or device=auto");
 }
 
-// True if there is memory to open the module. If memory runs out in the static constructors of its CUDA runtime, they
+// True if there is memory to open the module. If memory runs out in the static constructors of a device's runtime, they
 // crash.
 bool HasMemoryToOpen(const std::string& path) {
   constexpr size_t kConstructorBytes = size_t{16} << 20;
@@ -54,66 +51,67 @@ bool HasMemoryToOpen(const std::string& path) {
   }
 }
 
-Result<const GpuModule*> OpenModule() {
+Result<const DeviceModule*> OpenModule(Device device) {
   std::string places;
-  for (const std::string& path : Places()) {
+  for (const std::string& path : Places(device)) {
     places += (places.empty() ? "" : ", ") + path;
     if (!g_file_test(path.c_str(), G_FILE_TEST_EXISTS)) continue;
-    if (!HasMemoryToOpen(path)) return Unavailable("not enough memory to open the GPU backend");
+    if (!HasMemoryToOpen(path)) return Unavailable(device, "not enough memory to open the GPU backend");
     GModule* const module =
         g_module_open(path.c_str(), static_cast<GModuleFlags>(G_MODULE_BIND_LAZY | G_MODULE_BIND_LOCAL));
     if (module == nullptr) {
-      return Unavailable("the GPU backend cannot be opened: " + std::string(g_module_error()));
+      return Unavailable(device, "the GPU backend cannot be opened: " + std::string(g_module_error()));
     }
     gpointer symbol = nullptr;
-    if (!g_module_symbol(module, kGpuModuleSymbol, &symbol) || symbol == nullptr) {
+    if (!g_module_symbol(module, kDeviceModuleSymbol, &symbol) || symbol == nullptr) {
       g_module_close(module);
-      return Unavailable(path + " is not a GPU backend of qttssrc: it has no " + kGpuModuleSymbol);
+      return Unavailable(device, path + " is not a GPU backend of qttssrc: it has no " + kDeviceModuleSymbol);
     }
-    const auto* const gpu = static_cast<const GpuModule*>(symbol);
-    if (gpu->build == nullptr || std::string_view(gpu->build) != GpuModuleBuild()) {
-      const std::string build = gpu->build == nullptr ? "?" : gpu->build;
+    const auto* const opened = static_cast<const DeviceModule*>(symbol);
+    if (opened->build == nullptr || std::string_view(opened->build) != DeviceModuleBuild()) {
+      const std::string build = opened->build == nullptr ? "?" : opened->build;
       g_module_close(module);
-      return Unavailable(path + " belongs to another build (" + build + ", this is " + GpuModuleBuild() + ")");
+      return Unavailable(device,
+                         path + " belongs to another build (" + build + ", this is " + DeviceModuleBuild() + ")");
     }
-    // Never unloaded: CUDA's threads and state outlive their users.
+    // Never unloaded: the threads and state of a device's runtime outlive their users.
     g_module_make_resident(module);
-    gpu->set_log_sink(&kModuleSink);
-    return gpu;
+    opened->set_log_sink(&kModuleSink);
+    return opened;
   }
-  return Unavailable("the GPU backend is not installed (looked for " + places + ")");
+  return Unavailable(device, "the GPU backend is not installed (looked for " + places + ")");
 }
 
-Result<const GpuModule*> GetModule() {
+Result<const DeviceModule*> ModuleOf(Device device) {
   static Mutex mutex;
-  static const GpuModule* opened QTTS_GUARDED_BY(mutex) = nullptr;
+  static std::map<Device, const DeviceModule*> opened QTTS_GUARDED_BY(mutex);
   const MutexLock lock(mutex);
-  if (opened == nullptr) {
-    QTTS_ASSIGN_OR_RETURN(opened, OpenModule());
-  }
-  return opened;
+  if (const auto found = opened.find(device); found != opened.end()) return found->second;
+  QTTS_ASSIGN_OR_RETURN(const DeviceModule* const module, OpenModule(device));
+  opened.emplace(device, module);
+  return module;
 }
 
 }  // namespace
 
-Result<std::unique_ptr<Backend>> CreateGpuBackend(std::shared_ptr<const Checkpoint> checkpoint,
-                                                  const GpuOptions& options) {
-  QTTS_ASSIGN_OR_RETURN(const GpuModule* const module, GetModule());
+Result<std::unique_ptr<Backend>> CreateDeviceBackend(std::shared_ptr<const Checkpoint> checkpoint,
+                                                     const EngineOptions& options) {
+  QTTS_ASSIGN_OR_RETURN(const DeviceModule* const module, ModuleOf(options.device));
   std::unique_ptr<Backend> backend;
   QTTS_RETURN_IF_ERROR(module->create(std::move(checkpoint), options, &backend));
   return backend;
 }
 
-Result<std::unique_ptr<SpeechDecoder>> CreateGpuSpeechDecoder(std::shared_ptr<const Checkpoint> checkpoint,
-                                                              const GpuOptions& options) {
-  QTTS_ASSIGN_OR_RETURN(const GpuModule* const module, GetModule());
+Result<std::unique_ptr<SpeechDecoder>> CreateDeviceSpeechDecoder(std::shared_ptr<const Checkpoint> checkpoint,
+                                                                 const EngineOptions& options) {
+  QTTS_ASSIGN_OR_RETURN(const DeviceModule* const module, ModuleOf(options.device));
   std::unique_ptr<SpeechDecoder> decoder;
   QTTS_RETURN_IF_ERROR(module->create_speech_decoder(std::move(checkpoint), options, &decoder));
   return decoder;
 }
 
-Status CheckGpu(const Checkpoint& checkpoint, const GpuOptions& options) {
-  QTTS_ASSIGN_OR_RETURN(const GpuModule* const module, GetModule());
+Status CheckDevice(const Checkpoint& checkpoint, const EngineOptions& options) {
+  QTTS_ASSIGN_OR_RETURN(const DeviceModule* const module, ModuleOf(options.device));
   return module->check(checkpoint, options);
 }
 

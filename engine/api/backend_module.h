@@ -4,23 +4,23 @@
 
 #include <memory>
 
-#include "backend/gpu_module.h"
+#include "backend/device_module.h"
 
 namespace qtts {
 
-// Creates the GPU backend from its module, libqtts-cuda.so. Search order: the folder in the environment variable
-// QTTS_BACKEND_PATH alone, if set; otherwise the install folder, then the build tree. The module stays open.
-// Thread-safe. Errors: kDeviceUnavailable if there is no usable module, and those of GpuModule. Every message states
-// the remedy.
-Result<std::unique_ptr<Backend>> CreateGpuBackend(std::shared_ptr<const Checkpoint> checkpoint,
-                                                  const GpuOptions& options);
+// Creates the backend of `options.device`, neither kAuto nor kCpu, from its module (backend/device_module.h). Search
+// order: the folder in the environment variable QTTS_BACKEND_PATH alone, if set; otherwise the install folder, then the
+// build tree. The module stays open. Thread-safe. Errors: kDeviceUnavailable if there is no usable module, and those of
+// DeviceModule. Every message states the remedy.
+Result<std::unique_ptr<Backend>> CreateDeviceBackend(std::shared_ptr<const Checkpoint> checkpoint,
+                                                     const EngineOptions& options);
 
-// Creates the speech tokenizer's decoder alone, from the same module. Errors: as CreateGpuBackend().
-Result<std::unique_ptr<SpeechDecoder>> CreateGpuSpeechDecoder(std::shared_ptr<const Checkpoint> checkpoint,
-                                                              const GpuOptions& options);
+// The speech tokenizer's decoder alone, out of the same module. Errors: as CreateDeviceBackend().
+Result<std::unique_ptr<SpeechDecoder>> CreateDeviceSpeechDecoder(std::shared_ptr<const Checkpoint> checkpoint,
+                                                                 const EngineOptions& options);
 
-// The errors of CreateGpuBackend() that can be found without loading the model.
-Status CheckGpu(const Checkpoint& checkpoint, const GpuOptions& options);
+// The errors of CreateDeviceBackend() that can be told without loading the model.
+Status CheckDevice(const Checkpoint& checkpoint, const EngineOptions& options);
 
 }  // namespace qtts
 

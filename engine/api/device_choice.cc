@@ -6,12 +6,16 @@
 namespace qtts {
 namespace {
 
+// What kAuto tries before the CPU.
+constexpr Device kGpu = Device::kCuda;
+
+std::string Setting(Device device) { return "device=" + std::string(DeviceName(device)); }
 std::string Setting(Precision precision) { return "precision=" + std::string(PrecisionName(precision)); }
 
-Status CheckCpuOnly(const EngineOptions& options, const std::string& setting, const char* leave) {
-  if (options.cuda_device < 0) return Status::Ok();
-  return Status::InvalidArgument("cuda-device-id=" + std::to_string(options.cuda_device) + " names a GPU, but " +
-                                 setting + ": leave it at -1, or choose " + leave);
+Status CheckCpuOnly(const EngineOptions& options, const std::string& setting, const std::string& leave) {
+  if (options.gpu < 0) return Status::Ok();
+  return Status::InvalidArgument("cuda-device-id=" + std::to_string(options.gpu) + " names a GPU, but " + setting +
+                                 ": leave it at -1, or choose " + leave);
 }
 
 }  // namespace
@@ -33,13 +37,13 @@ cpu::Arithmetic ArithmeticOf(Precision precision) {
 
 Status CheckOptions(const EngineOptions& options, bool cpu_has_bf16) {
   if (options.lead_frames < 1) return Status::InvalidArgument("lead_frames must be at least 1");
-  if (options.cuda_device < -1) {
+  if (options.gpu < -1) {
     return Status::InvalidArgument("cuda-device-id must be -1 (any GPU) or the number of a GPU, not " +
-                                   std::to_string(options.cuda_device));
+                                   std::to_string(options.gpu));
   }
   if (NeedsCpu(options)) {
     const std::string setting = Setting(options.precision);
-    if (options.device == Device::kCuda) {
+    if (options.device == kGpu) {
       return Status::InvalidArgument(setting +
                                      " is arithmetic of the CPU, the GPU computes in BF16: choose precision=auto, or "
                                      "device=cpu");
@@ -52,24 +56,23 @@ Status CheckOptions(const EngineOptions& options, bool cpu_has_bf16) {
   if (options.precision == Precision::kBF16 && !cpu_has_bf16) {
     return Status::InvalidArgument(
         "precision=bf16 needs a GPU, or a processor that multiplies BF16, which this one does not: choose "
-        "precision=auto, precision=int8, which is faster, or device=cuda");
+        "precision=auto, precision=int8, which is faster, or " +
+        Setting(kGpu));
   }
-  return CheckCpuOnly(options, "device=cpu", "device=cuda");
+  return CheckCpuOnly(options, Setting(Device::kCpu), Setting(kGpu));
 }
 
 bool NeedsGpu(const EngineOptions& options, bool cpu_has_bf16) {
-  return options.device == Device::kCuda || (options.precision == Precision::kBF16 && !cpu_has_bf16);
+  return options.device == kGpu || (options.precision == Precision::kBF16 && !cpu_has_bf16);
 }
 
 bool NeedsCpu(const EngineOptions& options) {
   return options.precision == Precision::kInt8 || options.precision == Precision::kInt4;
 }
 
-GpuOptions GpuOptionsOf(const EngineOptions& options) {
-  GpuOptions gpu;
-  gpu.f32 = options.precision == Precision::kF32;
-  gpu.device = options.cuda_device;
-  return gpu;
+EngineOptions OnGpu(EngineOptions options) {
+  if (options.device == Device::kAuto) options.device = kGpu;
+  return options;
 }
 
 bool CpuMayServe(const Status& status) {
@@ -78,7 +81,7 @@ bool CpuMayServe(const Status& status) {
 }
 
 Status ExplainGpuError(const EngineOptions& options, const Status& status) {
-  if (options.device == Device::kCuda || !CpuMayServe(status)) return status;
+  if (options.device == kGpu || !CpuMayServe(status)) return status;
   return {status.code(), "precision=bf16 needs a GPU, or a processor that multiplies BF16; precision=auto does not: " +
                              status.message()};
 }

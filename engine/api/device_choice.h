@@ -2,7 +2,6 @@
 #ifndef QTTS_API_DEVICE_CHOICE_H_
 #define QTTS_API_DEVICE_CHOICE_H_
 
-#include "backend/gpu_module.h"
 #include "base/log.h"
 #include "cpu/arithmetic.h"
 #include "cpu/bf16_kernels.h"
@@ -24,7 +23,8 @@ bool NeedsGpu(const EngineOptions& options, bool cpu_has_bf16 = cpu::HasBF16Prod
 // True if only the CPU can serve these options. No GPU is tried then.
 bool NeedsCpu(const EngineOptions& options);
 
-GpuOptions GpuOptionsOf(const EngineOptions& options);
+// The options with the GPU as their device if they leave the choice.
+EngineOptions OnGpu(EngineOptions options);
 
 // True if device=auto may fall back to the CPU after this error of the GPU: the GPU cannot do it, but the model is
 // fine.
@@ -36,14 +36,14 @@ Status ExplainGpuError(const EngineOptions& options, const Status& status);
 // Logs at level info why NeedsCpu() chose the CPU, unless the user named it.
 void LogCpuChoice(const EngineOptions& options);
 
-// Returns the result of `gpu` (GpuOptions to Result<T>) or of `cpu`, as the options say. If they leave the choice,
-// `cpu` is used after the GPU has failed.
+// Returns the result of `gpu` (OnGpu() to Result<T>) or of `cpu`, as the options say. If they leave the choice, `cpu`
+// is used after the GPU has failed.
 template <typename T, typename Gpu, typename Cpu>
 Result<T> OnChosenDevice(const EngineOptions& options, const Gpu& gpu, const Cpu& cpu) {
   if (NeedsCpu(options)) {
     LogCpuChoice(options);
   } else if (options.device != Device::kCpu) {
-    Result<T> made = gpu(GpuOptionsOf(options));
+    Result<T> made = gpu(OnGpu(options));
     if (made.ok()) return made;
     if (NeedsGpu(options) || !CpuMayServe(made.status())) return ExplainGpuError(options, made.status());
     Log(LogLevel::kInfo, "taking the CPU: " + made.status().message());

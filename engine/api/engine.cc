@@ -33,7 +33,7 @@ Status CheckCancelled(const std::atomic<bool>* cancelled) {
 Result<std::unique_ptr<Backend>> CreateBackend(const EngineOptions& options,
                                                const std::shared_ptr<const Checkpoint>& checkpoint) {
   return OnChosenDevice<std::unique_ptr<Backend>>(
-      options, [&](const GpuOptions& gpu) { return CreateGpuBackend(checkpoint, gpu); },
+      options, [&](const EngineOptions& gpu) { return CreateDeviceBackend(checkpoint, gpu); },
       [&] { return CreateCpuBackend(checkpoint, options.threads, ArithmeticOf(options.precision)); });
 }
 
@@ -62,7 +62,7 @@ std::string RegistryKey(const EngineOptions& options) {
   std::filesystem::path path = std::filesystem::canonical(options.model_path, error);
   if (error) path = options.model_path;  // Load() reports the error
   std::string key;
-  for (const int part : {static_cast<int>(options.device), static_cast<int>(options.precision), options.cuda_device,
+  for (const int part : {static_cast<int>(options.device), static_cast<int>(options.precision), options.gpu,
                          options.threads, options.lead_frames, static_cast<int>(options.tokenizer_pattern)}) {
     key += std::to_string(part) + ' ';
   }
@@ -100,7 +100,7 @@ Result<ModelInfo> Engine::DoInspect(const EngineOptions& options) {
   QTTS_ASSIGN_OR_RETURN(const auto checkpoint, Checkpoint::Open(options.model_path));
   QTTS_ASSIGN_OR_RETURN(const TextParts text, ReadTextParts(options, *checkpoint));
   if (NeedsGpu(options) && !Registry().Has(RegistryKey(options))) {
-    if (const Status status = CheckGpu(*checkpoint, GpuOptionsOf(options)); !status.ok()) {
+    if (const Status status = CheckDevice(*checkpoint, OnGpu(options)); !status.ok()) {
       return ExplainGpuError(options, status);
     }
   }

@@ -40,7 +40,7 @@ Result<std::unique_ptr<SpeechDecoder>> CreateSpeechDecoder(const EngineOptions& 
   QTTS_ASSIGN_OR_RETURN(
       std::unique_ptr<SpeechDecoder> decoder,
       OnChosenDevice<std::unique_ptr<SpeechDecoder>>(
-          options, [&](const GpuOptions& gpu) { return CreateGpuSpeechDecoder(checkpoint, gpu); },
+          options, [&](const EngineOptions& gpu) { return CreateDeviceSpeechDecoder(checkpoint, gpu); },
           [&] { return CreateCpuSpeechDecoder(checkpoint, options.threads, ArithmeticOf(options.precision)); }));
   return std::unique_ptr<SpeechDecoder>(std::make_unique<CheckedDecoder>(std::move(decoder)));
 }

@@ -22,7 +22,7 @@ namespace qtts {
 namespace {
 
 using cuda::CudaBackend;
-using cuda::CudaBackendOptions;
+using cuda::CudaOptions;
 using ::testing::AllOf;
 using testing::FullWidth;
 using ::testing::HasSubstr;
@@ -34,8 +34,8 @@ using testing::RandomPrompt;
 
 constexpr int kSlots = 2;
 
-CudaBackendOptions Options(int device = -1) {
-  CudaBackendOptions options;
+CudaOptions Options(int device = -1) {
+  CudaOptions options;
   options.device = device;
   options.max_slots = kSlots;
   return options;
@@ -440,7 +440,7 @@ TEST_F(CudaHostTest, UtterancesBeyondItsSlotsWaitTheirTurn) {
   const auto prompts = std::make_shared<const PromptBuilder>(*std::move(builder));
   for (const int utterances : {65, 200}) {
     SCOPED_TRACE(utterances);
-    CudaBackendOptions options = Options();
+    CudaOptions options = Options();
     options.max_slots = kDefaultSlots;
     auto backend = CudaBackend::Create(model_.checkpoint(), options);
     ASSERT_TRUE(backend.ok()) << backend.status().message();

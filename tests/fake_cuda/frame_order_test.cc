@@ -20,6 +20,7 @@
 namespace qtts {
 namespace {
 
+using cuda::CudaOptions;
 using cuda::FrameOperation;
 using cuda::FrameOperations;
 using cuda::FrameRow;
@@ -29,7 +30,6 @@ using cuda::kLayerOperations;
 using cuda::kPredictorEnd;
 using cuda::kTalkerEnd;
 using cuda::LanguageModel;
-using cuda::LanguageModelOptions;
 using cuda::Network;
 using cuda::Operation;
 using cuda::OperationEntry;
@@ -85,7 +85,7 @@ class FrameOrderModel : public ::testing::TestWithParam<bool> {
     auto stream = cuda::Stream::Create();
     EXPECT_TRUE(stream.ok());
     stream_ = std::move(*stream);
-    LanguageModelOptions options;
+    CudaOptions options;
     options.path = cuda::FramePath::kGraph;
     auto model = LanguageModel::Create(*random_model_.checkpoint(), options, stream_.get());
     EXPECT_TRUE(model.ok()) << model.status().message();

@@ -18,7 +18,7 @@ namespace qtts {
 namespace {
 
 using cuda::CudaBackend;
-using cuda::CudaBackendOptions;
+using cuda::CudaOptions;
 using cuda::Precision;
 using testing::FullWidth;
 using testing::Greedy;
@@ -117,7 +117,7 @@ std::vector<Speech> Speak(Backend* backend, const std::vector<Utterance>& uttera
 }
 
 std::unique_ptr<CudaBackend> Gpu(const RandomModel& model, Precision precision, bool overlap = true) {
-  CudaBackendOptions options;
+  CudaOptions options;
   options.precision = precision;
   options.overlap = overlap;
   auto backend = CudaBackend::Create(model.checkpoint(), options);
@@ -292,7 +292,7 @@ TEST(CudaBackendTest, NeighboursDoNotMatterToThePersistentKernel) {
     utterances[i].start = static_cast<int>(i) * 2;
   }
   for (const cuda::FramePath path : {cuda::FramePath::kPersistent, cuda::FramePath::kGraph}) {
-    CudaBackendOptions options;
+    CudaOptions options;
     options.path = path;
     const auto gpu = CudaBackend::Create(model.checkpoint(), options);
     ASSERT_TRUE(gpu.ok()) << gpu.status().message();
@@ -536,7 +536,7 @@ TEST(CudaBackendTest, ManySlotsThenNoMore) {
   QTTS_NEEDS_DEVICE();
   const RandomModel model(Preset("tiny-custom-0b6"));
   std::mt19937 random(8);
-  CudaBackendOptions options;
+  CudaOptions options;
   options.max_slots = 5;
   auto gpu = CudaBackend::Create(model.checkpoint(), options);
   ASSERT_TRUE(gpu.ok()) << gpu.status().message();
@@ -782,7 +782,7 @@ TEST(CudaBackendTest, SmallForTheSanitizer) {
   utterances[1].prompt = RandomPrompt(model.checkpoint()->config(), 70, random);
   utterances[1].settings.talker.top_p = 0.8F;
   for (Utterance& u : utterances) u.frames = 2;
-  CudaBackendOptions options;
+  CudaOptions options;
   options.max_slots = 2;
   const auto gpu = CudaBackend::Create(model.checkpoint(), options);
   ASSERT_TRUE(gpu.ok()) << gpu.status().message();

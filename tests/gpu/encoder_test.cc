@@ -758,7 +758,7 @@ TEST(CudaVoiceEncoder, EnginesMakeTheirVoicesWithIt) {
   EngineOptions options;
   options.model_path = model.checkpoint()->folder();
   options.device = Device::kCuda;
-  options.cuda_device = 0;
+  options.gpu = 0;
   const auto engine = Engine::Load(options);
   ASSERT_TRUE(engine.ok()) << engine.status().message();
   Recording recording;

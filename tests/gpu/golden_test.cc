@@ -20,7 +20,7 @@ TEST_P(GpuGolden, GreedyCodesInF32) {
   QTTS_NEEDS_DEVICE();
   const auto fixture = MakeFixture(GetParam());
   ASSERT_TRUE(fixture.ok()) << fixture.status().message();
-  cuda::CudaBackendOptions options;
+  cuda::CudaOptions options;
   options.precision = cuda::Precision::kF32;
   options.max_slots = 1;
   const auto backend = cuda::CudaBackend::Create(fixture->checkpoint, options);

@@ -468,7 +468,7 @@ TEST_P(TeacherForced, LogitsAreTheCpus) {
   const ModelConfig& config = checkpoint.config();
   auto stream = cuda::Stream::Create();
   ASSERT_TRUE(stream.ok());
-  cuda::LanguageModelOptions options;
+  cuda::CudaOptions options;
   options.precision = precision;
   auto model = LanguageModel::Create(checkpoint, options, stream->get());
   ASSERT_TRUE(model.ok()) << model.status().message();

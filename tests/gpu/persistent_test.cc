@@ -13,6 +13,7 @@
 namespace qtts {
 namespace {
 
+using cuda::CudaOptions;
 using cuda::DeviceMemory;
 using cuda::FramePath;
 using cuda::FrameRow;
@@ -22,7 +23,6 @@ using cuda::Graph;
 using cuda::kMaxRows;
 using cuda::kRing;
 using cuda::LanguageModel;
-using cuda::LanguageModelOptions;
 using cuda::PersistentFrame;
 using cuda::PinnedMemory;
 using cuda::Stream;
@@ -36,7 +36,7 @@ using testing::RandomPrompt;
 class Talker {
  public:
   Talker(const RandomModel& model, FramePath path, unsigned patience = PersistentFrame::kPatience) {
-    LanguageModelOptions options;
+    CudaOptions options;
     options.path = path;
     options.patience = patience;
     auto stream = Stream::Create();
@@ -434,7 +434,7 @@ TEST(PersistentFrame, SameSeedSameCodes) {
 TEST(PersistentFrame, GivesUpInsteadOfHanging) {
   QTTS_NEEDS_DEVICE();
   const RandomModel model(FullWidth(false));
-  cuda::CudaBackendOptions options;
+  cuda::CudaOptions options;
   options.path = FramePath::kPersistent;
   options.patience = 1;
   const auto impatient = cuda::CudaBackend::Create(model.checkpoint(), options);
@@ -448,7 +448,7 @@ TEST(PersistentFrame, GivesUpInsteadOfHanging) {
 TEST(PersistentFrame, LeavesOtherModelsToTheGraph) {
   QTTS_NEEDS_DEVICE();
   const RandomModel model(Preset("tiny-custom-0b6"));
-  cuda::CudaBackendOptions options;
+  cuda::CudaOptions options;
   options.path = FramePath::kPersistent;
   const auto forced = cuda::CudaBackend::Create(model.checkpoint(), options);
   ASSERT_FALSE(forced.ok());

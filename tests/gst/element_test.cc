@@ -693,7 +693,7 @@ TEST_F(ElementTest, TheDeviceIsChosenByProperties) {
   ASSERT_TRUE(pipeline.PlayToEnd());
   EXPECT_EQ(fake::LastOptions().device, Device::kCuda);
   EXPECT_EQ(fake::LastOptions().precision, Precision::kF32);
-  EXPECT_EQ(fake::LastOptions().cuda_device, 3);
+  EXPECT_EQ(fake::LastOptions().gpu, 3);
 
   pipeline.Set(GST_STATE_READY);
   gst_util_set_object_arg(G_OBJECT(pipeline.src()), "precision", "bf16");
@@ -713,7 +713,7 @@ TEST_F(ElementTest, TheDeviceIsChosenByProperties) {
   pipeline.Set(GST_STATE_READY);
   g_object_set(pipeline.src(), "cuda-device-id", 0, nullptr);
   ASSERT_TRUE(pipeline.PlayToEnd());
-  EXPECT_EQ(fake::LastOptions().cuda_device, 0);
+  EXPECT_EQ(fake::LastOptions().gpu, 0);
   EXPECT_EQ(fake::GetCounters().loads, 7);
   EXPECT_EQ(fake::GetCounters().live_engines, 1);
 }

@@ -83,7 +83,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
  public:
   // Checks everything that Acquire() needs and that can be checked without weights: options, folder, configs, tokenizer
   // files and headers of the weight files. If only a GPU will do and no such engine exists yet, also driver, device and
-  // free memory; the first use of CUDA in a process takes some tenths of a second. For early errors and for listing
+  // free memory; the first use of a GPU in a process takes some tenths of a second. For early errors and for listing
   // voices. Takes 2 ms for the bundled voice and 0.2 to 0.3 s for the vocabulary of the released models (4.4 MB). A
   // load is faster by that time while ModelInfo::read is kept. Takes almost no time if an engine of the model is
   // running.

@@ -13,6 +13,19 @@ namespace qtts {
 
 enum class Device { kAuto, kCpu, kCuda };
 
+// As the user writes it, and as the file of the device's module is called.
+constexpr std::string_view DeviceName(Device device) {
+  switch (device) {
+    case Device::kAuto:
+      return "auto";
+    case Device::kCpu:
+      return "cpu";
+    case Device::kCuda:
+      return "cuda";
+  }
+  return "unknown";
+}
+
 enum class Precision {
   kAuto,  // BF16 on the GPU, F32 on the CPU
   kBF16,  // BF16 weights and activations, F32 sums: the GPU, and CPUs with AVX512_BF16
@@ -47,7 +60,7 @@ struct EngineOptions {
   std::string model_path;         // folder of a published checkpoint
   Device device = Device::kAuto;  // kAuto: the GPU if it can hold the model and has `precision`, else the CPU
   Precision precision = Precision::kAuto;
-  int cuda_device = -1;  // GPU index in CUDA's order; -1 = the first that can hold the model
+  int gpu = -1;  // number of the GPU in its driver's order; -1 = the first that can hold the model
   // CPU threads. 0: the fastest number, measured at load, within affinity mask and cgroup quota.
   int threads = 0;
   // Maximum number of frames that a stream is ahead of its reader. 25 frames are two seconds.

@@ -47,14 +47,14 @@ TEST_F(EngineOptionsTest, WhatTheCpuCannotDoIsRefused) {
   EXPECT_TRUE(CheckOptions(options_, true).ok());
   options_.precision = Precision::kF32;
   EXPECT_TRUE(Engine::Inspect(options_).ok()) << "it computes so anyway";
-  options_.cuda_device = 0;
+  options_.gpu = 0;
   ExpectRefused(StatusCode::kInvalidArgument, "cuda-device-id=0");
 }
 
 TEST_F(EngineOptionsTest, NumbersOutOfRangeAreRefused) {
-  options_.cuda_device = -2;
+  options_.gpu = -2;
   ExpectRefused(StatusCode::kInvalidArgument, "cuda-device-id");
-  options_.cuda_device = -1;
+  options_.gpu = -1;
   options_.lead_frames = 0;
   ExpectRefused(StatusCode::kInvalidArgument, "lead_frames");
 }
@@ -67,9 +67,9 @@ TEST_F(EngineOptionsTest, WhatTheGpuCannotDoIsRefused) {
     ExpectRefused(StatusCode::kInvalidArgument, setting + " is arithmetic of the CPU");
     ExpectRefused(StatusCode::kInvalidArgument, "choose precision=auto, or device=cpu");
     options_.device = Device::kAuto;
-    options_.cuda_device = 0;
+    options_.gpu = 0;
     ExpectRefused(StatusCode::kInvalidArgument, "cuda-device-id=0 names a GPU, but " + setting);
-    options_.cuda_device = -1;
+    options_.gpu = -1;
   }
 }
 
@@ -83,7 +83,7 @@ TEST_F(EngineOptionsTest, Int8AndInt4TakeTheCpuAndSaySo) {
     SetLogSink(&kSink);
     const Result<int> chosen = OnChosenDevice<int>(
         options_,
-        [&](const GpuOptions&) -> Result<int> {
+        [&](const EngineOptions&) -> Result<int> {
           gpu_asked = true;
           return 1;
         },
@@ -112,11 +112,29 @@ TEST_F(EngineOptionsTest, EveryPrecisionHasAnArithmeticOfTheCpu) {
 TEST_F(EngineOptionsTest, AMissingGpuIsToldBeforeLoading) {
   options_.device = Device::kCuda;
   ExpectRefused(StatusCode::kDeviceUnavailable, "not installed");
+  ExpectRefused(StatusCode::kDeviceUnavailable, "/libqtts-cuda.so)");
+}
+
+TEST_F(EngineOptionsTest, AutoAsksTheGpuWithTheOptionsAsTheyAre) {
+  options_.gpu = 3;
+  EngineOptions asked;
+  const Result<int> chosen = OnChosenDevice<int>(
+      options_,
+      [&](const EngineOptions& gpu) -> Result<int> {
+        asked = gpu;
+        return 1;
+      },
+      []() -> Result<int> { return 2; });
+  ASSERT_TRUE(chosen.ok());
+  EXPECT_EQ(*chosen, 1);
+  EngineOptions expected = options_;
+  expected.device = Device::kCuda;
+  EXPECT_EQ(asked, expected);
 }
 
 TEST_F(EngineOptionsTest, AutoTakesTheCpuUnlessItLacksBf16) {
   EXPECT_TRUE(Engine::Inspect(options_).ok());
-  options_.cuda_device = 1;
+  options_.gpu = 1;
   const auto engine = Engine::Load(options_);
   ASSERT_TRUE(engine.ok()) << engine.status().message();
   EXPECT_EQ((*engine)->device_name().rfind("cpu", 0), 0U);

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#ifndef QTTS_BACKEND_DEVICE_MODULE_H_
+#define QTTS_BACKEND_DEVICE_MODULE_H_
+
+#include <memory>
+
+#include "backend/backend.h"
+#include "backend/speech_decoder.h"
+#include "build_config.h"
+#include "checkpoint/checkpoint.h"
+#include "qtts/engine_options.h"
+#include "qtts/log.h"
+#include "qtts/status.h"
+
+// The interface between the engine and a device's module, a shared library that is opened only on demand, by name:
+// libqtts-NAME.so, where NAME is DeviceName(). It has one symbol, kDeviceModuleSymbol, of type DeviceModule. C++ types
+// cross the interface, so both sides must come from one build, which `build` identifies.
+namespace qtts {
+
+// The functions take the engine's options as they are.
+struct DeviceModule {
+  // Must equal DeviceModuleBuild() of the engine; otherwise nothing else may be called.
+  const char* build;
+  // Sets the module's log sink. The module needs its own (SetLogSink()), since it shares no variables with the engine.
+  void (*set_log_sink)(const LogSink* sink);
+  // Creates the backend of the model on the device. Errors: kInvalidArgument (no such device), kDeviceUnavailable (no
+  // driver, no device or one that is too old), kResourceExhausted (too little memory), kUnsupported.
+  Status (*create)(std::shared_ptr<const Checkpoint> checkpoint, const EngineOptions& options,
+                   std::unique_ptr<Backend>* backend);
+  // The errors of `create` that can be found without loading the model.
+  Status (*check)(const Checkpoint& checkpoint, const EngineOptions& options);
+  // Creates the model's speech tokenizer alone. Errors: as `create`.
+  Status (*create_speech_decoder)(std::shared_ptr<const Checkpoint> checkpoint, const EngineOptions& options,
+                                  std::unique_ptr<SpeechDecoder>* decoder);
+};
+
+inline constexpr const char* kDeviceModuleSymbol = "qtts_device_module_v6";
+
+// Identifies the interface and the compiler.
+constexpr const char* DeviceModuleBuild() { return "qttssrc " QTTS_VERSION " " __VERSION__; }
+
+}  // namespace qtts
+
+#endif  // QTTS_BACKEND_DEVICE_MODULE_H_
