@@ -17,17 +17,17 @@ namespace qtts::cuda {
 // Device memory in use, and times of one frame.
 struct CudaBackendFacts {
   size_t weight_bytes = 0;  // of talker and predictor
-  size_t codec_bytes = 0;   // weights and state, also what is kept of references
-  size_t cache_bytes = 0;   // keys and values
+  size_t codec_bytes = 0;   // weights and state, including cached references
+  size_t cache_bytes = 0;   // KV cache
   size_t scratch_bytes = 0;
-  size_t frame_bytes = 0;  // weights that one frame of one utterance reads, without the codec
+  size_t frame_bytes = 0;  // weight bytes read by one frame of one utterance, without the codec
 };
 
-// The backend on one device (backend/backend.h): a frame of all slots is one graph. Up to two
-// submissions may be under way.
+// The backend on one GPU (backend/backend.h). A frame of all slots is one graph. Up to two submissions may be
+// outstanding.
 class CudaBackend : public Backend {
  public:
-  // Checks driver, device and memory, loads, and warms everything up.
+  // Checks driver, device and memory, loads the model and warms up.
   static Result<std::unique_ptr<CudaBackend>> Create(std::shared_ptr<const Checkpoint> checkpoint,
                                                      const CudaOptions& options);
   ~CudaBackend() override;
@@ -53,8 +53,8 @@ class CudaBackend : public Backend {
   std::unique_ptr<Impl> impl_;
 };
 
-// The device that Create() would take, `device` or with -1 the first that is usable and has memory for the model; or
-// the errors of Create() that come first. The calling thread's current device is then that one.
+// The device that Create() would use: `device`, or for -1 the first usable one with memory for the model. Otherwise
+// those errors of Create() that need no load. Makes the device current in the calling thread.
 Result<int> ChooseDevice(const Checkpoint& checkpoint, Precision precision, int device);
 // The same for the speech tokenizer's decoder alone.
 Result<int> ChooseDecoderDevice(const Checkpoint& checkpoint, int device);

@@ -26,18 +26,18 @@
 
 namespace qtts::cuda {
 
-// How frames of few utterances are computed: by a kernel for each product, in a graph, or by one persistent kernel. The
-// results are the same, bit for bit.
+// How frames of few utterances are computed: by a graph with one kernel per product, or by one persistent kernel. Both
+// give the same bits.
 enum class FramePath { kBest, kGraph, kPersistent };
 
-// What this backend can be told besides the engine's options, and those that concern it.
+// Options of this backend: the engine's options that concern it, and its own.
 struct CudaOptions {
   Precision precision = Precision::kBF16;
   int device = -1;  // of the machine's GPUs; -1 = the first that can hold the model
   int max_slots = kMaxRows;
-  // Lets kernels start before their predecessor has ended, where the device can.
+  // Lets kernels start before the previous one has ended (programmatic dependent launch), if the device supports it.
   bool overlap = true;
-  // kPersistent: an error where device or model do not allow it; kBest: then the graph.
+  // kPersistent: an error if device or model do not support it; kBest: falls back to the graph.
   FramePath path = FramePath::kBest;
   unsigned patience = PersistentFrame::kPatience;  // for tests
 };
@@ -53,24 +53,25 @@ class LanguageModel {
   // Loads the weights; waits for that. kUnsupported for structures that the kernels do not cover.
   static Result<std::unique_ptr<LanguageModel>> Create(const Checkpoint& checkpoint, const CudaOptions& options,
                                                        cudaStream_t stream);
-  // Waits for the stream.
+  // Waits for all work on the stream.
   ~LanguageModel();
 
-  // Rows that EnqueueFrame() may be asked for, ascending.
+  // Row buckets of EnqueueFrame(), ascending.
   static constexpr auto kRowBuckets = GraphPath::kRowBuckets;
   static int RowBucket(int rows) { return GraphPath::RowBucket(rows); }
   // Splits for EnqueueFrame() that cover contexts of `positions`, and the rows that go with so many.
   int SplitBucket(int64_t positions) const { return graph_->SplitBucket(positions); }
   int MaxRows(int splits) const { return graph_->MaxRows(splits); }
-  // Every split bucket up to the model's longest context.
+  // All split buckets up to the model's longest context.
   std::vector<int> SplitBuckets() const { return graph_->SplitBuckets(); }
 
   int64_t max_positions() const { return network_->max_positions; }
 
-  // Records the graphs of prompts, for which the first utterances would otherwise have to wait.
+  // Captures the graphs of prompts in advance, so that the first utterances do not wait for it.
   Status WarmUp() { return sequences_->WarmUp(); }
 
-  // Rows of a prompt that are enqueued in one go: all of one of ordinary length. Longer ones go on by kMaxRows.
+  // Number of prompt rows enqueued at once: all rows of a prompt of ordinary length; kMaxRows at a time for longer
+  // ones.
   static constexpr int kRowsAtOnce = Sequences::kRowsAtOnce;
 
   // Makes `slot` an utterance with room for `prompt`, which has been checked. When it fails the slot is closed.
@@ -83,10 +84,10 @@ class LanguageModel {
   // What the first frame begins with: with the prompt's last row where nothing else of the prompt has to go through the
   // talker.
   static FrameStart StartOf(const Prompt& prompt) { return Sequences::StartOf(prompt); }
-  // Open() and all of Prefill(), where nobody else waits.
+  // Open() and the whole Prefill(), if nobody else waits.
   Result<FrameStart> Begin(int slot, const Prompt& prompt, const GenerationSettings& settings, uint64_t seed);
   void Close(int slot) { sequences_->Close(slot); }
-  // Makes room for the input at `position` of an open slot.
+  // Allocates KV cache for the input at `position` of an open slot.
   Status Extend(int slot, int64_t position) { return sequences_->Extend(slot, position); }
 
   // One frame of up to `rows` rows (a row bucket) that begin alike, taken from the next entry of `steps`
@@ -94,9 +95,9 @@ class LanguageModel {
   // on have their codes in hand_over(). What begins with kPrompt looks at no context: one split.
   Status EnqueueFrame(FrameStart start, int rows, int splits, const FrameRow* steps, FrameRowResult* results);
 
-  // Not ok once the device has given up a frame: all that came since means nothing.
+  // Not ok after the device has given up a frame. All later results are then invalid.
   Status Health() const { return persistent_ == nullptr ? Status::Ok() : persistent_->Health(); }
-  // Whether frames of so many rows and splits are the persistent kernel's.
+  // True if the persistent kernel runs frames of so many rows and splits.
   bool IsPersistent(int rows, int splits) const { return persistent_ != nullptr && persistent_->Covers(rows, splits); }
 
   const CodecHandOver& hand_over() const { return buffers_->hand_over; }
@@ -105,7 +106,7 @@ class LanguageModel {
   size_t weight_bytes() const { return network_->loader->bytes(); }
   size_t cache_bytes() const { return sequences_->cache_bytes(); }
   size_t scratch_bytes() const { return buffers_->bytes + (persistent_ == nullptr ? 0 : persistent_->bytes()); }
-  // Bytes of weights that a frame of one row reads.
+  // Weight bytes read by a frame of one row.
   size_t frame_bytes() const { return network_->frame_bytes; }
 
   // Logits of the last frame, for tests: F32 [rows][vocab], of the talker (group 0) or the predictor.
@@ -117,7 +118,7 @@ class LanguageModel {
  private:
   explicit LanguageModel(cudaStream_t stream) : stream_(stream) {}
   Status Load(const Checkpoint& checkpoint, const CudaOptions& options);
-  // The persistent kernel where it covers them, else the graph path, which covers all.
+  // The persistent kernel if it covers the frame, otherwise the graph path, which covers all.
   const FrameComputation& PathFor(int rows, int splits) const;
 
   cudaStream_t stream_;
@@ -125,7 +126,7 @@ class LanguageModel {
   std::unique_ptr<const Network> network_;
   std::unique_ptr<FrameBuffers> buffers_;
   std::unique_ptr<GraphPath> graph_;
-  std::unique_ptr<PersistentFrame> persistent_;  // or none
+  std::unique_ptr<PersistentFrame> persistent_;  // null if not available
   std::unique_ptr<Sequences> sequences_;
 };
 

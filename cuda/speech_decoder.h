@@ -10,8 +10,8 @@
 
 namespace qtts::cuda {
 
-// The speech tokenizer's decoder of `checkpoint`, which is not needed afterwards, on GPU `device`, with -1 on the first
-// that can hold it. Its samples are those that a CudaBackend of this precision makes of the codes, to the bit.
+// Creates the speech tokenizer's decoder of `checkpoint` on GPU `device`, or for -1 on the first that can hold it.
+// `checkpoint` may be freed afterwards. The samples equal those of a CudaBackend of this precision, bit for bit.
 Result<std::unique_ptr<SpeechDecoder>> CreateSpeechDecoder(const Checkpoint& checkpoint, Precision precision,
                                                            int device);
 

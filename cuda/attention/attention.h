@@ -12,13 +12,13 @@
 
 namespace qtts::cuda {
 
-// Positions whose keys and values lie together: the unit in which caches grow.
+// Positions per page, the unit in which KV caches grow.
 inline constexpr int kPagePositions = 128;
 
 // Heads have a multiple of 8 elements, this many at most.
 inline constexpr int kMaxHeadDim = 256;
 
-// Where the rows of a call belong. Rows of one sequence lie together, in order.
+// Sequences and positions of the rows of a call. Rows of one sequence are consecutive and in order.
 struct SequenceRows {
   // Sequence of row r: slots[r / per_sequence], or r / per_sequence without slots; below 0: no row.
   const int* slots = nullptr;
@@ -26,7 +26,7 @@ struct SequenceRows {
   const int* positions = nullptr;
   int first_position = 0;
   int per_sequence = 1;
-  // The rows' own keys and values are in the cache already, put there by AppendKeyValues().
+  // The rows' keys and values are already in the cache, by AppendKeyValues().
   bool appended = false;
   int64_t rows = 0;
 };
@@ -46,16 +46,16 @@ struct AttentionLayer {
   const float* inverse_frequencies = nullptr;  // [head_dim / 2]
 };
 
-// Memory for partial results of split contexts: kept by the caller, zeroed once.
+// Scratch for partial results of split contexts. Owned by the caller, zeroed once.
 struct AttentionScratch {
   float* partial = nullptr;
   unsigned* tickets = nullptr;
 };
-// Elements needed for `rows` rows and `splits` splits.
+// Number of elements for `rows` rows and `splits` splits.
 size_t PartialElements(const TransformerConfig& config, int64_t rows, int splits);
 size_t TicketElements(const TransformerConfig& config, int64_t rows);
 
-// Splits that cover `positions` keys under config's window.
+// Number of splits that cover `positions` keys under the window of `config`.
 int SplitsFor(const TransformerConfig& config, int64_t positions);
 
 // For each row: norm and RoPE of its query and key, its key and value into the cache (unless
@@ -65,7 +65,7 @@ void Attend(const Launcher& launch, Precision precision, const TransformerConfig
             const SequenceRows& rows, const KeyValuePages& pages, const AttentionScratch& scratch, int splits,
             const float* qkv, void* y, int y_stride, const int* live);
 
-// The keys and values of rows that are attended to together, into the cache.
+// Writes the keys and values of rows that attend to each other into the cache.
 void AppendKeyValues(const Launcher& launch, Precision precision, const TransformerConfig& config,
                      const AttentionLayer& layer, const SequenceRows& rows, const KeyValuePages& pages,
                      const float* qkv);

@@ -32,8 +32,8 @@ struct CodecArithmetic {
   static CodecArithmetic Late();
 };
 
-// Where sound is made: with the device to itself, or beside a kernel that keeps all processors busy and leaves
-// some room on each, slower. The samples are the same.
+// Schedule of the sound half: alone on the device, or beside a kernel that occupies all SMs and leaves some shared
+// memory on each, which is slower. The samples are the same.
 enum class CodecRoom { kDevice, kBeside };
 
 // The speech tokenizer's decoder (spec 7) on the current device: for each of up to max_batch streams at once,
@@ -47,11 +47,11 @@ enum class CodecRoom { kDevice, kBeside };
 // Not thread-safe.
 class Codec {
  public:
-  // Repacks the weights onto the current device, which must stay current in all calls; waits for that. The
-  // weights are not needed afterwards. kUnsupported for structures that the kernels do not cover.
+  // Packs the weights on the current device, which must be current in all calls, and waits for it. The weights may be
+  // freed afterwards. kUnsupported for structures that the kernels do not cover.
   static Result<std::unique_ptr<Codec>> Create(const CodecConfig& config, const CodecWeights& weights,
                                                CodecPrecision precision, int max_slots, int max_batch);
-  // kFast with another arithmetic.
+  // kFast with the given arithmetic.
   static Result<std::unique_ptr<Codec>> CreateWith(const CodecConfig& config, const CodecWeights& weights,
                                                    const CodecArithmetic& early, const CodecArithmetic& late,
                                                    int max_slots, int max_batch);
@@ -63,8 +63,8 @@ class Codec {
   int samples_per_frame() const;
   size_t device_bytes() const;  // weights, scratch and the slots' state so far
 
-  // Makes `slot` a stream that has had no frames. The first time it may take memory, for some slots together:
-  // kResourceExhausted where there is none.
+  // Resets `slot` to a stream without frames. The first call for a slot may allocate memory for a group of slots:
+  // kResourceExhausted if there is none.
   Status Reset(int slot, cudaStream_t stream);
 
   // One frame for each of n <= max_batch rows. Device arrays: slots[n], distinct, a value outside
@@ -73,20 +73,20 @@ class Codec {
   // read the arrays anew.
   Status Decode(int n, const int32_t* slots, const int32_t* codes, float* pcm, cudaStream_t stream);
 
-  // The same in two parts, the second of which may run beside another kernel: what has many short steps and most of the
-  // weights, and the sound of what the last Begin() had, of as many rows. Nothing else may lie between them.
+  // Decode() in two parts. Begin() has many short steps and reads most of the weights; the second part makes the sound
+  // of the last Begin(), for as many rows, and may run beside another kernel. No other call may come between the two.
   Status Begin(int n, const int32_t* slots, const int32_t* codes, cudaStream_t stream);
   Status Finish(int n, float* pcm, CodecRoom room, cudaStream_t stream);
 
-  // Decode() for frames that nobody will hear: makes no samples, and leaves out what only samples need. Behind
-  // sound_history() frames of Decode(), later frames are what they would be had Decode() had all of them, bit for
-  // bit.
+  // Decode() without samples: leaves out everything that only samples need. After sound_history() further frames of
+  // Decode(), later frames equal those of Decode() for all frames, bit for bit.
   Status Follow(int n, const int32_t* slots, const int32_t* codes, cudaStream_t stream);
   int sound_history() const;
 
-  // A stream's past, to go on from it more than once: device memory of past_bytes() that the caller owns.
+  // Saves and restores a stream's past, to continue from it more than once: past_bytes() of device memory, owned by the
+  // caller.
   size_t past_bytes() const;
-  // Copies the past of `slot`, which was Reset() once, to `past`; or makes `slot` a stream that has it.
+  // Copies the past of `slot` (after Reset()) to `past`, or restores `slot` from it.
   Status Save(int slot, void* past, cudaStream_t stream) const;
   Status Restore(int slot, const void* past, cudaStream_t stream);
 

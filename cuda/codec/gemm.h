@@ -4,7 +4,7 @@
 
 #include "codec/kernels.h"
 
-// What lies behind LaunchGemm() and PrepareKernels().
+// Implementation of LaunchGemm() and PrepareKernels().
 namespace qtts::cuda::codec {
 
 inline int CeilDiv(int a, int b) { return (a + b - 1) / b; }
@@ -15,12 +15,12 @@ inline void SetBlockTiles(GemmArgs* args, int tiles) {
   args->geometry.by_quads = Divisor(tiles * (args->epilogue.activation == Activation::kSwiGlu ? 2 : 4));
 }
 
-// Blocks of a cluster, at most: what every device with clusters takes.
+// Maximum thread blocks per cluster: the portable limit of all devices with clusters.
 inline constexpr int kMostClusterBlocks = 8;
-inline constexpr int kClusterTiles = 4;  // weight tiles of a block
-// Whether there is such a block of kCluster.
+inline constexpr int kClusterTiles = 4;  // weight tiles per thread block
+// True if kCluster has such a thread block.
 bool ClusterTakes(const GemmArgs& args, Planes x_planes, const GemmTile& tile, const DeviceTraits& device);
-// Whether the build has them: code for earlier devices that the driver adapts does not.
+// True if the build has code for clusters: JIT-compiled code for earlier devices does not.
 bool HasClusterGemms();
 cudaError_t PrepareClusterGemms();
 cudaError_t LaunchClusterGemm(const GemmArgs& args, Planes x_planes, const GemmTile& tile, const DeviceTraits& device,

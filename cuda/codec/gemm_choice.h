@@ -7,18 +7,17 @@
 #include "codec/kernels.h"
 #include "runtime/device_numbers.h"
 
-// Which kernel takes a product in a call. All give the same bits, so this goes by time alone.
+// Choice of the kernel for a product. All kernels give the same bits, so only time matters.
 namespace qtts::cuda::codec {
 
-// `beside`: there is room only beside another kernel that keeps the whole device.
+// `beside`: another kernel occupies all SMs.
 GemmTile ChooseTile(const GemmArgs& args, Planes x_planes, const DeviceTraits& device, const CodecNumbers& numbers,
                     bool beside);
 
-// What ChooseTile() chooses from where the device has nothing else to do, and how: the first of those that take the
-// least time.
+// The candidates of ChooseTile() on an otherwise idle device. The first of the fastest is chosen.
 std::vector<GemmTile> PossibleTiles(const GemmArgs& args, Planes x_planes, const DeviceTraits& device);
-// About how many us a product takes: what a block loads and multiplies, in as many turns as it takes, or the latency of
-// its chain of chunks where that is more.
+// Estimated time of a product in us: loads and multiplications of a thread block times the number of waves, or the
+// latency of its chain of chunks if that is longer.
 double EstimateTime(const GemmArgs& args, Planes x_planes, const GemmTile& tile, const DeviceTraits& device,
                     const CodecNumbers& numbers);
 

@@ -4,10 +4,10 @@
 
 #include "codec/kernels.h"
 
-// Where the sum of a product is cut. This decides bits: the parts are rounded before they are added. So it depends on
-// the layer alone and on whether the device has clusters, never on the batch; and its constants stay as they are,
-// although some came from an H200. They are no DeviceNumbers: a table that makes another card quicker would change what
-// it says.
+// Split of a product's sum into segments. The split decides bits, since segments are rounded before they are added. It
+// therefore depends only on the layer and on whether the device has clusters, never on the batch. The constants must
+// not change, although some were found on an H200. They are not in DeviceNumbers: a table that makes another card
+// faster would change the output.
 namespace qtts::cuda::codec {
 
 struct GemmCut {
@@ -15,7 +15,7 @@ struct GemmCut {
   int segments = 1;
 };
 
-// `args` without its cut, for one frame. `grouped`: for clusters where the device has them.
+// Splits the product `args` of one frame. `grouped`: for clusters, if the device has them.
 GemmCut ChooseCut(const GemmArgs& args, bool grouped, const DeviceTraits& device);
 
 }  // namespace qtts::cuda::codec

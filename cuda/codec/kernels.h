@@ -22,11 +22,11 @@ inline constexpr int kTileRows = 16;
 // Parts into which a product's inner dimension is cut at most. Each part is summed on its own and the
 // parts are added in order: a layer's cut never depends on the batch, so neither do its results.
 inline constexpr int kMaxSegments = 16;
-// Longest kernel, and most code groups.
+// Limits: the longest convolution kernel and the number of code groups.
 inline constexpr int kMostTaps = 16;
 inline constexpr int kMostGroups = 64;
 
-// Division by a number known beforehand: exact as long as dividend * value stays below 2^32.
+// Division by a constant known at launch. Exact while dividend * value < 2^32.
 struct Divisor {
   int32_t value = 1;
   uint32_t magic = 0;  // 2^32 / value, rounded up; 0 for 1
@@ -40,14 +40,14 @@ struct Divisor {
 // F16 nearest to what that leaves (22 bits together), in two planes.
 enum class Planes : int32_t { kF32 = 0, kHalf = 1, kTwoHalves = 2 };
 
-// What the columns of a call belong to.
+// Streams of the columns of a call.
 struct Batch {
-  std::byte* const* states = nullptr;  // [n] the slot's memory of what went before
-  const int32_t* frames = nullptr;     // [n] frames the slot has had before; -1 = the row does nothing
+  std::byte* const* states = nullptr;  // [n] state of the slot
+  const int32_t* frames = nullptr;     // [n] frames of the slot so far; -1 = skip the row
 };
 
-// Where an operator finds its input, looking back beyond the frame if need be. Of every operator with
-// memory, each slot's state keeps the last `keep` rows of `ring` frames, this one's included.
+// Input of an operator, including rows of earlier frames if it needs them. For every operator with a history, each
+// slot's state keeps the last `keep` rows of `ring` frames, the current one included.
 struct Source {
   const void* data = nullptr;  // [column][channels]
   int64_t history = 0;         // bytes from a state's begin to [ring][keep][channels]
@@ -60,8 +60,8 @@ struct Source {
   Divisor by_rows;
 };
 
-// Where an operator leaves what the next one reads: rows as the next one wants them (SnakeBeta applied,
-// rounded) and what the frames to come will look back at.
+// Output of an operator in the format of the next one's input (SnakeBeta applied, rounded), and the history that later
+// frames read.
 struct Sink {
   void* data = nullptr;  // null: nothing
   int64_t history = 0;   // as Source's
@@ -78,7 +78,7 @@ struct Sink {
 
 enum class Activation : int32_t { kNone, kGelu, kSwiGlu };
 
-// What a product multiplies with what, and how it is cut.
+// Geometry of a product: operands and split.
 struct GemmGeometry {
   int32_t columns = 0;  // n * x.rows
   int32_t taps = 1;
@@ -91,7 +91,7 @@ struct GemmGeometry {
   int32_t group_blocks = 1;
   int32_t segments = 1;
   Divisor by_segments, by_chunks_per_tap;
-  // Of the launch: weight tiles of a block at a time, and the groups of 4 outputs of a column of them.
+  // Launch geometry: weight tiles per thread block, and groups of 4 outputs in one column of them.
   Divisor by_block_tiles, by_quads;
 };
 
@@ -103,7 +103,7 @@ struct GemmWeights {
   const float* scale = nullptr;  // [output channel] powers of two
 };
 
-// What becomes of a sum, in this order; null = left out.
+// Epilogue of a product, in this order; null = skipped.
 struct GemmEpilogue {
   const float* rms_input = nullptr;  // [column][x.channels]: divide by its root mean square
   int32_t rms_width = 0;
@@ -183,14 +183,14 @@ struct LastConvArgs {
   float* pcm = nullptr;  // [n][x.rows]
 };
 
-// Facts of the device that choose between kernels.
+// Device properties that select kernels.
 struct DeviceTraits {
   int processors = 0;
-  bool programmatic_launch = false;  // sm_90 and later: a kernel starts while the one before it ends
+  bool programmatic_launch = false;  // sm_90 and later: programmatic dependent launch
   bool clusters = false;             // sm_90 and later: blocks can write into each other's shared memory
 };
 
-// How a product is cut into blocks. Results are the same for all of them.
+// How a product is divided into thread blocks. The results are the same.
 enum class GemmForm : int32_t {
   kNarrow,   // warps of a block share the sum
   kCluster,  // small blocks, in clusters, share the sum, a group each
@@ -200,21 +200,22 @@ struct GemmTile {
   GemmForm form = GemmForm::kNarrow;
   int columns = 8;      // per block: narrow and cluster 8, 16, 32; wide 32, 64, 128
   int tiles = 1;        // weight tiles per block; cluster: 4; wide: 6
-  bool beside = false;  // another kernel that keeps the whole device; cluster only
+  bool beside = false;  // another kernel occupies all SMs; cluster only
 };
 
-// Enqueue one kernel each; errors as of the launch.
+// Each enqueues one kernel and returns the error of the launch.
 cudaError_t LaunchGemm(const GemmArgs& args, Planes x_planes, const GemmTile& tile, const DeviceTraits& device,
                        cudaStream_t stream);
 cudaError_t LaunchDequantize(const DequantizeArgs& args, int n, const DeviceTraits& device, cudaStream_t stream);
-// Whether LaunchAttention() can hold a window of keys and values in shared memory.
+// True if a window of keys and values fits LaunchAttention()'s shared memory.
 bool AttentionFits(int window, int head_dim);
 cudaError_t LaunchAttention(const AttentionArgs& args, int n, const DeviceTraits& device, cudaStream_t stream);
 cudaError_t LaunchDepthwise(const DepthwiseArgs& args, int n, const DeviceTraits& device, cudaStream_t stream);
 cudaError_t LaunchLastConv(const LastConvArgs& args, int n, const DeviceTraits& device, cudaStream_t stream);
 
-// Readies the kernels for the current device, `device`, and tells its traits: shared memory beyond the default, and one
-// split of L1 and shared memory for all, since changing it would keep them from overlapping.
+// Prepares the kernels for the current device, `device`, and returns its traits. Raises the limit of dynamic shared
+// memory, and sets one split of L1 and shared memory for all kernels, since kernels with different splits cannot
+// overlap.
 cudaError_t PrepareKernels(int device, DeviceTraits* traits);
 
 // ---- At load.

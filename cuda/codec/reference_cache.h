@@ -12,24 +12,24 @@
 
 namespace qtts::cuda {
 
-// The codec's past (Codec::Save()) after the references of in-context voices, kept on the device from a voice's
-// first utterance for its others.
+// Caches the codec's past (Codec::Save()) after the references of in-context voices on the device, for later utterances
+// of the same voice.
 //
-// Bounded; the memory of what was not used for longest goes to who comes next, so that nothing is freed, and the
-// device never waits, while somebody speaks. Not thread-safe.
+// Bounded. A new entry reuses the memory of the least recently used one, so nothing is freed while streams run, which
+// would make the device wait. Not thread-safe.
 class ReferenceCache {
  public:
-  // Of a released model, a past takes 6 MB.
+  // For a released model a past takes 6 MB.
   static constexpr size_t kMostValues = 32;
   static constexpr size_t kMostBytes = size_t{64} << 20;
 
-  // `bytes` of each past; one is kept however large it is.
+  // `bytes`: size of each past. At least one is kept, whatever its size.
   explicit ReferenceCache(size_t bytes) : bytes_(bytes) {}
 
   // The past after `codes`, or null. Valid until the next Add().
   const void* Find(std::span<const int32_t> codes);
-  // Memory for the past after `codes`, which is not there: the caller enqueues what fills it before it calls
-  // anything else. Null where the device has no room, and then nothing is kept.
+  // Returns memory for the past after `codes`, which must not be cached. The caller must enqueue the copy into it
+  // before any other call. Null if the device has no memory; nothing is cached then.
   void* Add(std::span<const int32_t> codes);
 
   size_t bytes() const { return entries_.size() * bytes_; }
@@ -41,7 +41,7 @@ class ReferenceCache {
   };
 
   size_t bytes_;
-  std::list<Entry> entries_;  // the last used first
+  std::list<Entry> entries_;  // most recently used first
 };
 
 }  // namespace qtts::cuda

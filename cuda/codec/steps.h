@@ -13,7 +13,7 @@
 #include "qtts/status.h"
 #include "runtime/arena.h"
 
-// What makes samples of a frame's codes: a list of steps, a kernel each, that lacks only what a call brings.
+// The steps that turn a frame's codes into samples: one kernel each, complete except for the arguments of a call.
 namespace qtts::cuda::codec {
 
 // A matrix product and its input's form.
@@ -24,7 +24,7 @@ struct GemmStep {
 
 using Step = std::variant<DequantizeArgs, GemmStep, AttentionArgs, DepthwiseArgs, LastConvArgs>;
 
-// How the products of some layers are made: their inputs, and whether their weights are two halves as well.
+// Formats of inputs and weights of some layers' products.
 struct Form {
   Planes x = Planes::kF32;
   bool split_weights = false;
@@ -52,11 +52,11 @@ class Builder {
   Status Build();
   // Bytes of a slot's state.
   size_t state_bytes() const { return state_bytes_; }
-  // Steps up to the pre-transformer's last.
+  // Number of steps up to the last of the pre-transformer.
   size_t latent_steps() const { return latent_steps_; }
-  // Steps of Codec::Begin().
+  // Number of steps of Codec::Begin().
   size_t early_steps() const { return early_steps_; }
-  // Frames before one that its samples depend on, besides those that the pre-transformer sees.
+  // Number of earlier frames that samples depend on, besides those of the pre-transformer's attention.
   int SoundHistory() const;
 
  private:
@@ -75,7 +75,7 @@ class Builder {
   // Adds an operation without such an output.
   void Append(const Step& step) { steps_.push_back(step); }
 
-  // A product without its epilogue, which the caller completes; keeps its weights.
+  // Adds weights of a product and returns it without an epilogue, which the caller sets.
   GemmStep Gemm(const Dense& dense, int dilation, const Source& x, Form form);
   // Divides the product's input by the hidden stream's root mean square.
   void NormalizeInput(GemmStep* gemm) const;
@@ -89,11 +89,11 @@ class Builder {
   Source DecoderBlock(size_t index, Source x);
   void LastConvolution(const Source& x);
 
-  // What upsampling stage `index` reads; behind the last stage, the first convolution.
+  // Format of the input of upsampling stage `index`; after the last stage, of the first convolution.
   Output UpsampleInput(size_t index) const;
-  // What decoder block `index` reads; behind the last block, the last convolution.
+  // Format of the input of decoder block `index`; after the last block, of the last convolution.
   Output BlockInput(size_t index, int channels);
-  // What residual unit `unit` of a block reads.
+  // Format of the input of residual unit `unit` of a block.
   Output UnitInput(const DecoderBlockWeights& block, size_t unit, int channels);
 
   Dense OutputProjection();
@@ -101,9 +101,9 @@ class Builder {
   GemmStep ProjectAndUpsample(const Source& x);
   // Weights [channels][1][taps] of a convolution of single channels, [taps][channels].
   const float* ByTap(const TensorView& weights, int channels);
-  // One of operands_, by turns. The other one may still be read.
+  // Alternates between the two operands_. The other one may still be read.
   void* NextOperand();
-  // A place in every slot's state.
+  // Allocates space in every slot's state.
   int64_t Remember(size_t bytes);
   int64_t WidestRow() const;
   Status CheckStructure() const;
@@ -117,8 +117,8 @@ class Builder {
   std::vector<Step>& steps_;
 
   float* hidden_ = nullptr;    // F32 stream of the pre-transformer
-  float* residual_ = nullptr;  // F32 stream of the stage at hand, after it
-  void* operands_[2] = {};     // by turns: what the next operator reads
+  float* residual_ = nullptr;  // F32 residual stream of the current stage, after the pre-transformer
+  void* operands_[2] = {};     // double buffer: input of the next operator
   int next_operand_ = 0;
   size_t state_bytes_ = 0;
   size_t latent_steps_ = 0;

@@ -18,10 +18,10 @@
 
 namespace qtts::cuda::codec {
 
-// Channels with those that fill their last block up.
+// Number of channels, padded to whole blocks.
 inline int PadChannels(int64_t n) { return static_cast<int>((n + kChannelBlock - 1) / kChannelBlock * kChannelBlock); }
 
-// A weight matrix on the device, [rows][taps][channels], rows and channels filled up with zeros.
+// A weight matrix on the device, [rows][taps][channels], rows and channels padded with zeros.
 struct Dense {
   float* data = nullptr;
   int rows = 0;
@@ -44,7 +44,7 @@ class WeightPacker : public WeightStore {
  public:
   explicit WeightPacker(Arena* memory) : WeightStore(memory, nullptr, "loading the codec's weights") {}
 
-  // Device memory to stay, zeroed. Null after an error.
+  // Allocates permanent device memory, zeroed. Null after an error.
   template <typename T>
   T* Keep(size_t count) {
     return AllocateZeroed<T>(memory(), count);

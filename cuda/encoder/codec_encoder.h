@@ -28,7 +28,7 @@ namespace qtts::cuda::encoder {
 // work. Not thread-safe.
 class CodecEncoder {
  public:
-  // Rows, twice a frame, that go through the convolutions together.
+  // Rows (two per frame) per chunk of the convolutions.
   static constexpr int64_t kPartRows = 256;
 
   // `weights` are not needed afterwards. kResourceExhausted where the device has no room for them; kUnsupported for
@@ -63,7 +63,7 @@ class CodecEncoder {
   };
 
   CodecEncoder() = default;
-  // Rows before the first that outputs of the convolutions depend on, at most.
+  // Maximum number of earlier rows that outputs of the convolutions depend on.
   int64_t LooksBack() const;
   // Samples to rows of `hidden`, without the first `skip`.
   void ConvolvePart(const float* pcm, int64_t samples, int64_t skip, const PartArrays& arrays, float* hidden,

@@ -8,12 +8,12 @@
 
 #include "checkpoint/dtype.h"
 
-// The kernels of the two nets that make a voice of a recording. They work on whole recordings: signals are
-// matrices of F32, time by channels, whose rows lie `stride` floats apart, so that a part of the channels is a
-// signal too. All arithmetic is F32, or F64 where sums run over time; every value is computed in one fixed order,
-// whatever the lengths, so equal inputs give equal bits.
+// Kernels of the two networks that turn a recording into a voice. They process whole recordings. A signal is an F32
+// matrix, time by channels, with rows `stride` floats apart, so a range of channels is also a signal. Arithmetic is
+// F32, or F64 for sums over time. Every value is computed in one fixed order for all lengths, so equal inputs give
+// equal bits.
 //
-// A function enqueues one kernel on `stream` and returns the launch's error. Pointers are the device's.
+// Each function enqueues one kernel on `stream` and returns the error of the launch. Pointers are device pointers.
 namespace qtts::cuda::encoder {
 
 struct Signal {
@@ -29,7 +29,7 @@ struct ConstSignal {
   ConstSignal(const Signal& signal) : data(signal.data), stride(signal.stride) {}
 };
 
-// What a convolution reads before the first and behind the last row.
+// Padding before the first and after the last row of a convolution.
 enum class Border : int32_t {
   kZeros,
   kReflect,  // the end itself not repeated; no further than the signal is long
@@ -124,7 +124,7 @@ struct Attention {
 };
 // RoPE on queries and keys, in place; pairs are (i, i + head_dim / 2).
 cudaError_t Rotate(const Attention& attention, cudaStream_t stream);
-// Rows that Attend() can take.
+// Maximum number of rows of Attend().
 int64_t MostAttentionRows(int head_dim);
 // Queries and keys are rotated.
 cudaError_t Attend(const Attention& attention, cudaStream_t stream);

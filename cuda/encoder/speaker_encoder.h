@@ -30,7 +30,7 @@ class SpeakerEncoder {
   static Result<std::unique_ptr<SpeakerEncoder>> Create(const SpeakerEncoderConfig& config,
                                                         const SpeakerEncoderWeights& weights, cudaStream_t stream);
 
-  // Samples needed at least: less cannot be reflected at the ends of every layer.
+  // Minimum number of samples: shorter inputs cannot be reflected at the ends in every layer.
   int64_t least_samples() const;
 
   // pcm, 24 kHz, at least least_samples(), to the x-vector [enc_dim] (NaN if the weights give it).

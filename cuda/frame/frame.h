@@ -9,7 +9,7 @@
 #include "gemm/gemm.h"
 #include "runtime/launch.h"
 
-// The ends of a frame: ids in, results out; and what opens an utterance.
+// First and last kernels of a frame (ids in, results out), and those that open an utterance.
 namespace qtts::cuda {
 
 // The tables of the talker's inputs, rows of `stride` elements in the precision's type.
@@ -21,9 +21,9 @@ struct EmbeddingTables {
   int stride = 0;
 };
 
-// The rows of the frame in the making. Device arrays of kMaxRows.
+// Rows of the current frame. Device arrays of kMaxRows.
 struct FrameRows {
-  int* slots = nullptr;          // below 0: nothing more to do in this frame
+  int* slots = nullptr;          // below 0: the row is done in this frame
   int* positions = nullptr;      // of the talker's input
   int* codes = nullptr;          // [rows][groups]
   int* live = nullptr;           // two words: does any row need the talker; the predictor
@@ -53,8 +53,8 @@ struct EpochWords {
   unsigned frames = 0;
 };
 
-// Last kernel of a frame: how its rows ended, and their codes, into its entry of `results`
-// [kRing][kMaxRows] (host memory) and to the codec.
+// Last kernel of a frame. Writes the rows' results and codes to its entry of `results` [kRing][kMaxRows] (host memory),
+// and the codes to the codec's hand-over.
 void EndFrame(const Launcher& launch, const FrameRow* steps, const FrameRows& frame, const SlotState* slots, int groups,
               int rows, FrameRowResult* results, const CodecHandOver& hand_over, const EpochWords& epochs);
 
@@ -63,12 +63,12 @@ void EndFrame(const Launcher& launch, const FrameRow* steps, const FrameRows& fr
 void DeliverPcm(const Launcher& launch, const int* slots, const unsigned* frame, int rows, const float* pcm,
                 int samples, FrameRowResult* results, float* out);
 
-// Makes `slot` a new utterance with `state`, and forgets the codes the last one chose: `history` is
+// Starts a new utterance in `slot` with `state`, and clears its history of sampled codes: `history` is
 // [slots][history_words] bits.
 void OpenSlot(const Launcher& launch, int slot, const SlotState& state, SlotState* slots, unsigned* history,
               int history_words);
 
-// The part of a prompt that goes through the talker at once. Device memory.
+// The piece of a prompt that goes through the talker at once. Device memory.
 struct PromptPiece {
   int slot;
   int last_row;

@@ -8,14 +8,14 @@
 #include "qtts/end_reason.h"
 #include "rules/sampling_rules.h"
 
-// What the device remembers of utterances, and what host and device hand each other frame by frame.
+// State of utterances on the device, and the data exchanged between host and device per frame.
 namespace qtts::cuda {
 
 // Rows of one frame graph, and of one piece of a prompt.
 inline constexpr int kMaxRows = 64;
-// Codes per frame that the kernels have room for.
+// Maximum codes per frame.
 inline constexpr int kMaxGroups = 64;
-// Frames that may be under way, with room to read results while the next are made.
+// Ring size: frames in flight, plus space to read results while the next frames are computed.
 inline constexpr int kRing = 32;
 
 // One utterance.
@@ -32,13 +32,13 @@ struct SlotState {
   int codes[kMaxGroups];  // of the last frame
 };
 
-// Host to device: what one row of a frame is to do.
+// Host to device: one row of a frame.
 struct FrameRow {
   int slot;  // below 0: nothing
   int text_id;
 };
 
-// Device to host: what it did. PCM lies elsewhere.
+// Device to host: the result of one row. PCM is stored elsewhere.
 struct FrameRowResult {
   EndReason end;
   ModelPart fault;  // for kError: the part that gave no usable number

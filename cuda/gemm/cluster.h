@@ -6,13 +6,13 @@
 
 namespace qtts::cuda::gemm {
 
-// Whether RunCluster() takes `rows` rows of so many chunks, with a launcher of these ProductNumbers: where the device
-// has clusters of blocks, and two such blocks fit into a processor's shared memory.
+// True if RunCluster() supports `rows` rows of so many chunks with a launcher of these ProductNumbers: the device has
+// clusters, and shared memory of an SM holds two such thread blocks.
 bool CanRunCluster(int outputs, int chunks, int64_t rows, int clusters_at_once);
 
-// A product of kind kAdd in BF16 for many rows, in clusters of eight blocks, each of which has an eighth of the
-// columns. A block fetches its part of the rows once for all outputs of the cluster, which are many although there are
-// few for each processor. Each row gets the bits that the kernels for few rows would give it.
+// A BF16 product of kind kAdd for many rows, in clusters of eight thread blocks. Each block computes one eighth of the
+// columns, and loads its part of the rows once for all outputs of the cluster. This helps when there are few outputs
+// per SM. Each row gets the same bits as from the kernels for few rows.
 void RunCluster(const Launcher& launch, const GemmArguments& arguments);
 
 }  // namespace qtts::cuda::gemm

@@ -6,7 +6,7 @@
 
 namespace qtts::cuda::gemm {
 
-// A product in F32 on the plain cores, for comparisons with the CPU: any number of rows, 8 at a time.
+// An F32 product on the CUDA cores, for comparisons with the CPU: any number of rows, 8 at a time.
 void RunF32(const Launcher& launch, GemmKind kind, int tiles, const GemmArguments& arguments);
 
 }  // namespace qtts::cuda::gemm

@@ -9,7 +9,7 @@
 
 namespace qtts::cuda::gemm {
 
-// Shared memory of a block for up to 8 rows.
+// Shared memory of a thread block for up to 8 rows.
 size_t FewStageBytes(int chunks, int64_t rows);
 
 // A product in BF16 for few rows: what is quickest for a stream. A block has the outputs of one tile, so that all SMs

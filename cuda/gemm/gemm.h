@@ -23,10 +23,10 @@ namespace qtts::cuda {
 
 enum class Precision { kBF16, kF32 };
 
-// Bytes of a weight and of what flows between kernels (other than the residual stream, which is F32).
+// Bytes per weight and per activation (except the residual stream, which is F32).
 constexpr size_t ElementBytes(Precision precision) { return precision == Precision::kBF16 ? 2 : 4; }
 
-// What a product reads and what becomes of it.
+// Input format and epilogue of a product.
 enum class GemmKind {
   kNormStore,  // y = W rmsnorm(x) + b; x and y F32
   kNormGated,  // y = silu(W_gate rmsnorm(x)) * (W_up rmsnorm(x)); x F32, y in the precision's type
@@ -56,7 +56,7 @@ struct Matrix {
   }
 };
 
-// Which rows of a tile a source matrix fills.
+// Rows of a tile that a source matrix fills.
 enum class PackPart { kWhole, kGate, kUp };
 
 // Packs rows of `type` [rows][matrix.columns], lying on the device, into outputs [first, first + rows)
@@ -81,7 +81,7 @@ enum class GemmShape {
   kCluster,  // for kAdd: eight blocks share the columns of up to 64 rows and of 64 or 128 outputs (cluster.h)
 };
 
-// Room for normed rows, BF16 [rows][whole chunks of columns], and the factor that each still lacks, [rows].
+// Scratch for normed rows, BF16 [rows][whole chunks of columns], and the factor still to be applied to each, [rows].
 struct NormedRows {
   void* x = nullptr;
   float* factors = nullptr;
@@ -102,9 +102,9 @@ struct GemmRows {
   GemmShape shape = GemmShape::kBest;  // in BF16; another one for tests and measurements
 };
 
-// Whether `shape` is possible.
+// True if `shape` is supported.
 bool CanRun(GemmShape shape, const Matrix& matrix, const GemmRows& rows, const ProductNumbers& numbers);
-// What kBest means on a device of these numbers.
+// The shape that kBest selects on a device with these numbers.
 GemmShape ChooseShape(const Matrix& matrix, const GemmRows& rows, const ProductNumbers& numbers);
 // Blocks of the wide shapes, of `block_rows` rows each.
 int64_t WideBlocks(const Matrix& matrix, int64_t rows, int64_t block_rows);

@@ -6,7 +6,7 @@
 
 namespace qtts::cuda::gemm {
 
-// Outputs that a block of RunWide() computes.
+// Outputs per thread block of RunWide().
 constexpr int kWideOutputs = 32;
 
 // A product in BF16 for many rows: a block reads its weights once for `rows_of_block` (16, 32 or 64) rows. Each row

@@ -18,7 +18,7 @@
 
 namespace qtts::cuda {
 
-// Whether the kernels can do it: kUnsupported, with what they cannot.
+// Checks that the kernels support the network; kUnsupported names the missing feature.
 Status CheckNetwork(const ModelConfig& config);
 
 // Talker and code predictor on the device: layers, heads, tables. Constant once loaded.

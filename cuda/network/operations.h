@@ -27,10 +27,10 @@ enum class Operation {
 enum class OperationWeights { kNone, kQkv, kO, kGated, kDown, kProjection, kHead };
 enum class OperationNorm { kNone, kInput, kPost, kFinal };
 
-// What an operation reads and writes. Each path has its own memory for them.
+// Buffers that an operation reads and writes. Each path has its own memory for them.
 enum class Place { kResidual, kQkv, kAttended, kInner, kPredictorInput, kLogits, kIds };
 
-// Which rows it is for: all of the pass, or the last of each sequence.
+// Rows that an operation covers: all rows of the pass, or the last of each sequence.
 enum class OperationRows { kAll, kLastOfSequence };
 
 struct OperationEntry {

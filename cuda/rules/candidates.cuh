@@ -6,7 +6,7 @@
 
 #include "runtime/device_math.cuh"
 
-// What the sampling rules share: teams of threads, logits in integer order, lists of candidates.
+// Common parts of the sampling rules: teams of threads, logits in integer order, lists of candidates.
 //
 // `Team` has kThreads and kWarps (at most 32, a power of two), thread numbers threadIdx.x below kThreads, Sync() and
 // Any(bool).
@@ -81,7 +81,7 @@ __device__ __forceinline__ unsigned long long BlockMax(unsigned long long value,
   return WarpMax(memory[threadIdx.x % Team::kWarps]);
 }
 
-// Makes room for so many entries of each thread in lists: where its own begin. All lanes of a warp take part.
+// Allocates list entries for each thread and returns the start of its own. All lanes of a warp take part.
 __device__ __forceinline__ int Reserve(int entries, int* count) {
   const int lane = static_cast<int>(threadIdx.x % 32);
   int through = entries;

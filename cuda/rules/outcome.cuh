@@ -7,7 +7,7 @@
 #include "frame/frame.h"
 #include "frame/frame_state.h"
 
-// What becomes of a sampled id: how the utterance goes on, and what is noted of it.
+// Effects of a sampled id: whether the utterance continues, and the recorded state.
 namespace qtts::cuda {
 
 // How an utterance goes on whose talker gave `id` (below 0: nothing) after `sampled` ids.

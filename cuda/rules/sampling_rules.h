@@ -4,7 +4,7 @@
 
 namespace qtts::cuda {
 
-// The numbers of the sampling rules, on the device.
+// Parameters of the sampling rules, on the device.
 struct SamplingRules {
   int do_sample;
   float temperature;

@@ -12,7 +12,7 @@
 
 namespace qtts::cuda {
 
-// Device memory handed out piece by piece and freed at once. Not thread-safe.
+// A device memory arena: allocates pieces, frees all of them at once. Not thread-safe.
 class Arena {
  public:
   Arena() = default;
@@ -22,7 +22,7 @@ class Arena {
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
-  // Aligned to 256 bytes. Null when there is no room; error() says why.
+  // Aligned to 256 bytes. Returns null if there is no memory; see error().
   void* Allocate(size_t bytes) {
     bytes = (std::max<size_t>(bytes, 1) + kAlignment - 1) / kAlignment * kAlignment;
     auto place = std::find_if(blocks_.begin(), blocks_.end(), [&](const Block& b) { return b.size - b.used >= bytes; });
@@ -39,7 +39,7 @@ class Arena {
     return data;
   }
 
-  // Takes all pieces back; the memory stays for the next ones.
+  // Frees all pieces. The arena keeps the memory for the next ones.
   void Reuse() {
     for (Block& block : blocks_) block.used = 0;
   }

@@ -9,16 +9,17 @@
 #include "qtts/status.h"
 #include "runtime/succeeds.h"
 
-// CUDA's errors as Status. CUDA keeps the last one of a thread until it is asked for it, and a launch says nothing
-// else: an error that has been dealt with must not be found there by whoever launches next. All thread-safe.
+// Conversion of CUDA errors to Status. CUDA stores the last error of a thread until it is read, and a launch reports
+// errors only there. So a handled error must be cleared, or the next launch would report it. All functions are
+// thread-safe.
 namespace qtts::cuda {
 
-// Whether CUDA refuses everything from then on: a fault on the device, which ends for a new process only. Another
-// context does not help, even one made before; after cudaDeviceReset() there is none to be had, and to free what the
-// old one held crashes.
+// True if the error is permanent: after a device fault every CUDA call of this process fails. Another context does not
+// help, even one made before. After cudaDeviceReset() no context can be made, and freeing memory of the old one
+// crashes.
 bool IsFault(cudaError_t error);
 
-// The last error is forgotten. `what` says what was being done: "loading the model".
+// Also clears the last error. `what`: the action, as in "loading the model".
 Status CudaStatus(cudaError_t error, const std::string& what);
 
 #define QTTS_RETURN_IF_CUDA_ERROR(expr, what)                                           \

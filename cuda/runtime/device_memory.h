@@ -63,7 +63,7 @@ class Stream {
     std::swap(stream_, other.stream_);
     return *this;
   }
-  // What is enqueued on an urgent stream goes before what is not.
+  // Work on an urgent stream has priority over other streams.
   static Result<Stream> Create(bool urgent = false);
   cudaStream_t get() const { return stream_; }
   // Waits for everything enqueued.
@@ -90,12 +90,12 @@ class Event {
   cudaEvent_t event_ = nullptr;
 };
 
-// Uploads that do not make the host wait: through two pieces of page-locked memory, used in turn.
+// Asynchronous uploads through two buffers of page-locked memory, used alternately.
 class UploadRing {
  public:
-  // Has room for `bytes` in an upload from the start, and makes more when it is needed.
+  // Allocates for uploads of `bytes`; grows if needed.
   static Result<UploadRing> Create(size_t bytes = 0);
-  // Memory to fill with `bytes` bytes. Waits only if the last but one upload is still under way.
+  // Returns memory for an upload of `bytes`. Waits only if the upload before the last one is still running.
   Result<char*> Prepare(size_t bytes);
   // Enqueues the copy of what was prepared; where it will be, for work enqueued on the same stream before
   // the next but one upload.
@@ -112,7 +112,7 @@ class UploadRing {
   size_t bytes_ = 0;
 };
 
-// Work recorded once, launched many times.
+// A CUDA graph: captured once, launched many times.
 class Graph {
  public:
   Graph() = default;
@@ -122,7 +122,7 @@ class Graph {
     std::swap(exec_, other.exec_);
     return *this;
   }
-  // Records what `enqueue` (returning Status) puts on `stream`, and uploads it.
+  // Captures the work that `enqueue` (returning Status) puts on `stream`, and uploads the graph.
   template <typename Enqueue>
   static Result<Graph> Capture(cudaStream_t stream, const Enqueue& enqueue) {
     QTTS_RETURN_IF_CUDA_ERROR(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "recording a graph");

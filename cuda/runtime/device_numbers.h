@@ -42,7 +42,7 @@ struct PersistentNumbers {
   PaceNumbers narrow_talker, wide_talker, predictor;
 };
 
-// us of the codec's products (EstimateTime() in codec/gemm_choice.cc).
+// Times of the codec's products in us (EstimateTime() in codec/gemm_choice.cc).
 struct CodecNumbers {
   // A block of a cluster: a chunk's products for one pair of planes; what it takes besides.
   double cluster_chunk = 0, cluster_block = 0;
@@ -55,7 +55,7 @@ struct CodecNumbers {
 };
 
 struct DeviceNumbers {
-  bool measured = false;  // on cards like this one
+  bool measured = false;  // on this type of card
   ProductNumbers products;
   AttentionNumbers attention;
   PersistentNumbers persistent;

@@ -7,7 +7,7 @@
 
 namespace qtts::cuda {
 
-// NumbersOf() a device. For a card that nobody measured the log says so, once in a process. Thread-safe.
+// NumbersOf() a device. Logs once per process if the card has no measured table. Thread-safe.
 Result<DeviceNumbers> NumbersOfDevice(int device);
 
 }  // namespace qtts::cuda

@@ -11,9 +11,9 @@
 namespace qtts::cuda {
 
 struct LaunchOptions {
-  bool overlap = false;      // may start while its predecessor ends (overlap.cuh); needs compute capability 9.0
+  bool overlap = false;      // programmatic dependent launch (overlap.cuh); needs compute capability 9.0
   unsigned cluster = 1;      // blocks of a cluster, up to 8, neighbours in x; more than one needs 9.0
-  bool cooperative = false;  // all blocks run at once, or the launch fails
+  bool cooperative = false;  // cooperative launch: all thread blocks are resident, or the launch fails
 };
 
 // Enqueues a kernel. CUDA keeps an error as its last one too (cuda_error.h).
@@ -53,7 +53,7 @@ cudaError_t PreferSharedMemory(void (*kernel)(Parameters...)) {
                               cudaSharedmemCarveoutMaxShared);
 }
 
-// Lets launches of `kernel` ask for up to `bytes` of dynamic shared memory.
+// Raises the limit of dynamic shared memory of `kernel` to `bytes`.
 template <typename... Parameters>
 cudaError_t AllowSharedMemory(void (*kernel)(Parameters...), size_t bytes) {
   return cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), cudaFuncAttributeMaxDynamicSharedMemorySize,
@@ -66,10 +66,10 @@ struct Launcher {
 
   cudaStream_t stream = nullptr;
   bool overlap = false;  // needs compute capability 9.0
-  // What launchers of operations choose kernels by.
+  // Numbers by which operations choose kernels.
   const DeviceNumbers* numbers = &kH200Numbers;
 
-  // First error of all launches; sticky.
+  // The first error of all launches; sticky.
   mutable cudaError_t error = cudaSuccess;
 
   template <typename... Parameters, typename... Arguments>

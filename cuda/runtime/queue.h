@@ -11,7 +11,7 @@
 
 namespace qtts::cuda {
 
-// A stream that remembers the first error of what is put on it; after one, nothing more is.
+// A stream with a sticky error: after the first error nothing more is enqueued.
 class Queue {
  public:
   explicit Queue(cudaStream_t stream) : stream_(stream) {}
@@ -33,9 +33,9 @@ class Queue {
     if (error_ == cudaSuccess) error_ = cudaMemsetAsync(data, 0, bytes, stream_);
   }
 
-  // What has become of it so far.
+  // The first error so far.
   Status status(const std::string& what) const { return CudaStatus(error_, what); }
-  // Waits for all of it.
+  // Waits for all enqueued work.
   Status Finish(const std::string& what) {
     if (error_ == cudaSuccess) error_ = cudaStreamSynchronize(stream_);
     return status(what);

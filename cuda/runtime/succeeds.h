@@ -4,10 +4,10 @@
 
 #include <cuda_runtime_api.h>
 
-// Of cuda_error.h, what files with kernels need: those do not depend on Status.
+// The part of cuda_error.h for files with kernels, which do not depend on Status.
 namespace qtts::cuda {
 
-// Whether all is well; if not, that is forgotten.
+// True if there is no error. Clears the error.
 inline bool Succeeds(cudaError_t error) {
   if (error != cudaSuccess) (void)cudaGetLastError();
   return error == cudaSuccess;

@@ -13,13 +13,13 @@ namespace qtts::cuda {
 // Pages of key-value memory, all of one size, taken and given back by slots. Memory comes from the device
 // in blocks of several pages and stays. Not thread-safe.
 //
-// A page given back may be taken again at once: all that reads or writes pages is enqueued on one stream.
+// A freed page may be reused at once, since all work on pages is enqueued on one stream.
 class KvPages {
  public:
   KvPages() = default;
   KvPages(size_t page_bytes, int pages_per_block) : page_bytes_(page_bytes), pages_per_block_(pages_per_block) {}
 
-  // Makes sure that `pages` pages can be taken without asking the device for memory.
+  // Ensures that `pages` pages can be taken without allocating device memory.
   Status Reserve(size_t pages);
   // A page, zeroed when new. kResourceExhausted when the device has no more memory.
   Result<void*> Take();

@@ -20,8 +20,8 @@ namespace qtts::cuda {
 // The talker's keys and values of how prompts begin (Prompt::constant_rows), which depends on the voice, the language
 // and the instruction: kept from the first utterance for the others.
 //
-// Bounded: what was not used for longest makes room. Its pages are those of the talker, of which every slot has its
-// own; all work goes to one stream. Not thread-safe.
+// Bounded: evicts the least recently used. Its pages come from the talker's pool, of which every slot has its share.
+// All work goes to one stream. Not thread-safe.
 class PrefixCache {
  public:
   static constexpr size_t kMostPrefixes = 8;
@@ -30,12 +30,13 @@ class PrefixCache {
   // `config` is the talker's, `element_bytes` of a key's number; `pages` and `stream` outlive the cache.
   PrefixCache(const TransformerConfig& config, size_t element_bytes, KvPages* pages, cudaStream_t stream);
 
-  // What the first `rows` rows of a prompt are: two prompts that agree in it have the same keys and values there.
+  // Key of the first `rows` rows of a prompt. Prompts with equal keys have the same keys and values there.
   static std::string Key(const Prompt& prompt, int rows);
 
-  // Copies what is kept of `key` to the pages of a slot, which it has. False if nothing is, or if that fails.
+  // Copies the cached rows of `key` to the pages of a slot, which must be allocated. Returns false if there are none or
+  // the copy fails.
   bool Use(const std::string& key, std::span<void* const> slot_pages);
-  // Copies `positions` from the pages of a slot. An optimisation: where there is no memory for it, nothing is kept.
+  // Caches `positions` from the pages of a slot. Best effort: without memory nothing is cached.
   void Keep(const std::string& key, std::span<void* const> slot_pages, int positions);
 
  private:

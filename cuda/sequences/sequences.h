@@ -23,12 +23,12 @@
 
 namespace qtts::cuda {
 
-// The utterances: their slots, pages, prompts, and what is kept of how prompts begin. Not thread-safe.
+// The utterances: slots, pages, prompts and the prefix cache. Not thread-safe.
 class Sequences {
  public:
   // Of the talker's keys and values; one can be taken.
   static Result<KvPages> NewPages(const Network& network);
-  // Network, buffers and path outlive it.
+  // Network, buffers and path must outlive it.
   Sequences(const Network* network, FrameBuffers* buffers, const GraphPath* graph, KvPages pages, UploadRing uploads,
             int max_slots, cudaStream_t stream);
   Sequences(const Sequences&) = delete;
@@ -37,7 +37,7 @@ class Sequences {
   // Rows of a prompt that are enqueued in one go: all of one of ordinary length. Longer ones go on by kMaxRows.
   static constexpr int kRowsAtOnce = 256;
 
-  // Records the graphs of prompts, for which the first utterances would otherwise have to wait.
+  // Captures the graphs of prompts in advance, so that the first utterances do not wait for it.
   Status WarmUp();
 
   // See LanguageModel.

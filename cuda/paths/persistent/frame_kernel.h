@@ -122,8 +122,8 @@ inline constexpr int kPersistentWarps = 8;
 
 // Dynamic shared memory of a block with so many slots of weights.
 size_t FrameKernelBytes(int talker_hidden, int rows, int ring_slots);
-// Makes the kernel ready for up to `ring_slots` slots; blocks of it that a processor can hold. `rows`: 1, 2, 4 or 8.
-// cudaErrorNoKernelImageForDevice where the build has no code for compute capability 9.
+// Prepares the kernel for up to `ring_slots` slots. Sets the number of its thread blocks that fit one SM. `rows`: 1, 2,
+// 4 or 8. cudaErrorNoKernelImageForDevice if the build has no code for compute capability 9.
 cudaError_t PrepareFrameKernel(int talker_hidden, int rows, int ring_slots, int* blocks_per_processor);
 cudaError_t LaunchFrameKernel(const FrameKernelArguments& arguments, int rows, cudaStream_t stream);
 

@@ -7,15 +7,15 @@
 
 #include "network/operations.h"
 
-// The order in which the persistent kernel does the operations of network/operations.h, and what follows from it: the
-// order of weights, and how many epochs a frame takes. Layers are kLayerOperations itself.
+// The order in which the persistent kernel runs the operations of network/operations.h. It determines the order of the
+// weights and the number of epochs of a frame. Layers are kLayerOperations unchanged.
 namespace qtts::cuda::persistent {
 
-// Logits come first: somebody waits for them to sample, while the others project.
+// Logits first: a block waits for them to sample while the others project.
 inline constexpr std::array kTalkerEndOrder = {Operation::kHead, Operation::kProject, Operation::kSample};
 inline constexpr std::array kPredictorEndOrder = {Operation::kHead, Operation::kSample};
 
-// Hand-overs between blocks that an operation takes, each an epoch of its own.
+// Hand-overs between thread blocks within an operation; each takes one epoch.
 constexpr int HandOvers(Operation operation) { return operation == Operation::kAttend ? 2 : 1; }
 
 template <size_t kCount>

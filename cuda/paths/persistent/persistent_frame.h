@@ -19,19 +19,18 @@
 
 namespace qtts::cuda {
 
-// What BeginFrame() leaves to do of a frame, but for EndFrame(), as one cooperative kernel: talker (or not), head,
-// choice, code predictor with its heads and choices. One block on each of 128 processors, streaming its share of the
-// weights without a break while the phases hand each other their results through the L2 cache.
+// One cooperative kernel for the part of a frame between BeginFrame() and EndFrame(): talker (optional), head,
+// sampling, code predictor with its heads and sampling. 128 thread blocks, one per SM. They stream their shares of the
+// weights continuously, while the phases exchange results through L2.
 //
 // Gives the same codes and logits as the kernels of the graph path, bit for bit. For 1, 2, 4 or 8 utterances, and for
 // the widths of the released models.
 class PersistentFrame : public FrameComputation {
  public:
-  // Looks of one wait before it is given up: seconds.
+  // Polls before a wait is given up: seconds.
   static constexpr unsigned kPatience = 1U << 23;
 
-  // kUnsupported, with the reason, where the device or the model cannot do it.
-  // Network and buffers outlive it.
+  // kUnsupported, with the reason, if device or model do not support it.
   static Result<std::unique_ptr<PersistentFrame>> Create(const Network& network, const FrameBuffers& buffers,
                                                          const PersistentNumbers& numbers, unsigned patience,
                                                          cudaStream_t stream);
@@ -39,10 +38,10 @@ class PersistentFrame : public FrameComputation {
   bool Covers(int rows, int splits) const override;
   Status Enqueue(FrameStart start, int rows, int splits) const override;
   bool overlaps() const override { return false; }
-  // To be given to EndFrame(), so that epochs can begin anew.
+  // Pass to EndFrame(), so that epochs can restart.
   EpochWords epoch_words() const;
 
-  // Not ok once a wait was given up: what was computed since means nothing.
+  // Not ok after a wait was given up. All results since then are invalid.
   Status Health() const;
   size_t bytes() const { return words_.bytes() + tables_.bytes() + cache_.bytes() + candidates_.bytes(); }
 
