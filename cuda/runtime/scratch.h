@@ -11,8 +11,8 @@
 
 namespace qtts::cuda {
 
-// Device scratch memory of a network. Arrays are allocated anew for each recording. The memory is kept in between, since
-// freeing it would make the whole device wait. Not thread-safe.
+// Device scratch memory of a network. Arrays are allocated anew for each recording. The memory is kept in between,
+// since freeing it would make the whole device wait. Not thread-safe.
 class Scratch {
  public:
   // Arrays of so many floats, aligned to 256 bytes, until the next call. Nothing enqueued may still use the last
