@@ -11,11 +11,11 @@
 
 namespace gstqtts {
 
-// The clock of an element, in running time, for a live source that waits for the time of its buffers
-// itself. (GstBaseSrc would drop the buffer whose wait a pause interrupts.)
+// The clock of a live source that waits for the running time of its buffers itself. GstBaseSrc would drop a buffer
+// whose wait is interrupted by a pause.
 //
-// There is a running time only while the element plays: waits and the alarm outlive a pause, and go on with
-// the clock and the base time that the element has then.
+// Running time exists only in PLAYING. Waits and the alarm survive a pause, and continue with the element's new clock
+// and base time.
 //
 // Owned by the element. SetPlaying(), ClockChanged(), SetUnlocked() and Recheck() may be called on any thread, the rest
 // by the streaming thread. The lock is not held while waiting.
@@ -26,14 +26,14 @@ class LiveClock {
   LiveClock(const LiveClock&) = delete;
   LiveClock& operator=(const LiveClock&) = delete;
 
-  // Waits until the element plays, and tells its running time: nothing when it has no clock. False if it is
-  // interrupted by SetUnlocked(true).
+  // Waits until the element plays. Returns its running time, or none if it has no clock. Returns false if interrupted
+  // by SetUnlocked(true).
   bool WaitForNow(std::optional<GstClockTime>* now);
-  // Waits until the element plays and it is `running_time`, or until `wanted`, if given, is false, which is asked when
-  // the wait begins and by Recheck(). False if it is interrupted by SetUnlocked(true). Without a clock it does not wait
-  // for the time.
+  // Waits until the element plays and its running time is `running_time`, or until `wanted`, if given, returns false;
+  // it is called at the start of the wait and by Recheck(). Returns false if interrupted by SetUnlocked(true). Without
+  // a clock it does not wait for the time.
   bool WaitUntil(GstClockTime running_time, const std::function<bool()>& wanted = {});
-  // What `wanted` tells may have changed.
+  // Evaluates `wanted` again.
   void Recheck();
   void SetUnlocked(bool unlocked);
 
@@ -42,8 +42,8 @@ class LiveClock {
   // The element has another clock.
   void ClockChanged();
 
-  // Calls `wake` at `running_time` or, if that is over or there is no clock, now. At most one alarm is set;
-  // `wake` may still be called once after CancelAlarm().
+  // Calls `wake` at `running_time`, or now if that has passed or there is no clock. At most one alarm is set. `wake`
+  // may still be called once after CancelAlarm().
   void SetAlarm(GstClockTime running_time, const std::function<void()>& wake);
   void CancelAlarm();
 

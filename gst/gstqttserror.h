@@ -30,8 +30,8 @@ GstErrorCode ErrorCodeOf(const qtts::Status& status);
 void PostError(GstElement* element, const qtts::Status& status, const char* what);
 void PostWarning(GstElement* element, const qtts::Status& status, const char* what);
 
-// Whether an utterance failed for what it was asked to be spoken with, so that one with other settings may do: its
-// speaker, its voice. Not for its text, nor for want of memory.
+// True if an utterance failed because of its own settings (speaker, voice), so that one with other settings may
+// succeed. False for errors of its text and for lack of memory.
 bool IsAboutSettings(const qtts::Status& status);
 
 }  // namespace gstqtts

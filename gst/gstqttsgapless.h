@@ -12,16 +12,15 @@
 
 namespace gstqtts {
 
-// Where the sound lies in what a decoder makes of a file. Encoders put some milliseconds before it (delay, priming)
-// and behind it (padding), and note in the file how much: MP3 in the tag of its first frame (Xing or Info, with
-// LAME's extension), MP4 in an edit list or in iTunes' tag iTunSMPB.
+// Position of the sound in a decoder's output. Encoders add some milliseconds before it (delay, priming) and after it
+// (padding), and store the amounts in the file: MP3 in the tag of its first frame (Xing or Info, with LAME's
+// extension), MP4 in an edit list or in iTunes' tag iTunSMPB.
 //
-// GStreamer's versions differ in what they do about it: nothing, all, or a sample too much at the beginning and the
-// last packet too little. So the notes are hidden from GStreamer (`hidden`), which then decodes everything, and the
-// sound is cut out here, once. Ogg and FLAC are not concerned: GStreamer cuts Vorbis and Opus as exactly as
-// libsndfile does.
+// GStreamer's versions treat these differently: not at all, correctly, or with one sample too much at the beginning and
+// the last packet missing. So the metadata is hidden from GStreamer (`hidden`), which then decodes everything, and the
+// sound is cut out here. Ogg and FLAC are not affected: GStreamer cuts Vorbis and Opus as exactly as libsndfile.
 struct Gapless {
-  // Bytes of the file that GStreamer sees instead of its own.
+  // Bytes that GStreamer sees instead of the file's own.
   struct Overwrite {
     uint64_t offset;
     std::string bytes;
@@ -35,16 +34,16 @@ struct Gapless {
   std::vector<Overwrite> hidden;
 };
 
-// What the file at `path` notes. Untrusted input. Nothing if there is no note, if it makes no sense, or if it is one
-// that is left to GStreamer, such as an edit list of several parts.
+// Reads the metadata of the file at `path`. Untrusted input. None if there is no metadata, if it is inconsistent, or if
+// it is left to GStreamer, such as an edit list of several parts.
 std::optional<Gapless> ReadGapless(const std::string& path);
 
-// Whether anything is hidden in the `size` bytes of the file from `offset` on.
+// True if any of the `size` bytes from `offset` on are hidden.
 bool HoldsNotes(const Gapless& gapless, uint64_t offset, size_t size);
-// Hides it in `data`, which is these bytes.
+// Replaces the hidden bytes in `data`, which holds these bytes.
 void HideNotes(const Gapless& gapless, uint64_t offset, uint8_t* data, size_t size);
 
-// Leaves the sound alone of a recording that was decoded with the notes hidden.
+// Cuts a recording that was decoded with hidden metadata to its sound.
 void TrimGapless(const Gapless& gapless, qtts::Recording* recording);
 
 }  // namespace gstqtts

@@ -11,10 +11,10 @@
 
 namespace gstqtts {
 
-// The element's functions as GStreamer gets to see them: where memory or threads run out inside, the element posts an
-// error and the function returns `kRefused`. An exception that left them would end the process.
+// Wraps the element's functions for GStreamer. If memory or threads run out inside, the element posts an error and the
+// function returns `kRefused`. An exception leaving them would end the process.
 //
-// What GLib and GStreamer allocate themselves is out of reach: g_malloc() and g_thread_new() abort.
+// Allocations inside GLib and GStreamer are not covered: g_malloc() and g_thread_new() abort.
 template <auto kFunction, auto... kRefused>
 struct Guarded;
 

@@ -15,7 +15,7 @@
 
 namespace gstqtts {
 
-// Custom event, by which anybody interrupts the speech.
+// Custom event that interrupts the speech.
 inline constexpr gchar kInterruptEvent[] = "qtts/interrupt";
 
 // The sink pad: what comes by it is handed to the Intake. It is there on request, once.
@@ -35,12 +35,12 @@ class Input {
   // A reference to the pad, of the caller; null if there is none.
   GstPad* RefPad() const;
 
-  // The minimal latency of upstream, if that is live.
+  // Minimum latency of upstream if it is live.
   std::optional<GstClockTime> AskLiveLatency() const;
 
-  // A run begins: the segment of each tells anew whether upstream is live.
+  // A run begins. Its first segment tells whether upstream is live.
   void Restart() { upstream_live_ = false; }
-  // Whether text comes in real time, so that speech after a pause has to take the time of the moment.
+  // True if text arrives in real time, so that speech after a pause takes the current time.
   bool upstream_live() const { return upstream_live_; }
 
  private:
@@ -67,7 +67,7 @@ class Input {
   mutable qtts::Mutex mutex_;
   GstPad* pad_ QTTS_GUARDED_BY(mutex_) = nullptr;
 
-  // The thread of the pad's own.
+  // Used by the pad's thread only.
   GstSegment segment_ = {};
   bool timing_refused_ = false;  // a warning about that was posted
   bool repair_reported_ = false;

@@ -20,12 +20,11 @@
 
 namespace gstqtts {
 
-// Takes text, from the application and from the sink pad, makes utterances of it and queues them for the Player. Gives
-// them their numbers.
+// Accepts text from the application and the sink pad, makes numbered utterances of it and queues them for the Player.
 //
-// Text of the sink pad comes in chunks. What a chunk is depends on the segmentation: an utterance, a piece of sentences
-// that are cut here, or what the newest utterance grows by, in the queue or while it is being spoken. What has begun, a
-// sentence or a growing utterance, ends by a call, an event, or the time-out of TextOptions.
+// Text of the sink pad comes in chunks. Depending on the segmentation, a chunk is an utterance, a piece of text that is
+// split into sentences here, or text appended to the newest utterance, in the queue or while it is spoken. A sentence
+// or a growing utterance ends by a call, an event, or the time-out of TextOptions.
 //
 // Owned by the Speech. The first group of functions is thread-safe and takes the monitor's mutex; the second is for
 // Speech and Player, which hold it.
@@ -38,7 +37,7 @@ class Intake {
     kEnded,     // the end of the text was handed out before, or EndAfterCurrent() or Fail() was called
   };
 
-  // `spoken` is what is being spoken, if anything.
+  // `spoken`: the current utterance, if any.
   Intake(Monitor& monitor, Reports& reports, std::optional<SpokenUtterance>& spoken)
       : monitor_(monitor), reports_(reports), spoken_(spoken) {}
   Intake(const Intake&) = delete;
@@ -51,28 +50,28 @@ class Intake {
   // Queues an utterance without waiting. `id`, when given, receives the number by which reports name it:
   // 1, 2, … over the life of the Intake.
   Accept Offer(Utterance utterance, uint64_t* id = nullptr) QTTS_EXCLUDES(monitor_held);
-  // Takes a chunk of text from the sink pad: an utterance, or a part of one or of several, as the options
-  // of the run say. Waits for room; an interrupt meanwhile drops what is left, which counts as accepted. Blank
-  // text is accepted and dropped. `repaired` receives the number of ill-formed UTF-8 sequences.
-  // `cue` is when the chunk is meant to be heard; it holds where each chunk is an utterance.
+  // Accepts a chunk of text from the sink pad: an utterance, or a part of one or of several, depending on the run's
+  // options. Waits for space in the queue; an interrupt during the wait drops the rest of the chunk, which counts as
+  // accepted. Blank text is accepted and dropped. `repaired` receives the number of ill-formed UTF-8 sequences. `cue`:
+  // when the chunk is to be heard; used if each chunk is an utterance.
   Accept PushChunk(std::string_view chunk, const Settings& settings, int* repaired, const Cue& cue = {});
-  // There will be no text from the sink pad that is meant to be heard before `until` (running time).
+  // No text from the sink pad is to be heard before `until` (running time).
   void PushGap(uint64_t until) QTTS_EXCLUDES(monitor_held);
-  // Hands `event` out in its turn, as kEvent: after the text that came before it, and where that has begun a sentence
-  // or a growing utterance, after the end of that. Waits for room as PushChunk() does. False if it cannot be, after a
-  // flush, the end or an error. An interrupt leaves it.
+  // Queues `event` and returns it as kEvent in its turn: after the text before it, and after the sentence or growing
+  // utterance that this text has begun. Waits for space like PushChunk(). Returns false after a flush, the end or an
+  // error. An interrupt keeps the event.
   bool PushEvent(std::shared_ptr<void> event) QTTS_EXCLUDES(monitor_held);
   // Ends the sentence or the growing utterance that the chunks so far have begun, if any.
   void EndUtterance() QTTS_EXCLUDES(monitor_held);
-  // Ends it, and waits until everything is spoken. False if that cannot be: after a flush, a stop, an
-  // error or the release of the pad.
+  // Ends it and waits until everything is spoken. Returns false after a flush, a stop, an error or the release of the
+  // pad.
   bool Drain() QTTS_EXCLUDES(monitor_held);
-  // No more chunks. What a cut character leaves is dropped.
+  // No more chunks. Drops the bytes of an incomplete character.
   void EndText() QTTS_EXCLUDES(monitor_held);
-  // Whether the chunks so far end within a character.
+  // True if the chunks so far end inside a character.
   bool InMidCharacter() const QTTS_EXCLUDES(monitor_held);
-  // Whether the chunks that come are `pieces` of a text, which end anywhere: with Segmentation::kAuto they are taken by
-  // sentence then.
+  // True if the following chunks are `pieces` of a text, which end anywhere. Segmentation::kAuto then splits by
+  // sentence.
   void BeginSegment(bool pieces) QTTS_EXCLUDES(monitor_held);
   // More chunks after EndText(), if that has not been handed out as kEndOfText yet.
   void BeginText() QTTS_EXCLUDES(monitor_held);
@@ -85,25 +84,25 @@ class Intake {
   void Start(const TextOptions& options, std::optional<Utterance> first) QTTS_REQUIRES(monitor_held);
   // More chunks may come, after a flush.
   void Resume() QTTS_REQUIRES(monitor_held) { text_ended_ = false; }
-  // Forgets what a cut character has left.
+  // Drops the bytes of an incomplete character.
   void DropMidCharacter() QTTS_REQUIRES(monitor_held) { joiner_ = Utf8Joiner(); }
-  // Drops the text that waits, and reports it. Events stay, unless `with_events`.
+  // Drops queued text and reports it. Keeps events unless `with_events`.
   void DropQueue(bool with_events) QTTS_REQUIRES(monitor_held);
   // Ends the sentence or the growing utterance that has begun.
   void CloseUtterance() QTTS_REQUIRES(monitor_held);
-  // When the streaming thread has to call CloseUtterance(), unless more text comes.
+  // When the streaming thread must call CloseUtterance() if no more text arrives.
   std::optional<Monitor::Clock::time_point> UtteranceDeadline() const QTTS_REQUIRES(monitor_held);
 
-  // What waits. Next() and Pop() need that something does.
+  // The queue. Next() and Pop() require that it is not empty.
   bool empty() const QTTS_REQUIRES(monitor_held) { return queue_.empty(); }
   const Utterance& Next() const QTTS_REQUIRES(monitor_held) { return queue_.front(); }
   Utterance Pop() QTTS_REQUIRES(monitor_held);
-  // Whether the next utterance grows, and there is nothing to say in it so far: whether it will be spoken shows with
-  // the first word or at its end.
+  // True if the next utterance is growing and has no sayable text yet. Its first word or its end decides whether it is
+  // spoken.
   bool AwaitsWords() const QTTS_REQUIRES(monitor_held);
-  // Whether no text waits, and none can come. `wait_for_application`: text of the application counts.
+  // True if no text is queued and none can come. `wait_for_application`: the application may still send text.
   bool TextIsOver(bool wait_for_application) const QTTS_REQUIRES(monitor_held);
-  // The utterance that is being spoken has failed, or no utterance: text that it would have grown by is dropped.
+  // The current utterance, if any, has failed: drops the text that it would still have received.
   void NoteFailure() QTTS_REQUIRES(monitor_held) {
     growing_failed_ = spoken_ && growing_id_ != 0 && growing_id_ == spoken_->utterance.id;
   }

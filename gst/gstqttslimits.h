@@ -6,16 +6,16 @@
 
 namespace gstqtts {
 
-// GLib and GStreamer do not fail cleanly where descriptors or threads run out inside them: polls complain for ever, and
-// a pad whose task has no thread hangs the state change that stops it. So what an element is going to need is tried
-// before.
+// GLib and GStreamer do not fail cleanly if descriptors or threads run out inside them: polls report errors forever,
+// and a pad whose task has no thread blocks the state change that stops it. So the resources that an element needs are
+// tested in advance.
 
-// Whether the process may open the files that an element needs at once: weights, which stay open, and, for a reference
-// recording, a pipeline of its own with a bus, the recording and what decoders open.
+// Checks that the process can open the files of an element: the weights, which stay open, and, for a reference
+// recording, a pipeline with a bus, the recording and the decoders' files.
 qtts::Status CheckDescriptors();
 
-// Whether the threads of an element can be started: its loader's, its streaming thread and the one by which GLib starts
-// that. Takes some 0.1 ms.
+// Checks that an element's threads can be started: the loader's, the streaming thread, and GLib's thread that starts
+// it. Takes about 0.1 ms.
 qtts::Status CheckThreads();
 
 }  // namespace gstqtts

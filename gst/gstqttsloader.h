@@ -16,31 +16,30 @@ class Engine;
 
 namespace gstqtts {
 
-// Acquires an engine on a thread of its own, so that no state change waits for a model. A cancelled
-// load is forgotten at once. Its thread shares nothing with the rest but the load itself; it is
-// joined by JoinEnded() or a later Start() when it has ended, at the latest by the destructor.
+// Loads an engine on its own thread, so that no state change waits for a model. A cancelled load is abandoned at once.
+// Its thread shares only the load itself with the rest; it is joined after its end by JoinEnded() or a later Start(),
+// at the latest by the destructor.
 //
 // One caller at a time, but for JoinEnded(), which any thread may call.
 class EngineLoader {
  public:
   using Outcome = qtts::Result<std::shared_ptr<qtts::Engine>>;
 
-  // `on_ended` is called on the worker thread as the last thing: JoinEnded() would join it now without waiting. It may
-  // come after the loader is gone, for a load that was cancelled.
+  // `on_ended` is called last on the worker thread: JoinEnded() would now join it without waiting. For a cancelled load
+  // it may be called after the loader is destroyed.
   explicit EngineLoader(std::function<void()> on_ended = [] {});
   ~EngineLoader();
   EngineLoader(const EngineLoader&) = delete;
   EngineLoader& operator=(const EngineLoader&) = delete;
 
-  // Begins a load; one that is still under way is cancelled. `on_done` is called on the worker thread
-  // unless the load was cancelled before.
+  // Starts a load and cancels a running one. `on_done` is called on the worker thread unless the load was cancelled
+  // before.
   void Start(const qtts::EngineOptions& options, const std::function<void(Outcome)>& on_done);
 
-  // Forgets the load, if any. Does not wait for it, only for `on_done` to return if it is being called, and
-  // by another thread.
+  // Cancels the load, if any, without waiting for it. Waits only for `on_done` if another thread is calling it.
   void Cancel();
 
-  // Joins the threads of loads that have ended, whose stacks take address space until then. Waits for nothing.
+  // Joins the threads of finished loads, whose stacks take address space until then. Does not block.
   void JoinEnded();
 
  private:

@@ -15,8 +15,8 @@
 
 namespace gstqtts {
 
-// The model of the element: inspected from NULL to READY, for early errors and the lists of voices, and loaded from
-// READY on, with progress messages.
+// The model of the element. Inspected from NULL to READY, for early errors and the lists of voices; loaded from READY
+// on, with progress messages.
 //
 // Owned by the element. The thread that changes states calls the first group; the second is thread-safe. Its mutex is
 // held for nothing but its members.
@@ -26,21 +26,21 @@ class ElementModel {
   ElementModel(const ElementModel&) = delete;
   ElementModel& operator=(const ElementModel&) = delete;
 
-  // Looks into the model folder and for the device unless that was done. Posts an error on failure.
+  // Inspects the model folder and the device, unless done already. Posts an error on failure.
   bool Inspect(const qtts::EngineOptions& options);
-  // Lets the engine go if the run that begins needs another.
+  // Releases the engine if the next run needs another.
   void ReleaseOther();
-  // Begins to load it for a run that has begun, if that is needed. Not before the streaming thread runs, for which the
+  // Starts the load for a run that has begun, if needed. Must follow the start of the streaming thread, for which the
   // engine's threads could otherwise leave none.
   void Load();
   // The run is over. `cancelled`: before the load was.
   void EndRun(bool cancelled);
-  // Lets the engine go, and knows no model any more.
+  // Releases the engine and forgets the model.
   void Forget();
 
   // Known from READY on.
   std::optional<qtts::ModelInfo> info() const;
-  // Where it was loaded; empty before.
+  // Device name of the loaded engine; empty before.
   std::string device_name() const;
   bool on_cpu() const;
 

@@ -11,12 +11,12 @@
 
 namespace gstqtts {
 
-// Stands for the mutex of any Monitor, for Clang's analysis: that the parts of a Speech share one Monitor, it cannot
-// know.
+// Represents the mutex of any Monitor for Clang's analysis, which cannot know that the parts of a Speech share one
+// Monitor.
 struct QTTS_CAPABILITY("monitor") MonitorRole {};
 inline constexpr MonitorRole monitor_held;
 
-// What a run of a Speech allows.
+// State of a run of a Speech.
 struct RunState {
   bool active = false;    // from Start() to Halt()
   bool unlocked = false;  // by Speech::SetUnlocked()
@@ -30,9 +30,8 @@ struct RunState {
   bool takes_text() const { return !failed && !ending && !end_handed_out; }
 };
 
-// The mutex of a Speech, and what its threads wait with. It guards the Intake, the Player, the utterance that is being
-// spoken and the RunState. It is held for moments: never while calling into an engine or a stream, while destroying
-// one, or while reporting.
+// The mutex and condition of a Speech. It guards the Intake, the Player, the current utterance and the RunState. It is
+// held briefly: never while calling an engine or a stream, while destroying one, or while reporting.
 //
 // Lock order in the element: settings, LiveClock, Monitor, Reports.
 //
@@ -45,17 +44,18 @@ class Monitor {
   RunState run QTTS_GUARDED_BY(monitor_held);
   bool woken QTTS_GUARDED_BY(monitor_held) = false;  // by Player::waker()
 
-  // Something has changed for which somebody may be waiting.
+  // Notifies waiting threads of a change.
   void Announce() QTTS_REQUIRES(monitor_held) {
     ++changes_;
     changed_.NotifyAll();
   }
   void LockAndAnnounce();
 
-  // Number of changes so far. Pollers read it without the mutex.
+  // Number of changes so far. Atomic: pollers read it without the mutex.
   uint64_t changes() const { return changes_; }
 
-  // Waits until more than `seen` has changed; the mutex is free meanwhile. False if `until` came first.
+  // Waits until the number of changes exceeds `seen`; releases the mutex meanwhile. Returns false if `until` was
+  // reached first.
   bool Wait(uint64_t seen, std::optional<Clock::time_point> until = {}) QTTS_REQUIRES(monitor_held) {
     mutex_.AssertHeld();
     while (changes_ == seen) {
@@ -89,7 +89,7 @@ class QTTS_SCOPED_CAPABILITY MonitorLock {
   Monitor& monitor_;
 };
 
-// Leaves the monitor's mutex, which the thread holds, for a scope.
+// Releases the held monitor mutex for a scope.
 class QTTS_SCOPED_CAPABILITY MonitorUnlock {
  public:
   explicit MonitorUnlock(Monitor& monitor) QTTS_RELEASE(monitor_held) : monitor_(monitor) { monitor_.mutex_.unlock(); }

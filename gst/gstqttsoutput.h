@@ -22,12 +22,12 @@
 
 namespace gstqtts {
 
-// The streaming thread: what the Player tells becomes buffers of sound, each at its place on the timeline.
+// The streaming thread: turns the Player's output into buffers of sound and places them on the timeline.
 //
-// Its settings are a copy (PacingSnapshot), which is renewed where the thread has waited, so that all of a buffer is
-// made with the same ones; that takes a lock only if a property has been set.
+// Its settings are a copy (PacingSnapshot), renewed only after the thread has waited, so that each buffer is made with
+// one set of settings. Renewing takes a lock only if a property has been set.
 //
-// Owned by the element. Used by the streaming thread, or while that is at rest.
+// Owned by the element. Used by the streaming thread, or while that is stopped.
 class Output {
  public:
   Output(GstBaseSrc* element, Speech& speech, LiveClock& clock, ElementProperties& properties,
@@ -36,13 +36,13 @@ class Output {
   Output(const Output&) = delete;
   Output& operator=(const Output&) = delete;
 
-  // The next buffer, or what ends the stream, which it goes on to return. Since 1.24 GstBaseSrc drops the outcome when
-  // a live source was paused meanwhile, and calls again in PLAYING; no sound may be lost for it: until TakenOver() the
-  // same buffer is given out again.
+  // Returns the next buffer, or the flow return that ends the stream (and the same again on later calls). Since 1.24
+  // GstBaseSrc drops the result if a live source was paused meanwhile, and calls again in PLAYING. So that no sound is
+  // lost, the same buffer is returned until TakenOver().
   GstFlowReturn Create(GstBuffer** buffer);
-  // Whether Create() has ended the stream.
+  // True if Create() has ended the stream.
   bool ended() const { return ended_with_ != GST_FLOW_OK; }
-  // The src pad has seen the buffer that was given out last.
+  // The src pad has received the last buffer.
   void TakenOver();
 
   void SetFormat(GstAudioFormat format) { format_ = format; }
@@ -94,7 +94,7 @@ class Output {
   PacingSnapshot settings_;
   Timeline timeline_{SAMPLE_RATE};
   LeadingSilenceTrimmer trimmer_{SAMPLE_RATE};
-  std::optional<Player::Output> frame_;         // of speech, whose time has not come
+  std::optional<Player::Output> frame_;         // a speech frame that waits for its time
   bool placed_ = false;                         // whether that frame has its place on the timeline
   guint64 silence_due_ = 0;                     // samples of silence before that frame
   bool in_utterance_ = false;                   // the last buffer was speech, and its utterance goes on

@@ -9,7 +9,7 @@
 
 namespace gstqtts {
 
-// As `minimum` of what follows: all numbers above 0.
+// Value of `minimum` for "all numbers above 0".
 inline constexpr double kAboveZero = std::numeric_limits<double>::denorm_min();
 
 // A property of type double with the values from `minimum` to `maximum` and, apart from them, -1, its default, for the

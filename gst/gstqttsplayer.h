@@ -31,11 +31,11 @@ class Stream;
 
 namespace gstqtts {
 
-// What the streaming thread takes: one utterance after the other from the Intake, each spoken by the engine, frame by
-// frame. Has the engine loaded and cloned voices made, by threads of their own.
+// Speaks utterances for the streaming thread: takes them from the Intake one after the other and has the engine speak
+// them frame by frame. Has the engine loaded and voices cloned on separate threads.
 //
-// It leaves the monitor's mutex while it is with the engine. What comes back is of no use if the epoch has risen
-// meanwhile, by an interrupt, a flush or a stop: it is dropped, so that none of these waits for a device.
+// It releases the monitor's mutex while it calls the engine. If an interrupt, a flush or a stop has raised the epoch
+// meanwhile, the result is dropped, so none of these waits for a device.
 //
 // Owned by the Speech. Which thread may call what is said below; functions of the first three groups take the monitor's
 // mutex.
@@ -45,17 +45,17 @@ class Player {
     kFrame,       // `frame`
     kStarted,     // an utterance begins: `seed`, `warnings`, `language_warning`, `cue`, `language`
     kGap,         // there is nothing to speak until `cue.start`
-    kEvent,       // the turn of `event` has come
+    kEvent,       // `event` is next
     kEnded,       // an utterance ended: `end_reason`, `language_warning`; if kError or kBusy, what kRefused tells
     kRefused,     // an utterance could not begin: `status`, `settings`, `device_lost`, `nothing_spoken`
-    kLoadFailed,  // there will be no engine, as was told by the load
+    kLoadFailed,  // there is no engine; the load has reported why
     kEndOfText,   // everything was spoken and no more text can come; `status` is that of the last one if all failed
     kIdle,        // everything was spoken, more text may come: for Idle::kTell only
-    kWoken,       // the waker was called, and there was nothing else to tell
+    kWoken,       // the waker was called and there is nothing else to return
     kHalted,      // Speech::SetUnlocked(true), a flush, Speech::Halt() or Speech::Fail()
   };
 
-  // What Next() does when there is no text, and none can come by the sink pad.
+  // Action of Next() if there is no text and none can come from the sink pad.
   enum class Idle {
     kEnd,   // kEndOfText
     kWait,  // wait for text of the application
@@ -66,13 +66,13 @@ class Player {
     qtts::Frame frame;
     qtts::Status status;
     qtts::EndReason end_reason = qtts::EndReason::kNone;
-    Settings settings;            // that the utterance was asked to be spoken with
+    Settings settings;            // settings of the utterance
     bool device_lost = false;     // the engine's, with which every text will fail
     bool nothing_spoken = false;  // every utterance of the run has failed, and this was the last one
     uint64_t seed = 0;
-    std::vector<std::string> warnings;  // what the user should know about the utterance
+    std::vector<std::string> warnings;  // warnings for the user about the utterance
     std::string language_warning;       // qtts::LanguageWarning(), once for a text of the sink pad
-    bool awaited_text = false;          // the frame could not come before text did that came late
+    bool awaited_text = false;          // the frame had to wait for late text
     Cue cue;
     std::shared_ptr<void> event;  // of Intake::PushEvent()
     std::string language;         // tag of what is set for the utterance; empty: unknown
@@ -80,10 +80,10 @@ class Player {
 
   // Counts of a run.
   struct Counts {
-    uint64_t utterances = 0;   // that came to their end, by whatever reason but an interruption
-    uint64_t failed = 0;       // of these, by an error or for having waited in vain
+    uint64_t utterances = 0;   // ended, for any reason except interruption
+    uint64_t failed = 0;       // of these: failed, or gave up waiting for a slot
     uint64_t unsayable = 0;    // of these, with nothing to say
-    uint64_t interrupted = 0;  // utterances that were cut off
+    uint64_t interrupted = 0;  // utterances that were interrupted
     uint64_t frames = 0;       // that left the element
     // From handing a text to the engine to its first frame.
     uint64_t first_frames = 0;
@@ -96,7 +96,7 @@ class Player {
     std::optional<uint64_t> seed;  // of the last utterance
   };
 
-  // `spoken` is what is being spoken, if anything.
+  // `spoken`: the current utterance, if any.
   Player(std::shared_ptr<Monitor> monitor, Intake& intake, Reports& reports, std::optional<SpokenUtterance>& spoken);
   ~Player();
   Player(const Player&) = delete;
@@ -104,53 +104,52 @@ class Player {
 
   // --- by the streaming thread
 
-  // Waits for the next thing to tell: the only call that waits for frames.
+  // Waits for the next output. The only call that waits for frames.
   Event Next(Output* output) QTTS_EXCLUDES(monitor_held);
-  // To be called for each frame when it leaves the element, before the next call of Next(), to be heard at
-  // `running_time` (nanoseconds): from then on it counts as spoken. False if the frame was interrupted since Next()
-  // gave it out; then it must be dropped.
+  // Must be called for each frame when it leaves the element, before the next call of Next(). `running_time` (ns): when
+  // the frame is heard. From then on it counts as spoken. Returns false if the frame was interrupted since Next(); it
+  // must then be dropped.
   bool Commit(const Output& output, uint64_t running_time) QTTS_EXCLUDES(monitor_held);
   // Ends the utterance that is being spoken, because its cue ended.
   void Clip() QTTS_EXCLUDES(monitor_held);
 
   // --- by any thread
 
-  // Whether Commit() would take the frame that Next() gave out last.
+  // True if Commit() would accept the last frame of Next().
   bool WouldCommit() const QTTS_EXCLUDES(monitor_held);
-  // Whether the next frame comes as soon as the engine has made it: it does not wait for text.
+  // True if the next frame does not wait for text.
   bool WaitsForEngine() const QTTS_EXCLUDES(monitor_held);
-  // The text that is being spoken; empty when there is none.
+  // Text of the current utterance; empty if there is none.
   std::string current_text() const QTTS_EXCLUDES(monitor_held);
   void SetIdle(Idle idle) QTTS_EXCLUDES(monitor_held);
   // Makes Next() return kWoken as soon as it would wait. May be called on any thread, also after the Player
   // is gone.
   std::function<void()> waker() const;
-  // Forgets calls of the waker so far.
+  // Clears earlier calls of the waker.
   void ClearWake() QTTS_EXCLUDES(monitor_held);
 
   // --- by the thread that changes states
 
-  // Whether the run needs an engine to be loaded: that of the last run is gone, has other options or lost its device.
+  // True if the run must load an engine: that of the last run is released, has other options or has lost its device.
   bool NeedsLoad(const qtts::EngineOptions& options) const QTTS_EXCLUDES(monitor_held);
-  // Begins to load it. Unless CancelWork() comes first, `on_done` gets the outcome on the loader's thread, to tell of
-  // it and to pass it on to Speech::UseLoad().
+  // Starts the load. Unless CancelWork() comes first, `on_done` gets the result on the loader's thread, to report it
+  // and to pass it to Speech::UseLoad().
   void Load(const qtts::EngineOptions& options, const std::function<void(EngineLoader::Outcome)>& on_done)
       QTTS_EXCLUDES(monitor_held);
-  // Gives up the load and the voices that are being made. With the streaming thread at rest.
+  // Cancels the load and the voices in progress. The streaming thread must be stopped.
   void CancelWork() QTTS_EXCLUDES(monitor_held);
-  // Lets go of the engine, and forgets how its load ended; after Speech::Stop().
+  // Releases the engine and forgets the result of its load. Call after Speech::Stop().
   void Release() QTTS_EXCLUDES(monitor_held);
 
   // --- with the monitor's mutex held
 
   // Begins a run.
   void Start() QTTS_REQUIRES(monitor_held) { counts_ = Counts(); }
-  // Speaks with the engine or, without one, gives kLoadFailed out.
+  // Uses the engine or, without one, returns kLoadFailed.
   void UseLoad(EngineLoader::Outcome outcome) QTTS_REQUIRES(monitor_held);
-  // Ends what is being spoken, if anything, as interrupted. The caller lets go of the stream without the mutex.
+  // Ends the current utterance, if any, as interrupted. The caller must release the stream without the mutex.
   std::shared_ptr<qtts::Stream> Interrupt() QTTS_REQUIRES(monitor_held);
-  // Ends the run. True if there was a load whose outcome had not come yet. `engine` is one that is not to be kept, and
-  // to be let go of without the mutex.
+  // Ends the run. Returns true if a load was still running. `engine`: an engine to release, without the mutex.
   bool Stop(std::shared_ptr<qtts::Engine>* engine) QTTS_REQUIRES(monitor_held);
   const Counts& counts() const QTTS_REQUIRES(monitor_held) { return counts_; }
   qtts::Occupancy occupancy() const QTTS_REQUIRES(monitor_held);  // of the engine, whoever uses it; zeros without one

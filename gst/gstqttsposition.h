@@ -10,10 +10,9 @@
 
 namespace gstqtts {
 
-// Estimates where in its text an utterance is. The model gives no alignment of sound and text, so this
-// goes by what the text looks like: each character has a usual duration (a letter of an alphabet less than
-// a syllable sign, a comma a pause), scaled by how fast the voice has spoken so far. Good enough to know
-// which words a listener has heard, not to move lips.
+// Estimates the position of an utterance in its text. The model gives no alignment, so the estimate uses a usual
+// duration per character (a letter takes less than a syllable sign, a comma is a pause), scaled by the voice's pace so
+// far. Accurate enough to know which words a listener has heard, not for lip movement.
 //
 // Offsets and lengths are in characters, that is, Unicode code points. Not thread-safe.
 class TextPosition {
@@ -35,15 +34,14 @@ class TextPosition {
   // Looks for the words of the text so far, as Advance() does if that was not done: the better part of 0.1 ms.
   void FindWords();
 
-  // Tells that `seconds` of sound have been spoken in all. Returns the words begun since the last call,
-  // each of them once.
+  // Sets the total length of the sound spoken so far. Returns the words begun since the last call, each once.
   std::vector<Word> Advance(double seconds);
 
-  // Characters spoken, probably: never less than before, never more than size().
+  // Estimated number of characters spoken: never decreases and is at most size().
   size_t spoken() const { return spoken_; }
   size_t size() const { return durations_.size(); }
 
-  // How long all of it takes at a pace of 1.
+  // Duration of the whole text at a pace of 1.
   double usual_seconds() const { return usual_seconds_; }
 
  private:
@@ -56,10 +54,10 @@ class TextPosition {
   double spoken_seconds_ = 0;  // what the spoken characters take at a pace of 1
   std::vector<Word> words_;    // of the text up to `words_size_` characters
   size_t words_size_ = 0;
-  size_t words_begun_ = 0;  // the first words that were told
+  size_t words_begun_ = 0;  // number of words returned so far
 };
 
-// How fast a voice speaks, learned from what it has spoken.
+// The pace of a voice, learned from its utterances.
 class Pace {
  public:
   // An utterance that usually takes `usual_seconds` took `seconds`.

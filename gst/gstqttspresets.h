@@ -11,8 +11,8 @@
 // Files are as GStreamer writes them, and those that it wrote before load too.
 void gst_qtts_src_preset_init(GstPresetInterface* iface);
 
-// Whether this thread asks for properties to save them as a preset. A string that is unset has to be an empty one then:
-// GStreamer saves none that is null, so that what the preset had before would stay.
+// True while this thread reads properties to save a preset. An unset string must then be empty instead of null:
+// GStreamer does not save null strings, so the preset's old value would stay.
 bool gst_qtts_src_saves_preset();
 
 #endif  // GST_QTTS_PRESETS_H_

@@ -20,7 +20,7 @@ namespace gstqtts {
 
 struct Property;
 
-// A copy of the settings that the streaming thread needs, and which one it is.
+// A copy of the settings that the streaming thread needs, with its version.
 struct PacingSnapshot {
   Pacing pacing;
   uint64_t version = 0;
@@ -48,14 +48,14 @@ class ElementProperties {
   // Begins one: the text is its first utterance, and a new text is queued.
   void BeginRun();
   void EndRun();
-  // Whether a run could begin anew with its text.
+  // True if a run can restart with its text.
   bool CanSpeakAgain() const;
   // Queues the text once more.
   void SpeakAgain();
 
   // --- values
 
-  // Copies what has been set since `snapshot` was made. Takes no lock if nothing has.
+  // Copies the settings changed since `snapshot`. Takes no lock if there are none.
   void Refresh(PacingSnapshot* snapshot) const;
   Pacing pacing() const;
   Settings utterance() const;
@@ -68,7 +68,7 @@ class ElementProperties {
   // Applies fields of speak or of qtts/set-voice to `settings`, and judges the outcome as far as that can be done at
   // once. kInvalidArgument says what is wrong.
   qtts::Status Override(const GstStructure* overrides, Settings* settings) const;
-  // Queues an utterance with settings of its own, as the signal does. Its number; 0 if it is refused.
+  // Queues an utterance with its own settings, for the signal. Returns its number; 0 if it is refused.
   uint64_t Speak(const gchar* text, const GstStructure* params);
   // Of a qtts/set-voice event, for what comes after it by the sink pad. Takes it; null: none. It lasts until the next
   // such event, a stream-start, a flush, the release of the pad or READY.

@@ -16,14 +16,14 @@ namespace gstqtts {
 enum class Change {
   kReady,     // in NULL and READY
   kPlaying,   // in any state
-  kReadOnly,  // by the element alone
+  kReadOnly,  // only the element sets it
 };
 
 // What the element does when a property has been set: see gstqttsproperties.cpp.
 enum class Effect {
   kNone,
   kSpeak,        // the text is one more utterance
-  kTellLatency,  // the pipeline is told, when live
+  kTellLatency,  // when live: the pipeline is notified of the new latency
   kGoLive,       // refused while the element runs; the base class is told
   kIdleMode,     // what waits for text waits in the new mode
   kBoundQueue,   // the queue of text has the new bound
@@ -48,10 +48,10 @@ struct Property {
 // All properties, in the order of their GObject numbers, which begin with 1. Thread-safe.
 const std::vector<Property>& PropertyTable();
 
-// Null if there is none of that name.
+// Returns null if there is no such property.
 const Property* FindProperty(std::string_view name);
 
-// The types of the properties that are enumerations.
+// Enum types of the properties.
 const std::vector<GType>& PropertyEnums();
 
 }  // namespace gstqtts

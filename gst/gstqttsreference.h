@@ -10,9 +10,9 @@
 
 namespace gstqtts {
 
-// Decodes the sound of a local file, of any kind that installed GStreamer plugins can decode, with its
-// own rate and channels, and without what encoders put around it (gstqttsgapless.h). `location` is a path or a file://
-// URI. Runs a pipeline of its own and waits for it; `cancelled` is polled and ends that early with kCancelled.
+// Decodes a local file in any format that installed GStreamer plugins can decode. Keeps its rate and channels, and
+// removes encoder delay and padding (gstqttsgapless.h). `location`: a path or a file:// URI. Runs its own pipeline and
+// waits for it. `cancelled` is polled and ends the call early with kCancelled.
 //
 // Errors: kNotFound, kUnreadable; kUnsupported for a file without sound or without a decoder;
 // kInvalidArgument for one that is far longer than a reference may be.

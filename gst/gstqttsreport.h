@@ -9,7 +9,7 @@
 
 namespace gstqtts {
 
-// Why an utterance is over.
+// Why an utterance ended.
 enum class FinishReason {
   kComplete,      // all of it was spoken
   kInterrupted,   // by an interrupt, a flush, a cleared queue or a stop, perhaps before it began
@@ -18,12 +18,11 @@ enum class FinishReason {
   kRunaway,       // the model missed its end
   kClipped,       // its cue ended
   kNothingToSay,  // IsSayable() found nothing in it, and the engine was not asked
-  kBusy,          // it waited for a slot of the engine for as long as it would, and never began
+  kBusy,          // it got no slot of the engine within its max-wait
 };
 
-// What happened to an utterance. Each one that was accepted gets exactly one kFinished, and before it, if
-// any of its sound left the element, one kStarted and a kProgress for each word. Positions in the text are
-// in characters (Unicode code points).
+// A report about an utterance. Each accepted utterance gets exactly one kFinished; before it, if any of its sound left
+// the element, one kStarted and one kProgress per word. Text positions are in characters (Unicode code points).
 struct Report {
   enum class Kind { kStarted, kProgress, kFinished };
 
@@ -36,7 +35,7 @@ struct Report {
   uint64_t seed = 0;
   std::chrono::nanoseconds first_frame_latency{0};
 
-  // kProgress: the word that begins, probably.
+  // kProgress: the word that begins, estimated.
   size_t offset = 0;
   size_t length = 0;
 

@@ -16,32 +16,32 @@
 
 namespace gstqtts {
 
-// What has happened to utterances, told to a reporter in the order in which it happened.
+// Passes reports about utterances to a reporter, in order.
 //
-// A thread that made something happen and finds nobody reporting tells what has happened so far; what happens meanwhile
-// goes to a thread of GLib's pool. A thread that finds somebody reporting leaves its own to them. So a slow reporter
-// holds up nobody but the thread it is called on, and that for a bounded number of reports. The reporter is called
-// without any lock and may call back.
+// A thread that adds a report while nobody is reporting delivers all reports so far; reports added meanwhile go to a
+// thread of GLib's pool. If another thread is reporting, that thread delivers them. So a slow reporter delays only the
+// thread that calls it, and only for a bounded number of reports. The reporter is called without locks and may call
+// back.
 //
 // Owned by the Speech. Thread-safe. Its own mutex is the last in the order of gstqttsmonitor.h: Add() and AllTold() are
 // called with the monitor's held, so that reports are in the order of what happened; the rest is called without.
 class Reports {
  public:
   using Reporter = std::function<void(const Report&)>;
-  // Something that keeps the Reports alive while the pool reports.
+  // Keeps the Reports alive while the pool reports.
   using Keeper = std::function<std::shared_ptr<void>()>;
 
-  // `on_told` is called when a thread has told what it had to.
+  // `on_told` is called after a thread has delivered its reports.
   Reports(Reporter reporter, Keeper keeper, std::function<void()> on_told);
   Reports(const Reports&) = delete;
   Reports& operator=(const Reports&) = delete;
 
   void Add(Report report) QTTS_REQUIRES(monitor_held) QTTS_EXCLUDES(mutex_);
-  // Tells what has happened so far, and leaves to the pool what happens meanwhile.
+  // Delivers the reports so far. Leaves later ones to the pool.
   void Deliver() QTTS_EXCLUDES(monitor_held, mutex_);
-  // Tells what has happened so far. False if somebody else is reporting, upon whose end `on_told` is called.
+  // Delivers the reports so far. Returns false if another thread is reporting; `on_told` is called when it ends.
   bool TellSoFar() QTTS_EXCLUDES(monitor_held, mutex_);
-  // Whether there is nothing to tell, and nobody who tells.
+  // True if there are no reports and nobody is reporting.
   bool AllTold() const QTTS_REQUIRES(monitor_held) QTTS_EXCLUDES(mutex_);
 
  private:

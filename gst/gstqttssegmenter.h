@@ -10,17 +10,16 @@
 
 namespace gstqtts {
 
-// Cuts text that comes in pieces into sentences, by UAX #29 (ICU) and with a sense for abbreviations:
-// no sentence ends after "Dr.", an initial or the number of an item. A sentence is given out as soon as no
-// later text can change where it ends, which is when the next one has begun; so how the text is cut into
-// pieces makes no difference.
+// Splits text that comes in pieces into sentences, by UAX #29 (ICU) with rules for abbreviations: no sentence ends
+// after "Dr.", an initial or the number of an item. A sentence is returned as soon as no later text can change its end,
+// that is, when the next one has begun. So the result does not depend on how the text is split into pieces.
 //
 // Text is UTF-8 of whole characters; lengths are in characters (Unicode code points). Not thread-safe.
 class Segmenter {
  public:
   struct Options {
-    // Whether a sentence ends at the end of its line. Otherwise only an empty line ends it, and line ends
-    // within become spaces.
+    // True: a line end also ends a sentence. False: only an empty line does, and line ends within a sentence become
+    // spaces.
     bool newline_ends = false;
     // Longest sentence; at least 1. What is longer is cut where a line could be.
     size_t max_chars = 4000;
@@ -34,17 +33,17 @@ class Segmenter {
   Segmenter(Segmenter&&) noexcept;
   Segmenter& operator=(Segmenter&&) noexcept;
 
-  // For what has not been given out yet.
+  // Applies to text not returned yet.
   void SetOptions(const Options& options);
 
   void Append(std::string_view text);
 
-  // The next sentence, without white space around it and never blank; nothing until more text comes.
+  // The next sentence, without surrounding white space and never blank; none until more text comes.
   std::optional<std::string> Next();
-  // The same as though the text ended here. To be called until there is nothing.
+  // The same, as if the text ended here. Call it until it returns none.
   std::optional<std::string> NextAtEnd();
 
-  // Whether text was appended that is not given out yet.
+  // True if there is text that was not returned yet.
   bool empty() const { return start_ == text_.size(); }
   void Clear();
 

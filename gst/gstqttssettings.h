@@ -13,10 +13,10 @@
 
 namespace gstqtts {
 
-// What an application set on the element for its next utterance. Plain values; a copy travels with
-// each text, so that a later change does not touch what was accepted before.
+// Settings of the next utterance. Plain values. Each text carries a copy, so a later change does not affect accepted
+// text.
 struct Settings {
-  // Value of every numeric setting that was left alone: the model's own value holds.
+  // Value of a numeric setting that is not set: the model's own value is used.
   static constexpr int kModel = -1;
 
   std::string speaker;
@@ -24,7 +24,7 @@ struct Settings {
   std::string instruct;
   std::string voice_file;       // a cloned voice that was saved
   std::string reference_audio;  // a recording to clone
-  std::string reference_text;   // what it says; empty: only its timbre is cloned
+  std::string reference_text;   // its transcript; empty: only the timbre is cloned
   bool pad_reference = false;   // CloneOptions::pad_reference
   qtts::PromptLayout layout = qtts::PromptLayout::kDefault;
   int64_t seed = -1;            // -1: a new one for every utterance
@@ -36,7 +36,7 @@ struct Settings {
   int subtalker_top_k = kModel;
   double subtalker_top_p = kModel;
   bool runaway_guard = true;
-  bool speak_anything = false;   // also what IsSayable() finds nothing in
+  bool speak_anything = false;   // also text that fails IsSayable()
   uint64_t max_duration = 0;     // nanoseconds; 0: the model's own cap
   uint64_t max_wait = kForever;  // nanoseconds; 0: it does not wait
 
@@ -47,7 +47,7 @@ struct Settings {
   bool names_voice() const { return !voice_file.empty() || !reference_audio.empty(); }
 };
 
-// How text from the sink pad becomes utterances.
+// How text from the sink pad is split into utterances.
 enum class Segmentation {
   kAuto,      // kSentence where buffers are pieces of a file, else kNone
   kNone,      // each buffer is one
@@ -65,13 +65,13 @@ struct TextOptions {
   static constexpr uint64_t kNever = UINT64_MAX;
 };
 
-// What leaves the element when there is no text to speak.
+// Output of the element when there is no text to speak.
 enum class IdleMode { kAuto, kEos, kWait, kSilence };
 
-// What timestamps of text mean.
+// Meaning of timestamps of text.
 enum class TextTiming { kIgnore, kStart, kShift, kClip };
 
-// When sound leaves the element. Times in nanoseconds.
+// Timing of the sound. Times in nanoseconds.
 struct Pacing {
   bool is_live = false;
   IdleMode idle_mode = IdleMode::kAuto;
@@ -81,7 +81,7 @@ struct Pacing {
   bool trim_leading_silence = false;
   TextTiming text_timing = TextTiming::kIgnore;
 
-  // What fills the time without text; never kAuto.
+  // Output during times without text; never kAuto.
   IdleMode idle() const {
     if (idle_mode != IdleMode::kAuto) return idle_mode;
     return is_live ? IdleMode::kSilence : IdleMode::kEos;
@@ -98,13 +98,13 @@ struct Properties {
   Pacing pacing;
 };
 
-// BCP-47 tag of the language that is asked for; empty: that of the text, which nobody knows.
+// BCP-47 tag of the requested language; empty if the text decides, since its language is unknown.
 std::string LanguageTag(const Settings& settings);
 
-// What can be said of settings without a model: kInvalidArgument for a voice that is named twice or by half.
+// Checks settings without a model: kInvalidArgument for a voice that is specified twice or incompletely.
 qtts::Status CheckSettings(const Settings& settings);
-// And with what is known of one from READY on: a speaker or a language that it has not, a kind of voice that it cannot
-// speak with. What is left for the engine to judge: whether a voice's files are there and any good, and the text.
+// Also checks against the model, known from READY on: unknown speaker or language, a kind of voice that it does not
+// support. The engine checks the rest: the voice's files and the text.
 qtts::Status CheckSettings(const Settings& settings, const qtts::ModelInfo& model);
 
 // The engine's request for `text`: the settings over the defaults of the model. `random_seed` is

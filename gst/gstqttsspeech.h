@@ -18,16 +18,15 @@
 
 namespace gstqtts {
 
-// What the element does, without GStreamer: loads the model, queues text, speaks one utterance after the other and
-// hands out their frames. It owns three parts and does what concerns more than one of them:
+// The element without GStreamer: loads the model, queues text, speaks one utterance after the other and returns their
+// frames. It owns three parts and does the work that concerns more than one of them:
 //
 //   Intake   takes text and queues utterances
 //   Player   has them spoken, for the streaming thread
 //   Reports  tells what happened to them
 //
-// They share one mutex, the Monitor's, and the utterance that is being spoken. A flush or an interrupt takes the stream
-// away and raises the epoch; what the Player then brings back from the old stream is dropped, so that neither waits for
-// a device.
+// They share one mutex, the Monitor's, and the current utterance. A flush or an interrupt takes the stream away and
+// raises the epoch. Later results of the old stream are dropped, so neither waits for a device.
 //
 // Thread-safe, except that Start(), Stop() and Player::Release() need the streaming thread at rest, and that one thread
 // changes states: it calls Start(), Player::NeedsLoad(), Player::Load(), Halt(), Stop(), Player::Release(). UseLoad()
@@ -46,25 +45,24 @@ class Speech {
   Intake& intake() { return intake_; }
   Player& player() { return player_; }
 
-  // Begins a run with `first`, if any, as its first utterance. From now on text is taken.
+  // Begins a run; `first`, if any, is its first utterance. Text is accepted from now on.
   void Start(const TextOptions& options, std::optional<Utterance> first);
   // Speaks with the engine or, without one, gives kLoadFailed out.
   void UseLoad(EngineLoader::Outcome outcome);
-  // Everybody who waits returns, and nobody waits again before Start().
+  // All waits return, and no new wait blocks before Start().
   void Halt();
-  // Ends the run: text and speech are dropped, a load is cancelled. True if there was a load whose outcome
-  // had not come yet.
+  // Ends the run: drops text and speech, cancels a load. Returns true if a load was still running.
   bool Stop();
 
-  // Drops all text and speech; text that comes later is spoken. Returns the number of frames of the
-  // utterance that was cut off which had left the element.
+  // Drops all text and speech; later text is spoken. Returns the number of frames of the interrupted utterance that had
+  // left the element.
   uint64_t Interrupt();
-  // Drops the text that waits. The utterance that is being spoken goes on.
+  // Drops queued text. The current utterance continues.
   void ClearQueue();
 
   // Drops all text and speech; Player::Next() returns kHalted until FlushStop().
   void FlushStart();
-  // Takes text again, as after Start().
+  // Accepts text again, as after Start().
   void FlushStop();
   bool flushing() const;
 
@@ -77,10 +75,10 @@ class Speech {
   bool EndAfterCurrent();
   bool ending() const;
 
-  // The stream of sound has ended, for good in this run: text is dropped and refused.
+  // The stream of sound has ended for this run: drops and refuses text.
   void EndSound();
 
-  // No more speech in this run: text is dropped and refused.
+  // Ends speech for this run: drops and refuses text.
   void Fail();
 
   Stats stats() const;

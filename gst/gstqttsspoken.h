@@ -21,8 +21,8 @@ class Stream;
 
 namespace gstqtts {
 
-// The utterance that is being spoken, from when it leaves the queue until it is finished: its text, the engine's stream
-// of it, and how far it has come.
+// The current utterance, from leaving the queue until it is finished: its text, its engine stream, and the progress of
+// the speech.
 //
 // At most one, owned by the Speech. The Player begins it and hands its frames out; the Intake makes it grow. Not
 // thread-safe: guarded by the Monitor.
@@ -30,7 +30,7 @@ struct SpokenUtterance {
   using Clock = std::chrono::steady_clock;
 
   Utterance utterance;
-  std::shared_ptr<qtts::Stream> stream;  // null while the engine is asked for it
+  std::shared_ptr<qtts::Stream> stream;  // null until the engine has started it
   uint64_t seed = 0;
   Clock::time_point start;
   std::chrono::nanoseconds first_frame_latency{0};
@@ -38,21 +38,21 @@ struct SpokenUtterance {
   int sample_rate = 0;
   uint64_t frames = 0;  // committed
   uint64_t samples = 0;
-  std::string more;           // text that the stream has not been given yet
-  bool growing = false;       // the stream does not know the end of its text yet
+  std::string more;           // text not yet appended to the stream
+  bool growing = false;       // the text of the stream has not ended
   bool awaited_text = false;  // since the last frame
 
   // More text, for the stream to be given by the streaming thread.
   void Append(std::string_view text);
-  // A frame leaves the element, to be heard at `running_time`. What there is to report of that.
+  // A frame leaves the element, to be heard at `running_time`. Returns the reports for it.
   std::vector<Report> Commit(size_t frame_samples, uint64_t running_time);
-  // What there is to report when it ends now.
+  // The report for its end, now.
   Report Finish(FinishReason reason) const;
-  // How long its sound is so far.
+  // Length of its sound so far.
   double seconds() const { return static_cast<double>(samples) / sample_rate; }
 };
 
-// kFinished for an utterance of which nothing was heard.
+// kFinished for an utterance that made no sound.
 Report FinishedUnspoken(const Utterance& utterance);
 
 }  // namespace gstqtts

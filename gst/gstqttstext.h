@@ -23,10 +23,10 @@ namespace gstqtts {
 // Not thread-safe.
 class Utf8Joiner {
  public:
-  // Text completed by this chunk. `repaired`, when given, receives the number of sequences replaced.
+  // Returns the text completed by this chunk. `repaired`, if given, receives the number of replaced sequences.
   std::string Push(std::string_view chunk, int* repaired = nullptr);
 
-  // Whether the text so far ends within a character.
+  // True if the text so far ends inside a character.
   bool in_mid_character() const { return !pending_.empty(); }
 
  private:
@@ -54,28 +54,26 @@ struct Cue {
   std::optional<uint64_t> end;
 };
 
-// A text accepted for speaking, with the settings of that moment.
+// An accepted text, with its settings at that time.
 struct Utterance {
   std::string text;
   Settings settings;
   bool streamed = false;   // laid out for text that comes in pieces, unless the settings name a layout
-  bool more_text = false;  // it may grow yet
+  bool more_text = false;  // more text may follow
   uint64_t id = 0;         // given by Speech
   uint64_t stream = 0;     // number of the text of the sink pad that it is a part of; 0: it is a text of its own
   Cue cue = {};
   std::shared_ptr<void> event = {};  // with no text: what goes on downstream in its turn
 };
 
-// Utterances that wait for their turn, first in, first out, bounded in number and in characters.
-//
-// Not thread-safe.
+// A queue of utterances, first in, first out, bounded in number and characters.
 class TextQueue {
  public:
   static constexpr size_t kMaxUtterances = 64;
   static constexpr size_t kDefaultMaxCharacters = size_t{64} * 1024;
 
   void SetMaxCharacters(size_t characters) { max_characters_ = characters; }
-  // Whether `text` may be pushed. An empty queue takes a text of any length.
+  // True if `text` may be pushed. An empty queue accepts a text of any length.
   bool HasRoom(std::string_view text) const;
   void Push(Utterance utterance);
   // The newest one with this id; null if it is not here. Its text grows by Grow() alone.

@@ -12,14 +12,14 @@ uint64_t SampleTime(uint64_t sample, int rate);
 // Whole samples that fit into `duration` nanoseconds.
 uint64_t SamplesWithin(uint64_t duration, int rate);
 
-// Where a buffer lies in the stream: times in nanoseconds, offsets in samples.
+// Position of a buffer in the stream: times in nanoseconds, offsets in samples.
 struct Stamp {
   uint64_t pts = 0;
   uint64_t duration = 0;
   uint64_t offset = 0;
   uint64_t offset_end = 0;
   bool discont = false;
-  bool resync = false;  // a discontinuity because the time leapt
+  bool resync = false;  // a discontinuity caused by a jump in time
   bool silence = false;
 };
 
@@ -34,9 +34,9 @@ class Timeline {
 
   Stamp Speech(uint64_t samples);
   Stamp Silence(uint64_t samples);
-  // Where the next buffer begins, in nanoseconds.
+  // Start of the next buffer, in nanoseconds.
   uint64_t time() const { return anchor_time_ + SampleTime(position_ - anchor_position_, rate_); }
-  // Whether the next buffer is a discontinuity.
+  // True if the next buffer is a discontinuity.
   bool broken() const { return discont_; }
 
   // Samples of silence that are missing before an utterance which wants `gap` nanoseconds between itself and
@@ -45,7 +45,7 @@ class Timeline {
 
   // Starts again at 0; the next buffer is a discontinuity.
   void Restart();
-  // Goes on at the position reached; the next buffer is a discontinuity.
+  // Continues at the current position; the next buffer is a discontinuity.
   void Break();
   // The next buffer begins at `time`, not before time(); if that is a leap, it is a discontinuity.
   void MoveTo(uint64_t time);

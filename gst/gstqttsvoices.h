@@ -20,9 +20,9 @@ class Engine;
 
 namespace gstqtts {
 
-// The cloned voices that settings name, by file or by recording. A voice is made on a thread of its own, which takes
-// a second or two for a recording and a few milliseconds for a file, and kept with those used last. A file that has
-// changed since is read again.
+// Cloned voices of the settings, from voice files or recordings. A voice is made on a separate thread: one or two
+// seconds for a recording, a few milliseconds for a file. The most recent voices are cached. A changed file is read
+// again.
 //
 // Owned by the Speech and used by the streaming thread, but for Cancel() and the destructor, which need that at
 // rest; not thread-safe.
@@ -30,21 +30,21 @@ class VoiceStore {
  public:
   using Voice = qtts::Result<std::shared_ptr<const qtts::ClonedVoice>>;
 
-  // `on_done` is called, on the other thread, when a voice was made or could not be.
+  // `on_done` is called on that thread when a voice is ready or has failed.
   explicit VoiceStore(std::function<void()> on_done);
-  // Waits for what is being made.
+  // Waits for the voice in progress.
   ~VoiceStore();
   VoiceStore(const VoiceStore&) = delete;
   VoiceStore& operator=(const VoiceStore&) = delete;
 
-  // The voice: null if the settings name none, an error if they name one that cannot be had. Nothing while it is
-  // being made, before anything else; to be asked again after `on_done`.
+  // Returns the voice: null if the settings name none; an error if it cannot be made; nothing while this or another
+  // voice is being made (call again after `on_done`).
   std::optional<Voice> Get(const std::shared_ptr<const qtts::Engine>& engine, const Settings& settings);
-  // Begins to make the voice of settings that Get() is going to be asked for, if there is nothing else to make.
+  // Starts to make the voice of settings for which Get() will be called, if no other voice is being made.
   void Prepare(const std::shared_ptr<const qtts::Engine>& engine, const Settings& settings);
-  // Gives up what is being made, without waiting for it.
+  // Cancels the voice in progress without waiting for it.
   void Cancel();
-  // Joins the threads that have ended of what was given up. Waits for nothing.
+  // Joins finished threads of cancelled voices. Does not block.
   void JoinEnded();
 
  private:
