@@ -14,7 +14,7 @@ namespace {
 
 using Words = std::unordered_set<std::string_view>;
 
-// What a name or a further word follows. In lower case.
+// Abbreviations before a name or another word, in lower case.
 const Words& Always() {
   static const auto* words = new Words{
       // English
@@ -37,7 +37,7 @@ const Words& Always() {
   return *words;
 }
 
-// What a number follows; words elsewhere.
+// Abbreviations only before a number; otherwise ordinary words.
 const Words& BeforeDigits() {
   static const auto* words =
       new Words{"no",  "nos", "fig", "figs", "vol", "vols", "ch",   "chap", "sec", "sect", "pp",   "pg",

@@ -92,7 +92,7 @@ GstClockID LiveClock::NewId(GstClockTime running_time) const {
   return id;
 }
 
-// What waits begins to wait anew. An id that is unscheduled before it is waited for does not wait.
+// Restarts the waits. An id that is unscheduled before the wait begins does not wait.
 void LiveClock::Restart() {
   if (waiting_ != nullptr) gst_clock_id_unschedule(waiting_);
   StopAlarm();

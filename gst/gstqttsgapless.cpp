@@ -14,9 +14,9 @@
 namespace gstqtts {
 namespace {
 
-// The largest `moov` box that is looked at. An hour of sound has one of 1 MiB.
+// Maximum size of the `moov` box. One hour of sound has 1 MiB.
 constexpr uint64_t kMostIndex = uint64_t{16} << 20;
-// So many tags or boxes are passed over on the way to it: a file of nothing else must not take minutes.
+// Maximum number of tags or boxes skipped before it, so that a file of nothing else does not take minutes.
 constexpr int kMostSkipped = 1000;
 // No count in a file is larger; sums and products of a few stay below 2^63.
 constexpr uint64_t kMostTicks = uint64_t{1} << 40;
@@ -47,7 +47,7 @@ std::string Read(std::ifstream* file, uint64_t offset, size_t size) {
 
 // --- MP3
 
-// All decoders of MPEG audio give what they are given so many samples late.
+// Delay of all MPEG audio decoders, in samples.
 constexpr uint64_t kDecoderDelay = 529;
 constexpr uint64_t kFrameFlag = 1;
 constexpr uint64_t kBytesFlag = 2;
@@ -94,7 +94,7 @@ std::optional<Gapless> OfMp3(std::ifstream* file) {
   if ((flags & kIndexFlag) != 0) at += 100;
   if ((flags & kQualityFlag) != 0) at += 4;
 
-  // Of an encoder that does not name itself, no more is known than what decoders do.
+  // For an unnamed encoder, only the decoders' delay is known.
   Gapless gapless;
   uint64_t delay = 0;
   uint64_t padding = 0;

@@ -39,7 +39,7 @@ gboolean Input::TakeVoice(const GstStructure* overrides) {
   return TRUE;
 }
 
-// The part of a buffer's time that lies in upstream's segment, as far as the two are known. False if none does.
+// Clips a buffer's time to upstream's segment, as far as both are known. Returns false if nothing is left.
 bool Input::ClipText(GstBuffer* buffer, GstClockTime* start, GstClockTime* stop) const {
   const GstSegment* segment = &segment_;
   if (segment->format != GST_FORMAT_TIME || !GST_BUFFER_PTS_IS_VALID(buffer)) return true;
@@ -54,7 +54,7 @@ bool Input::ClipText(GstBuffer* buffer, GstClockTime* start, GstClockTime* stop)
   return true;
 }
 
-// When text with this time is meant to be heard, if that is known and to be minded.
+// When text with this time is to be heard; none if unknown or ignored.
 Cue Input::CueOf(GstClockTime start, GstClockTime stop) {
   Cue cue;
   if (properties_.pacing().text_timing == TextTiming::kIgnore) return cue;
@@ -172,7 +172,7 @@ gboolean Input::TakeEvent(GstPad* pad, GstEvent* event) {
   switch (GST_EVENT_TYPE(event)) {
     case GST_EVENT_FLUSH_START:
     case GST_EVENT_FLUSH_STOP:
-      // Not gst_element_send_event(): whoever holds the state lock may be waiting for this pad.
+      // Not gst_element_send_event(): the holder of the state lock may be waiting for this pad.
       return GST_ELEMENT_GET_CLASS(element_)->send_event(element_, event);
     case GST_EVENT_STREAM_START:
       repair_reported_ = false;

@@ -250,7 +250,7 @@ bool Intake::GrowUtterance(Chunk* chunk) {
       if (!begun) return false;
       taken = *begun;
     } else if (CountCharacters(growing->text) + CountCharacters(line) > text_options_.max_chars ||
-               (AwaitsWords() && !queue_.HasRoom(line))) {  // nothing else would make room
+               (AwaitsWords() && !queue_.HasRoom(line))) {  // nothing else would free space
       CloseUtterance();
       continue;
     } else if (spoken) {
@@ -276,7 +276,7 @@ std::optional<size_t> Intake::BeginGrowing(std::string_view line) {
   const size_t taken = CutPosition(line, text_options_.max_chars, LanguageTag(pad_settings_));
   const std::string begun(TrimLeft(line.substr(0, taken)));
   if (!queue_.HasRoom(begun)) return std::nullopt;
-  // The only layout that can wait for text, and the same however fast the text comes.
+  // Only this layout can wait for text. It is always used, so that the speed of the text does not change the sound.
   Enqueue({.text = begun, .settings = pad_settings_, .streamed = true, .more_text = true, .stream = pad_stream_});
   growing_id_ = last_id_;
   if (taken < line.size()) CloseUtterance();
@@ -295,7 +295,7 @@ void Intake::QueueEvents() {
   monitor_.Announce();
 }
 
-// The mutex is free meanwhile.
+// Releases the mutex while it waits.
 void Intake::WaitForRoom() {
   upstream_waits_ = true;
   monitor_.Wait(monitor_.changes());

@@ -35,7 +35,7 @@ qtts::Status CheckDescriptors() {
     }
   }
   for (size_t i = 0; i < count; ++i) close(opened[i]);
-  // Whatever else "/" may refuse, files of the model can tell better.
+  // Other errors of "/" are reported better by the model's files.
   if (error != EMFILE && error != ENFILE) return qtts::Status::Ok();
   rlimit limit = {};
   getrlimit(RLIMIT_NOFILE, &limit);

@@ -21,7 +21,7 @@ struct EngineLoader::Job {
 
   bool OnThisThread() const { return id == std::this_thread::get_id(); }
 
-  // Whatever runs out, `on_done` is called: somebody waits for the outcome.
+  // `on_done` is called even if memory runs out, since somebody waits for the result.
   void Run(const qtts::EngineOptions& options, const std::function<void(Outcome)>& on_done) {
     id = std::this_thread::get_id();
     Outcome outcome = qtts::Engine::Acquire(options, &cancelled);

@@ -48,7 +48,7 @@ bool ElementModel::Inspect(const qtts::EngineOptions& options) {
     const qtts::MutexLock lock(mutex_);
     if (inspected_ == options) return true;
   }
-  // A model that was loaded with other options is of no use any more, and in the way of the new one.
+  // Release a model loaded with other options before loading the new one: both may not fit into memory.
   speech_.player().Release();
   auto model = qtts::Engine::Inspect(options);
   qtts::Status status = model.status();
@@ -71,7 +71,7 @@ void ElementModel::PostProgress(GstProgressType type, const gchar* text) {
   gst_element_post_message(element_, gst_message_new_progress(GST_OBJECT(element_), type, "load", text));
 }
 
-// On the loader's thread, and not the streaming thread, which a live pipeline in PAUSED does not run.
+// On the loader's thread: the streaming thread of a live pipeline in PAUSED does not run.
 void ElementModel::LoadEnded(EngineLoader::Outcome outcome) {
   if (outcome.ok()) {
     const std::string device_name = (*outcome)->device_name();

@@ -17,16 +17,16 @@
 namespace gstqtts {
 namespace {
 
-// Silence that fills pauses comes in pieces of this length: speech that is ready waits no longer for its turn,
-// and it is what telephony and WebRTC send in a packet.
+// Length of buffers of silence in pauses. Speech that is ready waits at most this long, and telephony and WebRTC send
+// packets of this length.
 constexpr guint64 kSilencePiece = SAMPLE_RATE / 50;
-// A live buffer that is later than "latency" by no more than this keeps its time: less than the processing
-// deadline (20 ms) by which sinks wait for late buffers anyway.
+// A live buffer later than "latency" by at most this keeps its time: less than the processing deadline (20 ms) for
+// which sinks wait anyway.
 constexpr GstClockTime kLateTolerance = 10 * GST_MSECOND;
-// Later silence than that was kept waiting by downstream.
+// Silence later than this was delayed by downstream.
 constexpr GstClockTime kSilenceTolerance = 200 * GST_MSECOND;
 
-// Speech that its cue cuts fades out over this many samples, lest it clicks.
+// Length of the fade-out, in samples, of speech cut by its cue, to avoid a click.
 constexpr size_t kFade = SAMPLE_RATE / 200;
 
 void SetStamp(GstBuffer* buffer, const Stamp& stamp) {
@@ -122,16 +122,16 @@ GstFlowReturn Output::Fail(const qtts::Status& status, const char* what) {
   return GST_FLOW_ERROR;
 }
 
-// Whether what befell this utterance is in store for every other: the device is gone, or its settings are those of the
-// properties, which the next one will have too.
+// True if the error of this utterance would affect every other: the device is lost, or its settings are those of the
+// properties, which the next one has too.
 bool Output::MeetsEveryText(const Player::Output& output) const {
   if (output.device_lost || output.status.code() == qtts::StatusCode::kDeviceUnavailable) return true;
   if (!IsAboutSettings(output.status)) return false;
   return output.settings == properties_.utterance();
 }
 
-// An utterance could not be spoken, or not to its end: an error where that meets every text, or where there was no
-// other text, so that whoever waits for the end of the stream learns that nothing was spoken; else a warning.
+// Reports a failed utterance: an error if it would affect every text, or if there was no other text, so that waiting
+// for the end of the stream shows that nothing was spoken; otherwise a warning.
 GstFlowReturn Output::FailUtterance(const Player::Output& output, const char* what) {
   if (output.nothing_spoken || MeetsEveryText(output)) {
     return Fail(output.status, what);
@@ -165,7 +165,7 @@ void Output::WarnOfSettings(const std::string& warning) {
 void Output::UtteranceStarted(const Player::Output& output) {
   GST_DEBUG_OBJECT(element_, "the engine took an utterance, seed %" G_GUINT64_FORMAT, output.seed);
   if (!output.language_warning.empty()) WarnOfSettings(output.language_warning);
-  // Once for a row of utterances with the same settings.
+  // Once for consecutive utterances with the same settings.
   if (output.warnings == warnings_) return;
   warnings_ = output.warnings;
   for (const std::string& warning : output.warnings) WarnOfSettings(warning);
@@ -197,14 +197,14 @@ GstFlowReturn Output::FailWithoutBuffer() {
   return Fail(qtts::Status::ResourceExhausted("Cannot allocate a buffer for a frame of sound."), "no buffer");
 }
 
-// Cuts leading silence off a frame of speech where that is asked for. False if nothing is left of it.
+// Trims leading silence of a speech frame if requested. Returns false if nothing is left.
 bool Output::Trim(std::vector<float>* pcm) {
   const size_t cut = trimmer_.Trim(pcm);
   properties_.CountTrimmed(cut);
   return !pcm->empty();
 }
 
-// What helps where speech is made too slowly, for the user.
+// The advice for the user if speech is generated too slowly.
 std::string Output::SpeedAdvice() const {
   if (!model_.on_cpu()) return "Use a smaller model";
   const qtts::Precision precision = properties_.precision();
@@ -213,7 +213,7 @@ std::string Output::SpeedAdvice() const {
   return "Set precision=" + std::string(qtts::PrecisionName(faster)) + ", run the model on a GPU, use a smaller one";
 }
 
-// Tells about speech that came too late for its place in a live stream, by `jitter`.
+// Reports speech that missed its place in a live stream by `jitter`.
 void Output::ReportUnderrun(GstClockTimeDiff jitter) {
   const guint64 underruns = properties_.CountUnderrun();
   const GstClockTime time = timeline_.time();
@@ -234,8 +234,8 @@ void Output::ReportUnderrun(GstClockTimeDiff jitter) {
   }
 }
 
-// Moves the timeline on if the frame of speech, which is there, is too late for where that is. `lag` is by how much it
-// is late otherwise. False if the wait for the clock was interrupted.
+// Moves the timeline forward if the available speech frame is late for its place. `lag`: delay known in advance.
+// Returns false if the wait for the clock was interrupted.
 bool Output::FollowClock(GstClockTime* lag) {
   std::optional<GstClockTime> running_time;
   if (!clock_.WaitForNow(&running_time)) return false;
@@ -272,7 +272,7 @@ bool Output::PlaceFrame() {
     placed_ = true;
     return true;
   }
-  // The silence before it goes on for as long as the speech is late, so that all of the speech is on time.
+  // Extends the silence before it by the delay, so that all of the speech is on time.
   silence_due_ = SamplesWithin(lag, SAMPLE_RATE);
   const Pacing& pacing = settings_.pacing;
   const TextTiming timing = pacing.text_timing;
@@ -358,7 +358,7 @@ GstFlowReturn Output::NextFrame() {
   return flow;
 }
 
-// Tags go out before the first speech and where the language changes.
+// Sends tags before the first speech and when the language changes.
 void Output::UpdateTags() {
   if (tagged_language_ == language_) return;
   tagged_language_ = language_;
@@ -370,13 +370,13 @@ void Output::UpdateTags() {
   GST_ELEMENT_GET_CLASS(element_)->send_event(GST_ELEMENT(element_), gst_event_new_tag(tags));
 }
 
-// Until the time of the next buffer, when live. False if the wait was interrupted.
+// Waits for the time of the next buffer if live. Returns false if interrupted.
 bool Output::WaitForTime() {
   if (!settings_.pacing.is_live) return true;
   return clock_.WaitUntil(NextRunningTime());
 }
 
-// Silence that was not taken in time is not handed out late: a live stream moves on. False if it was interrupted.
+// Skips silence that downstream did not take in time: a live stream moves on. Returns false if interrupted.
 bool Output::CatchUp() {
   if (!settings_.pacing.is_live) return true;
   std::optional<GstClockTime> now;
@@ -396,7 +396,7 @@ GstFlowReturn Output::MakeSilence(guint64 samples, GstBuffer** buffer) {
   return GST_FLOW_OK;
 }
 
-// For how long silence waits for a frame of speech that goes on.
+// How long silence waits for the next frame of continuing speech.
 GstClockTime Output::grace() const {
   if (!in_utterance_) return 0;
   return settings_.pacing.latency + kLateTolerance;

@@ -17,7 +17,7 @@ namespace {
 
 using Clock = Monitor::Clock;
 
-// Several times as long as a GPU takes for a prompt and a frame.
+// Several times the duration of a prompt and a frame on a GPU.
 constexpr std::chrono::milliseconds kFirstFramePatience{20};
 
 }  // namespace
@@ -120,7 +120,7 @@ void Player::ClearWake() {
 
 // --- the ends of utterances, with the mutex held
 
-// There was text, and all of it failed.
+// True if there was text and all of it failed.
 bool Player::NothingWasSpoken() const {
   return counts_.failed > 0 && counts_.failed == counts_.utterances && counts_.interrupted == 0;
 }
@@ -225,17 +225,17 @@ std::optional<Player::Event> Player::NextEvent(Output* output) {
   }
 }
 
-// StartNext() and ReadStream() leave the mutex while they are with the engine. They return false when there is nothing
-// to tell; what changed meanwhile has moved the monitor's changes on, so that the caller does not wait.
+// StartNext() and ReadStream() release the mutex while they call the engine. They return false if there is nothing to
+// return. Changes meanwhile have increased the monitor's count, so the caller does not wait.
 
-// Without the mutex, which an ended thread may still be about to let go of.
+// Without the mutex, which a finishing thread may still need.
 void Player::JoinThreads() {
   const MonitorUnlock unlock(*monitor_);
   loader_.JoinEnded();
   voices_.JoinEnded();
 }
 
-// Has the voice of the utterance that comes next made while the current one is spoken.
+// Starts to make the next utterance's voice while the current one is spoken.
 void Player::PrepareNext() {
   prepared_id_ = intake_.Next().id;
   const Settings settings = intake_.Next().settings;
@@ -255,7 +255,7 @@ bool Player::DropUnsayable() {
   return true;
 }
 
-// What the engine answered to an utterance.
+// The engine's answer to an utterance.
 struct Player::Asked {
   qtts::Status status;
   std::shared_ptr<qtts::Stream> stream;  // null if it refused
@@ -307,7 +307,7 @@ bool Player::StartNext(Output* output, Event* event) {
   output->warnings = asked.stream->warnings();
   counts_.seed = asked.seed;
   spoken_->stream = std::move(asked.stream);
-  // With what the text has grown by meanwhile.
+  // Includes the text added meanwhile.
   asked.position.Append(std::string_view(spoken_->utterance.text).substr(utterance.text.size()));
   spoken_->position = std::move(asked.position);
   spoken_->seed = asked.seed;
@@ -336,17 +336,17 @@ Player::Asked Player::AskEngine(qtts::Engine* engine, const Utterance& utterance
   asked.device_lost = engine->device_lost();
   if (started.ok()) {
     asked.stream = *std::move(started);
-    // The engine is busy with the first frame now, and nobody waits for us.
+    // The engine is computing the first frame now, so this delays nobody.
     position.Append(utterance.text);
     position.FindWords();
-    // Of a text that grows, the beginning tells too little.
+    // The beginning of a growing text is not enough for the check.
     if (!utterance.streamed) asked.language_warning = LanguageWarningOf(utterance, engine->info());
   }
   asked.position = std::move(position);
   return asked;
 }
 
-// What a stream had to give.
+// Result of reading a stream.
 struct Player::Read {
   qtts::Status status;
   qtts::ReadState state = qtts::ReadState::kEnd;
@@ -466,8 +466,8 @@ void Player::Clip() {
   reports_.Deliver();
 }
 
-// Waits awake for the first frame of an utterance where that takes nothing from the device that makes it: a thread that
-// sleeps, and the processor under it, take longer to wake up than the frame takes from here to the pad.
+// Polls for the first frame of an utterance if the device computes beside the host. A sleeping thread and its CPU take
+// longer to wake up than the frame takes from here to the pad.
 void Player::PollForFirstFrame(uint64_t seen) {
   if (!spoken_ || spoken_->growing || spoken_->first_frame_latency.count() != 0 || !engine_->beside_host()) return;
   const qtts::PollPermit permit;

@@ -34,7 +34,7 @@ void Reports::Deliver() {
   DeliverRestOnPool();
 }
 
-// What has happened so far. False if somebody is reporting.
+// Delivers the reports so far. Returns false if another thread is reporting.
 bool Reports::DeliverReports() {
   if (reporting_ != std::thread::id()) {
     // By the handler of one of its reports the thread made more happen, which is its own as well.
@@ -48,7 +48,7 @@ bool Reports::DeliverReports() {
     const Report report = std::move(reports_.front());
     reports_.pop_front();
     const qtts::MutexUnlock unlock(mutex_);
-    // What a full memory keeps from being told is lost; that nobody reports any more must not be.
+    // A report may be lost if memory runs out, but the end of reporting must be recorded.
     std::ignore = qtts::CatchExhaustion("tell of an utterance", [&] {
       if (reporter_) reporter_(report);
       return qtts::Status::Ok();

@@ -235,8 +235,8 @@ std::optional<std::string> Segmenter::NextSentence(bool at_end) {
   return std::nullopt;
 }
 
-// Where the first sentence of `view` ends; 0 if that is not known yet. `cut`: it has to end within.
-// `at_end`: the view is all there is.
+// End of the first sentence of `view`; 0 if not known yet. `cut`: the sentence must end within `view`. `at_end`: there
+// is no more text.
 size_t Segmenter::FindEnd(std::string_view view, bool cut, bool at_end) {
   if (breaks_ == nullptr) breaks_ = std::make_unique<Breaks>(options_.language);
   breaks_->sentences.SetText(view);

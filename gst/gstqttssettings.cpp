@@ -12,7 +12,7 @@
 namespace gstqtts {
 namespace {
 
-// No number above 0 becomes 0 by being rounded, which the engine would refuse.
+// Positive numbers must not round to 0, which the engine would refuse.
 float ToFloat(double number) {
   const auto rounded = static_cast<float>(number);
   return number > 0 ? std::max(rounded, FLT_MIN) : rounded;

@@ -152,7 +152,7 @@ struct GstQttsSrcPrivate {
 
   // The thread that takes the element from PLAYING to PAUSED: see gst_qtts_src_unlock().
   std::atomic<GThread*> pausing_thread = nullptr;
-  // Events that are being handed to the base class, which calls unlock() for them while the src pad is not flushing.
+  // Events being passed to the base class, which calls unlock() for them while the src pad is not flushing.
   std::atomic<int> unlocking_events = 0;
   std::atomic<GstEvent*> end_of_stream = nullptr;  // of the application, for when the utterance is over
   std::atomic<bool> error_posted = false;          // since the element was started
@@ -382,8 +382,8 @@ static gboolean gst_qtts_src_set_clock(GstElement* element, GstClock* clock) {
   return result;
 }
 
-// One error is enough. To GST_FLOW_ERROR the base class adds one of its own, which says nothing ("Internal data stream
-// error"), after that which tells what is wrong.
+// Drops the base class's own error for GST_FLOW_ERROR ("Internal data stream error"), which follows the real one and
+// has no information.
 static gboolean gst_qtts_src_post_message(GstElement* element, GstMessage* message) {
   if (GST_MESSAGE_TYPE(message) == GST_MESSAGE_ERROR && GST_QTTS_SRC(element)->priv->error_posted.exchange(true)) {
     GST_DEBUG_OBJECT(element, "another error: %" GST_PTR_FORMAT, static_cast<void*>(message));
@@ -587,7 +587,7 @@ static void gst_qtts_src_keep_end_of_stream(GstQttsSrc* self, GstEvent* event) {
   gst_clear_event(&event);
 }
 
-// Hands an end-of-stream to the base class, which sends it before the next buffer.
+// Passes an end-of-stream to the base class, which sends it before the next buffer.
 static gboolean gst_qtts_src_end_now(GstQttsSrc* self, GstEvent* event) {
   ++self->priv->unlocking_events;
   const gboolean result = GST_ELEMENT_CLASS(parent_class)->send_event(GST_ELEMENT(self), event);
@@ -686,8 +686,8 @@ static gboolean gst_qtts_src_set_caps(GstBaseSrc* src, GstCaps* caps) {
 
 // --- the streaming thread
 
-// Whether somebody wants create() to return whom a call of unlock_stop() that comes from a pause may have overridden: a
-// flush, a stop or an end-of-stream. Each has announced itself here before it calls unlock().
+// True if a flush, a stop or an end-of-stream wants create() to return. A call of unlock_stop() from a pause may have
+// overridden its unlock(), so each registers here before it calls unlock().
 static bool gst_qtts_src_is_unlocked(GstQttsSrc* self) {
   GstPad* pad = GST_BASE_SRC_PAD(self);
   GST_OBJECT_LOCK(pad);

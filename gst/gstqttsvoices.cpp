@@ -15,7 +15,7 @@
 namespace gstqtts {
 namespace {
 
-// What a voice depends on.
+// The inputs of a voice.
 std::string KeyOf(const qtts::Engine& engine, const Settings& settings) {
   const std::string& file = settings.voice_file.empty() ? settings.reference_audio : settings.voice_file;
   std::error_code error;
@@ -85,7 +85,7 @@ void VoiceStore::JoinEnded() {
   std::erase_if(given_up_, [](const std::unique_ptr<Job>& job) { return job->done.load(); });
 }
 
-// Keeps what has been made meanwhile. What could not be is an error for who asks for `key`, and forgotten.
+// Stores finished voices. A failure is returned to the caller that asks for `key`, and not stored.
 std::optional<qtts::Status> VoiceStore::Collect(const std::string& key) {
   if (job_ == nullptr || !job_->done) return std::nullopt;
   const std::unique_ptr<Job> job = std::exchange(job_, nullptr);

@@ -2,7 +2,7 @@
 #include "config.h"
 #include "gstqttssrc.h"
 
-// Always registers and probes nothing: what is missing on this machine shows when the element starts.
+// Registers always and checks nothing: missing parts of this machine are reported when the element starts.
 static gboolean plugin_init(GstPlugin* plugin) { return GST_ELEMENT_REGISTER(qttssrc, plugin); }
 
 // The macro casts its string literals to gchar*.

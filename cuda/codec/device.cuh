@@ -11,8 +11,8 @@
 #include "runtime/overlap.cuh"
 #include "runtime/warp.cuh"
 
-// What the codec's kernels share. Activations are read past the L1 cache: kernels overlap at their ends,
-// and L1 may hold what the kernel before last left there.
+// Common code of the codec's kernels. Activations are read past L1: kernels overlap at their ends, and L1 may hold data
+// of the kernel before the previous one.
 //
 // Kernels of a call form a chain in which later ones start while earlier ones still run, each ending only after its
 // predecessor (runtime/overlap.cuh). What a kernel does before it waits runs beside several predecessors: it may read
@@ -102,7 +102,7 @@ __device__ __forceinline__ void StoreSink(const Sink& s, int b, int t, std::byte
   }
 }
 
-// Readies a kernel of the chain, see PrepareKernels().
+// Prepares a kernel of the chain, see PrepareKernels().
 template <typename Args>
 cudaError_t PrepareKernel(void (*kernel)(Args), size_t shared_bytes) {
   const cudaError_t error = PreferSharedMemory(kernel);

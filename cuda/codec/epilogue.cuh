@@ -4,8 +4,8 @@
 
 #include "codec/device.cuh"
 
-// What the matrix products share besides the product: which stream a column belongs to, and what happens
-// to a sum. One code for all of them, so that they give the same bits.
+// The epilogue of all matrix products, and the stream of each column. All products share this code, so that they give
+// the same bits.
 namespace qtts::cuda::codec {
 
 // The stream and time step of a column; frame < 0: nothing to do.

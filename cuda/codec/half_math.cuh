@@ -4,8 +4,8 @@
 
 #include "codec/device.cuh"
 
-// What the products on the tensor cores share: F16 operands, F32 sums. With two planes of x (x = high + low) or of W,
-// the products high*low are added too; low*low lies below F32's own rounding.
+// Common code of the tensor core products: F16 operands, F32 sums. If x (= high + low) or W has two planes, the
+// products high*low are added too; low*low is below F32's own rounding.
 //
 // All kernels form every output in the same order: per segment of the chunks, chunk by chunk, the terms of a step
 // smallest first, then the segments in order. So they agree bit for bit, and so does a column wherever it lies in a

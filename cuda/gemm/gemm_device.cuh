@@ -9,12 +9,12 @@
 #include "rules/product.cuh"
 #include "runtime/device_math.cuh"
 
-// What the kernels for few and for many rows share. rules/product.cuh and rules/norm.cuh decide their bits.
+// Common code of the kernels for few and for many rows. rules/product.cuh and rules/norm.cuh decide their bits.
 namespace qtts::cuda::gemm {
 
 static_assert(kWarps == kShares, "a share of the columns for each warp");
 
-// What becomes of one output of one row.
+// Epilogue of one output of one row.
 template <GemmKind kKind, typename Activation>
 __device__ void Finish(const GemmArguments& a, int64_t row, int output, float value, float previous) {
   if (output >= a.outputs) return;

@@ -18,7 +18,7 @@
 
 namespace qtts::cuda {
 
-// The state of all utterances, by slot, and what a frame's kernels hand each other. All on the device.
+// Device buffers: the state of all utterances, by slot, and the data passed between a frame's kernels.
 struct FrameBuffers {
   static Result<std::unique_ptr<FrameBuffers>> Allocate(const Network& network, int max_slots);
 
@@ -48,7 +48,7 @@ struct FrameBuffers {
   float* talker_logits = nullptr;
   float* predictor_logits = nullptr;  // [groups - 1][kMaxRows][vocab]
   AttentionScratch attention_scratch;
-  int row_splits = 0;  // rows times splits that attention_scratch has room for
+  int row_splits = 0;  // capacity of attention_scratch: rows times splits
 
   // Of a prompt's piece.
   PromptPiece* prompt_piece = nullptr;
@@ -72,7 +72,7 @@ struct FrameBuffers {
   Status AllocatePrompts(const Network& network, size_t slots);
 };
 
-// Rows that can be had with any number of splits, and in steps of which prompts are recorded.
+// Rows that are available with any number of splits; graphs of prompts are captured in steps of this.
 inline constexpr int kMinRows = 8;
 
 }  // namespace qtts::cuda

@@ -6,21 +6,21 @@
 
 namespace qtts::cuda {
 
-// What a frame's rows begin with.
+// Start of a frame's rows.
 enum class FrameStart {
-  kInput,   // the talker's input: of the last codes and a text id, or of a prompt's last row
-  kPrompt,  // what the talker has made of a prompt to its last row: with the talker's head
+  kInput,   // the talker's input: from the last codes and a text id, or a prompt's last row
+  kPrompt,  // the talker's output for a prompt up to its last row: starts with the talker's head
 };
 
-// A way to compute what lies between BeginFrame() and EndFrame(): the operations of a frame (network/operations.h).
-// All ways give the same bits.
+// A path for the part of a frame between BeginFrame() and EndFrame(): the operations of network/operations.h. All paths
+// give the same bits.
 class FrameComputation {
  public:
   virtual ~FrameComputation() = default;
-  // Whether Enqueue() can be asked for so many rows (a row bucket) and splits.
+  // True if Enqueue() supports so many rows (a row bucket) and splits.
   virtual bool Covers(int rows, int splits) const = 0;
   virtual Status Enqueue(FrameStart start, int rows, int splits) const = 0;
-  // Whether the kernel that follows may overlap the last one.
+  // True if the next kernel may overlap the last one.
   virtual bool overlaps() const = 0;
 };
 

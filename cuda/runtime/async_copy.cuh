@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-// Copies from global to shared memory that a thread does not wait for, in groups: those of one CommitCopies().
+// Asynchronous copies from global to shared memory (cp.async), in groups of one CommitCopies().
 namespace qtts::cuda {
 
 __device__ __forceinline__ uint32_t SharedAddress(const void* p) {
@@ -19,13 +19,13 @@ __device__ __forceinline__ void CopyAsync16(uint32_t to, const void* from, bool 
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(there ? 16 : 0) : "memory");
 }
 __device__ __forceinline__ void CommitCopies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-// Until no more than the last kLeft groups of the calling thread are on their way.
+// Waits until at most the last kLeft groups of the calling thread are in flight.
 template <int kLeft>
 __device__ __forceinline__ void AwaitCopies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kLeft) : "memory");
 }
 
-// Until all copies of the calling thread have come, committed or not.
+// Waits for all copies of the calling thread, committed or not.
 __device__ __forceinline__ void AwaitAllCopies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
 // Prefetches the 128-byte line of `p` into L2.

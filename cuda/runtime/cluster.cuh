@@ -4,8 +4,8 @@
 
 #include <cstdint>
 
-// How the blocks of a cluster send each other numbers: by stores that the receiver's barrier in shared memory counts. A
-// barrier of the cluster that orders writes would be a fence of the whole device instead.
+// Data exchange between the thread blocks of a cluster: remote stores counted by the receiver's barrier in shared
+// memory. A cluster barrier that orders writes would be a device-wide fence instead.
 namespace qtts::cuda {
 
 #if __CUDA_ARCH__ >= 900
@@ -21,7 +21,7 @@ __device__ __forceinline__ void ArriveAtCluster() {
 }
 __device__ __forceinline__ void AwaitCluster() { asm volatile("barrier.cluster.wait.aligned;" ::: "memory"); }
 
-// Where another block of the cluster has what this one has at `address` of its shared memory.
+// Address in another thread block of the cluster that corresponds to `address` in this one's shared memory.
 __device__ __forceinline__ uint32_t AddressIn(int block, uint32_t address) {
   uint32_t there;
   asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address), "r"(block));
@@ -39,7 +39,7 @@ __device__ __forceinline__ void InitializeArrivals(uint32_t arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;\nfence.mbarrier_init.release.cluster;" ::"r"(arrivals)
                : "memory");
 }
-// By one thread: so many bytes are to come. Some may have come.
+// Called by one thread: announces so many bytes. Some may have arrived already.
 __device__ __forceinline__ void ExpectArrivals(uint32_t arrivals, int bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(arrivals), "r"(bytes) : "memory");
 }

@@ -25,7 +25,7 @@ __device__ __forceinline__ float Fresh(const float* p) { return __ldcg(p); }
 __device__ __forceinline__ int Fresh(const int* p) { return __ldcg(p); }
 __device__ __forceinline__ uint4 Fresh(const uint4* p) { return __ldcg(p); }
 
-// Weights: read once a kernel by one block, so not worth a place in L1.
+// Weights: read once per kernel by one thread block, so not cached in L1.
 __device__ __forceinline__ uint4 Streamed(const uint4* p) {
   uint4 v;
   asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];"

@@ -2,11 +2,11 @@
 #ifndef QTTS_CUDA_RUNTIME_OVERLAP_CUH_
 #define QTTS_CUDA_RUNTIME_OVERLAP_CUH_
 
-// How kernels that follow one another on a stream overlap, by programmatic dependent launch (LaunchOptions::overlap).
-// Does nothing before compute capability 9.0.
+// Overlap of consecutive kernels on a stream by programmatic dependent launch (LaunchOptions::overlap). No effect
+// before compute capability 9.0.
 namespace qtts::cuda {
 
-// The kernel before has ended, and its writes are visible.
+// Waits until the previous kernel has ended and its writes are visible.
 __device__ __forceinline__ void WaitForPrevious() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");

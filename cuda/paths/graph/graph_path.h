@@ -21,11 +21,11 @@
 
 namespace qtts::cuda {
 
-// A kernel or two for each operation, which follow one another on one stream and are recorded in graphs. For all
-// models, precisions and devices; also for prompts.
+// The graph path: one or two kernels per operation on one stream, captured in graphs. For all models, precisions and
+// devices, and for prompts.
 class GraphPath : public FrameComputation {
  public:
-  // All outlive it. `overlap`: kernels may start before their predecessor has ended.
+  // All arguments must outlive it. `overlap`: programmatic dependent launch.
   static Result<std::unique_ptr<GraphPath>> Create(const Network* network, FrameBuffers* buffers,
                                                    const DeviceNumbers* numbers, bool overlap, cudaStream_t stream);
 
@@ -35,7 +35,7 @@ class GraphPath : public FrameComputation {
   // Splits that cover contexts of `positions`, and the rows that go with so many.
   int SplitBucket(int64_t positions) const;
   int MaxRows(int splits) const;
-  // Every split bucket up to the model's longest context.
+  // All split buckets up to the model's longest context.
   std::vector<int> SplitBuckets() const;
 
   bool Covers(int rows, int splits) const override { return rows <= MaxRows(splits); }
@@ -47,13 +47,13 @@ class GraphPath : public FrameComputation {
   Status EnqueuePrompt(int rows, int splits) const;
 
  private:
-  // What the operations of a pass have in common.
+  // Common arguments of the operations of a pass.
   struct Pass {
     SequenceRows sequence;
     KeyValuePages pages;
     int streams = 0;
     int splits = 1;
-    const int* live = nullptr;  // nothing is done where this word is 0
+    const int* live = nullptr;  // the operation is skipped if this word is 0
     bool prompt = false;        // only the last kMinRows rows go on from the last layer's keys and values
   };
   // Rows of a place: where they begin, and elements between them.
@@ -71,7 +71,7 @@ class GraphPath : public FrameComputation {
   void EnqueueProduct(const Launcher& launch, const FrameOperation& operation, const Pass& pass, const int* live) const;
   void EnqueueAttention(const Launcher& launch, const FrameOperation& operation, const Pass& pass) const;
   void EnqueueSample(const Launcher& launch, const FrameOperation& operation, int rows) const;
-  // Rows that an operation leaves out at a prompt piece's beginning.
+  // Leading rows of a prompt piece that an operation skips.
   int64_t RowsLeftOut(const FrameOperation& operation, const Pass& pass) const;
   Rows RowsOf(Place place, const FrameOperation& operation, const Pass& pass) const;
   Launcher NewLauncher() const;

@@ -15,7 +15,7 @@
 #include "rules/penalty.cuh"
 #include "rules/sampling.cuh"
 
-// The persistent kernel's choices: a row's next code, from its logits.
+// Sampling in the persistent kernel: a row's next code from its logits.
 namespace qtts::cuda::persistent {
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
@@ -73,7 +73,7 @@ __device__ __forceinline__ bool Block<kTalkerHidden, kStreams>::ChooseCode(int r
         repeated >>= 2;
       }
     }
-    // What may be chosen will be wanted from the L2 cache.
+    // Prefetches the embeddings of candidates into L2.
     const auto prefetch = [&](int candidate) {
       if (group + 1 >= a.groups) return;
       const PredictorPass& p = shared_->passes[group];

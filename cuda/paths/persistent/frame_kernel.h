@@ -11,7 +11,7 @@
 #include "frame/frame.h"
 #include "frame/frame_state.h"
 
-// What the persistent kernel is given. See persistent_frame.h for what it is.
+// Arguments of the persistent kernel. persistent_frame.h describes it.
 namespace qtts::cuda {
 
 // A number and the epoch in which it was made; four columns of the residual stream, likewise (words.cuh).
@@ -26,9 +26,9 @@ inline constexpr int kPersistentHeads = 16;
 inline constexpr int kPersistentKvHeads = 8;
 inline constexpr int kPersistentLayers = 40;        // of both stacks together
 inline constexpr int kPersistentGroups = 16;        // codes per frame
-inline constexpr int kPersistentVocab = 3072;       // logits that there is room for
-inline constexpr int kPersistentCandidates = 4096;  // no fewer, a power of two
-// The widths that the kernel is made for: of the predictor, and of talkers (also in cuda/meson.build).
+inline constexpr int kPersistentVocab = 3072;       // maximum logits
+inline constexpr int kPersistentCandidates = 4096;  // at least as many; a power of two
+// Supported widths: of the predictor, and of talkers (also in cuda/meson.build).
 inline constexpr int kPersistentHidden = 1024;
 inline constexpr std::array kPersistentTalkerWidths = {kPersistentHidden, 2048};
 constexpr int PersistentIntermediate(int hidden) { return 3 * hidden; }
@@ -49,10 +49,10 @@ struct PersistentLayer {
   const float* k_norm;
 };
 
-// How weights come (weight_ring.cuh), in pieces.
+// Pace of the weight stream (weight_ring.cuh), in pieces.
 struct WeightPace {
-  int in_flight = 1;  // copies on their way at once, at most
-  int ahead = 0;      // so many, from the next to be copied on, are asked for; 0 or 1: none
+  int in_flight = 1;  // maximum copies in flight
+  int ahead = 0;      // prefetch distance into L2, counted from the next piece to copy; 0 or 1: no prefetch
 };
 
 struct PersistentStack {
@@ -66,8 +66,8 @@ struct PersistentStack {
   void* const* pages = nullptr;  // as KeyValuePages (attention.h)
   int pages_per_sequence = 0, page_positions = 0;
   int cache_heads = 0;  // whose keys and values lie in a page, kPersistentKvHeads or one for each query head
-  // What the blocks exchange. x_middle and x [rows][hidden / 4], the residual stream after attention and after the
-  // layer. F32 words: qkv [rows][outputs]; records [rows][heads][PersistentSplits()][kRecordWords], partial
+  // Data exchanged between thread blocks. x_middle and x [rows][hidden / 4]: the residual stream after attention and
+  // after the layer. F32 words: qkv [rows][outputs]; records [rows][heads][PersistentSplits()][kRecordWords], partial
   // attention. Words of two BF16: attended [rows][q width / 2], inner [rows][intermediate / 2].
   Quad* x_middle = nullptr;
   Quad* x = nullptr;
@@ -99,7 +99,7 @@ struct FrameKernelArguments {
   const float* projection_bias = nullptr;
   const PredictorPass* passes = nullptr;  // [groups - 1]
   const float* x = nullptr;               // the talker's input [rows][hidden]
-  bool runs_talker = true;                // or not: x is what it has made of that, its head is all that is left
+  bool runs_talker = true;                // false: x is the talker's output; only its head is run
   int eos_id = 0;
   FrameRows frame;
   SlotState* slots = nullptr;
@@ -109,11 +109,11 @@ struct FrameKernelArguments {
   float* predictor_logits = nullptr;  // [groups - 1][kMaxRows][vocab]
   Word* input = nullptr;              // F32, the talker's hidden state for the predictor [rows][kPersistentHidden]
   Word* logits = nullptr;             // F32, [rows][kPersistentVocab]
-  Word* ids = nullptr;                // [rows] the last choice, below 0: the row does not go on
+  Word* ids = nullptr;                // [rows] the last sampled id; below 0: the row has ended
   unsigned long long* candidates = nullptr;  // [rows][kPersistentCandidates], see CandidateLists
   unsigned epochs_per_frame = 0;
-  unsigned epoch_frames = 0;  // after so many frames epochs begin anew
-  unsigned patience = 0;      // looks of one wait
+  unsigned epoch_frames = 0;  // epochs restart after so many frames
+  unsigned patience = 0;      // polls per wait
   unsigned* report = nullptr;
   int ring_slots = 0;
 };

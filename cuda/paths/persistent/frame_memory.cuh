@@ -11,7 +11,7 @@
 #include "rules/candidates.cuh"
 #include "runtime/device_math.cuh"
 
-// What the persistent kernel keeps in a block's shared memory, behind the ring of weights.
+// Shared memory of a thread block of the persistent kernel, after the ring of weights.
 namespace qtts::cuda::persistent {
 
 // Candidates listed in shared memory: of all that are usual. More are listed in memory.
@@ -21,15 +21,15 @@ inline constexpr int kFewCandidates = 1024;
 // every split_stride-th split from first_split on.
 struct AttentionPart {
   int row;
-  int head;          // the first of the query heads
-  int new_rows;      // rows of this pass that the row sees, itself included
+  int head;          // first query head
+  int new_rows;      // rows of this pass visible to the row, itself included
   int position;      // the row's
   int first_split;   // counted from position 0 on
   int first_record;  // the same split, counted from the first one that the row sees
   int split_stride;
   int splits;
   int row_splits;  // all that the row sees
-  bool silent;     // zeros are to be published for a row that is left out
+  bool silent;     // publishes zeros for a skipped row
 };
 
 inline constexpr int kMergedSplits = 2;  // whose warps' results are put together at once

@@ -25,7 +25,7 @@ constexpr int HandOvers(const std::array<OperationEntry, kCount>& entries) {
   return sum;
 }
 
-// The predictor's first pass may take another one before it, for the hidden state alone.
+// The predictor's first pass may need an additional pass before it, for the hidden state alone.
 constexpr int EpochsPerFrame(int talker_layers, int predictor_layers, int groups) {
   const int passes = groups;
   return talker_layers * HandOvers(kLayerOperations) + HandOvers(kTalkerEnd) +

@@ -14,12 +14,12 @@
 #include "rules/product.cuh"
 #include "runtime/device_math.cuh"
 
-// The persistent kernel's products: weights from the ring times staged rows, and what becomes of the outputs.
+// The persistent kernel's products: weights from the ring times staged rows, and their epilogue.
 namespace qtts::cuda::persistent {
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
-// Weights that a warp waits for at once, at most, unless a tile has more.
+// Maximum weights that a warp waits for at once, unless a tile has more.
 inline constexpr int kTogetherBytes = 96 << 10;
 
 // A warp's share of kTogether tiles (gemm.h) of kHalves * 8 outputs.

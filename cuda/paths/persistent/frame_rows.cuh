@@ -12,8 +12,8 @@
 #include "rules/product.cuh"
 #include "runtime/device_math.cuh"
 
-// The rows that the persistent kernel's products multiply: from other blocks' words, or of a pass's input, to shared
-// memory.
+// Stages the input rows of the persistent kernel's products in shared memory: from other thread blocks' words, or from
+// a pass's input.
 namespace qtts::cuda::persistent {
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL

@@ -6,7 +6,7 @@
 #include "paths/persistent/frame_kernel.h"
 #include "rules/product.cuh"
 
-// The persistent kernel's numbers: how threads are divided, widths, rows and passes.
+// Constants of the persistent kernel: division of threads, widths, rows and passes.
 namespace qtts::cuda::persistent {
 
 inline constexpr int kWarps = kPersistentWarps;
@@ -14,8 +14,9 @@ static_assert(kWarps == kShares, "a share of a product's columns for each warp")
 inline constexpr int kTeamThreads = 32 * kWarps;
 inline constexpr int kWarpgroup = 128;
 inline constexpr int kThreads = kTeamThreads + kWarpgroup;  // of the last warpgroup two bring weights
-// Registers of a thread. The last warpgroup leaves most of what it begins with to the team: so the block takes three
-// warps of kRegisters on each of a processor's four partitions, and leaves one of 128 there to other kernels.
+// Registers per thread. The last warpgroup releases most of its initial registers to the team (setmaxnreg). So the
+// thread block takes three warps of kRegisters on each of an SM's four sub-partitions, and leaves one warp of 128
+// registers there to other kernels.
 inline constexpr int kRegisters = 128;
 inline constexpr int kTeamRegisters = 176;
 inline constexpr int kCopyRegisters = 32;

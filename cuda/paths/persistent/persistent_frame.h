@@ -57,7 +57,7 @@ class PersistentFrame : public FrameComputation {
   static constexpr std::array<int, 4> kRowBuckets = {1, 2, 4, 8};
 
   cudaStream_t stream_;
-  FrameKernelArguments arguments_;  // but for ring_slots and runs_talker
+  FrameKernelArguments arguments_;  // except ring_slots and runs_talker
   std::array<int, kRowBuckets.size()> ring_slots_ = {};
   DeviceMemory tables_, words_, cache_, candidates_;
   PinnedMemory report_;

@@ -6,7 +6,7 @@
 
 #include "paths/persistent/frame_shape.cuh"
 
-// How the threads that compute share work and wait for each other, and what they tell the compiler.
+// How the compute threads share work and synchronise, and hints to the compiler.
 namespace qtts::cuda::persistent {
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
@@ -14,12 +14,11 @@ namespace qtts::cuda::persistent {
 // Of the tiles of a product, this block's.
 __device__ __forceinline__ int TileAt(int index) { return static_cast<int>(blockIdx.x) + index * kBlocks; }
 
-// A value that all lanes have, as one that the compiler knows to be so: in what depends on it, it need not provide for
-// lanes that are elsewhere.
+// Tells the compiler that a value is the same in all lanes, so that code depending on it needs no divergence handling.
 __device__ __forceinline__ int Uniform(int value) { return __shfl_sync(~0U, value, 0); }
 
-// Makes the compiler compute an address where it is called, and not where it is used: waits lie between, and what comes
-// after them is what others wait for.
+// Forces the compiler to compute an address here instead of at its use. Waits lie between the two, and the code after a
+// wait is on the critical path of other blocks.
 template <typename T>
 __device__ __forceinline__ T* Now(T* address) {
   asm volatile("" : "+l"(address));

@@ -7,13 +7,13 @@
 #include "paths/persistent/frame_kernel.h"
 #include "runtime/async_copy.cuh"
 
-// The stream of a block's weights: one thread copies tiles, piece by piece and in the order of their use, into slots
-// of shared memory, as far ahead as there are slots; all warps of the team read every piece and give its slot back.
+// The weight stream of a thread block. One thread copies tiles, piece by piece in the order of their use, into slots of
+// shared memory, as far ahead as there are slots. All warps of the team read every piece and release its slot.
 //
-// Copies are paced. A burst into all slots at once would fill the queues of the memory system, and the words that
-// blocks exchange (words.cuh) would wait behind it. So that few copies on their way bring much, a second thread goes
-// through the same stream some pieces ahead and has them brought into the L2 cache, from which they take less time; it
-// also gives the memory work while all slots are taken.
+// Copies are paced. A burst into all slots would fill the queues of the memory system and delay the words that blocks
+// exchange (words.cuh). To get high bandwidth from few copies in flight, a second thread runs some pieces ahead in the
+// same stream and prefetches them into L2, from where copies take less time. It also keeps the memory busy while all
+// slots are taken.
 namespace qtts::cuda {
 
 inline constexpr int kPieceBytes = kPersistentPieceBytes;
@@ -73,7 +73,7 @@ class RingReader {
   __device__ RingReader(RingBarriers* barriers, const char* memory, int slots, int lane)
       : barriers_(barriers), memory_(memory), slots_(slots), lane_(lane) {}
 
-  // Returns once the next kPieces pieces are there.
+  // Waits until the next kPieces pieces have arrived.
   template <int kPieces>
   __device__ __forceinline__ void Await() const {
     const int slot = slot_ + lane_;
@@ -89,8 +89,8 @@ class RingReader {
     const int slot = slot_ + i;
     return memory_ + (slot >= slots_ ? slot - slots_ : slot) * kPieceBytes;
   }
-  // All lanes are done with them, or do not need them. Only after Await(): given back before they have come, they
-  // would count for those that were in their places.
+  // Releases the pieces: all lanes have read them or do not need them. Only after Await(): a release before their
+  // arrival would count for the pieces previously in their slots.
   template <int kPieces>
   __device__ __forceinline__ void GiveBack() {
     __syncwarp();
@@ -171,7 +171,7 @@ class RingWriter {
   int flying_ = 0;
 };
 
-// The thread ahead of it, which goes through the same.
+// The prefetching thread, which runs through the same stream.
 class RingPrefetcher {
  public:
   __device__ RingPrefetcher(RingBarriers* barriers, const volatile unsigned* stop)

@@ -11,8 +11,8 @@
 #include "paths/persistent/frame_order.h"
 #include "paths/persistent/frame_shape.cuh"
 
-// What the thread that copies weights sends through the ring, and the one ahead of it (weight_ring.cuh): a frame's
-// tiles, in the order in which the team takes them (frame_order.h).
+// The order in which the copying and the prefetching thread (weight_ring.cuh) send a frame's tiles: the order in which
+// the team uses them (frame_order.h).
 namespace qtts::cuda::persistent {
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL

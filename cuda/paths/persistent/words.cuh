@@ -6,10 +6,10 @@
 
 #include "paths/persistent/frame_kernel.h"
 
-// How the blocks of the persistent kernel hand each other numbers: in words of eight bytes, half of them the number
-// and half the epoch in which it was made. A reader polls the data itself until the epoch is the one it wants, so one
-// trip through the L2 cache is all that a hand-over takes; no barrier, nothing to clear. The eight bytes are one
-// access, which is why no ordering with other memory is needed, and none is given.
+// Data exchange between thread blocks of the persistent kernel: words of eight bytes, half payload, half the epoch in
+// which it was written. A reader polls the word until it has the expected epoch, so an exchange takes one round trip
+// through L2: no barrier and nothing to clear. The eight bytes are one memory access, so no ordering with other memory
+// is needed, and none is provided.
 namespace qtts::cuda {
 
 __device__ __forceinline__ void Publish(Word* word, uint32_t payload, uint32_t epoch) {
@@ -64,15 +64,15 @@ __device__ __forceinline__ Quad LoadQuad(const Quad* quad) {
           static_cast<uint32_t>(second >> 32)};
 }
 
-// Bounds every wait, so that a fault anywhere ends in an error and not in a hung device. A block that gives up goes
-// on with whatever there is, without waiting again, and so comes to its end.
+// Bounds every wait, so that a fault ends in an error and not in a hung device. A thread block that gives up continues
+// with the data it has, without further waits, and so terminates.
 class Patience {
  public:
   // `gave_up` is the block's, in shared memory; `report` is host memory.
   __device__ Patience(unsigned limit, unsigned* gave_up, unsigned* report)
       : limit_(limit), gave_up_(gave_up), report_(report) {}
 
-  // Whether to look once more.
+  // True if the wait should poll again.
   __device__ __forceinline__ bool Lasts(unsigned* looks) const {
     if (*gave_up_ != 0) return false;
     if (++*looks < limit_) return true;
