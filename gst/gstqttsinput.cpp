@@ -25,7 +25,7 @@ gboolean Input::TakeVoice(const GstStructure* overrides) {
   qtts::Status status = properties_.Override(overrides, &settings);
   if (status.ok() && streams && settings.layout == qtts::PromptLayout::kNonStreaming) {
     status = qtts::Status::InvalidArgument(
-        "\"layout\" non-streaming needs the whole text, which \"segmentation\" stream has not. Leave the layout "
+        "\"layout\" non-streaming needs the whole text, which \"segmentation\" stream does not have. Leave the layout "
         "alone.");
   }
   if (!status.ok()) {

@@ -43,7 +43,7 @@ qtts::Result<std::string> PathOf(const std::string& location) {
   if (gst_uri_is_valid(location.c_str()) != FALSE) {
     gchar* local = g_filename_from_uri(location.c_str(), nullptr, nullptr);
     if (local == nullptr) {
-      return qtts::Status::InvalidArgument(location + ": is no local file. Download it and give its path.");
+      return qtts::Status::InvalidArgument(location + ": is not a local file. Download it and give its path.");
     }
     path = local;
     g_free(local);
@@ -52,7 +52,7 @@ qtts::Result<std::string> PathOf(const std::string& location) {
     return qtts::Status::NotFound(location + ": no such file");
   }
   if (g_file_test(path.c_str(), G_FILE_TEST_IS_REGULAR) == FALSE) {
-    return qtts::Status::Unreadable(location + ": is no regular file");
+    return qtts::Status::Unreadable(location + ": is not a regular file");
   }
   return path;
 }

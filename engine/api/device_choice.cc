@@ -88,7 +88,7 @@ Status ExplainGpuError(const EngineOptions& options, const Status& status) {
 
 void LogCpuChoice(const EngineOptions& options) {
   if (options.device == Device::kCpu || !LogEnabled(LogLevel::kInfo)) return;
-  Log(LogLevel::kInfo, "taking the CPU: " + Setting(options.precision) + " is its arithmetic");
+  Log(LogLevel::kInfo, "using the CPU: " + Setting(options.precision) + " is CPU arithmetic");
 }
 
 }  // namespace qtts

@@ -46,7 +46,7 @@ Result<T> OnChosenDevice(const EngineOptions& options, const Gpu& gpu, const Cpu
     Result<T> made = gpu(OnGpu(options));
     if (made.ok()) return made;
     if (NeedsGpu(options) || !CpuMayServe(made.status())) return ExplainGpuError(options, made.status());
-    Log(LogLevel::kInfo, "taking the CPU: " + made.status().message());
+    Log(LogLevel::kInfo, "using the CPU: " + made.status().message());
   }
   return cpu();
 }

@@ -88,7 +88,7 @@ struct Engine::Impl {
 
 Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Engine::~Engine() {
-  if (LogEnabled(LogLevel::kInfo)) Log(LogLevel::kInfo, "letting go of " + impl_->path);
+  if (LogEnabled(LogLevel::kInfo)) Log(LogLevel::kInfo, "releasing " + impl_->path);
 }
 
 Result<ModelInfo> Engine::Inspect(const EngineOptions& options) {

@@ -148,7 +148,7 @@ Result<std::vector<PackedFile::Blob>> PackedFile::Parse(std::span<const std::byt
   if (file.size() < sizeof(FileHeader)) return Damaged(name, "is " + std::to_string(file.size()) + " bytes long");
   const auto header = Read<FileHeader>(file, 0);
   if (std::string_view(header.magic, sizeof header.magic) != kMagic) {
-    return Status::CorruptModel(name + ": is no file of packed weights");
+    return Status::CorruptModel(name + ": is not a file of packed weights");
   }
   if (header.version != kVersion) {
     return Status::CorruptModel(name + ": is of version " + std::to_string(header.version) + ", expected " +

@@ -338,7 +338,7 @@ Result<TensorView> TensorStore::Get(std::string_view name, std::span<const int64
   if (reinterpret_cast<uintptr_t>(data) % DTypeBytes(*dtype) != 0) {
     return Status::CorruptModel(where + " begins at byte " + std::to_string(file.header.data_offset + entry.begin) +
                                 " of the file, expected a multiple of " + std::to_string(DTypeBytes(*dtype)) +
-                                "; write the file anew with a current safetensors library");
+                                "; write the file again with a current safetensors library");
   }
   return TensorView{*dtype, entry.shape, data};
 }

@@ -79,7 +79,7 @@ PackedCache::PackedCache(const Checkpoint& checkpoint, Arithmetic arithmetic, Th
   if (checkpoint.talker().totals.parameters + checkpoint.predictor().totals.parameters < least_parameters) return;
   Result<std::string> folder = CacheFolder();
   if (!folder.ok()) {
-    LogInfo("no packed weights are kept: " + folder.status().message());
+    LogInfo("packed weights are not cached: " + folder.status().message());
     return;
   }
   folder_ = *std::move(folder);
@@ -92,7 +92,7 @@ void PackedCache::Open() {
   const auto start = LogClock::now();
   Result<PackedFile> file = PackedFile::Open(path_, key_);
   if (!file.ok()) {
-    if (file.status().code() != StatusCode::kNotFound) LogInfo("weights are packed anew: " + file.status().message());
+    if (file.status().code() != StatusCode::kNotFound) LogInfo("packing the weights again: " + file.status().message());
     return;
   }
   const std::vector<PackedFile::Blob>& blobs = file->blobs();
@@ -105,7 +105,7 @@ void PackedCache::Open() {
       if (!PackedFile::IsIntact(blobs[static_cast<size_t>(i)])) intact = false;
     }
   });
-  if (!intact || !file->Check().ok()) return LogInfo("weights are packed anew: " + path_ + ": is damaged");
+  if (!intact || !file->Check().ok()) return LogInfo("packing the weights again: " + path_ + ": is damaged");
   NoteUse(path_);
   file_ = *std::move(file);
   for (const PackedFile::Blob& blob : file_->blobs()) found_.emplace(blob.name, blob.bytes);
@@ -162,7 +162,7 @@ void PackedCache::Write() {
     return WritePackedFile(path_, key_, blobs);
   };
   if (const Status status = write(); !status.ok()) {
-    return LogInfo("no packed weights are kept: " + status.message());
+    return LogInfo("packed weights are not cached: " + status.message());
   }
   TrimCache(folder_, path_);
   LogInfo("packed weights were written to " + path_ + ", " + Megabytes(bytes) + " in " + ElapsedText(start));
@@ -170,8 +170,7 @@ void PackedCache::Write() {
 
 Status PackedCache::Check() const {
   if (!file_.has_value() || file_->Check().ok()) return Status::Ok();
-  return Status::Unreadable(path_ +
-                            ": was changed while it was read. Start again: the packed weights in it are made anew.");
+  return Status::Unreadable(path_ + ": was changed while it was read. Start again: the weights will be packed again.");
 }
 
 }  // namespace qtts::cpu

@@ -199,7 +199,7 @@ Status PromptBuilder::PlanLanguage(const Request& request, const std::string& sp
   const auto found = languages.find(dialect->second);
   if (found == languages.end()) {
     return Status::CorruptModel("config.json gives speaker \"" + speaker + "\" the dialect \"" + dialect->second +
-                                "\", which codec_language_id has not");
+                                "\", which is not in codec_language_id");
   }
   plan->language_id = found->second;
   return Status::Ok();

@@ -267,7 +267,7 @@ class Parser {
     joined_ += words[1];
     merge.product = ids_->Find(joined_);
     if (merge.product == PieceTable::kNone) {
-      return Status::CorruptModel(Line(line) + "makes " + Quote(joined_) + ", which is no piece of " +
+      return Status::CorruptModel(Line(line) + "makes " + Quote(joined_) + ", which is not a piece of " +
                                   files_.vocab_name);
     }
     int32_t& rank = vocabulary_.ranks[static_cast<size_t>(merge.product)];
@@ -285,7 +285,8 @@ class Parser {
   Result<int32_t> Part(std::string_view piece, size_t line) const {
     const int32_t id = ids_->Find(piece);
     if (id == PieceTable::kNone) {
-      return Status::CorruptModel(Line(line) + "joins " + Quote(piece) + ", which is no piece of " + files_.vocab_name);
+      return Status::CorruptModel(Line(line) + "joins " + Quote(piece) + ", which is not a piece of " +
+                                  files_.vocab_name);
     }
     if (vocabulary_.ranks[static_cast<size_t>(id)] == Vocabulary::kUnreachable) {
       return Status::Unsupported(Line(line) + "joins " + Quote(piece) +

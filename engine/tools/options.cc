@@ -151,7 +151,7 @@ Status ParseNumber(const Option& option, std::string_view value, std::optional<N
   bool valid = error == std::errc() && end == value.data() + value.size();
   if constexpr (std::is_floating_point_v<Number>) valid = valid && std::isfinite(number);
   if (!valid) {
-    return Status::InvalidArgument(Shown(option) + ": \"" + std::string(value) + "\" is no " +
+    return Status::InvalidArgument(Shown(option) + ": \"" + std::string(value) + "\" is not a " +
                                    (std::is_integral_v<Number> ? "whole number" : "number"));
   }
   *to = number;

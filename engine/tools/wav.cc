@@ -128,7 +128,8 @@ Result<Recording> ReadWav(const std::string& path) {
   const std::string bytes{std::istreambuf_iterator<char>(file), {}};
   if (!file || bytes.empty()) return Status::Unreadable(path + ": cannot be read");
   const Status unsupported = Status::Unsupported(
-      path + ": is no WAV file with samples of 8 to 32 bits or floats; convert it, for example with 'gst-launch-1.0 " +
+      path +
+      ": is not a WAV file with samples of 8 to 32 bits or floats; convert it, for example with 'gst-launch-1.0 " +
       "filesrc location=FILE ! decodebin ! audioconvert ! wavenc ! filesink location=OUT.wav'");
   const std::string_view all = bytes;
   if (all.size() < 12 || all.substr(0, 4) != "RIFF" || all.substr(8, 4) != "WAVE") return unsupported;

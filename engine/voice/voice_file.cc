@@ -40,7 +40,8 @@ Result<std::vector<T>> Values(const SafetensorsHeader& header, std::span<const s
   const TensorEntry& entry = found->second;
   const uint64_t bytes = entry.end - entry.begin;
   if (entry.dtype != dtype || entry.shape.size() != 1 || bytes > kMostElements * sizeof(T)) {
-    return NoVoice(path, "its tensor \"" + name + "\" is no short list of " + std::string(dtype));
+    return NoVoice(path, "its tensor \"" + name + "\" is not a list of at most " + std::to_string(kMostElements) +
+                             " values of type " + std::string(dtype));
   }
   std::vector<T> values(bytes / sizeof(T));
   if (bytes > 0) std::memcpy(values.data(), file.data() + header.data_offset + entry.begin, bytes);
@@ -75,7 +76,7 @@ Result<ClonedVoice> ParseVoice(std::span<const std::byte> file, const std::strin
     const auto found = header.metadata.find(key);
     return found == header.metadata.end() ? std::string() : found->second;
   };
-  if (metadata("format") != kFormat) return NoVoice(path, "is no voice file");
+  if (metadata("format") != kFormat) return NoVoice(path, "is not a voice file");
   ClonedVoice voice;
   voice.model = metadata("model");
   voice.reference_text = metadata("reference_text");

@@ -492,8 +492,8 @@ TEST_F(VoiceTest, EveryRecordingGivesWhatIsDocumented) {
       {"reference-audio=" + path("letter.txt"),
        "Give a file with speech that an installed GStreamer plugin can decode."},
       {"reference-audio=" + path("none.wav"), "no such file"},
-      {"reference-audio=" + folder.path(), "is no regular file"},
-      {"reference-audio=https://localhost/me.wav", "is no local file. Download it and give its path."},
+      {"reference-audio=" + folder.path(), "is not a regular file"},
+      {"reference-audio=https://localhost/me.wav", "is not a local file. Download it and give its path."},
       {text_of_it, "reference-text is set without reference-audio, the recording that says it. Set both or none."},
       {"voice-file=" + path("other.safetensors"), "make it again from its recording with this one"},
   };

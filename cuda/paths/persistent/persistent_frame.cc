@@ -50,7 +50,7 @@ Status CheckModel(const Network& network) {
     }
   }
   if (network.has_projection() != (t.hidden_size != kPersistentHidden)) {
-    return Unsupported("hidden states need a projection that is not there, or have one that they do not need");
+    return Unsupported("the projection of the hidden states does not match the widths");
   }
   return Status::Ok();
 }

@@ -93,7 +93,7 @@ TEST_F(EngineOptionsTest, Int8AndInt4TakeTheCpuAndSaySo) {
     EXPECT_EQ(*chosen, 2);
     EXPECT_FALSE(gpu_asked);
     const std::string name(PrecisionName(precision));
-    EXPECT_EQ(log, "taking the CPU: precision=" + name + " is its arithmetic\n");
+    EXPECT_EQ(log, "using the CPU: precision=" + name + " is CPU arithmetic\n");
 
     const auto engine = Engine::Load(options_);
     ASSERT_TRUE(engine.ok()) << engine.status().message();

@@ -189,7 +189,7 @@ TEST(PackedFileTest, OtherKeysVersionsAndFilesAreRefused) {
   WriteFile(path, file);
   EXPECT_EQ(Read(path).status().message(), path + ": is of version 2, expected 1");
   WriteFile(path, std::string(1000, 'x'));
-  EXPECT_EQ(Read(path).status().message(), path + ": is no file of packed weights");
+  EXPECT_EQ(Read(path).status().message(), path + ": is not a file of packed weights");
   EXPECT_EQ(Read(folder / "none").status().code(), StatusCode::kNotFound);
   EXPECT_EQ(Read(folder.path()).status().code(), StatusCode::kUnreadable);
 }

@@ -166,7 +166,7 @@ TEST_F(PackedCacheTest, WhereNothingCanBeKeptTheModelSpeaks) {
   const std::vector<float> expected = SpeechOf(Load().get());
   const auto speaks = [&](const std::string& why) {
     EXPECT_EQ(SpeechOf(Load().get()), expected);
-    EXPECT_NE(log.find("no packed weights are kept: "), std::string::npos) << log;
+    EXPECT_NE(log.find("packed weights are not cached: "), std::string::npos) << log;
     EXPECT_NE(log.find(why), std::string::npos) << log;
   };
   g_setenv("QTTS_NO_CACHE", "1", TRUE);
@@ -202,7 +202,7 @@ TEST_F(PackedCacheTest, ACopyThatIsTruncatedWhileItIsReadIsOneError) {
   const Status status = cache.Save();
   EXPECT_EQ(status.code(), StatusCode::kUnreadable);
   EXPECT_EQ(status.message(),
-            Files().front() + ": was changed while it was read. Start again: the packed weights in it are made anew.");
+            Files().front() + ": was changed while it was read. Start again: the weights will be packed again.");
 }
 
 TEST_F(PackedCacheTest, ACopyThatIsDeletedOrReplacedInUseIsKept) {

@@ -160,8 +160,8 @@ TEST(ToolTest, WhatACommandDoesNotTakeIsRefused) {
                  {{"decode", kVoice, "--output", "x.wav", "--pattern", "native"}, "decode takes no --pattern"},
                  {{"voice", "show", "x", "--audio", "x.wav"}, "voice show takes no --audio"},
                  {{"codes", kVoice, "--text", "Hello", "there."}, "\"there.\" is one argument too many"},
-                 {{"codes", kVoice, "--seed", "1x"}, "\"1x\" is no whole number"},
-                 {{"codes", kVoice, "--top-p", "nan"}, "\"nan\" is no number"}};
+                 {{"codes", kVoice, "--seed", "1x"}, "\"1x\" is not a whole number"},
+                 {{"codes", kVoice, "--top-p", "nan"}, "\"nan\" is not a number"}};
   for (const auto& [arguments, part] : refused) {
     const Outcome outcome = RunTool(arguments);
     EXPECT_EQ(outcome.exit_status, 2) << part;
