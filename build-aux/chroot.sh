@@ -35,7 +35,7 @@ make_chroot() {
       tail -n 20 "$folder/$release.log" >&2
       return 1
     fi
-    # A mirror may be a snapshot.
+    # The mirror may be a snapshot, whose Release file has expired.
     echo 'Acquire::Check-Valid-Until "false";' >"$chroot_root/etc/apt/apt.conf.d/99qttssrc"
     cp /etc/resolv.conf "$chroot_root/etc/resolv.conf"
     [ -z "$archive" ] || tar --create --file="$archive" --directory="$chroot_root" --numeric-owner .
@@ -63,14 +63,14 @@ leave_chroot() {
   [ -n "$chroot_root" ] || return 0
   local mount tries
   for mount in dev/shm dev/pts dev proc sys; do
-    # What ended a moment ago may still hold /dev/null.
+    # A process that has just ended may still hold /dev/null.
     for ((tries = 0; tries < 50; tries++)); do
       ! mountpoint -q "$chroot_root/$mount" || umount "$chroot_root/$mount" 2>/dev/null || { sleep 0.1 && continue; }
       break
     done
     if mountpoint -q "$chroot_root/$mount"; then umount "$chroot_root/$mount"; fi
   done
-  # Never through a mount: what is below would be the host's.
+  # Never delete through a mount: the files below would be the host's.
   rm -rf --one-file-system -- "$chroot_root"
   chroot_root=
 }

@@ -3,29 +3,29 @@
 # Sourced by the scripts that set themselves up on a fresh Debian 12 or 13: package lists and two functions.
 . "$(dirname "${BASH_SOURCE[0]:-$0}")/progress.sh"
 
-# What building and running the element needs. dpkg-dev: with it Meson knows Debian's folder for libraries, and installs
-# where GStreamer looks. SentencePiece's package does not bring what it needs: its sentencepiece.pc of Debian 13 requires
-# protobuf-lite (libprotobuf-dev), its header of Debian 14 includes Abseil's (libabsl-dev).
+# Packages to build and run the element. dpkg-dev: with it Meson uses Debian's library folder, and installs into the
+# folder where GStreamer looks. SentencePiece's package lacks dependencies: its sentencepiece.pc in Debian 13 requires
+# protobuf-lite (libprotobuf-dev), its header in Debian 14 includes Abseil's (libabsl-dev).
 # shellcheck disable=SC2034
 build_packages=(g++ dpkg-dev meson ninja-build pkgconf
   libglib2.0-dev libgstreamer1.0-dev libgstreamer-plugins-base1.0-dev
   libicu-dev libsentencepiece-dev libprotobuf-dev libabsl-dev nlohmann-json3-dev libhwy-dev libsoxr-dev zlib1g-dev
   gstreamer1.0-tools gstreamer1.0-plugins-base gstreamer1.0-plugins-good)
-# What the tests need besides.
+# Additional packages of the tests.
 # shellcheck disable=SC2034
 test_packages=(libgtest-dev libgmock-dev
   gstreamer1.0-plugins-bad gstreamer1.0-libav gstreamer1.0-alsa swh-plugins
   ffmpeg pocketsphinx pocketsphinx-en-us pulseaudio pulseaudio-utils
   libgstrtspserver-1.0-dev python3-gi gir1.2-gstreamer-1.0)
-# What the example programs need besides.
+# Additional packages of the example programs.
 # shellcheck disable=SC2034
 example_packages=(libgstreamer-plugins-bad1.0-dev gstreamer1.0-plugins-bad gstreamer1.0-nice libsoup-3.0-dev
   libgstrtspserver-1.0-dev gstreamer1.0-alsa ffmpeg)
-# What the nightly tests need besides.
+# Additional packages of the nightly tests.
 # shellcheck disable=SC2034
 nightly_packages=(chromium python3-websocket tshark valgrind
   build-essential debhelper help2man lintian autopkgtest)
-# What CI needs besides; the versions of clang are those of Debian 12.
+# Additional packages of CI. The clang versions are those of Debian 12.
 # shellcheck disable=SC2034
 ci_packages=(clang-14 clang-format-14 clang-tidy-14 libclang-rt-14-dev shellcheck git)
 
@@ -58,7 +58,7 @@ install_packages() {
   if [ -z "$interrupted" ]; then
     # Fails where a package is unknown or does not fit; apt-get then says so once more below. Changes nothing.
     plan=$(LC_ALL=C apt-get install --assume-no --no-install-recommends -o Debug::NoLocking=1 "${missing[@]}" 2>/dev/null) || true
-    # A mirror that is not reached does no harm where the packages are there already.
+    # An unreachable mirror does no harm if the packages are there already.
     if [ "$status" -eq 0 ] || ! offline "$plan"; then
       echo "installing$(plan_in_words "$plan"): ${missing[*]}" >&2
       status=0

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
 # shellcheck shell=bash
-# Sourced by debian.sh: runs a command that takes its time, and says how it goes.
+# Sourced by debian.sh: runs a long command and shows its progress.
 #
 # QTTS_PROGRESS_SECONDS=N: how often progress is told where standard error is no terminal; 15, if unset.
 

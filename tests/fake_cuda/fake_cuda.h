@@ -8,10 +8,9 @@
 #include <string>
 #include <vector>
 
-// A CUDA runtime without a device, linked in place of NVIDIA's to test the host code of the GPU backend: memory is the
-// host's, what is enqueued is done at once, kernels and graphs do nothing. It tells what was called, notices misuse,
-// and fails where a test wants it to. One for the process. Not thread-safe, but for the current device, which is a
-// thread's.
+// A CUDA runtime without a device, linked instead of NVIDIA's to test the host code of the GPU backend. Memory is host
+// memory, enqueued work runs at once, and kernels and graphs do nothing. It records calls, detects misuse, and fails on
+// request. One per process. Not thread-safe, except the current device, which is per thread.
 namespace qtts::fake_cuda {
 
 struct Device {
@@ -21,29 +20,28 @@ struct Device {
   int processors = 132;
   size_t shared_per_block = 227 << 10;
   size_t memory = size_t{16} << 30;
-  bool has_code = true;  // whether kernels were compiled for it
+  bool has_code = true;  // true if kernels were compiled for it
 };
 
-// Begins anew: with these devices, without faults, calls and misuse.
+// Resets the state: these devices, no faults, calls or misuse.
 void Reset(std::vector<Device> devices = {Device()});
-// What cudaDriverGetVersion() says; 0: there is no driver. One older than the runtime has no devices.
+// Result of cudaDriverGetVersion(); 0: no driver. A driver older than the runtime has no devices.
 void SetDriver(int version);
 
-// Lets the n-th of the calls that follow, 1 being the next, do nothing but return `error`; with `for_ever` all after it
-// too. Calls that free something, or tell versions or errors, are not counted.
+// Makes the n-th following call (1 = the next) do nothing but return `error`; with `for_ever`, all later calls too.
+// Calls that free something or return versions or errors are not counted.
 void FailCall(size_t n, cudaError_t error, bool for_ever);
-// Whether that call has come.
+// True if that call was made.
 bool failed();
 
-// Leaves `bytes` of a device's memory to be had.
+// Limits the free memory of a device to `bytes`.
 void LeaveMemory(int device, size_t bytes);
 
-// What FailCall() can choose from: the calls so far by name, launches by the kernel's.
+// The calls so far by name; launches by the kernel's name.
 const std::vector<std::string>& calls();
-// What should not have been done: memory freed twice or used beyond its end, a stream of another device, one that is
-// left recording.
+// Misuse so far: memory freed twice or used beyond its end, a stream of another device, a stream left capturing.
 const std::vector<std::string>& misuse();
-// Pieces of memory, streams, events and graphs that have not been freed.
+// Number of memory blocks, streams, events and graphs that are not freed.
 size_t alive();
 
 }  // namespace qtts::fake_cuda

@@ -20,8 +20,8 @@
 #include "qtts/status.h"
 #include "text/tokenizer.h"
 
-// What the official package made of a random checkpoint (README.md), and the engine's parts set up
-// for the same request.
+// The official package's results for a random checkpoint (README.md), and the engine's parts set up for the same
+// request.
 namespace qtts::golden {
 
 struct GoldenTensor {
@@ -41,7 +41,7 @@ struct GoldenCase {  // NOLINT(bugprone-exception-escape)
 
   const nlohmann::json& request() const { return document["request"]; }
   bool is_speech() const { return request()["mode"] != "codec"; }
-  // The ids of codebook 0 that the package chose, the last of which made no frame.
+  // Ids of codebook 0 that the package sampled. The last one made no frame.
   std::vector<int32_t> ids() const { return document["ids"].get<std::vector<int32_t>>(); }
   int64_t frames() const { return static_cast<int64_t>(document["codes"].size()); }
   std::vector<int32_t> codes() const;  // [frames][groups]

@@ -17,10 +17,10 @@
 #include "golden/generator/random_checkpoint.h"
 #include "prompt/prompt.h"
 
-// What the tests of the GPU backend share.
+// Common code of the tests of the GPU backend.
 namespace qtts::testing {
 
-// Why nothing can be tested here; empty where it can.
+// The reason why nothing can be tested here; empty if tests can run.
 inline std::string NoDevice() {
   int count = 0;
   const cudaError_t error = cudaGetDeviceCount(&count);

@@ -14,12 +14,12 @@
 
 #include "fake_engine/fake_engine.h"
 
-// What all tests of the element share. GStreamer is started, the element registered and warnings made
-// fatal before the first test.
+// Common code of all tests of the element. Before the first test it starts GStreamer, registers the element and makes
+// warnings fatal.
 
 namespace qtts::testing {
 
-// No test waits longer than this for anything; it is for broken code alone.
+// Maximum wait of a test. Only broken code reaches it.
 constexpr GstClockTime kPatience = 60 * GST_SECOND;
 
 struct Unref {
@@ -36,7 +36,7 @@ using Owned = std::unique_ptr<T, Unref>;
 // Polls until `condition` holds; false after kPatience.
 bool WaitFor(const std::function<bool()>& condition);
 
-// What is alive now lives for good, and is no leak: after other libraries have set themselves up.
+// Marks all current objects as permanent, not leaked. Call it after other libraries have set themselves up.
 void KeepLiveObjects();
 
 // Resets the fake engine before each test and checks after it that no engine, no stream and no
@@ -47,7 +47,7 @@ class GstTest : public ::testing::Test {
   void TearDown() override;
 };
 
-// What passed a pad, in order.
+// Everything that passed a pad, in order.
 class Recorder {
  public:
   struct Item {
@@ -78,7 +78,7 @@ class Recorder {
   // The characters of all frames as UTF-8.
   std::string text() const;
   void Clear();
-  // Clears itself with each flush: until that ends, a buffer may still come.
+  // Cleared by each flush. Until the flush ends, a buffer may still come.
   void ClearWhenFlushed() { clear_when_flushed_ = true; }
 
  private:
@@ -116,7 +116,7 @@ class Pipeline {
   Owned<GstMessage> Wait(int types);
   // All messages of these types that are there; others are dropped.
   std::vector<Owned<GstMessage>> Pending(int types);
-  // Plays to the end. Whether that was an end-of-stream, not an error.
+  // Plays to the end. True if that was an end-of-stream, not an error.
   bool PlayToEnd();
 
  private:
@@ -158,7 +158,7 @@ Problem ParseProblem(GstMessage* message);
 std::string GetString(GstElement* element, const char* property);
 std::vector<std::string> GetStrings(GstElement* element, const char* property);
 guint64 GetStat(GstElement* element, const char* field);
-// Whether a push into the sink pad waits for room in the queue.
+// True if a push into the sink pad waits for space in the queue.
 bool UpstreamWaits(GstElement* element);
 
 }  // namespace qtts::testing

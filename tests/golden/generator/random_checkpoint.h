@@ -16,8 +16,8 @@
 // the official Python package. The same spec gives the same bytes on every machine: random integers
 // (Philox), IEEE multiplications and additions, no library function that may round differently.
 //
-// Names and shapes are written from spec 1.5 and 1.6 on their own, not from the engine's reader, so
-// that each checks the other.
+// Names and shapes are written from spec 1.5 and 1.6, independently of the engine's reader, so that each checks the
+// other.
 namespace qtts::golden {
 
 // The sizes of one transformer; the meaning is that of the config.json keys.

@@ -7,7 +7,7 @@
 
 namespace qtts::golden {
 
-// What the released vocabulary has beyond its merges, in the order of the ids.
+// Added tokens of the released vocabulary, in the order of their ids.
 inline std::vector<std::string> ReleasedAddedTokens() {
   return {"<|endoftext|>",
           "<|im_start|>",

@@ -13,17 +13,16 @@
 #include "qtts/status.h"
 #include "qtts/voice.h"
 
-// qtts::Engine and qtts::Stream for tests of the element: linked in the place of the real engine, no
-// model, no arithmetic to speak of. Each character of a text is one frame, whose first samples say which
-// character it was; what goes wrong, and how long it takes, is told by a script.
+// qtts::Engine and qtts::Stream for tests of the element, linked instead of the real engine. There is no model. Each
+// character of a text is one frame, whose first samples identify the character. A script sets errors and delays.
 //
-// It is deliberately awkward where the interface allows it: callbacks come with the stream's lock
-// held, so that an element which calls a stream under a lock of its own deadlocks at once.
+// It is deliberately awkward within the limits of the interface: callbacks come with the stream's lock held, so an
+// element that calls a stream under its own lock deadlocks at once.
 
 namespace qtts::fake {
 
 struct Script {
-  ModelInfo info;  // what Inspect() and Engine::info() tell, but for the path
+  ModelInfo info;  // result of Inspect() and Engine::info(), except the path
 
   Status inspect;  // answer of Inspect()
   Status load;     // answer of Acquire()
@@ -55,7 +54,7 @@ void Reset(const Script& script = DefaultScript());
 // Changes the script from now on.
 void SetScript(const Script& script);
 
-// At most `frames` more frames are made, by all streams together; negative: any number.
+// Limits further frames to `frames`, over all streams; negative: no limit.
 void AllowFrames(int64_t frames);
 
 // While held, loads go on.
@@ -86,7 +85,7 @@ std::vector<Request> Requests();
 Recording LastRecording();
 CloneOptions LastCloneOptions();
 
-// What the samples of a frame say about it.
+// Label encoded in the samples of a frame.
 struct Label {
   char32_t character = 0;
   int64_t utterance = 0;  // 0, 1, … since Reset()

@@ -7,8 +7,8 @@
 
 #include "checkpoint/weights.h"
 
-// The model once more, whole sequences at a time in double precision, written down from the spec
-// without regard to speed: what the backend is compared with. Shares no code with it.
+// A second implementation of the model, from the spec: whole sequences at once, in double precision, not optimised. The
+// reference of the backend's tests. Shares no code with it.
 namespace qtts::naive {
 
 using Vector = std::vector<double>;

@@ -8,8 +8,8 @@
 #include "checkpoint/voice_encoder.h"
 #include "naive.h"
 
-// The encoders that clone voices once more, as in naive.h: whole recordings in double precision,
-// every sum written out.
+// A second implementation of the encoders that clone voices, as in naive.h: whole recordings in double precision, every
+// sum written out.
 namespace qtts::naive {
 
 // Spec 9.1: log-mel spectrogram, [frames][bins], with the discrete Fourier transform by its definition. The window

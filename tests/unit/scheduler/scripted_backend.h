@@ -16,7 +16,7 @@
 
 namespace qtts {
 
-// What a ScriptedBackend does and what it was asked: shared with the test, which outlives it.
+// Script and record of a ScriptedBackend. Shared with the test, which outlives it.
 struct BackendScript {
   // Set before use.
   int max_outstanding = 1;
@@ -61,8 +61,7 @@ struct BackendScript {
   }
 };
 
-// A backend whose utterances are told apart by their seed. Frame n of seed s has the code n and the
-// one sample s + n / 1000.
+// A backend that identifies utterances by their seed. Frame n of seed s has the code n and the one sample s + n / 1000.
 class ScriptedBackend : public Backend {
  public:
   explicit ScriptedBackend(BackendScript* script) : script_(script) {}
@@ -149,7 +148,7 @@ class ScriptedBackend : public Backend {
     FrameResult result;
     result.slot = id;
     const auto found = slots_.find(id);
-    if (found == slots_.end()) return result;  // closed meanwhile: means nothing
+    if (found == slots_.end()) return result;  // closed meanwhile: ignored
     Slot& slot = found->second;
     const auto frames = script_->frames_by_seed.find(slot.seed);
     if (slot.made >= (frames == script_->frames_by_seed.end() ? 5 : frames->second)) {
