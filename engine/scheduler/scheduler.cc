@@ -39,8 +39,8 @@ struct Scheduler::Running {
 
   std::shared_ptr<StreamState> stream;
   std::optional<Prompt> prompt;  // from when it is ready until a slot is free
-  std::optional<Clock::time_point> end_of_patience;
-  bool waits = false;  // no slot was free
+  std::optional<Clock::time_point> slot_deadline;
+  bool waits_for_slot = false;  // no slot was free
   SlotId slot = 0;
   bool open = false;
   bool begun = false;      // a piece of the prompt was run
@@ -63,7 +63,7 @@ struct Scheduler::Running {
 };
 
 struct Scheduler::Submission {
-  std::vector<std::shared_ptr<Running>> takers;  // streams in the order of the steps
+  std::vector<std::shared_ptr<Running>> streams;  // streams in the order of the steps
   LogClock::time_point start = LogClock::now();
 };
 
@@ -148,10 +148,10 @@ void Scheduler::RunUntilStopped() {
   for (;;) {
     {
       const MutexLock lock(mutex_);
-      if (!progress) AwaitCall();
+      if (!progress) WaitForChange();
       called_ = expected_ = false;
       if (stopping_) break;
-      TakeAdded();
+      AdoptAdded();
     }
     DropEnded();
     const bool opened = OpenSlots();
@@ -169,7 +169,7 @@ void Scheduler::RunUntilStopped() {
   }
   while (!outstanding_.empty()) CollectStep();
   const MutexLock lock(mutex_);
-  TakeAdded();
+  AdoptAdded();
   for (auto& running : running_) {
     running->stream->End(EndReason::kCancelled, Status::Ok());
     CloseSlot(running.get());
@@ -177,17 +177,17 @@ void Scheduler::RunUntilStopped() {
 }
 
 // A stream is in exactly one of added_ and running_.
-void Scheduler::TakeAdded() {
+void Scheduler::AdoptAdded() {
   for (; !added_.empty(); added_.pop_front()) running_.push_back(std::make_shared<Running>(added_.front()));
 }
 
-void Scheduler::AwaitCall() {
+void Scheduler::WaitForChange() {
   constexpr std::chrono::milliseconds kPatience{1};
   for (;;) {
     while (!called_ && !expected_) {
-      if (!end_of_patience_) {
+      if (!next_deadline_) {
         changed_.Wait(mutex_);
-      } else if (!changed_.WaitUntil(mutex_, *end_of_patience_) && !called_ && !expected_) {
+      } else if (!changed_.WaitUntil(mutex_, *next_deadline_) && !called_ && !expected_) {
         return;
       }
     }
@@ -222,7 +222,7 @@ void Scheduler::CloseSlot(Running* running) {
 bool Scheduler::OpenSlots() {
   bool changed = false;
   int waiting = 0;
-  end_of_patience_.reset();
+  next_deadline_.reset();
   for (auto& running : running_) {
     if (running->open || running->stream->ended()) continue;
     if (!device_status_.ok()) {
@@ -233,7 +233,7 @@ bool Scheduler::OpenSlots() {
     if (!running->prompt) running->prompt = running->stream->TakePrompt();
     if (!running->prompt) continue;
     if (free_slots_ == 0) {
-      AwaitSlot(running.get());
+      WaitForSlot(running.get());
       if (running->stream->ended()) {
         changed = true;
       } else {
@@ -277,13 +277,13 @@ bool Scheduler::Open(const std::shared_ptr<Running>& running) {
 }
 
 // Lets a stream wait for a slot, or ends it with kBusy if it has waited for max_wait.
-void Scheduler::AwaitSlot(Running* running) {
+void Scheduler::WaitForSlot(Running* running) {
   constexpr std::chrono::nanoseconds kForever = std::chrono::hours(24 * 365);
   const std::chrono::nanoseconds patience = running->stream->request().max_wait;
   const auto now = Clock::now();
-  if (!std::exchange(running->waits, true) && patience < kForever) running->end_of_patience = now + patience;
-  if (!running->end_of_patience) return;
-  if (now >= *running->end_of_patience) {
+  if (!std::exchange(running->waits_for_slot, true) && patience < kForever) running->slot_deadline = now + patience;
+  if (!running->slot_deadline) return;
+  if (now >= *running->slot_deadline) {
     std::string message = "all " + std::to_string(slots_) + " utterances that the engine speaks at once are taken";
     if (patience.count() > 0) {
       message += ", and none ended within the " +
@@ -291,13 +291,13 @@ void Scheduler::AwaitSlot(Running* running) {
                  " ms that this one would wait";
     }
     running->End(EndReason::kBusy, Status::Busy(message + ": speak fewer at once, or raise max-wait"), 0);
-  } else if (!end_of_patience_ || *running->end_of_patience < *end_of_patience_) {
-    end_of_patience_ = running->end_of_patience;
+  } else if (!next_deadline_ || *running->slot_deadline < *next_deadline_) {
+    next_deadline_ = running->slot_deadline;
   }
 }
 
 // True if a speaking stream has few unread frames and could take part in a step.
-bool Scheduler::SomebodyRunsShort() const {
+bool Scheduler::AnyReaderRunsShort() const {
   constexpr size_t kFew = 3;
   return std::any_of(running_.begin(), running_.end(), [](const std::shared_ptr<Running>& running) {
     int32_t text_id = 0;
@@ -311,7 +311,7 @@ bool Scheduler::SomebodyRunsShort() const {
 bool Scheduler::RunPrompts() {
   // Prompts that need more than one piece are held back for up to kMostHeld steps while a speaking stream runs short.
   constexpr int kMostHeld = 3;
-  const bool hold = !prompts_.empty() && held_ < kMostHeld && SomebodyRunsShort();
+  const bool hold = !prompts_.empty() && held_ < kMostHeld && AnyReaderRunsShort();
   held_ = hold ? held_ + 1 : 0;
   bool ran = false;
   double work = 0;
@@ -363,7 +363,7 @@ bool Scheduler::SubmitStep() {
     if (!running->stream->NextStep(running->submitted, in_flight, &step.text_id)) continue;
     ++running->submitted;
     steps.push_back(step);
-    submission.takers.push_back(running);
+    submission.streams.push_back(running);
   }
   if (steps.empty()) return false;
   if (Status status = backend_->Submit(steps); !status.ok()) {
@@ -383,13 +383,14 @@ void Scheduler::CollectStep() {
     return;
   }
   if (LogEnabled(LogLevel::kTrace)) {
-    Log(LogLevel::kTrace, "a frame of " + std::to_string(submission.takers.size()) + " streams, " +
+    Log(LogLevel::kTrace, "a frame of " + std::to_string(submission.streams.size()) + " streams, " +
                               ElapsedText(submission.start) + " after it was asked for");
   }
-  for (size_t i = 0; i < submission.takers.size(); ++i) Take(*submission.takers[i], std::move((*results)[i]));
+  for (size_t i = 0; i < submission.streams.size(); ++i)
+    DeliverResult(*submission.streams[i], std::move((*results)[i]));
 }
 
-void Scheduler::Take(Running& running, FrameResult result) {
+void Scheduler::DeliverResult(Running& running, FrameResult result) {
   const int64_t index = running.delivered++;
   if (result.end == EndReason::kNone) {
     running.stream->Deliver({index, std::move(result.codes), std::move(result.pcm)});

@@ -52,17 +52,17 @@ class Scheduler {
   explicit Scheduler(std::unique_ptr<Backend> backend);
   void Run();
   void RunUntilStopped();
-  void AwaitCall() QTTS_REQUIRES(mutex_);
+  void WaitForChange() QTTS_REQUIRES(mutex_);
   bool OpenSlots();
   bool Open(const std::shared_ptr<Running>& running);
-  void AwaitSlot(Running* running);
+  void WaitForSlot(Running* running);
   void CloseSlot(Running* running);
   bool RunPrompts();
-  bool SomebodyRunsShort() const;
+  bool AnyReaderRunsShort() const;
   bool SubmitStep();
   void CollectStep();
-  void Take(Running& running, FrameResult result);
-  void TakeAdded() QTTS_REQUIRES(mutex_);
+  void DeliverResult(Running& running, FrameResult result);
+  void AdoptAdded() QTTS_REQUIRES(mutex_);
   void DropEnded();
   void FailAll(const Status& status);
   void FailAdded(const Status& status);
@@ -79,7 +79,7 @@ class Scheduler {
   std::deque<std::shared_ptr<StreamState>> added_ QTTS_GUARDED_BY(mutex_);
   bool expected_ QTTS_GUARDED_BY(mutex_) = false;
   // Written with `mutex_` held. Atomic: they are also read without it.
-  std::atomic<bool> called_ = false;    // something changed; AwaitCall() polls it
+  std::atomic<bool> called_ = false;    // something changed; WaitForChange() polls it
   std::atomic<bool> stopping_ = false;  // checked between a piece of a prompt and a step
 
   // Used by the scheduler thread only.
@@ -87,7 +87,7 @@ class Scheduler {
   std::deque<std::shared_ptr<Running>>
       prompts_;   // streams with a prompt in progress; the first one gets the next piece
   int held_ = 0;  // consecutive steps for which long prompts were held back
-  std::optional<Clock::time_point> end_of_patience_;  // earliest deadline of the streams that wait for a slot
+  std::optional<Clock::time_point> next_deadline_;  // earliest deadline of the streams that wait for a slot
   std::deque<Submission> outstanding_;
   Status device_status_;  // not ok once the device is lost
   std::thread thread_;
