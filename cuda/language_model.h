@@ -46,8 +46,8 @@ struct CudaOptions {
 // state of the utterances lies on the device, by slot; the host only enqueues. Puts together the network, the
 // utterances and the paths, and chooses the path of a frame.
 //
-// Everything runs on one stream. What a slot gives depends on its own prompt, settings and seed only, bit
-// for bit. Not thread-safe.
+// Everything runs on one stream. The output of a slot depends only on its own prompt, settings and seed, bit for bit.
+// Not thread-safe.
 class LanguageModel {
  public:
   // Loads the weights; waits for that. kUnsupported for structures that the kernels do not cover.

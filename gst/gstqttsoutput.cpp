@@ -243,7 +243,7 @@ bool Output::FollowClock(GstClockTime* lag) {
   const Pacing& pacing = settings_.pacing;
   const GstClockTime now = running_time.value_or(0);
   const GstClockTime time = timeline_.time();
-  // Silence that flows up to here leaves no pause to move in, but for one that nobody filled in time.
+  // Continuous silence up to here leaves no pause in which to move, except a pause that was not filled in time.
   GstClockTime tolerance = 0;
   if (in_utterance_) {
     tolerance = kLateTolerance;

@@ -53,9 +53,9 @@ GType EnumType<qtts::Precision>() {
 template <>
 GType EnumType<qtts::PromptLayout>() {
   static const GEnumValue values[] = {
-      {static_cast<int>(qtts::PromptLayout::kDefault), "The usual layout of the kind of model", "auto"},
+      {static_cast<int>(qtts::PromptLayout::kDefault), "The default layout of the model type", "auto"},
       {static_cast<int>(qtts::PromptLayout::kStreaming), "Text is fed to the model while it speaks", "streaming"},
-      {static_cast<int>(qtts::PromptLayout::kNonStreaming), "The whole text lies in the prompt", "non-streaming"},
+      {static_cast<int>(qtts::PromptLayout::kNonStreaming), "The whole text is in the prompt", "non-streaming"},
       {0, nullptr, nullptr},
   };
   static const GType type = g_enum_register_static("GstQttsSrcLayout", values);
@@ -68,9 +68,10 @@ GType EnumType<Segmentation>() {
       {static_cast<int>(Segmentation::kAuto), "By sentence from files and pipes (segments in bytes), else none",
        "auto"},
       {static_cast<int>(Segmentation::kNone), "Each buffer is an utterance", "none"},
-      {static_cast<int>(Segmentation::kSentence), "Each sentence is an utterance, however buffers cut it", "sentence"},
-      {static_cast<int>(Segmentation::kStream), "Buffers make one utterance grow while it is spoken, until it is ended",
-       "stream"},
+      {static_cast<int>(Segmentation::kSentence), "Each sentence is an utterance, independent of the buffers",
+       "sentence"},
+      {static_cast<int>(Segmentation::kStream),
+       "Each buffer extends one utterance while it is spoken, until it is ended", "stream"},
       {0, nullptr, nullptr},
   };
   static const GType type = g_enum_register_static("GstQttsSrcSegmentation", values);
@@ -93,7 +94,7 @@ GType EnumType<IdleMode>() {
 template <>
 GType EnumType<TextTiming>() {
   static const GEnumValue values[] = {
-      {static_cast<int>(TextTiming::kIgnore), "Timestamps of text mean nothing", "ignore"},
+      {static_cast<int>(TextTiming::kIgnore), "Timestamps of text are ignored", "ignore"},
       {static_cast<int>(TextTiming::kStart), "Each text starts at its time, or when the text before it has ended",
        "start"},
       {static_cast<int>(TextTiming::kShift), "Like start; a text that starts late delays all that follow as much",
@@ -266,12 +267,12 @@ Property Elsewhere(const gchar* name, Change change, GParamSpec* (*new_spec)(GPa
 std::vector<Property> EngineProperties() {
   return {
       Row("model-path", "Model Path", kReady, kEngine, &EngineOptions::model_path,
-          "Folder of a Qwen3-TTS-12Hz checkpoint as published. Unset: the folder that the "
-          "environment variable QTTS_VOICE_PATH names, else the voice that comes with the element"),
+          "Folder of a published Qwen3-TTS-12Hz checkpoint. Unset: the folder in the environment "
+          "variable QTTS_VOICE_PATH, else the voice bundled with the element"),
       Row("device", "Device", kReady, kEngine, &EngineOptions::device, "Where the model runs"),
       Row("precision", "Precision", kReady, kEngine, &EngineOptions::precision, "Arithmetic of the model"),
       Row("cuda-device-id", "CUDA Device ID", kReady, kEngine, &EngineOptions::gpu, {-1, G_MAXINT},
-          "Number of the GPU, as CUDA counts them (-1 = the first that can hold the model)"),
+          "GPU index in CUDA's order (-1 = the first that can hold the model)"),
   };
 }
 
@@ -283,23 +284,23 @@ std::vector<Property> TextProperties() {
           "one more utterance",
           Effect::kSpeak),
       Row("segmentation", "Segmentation", kReady, kTextOptions, &TextOptions::segmentation,
-          "How text from the sink pad becomes utterances. What has begun also ends with a gap, the "
-          "event qtts/end-utterance, \"utterance-timeout\" and the end of the stream"),
+          "How text from the sink pad is split into utterances. An utterance also ends with a gap, "
+          "the event qtts/end-utterance, \"utterance-timeout\" and the end of the stream"),
       Row("newline-ends", "Newline Ends", kReady, kTextOptions, &TextOptions::newline_ends,
           "Whether the end of a line ends a sentence (\"segmentation\" sentence; otherwise an empty "
-          "line does) or a growing utterance (stream). Without meaning for none"),
+          "line does) or a growing utterance (stream). No effect for none"),
       Row("utterance-timeout", "Utterance Timeout", kReady, kTextOptions, &TextOptions::timeout, {0, G_MAXUINT64},
           "Time in nanoseconds without text from the sink pad after which a sentence or a growing "
-          "utterance counts as ended, when nothing else is left to speak (18446744073709551615 = "
-          "never). Without meaning for \"segmentation\" none"),
+          "utterance ends, if nothing else is left to speak (18446744073709551615 = never). No "
+          "effect for \"segmentation\" none"),
       Row("max-text-length", "Maximum Text Length", kReady, kTextOptions, &TextOptions::max_chars, {1, G_MAXUINT},
-          "Longest utterance from the sink pad in characters; longer text becomes several, cut "
-          "after a sentence where there is one, else where a line could be broken. \"text\" and "
-          "speak are limited by the model alone"),
+          "Maximum length of an utterance from the sink pad in characters. Longer text is split, "
+          "after a sentence if there is one, otherwise at a possible line break. \"text\" and "
+          "speak are limited only by the model"),
       Row("max-queued-text", "Maximum Queued Text", kPlaying, kTextOptions, &TextOptions::max_queued, {0, G_MAXUINT},
-          "Characters that may wait to be spoken, in at most 64 utterances. Beyond, the sink pad "
-          "blocks, and \"text\" and speak are refused with a warning; one text of any length may "
-          "always wait",
+          "Maximum number of queued characters, in at most 64 utterances. Beyond it, the sink pad "
+          "blocks, and \"text\" and speak are refused with a warning. An empty queue accepts a "
+          "text of any length",
           Effect::kBoundQueue),
   };
 }
@@ -311,10 +312,10 @@ std::vector<Property> UtteranceProperties() {
           "Preset voice, one of \"speakers\", from the next utterance on. Unset: the model's first"),
       Row("language", "Language", kPlaying, kUtterance, &Settings::language,
           "Language of the text, one of \"languages\", its BCP-47 tag, or \"auto\", from the next "
-          "utterance on. Unset: auto, the model goes by the text"),
+          "utterance on. Unset: auto, the text decides"),
       Row("instruct", "Instruct", kPlaying, kUtterance, &Settings::instruct,
-          "How to speak, in plain words, from the next utterance on; for a voice-design model, what "
-          "the voice is like. Unset: nothing in particular"),
+          "Style instruction in plain words, from the next utterance on; for a voice-design model, "
+          "the description of the voice. Unset: no instruction"),
       Row("voice-file", "Voice File", kPlaying, kUtterance, &Settings::voice_file,
           "Cloned voice for a base model, a file that \"qtts-tool voice make\" wrote, from the next "
           "utterance on"),
@@ -323,50 +324,49 @@ std::vector<Property> UtteranceProperties() {
           "file with 1 to 60 s of speech, in any format that GStreamer decodes. The first utterance "
           "with it waits until it is cloned; \"voice-file\" does not"),
       Row("reference-text", "Reference Text", kPlaying, kUtterance, &Settings::reference_text,
-          "All that \"reference-audio\" says: its manner of speaking is cloned, too. Unset: only "
-          "its timbre"),
+          "Exact transcript of \"reference-audio\": its manner of speaking is cloned, too. Unset: "
+          "only its timbre"),
       Row("pad-reference", "Pad Reference", kPlaying, kUtterance, &Settings::pad_reference,
-          "Add half a second of silence to \"reference-audio\", for when speech begins with its "
-          "last sounds. The official package does not"),
+          "Append half a second of silence to \"reference-audio\". Use it if speech begins with "
+          "the recording's last sounds. The official package does not do this"),
       Row("layout", "Prompt Layout", kPlaying, kUtterance, &Settings::layout,
-          "How text is laid out in the model's prompt, from the next utterance on"),
+          "Layout of the text in the model's prompt, from the next utterance on"),
       Row("seed", "Seed", kPlaying, kUtterance, &Settings::seed, {-1, G_MAXINT64},
-          "Seed of the random choices of each utterance: the same text, settings, model, device and "
+          "Random seed of each utterance: the same text, settings, model, device and "
           "seed give the same sound (-1 = a new one for every utterance, see \"stats\")"),
       Row("temperature", "Temperature", kPlaying, kUtterance, &Settings::temperature, {0, 100},
-          "Randomness of the speech: above 0 the model samples, the higher the wilder (-1 = as the "
-          "model says, 0 = always the likeliest)"),
+          "Randomness of the speech: above 0 the model samples; higher is more random (-1 = as the "
+          "model says, 0 = always the most likely code)"),
       Row("top-k", "Top K", kPlaying, kUtterance, &Settings::top_k, {-1, G_MAXINT},
-          "Sample among this many of the likeliest codes (-1 = as the model says, 0 = all)"),
+          "Sample among this many of the most likely codes (-1 = as the model says, 0 = all)"),
       Row("top-p", "Top P", kPlaying, kUtterance, &Settings::top_p, {kAboveZero, 1},
-          "Sample among the likeliest codes that together have this probability, above 0 (-1 = as "
-          "the model says, 1 = all)"),
+          "Sample among the most likely codes that together have this probability, above 0 (-1 = "
+          "as the model says, 1 = all)"),
       Row("repetition-penalty", "Repetition Penalty", kPlaying, kUtterance, &Settings::repetition_penalty, {0.01, 100},
           "Factor from 0.01 on by which codes spoken before become less likely (-1 = as the model "
           "says, 1 = off)"),
       Row("subtalker-temperature", "Subtalker Temperature", kPlaying, kUtterance, &Settings::subtalker_temperature,
           {0, 100},
           "Like \"temperature\", for the fine codes of each frame (-1 = as the model says, 0 = "
-          "always the likeliest)"),
+          "always the most likely code)"),
       Row("subtalker-top-k", "Subtalker Top K", kPlaying, kUtterance, &Settings::subtalker_top_k, {-1, G_MAXINT},
           "Like \"top-k\", for the fine codes of each frame (-1 = as the model says, 0 = all)"),
       Row("subtalker-top-p", "Subtalker Top P", kPlaying, kUtterance, &Settings::subtalker_top_p, {kAboveZero, 1},
           "Like \"top-p\", for the fine codes of each frame (-1 = as the model says, 1 = all)"),
       Row("max-duration", "Maximum Duration", kPlaying, kUtterance, &Settings::max_duration, {0, G_MAXUINT64},
-          "Longest sound of one utterance in nanoseconds, in whole frames of 80 ms and at least "
-          "one; a warning tells when it cuts speech (0 = the model's own limit)"),
+          "Maximum length of one utterance in nanoseconds, in whole frames of 80 ms and at least "
+          "one. A warning is posted if it cuts speech (0 = the model's own limit)"),
       Row("max-wait", "Maximum Wait", kPlaying, kUtterance, &Settings::max_wait, {0, G_MAXUINT64},
-          "Longest time in nanoseconds that an utterance waits for its turn while the model speaks "
-          "as many as it can, those of other elements included, see \"stats\"; then a warning "
-          "tells, and it is finished with the reason busy (0 = it does not wait, "
-          "18446744073709551615 = for ever)"),
+          "Maximum time in nanoseconds that an utterance waits for a free slot of the model, which "
+          "all elements share, see \"stats\". After that it is finished with the reason busy and "
+          "a warning (0 = it does not wait, 18446744073709551615 = for ever)"),
       Row("runaway-guard", "Runaway Guard", kPlaying, kUtterance, &Settings::runaway_guard,
           "End an utterance whose end the model has missed: after 5 s of silence, or when it lasts "
-          "far longer than its text can. Off, the sound is exactly the model's"),
+          "far longer than its text can. Off: the sound is exactly the model's"),
       Row("speak-anything", "Speak Anything", kPlaying, kUtterance, &Settings::speak_anything,
-          "Give texts to the model in which there is nothing to say, no letter, number or currency "
-          "sign, too, from the next utterance on: it mostly babbles for seconds. Off, they are "
-          "finished without sound, for the reason nothing-to-say"),
+          "Also give the model texts without a letter, number or currency sign, from the next "
+          "utterance on: it mostly babbles for seconds. Off: they are finished without sound, for "
+          "the reason nothing-to-say"),
   };
 }
 
@@ -374,28 +374,27 @@ std::vector<Property> UtteranceProperties() {
 std::vector<Property> PacingProperties() {
   return {
       Row("is-live", "Is Live", kReady, kPacing, &Pacing::is_live,
-          "Give out each buffer at its running time by the pipeline's clock, like a microphone, and "
-          "none in PAUSED. Speech after a pause starts at the running time of the moment",
+          "Push each buffer at its running time by the pipeline's clock, like a microphone, and "
+          "none in PAUSED. Speech after a pause starts at the current running time",
           Effect::kGoLive),
       Row("idle-mode", "Idle Mode", kPlaying, kPacing, &Pacing::idle_mode,
-          "What leaves the element when there is no text to speak. With a sink pad, the end of its "
-          "stream alone ends the sound, and eos means wait",
+          "Output while there is no text to speak. With a sink pad, only the end of its stream "
+          "ends the sound, and eos means wait",
           Effect::kIdleMode),
       Row("latency", "Latency", kPlaying, kPacing, &Pacing::latency, {0, G_MAXINT64},
-          "When live: nanoseconds by which a buffer may leave the element after its running time "
-          "without losing its place; it is reported to the pipeline, whose sinks play that much "
-          "later (0 = none)",
+          "When live: nanoseconds by which a buffer may be late without losing its place. It is "
+          "reported to the pipeline, whose sinks play that much later (0 = none)",
           Effect::kTellLatency),
       Row("leading-silence", "Leading Silence", kPlaying, kPacing, &Pacing::leading_silence, {0, G_MAXINT64},
           "Nanoseconds of silence before the first utterance, and before the first one after a "
-          "discontinuity, for receivers that swallow the beginning (0 = none)"),
+          "discontinuity, for receivers that drop the beginning (0 = none)"),
       Row("utterance-gap", "Utterance Gap", kPlaying, kPacing, &Pacing::utterance_gap, {0, G_MAXINT64},
           "Nanoseconds of silence between two utterances (0 = none)"),
       Row("trim-leading-silence", "Trim Leading Silence", kPlaying, kPacing, &Pacing::trim_leading_silence,
-          "Cut the silence with which a voice begins an utterance, at most one second of it; see "
-          "\"stats\" for how much it was. The first buffer of the utterance is shorter then"),
+          "Cut the silence at the beginning of an utterance, at most one second; \"stats\" has the "
+          "total. The first buffer of the utterance is then shorter"),
       Row("text-timing", "Text Timing", kPlaying, kPacing, &Pacing::text_timing,
-          "What timestamps of text from the sink pad mean, with \"segmentation\" auto or none. "
+          "Meaning of timestamps of text from the sink pad, with \"segmentation\" auto or none. "
           "Silence fills the time between"),
   };
 }
@@ -412,7 +411,7 @@ std::vector<Property> ReadOnlyProperties() {
       Elsewhere("languages", kReadOnly,
                 [](GParamFlags flags) {
                   return gst_param_spec_array(
-                      "languages", "Languages", "Languages of the model that can be asked for, known from READY on",
+                      "languages", "Languages", "Languages that the model accepts, known from READY on",
                       g_param_spec_string("language", "Language", "Name of a language", nullptr, flags), flags);
                 }),
       Elsewhere("stats", kReadOnly,
@@ -434,8 +433,7 @@ std::vector<Property> ReadOnlyProperties() {
       Elsewhere("current-text", kReadOnly,
                 [](GParamFlags flags) {
                   return g_param_spec_string("current-text", "Current Text",
-                                             "Text of the utterance that is being spoken. Unset: there is none",
-                                             nullptr, flags);
+                                             "Text of the current utterance. Unset: there is none", nullptr, flags);
                 }),
   };
 }

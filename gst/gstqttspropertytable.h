@@ -29,8 +29,8 @@ enum class Effect {
   kBoundQueue,   // the queue of text has the new bound
 };
 
-// A property of the element. Whatever knows of properties goes through the table of these: the class (types, ranges,
-// defaults), set and get, fields of `speak` and `qtts/set-voice`, presets and, by gst-inspect-1.0, doc/properties.md.
+// A property of the element. All code about properties uses this table: the class (types, ranges, defaults), set and
+// get, fields of `speak` and `qtts/set-voice`, presets and, through gst-inspect-1.0, doc/properties.md.
 //
 // A default is that of the member in which the value is kept (gstqttssettings.h).
 struct Property {

@@ -21,7 +21,7 @@ class Segmenter {
     // True: a line end also ends a sentence. False: only an empty line does, and line ends within a sentence become
     // spaces.
     bool newline_ends = false;
-    // Longest sentence; at least 1. What is longer is cut where a line could be.
+    // Maximum length of a sentence; at least 1. Longer ones are cut at a possible line break.
     size_t max_chars = 4000;
     // BCP-47 tag, for ICU's boundaries and for numbers with a full stop, which are ordinals in German ("am 3.
     // Oktober"); empty: unknown.

@@ -160,7 +160,7 @@ constexpr int kWideRows = kWideTiles * kTileRows;
 constexpr int kWideSumStride = kWideRows + 4;
 constexpr int kTileHalves = kTileRows * kChannelBlock;  // of a weight tile's chunk
 
-// Chunks on their way: as many as let a block fit into the shared memory of the smallest devices.
+// Chunks in flight: as many as fit a thread block into the shared memory of the smallest devices.
 __host__ __device__ constexpr int WideStages(int columns, int x_planes, int w_planes) {
   return columns == 128 && x_planes * w_planes == 4 ? 3 : 4;
 }

@@ -37,9 +37,9 @@ struct Snake {
   const float* inverse_b = nullptr;
 };
 
-// Brings the weights of a codec to the current device, in the shapes that its kernels take. What it keeps lies in
-// `memory`, which is the caller's; what it stages is gone after Release(). Works on the default stream. After the first
-// error all further operations do nothing; status() tells it. Not thread-safe.
+// Loads the weights of a codec onto the current device, in the layouts of its kernels. Permanent data is allocated in
+// `memory`, which the caller owns; staged data is freed by Release(). Works on the default stream. After the first
+// error all further operations do nothing; see status(). Not thread-safe.
 class WeightPacker : public WeightStore {
  public:
   explicit WeightPacker(Arena* memory) : WeightStore(memory, nullptr, "loading the codec's weights") {}

@@ -27,8 +27,8 @@ struct Layer {
   Convolution On(const ConstSignal& x, int64_t x_rows, int64_t rows, const Signal& y) const;
 };
 
-// Brings tensors of an encoder to the device. After the first error all further operations do nothing; Finish() tells
-// it. What it gives lies in `memory`. Not thread-safe.
+// Loads an encoder's tensors onto the device. After the first error all further operations do nothing; Finish() returns
+// it. The results are in `memory`. Not thread-safe.
 class WeightPacker : private WeightStore {
  public:
   WeightPacker(Arena* memory, cudaStream_t stream) : WeightStore(memory, stream, "loading the voice encoder") {}

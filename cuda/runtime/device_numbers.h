@@ -87,8 +87,8 @@ inline constexpr DeviceNumbers kH200Numbers = {
               .narrow_block = 1.0},
 };
 
-// The table for the card of that name (cudaDeviceProp::name) and number of SMs. For one that nobody measured: the
-// H200's, but for what counts its SMs or relies on its memory, so that no choice is far off.
+// The table for the card with this name (cudaDeviceProp::name) and number of SMs. An unknown card gets the H200's,
+// except for values that count its SMs or depend on its memory, so that no choice is far off.
 DeviceNumbers NumbersOf(const char* card, int processors);
 
 }  // namespace qtts::cuda

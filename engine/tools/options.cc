@@ -22,7 +22,7 @@ namespace qtts {
 namespace {
 
 constexpr char kDescription[] =
-    "Sampling options default to what the model's generation_config.json says.\n"
+    "Sampling options default to the model's generation_config.json.\n"
     "Exit status: 0 done, 1 it failed (one line on standard error, or an \"error\" object with --json), 2 wrong "
     "usage.";
 
@@ -60,12 +60,12 @@ struct Command {
 constexpr Command kCommands[] = {
     {"speak", "[DIR] TEXT", 2, kSpeak,
      "the speech of TEXT, or of standard input for -, to --output; without DIR with the bundled voice"},
-    {"inspect", "DIR", 1, kInspect, "what a model folder holds: type, sizes, speakers, languages, memory"},
+    {"inspect", "DIR", 1, kInspect, "the content of a model folder: type, sizes, speakers, languages, memory"},
     {"tokenize", "DIR", 1, kTokenize, "token ids of each line of standard input, one line each"},
-    {"prompt", "DIR", 1, kPrompt, "the rows the talker is given for --text"},
+    {"prompt", "DIR", 1, kPrompt, "the rows of the talker's prompt for --text"},
     {"codes", "DIR", 1, kCodes, "the codes of --text, one line of code groups per 80 ms frame"},
     {"voice make", "DIR", 1, kMakeVoice, "a voice for Base checkpoints from the WAV --audio, to the file --output"},
-    {"voice show", "FILE", 1, kShowVoice, "what a voice file holds"},
+    {"voice show", "FILE", 1, kShowVoice, "the content of a voice file"},
     {"decode", "DIR [FILE]", 2, kDecode,
      "codes, as `codes` prints them, from FILE or standard input to the WAV --output"},
 };
@@ -99,24 +99,25 @@ std::span<const Option> Options() {
   static const Option options[] = {
       {"json", 0, kAll, &O::json, "Print JSON", nullptr},
       {"pattern", 0, kTokenize | kSpeaking, &O::pattern, "Pre-tokenization: native (default) or patched", "NAME"},
-      {"text", 0, kSpeaking, Text{&O::text}, "What to speak", "TEXT"},
+      {"text", 0, kSpeaking, Text{&O::text}, "Text to speak", "TEXT"},
       {"speaker", 0, kSpeaking, Text{&O::speaker}, "Preset speaker; default: the model's first", "NAME"},
       {"language", 0, kSpeaking, Text{&O::language}, "Language by name or tag, or auto (default)", "NAME"},
       {"instruct", 0, kSpeaking, Text{&O::instruct}, "How to speak, or the voice's description", "TEXT"},
       {"layout", 0, kSpeaking, &O::layout, "Prompt layout: auto (default), streaming or non-streaming", "NAME"},
       {"voice", 0, kSpeaking, &O::voice, "Voice to speak with, for Base checkpoints", "FILE"},
-      {"greedy", 0, kGenerating, &O::greedy, "Take the likeliest code always, in all code groups", nullptr},
+      {"greedy", 0, kGenerating, &O::greedy, "Always take the most likely code, in all code groups", nullptr},
       {"seed", 0, kGenerating, &O::seed, "Random seed (default 0)", "N"},
-      {"temperature", 0, kGenerating, &O::temperature, "Of code group 0", "X"},
-      {"top-k", 0, kGenerating, &O::top_k, "Of code group 0; 0 = all", "N"},
-      {"top-p", 0, kGenerating, &O::top_p, "Of code group 0", "X"},
-      {"repetition-penalty", 0, kGenerating, &O::repetition_penalty, "Of code group 0; 1 = off", "X"},
+      {"temperature", 0, kGenerating, &O::temperature, "Sampling temperature of code group 0", "X"},
+      {"top-k", 0, kGenerating, &O::top_k, "Top-k of code group 0; 0 = all", "N"},
+      {"top-p", 0, kGenerating, &O::top_p, "Top-p of code group 0", "X"},
+      {"repetition-penalty", 0, kGenerating, &O::repetition_penalty, "Repetition penalty of code group 0; 1 = off",
+       "X"},
       {"max-frames", 0, kGenerating, &O::max_frames, "Stop after N frames of 80 ms", "N"},
       {"audio", 0, kMakeVoice, &O::audio, "WAV file with the voice to clone", "FILE"},
       {"reference-text", 0, kMakeVoice, Text{&O::reference_text},
-       "What --audio says; without it only the timbre is cloned", "TEXT"},
+       "Transcript of --audio; without it only the timbre is cloned", "TEXT"},
       {"pad-reference", 0, kMakeVoice, &O::pad_reference,
-       "Half a second of silence behind --audio, against its last sounds being repeated", nullptr},
+       "Append half a second of silence to --audio, so that speech does not repeat its last sounds", nullptr},
       {"device", 0, kGenerating | kDecode, &O::device, "auto (default: the GPU if it can hold the model), cpu or cuda",
        "NAME"},
       {"precision", 0, kGenerating | kDecode, &O::precision,
@@ -124,7 +125,7 @@ std::span<const Option> Options() {
        "and less exact; of `decode` on the GPU, auto and bf16 are products of tensor cores with sums in F32",
        "NAME"},
       {"threads", 0, kGenerating | kDecode | kMakeVoice, &O::threads,
-       "CPU threads; 0 (default) = those that help, as measured", "N"},
+       "CPU threads; 0 (default) = the fastest number, measured at load", "N"},
       {"output", 'o', kSpeak | kDecode | kMakeVoice, &O::output,
        "File to write: WAV, or a voice; of `speak` .wav, .raw (samples alone: mono, little-endian), or - for a WAV to "
        "standard output while it is being made",
@@ -243,7 +244,7 @@ std::string Manual(const std::string& command) {
     summary = "Prints " + std::string(one->does) + ".";
     if ((one->bit & (kMakeVoice | kDecode | kSpeak)) != 0) summary.replace(0, 6, "Writes");
   } else {
-    parameters = "COMMAND … - speak with Qwen3-TTS checkpoints, look into them and run their parts";
+    parameters = "COMMAND … - speak with Qwen3-TTS checkpoints, inspect them and run their parts";
     summary = "Commands:";
     for (const Command& each : kCommands) {
       if (command == "voice" && !each.name.starts_with("voice ")) continue;
@@ -346,7 +347,7 @@ Result<EngineOptions> MakeEngineOptions(const ToolOptions& options, const std::s
   if (options.threads.has_value()) {
     constexpr int64_t kMost = 1024;
     if (*options.threads < 0 || *options.threads > kMost) {
-      return Allowed("threads", std::to_string(*options.threads), "0 (those that help) to " + std::to_string(kMost));
+      return Allowed("threads", std::to_string(*options.threads), "0 (measured at load) to " + std::to_string(kMost));
     }
     if (engine.device == Device::kCuda) {
       return Status::InvalidArgument("--threads is about the CPU: leave it out, or choose another --device than cuda");

@@ -111,7 +111,7 @@ __device__ __forceinline__ void Block<kTalkerHidden, kStreams>::AttendSplits(con
   const auto load = [&](int i, int offset, uint4(&words)[kTurns]) {
     const int begin = begin_of(i);
     const int cached = min(kSplitPositions, part.position + 1 - part.new_rows - PositionsBefore(part, i));
-    // One address for all turns: the compiler would hold one for each, in registers that are needed.
+    // One address for all turns: otherwise the compiler would keep one per turn, in registers needed elsewhere.
     const __nv_bfloat16* const from = Now(shared_->split_starts[i] + layer_offset + offset + mine * kHeadDim + column);
 #pragma unroll
     for (int t = 0; t < kTurns; ++t) {

@@ -13,27 +13,29 @@
 #include "paths/persistent/weight_ring.cuh"
 #include "paths/persistent/words.cuh"
 
-// Every block runs the same sequence of phases: for each layer the products QKV, attention, O, gate and up, down, and
-// between passes the heads and the choices. A block owns every 128th tile of each product, streams its weights through
-// the ring, waits for the words that the phase needs, and publishes its outputs as words of a new epoch.
+// Every thread block runs the same sequence of phases: for each layer the products QKV, attention, O, gate and up,
+// down; between passes the heads and the sampling. A block owns every 128th tile of each product. It streams its
+// weights through the ring, waits for the words that the phase needs, and publishes its outputs as words of a new
+// epoch.
 //
-// Buffers of words are written once a layer and need no clearing, and no reader can be overtaken: who writes a buffer
-// again has read, phase by phase, words of all blocks that read it before. E.g. x_middle is written by blocks that have
-// all of `attended`, which took all of this layer's qkv, whose blocks had all of x, whose blocks had all of `inner`,
-// whose blocks had read x_middle. For this every phase waits for all words of all rows before it publishes.
+// Buffers of words are written once per layer and need no clearing. No reader can be overtaken: before a block
+// overwrites a buffer it has read, phase by phase, words of all blocks that read the buffer. Example: x_middle is
+// written by blocks that have read all of `attended`; its writers had read all of this layer's qkv, whose writers had
+// read all of x, whose writers had read all of `inner`, whose writers had read x_middle. For this, every phase waits
+// for all words of all rows before it publishes.
 //
-// The additions are those of rules/, as in the graph path, so the results are the same bit for bit: eight warps share
-// the columns, and a warp brings in and multiplies its own.
+// The order of additions is that of rules/, as in the graph path, so the results are the same bit for bit: eight warps
+// share the columns, and each warp loads and multiplies its own.
 //
-// A phase is some hundred instructions that run once and then not again for a whole layer. So widths and rows are
-// constants, all loops but those over layers and passes are unrolled, and each phase stands in the code once for each
-// width and number of rows: what a layer runs has to fit into the instruction cache.
+// A phase is a few hundred instructions, executed once per layer. So widths and rows are compile-time constants, all
+// loops except those over layers and passes are unrolled, and the code has each phase once per width and number of
+// rows: the code of a layer must fit the instruction cache.
 namespace qtts::cuda::persistent {
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
-// The team's part of a block; each of its threads has one. Members are defined in the files named with them, and each
-// file includes those whose members it calls.
+// The team's part of a thread block; one object per thread. Members are defined in the files named in the comments, and
+// each file includes those whose members it calls.
 template <int kTalkerHidden, int kStreams>
 class Block {
  public:
@@ -115,7 +117,8 @@ class Block {
 
   // --- Products: frame_products.cuh ---
 
-  // Takes the ring's next tiles. Before a phase waits for its words: then these loads take none of its time.
+  // Loads the ring's next tiles. Call it before the phase waits for its words, so that the loads do not add to its
+  // time.
   template <typename W>
   __device__ __forceinline__ void Load(W* w);
   // Times the staged rows: this warp's sums over its columns to `partial`, [tile][warp][row][16], from tile `first` on.
@@ -152,7 +155,7 @@ class Block {
   // From qkv, of the current epoch, to `attended`. Takes two epochs.
   template <int kRows, bool kTalker>
   __device__ __forceinline__ void Attend(const PersistentStack& s, const PersistentLayer& layer, int layer_index);
-  // Asks for the keys and values of this block's first splits, that are to be in the L2 cache when queries come.
+  // Prefetches the keys and values of this block's first splits into L2, before the queries arrive.
   __device__ __forceinline__ void PrefetchCache(const PersistentStack& s, int layer);
   // Before the part's i-th split.
   static __device__ __forceinline__ int PositionsBefore(const AttentionPart& part, int i);

@@ -55,7 +55,7 @@ __device__ __forceinline__ void Block<kTalkerHidden, kStreams>::Run() {
       RunLayers<kPersistentHidden, kStreams, false>(s, pass);
     }
     if (pass == kHiddenPass) {
-      // Nobody may run ahead of those that still read.
+      // No warp may run ahead of those that still read.
       StageQuads<kPersistentHidden, kStreams>(s.x, kPersistentHidden / 4);
       pass = 0;
       BeginPass<kStreams>(pass);
@@ -154,8 +154,7 @@ __device__ __forceinline__ void Block<kTalkerHidden, kStreams>::RunLayers(const 
   const int num_layers = Uniform(s.num_layers);
 #pragma unroll 1
   for (int i = 0; i < num_layers; ++i) {
-    // Addresses are computed anew: what the compiler would keep of them for all layers is more than there are
-    // registers for.
+    // Addresses are recomputed: keeping those of all layers would need more registers than there are.
     asm volatile("" : "+r"(thread_), "+r"(warp_), "+r"(lane_));
     PrefetchCache(s, i);
     RunLayer<kHidden, kRows, kTalker>(s, i, num_layers, pass, std::make_index_sequence<kLayerOperations.size()>());
@@ -209,7 +208,7 @@ __device__ __forceinline__ void Block<kTalkerHidden, kStreams>::RunQkv(const Per
         if (layer.qkv_bias != nullptr) value = __fadd_rn(value, layer.qkv_bias[TileAt(tile) * 16 + m]);
         if (valid) Publish(target, __float_as_uint(value), epoch_);
       });
-  // Now that others can go on.
+  // After publishing, so that the other blocks can continue.
   if (i == 0) TakeOwn<kHidden, kRows>(pass);
 }
 
@@ -217,7 +216,7 @@ template <int kTalkerHidden, int kStreams>
 template <int kHidden, int kRows>
 __device__ __forceinline__ void Block<kTalkerHidden, kStreams>::RunO(const PersistentStack& s,
                                                                      const PersistentLayer& layer) {
-  // What the finishing threads need of the next norm is there before the words are.
+  // The epilogue's data for the next norm are loaded before the words arrive.
   const float post_norm = OwnNorm<kHidden, kRows>(layer.post_norm);
   Multiply<kQueryWidth, 1, kHidden / 8 / kBlocks, kRows, false>([&] { StagePairs<kQueryWidth, kRows>(s.attended); });
   ++epoch_;
