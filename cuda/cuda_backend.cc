@@ -25,17 +25,17 @@ namespace qtts::cuda {
 namespace {
 
 constexpr const char* kSpeaking = "making speech";
-// One frame in the making and one waiting: more would only be wasted when an utterance ends.
+// One frame running and one queued: more would only be wasted when an utterance ends.
 constexpr int kOutstanding = 2;
-// Frames of a reference that are enqueued in one go: all of one of 10 s. Longer ones go on by some, which take about as
-// long as a frame.
+// Reference frames enqueued at once: all frames of a reference of 10 s. Longer references continue in pieces of about
+// one frame's time.
 constexpr size_t kReferenceAtOnce = 128;
 constexpr size_t kReferencePiece = 16;
-// Most waits are a frame long; the first one of an utterance comes after its prompt.
+// Most waits last one frame. The first wait of an utterance includes its prompt.
 constexpr std::chrono::milliseconds kFramePatience{5};
 constexpr std::chrono::milliseconds kFirstFramePatience{20};
 constexpr int kFirstCapability = 8;
-// Device memory beside weights that a start needs at least: scratch, the codec's state, one utterance.
+// Minimum free device memory besides the weights: scratch, the codec's state, one utterance.
 constexpr size_t kWorkingBytes = size_t{512} << 20;
 
 std::string Gigabytes(size_t bytes) {
@@ -76,7 +76,7 @@ Result<int> CountDevices() {
   return devices;
 }
 
-// Makes `device` the current one and says whether it can hold a model that needs so much memory.
+// Makes `device` current and checks that it can hold a model that needs so much memory.
 Status UseDevice(size_t needed, int device) {
   if (const cudaError_t error = cudaSetDevice(device); !Succeeds(error)) {
     return CannotBeUsed("GPU " + std::to_string(device), error);
@@ -218,12 +218,12 @@ struct CudaBackend::Impl {
   Result<PrefillProgress> RunPiece(Slot* slot);
   Result<const Graph*> FrameGraph(FrameStart start, int rows, int splits);
   Result<const Graph*> CodecGraph(int rows, int part, CodecWork work);
-  // Whether the codec finds room beside the kernel that makes codes.
+  // True if the codec fits beside the kernel that makes codes.
   bool LeavesRoom(int rows, int splits) const { return rows == 1 && model->IsPersistent(rows, splits); }
   // Rows that begin alike.
   Status LaunchRows(FrameStart start, std::span<const std::pair<Row*, FrameRow>> rows, int64_t positions,
                     int* last_entry);
-  // Ends a slot for a reason that the host found.
+  // Ends a slot for a reason found by the host.
   static void Fail(Slot* slot, Row* row, Status status) {
     slot->end = EndReason::kError;
     slot->status = std::move(status);
@@ -341,7 +341,7 @@ Status CudaBackend::Impl::Prime(Slot* slot) {
   slot->frames_primed = end;
   slot->primed = end == frames;
   if (!slot->primed || references->Find(codes) != nullptr) return Status::Ok();
-  // Without room for it the next utterance computes it again.
+  // Not cached for lack of memory: the next utterance computes it again.
   if (void* const past = references->Add(codes); past != nullptr) return codec->Save(slot->index, past, at);
   return Status::Ok();
 }
@@ -408,8 +408,8 @@ Status CudaBackend::Impl::LaunchRows(FrameStart start, std::span<const std::pair
     QTTS_RETURN_IF_ERROR(graph->Launch(stream.get()));
     const Event& codes = chosen[static_cast<size_t>(entry)];
     QTTS_RETURN_IF_CUDA_ERROR(cudaEventRecord(codes.get(), stream.get()), kSpeaking);
-    // A first frame's sound is waited for, so the next frame's codes are not made yet. Later ones are, by a kernel that
-    // leaves room beside it, of one stream.
+    // The next frame is not submitted before a first frame's sound has arrived. Later frames' codes are computed
+    // meanwhile, by a kernel that leaves shared memory for one stream's codec.
     const bool begins = std::any_of(rows.begin(), rows.begin() + static_cast<std::ptrdiff_t>(count),
                                     [](const std::pair<Row*, FrameRow>& row) { return row.second.text_id < 0; });
     if (!begins && LeavesRoom(bucket, splits)) {
@@ -434,7 +434,7 @@ Status CudaBackend::Impl::LaunchRows(FrameStart start, std::span<const std::pair
   return Status::Ok();
 }
 
-// Records all graphs, so that nothing is recorded, loaded or compiled while somebody waits for speech.
+// Captures all graphs, so that nothing is captured, loaded or compiled while an utterance waits.
 Status CudaBackend::Impl::WarmUp() {
   QTTS_RETURN_IF_ERROR(model->WarmUp());
   for (const int rows : LanguageModel::kRowBuckets) {
@@ -529,7 +529,7 @@ void CudaBackend::Close(SlotId id) {
   Impl& impl = *impl_;
   const Impl::Slot* const slot = impl.slots.Find(id);
   if (slot == nullptr) return;
-  // Frames under way still write to the slot and its pages; whoever gets them next comes later on the stream.
+  // Frames in flight still write to the slot and its pages. Their next owner's work comes later on the same stream.
   impl.model->Close(slot->index);
   impl.free_indices.insert(slot->index);
   impl.slots.Remove(id);
@@ -574,7 +574,7 @@ Status CudaBackend::Submit(std::span<const FrameStep> steps) {
     positions = std::max(positions, position + 1);
     rows[std::exchange(slot.start, FrameStart::kInput)].push_back({&row, {slot.index, first ? -1 : steps[i].text_id}});
   }
-  // First those that somebody waits for.
+  // First the rows whose first frame is awaited.
   for (const FrameStart start : {FrameStart::kPrompt, FrameStart::kInput}) {
     if (Status status = impl.LaunchRows(start, rows[start], positions, &submission.last_entry); !status.ok()) {
       impl.lost = status;
@@ -615,7 +615,7 @@ Result<std::vector<FrameResult>> CudaBackend::Collect() {
     if (row.entry < 0) continue;
     Impl::Slot& slot = *found;
     if (slot.end != EndReason::kNone) {
-      // An earlier frame's end that the device may not have known.
+      // An earlier end, found by the host, that the device may not have seen.
       result.end = slot.end;
       result.status = slot.status;
       continue;

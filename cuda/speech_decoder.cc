@@ -15,7 +15,7 @@ namespace qtts::cuda {
 namespace {
 
 constexpr const char* kDecoding = "decoding speech";
-// Frames between two copies of samples to the host: little device memory, whatever the length of the utterance.
+// Frames per copy of samples to the host: limits the device memory for utterances of any length.
 constexpr size_t kFramesAtOnce = 64;
 
 class CudaSpeechDecoder final : public SpeechDecoder {

@@ -84,7 +84,7 @@ class HeadPlacer {
   float low_norm_[kPairs], high_norm_[kPairs], sine_[kPairs], cosine_[kPairs];
 };
 
-// Blocks that registers are to leave room for on a processor: those of a prompt are to run at once.
+// Minimum thread blocks per SM, by register use: those of a prompt must run at once.
 template <typename T, int kLanes, int kGroup>
 constexpr int kBlocksTogether = sizeof(T) == 2 && kLanes <= 16 && kGroup <= 2 ? 3 : 2;
 
@@ -182,7 +182,7 @@ class AttendBlock {
     }
   }
 
-  // What this warp's positions give, to shared memory.
+  // Writes the results of this warp's positions to shared memory.
   __device__ __forceinline__ void Attend() {
 #pragma unroll
     for (int t = 0; t < kTurns; ++t) {
@@ -218,7 +218,7 @@ class AttendBlock {
     }
   }
 
-  // Puts the warps together: to y, or where the row sees more splits to this split's record.
+  // Combines the warps: to y, or, if the row has several splits, to this split's record.
   __device__ __forceinline__ void MergeWarps() {
     for (int i = threadIdx.x; i < elements(); i += kThreads) {
       const int g = i / a.head_dim;
@@ -244,7 +244,7 @@ class AttendBlock {
     }
   }
 
-  // The block that comes last puts the splits together, in their order.
+  // The last thread block combines the splits in order.
   __device__ __forceinline__ void CombineSplits() {
     if (used_splits_ == 1) return;
     __threadfence();
@@ -316,7 +316,7 @@ template <typename T, int kLanes, int kGroup>
 __global__ void __launch_bounds__(kThreads, kBlocksTogether<T, kLanes, kGroup>) AttendKernel(AttendArguments a) {
   __shared__ AttendMemory<T, kLanes, kGroup> memory;
   AttendBlock<T, kLanes, kGroup> block(a, &memory);
-  // What earlier frames left in the cache is there; what the kernel before put there is not yet.
+  // Keys and values of earlier frames are complete; those of the previous kernel are not.
   if (!block.idle() && !a.appended) block.LoadCached();
   const bool live = a.live == nullptr || Fresh(a.live) != 0;
   const HeadPlacer placer = block.Placer();
@@ -386,7 +386,7 @@ AttendArguments Arguments(const TransformerConfig& config, const AttentionLayer&
   return a;
 }
 
-// Query heads of a block. While there is an SM for each of them, alone: that takes less time.
+// Query heads per thread block. One, as long as there is an SM for each head: that is faster.
 int GroupOf(const TransformerConfig& config, int64_t rows, int splits, const AttentionNumbers& numbers) {
   if (rows * splits * config.num_heads <= numbers.blocks_at_once) return 1;
   const int group = config.num_heads / config.num_kv_heads;

@@ -6,17 +6,15 @@
 #include "runtime/cluster.cuh"
 #include "runtime/succeeds.h"
 
-// Products on the tensor cores by small blocks, on devices whose blocks can form clusters: several fit on a processor,
-// or one beside a kernel that leaves little room. The blocks of a cluster share a sum: each takes one group of the
-// channels, so it needs a part of the input only, and has all of that in shared memory at once, each row once however
-// many taps read it.
+// Tensor core products in small thread blocks, on devices with clusters. Several blocks fit on an SM, or one beside a
+// kernel that leaves little shared memory. The blocks of a cluster share a sum: each takes one group of the channels.
+// So a block needs only a part of the input, and holds it in shared memory completely, each row once for all taps.
 namespace qtts::cuda::codec {
 namespace {
 
 constexpr int kWarps = kClusterTiles;  // each has a weight tile
 constexpr int kThreads = 32 * kWarps;
-// Chunks of weights on their way per warp: as many as there is room for, since a kernel takes as long as it waits for
-// them.
+// Chunks of weights in flight per warp: as many as fit, since the kernel's time is the time it waits for them.
 constexpr int kFewStages = 3;
 constexpr int kSomeStages = 5;
 constexpr int kManyStages = 8;
@@ -35,7 +33,7 @@ size_t StageBytes(const GemmArgs& a, int columns, int x_planes) {
   return static_cast<size_t>(a.geometry.group_blocks) * static_cast<size_t>(x_planes) *
          static_cast<size_t>(StagedRows(a, columns)) * kChannelBlock * sizeof(__half);
 }
-// Fragments that a block is sent: its share of them all, at least one, from each block of the cluster.
+// Fragments received by a thread block: its share of them all, at least one, from each block of the cluster.
 __host__ __device__ constexpr size_t ReceivedBytes(int columns) {
   const int all = columns / 8 * kWarps;
   return static_cast<size_t>(all > kMostClusterBlocks ? all : kMostClusterBlocks) * kFragmentBytes;
@@ -103,7 +101,7 @@ __global__ void __launch_bounds__(kThreads, 4) ClusterGemm(const __grid_constant
   };
 #pragma unroll
   for (int i = 0; i < kStages; ++i) fetch(i);
-  // The rest comes at least as near as L2 while kernels before are busy, a line (8) per lane.
+  // The rest is prefetched into L2 while earlier kernels run, one line (8) per lane.
   if (works) {
     for (int i = kStages * (64 * kW) + lane * 7; i < count * (64 * kW); i += 256) PrefetchL2(weights + i);
   }
@@ -254,12 +252,12 @@ size_t ClusterBytes(const GemmArgs& args, Planes x_planes, int columns, int stag
   return RingBytes(stages, args.weights.planes) + StageBytes(args, columns, x_planes == Planes::kTwoHalves ? 2 : 1) +
          ReceivedBytes(columns) + static_cast<size_t>(StagedRows(args, columns)) * sizeof(uintptr_t);
 }
-// What it may be: half a processor's for all its blocks together, so that the next kernel's find room; or what the
-// language model's kernel leaves, less what is static.
+// Limit: half of an SM's shared memory for all its blocks together, so that the next kernel's blocks fit; or the shared
+// memory that the language model's kernel leaves, minus the static part.
 constexpr size_t kMostBytes = 108 << 10;
 constexpr size_t kMostBytesBeside = 63 << 10;
 
-// 0: there is no room for any.
+// 0: none fits.
 int StagesFor(const GemmArgs& args, Planes x_planes, const GemmTile& tile, const DeviceTraits& device) {
   const int blocks = args.geometry.groups * CeilDiv(args.geometry.tiles, kClusterTiles) *
                          CeilDiv(args.geometry.columns, tile.columns) / device.processors +

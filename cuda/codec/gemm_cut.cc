@@ -10,8 +10,8 @@ namespace qtts::cuda::codec {
 GemmCut ChooseCut(const GemmArgs& args, bool grouped, const DeviceTraits& device) {
   constexpr int kLeastSegmentChunks = 2;
   if (!grouped || !device.clusters) return {1, std::clamp(args.geometry.chunks / kLeastSegmentChunks, 1, kMaxSegments)};
-  // A group for each block of a cluster: as many as bring the blocks of one frame to some two a processor, or as it
-  // takes for their part of the input to be small.
+  // One group per thread block of a cluster: enough groups for about two blocks per SM in one frame, or for a small
+  // part of the input per block.
   constexpr int kLeastGroupChunks = 3;
   constexpr int kBlocks = 264;
   constexpr int kStagedRows = 400;  // of a channel block

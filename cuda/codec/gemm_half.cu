@@ -6,7 +6,7 @@
 #include "codec/half_math.cuh"
 #include "runtime/async_copy.cuh"
 
-// Products on the tensor cores by blocks that have a processor to themselves, or half of it.
+// Tensor core products in thread blocks that have an SM, or half of one, to themselves.
 namespace qtts::cuda::codec {
 namespace {
 

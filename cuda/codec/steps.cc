@@ -17,7 +17,7 @@ constexpr float kLayerNormEps = 1e-6F;
 constexpr int kDilations[] = {1, 3, 9};  // of a block's residual units
 // Of what a state holds.
 constexpr size_t kStateAlignment = 256;
-// What a block may have of shared memory without asking.
+// Shared memory that a thread block may use without raising the limit.
 constexpr size_t kSharedBytes = 48 << 10;
 
 }  // namespace
@@ -220,7 +220,7 @@ Source Builder::Layer(const TransformerLayerWeights& layer, const float* rotatio
     }
     gemm.args.epilogue.bias = packer_.Vector(bias);
   }
-  // Free until attention fills it: the product's own input is the other one.
+  // Free until attention writes it: the product's input is the other buffer.
   gemm.args.epilogue.y = static_cast<float*>(NextOperand());
   Append(gemm);
 
@@ -390,7 +390,7 @@ Source Builder::DecoderBlock(size_t index, Source x) {
   gemm.args.epilogue.bias = packer_.OptionalVector(block.transposed.bias, stride);
   gemm.args.epilogue.y = residual_;
   gemm.args.epilogue.stride = stride;
-  // With this one, it is many short steps and most of the weights: for that the whole device is needed.
+  // Begin() ends with this step: many short steps and most of the weights, which need the whole device.
   if (index == 0) early_steps_ = steps_.size() + 1;
   rows_ *= stride;
   for (size_t i = 0; i < block.residuals.size(); ++i) {

@@ -14,16 +14,16 @@ constexpr int kMaxRowTiles = 8;
 constexpr int kTileOutputs = 16;
 constexpr int kChunkBytes = kTileOutputs * kChunk * 2;
 constexpr int kFragmentBytes = kTileOutputs * kTileRows * 4;  // sums of one matrix instruction: 16 bytes a lane
-// What leaves room for a block of the next kernel, which fetches its weights meanwhile: without that a product takes up
-// to twice as long.
+// Limit that leaves resources for a thread block of the next kernel, which loads its weights meanwhile. Without it a
+// product takes up to twice as long.
 constexpr int kMaxShared = 112 << 10;
-// Chunks of weights on their way per warp: many where there is room.
+// Chunks of weights in flight per warp: as many as fit.
 constexpr int kManyStages = 8;
 constexpr int kFewStages = 5;
 
 // Elements between staged rows: no bank conflicts between the rows of a fragment.
 __host__ __device__ constexpr int StageStride(int chunks) { return (chunks + 1 - chunks % 2) * kChunk; }
-// What a block is sent: eight shares of an eighth of all fragments.
+// Data received by a thread block: eight shares of an eighth of all fragments.
 __host__ __device__ constexpr int ReceivedBytes(int row_tiles, int tiles) {
   return (row_tiles * tiles + kBlocks - 1) / kBlocks * kBlocks * kFragmentBytes;
 }

@@ -32,15 +32,15 @@ enum class Rows { kOne, kTile, kTwoTiles };
 
 constexpr int TilesOf(Rows rows) { return rows == Rows::kTwoTiles ? 2 : 1; }
 
-// Blocks that registers are to leave room for on a processor: one row's must overlap the next kernel's.
+// Minimum thread blocks per SM, by register use: those for one row must overlap the next kernel's.
 constexpr int BlocksTogether(Rows rows) { return rows == Rows::kOne ? 4 : 2; }
 
 constexpr int ChunksAhead(GemmKind kind) { return TileOutputs(kind) == 16 ? 4 : 8; }
-// A warp's chunks that come to shared memory meanwhile, at most: for more there are no registers.
+// Maximum chunks of a warp loaded into shared memory meanwhile; more would need more registers.
 constexpr int ChunksBehind(GemmKind kind) { return TileOutputs(kind) == 16 ? 0 : 8; }
 constexpr int kChunkBytes = 512;  // of a chunk of 8 outputs
 
-// Spans of columns of x that a warp asks for at once.
+// Spans of columns of x that a warp loads at once.
 constexpr int SpansTogether(Rows rows) { return rows == Rows::kOne ? 2 : 1; }
 
 // Elements between staged rows: no bank conflicts between the rows of a fragment.

@@ -9,11 +9,11 @@
 #include "gemm/few.h"
 #include "gemm/wide.h"
 
-// Which kernel a product takes, by time alone: all give the same bits. Each kernel's header says what it is for.
+// Choice of a product's kernel, by time only: all give the same bits. Each kernel's header describes its use.
 namespace qtts::cuda {
 
 bool CanRun(GemmShape shape, const Matrix& matrix, const GemmRows& rows, const ProductNumbers& numbers) {
-  // More shared memory than this would keep blocks off the processor.
+  // More shared memory than this would reduce the number of thread blocks per SM.
   constexpr size_t kMaxStage = size_t{64} << 10;
   switch (shape) {
     case GemmShape::kOneRow:
@@ -32,9 +32,9 @@ bool CanRun(GemmShape shape, const Matrix& matrix, const GemmRows& rows, const P
   }
 }
 
-// Few rows: what is quickest for a stream. Clusters, wherever they can, are quicker than all that several rounds of
-// blocks or many columns make slow. Of the others each shape's time is nearly a line over its number of blocks; what
-// matters is where the lines cross.
+// Few rows: the fastest shape for one stream. Clusters, where supported, are faster if other shapes need several waves
+// of thread blocks or have many columns. The time of each other shape is nearly linear in its number of blocks, so only
+// the intersections of these lines matter.
 GemmShape ChooseShape(const Matrix& matrix, const GemmRows& rows, const ProductNumbers& numbers) {
   const auto can_run = [&](GemmShape shape) { return CanRun(shape, matrix, rows, numbers); };
   if (can_run(GemmShape::kOneRow)) return GemmShape::kOneRow;

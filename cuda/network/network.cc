@@ -13,10 +13,10 @@
 namespace qtts::cuda {
 namespace {
 
-// Positions that a cache may have; a model that allows more is cut to this.
+// Maximum positions of a KV cache. Models that allow more are limited to this.
 constexpr int64_t kMaxPositions = 1 << 17;
 
-// Whether the kernels can do it; an error that says what they cannot.
+// Checks that the kernels support the network; the error names the missing feature.
 Status CheckAttention(const TransformerConfig& config, const char* part) {
   if (config.head_dim % 8 == 0 && config.head_dim <= kMaxHeadDim) return Status::Ok();
   return Status::Unsupported("the " + std::string(part) + "'s head_dim is " + std::to_string(config.head_dim) +

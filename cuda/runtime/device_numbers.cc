@@ -7,8 +7,8 @@
 namespace qtts::cuda {
 namespace {
 
-// For a card that nobody measured. Weights of the persistent kernel are not read ahead: that takes an L2 cache and
-// a memory like the H200's, and without it the kernel is slower by some percent only.
+// The table for an unknown card. The persistent kernel's weights are not prefetched: that requires an L2 cache and a
+// memory like the H200's, and without it the kernel is only a few percent slower.
 DeviceNumbers SafeNumbers(int processors) {
   constexpr int kBlocksOfCluster = 8;
   DeviceNumbers numbers = kH200Numbers;

@@ -14,7 +14,7 @@ namespace {
 
 constexpr const char* kSpeaking = "making speech";
 constexpr size_t kPageBlockBytes = size_t{80} << 20;
-// Positions ahead for which pages are taken, so that this happens long before they are needed.
+// Pages are allocated so many positions ahead, long before they are needed.
 constexpr int64_t kPagesAhead = 16;
 
 }  // namespace
