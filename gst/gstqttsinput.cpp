@@ -139,7 +139,7 @@ GstFlowReturn Input::Chain(GstBuffer* buffer) {
     return GST_FLOW_ERROR;
   }
   if (repaired > 0 && !std::exchange(repair_reported_, true)) {
-    GST_ELEMENT_WARNING(element_, STREAM, DECODE, ("The text is not valid UTF-8; what is invalid is replaced."),
+    GST_ELEMENT_WARNING(element_, STREAM, DECODE, ("The text is not valid UTF-8; invalid bytes are replaced."),
                         (nullptr));
   }
   switch (accept) {

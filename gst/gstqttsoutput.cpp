@@ -147,8 +147,8 @@ GstFlowReturn Output::Finish(const Player::Output& output) {
     const Speech::Stats stats = speech_.stats();
     if (stats.unsayable > 0 && stats.unsayable == stats.utterances + stats.interrupted) {
       GST_ELEMENT_WARNING(element_, STREAM, FAILED,
-                          ("Nothing was spoken: there is nothing to say in the text, no letter, number or currency "
-                           "sign. speak-anything=true gives it to the model all the same."),
+                          ("Nothing was spoken: the text has no letter, number or currency sign. "
+                           "speak-anything=true gives it to the model anyway."),
                           (nullptr));
     }
     return GST_FLOW_EOS;
@@ -177,17 +177,17 @@ GstFlowReturn Output::UtteranceEnded(const Player::Output& output) {
     return FailUtterance(output, "speaking failed");
   }
   if (output.end_reason == qtts::EndReason::kBusy) {
-    return FailUtterance(output, "an utterance waited in vain");
+    return FailUtterance(output, "an utterance got no slot");
   }
   if (output.end_reason == qtts::EndReason::kMaxDuration) {
     GST_ELEMENT_WARNING(
         element_, RESOURCE, SETTINGS,
-        ("The speech was cut at the longest duration allowed. Raise max-duration, or say less at once."), (nullptr));
+        ("The speech was cut at the longest duration allowed. Raise max-duration, or use shorter texts."), (nullptr));
   }
   if (output.end_reason == qtts::EndReason::kRunaway) {
     GST_ELEMENT_WARNING(element_, STREAM, FAILED,
-                        ("The model missed the end of its text, and was stopped. Another seed will most likely do; "
-                         "runaway-guard=false lets it go on."),
+                        ("The model missed the end of its text, and was stopped. Another seed will most likely work; "
+                         "runaway-guard=false does not stop it."),
                         (nullptr));
   }
   return GST_FLOW_OK;
@@ -224,7 +224,7 @@ void Output::ReportUnderrun(GstClockTimeDiff jitter) {
   if (underruns == 1) {
     GST_ELEMENT_WARNING(
         element_, RESOURCE, BUSY,
-        ("Speech is made more slowly than it is heard: there are gaps in it. %s, speak fewer streams at once, or raise "
+        ("Speech is generated more slowly than real time, so it has gaps. %s, speak fewer streams at once, or raise "
          "\"latency\".",
          SpeedAdvice().c_str()),
         ("%" GST_TIME_FORMAT " too late", GST_TIME_ARGS(jitter)));

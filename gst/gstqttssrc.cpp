@@ -31,7 +31,7 @@
  * to say, #GstQttsSrc:idle-mode decides: `silence` (the default then) sends pieces of 20 ms that are flagged GAP,
  * with timestamps that go on without a break, and speech begins at the end of the piece during which it became
  * ready; `wait` sends nothing, and the next utterance begins at the running time of the moment, as a discontinuity.
- * A pause of the pipeline loses no frame. When speech is made more slowly than it is heard, the frame that is late
+ * A pause of the pipeline loses no frame. When speech is generated more slowly than real time, the frame that is late
  * starts at the running time of the moment; this is told by a QOS message, counted in #GstQttsSrc:stats, and the
  * first time a warning.
  *

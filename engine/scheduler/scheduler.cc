@@ -284,11 +284,11 @@ void Scheduler::WaitForSlot(Running* running) {
   if (!std::exchange(running->waits_for_slot, true) && patience < kForever) running->slot_deadline = now + patience;
   if (!running->slot_deadline) return;
   if (now >= *running->slot_deadline) {
-    std::string message = "all " + std::to_string(slots_) + " utterances that the engine speaks at once are taken";
+    std::string message = "all " + std::to_string(slots_) + " slots of the engine are taken";
     if (patience.count() > 0) {
-      message += ", and none ended within the " +
+      message += ", and none was freed within the " +
                  std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(patience).count()) +
-                 " ms that this one would wait";
+                 " ms of max-wait";
     }
     running->End(EndReason::kBusy, Status::Busy(message + ": speak fewer at once, or raise max-wait"), 0);
   } else if (!next_deadline_ || *running->slot_deadline < *next_deadline_) {

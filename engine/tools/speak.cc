@@ -84,7 +84,8 @@ Result<Task> TaskOf(const ToolOptions& options) {
   task.bundled = words.empty();
   task.folder = task.bundled ? BundledVoicePath() : words[0];
   if (!IsSayable(task.text)) {
-    return Status::InvalidArgument("speak: there is nothing to say in the text: no letter, number or currency sign");
+    return Status::InvalidArgument(
+        "speak: the text has no letter, number or currency sign, so there is nothing to say");
   }
   return task;
 }
@@ -236,7 +237,7 @@ Result<int> Speak(const ToolOptions& options) {
   const double seconds = static_cast<double>(samples) / sample_rate;
   if (reason == EndReason::kMaxDuration) Warn("stopped by the frame limit before the model ended the utterance");
   if (reason == EndReason::kRunaway) {
-    Warn("the model missed the end of its text, and was stopped; another --seed will most likely do");
+    Warn("the model missed the end of its text, and was stopped; another --seed will most likely work");
   }
   if (options.json) {
     PrintJson({{"file", options.output},

@@ -611,8 +611,8 @@ TEST_F(LiveTest, SlowSpeechIsToldWithTheSettingThatHelps) {
   } cases[] = {{"auto", false, "Set precision=int8, run the model on a GPU"},
                {"f32", false, "Set precision=int8, run the model on a GPU"},
                {"int8", false, "Set precision=int4, run the model on a GPU"},
-               {"int4", false, "there are gaps in it. Run the model on a GPU"},
-               {"auto", true, "there are gaps in it. Use a smaller model"}};
+               {"int4", false, "so it has gaps. Run the model on a GPU"},
+               {"auto", true, "so it has gaps. Use a smaller model"}};
   for (const auto& [precision, beside_host, advice] : cases) {
     SCOPED_TRACE(std::string(precision) + (beside_host ? " on a GPU" : ""));
     fake::Script script = fake::DefaultScript();

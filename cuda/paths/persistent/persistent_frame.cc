@@ -46,7 +46,8 @@ Status CheckModel(const Network& network) {
   if (network.talker_head.outputs > kPersistentVocab) return Unsupported("the talker has more than 3072 ids");
   for (const Matrix& head : network.heads) {
     if (head.outputs > kPersistentVocab || head.outputs % 2 != 0 || head.outputs != network.heads.front().outputs) {
-      return Unsupported("the code predictor has more than 3072 ids, or not everywhere as many");
+      return Unsupported(
+          "the code predictor's heads have more than 3072 ids, an odd number of them, or different sizes");
     }
   }
   if (network.has_projection() != (t.hidden_size != kPersistentHidden)) {
@@ -104,7 +105,7 @@ Status PersistentFrame::Prepare(const Network& network, const FrameBuffers& buff
     return Unsupported("the GPU has no cooperative launches");
   }
   if (DeviceAttribute(cudaDevAttrMultiProcessorCount, device) < kPersistentBlocks) {
-    return Unsupported("the GPU has fewer than 128 processors");
+    return Unsupported("the GPU has fewer than 128 SMs");
   }
   const auto shared_limit = static_cast<size_t>(DeviceAttribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
 
@@ -198,13 +199,13 @@ Status PersistentFrame::PrepareKernels(size_t shared_limit) {
   for (size_t i = 0; i < kRowBuckets.size(); ++i) {
     const size_t fixed = FrameKernelBytes(hidden, kRowBuckets[i], 0);
     const size_t slots = shared_limit < fixed ? 0 : (shared_limit - fixed) / kPersistentPieceBytes;
-    if (slots < kMinRingSlots) return Unsupported("the GPU's processors have too little shared memory");
+    if (slots < kMinRingSlots) return Unsupported("the GPU's SMs have too little shared memory");
     ring_slots_[i] = std::min(kRingSlots, static_cast<int>(slots));
     int resident = 0;
     const cudaError_t error = PrepareFrameKernel(hidden, kRowBuckets[i], ring_slots_[i], &resident);
     if (error == cudaErrorNoKernelImageForDevice) return Unsupported("the build has no code for compute capability 9");
     QTTS_RETURN_IF_CUDA_ERROR(error, kPreparing);
-    if (resident < 1) return Unsupported("a block does not fit on the GPU's processors");
+    if (resident < 1) return Unsupported("a thread block does not fit on an SM of the GPU");
   }
   return Status::Ok();
 }
@@ -269,7 +270,7 @@ EpochWords PersistentFrame::epoch_words() const {
 Status PersistentFrame::Health() const {
   if (*static_cast<const volatile unsigned*>(report_.as<const unsigned>()) == 0) return Status::Ok();
   return Status::DeviceUnavailable(
-      "GPU: parts of a frame waited for each other in vain; if it happens again, set QTTS_CUDA_PATH=graph");
+      "GPU: thread blocks of a frame waited too long for each other; if it happens again, set QTTS_CUDA_PATH=graph");
 }
 
 }  // namespace qtts::cuda

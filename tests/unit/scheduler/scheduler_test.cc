@@ -478,7 +478,7 @@ TEST_F(SchedulerTest, WhatWouldNotWaitIsRefusedAtOnce) {
   EXPECT_TRUE(ReadAll(*refused, 3).empty());
   EXPECT_EQ(refused->end_reason(), EndReason::kBusy);
   EXPECT_EQ(refused->status().code(), StatusCode::kBusy);
-  EXPECT_NE(refused->status().message().find("all 2 utterances"), std::string::npos) << refused->status().message();
+  EXPECT_NE(refused->status().message().find("all 2 slots"), std::string::npos) << refused->status().message();
   EXPECT_NE(refused->status().message().find("max-wait"), std::string::npos);
   one->Cancel();
   ASSERT_TRUE(Await([&] { return script_.open_slots == 1; }));
