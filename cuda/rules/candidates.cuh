@@ -46,7 +46,7 @@ struct CandidateLists {
   unsigned long long* all;  // room for all logits, rounded up to a power of two; for when they are more, may be `few`
 };
 
-// The candidates that the rules so far have left: entries [begin, end) of `list`.
+// The candidates left by the rules so far: entries [begin, end) of `list`.
 struct Candidates {
   unsigned long long* list;
   int begin, end;
@@ -95,7 +95,7 @@ __device__ __forceinline__ int Reserve(int entries, int* count) {
   return __shfl_sync(~0U, first, 31) + through - entries;
 }
 
-// Logits that a thread looks at together, so that none waits for another.
+// Logits that a thread loads together, so that the loads overlap.
 template <typename Team>
 inline constexpr int kBatch = 2048 / Team::kThreads;
 

@@ -53,7 +53,7 @@ __device__ __forceinline__ int DrawExactly(const Candidates& c, const DrawKey& k
   return static_cast<int>(id);
 }
 
-// First in F32: mostly one is the highest by more than that can err.
+// First in F32: usually one candidate leads by more than the error of F32.
 template <typename Team, typename Prefetch>
 __device__ __forceinline__ int Draw(const Candidates& c, const DrawKey& key, SamplingMemory* shared,
                                     const Prefetch& prefetch) {

@@ -2,7 +2,7 @@
 #ifndef QTTS_CUDA_RULES_PENALTY_CUH_
 #define QTTS_CUDA_RULES_PENALTY_CUH_
 
-// Rules of the talker's logits before sampling (spec 6): the repetition penalty, and ids that may not come now.
+// Rules for the talker's logits before sampling (spec 6): repetition penalty, and suppressed ids.
 namespace qtts::cuda {
 
 __device__ __forceinline__ float Penalized(float logit, bool repeated, float penalty) {
@@ -10,14 +10,14 @@ __device__ __forceinline__ float Penalized(float logit, bool repeated, float pen
   return logit;
 }
 
-// Whether `id` may not be sampled after `sampled` ids.
+// True if `id` is suppressed after `sampled` ids.
 __device__ __forceinline__ bool IsForbidden(int id, int vocab, int eos_id, int sampled) {
   constexpr int kControlIds = 1024;  // the last ids, never codes
   constexpr int kMinIds = 2;         // before these no utterance ends
   return id == eos_id ? sampled < kMinIds : id >= vocab - kControlIds;
 }
 
-// The talker's logit of `id` as it is sampled from.
+// The talker's logit of `id` after these rules.
 __device__ __forceinline__ float TalkerLogit(float logit, int id, bool repeated, float penalty, int vocab, int eos_id,
                                              int sampled) {
   logit = Penalized(logit, repeated, penalty);

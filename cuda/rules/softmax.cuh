@@ -56,7 +56,8 @@ __device__ __forceinline__ float ElementOf(const EightFloats& v, int i) {
   return __uint_as_float(i % 4 == 0 ? u.x : i % 4 == 1 ? u.y : i % 4 == 2 ? u.z : u.w);
 }
 
-// What a group of lanes has of a split, for kQueries heads that share its keys; a lane has eight elements of y.
+// Partial result of a group of lanes for a split and kQueries heads that share its keys; a lane has eight elements of
+// y.
 template <int kQueries>
 struct SoftmaxPart {
   float most[kQueries], sum[kQueries], y[kQueries][8];
@@ -157,7 +158,7 @@ __device__ __forceinline__ void JoinLanes(SoftmaxPart<kQueries>* part) {
   }
 }
 
-// What the warps have of kElements elements of a head, put together in order. At least one has a position.
+// Combines the warps' partial results for kElements elements of a head, in order. At least one warp has a position.
 template <int kElements>
 struct MergedWarps {
   float largest, total, value[kElements];

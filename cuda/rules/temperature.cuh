@@ -13,7 +13,7 @@ struct Temperature {
   __device__ __forceinline__ Temperature(float largest, float value)
       : most(largest), temperature(value), scales(value != 1.0F) {}
 
-  // A tiny temperature must not carry the largest logits to infinity, where they would tie.
+  // The maximum is subtracted first: otherwise a tiny temperature could make several logits infinite, hence equal.
   __device__ __forceinline__ float Scale(float logit) const { return scales ? (logit - most) / temperature : logit; }
   // Scale() of the largest logit.
   __device__ __forceinline__ float Largest() const { return scales ? 0.0F : most; }

@@ -51,8 +51,8 @@ __device__ __forceinline__ int2 FindBin(const int* histogram, int k) {
   return {__shfl_sync(~0U, found.x, source), __shfl_sync(~0U, found.y, source)};
 }
 
-// What is at least so far below the largest is not among the top k. In raw logits, and with room for roundings, so
-// that few have to be divided. `mine` is the thread's largest logit; the histogram is zero.
+// Logits at least this far below the largest are not among the top k. In raw logits, with a margin for rounding, so
+// that few must be divided. `mine`: the thread's largest logit. The histogram is zero.
 template <typename Team>
 __device__ __forceinline__ float TopKBound(const Temperature& temperature, float mine, int k, SamplingMemory* shared) {
   // The k-th largest of all is no smaller than the k-th largest of the threads' largest ones, whose bin is found with

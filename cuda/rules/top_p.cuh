@@ -6,8 +6,8 @@
 
 #include "rules/candidates.cuh"
 
-// Top-p: the least likely, whose probabilities sum to no more than 1 - p, are dropped; one always stays. p = 1: none
-// is. Sums are F64, in an order that depends on the team's size.
+// Top-p: removes the least likely candidates while their probabilities sum to at most 1 - p; one always stays. p = 1
+// removes none. Sums are F64, in an order that depends on the team's size.
 namespace qtts::cuda {
 
 // Ascending, with room for the next power of two. Among equals the lower ids go first.

@@ -106,12 +106,12 @@ class Block {
   __device__ __forceinline__ float4 EmbeddingAt(int pass, int stream, int column) const;
   template <int kHidden, int kRows>
   __device__ __forceinline__ float4 InputAt(int pass, int row, int column) const;
-  // The ids that a pass begins with; of all rows, by each warp for itself.
+  // The ids at the start of a pass, for all rows; each warp reads them itself.
   __device__ __forceinline__ void AwaitIds();
   // StageQuads() for a pass's input.
   template <int kHidden, int kRows>
   __device__ __forceinline__ void StageInput(const PersistentStack& s, const float* norm, int pass);
-  // What this block's threads keep of a pass's input.
+  // The part of a pass's input that this block's threads keep in registers.
   template <int kHidden, int kRows>
   __device__ __forceinline__ void TakeOwn(int pass);
 
@@ -166,8 +166,8 @@ class Block {
   template <int kTurns, int kQueries>
   __device__ __forceinline__ void AttendSplits(const PersistentStack& s, const PersistentLayer& layer, int layer_index,
                                                const AttentionPart& part, int splits, uint32_t qkv_epoch);
-  // Where the calling thread's go, of a part's splits from `first` on: to the row's record of the split, or to what is
-  // attended if that is all.
+  // Destination of the calling thread's results, for a part's splits from `first` on: the row's record of the split, or
+  // the attended row if there is only one split.
   template <int kQueries>
   __device__ __forceinline__ Word* MergeTarget(const PersistentStack& s, const AttentionPart& part, int first) const;
   // Of `count` splits. `whole`: they are all that the row has.
@@ -199,7 +199,7 @@ class Block {
   RingReader ring_;
   uint32_t epoch_;
   uint32_t input_epoch_ = 0, id_epoch_ = 0;
-  int id_ = -1;                                 // of stream `lane`: what it said last
+  int id_ = -1;                                 // last word of stream `lane`
   float own_ = 0;                               // of the residual stream, see AddToOwn()
   float lane_squares_[MostRows(kStreams) * 2];  // of the staged columns, [row][span]
   int partial_ = 0;                             // which half of the partial sums is in use

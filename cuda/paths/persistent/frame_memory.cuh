@@ -14,11 +14,11 @@
 // Shared memory of a thread block of the persistent kernel, after the ring of weights.
 namespace qtts::cuda::persistent {
 
-// Candidates listed in shared memory: of all that are usual. More are listed in memory.
+// Candidates listed in shared memory: enough for all usual logits. Longer lists are in global memory.
 inline constexpr int kFewCandidates = 1024;
 
-// What this block attends to in all layers of a pass: of a row and a query head, or the query heads of a key head,
-// every split_stride-th split from first_split on.
+// Part of the attention that this thread block computes in all layers of a pass: for one row, one query head or all
+// query heads of a key head, every split_stride-th split from first_split on.
 struct AttentionPart {
   int row;
   int head;          // first query head
@@ -28,11 +28,11 @@ struct AttentionPart {
   int first_record;  // the same split, counted from the first one that the row sees
   int split_stride;
   int splits;
-  int row_splits;  // all that the row sees
+  int row_splits;  // all splits visible to the row
   bool silent;     // publishes zeros for a skipped row
 };
 
-inline constexpr int kMergedSplits = 2;  // whose warps' results are put together at once
+inline constexpr int kMergedSplits = 2;  // splits whose warps' results are combined at once
 
 struct AttentionMemory {
   // A split's, by warps.
@@ -47,7 +47,7 @@ struct AttentionMemory {
   WarpResults results[kMergedSplits * kGroup];
 };
 
-inline constexpr int kCombined = 16;  // elements of a row that a block puts together from splits
+inline constexpr int kCombined = 16;  // elements of a row that a block combines from splits
 struct CombineMemory {
   float values[32][kCombined];
   float2 factors[32];  // and sums
@@ -103,7 +103,7 @@ struct SharedMemory {
   int sequences[MostRows(kStreams)], positions[MostRows(kStreams)];
   unsigned stop, gave_up;
   unsigned seen;     // see Block::Load()
-  int splits;        // of the row that has most
+  int splits;        // maximum over the rows
   bool shared_keys;  // whether parts are of all query heads of a key head
   AttentionPart parts[kNewRows];
   __nv_bfloat16* split_starts[PersistentItems(kStreams)];  // of the parts' splits the keys in layer 0
