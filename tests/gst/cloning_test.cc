@@ -246,8 +246,8 @@ TEST_F(CloningTest, BadReferencesAreOneClearError) {
     std::string part;
   } cases[] = {
       {"reference-audio=" + folder_ + "/none.wav", GST_RESOURCE_ERROR, GST_RESOURCE_ERROR_NOT_FOUND, "no such file"},
-      {"reference-audio=" + folder_, GST_RESOURCE_ERROR, GST_RESOURCE_ERROR_OPEN_READ, "no regular file"},
-      {"reference-audio=" + fifo, GST_RESOURCE_ERROR, GST_RESOURCE_ERROR_OPEN_READ, "no regular file"},
+      {"reference-audio=" + folder_, GST_RESOURCE_ERROR, GST_RESOURCE_ERROR_OPEN_READ, "is not a regular file"},
+      {"reference-audio=" + fifo, GST_RESOURCE_ERROR, GST_RESOURCE_ERROR_OPEN_READ, "is not a regular file"},
       {"reference-audio=http://localhost/a.wav", GST_RESOURCE_ERROR, GST_RESOURCE_ERROR_SETTINGS, "local file"},
       {"reference-audio=" + text, GST_STREAM_ERROR, GST_STREAM_ERROR_NOT_IMPLEMENTED, text},
       {"reference-audio=" + noise, GST_STREAM_ERROR, GST_STREAM_ERROR_NOT_IMPLEMENTED, noise},
