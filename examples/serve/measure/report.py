@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later
+"""What a measurement says beside its figures: the machine, and how busy it was."""
+import os
+import platform
+import statistics
+import time
+
+
+def quantile(values, share):
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+
+
+def summary(values, unit=1000.0):
+    """p50, p95 and p99, by default in milliseconds of seconds."""
+    return {"n": len(values), "p50": statistics.median(values) * unit, "p95": quantile(values, 0.95) * unit,
+            "p99": quantile(values, 0.99) * unit}
+
+
+def machine():
+    name = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo", encoding="utf-8")
+                 if line.startswith("model name")), platform.machine())
+    return f"{len(os.sched_getaffinity(0))} cores of {name}, Python {platform.python_version()}"
+
+
+class Load:
+    """How busy the machine was while something ran: the load, and the processors' time that others took."""
+
+    def __enter__(self):
+        self._begin = self._idle(), time.perf_counter(), sum(os.times()[:4])
+        return self
+
+    def __exit__(self, *_):
+        idle, begin, own = self._begin
+        wall = (time.perf_counter() - begin) * len(os.sched_getaffinity(0))
+        self.idle = (self._idle() - idle) / wall
+        self.own = (sum(os.times()[:4]) - own) / wall
+        self.text = f"load {os.getloadavg()[0]:.1f}, {100 * self.idle:.0f} % of the processors idle"
+
+    @staticmethod
+    def _idle():
+        """Seconds, of the processors that this process may use."""
+        with open("/proc/stat", encoding="utf-8") as file:
+            fields = {line.split()[0]: line.split() for line in file if line.startswith("cpu")}
+        return sum(int(fields[f"cpu{number}"][4]) for number in os.sched_getaffinity(0)) / os.sysconf("SC_CLK_TCK")
+
+
+class Process:
+    """Processor time and memory of a process and its threads."""
+
+    def __init__(self, pid):
+        self.pid = pid
+
+    def seconds(self):
+        with open(f"/proc/{self.pid}/stat", encoding="utf-8") as file:
+            fields = file.read().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def resident(self):
+        """Bytes, without pages of files."""
+        with open(f"/proc/{self.pid}/status", encoding="utf-8") as file:
+            return next(int(line.split()[1]) for line in file if line.startswith("RssAnon")) * 1024
+
+    def threads(self):
+        return len(os.listdir(f"/proc/{self.pid}/task"))

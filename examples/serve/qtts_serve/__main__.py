@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later
+"""qtts-serve: the application under uvicorn, on one machine."""
+import asyncio
+import logging
+import socket
+import sys
+
+import uvicorn
+
+from .app import create_app
+from .settings import Settings
+
+WRITE_BUFFER = 128 << 10  # bytes of a connection in the kernel: with uvicorn's own, 4 s of sound
+
+
+class Server(uvicorn.Server):
+    """Drains at the first signal, ends at once at the second."""
+
+    front = None
+    _draining = None
+
+    def handle_exit(self, sig, frame):
+        if self._draining is not None or self.front is None:
+            super().handle_exit(sig, frame)
+        else:
+            self._draining = asyncio.run_coroutine_threadsafe(self._drain(), self.loop)
+
+    async def _drain(self):
+        await self.front.drain()
+        self.should_exit = True
+
+    async def serve(self, sockets=None):
+        self.loop = asyncio.get_running_loop()
+        await super().serve(sockets)
+
+
+def listen(settings):
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    listening = socket.socket(family)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    # Connections inherit these: a reader that takes nothing is noticed soon, and a write to it does not last for ever.
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, WRITE_BUFFER // 2)
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(settings.slow_reader * 1000) + 10_000)
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    listening.bind((settings.host, settings.port))
+    listening.listen(2048)
+    return listening
+
+
+def main():
+    settings = Settings.from_arguments()
+    logging.basicConfig(level=settings.log_level.upper(), format="%(levelname)s: %(message)s")
+    if settings.log_level == "info":
+        logging.getLogger("uvicorn").setLevel(logging.WARNING)  # tells of every WebSocket
+    logging.getLogger("python_multipart").setLevel(logging.ERROR)  # the client is told
+    try:
+        listening = listen(settings)
+    except OSError as error:
+        sys.exit(f"{settings.host}:{settings.port}: {error.strerror}; --port chooses another one")
+    failures = []
+
+    def on_fatal(message):
+        failures.append(message)
+        server.should_exit = True
+
+    application = create_app(settings, on_fatal)
+    server = Server(uvicorn.Config(
+        application, log_config=None, access_log=False, server_header=False, http="httptools", ws="websockets-sansio",
+        ws_ping_interval=10, ws_ping_timeout=30, ws_max_size=settings.max_recording * 4 // 3 + (1 << 20),
+        ws_per_message_deflate=False, timeout_graceful_shutdown=5))
+    server.front = application.state.front
+    host, port = listening.getsockname()[:2]
+    print(f"qtts-serve: http://{f'[{host}]' if ':' in host else host}:{port}/", flush=True)
+    server.run(sockets=[listening])
+    sys.exit(1 if failures else 0)
+
+
+if __name__ == "__main__":
+    main()

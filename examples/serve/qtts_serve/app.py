@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later
+"""The ASGI application: create_app(). One engine for each process, so one process for each GPU."""
+import asyncio
+import contextlib
+import ipaddress
+import pathlib
+import socket
+import urllib.parse
+
+from starlette.applications import Starlette
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
+from starlette.responses import FileResponse, JSONResponse, Response
+from starlette.routing import Route, WebSocketRoute
+from starlette.websockets import WebSocket
+
+from .errors import ApiError
+from .front import Front
+from .settings import Settings
+from .speaker import Gst
+from .speech_route import Speech
+from .stream_route import Stream
+
+PAGE = pathlib.Path(__file__).parents[1] / "page.html"
+LOOPBACK = ("127.0.0.1", "::1")
+
+
+def create_app(settings=None, on_fatal=None):
+    """`settings`: those of the environment, if None. `on_fatal`: see Front. The front is app.state.front.
+
+    The model is loaded in the background; until then requests are refused with 503. `await front.loaded()` waits.
+    """
+    settings = settings or Settings.from_environment()
+    Gst.init(None)
+
+    @contextlib.asynccontextmanager
+    async def lifespan(application):
+        loading = asyncio.create_task(application.state.front.load())
+        yield
+        loading.cancel()
+        application.state.front.close()
+
+    front = Front(settings, on_fatal)
+    routes = _Routes(front)
+    middleware = [Middleware(Origins, settings.origins)]
+    if settings.origins:
+        middleware.append(Middleware(CORSMiddleware, allow_origins=settings.origins, allow_methods=["*"], allow_headers=["*"],
+                                     expose_headers=["x-qtts-seed", "x-qtts-replica", "x-qtts-fingerprint"]))
+    handlers = {HTTPException: _on_http_exception, Exception: _on_mistake}
+    application = Starlette(middleware=middleware, lifespan=lifespan, exception_handlers=handlers, routes=[
+        Route("/v1/audio/speech", Speech(front), methods=["GET", "POST"]),
+        WebSocketRoute("/v1/audio/speech/stream", Stream(front)),
+        Route("/v1/audio/voices", routes.voices),
+        Route("/v1/models", routes.models),
+        Route("/health/live", routes.live),
+        Route("/health/ready", routes.ready),
+        Route("/metrics", routes.metrics),
+        Route("/drain", routes.drain, methods=["POST"]),
+        Route("/load", routes.load),
+        Route("/", routes.page),
+    ])
+    application.state.front = front
+    return application
+
+
+class Origins:
+    """Refuses web pages of other sites, opened in a browser that can reach the server. Programs send no Origin."""
+
+    def __init__(self, app, allowed):
+        self._app = app
+        self._allowed = allowed
+
+    async def __call__(self, scope, receive, send):
+        if scope["type"] in ("http", "websocket"):
+            headers = Headers(scope=scope)
+            origin = headers.get("origin")
+            # A browser that only embeds an address sends no Origin.
+            embedded = headers.get("sec-fetch-site") == "cross-site" and not origin and scope["path"].startswith("/v1/")
+            if embedded or origin and origin not in self._allowed and not self._is_own(origin, headers.get("host", "")):
+                error = ApiError(403, f"Pages of {origin or 'other sites'} may not use this server; --allow-origin lets them.")
+                response = JSONResponse(error.body(), error.status)
+                if scope["type"] == "websocket":
+                    await WebSocket(scope, receive, send).send_denial_response(response)
+                else:
+                    await response(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+    @staticmethod
+    def _is_own(origin, host):
+        """The page of this server, under a name that no other site can take: an address, localhost, the machine's name."""
+        parts = urllib.parse.urlsplit(origin)
+        if parts.netloc != host:
+            return False
+        with contextlib.suppress(ValueError):
+            return bool(ipaddress.ip_address(parts.hostname or ""))
+        return parts.hostname in ("localhost", socket.gethostname().lower())
+
+
+class _Routes:
+    """The small ones."""
+
+    def __init__(self, front):
+        self._front = front
+        self._draining = None
+
+    async def voices(self, _request):
+        model, aliases = self._front.model, self._front.settings.voices
+        voices = list(model.get("speakers", []))
+        return JSONResponse({"voices": voices + sorted(aliases), "languages": model.get("languages", [])})
+
+    async def models(self, _request):
+        return JSONResponse({"object": "list", "data": [
+            {"id": name, "object": "model", "created": 0, "owned_by": "qttssrc"} for name in self._front.settings.names]})
+
+    async def live(self, _request):
+        front = self._front
+        if front.device_lost or front.failure:
+            return JSONResponse({"live": False, "reason": front.failure}, 503)
+        return JSONResponse({"live": True})
+
+    async def ready(self, _request):
+        front = self._front
+        reason = front.failure or ("draining" if front.draining else "" if front.ready else "loading")
+        return JSONResponse({"ready": front.ready, **({"reason": reason} if reason else {})}, 200 if front.ready else 503)
+
+    async def load(self, _request):
+        """For the page: what is going on now."""
+        front = self._front
+        return JSONResponse({"slots": front.slots.total, "busy": front.busy, "waiting": front.waiting,
+                             "sessions": front.sessions, "sessions_limit": front.settings.sessions})
+
+    async def metrics(self, _request):
+        return Response(self._front.metrics.text(), media_type="text/plain; version=0.0.4")
+
+    async def drain(self, request):
+        if request.client is None or request.client.host not in LOOPBACK or "x-forwarded-for" in request.headers:
+            return JSONResponse(ApiError(404, "Only this machine may drain.").body(), 404)
+        self._draining = self._draining or asyncio.create_task(self._front.drain())
+        return JSONResponse({"draining": True}, 202)
+
+    async def page(self, _request):
+        return FileResponse(PAGE)
+
+
+async def _on_mistake(_request, _exception):
+    """The log has the exception."""
+    return JSONResponse(ApiError(500, "The server failed: a mistake in it.", code="internal").body(), 500)
+
+
+async def _on_http_exception(_request, exception):
+    """Starlette's own errors, in OpenAI's form."""
+    body = {"error": {"message": exception.detail, "type": "invalid_request_error", "param": None, "code": None}}
+    return JSONResponse(body, exception.status_code, exception.headers)

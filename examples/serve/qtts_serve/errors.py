@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later
+"""Errors that a client sees, in OpenAI's form."""
+
+
+class ApiError(Exception):
+    """`message` says what is wrong and what to do; `param` names the field; `code` is for programs."""
+
+    TYPES = {429: "overloaded", 500: "server_error", 503: "unavailable"}
+
+    def __init__(self, status, message, param=None, code=None, retry_after=None):
+        super().__init__(message)
+        self.status, self.message, self.param, self.code, self.retry_after = status, message, param, code, retry_after
+
+    def body(self):
+        return {"error": {"message": self.message, "type": self.TYPES.get(self.status, "invalid_request_error"), "param": self.param,
+                          "code": self.code}}
+
+    def headers(self):
+        return {} if self.retry_after is None else {"retry-after": str(self.retry_after)}
+
+
+def bad_field(param, message):
+    return ApiError(400, f'"{param}" {message}', param, "invalid_value")

@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later
+"""The state of a server: its model, pipelines, slots and sessions; loading and draining."""
+import asyncio
+import contextlib
+import hashlib
+import logging
+import pathlib
+import re
+import time
+
+from . import limits
+from .admission import Slots
+from .errors import ApiError
+from .metrics import Metrics
+from .pacing import Timer
+from .speaker import Gst, Pool, Speaker
+from .utterance import Utterance
+
+log = logging.getLogger("qtts_serve")
+
+WARM_UP = "Ready."
+# Pipelines made at the start; more are made when they are needed, and kept.
+FIRST_PIPELINES = 4
+
+
+class Front:
+    """`on_fatal` is called with a sentence when the process should end: the model cannot be loaded, the GPU is lost."""
+
+    def __init__(self, settings, on_fatal=None):
+        self.settings = settings
+        self.on_fatal = on_fatal
+        self.slots = Slots(settings.slots, settings.max_wait)
+        self.pool = Pool(self._new_speaker)
+        self.metrics = Metrics(self)
+        self.timer = Timer()
+        self.device_lost = False
+        self.draining = False
+        self.refusing = asyncio.Event()  # no new utterances
+        self.failure = ""
+        self.model = {}  # speakers, languages, fingerprint, device
+        self.utterances = set()  # that are being spoken
+        self._sessions = 0
+        self._loaded = asyncio.Event()
+
+    # --- for whoever operates this: probes, balancers, schedulers
+
+    @property
+    def ready(self):
+        return self._loaded.is_set() and not self.failure and not self.draining and not self.device_lost
+
+    @property
+    def busy(self):
+        return self.slots.busy
+
+    @property
+    def sessions(self):
+        return self._sessions
+
+    @property
+    def waiting(self):
+        return self.slots.waiting
+
+    async def loaded(self):
+        """Waits until the model is loaded. RuntimeError if that failed."""
+        await self._loaded.wait()
+        if self.failure:
+            raise RuntimeError(self.failure)
+
+    async def load(self):
+        """Loads the model and speaks once. Never raises: see `failure` and `on_fatal`."""
+        begin = time.monotonic()
+        try:
+            await self._load()
+            self.metrics.load.set(time.monotonic() - begin)
+            log.info("ready after %.2f s: %s on %s, %d slots", time.monotonic() - begin, self.settings.names[0],
+                     self.model["device"], self.slots.total)
+        except (RuntimeError, ApiError) as error:
+            self._fail(str(error))
+        except Exception:
+            log.exception("the model was not loaded")
+            self._fail("The model was not loaded: a mistake in this program.")
+        finally:
+            self._loaded.set()
+
+    async def drain(self):
+        """Ends gracefully: not ready at once, refusing after drain_delay, and returns after the last utterance; what is
+        still spoken after drain_timeout is broken off."""
+        if not self.draining:
+            self.draining = True
+            log.info("draining")
+            await asyncio.sleep(self.settings.drain_delay if self._sessions else 0)
+            self.refusing.set()
+        for seconds in (self.settings.drain_timeout, 2):
+            deadline = time.monotonic() + seconds
+            while self._sessions and time.monotonic() < deadline:
+                await asyncio.sleep(0.02)
+            for utterance in self.utterances:
+                utterance.cancel()
+
+    def close(self):
+        self.pool.close()
+
+    # --- for the routes
+
+    @contextlib.contextmanager
+    def session(self, protocol):
+        """A place among the sessions. ApiError where there is none."""
+        if self.device_lost or self.failure:
+            raise ApiError(503, f"This server cannot speak any more: {self.failure}", code="device_lost", retry_after=10)
+        if not self._loaded.is_set():
+            raise ApiError(503, "The model is being loaded. Try again in a moment.", code="loading", retry_after=2)
+        if self.refusing.is_set():
+            raise ApiError(503, "This server is about to end. Ask another one.", code="draining", retry_after=1)
+        if self._sessions >= self.settings.sessions:
+            raise ApiError(429, f"All {self.settings.sessions} sessions are taken. Try again later.", code="overloaded",
+                           retry_after=1)
+        self._sessions += 1
+        self.metrics.sessions.labels(protocol).inc()
+        try:
+            yield
+        finally:
+            self._sessions -= 1
+            self.metrics.sessions.labels(protocol).dec()
+
+    def headers(self):
+        return {"x-qtts-replica": self.settings.replica, "x-qtts-fingerprint": self.model.get("fingerprint", "")}
+
+    # --- loading
+
+    def _new_speaker(self):
+        return Speaker(self.settings, self._lose)
+
+    async def _load(self):
+        try:
+            speaker = self._new_speaker()
+        except Exception as error:  # GLib.Error of the pipeline's description, or no element qttssrc
+            raise RuntimeError(str(error)) from None
+        try:
+            # The message that the model is loaded comes a moment before the element uses it.
+            while not speaker.loaded or speaker.stats().get_value("slots") == 0:
+                if speaker.broken:
+                    raise RuntimeError(speaker.broken)
+                await asyncio.sleep(0.005)
+        finally:
+            self.pool.give_back(speaker)
+        stats = speaker.stats()
+        self.slots.total = stats.get_value("slots")
+        limits.check(self.settings.sessions, self.slots.total)
+        self.model = {"speakers": speaker.listed("speakers"), "languages": speaker.listed("languages"),
+                      "device": stats.get_value("device"),
+                      "fingerprint": fingerprint(stats.get_value("model"), stats.get_value("device"))}
+        self.metrics.build.info({"version": Gst.ElementFactory.find("qttssrc").get_plugin().get_version(),
+                                 "model": self.settings.names[0], "device": self.model["device"]})
+        try:
+            async with Utterance(self, "http", "warm-up") as utterance:
+                utterance.say(WARM_UP, {})
+                async for _ in utterance.sound(0):
+                    pass
+        except ApiError as error:
+            if error.status != 400:
+                raise
+            log.info("not warmed up: %s", error.message)  # a model that needs a recording
+        self.pool.fill(min(FIRST_PIPELINES, self.slots.total))
+
+    def _lose(self, message):
+        self.device_lost = True
+        self._fail(message)
+
+    def _fail(self, message):
+        if not self.failure:
+            self.failure = message
+            log.error("%s", message)
+            if self.on_fatal:
+                self.on_fatal(message)
+
+
+def fingerprint(model, device):
+    """Names what the samples of a seed depend on beside the text: the weights, the device's kind and arithmetic."""
+    digest = hashlib.sha256()
+    for path in sorted(pathlib.Path(model).rglob("*")):
+        if path.suffix in (".json", ".txt", ".safetensors", ".model") and path.is_file():
+            size = path.stat().st_size
+            digest.update(f"{path.relative_to(model)} {size}\n".encode())
+            with path.open("rb") as file:  # 64 parts of a file: reading gigabytes would take longer than loading
+                for part in range(64):
+                    file.seek(size * part // 64)
+                    digest.update(file.read(4096))
+    digest.update(re.sub(r",? *\d+ threads?", "", device).encode())
+    return digest.hexdigest()[:16]

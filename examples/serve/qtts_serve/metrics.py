@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later
+"""Metrics for Prometheus. No label tells a voice, a client or a text."""
+import prometheus_client as prometheus
+
+FIRST_SOUND = (.001, .002, .003, .005, .0075, .01, .015, .02, .03, .05, .075, .1, .2, .5, 1, 2)
+WAIT = (.001, .01, .05, .1, .25, .5, 1, 2, 5, 10, 30)
+
+
+class Metrics:
+    """Values that are counted here, and `front`'s, which are read when somebody asks."""
+
+    def __init__(self, front):
+        registry = self.registry = prometheus.CollectorRegistry()
+        for collector in (prometheus.ProcessCollector, prometheus.PlatformCollector, prometheus.GCCollector):
+            collector(registry=registry)
+
+        def gauge(name, text, function):
+            prometheus.Gauge(name, text, registry=registry).set_function(function)
+
+        def counter(name, text, labels=()):
+            return prometheus.Counter(name, text, labels, registry=registry)
+
+        def histogram(name, text, buckets, labels=()):
+            return prometheus.Histogram(name, text, labels, buckets=buckets, registry=registry)
+
+        gauge("qtts_slots", "Utterances that may be spoken at once", lambda: front.slots.total)
+        gauge("qtts_slots_busy", "Utterances that are being spoken", lambda: front.slots.busy)
+        gauge("qtts_waiting_utterances", "Utterances that wait for a slot", lambda: front.slots.waiting)
+        self.sessions = prometheus.Gauge("qtts_sessions", "Connections that speak or may speak", ["protocol"],
+                                         registry=registry)
+        for protocol in ("http", "websocket"):
+            self.sessions.labels(protocol)
+        gauge("qtts_sessions_limit", "The most there may be", lambda: front.settings.sessions)
+        gauge("qtts_pipelines_idle", "Pipelines that wait for text", lambda: front.pool.idle)
+        self.wait = histogram("qtts_wait_seconds", "Time an utterance waited for its slot", WAIT)
+        self.first_sound = histogram("qtts_first_sound_seconds", "From the text to the first write of sound", FIRST_SOUND,
+                                     ["protocol", "layout"])
+        self.first_frame = histogram("qtts_engine_first_frame_seconds", "The element's first-frame-latency", FIRST_SOUND)
+        self.frames = counter("qtts_frames", "Frames of 80 ms that were written")
+        self.dropped = counter("qtts_frames_dropped", "Frames that were made and not written: the cost of interruptions")
+        self.utterances = counter("qtts_utterances", "Utterances by how they ended", ["reason"])
+        self.requests = counter("qtts_requests", "Requests", ["route", "code"])
+        self.underruns = counter("qtts_underruns", "Gaps in speech because a frame came late")
+        self.stalled = counter("qtts_stalled_seconds", "Silence because text came late")
+        self.characters = counter("qtts_text_characters", "Characters given to the engine")
+        self.audio = counter("qtts_audio_seconds", "Seconds of sound that were written")
+        gauge("qtts_ready", "1 if the server takes requests", lambda: int(front.ready))
+        gauge("qtts_device_lost", "1 if the GPU was lost", lambda: int(front.device_lost))
+        self.load = prometheus.Gauge("qtts_load_seconds", "Time to load the model and speak once", registry=registry)
+        self.build = prometheus.Info("qtts_build", "Version, model and device", registry=registry)
+
+    def text(self):
+        return prometheus.generate_latest(self.registry)

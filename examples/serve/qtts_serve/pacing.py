@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later
+"""When sound is written.
+
+The first two frames of an utterance are written at once, then what has gathered in 160, then in 320 ms: each write
+costs more than the sound in it. All streams share one timer, which runs only while somebody sleeps.
+"""
+import asyncio
+import math
+
+TICK = 0.02  # seconds
+FRAME = 0.08  # seconds
+
+
+class Timer:
+    """One timer of the event loop for all sleepers, who wake together at ticks of 20 ms."""
+
+    SLOTS = 16  # ticks of the longest sleep
+
+    def __init__(self):
+        self._slots = [set() for _ in range(self.SLOTS)]
+        self._now = 0
+        self._sleepers = 0
+        self._handle = None
+
+    def sleep(self, ticks):
+        """A future that is done after 1 to SLOTS ticks; cancel() or set_result() ends the sleep early."""
+        loop = asyncio.get_running_loop()
+        future = loop.create_future()
+        slot = self._slots[(self._now + ticks) % self.SLOTS]
+        slot.add(future)
+        self._sleepers += 1
+        if self._handle is None:
+            self._due = loop.time() + TICK
+            self._handle = loop.call_at(self._due, self._tick, loop)
+        return future
+
+    def _tick(self, loop):
+        self._now = (self._now + 1) % self.SLOTS
+        slot = self._slots[self._now]
+        self._slots[self._now] = set()
+        self._sleepers -= len(slot)
+        for future in slot:
+            if not future.done():
+                future.set_result(None)
+        self._handle = None
+        if self._sleepers:
+            # A late tick does not move those after it, unless it came a whole tick late.
+            self._due = max(self._due + TICK, loop.time())
+            self._handle = loop.call_at(self._due, self._tick, loop)
+
+
+class Pace:
+    """How far the sound of an utterance may run ahead. `ahead`: seconds after the first two frames; 0 = without limit."""
+
+    def __init__(self, ahead):
+        self.ahead = ahead
+        self._begin = None
+        self.frames = 0
+        self._writes = 0
+
+    def begin(self, now):
+        self._begin = now
+
+    def allowed(self, now):
+        """Frames that may be written now."""
+        if self.ahead == 0:
+            return math.inf
+        if self._begin is None:
+            return 2
+        return 2 + int((now - self._begin + self.ahead) / FRAME) - self.frames
+
+    def late(self, now):
+        """Seconds by which the next frame is late, for a listener who began with the first."""
+        return now - self._begin - self.frames * FRAME
+
+    def delay(self, seconds):
+        """The listener waited so long."""
+        if self._begin is not None:
+            self._begin += seconds
+
+    def pause(self):
+        """Ticks until the next write."""
+        self._writes += 1
+        if self.ahead == 0 or self.frames < 2:
+            return 1
+        longest = 8 if self._writes < 4 else 16
+        return max(1, min(longest, int(self.ahead / 2 / TICK)))

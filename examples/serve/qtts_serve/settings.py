@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later
+"""Settings of a server: from keywords, from the command line, or from the environment (QTTS_SERVE_MODEL_PATH, …)."""
+import argparse
+import dataclasses
+import os
+
+FORMATS = ("wav", "pcm", "opus", "flac", "mp3", "aac")
+
+
+def option(default, help_text):
+    return dataclasses.field(default=default, metadata={"help": help_text})
+
+
+@dataclasses.dataclass
+class Settings:
+    # Where it listens: for the command line alone; another ASGI server decides itself.
+    host: str = option("127.0.0.1", "address to listen on; 0.0.0.0 lets other machines in, which need no log-in")
+    port: int = option(8080, "port to listen on; 0 = a free one, which is printed")
+    allow_origin: str = option("", "origins of web pages that may use the server beside its own page, separated by commas, "
+                                   "such as https://speech.example")
+    # What speaks.
+    model_path: str = option("", "folder of a Qwen3-TTS-12Hz checkpoint (default: the bundled voice)")
+    element: str = option("", 'more properties of qttssrc, such as "precision=int8 device=cpu"')
+    model_name: str = option("", "name that requests give as model; several are separated by commas "
+                                 "(default: the name of the folder)")
+    voice_alias: str = option("", 'other names of voices, such as "alloy=ryan,nova=serena"')
+    response_format: str = option("wav", "format of the sound when a request names none; OpenAI has mp3")
+    # Limits.
+    slots: int = option(0, "utterances spoken at once; sizes the memory on a GPU (0 = the element's default)")
+    sessions: int = option(256, "connections that speak or may speak: WebSockets, and requests being answered")
+    max_wait: float = option(2.0, "seconds that an utterance waits for a slot before it is refused")
+    max_characters: int = option(4096, "characters of an utterance")
+    max_recording: int = option(10 << 20, "bytes of a recording to clone")
+    max_ahead: float = option(30.0, "the largest pace that a request may ask for, in seconds; 0 as a pace stays allowed")
+    slow_reader: float = option(30.0, "seconds after which a client that does not read is disconnected")
+    text_timeout: float = option(10.0, "seconds without text and without sound after which a growing utterance is ended")
+    # The end.
+    drain_delay: float = option(5.0, "seconds between not being ready and refusing, for balancers to notice")
+    drain_timeout: float = option(60.0, "seconds that utterances have to come to their end")
+    # Operation.
+    replica: str = option("", "name of this process in the header x-qtts-replica (default: host name and process id)")
+    log_level: str = option("info", "debug, info, warning or error; texts are in no level but debug")
+
+    def __post_init__(self):
+        self.replica = self.replica or f"{os.uname().nodename}-{os.getpid()}"
+        if self.sessions < 1:
+            raise ValueError("sessions: at least 1")
+        for name in ("slots", "max_wait", "max_characters", "max_recording", "max_ahead", "drain_delay", "drain_timeout"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name}: not below 0")
+        if not 0 <= self.port <= 65535:
+            raise ValueError(f"port: {self.port} is not 0 to 65535")
+        if self.response_format not in FORMATS:
+            raise ValueError(f"response_format: {self.response_format!r} is none of {', '.join(FORMATS)}")
+        if self.log_level not in ("debug", "info", "warning", "error"):
+            raise ValueError(f"log_level: {self.log_level!r} is none of debug, info, warning, error")
+        self.voices = dict(pair.split("=", 1) for pair in _listed(self.voice_alias, "voice_alias", "="))
+
+    @property
+    def origins(self):
+        return _listed(self.allow_origin)
+
+    @property
+    def names(self):
+        """Names of the model; the first is the one that it gives."""
+        folder = os.path.basename(os.path.abspath(self.model_path)) if self.model_path else "qttssrc"
+        return _listed(self.model_name) or [folder]
+
+    @classmethod
+    def from_environment(cls, environment=os.environ):
+        values = {}
+        for field in dataclasses.fields(cls):
+            value = environment.get(f"QTTS_SERVE_{field.name.upper()}")
+            if value is not None:
+                try:
+                    values[field.name] = field.type(value)
+                except ValueError:
+                    raise ValueError(f"QTTS_SERVE_{field.name.upper()}: {value!r} is no {field.type.__name__}") from None
+        return cls(**values)
+
+    @classmethod
+    def from_arguments(cls, arguments=None):
+        parser = argparse.ArgumentParser("qtts-serve", description="Serves qttssrc over HTTP and WebSocket.",
+                                         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+                                         epilog="Each option is also read from QTTS_SERVE_OPTION in the environment.")
+        try:
+            defaults = cls.from_environment()
+        except ValueError as error:
+            parser.error(str(error))
+        for field in dataclasses.fields(cls):
+            default = field.default if field.name == "replica" else getattr(defaults, field.name)
+            parser.add_argument("--" + field.name.replace("_", "-"), type=field.type, default=default,
+                                metavar=field.type.__name__.upper(), help=field.metadata["help"])
+        values = vars(parser.parse_args(arguments))
+        try:
+            return cls(**values)
+        except ValueError as error:
+            parser.error(str(error))
+
+
+def _listed(text, name="", needs=""):
+    values = [value.strip() for value in text.split(",") if value.strip()]
+    for value in values:
+        if needs not in value:
+            raise ValueError(f"{name}: {value!r} lacks {needs!r}")
+    return values

@@ -1,0 +1,268 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later
+"""One pipeline, qttssrc ! appsink, that speaks one utterance after the other; and a pool of them.
+
+Everything here runs on the event loop's thread: messages come by the descriptor of the bus, sound is pulled, so no
+streaming thread of GStreamer ever runs Python. All pipelines of a process share one engine.
+"""
+import asyncio
+import dataclasses
+import logging
+
+import gi
+
+gi.require_version("Gst", "1.0")
+gi.require_version("GstApp", "1.0")
+from gi.repository import GLib, GObject, Gst, GstApp  # noqa: E402, F401  (GstApp gives appsink its methods)
+
+from .errors import ApiError  # noqa: E402
+
+RATE = 24000
+FRAME_SAMPLES = 1920
+FRAME_BYTES = 2 * FRAME_SAMPLES
+# Sound that is kept ready beyond what the engine itself makes ahead.
+READY_FRAMES = 8
+
+log = logging.getLogger("qtts_serve")
+
+# Types of the settings that are not strings. The element converts whole numbers, and refuses those out of range.
+TYPES = {"seed": GObject.TYPE_INT64, "temperature": GObject.TYPE_DOUBLE, "top-k": GObject.TYPE_INT64,
+         "top-p": GObject.TYPE_DOUBLE, "repetition-penalty": GObject.TYPE_DOUBLE, "max-duration": GObject.TYPE_UINT64,
+         "max-wait": GObject.TYPE_UINT64}
+
+
+RESOURCE, STREAM = (GLib.quark_to_string(kind.quark()) for kind in (Gst.ResourceError, Gst.StreamError))
+# Warnings about what was asked for, and about what there is too little of.
+ABOUT_REQUEST = {(RESOURCE, Gst.ResourceError.SETTINGS), (RESOURCE, Gst.ResourceError.NOT_FOUND),
+                 (RESOURCE, Gst.ResourceError.OPEN_READ), (STREAM, Gst.StreamError.NOT_IMPLEMENTED)}
+FULL = {(RESOURCE, Gst.ResourceError.BUSY), (RESOURCE, Gst.ResourceError.NO_SPACE_LEFT)}
+
+
+def structure(name, settings):
+    result = Gst.Structure.new_empty(name)
+    for field, value in settings.items():
+        kind = TYPES.get(field, GObject.TYPE_STRING)
+        result.set_value(field, GObject.Value(kind, value))
+    return result
+
+
+@dataclasses.dataclass
+class Spoken:
+    """The utterance being spoken, as far as the element's messages have told."""
+    started: bool = False
+    seed: int = -1
+    first_frame_latency: float = 0.0  # seconds
+    begin: int = 0  # running time
+    finished: str = ""  # the reason, once it is over
+    samples: int = 0  # all there are, once it is over
+    frames: int = 0
+    spoken_characters: int = 0
+    pulled: int = 0  # samples
+    words: list = dataclasses.field(default_factory=list)  # progress that was not taken yet
+    problem: str = ""  # the last warning, which may be of the utterance before
+    explained: bool = False  # it came after the end, and says why the utterance failed
+    about_text: bool = False  # the problem is the text or a setting
+    full: bool = False  # it got no memory or no slot
+
+
+class Speaker:
+    """A pipeline in PLAYING, which waits for text. `on_change` is called when a message has changed `spoken`."""
+
+    def __init__(self, settings, on_lost):
+        self.on_change = None
+        self.spoken = None
+        self.broken = ""  # the error after which this pipeline is of no use
+        self.loaded = False
+        self._recording = ""
+        self._on_lost = on_lost
+        # No preroll: an idle pipeline has nothing to preroll with. The front ends growing utterances itself, and keeps
+        # the slots; a second is for one that the engine is just giving back.
+        voices = f"voices={settings.slots}" if settings.slots else ""
+        self._pipeline = Gst.parse_launch(
+            f"qttssrc name=speech idle-mode=wait segmentation=stream utterance-timeout={2**64 - 1} "
+            f"max-text-length={2**32 - 1} max-queued-text={2**32 - 1} max-wait={Gst.SECOND} {voices} {settings.element} ! "
+            f"appsink name=sound sync=false async=false max-buffers={READY_FRAMES} caps=audio/x-raw,format=S16LE")
+        self._speech = self._pipeline.get_by_name("speech")
+        self._sound = self._pipeline.get_by_name("sound")
+        if settings.model_path:
+            self._speech.set_property("model-path", settings.model_path)
+        self._bus = self._pipeline.get_bus()
+        self._descriptor = self._bus.get_pollfd().fd
+        asyncio.get_running_loop().add_reader(self._descriptor, self._take_messages)
+        # The text pad of the element is fed from a pad without an element: no thread, no queue.
+        self._text = Gst.Pad.new("text", Gst.PadDirection.SRC)
+        self._text.set_active(True)
+        self._text.link(self._speech.request_pad_simple("sink"))
+        self._pipeline.set_state(Gst.State.PLAYING)
+        self._text.push_event(Gst.Event.new_stream_start("text"))
+        self._text.push_event(Gst.Event.new_caps(Gst.Caps.from_string("text/x-raw,format=utf8")))
+        segment = Gst.Segment()
+        segment.init(Gst.Format.BYTES)
+        self._text.push_event(Gst.Event.new_segment(segment))
+
+    def close(self):
+        """Ends the pipeline, on a thread of its own: that waits for the streaming thread."""
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(self._descriptor)
+        loop.run_in_executor(None, self._pipeline.set_state, Gst.State.NULL)
+
+    # --- speaking
+
+    def say(self, text, settings):
+        """Begins an utterance with its whole text. ApiError 400 if the element refuses it."""
+        self._prepare(settings)
+        if self._speech.emit("speak", text, structure("params", settings)) == 0:
+            self._refuse("There is no text to speak.")
+
+    def begin(self, settings):
+        """Begins an utterance that grows by add(). ApiError 400 if the element refuses the settings."""
+        self._prepare(settings)
+        event = Gst.Event.new_custom(Gst.EventType.CUSTOM_DOWNSTREAM, structure("qtts/set-voice", settings))
+        if not self._text.push_event(event):
+            self._refuse("The settings were refused.")
+
+    def add(self, text):
+        self._text.push(Gst.Buffer.new_wrapped(text.encode()))
+
+    def end_text(self):
+        self._text.push_event(
+            Gst.Event.new_custom(Gst.EventType.CUSTOM_DOWNSTREAM, Gst.Structure.new_empty("qtts/end-utterance")))
+
+    def interrupt(self):
+        """Stops the engine; `spoken.finished` follows within a message."""
+        self._speech.emit("interrupt")
+        self._take_messages()
+
+    def pull(self, most):
+        """Up to so many frames that are ready, each as bytes."""
+        frames = []
+        while len(frames) < most:
+            # The message that a frame exists comes just before the frame: the first one is waited for.
+            sample = self._sound.try_pull_sample(2 * Gst.MSECOND if self.spoken.pulled == 0 and not self.spoken.finished else 0)
+            if sample is None:
+                break
+            buffer = sample.get_buffer()
+            frames.append(buffer.extract_dup(0, buffer.get_size()))
+            self.spoken.pulled += len(frames[-1]) // 2
+        return frames
+
+    def drop(self):
+        """Drops the sound that is ready. Returns whether the utterance is exhausted()."""
+        while self.pull(READY_FRAMES):
+            pass
+        return self.exhausted()
+
+    def exhausted(self):
+        """Whether the utterance is over and all its sound was pulled."""
+        return bool(self.spoken.finished) and self.spoken.pulled >= self.spoken.samples
+
+    def stats(self):
+        return self._speech.get_property("stats")
+
+    def listed(self, name):
+        """A property that is an array of strings, which PyGObject cannot get without gst-python."""
+        _, values = Gst.util_get_object_array(self._speech, name)
+        return [values.get_nth(index) for index in range(values.n_values)]
+
+    # --- messages
+
+    def _prepare(self, settings):
+        self._take_messages()
+        self.spoken = Spoken()
+        self._recording = settings.get("reference-audio", "")
+
+    def _refuse(self, otherwise):
+        self._take_messages()
+        raise ApiError(400, self.spoken.problem or otherwise, code="refused")
+
+    def _take_messages(self):
+        while (message := self._bus.pop()) is not None:
+            kind = message.type
+            if kind == Gst.MessageType.ELEMENT:
+                self._take_report(message.get_structure())
+            elif kind == Gst.MessageType.WARNING:
+                self._take_warning(message.parse_warning()[0])
+            elif kind == Gst.MessageType.ERROR:
+                self._take_error(message)
+            elif kind == Gst.MessageType.PROGRESS:
+                progress, _, _ = message.parse_progress()
+                self.loaded = self.loaded or progress == Gst.ProgressType.COMPLETE
+        if self.on_change is not None:
+            self.on_change()
+
+    def _take_report(self, report):
+        name, spoken = report.get_name(), self.spoken
+        if spoken is None:
+            return
+        if name == "qtts-utterance-started":
+            spoken.started = True
+            spoken.seed = report.get_value("seed")
+            spoken.first_frame_latency = report.get_value("first-frame-latency") / Gst.SECOND
+            spoken.begin = report.get_value("running-time")
+        elif name == "qtts-text-progress":
+            spoken.words.append({"offset": report.get_value("offset-chars"), "length": report.get_value("length-chars"),
+                                 "time": (report.get_value("running-time") - spoken.begin) / Gst.SECOND,
+                                 "estimated": report.get_value("estimated")})
+        elif name == "qtts-utterance-finished":
+            spoken.finished = report.get_value("reason")
+            spoken.samples = report.get_value("samples")
+            spoken.frames = report.get_value("frames")
+            spoken.spoken_characters = report.get_value("text-spoken-chars")
+
+    def _take_warning(self, error):
+        if self.spoken is None:
+            log.warning("%s", error.message)
+            return
+        kind = (error.domain, error.code)
+        # A client knows its recording by the name of the field.
+        self.spoken.problem = error.message.replace(self._recording, "ref_audio") if self._recording else error.message
+        self.spoken.explained = bool(self.spoken.finished)
+        self.spoken.about_text = kind in ABOUT_REQUEST
+        self.spoken.full = kind in FULL
+
+    def _take_error(self, message):
+        error, _ = message.parse_error()
+        self.broken = self.broken or error.message
+        if self.spoken is not None and not self.spoken.finished:
+            self.spoken.problem = error.message
+            self.spoken.explained = True
+            self.spoken.finished = "error"
+            self.spoken.samples = self.spoken.pulled
+        if self.loaded and error.matches(Gst.LibraryError.quark(), Gst.LibraryError.INIT):
+            self._on_lost(error.message)
+
+
+class Pool:
+    """Speakers that wait for text, for reuse."""
+
+    def __init__(self, make):
+        self._make = make
+        self._idle = []
+
+    @property
+    def idle(self):
+        return len(self._idle)
+
+    def fill(self, count):
+        while len(self._idle) < count:
+            self._idle.append(self._make())
+
+    def take(self):
+        while self._idle:
+            speaker = self._idle.pop()
+            if not speaker.broken:
+                return speaker
+            speaker.close()
+        return self._make()
+
+    def give_back(self, speaker):
+        """`speaker` is new, or has come to the end of its utterance and its sound was pulled; or it is broken."""
+        speaker.on_change = speaker.spoken = None
+        if speaker.broken:
+            speaker.close()
+        else:
+            self._idle.append(speaker)
+
+    def close(self):
+        for speaker in self._idle:
+            speaker.close()
+        self._idle.clear()

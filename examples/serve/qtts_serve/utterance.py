@@ -1,0 +1,256 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later
+"""One utterance, from its slot to its last frame, as both routes have it."""
+import asyncio
+import time
+
+from .errors import ApiError
+from .pacing import FRAME, Pace, Timer
+from .speaker import FRAME_SAMPLES, READY_FRAMES
+
+# A pipeline that does not come to rest within this time after an interrupt is thrown away.
+LONGEST_REST = 2.0  # seconds
+# Ticks after which the warning that says why an utterance failed has come, if there is one.
+LONGEST_WARNING = 25
+
+
+class Cancelled(Exception):
+    """cancel() was called before the utterance had a slot."""
+
+
+class Utterance:
+    """Use it as an asynchronous context: entering waits for a slot, leaving stops the engine and frees everything.
+
+    `protocol` and `layout` are labels of metrics.
+    """
+
+    def __init__(self, front, protocol, layout):
+        self._front = front
+        self._protocol, self._layout = protocol, layout
+        self._asked = time.monotonic()
+        self._sleep = None
+        self._waiting = None
+        self._holds_slot = False
+        self._speaker = None
+        self._refused = False
+        self._waits_for_start = False
+        self._missed = 0  # looks at the pipeline in a row that found no sound
+        self._silence = 0.0  # seconds that the listener has waited for the next frame
+        self.cancelled = False
+        self.growing = False  # more text may come
+        self.waited = 0.0  # seconds for a slot
+        self.frames = 0  # written
+
+    async def __aenter__(self):
+        if not self._front.slots.try_acquire():
+            await self._wait_for_slot()
+        self._holds_slot = True
+        self.waited = time.monotonic() - self._asked
+        self._front.metrics.wait.observe(self.waited)
+        self._speaker = self._front.pool.take()
+        self._speaker.on_change = self._changed
+        self._front.utterances.add(self)
+        return self
+
+    async def _wait_for_slot(self):
+        self._waiting = asyncio.ensure_future(self._front.slots.acquire())
+        try:
+            await self._waiting
+        except ApiError:
+            self._front.metrics.utterances.labels("refused").inc()
+            raise
+        except asyncio.CancelledError:
+            if self.cancelled and self._waiting.cancelled() and not asyncio.current_task().cancelling():
+                raise Cancelled from None
+            self._waiting.cancel()
+            raise
+
+    async def __aexit__(self, *_):
+        speaker = self._speaker
+        self._front.utterances.discard(self)
+        try:
+            if self.spoken is not None and not self._refused:
+                await self._come_to_rest()
+                self._count(self.spoken)
+        finally:
+            self._release()
+            self._front.pool.give_back(speaker)
+
+    async def _come_to_rest(self):
+        """Stops the engine and drops what nobody reads, so that the pipeline can speak again. One that does not come to
+        rest is of no more use."""
+        speaker = self._speaker
+        if not self.spoken.finished:
+            speaker.interrupt()
+        deadline = time.monotonic() + LONGEST_REST
+        try:
+            while not speaker.drop() and time.monotonic() < deadline:
+                await self._pause(1)
+        finally:
+            if not speaker.exhausted():
+                speaker.broken = speaker.broken or "did not come to rest"
+
+    @property
+    def spoken(self):
+        return self._speaker.spoken
+
+    # --- text
+
+    def say(self, text, settings):
+        """The whole text. ApiError 400 if it is refused."""
+        self._begin(self._speaker.say, text, settings)
+        self._front.metrics.characters.inc(len(text))
+
+    def begin(self, settings):
+        """Text follows by add(). ApiError 400 if the settings are refused."""
+        self._begin(self._speaker.begin, settings)
+        self.growing = True
+
+    def _begin(self, function, *arguments):
+        try:
+            function(*arguments)
+        except ApiError:
+            self._refused = True
+            self._front.metrics.utterances.labels("refused").inc()
+            raise
+
+    def add(self, text):
+        if not self.spoken.finished:
+            self._speaker.add(text)
+            self._front.metrics.characters.inc(len(text))
+            self._missed = 0
+            self._wake()
+
+    def end_text(self):
+        if self.growing:
+            self.growing = False
+            self._speaker.end_text()
+
+    def cancel(self):
+        """Stops the engine. sound() ends, or the waiting for a slot with Cancelled."""
+        self.cancelled = True
+        if self._waiting is not None:
+            self._waiting.cancel()
+        if self._speaker is not None and self.spoken is not None and not self.spoken.finished:
+            self._speaker.interrupt()
+        self._wake()
+
+    # --- sound
+
+    async def sound(self, ahead, start_frame=0):
+        """The sound, in pieces of one frame or more, at its pace. ApiError if there is none."""
+        speaker, spoken, front = self._speaker, self.spoken, self._front
+        pace, skip = Pace(ahead), start_frame
+        while not self.cancelled:
+            now = time.monotonic()
+            frames = []
+            if spoken.started:
+                frames = speaker.pull(skip if skip else pace.allowed(now))
+                skipped = min(skip, len(frames))
+                skip -= skipped
+                frames = frames[skipped:]
+            if frames:
+                if self.frames == 0:
+                    pace.begin(now)
+                    front.metrics.first_frame.observe(spoken.first_frame_latency)
+                    front.metrics.first_sound.labels(self._protocol, self._layout).observe(now - self._asked)
+                pace.frames += len(frames)
+                self.frames += len(frames)
+                front.metrics.frames.inc(len(frames))
+                self._silence = 0.0
+                yield b"".join(frames)
+            if speaker.exhausted():
+                break
+            if not frames and not spoken.finished:
+                self._watch_gap(pace, now)
+            await self._pause(self._ticks(pace, now, len(frames), skip), started=spoken.started)
+        if spoken.finished in ("error", "busy"):
+            await self._wait_for_problem()
+        if self.frames == 0 and not self.cancelled and (start_frame == 0 or start_frame > spoken.frames):
+            raise self._no_sound(start_frame)
+
+    def _ticks(self, pace, now, pulled, skip):
+        """How long to sleep."""
+        if not self.spoken.started:
+            return Timer.SLOTS  # a message ends it
+        if skip or pulled >= READY_FRAMES:  # more was ready than the appsink holds
+            return 1
+        if pulled or pace.allowed(now) <= 0:
+            self._missed = 0
+            return pace.pause()
+        # Whoever listens may be waiting; but an engine that is too slow is not asked 50 times a second.
+        self._missed += 1
+        return min(1 << self._missed - 1, Timer.SLOTS)
+
+    def _watch_gap(self, pace, now):
+        """No frame is ready. Notes silence that is heard, and ends a growing utterance whose text is late for too long."""
+        late = pace.late(now) if self.frames else now - self._asked - self._silence
+        if late <= 0:
+            return
+        pace.delay(late)
+        if self.frames and self.growing:
+            self._front.metrics.stalled.inc(late)
+        elif self.frames and self._silence == 0:
+            self._front.metrics.underruns.inc()
+        self._silence += late
+        if self.growing and self._silence > self._front.settings.text_timeout:
+            self.end_text()
+
+    async def _wait_for_problem(self):
+        """The warning that says why comes a moment after the end."""
+        for _ in range(LONGEST_WARNING):
+            if self.spoken.explained or self.cancelled:
+                break
+            await self._pause(1)
+
+    def _no_sound(self, start_frame):
+        spoken = self.spoken
+        if spoken.finished == "busy" or spoken.full:
+            return ApiError(429, spoken.problem, code="overloaded", retry_after=1)
+        if spoken.finished == "nothing-to-say":
+            return ApiError(400, "There is nothing to say in the text: no letter, number or currency sign.", "input",
+                            "nothing_to_say")
+        if spoken.finished != "error":
+            return ApiError(400, f'"start_frame" is {start_frame}, and the utterance has {spoken.frames} frames.',
+                            "start_frame", "invalid_value")
+        if spoken.about_text:
+            return ApiError(400, spoken.problem, code="refused")
+        return ApiError(500, spoken.problem or "The engine failed.", code="engine_failed")
+
+    # --- sleeping
+
+    async def _pause(self, ticks, started=True):
+        self._waits_for_start = not started
+        self._sleep = self._front.timer.sleep(ticks)
+        try:
+            await self._sleep
+        finally:
+            self._sleep = None
+
+    def _wake(self):
+        if self._sleep is not None and not self._sleep.done():
+            self._sleep.set_result(None)
+
+    def _changed(self):
+        spoken = self.spoken
+        if spoken is None:
+            return
+        if spoken.finished:
+            self._release()
+            self._wake()
+        elif spoken.started and self._waits_for_start:
+            self._waits_for_start = False
+            self._wake()
+
+    # --- the end
+
+    def _release(self):
+        """The engine is done: the slot is free, though sound may still be waiting for its reader."""
+        if self._holds_slot:
+            self._holds_slot = False
+            self._front.slots.release()
+
+    def _count(self, spoken):
+        metrics = self._front.metrics
+        metrics.utterances.labels(spoken.finished or "error").inc()
+        metrics.audio.inc(self.frames * FRAME)
+        metrics.dropped.inc(max(0, spoken.samples // FRAME_SAMPLES - self.frames))

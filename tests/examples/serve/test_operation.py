@@ -1,0 +1,363 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later
+"""Limits, cancels, readers that do not read, the end: on servers of their own."""
+import asyncio
+import contextlib
+import http.client
+import json
+import os
+import random
+import resource
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+
+from conftest import FRAME, PATIENCE, element, of, wait_for
+from qtts_serve import limits
+from qtts_serve.errors import ApiError
+from qtts_serve.front import Front
+from qtts_serve.settings import Settings
+
+TEXT = "Please leave your message after the tone."
+LONG = " ".join([TEXT] * 30)
+
+
+def test_full(start):
+    """What gets no slot in time is refused, and nothing is broken by that."""
+    server = start("--slots", "3", "--max-wait", "3")
+    speaking = [server.begin(input=LONG, pace=0.2) for _ in range(3)]
+    statuses, lock = [], threading.Lock()
+
+    def ask():
+        status, headers, body = server.speech(input=TEXT)
+        with lock:
+            statuses.append((status, headers["retry-after"], json.loads(body)["error"]["type"]))
+
+    threads = [threading.Thread(target=ask) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    wait_for("others to wait", lambda: server.metric("qtts_waiting_utterances") == 8)
+    for thread in threads:
+        thread.join()
+    assert statuses == [(429, "1", "overloaded")] * 8
+    with server.stream() as stream:
+        stream.send("input.text", text=TEXT)
+        stream.send("input.done")
+        _, messages = stream.until("session.done")
+        assert of(messages, "error")[0]["code"] == "overloaded"
+        speaking.pop().close()
+        wait_for("a slot", lambda: server.metric("qtts_slots_busy") == 2)
+        assert stream.say(TEXT, seed=1)[0] == element("", (TEXT,), seed=1)
+    assert server.get("/health/ready")[0] == 200  # or all replicas would drop out together
+    for response in speaking:
+        response.close()
+    server.wait_until_idle()
+    assert server.metric('qtts_utterances_total') == 1 + 3 + 9 + 1  # with the warm-up
+
+
+def test_more_slots_than_by_default(start):
+    server = start("--slots", "70", "--sessions", "100")
+    assert server.metric("qtts_slots") == 70
+    speaking = [server.begin(input=TEXT, seed=number, pace=0.2) for number in range(70)]
+    assert server.metric("qtts_waiting_utterances") == 0
+    for response in speaking:
+        response.close()
+    server.wait_until_idle()
+
+
+def test_waiting_ends_with_a_slot(start):
+    server = start("--slots", "1", "--max-wait", "30")
+    speaking = server.begin(input=LONG, pace=0.2)
+    answer = []
+    thread = threading.Thread(target=lambda: answer.append(server.speech(input=TEXT, seed=1)))
+    thread.start()
+    wait_for("the other to wait", lambda: server.metric("qtts_waiting_utterances") == 1)
+    speaking.close()
+    thread.join()
+    status, headers, sound = answer[0]
+    assert status == 200 and sound == element(TEXT, seed=1)
+    assert int(headers["x-qtts-queue-ms"]) > 0
+
+
+def test_sessions(start):
+    server = start("--sessions", "2")
+    with server.stream(), server.stream():
+        assert server.refusal(input=TEXT)[0] == 429
+        with pytest.raises(InvalidStatus) as refusal:
+            with server.stream():
+                pass
+        assert refusal.value.response.status_code == 429
+    server.wait_until_idle()
+    assert server.speech(input=TEXT)[0] == 200
+
+
+def test_disconnects_and_cancels_at_random_frames(start):
+    """The engine stops, and every pipeline speaks as before."""
+    server = start()
+    chance = random.Random(1)
+
+    def cut(number):
+        if number % 2:
+            response = server.begin(input=LONG, pace=2.0)
+            response.read(1 + chance.randrange(20 * FRAME))
+            response.close()
+            return
+        with server.stream() as stream:
+            stream.send("session.config", response_format="pcm", stream_audio=True)
+            stream.send("input.text", text=LONG)
+            received, most = 0, chance.randrange(20 * FRAME)
+            while received <= most:
+                message = stream.receive()
+                received += len(message) if isinstance(message, bytes) else 0
+            stream.send("input.cancel")
+            stream.until("audio.cancelled")
+            sound, _ = stream.until("session.done")
+            assert sound == b""
+
+    run_threads(cut, 40, 4)
+    server.wait_until_idle()
+    run_threads(lambda number: check_same(server), 12, 6)
+    assert server.metric("qtts_frames_dropped_total") > 0
+
+
+def check_same(server):
+    assert server.speech(input=TEXT, seed=1)[2] == element(TEXT, seed=1)
+
+
+def run_threads(function, count, at_once):
+    """Calls function(0) to function(count - 1); fails as they do."""
+    numbers, problems, lock = iter(range(count)), [], threading.Lock()
+
+    def work():
+        while True:
+            with lock:
+                number = next(numbers, None)
+            if number is None or problems:
+                return
+            try:
+                function(number)
+            except BaseException as problem:
+                problems.append(problem)
+
+    threads = [threading.Thread(target=work) for _ in range(at_once)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if problems:
+        raise problems[0]
+
+
+def test_storm_of_cancels(start):
+    """300 connections end at once, half of them before an answer: none goes on, all slots are free."""
+    server = start("--sessions", "320", "--max-wait", "60")
+    body = json.dumps({"input": LONG, "response_format": "pcm"}).encode()
+    request = b"POST /v1/audio/speech HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)
+
+    async def storm():
+        writers = []
+        for _ in range(300):
+            reader, writer = await asyncio.open_connection(server.host, server.port)
+            writer.write(request)
+            writers.append(writer)
+        while server.metric("qtts_slots_busy") + server.metric("qtts_waiting_utterances") < 300:
+            await asyncio.sleep(0.05)
+        for writer in writers:
+            writer.transport.abort()
+
+    asyncio.run(asyncio.wait_for(storm(), PATIENCE))
+    begin = time.monotonic()
+    server.wait_until_idle()
+    assert time.monotonic() - begin < 10
+    check_same(server)
+
+
+def test_readers_that_do_not_read(start):
+    """Their pipelines stop, and they are disconnected; others do not notice."""
+    server = start("--slow-reader", "1.5")
+    length = len(server.speech(input=LONG, seed=1)[2])
+    stuck = [server.begin(input=LONG, seed=1, pace=0) for _ in range(3)]
+    with server.stream() as stream:
+        stream.send("session.config", response_format="pcm", stream_audio=True, pace=0)
+        stream.send("input.text", text=LONG)
+        stream.send("input.done")
+        check_same(server)
+        wait_for("them to be disconnected", lambda: server.metric("qtts_slots_busy") == 0)
+        with pytest.raises(ConnectionClosed):
+            while True:
+                stream.receive()
+    for response in stuck:
+        received = 0
+        with contextlib.suppress(http.client.IncompleteRead, ConnectionError):
+            while data := response.read1(1 << 16):
+                received += len(data)
+        assert received < length / 2
+    server.wait_until_idle()
+
+
+def test_requests_that_do_not_end(start):
+    server = start("--slow-reader", "0.5")
+    with socket.create_connection((server.host, server.port), timeout=PATIENCE) as client:
+        client.sendall(b"POST /v1/audio/speech HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
+        assert client.recv(1 << 16).startswith(b"HTTP/1.1 408 ")
+    with socket.create_connection((server.host, server.port), timeout=PATIENCE) as client:
+        client.sendall(b"POST /v1/audio/speech HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
+    server.wait_until_idle()
+
+
+def test_drain_lets_utterances_end(start):
+    server = start()
+    expected = element(TEXT + " " + TEXT, seed=1)
+    speaking = server.begin(input=TEXT + " " + TEXT, seed=1, pace=0.2)
+    with server.stream() as idle, server.stream() as stream:
+        stream.send("session.config", response_format="pcm", stream_audio=True, seed=1, pace=0.2)
+        stream.send("input.text", text=TEXT)
+        stream.until("audio.start")
+        assert server.request("POST", "/drain")[0] == 202
+        wait_for("it to be told", lambda: server.get("/health/ready")[0] == 503)
+        assert server.get("/health/live")[0] == 200
+        with pytest.raises(ConnectionClosed) as closed:
+            idle.receive()
+        assert closed.value.rcvd.code == 1001
+        status, error = server.refusal(input=TEXT)
+        assert status == 503 and error["code"] == "draining"
+        stream.send("input.done")
+        assert of(stream.until("session.done")[1], "audio.done")[0]["reason"] == "complete"
+        with pytest.raises(ConnectionClosed) as closed:
+            stream.receive()
+        assert closed.value.rcvd.code == 1001
+    assert speaking.read() == expected
+
+
+def test_terminate_ends_after_the_last_utterance(start):
+    server = start()
+    speaking = server.begin(input=TEXT, seed=1, pace=0.2)
+    server.process.send_signal(signal.SIGTERM)
+    assert speaking.read() == element(TEXT, seed=1)
+    assert server.process.wait(PATIENCE) == 0
+
+
+def test_drain_has_a_time_limit(start):
+    server = start("--drain-timeout", "0.5")
+    speaking = server.begin(input=LONG, pace=0.2)
+    begin = time.monotonic()
+    assert server.stop()[1] == 0
+    assert time.monotonic() - begin < 20
+    speaking.close()
+
+
+def test_drain_is_for_this_machine_alone(start):
+    server = start()
+    assert server.request("POST", "/drain", headers={"X-Forwarded-For": "192.0.2.1"})[0] == 404
+    assert server.get("/health/ready")[0] == 200
+
+
+def command(*options, environment=None, preexec=None):
+    """Standard error and status of a server that does not start."""
+    done = subprocess.run([sys.executable, "-m", "qtts_serve", "--port", "0", *options], capture_output=True, text=True,
+                          timeout=PATIENCE, env={**os.environ, **(environment or {})}, preexec_fn=preexec)
+    return done.stderr, done.returncode
+
+
+def test_too_few_descriptors(start):
+    def limit():
+        resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
+
+    said, status = command("--sessions", "256", preexec=limit)
+    assert status == 1
+    assert [line for line in said.splitlines() if "open files is 256" in line and "ulimit -n" in line], said
+    assert "CRITICAL" not in said and "Traceback" not in said
+    server = start("--sessions", "8", "--slots", "8", preexec=limit)
+    check_same(server)
+
+
+def test_too_few_threads():
+    """Told from a limit that is read, since one that is really low would end this test."""
+    original = limits._most_threads
+    try:
+        limits._most_threads = lambda: 64
+        with pytest.raises(RuntimeError, match="limit of threads is 64; .* lower --sessions"):
+            limits.check(256, 64)
+        limits.check(8, 8)
+    finally:
+        limits._most_threads = original
+
+
+@pytest.mark.parametrize("options, says", [
+    (("--model-path", "/nowhere"), "/nowhere"),
+    (("--element", "no-such-property=1"), "no-such-property"),
+    (("--sessions", "0"), "sessions: at least 1"),
+    (("--max-wait", "-1"), "max_wait: not below 0"),
+    (("--voice-alias", "alloy"), "lacks '='"),
+    (("--log-level", "loud"), "loud"),
+    (("--response-format", "ogg"), "response_format"),
+    (("--port", "99999"), "port"),
+    (("--sing",), "--sing"),
+])
+def test_options_that_make_no_sense(options, says):
+    said, status = command(*options)
+    assert status in (1, 2) and says in said and "Traceback" not in said, said
+
+
+def test_settings_of_the_environment(start):
+    server = start(environment={"QTTS_SERVE_MODEL_NAME": "tts-1,mine", "QTTS_SERVE_VOICE_ALIAS": "alloy=default"})
+    assert [model["id"] for model in json.loads(server.get("/v1/models")[2])["data"]] == ["tts-1", "mine"]
+    for model in ("tts-1", "mine"):
+        assert server.speech(input=TEXT, seed=1, model=model, voice="alloy")[2] == element(TEXT, seed=1)
+    assert server.refusal(input=TEXT, model="qttssrc")[0] == 404
+    said, status = command(environment={"QTTS_SERVE_SLOTS": "many"})
+    assert status == 2 and "QTTS_SERVE_SLOTS" in said
+
+
+def test_loading_and_a_lost_device_are_told():
+    front = Front(Settings())
+    for code, change in (("loading", lambda: None), ("device_lost", lambda: front._lose("The GPU was lost."))):
+        change()
+        with pytest.raises(ApiError) as refusal, front.session("http"):
+            pass
+        assert (refusal.value.status, refusal.value.code) == (503, code)
+        assert refusal.value.headers()["retry-after"]
+        assert not front.ready
+
+
+def test_pages_of_other_sites(start):
+    server = start("--allow-origin", "https://speech.example")
+    own = f"http://{server.host}:{server.port}"
+    for origin, status in ((own, 200), ("https://speech.example", 200), ("https://evil.example", 403), ("null", 403),
+                           ("http://127.0.0.1:1", 403)):
+        assert server.speech({"Origin": origin}, input="Hi.")[0] == status, origin
+        with contextlib.ExitStack() as stack:
+            if status == 403:
+                stack.enter_context(pytest.raises(InvalidStatus))
+            stack.enter_context(server.stream(origin=origin))
+    # A name of another site that leads here.
+    assert server.speech({"Origin": "http://evil.example", "Host": "evil.example"}, input="Hi.")[0] == 403
+
+
+def test_cancel_of_what_waits_for_a_slot(start):
+    server = start("--slots", "1", "--max-wait", "60")
+    speaking = server.begin(input=LONG, pace=0.2)
+    with server.stream() as stream:
+        stream.send("input.text", text=TEXT)
+        wait_for("it to wait", lambda: server.metric("qtts_waiting_utterances") == 1)
+        stream.send("input.cancel")
+        assert of(stream.until("session.done")[1], "audio.cancelled")[0]["frames"] == 0
+        assert server.metric("qtts_waiting_utterances") == 0
+        speaking.close()
+        assert stream.say(TEXT, seed=1)[0] == element("", (TEXT,), seed=1)
+    server.wait_until_idle()
+
+
+def test_texts_are_not_logged(start):
+    server = start()
+    server.speech(input="Secret words.")
+    server.speech(input="Secret words.", voice="nobody")
+    with server.stream() as stream:
+        stream.say("Secret words.")
+    said, status = server.stop()
+    assert status == 0 and "ecret" not in said

@@ -1,0 +1,277 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later
+"""POST /v1/audio/speech, against an address."""
+import base64
+import json
+import shutil
+import subprocess
+import threading
+import time
+import urllib.parse
+
+import openai
+import pytest
+
+from conftest import FRAME, element, wait_for
+
+TEXT = "Please leave your message after the tone."
+
+
+def test_sound_is_the_elements(server):
+    status, headers, sound = server.speech(input=TEXT, seed=1)
+    assert status == 200
+    assert sound == element(TEXT, seed=1)
+    assert headers["content-type"] == "audio/pcm"
+    assert headers["x-qtts-seed"] == "1"
+    assert "content-length" not in headers
+    assert int(headers["x-qtts-queue-ms"]) >= 0
+    assert headers["x-qtts-replica"] and headers["x-qtts-fingerprint"]
+
+
+def test_a_seed_is_told_and_repeats_the_sound(server):
+    _, headers, sound = server.speech(input=TEXT)
+    assert server.speech(input=TEXT, seed=int(headers["x-qtts-seed"]))[2] == sound
+
+
+@pytest.mark.parametrize("field, given, properties", [
+    ("temperature", 0.3, {"temperature": 0.3}),
+    ("top_k", 5, {"top_k": 5}),
+    ("top_p", 0.5, {"top_p": 0.5}),
+    ("repetition_penalty", 1.3, {"repetition_penalty": 1.3}),
+    ("max_new_tokens", 10, {"max_duration": 800_000_000}),
+    ("language", "en", {"language": "en"}),
+    ("voice", "default", {"speaker": "default"}),
+    ("voice", {"id": "default"}, {"speaker": "default"}),
+    ("non_streaming_mode", True, {"layout": "non-streaming"}),
+    ("non_streaming_mode", False, {"layout": "streaming"}),
+    ("speed", 1, {}),
+    ("stream", True, {}),
+    ("model", "qttssrc", {}),
+])
+def test_fields_are_properties(server, field, given, properties):
+    assert server.speech(input=TEXT, seed=1, **{field: given})[2] == element(TEXT, seed=1, **properties)
+
+
+@pytest.mark.parametrize("response_format", ["wav", "pcm", "flac", "opus", "mp3", "aac"])
+def test_formats(server, response_format, tmp_path):
+    status, headers, sound = server.speech(input=TEXT, seed=1, response_format=response_format)
+    assert status == 200
+    types = {"wav": "wav", "pcm": "pcm", "flac": "flac", "opus": "ogg", "mp3": "mpeg", "aac": "aac"}
+    assert headers["content-type"] == "audio/" + types[response_format]
+    decoded, expected = decode(sound, response_format, tmp_path), element(TEXT, seed=1)
+    if response_format in ("wav", "pcm", "flac"):
+        assert decoded == expected
+    else:
+        assert -0.01 <= (len(decoded) - len(expected)) / 48000 <= 0.15
+
+
+def decode(sound, response_format, folder):
+    if response_format == "pcm":
+        return sound
+    assert shutil.which("ffmpeg"), "no ffmpeg here"
+    path = folder / "sound"
+    path.write_bytes(sound)
+    return subprocess.run(["ffmpeg", "-v", "error", "-i", path, "-f", "s16le", "-ar", "24000", "-ac", "1", "-"], check=True,
+                          capture_output=True).stdout
+
+
+def test_wav_is_the_default_and_of_unknown_length(server):
+    _, headers, sound = server.request("POST", "/v1/audio/speech", json.dumps({"input": TEXT, "pace": 0}))
+    assert headers["content-type"] == "audio/wav"
+    assert sound[:4] == b"RIFF" and sound[4:8] == sound[40:44] == b"\xff" * 4
+
+
+def test_events(server):
+    _, headers, body = server.speech(input=TEXT, seed=1, stream_format="sse")
+    assert headers["content-type"].startswith("text/event-stream")
+    events = [json.loads(line.removeprefix("data: ")) for line in body.decode().split("\n\n") if line]
+    *deltas, done = events
+    assert {delta["type"] for delta in deltas} == {"speech.audio.delta"}
+    sound = b"".join(base64.b64decode(delta["audio"]) for delta in deltas)
+    assert sound == element(TEXT, seed=1)
+    assert done["type"] == "speech.audio.done"
+    assert done["usage"]["input_tokens"] == len(TEXT)
+    assert done["usage"]["output_tokens"] == len(sound) // FRAME
+
+
+def test_going_on_after_a_break(server):
+    _, headers, whole = server.speech(input=TEXT, seed=1)
+    same = {"x-qtts-fingerprint": headers["x-qtts-fingerprint"]}
+    for frame in (1, 7, len(whole) // FRAME - 1, len(whole) // FRAME):
+        assert server.speech(same, input=TEXT, seed=1, start_frame=frame)[2] == whole[frame * FRAME:]
+    assert server.speech(input=TEXT, seed=1, start_frame=3)[0] == 409
+    assert server.speech({"x-qtts-fingerprint": "0123"}, input=TEXT, seed=1, start_frame=3)[0] == 409
+    status, _, body = server.speech(same, input=TEXT, seed=1, start_frame=1000)
+    assert status == 400 and json.loads(body)["error"]["param"] == "start_frame"
+    assert server.refusal(input=TEXT, start_frame=3)[1]["param"] == "start_frame"
+
+
+def test_pace(server):
+    """A server that is far faster than real time keeps to the pace; not at once, which is for the first frames."""
+    long = " ".join([TEXT] * 4)
+    paced = server.begin(input=long, seed=1, pace=0.5)
+    begin = None
+    received = 0
+    while data := paced.read1(1 << 16):
+        begin = begin or time.monotonic()
+        received += len(data)
+        ahead = received / 48000 - (time.monotonic() - begin)
+        assert ahead < 0.5 + 3 * 0.08 + 0.05  # what lay in the socket
+        if received > 48000 * 3:
+            break
+    paced.close()
+    assert received > 48000 * 3
+
+
+@pytest.mark.parametrize("status, param, fields", [
+    (400, "input", {}),
+    (400, "input", {"input": ""}),
+    (400, "input", {"input": " \n"}),
+    (400, "input", {"input": 5}),
+    (400, "input", {"input": "!!! ???"}),
+    (413, "input", {"input": "a" * 4097}),
+    (404, "model", {"input": TEXT, "model": "tts-1"}),
+    (400, None, {"input": TEXT, "voice": "nobody"}),
+    (400, "voice", {"input": TEXT, "voice": 5}),
+    (400, None, {"input": TEXT, "language": "klingon"}),
+    (400, "response_format", {"input": TEXT, "response_format": "ogg"}),
+    (400, "stream_format", {"input": TEXT, "stream_format": "ndjson"}),
+    (400, "speed", {"input": TEXT, "speed": 1.5}),
+    (400, "pace", {"input": TEXT, "pace": 0.1}),
+    (400, "pace", {"input": TEXT, "pace": 1000}),
+    (400, "pace", {"input": TEXT, "pace": "fast"}),
+    (400, "seed", {"input": TEXT, "seed": -1}),
+    (400, "seed", {"input": TEXT, "seed": 2**63}),
+    (400, "seed", {"input": TEXT, "seed": 1.5}),
+    (400, None, {"input": TEXT, "temperature": -2}),
+    (400, None, {"input": TEXT, "top_k": 2**40}),
+    (400, None, {"input": TEXT, "top_p": 7}),
+    (400, "max_new_tokens", {"input": TEXT, "max_new_tokens": 0}),
+    (400, "start_frame", {"input": TEXT, "seed": 1, "start_frame": -1}),
+    (400, "ref_audio", {"input": TEXT, "ref_audio": "https://example.com/voice.wav"}),
+    (400, "ref_audio", {"input": TEXT, "ref_audio": "file:///etc/passwd"}),
+    (400, "ref_audio", {"input": TEXT, "ref_audio": "data:audio/wav;base64,%%%"}),
+    (413, "ref_audio", {"input": TEXT, "ref_audio": "data:audio/wav;base64," + "A" * 14_000_000}),
+    (400, "ref_text", {"input": TEXT, "ref_text": "Hello."}),
+    (400, "volume", {"input": TEXT, "volume": 5}),
+])
+def test_refusals(server, status, param, fields):
+    given, error = server.refusal(**fields)
+    assert given == status
+    assert error["param"] == param
+    assert error["type"] == "invalid_request_error"
+    assert error["message"]
+
+
+def test_a_voice_that_the_model_has_not_is_told_with_those_that_it_has(server):
+    assert "default" in server.refusal(input=TEXT, voice="nobody")[1]["message"]
+
+
+def test_a_model_that_does_not_clone_says_so(server):
+    recording = "data:audio/wav;base64," + base64.b64encode(server.speech(input=TEXT, response_format="wav")[2]).decode()
+    status, error = server.refusal(input=TEXT, ref_audio=recording)
+    assert status == 400 and "clone" in error["message"]
+
+
+def test_forms(server):
+    """The same fields, and an uploaded recording."""
+    boundary = "xxx"
+    parts = {"input": TEXT, "seed": "1", "pace": "0", "response_format": "pcm"}
+    form = "".join(f'--{boundary}\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{value}\r\n' for name, value in parts.items())
+    headers = {"content-type": f"multipart/form-data; boundary={boundary}"}
+    status, _, sound = server.request("POST", "/v1/audio/speech", f"{form}--{boundary}--\r\n".encode(), headers)
+    assert status == 200 and sound == element(TEXT, seed=1)
+    form += (f'--{boundary}\r\nContent-Disposition: form-data; name="ref_audio"; filename="a.wav"\r\nContent-Type: audio/wav\r\n\r\n'
+             "RIFF\r\n")
+    status, _, body = server.request("POST", "/v1/audio/speech", f"{form}--{boundary}--\r\n".encode(), headers)
+    assert status == 400 and "clone" in json.loads(body)["error"]["message"]
+    for broken in (b"--yyy", form.replace('"1"', '"x"').replace("\r\n1\r\n", "\r\none\r\n").encode() + b"--xxx--\r\n"):
+        assert server.request("POST", "/v1/audio/speech", broken, headers)[0] == 400
+
+
+def test_fields_in_the_address(server):
+    address = "/v1/audio/speech?" + urllib.parse.urlencode({"input": TEXT, "seed": 1, "pace": 0, "response_format": "pcm"})
+    status, _, sound = server.get(address)
+    assert status == 200 and sound == element(TEXT, seed=1)
+    assert server.get("/v1/audio/speech")[0] == 400
+    assert server.get(address + "&top_k=many")[0] == 400
+    # Embedded in a page of another site.
+    assert server.request("GET", address, headers={"Sec-Fetch-Site": "cross-site"})[0] == 403
+
+
+def test_fields_without_a_value(server):
+    nothing = dict.fromkeys(("voice", "seed", "stream_format", "start_frame", "ref_audio", "stream", "non_streaming_mode"))
+    assert server.speech(input=TEXT, **nothing)[0] == 200
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b'"text"', b"\xff\xfe", b'{"input": NaN}', b"[" * 100_000])
+def test_bodies_that_are_no_request(server, body):
+    status, _, answer = server.request("POST", "/v1/audio/speech", body)
+    assert status == 400 and json.loads(answer)["error"]["message"]
+
+
+def test_characters_that_are_none(server):
+    assert server.request("POST", "/v1/audio/speech", b'{"input": "One \\ud800 two \\u0000 three.", "pace": 0}')[0] == 200
+
+
+def test_other_methods_and_paths(server):
+    assert server.request("DELETE", "/v1/audio/speech")[0] == 405
+    assert server.request("HEAD", "/v1/audio/speech?input=Hi.")[0] == 405
+    status, _, body = server.get("/v1/audio/song")
+    assert status == 404 and json.loads(body)["error"]["message"]
+
+
+def test_lists(server):
+    assert json.loads(server.get("/v1/audio/voices")[2]) == {"voices": ["default"], "languages": ["english"]}
+    assert [model["id"] for model in json.loads(server.get("/v1/models")[2])["data"]] == ["qttssrc"]
+    assert server.get("/health/live")[0] == 200
+    assert json.loads(server.get("/health/ready")[2]) == {"ready": True}
+    status, headers, page = server.get("/")
+    assert status == 200 and headers["content-type"].startswith("text/html") and b"</html>" in page
+
+
+def test_openai_client(server):
+    client = openai.OpenAI(base_url=server.address.rstrip("/") + "/v1", api_key="none", max_retries=0)
+    assert [model.id for model in client.models.list()] == ["qttssrc"]
+    sound = client.audio.speech.create(model="qttssrc", voice="default", input=TEXT, response_format="pcm",
+                                       extra_body={"seed": 1, "pace": 0}).read()
+    assert sound == element(TEXT, seed=1)
+    with client.audio.speech.with_streaming_response.create(model="qttssrc", voice="default", input=TEXT, response_format="pcm",
+                                                            extra_body={"seed": 1}) as response:
+        assert b"".join(response.iter_bytes()) == sound
+    with pytest.raises(openai.BadRequestError) as refusal:
+        client.audio.speech.create(model="qttssrc", voice="alloy", input=TEXT)
+    assert "default" in refusal.value.message
+
+
+def test_many_at_once_say_the_same(server):
+    answers = {}
+
+    def ask(number):
+        answers[number] = server.speech(input=TEXT, seed=number % 4)[2]
+
+    threads = [threading.Thread(target=ask, args=(number,)) for number in range(12)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    alone = [element(TEXT, seed=seed) for seed in range(4)]
+    assert all(sound == alone[number % 4] for number, sound in answers.items())
+
+
+def test_metrics(server):
+    names = ["qtts_slots", "qtts_slots_busy", "qtts_sessions", "qtts_sessions_limit", "qtts_waiting_utterances",
+             "qtts_wait_seconds_count", "qtts_first_sound_seconds_count", "qtts_engine_first_frame_seconds_count",
+             "qtts_frames_total", "qtts_frames_dropped_total", "qtts_utterances_total", "qtts_requests_total",
+             "qtts_underruns_total", "qtts_stalled_seconds_total", "qtts_text_characters_total", "qtts_audio_seconds_total",
+             "qtts_device_lost", "qtts_load_seconds", "qtts_build_info"]
+    text = server.get("/metrics")[2].decode()
+    assert [name for name in names if f"\n{name}" not in text] == []
+    assert TEXT not in text
+    before = {name: server.metric(name) for name in names}
+    sound = server.speech(input=TEXT, seed=1)[2]
+    wait_for("the metrics of it", lambda: server.metric("qtts_requests_total") > before["qtts_requests_total"])
+    grown = {name: server.metric(name) - before[name] for name in names}
+    assert grown["qtts_frames_total"] == len(sound) // FRAME
+    assert grown["qtts_utterances_total"] == grown["qtts_first_sound_seconds_count"] == 1
+    assert grown["qtts_text_characters_total"] == len(TEXT)
+    assert grown["qtts_frames_dropped_total"] == 0
