@@ -13,12 +13,14 @@
 #include <utility>
 
 #include "backend/checks.h"
+#include "backend/device_module.h"
 #include "backend/slot_table.h"
 #include "codec/codec.h"
 #include "codec/kernels.h"
 #include "codec/reference_cache.h"
 #include "encoder/voice_encoder.h"
 #include "language_model.h"
+#include "qtts/polling.h"
 #include "runtime/device_memory.h"
 
 namespace qtts::cuda {
@@ -31,7 +33,10 @@ constexpr int kOutstanding = 2;
 // one frame's time.
 constexpr size_t kReferenceAtOnce = 128;
 constexpr size_t kReferencePiece = 16;
+// Streams whose sound is made at once: more would only need more scratch memory.
+constexpr int kCodecRows = 256;
 // Most waits last one frame. The first wait of an utterance includes its prompt.
+// With a PollPermit.
 constexpr std::chrono::milliseconds kFramePatience{5};
 constexpr std::chrono::milliseconds kFirstFramePatience{20};
 constexpr int kFirstCapability = 8;
@@ -56,6 +61,129 @@ Status CannotBeUsed(const std::string& device, cudaError_t error) {
   return Unavailable(device + " cannot be used: " + cudaGetErrorString(error));
 }
 
+// Makes `device` current and checks that it can be used. Returns its name and its free memory.
+Result<DeviceCapacity> UseDevice(int device) {
+  if (const cudaError_t error = cudaSetDevice(device); !Succeeds(error)) {
+    return CannotBeUsed("GPU " + std::to_string(device), error);
+  }
+  cudaDeviceProp properties = {};
+  QTTS_RETURN_IF_CUDA_ERROR(cudaGetDeviceProperties(&properties, device), "asking for the device");
+  if (properties.major < kFirstCapability) {
+    return Unavailable(std::string(properties.name) + " has compute capability " + std::to_string(properties.major) +
+                       "." + std::to_string(properties.minor) + ", needed is 8.0 or later");
+  }
+  codec::DeviceTraits traits;
+  if (const cudaError_t error = codec::PrepareKernels(device, &traits); !Succeeds(error)) {
+    if (error == cudaErrorNoKernelImageForDevice) {
+      const std::string number = std::to_string(properties.major) + std::to_string(properties.minor);
+      return Unavailable(std::string(properties.name) + " needs the GPU backend built with -Dcuda-arch=" + number);
+    }
+    return CannotBeUsed(properties.name, error);
+  }
+  DeviceCapacity capacity;
+  capacity.device = properties.name;
+  size_t total = 0;
+  if (const cudaError_t error = cudaMemGetInfo(&capacity.free_bytes, &total); !Succeeds(error)) {
+    return CannotBeUsed(properties.name, error);
+  }
+  capacity.device_bytes = total;
+  return capacity;
+}
+
+// What an engine takes, or the speech tokenizer's decoder alone.
+struct Needs {
+  size_t model_bytes = 0;
+  size_t voice_bytes = 0;  // of an utterance
+  int voices = 0;          // that must fit
+
+  size_t bytes() const { return model_bytes + voice_bytes * static_cast<size_t>(voices); }
+};
+
+// Of the speech tokenizer's decoder: its weights are kept in up to 8 bytes each.
+Needs DecoderNeeds(const ModelInfo& info) {
+  return {.model_bytes = static_cast<size_t>(info.codec_parameters) * 8 + kWorkingBytes};
+}
+
+// Up to kDefaultVoices utterances have room in kWorkingBytes to begin with. More are counted: their pages, their
+// codec's state and the rows of a frame.
+Needs EngineNeeds(const Checkpoint& checkpoint, Precision precision, int voices) {
+  const ModelInfo info = checkpoint.Info();
+  const ModelConfig& config = checkpoint.config();
+  const TransformerConfig& talker = config.talker.transformer;
+  const TransformerConfig& predictor = config.predictor.transformer;
+  const TransformerConfig& codec = config.codec.transformer;
+  const size_t element = ElementBytes(precision);
+  const auto key_value_bytes = [](const TransformerConfig& c, int64_t positions, size_t bytes) {
+    return static_cast<size_t>(2 * positions * c.num_layers * c.kv_width()) * bytes;
+  };
+  Needs needs = DecoderNeeds(info);
+  needs.model_bytes += static_cast<size_t>(info.talker_parameters) * element;
+  // Ten seconds and a prompt begin their second page. Beside its window a codec's state has the past of convolutions,
+  // about a third of it.
+  const size_t window = key_value_bytes(codec, codec.sliding_window, sizeof(float));
+  needs.voice_bytes = key_value_bytes(talker, int64_t{2} * kPagePositions, element) + window + window / 3;
+  if (voices <= kDefaultVoices) return needs;
+  needs.voices = voices;
+  // Of a row: the predictor's page, the logits, partial results of attention, and what passes between kernels; of a
+  // row's sound, some of the codec's last and widest buffers.
+  const auto rows = static_cast<size_t>(LanguageModel::RowsFor(voices));
+  const size_t row_bytes =
+      key_value_bytes(predictor, info.code_groups, element) +
+      sizeof(float) * static_cast<size_t>(config.talker.vocab_size + config.predictor.vocab_size +
+                                          16 * talker.num_heads * (talker.head_dim + 2) +
+                                          4 * (talker.intermediate_size + predictor.intermediate_size));
+  const size_t channels = static_cast<size_t>(config.codec.decoder_dim) >> config.codec.upsample_rates.size();
+  const size_t sound_bytes = static_cast<size_t>(info.samples_per_frame) * channels * sizeof(float) * 16;
+  needs.model_bytes += rows * row_bytes + std::min<size_t>(rows, kCodecRows) * sound_bytes;
+  return needs;
+}
+
+int VoicesThatFit(const Needs& needs, const DeviceCapacity& device) {
+  if (device.free_bytes < needs.model_bytes || needs.voice_bytes == 0) return 0;
+  return static_cast<int>(std::min<size_t>((device.free_bytes - needs.model_bytes) / needs.voice_bytes, kMostVoices));
+}
+
+Status CheckMemory(const Needs& needs, const DeviceCapacity& device) {
+  if (device.free_bytes >= needs.bytes()) return Status::Ok();
+  const int fit = VoicesThatFit(needs, device);
+  if (fit > kDefaultVoices) {
+    return Status::ResourceExhausted("device=cuda: voices=" + std::to_string(needs.voices) + " need about " +
+                                     Gigabytes(needs.bytes()) + " of GPU memory, " + device.device + " has " +
+                                     Gigabytes(device.free_bytes) + " free; choose voices=" + std::to_string(fit) +
+                                     " or fewer");
+  }
+  return Status::ResourceExhausted("device=cuda: the model needs about " + Gigabytes(needs.bytes()) +
+                                   " of GPU memory, " + device.device + " has " + Gigabytes(device.free_bytes) +
+                                   " free of " + Gigabytes(device.device_bytes) +
+                                   "; close other programs that use it, choose a smaller model or device=cpu" +
+                                   (needs.voices > kDefaultVoices ? ", or fewer voices" : ""));
+}
+
+// The first of the devices that `device` allows for which `use` succeeds.
+template <typename Use>
+auto OnDevice(int device, const Use& use) -> decltype(use(device)) {
+  QTTS_ASSIGN_OR_RETURN(const int devices, CountDevices());
+  if (device >= devices) {
+    return Status::InvalidArgument("cuda-device-id=" + std::to_string(device) + ": this machine's GPUs are 0 to " +
+                                   std::to_string(devices - 1) + "; -1 takes the first that can hold the model");
+  }
+  if (device >= 0) return use(device);
+  for (int i = 0; i + 1 < devices; ++i) {
+    if (auto used = use(i); used.ok()) return used;
+  }
+  return use(devices - 1);
+}
+
+Result<int> ChooseDeviceFor(const Needs& needs, int device) {
+  return OnDevice(device, [&](int number) -> Result<int> {
+    QTTS_ASSIGN_OR_RETURN(const DeviceCapacity capacity, UseDevice(number));
+    QTTS_RETURN_IF_ERROR(CheckMemory(needs, capacity));
+    return number;
+  });
+}
+
+}  // namespace
+
 Result<int> CountDevices() {
   int driver = 0;
   int runtime = 0;
@@ -76,70 +204,25 @@ Result<int> CountDevices() {
   return devices;
 }
 
-// Makes `device` current and checks that it can hold a model that needs so much memory.
-Status UseDevice(size_t needed, int device) {
-  if (const cudaError_t error = cudaSetDevice(device); !Succeeds(error)) {
-    return CannotBeUsed("GPU " + std::to_string(device), error);
-  }
-  cudaDeviceProp properties = {};
-  QTTS_RETURN_IF_CUDA_ERROR(cudaGetDeviceProperties(&properties, device), "asking for the device");
-  if (properties.major < kFirstCapability) {
-    return Unavailable(std::string(properties.name) + " has compute capability " + std::to_string(properties.major) +
-                       "." + std::to_string(properties.minor) + ", needed is 8.0 or later");
-  }
-  codec::DeviceTraits traits;
-  if (const cudaError_t error = codec::PrepareKernels(device, &traits); !Succeeds(error)) {
-    if (error == cudaErrorNoKernelImageForDevice) {
-      const std::string number = std::to_string(properties.major) + std::to_string(properties.minor);
-      return Unavailable(std::string(properties.name) + " needs the GPU backend built with -Dcuda-arch=" + number);
-    }
-    return CannotBeUsed(properties.name, error);
-  }
-  size_t free = 0;
-  size_t total = 0;
-  if (const cudaError_t error = cudaMemGetInfo(&free, &total); !Succeeds(error)) {
-    return CannotBeUsed(properties.name, error);
-  }
-  if (free < needed) {
-    return Status::ResourceExhausted("device=cuda: the model needs about " + Gigabytes(needed) + " of GPU memory, " +
-                                     std::string(properties.name) + " has " + Gigabytes(free) + " free of " +
-                                     Gigabytes(total) +
-                                     "; close other programs that use it, choose a smaller model or device=cpu");
-  }
-  return Status::Ok();
-}
-
-// Of the speech tokenizer's decoder: its weights are kept in up to 8 bytes each.
-size_t DecoderBytes(const ModelInfo& info) { return static_cast<size_t>(info.codec_parameters) * 8 + kWorkingBytes; }
-
-Result<int> ChooseDeviceFor(size_t needed, int device) {
-  QTTS_ASSIGN_OR_RETURN(const int devices, CountDevices());
-  if (device >= devices) {
-    return Status::InvalidArgument("cuda-device-id=" + std::to_string(device) + ": this machine's GPUs are 0 to " +
-                                   std::to_string(devices - 1) + "; -1 takes the first that can hold the model");
-  }
-  if (device >= 0) {
-    QTTS_RETURN_IF_ERROR(UseDevice(needed, device));
-    return device;
-  }
-  Status status;
-  for (int i = 0; i < devices; ++i) {
-    status = UseDevice(needed, i);
-    if (status.ok()) return i;
-  }
-  return status;
-}
-
-}  // namespace
-
-Result<int> ChooseDevice(const Checkpoint& checkpoint, Precision precision, int device) {
-  const ModelInfo info = checkpoint.Info();
-  return ChooseDeviceFor(static_cast<size_t>(info.talker_parameters) * ElementBytes(precision) + DecoderBytes(info),
-                         device);
+Result<int> ChooseDevice(const Checkpoint& checkpoint, Precision precision, int device, int voices) {
+  return ChooseDeviceFor(EngineNeeds(checkpoint, precision, voices), device);
 }
 
 Result<int> ChooseDecoderDevice(const Checkpoint& checkpoint, int device) {
-  return ChooseDeviceFor(DecoderBytes(checkpoint.Info()), device);
+  return ChooseDeviceFor(DecoderNeeds(checkpoint.Info()), device);
+}
+
+Result<DeviceCapacity> CapacityOf(const Checkpoint& checkpoint, Precision precision, int device, int voices) {
+  return OnDevice(device, [&](int number) -> Result<DeviceCapacity> {
+    QTTS_ASSIGN_OR_RETURN(DeviceCapacity capacity, UseDevice(number));
+    Needs needs = EngineNeeds(checkpoint, precision, voices);
+    // Fewer voices have fewer rows, which take memory too.
+    if (const int fit = VoicesThatFit(needs, capacity); fit < voices) needs = EngineNeeds(checkpoint, precision, fit);
+    capacity.model_bytes = needs.model_bytes;
+    capacity.voice_bytes = needs.voice_bytes;
+    capacity.voices = VoicesThatFit(needs, capacity);
+    return capacity;
+  });
 }
 
 struct CudaBackend::Impl {
@@ -157,13 +240,11 @@ struct CudaBackend::Impl {
     EndReason end = EndReason::kNone;       // what the host knows of; for kError, `status`
     Status status;
   };
-  // One row of a submission: where its result will be, or what it is already.
+  // One row of a submission: its result, or where that will be.
   struct Row {
-    SlotId id = 0;
-    int entry = -1;  // of the rings; below 0: not on the device
+    FrameResult result;
+    int entry = -1;  // of the rings; below 0: `result` is complete
     int row = 0;
-    EndReason end = EndReason::kNone;
-    Status status;
   };
   struct Submission {
     std::vector<Row> rows;
@@ -180,12 +261,14 @@ struct CudaBackend::Impl {
   std::unique_ptr<LanguageModel> model;
   int samples = 0;
 
-  PinnedMemory steps;                                        // FrameRow [kRing][kMaxRows]
-  PinnedMemory results;                                      // FrameRowResult [kRing][kMaxRows]
-  PinnedMemory out;                                          // float [kRing][kMaxRows][samples]
-  DeviceMemory pcm;                                          // float [kMaxRows][samples]
-  std::vector<Event> chosen;                                 // [kRing] a frame's codes are there
-  std::vector<Event> done;                                   // [kRing] its sound is
+  FrameRing ring;
+  PinnedMemory steps;                                        // FrameRow [ring.entries][ring.rows]
+  PinnedMemory results;                                      // FrameRowResult [ring.entries][ring.rows]
+  PinnedMemory out;                                          // float [ring.entries][ring.rows][samples]
+  DeviceMemory pcm;                                          // float [ring.rows][samples]
+  std::vector<Event> chosen;                                 // [ring.entries] a frame's codes are there
+  std::vector<Event> done;                                   // [ring.entries] its sound is
+  std::vector<int> unread;                                   // [ring.entries] its rows that nobody has read
   uint64_t launched = 0;                                     // frames, since the start
   std::map<std::tuple<FrameStart, int, int>, Graph> graphs;  // by start, rows and splits
   // What makes a frame's sound: kAll on codec_stream; or kBegin on `stream`, then kFinish on codec_stream beside the
@@ -220,15 +303,19 @@ struct CudaBackend::Impl {
   Result<const Graph*> CodecGraph(int rows, int part, CodecWork work);
   // True if the codec fits beside the kernel that makes codes.
   bool LeavesRoom(int rows, int splits) const { return rows == 1 && model->IsPersistent(rows, splits); }
+  int CodecRows() const { return std::min(ring.rows, kCodecRows); }
   // Rows that begin alike.
   Status LaunchRows(FrameStart start, std::span<const std::pair<Row*, FrameRow>> rows, int64_t positions,
-                    int* last_entry);
+                    Submission* submission);
+  void ReadRow(Row* row);
+  // Makes an entry of the rings free for another frame.
+  Status FreeEntry(int entry, Submission* newest);
   // Ends a slot for a reason found by the host.
   static void Fail(Slot* slot, Row* row, Status status) {
     slot->end = EndReason::kError;
     slot->status = std::move(status);
-    row->end = slot->end;
-    row->status = slot->status;
+    row->result.end = slot->end;
+    row->result.status = slot->status;
   }
   Status Await(int entry, std::chrono::milliseconds patience);
   // Calls may come from other threads than Create() did, and the current device is a thread's.
@@ -239,24 +326,27 @@ Status CudaBackend::Impl::Load() {
   QTTS_ASSIGN_OR_RETURN(stream, Stream::Create(/*urgent=*/true));
   QTTS_ASSIGN_OR_RETURN(codec_stream, Stream::Create());
   QTTS_ASSIGN_OR_RETURN(model, LanguageModel::Create(*checkpoint, options, stream.get()));
+  ring = model->ring();
   const CodecConfig& config = checkpoint->config().codec;
   QTTS_ASSIGN_OR_RETURN(
       codec, Codec::Create(config, checkpoint->codec(),
                            options.precision == Precision::kF32 ? CodecPrecision::kF32 : CodecPrecision::kFast,
-                           options.max_slots, kMaxRows));
+                           options.max_slots, CodecRows()));
   references.emplace(codec->past_bytes());
   samples = codec->samples_per_frame();
-  constexpr size_t kEntries = size_t{kRing} * kMaxRows;
-  QTTS_ASSIGN_OR_RETURN(steps, PinnedMemory::AllocateZeroed(kEntries * sizeof(FrameRow)));
-  QTTS_ASSIGN_OR_RETURN(results, PinnedMemory::AllocateZeroed(kEntries * sizeof(FrameRowResult)));
+  const auto ring_rows = static_cast<size_t>(ring.rows);
+  const size_t entries = static_cast<size_t>(ring.entries) * ring_rows;
+  QTTS_ASSIGN_OR_RETURN(steps, PinnedMemory::AllocateZeroed(entries * sizeof(FrameRow)));
+  QTTS_ASSIGN_OR_RETURN(results, PinnedMemory::AllocateZeroed(entries * sizeof(FrameRowResult)));
   const size_t sample_bytes = static_cast<size_t>(samples) * sizeof(float);
-  QTTS_ASSIGN_OR_RETURN(out, PinnedMemory::AllocateZeroed(kEntries * sample_bytes));
-  QTTS_ASSIGN_OR_RETURN(pcm, DeviceMemory::AllocateZeroed(kMaxRows * sample_bytes));
+  QTTS_ASSIGN_OR_RETURN(out, PinnedMemory::AllocateZeroed(entries * sample_bytes));
+  QTTS_ASSIGN_OR_RETURN(pcm, DeviceMemory::AllocateZeroed(ring_rows * sample_bytes));
   QTTS_ASSIGN_OR_RETURN(reference_pcm, DeviceMemory::AllocateZeroed(sample_bytes));
   QTTS_ASSIGN_OR_RETURN(reference_uploads, UploadRing::Create());
   QTTS_ASSIGN_OR_RETURN(codec_idle, Event::Create());
   QTTS_ASSIGN_OR_RETURN(begun, Event::Create());
-  for (int i = 0; i < kRing; ++i) {
+  unread.resize(static_cast<size_t>(ring.entries));
+  for (int i = 0; i < ring.entries; ++i) {
     for (std::vector<Event>* const events : {&chosen, &done}) {
       QTTS_ASSIGN_OR_RETURN(Event event, Event::Create());
       events->push_back(std::move(event));
@@ -287,22 +377,28 @@ Result<const Graph*> CudaBackend::Impl::CodecGraph(int rows, int part, CodecWork
   Graph& graph = codec_graphs[{rows, part, work}];
   if (!graph.empty()) return &graph;
   const cudaStream_t at = work == CodecWork::kBegin ? stream.get() : codec_stream.get();
-  QTTS_ASSIGN_OR_RETURN(graph, Graph::Capture(at, [&]() -> Status {
-                          const CodecHandOver& from = model->hand_over();
-                          const int* const row_slots = from.slots + static_cast<ptrdiff_t>(part) * kMaxRows;
-                          if (work != CodecWork::kFinish) {
-                            const int* const row_codes =
-                                from.codes + static_cast<ptrdiff_t>(part) * kMaxRows * model->groups();
-                            QTTS_RETURN_IF_ERROR(codec->Begin(rows, row_slots, row_codes, at));
-                            if (work == CodecWork::kBegin) return Status::Ok();
-                          }
-                          const CodecRoom room = work == CodecWork::kFinish ? CodecRoom::kBeside : CodecRoom::kDevice;
-                          QTTS_RETURN_IF_ERROR(codec->Finish(rows, pcm.as<float>(), room, at));
-                          const Launcher launch{at, false};
-                          DeliverPcm(launch, row_slots, from.frames + part, rows, pcm.as<const float>(), samples,
-                                     results.as<FrameRowResult>(), out.as<float>());
-                          return CudaStatus(launch.error, kSpeaking);
-                        }));
+  QTTS_ASSIGN_OR_RETURN(
+      graph, Graph::Capture(at, [&]() -> Status {
+        const CodecHandOver& from = model->hand_over();
+        const int* const row_slots = from.slots + static_cast<ptrdiff_t>(part) * ring.rows;
+        const int* const row_codes = from.codes + static_cast<ptrdiff_t>(part) * ring.rows * model->groups();
+        const CodecRoom room = work == CodecWork::kFinish ? CodecRoom::kBeside : CodecRoom::kDevice;
+        for (int first = 0; first < rows; first += CodecRows()) {
+          const int count = std::min(rows - first, CodecRows());
+          if (work != CodecWork::kFinish) {
+            QTTS_RETURN_IF_ERROR(codec->Begin(count, row_slots + first,
+                                              row_codes + static_cast<ptrdiff_t>(first) * model->groups(), at));
+          }
+          if (work == CodecWork::kBegin) continue;
+          float* const to = pcm.as<float>() + static_cast<ptrdiff_t>(first) * samples;
+          QTTS_RETURN_IF_ERROR(codec->Finish(count, to, room, at));
+        }
+        if (work == CodecWork::kBegin) return Status::Ok();
+        const Launcher launch{at, false};
+        DeliverPcm(launch, row_slots, from.frames + part, ring, rows, pcm.as<const float>(), samples,
+                   results.as<FrameRowResult>(), out.as<float>());
+        return CudaStatus(launch.error, kSpeaking);
+      }));
   return &graph;
 }
 
@@ -370,11 +466,12 @@ Result<PrefillProgress> CudaBackend::Impl::RunPiece(Slot* slot) {
 
 Status CudaBackend::Impl::Await(int entry, std::chrono::milliseconds patience) {
   const auto start = std::chrono::steady_clock::now();
+  const PollPermit permit;
   for (;;) {
     const cudaError_t state = cudaEventQuery(done[static_cast<size_t>(entry)].get());
     if (state == cudaSuccess) return Status::Ok();
     if (state != cudaErrorNotReady) return CudaStatus(state, kSpeaking);
-    if (std::chrono::steady_clock::now() - start > patience) {
+    if (!permit.granted() || std::chrono::steady_clock::now() - start > patience) {
       std::this_thread::sleep_for(std::chrono::microseconds(50));
     } else {
       std::this_thread::yield();
@@ -383,15 +480,16 @@ Status CudaBackend::Impl::Await(int entry, std::chrono::milliseconds patience) {
 }
 
 Status CudaBackend::Impl::LaunchRows(FrameStart start, std::span<const std::pair<Row*, FrameRow>> rows,
-                                     int64_t positions, int* last_entry) {
+                                     int64_t positions, Submission* submission) {
   const int splits = start == FrameStart::kPrompt ? 1 : model->SplitBucket(positions);
   const auto most = static_cast<size_t>(model->MaxRows(splits));
   while (!rows.empty()) {
     const size_t count = std::min(most, rows.size());
     const int bucket = LanguageModel::RowBucket(static_cast<int>(count));
     QTTS_ASSIGN_OR_RETURN(const Graph* const graph, FrameGraph(start, bucket, splits));
-    const int entry = static_cast<int>(launched % kRing);
-    FrameRow* const frame_rows = steps.as<FrameRow>() + static_cast<ptrdiff_t>(entry) * kMaxRows;
+    const int entry = static_cast<int>(launched % static_cast<uint64_t>(ring.entries));
+    QTTS_RETURN_IF_ERROR(FreeEntry(entry, submission));
+    FrameRow* const frame_rows = steps.as<FrameRow>() + static_cast<ptrdiff_t>(entry) * ring.rows;
     for (size_t i = 0; i < static_cast<size_t>(bucket); ++i) {
       frame_rows[i] = i < count ? rows[i].second : FrameRow{-1, -1};
       if (i < count) {
@@ -402,7 +500,7 @@ Status CudaBackend::Impl::LaunchRows(FrameStart start, std::span<const std::pair
     const int part = static_cast<int>(launched % kHandOvers);
     if (launched >= kHandOvers) {
       // This frame hands over where an earlier one did, which the codec must be done with.
-      const Event& earlier = done[static_cast<size_t>((launched - kHandOvers) % kRing)];
+      const Event& earlier = done[static_cast<size_t>((launched - kHandOvers) % done.size())];
       QTTS_RETURN_IF_CUDA_ERROR(cudaStreamWaitEvent(stream.get(), earlier.get()), kSpeaking);
     }
     QTTS_RETURN_IF_ERROR(graph->Launch(stream.get()));
@@ -428,7 +526,8 @@ Status CudaBackend::Impl::LaunchRows(FrameStart start, std::span<const std::pair
     }
     QTTS_RETURN_IF_CUDA_ERROR(cudaEventRecord(done[static_cast<size_t>(entry)].get(), codec_stream.get()), kSpeaking);
     ++launched;
-    *last_entry = entry;
+    unread[static_cast<size_t>(entry)] = static_cast<int>(count);
+    submission->last_entry = entry;
     rows = rows.subspan(count);
   }
   return Status::Ok();
@@ -438,7 +537,7 @@ Status CudaBackend::Impl::LaunchRows(FrameStart start, std::span<const std::pair
 Status CudaBackend::Impl::WarmUp() {
   QTTS_RETURN_IF_ERROR(model->WarmUp());
   for (const int rows : LanguageModel::kRowBuckets) {
-    if (rows > LanguageModel::RowBucket(std::min(options.max_slots, kMaxRows))) break;
+    if (rows > LanguageModel::RowBucket(std::min(options.max_slots, kMostRows))) break;
     QTTS_RETURN_IF_ERROR(FrameGraph(FrameStart::kPrompt, rows, 1).status());
     bool beside = false;
     for (const int splits : model->SplitBuckets()) {
@@ -464,7 +563,8 @@ int CudaBackend::max_outstanding() const { return kOutstanding; }
 
 Result<std::unique_ptr<CudaBackend>> CudaBackend::Create(std::shared_ptr<const Checkpoint> checkpoint,
                                                          const CudaOptions& options) {
-  QTTS_ASSIGN_OR_RETURN(const int device, ChooseDevice(*checkpoint, options.precision, options.device));
+  QTTS_ASSIGN_OR_RETURN(const int device,
+                        ChooseDevice(*checkpoint, options.precision, options.device, options.max_slots));
   auto impl = std::make_unique<Impl>();
   impl->options = options;
   impl->options.device = device;
@@ -545,15 +645,23 @@ Status CudaBackend::Submit(std::span<const FrameStep> steps) {
   QTTS_RETURN_IF_ERROR(impl.slots.CheckSteps(steps));
   Impl::Submission submission;
   submission.rows.resize(steps.size());
-  std::map<FrameStart, std::vector<std::pair<Impl::Row*, FrameRow>>> rows;
+  // Rows that are launched together: those that begin alike, and of many rows the few with long contexts apart, since
+  // the longest decides the splits of all.
+  struct Together {
+    std::vector<std::pair<Impl::Row*, FrameRow>> rows;
+    int64_t positions = 1;
+  };
+  std::map<std::pair<FrameStart, bool>, Together> together;
+  const bool many = steps.size() > static_cast<size_t>(kMaxRows);
+  const int64_t long_context = impl.model->PositionsOfAllRows();
   int64_t positions = 1;
   for (size_t i = 0; i < steps.size(); ++i) {
     Impl::Row& row = submission.rows[i];
-    row.id = steps[i].slot;
-    Impl::Slot& slot = *impl.slots.Find(row.id);
+    row.result.slot = steps[i].slot;
+    Impl::Slot& slot = *impl.slots.Find(steps[i].slot);
     if (slot.end != EndReason::kNone) {
-      row.end = slot.end;
-      row.status = slot.status;
+      row.result.end = slot.end;
+      row.result.status = slot.status;
       continue;
     }
     const int64_t position = slot.prompt_rows - 1 + slot.submitted;
@@ -571,24 +679,72 @@ Status CudaBackend::Submit(std::span<const FrameStep> steps) {
       Impl::Fail(&slot, &row, std::move(status));
       continue;
     }
+    const FrameStart start = std::exchange(slot.start, FrameStart::kInput);
+    Together& with = together[{start, many && start == FrameStart::kInput && position >= long_context}];
+    with.rows.push_back({&row, {slot.index, first ? -1 : steps[i].text_id}});
+    with.positions = std::max(with.positions, position + 1);
     positions = std::max(positions, position + 1);
-    rows[std::exchange(slot.start, FrameStart::kInput)].push_back({&row, {slot.index, first ? -1 : steps[i].text_id}});
   }
   // First the rows whose first frame is awaited.
   for (const FrameStart start : {FrameStart::kPrompt, FrameStart::kInput}) {
-    if (Status status = impl.LaunchRows(start, rows[start], positions, &submission.last_entry); !status.ok()) {
-      impl.lost = status;
-      return status;
+    for (const bool is_long : {false, true}) {
+      const Together& with = together[{start, is_long}];
+      if (Status status = impl.LaunchRows(start, with.rows, many ? with.positions : positions, &submission);
+          !status.ok()) {
+        impl.lost = status;
+        return status;
+      }
     }
   }
   impl.outstanding.push_back(std::move(submission));
   return Status::Ok();
 }
 
+Status CudaBackend::Impl::FreeEntry(int entry, Submission* newest) {
+  if (unread[static_cast<size_t>(entry)] == 0) return Status::Ok();
+  // A step of many launches has gone around the ring.
+  QTTS_RETURN_IF_ERROR(Await(entry, kFramePatience));
+  for (Submission& submission : outstanding) {
+    for (Row& row : submission.rows) {
+      if (row.entry == entry) ReadRow(&row);
+    }
+  }
+  for (Row& row : newest->rows) {
+    if (row.entry == entry) ReadRow(&row);
+  }
+  return Status::Ok();
+}
+
+void CudaBackend::Impl::ReadRow(Row* row) {
+  const int entry = std::exchange(row->entry, -1);
+  --unread[static_cast<size_t>(entry)];
+  FrameResult& result = row->result;
+  Slot* const slot = slots.Find(result.slot);
+  if (slot == nullptr) return;
+  if (slot->end != EndReason::kNone) {
+    // An earlier end, found by the host, that the device may not have seen.
+    result.end = slot->end;
+    result.status = slot->status;
+    return;
+  }
+  const size_t at = static_cast<size_t>(entry) * static_cast<size_t>(ring.rows) + static_cast<size_t>(row->row);
+  const FrameRowResult& device = results.as<const FrameRowResult>()[at];
+  if (device.end == EndReason::kNone) {
+    result.codes.assign(device.codes, device.codes + model->groups());
+    result.pcm.assign(out.as<const float>() + at * static_cast<size_t>(samples),
+                      out.as<const float>() + (at + 1) * static_cast<size_t>(samples));
+    return;
+  }
+  result.end = device.end;
+  if (device.end == EndReason::kError) result.status = DamagedModel(device.fault);
+  slot->end = result.end;
+  slot->status = result.status;
+}
+
 Result<std::vector<FrameResult>> CudaBackend::Collect() {
   Impl& impl = *impl_;
   if (impl.outstanding.empty()) return Status::InvalidArgument("nothing was submitted");
-  const Impl::Submission submission = std::move(impl.outstanding.front());
+  Impl::Submission submission = std::move(impl.outstanding.front());
   impl.outstanding.pop_front();
   if (submission.last_entry >= 0) {
     Status status = impl.Await(submission.last_entry, submission.begins ? kFirstFramePatience : kFramePatience);
@@ -598,40 +754,14 @@ Result<std::vector<FrameResult>> CudaBackend::Collect() {
       return status;
     }
   }
-  const auto groups = static_cast<size_t>(impl.model->groups());
-  std::vector<FrameResult> collected(submission.rows.size());
-  for (size_t i = 0; i < collected.size(); ++i) {
-    const Impl::Row& row = submission.rows[i];
-    FrameResult& result = collected[i];
-    result.slot = row.id;
-    result.end = row.end;
-    result.status = row.status;
-    Impl::Slot* const found = impl.slots.Find(row.id);
-    if (found == nullptr) {
-      result.end = EndReason::kError;
-      result.status = Status::Cancelled("the slot was closed");
-      continue;
+  std::vector<FrameResult> collected;
+  collected.reserve(submission.rows.size());
+  for (Impl::Row& row : submission.rows) {
+    if (row.entry >= 0) impl.ReadRow(&row);
+    if (impl.slots.Find(row.result.slot) == nullptr) {
+      row.result = {row.result.slot, EndReason::kError, Status::Cancelled("the slot was closed"), {}, {}};
     }
-    if (row.entry < 0) continue;
-    Impl::Slot& slot = *found;
-    if (slot.end != EndReason::kNone) {
-      // An earlier end, found by the host, that the device may not have seen.
-      result.end = slot.end;
-      result.status = slot.status;
-      continue;
-    }
-    const size_t at = static_cast<size_t>(row.entry) * kMaxRows + static_cast<size_t>(row.row);
-    const FrameRowResult& device = impl.results.as<const FrameRowResult>()[at];
-    if (device.end == EndReason::kNone) {
-      result.codes.assign(device.codes, device.codes + groups);
-      result.pcm.assign(impl.out.as<const float>() + at * static_cast<size_t>(impl.samples),
-                        impl.out.as<const float>() + (at + 1) * static_cast<size_t>(impl.samples));
-      continue;
-    }
-    result.end = device.end;
-    if (device.end == EndReason::kError) result.status = DamagedModel(device.fault);
-    slot.end = result.end;
-    slot.status = result.status;
+    collected.push_back(std::move(row.result));
   }
   return collected;
 }

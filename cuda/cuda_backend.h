@@ -12,6 +12,10 @@
 #include "language_model.h"
 #include "qtts/status.h"
 
+namespace qtts {
+struct DeviceCapacity;  // backend/device_module.h
+}
+
 namespace qtts::cuda {
 
 // Device memory in use, and times of one frame.
@@ -53,10 +57,16 @@ class CudaBackend : public Backend {
   std::unique_ptr<Impl> impl_;
 };
 
-// The device that Create() would use: `device`, or for -1 the first usable one with memory for the model. Otherwise
-// those errors of Create() that need no load. Makes the device current in the calling thread.
-Result<int> ChooseDevice(const Checkpoint& checkpoint, Precision precision, int device);
-// The same for the speech tokenizer's decoder alone.
+// The device that Create() would use: `device`, or for -1 the first usable one with memory for the model, and for
+// `voices` utterances of ten seconds if they are more than kDefaultVoices. Otherwise those errors of Create() that need
+// no load. Makes the device current in the calling thread.
+Result<int> ChooseDevice(const Checkpoint& checkpoint, Precision precision, int device, int voices = kMaxRows);
+// What has room on `device`, or for -1 on the first usable one; an estimate. `voices`: of the engine that would be
+// created. Errors: as ChooseDevice(), but for too little memory.
+Result<DeviceCapacity> CapacityOf(const Checkpoint& checkpoint, Precision precision, int device, int voices);
+// Errors: kDeviceUnavailable (no driver, no device).
+Result<int> CountDevices();
+// The same as ChooseDevice() for the speech tokenizer's decoder alone.
 Result<int> ChooseDecoderDevice(const Checkpoint& checkpoint, int device);
 
 }  // namespace qtts::cuda

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 #include "language_model.h"
 
+#include <string>
 #include <utility>
 
+#include "base/log.h"
 #include "runtime/cuda_error.h"
 #include "runtime/device_table.h"
 #include "runtime/launch.h"
@@ -33,8 +35,11 @@ Status LanguageModel::Load(const Checkpoint& checkpoint, const CudaOptions& opti
                             "asking for the device");
   const bool overlap = options.overlap && major >= 9;
   QTTS_ASSIGN_OR_RETURN(numbers_, NumbersOfDevice(device));
+  QTTS_RETURN_IF_ERROR(ChooseManyRows(options));
   QTTS_ASSIGN_OR_RETURN(network_, Network::Load(checkpoint, options.precision, stream_));
-  QTTS_ASSIGN_OR_RETURN(buffers_, FrameBuffers::Allocate(*network_, options.max_slots));
+  ring_.rows = RowsFor(options.max_slots);
+  ring_.entries = ring_.rows > kMaxRows ? kManyRowsRing : kRing;
+  QTTS_ASSIGN_OR_RETURN(buffers_, FrameBuffers::Allocate(*network_, options.max_slots, ring_.rows));
   QTTS_ASSIGN_OR_RETURN(KvPages pages, Sequences::NewPages(*network_));
   QTTS_ASSIGN_OR_RETURN(graph_, GraphPath::Create(network_.get(), buffers_.get(), &numbers_, overlap, stream_));
   QTTS_ASSIGN_OR_RETURN(UploadRing uploads, UploadRing::Create());
@@ -48,6 +53,23 @@ Status LanguageModel::Load(const Checkpoint& checkpoint, const CudaOptions& opti
   return leave ? Status::Ok() : persistent.status();
 }
 
+Status LanguageModel::ChooseManyRows(const CudaOptions& options) {
+  if (options.products == ManyRowsProducts::kOwn) return Status::Ok();
+  if (options.precision != Precision::kBF16 || !HasWarpgroupProducts()) {
+    return Status::Unsupported(
+        "the products of warpgroups need BF16, a GPU of compute capability 9.0 and a build for it (cuda-arch=90)");
+  }
+  numbers_.products.many_rows = options.products;
+  numbers_.attention.whole_contexts = true;
+  numbers_.sampling.rows_of_many_threads = numbers_.products.blocks_at_once / 2;  // one for each SM
+  if (LogEnabled(LogLevel::kInfo)) {
+    Log(LogLevel::kInfo, "products of " + std::to_string(kManyRows) +
+                             " rows and more by warpgroups, their attention without splits, few threads for sampling "
+                             "(not the default yet)");
+  }
+  return Status::Ok();
+}
+
 const FrameComputation& LanguageModel::PathFor(int rows, int splits) const {
   if (IsPersistent(rows, splits)) return *persistent_;
   return *graph_;
@@ -57,13 +79,14 @@ Status LanguageModel::EnqueueFrame(FrameStart start, int rows, int splits, const
                                    FrameRowResult* results) {
   const FrameComputation& path = PathFor(rows, splits);
   const Launcher first{stream_, false};
-  BeginFrame(first, network_->precision, buffers_->tables, steps, buffers_->frame, buffers_->slots, buffers_->first_x,
-             rows, buffers_->x);
+  BeginFrame(first, network_->precision, buffers_->tables, steps, ring_, buffers_->frame, buffers_->slots,
+             buffers_->first_x, rows, buffers_->x);
   QTTS_RETURN_IF_CUDA_ERROR(first.error, kSpeaking);
   QTTS_RETURN_IF_ERROR(path.Enqueue(start, rows, splits));
   const Launcher last{stream_, path.overlaps()};
   const EpochWords epochs = persistent_ == nullptr ? EpochWords() : persistent_->epoch_words();
-  EndFrame(last, steps, buffers_->frame, buffers_->slots, network_->groups, rows, results, buffers_->hand_over, epochs);
+  EndFrame(last, steps, ring_, buffers_->frame, buffers_->slots, network_->groups, rows, results, buffers_->hand_over,
+           epochs);
   return CudaStatus(last.error, kSpeaking);
 }
 

@@ -4,6 +4,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -39,6 +40,8 @@ struct CudaOptions {
   bool overlap = true;
   // kPersistent: an error if device or model do not support it; kBest: falls back to the graph.
   FramePath path = FramePath::kBest;
+  // Kernels for kManyRows rows and more; kWarpgroup: an error on a device without warpgroups' products.
+  ManyRowsProducts products = ManyRowsProducts::kOwn;
   unsigned patience = PersistentFrame::kPatience;  // for tests
 };
 
@@ -59,11 +62,16 @@ class LanguageModel {
   // Row buckets of EnqueueFrame(), ascending.
   static constexpr auto kRowBuckets = GraphPath::kRowBuckets;
   static int RowBucket(int rows) { return GraphPath::RowBucket(rows); }
+  // Rows of a frame of an engine with so many slots.
+  static int RowsFor(int max_slots) { return std::max(kMaxRows, RowBucket(std::min(max_slots, kMostRows))); }
   // Splits for EnqueueFrame() that cover contexts of `positions`, and the rows that go with so many.
   int SplitBucket(int64_t positions) const { return graph_->SplitBucket(positions); }
   int MaxRows(int splits) const { return graph_->MaxRows(splits); }
   // All split buckets up to the model's longest context.
   std::vector<int> SplitBuckets() const { return graph_->SplitBuckets(); }
+
+  // Positions up to which a frame of any number of rows is one launch.
+  int64_t PositionsOfAllRows() const { return graph_->PositionsOfAllRows(); }
 
   int64_t max_positions() const { return network_->max_positions; }
 
@@ -90,8 +98,10 @@ class LanguageModel {
   // Allocates KV cache for the input at `position` of an open slot.
   Status Extend(int slot, int64_t position) { return sequences_->Extend(slot, position); }
 
-  // One frame of up to `rows` rows (a row bucket) that begin alike, taken from the next entry of `steps`
-  // [kRing][kMaxRows] and reported in that of `results`: for capture in a graph. Both are host memory. The rows that go
+  // Size of the rings of EnqueueFrame().
+  const FrameRing& ring() const { return ring_; }
+  // One frame of up to `rows` rows (a row bucket) that begin alike, taken from the next entry of the ring `steps` and
+  // reported in that of `results`: for capture in a graph. Both are host memory. The rows that go
   // on have their codes in hand_over(). What begins with kPrompt looks at no context: one split.
   Status EnqueueFrame(FrameStart start, int rows, int splits, const FrameRow* steps, FrameRowResult* results);
 
@@ -109,8 +119,9 @@ class LanguageModel {
   // Weight bytes read by a frame of one row.
   size_t frame_bytes() const { return network_->frame_bytes; }
 
-  // Logits of the last frame, for tests: F32 [rows][vocab], of the talker (group 0) or the predictor.
-  const float* logits(int group) const { return buffers_->logits(*network_, group); }
+  // Logits of the last frame, for tests: F32 [rows][vocab] of up to kMaxRows rows, of the talker (group 0) or the
+  // predictor.
+  const float* logits(int group) const { return buffers_->logits(*network_, group, kMaxRows); }
   int vocab(int group) const { return network_->head(group).outputs; }
 
   const Network& network() const { return *network_; }
@@ -118,11 +129,13 @@ class LanguageModel {
  private:
   explicit LanguageModel(cudaStream_t stream) : stream_(stream) {}
   Status Load(const Checkpoint& checkpoint, const CudaOptions& options);
+  Status ChooseManyRows(const CudaOptions& options);
   // The persistent kernel if it covers the frame, otherwise the graph path, which covers all.
   const FrameComputation& PathFor(int rows, int splits) const;
 
   cudaStream_t stream_;
   DeviceNumbers numbers_;
+  FrameRing ring_;
   std::unique_ptr<const Network> network_;
   std::unique_ptr<FrameBuffers> buffers_;
   std::unique_ptr<GraphPath> graph_;

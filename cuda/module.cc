@@ -26,18 +26,39 @@ Result<FramePath> PathFromEnvironment() {
   return Status::InvalidArgument("QTTS_CUDA_PATH is \"" + std::string(path) + "\"; it can be graph or persistent");
 }
 
+// For tests and measurements of kernels that are not the default yet.
+Result<ManyRowsProducts> ProductsFromEnvironment() {
+  const char* const value = std::getenv("QTTS_CUDA_PRODUCTS");
+  const std::string_view products = value == nullptr ? "" : value;
+  if (products.empty() || products == "own") return ManyRowsProducts::kOwn;
+  if (products == "warpgroup") return ManyRowsProducts::kWarpgroup;
+  return Status::InvalidArgument("QTTS_CUDA_PRODUCTS is \"" + std::string(products) + "\"; it can be own or warpgroup");
+}
+
 Status Create(std::shared_ptr<const Checkpoint> checkpoint, const EngineOptions& options,
               std::unique_ptr<Backend>* backend) {
   CudaOptions backend_options;
   backend_options.precision = PrecisionOf(options);
   backend_options.device = options.gpu;
+  backend_options.max_slots = options.voices;
   QTTS_ASSIGN_OR_RETURN(backend_options.path, PathFromEnvironment());
+  QTTS_ASSIGN_OR_RETURN(backend_options.products, ProductsFromEnvironment());
   QTTS_ASSIGN_OR_RETURN(*backend, CudaBackend::Create(std::move(checkpoint), backend_options));
   return Status::Ok();
 }
 
 Status Check(const Checkpoint& checkpoint, const EngineOptions& options) {
-  return ChooseDevice(checkpoint, PrecisionOf(options), options.gpu).status();
+  return ChooseDevice(checkpoint, PrecisionOf(options), options.gpu, options.voices).status();
+}
+
+Status Capacity(const Checkpoint& checkpoint, const EngineOptions& options, DeviceCapacity* capacity) {
+  QTTS_ASSIGN_OR_RETURN(*capacity, CapacityOf(checkpoint, PrecisionOf(options), options.gpu, options.voices));
+  return Status::Ok();
+}
+
+Status Count(int* devices) {
+  QTTS_ASSIGN_OR_RETURN(*devices, CountDevices());
+  return Status::Ok();
 }
 
 Status CreateDecoder(std::shared_ptr<const Checkpoint>
@@ -51,7 +72,8 @@ Status CreateDecoder(std::shared_ptr<const Checkpoint>
 }  // namespace qtts::cuda
 
 extern "C" {
-extern __attribute__((visibility("default"))) const qtts::DeviceModule qtts_device_module_v6;
-const qtts::DeviceModule qtts_device_module_v6 = {qtts::DeviceModuleBuild(), qtts::SetLogSink, qtts::cuda::Create,
-                                                  qtts::cuda::Check, qtts::cuda::CreateDecoder};
+extern __attribute__((visibility("default"))) const qtts::DeviceModule qtts_device_module_v8;
+const qtts::DeviceModule qtts_device_module_v8 = {qtts::DeviceModuleBuild(), qtts::SetLogSink,  qtts::cuda::Create,
+                                                  qtts::cuda::Check,         qtts::cuda::Count, qtts::cuda::Capacity,
+                                                  qtts::cuda::CreateDecoder};
 }

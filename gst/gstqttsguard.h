@@ -11,8 +11,24 @@
 
 namespace gstqtts {
 
-// Wraps the element's functions for GStreamer. If memory or threads run out inside, the element posts an error and the
-// function returns `kRefused`. An exception leaving them would end the process.
+// Runs `function` for GStreamer, which an exception must not reach: it would end the process. If memory or threads run
+// out inside, the element posts an error, and this returns false.
+template <typename Function>
+bool RunGuarded(GstElement* element, const Function& function) noexcept {
+  const qtts::Status status = qtts::CatchExhaustion("go on", [&] {
+    function();
+    return qtts::Status::Ok();
+  });
+  if (status.ok()) return true;
+  (void)qtts::CatchExhaustion("post an error", [&] {
+    PostError(element, status, "memory or threads ran out");
+    return qtts::Status::Ok();
+  });
+  return false;
+}
+
+// Wraps the element's functions for GStreamer with RunGuarded(). If memory or threads run out inside, they return
+// `kRefused`.
 //
 // Allocations inside GLib and GStreamer are not covered: g_malloc() and g_thread_new() abort.
 template <auto kFunction, auto... kRefused>
@@ -22,26 +38,12 @@ template <typename R, typename Self, typename... Args, R (*kFunction)(Self*, Arg
 struct Guarded<kFunction, kRefused...> {
   static R Call(Self* self, Args... args) noexcept {
     if constexpr (std::is_void_v<R>) {
-      Run(self, [&] { kFunction(self, args...); });
+      RunGuarded(GST_ELEMENT_CAST(self), [&] { kFunction(self, args...); });
     } else {
       R result = (kRefused, ...);
-      Run(self, [&] { result = kFunction(self, args...); });
+      RunGuarded(GST_ELEMENT_CAST(self), [&] { result = kFunction(self, args...); });
       return result;
     }
-  }
-
- private:
-  template <typename Function>
-  static void Run(Self* self, const Function& function) {
-    const qtts::Status status = qtts::CatchExhaustion("go on", [&] {
-      function();
-      return qtts::Status::Ok();
-    });
-    if (status.ok()) return;
-    (void)qtts::CatchExhaustion("post an error", [&] {
-      PostError(GST_ELEMENT_CAST(self), status, "memory or threads ran out");
-      return qtts::Status::Ok();
-    });
   }
 };
 

@@ -7,9 +7,8 @@
 #include <string>
 #include <utility>
 
-#include "gstqttserror.h"
+#include "gstqttsguard.h"
 #include "gstqttslog.h"
-#include "qtts/resources.h"
 
 #define GST_CAT_DEFAULT gst_qtts_src_debug
 
@@ -43,7 +42,10 @@ gboolean Input::TakeVoice(const GstStructure* overrides) {
 bool Input::ClipText(GstBuffer* buffer, GstClockTime* start, GstClockTime* stop) const {
   const GstSegment* segment = &segment_;
   if (segment->format != GST_FORMAT_TIME || !GST_BUFFER_PTS_IS_VALID(buffer)) return true;
-  if (GST_BUFFER_DURATION_IS_VALID(buffer)) *stop = GST_BUFFER_PTS(buffer) + GST_BUFFER_DURATION(buffer);
+  if (GST_BUFFER_DURATION_IS_VALID(buffer)) {
+    // A sum that is no time is unknown.
+    if (!g_uint64_checked_add(stop, GST_BUFFER_PTS(buffer), GST_BUFFER_DURATION(buffer))) *stop = GST_CLOCK_TIME_NONE;
+  }
   guint64 clipped_start = 0;
   guint64 clipped_stop = 0;
   if (!gst_segment_clip(segment, GST_FORMAT_TIME, GST_BUFFER_PTS(buffer), *stop, &clipped_start, &clipped_stop)) {
@@ -125,19 +127,15 @@ GstFlowReturn Input::Chain(GstBuffer* buffer) {
   }
   int repaired = 0;
   Intake::Accept accept = Intake::Accept::kFlushing;
-  const qtts::Status status = qtts::CatchExhaustion("take the text", [&] {
+  const bool taken = RunGuarded(element_, [&] {
     accept = speech_.intake().PushChunk({reinterpret_cast<const char*>(map.data), map.size}, properties_.PadSettings(),
                                         &repaired, CueOf(start, stop));
-    return qtts::Status::Ok();
   });
   GST_LOG_OBJECT(element_, "%" G_GSIZE_FORMAT " bytes of text", map.size);
   gst_buffer_unmap(buffer, &map);
   gst_buffer_unref(buffer);
 
-  if (!status.ok()) {
-    PostError(element_, status, "memory ran out");
-    return GST_FLOW_ERROR;
-  }
+  if (!taken) return GST_FLOW_ERROR;
   if (repaired > 0 && !std::exchange(repair_reported_, true)) {
     GST_ELEMENT_WARNING(element_, STREAM, DECODE, ("The text is not valid UTF-8; invalid bytes are replaced."),
                         (nullptr));
@@ -169,11 +167,12 @@ gboolean Input::TakeCustomEvent(GstEvent* event) {
 
 gboolean Input::TakeEvent(GstPad* pad, GstEvent* event) {
   GST_LOG_OBJECT(element_, "%" GST_PTR_FORMAT, event);
+  std::unique_ptr<GstEvent, void (*)(GstEvent*)> owned(event, gst_event_unref);
   switch (GST_EVENT_TYPE(event)) {
     case GST_EVENT_FLUSH_START:
     case GST_EVENT_FLUSH_STOP:
       // Not gst_element_send_event(): the holder of the state lock may be waiting for this pad.
-      return GST_ELEMENT_GET_CLASS(element_)->send_event(element_, event);
+      return GST_ELEMENT_GET_CLASS(element_)->send_event(element_, owned.release());
     case GST_EVENT_STREAM_START:
       repair_reported_ = false;
       properties_.SetVoice(nullptr);
@@ -198,26 +197,33 @@ gboolean Input::TakeEvent(GstPad* pad, GstEvent* event) {
     case GST_EVENT_CUSTOM_DOWNSTREAM:
     case GST_EVENT_CUSTOM_DOWNSTREAM_STICKY:
     case GST_EVENT_CUSTOM_BOTH:
-      return TakeCustomEvent(event);
+      return TakeCustomEvent(owned.release());
     case GST_EVENT_CUSTOM_DOWNSTREAM_OOB:
     case GST_EVENT_CUSTOM_BOTH_OOB:
       if (gst_event_has_name(event, kInterruptEvent)) interrupt_();
-      return gst_pad_push_event(GST_BASE_SRC_PAD(element_), event);
+      return gst_pad_push_event(GST_BASE_SRC_PAD(element_), owned.release());
     default:
       // Caps, segments and tags describe the text. The sound has its own.
       break;
   }
-  gst_event_unref(event);
   return TRUE;
 }
 
 GstFlowReturn Input::OnBuffer(GstPad* pad, GstObject* /*parent*/, GstBuffer* buffer) { return Of(pad)->Chain(buffer); }
 
-gboolean Input::OnEvent(GstPad* pad, GstObject* /*parent*/, GstEvent* event) { return Of(pad)->TakeEvent(pad, event); }
+gboolean Input::OnEvent(GstPad* pad, GstObject* /*parent*/, GstEvent* event) {
+  Input* input = Of(pad);
+  gboolean taken = FALSE;
+  RunGuarded(input->element_, [&] { taken = input->TakeEvent(pad, event); });
+  return taken;
+}
 
 gboolean Input::OnQuery(GstPad* pad, GstObject* parent, GstQuery* query) {
-  if (GST_QUERY_TYPE(query) == GST_QUERY_DRAIN) return static_cast<gboolean>(Of(pad)->speech_.intake().Drain());
-  return gst_pad_query_default(pad, parent, query);
+  if (GST_QUERY_TYPE(query) != GST_QUERY_DRAIN) return gst_pad_query_default(pad, parent, query);
+  Input* input = Of(pad);
+  bool drained = false;
+  RunGuarded(input->element_, [&] { drained = input->speech_.intake().Drain(); });
+  return static_cast<gboolean>(drained);
 }
 
 GstPad* Input::RequestPad(GstPadTemplate* templ) {
@@ -234,14 +240,14 @@ GstPad* Input::RequestPad(GstPadTemplate* templ) {
     }
     pad_ = pad;
   }
-  speech_.intake().SetPad(true);
+  RunGuarded(element_, [&] { speech_.intake().SetPad(true); });
   gst_pad_set_active(pad, TRUE);
   gst_element_add_pad(element_, pad);
   return pad;
 }
 
 void Input::ReleasePad(GstPad* pad) {
-  speech_.intake().SetPad(false);
+  RunGuarded(element_, [&] { speech_.intake().SetPad(false); });  // the pad goes all the same
   gst_pad_set_active(pad, FALSE);
   properties_.SetVoice(nullptr);
   upstream_live_ = false;

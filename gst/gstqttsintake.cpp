@@ -125,6 +125,7 @@ void Intake::SetPad(bool exists) {
 void Intake::Start(const TextOptions& options, std::optional<Utterance> first) {
   text_options_ = options;
   queue_.SetMaxCharacters(options.max_queued);
+  queue_.SetMaxUtterances(size_t{2} * options.parallel);  // as many again wait for those that end early
   text_ended_ = false;
   dropped_ = 0;
   DropMidCharacter();

@@ -97,6 +97,9 @@ class Intake {
   bool empty() const QTTS_REQUIRES(monitor_held) { return queue_.empty(); }
   const Utterance& Next() const QTTS_REQUIRES(monitor_held) { return queue_.front(); }
   Utterance Pop() QTTS_REQUIRES(monitor_held);
+  // Queued utterances: the one with this id, the first one with a larger id; null if there is none.
+  const Utterance* Find(uint64_t id) QTTS_REQUIRES(monitor_held) { return queue_.Find(id); }
+  const Utterance* FindAfter(uint64_t id) const QTTS_REQUIRES(monitor_held) { return queue_.FindAfter(id); }
   // True if the next utterance is growing and has no sayable text yet. Its first word or its end decides whether it is
   // spoken.
   bool AwaitsWords() const QTTS_REQUIRES(monitor_held);

@@ -26,10 +26,10 @@ GstStructure* NewStructure(const Report& report) {
   }
   return gst_structure_new(
       "qtts-utterance-finished", "id", G_TYPE_UINT64, report.id, "reason", G_TYPE_STRING,
-      FinishReasonName(report.reason), "frames", G_TYPE_UINT64, report.frames, "samples", G_TYPE_UINT64, report.samples,
-      "text-chars", G_TYPE_UINT64, static_cast<guint64>(report.text_chars), "text-spoken-chars", G_TYPE_UINT64,
-      static_cast<guint64>(report.spoken_chars), "estimated", G_TYPE_BOOLEAN,
-      static_cast<gboolean>(report.reason != FinishReason::kComplete && report.frames > 0), nullptr);
+      qtts::EndReasonName(report.reason), "frames", G_TYPE_UINT64, report.frames, "samples", G_TYPE_UINT64,
+      report.samples, "text-chars", G_TYPE_UINT64, static_cast<guint64>(report.text_chars), "text-spoken-chars",
+      G_TYPE_UINT64, static_cast<guint64>(report.spoken_chars), "estimated", G_TYPE_BOOLEAN,
+      static_cast<gboolean>(report.reason != qtts::EndReason::kComplete && report.frames > 0), nullptr);
 }
 
 }  // namespace
@@ -48,33 +48,11 @@ void PostReport(GstElement* element, const Report& report) {
       GST_DEBUG_OBJECT(element,
                        "utterance %" G_GUINT64_FORMAT ": finished, %s, %" G_GUINT64_FORMAT
                        " frames, character %" G_GSIZE_FORMAT " of %" G_GSIZE_FORMAT,
-                       report.id, FinishReasonName(report.reason), report.frames, report.spoken_chars,
+                       report.id, qtts::EndReasonName(report.reason), report.frames, report.spoken_chars,
                        report.text_chars);
       break;
   }
   gst_element_post_message(element, gst_message_new_element(GST_OBJECT(element), NewStructure(report)));
-}
-
-const gchar* FinishReasonName(FinishReason reason) {
-  switch (reason) {
-    case FinishReason::kComplete:
-      return "complete";
-    case FinishReason::kInterrupted:
-      return "interrupted";
-    case FinishReason::kError:
-      return "error";
-    case FinishReason::kClipped:
-      return "clipped";
-    case FinishReason::kRunaway:
-      return "runaway";
-    case FinishReason::kMaxDuration:
-      return "max-duration";
-    case FinishReason::kNothingToSay:
-      return "nothing-to-say";
-    case FinishReason::kBusy:
-      return "busy";
-  }
-  return "";
 }
 
 }  // namespace gstqtts

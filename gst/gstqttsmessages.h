@@ -12,9 +12,6 @@ namespace gstqtts {
 // element's documentation lists their fields.
 void PostReport(GstElement* element, const Report& report);
 
-// "complete", "interrupted", …
-const gchar* FinishReasonName(FinishReason reason);
-
 }  // namespace gstqtts
 
 #endif  // GST_QTTS_MESSAGES_H_

@@ -68,7 +68,7 @@ GParamSpec* NewModelValueParamSpec(const gchar* name, const gchar* nick, const g
 std::string DescribeRange(GParamSpec* spec) {
   if (G_TYPE_CHECK_INSTANCE_TYPE(spec, GetType())) {
     const double minimum = reinterpret_cast<ModelValueParamSpec*>(spec)->minimum;
-    return "-1, or " + (minimum == kAboveZero ? "above 0" : Format(minimum)) + " to " +
+    return "-1, or " + (minimum == qtts::kAboveZero ? "above 0" : Format(minimum)) + " to " +
            Format(G_PARAM_SPEC_DOUBLE(spec)->maximum);
   }
   if (G_IS_PARAM_SPEC_INT(spec)) return FormatRange(G_PARAM_SPEC_INT(spec));

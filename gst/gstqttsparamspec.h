@@ -4,17 +4,13 @@
 
 #include <glib-object.h>
 
-#include <limits>
 #include <string>
 
 namespace gstqtts {
 
-// Value of `minimum` for "all numbers above 0".
-inline constexpr double kAboveZero = std::numeric_limits<double>::denorm_min();
-
-// A property of type double with the values from `minimum` to `maximum` and, apart from them, -1, its default, for the
-// model's own value. GParamSpecDouble has one range only: what lies between -1 and `minimum` would be accepted and fail
-// with every text. It refuses NaN, which GLib lets through.
+// A property of type double with the values from `minimum`, perhaps qtts::kAboveZero, to `maximum` and, apart from
+// them, -1, its default, for the model's own value. GParamSpecDouble has one range only: what lies between -1 and
+// `minimum` would be accepted and fail with every text. It refuses NaN, which GLib lets through.
 GParamSpec* NewModelValueParamSpec(const gchar* name, const gchar* nick, const gchar* blurb, double minimum,
                                    double maximum, GParamFlags flags);
 

@@ -20,6 +20,18 @@ using Clock = Monitor::Clock;
 // Several times the duration of a prompt and a frame on a GPU.
 constexpr std::chrono::milliseconds kFirstFramePatience{20};
 
+// Mixes the bits of `number` (the finalizer of SplitMix64).
+uint64_t Mix(uint64_t number) {
+  number = (number ^ (number >> 30U)) * 0xBF58476D1CE4E5B9U;
+  number = (number ^ (number >> 27U)) * 0x94D049BB133111EBU;
+  return number ^ (number >> 31U);
+}
+
+// Of a text that is complete.
+bool IsUnsayable(const Utterance& utterance) {
+  return !utterance.settings.speak_anything && !qtts::IsSayable(utterance.text);
+}
+
 }  // namespace
 
 Player::Player(std::shared_ptr<Monitor> monitor, Intake& intake, Reports& reports,
@@ -28,7 +40,7 @@ Player::Player(std::shared_ptr<Monitor> monitor, Intake& intake, Reports& report
       intake_(intake),
       reports_(reports),
       spoken_(spoken),
-      seeds_(uint64_t{g_random_int()} << 32U | g_random_int()),  // not std::random_device, which may throw
+      random_(uint64_t{g_random_int()} << 32U | g_random_int()),  // not std::random_device, which may throw
       voices_([monitor = monitor_] { monitor->LockAndAnnounce(); }),
       loader_([monitor = monitor_] { monitor->LockAndAnnounce(); }) {}
 
@@ -64,6 +76,11 @@ void Player::UseLoad(EngineLoader::Outcome outcome) {
 void Player::CancelWork() {
   loader_.Cancel();
   voices_.Cancel();
+}
+
+void Player::Start(int parallel) {
+  counts_ = Counts();
+  ahead_.SetParallel(parallel);
 }
 
 bool Player::Stop(std::shared_ptr<qtts::Engine>* engine) {
@@ -125,17 +142,17 @@ bool Player::NothingWasSpoken() const {
   return counts_.failed > 0 && counts_.failed == counts_.utterances && counts_.interrupted == 0;
 }
 
-void Player::FinishCurrent(FinishReason reason) {
-  if (reason == FinishReason::kComplete) pace_.Learn(spoken_->position.usual_seconds(), spoken_->seconds());
+void Player::FinishCurrent(qtts::EndReason reason) {
+  if (reason == qtts::EndReason::kComplete) pace_.Learn(spoken_->position.usual_seconds(), spoken_->seconds());
   reports_.Add(spoken_->Finish(reason));
-  ++(reason == FinishReason::kInterrupted ? counts_.interrupted : counts_.utterances);
-  if (reason == FinishReason::kNothingToSay) ++counts_.unsayable;
+  ++(reason == qtts::EndReason::kCancelled ? counts_.interrupted : counts_.utterances);
+  if (reason == qtts::EndReason::kNothingToSay) ++counts_.unsayable;
   spoken_.reset();
   monitor_->Announce();
 }
 
 // Of `output`, the status is known already.
-void Player::FailCurrent(Output* output, FinishReason reason) {
+void Player::FailCurrent(Output* output, qtts::EndReason reason) {
   output->settings = spoken_->utterance.settings;
   last_failure_ = output->status;
   ++counts_.failed;
@@ -147,7 +164,7 @@ void Player::FailCurrent(Output* output, FinishReason reason) {
 std::shared_ptr<qtts::Stream> Player::Interrupt() {
   if (!spoken_) return nullptr;
   std::shared_ptr<qtts::Stream> stream = std::move(spoken_->stream);
-  FinishCurrent(FinishReason::kInterrupted);
+  FinishCurrent(qtts::EndReason::kCancelled);
   return stream;
 }
 
@@ -195,13 +212,17 @@ std::optional<Player::Event> Player::NextEvent(Output* output) {
         PrepareNext();
         continue;
       }
+      ReadAheadStreams();
+      const bool started_ahead = StartAhead();
+      if (!spoken_) continue;  // an interrupt
       const bool growing = spoken_->growing;
       if (ReadStream(output, &event)) return event;
+      if (started_ahead) continue;
       if (growing && spoken_) spoken_->awaited_text = true;
       if (std::exchange(monitor_->woken, false)) return Event::kWoken;
       const auto start = Clock::now();
       PollForFirstFrame(seen);
-      if (!monitor_->Wait(seen, intake_.UtteranceDeadline())) intake_.CloseUtterance();
+      WaitForChange(seen);
       if (!growing) counts_.waited += Clock::now() - start;
       continue;
     } else if (!intake_.empty() && intake_.Next().text.empty()) {
@@ -221,12 +242,20 @@ std::optional<Player::Event> Player::NextEvent(Output* output) {
       continue;
     }
     if (std::exchange(monitor_->woken, false)) return Event::kWoken;
-    if (!monitor_->Wait(seen, intake_.UtteranceDeadline())) intake_.CloseUtterance();
+    WaitForChange(seen);
   }
 }
 
-// StartNext() and ReadStream() release the mutex while they call the engine. They return false if there is nothing to
-// return. Changes meanwhile have increased the monitor's count, so the caller does not wait.
+// Waits for a change, the end of the growing utterance by its time-out, or the time to read what is made ahead.
+void Player::WaitForChange(uint64_t seen) {
+  const auto closes = intake_.UtteranceDeadline();
+  auto until = closes;
+  if (const auto reads = ahead_.next_read(); reads && (!until || *reads < *until)) until = reads;
+  if (!monitor_->Wait(seen, until) && until == closes) intake_.CloseUtterance();
+}
+
+// StartNext(), StartAhead() and ReadStream() release the mutex while they call the engine. They return false if there
+// is nothing to return. Changes meanwhile have increased the monitor's count, so the caller does not wait.
 
 // Without the mutex, which a finishing thread may still need.
 void Player::JoinThreads() {
@@ -248,10 +277,10 @@ void Player::PrepareNext() {
 bool Player::DropUnsayable() {
   if (intake_.empty()) return false;
   const Utterance& next = intake_.Next();
-  if (next.more_text || next.settings.speak_anything || qtts::IsSayable(next.text)) return false;
+  if (next.more_text || !IsUnsayable(next)) return false;
   spoken_ = SpokenUtterance();
   spoken_->utterance = intake_.Pop();
-  FinishCurrent(FinishReason::kNothingToSay);
+  FinishCurrent(qtts::EndReason::kNothingToSay);
   return true;
 }
 
@@ -261,6 +290,10 @@ struct Player::Asked {
   std::shared_ptr<qtts::Stream> stream;  // null if it refused
   uint64_t seed = 0;
   bool device_lost = false;
+  Clock::time_point start;
+  std::chrono::nanoseconds first_frame_latency{0};
+  std::deque<qtts::Frame> made;  // these two: as in SpokenUtterance
+  std::optional<qtts::Request> repeat;
   TextPosition position;
   std::string language_warning;
 };
@@ -269,28 +302,28 @@ bool Player::StartNext(Output* output, Event* event) {
   const std::shared_ptr<qtts::Engine> engine = engine_;
   const Settings settings = intake_.Next().settings;
   const uint64_t id = intake_.Next().id;
-  std::optional<VoiceStore::Voice> voice;
-  {
+  std::optional<VoiceStore::Voice> voice(nullptr);
+  if (!ahead_.Makes(id)) {
     const MonitorUnlock unlock(*monitor_);
     voice = voices_.Get(engine, settings);
   }
   if (!voice || intake_.empty() || intake_.Next().id != id) return false;
+  std::shared_ptr<AheadSpeech> ahead = ahead_.Take(id);
   spoken_ = SpokenUtterance();
   spoken_->utterance = intake_.Pop();
   spoken_->growing = spoken_->utterance.more_text;
   const Utterance utterance = spoken_->utterance;
   const uint64_t epoch = monitor_->run.epoch;
-  const uint64_t random_seed = seeds_() >> 1U;  // non-negative as a signed number, which `seed` is
   TextPosition position(pace_.value(), LanguageTag(utterance.settings));
   Asked asked;
-  const auto start = Clock::now();
   {
     const MonitorUnlock unlock(*monitor_);
-    asked = AskEngine(engine.get(), utterance, *std::move(voice), std::move(position), random_seed);
+    asked = AskEngine(engine.get(), utterance, *std::move(voice), ahead, std::move(position));
   }
   if (epoch != monitor_->run.epoch) {
     const MonitorUnlock unlock(*monitor_);
-    asked.stream.reset();
+    asked = Asked();
+    ahead.reset();
     return false;
   }
   output->status = asked.status;
@@ -300,42 +333,64 @@ bool Player::StartNext(Output* output, Event* event) {
   output->language = LanguageTag(utterance.settings);
   output->language_warning = std::move(asked.language_warning);
   if (asked.stream == nullptr) {
-    FailCurrent(output, FinishReason::kError);
+    FailCurrent(output, qtts::EndReason::kError);
     *event = Event::kRefused;
     return true;
   }
   output->warnings = asked.stream->warnings();
   counts_.seed = asked.seed;
   spoken_->stream = std::move(asked.stream);
+  spoken_->made = std::move(asked.made);
+  spoken_->repeat = std::move(asked.repeat);
   // Includes the text added meanwhile.
   asked.position.Append(std::string_view(spoken_->utterance.text).substr(utterance.text.size()));
   spoken_->position = std::move(asked.position);
   spoken_->seed = asked.seed;
-  spoken_->start = start;
+  spoken_->start = asked.start;
+  spoken_->first_frame_latency = asked.first_frame_latency;
   spoken_->sample_rate = engine->info().sample_rate;
   *event = Event::kStarted;
   return true;
 }
 
-// Without the mutex. `position` is that of an empty text.
-Player::Asked Player::AskEngine(qtts::Engine* engine, const Utterance& utterance, VoiceStore::Voice voice,
-                                TextPosition position, uint64_t random_seed) {
-  qtts::Request request = MakeRequest(utterance.settings, engine->info(), utterance.text, random_seed);
+// The request for an utterance, without its voice. The random seed depends on the utterance alone, not on those before
+// it, so it does not matter when or how often it is asked for.
+qtts::Request Player::NewRequest(const Utterance& utterance, const qtts::ModelInfo& model) const {
+  // Non-negative as a signed number, which the property "seed" is.
+  const uint64_t random_seed = Mix(random_ + Mix(utterance.id)) >> 1U;
+  qtts::Request request = MakeRequest(utterance.settings, model, utterance.text, random_seed);
   request.more_text = utterance.more_text;
   if (utterance.streamed && request.layout == qtts::PromptLayout::kDefault) {
     request.layout = qtts::PromptLayout::kStreaming;
   }
-  const auto start_stream = [&]() -> qtts::Result<std::unique_ptr<qtts::Stream>> {
-    QTTS_ASSIGN_OR_RETURN(request.voice, std::move(voice));
-    return engine->Start(request, [monitor = monitor_] { monitor->LockAndAnnounce(); });
-  };
-  auto started = start_stream();
+  return request;
+}
+
+// Without the mutex. `ahead`: what is made of it, if anything. `position` is that of an empty text.
+Player::Asked Player::AskEngine(qtts::Engine* engine, const Utterance& utterance, VoiceStore::Voice voice,
+                                const std::shared_ptr<AheadSpeech>& ahead, TextPosition position) {
+  qtts::Request request = NewRequest(utterance, engine->info());
   Asked asked;
-  asked.status = started.status();
   asked.seed = request.seed;
+  if (ahead != nullptr && ahead->stream != nullptr) {
+    *ahead->turn_came = true;  // before the stream is read again
+    asked.start = ahead->start;
+    asked.first_frame_latency = ahead->first_frame_latency;
+    asked.stream = std::move(ahead->stream);
+    asked.made = std::move(ahead->frames);
+    asked.repeat = std::move(ahead->request);
+  } else {
+    asked.start = Clock::now();
+    const auto start_stream = [&]() -> qtts::Result<std::unique_ptr<qtts::Stream>> {
+      QTTS_ASSIGN_OR_RETURN(request.voice, std::move(voice));
+      return engine->Start(request, [monitor = monitor_] { monitor->LockAndAnnounce(); });
+    };
+    auto started = start_stream();
+    asked.status = started.status();
+    if (started.ok()) asked.stream = *std::move(started);
+  }
   asked.device_lost = engine->device_lost();
-  if (started.ok()) {
-    asked.stream = *std::move(started);
+  if (asked.stream != nullptr) {
     // The engine is computing the first frame now, so this delays nobody.
     position.Append(utterance.text);
     position.FindWords();
@@ -346,6 +401,75 @@ Player::Asked Player::AskEngine(qtts::Engine* engine, const Utterance& utterance
   return asked;
 }
 
+// --- what is made ahead
+
+// The first queued utterance that was not considered yet and can be made as a whole; null if there is none.
+const Utterance* Player::NextToMake() const {
+  const Utterance* next = intake_.FindAfter(ahead_.last_id());
+  while (next != nullptr && !next->more_text && IsUnsayable(*next)) next = intake_.FindAfter(next->id);
+  return next != nullptr && !next->more_text ? next : nullptr;
+}
+
+// Has the engine make one more queued utterance if a slot is free. Returns true if the caller should try the next.
+bool Player::StartAhead() {
+  const std::shared_ptr<qtts::Engine> engine = engine_;
+  const qtts::Occupancy occupancy = engine->occupancy();  // takes no lock
+  if (occupancy.free_slots == 0 || !ahead_.HasRoom(occupancy.slots)) return false;
+  std::shared_ptr<AheadSpeech> speech = ahead_.FindRetry();
+  const Utterance* next = speech != nullptr ? intake_.Find(speech->id) : NextToMake();
+  if (next == nullptr) return false;
+  const Utterance utterance = *next;
+  std::optional<VoiceStore::Voice> voice;
+  {
+    const MonitorUnlock unlock(*monitor_);
+    voice = voices_.Get(engine, utterance.settings);
+  }
+  if (!voice) return false;
+  if (intake_.Find(utterance.id) == nullptr) return true;
+  if (speech == nullptr) {
+    speech = std::make_shared<AheadSpeech>();
+    speech->id = utterance.id;
+    ahead_.Add(speech);
+  }
+  speech->retry = false;
+  auto callback = ahead_.NewCallback(*speech, [monitor = monitor_] { monitor->LockAndAnnounce(); });
+  {
+    const MonitorUnlock unlock(*monitor_);
+    if (voice->ok()) {
+      speech->request = NewRequest(utterance, engine->info());
+      speech->request.voice = **std::move(voice);
+      qtts::Request request = speech->request;
+      request.max_wait = std::chrono::nanoseconds(0);  // it must not come before the utterances of others
+      speech->start = Clock::now();
+      auto started = engine->Start(request, std::move(callback));
+      // An error is found again, and told, when the turn of the utterance comes.
+      if (started.ok()) speech->stream = *std::move(started);
+    }
+    // If the queue was dropped meanwhile, this is the last reference: the stream ends here.
+    speech.reset();
+  }
+  ahead_.Count();
+  return true;
+}
+
+void Player::ReadAheadStreams() {
+  const auto next_read = ahead_.next_read();
+  if (!next_read || Clock::now() < *next_read) return;
+  AheadList::Speeches speeches = ahead_.BeginRead();
+  // The current utterance may be waiting for the slot of one that is made ahead, which must come to its end then.
+  const bool waits_for_slot = spoken_->first_frame_latency.count() == 0 && engine_->occupancy().waiting > 0;
+  const size_t max_bytes = waits_for_slot ? SIZE_MAX : ahead_.max_bytes();
+  bool all_read = false;
+  {
+    const MonitorUnlock unlock(*monitor_);
+    all_read = ReadAhead(speeches, max_bytes);
+    speeches.clear();
+  }
+  ahead_.EndRead(all_read);
+}
+
+// --- the current stream
+
 // Result of reading a stream.
 struct Player::Read {
   qtts::Status status;
@@ -354,6 +478,13 @@ struct Player::Read {
 };
 
 bool Player::ReadStream(Output* output, Event* event) {
+  if (!spoken_->made.empty()) {
+    output->frame = std::move(spoken_->made.front());
+    spoken_->made.pop_front();
+    CountFrame(output->frame);
+    *event = Event::kFrame;
+    return true;
+  }
   std::shared_ptr<qtts::Stream> stream = spoken_->stream;
   const std::shared_ptr<qtts::Engine> engine = engine_;
   const uint64_t epoch = monitor_->run.epoch;
@@ -392,6 +523,9 @@ bool Player::ReadStream(Output* output, Event* event) {
     case qtts::ReadState::kEnd:
       break;
   }
+  if (read.reason == qtts::EndReason::kBusy && spoken_->repeat) {
+    if (RepeatStream(&read, &stream)) return false;
+  }
   std::optional<Utterance> grown;
   if (spoken_->utterance.streamed) grown = spoken_->utterance;
   EndStream(std::move(read), output);
@@ -404,10 +538,33 @@ bool Player::ReadStream(Output* output, Event* event) {
   return true;
 }
 
+// No slot was free when the current utterance was asked for ahead of its turn: asks again, and waits in its turn for as
+// long as its settings say, and releases `old`. Returns false, with the error in `read`, if the engine refuses.
+bool Player::RepeatStream(Read* read, std::shared_ptr<qtts::Stream>* old) {
+  const std::shared_ptr<qtts::Engine> engine = engine_;
+  const uint64_t epoch = monitor_->run.epoch;
+  const qtts::Request request = *std::exchange(spoken_->repeat, std::nullopt);
+  std::shared_ptr<qtts::Stream> stream;
+  spoken_->start = Clock::now();
+  {
+    const MonitorUnlock unlock(*monitor_);
+    auto started = engine->Start(request, [monitor = monitor_] { monitor->LockAndAnnounce(); });
+    read->status = started.status();
+    read->reason = qtts::EndReason::kError;
+    if (started.ok()) stream = *std::move(started);
+  }
+  if (stream == nullptr && epoch == monitor_->run.epoch) return false;
+  if (epoch == monitor_->run.epoch) std::swap(spoken_->stream, stream);
+  const MonitorUnlock unlock(*monitor_);
+  stream.reset();
+  old->reset();
+  return true;
+}
+
 void Player::CountFrame(const qtts::Frame& frame) {
   if (frame.index == 0) {
-    const std::chrono::nanoseconds latency = Clock::now() - spoken_->start;
-    spoken_->first_frame_latency = latency;
+    std::chrono::nanoseconds& latency = spoken_->first_frame_latency;
+    if (latency.count() == 0) latency = Clock::now() - spoken_->start;
     ++counts_.first_frames;
     counts_.first_frame_latency_last = latency;
     counts_.first_frame_latency_sum += latency;
@@ -428,11 +585,9 @@ void Player::EndStream(Read read, Output* output) {
   output->status = std::move(read.status);
   if (reason == qtts::EndReason::kError) engine_suspect_ = true;
   if (reason == qtts::EndReason::kError || reason == qtts::EndReason::kBusy) {
-    FailCurrent(output, reason == qtts::EndReason::kBusy ? FinishReason::kBusy : FinishReason::kError);
+    FailCurrent(output, reason);
   } else {
-    FinishCurrent(reason == qtts::EndReason::kMaxDuration ? FinishReason::kMaxDuration
-                  : reason == qtts::EndReason::kRunaway   ? FinishReason::kRunaway
-                                                          : FinishReason::kComplete);
+    FinishCurrent(reason);
   }
 }
 
@@ -461,7 +616,7 @@ void Player::Clip() {
     const MonitorLock lock(*monitor_);
     if (!spoken_) return;
     stream = std::move(spoken_->stream);
-    FinishCurrent(FinishReason::kClipped);
+    FinishCurrent(qtts::EndReason::kClipped);
   }
   reports_.Deliver();
 }

@@ -7,11 +7,11 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <random>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "gstqttsahead.h"
 #include "gstqttsintake.h"
 #include "gstqttsloader.h"
 #include "gstqttsmonitor.h"
@@ -22,6 +22,7 @@
 #include "qtts/engine_options.h"
 #include "qtts/frame.h"
 #include "qtts/model_info.h"
+#include "qtts/request.h"
 #include "qtts/status.h"
 
 namespace qtts {
@@ -33,6 +34,10 @@ namespace gstqtts {
 
 // Speaks utterances for the streaming thread: takes them from the Intake one after the other and has the engine speak
 // them frame by frame. Has the engine loaded and voices cloned on separate threads.
+//
+// With TextOptions::parallel above 1, the engine also makes the utterances that wait next. They stay in the queue until
+// their turn comes, and only then does anybody notice: sound, reports, warnings and drops are those of one utterance
+// after the other.
 //
 // It releases the monitor's mutex while it calls the engine. If an interrupt, a flush or a stop has raised the epoch
 // meanwhile, the result is dropped, so none of these waits for a device.
@@ -143,12 +148,15 @@ class Player {
 
   // --- with the monitor's mutex held
 
-  // Begins a run.
-  void Start() QTTS_REQUIRES(monitor_held) { counts_ = Counts(); }
+  // Begins a run. `parallel`: number of utterances that are made at once.
+  void Start(int parallel) QTTS_REQUIRES(monitor_held);
   // Uses the engine or, without one, returns kLoadFailed.
   void UseLoad(EngineLoader::Outcome outcome) QTTS_REQUIRES(monitor_held);
   // Ends the current utterance, if any, as interrupted. The caller must release the stream without the mutex.
   std::shared_ptr<qtts::Stream> Interrupt() QTTS_REQUIRES(monitor_held);
+  // Drops what is made of queued utterances; to be called when the queue is dropped. The caller must release it without
+  // the mutex.
+  AheadList::Speeches DropAhead() QTTS_REQUIRES(monitor_held) { return ahead_.TakeAll(); }
   // Ends the run. Returns true if a load was still running. `engine`: an engine to release, without the mutex.
   bool Stop(std::shared_ptr<qtts::Engine>* engine) QTTS_REQUIRES(monitor_held);
   const Counts& counts() const QTTS_REQUIRES(monitor_held) { return counts_; }
@@ -163,8 +171,14 @@ class Player {
   void PrepareNext() QTTS_REQUIRES(monitor_held);
   bool DropUnsayable() QTTS_REQUIRES(monitor_held);
   bool StartNext(Output* output, Event* event) QTTS_REQUIRES(monitor_held);
-  Asked AskEngine(qtts::Engine* engine, const Utterance& utterance, VoiceStore::Voice voice, TextPosition position,
-                  uint64_t random_seed);
+  Asked AskEngine(qtts::Engine* engine, const Utterance& utterance, VoiceStore::Voice voice,
+                  const std::shared_ptr<AheadSpeech>& ahead, TextPosition position);
+  qtts::Request NewRequest(const Utterance& utterance, const qtts::ModelInfo& model) const;
+  bool RepeatStream(Read* read, std::shared_ptr<qtts::Stream>* old) QTTS_REQUIRES(monitor_held);
+  const Utterance* NextToMake() const QTTS_REQUIRES(monitor_held);
+  bool StartAhead() QTTS_REQUIRES(monitor_held);
+  void ReadAheadStreams() QTTS_REQUIRES(monitor_held);
+  void WaitForChange(uint64_t seen) QTTS_REQUIRES(monitor_held);
   bool ReadStream(Output* output, Event* event) QTTS_REQUIRES(monitor_held);
   void CountFrame(const qtts::Frame& frame) QTTS_REQUIRES(monitor_held);
   void EndStream(Read read, Output* output) QTTS_REQUIRES(monitor_held);
@@ -172,8 +186,8 @@ class Player {
   void PollForFirstFrame(uint64_t seen) QTTS_REQUIRES(monitor_held);
   bool TextIsOver() const QTTS_REQUIRES(monitor_held) { return intake_.TextIsOver(idle_ != Idle::kEnd); }
   bool NothingWasSpoken() const QTTS_REQUIRES(monitor_held);
-  void FinishCurrent(FinishReason reason) QTTS_REQUIRES(monitor_held);
-  void FailCurrent(Output* output, FinishReason reason) QTTS_REQUIRES(monitor_held);
+  void FinishCurrent(qtts::EndReason reason) QTTS_REQUIRES(monitor_held);
+  void FailCurrent(Output* output, qtts::EndReason reason) QTTS_REQUIRES(monitor_held);
 
   const std::shared_ptr<Monitor> monitor_;
   Intake& intake_;
@@ -189,8 +203,10 @@ class Player {
   qtts::Status last_failure_ QTTS_GUARDED_BY(monitor_held);    // of an utterance
   Pace pace_ QTTS_GUARDED_BY(monitor_held);
   Counts counts_ QTTS_GUARDED_BY(monitor_held);
-  std::mt19937_64 seeds_ QTTS_GUARDED_BY(monitor_held);
   uint64_t prepared_id_ QTTS_GUARDED_BY(monitor_held) = 0;  // the last utterance whose voice voices_ was told of
+  AheadList ahead_ QTTS_GUARDED_BY(monitor_held);
+
+  const uint64_t random_;  // of this element, for seeds
 
   // The streaming thread's own: the warnings of the text of the sink pad that had one last.
   uint64_t warned_stream_ = 0;

@@ -195,6 +195,15 @@ GstStructure* ElementProperties::NewStats() const {
 
 // --- the run
 
+qtts::Status ElementProperties::CheckRun() const {
+  const qtts::MutexLock lock(mutex_);
+  const uint32_t parallel = properties_.text_options.parallel;
+  if (parallel == 1 || !properties_.pacing.is_live) return qtts::Status::Ok();
+  return qtts::Status::InvalidArgument("parallel=" + std::to_string(parallel) +
+                                       " makes speech before its time, and is-live=true speaks in time: set parallel=1 "
+                                       "or is-live=false.");
+}
+
 void ElementProperties::BeginRun() {
   const qtts::MutexLock lock(mutex_);
   std::optional<Utterance> first;

@@ -45,6 +45,8 @@ class ElementProperties {
 
   // --- the run
 
+  // Settings with which no run can begin.
+  qtts::Status CheckRun() const;
   // Begins one: the text is its first utterance, and a new text is queued.
   void BeginRun();
   void EndRun();

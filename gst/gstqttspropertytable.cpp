@@ -18,24 +18,25 @@ using enum Change;
 
 // --- enumerations
 
+// Its name as a type of GObject and its values; the last is null.
 template <typename Enum>
-GType EnumType();
+struct EnumNames;
 
 template <>
-GType EnumType<qtts::Device>() {
-  static const GEnumValue values[] = {
+struct EnumNames<qtts::Device> {
+  static constexpr gchar kName[] = "GstQttsSrcDevice";
+  static constexpr GEnumValue kValues[] = {
       {static_cast<int>(qtts::Device::kAuto), "The GPU when it can hold the model, else the CPU", "auto"},
       {static_cast<int>(qtts::Device::kCpu), "The CPU", "cpu"},
       {static_cast<int>(qtts::Device::kCuda), "An NVIDIA GPU", "cuda"},
       {0, nullptr, nullptr},
   };
-  static const GType type = g_enum_register_static("GstQttsSrcDevice", values);
-  return type;
-}
+};
 
 template <>
-GType EnumType<qtts::Precision>() {
-  static const GEnumValue values[] = {
+struct EnumNames<qtts::Precision> {
+  static constexpr gchar kName[] = "GstQttsSrcPrecision";
+  static constexpr GEnumValue kValues[] = {
       {static_cast<int>(qtts::Precision::kAuto), "BF16 on the GPU, F32 on the CPU", "auto"},
       {static_cast<int>(qtts::Precision::kBF16), "BF16 with sums in F32, on the GPU and on CPUs that multiply BF16",
        "bf16"},
@@ -46,25 +47,23 @@ GType EnumType<qtts::Precision>() {
        "Weights of 4 bits, activations of 16, on the CPU only: fastest, least exact", "int4"},
       {0, nullptr, nullptr},
   };
-  static const GType type = g_enum_register_static("GstQttsSrcPrecision", values);
-  return type;
-}
+};
 
 template <>
-GType EnumType<qtts::PromptLayout>() {
-  static const GEnumValue values[] = {
+struct EnumNames<qtts::PromptLayout> {
+  static constexpr gchar kName[] = "GstQttsSrcLayout";
+  static constexpr GEnumValue kValues[] = {
       {static_cast<int>(qtts::PromptLayout::kDefault), "The default layout of the model type", "auto"},
       {static_cast<int>(qtts::PromptLayout::kStreaming), "Text is fed to the model while it speaks", "streaming"},
       {static_cast<int>(qtts::PromptLayout::kNonStreaming), "The whole text is in the prompt", "non-streaming"},
       {0, nullptr, nullptr},
   };
-  static const GType type = g_enum_register_static("GstQttsSrcLayout", values);
-  return type;
-}
+};
 
 template <>
-GType EnumType<Segmentation>() {
-  static const GEnumValue values[] = {
+struct EnumNames<Segmentation> {
+  static constexpr gchar kName[] = "GstQttsSrcSegmentation";
+  static constexpr GEnumValue kValues[] = {
       {static_cast<int>(Segmentation::kAuto), "By sentence from files and pipes (segments in bytes), else none",
        "auto"},
       {static_cast<int>(Segmentation::kNone), "Each buffer is an utterance", "none"},
@@ -74,26 +73,24 @@ GType EnumType<Segmentation>() {
        "Each buffer extends one utterance while it is spoken, until it is ended", "stream"},
       {0, nullptr, nullptr},
   };
-  static const GType type = g_enum_register_static("GstQttsSrcSegmentation", values);
-  return type;
-}
+};
 
 template <>
-GType EnumType<IdleMode>() {
-  static const GEnumValue values[] = {
+struct EnumNames<IdleMode> {
+  static constexpr gchar kName[] = "GstQttsSrcIdleMode";
+  static constexpr GEnumValue kValues[] = {
       {static_cast<int>(IdleMode::kAuto), "Silence when live, else end of stream", "auto"},
       {static_cast<int>(IdleMode::kEos), "End of stream", "eos"},
       {static_cast<int>(IdleMode::kWait), "Nothing until there is text", "wait"},
       {static_cast<int>(IdleMode::kSilence), "Silence until there is text", "silence"},
       {0, nullptr, nullptr},
   };
-  static const GType type = g_enum_register_static("GstQttsSrcIdleMode", values);
-  return type;
-}
+};
 
 template <>
-GType EnumType<TextTiming>() {
-  static const GEnumValue values[] = {
+struct EnumNames<TextTiming> {
+  static constexpr gchar kName[] = "GstQttsSrcTextTiming";
+  static constexpr GEnumValue kValues[] = {
       {static_cast<int>(TextTiming::kIgnore), "Timestamps of text are ignored", "ignore"},
       {static_cast<int>(TextTiming::kStart), "Each text starts at its time, or when the text before it has ended",
        "start"},
@@ -102,7 +99,11 @@ GType EnumType<TextTiming>() {
       {static_cast<int>(TextTiming::kClip), "Like start; speech is cut where its time ends", "clip"},
       {0, nullptr, nullptr},
   };
-  static const GType type = g_enum_register_static("GstQttsSrcTextTiming", values);
+};
+
+template <typename Enum>
+GType EnumType() {
+  static const GType type = g_enum_register_static(EnumNames<Enum>::kName, EnumNames<Enum>::kValues);
   return type;
 }
 
@@ -121,7 +122,6 @@ void Read(const GValue* value, int* number) { *number = g_value_get_int(value); 
 void Read(const GValue* value, int64_t* number) { *number = g_value_get_int64(value); }
 void Read(const GValue* value, uint32_t* number) { *number = g_value_get_uint(value); }
 void Read(const GValue* value, uint64_t* number) { *number = g_value_get_uint64(value); }
-void Read(const GValue* value, double* number) { *number = g_value_get_double(value); }
 template <typename Enum>
 requires std::is_enum_v<Enum>
 void Read(const GValue* value, Enum* choice) { *choice = static_cast<Enum>(g_value_get_enum(value)); }
@@ -137,7 +137,6 @@ void Write(int number, GValue* value) { g_value_set_int(value, number); }
 void Write(int64_t number, GValue* value) { g_value_set_int64(value, number); }
 void Write(uint32_t number, GValue* value) { g_value_set_uint(value, number); }
 void Write(uint64_t number, GValue* value) { g_value_set_uint64(value, number); }
-void Write(double number, GValue* value) { g_value_set_double(value, number); }
 template <typename Enum>
 requires std::is_enum_v<Enum>
 void Write(Enum choice, GValue* value) { g_value_set_enum(value, static_cast<int>(choice)); }
@@ -185,10 +184,6 @@ GParamSpec* NewSpec(const Words& words, uint32_t initial, Range<uint32_t> range,
 }
 GParamSpec* NewSpec(const Words& words, uint64_t initial, Range<uint64_t> range, GParamFlags flags) {
   return g_param_spec_uint64(words.name, words.nick, words.blurb, range.minimum, range.maximum, initial, flags);
-}
-// All of this type are values of the model unless they are set.
-GParamSpec* NewSpec(const Words& words, double /*initial*/, Range<double> range, GParamFlags flags) {
-  return NewModelValueParamSpec(words.name, words.nick, words.blurb, range.minimum, range.maximum, flags);
 }
 
 // --- rows
@@ -260,6 +255,38 @@ Property Elsewhere(const gchar* name, Change change, GParamSpec* (*new_spec)(GPa
   return property;
 }
 
+// A number of the sampling rules: the model's own value unless it is set.
+Property SamplingRow(size_t index) {
+  const qtts::SamplingNumber& number = qtts::kSamplingNumbers[index];
+  Property property;
+  property.name = number.name;
+  property.of_utterance = true;
+  property.new_spec = [&number](GParamFlags flags) {
+    // Interned, since the class keeps its strings for ever.
+    const gchar* blurb =
+        g_intern_string((std::string(number.meaning) + " (-1 = as the model says, " + number.special + ")").c_str());
+    if (number.whole()) {
+      return g_param_spec_int(number.name, number.title, blurb, Settings::kModel, static_cast<int>(number.maximum),
+                              Settings::kModel, flags);
+    }
+    const double minimum = number.MayBeSet(0) ? 0 : number.minimum;
+    return NewModelValueParamSpec(number.name, number.title, blurb, minimum, number.maximum, flags);
+  };
+  property.set = [index](const GValue* value, Properties* properties) {
+    const double set = G_VALUE_HOLDS_INT(value) ? g_value_get_int(value) : g_value_get_double(value);
+    return std::exchange(properties->utterance.sampling[index], set) != set;
+  };
+  property.get = [index](const Properties& properties, GValue* value) {
+    const double kept = properties.utterance.sampling[index];
+    if (G_VALUE_HOLDS_INT(value)) {
+      g_value_set_int(value, static_cast<int>(kept));
+    } else {
+      g_value_set_double(value, kept);
+    }
+  };
+  return property;
+}
+
 // A row: name, nick, when it may change, where it is kept and with which default, range of a number, description,
 // effect.
 
@@ -272,7 +299,13 @@ std::vector<Property> EngineProperties() {
       Row("device", "Device", kReady, kEngine, &EngineOptions::device, "Where the model runs"),
       Row("precision", "Precision", kReady, kEngine, &EngineOptions::precision, "Arithmetic of the model"),
       Row("cuda-device-id", "CUDA Device ID", kReady, kEngine, &EngineOptions::gpu, {-1, G_MAXINT},
-          "GPU index in CUDA's order (-1 = the first that can hold the model)"),
+          "GPU index in CUDA's order (-1 = of those that can hold the model, the one with the most free \"voices\": "
+          "the "
+          "elements of a process are spread over the GPUs)"),
+      Row("voices", "Voices", kReady, kEngine, &EngineOptions::voices, {1, qtts::kMostVoices},
+          "Number of utterances that the engine of the model can speak at once; more wait, see "
+          "\"max-wait\". Sizes the memory that it takes on a GPU. All elements of a process with the same "
+          "model share its engine, and the first one decides: \"slots\" in \"stats\" is the number in force"),
   };
 }
 
@@ -298,14 +331,19 @@ std::vector<Property> TextProperties() {
           "after a sentence if there is one, otherwise at a possible line break. \"text\" and "
           "speak are limited only by the model"),
       Row("max-queued-text", "Maximum Queued Text", kPlaying, kTextOptions, &TextOptions::max_queued, {0, G_MAXUINT},
-          "Maximum number of queued characters, in at most 64 utterances. Beyond it, the sink pad "
-          "blocks, and \"text\" and speak are refused with a warning. An empty queue accepts a "
+          "Maximum number of queued characters, in at most 64 utterances (or twice \"parallel\" if that "
+          "is more). Beyond it, the sink pad blocks, and \"text\" and speak are refused with a warning. An empty queue "
+          "accepts a "
           "text of any length",
           Effect::kBoundQueue),
+      Row("parallel", "Parallel", kReady, kTextOptions, &TextOptions::parallel, {1, 2048},
+          "Number of utterances that are made at once: the current one and those that wait next. They leave in order, "
+          "with the same sound, messages and timestamps as one by one, but sooner: for books and files. Only spare "
+          "\"slots\" are used, and about 1 MiB of memory for each. More than 1 needs is-live=false"),
   };
 }
 
-// How an utterance is spoken: all that speak and qtts/set-voice may have.
+// How an utterance is spoken. With the next two, all that speak and qtts/set-voice may have.
 std::vector<Property> UtteranceProperties() {
   return {
       Row("speaker", "Speaker", kPlaying, kUtterance, &Settings::speaker,
@@ -334,25 +372,18 @@ std::vector<Property> UtteranceProperties() {
       Row("seed", "Seed", kPlaying, kUtterance, &Settings::seed, {-1, G_MAXINT64},
           "Random seed of each utterance: the same text, settings, model, device and "
           "seed give the same sound (-1 = a new one for every utterance, see \"stats\")"),
-      Row("temperature", "Temperature", kPlaying, kUtterance, &Settings::temperature, {0, 100},
-          "Randomness of the speech: above 0 the model samples; higher is more random (-1 = as the "
-          "model says, 0 = always the most likely code)"),
-      Row("top-k", "Top K", kPlaying, kUtterance, &Settings::top_k, {-1, G_MAXINT},
-          "Sample among this many of the most likely codes (-1 = as the model says, 0 = all)"),
-      Row("top-p", "Top P", kPlaying, kUtterance, &Settings::top_p, {kAboveZero, 1},
-          "Sample among the most likely codes that together have this probability, above 0 (-1 = "
-          "as the model says, 1 = all)"),
-      Row("repetition-penalty", "Repetition Penalty", kPlaying, kUtterance, &Settings::repetition_penalty, {0.01, 100},
-          "Factor from 0.01 on by which codes spoken before become less likely (-1 = as the model "
-          "says, 1 = off)"),
-      Row("subtalker-temperature", "Subtalker Temperature", kPlaying, kUtterance, &Settings::subtalker_temperature,
-          {0, 100},
-          "Like \"temperature\", for the fine codes of each frame (-1 = as the model says, 0 = "
-          "always the most likely code)"),
-      Row("subtalker-top-k", "Subtalker Top K", kPlaying, kUtterance, &Settings::subtalker_top_k, {-1, G_MAXINT},
-          "Like \"top-k\", for the fine codes of each frame (-1 = as the model says, 0 = all)"),
-      Row("subtalker-top-p", "Subtalker Top P", kPlaying, kUtterance, &Settings::subtalker_top_p, {kAboveZero, 1},
-          "Like \"top-p\", for the fine codes of each frame (-1 = as the model says, 1 = all)"),
+  };
+}
+
+std::vector<Property> SamplingProperties() {
+  std::vector<Property> properties;
+  for (size_t i = 0; i < qtts::kSamplingNumberCount; ++i) properties.push_back(SamplingRow(i));
+  return properties;
+}
+
+// What bounds an utterance.
+std::vector<Property> LimitProperties() {
+  return {
       Row("max-duration", "Maximum Duration", kPlaying, kUtterance, &Settings::max_duration, {0, G_MAXUINT64},
           "Maximum length of one utterance in nanoseconds, in whole frames of 80 ms and at least "
           "one. A warning is posted if it cuts speech (0 = the model's own limit)"),
@@ -443,7 +474,8 @@ std::vector<Property> ReadOnlyProperties() {
 const std::vector<Property>& PropertyTable() {
   static const auto* table = [] {
     auto* all = new std::vector<Property>;
-    for (auto* part : {EngineProperties, TextProperties, UtteranceProperties, PacingProperties, ReadOnlyProperties}) {
+    for (auto* part : {EngineProperties, TextProperties, UtteranceProperties, SamplingProperties, LimitProperties,
+                       PacingProperties, ReadOnlyProperties}) {
       for (Property& property : part()) all->push_back(std::move(property));
     }
     return all;

@@ -7,19 +7,9 @@
 #include <cstdint>
 #include <string>
 
-namespace gstqtts {
+#include "qtts/end_reason.h"
 
-// Why an utterance ended.
-enum class FinishReason {
-  kComplete,      // all of it was spoken
-  kInterrupted,   // by an interrupt, a flush, a cleared queue or a stop, perhaps before it began
-  kError,         // the engine refused it or failed
-  kMaxDuration,   // it reached the longest duration allowed
-  kRunaway,       // the model missed its end
-  kClipped,       // its cue ended
-  kNothingToSay,  // IsSayable() found nothing in it, and the engine was not asked
-  kBusy,          // it got no slot of the engine within its max-wait
-};
+namespace gstqtts {
 
 // A report about an utterance. Each accepted utterance gets exactly one kFinished; before it, if any of its sound left
 // the element, one kStarted and one kProgress per word. Text positions are in characters (Unicode code points).
@@ -40,7 +30,7 @@ struct Report {
   size_t length = 0;
 
   // kFinished.
-  FinishReason reason = FinishReason::kComplete;
+  qtts::EndReason reason = qtts::EndReason::kComplete;
   uint64_t frames = 0;  // that left the element
   uint64_t samples = 0;
   size_t text_chars = 0;

@@ -2,7 +2,6 @@
 #include "gstqttssettings.h"
 
 #include <algorithm>
-#include <cfloat>
 #include <chrono>
 #include <utility>
 
@@ -10,27 +9,6 @@
 #include "qtts/language.h"
 
 namespace gstqtts {
-namespace {
-
-// Positive numbers must not round to 0, which the engine would refuse.
-float ToFloat(double number) {
-  const auto rounded = static_cast<float>(number);
-  return number > 0 ? std::max(rounded, FLT_MIN) : rounded;
-}
-
-void Apply(double temperature, int top_k, double top_p, qtts::TokenSampling* sampling) {
-  if (temperature == 0.0) {
-    sampling->do_sample = false;
-  } else if (temperature != Settings::kModel) {
-    sampling->do_sample = true;
-    sampling->temperature = ToFloat(temperature);
-  }
-  if (top_k != Settings::kModel) sampling->top_k = top_k;
-  if (top_p != Settings::kModel) sampling->top_p = ToFloat(top_p);
-}
-
-}  // namespace
-
 std::string LanguageTag(const Settings& settings) { return std::string(qtts::ResolveLanguage(settings.language).tag); }
 
 qtts::Status CheckSettings(const Settings& settings) {
@@ -66,11 +44,10 @@ qtts::Request MakeRequest(const Settings& settings, const qtts::ModelInfo& model
   }
   request.seed = settings.seed >= 0 ? static_cast<uint64_t>(settings.seed) : random_seed;
   request.settings = model.defaults;
-  Apply(settings.temperature, settings.top_k, settings.top_p, &request.settings.talker);
-  Apply(settings.subtalker_temperature, settings.subtalker_top_k, settings.subtalker_top_p,
-        &request.settings.predictor);
-  if (settings.repetition_penalty != Settings::kModel) {
-    request.settings.repetition_penalty = static_cast<float>(settings.repetition_penalty);
+  for (size_t i = 0; i < qtts::kSamplingNumberCount; ++i) {
+    if (settings.sampling[i] != Settings::kModel) {
+      qtts::kSamplingNumbers[i].Choose(settings.sampling[i], &request.settings);
+    }
   }
   if (settings.max_duration != 0) {
     // An utterance has one frame less than new tokens, and the model makes at least one frame.

@@ -2,6 +2,7 @@
 #ifndef GST_QTTS_SETTINGS_H_
 #define GST_QTTS_SETTINGS_H_
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -9,6 +10,7 @@
 #include "qtts/engine_options.h"
 #include "qtts/model_info.h"
 #include "qtts/request.h"
+#include "qtts/sampling_numbers.h"
 #include "qtts/status.h"
 
 namespace gstqtts {
@@ -16,7 +18,7 @@ namespace gstqtts {
 // Settings of the next utterance. Plain values. Each text carries a copy, so a later change does not affect accepted
 // text.
 struct Settings {
-  // Value of a numeric setting that is not set: the model's own value is used.
+  // Value of a number of the sampling rules that is not set: the model's own value is used.
   static constexpr int kModel = -1;
 
   std::string speaker;
@@ -27,14 +29,8 @@ struct Settings {
   std::string reference_text;   // its transcript; empty: only the timbre is cloned
   bool pad_reference = false;   // CloneOptions::pad_reference
   qtts::PromptLayout layout = qtts::PromptLayout::kDefault;
-  int64_t seed = -1;            // -1: a new one for every utterance
-  double temperature = kModel;  // 0: greedy
-  int top_k = kModel;
-  double top_p = kModel;
-  double repetition_penalty = kModel;
-  double subtalker_temperature = kModel;  // 0: greedy
-  int subtalker_top_k = kModel;
-  double subtalker_top_p = kModel;
+  int64_t seed = -1;                                                          // -1: a new one for every utterance
+  std::array<double, qtts::kSamplingNumberCount> sampling = ModelSampling();  // by index in kSamplingNumbers
   bool runaway_guard = true;
   bool speak_anything = false;   // also text that fails IsSayable()
   uint64_t max_duration = 0;     // nanoseconds; 0: the model's own cap
@@ -45,6 +41,13 @@ struct Settings {
   bool operator==(const Settings&) const = default;
 
   bool names_voice() const { return !voice_file.empty() || !reference_audio.empty(); }
+
+ private:
+  static constexpr std::array<double, qtts::kSamplingNumberCount> ModelSampling() {
+    std::array<double, qtts::kSamplingNumberCount> sampling{};
+    sampling.fill(kModel);
+    return sampling;
+  }
 };
 
 // How text from the sink pad is split into utterances.
@@ -61,6 +64,7 @@ struct TextOptions {
   uint64_t timeout = 1'000'000'000;  // nanoseconds without text that end one; kNever
   uint32_t max_chars = 4000;         // longest utterance
   uint32_t max_queued = 65536;       // characters that may wait
+  uint32_t parallel = 1;             // utterances that are made at once
 
   static constexpr uint64_t kNever = UINT64_MAX;
 };

@@ -25,17 +25,17 @@ void Speech::Start(const TextOptions& options, std::optional<Utterance> first) {
   RunState& run = monitor_->run;
   run.active = true;
   run.flushing = run.failed = run.ending = run.end_handed_out = false;
-  player_.Start();
+  player_.Start(static_cast<int>(options.parallel));
   intake_.Start(options, std::move(first));
 }
 
 void Speech::UseLoad(EngineLoader::Outcome outcome) {
-  std::shared_ptr<qtts::Stream> stream;
+  Dropped dropped;
   {
     const MonitorLock lock(*monitor_);
     if (!outcome.ok()) {
       monitor_->run.failed = true;
-      stream = DropAll();
+      dropped = DropAll();
     }
     player_.UseLoad(std::move(outcome));
     monitor_->Announce();
@@ -50,7 +50,7 @@ void Speech::Halt() {
 }
 
 bool Speech::Stop() {
-  std::shared_ptr<qtts::Stream> stream;
+  Dropped dropped;
   std::shared_ptr<qtts::Engine> engine;
   bool cancelled = false;
   player_.CancelWork();
@@ -58,7 +58,7 @@ bool Speech::Stop() {
     const MonitorLock lock(*monitor_);
     monitor_->run.active = false;
     ++monitor_->run.flushes;
-    stream = DropAll();
+    dropped = DropAll();
     cancelled = player_.Stop(&engine);
     monitor_->Announce();
   }
@@ -69,40 +69,41 @@ bool Speech::Stop() {
 // --- interruptions
 
 uint64_t Speech::Interrupt() {
-  std::shared_ptr<qtts::Stream> stream;
+  Dropped dropped;
   uint64_t frames = 0;
   {
     const MonitorLock lock(*monitor_);
     if (spoken_) frames = spoken_->frames;
-    stream = DropAll(false);
+    dropped = DropAll(false);
     monitor_->Announce();
   }
-  // The streaming thread may hold it too, so that letting go would not end it.
-  if (stream != nullptr) stream->Cancel();
+  CancelCurrent(dropped);
   reports_.Deliver();
   return frames;
 }
 
 void Speech::ClearQueue() {
+  Dropped dropped;
   {
     const MonitorLock lock(*monitor_);
     intake_.DropQueue(false);
+    dropped.ahead = player_.DropAhead();
     monitor_->Announce();
   }
   reports_.Deliver();
 }
 
 void Speech::FlushStart() {
-  std::shared_ptr<qtts::Stream> stream;
+  Dropped dropped;
   {
     const MonitorLock lock(*monitor_);
     monitor_->run.flushing = true;
     ++monitor_->run.flushes;
     intake_.DropMidCharacter();
-    stream = DropAll();
+    dropped = DropAll();
     monitor_->Announce();
   }
-  if (stream != nullptr) stream->Cancel();
+  CancelCurrent(dropped);
   reports_.Deliver();
 }
 
@@ -126,7 +127,7 @@ void Speech::SetUnlocked(bool unlocked) {
 }
 
 bool Speech::EndAfterCurrent() {
-  std::shared_ptr<qtts::Stream> stream;
+  Dropped dropped;
   {
     const MonitorLock lock(*monitor_);
     RunState& run = monitor_->run;
@@ -135,13 +136,14 @@ bool Speech::EndAfterCurrent() {
     intake_.DropMidCharacter();
     if (spoken_ && spoken_->frames > 0) {
       intake_.DropQueue(true);
+      dropped.ahead = player_.DropAhead();
       intake_.CloseUtterance();
     } else {
-      stream = DropAll();
+      dropped = DropAll();
     }
     monitor_->Announce();
   }
-  if (stream != nullptr) stream->Cancel();
+  CancelCurrent(dropped);
   reports_.Deliver();
   return true;
 }
@@ -152,34 +154,41 @@ bool Speech::ending() const {
 }
 
 void Speech::EndSound() {
-  std::shared_ptr<qtts::Stream> stream;
+  Dropped dropped;
   {
     const MonitorLock lock(*monitor_);
     monitor_->run.end_handed_out = true;
-    stream = DropAll();
+    dropped = DropAll();
     monitor_->Announce();
   }
   reports_.Deliver();
 }
 
 void Speech::Fail() {
-  std::shared_ptr<qtts::Stream> stream;
+  Dropped dropped;
   {
     const MonitorLock lock(*monitor_);
     monitor_->run.failed = true;
-    stream = DropAll();
+    dropped = DropAll();
     monitor_->Announce();
   }
   reports_.Deliver();
 }
 
-// With the mutex held. The caller lets go of the stream without it.
-std::shared_ptr<qtts::Stream> Speech::DropAll(bool with_events) {
+// With the mutex held. The caller lets go of the speech without it.
+Speech::Dropped Speech::DropAll(bool with_events) {
   ++monitor_->run.epoch;
   intake_.ForgetFailure();
-  std::shared_ptr<qtts::Stream> stream = player_.Interrupt();
+  Dropped dropped;
+  dropped.current = player_.Interrupt();
   intake_.DropQueue(with_events);
-  return stream;
+  dropped.ahead = player_.DropAhead();
+  return dropped;
+}
+
+// Without the mutex. The streaming thread may hold the stream too, so that letting go would not end it at once.
+void Speech::CancelCurrent(const Dropped& dropped) {
+  if (dropped.current != nullptr) dropped.current->Cancel();
 }
 
 Speech::Stats Speech::stats() const {

@@ -84,7 +84,14 @@ class Speech {
   Stats stats() const;
 
  private:
-  std::shared_ptr<qtts::Stream> DropAll(bool with_events = true) QTTS_REQUIRES(monitor_held);
+  // Speech to be released without the mutex.
+  struct Dropped {
+    std::shared_ptr<qtts::Stream> current;
+    AheadList::Speeches ahead;
+  };
+
+  Dropped DropAll(bool with_events = true) QTTS_REQUIRES(monitor_held);
+  static void CancelCurrent(const Dropped& dropped);
 
   const std::shared_ptr<Monitor> monitor_;
   Reports reports_;

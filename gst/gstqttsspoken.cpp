@@ -34,7 +34,7 @@ std::vector<Report> SpokenUtterance::Commit(size_t frame_samples, uint64_t runni
   return reports;
 }
 
-Report SpokenUtterance::Finish(FinishReason reason) const {
+Report SpokenUtterance::Finish(qtts::EndReason reason) const {
   Report report;
   report.kind = Report::Kind::kFinished;
   report.id = utterance.id;
@@ -42,7 +42,7 @@ Report SpokenUtterance::Finish(FinishReason reason) const {
   report.frames = frames;
   report.samples = samples;
   report.text_chars = CountCharacters(utterance.text);
-  report.spoken_chars = reason == FinishReason::kComplete ? report.text_chars : position.spoken();
+  report.spoken_chars = reason == qtts::EndReason::kComplete ? report.text_chars : position.spoken();
   return report;
 }
 
@@ -50,7 +50,7 @@ Report FinishedUnspoken(const Utterance& utterance) {
   Report report;
   report.kind = Report::Kind::kFinished;
   report.id = utterance.id;
-  report.reason = FinishReason::kInterrupted;
+  report.reason = qtts::EndReason::kCancelled;
   report.text_chars = CountCharacters(utterance.text);
   return report;
 }

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
@@ -14,6 +15,8 @@
 #include "gstqttsposition.h"
 #include "gstqttsreport.h"
 #include "gstqttstext.h"
+#include "qtts/frame.h"
+#include "qtts/request.h"
 
 namespace qtts {
 class Stream;
@@ -31,6 +34,10 @@ struct SpokenUtterance {
 
   Utterance utterance;
   std::shared_ptr<qtts::Stream> stream;  // null until the engine has started it
+  // If the stream was made ahead: the frames read before the turn of the utterance came, and the request to repeat if
+  // it then turns out that no slot was free.
+  std::deque<qtts::Frame> made;
+  std::optional<qtts::Request> repeat;
   uint64_t seed = 0;
   Clock::time_point start;
   std::chrono::nanoseconds first_frame_latency{0};
@@ -47,7 +54,7 @@ struct SpokenUtterance {
   // A frame leaves the element, to be heard at `running_time`. Returns the reports for it.
   std::vector<Report> Commit(size_t frame_samples, uint64_t running_time);
   // The report for its end, now.
-  Report Finish(FinishReason reason) const;
+  Report Finish(qtts::EndReason reason) const;
   // Length of its sound so far.
   double seconds() const { return static_cast<double>(samples) / sample_rate; }
 };

@@ -118,11 +118,10 @@
 
 #include <atomic>
 #include <memory>
-#include <string>
-#include <utility>
 
 #include "config.h"
 #include "gstqttsclock.h"
+#include "gstqttscontrol.h"
 #include "gstqttserror.h"
 #include "gstqttsguard.h"
 #include "gstqttsinput.h"
@@ -149,13 +148,11 @@ struct GstQttsSrcPrivate {
   gstqtts::ElementProperties properties;
   gstqtts::Input input;
   gstqtts::Output output;
+  gstqtts::Control control;
 
   // The thread that takes the element from PLAYING to PAUSED: see gst_qtts_src_unlock().
   std::atomic<GThread*> pausing_thread = nullptr;
-  // Events being passed to the base class, which calls unlock() for them while the src pad is not flushing.
-  std::atomic<int> unlocking_events = 0;
-  std::atomic<GstEvent*> end_of_stream = nullptr;  // of the application, for when the utterance is over
-  std::atomic<bool> error_posted = false;          // since the element was started
+  std::atomic<bool> error_posted = false;  // since the element was started
 };
 
 struct _GstQttsSrc {
@@ -176,11 +173,8 @@ static GstStaticPadTemplate sink_template =
 static void gst_qtts_src_set_property(GObject* object, guint prop_id, const GValue* value, GParamSpec* pspec);
 static void gst_qtts_src_get_property(GObject* object, guint prop_id, GValue* value, GParamSpec* pspec);
 static void gst_qtts_src_finalize(GObject* object);
-static bool gst_qtts_src_can_speak_again(GstQttsSrc* self);
 static gboolean gst_qtts_src_is_seekable(GstBaseSrc* src);
 static gboolean gst_qtts_src_do_seek(GstBaseSrc* src, GstSegment* segment);
-static gboolean gst_qtts_src_seek(GstQttsSrc* self, GstEvent* event);
-static void gst_qtts_src_keep_end_of_stream(GstQttsSrc* self, GstEvent* event);
 
 static GstStateChangeReturn gst_qtts_src_change_state(GstElement* element, GstStateChange transition);
 static GstPad* gst_qtts_src_request_new_pad(GstElement* element, GstPadTemplate* templ, const gchar* name,
@@ -305,8 +299,9 @@ GstQttsSrcPrivate::GstQttsSrcPrivate(GstQttsSrc* self)
       clock(GST_ELEMENT(self)),
       model(GST_ELEMENT(self), speech),
       properties(GST_BASE_SRC(self), speech, model),
-      input(GST_ELEMENT(self), speech, properties, [self] { gst_qtts_src_interrupt(self); }),
-      output(GST_BASE_SRC(self), speech, clock, properties, model, input) {}
+      input(GST_ELEMENT(self), speech, properties, [this] { control.Interrupt(); }),
+      output(GST_BASE_SRC(self), speech, clock, properties, model, input),
+      control(GST_BASE_SRC(self), GST_ELEMENT_CLASS(parent_class), speech, clock, properties, input, output) {}
 
 static GstPadProbeReturn gst_qtts_src_on_sound(GstPad* /*pad*/, GstPadProbeInfo* info, gpointer user_data) {
   GstQttsSrc* self = GST_QTTS_SRC(user_data);
@@ -352,6 +347,11 @@ static GstStateChangeReturn gst_qtts_src_change_state(GstElement* element, GstSt
         return GST_STATE_CHANGE_FAILURE;
       }
       // Here rather than in start(), where the base class would add an error of its own.
+      if (const qtts::Status status = priv->properties.CheckRun();
+          transition == GST_STATE_CHANGE_READY_TO_PAUSED && !status.ok()) {
+        gstqtts::PostError(element, status, "the settings contradict each other");
+        return GST_STATE_CHANGE_FAILURE;
+      }
       if (!priv->model.Inspect(priv->properties.engine())) return GST_STATE_CHANGE_FAILURE;
       break;
     case GST_STATE_CHANGE_PAUSED_TO_PLAYING:
@@ -406,13 +406,12 @@ static gboolean gst_qtts_src_start(GstBaseSrc* src) {
 }
 
 static gboolean gst_qtts_src_stop(GstBaseSrc* src) {
-  GstQttsSrc* self = GST_QTTS_SRC(src);
-  GstQttsSrcPrivate* priv = self->priv;
+  GstQttsSrcPrivate* priv = GST_QTTS_SRC(src)->priv;
 
   priv->properties.EndRun();
   priv->clock.CancelAlarm();
   priv->output.DropFrame();
-  gst_qtts_src_keep_end_of_stream(self, nullptr);
+  priv->control.DropEndOfStream();
   priv->model.EndRun(priv->speech.Stop());
   return TRUE;
 }
@@ -430,7 +429,7 @@ static gboolean gst_qtts_src_unlock(GstBaseSrc* src) {
 }
 
 // Since 1.24 also called before the first create() after a pause, where it may end an unlock() that was for something
-// else: see gst_qtts_src_is_unlocked().
+// else: see Control::IsUnlocked().
 static gboolean gst_qtts_src_unlock_stop(GstBaseSrc* src) {
   GST_QTTS_SRC(src)->priv->clock.SetUnlocked(false);
   GST_QTTS_SRC(src)->priv->speech.SetUnlocked(false);
@@ -443,59 +442,43 @@ static guint64 gst_qtts_src_speak(GstQttsSrc* self, const gchar* text, const Gst
   return self->priv->properties.Speak(text, params);
 }
 
-static guint64 gst_qtts_src_interrupt(GstQttsSrc* self) {
-  const guint64 frames = self->priv->speech.Interrupt();
-  self->priv->clock.Recheck();  // the cue for which the speech waits
-  GST_DEBUG_OBJECT(self, "interrupted after %" G_GUINT64_FORMAT " frames", frames);
-  return frames;
-}
+static guint64 gst_qtts_src_interrupt(GstQttsSrc* self) { return self->priv->control.Interrupt(); }
 
 static void gst_qtts_src_clear_queue(GstQttsSrc* self) {
   GST_DEBUG_OBJECT(self, "dropping the text that waits");
   self->priv->speech.ClearQueue();
 }
 
+// --- events, seeks and queries
+
+static gboolean gst_qtts_src_send_event(GstElement* element, GstEvent* event) {
+  return GST_QTTS_SRC(element)->priv->control.SendEvent(event);
+}
+
 // Events sent upstream through the src pad.
 static gboolean gst_qtts_src_event(GstBaseSrc* src, GstEvent* event) {
-  GstQttsSrc* self = GST_QTTS_SRC(src);
-
-  if (gst_event_has_name(event, gstqtts::kInterruptEvent)) {
-    gst_qtts_src_interrupt(self);
-    // Whoever makes the text may want to stop as well.
-    GstPad* sinkpad = self->priv->input.RefPad();
-    if (sinkpad != nullptr) {
-      gst_pad_push_event(sinkpad, gst_event_ref(event));
-      gst_object_unref(sinkpad);
-    }
-    return TRUE;
-  }
-  if (GST_EVENT_TYPE(event) == GST_EVENT_SEEK) return gst_qtts_src_seek(self, event);
+  gboolean result = FALSE;
+  if (GST_QTTS_SRC(src)->priv->control.TakeUpstreamEvent(event, &result)) return result;
   return GST_BASE_SRC_CLASS(parent_class)->event(src, event);
 }
 
-// Upstream tells what upstream can seek. Without a sink pad the beginning alone can be sought: the range has no length.
-static gboolean gst_qtts_src_query_seeking(GstQttsSrc* self, GstQuery* query) {
-  GstPad* sinkpad = self->priv->input.RefPad();
-  if (sinkpad != nullptr) {
-    const gboolean answered = gst_pad_peer_query(sinkpad, query);
-    gst_object_unref(sinkpad);
-    if (answered) return TRUE;
-  }
-  GstFormat format = GST_FORMAT_UNDEFINED;
-  gst_query_parse_seeking(query, &format, nullptr, nullptr, nullptr);
-  if (format == GST_FORMAT_TIME && gst_qtts_src_can_speak_again(self)) {
-    gst_query_set_seeking(query, format, TRUE, 0, 0);
-  } else {
-    gst_query_set_seeking(query, format, FALSE, 0, -1);
-  }
-  return TRUE;
+static gboolean gst_qtts_src_is_seekable(GstBaseSrc* src) {
+  return static_cast<gboolean>(GST_QTTS_SRC(src)->priv->control.CanSpeakAgain());
+}
+
+// Called for every seek that Control lets pass and, as GstBaseSrc has it, when the element starts.
+static gboolean gst_qtts_src_do_seek(GstBaseSrc* src, GstSegment* segment) {
+  GST_QTTS_SRC(src)->priv->control.DoSeek();
+  return GST_BASE_SRC_CLASS(parent_class)->do_seek(src, segment);
 }
 
 static gboolean gst_qtts_src_query(GstBaseSrc* src, GstQuery* query) {
-  GstQttsSrc* self = GST_QTTS_SRC(src);
-  GstQttsSrcPrivate* priv = self->priv;
+  GstQttsSrcPrivate* priv = GST_QTTS_SRC(src)->priv;
 
-  if (GST_QUERY_TYPE(query) == GST_QUERY_SEEKING) return gst_qtts_src_query_seeking(self, query);
+  if (GST_QUERY_TYPE(query) == GST_QUERY_SEEKING) {
+    priv->control.AnswerSeeking(query);
+    return TRUE;
+  }
   if (GST_QUERY_TYPE(query) != GST_QUERY_LATENCY) return GST_BASE_SRC_CLASS(parent_class)->query(src, query);
 
   gboolean live = gst_base_src_is_live(src);
@@ -506,159 +489,10 @@ static gboolean gst_qtts_src_query(GstBaseSrc* src, GstQuery* query) {
     live = TRUE;
     min += *upstream;
   }
-  GST_DEBUG_OBJECT(self, "latency: %s, %" GST_TIME_FORMAT, live ? "live" : "not live", GST_TIME_ARGS(min));
+  GST_DEBUG_OBJECT(src, "latency: %s, %" GST_TIME_FORMAT, live ? "live" : "not live", GST_TIME_ARGS(min));
   // No maximum: however long downstream holds a buffer, nothing is lost.
   gst_query_set_latency(query, live, min, GST_CLOCK_TIME_NONE);
   return TRUE;
-}
-
-// --- flushes
-
-// Speech is not stored: without a sink pad the text property can be spoken again, from its beginning, and that is all
-// that can be sought. The base class does the rest: flush or none, stop, segment.
-static bool gst_qtts_src_can_speak_again(GstQttsSrc* self) {
-  GstPad* sinkpad = self->priv->input.RefPad();
-  if (sinkpad == nullptr) return self->priv->properties.CanSpeakAgain();
-  gst_object_unref(sinkpad);
-  return false;
-}
-
-static gboolean gst_qtts_src_is_seekable(GstBaseSrc* src) {
-  return static_cast<gboolean>(gst_qtts_src_can_speak_again(GST_QTTS_SRC(src)));
-}
-
-// The element whose seek this thread hands to the base class, until that comes to do_seek().
-static thread_local GstQttsSrc* seeking = nullptr;
-
-// Called for every seek that gst_qtts_src_seek() lets pass and, as GstBaseSrc has it, when the element starts.
-static gboolean gst_qtts_src_do_seek(GstBaseSrc* src, GstSegment* segment) {
-  GstQttsSrc* self = GST_QTTS_SRC(src);
-  GstQttsSrcPrivate* priv = self->priv;
-
-  if (seeking == self) {
-    seeking = nullptr;
-    --priv->unlocking_events;   // before the task starts again
-    priv->speech.FlushStart();  // another seek may have spoken since
-    priv->output.Restart();
-    priv->speech.FlushStop();
-    priv->properties.SpeakAgain();
-  }
-  return GST_BASE_SRC_CLASS(parent_class)->do_seek(src, segment);
-}
-
-// With a sink pad it is upstream that can seek, and the flush comes back through the pad.
-static gboolean gst_qtts_src_seek(GstQttsSrc* self, GstEvent* event) {
-  GstQttsSrcPrivate* priv = self->priv;
-
-  GstPad* sinkpad = self->priv->input.RefPad();
-  if (sinkpad != nullptr) {
-    const gboolean result = gst_pad_push_event(sinkpad, gst_event_ref(event));
-    gst_object_unref(sinkpad);
-    return result;
-  }
-  gdouble rate = 0;
-  GstFormat format = GST_FORMAT_UNDEFINED;
-  GstSeekType start_type = GST_SEEK_TYPE_NONE;
-  gint64 start = 0;
-  GstSeekType stop_type = GST_SEEK_TYPE_NONE;
-  gst_event_parse_seek(event, &rate, &format, nullptr, &start_type, &start, &stop_type, nullptr);
-  // Here rather than in do_seek(), before which the base class has flushed.
-  if (rate != 1.0 || format != GST_FORMAT_TIME || start_type != GST_SEEK_TYPE_SET || start != 0 ||
-      stop_type == GST_SEEK_TYPE_END || !gst_qtts_src_can_speak_again(self)) {
-    GST_DEBUG_OBJECT(self, "refusing %" GST_PTR_FORMAT ": only a seek to the beginning of the text can be done", event);
-    return FALSE;
-  }
-  // Before the base class waits for the streaming thread, and without its lock, since this reports.
-  priv->speech.FlushStart();
-  gst_qtts_src_keep_end_of_stream(self, nullptr);
-  seeking = self;
-  ++priv->unlocking_events;
-  const gboolean result = GST_ELEMENT_CLASS(parent_class)->send_event(GST_ELEMENT(self), gst_event_ref(event));
-  if (std::exchange(seeking, nullptr) == self) {  // it did not come to do_seek()
-    --priv->unlocking_events;
-    priv->speech.FlushStop();
-  }
-  return result;
-}
-
-// Keeps `event`, for when the utterance is over, and drops the one before.
-static void gst_qtts_src_keep_end_of_stream(GstQttsSrc* self, GstEvent* event) {
-  event = self->priv->end_of_stream.exchange(event);
-  gst_clear_event(&event);
-}
-
-// Passes an end-of-stream to the base class, which sends it before the next buffer.
-static gboolean gst_qtts_src_end_now(GstQttsSrc* self, GstEvent* event) {
-  ++self->priv->unlocking_events;
-  const gboolean result = GST_ELEMENT_CLASS(parent_class)->send_event(GST_ELEMENT(self), event);
-  --self->priv->unlocking_events;
-  return result;
-}
-
-// An end-of-stream that is sent to the element, other than one that comes from upstream, ends it with the utterance
-// that is being heard. The base class would end it with the next buffer, and wait for downstream to take the last one.
-static gboolean gst_qtts_src_end_by_application(GstQttsSrc* self, GstEvent* event) {
-  GST_DEBUG_OBJECT(self, "ending with the utterance that is being heard");
-  gst_qtts_src_keep_end_of_stream(self, gst_event_ref(event));
-  if (self->priv->speech.EndAfterCurrent()) {
-    self->priv->clock.Recheck();  // the cue for which the speech waits
-    gst_event_unref(event);
-    return TRUE;
-  }
-  gst_qtts_src_keep_end_of_stream(self, nullptr);
-  return gst_qtts_src_end_now(self, event);
-}
-
-static gboolean gst_qtts_src_send_event(GstElement* element, GstEvent* event) {
-  GstQttsSrc* self = GST_QTTS_SRC(element);
-  GstQttsSrcPrivate* priv = self->priv;
-
-  switch (GST_EVENT_TYPE(event)) {
-    case GST_EVENT_FLUSH_START:
-      GST_DEBUG_OBJECT(self, "flush: dropping text and speech");
-      priv->speech.FlushStart();
-      gst_qtts_src_keep_end_of_stream(self, nullptr);
-      return GST_ELEMENT_CLASS(parent_class)->send_event(element, event);
-    case GST_EVENT_FLUSH_STOP: {
-      if (!priv->speech.flushing()) {
-        GST_DEBUG_OBJECT(self, "ignoring the end of a flush that did not start");
-        gst_event_unref(event);
-        return FALSE;
-      }
-      gboolean reset_time = TRUE;
-      gst_event_parse_flush_stop(event, &reset_time);
-      GstPad* srcpad = GST_BASE_SRC_PAD(self);
-      GST_PAD_STREAM_LOCK(srcpad);
-      if (reset_time) {
-        priv->output.Restart();
-      } else {
-        priv->output.Break();
-      }
-      priv->properties.SetVoice(nullptr);
-      priv->speech.FlushStop();
-      const gboolean result = GST_ELEMENT_CLASS(parent_class)->send_event(element, event);
-      GST_PAD_STREAM_UNLOCK(srcpad);
-      return result;
-    }
-    case GST_EVENT_SEEK: {
-      const gboolean result = gst_qtts_src_seek(self, event);
-      gst_event_unref(event);
-      return result;
-    }
-    case GST_EVENT_CUSTOM_UPSTREAM:
-    case GST_EVENT_CUSTOM_DOWNSTREAM_OOB:
-    case GST_EVENT_CUSTOM_BOTH_OOB:
-      if (gst_event_has_name(event, gstqtts::kInterruptEvent)) {
-        gst_qtts_src_interrupt(self);
-        gst_event_unref(event);
-        return TRUE;
-      }
-      return GST_ELEMENT_CLASS(parent_class)->send_event(element, event);
-    case GST_EVENT_EOS:
-      return gst_qtts_src_end_by_application(self, event);
-    default:
-      return GST_ELEMENT_CLASS(parent_class)->send_event(element, event);
-  }
 }
 
 // --- caps
@@ -686,28 +520,13 @@ static gboolean gst_qtts_src_set_caps(GstBaseSrc* src, GstCaps* caps) {
 
 // --- the streaming thread
 
-// True if a flush, a stop or an end-of-stream wants create() to return. A call of unlock_stop() from a pause may have
-// overridden its unlock(), so each registers here before it calls unlock().
-static bool gst_qtts_src_is_unlocked(GstQttsSrc* self) {
-  GstPad* pad = GST_BASE_SRC_PAD(self);
-  GST_OBJECT_LOCK(pad);
-  const bool flushing = GST_PAD_IS_FLUSHING(pad);
-  GST_OBJECT_UNLOCK(pad);
-  return flushing || self->priv->unlocking_events > 0;
-}
-
 static GstFlowReturn gst_qtts_src_create(GstPushSrc* src, GstBuffer** buffer) {
-  GstQttsSrc* self = GST_QTTS_SRC(src);
-  GstQttsSrcPrivate* priv = self->priv;
+  GstQttsSrcPrivate* priv = GST_QTTS_SRC(src)->priv;
 
-  if (gst_qtts_src_is_unlocked(self)) return GST_FLOW_FLUSHING;
+  if (priv->control.IsUnlocked()) return GST_FLOW_FLUSHING;
   const bool ended = priv->output.ended();
   const GstFlowReturn flow = priv->output.Create(buffer);
-  if (flow == GST_FLOW_EOS && !ended) {
-    // The application's own end-of-stream, if there is one.
-    GstEvent* event = priv->end_of_stream.exchange(nullptr);
-    if (event != nullptr) gst_qtts_src_end_now(self, event);
-  }
+  if (flow == GST_FLOW_EOS && !ended) priv->control.TextEnded();
   return flow;
 }
 

@@ -71,7 +71,7 @@ std::string_view Trim(std::string_view text) {
 }
 
 bool TextQueue::HasRoom(std::string_view text) const {
-  return utterances_.empty() || (utterances_.size() < kMaxUtterances && characters_ <= max_characters_ &&
+  return utterances_.empty() || (utterances_.size() < max_utterances_ && characters_ <= max_characters_ &&
                                  CountCharacters(text) <= max_characters_ - characters_);
 }
 
@@ -85,6 +85,19 @@ Utterance* TextQueue::Find(uint64_t id) {
   const auto found = std::find_if(utterances_.rbegin(), utterances_.rend(),
                                   [id](const Utterance& utterance) { return utterance.id == id; });
   return found != utterances_.rend() ? &*found : nullptr;
+}
+
+const Utterance* TextQueue::FindAfter(uint64_t id) const {
+  const Utterance* found = nullptr;
+  // From the newest, since most are older. Gaps and events have no id.
+  for (auto utterance = utterances_.rbegin(); utterance != utterances_.rend(); ++utterance) {
+    if (utterance->id > id) {
+      found = &*utterance;
+    } else if (utterance->id != 0) {
+      break;
+    }
+  }
+  return found;
 }
 
 void TextQueue::Grow(Utterance* utterance, std::string_view text) {

@@ -2,6 +2,7 @@
 #ifndef GST_QTTS_TEXT_H_
 #define GST_QTTS_TEXT_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -73,11 +74,15 @@ class TextQueue {
   static constexpr size_t kDefaultMaxCharacters = size_t{64} * 1024;
 
   void SetMaxCharacters(size_t characters) { max_characters_ = characters; }
+  // At least kMaxUtterances.
+  void SetMaxUtterances(size_t utterances) { max_utterances_ = std::max(utterances, kMaxUtterances); }
   // True if `text` may be pushed. An empty queue accepts a text of any length.
   bool HasRoom(std::string_view text) const;
   void Push(Utterance utterance);
   // The newest one with this id; null if it is not here. Its text grows by Grow() alone.
   Utterance* Find(uint64_t id);
+  // The oldest one with a larger id; null if there is none.
+  const Utterance* FindAfter(uint64_t id) const;
   void Grow(Utterance* utterance, std::string_view text);
   // The oldest. The queue must not be empty.
   const Utterance& front() const { return utterances_.front(); }
@@ -91,6 +96,7 @@ class TextQueue {
   std::deque<Utterance> utterances_;
   size_t characters_ = 0;
   size_t max_characters_ = kDefaultMaxCharacters;
+  size_t max_utterances_ = kMaxUtterances;
 };
 
 }  // namespace gstqtts

@@ -58,6 +58,10 @@ size_t TicketElements(const TransformerConfig& config, int64_t rows);
 // Number of splits that cover `positions` keys under the window of `config`.
 int SplitsFor(const TransformerConfig& config, int64_t positions);
 
+// False where Attend() of so many rows goes through each row's whole context in one block: then it uses neither
+// `splits` nor the scratch memory.
+bool NeedsSplits(const AttentionNumbers& numbers, int64_t rows);
+
 // For each row: norm and RoPE of its query and key, its key and value into the cache (unless
 // appended), attention over all it sees. qkv F32 [rows][q_width + 2 kv_width]; y [rows][y_stride] in the
 // precision's type. `splits` must cover the longest row. Nothing is done where `live` is 0.

@@ -1,18 +1,25 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 // kernels-bench: the talker's products and attention for several rows, in each possible shape, and the lines through
 // the times of the wide shapes: what ProductNumbers and AttentionNumbers (runtime/device_numbers.h) are made of.
+// kernels-bench many: products, attention and sampling of 64 to 2,048 rows, today's kernels beside those that are not
+// the default yet, in under a minute.
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdio>
 #include <functional>
+#include <memory>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "attention/attention.h"
+#include "bench/cublas_lt.h"
 #include "gemm/gemm.h"
 #include "runtime/device_memory.h"
 #include "runtime/device_table.h"
+#include "sample/sample.h"
 
 namespace {
 
@@ -55,6 +62,38 @@ struct Product {
   GemmKind kind;
   int outputs, columns;
 };
+
+Matrix MatrixOf(const Product& product) {
+  Matrix matrix;
+  matrix.kind = product.kind;
+  matrix.outputs = product.outputs;
+  matrix.columns = product.columns;
+  return matrix;
+}
+
+// Without a shape and memory for normed rows.
+GemmRows RowsOf(const Product& product, int rows, const DeviceMemory& x, const DeviceMemory& y,
+                const DeviceMemory& norm) {
+  GemmRows r;
+  r.x = x.data();
+  r.x_stride = product.columns;
+  r.y = y.data();
+  r.y_stride = product.outputs;
+  r.rows = rows;
+  r.norm = norm.as<const float>();
+  r.eps = 1e-6F;
+  return r;
+}
+
+// `weights`: kLayers matrices, one behind the other.
+Result<double> TimeGemm(cudaStream_t stream, const DeviceNumbers& numbers, const Matrix& matrix,
+                        const DeviceMemory& weights, const GemmRows& rows) {
+  return Time(stream, numbers, [&](const Launcher& launch, int layer) {
+    Matrix of_layer = matrix;
+    of_layer.data = weights.as<char>() + static_cast<size_t>(layer) * matrix.bytes(Precision::kBF16);
+    Gemm(launch, Precision::kBF16, of_layer, rows);
+  });
+}
 
 // ns of products of 2048 columns over their number of blocks; the line of least squares goes through them.
 class Points {
@@ -100,10 +139,7 @@ Status Products(cudaStream_t stream, const DeviceNumbers& numbers) {
   for (const auto& [shape, name] : kShapes) std::printf(" %9s", name);
   std::printf("\n");
   for (const Product& product : kProducts) {
-    Matrix matrix;
-    matrix.kind = product.kind;
-    matrix.outputs = product.outputs;
-    matrix.columns = product.columns;
+    const Matrix matrix = MatrixOf(product);
     const size_t bytes = matrix.bytes(Precision::kBF16);
     QTTS_ASSIGN_OR_RETURN(const DeviceMemory weights, DeviceMemory::AllocateZeroed(bytes * kLayers));
     QTTS_ASSIGN_OR_RETURN(const DeviceMemory x, DeviceMemory::AllocateZeroed(kMostRows * 8192 * 4));
@@ -112,14 +148,7 @@ Status Products(cudaStream_t stream, const DeviceNumbers& numbers) {
     QTTS_ASSIGN_OR_RETURN(const DeviceMemory factors, DeviceMemory::AllocateZeroed(kMostRows * 4));
     QTTS_ASSIGN_OR_RETURN(const DeviceMemory norm, DeviceMemory::AllocateZeroed(8192 * 4));
     for (const int rows : {8, 16, 24, 32, 40, 64, 128}) {
-      GemmRows r;
-      r.x = x.data();
-      r.x_stride = product.columns;
-      r.y = y.data();
-      r.y_stride = product.outputs;
-      r.rows = rows;
-      r.norm = norm.as<const float>();
-      r.eps = 1e-6F;
+      GemmRows r = RowsOf(product, rows, x, y, norm);
       r.normed = {normed.data(), factors.as<float>()};
       std::printf("%-14s %5d", product.name, rows);
       for (const auto& [shape, name] : kShapes) {
@@ -128,11 +157,7 @@ Status Products(cudaStream_t stream, const DeviceNumbers& numbers) {
           std::printf(" %9s", "-");
           continue;
         }
-        QTTS_ASSIGN_OR_RETURN(const double us, Time(stream, numbers, [&](const Launcher& launch, int layer) {
-                                Matrix own = matrix;
-                                own.data = weights.as<char>() + static_cast<size_t>(layer) * bytes;
-                                Gemm(launch, Precision::kBF16, own, r);
-                              }));
+        QTTS_ASSIGN_OR_RETURN(const double us, TimeGemm(stream, numbers, matrix, weights, r));
         std::printf(" %8.2f%s", us, shape == ChooseShape(matrix, r, numbers.products) ? "*" : " ");
         for (WideShape& wide : wide_shapes) {
           if (wide.shape != shape) continue;
@@ -200,18 +225,250 @@ Status Attention(cudaStream_t stream, const DeviceNumbers& numbers) {
   return Status::Ok();
 }
 
-Status Run() {
+constexpr int kManyRowsList[] = {64, 128, 256, 512, 1024, 2048};
+constexpr int64_t kMostManyRows = 2048;
+
+// Memory of random numbers between 2^-7 and 2 and their negatives, as BF16 and as F32: zeros would cost less power.
+Result<DeviceMemory> RandomMemory(size_t bytes) {
+  static const std::vector<uint32_t> block = [] {
+    std::vector<uint32_t> words(size_t{1} << 22);
+    uint32_t state = 1;
+    for (uint32_t& word : words) {
+      word = 0;
+      for (int half = 0; half < 2; ++half) {
+        state = state * 1664525U + 1013904223U;
+        word = word << 16 | (state >> 31 << 15) | (0x3C00U + (state >> 12 & 0x3FFU));
+      }
+    }
+    return words;
+  }();
+  QTTS_ASSIGN_OR_RETURN(DeviceMemory memory, DeviceMemory::Allocate(bytes));
+  const size_t block_bytes = block.size() * sizeof(block[0]);
+  for (size_t at = 0; at < bytes; at += block_bytes) {
+    QTTS_RETURN_IF_CUDA_ERROR(
+        cudaMemcpy(memory.as<char>() + at, block.data(), std::min(block_bytes, bytes - at), cudaMemcpyHostToDevice),
+        "filling memory");
+  }
+  return memory;
+}
+
+Status ManyProducts(cudaStream_t stream, const DeviceNumbers& numbers) {
+  constexpr Product kProducts[] = {
+      {"0.6B qkv", GemmKind::kNormStore, 4096, 1024},
+      {"0.6B o", GemmKind::kAdd, 1024, 2048},
+      {"0.6B gate, up", GemmKind::kNormGated, 3072, 1024},
+      {"0.6B down", GemmKind::kAdd, 1024, 3072},
+      {"0.6B head", GemmKind::kNormStore, 2048, 1024},
+      {"1.7B qkv", GemmKind::kNormStore, 4096, 2048},
+      {"1.7B o", GemmKind::kAdd, 2048, 2048},
+      {"1.7B gate, up", GemmKind::kNormGated, 6144, 2048},
+      {"1.7B down", GemmKind::kAdd, 2048, 6144},
+  };
+  constexpr std::pair<GemmShape, const char*> kShapes[] = {
+      {GemmShape::kBest, "own"},
+      {GemmShape::kWarpgroup64, "wg 64"},
+      {GemmShape::kWarpgroup64Split, "wg 64/8"},
+      {GemmShape::kWarpgroup128, "wg 128"},
+      {GemmShape::kWarpgroup128Split, "wg 128/8"},
+      {GemmShape::kWarpgroup128Pair, "wg 128x2"},
+  };
+  const Result<std::unique_ptr<CublasLt>> library = CublasLt::Open();
+  if (!library.ok()) std::printf("no column lt: %s\n", library.status().message().c_str());
+  std::printf("us a product of many rows, with its norm or copy of rows; lt: cuBLASLt's, the product alone\n");
+  std::printf("%-14s %5s", "", "rows");
+  for (const auto& [shape, name] : kShapes) std::printf(" %9s", name);
+  std::printf(" %9s (TFLOP/s: own, fastest)\n", "lt");
+  for (const Product& product : kProducts) {
+    const Matrix matrix = MatrixOf(product);
+    const size_t bytes = matrix.bytes(Precision::kBF16);
+    constexpr auto kRows = static_cast<size_t>(kMostManyRows);
+    QTTS_ASSIGN_OR_RETURN(const DeviceMemory weights, RandomMemory(bytes * kLayers));
+    QTTS_ASSIGN_OR_RETURN(const DeviceMemory x, RandomMemory(kRows * static_cast<size_t>(product.columns) * 4));
+    QTTS_ASSIGN_OR_RETURN(const DeviceMemory y, RandomMemory(kRows * static_cast<size_t>(product.outputs) * 4));
+    QTTS_ASSIGN_OR_RETURN(const DeviceMemory normed, RandomMemory(kRows * static_cast<size_t>(product.columns) * 2));
+    QTTS_ASSIGN_OR_RETURN(const DeviceMemory factors, RandomMemory(kRows * 4));
+    QTTS_ASSIGN_OR_RETURN(const DeviceMemory norm, RandomMemory(static_cast<size_t>(product.columns) * 4));
+    const int weight_rows = product.outputs * (product.kind == GemmKind::kNormGated ? 2 : 1);
+    QTTS_ASSIGN_OR_RETURN(const DeviceMemory lt_y,
+                          DeviceMemory::Allocate(kRows * static_cast<size_t>(weight_rows) * 2));
+    std::unique_ptr<CublasLt::Product> lt;
+    if (library.ok()) {
+      auto pinned = (*library)->Pin(kMostManyRows, weight_rows, product.columns, weights.data(), x.data(), lt_y.data());
+      if (pinned.ok()) {
+        lt = std::move(*pinned);
+        std::printf("%-14s lt: %s\n", product.name, lt->algorithm().c_str());
+      } else {
+        std::printf("%-14s lt: %s\n", product.name, pinned.status().message().c_str());
+      }
+    }
+    for (const int rows : kManyRowsList) {
+      GemmRows r = RowsOf(product, rows, x, y, norm);
+      r.normed = {normed.data(), factors.as<float>(), product.columns};
+      std::printf("%-14s %5d", product.name, rows);
+      double own = 0, least = 0;
+      for (const auto& [shape, name] : kShapes) {
+        r.shape = shape;
+        if (!CanRun(shape, matrix, r, numbers.products)) {
+          std::printf(" %9s", "-");
+          continue;
+        }
+        QTTS_ASSIGN_OR_RETURN(const double us, TimeGemm(stream, numbers, matrix, weights, r));
+        if (shape == GemmShape::kBest) own = us;
+        least = least == 0 ? us : std::min(least, us);
+        std::printf(" %9.2f", us);
+        std::fflush(stdout);
+      }
+      if (lt == nullptr) {
+        std::printf(" %9s", "-");
+      } else {
+        Status status;
+        QTTS_ASSIGN_OR_RETURN(const double us, Time(stream, numbers, [&](const Launcher& launch, int layer) {
+                                const Status run =
+                                    lt->Run(rows, weights.as<char>() + static_cast<size_t>(layer) * bytes, x.data(),
+                                            lt_y.data(), launch.stream);
+                                if (status.ok()) status = run;
+                              }));
+        QTTS_RETURN_IF_ERROR(status);
+        std::printf(" %9.2f", us);
+      }
+      const double operations = 2e-6 * rows * product.columns * weight_rows;
+      std::printf(" (%.0f, %.0f)\n", operations / own, operations / least);
+    }
+  }
+  return Status::Ok();
+}
+
+// A row for each sequence, all with contexts of one length: the talker's, and the predictor's last position.
+Status ManyAttention(cudaStream_t stream, const DeviceNumbers& numbers) {
+  constexpr int kCachedLayers = 4;
+  TransformerConfig config;
+  config.num_layers = kCachedLayers;
+  config.num_heads = 16;
+  config.num_kv_heads = 8;
+  config.head_dim = 128;
+  config.rms_norm_eps = 1e-6F;
+  DeviceNumbers whole = numbers;
+  whole.attention.whole_contexts = true;
+  constexpr auto kRows = static_cast<size_t>(kMostManyRows);
+  QTTS_ASSIGN_OR_RETURN(const DeviceMemory qkv, RandomMemory(kRows * 4096 * 4));
+  QTTS_ASSIGN_OR_RETURN(const DeviceMemory y, DeviceMemory::AllocateZeroed(kRows * 2048 * 2));
+  QTTS_ASSIGN_OR_RETURN(const DeviceMemory vectors, RandomMemory(128 * 4));
+  const auto* const norms = vectors.as<const float>();
+  std::printf("us an attention of 16 heads of 128, a row for each sequence\n%9s %5s %9s %9s %9s\n", "context", "rows",
+              "splits", "whole", "TB/s");
+  struct Case {
+    int context, page_positions;
+  };
+  for (const auto& [context, page_positions] : {Case{16, 16}, Case{128, kPagePositions}, Case{512, kPagePositions}}) {
+    const int pages_of_row = (context + page_positions - 1) / page_positions;
+    const size_t page_bytes = static_cast<size_t>(page_positions) * kCachedLayers * 2 * 8 * 128 * 2;
+    for (const int rows : kManyRowsList) {
+      const auto pages = static_cast<size_t>(rows) * static_cast<size_t>(pages_of_row);
+      size_t free = 0, total = 0;
+      QTTS_RETURN_IF_CUDA_ERROR(cudaMemGetInfo(&free, &total), "asking for memory");
+      if (pages * page_bytes > free / 2) continue;
+      QTTS_ASSIGN_OR_RETURN(const DeviceMemory cache, DeviceMemory::AllocateZeroed(pages * page_bytes));
+      std::vector<void*> addresses;
+      for (size_t i = 0; i < pages; ++i) addresses.push_back(cache.as<char>() + i * page_bytes);
+      QTTS_ASSIGN_OR_RETURN(const DeviceMemory table, DeviceMemory::AllocateZeroed(pages * sizeof(void*)));
+      QTTS_RETURN_IF_CUDA_ERROR(
+          cudaMemcpy(table.data(), addresses.data(), pages * sizeof(void*), cudaMemcpyHostToDevice), "a table");
+      const int splits = SplitsFor(config, context);
+      QTTS_ASSIGN_OR_RETURN(const DeviceMemory partial,
+                            DeviceMemory::AllocateZeroed(PartialElements(config, rows, splits) * 4));
+      QTTS_ASSIGN_OR_RETURN(const DeviceMemory tickets, DeviceMemory::AllocateZeroed(TicketElements(config, rows) * 4));
+      SequenceRows sequence;
+      sequence.first_position = context - 1;
+      sequence.rows = rows;
+      double us[2] = {};
+      for (int i = 0; i < 2; ++i) {
+        QTTS_ASSIGN_OR_RETURN(us[i], Time(stream, i == 0 ? numbers : whole, [&](const Launcher& launch, int layer) {
+                                Attend(launch, Precision::kBF16, config, {layer % kCachedLayers, norms, norms, norms},
+                                       sequence, {table.as<void*>(), pages_of_row, page_positions},
+                                       {partial.as<float>(), tickets.as<unsigned>()}, splits, qkv.as<const float>(),
+                                       y.data(), 2048, nullptr);
+                              }));
+      }
+      const double bytes = static_cast<double>(rows) * context * 2 * 8 * 128 * 2;
+      std::printf("%9d %5d %9.2f %9.2f %9.2f\n", context, rows, us[0], us[1], 1e-6 * bytes / us[1]);
+      std::fflush(stdout);
+    }
+  }
+  return Status::Ok();
+}
+
+// The talker's sampling with the released models' settings.
+Status ManySampling(cudaStream_t stream, const DeviceNumbers& numbers) {
+  constexpr int kVocab = 3072, kGroups = 16;
+  constexpr auto kRows = static_cast<size_t>(kMostManyRows);
+  QTTS_ASSIGN_OR_RETURN(const DeviceMemory logits, RandomMemory(kRows * kVocab * 4));
+  std::vector<SlotState> states(kRows);
+  std::vector<int> slots;
+  for (SlotState& state : states) {
+    state = {};
+    state.max_new_tokens = 1 << 30;
+    state.history_rules = {1.05F};
+    state.talker = {1, 0.9F, 50, 1.0F};
+    state.seed = slots.size();
+    slots.push_back(static_cast<int>(slots.size()));
+  }
+  QTTS_ASSIGN_OR_RETURN(const DeviceMemory device_states, DeviceMemory::Allocate(kRows * sizeof(SlotState)));
+  QTTS_ASSIGN_OR_RETURN(const DeviceMemory device_slots, DeviceMemory::Allocate(kRows * sizeof(int)));
+  QTTS_RETURN_IF_CUDA_ERROR(
+      cudaMemcpy(device_states.data(), states.data(), kRows * sizeof(SlotState), cudaMemcpyHostToDevice), "states");
+  QTTS_RETURN_IF_CUDA_ERROR(cudaMemcpy(device_slots.data(), slots.data(), kRows * sizeof(int), cudaMemcpyHostToDevice),
+                            "slots");
+  QTTS_ASSIGN_OR_RETURN(const DeviceMemory history, DeviceMemory::AllocateZeroed(kRows * kVocab / 8));
+  QTTS_ASSIGN_OR_RETURN(const DeviceMemory codes, DeviceMemory::AllocateZeroed(kRows * kGroups * sizeof(int)));
+  QTTS_ASSIGN_OR_RETURN(const DeviceMemory live, DeviceMemory::AllocateZeroed(2 * sizeof(int)));
+  TalkerSample sample;
+  sample.logits = logits.as<const float>();
+  sample.vocab = kVocab;
+  sample.eos_id = kVocab - 1;
+  sample.history = history.as<unsigned>();
+  sample.history_words = kVocab / 32;
+  FrameRows frame;
+  frame.slots = device_slots.as<int>();
+  frame.codes = codes.as<int>();
+  frame.live = live.as<int>();
+  DeviceNumbers few = numbers;
+  few.sampling.rows_of_many_threads = 0;
+  std::printf("us a sampling of 3072 logits, top-k 50\n%5s %9s %9s\n", "rows", "1024", "256");
+  for (const int rows : kManyRowsList) {
+    double us[2] = {};
+    for (int i = 0; i < 2; ++i) {
+      QTTS_ASSIGN_OR_RETURN(us[i], Time(stream, i == 0 ? numbers : few, [&](const Launcher& launch, int /*layer*/) {
+                              SampleTalker(launch, Precision::kBF16, sample, frame, device_states.as<SlotState>(),
+                                           kGroups, rows);
+                            }));
+    }
+    std::printf("%5d %9.2f %9.2f\n", rows, us[0], us[1]);
+  }
+  return Status::Ok();
+}
+
+Status Run(bool many) {
   QTTS_ASSIGN_OR_RETURN(const Stream stream, Stream::Create());
   QTTS_ASSIGN_OR_RETURN(const DeviceNumbers numbers, NumbersOfDevice(0));
   std::printf("numbers: %s\n", numbers.measured ? "measured on this card" : "safe, nobody measured this card");
+  if (many) {
+    QTTS_RETURN_IF_ERROR(ManyProducts(stream.get(), numbers));
+    QTTS_RETURN_IF_ERROR(ManyAttention(stream.get(), numbers));
+    return ManySampling(stream.get(), numbers);
+  }
   QTTS_RETURN_IF_ERROR(Attention(stream.get(), numbers));
   return Products(stream.get(), numbers);
 }
 
 }  // namespace
 
-int main() {
-  if (const Status status = Run(); !status.ok()) {
+int main(int argc, char** argv) {
+  const std::string_view mode = argc > 1 ? argv[1] : "";
+  if (argc > 2 || (!mode.empty() && mode != "many")) {
+    std::fprintf(stderr, "usage: kernels-bench [many]\n");
+    return 2;
+  }
+  if (const Status status = Run(!mode.empty()); !status.ok()) {
     std::fprintf(stderr, "kernels-bench: %s\n", status.message().c_str());
     return 1;
   }

@@ -125,6 +125,10 @@ Result<std::unique_ptr<Codec>> Codec::Create(const CodecConfig& config, const Co
   if (precision == CodecPrecision::kFast) {
     return CreateWith(config, weights, CodecArithmetic::Early(), CodecArithmetic::Late(), max_slots, max_batch);
   }
+  if (precision == CodecPrecision::kOnePlane) {
+    const CodecArithmetic one_plane = {.split_inputs = false, .split_weights = false};
+    return CreateWith(config, weights, one_plane, one_plane, max_slots, max_batch);
+  }
   const codec::Form exact;
   QTTS_ASSIGN_OR_RETURN(auto impl, Impl::Create(config, weights, exact, exact, max_slots, max_batch));
   return std::unique_ptr<Codec>(new Codec(std::move(impl)));

@@ -14,15 +14,17 @@
 namespace qtts::cuda {
 
 enum class CodecPrecision {
-  kFast,  // tensor cores; error of the samples over 100 dB below the signal, see CodecArithmetic
-  kF32,   // F32 throughout, slow: for checking
+  kFast,      // tensor cores; error of the samples over 100 dB below the signal, see CodecArithmetic
+  kOnePlane,  // the same with a third of the multiplications; error about 59 dB below the signal
+  kF32,       // F32 throughout, slow: for checking
 };
 
-// How kFast multiplies. Sums, biases, residuals, SnakeBeta, norms and softmax are F32 whatever these say; only
-// the operands of matrix products are rounded: to F16 (11 bits), or to the sum of two F16 (22 bits), at the
-// price of one more product of the same size for each operand that is. Measured SNR against F32 (bundled voice,
-// whose weights are F16 / random F32 weights at the released size): neither split 58.8 / 60.4 dB, inputs 66.5 / 63.5,
-// both 107 / 105. 60 dB is what must hold for any model, and one plane does not promise it: both are split by default.
+// How kFast multiplies; kOnePlane splits neither operand. Sums, biases, residuals, SnakeBeta, norms and softmax are F32
+// whatever these say; only the operands of matrix products are rounded: to F16 (11 bits), or to the sum of two F16 (22
+// bits), at the price of one more product of the same size for each operand that is. Measured SNR against F32 (bundled
+// voice, whose weights are F16 / random F32 weights at the released size): neither split 58.8 / 60.4 dB, inputs 66.5
+// / 63.5, both 107 / 105. 60 dB is what must hold for any model, and one plane does not promise it: both are split by
+// default.
 struct CodecArithmetic {
   bool split_inputs = true;
   bool split_weights = false;

@@ -1,30 +1,26 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 #include "codec/reference_cache.h"
 
-#include <algorithm>
+#include <string>
 #include <utility>
+
+#include "prompt/prompt_prefix.h"
 
 namespace qtts::cuda {
 
 const void* ReferenceCache::Find(std::span<const int32_t> codes) {
-  const auto found = std::find_if(entries_.begin(), entries_.end(),
-                                  [&](const Entry& entry) { return std::ranges::equal(entry.codes, codes); });
-  if (found == entries_.end()) return nullptr;
-  entries_.splice(entries_.begin(), entries_, found);
-  return found->past.data();
+  const DeviceMemory* const found = pasts_.Find(ReferenceKey(codes));
+  return found == nullptr ? nullptr : found->data();
 }
 
 void* ReferenceCache::Add(std::span<const int32_t> codes) {
-  const bool full = entries_.size() >= kMostValues || (!entries_.empty() && bytes() + bytes_ > kMostBytes);
-  if (full) {
-    entries_.splice(entries_.begin(), entries_, std::prev(entries_.end()));
-  } else {
-    auto memory = DeviceMemory::Allocate(bytes_);
-    if (!memory.ok()) return nullptr;
-    entries_.push_front({{}, std::move(*memory)});
-  }
-  entries_.front().codes.assign(codes.begin(), codes.end());
-  return entries_.front().past.data();
+  std::string key = ReferenceKey(codes);
+  const bool full = pasts_.size() == kMostValues || (pasts_.size() > 0 && bytes() + bytes_ > kMostBytes);
+  auto memory = full ? Result<DeviceMemory>(pasts_.TakeOldest()) : DeviceMemory::Allocate(bytes_);
+  if (!memory.ok()) return nullptr;
+  void* const past = memory->data();
+  pasts_.Insert(std::move(key), *std::move(memory));
+  return past;
 }
 
 }  // namespace qtts::cuda

@@ -4,10 +4,9 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <list>
 #include <span>
-#include <vector>
 
+#include "qtts/lru_cache.h"
 #include "runtime/device_memory.h"
 
 namespace qtts::cuda {
@@ -32,16 +31,11 @@ class ReferenceCache {
   // before any other call. Null if the device has no memory; nothing is cached then.
   void* Add(std::span<const int32_t> codes);
 
-  size_t bytes() const { return entries_.size() * bytes_; }
+  size_t bytes() const { return pasts_.size() * bytes_; }
 
  private:
-  struct Entry {
-    std::vector<int32_t> codes;
-    DeviceMemory past;
-  };
-
   size_t bytes_;
-  std::list<Entry> entries_;  // most recently used first
+  LruCache<DeviceMemory> pasts_{kMostValues};
 };
 
 }  // namespace qtts::cuda

@@ -7,14 +7,20 @@ namespace {
 
 constexpr int kThreads = 256;
 
+// First row of a frame's entry.
+__device__ int64_t Entry(const FrameRing& ring, unsigned frame) {
+  return static_cast<int64_t>(frame % static_cast<unsigned>(ring.entries)) * ring.rows;
+}
+
 template <typename T>
-__global__ void __launch_bounds__(kThreads) BeginKernel(EmbeddingTables tables, const FrameRow* steps, FrameRows frame,
-                                                        SlotState* slots, const float* first_x, float* x) {
+__global__ void __launch_bounds__(kThreads)
+    BeginKernel(EmbeddingTables tables, const FrameRow* steps, FrameRing ring, FrameRows frame, SlotState* slots,
+                const float* first_x, float* x) {
   __shared__ const T* rows[kMaxGroups + 1];
   WaitForPrevious();
   LetNextStart();
   const int row = blockIdx.x;
-  const FrameRow step = steps[static_cast<int64_t>(*frame.frame % kRing) * kMaxRows + row];
+  const FrameRow step = steps[Entry(ring, *frame.frame) + row];
   if (step.slot < 0 || slots[step.slot].end != EndReason::kNone) {
     if (threadIdx.x == 0) frame.slots[row] = -1;
     return;
@@ -47,14 +53,14 @@ __global__ void __launch_bounds__(kThreads) BeginKernel(EmbeddingTables tables, 
 }
 
 __global__ void __launch_bounds__(kThreads)
-    EndKernel(const FrameRow* steps, FrameRows frame, const SlotState* slots, int groups, FrameRowResult* results,
-              CodecHandOver hand_over, EpochWords epochs) {
+    EndKernel(const FrameRow* steps, FrameRing ring, FrameRows frame, const SlotState* slots, int groups,
+              FrameRowResult* results, CodecHandOver hand_over, EpochWords epochs) {
   WaitForPrevious();
   LetNextStart();
   const int row = blockIdx.x;
   const unsigned number = *frame.frame;
-  const int64_t entry = static_cast<int64_t>(number % kRing) * kMaxRows + row;
-  const int64_t place = static_cast<int64_t>(number % kHandOvers) * kMaxRows + row;
+  const int64_t entry = Entry(ring, number) + row;
+  const int64_t place = static_cast<int64_t>(number % kHandOvers) * ring.rows + row;
   const int slot = steps[entry].slot;
   const int speaking = slot >= 0 ? Fresh(frame.slots + row) : -1;
   if (speaking >= 0) {
@@ -87,11 +93,12 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-__global__ void __launch_bounds__(kThreads) DeliverKernel(const int* slots, const unsigned* frame, const float* pcm,
-                                                          int samples, FrameRowResult* results, float* out) {
+__global__ void __launch_bounds__(kThreads)
+    DeliverKernel(const int* slots, const unsigned* frame, FrameRing ring, const float* pcm, int samples,
+                  FrameRowResult* results, float* out) {
   const int row = blockIdx.x;
   if (slots[row] < 0) return;
-  const int64_t entry = static_cast<int64_t>(*frame % kRing) * kMaxRows + row;
+  const int64_t entry = Entry(ring, *frame) + row;
   bool usable = true;
   for (int i = threadIdx.x; i < samples; i += kThreads) {
     const float sample = Fresh(pcm + static_cast<int64_t>(row) * samples + i);
@@ -158,20 +165,22 @@ __global__ void CopyPageKernel(const char* source, char* target, int positions, 
 }  // namespace
 
 void BeginFrame(const Launcher& launch, Precision precision, const EmbeddingTables& tables, const FrameRow* steps,
-                const FrameRows& frame, SlotState* slots, const float* first_x, int rows, float* x) {
+                const FrameRing& ring, const FrameRows& frame, SlotState* slots, const float* first_x, int rows,
+                float* x) {
   const auto kernel = precision == Precision::kF32 ? BeginKernel<float> : BeginKernel<__nv_bfloat16>;
-  launch(kernel, dim3(static_cast<unsigned>(rows)), kThreads, 0, tables, steps, frame, slots, first_x, x);
+  launch(kernel, dim3(static_cast<unsigned>(rows)), kThreads, 0, tables, steps, ring, frame, slots, first_x, x);
 }
 
-void EndFrame(const Launcher& launch, const FrameRow* steps, const FrameRows& frame, const SlotState* slots, int groups,
-              int rows, FrameRowResult* results, const CodecHandOver& hand_over, const EpochWords& epochs) {
-  launch(EndKernel, dim3(static_cast<unsigned>(rows)), kThreads, 0, steps, frame, slots, groups, results, hand_over,
-         epochs);
+void EndFrame(const Launcher& launch, const FrameRow* steps, const FrameRing& ring, const FrameRows& frame,
+              const SlotState* slots, int groups, int rows, FrameRowResult* results, const CodecHandOver& hand_over,
+              const EpochWords& epochs) {
+  launch(EndKernel, dim3(static_cast<unsigned>(rows)), kThreads, 0, steps, ring, frame, slots, groups, results,
+         hand_over, epochs);
 }
 
-void DeliverPcm(const Launcher& launch, const int* slots, const unsigned* frame, int rows, const float* pcm,
-                int samples, FrameRowResult* results, float* out) {
-  launch(DeliverKernel, dim3(static_cast<unsigned>(rows)), kThreads, 0, slots, frame, pcm, samples, results, out);
+void DeliverPcm(const Launcher& launch, const int* slots, const unsigned* frame, const FrameRing& ring, int rows,
+                const float* pcm, int samples, FrameRowResult* results, float* out) {
+  launch(DeliverKernel, dim3(static_cast<unsigned>(rows)), kThreads, 0, slots, frame, ring, pcm, samples, results, out);
 }
 
 void OpenSlot(const Launcher& launch, int slot, const SlotState& state, SlotState* slots, unsigned* history,

@@ -21,7 +21,7 @@ struct EmbeddingTables {
   int stride = 0;
 };
 
-// Rows of the current frame. Device arrays of kMaxRows.
+// Rows of the current frame. Device arrays of FrameRing::rows.
 struct FrameRows {
   int* slots = nullptr;          // below 0: the row is done in this frame
   int* positions = nullptr;      // of the talker's input
@@ -31,18 +31,19 @@ struct FrameRows {
   unsigned* finished = nullptr;  // rows that have reported, zero between frames
 };
 
-// First kernel of a frame: reads its kRing entry of `steps` [kRing][kMaxRows] (host memory), and sets the
-// talker's rows x [rows][stride]: for an utterance's first frame its row of `first_x` [slots][stride], then the sum of
-// the last codes' embeddings and the text's.
+// First kernel of a frame: reads its entry of the ring `steps` (host memory), and sets the talker's rows x
+// [rows][stride]: for an utterance's first frame its row of `first_x` [slots][stride], then the sum of the last codes'
+// embeddings and the text's.
 void BeginFrame(const Launcher& launch, Precision precision, const EmbeddingTables& tables, const FrameRow* steps,
-                const FrameRows& frame, SlotState* slots, const float* first_x, int rows, float* x);
+                const FrameRing& ring, const FrameRows& frame, SlotState* slots, const float* first_x, int rows,
+                float* x);
 
 // What the codec, on a stream of its own, takes over: frame n's lies in part n % kHandOvers, until frame
 // n + kHandOvers begins to end. Device arrays.
 inline constexpr int kHandOvers = 2;
 struct CodecHandOver {
-  int* slots = nullptr;        // [kHandOvers][kMaxRows], below 0: nothing to decode
-  int* codes = nullptr;        // [kHandOvers][kMaxRows][groups]
+  int* slots = nullptr;        // [kHandOvers][FrameRing::rows], below 0: nothing to decode
+  int* codes = nullptr;        // [kHandOvers][FrameRing::rows][groups]
   unsigned* frames = nullptr;  // [kHandOvers] their numbers
 };
 
@@ -53,15 +54,16 @@ struct EpochWords {
   unsigned frames = 0;
 };
 
-// Last kernel of a frame. Writes the rows' results and codes to its entry of `results` [kRing][kMaxRows] (host memory),
-// and the codes to the codec's hand-over.
-void EndFrame(const Launcher& launch, const FrameRow* steps, const FrameRows& frame, const SlotState* slots, int groups,
-              int rows, FrameRowResult* results, const CodecHandOver& hand_over, const EpochWords& epochs);
+// Last kernel of a frame. Writes the rows' results and codes to its entry of the ring `results` (host memory), and the
+// codes to the codec's hand-over.
+void EndFrame(const Launcher& launch, const FrameRow* steps, const FrameRing& ring, const FrameRows& frame,
+              const SlotState* slots, int groups, int rows, FrameRowResult* results, const CodecHandOver& hand_over,
+              const EpochWords& epochs);
 
-// The codec's rows pcm [rows][samples], of the slots and frame handed over, to `out` [kRing][kMaxRows][samples] (host
-// memory); PCM that is no number makes the result a fault.
-void DeliverPcm(const Launcher& launch, const int* slots, const unsigned* frame, int rows, const float* pcm,
-                int samples, FrameRowResult* results, float* out);
+// The codec's rows pcm [rows][samples], of the slots and frame handed over, to the frame's entry of the ring `out`,
+// [samples] for each row (host memory); PCM that is no number makes the result a fault.
+void DeliverPcm(const Launcher& launch, const int* slots, const unsigned* frame, const FrameRing& ring, int rows,
+                const float* pcm, int samples, FrameRowResult* results, float* out);
 
 // Starts a new utterance in `slot` with `state`, and clears its history of sampled codes: `history` is
 // [slots][history_words] bits.

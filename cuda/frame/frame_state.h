@@ -11,12 +11,23 @@
 // State of utterances on the device, and the data exchanged between host and device per frame.
 namespace qtts::cuda {
 
-// Rows of one frame graph, and of one piece of a prompt.
+// Rows of a frame with up to so many slots, and of one piece of a prompt.
 inline constexpr int kMaxRows = 64;
+// Rows of a frame with any number of slots.
+inline constexpr int kMostRows = 2048;
 // Maximum codes per frame.
 inline constexpr int kMaxGroups = 64;
-// Ring size: frames in flight, plus space to read results while the next frames are computed.
+// Ring entries with up to kMaxRows rows: frames in flight, plus space to read results while the next frames are
+// computed. With more rows there are fewer, since all of this memory is page-locked. Powers of two: the device's number
+// of a frame wraps around.
 inline constexpr int kRing = 32;
+inline constexpr int kManyRowsRing = 8;
+
+// Size of the rings through which host and device exchange frames, [entries][rows]. Frame n uses entry n % entries.
+struct FrameRing {
+  int entries = kRing;
+  int rows = kMaxRows;
+};
 
 // One utterance.
 struct SlotState {
@@ -24,7 +35,7 @@ struct SlotState {
   int64_t max_new_tokens;
   SamplingRules talker;
   SamplingRules predictor;
-  float repetition_penalty;
+  HistoryRules history_rules;
   int position;  // of the next talker input
   int chosen;    // ids of codebook 0 chosen so far, the end included
   EndReason end;

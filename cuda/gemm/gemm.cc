@@ -3,14 +3,56 @@
 
 #include <algorithm>
 #include <iterator>
+#include <optional>
 
 #include "gemm/cluster.h"
 #include "gemm/f32.h"
 #include "gemm/few.h"
+#include "gemm/warpgroup.h"
 #include "gemm/wide.h"
 
 // Choice of a product's kernel, by time only: all give the same bits. Each kernel's header describes its use.
 namespace qtts::cuda {
+namespace {
+
+using gemm::WarpgroupTile;
+
+std::optional<WarpgroupTile> WarpgroupTileOf(GemmShape shape) {
+  switch (shape) {
+    case GemmShape::kWarpgroup64:
+      return WarpgroupTile{1, 64, WarpgroupTile::Blocks::kAlone};
+    case GemmShape::kWarpgroup64Split:
+      return WarpgroupTile{1, 64, WarpgroupTile::Blocks::kSplit};
+    case GemmShape::kWarpgroup128:
+      return WarpgroupTile{2, 128, WarpgroupTile::Blocks::kAlone};
+    case GemmShape::kWarpgroup128Pair:
+      return WarpgroupTile{2, 128, WarpgroupTile::Blocks::kPair};
+    case GemmShape::kWarpgroup128Split:
+      return WarpgroupTile{2, 128, WarpgroupTile::Blocks::kSplit};
+    default:
+      return std::nullopt;
+  }
+}
+
+// For many rows, if the numbers ask for it. Split tiles where whole ones would leave most SMs idle. Not measured yet.
+GemmShape ChooseWarpgroupShape(const Matrix& matrix, const GemmRows& rows, const ProductNumbers& numbers) {
+  constexpr int64_t kTile = 128;
+  constexpr int64_t kFewRows = 96;
+  const int64_t weight_rows = (matrix.kind == GemmKind::kNormGated ? 2 : 1) * int64_t{matrix.outputs};
+  const int64_t tiles = (weight_rows + kTile - 1) / kTile * ((rows.rows + kTile - 1) / kTile);
+  const bool few = rows.rows <= kFewRows;
+  if (matrix.kind == GemmKind::kAdd && 4 * tiles <= numbers.blocks_at_once) {
+    return few ? GemmShape::kWarpgroup64Split : GemmShape::kWarpgroup128Split;
+  }
+  return few ? GemmShape::kWarpgroup64 : GemmShape::kWarpgroup128;
+}
+
+}  // namespace
+
+bool HasWarpgroupProducts() {
+  constexpr int kColumns = 1024;
+  return gemm::CanRunWarpgroup(*WarpgroupTileOf(GemmShape::kWarpgroup64), GemmKind::kAdd, kColumns);
+}
 
 bool CanRun(GemmShape shape, const Matrix& matrix, const GemmRows& rows, const ProductNumbers& numbers) {
   // More shared memory than this would reduce the number of thread blocks per SM.
@@ -27,6 +69,13 @@ bool CanRun(GemmShape shape, const Matrix& matrix, const GemmRows& rows, const P
     case GemmShape::kCluster:
       return matrix.kind == GemmKind::kAdd &&
              gemm::CanRunCluster(matrix.outputs, matrix.chunks(), rows.rows, numbers.clusters_at_once);
+    case GemmShape::kWarpgroup64:
+    case GemmShape::kWarpgroup64Split:
+    case GemmShape::kWarpgroup128:
+    case GemmShape::kWarpgroup128Pair:
+    case GemmShape::kWarpgroup128Split:
+      return rows.normed.x != nullptr && rows.normed.columns >= matrix.columns &&
+             gemm::CanRunWarpgroup(*WarpgroupTileOf(shape), matrix.kind, matrix.columns);
     default:
       return true;
   }
@@ -37,6 +86,10 @@ bool CanRun(GemmShape shape, const Matrix& matrix, const GemmRows& rows, const P
 // the intersections of these lines matter.
 GemmShape ChooseShape(const Matrix& matrix, const GemmRows& rows, const ProductNumbers& numbers) {
   const auto can_run = [&](GemmShape shape) { return CanRun(shape, matrix, rows, numbers); };
+  if (numbers.many_rows == ManyRowsProducts::kWarpgroup && rows.rows >= kManyRows) {
+    const GemmShape shape = ChooseWarpgroupShape(matrix, rows, numbers);
+    if (can_run(shape)) return shape;
+  }
   if (can_run(GemmShape::kOneRow)) return GemmShape::kOneRow;
   const bool one_round = matrix.tiles() * ((rows.rows + 7) / 8) <= numbers.blocks_at_once;
   const bool quick = one_round && rows.rows <= numbers.quick_rows && matrix.columns <= numbers.quick_columns;
@@ -70,6 +123,7 @@ void Gemm(const Launcher& launch, Precision precision, const Matrix& matrix, con
                                  r.live,      nullptr};
   if (precision == Precision::kF32) return gemm::RunF32(launch, matrix.kind, matrix.tiles(), a);
   const GemmShape shape = r.shape == GemmShape::kBest ? ChooseShape(matrix, r, launch.numbers->products) : r.shape;
+  if (const auto tile = WarpgroupTileOf(shape)) return gemm::RunWarpgroup(launch, matrix.kind, *tile, a, r.normed);
   switch (shape) {
     case GemmShape::kWide16:
       return gemm::RunWide(launch, matrix.kind, a, 16, r.normed);

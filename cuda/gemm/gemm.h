@@ -79,12 +79,21 @@ enum class GemmShape {
   kWide32,
   kWide64,
   kCluster,  // for kAdd: eight blocks share the columns of up to 64 rows and of 64 or 128 outputs (cluster.h)
+  // With the warpgroup's matrix instruction (warpgroup.h), on compute capability 9.0; compiled, not run yet.
+  kWarpgroup64,        // of a block, which computes 64 outputs
+  kWarpgroup64Split,   // the same of eight blocks that share the columns; for kAdd
+  kWarpgroup128,       // of a block, which computes 128 outputs
+  kWarpgroup128Pair,   // the same; two blocks load the weights together
+  kWarpgroup128Split,  // the same of eight blocks that share the columns; for kAdd
 };
 
 // Scratch for normed rows, BF16 [rows][whole chunks of columns], and the factor still to be applied to each, [rows].
 struct NormedRows {
   void* x = nullptr;
   float* factors = nullptr;
+  // Columns that there is room for in each row, and in rows beyond the last up to a multiple of 8. 0: for those of the
+  // norm kinds. The shapes of warpgroups need it for all kinds.
+  int columns = 0;
 };
 
 struct GemmRows {
@@ -102,6 +111,8 @@ struct GemmRows {
   GemmShape shape = GemmShape::kBest;  // in BF16; another one for tests and measurements
 };
 
+// True if the current device and the build have the shapes of warpgroups.
+bool HasWarpgroupProducts();
 // True if `shape` is supported.
 bool CanRun(GemmShape shape, const Matrix& matrix, const GemmRows& rows, const ProductNumbers& numbers);
 // The shape that kBest selects on a device with these numbers.

@@ -14,19 +14,24 @@ namespace qtts::cuda::gemm {
 
 static_assert(kWarps == kShares, "a share of the columns for each warp");
 
+// What is stored for an output, from its sum; `previous`: for kAdd, what it is added to.
+template <GemmKind kKind, typename Activation>
+__device__ __forceinline__ float Finished(const GemmArguments& a, int output, float value, float previous) {
+  if (a.bias != nullptr) value = __fadd_rn(value, a.bias[output]);
+  if constexpr (kKind == GemmKind::kAdd) return __fadd_rn(previous, value);
+  return kKind == GemmKind::kStoreSilu ? Silu<Activation>(value) : value;
+}
+
 // Epilogue of one output of one row.
 template <GemmKind kKind, typename Activation>
 __device__ void Finish(const GemmArguments& a, int64_t row, int output, float value, float previous) {
   if (output >= a.outputs) return;
-  if (a.bias != nullptr) value = __fadd_rn(value, a.bias[output]);
+  const float finished = Finished<kKind, Activation>(a, output, value, previous);
   const int64_t at = row * a.y_stride + output;
-  if constexpr (kKind == GemmKind::kNormStore) {
-    static_cast<float*>(a.y)[at] = value;
-  } else if constexpr (kKind == GemmKind::kAdd) {
-    static_cast<float*>(a.y)[at] = __fadd_rn(previous, value);
+  if constexpr (kKind == GemmKind::kNormStore || kKind == GemmKind::kAdd) {
+    static_cast<float*>(a.y)[at] = finished;
   } else {
-    static_cast<Activation*>(a.y)[at] =
-        FromFloat<Activation>(kKind == GemmKind::kStoreSilu ? Silu<Activation>(value) : value);
+    static_cast<Activation*>(a.y)[at] = FromFloat<Activation>(finished);
   }
 }
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "gemm/gemm_device.cuh"
+#include "gemm/rows.h"
 #include "gemm/wide.h"
 #include "runtime/async_copy.cuh"
 
@@ -18,42 +19,6 @@ constexpr int kPartialStride = kOutputs + 4;
 constexpr size_t StageBytes(int rows) { return static_cast<size_t>(kWarps * kStages * rows * kChunk) * 2; }
 constexpr size_t PartialBytes(int rows) { return static_cast<size_t>(kWarps * rows * kPartialStride) * 4; }
 constexpr size_t SharedBytes(int rows) { return std::max(StageBytes(rows), PartialBytes(rows)); }
-
-// A block per row: x * norm in BF16, and the factor that the norm still lacks. The same warps square the same
-// columns in the same order as where products do it by themselves.
-__global__ void __launch_bounds__(kThreads) NormKernel(GemmArguments a, __nv_bfloat16* normed, float* factors) {
-  __shared__ float squares[kWarps];
-  const int warp = threadIdx.x / 32;
-  const int lane = threadIdx.x % 32;
-  const int64_t row = blockIdx.x;
-  const ColumnShare share = ShareOfChunks(a.chunks, warp);
-  const int begin = share.begin;
-  const int columns = share.count * kChunk;
-  const bool live = a.live == nullptr || Fresh(a.live) != 0;
-
-  WaitForPrevious();
-  LetNextStart();
-  if (!live) return;
-
-  float square = 0;
-  for (int c = lane * 4; c - lane * 4 < columns; c += 128) {
-    float product = 0;
-    if (c < columns) {
-      const int64_t at = begin * kChunk + c;
-      const uint4 raw = Fresh(reinterpret_cast<const uint4*>(static_cast<const float*>(a.x) + row * a.x_stride + at));
-      const float4 norm = *reinterpret_cast<const float4*>(a.norm + at);
-      const float x0 = __uint_as_float(raw.x), x1 = __uint_as_float(raw.y);
-      const float x2 = __uint_as_float(raw.z), x3 = __uint_as_float(raw.w);
-      product = SumOfSquares(x0, x1, x2, x3);
-      const uint2 packed = NormedFour(x0, x1, x2, x3, norm);
-      *reinterpret_cast<uint2*>(normed + row * a.chunks * kChunk + at) = packed;
-    }
-    square = __fadd_rn(square, WarpSum(product));
-  }
-  if (lane == 0) squares[warp] = square;
-  __syncthreads();
-  if (threadIdx.x == 0) factors[row] = NormFactor(squares, 1, a.columns, a.eps);
-}
 
 // 32 outputs of up to 8 * kRowTiles rows. As in the kernels for few rows each warp sums an eighth of the
 // columns, chunk by chunk, and the eight sums are added in order. A warp's activations pass through shared
@@ -204,8 +169,7 @@ void Run(const Launcher& launch, const GemmArguments& a, int rows_of_block) {
 
 void RunWide(const Launcher& launch, GemmKind kind, GemmArguments a, int rows_of_block, const NormedRows& normed) {
   if (HasNorm(kind)) {
-    launch(NormKernel, dim3(static_cast<unsigned>(a.rows)), kThreads, 0, a, static_cast<__nv_bfloat16*>(normed.x),
-           normed.factors);
+    NormRows(launch, a, normed, RowOrder::kPlain);
     a.x = normed.x;
     a.x_stride = a.chunks * kChunk;
     a.factors = normed.factors;

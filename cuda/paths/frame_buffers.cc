@@ -6,15 +6,16 @@
 namespace qtts::cuda {
 namespace {
 
-// Rows times splits of one call that there is scratch memory for.
+// Rows times splits of one call that there is scratch memory for, at least.
 constexpr int kRowSplits = 8192;
-constexpr size_t kRows = kMaxRows;
-constexpr size_t kPairs = 2 * kRows;  // the predictor's first pass has two rows a stream
+// Splits that a frame of any number of rows may have: contexts of 1024 positions, 80 seconds.
+constexpr int kSplitsOfManyRows = 16;
 
 }  // namespace
 
-Result<std::unique_ptr<FrameBuffers>> FrameBuffers::Allocate(const Network& network, int max_slots) {
+Result<std::unique_ptr<FrameBuffers>> FrameBuffers::Allocate(const Network& network, int max_slots, int max_rows) {
   auto buffers = std::make_unique<FrameBuffers>();
+  buffers->rows = max_rows;
   const auto slots = static_cast<size_t>(max_slots);
   QTTS_RETURN_IF_ERROR(buffers->AllocateUtterances(network, slots));
   QTTS_RETURN_IF_ERROR(buffers->AllocateRows(network));
@@ -25,6 +26,7 @@ Result<std::unique_ptr<FrameBuffers>> FrameBuffers::Allocate(const Network& netw
 Status FrameBuffers::AllocateUtterances(const Network& network, size_t num_slots) {
   const TransformerConfig& t = network.talker.config;
   const auto groups = static_cast<size_t>(network.groups);
+  const auto num_rows = static_cast<size_t>(rows);
   std::vector<const void*> code_tables;
   for (const Table& table : network.code_tables) code_tables.push_back(table.data);
   QTTS_ASSIGN_OR_RETURN(const void** const table_array, NewArray<const void*>(code_tables.size()));
@@ -33,14 +35,14 @@ Status FrameBuffers::AllocateUtterances(const Network& network, size_t num_slots
       "making speech");
   tables = {network.text_table.data, table_array, network.groups, t.hidden_size, network.text_table.stride};
 
-  QTTS_ASSIGN_OR_RETURN(frame.slots, NewArray<int>(kRows));
-  QTTS_ASSIGN_OR_RETURN(frame.positions, NewArray<int>(kRows));
-  QTTS_ASSIGN_OR_RETURN(frame.codes, NewArray<int>(kRows * groups));
+  QTTS_ASSIGN_OR_RETURN(frame.slots, NewArray<int>(num_rows));
+  QTTS_ASSIGN_OR_RETURN(frame.positions, NewArray<int>(num_rows));
+  QTTS_ASSIGN_OR_RETURN(frame.codes, NewArray<int>(num_rows * groups));
   QTTS_ASSIGN_OR_RETURN(frame.live, NewArray<int>(2));
   QTTS_ASSIGN_OR_RETURN(frame.frame, NewArray<unsigned>(1));
   QTTS_ASSIGN_OR_RETURN(frame.finished, NewArray<unsigned>(1));
-  QTTS_ASSIGN_OR_RETURN(hand_over.slots, NewArray<int>(kHandOvers * kRows));
-  QTTS_ASSIGN_OR_RETURN(hand_over.codes, NewArray<int>(kHandOvers * kRows * groups));
+  QTTS_ASSIGN_OR_RETURN(hand_over.slots, NewArray<int>(kHandOvers * num_rows));
+  QTTS_ASSIGN_OR_RETURN(hand_over.codes, NewArray<int>(kHandOvers * num_rows * groups));
   QTTS_ASSIGN_OR_RETURN(hand_over.frames, NewArray<unsigned>(kHandOvers));
   QTTS_ASSIGN_OR_RETURN(slots, NewArray<SlotState>(num_slots));
   history_words = (network.config.talker.vocab_size + 31) / 32;
@@ -53,41 +55,48 @@ Status FrameBuffers::AllocateRows(const Network& network) {
   const TransformerConfig& t = network.talker.config;
   const TransformerConfig& p = network.predictor.config;
   const size_t element = ElementBytes(network.precision);
-  QTTS_ASSIGN_OR_RETURN(x, NewArray<float>(kRows * static_cast<size_t>(Padded(t.hidden_size))));
-  QTTS_ASSIGN_OR_RETURN(predictor_x, NewArray<float>(kPairs * static_cast<size_t>(Padded(p.hidden_size))));
+  const auto num_rows = static_cast<size_t>(rows);
+  const size_t pairs = 2 * num_rows;  // the predictor's first pass has two rows a stream
+  QTTS_ASSIGN_OR_RETURN(x, NewArray<float>(num_rows * static_cast<size_t>(Padded(t.hidden_size))));
+  QTTS_ASSIGN_OR_RETURN(predictor_x, NewArray<float>(pairs * static_cast<size_t>(Padded(p.hidden_size))));
   const auto qkv_width = [](const TransformerConfig& c) { return static_cast<size_t>(c.q_width() + 2 * c.kv_width()); };
-  QTTS_ASSIGN_OR_RETURN(qkv, NewArray<float>(std::max(kRows * qkv_width(t), kPairs * qkv_width(p))));
-  const int widest = Padded(std::max(t.hidden_size, p.hidden_size));
-  QTTS_ASSIGN_OR_RETURN(normed.x, NewArray<char>(kPairs * static_cast<size_t>(widest) * element));
-  QTTS_ASSIGN_OR_RETURN(normed.factors, NewArray<float>(kPairs));
+  QTTS_ASSIGN_OR_RETURN(qkv, NewArray<float>(std::max(num_rows * qkv_width(t), pairs * qkv_width(p))));
+  int widest = 0;  // of all products' inputs
+  for (const TransformerConfig& c : {t, p}) {
+    widest = std::max({widest, Padded(c.hidden_size), Padded(c.q_width()), Padded(c.intermediate_size)});
+  }
+  normed.columns = widest;
+  QTTS_ASSIGN_OR_RETURN(normed.x, NewArray<char>(pairs * static_cast<size_t>(widest) * element));
+  QTTS_ASSIGN_OR_RETURN(normed.factors, NewArray<float>(pairs));
   for (const Part part : {Part::kTalker, Part::kPredictor}) {
     const TransformerConfig& c = network.stack(part).config;
-    const size_t rows = part == Part::kTalker ? kRows : kPairs;
-    const auto bytes_of = [&](int width) { return rows * static_cast<size_t>(Padded(width)) * element; };
+    const size_t part_rows = part == Part::kTalker ? num_rows : pairs;
+    const auto bytes_of = [&](int width) { return part_rows * static_cast<size_t>(Padded(width)) * element; };
     QTTS_ASSIGN_OR_RETURN(attended[static_cast<size_t>(part)], NewArray<char>(bytes_of(c.q_width())));
     QTTS_ASSIGN_OR_RETURN(inner[static_cast<size_t>(part)], NewArray<char>(bytes_of(c.intermediate_size)));
   }
-  QTTS_ASSIGN_OR_RETURN(talker_logits, NewArray<float>(kRows * static_cast<size_t>(network.head(0).outputs)));
-  QTTS_ASSIGN_OR_RETURN(predictor_logits, NewArray<float>(network.heads.size() * kRows *
+  QTTS_ASSIGN_OR_RETURN(talker_logits, NewArray<float>(num_rows * static_cast<size_t>(network.head(0).outputs)));
+  QTTS_ASSIGN_OR_RETURN(predictor_logits, NewArray<float>(std::max(network.heads.size() * kMaxRows, num_rows) *
                                                           static_cast<size_t>(network.heads.front().outputs)));
-  row_splits = std::max(kRowSplits, kMinRows * SplitsFor(t, network.max_positions));
+  row_splits = std::max(rows > kMaxRows ? std::max(kRowSplits, rows * kSplitsOfManyRows) : kRowSplits,
+                        kMinRows * SplitsFor(t, network.max_positions));
   QTTS_ASSIGN_OR_RETURN(attention_scratch.partial, NewArray<float>(PartialElements(t, row_splits, 1)));
-  QTTS_ASSIGN_OR_RETURN(
-      attention_scratch.tickets,
-      NewArray<unsigned>(std::max(TicketElements(t, kMaxRows), TicketElements(p, int64_t{2} * kMaxRows))));
+  QTTS_ASSIGN_OR_RETURN(attention_scratch.tickets,
+                        NewArray<unsigned>(std::max(TicketElements(t, rows), TicketElements(p, int64_t{2} * rows))));
   return Status::Ok();
 }
 
 Status FrameBuffers::AllocatePrompts(const Network& network, size_t num_slots) {
   QTTS_ASSIGN_OR_RETURN(prompt_piece, NewArray<PromptPiece>(1));
-  QTTS_ASSIGN_OR_RETURN(prompt_positions, NewArray<int>(kRows));
+  QTTS_ASSIGN_OR_RETURN(prompt_positions, NewArray<int>(kMaxRows));
   pages_per_slot = static_cast<int>((network.max_positions + kPagePositions - 1) / kPagePositions);
   QTTS_ASSIGN_OR_RETURN(page_table, NewArray<void*>(num_slots * static_cast<size_t>(pages_per_slot)));
   return Status::Ok();
 }
 
-float* FrameBuffers::logits(const Network& network, int group) const {
+float* FrameBuffers::logits(const Network& network, int group, int rows_of_frame) const {
   if (group == 0) return talker_logits;
+  if (rows_of_frame > kMaxRows) return predictor_logits;
   return predictor_logits + static_cast<int64_t>(group - 1) * kMaxRows * network.head(group).outputs;
 }
 

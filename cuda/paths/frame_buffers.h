@@ -20,11 +20,13 @@ namespace qtts::cuda {
 
 // Device buffers: the state of all utterances, by slot, and the data passed between a frame's kernels.
 struct FrameBuffers {
-  static Result<std::unique_ptr<FrameBuffers>> Allocate(const Network& network, int max_slots);
+  // `max_rows`: of a frame, from kMaxRows to kMostRows.
+  static Result<std::unique_ptr<FrameBuffers>> Allocate(const Network& network, int max_slots, int max_rows);
 
   KeyValuePages talker_pages() const { return {page_table, pages_per_slot, kPagePositions}; }
-  // Logits [rows][vocab] of a code group; 0 is the talker's.
-  float* logits(const Network& network, int group) const;
+  // Logits [rows][vocab] of a code group; 0 is the talker's. Up to kMaxRows rows have memory for each group; more rows
+  // have one for all groups of the predictor, which a group's sampling has read before the next group's head writes it.
+  float* logits(const Network& network, int group, int rows_of_frame) const;
 
   // Of utterances.
   EmbeddingTables tables;
@@ -36,17 +38,18 @@ struct FrameBuffers {
   int pages_per_slot = 0;
 
   // Of the frame.
+  int rows = 0;
   FrameRows frame;
   CodecHandOver hand_over;
-  float* x = nullptr;            // [kMaxRows][talker's width]
-  float* predictor_x = nullptr;  // [2 * kMaxRows][predictor's width]
+  float* x = nullptr;            // [rows][talker's width]
+  float* predictor_x = nullptr;  // [2 * rows][predictor's width]
   float* qkv = nullptr;
   NormedRows normed;  // of either part
   // By part: the zeros beyond the columns must stay.
   std::array<void*, 2> attended = {};
   std::array<void*, 2> inner = {};
   float* talker_logits = nullptr;
-  float* predictor_logits = nullptr;  // [groups - 1][kMaxRows][vocab]
+  float* predictor_logits = nullptr;
   AttentionScratch attention_scratch;
   int row_splits = 0;  // capacity of attention_scratch: rows times splits
 
@@ -67,7 +70,7 @@ struct FrameBuffers {
   size_t bytes = 0;
 
  private:
-  Status AllocateUtterances(const Network& network, size_t slots);
+  Status AllocateUtterances(const Network& network, size_t num_slots);
   Status AllocateRows(const Network& network);
   Status AllocatePrompts(const Network& network, size_t slots);
 };

@@ -2,6 +2,8 @@
 #ifndef QTTS_CUDA_RULES_PENALTY_CUH_
 #define QTTS_CUDA_RULES_PENALTY_CUH_
 
+#include "rules/sampling_rules.h"
+
 // Rules for the talker's logits before sampling (spec 6): repetition penalty, and suppressed ids.
 namespace qtts::cuda {
 
@@ -18,9 +20,9 @@ __device__ __forceinline__ bool IsForbidden(int id, int vocab, int eos_id, int s
 }
 
 // The talker's logit of `id` after these rules.
-__device__ __forceinline__ float TalkerLogit(float logit, int id, bool repeated, float penalty, int vocab, int eos_id,
-                                             int sampled) {
-  logit = Penalized(logit, repeated, penalty);
+__device__ __forceinline__ float TalkerLogit(float logit, int id, bool repeated, const HistoryRules& rules, int vocab,
+                                             int eos_id, int sampled) {
+  logit = Penalized(logit, repeated, rules.repetition_penalty);
   return IsForbidden(id, vocab, eos_id, sampled) && !isnan(logit) ? -INFINITY : logit;
 }
 

@@ -12,7 +12,7 @@
 #include "rules/top_p.cuh"
 
 // The order of the sampling rules, for every kernel that samples (spec 6; engine/sampling/sampler.cc is the reference).
-// Before it penalty.cuh, for the talker. The result does not depend on the team's size, except through top_p.cuh.
+// Before it penalty.cuh, for the talker. The result does not depend on the team's size.
 namespace qtts::cuda {
 
 // Samples from logits [vocab] in shared memory, which are changed; -infinity marks what cannot be sampled. Below 0 if

@@ -4,7 +4,7 @@
 
 namespace qtts::cuda {
 
-// Parameters of the sampling rules, on the device.
+// Numbers of the sampling rules, on the device.
 struct SamplingRules {
   int do_sample;
   float temperature;
@@ -12,10 +12,22 @@ struct SamplingRules {
   float top_p;
 };
 
+// Numbers of the rules over the history, for the talker's logits alone.
+struct HistoryRules {
+  float repetition_penalty;
+};
+
 // Of TokenSampling (qtts/request.h).
 template <typename TokenSampling>
 SamplingRules RulesOf(const TokenSampling& s) {
+  static_assert(sizeof(TokenSampling) == sizeof(SamplingRules), "a number of a rule is missing here");
   return {s.do_sample ? 1 : 0, s.temperature, s.top_k, s.top_p};
+}
+
+// Of GenerationSettings.
+template <typename GenerationSettings>
+HistoryRules HistoryRulesOf(const GenerationSettings& s) {
+  return {s.repetition_penalty};
 }
 
 }  // namespace qtts::cuda

@@ -7,7 +7,8 @@
 #include "rules/candidates.cuh"
 
 // Top-p: removes the least likely candidates while their probabilities sum to at most 1 - p; one always stays. p = 1
-// removes none. Sums are F64, in an order that depends on the team's size.
+// removes none. Sums are F64, in an order that does not depend on the team's size: that of 32 warps of 32 lanes, each
+// of which has consecutive candidates.
 namespace qtts::cuda {
 
 // Ascending, with room for the next power of two. Among equals the lower ids go first.
@@ -40,34 +41,53 @@ __device__ __forceinline__ int CountBelowTopP(unsigned long long* sorted, int n,
   if (threadIdx.x == 0) shared->dropped = 0;
   SortCandidates<Team>(sorted, n);
   const double largest = Unordered(static_cast<unsigned>(sorted[n - 1] >> 32));
-  const int share = (n + Team::kThreads - 1) / Team::kThreads;  // consecutive keys of a thread
-  const int begin = min(n, static_cast<int>(threadIdx.x) * share);
-  const int end = min(n, begin + share);
+  constexpr int kSumWarps = 32;
+  constexpr int kTurns = kSumWarps / Team::kWarps;  // of these that a warp of the team is
+  const int share = (n + 32 * kSumWarps - 1) / (32 * kSumWarps);
   const auto weight = [&](int i) { return exp(Unordered(static_cast<unsigned>(sorted[i] >> 32)) - largest); };
-  double mine = 0;
-#pragma unroll 1
-  for (int i = begin; i < end; ++i) mine += weight(i);
-  double through = mine;
   const int lane = static_cast<int>(threadIdx.x % 32);
-#pragma unroll
-  for (int offset = 1; offset < 32; offset *= 2) {
-    const double below = __shfl_up_sync(~0U, through, offset);
-    if (lane >= offset) through += below;
-  }
-  if (lane == 31) shared->sums[threadIdx.x / 32] = through;
-  Team::Sync();
-  double before = 0, total = 0;
+  const auto warp_of = [&](int turn) { return turn * Team::kWarps + static_cast<int>(threadIdx.x / 32); };
+  const auto begin_of = [&](int turn) { return min(n, (warp_of(turn) * 32 + lane) * share); };
+  // Sums of a turn: a lane's own, and that of the lanes up to it.
+  struct Sums {
+    double mine, through;
+  };
+  const auto sums_of = [&](int turn) {
+    const int begin = begin_of(turn);
+    double mine = 0;
 #pragma unroll 1
-  for (int w = 0; w < Team::kWarps; ++w) {
-    if (w < static_cast<int>(threadIdx.x / 32)) before += shared->sums[w];
-    total += shared->sums[w];
+    for (int i = begin; i < min(n, begin + share); ++i) mine += weight(i);
+    double through = mine;
+#pragma unroll
+    for (int offset = 1; offset < 32; offset *= 2) {
+      const double lower = __shfl_up_sync(~0U, through, offset);
+      if (lane >= offset) through += lower;
+    }
+    return Sums{mine, through};
+  };
+#pragma unroll 1
+  for (int turn = 0; turn < kTurns; ++turn) {
+    const Sums sums = sums_of(turn);
+    if (lane == 31) shared->sums[warp_of(turn)] = sums.through;
   }
-  double cumulative = before + (through - mine);
+  Team::Sync();
+  double total = 0;
+#pragma unroll 1
+  for (int w = 0; w < kSumWarps; ++w) total += shared->sums[w];
   int dropped = 0;
 #pragma unroll 1
-  for (int i = begin; i < end && i + 1 < n; ++i) {
-    cumulative += weight(i);
-    if (cumulative / total <= 1.0 - static_cast<double>(p)) ++dropped;
+  for (int turn = 0; turn < kTurns; ++turn) {
+    const Sums sums = sums_of(turn);
+    double before = 0;
+#pragma unroll 1
+    for (int w = 0; w < warp_of(turn); ++w) before += shared->sums[w];
+    const int begin = begin_of(turn);
+    double cumulative = before + (sums.through - sums.mine);
+#pragma unroll 1
+    for (int i = begin; i < min(n, begin + share) && i + 1 < n; ++i) {
+      cumulative += weight(i);
+      if (cumulative / total <= 1.0 - static_cast<double>(p)) ++dropped;
+    }
   }
   if (dropped != 0) atomicAdd(&shared->dropped, dropped);
   Team::Sync();

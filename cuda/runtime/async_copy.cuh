@@ -28,6 +28,16 @@ __device__ __forceinline__ void AwaitCopies() {
 // Waits for all copies of the calling thread, committed or not.
 __device__ __forceinline__ void AwaitAllCopies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
+// 16 bytes of shared memory.
+__device__ __forceinline__ uint4 LoadShared16(uint32_t from) {
+  uint4 v;
+  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+               : "r"(from)
+               : "memory");
+  return v;
+}
+
 // Prefetches the 128-byte line of `p` into L2.
 __device__ __forceinline__ void PrefetchL2(const void* p) { asm volatile("prefetch.global.L2 [%0];" ::"l"(p)); }
 

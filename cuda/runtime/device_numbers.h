@@ -13,6 +13,14 @@
 // qtts-bench.
 namespace qtts::cuda {
 
+// Which kernels multiply kManyRows rows and more. kOwn and kWarpgroup give the same bits. Chosen by the environment
+// (QTTS_CUDA_PRODUCTS), not by the card, until they are measured.
+enum class ManyRowsProducts {
+  kOwn,        // the matrix instruction of a warp: cluster.h, wide.h
+  kWarpgroup,  // that of a warpgroup where it can run (warpgroup.h), else kOwn
+};
+inline constexpr int kManyRows = 64;
+
 // The language model's products (ChooseShape() in gemm/gemm.cc).
 struct ProductNumbers {
   // ns of a product of 2048 columns, over the number of blocks.
@@ -26,11 +34,22 @@ struct ProductNumbers {
   int64_t quick_columns = 0;
   int clusters_at_once = 0;  // of eight blocks
   Line wide16, wide32, wide64;
+  ManyRowsProducts many_rows = ManyRowsProducts::kOwn;
 };
 
 // The language model's attention (attention/attention.cu).
 struct AttentionNumbers {
   int64_t blocks_at_once = 0;  // while there are no more, each query head has a block to itself
+  // From kManyRows rows on a block goes through a whole context (attention/many_rows.h). The same bits; by the
+  // environment like ProductNumbers::many_rows.
+  bool whole_contexts = false;
+};
+
+// The language model's sampling (sample/sample.cu).
+struct SamplingNumbers {
+  // Up to so many rows get 1024 threads each, more get 256. The same bits. All, until it is measured; the environment
+  // sets it like ProductNumbers::many_rows.
+  int64_t rows_of_many_threads = INT64_MAX;
 };
 
 // How the persistent kernel streams weights, in pieces (WeightPace in paths/persistent/frame_kernel.h).
@@ -58,6 +77,7 @@ struct DeviceNumbers {
   bool measured = false;  // on this type of card
   ProductNumbers products;
   AttentionNumbers attention;
+  SamplingNumbers sampling;
   PersistentNumbers persistent;
   CodecNumbers codec;
 };

@@ -9,9 +9,10 @@
 namespace qtts::cuda {
 namespace {
 
-constexpr int kThreads = 1024;
-constexpr int kPerThread = kMaxVocab / kThreads;
-using Team = WholeBlock<kThreads>;
+// Threads of a row: many, as long as there is an SM for each row, else few.
+constexpr int kManyThreads = 1024;
+constexpr int kFewThreads = 256;
+constexpr int BlocksTogether(int threads) { return threads == kManyThreads ? 1 : 4; }
 
 // A power of two.
 __host__ __device__ constexpr int ListKeys(int vocab) {
@@ -20,16 +21,18 @@ __host__ __device__ constexpr int ListKeys(int vocab) {
   return keys;
 }
 
-template <typename T>
+template <typename T, int kThreads>
 __device__ void Embed(const SampleTarget& target, int row, int code) {
   if (target.table == nullptr) return;
   const T* const source = static_cast<const T*>(target.table) + static_cast<int64_t>(code) * target.stride;
   for (int i = threadIdx.x; i < target.width; i += kThreads) target.x[row * target.x_stride + i] = ToFloat(source[i]);
 }
 
-template <typename T>
-__global__ void __launch_bounds__(kThreads)
+template <typename T, int kThreads>
+__global__ void __launch_bounds__(kThreads, BlocksTogether(kThreads))
     TalkerKernel(TalkerSample a, FrameRows frame, SlotState* slots, int groups) {
+  constexpr int kPerThread = kMaxVocab / kThreads;
+  using Team = WholeBlock<kThreads>;
   extern __shared__ unsigned long long list[];
   __shared__ SamplingMemory shared;
   __shared__ float squares[kShares];
@@ -44,7 +47,7 @@ __global__ void __launch_bounds__(kThreads)
   SlotState& state = slots[slot];
   unsigned* const history = a.history + static_cast<int64_t>(slot) * a.history_words;
   const int chosen = state.chosen;
-  const float penalty = state.repetition_penalty;
+  const HistoryRules history_rules = state.history_rules;
   const SamplingRules rules = state.talker;
   const uint64_t seed = state.seed;
   const int64_t max_new_tokens = state.max_new_tokens;
@@ -63,7 +66,7 @@ __global__ void __launch_bounds__(kThreads)
     const int id = static_cast<int>(threadIdx.x) + j * kThreads;
     if (id >= a.vocab) break;
     logits[id] = TalkerLogit(Fresh(a.logits + static_cast<int64_t>(row) * a.vocab + id), id, (repeated >> j & 1U) != 0,
-                             penalty, a.vocab, a.eos_id, chosen);
+                             history_rules, a.vocab, a.eos_id, chosen);
   }
   const int warp = static_cast<int>(threadIdx.x) / 32;
   if (a.hidden != nullptr && warp < kShares) {
@@ -76,7 +79,7 @@ __global__ void __launch_bounds__(kThreads)
   const EndReason end = EndAfter(id, a.eos_id, chosen, max_new_tokens);
   if (threadIdx.x == 0) TakeTalkerId(id, end, row, groups, frame, history, &state);
   if (end != EndReason::kNone) return;
-  Embed<T>(a.code, row, id);
+  Embed<T, kThreads>(a.code, row, id);
   if (a.hidden != nullptr) {
     const float factor = NormFactor(squares, 1, a.code.width, a.eps);
     for (int i = threadIdx.x; i < a.code.width; i += kThreads) {
@@ -86,9 +89,11 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-template <typename T>
-__global__ void __launch_bounds__(kThreads)
+template <typename T, int kThreads>
+__global__ void __launch_bounds__(kThreads, BlocksTogether(kThreads))
     PredictorKernel(PredictorSample a, FrameRows frame, SlotState* slots, int groups) {
+  constexpr int kPerThread = kMaxVocab / kThreads;
+  using Team = WholeBlock<kThreads>;
   extern __shared__ unsigned long long list[];
   __shared__ SamplingMemory shared;
   // All but the logits was there before the previous kernel.
@@ -115,8 +120,10 @@ __global__ void __launch_bounds__(kThreads)
                                    &shared, [](int) {});
   if (threadIdx.x == 0) TakePredictorId(id, a.group, row, groups, frame, &state);
   if (id < 0) return;
-  Embed<T>(a.code, row, id);
+  Embed<T, kThreads>(a.code, row, id);
 }
+
+bool HasFewThreads(const Launcher& launch, int rows) { return rows > launch.numbers->sampling.rows_of_many_threads; }
 
 size_t ListBytes(int vocab) {
   return static_cast<size_t>(ListKeys(vocab)) * sizeof(unsigned long long) + static_cast<size_t>(vocab) * sizeof(float);
@@ -126,14 +133,31 @@ size_t ListBytes(int vocab) {
 
 void SampleTalker(const Launcher& launch, Precision precision, const TalkerSample& sample, const FrameRows& frame,
                   SlotState* slots, int groups, int rows) {
-  const auto kernel = precision == Precision::kF32 ? TalkerKernel<float> : TalkerKernel<__nv_bfloat16>;
-  launch(kernel, dim3(static_cast<unsigned>(rows)), kThreads, ListBytes(sample.vocab), sample, frame, slots, groups);
+  const auto run = [&](auto kernel, int threads) {
+    launch(kernel, dim3(static_cast<unsigned>(rows)), threads, ListBytes(sample.vocab), sample, frame, slots, groups);
+  };
+  const bool few = HasFewThreads(launch, rows);
+  if (precision == Precision::kF32) {
+    few ? run(TalkerKernel<float, kFewThreads>, kFewThreads) : run(TalkerKernel<float, kManyThreads>, kManyThreads);
+  } else {
+    few ? run(TalkerKernel<__nv_bfloat16, kFewThreads>, kFewThreads)
+        : run(TalkerKernel<__nv_bfloat16, kManyThreads>, kManyThreads);
+  }
 }
 
 void SamplePredictor(const Launcher& launch, Precision precision, const PredictorSample& sample, const FrameRows& frame,
                      SlotState* slots, int groups, int rows) {
-  const auto kernel = precision == Precision::kF32 ? PredictorKernel<float> : PredictorKernel<__nv_bfloat16>;
-  launch(kernel, dim3(static_cast<unsigned>(rows)), kThreads, ListBytes(sample.vocab), sample, frame, slots, groups);
+  const auto run = [&](auto kernel, int threads) {
+    launch(kernel, dim3(static_cast<unsigned>(rows)), threads, ListBytes(sample.vocab), sample, frame, slots, groups);
+  };
+  const bool few = HasFewThreads(launch, rows);
+  if (precision == Precision::kF32) {
+    few ? run(PredictorKernel<float, kFewThreads>, kFewThreads)
+        : run(PredictorKernel<float, kManyThreads>, kManyThreads);
+  } else {
+    few ? run(PredictorKernel<__nv_bfloat16, kFewThreads>, kFewThreads)
+        : run(PredictorKernel<__nv_bfloat16, kManyThreads>, kManyThreads);
+  }
 }
 
 }  // namespace qtts::cuda

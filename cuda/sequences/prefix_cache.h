@@ -6,13 +6,12 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "checkpoint/config.h"
-#include "prompt/prompt.h"
+#include "qtts/lru_cache.h"
 #include "sequences/kv_pages.h"
 
 namespace qtts::cuda {
@@ -30,11 +29,8 @@ class PrefixCache {
   // `config` is the talker's, `element_bytes` of a key's number; `pages` and `stream` outlive the cache.
   PrefixCache(const TransformerConfig& config, size_t element_bytes, KvPages* pages, cudaStream_t stream);
 
-  // Key of the first `rows` rows of a prompt. Prompts with equal keys have the same keys and values there.
-  static std::string Key(const Prompt& prompt, int rows);
-
-  // Copies the cached rows of `key` to the pages of a slot, which must be allocated. Returns false if there are none or
-  // the copy fails.
+  // Copies the cached rows of `key`, a PrefixKey(), to the pages of a slot, which must be allocated. Returns false if
+  // there are none or the copy fails.
   bool Use(const std::string& key, std::span<void* const> slot_pages);
   // Caches `positions` from the pages of a slot. Best effort: without memory nothing is cached.
   void Keep(const std::string& key, std::span<void* const> slot_pages, int positions);
@@ -43,7 +39,6 @@ class PrefixCache {
   struct Prefix {
     std::vector<void*> pages;
     int positions = 0;
-    uint64_t last_use = 0;
   };
 
   // The first `positions` of pages to others. False if that fails.
@@ -54,8 +49,7 @@ class PrefixCache {
   int64_t row_bytes_;  // of one position's key, or value
   KvPages* pages_;
   cudaStream_t stream_;
-  std::map<std::string, Prefix> prefixes_;
-  uint64_t uses_ = 0;
+  LruCache<Prefix> prefixes_{kMostPrefixes};
 };
 
 }  // namespace qtts::cuda

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "frame/frame.h"
+#include "prompt/prompt_prefix.h"
 #include "rules/sampling_rules.h"
 
 namespace qtts::cuda {
@@ -81,7 +82,7 @@ Result<std::pair<const PromptRowIds*, const float*>> Sequences::Upload(const Pro
 
 Status Sequences::WarmUp() {
   for (const int splits : graph_->SplitBuckets()) {
-    for (int rows = kMinRows; rows <= graph_->MaxRows(splits); rows += kMinRows) {
+    for (int rows = kMinRows; rows <= std::min(graph_->MaxRows(splits), kMaxRows); rows += kMinRows) {
       QTTS_RETURN_IF_ERROR(PrefillGraph(rows, splits).status());
     }
   }
@@ -97,7 +98,7 @@ Status Sequences::Open(int slot, const Prompt& prompt, const GenerationSettings&
     state.max_new_tokens = settings.max_new_tokens;
     state.talker = RulesOf(settings.talker);
     state.predictor = RulesOf(settings.predictor);
-    state.repetition_penalty = settings.repetition_penalty;
+    state.history_rules = HistoryRulesOf(settings);
     state.position = rows - 1;
     const Launcher launch{stream_, false};
     OpenSlot(launch, slot, state, buffers_->slots, buffers_->history, buffers_->history_words);
@@ -109,7 +110,7 @@ Status Sequences::Open(int slot, const Prompt& prompt, const GenerationSettings&
 }
 
 int Sequences::PrefixRows(const Prompt& prompt) {
-  const size_t constant = std::min(prompt.constant_rows, prompt.rows.size() - 1);
+  const size_t constant = qtts::PrefixRows(prompt);
   return constant <= PrefixCache::kMostRows ? static_cast<int>(constant) : 0;
 }
 
@@ -122,7 +123,7 @@ Result<int> Sequences::Prefill(int slot, const Prompt& prompt, int done) {
   const auto rows = static_cast<int>(prompt.rows.size());
   const int prefix = PrefixRows(prompt);
   const std::vector<void*>& pages = slot_pages_[static_cast<size_t>(slot)];
-  const std::string key = done < prefix ? PrefixCache::Key(prompt, prefix) : std::string();
+  const std::string key = done < prefix ? PrefixKey(prompt, static_cast<size_t>(prefix)) : std::string();
   int begin = done;
   if (done == 0 && prefix > 0 && prefixes_.Use(key, pages)) begin = prefix;
   const bool at_once = done == 0 && rows - begin <= kRowsAtOnce;
@@ -152,7 +153,7 @@ Result<int> Sequences::Prefill(int slot, const Prompt& prompt, int done) {
 Status Sequences::PrefillRows(int slot, const PromptRowIds* rows, const float* x_vector, int begin, int end) {
   while (begin < end) {
     const int splits = graph_->SplitBucket(std::min<int64_t>(end, begin + kMaxRows));
-    const int count = std::min(end - begin, graph_->MaxRows(splits));
+    const int count = std::min({end - begin, graph_->MaxRows(splits), kMaxRows});
     const int padded = (count + kMinRows - 1) / kMinRows * kMinRows;
     const Launcher launch{stream_, false};
     EmbedPrompt(launch, network_->precision, buffers_->tables, rows, x_vector, count, buffers_->x,

@@ -110,9 +110,22 @@ Result<std::unique_ptr<SpeechDecoder>> CreateDeviceSpeechDecoder(std::shared_ptr
   return decoder;
 }
 
+int CountDevices(Device device) {
+  const Result<const DeviceModule*> module = ModuleOf(device);
+  int devices = 0;
+  return module.ok() && (*module)->count(&devices).ok() ? devices : 0;
+}
+
 Status CheckDevice(const Checkpoint& checkpoint, const EngineOptions& options) {
   QTTS_ASSIGN_OR_RETURN(const DeviceModule* const module, ModuleOf(options.device));
   return module->check(checkpoint, options);
+}
+
+Result<DeviceCapacity> CapacityOfDevice(const Checkpoint& checkpoint, const EngineOptions& options) {
+  QTTS_ASSIGN_OR_RETURN(const DeviceModule* const module, ModuleOf(options.device));
+  DeviceCapacity capacity;
+  QTTS_RETURN_IF_ERROR(module->capacity(checkpoint, options, &capacity));
+  return capacity;
 }
 
 }  // namespace qtts

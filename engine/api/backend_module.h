@@ -19,8 +19,14 @@ Result<std::unique_ptr<Backend>> CreateDeviceBackend(std::shared_ptr<const Check
 Result<std::unique_ptr<SpeechDecoder>> CreateDeviceSpeechDecoder(std::shared_ptr<const Checkpoint> checkpoint,
                                                                  const EngineOptions& options);
 
+// Number of devices of `device`, neither kAuto nor kCpu; 0 if its module or driver cannot be used.
+int CountDevices(Device device);
+
 // The errors of CreateDeviceBackend() that can be told without loading the model.
 Status CheckDevice(const Checkpoint& checkpoint, const EngineOptions& options);
+
+// What the device has memory for. Errors: as CheckDevice(), but for too little memory.
+Result<DeviceCapacity> CapacityOfDevice(const Checkpoint& checkpoint, const EngineOptions& options);
 
 }  // namespace qtts
 

@@ -37,6 +37,10 @@ cpu::Arithmetic ArithmeticOf(Precision precision) {
 
 Status CheckOptions(const EngineOptions& options, bool cpu_has_bf16) {
   if (options.lead_frames < 1) return Status::InvalidArgument("lead_frames must be at least 1");
+  if (options.voices < 1 || options.voices > kMostVoices) {
+    return Status::InvalidArgument("voices=" + std::to_string(options.voices) + ": must be 1 to " +
+                                   std::to_string(kMostVoices));
+  }
   if (options.gpu < -1) {
     return Status::InvalidArgument("cuda-device-id must be -1 (any GPU) or the number of a GPU, not " +
                                    std::to_string(options.gpu));

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "api/backend_module.h"
 #include "api/device_choice.h"
@@ -34,7 +35,7 @@ Result<std::unique_ptr<Backend>> CreateBackend(const EngineOptions& options,
                                                const std::shared_ptr<const Checkpoint>& checkpoint) {
   return OnChosenDevice<std::unique_ptr<Backend>>(
       options, [&](const EngineOptions& gpu) { return CreateDeviceBackend(checkpoint, gpu); },
-      [&] { return CreateCpuBackend(checkpoint, options.threads, ArithmeticOf(options.precision)); });
+      [&] { return CreateCpuBackend(checkpoint, options.threads, ArithmeticOf(options.precision), options.voices); });
 }
 
 // Converts text to prompts: the tokenizer, and the builder with the config's ids.
@@ -57,6 +58,7 @@ EngineRegistry& Registry() {
   return registry;
 }
 
+// Without `voices`, which all users of an engine share.
 std::string RegistryKey(const EngineOptions& options) {
   std::error_code error;
   std::filesystem::path path = std::filesystem::canonical(options.model_path, error);
@@ -67,6 +69,39 @@ std::string RegistryKey(const EngineOptions& options) {
     key += std::to_string(part) + ' ';
   }
   return key + path.string();
+}
+
+// The options for each GPU of the host, if they leave the choice among several; else empty.
+std::vector<EngineOptions> OnEachGpu(const EngineOptions& options) {
+  std::vector<EngineOptions> each;
+  if (options.gpu != -1 || options.device == Device::kCpu || NeedsCpu(options)) return each;
+  EngineOptions on_gpu = OnGpu(options);
+  const int devices = CountDevices(on_gpu.device);
+  for (on_gpu.gpu = 0; devices > 1 && on_gpu.gpu < devices; ++on_gpu.gpu) each.push_back(on_gpu);
+  return each;
+}
+
+bool HasEngine(const EngineOptions& options) {
+  if (Registry().Has(RegistryKey(options))) return true;
+  const std::vector<EngineOptions> each = OnEachGpu(options);
+  return std::any_of(each.begin(), each.end(),
+                     [](const EngineOptions& on_gpu) { return Registry().Has(RegistryKey(on_gpu)); });
+}
+
+// The engine for these options: on one GPU of several by their free voices, or wherever the options say.
+Result<std::shared_ptr<Engine>> FindEngine(const EngineOptions& options, const std::atomic<bool>* cancelled) {
+  const std::vector<EngineOptions> each = OnEachGpu(options);
+  if (!each.empty()) {
+    std::vector<std::string> keys;
+    keys.reserve(each.size());
+    for (const EngineOptions& on_gpu : each) keys.push_back(RegistryKey(on_gpu));
+    auto engine = Registry().GetFreest(
+        keys, options.voices, [&](size_t i) { return Engine::Load(each[i], cancelled); }, cancelled);
+    if (engine.ok()) return engine;
+    if (NeedsGpu(options) || !CpuMayServe(engine.status())) return ExplainGpuError(options, engine.status());
+  }
+  return Registry().Get(
+      RegistryKey(options), [&] { return Engine::Load(options, cancelled); }, cancelled);
 }
 
 }  // namespace
@@ -99,7 +134,7 @@ Result<ModelInfo> Engine::DoInspect(const EngineOptions& options) {
   QTTS_RETURN_IF_ERROR(CheckOptions(options));
   QTTS_ASSIGN_OR_RETURN(const auto checkpoint, Checkpoint::Open(options.model_path));
   QTTS_ASSIGN_OR_RETURN(const TextParts text, ReadTextParts(options, *checkpoint));
-  if (NeedsGpu(options) && !Registry().Has(RegistryKey(options))) {
+  if (NeedsGpu(options) && !HasEngine(options)) {
     if (const Status status = CheckDevice(*checkpoint, OnGpu(options)); !status.ok()) {
       return ExplainGpuError(options, status);
     }
@@ -140,9 +175,15 @@ Result<std::shared_ptr<Engine>> Engine::DoLoad(const EngineOptions& options, con
 }
 
 Result<std::shared_ptr<Engine>> Engine::Acquire(const EngineOptions& options, const std::atomic<bool>* cancelled) {
-  return CatchExhaustion("load the model", [&] {
-    return Registry().Get(
-        RegistryKey(options), [&] { return Load(options, cancelled); }, cancelled);
+  return CatchExhaustion("load the model", [&]() -> Result<std::shared_ptr<Engine>> {
+    QTTS_RETURN_IF_ERROR(CheckOptions(options));
+    QTTS_ASSIGN_OR_RETURN(auto engine, FindEngine(options, cancelled));
+    if (const int voices = engine->occupancy().slots; voices < options.voices) {
+      Log(LogLevel::kWarning, "voices=" + std::to_string(options.voices) +
+                                  ": the engine of this model already runs with " + std::to_string(voices) +
+                                  ", and more utterances wait; ask for as many where the model is used first");
+    }
+    return engine;
   });
 }
 
@@ -186,9 +227,13 @@ Result<std::unique_ptr<Stream>> Engine::DoStart(const Request& request, std::fun
   impl_->scheduler->Expect();
   QTTS_ASSIGN_OR_RETURN(std::vector<std::string> warnings, impl_->text.prompts->Validate(request));
   if (request.voice != nullptr) QTTS_RETURN_IF_ERROR(CheckVoiceModel(*request.voice, impl_->info));
+  if (request.lead_frames < 0) {
+    return Status::InvalidArgument("lead_frames is " + std::to_string(request.lead_frames) +
+                                   ", expected 1 or more, or 0 for the engine's");
+  }
+  const size_t lead = request.lead_frames > 0 ? static_cast<size_t>(request.lead_frames) : impl_->lead_frames;
   auto state =
-      std::make_shared<StreamState>(impl_->text.prompts, impl_->text.tokenizer, request, impl_->lead_frames,
-                                    std::move(on_change), [scheduler = impl_->scheduler.get()] { scheduler->Wake(); });
+      std::make_shared<StreamState>(impl_->text.prompts, impl_->text.tokenizer, request, lead, std::move(on_change));
   QTTS_RETURN_IF_ERROR(state->Begin());
   if (LogEnabled(LogLevel::kTrace)) Log(LogLevel::kTrace, "its text was taken in " + ElapsedText(start));
   impl_->scheduler->Add(state);

@@ -18,9 +18,6 @@ namespace qtts {
 
 using SlotId = int32_t;
 
-// Default maximum of concurrent utterances, on any device.
-inline constexpr int kDefaultSlots = 64;
-
 // Request for one frame of one slot.
 struct FrameStep {
   SlotId slot = 0;

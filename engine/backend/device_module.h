@@ -2,7 +2,9 @@
 #ifndef QTTS_BACKEND_DEVICE_MODULE_H_
 #define QTTS_BACKEND_DEVICE_MODULE_H_
 
+#include <cstddef>
 #include <memory>
+#include <string>
 
 #include "backend/backend.h"
 #include "backend/speech_decoder.h"
@@ -17,6 +19,16 @@
 // cross the interface, so both sides must come from one build, which `build` identifies.
 namespace qtts {
 
+// Memory of a device and what an engine would take of it, estimated from the model's sizes.
+struct DeviceCapacity {
+  std::string device;     // its name
+  size_t free_bytes = 0;  // now
+  size_t device_bytes = 0;
+  size_t model_bytes = 0;  // of an engine without its utterances
+  size_t voice_bytes = 0;  // of an utterance of ten seconds
+  int voices = 0;          // utterances that fit beside the model, up to kMostVoices
+};
+
 // The functions take the engine's options as they are.
 struct DeviceModule {
   // Must equal DeviceModuleBuild() of the engine; otherwise nothing else may be called.
@@ -29,12 +41,16 @@ struct DeviceModule {
                    std::unique_ptr<Backend>* backend);
   // The errors of `create` that can be found without loading the model.
   Status (*check)(const Checkpoint& checkpoint, const EngineOptions& options);
+  // The number of devices. Errors: kDeviceUnavailable (no driver, no device).
+  Status (*count)(int* devices);
+  // What `create` has memory for. Errors: as `check`, but for too little memory.
+  Status (*capacity)(const Checkpoint& checkpoint, const EngineOptions& options, DeviceCapacity* capacity);
   // Creates the model's speech tokenizer alone. Errors: as `create`.
   Status (*create_speech_decoder)(std::shared_ptr<const Checkpoint> checkpoint, const EngineOptions& options,
                                   std::unique_ptr<SpeechDecoder>* decoder);
 };
 
-inline constexpr const char* kDeviceModuleSymbol = "qtts_device_module_v6";
+inline constexpr const char* kDeviceModuleSymbol = "qtts_device_module_v8";
 
 // Identifies the interface and the compiler.
 constexpr const char* DeviceModuleBuild() { return "qttssrc " QTTS_VERSION " " __VERSION__; }

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/mapped_file.h"
+#include "checkpoint/model_kind.h"
 
 namespace qtts {
 namespace {
@@ -94,7 +95,7 @@ void Checkpoint::Release(std::span<const std::byte> weights) const {
 }
 
 Result<Checkpoint::VoiceEncoder> Checkpoint::OpenVoiceEncoder() const {
-  if (config_.type != ModelType::kBase) {
+  if (!KindOf(config_.type).clones) {
     return Status::InvalidArgument(folder_ + ": " + NeedsCheckpoint("cloning a voice", ModelType::kBase, config_.type));
   }
   VoiceEncoder encoder;
@@ -125,7 +126,7 @@ ModelInfo Checkpoint::Info() const {
   info.path = folder_;
   info.type = config_.type;
   info.size = config_.size;
-  if (config_.type == ModelType::kCustomVoice) {
+  if (KindOf(config_.type).has_speakers) {
     for (const auto& [name, id] : config_.talker.speakers) info.speakers.push_back(name);
   }
   for (const auto& [name, id] : config_.talker.languages) {

@@ -6,6 +6,8 @@
 #include <nlohmann/json.hpp>
 
 #include "checkpoint/json_reader.h"
+#include "checkpoint/model_kind.h"
+#include "qtts/sampling_numbers.h"
 
 // A missing key gets the default of the official classes, whose writer omits defaults. Only keys without a default are
 // required.
@@ -253,20 +255,19 @@ Status CheckTogether(const ModelConfig& config, const std::string& model_file) {
   return Status::Ok();
 }
 
-TokenSampling ReadSampling(JsonFields* fields, const std::string& prefix, const char* do_sample) {
-  TokenSampling sampling;
-  sampling.do_sample = fields->Bool(do_sample, sampling.do_sample);
-  sampling.temperature = fields->Positive((prefix + "temperature").c_str(), 100, sampling.temperature);
-  sampling.top_k = fields->Int((prefix + "top_k").c_str(), 0, INT_MAX, sampling.top_k);
-  sampling.top_p = fields->Positive((prefix + "top_p").c_str(), 1, sampling.top_p);
-  return sampling;
-}
-
 GenerationSettings ReadGeneration(JsonFields* fields) {
   GenerationSettings settings;
-  settings.talker = ReadSampling(fields, "", "do_sample");
-  settings.predictor = ReadSampling(fields, "subtalker_", "subtalker_dosample");
-  settings.repetition_penalty = fields->Positive("repetition_penalty", 100, settings.repetition_penalty);
+  settings.talker.do_sample = fields->Bool("do_sample", settings.talker.do_sample);
+  settings.predictor.do_sample = fields->Bool("subtalker_dosample", settings.predictor.do_sample);
+  for (const SamplingNumber& number : kSamplingNumbers) {
+    const std::string key = number.key();
+    if (fields->Find(key.c_str()) == nullptr) continue;
+    const double value =
+        number.whole() ? fields->Int(key.c_str(), static_cast<int>(number.minimum), static_cast<int>(number.maximum))
+                       : fields->Positive(key.c_str(), static_cast<float>(number.maximum));
+    if (!number.Allows(value)) fields->Refuse(key, number.Range());
+    number.Set(value, &settings);
+  }
   // 2048 is the official package's default for a missing key.
   settings.max_new_tokens = fields->Int("max_new_tokens", 2, INT_MAX, 2048);
   return settings;
@@ -290,19 +291,26 @@ Status CheckKind(JsonFields* fields) {
 
 ModelType ReadType(JsonFields* fields) {
   const std::string name = fields->String("tts_model_type");
-  for (const ModelType type : {ModelType::kBase, ModelType::kCustomVoice, ModelType::kVoiceDesign}) {
-    if (ModelTypeName(type) == name) return type;
+  std::string names;
+  const std::span<const ModelKind> kinds = ModelKinds();
+  for (const ModelKind& kind : kinds) {
+    if (kind.name == name) return kind.type;
+    names += (&kind == &kinds.front()  ? "\""
+              : &kind == &kinds.back() ? " or \""
+                                       : ", \"") +
+             std::string(kind.name) + "\"";
   }
-  fields->Refuse("tts_model_type", "\"base\", \"custom_voice\" or \"voice_design\"", StatusCode::kUnsupported);
+  fields->Refuse("tts_model_type", names, StatusCode::kUnsupported);
   return ModelType::kBase;
 }
 
 }  // namespace
 
 bool ModelConfig::supports_instruct() const {
+  const TakesInstruct takes = KindOf(type).instruct;
   // The official test is whether "0b6" contains the size.
-  return type == ModelType::kVoiceDesign ||
-         (type == ModelType::kCustomVoice && std::string_view("0b6").find(size) == std::string_view::npos);
+  const bool small = std::string_view("0b6").find(size) != std::string_view::npos;
+  return takes == TakesInstruct::kAll || (takes == TakesInstruct::kAllButSmall && !small);
 }
 
 Result<ModelConfig> ParseModelConfig(const std::string& folder, std::string_view config_json,
@@ -325,7 +333,7 @@ Result<ModelConfig> ParseModelConfig(const std::string& folder, std::string_view
   config.tts_pad_token_id = fields.Int("tts_pad_token_id", 0, last, 151671);
   config.tts_bos_token_id = fields.Int("tts_bos_token_id", 0, last, 151672);
   config.tts_eos_token_id = fields.Int("tts_eos_token_id", 0, last, 151673);
-  if (config.type == ModelType::kBase) {
+  if (KindOf(config.type).clones) {
     const int width = config.talker.transformer.hidden_size;
     JsonFields encoder = fields.Object("speaker_encoder_config", /*optional=*/true);
     // An x-vector is one row of the talker's input, so the widths must agree.

@@ -4,12 +4,32 @@
 #include <glib.h>
 
 #include <algorithm>
+#include <cstddef>
+#include <iterator>
 #include <memory>
 
+#include "checkpoint/model_kind.h"
 #include "qtts/language.h"
 
 namespace qtts {
 namespace {
+
+constexpr ModelKind kKinds[] = {
+    {ModelType::kBase, "base", "Qwen3-TTS-12Hz-0.6B-Base or Qwen3-TTS-12Hz-1.7B-Base", /*has_speakers=*/false,
+     /*clones=*/true, /*streams_by_default=*/true, TakesInstruct::kNone},
+    {ModelType::kCustomVoice, "custom_voice", "Qwen3-TTS-12Hz-0.6B-CustomVoice or Qwen3-TTS-12Hz-1.7B-CustomVoice",
+     /*has_speakers=*/true, /*clones=*/false, /*streams_by_default=*/false, TakesInstruct::kAllButSmall},
+    {ModelType::kVoiceDesign, "voice_design", "Qwen3-TTS-12Hz-1.7B-VoiceDesign", /*has_speakers=*/false,
+     /*clones=*/false, /*streams_by_default=*/false, TakesInstruct::kAll},
+};
+
+constexpr bool AreInOrder() {
+  for (size_t i = 0; i < std::size(kKinds); ++i) {
+    if (kKinds[i].type != static_cast<ModelType>(i)) return false;
+  }
+  return true;
+}
+static_assert(AreInOrder(), "KindOf() takes a type as an index");
 
 std::string MakeValidUtf8(const std::string& text) {
   const std::unique_ptr<gchar, decltype(&g_free)> valid(
@@ -29,29 +49,13 @@ std::string Join(const std::vector<std::string>& names) {
 
 }  // namespace
 
-std::string_view ModelTypeName(ModelType type) {
-  switch (type) {
-    case ModelType::kBase:
-      return "base";
-    case ModelType::kCustomVoice:
-      return "custom_voice";
-    case ModelType::kVoiceDesign:
-      return "voice_design";
-  }
-  return "";
-}
+std::span<const ModelKind> ModelKinds() { return kKinds; }
 
-std::string_view ReleasedCheckpoints(ModelType type) {
-  switch (type) {
-    case ModelType::kBase:
-      return "Qwen3-TTS-12Hz-0.6B-Base or Qwen3-TTS-12Hz-1.7B-Base";
-    case ModelType::kCustomVoice:
-      return "Qwen3-TTS-12Hz-0.6B-CustomVoice or Qwen3-TTS-12Hz-1.7B-CustomVoice";
-    case ModelType::kVoiceDesign:
-      return "Qwen3-TTS-12Hz-1.7B-VoiceDesign";
-  }
-  return "";
-}
+const ModelKind& KindOf(ModelType type) { return kKinds[static_cast<size_t>(type)]; }
+
+std::string_view ModelTypeName(ModelType type) { return KindOf(type).name; }
+
+std::string_view ReleasedCheckpoints(ModelType type) { return KindOf(type).released; }
 
 std::string NeedsCheckpoint(std::string_view what, ModelType needed, ModelType found) {
   std::string text(what);
@@ -72,9 +76,10 @@ std::string LowerCaseName(const std::string& name) {
 
 Status CheckVoiceChoice(ModelType type, const std::vector<std::string>& speakers, const std::string& speaker,
                         bool cloned) {
+  const ModelKind& kind = KindOf(type);
   if (!speaker.empty()) {
     const std::string named = "speaker \"" + MakeValidUtf8(speaker) + "\"";
-    if (type != ModelType::kCustomVoice) {
+    if (!kind.has_speakers) {
       return Status::InvalidArgument(NeedsCheckpoint("preset " + named, ModelType::kCustomVoice, type));
     }
     if (!Contains(speakers, LowerCaseName(speaker))) {
@@ -82,12 +87,12 @@ Status CheckVoiceChoice(ModelType type, const std::vector<std::string>& speakers
                                      "; this model has: " + (speakers.empty() ? "none" : Join(speakers)));
     }
   }
-  if (cloned && type != ModelType::kBase) {
+  if (cloned && !kind.clones) {
     return Status::InvalidArgument(NeedsCheckpoint("a cloned voice", ModelType::kBase, type));
   }
-  if (!cloned && type == ModelType::kBase) {
+  if (!cloned && kind.clones) {
     return Status::InvalidArgument(
-        "a " + std::string(ModelTypeName(type)) +
+        "a " + std::string(kind.name) +
         " checkpoint speaks with a cloned voice only, and none is given: give a recording or a voice file, or use " +
         std::string(ReleasedCheckpoints(ModelType::kCustomVoice)) + ", which have preset speakers");
   }

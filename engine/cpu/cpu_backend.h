@@ -7,6 +7,7 @@
 #include "backend/backend.h"
 #include "checkpoint/checkpoint.h"
 #include "cpu/arithmetic.h"
+#include "qtts/engine_options.h"
 #include "qtts/status.h"
 
 namespace qtts {
@@ -20,7 +21,7 @@ namespace qtts {
 // kResourceExhausted.
 Result<std::unique_ptr<Backend>> CreateCpuBackend(std::shared_ptr<const Checkpoint> checkpoint, int threads,
                                                   cpu::Arithmetic arithmetic = cpu::Arithmetic::kF32,
-                                                  int max_slots = kDefaultSlots);
+                                                  int max_slots = kDefaultVoices);
 
 }  // namespace qtts
 

@@ -6,9 +6,7 @@
 #include <cstring>
 #include <limits>
 
-// Tiles are arrays of vectors, so the vector size must be a compile-time constant. SSSE3 is left out: it gains nothing
-// over the plain fallback on machines in use today.
-#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
+#include "cpu/vector_targets.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "cpu/kernels.cc"
@@ -17,39 +15,10 @@
 #include <hwy/contrib/math/math-inl.h>
 #include <hwy/highway.h>
 
+#include "cpu/vectors-inl.h"
+
 HWY_BEFORE_NAMESPACE();
 namespace qtts::cpu::HWY_NAMESPACE {
-namespace hn = hwy::HWY_NAMESPACE;
-
-using F32 = hn::ScalableTag<float>;
-using V = hn::Vec<F32>;
-
-// Number of lanes as a constant: the tile shapes depend on it.
-constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(F32()));
-static_assert(kPanel % kLanes == 0, "a panel holds whole vectors");
-
-// Loads stored weights as an F32 vector.
-HWY_INLINE V LoadWeights(const float* p) { return hn::LoadU(F32(), p); }
-HWY_INLINE V LoadWeights(const hwy::float16_t* p) {
-  return hn::PromoteTo(F32(), hn::LoadU(hn::Rebind<hwy::float16_t, F32>(), p));
-}
-HWY_INLINE V LoadWeights(const hwy::bfloat16_t* p) {
-  return hn::PromoteTo(F32(), hn::LoadU(hn::Rebind<hwy::bfloat16_t, F32>(), p));
-}
-
-// Loads the first n (less than a vector) elements of p, then zeros. Reads nothing beyond them.
-template <typename T>
-HWY_INLINE V LoadPart(const T* p, int64_t n) {
-  alignas(64) T buffer[kLanes] = {};
-  memcpy(buffer, p, static_cast<size_t>(n) * sizeof(T));
-  return LoadWeights(buffer);
-}
-
-HWY_INLINE void StorePart(V v, float* p, int64_t n) {
-  alignas(64) float buffer[kLanes];
-  hn::StoreU(v, F32(), buffer);
-  memcpy(p, buffer, static_cast<size_t>(n) * sizeof(float));
-}
 
 // Sums of adjacent lanes: those of a in the lower half, those of b in the upper half.
 HWY_INLINE V PairSums(V a, V b) {

@@ -25,12 +25,8 @@ class PromptCache {
   static constexpr size_t kMostValues = 32;
   static constexpr size_t kMostBytes = size_t{64} << 20;  // of each kind
 
-  // Number of rows of `prompt` worth caching: the constant ones, without the prompt's last row, whose hidden state is
-  // needed too.
-  static size_t PrefixRows(const Prompt& prompt);
-
-  // Fills the empty `cache` with the PrefixRows() of `prompt`. Returns false and leaves `cache` empty if they are not
-  // cached. May throw std::bad_alloc.
+  // Fills the empty `cache` with the PrefixRows() of `prompt` (prompt/prompt_prefix.h). Returns false and leaves
+  // `cache` empty if they are not cached. May throw std::bad_alloc.
   bool RestorePrefix(const Prompt& prompt, KvCache* cache);
   // Caches the PrefixRows() of `prompt`, which `cache` begins with, unless they are cached already.
   void KeepPrefix(const Prompt& prompt, const KvCache& cache);

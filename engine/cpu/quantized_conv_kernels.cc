@@ -9,13 +9,11 @@
 #include <type_traits>
 
 #include "cpu/bf16_kernels.h"
+#include "cpu/vector_targets.h"
 
 #if defined(__x86_64__) || defined(__i386__)
 #include <cpuid.h>
 #endif
-
-// As in kernels.cc.
-#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "cpu/quantized_conv_kernels.cc"
@@ -23,38 +21,22 @@
 // Must follow foreach_target.h.
 #include <hwy/highway.h>
 
+#include "cpu/vectors-inl.h"
+
 HWY_BEFORE_NAMESPACE();
 namespace qtts::cpu::HWY_NAMESPACE {
-namespace hn = hwy::HWY_NAMESPACE;
 
-using F32 = hn::ScalableTag<float>;
 using I32 = hn::RebindToSigned<F32>;
 using U32 = hn::RebindToUnsigned<F32>;
-using V = hn::Vec<F32>;
 using VI = hn::Vec<I32>;
 
-constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(F32()));
 constexpr int kPanelVectors = static_cast<int>(kPanel) / static_cast<int>(kLanes);
-static_assert(kPanel % kLanes == 0, "a panel holds whole vectors");
 
 // True if the current target includes AVX-512, AVX2 or NEON. Newer Highway versions have several targets of each. Lower
 // bits are better targets.
 #define QTTS_AVX512 (HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3)
 #define QTTS_AVX2 (HWY_ARCH_X86 && HWY_TARGET == HWY_AVX2)
 #define QTTS_NEON (HWY_ARCH_ARM && HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128)
-
-// Loads the first n (less than a vector) elements of p, then zeros.
-HWY_INLINE V LoadPart(const float* p, int64_t n) {
-  alignas(64) float buffer[kLanes] = {};
-  memcpy(buffer, p, static_cast<size_t>(n) * sizeof(float));
-  return hn::LoadU(F32(), buffer);
-}
-
-HWY_INLINE void StorePart(V v, float* p, int64_t n) {
-  alignas(64) float buffer[kLanes];
-  hn::StoreU(v, F32(), buffer);
-  memcpy(p, buffer, static_cast<size_t>(n) * sizeof(float));
-}
 
 // x + inverse_b * sin^2(pi * turns * x). The square has a period of one turn, so the angle is reduced to the nearest
 // whole turn. The remainder goes through a minimax polynomial.

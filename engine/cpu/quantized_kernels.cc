@@ -9,9 +9,9 @@
 #include <limits>
 #include <vector>
 
-// As in kernels.cc. The target with 8-bit dot products is Highway's AVX3_DL.
+#include "cpu/vector_targets.h"
+// The target with 8-bit dot products is Highway's AVX3_DL.
 #define HWY_WANT_AVX3_DL
-#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "cpu/quantized_kernels.cc"

@@ -7,8 +7,10 @@
 #include <string_view>
 #include <utility>
 
+#include "checkpoint/model_kind.h"
 #include "qtts/language.h"
 #include "qtts/model_info.h"
+#include "qtts/sampling_numbers.h"
 #include "qtts/utf8.h"
 
 namespace qtts {
@@ -27,29 +29,12 @@ bool IsDialect(std::string_view language) { return language.find("dialect") != s
 
 std::string ModelPhrase(ModelType type) { return "a " + std::string(ModelTypeName(type)) + " checkpoint"; }
 
-Status CheckTokenSampling(const TokenSampling& sampling, const std::string& whose) {
-  // Negated comparisons also refuse NaN.
-  if (!(sampling.temperature > 0) || !std::isfinite(sampling.temperature)) {
-    return Status::InvalidArgument(whose + " temperature is " + std::to_string(sampling.temperature) +
-                                   ", expected more than 0");
-  }
-  if (sampling.top_k < 0) {
-    return Status::InvalidArgument(whose + " top-k is " + std::to_string(sampling.top_k) +
-                                   ", expected 1 or more, or 0 for no limit");
-  }
-  if (!(sampling.top_p > 0 && sampling.top_p <= 1)) {
-    return Status::InvalidArgument(whose + " top-p is " + std::to_string(sampling.top_p) +
-                                   ", expected more than 0 and at most 1");
-  }
-  return Status::Ok();
-}
-
 Status CheckSettings(const GenerationSettings& settings) {
-  QTTS_RETURN_IF_ERROR(CheckTokenSampling(settings.talker, "the talker's"));
-  QTTS_RETURN_IF_ERROR(CheckTokenSampling(settings.predictor, "the code predictor's"));
-  if (!(settings.repetition_penalty > 0) || !std::isfinite(settings.repetition_penalty)) {
-    return Status::InvalidArgument("repetition penalty is " + std::to_string(settings.repetition_penalty) +
-                                   ", expected more than 0 (1 is off)");
+  for (const SamplingNumber& number : kSamplingNumbers) {
+    const double value = number.Get(settings);
+    if (number.Allows(value)) continue;
+    return Status::InvalidArgument(std::string(number.name) + " is " + number.Text(value) + ", expected " +
+                                   number.Range());
   }
   if (settings.max_new_tokens < 2) {
     return Status::InvalidArgument("max_new_tokens is " + std::to_string(settings.max_new_tokens) +
@@ -139,10 +124,11 @@ Result<std::vector<int32_t>> PromptBuilder::TurnIds(std::string_view role, const
 
 Result<PromptBuilder::Plan> PromptBuilder::MakePlan(const Request& request) const {
   QTTS_RETURN_IF_ERROR(CheckSettings(request.settings));
+  const ModelKind& kind = KindOf(config_.type);
   Plan plan;
 
   plan.streaming = request.layout == PromptLayout::kStreaming ||
-                   (request.layout == PromptLayout::kDefault && config_.type == ModelType::kBase);
+                   (request.layout == PromptLayout::kDefault && kind.streams_by_default);
   if (request.more_text && !plan.streaming) {
     return Status::InvalidArgument(
         "text that comes in pieces needs the streaming prompt layout; the non-streaming one, which is the default of " +
@@ -151,7 +137,7 @@ Result<PromptBuilder::Plan> PromptBuilder::MakePlan(const Request& request) cons
 
   QTTS_RETURN_IF_ERROR(CheckVoiceChoice(config_.type, speakers_, request.speaker, request.voice != nullptr));
   std::string speaker;
-  if (config_.type == ModelType::kCustomVoice) {
+  if (kind.has_speakers) {
     const auto& speakers = config_.talker.speakers;
     speaker = LowerCaseName(request.speaker);
     if (speaker.empty() && !speakers.empty()) speaker = speakers.begin()->first;

@@ -87,17 +87,12 @@ int32_t SampleToken(std::span<float> logits, const TokenSampling& sampling, cons
 }
 
 TalkerSampler::TalkerSampler(int vocab_size, int eos_id, const GenerationSettings& settings, uint64_t seed)
-    : eos_id_(eos_id),
-      sampling_(settings.talker),
-      repetition_penalty_(settings.repetition_penalty),
-      seed_(seed),
-      chosen_(static_cast<size_t>(vocab_size)) {}
+    : eos_id_(eos_id), settings_(settings), seed_(seed), chosen_(static_cast<size_t>(vocab_size)) {}
 
 int32_t TalkerSampler::Sample(std::span<float> logits) {
-  if (repetition_penalty_ != 1.0F) {
+  if (const float penalty = settings_.repetition_penalty; penalty != 1.0F) {
     for (size_t id = 0; id < logits.size(); ++id) {
-      if (chosen_[id])
-        logits[id] = logits[id] < 0 ? logits[id] * repetition_penalty_ : logits[id] / repetition_penalty_;
+      if (chosen_[id]) logits[id] = logits[id] < 0 ? logits[id] * penalty : logits[id] / penalty;
     }
   }
   // A NaN must reach SampleToken(), even if the rules below would overwrite it.
@@ -111,7 +106,7 @@ int32_t TalkerSampler::Sample(std::span<float> logits) {
     if (id != eos) forbid(id);
   }
 
-  const int32_t id = SampleToken(logits, sampling_, {seed_, static_cast<uint32_t>(count_), 0});
+  const int32_t id = SampleToken(logits, settings_.talker, {seed_, static_cast<uint32_t>(count_), 0});
   if (id != kNoToken) {
     chosen_[static_cast<size_t>(id)] = true;
     ++count_;

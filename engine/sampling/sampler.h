@@ -23,9 +23,8 @@ struct DrawPosition {
 inline constexpr int32_t kNoToken = -1;
 
 // Samples a token from `logits` and overwrites them. A logit of -infinity excludes its token. Greedy: the first of the
-// largest. Otherwise, in this order: temperature; top-k (ties at the threshold stay); top-p (among equals the lower ids
-// are removed first); a draw in proportion to softmax by the Gumbel-max rule: the largest logit - log(-log(u_token)),
-// in double precision. Returns kNoToken if no token can be sampled.
+// largest. Otherwise by the rules, in the order of this function, and a draw in proportion to softmax by the Gumbel-max
+// rule: the largest logit - log(-log(u_token)), in double precision. Returns kNoToken if no token can be sampled.
 int32_t SampleToken(std::span<float> logits, const TokenSampling& sampling, const DrawPosition& position);
 
 // Sampler of codebook 0 of one utterance. It applies the rules that depend on the history.
@@ -34,9 +33,9 @@ class TalkerSampler {
   // `vocab_size`: number of ids. The last 1024, except `eos_id`, are never sampled.
   TalkerSampler(int vocab_size, int eos_id, const GenerationSettings& settings, uint64_t seed);
 
-  // Samples the next id from `logits` [vocab_size], which it overwrites: repetition penalty on all earlier ids, no end
-  // before two ids, suppression of control ids, then SampleToken(). Remembers the id. Returns kNoToken if no id can be
-  // sampled.
+  // Samples the next id from `logits` [vocab_size], which it overwrites: rules over the history (repetition penalty),
+  // no end before two ids, suppression of control ids, then SampleToken(). Remembers the id. Returns kNoToken if no id
+  // can be sampled.
   int32_t Sample(std::span<float> logits);
 
   // Number of ids sampled so far, including the end.
@@ -44,8 +43,7 @@ class TalkerSampler {
 
  private:
   int eos_id_;
-  TokenSampling sampling_;
-  float repetition_penalty_;
+  GenerationSettings settings_;
   uint64_t seed_;
   int64_t count_ = 0;
   std::vector<bool> chosen_;

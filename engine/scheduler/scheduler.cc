@@ -12,48 +12,69 @@
 namespace qtts {
 namespace {
 
-const char* EndText(EndReason reason) {
-  switch (reason) {
-    case EndReason::kNone:
-      break;
-    case EndReason::kComplete:
-      return "complete";
-    case EndReason::kMaxDuration:
-      return "at the longest duration";
-    case EndReason::kRunaway:
-      return "run away";
-    case EndReason::kBusy:
-      return "without a slot";
-    case EndReason::kCancelled:
-      return "cancelled";
-    case EndReason::kError:
-      return "failed";
-  }
-  return "not ended";
-}
+constexpr std::chrono::milliseconds kFrameTime{80};
+// Of a frame's time, what steps may take: the rest is for what no model foresees.
+constexpr double kMostBusySeconds = 0.072;
+constexpr double kBusySeconds = 0.040;
+// Steps in a frame's time, at most.
+constexpr int kMostGroups = 8;
+// Frames that streams of a busy device are ahead of their readers.
+constexpr size_t kBusyLead = 4;
+// A frame is due so long before its reader needs it.
+constexpr std::chrono::milliseconds kReserve{10};
 
 }  // namespace
 
 struct Scheduler::Running {
   explicit Running(std::shared_ptr<StreamState> s) : stream(std::move(s)) {}
 
-  std::shared_ptr<StreamState> stream;
+  const std::shared_ptr<StreamState> stream;
+
+  // Under the scheduler's lock.
+  uint64_t arrival = 0;
+  bool changed = false;  // in changed_list_
+  RunningPtr next_changed;
+
+  // Of the scheduler's thread.
+  size_t place = 0;  // in running_
+  bool known = false;
+  bool removed = false;
   std::optional<Prompt> prompt;  // from when it is ready until a slot is free
   std::optional<Clock::time_point> slot_deadline;
-  bool waits_for_slot = false;  // no slot was free
   SlotId slot = 0;
   bool open = false;
-  bool begun = false;      // a piece of the prompt was run
-  bool prefilled = false;  // the whole prompt was run
+  bool begun = false;         // a piece of the prompt was run
+  bool prefilled = false;     // the whole prompt was run
+  bool ready = false;         // in ready_
+  std::vector<int32_t> text;  // id n precedes frame n + 1
+  bool text_complete = false;
+  int32_t pad_text_id = 0;
   LogClock::time_point opened;
+  int64_t prompt_rows = 0;
   int64_t submitted = 0;  // frames submitted to the backend
   int64_t delivered = 0;
+  Clock::time_point first_sound;
   bool end_logged = false;
+
+  size_t in_flight() const { return static_cast<size_t>(submitted - delivered); }
+  // True if the next frame's text is known: sets the id before it (FrameStep::text_id).
+  bool NextText(int32_t* id) const {
+    if (submitted == 0) {
+      *id = kNoText;
+    } else if (const auto entry = static_cast<size_t>(submitted - 1); entry < text.size()) {
+      *id = text[entry];
+    } else {
+      // Padding means the end of the text to the model, so it must not stand in for late text.
+      if (!text_complete) return false;
+      *id = pad_text_id;
+    }
+    return true;
+  }
 
   void LogEnd(EndReason reason, int64_t frames) {
     if (std::exchange(end_logged, true) || !LogEnabled(LogLevel::kDebug)) return;
     Log(LogLevel::kDebug,
-        "slot " + std::to_string(slot) + ": " + EndText(reason) + " after " + std::to_string(frames) + " frames");
+        "slot " + std::to_string(slot) + ": " + EndReasonName(reason) + " after " + std::to_string(frames) + " frames");
   }
   // Ends the stream after `frames` frames. Logs first, so that the log has the end before anybody is notified.
   void End(EndReason reason, Status status, int64_t frames) {
@@ -63,7 +84,9 @@ struct Scheduler::Running {
 };
 
 struct Scheduler::Submission {
-  std::vector<std::shared_ptr<Running>> streams;  // streams in the order of the steps
+  std::vector<RunningPtr> streams;  // streams in the order of the steps
+  int64_t positions = 0;            // that they attend to
+  bool after_prompt = false;        // a prompt has run since the step before
   LogClock::time_point start = LogClock::now();
 };
 
@@ -71,6 +94,7 @@ Scheduler::Scheduler(std::unique_ptr<Backend> backend)
     : backend_(std::move(backend)),
       beside_host_(backend_->beside_host()),
       slots_(backend_->max_slots()),
+      many_(beside_host_ && slots_ > kDefaultVoices),
       free_slots_(slots_) {}
 
 Result<std::unique_ptr<Scheduler>> Scheduler::Create(std::unique_ptr<Backend> backend) {
@@ -99,20 +123,38 @@ void Scheduler::Expect() {
 }
 
 void Scheduler::Add(std::shared_ptr<StreamState> stream) {
+  auto running = std::make_shared<Running>(std::move(stream));
   {
     const MutexLock lock(mutex_);
-    added_.push_back(std::move(stream));
+    running->arrival = ++arrivals_;
+  }
+  running->stream->SetWake([this, weak = std::weak_ptr<Running>(running)] {
+    if (RunningPtr changed = weak.lock()) Changed(std::move(changed));
+  });
+  Changed(std::move(running));
+}
+
+// Lists a stream that may be able to go on, or has ended, and wakes the thread. Allocates nothing.
+void Scheduler::Changed(RunningPtr running) {
+  {
+    const MutexLock lock(mutex_);
+    if (running->changed) return;  // the thread was woken before
+    running->changed = true;
+    running->next_changed = std::move(changed_list_);
+    changed_list_ = std::move(running);
     called_ = true;
   }
   changed_.NotifyAll();
 }
 
-void Scheduler::Wake() {
-  {
-    const MutexLock lock(mutex_);
-    called_ = true;
-  }
-  changed_.NotifyAll();
+// Takes a stream off the list; null if it is empty.
+Scheduler::RunningPtr Scheduler::TakeChanged() {
+  const MutexLock lock(mutex_);
+  RunningPtr running = std::move(changed_list_);
+  if (running == nullptr) return nullptr;
+  changed_list_ = std::move(running->next_changed);
+  running->changed = false;
+  return running;
 }
 
 // When memory runs out in the backend, it ends the affected utterances. An exception that reaches this function has
@@ -131,16 +173,7 @@ void Scheduler::Run() {
 
 // Fails added streams that have not been moved to running_, for which there may be no memory.
 void Scheduler::FailAdded(const Status& status) {
-  for (;;) {
-    std::shared_ptr<StreamState> stream;
-    {
-      const MutexLock lock(mutex_);
-      if (added_.empty()) return;
-      stream = std::move(added_.front());
-      added_.pop_front();
-    }
-    stream->End(EndReason::kError, status);
-  }
+  while (const RunningPtr running = TakeChanged()) running->stream->End(EndReason::kError, status);
 }
 
 void Scheduler::RunUntilStopped() {
@@ -150,10 +183,15 @@ void Scheduler::RunUntilStopped() {
       const MutexLock lock(mutex_);
       if (!progress) WaitForChange();
       called_ = expected_ = false;
-      if (stopping_) break;
-      AdoptAdded();
     }
-    DropEnded();
+    if (stopping_) break;
+    for (;;) {
+      // So that a stream that was taken off the list lies in running_ whatever happens.
+      if (running_.size() == running_.capacity()) running_.reserve(2 * running_.size() + 16);
+      const RunningPtr running = TakeChanged();
+      if (running == nullptr) break;
+      Look(running);
+    }
     const bool opened = OpenSlots();
     const bool ran = RunPrompts();
     progress = opened || ran;
@@ -168,26 +206,22 @@ void Scheduler::RunUntilStopped() {
     progress = progress || submitted;
   }
   while (!outstanding_.empty()) CollectStep();
-  const MutexLock lock(mutex_);
-  AdoptAdded();
-  for (auto& running : running_) {
+  while (const RunningPtr running = TakeChanged()) running->stream->End(EndReason::kCancelled, Status::Ok());
+  for (const RunningPtr& running : running_) {
     running->stream->End(EndReason::kCancelled, Status::Ok());
     CloseSlot(running.get());
   }
 }
 
-// A stream is in exactly one of added_ and running_.
-void Scheduler::AdoptAdded() {
-  for (; !added_.empty(); added_.pop_front()) running_.push_back(std::make_shared<Running>(added_.front()));
-}
-
 void Scheduler::WaitForChange() {
   constexpr std::chrono::milliseconds kPatience{1};
+  std::optional<Clock::time_point> until = next_refusal_;
+  if (gather_until_ && (!until || *gather_until_ < *until)) until = gather_until_;
   for (;;) {
     while (!called_ && !expected_) {
-      if (!next_deadline_) {
+      if (!until) {
         changed_.Wait(mutex_);
-      } else if (!changed_.WaitUntil(mutex_, *next_deadline_) && !called_ && !expected_) {
+      } else if (!changed_.WaitUntil(mutex_, *until) && !called_ && !expected_) {
         return;
       }
     }
@@ -202,14 +236,43 @@ void Scheduler::WaitForChange() {
   }
 }
 
-// Removes streams whose utterance has ended, by the model, an error or Cancel().
-void Scheduler::DropEnded() {
-  std::erase_if(running_, [this](const std::shared_ptr<Running>& running) {
-    if (!running->stream->ended()) return false;
-    CloseSlot(running.get());
-    running->LogEnd(running->stream->end_reason(), running->delivered);
-    return true;
-  });
+// Finds out what has changed of a stream.
+void Scheduler::Look(const RunningPtr& running) {
+  constexpr std::chrono::nanoseconds kForever = std::chrono::hours(24 * 365);
+  if (running->removed) return;
+  if (!running->known) {
+    running->place = running_.size();
+    running_.push_back(running);
+    running->known = true;
+  }
+  if (!device_status_.ok()) running->stream->End(EndReason::kError, device_status_);
+  if (running->stream->ended()) return Remove(running);
+  StreamState::News news = running->stream->TakeNews();
+  running->text.insert(running->text.end(), news.text.begin(), news.text.end());
+  running->text_complete = news.text_complete;
+  running->pad_text_id = news.pad_text_id;
+  if (news.prompt) {
+    running->prompt = std::move(news.prompt);
+    waiting_.emplace(running->arrival, running);
+    if (const std::chrono::nanoseconds patience = running->stream->request().max_wait; patience < kForever) {
+      running->slot_deadline = Clock::now() + patience;
+      if (!next_refusal_ || *running->slot_deadline < *next_refusal_) next_refusal_ = running->slot_deadline;
+    }
+  }
+  ListIfReady(running);
+}
+
+// Removes a stream that has ended, by the model, an error or Cancel(). Lists of streams that can go on may still have
+// it.
+void Scheduler::Remove(const RunningPtr& running) {
+  CloseSlot(running.get());
+  running->LogEnd(running->stream->end_reason(), running->delivered);
+  waiting_.erase(running->arrival);
+  running->removed = true;
+  const size_t place = running->place;  // `running` may be the entry of running_
+  running_.back()->place = place;
+  std::swap(running_[place], running_.back());
+  running_.pop_back();
 }
 
 void Scheduler::CloseSlot(Running* running) {
@@ -221,38 +284,46 @@ void Scheduler::CloseSlot(Running* running) {
 // Opens slots for streams whose prompt is ready, in order, while there are free ones. Returns true if anything changed.
 bool Scheduler::OpenSlots() {
   bool changed = false;
-  int waiting = 0;
-  next_deadline_.reset();
-  for (auto& running : running_) {
-    if (running->open || running->stream->ended()) continue;
-    if (!device_status_.ok()) {
-      running->stream->End(EndReason::kError, device_status_);
-      changed = true;
-      continue;
-    }
-    if (!running->prompt) running->prompt = running->stream->TakePrompt();
-    if (!running->prompt) continue;
-    if (free_slots_ == 0) {
-      WaitForSlot(running.get());
-      if (running->stream->ended()) {
-        changed = true;
-      } else {
-        ++waiting;
-      }
-      continue;
-    }
+  while (!waiting_.empty() && free_slots_ > 0 && AdmitsOneMore()) {
+    const RunningPtr running = waiting_.begin()->second;
+    waiting_.erase(waiting_.begin());
     changed = true;
-    if (!Open(running)) break;
+    if (running->stream->ended()) {
+      Remove(running);
+    } else if (!Open(running)) {
+      break;
+    }
   }
-  waiting_ = device_lost_ ? 0 : waiting;
+  if (next_refusal_) {
+    const auto now = Clock::now();
+    if (waiting_.empty()) next_refusal_.reset();
+    if (next_refusal_ && now >= *next_refusal_) {
+      RefuseLate(now);
+      changed = true;
+    }
+  }
+  waiting_count_ = static_cast<int>(waiting_.size());
   return changed;
 }
 
+// True if all that speak would keep up with their readers beside one more.
+bool Scheduler::AdmitsOneMore() {
+  const int speaking = slots_ - free_slots_;
+  if (!many_ || speaking == 0 || !step_model_.fitted()) return true;
+  const int64_t rows = speaking + 1;
+  return step_model_.Predict(rows, PositionsOf(rows)) <= kMostBusySeconds;
+}
+
+int64_t Scheduler::PositionsOf(int64_t rows) const {
+  return static_cast<int64_t>(mean_positions_ * static_cast<double>(rows));
+}
+
 // Returns false if the device was lost and all streams have ended.
-bool Scheduler::Open(const std::shared_ptr<Running>& running) {
+bool Scheduler::Open(const RunningPtr& running) {
   const Request& request = running->stream->request();
   const size_t rows = running->prompt->rows.size();
   const size_t constant_rows = running->prompt->constant_rows;
+  running->prompt_rows = static_cast<int64_t>(rows);
   running->opened = LogClock::now();
   Result<SlotId> slot = backend_->Open(*std::exchange(running->prompt, std::nullopt), request.settings, request.seed);
   if (!slot.ok() && slot.status().code() == StatusCode::kDeviceUnavailable) {
@@ -262,6 +333,7 @@ bool Scheduler::Open(const std::shared_ptr<Running>& running) {
   if (!slot.ok()) {
     Log(LogLevel::kWarning, "an utterance could not begin: " + slot.status().message());
     running->stream->End(EndReason::kError, slot.status());
+    Remove(running);
     return true;
   }
   running->slot = *slot;
@@ -276,34 +348,38 @@ bool Scheduler::Open(const std::shared_ptr<Running>& running) {
   return true;
 }
 
-// Lets a stream wait for a slot, or ends it with kBusy if it has waited for max_wait.
-void Scheduler::WaitForSlot(Running* running) {
-  constexpr std::chrono::nanoseconds kForever = std::chrono::hours(24 * 365);
-  const std::chrono::nanoseconds patience = running->stream->request().max_wait;
-  const auto now = Clock::now();
-  if (!std::exchange(running->waits_for_slot, true) && patience < kForever) running->slot_deadline = now + patience;
-  if (!running->slot_deadline) return;
-  if (now >= *running->slot_deadline) {
-    std::string message = "all " + std::to_string(slots_) + " slots of the engine are taken";
-    if (patience.count() > 0) {
-      message += ", and none was freed within the " +
+// Ends the streams that have waited for a slot for max_wait with kBusy.
+void Scheduler::RefuseLate(Clock::time_point now) {
+  next_refusal_.reset();
+  std::vector<RunningPtr> late;
+  for (const auto& [arrival, running] : waiting_) {
+    if (!running->slot_deadline) continue;
+    if (now >= *running->slot_deadline) {
+      late.push_back(running);
+    } else if (!next_refusal_ || *running->slot_deadline < *next_refusal_) {
+      next_refusal_ = running->slot_deadline;
+    }
+  }
+  const std::string taken = free_slots_ == 0 ? "all " + std::to_string(slots_) + " slots of the engine are taken"
+                                             : "with the " + std::to_string(slots_ - free_slots_) +
+                                                   " utterances that speak the device has no time for another";
+  for (const RunningPtr& running : late) {
+    std::string message = taken;
+    if (const std::chrono::nanoseconds patience = running->stream->request().max_wait; patience.count() > 0) {
+      message += ", and none ended within the " +
                  std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(patience).count()) +
                  " ms of max-wait";
     }
     running->End(EndReason::kBusy, Status::Busy(message + ": speak fewer at once, or raise max-wait"), 0);
-  } else if (!next_deadline_ || *running->slot_deadline < *next_deadline_) {
-    next_deadline_ = running->slot_deadline;
+    Remove(running);
   }
 }
 
 // True if a speaking stream has few unread frames and could take part in a step.
 bool Scheduler::AnyReaderRunsShort() const {
   constexpr size_t kFew = 3;
-  return std::any_of(running_.begin(), running_.end(), [](const std::shared_ptr<Running>& running) {
-    int32_t text_id = 0;
-    const auto in_flight = static_cast<size_t>(running->submitted - running->delivered);
-    return running->open && running->delivered > 0 && !running->stream->ended() && running->stream->unread() < kFew &&
-           running->stream->NextStep(running->submitted, in_flight, &text_id);
+  return std::any_of(ready_.begin(), ready_.end(), [](const RunningPtr& running) {
+    return running->open && running->delivered > 0 && !running->stream->ended() && running->stream->unread() < kFew;
   });
 }
 
@@ -316,14 +392,14 @@ bool Scheduler::RunPrompts() {
   bool ran = false;
   double work = 0;
   for (size_t left = prompts_.size(); left > 0 && work < 1; --left) {
-    const std::shared_ptr<Running> running = std::move(prompts_.front());
+    const RunningPtr running = std::move(prompts_.front());
     prompts_.pop_front();
     if (!running->open || running->stream->ended()) continue;
     if (hold && running->begun) {
       prompts_.push_back(running);
       continue;
     }
-    ran = running->begun = true;
+    ran = running->begun = prompt_ran_ = true;
     const auto start = LogClock::now();
     const Result<PrefillProgress> progress = backend_->Prefill(running->slot);
     if (!progress.ok() && progress.status().code() == StatusCode::kDeviceUnavailable) {
@@ -333,6 +409,7 @@ bool Scheduler::RunPrompts() {
     if (!progress.ok()) {
       Log(LogLevel::kWarning, "an utterance could not begin: " + progress.status().message());
       running->stream->End(EndReason::kError, progress.status());
+      Remove(running);
       continue;
     }
     if (LogEnabled(LogLevel::kTrace)) {
@@ -342,7 +419,10 @@ bool Scheduler::RunPrompts() {
     running->prefilled = progress->done;
     if (!progress->done) {
       prompts_.push_back(running);
-    } else if (LogEnabled(LogLevel::kDebug)) {
+      continue;
+    }
+    ListIfReady(running);
+    if (LogEnabled(LogLevel::kDebug)) {
       Log(LogLevel::kDebug,
           "slot " + std::to_string(running->slot) + ": prompt taken in " + ElapsedText(running->opened));
     }
@@ -350,26 +430,87 @@ bool Scheduler::RunPrompts() {
   return ran;
 }
 
+// True if the stream's next frame can be made now. Otherwise something else lists the stream again: its text, a read,
+// or the delivery of a frame in flight.
+bool Scheduler::CanGoOn(const Running& running) const {
+  if (!running.prefilled || !running.open || running.stream->ended()) return false;
+  // Running ahead pays only while there is sound to play. Before that, a second frame would compete with the first
+  // for the device.
+  if (running.submitted > 0 && running.delivered == 0) return false;
+  int32_t text_id = 0;
+  if (!running.NextText(&text_id)) return false;
+  const size_t lead = busy_ ? std::min(running.stream->lead_frames(), kBusyLead) : running.stream->lead_frames();
+  if (running.in_flight() > 0) return running.stream->unread() + running.in_flight() < lead;
+  return running.stream->HasRoom(lead);
+}
+
+void Scheduler::ListIfReady(const RunningPtr& running) {
+  if (running->ready || !CanGoOn(*running)) return;
+  ready_.push_back(running);
+  running->ready = true;
+}
+
+// True if the ready streams should be a step now, rather than wait for others until gather_until_, which is set.
+bool Scheduler::IsTime() {
+  const int speaking = slots_ - free_slots_;
+  if (!step_model_.fitted()) return true;
+  int groups = kMostGroups;
+  const auto rows_of = [&] { return (speaking + groups - 1) / groups; };
+  while (groups > 1 && groups * step_model_.Predict(rows_of(), PositionsOf(rows_of())) > kMostBusySeconds) --groups;
+  if (ready_.size() >= static_cast<size_t>(rows_of())) return true;
+  const auto now = Clock::now();
+  if (!gathering_since_) gathering_since_ = now;
+  const auto rows = static_cast<int64_t>(ready_.size());
+  const auto ahead = kReserve + std::chrono::duration_cast<Clock::duration>(
+                                    std::chrono::duration<double>(step_model_.Predict(rows, PositionsOf(rows))));
+  auto until = now + kFrameTime;
+  // A device that has time makes frames in store.
+  if (!busy_) until = *gathering_since_ + kFrameTime / groups;
+  for (const RunningPtr& running : ready_) {
+    const size_t unread = running->stream->unread();
+    // Its reader waits, or takes frames faster than they are played.
+    if (unread == 0) return true;
+    const auto played = now + (static_cast<int64_t>(unread + running->in_flight()) - 1) * kFrameTime;
+    const auto due = std::max<Clock::time_point>(played, running->first_sound + running->submitted * kFrameTime);
+    until = std::min<Clock::time_point>(until, due - ahead);
+  }
+  if (until <= now) return true;
+  gather_until_ = until;
+  return false;
+}
+
 bool Scheduler::SubmitStep() {
+  gather_until_.reset();
+  std::erase_if(ready_, [](const RunningPtr& running) { return running->removed; });
+  if (ready_.empty()) return false;
+  auto end = ready_.end();
+  if (many_) {
+    end = std::partition(ready_.begin(), ready_.end(), [](const RunningPtr& r) { return r->submitted < 2; });
+    if (end == ready_.begin()) {
+      if (!IsTime()) return false;
+      gathering_since_.reset();
+      end = ready_.end();
+    }
+  }
   std::vector<FrameStep> steps;
   Submission submission;
-  for (auto& running : running_) {
-    if (!running->prefilled || !running->open || running->stream->ended()) continue;
-    // Running ahead pays only while there is sound to play. Before that, a second frame would compete with the first
-    // for the device.
-    if (running->submitted > 0 && running->delivered == 0) continue;
-    FrameStep step{running->slot, kNoText};
-    const auto in_flight = static_cast<size_t>(running->submitted - running->delivered);
-    if (!running->stream->NextStep(running->submitted, in_flight, &step.text_id)) continue;
-    ++running->submitted;
+  for (auto running = ready_.begin(); running != end; ++running) {
+    (*running)->ready = false;
+    FrameStep step{(*running)->slot, kNoText};
+    if (!CanGoOn(**running) || !(*running)->NextText(&step.text_id)) continue;
+    ++(*running)->submitted;
     steps.push_back(step);
-    submission.streams.push_back(running);
+    submission.positions += (*running)->prompt_rows + (*running)->submitted;
+    submission.streams.push_back(std::move(*running));
   }
+  ready_.erase(ready_.begin(), end);
   if (steps.empty()) return false;
+  submission.after_prompt = std::exchange(prompt_ran_, false);
   if (Status status = backend_->Submit(steps); !status.ok()) {
     FailAll(status);
     return false;
   }
+  for (const RunningPtr& running : submission.streams) ListIfReady(running);
   outstanding_.push_back(std::move(submission));
   return true;
 }
@@ -386,17 +527,35 @@ void Scheduler::CollectStep() {
     Log(LogLevel::kTrace, "a frame of " + std::to_string(submission.streams.size()) + " streams, " +
                               ElapsedText(submission.start) + " after it was asked for");
   }
-  for (size_t i = 0; i < submission.streams.size(); ++i)
-    DeliverResult(*submission.streams[i], std::move((*results)[i]));
+  if (many_) LearnStepTime(submission);
+  for (size_t i = 0; i < submission.streams.size(); ++i) {
+    DeliverResult(submission.streams[i], std::move((*results)[i]));
+  }
 }
 
-void Scheduler::DeliverResult(Running& running, FrameResult result) {
-  const int64_t index = running.delivered++;
-  if (result.end == EndReason::kNone) {
-    running.stream->Deliver({index, std::move(result.codes), std::move(result.pcm)});
-  } else {
-    running.End(result.end, std::move(result.status), index);
+// A step's time begins when the device was done with the one before.
+void Scheduler::LearnStepTime(const Submission& submission) {
+  const auto now = LogClock::now();
+  const std::chrono::duration<double> time = now - std::max(submission.start, collected_);
+  collected_ = now;
+  const auto rows = static_cast<int64_t>(submission.streams.size());
+  mean_positions_ = static_cast<double>(submission.positions) / static_cast<double>(rows);
+  if (!submission.after_prompt) step_model_.Add(rows, submission.positions, time.count());
+  const int speaking = slots_ - free_slots_;
+  busy_ = step_model_.fitted() && step_model_.Predict(speaking, PositionsOf(speaking)) > kBusySeconds;
+}
+
+void Scheduler::DeliverResult(const RunningPtr& running, FrameResult result) {
+  const int64_t index = running->delivered++;
+  if (running->removed) return;
+  if (result.end != EndReason::kNone) {
+    running->End(result.end, std::move(result.status), index);
+    return Remove(running);
   }
+  if (index == 0) running->first_sound = Clock::now();
+  running->stream->Deliver({index, std::move(result.codes), std::move(result.pcm)});
+  if (running->stream->ended()) return Remove(running);
+  ListIfReady(running);
 }
 
 // The device is lost: every stream fails, now and later. A new engine is needed. Allocates nothing.
@@ -406,10 +565,18 @@ void Scheduler::FailAll(const Status& status) {
   device_lost_ = true;
   outstanding_.clear();
   prompts_.clear();
-  for (auto& running : running_) CloseSlot(running.get());
+  ready_.clear();
+  waiting_.clear();
+  waiting_count_ = 0;
+  next_refusal_.reset();
+  for (const RunningPtr& running : running_) CloseSlot(running.get());
   // Frees the backend before the streams are notified, since their users may then load a new engine.
   backend_.reset();
-  for (auto& running : running_) running->stream->End(EndReason::kError, status);
+  for (const RunningPtr& running : running_) {
+    running->removed = true;
+    running->stream->End(EndReason::kError, status);
+  }
+  running_.clear();
 }
 
 }  // namespace qtts

@@ -4,7 +4,9 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <optional>
 #include <thread>
@@ -13,16 +15,29 @@
 #include "backend/backend.h"
 #include "qtts/engine_options.h"
 #include "qtts/mutex.h"
+#include "scheduler/step_model.h"
 #include "scheduler/stream_state.h"
 
 namespace qtts {
 
 // Advances all streams of one engine. One thread asks the backend, frame by frame, for the next frame of every stream
-// that has text and whose reader keeps up. A stream that stalls or is full is left out of the step and delays no other.
-// Prompts are run in turn, in pieces of about a frame's work between two steps. So a long prompt delays no step,
-// cancellation, shutdown or short prompt. Streams wait for a free slot of the backend first come, first served.
+// that has text and whose reader keeps up. A stream that stalls or is full is left out of the step and delays no other;
+// it is looked at again when something of it has changed. Prompts are run in turn, in pieces of about a frame's work
+// between two steps. So a long prompt delays no step, cancellation, shutdown or short prompt. Streams wait for a free
+// slot of the backend first come, first served.
 //
-// Owned by the engine. Expect(), Add() and Wake() may be called from any thread.
+// With up to kDefaultVoices slots, and on the CPU, all streams that can go on make up the next step at once. A device
+// with more slots gains by larger steps, and a step of all streams would make newcomers wait:
+// - A stream with unread frames has time until its reader has played them. Streams are gathered until there are enough
+//   for one of up to eight steps a frame's time, or one of them is due, or an idle device has waited for such a part of
+//   a frame's time.
+// - The first two frames of an utterance have steps of their own, which come before others.
+// - While the device is busy for half of the time, streams are only a few frames ahead of their readers.
+// - An utterance begins only if all that speak would keep up, by a model of a step's time that is fitted as it runs.
+//
+// All this chooses by time alone. What a stream says never depends on it.
+//
+// Owned by the engine. Expect() and Add() may be called from any thread.
 class Scheduler {
  public:
   // Starts the thread. Errors: kResourceExhausted.
@@ -36,16 +51,15 @@ class Scheduler {
   // since waking a thread takes as long as tokenizing a text.
   void Expect();
   void Add(std::shared_ptr<StreamState> stream);
-  // Wakes the thread after a change that may let a stream continue.
-  void Wake();
   // True if the backend failed as a whole, or memory ran out outside of it. Every stream ends with that error, now and
   // later.
   bool device_lost() const { return device_lost_; }
-  Occupancy occupancy() const { return {slots_, free_slots_, waiting_}; }
+  Occupancy occupancy() const { return {slots_, free_slots_, waiting_count_}; }
 
  private:
   struct Running;     // a stream and its slot
   struct Submission;  // the streams of a submitted step
+  using RunningPtr = std::shared_ptr<Running>;
 
   using Clock = std::chrono::steady_clock;
 
@@ -53,43 +67,63 @@ class Scheduler {
   void Run();
   void RunUntilStopped();
   void WaitForChange() QTTS_REQUIRES(mutex_);
+  void Changed(RunningPtr running);
+  RunningPtr TakeChanged();
+  void Look(const RunningPtr& running);
+  void Remove(const RunningPtr& running);
   bool OpenSlots();
-  bool Open(const std::shared_ptr<Running>& running);
-  void WaitForSlot(Running* running);
+  bool Open(const RunningPtr& running);
+  bool AdmitsOneMore();
+  int64_t PositionsOf(int64_t rows) const;
+  void RefuseLate(Clock::time_point now);
   void CloseSlot(Running* running);
   bool RunPrompts();
   bool AnyReaderRunsShort() const;
+  bool CanGoOn(const Running& running) const;
+  void ListIfReady(const RunningPtr& running);
+  bool IsTime();
   bool SubmitStep();
   void CollectStep();
-  void DeliverResult(Running& running, FrameResult result);
-  void AdoptAdded() QTTS_REQUIRES(mutex_);
-  void DropEnded();
+  void LearnStepTime(const Submission& submission);
+  void DeliverResult(const RunningPtr& running, FrameResult result);
   void FailAll(const Status& status);
   void FailAdded(const Status& status);
 
   std::unique_ptr<Backend> backend_;  // null once the device is lost
   const bool beside_host_;
   const int slots_;
+  const bool many_;  // see above
   std::atomic<bool> device_lost_ = false;
   std::atomic<int> free_slots_;
-  std::atomic<int> waiting_ = 0;  // streams with a prompt and without a slot
+  std::atomic<int> waiting_count_ = 0;  // streams with a prompt and without a slot
 
   Mutex mutex_;
   Condition changed_;
-  std::deque<std::shared_ptr<StreamState>> added_ QTTS_GUARDED_BY(mutex_);
+  RunningPtr changed_list_ QTTS_GUARDED_BY(mutex_);  // streams to look at, linked, the last first
+  uint64_t arrivals_ QTTS_GUARDED_BY(mutex_) = 0;
   bool expected_ QTTS_GUARDED_BY(mutex_) = false;
   // Written with `mutex_` held. Atomic: they are also read without it.
   std::atomic<bool> called_ = false;    // something changed; WaitForChange() polls it
   std::atomic<bool> stopping_ = false;  // checked between a piece of a prompt and a step
 
   // Used by the scheduler thread only.
-  std::vector<std::shared_ptr<Running>> running_;  // in order of arrival
-  std::deque<std::shared_ptr<Running>>
-      prompts_;   // streams with a prompt in progress; the first one gets the next piece
-  int held_ = 0;  // consecutive steps for which long prompts were held back
-  std::optional<Clock::time_point> next_deadline_;  // earliest deadline of the streams that wait for a slot
+  std::vector<RunningPtr> running_;
+  std::map<uint64_t, RunningPtr> waiting_;  // for a slot, by arrival
+  std::deque<RunningPtr> prompts_;          // streams with a prompt in progress; the first one gets the next piece
+  std::vector<RunningPtr> ready_;           // streams that can take part in a step
+  int held_ = 0;                            // consecutive steps for which long prompts were held back
+  std::optional<Clock::time_point> next_refusal_;     // earliest deadline of the streams that wait for a slot
+  std::optional<Clock::time_point> gather_until_;     // when the streams gathered so far are submitted at the latest
+  std::optional<Clock::time_point> gathering_since_;  // when the first of them was
   std::deque<Submission> outstanding_;
   Status device_status_;  // not ok once the device is lost
+
+  // Of a device with many slots.
+  StepModel step_model_;
+  double mean_positions_ = 0;  // of the streams of the last step
+  bool busy_ = false;          // at least half of the time
+  bool prompt_ran_ = false;    // since the last step was submitted
+  Clock::time_point collected_;
   std::thread thread_;
 };
 

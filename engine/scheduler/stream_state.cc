@@ -8,13 +8,11 @@
 namespace qtts {
 
 StreamState::StreamState(std::shared_ptr<const PromptBuilder> prompts, std::shared_ptr<const Tokenizer> tokenizer,
-                         const Request& request, size_t lead_frames, std::function<void()> on_change,
-                         std::function<void()> wake)
+                         const Request& request, size_t lead_frames, std::function<void()> on_change)
     : prompts_(std::move(prompts)),
       request_(request),
       lead_frames_(lead_frames),
       on_change_(std::move(on_change)),
-      wake_(std::move(wake)),
       feed_(std::move(tokenizer), prompts_->max_text_tokens()) {}
 
 Status StreamState::Begin() {
@@ -113,14 +111,18 @@ Status StreamState::TakeTextLocked() {
 }
 
 ReadState StreamState::Read(Frame* frame, bool wait) {
+  bool makes_room = false;
   {
     const MutexLock lock(mutex_);
     while (wait && frames_.empty() && end_reason_ == EndReason::kNone) readable_.Wait(mutex_);
     if (frames_.empty()) return end_reason_ == EndReason::kNone ? ReadState::kPending : ReadState::kEnd;
     *frame = std::move(frames_.front());
     frames_.pop_front();
+    unread_ = frames_.size();
+    makes_room = frames_.size() < awaited_room_;
+    if (makes_room) awaited_room_ = 0;
   }
-  wake_();
+  if (makes_room) wake_();
   return ReadState::kFrame;
 }
 
@@ -129,6 +131,7 @@ void StreamState::Cancel() {
     const MutexLock lock(mutex_);
     if (end_reason_ != EndReason::kNone && frames_.empty()) return;
     frames_.clear();
+    unread_ = 0;
     EndLocked(EndReason::kCancelled, Status::Ok());
   }
   wake_();
@@ -144,32 +147,16 @@ Status StreamState::status() const {
   return status_;
 }
 
-std::optional<Prompt> StreamState::TakePrompt() {
+StreamState::News StreamState::TakeNews() {
   const MutexLock lock(mutex_);
-  return std::exchange(prompt_, std::nullopt);
+  return {std::exchange(prompt_, std::nullopt), std::exchange(text_queue_, {}), text_complete_, pad_text_id_};
 }
 
-bool StreamState::NextStep(int64_t index, size_t in_flight, int32_t* text_id) const {
+bool StreamState::HasRoom(size_t frames) {
   const MutexLock lock(mutex_);
-  if (frames_.size() + in_flight >= lead_frames_) return false;
-  if (index == 0) {
-    *text_id = kNoText;
-    return true;
-  }
-  const auto entry = static_cast<size_t>(index - 1);
-  if (entry < text_queue_.size()) {
-    *text_id = text_queue_[entry];
-    return true;
-  }
-  // Padding means the end of the text to the model, so it must not stand in for late text.
-  if (!text_complete_) return false;
-  *text_id = pad_text_id_;
-  return true;
-}
-
-size_t StreamState::unread() const {
-  const MutexLock lock(mutex_);
-  return frames_.size();
+  if (frames_.size() < frames) return true;
+  awaited_room_ = frames;
+  return false;
 }
 
 void StreamState::Deliver(Frame frame) {
@@ -178,6 +165,7 @@ void StreamState::Deliver(Frame frame) {
     if (end_reason_ != EndReason::kNone) return;
     const bool runaway = request_.runaway_guard && guard_.Trips(frame.pcm, text_tokens_);
     frames_.push_back(std::move(frame));
+    unread_ = frames_.size();
     if (runaway) EndLocked(EndReason::kRunaway, Status::Ok());
   }
   readable_.NotifyAll();
@@ -193,11 +181,10 @@ void StreamState::End(EndReason reason, Status status) {
   if (on_change_) on_change_();
 }
 
-bool StreamState::ended() const { return end_reason() != EndReason::kNone; }
-
 void StreamState::EndLocked(EndReason reason, Status status) {
   end_reason_ = reason;
   status_ = std::move(status);
+  ended_ = true;
   readable_.NotifyAll();
 }
 

@@ -2,6 +2,7 @@
 #ifndef QTTS_SCHEDULER_STREAM_STATE_H_
 #define QTTS_SCHEDULER_STREAM_STATE_H_
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -24,12 +25,14 @@ namespace qtts {
 // State shared by a Stream and the scheduler: incoming text, a bounded queue of outgoing frames, and the end of the
 // utterance.
 //
+// The scheduler is woken by what lets a stream go on: text, the end, and a read where it waits for room. So a stream
+// whose reader keeps up, or that nobody reads, does not wake it. Per frame the scheduler takes the lock once.
+//
 // Thread-safe. Owned by the Stream and, while the utterance runs, by the scheduler.
 class StreamState {
  public:
-  // `wake` notifies the scheduler that this stream may be able to continue. It is called without locks held.
   StreamState(std::shared_ptr<const PromptBuilder> prompts, std::shared_ptr<const Tokenizer> tokenizer,
-              const Request& request, size_t lead_frames, std::function<void()> on_change, std::function<void()> wake);
+              const Request& request, size_t lead_frames, std::function<void()> on_change);
 
   // Adds the request's text. Errors: a complete text that makes no prompt; a text that is too long.
   Status Begin();
@@ -44,17 +47,27 @@ class StreamState {
 
   // Functions of the scheduler.
   const Request& request() const { return request_; }
-  // The prompt, as soon as there is enough text for it. Returned once.
-  std::optional<Prompt> TakePrompt();
-  // True if frame `index` can be made now: the frame queue has space and the frame's text is known. Sets the text id
-  // before it (FrameStep::text_id). `in_flight`: frames submitted and not delivered.
-  bool NextStep(int64_t index, size_t in_flight, int32_t* text_id) const;
-  // Number of unread frames.
-  size_t unread() const;
+  // Maximum number of frames ahead of the reader.
+  size_t lead_frames() const { return lead_frames_; }
+  // `wake` tells the scheduler that this stream may be able to continue. It is called without locks held. Set once,
+  // before any function of the reader may be called.
+  void SetWake(std::function<void()> wake) { wake_ = std::move(wake); }
+  // Text that has become known since the last call.
+  struct News {
+    std::optional<Prompt> prompt;  // as soon as there is enough text for it; once
+    std::vector<int32_t> text;     // further ids; id n of all of them precedes frame n + 1
+    bool text_complete = false;    // `pad_text_id` precedes all further frames
+    int32_t pad_text_id = 0;
+  };
+  News TakeNews();
+  // Number of unread frames. Takes no lock.
+  size_t unread() const { return unread_; }
+  // True if fewer than `frames` frames are unread. Otherwise the read that makes it so wakes the scheduler.
+  bool HasRoom(size_t frames);
   void Deliver(Frame frame);
   // Ends the utterance. Only the first call has an effect.
   void End(EndReason reason, Status status);
-  bool ended() const;
+  bool ended() const { return ended_; }  // takes no lock
 
  private:
   Status CheckLengthLocked(std::string_view more) QTTS_REQUIRES(mutex_);
@@ -65,7 +78,7 @@ class StreamState {
   const Request request_;
   const size_t lead_frames_;
   const std::function<void()> on_change_;
-  const std::function<void()> wake_;
+  std::function<void()> wake_ = [] {};
 
   mutable Mutex mutex_;
   Condition readable_;
@@ -74,14 +87,18 @@ class StreamState {
   std::vector<int32_t> first_ids_ QTTS_GUARDED_BY(mutex_);  // decided ids, until the prompt is built
   bool prompt_made_ QTTS_GUARDED_BY(mutex_) = false;
   std::optional<Prompt> prompt_ QTTS_GUARDED_BY(mutex_);
-  std::vector<int32_t> text_queue_ QTTS_GUARDED_BY(mutex_);  // entry n precedes frame n + 1
+  std::vector<int32_t> text_queue_ QTTS_GUARDED_BY(mutex_);  // ids that TakeNews() has not returned
   bool text_complete_ QTTS_GUARDED_BY(mutex_) = false;
   int32_t pad_text_id_ QTTS_GUARDED_BY(mutex_) = 0;
   size_t text_tokens_ QTTS_GUARDED_BY(mutex_) = 0;  // so far
   RunawayGuard guard_ QTTS_GUARDED_BY(mutex_);
   std::deque<Frame> frames_ QTTS_GUARDED_BY(mutex_);
+  size_t awaited_room_ QTTS_GUARDED_BY(mutex_) = 0;  // see HasRoom(); 0: the scheduler waits for none
   EndReason end_reason_ QTTS_GUARDED_BY(mutex_) = EndReason::kNone;
   Status status_ QTTS_GUARDED_BY(mutex_);
+  // Written with `mutex_` held.
+  std::atomic<size_t> unread_ = 0;
+  std::atomic<bool> ended_ = false;
 };
 
 }  // namespace qtts

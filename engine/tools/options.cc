@@ -80,7 +80,7 @@ struct Text {
   std::string ToolOptions::*to;
 };
 using Target = std::variant<bool ToolOptions::*, std::string ToolOptions::*, Text,
-                            std::optional<int64_t> ToolOptions::*, std::optional<double> ToolOptions::*>;
+                            std::optional<int64_t> ToolOptions::*, const SamplingNumber*>;
 
 struct Option {
   const char* name;
@@ -94,9 +94,9 @@ struct Option {
 constexpr unsigned kGenerating = kCodes | kSpeak;
 constexpr unsigned kSpeaking = kPrompt | kGenerating;
 
-std::span<const Option> Options() {
+std::vector<Option> MakeOptions() {
   using O = ToolOptions;
-  static const Option options[] = {
+  std::vector<Option> options = {
       {"json", 0, kAll, &O::json, "Print JSON", nullptr},
       {"pattern", 0, kTokenize | kSpeaking, &O::pattern, "Pre-tokenization: native (default) or patched", "NAME"},
       {"text", 0, kSpeaking, Text{&O::text}, "Text to speak", "TEXT"},
@@ -107,25 +107,22 @@ std::span<const Option> Options() {
       {"voice", 0, kSpeaking, &O::voice, "Voice to speak with, for Base checkpoints", "FILE"},
       {"greedy", 0, kGenerating, &O::greedy, "Always take the most likely code, in all code groups", nullptr},
       {"seed", 0, kGenerating, &O::seed, "Random seed (default 0)", "N"},
-      {"temperature", 0, kGenerating, &O::temperature, "Sampling temperature of code group 0", "X"},
-      {"top-k", 0, kGenerating, &O::top_k, "Top-k of code group 0; 0 = all", "N"},
-      {"top-p", 0, kGenerating, &O::top_p, "Top-p of code group 0", "X"},
-      {"repetition-penalty", 0, kGenerating, &O::repetition_penalty, "Repetition penalty of code group 0; 1 = off",
-       "X"},
       {"max-frames", 0, kGenerating, &O::max_frames, "Stop after N frames of 80 ms", "N"},
       {"audio", 0, kMakeVoice, &O::audio, "WAV file with the voice to clone", "FILE"},
       {"reference-text", 0, kMakeVoice, Text{&O::reference_text},
        "Transcript of --audio; without it only the timbre is cloned", "TEXT"},
       {"pad-reference", 0, kMakeVoice, &O::pad_reference,
        "Append half a second of silence to --audio, so that speech does not repeat its last sounds", nullptr},
-      {"device", 0, kGenerating | kDecode, &O::device, "auto (default: the GPU if it can hold the model), cpu or cuda",
-       "NAME"},
-      {"precision", 0, kGenerating | kDecode, &O::precision,
+      {"device", 0, kGenerating | kDecode | kInspect, &O::device,
+       "auto (default: the GPU if it can hold the model), cpu or cuda; of `inspect` cuda: how many voices fit", "NAME"},
+      {"precision", 0, kGenerating | kDecode | kInspect, &O::precision,
        "auto (default: bf16 on the GPU, f32 on the CPU), bf16 or f32; on the CPU alone int8 or int4, which are faster "
        "and less exact; of `decode` on the GPU, auto and bf16 are products of tensor cores with sums in F32",
        "NAME"},
       {"threads", 0, kGenerating | kDecode | kMakeVoice, &O::threads,
        "CPU threads; 0 (default) = the fastest number, measured at load", "N"},
+      {"voices", 0, kGenerating | kInspect, &O::voices,
+       "Utterances that the engine can speak at once, 1 to 4096 (default 64): sizes the memory of a GPU", "N"},
       {"output", 'o', kSpeak | kDecode | kMakeVoice, &O::output,
        "File to write: WAV, or a voice; of `speak` .wav, .raw (samples alone: mono, little-endian), or - for a WAV to "
        "standard output while it is being made",
@@ -135,6 +132,20 @@ std::span<const Option> Options() {
       {"help", 'h', kAll, &O::help, "The manual", nullptr},
       {"version", 'V', kAll, &O::version, "The version", nullptr},
   };
+  static std::array<std::string, kSamplingNumberCount> descriptions;
+  auto at = std::ranges::find(options, std::string_view("max-frames"), &Option::name);
+  for (size_t i = 0; i < kSamplingNumberCount; ++i) {
+    const SamplingNumber& number = kSamplingNumbers[i];
+    descriptions[i] = std::string(number.meaning) + "; " + number.special;
+    at =
+        options.insert(at, {number.name, 0, kGenerating, &number, descriptions[i].c_str(), number.whole() ? "N" : "X"});
+    ++at;
+  }
+  return options;
+}
+
+std::span<const Option> Options() {
+  static const std::vector<Option> options = MakeOptions();
   return options;
 }
 
@@ -180,8 +191,12 @@ Status Store(const Option& option, std::string_view value, ToolOptions* to) {
     }
   } else if (const auto* whole = std::get_if<std::optional<int64_t> ToolOptions::*>(&option.target)) {
     return ParseNumber(option, value, &(to->*(*whole)));
-  } else if (const auto* number = std::get_if<std::optional<double> ToolOptions::*>(&option.target)) {
-    return ParseNumber(option, value, &(to->*(*number)));
+  } else if (const auto* number = std::get_if<const SamplingNumber*>(&option.target)) {
+    std::optional<double>& stored = to->sampling[static_cast<size_t>(*number - kSamplingNumbers)];
+    if (!(*number)->whole()) return ParseNumber(option, value, &stored);
+    std::optional<int64_t> number_of_codes;
+    QTTS_RETURN_IF_ERROR(ParseNumber(option, value, &number_of_codes));
+    stored = static_cast<double>(*number_of_codes);
   }
   return Status::Ok();
 }
@@ -354,6 +369,12 @@ Result<EngineOptions> MakeEngineOptions(const ToolOptions& options, const std::s
     }
     engine.threads = static_cast<int>(*options.threads);
   }
+  if (options.voices.has_value()) {
+    if (*options.voices < 1 || *options.voices > kMostVoices) {
+      return Allowed("voices", std::to_string(*options.voices), "1 to " + std::to_string(kMostVoices));
+    }
+    engine.voices = static_cast<int>(*options.voices);
+  }
   return engine;
 }
 
@@ -376,18 +397,16 @@ Result<Request> MakeRequest(const ToolOptions& options, const GenerationSettings
     request.voice = std::make_shared<const ClonedVoice>(std::move(voice));
   }
   request.settings = defaults;
-  if (options.greedy) request.settings.talker.do_sample = request.settings.predictor.do_sample = false;
-  if (options.temperature) request.settings.talker.temperature = static_cast<float>(*options.temperature);
-  if (options.top_k) {
-    if (*options.top_k < 0 || *options.top_k > std::numeric_limits<int>::max()) {
-      return Allowed("top-k", std::to_string(*options.top_k), "0 (all) or more");
+  for (size_t i = 0; i < kSamplingNumberCount; ++i) {
+    if (!options.sampling[i]) continue;
+    const SamplingNumber& number = kSamplingNumbers[i];
+    const double value = *options.sampling[i];
+    if (!number.MayBeSet(value)) {
+      return Allowed(number.name, number.Text(value), number.Range() + " (" + number.special + ")");
     }
-    request.settings.talker.top_k = static_cast<int>(*options.top_k);
+    number.Choose(value, &request.settings);
   }
-  if (options.top_p) request.settings.talker.top_p = static_cast<float>(*options.top_p);
-  if (options.repetition_penalty) {
-    request.settings.repetition_penalty = static_cast<float>(*options.repetition_penalty);
-  }
+  if (options.greedy) request.settings.talker.do_sample = request.settings.predictor.do_sample = false;
   if (options.max_frames) {
     if (*options.max_frames < 1 || *options.max_frames == std::numeric_limits<int64_t>::max()) {
       return Allowed("max-frames", std::to_string(*options.max_frames), "1 or more");

@@ -2,6 +2,7 @@
 #ifndef QTTS_TOOLS_OPTIONS_H_
 #define QTTS_TOOLS_OPTIONS_H_
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -10,6 +11,7 @@
 #include "qtts/engine_options.h"
 #include "qtts/model_info.h"
 #include "qtts/request.h"
+#include "qtts/sampling_numbers.h"
 #include "qtts/status.h"
 #include "qtts/tokenizer_pattern.h"
 #include "wav.h"
@@ -37,12 +39,10 @@ struct ToolOptions {
   std::string precision;
   bool greedy = false;
   std::optional<int64_t> seed;
-  std::optional<double> temperature;
-  std::optional<int64_t> top_k;
-  std::optional<double> top_p;
-  std::optional<double> repetition_penalty;
+  std::array<std::optional<double>, kSamplingNumberCount> sampling;  // by index in kSamplingNumbers
   std::optional<int64_t> max_frames;
   std::optional<int64_t> threads;
+  std::optional<int64_t> voices;
   std::string voice;
   std::string audio;
   std::string reference_text;

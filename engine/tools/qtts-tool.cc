@@ -2,21 +2,27 @@
 // qtts-tool: inspects model folders and runs parts of the engine. See --help.
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <cstdio>
 #include <fstream>
 #include <iostream>
 #include <iterator>
+#include <optional>
 #include <sstream>
 
+#include "api/backend_module.h"
+#include "api/device_choice.h"
 #include "api/speech_decoder.h"
 #include "build_config.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/model_kind.h"
 #include "cpu/cpu_voice_encoder.h"
 #include "options.h"
 #include "print_json.h"
 #include "prompt/prompt.h"
 #include "qtts/engine.h"
 #include "qtts/language.h"
+#include "qtts/sampling_numbers.h"
 #include "speak.h"
 #include "text/text_feed.h"
 #include "text/tokenizer.h"
@@ -73,9 +79,40 @@ std::string WithDialects(const std::vector<std::string>& speakers, const TalkerC
 
 // "yes", or the reason why the folder cannot clone voices.
 std::string Cloning(const Checkpoint& checkpoint) {
-  if (checkpoint.config().type != ModelType::kBase) return "no";
+  if (!KindOf(checkpoint.config().type).clones) return "no";
   const auto encoder = checkpoint.OpenVoiceEncoder();
   return encoder.ok() ? "yes" : "only with voice files: " + encoder.status().message();
+}
+
+Json ShowSettings(const GenerationSettings& settings) {
+  Json shown = {{"do_sample", settings.talker.do_sample}, {"subtalker_do_sample", settings.predictor.do_sample}};
+  for (const SamplingNumber& number : kSamplingNumbers) {
+    if (number.whole()) {
+      shown[number.key()] = std::llrint(number.Get(settings));
+    } else {
+      shown[number.key()] = static_cast<float>(number.Get(settings));
+    }
+  }
+  shown["max_new_tokens"] = settings.max_new_tokens;
+  return shown;
+}
+
+// What a GPU has memory for, if --device asks for one.
+Result<std::optional<DeviceCapacity>> CapacityFor(const ToolOptions& options, const Checkpoint& checkpoint) {
+  QTTS_ASSIGN_OR_RETURN(EngineOptions engine, MakeEngineOptions(options, options.arguments[0]));
+  QTTS_RETURN_IF_ERROR(CheckOptions(engine));
+  if (engine.device == Device::kCuda) {
+    engine.voices = static_cast<int>(options.voices.value_or(kMostVoices));
+    QTTS_ASSIGN_OR_RETURN(DeviceCapacity capacity, CapacityOfDevice(checkpoint, engine));
+    return std::optional<DeviceCapacity>(std::move(capacity));
+  }
+  if (!options.device.empty()) {
+    return Status::InvalidArgument("inspect --device \"" + options.device + "\": must be cuda");
+  }
+  if (!options.precision.empty() || options.voices) {
+    return Status::InvalidArgument("inspect: --precision and --voices are about --device cuda");
+  }
+  return std::optional<DeviceCapacity>();
 }
 
 Status Inspect(const ToolOptions& options) {
@@ -86,47 +123,45 @@ Status Inspect(const ToolOptions& options) {
   const TransformerConfig& talker = config.talker.transformer;
   const TransformerConfig& predictor = config.predictor.transformer;
   const int64_t stream_bytes = KvBytesPerPosition(talker) * kFramesOfTwoMinutes;
-  const GenerationSettings& d = info.defaults;
+  QTTS_ASSIGN_OR_RETURN(const std::optional<DeviceCapacity> capacity, CapacityFor(options, *checkpoint));
   if (options.json) {
-    PrintJson({{"path", info.path},
-               {"type", ModelTypeName(info.type)},
-               {"size", info.size},
-               {"dtype", info.dtype},
-               {"speakers", info.speakers},
-               {"dialects", config.talker.dialects},
-               {"languages", info.languages},
-               {"supports_instruct", info.supports_instruct},
-               {"cloning", Cloning(*checkpoint)},
-               {"fingerprint", info.fingerprint},
-               {"sample_rate", info.sample_rate},
-               {"samples_per_frame", info.samples_per_frame},
-               {"code_groups", info.code_groups},
-               {"talker",
-                {{"layers", talker.num_layers},
-                 {"hidden", talker.hidden_size},
-                 {"heads", talker.num_heads},
-                 {"kv_heads", talker.num_kv_heads},
-                 {"head_dim", talker.head_dim},
-                 {"max_positions", talker.max_positions}}},
-               {"code_predictor",
-                {{"layers", predictor.num_layers},
-                 {"hidden", predictor.hidden_size},
-                 {"codebook", config.predictor.vocab_size}}},
-               {"talker_parameters", info.talker_parameters},
-               {"codec_parameters", info.codec_parameters},
-               {"weight_bytes", info.weight_bytes},
-               {"kv_bytes_two_minutes", stream_bytes},
-               {"defaults",
-                {{"do_sample", d.talker.do_sample},
-                 {"temperature", d.talker.temperature},
-                 {"top_k", d.talker.top_k},
-                 {"top_p", d.talker.top_p},
-                 {"repetition_penalty", d.repetition_penalty},
-                 {"subtalker_do_sample", d.predictor.do_sample},
-                 {"subtalker_temperature", d.predictor.temperature},
-                 {"subtalker_top_k", d.predictor.top_k},
-                 {"subtalker_top_p", d.predictor.top_p},
-                 {"max_new_tokens", d.max_new_tokens}}}});
+    Json description = {{"path", info.path},
+                        {"type", ModelTypeName(info.type)},
+                        {"size", info.size},
+                        {"dtype", info.dtype},
+                        {"speakers", info.speakers},
+                        {"dialects", config.talker.dialects},
+                        {"languages", info.languages},
+                        {"supports_instruct", info.supports_instruct},
+                        {"cloning", Cloning(*checkpoint)},
+                        {"fingerprint", info.fingerprint},
+                        {"sample_rate", info.sample_rate},
+                        {"samples_per_frame", info.samples_per_frame},
+                        {"code_groups", info.code_groups},
+                        {"talker",
+                         {{"layers", talker.num_layers},
+                          {"hidden", talker.hidden_size},
+                          {"heads", talker.num_heads},
+                          {"kv_heads", talker.num_kv_heads},
+                          {"head_dim", talker.head_dim},
+                          {"max_positions", talker.max_positions}}},
+                        {"code_predictor",
+                         {{"layers", predictor.num_layers},
+                          {"hidden", predictor.hidden_size},
+                          {"codebook", config.predictor.vocab_size}}},
+                        {"talker_parameters", info.talker_parameters},
+                        {"codec_parameters", info.codec_parameters},
+                        {"weight_bytes", info.weight_bytes},
+                        {"kv_bytes_two_minutes", stream_bytes},
+                        {"defaults", ShowSettings(info.defaults)}};
+    if (capacity) {
+      description["capacity"] = {{"device", capacity->device},
+                                 {"free_bytes", capacity->free_bytes},
+                                 {"model_bytes", capacity->model_bytes},
+                                 {"voice_bytes", capacity->voice_bytes},
+                                 {"voices", capacity->voices}};
+    }
+    PrintJson(description);
     return Status::Ok();
   }
   std::printf("model       %s, size %s, weights %s\n", std::string(ModelTypeName(info.type)).c_str(), info.size.c_str(),
@@ -144,6 +179,11 @@ Status Inspect(const ToolOptions& options) {
               static_cast<double>(info.talker_parameters) / 1e6, static_cast<double>(info.codec_parameters) / 1e6);
   std::printf("memory      %.1f MB weights, and %.1f MB for a stream of 2 minutes\n",
               static_cast<double>(info.weight_bytes) / 1e6, static_cast<double>(stream_bytes) / 1e6);
+  if (capacity) {
+    std::printf("voices      about %d of 10 s fit in the %.1f GB free on %s: %.1f GB for the model, %.1f MB each\n",
+                capacity->voices, static_cast<double>(capacity->free_bytes) / 1e9, capacity->device.c_str(),
+                static_cast<double>(capacity->model_bytes) / 1e9, static_cast<double>(capacity->voice_bytes) / 1e6);
+  }
   return Status::Ok();
 }
 

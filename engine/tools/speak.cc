@@ -172,19 +172,6 @@ class EndSignals {
   std::thread thread_;
 };
 
-const char* EndOf(EndReason reason) {
-  switch (reason) {
-    case EndReason::kMaxDuration:
-      return "max-duration";
-    case EndReason::kRunaway:
-      return "runaway";
-    case EndReason::kCancelled:
-      return "interrupted";
-    default:
-      return "complete";
-  }
-}
-
 }  // namespace
 
 Result<int> Speak(const ToolOptions& options) {
@@ -246,7 +233,7 @@ Result<int> Speak(const ToolOptions& options) {
                {"seconds", seconds},
                {"took", took},
                {"speed", seconds / took},
-               {"end", EndOf(reason)},
+               {"end", EndReasonName(reason)},
                {"device", (*engine)->device_name()}});
   }
   std::fprintf(stderr, "%s: %.2f s%s, made in %.2f s (%.1f times real time) on %s\n", file->name().c_str(), seconds,

@@ -21,10 +21,11 @@ Result<std::unique_ptr<GraphPath>> GraphPath::Create(const Network* network, Fra
   const TransformerConfig& c = network->predictor.config;
   const size_t page = static_cast<size_t>(network->groups) * static_cast<size_t>(c.num_layers) * 2 *
                       static_cast<size_t>(c.kv_width()) * ElementBytes(network->precision);
-  QTTS_ASSIGN_OR_RETURN(char* const cache, buffers->NewArray<char>(kMaxRows * page));
+  const auto rows = static_cast<size_t>(buffers->rows);
+  QTTS_ASSIGN_OR_RETURN(char* const cache, buffers->NewArray<char>(rows * page));
   std::vector<void*> pages;
-  for (size_t r = 0; r < kMaxRows; ++r) pages.push_back(cache + r * page);
-  QTTS_ASSIGN_OR_RETURN(path->predictor_page_table_, buffers->NewArray<void*>(kMaxRows));
+  for (size_t r = 0; r < rows; ++r) pages.push_back(cache + r * page);
+  QTTS_ASSIGN_OR_RETURN(path->predictor_page_table_, buffers->NewArray<void*>(rows));
   QTTS_RETURN_IF_CUDA_ERROR(
       cudaMemcpy(path->predictor_page_table_, pages.data(), pages.size() * sizeof(void*), cudaMemcpyHostToDevice),
       kSpeaking);
@@ -52,9 +53,19 @@ int GraphPath::SplitBucket(int64_t positions) const {
 int GraphPath::MaxRows(int splits) const {
   int rows = 1;
   for (const int bucket : kRowBuckets) {
-    if (bucket * splits <= buffers_->row_splits) rows = bucket;
+    if (bucket <= buffers_->rows && bucket * splits <= buffers_->row_splits) rows = bucket;
   }
   return rows;
+}
+
+int64_t GraphPath::PositionsOfAllRows() const {
+  const std::vector<int> buckets = SplitBuckets();
+  if (MaxRows(buckets.back()) == buffers_->rows) return network_->max_positions;
+  int64_t positions = 0;
+  for (const int splits : buckets) {
+    if (MaxRows(splits) == buffers_->rows) positions = int64_t{splits} * kSplitPositions;
+  }
+  return positions;
 }
 
 Launcher GraphPath::NewLauncher() const {
@@ -170,7 +181,7 @@ GraphPath::Rows GraphPath::RowsOf(Place place, const FrameOperation& operation, 
     case Place::kPredictorInput:
       return {buffers_->predictor_x, 2 * Padded(network_->predictor.config.hidden_size)};
     case Place::kLogits:
-      return {buffers_->logits(*network_, operation.group), network_->head(operation.group).outputs};
+      return {buffers_->logits(*network_, operation.group, pass.streams), network_->head(operation.group).outputs};
     case Place::kIds:
       break;
   }
@@ -217,7 +228,7 @@ void GraphPath::EnqueueAttention(const Launcher& launch, const FrameOperation& o
 void GraphPath::EnqueueSample(const Launcher& launch, const FrameOperation& operation, int rows) const {
   const int group = operation.group;
   const int width = Padded(network_->predictor.config.hidden_size);
-  float* const logits = buffers_->logits(*network_, group);
+  float* const logits = buffers_->logits(*network_, group, rows);
   const int vocab = network_->head(group).outputs;
   if (operation.part == Part::kTalker) {
     const Stack& talker = network_->talker;

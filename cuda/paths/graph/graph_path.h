@@ -30,11 +30,14 @@ class GraphPath : public FrameComputation {
                                                    const DeviceNumbers* numbers, bool overlap, cudaStream_t stream);
 
   // Rows of a frame, ascending.
-  static constexpr std::array<int, 7> kRowBuckets = {1, 2, 4, 8, 16, 32, kMaxRows};
+  static constexpr std::array<int, 18> kRowBuckets = {1,   2,   4,   8,   16,  32,   kMaxRows, 96,   128,
+                                                      192, 256, 384, 512, 768, 1024, 1280,     1536, kMostRows};
   static int RowBucket(int rows);
   // Splits that cover contexts of `positions`, and the rows that go with so many.
   int SplitBucket(int64_t positions) const;
   int MaxRows(int splits) const;
+  // Longest contexts with which MaxRows() is all that there is memory for.
+  int64_t PositionsOfAllRows() const;
   // All split buckets up to the model's longest context.
   std::vector<int> SplitBuckets() const;
 
@@ -81,7 +84,7 @@ class GraphPath : public FrameComputation {
   const DeviceNumbers* numbers_;
   bool overlap_;
   cudaStream_t stream_;
-  void** predictor_page_table_ = nullptr;  // [kMaxRows], a page a row
+  void** predictor_page_table_ = nullptr;  // [rows], a page a row
 };
 
 }  // namespace qtts::cuda

@@ -33,7 +33,7 @@ __device__ __forceinline__ bool Block<kTalkerHidden, kStreams>::ChooseCode(int r
   const SamplingRules rules = talker ? state.talker : state.predictor;
   const uint64_t seed = state.seed;
   const int64_t max_new_tokens = state.max_new_tokens;
-  const float penalty = state.repetition_penalty;
+  const HistoryRules history_rules = state.history_rules;
   unsigned repeated = 0;  // of the pairs of ids that this thread brings in, which were chosen before
   if (speaks && talker) {
 #pragma unroll
@@ -68,8 +68,8 @@ __device__ __forceinline__ bool Block<kTalkerHidden, kStreams>::ChooseCode(int r
     if (talker) {
 #pragma unroll 1
       for (int i = 2 * thread_; i < vocab; i += 2 * kTeamThreads) {
-        logits[i] = TalkerLogit(logits[i], i, (repeated & 1U) != 0, penalty, vocab, a.eos_id, chosen);
-        logits[i + 1] = TalkerLogit(logits[i + 1], i + 1, (repeated & 2U) != 0, penalty, vocab, a.eos_id, chosen);
+        logits[i] = TalkerLogit(logits[i], i, (repeated & 1U) != 0, history_rules, vocab, a.eos_id, chosen);
+        logits[i + 1] = TalkerLogit(logits[i + 1], i + 1, (repeated & 2U) != 0, history_rules, vocab, a.eos_id, chosen);
         repeated >>= 2;
       }
     }

@@ -95,7 +95,11 @@ class Engine : public std::enable_shared_from_this<Engine> {
                                               const std::atomic<bool>* cancelled = nullptr);
 
   // The process's engine for these options: a running one if there is one, else Load(). Concurrent calls with equal
-  // options load once. The last reference frees the engine.
+  // options load once. The last reference frees the engine. `voices` is not compared: if a running engine has fewer
+  // than asked for, it is returned as it is, with a warning in the log, and occupancy() says how many it has.
+  //
+  // If the options leave the choice among several GPUs, users are spread over them: see EngineOptions::gpu. A lost GPU
+  // ends the streams of its own engine only.
   static Result<std::shared_ptr<Engine>> Acquire(const EngineOptions& options,
                                                  const std::atomic<bool>* cancelled = nullptr);
 

@@ -56,15 +56,25 @@ constexpr Precision FasterOnCpu(Precision precision) {
   return precision == Precision::kInt8 || precision == Precision::kInt4 ? Precision::kInt4 : Precision::kInt8;
 }
 
+// Default and maximum of EngineOptions::voices.
+inline constexpr int kDefaultVoices = 64;
+inline constexpr int kMostVoices = 4096;
+
 struct EngineOptions {
   std::string model_path;         // folder of a published checkpoint
   Device device = Device::kAuto;  // kAuto: the GPU if it can hold the model and has `precision`, else the CPU
   Precision precision = Precision::kAuto;
-  int gpu = -1;  // number of the GPU in its driver's order; -1 = the first that can hold the model
+  // Number of the GPU in its driver's order. -1: of the GPUs that can hold the model, Acquire() takes the one with the
+  // most free voices, with an engine for each GPU; Load() takes the first.
+  int gpu = -1;
   // CPU threads. 0: the fastest number, measured at load, within affinity mask and cgroup quota.
   int threads = 0;
   // Maximum number of frames that a stream is ahead of its reader. 25 frames are two seconds.
   int lead_frames = 25;
+  // Maximum number of utterances that speak at once, 1 to kMostVoices; more wait for their turn. Sizes the memory of a
+  // GPU. Changes no bit of any utterance. All users of an engine share its voices: the first one decides
+  // (Engine::Acquire()).
+  int voices = kDefaultVoices;
   TokenizerPattern tokenizer_pattern = TokenizerPattern::kNative;
 
   bool operator==(const EngineOptions&) const = default;
@@ -72,7 +82,7 @@ struct EngineOptions {
 
 // Utterances of an engine, over all its users.
 struct Occupancy {
-  int slots = 0;       // maximum number of concurrent utterances; others wait, first come, first served
+  int slots = 0;  // EngineOptions::voices of the engine's first user; more utterances wait, first come, first served
   int free_slots = 0;  // slots not in use
   int waiting = 0;     // utterances without a slot
 };

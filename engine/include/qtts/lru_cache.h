@@ -34,10 +34,15 @@ class LruCache {
     if (bytes > most_bytes_) return;
     entries_.push_front({std::move(key), std::move(value), bytes});
     bytes_ += bytes;
-    while (entries_.size() > most_values_ || bytes_ > most_bytes_) {
-      bytes_ -= entries_.back().bytes;
-      entries_.pop_back();
-    }
+    while (entries_.size() > most_values_ || bytes_ > most_bytes_) TakeOldest();
+  }
+
+  // Removes the least recently used value, for what it owns. There must be one.
+  Value TakeOldest() {
+    Value value = std::move(entries_.back().value);
+    bytes_ -= entries_.back().bytes;
+    entries_.pop_back();
+    return value;
   }
 
   size_t size() const { return entries_.size(); }

@@ -107,10 +107,7 @@ class Condition {
   // Returns false on timeout.
   template <typename Rep, typename Period>
   bool WaitFor(Mutex& mutex, const std::chrono::duration<Rep, Period>& duration) QTTS_REQUIRES(mutex) {
-    std::unique_lock lock(mutex.mutex_, std::adopt_lock);
-    const std::cv_status status = condition_.wait_for(lock, duration);
-    lock.release();
-    return status == std::cv_status::no_timeout;
+    return WaitUntil(mutex, std::chrono::steady_clock::now() + duration);
   }
   void NotifyOne() { condition_.notify_one(); }
   void NotifyAll() { condition_.notify_all(); }

@@ -63,6 +63,9 @@ struct Request {
   // Maximum time to wait for a slot if all are taken (Engine::occupancy()); then the utterance ends with
   // EndReason::kBusy. 0: no waiting.
   std::chrono::nanoseconds max_wait = kNoLimit;
+  // Maximum number of frames that are made ahead of the reader; 0: EngineOptions::lead_frames. An engine of many voices
+  // that is busy makes fewer. Changes no bit.
+  int lead_frames = 0;
   uint64_t seed = 0;  // same model, device, request and seed give the same audio
   GenerationSettings settings;
 };

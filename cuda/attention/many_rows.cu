@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#include <algorithm>
+
+#include "attention/attend_block.cuh"
+#include "attention/many_rows.h"
+
+namespace qtts::cuda::attention {
+namespace {
+
+// Of a split's result: sums, largest scores, values.
+__host__ __device__ constexpr int RecordElements(int group, int head_dim) { return group * (head_dim + 2); }
+
+// A block goes through the splits of a row's context; the next one's keys and values are loaded while its warps are
+// combined. Results of up to a.splits splits are kept in shared memory until the largest score of all is known. Longer
+// contexts are gone through twice, the first time for that score.
+template <typename T, int kLanes, int kGroup>
+__global__ void __launch_bounds__(kThreads, 2) ContextKernel(AttendArguments a) {
+  __shared__ AttendMemory<T, kLanes, kGroup> memory;
+  __shared__ float largest_of_all[kGroup];
+  extern __shared__ float kept[];
+  AttendBlock<T, kLanes, kGroup> block(a, &memory, static_cast<int>(blockIdx.y), static_cast<int>(blockIdx.x) * kGroup,
+                                       0);
+  const bool absent = block.absent();
+  if (!absent && !a.appended) block.LoadCached();
+  const bool live = a.live == nullptr || Fresh(a.live) != 0;
+  const HeadPlacer placer = block.Placer();
+
+  WaitForPrevious();
+  LetNextStart();
+  if (absent || !live) return;
+  if (a.appended) block.LoadCached();
+  const int used = block.used_splits();
+  block.PlaceHeads(placer, block.PageOf(used - 1));
+  __syncthreads();
+
+  const int record = RecordElements(kGroup, a.head_dim);
+  const bool keeps = used <= a.splits;
+  if (!keeps) {
+    float most[kGroup];
+#pragma unroll
+    for (int g = 0; g < kGroup; ++g) most[g] = -INFINITY;
+#pragma unroll 1
+    for (int s = 0; s < used; ++s) {
+      if (s != 0) {
+        block.GoTo(s);
+        block.LoadCached();
+      }
+      block.FindLargest(most);
+    }
+#pragma unroll
+    for (int g = 0; g < kGroup; ++g) {
+      most[g] = WarpMax(most[g]);
+      if (threadIdx.x % 32 == 0) memory.warp_max[threadIdx.x / 32][g] = most[g];
+    }
+    __syncthreads();
+    if (threadIdx.x < kGroup) {
+      float largest = -INFINITY;
+      for (int w = 0; w < kWarps; ++w) largest = fmaxf(largest, memory.warp_max[w][threadIdx.x]);
+      largest_of_all[threadIdx.x] = largest;
+    }
+    block.GoTo(0);
+    block.LoadCached();
+    __syncthreads();
+  }
+
+  // Of this thread's elements, where results are not kept.
+  constexpr int kElements = (kGroup * kLanes * 8 + kThreads - 1) / kThreads;
+  float totals[kElements] = {}, values[kElements] = {};
+#pragma unroll 1
+  for (int s = 0; s < used; ++s) {
+    block.Attend();
+    __syncthreads();
+    if (s + 1 < used) {
+      block.GoTo(s + 1);
+      block.LoadCached();
+    }
+#pragma unroll
+    for (int n = 0; n < kElements; ++n) {
+      const int i = static_cast<int>(threadIdx.x) + n * kThreads;
+      if (i >= block.elements()) break;
+      const MergedWarps<1> merged = block.Merged(i);
+      const int g = i / a.head_dim;
+      if (used == 1) {
+        block.Store(i, merged.value[0] / merged.total);
+      } else if (keeps) {
+        float* const mine = kept + s * record;
+        mine[2 * kGroup + i] = merged.value[0];
+        if (i % a.head_dim == 0) {
+          mine[g] = merged.total;
+          mine[kGroup + g] = merged.largest;
+        }
+      } else {
+        AddSplit(SplitFactor<T>(merged.largest, largest_of_all[g]), merged.total, merged.value[0], &totals[n],
+                 &values[n]);
+      }
+    }
+    __syncthreads();
+  }
+  if (used == 1) return;
+#pragma unroll
+  for (int n = 0; n < kElements; ++n) {
+    const int i = static_cast<int>(threadIdx.x) + n * kThreads;
+    if (i >= block.elements()) break;
+    if (keeps) {
+      const int g = i / a.head_dim;
+      float largest = -INFINITY;
+      for (int s = 0; s < used; ++s) largest = fmaxf(largest, kept[s * record + kGroup + g]);
+#pragma unroll 4
+      for (int s = 0; s < used; ++s) {
+        const float* const other = kept + s * record;
+        AddSplit(SplitFactor<T>(other[kGroup + g], largest), other[g], other[2 * kGroup + i], &totals[n], &values[n]);
+      }
+    }
+    block.Store(i, values[n] / totals[n]);
+  }
+}
+
+constexpr int kShortWarps = 4;  // of a block
+
+// A warp for each row and kGroup heads that share a key head. Eight turns of it are the eight warps of a block.
+template <int kLanes, int kGroup>
+__global__ void __launch_bounds__(32 * kShortWarps, 3) ShortKernel(AttendArguments a, int64_t units) {
+  using T = __nv_bfloat16;
+  constexpr int kWidth = kLanes * 8;
+  constexpr int kTogether = 32 / kLanes;
+  struct Memory {
+    alignas(16) float q[kGroup][kWidth];
+    alignas(16) T new_keys[kMaxNewRows][kWidth];
+    alignas(16) T new_values[kMaxNewRows][kWidth];
+  };
+  __shared__ Memory memories[kShortWarps];
+  const int warp = static_cast<int>(threadIdx.x) / 32;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int part = lane % kLanes;
+  Memory& m = memories[warp];
+  const int groups = a.heads / kGroup;
+  const int64_t unit = static_cast<int64_t>(blockIdx.x) * kShortWarps + warp;
+  const bool exists = unit < units;
+  const int row = exists ? static_cast<int>(unit / groups) : 0;
+  const int first_head = static_cast<int>(unit % groups) * kGroup;
+  const int heads_per_kv = a.heads / a.kv_heads;
+  const int kv_head = first_head / heads_per_kv;
+  const int sequence = exists ? a.Sequence(row) : -1;
+  const int position = exists ? a.Position(row) : -1;
+  const bool absent = sequence < 0 || position < 0;
+  const int new_rows = a.appended ? 0 : row % a.per_sequence + 1;
+  const int cached = position + 1 - new_rows;
+  const int begin = FirstSeen(a, position);
+  const bool has_elements = part * 8 < a.head_dim;
+  T* const page = absent ? nullptr : static_cast<T*>(a.pages[static_cast<int64_t>(sequence) * a.pages_per_sequence]);
+
+  uint4 keys[kWarps] = {}, values[kWarps] = {};
+  const auto position_of = [&](int w) { return w * kTogether + lane / kLanes; };
+  const auto seen = [&](int w) { return position_of(w) >= begin && position_of(w) <= position; };
+  const auto load_cached = [&] {
+#pragma unroll
+    for (int w = 0; w < kWarps; ++w) {
+      if (!absent && seen(w) && position_of(w) < cached && has_elements) {
+        const T* const key = page + a.KeyOffset(kv_head, position_of(w)) + part * 8;
+        LoadEight(key, &keys[w]);
+        LoadEight(key + a.page_positions * a.head_dim, &values[w]);
+      }
+    }
+  };
+  if (!a.appended) load_cached();
+  const bool live = a.live == nullptr || Fresh(a.live) != 0;
+  WaitForPrevious();
+  LetNextStart();
+  if (absent || !live) return;
+  if (a.appended) load_cached();
+
+  const float* const x = a.qkv + static_cast<int64_t>(row) * a.qkv_width();
+  const int q_width = a.heads * a.head_dim;
+  const int kv_width = a.kv_heads * a.head_dim;
+  {
+    const HeadPlacer placer(a.q_norm, a.inverse_frequencies, a.head_dim, position, lane);
+#pragma unroll
+    for (int g = 0; g < kGroup; ++g) {
+      placer.Place(x + (first_head + g) * a.head_dim, a.eps, [&](int i, float value) { m.q[g][i] = value; });
+    }
+  }
+#pragma unroll 1
+  for (int j = 0; j < new_rows; ++j) {
+    const int back = new_rows - 1 - j;
+    const float* const source = x - static_cast<int64_t>(back) * a.qkv_width() + q_width + kv_head * a.head_dim;
+    T* const target = back == 0 && first_head % heads_per_kv == 0 ? page + a.KeyOffset(kv_head, position) : nullptr;
+    const HeadPlacer placer(a.k_norm, a.inverse_frequencies, a.head_dim, position - back, lane);
+    placer.Place(source, a.eps, [&](int i, float value) {
+      const T rounded = FromFloat<T>(value);
+      m.new_keys[j][i] = rounded;
+      if (target != nullptr) target[i] = rounded;
+    });
+    for (int i = lane; i < a.head_dim; i += 32) {
+      const T rounded = FromFloat<T>(Fresh(source + kv_width + i));
+      m.new_values[j][i] = rounded;
+      if (target != nullptr) target[a.page_positions * a.head_dim + i] = rounded;
+    }
+  }
+  __syncwarp();
+#pragma unroll
+  for (int w = 0; w < kWarps; ++w) {
+    const int p = position_of(w);
+    if (seen(w) && p >= cached && has_elements) {
+      keys[w] = *reinterpret_cast<const uint4*>(&m.new_keys[p - cached][part * 8]);
+      values[w] = *reinterpret_cast<const uint4*>(&m.new_values[p - cached][part * 8]);
+    }
+  }
+  const float scale = 1.0F / sqrtf(static_cast<float>(a.head_dim));
+#pragma unroll 1
+  for (int g = 0; g < kGroup; ++g) {
+    float query[1][8];
+#pragma unroll
+    for (int e = 0; e < 8; ++e) query[0][e] = has_elements ? m.q[g][part * 8 + e] : 0;
+    float maxima[kWarps], sums[kWarps], y[kWarps][8];
+#pragma unroll
+    for (int w = 0; w < kWarps; ++w) {
+      const uint4 key[1] = {keys[w]};
+      const uint4 value[1] = {values[w]};
+      const auto valid = [&](int) { return seen(w); };
+      float scores[1][1];
+      SoftmaxPart<1> turn;
+      turn.Clear();
+      ScorePositions<kLanes>(query, key, scale, valid, scores, &turn);
+      WeighValues<true, T>(scores, value, valid, &turn);
+      JoinLanes<kLanes, T>(&turn);
+      maxima[w] = turn.most[0];
+      sums[w] = turn.sum[0];
+#pragma unroll
+      for (int e = 0; e < 8; ++e) y[w][e] = turn.y[0][e];
+    }
+    const MergedWarps<8> merged = MergeWarpParts<T>(maxima, sums, y);
+    if (lane >= kLanes || !has_elements) continue;
+    const auto of = [&](int e) { return merged.value[e] / merged.total; };
+    auto* const to = static_cast<T*>(a.y) + static_cast<int64_t>(row) * a.y_stride + (first_head + g) * a.head_dim;
+    *reinterpret_cast<uint4*>(to + part * 8) = {PackBf16(of(0), of(1)), PackBf16(of(2), of(3)), PackBf16(of(4), of(5)),
+                                                PackBf16(of(6), of(7))};
+  }
+}
+
+// Query heads of a block or warp: those of a key head, or as many of them as there are kernels for.
+int GroupOf(const AttendArguments& a) {
+  const int group = a.heads / a.kv_heads;
+  return group % 4 == 0 ? 4 : group % 2 == 0 ? 2 : 1;
+}
+
+template <typename T, int kLanes>
+void RunContexts(const Launcher& launch, AttendArguments a, int64_t rows) {
+  const int group = GroupOf(a);
+  const size_t record = static_cast<size_t>(RecordElements(group, a.head_dim)) * sizeof(float);
+  a.splits = static_cast<int>(Launcher::kPlainSharedMemory / record);
+  const size_t shared = static_cast<size_t>(a.splits) * record;
+  const dim3 grid(static_cast<unsigned>(a.heads / group), static_cast<unsigned>(rows));
+  if (group == 1) launch(ContextKernel<T, kLanes, 1>, grid, kThreads, shared, a);
+  if (group == 2) launch(ContextKernel<T, kLanes, 2>, grid, kThreads, shared, a);
+  if (group == 4) launch(ContextKernel<T, kLanes, 4>, grid, kThreads, shared, a);
+}
+
+template <int kLanes>
+void RunShort(const Launcher& launch, const AttendArguments& a, int64_t rows) {
+  const int group = GroupOf(a);
+  const int64_t units = rows * (a.heads / group);
+  const dim3 grid(static_cast<unsigned>((units + kShortWarps - 1) / kShortWarps));
+  if (group == 1) launch(ShortKernel<kLanes, 1>, grid, 32 * kShortWarps, 0, a, units);
+  if (group == 2) launch(ShortKernel<kLanes, 2>, grid, 32 * kShortWarps, 0, a, units);
+  if (group == 4) launch(ShortKernel<kLanes, 4>, grid, 32 * kShortWarps, 0, a, units);
+}
+
+template <typename T, int kLanes>
+void Run(const Launcher& launch, const AttendArguments& a, int64_t rows) {
+  if constexpr (sizeof(T) == 2) {
+    // One page, of no more positions than a turn has; rows of whole 16 bytes.
+    if (a.pages_per_sequence == 1 && a.page_positions <= kWarps * (32 / kLanes) && a.y_stride % 8 == 0) {
+      return RunShort<kLanes>(launch, a, rows);
+    }
+  }
+  RunContexts<T, kLanes>(launch, a, rows);
+}
+
+template <typename T>
+void RunLanes(const Launcher& launch, const AttendArguments& a, int64_t rows) {
+  if (a.head_dim <= 16) return Run<T, 2>(launch, a, rows);
+  if (a.head_dim <= 64) return Run<T, 8>(launch, a, rows);
+  if (a.head_dim <= 128) return Run<T, 16>(launch, a, rows);
+  return Run<T, 32>(launch, a, rows);
+}
+
+}  // namespace
+
+void AttendManyRows(const Launcher& launch, Precision precision, const AttendArguments& a, int64_t rows) {
+  if (precision == Precision::kF32) return RunLanes<float>(launch, a, rows);
+  RunLanes<__nv_bfloat16>(launch, a, rows);
+}
+
+}  // namespace qtts::cuda::attention

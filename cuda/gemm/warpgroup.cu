@@ -1,0 +1,508 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#include <algorithm>
+
+#include "gemm/gemm_device.cuh"
+#include "gemm/rows.h"
+#include "gemm/warpgroup.h"
+#include "gemm/warpgroup_tiles.h"
+#include "runtime/async_copy.cuh"
+#include "runtime/barrier.cuh"
+#include "runtime/cluster.cuh"
+#include "runtime/warpgroup.cuh"
+
+namespace qtts::cuda::gemm {
+namespace {
+
+using Blocks = WarpgroupTile::Blocks;
+
+constexpr int kFragmentBytes = 512;                     // four sums of each lane of a warp
+constexpr int kLeastColumns = kShares * kStageColumns;  // shares of whole stages
+// Rows that a warp brings into order at once, and floats between them: its lanes' accesses lie in different banks.
+constexpr int kOrderRows = 32;
+constexpr int kOrderStride = kWarpOutputs + 4;
+// Stages of a block that has an SM to itself, and of one of two. kSplit needs room for sums besides.
+constexpr int kMostStages = 6;
+constexpr int kSomeStages = 4;
+constexpr int kAlign = kPieceBytes;  // of stages
+
+// Warps that multiply, and one that fills the ring.
+constexpr int ThreadsOf(int warpgroups) { return warpgroups * 128 + 32; }
+constexpr int BlocksTogether(int warpgroups) { return warpgroups == 1 ? 2 : 1; }
+constexpr int StagesOf(int warpgroups, int rows, Blocks blocks) {
+  return StageBytes(warpgroups, rows) == StageBytes(2, 128) && blocks != Blocks::kSplit ? kMostStages : kSomeStages;
+}
+// Sums that a block of a split tile gets: all eight shares of an eighth of the tile.
+constexpr int ReceivedBytes(int warpgroups, int rows, Blocks blocks) {
+  return blocks == Blocks::kSplit ? warpgroups * kGroupOutputs * rows * 4 : 0;
+}
+// Sums that are brought into order.
+constexpr int OrderBytes(int warpgroups, Blocks blocks) {
+  return blocks == Blocks::kSplit ? 0 : warpgroups * kGroupWarps * kOrderRows * kOrderStride * 4;
+}
+// Stages, one of the two above, the barriers.
+constexpr int SharedBytes(int warpgroups, int rows, Blocks blocks) {
+  const int stages = StagesOf(warpgroups, rows, blocks);
+  return kAlign + stages * StageBytes(warpgroups, rows) + ReceivedBytes(warpgroups, rows, blocks) +
+         OrderBytes(warpgroups, blocks) + 2 * 8 * stages + 8;
+}
+static_assert(SharedBytes(2, 128, Blocks::kAlone) <= 227 << 10);
+static_assert(SharedBytes(2, 128, Blocks::kSplit) <= 227 << 10);
+
+struct TileArguments {
+  GemmArguments gemm;  // x in the order kPieces
+  GemmKind kind;
+  WeightUnits units;
+  bool together;         // four outputs are stored as one access
+  int row_tiles, tiles;  // of a pair, pairs of row tiles
+};
+
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+
+// Four outputs of a row, finished and stored, as one access where `together`.
+template <GemmKind kKind>
+__device__ __forceinline__ void StoreFour(const GemmArguments& a, bool together, int64_t row, int output, float4 v) {
+  constexpr bool kFloats = kKind == GemmKind::kNormStore || kKind == GemmKind::kAdd;
+  float values[4] = {v.x, v.y, v.z, v.w};
+  if (!together) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      if (output + i >= a.outputs) break;
+      const float previous =
+          kKind == GemmKind::kAdd ? Fresh(static_cast<const float*>(a.y) + row * a.y_stride + output + i) : 0;
+      Finish<kKind, __nv_bfloat16>(a, row, output + i, values[i], previous);
+    }
+    return;
+  }
+  if (output >= a.outputs) return;
+  const int64_t at = row * a.y_stride + output;
+  uint4 previous = {};
+  if constexpr (kKind == GemmKind::kAdd)
+    previous = Fresh(reinterpret_cast<const uint4*>(static_cast<float*>(a.y) + at));
+  const uint32_t before[4] = {previous.x, previous.y, previous.z, previous.w};
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    values[i] = Finished<kKind, __nv_bfloat16>(a, output + i, values[i], __uint_as_float(before[i]));
+  }
+  if constexpr (kFloats) {
+    *reinterpret_cast<float4*>(static_cast<float*>(a.y) + at) = {values[0], values[1], values[2], values[3]};
+  } else {
+    *reinterpret_cast<uint2*>(static_cast<__nv_bfloat16*>(a.y) + at) = {PackBf16(values[0], values[1]),
+                                                                        PackBf16(values[2], values[3])};
+  }
+}
+
+__device__ __forceinline__ float4 Times(float4 v, float factor) {
+  return {__fmul_rn(v.x, factor), __fmul_rn(v.y, factor), __fmul_rn(v.z, factor), __fmul_rn(v.w, factor)};
+}
+
+// Finishes a warp's sums of 16 weight rows from `first_weight` and kOrderRows rows from `first_row`, which lie in
+// `order` [row][kOrderStride].
+template <GemmKind kKind>
+__device__ __forceinline__ void StoreRows(const GemmArguments& a, bool together, int first_weight, int64_t first_row,
+                                          int lane, const float* order) {
+  constexpr int kFours = kKind == GemmKind::kNormGated ? 2 : 4;  // of a row
+#pragma unroll 2
+  for (int i = lane; i < kOrderRows * kFours; i += 32) {
+    const int64_t row = first_row + i / kFours;
+    if (row >= a.rows) break;
+    const float4 v = *reinterpret_cast<const float4*>(order + i / kFours * kOrderStride + i % kFours * 4);
+    const float factor = HasNorm(kKind) ? __ldcg(a.factors + row) : 1;
+    if constexpr (kKind == GemmKind::kNormGated) {
+      // Of a packed tile of 16 the first eight rows are gates, the others their ups.
+      const float4 gate = Times(v, factor);
+      const float4 up =
+          Times(*reinterpret_cast<const float4*>(order + i / kFours * kOrderStride + i % kFours * 4 + 8), factor);
+      StoreFour<GemmKind::kStore>(a, together, row, first_weight / 2 + i % kFours * 4,
+                                  {Silu<__nv_bfloat16>(gate.x) * up.x, Silu<__nv_bfloat16>(gate.y) * up.y,
+                                   Silu<__nv_bfloat16>(gate.z) * up.z, Silu<__nv_bfloat16>(gate.w) * up.w});
+    } else {
+      StoreFour<kKind>(a, together, row, first_weight + i % kFours * 4, Times(v, factor));
+    }
+  }
+}
+
+// Brings the sums of kRows rows, lane by lane, into the order of rows and outputs, piece by piece, and finishes them.
+template <int kRows>
+__device__ __forceinline__ void StoreSums(const TileArguments& t, int first_weight, int64_t first_row, int lane,
+                                          float* order, const float (&sums)[kRows / 2]) {
+  constexpr int kPerPiece = kOrderRows / 2;
+  const GemmArguments& a = t.gemm;
+#pragma unroll
+  for (int piece = 0; piece < kRows / kOrderRows; ++piece) {
+    const int64_t row = first_row + piece * kOrderRows;
+    __syncwarp();
+#pragma unroll
+    for (int i = 0; i < kPerPiece; ++i) {
+      order[SumRow(lane, i) * kOrderStride + SumOutput(lane, i)] = sums[piece * kPerPiece + i];
+    }
+    __syncwarp();
+    switch (t.kind) {
+      case GemmKind::kNormStore:
+        StoreRows<GemmKind::kNormStore>(a, t.together, first_weight, row, lane, order);
+        break;
+      case GemmKind::kNormGated:
+        StoreRows<GemmKind::kNormGated>(a, t.together, first_weight, row, lane, order);
+        break;
+      case GemmKind::kAdd:
+        StoreRows<GemmKind::kAdd>(a, t.together, first_weight, row, lane, order);
+        break;
+      case GemmKind::kStore:
+        StoreRows<GemmKind::kStore>(a, t.together, first_weight, row, lane, order);
+        break;
+      case GemmKind::kStoreSilu:
+        StoreRows<GemmKind::kStoreSilu>(a, t.together, first_weight, row, lane, order);
+        break;
+    }
+  }
+}
+
+// The ring of stages of a block: weights, then rows. Barriers count who has filled and who has emptied a stage.
+struct Ring {
+  uint32_t stages, full, empty;
+  int slot = 0;
+  uint32_t phase = 0;
+
+  __device__ __forceinline__ void Next(int count) {
+    if (++slot == count) {
+      slot = 0;
+      phase ^= 1;
+    }
+  }
+  __device__ __forceinline__ uint32_t full_barrier() const { return full + static_cast<uint32_t>(slot) * 8; }
+  __device__ __forceinline__ uint32_t empty_barrier(int of) const { return empty + static_cast<uint32_t>(of) * 8; }
+};
+
+// The other block of a pair may still send to this one's shared memory, or arrive at its barriers.
+__device__ __forceinline__ void LeaveTogether() {
+  __syncwarp();
+  ArriveAtCluster();
+  AwaitCluster();
+}
+
+// A block's tiles: every gridDim-th, or that of its cluster.
+struct TileRange {
+  int first, step, end;
+};
+
+#endif  // __CUDA_ARCH_FEAT_SM90_ALL
+
+// Tiles of 64 kGroups weight rows and kRows activations: kGroups warpgroups multiply, one warp more fills the ring.
+template <int kGroups, int kRows, Blocks kBlocks>
+__global__ void __launch_bounds__(ThreadsOf(kGroups), BlocksTogether(kGroups))
+    WarpgroupKernel(const __grid_constant__ TileArguments t) {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  constexpr int kStages = StagesOf(kGroups, kRows, kBlocks);
+  constexpr int kStageSize = StageBytes(kGroups, kRows);
+  constexpr int kWeightBytes = kGroups * kGroupWarps * kStageWarpBytes;
+  constexpr int kConsumers = kGroups * kGroupWarps;  // warps
+  constexpr int kClusterBlocks = kBlocks == Blocks::kPair ? 2 : kBlocks == Blocks::kSplit ? kShares : 1;
+  extern __shared__ unsigned char raw[];
+  const GemmArguments& a = t.gemm;
+  const int warp = static_cast<int>(threadIdx.x) / 32;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int rank = kClusterBlocks > 1 ? BlockOfCluster() : 0;
+
+  // All blocks of the grid agree: nothing is under way in a block that ends here.
+  if (a.live != nullptr && Fresh(a.live) == 0) {
+    WaitForPrevious();
+    LetNextStart();
+    return;
+  }
+
+  Ring ring;
+  ring.stages = (SharedAddress(raw) + kAlign - 1) / kAlign * kAlign;
+  const uint32_t received = ring.stages + kStages * kStageSize;
+  auto* const order =
+      reinterpret_cast<float*>(raw + (received - SharedAddress(raw))) + warp * kOrderRows * kOrderStride;
+  ring.full = received + ReceivedBytes(kGroups, kRows, kBlocks) + OrderBytes(kGroups, kBlocks);
+  ring.empty = ring.full + kStages * 8;
+  const uint32_t arrivals = ring.empty + kStages * 8;
+  if (threadIdx.x == 0) {
+#pragma unroll 1
+    for (int i = 0; i < kStages; ++i) {
+      InitializeBarrier(ring.full + i * 8, 1);
+      InitializeBarrier(ring.empty + i * 8, kBlocks == Blocks::kPair ? 2 * kConsumers : kConsumers);
+    }
+    InitializeBarrier(arrivals, 1);
+    if constexpr (kBlocks == Blocks::kSplit) ArriveAndExpect(arrivals, ReceivedBytes(kGroups, kRows, kBlocks));
+    FenceBarriers();
+  }
+  __syncthreads();
+  if constexpr (kClusterBlocks > 1) {
+    ArriveAtCluster();
+    AwaitCluster();
+  }
+
+  const TileRange tiles = {static_cast<int>(blockIdx.x) / kClusterBlocks, static_cast<int>(gridDim.x) / kClusterBlocks,
+                           t.tiles};
+  const int share_stages = a.chunks / kStageChunks / kShares;
+  const int first_share = kBlocks == Blocks::kSplit ? rank : 0;
+  const int end_share = kBlocks == Blocks::kSplit ? rank + 1 : kShares;
+  const auto row_tile_of = [&](int tile) {
+    return kBlocks == Blocks::kPair ? tile % t.row_tiles * 2 + rank : tile % t.row_tiles;
+  };
+
+  if (warp == kConsumers) {
+    // A unit of weights a lane, the rows by lane 0. Of a pair each block brings half of the units, for both.
+    const int row_groups = static_cast<int>(PaddedRows(a.rows) / kPieceRows);
+    const int units_of_tile = kGroups * t.units.per_group;
+    const int first_lane = kBlocks == Blocks::kPair ? rank * units_of_tile / 2 : 0;
+    const int end_lane = kBlocks == Blocks::kPair ? first_lane + units_of_tile / 2 : units_of_tile;
+    const auto units_there = [&](int tile) {
+      return min(units_of_tile, t.units.count - tile / t.row_tiles * units_of_tile);
+    };
+    const auto groups_there = [&](int tile) {
+      return max(0, min(kRows / kPieceRows, row_groups - row_tile_of(tile) * (kRows / kPieceRows)));
+    };
+    const auto expect = [&](int tile, uint32_t barrier) {
+      if (lane == 0) {
+        ArriveAndExpect(barrier, units_there(tile) * t.units.bytes + groups_there(tile) * kPieceBytes);
+      }
+      __syncwarp();
+    };
+    const auto bring_weights = [&](int tile, int stage, uint32_t to, uint32_t barrier) {
+      if (lane < first_lane || lane >= end_lane || lane >= units_there(tile)) return;
+      const void* const from = static_cast<const char*>(a.weights) +
+                               UnitSource(t.units, tile / t.row_tiles * units_of_tile + lane, a.chunks, stage);
+      const uint32_t place = to + static_cast<uint32_t>(lane * t.units.bytes);
+      if constexpr (kBlocks == Blocks::kPair) {
+        CopyBulkToBlocks(place, from, t.units.bytes, barrier, 3);
+      } else {
+        CopyBulk(place, from, t.units.bytes, barrier);
+      }
+    };
+    const auto bring_rows = [&](int tile, int stage, uint32_t to, uint32_t barrier) {
+      const int groups = groups_there(tile);
+      if (lane != 0 || groups == 0) return;
+      const int64_t group = static_cast<int64_t>(stage) * row_groups + row_tile_of(tile) * (kRows / kPieceRows);
+      CopyBulk(to + kWeightBytes, static_cast<const char*>(a.x) + group * kPieceBytes, groups * kPieceBytes, barrier);
+    };
+    const int stages_of_tile = (end_share - first_share) * share_stages;
+    const int first_stage = first_share * share_stages;
+    // Weights of the first stages do not wait for the rows.
+    int ahead = 0;
+    if (tiles.first < tiles.end) {
+      ahead = min(kStages, stages_of_tile);
+#pragma unroll 1
+      for (int i = 0; i < ahead; ++i) {
+        expect(tiles.first, ring.full + i * 8);
+        bring_weights(tiles.first, first_stage + i, ring.stages + i * kStageSize, ring.full + i * 8);
+      }
+    }
+    WaitForPrevious();
+    LetNextStart();
+#pragma unroll 1
+    for (int tile = tiles.first; tile < tiles.end; tile += tiles.step) {
+#pragma unroll 1
+      for (int i = 0; i < stages_of_tile; ++i) {
+        const uint32_t to = ring.stages + static_cast<uint32_t>(ring.slot * kStageSize);
+        if (ahead > 0) {
+          --ahead;
+        } else {
+          AwaitPhase(ring.empty_barrier(ring.slot), ring.phase ^ 1);
+          expect(tile, ring.full_barrier());
+          bring_weights(tile, first_stage + i, to, ring.full_barrier());
+        }
+        bring_rows(tile, first_stage + i, to, ring.full_barrier());
+        ring.Next(kStages);
+      }
+    }
+    if constexpr (kBlocks == Blocks::kPair) LeaveTogether();
+  } else {
+    WaitForPrevious();
+    LetNextStart();
+    constexpr int kSums = kRows / 2;
+    float sums[kSums];
+    uint32_t even[2][4], odd[2][4];  // operands of a chunk's two k-steps
+    const auto load = [&](int chunk, uint32_t(&to)[2][4]) {
+      const uint32_t from = ring.stages + static_cast<uint32_t>(ring.slot * kStageSize + warp * kStageWarpBytes) +
+                            static_cast<uint32_t>(lane * 16);
+      const uint4 low = LoadShared16(from + static_cast<uint32_t>(FragmentOffset(t.units, chunk, false)));
+      const uint4 high = LoadShared16(from + static_cast<uint32_t>(FragmentOffset(t.units, chunk, true)));
+      to[0][0] = low.x, to[0][1] = high.x, to[0][2] = low.y, to[0][3] = high.y;
+      to[1][0] = low.z, to[1][1] = high.z, to[1][2] = low.w, to[1][3] = high.w;
+    };
+    const auto multiply = [&](int chunk, const uint32_t(&weights)[2][4], bool keep) {
+      const uint32_t rows = ring.stages + static_cast<uint32_t>(ring.slot * kStageSize + kWeightBytes + chunk * 64);
+      FenceMmas();
+      WarpgroupMma<kRows>::Run(sums, weights[0], MatrixDescriptor(rows), keep ? 1 : 0);
+      WarpgroupMma<kRows>::Run(sums, weights[1], MatrixDescriptor(rows + 32), 1);
+      CommitMmas();
+    };
+    // The products have read the stage.
+    const auto release = [&](int slot) {
+      if (lane != 0) return;
+      Arrive(ring.empty_barrier(slot));
+      if constexpr (kBlocks == Blocks::kPair) ArriveAt(rank ^ 1, ring.empty_barrier(slot));
+    };
+    const auto keep_operands = [&](uint32_t(&v)[2][4]) {
+      KeepInPlace(v[0]);
+      KeepInPlace(v[1]);
+    };
+    // One group of products runs while the next one's operands are loaded.
+    const auto sum_share = [&] {
+      int previous = 0;
+#pragma unroll 1
+      for (int i = 0; i < share_stages; ++i) {
+        AwaitPhase(ring.full_barrier(), ring.phase);
+        load(0, even);
+        multiply(0, even, i != 0);
+        if (i != 0) {
+          AwaitMmas<1>();
+          keep_operands(odd);
+          release(previous);
+        }
+        load(1, odd);
+        multiply(1, odd, true);
+        AwaitMmas<1>();
+        keep_operands(even);
+        previous = ring.slot;
+        ring.Next(kStages);
+      }
+      AwaitMmas<0>();
+      keep_operands(odd);
+      KeepInPlace(sums);
+      release(previous);
+    };
+#pragma unroll 1
+    for (int tile = tiles.first; tile < tiles.end; tile += tiles.step) {
+      const int first_weight = tile / t.row_tiles * (kGroups * kGroupOutputs) + warp * kWarpOutputs;
+      const int64_t first_row = static_cast<int64_t>(row_tile_of(tile)) * kRows;
+      if constexpr (kBlocks != Blocks::kSplit) {
+        float totals[kSums];
+#pragma unroll
+        for (int i = 0; i < kSums; ++i) totals[i] = 0;
+#pragma unroll 1
+        for (int share = 0; share < kShares; ++share) {
+          sum_share();
+#pragma unroll
+          for (int i = 0; i < kSums; ++i) totals[i] = __fadd_rn(totals[i], sums[i]);
+        }
+        StoreSums<kRows>(t, first_weight, first_row, lane, order, totals);
+      } else {
+        // Fragment f of the tile is finished by block f % 8, which gets it from all.
+        constexpr int kFragments = kConsumers * kRows / 8;
+        static_assert(kFragments % kShares == 0);
+        sum_share();
+#pragma unroll
+        for (int j = 0; j < kRows / 8; ++j) {
+          const int fragment = warp * (kRows / 8) + j;
+          const int place = fragment / kShares * kShares + rank;
+          SendFour(fragment % kShares, received + static_cast<uint32_t>(place * kFragmentBytes + lane * 16), arrivals,
+                   {sums[4 * j], sums[4 * j + 1], sums[4 * j + 2], sums[4 * j + 3]});
+        }
+        AwaitPhase(arrivals, 0);
+#pragma unroll 1
+        for (int n = warp; n < kFragments / kShares; n += kConsumers) {
+          const int fragment = n * kShares + rank;
+          float partial[4][kShares];
+#pragma unroll
+          for (int s = 0; s < kShares; ++s) {
+            const uint4 v =
+                LoadShared16(received + static_cast<uint32_t>((n * kShares + s) * kFragmentBytes + lane * 16));
+            partial[0][s] = __uint_as_float(v.x), partial[1][s] = __uint_as_float(v.y);
+            partial[2][s] = __uint_as_float(v.z), partial[3][s] = __uint_as_float(v.w);
+          }
+          const int weight = first_weight - warp * kWarpOutputs + fragment / (kRows / 8) * kWarpOutputs;
+          const int64_t row = first_row + fragment % (kRows / 8) * 8;
+          float totals[4];
+#pragma unroll
+          for (int i = 0; i < 4; ++i) totals[i] = SumOfShares(partial[i], 1, 1);
+#pragma unroll
+          for (int i = 0; i < 4; ++i) {
+            const int64_t of = row + SumRow(lane, i);
+            const int output = weight + SumOutput(lane, i);
+            if (of >= a.rows || output >= a.outputs) continue;
+            const float before = Fresh(static_cast<const float*>(a.y) + of * a.y_stride + output);
+            Finish<GemmKind::kAdd, __nv_bfloat16>(a, of, output, totals[i], before);
+          }
+        }
+      }
+    }
+    if constexpr (kBlocks == Blocks::kPair) LeaveTogether();
+  }
+#endif
+}
+
+using Kernel = void (*)(TileArguments);
+
+// Null: there is none.
+Kernel KernelFor(const WarpgroupTile& tile) {
+  const auto is = [&](int warpgroups, int rows, Blocks blocks) {
+    return tile.warpgroups == warpgroups && tile.rows == rows && tile.blocks == blocks;
+  };
+  if (is(2, 128, Blocks::kAlone)) return WarpgroupKernel<2, 128, Blocks::kAlone>;
+  if (is(2, 128, Blocks::kPair)) return WarpgroupKernel<2, 128, Blocks::kPair>;
+  if (is(2, 128, Blocks::kSplit)) return WarpgroupKernel<2, 128, Blocks::kSplit>;
+  if (is(1, 64, Blocks::kAlone)) return WarpgroupKernel<1, 64, Blocks::kAlone>;
+  if (is(1, 64, Blocks::kSplit)) return WarpgroupKernel<1, 64, Blocks::kSplit>;
+  return nullptr;
+}
+
+}  // namespace
+
+bool CanRunWarpgroup(const WarpgroupTile& tile, GemmKind kind, int columns) {
+  const Kernel kernel = KernelFor(tile);
+  if (kernel == nullptr || columns % kLeastColumns != 0) return false;
+  if (tile.blocks == Blocks::kSplit && kind != GemmKind::kAdd) return false;
+  int device = 0;
+  int major = 0;
+  int shared = 0;
+  cudaFuncAttributes attributes = {};
+  return Succeeds(cudaGetDevice(&device)) &&
+         Succeeds(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device)) && major == 9 &&
+         Succeeds(cudaDeviceGetAttribute(&shared, cudaDevAttrMaxSharedMemoryPerBlockOptin, device)) &&
+         shared >= SharedBytes(tile.warpgroups, tile.rows, tile.blocks) &&
+         Succeeds(cudaFuncGetAttributes(&attributes, kernel)) && attributes.ptxVersion >= 90;  // see cuda/meson.build
+}
+
+WarpgroupLaunch PlanWarpgroup(const WarpgroupTile& tile, GemmKind kind, int outputs, int64_t rows, int processors) {
+  WarpgroupLaunch plan = {};
+  const int64_t of_tile = int64_t{tile.warpgroups} * kGroupOutputs;
+  plan.output_tiles = (WeightRows(kind, outputs) + of_tile - 1) / of_tile;
+  const int64_t rows_of_tile = tile.blocks == Blocks::kPair ? 2 * tile.rows : tile.rows;
+  plan.row_tiles = (rows + rows_of_tile - 1) / rows_of_tile;
+  plan.stages = StagesOf(tile.warpgroups, tile.rows, tile.blocks);
+  plan.shared_bytes = static_cast<size_t>(SharedBytes(tile.warpgroups, tile.rows, tile.blocks));
+  plan.threads = ThreadsOf(tile.warpgroups);
+  const int64_t tiles = plan.output_tiles * plan.row_tiles;
+  // As many as run at once; the blocks of a split tile go on to no other.
+  const int64_t at_once = int64_t{processors} * (plan.stages == kMostStages ? 1 : 2);
+  switch (tile.blocks) {
+    case Blocks::kAlone:
+      plan.blocks = static_cast<unsigned>(std::min(tiles, at_once));
+      break;
+    case Blocks::kPair:
+      plan.blocks = static_cast<unsigned>(2 * std::min(tiles, std::max<int64_t>(1, at_once / 2)));
+      break;
+    case Blocks::kSplit:
+      plan.blocks = static_cast<unsigned>(kShares * tiles);
+      break;
+  }
+  return plan;
+}
+
+void RunWarpgroup(const Launcher& launch, GemmKind kind, const WarpgroupTile& tile, GemmArguments a,
+                  const NormedRows& scratch) {
+  if (HasNorm(kind)) {
+    NormRows(launch, a, scratch, RowOrder::kPieces);
+    a.factors = scratch.factors;
+  } else {
+    ArrangeRows(launch, a, scratch);
+  }
+  a.x = scratch.x;
+  const WarpgroupLaunch plan =
+      PlanWarpgroup(tile, kind, a.outputs, a.rows, static_cast<int>(launch.numbers->products.blocks_at_once / 2));
+  const bool together =
+      a.y_stride % 4 == 0 && a.outputs % 4 == 0 && reinterpret_cast<uintptr_t>(a.y) % (4 * sizeof(float)) == 0;
+  const TileArguments t = {a,
+                           kind,
+                           UnitsOf(kind, a.outputs),
+                           together,
+                           static_cast<int>(plan.row_tiles),
+                           static_cast<int>(plan.row_tiles * plan.output_tiles)};
+  const unsigned cluster = tile.blocks == Blocks::kPair ? 2 : tile.blocks == Blocks::kSplit ? kShares : 1;
+  launch.InClusters(cluster, KernelFor(tile), dim3(plan.blocks), plan.threads, plan.shared_bytes, t);
+}
+
+}  // namespace qtts::cuda::gemm

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#ifndef QTTS_CUDA_RUNTIME_BARRIER_CUH_
+#define QTTS_CUDA_RUNTIME_BARRIER_CUH_
+
+#include <cstdint>
+
+// Barriers in shared memory (mbarrier) that count arrivals and bytes of bulk copies, for rings of stages that one
+// thread fills and other warps empty. Addresses are those of SharedAddress(). From compute capability 9.0 on.
+//
+// A phase ends when the initial number of arrivals has come and all announced bytes are there. Its number modulo 2 is
+// the parity: a wait for parity p returns when the phase of parity p has ended. Before the first phase ends the phase
+// before it, of parity 1, counts as ended.
+namespace qtts::cuda {
+
+#if __CUDA_ARCH__ >= 900
+
+// By one thread, before any other use; then FenceBarriers(), then a barrier of the block or cluster.
+__device__ __forceinline__ void InitializeBarrier(uint32_t barrier, int arrivals) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
+}
+// Makes the initialization visible to bulk copies and to the cluster.
+__device__ __forceinline__ void FenceBarriers() {
+  asm volatile("fence.mbarrier_init.release.cluster;\nfence.proxy.async.shared::cta;" ::: "memory");
+}
+
+__device__ __forceinline__ void Arrive(uint32_t barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+// Arrives, and announces `bytes` of copies to this phase. Some may have come already.
+__device__ __forceinline__ void ArriveAndExpect(uint32_t barrier, int bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
+}
+// Arrives at the barrier that lies at the same place in block `rank` of the cluster.
+__device__ __forceinline__ void ArriveAt(int rank, uint32_t barrier) {
+  asm volatile(
+      "{\n.reg .b32 there;\nmapa.shared::cluster.u32 there, %0, %1;\n"
+      "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [there];\n}" ::"r"(barrier),
+      "r"(rank)
+      : "memory");
+}
+
+// Waits for the end of the phase of this parity. Traps after some seconds: an error instead of a device that hangs.
+__device__ __forceinline__ void AwaitPhase(uint32_t barrier, uint32_t parity) {
+  constexpr int kQuickTries = 1000;
+  constexpr long long kPatience = 10'000'000'000;  // clock cycles
+  uint32_t passed = 0;
+  long long start = 0;
+  for (int i = 0; passed == 0; ++i) {
+    asm volatile(
+        "{\n.reg .pred p;\nmbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], %2;\n"
+        "selp.u32 %0, 1, 0, p;\n}"
+        : "=r"(passed)
+        : "r"(barrier), "r"(parity)
+        : "memory");
+    if (i < kQuickTries) continue;
+    if (i == kQuickTries) start = clock64();
+    if (clock64() - start > kPatience) __trap();
+    i = kQuickTries + 1;
+  }
+}
+
+// Copies `bytes`, a multiple of 16, from 16-byte aligned memory to shared memory; counted by `barrier`.
+__device__ __forceinline__ void CopyBulk(uint32_t to, const void* from, int bytes, uint32_t barrier) {
+  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
+               "l"(from), "r"(bytes), "r"(barrier)
+               : "memory");
+}
+// The same to the same place of all blocks of the cluster that `blocks` has a bit for; counted by each one's barrier.
+__device__ __forceinline__ void CopyBulkToBlocks(uint32_t to, const void* from, int bytes, uint32_t barrier,
+                                                 uint16_t blocks) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1], %2, [%3], "
+      "%4;" ::"r"(to),
+      "l"(from), "r"(bytes), "r"(barrier), "h"(blocks)
+      : "memory");
+}
+
+#endif  // __CUDA_ARCH__ >= 900
+
+}  // namespace qtts::cuda
+
+#endif  // QTTS_CUDA_RUNTIME_BARRIER_CUH_

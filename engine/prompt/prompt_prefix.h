@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#ifndef QTTS_PROMPT_PROMPT_PREFIX_H_
+#define QTTS_PROMPT_PROMPT_PREFIX_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "prompt/prompt.h"
+
+// What the utterances of one voice have in common, for the caches of backends.
+namespace qtts {
+
+// Number of rows of `prompt` worth caching: the constant ones, without the prompt's last row, whose hidden state is
+// needed too.
+size_t PrefixRows(const Prompt& prompt);
+
+// Everything that the first `rows` rows of `prompt` depend on: prompts with equal keys have the same keys and values
+// there.
+std::string PrefixKey(const Prompt& prompt, size_t rows);
+
+// The same for the codec's state after the codes of a reference.
+std::string ReferenceKey(std::span<const int32_t> codes);
+
+}  // namespace qtts
+
+#endif  // QTTS_PROMPT_PROMPT_PREFIX_H_

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#ifndef QTTS_SCHEDULER_STEP_MODEL_H_
+#define QTTS_SCHEDULER_STEP_MODEL_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+namespace qtts {
+
+// Predicts the time of a step from its rows and the positions that they attend to: a + b * rows + c * positions, fitted
+// by least squares to the steps so far, of which older ones count less. Decides when a step runs and who is admitted,
+// never what it computes. Not thread-safe.
+class StepModel {
+ public:
+  // A step of `rows` streams with `positions` positions in all took `seconds`.
+  void Add(int64_t rows, int64_t positions, double seconds);
+  // True once there are enough steps to predict from.
+  bool fitted() const { return steps_ >= kLeastSteps; }
+  // In seconds. Never below zero; grows with both arguments.
+  double Predict(int64_t rows, int64_t positions);
+
+ private:
+  static constexpr int64_t kLeastSteps = 32;
+  static constexpr size_t kTerms = 3;
+  using Vector = std::array<double, kTerms>;
+
+  void Fit();
+
+  int64_t steps_ = 0;
+  bool outdated_ = false;
+  std::array<Vector, kTerms> squares_ = {};  // weighted sums of the terms' products
+  Vector moments_ = {};                      // and of their products with the time
+  Vector factors_ = {};
+};
+
+}  // namespace qtts
+
+#endif  // QTTS_SCHEDULER_STEP_MODEL_H_
