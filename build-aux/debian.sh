@@ -16,7 +16,7 @@ build_packages=(g++ dpkg-dev meson ninja-build pkgconf
 test_packages=(libgtest-dev libgmock-dev
   gstreamer1.0-plugins-bad gstreamer1.0-libav gstreamer1.0-alsa swh-plugins
   ffmpeg pocketsphinx pocketsphinx-en-us pulseaudio pulseaudio-utils
-  libgstrtspserver-1.0-dev python3-gi gir1.2-gstreamer-1.0)
+  libgstrtspserver-1.0-dev python3-gi python3-venv gir1.2-gstreamer-1.0 gir1.2-gst-plugins-base-1.0)
 # Additional packages of the example programs.
 # shellcheck disable=SC2034
 example_packages=(libgstreamer-plugins-bad1.0-dev gstreamer1.0-plugins-bad gstreamer1.0-nice libsoup-3.0-dev
@@ -29,7 +29,7 @@ nightly_packages=(chromium python3-websocket tshark valgrind
 # shellcheck disable=SC2034
 ci_packages=(clang-14 clang-format-14 clang-tidy-14 libclang-rt-14-dev shellcheck git)
 
-# install_missing PACKAGE...: installs those that are not there, and says so; needs root and a network only then.
+# install_missing PACKAGE...: installs missing packages and prints them. Needs root and a network only if some are missing.
 install_missing() {
   case $- in
     *i*) (install_packages "$@") ;; # A user's shell keeps its traps and its job control.
@@ -115,7 +115,7 @@ unreachable() {
     sed -n 's|.*Failed to fetch [a-z+]*://\([^/ ]*\)/.*|\1|p' | sed -n 1p
 }
 
-# need_writable FOLDER: makes it where it is not there; fails where nothing can be built in it.
+# need_writable FOLDER: creates it if it is missing; fails if it is not writable.
 need_writable() {
   if ! mkdir -p -- "$1" 2>/dev/null || [ ! -w "$1" ]; then
     echo "$1: cannot be written to; QTTS_BUILD_DIR=DIR builds in another folder" >&2

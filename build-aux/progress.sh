@@ -2,7 +2,7 @@
 # shellcheck shell=bash
 # Sourced by debian.sh: runs a long command and shows its progress.
 #
-# QTTS_PROGRESS_SECONDS=N: how often progress is told where standard error is no terminal; 15, if unset.
+# QTTS_PROGRESS_SECONDS=N: interval of progress lines if standard error is not a terminal; default 15.
 
 # interruptible COMMAND...: runs it with this standard input; returns its status. Ctrl-C, TERM and HUP reach it as one
 # interrupt each, after which it may take its time to end. `interrupted` is then the status to exit with, else empty.
@@ -34,8 +34,8 @@ interruptible() {
   return "$status"
 }
 
-# with_progress WHAT NOW COMMAND...: runs it with its output in the file $log. Meanwhile tells WHAT and what the command
-# line NOW prints: on a terminal in a line that changes, else now and then.
+# with_progress WHAT NOW COMMAND...: runs it with its output in the file $log. Meanwhile prints WHAT and the output of the
+# command NOW: on a terminal in one changing line, otherwise in intervals.
 # shellcheck disable=SC2154
 with_progress() {
   local what=$1 now=$2 watcher status=0
@@ -63,7 +63,7 @@ with_progress() {
   return "$status"
 }
 
-# stopped WHAT HOW_TO_GO_ON STATUS: what to tell when the command of with_progress failed or was interrupted.
+# stopped WHAT HOW_TO_GO_ON STATUS: prints why the command of with_progress failed or was interrupted.
 # Returns the status to exit with.
 # shellcheck disable=SC2154
 stopped() {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-// What a frame takes on the CPU in each precision, beside the least that this machine could take for it: the weights'
-// bytes by the bandwidth, and the codec's multiply-adds by the peak of the instructions used, both measured in the same
-// run. Each precision has a process of its own, whose memory is told; they make frames in turn.
+// Time of a frame on the CPU in each precision, beside the least time for this machine: the weights' bytes by the
+// memory bandwidth, and the codec's multiply-adds by the peak rate of the instructions, both measured in the same run.
+// Each precision has a process of its own, whose memory is printed; they make frames in turn.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -85,7 +85,7 @@ const char* Name(Arithmetic arithmetic) {
 
 // --- The machine
 
-// Runs `work(thread)` in so many threads at once; the time until the last has ended.
+// Runs `work(thread)` in `threads` threads at once; returns the time until the last one has ended.
 template <typename Work>
 double InThreads(int threads, const Work& work) {
   std::atomic<int> ready{0};
@@ -106,7 +106,7 @@ double InThreads(int threads, const Work& work) {
   return Seconds(Clock::now() - begin);
 }
 
-// Bytes a second that so many threads read together, of memory far larger than the caches: the best of many windows.
+// Bytes a second that `threads` threads read together, from memory far larger than the caches: best of many windows.
 class Bandwidth {
  public:
   Bandwidth() : data_(mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) {
@@ -118,7 +118,7 @@ class Bandwidth {
   Bandwidth(const Bandwidth&) = delete;
   Bandwidth& operator=(const Bandwidth&) = delete;
 
-  // In windows so short that some are not disturbed by other work.
+  // Short windows, so that other work does not disturb all of them.
   double Measure(int threads) const {
     constexpr size_t kWindow = size_t{16} << 20U;  // bytes of each thread
     const size_t words = kWindow / sizeof(uint64_t);
@@ -213,7 +213,7 @@ Peaks PeaksHere() {
   return peaks;
 }
 
-// Multiply-adds a second of so many threads together: best of some short runs.
+// Multiply-adds a second of `threads` threads together: best of some short runs.
 double PeakOf(Peak peak, int threads) {
   constexpr int kRuns = 8;
   double best = 0;
@@ -225,7 +225,7 @@ double PeakOf(Peak peak, int threads) {
   return best;
 }
 
-// The best that was measured.
+// The best measurements.
 struct Machine {
   double bandwidth = 0;                // bytes a second
   double f32 = 0, bf16 = 0, int8 = 0;  // multiply-adds a second
@@ -239,7 +239,7 @@ struct Machine {
   }
 };
 
-// --- What a frame asks for
+// --- Work of a frame
 
 struct FrameWork {
   double bytes = 0;                    // of weights
@@ -270,7 +270,7 @@ FrameWork WorkOf(const Checkpoint& checkpoint, Arithmetic arithmetic) {
   const TalkerWeights& talker = checkpoint.talker();
   const PredictorWeights& predictor = checkpoint.predictor();
   const CodecWeights& codec = checkpoint.codec();
-  // Codes, and a scale of two bytes for each group.
+  // Codes, and a two-byte scale for each group.
   double packed = stored(talker.codec_head);
   if (arithmetic == Arithmetic::kBF16) packed = 2;
   if (arithmetic == Arithmetic::kInt8) packed = 1 + 2.0 / cpu::GroupColumns(cpu::CodeBits::k8);
@@ -291,7 +291,7 @@ FrameWork WorkOf(const Checkpoint& checkpoint, Arithmetic arithmetic) {
     work.bytes += (reduced ? std::min(2.0, stored(weight)) : stored(weight)) * Elements(weight);
     work.f32 += rows * Elements(weight);
   };
-  // Matrices that int8 and int4 quantise, to 8 bits; activations of two bytes are multiplied in two steps.
+  // Matrices that int8 and int4 quantise to 8 bits; 16-bit activations take two multiplications.
   const auto matrix = [&](const TensorView& weight, double rows) {
     if (!quantised) return outer(weight, rows);
     work.bytes += (1 + 2.0 / cpu::GroupColumns(cpu::CodeBits::k8)) * Elements(weight);
@@ -336,7 +336,7 @@ FrameWork WorkOf(const Checkpoint& checkpoint, Arithmetic arithmetic) {
 
 // --- A process for one precision. It reads commands, a line each, and answers with a line each.
 
-// Kilobytes of a line of a file in /proc.
+// Value of a line of a file in /proc, in kB.
 long Kilobytes(const char* file, const std::string& key) {
   std::ifstream stream(file);
   for (std::string line; std::getline(stream, line);) {
@@ -411,7 +411,7 @@ class Child {
     frames_ = 0;
   }
 
-  // Whether a frame was made.
+  // True if a frame was made.
   bool Submit(int32_t text) {
     const FrameStep step{slot_, text};
     if (!backend_->Submit({&step, 1}).ok()) Fail("the backend takes no frame");
@@ -437,7 +437,7 @@ class Child {
   int32_t pad_ = 0;
 };
 
-// The other side of it.
+// The parent's side of such a process.
 class Process {
  public:
   Process(const std::string& folder, Arithmetic arithmetic, int threads) {
@@ -525,7 +525,7 @@ std::vector<Row> Measure(const std::string& folder, const std::vector<Arithmetic
       Row& row = rows[i];
       const int turn = std::clamp(static_cast<int>(kTurnSeconds / row.frame), 1, 50);
       row.firsts.push_back(processes[i]->Number("first"));
-      (void)processes[i]->Number("frame");  // caches hold the others' still
+      (void)processes[i]->Number("frame");  // warm-up: the caches hold data of the other processes
       for (int frame = 0; frame < turn; ++frame) row.frames.push_back(processes[i]->Number("frame"));
     }
   }
@@ -566,7 +566,7 @@ void Print(const std::vector<Row>& rows, const Machine& machine, bool json) {
   std::fflush(stdout);
 }
 
-// The speed-up from the first number of threads, beside that of the floor.
+// Speed-up against the first number of threads, beside that of the least time.
 void PrintScaling(const std::vector<std::vector<Row>>& tables) {
   std::printf("speed-up from %d threads, and what of the floor's that is\n", tables.front().front().threads);
   for (size_t p = 0; p < tables.front().size(); ++p) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-// What a user of the element feels, for one model folder: load time, text to first sound in a warm element,
-// speed over real time, memory; and where the time to the first sound goes. On the CPU, beside them the floor: the time
-// to read the weights a frame needs at the memory bandwidth measured in the same run (for the GPU, qtts-bench has it).
+// Load time, time from text to first sound in a warm element and its stages, speed over real time, and memory of one
+// model folder. On the CPU also the least time of a frame: that to read its weights at the memory bandwidth, measured
+// in the same run. (qtts-bench prints it for the GPU.)
 #include <gst/app/gstappsrc.h>
 #include <gst/audio/audio.h>
 #include <gst/gst.h>
@@ -46,8 +46,8 @@ constexpr std::string_view kUsage =
     "  --stages            speaks all texts of the latency once more, and tells where the time goes\n"
     "  --json FILE         all figures, for programs; - prints them instead of the table\n";
 
-constexpr int kRounds = 4;  // over all sentences, for the latency
-// What can be heard: a sample above -50 dB of full scale.
+constexpr int kRounds = 4;  // over all sentences, for latency
+// Audible: a sample above -50 dB of full scale.
 constexpr float kAudible = 0.00316F;
 
 struct Options {
@@ -117,7 +117,7 @@ std::vector<std::string> RandomTexts(const std::vector<std::string>& sentences, 
   return texts;
 }
 
-// What a text goes through on its way to its first buffer.
+// Stages of a text up to its first buffer.
 enum Stage { kPad, kTask, kTokens, kPrompt, kMade, kTold, kBuffer, kStages };
 
 struct StageName {
@@ -134,16 +134,16 @@ constexpr std::array<StageName, kStages> kStageNames = {{
     {"buffer", "buffer at the src pad"},
 }};
 
-// When an utterance came by each of them: by what the engine logs, by a message and by two probes.
+// Time of each stage of an utterance, from log messages of the engine, an element message and two pad probes.
 class StageTimes {
  public:
-  // The utterance begins to be handed in.
+  // The application starts to push the text.
   void Begin() {
     const std::lock_guard lock(mutex_);
     times_ = {};
     begin_ = Clock::now();
   }
-  // The first time after the stage before it: what is logged late about the last utterance does not count.
+  // Counts after the stage before it, so late log messages of the last utterance are ignored.
   void Pass(Stage stage) {
     const auto now = Clock::now();
     const std::lock_guard lock(mutex_);
@@ -185,7 +185,7 @@ class StageTimes {
 // Milliseconds from handing a text in to the first buffer, and to the first one with a sound in it.
 struct FirstSound {
   double buffer = 0;
-  double audible = -1;  // never
+  double audible = -1;  // -1: never
 };
 
 // appsrc (text) ! qttssrc ! fakesink, and the times of the buffers that leave qttssrc.
@@ -232,7 +232,7 @@ class Speaker {
     }
   }
 
-  // Cuts what is spoken from now on after `frames` frames; 0: does not.
+  // Limits later utterances to `frames` frames; 0: no limit.
   void Limit(int frames) {
     g_object_set(speech_, "max-duration", static_cast<guint64>(frames) * 80 * GST_MSECOND, nullptr);
   }
@@ -240,7 +240,7 @@ class Speaker {
   // Speaks `text` and waits until it is over.
   FirstSound Speak(const std::string& text) {
     const guint64 before = Utterances();
-    // What was asked for ahead of the last one's end is over: a text that comes to an element at rest.
+    // The text comes to an idle element: buffers requested before the last end are done.
     std::this_thread::sleep_for(rest_);
     {
       std::lock_guard lock(mutex_);
@@ -255,7 +255,7 @@ class Speaker {
     return {Milliseconds(first_ - start), audible_ == Clock::time_point() ? -1 : Milliseconds(audible_ - start)};
   }
 
-  // From now on the stages of each utterance are noted. What is logged goes nowhere else.
+  // Records the stages of later utterances. Log messages go nowhere else.
   void NoteStages() {
     GstPad* const pad = gst_element_get_static_pad(speech_, "sink");
     gst_pad_add_probe(pad, GST_PAD_PROBE_TYPE_BUFFER, OnText, this, nullptr);
@@ -272,7 +272,7 @@ class Speaker {
     gst_debug_remove_log_function_by_data(&stages_);
     gst_debug_add_log_function(gst_debug_log_default, nullptr, nullptr);
   }
-  // Of the utterance that was spoken last.
+  // Stages of the last utterance.
   std::array<double, kStages> stages() const { return stages_.Durations(); }
 
   // Speaks all of `texts` and the end of the stream. Seconds of audio and of time.

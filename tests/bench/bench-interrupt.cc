@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-// How fast speech stops: flushes of the sink pad with everything blocked (downstream takes nothing, the engine has
-// made all it may, upstream waits for room), and interrupts of a live stream.
+// How fast speech stops: flushes of the sink pad with everything blocked (downstream blocks, the engine is at its limit
+// of frames ahead, upstream waits for space in the queue), and interrupts of a live stream.
 //
 //   bench-interrupt [ROUNDS]      (default 200; the bundled voice)
 //
@@ -100,7 +100,7 @@ void BenchFlush(int rounds) {
       while (gst_pad_push(feeder, gst_buffer_new_memdup(kText, sizeof kText - 1)) == GST_FLOW_OK) ++pushed;
     });
     WaitFor([&] { return pushed >= 2 && counter.speech == 1; });
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));  // the engine goes on to its full lead
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));  // the engine computes up to its limit of frames ahead
     auto start = Clock::now();
     gst_pad_push_event(feeder, gst_event_new_flush_start());
     starts.push_back(Milliseconds(start));

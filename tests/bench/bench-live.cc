@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-// A live element over a long time, on the clock of the world: whether its stream ever breaks or drifts, and how
-// punctually buffers leave it. Silence flows, and every few seconds a sentence is spoken.
+// A live element over a long time with the system clock: discontinuities and drift of its stream, and lateness of its
+// buffers. It sends silence, and speaks a sentence every few seconds.
 //
 //   bench-live [SECONDS [MODEL_DIR]]      (default 600, the bundled voice)
 //
@@ -25,14 +25,14 @@ constexpr guint64 kSpeakEvery = 10;  // seconds
   std::exit(1);
 }
 
-// What left the element.
+// Buffers of the src pad.
 struct Record {
   GstElement* element = nullptr;
   std::mutex mutex;
   guint64 buffers = 0;
   guint64 speech = 0;
   guint64 breaks = 0;       // discontinuities after the first buffer
-  guint64 wrong_times = 0;  // not where the buffer before ended, without a discontinuity
+  guint64 wrong_times = 0;  // buffers that do not start at the end of the one before and have no DISCONT flag
   guint64 lost_samples = 0;
   GstClockTime first = 0;
   GstClockTime end = 0;
@@ -71,7 +71,7 @@ std::vector<std::string> Sentences() {
   return lines;
 }
 
-// Speaks for so long; false at an error.
+// Speaks for `seconds`; false at an error.
 bool Run(GstElement* element, GstBus* bus, GstClockTime duration) {
   const std::vector<std::string> sentences = Sentences();
   const gint64 start = g_get_monotonic_time();
@@ -150,7 +150,7 @@ int main(int argc, char** argv) {
   std::printf("breaks, underruns     %" G_GUINT64_FORMAT ", %" G_GUINT64_FORMAT "\n", record.breaks, underruns);
   std::printf("left late by          %.2f ms median, %.2f p99, %.2f p99.9, %.2f worst\n", at(0.5), at(0.99), at(0.999),
               at(1));
-  // A frame counts as spoken a moment before it passes.
+  // The count of spoken frames rises shortly before the frame passes.
   const bool complete = frames == record.speech || frames == record.speech + 1;
   return record.lost_samples == 0 && record.wrong_times == 0 && complete ? 0 : 1;
 }

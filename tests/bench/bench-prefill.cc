@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-// What a long text makes others wait while its prompt goes through the model: interrupts, flushes and state changes of
-// its own element, the first speech after them, and a live element beside it on the same engine.
+// Delays while the prompt of a long text goes through the model: of interrupts, flushes and state changes of its own
+// element, of the first speech after them, and of a live element beside it on the same engine.
 //
 //   bench-prefill [ROUNDS]      (default 40; the bundled voice on the CPU)
 //
@@ -121,7 +121,7 @@ class Element {
   }
 
  private:
-  // Speech alone counts.
+  // Counts speech only.
   static GstPadProbeReturn Count(GstPad*, GstPadProbeInfo* info, gpointer user) {
     if (!GST_BUFFER_FLAG_IS_SET(GST_PAD_PROBE_INFO_BUFFER(info), GST_BUFFER_FLAG_GAP)) {
       ++static_cast<Element*>(user)->buffers_;
@@ -164,7 +164,7 @@ bool BenchStops(const std::string& name, const std::string& text, int rounds) {
   return figures.met;
 }
 
-// A live element speaks on and on while another is given long texts.
+// A live element speaks all the time while another one gets long texts.
 bool BenchLiveBeside(const std::string& name, const std::string& text, int rounds) {
   Element live("qttssrc name=speech device=cpu is-live=true ! fakesink");
   live.Set(GST_STATE_PLAYING);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-// What a cloned voice costs at the engine: making one of a recording of ten seconds, loading a saved one, and the time
+// Costs of a cloned voice at the engine: making one from a recording of ten seconds, loading a saved one, and the time
 // to the first sound with it, beside that of a preset voice of another model folder.
 #include <algorithm>
 #include <charconv>
@@ -30,7 +30,7 @@ constexpr std::string_view kUsage =
     "  --rounds N          voices made, and texts spoken with each (default 5)\n";
 
 constexpr int kLoads = 200;
-// What might be said in ten seconds.
+// Text of about ten seconds.
 constexpr const char* kReferenceText =
     "The ferry leaves at half past seven in the morning, and if the weather is good it comes back the same evening "
     "with whatever the fishermen have caught.";
@@ -56,7 +56,7 @@ T Take(qtts::Result<T> result) {
   return *std::move(result);
 }
 
-// Milliseconds by the clock, and of all processors together, which other work on the machine changes less.
+// Milliseconds of wall time, and of CPU time, which other work on the machine changes less.
 struct Duration {
   double wall = 0;
   double processor = 0;
@@ -113,7 +113,7 @@ std::shared_ptr<qtts::Engine> Load(const std::string& folder, const Options& opt
   return Take(qtts::Engine::Load(engine));
 }
 
-// From the request to its first frame. The utterance is over when this returns.
+// Time from the request to its first frame. Returns after the end of the utterance.
 Duration FirstFrame(qtts::Engine* engine, qtts::Request request, int number) {
   request.text = "This is the text of number " + std::to_string(number) + ", a sentence of a dozen words.";
   request.settings = engine->info().defaults;
@@ -129,7 +129,7 @@ Duration FirstFrame(qtts::Engine* engine, qtts::Request request, int number) {
   return time;
 }
 
-// First the first use, in which everything is computed, then more with other texts.
+// First use, with empty caches, then others with other texts.
 Duration Speak(const std::string& what, qtts::Engine* engine, const qtts::Request& request, const Options& options) {
   Print(what + ", first use", {FirstFrame(engine, request, 0)});
   std::vector<Duration> times;
@@ -182,7 +182,7 @@ int main(int argc, char** argv) {
   qtts::ClonedVoice icl;
   const auto make_vector = [&] { x_vector = Take(engine->CloneVoice(recording)); };
   const auto make = [&] { icl = Take(engine->CloneVoice(recording, {.reference_text = kReferenceText})); };
-  // On a GPU, each net goes to the device when it is first used.
+  // On a GPU, the first use of each network uploads it.
   Print("recording -> voice, x-vector, first use", {Time(make_vector)});
   Print("recording -> voice, in-context, first use", {Time(make)});
   std::vector<Duration> making_vector;

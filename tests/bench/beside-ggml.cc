@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-// Products of quantised matrices and one row, ours and ggml's, in turn: the shapes of the released code predictor, all
-// of a pass, more bytes than the caches hold. Built by tests/bench/beside-ggml, which has the source of ggml.
+// Products of quantised matrices and one row, ours and ggml's in turn: all products of a pass of the released code
+// predictor, whose weights exceed the caches. Built by tests/bench/beside-ggml, which fetches ggml's sources.
 #include <ggml-cpu.h>
 #include <ggml.h>
 

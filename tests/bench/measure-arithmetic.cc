@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-// What the arithmetics of the CPU cost in exactness, beside F32 on the same inputs: an utterance is spoken in F32, then
-// its prompt and its codes are given to each of the others. Groups of layers are also quantised alone, weights only, to
-// see which matter.
+// Errors of the CPU's arithmetics against F32 on the same inputs: an utterance is spoken in F32, then each of the
+// others gets its prompt and its codes. Groups of layers are also quantised alone, weights only, to see which ones
+// matter.
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -47,14 +47,14 @@ T Take(Result<T> result) {
   return *std::move(result);
 }
 
-// What one run over the prompt and the codes gave.
+// Results of one run over the prompt and the codes.
 struct Outputs {
   std::vector<float> hidden;            // of the talker, frame by frame
-  std::vector<float> talker_logits;     // the same
+  std::vector<float> talker_logits;     // of the talker, frame by frame
   std::vector<float> predictor_logits;  // of all groups of a frame, frame by frame
   std::vector<float> pcm;
-  std::vector<int32_t> choices;  // the code that the same random numbers would have drawn, of each group
-  std::vector<int32_t> best;     // the likeliest code of each group
+  std::vector<int32_t> choices;  // of each group, the code drawn with the same random numbers
+  std::vector<int32_t> best;     // most probable code of each group
 };
 
 double Snr(const std::vector<float>& exact, const std::vector<float>& other) {
@@ -160,7 +160,7 @@ class Model {
   CodecDecoder codec_;
 };
 
-// Weights rounded to what a code and its scale give, in F32: the error of the weights alone.
+// Quantised weights as F32: the error of the weights alone.
 class Rounded {
  public:
   explicit Rounded(CodeBits bits) : bits_(bits) {}
@@ -176,7 +176,7 @@ class Rounded {
     QuantizeWeights(w, view, 0, view.panels(), codes.data(), scales.data());
     view.codes = codes.data();
     view.scales = scales.data();
-    // Column by column: the product with an input of which only that column is not zero.
+    // Column by column: the product with an input that is zero except in that column.
     auto values = std::make_unique<std::vector<float>>(static_cast<size_t>(w.rows * w.cols));
     const int64_t group = GroupColumns(bits_);
     const auto padded = static_cast<size_t>(view.groups() * group);

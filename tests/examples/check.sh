@@ -9,7 +9,7 @@ for tool in ffmpeg ffprobe pocketsphinx_continuous; do
   command -v "$tool" >/dev/null || { echo "skipped: no $tool here"; exit 77; }
 done
 work=$(mktemp -d)
-# What a test started in the background ends with it.
+# Background jobs of a test end with it.
 clean_up() {
   local pids
   mapfile -t pids < <(jobs -p)
@@ -18,8 +18,8 @@ clean_up() {
 }
 trap clean_up EXIT
 
-# The bundled voice says this so that pocketsphinx gets these words of it, with any seed: programs choose one of their
-# own, and of 850 31 had it hear "they don't", "the ten" or the like for what comes later.
+# pocketsphinx recognises these words of the bundled voice with any seed. (Programs choose a random seed; with 31 of 850
+# seeds the later words were recognised as "they don't", "the ten" or similar.)
 # shellcheck disable=SC2034
 sentence="Please leave your message after the tone."
 words="leave your message"
@@ -59,7 +59,7 @@ loudness() {
     sed -n 's/.*mean_volume: \(-\{0,1\}[0-9.]*\) dB/\1/p'
 }
 
-# residue A B: how many dB the difference of two sounds lies below A, up to 1 kHz.
+# residue A B: level of the difference of two sounds below A in dB, up to 1 kHz.
 residue() {
   ffmpeg -nostdin -v error -y -i "$1" -i "$2" -filter_complex \
     "[0]aresample=48000,aformat=channel_layouts=mono[a];[1]aresample=48000,aformat=channel_layouts=mono[b];[a][b]amerge,pan=mono|c0=c0-c1" \
@@ -67,13 +67,13 @@ residue() {
   awk -v a="$(loudness "$1" lowpass=1000)" -v d="$(loudness "$work/residue.wav" lowpass=1000)" 'BEGIN { print a - d }'
 }
 
-# samples FILE: a digest of what it decodes to.
+# samples FILE: a digest of the decoded samples.
 samples() { ffmpeg -nostdin -v error -i "$1" -f s16le - | md5sum; }
 
 # above WHAT VALUE LIMIT
 above() { awk -v v="$2" -v l="$3" 'BEGIN { exit !(v > l) }' || fail "$1 is $2, not above $3"; }
 
-# wait_for WHAT COMMAND...: until the command succeeds. A minute at most, which is for broken code alone.
+# wait_for WHAT COMMAND...: until the command succeeds. Only broken code needs the limit of a minute.
 wait_for() {
   local i
   for ((i = 0; i < 600; i++)); do
@@ -86,23 +86,23 @@ wait_for() {
 # grown FOLDER NAME SIZE: whether a file of this name is larger than that, such as 20k.
 grown() { [ -n "$(find "$1" -name "$2" -size "+$3")" ]; }
 
-# Where the machine is busy, programs begin late and fall behind; so no test goes by the time that has passed. What is
-# recorded while it is played is written as raw samples, whose number tells how far the recording is. `raw` is their
+# On a busy machine programs start late and fall behind, so no test uses elapsed time. Recordings of playback are raw
+# samples, whose number is the position of the recording. `raw` is their
 # format for ffmpeg, `raw_output` makes it write each packet at once, `raw_parec` is for parec.
 # shellcheck disable=SC2034
 raw=(-f s16le -ar 16000 -ac 1) raw_output=(-f s16le -ar 16000 -ac 1 -flush_packets 1)
 # shellcheck disable=SC2034
 raw_parec=(--format=s16le --rate=16000 --channels=1)
 
-# position RECORDING: how much of it there is by now, in ms.
+# position RECORDING: its length so far, in ms.
 position() { echo $(($(stat -c %s "$1" 2>/dev/null || echo 0) / 32)); }
 
 # record_until RECORDING POSITION: waits for it.
 record_until() { wait_for "$2 ms of $1" reached "$1" "$2"; }
 reached() { [ "$(position "$1")" -ge "$2" ]; }
 
-# sound_in RECORDING: five numbers in ms: where what is heard in it begins and ends, how much of that is not silence, where
-# the longest silence in between begins and ends. Silence is blocks of 20 ms below -50 dB.
+# sound_in RECORDING: five numbers in ms: begin and end of the sound, its length without silence, begin and end of the
+# longest silence in it. Silence is blocks of 20 ms below -50 dB.
 sound_in() {
   od -An -v -td2 -w640 "$1" | awk '
     { power = 0; for (i = 1; i <= NF; i++) power += $i * $i }
@@ -114,24 +114,24 @@ sound_in() {
     END { print first * 20, last * 20, loud * 20, from * 20, to * 20 }'
 }
 
-# sounds RECORDING MS: whether so much is heard in it.
+# sounds RECORDING MS: whether it has that much sound.
 sounds() {
   local loud
   read -r _ _ loud _ < <(sound_in "$1")
   [ "$loud" -ge "$2" ]
 }
 
-# fell_silent RECORDING MS: whether so much is silent at its end, after something was heard.
+# fell_silent RECORDING MS: whether it ends with that much silence after some sound.
 fell_silent() {
   local last loud
   read -r _ last loud _ < <(sound_in "$1")
   [ "$loud" -gt 0 ] && [ "$(position "$1")" -ge $((last + $2)) ]
 }
 
-# recording FILE RECORDING: as if it had been recorded.
+# recording FILE RECORDING: converts a file to the format of recordings.
 recording() { ffmpeg -nostdin -v error -y -i "$1" "${raw[@]}" "$2"; }
 
-# excerpt RECORDING FROM TO FILE: what lies between two positions, as a file that tells its format.
+# excerpt RECORDING FROM TO FILE: the part between two positions, as a file with a header.
 excerpt() { ffmpeg -nostdin -v error -y "${raw[@]}" -ss "$2ms" -t "$(($3 - $2))ms" -i "$1" "$4"; }
 
 # stop PID [STATUS]: ends a recorder as Ctrl-C does; fails if it ends with another status than this or 0.
@@ -142,11 +142,10 @@ stop() {
   [ "$status" = 0 ] || [ "$status" = "${2:-0}" ] || fail "a recorder ended with status $status"
 }
 
-# without_waiting: standard input, less what a script says when that of another test is just setting up.
+# without_waiting: standard input without the message that another script is setting up.
 without_waiting() { sed '/^waiting for another script, which is setting up \.\.\.$/d'; }
 
-# refused KIND PATTERN COMMAND...: fails unless the command ends in this way (usage, a wrong command line: 2;
-# error, anything but 0) and says something like this.
+# refused KIND PATTERN COMMAND...: fails unless the command's status is 2 (usage) or not 0 (error), and its output matches.
 refused() {
   local status=0 said expected=$1 pattern=$2
   shift 2
@@ -160,8 +159,7 @@ refused() {
 
 answers() { pactl info >/dev/null 2>&1; }
 
-# sound_server: starts one for this test alone. "ear.monitor" is what is played; the microphone hears what is played to
-# "room".
+# sound_server: starts one for this test. "ear.monitor" records the output; the microphone records what is played to "room".
 sound_server() {
   command -v pulseaudio parec >/dev/null || { echo "skipped: no pulseaudio here"; exit 77; }
   export HOME=$work XDG_RUNTIME_DIR=$work PULSE_SERVER=unix:$work/socket

@@ -10,6 +10,7 @@
 #include <set>
 #include <thread>
 
+#include "backend/device_module.h"
 #include "cuda_backend.h"
 #include "fake_cuda/fake_cuda.h"
 #include "gpu/gpu_test.h"
@@ -17,7 +18,7 @@
 #include "scheduler/scheduler.h"
 #include "speech_decoder.h"
 
-// The host's part of the GPU backend, without a GPU: what it asks of CUDA, and what becomes of every refusal.
+// The host code of the GPU backend, without a GPU: its CUDA calls, and its behaviour if any of them fails.
 namespace qtts {
 namespace {
 
@@ -34,10 +35,10 @@ using testing::RandomPrompt;
 
 constexpr int kSlots = 2;
 
-CudaOptions Options(int device = -1) {
+CudaOptions Options(int device = -1, int slots = kSlots) {
   CudaOptions options;
   options.device = device;
-  options.max_slots = kSlots;
+  options.max_slots = slots;
   return options;
 }
 
@@ -46,7 +47,7 @@ int64_t Count(const std::vector<std::string>& calls, const std::string& name) {
                        [&](const std::string& call) { return call.find(name) != std::string::npos; });
 }
 
-// The calls that `work` makes.
+// The CUDA calls of `work`.
 template <typename Work>
 std::vector<std::string> CallsOf(const Work& work) {
   const size_t before = fake_cuda::calls().size();
@@ -63,7 +64,7 @@ Status Step(Backend* backend, const std::vector<FrameStep>& steps) {
   return Status::Ok();
 }
 
-// All of a slot's prompt; the number of its pieces.
+// Runs the whole prompt of a slot; returns the number of its pieces.
 Result<int> PrefillAll(Backend* backend, SlotId slot) {
   for (int pieces = 1;; ++pieces) {
     QTTS_ASSIGN_OR_RETURN(const PrefillProgress progress, backend->Prefill(slot));
@@ -80,9 +81,24 @@ Prompt NewPrompt(const ModelConfig& config, int rows, std::mt19937* random, int 
   return prompt;
 }
 
-// All that a backend does: two voices together, each twice, with all that is kept of the first time; then a prompt and
-// a reference too long for one piece, beside frames of another, and once given up in the middle; then more voices than
-// are kept; and, with an encoder, what a recording's voice takes.
+// All of a backend's slots at once, of which half begin while the others speak.
+Status SpeakTogether(Backend* backend, const Prompt& prompt) {
+  std::vector<FrameStep> steps;
+  for (int round = 0; round < 4; ++round) {
+    for (int i = 0; round < 2 && i < backend->max_slots() / 2; ++i) {
+      QTTS_ASSIGN_OR_RETURN(const SlotId slot, backend->Open(prompt, GenerationSettings(), 1));
+      steps.push_back({slot, kNoText});
+    }
+    QTTS_RETURN_IF_ERROR(Step(backend, steps));
+    for (FrameStep& step : steps) step.text_id = 0;
+  }
+  for (const FrameStep& step : steps) backend->Close(step.slot);
+  return Status::Ok();
+}
+
+// Everything that a backend does: two voices together, each twice, so that the second time uses the caches; then a
+// prompt and a reference too long for one piece, beside frames of another slot, and once closed in the middle; then
+// more voices than the caches hold; and, with an encoder, the voice of a recording.
 Status UseEverything(const ModelConfig& config, Backend* backend, VoiceEncoder* encoder) {
   std::mt19937 random(1);
   const std::vector<Prompt> voices = {NewPrompt(config, 20, &random), NewPrompt(config, 90, &random, 5)};
@@ -113,6 +129,7 @@ Status UseEverything(const ModelConfig& config, Backend* backend, VoiceEncoder* 
     backend->Close(slot);
   }
   backend->Close(beside);
+  if (backend->max_slots() > kDefaultVoices) QTTS_RETURN_IF_ERROR(SpeakTogether(backend, voices[0]));
   for (int i = 0; i < 10; ++i) {
     QTTS_ASSIGN_OR_RETURN(const SlotId slot, backend->Open(NewPrompt(config, 8, &random), GenerationSettings(), 1));
     QTTS_RETURN_IF_ERROR(Step(backend, {{slot, kNoText}}));
@@ -124,7 +141,7 @@ Status UseEverything(const ModelConfig& config, Backend* backend, VoiceEncoder* 
   return encoder->Codes(recording).status();
 }
 
-// The speech tokenizer's decoder alone, over more frames than go to the device at once.
+// The speech tokenizer's decoder alone, over more frames than one upload holds.
 Status DecodeAlone(const Checkpoint& checkpoint) {
   QTTS_ASSIGN_OR_RETURN(const auto decoder, cuda::CreateSpeechDecoder(checkpoint, cuda::Precision::kBF16, -1));
   constexpr size_t kFrames = 70;
@@ -136,14 +153,14 @@ Status DecodeAlone(const Checkpoint& checkpoint) {
 
 struct Life {
   Status status;
-  size_t calls = 0;  // without those at its end, which tell nobody
+  size_t calls = 0;  // without calls at the end whose errors are not reported
 };
 
-// Makes a backend, uses it beside a decoder and lets it go, on a thread of its own, as an engine does.
-Life Live(const std::shared_ptr<const Checkpoint>& checkpoint) {
+// Creates a backend, uses it beside a decoder and destroys it, on a thread of its own, as an engine does.
+Life Live(const std::shared_ptr<const Checkpoint>& checkpoint, int slots = kSlots) {
   Life life;
   std::thread([&] {
-    auto backend = CudaBackend::Create(checkpoint, Options());
+    auto backend = CudaBackend::Create(checkpoint, Options(-1, slots));
     life.status = backend.status();
     std::unique_ptr<VoiceEncoder> encoder;
     if (backend.ok()) {
@@ -166,8 +183,8 @@ class CudaHostTest : public ::testing::Test {
   CudaHostTest() { fake_cuda::Reset(); }
   ~CudaHostTest() override { ExpectCleanEnd(); }
 
-  std::unique_ptr<CudaBackend> NewBackend() {
-    auto backend = CudaBackend::Create(model_.checkpoint(), Options());
+  std::unique_ptr<CudaBackend> NewBackend(int slots = kSlots) {
+    auto backend = CudaBackend::Create(model_.checkpoint(), Options(-1, slots));
     EXPECT_TRUE(backend.ok()) << backend.status().message();
     return backend.ok() ? std::move(*backend) : nullptr;
   }
@@ -241,7 +258,7 @@ TEST_F(CudaHostTest, TheFirstDeviceThatCanHoldTheModelIsTaken) {
   EXPECT_THAT(NewBackend()->name(), HasSubstr("Right GPU"));
 }
 
-// Backends are made on one thread and used on another, whose current device is the first.
+// Backends are created on one thread and used on another one, whose current device is the first.
 TEST_F(CudaHostTest, AllWorkGoesToTheDeviceThatWasAskedFor) {
   fake_cuda::Reset({{}, {}});
   const auto backend = CudaBackend::Create(model_.checkpoint(), Options(1));
@@ -255,7 +272,7 @@ TEST_F(CudaHostTest, AllWorkGoesToTheDeviceThatWasAskedFor) {
   EXPECT_TRUE(status.ok()) << status.message();
 }
 
-// --- what is asked of CUDA
+// --- CUDA calls
 
 TEST_F(CudaHostTest, ALaterFrameAllocatesAndRecordsNothing) {
   const auto backend = NewBackend();
@@ -335,7 +352,7 @@ TEST_F(CudaHostTest, UtterancesThatFollowOneAnotherTakeNoMoreMemory) {
 
 // --- prompts in pieces
 
-// What is asked of the device for a prompt of ordinary length is asked in one go, as nobody should wait for it.
+// A prompt of ordinary length is enqueued in one piece, for the least latency.
 TEST_F(CudaHostTest, AnOrdinaryPromptIsOnePiece) {
   const auto backend = NewBackend();
   for (const int rows : {2, 65, 256}) {
@@ -348,8 +365,8 @@ TEST_F(CudaHostTest, AnOrdinaryPromptIsOnePiece) {
   }
 }
 
-// Of a long one, each call asks for what takes about as long as a frame: 64 rows of the talker beside 16 frames of the
-// codec. Few are under way at once, since each waits for a place to be uploaded from.
+// For a long prompt, each call enqueues about the work of a frame: 64 rows of the talker beside 16 frames of the codec.
+// Few are in flight at once, since each one needs a free upload buffer.
 TEST_F(CudaHostTest, ALongPromptIsManyPieces) {
   const auto backend = NewBackend();
   Prompt prompt = NewPrompt(config(), 1000, &random_, 200);
@@ -372,16 +389,16 @@ TEST_F(CudaHostTest, ALongPromptIsManyPieces) {
     launches += static_cast<int>(Count(calls, "cudaGraphLaunch"));
     frames += static_cast<int>(Count(calls, "Dequantize"));
   }
-  EXPECT_EQ(launches, 2 + 15);  // of 100 rows and of 900
+  EXPECT_EQ(launches, 2 + 15);  // for 100 rows and for 900
   EXPECT_EQ(frames, 200);
   EXPECT_EQ(pieces, 17);
   EXPECT_TRUE(Step(backend.get(), {{slot, kNoText}}).ok());
-  // The next one of the voice finds the first 100 rows and the codec's state.
+  // The next prompt of the voice restores the first 100 rows and the codec's state.
   const SlotId next = Open(backend.get(), prompt);
   EXPECT_EQ(*PrefillAll(backend.get(), next), 15);
 }
 
-// However it is cut, the device is asked for the same kernels in the same order.
+// Any cutting enqueues the same kernels in the same order.
 TEST_F(CudaHostTest, PiecesAreTheWholePrompt) {
   const Prompt prompt = NewPrompt(config(), 700, &random_, 150);
   const auto kernels = [&](bool pieces) {
@@ -413,7 +430,7 @@ TEST_F(CudaHostTest, ClosedInMidPrompt) {
   EXPECT_TRUE(Step(backend.get(), {{speaking, 0}, {slot, kNoText}}).ok());
 }
 
-// Memory that runs out in mid-prompt ends that utterance alone, and its slot is free again.
+// If memory runs out within a prompt, only that utterance ends, and its slot is free again.
 TEST_F(CudaHostTest, AFaultInMidPromptEndsOneUtterance) {
   const auto backend = NewBackend();
   const SlotId speaking = Open(backend.get(), NewPrompt(config(), 20, &random_));
@@ -441,7 +458,7 @@ TEST_F(CudaHostTest, UtterancesBeyondItsSlotsWaitTheirTurn) {
   for (const int utterances : {65, 200}) {
     SCOPED_TRACE(utterances);
     CudaOptions options = Options();
-    options.max_slots = kDefaultSlots;
+    options.max_slots = kDefaultVoices;
     auto backend = CudaBackend::Create(model_.checkpoint(), options);
     ASSERT_TRUE(backend.ok()) << backend.status().message();
     const auto scheduler = Scheduler::Create(*std::move(backend));
@@ -450,8 +467,7 @@ TEST_F(CudaHostTest, UtterancesBeyondItsSlotsWaitTheirTurn) {
     for (int i = 0; i < utterances; ++i) {
       Request request;
       request.text = "Hello.";
-      streams.push_back(std::make_shared<StreamState>(prompts, *tokenizer, request, 2, std::function<void()>(),
-                                                      [&scheduler] { (*scheduler)->Wake(); }));
+      streams.push_back(std::make_shared<StreamState>(prompts, *tokenizer, request, 2, std::function<void()>()));
       const Status status = streams.back()->Begin();
       ASSERT_TRUE(status.ok()) << status.message();
       (*scheduler)->Add(streams.back());
@@ -464,9 +480,94 @@ TEST_F(CudaHostTest, UtterancesBeyondItsSlotsWaitTheirTurn) {
   }
 }
 
-// --- what becomes of failures
+// --- many voices
 
-// An utterance that finds no memory fails alone: the one beside it speaks on, and a later one begins.
+TEST_F(CudaHostTest, AFrameOfManyIsOneLaunchAndAllocatesNothing) {
+  constexpr int kMany = 300;
+  const auto backend = NewBackend(kMany);
+  ASSERT_EQ(backend->max_slots(), kMany);
+  std::vector<FrameStep> steps;
+  for (int i = 0; i < kMany; ++i) {
+    steps.push_back({OpenAndPrefill(backend.get(), NewPrompt(config(), 20, &random_)), kNoText});
+  }
+  EXPECT_EQ(backend->Open(NewPrompt(config(), 20, &random_), GenerationSettings(), 1).status().code(),
+            StatusCode::kResourceExhausted);
+  const std::vector<std::string> first = CallsOf([&] { ASSERT_TRUE(Step(backend.get(), steps).ok()); });
+  EXPECT_EQ(Count(first, "cudaGraphLaunch"), 2);
+  for (FrameStep& step : steps) step.text_id = 0;
+  for (const size_t rows : {size_t{300}, size_t{65}, size_t{1}, size_t{290}}) {
+    const std::vector<FrameStep> some(steps.begin(), steps.begin() + static_cast<std::ptrdiff_t>(rows));
+    const std::vector<std::string> calls = CallsOf([&] {
+      ASSERT_TRUE(backend->Submit(some).ok());
+      const auto results = backend->Collect();
+      ASSERT_TRUE(results.ok()) << results.status().message();
+      ASSERT_EQ(results->size(), rows);
+      for (size_t i = 0; i < rows; ++i) {
+        EXPECT_EQ((*results)[i].slot, some[i].slot);
+        EXPECT_EQ((*results)[i].pcm.size(), static_cast<size_t>(config().codec.samples_per_frame));
+      }
+    });
+    EXPECT_EQ(Count(calls, "cudaGraphLaunch"), 2) << rows;
+    const std::set<std::string> names(calls.begin(), calls.end());
+    EXPECT_THAT(names, ::testing::IsSubsetOf({"cudaSetDevice", "cudaGraphLaunch", "cudaEventRecord", "cudaEventQuery",
+                                              "cudaStreamWaitEvent"}));
+  }
+  const size_t alive = fake_cuda::alive();
+  for (const FrameStep& step : steps) backend->Close(step.slot);
+  ASSERT_TRUE(SpeakTogether(backend.get(), NewPrompt(config(), 20, &random_)).ok());
+  EXPECT_EQ(fake_cuda::alive(), alive) << "memory stays flat";
+}
+
+// Steps of long contexts take many launches: more are under way than the rings have entries.
+TEST_F(CudaHostTest, AStepOfManyLaunchesGoesAroundTheRings) {
+  constexpr int kMany = 80;
+  const auto backend = NewBackend(kMany);
+  const Prompt long_prompt = NewPrompt(config(), 17000, &random_);
+  const Prompt short_prompt = NewPrompt(config(), 20, &random_);
+  std::vector<FrameStep> steps;
+  for (int i = 0; i < kMany; ++i) {
+    steps.push_back({OpenAndPrefill(backend.get(), i % 8 == 0 ? short_prompt : long_prompt), kNoText});
+  }
+  ASSERT_TRUE(Step(backend.get(), steps).ok());
+  for (FrameStep& step : steps) step.text_id = 0;
+  for (int round = 0; round < 3; ++round) {
+    const std::vector<std::string> calls = CallsOf([&] {
+      for (int i = 0; i < 2; ++i) ASSERT_TRUE(backend->Submit(steps).ok());
+    });
+    EXPECT_GT(Count(calls, "cudaGraphLaunch"), 2 * cuda::kManyRowsRing) << "each frame is one of codes, one of sound";
+    backend->Close(steps[1].slot);
+    for (int i = 0; i < 2; ++i) {
+      const auto results = backend->Collect();
+      ASSERT_TRUE(results.ok()) << results.status().message();
+      ASSERT_EQ(results->size(), steps.size());
+      for (size_t n = 0; n < steps.size(); ++n) {
+        EXPECT_EQ((*results)[n].slot, steps[n].slot);
+        EXPECT_EQ((*results)[n].end, n == 1 ? EndReason::kError : EndReason::kNone);
+        EXPECT_EQ((*results)[n].codes.empty(), n == 1) << n;
+      }
+    }
+    steps.erase(steps.begin() + 1);
+  }
+}
+
+TEST_F(CudaHostTest, MoreVoicesThanFitAreRefusedWithTheNumberThatFits) {
+  fake_cuda::Reset({{.name = "Half GPU", .memory = size_t{2} << 30}});
+  const auto capacity = cuda::CapacityOf(*model_.checkpoint(), cuda::Precision::kBF16, -1, kMostVoices);
+  ASSERT_TRUE(capacity.ok()) << capacity.status().message();
+  EXPECT_EQ(capacity->device, "Half GPU");
+  EXPECT_GT(capacity->voices, kDefaultVoices);
+  EXPECT_LT(capacity->voices, kMostVoices);
+  const auto refused = CudaBackend::Create(model_.checkpoint(), Options(-1, kMostVoices));
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.status().code(), StatusCode::kResourceExhausted);
+  EXPECT_THAT(refused.status().message(), AllOf(HasSubstr("voices=4096 need about"), HasSubstr("choose voices=")));
+  const auto fits = CudaBackend::Create(model_.checkpoint(), Options(-1, 100));
+  EXPECT_TRUE(fits.ok()) << fits.status().message();
+}
+
+// --- failures
+
+// If there is no memory for an utterance, it alone fails: the one beside it goes on, and a later one can begin.
 TEST_F(CudaHostTest, MemoryRunsOutInMidSpeech) {
   const auto backend = NewBackend();
   const SlotId speaking = Open(backend.get(), NewPrompt(config(), 20, &random_));
@@ -483,7 +584,7 @@ TEST_F(CudaHostTest, MemoryRunsOutInMidSpeech) {
   EXPECT_TRUE(Step(backend.get(), {{speaking, 0}, {later, kNoText}}).ok());
 }
 
-// A buffer that found no memory for one of its two halves asks for both again.
+// If one half of a buffer finds no memory, the next attempt allocates both again.
 TEST_F(CudaHostTest, AnUploadThatFoundNoMemoryFindsItTheNextTime) {
   constexpr size_t kBytes = 100000;
   for (size_t call = 1; call <= 3; ++call) {
@@ -504,7 +605,7 @@ TEST_F(CudaHostTest, AnUploadThatFoundNoMemoryFindsItTheNextTime) {
   }
 }
 
-// An error that is neither a lost device nor a lack of memory says what failed, and what to do.
+// Errors other than a lost device and a lack of memory say what failed and what to do.
 TEST_F(CudaHostTest, AnyOtherErrorSaysWhatToDo) {
   fake_cuda::FailCall(1, cudaErrorInvalidValue, /*for_ever=*/true);
   EXPECT_THAT(Refusal(), HasSubstr("device=cpu"));
@@ -515,10 +616,13 @@ TEST_F(CudaHostTest, AnyOtherErrorSaysWhatToDo) {
   EXPECT_THAT(status.message(), AllOf(HasSubstr("making speech failed"), HasSubstr("device=cpu")));
 }
 
-enum class Model { kGraphPath, kPersistentKernel, kClonesVoices };
+enum class Model { kGraphPath, kPersistentKernel, kClonesVoices, kManyVoices };
+
+int SlotsOf(Model model) { return model == Model::kManyVoices ? 80 : kSlots; }
 
 golden::RandomCheckpointSpec SpecOf(Model model) {
   switch (model) {
+    case Model::kManyVoices:
     case Model::kGraphPath:
       return MidSize(false);
     case Model::kPersistentKernel:
@@ -533,10 +637,10 @@ class CudaFaultTest : public ::testing::TestWithParam<Model> {
  protected:
   CudaFaultTest() {
     fake_cuda::Reset();
-    const Life life = Live(model_.checkpoint());
+    const Life life = Live(model_.checkpoint(), SlotsOf(GetParam()));
     EXPECT_TRUE(life.status.ok()) << life.status.message();
     EXPECT_EQ(Count(fake_cuda::calls(), "FrameKernel") > 0, GetParam() == Model::kPersistentKernel);
-    // All calls would take too long: some of each name, at random.
+    // Failing every call would take too long, so this picks some of each name at random.
     std::map<std::string, std::vector<size_t>> by_name;
     for (size_t i = 0; i < life.calls; ++i) by_name[fake_cuda::calls()[i]].push_back(i + 1);
     std::vector<size_t> some;
@@ -553,7 +657,7 @@ TEST_P(CudaFaultTest, ALostDeviceIsOneErrorAndEverythingIsFreed) {
   for (const size_t n : calls_) {
     fake_cuda::Reset();
     fake_cuda::FailCall(n, cudaErrorIllegalAddress, /*for_ever=*/true);
-    const Status status = Live(model_.checkpoint()).status;
+    const Status status = Live(model_.checkpoint(), SlotsOf(GetParam())).status;
     SCOPED_TRACE("call " + std::to_string(n) + ", " + fake_cuda::calls()[n - 1]);
     ASSERT_TRUE(fake_cuda::failed());
     EXPECT_EQ(status.code(), StatusCode::kDeviceUnavailable) << status.message();
@@ -566,23 +670,25 @@ TEST_P(CudaFaultTest, WhatIsOutOfMemoryOnceWorksTheNextTime) {
   for (const size_t n : calls_) {
     fake_cuda::Reset();
     fake_cuda::FailCall(n, cudaErrorMemoryAllocation, /*for_ever=*/false);
-    const Status status = Live(model_.checkpoint()).status;
+    const Status status = Live(model_.checkpoint(), SlotsOf(GetParam())).status;
     SCOPED_TRACE("call " + std::to_string(n) + ", " + fake_cuda::calls()[n - 1]);
     ASSERT_TRUE(fake_cuda::failed());
     EXPECT_TRUE(status.ok() || status.code() == StatusCode::kResourceExhausted) << status.message();
-    const Status next = Live(model_.checkpoint()).status;
+    const Status next = Live(model_.checkpoint(), SlotsOf(GetParam())).status;
     EXPECT_TRUE(next.ok()) << next.message();
     ExpectCleanEnd();
   }
 }
 
 std::string NameOf(const ::testing::TestParamInfo<Model>& model) {
-  constexpr std::array kNames = {"GraphPath", "PersistentKernel", "ClonesVoices"};
+  constexpr std::array kNames = {"GraphPath", "PersistentKernel", "ClonesVoices", "ManyVoices"};
   return kNames.at(static_cast<size_t>(model.param));
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, CudaFaultTest,
-                         ::testing::Values(Model::kGraphPath, Model::kPersistentKernel, Model::kClonesVoices), NameOf);
+                         ::testing::Values(Model::kGraphPath, Model::kPersistentKernel, Model::kClonesVoices,
+                                           Model::kManyVoices),
+                         NameOf);
 
 }  // namespace
 }  // namespace qtts

@@ -13,7 +13,7 @@
 #include "gemm/gemm.h"
 #include "runtime/device_table.h"
 
-// The tables of measured numbers, and that they decide nothing but time.
+// The tables of measured numbers. They may change times, never results.
 namespace qtts {
 namespace {
 
@@ -49,7 +49,7 @@ class DeviceNumbersTest : public ::testing::Test {
   }
 };
 
-// A product of the language model with many rows, and the shape that it gets.
+// A product of the language model with many rows, and its tile shape.
 GemmShape ShapeOf(GemmKind kind, int outputs, int columns, int rows, const DeviceNumbers& numbers) {
   cuda::Matrix matrix;
   matrix.kind = kind;
@@ -59,10 +59,11 @@ GemmShape ShapeOf(GemmKind kind, int outputs, int columns, int rows, const Devic
   r.rows = rows;
   char normed = 0;
   r.normed.x = &normed;
+  r.normed.columns = columns;
   return ChooseShape(matrix, r, numbers.products);
 }
 
-// A product of the codec with two halves of everything, of `columns` columns; a frame has `rows`.
+// A product of the codec in two halves with `columns` columns; a frame has `rows` rows.
 GemmArgs CodecProduct(int rows, int columns, int outputs, int channels, int taps) {
   GemmArgs args;
   args.x.rows = rows;
@@ -108,8 +109,25 @@ TEST_F(DeviceNumbersTest, ACardThatNobodyMeasuredIsInTheLogOnce) {
   EXPECT_THAT(Lines(), ElementsAre(HasSubstr("no measurements of " + card.name)));
 }
 
+TEST_F(DeviceNumbersTest, WarpgroupsMultiplyManyRowsWhereTheyAreAskedForAndCan) {
+  DeviceNumbers numbers = kH200Numbers;
+  EXPECT_EQ(ShapeOf(GemmKind::kNormStore, 4096, 1024, 1024, numbers), GemmShape::kWide64) << "not the default";
+  numbers.products.many_rows = cuda::ManyRowsProducts::kWarpgroup;
+  EXPECT_EQ(ShapeOf(GemmKind::kNormStore, 4096, 1024, 1024, numbers), GemmShape::kWarpgroup128);
+  EXPECT_EQ(ShapeOf(GemmKind::kNormGated, 3072, 1024, 64, numbers), GemmShape::kWarpgroup64);
+  EXPECT_EQ(ShapeOf(GemmKind::kAdd, 1024, 3072, 64, numbers), GemmShape::kWarpgroup64Split);
+  EXPECT_EQ(ShapeOf(GemmKind::kAdd, 1024, 3072, 256, numbers), GemmShape::kWarpgroup128Split);
+  EXPECT_EQ(ShapeOf(GemmKind::kAdd, 2048, 6144, 1024, numbers), GemmShape::kWarpgroup128);
+  EXPECT_EQ(ShapeOf(GemmKind::kNormStore, 4096, 1024, 63, numbers), GemmShape::kWide64) << "few rows";
+  EXPECT_EQ(ShapeOf(GemmKind::kNormStore, 4096, 1056, 1024, numbers), GemmShape::kWide64) << "shares of odd sizes";
+  fake_cuda::Device ampere;
+  ampere.major = 8;
+  fake_cuda::Reset({ampere});
+  EXPECT_EQ(ShapeOf(GemmKind::kNormStore, 4096, 1024, 1024, numbers), GemmShape::kWide64) << "no such instruction";
+}
+
 TEST_F(DeviceNumbersTest, TheChoiceOfAnH200Stays) {
-  // As kernels-bench found them, in 2026.
+  // Measured with kernels-bench in 2026.
   EXPECT_EQ(ShapeOf(GemmKind::kNormStore, 4096, 1024, 1, kH200Numbers), GemmShape::kOneRow);
   EXPECT_EQ(ShapeOf(GemmKind::kNormStore, 4096, 1024, 8, kH200Numbers), GemmShape::k8Rows);
   EXPECT_EQ(ShapeOf(GemmKind::kNormStore, 4096, 1024, 16, kH200Numbers), GemmShape::kWide16);
@@ -118,7 +136,7 @@ TEST_F(DeviceNumbersTest, TheChoiceOfAnH200Stays) {
   EXPECT_EQ(ShapeOf(GemmKind::kAdd, 2048, 6144, 24, kH200Numbers), GemmShape::kCluster);
 }
 
-// The sum of a product of the codec is cut where its layer says. Were it a matter of time, a table would change bits.
+// A product of the codec splits its sum as its layer says, never by a measured number: a split changes bits.
 TEST_F(DeviceNumbersTest, NoTableCutsTheCodecsSums) {
   const GemmArgs layers[] = {CodecProduct(1, 1, 3072, 1024, 1), CodecProduct(8, 8, 1536, 768, 7),
                              CodecProduct(480, 480, 192, 192, 7)};
@@ -135,7 +153,7 @@ TEST_F(DeviceNumbersTest, NoTableCutsTheCodecsSums) {
   EXPECT_EQ(ChooseCut(layers[0], false, Traits(132)).segments, cuda::codec::kMaxSegments);
 }
 
-// The kernel that is chosen is the one with the least estimate, and the numbers do change it.
+// The kernel with the least estimated time is chosen, so other numbers choose another kernel.
 TEST_F(DeviceNumbersTest, TheCodecChoosesByTheNumbers) {
   GemmArgs args = CodecProduct(8, 8 * 16, 1536, 768, 7);
   const auto cut = ChooseCut(args, true, Traits(132));

@@ -17,8 +17,8 @@ namespace {
 
 struct Memory {
   size_t bytes = 0;
-  int device = -1;     // below 0: of the host
-  bool zeros = false;  // nothing else has been written yet
+  int device = -1;     // below 0: host memory
+  bool zeros = false;  // all bytes are still zero
 };
 
 struct Runtime {
@@ -26,9 +26,9 @@ struct Runtime {
   int driver = CUDART_VERSION;
   std::map<char*, Memory> memory;
   std::vector<size_t> used;               // [devices], bytes
-  std::map<void*, int> streams;           // and their devices
-  std::set<void*> events, graphs, execs;  // graphs recorded, and made ready
-  std::set<void*> recording;              // streams
+  std::map<void*, int> streams;           // handles and their devices
+  std::set<void*> events, graphs, execs;  // graphs: captured graphs, execs: instantiated ones
+  std::set<void*> recording;              // streams in capture
   std::vector<std::string> calls;
   size_t fail_at = 0;
   cudaError_t fail_with = cudaSuccess;
@@ -38,7 +38,7 @@ struct Runtime {
   std::vector<std::string> misuse;
 };
 
-// Never destroyed: kernels are registered before it would be made, and unregistered after.
+// Never destroyed: kernels are registered during static initialisation and unregistered at exit.
 Runtime& TheRuntime() {
   static auto* const runtime = new Runtime();
   return *runtime;
@@ -47,7 +47,7 @@ std::map<const void*, std::string>& Kernels() {
   static auto* const kernels = new std::map<const void*, std::string>();
   return *kernels;
 }
-// Memory that was freed, by its size: to be had again, which is faster than to ask the system.
+// Freed memory by its size. Reusing it is faster than allocating.
 std::multimap<size_t, char*>& FreeMemories() {
   static auto* const memories = new std::multimap<size_t, char*>();
   return *memories;
@@ -61,7 +61,7 @@ cudaError_t Return(cudaError_t error) {
 
 void Misuse(const std::string& what) { TheRuntime().misuse.push_back(what); }
 
-// Whether a call of this function goes through.
+// Records a call of this function. Returns an error if it must fail.
 cudaError_t Begin(const std::string& function) {
   Runtime& r = TheRuntime();
   r.calls.push_back(function);
@@ -76,19 +76,19 @@ cudaError_t Begin(const std::string& function) {
 #define QTTS_BEGIN(function) \
   if (const cudaError_t begun = Begin(function); begun != cudaSuccess) return begun
 
-// Calls that free cannot be made to fail, but do after a failure for ever.
+// Calls that free something cannot be chosen to fail, but they fail after a failure `for_ever`.
 cudaError_t Freed() {
   const Runtime& r = TheRuntime();
   return r.failed && r.for_ever ? Return(r.fail_with) : cudaSuccess;
 }
 
-// A handle that nothing else has.
+// A unique handle.
 template <typename Handle>
 Handle NewHandle() {
   return static_cast<Handle>(std::malloc(1));
 }
 
-// What `data` lies in; null: memory of somebody else. Notices where `bytes` go beyond its end.
+// The block that holds `data`; null: not allocated here. Records misuse if `bytes` go beyond its end.
 Memory* FindMemory(const void* data, size_t bytes, const char* function) {
   Runtime& r = TheRuntime();
   auto* const at = static_cast<char*>(const_cast<void*>(data));
@@ -181,7 +181,7 @@ cudaError_t LaunchKernel(const void* kernel, cudaStream_t stream) {
 
 const Device& CurrentDevice() { return TheRuntime().devices[static_cast<size_t>(current_device)]; }
 
-// Of what asks for a kernel's code.
+// For functions that need a kernel's code.
 cudaError_t CheckCode() { return CurrentDevice().has_code ? cudaSuccess : Return(cudaErrorNoKernelImageForDevice); }
 
 }  // namespace
@@ -221,7 +221,7 @@ size_t alive() {
 
 }  // namespace qtts::fake_cuda
 
-// The functions of the runtime, each as NVIDIA's documentation says, as far as the backend can tell.
+// Functions of the runtime, as NVIDIA documents them, as far as the backend depends on them.
 
 using namespace qtts::fake_cuda;  // NOLINT(google-build-using-namespace)
 

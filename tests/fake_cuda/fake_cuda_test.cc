@@ -7,7 +7,7 @@
 #include <array>
 #include <thread>
 
-// That the stand-in for the CUDA runtime notices what it is there for.
+// The stand-in for the CUDA runtime detects misuse.
 namespace qtts {
 namespace {
 
@@ -75,7 +75,7 @@ TEST_F(FakeCudaTest, StreamOfAnotherDevice) {
   EXPECT_EQ(cudaSetDevice(1), cudaSuccess);
   EXPECT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
   EXPECT_THAT(fake_cuda::misuse(), ElementsAre(HasSubstr("a stream of another device")));
-  // The current device is a thread's.
+  // Each thread has a current device.
   std::thread([&] { EXPECT_EQ(cudaStreamSynchronize(stream), cudaSuccess); }).join();
   EXPECT_EQ(fake_cuda::misuse().size(), 1u);
   (void)cudaStreamDestroy(stream);
@@ -95,7 +95,7 @@ TEST_F(FakeCudaTest, ACallFailsOnce) {
   EXPECT_EQ(cudaMemset(data, 0, 1), cudaErrorMemoryAllocation);
   EXPECT_TRUE(fake_cuda::failed());
   EXPECT_EQ(cudaMemset(data, 0, 1), cudaSuccess);
-  // Until somebody asks.
+  // The error stays until it is read.
   EXPECT_EQ(cudaGetLastError(), cudaErrorMemoryAllocation);
   EXPECT_EQ(cudaGetLastError(), cudaSuccess);
   EXPECT_EQ(cudaFree(data), cudaSuccess);

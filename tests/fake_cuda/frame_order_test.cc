@@ -16,7 +16,7 @@
 #include "network/operations.h"
 #include "runtime/device_memory.h"
 
-// The list of a frame's operations, and that the paths do what it says.
+// The list of a frame's operations: the paths must follow it.
 namespace qtts {
 namespace {
 
@@ -37,12 +37,12 @@ using cuda::Place;
 using testing::FullWidth;
 using testing::RandomModel;
 
-// Whether `second` has to come after `first`.
+// True if `second` depends on `first`.
 bool Depends(const OperationEntry& first, const OperationEntry& second) {
   return second.input == first.output || second.output == first.output || second.output == first.input;
 }
 
-// Every operation once, and none before what it depends on.
+// Every operation occurs once, after those that it depends on.
 template <size_t kListed, size_t kDone>
 void ExpectSameOperations(const std::array<OperationEntry, kListed>& list, const std::array<Operation, kDone>& order) {
   ASSERT_EQ(kDone, kListed);
@@ -97,7 +97,7 @@ class FrameOrderModel : public ::testing::TestWithParam<bool> {
   std::unique_ptr<LanguageModel> model_;
 };
 
-// What a kernel does, by its name.
+// The operation of a kernel, by the kernel's name.
 std::string KindOf(const std::string& kernel) {
   for (const char* const name : {"BeginKernel", "EndKernel", "AttendKernel", "TalkerKernel", "PredictorKernel"}) {
     if (kernel.find(name) != std::string::npos) return name;
@@ -139,7 +139,7 @@ TEST_P(FrameOrderModel, EpochsAreTheHandOversOfTheList) {
   for (const FrameOperation& operation : FrameOperations(network)) {
     hand_overs += cuda::persistent::HandOvers(operation.entry.operation);
   }
-  // The pass for the hidden state alone, as long as another one.
+  // The pass for the hidden state alone has as many operations as another one.
   for (const auto& some : {LayerOperations(network, 1), EndOperations(network, 1)}) {
     for (const FrameOperation& operation : some) {
       hand_overs += cuda::persistent::HandOvers(operation.entry.operation);

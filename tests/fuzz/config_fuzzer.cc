@@ -22,7 +22,7 @@ void CheckTransformer(const qtts::TransformerConfig& t) {
   Check(t.q_width() > 0 && t.sliding_window >= 0 && t.rms_norm_eps > 0 && t.rope_theta > 0);
 }
 
-// What the rest of the engine relies on.
+// Properties that the rest of the engine relies on.
 void CheckConfig(const qtts::ModelConfig& config) {
   CheckTransformer(config.talker.transformer);
   CheckTransformer(config.predictor.transformer);
@@ -85,7 +85,7 @@ struct Documents {
   std::string_view model, generation, codec;
 };
 
-// A Base model, for documents that are good for the encoders only.
+// A Base model, for documents that are valid for the encoders only.
 const qtts::ModelConfig& BaseModel() {
   static const qtts::ModelConfig model = [] {
     std::ifstream file(QTTS_SOURCE_DIR "/tests/fuzz/corpus/config/tiny-base-1b7", std::ios::binary);

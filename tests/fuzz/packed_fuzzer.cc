@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-// A file of packed weights: what parses must describe bytes inside the file only. Length and checksum of the header are
-// put right first in half of the inputs, or hardly any would get beyond them.
+// A file of packed weights: a file that parses must describe only bytes inside itself. Half of the inputs get a correct
+// length and checksum of the header first; otherwise hardly any would pass these checks.
 #include <algorithm>
 #include <cstring>
 #include <string>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-// The header of a safetensors file: what parses must describe bytes inside the file only.
+// The header of a safetensors file: a header that parses must describe only bytes inside the file.
 #include <cstdlib>
 #include <string>
 

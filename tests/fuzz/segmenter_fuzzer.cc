@@ -24,7 +24,7 @@ bool IsUtf8(std::string_view text) {
   return g_utf8_validate(text.data(), static_cast<gssize>(text.size()), nullptr) != FALSE;
 }
 
-// Without white space, and without U+FFFD, of which alone no sentence is made.
+// Without white space, and without U+FFFD, which alone makes no sentence.
 std::string Ink(const std::string& text) {
   std::string ink;
   size_t size = 0;
@@ -57,7 +57,7 @@ std::vector<std::string> Sentences(const std::string& bytes, size_t step, const 
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  constexpr size_t kLongest = 2048;  // bytes: each piece is looked at with all that is undecided
+  constexpr size_t kLongest = 2048;  // bytes: each piece is processed with all undecided text
   if (size < 2 || size > kLongest) return 0;
   static constexpr size_t kMaxChars[] = {1, 7, 40, 4000};
   const Segmenter::Options options = {.newline_ends = (data[0] & 1U) != 0,

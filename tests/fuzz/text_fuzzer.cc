@@ -72,7 +72,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   QTTS_FUZZ_CHECK(Fed(tokenizer, text, step) == whole);
   QTTS_FUZZ_CHECK(Fed(tokenizer, text, text.size() + 1) == whole);
 
-  // A prefix of the prefix's text is as good a text as any.
+  // The stable prefix of half of the text keeps its ids.
   const std::string_view part = std::string_view(text).substr(0, text.size() / 2);
   const size_t stable = tokenizer->StablePrefix(part);
   QTTS_FUZZ_CHECK(stable <= part.size());

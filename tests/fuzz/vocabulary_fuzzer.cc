@@ -19,7 +19,7 @@
 
 namespace {
 
-// vocab.json with the bytes and what the merges make, however broken they are.
+// vocab.json with the bytes and the results of the merges, even of broken ones.
 std::string VocabFor(std::string_view merges) {
   nlohmann::json vocab = nlohmann::json::object();
   int id = 0;
@@ -60,7 +60,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     QTTS_FUZZ_CHECK(!tokenizer.status().message().empty() && tokenizer.status().message().size() < 1000);
     return 0;
   }
-  // ASCII is in normal form, so decoding gives it back whatever the pieces are.
+  // ASCII is in normal form, so decoding returns it for any pieces.
   for (const std::string_view text : {"abababab aab bba <x> \n", "the quick brown fox, aaaaaaa"}) {
     for (const auto& ids : {(*tokenizer)->Encode(text), (*tokenizer)->EncodePlain(text)}) {
       QTTS_FUZZ_CHECK(ids.ok());

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-// A voice file: what is read is written the same again, and becomes a prompt of ids and codes that the model has, or
-// an error.
+// A voice file: after reading it, writing gives the same file, and its prompt has valid ids and codes or is an error.
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -103,7 +102,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   QTTS_FUZZ_CHECK(again->reference_text == read->reference_text && again->model == read->model);
 
   Speak(model, *read);
-  // And made to fit, so that most get past the first checks.
+  // Then adapted to the model, so that most pass the first checks.
   qtts::ClonedVoice fitting = *read;
   const auto groups = static_cast<size_t>(model.config.talker.num_code_groups);
   fitting.x_vector.resize(static_cast<size_t>(model.config.talker.transformer.hidden_size));

@@ -19,7 +19,7 @@
 namespace qtts::golden {
 namespace {
 
-// Where the tests were built, unless the environment says otherwise: for a build that was copied to another machine.
+// The path of the build, or that of the environment variable, for a build that was copied to another machine.
 std::string Place(const char* variable, const char* built) {
   const char* const moved = g_getenv(variable);
   return moved != nullptr ? moved : built;
@@ -184,7 +184,7 @@ std::vector<std::string> Cases(std::initializer_list<CaseKind> kinds, bool with_
     const Result<nlohmann::json> document = ReadDocument(name);
     const auto tensors = ReadTensors(kData + name + ".safetensors");
     const bool readable = document.ok() && tensors.ok();
-    // What cannot be read stays in, for its tests to fail.
+    // Cases that cannot be read stay in the list, so that their tests fail.
     if (readable && std::find(kinds.begin(), kinds.end(), KindOf(*document)) == kinds.end()) continue;
     if (readable && with_sound && !tensors->contains("pcm")) continue;
     names.push_back(name);

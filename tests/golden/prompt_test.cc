@@ -13,7 +13,7 @@ namespace {
 class GoldenCheckpoint : public ::testing::TestWithParam<std::string> {};
 class GoldenPrompt : public ::testing::TestWithParam<std::string> {};
 
-// What the recorded row `row` says: [text id or null, codec id, name or null].
+// The recorded row `row`: [text id or null, codec id, name or null].
 PromptRow ExpectedRow(const nlohmann::json& row, const GoldenCase& golden) {
   PromptRow expected;
   if (!row[0].is_null()) expected.text_id = row[0];
@@ -34,7 +34,7 @@ PromptRow ExpectedRow(const nlohmann::json& row, const GoldenCase& golden) {
   return expected;
 }
 
-// Without the PADs at the end: those come for ever anyway.
+// Without the PADs at the end, which continue for ever.
 std::vector<int32_t> WithoutPads(std::vector<int32_t> ids, int32_t pad) {
   while (!ids.empty() && ids.back() == pad) ids.pop_back();
   return ids;
@@ -75,7 +75,7 @@ TEST_P(GoldenPrompt, Rows) {
   const GoldenCase& golden = *fixture->golden;
   EXPECT_EQ(static_cast<int64_t>(fixture->prompt.rows.size()), golden.tensors.at("prompt").shape[0]);
   EXPECT_TRUE(fixture->prompt.text_complete);
-  if (!golden.document.contains("rows")) return;  // found only where all embeddings differ
+  if (!golden.document.contains("rows")) return;  // recorded only if all embeddings differ
 
   std::vector<PromptRow> expected;
   for (const auto& row : golden.document["rows"]) expected.push_back(ExpectedRow(row, golden));

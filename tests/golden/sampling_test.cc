@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-// The sampling rules against the scores that the official package drew from. Its random numbers
-// cannot be had, so what is compared is the distribution: which ids can come at all, and how often
-// they do.
+// The sampling rules against the scores that the official package drew from. Its random numbers are not recorded, so
+// the distributions are compared: the possible ids and their frequencies.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -22,13 +21,13 @@ constexpr float kNever = -std::numeric_limits<float>::infinity();
 class GoldenScores : public ::testing::TestWithParam<std::string> {};
 class GoldenGreedyScores : public ::testing::TestWithParam<std::string> {};
 
-// Whether `counts` of ids are draws from softmax(scores): none where the probability is 0, and a
-// chi-squared statistic within six standard deviations of its mean.
+// Expects `counts` of ids to be draws from softmax(scores): 0 if the probability is 0, and a chi-squared statistic
+// within six standard deviations of its mean.
 void ExpectDrawnFrom(std::span<const float> scores, const std::vector<int>& counts) {
   double total = 0;
   for (const float score : scores) total += std::exp(static_cast<double>(score));
   double statistic = 0;
-  double rare = 0, rare_count = 0;  // ids expected too seldom for the statistic, taken together
+  double rare = 0, rare_count = 0;  // sums over ids that are too rare for the statistic
   int cells = 0;
   for (size_t id = 0; id < scores.size(); ++id) {
     const double expected = kDraws * std::exp(static_cast<double>(scores[id])) / total;
@@ -50,7 +49,7 @@ void ExpectDrawnFrom(std::span<const float> scores, const std::vector<int>& coun
   EXPECT_LT(statistic, cells + 6 * std::sqrt(2.0 * cells));
 }
 
-// A sampler that has chosen `history`.
+// A sampler with the past choices `history`.
 TalkerSampler SamplerAfter(const Fixture& fixture, std::span<const int32_t> history, uint64_t seed) {
   const TalkerConfig& config = fixture.checkpoint->config().talker;
   TalkerSampler sampler(config.vocab_size, config.codec_eos_id, fixture.request.settings, seed);

@@ -73,7 +73,7 @@ TEST_P(GoldenSound, SamplesOfTheUtterance) {
   ExpectError(AbsoluteError(utterance->pcm, fixture->golden->tensors.at("pcm").values), kPcmTolerance);
 }
 
-// Frame by frame, in uneven parts and at once: the same samples, bit for bit.
+// Frame by frame, in uneven parts and at once give the same bits.
 void ExpectSameHoweverCut(cpu::CodecDecoder* decoder, const Fixture& fixture, const std::vector<float>& whole) {
   for (const int64_t cut : {1, 7}) {
     EXPECT_EQ(Decode(decoder, fixture.prompt.reference_codes, fixture.golden->codes(), cut), whole)
@@ -111,7 +111,7 @@ TEST_P(GoldenCodec, Samples) {
   if (!chunked) return;
 
   // The package decodes 300 frames at a time, each chunk anew after 25 frames of context (spec 7.5).
-  // The engine does not: it goes on. Its decoder, used in that way, gives the package's samples.
+  // The engine keeps its state. Its decoder, used in the same way, gives the package's samples.
   constexpr size_t kChunk = 300;
   constexpr size_t kContext = 25;
   const auto groups = static_cast<size_t>(decoder.code_groups());

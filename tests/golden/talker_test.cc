@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-// The CPU backend's talker and code predictor, stage by stage, against the official package: each is
-// given the recorded input or the recorded codes, so that an error shows where it arises.
+// The CPU backend's talker and code predictor, stage by stage, against the official package. Each stage gets recorded
+// inputs or codes, so an error shows in the stage that causes it.
 #include "cpu/talker.h"
 
 #include <gtest/gtest.h>

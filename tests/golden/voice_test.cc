@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-// Cloning against the official package: spectrogram, x-vector and codes of recordings at several rates,
-// and what is spoken with the voice.
+// Cloning against the official package: spectrogram, x-vector and codes of recordings at several rates, and speech with
+// the voice.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -66,7 +66,7 @@ TEST_P(GoldenVoice, Spectrogram) {
   EXPECT_LE(worst_energy, kEnergyTolerance);
   ExpectError(worst_log, kMelTolerance);
 
-  // And in every band of some frames that no padding reaches.
+  // Then in every band of some frames without padding.
   constexpr size_t kHop = 256;
   constexpr size_t kReach = 1152;  // samples that a frame depends on, from the second frame before it on
   double worst = 0;

@@ -12,8 +12,8 @@
 #include "qtts/engine.h"
 #include "speech_decoder.h"
 
-// The GPU backend against the CPU's, and against itself: what it says does not depend on neighbours,
-// repetition or history.
+// The GPU backend against the CPU's, and against itself: its output does not depend on neighbours, repetition or
+// history.
 namespace qtts {
 namespace {
 
@@ -27,7 +27,7 @@ using testing::Preset;
 using testing::RandomModel;
 using testing::RandomPrompt;
 
-// What an utterance gave.
+// Result of an utterance.
 struct Speech {
   std::vector<std::vector<int32_t>> codes;
   std::vector<float> pcm;
@@ -95,7 +95,7 @@ std::vector<Speech> Speak(Backend* backend, const std::vector<Utterance>& uttera
         r.open = true;
       }
       if (r.done || r.submitted == u.frames) continue;
-      // Any text will do: pad, mixed with what the frame's number says.
+      // Any text: pad, and ids made from the frame's number.
       const int32_t text = r.submitted % 3 == 0 ? u.prompt.pad_text_id : r.submitted % 7;
       steps.push_back({r.slot, r.submitted == 0 ? kNoText : text});
       who.push_back(i);
@@ -174,7 +174,7 @@ class AgainstCpu : public ::testing::TestWithParam<std::string> {
   }
 };
 
-// Greedy and sampled codes of F32 are the CPU's; the sound is its sound to rounding.
+// In F32, greedy and sampled codes equal the CPU's; samples equal within rounding.
 TEST_P(AgainstCpu, SameCodesInF32) {
   QTTS_NEEDS_DEVICE();
   for (const uint64_t seed : {1, 2, 3}) {
@@ -219,7 +219,7 @@ INSTANTIATE_TEST_SUITE_P(Structures, AgainstCpu,
                            return name;
                          });
 
-// The end of speech comes where the CPU's does, and max_new_tokens is counted alike.
+// Speech ends at the same frame as on the CPU, and max_new_tokens counts the same.
 TEST(CudaBackendTest, EndsLikeTheCpu) {
   QTTS_NEEDS_DEVICE();
   golden::RandomCheckpointSpec spec = Preset("tiny-custom-0b6");
@@ -251,7 +251,7 @@ class InPrecision : public ::testing::TestWithParam<Precision> {};
 INSTANTIATE_TEST_SUITE_P(Precisions, InPrecision, ::testing::Values(Precision::kBF16, Precision::kF32),
                          [](const auto& test) { return test.param == Precision::kF32 ? "f32" : "bf16"; });
 
-// Together, in any number, begun at any time: the same bits as alone. Long enough for several splits.
+// Any number of utterances, begun at any time, have the same bits as alone. Long enough for several splits.
 TEST_P(InPrecision, NeighboursDoNotMatter) {
   QTTS_NEEDS_DEVICE();
   const RandomModel model(MidSize(true));
@@ -276,8 +276,8 @@ TEST_P(InPrecision, NeighboursDoNotMatter) {
   }
 }
 
-// The same where the persistent kernel makes the codes: prompts that end in a frame's talker or in its head, on frames
-// of utterances that are under way.
+// The same with the persistent kernel: prompts that end in a frame's talker or in its head, during frames of other
+// utterances.
 TEST(CudaBackendTest, NeighboursDoNotMatterToThePersistentKernel) {
   QTTS_NEEDS_DEVICE();
   const RandomModel model(FullWidth(false));
@@ -306,7 +306,7 @@ TEST(CudaBackendTest, NeighboursDoNotMatterToThePersistentKernel) {
   }
 }
 
-// The decoder alone makes the same sound of an utterance's codes, in as many parts as it takes.
+// The decoder alone makes the same samples from an utterance's codes, in any number of parts.
 TEST_P(InPrecision, DecodedAloneItSoundsTheSame) {
   QTTS_NEEDS_DEVICE();
   const RandomModel model(MidSize(false));
@@ -350,8 +350,8 @@ TEST_P(InPrecision, SameSeedSameSpeech) {
   EXPECT_NE(Speak(gpu.get(), {u}, 2)[0].codes, first.codes);
 }
 
-// What the first utterance of a cloned voice leaves for the next is that voice's alone, and changes nothing: what the
-// prompt begins with, and what the codec has heard of the reference.
+// The cached prefix of a prompt and the codec's state after the reference are used for the same cloned voice only, and
+// change no bit.
 TEST_P(InPrecision, ClonedVoicesKeepTheirPrefix) {
   QTTS_NEEDS_DEVICE();
   const RandomModel model(Preset("tiny-base-1b7"));
@@ -393,7 +393,7 @@ TEST_P(InPrecision, ClonedVoicesKeepTheirPrefix) {
   }
 }
 
-// A prompt and a reference long enough to be cut, in pieces between another's frames and in one go: the same bits.
+// A long prompt and reference have the same bits in pieces between another slot's frames and in one piece.
 TEST(CudaBackendTest, APromptInPiecesIsTheWholePrompt) {
   QTTS_NEEDS_DEVICE();
   const unsigned seed = std::random_device{}();
@@ -445,7 +445,7 @@ TEST(CudaBackendTest, APromptInPiecesIsTheWholePrompt) {
   EXPECT_EQ(whole.pcm, pieces.pcm);
 }
 
-// Closing in every state leaves the others, and whoever comes next, alone.
+// Closing a slot in any state does not change other slots and later utterances.
 TEST(CudaBackendTest, CloseInAnyState) {
   QTTS_NEEDS_DEVICE();
   const RandomModel model(Preset("tiny-custom-0b6"));
@@ -571,7 +571,7 @@ TEST(CudaBackendTest, TwoModelsInOneProcess) {
   EXPECT_EQ(Speak(second.get(), {b})[0].codes, other.codes);
 }
 
-// All of the device's memory that is left, as long as it lives.
+// Occupies all free memory of the device while it lives.
 class AllMemory {
  public:
   AllMemory() {
@@ -591,7 +591,7 @@ class AllMemory {
   std::vector<void*> taken_;
 };
 
-// With all memory taken, a start is one error; with it back, starts work.
+// Without free memory, a start is one error; after memory is freed, starts work.
 TEST(CudaBackendTest, OutOfMemory) {
   QTTS_NEEDS_DEVICE();
   const RandomModel model(Preset("tiny-custom-0b6"));
@@ -604,8 +604,8 @@ TEST(CudaBackendTest, OutOfMemory) {
   EXPECT_TRUE(CudaBackend::Create(model.checkpoint(), {}).ok());
 }
 
-// The page that an utterance needs in mid-speech is not there: it ends with one error, the others go on, and with the
-// memory back the next one has all it needs.
+// If an utterance cannot get a page, it ends with one error, the others go on, and the next one works after memory is
+// freed.
 TEST(CudaBackendTest, OutOfMemoryInMidSpeech) {
   QTTS_NEEDS_DEVICE();
   const RandomModel model(Preset("tiny-custom-0b6"));
@@ -620,7 +620,7 @@ TEST(CudaBackendTest, OutOfMemoryInMidSpeech) {
   const Prompt short_prompt = prompt(20);
   const auto victim = gpu->Open(short_prompt, {}, 1);
   ASSERT_TRUE(victim.ok());
-  // Seven others of nine pages each leave none of the 64 that there are.
+  // Seven others of nine pages each use up the 64 pages.
   const size_t cache = gpu->facts().cache_bytes;
   std::vector<SlotId> others;
   for (int i = 0; i < 7; ++i) {
@@ -649,7 +649,7 @@ TEST(CudaBackendTest, OutOfMemoryInMidSpeech) {
       failure = (*results)[0].status;
     }
     EXPECT_EQ(failure.code(), StatusCode::kResourceExhausted) << failure.message();
-    // Nobody else notices.
+    // The others are not affected.
     const FrameStep other = {others.front(), kNoText};
     const Status submitted = gpu->Submit({&other, 1});
     ASSERT_TRUE(submitted.ok()) << submitted.message();
@@ -665,8 +665,8 @@ TEST(CudaBackendTest, OutOfMemoryInMidSpeech) {
   EXPECT_EQ(static_cast<int>(speech.codes.size()), u.frames) << speech.status.message();
 }
 
-// A kernel that writes where there is no memory. CUDA gives the device back to a new process only, so whoever calls
-// this is one.
+// Launches a kernel that writes to an invalid address. Only a new process can use the device after that, so this runs
+// in a process of its own.
 void MakeFault() {
   cuda::SetPage(cuda::Launcher(), reinterpret_cast<void**>(uintptr_t{0x1000}), 0, nullptr);
   EXPECT_NE(cudaDeviceSynchronize(), cudaSuccess);
@@ -704,8 +704,8 @@ int LoseTheDevice() {
   return ::testing::Test::HasFailure() ? 1 : 0;
 }
 
-// The same for whole engines: one that speaks, and one that only hears of it when it is asked to. The next ones with
-// device=auto take the CPU.
+// The same with whole engines: one that speaks, and an idle one that detects it at its next utterance. Later engines
+// with device=auto use the CPU.
 int LoseTheDeviceOfEngines() {
   const RandomModel models[] = {RandomModel(Preset("tiny-custom-0b6")), RandomModel(Preset("tiny-custom-1b7"))};
   const auto acquire = [](const RandomModel& model, Device device) {
@@ -771,7 +771,7 @@ TEST(CudaBackendDeathTest, EnginesThatLostTheDeviceAreReplaced) {
   EXPECT_EXIT(std::exit(LoseTheDeviceOfEngines()), ::testing::ExitedWithCode(0), "");
 }
 
-// Every kernel, on as little as that takes.
+// Runs every kernel with minimal work, for compute-sanitizer.
 TEST(CudaBackendTest, SmallForTheSanitizer) {
   QTTS_NEEDS_DEVICE();
   const RandomModel model(Preset("tiny-custom-1b7"));
@@ -789,7 +789,7 @@ TEST(CudaBackendTest, SmallForTheSanitizer) {
   for (const Speech& speech : Speak(gpu->get(), utterances, 2)) EXPECT_EQ(speech.codes.size(), 2U);
 }
 
-// Through many pages and splits.
+// Over many pages and splits.
 TEST(CudaBackendTest, LongSpeechKeepsGoing) {
   QTTS_NEEDS_DEVICE();
   golden::RandomCheckpointSpec spec = Preset("tiny-custom-0b6");

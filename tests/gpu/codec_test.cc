@@ -20,6 +20,7 @@
 #include "cpu/thread_pool.h"
 #include "gpu/random_codec.h"
 #include "prompt/prompt.h"
+#include "runtime/device_memory.h"
 #include "text/text_feed.h"
 #include "text/tokenizer.h"
 
@@ -35,7 +36,7 @@ using testing::CodecShape;
 using testing::RandomCodec;
 
 constexpr uint32_t kSeed = 20261121;
-constexpr double kLeastSnr = 75;  // dB, what kFast promises
+constexpr double kLeastSnr = 75;  // dB, the limit of kFast
 constexpr int kIdle = -1;
 constexpr float kPoison = 77.0F;
 
@@ -68,14 +69,14 @@ class DeviceArray {
   void* data_ = nullptr;
 };
 
-// A stream's part of a batch: its codes, one frame after the other, in a slot.
+// One stream of a batch: its slot, and its codes frame by frame.
 struct StreamPart {
   int slot = kIdle;
   const std::vector<int32_t>* codes = nullptr;
 };
 
-// Decodes `frames` frames of every part together, from frame `first` of their codes on; the samples of each. Samples of
-// idle rows must stay as they were.
+// Decodes `frames` frames of all parts together, from frame `first` on; returns the samples of each. Checks that
+// samples of idle rows are not written.
 std::vector<std::vector<float>> Decode(Codec* codec, const std::vector<StreamPart>& parts, int first, int frames,
                                        CodecRoom room = CodecRoom::kDevice) {
   const size_t n = parts.size();
@@ -120,7 +121,7 @@ std::vector<float> DecodeOne(Codec* codec, int slot, const std::vector<int32_t>&
   return Decode(codec, {{slot, &codes}}, 0, frames)[0];
 }
 
-// The whole utterance in one call.
+// Decodes the whole utterance in one call.
 std::vector<float> DecodeOnCpu(const CodecConfig& config, const CodecWeights& weights,
                                const std::vector<int32_t>& codes) {
   cpu::ThreadPool pool(8);
@@ -166,7 +167,7 @@ std::unique_ptr<T> Must(Result<std::unique_ptr<T>> result) {
   return result.ok() ? std::move(*result) : nullptr;
 }
 
-// Structures in which nothing is a multiple of anything.
+// Structures without common divisors.
 std::vector<CodecShape> OddShapes() {
   std::vector<CodecShape> shapes(4);
   shapes[1].codebook_dim = 26;
@@ -186,7 +187,7 @@ std::vector<CodecShape> OddShapes() {
   shapes[2].window = 17;
   shapes[2].upsampling = {2, 3, 1};
   shapes[2].rates = {7, 1};
-  shapes[3] = CodecShape::Released();  // its rates and widths in proportion, small
+  shapes[3] = CodecShape::Released();  // its rates, its widths scaled down
   shapes[3].codebook_size = 64;
   shapes[3].codebook_dim = 64;
   shapes[3].latent = 128;
@@ -264,12 +265,57 @@ TEST_F(CodecTest, ReleasedStructureAgreesWithTheCpu) {
       }
     }
   }
-  const auto fast = Must(Codec::Create(random.config(), random.weights(), CodecPrecision::kFast, 1, 1));
-  ASSERT_TRUE(fast);
-  EXPECT_GT(Compare(DecodeOne(fast.get(), 0, codes), expected).snr, kLeastSnr);
+  constexpr double kLeastOnePlaneSnr = 55;
+  for (const auto& [precision, least] :
+       {std::pair(CodecPrecision::kFast, kLeastSnr), std::pair(CodecPrecision::kOnePlane, kLeastOnePlaneSnr)}) {
+    const auto fast = Must(Codec::Create(random.config(), random.weights(), precision, 1, 1));
+    ASSERT_TRUE(fast);
+    EXPECT_GT(Compare(DecodeOne(fast.get(), 0, codes), expected).snr, least);
+  }
 }
 
-// The codes that a model speaks `text` with.
+// A stream's samples are the same alone and among 256, the slice in which many streams are decoded.
+TEST_F(CodecTest, AStreamAmong256SoundsAsAlone) {
+  constexpr int kStreams = 256;
+  RandomCodec random(CodecShape::Released(), kSeed);
+  for (const CodecPrecision precision : {CodecPrecision::kFast, CodecPrecision::kOnePlane}) {
+    const auto codec = Must(Codec::Create(random.config(), random.weights(), precision, kStreams, kStreams));
+    ASSERT_TRUE(codec);
+    const auto groups = static_cast<size_t>(codec->code_groups());
+    const auto samples = static_cast<size_t>(codec->samples_per_frame());
+    std::vector<int32_t> slots, codes;
+    for (int i = 0; i < kStreams; ++i) {
+      slots.push_back(i);
+      const std::vector<int32_t> some = random.Codes(1);
+      codes.insert(codes.end(), some.begin(), some.end());
+    }
+    ASSERT_EQ(codes.size(), kStreams * groups);
+    auto memory = cuda::DeviceMemory::Allocate((slots.size() + codes.size() + kStreams * samples) * 4);
+    ASSERT_TRUE(memory.ok());
+    auto* const device_slots = memory->as<int32_t>();
+    int32_t* const device_codes = device_slots + slots.size();
+    auto* const pcm = reinterpret_cast<float*>(device_codes + codes.size());
+    ASSERT_EQ(cudaMemcpy(device_slots, slots.data(), slots.size() * 4, cudaMemcpyHostToDevice), cudaSuccess);
+    ASSERT_EQ(cudaMemcpy(device_codes, codes.data(), codes.size() * 4, cudaMemcpyHostToDevice), cudaSuccess);
+    const auto decode = [&](int first, int count) {
+      for (int i = first; i < first + count; ++i) EXPECT_TRUE(codec->Reset(i, nullptr).ok());
+      const Status status =
+          codec->Decode(count, device_slots + first, device_codes + static_cast<size_t>(first) * groups, pcm, nullptr);
+      EXPECT_TRUE(status.ok()) << status.message();
+      std::vector<float> out(static_cast<size_t>(count) * samples);
+      EXPECT_EQ(cudaMemcpy(out.data(), pcm, out.size() * sizeof(float), cudaMemcpyDeviceToHost), cudaSuccess);
+      return out;
+    };
+    const std::vector<float> all = decode(0, kStreams);
+    for (const int stream : {0, 1, 100, 255}) {
+      const std::vector<float> alone = decode(stream, 1);
+      EXPECT_TRUE(std::equal(alone.begin(), alone.end(), all.begin() + static_cast<std::ptrdiff_t>(stream * samples)))
+          << "stream " << stream;
+    }
+  }
+}
+
+// The codes of `text`, by a model.
 std::vector<int32_t> Speak(const std::shared_ptr<const Checkpoint>& checkpoint, const std::string& text) {
   const auto tokenizer = Tokenizer::Load(checkpoint->folder());
   EXPECT_TRUE(tokenizer.ok()) << tokenizer.status().message();
@@ -352,7 +398,7 @@ void ForEachStructure(const Test& test) {
   }
 }
 
-// Whatever else rides in the batch, wherever, and in whatever room: the same bits as alone.
+// The same bits as alone, for any other rows of the batch, any positions and any batch capacity.
 TEST_F(CodecTest, RowsDoNotDependOnTheBatch) {
   constexpr int kMostRows = 48;
   constexpr int kFrames = 3;
@@ -385,7 +431,7 @@ TEST_F(CodecTest, RowsDoNotDependOnTheBatch) {
   });
 }
 
-// Every kernel, products in clusters of blocks among them, in both rooms; on as little as that takes.
+// Every kernel, with cluster products among them, in both batch capacities, with minimal work for compute-sanitizer.
 TEST_F(CodecTest, SmallForTheSanitizer) {
   RandomCodec random(OddShapes()[3], kSeed);
   const auto codec = Must(Codec::Create(random.config(), random.weights(), CodecPrecision::kFast, 3, 3));
@@ -420,7 +466,7 @@ TEST_F(CodecTest, IdleRowsAndResetKeepStreamsApart) {
   };
   append(&a_pieces, Decode(codec.get(), {{2, &a}, {0, &b}}, 0, 5)[0]);
   Decode(codec.get(), {{kIdle, nullptr}, {0, &b}, {3, &b}}, 5, 2);  // there is no slot 3
-  ASSERT_TRUE(codec->Reset(0, nullptr).ok());                       // b begins anew; a must not notice
+  ASSERT_TRUE(codec->Reset(0, nullptr).ok());                       // b begins again; a must not change
   std::vector<float> b_pieces = Decode(codec.get(), {{0, &b}}, 0, 5)[0];
   const auto both = Decode(codec.get(), {{0, &b}, {kIdle, nullptr}, {2, &a}}, 5, 7);
   append(&b_pieces, both[0]);
@@ -429,8 +475,8 @@ TEST_F(CodecTest, IdleRowsAndResetKeepStreamsApart) {
   EXPECT_EQ(b_pieces, b_alone);
 }
 
-// Frames that nobody hears may be followed without sound, up to those that what is heard depends on; and a past that
-// was kept is as good as one just had, whatever the slot held before.
+// Frames before the receptive field of the output may be processed without sound. A restored state gives the same
+// samples as a computed one, whatever the slot held before.
 TEST_F(CodecTest, PastsCanBeFollowedAndKept) {
   constexpr int kFollowed = 5;
   constexpr int kHeard = 4;
@@ -466,13 +512,13 @@ TEST_F(CodecTest, PastsCanBeFollowedAndKept) {
       ASSERT_TRUE(codec->Restore(to, past.data(), nullptr).ok());
       EXPECT_EQ(Decode(codec.get(), {{to, &codes}}, reference, kHeard)[0], expected) << "slot " << to;
     }
-    // Nothing but the end of the reference would be heard otherwise: without its sound, something else is.
+    // If the end of the reference is processed without sound too, the samples must differ.
     follow(reference);
     EXPECT_NE(Decode(codec.get(), {{1, &codes}}, reference, kHeard)[0], expected);
   });
 }
 
-// What was not used for longest makes room, and gives its memory.
+// The least recently used state is evicted and its memory is freed.
 TEST_F(CodecTest, ReferencesAreKeptWithinBounds) {
   using cuda::ReferenceCache;
   const std::vector<std::vector<int32_t>> codes = {{1}, {1, 2}, {}, {3}, {4}};
@@ -490,11 +536,11 @@ TEST_F(CodecTest, ReferencesAreKeptWithinBounds) {
   EXPECT_EQ(cache.Find(codes[2]), places[2]);
   EXPECT_EQ(cache.Add(codes[4]), places[0]);
   EXPECT_LE(cache.bytes(), ReferenceCache::kMostBytes);
-  // As many as there may be, however small.
+  // The maximum number of states, of any size.
   ReferenceCache small(1);
   for (int i = 0; i < 100; ++i) ASSERT_NE(small.Add(std::vector<int32_t>{i}), nullptr);
   EXPECT_EQ(small.bytes(), ReferenceCache::kMostValues);
-  // One that is larger than all may be.
+  // A state larger than the limit.
   ReferenceCache large(ReferenceCache::kMostBytes + 1);
   void* const only = large.Add(codes[0]);
   ASSERT_NE(only, nullptr);

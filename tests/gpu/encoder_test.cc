@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-// The encoders that make voices on the GPU: each kernel against a plain twin, the nets against the CPU's, on random
+// The voice encoders on the GPU: each kernel against a plain reference, the networks against the CPU's, with random
 // weights of several structures and recordings of many lengths.
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
@@ -34,7 +34,7 @@ namespace {
 
 using cuda::DeviceMemory;
 using cuda::Stream;
-using namespace cuda::encoder;  // NOLINT(google-build-using-namespace): what is tested here
+using namespace cuda::encoder;  // NOLINT(google-build-using-namespace): under test
 using testing::Preset;
 using testing::RandomModel;
 
@@ -78,7 +78,7 @@ class Random {
   }
   int Below(int n) { return static_cast<int>(engine_() % static_cast<unsigned>(n)); }
 
-  // Something like a voice: harmonics whose strengths wander, a pause, and some noise.
+  // Similar to a voice: harmonics with varying amplitudes, a pause, and noise.
   std::vector<float> Voice(int64_t samples) {
     std::vector<float> pcm = Floats(samples, 0.01);
     const double pitch = 90 + Below(130);
@@ -103,7 +103,7 @@ double Largest(const std::vector<double>& values) {
   return largest;
 }
 
-// Equal to F32 rounding of sums, in parts of the largest value.
+// Equal within F32 rounding of sums, relative to the largest value.
 void ExpectNear(const std::vector<float>& got, const std::vector<double>& expected, double tolerance) {
   ASSERT_EQ(got.size(), expected.size());
   const double most = tolerance * std::max(Largest(expected), 1e-30);
@@ -138,7 +138,7 @@ struct ConvolutionCase {
   bool elu_input, addend, bias, residual, scale;
 };
 
-// Signals are parts of wider ones, whose other channels must stay as they were.
+// Signals are views of wider ones, whose other channels must not be written.
 void TestConvolution(const ConvolutionCase& c, Random* random) {
   SCOPED_TRACE("in " + std::to_string(c.in) + ", out " + std::to_string(c.out) + ", taps " + std::to_string(c.taps) +
                ", step " + std::to_string(c.step) + ", dilation " + std::to_string(c.dilation) + ", rows " +
@@ -206,7 +206,7 @@ TEST(EncoderKernels, Convolution) {
   QTTS_NEEDS_DEVICE();
   Random random(1);
   const std::vector<ConvolutionCase> cases = {
-      // The shapes of the nets, made small: first and residual convolutions, strided ones, Res2Net, linear layers.
+      // Shapes of the networks, scaled down: first and residual convolutions, strided ones, Res2Net, linear layers.
       {1, 64, 7, 1, 1, 6, 200, 200, Border::kZeros, Activation::kNone, false, false, true, false, false},
       {64, 32, 3, 1, 1, 2, 130, 130, Border::kZeros, Activation::kElu, true, false, true, false, false},
       {32, 64, 1, 1, 1, 0, 130, 130, Border::kZeros, Activation::kElu, false, false, true, true, false},
@@ -217,7 +217,7 @@ TEST(EncoderKernels, Convolution) {
       {70, 100, 1, 1, 1, 0, 64, 64, Border::kZeros, Activation::kNone, false, false, false, true, true},
       {300, 128, 1, 1, 1, 0, 1, 1, Border::kReflect, Activation::kSigmoid, false, false, true, false, false},
       {33, 65, 1, 1, 1, 0, 3, 3, Border::kZeros, Activation::kTanhOfRelu, false, false, true, false, false},
-      // Begun behind the first row, and before it.
+      // Starting after the first row, and before it.
       {8, 8, 3, 1, 1, -2, 40, 36, Border::kZeros, Activation::kNone, false, false, true, false, false},
       {1, 1, 1, 1, 1, 0, 1, 1, Border::kZeros, Activation::kNone, false, false, true, false, false},
   };
@@ -231,7 +231,7 @@ TEST(EncoderKernels, Convolution) {
     c.dilation = 1 + random.Below(4);
     c.x_rows = 40 + random.Below(200);
     c.before = random.Below(30);
-    // As far as every border can be looked beyond.
+    // Up to the maximum padding at each border.
     const int64_t last = c.x_rows + 30 + c.before - static_cast<int64_t>(c.taps - 1) * c.dilation;
     c.rows = std::max<int64_t>(1, last / c.step);
     c.border = static_cast<Border>(random.Below(3));
@@ -280,7 +280,7 @@ TEST(EncoderKernels, Statistics) {
       }
       ExpectNear(means.Get(), expected_means, 1e-6);
       ExpectNear(deviations.Get(), expected_deviations, 2e-6);
-      // The means alone are the same.
+      // The same for the means alone.
       const Array<float> alone(static_cast<size_t>(channels));
       a.means = alone.data();
       a.deviations = nullptr;
@@ -418,7 +418,7 @@ TEST(EncoderKernels, Attention) {
     }
     ExpectNear(y_device.Get(), expected, 3e-6);
   }
-  // What is asked for must fit.
+  // The request must fit.
   EXPECT_GT(MostAttentionRows(64), 60 * 25 + 13);
 }
 
@@ -529,7 +529,7 @@ TEST(EncoderKernels, PackingOfEveryType) {
     std::vector<char> bytes(values.size() * DTypeBytes(dtype));
     std::vector<float> rounded = values;
     for (size_t i = 0; i < values.size(); ++i) {
-      // Numbers that BF16 and F16 both hold: 5 bits of a small power of two.
+      // Numbers that are exact in BF16 and F16: 5 bits and a small exponent.
       rounded[i] = std::ldexp(std::nearbyint(values[i] * 8), -3);
       const auto bits = std::bit_cast<uint32_t>(rounded[i]);
       if (dtype == DType::kF32) {
@@ -601,7 +601,7 @@ golden::RandomCheckpointSpec SpecOf(const Structure& structure) {
   return spec;
 }
 
-// Both nets of one random checkpoint, on either device.
+// Both networks of one random checkpoint, on both devices.
 class EncoderNets : public ::testing::TestWithParam<Structure> {
  protected:
   void SetUp() override {
@@ -630,7 +630,7 @@ class EncoderNets : public ::testing::TestWithParam<Structure> {
       expected_square += y * y;
     }
     EXPECT_GE(product / std::sqrt(square * expected_square), kLeastCosine);
-    // What F32 allows is far nearer than what is asked for; anything left out shows here.
+    // F32 rounding is far below this bound, and any missing operation is far above it.
     const std::vector<double> reference(expected->begin(), expected->end());
     ExpectNear(*got, reference, 1e-4);
     EXPECT_EQ(*gpu_->SpeakerVector(pcm), *got) << "again";
@@ -662,7 +662,7 @@ class EncoderNets : public ::testing::TestWithParam<Structure> {
 };
 
 TEST_P(EncoderNets, SpeakerEqualsTheCpus) {
-  // The shortest, some that are no multiple of anything, a second.
+  // The shortest length, some that are no whole number of frames, one second.
   for (const int64_t samples : {1280, 1281, 5000, 24000, 31337}) ExpectSameVector(random_.Voice(samples));
 }
 
@@ -674,7 +674,7 @@ TEST_P(EncoderNets, CodesEqualTheCpus) {
   ExpectFewDiffer();
 }
 
-// More than one part of the convolutions, and more than one that ends in the middle of a frame.
+// Several chunks of the convolutions, of which several end within a frame.
 TEST_P(EncoderNets, LongRecordingsEqualTheCpus) {
   for (const int64_t samples : {240000, 720001}) {
     const std::vector<float> pcm = random_.Voice(samples);
@@ -684,8 +684,8 @@ TEST_P(EncoderNets, LongRecordingsEqualTheCpus) {
   ExpectFewDiffer();
 }
 
-// The longest that voice/reference.h lets through, with the padding that cloning adds; then a short one in the
-// memory that the long one took.
+// The longest recording that voice/reference.h accepts, with the padding of cloning; then a short one in the same
+// memory.
 TEST_P(EncoderNets, TheLongestRecording) {
   const std::vector<float> pcm = random_.Voice(60 * 24000 + 12000);
   ExpectSameVector(pcm);
@@ -701,7 +701,7 @@ TEST_P(EncoderNets, SilenceAndFullScale) {
   ExpectSameVector(loud);
   CompareCodes(loud);
   ExpectFewDiffer();
-  // Silence gives the same everywhere; one tie would change all of it. So it is only asked to work.
+  // Silence makes all frames equal, so one tie would change all codes: only success is checked.
   const auto codes = gpu_->Codes(silence);
   ASSERT_TRUE(codes.ok()) << codes.status().message();
   ExpectSameVector(silence);
@@ -710,7 +710,7 @@ TEST_P(EncoderNets, SilenceAndFullScale) {
 TEST_P(EncoderNets, TooShortOrTooLong) {
   EXPECT_EQ(gpu_->SpeakerVector(std::vector<float>(1279)).status().code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(gpu_->Codes(std::vector<float>(size_t{24000} * 60 * 20)).status().code(), StatusCode::kInvalidArgument);
-  // Neither is the end of it.
+  // The encoder still works after these errors.
   EXPECT_TRUE(gpu_->SpeakerVector(std::vector<float>(1280)).ok());
   EXPECT_TRUE(gpu_->Codes(std::vector<float>(1)).ok());
 }
@@ -730,7 +730,7 @@ TEST_P(EncoderNets, SpectrogramIsTheCpus) {
     const auto got = (*speaker)->Mels(pcm, &scratch, stream->get());
     ASSERT_TRUE(got.ok()) << got.status().message();
     ASSERT_EQ(got->size(), expected.size());
-    // The same operations but for the logarithm: a rounding apart at most.
+    // The same operations except the logarithm: a difference of one rounding at most.
     for (size_t i = 0; i < expected.size(); ++i) {
       ASSERT_NEAR((*got)[i], expected[i], 2e-6 * std::max(1.0F, std::fabs(expected[i]))) << "value " << i;
     }
@@ -750,7 +750,7 @@ TEST(CudaVoiceEncoder, OtherCheckpointsAreRefused) {
   EXPECT_EQ(encoder->Codes(std::vector<float>(24000)).status().code(), StatusCode::kInvalidArgument);
 }
 
-// The engine's voices are those of its device's encoders, and can be spoken with.
+// The engine makes voices with the encoders of its device, and speaks with them.
 TEST(CudaVoiceEncoder, EnginesMakeTheirVoicesWithIt) {
   QTTS_NEEDS_DEVICE();
   const RandomModel model(SpecOf(Structures().front()));
@@ -775,7 +775,7 @@ TEST(CudaVoiceEncoder, EnginesMakeTheirVoicesWithIt) {
   EXPECT_NE(voice->x_vector, *(*cpu)->SpeakerVector(recording.samples)) << "F32 sums in another order";
   EXPECT_EQ(voice->reference_codes, *gpu->Codes(recording.samples));
 
-  // Whoever asks at the same time waits, and gets the same.
+  // A concurrent request waits and gets the same voice.
   std::vector<std::vector<int32_t>> codes(4);
   std::vector<std::thread> threads;
   for (std::vector<int32_t>& one : codes) {

@@ -20,7 +20,7 @@
 // Common code of the tests of the GPU backend.
 namespace qtts::testing {
 
-// The reason why nothing can be tested here; empty if tests can run.
+// The reason why tests are skipped; empty if they can run.
 inline std::string NoDevice() {
   int count = 0;
   const cudaError_t error = cudaGetDeviceCount(&count);

@@ -234,6 +234,122 @@ INSTANTIATE_TEST_SUITE_P(Shapes, GemmTest, ::testing::ValuesIn(GemmCases()), [](
          std::to_string(static_cast<int>(c.kind)) + "_" + std::to_string(c.outputs) + "x" + std::to_string(c.columns);
 });
 
+class ManyRowsTest : public ::testing::TestWithParam<std::tuple<cuda::GemmShape, GemmKind>> {};
+
+// The shapes for many rows against those of a warp's matrix instruction: the same bits for any number of rows, with and
+// without bias, stored one by one and four together, and whatever lay in the scratch memory.
+TEST_P(ManyRowsTest, GivesTheBitsOfFewRows) {
+  QTTS_NEEDS_DEVICE();
+  const auto [shape, kind] = GetParam();
+  const bool normed = kind == GemmKind::kNormStore || kind == GemmKind::kNormGated;
+  const bool gated = kind == GemmKind::kNormGated;
+  const bool floats = kind == GemmKind::kNormStore || kind == GemmKind::kAdd;
+  constexpr int kMostRows = 520;
+  const cuda::Launcher launch;
+  std::mt19937 random(31);
+  std::normal_distribution<float> normal;
+  int ran = 0;
+  for (const auto& [outputs, columns] : {std::pair(64, 512), std::pair(203, 1024), std::pair(328, 3072)}) {
+    const auto count = static_cast<size_t>(outputs) * static_cast<size_t>(columns);
+    const auto values = [&](size_t n, float size) {
+      std::vector<float> v(n);
+      for (float& x : v) x = size * normal(random);
+      return v;
+    };
+    const std::vector<float> w = values(count, 1 / std::sqrt(static_cast<float>(columns)));
+    const std::vector<float> up = values(gated ? count : 1, 1 / std::sqrt(static_cast<float>(columns)));
+    std::vector<float> x = values(static_cast<size_t>(kMostRows) * static_cast<size_t>(columns), 1);
+    for (size_t i = 0; i < x.size(); i += 97) x[i] *= 300;  // outliers
+    const std::vector<float> norm = values(static_cast<size_t>(columns), 1);
+    const std::vector<float> bias = values(static_cast<size_t>(outputs), 1);
+    Matrix matrix;
+    matrix.kind = kind;
+    matrix.outputs = outputs;
+    matrix.columns = columns;
+    auto packed = DeviceMemory::AllocateZeroed(matrix.bytes(Precision::kBF16));
+    ASSERT_TRUE(packed.ok());
+    matrix.data = packed->data();
+    const DeviceMemory device_w = ToDevice(w.data(), w.size() * 4);
+    const DeviceMemory device_up = ToDevice(up.data(), up.size() * 4);
+    Pack(launch, Precision::kBF16, matrix, gated ? cuda::PackPart::kGate : cuda::PackPart::kWhole, DType::kF32,
+         device_w.data(), 0, outputs);
+    if (gated) {
+      Pack(launch, Precision::kBF16, matrix, cuda::PackPart::kUp, DType::kF32, device_up.data(), 0, outputs);
+    }
+    const std::vector<char> encoded = Encode(x, normed ? Precision::kF32 : Precision::kBF16);
+    const DeviceMemory device_x = ToDevice(encoded.data(), encoded.size());
+    const DeviceMemory device_norm = ToDevice(norm.data(), norm.size() * 4);
+    const DeviceMemory device_bias = ToDevice(bias.data(), bias.size() * 4);
+    auto scratch = DeviceMemory::Allocate(static_cast<size_t>(kMostRows) * static_cast<size_t>(columns) * 2);
+    auto factors = DeviceMemory::Allocate(kMostRows * sizeof(float));
+    ASSERT_TRUE(scratch.ok() && factors.ok());
+    for (const int rows : {64, 65, 72, 100, 128, 130, 257, kMostRows}) {
+      for (const int more : {0, 3}) {  // of the outputs' stride
+        matrix.bias = more != 0 && !gated ? device_bias.as<const float>() : nullptr;
+        const int y_stride = (outputs + 3) / 4 * 4 + more;
+        const auto run = [&](cuda::GemmShape with) {
+          const std::vector<char> before = Encode(std::vector<float>(static_cast<size_t>(rows * y_stride), 0.3F),
+                                                  floats ? Precision::kF32 : Precision::kBF16);
+          const DeviceMemory y = ToDevice(before.data(), before.size());
+          EXPECT_EQ(cudaMemset(scratch->data(), 0xFF, scratch->bytes()), cudaSuccess);  // NaN
+          cuda::GemmRows r;
+          r.x = device_x.data();
+          r.x_stride = columns;
+          r.y = y.data();
+          r.y_stride = y_stride;
+          r.rows = rows;
+          r.norm = normed ? device_norm.as<const float>() : nullptr;
+          r.eps = 1e-6F;
+          r.normed = {scratch->data(), factors->as<float>(), columns};
+          r.shape = with;
+          std::vector<char> after;
+          if (!CanRun(with, matrix, r, launch.numbers->products)) return after;
+          Gemm(launch, Precision::kBF16, matrix, r);
+          EXPECT_EQ(launch.error, cudaSuccess) << cudaGetErrorString(launch.error);
+          after.resize(before.size());
+          EXPECT_EQ(cudaMemcpy(after.data(), y.data(), after.size(), cudaMemcpyDeviceToHost), cudaSuccess);
+          return after;
+        };
+        const std::vector<char> got = run(shape);
+        if (got.empty()) continue;
+        ++ran;
+        const std::vector<char> expected = run(cuda::GemmShape::kWide64);
+        const std::vector<float> a = Decode(got, floats ? Precision::kF32 : Precision::kBF16);
+        const std::vector<float> b = Decode(expected, floats ? Precision::kF32 : Precision::kBF16);
+        for (size_t i = 0; i < a.size(); ++i) {
+          ASSERT_EQ(std::bit_cast<uint32_t>(a[i]), std::bit_cast<uint32_t>(b[i]))
+              << outputs << " x " << columns << ", " << rows << " rows, stride " << y_stride << ": row "
+              << i / static_cast<size_t>(y_stride) << ", output " << i % static_cast<size_t>(y_stride) << ": " << a[i]
+              << " instead of " << b[i];
+        }
+      }
+    }
+  }
+  int major = 0;
+  ASSERT_EQ(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0), cudaSuccess);
+  if (major != 9) {
+    EXPECT_EQ(ran, 0);
+    GTEST_SKIP() << "compute capability " << major << " has no warpgroups' matrix instruction";
+  }
+  const bool split = shape == cuda::GemmShape::kWarpgroup64Split || shape == cuda::GemmShape::kWarpgroup128Split;
+  EXPECT_EQ(ran, split && kind != GemmKind::kAdd ? 0 : 3 * 8 * 2);
+}
+
+std::string ManyRowsName(const ::testing::TestParamInfo<std::tuple<cuda::GemmShape, GemmKind>>& test) {
+  const char* const names[] = {"64", "64Split", "128", "128Pair", "128Split"};
+  const int shape = static_cast<int>(std::get<0>(test.param)) - static_cast<int>(cuda::GemmShape::kWarpgroup64);
+  return std::string(names[shape]) + "_kind" + std::to_string(static_cast<int>(std::get<1>(test.param)));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Shapes, ManyRowsTest,
+    ::testing::Combine(::testing::Values(cuda::GemmShape::kWarpgroup64, cuda::GemmShape::kWarpgroup128,
+                                         cuda::GemmShape::kWarpgroup64Split, cuda::GemmShape::kWarpgroup128Split,
+                                         cuda::GemmShape::kWarpgroup128Pair),
+                       ::testing::Values(GemmKind::kAdd, GemmKind::kStore, GemmKind::kStoreSilu, GemmKind::kNormStore,
+                                         GemmKind::kNormGated)),
+    ManyRowsName);
+
 struct AttentionCase {
   const char* name;
   int heads, kv_heads, head_dim, window;
@@ -359,6 +475,119 @@ TEST_P(AttentionTest, EqualsThePlainSumAndTheStep) {
   }
 }
 
+// Whole contexts in a block or warp, for many rows, against the kernel with splits: the same results, and the same keys
+// and values in the cache. Sequences as the predictor has them (two new rows, then one by one, in pages of 16), steps
+// of many sequences, and contexts up to one that is gone through twice.
+TEST_P(AttentionTest, ManyRowsGiveTheBitsOfSplits) {
+  QTTS_NEEDS_DEVICE();
+  const auto& [c, precision] = GetParam();
+  constexpr int kSequences = 40;
+  TransformerConfig config;
+  config.num_layers = 2;
+  config.num_heads = c.heads;
+  config.num_kv_heads = c.kv_heads;
+  config.head_dim = c.head_dim;
+  config.sliding_window = c.window;
+  config.rms_norm_eps = 1e-6F;
+  std::mt19937 random(static_cast<unsigned>(c.heads * 7 + c.head_dim));
+  std::normal_distribution<float> normal;
+  const auto values = [&](size_t n) {
+    std::vector<float> v(n);
+    for (float& x : v) x = normal(random);
+    return v;
+  };
+  const auto dim = static_cast<size_t>(c.head_dim);
+  const size_t width = static_cast<size_t>(c.heads + 2 * c.kv_heads) * dim;
+  const size_t element = cuda::ElementBytes(precision);
+  const int y_width = c.heads * c.head_dim;
+  constexpr size_t kMostRows = 2 * kSequences;
+  const std::vector<float> norm = values(dim);
+  const std::vector<float> frequencies(dim / 2, 0.1F);
+  const DeviceMemory device_norm = ToDevice(norm.data(), dim * 4);
+  const DeviceMemory device_frequencies = ToDevice(frequencies.data(), frequencies.size() * 4);
+  const float* const norms = c.normed ? device_norm.as<const float>() : nullptr;
+  const cuda::AttentionLayer layer = {1, norms, norms, device_frequencies.as<const float>()};
+  cuda::DeviceNumbers whole = cuda::kH200Numbers;
+  whole.attention.whole_contexts = true;
+  const cuda::Launcher by_splits;
+  cuda::Launcher by_contexts;
+  by_contexts.numbers = &whole;
+
+  struct Side {
+    DeviceMemory cache, table, y;
+  };
+  const auto compare = [&](const char* what, int page_positions, int pages_of_sequence, int sequences,
+                           const std::vector<cuda::SequenceRows>& calls) {
+    const size_t page = static_cast<size_t>(page_positions) * 2 * 2 * static_cast<size_t>(c.kv_heads) * dim * element;
+    const size_t pages = static_cast<size_t>(sequences) * static_cast<size_t>(pages_of_sequence);
+    const std::vector<char> before = Encode(values(pages * page / element), precision);
+    const int splits = cuda::SplitsFor(config, int64_t{page_positions} * pages_of_sequence);
+    auto partial = DeviceMemory::AllocateZeroed(cuda::PartialElements(config, kMostRows, splits) * 4);
+    auto tickets = DeviceMemory::AllocateZeroed(cuda::TicketElements(config, kMostRows) * 4);
+    ASSERT_TRUE(partial.ok() && tickets.ok());
+    Side sides[2];
+    for (Side& side : sides) {
+      side.cache = ToDevice(before.data(), before.size());
+      std::vector<void*> addresses;
+      for (size_t i = 0; i < pages; ++i) addresses.push_back(side.cache.as<char>() + i * page);
+      side.table = ToDevice(addresses.data(), addresses.size() * sizeof(void*));
+      side.y = std::move(*DeviceMemory::AllocateZeroed(kMostRows * static_cast<size_t>(y_width) * element));
+    }
+    for (const cuda::SequenceRows& rows : calls) {
+      ASSERT_GE(rows.rows, cuda::kManyRows);
+      ASSERT_LE(rows.rows, static_cast<int64_t>(kMostRows));
+      const std::vector<float> qkv = values(static_cast<size_t>(rows.rows) * width);
+      const DeviceMemory device_qkv = ToDevice(qkv.data(), qkv.size() * 4);
+      std::vector<char> got[2];
+      for (int i = 0; i < 2; ++i) {
+        const cuda::Launcher& launch = i == 0 ? by_splits : by_contexts;
+        Attend(launch, precision, config, layer, rows, {sides[i].table.as<void*>(), pages_of_sequence, page_positions},
+               {partial->as<float>(), tickets->as<unsigned>()}, splits, device_qkv.as<const float>(), sides[i].y.data(),
+               y_width, nullptr);
+        ASSERT_EQ(launch.error, cudaSuccess) << cudaGetErrorString(launch.error);
+        for (const DeviceMemory* memory : {&sides[i].y, &sides[i].cache}) {
+          const size_t at = got[i].size();
+          got[i].resize(at + memory->bytes());
+          ASSERT_EQ(cudaMemcpy(got[i].data() + at, memory->data(), memory->bytes(), cudaMemcpyDeviceToHost),
+                    cudaSuccess);
+        }
+      }
+      EXPECT_TRUE(got[0] == got[1]) << what << ", from position " << rows.first_position;
+    }
+  };
+
+  std::vector<cuda::SequenceRows> predictor;
+  for (int position = 0; position < 16; position += position == 0 ? 2 : 1) {
+    cuda::SequenceRows rows;
+    rows.per_sequence = position == 0 ? 2 : 1;
+    rows.first_position = position;
+    rows.rows = position == 0 ? 2 * kSequences : kMostRows;
+    predictor.push_back(rows);
+  }
+  compare("the predictor", 16, 1, static_cast<int>(kMostRows), predictor);
+
+  std::vector<int> slots, positions, long_slots, long_positions;
+  for (size_t i = 0; i < kMostRows; ++i) {
+    slots.push_back(i % 9 == 4 ? -1 : static_cast<int>(i));
+    positions.push_back(static_cast<int>(i * 37 % 256));
+    long_slots.push_back(0);
+    long_positions.push_back(static_cast<int>(i * 97 % 2500));
+  }
+  const DeviceMemory device_slots = ToDevice(slots.data(), slots.size() * sizeof(int));
+  const DeviceMemory device_positions = ToDevice(positions.data(), positions.size() * sizeof(int));
+  cuda::SequenceRows step;
+  step.slots = device_slots.as<const int>();
+  step.positions = device_positions.as<const int>();
+  step.rows = kMostRows;
+  compare("a step", cuda::kPagePositions, 2, static_cast<int>(kMostRows), {step});
+  const DeviceMemory device_long_slots = ToDevice(long_slots.data(), long_slots.size() * sizeof(int));
+  const DeviceMemory device_long_positions = ToDevice(long_positions.data(), long_positions.size() * sizeof(int));
+  step.slots = device_long_slots.as<const int>();
+  step.positions = device_long_positions.as<const int>();
+  step.appended = true;
+  compare("long contexts", cuda::kPagePositions, 20, 1, {step});
+}
+
 INSTANTIATE_TEST_SUITE_P(Shapes, AttentionTest,
                          ::testing::Combine(::testing::Values(AttentionCase{"talker", 4, 2, 128, 0, true},
                                                               AttentionCase{"wide_group", 8, 2, 64, 0, true},
@@ -371,9 +600,14 @@ INSTANTIATE_TEST_SUITE_P(Shapes, AttentionTest,
                                   (std::get<1>(test.param) == Precision::kF32 ? "_f32" : "_bf16");
                          });
 
+// Parameter: whether rows get few threads.
+class SampleTest : public ::testing::TestWithParam<bool> {};
+
 // The talker's rules on random logits of every sort, id by id against the CPU's.
-TEST(SampleTest, ChoosesLikeTheCpu) {
+TEST_P(SampleTest, ChoosesLikeTheCpu) {
   QTTS_NEEDS_DEVICE();
+  cuda::DeviceNumbers numbers = cuda::kH200Numbers;
+  if (GetParam()) numbers.sampling.rows_of_many_threads = 0;
   std::mt19937 random(77);
   std::normal_distribution<float> normal(0, 3);
   constexpr int kVocab = 3072, kEos = 2150, kRows = 16, kGroups = 2;
@@ -395,7 +629,7 @@ TEST(SampleTest, ChoosesLikeTheCpu) {
       s.max_new_tokens = 1000;
       s.talker = {settings.talker.do_sample ? 1 : 0, settings.talker.temperature, settings.talker.top_k,
                   settings.talker.top_p};
-      s.repetition_penalty = settings.repetition_penalty;
+      s.history_rules = {settings.repetition_penalty};
       samplers.emplace_back(kVocab, kEos, settings, s.seed);
     }
     const DeviceMemory device_states = ToDevice(states.data(), states.size() * sizeof(cuda::SlotState));
@@ -422,7 +656,8 @@ TEST(SampleTest, ChoosesLikeTheCpu) {
       frame.slots = slots.as<int>();
       frame.codes = codes->as<int>();
       frame.live = live->as<int>();
-      const cuda::Launcher launch;
+      cuda::Launcher launch;
+      launch.numbers = &numbers;
       SampleTalker(launch, Precision::kBF16, sample, frame, device_states.as<cuda::SlotState>(), kGroups, kRows);
       ASSERT_EQ(launch.error, cudaSuccess);
       std::vector<cuda::SlotState> after(kRows);
@@ -447,6 +682,9 @@ TEST(SampleTest, ChoosesLikeTheCpu) {
     }
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Threads, SampleTest, ::testing::Bool(),
+                         [](const auto& test) { return test.param ? "few" : "many"; });
 
 double RelativeError(const float* x, const std::vector<float>& reference) {
   double difference = 0, size = 0;

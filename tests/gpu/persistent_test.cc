@@ -60,7 +60,7 @@ class Talker {
     EXPECT_EQ(*start, FrameStart::kPrompt);
   }
 
-  // A frame of the rows' slots, which must fill a row bucket: the first one of all, or of none.
+  // Runs a frame of the rows' slots, which must fill a row bucket: the first frame of all slots, or of none.
   std::vector<FrameRowResult> Frame(const std::vector<FrameRow>& rows, int64_t positions) {
     const size_t entry = frame_++ % kRing * kMaxRows;
     std::copy(rows.begin(), rows.end(), steps_.as<FrameRow>() + entry);
@@ -99,7 +99,7 @@ struct Case {
   const char* name;
   bool large;
   int rows;
-  int live;  // the others are left out of all frames
+  int live;  // other rows take part in no frame
 };
 
 class PersistentFrames : public ::testing::TestWithParam<Case> {};
@@ -143,7 +143,7 @@ void ExpectSameFrame(Talker* graph, Talker* persistent, const ModelConfig& confi
   if (results != nullptr) *results = got;
 }
 
-// Frames that cross pages and splits, with rows that are left out of steps.
+// Frames across pages and splits, with rows that skip steps.
 TEST_P(PersistentFrames, AreTheGraphs) {
   QTTS_NEEDS_DEVICE();
   const RandomModel model(FullWidth(GetParam().large));
@@ -174,7 +174,7 @@ TEST_P(PersistentFrames, AreTheGraphs) {
   }
 }
 
-// Prompts, settings and texts that no run before has had: the paths share the rules of cuda/rules.
+// Random prompts, settings and texts, new in each run: the paths share cuda/rules.
 TEST(PersistentFrame, FreshInputsAreTheGraphs) {
   QTTS_NEEDS_DEVICE();
   const unsigned seed = std::random_device()();
@@ -221,8 +221,8 @@ TEST(PersistentFrame, FreshInputsAreTheGraphs) {
   }
 }
 
-// All that the kernel does, and what prompts do in clusters, on as little as that takes: a prompt's last layer has only
-// few rows, so there are two. A tool that watches every access slows some waits down more than what they wait for.
+// Every part of the kernel, and cluster kernels of prompts, with minimal work for compute-sanitizer. Two layers,
+// because the last layer of a prompt has few rows. The tool slows some waits down more than the work they wait for.
 TEST_P(PersistentFrames, SmallForTheSanitizer) {
   QTTS_NEEDS_DEVICE();
   golden::RandomCheckpointSpec spec = FullWidth(GetParam().large);
@@ -241,7 +241,7 @@ TEST_P(PersistentFrames, SmallForTheSanitizer) {
       steps.push_back({-1, -1});
       continue;
     }
-    // The second's come 40 at once, which other products take than 8 rows, and go into a second split.
+    // The second prompt has pieces of 40 rows, which use other products than 8 rows, and reach a second split.
     const Prompt prompt = RandomPrompt(config, slot == 1 ? 80 : 10, random);
     for (Talker* const talker : {&graph, &persistent}) talker->Open(slot, prompt, GenerationSettings(), 20U + slot);
     steps.push_back({slot, -1});
@@ -263,8 +263,8 @@ INSTANTIATE_TEST_SUITE_P(Rows, PersistentFrames,
                                            Case{"eight_projected", true, 8, 8}),
                          [](const auto& test) { return test.param.name; });
 
-// More splits than blocks, than a block puts together at once, and than a warp combines at once; short rows beside
-// long ones. Frames cross into a new split.
+// More splits than thread blocks, than a block combines in one step, and than a warp combines in one step; short rows
+// beside long ones. Frames cross into a new split.
 TEST(PersistentFrame, LongContextsAreTheGraphs) {
   QTTS_NEEDS_DEVICE();
   const RandomModel model(FullWidth(false));
@@ -297,7 +297,7 @@ TEST(PersistentFrame, LongContextsAreTheGraphs) {
   }
 }
 
-// Choices among more candidates than shared memory has room for.
+// Sampling among more candidates than fit into shared memory.
 TEST(PersistentFrame, ManyCandidatesAreTheGraphs) {
   QTTS_NEEDS_DEVICE();
   golden::RandomCheckpointSpec spec = FullWidth(false);
@@ -330,7 +330,7 @@ TEST(PersistentFrame, ManyCandidatesAreTheGraphs) {
   }
 }
 
-// Ends of speech, all rows at once and one after the other.
+// Ends of speech, of all rows at once and one after another.
 TEST(PersistentFrame, EndsLikeTheGraph) {
   QTTS_NEEDS_DEVICE();
   golden::RandomCheckpointSpec spec = FullWidth(false);
@@ -430,7 +430,7 @@ TEST(PersistentFrame, SameSeedSameCodes) {
   }
 }
 
-// A wait that lasts too long is an error, and the next start works.
+// A wait beyond its limit is an error, and the next start works.
 TEST(PersistentFrame, GivesUpInsteadOfHanging) {
   QTTS_NEEDS_DEVICE();
   const RandomModel model(FullWidth(false));
@@ -444,7 +444,7 @@ TEST(PersistentFrame, GivesUpInsteadOfHanging) {
   EXPECT_TRUE(cuda::CudaBackend::Create(model.checkpoint(), options).ok());
 }
 
-// What the kernel does not cover goes the other way, or is an error where it was asked for.
+// Frames that the kernel does not cover take the graph path, or are an error if the kernel was demanded.
 TEST(PersistentFrame, LeavesOtherModelsToTheGraph) {
   QTTS_NEEDS_DEVICE();
   const RandomModel model(Preset("tiny-custom-0b6"));

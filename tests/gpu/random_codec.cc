@@ -28,7 +28,7 @@ TensorView RandomCodec::Random(std::vector<int64_t> shape, float center, float d
   int64_t elements = 1;
   for (const int64_t size : shape) elements *= size;
   std::vector<float>& values = tensors_.emplace_back(static_cast<size_t>(elements));
-  // Uniform: as good as a normal distribution here, and quick.
+  // Uniform numbers suffice here and are fast.
   const float step = deviation * std::sqrt(12.0F) / 4294967296.0F;
   for (float& value : values) value = center + (static_cast<float>(random_()) - 2147483648.0F) * step;
   return {DType::kF32, std::move(shape), values.data()};

@@ -11,7 +11,7 @@
 
 namespace qtts::testing {
 
-// The sizes that make a codec decoder.
+// Sizes of a codec decoder.
 struct CodecShape {
   int codebook_size = 32;
   int codebook_dim = 16;
@@ -31,7 +31,7 @@ struct CodecShape {
   static CodecShape Released();
 };
 
-// Random weights of a codec decoder, all parts active: signals keep their size from layer to layer, and few
+// Random weights of a codec decoder with all parts active: signals keep their magnitude from layer to layer, and few
 // samples are clipped.
 class RandomCodec {
  public:

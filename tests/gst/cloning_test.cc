@@ -15,7 +15,7 @@ namespace {
 
 class CloningTest : public GstTest {
  protected:
-  // The first pipeline that finds types loads every plugin that can; their features stay.
+  // The first typefind loads all typefind plugins; their features stay loaded.
   static void SetUpTestSuite() {
     GList* list = gst_type_find_factory_get_list();
     for (GList* item = list; item != nullptr; item = item->next) {
@@ -58,7 +58,7 @@ class CloningTest : public GstTest {
 
   static int Rate(const std::string& caps) { return std::stoi(caps.substr(caps.find("rate=") + 5)); }
 
-  // The error of an element with these properties; none expected if `text` comes out.
+  // The error of an element with these properties; empty if `text` was spoken.
   static Problem Refused(const std::string& properties) {
     Pipeline pipeline("qttssrc name=src text=abc " + properties + " ! fakesink");
     pipeline.Begin(GST_STATE_PLAYING);
@@ -114,7 +114,7 @@ TEST_F(CloningTest, WithoutTextOnlyTheTimbre) {
   EXPECT_FALSE(fake::LastCloneOptions().pad_reference);
 }
 
-// Each utterance has the voice of its moment; a voice is made once.
+// Each utterance has the voice that was set when it came; a voice is made once.
 TEST_F(CloningTest, VoicesChangeBetweenUtterances) {
   const std::string one = Sound("one.wav", 1, "audio/x-raw,format=S16LE,rate=24000,channels=1", "wavenc");
   const std::string two = folder_ + "/two.safetensors";

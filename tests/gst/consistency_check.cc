@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-// The order of what leaves the element, judged by GStreamer's own checker, which works in programs of libcheck
-// alone. `gst-flow` judges the same in every other pipeline.
+// Order of buffers and events that leave the element, checked by GstStreamConsistency, which needs a libcheck program.
+// flow_test.cc checks the same rules in other pipelines.
 #include <initializer_list>
 
 #include "support.h"
@@ -14,7 +14,7 @@ GST_ELEMENT_REGISTER_DECLARE(qttssrc);
 namespace qtts::testing {
 namespace {
 
-// Watches what leaves the src pad.
+// Watches the src pad.
 class Checker {
  public:
   explicit Checker(const Pipeline& pipeline) : pad_(gst_element_get_static_pad(pipeline.src(), "src")) {
@@ -99,7 +99,7 @@ GST_START_TEST(a_seek_to_the_beginning) {
 }
 GST_END_TEST
 
-// Must fail: an end before any beginning.
+// Must fail: an EOS before a stream-start.
 GST_START_TEST(disorder) {
   const Owned<GstPad> pad(GST_PAD(gst_object_ref_sink(gst_pad_new("src", GST_PAD_SRC))));
   gst_pad_set_active(pad.get(), TRUE);
@@ -112,7 +112,7 @@ GST_END_TEST
 Suite* NewSuite(const char* name, std::initializer_list<TFun> tests) {
   Suite* suite = suite_create(name);
   TCase* chain = tcase_create(name);
-  tcase_set_timeout(chain, 0);  // whoever runs this has its own
+  tcase_set_timeout(chain, 0);  // `meson test` has a time-out of its own
   for (TFun test : tests) tcase_add_test(chain, test);
   suite_add_tcase(suite, chain);
   return suite;

@@ -102,7 +102,7 @@ TEST_F(ElementTest, C4EveryPropertyAndValueIsDescribed) {
       }
     }
   }
-  // The page is what gst-inspect-1.0 prints, and read by people before a property comes or goes.
+  // The page lists the properties that gst-inspect-1.0 prints.
   std::set<std::string> expected;
   for (const std::string& line : Lines("properties.md")) {
     if (line.starts_with("| `")) expected.insert(line.substr(3, line.find('`', 3) - 3));
@@ -165,7 +165,7 @@ TEST_F(ElementTest, C3PropertiesKeepWhatIsSet) {
         const GEnumClass* values = G_PARAM_SPEC_ENUM(spec)->enum_class;
         g_value_set_enum(&set, values->values[random() % values->n_values].value);
       } else if (G_IS_PARAM_SPEC_INT(spec)) {
-        g_value_set_int(&set, static_cast<int>(random() % 1000) - 1);
+        g_value_set_int(&set, static_cast<int>(random() % 1000) + G_PARAM_SPEC_INT(spec)->minimum);
       } else if (G_IS_PARAM_SPEC_INT64(spec)) {
         g_value_set_int64(&set, static_cast<gint64>(random() >> 1U));
       } else if (G_IS_PARAM_SPEC_BOOLEAN(spec)) {
@@ -189,7 +189,7 @@ TEST_F(ElementTest, C3PropertiesKeepWhatIsSet) {
       ++checked;
     }
   }
-  EXPECT_EQ(checked, 37 * 20);
+  EXPECT_EQ(checked, 39 * 20);
 }
 
 TEST_F(ElementTest, C3ValuesOutOfRangeAreRefused) {
@@ -222,13 +222,34 @@ TEST_F(ElementTest, C3ValuesOutOfRangeAreRefused) {
   EXPECT_GE(checked, 17);
 }
 
+TEST_F(ElementTest, EverySamplingNumberIsAProperty) {
+  const auto element = Make();
+  for (const qtts::SamplingNumber& number : qtts::kSamplingNumbers) {
+    GParamSpec* spec = g_object_class_find_property(G_OBJECT_GET_CLASS(element.get()), number.name);
+    ASSERT_NE(spec, nullptr) << number.name;
+    for (const double value : {number.minimum, number.maximum, number.maximum / 2}) {
+      if (number.whole()) {
+        gint got = 0;
+        g_object_set(element.get(), number.name, static_cast<gint>(value), nullptr);
+        g_object_get(element.get(), number.name, &got, nullptr);
+        EXPECT_EQ(got, static_cast<gint>(value)) << number.name;
+      } else {
+        gdouble got = 0;
+        g_object_set(element.get(), number.name, value, nullptr);
+        g_object_get(element.get(), number.name, &got, nullptr);
+        EXPECT_EQ(got, value) << number.name;
+      }
+    }
+  }
+}
+
 TEST_F(ElementTest, C3RangesEndWhereTheBlurbsSay) {
   const auto element = Make();
   for (const char* name : {"temperature", "top-p", "repetition-penalty", "subtalker-temperature", "subtalker-top-p"}) {
     GParamSpec* spec = g_object_class_find_property(G_OBJECT_GET_CLASS(element.get()), name);
     EXPECT_EQ(G_PARAM_SPEC_DOUBLE(spec)->minimum, -1) << name;
     EXPECT_EQ(G_PARAM_SPEC_DOUBLE(spec)->default_value, -1) << name;
-    // What lies between fails with every text: it is no value.
+    // Values in between would make every text fail, so they are refused.
     const bool temperature = std::string(name).ends_with("temperature");
     const bool penalty = std::string(name) == "repetition-penalty";
     for (const double number : {-1.0, -0.999, -0.5, -0.0, 0.0, 1e-30, 0.009, 0.01, 0.5, 1.0, 1.1, 100.0, 101.0,
@@ -531,7 +552,7 @@ TEST_F(ElementTest, NumBuffersEndsIt) {
   EXPECT_EQ(record.text(), "ab");
 }
 
-// What is being heard comes to its end; what waits is dropped, and so is an utterance of which nothing was heard.
+// The audible utterance plays to its end. Waiting texts and an utterance without any sound yet are dropped.
 TEST_F(ElementTest, C11EndOfStreamByTheApplicationEndsWithTheUtterance) {
   for (const int heard : {0, 2}) {
     SCOPED_TRACE(heard);
@@ -567,7 +588,7 @@ TEST_F(ElementTest, C11EndOfStreamByTheApplicationWaitsForNothingElse) {
     EXPECT_TRUE(gst_element_send_event(pipeline.get(), gst_event_new_eos()));
     ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS | GST_MESSAGE_ERROR), nullptr);
   }
-  // Nor for the model.
+  // The same for the model.
   fake::HoldLoads(true);
   Pipeline pipeline("qttssrc name=src text=abc ! fakesink async=false");
   pipeline.Set(GST_STATE_PLAYING);
@@ -689,11 +710,12 @@ TEST_F(ElementTest, TheModelStaysLoadedUntilNullAndIsLoadedAnewWhenChanged) {
 }
 
 TEST_F(ElementTest, TheDeviceIsChosenByProperties) {
-  Pipeline pipeline("qttssrc name=src text=ab device=cuda precision=f32 cuda-device-id=3 ! fakesink");
+  Pipeline pipeline("qttssrc name=src text=ab device=cuda precision=f32 cuda-device-id=3 voices=7 ! fakesink");
   ASSERT_TRUE(pipeline.PlayToEnd());
   EXPECT_EQ(fake::LastOptions().device, Device::kCuda);
   EXPECT_EQ(fake::LastOptions().precision, Precision::kF32);
   EXPECT_EQ(fake::LastOptions().gpu, 3);
+  EXPECT_EQ(fake::LastOptions().voices, 7);
 
   pipeline.Set(GST_STATE_READY);
   gst_util_set_object_arg(G_OBJECT(pipeline.src()), "precision", "bf16");

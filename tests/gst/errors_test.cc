@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-// Every failure is told once, in the right domain, and the element can be used again.
+// Every failure is posted once, in the right domain, and the element can be used again.
 #include <gst/base/gstpushsrc.h>
 #include <unistd.h>
 
@@ -159,7 +159,7 @@ TEST_F(ErrorsTest, AnUnknownSpeakerIsAnErrorOfSettings) {
   EXPECT_NE(problem.text.find("nobody"), std::string::npos);
 }
 
-// What create() returned last, of any element, while this lives.
+// Records the last result of create(), of any element, while it lives.
 class Flow {
  public:
   explicit Flow(GstElement* element) : class_(GST_PUSH_SRC_GET_CLASS(element)) {
@@ -178,7 +178,7 @@ class Flow {
   GstPushSrcClass* class_;
 };
 
-// The streaming thread says of what it was that it stopped, and GStreamer's base class adds no error to ours.
+// The streaming thread says why it stopped, and GStreamer's base class adds no error to ours.
 TEST_F(ErrorsTest, AfterAnErrorTheFlowIsAnError) {
   for (const bool load : {true, false}) {
     SCOPED_TRACE(load);
@@ -196,7 +196,7 @@ TEST_F(ErrorsTest, AfterAnErrorTheFlowIsAnError) {
   }
 }
 
-// The next text would be spoken with them too.
+// An error, since the next text would be spoken with the wrong properties too.
 TEST_F(ErrorsTest, PropertiesThatAreWrongAreAnErrorUnlessTheyHaveChangedSince) {
   for (const bool changed : {false, true}) {
     SCOPED_TRACE(changed);
@@ -218,7 +218,7 @@ TEST_F(ErrorsTest, PropertiesThatAreWrongAreAnErrorUnlessTheyHaveChangedSince) {
   }
 }
 
-// Whoever waits for the end of the stream learns that nothing came of it.
+// An application that waits for EOS gets the error instead.
 TEST_F(ErrorsTest, AStreamOfWhichNothingWasSpokenEndsWithAnError) {
   fake::Script script = fake::DefaultScript();
   script.start = Status::ResourceExhausted(kMessage);
@@ -243,7 +243,7 @@ TEST_F(ErrorsTest, AStreamOfWhichNothingWasSpokenEndsWithAnError) {
   }
 }
 
-// What a growing utterance would have grown by belongs to it: it does not begin another in mid-sentence.
+// The rest of a failed growing utterance is dropped with it: it does not begin another one in mid-sentence.
 TEST_F(ErrorsTest, AGrowingUtteranceThatFailsTakesItsRestWithIt) {
   fake::Script script = fake::DefaultScript();
   script.fail_at_frame = 2;
@@ -265,7 +265,7 @@ TEST_F(ErrorsTest, AGrowingUtteranceThatFailsTakesItsRestWithIt) {
   EXPECT_EQ(record.text(), "bagood");
 }
 
-// Nobody says where it ends: the time-out does.
+// No event ends the utterance: the time-out does.
 TEST_F(ErrorsTest, TheRestOfAGrowingUtteranceThatFailedEndsByTimeOut) {
   fake::Script script = fake::DefaultScript();
   script.start = Status::Internal(kMessage);
@@ -412,7 +412,7 @@ TEST_F(ErrorsTest, C26OneElementsFailureLeavesAnotherAlone) {
 
 // --- privacy
 
-// The file into which GStreamer logs; it has to be named before GStreamer starts.
+// GStreamer's log file; it must be set before GStreamer starts.
 const std::string& LogFile() {
   static const std::string path = [] {
     gchar* name = nullptr;

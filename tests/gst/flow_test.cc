@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-// What downstream says, and what it is told: flow returns, the order of events, identities of the stream.
+// Exchange with downstream: flow returns, the order of events, stream ids.
 #include <atomic>
 #include <memory>
 #include <string>
@@ -12,7 +12,7 @@
 namespace qtts::testing {
 namespace {
 
-// More than the engine makes ahead.
+// More frames than the engine computes ahead.
 const std::string& LongText() {
   static const std::string text(500, 'x');
   return text;
@@ -20,10 +20,10 @@ const std::string& LongText() {
 
 struct Answer {
   GstFlowReturn flow;
-  int message;  // that it leads to; 0: none
+  int message;  // type of the message that it causes; 0: none
 };
 
-// A sink that answers with something else than GST_FLOW_OK from the third buffer on.
+// A sink that returns an error from the third buffer on.
 class FlowTest : public GstTest, public ::testing::WithParamInterface<Answer> {
  protected:
   void SetUp() override {
@@ -58,7 +58,7 @@ class FlowTest : public GstTest, public ::testing::WithParamInterface<Answer> {
     ASSERT_NE(message, nullptr);
     EXPECT_EQ(GST_MESSAGE_TYPE(message.get()), GetParam().message);
   }
-  // The engine makes nothing any more.
+  // The engine computes no further frames.
   static void ExpectIdleEngine() {
     int64_t frames = -1;
     EXPECT_TRUE(WaitFor([&frames] {
@@ -115,7 +115,7 @@ TEST_P(FlowTest, C28ReleasesUpstream) {
   ExpectTheMessage();
   ExpectIdleEngine();
   if (GetParam().message == 0) {
-    // Somebody who flushes says when it goes on.
+    // After a flush, flush-stop says when the stream goes on.
     EXPECT_EQ(flow, GST_FLOW_OK);
     gst_pad_remove_probe(pad_.get(), probe_);
     feeder.Send(gst_event_new_flush_start());
@@ -150,7 +150,7 @@ TEST_F(StreamTest, C28WithoutAPeerThereIsOneError) {
   gst_object_unref(bus);
 }
 
-// What GstStreamConsistency checks, which works in programs of libcheck only.
+// The rules of GstStreamConsistency, which works in libcheck programs only.
 void ExpectInOrder(const std::vector<Recorder::Item>& items) {
   bool started = false;
   bool caps = false;

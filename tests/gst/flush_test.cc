@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-// Flushes in every state of the element: nothing hangs, nothing stale comes after.
+// Flushes in every state of the element: none hangs, and no stale buffer follows.
 #include <atomic>
 #include <chrono>
 #include <thread>
@@ -15,7 +15,7 @@ class FlushTest : public GstTest {
     return GST_PAD_PROBE_OK;
   }
 
-  // After a flush with a new time line: nothing of before, everything from zero.
+  // After a flush with reset_time: no earlier buffer, timestamps from zero.
   static void ExpectFreshStream(const Recorder& record, const std::string& text) {
     EXPECT_EQ(record.text(), text);
     const auto items = record.items();
@@ -131,7 +131,7 @@ TEST_F(FlushTest, C14WhilePushingIsBlockedDownstream) {
   }
 }
 
-// Downstream takes nothing, the engine has made all it may, upstream waits for room.
+// Downstream blocks, the engine has computed all frames it may keep ahead, upstream waits for space in the queue.
 TEST_F(FlushTest, C14WhileEverythingIsBlocked) {
   for (const bool reset_time : {true, false}) {
     fake::Reset();
@@ -151,7 +151,7 @@ TEST_F(FlushTest, C14WhileEverythingIsBlocked) {
     std::thread upstream([&] {
       while ((flow = feeder.Push(std::string(50, 'o'))) == GST_FLOW_OK) ++pushed;
     });
-    // One is being spoken, one waits.
+    // One text is spoken, one waits.
     ASSERT_TRUE(WaitFor([&] { return pushed == 2 && record.buffer_count() == 1; }));
     const auto lead = static_cast<int64_t>(EngineOptions().lead_frames);
     ASSERT_TRUE(WaitFor([&] { return fake::GetCounters().frames == lead + 1; })) << "one was taken";

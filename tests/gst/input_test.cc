@@ -17,7 +17,7 @@ GstEvent* NewEvent(const char* structure) {
 
 constexpr char kLine[] = "qttssrc name=src ! fakesink async=false";
 
-// Pushes until the pad takes no more. `pushed` counts what was accepted.
+// Pushes until the pad refuses. `pushed` counts the accepted buffers.
 class Flood {
  public:
   explicit Flood(Feeder* feeder) {
@@ -29,7 +29,7 @@ class Flood {
   }
   // Waits until the queue is full and pushing blocks.
   static bool Full(const Flood& flood) {
-    // One is being spoken, the queue holds the rest.
+    // One text is spoken, the queue holds the rest.
     return WaitFor([&] { return flood.pushed > static_cast<int>(gstqtts::TextQueue::kMaxUtterances); });
   }
   void Join() { thread_.join(); }
@@ -93,6 +93,22 @@ TEST_F(InputTest, CapsTagsGapsAndSegmentsOfAnyFormatDoNoHarm) {
   }
 }
 
+// The end of such a buffer is unknown: as a sum that wraps it would lie before the segment.
+TEST_F(InputTest, ALengthBeyondAllTimesDropsNoText) {
+  Pipeline pipeline(kLine);
+  Recorder& record = pipeline.Record();
+  Feeder feeder(pipeline.src());
+  pipeline.Set(GST_STATE_PLAYING);
+  feeder.Begin();
+  GstBuffer* buffer = gst_buffer_new_memdup("ab", 2);
+  GST_BUFFER_PTS(buffer) = 2;
+  GST_BUFFER_DURATION(buffer) = GST_CLOCK_TIME_NONE - 1;
+  EXPECT_EQ(gst_pad_chain(feeder.sink(), buffer), GST_FLOW_OK);
+  feeder.End();
+  ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr);
+  EXPECT_EQ(record.text(), "ab");
+}
+
 TEST_F(InputTest, OtherCapsAreRefused) {
   Pipeline pipeline(kLine);
   Feeder feeder(pipeline.src());
@@ -139,7 +155,7 @@ TEST_F(InputTest, C12AnyScriptAndLineEndReachesTheEngineAsItIs) {
   EXPECT_EQ(requested, texts);
 }
 
-// All warnings up to the end of the stream.
+// All warnings up to EOS.
 std::vector<Problem> WarningsUntilEnd(Pipeline* pipeline) {
   std::vector<Problem> warnings;
   for (;;) {
@@ -190,7 +206,7 @@ TEST_F(InputTest, ALanguageThatIsSetSilencesTheWarning) {
   EXPECT_TRUE(WarningsUntilEnd(&pipeline).empty());
 }
 
-// A stream without sound ends with the reason; one that has some does not.
+// A stream without sound ends with the reason as an error; one with sound does not.
 TEST_F(InputTest, WhereNothingWasSpokenOneWarningSaysSo) {
   for (const bool spoken : {false, true}) {
     Pipeline pipeline(kLine);
@@ -381,7 +397,7 @@ TEST_F(InputTest, LaunchLinesLinkTextWithoutNamingThePad) {
   }
 }
 
-// From upstream it comes after all text; sent to the pipeline it does not wait for the text that waits.
+// An EOS from upstream comes after all text; one sent to the pipeline does not wait for queued text.
 TEST_F(InputTest, C11AnEndOfStreamOfUpstreamSpeaksAllOneOfTheApplicationTheUtterance) {
   for (const bool by_application : {false, true}) {
     SCOPED_TRACE(by_application);
@@ -410,7 +426,7 @@ TEST_F(InputTest, C11AnEndOfStreamOfUpstreamSpeaksAllOneOfTheApplicationTheUtter
   }
 }
 
-// An utterance that grows ends with the text that has come; upstream, which may be waiting for room, is told.
+// A growing utterance ends with the text that has come; upstream, which may be waiting for space, gets GST_FLOW_EOS.
 TEST_F(InputTest, C11AnEndOfStreamOfTheApplicationEndsAGrowingUtterance) {
   Pipeline pipeline("qttssrc name=src segmentation=stream max-queued-text=10 ! fakesink async=false");
   Recorder& record = pipeline.Record();
@@ -437,7 +453,7 @@ TEST_F(InputTest, C11APadThatIsNotLinkedDoesNotKeepTheEndFromComing) {
   gst_object_unref(pad);
 }
 
-// The next run is not live for the last one's upstream.
+// The next run does not stay live because the last one's upstream was.
 TEST_F(InputTest, LiveUpstreamIsForgottenWithItsRunAndItsPad) {
   for (const bool stop_first : {false, true}) {
     SCOPED_TRACE(stop_first);
@@ -514,7 +530,7 @@ TEST_F(InputTest, C15ThePadMayGoInMidSpeechFiftyTimes) {
     } else {
       ASSERT_TRUE(WaitFor([&] { return record.buffer_count() >= static_cast<size_t>(round % 7); }));
     }
-    // Unlinked pads refuse what is pushed; before that the element wakes the pushing thread.
+    // The element wakes the pushing thread first; then the unlinked pad refuses pushes.
     feeder.Release();
     flood.Join();
     EXPECT_TRUE(flood.result == GST_FLOW_FLUSHING || flood.result == GST_FLOW_NOT_LINKED)
@@ -577,11 +593,11 @@ TEST_F(InputTest, AGrowingUtteranceWaitsForItsFirstWord) {
   for (const char* part : {"?", "!", " - "}) ASSERT_EQ(feeder.Push(part), GST_FLOW_OK);
   EXPECT_EQ(GetStat(pipeline.src(), "queued-utterances"), 1U);
   EXPECT_TRUE(fake::Requests().empty());
-  // From the first word on it is spoken, all of it.
+  // The first word starts the speech, which includes all the text before it.
   ASSERT_EQ(feeder.Push("a!"), GST_FLOW_OK);
   ASSERT_TRUE(WaitFor([&] { return record.text() == "?! - a!"; }));
   EXPECT_TRUE(feeder.Send(NewEvent("qtts/end-utterance")));
-  // And without a word it ends when its text does.
+  // Without a word, it ends with its text.
   ASSERT_EQ(feeder.Push("..."), GST_FLOW_OK);
   EXPECT_TRUE(feeder.Send(NewEvent("qtts/end-utterance")));
   ASSERT_EQ(feeder.Push("b"), GST_FLOW_OK);
@@ -594,7 +610,7 @@ TEST_F(InputTest, AGrowingUtteranceWaitsForItsFirstWord) {
   EXPECT_EQ(record.text(), "?! - a!b!");
 }
 
-// Nor does it keep anything waiting: not its time-out, a drain, a live stream's silence, nor the pad for want of room.
+// Text without a word delays nothing: its time-out, a drain, a live stream's silence, and pushes into a full queue.
 TEST_F(InputTest, AGrowingUtteranceWithoutAWordHoldsNothingUp) {
   {
     Pipeline pipeline("qttssrc name=src segmentation=stream utterance-timeout=20000000 ! fakesink async=false");
@@ -639,7 +655,7 @@ TEST_F(InputTest, AGrowingUtteranceWithoutAWordHoldsNothingUp) {
   }
 }
 
-// A full stop behind a number ends no sentence in German, however that is asked for.
+// In German, a full stop after a number ends no sentence, whichever property or event selects German.
 TEST_F(InputTest, SentencesAreThoseOfTheLanguage) {
   for (const auto& [language, sentences] : {std::pair<const char*, size_t>{"german", 1},
                                             {"German", 1},
@@ -675,7 +691,7 @@ TEST_F(InputTest, SentencesAreUtterancesHoweverBuffersCutThem) {
                                                "Is he?", "Yes!", "The rest"}));
 }
 
-// What a file or a pipe is read in ends anywhere.
+// Blocks read from a file or a pipe end anywhere.
 TEST_F(InputTest, PiecesOfAFileAreTakenBySentenceUnlessToldOtherwise) {
   const std::string text = "It was late. Nobody came, not even Dr. Fox. The end";
   const struct {
@@ -702,7 +718,7 @@ TEST_F(InputTest, PiecesOfAFileAreTakenBySentenceUnlessToldOtherwise) {
   }
 }
 
-// Both kinds of streams may follow one another.
+// Streams in bytes and streams in time may follow one another.
 TEST_F(InputTest, ASegmentOfAnotherFormatEndsTheSentence) {
   Pipeline pipeline("qttssrc name=src ! fakesink async=false");
   Feeder feeder(pipeline.src());
@@ -719,7 +735,7 @@ TEST_F(InputTest, ASegmentOfAnotherFormatEndsTheSentence) {
 
 // --- events of others
 
-// The characters and the names of custom events in the order in which they left.
+// Characters and names of custom events, in the order of the src pad.
 std::string Order(const Recorder& record) {
   std::string order;
   for (const auto& item : record.items()) {
@@ -815,7 +831,7 @@ TEST_F(InputTest, EventsOfOthersOutliveAnInterruptAndNotAFlush) {
   }
 }
 
-// It is obeyed when its turn comes in upstream's thread, and goes on.
+// It takes effect in its order among upstream's buffers, and is forwarded.
 TEST_F(InputTest, ASerializedInterruptIsObeyed) {
   fake::AllowFrames(1);
   Pipeline pipeline("qttssrc name=src ! fakesink async=false");
@@ -995,7 +1011,7 @@ TEST_F(InputTest, ADrainQueryWaitsUntilEverythingIsSpoken) {
     upstream.join();
     EXPECT_EQ(answer, TRUE);
     EXPECT_EQ(record.text(), "abc");
-    // Nothing can be drained after the pad was flushed or the element stopped.
+    // A flush of the pad or a stop of the element ends the drain.
     fake::AllowFrames(0);
     feeder.Push("def");
     std::thread flushed([&] {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 
-// The whole way from load to speech under limits that fall from step to step, each step in a process of its own: there
-// is speech or one ERROR, never an abort and never a hang.
+// Loading and speaking under limits that fall from step to step, each step in a process of its own: the result is
+// speech or one ERROR, never an abort and never a hang.
 //
-// Told apart: GLib aborts where g_malloc() or g_thread_new() finds nothing, and GStreamer calls both for everything it
-// does. Where such a call comes from outside of the plugin, nothing of ours can mend it: it is counted and printed.
-// Only frames of the plugin and of the C++ library's std::terminate() are failures.
+// GLib aborts if g_malloc() or g_thread_new() fails, and GStreamer calls both everywhere. The plugin cannot prevent an
+// abort of a call from outside of it: those are counted and printed. Aborts with a frame of the plugin or of
+// std::terminate() are failures.
 
 #include <dlfcn.h>
 #include <execinfo.h>
@@ -47,7 +47,7 @@ constexpr std::chrono::seconds kPatience{60};
 std::atomic<long> threads_left{std::numeric_limits<long>::max() / 2};
 std::atomic<long> threads_started{0};
 
-// Of std::thread, started and not joined.
+// Number of std::threads that were started and not joined.
 std::atomic<long> unjoined{0};
 
 using CreateThread = int (*)(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*);
@@ -65,7 +65,7 @@ bool IsStdThread(void* caller) {
 
 }  // namespace
 
-// The limit of threads: RLIMIT_NPROC does not bind root.
+// The limit on threads is our own, since RLIMIT_NPROC does not bind root.
 extern "C" int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*function)(void*),
                               void* argument) {
   static const auto create = reinterpret_cast<CreateThread>(dlsym(RTLD_NEXT, "pthread_create"));
@@ -90,7 +90,7 @@ namespace {
 
 void Write(std::string_view text) { (void)!write(STDOUT_FILENO, text.data(), text.size()); }
 
-// Prints in which libraries the process dies, the innermost first. Of threads that die together, the first one does.
+// Prints the libraries of the fatal backtrace, innermost first. If threads die together, the first one prints.
 void OnDeath(int signal) {
   static std::atomic_flag dying = ATOMIC_FLAG_INIT;
   if (dying.test_and_set()) {
@@ -129,12 +129,12 @@ int FreeDescriptor() {
   return free;
 }
 
-// Speaks within the limit, and prints what came of it. What has been taken before (GStreamer and the element, in NULL)
-// is not counted.
+// Speaks within the limit and prints the result. Memory used before (by GStreamer and the element in NULL) does not
+// count.
 int Speak(std::string_view kind, long limit) {
   gst_init(nullptr, nullptr);
   std::array<void*, 4> frames{};
-  backtrace(frames.data(), 1);  // loads what it needs
+  backtrace(frames.data(), 1);  // loads its library now
   for (const int signal : {SIGABRT, SIGTRAP, SIGSEGV, SIGBUS, SIGILL}) std::signal(signal, OnDeath);
   GError* error = nullptr;
   GstElement* pipeline =
@@ -178,10 +178,10 @@ int Speak(std::string_view kind, long limit) {
   return 0;
 }
 
-// Of the engine, which all share, at most: the scheduler and what computes beside it.
+// Maximum number of threads of the shared engine: the scheduler and the compute threads.
 long MostEngineThreads() { return std::max(1L, static_cast<long>(std::thread::hardware_concurrency())); }
 
-// Elements that wait for text, one more at a time. Prints how many threads of the plugin have not been joined.
+// Adds elements that wait for text, one at a time. Prints the number of threads of the plugin that are not joined.
 int CountThreads() {
   gst_init(nullptr, nullptr);
   for (int count = 1; count <= 4; ++count) {
@@ -189,7 +189,7 @@ int CountThreads() {
     GstBus* bus = gst_element_get_bus(pipeline);
     const long before = threads_started;
     gst_element_set_state(pipeline, GST_STATE_PLAYING);
-    // The load has ended, and after a while its thread.
+    // The load has ended; its thread ends a little later.
     for (;;) {
       GstMessage* message = gst_bus_timed_pop_filtered(bus, GST_CLOCK_TIME_NONE, GST_MESSAGE_PROGRESS);
       GstProgressType type = GST_PROGRESS_TYPE_START;
@@ -209,8 +209,8 @@ int CountThreads() {
 // --- in the test
 
 struct Outcome {
-  std::string text;  // all that the process printed
-  int status = 0;    // as wait() tells it
+  std::string text;  // output of the process
+  int status = 0;    // of wait()
   bool hung = false;
 
   std::string Line(std::string_view key) const {
@@ -252,13 +252,13 @@ Outcome RunUnder(const char* kind, long limit) {
   return outcome;
 }
 
-// Whether GLib gave up for somebody else than the plugin.
+// True if GLib aborted in a call from outside of the plugin.
 bool DiedOutside(const Outcome& outcome) {
   const std::string death = outcome.Line("death:");
   const size_t glib = death.find("libglib");
-  // Further in than GLib, the C++ library is std::terminate(); further out it is where a std::thread begins.
+  // A libstdc++ frame inside of GLib's is std::terminate(); outside of them it is the start of a std::thread.
   if (glib == std::string::npos || death.find("libstdc++") < glib) return false;
-  // The innermost frame behind GLib's own asked it.
+  // The innermost frame outside of GLib is the caller.
   bool in_glib = false;
   for (size_t begin = 0; begin < death.size();) {
     const size_t end = std::min(death.find(' ', begin), death.size());
@@ -268,10 +268,10 @@ bool DiedOutside(const Outcome& outcome) {
     in_glib = in_glib || is_glib;
     begin = end + 1;
   }
-  return in_glib;  // so deep in GLib that nobody else is seen
+  return in_glib;  // the backtrace holds frames of GLib alone
 }
 
-// Runs one step, counts what came of it in `outcomes`.
+// Runs one step and counts its result in `outcomes`.
 void Step(const char* kind, long limit, std::map<std::string, int>* outcomes) {
   const Outcome outcome = RunUnder(kind, limit);
   const std::string what = std::string(kind) + " " + std::to_string(limit) + ":\n" + outcome.text;
@@ -294,7 +294,7 @@ void Print(const char* kind, const std::map<std::string, int>& outcomes) {
 
 constexpr int kSteps = 200;
 
-// What a run without a limit takes.
+// Needs of a run without a limit.
 struct Use {
   long memory = 0;  // kB
   long threads = 0;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-// Live: each buffer at its time by the clock, pauses, idle times, silence, latency. The clock is commanded by the
-// tests.
+// Live streams: each buffer leaves at its clock time; pauses, idle times, silence, latency. The tests set the clock.
 #include <gst/check/gsttestclock.h>
 
 #include <algorithm>
@@ -23,7 +22,7 @@ constexpr GstClockTime kLongTime = 360 * GST_SECOND;
 constexpr GstClockTime kLongTime = 3600 * GST_SECOND;
 #endif
 
-// By how much the element lets speech be late: silence that fills in for it waits as long.
+// Maximum lateness of speech before the element sends silence instead.
 constexpr GstClockTime kLateTolerance = 10 * GST_MSECOND;
 
 // A pipeline whose clock stands still unless a test moves it.
@@ -48,7 +47,7 @@ class LivePipeline : public Pipeline {
     gst_test_clock_advance_time(clock(), static_cast<GstClockTimeDiff>(by));
     ReleaseDue();
   }
-  // Lets everybody go whose time has come.
+  // Wakes every wait whose time has come.
   void ReleaseDue() const {
     GstClockID id = nullptr;
     while (gst_test_clock_peek_next_pending_id(clock(), &id)) {
@@ -68,8 +67,8 @@ class LivePipeline : public Pipeline {
       return false;
     });
   }
-  // Advances a little, unless the element is in an utterance and the engine's next frame has not come to it: then
-  // only how busy the machine is would say whether it came too late.
+  // Advances a little, unless the element waits for the engine's next frame: then the load of the machine would decide
+  // whether that frame is late.
   void AdvanceWithTheEngine() {
     GstClockID id = nullptr;
     if (!gst_test_clock_peek_next_pending_id(clock(), &id)) return;
@@ -190,7 +189,7 @@ class DuringMessage {
   std::atomic<bool> done_ = false;
 };
 
-// Each message is posted within create(): the warning before speech is waited for, the element's own after that.
+// Each message is posted within create(): the warning before the wait for speech, the element message after it.
 TEST_F(LiveTest, C16APauseMayBeginAndEndWithinCreate) {
   for (const GstMessageType type : {GST_MESSAGE_WARNING, GST_MESSAGE_ELEMENT}) {
     SCOPED_TRACE(gst_message_type_get_name(type));
@@ -226,7 +225,7 @@ TEST_F(LiveTest, C16TheFrameThatAPauseMeetsIsKept) {
   ExpectContinuous(record.buffers());
 }
 
-// Nor is the end of the stream lost.
+// EOS is not lost either.
 TEST_F(LiveTest, C16AnErrorThatAPauseMeetsEndsTheStream) {
   fake::Script script = fake::DefaultScript();
   script.fail_at_frame = 1;
@@ -264,7 +263,7 @@ TEST_F(LiveTest, C16PlayingRightAfterPaused) {
   }
 }
 
-// On a clock that goes on in the pauses, each of which interrupts a wait.
+// With a clock that continues during pauses. Each pause interrupts a wait.
 TEST_F(LiveTest, C16APauseStopsTheTimeOfTheStream) {
   LivePipeline pipeline("idle-mode=eos text=" + std::string(100, 'x'));
   pipeline.Set(GST_STATE_PLAYING);
@@ -374,7 +373,7 @@ TEST_F(LiveTest, C22AfterIdleSpeechStartsNow) {
   EXPECT_FALSE(buffers[3].discont);
 }
 
-// With a clock of the world and a sink that drops what is as late as the idle time was long.
+// With the system clock and a sink that drops buffers as late as the idle time was long.
 TEST_F(LiveTest, C22NothingIsDroppedAfterIdle) {
   Pipeline pipeline(
       "qttssrc name=src is-live=true idle-mode=wait text=ab ! fakesink name=sink sync=true "
@@ -421,7 +420,7 @@ TEST_F(LiveTest, C23SilenceFillsEveryPause) {
   EXPECT_EQ(GetStat(pipeline.src(), "underruns"), 0U);
 }
 
-// The thread that makes the stream may run a little late.
+// The streaming thread may run a little late.
 TEST_F(LiveTest, C23SpeechThatBeginsALittleLateBreaksNothing) {
   LivePipeline pipeline("");
   pipeline.Set(GST_STATE_PLAYING);
@@ -438,7 +437,7 @@ TEST_F(LiveTest, C23SpeechThatBeginsALittleLateBreaksNothing) {
   ExpectContinuous(pipeline.record().buffers());
 }
 
-// A network sink may block for seconds. What was due meanwhile is not sent in a burst.
+// A network sink may block for seconds. The element does not send the missed time in a burst afterwards.
 TEST_F(LiveTest, SilenceThatDownstreamDidNotTakeIsNotMadeUpFor) {
   LivePipeline pipeline("");
   const auto sink = pipeline.Find("sink");
@@ -547,7 +546,7 @@ TEST_F(LiveTest, C24Latency) {
   query(pipeline.src(), &live, &min, &max);
   EXPECT_TRUE(live);
   EXPECT_EQ(min, 100 * GST_MSECOND);
-  const auto told = [&] {  // the sink tells of its own
+  const auto told = [&] {  // the sink posts its own latency
     const auto messages = pipeline.Pending(GST_MESSAGE_LATENCY);
     return std::count_if(messages.begin(), messages.end(), [&](const auto& message) {
       return GST_MESSAGE_SRC(message.get()) == GST_OBJECT(pipeline.src());
@@ -694,8 +693,8 @@ TEST_F(LiveTest, TrimmedSilenceIsToldInNanoseconds) {
   EXPECT_EQ(GetStat(pipeline.src(), "trimmed"), gst_util_uint64_scale(kMade - heard, GST_SECOND, 24000));
 }
 
-// While nothing flows, the speech of a cue waits for its time; an interrupt ends that wait, and what is spoken then
-// does not take over the time of the cue.
+// While the stream sends nothing, the speech of a cue waits for its time. An interrupt ends that wait, and the next
+// speech does not inherit the time of the cue.
 TEST_F(LiveTest, SpeechAfterAnInterruptDoesNotWaitForTheCueThatWasInterrupted) {
   LivePipeline pipeline("idle-mode=wait text-timing=start");
   Feeder feeder(pipeline.src());

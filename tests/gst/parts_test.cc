@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-// The parts of the element that know no GStreamer.
+// The parts of the element that do not use GStreamer.
 #include <glib.h>
 #include <gtest/gtest.h>
 
@@ -391,7 +391,7 @@ TEST(MakeRequest, LeavesAloneWhatIsNotSet) {
   EXPECT_EQ(request.settings.max_new_tokens, 1000);
 }
 
-// --- the page's lists are those of the code
+// --- lists of doc pages equal those of the code
 
 std::string ReadPage() {
   const char* folder = g_getenv("QTTS_DOCUMENTS");
@@ -401,7 +401,7 @@ std::string ReadPage() {
   return page;
 }
 
-// What stands in backticks in `page` between two strings.
+// Words in backticks in `page`, between two strings.
 std::multiset<std::string> NamesBetween(const std::string& page, const std::string& begin, const std::string& end) {
   std::multiset<std::string> names;
   const size_t from = page.find(begin);
@@ -424,15 +424,23 @@ TEST(Page, ListsEveryFieldOfParams) {
 
 TEST(Page, ListsEveryReasonOfAnEnd) {
   std::multiset<std::string> expected;
-  for (int i = 0; *FinishReasonName(static_cast<FinishReason>(i)) != '\0'; ++i) {
-    expected.insert(FinishReasonName(static_cast<FinishReason>(i)));
+  for (int i = 1; *qtts::EndReasonName(static_cast<qtts::EndReason>(i)) != '\0'; ++i) {
+    expected.insert(qtts::EndReasonName(static_cast<qtts::EndReason>(i)));
   }
-  EXPECT_GE(expected.size(), 7U);
+  EXPECT_GE(expected.size(), 8U);
   const std::string page = ReadPage();
   EXPECT_EQ(NamesBetween(page, "`reason` (", ")"), expected);
   for (const std::string& reason : expected) {
     EXPECT_NE(page.find("\n| `" + reason + "` | "), std::string::npos) << reason;
   }
+}
+
+double& Number(Settings* settings, std::string_view name) {
+  for (size_t i = 0; i < qtts::kSamplingNumberCount; ++i) {
+    if (qtts::kSamplingNumbers[i].name == name) return settings->sampling[i];
+  }
+  ADD_FAILURE() << "there is no " << name;
+  return settings->sampling[0];
 }
 
 TEST(MakeRequest, PassesEverySettingOn) {
@@ -442,13 +450,13 @@ TEST(MakeRequest, PassesEverySettingOn) {
   settings.instruct = "slowly";
   settings.layout = qtts::PromptLayout::kStreaming;
   settings.seed = 0;
-  settings.temperature = 0;
-  settings.top_k = 0;
-  settings.top_p = 0.5;
-  settings.repetition_penalty = 1.5;
-  settings.subtalker_temperature = 0.25;
-  settings.subtalker_top_k = 7;
-  settings.subtalker_top_p = 0.75;
+  Number(&settings, "temperature") = 0;
+  Number(&settings, "top-k") = 0;
+  Number(&settings, "top-p") = 0.5;
+  Number(&settings, "repetition-penalty") = 1.5;
+  Number(&settings, "subtalker-temperature") = 0.25;
+  Number(&settings, "subtalker-top-k") = 7;
+  Number(&settings, "subtalker-top-p") = 0.75;
   const qtts::Request request = MakeRequest(settings, Model(), "text", 42);
   EXPECT_EQ(request.speaker, "ann");
   EXPECT_EQ(request.language, "german");
@@ -465,10 +473,22 @@ TEST(MakeRequest, PassesEverySettingOn) {
   EXPECT_EQ(request.settings.predictor.top_p, 0.75F);
 }
 
+TEST(MakeRequest, PassesEverySamplingNumberOn) {
+  for (const qtts::SamplingNumber& number : qtts::kSamplingNumbers) {
+    Settings settings;
+    Number(&settings, number.name) = number.maximum;
+    const qtts::Request request = MakeRequest(settings, Model(), "text", 42);
+    for (const qtts::SamplingNumber& other : qtts::kSamplingNumbers) {
+      const double expected = &other == &number ? number.maximum : other.Get(Model().defaults);
+      EXPECT_EQ(other.Get(request.settings), expected) << number.name << " " << other.name;
+    }
+  }
+}
+
 TEST(MakeRequest, PassesValuesOutOfRangeOnToBeRefused) {
   Settings settings;
-  settings.top_p = 0;
-  settings.temperature = -0.5;
+  Number(&settings, "top-p") = 0;
+  Number(&settings, "temperature") = -0.5;
   const qtts::Request request = MakeRequest(settings, Model(), "text", 42);
   EXPECT_EQ(request.settings.talker.top_p, 0.0F);
   EXPECT_EQ(request.settings.talker.temperature, -0.5F);
@@ -595,7 +615,7 @@ TEST_F(ReportsTest, AreToldInTheOrderInWhichTheyCame) {
   EXPECT_EQ(told_, 1);
 }
 
-// What the handler of a report makes happen is told by the same thread, after the handler.
+// Reports that the handler of a report causes are delivered by the same thread, after the handler.
 TEST_F(ReportsTest, AHandlerMayMakeMoreHappen) {
   std::vector<uint64_t> told;
   bool inside = false;
@@ -614,7 +634,7 @@ TEST_F(ReportsTest, AHandlerMayMakeMoreHappen) {
   EXPECT_EQ(told, (std::vector<uint64_t>{1, 2, 3}));
 }
 
-// A thread that finds another one in a handler leaves its report to GLib's pool, and does not wait.
+// If another thread is in a handler, a report is delivered by GLib's thread pool, and its thread does not wait.
 TEST_F(ReportsTest, NobodyWaitsForAnothersHandler) {
   std::promise<void> first_begins;
   std::promise<void> second_is_left;

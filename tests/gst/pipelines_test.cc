@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-// The plugin with the bundled voice in pipelines as applications build them: what comes out of a file or
-// a packet is compared with what the element says without one.
+// The plugin with the bundled voice in pipelines as applications build them. The sound of files and packets is compared
+// with the element's own output.
 #include <gst/gst.h>
 #include <gst/rtp/gstrtpbuffer.h>
 #include <gtest/gtest.h>
@@ -39,7 +39,7 @@ void OnHandoff(GstElement* sink, GstBuffer* buffer, GstPad* /*pad*/, Buffers* bu
   g_free(name);
 }
 
-// Plays to the end. `sinks` are the names of the fakesinks to listen to.
+// Plays to EOS. `sinks` names the recorded fakesinks.
 Buffers Play(const std::string& line, const std::vector<std::string>& sinks = {}) {
   Buffers buffers;
   GError* error = nullptr;
@@ -85,7 +85,7 @@ Samples Join(const std::vector<std::string>& buffers) {
   return samples;
 }
 
-// What a pipeline that ends in sound makes, as 16 bit at 24 kHz.
+// Sound of a pipeline whose end is raw audio, as 16 bit at 24 kHz.
 Samples Sound(const std::string& line) {
   const Buffers buffers = Play(line + " ! audioconvert ! audioresample ! " + kPcm + " ! fakesink name=sink", {"sink"});
   const auto found = buffers.find("sink");
@@ -103,9 +103,9 @@ double Rms(const Samples& samples, size_t begin, size_t end) {
   return std::sqrt(sum / static_cast<double>(end - begin));
 }
 
-// The highest normalised correlation of `samples` with what the element says directly, over all delays up to a
-// quarter of a second: 1 for the same sound, about 0 for another one. Below 3 kHz all codecs keep the waveform,
-// and that is where nearly all of speech is.
+// Highest normalised correlation of `samples` with the element's own output, over all delays up to a quarter of a
+// second: 1 for the same sound, about 0 for another one. Compared below 3 kHz, where all codecs keep the waveform and
+// nearly all of speech lies.
 double Likeness(const Samples& samples) {
   const Samples& direct = Direct();
   double best = 0;
@@ -141,13 +141,13 @@ class PipelinesTest : public ::testing::Test {
 
   std::string Path(const std::string& name) const { return (folder_ / name).string(); }
 
-  // Speaks into a file through these elements, and reads the file as any player does.
+  // Speaks into a file through these elements, and reads it with decodebin.
   Samples ThroughFile(const std::string& name, const std::string& elements) const {
     Play(std::string(kSpeech) + " ! audioconvert ! audioresample ! " + elements + " ! filesink location=" + Path(name));
     return Sound("filesrc location=" + Path(name) + " ! decodebin");
   }
 
-  // A lossy format: the same sound, as long, but for what the encoder adds at the ends.
+  // A lossy format: the same sound and length, except padding of the encoder at the ends.
   static void ExpectAlike(const Samples& samples, size_t padding) {
     EXPECT_GE(samples.size() + 2, Direct().size());  // rounding of a resampler
     EXPECT_LE(samples.size(), Direct().size() + padding);
@@ -195,7 +195,7 @@ TEST_F(PipelinesTest, HlsSegmentsFollowOneAnother) {
   ExpectAlike(Sound("multifilesrc location=" + Path("%03d.ts") + " ! tsdemux ! decodebin"), kRate / 5);
 }
 
-// The packets of 20 ms that a payloader makes of the speech.
+// The 20 ms packets of a payloader.
 struct Packets {
   std::vector<uint16_t> sequence;
   std::vector<uint32_t> timestamps;
@@ -226,8 +226,8 @@ Packets Payload(const std::string& elements) {
   return packets;
 }
 
-// One packet follows the other, `step` ticks of the RTP clock later, the second `first_step` after the first; the
-// first begins a talk spurt.
+// Each packet is `step` ticks of the RTP clock after the one before, the second `first_step` after the first. The first
+// one begins a talk spurt.
 void ExpectSteady(const Packets& packets, uint32_t step, uint32_t first_step) {
   ASSERT_GE(packets.sequence.size(), Direct().size() / (kRate / 50));
   EXPECT_TRUE(packets.markers.front());
@@ -267,7 +267,7 @@ TEST_F(PipelinesTest, RtpOpus) {
               kRate / 20);
 }
 
-// What flows past a pad, in the order of one streaming thread.
+// Buffers and events of a pad, in the order of one streaming thread.
 struct Flow {
   struct Entry {
     bool is_packet;
@@ -285,7 +285,7 @@ struct Flow {
   }
 };
 
-// Says it, and waits for its end.
+// Speaks, and waits for the end.
 void Say(GstElement* pipeline, GstElement* speech, const char* text) {
   guint64 id = 0;
   g_signal_emit_by_name(speech, "speak", text, nullptr, &id);
@@ -304,8 +304,8 @@ void Say(GstElement* pipeline, GstElement* speech, const char* text) {
   ASSERT_TRUE(finished) << text;
 }
 
-// By default opusenc dates the first packet after a pause by the end of what was before it, for which receivers take
-// it to be late by the whole pause. With perfect-timestamp it goes by the sound: the remedy that doc/qttssrc.md names.
+// By default opusenc stamps the first packet after a pause with the end of the packet before the pause, so receivers
+// take it to be late by the whole pause. perfect-timestamp=true, named in doc/qttssrc.md, keeps the times of the sound.
 TEST_F(PipelinesTest, OpusAfterAPauseIsDatedByItsSound) {
   GstElement* pipeline = gst_parse_launch(
       "qttssrc name=speech seed=1 is-live=true idle-mode=wait ! audioconvert ! audio/x-raw,format=S16LE ! "
@@ -368,7 +368,7 @@ TEST_F(PipelinesTest, BuffersAreCutToWhatAConsumerWants) {
 }
 
 TEST_F(PipelinesTest, AMixerKeepsSpeechInPlace) {
-  // Over silence that is longer than the speech.
+  // Mixed with silence that is longer than the speech.
   const Samples mixed = Sound(std::string(kSpeech) + " ! audioconvert ! " + kPcm + " ! mix. " +
                               "audiotestsrc wave=silence num-buffers=100 samplesperbuffer=2400 ! " + kPcm +
                               " ! mix. audiomixer name=mix");

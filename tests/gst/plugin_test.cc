@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-// The plugin file as GStreamer meets it, with no model and no GPU: checks 1, 2 and 4.
+// The plugin file as GStreamer loads it, without a model and a GPU: checks 1, 2 and 4.
 #include <gst/gst.h>
 #include <gtest/gtest.h>
 
@@ -38,7 +38,7 @@ TEST_F(PluginTest, C1GstInspectTellsEverything) {
   const size_t origin = text.find("Origin URL");
   ASSERT_NE(origin, std::string::npos);
   EXPECT_NE(text.substr(origin, text.find('\n', origin) - origin).find(QTTS_PACKAGE_ORIGIN), std::string::npos);
-  // Neither an address at which nobody is, nor a folder of the machine that it was built on.
+  // No invalid URL, and no folder of the build machine.
   for (const char* part : {".invalid", "file://"}) EXPECT_EQ(text.find(part), std::string::npos) << part;
 }
 
@@ -52,7 +52,7 @@ TEST_F(PluginTest, C2NamesAgreeAndTheLicenceIsKnown) {
   gchar* file = g_path_get_basename(gst_plugin_get_filename(plugin));
   EXPECT_EQ(std::string(file), std::string("libgst") + gst_plugin_get_name(plugin) + "." G_MODULE_SUFFIX);
   g_free(file);
-  // Those that gst_plugin.c accepts; any other becomes "UNKNOWN" or keeps the plugin from loading.
+  // Licences that gst_plugin.c accepts; it replaces others by "UNKNOWN" or refuses the plugin.
   EXPECT_EQ(std::set<std::string>({"LGPL", "GPL", "QPL", "GPL/QPL", "MPL", "BSD", "MIT/X11", "0BSD", "Apache 2.0"})
                 .count(gst_plugin_get_license(plugin)),
             1U);

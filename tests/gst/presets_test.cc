@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-// Presets: those that are shipped, and an application's own.
+// Shipped presets and presets of an application.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -57,7 +57,7 @@ TEST_F(PresetsTest, TheShippedOnesAreThereAndSpeak) {
   }
 }
 
-// The file says what it is for: each of its keys is a setting, each of its values in range.
+// Each key of the file is a property, and each value is in range.
 TEST_F(PresetsTest, TheShippedFileHoldsNothingElse) {
   GKeyFile* file = g_key_file_new();
   const std::string path = std::string(g_getenv("GST_PRESET_PATH")) + "/GstQttsSrc.prs";
@@ -115,7 +115,7 @@ TEST_F(PresetsTest, AnApplicationsOwnComesBack) {
   EXPECT_FALSE(gst_preset_load_preset(preset, "mine"));
 }
 
-// Every property, with whatever it can hold: strings of any characters above all.
+// Every property with unusual values, above all strings of any characters.
 TEST_F(PresetsTest, EveryValueComesBack) {
   const uint32_t seed = std::random_device{}();
   SCOPED_TRACE(seed);
@@ -203,7 +203,7 @@ TEST_F(PresetsTest, EveryValueComesBack) {
   EXPECT_TRUE(gst_preset_delete_preset(GST_PRESET(pipeline.src()), "mine"));
 }
 
-// A string is set once, to what it shall be: an utterance that is accepted meanwhile is not spoken with another.
+// A preset sets each string once: an utterance that is accepted meanwhile never has an intermediate value.
 TEST_F(PresetsTest, AStringIsSetOnce) {
   Pipeline pipeline("qttssrc name=src instruct=\"very softly\" ! fakesink");
   ASSERT_TRUE(gst_preset_save_preset(GST_PRESET(pipeline.src()), "mine"));
@@ -221,9 +221,9 @@ TEST_F(PresetsTest, AStringIsSetOnce) {
   gst_preset_delete_preset(GST_PRESET(pipeline.src()), "mine");
 }
 
-// Files that GStreamer alone has written, and those that somebody wrote by hand.
+// Files that GStreamer has written, and hand-written files.
 TEST_F(PresetsTest, OlderFilesLoadAndThoseWrittenByHand) {
-  // GStreamer reads them once in a process: this one is started anew, with a home of its own.
+  // GStreamer reads presets once in a process, so the test starts itself again with a home folder of its own.
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const std::string home = g_getenv("XDG_DATA_HOME");
   if (!home.ends_with("/older")) {

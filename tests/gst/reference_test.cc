@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-// Recordings that encoders have put something around: what is left of them is what the official package reads, sample
-// for sample, and the voice is the package's. tests/golden/data/encoded holds the files and what was recorded of them.
+// Recordings with encoder delay and padding: the element keeps the same samples as the official package, and makes the
+// same voice. tests/golden/data/encoded holds the files and the package's results.
 #include <gst/gst.h>
 #include <gtest/gtest.h>
 
@@ -57,7 +57,7 @@ class ReferenceTest : public ::testing::Test {
     return folder_ + "/" + name;
   }
 
-  // Every recorded file has the length that the package reads, and begins where the sound does that was encoded.
+  // Every file has the length that the package reads, and begins where the encoded sound begins.
   void ExpectTheSound() {
     ASSERT_GT(document_["files"].size(), 8U);
     for (const auto& [name, file] : document_["files"].items()) {
@@ -69,13 +69,13 @@ class ReferenceTest : public ::testing::Test {
       EXPECT_EQ(recording->samples.size(), file["samples"].get<size_t>() * static_cast<size_t>(recording->channels));
       const auto original = qtts::ReadWav(kData + "/../references/" + file["reference"].get<std::string>());
       ASSERT_TRUE(original.ok());
-      if (original->sample_rate != recording->sample_rate) continue;  // the codes show it
+      if (original->sample_rate != recording->sample_rate) continue;  // the test of the codes compares these
       // Opus shifts speech by parts of a sample.
       EXPECT_NEAR(Delay(*recording, *original), name == "no-tag.mp3" ? 1105 : 0, name == "24000.opus" ? 1 : 0);
     }
   }
 
-  // By how many samples `recording` is later than `original`.
+  // Delay of `recording` against `original` in samples.
   static int Delay(const qtts::Recording& recording, const qtts::Recording& original) {
     constexpr int kMost = 1300;
     constexpr int kLength = 20000;
@@ -99,7 +99,7 @@ class ReferenceTest : public ::testing::Test {
 
 TEST_F(ReferenceTest, IsReadAsTheOfficialPackageReadsIt) { ExpectTheSound(); }
 
-// Whoever decodes. Each is tried with the others of its format switched off.
+// With any decoder. Each is tried with the others of its format disabled.
 TEST_F(ReferenceTest, IsTheSameWithOtherDecoders) {
   const std::vector<std::string> decoders = {"mpg123audiodec", "avdec_mp3",       "avdec_mp3float", "faad",
                                              "avdec_aac",      "avdec_aac_fixed", "fdkaacdec"};
@@ -139,8 +139,8 @@ TEST_F(ReferenceTest, TagsOfMp3MeanWhatTheyMeanToLibsndfile) {
   }
 }
 
-// Files are untrusted: cut anywhere or with any byte changed, they are read without a trace in the sanitizers, and what
-// they note makes sense or is not obeyed.
+// Files are untrusted: cut anywhere or with any byte changed, they cause no sanitizer report, and implausible gapless
+// information is ignored.
 TEST_F(ReferenceTest, DamagedNotesDoNoHarm) {
   const uint32_t seed = std::random_device{}();
   RecordProperty("seed", std::to_string(seed));
@@ -177,7 +177,7 @@ TEST_F(ReferenceTest, DamagedNotesDoNoHarm) {
   }
 }
 
-// An index of several parts, or played at another speed, is GStreamer's to follow.
+// Edit lists with several parts or another speed are left to GStreamer.
 TEST_F(ReferenceTest, OtherEditListsAreLeftToGStreamer) {
   std::string bytes = ReadFile(kData + "/edit-list.m4a");
   const size_t rate = bytes.find("elst") + 4 + 8 + 8;

@@ -25,7 +25,7 @@ Sentences Whole(const std::string& text, const Segmenter::Options& options = {})
   return sentences;
 }
 
-// Character by character, sentences being taken as they come.
+// Feeds character by character and takes sentences as they come.
 Sentences Piecewise(const std::string& text, const Segmenter::Options& options, std::mt19937* random) {
   Segmenter segmenter;
   segmenter.SetOptions(options);
@@ -43,7 +43,7 @@ Sentences Piecewise(const std::string& text, const Segmenter::Options& options, 
 
 struct Case {
   const char* language;
-  Sentences sentences;  // joined by a space where the script has one
+  Sentences sentences;  // joined by a space in scripts that use one
 };
 
 const Case kCases[] = {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-// Speaking, interrupting, and what is told about it.
+// Speaking, interrupting, and their messages.
 #include <atomic>
 #include <chrono>
 #include <cmath>
@@ -66,7 +66,7 @@ class SpeakTest : public GstTest {
     pipeline_->Set(GST_STATE_PLAYING);
     feeder_->Begin();
   }
-  // Waits for the next element message named `name` (all that come are kept); null after kPatience.
+  // Waits for the next element message named `name` and keeps all others; null after kPatience.
   const GstStructure* WaitFor(const std::string& name) {
     for (;;) {
       auto message = pipeline_->Wait(GST_MESSAGE_ELEMENT | GST_MESSAGE_ERROR);
@@ -90,7 +90,7 @@ class SpeakTest : public GstTest {
 
 // --- speak
 
-// A first frame is waited for awake then, for a while.
+// The streaming thread then polls for the first frame for a while.
 TEST_F(SpeakTest, ADeviceBesideTheHostSpeaksLikeAnother) {
   fake::Script script = fake::DefaultScript();
   script.beside_host = true;
@@ -107,14 +107,14 @@ TEST_F(SpeakTest, ADeviceBesideTheHostSpeaksLikeAnother) {
   ASSERT_NE(finished, nullptr);
   EXPECT_STREQ(gst_structure_get_string(finished, "reason"), "interrupted");
 
-  // Longer than anybody waits awake.
+  // Longer than the polling.
   EXPECT_EQ(Speak(src(), "two"), 3U);
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
   fake::AllowFrames(-1);
   ASSERT_NE(WaitForFinish(), nullptr);
   EXPECT_EQ(record_->text(), "onetwo");
 
-  // The frame that is waited for does not hold up a stop.
+  // Waiting for a frame does not delay a stop.
   fake::AllowFrames(0);
   EXPECT_EQ(Speak(src(), "stopped"), 4U);
   ASSERT_TRUE(testing::WaitFor([] { return fake::Requests().size() == 4; }));
@@ -219,7 +219,7 @@ TEST_F(SpeakTest, ParamsThatAreWrongAreRefusedWithAWarning) {
   EXPECT_GT(fake::Requests()[1].settings.talker.temperature, 0) << "0 is what the engine would refuse";
 }
 
-// What is wrong with the settings of one text, and only the engine can tell, costs that text.
+// Wrong settings of one text that only the engine can detect make that text fail, not the stream.
 TEST_F(SpeakTest, ParamsThatTheEngineRefusesCostTheirText) {
   fake::Script script = fake::DefaultScript();
   script.start_match = "bad";
@@ -354,7 +354,7 @@ TEST_F(SpeakTest, SetVoiceHoldsForTheTextAfterIt) {
   for (const GstEventType event : record_->events()) EXPECT_NE(event, GST_EVENT_CUSTOM_DOWNSTREAM);
 }
 
-// It belongs to the text in whose stream it came.
+// The event applies to the texts of its stream.
 TEST_F(SpeakTest, SetVoiceEndsWithItsStream) {
   const struct {
     const char* what;
@@ -398,7 +398,7 @@ TEST_F(SpeakTest, SetVoiceEndsWithItsStream) {
        },
        ""},
   };
-  gst_util_set_object_arg(G_OBJECT(src()), "idle-mode", "wait");  // for when there is no pad
+  gst_util_set_object_arg(G_OBJECT(src()), "idle-mode", "wait");  // used if there is no pad
   for (const auto& c : cases) {
     SCOPED_TRACE(c.what);
     Play();
@@ -538,7 +538,7 @@ TEST_P(InterruptTest, C25StopsWithinAFrameAndTheNextTextIsSpoken) {
   EXPECT_EQ(GetStat(src(), "frames"), 7U);
 }
 
-// The frame that is being pushed is the last; those that are ready are not sent.
+// The frame being pushed is the last one; frames that are ready are dropped.
 TEST_P(InterruptTest, C25WhilePushingIsBlocked) {
   const Owned<GstPad> pad(gst_element_get_static_pad(pipeline_->Find("sink").get(), "sink"));
   const gulong block = gst_pad_add_probe(
@@ -681,7 +681,7 @@ TEST_F(SpeakTest, C25InterruptFromTwoThreadsAtOnce) {
   Interrupt(src());
   const guint64 last = Speak(src(), "xyz");
   accepted[last] = 0;
-  // Every utterance that was accepted is finished once, after it was started if it was, and in order.
+  // Every accepted utterance has one "finished" message, after its "started" if there was one, and in order.
   guint64 open = 0;
   guint64 previous = 0;
   for (guint64 id = 0; id != last;) {
@@ -729,7 +729,7 @@ TEST_F(SpeakTest, C25InterruptFromASyncMessageHandler) {
   gst_bus_set_sync_handler(GST_BUS(bus.get()), nullptr, nullptr, nullptr);
 }
 
-// Holds the thread `held` in the handler of its first message, and notes on which thread each message came.
+// Blocks the thread `held` in the handler of its first message, and records the thread of each message.
 class HeldReporter {
  public:
   explicit HeldReporter(const Pipeline& pipeline) : bus_(gst_element_get_bus(pipeline.get())) {
@@ -777,7 +777,7 @@ TEST_F(SpeakTest, C25WhoeverIsHeldByAHandlerHoldsUpNobodyAndReportsForNobody) {
     EXPECT_EQ(Interrupt(src()), 1U);
   });
   ASSERT_TRUE(testing::WaitFor([&] { return reporter.holds(); }));
-  // Speech goes on, and so do those who interrupt.
+  // Speech and the interrupting threads continue.
   const guint64 second = Speak(src(), "a b c d e f g h i j k l m n o p q r s t u v w x y z");
   fake::AllowFrames(20);
   ASSERT_TRUE(testing::WaitFor([&] { return record_->buffer_count() == 21; }));
@@ -785,7 +785,7 @@ TEST_F(SpeakTest, C25WhoeverIsHeldByAHandlerHoldsUpNobodyAndReportsForNobody) {
   reporter.Release();
   interrupter.join();
   EXPECT_EQ(reporter.on_held_thread(), 1) << "its own";
-  // In order, by whomever.
+  // In order, on any thread.
   std::vector<std::string> seen;
   while (seen.empty() || seen.back() != "finished " + std::to_string(second)) {
     const auto message = pipeline_->Wait(GST_MESSAGE_ELEMENT);
@@ -925,7 +925,7 @@ TEST_F(SpeakTest, TheEndTellsWhy) {
 
 // --- more utterances than the engine speaks at once
 
-// Who finds all slots taken by other elements waits for as long as max-wait allows.
+// If other elements use all slots, an utterance waits for max-wait at most.
 TEST_F(SpeakTest, AnUtteranceWaitsItsTurn) {
   fake::Script script = fake::DefaultScript();
   script.slots = 1;
@@ -952,7 +952,7 @@ TEST_F(SpeakTest, AnUtteranceWaitsItsTurn) {
     EXPECT_EQ(problem.code, GST_RESOURCE_ERROR_BUSY);
     EXPECT_EQ(problem.text, "All slots are taken.");
   }
-  // One that gives up leaves no trace.
+  // An utterance that gave up has left the queue.
   EXPECT_EQ(Speak(src(), "interrupted"), ++id);
   ASSERT_TRUE(testing::WaitFor([&] { return GetStat(src(), "waiting-utterances") == 1; }));
   EXPECT_EQ(GetStat(other.src(), "waiting-utterances"), 1U);
@@ -1018,7 +1018,7 @@ TEST_F(SpeakTest, FlushesAndStopsFinishWhatTheyDrop) {
 
 TEST_F(SpeakTest, StatsTellLatenciesAndLevels) {
   fake::Script script = fake::DefaultScript();
-  script.frame_time = std::chrono::milliseconds(20);  // that they are waited for
+  script.frame_time = std::chrono::milliseconds(20);  // so that the element has to wait for them
   fake::Reset(script);
   fake::AllowFrames(0);
   Play();

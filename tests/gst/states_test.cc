@@ -11,7 +11,7 @@ namespace {
 
 class StatesTest : public GstTest {
  protected:
-  // The kinds of the progress messages of `load` that are there.
+  // The kinds of the progress messages of `load` on the bus.
   static std::vector<GstProgressType> Progress(Pipeline* pipeline) {
     std::vector<GstProgressType> types;
     for (const auto& message : pipeline->Pending(GST_MESSAGE_PROGRESS)) {
@@ -54,7 +54,7 @@ TEST_P(RandomStatesTest, C17TwoHundredStateChangesAtRandomTimes) {
   EXPECT_TRUE(pipeline.Pending(GST_MESSAGE_ERROR).empty());
 }
 
-// No change waits for anything, so that it meets the one before at any point. Whatever came before, PLAYING speaks.
+// Changes do not wait, so each one meets the one before it at any point. PLAYING speaks after any sequence.
 TEST_P(RandomStatesTest, C17AThousandStateChangesOneRightAfterAnother) {
   const uint32_t seed = std::random_device{}();
   SCOPED_TRACE(seed);
@@ -76,14 +76,14 @@ TEST_P(RandomStatesTest, C17AThousandStateChangesOneRightAfterAnother) {
     pipeline.Begin(GST_STATE_PLAYING);
     record.Clear();
     g_object_set(pipeline.src(), "text", "spoken", nullptr);
-    // Where nothing was left to speak, idle-mode=eos has ended the stream before this text came.
+    // If no text was left, idle-mode=eos has ended the stream before this text came.
     ASSERT_TRUE(WaitFor([&] { return record.buffer_count() > 3 || GST_PAD_IS_EOS(pad.get()); })) << change;
   }
   pipeline.Set(GST_STATE_NULL);
   EXPECT_TRUE(pipeline.Pending(GST_MESSAGE_ERROR).empty());
 }
 
-// With text that comes all the time, and a queue that is full of it.
+// With a constant flow of text and a full queue.
 TEST_P(RandomStatesTest, C17UpstreamIsReleasedByEveryStateChange) {
   const uint32_t seed = std::random_device{}();
   SCOPED_TRACE(seed);
@@ -178,7 +178,7 @@ TEST_F(StatesTest, C20LoadingIsTold) {
   EXPECT_TRUE(Progress(&pipeline).empty()) << "nothing to load";
 }
 
-// A live pipeline runs no streaming thread in PAUSED, where gst-launch-1.0 waits for the end of the progress.
+// A live pipeline has no streaming thread in PAUSED, where gst-launch-1.0 waits for the end of the progress.
 TEST_F(StatesTest, C20LoadingIsToldInPausedWhenLive) {
   for (const bool fails : {false, true}) {
     fake::Script script = fake::DefaultScript();
@@ -229,7 +229,7 @@ TEST_F(StatesTest, C18ALoadThatCannotBeCancelledIsLeftBehind) {
   EXPECT_EQ(pipeline.Begin(GST_STATE_NULL), GST_STATE_CHANGE_SUCCESS) << "without waiting, which would be for ever";
   fake::HoldLoads(false);
   EXPECT_TRUE(pipeline.PlayToEnd());
-  // What comes of the first load is dropped by the end of this test: see TearDown().
+  // The result of the first load is dropped before this test ends: see TearDown().
 }
 
 TEST_F(StatesTest, C18C20StoppingAtAnyMomentOfALoad) {

@@ -12,7 +12,7 @@
 namespace qtts::testing {
 namespace {
 
-// Objects that live now, by the leaks tracer.
+// Live objects, by the leaks tracer.
 std::vector<GObject*> LiveObjects() {
   std::vector<GObject*> objects;
   GList* tracers = gst_tracing_get_active_tracers();
@@ -34,7 +34,7 @@ std::vector<GObject*> LiveObjects() {
   return objects;
 }
 
-// What lives from the beginning to the end, such as the factory of the element.
+// Objects that live until the process ends, such as the element's factory.
 std::set<GObject*>& Permanent() {
   static auto* objects = new std::set<GObject*>;
   return *objects;
@@ -74,11 +74,11 @@ void GstTest::TearDown() {
   EXPECT_EQ(fake::GetCounters().live_engines, 0);
   EXPECT_EQ(fake::GetCounters().live_streams, 0);
   gst_task_cleanup_all();  // threads of stopped tasks may hold their pads a little longer
-  // And a thread of GLib's pool that told the last reports its element.
+  // A thread of GLib's pool that delivered the last reports may hold its element.
   const auto is_permanent = [](GObject* object) { return Permanent().count(object) > 0; };
   for (int i = 0; i < 20 && !std::ranges::all_of(LiveObjects(), is_permanent); ++i) g_usleep(50000);
   for (GObject* object : LiveObjects()) {
-    if (!Permanent().insert(object).second) continue;  // a leak is told once
+    if (!Permanent().insert(object).second) continue;  // each leak is reported once
     gchar* text = gst_info_strdup_printf("%" GST_PTR_FORMAT, static_cast<void*>(object));
     ADD_FAILURE() << "still alive: " << text;
     g_free(text);
@@ -176,7 +176,7 @@ Pipeline::Pipeline(const std::string& launch_line) {
   if (error != nullptr) ADD_FAILURE() << launch_line << ": " << error->message;
   g_clear_error(&error);
   pipeline_.reset(GST_ELEMENT(gst_object_ref_sink(element)));
-  // Going to NULL shall keep the messages for the test to see.
+  // Keep the messages in NULL: the test reads them.
   gst_pipeline_set_auto_flush_bus(GST_PIPELINE(get()), FALSE);
   src_ = Find("src");
 }

@@ -11,7 +11,7 @@ constexpr GstClockTime kFrame = 80 * GST_MSECOND;
 
 using TimingTest = GstTest;
 
-// Text of `characters` frames, to be heard from `start` on.
+// Text of `characters` frames with the start time `start`.
 GstFlowReturn PushTimed(const Feeder& feeder, const std::string& text, GstClockTime start,
                         GstClockTime duration = GST_CLOCK_TIME_NONE) {
   GstBuffer* buffer = gst_buffer_new_memdup(text.data(), text.size());
@@ -26,7 +26,7 @@ struct Spoken {
   GstClockTime end = 0;
 };
 
-// The utterances that were heard, by the silence between them or the numbers of the fake engine.
+// The audible utterances, separated by silence or by the numbers of the fake engine.
 std::vector<Spoken> Utterances(const std::vector<Recorder::Item>& buffers) {
   std::vector<Spoken> utterances;
   gint64 last = -1;
@@ -141,7 +141,7 @@ TEST_F(TimingTest, C13SegmentsMapToRunningTime) {
   EXPECT_EQ(spoken[0].start, 3 * GST_SECOND);
 }
 
-// As sinks do with what lies outside their segment.
+// As sinks clip buffers to their segment.
 TEST_F(TimingTest, TextOutsideTheSegmentIsNotSpokenAndTextAcrossItsEdgesIsClipped) {
   for (const char* timing : {"ignore", "start", "clip"}) {
     SCOPED_TRACE(timing);
@@ -213,7 +213,7 @@ GstEvent* NewSeek(double rate, gint64 start, GstSeekFlags flags = GST_SEEK_FLAG_
                             stop < 0 ? GST_SEEK_TYPE_NONE : GST_SEEK_TYPE_SET, stop);
 }
 
-// Whether the answer to a seeking query is that only the beginning can be sought, or else that nothing can.
+// True if the answer to a seeking query is "seekable to the beginning only", and not "not seekable".
 bool SaysSeekable(GstElement* element) {
   GstQuery* query = gst_query_new_seeking(GST_FORMAT_TIME);
   EXPECT_TRUE(gst_element_query(element, query));
@@ -325,7 +325,7 @@ TEST_F(TimingTest, C27AStopIsHonouredToTheSample) {
   EXPECT_EQ(buffers.back().pts + buffers.back().duration, static_cast<GstClockTime>(stop));
   EXPECT_EQ(buffers.back().size, sizeof(float) * 480);
   EXPECT_EQ(Position(pipeline.src()), stop);
-  // All silence, and nothing at all.
+  // Only silence; no samples.
   for (const gint64 early : {gint64{10'000'000}, gint64{0}}) {
     EXPECT_TRUE(gst_element_send_event(pipeline.src(), NewSeek(1.0, 0, GST_SEEK_FLAG_FLUSH, early)));
     ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr);
@@ -398,7 +398,7 @@ TEST_F(TimingTest, SeeksGoUpstream) {
 
 // --- tags
 
-// However the language is asked for, the stream is tagged with it.
+// The stream has a language tag, whichever property or event selects the language.
 TEST_F(TimingTest, C29TagsTellLanguageAndOrigin) {
   const std::pair<const char*, const char*> languages[] = {{"english", "en"}, {"English", "en"},   {"en", "en"},
                                                            {"EN-us", "en"},   {"de-AT", "de"},     {"auto", nullptr},
@@ -431,7 +431,7 @@ TEST_F(TimingTest, C28WhenDownstreamEndsUpstreamIsTold) {
   pipeline.Begin(GST_STATE_PLAYING);
   feeder.Begin();
   GstFlowReturn flow = GST_FLOW_OK;
-  // The queue of text is bounded: without being told, this would wait for ever.
+  // The queue of text is bounded: if pushes did not fail after the end, one would wait for ever.
   for (int i = 0; i < 1000 && flow == GST_FLOW_OK; ++i) flow = feeder.Push("abcdefgh");
   EXPECT_EQ(flow, GST_FLOW_EOS);
   ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr);

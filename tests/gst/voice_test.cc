@@ -33,7 +33,7 @@ class VoiceTest : public ::testing::Test {
   static void SetUpTestSuite() { gst_init(nullptr, nullptr); }
 
   struct Outcome {
-    GstStateChangeReturn change = GST_STATE_CHANGE_SUCCESS;  // of the first change, to PLAYING
+    GstStateChangeReturn change = GST_STATE_CHANGE_SUCCESS;  // result of the change to PLAYING
     bool ended = false;                                      // by an end-of-stream
     GQuark domain = 0;                                       // of the first error
     int code = 0;
@@ -86,11 +86,11 @@ class VoiceTest : public ::testing::Test {
     gst_buffer_extract(buffer, 0, bytes->data() + begin, bytes->size() - begin);
   }
 
-  // The bytes of the sound that an element with these properties makes.
-  static std::string Speak(const std::string& properties, const char* format = "F32LE") {
+  // The audio bytes that the last element of a launch line makes.
+  static std::string Hear(const std::string& line, const std::string& format = "F32LE") {
     std::string bytes;
     const Outcome outcome =
-        Play("qttssrc " + properties + " ! audio/x-raw,format=" + format + " ! fakesink name=sink signal-handoffs=true",
+        Play(line + " ! audio/x-raw,format=" + format + " ! fakesink name=sink signal-handoffs=true",
              [&](GstElement* pipeline) {
                GstElement* sink = gst_bin_get_by_name(GST_BIN(pipeline), "sink");
                g_signal_connect(sink, "handoff", G_CALLBACK(OnHandoff), &bytes);
@@ -98,6 +98,11 @@ class VoiceTest : public ::testing::Test {
              });
     EXPECT_TRUE(outcome.ended) << outcome.message;
     return bytes;
+  }
+
+  // The same of qttssrc with these properties.
+  static std::string Speak(const std::string& properties, const char* format = "F32LE") {
+    return Hear("qttssrc " + properties, format);
   }
 
   static std::vector<float> Floats(const std::string& bytes) {
@@ -111,7 +116,7 @@ class VoiceTest : public ::testing::Test {
     return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
   }
 
-  // A folder of its own for a test, gone afterwards.
+  // A temporary folder of a test, removed at the end.
   class Folder {
    public:
     Folder() {
@@ -193,6 +198,103 @@ TEST_F(VoiceTest, SettingsOfGreedySpeechLeaveNothingToTheSeed) {
   EXPECT_EQ(Speak(greedy + "2"), first);
 }
 
+// A text of several sentences in a file, with several made at once.
+TEST_F(VoiceTest, ParallelChangesNoSample) {
+  const Folder folder;
+  std::ofstream(folder.path() + "/text")
+      << "The first sentence. And the second, which is longer than the others. Third! "
+         "?! Does the fourth ask? The fifth is the last but one. The end.";
+  const auto speak = [&](const std::string& parallel) {
+    return Hear("filesrc location=" + folder.path() + "/text ! qttssrc seed=4 parallel=" + parallel);
+  };
+  const std::string alone = speak("1");
+  ASSERT_GT(alone.size(), 5 * kFrame * sizeof(float));
+  EXPECT_EQ(speak("3"), alone);
+  EXPECT_EQ(speak("64"), alone);
+}
+
+// Pipelines of one process that share the engine.
+class ManyTest : public VoiceTest {
+ protected:
+  struct Member {
+    GstElement* pipeline = nullptr;
+    GstElement* element = nullptr;
+    std::string bytes;
+  };
+
+  // `blocked`: downstream takes nothing.
+  static void Begin(Member* member, const std::string& properties, const std::string& between = "",
+                    bool blocked = false) {
+    const std::string line = "qttssrc name=src " + properties + " ! audio/x-raw,format=F32LE ! " + between +
+                             " fakesink name=sink signal-handoffs=true async=false";
+    GError* error = nullptr;
+    member->pipeline = gst_parse_launch(line.c_str(), &error);
+    ASSERT_EQ(error, nullptr) << error->message;
+    member->element = gst_bin_get_by_name(GST_BIN(member->pipeline), "src");
+    GstElement* sink = gst_bin_get_by_name(GST_BIN(member->pipeline), "sink");
+    g_signal_connect(sink, "handoff", G_CALLBACK(OnHandoff), &member->bytes);
+    gst_object_unref(sink);
+    if (blocked) {
+      GstPad* pad = gst_element_get_static_pad(member->element, "src");
+      const auto keep = [](GstPad*, GstPadProbeInfo*, gpointer) { return GST_PAD_PROBE_OK; };
+      gst_pad_add_probe(pad, GST_PAD_PROBE_TYPE_BLOCK_DOWNSTREAM, keep, nullptr, nullptr);
+      gst_object_unref(pad);
+    }
+    ASSERT_NE(gst_element_set_state(member->pipeline, GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  }
+  // The type of the message with which it ended.
+  static GstMessageType Await(const Member& member) {
+    GstBus* bus = gst_element_get_bus(member.pipeline);
+    GstMessage* message =
+        gst_bus_timed_pop_filtered(bus, kPatience, static_cast<GstMessageType>(GST_MESSAGE_EOS | GST_MESSAGE_ERROR));
+    const GstMessageType type = message != nullptr ? GST_MESSAGE_TYPE(message) : GST_MESSAGE_UNKNOWN;
+    if (message != nullptr) gst_message_unref(message);
+    gst_object_unref(bus);
+    return type;
+  }
+  static void End(Member* member) {
+    gst_element_set_state(member->pipeline, GST_STATE_NULL);
+    gst_object_unref(member->element);
+    gst_object_unref(member->pipeline);
+  }
+};
+
+TEST_F(ManyTest, ASlowAFailingAndAFlushingElementDisturbNobody) {
+  constexpr size_t kOthers = 47;
+  const std::string settings = "text=\"Nobody is disturbed by that.\" max-duration=800000000 seed=";
+  std::vector<std::string> expected;
+  for (int seed = 0; seed < 4; ++seed) expected.push_back(Speak(settings + std::to_string(seed)));
+
+  Member slow;
+  Begin(&slow, settings + "0", "", true);
+  // Downstream fails after the first buffers; then the element is started again and again.
+  Member failing;
+  Begin(&failing, settings + "0", "identity error-after=3 !");
+  Member flushing;
+  Begin(&flushing, settings + "0 idle-mode=wait");
+  std::vector<Member> others(kOthers);
+  for (size_t i = 0; i < kOthers; ++i) Begin(&others[i], settings + std::to_string(i % expected.size()));
+  int flushes = 0;
+  for (size_t i = 0; i < kOthers; ++i) {
+    if (i % 8 == 0) {
+      EXPECT_EQ(Await(failing), GST_MESSAGE_ERROR);
+      gst_element_set_state(failing.pipeline, GST_STATE_NULL);
+      gst_element_set_state(failing.pipeline, GST_STATE_PLAYING);
+    }
+    gst_element_send_event(flushing.element, gst_event_new_flush_start());
+    gst_element_send_event(flushing.element, gst_event_new_flush_stop(TRUE));
+    guint64 id = 0;
+    g_signal_emit_by_name(flushing.element, "speak", "This is never heard to its end.", nullptr, &id);
+    if (id != 0) ++flushes;
+    EXPECT_EQ(Await(others[i]), GST_MESSAGE_EOS);
+    EXPECT_TRUE(others[i].bytes == expected[i % expected.size()]) << "element " << i;
+  }
+  EXPECT_EQ(flushes, static_cast<int>(kOthers));
+  EXPECT_TRUE(slow.bytes.empty()) << "it was slow to the end";
+  for (Member& member : others) End(&member);
+  for (Member* member : {&slow, &failing, &flushing}) End(member);
+}
+
 TEST_F(VoiceTest, MaxDurationIsKept) {
   const std::string bytes =
       Speak("text=\"This text is much longer than a third of a second.\" seed=1 max-duration=320000000");
@@ -202,22 +304,12 @@ TEST_F(VoiceTest, MaxDurationIsKept) {
 TEST_F(VoiceTest, BuffersOfTextAreSpokenLikeTexts) {
   const std::string expected = Speak("text=\"First words.\" seed=4") + Speak("text=\"Second words.\" seed=4");
   const Folder folder;
-  std::string bytes;
   // One buffer of 13 bytes for each text.
   std::ofstream(folder.path() + "/text") << "First words.\nSecond words.";
-  const Outcome outcome =
-      Play("filesrc blocksize=13 location=" + folder.path() +
-               "/text ! qttssrc seed=4 ! audio/x-raw,format=F32LE ! fakesink name=sink signal-handoffs=true",
-           [&](GstElement* pipeline) {
-             GstElement* sink = gst_bin_get_by_name(GST_BIN(pipeline), "sink");
-             g_signal_connect(sink, "handoff", G_CALLBACK(OnHandoff), &bytes);
-             gst_object_unref(sink);
-           });
-  ASSERT_TRUE(outcome.ended) << outcome.message;
-  EXPECT_EQ(bytes, expected);
+  EXPECT_EQ(Hear("filesrc blocksize=13 location=" + folder.path() + "/text ! qttssrc seed=4"), expected);
 }
 
-// Token by token the model gets what it gets when the text is there at once.
+// Text that comes token by token gives the same sound as text that is complete.
 TEST_F(VoiceTest, AStreamSoundsLikeTheWholeText) {
   const Folder folder;
   const std::string path = folder.path() + "/text";
@@ -226,23 +318,15 @@ TEST_F(VoiceTest, AStreamSoundsLikeTheWholeText) {
   const std::string expected = Speak("layout=streaming seed=5 text=\"" + text + "\"");
   ASSERT_GT(expected.size(), 10 * kFrame * sizeof(float));
   for (const int size : {1, 3, 7}) {
-    std::string bytes;
-    const Outcome outcome = Play("filesrc location=" + path + " blocksize=" + std::to_string(size) +
-                                     " ! qttssrc segmentation=stream seed=5 ! audio/x-raw,format=F32LE ! fakesink "
-                                     "name=sink signal-handoffs=true",
-                                 [&](GstElement* pipeline) {
-                                   GstElement* sink = gst_bin_get_by_name(GST_BIN(pipeline), "sink");
-                                   g_signal_connect(sink, "handoff", G_CALLBACK(OnHandoff), &bytes);
-                                   gst_object_unref(sink);
-                                 });
-    ASSERT_TRUE(outcome.ended) << outcome.message;
+    const std::string bytes = Hear("filesrc location=" + path + " blocksize=" + std::to_string(size) +
+                                   " ! qttssrc segmentation=stream seed=5");
     EXPECT_TRUE(bytes == expected) << size;
   }
 }
 
 TEST_F(VoiceTest, C30TheEngineLogsItsLifeAndNoText) {
   gst_debug_remove_log_function(gst_debug_log_default);
-  std::string lines;  // whole ones, so that the mutex of the list is not needed while they are read
+  std::string lines;  // whole lines, so that reading needs no mutex
   std::mutex mutex;
   std::pair<std::string*, std::mutex*> log(&lines, &mutex);
   const GstLogFunction collect = [](GstDebugCategory* category, GstDebugLevel level, const gchar*, const gchar*, gint,
@@ -338,11 +422,11 @@ TEST_F(VoiceTest, TellsItsSpeakersAndLanguages) {
   gst_object_unref(src);
 }
 
-// What the bundled voice cannot speak is said, and what it can is not warned of.
+// A warning names what the bundled voice cannot speak; other texts have none.
 TEST_F(VoiceTest, WarnsOfTextThatItsLanguageIsNotWrittenIn) {
   const struct {
     const char* properties;
-    const char* part;  // of the only warning; empty: there is none
+    const char* part;  // of the only warning; empty: no warning
   } cases[] = {{"text=你好，世界", "The text is in Han script. This model speaks English"},
                {"text=\"Je voudrais réserver une table pour deux personnes, s'il vous plaît.\"",
                 "The text looks like another language."},
@@ -395,7 +479,7 @@ TEST_F(VoiceTest, ClonesARecordingAndSpeaksWithSavedVoices) {
   EXPECT_EQ(Speak(common + "reference-audio=" + ogg + " reference-text=\"So it goes.\"").size(), cloned.size());
 }
 
-// Of one model, at once, and after another with the same voice.
+// Two elements with one model at the same time, and one after another with the same voice.
 TEST_F(VoiceTest, ElementsSideBySideKeepTheirVoices) {
   const Folder folder;
   const std::string base = folder.path() + "/base";
@@ -444,7 +528,7 @@ TEST_F(VoiceTest, WhatAModelCannotDoNamesTheOneThatCan) {
   }
 }
 
-// What doc/modes/recordings.md says of each recording, through the real encoders.
+// The results that doc/modes/recordings.md states for each recording, with the real encoders.
 TEST_F(VoiceTest, EveryRecordingGivesWhatIsDocumented) {
   const Folder folder;
   const std::string base = folder.path() + "/base";

@@ -27,7 +27,7 @@ uint64_t Fnv(std::string_view bytes) {
   return hash;
 }
 
-// The goldens are recorded on these bytes: whoever changes them must record the goldens anew.
+// The goldens are recorded with these bytes: after a change of the generator, record them again.
 TEST(RandomCheckpointTest, SameBytesEverywhere) {
   const std::map<std::string, std::pair<uint64_t, uint64_t>> kExpected = {
       {"tiny-base-0b6", {0xDD7A574042FB5D87, 0x38F3011BF7FEE4C9}},
@@ -62,7 +62,7 @@ TEST(RandomCheckpointTest, SeedChangesEveryTensor) {
   }
 }
 
-// Chunks of a tensor are independent of how it is cut.
+// The values of a tensor do not depend on the chunk size.
 TEST(RandomCheckpointTest, FillDependsOnTheIndexAlone) {
   auto spec = FindPreset("tiny-custom-1b7");
   ASSERT_TRUE(spec.ok());
@@ -163,7 +163,7 @@ TEST(ToBF16Test, RoundsToNearestEven) {
   }
 }
 
-// Then every piece comes about in one way, and BPE by list and BPE by piece are the same.
+// Then every piece has one way of merging, and BPE by list equals BPE by piece.
 TEST(TinyVocabularyTest, EveryPieceSplitsInOneWay) {
   const Vocabulary vocabulary = TinyVocabulary();
   const TempFolder folder;

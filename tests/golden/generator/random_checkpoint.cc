@@ -49,13 +49,13 @@ class Inventory {
     Uniform(name + ".conv.bias", {out}, 0, 0.1);
   }
 
-  // With `taps` kernel elements meeting in each output.
+  // For a convolution with `taps` kernel elements for each output.
   void TransposedConv(const std::string& name, int64_t in, int64_t out, int64_t kernel, int64_t taps) {
     Weight(name + ".conv.weight", {in, out, kernel}, in * taps);
     Uniform(name + ".conv.bias", {out}, 0, 0.1);
   }
 
-  // Makes the elements of the last tensor for which `chosen`(index) holds a twentieth of themselves.
+  // Divides the elements of the last tensor for which `chosen`(index) is true by 20.
   template <typename Chosen>
   void Weaken(Chosen chosen) {
     tensors_.back().fill = [fill = tensors_.back().fill, chosen](uint64_t first, auto out) {
@@ -130,10 +130,10 @@ void AddTransformer(Inventory* file, const std::string& prefix, const Transforme
   file->Norm(prefix + "norm", width);
 }
 
-// Element 0 of the talker's residual stream: a constant from the bias of the text projection, which is
-// part of every input, and next to nothing else. It carries the wish to end, or not to.
+// Element 0 of the talker's residual stream is nearly constant: it comes from the bias of the text projection, which is
+// part of every input. It sets the probability of the end.
 constexpr double kSteady = 2.5;
-constexpr double kSteadyNormed = 1.6;  // about what is left of it after the final norm
+constexpr double kSteadyNormed = 1.6;  // its approximate value after the final norm
 
 void AddCodecHead(Inventory* file, const RandomCheckpointSpec& spec) {
   const std::string name = "talker.codec_head.weight";
@@ -201,8 +201,8 @@ void AddSpeakerEncoder(Inventory* file, const SpeakerEncoderSpec& spec, int64_t 
   AddSpeakerConv(file, prefix + "fc", enc_dim, int64_t{2} * spec.mfa_channels, 1);
 }
 
-// A codebook as sums and usages: usages in [0.5, 2), but two of every 29 lie below the 1e-5 that
-// readers clamp at; their sums are small, so that the codewords are like the others.
+// A codebook as sums and usages. Usages lie in [0.5, 2), except two of every 29, which lie below the clamp of 1e-5.
+// Their sums are small, so that their codewords are similar to the others.
 void AddCodebook(Inventory* file, const std::string& prefix, const char* sum_name, int64_t entries, int64_t dim,
                  double spread) {
   const std::string usage_name = prefix + "cluster_usage";

@@ -32,8 +32,7 @@ struct TransformerSpec {
   int attention_bias = 0;  // 1: q, k, v and o have biases
 };
 
-// The codec's encoder, a MimiModel without its decoder half. Nothing here speaks with it, but the
-// official loader wants all of it.
+// The codec's encoder, a MimiModel without its decoder half. Speech does not need it, but the official loader does.
 struct EncoderSpec {
   int num_filters = 64;
   int hidden_size = 512;
@@ -88,9 +87,9 @@ struct RandomCheckpointSpec {
   // merges.txt of a released model, for its vocabulary and ids. Empty: a small built-in vocabulary.
   std::string merges_file;
 
-  // About what is added to the talker's logit for the end of speech, where logits of codes have a
-  // standard deviation of 3 and the largest lies near 7 (64 codes) or 10 (2048 codes). The default
-  // practically never ends; 5 to 9 end a tiny model after a few to some ten frames.
+  // Approximate addend to the talker's logit for the end of speech. Logits of codes have a standard deviation of 3; the
+  // largest is near 7 (64 codes) or 10 (2048 codes). The default practically never ends; 5 to 9 end a tiny model after
+  // a few to some tens of frames.
   double eos_logit = -20;
 };
 
@@ -111,7 +110,7 @@ std::vector<GeneratedTensor> CodecTensors(const RandomCheckpointSpec& spec);
 Status WriteConfigFiles(const std::string& folder, const RandomCheckpointSpec& spec);
 
 // Writes the checkpoint into `folder`, which is created if need be; existing files are replaced.
-// Streams to disk: needs some MB of memory whatever the size.
+// Streams to disk: needs some MB of memory for any size.
 Status WriteRandomCheckpoint(const std::string& folder, const RandomCheckpointSpec& spec);
 
 }  // namespace qtts::golden

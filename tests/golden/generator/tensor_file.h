@@ -44,7 +44,7 @@ double InverseSqrt(uint64_t n);
 uint16_t ToBF16(float value);
 uint16_t ToF16(float value);
 
-// What a safetensors file of `tensors` begins with: header length and header.
+// The beginning of a safetensors file of `tensors`: header length and header.
 std::string TensorFileHeader(const std::vector<GeneratedTensor>& tensors);
 
 int64_t Elements(const GeneratedTensor& tensor);

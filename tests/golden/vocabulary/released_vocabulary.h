@@ -11,8 +11,8 @@ namespace qtts {
 // Ends the test program when merges.txt cannot be read.
 VocabularyFiles ReleasedVocabulary();
 
-// A small vocabulary of the same make: the 256 bytes, then what `merges` make, line by line; added
-// tokens get the ids after them.
+// A small vocabulary of the same kind: the 256 bytes, then the results of `merges`, line by line, then the added
+// tokens.
 VocabularyFiles MakeVocabulary(const std::string& merges, const std::vector<std::string>& added);
 
 }  // namespace qtts

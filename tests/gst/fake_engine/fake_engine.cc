@@ -19,11 +19,11 @@
 namespace qtts {
 namespace {
 
-// Exact as floats, and as differences of them.
+// These and their differences are exact as floats.
 constexpr float kCharacterScale = 2097152.0F;  // 2^21
 constexpr float kCountScale = 1048576.0F;      // 2^20
 
-// What tests control and observe. Its lock is innermost.
+// State that tests control and observe. Its mutex is locked last.
 struct World {
   std::mutex mutex;
   std::condition_variable changed;
@@ -69,7 +69,7 @@ std::u32string Characters(const std::string& text) {
 
 }  // namespace
 
-// Guarded by `mutex`, but for what Start() sets.
+// Guarded by `mutex`, except the members that Start() sets.
 class StreamState {
  public:
   int64_t utterance = 0;
@@ -100,7 +100,7 @@ class StreamState {
     return end_reason != EndReason::kNone;
   }
 
-  // Found no slot. Whether it goes on waiting for one.
+  // There was no slot. True if the stream goes on waiting for one.
   bool Waits() {
     const std::lock_guard lock(mutex);
     const auto now = std::chrono::steady_clock::now();
@@ -113,7 +113,7 @@ class StreamState {
     return false;
   }
 
-  // Makes a frame or ends the utterance, if it may. True if it did something.
+  // Makes a frame or ends the utterance, if allowed. True if something changed.
   bool Advance() {
     const std::lock_guard lock(mutex);
     if (end_reason != EndReason::kNone || static_cast<int>(frames.size()) >= lead) return false;
@@ -162,7 +162,7 @@ struct Engine::Impl {
   std::condition_variable changed;
   bool stop = false;
   uint64_t changes = 0;
-  std::vector<std::weak_ptr<StreamState>> streams;  // in the order in which they came
+  std::vector<std::weak_ptr<StreamState>> streams;  // in order of Start()
   std::atomic<int> free_slots = 0;
   std::atomic<int> waiting = 0;
   std::thread scheduler;
@@ -173,7 +173,7 @@ struct Engine::Impl {
     changed.notify_all();
   }
 
-  // Gives slots to those that came first, and leaves only those that have one.
+  // Gives slots to the oldest streams, and keeps only streams that have one.
   void GiveSlots(std::vector<std::shared_ptr<StreamState>>* active) {
     std::erase_if(*active, [](const auto& stream) { return stream->Ended(); });
     auto taken = std::count_if(active->begin(), active->end(), [](const auto& stream) { return stream->has_slot; });

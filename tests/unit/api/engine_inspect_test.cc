@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-// What is wrong with a model folder is told by Inspect(), before a load that may be on another thread.
+// Inspect() reports errors of a model folder before a load, which may be on another thread.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -74,13 +74,13 @@ TEST(EngineInspectTest, FilesOfTheTokenizerAreChecked) {
     folder.Remove(file);
     expect_refused(std::string(file) + ": no such file");
     folder.Write(file, good.substr(0, good.size() / 2));
-    expect_refused("");  // half of the merges is a list of merges, but not one that knows "assistant"
+    expect_refused("");  // half of the merges is a valid list, but does not contain "assistant"
     folder.Write(file, "\x01\x02{");
     expect_refused(file);
     folder.Write(file, good);
     EXPECT_TRUE(Engine::Inspect(options).ok());
   }
-  // And whether they suit the config.
+  // It also checks that they suit the config.
   std::string config = folder.Read("config.json");
   const size_t at = config.find("\"im_start_token_id\": ");
   ASSERT_NE(at, std::string::npos);
@@ -120,7 +120,7 @@ TEST(EngineInspectTest, ATokenizerIsSharedWhileItsFilesAreWhatTheyWere) {
   folder.Write("new", config);
   fs::rename(folder.path() + "/new", folder.path() + "/tokenizer_config.json");
   EXPECT_NE(get(), second);
-  // Nobody else keeps one.
+  // No other object holds one.
   std::weak_ptr<const Tokenizer> gone = get();
   EXPECT_TRUE(gone.expired());
 }

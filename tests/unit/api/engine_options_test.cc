@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-// Options that contradict each other or that this machine cannot serve are told early, by Inspect().
+// Inspect() reports options that contradict each other or that this machine does not support.
 #include <glib.h>
 #include <gtest/gtest.h>
 
@@ -20,7 +20,7 @@ class EngineOptionsTest : public ::testing::Test {
  protected:
   EngineOptionsTest() {
     options_.model_path = QTTS_TEST_VOICE;
-    // A folder without a GPU backend: the same answers on every machine.
+    // A folder without a GPU backend, for the same results on every machine.
     g_setenv("QTTS_BACKEND_PATH", QTTS_TEST_VOICE, TRUE);
   }
   ~EngineOptionsTest() override { g_unsetenv("QTTS_BACKEND_PATH"); }
@@ -57,6 +57,15 @@ TEST_F(EngineOptionsTest, NumbersOutOfRangeAreRefused) {
   options_.gpu = -1;
   options_.lead_frames = 0;
   ExpectRefused(StatusCode::kInvalidArgument, "lead_frames");
+  options_.lead_frames = 1;
+  for (const int voices : {-1, 0, kMostVoices + 1}) {
+    options_.voices = voices;
+    ExpectRefused(StatusCode::kInvalidArgument, "voices=" + std::to_string(voices) + ": must be 1 to 4096");
+  }
+  for (const int voices : {1, kDefaultVoices, kMostVoices}) {
+    options_.voices = voices;
+    EXPECT_TRUE(CheckOptions(options_, true).ok()) << voices;
+  }
 }
 
 TEST_F(EngineOptionsTest, WhatTheGpuCannotDoIsRefused) {
@@ -73,7 +82,7 @@ TEST_F(EngineOptionsTest, WhatTheGpuCannotDoIsRefused) {
   }
 }
 
-// Not even where there is one: nobody is asked.
+// Even with a GPU: the device is not asked.
 TEST_F(EngineOptionsTest, Int8AndInt4TakeTheCpuAndSaySo) {
   for (const Precision precision : {Precision::kInt8, Precision::kInt4}) {
     options_.precision = precision;

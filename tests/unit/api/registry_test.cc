@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
+#include <string>
 #include <thread>
 #include <vector>
 
 #include "api/engine_registry.h"
+#include "base/log.h"
 #include "qtts/engine.h"
 
 namespace qtts {
@@ -45,6 +48,103 @@ TEST(EngineRegistryTest, ConcurrentCallersLoadOnceAndShare) {
   engines.clear();
   EXPECT_TRUE(weak.expired()) << "the last user frees the engine";
   EXPECT_FALSE(registry.Has("a"));
+}
+
+// --- several devices; engines on the CPU stand for those on GPUs
+
+Result<std::shared_ptr<Engine>> LoadWith(int voices) {
+  EngineOptions options = Voice();
+  options.voices = voices;
+  return Engine::Load(options);
+}
+
+TEST(EngineRegistryTest, UsersAreSpreadByFreeVoices) {
+  EngineRegistry registry;
+  std::vector<size_t> loads;
+  const auto get = [&] {
+    auto engine = registry.GetFreest(
+        {"a", "b", "c"}, 2,
+        [&](size_t index) {
+          loads.push_back(index);
+          return LoadWith(2);
+        },
+        nullptr);
+    EXPECT_TRUE(engine.ok()) << engine.status().message();
+    return *engine;
+  };
+  std::vector<std::shared_ptr<Engine>> users;
+  users.reserve(9);
+  for (int i = 0; i < 3; ++i) users.push_back(get());
+  EXPECT_EQ(loads, (std::vector<size_t>{0, 1, 2})) << "an engine for each device";
+  EXPECT_NE(users[0], users[1]);
+  EXPECT_NE(users[1], users[2]);
+  for (int i = 0; i < 6; ++i) users.push_back(get());
+  EXPECT_EQ(loads.size(), 3U);
+  for (size_t i = 3; i < 9; ++i) EXPECT_EQ(users[i], users[i - 3]) << "in turn while all are equally busy, and beyond";
+  users[1] = users[4] = nullptr;
+  EXPECT_EQ(get(), users[7]) << "the one with the fewest users";
+
+  const std::shared_ptr<Engine> last = users[2];
+  users.clear();
+  EXPECT_NE(get(), last) << "a device without an engine has all its voices";
+  EXPECT_EQ(loads.size(), 4U);
+}
+
+TEST(EngineRegistryTest, ConcurrentUsersAreSpreadToo) {
+  EngineRegistry registry;
+  std::atomic<int> loads = 0;
+  std::vector<std::shared_ptr<Engine>> engines(8);
+  std::vector<std::thread> threads;
+  for (auto& engine : engines) {
+    threads.emplace_back([&] {
+      auto result = registry.GetFreest(
+          {"a", "b"}, 4,
+          [&](size_t) {
+            ++loads;
+            return LoadWith(4);
+          },
+          nullptr);
+      ASSERT_TRUE(result.ok()) << result.status().message();
+      engine = *result;
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(loads, 2);
+  const auto of_first = std::count(engines.begin(), engines.end(), engines[0]);
+  EXPECT_GE(of_first, 2) << "of 8 users";
+  EXPECT_LE(of_first, 6) << "of 8 users";
+}
+
+TEST(EngineRegistryTest, DevicesThatFailAreLeftOut) {
+  EngineRegistry registry;
+  std::vector<size_t> tried;
+  int good = 1;
+  const auto load = [&](size_t index) -> Result<std::shared_ptr<Engine>> {
+    tried.push_back(index);
+    if (static_cast<int>(index) == good) return LoadWith(2);
+    return Status::ResourceExhausted("device " + std::to_string(index) + " is full");
+  };
+  const auto engine = registry.GetFreest({"a", "b", "c"}, 2, load, nullptr);
+  ASSERT_TRUE(engine.ok());
+  EXPECT_EQ(tried, (std::vector<size_t>{0, 1}));
+  const auto again = registry.GetFreest({"a", "b", "c"}, 1, load, nullptr);
+  ASSERT_TRUE(again.ok());
+  EXPECT_EQ(*again, *engine);
+  good = -1;
+  const auto none = registry.GetFreest({"d", "e"}, 2, load, nullptr);
+  EXPECT_EQ(none.status().code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(none.status().message(), "device 0 is full") << "the first device's error";
+
+  tried.clear();
+  const auto stopped = registry.GetFreest(
+      {"d", "e"}, 2,
+      [&](size_t index) -> Result<std::shared_ptr<Engine>> {
+        tried.push_back(index);
+        return Status::Cancelled("stopped");
+      },
+      nullptr);
+  EXPECT_EQ(stopped.status().code(), StatusCode::kCancelled);
+  EXPECT_EQ(tried, (std::vector<size_t>{0})) << "who stops wants no other device";
 }
 
 TEST(EngineRegistryTest, FailureIsNotRemembered) {
@@ -89,6 +189,33 @@ TEST(EngineTest, AcquireSharesByFolderHoweverItIsSpelled) {
   auto second = Engine::Acquire(other);
   ASSERT_TRUE(second.ok()) << second.status().message();
   EXPECT_EQ(*first, *second);
+}
+
+std::string log;  // of level warning
+constexpr LogSink kSink = {[](LogLevel level) { return level == LogLevel::kWarning; },
+                           [](LogLevel, const char* line) { log += std::string(line) + "\n"; }};
+
+TEST(EngineTest, TheFirstUserOfAnEngineDecidesHowManyVoicesItHas) {
+  SetLogSink(&kSink);
+  log.clear();
+  EngineOptions options = Voice();
+  options.voices = 3;
+  const auto first = Engine::Acquire(options);
+  ASSERT_TRUE(first.ok()) << first.status().message();
+  EXPECT_EQ((*first)->occupancy().slots, 3);
+  options.voices = 2;
+  const auto fewer = Engine::Acquire(options);
+  ASSERT_TRUE(fewer.ok()) << fewer.status().message();
+  EXPECT_EQ(*fewer, *first);
+  EXPECT_EQ(log, "");
+  options.voices = 100;
+  const auto more = Engine::Acquire(options);
+  ASSERT_TRUE(more.ok()) << more.status().message();
+  EXPECT_EQ(*more, *first);
+  EXPECT_NE(log.find("voices=100: the engine of this model already runs with 3"), std::string::npos) << log;
+  options.voices = 0;
+  EXPECT_EQ(Engine::Acquire(options).status().code(), StatusCode::kInvalidArgument) << "running or not";
+  SetLogSink(nullptr);
 }
 
 TEST(EngineTest, LoadErrorsAreClear) {

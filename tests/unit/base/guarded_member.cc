@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-// What clang is to accept, and with one of the macros set to refuse; see check-thread-safety.
+// Clang accepts this file, and refuses it if one of the macros is defined; see check-thread-safety.
 #include "qtts/mutex.h"
 
 namespace {

@@ -16,7 +16,7 @@ namespace {
 using testing::TempFolder;
 using testing::WriteFile;
 
-// What the mapping that begins at `address` takes of memory, in kB, as the kernel tells.
+// Resident memory of the mapping that begins at `address`, in kB, from /proc.
 int64_t ResidentKilobytes(const void* address) {
   std::ostringstream first;
   first << std::hex << reinterpret_cast<uintptr_t>(address) << '-';
@@ -45,7 +45,7 @@ TEST(MappedFileTest, WhatIsReleasedTakesNoMemoryAndIsReadAgain) {
   const int64_t whole = ResidentKilobytes(file->bytes().data());
   ASSERT_GE(whole, 3900);
 
-  // A part that neither begins nor ends with a page.
+  // A part that begins and ends within pages.
   file->Release(file->bytes().subspan(1'000'001, 2'000'000));
   const int64_t left = ResidentKilobytes(file->bytes().data());
   EXPECT_LT(left, 2100);

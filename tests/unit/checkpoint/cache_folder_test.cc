@@ -48,7 +48,7 @@ class CacheFolderTest : public ::testing::Test {
     ASSERT_FALSE(folder.ok());
     EXPECT_NE(folder.status().message().find(why), std::string::npos) << folder.status().message();
   }
-  // A packed file of 1000 bytes that was used and written so many days ago.
+  // Writes a packed file of 1000 bytes with access and modification times of `days` ago.
   std::string Packed(const std::string& name, int days) const {
     std::string path = folder_ / name;
     WriteFile(path, std::string(1000, 'x'));
@@ -150,7 +150,7 @@ TEST_F(CacheFolderTest, WhatNobodyUsesGoesWithTime) {
   EXPECT_EQ(Names(), (std::set<std::string>{"kept.packed", "remembered.packed", "being-written.packed.a1B2c3"}));
 }
 
-// Whoever has a file mapped is not told that it was overwritten when another uses it too.
+// Neither a use nor a removal of a packed file counts as a change for a process that has it mapped.
 TEST_F(CacheFolderTest, UsingAFileChangesNothingForOthers) {
   const std::string path = Packed("file.packed", 5);
   const auto mapped = MappedFile::Open(path);

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "golden/generator/random_checkpoint.h"
+#include "qtts/sampling_numbers.h"
 #include "unit/checkpoint/support.h"
 
 namespace qtts {
@@ -18,7 +19,7 @@ using ::testing::HasSubstr;
 using ::testing::Pair;
 using ::testing::StartsWith;
 
-// The JSON files of a tiny checkpoint, to be changed and parsed.
+// The JSON files of a tiny checkpoint, which tests change and parse.
 struct Documents {
   json model, generation, codec;
 
@@ -121,6 +122,21 @@ TEST(ConfigTest, GenerationSettingsComeFromTheFile) {
   EXPECT_EQ(d.max_new_tokens, 77);
 }
 
+TEST(ConfigTest, EverySamplingNumberComesFromTheFile) {
+  for (const SamplingNumber& number : kSamplingNumbers) {
+    Documents documents("tiny-custom-0b6");
+    documents.generation = number.whole() ? json{{number.key(), 7}} : json{{number.key(), 0.125}};
+    const auto config = documents.Parse();
+    ASSERT_TRUE(config.ok()) << config.status().message();
+    EXPECT_EQ(number.Get(config->defaults), number.whole() ? 7 : 0.125) << number.name;
+    documents.generation = json{{number.key(), -1}};
+    EXPECT_THAT(documents.Parse().status().message(), HasSubstr(number.key() + " is -1, expected")) << number.name;
+    if (number.minimum <= kAboveZero) continue;
+    documents.generation = json{{number.key(), number.minimum / 2}};
+    EXPECT_THAT(documents.Parse().status().message(), HasSubstr("expected " + number.Range())) << number.name;
+  }
+}
+
 TEST(ConfigTest, OfficialDefaultsWithoutGenerationConfig) {
   const Documents documents("tiny-custom-0b6");
   const auto config = ParseModelConfig("/m", documents.model.dump(), "", documents.codec.dump());
@@ -142,7 +158,7 @@ TEST(ConfigTest, MissingGenerationKeysHaveTheOfficialFallbacks) {
 }
 
 TEST(ConfigTest, OmittedKeysHaveTheDefaultsOfTheOfficialClasses) {
-  // As their writer leaves a config of the small model's sizes.
+  // As the official package writes a config with the small model's sizes.
   const auto config =
       ParseModelConfig("/m", R"({"model_type": "qwen3_tts", "tts_model_type": "base", "tts_model_size": "0b6",
           "talker_config": {"text_vocab_size": 151936, "head_dim": 128, "num_code_groups": 16, "codec_pad_id": 2148,
@@ -226,12 +242,12 @@ TEST(ConfigTest, OtherFrameLengthsAndRates) {
 
 enum class Document { kModel, kGeneration, kCodec };
 
-// One change of one document, and the error it must give.
+// One change of one document, and its error.
 struct BadConfig {
   const char* name;
   Document document;
-  const char* pointer;  // where
-  const char* value;    // what; empty = the key is removed
+  const char* pointer;  // JSON pointer to the changed value
+  const char* value;    // new value; empty: the key is removed
   const char* message;
   StatusCode code = StatusCode::kCorruptModel;
 };

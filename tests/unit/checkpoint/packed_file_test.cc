@@ -40,7 +40,7 @@ Status Write(const std::string& path, const Blobs& contents, const PackedFile::K
   return WritePackedFile(path, key, blobs);
 }
 
-// The contents, or what is wrong with the file.
+// The contents, or the error.
 Result<Blobs> Read(const std::string& path, const PackedFile::Key& key = KeyOf('k')) {
   QTTS_ASSIGN_OR_RETURN(const PackedFile file, PackedFile::Open(path, key));
   Blobs contents;
@@ -79,7 +79,7 @@ TEST(PackedFileTest, TheLayoutIsThatOfTheHeader) {
   const std::string path = folder / "file";
   ASSERT_TRUE(Write(path, {{"one", "1"}, {"three", "333"}}).ok());
   const std::string file = ReadFile(path);
-  ASSERT_EQ(file.size(), 256U);  // 64 + 2 * 16 + 8 filled up, and two blobs filled up
+  ASSERT_EQ(file.size(), 256U);  // 64 + 2 * 16 + 8 padded, and two padded blobs
   const auto number = [&](size_t offset, auto value) {
     std::memcpy(&value, file.data() + offset, sizeof value);
     return static_cast<uint64_t>(value);
@@ -134,7 +134,7 @@ TEST(PackedFileTest, AFileOfAnyOtherLengthIsRefused) {
   }
 }
 
-// Numbers that contradict each other under a checksum that is right: not damage, but nobody's file either.
+// Contradicting numbers with a correct checksum: an invalid file that is not damaged.
 TEST(PackedFileTest, ImpossibleHeadersAreRefused) {
   struct Case {
     const char* name;
@@ -202,7 +202,7 @@ TEST(PackedFileTest, WhatCannotBeWrittenLeavesTheOldFileAndNothingElse) {
   EXPECT_EQ(none.code(), StatusCode::kUnreadable);
   EXPECT_NE(none.message().find("cannot be written: No such file"), std::string::npos) << none.message();
 
-  // A limit of a file's size would end the process.
+  // By default, exceeding the limit of a file's size ends the process.
   const rlimit small = {100, RLIM_INFINITY};
   rlimit before = {};
   ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);

@@ -22,7 +22,7 @@ std::string Length(uint64_t length) {
   return bytes;
 }
 
-// A file of this header text and `data` bytes.
+// A file with this header text and `data` bytes.
 std::string File(const std::string& header, size_t data) {
   std::string file = Length(header.size()) + header;
   for (size_t i = 0; i < data; ++i) file += static_cast<char>(i);

@@ -59,11 +59,11 @@ std::vector<Case> Cases() {
       {"Half", Config(3, 16, 24, 32, {4, 3}, {2}, 5), DType::kF16},
       {"BFloat", Config(2, 12, 20, 16, {2, 7}, {3, 2}, 72), DType::kBF16},
       {"OddSizes", Config(5, 6, 11, 20, {5, 2}, {1, 4}, 3), DType::kF32},
-      // Large enough for loops to be shared among threads.
+      // Large enough for several threads per loop.
       {"Wide", Config(2, 16, 48, 96, {4, 3}, {2}, 5), DType::kF16},
       {"NoUpsampleStages", Config(2, 8, 8, 8, {3}, {}, 4), DType::kF32},
       {"ProductsOfBF16", Config(5, 6, 11, 20, {5, 2}, {1, 4}, 3), DType::kF32, Arithmetic::kBF16},
-      // Wide enough for bytes from the second block on, and so long that units are taken through both convolutions.
+      // Wide enough for int8 from the second block on, and so long that units are fused over both convolutions.
       {"ProductsOfBytes", Config(2, 16, 48, 384, {4, 5}, {2, 2}, 5), DType::kF32, Arithmetic::kInt8},
       {"ProductsOfBytesFromHalf", Config(3, 16, 24, 400, {2, 2}, {2}, 5), DType::kF16, Arithmetic::kInt4},
   };
@@ -116,7 +116,7 @@ TEST_P(CodecDecoderTest, EqualsTheNaiveOne) {
   const naive::Vector expected = naive::Codec(config_, weights_, codes);
   const std::vector<float> got = DecodeWhole(codes);
   ASSERT_EQ(expected.size(), got.size());
-  // Exact but for rounding; of products, by what their steps make.
+  // F32 differs by rounding only; quantised products by their quantisation steps.
   const bool exact = GetParam().arithmetic == Arithmetic::kF32;
   double loudest = 0;
   double signal = 0;
@@ -133,7 +133,7 @@ TEST_P(CodecDecoderTest, EqualsTheNaiveOne) {
   const double snr = 10 * std::log10(signal / error);
   RecordProperty("snr", std::to_string(snr));
   EXPECT_GT(snr, GetParam().arithmetic == Arithmetic::kBF16 ? 35 : 28);
-  // A signal worth comparing.
+  // The signal must not be near zero.
   EXPECT_GT(loudest, 0.05);
   EXPECT_LT(clipped, got.size() / 2);
 }
@@ -157,7 +157,7 @@ TEST_P(CodecDecoderTest, StreamingEqualsWhole) {
   }
 }
 
-// Of lengths below, about and above what the sound depends on.
+// Lengths below, near and above the receptive field.
 TEST_P(CodecDecoderTest, PrimingEqualsDecoding) {
   for (const int frames : {0, 1, 8, 9, 11, 30, 41, 75, 120}) {
     SCOPED_TRACE(frames);
@@ -283,7 +283,7 @@ TEST(CausalConvTest, StridedWithAnyMultipleOfTheStride) {
   }
 }
 
-// A damaged model is told by its NaN, wherever the number that is none lies.
+// A damaged model is detected by a NaN in the output, wherever a weight is NaN.
 TEST_P(CodecDecoderTest, WeightsThatAreNotFiniteMakeNan) {
   if (GetParam().dtype != DType::kF32) GTEST_SKIP() << "one dtype is enough";
   const std::vector<int32_t> codes = RandomCodes(3);
@@ -307,7 +307,7 @@ TEST_P(CodecDecoderTest, WeightsThatAreNotFiniteMakeNan) {
   }
 }
 
-// A codeword nobody used in training has next to no usage; its sum is divided by 1e-5, not by that.
+// A codeword that training did not use has a usage near zero; its sum is divided by 1e-5 instead.
 TEST(CodecDecoderTest, LeastUsage) {
   RandomTensors random(5);
   ThreadPool pool(1);

@@ -28,7 +28,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A random checkpoint in a folder of its own, removed at the end.
+// A random checkpoint in a temporary folder.
 class Model {
  public:
   explicit Model(const std::string& preset, double eos_logit = -20) {
@@ -122,7 +122,7 @@ FrameResult Step(Backend* backend, SlotId slot, int32_t text_id) {
   return results->front();
 }
 
-// What one utterance gave: its frames, and how it ended (kNone: not within `frames`).
+// Result of one utterance: its frames, and how it ended (kNone: not within `frames`).
 struct Utterance {
   std::vector<int32_t> codes;
   std::vector<float> pcm;
@@ -173,8 +173,8 @@ TEST(CpuBackendTest, SaysWhatItIs) {
   EXPECT_GE(all->max_outstanding(), 1);
 }
 
-// The whole chain, greedy, against the naive model in double precision, which recomputes everything
-// for every frame.
+// The whole chain, greedy, against the naive model in double precision, which computes the whole sequence again for
+// every frame.
 class CpuBackendStructureTest : public testing::TestWithParam<const char*> {};
 
 TEST_P(CpuBackendStructureTest, GreedySpeechEqualsTheNaiveModel) {
@@ -237,7 +237,7 @@ INSTANTIATE_TEST_SUITE_P(Presets, CpuBackendStructureTest, testing::Values("tiny
                            return name;
                          });
 
-// Slots that open and end at different times, sampled: each as if alone.
+// Sampled slots that open and end at different times: each has the same bits as alone.
 TEST(CpuBackendTest, SlotsDoNotDisturbEachOther) {
   constexpr int kFrames = 12;
   constexpr int kSlots = 5;
@@ -302,7 +302,7 @@ TEST(CpuBackendTest, SeedsAndThreads) {
   EXPECT_NE(first.codes, Speak(two.get(), config, 0, GenerationSettings(), 2, 5).codes);
 }
 
-// M ids chosen make M - 1 frames, and the end is told apart from the limit.
+// M sampled ids make M - 1 frames. The end of speech and the limit are different end reasons.
 TEST(CpuBackendTest, MaxNewTokens) {
   const Model model("tiny-custom-0b6");
   const auto checkpoint = model.Open();
@@ -321,12 +321,12 @@ TEST(CpuBackendTest, MaxNewTokens) {
 }
 
 TEST(CpuBackendTest, EndOfSpeech) {
-  const Model model("tiny-custom-0b6", 40);  // ends as soon as it may
+  const Model model("tiny-custom-0b6", 40);  // ends as early as allowed
   const auto checkpoint = model.Open();
   const ModelConfig& config = checkpoint->config();
   const auto backend = MakeBackend(checkpoint);
   for (const int64_t limit : {3, 100}) {
-    // With limit 3 the third id is the last allowed: an end it is all the same.
+    // With limit 3 the third id is the last one allowed; it still counts as the end of speech.
     GenerationSettings settings = Greedy();
     settings.max_new_tokens = limit;
     const Utterance utterance = Speak(backend.get(), config, 0, settings, 0, 20);
@@ -352,7 +352,7 @@ TEST(CpuBackendTest, EndedSlotReportsItsEndAgain) {
   }
 }
 
-// Frame 0 after reference codes sounds as if they had been spoken just before.
+// Frame 0 after reference codes has the same samples as after speaking these codes.
 TEST(CpuBackendTest, ReferenceCodesPrimeTheCodec) {
   const Model model("tiny-base-0b6");
   const auto checkpoint = model.Open();
@@ -377,8 +377,8 @@ TEST(CpuBackendTest, ReferenceCodesPrimeTheCodec) {
   }
 }
 
-// Requests of every mode that a checkpoint of this type has, each with two texts: what the second finds in the cache,
-// the first has left there.
+// Requests of every mode of a checkpoint of this type, each with two texts: the second one uses the cache entries of
+// the first.
 std::vector<Request> RequestsOfEveryMode(const ModelConfig& config, std::mt19937* random) {
   const auto integer = [&](int low, int high) { return std::uniform_int_distribution<int>(low, high)(*random); };
   std::vector<Request> requests;
@@ -420,7 +420,7 @@ std::vector<Request> RequestsOfEveryMode(const ModelConfig& config, std::mt19937
   return requests;
 }
 
-// What earlier utterances leave in the cache changes no bit, whatever the mode, alone or side by side.
+// Cache entries of earlier utterances change no bit, in every mode, alone or side by side.
 class CpuBackendCacheTest : public testing::TestWithParam<const char*> {};
 
 TEST_P(CpuBackendCacheTest, EqualsABackendThatIsNew) {
@@ -511,8 +511,8 @@ Prompt RandomPrompt(const ModelConfig& config, int rows, int frames, std::mt1993
   return prompt;
 }
 
-// However the pieces of several prompts and the frames of others lie between each other, each utterance is what a
-// backend makes of it that has nothing else to do and runs the prompt in one go.
+// In any interleaving of the pieces of several prompts with frames of others, each utterance has the same bits as in a
+// backend of its own that runs the prompt in one piece.
 TEST(CpuBackendPiecesTest, EqualTheWholePromptInAnyOrder) {
   constexpr int kFrames = 4;
   const auto seed = std::random_device()();
@@ -534,7 +534,7 @@ TEST(CpuBackendPiecesTest, EqualTheWholePromptInAnyOrder) {
     Speaker& speaker = speakers[i];
     speaker.prompt = RandomPrompt(config, static_cast<int>(20 + random() % 400),
                                   i % 2 == 0 ? 0 : static_cast<int>(10 + random() % 120), &random);
-    // Two that share what is kept of a voice, and are run side by side.
+    // Two that share the cached prefix of a voice, side by side.
     if (i == 5) speaker.prompt = speakers[3].prompt;
     const auto alone = MakeBackend(checkpoint);
     const auto slot = alone->Open(speaker.prompt, GenerationSettings(), i);
@@ -592,7 +592,7 @@ TEST(CpuBackendPiecesTest, AreAboutAFramesWork) {
   EXPECT_EQ(backend->Prefill(*slot).status().code(), StatusCode::kInvalidArgument);
 }
 
-// A slot that is closed in the middle of its prompt leaves nothing behind: the next of the same voice is right.
+// A slot that is closed within its prompt leaves no partial cache entry: the next utterance of the voice is right.
 TEST(CpuBackendPiecesTest, ClosedInMidPrompt) {
   std::mt19937 random(std::random_device{}());
   const Model model("tiny-base-0b6");
@@ -628,9 +628,9 @@ TEST(CpuBackendTest, SlotsAreBounded) {
   const Model model("tiny-custom-0b6");
   const auto checkpoint = model.Open();
   const auto backend = MakeBackend(checkpoint);
-  ASSERT_EQ(backend->max_slots(), kDefaultSlots);
+  ASSERT_EQ(backend->max_slots(), kDefaultVoices);
   std::vector<SlotId> slots;
-  for (int i = 0; i < kDefaultSlots; ++i) {
+  for (int i = 0; i < kDefaultVoices; ++i) {
     const auto slot = backend->Open(MakePrompt(checkpoint->config()), Greedy(), 0);
     ASSERT_TRUE(slot.ok());
     slots.push_back(*slot);
@@ -689,7 +689,7 @@ TEST_F(CpuBackendErrorTest, SubmitRefusesUnknownAndRepeatedSlots) {
   EXPECT_EQ(backend_->Submit(unknown).code(), StatusCode::kInvalidArgument);
   const FrameStep twice[] = {{*slot, kNoText}, {*slot, kNoText}};
   EXPECT_EQ(backend_->Submit(twice).code(), StatusCode::kInvalidArgument);
-  EXPECT_EQ(backend_->Collect().status().code(), StatusCode::kInvalidArgument);  // nothing was queued
+  EXPECT_EQ(backend_->Collect().status().code(), StatusCode::kInvalidArgument);  // no step was submitted
   backend_->Close(*slot);
   EXPECT_EQ(backend_->Submit({unknown, 1}).code(), StatusCode::kInvalidArgument);
 }
@@ -710,7 +710,7 @@ TEST_F(CpuBackendErrorTest, WrongTextEndsOnlyItsSlot) {
   for (size_t i = 0; i < 4; ++i) EXPECT_EQ((*results)[i].end, i == 1 ? EndReason::kError : EndReason::kNone);
   EXPECT_EQ((*results)[1].status.code(), StatusCode::kInvalidArgument);
   EXPECT_TRUE((*results)[1].pcm.empty());
-  // None for a later one, and one that does not exist.
+  // No text for a later frame, and a slot that does not exist.
   const FrameStep later[] = {
       {slots[0], 3}, {slots[1], 3}, {slots[2], kNoText}, {slots[3], config_.talker.text_vocab_size}};
   ASSERT_TRUE(backend_->Submit(later).ok());
@@ -720,7 +720,7 @@ TEST_F(CpuBackendErrorTest, WrongTextEndsOnlyItsSlot) {
     EXPECT_EQ((*results)[i].end, i == 0 ? EndReason::kNone : EndReason::kError);
     EXPECT_EQ((*results)[i].status.ok(), i == 0);
   }
-  // The one that went on is what it would have been alone.
+  // The other utterance has the same bits as alone.
   auto alone = backend_->Open(MakePrompt(config_, 0), Greedy(), 0);
   ASSERT_TRUE(alone.ok());
   Step(backend_.get(), *alone, kNoText);
@@ -766,7 +766,7 @@ TEST(CpuBackendLimitTest, PositionsOfTheModel) {
 }
 
 struct Damage {
-  const char* part;  // as the message names it
+  const char* part;  // name in the message
   const char* file;
   const char* tensor;
 };

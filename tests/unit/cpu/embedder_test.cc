@@ -67,7 +67,7 @@ TEST_F(EmbedderTest, EveryKindOfRow) {
   }
 }
 
-// More texts than are kept: what was forgotten is computed again, with the same bits.
+// More texts than the cache holds: evicted entries are computed again, with the same bits.
 TEST_F(EmbedderTest, ForgettingTextsChangesNothing) {
   std::vector<PromptRow> rows;
   for (int32_t id = 0; id < 400; ++id) rows.push_back({id, {}, false});

@@ -20,7 +20,7 @@ namespace qtts::cpu {
 namespace {
 
 constexpr DType kDTypes[] = {DType::kF32, DType::kF16, DType::kBF16};
-// One element, below, at and above each vector length, and some with tails.
+// One element; lengths below, at and above each vector length; some with tails.
 constexpr int64_t kSizes[] = {1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 48, 63, 64, 65, 100, 129, 192, 1000};
 
 class KernelsTest : public testing::TestWithParam<int64_t> {
@@ -37,7 +37,7 @@ class KernelsTest : public testing::TestWithParam<int64_t> {
   RandomTensors random_{20260101};
 };
 
-// Equal within a few roundings of `magnitude`, the sum of the absolute values that were added up.
+// Equal within a few roundings of `magnitude`, the sum of the absolute values of the terms.
 void ExpectNear(double expected, float got, double magnitude) {
   EXPECT_NEAR(expected, static_cast<double>(got), 3e-6 * magnitude + 1e-36);
 }
@@ -102,7 +102,7 @@ TEST_P(KernelsTest, MatMul) {
   }
 }
 
-// However rows and inputs are grouped, each result has the same bits.
+// Any grouping of rows and inputs gives the same bits.
 TEST_P(KernelsTest, MatMulDoesNotDependOnTheTiling) {
   for (const DType dtype : kDTypes) {
     for (const int64_t cols : {1, 13, 16, 100, 192}) {
@@ -128,7 +128,7 @@ TEST_P(KernelsTest, MatMulDoesNotDependOnTheTiling) {
   }
 }
 
-// Packs weights [out][taps][in] as ConvView wants them.
+// Packs weights [out][taps][in] for ConvView.
 std::vector<std::byte> PackConv(const TensorView& w) {
   const int64_t out = w.shape[0];
   const int64_t taps = w.shape[1];

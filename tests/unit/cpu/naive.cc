@@ -39,7 +39,7 @@ Vector Rotate(const Vector& x, double theta, size_t position) {
 
 double Silu(double x) { return x / (1 + std::exp(-x)); }
 
-// x += scale * y, no scale: 1.
+// x += scale * y. Without a scale it is 1.
 void AddBranch(const std::optional<TensorView>& scale, const Matrix& y, Matrix* x) {
   const Vector factors = scale.has_value() ? Values(*scale) : Vector((*x)[0].size(), 1.0);
   for (size_t t = 0; t < x->size(); ++t) {

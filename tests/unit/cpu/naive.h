@@ -7,8 +7,8 @@
 
 #include "checkpoint/weights.h"
 
-// A second implementation of the model, from the spec: whole sequences at once, in double precision, not optimised. The
-// reference of the backend's tests. Shares no code with it.
+// A second implementation of the model, from doc/model.md: whole sequences at once, in double precision, not optimised.
+// The reference of the backend's tests. Shares no code with the backend.
 namespace qtts::naive {
 
 using Vector = std::vector<double>;

@@ -13,7 +13,7 @@ namespace {
 
 using cpu::Values;
 
-// What stands at row `index` of a sequence beyond its ends.
+// The padding row for an `index` beyond the ends of a sequence.
 using Outside = std::function<Vector(const Matrix& x, int64_t index)>;
 
 Vector Zeros(const Matrix& x, int64_t /*index*/) { return Vector(x[0].size()); }
@@ -182,13 +182,13 @@ void AddScaled(const TensorView& scale, const Matrix& y, Matrix* x) {
   }
 }
 
-// A causal convolution of Mimi's: as many zeros in front as the kernel is longer than the stride.
+// A causal convolution of Mimi: kernel - stride zeros in front.
 Matrix Causal(const ConvWeights& weights, const Matrix& x, int64_t stride, const Outside& outside = Zeros) {
   const int64_t rows = (static_cast<int64_t>(x.size()) + stride - 1) / stride;
   return Convolve(weights, x, rows, stride, 1, weights.weight.shape[2] - stride, outside);
 }
 
-// Index of the nearest codeword; x becomes what it leaves.
+// Index of the nearest codeword; x becomes the residual.
 int32_t TakeNearest(const CodebookWeights& codebook, Vector* x) {
   const Vector sums = Values(codebook.embedding_sum);
   const Vector usage = Values(codebook.cluster_usage);

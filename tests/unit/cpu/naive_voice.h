@@ -8,12 +8,12 @@
 #include "checkpoint/voice_encoder.h"
 #include "naive.h"
 
-// A second implementation of the encoders that clone voices, as in naive.h: whole recordings in double precision, every
+// A second implementation of the encoders for voice cloning, as in naive.h: whole recordings in double precision, every
 // sum written out.
 namespace qtts::naive {
 
 // Spec 9.1: log-mel spectrogram, [frames][bins], with the discrete Fourier transform by its definition. The window
-// alone is that of the official package, in F32.
+// is that of the official package, in F32.
 Matrix Mel(const Vector& pcm, int bins);
 
 // Spec 9.2: spectrogram to x-vector.

@@ -19,7 +19,8 @@
 #include "golden/generator/random_checkpoint.h"
 #include "unit/checkpoint/support.h"
 
-// The packed copy of a model's weights, as a backend uses it. Never an error: at worst it is as if there were none.
+// The packed copy of a model's weights, as a backend uses it. Problems with it are never errors: the backend then works
+// without it.
 namespace qtts::cpu {
 namespace {
 
@@ -215,7 +216,7 @@ TEST_F(PackedCacheTest, ACopyThatIsDeletedOrReplacedInUseIsKept) {
   EXPECT_EQ(SpeechOf(second.get()), expected);
 }
 
-// Whoever changes what a packer makes of weights raises kVersion, or the copies of users are read as the new layout.
+// A change of a packer's layout must raise kVersion. Otherwise existing copies would be read in the new layout.
 TEST(PackedCacheVersionTest, TheLayoutIsThatOfTheVersion) {
   constexpr int64_t kRows = 37;
   constexpr int64_t kCols = 150;

@@ -9,40 +9,11 @@
 #include <vector>
 
 #include "cpu/talker.h"
-#include "qtts/lru_cache.h"
+#include "prompt/prompt_prefix.h"
 #include "random_tensors.h"
 
 namespace qtts::cpu {
 namespace {
-
-TEST(LruCacheTest, WhatWasNotUsedForLongestGoes) {
-  LruCache<int> cache(3, 1000);
-  for (const int i : {1, 2, 3}) cache.Insert(std::to_string(i), i, 10);
-  ASSERT_NE(cache.Find("1"), nullptr);
-  cache.Insert("4", 4, 10);
-  EXPECT_EQ(cache.Find("2"), nullptr);
-  for (const int i : {1, 3, 4}) {
-    const int* const found = cache.Find(std::to_string(i));
-    ASSERT_NE(found, nullptr) << i;
-    EXPECT_EQ(*found, i);
-  }
-  EXPECT_EQ(cache.size(), 3U);
-  EXPECT_EQ(cache.bytes(), 30U);
-}
-
-TEST(LruCacheTest, BytesAreBounded) {
-  LruCache<int> cache(100, 100);
-  cache.Insert("a", 1, 40);
-  cache.Insert("b", 2, 40);
-  cache.Insert("c", 3, 100);
-  EXPECT_EQ(cache.Find("a"), nullptr);
-  EXPECT_EQ(cache.Find("b"), nullptr);
-  ASSERT_NE(cache.Find("c"), nullptr);
-  cache.Insert("d", 4, 101);
-  EXPECT_EQ(cache.Find("d"), nullptr);
-  EXPECT_NE(cache.Find("c"), nullptr);
-  EXPECT_EQ(cache.bytes(), 100U);
-}
 
 class PromptCacheTest : public testing::Test {
  protected:
@@ -110,7 +81,7 @@ class PromptCacheTest : public testing::Test {
   PromptCache cache_;
 };
 
-// Of every length around that of a page.
+// Every length near that of a page.
 TEST_F(PromptCacheTest, GivesBackTheConstantRows) {
   for (const size_t constant : {1, 9, 63, 64, 65, 127, 128, 129, 200}) {
     SCOPED_TRACE(constant);
@@ -124,7 +95,7 @@ TEST_F(PromptCacheTest, GivesBackTheConstantRows) {
     ASSERT_TRUE(cache_.RestorePrefix(prompt, &restored));
     ASSERT_EQ(restored.length(), static_cast<int64_t>(constant));
     ExpectSamePositions(&restored, &computed, constant);
-    // It is one's own: what follows changes nothing in what is kept.
+    // Restored positions are a copy: writing to them does not change the cached ones.
     restored.Extend(80);
     std::fill_n(restored.Key(0, static_cast<int64_t>(constant)), Config().kv_width(), 7.0F);
     std::fill_n(restored.Key(0, 0), Config().kv_width(), 7.0F);
@@ -164,7 +135,7 @@ TEST_F(PromptCacheTest, IsOfItsConstantRowsAndVectorAlone) {
 
 TEST_F(PromptCacheTest, TheLastRowIsNeverOne) {
   const Prompt prompt = RandomPrompt(10, 10);
-  EXPECT_EQ(PromptCache::PrefixRows(prompt), 9U);
+  EXPECT_EQ(PrefixRows(prompt), 9U);
   cache_.KeepPrefix(prompt, RandomCache(10));
   KvCache cache(Config());
   ASSERT_TRUE(cache_.RestorePrefix(prompt, &cache));
@@ -174,7 +145,7 @@ TEST_F(PromptCacheTest, TheLastRowIsNeverOne) {
   EXPECT_FALSE(Knows(none));
 }
 
-// A sliding window has forgotten the first rows when the last are there.
+// A sliding window has dropped the first rows before the last ones come.
 TEST_F(PromptCacheTest, NothingIsKeptOfWhatIsForgotten) {
   TransformerConfig config = Config();
   config.sliding_window = 70;

@@ -17,8 +17,8 @@
 #include "cpu/causal_conv.h"
 #include "random_tensors.h"
 
-// Convolutions of bytes against a plain reference, bit for bit, and those of BF16 within roundings, on every
-// instruction set this machine has; both against F32 within the bound that their roundings give.
+// int8 convolutions equal a plain reference bit for bit, those of BF16 within rounding, on every instruction set of
+// this machine; both differ from F32 by the bound of their rounding at most.
 namespace qtts::cpu {
 namespace {
 
@@ -35,7 +35,7 @@ class QuantizedConvTest : public testing::TestWithParam<int64_t> {
     hwy::GetChosenTarget().Update(hwy::SupportedTargets());
   }
 
-  // What this target may multiply with: the portable way, and the processor's if there is one.
+  // Multiplications of this target: the portable one, and the instruction if the processor has it.
   static std::vector<ProductUnits> Units() { return {ProductUnits(), BestProductUnits()}; }
 
   static bool HasFma() {
@@ -47,7 +47,7 @@ class QuantizedConvTest : public testing::TestWithParam<int64_t> {
   }
   static float MulAdd(float a, float b, float c) {
     if (HasFma()) return std::fma(a, b, c);
-    volatile float product = a * b;  // rounded, whatever the compiler may fuse
+    volatile float product = a * b;  // rounded: volatile prevents fusing
     return product + c;
   }
 
@@ -154,7 +154,7 @@ TEST_P(QuantizedConvTest, RowsOfBF16) {
     x.push_back(special);
   }
   x.push_back(kNan);
-  x.push_back(std::bit_cast<float>(0x7FFFFFFFU));  // a NaN that rounding would carry over
+  x.push_back(std::bit_cast<float>(0x7FFFFFFFU));  // a NaN whose rounding would overflow
   const auto in = static_cast<int64_t>(x.size());
   const Packed conv(ProductType::kBF16, in, 1, 1, 1, &random_);
   const std::vector<std::byte> prepared = conv.Prepare(x);
@@ -199,7 +199,7 @@ TEST_P(QuantizedConvTest, BytesEqualTheReference) {
             const auto w = static_cast<double>(conv.Value(o, tap, c));
             const auto value = static_cast<double>(x[static_cast<size_t>(from * view.in + c)]);
             exact += w * value;
-            // Half a step of either.
+            // Half a step of each factor.
             const auto w_step = static_cast<double>(conv.scales[static_cast<size_t>(o)]) * 0.51;
             const auto x_step = static_cast<double>(input.scale) * 0.51;
             bound += std::fabs(w) * x_step + std::fabs(value) * w_step + w_step * x_step;
@@ -220,7 +220,7 @@ TEST_P(QuantizedConvTest, BytesEqualTheReference) {
   }
 }
 
-// The largest numbers, of which all sums are as large as they can be.
+// The largest numbers, for the largest possible sums.
 TEST_P(QuantizedConvTest, LargestSumsOfBytes) {
   for (const float sign : {-1.0F, 1.0F}) {
     Packed conv(ProductType::kInt8, kMostInt8Inputs, 16, 1, 1, &random_);
@@ -271,7 +271,7 @@ TEST_P(QuantizedConvTest, BF16WithinRoundings) {
   }
 }
 
-// However rows and panels are grouped, each result has the same bits.
+// Any grouping of rows and panels gives the same bits.
 TEST_P(QuantizedConvTest, DoesNotDependOnTheTiling) {
   for (const ProductType type : {ProductType::kInt8, ProductType::kBF16}) {
     const Packed conv(type, 19, 131, 5, 3, &random_);
@@ -311,7 +311,7 @@ TEST_P(QuantizedConvTest, TouchesOnlyItsPanels) {
   }
 }
 
-// A damaged model is told by its NaN.
+// A NaN of a damaged model reaches the output.
 TEST_P(QuantizedConvTest, NumbersThatAreNotFiniteMakeNan) {
   for (const ProductType type : {ProductType::kInt8, ProductType::kBF16}) {
     for (const float bad : {kNan, kInfinity, -kInfinity}) {
@@ -364,7 +364,7 @@ TEST_P(QuantizedConvTest, FastSnake) {
       ASSERT_NEAR(static_cast<double>(y[i]), value + b * sine * sine, bound);
     }
   }
-  // Whatever the angle.
+  // For any angle.
   const float turns = 3;
   const float inverse_b = 2;
   for (const float x : {1e9F, -1e9F, 1e37F}) {

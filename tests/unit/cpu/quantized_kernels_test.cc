@@ -16,8 +16,8 @@
 #include "cpu/linear.h"
 #include "random_tensors.h"
 
-// Products of quantised weights against a plain reference, bit for bit, on every instruction set this machine has, and
-// against F32 within the bound that the scales give.
+// Products of quantised weights equal a plain reference bit for bit, on every instruction set of this machine, and F32
+// within the bound of the scales.
 namespace qtts::cpu {
 namespace {
 
@@ -26,7 +26,7 @@ constexpr int64_t kColumns[] = {1, 5, 31, 32, 33, 64, 65, 100, 200, 1024};
 
 float FloatOf(uint16_t bf16) { return std::bit_cast<float>(static_cast<uint32_t>(bf16) << 16); }
 
-// A weight matrix and what it is quantised to.
+// A weight matrix and its quantised form.
 struct Packed {
   Packed(const TensorView& w, CodeBits bits) : source(MatrixOf(w)) {
     view.bits = bits;
@@ -92,7 +92,7 @@ class QuantizedKernelsTest : public testing::TestWithParam<int64_t> {
     hwy::GetChosenTarget().Update(hwy::SupportedTargets());
   }
 
-  // Whether a multiplication and the addition behind it round once.
+  // True if a multiplication and its addition round once.
   static bool Fused() {
     const std::string name = QuantizedInstructionSet();
     return name.rfind("AVX", 0) == 0 || name.rfind("NEON", 0) == 0;
@@ -164,7 +164,7 @@ TEST_P(QuantizedKernelsTest, WeightsAreWithinHalfAStep) {
             const double scale = static_cast<double>(packed.Scale(r, c / group));
             const double value = r < rows && c < cols ? values[static_cast<size_t>(r * cols + c)] : 0;
             const int code = packed.Code(r, c);
-            // Codes of 4 bits are cut off at the ends of their range where that makes the others finer.
+            // 4-bit codes are clipped at the ends of their range if that gives the others a finer step.
             const bool cut = bits == CodeBits::k4 && (code == -8 || code == 7);
             ASSERT_LE(std::fabs(value - code * scale), std::fabs(scale) * (cut ? 1.6 : 0.5001))
                 << "row " << r << ", column " << c << ", " << random_.Describe();
@@ -175,7 +175,7 @@ TEST_P(QuantizedKernelsTest, WeightsAreWithinHalfAStep) {
   }
 }
 
-// A packed copy that one machine made is another's, too.
+// Packed copies are the same on every machine.
 TEST_P(QuantizedKernelsTest, EveryInstructionSetPacksTheSame) {
   if (!Fused()) GTEST_SKIP() << "of two scales that are as good, one without fused multiply-add may take the other";
   const TensorView w = random_.Tensor({80, 1000}, DType::kBF16);
@@ -189,7 +189,7 @@ TEST_P(QuantizedKernelsTest, EveryInstructionSetPacksTheSame) {
   }
 }
 
-// Of the largest weight, -8 is nearer than 7: whatever its sign, the error of a group is that of 4 bits.
+// The largest weight gets the code -8, whatever its sign, so the error of a group is that of 4 bits.
 TEST_P(QuantizedKernelsTest, FourBitsAreUsedWhole) {
   const TensorView w = random_.Tensor({64, 1024}, DType::kF32);
   const std::vector<double> values = Values(w);
@@ -230,7 +230,7 @@ TEST_P(QuantizedKernelsTest, ProductsAreThoseOfTheReferenceToTheBit) {
   }
 }
 
-// The largest codes of all: sums do not overflow.
+// With the largest codes, sums do not overflow.
 TEST_P(QuantizedKernelsTest, LargestCodes) {
   for (const CodeBits bits : kBits) {
     for (const float sign : {1.0F, -1.0F}) {
@@ -246,7 +246,7 @@ TEST_P(QuantizedKernelsTest, LargestCodes) {
   }
 }
 
-// The error is at most that of the codes: half a step of the weights times the activations, and the reverse.
+// Bound of the error: half a step of the weights times the activations, plus the reverse.
 TEST_P(QuantizedKernelsTest, NearF32WithinTheStepsOfTheScales) {
   const int64_t rows = 48;
   const int64_t cols = 1024;

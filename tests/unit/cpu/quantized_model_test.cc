@@ -12,7 +12,7 @@
 #include "cpu/weight_packer.h"
 #include "random_tensors.h"
 
-// A transformer in each arithmetic beside the exact one.
+// A transformer in each arithmetic against the exact one.
 namespace qtts::cpu {
 namespace {
 

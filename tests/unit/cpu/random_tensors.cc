@@ -89,7 +89,7 @@ std::vector<double> Values(const TensorView& tensor) {
 
 namespace {
 
-// A matrix that keeps the magnitude of what goes through.
+// A matrix whose products keep the magnitude of the inputs.
 TensorView Matrix(int64_t out, int64_t in, DType dtype, RandomTensors* random) {
   return random->Tensor({out, in}, dtype, std::sqrt(3.0 / static_cast<double>(in)));
 }

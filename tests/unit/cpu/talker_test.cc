@@ -68,7 +68,7 @@ TEST_F(TalkerTest, PrefillEqualsTheNaiveOne) {
   for (size_t i = 0; i < logits.size(); ++i) EXPECT_NEAR(logits[i], static_cast<double>(got.logits[i]), 2e-5);
 }
 
-// 300 rows: more than a prefill computes together.
+// 300 rows, more than one step of a prefill.
 TEST_F(TalkerTest, PrefillEqualsSteps) {
   const std::vector<float> inputs = random_.Floats(300 * 32);
   KvCache whole_cache = talker_.NewCache();
@@ -87,7 +87,7 @@ TEST_F(TalkerTest, PrefillEqualsSteps) {
   ExpectSameBits(whole.logits, stepped.logits);
 }
 
-// Cut anywhere: at every row, and at random.
+// Cut at every row, and at random.
 TEST_F(TalkerTest, PrefillInPiecesEqualsTheWhole) {
   const unsigned seed = std::random_device{}();
   SCOPED_TRACE(testing::Message() << "seed " << seed);

@@ -26,7 +26,7 @@ namespace {
 namespace fs = std::filesystem;
 using testing::ElementsAre;
 
-// Runs `test` in a thread that may use the first of this thread's processors only.
+// Runs `test` in a thread with an affinity to the first of this thread's processors.
 void OnOneProcessor(const std::function<void()>& test) {
   std::thread([&] {
     cpu_set_t mask;
@@ -40,7 +40,7 @@ void OnOneProcessor(const std::function<void()>& test) {
   }).join();
 }
 
-// A folder that stands for "/".
+// A folder in the place of "/".
 class ProcessorsTest : public testing::Test {
  protected:
   ProcessorsTest() {
@@ -166,7 +166,7 @@ TEST(ThreadChoiceTest, CandidatesArePartsOfTheCores) {
   EXPECT_THAT(ThreadCandidates({.threads = 256, .cores = 128}), ElementsAre(64, 48, 32, 24, 16, 12, 8, 6, 4, 3, 2, 1));
 }
 
-// What is chosen where measuring a number of threads gives its time in `times`, and how many are measured.
+// The choice, and the number of measurements, if the measurement of n threads returns times[n].
 std::pair<int, int> Choose(const Processors& usable, const std::map<int, std::optional<double>>& times) {
   int measured = 0;
   const int chosen = ChooseThreads(usable, [&](int threads) {
@@ -178,7 +178,7 @@ std::pair<int, int> Choose(const Processors& usable, const std::map<int, std::op
 
 TEST(ThreadChoiceTest, TheFewestThatAreAsFast) {
   const Processors eight{.threads = 16, .cores = 8};
-  // The memory's speed is reached with 4.
+  // 4 threads reach the bandwidth of the memory.
   EXPECT_EQ(Choose(eight, {{16, 10.2}, {8, 10}, {6, 10}, {4, 10.4}, {3, 12}, {2, 16}}), std::pair(4, 6));
   EXPECT_EQ(Choose(eight, {{16, 12}, {8, 10}, {6, 11}, {4, 16}}), std::pair(8, 4));
   EXPECT_EQ(Choose(eight, {{16, 10}, {8, 12}, {6, 16}}), std::pair(16, 3)) << "a core's second thread helps";

@@ -33,8 +33,7 @@ TEST_P(ThreadPoolTest, CoversEveryIndexOnce) {
   }
 }
 
-// What a loop wrote is seen by the caller, and a loop is over before the next begins, however the
-// threads wake and sleep.
+// The caller sees all writes of a loop, and a loop ends before the next one begins, for any timing of the threads.
 TEST_P(ThreadPoolTest, LoopsFollowEachOther) {
   ThreadPool pool(GetParam());
   std::vector<int64_t> values(64);
@@ -55,14 +54,14 @@ TEST_P(ThreadPoolTest, ThrowsWhatABodyThrew) {
                                     if (begin <= 50 && 50 < end) throw std::bad_alloc();
                                   }),
                  std::bad_alloc);
-    // The pool goes on.
+    // The pool still works.
     std::atomic<int64_t> sum{0};
     pool.ParallelFor(100, 1, kMuchWork, [&](int64_t begin, int64_t end) { sum += end - begin; });
     ASSERT_EQ(sum.load(), 100);
   }
 }
 
-// Far more threads than processors, some of which sleep in each loop.
+// Far more threads than processors; in each loop some of them sleep.
 TEST_P(ThreadPoolTest, BesidePoolsThatAreBusyLoopsEndSoon) {
   constexpr int kPools = 4;
   constexpr int kLoops = 2000;
@@ -79,7 +78,7 @@ TEST_P(ThreadPoolTest, BesidePoolsThatAreBusyLoopsEndSoon) {
   }
   for (std::thread& owner : owners) owner.join();
   EXPECT_EQ(sum.load(), int64_t{kPools} * kLoops * 100);
-  // A loop that waits for a slice of the system's scheduler takes milliseconds: some do, most must not.
+  // A loop that waits for the system's scheduler takes milliseconds. Some loops do; most must not.
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));
 }
 
@@ -114,7 +113,7 @@ INSTANTIATE_TEST_SUITE_P(Threads, ThreadPoolTest, testing::Values(1, 2, 3, 8));
 TEST(ThreadPoolTest, SharesTheWork) {
   ThreadPool pool(2);
   std::atomic<int> inside{0};
-  // Both parts wait for each other: only two threads can finish.
+  // Both parts wait for each other, so one thread alone cannot finish.
   pool.ParallelFor(2, 1, kMuchWork, [&](int64_t, int64_t) {
     inside.fetch_add(1);
     while (inside.load() < 2) std::this_thread::yield();
@@ -122,7 +121,7 @@ TEST(ThreadPoolTest, SharesTheWork) {
   EXPECT_EQ(inside.load(), 2);
 }
 
-// The rest of its share is done by the others.
+// Other threads take over the rest of its share.
 TEST(ThreadPoolTest, AThreadThatIsHeldUpHoldsUpItsPartOnly) {
   constexpr int64_t kCount = 64;
   ThreadPool pool(2);
@@ -143,7 +142,7 @@ TEST(ThreadPoolTest, AThreadThatIsHeldUpHoldsUpItsPartOnly) {
   }
 }
 
-// Of more indices than there are numbers of 32 bits, few parts are made.
+// More than 2^32 indices are cut into few parts.
 TEST(ThreadPoolTest, AnyCount) {
   ThreadPool pool(2);
   constexpr int64_t kCount = (int64_t{1} << 40) + 1;

@@ -19,7 +19,7 @@ struct Case {
   TransformerConfig config;
   bool layer_scale;
   DType dtype;
-  double tolerance;  // of outputs of magnitude 1
+  double tolerance;  // for outputs of magnitude 1
 };
 
 TransformerConfig Config(int hidden, int intermediate, int layers, int heads, int kv_heads, int head_dim) {
@@ -43,7 +43,7 @@ std::vector<Case> Cases() {
       {"CodecLike", Config(32, 64, 3, 4, 4, 8), true, DType::kF32, 2e-5},
       {"OddSizes", Config(19, 37, 2, 3, 3, 6), false, DType::kF32, 2e-5},
       {"WithBiases", Config(24, 48, 2, 2, 1, 20), false, DType::kF32, 2e-5},
-      // Large enough for loops to be shared among threads.
+      // Large enough for several threads per loop.
       {"Wide", Config(160, 320, 1, 8, 2, 32), false, DType::kBF16, 5e-5},
   };
   cases[2].config.qk_norm = false;
@@ -105,7 +105,7 @@ TEST_P(TransformerTest, EqualsTheNaiveOne) {
   }
 }
 
-// 150 rows: several pages of the cache, and windows that leave pages behind.
+// 150 rows: several pages of the cache, and windows shorter than the cache.
 TEST_P(TransformerTest, CuttingASequenceChangesNothing) {
   const int64_t rows = 150;
   const std::vector<float> x = random_.Floats(rows * config_.hidden_size);

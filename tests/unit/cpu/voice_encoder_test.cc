@@ -21,7 +21,7 @@
 namespace qtts::cpu {
 namespace {
 
-// Something like a voice: a few harmonics whose strengths wander, and some noise.
+// Similar to a voice: harmonics with varying amplitudes, and noise.
 std::vector<float> Voice(int64_t samples, RandomTensors* random) {
   std::vector<float> pcm = random->Floats(samples, 0.01);
   const double pitch = random->Integer(90, 220);
@@ -83,7 +83,7 @@ class VoiceEncoderTest : public ::testing::TestWithParam<Case> {
 TEST_P(VoiceEncoderTest, SpeakerEqualsTheNaiveOne) {
   const SpeakerEncoder speaker(encoder_.config.speaker, encoder_.weights.speaker, pool_);
   const auto bins = static_cast<size_t>(encoder_.config.speaker.mel_bins);
-  // The fewest rows that can be reflected, and more than attention takes at a time.
+  // The minimum number of rows for reflection padding, and more than one block of attention.
   for (const size_t rows : {size_t{5}, size_t{40}, size_t{300}}) {
     const std::vector<float> mels = random_.Floats(static_cast<int64_t>(rows * bins), 4, -5);
     naive::Matrix matrix(rows);
@@ -103,7 +103,7 @@ TEST_P(VoiceEncoderTest, SpeakerEqualsTheNaiveOne) {
 
 TEST_P(VoiceEncoderTest, CodesEqualTheNaiveOnes) {
   CodecEncoder codec(encoder_.config.codec, encoder_.weights.codec, pool_);
-  // One sample; whole frames; a sample more and less; more than goes through the convolutions at once.
+  // One sample; whole frames; one sample more and less; more than one chunk of the convolutions.
   for (const int64_t samples : {int64_t{1}, int64_t{1920}, int64_t{3841}, int64_t{9599}, int64_t{17000}}) {
     const std::vector<float> pcm = Voice(samples, &random_);
     const auto expected = naive::CodecCodes(encoder_.config.codec, encoder_.weights.codec, Doubles(pcm));
@@ -159,7 +159,7 @@ TEST(MelSpectrogramTest, EqualsItsDefinition) {
   }
 }
 
-// Damaged weights are told, not spoken with.
+// Damaged weights are an error.
 TEST(CpuVoiceEncoderTest, ErrorsOfTheModel) {
   const qtts::testing::TempFolder folder;
   const auto custom = golden::FindPreset("tiny-custom-0b6");

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "golden/vocabulary/released_vocabulary.h"
+#include "qtts/sampling_numbers.h"
 #include "text/text_feed.h"
 
 namespace qtts {
@@ -30,6 +31,7 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::StartsWith;
 using Ids = std::vector<int32_t>;
 using Rows = std::vector<PromptRow>;
 
@@ -62,7 +64,7 @@ std::shared_ptr<const Tokenizer> Released() {
   return tokenizer;
 }
 
-// As the released configs have it; vectors and codes small enough to write down.
+// As in the released configs, with vectors and codes small enough to write down.
 ModelConfig Config(ModelType type, std::string size = "1b7") {
   ModelConfig config;
   config.type = type;
@@ -491,8 +493,8 @@ TEST(Prompt, LengthsOfTheSpec) {
   EXPECT_EQ(Build(config, request, five).rows.size(), 48U);
 }
 
-// The official slices take off three ids whatever they are: newlines in front of the text are one
-// token with the role's.
+// The official code cuts off the first three ids, whatever they are. Newlines at the start of the text become one token
+// with the newline of the role.
 TEST(Prompt, NewlinesInFrontOfTheTextAreTheRoles) {
   Request request;
   request.speaker = "ryan";
@@ -520,7 +522,7 @@ TEST(Prompt, ConstantRowsDoNotDependOnTheText) {
         ASSERT_EQ(a.constant_rows, b.constant_rows);
         ASSERT_LE(a.constant_rows, a.rows.size());
         for (size_t i = 0; i < a.constant_rows; ++i) EXPECT_EQ(a.rows[i], b.rows[i]);
-        // And the next row does, unless the reference's text fills the prompt.
+        // The next row does so too, unless the reference's text fills the prompt.
         if (a.constant_rows < a.rows.size()) {
           EXPECT_NE(a.rows[a.constant_rows], b.rows[a.constant_rows]);
         }
@@ -529,7 +531,7 @@ TEST(Prompt, ConstantRowsDoNotDependOnTheText) {
   }
 }
 
-// Whatever is there when the prompt is built, rows and queue together come to the same.
+// Rows and queue together are the same for any amount of text that has come before the prompt is built.
 TEST(Prompt, OpenTextComesToTheSameAsTheWhole) {
   const std::string text = "Hello, world. Hello, world. Hello, world.";
   const Ids ids = TextIds(text);
@@ -656,16 +658,20 @@ TEST(PromptErrors, Settings) {
   constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   for (const float value : {0.0F, -1.0F, kNan, kInfinity}) {
-    expect([&](GenerationSettings* s) { s->talker.temperature = value; }, HasSubstr("the talker's temperature"));
-    expect([&](GenerationSettings* s) { s->predictor.temperature = value; }, HasSubstr("predictor's temperature"));
-    expect([&](GenerationSettings* s) { s->repetition_penalty = value; }, HasSubstr("repetition penalty"));
+    expect([&](GenerationSettings* s) { s->talker.temperature = value; }, StartsWith("temperature is"));
+    expect([&](GenerationSettings* s) { s->predictor.temperature = value; }, StartsWith("subtalker-temperature is"));
+    expect([&](GenerationSettings* s) { s->repetition_penalty = value; }, HasSubstr("repetition-penalty is"));
   }
   for (const float value : {0.0F, -0.5F, 1.5F, kNan}) {
-    expect([&](GenerationSettings* s) { s->talker.top_p = value; }, HasSubstr("the talker's top-p"));
-    expect([&](GenerationSettings* s) { s->predictor.top_p = value; }, HasSubstr("predictor's top-p"));
+    expect([&](GenerationSettings* s) { s->talker.top_p = value; }, StartsWith("top-p is"));
+    expect([&](GenerationSettings* s) { s->predictor.top_p = value; }, StartsWith("subtalker-top-p is"));
   }
-  expect([](GenerationSettings* s) { s->talker.top_k = -1; }, HasSubstr("the talker's top-k is -1"));
-  expect([](GenerationSettings* s) { s->predictor.top_k = -1; }, HasSubstr("predictor's top-k is -1"));
+  expect([](GenerationSettings* s) { s->talker.top_k = -1; }, StartsWith("top-k is -1, expected 0 or more"));
+  expect([](GenerationSettings* s) { s->predictor.top_k = -1; }, StartsWith("subtalker-top-k is -1"));
+  for (const SamplingNumber& number : kSamplingNumbers) {
+    const auto message = StartsWith(std::string(number.name) + " is -2, expected " + number.Range());
+    expect([&](GenerationSettings* s) { number.Set(-2, s); }, message);
+  }
   expect([](GenerationSettings* s) { s->max_new_tokens = 1; }, HasSubstr("max_new_tokens is 1"));
   Request request;
   request.settings.max_new_tokens = 2;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 
-// Files of a model that change under the mapping: one error and a process that goes on.
+// Files of a model that change while they are mapped cause one error, and the process goes on.
 
 #include <fcntl.h>
 #include <glib.h>
@@ -53,7 +53,7 @@ TEST(MappedFileTest, ATruncatedFileReadsAsZerosAndIsTold) {
   const Status status = file->Check();
   EXPECT_EQ(status.code(), StatusCode::kUnreadable);
   EXPECT_EQ(status.message().find(path + ": was truncated while it was in use. "), 0U) << status.message();
-  // Whole again, but not the same: what was read meanwhile was lost.
+  // Complete again, but not the same file: data read in between was lost.
   WriteFile(path, content);
   EXPECT_FALSE(file->Check().ok());
   EXPECT_TRUE(MappedFile::Open(path)->Check().ok());
@@ -72,7 +72,7 @@ TEST(MappedFileTest, AnOverwrittenFileIsToldAndARenamedOneIsNot) {
 
   file = MappedFile::Open(path);
   ASSERT_TRUE(file.ok());
-  std::this_thread::sleep_for(std::chrono::milliseconds(20));  // a step of the file system's clock
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));  // one tick of the file system's clock
   const int writer = open(path.c_str(), O_WRONLY);
   EXPECT_EQ(pwrite(writer, "z", 1, 100), 1);
   close(writer);
@@ -103,7 +103,7 @@ TEST(MappedFileTest, ManyMappingsAtOnce) {
   for (std::thread& thread : threads) thread.join();
 }
 
-// A mapping of somebody else's.
+// A mapping that is not ours.
 void FaultElsewhere(const std::string& path) {
   WriteFile(path, std::string(8192, 'x'));
   const int file = open(path.c_str(), O_RDONLY);
@@ -114,7 +114,7 @@ void FaultElsewhere(const std::string& path) {
 
 TEST(BusErrorsDeathTest, OthersGoToTheHandlerThatWasThereBefore) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
-  // A child begins the test anew and dies within it: it uses its parent's folder, which the parent removes.
+  // The child runs the test from its start and dies in it. It uses its parent's folder, which the parent removes.
   constexpr const char* kFolder = "QTTS_DEATH_TEST_FOLDER";
   std::optional<TempFolder> own;
   if (g_getenv(kFolder) == nullptr) g_setenv(kFolder, own.emplace().path().c_str(), TRUE);
@@ -185,7 +185,7 @@ Speech Speak(
 
 enum class Change { kEmpty, kHalve, kOverwrite, kCopyOver };
 
-// How a file may change in place. All but the last can also be told by its size or its time alone.
+// Ways to change a file in place. All except the last one also change its size or time.
 void Do(Change change, const std::string& path) {
   const auto size = fs::file_size(path);
   switch (change) {
@@ -228,7 +228,7 @@ class ChangedModelTest : public ::testing::TestWithParam<Model> {
   void Restore() {
     fs::remove_all(folder_);
     fs::copy(original_, folder_, fs::copy_options::recursive);
-    // A change within the same step of the file system's clock would be told by nothing.
+    // A change within the same tick of the file system's clock would not be detected.
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
 
@@ -244,7 +244,7 @@ class ChangedModelTest : public ::testing::TestWithParam<Model> {
     EXPECT_NE(status.message().find("Put the whole file back"), std::string::npos) << status.message();
   }
 
-  // The engine is given up; a model that was put back speaks as before.
+  // The engine is dropped; a model that was put back speaks as before.
   void ExpectRecovery(const std::shared_ptr<Engine>& engine, const std::vector<float>& expected) {
     EXPECT_TRUE(engine->device_lost());
     Restore();
@@ -278,7 +278,7 @@ TEST_P(ChangedModelTest, WhileSpeakingAndBetweenUtterances) {
           cut = Speak(engine.get());
           EXPECT_TRUE(cut.pcm.empty());
         } else {
-          // A reader that is not ahead holds the engine at the frames that follow.
+          // Reading slowly keeps the engine at the following frames.
           auto request = SomeRequest();
           request.settings.max_new_tokens = 200;
           request.runaway_guard = false;
@@ -292,7 +292,7 @@ TEST_P(ChangedModelTest, WhileSpeakingAndBetweenUtterances) {
           }
           cut.status = (*stream)->status();
         }
-        if (cut.status.ok() && !between) continue;  // it had ended by itself before
+        if (cut.status.ok() && !between) continue;  // it had ended before
         ExpectChanged(cut.status, path);
         ExpectRecovery(engine, whole.pcm);
       }
@@ -350,7 +350,7 @@ TEST_P(ChangedModelTest, ReplacedByRenameItSpeaksOn) {
   EXPECT_EQ(Speak(engine.get()).pcm, expected.pcm);
 }
 
-// Read whole when the model is loaded.
+// Files that are read completely when the model is loaded.
 TEST_P(ChangedModelTest, SmallFilesDoNotMatterAfterTheLoad) {
   auto engine = Acquire();
   ASSERT_NE(engine, nullptr);

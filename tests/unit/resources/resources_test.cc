@@ -32,7 +32,7 @@ std::atomic<int64_t> first_failure{std::numeric_limits<int64_t>::max()};
 std::atomic<int64_t> failures{0};  // in a row
 std::atomic<size_t> least_bytes{0};
 
-// Whether SentencePiece asks, which crashes without memory: the engine sees to it that there is some.
+// True if SentencePiece allocates: it crashes without memory, so the engine makes sure that there is some.
 bool AskedBySentencePiece() {
   std::array<void*, 40> frames{};
   const int count = backtrace(frames.data(), static_cast<int>(frames.size()));
@@ -108,12 +108,12 @@ Result<std::shared_ptr<Engine>> Load() {
   return Engine::Acquire(Options());
 }
 
-// With text that comes in two pieces.
+// With text in two pieces.
 Status Speak(Engine* engine) {
   QTTS_ASSIGN_OR_RETURN(const std::unique_ptr<Stream> stream, engine->Start(SomeRequest()));
   Status text = stream->Append("there.");
   if (text.ok()) text = stream->FinishText();
-  // A stream that has ended takes no text any more, and says itself why it has.
+  // An ended stream refuses text, and reports the reason of its end itself.
   if (!text.ok() && text.code() != StatusCode::kCancelled) return text;
   Frame frame;
   while (stream->Read(&frame) == ReadState::kFrame) {
@@ -126,24 +126,25 @@ Status LoadAndSpeak() {
   return Speak(engine.get());
 }
 
-// Allocations that fail: so many in a row, of at least so many bytes.
+// Failing allocations: how many in a row, and their minimum size in bytes.
 struct Kind {
   int64_t failures;
   size_t least_bytes;
 };
 
-// A hang ends the test program.
+// alarm() ends the test program if it hangs.
 class ResourcesTest : public testing::Test {
  protected:
   void SetUp() override {
     alarm(500);
-    // Static objects of the libraries are made now.
+    // This creates static objects of the libraries.
     const Status status = LoadAndSpeak();
     ASSERT_TRUE(status.ok()) << status.message();
   }
   void TearDown() override { alarm(0); }
 
-  // Lets allocations fail in `steps` runs of `function`, from the first to the last that it makes. How many failed.
+  // Lets allocations fail in `steps` runs of `function`, from its first to its last one. Returns the number of failed
+  // runs.
   template <typename Function>
   int Sweep(Kind kind, int steps, const Function& function) {
     int64_t total = 0;
@@ -173,8 +174,8 @@ class ResourcesTest : public testing::Test {
   std::mt19937_64 random_{std::random_device{}()};
 };
 
-// Only large ones, which a system refuses first: the JSON library allocates in destructors, and ends the process where
-// that fails.
+// Large allocations only, which a system refuses first: the JSON library allocates in destructors, and ends the process
+// if that fails.
 TEST_F(ResourcesTest, WhateverLargeAllocationFailsWhileLoadingThereIsSpeechOrAnError) {
   constexpr size_t kLarge = 65536;
   int failed = 0;
@@ -183,7 +184,7 @@ TEST_F(ResourcesTest, WhateverLargeAllocationFailsWhileLoadingThereIsSpeechOrAnE
 }
 
 TEST_F(ResourcesTest, WhateverAllocationFailsWhileSpeakingThereIsSpeechOrAnError) {
-  // The scheduler may have had to give its engine up, on which the next run takes a new one.
+  // The scheduler may have dropped its engine; then the next run gets a new one.
   std::shared_ptr<Engine> engine;
   const auto speak = [&]() -> Status {
     const int64_t first = first_failure.exchange(kNever);

@@ -32,7 +32,7 @@ int32_t Choose(std::vector<float> logits, const TokenSampling& sampling, const D
   return SampleToken(logits, sampling, position);
 }
 
-// The probabilities that the official rules give to each id, written down naively.
+// The probability of each id by the official rules, computed naively.
 std::vector<double> Probabilities(const std::vector<float>& logits, const TokenSampling& sampling) {
   std::vector<double> scores(logits.begin(), logits.end());
   for (double& s : scores) s /= static_cast<double>(sampling.temperature);
@@ -79,7 +79,7 @@ void ExpectDistribution(const std::vector<float>& logits, const TokenSampling& s
     ASSERT_LT(static_cast<size_t>(id), logits.size());
     ++counts[static_cast<size_t>(id)];
   }
-  // Ids expected fewer than 10 times are counted together.
+  // Ids with an expected count below 10 are counted together.
   double chi2 = 0;
   int cells = 0;
   double rare_expected = 0;
@@ -253,7 +253,7 @@ TEST(TalkerSamplerTest, PenaltyDividesPositiveAndMultipliesNegativeOncePerId) {
   TalkerSampler sampler(kVocab, kEos, GreedySettings(2), 0);
   EXPECT_EQ(Next(&sampler, Logits({{1, 8}, {2, 5}})), 1);
   EXPECT_EQ(Next(&sampler, Logits({{1, 8}, {2, 3}})), 1);     // 4 > 3
-  EXPECT_EQ(Next(&sampler, Logits({{1, 8}, {2, 3.5F}})), 1);  // chosen twice, yet halved once
+  EXPECT_EQ(Next(&sampler, Logits({{1, 8}, {2, 3.5F}})), 1);  // chosen twice, but penalised once
   EXPECT_EQ(Next(&sampler, Logits({{1, 8}, {2, 4.5F}})), 2);
   EXPECT_EQ(Next(&sampler, Logits({{1, -2}, {2, -2}, {3, -3.5F}})), 3);  // -4, -4 < -3.5
   EXPECT_EQ(Next(&sampler, Logits({{1, 0}, {4, -0.5F}})), 1);            // 0 stays 0

@@ -13,7 +13,7 @@ const std::vector<float> kSilence(1920, 0.0005F);
 
 TEST(RunawayGuardTest, LongSilence) {
   RunawayGuard guard;
-  // A pause, however often it comes, is none.
+  // Repeated pauses do not count as a runaway.
   for (int round = 0; round < 3; ++round) {
     for (int i = 1; i < RunawayGuard::kSilentFrames; ++i) ASSERT_FALSE(guard.Trips(kSilence, 1000)) << i;
     ASSERT_FALSE(guard.Trips(kSound, 1000));

@@ -54,8 +54,7 @@ class SchedulerTest : public testing::Test {
     request.more_text = more_text;
     request.seed = seed;
     request.layout = PromptLayout::kStreaming;
-    auto stream = std::make_shared<StreamState>(prompts_, tokenizer_, request, lead, std::move(on_change),
-                                                [this] { scheduler().Wake(); });
+    auto stream = std::make_shared<StreamState>(prompts_, tokenizer_, request, lead, std::move(on_change));
     const Status status = stream->Begin();
     EXPECT_TRUE(status.ok()) << status.message();
     scheduler().Add(stream);
@@ -235,7 +234,7 @@ TEST_F(SchedulerTest, BlankTextIsRefused) {
   for (const char* text : {"", " ", "\n\t "}) {
     Request request;
     request.text = text;
-    StreamState stream(prompts_, tokenizer_, request, 3, {}, [] {});
+    StreamState stream(prompts_, tokenizer_, request, 3, {});
     EXPECT_EQ(stream.Begin().code(), StatusCode::kInvalidArgument) << '"' << text << '"';
   }
 }
@@ -439,7 +438,7 @@ TEST_F(SchedulerTest, WhatFindsNoSlotWaitsInOrder) {
     }
     ASSERT_TRUE(AwaitWaiting(0));
     std::lock_guard lock(script_.mutex);
-    EXPECT_EQ(script_.most_open_slots, kDefaultSlots);
+    EXPECT_EQ(script_.most_open_slots, kDefaultVoices);
     EXPECT_TRUE(std::is_sorted(script_.pieces.begin(), script_.pieces.end())) << "first come, first served";
     EXPECT_EQ(script_.pieces.size(), static_cast<size_t>(utterances));
     script_.pieces.clear();
@@ -502,12 +501,105 @@ TEST_F(SchedulerTest, WhatWaitedForLongEnoughIsRefused) {
   EXPECT_EQ(ReadAll(*patient, 2).size(), 5U);
 }
 
+// --- many voices
+
+TEST_F(SchedulerTest, NewcomersToManyVoicesHaveTwoStepsOfTheirOwn) {
+  script_.max_slots = 100;
+  script_.beside_host = true;
+  std::vector<std::shared_ptr<StreamState>> streams;
+  for (uint64_t seed = 1; seed <= 20; ++seed) script_.frames_by_seed[seed] = 40;
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    streams.push_back(Start(seed));
+    std::this_thread::sleep_for(milliseconds(1));
+  }
+  for (uint64_t seed = 1; seed <= 20; ++seed) EXPECT_EQ(ReadAll(*streams[seed - 1], seed).size(), 40U);
+  std::lock_guard lock(script_.mutex);
+  std::map<uint64_t, int> frames;
+  for (const std::vector<uint64_t>& submission : script_.submissions) {
+    const auto newcomers =
+        std::count_if(submission.begin(), submission.end(), [&](uint64_t s) { return frames[s] < 2; });
+    EXPECT_TRUE(newcomers == 0 || newcomers == static_cast<ptrdiff_t>(submission.size()));
+    for (const uint64_t seed : submission) ++frames[seed];
+  }
+}
+
+TEST_F(SchedulerTest, StreamsWithFramesInStoreAreGatheredWithManyVoices) {
+  constexpr size_t kStreams = 40;
+  script_.max_slots = 100;
+  script_.beside_host = true;
+  script_.frames_by_seed[99] = 60;
+  for (uint64_t seed = 1; seed <= kStreams; ++seed) script_.frames_by_seed[seed] = 1000000;
+  EXPECT_EQ(ReadAll(*Start(99), 99).size(), 60U);  // so that it is known what a step takes
+  ASSERT_TRUE(Await([&] { return script_.open_slots == 0; }));
+  {
+    std::lock_guard lock(script_.mutex);
+    script_.text_by_seed.clear();
+  }
+  std::vector<std::shared_ptr<StreamState>> streams;
+  for (uint64_t seed = 1; seed <= kStreams; ++seed) streams.push_back(Start(seed));
+  const auto steps = [&] {
+    std::lock_guard lock(script_.mutex);
+    size_t rows = 0;
+    for (const std::vector<uint64_t>& submission : script_.submissions) rows += submission.size();
+    return std::pair(script_.submissions.size(), rows);
+  };
+  ASSERT_TRUE(Await([&] {
+    return std::all_of(script_.text_by_seed.begin(), script_.text_by_seed.end(),
+                       [](const auto& text) { return text.second.size() == 25; }) &&
+           script_.text_by_seed.size() == kStreams;
+  }));
+  const auto full = steps();
+  Frame frame;
+  for (size_t i = 0; i < 4; ++i) ASSERT_EQ(streams[i]->Read(&frame, true), ReadState::kFrame) << i;
+  // Four are fewer than an eighth of all: the idle device waits an eighth of 80 ms for others.
+  ASSERT_TRUE(Await([&] { return script_.submissions.size() > full.first; }));
+  EXPECT_EQ(steps(), std::pair(full.first + 1, full.second + 4));
+  for (int i = 0; i < 100; ++i) {
+    for (const auto& stream : streams) ASSERT_EQ(stream->Read(&frame, true), ReadState::kFrame);
+  }
+  const auto later = steps();
+  EXPECT_GE(later.second - full.second, (later.first - full.first) * 3)
+      << "steps of many, though reads come one by one";
+  // Who takes all has nothing in store, and gets frames at once.
+  for (int i = 0; i < 100; ++i) ASSERT_EQ(streams[6]->Read(&frame, true), ReadState::kFrame);
+}
+
+TEST_F(SchedulerTest, NobodyIsAdmittedForWhomTheDeviceHasNoTime) {
+  script_.max_slots = 100;
+  script_.beside_host = true;
+  script_.time_of_row = milliseconds(5);
+  std::vector<std::shared_ptr<StreamState>> streams;
+  for (uint64_t seed = 1; seed <= 33; ++seed) script_.frames_by_seed[seed] = 1000000;
+  for (uint64_t seed = 1; seed <= 3; ++seed) streams.push_back(Start(seed));
+  Frame frame;
+  for (int i = 0; i < 40; ++i) {
+    for (const auto& stream : streams) ASSERT_EQ(stream->Read(&frame, true), ReadState::kFrame);
+  }
+  std::vector<std::shared_ptr<StreamState>> more;
+  for (uint64_t seed = 4; seed <= 33; ++seed) {
+    more.push_back(Start(seed, "Hello.", false, 25, {}, false, milliseconds(300)));
+  }
+  while (more.back()->Read(&frame, true) == ReadState::kFrame) continue;
+  EXPECT_EQ(more.back()->end_reason(), EndReason::kBusy);
+  EXPECT_NE(more.back()->status().message().find("the device has no time for another"), std::string::npos)
+      << more.back()->status().message();
+  {
+    std::lock_guard lock(script_.mutex);
+    EXPECT_LE(script_.most_open_slots, 25) << "72 ms at 5 ms each are 14, by a model that has seen 3";
+  }
+  // Who speaks goes on, and a place that is free is given to the next.
+  ASSERT_EQ(streams[0]->Read(&frame, true), ReadState::kFrame);
+  for (const auto& stream : streams) stream->Cancel();
+  for (const auto& stream : more) stream->Cancel();
+  EXPECT_EQ(ReadAll(*Start(99), 99).size(), 5U);
+}
+
 TEST_F(SchedulerTest, ATextThatNoModelCouldSpeakIsRefusedBeforeItIsTokens) {
   for (const bool more_text : {false, true}) {
     Request request;
     request.text.assign(size_t{20} << 20, 'a');
     request.more_text = more_text;
-    StreamState stream(prompts_, tokenizer_, request, 3, {}, [] {});
+    StreamState stream(prompts_, tokenizer_, request, 3, {});
     const Status status = stream.Begin();
     EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
     EXPECT_NE(status.message().find("20971520 bytes"), std::string::npos) << status.message();
@@ -517,7 +609,7 @@ TEST_F(SchedulerTest, ATextThatNoModelCouldSpeakIsRefusedBeforeItIsTokens) {
   request.text = "Hello";
   request.more_text = true;
   request.layout = PromptLayout::kStreaming;
-  StreamState stream(prompts_, tokenizer_, request, 3, {}, [] {});
+  StreamState stream(prompts_, tokenizer_, request, 3, {});
   ASSERT_TRUE(stream.Begin().ok());
   EXPECT_EQ(stream.Append(std::string(prompts_->max_text_bytes(), ' ')).code(), StatusCode::kResourceExhausted);
   EXPECT_EQ(stream.end_reason(), EndReason::kError);

@@ -3,12 +3,14 @@
 #define QTTS_TESTS_SCRIPTED_BACKEND_H_
 
 #include <algorithm>
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <map>
 #include <mutex>
 #include <set>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -20,8 +22,9 @@ namespace qtts {
 struct BackendScript {
   // Set before use.
   int max_outstanding = 1;
-  int max_slots = kDefaultSlots;
+  int max_slots = kDefaultVoices;
   bool beside_host = false;
+  std::chrono::microseconds time_of_row{0};  // that Collect() takes for each
   std::map<uint64_t, int>
       pieces_by_seed;  // calls of Prefill() that a prompt takes, of a frame's work each; 1 unless named
   std::map<uint64_t, Status> prefill_error_by_seed;  // in the place of the last one
@@ -43,7 +46,8 @@ struct BackendScript {
   bool pieces_held = false;      // while true, Prefill() waits
   int in_prefill = 0;
   int collecting = 0;
-  size_t most_outstanding = 0;  // submissions at once
+  size_t most_outstanding = 0;                     // submissions at once
+  std::vector<std::vector<uint64_t>> submissions;  // the seeds of each
 
   void SetGate(bool open) {
     std::lock_guard lock(mutex);
@@ -103,11 +107,13 @@ class ScriptedBackend : public Backend {
   Status Submit(std::span<const FrameStep> steps) override {
     std::set<SlotId> distinct;
     std::lock_guard lock(script_->mutex);
+    script_->submissions.emplace_back();
     for (const FrameStep& step : steps) {
       if (!slots_.contains(step.slot)) return Status::Internal("a step for a slot that is not open");
       if (!distinct.insert(step.slot).second) return Status::Internal("two steps for one slot");
       if (!slots_[step.slot].prefilled) return Status::Internal("a step before the prompt");
       script_->text_by_seed[slots_[step.slot].seed].push_back(step.text_id);
+      script_->submissions.back().push_back(slots_[step.slot].seed);
       script_->order += 'f';
       script_->changed.notify_all();
     }
@@ -118,6 +124,9 @@ class ScriptedBackend : public Backend {
   }
 
   Result<std::vector<FrameResult>> Collect() override {
+    if (script_->time_of_row.count() > 0) {
+      std::this_thread::sleep_for(script_->time_of_row * static_cast<int64_t>(outstanding_.front().size()));
+    }
     std::unique_lock lock(script_->mutex);
     ++script_->collecting;
     script_->changed.notify_all();

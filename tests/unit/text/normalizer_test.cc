@@ -17,7 +17,7 @@ namespace {
 
 using std::string_literals::operator""s;
 
-// NFC in one go, which is slow for long text; `text` has no NUL.
+// NFC of the whole text, which is slow for long text; `text` has no NUL.
 std::string WholeNfc(const std::string& text) {
   const std::unique_ptr<gchar, decltype(&g_free)> nfc(
       g_utf8_normalize(text.data(), static_cast<gssize>(text.size()), G_NORMALIZE_NFC), g_free);
@@ -78,7 +78,7 @@ TEST(Normalizer, HostileRunsEnd) {
   }
 }
 
-// What cutting text at clusters rests on, for every code point that GLib knows.
+// Cutting text at clusters depends on these properties of every code point that GLib knows.
 TEST(Normalizer, ClusterStartsNeitherComposeNorMove) {
   for (gunichar code = 0; code <= 0x10FFFF; ++code) {
     if (code >= 0xD800 && code <= 0xDFFF) continue;
@@ -90,7 +90,7 @@ TEST(Normalizer, ClusterStartsNeitherComposeNorMove) {
     if (StartsCluster(code)) {
       ASSERT_EQ(g_unichar_combining_class(code), 0) << std::hex << code;
     }
-    // Whatever composes with something before it starts no cluster.
+    // A character that composes with one before it starts no cluster.
     gunichar first = 0;
     gunichar second = 0;
     if (g_unichar_decompose(code, &first, &second) && second != 0) {
@@ -99,8 +99,8 @@ TEST(Normalizer, ClusterStartsNeitherComposeNorMove) {
   }
 }
 
-// And what lets a pre-token before a cluster be decided while marks may still change the cluster: a
-// character and what it composes into are of one kind for the patterns.
+// A pre-token before a cluster can be decided while marks may still change the cluster, because a character and its
+// compositions are of one class for the patterns.
 TEST(Normalizer, CompositionKeepsTheKindOfACharacter) {
   const auto kind = [](gunichar code) -> int {
     if (g_unichar_ismark(code)) return 1;

@@ -69,11 +69,11 @@ TEST(PreTokenizer, OpenEndKeepsBackWhatLaterTextCouldMove) {
   EXPECT_EQ(split("Hello, w"), (Words{"Hello", ","}));
   EXPECT_EQ(split("a'"), (Words{"a"}));
   EXPECT_EQ(split("a'l"), (Words{"a"}));
-  EXPECT_EQ(split("a \n  "), (Words{"a"}));  // a further newline would join all the space
+  EXPECT_EQ(split("a \n  "), (Words{"a"}));  // another newline would join all the spaces
   EXPECT_EQ(split("a!\n "), (Words{"a", "!\n"}));
   EXPECT_EQ(split("12"), (Words{"1", "2"}));
   const auto patched = [](std::string_view text) { return Split(TokenizerPattern::kPatched, text, true); };
-  EXPECT_EQ(patched("x A\u4E2DBB"), (Words{"x"}));  // a lower-case letter would join all the word
+  EXPECT_EQ(patched("x A\u4E2DBB"), (Words{"x"}));  // a lower-case letter would join the whole word
 }
 
 TEST(PreTokenizer, OpenEndNeverMoves) {

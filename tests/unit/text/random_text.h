@@ -11,9 +11,9 @@
 
 namespace qtts {
 
-// Text of up to `max_characters` of all the kinds that normalization and the patterns tell apart, so
-// mixed that they meet often: letters of each case, marks that compose, are reordered or do neither,
-// jamo, numbers, spaces, line ends, apostrophes, NUL, and sometimes any code point at all.
+// Text of up to `max_characters` of all classes that normalization and the patterns distinguish, mixed: letters of each
+// case, marks that compose, are reordered or do neither, jamo, numbers, spaces, line ends, apostrophes, NUL, and
+// sometimes any code point.
 inline std::string RandomText(std::mt19937* rng, size_t max_characters) {
   static constexpr std::array<char32_t, 56> kAlphabet = {
       'a',   's',    't',   'r',   'e',   'v',   'l',   'd',   'm',    'A',    'S',    'Z',    'L',    ' ',
@@ -34,7 +34,7 @@ inline std::string RandomText(std::mt19937* rng, size_t max_characters) {
   return text;
 }
 
-// Same with bytes broken here and there.
+// The same with some invalid bytes.
 inline std::string RandomBytes(std::mt19937* rng, size_t max_characters) {
   std::string text = RandomText(rng, max_characters);
   std::uniform_int_distribution<int> byte(0, 255);

@@ -9,7 +9,7 @@
 namespace qtts {
 namespace {
 
-// What is said, by Unicode's general category.
+// Characters that are spoken, by Unicode's general category.
 TEST(IsSayable, GeneralCategoriesDecide) {
   const struct {
     const char* text;
@@ -117,7 +117,7 @@ TEST(LanguageWarning, OtherLatinLanguagesAreToldByAForeignLetterAndTheirTrigrams
                {"Vi ses på stationen i morgon bitti klockan åtta, om tåget är i tid.", "Swedish"},
                // Too short.
                {"Ça va ?", ""},
-               // Not a letter that English has not.
+               // English letters only.
                {"Le train part demain matin et arrive dans la soirée", "French"},
                {"Bonjour, comment allez-vous aujourd'hui mon cher ami ?", ""},
                {"The naïve fiancé ate a soufflé and crème brûlée at the café in Málaga.", ""},

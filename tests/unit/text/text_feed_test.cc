@@ -210,7 +210,7 @@ TEST_F(TextFeedTest, IdsAreLimited) {
     if (grown.ok()) grown = growing.Finish();
     EXPECT_EQ(grown.code(), fits ? StatusCode::kOk : StatusCode::kResourceExhausted);
   }
-  // Of a text of a megabyte little is looked at.
+  // Only a small part of a megabyte of text is read.
   TextFeed feed(tokenizer_, 1000);
   std::string longer;
   while (longer.size() < (size_t{1} << 20)) longer += text;

@@ -102,7 +102,7 @@ TEST(Tokenizer, EqualsTheOfficialOneOnRecordedStrings) {
   }
 }
 
-// BPE as the list of merges has it, the slow way: look for the first pair of lowest rank, join it.
+// BPE by the list of merges, slowly: repeatedly joins the first pair of lowest rank.
 class SlowBpe {
  public:
   explicit SlowBpe(const std::string& merges) {
@@ -144,8 +144,8 @@ std::string RandomWord(std::mt19937* rng, size_t length, char last_letter) {
   return word;
 }
 
-// Random lists of merges, most of which no training would give. Those that are accepted must work
-// exactly like the list, those that are refused must not.
+// Random lists of merges, mostly unlike trained ones. Accepted lists must give the same ids as the slow algorithm. A
+// list is refused exactly if some merge's result never occurs.
 TEST(Tokenizer, AcceptsExactlyTheMergesOnWhichItIsExact) {
   std::mt19937 rng(6);  // seed 6
   int accepted = 0;
@@ -166,7 +166,7 @@ TEST(Tokenizer, AcceptsExactlyTheMergesOnWhichItIsExact) {
       pieces.push_back(left + right);
     }
     const SlowBpe slow(merges);
-    // The refused have a merge of which the product is never made, or a vocabulary that pieces alone misread.
+    // Pieces alone would misread the vocabulary of such a list.
     const bool all_made =
         std::all_of(made.begin(), made.end(), [&](const std::string& p) { return slow.Encode(p).size() == 1; });
     const VocabularyFiles files = MakeVocabulary(merges, {});
@@ -203,7 +203,7 @@ TEST(Tokenizer, DecodeGivesTheBytesBack) {
   for (int i = 0; i < 1000; ++i) {
     std::string text = RandomText(&rng, 30);
     const Ids ids = Plain(*Released(), text);
-    // All but canonical composition is undone by decoding, and composing twice changes nothing.
+    // Decoding undoes everything except canonical composition, and composing twice changes nothing.
     EXPECT_EQ(Plain(*Released(), Decoded(*Released(), ids)), ids);
   }
   EXPECT_EQ(Decoded(*Released(), Plain(*Released(), "Grüße,\0 \n中文"s)), "Grüße,\0 \n中文"s);
@@ -243,7 +243,7 @@ TEST(Tokenizer, TheLongestAddedTokenWins) {
 }
 
 TEST(Tokenizer, AddedTokensCutWords) {
-  // What stands on either side is normalized and split by itself.
+  // The text on either side is normalized and split separately.
   EXPECT_EQ(Full(*Released(), "e<think>\u0301"),
             (Ids{Plain(*Released(), "e")[0], 151667, Plain(*Released(), "\u0301")[0]}));
 }
@@ -286,7 +286,7 @@ TEST(Tokenizer, StablePrefixOfSimpleText) {
   EXPECT_EQ(stable("e\u0301 e\u0301 x"), 7U);  // in bytes of the text as given
 }
 
-// The promise: whatever follows, the prefix keeps its ids, and the rest has those it has alone.
+// For any text that follows, the stable prefix keeps its ids, and the rest has the ids that it has alone.
 TEST(Tokenizer, StablePrefixKeepsItsIds) {
   std::mt19937 rng(9);  // seed 9
   for (const TokenizerPattern pattern : kPatterns) {

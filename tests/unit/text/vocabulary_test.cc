@@ -136,11 +136,11 @@ TEST(VocabularyErrors, MergesTxt) {
 }
 
 TEST(VocabularyErrors, MergesOnWhichSentencePieceWouldNotBeExact) {
-  // By the list, "abc" is never made: b and c are joined first. By pieces, a and bc would make it.
+  // By the list, "abc" never occurs: b and c are joined first. By pieces, a and bc would become "abc".
   ExpectError(MakeVocabulary("b c\na b\nab c\n", {}), StatusCode::kUnsupported,
               AllOf(HasSubstr("merges.txt:3:"), HasSubstr("line 1 comes first")));
   EXPECT_TRUE(ParseVocabulary(MakeVocabulary("b c\na b\na bc\n", {})).ok());
-  // A run of one letter is joined from the left: "aa" and "a" face each other, never "a" and "aa".
+  // A run of one letter is joined from the left: the pair is "aa" and "a", never "a" and "aa".
   ExpectError(MakeVocabulary("a a\na aa\n", {}), StatusCode::kUnsupported, HasSubstr("merges.txt:2:"));
   EXPECT_TRUE(ParseVocabulary(MakeVocabulary("a a\naa a\naa aa\naaa aa\n", {})).ok() == false);
   EXPECT_TRUE(ParseVocabulary(MakeVocabulary("a a\naa aa\naaaa aaaa\n", {})).ok());

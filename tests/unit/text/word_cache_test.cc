@@ -12,7 +12,7 @@ namespace {
 
 using Ids = std::vector<int32_t>;
 
-// What the cache has for `word`; {-1} if nothing.
+// The cached ids of `word`; {-1} if there are none.
 Ids Find(WordCache& cache, const std::string& word) {
   Ids ids;
   return cache.Append(word, &ids) ? ids : Ids{-1};

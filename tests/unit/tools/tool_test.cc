@@ -20,6 +20,7 @@
 
 #include "cpu/bf16_kernels.h"
 #include "qtts/engine.h"
+#include "qtts/sampling_numbers.h"
 #include "text/tokenizer.h"
 
 namespace qtts {
@@ -112,7 +113,7 @@ TEST(ToolTest, EveryCommandHasAManual) {
                  {{"voice", "make"}, "--audio", "--seed"}, {{"voice", "show"}, "--json", "--audio"}};
   for (const auto& manual : manuals) {
     for (const char* help : {"--help", "-h"}) {
-      // Before the command, behind it, and before or behind what is missing or wrong.
+      // Before and after the command, and before and after a missing or wrong argument.
       for (const int place : {0, 1, 2, 3}) {
         std::vector<std::string> arguments = manual.command;
         arguments.insert(place == 0 ? arguments.begin() : arguments.end(), help);
@@ -144,7 +145,7 @@ TEST(ToolTest, WrongUsageIsStatusTwo) {
   }
 }
 
-// An option that would do nothing is refused rather than passed over, and so is an argument.
+// An option or argument without effect is refused.
 TEST(ToolTest, WhatACommandDoesNotTakeIsRefused) {
   const struct {
     std::vector<std::string> arguments;
@@ -182,6 +183,8 @@ TEST(ToolTest, ValuesThatAnOptionDoesNotHaveAreRefused) {
                  {{"--precision", "int8", "--device", "cuda"}, "precision=int8 is arithmetic of the CPU"},
                  {{"--precision", "int4", "--device", "cuda"}, "precision=int4 is arithmetic of the CPU"},
                  {{"--device", "cuda", "--threads", "2"}, "--threads is about the CPU"},
+                 {{"--voices", "0"}, "--voices \"0\": must be 1 to 4096"},
+                 {{"--voices", "4097"}, "--voices \"4097\": must be 1 to 4096"},
                  {{"--max-frames", "0"}, "--max-frames \"0\": must be 1 or more"},
                  {{"--top-k", "-2"}, "--top-k \"-2\""},
                  {{"--temperature", "-1"}, "temperature"},
@@ -192,6 +195,46 @@ TEST(ToolTest, ValuesThatAnOptionDoesNotHaveAreRefused) {
     const Outcome outcome = RunTool(arguments);
     EXPECT_EQ(outcome.exit_status, 1) << part;
     EXPECT_EQ(outcome.out, "");
+    EXPECT_NE(outcome.err.find(part), std::string::npos) << outcome.err;
+  }
+}
+
+TEST(ToolTest, EverySamplingNumberIsAnOption) {
+  const std::string manual = RunTool({"codes", "--help"}).out;
+  for (const SamplingNumber& number : kSamplingNumbers) {
+    const std::string option = std::string("--") + number.name;
+    EXPECT_NE(manual.find(option + "="), std::string::npos) << option << " of " << manual;
+    const Outcome outcome = RunTool({"codes", kVoice, "--text", "Hi.", option, "-2"});
+    EXPECT_EQ(outcome.exit_status, 1) << option;
+    EXPECT_NE(outcome.err.find(option + " \"-2\": must be " + number.Range()), std::string::npos) << outcome.err;
+  }
+}
+
+TEST(ToolTest, ATemperatureOfZeroIsGreedy) {
+  const std::vector<std::string> codes = {"codes", kVoice, "--text", "Good morning.", "--max-frames", "4"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), codes.begin(), codes.end());
+    return RunTool(more).out;
+  };
+  const std::string greedy = with({"--greedy", "--temperature", "2"});
+  EXPECT_FALSE(greedy.empty());
+  EXPECT_EQ(with({"--temperature", "0", "--subtalker-temperature", "0", "--seed", "4"}), greedy);
+  EXPECT_NE(with({"--temperature", "0", "--subtalker-temperature", "1", "--seed", "4"}), greedy)
+      << "a temperature samples, though the voice's own settings do not";
+}
+
+TEST(ToolTest, InspectTellsOfAGpuOnly) {
+  const struct {
+    std::vector<std::string> options;
+    std::string part;
+  } refused[] = {{{"--device", "cpu"}, "inspect --device \"cpu\": must be cuda"},
+                 {{"--voices", "100"}, "inspect: --precision and --voices are about --device cuda"},
+                 {{"--precision", "f32"}, "inspect: --precision and --voices are about --device cuda"}};
+  for (const auto& [options, part] : refused) {
+    std::vector<std::string> arguments = {"inspect", kVoice};
+    arguments.insert(arguments.end(), options.begin(), options.end());
+    const Outcome outcome = RunTool(arguments);
+    EXPECT_EQ(outcome.exit_status, 1) << part;
     EXPECT_NE(outcome.err.find(part), std::string::npos) << outcome.err;
   }
 }
@@ -392,7 +435,7 @@ uint32_t NumberAt(const std::string& bytes, size_t at) {
   return number;
 }
 
-// A header that tells the length of what follows it.
+// A header with the length of its data.
 void ExpectWholeWav(const std::string& path) {
   const std::string bytes = ReadBytes(path);
   ASSERT_GT(bytes.size(), 44U);
@@ -458,7 +501,7 @@ TEST(ToolTest, SpeakWritesRawSamplesAndToStandardOutput) {
   EXPECT_EQ(stream.substr(44), samples);
   EXPECT_EQ(NumberAt(stream, 4), 0xFFFFFFFFU) << "nobody knows the length";
   EXPECT_EQ(NumberAt(stream, 40), 0xFFFFFFFFU);
-  // A device is written to, not replaced.
+  // A device is written, not replaced.
   EXPECT_EQ(shell("-o /dev/null").exit_status, 0);
   EXPECT_TRUE(std::filesystem::is_character_file("/dev/null"));
 
@@ -473,7 +516,7 @@ TEST(ToolTest, SpeakWritesRawSamplesAndToStandardOutput) {
   EXPECT_NE(capped.err.find("limit"), std::string::npos) << capped.err;
 }
 
-// One line of refusal, and no file.
+// One line of error, and no file.
 TEST(ToolTest, SpeakRefusesBeforeAnyWork) {
   const TemporaryFolder folder;
   const Environment no_voice = {{"QTTS_VOICE_PATH", "/nonexistent/voice"}};
@@ -526,7 +569,7 @@ TEST(ToolTest, SpeakWarnsOfTextThatTheModelCannotSpeak) {
   EXPECT_EQ(RunTool(named).err.find("Han"), std::string::npos);
 }
 
-// What was there stays until the new file is whole, and is what a link points to.
+// The old file stays until the new one is complete. If the path is a link, its target is replaced.
 TEST(ToolTest, SpeakReplacesAFileAtOnce) {
   const TemporaryFolder folder;
   const std::string file = folder.File("out.wav");
@@ -593,7 +636,7 @@ class LongSpeech {
   GSubprocess* process_ = nullptr;
 };
 
-// Until a file beside `folder`'s last one holds some sound.
+// Waits until some file in `folder` holds sound.
 bool WaitForPart(const std::string& folder) {
   for (int i = 0; i < 12000; ++i) {
     for (const auto& entry : std::filesystem::directory_iterator(folder)) {
@@ -754,7 +797,7 @@ TEST(ToolTest, TextIsUtf8InEveryLocale) {
   ASSERT_EQ(RunProgram(QTTS_GENERATOR, {"--preset", "tiny-design-1b7", design}).exit_status, 0);
   auto tokenizer = Tokenizer::Load(design);
   ASSERT_TRUE(tokenizer.ok());
-  // The tokens that a prompt's text side has, first to last.
+  // The tokens of a prompt's text side, in order.
   const auto rows_of = [](const Outcome& outcome) {
     std::string ids;
     const Json prompt = Json::parse(outcome.out);
@@ -827,7 +870,7 @@ TEST(ToolTest, BadReferencesSayWhatToDo) {
     int channels;
     double seconds;
     bool tone;
-    const char* part;  // of the error; empty: a voice
+    const char* part;  // of the error; empty: the voice is made
   } sounds[] = {{24000, 1, 3, false, "silent"},
                 {24000, 1, 0.2, true, "0.2 s long"},
                 {8000, 1, 600, true, "600 s long"},

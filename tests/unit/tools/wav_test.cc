@@ -67,7 +67,7 @@ TEST_F(WavTest, EverySampleFormat) {
     ASSERT_TRUE(recording.ok()) << recording.status().message();
     EXPECT_EQ(recording->channels, 2);
     EXPECT_EQ(recording->sample_rate, 44100);
-    // The second frame is not whole.
+    // The second frame is incomplete.
     EXPECT_EQ(recording->samples, (std::vector<float>{0.5F, -1.0F})) << format.bits << " bits";
   }
 }

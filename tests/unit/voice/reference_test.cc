@@ -49,7 +49,7 @@ TEST(ReferenceTest, OtherRatesAreResampled) {
       ASSERT_TRUE(pcm.ok()) << rate;
       const double expected_length = std::ceil(std::floor(1.234 * rate) * kReferenceRate / rate);
       EXPECT_NEAR(static_cast<double>(pcm->size()), expected_length, 1) << rate;
-      // The same tone, away from the ends.
+      // The same tone, except near the ends.
       const double level = channels == 1 ? 0.5 : 0.375;
       for (size_t t = 4000; t < 20000; ++t) {
         const double phase = 2 * std::numbers::pi * 1000 * static_cast<double>(t) / kReferenceRate;

@@ -1,0 +1,378 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+// One engine under load, at the engine's interface: a constant set of streams, Poisson arrivals, or books without a
+// clock. Readers take a frame every 80 ms from their first frame on, without pre-roll; a frame that is not there then
+// is an underrun. The time of each sound is that of the engine's callback.
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <memory>
+#include <queue>
+#include <random>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "arguments.h"
+#include "qtts/engine.h"
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using qtts::bench::Fail;
+using qtts::bench::FailUnknown;
+using qtts::bench::Number;
+using Seconds = std::chrono::duration<double>;
+
+constexpr std::chrono::milliseconds kFrameTime{80};
+
+constexpr std::string_view kUsage =
+    "usage: bench-load [MODEL_DIR] [OPTION]...  (default: the bundled voice)\n"
+    "  --streams N       a constant set: who has ended is replaced at once (default 2)\n"
+    "  --poisson X       arrivals at random, X requests a second, instead of the set\n"
+    "  --books N         N streams that are read as fast as they come, instead: throughput\n"
+    "  --seconds N       (default 20)\n"
+    "  --words A-B       words of a text, at random (default 5-40)\n"
+    "  --device cpu|cuda|auto, --precision NAME, --threads N, --voices N  options of the engine\n"
+    "  --lead-frames N   frames that are made ahead of a reader (default: the engine's)\n"
+    "  --max-wait MS     who waits longer for a slot is refused (default: nobody is)\n"
+    "  --count-silence   the first sound is frame 0 even where it is silent, as with preset voices; otherwise the "
+    "first\n"
+    "                    frame above -60 dB\n"
+    "  --seed N          of texts and arrivals (default 1)\n";
+
+struct Options {
+  qtts::EngineOptions engine;
+  int streams = 2;
+  double poisson = 0;
+  int books = 0;
+  int seconds = 20;
+  int least_words = 5;
+  int most_words = 40;
+  int lead_frames = 0;
+  int max_wait_ms = -1;
+  bool count_silence = false;
+  unsigned seed = 1;
+};
+
+template <typename T>
+T Take(qtts::Result<T> result) {
+  if (!result.ok()) Fail(result.status().message());
+  return *std::move(result);
+}
+
+Options Parse(int argc, char** argv) {
+  Options options;
+  options.engine.model_path = QTTS_BENCH_VOICE;
+  options.engine.device = qtts::Device::kCpu;
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view option = argv[i];
+    if (!option.starts_with("--")) {
+      options.engine.model_path = option;
+      continue;
+    }
+    if (option == "--help") {
+      std::printf("%s", kUsage.data());
+      std::exit(0);
+    }
+    if (option == "--count-silence") {
+      options.count_silence = true;
+      continue;
+    }
+    if (i + 1 == argc) FailUnknown(option);
+    const std::string_view value = argv[++i];
+    const auto whole = [&] { return Number<int>(option, value); };
+    if (option == "--streams") {
+      options.streams = whole();
+    } else if (option == "--poisson") {
+      options.poisson = Number<double>(option, value);
+    } else if (option == "--books") {
+      options.books = whole();
+    } else if (option == "--seconds") {
+      options.seconds = whole();
+    } else if (option == "--words") {
+      const size_t dash = value.find('-');
+      if (dash == std::string_view::npos) Fail("--words: say A-B");
+      options.least_words = Number<int>(option, value.substr(0, dash));
+      options.most_words = Number<int>(option, value.substr(dash + 1));
+      if (options.least_words < 1 || options.most_words < options.least_words) Fail("--words: say A-B, from 1 on");
+    } else if (option == "--device") {
+      bool known = false;
+      for (const auto device : {qtts::Device::kAuto, qtts::Device::kCpu, qtts::Device::kCuda}) {
+        if (value != qtts::DeviceName(device)) continue;
+        options.engine.device = device;
+        known = true;
+      }
+      if (!known) Fail("--device: cpu, cuda or auto");
+    } else if (option == "--precision") {
+      bool known = false;
+      for (const auto precision : {qtts::Precision::kAuto, qtts::Precision::kBF16, qtts::Precision::kF32,
+                                   qtts::Precision::kInt8, qtts::Precision::kInt4}) {
+        if (value != qtts::PrecisionName(precision)) continue;
+        options.engine.precision = precision;
+        known = true;
+      }
+      if (!known) Fail("--precision: auto, bf16, f32, int8 or int4");
+    } else if (option == "--threads") {
+      options.engine.threads = whole();
+    } else if (option == "--voices") {
+      options.engine.voices = whole();
+    } else if (option == "--lead-frames") {
+      options.lead_frames = whole();
+    } else if (option == "--max-wait") {
+      options.max_wait_ms = whole();
+    } else if (option == "--seed") {
+      options.seed = Number<unsigned>(option, value);
+    } else {
+      FailUnknown(option);
+    }
+  }
+  if ((options.poisson > 0) + (options.books > 0) > 1) Fail("--poisson or --books, not both");
+  return options;
+}
+
+// When the engine called for the first frames of a stream. Written on the engine's thread.
+struct Calls {
+  static constexpr size_t kKept = 16;
+  std::atomic<size_t> count = 0;
+  std::array<std::atomic<Clock::rep>, kKept> at = {};
+};
+
+struct Reader {
+  std::unique_ptr<qtts::Stream> stream;
+  std::shared_ptr<Calls> calls;
+  Clock::time_point asked;
+  int64_t frames = 0;
+  bool heard = false;  // the first sound
+  bool waits = false;  // an underrun: plays on when the frame has come
+  bool playing = false;
+};
+
+struct Results {
+  std::vector<double> first_sound;  // ms
+  int64_t requests = 0;
+  int64_t refused = 0;
+  int64_t ended = 0;
+  int64_t frames = 0;
+  int64_t underruns = 0;
+  int64_t streams_with_underruns = 0;
+  int64_t silent_first_frames = 0;
+  int64_t first_frames = 0;
+  double frame_indices = 0;
+  int64_t most_at_once = 0;
+};
+
+bool IsSilent(const std::vector<float>& pcm) {
+  return std::all_of(pcm.begin(), pcm.end(), [](float sample) { return std::fabs(sample) < 1e-3F; });
+}
+
+class Load {
+ public:
+  Load(const Options& options, std::shared_ptr<qtts::Engine> engine)
+      : options_(options), engine_(std::move(engine)), random_(options.seed) {
+    std::ifstream file(QTTS_BENCH_SENTENCES);
+    for (std::string word; file >> word;) words_.push_back(word);
+    if (words_.empty()) Fail("there are no sentences at " QTTS_BENCH_SENTENCES);
+  }
+
+  // The readers' clock: one thread, which also starts the streams.
+  Results Run() {
+    const auto start = Clock::now();
+    const auto end = start + std::chrono::seconds(options_.seconds);
+    auto next_arrival = start;
+    if (options_.poisson <= 0) {
+      for (int i = 0; i < (options_.books > 0 ? options_.books : options_.streams); ++i) Start();
+    }
+    while (Clock::now() < end) {
+      auto now = Clock::now();
+      while (options_.poisson > 0 && next_arrival <= now) {
+        Start();
+        next_arrival += std::chrono::duration_cast<Clock::duration>(
+            Seconds(std::exponential_distribution<>(options_.poisson)(random_)));
+      }
+      while (!due_.empty() && due_.top().first <= now) {
+        const size_t place = due_.top().second;
+        due_.pop();
+        Serve(place, now);
+      }
+      auto wake = now + std::chrono::milliseconds(20);
+      if (!due_.empty()) wake = std::min(wake, due_.top().first);
+      if (options_.poisson > 0) wake = std::min(wake, next_arrival);
+      std::this_thread::sleep_until(std::min(wake, end));
+    }
+    seconds_ = Seconds(Clock::now() - start).count();
+    return results_;
+  }
+
+  double seconds() const { return seconds_; }
+
+ private:
+  static constexpr std::chrono::milliseconds kPoll{1};
+
+  std::string Text() {
+    const int count = std::uniform_int_distribution<>(options_.least_words, options_.most_words)(random_);
+    std::string text;
+    for (int i = 0; i < count; ++i) text += (i > 0 ? " " : "") + words_[random_() % words_.size()];
+    return text;
+  }
+
+  void Start() {
+    auto reader = std::make_unique<Reader>();
+    reader->calls = std::make_shared<Calls>();
+    qtts::Request request;
+    request.text = Text();
+    request.settings = engine_->info().defaults;
+    request.seed = static_cast<uint64_t>(++results_.requests);
+    request.lead_frames = options_.lead_frames;
+    request.runaway_guard = true;
+    if (options_.max_wait_ms >= 0) request.max_wait = std::chrono::milliseconds(options_.max_wait_ms);
+    reader->asked = Clock::now();
+    reader->stream = Take(engine_->Start(request, [calls = reader->calls] {
+      const size_t n = calls->count;
+      if (n < Calls::kKept) calls->at[n] = Clock::now().time_since_epoch().count();
+      calls->count = n + 1;
+    }));
+    size_t place = 0;
+    while (place < readers_.size() && readers_[place] != nullptr) ++place;
+    if (place == readers_.size()) readers_.emplace_back();
+    readers_[place] = std::move(reader);
+    ++active_;
+    results_.most_at_once = std::max(results_.most_at_once, active_);
+    due_.emplace(Clock::now() + kPoll, place);
+  }
+
+  // A frame of a reader whose time has come, or all that there are of a book.
+  void Serve(size_t place, Clock::time_point now) {
+    Reader& reader = *readers_[place];
+    const bool book = options_.books > 0;
+    qtts::Frame frame;
+    for (;;) {
+      const qtts::ReadState state = reader.stream->TryRead(&frame);
+      if (state == qtts::ReadState::kEnd) return End(place);
+      if (state == qtts::ReadState::kPending) {
+        if (!book && reader.playing && !reader.waits) {
+          // Not an underrun if this is the end, which is told with the step after the last frame.
+          reader.waits = true;
+        }
+        due_.emplace(now + kPoll, place);
+        return;
+      }
+      Take(&reader, frame);
+      if (book) continue;
+      if (reader.waits) ++results_.underruns;
+      if (reader.waits && !underrun_[place]) {
+        underrun_[place] = true;
+        ++results_.streams_with_underruns;
+      }
+      if (!reader.playing || reader.waits) played_at_[place] = now;
+      if (!reader.playing) {
+        played_at_[place] = Clock::time_point(Clock::duration(reader.calls->at[0].load()));
+      }
+      reader.playing = true;
+      reader.waits = false;
+      played_at_[place] += kFrameTime;
+      due_.emplace(played_at_[place], place);
+      return;
+    }
+  }
+
+  void Take(Reader* reader, const qtts::Frame& frame) {
+    if (underrun_.size() < readers_.size()) {
+      underrun_.resize(readers_.size());
+      played_at_.resize(readers_.size());
+    }
+    ++results_.frames;
+    results_.frame_indices += static_cast<double>(frame.index);
+    const bool silent = IsSilent(frame.pcm);
+    if (frame.index == 0) {
+      ++results_.first_frames;
+      results_.silent_first_frames += silent ? 1 : 0;
+    }
+    if (!reader->heard && (!silent || options_.count_silence) && static_cast<size_t>(frame.index) < Calls::kKept) {
+      reader->heard = true;
+      const Clock::time_point at(Clock::duration(reader->calls->at[static_cast<size_t>(frame.index)].load()));
+      results_.first_sound.push_back(Seconds(at - reader->asked).count() * 1e3);
+    }
+  }
+
+  template <typename T>
+  static T Take(qtts::Result<T> result) {
+    return ::Take(std::move(result));
+  }
+
+  void End(size_t place) {
+    const qtts::EndReason reason = readers_[place]->stream->end_reason();
+    if (reason == qtts::EndReason::kError) Fail(readers_[place]->stream->status().message());
+    if (reason == qtts::EndReason::kBusy) {
+      ++results_.refused;
+    } else {
+      ++results_.ended;
+    }
+    readers_[place].reset();
+    if (place < underrun_.size()) underrun_[place] = false;
+    --active_;
+    if (options_.poisson <= 0) Start();
+  }
+
+  const Options options_;
+  const std::shared_ptr<qtts::Engine> engine_;
+  std::mt19937 random_;
+  std::vector<std::string> words_;
+  std::vector<std::unique_ptr<Reader>> readers_;
+  std::vector<bool> underrun_;                // of each reader
+  std::vector<Clock::time_point> played_at_;  // when its next frame is needed
+  using Due = std::pair<Clock::time_point, size_t>;
+  std::priority_queue<Due, std::vector<Due>, std::greater<>> due_;
+  int64_t active_ = 0;
+  Results results_;
+  double seconds_ = 0;
+};
+
+double Quantile(std::vector<double> values, double q) {
+  if (values.empty()) return std::nan("");
+  std::sort(values.begin(), values.end());
+  return values[static_cast<size_t>(q * static_cast<double>(values.size() - 1))];
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const Options options = Parse(argc, argv);
+  const auto engine = Take(qtts::Engine::Acquire(options.engine));
+  std::printf("model       %s, %s\n", engine->info().path.c_str(), engine->device_name().c_str());
+  std::printf("codec       exact: F32 on the CPU, two planes of F16 on a GPU\n");
+  std::printf("voices      %d\n", engine->occupancy().slots);
+  if (options.books > 0) {
+    std::printf("load        %d books, read as fast as they come\n", options.books);
+  } else if (options.poisson > 0) {
+    std::printf("load        Poisson, %.2f requests/s\n", options.poisson);
+  } else {
+    std::printf("load        constant, %d streams\n", options.streams);
+  }
+  std::printf("texts       %d to %d words\n", options.least_words, options.most_words);
+  Load load(options, engine);
+  const Results r = load.Run();
+  const double frames = static_cast<double>(r.frames);
+  std::printf("time        %.1f s\n", load.seconds());
+  std::printf("context     %.0f frames behind the prompt, on average\n", frames > 0 ? r.frame_indices / frames : 0);
+  std::printf("requests    %lld, %lld ended, %lld refused; at most %lld at once\n", static_cast<long long>(r.requests),
+              static_cast<long long>(r.ended), static_cast<long long>(r.refused),
+              static_cast<long long>(r.most_at_once));
+  std::printf("frame 0     silent in %lld of %lld, %s\n", static_cast<long long>(r.silent_first_frames),
+              static_cast<long long>(r.first_frames),
+              options.count_silence ? "counted as the first sound" : "not counted as the first sound");
+  std::printf("first sound p50 %.1f ms, p95 %.1f ms, of %zu\n", Quantile(r.first_sound, 0.5),
+              Quantile(r.first_sound, 0.95), r.first_sound.size());
+  if (options.books == 0) {
+    std::printf("underruns   %lld of %lld frames, in %lld streams, at 80 ms a frame without pre-roll\n",
+                static_cast<long long>(r.underruns), static_cast<long long>(r.frames),
+                static_cast<long long>(r.streams_with_underruns));
+  }
+  std::printf("throughput  %.2f audio-s/s\n", frames * Seconds(kFrameTime).count() / load.seconds());
+  return 0;
+}

@@ -1,0 +1,470 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+// Several utterances made at once (property "parallel"): nothing but the speed shows it.
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "support.h"
+
+namespace qtts::testing {
+namespace {
+
+guint64 Speak(GstElement* element, const std::string& text, const char* params = nullptr) {
+  GstStructure* structure = params != nullptr ? gst_structure_from_string(params, nullptr) : nullptr;
+  guint64 id = 0;
+  g_signal_emit_by_name(element, "speak", text.c_str(), structure, &id);
+  if (structure != nullptr) gst_structure_free(structure);
+  return id;
+}
+
+void Interrupt(GstElement* element) {
+  guint64 frames = 0;
+  g_signal_emit_by_name(element, "interrupt", &frames);
+}
+
+// Everything that an application can see of a run, line by line, but for times that a clock measures.
+class Scene {
+ public:
+  explicit Scene(guint parallel, const std::string& properties = "") {
+    g_random_set_seed(7);  // of the seeds that the element draws
+    pipeline_.emplace("qttssrc name=src parallel=" + std::to_string(parallel) + " " + properties +
+                      " ! fakesink async=false");
+    record_ = &pipeline_->Record();
+    feeder_.emplace(pipeline_->src());
+  }
+
+  GstElement* src() const { return pipeline_->src(); }
+  Pipeline& pipeline() { return *pipeline_; }
+  Feeder& feeder() { return *feeder_; }
+  Recorder& record() { return *record_; }
+
+  void Play(GstFormat format = GST_FORMAT_TIME) {
+    pipeline_->Set(GST_STATE_PLAYING);
+    feeder_->Begin(format);
+  }
+  // Waits for the messages of `count` more finished utterances.
+  void AwaitFinished(int count) {
+    while (count > 0) {
+      auto message = pipeline_->Wait(GST_MESSAGE_ELEMENT | GST_MESSAGE_WARNING | GST_MESSAGE_ERROR);
+      ASSERT_NE(message, nullptr);
+      if (gst_message_has_name(message.get(), "qtts-utterance-finished")) --count;
+      Note(std::move(message));
+    }
+  }
+  // Ends the text and waits for the end of the stream, or an error.
+  void End() {
+    feeder_->End();
+    for (;;) {
+      auto message = pipeline_->Wait(GST_MESSAGE_ELEMENT | GST_MESSAGE_WARNING | GST_MESSAGE_ERROR | GST_MESSAGE_EOS);
+      ASSERT_NE(message, nullptr);
+      const bool end = (GST_MESSAGE_TYPE(message.get()) & (GST_MESSAGE_EOS | GST_MESSAGE_ERROR)) != 0;
+      Note(std::move(message));
+      if (end) break;
+    }
+    // After an error it is the base class that sends this event.
+    EXPECT_TRUE(WaitFor([this] { return record_->events().back() == GST_EVENT_EOS; }));
+  }
+
+  std::vector<std::string> Transcript() {
+    std::vector<std::string> lines = messages_;
+    for (const Recorder::Item& item : record_->items()) {
+      if (!item.is_buffer) {
+        lines.emplace_back(gst_event_type_get_name(item.event));
+        continue;
+      }
+      lines.push_back(std::to_string(item.pts) + " " + std::to_string(item.offset) + " " + std::to_string(item.size) +
+                      (item.discont ? " discont " : " ") + (item.gap ? "gap " : "") +
+                      std::to_string(static_cast<uint32_t>(item.label.character)) + " " +
+                      std::to_string(item.label.frame));
+    }
+    for (const char* count : {"utterances", "interrupted", "dropped", "frames", "seed"}) {
+      GstStructure* stats = nullptr;
+      g_object_get(src(), "stats", &stats, nullptr);
+      gchar* value = g_strdup_value_contents(gst_structure_get_value(stats, count));
+      lines.push_back(std::string(count) + "=" + value);
+      g_free(value);
+      gst_structure_free(stats);
+    }
+    return lines;
+  }
+
+ private:
+  void Note(Owned<GstMessage> message) {
+    std::string line = gst_message_type_get_name(GST_MESSAGE_TYPE(message.get()));
+    if ((GST_MESSAGE_TYPE(message.get()) & (GST_MESSAGE_WARNING | GST_MESSAGE_ERROR)) != 0) {
+      line += " " + ParseProblem(message.get()).text;
+    } else if (const GstStructure* fields = gst_message_get_structure(message.get())) {
+      GstStructure* copy = gst_structure_copy(fields);
+      gst_structure_remove_field(copy, "first-frame-latency");
+      gchar* text = gst_structure_to_string(copy);
+      line += std::string(" ") + text;
+      g_free(text);
+      gst_structure_free(copy);
+    }
+    messages_.push_back(std::move(line));
+  }
+
+  std::optional<Pipeline> pipeline_;
+  std::optional<Feeder> feeder_;
+  Recorder* record_ = nullptr;
+  std::vector<std::string> messages_;
+};
+
+class ParallelTest : public GstTest {
+ protected:
+  // What `play` shows must be the same one by one and with several at once.
+  static void ExpectSame(const fake::Script& script, const std::function<void(Scene&)>& play,
+                         const std::string& properties = "") {
+    const auto show = [&](guint parallel) {
+      fake::Reset(script);
+      Scene run(parallel, properties);
+      play(run);
+      return run.Transcript();
+    };
+    const std::vector<std::string> alone = show(1);
+    ASSERT_GT(alone.size(), 8U);
+    for (const guint parallel : {2U, 3U, 8U, 2048U}) {
+      SCOPED_TRACE(parallel);
+      const std::vector<std::string> shown = show(parallel);
+      const auto [line, other] = std::mismatch(shown.begin(), shown.end(), alone.begin(), alone.end());
+      EXPECT_TRUE(line == shown.end() && other == alone.end())
+          << "line " << line - shown.begin() << "\n"
+          << (line != shown.end() ? *line : "the end") << "\ninstead of\n"
+          << (other != alone.end() ? *other : "the end");
+    }
+  }
+
+  static bool Started(size_t count) {
+    return WaitFor([&] { return fake::Requests().size() == count; });
+  }
+};
+
+TEST_F(ParallelTest, ManyTextsLeaveInOrder) {
+  ExpectSame(fake::DefaultScript(), [](Scene& run) {
+    run.Play();
+    for (int i = 0; i < 150; ++i) {
+      run.feeder().Push("text " + std::to_string(i) + std::string(static_cast<size_t>(i * 7 % 60), '.'));
+    }
+    run.End();
+  });
+}
+
+// The same draws of seeds, in the same order.
+TEST_F(ParallelTest, SeedsAreThoseOfOneByOne) {
+  const auto seeds = [](guint parallel) {
+    fake::Reset();
+    Scene run(parallel);
+    run.Play();
+    for (int i = 0; i < 20; ++i) Speak(run.src(), "text", i % 3 == 0 ? "params, seed=5" : nullptr);
+    run.End();
+    std::vector<uint64_t> all;
+    for (const Request& request : fake::Requests()) all.push_back(request.seed);
+    return all;
+  };
+  const auto alone = seeds(1);
+  ASSERT_EQ(alone.size(), 20U);
+  EXPECT_NE(alone[1], alone[2]);
+  EXPECT_EQ(seeds(8), alone);
+}
+
+TEST_F(ParallelTest, AsManyAsAskedForAreMadeAtOnce) {
+  fake::AllowFrames(0);
+  Scene run(4);
+  run.Play();
+  for (int i = 0; i < 10; ++i) run.feeder().Push("text " + std::to_string(i));
+  ASSERT_TRUE(Started(4));
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_EQ(fake::Requests().size(), 4U);
+  EXPECT_EQ(GetStat(run.src(), "queued-utterances"), 9U) << "they stay in the queue until their turn comes";
+  fake::AllowFrames(-1);
+  run.End();
+  EXPECT_EQ(fake::Requests().size(), 10U);
+}
+
+// Text that the queue alone could not hold is made at once.
+TEST_F(ParallelTest, TheQueueHoldsTwiceAsMany) {
+  fake::Script script = fake::DefaultScript();
+  script.slots = 200;
+  fake::Reset(script);
+  fake::AllowFrames(0);
+  Scene run(100);
+  run.Play();
+  std::thread upstream([&] {
+    for (int i = 0; i < 201; ++i) run.feeder().Push("text");
+  });
+  ASSERT_TRUE(Started(100));
+  upstream.join();
+  EXPECT_EQ(GetStat(run.src(), "queued-utterances"), 200U);
+  fake::AllowFrames(-1);
+  run.End();
+}
+
+// Errors, refusals, texts with nothing to say, gaps, events and settings in the middle.
+TEST_F(ParallelTest, TroubleComesInItsTurn) {
+  fake::Script script = fake::DefaultScript();
+  script.start = Status::InvalidArgument("It will not do.");
+  script.start_match = "refused";
+  script.fail_at_frame = 3;
+  script.failure = Status::Internal("It broke.");
+  script.failure_match = "broken";
+  ExpectSame(script, [](Scene& run) {
+    run.Play();
+    for (int round = 0; round < 6; ++round) {
+      run.feeder().Push("good");
+      Speak(run.src(), "refused", "params, instruct=loudly");
+      run.feeder().Push("?!");
+      run.feeder().Push("broken text");
+      run.feeder().Send(gst_event_new_custom(GST_EVENT_CUSTOM_DOWNSTREAM, gst_structure_new_empty("mark")));
+      run.feeder().Send(gst_event_new_custom(GST_EVENT_CUSTOM_DOWNSTREAM,
+                                             gst_structure_from_string("qtts/set-voice, speaker=bob", nullptr)));
+      run.feeder().Push("late");
+    }
+    run.End();
+  });
+}
+
+// Timed text: gaps before it, and cuts at its end.
+TEST_F(ParallelTest, CuesHold) {
+  ExpectSame(
+      fake::DefaultScript(),
+      [](Scene& run) {
+        run.Play();
+        for (guint64 i = 0; i < 12; ++i) {
+          const std::string text(static_cast<size_t>(1 + i % 5), 'a');
+          GstBuffer* buffer = gst_buffer_new_memdup(text.data(), text.size());
+          GST_BUFFER_PTS(buffer) = i * 200 * GST_MSECOND;
+          GST_BUFFER_DURATION(buffer) = 200 * GST_MSECOND;
+          gst_pad_chain(run.feeder().sink(), buffer);
+        }
+        run.End();
+      },
+      "text-timing=clip");
+}
+
+// A text that grows ends the row of those that are made ahead.
+TEST_F(ParallelTest, GrowingTextIsMadeInItsTurn) {
+  ExpectSame(
+      fake::DefaultScript(),
+      [](Scene& run) {
+        fake::AllowFrames(0);  // so that the first frame tells the whole text
+        run.Play();
+        for (int i = 0; i < 8; ++i) {
+          run.feeder().Push("Beginning, ");
+          Speak(run.src(), "between");
+          run.feeder().Push("end.");
+          run.feeder().Send(
+              gst_event_new_custom(GST_EVENT_CUSTOM_DOWNSTREAM, gst_structure_new_empty("qtts/end-utterance")));
+        }
+        fake::AllowFrames(-1);
+        run.End();
+      },
+      "segmentation=stream");
+}
+
+TEST_F(ParallelTest, LostDeviceEndsTheStream) {
+  fake::Script script = fake::DefaultScript();
+  script.fail_at_frame = 2;
+  script.failure = Status::DeviceUnavailable("The GPU is gone.");
+  script.failure_match = "broken";
+  ExpectSame(script, [](Scene& run) {
+    fake::AllowFrames(4);  // of the first: the device lives as long as it is heard
+    run.Play();
+    run.feeder().Push("good");
+    run.AwaitFinished(1);
+    run.feeder().Push("broken");
+    run.feeder().Push("never");
+    fake::AllowFrames(-1);
+    run.End();
+  });
+}
+
+// --- drops
+
+TEST_F(ParallelTest, InterruptDropsWhatIsMadeAhead) {
+  ExpectSame(fake::DefaultScript(), [](Scene& run) {
+    fake::AllowFrames(0);
+    run.Play();
+    for (int i = 0; i < 10; ++i) run.feeder().Push("text");
+    ASSERT_TRUE(WaitFor([] { return !fake::Requests().empty(); }));
+    Interrupt(run.src());
+    EXPECT_TRUE(WaitFor([] { return fake::GetCounters().live_streams == 0; }));
+    run.AwaitFinished(10);
+    fake::AllowFrames(-1);
+    run.feeder().Push("after it");
+    run.AwaitFinished(1);
+    run.End();
+    EXPECT_EQ(run.record().text(), "after it");
+  });
+}
+
+TEST_F(ParallelTest, ClearQueueKeepsTheCurrentUtterance) {
+  ExpectSame(fake::DefaultScript(), [](Scene& run) {
+    fake::AllowFrames(0);
+    run.Play();
+    run.feeder().Push("current");
+    ASSERT_TRUE(Started(1));
+    for (int i = 0; i < 5; ++i) run.feeder().Push("dropped");
+    g_signal_emit_by_name(run.src(), "clear-queue");
+    EXPECT_TRUE(WaitFor([] { return fake::GetCounters().live_streams == 1; }));
+    run.AwaitFinished(5);
+    run.feeder().Push("and later");
+    fake::AllowFrames(-1);
+    run.End();
+    EXPECT_EQ(run.record().text(), "currentand later");
+  });
+}
+
+TEST_F(ParallelTest, FlushDropsWhatIsMadeAhead) {
+  ExpectSame(fake::DefaultScript(), [](Scene& run) {
+    fake::AllowFrames(0);
+    run.Play();
+    for (int i = 0; i < 5; ++i) run.feeder().Push("dropped");
+    ASSERT_TRUE(WaitFor([] { return !fake::Requests().empty(); }));
+    run.feeder().Send(gst_event_new_flush_start());
+    EXPECT_TRUE(WaitFor([] { return fake::GetCounters().live_streams == 0; }));
+    run.feeder().Send(gst_event_new_flush_stop(TRUE));
+    run.AwaitFinished(5);
+    fake::AllowFrames(-1);
+    run.feeder().Begin();
+    for (int i = 0; i < 5; ++i) run.feeder().Push("after");
+    run.End();
+    EXPECT_EQ(run.record().text(), "afterafterafterafterafter");
+  });
+}
+
+// The application's end-of-stream: the utterance that is heard comes to its end.
+TEST_F(ParallelTest, EndOfStreamKeepsTheCurrentUtterance) {
+  ExpectSame(fake::DefaultScript(), [](Scene& run) {
+    fake::AllowFrames(0);
+    run.Play();
+    run.feeder().Push("current");
+    ASSERT_TRUE(Started(1));
+    fake::AllowFrames(1);
+    ASSERT_TRUE(WaitFor([&] { return run.record().buffer_count() == 1; }));
+    for (int i = 0; i < 5; ++i) run.feeder().Push("dropped");
+    gst_element_send_event(run.src(), gst_event_new_eos());
+    EXPECT_TRUE(WaitFor([] { return fake::GetCounters().live_streams == 1; }));
+    fake::AllowFrames(-1);
+    run.End();
+    EXPECT_EQ(run.record().text(), "current");
+  });
+}
+
+TEST_F(ParallelTest, StopsAtAnyTime) {
+  fake::Script script = fake::DefaultScript();
+  script.frame_time = std::chrono::milliseconds(1);
+  fake::Reset(script);
+  Scene run(8);
+  for (int round = 0; round < 40; ++round) {
+    run.Play();
+    for (int i = 0; i < 12; ++i) Speak(run.src(), "text");
+    std::this_thread::sleep_for(std::chrono::microseconds(round * 150));
+    if (round % 4 == 0) Interrupt(run.src());
+    if (round % 4 == 1) g_signal_emit_by_name(run.src(), "clear-queue");
+    if (round % 4 == 2) {
+      run.feeder().Send(gst_event_new_flush_start());
+      run.feeder().Send(gst_event_new_flush_stop(TRUE));
+    }
+    run.pipeline().Set(GST_STATE_READY);
+    EXPECT_TRUE(WaitFor([] { return fake::GetCounters().live_streams == 0; }));
+  }
+}
+
+// --- bounds
+
+// Slots that others have are not waited for by what is made ahead, and all is spoken with a single one.
+TEST_F(ParallelTest, OnlySpareSlotsAreUsed) {
+  fake::Script script = fake::DefaultScript();
+  for (const int slots : {1, 2, 3}) {
+    SCOPED_TRACE(slots);
+    script.slots = slots;
+    ExpectSame(script, [](Scene& run) {
+      run.Play();
+      for (int i = 0; i < 40; ++i) run.feeder().Push("text " + std::to_string(i));
+      run.End();
+    });
+  }
+}
+
+// Two elements that both want more slots than there are.
+TEST_F(ParallelTest, ElementsThatCompeteForSlotsBothFinish) {
+  fake::Script script = fake::DefaultScript();
+  script.slots = 4;
+  fake::Reset(script);
+  Scene one(8);
+  Scene two(8);
+  one.Play();
+  two.Play();
+  std::string expected;
+  for (int i = 0; i < 60; ++i) {
+    const std::string text = std::to_string(i) + std::string(static_cast<size_t>(i % 40), '.');
+    expected += text;
+    one.feeder().Push(text);
+    two.feeder().Push(text);
+  }
+  one.End();
+  two.End();
+  EXPECT_EQ(one.record().text(), expected);
+  EXPECT_EQ(two.record().text(), expected);
+}
+
+// Frames that may be held for 4 utterances at once: 1 MiB each, and what the streams hold themselves.
+constexpr int64_t kFramesOfFour = 4 * (1024 * 1024 / (1920 * 4) + 1 + 25);
+
+// While downstream takes nothing, no more is made.
+TEST_F(ParallelTest, BackPressureHolds) {
+  Scene run(4);
+  run.pipeline().Set(GST_STATE_PAUSED);
+  run.feeder().Begin();
+  for (int i = 0; i < 10; ++i) Speak(run.src(), std::string(5000, 'a'));
+  ASSERT_TRUE(WaitFor([] { return fake::GetCounters().frames >= EngineOptions().lead_frames; }));
+  int64_t frames = 0;
+  EXPECT_TRUE(WaitFor([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    return std::exchange(frames, fake::GetCounters().frames) == fake::GetCounters().frames;
+  }));
+  EXPECT_LE(frames, kFramesOfFour);
+}
+
+// While the current utterance waits for its text, those behind it are made, up to the bound.
+TEST_F(ParallelTest, WhatIsMadeAheadIsBounded) {
+  Scene run(4, "segmentation=stream utterance-timeout=18446744073709551615");
+  run.Play();
+  run.feeder().Push("Growing");
+  for (int i = 0; i < 6; ++i) Speak(run.src(), std::string(1000, 'a'));
+  ASSERT_TRUE(WaitFor([] { return fake::GetCounters().frames > 4 * 1024 * 1024 / (1920 * 4); }));
+  EXPECT_EQ(run.record().buffer_count(), 7U);
+  int64_t frames = 0;
+  EXPECT_TRUE(WaitFor([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    return std::exchange(frames, fake::GetCounters().frames) == fake::GetCounters().frames;
+  }));
+  EXPECT_LE(frames, kFramesOfFour);
+  run.End();
+  EXPECT_EQ(run.record().buffer_count(), 6007U);
+}
+
+// --- live
+
+TEST_F(ParallelTest, LiveIsRefused) {
+  Pipeline pipeline("qttssrc name=src text=hello is-live=true parallel=3 ! fakesink");
+  EXPECT_EQ(pipeline.Set(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  const auto error = pipeline.Wait(GST_MESSAGE_ERROR);
+  ASSERT_NE(error, nullptr);
+  const Problem problem = ParseProblem(error.get());
+  EXPECT_EQ(problem.domain, GST_RESOURCE_ERROR);
+  EXPECT_EQ(problem.code, GST_RESOURCE_ERROR_SETTINGS);
+  EXPECT_EQ(problem.text,
+            "parallel=3 makes speech before its time, and is-live=true speaks in time: set parallel=1 or "
+            "is-live=false.");
+  g_object_set(pipeline.src(), "parallel", 1, nullptr);
+  EXPECT_NE(pipeline.Set(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+}
+
+}  // namespace
+}  // namespace qtts::testing

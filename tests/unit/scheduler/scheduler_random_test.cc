@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+// Hundreds of streams that arrive, stall, are read in bursts, interrupted and left alone, at random, against a plain
+// model of what each of them may do. QTTS_SOAK_SECONDS makes it last longer.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <memory>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "checkpoint/checkpoint.h"
+#include "scheduler/scheduler.h"
+#include "scripted_backend.h"
+
+namespace qtts {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+struct Parts {
+  std::shared_ptr<const Tokenizer> tokenizer;
+  std::shared_ptr<const PromptBuilder> prompts;
+  int32_t pad = 0;
+  int32_t eos = 0;
+};
+
+Parts LoadParts() {
+  Parts parts;
+  const auto checkpoint = Checkpoint::Open(QTTS_TEST_VOICE);
+  EXPECT_TRUE(checkpoint.ok());
+  parts.tokenizer = *Tokenizer::Load(QTTS_TEST_VOICE);
+  parts.prompts =
+      std::make_shared<const PromptBuilder>(*PromptBuilder::Create((*checkpoint)->config(), parts.tokenizer));
+  parts.pad = (*checkpoint)->config().tts_pad_token_id;
+  parts.eos = (*checkpoint)->config().tts_eos_token_id;
+  return parts;
+}
+
+// One utterance and all that may be true of it, whatever the others do.
+class Utterance {
+ public:
+  Utterance(const Parts& parts, Scheduler* scheduler, BackendScript* script, uint64_t seed, unsigned random_seed)
+      : parts_(parts), script_(script), seed_(seed), random_(random_seed) {
+    request_.seed = seed;
+    request_.text = text_;
+    request_.more_text = true;
+    request_.layout = PromptLayout::kStreaming;
+    lead_ = 1 + random_() % 6;
+    frames_ = static_cast<int64_t>(random_() % 40);
+    more_ = random_() % 12;
+    {
+      std::lock_guard lock(script_->mutex);
+      script_->frames_by_seed[seed] = static_cast<int>(frames_);
+      script_->pieces_by_seed[seed] = random_() % 4 == 0 ? 3 : 1;
+    }
+    stream_ =
+        std::make_shared<StreamState>(parts_.prompts, parts_.tokenizer, request_, lead_, [told = told_] { ++*told; });
+    EXPECT_TRUE(stream_->Begin().ok());
+    scheduler->Add(stream_);
+  }
+
+  // Does something, or nothing. Returns false once the utterance is over and all of it was checked.
+  bool Act() {
+    switch (random_() % 8) {
+      case 0:
+      case 1:
+        Write();
+        break;
+      case 2:
+      case 3:
+      case 4:
+      case 5:
+        for (unsigned n = 1 + random_() % 8; n > 0 && Read(); --n) continue;
+        break;
+      case 6:
+        if (random_() % 40 == 0) {
+          stream_->Cancel();
+          cancelled_ = true;
+        }
+        break;
+      default:  // a reader or writer that is slow
+        break;
+    }
+    if (!ended_) return true;
+    CheckEnd();
+    return false;
+  }
+
+  // Writes all that is left, and reads what there is. Returns false once the utterance is over.
+  bool Finish() {
+    while (!finished_ && !ended_) Write();
+    while (Read()) continue;
+    if (ended_) CheckEnd();
+    return !ended_;
+  }
+
+ private:
+  void Write() {
+    static constexpr const char* kWords[] = {" and", " then, far", " away", " 12", " sound", ".", " of it"};
+    if (finished_) return;
+    if (more_ > 0) {
+      --more_;
+      const std::string piece = kWords[random_() % std::size(kWords)];
+      // Refused if it has ended without this text.
+      if (stream_->Append(piece).ok()) text_ += piece;
+      return;
+    }
+    EXPECT_TRUE(stream_->FinishText().ok());
+    finished_ = true;
+  }
+
+  bool Read() {
+    Frame frame;
+    const ReadState state = stream_->Read(&frame, false);
+    if (state == ReadState::kFrame) CheckFrame(frame);
+    ended_ = ended_ || state == ReadState::kEnd;
+    return state == ReadState::kFrame;
+  }
+
+  void CheckFrame(const Frame& frame) {
+    EXPECT_EQ(frame.index, read_) << "seed " << seed_;
+    EXPECT_EQ(frame.codes.at(0), read_) << "seed " << seed_;
+    ++read_;
+    EXPECT_LE(stream_->unread(), lead_);
+  }
+
+  void CheckEnd() {
+    if (checked_) return;
+    checked_ = true;
+    const EndReason reason = stream_->end_reason();
+    EXPECT_TRUE(reason == EndReason::kComplete || (reason == EndReason::kCancelled && cancelled_))
+        << "seed " << seed_ << ": " << static_cast<int>(reason);
+    EXPECT_LE(read_, frames_);
+    if (reason == EndReason::kComplete) {
+      EXPECT_EQ(read_, frames_) << "seed " << seed_;
+    }
+    // The text before each frame is that of the whole text, and none is made up.
+    TextFeed feed(parts_.tokenizer);
+    ASSERT_TRUE(feed.Append(text_).ok());
+    ASSERT_TRUE(feed.Finish().ok());
+    const std::vector<int32_t> ids = feed.TakeIds();
+    std::vector<int32_t> expected = {kNoText};
+    expected.insert(expected.end(), ids.begin() + 3, ids.end());
+    expected.push_back(parts_.eos);
+    const std::vector<int32_t> said = script_->Text(seed_);
+    EXPECT_LE(said.size(), static_cast<size_t>(frames_) + 2) << "one step finds the end, one more may be under way";
+    EXPECT_LE(said.size(), static_cast<size_t>(read_) + lead_ + 1) << "nobody is made more than the lead ahead";
+    for (size_t i = 0; i < said.size(); ++i) {
+      const int32_t id = i < expected.size() ? expected[i] : parts_.pad;
+      // What is not decided without the end of the text is not said before it.
+      if (!finished_ && i + 3 >= expected.size()) break;
+      ASSERT_EQ(said[i], id) << "seed " << seed_ << ", frame " << i << " of \"" << text_ << "\"";
+    }
+    std::lock_guard lock(script_->mutex);
+    script_->text_by_seed.erase(seed_);
+    script_->frames_by_seed.erase(seed_);
+    script_->pieces_by_seed.erase(seed_);
+  }
+
+  const Parts& parts_;
+  BackendScript* const script_;
+  const uint64_t seed_;
+  std::mt19937 random_;
+  Request request_;
+  std::string text_ = "Hello there my friend";
+  size_t lead_ = 1;
+  int64_t frames_ = 0;
+  size_t more_ = 0;                                                                       // pieces to write
+  const std::shared_ptr<std::atomic<int>> told_ = std::make_shared<std::atomic<int>>(0);  // it may be told late
+  bool finished_ = false;
+  bool cancelled_ = false;
+  bool ended_ = false;
+  bool checked_ = false;
+  int64_t read_ = 0;
+  std::shared_ptr<StreamState> stream_;
+};
+
+std::chrono::milliseconds Duration() {
+  const char* const seconds = std::getenv("QTTS_SOAK_SECONDS");
+  return seconds == nullptr ? std::chrono::milliseconds(700) : std::chrono::seconds(std::atoi(seconds));
+}
+
+struct Device {
+  const char* name;
+  int slots;
+  int outstanding;
+  bool beside_host;
+};
+
+class SchedulerRandomTest : public testing::TestWithParam<Device> {};
+
+TEST_P(SchedulerRandomTest, HundredsOfStreamsDoWhatOneAloneWould) {
+  constexpr unsigned kThreads = 4;
+  constexpr size_t kStreamsOfThread = 100;
+  const unsigned seed = std::random_device{}();
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  const Parts parts = LoadParts();
+  BackendScript script;
+  script.max_slots = GetParam().slots;
+  script.max_outstanding = GetParam().outstanding;
+  script.beside_host = GetParam().beside_host;
+  auto scheduler = *Scheduler::Create(std::make_unique<ScriptedBackend>(&script));
+  const auto end = Clock::now() + Duration();
+  std::vector<std::thread> threads;
+  for (unsigned t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      std::mt19937 random(seed + t);
+      uint64_t next = uint64_t{t} << 32U;
+      std::vector<std::unique_ptr<Utterance>> utterances;
+      while (Clock::now() < end) {
+        if (utterances.size() < kStreamsOfThread && random() % 2 == 0) {
+          utterances.push_back(
+              std::make_unique<Utterance>(parts, scheduler.get(), &script, ++next, static_cast<unsigned>(random())));
+        }
+        for (size_t n = 0; n < 8 && !utterances.empty(); ++n) {
+          auto& utterance = utterances[random() % utterances.size()];
+          if (utterance->Act()) continue;
+          std::swap(utterance, utterances.back());
+          utterances.pop_back();
+        }
+      }
+      // Side by side: who is not read keeps a slot from who waits for one.
+      while (!utterances.empty()) {
+        std::erase_if(utterances, [](const std::unique_ptr<Utterance>& utterance) { return !utterance->Finish(); });
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  scheduler.reset();
+  EXPECT_EQ(script.open_slots, 0) << "slots leaked";
+  EXPECT_LE(script.most_open_slots, GetParam().slots);
+  EXPECT_LE(script.most_outstanding, static_cast<size_t>(GetParam().outstanding));
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, SchedulerRandomTest,
+                         testing::Values(Device{"FewSlots", 5, 1, false}, Device{"AsManyAsByDefault", 64, 2, true},
+                                         Device{"ManySlots", 300, 2, true}),
+                         [](const testing::TestParamInfo<Device>& device) { return std::string(device.param.name); });
+
+}  // namespace
+}  // namespace qtts
