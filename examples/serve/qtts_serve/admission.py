@@ -7,7 +7,11 @@ from .errors import ApiError
 
 
 class Slots:
-    """Slots of the model, first come, first served."""
+    """Slots of the model, first come, first served.
+
+    Who asks gets a place, a future that is done once the slot is there. A place ends in one of two ways: give_up(), or
+    release() when the engine is done. It may be cancelled at any time before.
+    """
 
     def __init__(self, total, max_wait):
         self.total = total
@@ -19,33 +23,35 @@ class Slots:
     def waiting(self):
         return len(self._waiting)
 
-    def try_acquire(self):
-        """Takes a slot if one is free. release() it when the engine is done."""
-        if self.busy >= self.total or self._waiting:
-            return False
-        self.busy += 1
-        return True
+    def ask(self):
+        place = asyncio.get_running_loop().create_future()
+        self._waiting.append(place)
+        self._grant()
+        return place
 
-    async def acquire(self):
-        """Waits for a slot, as try_acquire(). ApiError 429 after the longest wait."""
-        granted = asyncio.get_running_loop().create_future()
-        self._waiting.append(granted)
+    async def wait(self, place):
+        """ApiError 429 after the longest wait."""
         try:
-            await asyncio.wait_for(asyncio.shield(granted), self._max_wait)
-        except asyncio.TimeoutError:
-            if not granted.done():
-                raise ApiError(429, f"All {self.total} slots are busy, and none became free within {self._max_wait:g} s. "
-                                    "Try again later.", code="overloaded", retry_after=1) from None
-        except asyncio.CancelledError:
-            if granted.done():
-                self.release()
-            raise
-        finally:
-            if granted in self._waiting:
-                self._waiting.remove(granted)
+            async with asyncio.timeout(self._max_wait):
+                await place
+        except TimeoutError:
+            raise ApiError(429, f"All {self.total} slots are busy, and none became free within {self._max_wait:g} s. "
+                                "Try again later.", code="overloaded", retry_after=1) from None
+
+    def give_up(self, place):
+        """For who got no slot, or got one in the moment in which it was not wanted any more."""
+        if place in self._waiting:
+            self._waiting.remove(place)
+        elif not place.cancelled():
+            self.release()
 
     def release(self):
-        if self._waiting:
-            self._waiting.popleft().set_result(None)
-        else:
-            self.busy -= 1
+        self.busy -= 1
+        self._grant()
+
+    def _grant(self):
+        while self._waiting and self.busy < self.total:
+            place = self._waiting.popleft()
+            if not place.cancelled():
+                self.busy += 1
+                place.set_result(None)

@@ -28,7 +28,7 @@ class Utterance:
         self._protocol, self._layout = protocol, layout
         self._asked = time.monotonic()
         self._sleep = None
-        self._waiting = None
+        self._place = None  # among those who wait for a slot
         self._holds_slot = False
         self._speaker = None
         self._refused = False
@@ -41,28 +41,32 @@ class Utterance:
         self.frames = 0  # written
 
     async def __aenter__(self):
-        if not self._front.slots.try_acquire():
+        slots = self._front.slots
+        self._place = slots.ask()
+        try:
             await self._wait_for_slot()
+            self._speaker = self._front.pool.take()
+        except BaseException:
+            slots.give_up(self._place)
+            raise
         self._holds_slot = True
         self.waited = time.monotonic() - self._asked
         self._front.metrics.wait.observe(self.waited)
-        self._speaker = self._front.pool.take()
         self._speaker.on_change = self._changed
         self._front.utterances.add(self)
         return self
 
     async def _wait_for_slot(self):
-        self._waiting = asyncio.ensure_future(self._front.slots.acquire())
         try:
-            await self._waiting
+            await self._front.slots.wait(self._place)
         except ApiError:
             self._front.metrics.utterances.labels("refused").inc()
             raise
         except asyncio.CancelledError:
-            if self.cancelled and self._waiting.cancelled() and not asyncio.current_task().cancelling():
-                raise Cancelled from None
-            self._waiting.cancel()
-            raise
+            if asyncio.current_task().cancelling():
+                raise
+        if self.cancelled:
+            raise Cancelled
 
     async def __aexit__(self, *_):
         speaker = self._speaker
@@ -128,8 +132,8 @@ class Utterance:
     def cancel(self):
         """Stops the engine. sound() ends, or the waiting for a slot with Cancelled."""
         self.cancelled = True
-        if self._waiting is not None:
-            self._waiting.cancel()
+        if self._place is not None:
+            self._place.cancel()
         if self._speaker is not None and self.spoken is not None and not self.spoken.finished:
             self._speaker.interrupt()
         self._wake()

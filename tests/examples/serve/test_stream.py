@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
 """The WebSocket, with vLLM-Omni's messages, against an address."""
 import struct
-import time
 
 import pytest
 from websockets.exceptions import ConnectionClosed
@@ -224,12 +223,10 @@ def test_late_text_ends_the_utterance(start):
     with server.stream() as stream:
         stream.send("session.config", response_format="pcm", stream_audio=True, seed=1)
         stream.send("input.text", text="One two three ")
-        begin = time.monotonic()
         _, messages = stream.until("session.done")
-        assert time.monotonic() - begin < 10
         assert of(messages, "audio.done")[0]["reason"] == "complete"
         stream.send("input.done")  # of the utterance that has ended: not one more
         stream.send("input.text", text="Four.")
         stream.send("input.done")
         assert stream.until("session.done")[1][-1] == {"type": "session.done", "utterance_index": 1, "total_sentences": 1}
-        assert server.metric("qtts_stalled_seconds_total") > 0
+        assert 0 < server.metric("qtts_stalled_seconds_total") < 10  # which is how long it waits unless told
