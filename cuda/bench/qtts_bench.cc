@@ -38,8 +38,11 @@ constexpr std::string_view kUsage =
     "                   temporary folder\n"
     "  --f32            F32 arithmetic, for checking; slow\n"
     "  --path PATH      graph, persistent or both (default: the one that is used)\n"
+    "  --products KIND  own or warpgroup: of 64 rows and more (default: those that are used)\n"
     "  --no-overlap     kernels do not start before their predecessor's end\n"
     "  --only PART      language-model, codec or whole: measures that alone\n"
+    "  --voices N       streams of the last measurement of whole frames, up to 4096 (default 64)\n"
+    "  --context N      positions of each of these streams at the beginning (default 20)\n"
     "  --frames N       frames of each measurement (default 50)\n"
     "  --utterances N   utterances for the time to the first PCM (default 200)\n"
     "  --soak N         N short utterances in a row instead of all else: does memory grow, does latency drift\n"
@@ -60,6 +63,9 @@ struct Options {
   bool f32 = false;
   bool overlap = true;
   std::vector<FramePath> paths = {FramePath::kBest};
+  ManyRowsProducts products = CudaOptions().products;
+  int voices = kMaxRows;
+  int context = 20;
   int frames = 50;
   int utterances = 200;
   int soak = 0;
@@ -225,12 +231,12 @@ Status CodecFigures(const Checkpoint& checkpoint, const Options& options, Report
   return Status::Ok();
 }
 
-// Streams of `count` utterances run together for `frames` frames: wall time per frame.
-Result<double> SteadyFrame(CudaBackend* backend, const ModelConfig& config, int count, int frames) {
+// Streams of `count` utterances, with prompts of `context` rows, run together for `frames` frames: wall time per frame.
+Result<double> SteadyFrame(CudaBackend* backend, const ModelConfig& config, int count, int context, int frames) {
   std::mt19937 random(2);
   std::vector<FrameStep> steps;
   for (int i = 0; i < count; ++i) {
-    QTTS_ASSIGN_OR_RETURN(const SlotId slot, backend->Open(BenchPrompt(config, 20, random), GenerationSettings(),
+    QTTS_ASSIGN_OR_RETURN(const SlotId slot, backend->Open(BenchPrompt(config, context, random), GenerationSettings(),
                                                            static_cast<uint64_t>(i)));
     steps.push_back({slot, kNoText});
   }
@@ -261,6 +267,8 @@ Status WholeFigures(const std::shared_ptr<const Checkpoint>& checkpoint, const O
   backend_options.precision = options.f32 ? Precision::kF32 : Precision::kBF16;
   backend_options.overlap = options.overlap;
   backend_options.path = options.paths.back();
+  backend_options.max_slots = options.voices;
+  backend_options.products = options.products;
   size_t free_before = 0, free_after = 0, total = 0;
   QTTS_RETURN_IF_CUDA_ERROR(cudaMemGetInfo(&free_before, &total), "memory");
   const auto begin = Clock::now();
@@ -269,8 +277,10 @@ Status WholeFigures(const std::shared_ptr<const Checkpoint>& checkpoint, const O
   std::printf("%s\n", backend->name().c_str());
 
   const ModelConfig& config = checkpoint->config();
-  for (const int streams : {1, 2, 4, 8, 16, 32, 64}) {
-    QTTS_ASSIGN_OR_RETURN(const double ms, SteadyFrame(backend.get(), config, streams, options.frames * 2));
+  for (int doubled = 1; doubled / 2 < options.voices; doubled *= 2) {
+    const int streams = std::min(doubled, options.voices);
+    QTTS_ASSIGN_OR_RETURN(const double ms,
+                          SteadyFrame(backend.get(), config, streams, options.context, options.frames * 2));
     report->Add("whole frame, steady, " + std::to_string(streams) + " streams", ms, "ms");
     if (streams == 1) report->Add("  real-time factor", ms / 80, "");
     if (streams == 1) {
@@ -437,6 +447,10 @@ int main(int argc, char** argv) {
       if (path == "graph") options.paths = {FramePath::kGraph};
       if (path == "persistent") options.paths = {FramePath::kPersistent};
       if (path == "both") options.paths = {FramePath::kGraph, FramePath::kPersistent};
+    } else if (option == "--products") {
+      const std::string_view products = argv[++i];
+      good = products == "own" || products == "warpgroup";
+      options.products = products == "own" ? ManyRowsProducts::kOwn : ManyRowsProducts::kWarpgroup;
     } else if (option == "--only") {
       options.only = argv[++i];
       good = options.only == "language-model" || options.only == "codec" || options.only == "whole";
@@ -444,6 +458,10 @@ int main(int argc, char** argv) {
       options.random = argv[++i];
     } else if (option == "--json") {
       options.json = argv[++i];
+    } else if (option == "--voices") {
+      number(&options.voices);
+    } else if (option == "--context") {
+      number(&options.context);
     } else if (option == "--frames") {
       number(&options.frames);
     } else if (option == "--soak") {

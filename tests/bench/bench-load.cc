@@ -38,6 +38,7 @@ constexpr std::string_view kUsage =
     "  --books N         N streams that are read as fast as they come, instead: throughput\n"
     "  --seconds N       (default 20)\n"
     "  --words A-B       words of a text, at random (default 5-40)\n"
+    "  --sentences FILE  where they are taken from (default: the voice's test sentences)\n"
     "  --device cpu|cuda|auto, --precision NAME, --threads N, --voices N  options of the engine\n"
     "  --lead-frames N   frames that are made ahead of a reader (default: the engine's)\n"
     "  --max-wait MS     who waits longer for a slot is refused (default: nobody is)\n"
@@ -52,6 +53,7 @@ struct Options {
   double poisson = 0;
   int books = 0;
   int seconds = 20;
+  std::string sentences = QTTS_BENCH_SENTENCES;
   int least_words = 5;
   int most_words = 40;
   int lead_frames = 0;
@@ -101,6 +103,8 @@ Options Parse(int argc, char** argv) {
       options.least_words = Number<int>(option, value.substr(0, dash));
       options.most_words = Number<int>(option, value.substr(dash + 1));
       if (options.least_words < 1 || options.most_words < options.least_words) Fail("--words: say A-B, from 1 on");
+    } else if (option == "--sentences") {
+      options.sentences = value;
     } else if (option == "--device") {
       bool known = false;
       for (const auto device : {qtts::Device::kAuto, qtts::Device::kCpu, qtts::Device::kCuda}) {
@@ -175,9 +179,9 @@ class Load {
  public:
   Load(const Options& options, std::shared_ptr<qtts::Engine> engine)
       : options_(options), engine_(std::move(engine)), random_(options.seed) {
-    std::ifstream file(QTTS_BENCH_SENTENCES);
+    std::ifstream file(options_.sentences);
     for (std::string word; file >> word;) words_.push_back(word);
-    if (words_.empty()) Fail("there are no sentences at " QTTS_BENCH_SENTENCES);
+    if (words_.empty()) Fail("there are no words in " + options_.sentences);
   }
 
   // The readers' clock: one thread, which also starts the streams.
