@@ -40,6 +40,8 @@ struct CudaOptions {
   bool overlap = true;
   // kPersistent: an error if device or model do not support it; kBest: falls back to the graph.
   FramePath path = FramePath::kBest;
+  // Rows of a prompt that go through the talker together: kMaxRows to LanguageModel::kRowsAtOnce.
+  int prompt_rows = kMaxRows;
   // Kernels for kManyRows rows and more; kWarpgroup: an error on a device without warpgroups' products.
   ManyRowsProducts products = ManyRowsProducts::kOwn;
   unsigned patience = PersistentFrame::kPatience;  // for tests

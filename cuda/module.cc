@@ -43,6 +43,9 @@ Status Create(std::shared_ptr<const Checkpoint> checkpoint, const EngineOptions&
   backend_options.max_slots = options.voices;
   QTTS_ASSIGN_OR_RETURN(backend_options.path, PathFromEnvironment());
   QTTS_ASSIGN_OR_RETURN(backend_options.products, ProductsFromEnvironment());
+  if (backend_options.products == ManyRowsProducts::kWarpgroup) {
+    backend_options.prompt_rows = LanguageModel::kRowsAtOnce;
+  }
   QTTS_ASSIGN_OR_RETURN(*backend, CudaBackend::Create(std::move(checkpoint), backend_options));
   return Status::Ok();
 }

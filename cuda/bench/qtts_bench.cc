@@ -39,6 +39,8 @@ constexpr std::string_view kUsage =
     "  --f32            F32 arithmetic, for checking; slow\n"
     "  --path PATH      graph, persistent or both (default: the one that is used)\n"
     "  --products KIND  own or warpgroup: of 64 rows and more (default: those that are used)\n"
+    "  --prompt-rows N  rows of a prompt that go through the talker together, 64 to 256, a multiple of 32 (default "
+    "64)\n"
     "  --no-overlap     kernels do not start before their predecessor's end\n"
     "  --only PART      language-model, codec or whole: measures that alone\n"
     "  --voices N       streams of the last measurement of whole frames, up to 4096 (default 64)\n"
@@ -66,6 +68,7 @@ struct Options {
   ManyRowsProducts products = CudaOptions().products;
   int voices = kMaxRows;
   int context = 20;
+  int prompt_rows = kMaxRows;
   int frames = 50;
   int utterances = 200;
   int soak = 0;
@@ -146,6 +149,7 @@ Status LanguageModelFigures(const Checkpoint& checkpoint, const Options& options
   model_options.precision = options.f32 ? Precision::kF32 : Precision::kBF16;
   model_options.overlap = options.overlap;
   model_options.path = path;
+  model_options.prompt_rows = options.prompt_rows;
   QTTS_ASSIGN_OR_RETURN(const auto model, LanguageModel::Create(checkpoint, model_options, stream.get()));
   const bool persistent = model->IsPersistent(1, 1);
 
@@ -184,7 +188,7 @@ Status LanguageModelFigures(const Checkpoint& checkpoint, const Options& options
     model->Close(0);
   }
   if (path != options.paths.front()) return Status::Ok();
-  for (const int rows : {8, 16, 32, 64, 128}) {
+  for (const int rows : {8, 16, 32, 64, 128, 192, 256}) {
     std::vector<double> times;
     for (int i = 0; i < 20; ++i) {
       Prompt prompt = BenchPrompt(checkpoint.config(), rows, random);
@@ -269,6 +273,7 @@ Status WholeFigures(const std::shared_ptr<const Checkpoint>& checkpoint, const O
   backend_options.path = options.paths.back();
   backend_options.max_slots = options.voices;
   backend_options.products = options.products;
+  backend_options.prompt_rows = options.prompt_rows;
   size_t free_before = 0, free_after = 0, total = 0;
   QTTS_RETURN_IF_CUDA_ERROR(cudaMemGetInfo(&free_before, &total), "memory");
   const auto begin = Clock::now();
@@ -462,6 +467,10 @@ int main(int argc, char** argv) {
       number(&options.voices);
     } else if (option == "--context") {
       number(&options.context);
+    } else if (option == "--prompt-rows") {
+      number(&options.prompt_rows);
+      good = good && options.prompt_rows >= kMaxRows && options.prompt_rows <= LanguageModel::kRowsAtOnce &&
+             options.prompt_rows % 32 == 0;
     } else if (option == "--frames") {
       number(&options.frames);
     } else if (option == "--soak") {

@@ -124,12 +124,14 @@ __global__ void __launch_bounds__(kThreads)
     PromptKernel(EmbeddingTables tables, const PromptRowIds* rows, const float* x_vector, int count, float* x,
                  int* positions, int first_position, PromptPiece* piece, int slot) {
   const int row = blockIdx.x;
+  const int padded = gridDim.x;
+  const int index = row - (padded - count);
   if (threadIdx.x == 0 && positions != nullptr) {
-    positions[row] = row < count ? first_position + row : -1;
-    if (row == 0) *piece = {slot, count - 1};
+    positions[row] = index < 0 ? -1 : first_position + index;
+    if (row == 0) *piece = {slot, padded - 1};
   }
-  if (row >= count) return;
-  const PromptRowIds& ids = rows[row];
+  if (index < 0) return;
+  const PromptRowIds& ids = rows[index];
   for (int i = threadIdx.x; i < tables.width; i += kThreads) {
     float sum = 0;
     for (int g = 0; g < ids.num_codes; ++g) {

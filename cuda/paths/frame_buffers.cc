@@ -13,9 +13,11 @@ constexpr int kSplitsOfManyRows = 16;
 
 }  // namespace
 
-Result<std::unique_ptr<FrameBuffers>> FrameBuffers::Allocate(const Network& network, int max_slots, int max_rows) {
+Result<std::unique_ptr<FrameBuffers>> FrameBuffers::Allocate(const Network& network, int max_slots, int max_rows,
+                                                             int prompt_rows) {
   auto buffers = std::make_unique<FrameBuffers>();
   buffers->rows = max_rows;
+  buffers->prompt_rows = prompt_rows;
   const auto slots = static_cast<size_t>(max_slots);
   QTTS_RETURN_IF_ERROR(buffers->AllocateUtterances(network, slots));
   QTTS_RETURN_IF_ERROR(buffers->AllocateRows(network));
@@ -57,20 +59,22 @@ Status FrameBuffers::AllocateRows(const Network& network) {
   const size_t element = ElementBytes(network.precision);
   const auto num_rows = static_cast<size_t>(rows);
   const size_t pairs = 2 * num_rows;  // the predictor's first pass has two rows a stream
-  QTTS_ASSIGN_OR_RETURN(x, NewArray<float>(num_rows * static_cast<size_t>(Padded(t.hidden_size))));
+  const auto talker_rows = static_cast<size_t>(std::max(rows, prompt_rows));
+  QTTS_ASSIGN_OR_RETURN(x, NewArray<float>(talker_rows * static_cast<size_t>(Padded(t.hidden_size))));
   QTTS_ASSIGN_OR_RETURN(predictor_x, NewArray<float>(pairs * static_cast<size_t>(Padded(p.hidden_size))));
   const auto qkv_width = [](const TransformerConfig& c) { return static_cast<size_t>(c.q_width() + 2 * c.kv_width()); };
-  QTTS_ASSIGN_OR_RETURN(qkv, NewArray<float>(std::max(num_rows * qkv_width(t), pairs * qkv_width(p))));
+  QTTS_ASSIGN_OR_RETURN(qkv, NewArray<float>(std::max(talker_rows * qkv_width(t), pairs * qkv_width(p))));
   int widest = 0;  // of all products' inputs
   for (const TransformerConfig& c : {t, p}) {
     widest = std::max({widest, Padded(c.hidden_size), Padded(c.q_width()), Padded(c.intermediate_size)});
   }
   normed.columns = widest;
-  QTTS_ASSIGN_OR_RETURN(normed.x, NewArray<char>(pairs * static_cast<size_t>(widest) * element));
-  QTTS_ASSIGN_OR_RETURN(normed.factors, NewArray<float>(pairs));
+  const size_t most_rows = std::max(talker_rows, pairs);
+  QTTS_ASSIGN_OR_RETURN(normed.x, NewArray<char>(most_rows * static_cast<size_t>(widest) * element));
+  QTTS_ASSIGN_OR_RETURN(normed.factors, NewArray<float>(most_rows));
   for (const Part part : {Part::kTalker, Part::kPredictor}) {
     const TransformerConfig& c = network.stack(part).config;
-    const size_t part_rows = part == Part::kTalker ? num_rows : pairs;
+    const size_t part_rows = part == Part::kTalker ? talker_rows : pairs;
     const auto bytes_of = [&](int width) { return part_rows * static_cast<size_t>(Padded(width)) * element; };
     QTTS_ASSIGN_OR_RETURN(attended[static_cast<size_t>(part)], NewArray<char>(bytes_of(c.q_width())));
     QTTS_ASSIGN_OR_RETURN(inner[static_cast<size_t>(part)], NewArray<char>(bytes_of(c.intermediate_size)));
@@ -82,13 +86,14 @@ Status FrameBuffers::AllocateRows(const Network& network) {
                         kMinRows * SplitsFor(t, network.max_positions));
   QTTS_ASSIGN_OR_RETURN(attention_scratch.partial, NewArray<float>(PartialElements(t, row_splits, 1)));
   QTTS_ASSIGN_OR_RETURN(attention_scratch.tickets,
-                        NewArray<unsigned>(std::max(TicketElements(t, rows), TicketElements(p, int64_t{2} * rows))));
+                        NewArray<unsigned>(std::max(TicketElements(t, static_cast<int64_t>(talker_rows)),
+                                                    TicketElements(p, int64_t{2} * rows))));
   return Status::Ok();
 }
 
 Status FrameBuffers::AllocatePrompts(const Network& network, size_t num_slots) {
   QTTS_ASSIGN_OR_RETURN(prompt_piece, NewArray<PromptPiece>(1));
-  QTTS_ASSIGN_OR_RETURN(prompt_positions, NewArray<int>(kMaxRows));
+  QTTS_ASSIGN_OR_RETURN(prompt_positions, NewArray<int>(static_cast<size_t>(prompt_rows)));
   pages_per_slot = static_cast<int>((network.max_positions + kPagePositions - 1) / kPagePositions);
   QTTS_ASSIGN_OR_RETURN(page_table, NewArray<void*>(num_slots * static_cast<size_t>(pages_per_slot)));
   return Status::Ok();

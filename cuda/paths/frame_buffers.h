@@ -20,8 +20,9 @@ namespace qtts::cuda {
 
 // Device buffers: the state of all utterances, by slot, and the data passed between a frame's kernels.
 struct FrameBuffers {
-  // `max_rows`: of a frame, from kMaxRows to kMostRows.
-  static Result<std::unique_ptr<FrameBuffers>> Allocate(const Network& network, int max_slots, int max_rows);
+  // `max_rows`: of a frame, from kMaxRows to kMostRows. `prompt_rows`: of a prompt's piece, a multiple of kMinRows.
+  static Result<std::unique_ptr<FrameBuffers>> Allocate(const Network& network, int max_slots, int max_rows,
+                                                        int prompt_rows);
 
   KeyValuePages talker_pages() const { return {page_table, pages_per_slot, kPagePositions}; }
   // Logits [rows][vocab] of a code group; 0 is the talker's. Up to kMaxRows rows have memory for each group; more rows
@@ -37,7 +38,7 @@ struct FrameBuffers {
   void** page_table = nullptr;  // [slots][pages_per_slot], the talker's
   int pages_per_slot = 0;
 
-  // Of the frame.
+  // Of the frame. The talker's arrays have room for as many rows as a prompt's piece has, if these are more.
   int rows = 0;
   FrameRows frame;
   CodecHandOver hand_over;
@@ -54,6 +55,7 @@ struct FrameBuffers {
   int row_splits = 0;  // capacity of attention_scratch: rows times splits
 
   // Of a prompt's piece.
+  int prompt_rows = 0;
   PromptPiece* prompt_piece = nullptr;
   int* prompt_positions = nullptr;  // of the piece's rows
 

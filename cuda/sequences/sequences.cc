@@ -82,7 +82,7 @@ Result<std::pair<const PromptRowIds*, const float*>> Sequences::Upload(const Pro
 
 Status Sequences::WarmUp() {
   for (const int splits : graph_->SplitBuckets()) {
-    for (int rows = kMinRows; rows <= std::min(graph_->MaxRows(splits), kMaxRows); rows += kMinRows) {
+    for (int rows = kMinRows; rows <= graph_->MaxPromptRows(splits); rows = GraphPath::PromptBucket(rows + 1)) {
       QTTS_RETURN_IF_ERROR(PrefillGraph(rows, splits).status());
     }
   }
@@ -152,9 +152,9 @@ Result<int> Sequences::Prefill(int slot, const Prompt& prompt, int done) {
 // `rows` are those from `begin` on.
 Status Sequences::PrefillRows(int slot, const PromptRowIds* rows, const float* x_vector, int begin, int end) {
   while (begin < end) {
-    const int splits = graph_->SplitBucket(std::min<int64_t>(end, begin + kMaxRows));
-    const int count = std::min({end - begin, graph_->MaxRows(splits), kMaxRows});
-    const int padded = (count + kMinRows - 1) / kMinRows * kMinRows;
+    const int splits = graph_->SplitBucket(std::min(end, begin + buffers_->prompt_rows));
+    const int count = std::min(end - begin, graph_->MaxPromptRows(splits));
+    const int padded = GraphPath::PromptBucket(count);
     const Launcher launch{stream_, false};
     EmbedPrompt(launch, network_->precision, buffers_->tables, rows, x_vector, count, buffers_->x,
                 buffers_->prompt_positions, padded, begin, buffers_->prompt_piece, slot);

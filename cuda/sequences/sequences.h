@@ -34,7 +34,8 @@ class Sequences {
   Sequences(const Sequences&) = delete;
   Sequences& operator=(const Sequences&) = delete;
 
-  // Rows of a prompt that are enqueued in one go: all of one of ordinary length. Longer ones go on by kMaxRows.
+  // Rows of a prompt that are enqueued in one go, in pieces of FrameBuffers::prompt_rows: all of one of ordinary length.
+  // Longer ones go on by kMaxRows.
   static constexpr int kRowsAtOnce = 256;
 
   // Captures the graphs of prompts in advance, so that the first utterances do not wait for it.

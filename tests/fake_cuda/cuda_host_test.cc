@@ -365,6 +365,26 @@ TEST_F(CudaHostTest, AnOrdinaryPromptIsOnePiece) {
   }
 }
 
+// As many passes through the talker as there are pieces of prompt_rows.
+TEST_F(CudaHostTest, AnOrdinaryPromptGoesThroughTheTalkerInPieces) {
+  const auto launches_of = [&](int prompt_rows, int rows) {
+    CudaOptions options = Options(-1, kSlots);
+    options.prompt_rows = prompt_rows;
+    const auto backend = CudaBackend::Create(model_.checkpoint(), options);
+    EXPECT_TRUE(backend.ok()) << backend.status().message();
+    Prompt prompt = NewPrompt(config(), rows, &random_, 0);
+    prompt.constant_rows = 0;
+    const SlotId slot = Open(backend->get(), prompt);
+    const std::vector<std::string> calls = CallsOf([&] { EXPECT_TRUE((*backend)->Prefill(slot)->done); });
+    EXPECT_EQ(Count(calls, "cudaStreamBeginCapture"), 0);
+    return Count(calls, "cudaGraphLaunch");
+  };
+  for (const auto& [rows, by_64, by_256] : {std::tuple(3, 1, 1), {64, 1, 1}, {65, 2, 1}, {200, 4, 1}, {256, 4, 1}}) {
+    EXPECT_EQ(launches_of(cuda::kMaxRows, rows), by_64) << rows;
+    EXPECT_EQ(launches_of(cuda::LanguageModel::kRowsAtOnce, rows), by_256) << rows;
+  }
+}
+
 // For a long prompt, each call enqueues about the work of a frame: 64 rows of the talker beside 16 frames of the codec.
 // Few are in flight at once, since each one needs a free upload buffer.
 TEST_F(CudaHostTest, ALongPromptIsManyPieces) {

@@ -276,6 +276,30 @@ TEST_P(InPrecision, NeighboursDoNotMatter) {
   }
 }
 
+// In pieces of up to 256 rows a prompt gets the bits that it has in pieces of 64.
+TEST_P(InPrecision, TheSizeOfAPromptsPiecesDoesNotMatter) {
+  QTTS_NEEDS_DEVICE();
+  const RandomModel model(MidSize(true));
+  std::mt19937 random(13);
+  CudaOptions options;
+  options.precision = GetParam();
+  options.prompt_rows = cuda::LanguageModel::kRowsAtOnce;
+  const auto whole = CudaBackend::Create(model.checkpoint(), options);
+  ASSERT_TRUE(whole.ok()) << whole.status().message();
+  const auto in_pieces = Gpu(model, GetParam());
+  ASSERT_TRUE(in_pieces != nullptr);
+  for (const int rows : {2, 63, 65, 97, 130, 200, 255, 256, 257, 600}) {
+    Utterance utterance;
+    utterance.prompt = RandomPrompt(model.checkpoint()->config(), rows, random);
+    utterance.seed = static_cast<uint64_t>(rows);
+    utterance.frames = 4;
+    const Speech expected = Speak(in_pieces.get(), {utterance})[0];
+    const Speech speech = Speak(whole->get(), {utterance})[0];
+    EXPECT_EQ(speech.codes, expected.codes) << rows;
+    EXPECT_EQ(speech.pcm, expected.pcm) << rows;
+  }
+}
+
 // The same with the persistent kernel: prompts that end in a frame's talker or in its head, during frames of other
 // utterances.
 TEST(CudaBackendTest, NeighboursDoNotMatterToThePersistentKernel) {

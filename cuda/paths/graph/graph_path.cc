@@ -58,6 +58,22 @@ int GraphPath::MaxRows(int splits) const {
   return rows;
 }
 
+int GraphPath::MaxPromptRows(int splits) const {
+  if (buffers_->prompt_rows == kMaxRows) return std::min(MaxRows(splits), kMaxRows);
+  int rows = kMinRows;
+  while (rows < buffers_->prompt_rows && PromptBucket(rows + 1) * splits <= buffers_->row_splits) {
+    rows = PromptBucket(rows + 1);
+  }
+  return rows;
+}
+
+// Graphs of few rows are many: these prompts are the common ones.
+int GraphPath::PromptBucket(int rows) {
+  constexpr int kManyRowsStep = 32;
+  const int step = rows <= kMaxRows ? kMinRows : kManyRowsStep;
+  return (rows + step - 1) / step * step;
+}
+
 int64_t GraphPath::PositionsOfAllRows() const {
   const std::vector<int> buckets = SplitBuckets();
   if (MaxRows(buckets.back()) == buffers_->rows) return network_->max_positions;

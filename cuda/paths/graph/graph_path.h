@@ -36,6 +36,9 @@ class GraphPath : public FrameComputation {
   // Splits that cover contexts of `positions`, and the rows that go with so many.
   int SplitBucket(int64_t positions) const;
   int MaxRows(int splits) const;
+  // Rows of a prompt's piece: of the largest one with so many splits, and of a graph for `rows` rows.
+  int MaxPromptRows(int splits) const;
+  static int PromptBucket(int rows);
   // Longest contexts with which MaxRows() is all that there is memory for.
   int64_t PositionsOfAllRows() const;
   // All split buckets up to the model's longest context.
@@ -45,8 +48,8 @@ class GraphPath : public FrameComputation {
   Status Enqueue(FrameStart start, int rows, int splits) const override;
   bool overlaps() const override { return overlap_; }
 
-  // The talker's layers for the prompt piece's rows, a multiple of kMinRows; its last row becomes what the slot's first
-  // frame begins with.
+  // The talker's layers for the prompt piece's rows, a PromptBucket(); the last one becomes what the slot's first frame
+  // begins with.
   Status EnqueuePrompt(int rows, int splits) const;
 
  private:
