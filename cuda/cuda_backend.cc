@@ -485,8 +485,8 @@ Status CudaBackend::Impl::LaunchRows(FrameStart start, std::span<const std::pair
   const auto most = static_cast<size_t>(model->MaxRows(splits));
   while (!rows.empty()) {
     const size_t count = std::min(most, rows.size());
-    const int bucket = LanguageModel::RowBucket(static_cast<int>(count));
-    QTTS_ASSIGN_OR_RETURN(const Graph* const graph, FrameGraph(start, bucket, splits));
+    const int bucket = model->RowBucket(static_cast<int>(count), splits);
+    QTTS_ASSIGN_OR_RETURN(const Graph* const graph, FrameGraph(start, bucket, model->GraphSplits(bucket, splits)));
     const int entry = static_cast<int>(launched % static_cast<uint64_t>(ring.entries));
     QTTS_RETURN_IF_ERROR(FreeEntry(entry, submission));
     FrameRow* const frame_rows = steps.as<FrameRow>() + static_cast<ptrdiff_t>(entry) * ring.rows;
@@ -541,7 +541,7 @@ Status CudaBackend::Impl::WarmUp() {
     QTTS_RETURN_IF_ERROR(FrameGraph(FrameStart::kPrompt, rows, 1).status());
     bool beside = false;
     for (const int splits : model->SplitBuckets()) {
-      if (rows > model->MaxRows(splits)) continue;
+      if (!model->Fits(rows, splits) || splits != model->GraphSplits(rows, splits)) continue;
       QTTS_RETURN_IF_ERROR(FrameGraph(FrameStart::kInput, rows, splits).status());
       beside = beside || LeavesRoom(rows, splits);
     }

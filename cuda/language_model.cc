@@ -39,8 +39,8 @@ Status LanguageModel::Load(const Checkpoint& checkpoint, const CudaOptions& opti
   QTTS_ASSIGN_OR_RETURN(network_, Network::Load(checkpoint, options.precision, stream_));
   ring_.rows = RowsFor(options.max_slots);
   ring_.entries = ring_.rows > kMaxRows ? kManyRowsRing : kRing;
-  QTTS_ASSIGN_OR_RETURN(buffers_,
-                        FrameBuffers::Allocate(*network_, options.max_slots, ring_.rows, options.prompt_rows));
+  QTTS_ASSIGN_OR_RETURN(buffers_, FrameBuffers::Allocate(*network_, numbers_.attention, options.max_slots, ring_.rows,
+                                                         options.prompt_rows));
   QTTS_ASSIGN_OR_RETURN(KvPages pages, Sequences::NewPages(*network_));
   QTTS_ASSIGN_OR_RETURN(graph_, GraphPath::Create(network_.get(), buffers_.get(), &numbers_, overlap, stream_));
   QTTS_ASSIGN_OR_RETURN(UploadRing uploads, UploadRing::Create());

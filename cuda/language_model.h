@@ -66,9 +66,12 @@ class LanguageModel {
   static int RowBucket(int rows) { return GraphPath::RowBucket(rows); }
   // Rows of a frame of an engine with so many slots.
   static int RowsFor(int max_slots) { return std::max(kMaxRows, RowBucket(std::min(max_slots, kMostRows))); }
-  // Splits for EnqueueFrame() that cover contexts of `positions`, and the rows that go with so many.
+  // See GraphPath.
   int SplitBucket(int64_t positions) const { return graph_->SplitBucket(positions); }
   int MaxRows(int splits) const { return graph_->MaxRows(splits); }
+  bool Fits(int rows, int splits) const { return graph_->Fits(rows, splits); }
+  int RowBucket(int rows, int splits) const { return graph_->RowBucket(rows, splits); }
+  int GraphSplits(int rows, int splits) const { return graph_->GraphSplits(rows, splits); }
   // All split buckets up to the model's longest context.
   std::vector<int> SplitBuckets() const { return graph_->SplitBuckets(); }
 

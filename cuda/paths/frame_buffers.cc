@@ -13,14 +13,14 @@ constexpr int kSplitsOfManyRows = 16;
 
 }  // namespace
 
-Result<std::unique_ptr<FrameBuffers>> FrameBuffers::Allocate(const Network& network, int max_slots, int max_rows,
-                                                             int prompt_rows) {
+Result<std::unique_ptr<FrameBuffers>> FrameBuffers::Allocate(const Network& network, const AttentionNumbers& numbers,
+                                                             int max_slots, int max_rows, int prompt_rows) {
   auto buffers = std::make_unique<FrameBuffers>();
   buffers->rows = max_rows;
   buffers->prompt_rows = prompt_rows;
   const auto slots = static_cast<size_t>(max_slots);
   QTTS_RETURN_IF_ERROR(buffers->AllocateUtterances(network, slots));
-  QTTS_RETURN_IF_ERROR(buffers->AllocateRows(network));
+  QTTS_RETURN_IF_ERROR(buffers->AllocateRows(network, numbers));
   QTTS_RETURN_IF_ERROR(buffers->AllocatePrompts(network, slots));
   return buffers;
 }
@@ -53,7 +53,7 @@ Status FrameBuffers::AllocateUtterances(const Network& network, size_t num_slots
   return Status::Ok();
 }
 
-Status FrameBuffers::AllocateRows(const Network& network) {
+Status FrameBuffers::AllocateRows(const Network& network, const AttentionNumbers& numbers) {
   const TransformerConfig& t = network.talker.config;
   const TransformerConfig& p = network.predictor.config;
   const size_t element = ElementBytes(network.precision);
@@ -82,8 +82,9 @@ Status FrameBuffers::AllocateRows(const Network& network) {
   QTTS_ASSIGN_OR_RETURN(talker_logits, NewArray<float>(num_rows * static_cast<size_t>(network.head(0).outputs)));
   QTTS_ASSIGN_OR_RETURN(predictor_logits, NewArray<float>(std::max(network.heads.size() * kMaxRows, num_rows) *
                                                           static_cast<size_t>(network.heads.front().outputs)));
-  row_splits = std::max(rows > kMaxRows ? std::max(kRowSplits, rows * kSplitsOfManyRows) : kRowSplits,
-                        kMinRows * SplitsFor(t, network.max_positions));
+  const bool many_rows_split = rows > kMaxRows && NeedsSplits(numbers, rows);
+  row_splits = std::max(
+      {kRowSplits, many_rows_split ? rows * kSplitsOfManyRows : 0, kMinRows * SplitsFor(t, network.max_positions)});
   QTTS_ASSIGN_OR_RETURN(attention_scratch.partial, NewArray<float>(PartialElements(t, row_splits, 1)));
   QTTS_ASSIGN_OR_RETURN(attention_scratch.tickets,
                         NewArray<unsigned>(std::max(TicketElements(t, static_cast<int64_t>(talker_rows)),

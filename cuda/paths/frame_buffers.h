@@ -21,8 +21,8 @@ namespace qtts::cuda {
 // Device buffers: the state of all utterances, by slot, and the data passed between a frame's kernels.
 struct FrameBuffers {
   // `max_rows`: of a frame, from kMaxRows to kMostRows. `prompt_rows`: of a prompt's piece, a multiple of kMinRows.
-  static Result<std::unique_ptr<FrameBuffers>> Allocate(const Network& network, int max_slots, int max_rows,
-                                                        int prompt_rows);
+  static Result<std::unique_ptr<FrameBuffers>> Allocate(const Network& network, const AttentionNumbers& numbers,
+                                                        int max_slots, int max_rows, int prompt_rows);
 
   KeyValuePages talker_pages() const { return {page_table, pages_per_slot, kPagePositions}; }
   // Logits [rows][vocab] of a code group; 0 is the talker's. Up to kMaxRows rows have memory for each group; more rows
@@ -73,7 +73,7 @@ struct FrameBuffers {
 
  private:
   Status AllocateUtterances(const Network& network, size_t num_slots);
-  Status AllocateRows(const Network& network);
+  Status AllocateRows(const Network& network, const AttentionNumbers& numbers);
   Status AllocatePrompts(const Network& network, size_t slots);
 };
 

@@ -83,7 +83,7 @@ Result<std::pair<const PromptRowIds*, const float*>> Sequences::Upload(const Pro
 Status Sequences::WarmUp() {
   for (const int splits : graph_->SplitBuckets()) {
     for (int rows = kMinRows; rows <= graph_->MaxPromptRows(splits); rows = GraphPath::PromptBucket(rows + 1)) {
-      QTTS_RETURN_IF_ERROR(PrefillGraph(rows, splits).status());
+      if (graph_->Fits(rows, splits)) QTTS_RETURN_IF_ERROR(PrefillGraph(rows, splits).status());
     }
   }
   return Status::Ok();
@@ -154,7 +154,7 @@ Status Sequences::PrefillRows(int slot, const PromptRowIds* rows, const float* x
   while (begin < end) {
     const int splits = graph_->SplitBucket(std::min(end, begin + buffers_->prompt_rows));
     const int count = std::min(end - begin, graph_->MaxPromptRows(splits));
-    const int padded = GraphPath::PromptBucket(count);
+    const int padded = graph_->PromptBucket(count, splits);
     const Launcher launch{stream_, false};
     EmbedPrompt(launch, network_->precision, buffers_->tables, rows, x_vector, count, buffers_->x,
                 buffers_->prompt_positions, padded, begin, buffers_->prompt_piece, slot);

@@ -570,6 +570,32 @@ TEST_F(CudaHostTest, AStepOfManyLaunchesGoesAroundTheRings) {
   }
 }
 
+// Attention that goes through whole contexts needs no memory for splits: rows of any contexts go together. Of fewer
+// rows than it is for, those that do not fit otherwise are filled up.
+TEST_F(CudaHostTest, WithoutSplitsAFrameOfLongContextsIsOneLaunch) {
+  constexpr int kMany = 80;
+  CudaOptions options = Options(-1, kMany);
+  options.products = cuda::ManyRowsProducts::kWarpgroup;
+  options.prompt_rows = cuda::LanguageModel::kRowsAtOnce;
+  const auto backend = CudaBackend::Create(model_.checkpoint(), options);
+  ASSERT_TRUE(backend.ok()) << backend.status().message();
+  const Prompt long_prompt = NewPrompt(config(), 17000, &random_);
+  const Prompt short_prompt = NewPrompt(config(), 20, &random_);
+  std::vector<FrameStep> steps;
+  for (int i = 0; i < kMany; ++i) {
+    steps.push_back({OpenAndPrefill(backend->get(), i % 2 == 0 ? short_prompt : long_prompt), kNoText});
+  }
+  ASSERT_TRUE(Step(backend->get(), steps).ok());
+  for (FrameStep& step : steps) step.text_id = 0;
+  for (const size_t rows : {size_t{80}, size_t{64}, size_t{40}, size_t{3}}) {
+    const std::vector<FrameStep> some(steps.begin(), steps.begin() + static_cast<std::ptrdiff_t>(rows));
+    const std::vector<std::string> calls = CallsOf([&] { ASSERT_TRUE(Step(backend->get(), some).ok()); });
+    EXPECT_EQ(Count(calls, "cudaGraphLaunch"), 2) << rows << ": one of codes, one of sound";
+    EXPECT_EQ(Count(calls, "cudaStreamBeginCapture"), 0) << rows;
+  }
+  EXPECT_THAT(fake_cuda::misuse(), IsEmpty());
+}
+
 TEST_F(CudaHostTest, MoreVoicesThanFitAreRefusedWithTheNumberThatFits) {
   fake_cuda::Reset({{.name = "Half GPU", .memory = size_t{2} << 30}});
   const auto capacity = cuda::CapacityOf(*model_.checkpoint(), cuda::Precision::kBF16, -1, kMostVoices);

@@ -50,21 +50,37 @@ int GraphPath::SplitBucket(int64_t positions) const {
   return *std::lower_bound(buckets.begin(), buckets.end(), needed);
 }
 
+bool GraphPath::Fits(int rows, int splits) const {
+  return rows * splits <= buffers_->row_splits || !NeedsSplits(numbers_->attention, rows);
+}
+
 int GraphPath::MaxRows(int splits) const {
   int rows = 1;
   for (const int bucket : kRowBuckets) {
-    if (bucket <= buffers_->rows && bucket * splits <= buffers_->row_splits) rows = bucket;
+    if (bucket <= buffers_->rows && Fits(bucket, splits)) rows = bucket;
   }
   return rows;
 }
 
+int GraphPath::RowBucket(int rows, int splits) const {
+  return *std::find_if(kRowBuckets.begin(), kRowBuckets.end(),
+                       [&](int bucket) { return bucket >= rows && Fits(bucket, splits); });
+}
+
+int GraphPath::GraphSplits(int rows, int splits) const { return NeedsSplits(numbers_->attention, rows) ? splits : 1; }
+
 int GraphPath::MaxPromptRows(int splits) const {
-  if (buffers_->prompt_rows == kMaxRows) return std::min(MaxRows(splits), kMaxRows);
-  int rows = kMinRows;
-  while (rows < buffers_->prompt_rows && PromptBucket(rows + 1) * splits <= buffers_->row_splits) {
-    rows = PromptBucket(rows + 1);
+  int most = 0;
+  for (int rows = kMinRows; rows <= buffers_->prompt_rows; rows = PromptBucket(rows + 1)) {
+    if (Fits(rows, splits)) most = rows;
   }
-  return rows;
+  return most;
+}
+
+int GraphPath::PromptBucket(int rows, int splits) const {
+  int bucket = PromptBucket(rows);
+  while (!Fits(bucket, splits)) bucket = PromptBucket(bucket + 1);
+  return bucket;
 }
 
 // Graphs of few rows are many: these prompts are the common ones.

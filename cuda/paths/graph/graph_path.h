@@ -33,18 +33,26 @@ class GraphPath : public FrameComputation {
   static constexpr std::array<int, 18> kRowBuckets = {1,   2,   4,   8,   16,  32,   kMaxRows, 96,   128,
                                                       192, 256, 384, 512, 768, 1024, 1280,     1536, kMostRows};
   static int RowBucket(int rows);
-  // Splits that cover contexts of `positions`, and the rows that go with so many.
+  // Splits that cover contexts of `positions`.
   int SplitBucket(int64_t positions) const;
+  // True if there is scratch memory for so many rows with so many splits, or attention needs none. The most rows of a
+  // frame that fit, and the smallest bucket for `rows` of them.
+  bool Fits(int rows, int splits) const;
   int MaxRows(int splits) const;
-  // Rows of a prompt's piece: of the largest one with so many splits, and of a graph for `rows` rows.
-  int MaxPromptRows(int splits) const;
+  int RowBucket(int rows, int splits) const;
+  // The splits that a frame of so many rows is captured with: one for any where attention needs none.
+  int GraphSplits(int rows, int splits) const;
+  // Rows of a prompt's piece: of the smallest graph, of the largest piece that fits, and of the smallest graph that
+  // fits `rows` rows.
   static int PromptBucket(int rows);
+  int MaxPromptRows(int splits) const;
+  int PromptBucket(int rows, int splits) const;
   // Longest contexts with which MaxRows() is all that there is memory for.
   int64_t PositionsOfAllRows() const;
   // All split buckets up to the model's longest context.
   std::vector<int> SplitBuckets() const;
 
-  bool Covers(int rows, int splits) const override { return rows <= MaxRows(splits); }
+  bool Covers(int rows, int splits) const override { return rows <= buffers_->rows && Fits(rows, splits); }
   Status Enqueue(FrameStart start, int rows, int splits) const override;
   bool overlaps() const override { return overlap_; }
 
