@@ -285,6 +285,7 @@ struct CudaBackend::Impl {
   SlotTable<Slot> slots{"GPU", 0};
   PromptLimits limits;
   std::set<int> free_indices;
+  int used_indices = 0;  // that have ever been taken: their slots have a codec's state
   std::deque<Submission> outstanding;
   Status lost;  // not ok once the device is
 
@@ -303,6 +304,10 @@ struct CudaBackend::Impl {
   Result<const Graph*> CodecGraph(int rows, int part, CodecWork work);
   // True if the codec fits beside the kernel that makes codes.
   bool LeavesRoom(int rows, int splits) const { return rows == 1 && model->IsPersistent(rows, splits); }
+  // What the codec has not allocated yet for the slots.
+  size_t UnusedStateBytes() const {
+    return static_cast<size_t>(options.max_slots - used_indices) * codec->past_bytes();
+  }
   int CodecRows() const { return std::min(ring.rows, kCodecRows); }
   // Rows that begin alike.
   Status LaunchRows(FrameStart start, std::span<const std::pair<Row*, FrameRow>> rows, int64_t positions,
@@ -583,10 +588,17 @@ Result<std::unique_ptr<CudaBackend>> CudaBackend::Create(std::shared_ptr<const C
     QTTS_RETURN_IF_ERROR(backend->Collect().status());
   }
   backend->Close(slot);
+  CudaBackend::Impl& loaded = *backend->impl_;
+  QTTS_RETURN_IF_ERROR(loaded.model->pages().Measure(loaded.UnusedStateBytes()));
   return backend;
 }
 
 int CudaBackend::max_slots() const { return impl_->options.max_slots; }
+
+ContextPages CudaBackend::pages() const {
+  KvPages& pages = impl_->model->pages();
+  return {kPagePositions, static_cast<int64_t>(pages.total_pages()), static_cast<int64_t>(pages.available_pages())};
+}
 
 Result<SlotId> CudaBackend::Open(Prompt prompt, const GenerationSettings& settings, uint64_t seed) {
   Impl& impl = *impl_;
@@ -600,6 +612,8 @@ Result<SlotId> CudaBackend::Open(Prompt prompt, const GenerationSettings& settin
     return status;
   }
   impl.free_indices.erase(index);
+  impl.used_indices = std::max(impl.used_indices, index + 1);
+  impl.model->pages().KeepFree(impl.UnusedStateBytes());
   auto& [id, slot] = impl.slots.Add();
   slot.index = index;
   slot.prompt_rows = static_cast<int64_t>(prompt.rows.size());

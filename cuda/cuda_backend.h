@@ -42,6 +42,7 @@ class CudaBackend : public Backend {
   bool beside_host() const override { return true; }
   int max_outstanding() const override;
   int max_slots() const override;
+  ContextPages pages() const override;
   Result<SlotId> Open(Prompt prompt, const GenerationSettings& settings, uint64_t seed) override;
   Result<PrefillProgress> Prefill(SlotId slot) override;
   Status Submit(std::span<const FrameStep> steps) override;

@@ -103,6 +103,9 @@ class LanguageModel {
   // Allocates KV cache for the input at `position` of an open slot.
   Status Extend(int slot, int64_t position) { return sequences_->Extend(slot, position); }
 
+  // See KvPages.
+  KvPages& pages() { return sequences_->pages(); }
+
   // Size of the rings of EnqueueFrame().
   const FrameRing& ring() const { return ring_; }
   // One frame of up to `rows` rows (a row bucket) that begin alike, taken from the next entry of the ring `steps` and

@@ -2,7 +2,9 @@
 #ifndef QTTS_CUDA_SEQUENCES_KV_PAGES_H_
 #define QTTS_CUDA_SEQUENCES_KV_PAGES_H_
 
+#include <chrono>
 #include <cstddef>
+#include <optional>
 #include <vector>
 
 #include "qtts/status.h"
@@ -21,6 +23,11 @@ class KvPages {
 
   // Ensures that `pages` pages can be taken without allocating device memory.
   Status Reserve(size_t pages);
+  // Finds out how many pages the device's free memory holds beside `keep_free` bytes, which others will allocate. Until
+  // the first call only allocated pages are counted.
+  Status Measure(size_t keep_free);
+  // Of `keep_free`, so much is not allocated yet.
+  void KeepFree(size_t bytes) { keep_free_ = bytes; }
   // A page, zeroed when new. kResourceExhausted when the device has no more memory.
   Result<void*> Take();
   void GiveBack(void* page) { free_.push_back(page); }
@@ -28,14 +35,24 @@ class KvPages {
   size_t page_bytes() const { return page_bytes_; }
   size_t device_bytes() const { return blocks_.size() * static_cast<size_t>(pages_per_block_) * page_bytes_; }
   size_t free_pages() const { return free_.size(); }
+  // Pages that can be taken, as far as is known: other programs allocate too. Looks again, at most once a second, after
+  // the device had no memory for a page.
+  size_t available_pages();
+  // All pages, taken and available.
+  size_t total_pages() const { return blocks_.size() * static_cast<size_t>(pages_per_block_) + unallocated_; }
 
  private:
   Status Grow();
+  Status Measure();
 
   size_t page_bytes_ = 0;
   int pages_per_block_ = 1;
   std::vector<DeviceMemory> blocks_;
   std::vector<void*> free_;
+  size_t keep_free_ = 0;
+  size_t unallocated_ = 0;  // pages that the device had memory for when it was last asked
+  bool measured_ = false;
+  std::optional<std::chrono::steady_clock::time_point> look_again_;  // after a lack of memory
 };
 
 }  // namespace qtts::cuda

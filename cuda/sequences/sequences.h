@@ -34,8 +34,8 @@ class Sequences {
   Sequences(const Sequences&) = delete;
   Sequences& operator=(const Sequences&) = delete;
 
-  // Rows of a prompt that are enqueued in one go, in pieces of FrameBuffers::prompt_rows: all of one of ordinary length.
-  // Longer ones go on by kMaxRows.
+  // Rows of a prompt that are enqueued in one go, in pieces of FrameBuffers::prompt_rows: all of one of ordinary
+  // length. Longer ones go on by kMaxRows.
   static constexpr int kRowsAtOnce = 256;
 
   // Captures the graphs of prompts in advance, so that the first utterances do not wait for it.
@@ -49,6 +49,8 @@ class Sequences {
   Status Extend(int slot, int64_t position);
 
   size_t cache_bytes() const { return pages_.device_bytes(); }
+  // The pages of all slots. Their numbers are those of the device's free memory once it was measured.
+  KvPages& pages() { return pages_; }
 
  private:
   // Rows of a prompt that the prefix cache keeps.

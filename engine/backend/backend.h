@@ -43,6 +43,13 @@ struct FrameResult {
   std::vector<float> pcm;      // [samples_per_frame]
 };
 
+// Memory for the contexts of utterances: pages of one size, shared by all slots.
+struct ContextPages {
+  int64_t positions = 0;  // of a context in a page; 0: the backend has no pages
+  int64_t total = 0;      // as far as is known: other programs use the device too
+  int64_t free = 0;       // of these
+};
+
 // A loaded model on a device. It advances any number of utterances ("slots") frame by frame. It owns weights, KV
 // caches, codec state, sampling and random numbers. The output of a slot depends on its own prompt, settings and seed
 // only, never on other slots.
@@ -64,6 +71,9 @@ class Backend {
 
   // Maximum number of open slots. At least 1, constant.
   virtual int max_slots() const = 0;
+
+  // A lack of pages is no reason for an utterance to fail: the scheduler begins one only if there are enough. Cheap.
+  virtual ContextPages pages() const { return {}; }
 
   // Opens a slot: checks the prompt and allocates the slot's memory, without computing. The caller feeds trailing_text
   // through FrameStep. kDeviceUnavailable: the device is lost, and with it every slot.

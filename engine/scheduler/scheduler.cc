@@ -20,6 +20,8 @@ constexpr double kBusySeconds = 0.040;
 constexpr int kMostGroups = 8;
 // Frames that streams of a busy device are ahead of their readers.
 constexpr size_t kBusyLead = 4;
+// Frames for which an utterance that begins needs pages.
+constexpr int64_t kFirstFrames = 16;
 // A frame is due so long before its reader needs it.
 constexpr std::chrono::milliseconds kReserve{10};
 
@@ -306,8 +308,27 @@ bool Scheduler::OpenSlots() {
   return changed;
 }
 
+// True if the first of those who wait may begin.
+bool Scheduler::AdmitsOneMore() { return HasPagesFor(*waiting_.begin()->second->prompt) && HasTimeForOneMore(); }
+
+int64_t Scheduler::PagesOf(int64_t positions) const {
+  const int64_t page = backend_->pages().positions;
+  return (positions + page - 1) / page;
+}
+
+// True if there are pages for the prompt and its first frames, beside one page for each stream that speaks, and at
+// least a share of all. What needs more than all pages is left to the backend, which says so.
+bool Scheduler::HasPagesFor(const Prompt& prompt) const {
+  constexpr int64_t kShare = 20;
+  const ContextPages pages = backend_->pages();
+  const int64_t speaking = slots_ - free_slots_;
+  if (pages.positions == 0 || speaking == 0) return true;
+  const int64_t needed = PagesOf(static_cast<int64_t>(prompt.rows.size()) + kFirstFrames);
+  return needed + std::max(speaking, pages.total / kShare) <= pages.free || needed > pages.total;
+}
+
 // True if all that speak would keep up with their readers beside one more.
-bool Scheduler::AdmitsOneMore() {
+bool Scheduler::HasTimeForOneMore() {
   const int speaking = slots_ - free_slots_;
   if (!many_ || speaking == 0 || !step_model_.fitted()) return true;
   const int64_t rows = speaking + 1;
@@ -318,18 +339,24 @@ int64_t Scheduler::PositionsOf(int64_t rows) const {
   return static_cast<int64_t>(mean_positions_ * static_cast<double>(rows));
 }
 
-// Returns false if the device was lost and all streams have ended.
+// Returns false if none can be opened now: the device was lost and all streams have ended, or there were fewer pages
+// than it seemed, and the stream waits again.
 bool Scheduler::Open(const RunningPtr& running) {
   const Request& request = running->stream->request();
   const size_t rows = running->prompt->rows.size();
   const size_t constant_rows = running->prompt->constant_rows;
   running->prompt_rows = static_cast<int64_t>(rows);
   running->opened = LogClock::now();
-  Result<SlotId> slot = backend_->Open(*std::exchange(running->prompt, std::nullopt), request.settings, request.seed);
+  Result<SlotId> slot = backend_->Open(*running->prompt, request.settings, request.seed);
   if (!slot.ok() && slot.status().code() == StatusCode::kDeviceUnavailable) {
     FailAll(slot.status());
     return false;
   }
+  if (slot.status().code() == StatusCode::kResourceExhausted && !HasPagesFor(*running->prompt)) {
+    waiting_.emplace(running->arrival, running);
+    return false;
+  }
+  running->prompt.reset();
   if (!slot.ok()) {
     Log(LogLevel::kWarning, "an utterance could not begin: " + slot.status().message());
     running->stream->End(EndReason::kError, slot.status());
@@ -348,6 +375,18 @@ bool Scheduler::Open(const RunningPtr& running) {
   return true;
 }
 
+// Why the first of those who wait can't begin.
+std::string Scheduler::WhatIsTaken() const {
+  const std::string speaking = std::to_string(slots_ - free_slots_);
+  if (free_slots_ == 0) return "all " + std::to_string(slots_) + " slots of the engine are taken";
+  if (!HasPagesFor(*waiting_.begin()->second->prompt)) {
+    const ContextPages pages = backend_->pages();
+    return "the " + speaking + " utterances that speak need the device's memory (" + std::to_string(pages.free) +
+           " of " + std::to_string(pages.total) + " pages are free)";
+  }
+  return "with the " + speaking + " utterances that speak the device has no time for another";
+}
+
 // Ends the streams that have waited for a slot for max_wait with kBusy.
 void Scheduler::RefuseLate(Clock::time_point now) {
   next_refusal_.reset();
@@ -360,9 +399,7 @@ void Scheduler::RefuseLate(Clock::time_point now) {
       next_refusal_ = running->slot_deadline;
     }
   }
-  const std::string taken = free_slots_ == 0 ? "all " + std::to_string(slots_) + " slots of the engine are taken"
-                                             : "with the " + std::to_string(slots_ - free_slots_) +
-                                                   " utterances that speak the device has no time for another";
+  const std::string taken = WhatIsTaken();
   for (const RunningPtr& running : late) {
     std::string message = taken;
     if (const std::chrono::nanoseconds patience = running->stream->request().max_wait; patience.count() > 0) {

@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -34,6 +35,9 @@ namespace qtts {
 // - The first two frames of an utterance have steps of their own, which come before others.
 // - While the device is busy for half of the time, streams are only a few frames ahead of their readers.
 // - An utterance begins only if all that speak would keep up, by a model of a step's time that is fitted as it runs.
+//
+// With pages for contexts (Backend::pages()) an utterance begins only if they hold its prompt beside a reserve for
+// those who speak.
 //
 // All this chooses by time alone. What a stream says never depends on it.
 //
@@ -74,7 +78,11 @@ class Scheduler {
   bool OpenSlots();
   bool Open(const RunningPtr& running);
   bool AdmitsOneMore();
+  bool HasTimeForOneMore();
+  int64_t PagesOf(int64_t positions) const;
+  bool HasPagesFor(const Prompt& prompt) const;
   int64_t PositionsOf(int64_t rows) const;
+  std::string WhatIsTaken() const;
   void RefuseLate(Clock::time_point now);
   void CloseSlot(Running* running);
   bool RunPrompts();

@@ -630,6 +630,29 @@ TEST_F(CudaHostTest, MemoryRunsOutInMidSpeech) {
   EXPECT_TRUE(Step(backend.get(), {{speaking, 0}, {later, kNoText}}).ok());
 }
 
+// The pages are those that the device's free memory holds, less what the slots' codec states will take.
+TEST_F(CudaHostTest, PagesAreCountedBeforeTheyAreAllocated) {
+  fake_cuda::LeaveMemory(0, size_t{4} << 30);
+  const auto backend = NewBackend(kDefaultVoices);
+  const ContextPages at_first = backend->pages();
+  EXPECT_GT(at_first.positions, 0);
+  EXPECT_GT(at_first.free, 100);
+  EXPECT_GT(at_first.total, at_first.free - 1);
+  const SlotId slot = Open(backend.get(), NewPrompt(config(), 1000, &random_));
+  const ContextPages with_one = backend->pages();
+  EXPECT_NEAR(static_cast<double>(with_one.total), static_cast<double>(at_first.total), 20);
+  EXPECT_GE(with_one.total - with_one.free, 1000 / with_one.positions);
+  // Another program takes the rest.
+  fake_cuda::LeaveMemory(0, 0);
+  EXPECT_FALSE(backend->Open(NewPrompt(config(), 20000, &random_), GenerationSettings(), 1).ok());
+  EXPECT_LT(backend->pages().total, with_one.total / 2);
+  // And gives it back.
+  fake_cuda::LeaveMemory(0, size_t{4} << 30);
+  Open(backend.get(), NewPrompt(config(), 20000, &random_));
+  EXPECT_GT(backend->pages().total, with_one.total / 2);
+  backend->Close(slot);
+}
+
 // If one half of a buffer finds no memory, the next attempt allocates both again.
 TEST_F(CudaHostTest, AnUploadThatFoundNoMemoryFindsItTheNextTime) {
   constexpr size_t kBytes = 100000;

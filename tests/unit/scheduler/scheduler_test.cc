@@ -594,6 +594,55 @@ TEST_F(SchedulerTest, NobodyIsAdmittedForWhomTheDeviceHasNoTime) {
   EXPECT_EQ(ReadAll(*Start(99), 99).size(), 5U);
 }
 
+// --- pages
+
+TEST_F(SchedulerTest, AnUtteranceWaitsWhileThePagesDoNotHoldIt) {
+  script_.page_positions = 32;
+  script_.pages = 8;  // a prompt and its first frames need one or two, and those who speak keep one each
+  std::vector<std::shared_ptr<StreamState>> streams;
+  for (uint64_t seed = 1; seed <= 6; ++seed) {
+    script_.frames_by_seed[seed] = 1000000;
+    streams.push_back(Start(seed, "Hello.", false, 2));
+  }
+  // A prompt takes one page. With four of them four pages are left: one for each that speaks, none for a fifth.
+  constexpr int kAdmitted = 4;
+  ASSERT_TRUE(Await([&] { return script_.open_slots == kAdmitted; }));
+  ASSERT_TRUE(AwaitWaiting(6 - kAdmitted));
+  EXPECT_GT(scheduler().occupancy().free_slots, 0);
+  const auto refused = Start(7, "Hello.", false, 25, {}, false, milliseconds(20));
+  EXPECT_TRUE(ReadAll(*refused, 7).empty());
+  EXPECT_EQ(refused->end_reason(), EndReason::kBusy);
+  EXPECT_EQ(refused->status().code(), StatusCode::kBusy);
+  EXPECT_NE(refused->status().message().find("of 8 pages are free"), std::string::npos) << refused->status().message();
+  Frame frame;
+  for (const auto& stream : streams) {
+    EXPECT_EQ(stream->Read(&frame, true), ReadState::kFrame) << stream->status().message();
+    stream->Cancel();
+  }
+}
+
+TEST_F(SchedulerTest, APromptThatNeedsMoreThanAllPagesFailsAtOnce) {
+  script_.page_positions = 2;
+  script_.pages = 100;
+  script_.frames_by_seed[1] = 1000000;
+  const auto speaking = Start(1, "Hello.", false, 2);
+  ASSERT_TRUE(Await([&] { return script_.open_slots == 1; }));
+  std::string text;
+  for (int i = 0; i < 400; ++i) text += " word";
+  Request request;
+  request.text = text;
+  request.layout = PromptLayout::kNonStreaming;
+  const auto large = std::make_shared<StreamState>(prompts_, tokenizer_, request, 25, std::function<void()>());
+  ASSERT_TRUE(large->Begin().ok());
+  scheduler().Add(large);
+  Frame frame;
+  EXPECT_EQ(large->Read(&frame, true), ReadState::kEnd);
+  EXPECT_EQ(large->end_reason(), EndReason::kError);
+  EXPECT_EQ(large->status().code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(speaking->Read(&frame, true), ReadState::kFrame);
+  speaking->Cancel();
+}
+
 TEST_F(SchedulerTest, ATextThatNoModelCouldSpeakIsRefusedBeforeItIsTokens) {
   for (const bool more_text : {false, true}) {
     Request request;

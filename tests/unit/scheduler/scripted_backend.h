@@ -32,6 +32,8 @@ struct BackendScript {
   std::map<uint64_t, EndReason> end_by_seed;         // how it ends; kComplete unless named
   std::map<uint64_t, Status> open_error_by_seed;
   std::set<uint64_t> silent_seeds;  // whose one sample is 0
+  int64_t page_positions = 0;       // 0: no pages
+  int64_t pages = 0;
 
   // Under the lock.
   std::mutex mutex;
@@ -46,6 +48,7 @@ struct BackendScript {
   bool pieces_held = false;      // while true, Prefill() waits
   int in_prefill = 0;
   int collecting = 0;
+  int64_t taken_pages = 0;
   size_t most_outstanding = 0;                     // submissions at once
   std::vector<std::vector<uint64_t>> submissions;  // the seeds of each
 
@@ -74,16 +77,25 @@ class ScriptedBackend : public Backend {
   bool beside_host() const override { return script_->beside_host; }
   int max_outstanding() const override { return script_->max_outstanding; }
   int max_slots() const override { return script_->max_slots; }
+  ContextPages pages() const override {
+    std::lock_guard lock(script_->mutex);
+    if (script_->page_positions == 0) return {};
+    return {script_->page_positions, script_->pages, script_->pages - script_->taken_pages};
+  }
 
-  Result<SlotId> Open(Prompt, const GenerationSettings&, uint64_t seed) override {
+  Result<SlotId> Open(Prompt prompt, const GenerationSettings&, uint64_t seed) override {
     if (const auto error = script_->open_error_by_seed.find(seed); error != script_->open_error_by_seed.end()) {
       return error->second;
     }
     std::lock_guard lock(script_->mutex);
     if (script_->open_slots == script_->max_slots) return Status::Internal("more slots than there are");
+    Slot slot;
+    slot.seed = seed;
+    slot.rows = static_cast<int64_t>(prompt.rows.size());
+    if (!TakePages(&slot)) return Status::ResourceExhausted("no pages for a prompt");
     ++script_->open_slots;
     script_->most_open_slots = std::max(script_->most_open_slots, script_->open_slots);
-    slots_[next_slot_].seed = seed;
+    slots_[next_slot_] = slot;
     return next_slot_++;
   }
 
@@ -112,6 +124,9 @@ class ScriptedBackend : public Backend {
       if (!slots_.contains(step.slot)) return Status::Internal("a step for a slot that is not open");
       if (!distinct.insert(step.slot).second) return Status::Internal("two steps for one slot");
       if (!slots_[step.slot].prefilled) return Status::Internal("a step before the prompt");
+      Slot& slot = slots_[step.slot];
+      if (!TakePages(&slot)) slot.without_page = true;
+      ++slot.submitted;
       script_->text_by_seed[slots_[step.slot].seed].push_back(step.text_id);
       script_->submissions.back().push_back(slots_[step.slot].seed);
       script_->order += 'f';
@@ -141,6 +156,7 @@ class ScriptedBackend : public Backend {
 
   void Close(SlotId slot) override {
     std::lock_guard lock(script_->mutex);
+    if (const auto found = slots_.find(slot); found != slots_.end()) script_->taken_pages -= found->second.pages;
     script_->open_slots -= static_cast<int>(slots_.erase(slot));
     script_->changed.notify_all();
   }
@@ -151,7 +167,22 @@ class ScriptedBackend : public Backend {
     int pieces = 0;
     bool prefilled = false;
     int made = 0;
+    int64_t rows = 0;
+    int64_t submitted = 0;
+    int64_t pages = 0;
+    bool without_page = false;
   };
+
+  // The pages up to the next frame's position. False, and none is taken, if there are too few.
+  bool TakePages(Slot* slot) {
+    if (script_->page_positions == 0) return true;
+    const int64_t needed = (slot->rows + slot->submitted) / script_->page_positions + 1 - slot->pages;
+    if (needed <= 0) return true;
+    if (needed > script_->pages - script_->taken_pages) return false;
+    script_->taken_pages += needed;
+    slot->pages += needed;
+    return true;
+  }
 
   FrameResult Make(SlotId id) {
     FrameResult result;
@@ -159,6 +190,11 @@ class ScriptedBackend : public Backend {
     const auto found = slots_.find(id);
     if (found == slots_.end()) return result;  // closed meanwhile: ignored
     Slot& slot = found->second;
+    if (slot.without_page) {
+      result.end = EndReason::kError;
+      result.status = Status::ResourceExhausted("no page for a frame");
+      return result;
+    }
     const auto frames = script_->frames_by_seed.find(slot.seed);
     if (slot.made >= (frames == script_->frames_by_seed.end() ? 5 : frames->second)) {
       const auto end = script_->end_by_seed.find(slot.seed);
