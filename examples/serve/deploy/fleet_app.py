@@ -26,6 +26,8 @@ class BehindHaproxy:
 
     Ray tells balancers that a replica ends, and not the application; so it asks as they do. Without that, sessions would
     be cut when Ray's patience ends; told, the front closes them after their utterance.
+
+    Ray gives every request an `x-request-id`, and every answer over HTTP the same one; the front's own is left out then.
     """
 
     def __init__(self, application):
@@ -38,7 +40,9 @@ class BehindHaproxy:
 
         async def closing(message):
             if message["type"] == "http.response.start":
-                message = {**message, "headers": [*message.get("headers", []), (b"connection", b"close")]}
+                headers = [header for header in message.get("headers", [])
+                           if header[0] != b"x-request-id" or header not in scope["headers"]]
+                message = {**message, "headers": [*headers, (b"connection", b"close")]}
             await send(message)
 
         await self._application(scope, receive, closing if scope["type"] == "http" else send)

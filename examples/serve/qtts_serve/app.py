@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import ipaddress
+import logging
 import pathlib
 import socket
 import urllib.parse
@@ -22,9 +23,13 @@ from .settings import Settings
 from .speaker import Gst
 from .speech_route import Speech
 from .stream_route import Stream
+from .tracing import InLogLines, Tracing
 
 PAGE = pathlib.Path(__file__).parents[1] / "page.html"
 LOOPBACK = ("127.0.0.1", "::1")
+
+log = logging.getLogger("qtts_serve")
+log.addFilter(InLogLines())
 
 
 def create_app(settings=None, on_fatal=None):
@@ -47,9 +52,10 @@ def create_app(settings=None, on_fatal=None):
     middleware = [Middleware(Origins, settings.origins)]
     if settings.origins:
         middleware.append(Middleware(CORSMiddleware, allow_origins=settings.origins, allow_methods=["*"], allow_headers=["*"],
-                                     expose_headers=["x-qtts-seed", "x-qtts-replica", "x-qtts-fingerprint"]))
+                                     expose_headers=["x-qtts-seed", "x-qtts-replica", "x-qtts-fingerprint", "x-request-id",
+                                                     "traceparent"]))
     handlers = {HTTPException: _on_http_exception, Exception: _on_mistake}
-    application = Starlette(middleware=middleware, lifespan=lifespan, exception_handlers=handlers, routes=[
+    application = _Application(middleware=middleware, lifespan=lifespan, exception_handlers=handlers, routes=[
         Route("/v1/audio/speech", Speech(front), methods=["GET", "POST"]),
         WebSocketRoute("/v1/audio/speech/stream", Stream(front)),
         Route("/v1/audio/voices", routes.voices),
@@ -63,6 +69,12 @@ def create_app(settings=None, on_fatal=None):
     ])
     application.state.front = front
     return application
+
+
+class _Application(Starlette):
+    def build_middleware_stack(self):
+        """Tracing is outside of everything, so that also the answer to a mistake has its headers."""
+        return Tracing(super().build_middleware_stack())
 
 
 class Origins:
@@ -146,7 +158,8 @@ class _Routes:
 
 
 async def _on_mistake(_request, _exception):
-    """The log has the exception."""
+    """The exception is logged by who runs this application; this line says which request it was."""
+    log.error("a request failed: a mistake in this program")
     return JSONResponse(ApiError(500, "The server failed: a mistake in it.", code="internal").body(), 500)
 
 

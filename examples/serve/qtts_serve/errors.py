@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
 """Errors that a client sees, in OpenAI's form."""
+import logging
+
+log = logging.getLogger("qtts_serve")
 
 
 class ApiError(Exception):
@@ -14,6 +17,10 @@ class ApiError(Exception):
     def body(self):
         return {"error": {"message": self.message, "type": self.TYPES.get(self.status, "invalid_request_error"), "param": self.param,
                           "code": self.code}}
+
+    def log(self):
+        """Without the message, which may have words of the request."""
+        log.info("refused with %d: %s", self.status, self.code or self.body()["error"]["type"])
 
     def headers(self):
         return {} if self.retry_after is None else {"retry-after": str(self.retry_after)}

@@ -5,6 +5,7 @@ Everything here runs on the event loop's thread: messages come by the descriptor
 streaming thread of GStreamer ever runs Python. All pipelines of a process share one engine.
 """
 import asyncio
+import contextvars
 import dataclasses
 import logging
 
@@ -87,7 +88,8 @@ class Speaker:
             self._speech.set_property("model-path", settings.model_path)
         self._bus = self._pipeline.get_bus()
         self._descriptor = self._bus.get_pollfd().fd
-        asyncio.get_running_loop().add_reader(self._descriptor, self._take_messages)
+        # In a context without the request that this pipeline happens to be made for: it speaks for others after that.
+        contextvars.Context().run(asyncio.get_running_loop().add_reader, self._descriptor, self._take_messages)
         # The text pad of the element is fed from a pad without an element: no thread, no queue.
         self._text = Gst.Pad.new("text", Gst.PadDirection.SRC)
         self._text.set_active(True)

@@ -156,6 +156,7 @@ class Answer:
     async def refuse(self, error):
         if self.status:
             return
+        error.log()
         self.status = error.status
         body = json.dumps(error.body()).encode()
         headers = {"content-type": "application/json", "content-length": str(len(body)), **self._front.headers(),

@@ -11,7 +11,7 @@ import logging
 from starlette.responses import JSONResponse
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from . import encoders, fields
+from . import encoders, fields, tracing
 from .errors import ApiError
 from .speaker import RATE
 from .utterance import Cancelled, Utterance
@@ -85,6 +85,7 @@ class Stream:
                 await Session(self._front, socket).run()
         except ApiError as error:
             code = error.status
+            error.log()
             await socket.send_denial_response(JSONResponse(error.body(), error.status, error.headers()))
         finally:
             self._front.metrics.requests.labels("stream", str(code)).inc()
@@ -308,9 +309,11 @@ class Session:
             turn.end_text()
 
     async def _send_start(self, turn, utterance):
+        request = tracing.current()
         await self._send({"type": "audio.start", "utterance_index": turn.index, "sentence_index": 0,
                           "sentence_text": turn.text, "format": turn.wishes.response_format, "sample_rate": RATE, "channels": 1,
-                          "seed": utterance.spoken.seed, "id": f"{self._front.settings.replica}-{next(NUMBERS)}"})
+                          "seed": utterance.spoken.seed, "id": f"{self._front.settings.replica}-{next(NUMBERS)}",
+                          "request_id": request.id, "traceparent": request.traceparent})
 
     async def _send_words(self, turn, utterance):
         words, utterance.spoken.words = utterance.spoken.words, []
@@ -326,6 +329,7 @@ class Session:
                           "reason": "interrupted", "frames": frames, "total_bytes": total, "error": False})
 
     async def _send_error(self, error, turn=None):
+        error.log()
         body = error.body()["error"]
         await self._send({"type": "error", **{name: body[name] for name in ("message", "code", "param")},
                           "utterance_index": turn.index if turn else None})

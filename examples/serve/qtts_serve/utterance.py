@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
 """One utterance, from its slot to its last frame, as both routes have it."""
 import asyncio
+import logging
 import time
 
 from .errors import ApiError
 from .pacing import FRAME, Pace, Timer
 from .speaker import FRAME_SAMPLES, READY_FRAMES
+
+log = logging.getLogger("qtts_serve")
 
 # A pipeline that does not come to rest within this time after an interrupt is thrown away.
 LONGEST_REST = 2.0  # seconds
@@ -38,6 +41,7 @@ class Utterance:
         self.cancelled = False
         self.growing = False  # more text may come
         self.waited = 0.0  # seconds for a slot
+        self._first_sound = 0.0  # seconds from the text to the first sound
         self.frames = 0  # written
 
     async def __aenter__(self):
@@ -156,7 +160,8 @@ class Utterance:
                 if self.frames == 0:
                     pace.begin(now)
                     front.metrics.first_frame.observe(spoken.first_frame_latency)
-                    front.metrics.first_sound.labels(self._protocol, self._layout).observe(now - self._asked)
+                    self._first_sound = now - self._asked
+                    front.metrics.first_sound.labels(self._protocol, self._layout).observe(self._first_sound)
                 pace.frames += len(frames)
                 self.frames += len(frames)
                 front.metrics.frames.inc(len(frames))
@@ -254,7 +259,9 @@ class Utterance:
             self._front.slots.release()
 
     def _count(self, spoken):
-        metrics = self._front.metrics
-        metrics.utterances.labels(spoken.finished or "error").inc()
+        metrics, reason = self._front.metrics, spoken.finished or "error"
+        log.info("spoken (%s, %s): %s, %d frames, %.0f ms for a slot, %.1f ms to the first sound", self._protocol,
+                 self._layout, reason, self.frames, 1000 * self.waited, 1000 * self._first_sound)
+        metrics.utterances.labels(reason).inc()
         metrics.audio.inc(self.frames * FRAME)
         metrics.dropped.inc(max(0, spoken.samples // FRAME_SAMPLES - self.frames))

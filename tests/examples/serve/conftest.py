@@ -6,10 +6,12 @@ import functools
 import http.client
 import json
 import os
+import pathlib
 import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.parse
 
@@ -32,12 +34,13 @@ class Server:
         self.process = None
         self.address = address
         if address is None:
+            self._log = tempfile.NamedTemporaryFile()  # a pipe that nobody reads would stop the server when it is full
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "qtts_serve", "--port", "0", "--drain-delay", "0", *options], stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE, text=True, env={**os.environ, **(environment or {})}, preexec_fn=preexec)
+                stderr=self._log, text=True, env={**os.environ, **(environment or {})}, preexec_fn=preexec)
             line = self.process.stdout.readline()
             self.address = line.partition(": ")[2].strip()
-            assert self.address.startswith("http://"), line + self.process.stderr.read()
+            assert self.address.startswith("http://"), line + self.said()
         parts = urllib.parse.urlsplit(self.address)
         self.host, self.port = parts.hostname, parts.port
         if ready:
@@ -45,7 +48,7 @@ class Server:
 
     def _is_ready(self):
         if self.process is not None and self.process.poll() is not None:
-            raise AssertionError(f"the server ended with {self.process.returncode}: {self.process.stderr.read()}")
+            raise AssertionError(f"the server ended with {self.process.returncode}: {self.said()}")
         return self.get("/health/ready")[0] == 200
 
     def request(self, method, path, body=None, headers=None):
@@ -99,8 +102,12 @@ class Server:
         """Standard error and the status."""
         if self.process.poll() is None:
             self.process.send_signal(how)
-        said = self.process.communicate(timeout=PATIENCE)[1]
-        return said, self.process.returncode
+        self.process.communicate(timeout=PATIENCE)
+        return self.said(), self.process.returncode
+
+    def said(self):
+        """Its log so far."""
+        return pathlib.Path(self._log.name).read_text(encoding="utf-8")
 
 
 class Stream:
