@@ -511,8 +511,8 @@ Status CudaBackend::Impl::LaunchRows(FrameStart start, std::span<const std::pair
     QTTS_RETURN_IF_ERROR(graph->Launch(stream.get()));
     const Event& codes = chosen[static_cast<size_t>(entry)];
     QTTS_RETURN_IF_CUDA_ERROR(cudaEventRecord(codes.get(), stream.get()), kSpeaking);
-    // The next frame is not submitted before a first frame's sound has arrived. Later frames' codes are computed
-    // meanwhile, by a kernel that leaves shared memory for one stream's codec.
+    // With few voices the next frame is not submitted before a first frame's sound has arrived. Later frames' codes are
+    // computed meanwhile, by a kernel that leaves shared memory for one stream's codec.
     const bool begins = std::any_of(rows.begin(), rows.begin() + static_cast<std::ptrdiff_t>(count),
                                     [](const std::pair<Row*, FrameRow>& row) { return row.second.text_id < 0; });
     if (!begins && LeavesRoom(bucket, splits)) {

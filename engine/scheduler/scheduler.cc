@@ -22,6 +22,8 @@ constexpr int kMostGroups = 8;
 constexpr size_t kBusyLead = 4;
 // Frames for which an utterance that begins needs pages.
 constexpr int64_t kFirstFrames = 16;
+// Frames of an utterance that come before those of others.
+constexpr int64_t kNewcomerFrames = 2;
 // A frame is due so long before its reader needs it.
 constexpr std::chrono::milliseconds kReserve{10};
 
@@ -472,8 +474,8 @@ bool Scheduler::RunPrompts() {
 bool Scheduler::CanGoOn(const Running& running) const {
   if (!running.prefilled || !running.open || running.stream->ended()) return false;
   // Running ahead pays only while there is sound to play. Before that, a second frame would compete with the first
-  // for the device.
-  if (running.submitted > 0 && running.delivered == 0) return false;
+  // for the device. Among many it would come after a large step instead, and the first frame is often silent.
+  if (running.submitted > 0 && running.delivered == 0 && !(many_ && running.submitted < kNewcomerFrames)) return false;
   int32_t text_id = 0;
   if (!running.NextText(&text_id)) return false;
   const size_t lead = busy_ ? std::min(running.stream->lead_frames(), kBusyLead) : running.stream->lead_frames();
@@ -522,7 +524,8 @@ bool Scheduler::SubmitStep() {
   if (ready_.empty()) return false;
   auto end = ready_.end();
   if (many_) {
-    end = std::partition(ready_.begin(), ready_.end(), [](const RunningPtr& r) { return r->submitted < 2; });
+    end = std::partition(ready_.begin(), ready_.end(),
+                         [](const RunningPtr& r) { return r->submitted < kNewcomerFrames; });
     if (end == ready_.begin()) {
       if (!IsTime()) return false;
       gathering_since_.reset();

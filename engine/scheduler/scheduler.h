@@ -32,7 +32,8 @@ namespace qtts {
 // - A stream with unread frames has time until its reader has played them. Streams are gathered until there are enough
 //   for one of up to eight steps a frame's time, or one of them is due, or an idle device has waited for such a part of
 //   a frame's time.
-// - The first two frames of an utterance have steps of their own, which come before others.
+// - The first two frames of an utterance have steps of their own, which come before others. The second does not wait for
+//   the first.
 // - While the device is busy for half of the time, streams are only a few frames ahead of their readers.
 // - An utterance begins only if all that speak would keep up, by a model of a step's time that is fitted as it runs.
 //

@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+// What the scheduler makes of requests at random: first sounds and gaps, above a device that computes nothing and takes
+// the time that a table tells. For decisions about when steps run; figures of a GPU come from bench-load.
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <deque>
+#include <iterator>
+#include <memory>
+#include <queue>
+#include <random>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "arguments.h"
+#include "backend/backend.h"
+#include "checkpoint/checkpoint.h"
+#include "prompt/prompt.h"
+#include "scheduler/scheduler.h"
+#include "scheduler/stream_state.h"
+#include "text/tokenizer.h"
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using qtts::bench::Fail;
+using qtts::bench::FailUnknown;
+using qtts::bench::Number;
+using Milliseconds = std::chrono::duration<double, std::milli>;
+
+constexpr std::chrono::milliseconds kFrameTime{80};
+// A step with sound of so many streams, ms: 0.6B on one H100, and a prompt of ordinary length.
+constexpr std::pair<double, double> kStepTimes[] = {{0, 1.5},    {1, 1.59},   {8, 2.46},    {64, 6.74}, {128, 9.3},
+                                                    {256, 15.0}, {512, 27.9}, {1024, 56.3}, {4096, 225}};
+constexpr double kPromptMs = 0.9;
+
+constexpr std::string_view kUsage =
+    "usage: bench-arrivals [OPTION]...\n"
+    "  --arrivals X,X... requests a second (default 1,10,20,100)\n"
+    "  --seconds N       of each (default 20)\n"
+    "  --frames A-B      of an utterance, at random (default 22-180)\n"
+    "  --slots N         (default 1024)\n"
+    "  --slower X        the device takes X times as long (default 1)\n"
+    "  --seed N          (default 1)\n"
+    "The first frame is silence with preset voices: the second is the first sound.\n";
+
+struct Options {
+  std::vector<double> arrivals = {1, 10, 20, 100};
+  int seconds = 20;
+  int least_frames = 22;
+  int most_frames = 180;
+  int slots = 1024;
+  double slower = 1;
+  unsigned seed = 1;
+};
+
+template <typename T>
+T Take(qtts::Result<T> result) {
+  if (!result.ok()) Fail(result.status().message());
+  return *std::move(result);
+}
+
+double StepMs(double rows) {
+  const auto* const above = std::find_if(std::begin(kStepTimes) + 1, std::end(kStepTimes) - 1,
+                                         [&](const auto& entry) { return entry.first >= rows; });
+  const auto* const below = above - 1;
+  return below->second + (above->second - below->second) * (rows - below->first) / (above->first - below->first);
+}
+
+// A device that runs prompts and steps one after the other. An utterance's seed is the number of its frames.
+class SimulatedDevice : public qtts::Backend {
+ public:
+  explicit SimulatedDevice(const Options& options) : options_(options), slots_(static_cast<size_t>(options.slots)) {
+    for (int i = options.slots; i-- > 0;) free_.push_back(i);
+  }
+  double busy_ms() const { return busy_.count(); }
+
+  const std::string& name() const override { return name_; }
+  bool beside_host() const override { return true; }
+  int max_outstanding() const override { return 2; }
+  int max_slots() const override { return options_.slots; }
+  qtts::Result<qtts::SlotId> Open(qtts::Prompt, const qtts::GenerationSettings&, uint64_t seed) override {
+    const qtts::SlotId slot = free_.back();
+    free_.pop_back();
+    slots_[static_cast<size_t>(slot)] = static_cast<int>(seed);
+    return slot;
+  }
+  qtts::Result<qtts::PrefillProgress> Prefill(qtts::SlotId) override {
+    Work(kPromptMs);
+    return qtts::PrefillProgress{true, 0.1};
+  }
+  qtts::Status Submit(std::span<const qtts::FrameStep> steps) override {
+    Work(StepMs(static_cast<double>(steps.size())));
+    outstanding_.push_back({{steps.begin(), steps.end()}, done_});
+    return qtts::Status::Ok();
+  }
+  qtts::Result<std::vector<qtts::FrameResult>> Collect() override {
+    std::this_thread::sleep_until(outstanding_.front().done);
+    std::vector<qtts::FrameResult> results;
+    for (const qtts::FrameStep& step : outstanding_.front().steps) {
+      qtts::FrameResult result;
+      result.slot = step.slot;
+      if (--slots_[static_cast<size_t>(step.slot)] < 0) {
+        result.end = qtts::EndReason::kComplete;
+      } else {
+        result.pcm.assign(1, 0.1F);
+      }
+      results.push_back(std::move(result));
+    }
+    outstanding_.pop_front();
+    return results;
+  }
+  void Close(qtts::SlotId slot) override { free_.push_back(slot); }
+
+ private:
+  struct Step {
+    std::vector<qtts::FrameStep> steps;
+    Clock::time_point done;
+  };
+
+  void Work(double ms) {
+    const Milliseconds time(ms * options_.slower);
+    busy_ += time;
+    done_ = std::max(done_, Clock::now()) + std::chrono::duration_cast<Clock::duration>(time);
+  }
+
+  const Options options_;
+  std::string name_ = "simulated";
+  std::vector<int> slots_;  // frames left
+  std::vector<qtts::SlotId> free_;
+  std::deque<Step> outstanding_;
+  Clock::time_point done_;
+  Milliseconds busy_{0};
+};
+
+Options Parse(int argc, char** argv) {
+  Options options;
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view option = argv[i];
+    if (option == "--help") {
+      std::printf("%s", kUsage.data());
+      std::exit(0);
+    }
+    if (i + 1 == argc) FailUnknown(option);
+    const std::string_view value = argv[++i];
+    if (option == "--arrivals") {
+      options.arrivals.clear();
+      for (size_t at = 0; at <= value.size();) {
+        const size_t comma = std::min(value.find(',', at), value.size());
+        options.arrivals.push_back(Number<double>(option, value.substr(at, comma - at)));
+        if (options.arrivals.back() <= 0) Fail("--arrivals: above 0");
+        at = comma + 1;
+      }
+    } else if (option == "--seconds") {
+      options.seconds = Number<int>(option, value);
+    } else if (option == "--frames") {
+      const size_t dash = value.find('-');
+      if (dash == std::string_view::npos) Fail("--frames: say A-B");
+      options.least_frames = Number<int>(option, value.substr(0, dash));
+      options.most_frames = Number<int>(option, value.substr(dash + 1));
+      if (options.least_frames < 2 || options.most_frames < options.least_frames) Fail("--frames: say A-B, from 2 on");
+    } else if (option == "--slots") {
+      options.slots = Number<int>(option, value);
+    } else if (option == "--slower") {
+      options.slower = Number<double>(option, value);
+    } else if (option == "--seed") {
+      options.seed = Number<unsigned>(option, value);
+    } else {
+      FailUnknown(option);
+    }
+  }
+  return options;
+}
+
+// A listener without pre-roll: plays from the second frame on, a frame every 80 ms.
+struct Listener {
+  std::shared_ptr<qtts::StreamState> stream;
+  Clock::time_point asked, due;
+  int64_t heard = 0;  // frames
+  bool waits = false;
+};
+
+double Percentile(std::vector<double>* values, double part) {
+  if (values->empty()) return 0;
+  const auto at = static_cast<size_t>(part * static_cast<double>(values->size() - 1) + 0.5);
+  std::nth_element(values->begin(), values->begin() + static_cast<std::ptrdiff_t>(at), values->end());
+  return (*values)[at];
+}
+
+void Measure(double arrivals, const Options& options, const std::shared_ptr<const qtts::PromptBuilder>& prompts,
+             const std::shared_ptr<const qtts::Tokenizer>& tokenizer) {
+  std::mt19937 random(options.seed);
+  auto device = std::make_unique<SimulatedDevice>(options);
+  const SimulatedDevice* const simulated = device.get();
+  auto scheduler = Take(qtts::Scheduler::Create(std::move(device)));
+  std::vector<double> first_frames, first_sounds;
+  int64_t frames = 0, gaps = 0;
+  size_t most = 0;
+  std::vector<std::unique_ptr<Listener>> listeners;
+  const auto start = Clock::now();
+  const auto end = start + std::chrono::seconds(options.seconds);
+  auto next_arrival = start;
+  for (auto now = start; now < end; now = Clock::now()) {
+    for (; next_arrival <= now; next_arrival += std::chrono::duration_cast<Clock::duration>(
+                                    std::chrono::duration<double>(std::exponential_distribution<>(arrivals)(random)))) {
+      qtts::Request request;
+      request.text = "Nothing is computed here.";
+      request.seed = std::uniform_int_distribution<uint64_t>(static_cast<uint64_t>(options.least_frames),
+                                                             static_cast<uint64_t>(options.most_frames))(random);
+      auto listener = std::make_unique<Listener>();
+      listener->asked = Clock::now();
+      listener->stream = std::make_shared<qtts::StreamState>(prompts, tokenizer, request, 25, [] {});
+      if (const qtts::Status status = listener->stream->Begin(); !status.ok()) Fail(status.message());
+      scheduler->Add(listener->stream);
+      listeners.push_back(std::move(listener));
+    }
+    most = std::max(most, listeners.size());
+    for (size_t i = 0; i < listeners.size();) {
+      Listener& l = *listeners[i];
+      qtts::Frame frame;
+      qtts::ReadState state = qtts::ReadState::kPending;
+      while ((l.heard < 2 || Clock::now() >= l.due) &&
+             (state = l.stream->Read(&frame, false)) == qtts::ReadState::kFrame) {
+        const auto at = Clock::now();
+        const double waited = Milliseconds(at - l.asked).count();
+        if (l.heard == 0) first_frames.push_back(waited);
+        if (l.heard == 1) first_sounds.push_back(waited);
+        if (l.heard == 1 || l.waits) l.due = at;
+        gaps += l.waits ? 1 : 0;
+        l.waits = false;
+        l.due += kFrameTime;
+        ++l.heard;
+        ++frames;
+      }
+      if (state == qtts::ReadState::kEnd) {
+        std::swap(listeners[i], listeners.back());
+        listeners.pop_back();
+        continue;
+      }
+      if (l.heard >= 2 && Clock::now() >= l.due) l.waits = true;
+      ++i;
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(500));
+  }
+  const double busy = simulated->busy_ms() / options.seconds / 10;
+  for (const auto& listener : listeners) listener->stream->Cancel();
+  scheduler.reset();
+  std::printf("%8.0f %9zu %8.1f/%-8.1f %8.1f/%-8.1f %9lld %7lld %7.0f\n", arrivals, most,
+              Percentile(&first_frames, 0.5), Percentile(&first_frames, 0.95), Percentile(&first_sounds, 0.5),
+              Percentile(&first_sounds, 0.95), static_cast<long long>(frames), static_cast<long long>(gaps), busy);
+  std::fflush(stdout);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const Options options = Parse(argc, argv);
+  const auto checkpoint = Take(qtts::Checkpoint::Open(QTTS_BENCH_VOICE));
+  const auto tokenizer = Take(qtts::Tokenizer::Load(QTTS_BENCH_VOICE));
+  const auto prompts =
+      std::make_shared<const qtts::PromptBuilder>(Take(qtts::PromptBuilder::Create(checkpoint->config(), tokenizer)));
+  std::printf("a simulated device, %g times as slow as its table; %d slots\n", options.slower, options.slots);
+  std::printf("%8s %9s %17s %17s %9s %7s %7s\n", "a second", "at once", "frame 0, p50/p95", "sound, p50/p95", "frames",
+              "gaps", "busy %");
+  for (const double arrivals : options.arrivals) Measure(arrivals, options, prompts, tokenizer);
+  return 0;
+}
