@@ -190,7 +190,12 @@ GstStructure* ElementProperties::NewStats() const {
       G_TYPE_UINT64, SampleTime(trimmed_samples_, SAMPLE_RATE), "slots", G_TYPE_UINT64,
       static_cast<guint64>(stats.occupancy.slots), "free-slots", G_TYPE_UINT64,
       static_cast<guint64>(stats.occupancy.free_slots), "waiting-utterances", G_TYPE_UINT64,
-      static_cast<guint64>(stats.occupancy.waiting), nullptr);
+      static_cast<guint64>(stats.occupancy.waiting), "pages", G_TYPE_UINT64,
+      static_cast<guint64>(stats.occupancy.pages), "free-pages", G_TYPE_UINT64,
+      static_cast<guint64>(stats.occupancy.free_pages), "steps", G_TYPE_UINT64,
+      static_cast<guint64>(stats.occupancy.steps), "step-frames", G_TYPE_UINT64,
+      static_cast<guint64>(stats.occupancy.step_frames), "step-time", G_TYPE_UINT64,
+      static_cast<guint64>(stats.occupancy.step_nanoseconds), nullptr);
 }
 
 // --- the run

@@ -99,7 +99,20 @@ Scheduler::Scheduler(std::unique_ptr<Backend> backend)
       beside_host_(backend_->beside_host()),
       slots_(backend_->max_slots()),
       many_(beside_host_ && slots_ > kDefaultVoices),
-      free_slots_(slots_) {}
+      free_slots_(slots_) {
+  NotePages();
+}
+
+Occupancy Scheduler::occupancy() const {
+  return {slots_, free_slots_, waiting_count_, pages_, free_pages_, steps_, step_frames_, step_nanoseconds_};
+}
+
+// Backend::pages() may be asked on the scheduler thread alone; occupancy() by anybody.
+void Scheduler::NotePages() {
+  const ContextPages pages = backend_->pages();
+  pages_ = pages.total;
+  free_pages_ = pages.free;
+}
 
 Result<std::unique_ptr<Scheduler>> Scheduler::Create(std::unique_ptr<Backend> backend) {
   std::unique_ptr<Scheduler> scheduler(new Scheduler(std::move(backend)));
@@ -283,6 +296,7 @@ void Scheduler::CloseSlot(Running* running) {
   if (!std::exchange(running->open, false)) return;
   backend_->Close(running->slot);
   ++free_slots_;
+  NotePages();
 }
 
 // Opens slots for streams whose prompt is ready, in order, while there are free ones. Returns true if anything changed.
@@ -368,6 +382,7 @@ bool Scheduler::Open(const RunningPtr& running) {
   running->slot = *slot;
   running->open = true;
   --free_slots_;
+  NotePages();
   prompts_.push_back(running);
   if (LogEnabled(LogLevel::kDebug)) {
     Log(LogLevel::kDebug, "slot " + std::to_string(running->slot) + ": prompt of " + std::to_string(rows) + " rows, " +
@@ -567,17 +582,23 @@ void Scheduler::CollectStep() {
     Log(LogLevel::kTrace, "a frame of " + std::to_string(submission.streams.size()) + " streams, " +
                               ElapsedText(submission.start) + " after it was asked for");
   }
-  if (many_) LearnStepTime(submission);
+  CountStep(submission);
+  NotePages();
   for (size_t i = 0; i < submission.streams.size(); ++i) {
     DeliverResult(submission.streams[i], std::move((*results)[i]));
   }
 }
 
 // A step's time begins when the device was done with the one before.
-void Scheduler::LearnStepTime(const Submission& submission) {
+void Scheduler::CountStep(const Submission& submission) {
   const auto now = LogClock::now();
-  const std::chrono::duration<double> time = now - std::max(submission.start, collected_);
+  const std::chrono::nanoseconds took = now - std::max(submission.start, collected_);
   collected_ = now;
+  ++steps_;
+  step_frames_ += submission.streams.size();
+  step_nanoseconds_ += took.count();
+  if (!many_) return;
+  const std::chrono::duration<double> time = took;
   const auto rows = static_cast<int64_t>(submission.streams.size());
   mean_positions_ = static_cast<double>(submission.positions) / static_cast<double>(rows);
   if (!submission.after_prompt) step_model_.Add(rows, submission.positions, time.count());

@@ -59,7 +59,7 @@ class Scheduler {
   // True if the backend failed as a whole, or memory ran out outside of it. Every stream ends with that error, now and
   // later.
   bool device_lost() const { return device_lost_; }
-  Occupancy occupancy() const { return {slots_, free_slots_, waiting_count_}; }
+  Occupancy occupancy() const;
 
  private:
   struct Running;     // a stream and its slot
@@ -93,7 +93,8 @@ class Scheduler {
   bool IsTime();
   bool SubmitStep();
   void CollectStep();
-  void LearnStepTime(const Submission& submission);
+  void NotePages();
+  void CountStep(const Submission& submission);
   void DeliverResult(const RunningPtr& running, FrameResult result);
   void FailAll(const Status& status);
   void FailAdded(const Status& status);
@@ -105,6 +106,12 @@ class Scheduler {
   std::atomic<bool> device_lost_ = false;
   std::atomic<int> free_slots_;
   std::atomic<int> waiting_count_ = 0;  // streams with a prompt and without a slot
+  // For occupancy(). Written by the scheduler thread.
+  std::atomic<int64_t> pages_ = 0;
+  std::atomic<int64_t> free_pages_ = 0;
+  std::atomic<uint64_t> steps_ = 0;
+  std::atomic<uint64_t> step_frames_ = 0;
+  std::atomic<int64_t> step_nanoseconds_ = 0;
 
   Mutex mutex_;
   Condition changed_;

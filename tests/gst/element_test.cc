@@ -132,6 +132,21 @@ TEST_F(ElementTest, ThePageNamesEveryStatistic) {
   gst_structure_free(stats);
 }
 
+TEST_F(ElementTest, StatisticsTellPagesAndStepsOfTheEngine) {
+  fake::Script script = fake::DefaultScript();
+  script.occupancy = {.pages = 100, .free_pages = 90, .steps = 7, .step_frames = 12, .step_nanoseconds = 5000};
+  fake::SetScript(script);
+  Pipeline pipeline("qttssrc name=src text=ab ! fakesink");
+  EXPECT_EQ(GetStat(pipeline.src(), "pages"), 0U);
+  EXPECT_EQ(GetStat(pipeline.src(), "steps"), 0U);
+  ASSERT_TRUE(pipeline.PlayToEnd());
+  EXPECT_EQ(GetStat(pipeline.src(), "pages"), 100U);
+  EXPECT_EQ(GetStat(pipeline.src(), "free-pages"), 90U);
+  EXPECT_EQ(GetStat(pipeline.src(), "steps"), 7U);
+  EXPECT_EQ(GetStat(pipeline.src(), "step-frames"), 12U);
+  EXPECT_EQ(GetStat(pipeline.src(), "step-time"), 5000U);
+}
+
 TEST_F(ElementTest, C3PropertiesBeginWithTheirDefaults) {
   const auto element = Make();
   for (GParamSpec* spec : OwnProperties(element.get())) {

@@ -85,6 +85,15 @@ struct Occupancy {
   int slots = 0;  // EngineOptions::voices of the engine's first user; more utterances wait, first come, first served
   int free_slots = 0;  // slots not in use
   int waiting = 0;     // utterances without a slot
+  // Pages of a GPU's memory for contexts, and those of them that are free, as far as is known: other programs use the
+  // GPU too. 0: contexts are not in pages.
+  int64_t pages = 0;
+  int64_t free_pages = 0;
+  // Since the engine was loaded: its steps, each of which makes one frame of several utterances; these frames; and the
+  // time that the steps took, without times when the device had no step.
+  uint64_t steps = 0;
+  uint64_t step_frames = 0;
+  int64_t step_nanoseconds = 0;
 };
 
 }  // namespace qtts

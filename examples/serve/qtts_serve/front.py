@@ -30,12 +30,13 @@ class Front:
         self.settings = settings
         self.on_fatal = on_fatal
         self.slots = Slots(settings.slots, settings.max_wait)
-        self.pool = Pool(self._new_speaker)
+        self.pool = Pool(lambda: Speaker(settings, self._lose))
         self.metrics = Metrics(self)
         self.timer = Timer()
         self.device_lost = False
         self.draining = False
         self.refusing = asyncio.Event()  # no new utterances
+        self.ending = False  # what is still spoken is broken off
         self.failure = ""
         self.model = {}  # speakers, languages, fingerprint, device
         self.utterances = set()  # that are being spoken
@@ -94,6 +95,7 @@ class Front:
             deadline = time.monotonic() + seconds
             while self._sessions and time.monotonic() < deadline:
                 await asyncio.sleep(0.02)
+            self.ending = True
             for utterance in self.utterances:
                 utterance.cancel()
 
@@ -127,12 +129,9 @@ class Front:
 
     # --- loading
 
-    def _new_speaker(self):
-        return Speaker(self.settings, self._lose)
-
     async def _load(self):
         try:
-            speaker = self._new_speaker()
+            speaker = self.pool.take()
         except Exception as error:  # GLib.Error of the pipeline's description, or no element qttssrc
             raise RuntimeError(str(error)) from None
         try:

@@ -1,9 +1,36 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
 """Metrics for Prometheus. No label tells a voice, a client or a text."""
 import prometheus_client as prometheus
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 FIRST_SOUND = (.001, .002, .003, .005, .0075, .01, .015, .02, .03, .05, .075, .1, .2, .5, 1, 2)
 WAIT = (.001, .01, .05, .1, .25, .5, 1, 2, 5, 10, 30)
+
+NANOSECOND = 1e-9
+
+
+class Engine:
+    """What the element tells of the engine, whoever uses it in this process."""
+
+    PARTS = (
+        (GaugeMetricFamily, "qtts_pages", "Pages of the GPU's memory for contexts; 0 without a GPU", "pages", 1),
+        (GaugeMetricFamily, "qtts_pages_free", "Those that no utterance has", "free-pages", 1),
+        (CounterMetricFamily, "qtts_steps", "Steps of the engine: one frame of each utterance that takes part", "steps", 1),
+        (CounterMetricFamily, "qtts_step_frames", "Frames in them", "step-frames", 1),
+        (CounterMetricFamily, "qtts_step_seconds", "Time that they took", "step-time", NANOSECOND),
+    )
+
+    def __init__(self, pool):
+        self._pool = pool
+
+    def describe(self):
+        return [family(name, text) for family, name, text, _, _ in self.PARTS]
+
+    def collect(self):
+        stats = self._pool.stats()
+        if stats is not None:
+            for family, name, text, field, unit in self.PARTS:
+                yield family(name, text, value=stats.get_value(field) * unit)
 
 
 class Metrics:
@@ -47,6 +74,7 @@ class Metrics:
         gauge("qtts_ready", "1 if the server takes requests", lambda: int(front.ready))
         gauge("qtts_device_lost", "1 if the GPU was lost", lambda: int(front.device_lost))
         self.load = prometheus.Gauge("qtts_load_seconds", "Time to load the model and speak once", registry=registry)
+        registry.register(Engine(front.pool))
         self.build = prometheus.Info("qtts_build", "Version, model and device", registry=registry)
 
     def text(self):

@@ -239,6 +239,7 @@ class Pool:
     def __init__(self, make):
         self._make = make
         self._idle = []
+        self._open = set()  # all, also those that speak
 
     @property
     def idle(self):
@@ -246,25 +247,37 @@ class Pool:
 
     def fill(self, count):
         while len(self._idle) < count:
-            self._idle.append(self._make())
+            self._idle.append(self._new())
 
     def take(self):
         while self._idle:
             speaker = self._idle.pop()
             if not speaker.broken:
                 return speaker
-            speaker.close()
-        return self._make()
+            self._close(speaker)
+        return self._new()
 
     def give_back(self, speaker):
-        """`speaker` is new, or has come to the end of its utterance and its sound was pulled; or it is broken."""
+        """`speaker` has come to the end of its utterance and its sound was pulled, or has not spoken; or it is broken."""
         speaker.on_change = speaker.spoken = None
         if speaker.broken:
-            speaker.close()
+            self._close(speaker)
         else:
             self._idle.append(speaker)
 
     def close(self):
-        for speaker in self._idle:
-            speaker.close()
-        self._idle.clear()
+        while self._idle:
+            self._close(self._idle.pop())
+
+    def stats(self):
+        """What the element tells; all share one engine. None without a pipeline."""
+        return next((speaker.stats() for speaker in self._open if not speaker.broken), None)
+
+    def _new(self):
+        speaker = self._make()
+        self._open.add(speaker)
+        return speaker
+
+    def _close(self, speaker):
+        self._open.discard(speaker)
+        speaker.close()

@@ -280,10 +280,10 @@ class Session:
             await self._send_words(turn, utterance)
             await write(await encoder.encode(sound))
         spoken = utterance.spoken
-        if not turn.text_ended and not turn.cancelled:
+        if not turn.text_ended and not utterance.cancelled:
             # The text was late, or the utterance failed.
             self._end_early(turn, spoken)
-        if turn.cancelled:
+        if utterance.cancelled:
             await self._send_cancelled(turn, utterance.frames, spoken.spoken_characters, total)
             return
         if spoken.finished == "error":
@@ -351,9 +351,12 @@ class Session:
             raise WebSocketDisconnect(TRY_AGAIN) from None
 
     async def _leave(self):
-        """Before the server ends: closes the session after what is being spoken."""
+        """Before the server ends: closes the session after what is being spoken, or when the time for that is over."""
         await self._front.refusing.wait()
         while any(turn.text_ended or not turn.blank for turn in self._turns):
+            if self._front.ending:
+                for turn in self._turns:
+                    turn.cancel()
             await asyncio.sleep(0.02)
         await self._close(GOING_AWAY)
 

@@ -281,6 +281,34 @@ def test_drain_has_a_time_limit(start):
     speaking.close()
 
 
+def test_sessions_are_told_when_the_time_to_drain_is_over(start):
+    """What is spoken, and what waits, is cancelled: also text that never ends."""
+    server = start("--drain-timeout", "0.5", "--slots", "2", "--max-wait", "60")
+    with server.stream() as growing, server.stream() as whole, server.stream() as waiting:
+        for stream in (growing, whole):
+            stream.send("session.config", response_format="pcm", stream_audio=True, pace=0.2)
+            stream.send("input.text", text=LONG)
+            stream.until("audio.start")
+        for _ in range(2):
+            for stream in (whole, waiting):
+                stream.send("input.text", text=TEXT)
+                stream.send("input.done")
+        wait_for("one to wait", lambda: server.metric("qtts_waiting_utterances") == 1)
+        server.process.send_signal(signal.SIGTERM)
+        for stream, count in ((growing, 1), (whole, 2), (waiting, 2)):
+            for number in range(count):
+                messages = stream.until("session.done")[1]
+                if messages[0]["type"] == "audio.start":  # the slot of another one that was cancelled came first
+                    messages.pop(0)
+                assert [message["type"] for message in messages] == ["audio.cancelled", "audio.done", "session.done"]
+                assert messages[1]["reason"] == "interrupted"
+                assert messages[0]["frames"] > 0 or stream is waiting or number > 0
+            with pytest.raises(ConnectionClosed) as closed:
+                stream.receive()
+            assert closed.value.rcvd.code == 1001
+    assert server.process.wait(PATIENCE) == 0
+
+
 def test_drain_is_for_this_machine_alone(start):
     server = start()
     assert server.request("POST", "/drain", headers={"X-Forwarded-For": "192.0.2.1"})[0] == 404

@@ -262,7 +262,8 @@ def test_metrics(server):
              "qtts_wait_seconds_count", "qtts_first_sound_seconds_count", "qtts_engine_first_frame_seconds_count",
              "qtts_frames_total", "qtts_frames_dropped_total", "qtts_utterances_total", "qtts_requests_total",
              "qtts_underruns_total", "qtts_stalled_seconds_total", "qtts_text_characters_total", "qtts_audio_seconds_total",
-             "qtts_device_lost", "qtts_load_seconds", "qtts_build_info"]
+             "qtts_device_lost", "qtts_load_seconds", "qtts_build_info", "qtts_steps_total", "qtts_step_frames_total",
+             "qtts_step_seconds_total", "qtts_pages", "qtts_pages_free"]
     text = server.get("/metrics")[2].decode()
     assert [name for name in names if f"\n{name}" not in text] == []
     assert TEXT not in text
@@ -274,3 +275,5 @@ def test_metrics(server):
     assert grown["qtts_utterances_total"] == grown["qtts_first_sound_seconds_count"] == 1
     assert grown["qtts_text_characters_total"] == len(TEXT)
     assert grown["qtts_frames_dropped_total"] == 0
+    assert grown["qtts_step_frames_total"] >= grown["qtts_steps_total"] >= len(sound) // FRAME
+    assert grown["qtts_step_seconds_total"] > 0

@@ -298,7 +298,14 @@ const ModelInfo& Engine::info() const { return impl_->info; }
 const std::string& Engine::device_name() const { return impl_->device_name; }
 bool Engine::beside_host() const { return GetScript().beside_host; }
 bool Engine::device_lost() const { return *impl_->device_lost; }
-Occupancy Engine::occupancy() const { return {GetScript().slots, impl_->free_slots, impl_->waiting}; }
+Occupancy Engine::occupancy() const {
+  const fake::Script script = GetScript();
+  Occupancy occupancy = script.occupancy;
+  occupancy.slots = script.slots;
+  occupancy.free_slots = impl_->free_slots;
+  occupancy.waiting = impl_->waiting;
+  return occupancy;
+}
 
 Result<ClonedVoice> Engine::CloneVoice(const Recording& recording, const CloneOptions& options) const {
   World& world = GetWorld();

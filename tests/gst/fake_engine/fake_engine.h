@@ -40,7 +40,8 @@ struct Script {
   Status failure;              // …
   std::string failure_match;   // … if its text contains this (empty: all)
 
-  int slots = 64;  // utterances at once; more wait
+  int slots = 64;       // utterances at once; more wait
+  Occupancy occupancy;  // pages and steps of Engine::occupancy()
 
   std::chrono::milliseconds frame_time{0};
   bool beside_host = false;  // answer of Engine::beside_host()

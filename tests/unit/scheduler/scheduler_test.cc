@@ -78,14 +78,18 @@ class SchedulerTest : public testing::Test {
     std::unique_lock lock(script_.mutex);
     return script_.changed.wait_for(lock, std::chrono::seconds(60), condition);
   }
-  // Waits until so many streams wait for a slot.
-  bool AwaitWaiting(int streams) {
+  template <typename Condition>
+  bool AwaitOccupancy(const Condition& condition) {
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-    while (scheduler().occupancy().waiting != streams) {
+    while (!condition(scheduler().occupancy())) {
       if (std::chrono::steady_clock::now() > end) return false;
       std::this_thread::sleep_for(milliseconds(1));
     }
     return true;
+  }
+  // Waits until so many streams wait for a slot.
+  bool AwaitWaiting(int streams) {
+    return AwaitOccupancy([streams](const Occupancy& now) { return now.waiting == streams; });
   }
 
   // Waits until `seed` has `count` steps submitted; then makes sure that no more come.
@@ -614,7 +618,31 @@ TEST_F(SchedulerTest, NobodyIsAdmittedForWhomTheDeviceHasNoTime) {
   EXPECT_EQ(ReadAll(*Start(99), 99).size(), 5U);
 }
 
+TEST_F(SchedulerTest, OccupancyCountsSteps) {
+  EXPECT_EQ(scheduler().occupancy().steps, 0U);
+  script_.time_of_row = milliseconds(1);
+  script_.frames_by_seed[2] = 3;
+  for (const uint64_t seed : {1, 2}) ReadAll(*Start(seed), seed);
+  // 5 and 3 frames, and for each a step that tells the end: an utterance at a time.
+  ASSERT_TRUE(AwaitOccupancy([](const Occupancy& now) { return now.steps == 10; }));
+  EXPECT_EQ(scheduler().occupancy().step_frames, 10U);
+  EXPECT_GE(scheduler().occupancy().step_nanoseconds, 10 * 1000000);
+}
+
 // --- pages
+
+TEST_F(SchedulerTest, OccupancyTellsPages) {
+  script_.page_positions = 32;
+  script_.pages = 8;
+  script_.frames_by_seed[1] = 1000000;
+  EXPECT_EQ(scheduler().occupancy().pages, 8);
+  EXPECT_EQ(scheduler().occupancy().free_pages, 8);
+  const auto stream = Start(1, "Hello.", false, 2);
+  ASSERT_TRUE(AwaitOccupancy([](const Occupancy& now) { return now.free_pages == 7; }));
+  stream->Cancel();
+  ASSERT_TRUE(AwaitOccupancy([](const Occupancy& now) { return now.free_pages == 8; }));
+  EXPECT_EQ(scheduler().occupancy().pages, 8);
+}
 
 TEST_F(SchedulerTest, AnUtteranceWaitsWhileThePagesDoNotHoldIt) {
   script_.page_positions = 32;
