@@ -235,6 +235,7 @@ struct CudaBackend::Impl {
     size_t frames_primed = 0;
     bool primed = false;
     bool prefilled = false;
+    bool parked = false;  // its pages are in the host's memory
     int64_t submitted = 0;
     FrameStart start = FrameStart::kInput;  // of the next frame
     EndReason end = EndReason::kNone;       // what the host knows of; for kError, `status`
@@ -321,6 +322,16 @@ struct CudaBackend::Impl {
     slot->status = std::move(status);
     row->result.end = slot->end;
     row->result.status = slot->status;
+  }
+  // The open slot of a call that moves pages, and what has become of it.
+  Result<Slot*> FindToMove(SlotId id) {
+    QTTS_RETURN_IF_ERROR(lost);
+    QTTS_RETURN_IF_ERROR(MakeCurrent());
+    return slots.Get(id);
+  }
+  Status Moved(Status status) {
+    if (status.code() == StatusCode::kDeviceUnavailable) lost = status;
+    return status;
   }
   Status Await(int entry, std::chrono::milliseconds patience);
   // Calls may come from other threads than Create() did, and the current device is a thread's.
@@ -596,8 +607,41 @@ Result<std::unique_ptr<CudaBackend>> CudaBackend::Create(std::shared_ptr<const C
 int CudaBackend::max_slots() const { return impl_->options.max_slots; }
 
 ContextPages CudaBackend::pages() const {
-  KvPages& pages = impl_->model->pages();
-  return {kPagePositions, static_cast<int64_t>(pages.total_pages()), static_cast<int64_t>(pages.available_pages())};
+  return {kPagePositions, impl_->model->total_pages(), impl_->model->free_pages()};
+}
+
+size_t CudaBackend::device_bytes() const {
+  const CudaBackendFacts f = facts();
+  return f.weight_bytes + f.codec_bytes + f.cache_bytes + f.scratch_bytes;
+}
+
+Result<int64_t> CudaBackend::Reserve(SlotId id) {
+  Impl& impl = *impl_;
+  QTTS_ASSIGN_OR_RETURN(Impl::Slot* const slot, impl.FindToMove(id));
+  if (slot->parked) return Status::InvalidArgument("slot " + std::to_string(id) + " is parked");
+  QTTS_RETURN_IF_ERROR(impl.Moved(impl.model->Extend(slot->index, slot->prompt_rows - 1 + slot->submitted)));
+  // Beyond the model's last position it is Submit() that says so.
+  return std::max(impl.model->PositionsOf(slot->index) - (slot->prompt_rows - 1), slot->submitted + 1);
+}
+
+Status CudaBackend::Park(SlotId id) {
+  Impl& impl = *impl_;
+  QTTS_ASSIGN_OR_RETURN(Impl::Slot* const slot, impl.FindToMove(id));
+  if (slot->parked || !slot->prefilled) {
+    return Status::InvalidArgument("slot " + std::to_string(id) + " is parked or its prompt is not complete");
+  }
+  QTTS_RETURN_IF_ERROR(impl.Moved(impl.model->Park(slot->index, slot->prompt_rows + slot->submitted)));
+  slot->parked = true;
+  return Status::Ok();
+}
+
+Status CudaBackend::Unpark(SlotId id) {
+  Impl& impl = *impl_;
+  QTTS_ASSIGN_OR_RETURN(Impl::Slot* const slot, impl.FindToMove(id));
+  if (!slot->parked) return Status::InvalidArgument("slot " + std::to_string(id) + " is not parked");
+  QTTS_RETURN_IF_ERROR(impl.Moved(impl.model->Unpark(slot->index)));
+  slot->parked = false;
+  return Status::Ok();
 }
 
 Result<SlotId> CudaBackend::Open(Prompt prompt, const GenerationSettings& settings, uint64_t seed) {
@@ -682,7 +726,8 @@ Status CudaBackend::Submit(std::span<const FrameStep> steps) {
     const bool first = slot.submitted == 0;
     submission.begins = submission.begins || first;
     ++slot.submitted;
-    Status status = CheckStep(first, steps[i].text_id, position, impl.limits);
+    Status status = slot.parked ? Status::Internal("a step of a parked slot") : Status::Ok();
+    if (status.ok()) status = CheckStep(first, steps[i].text_id, position, impl.limits);
     while (status.ok() && !slot.prefilled) status = impl.RunPiece(&slot).status();
     if (status.ok()) status = impl.model->Extend(slot.index, position);
     if (status.code() == StatusCode::kDeviceUnavailable) {

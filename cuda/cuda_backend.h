@@ -43,6 +43,10 @@ class CudaBackend : public Backend {
   int max_outstanding() const override;
   int max_slots() const override;
   ContextPages pages() const override;
+  Result<int64_t> Reserve(SlotId slot) override;
+  Status Park(SlotId slot) override;
+  Status Unpark(SlotId slot) override;
+  size_t device_bytes() const override;
   Result<SlotId> Open(Prompt prompt, const GenerationSettings& settings, uint64_t seed) override;
   Result<PrefillProgress> Prefill(SlotId slot) override;
   Status Submit(std::span<const FrameStep> steps) override;

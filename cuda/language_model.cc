@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 #include "language_model.h"
 
+#include <unistd.h>
+
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -13,6 +16,11 @@ namespace qtts::cuda {
 namespace {
 
 constexpr const char* kSpeaking = "making speech";
+
+size_t HostBytes() {
+  return static_cast<size_t>(std::max(sysconf(_SC_PHYS_PAGES), 0L)) *
+         static_cast<size_t>(std::max(sysconf(_SC_PAGE_SIZE), 0L));
+}
 
 }  // namespace
 
@@ -44,8 +52,9 @@ Status LanguageModel::Load(const Checkpoint& checkpoint, const CudaOptions& opti
   QTTS_ASSIGN_OR_RETURN(KvPages pages, Sequences::NewPages(*network_));
   QTTS_ASSIGN_OR_RETURN(graph_, GraphPath::Create(network_.get(), buffers_.get(), &numbers_, overlap, stream_));
   QTTS_ASSIGN_OR_RETURN(UploadRing uploads, UploadRing::Create());
-  sequences_ = std::make_unique<Sequences>(network_.get(), buffers_.get(), graph_.get(), std::move(pages),
-                                           std::move(uploads), options.max_slots, stream_);
+  sequences_ =
+      std::make_unique<Sequences>(network_.get(), buffers_.get(), graph_.get(), std::move(pages), std::move(uploads),
+                                  options.max_slots, options.parking_bytes.value_or(HostBytes() / 4), stream_);
   if (options.path == FramePath::kGraph) return Status::Ok();
   Result<std::unique_ptr<PersistentFrame>> persistent =
       PersistentFrame::Create(*network_, *buffers_, numbers_.persistent, options.patience, stream_);

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "checkpoint/checkpoint.h"
@@ -45,6 +46,8 @@ struct CudaOptions {
   // Kernels for kManyRows rows and more; kWarpgroup: an error on a device without warpgroups' products.
   ManyRowsProducts products = ManyRowsProducts::kOwn;
   unsigned patience = PersistentFrame::kPatience;  // for tests
+  // Host memory for parked utterances, at most; a quarter of the machine's unless set.
+  std::optional<size_t> parking_bytes;
 };
 
 // Talker, code predictor and sampling on the current device: from prompts and text ids to codes. All
@@ -103,6 +106,15 @@ class LanguageModel {
   // Allocates KV cache for the input at `position` of an open slot.
   Status Extend(int slot, int64_t position) { return sequences_->Extend(slot, position); }
 
+  // Positions that the pages of a slot hold.
+  int64_t PositionsOf(int slot) const { return sequences_->PositionsOf(slot); }
+  // Moves the pages of `slot` with its first `positions` positions to the host's memory, and back to the device's.
+  // kResourceExhausted if there is too little of it: nothing has changed.
+  Status Park(int slot, int64_t positions) { return sequences_->Park(slot, positions); }
+  Status Unpark(int slot) { return sequences_->Unpark(slot); }
+  // All pages, and those that are free or would be if they were needed.
+  int64_t total_pages() const { return sequences_->total_pages(); }
+  int64_t free_pages() { return sequences_->free_pages(); }
   // See KvPages.
   KvPages& pages() { return sequences_->pages(); }
 

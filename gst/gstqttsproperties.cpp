@@ -195,7 +195,9 @@ GstStructure* ElementProperties::NewStats() const {
       static_cast<guint64>(stats.occupancy.free_pages), "steps", G_TYPE_UINT64,
       static_cast<guint64>(stats.occupancy.steps), "step-frames", G_TYPE_UINT64,
       static_cast<guint64>(stats.occupancy.step_frames), "step-time", G_TYPE_UINT64,
-      static_cast<guint64>(stats.occupancy.step_nanoseconds), nullptr);
+      static_cast<guint64>(stats.occupancy.step_nanoseconds), "parked-utterances", G_TYPE_UINT64,
+      static_cast<guint64>(stats.occupancy.parked), "device-memory", G_TYPE_UINT64,
+      static_cast<guint64>(stats.occupancy.device_bytes), nullptr);
 }
 
 // --- the run

@@ -458,9 +458,10 @@ std::vector<Property> ReadOnlyProperties() {
                       "now, and whether \"upstream-waits\" for room in the queue; \"seed\" of the last "
                       "utterance; of the model, shared by all elements that use it, now: \"slots\", utterances "
                       "that it speaks at once, \"free-slots\" of them, and \"waiting-utterances\" that wait for "
-                      "one, see \"max-wait\"; \"pages\" of a GPU's memory for contexts and \"free-pages\" of "
-                      "them; and since it was loaded: \"steps\" of the engine, \"step-frames\" made by them, and "
-                      "\"step-time\" in nanoseconds",
+                      "one, see \"max-wait\"; \"pages\" of a GPU's memory for contexts, \"free-pages\" of them, "
+                      "\"parked-utterances\" that wait in the host's memory for pages, and \"device-memory\" in "
+                      "bytes that it takes; and since it was loaded: \"steps\" of the engine, \"step-frames\" made by "
+                      "them, and \"step-time\" in nanoseconds",
                       GST_TYPE_STRUCTURE, flags);
                 }),
       Elsewhere("current-text", kReadOnly,

@@ -32,9 +32,21 @@ bool PrefixCache::Use(const std::string& key, std::span<void* const> slot_pages)
   return found != nullptr && Copy(found->pages, slot_pages, found->positions);
 }
 
+void PrefixCache::EvictOldest() {
+  const Prefix oldest = prefixes_.TakeOldest();
+  held_pages_ -= oldest.pages.size();
+  GiveBack(oldest.pages);
+}
+
+bool PrefixCache::Evict() {
+  if (prefixes_.size() == 0) return false;
+  EvictOldest();
+  return true;
+}
+
 void PrefixCache::Keep(const std::string& key, std::span<void* const> slot_pages, int positions) {
   if (prefixes_.Find(key) != nullptr) return;
-  if (prefixes_.size() == kMostPrefixes) GiveBack(prefixes_.TakeOldest().pages);
+  if (prefixes_.size() == kMostPrefixes) EvictOldest();
   Prefix prefix;
   prefix.positions = positions;
   for (int begin = 0; begin < positions; begin += kPagePositions) {
@@ -43,6 +55,7 @@ void PrefixCache::Keep(const std::string& key, std::span<void* const> slot_pages
     prefix.pages.push_back(*page);
   }
   if (!Copy(slot_pages, prefix.pages, positions)) return GiveBack(prefix.pages);
+  held_pages_ += prefix.pages.size();
   prefixes_.Insert(key, std::move(prefix));
 }
 

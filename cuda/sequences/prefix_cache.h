@@ -19,7 +19,7 @@ namespace qtts::cuda {
 // The talker's keys and values of how prompts begin (Prompt::constant_rows), which depends on the voice, the language
 // and the instruction: kept from the first utterance for the others.
 //
-// Bounded: evicts the least recently used. Its pages come from the talker's pool, of which every slot has its share.
+// Bounded: evicts the least recently used. Its pages come from the talker's pool, and slots that need them come first.
 // All work goes to one stream. Not thread-safe.
 class PrefixCache {
  public:
@@ -32,6 +32,10 @@ class PrefixCache {
   // Copies the cached rows of `key`, a PrefixKey(), to the pages of a slot, which must be allocated. Returns false if
   // there are none or the copy fails.
   bool Use(const std::string& key, std::span<void* const> slot_pages);
+  // Gives the pages of the least recently used prefix back. Returns false if there is none.
+  bool Evict();
+  // Pages that Evict() would give back in the end.
+  size_t held_pages() const { return held_pages_; }
   // Caches `positions` from the pages of a slot. Best effort: without memory nothing is cached.
   void Keep(const std::string& key, std::span<void* const> slot_pages, int positions);
 
@@ -44,11 +48,13 @@ class PrefixCache {
   // The first `positions` of pages to others. False if that fails.
   bool Copy(std::span<void* const> from, std::span<void* const> to, int positions) const;
   void GiveBack(const std::vector<void*>& pages);
+  void EvictOldest();
 
   int64_t heads_;      // of all layers
   int64_t row_bytes_;  // of one position's key, or value
   KvPages* pages_;
   cudaStream_t stream_;
+  size_t held_pages_ = 0;
   LruCache<Prefix> prefixes_{kMostPrefixes};
 };
 

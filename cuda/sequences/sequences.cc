@@ -30,7 +30,7 @@ Result<KvPages> Sequences::NewPages(const Network& network) {
 }
 
 Sequences::Sequences(const Network* network, FrameBuffers* buffers, const GraphPath* graph, KvPages pages,
-                     UploadRing uploads, int max_slots, cudaStream_t stream)
+                     UploadRing uploads, int max_slots, size_t parking_bytes, cudaStream_t stream)
     : network_(network),
       buffers_(buffers),
       graph_(graph),
@@ -38,25 +38,67 @@ Sequences::Sequences(const Network* network, FrameBuffers* buffers, const GraphP
       pages_(std::move(pages)),
       slot_pages_(static_cast<size_t>(max_slots)),
       uploads_(std::move(uploads)),
+      parked_(pages_.page_bytes(), max_slots, parking_bytes, stream),
       prefixes_(network->talker.config, ElementBytes(network->precision), &pages_, stream) {}
+
+Result<void*> Sequences::TakePage() {
+  Result<void*> page = pages_.Take();
+  while (page.status().code() == StatusCode::kResourceExhausted && prefixes_.Evict()) page = pages_.Take();
+  return page;
+}
+
+Status Sequences::AddPage(int slot, void* page) {
+  std::vector<void*>& pages = slot_pages_[static_cast<size_t>(slot)];
+  const Launcher launch{stream_, false};
+  SetPage(launch, buffers_->page_table,
+          static_cast<int64_t>(slot) * buffers_->pages_per_slot + static_cast<int64_t>(pages.size()), page);
+  pages.push_back(page);
+  return CudaStatus(launch.error, kSpeaking);
+}
 
 Status Sequences::Extend(int slot, int64_t position) {
   std::vector<void*>& pages = slot_pages_[static_cast<size_t>(slot)];
   const int64_t last = std::min(position + kPagesAhead, network_->max_positions - 1);
-  const Launcher launch{stream_, false};
   while (static_cast<int64_t>(pages.size()) <= last / kPagePositions) {
-    Result<void*> page = pages_.Take();
     // A page that is not needed yet may come later.
-    if (!page.ok() && static_cast<int64_t>(pages.size()) > position / kPagePositions) break;
+    const bool later = static_cast<int64_t>(pages.size()) > position / kPagePositions;
+    if (later && pages_.available_pages() == 0) break;
+    Result<void*> page = TakePage();
+    if (!page.ok() && later) break;
     QTTS_RETURN_IF_ERROR(page.status());
-    SetPage(launch, buffers_->page_table,
-            static_cast<int64_t>(slot) * buffers_->pages_per_slot + static_cast<int64_t>(pages.size()), *page);
-    pages.push_back(*page);
+    QTTS_RETURN_IF_ERROR(AddPage(slot, *page));
   }
-  return CudaStatus(launch.error, kSpeaking);
+  return Status::Ok();
+}
+
+Status Sequences::Park(int slot, int64_t positions) {
+  const std::span<void* const> pages = slot_pages_[static_cast<size_t>(slot)];
+  const auto used = static_cast<size_t>((positions + kPagePositions - 1) / kPagePositions);
+  QTTS_RETURN_IF_ERROR(parked_.Save(slot, pages.first(std::min(used, pages.size()))));
+  GiveBackPages(slot);
+  return Status::Ok();
+}
+
+Status Sequences::Unpark(int slot) {
+  const size_t count = parked_.PagesOf(slot);
+  const auto restore = [&]() -> Status {
+    while (slot_pages_[static_cast<size_t>(slot)].size() < count) {
+      QTTS_ASSIGN_OR_RETURN(void* const page, TakePage());
+      QTTS_RETURN_IF_ERROR(AddPage(slot, page));
+    }
+    return parked_.Restore(slot, slot_pages_[static_cast<size_t>(slot)]);
+  };
+  Status status = restore();
+  if (!status.ok()) GiveBackPages(slot);
+  return status;
 }
 
 void Sequences::Close(int slot) {
+  GiveBackPages(slot);
+  parked_.Drop(slot);
+}
+
+void Sequences::GiveBackPages(int slot) {
   std::vector<void*>& pages = slot_pages_[static_cast<size_t>(slot)];
   for (void* const page : pages) pages_.GiveBack(page);
   pages.clear();

@@ -19,6 +19,7 @@
 #include "qtts/status.h"
 #include "runtime/device_memory.h"
 #include "sequences/kv_pages.h"
+#include "sequences/parked_pages.h"
 #include "sequences/prefix_cache.h"
 
 namespace qtts::cuda {
@@ -30,7 +31,7 @@ class Sequences {
   static Result<KvPages> NewPages(const Network& network);
   // Network, buffers and path must outlive it.
   Sequences(const Network* network, FrameBuffers* buffers, const GraphPath* graph, KvPages pages, UploadRing uploads,
-            int max_slots, cudaStream_t stream);
+            int max_slots, size_t parking_bytes, cudaStream_t stream);
   Sequences(const Sequences&) = delete;
   Sequences& operator=(const Sequences&) = delete;
 
@@ -47,12 +48,23 @@ class Sequences {
   static FrameStart StartOf(const Prompt& prompt);
   void Close(int slot);
   Status Extend(int slot, int64_t position);
+  int64_t PositionsOf(int slot) const {
+    return static_cast<int64_t>(slot_pages_[static_cast<size_t>(slot)].size()) * kPagePositions;
+  }
+  Status Park(int slot, int64_t positions);
+  Status Unpark(int slot);
+  int64_t total_pages() const { return static_cast<int64_t>(pages_.total_pages()); }
+  int64_t free_pages() { return static_cast<int64_t>(pages_.available_pages() + prefixes_.held_pages()); }
 
   size_t cache_bytes() const { return pages_.device_bytes(); }
   // The pages of all slots. Their numbers are those of the device's free memory once it was measured.
   KvPages& pages() { return pages_; }
 
  private:
+  // A page, if need be of the prefix cache.
+  Result<void*> TakePage();
+  Status AddPage(int slot, void* page);
+  void GiveBackPages(int slot);
   // Rows of a prompt that the prefix cache keeps.
   static int PrefixRows(const Prompt& prompt);
   // The rows from `begin` to `end`, and the x-vector.
@@ -67,6 +79,7 @@ class Sequences {
   KvPages pages_;
   std::vector<std::vector<void*>> slot_pages_;  // of the slots' tables
   UploadRing uploads_;
+  ParkedPages parked_;
   std::map<std::pair<int, int>, Graph> prefill_graphs_;  // by rows and splits
   PrefixCache prefixes_;
 };

@@ -2,7 +2,9 @@
 #ifndef QTTS_BACKEND_BACKEND_H_
 #define QTTS_BACKEND_BACKEND_H_
 
+#include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <span>
 #include <string>
@@ -93,6 +95,23 @@ class Backend {
   // Waits for the oldest outstanding submission. Returns one result per step, in their order. An error means that the
   // device is lost, and with it every slot.
   virtual Result<std::vector<FrameResult>> Collect() = 0;
+
+  // Functions for backends with pages. Reserve() takes the pages of an open slot's next frame, or finds them taken, and
+  // returns the number of frames that may be submitted in all before the next call. kResourceExhausted: no page is
+  // free; the slot is as before and may be tried again, parked or closed. Submit() takes what was not reserved, and
+  // fails the slot if there is none.
+  virtual Result<int64_t> Reserve(SlotId /*slot*/) { return std::numeric_limits<int64_t>::max(); }
+
+  // Moves the pages of an open slot, whose whole prompt has been run, to the host's memory and frees them. Frames in
+  // flight come as ever; none may be submitted until Unpark(). No bit of later results changes. kResourceExhausted: the
+  // host has no memory for them; the slot is as before.
+  virtual Status Park(SlotId /*slot*/) { return Status::Unsupported("the device has no pages"); }
+
+  // Brings a parked slot's pages back. kResourceExhausted: there are too few; it stays parked.
+  virtual Status Unpark(SlotId /*slot*/) { return Status::Unsupported("the device has no pages"); }
+
+  // Memory of the device that the model and its slots take; 0: not known.
+  virtual size_t device_bytes() const { return 0; }
 
   // Closes a slot in any state. Its outstanding results are still delivered, but are meaningless. Its id is not reused
   // before that.

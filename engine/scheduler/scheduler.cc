@@ -8,84 +8,26 @@
 #include "base/log.h"
 #include "qtts/polling.h"
 #include "qtts/resources.h"
+#include "scheduler/running.h"
 
 namespace qtts {
 namespace {
 
-constexpr std::chrono::milliseconds kFrameTime{80};
 // Of a frame's time, what steps may take: the rest is for what no model foresees.
 constexpr double kMostBusySeconds = 0.072;
 constexpr double kBusySeconds = 0.040;
 // Steps in a frame's time, at most.
 constexpr int kMostGroups = 8;
+// Streams that wait for pages are looked at so often, if nothing else happens.
+constexpr std::chrono::milliseconds kLookForPages{20};
 // Frames that streams of a busy device are ahead of their readers.
 constexpr size_t kBusyLead = 4;
-// Frames for which an utterance that begins needs pages.
-constexpr int64_t kFirstFrames = 16;
 // Frames of an utterance that come before those of others.
 constexpr int64_t kNewcomerFrames = 2;
 // A frame is due so long before its reader needs it.
 constexpr std::chrono::milliseconds kReserve{10};
 
 }  // namespace
-
-struct Scheduler::Running {
-  explicit Running(std::shared_ptr<StreamState> s) : stream(std::move(s)) {}
-
-  const std::shared_ptr<StreamState> stream;
-
-  // Under the scheduler's lock.
-  uint64_t arrival = 0;
-  bool changed = false;  // in changed_list_
-  RunningPtr next_changed;
-
-  // Of the scheduler's thread.
-  size_t place = 0;  // in running_
-  bool known = false;
-  bool removed = false;
-  std::optional<Prompt> prompt;  // from when it is ready until a slot is free
-  std::optional<Clock::time_point> slot_deadline;
-  SlotId slot = 0;
-  bool open = false;
-  bool begun = false;         // a piece of the prompt was run
-  bool prefilled = false;     // the whole prompt was run
-  bool ready = false;         // in ready_
-  std::vector<int32_t> text;  // id n precedes frame n + 1
-  bool text_complete = false;
-  int32_t pad_text_id = 0;
-  LogClock::time_point opened;
-  int64_t prompt_rows = 0;
-  int64_t submitted = 0;  // frames submitted to the backend
-  int64_t delivered = 0;
-  Clock::time_point first_sound;
-  bool end_logged = false;
-
-  size_t in_flight() const { return static_cast<size_t>(submitted - delivered); }
-  // True if the next frame's text is known: sets the id before it (FrameStep::text_id).
-  bool NextText(int32_t* id) const {
-    if (submitted == 0) {
-      *id = kNoText;
-    } else if (const auto entry = static_cast<size_t>(submitted - 1); entry < text.size()) {
-      *id = text[entry];
-    } else {
-      // Padding means the end of the text to the model, so it must not stand in for late text.
-      if (!text_complete) return false;
-      *id = pad_text_id;
-    }
-    return true;
-  }
-
-  void LogEnd(EndReason reason, int64_t frames) {
-    if (std::exchange(end_logged, true) || !LogEnabled(LogLevel::kDebug)) return;
-    Log(LogLevel::kDebug,
-        "slot " + std::to_string(slot) + ": " + EndReasonName(reason) + " after " + std::to_string(frames) + " frames");
-  }
-  // Ends the stream after `frames` frames. Logs first, so that the log has the end before anybody is notified.
-  void End(EndReason reason, Status status, int64_t frames) {
-    LogEnd(reason, frames);
-    stream->End(reason, std::move(status));
-  }
-};
 
 struct Scheduler::Submission {
   std::vector<RunningPtr> streams;  // streams in the order of the steps
@@ -99,12 +41,14 @@ Scheduler::Scheduler(std::unique_ptr<Backend> backend)
       beside_host_(backend_->beside_host()),
       slots_(backend_->max_slots()),
       many_(beside_host_ && slots_ > kDefaultVoices),
+      paged_(backend_->pages().positions > 0),
       free_slots_(slots_) {
   NotePages();
 }
 
 Occupancy Scheduler::occupancy() const {
-  return {slots_, free_slots_, waiting_count_, pages_, free_pages_, steps_, step_frames_, step_nanoseconds_};
+  return {slots_, free_slots_,  waiting_count_,    pages_,        free_pages_,
+          steps_, step_frames_, step_nanoseconds_, parked_count_, device_bytes_};
 }
 
 // Backend::pages() may be asked on the scheduler thread alone; occupancy() by anybody.
@@ -112,6 +56,8 @@ void Scheduler::NotePages() {
   const ContextPages pages = backend_->pages();
   pages_ = pages.total;
   free_pages_ = pages.free;
+  parked_count_ = static_cast<int>(parked_.size());
+  device_bytes_ = backend_->device_bytes();
 }
 
 Result<std::unique_ptr<Scheduler>> Scheduler::Create(std::unique_ptr<Backend> backend) {
@@ -209,9 +155,10 @@ void Scheduler::RunUntilStopped() {
       if (running == nullptr) break;
       Look(running);
     }
+    const bool returned = BringBack();
     const bool opened = OpenSlots();
     const bool ran = RunPrompts();
-    progress = opened || ran;
+    progress = returned || opened || ran;
     if (stopping_) continue;
     const bool submitted = SubmitStep();
     // Run ahead of the device up to max_outstanding(). Then, or if there is nothing to submit, wait for the device.
@@ -220,7 +167,7 @@ void Scheduler::RunUntilStopped() {
       CollectStep();
       progress = true;
     }
-    progress = progress || submitted;
+    progress = progress || submitted || FailWhereNobodyCanGoOn();
   }
   while (!outstanding_.empty()) CollectStep();
   while (const RunningPtr running = TakeChanged()) running->stream->End(EndReason::kCancelled, Status::Ok());
@@ -234,6 +181,10 @@ void Scheduler::WaitForChange() {
   constexpr std::chrono::milliseconds kPatience{1};
   std::optional<Clock::time_point> until = next_refusal_;
   if (gather_until_ && (!until || *gather_until_ < *until)) until = gather_until_;
+  if (!parked_.empty() || !starved_.empty()) {
+    const auto look = Clock::now() + kLookForPages;
+    if (!until || look < *until) until = look;
+  }
   for (;;) {
     while (!called_ && !expected_) {
       if (!until) {
@@ -285,6 +236,8 @@ void Scheduler::Remove(const RunningPtr& running) {
   CloseSlot(running.get());
   running->LogEnd(running->stream->end_reason(), running->delivered);
   waiting_.erase(running->arrival);
+  if (running->parked) NoLongerParked(running);
+  if (running->starved) std::erase(starved_, running);
   running->removed = true;
   const size_t place = running->place;  // `running` may be the entry of running_
   running_.back()->place = place;
@@ -326,22 +279,6 @@ bool Scheduler::OpenSlots() {
 
 // True if the first of those who wait may begin.
 bool Scheduler::AdmitsOneMore() { return HasPagesFor(*waiting_.begin()->second->prompt) && HasTimeForOneMore(); }
-
-int64_t Scheduler::PagesOf(int64_t positions) const {
-  const int64_t page = backend_->pages().positions;
-  return (positions + page - 1) / page;
-}
-
-// True if there are pages for the prompt and its first frames, beside one page for each stream that speaks, and at
-// least a share of all. What needs more than all pages is left to the backend, which says so.
-bool Scheduler::HasPagesFor(const Prompt& prompt) const {
-  constexpr int64_t kShare = 20;
-  const ContextPages pages = backend_->pages();
-  const int64_t speaking = slots_ - free_slots_;
-  if (pages.positions == 0 || speaking == 0) return true;
-  const int64_t needed = PagesOf(static_cast<int64_t>(prompt.rows.size()) + kFirstFrames);
-  return needed + std::max(speaking, pages.total / kShare) <= pages.free || needed > pages.total;
-}
 
 // True if all that speak would keep up with their readers beside one more.
 bool Scheduler::HasTimeForOneMore() {
@@ -487,6 +424,11 @@ bool Scheduler::RunPrompts() {
 // True if the stream's next frame can be made now. Otherwise something else lists the stream again: its text, a read,
 // or the delivery of a frame in flight.
 bool Scheduler::CanGoOn(const Running& running) const {
+  return !running.parked && !running.starved && WantsToGoOn(running);
+}
+
+// The same for a stream that has its pages.
+bool Scheduler::WantsToGoOn(const Running& running) const {
   if (!running.prefilled || !running.open || running.stream->ended()) return false;
   // Running ahead pays only while there is sound to play. Before that, a second frame would compete with the first
   // for the device. Among many it would come after a large step instead, and the first frame is often silent.
@@ -547,19 +489,27 @@ bool Scheduler::SubmitStep() {
       end = ready_.end();
     }
   }
+  candidates_.assign(std::move_iterator(ready_.begin()), std::move_iterator(end));
+  ready_.erase(ready_.begin(), end);
+  for (const RunningPtr& running : candidates_) running->ready = false;
+  if (paged_) {
+    // All of them before the step is made, since a stream may be parked for one that comes later.
+    for (const RunningPtr& running : candidates_) {
+      if (CanGoOn(*running) && !TakePages(running) && device_lost_) break;
+    }
+  }
   std::vector<FrameStep> steps;
   Submission submission;
-  for (auto running = ready_.begin(); running != end; ++running) {
-    (*running)->ready = false;
-    FrameStep step{(*running)->slot, kNoText};
-    if (!CanGoOn(**running) || !(*running)->NextText(&step.text_id)) continue;
-    ++(*running)->submitted;
+  for (RunningPtr& running : candidates_) {
+    FrameStep step{running->slot, kNoText};
+    if (!CanGoOn(*running) || !running->NextText(&step.text_id)) continue;
+    ++running->submitted;
     steps.push_back(step);
-    submission.positions += (*running)->prompt_rows + (*running)->submitted;
-    submission.streams.push_back(std::move(*running));
+    submission.positions += running->prompt_rows + running->submitted;
+    submission.streams.push_back(std::move(running));
   }
-  ready_.erase(ready_.begin(), end);
-  if (steps.empty()) return false;
+  candidates_.clear();
+  if (steps.empty() || device_lost_) return false;
   submission.after_prompt = std::exchange(prompt_ran_, false);
   if (Status status = backend_->Submit(steps); !status.ok()) {
     FailAll(status);
@@ -627,6 +577,9 @@ void Scheduler::FailAll(const Status& status) {
   outstanding_.clear();
   prompts_.clear();
   ready_.clear();
+  parked_.clear();
+  starved_.clear();
+  parked_count_ = 0;
   waiting_.clear();
   waiting_count_ = 0;
   next_refusal_.reset();
@@ -634,6 +587,7 @@ void Scheduler::FailAll(const Status& status) {
   // Frees the backend before the streams are notified, since their users may then load a new engine.
   backend_.reset();
   for (const RunningPtr& running : running_) {
+    running->parked = running->starved = false;
     running->removed = true;
     running->stream->End(EndReason::kError, status);
   }

@@ -32,13 +32,17 @@ namespace qtts {
 // - A stream with unread frames has time until its reader has played them. Streams are gathered until there are enough
 //   for one of up to eight steps a frame's time, or one of them is due, or an idle device has waited for such a part of
 //   a frame's time.
-// - The first two frames of an utterance have steps of their own, which come before others. The second does not wait for
+// - The first two frames of an utterance have steps of their own, which come before others. The second does not wait
+// for
 //   the first.
 // - While the device is busy for half of the time, streams are only a few frames ahead of their readers.
 // - An utterance begins only if all that speak would keep up, by a model of a step's time that is fitted as it runs.
 //
 // With pages for contexts (Backend::pages()) an utterance begins only if they hold its prompt beside a reserve for
-// those who speak.
+// those who speak. When a stream needs a page and none is free, the stream that is furthest ahead of its reader is
+// parked: its pages move to the host's memory until there are pages again, or until it would run dry and another is
+// further ahead. A stream whose pages nobody can give up waits. Only if none of those that have pages can go on does
+// one of them fail.
 //
 // All this chooses by time alone. What a stream says never depends on it.
 //
@@ -80,8 +84,6 @@ class Scheduler {
   bool Open(const RunningPtr& running);
   bool AdmitsOneMore();
   bool HasTimeForOneMore();
-  int64_t PagesOf(int64_t positions) const;
-  bool HasPagesFor(const Prompt& prompt) const;
   int64_t PositionsOf(int64_t rows) const;
   std::string WhatIsTaken() const;
   void RefuseLate(Clock::time_point now);
@@ -89,6 +91,7 @@ class Scheduler {
   bool RunPrompts();
   bool AnyReaderRunsShort() const;
   bool CanGoOn(const Running& running) const;
+  bool WantsToGoOn(const Running& running) const;
   void ListIfReady(const RunningPtr& running);
   bool IsTime();
   bool SubmitStep();
@@ -96,19 +99,35 @@ class Scheduler {
   void NotePages();
   void CountStep(const Submission& submission);
   void DeliverResult(const RunningPtr& running, FrameResult result);
+  // Of pages, in scheduler_pages.cc.
+  int64_t PagesOf(int64_t positions) const;
+  bool HasPagesFor(const Prompt& prompt) const;
+  int Unparked() const { return slots_ - free_slots_ - static_cast<int>(parked_.size()); }
+  Clock::duration Ahead(const Running& running, Clock::time_point now) const;
+  RunningPtr FurthestAhead(Clock::time_point now) const;
+  bool TakePages(const RunningPtr& running);
+  bool Park(const RunningPtr& running);
+  bool Unpark(const RunningPtr& running);
+  void NoLongerParked(const RunningPtr& running);
+  bool BringBack();
+  bool FailWhereNobodyCanGoOn();
+  void EndForWantOfPages(RunningPtr running);
   void FailAll(const Status& status);
   void FailAdded(const Status& status);
 
   std::unique_ptr<Backend> backend_;  // null once the device is lost
   const bool beside_host_;
   const int slots_;
-  const bool many_;  // see above
+  const bool many_;   // see above
+  const bool paged_;  // the backend has pages
   std::atomic<bool> device_lost_ = false;
   std::atomic<int> free_slots_;
   std::atomic<int> waiting_count_ = 0;  // streams with a prompt and without a slot
   // For occupancy(). Written by the scheduler thread.
   std::atomic<int64_t> pages_ = 0;
   std::atomic<int64_t> free_pages_ = 0;
+  std::atomic<int> parked_count_ = 0;
+  std::atomic<uint64_t> device_bytes_ = 0;
   std::atomic<uint64_t> steps_ = 0;
   std::atomic<uint64_t> step_frames_ = 0;
   std::atomic<int64_t> step_nanoseconds_ = 0;
@@ -131,8 +150,18 @@ class Scheduler {
   std::optional<Clock::time_point> next_refusal_;     // earliest deadline of the streams that wait for a slot
   std::optional<Clock::time_point> gather_until_;     // when the streams gathered so far are submitted at the latest
   std::optional<Clock::time_point> gathering_since_;  // when the first of them was
+  std::vector<RunningPtr> candidates_;                // of the step that is put together
   std::deque<Submission> outstanding_;
   Status device_status_;  // not ok once the device is lost
+
+  // Of a device with pages.
+  std::vector<RunningPtr> parked_;
+  std::vector<RunningPtr> starved_;  // need a page that nobody can give up
+  Clock::time_point reserve_again_;  // when the device is asked for memory again
+  Clock::time_point swap_again_;     // when a stream may be parked for one that is parked
+  Clock::time_point log_again_;
+  bool parking_logged_ = false;
+  int64_t parkings_ = 0;  // since that line
 
   // Of a device with many slots.
   StepModel step_model_;

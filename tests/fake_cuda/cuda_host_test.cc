@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <functional>
 #include <map>
 #include <memory>
@@ -16,6 +17,7 @@
 #include "gpu/gpu_test.h"
 #include "runtime/device_memory.h"
 #include "scheduler/scheduler.h"
+#include "sequences/parked_pages.h"
 #include "speech_decoder.h"
 
 // The host code of the GPU backend, without a GPU: its CUDA calls, and its behaviour if any of them fails.
@@ -117,6 +119,10 @@ Status UseEverything(const ModelConfig& config, Backend* backend, VoiceEncoder* 
   const Prompt long_prompt = NewPrompt(config, 600, &random, 150);
   QTTS_ASSIGN_OR_RETURN(const SlotId beside, backend->Open(voices[0], GenerationSettings(), 1));
   FrameStep step = {beside, kNoText};
+  QTTS_RETURN_IF_ERROR(PrefillAll(backend, beside).status());
+  QTTS_RETURN_IF_ERROR(backend->Reserve(beside).status());
+  QTTS_RETURN_IF_ERROR(backend->Park(beside));
+  QTTS_RETURN_IF_ERROR(backend->Unpark(beside));
   for (const bool gives_up : {true, false}) {
     QTTS_ASSIGN_OR_RETURN(const SlotId slot, backend->Open(long_prompt, GenerationSettings(), 1));
     for (int pieces = 0;; ++pieces) {
@@ -197,6 +203,13 @@ class CudaHostTest : public ::testing::Test {
     const SlotId slot = Open(backend, prompt);
     EXPECT_TRUE(PrefillAll(backend, slot).ok());
     return slot;
+  }
+  // Leaves the device the pages of a first block, once everything else that an utterance needs has been allocated.
+  ContextPages LeaveNoMemory(Backend* backend) {
+    backend->Close(OpenAndPrefill(backend, NewPrompt(config(), 1000, &random_)));
+    fake_cuda::LeaveMemory(0, 0);
+    EXPECT_FALSE(backend->Open(NewPrompt(config(), 20000, &random_), GenerationSettings(), 1).ok());
+    return backend->pages();
   }
   const ModelConfig& config() const { return model_.checkpoint()->config(); }
   std::string Refusal(int device = -1) {
@@ -651,6 +664,159 @@ TEST_F(CudaHostTest, PagesAreCountedBeforeTheyAreAllocated) {
   Open(backend.get(), NewPrompt(config(), 20000, &random_));
   EXPECT_GT(backend->pages().total, with_one.total / 2);
   backend->Close(slot);
+}
+
+// --- parking
+
+TEST_F(CudaHostTest, ParkedPagesKeepTheirBytes) {
+  constexpr size_t kBytes = 1000;
+  auto stream = cuda::Stream::Create();
+  ASSERT_TRUE(stream.ok());
+  cuda::ParkedPages parked(kBytes, 2, 5 * kBytes, stream->get());
+  std::vector<cuda::DeviceMemory> memory;
+  std::vector<void*> pages;
+  for (int i = 0; i < 3; ++i) {
+    memory.push_back(*cuda::DeviceMemory::Allocate(kBytes));
+    pages.push_back(memory.back().data());
+  }
+  const auto fill = [&](int first) {
+    for (size_t i = 0; i < pages.size(); ++i) std::memset(pages[i], first + static_cast<int>(i), kBytes);
+  };
+  const auto expect = [&](int first) {
+    for (size_t i = 0; i < pages.size(); ++i) {
+      const auto* const bytes = memory[i].as<char>();
+      EXPECT_EQ(std::count(bytes, bytes + kBytes, static_cast<char>(first + static_cast<int>(i))), kBytes) << i;
+    }
+  };
+  fill(10);
+  ASSERT_TRUE(parked.Save(0, pages).ok());
+  EXPECT_EQ(parked.PagesOf(0), 3U);
+  fill(20);
+  EXPECT_EQ(parked.Save(1, pages).code(), StatusCode::kResourceExhausted) << "six pages are more than the limit";
+  EXPECT_FALSE(parked.Holds(1));
+  fill(30);
+  ASSERT_TRUE(parked.Restore(0, pages).ok());
+  expect(10);
+  EXPECT_FALSE(parked.Holds(0));
+  // What does not work leaves nothing behind.
+  fake_cuda::FailCall(2, cudaErrorInvalidValue, /*for_ever=*/false);
+  EXPECT_FALSE(parked.Save(1, pages).ok());
+  EXPECT_FALSE(parked.Holds(1));
+  const size_t alive = fake_cuda::alive();
+  ASSERT_TRUE(parked.Save(1, pages).ok());
+  EXPECT_EQ(fake_cuda::alive(), alive) << "the host's memory is used again";
+  fill(40);
+  ASSERT_TRUE(parked.Restore(1, pages).ok());
+  expect(10);
+}
+
+TEST_F(CudaHostTest, AParkedSlotFreesItsPagesAndGoesOn) {
+  const auto backend = NewBackend(3);
+  const SlotId slot = OpenAndPrefill(backend.get(), NewPrompt(config(), 1000, &random_));
+  const SlotId beside = OpenAndPrefill(backend.get(), NewPrompt(config(), 20, &random_));
+  ASSERT_TRUE(Step(backend.get(), {{slot, kNoText}, {beside, kNoText}}).ok());
+  const ContextPages before = backend->pages();
+  // With a frame in flight.
+  ASSERT_TRUE(backend->Submit(std::vector<FrameStep>{{slot, 0}, {beside, 0}}).ok());
+  const std::vector<std::string> calls = CallsOf([&] { ASSERT_TRUE(backend->Park(slot).ok()); });
+  EXPECT_EQ(Count(calls, "cudaMemcpyAsync"), 1000 / before.positions + 1);
+  EXPECT_GE(backend->pages().free - before.free, 1000 / before.positions + 1);
+  const auto results = backend->Collect();
+  ASSERT_TRUE(results.ok()) << results.status().message();
+  for (const FrameResult& result : *results) {
+    EXPECT_EQ(result.end, EndReason::kNone);
+    EXPECT_FALSE(result.pcm.empty());
+  }
+  EXPECT_FALSE(backend->Park(slot).ok());
+  EXPECT_FALSE(backend->Reserve(slot).ok());
+  ASSERT_TRUE(Step(backend.get(), {{beside, 0}}).ok());
+  ASSERT_TRUE(backend->Unpark(slot).ok());
+  EXPECT_FALSE(backend->Unpark(slot).ok());
+  EXPECT_EQ(backend->pages().free, before.free);
+  const auto room = backend->Reserve(slot);
+  ASSERT_TRUE(room.ok()) << room.status().message();
+  EXPECT_GT(*room, 2);
+  for (int frame = 0; frame < 300; ++frame) ASSERT_TRUE(Step(backend.get(), {{slot, 0}, {beside, 0}}).ok()) << frame;
+  // The second time there is host memory for most of it.
+  EXPECT_LT(Count(CallsOf([&] { ASSERT_TRUE(backend->Park(slot).ok()); }), "cudaHostAlloc"), 5);
+  backend->Close(slot);
+  EXPECT_GE(backend->pages().free, before.free);
+}
+
+TEST_F(CudaHostTest, WhatCannotBeParkedOrBroughtBackStaysWhereItIs) {
+  CudaOptions options = Options(-1, 3);
+  options.parking_bytes = 0;
+  auto without_host_memory = CudaBackend::Create(model_.checkpoint(), options);
+  ASSERT_TRUE(without_host_memory.ok());
+  const Prompt large = NewPrompt(config(), 1000, &random_);
+  SlotId slot = OpenAndPrefill(without_host_memory->get(), large);
+  EXPECT_EQ((*without_host_memory)->Park(slot).code(), StatusCode::kResourceExhausted);
+  EXPECT_TRUE(Step(without_host_memory->get(), {{slot, kNoText}}).ok());
+  without_host_memory->reset();
+
+  const auto backend = NewBackend(3);
+  slot = OpenAndPrefill(backend.get(), large);
+  ASSERT_TRUE(Step(backend.get(), {{slot, kNoText}}).ok());
+  ASSERT_TRUE(backend->Park(slot).ok());
+  const ContextPages pages = LeaveNoMemory(backend.get());
+  const auto rows = static_cast<int>((pages.total - 2) * pages.positions);
+  const SlotId other = OpenAndPrefill(backend.get(), NewPrompt(config(), rows, &random_));
+  EXPECT_EQ(backend->Unpark(slot).code(), StatusCode::kResourceExhausted);
+  backend->Close(other);
+  ASSERT_TRUE(backend->Unpark(slot).ok());
+  EXPECT_TRUE(Step(backend.get(), {{slot, 0}}).ok());
+}
+
+// What is kept of voices gives way to those who speak.
+TEST_F(CudaHostTest, PagesOfKeptVoicesAreFree) {
+  const auto backend = NewBackend();
+  const int64_t total = LeaveNoMemory(backend.get()).total;
+  const int64_t page = backend->pages().positions;
+  for (int i = 0; i < 4; ++i) {
+    Prompt prompt = NewPrompt(config(), 1000, &random_);
+    prompt.constant_rows = 999;
+    backend->Close(OpenAndPrefill(backend.get(), prompt));
+    EXPECT_EQ(backend->pages().free, total);
+  }
+  const SlotId slot =
+      OpenAndPrefill(backend.get(), NewPrompt(config(), static_cast<int>((total - 1) * page), &random_));
+  EXPECT_LE(backend->pages().free, 1);
+  EXPECT_TRUE(Step(backend.get(), {{slot, kNoText}}).ok());
+}
+
+// Three utterances on a device whose memory does not hold their contexts.
+TEST_F(CudaHostTest, NobodyWhoSpeaksFailsForWantOfPages) {
+  const auto tokenizer = Tokenizer::Load(model_.checkpoint()->folder());
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status().message();
+  auto builder = PromptBuilder::Create(config(), *tokenizer);
+  ASSERT_TRUE(builder.ok()) << builder.status().message();
+  const auto prompts = std::make_shared<const PromptBuilder>(*std::move(builder));
+  auto backend = NewBackend(3);
+  const ContextPages pages = LeaveNoMemory(backend.get());
+  const auto frames = static_cast<int>(pages.total * pages.positions * 2 / 5);
+  const auto scheduler = Scheduler::Create(std::move(backend));
+  ASSERT_TRUE(scheduler.ok()) << scheduler.status().message();
+  std::vector<std::shared_ptr<StreamState>> streams;
+  for (int i = 0; i < 3; ++i) {
+    Request request;
+    request.text = "Hello.";
+    streams.push_back(std::make_shared<StreamState>(prompts, *tokenizer, request, 25, std::function<void()>()));
+    ASSERT_TRUE(streams.back()->Begin().ok());
+    (*scheduler)->Add(streams.back());
+  }
+  Frame frame;
+  for (const auto& stream : streams) {
+    for (int i = 0; i < frames; ++i) {
+      ASSERT_EQ(stream->Read(&frame, true), ReadState::kFrame) << i << ": " << stream->status().message();
+    }
+  }
+  EXPECT_GE((*scheduler)->occupancy().parked, 1);
+  EXPECT_EQ((*scheduler)->occupancy().pages, pages.total);
+  EXPECT_GT((*scheduler)->occupancy().device_bytes, 0U);
+  for (const auto& stream : streams) {
+    ASSERT_EQ(stream->Read(&frame, true), ReadState::kFrame) << stream->status().message();
+    EXPECT_EQ(frame.index, frames);
+  }
 }
 
 // If one half of a buffer finds no memory, the next attempt allocates both again.

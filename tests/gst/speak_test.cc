@@ -970,6 +970,18 @@ TEST_F(SpeakTest, AnUtteranceWaitsItsTurn) {
   EXPECT_TRUE(testing::WaitFor([&] { return GetStat(src(), "free-slots") == 1; }));
 }
 
+TEST_F(SpeakTest, StatsHaveTheMemoryOfAGpu) {
+  fake::Script script = fake::DefaultScript();
+  script.occupancy.parked = 2;
+  script.occupancy.pages = 100;
+  script.occupancy.device_bytes = 12345;
+  fake::Reset(script);
+  Play();
+  ASSERT_TRUE(testing::WaitFor([&] { return GetStat(src(), "pages") == 100; }));
+  EXPECT_EQ(GetStat(src(), "parked-utterances"), 2U);
+  EXPECT_EQ(GetStat(src(), "device-memory"), 12345U);
+}
+
 // 65 elements share an engine for 64: all of them speak.
 TEST_F(SpeakTest, OneMoreElementThanSlots) {
   fake::AllowFrames(0);

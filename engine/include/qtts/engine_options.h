@@ -94,6 +94,9 @@ struct Occupancy {
   uint64_t steps = 0;
   uint64_t step_frames = 0;
   int64_t step_nanoseconds = 0;
+  // Utterances that were parked in the host's memory for want of pages, and wait for them.
+  int parked = 0;
+  uint64_t device_bytes = 0;  // memory of a GPU that the engine takes; 0: not known
 };
 
 }  // namespace qtts

@@ -190,6 +190,7 @@ struct Device {
   int slots;
   int outstanding;
   bool beside_host;
+  int pages;  // of 4 positions; 0: none
 };
 
 class SchedulerRandomTest : public testing::TestWithParam<Device> {};
@@ -204,6 +205,8 @@ TEST_P(SchedulerRandomTest, HundredsOfStreamsDoWhatOneAloneWould) {
   script.max_slots = GetParam().slots;
   script.max_outstanding = GetParam().outstanding;
   script.beside_host = GetParam().beside_host;
+  script.pages = GetParam().pages;
+  script.page_positions = GetParam().pages > 0 ? 4 : 0;
   auto scheduler = *Scheduler::Create(std::make_unique<ScriptedBackend>(&script));
   const auto end = Clock::now() + Duration();
   std::vector<std::thread> threads;
@@ -234,13 +237,18 @@ TEST_P(SchedulerRandomTest, HundredsOfStreamsDoWhatOneAloneWould) {
   for (std::thread& thread : threads) thread.join();
   scheduler.reset();
   EXPECT_EQ(script.open_slots, 0) << "slots leaked";
+  EXPECT_EQ(script.taken_pages, 0) << "pages leaked";
+  EXPECT_EQ(script.parked_pages, 0) << "pages leaked";
+  EXPECT_EQ(script.parkings > 0, GetParam().pages > 0) << "pages are so few that streams are parked";
   EXPECT_LE(script.most_open_slots, GetParam().slots);
   EXPECT_LE(script.most_outstanding, static_cast<size_t>(GetParam().outstanding));
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, SchedulerRandomTest,
-                         testing::Values(Device{"FewSlots", 5, 1, false}, Device{"AsManyAsByDefault", 64, 2, true},
-                                         Device{"ManySlots", 300, 2, true}),
+                         testing::Values(Device{"FewSlots", 5, 1, false, 0},
+                                         Device{"AsManyAsByDefault", 64, 2, true, 0},
+                                         Device{"ManySlots", 300, 2, true, 0}, Device{"FewPages", 64, 2, true, 100},
+                                         Device{"ManySlotsAndFewPages", 300, 2, true, 200}),
                          [](const testing::TestParamInfo<Device>& device) { return std::string(device.param.name); });
 
 }  // namespace

@@ -691,6 +691,158 @@ TEST_F(SchedulerTest, APromptThatNeedsMoreThanAllPagesFailsAtOnce) {
   speaking->Cancel();
 }
 
+// Two streams that speak and fill their leads, when the last page has been taken. The first one is further ahead.
+class FullPagesTest : public SchedulerTest {
+ protected:
+  static constexpr size_t kFirstLead = 30;
+  static constexpr size_t kSecondLead = 5;
+  static constexpr int kFrames = 40;  // of each: all pages hold one utterance
+
+  void StartBoth(int64_t host_pages = 1000) {
+    script_.page_positions = 4;
+    script_.pages = 1000;
+    script_.host_pages = host_pages;
+    for (const uint64_t seed : {1, 2, 3}) script_.frames_by_seed[seed] = kFrames;
+    first_ = Start(1, "Hello.", false, kFirstLead);
+    second_ = Start(2, "Hello.", false, kSecondLead);
+    SettledText(1, kFirstLead);
+    SettledText(2, kSecondLead);
+    SetPages(0);
+  }
+  // The pages are those in use and `more`.
+  void SetPages(int64_t more) {
+    std::lock_guard lock(script_.mutex);
+    script_.pages = script_.taken_pages + more;
+  }
+  void TearDown() override {
+    SchedulerTest::TearDown();
+    EXPECT_EQ(script_.taken_pages, 0);
+    EXPECT_EQ(script_.parked_pages, 0);
+  }
+  static void Read(StreamState& stream, int frames) {
+    Frame frame;
+    for (int i = 0; i < frames; ++i) ASSERT_EQ(stream.Read(&frame, true), ReadState::kFrame) << i;
+  }
+  // What is left of a stream after `read` frames of kFrames.
+  static void ExpectRest(StreamState& stream, uint64_t seed, int64_t read) {
+    Frame frame;
+    for (; stream.Read(&frame, true) == ReadState::kFrame; ++read) {
+      EXPECT_EQ(frame.index, read);
+      EXPECT_EQ(frame.codes.at(0), read);
+      EXPECT_FLOAT_EQ(frame.pcm.at(0), static_cast<float>(seed) + static_cast<float>(read) / 1000.0F);
+    }
+    EXPECT_EQ(read, kFrames);
+    EXPECT_EQ(stream.end_reason(), EndReason::kComplete) << stream.status().message();
+  }
+  bool AwaitParked(int streams) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    while (scheduler().occupancy().parked != streams) {
+      if (std::chrono::steady_clock::now() > end) return false;
+      std::this_thread::sleep_for(milliseconds(1));
+    }
+    return true;
+  }
+
+  std::shared_ptr<StreamState> first_;
+  std::shared_ptr<StreamState> second_;
+};
+
+TEST_F(FullPagesTest, TheStreamFurthestAheadIsParkedAndComesBack) {
+  StartBoth();
+  Read(*second_, 8);
+  EXPECT_TRUE(AwaitParked(1));
+  {
+    std::lock_guard lock(script_.mutex);
+    EXPECT_EQ(script_.parkings_by_seed[1], 1);
+    EXPECT_EQ(script_.parkings_by_seed[2], 0);
+  }
+  EXPECT_GT(scheduler().occupancy().pages, 0);
+  // There are pages again: as soon as its reader makes room it comes back.
+  SetPages(1000);
+  Read(*first_, 1);
+  EXPECT_TRUE(AwaitParked(0));
+  ExpectRest(*first_, 1, 1);
+  ExpectRest(*second_, 2, 8);
+}
+
+TEST_F(FullPagesTest, AParkedStreamComesBackInAnothersPlace) {
+  StartBoth();
+  Read(*second_, 8);
+  EXPECT_TRUE(AwaitParked(1));
+  // The second one is not read any more, and the first one runs dry.
+  ExpectRest(*first_, 1, 0);
+  ExpectRest(*second_, 2, 8);
+  std::lock_guard lock(script_.mutex);
+  EXPECT_GE(script_.parkings_by_seed[2], 1);
+}
+
+TEST_F(FullPagesTest, NobodyBeginsWhileThePagesOfParkedStreamsAreMissing) {
+  StartBoth();
+  Read(*second_, 8);
+  EXPECT_TRUE(AwaitParked(1));
+  const auto waiting = Start(3);
+  ASSERT_TRUE(AwaitWaiting(1));
+  ExpectRest(*first_, 1, 0);
+  ExpectRest(*second_, 2, 8);
+  EXPECT_EQ(ReadAll(*waiting, 3).size(), size_t{kFrames}) << "now there is room";
+}
+
+// A stream that nobody reads does not keep others from beginning once there are pages for both.
+TEST_F(FullPagesTest, AParkedStreamThatNobodyReadsKeepsNobodyOut) {
+  StartBoth();
+  Read(*second_, 8);
+  EXPECT_TRUE(AwaitParked(1));
+  SetPages(1000);
+  EXPECT_EQ(ReadAll(*Start(3), 3).size(), size_t{kFrames});
+  EXPECT_EQ(scheduler().occupancy().parked, 1);
+  first_->Cancel();
+  EXPECT_TRUE(AwaitParked(0));
+  second_->Cancel();
+}
+
+TEST_F(FullPagesTest, WithoutHostMemoryAStreamWaitsForPages) {
+  StartBoth(/*host_pages=*/0);
+  // What it has pages for: the step that needs another is not submitted.
+  const auto has_come = [&] {
+    Frame frame;
+    int frames = 0;
+    while (second_->Read(&frame, false) == ReadState::kFrame) ++frames;
+    return frames;
+  };
+  int read = 0;
+  for (int i = 0; i < 50; ++i) {
+    read += has_come();
+    std::this_thread::sleep_for(milliseconds(2));
+  }
+  EXPECT_LT(read, 20);
+  EXPECT_EQ(second_->end_reason(), EndReason::kNone);
+  first_->Cancel();
+  ExpectRest(*second_, 2, read);
+}
+
+TEST_F(FullPagesTest, IfNobodyCanGoOnTheOneThatCameLastEnds) {
+  StartBoth(/*host_pages=*/0);
+  std::thread reader([&] { ExpectRest(*first_, 1, 0); });
+  Frame frame;
+  while (second_->Read(&frame, true) == ReadState::kFrame) continue;
+  EXPECT_EQ(second_->end_reason(), EndReason::kError);
+  EXPECT_EQ(second_->status().code(), StatusCode::kResourceExhausted);
+  EXPECT_NE(second_->status().message().find("none can be parked"), std::string::npos) << second_->status().message();
+  reader.join();
+}
+
+TEST_F(FullPagesTest, AnUtteranceThatAllPagesDoNotHoldEnds) {
+  script_.page_positions = 4;
+  script_.pages = 10;
+  script_.frames_by_seed[1] = 100;
+  const auto stream = Start(1);
+  EXPECT_LT(ReadAll(*stream, 1).size(), 40U);
+  EXPECT_EQ(stream->end_reason(), EndReason::kError);
+  EXPECT_NE(stream->status().message().find("10 pages"), std::string::npos) << stream->status().message();
+  script_.frames_by_seed[2] = 3;
+  EXPECT_EQ(ReadAll(*Start(2), 2).size(), 3U);
+}
+
 TEST_F(SchedulerTest, ATextThatNoModelCouldSpeakIsRefusedBeforeItIsTokens) {
   for (const bool more_text : {false, true}) {
     Request request;

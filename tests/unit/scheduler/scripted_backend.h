@@ -6,6 +6,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <deque>
+#include <limits>
 #include <map>
 #include <mutex>
 #include <set>
@@ -34,6 +35,7 @@ struct BackendScript {
   std::set<uint64_t> silent_seeds;  // whose one sample is 0
   int64_t page_positions = 0;       // 0: no pages
   int64_t pages = 0;
+  int64_t host_pages = std::numeric_limits<int64_t>::max();  // for parked slots
 
   // Under the lock.
   std::mutex mutex;
@@ -49,6 +51,9 @@ struct BackendScript {
   int in_prefill = 0;
   int collecting = 0;
   int64_t taken_pages = 0;
+  int64_t parked_pages = 0;
+  int parkings = 0;
+  std::map<uint64_t, int> parkings_by_seed;
   size_t most_outstanding = 0;                     // submissions at once
   std::vector<std::vector<uint64_t>> submissions;  // the seeds of each
 
@@ -124,6 +129,7 @@ class ScriptedBackend : public Backend {
       if (!slots_.contains(step.slot)) return Status::Internal("a step for a slot that is not open");
       if (!distinct.insert(step.slot).second) return Status::Internal("two steps for one slot");
       if (!slots_[step.slot].prefilled) return Status::Internal("a step before the prompt");
+      if (slots_[step.slot].parked) return Status::Internal("a step for a parked slot");
       Slot& slot = slots_[step.slot];
       if (!TakePages(&slot)) slot.without_page = true;
       ++slot.submitted;
@@ -154,9 +160,46 @@ class ScriptedBackend : public Backend {
     return results;
   }
 
+  Result<int64_t> Reserve(SlotId id) override {
+    std::lock_guard lock(script_->mutex);
+    if (script_->page_positions == 0) return std::numeric_limits<int64_t>::max();
+    if (!slots_.contains(id) || slots_[id].parked) return Status::Internal("pages for a slot that has no place");
+    Slot& slot = slots_[id];
+    if (!TakePages(&slot)) return Status::ResourceExhausted("no page for a frame");
+    return slot.pages * script_->page_positions - slot.rows;
+  }
+
+  Status Park(SlotId id) override {
+    std::lock_guard lock(script_->mutex);
+    if (!slots_.contains(id) || slots_[id].parked || !slots_[id].prefilled) return Status::Internal("can't be parked");
+    Slot& slot = slots_[id];
+    if (slot.pages > script_->host_pages - script_->parked_pages) return Status::ResourceExhausted("the host is full");
+    slot.parked = true;
+    script_->taken_pages -= slot.pages;
+    script_->parked_pages += slot.pages;
+    ++script_->parkings;
+    ++script_->parkings_by_seed[slot.seed];
+    script_->changed.notify_all();
+    return Status::Ok();
+  }
+
+  Status Unpark(SlotId id) override {
+    std::lock_guard lock(script_->mutex);
+    if (!slots_.contains(id) || !slots_[id].parked) return Status::Internal("not parked");
+    Slot& slot = slots_[id];
+    if (slot.pages > script_->pages - script_->taken_pages) return Status::ResourceExhausted("no pages");
+    slot.parked = false;
+    script_->taken_pages += slot.pages;
+    script_->parked_pages -= slot.pages;
+    script_->changed.notify_all();
+    return Status::Ok();
+  }
+
   void Close(SlotId slot) override {
     std::lock_guard lock(script_->mutex);
-    if (const auto found = slots_.find(slot); found != slots_.end()) script_->taken_pages -= found->second.pages;
+    if (const auto found = slots_.find(slot); found != slots_.end()) {
+      (found->second.parked ? script_->parked_pages : script_->taken_pages) -= found->second.pages;
+    }
     script_->open_slots -= static_cast<int>(slots_.erase(slot));
     script_->changed.notify_all();
   }
@@ -171,6 +214,7 @@ class ScriptedBackend : public Backend {
     int64_t submitted = 0;
     int64_t pages = 0;
     bool without_page = false;
+    bool parked = false;
   };
 
   // The pages up to the next frame's position. False, and none is taken, if there are too few.

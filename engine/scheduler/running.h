@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#ifndef QTTS_SCHEDULER_RUNNING_H_
+#define QTTS_SCHEDULER_RUNNING_H_
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/log.h"
+#include "scheduler/scheduler.h"
+
+// Part of the scheduler, for its sources only.
+namespace qtts {
+
+inline constexpr std::chrono::milliseconds kFrameTime{80};
+
+struct Scheduler::Running {
+  explicit Running(std::shared_ptr<StreamState> s) : stream(std::move(s)) {}
+
+  const std::shared_ptr<StreamState> stream;
+
+  // Under the scheduler's lock.
+  uint64_t arrival = 0;
+  bool changed = false;  // in changed_list_
+  RunningPtr next_changed;
+
+  // Of the scheduler's thread.
+  size_t place = 0;  // in running_
+  bool known = false;
+  bool removed = false;
+  std::optional<Prompt> prompt;  // from when it is ready until a slot is free
+  std::optional<Clock::time_point> slot_deadline;
+  SlotId slot = 0;
+  bool open = false;
+  bool begun = false;         // a piece of the prompt was run
+  bool prefilled = false;     // the whole prompt was run
+  bool ready = false;         // in ready_
+  std::vector<int32_t> text;  // id n precedes frame n + 1
+  bool text_complete = false;
+  int32_t pad_text_id = 0;
+  LogClock::time_point opened;
+  int64_t prompt_rows = 0;
+  int64_t submitted = 0;  // frames submitted to the backend
+  int64_t room = 0;       // frames that may be submitted before the next Backend::Reserve()
+  bool parked = false;    // in parked_
+  bool starved = false;   // in starved_
+  int64_t delivered = 0;
+  Clock::time_point first_sound;
+  bool end_logged = false;
+
+  size_t in_flight() const { return static_cast<size_t>(submitted - delivered); }
+  // True if the next frame's text is known: sets the id before it (FrameStep::text_id).
+  bool NextText(int32_t* id) const {
+    if (submitted == 0) {
+      *id = kNoText;
+    } else if (const auto entry = static_cast<size_t>(submitted - 1); entry < text.size()) {
+      *id = text[entry];
+    } else {
+      // Padding means the end of the text to the model, so it must not stand in for late text.
+      if (!text_complete) return false;
+      *id = pad_text_id;
+    }
+    return true;
+  }
+
+  void LogEnd(EndReason reason, int64_t frames) {
+    if (std::exchange(end_logged, true) || !LogEnabled(LogLevel::kDebug)) return;
+    Log(LogLevel::kDebug,
+        "slot " + std::to_string(slot) + ": " + EndReasonName(reason) + " after " + std::to_string(frames) + " frames");
+  }
+  // Ends the stream after `frames` frames. Logs first, so that the log has the end before anybody is notified.
+  void End(EndReason reason, Status status, int64_t frames) {
+    LogEnd(reason, frames);
+    stream->End(reason, std::move(status));
+  }
+};
+
+}  // namespace qtts
+
+#endif  // QTTS_SCHEDULER_RUNNING_H_

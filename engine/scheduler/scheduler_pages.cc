@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+// The scheduler's part that deals with pages: who begins, who is parked, and who comes back.
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "base/log.h"
+#include "scheduler/running.h"
+#include "scheduler/scheduler.h"
+
+namespace qtts {
+namespace {
+
+// Frames for which an utterance that begins needs pages.
+constexpr int64_t kFirstFrames = 16;
+// One in so many pages is kept for those who speak, and another for those who are parked.
+constexpr int64_t kShare = 20;
+// A parked stream is brought back, in another's place if need be, while its reader has so much sound in hand.
+constexpr auto kSoon = 4 * kFrameTime;
+// The other must have so much more. Less would move the same pages to and fro.
+constexpr auto kMargin = 3 * kFrameTime;
+// Such exchanges delay all streams by a copy, so there is one in this time at most.
+constexpr auto kBetweenSwaps = kFrameTime;
+constexpr std::chrono::milliseconds kReserveAgain{20};
+constexpr std::chrono::seconds kBetweenLogs{10};
+
+}  // namespace
+
+int64_t Scheduler::PagesOf(int64_t positions) const {
+  const int64_t page = backend_->pages().positions;
+  return (positions + page - 1) / page;
+}
+
+// True if there are pages for the prompt and its first frames, beside one page for each stream that speaks, at least a
+// share of all, and the pages of those that are parked. What needs more than all pages is left to the backend, which
+// says so.
+bool Scheduler::HasPagesFor(const Prompt& prompt) const {
+  const ContextPages pages = backend_->pages();
+  const int64_t speaking = slots_ - free_slots_;
+  if (pages.positions == 0 || speaking == 0) return true;
+  // Who speaks comes first.
+  if (!starved_.empty()) return false;
+  int64_t reserve = std::max(speaking, pages.total / kShare);
+  for (const RunningPtr& running : parked_) reserve += PagesOf(running->prompt_rows + running->submitted);
+  const int64_t needed = PagesOf(static_cast<int64_t>(prompt.rows.size()) + kFirstFrames);
+  return needed + reserve <= pages.free || needed > pages.total;
+}
+
+// How long the reader has sound, of what has been submitted. A stream without its next text has a frame's time, since
+// it can't use what it keeps from others.
+Scheduler::Clock::duration Scheduler::Ahead(const Running& running, Clock::time_point now) const {
+  const auto frames = static_cast<int64_t>(running.stream->unread() + running.in_flight());
+  int32_t text_id = 0;
+  const auto in_hand = std::max<int64_t>(frames, running.NextText(&text_id) ? 0 : 1) * kFrameTime;
+  return std::max<Clock::duration>(in_hand, running.first_sound + running.submitted * kFrameTime - now);
+}
+
+// The stream to park. One whose first frame is awaited is not parked.
+Scheduler::RunningPtr Scheduler::FurthestAhead(Clock::time_point now) const {
+  RunningPtr furthest;
+  Clock::duration most{0};
+  for (const RunningPtr& running : running_) {
+    if (!running->open || running->parked || running->delivered == 0 || running->stream->ended()) continue;
+    const Clock::duration ahead = Ahead(*running, now);
+    if (furthest != nullptr && ahead <= most) continue;
+    furthest = running;
+    most = ahead;
+  }
+  return furthest;
+}
+
+// Takes pages for the next frame of a stream. If none is free, parks who is furthest ahead, perhaps this stream.
+// Returns false if the stream can't go on now.
+bool Scheduler::TakePages(const RunningPtr& running) {
+  while (running->submitted >= running->room) {
+    const auto now = Clock::now();
+    if (now >= reserve_again_ || backend_->pages().free > 0) {
+      const Result<int64_t> room = backend_->Reserve(running->slot);
+      if (room.ok()) {
+        running->room = *room;
+        return true;
+      }
+      if (room.status().code() == StatusCode::kDeviceUnavailable) {
+        FailAll(room.status());
+        return false;
+      }
+      reserve_again_ = now + kReserveAgain;
+    }
+    const RunningPtr furthest = Unparked() > 1 ? FurthestAhead(now) : nullptr;
+    if (furthest != nullptr && Park(furthest)) {
+      if (furthest == running) return false;
+      continue;
+    }
+    if (device_lost_) return false;
+    running->starved = true;
+    starved_.push_back(running);
+    return false;
+  }
+  return true;
+}
+
+// Returns false if the host has no memory for it, or the device was lost.
+bool Scheduler::Park(const RunningPtr& running) {
+  const Status status = backend_->Park(running->slot);
+  if (status.code() == StatusCode::kDeviceUnavailable) FailAll(status);
+  if (!status.ok()) return false;
+  running->parked = true;
+  running->room = 0;
+  parked_.push_back(running);
+  ++parkings_;
+  NotePages();
+  const auto now = Clock::now();
+  if (parked_.size() > 1 || now < log_again_ || !LogEnabled(LogLevel::kInfo)) return true;
+  log_again_ = now + kBetweenLogs;
+  parking_logged_ = true;
+  parkings_ = 1;
+  Log(LogLevel::kInfo, "the device's " + std::to_string(backend_->pages().total) +
+                           " pages are in use: utterances that are ahead of their readers are parked in the host's "
+                           "memory, and no other begins");
+  return true;
+}
+
+// Returns false if there are too few pages, or the device was lost.
+bool Scheduler::Unpark(const RunningPtr& running) {
+  const Status status = backend_->Unpark(running->slot);
+  if (status.code() == StatusCode::kDeviceUnavailable) FailAll(status);
+  if (!status.ok()) return false;
+  NoLongerParked(running);
+  ListIfReady(running);
+  return true;
+}
+
+void Scheduler::NoLongerParked(const RunningPtr& running) {
+  running->parked = false;
+  const RunningPtr kept = running;  // `running` may be the entry of parked_
+  std::erase(parked_, kept);
+  NotePages();
+  if (!parked_.empty() || !std::exchange(parking_logged_, false)) return;
+  Log(LogLevel::kInfo, "no utterance is parked any more; there were " + std::to_string(parkings_) + " parkings");
+}
+
+// Lets streams without a page try again, and brings parked streams back: those that can go on, the one with the least
+// sound in hand first. Returns true if any came back.
+bool Scheduler::BringBack() {
+  if (parked_.empty() && starved_.empty()) return false;
+  auto starved = static_cast<int64_t>(starved_.size());
+  for (const RunningPtr& running : starved_) running->starved = false;
+  for (const RunningPtr& running : std::exchange(starved_, {})) ListIfReady(running);
+  bool returned = false;
+  bool swapped = false;
+  while (!parked_.empty()) {
+    const auto now = Clock::now();
+    RunningPtr next;
+    for (const RunningPtr& running : parked_) {
+      if (!WantsToGoOn(*running)) continue;
+      if (next == nullptr || Ahead(*running, now) < Ahead(*next, now)) next = running;
+    }
+    if (next == nullptr) break;
+    const Clock::duration ahead = Ahead(*next, now);
+    // Its reader may also be faster than the sound is played.
+    const bool soon = ahead < kSoon || next->stream->unread() + next->in_flight() == 0;
+    const ContextPages pages = backend_->pages();
+    const int64_t needed = PagesOf(next->prompt_rows + next->submitted) + 1;
+    const int64_t spare = soon ? 0 : std::max<int64_t>(1, pages.total / kShare);
+    // If nobody else has pages, there is nothing to wait for.
+    if (Unparked() > 0 && pages.free < needed + starved + spare) {
+      if (!soon || now < swap_again_) break;
+      const RunningPtr furthest = FurthestAhead(now);
+      if (furthest == nullptr || (CanGoOn(*furthest) && Ahead(*furthest, now) < ahead + kMargin)) break;
+      if (!Park(furthest)) break;
+      swapped = true;
+      continue;
+    }
+    if (!Unpark(next)) {
+      if (device_lost_ || Unparked() > 0) break;
+      EndForWantOfPages(next);
+    }
+    returned = true;
+  }
+  if (swapped) swap_again_ = Clock::now() + kBetweenSwaps;
+  return returned;
+}
+
+// If all streams with pages need more, and nobody can be parked, the one that came last ends, so that others go on.
+bool Scheduler::FailWhereNobodyCanGoOn() {
+  if (starved_.empty() || !outstanding_.empty() || static_cast<int>(starved_.size()) < Unparked()) return false;
+  EndForWantOfPages(*std::max_element(starved_.begin(), starved_.end(), [](const RunningPtr& a, const RunningPtr& b) {
+    return a->arrival < b->arrival;
+  }));
+  return true;
+}
+
+void Scheduler::EndForWantOfPages(RunningPtr running) {
+  const int64_t total = backend_->pages().total;
+  running->End(EndReason::kError,
+               Status::ResourceExhausted("the device's memory for contexts, " + std::to_string(total) +
+                                         " pages, does not hold this utterance any longer, and none can be parked in "
+                                         "the host's memory: use shorter texts, fewer at once or a smaller model"),
+               running->delivered);
+  Remove(running);
+}
+
+}  // namespace qtts
