@@ -168,8 +168,8 @@ async def streams(server, process, count, pace, seconds, websocket):
             "server_cores": used / (end - now), "client_cores": load.own * len(os.sched_getaffinity(0)), "load": load.text}
 
 
-async def idle_sessions(server, process, count=500, seconds=10.0):
-    """Memory and processor time of WebSockets that say nothing."""
+async def idle_sessions(server, process, count=500, seconds=60.0):
+    """Memory and processor time of WebSockets that say nothing, for longer than the time between two pings."""
     opened = [await server.session() for _ in range(20)]  # what the first ones allocate serves the others
     before, threads = process.resident(), process.threads()
     opened += [await server.session() for _ in range(count)]

@@ -10,6 +10,9 @@ import uvicorn
 from .app import create_app
 from .settings import Settings
 
+# A client that is gone without a word is noticed by the kernel, which asks after so many seconds of silence. It costs the
+# event loop nothing, where pings of hundreds of silent sessions do.
+KEEPALIVE_IDLE, KEEPALIVE_INTERVAL = 20, 10
 WRITE_BUFFER = 128 << 10  # bytes of a connection in the kernel: with uvicorn's own, 4 s of sound
 
 
@@ -41,6 +44,9 @@ def listen(settings):
     # Connections inherit these: a reader that takes nothing is noticed soon, and a write to it does not last for ever.
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, WRITE_BUFFER // 2)
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(settings.slow_reader * 1000) + 10_000)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_IDLE)
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, KEEPALIVE_INTERVAL)
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     listening.bind((settings.host, settings.port))
     listening.listen(2048)
@@ -66,7 +72,7 @@ def main():
     application = create_app(settings, on_fatal)
     server = Server(uvicorn.Config(
         application, log_config=None, access_log=False, server_header=False, http="httptools", ws="websockets-sansio",
-        ws_ping_interval=10, ws_ping_timeout=30, ws_max_size=settings.max_recording * 4 // 3 + (1 << 20),
+        ws_ping_interval=settings.ping_interval or None, ws_ping_timeout=30, ws_max_size=settings.max_recording * 4 // 3 + (1 << 20),
         ws_per_message_deflate=False, timeout_graceful_shutdown=5))
     server.front = application.state.front
     host, port = listening.getsockname()[:2]

@@ -33,6 +33,8 @@ class Settings:
     max_recording: int = option(10 << 20, "bytes of a recording to clone")
     max_ahead: float = option(30.0, "the largest pace that a request may ask for, in seconds; 0 as a pace stays allowed")
     slow_reader: float = option(30.0, "seconds after which a client that does not read is disconnected")
+    ping_interval: float = option(50.0, "seconds between pings of a WebSocket; they keep proxies from closing a silent one, of "
+                                        "which many wait for 60 s; 0 = none")
     text_timeout: float = option(10.0, "seconds without text and without sound after which a growing utterance is ended")
     # The end.
     drain_delay: float = option(5.0, "seconds between not being ready and refusing, for balancers to notice")
@@ -45,7 +47,8 @@ class Settings:
         self.replica = self.replica or f"{os.uname().nodename}-{os.getpid()}"
         if self.sessions < 1:
             raise ValueError("sessions: at least 1")
-        for name in ("slots", "max_wait", "max_characters", "max_recording", "max_ahead", "drain_delay", "drain_timeout"):
+        for name in ("slots", "max_wait", "max_characters", "max_recording", "max_ahead", "ping_interval", "drain_delay",
+                     "drain_timeout"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name}: not below 0")
         if not 0 <= self.port <= 65535:

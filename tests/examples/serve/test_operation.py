@@ -20,6 +20,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from conftest import FRAME, PATIENCE, element, of, wait_for
 from qtts_serve import limits
+from qtts_serve.__main__ import listen
 from qtts_serve.admission import Slots
 from qtts_serve.errors import ApiError
 from qtts_serve.front import Front
@@ -242,6 +243,31 @@ def test_requests_that_do_not_end(start):
     server.wait_until_idle()
 
 
+def test_pings(start):
+    server = start("--ping-interval", "0.05")
+    with socket.create_connection((server.host, server.port), timeout=PATIENCE) as client:
+        client.sendall(b"GET /v1/audio/speech/stream HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+                       b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg==\r\n\r\n")
+        received = b""
+        while b"\r\n\r\n\x89" not in received:
+            received += client.recv(1 << 16)
+            assert received.startswith(b"HTTP/1.1 101 "[:len(received)])
+    server.wait_until_idle()
+    silent = start("--ping-interval", "0")
+    with silent.stream() as stream:
+        assert of(stream.say(TEXT)[1], "audio.done")[0]["reason"] == "complete"
+
+
+def test_a_client_that_is_gone_without_a_word_is_noticed():
+    """The kernel asks, and gives up at last: connections inherit it."""
+    with listen(Settings(port=0)) as listening, socket.create_connection(listening.getsockname()):
+        connection, _ = listening.accept()
+        with connection:
+            assert connection.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+            assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) < 60
+            assert 0 < connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) <= 60_000
+
+
 def test_drain_lets_utterances_end(start):
     server = start()
     expected = element(TEXT + " " + TEXT, seed=1)
@@ -351,6 +377,7 @@ def test_too_few_threads():
     (("--element", "no-such-property=1"), "no-such-property"),
     (("--sessions", "0"), "sessions: at least 1"),
     (("--max-wait", "-1"), "max_wait: not below 0"),
+    (("--ping-interval", "-1"), "ping_interval: not below 0"),
     (("--voice-alias", "alloy"), "lacks '='"),
     (("--log-level", "loud"), "loud"),
     (("--response-format", "ogg"), "response_format"),
