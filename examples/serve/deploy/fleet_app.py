@@ -11,6 +11,7 @@ import ray
 from qtts_serve.app import create_app
 from qtts_serve.settings import Settings
 from ray import serve
+from uvicorn.protocols.websockets import auto
 
 
 # Ray lets a replica that ends be reached for 30 s, until no HAProxy sends it anything; only then the front may refuse.
@@ -54,6 +55,18 @@ class BehindHaproxy:
         await self._application.state.front.drain()
 
 
+class Session(auto.AutoWebSocketsProtocol):
+    """A WebSocket in uvicorn, which Ray starts with the protocol that uvicorn chooses.
+
+    Ray stops listening 30 s after it told balancers, and lets requests come to their end. uvicorn, told to stop listening,
+    closes WebSockets at once. Here the front closes them, after their utterance.
+    """
+
+    def shutdown(self):
+        if not self.handshake_complete:
+            super().shutdown()
+
+
 async def reachable(port):
     """Whether Ray tells balancers to send requests to this replica."""
     try:
@@ -78,6 +91,7 @@ class Voice:
         self.settings = Settings(**{"drain_delay": 0, **settings, "replica": replica})
 
     def __serve_build_asgi_app__(self):
+        auto.AutoWebSocketsProtocol = Session
         self.front_app = create_app(self.settings)
         return BehindHaproxy(self.front_app)
 

@@ -7,6 +7,8 @@ This process stays outside and makes the machines; the tests themselves run in t
 import argparse
 import asyncio
 import contextlib
+import http.client
+import json
 import os
 import pathlib
 import random
@@ -23,6 +25,7 @@ FLEET = HERE / "fleet"
 ADDRESSES = ("10.77.0.1", "10.77.0.2")
 PATIENCE = 180  # seconds for Ray to start, deploy or replace something; for broken code alone
 SHORT = "Good morning, how are you?"
+MORE = "and one more word, "
 STORY = " ".join(["The river was wide and slow, and the boats went down it one after the other."] * 5)
 
 
@@ -174,15 +177,19 @@ async def http_on(server, machine, **fields):
     raise RuntimeError(f"of 40 requests none went to {machine}")
 
 
-async def session_on(server, machine, **settings):
+async def session_on(server, machine, text=STORY, growing=False, **settings):
     """A session on this machine and its utterance, of which the first sound was heard."""
-    for _ in range(40):
-        session = await server.session(**settings)
-        utterance = await session.begin(STORY)
-        await utterance.until(lambda u: u.pieces)
-        if machine_of(utterance.start["id"]) == machine:
-            return session, utterance
-        await session.close()
+    others = []  # stay until the end: HAProxy chooses the replica with the fewest connections
+    try:
+        for _ in range(40):
+            session = await server.session(**settings)
+            utterance = await session.begin(text, growing)
+            await utterance.until(lambda u: u.pieces)
+            if machine_of(utterance.start["id"]) == machine:
+                return session, utterance
+            others.append(session)
+    finally:
+        await asyncio.gather(*(session.close() for session in others))
     raise RuntimeError(f"of 40 sessions none went to {machine}")
 
 
@@ -252,11 +259,71 @@ async def closed(session):
     return session.socket.close_code, time.perf_counter()
 
 
+class Talk:
+    """Three sessions with one replica: one is silent, one speaks a text that still grows when the replica refuses new
+    ones, and ends later; the text of the third never ends."""
+
+    @classmethod
+    async def begin(cls, server, machine):
+        self = cls()
+        self._silent, said = await session_on(server, machine)
+        await self._silent.send("input.cancel")
+        await said.until(lambda u: u.done)
+        self._growing, self._endless = [
+            await session_on(server, machine, text=MORE, growing=True, seed=7, pace=0.2) for _ in range(2)]
+        self._task = asyncio.create_task(self._run())
+        return self
+
+    async def _run(self):
+        refusing = asyncio.create_task(closed(self._silent))
+        never = asyncio.get_running_loop().create_future()
+        return await asyncio.gather(refusing, self._grow(*self._growing, refusing), self._grow(*self._endless, never))
+
+    @staticmethod
+    async def _grow(session, utterance, refusing):
+        """The utterance, its text, and the code with which the session was closed."""
+        hearing = asyncio.create_task(utterance.until(lambda u: u.done, 4 * PATIENCE))
+        pieces = [MORE]
+        # Slowly, so that the speech keeps up on a busy machine; but text that is 10 s late ends the utterance.
+        left = 3  # further pieces, 4 s each: until Ray has stopped listening, 8 s after the replica refuses
+        while not hearing.done() and left:
+            left -= refusing.done()
+            pieces.append(MORE)
+            await session.send("input.text", text=MORE)
+            await asyncio.wait([hearing], timeout=4)
+        if not hearing.done():
+            pieces.append("that is all.")
+            await session.send("input.text", text=pieces[-1])
+            await session.send("input.done")
+        await hearing
+        while True:  # session.done
+            try:
+                await session.socket.recv()
+            except client.websockets.ConnectionClosed:
+                break
+        return utterance, "".join(pieces), (await closed(session))[0]
+
+    async def check(self, server, machine):
+        (silent, _), (growing, text, growing_code), (endless, _, endless_code) = await asyncio.wait_for(self._task, 2 * PATIENCE)
+        session = await server.session(seed=7, pace=0)
+        again = await session.begin(text)
+        await again.until(lambda u: u.done)
+        await session.close()
+        Check.that((silent, growing_code, endless_code) == (1001, 1001, 1001),
+                   f"{machine}: all sessions were closed with 1001: {(silent, growing_code, endless_code)}")
+        Check.that(growing.done["reason"] == "complete" and growing.body == again.body,
+                   f"{machine}: a session that spoke went on to the end of its utterance: {growing.size / 48000:.0f} s of sound, "
+                   f"{growing.done['reason']}, {again.size / 48000:.0f} s for the whole text, {again.done['reason']}")
+        Check.that(endless.done["reason"] == "interrupted" and endless.cancelled is not None and not endless.after_cancel,
+                   f"{machine}: one whose text did not end was told after {endless.size / 48000:.0f} s of sound")
+
+
 async def update(servers, machines, rate):
-    here, _ = servers
+    here, there = servers
     whole = await here.speech(STORY, seed=7, pace=0)
     before = await replicas(here, 8)
     idle = await here.session()
+    talks = {machine: await Talk.begin(here, machine.host) for machine in servers}
     async with Load(here, rate) as load:
         closing = asyncio.create_task(closed(idle))
         speaking = await here.connect()
@@ -274,6 +341,8 @@ async def update(servers, machines, rate):
         took = time.perf_counter() - begin
     code, when = await asyncio.wait_for(closing, PATIENCE)
     Check.that(code == 1001, f"a session that said nothing was closed with {code} after {when - begin:.0f} s")
+    for machine, talk in talks.items():
+        await talk.check(here, machine.host)
     Check.that(len(now) == 2 and not before & now, f"all replicas are new after {took:.0f} s")
     Check.that(not load.lost,
                f"0 of {load.begun} requests lost: {[error for _, error in load.lost] or ''}; the slowest took {load.slowest:.2f} s")
@@ -299,9 +368,18 @@ async def lose_a_machine(servers, machines, rate):
     Check.that(resumed == bytes(whole.body), "what it spoke was taken up by the other machine, sample for sample")
 
 
-async def first_sound(server):
+def ids_of_answer(server, headers):
+    """Every line of it with such a name; client.Answer keeps one."""
+    with contextlib.closing(http.client.HTTPConnection(server.host, server.port, timeout=PATIENCE)) as connection:
+        connection.request("POST", "/v1/audio/speech", json.dumps({"input": SHORT}), headers)
+        answer = connection.getresponse()
+        answer.read()
+        return [(name, value) for name in headers for value in answer.headers.get_all(name, [])]
+
+
+async def first_sound(server, count=50):
     with report.Load() as load:
-        found = await figures.first_sound(server, count=50)
+        found = await figures.first_sound(server, count=count)
     print(f"  ({load.text})")
     for way, base in (("HTTP", "in-process"), ("WebSocket", "in-process, streaming")):
         print(f"  {way}: p50 {found[way]['p50']:.1f}, p95 {found[way]['p95']:.1f} ms; over {base}: "
@@ -310,7 +388,7 @@ async def first_sound(server):
 
 FEW_SLOTS = 4
 SCALING = ("deploy", "--cpu", "--per-machine", "1", "--set", f"slots={FEW_SLOTS}")
-DEPLOY = ("deploy", "--cpu", "--replicas", "2", "--per-machine", "1")
+DEPLOY = ("deploy", "--cpu", "--replicas", "2", "--per-machine", "1", "--set", "drain_timeout=30")
 
 
 async def scale(servers, machines):
@@ -356,6 +434,11 @@ async def inside(arguments, machines):
     def stage(name):
         print(f"== {name} ({time.perf_counter() - begin:.0f} s, load {os.getloadavg()[0]:.1f})", flush=True)
 
+    if arguments.figures:
+        await until_replicas(servers)
+        stage("first sound through HAProxy and Ray")
+        await first_sound(servers[0], count=100)
+        return 0
     stage("scaling by busy slots")
     await scale(servers, machines)
     stage("two machines")
@@ -363,6 +446,9 @@ async def inside(arguments, machines):
     for server in servers:
         names = {machine_of(name) for name in await replicas(server, 8)}
         Check.that(names == set(ADDRESSES), f"the ingress of {server.host} uses the replicas of {', '.join(sorted(names))}")
+    given = {"x-request-id": "mine", "traceparent": f"00-{'1' * 32}-{'2' * 16}-01"}
+    found = await asyncio.to_thread(ids_of_answer, servers[0], given)
+    Check.that(found == [(name, value) for name, value in given.items()], f"an answer has the ids of its request, once: {found}")
     idle = await servers[0].session()
     idle_since = time.perf_counter()
     stage("first sound through HAProxy and Ray")
@@ -402,10 +488,11 @@ def outside(arguments):
         token = re.search(r"QTTS_FLEET_TOKEN=(\w+) ", said).group(1)
         machines[1].run(FLEET, "join", ADDRESSES[0], QTTS_FLEET_TOKEN=token)
         print(f"Ray on two machines after {time.perf_counter() - begin:.0f} s", flush=True)
-        machines[0].run(FLEET, *SCALING)
+        machines[0].run(FLEET, *(DEPLOY if arguments.figures else SCALING))
         print(f"deployed after {time.perf_counter() - begin:.0f} s", flush=True)
         result = subprocess.run(["nsenter", f"--net=/run/netns/{names[0]}", "--", sys.executable, "-m", "fleet_test", "--inside",
-                                 *(f"{machine.name}:{machine.init}" for machine in machines), "--load", str(arguments.load)],
+                                 *(f"{machine.name}:{machine.init}" for machine in machines), "--load", str(arguments.load),
+                                 *(["--figures"] if arguments.figures else [])],
                                 env=os.environ, timeout=570, check=False).returncode
     finally:
         if arguments.keep_logs:
@@ -421,6 +508,7 @@ def outside(arguments):
 def main():
     parser = argparse.ArgumentParser("examples/serve/deploy/test")
     parser.add_argument("--load", type=float, default=4.0, help="requests a second beside what is tested")
+    parser.add_argument("--figures", action="store_true", help="only the first sound over in-process, in a minute")
     parser.add_argument("--keep-logs", type=pathlib.Path, help="folder for Ray's and HAProxy's logs")
     parser.add_argument("--inside", nargs=2, help=argparse.SUPPRESS)
     arguments = parser.parse_args()

@@ -172,11 +172,12 @@ class Session:
     async def send(self, kind, **fields):
         await self.socket.send(json.dumps({"type": kind, **fields}))
 
-    async def begin(self, text):
-        """Sends a whole text; the utterance that will answer it."""
+    async def begin(self, text, growing=False):
+        """Sends a text, whole unless it is growing; the utterance that will answer it."""
         await self.send("input.text", text=text)
         sent = time.perf_counter()
-        await self.send("input.done")
+        if not growing:
+            await self.send("input.done")
         return Utterance(self, sent)
 
     async def close(self):
