@@ -7,8 +7,6 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <limits>
 #include <sstream>
 #include <utility>
@@ -27,10 +25,15 @@ std::string Place(const char* variable, const char* built) {
 
 const std::string kData = SourceRoot() + "/tests/golden/data/cases/";
 
+// Checkpoints hold 100 MB: iterators of a stream take seconds for that in code that is not optimised.
 Result<std::string> ReadFile(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::string content((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  if (!file) return Status::Unreadable(path + ": cannot be read");
+  gchar* bytes = nullptr;
+  gsize size = 0;
+  if (g_file_get_contents(path.c_str(), &bytes, &size, nullptr) == FALSE) {
+    return Status::Unreadable(path + ": cannot be read");
+  }
+  std::string content(bytes, size);
+  g_free(bytes);
   return content;
 }
 
@@ -101,14 +104,22 @@ class CheckpointFolders {
   std::map<std::string, std::string> folders_;
 };
 
-Status CheckSums(const std::string& folder, const nlohmann::json& sums) {
-  for (const auto& [file, expected] : sums.items()) {
-    QTTS_ASSIGN_OR_RETURN(const std::string content, ReadFile(folder + "/" + file));
-    gchar* sum =
-        g_compute_checksum_for_data(G_CHECKSUM_SHA256, reinterpret_cast<const guchar*>(content.data()), content.size());
-    const bool equal = expected == sum;
-    g_free(sum);
-    if (!equal) {
+// The SHA-256 of a checkpoint's file, computed once: cases share checkpoints.
+Result<std::string> SumOf(const std::string& path) {
+  static std::map<std::string, std::string> sums;
+  if (const auto it = sums.find(path); it != sums.end()) return it->second;
+  QTTS_ASSIGN_OR_RETURN(const std::string content, ReadFile(path));
+  gchar* sum =
+      g_compute_checksum_for_data(G_CHECKSUM_SHA256, reinterpret_cast<const guchar*>(content.data()), content.size());
+  const std::string& kept = sums[path] = sum;
+  g_free(sum);
+  return kept;
+}
+
+Status CheckSums(const std::string& folder, const nlohmann::json& recorded) {
+  for (const auto& [file, expected] : recorded.items()) {
+    QTTS_ASSIGN_OR_RETURN(const std::string sum, SumOf(folder + "/" + file));
+    if (expected != sum) {
       return Status::CorruptModel(folder + "/" + file + ": SHA-256 is not the recorded one. If the checkpoint was " +
                                   "changed on purpose, record the golden data anew (tests/golden/README.md)");
     }
@@ -120,6 +131,31 @@ CaseKind KindOf(const nlohmann::json& document) {
   if (!document.contains("settings")) return CaseKind::kCodec;
   if (document["request"].contains("ref_audio")) return CaseKind::kCloned;
   return document["settings"]["do_sample"] ? CaseKind::kSampled : CaseKind::kGreedy;
+}
+
+struct ListedCase {
+  std::string name;
+  bool readable = false;
+  CaseKind kind{};
+  bool has_sound = false;
+};
+
+// By name.
+std::vector<ListedCase> ListCases() {
+  std::vector<ListedCase> listed;
+  for (const auto& entry : std::filesystem::directory_iterator(kData)) {
+    if (entry.path().extension() != ".json") continue;
+    ListedCase& added = listed.emplace_back();
+    added.name = entry.path().stem();
+    const Result<nlohmann::json> document = ReadDocument(added.name);
+    const auto tensors = ReadTensors(kData + added.name + ".safetensors");
+    added.readable = document.ok() && tensors.ok();
+    if (!added.readable) continue;
+    added.kind = KindOf(*document);
+    added.has_sound = tensors->contains("pcm");
+  }
+  std::sort(listed.begin(), listed.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
+  return listed;
 }
 
 TokenSampling SamplingOf(const nlohmann::json& settings, const std::string& prefix, const std::string& do_sample,
@@ -177,19 +213,14 @@ std::vector<int32_t> GoldenCase::codes() const {
 }
 
 std::vector<std::string> Cases(std::initializer_list<CaseKind> kinds, bool with_sound) {
+  static const std::vector<ListedCase> listed = ListCases();
   std::vector<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator(kData)) {
-    if (entry.path().extension() != ".json") continue;
-    const std::string name = entry.path().stem();
-    const Result<nlohmann::json> document = ReadDocument(name);
-    const auto tensors = ReadTensors(kData + name + ".safetensors");
-    const bool readable = document.ok() && tensors.ok();
+  for (const ListedCase& listed_case : listed) {
+    const bool fits = std::find(kinds.begin(), kinds.end(), listed_case.kind) != kinds.end() &&
+                      (!with_sound || listed_case.has_sound);
     // Cases that cannot be read stay in the list, so that their tests fail.
-    if (readable && std::find(kinds.begin(), kinds.end(), KindOf(*document)) == kinds.end()) continue;
-    if (readable && with_sound && !tensors->contains("pcm")) continue;
-    names.push_back(name);
+    if (fits || !listed_case.readable) names.push_back(listed_case.name);
   }
-  std::sort(names.begin(), names.end());
   return names;
 }
 
