@@ -12,11 +12,11 @@
 namespace gstqtts {
 namespace {
 
-using Words = std::unordered_set<std::string_view>;
+using WordSet = std::unordered_set<std::string_view>;
 
 // Abbreviations before a name or another word, in lower case.
-const Words& Always() {
-  static const auto* words = new Words{
+const WordSet& Always() {
+  static const auto* words = new WordSet{
       // English
       "mr", "mrs", "ms", "dr", "prof", "rev", "hon", "gen", "col", "lt", "sgt", "capt", "cmdr", "maj", "gov", "sen",
       "messrs", "st", "mt", "vs", "cf", "e.g", "i.e", "approx", "ph.d",
@@ -38,12 +38,12 @@ const Words& Always() {
 }
 
 // Abbreviations only before a number; otherwise ordinary words.
-const Words& BeforeDigits() {
+const WordSet& BeforeDigits() {
   static const auto* words =
-      new Words{"no",  "nos", "fig", "figs", "vol", "vols", "ch",   "chap", "sec", "sect", "pp",   "pg",
-                "art", "abs", "bd",  "kap",  "abb", "tab",  "pag",  "pagg", "pág", "págs", "cap",  "n°",
-                "nº",  "str", "jan", "feb",  "mar", "apr",  "jun",  "jul",  "aug", "sep",  "sept", "oct",
-                "okt", "nov", "dec", "dez",  "стр", "рис",  "табл", "гл",   "кв",  "д",    "п"};
+      new WordSet{"no",  "nos", "fig", "figs", "vol", "vols", "ch",   "chap", "sec", "sect", "pp",   "pg",
+                  "art", "abs", "bd",  "kap",  "abb", "tab",  "pag",  "pagg", "pág", "págs", "cap",  "n°",
+                  "nº",  "str", "jan", "feb",  "mar", "apr",  "jun",  "jul",  "aug", "sep",  "sept", "oct",
+                  "okt", "nov", "dec", "dez",  "стр", "рис",  "табл", "гл",   "кв",  "д",    "п"};
   return *words;
 }
 

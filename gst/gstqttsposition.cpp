@@ -45,10 +45,10 @@ float UsualDuration(UChar32 c) {
   return 0;
 }
 
-struct CloseBreaks {
+struct CloseLetterBreaks {
   void operator()(UBreakIterator* breaks) const { ubrk_close(breaks); }
 };
-struct CloseText {
+struct CloseSpokenText {
   void operator()(UText* text) const { utext_close(text); }
 };
 
@@ -80,9 +80,9 @@ void TextPosition::FindWords() {
   if (words_size_ == durations_.size()) return;
   words_size_ = durations_.size();
   UErrorCode error = U_ZERO_ERROR;
-  const std::unique_ptr<UText, CloseText> text(
+  const std::unique_ptr<UText, CloseSpokenText> text(
       utext_openUTF8(nullptr, text_.data(), static_cast<int64_t>(text_.size()), &error));
-  const std::unique_ptr<UBreakIterator, CloseBreaks> breaks(
+  const std::unique_ptr<UBreakIterator, CloseLetterBreaks> breaks(
       ubrk_open(UBRK_WORD, language_.c_str(), nullptr, 0, &error));
   if (U_FAILURE(error)) return;  // out of memory: no words, only characters
   ubrk_setUText(breaks.get(), text.get(), &error);

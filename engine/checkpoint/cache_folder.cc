@@ -21,7 +21,7 @@ namespace {
 constexpr mode_t kOwnerAlone = 0700;
 constexpr size_t kTemporarySuffix = 7;  // ".XXXXXX" after the extension, see WritePackedFile()
 
-std::string ErrorText(int error) { return std::generic_category().message(error); }
+std::string SystemMessage(int error) { return std::generic_category().message(error); }
 
 Status NoCache(const std::string& why) { return Status::NotFound(why); }
 
@@ -67,10 +67,10 @@ Result<std::string> CacheFolder() {
   }
   folder += "/qttssrc";
   if (g_mkdir_with_parents(folder.c_str(), kOwnerAlone) != 0) {
-    return NoCache(folder + ": cannot be made: " + ErrorText(errno));
+    return NoCache(folder + ": cannot be made: " + SystemMessage(errno));
   }
   struct stat info = {};
-  if (stat(folder.c_str(), &info) != 0) return NoCache(folder + ": " + ErrorText(errno));
+  if (stat(folder.c_str(), &info) != 0) return NoCache(folder + ": " + SystemMessage(errno));
   if (!S_ISDIR(info.st_mode)) return NoCache(folder + ": is not a folder");
   if (info.st_uid != geteuid()) return NoCache(folder + ": belongs to another user");
   if ((info.st_mode & (S_IWGRP | S_IWOTH)) != 0) return NoCache(folder + ": other users may write to it");
@@ -79,7 +79,7 @@ Result<std::string> CacheFolder() {
 
 Status CheckRoom(const std::string& folder, uint64_t bytes, const CacheLimits& limits) {
   struct statvfs disk = {};
-  if (statvfs(folder.c_str(), &disk) != 0) return Status::Unreadable(folder + ": " + ErrorText(errno));
+  if (statvfs(folder.c_str(), &disk) != 0) return Status::Unreadable(folder + ": " + SystemMessage(errno));
   const uint64_t free = uint64_t{disk.f_bavail} * disk.f_frsize;
   if (free >= bytes && free - bytes >= limits.leave_free) return Status::Ok();
   constexpr uint64_t kMega = 1000000;

@@ -14,26 +14,26 @@ namespace {
 using nlohmann::json;
 
 // Bounds far above any real model, as in config.cc.
-constexpr int kMaxWidth = 1 << 16;
+constexpr int kMaxEncoderWidth = 1 << 16;
 constexpr int kMaxSmall = 1 << 10;
-constexpr int kMaxRows = 1 << 24;
-constexpr int kMaxStages = 8;
+constexpr int kMaxEncoderRows = 1 << 24;
+constexpr int kMaxEncoderStages = 8;
 
 // Sample rate of recordings, and stride of the last stage: the transformer runs at twice the frame rate.
-constexpr int kSampleRate = 24000;
+constexpr int kRecordingRate = 24000;
 constexpr int kLastStride = 2;
 
 // Reads an array of integers from 1 to `most`.
 std::vector<int> Integers(JsonFields* fields, const char* key, std::vector<int> fallback, int most) {
   const json* value = fields->Find(key);
   if (value == nullptr) return fallback;
-  const bool good = value->is_array() && !value->empty() && value->size() <= kMaxStages &&
+  const bool good = value->is_array() && !value->empty() && value->size() <= kMaxEncoderStages &&
                     std::all_of(value->begin(), value->end(), [most](const json& item) {
                       return item.is_number_unsigned() && item.get<uint64_t>() >= 1 &&
                              item.get<uint64_t>() <= static_cast<uint64_t>(most);
                     });
   if (good) return value->get<std::vector<int>>();
-  fields->Refuse(key, "1 to " + std::to_string(kMaxStages) + " integers from 1 to " + std::to_string(most));
+  fields->Refuse(key, "1 to " + std::to_string(kMaxEncoderStages) + " integers from 1 to " + std::to_string(most));
   return fallback;
 }
 
@@ -42,14 +42,14 @@ SpeakerEncoderConfig ReadSpeaker(JsonFields* document, int enc_dim) {
   SpeakerEncoderConfig config;
   config.enc_dim = enc_dim;
   config.mel_bins = fields.Int("mel_dim", 1, kMaxSmall, 128);
-  config.channels = Integers(&fields, "enc_channels", {512, 512, 512, 512, 1536}, kMaxWidth);
+  config.channels = Integers(&fields, "enc_channels", {512, 512, 512, 512, 1536}, kMaxEncoderWidth);
   config.kernel_sizes = Integers(&fields, "enc_kernel_sizes", {5, 3, 3, 3, 1}, kMaxSmall);
   config.dilations = Integers(&fields, "enc_dilations", {1, 2, 3, 4, 1}, kMaxSmall);
-  config.attention_channels = fields.Int("enc_attention_channels", 1, kMaxWidth, 128);
+  config.attention_channels = fields.Int("enc_attention_channels", 1, kMaxEncoderWidth, 128);
   config.res2net_scale = fields.Int("enc_res2net_scale", 2, kMaxSmall, 8);
-  config.se_channels = fields.Int("enc_se_channels", 1, kMaxWidth, 128);
-  if (fields.Int("sample_rate", 1, INT32_MAX, kSampleRate) != kSampleRate) {
-    fields.Refuse("sample_rate", std::to_string(kSampleRate), StatusCode::kUnsupported);
+  config.se_channels = fields.Int("enc_se_channels", 1, kMaxEncoderWidth, 128);
+  if (fields.Int("sample_rate", 1, INT32_MAX, kRecordingRate) != kRecordingRate) {
+    fields.Refuse("sample_rate", std::to_string(kRecordingRate), StatusCode::kUnsupported);
   }
   const size_t layers = config.channels.size();
   if (layers < 3) fields.Refuse("enc_channels", "at least 3 entries");
@@ -73,13 +73,13 @@ SpeakerEncoderConfig ReadSpeaker(JsonFields* document, int enc_dim) {
 }
 
 // Refuses settings of Mimi that would change its arithmetic from spec 8.
-void RefuseVariants(JsonFields* fields) {
+void RefuseEncoderVariants(JsonFields* fields) {
   const auto unsupported = [&](const char* key, const std::string& expected) {
     fields->Refuse(key, expected, StatusCode::kUnsupported);
   };
   const std::pair<const char*, int> integers[] = {
-      {"audio_channels", 1}, {"sampling_rate", kSampleRate}, {"num_residual_layers", 1},
-      {"kernel_size", 7},    {"last_kernel_size", 3},        {"residual_kernel_size", 3},
+      {"audio_channels", 1}, {"sampling_rate", kRecordingRate}, {"num_residual_layers", 1},
+      {"kernel_size", 7},    {"last_kernel_size", 3},           {"residual_kernel_size", 3},
       {"compress", 2},       {"num_semantic_quantizers", 1}};
   for (const auto& [key, wanted] : integers) {
     if (fields->Int(key, 0, INT32_MAX, wanted) != wanted) unsupported(key, std::to_string(wanted));
@@ -93,14 +93,14 @@ void RefuseVariants(JsonFields* fields) {
 
 CodecEncoderConfig ReadCodec(JsonFields* document, const ModelConfig& model) {
   JsonFields fields = document->Object("encoder_config", /*optional=*/true);
-  RefuseVariants(&fields);
+  RefuseEncoderVariants(&fields);
   CodecEncoderConfig config;
-  config.num_filters = fields.Int("num_filters", 2, kMaxWidth >> kMaxStages, 64);
+  config.num_filters = fields.Int("num_filters", 2, kMaxEncoderWidth >> kMaxEncoderStages, 64);
   if (config.num_filters % 2 != 0) fields.Refuse("num_filters", "an even number");
   config.strides = Integers(&fields, "upsampling_ratios", {8, 6, 5, 4}, kMaxSmall);
   std::reverse(config.strides.begin(), config.strides.end());
-  config.hidden_size = fields.Int("hidden_size", 1, kMaxWidth, 512);
-  config.intermediate_size = fields.Int("intermediate_size", 1, kMaxWidth, 2048);
+  config.hidden_size = fields.Int("hidden_size", 1, kMaxEncoderWidth, 512);
+  config.intermediate_size = fields.Int("intermediate_size", 1, kMaxEncoderWidth, 2048);
   config.num_layers = fields.Int("num_hidden_layers", 1, kMaxSmall, 8);
   config.num_heads = fields.Int("num_attention_heads", 1, kMaxSmall, 8);
   if (fields.Int("num_key_value_heads", 1, kMaxSmall, config.num_heads) != config.num_heads) {
@@ -110,14 +110,14 @@ CodecEncoderConfig ReadCodec(JsonFields* document, const ModelConfig& model) {
   if (config.head_dim % 2 != 0) fields.Refuse("head_dim", "an even number");
   config.norm_eps = fields.Positive("norm_eps", 1, 1e-5F);
   config.rope_theta = fields.Positive("rope_theta", 1e12F, 10000);
-  config.codebook_dim = fields.Int("codebook_dim", 1, kMaxWidth, 256);
+  config.codebook_dim = fields.Int("codebook_dim", 1, kMaxEncoderWidth, 256);
   // Otherwise there would be no projection before the codebooks.
-  if (fields.Int("vector_quantization_hidden_dimension", 1, kMaxWidth, 256) != config.codebook_dim ||
+  if (fields.Int("vector_quantization_hidden_dimension", 1, kMaxEncoderWidth, 256) != config.codebook_dim ||
       config.codebook_dim == config.hidden_size) {
     fields.Refuse("vector_quantization_hidden_dimension", "codebook_dim, and less than hidden_size",
                   StatusCode::kUnsupported);
   }
-  config.codebook_size = fields.Int("codebook_size", 1, kMaxRows, 2048);
+  config.codebook_size = fields.Int("codebook_size", 1, kMaxEncoderRows, 2048);
   if (config.codebook_size > model.codec.codebook_size) {
     fields.Refuse("codebook_size", "at most the decoder's " + std::to_string(model.codec.codebook_size));
   }

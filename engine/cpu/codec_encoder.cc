@@ -11,17 +11,17 @@ namespace {
 
 // Frames per chunk of the convolutions: enough to amortise the reads of the weights, few enough for the widest rows to
 // stay in cache.
-constexpr int64_t kChunkFrames = 4;
+constexpr int64_t kEncoderChunkFrames = 4;
 
-constexpr float kLeastUsage = 1e-5F;
+constexpr float kEncoderLeastUsage = 1e-5F;
 
 // Stride of the last stage, which halves the rate after the transformer.
 constexpr int64_t kLastStride = 2;
 
 // Costs of one element in multiply-adds, and the minimum rows per thread.
 constexpr int64_t kEluWork = 16;
-constexpr int64_t kGeluWork = 64;
-constexpr int64_t kElementwiseGrain = 16;
+constexpr int64_t kEncoderGeluWork = 64;
+constexpr int64_t kEncoderGrain = 16;
 
 size_t Size(int64_t n) { return static_cast<size_t>(n); }
 
@@ -53,7 +53,7 @@ CodecEncoder::Codebook::Codebook(const CodebookWeights& weights)
   for (size_t entry = 0; entry < usage.size(); ++entry) {
     double square = 0;
     for (size_t i = entry * Size(dim); i < (entry + 1) * Size(dim); ++i) {
-      codewords[i] /= std::max(usage[entry], kLeastUsage);
+      codewords[i] /= std::max(usage[entry], kEncoderLeastUsage);
       square += static_cast<double>(codewords[i]) * static_cast<double>(codewords[i]);
     }
     squares.push_back(static_cast<float>(square));
@@ -85,7 +85,7 @@ std::vector<int32_t> CodecEncoder::Encode(std::span<const float> pcm) {
 std::vector<float> CodecEncoder::Convolutions(std::span<const float> pcm) {
   histories_.clear();
   std::vector<float> out;
-  const auto chunk = Size(kChunkFrames * config_.samples_per_frame);
+  const auto chunk = Size(kEncoderChunkFrames * config_.samples_per_frame);
   for (size_t begin = 0; begin < pcm.size(); begin += chunk) {
     ConvolveChunk(pcm.subspan(begin, std::min(chunk, pcm.size() - begin)), &out);
   }
@@ -140,7 +140,7 @@ float* CodecEncoder::EluWindow(int64_t history, int64_t more) {
   window_.resize(Size((history + rows_ + more) * width_));
   std::copy(before.begin(), before.end(), window_.begin());
   float* const fresh = window_.data() + history * width_;
-  pool_.ParallelFor(rows_, kElementwiseGrain, rows_ * width_ * kEluWork, [&](int64_t begin, int64_t end) {
+  pool_.ParallelFor(rows_, kEncoderGrain, rows_ * width_ * kEluWork, [&](int64_t begin, int64_t end) {
     Elu(x_.data() + begin * width_, (end - begin) * width_, fresh + begin * width_);
   });
   std::copy_n(window_.data() + rows_ * width_, history * width_, before.begin());
@@ -211,7 +211,7 @@ void CodecEncoder::Mlp(const Layer& layer, int64_t rows, float* x) const {
   }
   std::vector<float> inner(Size(rows * wide));
   layer.fc1.Run(pool_, normed.data(), rows, inner.data());
-  pool_.ParallelFor(rows, 1, rows * wide * kGeluWork, [&](int64_t begin, int64_t end) {
+  pool_.ParallelFor(rows, 1, rows * wide * kEncoderGeluWork, [&](int64_t begin, int64_t end) {
     Gelu(inner.data() + begin * wide, (end - begin) * wide, inner.data() + begin * wide);
   });
   layer.fc2.Run(pool_, inner.data(), rows, normed.data());
@@ -262,7 +262,7 @@ std::vector<int32_t> CodecEncoder::Nearest(const Codebook& codebook, const std::
   const auto entries = static_cast<int64_t>(codebook.squares.size());
   const MatrixView codewords{DType::kF32, codebook.codewords.data(), entries, codebook.dim};
   std::vector<float> products(Size(rows * entries));
-  pool_.ParallelFor(entries, kElementwiseGrain, rows * entries * codebook.dim, [&](int64_t begin, int64_t end) {
+  pool_.ParallelFor(entries, kEncoderGrain, rows * entries * codebook.dim, [&](int64_t begin, int64_t end) {
     MatMul(codewords, nullptr, x.data(), rows, begin, end, products.data());
   });
   std::vector<int32_t> nearest;

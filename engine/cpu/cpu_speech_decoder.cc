@@ -15,7 +15,9 @@
 namespace qtts {
 namespace {
 
-Status OutOfMemory() { return Status::ResourceExhausted("not enough memory to decode speech; decode it in parts"); }
+Status NoMemoryToDecode() {
+  return Status::ResourceExhausted("not enough memory to decode speech; decode it in parts");
+}
 
 class CpuSpeechDecoder final : public SpeechDecoder {
  public:
@@ -37,7 +39,7 @@ class CpuSpeechDecoder final : public SpeechDecoder {
       QTTS_RETURN_IF_ERROR(checkpoint_->CheckFiles());
       return pcm;
     } catch (const std::bad_alloc&) {
-      return OutOfMemory();
+      return NoMemoryToDecode();
     }
   }
 
@@ -58,7 +60,7 @@ Result<std::unique_ptr<SpeechDecoder>> CreateCpuSpeechDecoder(std::shared_ptr<co
     return std::unique_ptr<SpeechDecoder>(
         std::make_unique<CpuSpeechDecoder>(std::move(checkpoint), threads, arithmetic));
   } catch (const std::bad_alloc&) {
-    return OutOfMemory();
+    return NoMemoryToDecode();
   } catch (const std::system_error& error) {
     return Status::ResourceExhausted(std::string("cannot start the decoder's threads: ") + error.what() +
                                      "; give fewer with --threads");

@@ -14,7 +14,7 @@
 namespace qtts {
 namespace {
 
-Status OutOfMemory() {
+Status NoMemoryToClone() {
   return CatchExhaustion("clone a voice", [] {
     return Status::ResourceExhausted("not enough memory to clone a voice; use a shorter recording");
   });
@@ -33,7 +33,7 @@ class CpuVoiceEncoder final : public VoiceEncoder {
       }
       return speaker.Encode(pcm);
     } catch (const std::bad_alloc&) {
-      return OutOfMemory();
+      return NoMemoryToClone();
     }
   }
 
@@ -41,7 +41,7 @@ class CpuVoiceEncoder final : public VoiceEncoder {
     try {
       return cpu::CodecEncoder(encoder_.config.codec, encoder_.weights.codec, pool_).Encode(pcm);
     } catch (const std::bad_alloc&) {
-      return OutOfMemory();
+      return NoMemoryToClone();
     }
   }
 

@@ -21,16 +21,16 @@ namespace {
 namespace fs = std::filesystem;
 
 // Maximum number of bytes read of a file. The files read here have a few hundred.
-constexpr std::streamsize kMostBytes = 65536;
+constexpr std::streamsize kMostFileBytes = 65536;
 
 // Maximum size of the affinity mask asked for, in CPUs.
 constexpr size_t kMostProcessors = size_t{1} << 16U;
 
 // Content of the file; empty if it cannot be read.
 std::string Read(const fs::path& file) {
-  std::string text(kMostBytes, '\0');
+  std::string text(kMostFileBytes, '\0');
   std::ifstream stream(file, std::ios::binary);
-  stream.read(text.data(), kMostBytes);
+  stream.read(text.data(), kMostFileBytes);
   text.resize(static_cast<size_t>(stream.gcount()));
   return text;
 }

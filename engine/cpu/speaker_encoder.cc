@@ -15,7 +15,7 @@ constexpr double kLeastVariance = 1e-12;
 // Rows per attention chunk. Its input is three times as wide as the rows.
 constexpr int64_t kAttentionRows = 256;
 
-size_t Size(int64_t n) { return static_cast<size_t>(n); }
+size_t ToSize(int64_t n) { return static_cast<size_t>(n); }
 
 void Relu(std::vector<float>* x) {
   for (float& value : *x) value = std::max(value, 0.0F);
@@ -25,7 +25,7 @@ void Relu(std::vector<float>* x) {
 // Returns [means, deviations].
 template <typename Weight>
 std::vector<float> Statistics(const std::vector<float>& x, int64_t channels, const Weight& weight) {
-  const auto width = Size(channels);
+  const auto width = ToSize(channels);
   std::vector<double> mean(width);
   std::vector<double> variance(width);
   for (size_t i = 0; i < x.size(); ++i) mean[i % width] += weight(i) * static_cast<double>(x[i]);
@@ -82,7 +82,7 @@ std::vector<float> SpeakerEncoder::EncodeMels(const std::vector<float>& mels) co
   std::vector<Rows> outputs;
   for (const Block& block : blocks_) outputs.push_back(x = RunBlock(block, x));
   // Concatenates the channels of all blocks. The first layer's are left out.
-  const auto channels = Size(config_.channels.front());
+  const auto channels = ToSize(config_.channels.front());
   const size_t rows = x.size() / channels;
   Rows joined(rows * channels * outputs.size());
   for (size_t t = 0; t < rows; ++t) {
@@ -91,7 +91,7 @@ std::vector<float> SpeakerEncoder::EncodeMels(const std::vector<float>& mels) co
     }
   }
   const std::vector<float> pooled = Pool(Tdnn(aggregate_, joined));
-  std::vector<float> x_vector(Size(output_.out()));
+  std::vector<float> x_vector(ToSize(output_.out()));
   output_.Run(pool_, pooled.data(), 1, false, x_vector.data());
   return x_vector;
 }
@@ -99,13 +99,13 @@ std::vector<float> SpeakerEncoder::EncodeMels(const std::vector<float>& mels) co
 SpeakerEncoder::Rows SpeakerEncoder::Convolve(const CausalConv& conv, const Rows& x) const {
   const int64_t width = conv.in();
   const int64_t rows = static_cast<int64_t>(x.size()) / width;
-  Rows y(Size(rows * conv.out()));
+  Rows y(ToSize(rows * conv.out()));
   const int64_t padding = conv.history() / 2;
   if (padding == 0) {
     conv.Run(pool_, x.data(), rows, false, y.data());
     return y;
   }
-  Rows padded(Size((rows + 2 * padding) * width));
+  Rows padded(ToSize((rows + 2 * padding) * width));
   for (int64_t t = -padding; t < rows + padding; ++t) {
     const int64_t from = t < 0 ? -t : t >= rows ? 2 * (rows - 1) - t : t;
     std::copy_n(x.data() + from * width, width, padded.data() + (t + padding) * width);
@@ -128,8 +128,8 @@ SpeakerEncoder::Rows SpeakerEncoder::RunBlock(const Block& block, const Rows& x)
 }
 
 SpeakerEncoder::Rows SpeakerEncoder::Res2Net(const Block& block, const Rows& x) const {
-  const auto channels = Size(config_.channels.front());
-  const size_t width = channels / Size(config_.res2net_scale);
+  const auto channels = ToSize(config_.channels.front());
+  const size_t width = channels / ToSize(config_.res2net_scale);
   const size_t rows = x.size() / channels;
   Rows y = x;  // the first part is copied unchanged
   Rows part;   // output of the previous branch
@@ -145,7 +145,7 @@ SpeakerEncoder::Rows SpeakerEncoder::Res2Net(const Block& block, const Rows& x) 
 }
 
 void SpeakerEncoder::SqueezeExcite(const Block& block, Rows* x) const {
-  const auto channels = Size(block.squeeze.in());
+  const auto channels = ToSize(block.squeeze.in());
   const size_t rows = x->size() / channels;
   std::vector<double> sums(channels);
   for (size_t i = 0; i < x->size(); ++i) sums[i % channels] += static_cast<double>((*x)[i]);
@@ -157,7 +157,7 @@ void SpeakerEncoder::SqueezeExcite(const Block& block, Rows* x) const {
 }
 
 std::vector<float> SpeakerEncoder::Pool(const Rows& x) const {
-  const auto channels = Size(attention_.out());
+  const auto channels = ToSize(attention_.out());
   Rows weights = AttentionScores(x);
   std::vector<float> largest(weights.begin(), weights.begin() + static_cast<ptrdiff_t>(channels));
   for (size_t i = 0; i < weights.size(); ++i) largest[i % channels] = std::max(largest[i % channels], weights[i]);
@@ -176,7 +176,7 @@ SpeakerEncoder::Rows SpeakerEncoder::AttentionScores(const Rows& x) const {
   const std::vector<float> whole =
       Statistics(x, channels, [weight = 1.0 / static_cast<double>(rows)](size_t) { return weight; });
   Rows scores(x.size());
-  Rows input(Size(std::min(rows, kAttentionRows) * attention_tdnn_.in()));
+  Rows input(ToSize(std::min(rows, kAttentionRows) * attention_tdnn_.in()));
   for (int64_t begin = 0; begin < rows; begin += kAttentionRows) {
     const int64_t count = std::min(kAttentionRows, rows - begin);
     for (int64_t t = 0; t < count; ++t) {
@@ -184,7 +184,7 @@ SpeakerEncoder::Rows SpeakerEncoder::AttentionScores(const Rows& x) const {
       std::copy_n(x.data() + (begin + t) * channels, channels, row);
       std::copy(whole.begin(), whole.end(), row + channels);
     }
-    Rows inner(Size(count * attention_tdnn_.out()));
+    Rows inner(ToSize(count * attention_tdnn_.out()));
     attention_tdnn_.Run(pool_, input.data(), count, false, inner.data());
     for (float& value : inner) value = std::tanh(std::max(value, 0.0F));
     attention_.Run(pool_, inner.data(), count, false, scores.data() + begin * channels);

@@ -26,7 +26,7 @@ constexpr int64_t kPackingWork = 40;
 // Minimum bytes that a thread copies.
 constexpr int64_t kCopyGrain = 1 << 18;
 // Minimum weights that a thread converts to F16.
-constexpr int64_t kHalfGrain = 4096;
+constexpr int64_t kPackHalfGrain = 4096;
 
 size_t RoundUp(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
 
@@ -125,7 +125,7 @@ TensorView WeightPacker::ToHalf(const TensorView& w) {
   if (const void* const kept = CopyFromCache(w.data, bytes); kept != nullptr) return {DType::kF16, w.shape, kept};
   auto* const to = reinterpret_cast<uint16_t*>(Allocate(bytes));
   std::atomic<bool> fits{true};
-  pool_.ParallelFor(elements, kHalfGrain, elements, [&](int64_t begin, int64_t end) {
+  pool_.ParallelFor(elements, kPackHalfGrain, elements, [&](int64_t begin, int64_t end) {
     if (!NarrowToHalf(static_cast<const float*>(w.data) + begin, end - begin, to + begin)) fits = false;
   });
   if (!fits) return w;

@@ -20,11 +20,11 @@ namespace {
 constexpr int32_t kMaxPieces = 1 << 22;  // ranks are exact as float scores
 constexpr int32_t kMaxAddedId = 1 << 24;
 constexpr size_t kMaxAddedTokens = 4096;
-constexpr size_t kMaxQuoted = 60;  // maximum bytes of untrusted text in a message
+constexpr size_t kMaxQuotedToken = 60;  // maximum bytes of untrusted text in a message
 
 std::string Quote(std::string_view text) {
-  if (text.size() <= kMaxQuoted) return "\"" + RepairUtf8(text) + "\"";
-  return "\"" + RepairUtf8(text.substr(0, kMaxQuoted)) + "…\"";
+  if (text.size() <= kMaxQuotedToken) return "\"" + RepairUtf8(text) + "\"";
+  return "\"" + RepairUtf8(text.substr(0, kMaxQuotedToken)) + "…\"";
 }
 
 // Reads vocab.json: one flat object, piece -> id.

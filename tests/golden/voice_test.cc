@@ -25,7 +25,7 @@ namespace {
 constexpr double kMelTolerance = 1e-5;
 constexpr double kLoud = 0.01;
 constexpr double kEnergyTolerance = 1e-6;
-constexpr double kPcmTolerance = 1e-5;
+constexpr double kClonedPcmTolerance = 1e-5;
 
 class GoldenVoice : public ::testing::TestWithParam<std::string> {
  protected:
@@ -100,7 +100,7 @@ TEST_P(GoldenVoice, CloneAndSpeak) {
   ExpectVoice(*voice, *golden_);
   const std::vector<float> pcm = ExpectSpeech(engine->get(), *voice, *golden_);
   if (golden_->tensors.contains("pcm")) {
-    ExpectError(AbsoluteError(pcm, golden_->tensors.at("pcm").values), kPcmTolerance);
+    ExpectError(AbsoluteError(pcm, golden_->tensors.at("pcm").values), kClonedPcmTolerance);
   }
 }
 

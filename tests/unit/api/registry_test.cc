@@ -191,13 +191,13 @@ TEST(EngineTest, AcquireSharesByFolderHoweverItIsSpelled) {
   EXPECT_EQ(*first, *second);
 }
 
-std::string log;  // of level warning
-constexpr LogSink kSink = {[](LogLevel level) { return level == LogLevel::kWarning; },
-                           [](LogLevel, const char* line) { log += std::string(line) + "\n"; }};
+std::string warnings;  // of level warning
+constexpr LogSink kWarnings = {[](LogLevel level) { return level == LogLevel::kWarning; },
+                               [](LogLevel, const char* line) { warnings += std::string(line) + "\n"; }};
 
 TEST(EngineTest, TheFirstUserOfAnEngineDecidesHowManyVoicesItHas) {
-  SetLogSink(&kSink);
-  log.clear();
+  SetLogSink(&kWarnings);
+  warnings.clear();
   EngineOptions options = Voice();
   options.voices = 3;
   const auto first = Engine::Acquire(options);
@@ -207,12 +207,12 @@ TEST(EngineTest, TheFirstUserOfAnEngineDecidesHowManyVoicesItHas) {
   const auto fewer = Engine::Acquire(options);
   ASSERT_TRUE(fewer.ok()) << fewer.status().message();
   EXPECT_EQ(*fewer, *first);
-  EXPECT_EQ(log, "");
+  EXPECT_EQ(warnings, "");
   options.voices = 100;
   const auto more = Engine::Acquire(options);
   ASSERT_TRUE(more.ok()) << more.status().message();
   EXPECT_EQ(*more, *first);
-  EXPECT_NE(log.find("voices=100: the engine of this model already runs with 3"), std::string::npos) << log;
+  EXPECT_NE(warnings.find("voices=100: the engine of this model already runs with 3"), std::string::npos) << warnings;
   options.voices = 0;
   EXPECT_EQ(Engine::Acquire(options).status().code(), StatusCode::kInvalidArgument) << "running or not";
   SetLogSink(nullptr);

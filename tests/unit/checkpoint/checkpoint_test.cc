@@ -386,9 +386,9 @@ void Flatten(std::vector<GeneratedTensor>* tensors, size_t index) {
   (*tensors)[index].shape = {Elements((*tensors)[index])};
 }
 
-constexpr StatusCode kCorrupt = StatusCode::kCorruptModel;
+constexpr StatusCode kBroken = StatusCode::kCorruptModel;
 constexpr StatusCode kNotFound = StatusCode::kNotFound;
-constexpr StatusCode kUnsupported = StatusCode::kUnsupported;
+constexpr StatusCode kNotSupported = StatusCode::kUnsupported;
 constexpr const char* kWeights = "model.safetensors";
 constexpr const char* kCodecWeights = "speech_tokenizer/model.safetensors";
 
@@ -414,49 +414,49 @@ INSTANTIATE_TEST_SUITE_P(
                  ASSERT_EQ(mkfifo((folder + "/config.json").c_str(), 0600), 0);
                },
                StatusCode::kUnreadable, "config.json: is not a regular file"},
-        Broken{"HugeConfig", Resize("config.json", int64_t{1} << 40), kCorrupt, "config.json: is 1099511"},
-        Broken{"EmptyConfig", [](const std::string& folder) { WriteFile(folder + "/config.json", ""); }, kCorrupt,
+        Broken{"HugeConfig", Resize("config.json", int64_t{1} << 40), kBroken, "config.json: is 1099511"},
+        Broken{"EmptyConfig", [](const std::string& folder) { WriteFile(folder + "/config.json", ""); }, kBroken,
                "config.json: is not valid JSON"},
         Broken{"BadGenerationConfig",
-               [](const std::string& folder) { WriteFile(folder + "/generation_config.json", "{"); }, kCorrupt,
+               [](const std::string& folder) { WriteFile(folder + "/generation_config.json", "{"); }, kBroken,
                "generation_config.json: is not valid JSON"},
-        Broken{"EmptyWeights", [](const std::string& folder) { WriteFile(folder + "/model.safetensors", ""); },
-               kCorrupt, "model.safetensors: is 0 bytes long"},
-        Broken{"TruncatedWeights", Resize(kWeights, -1), kCorrupt, "it is truncated"},
-        Broken{"LongerWeights", Resize(kWeights, 1), kCorrupt, "something follows the last tensor"},
-        Broken{"TruncatedCodec", Resize(kCodecWeights, -4), kCorrupt, "speech_tokenizer/model.safetensors: tensor"},
+        Broken{"EmptyWeights", [](const std::string& folder) { WriteFile(folder + "/model.safetensors", ""); }, kBroken,
+               "model.safetensors: is 0 bytes long"},
+        Broken{"TruncatedWeights", Resize(kWeights, -1), kBroken, "it is truncated"},
+        Broken{"LongerWeights", Resize(kWeights, 1), kBroken, "something follows the last tensor"},
+        Broken{"TruncatedCodec", Resize(kCodecWeights, -4), kBroken, "speech_tokenizer/model.safetensors: tensor"},
         Broken{"GgufWeights", [](const std::string& folder) { WriteFile(folder + "/model.safetensors", "GGUF...."); },
-               kUnsupported, "GGUF"}),
+               kNotSupported, "GGUF"}),
     testing::CaseName());
 
 INSTANTIATE_TEST_SUITE_P(
     Tensors, BrokenFolderTest,
     ::testing::Values(
         Broken{
-            "NoHead", Change(false, "talker.codec_head.weight", Drop), kCorrupt,
+            "NoHead", Change(false, "talker.codec_head.weight", Drop), kBroken,
             "model.safetensors: tensor 'talker.codec_head.weight' is missing, expected shape [1088, 72] (vocab_size, "
             "hidden_size of talker_config)"},
-        Broken{"ShortHead", Set("config.json", "/talker_config/vocab_size", 1087), kCorrupt,
+        Broken{"ShortHead", Set("config.json", "/talker_config/vocab_size", 1087), kBroken,
                "tensor 'talker.model.codec_embedding.weight' has shape [1088, 72], expected [1087, 72] (vocab_size, "
                "hidden_size of talker_config)"},
-        Broken{"TransposedQuery", Change(false, "talker.model.layers.2.self_attn.q_proj.weight", Transpose), kCorrupt,
+        Broken{"TransposedQuery", Change(false, "talker.model.layers.2.self_attn.q_proj.weight", Transpose), kBroken,
                "'talker.model.layers.2.self_attn.q_proj.weight' has shape [72, 64], expected [64, 72] "
                "(num_attention_heads * head_dim, hidden_size of talker_config)"},
-        Broken{"FlatText", Change(false, "talker.model.text_embedding.weight", Flatten), kCorrupt,
+        Broken{"FlatText", Change(false, "talker.model.text_embedding.weight", Flatten), kBroken,
                "has shape [12288], expected [384, 32] (text_vocab_size, text_hidden_size of talker_config)"},
-        Broken{"NoTextProjection", Change(false, "talker.text_projection.linear_fc1.bias", Drop), kCorrupt,
+        Broken{"NoTextProjection", Change(false, "talker.text_projection.linear_fc1.bias", Drop), kBroken,
                "linear_fc1.bias' is missing, expected shape [32] (text_hidden_size of talker_config)"},
-        Broken{"NoProjection", Change(false, "talker.code_predictor.small_to_mtp_projection.weight", Drop), kCorrupt,
+        Broken{"NoProjection", Change(false, "talker.code_predictor.small_to_mtp_projection.weight", Drop), kBroken,
                "small_to_mtp_projection.weight' is missing, expected shape [48, 72] (hidden_size, the talker's "
                "hidden_size "
                "of code_predictor_config)"},
-        Broken{"NoLastGroup", Change(false, "talker.code_predictor.lm_head.14.weight", Drop), kCorrupt,
+        Broken{"NoLastGroup", Change(false, "talker.code_predictor.lm_head.14.weight", Drop), kBroken,
                "lm_head.14.weight' is missing"},
-        Broken{"LongGroup", Change(false, "talker.code_predictor.model.codec_embedding.3.weight", AddRow), kCorrupt,
+        Broken{"LongGroup", Change(false, "talker.code_predictor.model.codec_embedding.3.weight", AddRow), kBroken,
                "codec_embedding.3.weight' has shape [65, 72], expected [64, 72]"},
-        Broken{"TooFewLayers", Set("config.json", "/talker_config/num_hidden_layers", 4), kCorrupt,
+        Broken{"TooFewLayers", Set("config.json", "/talker_config/num_hidden_layers", 4), kBroken,
                "'talker.model.layers.3.input_layernorm.weight' is missing"},
-        Broken{"OtherHeadWidth", Set("config.json", "/talker_config/head_dim", 32), kCorrupt,
+        Broken{"OtherHeadWidth", Set("config.json", "/talker_config/head_dim", 32), kBroken,
                "has shape [64, 72], expected [128, 72]"},
         Broken{"NoBias",
                [](const std::string& folder) {
@@ -464,24 +464,24 @@ INSTANTIATE_TEST_SUITE_P(
                  config["talker_config"]["attention_bias"] = true;
                  WriteFile(folder + "/config.json", config.dump());
                },
-               kCorrupt, "q_proj.bias' is missing"},
+               kBroken, "q_proj.bias' is missing"},
         Broken{"NoCodebook", Change(true, "decoder.quantizer.rvq_rest.vq.layers.14._codebook.cluster_usage", Drop),
-               kCorrupt,
+               kBroken,
                "speech_tokenizer/model.safetensors: tensor "
                "'decoder.quantizer.rvq_rest.vq.layers.14._codebook.cluster_usage' "
                "is missing, expected shape [64] (codebook_size of decoder_config)"},
-        Broken{"NoLayerScale", Change(true, "decoder.pre_transformer.layers.1.mlp_layer_scale.scale", Drop), kCorrupt,
+        Broken{"NoLayerScale", Change(true, "decoder.pre_transformer.layers.1.mlp_layer_scale.scale", Drop), kBroken,
                "mlp_layer_scale.scale' is missing"},
-        Broken{"TransposedUpsample", Change(true, "decoder.decoder.1.block.1.conv.weight", Transpose), kCorrupt,
+        Broken{"TransposedUpsample", Change(true, "decoder.decoder.1.block.1.conv.weight", Transpose), kBroken,
                "has shape [24, 48, 16], expected [48, 24, 16]"},
-        Broken{"LongSnake", Change(true, "decoder.decoder.5.alpha", AddRow), kCorrupt, "has shape [4], expected [3]"},
+        Broken{"LongSnake", Change(true, "decoder.decoder.5.alpha", AddRow), kBroken, "has shape [4], expected [3]"},
         Broken{"OtherRates",
                [](const std::string& folder) {
                  json config = json::parse(ReadFile(folder + "/speech_tokenizer/config.json"));
                  config["decoder_config"]["upsample_rates"] = {5, 8, 4, 3};
                  WriteFile(folder + "/speech_tokenizer/config.json", config.dump());
                },
-               kCorrupt, "has shape [48, 24, 16], expected [48, 24, 10]"}),
+               kBroken, "has shape [48, 24, 16], expected [48, 24, 10]"}),
     testing::CaseName());
 
 TEST(CheckpointTest, SurplusTensorsAreIgnored) {
@@ -561,7 +561,7 @@ TEST(NotAModelTest, NamesWhatItFound) {
   EXPECT_EQ(status.code(), kNotFound);
   EXPECT_THAT(status.message(), HasSubstr("is not a folder"));
   status = Checkpoint::Open(folder.path()).status();
-  EXPECT_EQ(status.code(), kUnsupported);
+  EXPECT_EQ(status.code(), kNotSupported);
   EXPECT_THAT(status.message(), HasSubstr("GGUF files, which cannot be read"));
 }
 
@@ -575,7 +575,7 @@ TEST(NotAModelTest, CodecAlone) {
   const TempFolder folder;
   ASSERT_TRUE(WriteRandomCheckpoint(folder.path(), Preset("tiny-custom-0b6")).ok());
   const Status status = Checkpoint::Open(folder / "speech_tokenizer").status();
-  EXPECT_EQ(status.code(), kUnsupported);
+  EXPECT_EQ(status.code(), kNotSupported);
   EXPECT_THAT(status.message(), HasSubstr("this folder is a codec alone"));
 }
 

@@ -78,7 +78,7 @@ void Append(const Matrix& part, Matrix* x) {
   for (size_t t = 0; t < part.size(); ++t) (*x)[t].insert((*x)[t].end(), part[t].begin(), part[t].end());
 }
 
-Matrix Sum(Matrix x, const Matrix& y) {
+Matrix Added(Matrix x, const Matrix& y) {
   for (size_t t = 0; t < x.size(); ++t) {
     for (size_t i = 0; i < x[t].size(); ++i) x[t][i] += y[t][i];
   }
@@ -92,7 +92,7 @@ Matrix SpeakerBlock(const Res2NetWeights& weights, int64_t dilation, const Matri
   Matrix previous;
   for (size_t i = 0; i < weights.branches.size(); ++i) {
     Matrix part = Columns(x, (i + 1) * width, width);
-    if (i > 0) part = Sum(part, previous);
+    if (i > 0) part = Added(part, previous);
     previous = Tdnn(weights.branches[i], part, dilation);
     Append(previous, &joined);
   }
@@ -105,7 +105,7 @@ Matrix SpeakerBlock(const Res2NetWeights& weights, int64_t dilation, const Matri
   for (Vector& row : y) {
     for (size_t c = 0; c < row.size(); ++c) row[c] /= 1 + std::exp(-gate[0][c]);
   }
-  return Sum(y, input);
+  return Added(y, input);
 }
 
 // Means, then deviations, of the columns of x, weighed by those of w.
@@ -276,7 +276,7 @@ std::vector<std::vector<int32_t>> CodecCodes(const CodecEncoderConfig& config, c
   for (size_t i = 0; i < weights.stages.size(); ++i) {
     const EncoderStageWeights& stage = weights.stages[i];
     const Matrix inner = Causal(stage.residual1, Map(x, Elu), 1);
-    x = Sum(x, Causal(stage.residual2, Map(inner, Elu), 1));
+    x = Added(x, Causal(stage.residual2, Map(inner, Elu), 1));
     x = Causal(stage.strided, Map(x, Elu), config.strides[i]);
   }
   x = Causal(weights.last_conv, Map(x, Elu), 1);

@@ -41,7 +41,7 @@ TokenizerPtr MakeTokenizer(const VocabularyFiles& files, TokenizerPattern patter
   return nullptr;
 }
 
-const TokenizerPtr& Released(TokenizerPattern pattern = TokenizerPattern::kNative) {
+const TokenizerPtr& ReleasedTokenizer(TokenizerPattern pattern = TokenizerPattern::kNative) {
   static const TokenizerPtr native = MakeTokenizer(ReleasedVocabulary(), TokenizerPattern::kNative);
   static const TokenizerPtr patched = MakeTokenizer(ReleasedVocabulary(), TokenizerPattern::kPatched);
   return pattern == TokenizerPattern::kNative ? native : patched;
@@ -69,14 +69,15 @@ std::string Decoded(const Tokenizer& tokenizer, const Ids& ids) {
 
 // Spec 13.
 TEST(Tokenizer, SpecVectors) {
-  EXPECT_EQ(Plain(*Released(), "Hello, world."), (Ids{9707, 11, 1879, 13}));
-  EXPECT_EQ(Plain(*Released(), "今天天气很好，我们去公园散步吧。"),
+  EXPECT_EQ(Plain(*ReleasedTokenizer(), "Hello, world."), (Ids{9707, 11, 1879, 13}));
+  EXPECT_EQ(Plain(*ReleasedTokenizer(), "今天天气很好，我们去公园散步吧。"),
             (Ids{100644, 104307, 101243, 3837, 97639, 85336, 102077, 111261, 100003, 1773}));
-  EXPECT_EQ(Plain(*Released(), "iPhone iPad eBay macOS"), (Ids{44740, 22271, 29906, 67178}));
-  EXPECT_EQ(Plain(*Released(TokenizerPattern::kPatched), "iPhone iPad eBay macOS"),
+  EXPECT_EQ(Plain(*ReleasedTokenizer(), "iPhone iPad eBay macOS"), (Ids{44740, 22271, 29906, 67178}));
+  EXPECT_EQ(Plain(*ReleasedTokenizer(TokenizerPattern::kPatched), "iPhone iPad eBay macOS"),
             (Ids{72, 6939, 600, 13731, 384, 22587, 8978, 3126}));
-  EXPECT_EQ(Full(*Released(), "<|im_start|>assistant\nHello there, friend.<|im_end|>\n<|im_start|>assistant\n"),
-            (Ids{151644, 77091, 198, 9707, 1052, 11, 4238, 13, 151645, 198, 151644, 77091, 198}));
+  EXPECT_EQ(
+      Full(*ReleasedTokenizer(), "<|im_start|>assistant\nHello there, friend.<|im_end|>\n<|im_start|>assistant\n"),
+      (Ids{151644, 77091, 198, 9707, 1052, 11, 4238, 13, 151645, 198, 151644, 77091, 198}));
 }
 
 // tests/golden/record_tokenizer.py says how the expected ids were made.
@@ -92,10 +93,10 @@ TEST(Tokenizer, EqualsTheOfficialOneOnRecordedStrings) {
       for (const TokenizerPattern pattern : kPatterns) {
         const bool own = pattern == TokenizerPattern::kPatched && entry.size() == 3;
         const Ids expected = entry[own ? 2 : 1].get<Ids>();
-        EXPECT_EQ(Full(*Released(pattern), text), expected) << entry.dump();
+        EXPECT_EQ(Full(*ReleasedTokenizer(pattern), text), expected) << entry.dump();
         if (list == std::string_view("plain")) {
-          EXPECT_EQ(Plain(*Released(pattern), text), expected) << entry.dump();
-          EXPECT_EQ(Plain(*Released(pattern), text), expected) << "again, when it is known: " << entry.dump();
+          EXPECT_EQ(Plain(*ReleasedTokenizer(pattern), text), expected) << entry.dump();
+          EXPECT_EQ(Plain(*ReleasedTokenizer(pattern), text), expected) << "again, when it is known: " << entry.dump();
         }
       }
     }
@@ -202,34 +203,34 @@ TEST(Tokenizer, DecodeGivesTheBytesBack) {
   std::mt19937 rng(7);  // seed 7
   for (int i = 0; i < 1000; ++i) {
     std::string text = RandomText(&rng, 30);
-    const Ids ids = Plain(*Released(), text);
+    const Ids ids = Plain(*ReleasedTokenizer(), text);
     // Decoding undoes everything except canonical composition, and composing twice changes nothing.
-    EXPECT_EQ(Plain(*Released(), Decoded(*Released(), ids)), ids);
+    EXPECT_EQ(Plain(*ReleasedTokenizer(), Decoded(*ReleasedTokenizer(), ids)), ids);
   }
-  EXPECT_EQ(Decoded(*Released(), Plain(*Released(), "Grüße,\0 \n中文"s)), "Grüße,\0 \n中文"s);
-  EXPECT_EQ(Released()->Decode(151644), "<|im_start|>");
-  EXPECT_EQ(Released()->Decode(-1), "");
-  EXPECT_EQ(Released()->Decode(151676), "");
-  EXPECT_EQ(Released()->Decode(2147483647), "");
-  EXPECT_EQ(Released()->vocab_size(), 151676);
+  EXPECT_EQ(Decoded(*ReleasedTokenizer(), Plain(*ReleasedTokenizer(), "Grüße,\0 \n中文"s)), "Grüße,\0 \n中文"s);
+  EXPECT_EQ(ReleasedTokenizer()->Decode(151644), "<|im_start|>");
+  EXPECT_EQ(ReleasedTokenizer()->Decode(-1), "");
+  EXPECT_EQ(ReleasedTokenizer()->Decode(151676), "");
+  EXPECT_EQ(ReleasedTokenizer()->Decode(2147483647), "");
+  EXPECT_EQ(ReleasedTokenizer()->vocab_size(), 151676);
 }
 
 TEST(Tokenizer, InvalidUtf8CountsAsReplacementCharacters) {
   std::mt19937 rng(8);  // seed 8
   for (int i = 0; i < 1000; ++i) {
     const std::string bytes = RandomBytes(&rng, 20);
-    EXPECT_EQ(Plain(*Released(), bytes), Plain(*Released(), RepairUtf8(bytes)));
-    EXPECT_EQ(Full(*Released(), bytes), Full(*Released(), RepairUtf8(bytes)));
+    EXPECT_EQ(Plain(*ReleasedTokenizer(), bytes), Plain(*ReleasedTokenizer(), RepairUtf8(bytes)));
+    EXPECT_EQ(Full(*ReleasedTokenizer(), bytes), Full(*ReleasedTokenizer(), RepairUtf8(bytes)));
   }
-  EXPECT_EQ(Plain(*Released(), "a\xE4\xB8"), Plain(*Released(), "a\uFFFD"));
+  EXPECT_EQ(Plain(*ReleasedTokenizer(), "a\xE4\xB8"), Plain(*ReleasedTokenizer(), "a\uFFFD"));
 }
 
 TEST(Tokenizer, ControlTokensInPlainTextAreSpelledOut) {
   const std::string text = "<|im_end|>\n<|im_start|>system <tts_pad><tts_text_eod>";
-  const Ids ids = Plain(*Released(), text);
-  EXPECT_EQ(Decoded(*Released(), ids), text);
+  const Ids ids = Plain(*ReleasedTokenizer(), text);
+  EXPECT_EQ(Decoded(*ReleasedTokenizer(), ids), text);
   EXPECT_LT(*std::max_element(ids.begin(), ids.end()), 151643);
-  EXPECT_EQ(Full(*Released(), "<|im_end|>a<tts_pad>"), (Ids{151645, 64, 151671}));
+  EXPECT_EQ(Full(*ReleasedTokenizer(), "<|im_end|>a<tts_pad>"), (Ids{151645, 64, 151671}));
 }
 
 TEST(Tokenizer, TheLongestAddedTokenWins) {
@@ -244,15 +245,15 @@ TEST(Tokenizer, TheLongestAddedTokenWins) {
 
 TEST(Tokenizer, AddedTokensCutWords) {
   // The text on either side is normalized and split separately.
-  EXPECT_EQ(Full(*Released(), "e<think>\u0301"),
-            (Ids{Plain(*Released(), "e")[0], 151667, Plain(*Released(), "\u0301")[0]}));
+  EXPECT_EQ(Full(*ReleasedTokenizer(), "e<think>\u0301"),
+            (Ids{Plain(*ReleasedTokenizer(), "e")[0], 151667, Plain(*ReleasedTokenizer(), "\u0301")[0]}));
 }
 
 TEST(Tokenizer, LongTextIsAnError) {
   std::string text(Tokenizer::kMaxTextBytes, 'a');
-  EXPECT_TRUE(Released()->EncodePlain(text).ok());
+  EXPECT_TRUE(ReleasedTokenizer()->EncodePlain(text).ok());
   text += 'a';
-  for (const auto& result : {Released()->EncodePlain(text), Released()->Encode(text)}) {
+  for (const auto& result : {ReleasedTokenizer()->EncodePlain(text), ReleasedTokenizer()->Encode(text)}) {
     ASSERT_FALSE(result.ok());
     EXPECT_EQ(result.status().code(), StatusCode::kResourceExhausted);
     EXPECT_THAT(result.status().message(), AllOf(HasSubstr("65537"), HasSubstr("65536")));
@@ -266,14 +267,14 @@ TEST(Tokenizer, HostileRunsOfOneKind) {
     std::string text;
     while (text.size() + 8 < Tokenizer::kMaxTextBytes) text += unit;
     for (const TokenizerPattern pattern : kPatterns) {
-      EXPECT_FALSE(Full(*Released(pattern), text).empty());
-      EXPECT_LE(Released(pattern)->StablePrefix(text), text.size());
+      EXPECT_FALSE(Full(*ReleasedTokenizer(pattern), text).empty());
+      EXPECT_LE(ReleasedTokenizer(pattern)->StablePrefix(text), text.size());
     }
   }
 }
 
 TEST(Tokenizer, StablePrefixOfSimpleText) {
-  const auto stable = [](std::string_view text) { return Released()->StablePrefix(text); };
+  const auto stable = [](std::string_view text) { return ReleasedTokenizer()->StablePrefix(text); };
   EXPECT_EQ(stable(""), 0U);
   EXPECT_EQ(stable("Hello"), 0U);
   EXPECT_EQ(stable("Hello "), 5U);
@@ -290,7 +291,7 @@ TEST(Tokenizer, StablePrefixOfSimpleText) {
 TEST(Tokenizer, StablePrefixKeepsItsIds) {
   std::mt19937 rng(9);  // seed 9
   for (const TokenizerPattern pattern : kPatterns) {
-    const Tokenizer& tokenizer = *Released(pattern);
+    const Tokenizer& tokenizer = *ReleasedTokenizer(pattern);
     size_t decided = 0;
     for (int i = 0; i < 12000; ++i) {
       const std::string text = i % 3 == 0 ? RandomBytes(&rng, 12) : RandomText(&rng, 12);
@@ -311,20 +312,20 @@ TEST(Tokenizer, StablePrefixKeepsItsIds) {
 TEST(Tokenizer, StablePrefixOfLongTextCanBeEncoded) {
   std::string text;
   while (text.size() < 3 * Tokenizer::kMaxTextBytes) text += "word ";
-  const size_t stable = Released()->StablePrefix(text);
+  const size_t stable = ReleasedTokenizer()->StablePrefix(text);
   EXPECT_LE(stable, Tokenizer::kMaxTextBytes);
   EXPECT_GT(stable, Tokenizer::kMaxTextBytes - 10);
 }
 
 TEST(Tokenizer, IsThreadSafe) {
   const std::string text = "Straße, it's 中文 e\u0301 A中B 12 \n x";
-  const Ids expected = Plain(*Released(), text);
+  const Ids expected = Plain(*ReleasedTokenizer(), text);
   std::vector<std::thread> threads;
   for (int i = 0; i < 4; ++i) {
     threads.emplace_back([&] {
       for (int j = 0; j < 200; ++j) {
-        EXPECT_EQ(Plain(*Released(), text), expected);
-        EXPECT_EQ(Released()->StablePrefix(text), text.size() - 2);
+        EXPECT_EQ(Plain(*ReleasedTokenizer(), text), expected);
+        EXPECT_EQ(ReleasedTokenizer()->StablePrefix(text), text.size() - 2);
       }
     });
   }
