@@ -2,6 +2,7 @@
 #include "cuda_backend.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstring>
 #include <deque>
@@ -282,6 +283,16 @@ struct CudaBackend::Impl {
   UploadRing reference_uploads;
   DeviceMemory reference_pcm;
   std::optional<ReferenceCache> references;
+
+  // Rows of a step that are launched together, in memory that steps share.
+  struct Together {
+    std::vector<std::pair<Row*, FrameRow>> rows;
+    int64_t positions = 1;
+  };
+  std::array<Together, 4> together;
+  Together& TogetherOf(FrameStart start, bool is_long) {
+    return together[(start == FrameStart::kPrompt ? 0 : 2) + (is_long ? 1 : 0)];
+  }
 
   SlotTable<Slot> slots{"GPU", 0};
   PromptLimits limits;
@@ -658,7 +669,7 @@ Result<SlotId> CudaBackend::Open(Prompt prompt, const GenerationSettings& settin
   impl.free_indices.erase(index);
   impl.used_indices = std::max(impl.used_indices, index + 1);
   impl.model->pages().KeepFree(impl.UnusedStateBytes());
-  auto& [id, slot] = impl.slots.Add();
+  auto [id, slot] = impl.slots.Add();
   slot.index = index;
   slot.prompt_rows = static_cast<int64_t>(prompt.rows.size());
   slot.prompt = std::move(prompt);
@@ -705,11 +716,10 @@ Status CudaBackend::Submit(std::span<const FrameStep> steps) {
   submission.rows.resize(steps.size());
   // Rows that are launched together: those that begin alike, and of many rows the few with long contexts apart, since
   // the longest decides the splits of all.
-  struct Together {
-    std::vector<std::pair<Impl::Row*, FrameRow>> rows;
-    int64_t positions = 1;
-  };
-  std::map<std::pair<FrameStart, bool>, Together> together;
+  for (Impl::Together& with : impl.together) {
+    with.rows.clear();
+    with.positions = 1;
+  }
   const bool many = steps.size() > static_cast<size_t>(kMaxRows);
   const int64_t long_context = impl.model->PositionsOfAllRows();
   int64_t positions = 1;
@@ -739,7 +749,7 @@ Status CudaBackend::Submit(std::span<const FrameStep> steps) {
       continue;
     }
     const FrameStart start = std::exchange(slot.start, FrameStart::kInput);
-    Together& with = together[{start, many && start == FrameStart::kInput && position >= long_context}];
+    Impl::Together& with = impl.TogetherOf(start, many && start == FrameStart::kInput && position >= long_context);
     with.rows.push_back({&row, {slot.index, first ? -1 : steps[i].text_id}});
     with.positions = std::max(with.positions, position + 1);
     positions = std::max(positions, position + 1);
@@ -747,7 +757,7 @@ Status CudaBackend::Submit(std::span<const FrameStep> steps) {
   // First the rows whose first frame is awaited.
   for (const FrameStart start : {FrameStart::kPrompt, FrameStart::kInput}) {
     for (const bool is_long : {false, true}) {
-      const Together& with = together[{start, is_long}];
+      const Impl::Together& with = impl.TogetherOf(start, is_long);
       if (Status status = impl.LaunchRows(start, with.rows, many ? with.positions : positions, &submission);
           !status.ok()) {
         impl.lost = status;

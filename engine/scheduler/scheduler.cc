@@ -181,6 +181,9 @@ void Scheduler::WaitForChange() {
   constexpr std::chrono::milliseconds kPatience{1};
   std::optional<Clock::time_point> until = next_refusal_;
   if (gather_until_ && (!until || *gather_until_ < *until)) until = gather_until_;
+  if (const auto pause_ends = period_watch_.until(); !waiting_.empty() && pause_ends > Clock::now()) {
+    if (!until || pause_ends < *until) until = pause_ends;
+  }
   if (!parked_.empty() || !starved_.empty()) {
     const auto look = Clock::now() + kLookForPages;
     if (!until || look < *until) until = look;
@@ -284,6 +287,7 @@ bool Scheduler::AdmitsOneMore() { return HasPagesFor(*waiting_.begin()->second->
 bool Scheduler::HasTimeForOneMore() {
   const int speaking = slots_ - free_slots_;
   if (!many_ || speaking == 0 || !step_model_.fitted()) return true;
+  if (Clock::now() < period_watch_.until()) return false;
   const int64_t rows = speaking + 1;
   return step_model_.Predict(rows, PositionsOf(rows)) <= kMostBusySeconds;
 }
@@ -498,20 +502,28 @@ bool Scheduler::SubmitStep() {
       if (CanGoOn(*running) && !TakePages(running) && device_lost_) break;
     }
   }
-  std::vector<FrameStep> steps;
+  steps_to_submit_.clear();
   Submission submission;
+  if (!spare_lists_.empty()) {
+    submission.streams = std::move(spare_lists_.back());
+    spare_lists_.pop_back();
+  }
   for (RunningPtr& running : candidates_) {
     FrameStep step{running->slot, kNoText};
     if (!CanGoOn(*running) || !running->NextText(&step.text_id)) continue;
     ++running->submitted;
-    steps.push_back(step);
+    steps_to_submit_.push_back(step);
     submission.positions += running->prompt_rows + running->submitted;
     submission.streams.push_back(std::move(running));
   }
   candidates_.clear();
-  if (steps.empty() || device_lost_) return false;
+  if (steps_to_submit_.empty() || device_lost_) {
+    submission.streams.clear();
+    spare_lists_.push_back(std::move(submission.streams));
+    return false;
+  }
   submission.after_prompt = std::exchange(prompt_ran_, false);
-  if (Status status = backend_->Submit(steps); !status.ok()) {
+  if (Status status = backend_->Submit(steps_to_submit_); !status.ok()) {
     FailAll(status);
     return false;
   }
@@ -521,7 +533,7 @@ bool Scheduler::SubmitStep() {
 }
 
 void Scheduler::CollectStep() {
-  const Submission submission = std::move(outstanding_.front());
+  Submission submission = std::move(outstanding_.front());
   outstanding_.pop_front();
   Result<std::vector<FrameResult>> results = backend_->Collect();
   if (!results.ok()) {
@@ -537,6 +549,8 @@ void Scheduler::CollectStep() {
   for (size_t i = 0; i < submission.streams.size(); ++i) {
     DeliverResult(submission.streams[i], std::move((*results)[i]));
   }
+  submission.streams.clear();
+  spare_lists_.push_back(std::move(submission.streams));
 }
 
 // A step's time begins when the device was done with the one before.
@@ -551,8 +565,14 @@ void Scheduler::CountStep(const Submission& submission) {
   const std::chrono::duration<double> time = took;
   const auto rows = static_cast<int64_t>(submission.streams.size());
   mean_positions_ = static_cast<double>(submission.positions) / static_cast<double>(rows);
-  if (!submission.after_prompt) step_model_.Add(rows, submission.positions, time.count());
   const int speaking = slots_ - free_slots_;
+  if (!submission.after_prompt) {
+    if (step_model_.fitted()) {
+      period_watch_.Add(now, time.count(), step_model_.Predict(rows, submission.positions),
+                        step_model_.Predict(speaking, PositionsOf(speaking)));
+    }
+    step_model_.Add(rows, submission.positions, time.count());
+  }
   busy_ = step_model_.fitted() && step_model_.Predict(speaking, PositionsOf(speaking)) > kBusySeconds;
 }
 

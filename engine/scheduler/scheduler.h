@@ -16,6 +16,7 @@
 #include "backend/backend.h"
 #include "qtts/engine_options.h"
 #include "qtts/mutex.h"
+#include "scheduler/period_watch.h"
 #include "scheduler/step_model.h"
 #include "scheduler/stream_state.h"
 
@@ -151,8 +152,10 @@ class Scheduler {
   std::optional<Clock::time_point> gather_until_;     // when the streams gathered so far are submitted at the latest
   std::optional<Clock::time_point> gathering_since_;  // when the first of them was
   std::vector<RunningPtr> candidates_;                // of the step that is put together
+  std::vector<FrameStep> steps_to_submit_;
   std::deque<Submission> outstanding_;
-  Status device_status_;  // not ok once the device is lost
+  std::vector<std::vector<RunningPtr>> spare_lists_;  // memory of past submissions
+  Status device_status_;                              // not ok once the device is lost
 
   // Of a device with pages.
   std::vector<RunningPtr> parked_;
@@ -165,6 +168,7 @@ class Scheduler {
 
   // Of a device with many slots.
   StepModel step_model_;
+  PeriodWatch period_watch_;
   double mean_positions_ = 0;  // of the streams of the last step
   bool busy_ = false;          // at least half of the time
   bool prompt_ran_ = false;    // since the last step was submitted

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#ifndef QTTS_SCHEDULER_PERIOD_WATCH_H_
+#define QTTS_SCHEDULER_PERIOD_WATCH_H_
+
+#include <chrono>
+
+namespace qtts {
+
+// Notices a device that has become too slow for those who speak before the model of a step's time has learned it. In
+// each frame's time the steps' times are compared with the model's; after three in a row in which a step of all streams
+// would by that have taken nearly a whole frame's time, nobody begins for a while. Not thread-safe.
+class PeriodWatch {
+ public:
+  using TimePoint = std::chrono::steady_clock::time_point;
+
+  // A step that ended at `now` took `seconds`. The model said `predicted`, and `all` for a step of all streams.
+  void Add(TimePoint now, double seconds, double predicted, double all) {
+    took_ += seconds;
+    predicted_ += predicted;
+    if (now - begin_ < kPeriod) return;
+    slow_ = predicted_ > 0 && took_ / predicted_ * all > kSlowSeconds ? slow_ + 1 : 0;
+    if (slow_ == kMostSlow) {
+      until_ = now + kPause;
+      slow_ = 0;
+    }
+    begin_ = now;
+    took_ = predicted_ = 0;
+  }
+  // Nobody begins before. In the past if there is no pause.
+  TimePoint until() const { return until_; }
+
+ private:
+  static constexpr std::chrono::milliseconds kPeriod{80};
+  static constexpr double kSlowSeconds = 0.076;
+  static constexpr int kMostSlow = 3;
+  static constexpr std::chrono::seconds kPause{2};
+
+  TimePoint begin_;
+  TimePoint until_;
+  double took_ = 0;
+  double predicted_ = 0;
+  int slow_ = 0;
+};
+
+}  // namespace qtts
+
+#endif  // QTTS_SCHEDULER_PERIOD_WATCH_H_
