@@ -8,13 +8,8 @@
 
 #include "backend/backend.h"
 #include "checkpoint/checkpoint.h"
-#include "gemm/gemm.h"
 #include "language_model.h"
 #include "qtts/status.h"
-
-namespace qtts {
-struct DeviceCapacity;  // backend/device_module.h
-}
 
 namespace qtts::cuda {
 
@@ -61,18 +56,6 @@ class CudaBackend : public Backend {
   explicit CudaBackend(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };
-
-// The device that Create() would use: `device`, or for -1 the first usable one with memory for the model, and for
-// `voices` utterances of ten seconds if they are more than kDefaultVoices. Otherwise those errors of Create() that need
-// no load. Makes the device current in the calling thread.
-Result<int> ChooseDevice(const Checkpoint& checkpoint, Precision precision, int device, int voices = kMaxRows);
-// What has room on `device`, or for -1 on the first usable one; an estimate. `voices`: of the engine that would be
-// created. Errors: as ChooseDevice(), but for too little memory.
-Result<DeviceCapacity> CapacityOf(const Checkpoint& checkpoint, Precision precision, int device, int voices);
-// Errors: kDeviceUnavailable (no driver, no device).
-Result<int> CountDevices();
-// The same as ChooseDevice() for the speech tokenizer's decoder alone.
-Result<int> ChooseDecoderDevice(const Checkpoint& checkpoint, int device);
 
 }  // namespace qtts::cuda
 

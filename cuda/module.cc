@@ -7,6 +7,7 @@
 
 #include "backend/device_module.h"
 #include "cuda_backend.h"
+#include "device_choice.h"
 #include "speech_decoder.h"
 
 namespace qtts::cuda {

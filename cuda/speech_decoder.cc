@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "codec/codec.h"
-#include "cuda_backend.h"
+#include "device_choice.h"
 #include "runtime/device_memory.h"
 
 namespace qtts::cuda {

@@ -22,6 +22,7 @@
 #include "checkpoint/checkpoint.h"
 #include "codec/codec.h"
 #include "cuda_backend.h"
+#include "device_choice.h"
 #include "golden/generator/random_checkpoint.h"
 #include "language_model.h"
 #include "runtime/device_memory.h"

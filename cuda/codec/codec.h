@@ -38,6 +38,9 @@ struct CodecArithmetic {
 // memory on each, which is slower. The samples are the same.
 enum class CodecRoom { kDevice, kBeside };
 
+// Streams whose sound an engine makes at once: more would only need more scratch memory.
+inline constexpr int kCodecRows = 256;
+
 // The speech tokenizer's decoder (spec 7) on the current device: for each of up to max_batch streams at once,
 // one frame of codes to one frame of samples. A stream's past (convolution histories, keys and values of the
 // window, number of frames) lies on the device under its slot.

@@ -13,6 +13,7 @@
 
 #include "backend/device_module.h"
 #include "cuda_backend.h"
+#include "device_choice.h"
 #include "fake_cuda/fake_cuda.h"
 #include "gpu/gpu_test.h"
 #include "runtime/device_memory.h"

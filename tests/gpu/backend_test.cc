@@ -7,6 +7,7 @@
 
 #include "cpu/cpu_backend.h"
 #include "cuda_backend.h"
+#include "device_choice.h"
 #include "frame/frame.h"
 #include "gpu/gpu_test.h"
 #include "qtts/engine.h"

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#include "device_choice.h"
+
+#include <algorithm>
+#include <string>
+
+#include "attention/attention.h"
+#include "codec/codec.h"
+#include "codec/kernels.h"
+#include "language_model.h"
+#include "qtts/engine_options.h"
+#include "qtts/model_info.h"
+#include "runtime/cuda_error.h"
+
+namespace qtts::cuda {
+namespace {
+
+constexpr int kFirstCapability = 8;
+// Minimum free device memory besides the weights: scratch, the codec's state, one utterance.
+constexpr size_t kWorkingBytes = size_t{512} << 20;
+
+std::string Gigabytes(size_t bytes) {
+  std::string text = std::to_string(static_cast<double>(bytes) / 1e9);
+  return text.substr(0, text.find('.') + 2) + " GB";
+}
+
+Status Unavailable(const std::string& what) {
+  return Status::DeviceUnavailable("device=cuda: " + what + "; choose device=cpu or device=auto");
+}
+
+Status CannotBeUsed(const std::string& device, cudaError_t error) {
+  if (IsFault(error) || error == cudaErrorMemoryAllocation) return CudaStatus(error, "a start on " + device);
+  return Unavailable(device + " cannot be used: " + cudaGetErrorString(error));
+}
+
+// Makes `device` current and checks that it can be used. Returns its name and its free memory.
+Result<DeviceCapacity> UseDevice(int device) {
+  if (const cudaError_t error = cudaSetDevice(device); !Succeeds(error)) {
+    return CannotBeUsed("GPU " + std::to_string(device), error);
+  }
+  cudaDeviceProp properties = {};
+  QTTS_RETURN_IF_CUDA_ERROR(cudaGetDeviceProperties(&properties, device), "asking for the device");
+  if (properties.major < kFirstCapability) {
+    return Unavailable(std::string(properties.name) + " has compute capability " + std::to_string(properties.major) +
+                       "." + std::to_string(properties.minor) + ", needed is 8.0 or later");
+  }
+  codec::DeviceTraits traits;
+  if (const cudaError_t error = codec::PrepareKernels(device, &traits); !Succeeds(error)) {
+    if (error == cudaErrorNoKernelImageForDevice) {
+      const std::string number = std::to_string(properties.major) + std::to_string(properties.minor);
+      return Unavailable(std::string(properties.name) + " needs the GPU backend built with -Dcuda-arch=" + number);
+    }
+    return CannotBeUsed(properties.name, error);
+  }
+  DeviceCapacity capacity;
+  capacity.device = properties.name;
+  size_t total = 0;
+  if (const cudaError_t error = cudaMemGetInfo(&capacity.free_bytes, &total); !Succeeds(error)) {
+    return CannotBeUsed(properties.name, error);
+  }
+  capacity.device_bytes = total;
+  return capacity;
+}
+
+// What an engine takes, or the speech tokenizer's decoder alone.
+struct Needs {
+  size_t model_bytes = 0;
+  size_t voice_bytes = 0;  // of an utterance
+  int voices = 0;          // that must fit
+
+  size_t bytes() const { return model_bytes + voice_bytes * static_cast<size_t>(voices); }
+};
+
+// Of the speech tokenizer's decoder: its weights are kept in up to 8 bytes each.
+Needs DecoderNeeds(const ModelInfo& info) {
+  return {.model_bytes = static_cast<size_t>(info.codec_parameters) * 8 + kWorkingBytes};
+}
+
+// Up to kDefaultVoices utterances have room in kWorkingBytes to begin with. More are counted: their pages, their
+// codec's state and the rows of a frame.
+Needs EngineNeeds(const Checkpoint& checkpoint, Precision precision, int voices) {
+  const ModelInfo info = checkpoint.Info();
+  const ModelConfig& config = checkpoint.config();
+  const TransformerConfig& talker = config.talker.transformer;
+  const TransformerConfig& predictor = config.predictor.transformer;
+  const TransformerConfig& codec = config.codec.transformer;
+  const size_t element = ElementBytes(precision);
+  const auto key_value_bytes = [](const TransformerConfig& c, int64_t positions, size_t bytes) {
+    return static_cast<size_t>(2 * positions * c.num_layers * c.kv_width()) * bytes;
+  };
+  Needs needs = DecoderNeeds(info);
+  needs.model_bytes += static_cast<size_t>(info.talker_parameters) * element;
+  // Ten seconds and a prompt begin their second page. Beside its window a codec's state has the past of convolutions,
+  // about a third of it.
+  const size_t window = key_value_bytes(codec, codec.sliding_window, sizeof(float));
+  needs.voice_bytes = key_value_bytes(talker, int64_t{2} * kPagePositions, element) + window + window / 3;
+  if (voices <= kDefaultVoices) return needs;
+  needs.voices = voices;
+  // Of a row: the predictor's page, the logits, partial results of attention, and what passes between kernels; of a
+  // row's sound, some of the codec's last and widest buffers.
+  const auto rows = static_cast<size_t>(LanguageModel::RowsFor(voices));
+  const size_t row_bytes =
+      key_value_bytes(predictor, info.code_groups, element) +
+      sizeof(float) * static_cast<size_t>(config.talker.vocab_size + config.predictor.vocab_size +
+                                          16 * talker.num_heads * (talker.head_dim + 2) +
+                                          4 * (talker.intermediate_size + predictor.intermediate_size));
+  const size_t channels = static_cast<size_t>(config.codec.decoder_dim) >> config.codec.upsample_rates.size();
+  const size_t sound_bytes = static_cast<size_t>(info.samples_per_frame) * channels * sizeof(float) * 16;
+  needs.model_bytes += rows * row_bytes + std::min<size_t>(rows, kCodecRows) * sound_bytes;
+  return needs;
+}
+
+int VoicesThatFit(const Needs& needs, const DeviceCapacity& device) {
+  if (device.free_bytes < needs.model_bytes || needs.voice_bytes == 0) return 0;
+  return static_cast<int>(std::min<size_t>((device.free_bytes - needs.model_bytes) / needs.voice_bytes, kMostVoices));
+}
+
+Status CheckMemory(const Needs& needs, const DeviceCapacity& device) {
+  if (device.free_bytes >= needs.bytes()) return Status::Ok();
+  const int fit = VoicesThatFit(needs, device);
+  if (fit > kDefaultVoices) {
+    return Status::ResourceExhausted("device=cuda: voices=" + std::to_string(needs.voices) + " need about " +
+                                     Gigabytes(needs.bytes()) + " of GPU memory, " + device.device + " has " +
+                                     Gigabytes(device.free_bytes) + " free; choose voices=" + std::to_string(fit) +
+                                     " or fewer");
+  }
+  return Status::ResourceExhausted("device=cuda: the model needs about " + Gigabytes(needs.bytes()) +
+                                   " of GPU memory, " + device.device + " has " + Gigabytes(device.free_bytes) +
+                                   " free of " + Gigabytes(device.device_bytes) +
+                                   "; close other programs that use it, choose a smaller model or device=cpu" +
+                                   (needs.voices > kDefaultVoices ? ", or fewer voices" : ""));
+}
+
+// The first of the devices that `device` allows for which `use` succeeds.
+template <typename Use>
+auto OnDevice(int device, const Use& use) -> decltype(use(device)) {
+  QTTS_ASSIGN_OR_RETURN(const int devices, CountDevices());
+  if (device >= devices) {
+    return Status::InvalidArgument("cuda-device-id=" + std::to_string(device) + ": this machine's GPUs are 0 to " +
+                                   std::to_string(devices - 1) + "; -1 takes the first that can hold the model");
+  }
+  if (device >= 0) return use(device);
+  for (int i = 0; i + 1 < devices; ++i) {
+    if (auto used = use(i); used.ok()) return used;
+  }
+  return use(devices - 1);
+}
+
+Result<int> ChooseDeviceFor(const Needs& needs, int device) {
+  return OnDevice(device, [&](int number) -> Result<int> {
+    QTTS_ASSIGN_OR_RETURN(const DeviceCapacity capacity, UseDevice(number));
+    QTTS_RETURN_IF_ERROR(CheckMemory(needs, capacity));
+    return number;
+  });
+}
+
+}  // namespace
+
+Result<int> CountDevices() {
+  int driver = 0;
+  int runtime = 0;
+  if (!Succeeds(cudaDriverGetVersion(&driver)) || driver == 0) {
+    return Unavailable("there is no NVIDIA driver (libcuda.so.1)");
+  }
+  (void)Succeeds(cudaRuntimeGetVersion(&runtime));
+  int devices = 0;
+  if (const cudaError_t error = cudaGetDeviceCount(&devices); !Succeeds(error)) {
+    if (error == cudaErrorInsufficientDriver) {
+      return Unavailable("the NVIDIA driver is too old: it is for CUDA " + std::to_string(driver / 1000) + "." +
+                         std::to_string(driver % 1000 / 10) + ", needed is " + std::to_string(runtime / 1000) +
+                         ".0 or later");
+    }
+    return CannotBeUsed("the GPU", error);
+  }
+  if (devices == 0) return Unavailable("no CUDA-capable device is detected");
+  return devices;
+}
+
+Result<int> ChooseDevice(const Checkpoint& checkpoint, Precision precision, int device, int voices) {
+  return ChooseDeviceFor(EngineNeeds(checkpoint, precision, voices), device);
+}
+
+Result<int> ChooseDecoderDevice(const Checkpoint& checkpoint, int device) {
+  return ChooseDeviceFor(DecoderNeeds(checkpoint.Info()), device);
+}
+
+Result<DeviceCapacity> CapacityOf(const Checkpoint& checkpoint, Precision precision, int device, int voices) {
+  return OnDevice(device, [&](int number) -> Result<DeviceCapacity> {
+    QTTS_ASSIGN_OR_RETURN(DeviceCapacity capacity, UseDevice(number));
+    Needs needs = EngineNeeds(checkpoint, precision, voices);
+    // Fewer voices have fewer rows, which take memory too.
+    if (const int fit = VoicesThatFit(needs, capacity); fit < voices) needs = EngineNeeds(checkpoint, precision, fit);
+    capacity.model_bytes = needs.model_bytes;
+    capacity.voice_bytes = needs.voice_bytes;
+    capacity.voices = VoicesThatFit(needs, capacity);
+    return capacity;
+  });
+}
+
+}  // namespace qtts::cuda

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#ifndef QTTS_CUDA_DEVICE_CHOICE_H_
+#define QTTS_CUDA_DEVICE_CHOICE_H_
+
+#include "backend/device_module.h"
+#include "checkpoint/checkpoint.h"
+#include "frame/frame_state.h"
+#include "gemm/gemm.h"
+#include "qtts/status.h"
+
+// Which GPU an engine or a decoder uses, and whether it has room: what they need of its memory is estimated from the
+// checkpoint's sizes, before anything is loaded.
+namespace qtts::cuda {
+
+// Errors: kDeviceUnavailable (no driver, no device).
+Result<int> CountDevices();
+
+// The device that CudaBackend::Create() would use: `device`, or for -1 the first usable one with memory for the model,
+// and for `voices` utterances of ten seconds if they are more than kDefaultVoices. Otherwise those errors of Create()
+// that need no load. Makes the device current in the calling thread.
+Result<int> ChooseDevice(const Checkpoint& checkpoint, Precision precision, int device, int voices = kMaxRows);
+// The same for the speech tokenizer's decoder alone.
+Result<int> ChooseDecoderDevice(const Checkpoint& checkpoint, int device);
+
+// What has room on `device`, or for -1 on the first usable one; an estimate. `voices`: of the engine that would be
+// created. Errors: as ChooseDevice(), but for too little memory.
+Result<DeviceCapacity> CapacityOf(const Checkpoint& checkpoint, Precision precision, int device, int voices);
+
+}  // namespace qtts::cuda
+
+#endif  // QTTS_CUDA_DEVICE_CHOICE_H_
