@@ -171,7 +171,7 @@ Status CudaBackend::Impl::Load() {
   const CodecConfig& config = checkpoint->config().codec;
   QTTS_ASSIGN_OR_RETURN(
       codec, Codec::Create(config, checkpoint->codec(),
-                           options.precision == Precision::kF32 ? CodecPrecision::kF32 : CodecPrecision::kFast,
+                           options.precision == Precision::kF32 ? CodecPrecision::kF32 : options.codec_precision,
                            options.max_slots, CodecRows()));
   references.emplace(codec->past_bytes());
   samples = codec->samples_per_frame();
@@ -199,7 +199,8 @@ Status CudaBackend::Impl::Load() {
 
   cudaDeviceProp properties = {};
   QTTS_RETURN_IF_CUDA_ERROR(cudaGetDeviceProperties(&properties, options.device), "asking for the device");
-  name = "cuda (" + std::string(properties.name) + ", " + (options.precision == Precision::kF32 ? "f32" : "bf16") + ")";
+  name = "cuda (" + std::string(properties.name) + ", " + (options.precision == Precision::kF32 ? "f32" : "bf16") +
+         (options.codec_precision == CodecPrecision::kFast ? ", fast codec" : "") + ")";
   return Status::Ok();
 }
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "checkpoint/checkpoint.h"
+#include "codec/codec.h"
 #include "frame/frame.h"
 #include "frame/frame_state.h"
 #include "gemm/gemm.h"
@@ -35,6 +36,7 @@ enum class FramePath { kBest, kGraph, kPersistent };
 // Options of this backend: the engine's options that concern it, and its own.
 struct CudaOptions {
   Precision precision = Precision::kBF16;
+  CodecPrecision codec_precision = CodecPrecision::kExact;  // with kF32 the codec is F32, too
   int device = -1;  // of the machine's GPUs; -1 = the first that can hold the model
   int max_slots = kMaxRows;
   // Lets kernels start before the previous one has ended (programmatic dependent launch), if the device supports it.

@@ -27,6 +27,10 @@ Result<FramePath> PathFromEnvironment() {
   return Status::InvalidArgument("QTTS_CUDA_PATH is \"" + std::string(path) + "\"; it can be graph or persistent");
 }
 
+CodecPrecision CodecPrecisionOf(const EngineOptions& options) {
+  return options.codec_precision == qtts::CodecPrecision::kFast ? CodecPrecision::kFast : CodecPrecision::kExact;
+}
+
 // For tests and measurements of kernels that are not the default yet.
 Result<ManyRowsProducts> ProductsFromEnvironment() {
   const char* const value = std::getenv("QTTS_CUDA_PRODUCTS");
@@ -40,6 +44,7 @@ Status Create(std::shared_ptr<const Checkpoint> checkpoint, const EngineOptions&
               std::unique_ptr<Backend>* backend) {
   CudaOptions backend_options;
   backend_options.precision = PrecisionOf(options);
+  backend_options.codec_precision = CodecPrecisionOf(options);
   backend_options.device = options.gpu;
   backend_options.max_slots = options.voices;
   QTTS_ASSIGN_OR_RETURN(backend_options.path, PathFromEnvironment());
@@ -68,7 +73,9 @@ Status Count(int* devices) {
 Status CreateDecoder(std::shared_ptr<const Checkpoint>
                          checkpoint,  // NOLINT(performance-unnecessary-value-param): the module's interface
                      const EngineOptions& options, std::unique_ptr<SpeechDecoder>* decoder) {
-  QTTS_ASSIGN_OR_RETURN(*decoder, CreateSpeechDecoder(*checkpoint, PrecisionOf(options), options.gpu));
+  const CodecPrecision precision =
+      options.precision == qtts::Precision::kF32 ? CodecPrecision::kF32 : CodecPrecisionOf(options);
+  QTTS_ASSIGN_OR_RETURN(*decoder, CreateSpeechDecoder(*checkpoint, precision, options.gpu));
   return Status::Ok();
 }
 

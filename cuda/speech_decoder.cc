@@ -25,15 +25,14 @@ class CudaSpeechDecoder final : public SpeechDecoder {
   CudaSpeechDecoder(const CudaSpeechDecoder&) = delete;
   CudaSpeechDecoder& operator=(const CudaSpeechDecoder&) = delete;
 
-  Status Load(const Checkpoint& checkpoint, Precision precision) {
+  Status Load(const Checkpoint& checkpoint, CodecPrecision precision) {
     cudaDeviceProp properties = {};
     QTTS_RETURN_IF_CUDA_ERROR(cudaGetDeviceProperties(&properties, device_), "asking for the device");
-    name_ = "cuda (" + std::string(properties.name) + ", " + (precision == Precision::kF32 ? "f32" : "bf16") + ")";
+    name_ = "cuda (" + std::string(properties.name) + ", " + (precision == CodecPrecision::kF32 ? "f32" : "bf16") +
+            (precision == CodecPrecision::kFast ? ", fast codec" : "") + ")";
     QTTS_ASSIGN_OR_RETURN(stream_, Stream::Create());
-    QTTS_ASSIGN_OR_RETURN(codec_,
-                          Codec::Create(checkpoint.config().codec, checkpoint.codec(),
-                                        precision == Precision::kF32 ? CodecPrecision::kF32 : CodecPrecision::kFast,
-                                        /*max_slots=*/1, /*max_batch=*/1));
+    QTTS_ASSIGN_OR_RETURN(codec_, Codec::Create(checkpoint.config().codec, checkpoint.codec(), precision,
+                                                /*max_slots=*/1, /*max_batch=*/1));
     const auto groups = static_cast<size_t>(codec_->code_groups());
     const auto samples = static_cast<size_t>(codec_->samples_per_frame());
     QTTS_ASSIGN_OR_RETURN(slot_, DeviceMemory::AllocateZeroed(sizeof(int32_t)));
@@ -82,7 +81,7 @@ class CudaSpeechDecoder final : public SpeechDecoder {
 
 }  // namespace
 
-Result<std::unique_ptr<SpeechDecoder>> CreateSpeechDecoder(const Checkpoint& checkpoint, Precision precision,
+Result<std::unique_ptr<SpeechDecoder>> CreateSpeechDecoder(const Checkpoint& checkpoint, CodecPrecision precision,
                                                            int device) {
   QTTS_ASSIGN_OR_RETURN(const int chosen, ChooseDecoderDevice(checkpoint, device));
   auto decoder = std::make_unique<CudaSpeechDecoder>(chosen);

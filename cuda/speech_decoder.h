@@ -6,13 +6,14 @@
 
 #include "backend/speech_decoder.h"
 #include "checkpoint/checkpoint.h"
-#include "gemm/gemm.h"
+#include "codec/codec.h"
 
 namespace qtts::cuda {
 
 // Creates the speech tokenizer's decoder of `checkpoint` on GPU `device`, or for -1 on the first that can hold it.
-// `checkpoint` may be freed afterwards. The samples equal those of a CudaBackend of this precision, bit for bit.
-Result<std::unique_ptr<SpeechDecoder>> CreateSpeechDecoder(const Checkpoint& checkpoint, Precision precision,
+// `checkpoint` may be freed afterwards. The samples equal those of a CudaBackend with a codec of
+// this precision, bit for bit.
+Result<std::unique_ptr<SpeechDecoder>> CreateSpeechDecoder(const Checkpoint& checkpoint, CodecPrecision precision,
                                                            int device);
 
 }  // namespace qtts::cuda

@@ -50,6 +50,17 @@ struct EnumNames<qtts::Precision> {
 };
 
 template <>
+struct EnumNames<qtts::CodecPrecision> {
+  static constexpr gchar kName[] = "GstQttsSrcCodecPrecision";
+  static constexpr GEnumValue kValues[] = {
+      {static_cast<int>(qtts::CodecPrecision::kExact), "As exact as F32", "exact"},
+      {static_cast<int>(qtts::CodecPrecision::kFast), "A third of the multiplications, on the GPU only: less exact",
+       "fast"},
+      {0, nullptr, nullptr},
+  };
+};
+
+template <>
 struct EnumNames<qtts::PromptLayout> {
   static constexpr gchar kName[] = "GstQttsSrcLayout";
   static constexpr GEnumValue kValues[] = {
@@ -298,6 +309,9 @@ std::vector<Property> EngineProperties() {
           "variable QTTS_VOICE_PATH, else the voice bundled with the element"),
       Row("device", "Device", kReady, kEngine, &EngineOptions::device, "Where the model runs"),
       Row("precision", "Precision", kReady, kEngine, &EngineOptions::precision, "Arithmetic of the model"),
+      Row("codec-precision", "Codec Precision", kReady, kEngine, &EngineOptions::codec_precision,
+          "Arithmetic of the codec on a GPU, which takes most of the time of many voices. On the CPU it follows "
+          "\"precision\""),
       Row("cuda-device-id", "CUDA Device ID", kReady, kEngine, &EngineOptions::gpu, {-1, G_MAXINT},
           "GPU index in CUDA's order (-1 = of those that can hold the model, the one with the most free \"voices\": "
           "the "
@@ -494,9 +508,10 @@ const Property* FindProperty(std::string_view name) {
 }
 
 const std::vector<GType>& PropertyEnums() {
-  static const auto* types =
-      new std::vector<GType>{EnumType<qtts::Device>(), EnumType<qtts::Precision>(), EnumType<qtts::PromptLayout>(),
-                             EnumType<Segmentation>(), EnumType<IdleMode>(),        EnumType<TextTiming>()};
+  static const auto* types = new std::vector<GType>{
+      EnumType<qtts::Device>(),       EnumType<qtts::Precision>(), EnumType<qtts::CodecPrecision>(),
+      EnumType<qtts::PromptLayout>(), EnumType<Segmentation>(),    EnumType<IdleMode>(),
+      EnumType<TextTiming>()};
   return *types;
 }
 

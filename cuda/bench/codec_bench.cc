@@ -127,7 +127,7 @@ Timing Measure(cuda::Codec* codec, testing::RandomCodec* random, int n, cudaStre
 
 // --- Each product in each tile: what CodecNumbers (runtime/device_numbers.h) are made of
 
-// A frame's products for `n` streams in kFast, and memory that they can be run on.
+// A frame's products for `n` streams in kExact, and memory that they can be run on.
 class Products {
  public:
   static Result<std::unique_ptr<Products>> Create(const testing::RandomCodec& random, int n) {
@@ -279,7 +279,7 @@ int Main(int argc, char** argv) {
   Check(cudaEventRecord(begin, stream), "event");
   const cuda::CodecArithmetic arithmetic{split_inputs, split_weights};
   auto codec = given ? cuda::Codec::CreateWith(random.config(), random.weights(), arithmetic, arithmetic, most, most)
-                     : cuda::Codec::Create(random.config(), random.weights(), cuda::CodecPrecision::kFast, most, most);
+                     : cuda::Codec::Create(random.config(), random.weights(), cuda::CodecPrecision::kExact, most, most);
   if (!codec.ok()) {
     std::fprintf(stderr, "codec-bench: %s\n", codec.status().message().c_str());
     return 1;

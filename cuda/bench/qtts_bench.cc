@@ -42,6 +42,7 @@ constexpr std::string_view kUsage =
     "  --products KIND  own or warpgroup: of 64 rows and more (default: those that are used)\n"
     "  --prompt-rows N  rows of a prompt that go through the talker together, 64 to 256, a multiple of 32 (default "
     "64)\n"
+    "  --codec-precision exact|fast  (default exact)\n"
     "  --no-overlap     kernels do not start before their predecessor's end\n"
     "  --only PART      language-model, codec or whole: measures that alone\n"
     "  --voices N       streams of the last measurement of whole frames, up to 4096 (default 64)\n"
@@ -67,6 +68,7 @@ struct Options {
   bool overlap = true;
   std::vector<FramePath> paths = {FramePath::kBest};
   ManyRowsProducts products = CudaOptions().products;
+  CodecPrecision codec_precision = CodecPrecision::kExact;
   int voices = kMaxRows;
   int context = 20;
   int prompt_rows = kMaxRows;
@@ -209,9 +211,9 @@ Status LanguageModelFigures(const Checkpoint& checkpoint, const Options& options
 Status CodecFigures(const Checkpoint& checkpoint, const Options& options, Report* report) {
   QTTS_ASSIGN_OR_RETURN(const Stream stream, Stream::Create());
   const ModelConfig& config = checkpoint.config();
-  QTTS_ASSIGN_OR_RETURN(const auto codec,
-                        Codec::Create(config.codec, checkpoint.codec(),
-                                      options.f32 ? CodecPrecision::kF32 : CodecPrecision::kFast, kMaxRows, kMaxRows));
+  QTTS_ASSIGN_OR_RETURN(const auto codec, Codec::Create(config.codec, checkpoint.codec(),
+                                                        options.f32 ? CodecPrecision::kF32 : options.codec_precision,
+                                                        kMaxRows, kMaxRows));
   const auto groups = static_cast<size_t>(config.talker.num_code_groups);
   QTTS_ASSIGN_OR_RETURN(const DeviceMemory slots, DeviceMemory::AllocateZeroed(kMaxRows * sizeof(int32_t)));
   QTTS_ASSIGN_OR_RETURN(const DeviceMemory codes, DeviceMemory::AllocateZeroed(kMaxRows * groups * sizeof(int32_t)));
@@ -274,6 +276,7 @@ Status WholeFigures(const std::shared_ptr<const Checkpoint>& checkpoint, const O
   backend_options.path = options.paths.back();
   backend_options.max_slots = options.voices;
   backend_options.products = options.products;
+  backend_options.codec_precision = options.codec_precision;
   backend_options.prompt_rows = options.prompt_rows;
   size_t free_before = 0, free_after = 0, total = 0;
   QTTS_RETURN_IF_CUDA_ERROR(cudaMemGetInfo(&free_before, &total), "memory");
@@ -457,6 +460,10 @@ int main(int argc, char** argv) {
       const std::string_view products = argv[++i];
       good = products == "own" || products == "warpgroup";
       options.products = products == "own" ? ManyRowsProducts::kOwn : ManyRowsProducts::kWarpgroup;
+    } else if (option == "--codec-precision") {
+      const std::string_view precision = argv[++i];
+      good = precision == "exact" || precision == "fast";
+      options.codec_precision = precision == "fast" ? CodecPrecision::kFast : CodecPrecision::kExact;
     } else if (option == "--only") {
       options.only = argv[++i];
       good = options.only == "language-model" || options.only == "codec" || options.only == "whole";

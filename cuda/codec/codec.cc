@@ -122,10 +122,10 @@ Codec::~Codec() = default;
 
 Result<std::unique_ptr<Codec>> Codec::Create(const CodecConfig& config, const CodecWeights& weights,
                                              CodecPrecision precision, int max_slots, int max_batch) {
-  if (precision == CodecPrecision::kFast) {
+  if (precision == CodecPrecision::kExact) {
     return CreateWith(config, weights, CodecArithmetic::Early(), CodecArithmetic::Late(), max_slots, max_batch);
   }
-  if (precision == CodecPrecision::kOnePlane) {
+  if (precision == CodecPrecision::kFast) {
     const CodecArithmetic one_plane = {.split_inputs = false, .split_weights = false};
     return CreateWith(config, weights, one_plane, one_plane, max_slots, max_batch);
   }

@@ -14,22 +14,22 @@
 namespace qtts::cuda {
 
 enum class CodecPrecision {
-  kFast,      // tensor cores; error of the samples over 100 dB below the signal, see CodecArithmetic
-  kOnePlane,  // the same with a third of the multiplications; error about 59 dB below the signal
-  kF32,       // F32 throughout, slow: for checking
+  kExact,  // tensor cores; error of the samples over 100 dB below the signal, see CodecArithmetic
+  kFast,   // the same with a third of the multiplications; error about 59 dB below the signal
+  kF32,    // F32 throughout, slow: for checking
 };
 
-// How kFast multiplies; kOnePlane splits neither operand. Sums, biases, residuals, SnakeBeta, norms and softmax are F32
-// whatever these say; only the operands of matrix products are rounded: to F16 (11 bits), or to the sum of two F16 (22
-// bits), at the price of one more product of the same size for each operand that is. Measured SNR against F32 (bundled
-// voice, whose weights are F16 / random F32 weights at the released size): neither split 58.8 / 60.4 dB, inputs 66.5
-// / 63.5, both 107 / 105. 60 dB is what must hold for any model, and one plane does not promise it: both are split by
-// default.
+// How kExact multiplies; kFast splits neither operand (codec-precision=fast). Sums, biases, residuals, SnakeBeta, norms
+// and softmax are F32 whatever these say; only the operands of matrix products are rounded: to F16 (11 bits), or to the
+// sum of two F16 (22 bits), at the price of one more product of the same size for each operand that is. Measured SNR
+// against F32 (bundled voice, whose weights are F16 / random F32 weights at the released size): neither split 58.8
+// / 60.4 dB, inputs 66.5 / 63.5, both 107 / 105. 60 dB is what must hold for any model, and one plane does not promise
+// it: both are split by default.
 struct CodecArithmetic {
   bool split_inputs = true;
   bool split_weights = false;
 
-  // What kFast means for the layers up to `decoder.0`, and for the decoder blocks.
+  // What kExact means for the layers up to `decoder.0`, and for the decoder blocks.
   static CodecArithmetic Early();
   static CodecArithmetic Late();
 };
@@ -56,7 +56,7 @@ class Codec {
   // freed afterwards. kUnsupported for structures that the kernels do not cover.
   static Result<std::unique_ptr<Codec>> Create(const CodecConfig& config, const CodecWeights& weights,
                                                CodecPrecision precision, int max_slots, int max_batch);
-  // kFast with the given arithmetic.
+  // kExact with the given arithmetic.
   static Result<std::unique_ptr<Codec>> CreateWith(const CodecConfig& config, const CodecWeights& weights,
                                                    const CodecArithmetic& early, const CodecArithmetic& late,
                                                    int max_slots, int max_batch);

@@ -45,6 +45,18 @@ Status CheckOptions(const EngineOptions& options, bool cpu_has_bf16) {
     return Status::InvalidArgument("cuda-device-id must be -1 (any GPU) or the number of a GPU, not " +
                                    std::to_string(options.gpu));
   }
+  if (options.codec_precision == CodecPrecision::kFast) {
+    if (options.device == Device::kCpu || NeedsCpu(options)) {
+      return Status::InvalidArgument(
+          "codec-precision=fast is arithmetic of the GPU; the codec of the CPU follows precision: choose "
+          "codec-precision=exact, with precision=int8 if speech has to be made faster");
+    }
+    if (options.precision == Precision::kF32) {
+      return Status::InvalidArgument(
+          "codec-precision=fast is for precision=auto or bf16; precision=f32 computes all in F32: choose "
+          "codec-precision=exact");
+    }
+  }
   if (NeedsCpu(options)) {
     const std::string setting = Setting(options.precision);
     if (options.device == kGpu) {
@@ -67,7 +79,8 @@ Status CheckOptions(const EngineOptions& options, bool cpu_has_bf16) {
 }
 
 bool NeedsGpu(const EngineOptions& options, bool cpu_has_bf16) {
-  return options.device == kGpu || (options.precision == Precision::kBF16 && !cpu_has_bf16);
+  return options.device == kGpu || options.codec_precision == CodecPrecision::kFast ||
+         (options.precision == Precision::kBF16 && !cpu_has_bf16);
 }
 
 bool NeedsCpu(const EngineOptions& options) {
@@ -86,6 +99,9 @@ bool CpuMayServe(const Status& status) {
 
 Status ExplainGpuError(const EngineOptions& options, const Status& status) {
   if (options.device == kGpu || !CpuMayServe(status)) return status;
+  if (options.codec_precision == CodecPrecision::kFast) {
+    return {status.code(), "codec-precision=fast needs a GPU; codec-precision=exact does not: " + status.message()};
+  }
   return {status.code(), "precision=bf16 needs a GPU, or a processor that multiplies BF16; precision=auto does not: " +
                              status.message()};
 }

@@ -64,8 +64,9 @@ std::string RegistryKey(const EngineOptions& options) {
   std::filesystem::path path = std::filesystem::canonical(options.model_path, error);
   if (error) path = options.model_path;  // Load() reports the error
   std::string key;
-  for (const int part : {static_cast<int>(options.device), static_cast<int>(options.precision), options.gpu,
-                         options.threads, options.lead_frames, static_cast<int>(options.tokenizer_pattern)}) {
+  for (const int part : {static_cast<int>(options.device), static_cast<int>(options.precision),
+                         static_cast<int>(options.codec_precision), options.gpu, options.threads, options.lead_frames,
+                         static_cast<int>(options.tokenizer_pattern)}) {
     key += std::to_string(part) + ' ';
   }
   return key + path.string();

@@ -119,6 +119,8 @@ std::vector<Option> MakeOptions() {
        "auto (default: bf16 on the GPU, f32 on the CPU), bf16 or f32; on the CPU alone int8 or int4, which are faster "
        "and less exact; of `decode` on the GPU, auto and bf16 are products of tensor cores with sums in F32",
        "NAME"},
+      {"codec-precision", 0, kGenerating | kDecode, &O::codec_precision,
+       "exact (default) or, on the GPU alone, fast: a third of the codec's multiplications, less exact", "NAME"},
       {"threads", 0, kGenerating | kDecode | kMakeVoice, &O::threads,
        "CPU threads; 0 (default) = the fastest number, measured at load", "N"},
       {"voices", 0, kGenerating | kInspect, &O::voices,
@@ -358,6 +360,11 @@ Result<EngineOptions> MakeEngineOptions(const ToolOptions& options, const std::s
     const auto* const found = std::ranges::find(kAll, options.precision, PrecisionName);
     if (found == std::end(kAll)) return Allowed("precision", options.precision, "auto, bf16, f32, int8 or int4");
     engine.precision = *found;
+  }
+  if (options.codec_precision == "fast") {
+    engine.codec_precision = CodecPrecision::kFast;
+  } else if (!options.codec_precision.empty() && options.codec_precision != "exact") {
+    return Allowed("codec-precision", options.codec_precision, "exact or fast");
   }
   if (options.threads.has_value()) {
     constexpr int64_t kMost = 1024;

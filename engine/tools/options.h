@@ -37,6 +37,7 @@ struct ToolOptions {
   std::string layout;
   std::string device;
   std::string precision;
+  std::string codec_precision;
   bool greedy = false;
   std::optional<int64_t> seed;
   std::array<std::optional<double>, kSamplingNumberCount> sampling;  // by index in kSamplingNumbers

@@ -39,7 +39,7 @@ constexpr std::string_view kUsage =
     "  --seconds N       (default 20)\n"
     "  --words A-B       words of a text, at random (default 5-40)\n"
     "  --sentences FILE  where they are taken from (default: the voice's test sentences)\n"
-    "  --device cpu|cuda|auto, --precision NAME, --threads N, --voices N  options of the engine\n"
+    "  --device cpu|cuda|auto, --precision NAME, --codec-precision exact|fast, --threads N, --voices N\n"
     "  --lead-frames N   frames that are made ahead of a reader (default: the engine's)\n"
     "  --max-wait MS     who waits longer for a slot is refused (default: nobody is)\n"
     "  --count-silence   the first sound is frame 0 even where it is silent, as with preset voices; otherwise the "
@@ -122,6 +122,9 @@ Options Parse(int argc, char** argv) {
         known = true;
       }
       if (!known) Fail("--precision: auto, bf16, f32, int8 or int4");
+    } else if (option == "--codec-precision") {
+      if (value != "exact" && value != "fast") Fail("--codec-precision: exact or fast");
+      options.engine.codec_precision = value == "fast" ? qtts::CodecPrecision::kFast : qtts::CodecPrecision::kExact;
     } else if (option == "--threads") {
       options.engine.threads = whole();
     } else if (option == "--voices") {
@@ -349,7 +352,9 @@ int main(int argc, char** argv) {
   const Options options = Parse(argc, argv);
   const auto engine = Take(qtts::Engine::Acquire(options.engine));
   std::printf("model       %s, %s\n", engine->info().path.c_str(), engine->device_name().c_str());
-  std::printf("codec       exact: F32 on the CPU, two planes of F16 on a GPU\n");
+  std::printf("codec       %s\n", engine->beside_host()
+                                      ? std::string(qtts::CodecPrecisionName(options.engine.codec_precision)).c_str()
+                                      : "in the precision of the model");
   std::printf("voices      %d\n", engine->occupancy().slots);
   if (options.books > 0) {
     std::printf("load        %d books, read as fast as they come\n", options.books);

@@ -150,7 +150,7 @@ Status UseEverything(const ModelConfig& config, Backend* backend, VoiceEncoder* 
 
 // The speech tokenizer's decoder alone, over more frames than one upload holds.
 Status DecodeAlone(const Checkpoint& checkpoint) {
-  QTTS_ASSIGN_OR_RETURN(const auto decoder, cuda::CreateSpeechDecoder(checkpoint, cuda::Precision::kBF16, -1));
+  QTTS_ASSIGN_OR_RETURN(const auto decoder, cuda::CreateSpeechDecoder(checkpoint, cuda::CodecPrecision::kExact, -1));
   constexpr size_t kFrames = 70;
   const std::vector<int32_t> codes(kFrames * static_cast<size_t>(checkpoint.config().talker.num_code_groups), 1);
   QTTS_ASSIGN_OR_RETURN(const std::vector<float> pcm, decoder->Decode(codes));
@@ -259,11 +259,11 @@ TEST_F(CudaHostTest, NumberOfNoDevice) { EXPECT_THAT(Refusal(1), HasSubstr("this
 
 TEST_F(CudaHostTest, ADecoderAloneTakesTheFirstDeviceThatCanHoldIt) {
   fake_cuda::Reset({{.major = 7}, {.memory = 400000000}, {.name = "Right GPU"}, {.name = "Spare GPU"}});
-  const auto decoder = cuda::CreateSpeechDecoder(*model_.checkpoint(), cuda::Precision::kBF16, -1);
+  const auto decoder = cuda::CreateSpeechDecoder(*model_.checkpoint(), cuda::CodecPrecision::kExact, -1);
   ASSERT_TRUE(decoder.ok()) << decoder.status().message();
   EXPECT_THAT((*decoder)->name(), HasSubstr("Right GPU"));
   std::thread([&] { EXPECT_TRUE((*decoder)->Decode(std::vector<int32_t>(16, 1)).ok()); }).join();
-  const auto none = cuda::CreateSpeechDecoder(*model_.checkpoint(), cuda::Precision::kBF16, 4);
+  const auto none = cuda::CreateSpeechDecoder(*model_.checkpoint(), cuda::CodecPrecision::kExact, 4);
   EXPECT_THAT(none.status().message(), HasSubstr("this machine's GPUs are 0 to 3"));
 }
 

@@ -345,7 +345,9 @@ TEST_P(InPrecision, DecodedAloneItSoundsTheSame) {
   ASSERT_GT(speech.codes.size(), 0U);
   std::vector<int32_t> codes;
   for (const std::vector<int32_t>& frame : speech.codes) codes.insert(codes.end(), frame.begin(), frame.end());
-  const auto decoder = cuda::CreateSpeechDecoder(*model.checkpoint(), GetParam(), -1);
+  const auto decoder = cuda::CreateSpeechDecoder(
+      *model.checkpoint(), GetParam() == Precision::kF32 ? cuda::CodecPrecision::kF32 : cuda::CodecPrecision::kExact,
+      -1);
   ASSERT_TRUE(decoder.ok()) << decoder.status().message();
   for (int time = 0; time < 2; ++time) {
     const auto pcm = (*decoder)->Decode(codes);

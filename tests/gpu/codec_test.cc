@@ -36,7 +36,7 @@ using testing::CodecShape;
 using testing::RandomCodec;
 
 constexpr uint32_t kSeed = 20261121;
-constexpr double kLeastSnr = 75;  // dB, the limit of kFast
+constexpr double kLeastSnr = 75;  // dB, the limit of kExact
 constexpr int kIdle = -1;
 constexpr float kPoison = 77.0F;
 
@@ -223,7 +223,7 @@ TEST_F(CodecTest, OddStructuresAgreeWithTheCpu) {
     const std::vector<int32_t> codes = random.Codes(24);
     const std::vector<float> expected = DecodeOnCpu(random.config(), random.weights(), codes);
     const auto exact = Must(Codec::Create(random.config(), random.weights(), CodecPrecision::kF32, 2, 1));
-    const auto fast = Must(Codec::Create(random.config(), random.weights(), CodecPrecision::kFast, 2, 1));
+    const auto fast = Must(Codec::Create(random.config(), random.weights(), CodecPrecision::kExact, 2, 1));
     ASSERT_TRUE(exact && fast);
     const Difference exact_difference = Compare(DecodeOne(exact.get(), 1, codes), expected);
     const Difference fast_difference = Compare(DecodeOne(fast.get(), 1, codes), expected);
@@ -267,7 +267,7 @@ TEST_F(CodecTest, ReleasedStructureAgreesWithTheCpu) {
   }
   constexpr double kLeastOnePlaneSnr = 55;
   for (const auto& [precision, least] :
-       {std::pair(CodecPrecision::kFast, kLeastSnr), std::pair(CodecPrecision::kOnePlane, kLeastOnePlaneSnr)}) {
+       {std::pair(CodecPrecision::kExact, kLeastSnr), std::pair(CodecPrecision::kFast, kLeastOnePlaneSnr)}) {
     const auto fast = Must(Codec::Create(random.config(), random.weights(), precision, 1, 1));
     ASSERT_TRUE(fast);
     EXPECT_GT(Compare(DecodeOne(fast.get(), 0, codes), expected).snr, least);
@@ -278,7 +278,7 @@ TEST_F(CodecTest, ReleasedStructureAgreesWithTheCpu) {
 TEST_F(CodecTest, AStreamAmong256SoundsAsAlone) {
   constexpr int kStreams = 256;
   RandomCodec random(CodecShape::Released(), kSeed);
-  for (const CodecPrecision precision : {CodecPrecision::kFast, CodecPrecision::kOnePlane}) {
+  for (const CodecPrecision precision : {CodecPrecision::kExact, CodecPrecision::kFast}) {
     const auto codec = Must(Codec::Create(random.config(), random.weights(), precision, kStreams, kStreams));
     ASSERT_TRUE(codec);
     const auto groups = static_cast<size_t>(codec->code_groups());
@@ -375,7 +375,7 @@ TEST_F(CodecTest, BundledVoiceAgreesWithTheCpu) {
             Compare(DecodeOne(codec.get(), 0, codes), expected));
     }
   }
-  const auto fast = Must(Codec::Create(config, weights, CodecPrecision::kFast, 1, 1));
+  const auto fast = Must(Codec::Create(config, weights, CodecPrecision::kExact, 1, 1));
   ASSERT_TRUE(fast);
   EXPECT_GT(Compare(DecodeOne(fast.get(), 0, codes), expected).snr, kLeastSnr);
 }
@@ -388,9 +388,9 @@ void ForEachStructure(const Test& test) {
   shapes.back().layers = 2;
   uint32_t seed = kSeed;
   for (const CodecShape& shape : shapes) {
-    for (const CodecPrecision precision : {CodecPrecision::kFast, CodecPrecision::kF32}) {
+    for (const CodecPrecision precision : {CodecPrecision::kExact, CodecPrecision::kF32}) {
       SCOPED_TRACE("structure " + std::to_string(seed - kSeed) +
-                   (precision == CodecPrecision::kFast ? ", fast" : ", F32"));
+                   (precision == CodecPrecision::kExact ? ", exact" : ", F32"));
       RandomCodec random(shape, seed);
       test(random, precision);
     }
@@ -434,7 +434,7 @@ TEST_F(CodecTest, RowsDoNotDependOnTheBatch) {
 // Every kernel, with cluster products among them, in both batch capacities, with minimal work for compute-sanitizer.
 TEST_F(CodecTest, SmallForTheSanitizer) {
   RandomCodec random(OddShapes()[3], kSeed);
-  const auto codec = Must(Codec::Create(random.config(), random.weights(), CodecPrecision::kFast, 3, 3));
+  const auto codec = Must(Codec::Create(random.config(), random.weights(), CodecPrecision::kExact, 3, 3));
   ASSERT_TRUE(codec);
   constexpr int kFrames = 2;
   const std::vector<int32_t> codes = random.Codes(kFrames);
@@ -451,7 +451,7 @@ TEST_F(CodecTest, SmallForTheSanitizer) {
 // Streams that begin, pause and end at different times.
 TEST_F(CodecTest, IdleRowsAndResetKeepStreamsApart) {
   RandomCodec random(OddShapes()[0], kSeed);
-  const auto codec = Must(Codec::Create(random.config(), random.weights(), CodecPrecision::kFast, 3, 3));
+  const auto codec = Must(Codec::Create(random.config(), random.weights(), CodecPrecision::kExact, 3, 3));
   ASSERT_TRUE(codec);
   const std::vector<int32_t> a = random.Codes(12);
   const std::vector<int32_t> b = random.Codes(12);
@@ -551,7 +551,7 @@ TEST_F(CodecTest, ReferencesAreKeptWithinBounds) {
 TEST_F(CodecTest, ReplayedGraphGivesTheSame) {
   RandomCodec random(OddShapes()[3], kSeed);
   constexpr int kFrames = 30;
-  const auto codec = Must(Codec::Create(random.config(), random.weights(), CodecPrecision::kFast, 2, 2));
+  const auto codec = Must(Codec::Create(random.config(), random.weights(), CodecPrecision::kExact, 2, 2));
   ASSERT_TRUE(codec);
   const std::vector<int32_t> codes = random.Codes(kFrames);
   const std::vector<float> expected = DecodeOne(codec.get(), 0, codes);
@@ -590,7 +590,7 @@ TEST_F(CodecTest, ReplayedGraphGivesTheSame) {
 
 TEST_F(CodecTest, CodesOutsideTheCodebookAreClamped) {
   RandomCodec random(OddShapes()[0], kSeed);
-  const auto codec = Must(Codec::Create(random.config(), random.weights(), CodecPrecision::kFast, 1, 1));
+  const auto codec = Must(Codec::Create(random.config(), random.weights(), CodecPrecision::kExact, 1, 1));
   ASSERT_TRUE(codec);
   std::vector<int32_t> codes = random.Codes(3);
   codes[0] = 0;
@@ -603,15 +603,15 @@ TEST_F(CodecTest, CodesOutsideTheCodebookAreClamped) {
 
 TEST_F(CodecTest, ErrorsSayWhatIsWrong) {
   RandomCodec random(OddShapes()[0], kSeed);
-  EXPECT_EQ(Codec::Create(random.config(), random.weights(), CodecPrecision::kFast, 0, 1).status().code(),
+  EXPECT_EQ(Codec::Create(random.config(), random.weights(), CodecPrecision::kExact, 0, 1).status().code(),
             StatusCode::kInvalidArgument);
-  EXPECT_EQ(Codec::Create(random.config(), random.weights(), CodecPrecision::kFast, 1, 0).status().code(),
+  EXPECT_EQ(Codec::Create(random.config(), random.weights(), CodecPrecision::kExact, 1, 0).status().code(),
             StatusCode::kInvalidArgument);
   CodecConfig config = random.config();
   config.transformer.sliding_window = 0;
-  EXPECT_EQ(Codec::Create(config, random.weights(), CodecPrecision::kFast, 1, 1).status().code(),
+  EXPECT_EQ(Codec::Create(config, random.weights(), CodecPrecision::kExact, 1, 1).status().code(),
             StatusCode::kUnsupported);
-  const auto codec = Must(Codec::Create(random.config(), random.weights(), CodecPrecision::kFast, 2, 1));
+  const auto codec = Must(Codec::Create(random.config(), random.weights(), CodecPrecision::kExact, 2, 1));
   ASSERT_TRUE(codec);
   EXPECT_EQ(codec->Reset(2, nullptr).code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(codec->Reset(-1, nullptr).code(), StatusCode::kInvalidArgument);

@@ -204,7 +204,7 @@ TEST_F(ElementTest, C3PropertiesKeepWhatIsSet) {
       ++checked;
     }
   }
-  EXPECT_EQ(checked, 39 * 20);
+  EXPECT_EQ(checked, 40 * 20);
 }
 
 TEST_F(ElementTest, C3ValuesOutOfRangeAreRefused) {
@@ -725,17 +725,22 @@ TEST_F(ElementTest, TheModelStaysLoadedUntilNullAndIsLoadedAnewWhenChanged) {
 }
 
 TEST_F(ElementTest, TheDeviceIsChosenByProperties) {
-  Pipeline pipeline("qttssrc name=src text=ab device=cuda precision=f32 cuda-device-id=3 voices=7 ! fakesink");
+  Pipeline pipeline(
+      "qttssrc name=src text=ab device=cuda precision=bf16 "
+      "codec-precision=fast cuda-device-id=3 voices=7 ! fakesink");
   ASSERT_TRUE(pipeline.PlayToEnd());
   EXPECT_EQ(fake::LastOptions().device, Device::kCuda);
-  EXPECT_EQ(fake::LastOptions().precision, Precision::kF32);
+  EXPECT_EQ(fake::LastOptions().precision, Precision::kBF16);
+  EXPECT_EQ(fake::LastOptions().codec_precision, CodecPrecision::kFast);
   EXPECT_EQ(fake::LastOptions().gpu, 3);
   EXPECT_EQ(fake::LastOptions().voices, 7);
 
   pipeline.Set(GST_STATE_READY);
-  gst_util_set_object_arg(G_OBJECT(pipeline.src()), "precision", "bf16");
+  gst_util_set_object_arg(G_OBJECT(pipeline.src()), "precision", "f32");
+  gst_util_set_object_arg(G_OBJECT(pipeline.src()), "codec-precision", "exact");
   ASSERT_TRUE(pipeline.PlayToEnd());
-  EXPECT_EQ(fake::LastOptions().precision, Precision::kBF16);
+  EXPECT_EQ(fake::LastOptions().precision, Precision::kF32);
+  EXPECT_EQ(fake::LastOptions().codec_precision, CodecPrecision::kExact);
   EXPECT_EQ(fake::GetCounters().loads, 2);
   EXPECT_EQ(fake::GetCounters().inspections, 2) << "whether the device can be had is asked again";
 

@@ -51,6 +51,19 @@ TEST_F(EngineOptionsTest, WhatTheCpuCannotDoIsRefused) {
   ExpectRefused(StatusCode::kInvalidArgument, "cuda-device-id=0");
 }
 
+TEST_F(EngineOptionsTest, AFastCodecIsForTheGpu) {
+  options_.codec_precision = CodecPrecision::kFast;
+  options_.device = Device::kCpu;
+  ExpectRefused(StatusCode::kInvalidArgument, "codec-precision=exact, with precision=int8");
+  options_.device = Device::kAuto;
+  options_.precision = Precision::kInt4;
+  ExpectRefused(StatusCode::kInvalidArgument, "codec-precision=exact");
+  options_.precision = Precision::kF32;
+  ExpectRefused(StatusCode::kInvalidArgument, "precision=f32 computes all in F32");
+  options_.precision = Precision::kAuto;
+  ExpectRefused(StatusCode::kDeviceUnavailable, "codec-precision=fast needs a GPU");
+}
+
 TEST_F(EngineOptionsTest, NumbersOutOfRangeAreRefused) {
   options_.gpu = -2;
   ExpectRefused(StatusCode::kInvalidArgument, "cuda-device-id");

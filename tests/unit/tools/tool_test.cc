@@ -180,6 +180,8 @@ TEST(ToolTest, ValuesThatAnOptionDoesNotHaveAreRefused) {
                  {{"--precision", "f16"}, "--precision \"f16\": must be auto, bf16, f32, int8 or int4"},
                  {{"--layout", "sideways"}, "must be auto, streaming or non-streaming"},
                  {{"--threads", "-1"}, "--threads \"-1\""},
+                 {{"--codec-precision", "f16"}, "--codec-precision \"f16\": must be exact or fast"},
+                 {{"--codec-precision", "fast", "--device", "cpu"}, "codec-precision=fast is arithmetic of the GPU"},
                  {{"--precision", "int8", "--device", "cuda"}, "precision=int8 is arithmetic of the CPU"},
                  {{"--precision", "int4", "--device", "cuda"}, "precision=int4 is arithmetic of the CPU"},
                  {{"--device", "cuda", "--threads", "2"}, "--threads is about the CPU"},
