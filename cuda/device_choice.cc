@@ -5,6 +5,7 @@
 #include <string>
 
 #include "attention/attention.h"
+#include "backend/device_module.h"
 #include "codec/codec.h"
 #include "codec/kernels.h"
 #include "language_model.h"

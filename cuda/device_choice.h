@@ -2,11 +2,14 @@
 #ifndef QTTS_CUDA_DEVICE_CHOICE_H_
 #define QTTS_CUDA_DEVICE_CHOICE_H_
 
-#include "backend/device_module.h"
 #include "checkpoint/checkpoint.h"
 #include "frame/frame_state.h"
 #include "gemm/gemm.h"
 #include "qtts/status.h"
+
+namespace qtts {
+struct DeviceCapacity;  // backend/device_module.h
+}
 
 // Which GPU an engine or a decoder uses, and whether it has room: what they need of its memory is estimated from the
 // checkpoint's sizes, before anything is loaded.
