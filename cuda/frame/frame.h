@@ -76,8 +76,8 @@ struct PromptPiece {
   int last_row;
 };
 
-// Talker inputs of `count` uploaded rows to the last rows of x [padded][stride]. With positions: those of the rows, from
-// first_position on, below 0 for rows that are none; and the piece, which is the slot's.
+// Talker inputs of `count` uploaded rows to the last rows of x [padded][stride]. With positions: those of the rows,
+// from first_position on, below 0 for rows that are none; and the piece, which is the slot's.
 void EmbedPrompt(const Launcher& launch, Precision precision, const EmbeddingTables& tables, const PromptRowIds* rows,
                  const float* x_vector, int count, float* x, int* positions, int padded, int first_position,
                  PromptPiece* piece, int slot);

@@ -132,7 +132,8 @@ bool Scheduler::Unpark(const RunningPtr& running) {
 
 void Scheduler::NoLongerParked(const RunningPtr& running) {
   running->parked = false;
-  const RunningPtr kept = running;  // `running` may be the entry of parked_
+  // `running` may be the entry of parked_.
+  const RunningPtr kept = running;  // NOLINT(performance-unnecessary-copy-initialization)
   std::erase(parked_, kept);
   NotePages();
   if (!parked_.empty() || !std::exchange(parking_logged_, false)) return;
@@ -190,7 +191,8 @@ bool Scheduler::FailWhereNobodyCanGoOn() {
   return true;
 }
 
-void Scheduler::EndForWantOfPages(RunningPtr running) {
+// A copy, because the caller's may be an entry of starved_.
+void Scheduler::EndForWantOfPages(RunningPtr running) {  // NOLINT(performance-unnecessary-value-param)
   const int64_t total = backend_->pages().total;
   running->End(EndReason::kError,
                Status::ResourceExhausted("the device's memory for contexts, " + std::to_string(total) +
