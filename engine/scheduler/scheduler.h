@@ -164,7 +164,7 @@ class Scheduler {
   Clock::time_point swap_again_;     // when a stream may be parked for one that is parked
   Clock::time_point log_again_;
   bool parking_logged_ = false;
-  int64_t parkings_ = 0;  // since that line
+  int64_t parkings_ = 0;  // since the last line that told them
 
   // Of a device with many slots.
   StepModel step_model_;

@@ -113,7 +113,6 @@ bool Scheduler::Park(const RunningPtr& running) {
   if (parked_.size() > 1 || now < log_again_ || !LogEnabled(LogLevel::kInfo)) return true;
   log_again_ = now + kBetweenLogs;
   parking_logged_ = true;
-  parkings_ = 1;
   Log(LogLevel::kInfo, "the device's " + std::to_string(backend_->pages().total) +
                            " pages are in use: utterances that are ahead of their readers are parked in the host's "
                            "memory, and no other begins");
@@ -137,7 +136,8 @@ void Scheduler::NoLongerParked(const RunningPtr& running) {
   std::erase(parked_, kept);
   NotePages();
   if (!parked_.empty() || !std::exchange(parking_logged_, false)) return;
-  Log(LogLevel::kInfo, "no utterance is parked any more; there were " + std::to_string(parkings_) + " parkings");
+  Log(LogLevel::kInfo, "no utterance is parked any more (times that one was: " + std::to_string(parkings_) + ")");
+  parkings_ = 0;
 }
 
 // Lets streams without a page try again, and brings parked streams back: those that can go on, the one with the least

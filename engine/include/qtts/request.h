@@ -60,8 +60,8 @@ struct Request {
   // Ends the utterance with EndReason::kRunaway if the model misses its end: after 5 s of silence, or after 10 s plus 2
   // s per token of the text. Off: exactly the model's output, as in the official package.
   bool runaway_guard = false;
-  // Maximum time to wait for a slot if all are taken (Engine::occupancy()); then the utterance ends with
-  // EndReason::kBusy. 0: no waiting.
+  // Maximum time to wait while all slots are taken (Engine::occupancy()), or the device has no time or memory for
+  // another utterance; then the utterance ends with EndReason::kBusy. 0: no waiting.
   std::chrono::nanoseconds max_wait = kNoLimit;
   // Maximum number of frames that are made ahead of the reader; 0: EngineOptions::lead_frames. An engine of many voices
   // that is busy makes fewer. Changes no bit.

@@ -20,7 +20,7 @@ enum class StatusCode {
   kUnsupported,        // well-formed, but not supported by this build
   kResourceExhausted,  // not enough memory, text too long
   kDeviceUnavailable,  // no such device, no driver, device lost
-  kBusy,               // all slots were taken for longer than the request may wait
+  kBusy,               // no place, time or memory for another utterance, for longer than the request may wait
   kCancelled,          // cancelled on request
   kInternal,           // a bug or an operating system failure
 };

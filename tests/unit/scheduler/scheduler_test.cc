@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "checkpoint/checkpoint.h"
+#include "qtts/log.h"
 #include "scripted_backend.h"
 
 namespace qtts {
@@ -763,6 +764,31 @@ TEST_F(FullPagesTest, TheStreamFurthestAheadIsParkedAndComesBack) {
   EXPECT_TRUE(AwaitParked(0));
   ExpectRest(*first_, 1, 1);
   ExpectRest(*second_, 2, 8);
+}
+
+std::string parking_lines;  // of level info, written on the scheduler's thread
+constexpr LogSink kParkingLines = {[](LogLevel level) { return level == LogLevel::kInfo; },
+                                   [](LogLevel, const char* line) { parking_lines += std::string(line) + "\n"; }};
+
+TEST_F(FullPagesTest, TheLogTellsWhenParkingBeginsAndEnds) {
+  SetLogSink(&kParkingLines);
+  parking_lines.clear();
+  StartBoth();
+  for (int round = 0; round < 3; ++round) {
+    Read(*second_, 8);
+    EXPECT_TRUE(AwaitParked(1));
+    SetPages(1000);
+    Read(*first_, 1);
+    EXPECT_TRUE(AwaitParked(0));
+    SettledText(1, kFirstLead + static_cast<size_t>(round) + 1);
+    SettledText(2, kSecondLead + static_cast<size_t>(round + 1) * 8);
+    SetPages(0);
+  }
+  scheduler_.reset();
+  SetLogSink(nullptr);
+  EXPECT_EQ(std::count(parking_lines.begin(), parking_lines.end(), '\n'), 2) << parking_lines;
+  EXPECT_NE(parking_lines.find("pages are in use"), std::string::npos) << parking_lines;
+  EXPECT_NE(parking_lines.find("one was: 1)"), std::string::npos) << parking_lines;
 }
 
 TEST_F(FullPagesTest, AParkedStreamComesBackInAnothersPlace) {
