@@ -5,8 +5,13 @@
 
 namespace qtts::cuda {
 
+namespace {
+
+constexpr std::chrono::seconds kLookAgain{1};
+
+}  // namespace
+
 Status KvPages::Grow() {
-  constexpr std::chrono::seconds kLookAgain{1};
   Result<DeviceMemory> allocated = DeviceMemory::AllocateZeroed(page_bytes_ * static_cast<size_t>(pages_per_block_));
   if (!allocated.ok()) {
     unallocated_ = 0;
@@ -34,7 +39,9 @@ Status KvPages::Measure() {
   const size_t block_bytes = page_bytes_ * static_cast<size_t>(pages_per_block_);
   const size_t blocks = free > keep_free_ ? (free - keep_free_) / block_bytes : 0;
   unallocated_ = blocks * static_cast<size_t>(pages_per_block_);
+  // Other programs may free some.
   look_again_.reset();
+  if (unallocated_ == 0) look_again_ = std::chrono::steady_clock::now() + kLookAgain;
   return Status::Ok();
 }
 

@@ -35,8 +35,8 @@ class KvPages {
   size_t page_bytes() const { return page_bytes_; }
   size_t device_bytes() const { return blocks_.size() * static_cast<size_t>(pages_per_block_) * page_bytes_; }
   size_t free_pages() const { return free_.size(); }
-  // Pages that can be taken, as far as is known: other programs allocate too. Looks again, at most once a second, after
-  // the device had no memory for a page.
+  // Pages that can be taken, as far as is known: other programs allocate too. Looks again, at most once a second, while
+  // the device has no memory for more.
   size_t available_pages();
   // All pages, taken and available.
   size_t total_pages() const { return blocks_.size() * static_cast<size_t>(pages_per_block_) + unallocated_; }

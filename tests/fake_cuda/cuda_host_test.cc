@@ -149,11 +149,11 @@ Status UseEverything(const ModelConfig& config, Backend* backend, VoiceEncoder* 
 }
 
 // The speech tokenizer's decoder alone, over more frames than one upload holds.
-Status DecodeAlone(const Checkpoint& checkpoint) {
-  QTTS_ASSIGN_OR_RETURN(const auto decoder, cuda::CreateSpeechDecoder(checkpoint, cuda::CodecPrecision::kExact, -1));
+Status DecodeAlone(const Checkpoint& checkpoint, std::unique_ptr<SpeechDecoder>* kept) {
+  QTTS_ASSIGN_OR_RETURN(*kept, cuda::CreateSpeechDecoder(checkpoint, cuda::CodecPrecision::kExact, -1));
   constexpr size_t kFrames = 70;
   const std::vector<int32_t> codes(kFrames * static_cast<size_t>(checkpoint.config().talker.num_code_groups), 1);
-  QTTS_ASSIGN_OR_RETURN(const std::vector<float> pcm, decoder->Decode(codes));
+  QTTS_ASSIGN_OR_RETURN(const std::vector<float> pcm, (*kept)->Decode(codes));
   EXPECT_EQ(pcm.size(), kFrames * static_cast<size_t>(checkpoint.config().codec.samples_per_frame));
   return Status::Ok();
 }
@@ -170,11 +170,12 @@ Life Live(const std::shared_ptr<const Checkpoint>& checkpoint, int slots = kSlot
     auto backend = CudaBackend::Create(checkpoint, Options(-1, slots));
     life.status = backend.status();
     std::unique_ptr<VoiceEncoder> encoder;
+    std::unique_ptr<SpeechDecoder> decoder;
     if (backend.ok()) {
       if (checkpoint->Info().type == ModelType::kBase) encoder = (*backend)->CreateVoiceEncoder();
       life.status = UseEverything(checkpoint->config(), backend->get(), encoder.get());
     }
-    if (life.status.ok()) life.status = DecodeAlone(*checkpoint);
+    if (life.status.ok()) life.status = DecodeAlone(*checkpoint, &decoder);
     life.calls = fake_cuda::calls().size();
   }).join();
   return life;
