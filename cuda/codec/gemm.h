@@ -20,13 +20,17 @@ inline constexpr int kMostClusterBlocks = 8;
 inline constexpr int kClusterTiles = 4;  // weight tiles per thread block
 // True if kCluster has such a thread block.
 bool ClusterTakes(const GemmArgs& args, Planes x_planes, const GemmTile& tile, const DeviceTraits& device);
-// True if the build has code for clusters: JIT-compiled code for earlier devices does not.
-bool HasClusterGemms();
+// Sets `*can` to whether kCluster can run on a device of compute capability 9.0 or later: the build has code for
+// clusters (JIT-compiled code for earlier devices does not), and a thread block may have the shared memory that these
+// kernels were made for. Cards of compute capability 12.0 have clusters, but 99 KiB a block.
+cudaError_t CanRunClusterGemms(const DeviceTraits& device, bool* can);
 cudaError_t PrepareClusterGemms();
 cudaError_t LaunchClusterGemm(const GemmArgs& args, Planes x_planes, const GemmTile& tile, const DeviceTraits& device,
                               cudaStream_t stream);
 
-cudaError_t PrepareHalfGemms();
+// True if the device has the shared memory for kWide with such thread blocks; for up to 64 columns, every device does.
+bool WideTakes(const GemmArgs& args, Planes x_planes, const GemmTile& tile, const DeviceTraits& device);
+cudaError_t PrepareHalfGemms(const DeviceTraits& device);
 cudaError_t LaunchHalfGemm(const GemmArgs& args, Planes x_planes, const GemmTile& tile, const DeviceTraits& device,
                            cudaStream_t stream);
 cudaError_t PrepareF32Gemm();

@@ -10,11 +10,17 @@ namespace qtts::cuda::codec {
 
 cudaError_t PrepareKernels(int device, DeviceTraits* traits) {
   int major = 0;
+  int shared = 0;
   cudaError_t error = cudaDeviceGetAttribute(&traits->processors, cudaDevAttrMultiProcessorCount, device);
+  if (error == cudaSuccess) {
+    error = cudaDeviceGetAttribute(&shared, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+  }
   if (error == cudaSuccess) error = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
+  traits->shared_bytes = static_cast<size_t>(shared);
   traits->programmatic_launch = major >= 9;
-  traits->clusters = major >= 9 && HasClusterGemms();
-  if (error == cudaSuccess) error = PrepareHalfGemms();
+  traits->clusters = false;
+  if (error == cudaSuccess && major >= 9) error = CanRunClusterGemms(*traits, &traits->clusters);
+  if (error == cudaSuccess) error = PrepareHalfGemms(*traits);
   if (error == cudaSuccess && traits->clusters) error = PrepareClusterGemms();
   if (error == cudaSuccess) error = PrepareOperators();
   if (error == cudaSuccess) error = PrepareF32Gemm();
@@ -39,7 +45,10 @@ std::vector<GemmTile> PossibleTiles(const GemmArgs& args, Planes x_planes, const
       tiles.push_back({GemmForm::kNarrow, columns, n});
     }
   }
-  for (const int columns : {32, 64, 128}) tiles.push_back({GemmForm::kWide, columns, 6});
+  for (const int columns : {32, 64, 128}) {
+    const GemmTile wide = {GemmForm::kWide, columns, 6};
+    if (WideTakes(args, x_planes, wide, device)) tiles.push_back(wide);
+  }
   return tiles;
 }
 

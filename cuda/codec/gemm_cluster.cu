@@ -278,10 +278,14 @@ bool ClusterTakes(const GemmArgs& args, Planes x_planes, const GemmTile& tile, c
          StagesFor(args, x_planes, tile, device) != 0;
 }
 
-bool HasClusterGemms() {
+cudaError_t CanRunClusterGemms(const DeviceTraits& device, bool* can) {
   cudaFuncAttributes attributes = {};
-  const auto* const kernel = reinterpret_cast<const void*>(KernelFor<2, 2, kFewStages>(8));
-  return Succeeds(cudaFuncGetAttributes(&attributes, kernel)) && attributes.ptxVersion >= 90;
+  // The widest has the most static shared memory, which counts too.
+  const auto* const widest = reinterpret_cast<const void*>(KernelFor<2, 2, kFewStages>(32));
+  const cudaError_t error = cudaFuncGetAttributes(&attributes, widest);
+  *can = error == cudaSuccess && attributes.ptxVersion >= 90 &&
+         kMostBytes + attributes.sharedSizeBytes <= device.shared_bytes;
+  return error;
 }
 
 cudaError_t PrepareClusterGemms() {

@@ -5,7 +5,7 @@
 #include "codec/kernels.h"
 
 // Split of a product's sum into segments. The split decides bits, since segments are rounded before they are added. It
-// therefore depends only on the layer and on whether the device has clusters, never on the batch. The constants must
+// therefore depends only on the layer and on DeviceTraits::clusters, never on the batch. The constants must
 // not change, although some were found on an H200. They are not in DeviceNumbers: a table that makes another card
 // faster would change the output.
 namespace qtts::cuda::codec {

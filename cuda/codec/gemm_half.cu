@@ -181,6 +181,12 @@ constexpr size_t WideSharedBytes(int columns, int x_planes, int w_planes, int ta
   return WideOperandBytes(columns, x_planes, w_planes) + RowBytes(taps, columns);
 }
 
+// Static shared memory of a block.
+constexpr size_t WideStaticBytes(int columns) {
+  constexpr size_t kAlignment = 64;
+  return static_cast<size_t>(columns) * (sizeof(Column) + sizeof(float)) + sizeof(Constants<kWideRows>) + kAlignment;
+}
+
 // For many columns. Operands pass through a ring in shared memory; 2 x 4 warps share the block's tiles and
 // columns, each summing all segments of its part.
 template <int kWarpColumnTiles, int kX, int kW>
@@ -406,9 +412,15 @@ struct Kernels {
                          NarrowSharedBytes(warps, tile.columns, args.geometry.taps), args, device, stream);
   }
 
-  static cudaError_t Prepare() {
+  static bool WideFits(int columns, int taps, const DeviceTraits& device) {
+    return WideSharedBytes(columns, kX, kW, taps) + WideStaticBytes(columns) <= device.shared_bytes;
+  }
+
+  static cudaError_t Prepare(const DeviceTraits& device) {
     for (const int columns : {32, 64, 128}) {
-      const cudaError_t error = PrepareKernel(Wide(columns), WideSharedBytes(columns, kX, kW, kMostTaps));
+      const size_t most = std::min(WideSharedBytes(columns, kX, kW, kMostTaps),
+                                   device.shared_bytes - std::min(device.shared_bytes, WideStaticBytes(columns)));
+      const cudaError_t error = PrepareKernel(Wide(columns), most);
       if (error != cudaSuccess) return error;
     }
     for (const int columns : {8, 16, 32}) {
@@ -421,10 +433,17 @@ struct Kernels {
 
 }  // namespace
 
-cudaError_t PrepareHalfGemms() {
-  cudaError_t error = Kernels<1, 1>::Prepare();
-  if (error == cudaSuccess) error = Kernels<2, 1>::Prepare();
-  if (error == cudaSuccess) error = Kernels<2, 2>::Prepare();
+bool WideTakes(const GemmArgs& args, Planes x_planes, const GemmTile& tile, const DeviceTraits& device) {
+  const int taps = args.geometry.taps;
+  if (x_planes == Planes::kHalf) return Kernels<1, 1>::WideFits(tile.columns, taps, device);
+  if (args.weights.planes == 1) return Kernels<2, 1>::WideFits(tile.columns, taps, device);
+  return Kernels<2, 2>::WideFits(tile.columns, taps, device);
+}
+
+cudaError_t PrepareHalfGemms(const DeviceTraits& device) {
+  cudaError_t error = Kernels<1, 1>::Prepare(device);
+  if (error == cudaSuccess) error = Kernels<2, 1>::Prepare(device);
+  if (error == cudaSuccess) error = Kernels<2, 2>::Prepare(device);
   return error;
 }
 

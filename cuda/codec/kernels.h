@@ -186,8 +186,9 @@ struct LastConvArgs {
 // Device properties that select kernels.
 struct DeviceTraits {
   int processors = 0;
+  size_t shared_bytes = 0;           // a thread block's limit, static part included: 99 KiB or more
   bool programmatic_launch = false;  // sm_90 and later: programmatic dependent launch
-  bool clusters = false;             // sm_90 and later: blocks can write into each other's shared memory
+  bool clusters = false;             // products in clusters can run, see CanRunClusterGemms()
 };
 
 // How a product is divided into thread blocks. The results are the same.

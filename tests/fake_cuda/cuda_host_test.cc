@@ -251,6 +251,25 @@ TEST_F(CudaHostTest, CardThatNoKernelIsBuiltFor) {
   EXPECT_THAT(Refusal(), AllOf(HasSubstr("New GPU"), HasSubstr("-Dcuda-arch=151")));
 }
 
+// Consumer cards of compute capability 12.0 have clusters, but 99 KiB of shared memory a block.
+TEST_F(CudaHostTest, ACardWithLittleSharedMemoryComputesWithoutClusters) {
+  const fake_cuda::Device consumer = {
+      .name = "Consumer GPU", .major = 12, .processors = 170, .shared_per_block = size_t{99} << 10};
+  const RandomModel clones(Preset("tiny-base-0b6"));
+  const RandomModel full_width(FullWidth(false));
+  for (const RandomModel* const model : {&clones, &full_width}) {
+    for (const int slots : {kSlots, 80}) {
+      for (const bool little : {true, false}) {
+        fake_cuda::Reset({little ? consumer : fake_cuda::Device()});
+        const Life life = Live(model->checkpoint(), slots);
+        EXPECT_TRUE(life.status.ok()) << life.status.message();
+        EXPECT_EQ(Count(fake_cuda::calls(), "ClusterGemm") == 0, little);
+        ExpectCleanEnd();
+      }
+    }
+  }
+}
+
 TEST_F(CudaHostTest, TooLittleMemory) {
   fake_cuda::Reset({{.name = "Small GPU", .memory = 400000000}});
   EXPECT_THAT(Refusal(), AllOf(HasSubstr("Small GPU has 0.4 GB free of 0.4 GB"), HasSubstr("device=cpu")));

@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -76,7 +77,7 @@ GemmArgs CodecProduct(int rows, int columns, int outputs, int channels, int taps
   return args;
 }
 
-cuda::codec::DeviceTraits Traits(int processors) { return {processors, true, true}; }
+cuda::codec::DeviceTraits Traits(int processors) { return {processors, size_t{227} << 10, true, true}; }
 
 TEST_F(DeviceNumbersTest, TheCardsThatWereMeasuredHaveOneTable) {
   for (const char* const card : {"NVIDIA H200", "NVIDIA H100 80GB HBM3", "NVIDIA H100 PCIe"}) {
@@ -174,6 +175,28 @@ TEST_F(DeviceNumbersTest, TheCodecChoosesByTheNumbers) {
   cuda::CodecNumbers slow_wide = kH200Numbers.codec;
   slow_wide.wide_block = 1e6;
   EXPECT_EQ(choose(slow_wide).form, GemmForm::kCluster);
+}
+
+// Tiles of 64 columns fit every device. Wider ones may not, with many taps.
+TEST_F(DeviceNumbersTest, TheCodecChoosesNoTileThatDoesNotFit) {
+  const auto widest = [](int taps, Planes planes, int w_planes, size_t shared_bytes) {
+    GemmArgs args = CodecProduct(64, 64 * 16, 1536, 768, taps);
+    args.weights.planes = w_planes;
+    cuda::codec::DeviceTraits device = Traits(170);
+    device.shared_bytes = shared_bytes;
+    int columns = 0;
+    for (const GemmTile& tile : PossibleTiles(args, planes, device)) {
+      if (tile.form == GemmForm::kWide) columns = std::max(columns, tile.columns);
+    }
+    return columns;
+  };
+  constexpr size_t kLeast = size_t{99} << 10;
+  for (const int taps : {1, 7, cuda::codec::kMostTaps}) {
+    EXPECT_EQ(widest(taps, Planes::kHalf, 1, kLeast), 128) << taps;
+    EXPECT_EQ(widest(taps, Planes::kTwoHalves, 1, kLeast), taps == 1 ? 128 : 64) << taps;
+    EXPECT_EQ(widest(taps, Planes::kTwoHalves, 2, kLeast), taps <= 7 ? 128 : 64) << taps;
+    EXPECT_EQ(widest(taps, Planes::kTwoHalves, 2, size_t{227} << 10), 128) << taps;
+  }
 }
 
 }  // namespace

@@ -169,17 +169,18 @@ cudaError_t Set(void* data, int value, size_t bytes, const char* function) {
   return cudaSuccess;
 }
 
-cudaError_t LaunchKernel(const void* kernel, cudaStream_t stream) {
+const Device& CurrentDevice() { return TheRuntime().devices[static_cast<size_t>(current_device)]; }
+
+cudaError_t LaunchKernel(const void* kernel, size_t shared, cudaStream_t stream) {
   CheckStream(stream, "a launch");
   const auto found = Kernels().find(kernel);
   if (found == Kernels().end()) {
     Misuse("a launch of an unknown kernel");
     return Return(cudaErrorInvalidDeviceFunction);
   }
-  return Begin(found->second);
+  QTTS_BEGIN(found->second);
+  return shared <= CurrentDevice().shared_per_block ? cudaSuccess : Return(cudaErrorInvalidValue);
 }
-
-const Device& CurrentDevice() { return TheRuntime().devices[static_cast<size_t>(current_device)]; }
 
 // For functions that need a kernel's code.
 cudaError_t CheckCode() { return CurrentDevice().has_code ? cudaSuccess : Return(cudaErrorNoKernelImageForDevice); }
@@ -259,16 +260,18 @@ cudaError_t __cudaGetKernel(cudaKernel_t* kernel, const void* host) {
   *kernel = static_cast<cudaKernel_t>(const_cast<void*>(host));
   return cudaSuccess;
 }
-cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 /*grid*/, dim3 /*block*/, void** /*arguments*/,
-                               size_t /*shared*/, cudaStream_t stream) {
-  return LaunchKernel(kernel, stream);
+cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 /*grid*/, dim3 /*block*/, void** /*arguments*/, size_t shared,
+                               cudaStream_t stream) {
+  return LaunchKernel(kernel, shared, stream);
 }
 cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* kernel, void** /*arguments*/) {
-  return LaunchKernel(kernel, config->stream);
+  return LaunchKernel(kernel, config->dynamicSmemBytes, config->stream);
 }
-cudaError_t cudaFuncSetAttribute(const void* /*kernel*/, cudaFuncAttribute /*attribute*/, int /*value*/) {
+cudaError_t cudaFuncSetAttribute(const void* /*kernel*/, cudaFuncAttribute attribute, int value) {
   QTTS_BEGIN("cudaFuncSetAttribute");
-  return CheckCode();
+  const bool too_much = attribute == cudaFuncAttributeMaxDynamicSharedMemorySize &&
+                        static_cast<size_t>(value) > CurrentDevice().shared_per_block;
+  return too_much ? Return(cudaErrorInvalidValue) : CheckCode();
 }
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* /*kernel*/) {
   QTTS_BEGIN("cudaFuncGetAttributes");

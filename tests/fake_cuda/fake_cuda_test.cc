@@ -70,6 +70,17 @@ TEST_F(FakeCudaTest, MemoryHasAnEnd) {
   (void)cudaFree(more);
 }
 
+TEST_F(FakeCudaTest, SharedMemoryHasAnEnd) {
+  fake_cuda::Reset({{.shared_per_block = 1000}});
+  int kernel = 0;
+  const auto allow = [&](int bytes) {
+    return cudaFuncSetAttribute(&kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+  };
+  EXPECT_EQ(allow(1000), cudaSuccess);
+  EXPECT_EQ(allow(1001), cudaErrorInvalidValue);
+  EXPECT_EQ(cudaFuncSetAttribute(&kernel, cudaFuncAttributePreferredSharedMemoryCarveout, 1001), cudaSuccess);
+}
+
 TEST_F(FakeCudaTest, StreamOfAnotherDevice) {
   const cudaStream_t stream = NewStream();
   EXPECT_EQ(cudaSetDevice(1), cudaSuccess);
