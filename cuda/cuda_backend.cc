@@ -405,8 +405,7 @@ int CudaBackend::max_outstanding() const { return kOutstanding; }
 
 Result<std::unique_ptr<CudaBackend>> CudaBackend::Create(std::shared_ptr<const Checkpoint> checkpoint,
                                                          const CudaOptions& options) {
-  QTTS_ASSIGN_OR_RETURN(const int device,
-                        ChooseDevice(*checkpoint, options.precision, options.device, options.max_slots));
+  QTTS_ASSIGN_OR_RETURN(const int device, ChooseDevice(*checkpoint, options));
   auto impl = std::make_unique<Impl>();
   impl->options = options;
   impl->options.device = device;

@@ -17,7 +17,8 @@ namespace qtts::cuda {
 namespace {
 
 constexpr int kFirstCapability = 8;
-// Minimum free device memory besides the weights: scratch, the codec's state, one utterance.
+// Minimum free device memory besides the weights: scratch and pages of few utterances, CUDA's graphs; while weights are
+// packed, their originals.
 constexpr size_t kWorkingBytes = size_t{512} << 20;
 
 std::string Gigabytes(size_t bytes) {
@@ -72,42 +73,45 @@ struct Needs {
   size_t bytes() const { return model_bytes + voice_bytes * static_cast<size_t>(voices); }
 };
 
-// Of the speech tokenizer's decoder: its weights are kept in up to 8 bytes each.
-Needs DecoderNeeds(const ModelInfo& info) {
-  return {.model_bytes = static_cast<size_t>(info.codec_parameters) * 8 + kWorkingBytes};
+CodecSizes CodecSizesOf(const Checkpoint& checkpoint, CodecPrecision precision) {
+  return EstimateCodecSizes(checkpoint.config().codec, checkpoint.codec(), checkpoint.Info().codec_parameters,
+                            precision);
+}
+
+// Of the speech tokenizer's decoder, in the precision that takes most.
+Needs DecoderNeeds(const Checkpoint& checkpoint) {
+  return {.model_bytes = CodecSizesOf(checkpoint, CodecPrecision::kExact).weight_bytes + kWorkingBytes};
 }
 
 // Up to kDefaultVoices utterances have room in kWorkingBytes to begin with. More are counted: their pages, their
 // codec's state and the rows of a frame.
-Needs EngineNeeds(const Checkpoint& checkpoint, Precision precision, int voices) {
+Needs EngineNeeds(const Checkpoint& checkpoint, const CudaOptions& options, int voices) {
   const ModelInfo info = checkpoint.Info();
   const ModelConfig& config = checkpoint.config();
   const TransformerConfig& talker = config.talker.transformer;
   const TransformerConfig& predictor = config.predictor.transformer;
-  const TransformerConfig& codec = config.codec.transformer;
-  const size_t element = ElementBytes(precision);
-  const auto key_value_bytes = [](const TransformerConfig& c, int64_t positions, size_t bytes) {
-    return static_cast<size_t>(2 * positions * c.num_layers * c.kv_width()) * bytes;
+  const size_t element = ElementBytes(options.precision);
+  const auto key_value_bytes = [&](const TransformerConfig& c, int64_t positions) {
+    return static_cast<size_t>(2 * positions * c.num_layers * c.kv_width()) * element;
   };
-  Needs needs = DecoderNeeds(info);
-  needs.model_bytes += static_cast<size_t>(info.talker_parameters) * element;
-  // Ten seconds and a prompt begin their second page. Beside its window a codec's state has the past of convolutions,
-  // about a third of it.
-  const size_t window = key_value_bytes(codec, codec.sliding_window, sizeof(float));
-  needs.voice_bytes = key_value_bytes(talker, int64_t{2} * kPagePositions, element) + window + window / 3;
+  const CodecSizes codec =
+      CodecSizesOf(checkpoint, options.precision == Precision::kF32 ? CodecPrecision::kF32 : options.codec_precision);
+  const auto rows = static_cast<size_t>(LanguageModel::RowsFor(voices));
+  Needs needs;
+  needs.model_bytes = static_cast<size_t>(info.talker_parameters) * element + codec.weight_bytes +
+                      std::min<size_t>(rows, kCodecRows) * codec.row_bytes + kWorkingBytes;
+  // Ten seconds and a prompt begin their second page.
+  needs.voice_bytes = key_value_bytes(talker, int64_t{2} * kPagePositions) + codec.state_bytes;
   if (voices <= kDefaultVoices) return needs;
   needs.voices = voices;
-  // Of a row: the predictor's page, the logits, partial results of attention, and what passes between kernels; of a
-  // row's sound, some of the codec's last and widest buffers.
-  const auto rows = static_cast<size_t>(LanguageModel::RowsFor(voices));
+  // Of a row: the predictor's page, the logits, partial results of attention, what passes between kernels, its sound.
   const size_t row_bytes =
-      key_value_bytes(predictor, info.code_groups, element) +
-      sizeof(float) * static_cast<size_t>(config.talker.vocab_size + config.predictor.vocab_size +
-                                          16 * talker.num_heads * (talker.head_dim + 2) +
-                                          4 * (talker.intermediate_size + predictor.intermediate_size));
-  const size_t channels = static_cast<size_t>(config.codec.decoder_dim) >> config.codec.upsample_rates.size();
-  const size_t sound_bytes = static_cast<size_t>(info.samples_per_frame) * channels * sizeof(float) * 16;
-  needs.model_bytes += rows * row_bytes + std::min<size_t>(rows, kCodecRows) * sound_bytes;
+      key_value_bytes(predictor, info.code_groups) +
+      sizeof(float) *
+          static_cast<size_t>(config.talker.vocab_size + config.predictor.vocab_size +
+                              16 * talker.num_heads * (talker.head_dim + 2) +
+                              4 * (talker.intermediate_size + predictor.intermediate_size) + info.samples_per_frame);
+  needs.model_bytes += rows * row_bytes;
   return needs;
 }
 
@@ -177,20 +181,21 @@ Result<int> CountDevices() {
   return devices;
 }
 
-Result<int> ChooseDevice(const Checkpoint& checkpoint, Precision precision, int device, int voices) {
-  return ChooseDeviceFor(EngineNeeds(checkpoint, precision, voices), device);
+Result<int> ChooseDevice(const Checkpoint& checkpoint, const CudaOptions& options) {
+  return ChooseDeviceFor(EngineNeeds(checkpoint, options, options.max_slots), options.device);
 }
 
 Result<int> ChooseDecoderDevice(const Checkpoint& checkpoint, int device) {
-  return ChooseDeviceFor(DecoderNeeds(checkpoint.Info()), device);
+  return ChooseDeviceFor(DecoderNeeds(checkpoint), device);
 }
 
-Result<DeviceCapacity> CapacityOf(const Checkpoint& checkpoint, Precision precision, int device, int voices) {
-  return OnDevice(device, [&](int number) -> Result<DeviceCapacity> {
+Result<DeviceCapacity> CapacityOf(const Checkpoint& checkpoint, const CudaOptions& options) {
+  return OnDevice(options.device, [&](int number) -> Result<DeviceCapacity> {
     QTTS_ASSIGN_OR_RETURN(DeviceCapacity capacity, UseDevice(number));
-    Needs needs = EngineNeeds(checkpoint, precision, voices);
+    Needs needs = EngineNeeds(checkpoint, options, options.max_slots);
     // Fewer voices have fewer rows, which take memory too.
-    if (const int fit = VoicesThatFit(needs, capacity); fit < voices) needs = EngineNeeds(checkpoint, precision, fit);
+    const int fit = VoicesThatFit(needs, capacity);
+    if (fit < options.max_slots) needs = EngineNeeds(checkpoint, options, fit);
     capacity.model_bytes = needs.model_bytes;
     capacity.voice_bytes = needs.voice_bytes;
     capacity.voices = VoicesThatFit(needs, capacity);

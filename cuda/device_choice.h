@@ -3,13 +3,14 @@
 #define QTTS_CUDA_DEVICE_CHOICE_H_
 
 #include "checkpoint/checkpoint.h"
-#include "frame/frame_state.h"
-#include "gemm/gemm.h"
 #include "qtts/status.h"
 
 namespace qtts {
 struct DeviceCapacity;  // backend/device_module.h
+namespace cuda {
+struct CudaOptions;  // language_model.h
 }
+}  // namespace qtts
 
 // Which GPU an engine or a decoder uses, and whether it has room: what they need of its memory is estimated from the
 // checkpoint's sizes, before anything is loaded.
@@ -18,16 +19,16 @@ namespace qtts::cuda {
 // Errors: kDeviceUnavailable (no driver, no device).
 Result<int> CountDevices();
 
-// The device that CudaBackend::Create() would use: `device`, or for -1 the first usable one with memory for the model,
-// and for `voices` utterances of ten seconds if they are more than kDefaultVoices. Otherwise those errors of Create()
-// that need no load. Makes the device current in the calling thread.
-Result<int> ChooseDevice(const Checkpoint& checkpoint, Precision precision, int device, int voices = kMaxRows);
+// The device that CudaBackend::Create() would use: options.device, or for -1 the first usable one with memory for the
+// model, and for `max_slots` utterances of ten seconds if they are more than kDefaultVoices. Otherwise those errors of
+// Create() that need no load. Makes the device current in the calling thread.
+Result<int> ChooseDevice(const Checkpoint& checkpoint, const CudaOptions& options);
 // The same for the speech tokenizer's decoder alone.
 Result<int> ChooseDecoderDevice(const Checkpoint& checkpoint, int device);
 
-// What has room on `device`, or for -1 on the first usable one; an estimate. `voices`: of the engine that would be
-// created. Errors: as ChooseDevice(), but for too little memory.
-Result<DeviceCapacity> CapacityOf(const Checkpoint& checkpoint, Precision precision, int device, int voices);
+// What has room on options.device, or for -1 on the first usable one, with such options; an estimate. Errors: as
+// ChooseDevice(), but for too little memory.
+Result<DeviceCapacity> CapacityOf(const Checkpoint& checkpoint, const CudaOptions& options);
 
 }  // namespace qtts::cuda
 

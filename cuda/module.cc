@@ -40,13 +40,18 @@ Result<ManyRowsProducts> ProductsFromEnvironment() {
   return Status::InvalidArgument("QTTS_CUDA_PRODUCTS is \"" + std::string(products) + "\"; it can be own or warpgroup");
 }
 
+CudaOptions BackendOptions(const EngineOptions& options) {
+  CudaOptions backend;
+  backend.precision = PrecisionOf(options);
+  backend.codec_precision = CodecPrecisionOf(options);
+  backend.device = options.gpu;
+  backend.max_slots = options.voices;
+  return backend;
+}
+
 Status Create(std::shared_ptr<const Checkpoint> checkpoint, const EngineOptions& options,
               std::unique_ptr<Backend>* backend) {
-  CudaOptions backend_options;
-  backend_options.precision = PrecisionOf(options);
-  backend_options.codec_precision = CodecPrecisionOf(options);
-  backend_options.device = options.gpu;
-  backend_options.max_slots = options.voices;
+  CudaOptions backend_options = BackendOptions(options);
   QTTS_ASSIGN_OR_RETURN(backend_options.path, PathFromEnvironment());
   QTTS_ASSIGN_OR_RETURN(backend_options.products, ProductsFromEnvironment());
   if (backend_options.products == ManyRowsProducts::kWarpgroup) {
@@ -57,11 +62,11 @@ Status Create(std::shared_ptr<const Checkpoint> checkpoint, const EngineOptions&
 }
 
 Status Check(const Checkpoint& checkpoint, const EngineOptions& options) {
-  return ChooseDevice(checkpoint, PrecisionOf(options), options.gpu, options.voices).status();
+  return ChooseDevice(checkpoint, BackendOptions(options)).status();
 }
 
 Status Capacity(const Checkpoint& checkpoint, const EngineOptions& options, DeviceCapacity* capacity) {
-  QTTS_ASSIGN_OR_RETURN(*capacity, CapacityOf(checkpoint, PrecisionOf(options), options.gpu, options.voices));
+  QTTS_ASSIGN_OR_RETURN(*capacity, CapacityOf(checkpoint, BackendOptions(options)));
   return Status::Ok();
 }
 

@@ -405,7 +405,9 @@ Status Run(const Options& options) {
     const auto begin = Clock::now();
     QTTS_ASSIGN_OR_RETURN(const auto checkpoint, Checkpoint::Open(folder));
     report.Add("opening the checkpoint", Milliseconds(Clock::now() - begin), "ms");
-    QTTS_RETURN_IF_ERROR(ChooseDevice(*checkpoint, options.f32 ? Precision::kF32 : Precision::kBF16, -1).status());
+    CudaOptions backend_options;
+    backend_options.precision = options.f32 ? Precision::kF32 : Precision::kBF16;
+    QTTS_RETURN_IF_ERROR(ChooseDevice(*checkpoint, backend_options).status());
     if (options.soak > 0) {
       const Status status = Soak(checkpoint, options, &report);
       report.Write(options.json);

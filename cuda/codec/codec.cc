@@ -142,6 +142,33 @@ Result<std::unique_ptr<Codec>> Codec::CreateWith(const CodecConfig& config, cons
   return std::unique_ptr<Codec>(new Codec(std::move(impl)));
 }
 
+CodecSizes EstimateCodecSizes(const CodecConfig& config, const CodecWeights& weights, int64_t parameters,
+                              CodecPrecision precision) {
+  // Rows that the past of all convolutions of a block holds. Of other convolutions it is small.
+  constexpr size_t kPastRows = 160;
+  // A split operand has two F16, kF32 one F32.
+  const size_t element = precision == CodecPrecision::kFast ? sizeof(uint16_t) : sizeof(float);
+  const auto groups = static_cast<size_t>(config.num_quantizers);
+  const auto entries = groups * static_cast<size_t>(config.codebook_size);
+  const auto width = static_cast<size_t>(codec::PadChannels(config.codebook_dim));
+  const TransformerConfig& transformer = config.transformer;
+  size_t channels = 0;  // of all blocks
+  for (size_t i = 1; i <= config.upsample_rates.size(); ++i) {
+    channels += static_cast<size_t>(codec::PadChannels(config.decoder_dim >> i));
+  }
+  CodecSizes sizes;
+  // The tables replace the codewords.
+  const size_t packed = static_cast<size_t>(parameters) - std::min<size_t>(parameters, entries * width / 2);
+  sizes.weight_bytes = packed * element + entries * width * sizeof(float);
+  // The hidden stream is narrow. The residual stream and two operands have room for the widest row.
+  sizes.row_bytes = 3 * static_cast<size_t>(codec::WidestRow(config, weights)) * sizeof(float);
+  sizes.state_bytes = 2 * static_cast<size_t>(transformer.sliding_window) *
+                          static_cast<size_t>(transformer.num_layers) * static_cast<size_t>(transformer.kv_width()) *
+                          sizeof(float) +
+                      kPastRows * channels * element;
+  return sizes;
+}
+
 int Codec::code_groups() const { return impl_->groups; }
 int Codec::samples_per_frame() const { return impl_->samples; }
 size_t Codec::device_bytes() const {

@@ -41,6 +41,17 @@ enum class CodecRoom { kDevice, kBeside };
 // Streams whose sound an engine makes at once: more would only need more scratch memory.
 inline constexpr int kCodecRows = 256;
 
+// Device memory of a codec, estimated before anything is loaded. The test TheEstimateIsWhatIsAllocated holds it to what
+// is allocated.
+struct CodecSizes {
+  size_t weight_bytes = 0;  // packed weights and tables
+  size_t row_bytes = 0;     // scratch of a batch's row
+  size_t state_bytes = 0;   // of a slot
+};
+// `parameters`: of the decoder.
+CodecSizes EstimateCodecSizes(const CodecConfig& config, const CodecWeights& weights, int64_t parameters,
+                              CodecPrecision precision);
+
 // The speech tokenizer's decoder (spec 7) on the current device: for each of up to max_batch streams at once,
 // one frame of codes to one frame of samples. A stream's past (convolution histories, keys and values of the
 // window, number of frames) lies on the device under its slot.

@@ -422,24 +422,24 @@ void Builder::LastConvolution(const Source& x) {
   Append(args);
 }
 
-int64_t Builder::WidestRow() const {
-  const TransformerConfig& config = config_.transformer;
-  int64_t widest = PadChannels(config_.codebook_dim);
+int64_t WidestRow(const CodecConfig& config, const CodecWeights& weights) {
+  const TransformerConfig& transformer = config.transformer;
+  int64_t widest = PadChannels(config.codebook_dim);
   const auto see = [&](int64_t rows, int64_t channels) { widest = std::max(widest, rows * PadChannels(channels)); };
-  see(1, config.hidden_size);
-  see(1, config.q_width() + 2 * config.kv_width());
-  see(1, config.intermediate_size);
-  see(1, config_.latent_dim);
+  see(1, transformer.hidden_size);
+  see(1, transformer.q_width() + 2 * transformer.kv_width());
+  see(1, transformer.intermediate_size);
+  see(1, config.latent_dim);
   int64_t rows = 1;
-  for (size_t i = 0; i < weights_.upsample.size(); ++i) {
-    rows *= config_.upsampling_ratios[i];
-    see(rows, weights_.upsample[i].expand.weight.shape[0]);
-    see(rows, config_.latent_dim);
+  for (size_t i = 0; i < weights.upsample.size(); ++i) {
+    rows *= config.upsampling_ratios[i];
+    see(rows, weights.upsample[i].expand.weight.shape[0]);
+    see(rows, config.latent_dim);
   }
-  see(rows, weights_.first_conv.weight.shape[0]);
-  for (size_t i = 0; i < weights_.blocks.size(); ++i) {
-    rows *= config_.upsample_rates[i];
-    see(rows, weights_.blocks[i].transposed.weight.shape[1]);
+  see(rows, weights.first_conv.weight.shape[0]);
+  for (size_t i = 0; i < weights.blocks.size(); ++i) {
+    rows *= config.upsample_rates[i];
+    see(rows, weights.blocks[i].transposed.weight.shape[1]);
   }
   return widest;
 }
@@ -529,7 +529,7 @@ int Builder::SoundHistory() const {
 
 Status Builder::Build() {
   QTTS_RETURN_IF_ERROR(CheckStructure());
-  const size_t widest = static_cast<size_t>(WidestRow()) * static_cast<size_t>(max_batch_);
+  const size_t widest = static_cast<size_t>(WidestRow(config_, weights_)) * static_cast<size_t>(max_batch_);
   hidden_ = packer_.Keep<float>(static_cast<size_t>(PadChannels(config_.transformer.hidden_size)) *
                                 static_cast<size_t>(max_batch_));
   residual_ = packer_.Keep<float>(widest);

@@ -30,6 +30,9 @@ struct Form {
   bool split_weights = false;
 };
 
+// Elements of the widest array between two steps, for a row of a batch.
+int64_t WidestRow(const CodecConfig& config, const CodecWeights& weights);
+
 // Writes down the steps of a frame in `steps`, and puts their weights and the arrays between them into `memory`; both
 // are the caller's and outlive the builder. The other arguments must outlive it, and are not needed afterwards. One
 // Build() only, on the current device and the default stream, for whose end it waits; after it the sizes hold.
@@ -105,7 +108,6 @@ class Builder {
   void* NextOperand();
   // Allocates space in every slot's state.
   int64_t Remember(size_t bytes);
-  int64_t WidestRow() const;
   Status CheckStructure() const;
 
   const CodecConfig& config_;

@@ -632,7 +632,7 @@ TEST_F(CudaHostTest, WithoutSplitsAFrameOfLongContextsIsOneLaunch) {
 
 TEST_F(CudaHostTest, MoreVoicesThanFitAreRefusedWithTheNumberThatFits) {
   fake_cuda::Reset({{.name = "Half GPU", .memory = size_t{2} << 30}});
-  const auto capacity = cuda::CapacityOf(*model_.checkpoint(), cuda::Precision::kBF16, -1, kMostVoices);
+  const auto capacity = cuda::CapacityOf(*model_.checkpoint(), Options(-1, kMostVoices));
   ASSERT_TRUE(capacity.ok()) << capacity.status().message();
   EXPECT_EQ(capacity->device, "Half GPU");
   EXPECT_GT(capacity->voices, kDefaultVoices);
@@ -643,6 +643,110 @@ TEST_F(CudaHostTest, MoreVoicesThanFitAreRefusedWithTheNumberThatFits) {
   EXPECT_THAT(refused.status().message(), AllOf(HasSubstr("voices=4096 need about"), HasSubstr("choose voices=")));
   const auto fits = CudaBackend::Create(model_.checkpoint(), Options(-1, 100));
   EXPECT_TRUE(fits.ok()) << fits.status().message();
+}
+
+// Device memory of an engine whose voices have all spoken for ten seconds.
+struct Footprint {
+  double most = 0;  // while weights are packed, or at the end
+  double held = 0;  // at the end
+  double estimated = 0;
+};
+
+Footprint FootprintOf(const RandomModel& model, const CudaOptions& options) {
+  fake_cuda::Reset();
+  Footprint footprint;
+  const auto capacity = cuda::CapacityOf(*model.checkpoint(), options);
+  const auto backend = CudaBackend::Create(model.checkpoint(), options);
+  EXPECT_TRUE(capacity.ok() && backend.ok()) << backend.status().message();
+  if (!capacity.ok() || !backend.ok()) return footprint;
+  const int voices = options.max_slots > kDefaultVoices ? options.max_slots : 0;  // fewer are not counted
+  footprint.estimated =
+      static_cast<double>(capacity->model_bytes) + voices * static_cast<double>(capacity->voice_bytes);
+  std::mt19937 random(1);
+  const Prompt prompt = NewPrompt(model.checkpoint()->config(), 2 * cuda::kPagePositions - 40, &random);
+  for (int i = 0; i < voices; ++i) {
+    const auto slot = (*backend)->Open(prompt, GenerationSettings(), 1);
+    EXPECT_TRUE(slot.ok() && PrefillAll(backend->get(), *slot).ok());
+  }
+  footprint.most = static_cast<double>(fake_cuda::most_memory(0));
+  footprint.held = static_cast<double>(fake_cuda::used_memory(0));
+  return footprint;
+}
+
+// The estimate is at least what is allocated, and at most the reserve for CUDA itself and a twentieth more. What voices
+// add agrees within a tenth.
+TEST_F(CudaHostTest, TheEstimateIsWhatIsAllocated) {
+  constexpr double kReserve = 512 << 20;
+  golden::RandomCheckpointSpec released_codec = MidSize(false);
+  released_codec.codec = Preset("0.6b-custom").codec;
+  released_codec.codec_dtype = DType::kF16;
+  struct Case {
+    cuda::Precision precision;
+    cuda::CodecPrecision codec_precision;
+  };
+  for (const auto& spec : {Preset("tiny-base-0b6"), FullWidth(true), released_codec}) {
+    const RandomModel model(spec);
+    for (const Case& c : {Case{cuda::Precision::kBF16, cuda::CodecPrecision::kExact},
+                          {cuda::Precision::kBF16, cuda::CodecPrecision::kFast},
+                          {cuda::Precision::kF32, cuda::CodecPrecision::kExact}}) {
+      std::vector<Footprint> footprints;
+      for (const int voices : {1, 65, 256}) {
+        CudaOptions options = Options(0, voices);
+        options.precision = c.precision;
+        options.codec_precision = c.codec_precision;
+        const Footprint& footprint = footprints.emplace_back(FootprintOf(model, options));
+        SCOPED_TRACE("talker " + std::to_string(spec.talker.hidden_size) + ", codec " +
+                     std::to_string(spec.codec.decoder_dim) + ", voices " + std::to_string(voices));
+        EXPECT_GE(footprint.estimated, footprint.most);
+        EXPECT_LE(footprint.estimated, kReserve + 1.05 * footprint.most);
+      }
+      const double added = footprints[2].held - footprints[1].held;
+      EXPECT_NEAR(footprints[2].estimated - footprints[1].estimated, added, added / 10);
+    }
+  }
+}
+
+// A fast codec has half the weights, and less state for each voice.
+TEST_F(CudaHostTest, AFastCodecNeedsLessMemory) {
+  CudaOptions options = Options(0, 1000);
+  const auto exact = cuda::CapacityOf(*model_.checkpoint(), options);
+  options.codec_precision = cuda::CodecPrecision::kFast;
+  const auto fast = cuda::CapacityOf(*model_.checkpoint(), options);
+  ASSERT_TRUE(exact.ok() && fast.ok());
+  EXPECT_LT(fast->model_bytes, exact->model_bytes);
+  EXPECT_LT(fast->voice_bytes, exact->voice_bytes);
+  // With F32 the codec is F32.
+  options.precision = cuda::Precision::kF32;
+  const auto f32 = cuda::CapacityOf(*model_.checkpoint(), options);
+  options.codec_precision = cuda::CodecPrecision::kExact;
+  const auto same = cuda::CapacityOf(*model_.checkpoint(), options);
+  ASSERT_TRUE(f32.ok() && same.ok());
+  EXPECT_EQ(f32->model_bytes, same->model_bytes);
+}
+
+// The kernels' names tell the planes of inputs and of weights: <column tiles, planes of x, planes of w, ...>.
+TEST_F(CudaHostTest, AFastCodecHasOnePlane) {
+  const auto products_of = [&](cuda::CodecPrecision precision) {
+    fake_cuda::Reset();
+    CudaOptions options = Options();
+    options.codec_precision = precision;
+    const auto backend = CudaBackend::Create(model_.checkpoint(), options);
+    EXPECT_TRUE(backend.ok()) << backend.status().message();
+    EXPECT_EQ((*backend)->name().find("fast codec") != std::string::npos, precision == cuda::CodecPrecision::kFast);
+    std::set<std::string> planes;
+    for (const std::string& call : fake_cuda::calls()) {
+      for (const std::string kind : {"NarrowGemmI", "WideGemmI", "ClusterGemmI"}) {
+        const size_t at = call.find(kind);
+        if (at == std::string::npos) continue;
+        // As the compiler writes it: Li8ELi2ELi2E.
+        const size_t x = call.find("ELi", at) + 3;
+        planes.insert(call.substr(x, 1) + call.substr(x + 4, 1));
+      }
+    }
+    return planes;
+  };
+  EXPECT_EQ(products_of(cuda::CodecPrecision::kExact), (std::set<std::string>{"22"}));
+  EXPECT_EQ(products_of(cuda::CodecPrecision::kFast), (std::set<std::string>{"11"}));
 }
 
 // --- failures

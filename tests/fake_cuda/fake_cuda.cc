@@ -25,7 +25,7 @@ struct Runtime {
   std::vector<Device> devices;
   int driver = CUDART_VERSION;
   std::map<char*, Memory> memory;
-  std::vector<size_t> used;               // [devices], bytes
+  std::vector<size_t> used, most_used;    // [devices], bytes
   std::map<void*, int> streams;           // handles and their devices
   std::set<void*> events, graphs, execs;  // graphs: captured graphs, execs: instantiated ones
   std::set<void*> recording;              // streams in capture
@@ -131,6 +131,7 @@ cudaError_t Allocate(void** data, size_t bytes, int device) {
     const auto d = static_cast<size_t>(device);
     if (r.used[d] + bytes > r.devices[d].memory) return Return(cudaErrorMemoryAllocation);
     r.used[d] += bytes;
+    r.most_used[d] = std::max(r.most_used[d], r.used[d]);
   }
   const auto free = FreeMemories().find(bytes);
   const bool fresh = free == FreeMemories().end();
@@ -190,6 +191,7 @@ cudaError_t CheckCode() { return CurrentDevice().has_code ? cudaSuccess : Return
 void Reset(std::vector<Device> devices) {
   Runtime fresh;
   fresh.used.resize(devices.size());
+  fresh.most_used.resize(devices.size());
   fresh.devices = std::move(devices);
   TheRuntime() = std::move(fresh);
   current_device = 0;
@@ -211,6 +213,9 @@ void LeaveMemory(int device, size_t bytes) {
   Runtime& r = TheRuntime();
   r.devices[static_cast<size_t>(device)].memory = r.used[static_cast<size_t>(device)] + bytes;
 }
+
+size_t used_memory(int device) { return TheRuntime().used[static_cast<size_t>(device)]; }
+size_t most_memory(int device) { return TheRuntime().most_used[static_cast<size_t>(device)]; }
 
 const std::vector<std::string>& calls() { return TheRuntime().calls; }
 const std::vector<std::string>& misuse() { return TheRuntime().misuse; }

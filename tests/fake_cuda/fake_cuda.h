@@ -36,6 +36,9 @@ bool failed();
 
 // Limits the free memory of a device to `bytes`.
 void LeaveMemory(int device, size_t bytes);
+// Device memory allocated now, and the most that was since Reset().
+size_t used_memory(int device);
+size_t most_memory(int device);
 
 // The calls so far by name; launches by the kernel's name.
 const std::vector<std::string>& calls();

@@ -727,7 +727,7 @@ int LoseTheDevice() {
   ExpectLost(second->Open(prompt, {}, 1).status());
   ExpectLost(second->Submit({&step, 1}));
   second.reset();
-  ExpectLost(cuda::ChooseDevice(*model.checkpoint(), Precision::kBF16, -1).status());
+  ExpectLost(cuda::ChooseDevice(*model.checkpoint(), CudaOptions()).status());
   return ::testing::Test::HasFailure() ? 1 : 0;
 }
 
