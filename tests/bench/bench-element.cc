@@ -36,6 +36,7 @@ using Json = nlohmann::ordered_json;
 constexpr std::string_view kUsage =
     "usage: bench-element [MODEL_DIR] [OPTION]...\n"
     "  --device cpu|cuda   (default cpu)\n"
+    "  --codec-precision exact|fast  (default exact)\n"
     "  --voice-file FILE   the cloned voice that a Base model speaks with\n"
     "  --utterances N      for the latency: N texts of 5 to 40 words (default: the sentences, four times)\n"
     "  --frames N          cut each of them after N frames, for models that do not end by themselves\n"
@@ -53,6 +54,7 @@ constexpr float kAudible = 0.00316F;
 struct Options {
   std::string model = QTTS_BENCH_VOICE;
   std::string device = "cpu";
+  std::string codec_precision = "exact";
   std::string voice_file;
   std::string json;
   std::string sentences = QTTS_BENCH_SENTENCES;
@@ -200,6 +202,7 @@ class Speaker {
     g_object_set(sink, "sync", FALSE, nullptr);
     g_object_set(speech_, "model-path", options.model.c_str(), "seed", gint64{1}, nullptr);
     gst_util_set_object_arg(G_OBJECT(speech_), "device", options.device.c_str());
+    gst_util_set_object_arg(G_OBJECT(speech_), "codec-precision", options.codec_precision.c_str());
     if (!options.voice_file.empty()) g_object_set(speech_, "voice-file", options.voice_file.c_str(), nullptr);
     GstCaps* const caps = gst_caps_from_string("text/x-raw,format=utf8");
     g_object_set(text_, "caps", caps, "format", GST_FORMAT_TIME, nullptr);
@@ -432,6 +435,8 @@ bool Parse(int argc, char** argv, Options* options) {
     };
     if (option == "--device" && (value == "cpu" || value == "cuda")) {
       options->device = value;
+    } else if (option == "--codec-precision" && (value == "exact" || value == "fast")) {
+      options->codec_precision = value;
     } else if (option == "--voice-file") {
       options->voice_file = value;
     } else if (option == "--json") {
@@ -503,6 +508,7 @@ int main(int argc, char** argv) {
 
   Json report = {{"model", options.model},
                  {"device", options.device},
+                 {"codec_precision", options.codec_precision},
                  {"load_ms", load.ToJson()},
                  {"first_buffer_ms", latency.ToJson()},
                  {"first_audible_ms", sound.ToJson()},

@@ -68,6 +68,13 @@ T Take(qtts::Result<T> result) {
   return *std::move(result);
 }
 
+// The codec's arithmetic.
+std::string CodecText(const qtts::EngineOptions& options, bool on_gpu) {
+  if (!on_gpu) return "in the precision of the model";
+  if (options.precision == qtts::Precision::kF32) return "f32";
+  return std::string(qtts::CodecPrecisionName(options.codec_precision));
+}
+
 Options Parse(int argc, char** argv) {
   Options options;
   options.engine.model_path = QTTS_BENCH_VOICE;
@@ -352,9 +359,7 @@ int main(int argc, char** argv) {
   const Options options = Parse(argc, argv);
   const auto engine = Take(qtts::Engine::Acquire(options.engine));
   std::printf("model       %s, %s\n", engine->info().path.c_str(), engine->device_name().c_str());
-  std::printf("codec       %s\n", engine->beside_host()
-                                      ? std::string(qtts::CodecPrecisionName(options.engine.codec_precision)).c_str()
-                                      : "in the precision of the model");
+  std::printf("codec       %s\n", CodecText(options.engine, engine->beside_host()).c_str());
   std::printf("voices      %d\n", engine->occupancy().slots);
   if (options.books > 0) {
     std::printf("load        %d books, read as fast as they come\n", options.books);
