@@ -9,6 +9,7 @@
 #include <cstring>
 #include <iterator>
 #include <map>
+#include <mutex>
 #include <set>
 #include <utility>
 
@@ -34,7 +35,7 @@ struct Runtime {
   cudaError_t fail_with = cudaSuccess;
   bool for_ever = false;
   bool failed = false;
-  cudaError_t last_error = cudaSuccess;
+  std::map<int, cudaError_t> lost;  // devices
   std::vector<std::string> misuse;
 };
 
@@ -53,18 +54,40 @@ std::multimap<size_t, char*>& FreeMemories() {
   return *memories;
 }
 thread_local int current_device = 0;
+thread_local cudaError_t last_error = cudaSuccess;
+
+// Held by every function of the runtime.
+class Guard {
+ public:
+  Guard() : lock_(TheMutex()) {}
+
+ private:
+  // Functions call one another.
+  static std::recursive_mutex& TheMutex() {
+    static auto* const mutex = new std::recursive_mutex();
+    return *mutex;
+  }
+  std::lock_guard<std::recursive_mutex> lock_;
+};
 
 cudaError_t Return(cudaError_t error) {
-  if (error != cudaSuccess && error != cudaErrorNotReady) TheRuntime().last_error = error;
+  if (error != cudaSuccess && error != cudaErrorNotReady) last_error = error;
   return error;
 }
 
 void Misuse(const std::string& what) { TheRuntime().misuse.push_back(what); }
 
+cudaError_t LostError(int device) {
+  const std::map<int, cudaError_t>& lost = TheRuntime().lost;
+  const auto found = lost.find(device);
+  return found == lost.end() ? cudaSuccess : found->second;
+}
+
 // Records a call of this function. Returns an error if it must fail.
-cudaError_t Begin(const std::string& function) {
+cudaError_t Begin(const std::string& function, int device = current_device) {
   Runtime& r = TheRuntime();
   r.calls.push_back(function);
+  if (const cudaError_t error = LostError(device); error != cudaSuccess) return Return(error);
   if (r.failed && r.for_ever) return Return(r.fail_with);
   if (r.calls.size() == r.fail_at) {
     r.failed = true;
@@ -73,13 +96,13 @@ cudaError_t Begin(const std::string& function) {
   return cudaSuccess;
 }
 
-#define QTTS_BEGIN(function) \
-  if (const cudaError_t begun = Begin(function); begun != cudaSuccess) return begun
+#define QTTS_BEGIN(...) \
+  if (const cudaError_t begun = Begin(__VA_ARGS__); begun != cudaSuccess) return begun
 
 // Calls that free something cannot be chosen to fail, but they fail after a failure `for_ever`.
 cudaError_t Freed() {
   const Runtime& r = TheRuntime();
-  return r.failed && r.for_ever ? Return(r.fail_with) : cudaSuccess;
+  return Return(r.failed && r.for_ever ? r.fail_with : LostError(current_device));
 }
 
 // A unique handle.
@@ -195,6 +218,7 @@ void Reset(std::vector<Device> devices) {
   fresh.devices = std::move(devices);
   TheRuntime() = std::move(fresh);
   current_device = 0;
+  last_error = cudaSuccess;
 }
 
 void SetDriver(int version) { TheRuntime().driver = version; }
@@ -205,6 +229,11 @@ void FailCall(size_t n, cudaError_t error, bool for_ever) {
   r.fail_with = error;
   r.for_ever = for_ever;
   r.failed = false;
+}
+
+void LoseDevice(int device, cudaError_t error) {
+  const Guard guard;
+  TheRuntime().lost[device] = error;
 }
 
 bool failed() { return TheRuntime().failed; }
@@ -240,6 +269,7 @@ void __cudaRegisterFatBinaryEnd(void** /*binary*/) {}
 void __cudaUnregisterFatBinary(void** /*binary*/) {}
 void __cudaRegisterFunction(void** /*binary*/, const char* host, char* /*device*/, const char* name, int /*threads*/,
                             uint3* /*tid*/, uint3* /*bid*/, dim3* /*block*/, dim3* /*grid*/, int* /*warp*/) {
+  const Guard guard;
   Kernels()[host] = name;
 }
 
@@ -248,13 +278,14 @@ struct CallConfiguration {
   size_t shared = 0;
   cudaStream_t stream = nullptr;
 };
-static CallConfiguration pushed;
+static thread_local CallConfiguration pushed;
 
 unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, size_t shared, cudaStream_t stream) {
   pushed = {grid, block, shared, stream};
   return 0;
 }
 cudaError_t __cudaPopCallConfiguration(dim3* grid, dim3* block, size_t* shared, void* stream) {
+  const Guard guard;
   *grid = pushed.grid;
   *block = pushed.block;
   *shared = pushed.shared;
@@ -262,23 +293,28 @@ cudaError_t __cudaPopCallConfiguration(dim3* grid, dim3* block, size_t* shared, 
   return cudaSuccess;
 }
 cudaError_t __cudaGetKernel(cudaKernel_t* kernel, const void* host) {
+  const Guard guard;
   *kernel = static_cast<cudaKernel_t>(const_cast<void*>(host));
   return cudaSuccess;
 }
 cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 /*grid*/, dim3 /*block*/, void** /*arguments*/, size_t shared,
                                cudaStream_t stream) {
+  const Guard guard;
   return LaunchKernel(kernel, shared, stream);
 }
 cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* kernel, void** /*arguments*/) {
+  const Guard guard;
   return LaunchKernel(kernel, config->dynamicSmemBytes, config->stream);
 }
 cudaError_t cudaFuncSetAttribute(const void* /*kernel*/, cudaFuncAttribute attribute, int value) {
+  const Guard guard;
   QTTS_BEGIN("cudaFuncSetAttribute");
   const bool too_much = attribute == cudaFuncAttributeMaxDynamicSharedMemorySize &&
                         static_cast<size_t>(value) > CurrentDevice().shared_per_block;
   return too_much ? Return(cudaErrorInvalidValue) : CheckCode();
 }
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* /*kernel*/) {
+  const Guard guard;
   QTTS_BEGIN("cudaFuncGetAttributes");
   *attributes = {};
   attributes->ptxVersion = attributes->binaryVersion = CurrentDevice().major * 10 + CurrentDevice().minor;
@@ -286,6 +322,7 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* /*
 }
 cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const void* /*kernel*/, int /*threads*/,
                                                           size_t /*shared*/) {
+  const Guard guard;
   QTTS_BEGIN("cudaOccupancyMaxActiveBlocksPerMultiprocessor");
   *blocks = 1;
   return CheckCode();
@@ -294,32 +331,38 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const voi
 // --- devices
 
 cudaError_t cudaDriverGetVersion(int* version) {
+  const Guard guard;
   *version = TheRuntime().driver;
   return cudaSuccess;
 }
 cudaError_t cudaRuntimeGetVersion(int* version) {
+  const Guard guard;
   *version = CUDART_VERSION;
   return cudaSuccess;
 }
 cudaError_t cudaGetDeviceCount(int* count) {
+  const Guard guard;
   QTTS_BEGIN("cudaGetDeviceCount");
   if (TheRuntime().driver < CUDART_VERSION) return Return(cudaErrorInsufficientDriver);
   *count = static_cast<int>(TheRuntime().devices.size());
   return *count == 0 ? Return(cudaErrorNoDevice) : cudaSuccess;
 }
 cudaError_t cudaGetDevice(int* device) {
+  const Guard guard;
   QTTS_BEGIN("cudaGetDevice");
   *device = current_device;
   return cudaSuccess;
 }
 cudaError_t cudaSetDevice(int device) {
-  QTTS_BEGIN("cudaSetDevice");
+  const Guard guard;
+  QTTS_BEGIN("cudaSetDevice", device);
   if (device < 0 || static_cast<size_t>(device) >= TheRuntime().devices.size()) return Return(cudaErrorInvalidDevice);
   current_device = device;
   return cudaSuccess;
 }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
-  QTTS_BEGIN("cudaGetDeviceProperties");
+  const Guard guard;
+  QTTS_BEGIN("cudaGetDeviceProperties", device);
   const Device& d = TheRuntime().devices[static_cast<size_t>(device)];
   *properties = {};
   std::snprintf(properties->name, sizeof(properties->name), "%s", d.name.c_str());
@@ -330,7 +373,8 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   return cudaSuccess;
 }
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
-  QTTS_BEGIN("cudaDeviceGetAttribute");
+  const Guard guard;
+  QTTS_BEGIN("cudaDeviceGetAttribute", device);
   const Device& d = TheRuntime().devices[static_cast<size_t>(device)];
   switch (attribute) {
     case cudaDevAttrComputeCapabilityMajor:
@@ -357,18 +401,21 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
   }
 }
 cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* most) {
+  const Guard guard;
   QTTS_BEGIN("cudaDeviceGetStreamPriorityRange");
   *least = 0;
   *most = -5;
   return cudaSuccess;
 }
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
+  const Guard guard;
   QTTS_BEGIN("cudaMemGetInfo");
   *total = CurrentDevice().memory;
   *free = *total - TheRuntime().used[static_cast<size_t>(current_device)];
   return cudaSuccess;
 }
 cudaError_t cudaDeviceSynchronize() {
+  const Guard guard;
   QTTS_BEGIN("cudaDeviceSynchronize");
   return cudaSuccess;
 }
@@ -388,44 +435,58 @@ const char* cudaGetErrorString(cudaError_t error) {
   }
 }
 cudaError_t cudaGetLastError() {
-  Runtime& r = TheRuntime();
-  const cudaError_t error = r.last_error;
-  if (!r.failed || !r.for_ever) r.last_error = cudaSuccess;
+  const Guard guard;
+  const Runtime& r = TheRuntime();
+  const cudaError_t error = last_error;
+  if ((!r.failed || !r.for_ever) && LostError(current_device) == cudaSuccess) last_error = cudaSuccess;
   return error;
 }
 
 // --- memory
 
 cudaError_t cudaMalloc(void** data, size_t bytes) {
+  const Guard guard;
   QTTS_BEGIN("cudaMalloc");
   return Allocate(data, bytes, current_device);
 }
 cudaError_t cudaHostAlloc(void** data, size_t bytes, unsigned /*flags*/) {
+  const Guard guard;
   QTTS_BEGIN("cudaHostAlloc");
   return Allocate(data, bytes, -1);
 }
-cudaError_t cudaFree(void* data) { return FreeMemory(data, "cudaFree"); }
-cudaError_t cudaFreeHost(void* data) { return FreeMemory(data, "cudaFreeHost"); }
+cudaError_t cudaFree(void* data) {
+  const Guard guard;
+  return FreeMemory(data, "cudaFree");
+}
+cudaError_t cudaFreeHost(void* data) {
+  const Guard guard;
+  return FreeMemory(data, "cudaFreeHost");
+}
 cudaError_t cudaMemset(void* data, int value, size_t bytes) {
+  const Guard guard;
   QTTS_BEGIN("cudaMemset");
   return Set(data, value, bytes, "cudaMemset");
 }
 cudaError_t cudaMemsetAsync(void* data, int value, size_t bytes, cudaStream_t stream) {
+  const Guard guard;
   QTTS_BEGIN("cudaMemsetAsync");
   CheckStream(stream, "cudaMemsetAsync");
   return Set(data, value, bytes, "cudaMemsetAsync");
 }
 cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind /*kind*/) {
+  const Guard guard;
   QTTS_BEGIN("cudaMemcpy");
   return Copy(to, from, bytes, "cudaMemcpy");
 }
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind /*kind*/, cudaStream_t stream) {
+  const Guard guard;
   QTTS_BEGIN("cudaMemcpyAsync");
   CheckStream(stream, "cudaMemcpyAsync");
   return Copy(to, from, bytes, "cudaMemcpyAsync");
 }
 cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width,
                               size_t height, cudaMemcpyKind /*kind*/, cudaStream_t stream) {
+  const Guard guard;
   QTTS_BEGIN("cudaMemcpy2DAsync");
   CheckStream(stream, "cudaMemcpy2DAsync");
   for (size_t row = 0; row < height; ++row) {
@@ -438,12 +499,14 @@ cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_
 // --- streams and events
 
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned /*flags*/, int /*priority*/) {
+  const Guard guard;
   QTTS_BEGIN("cudaStreamCreateWithPriority");
   *stream = NewHandle<cudaStream_t>();
   TheRuntime().streams[*stream] = current_device;
   return cudaSuccess;
 }
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  const Guard guard;
   CheckNotRecording(stream, "cudaStreamDestroy");
   if (TheRuntime().streams.erase(stream) == 0) {
     Misuse("cudaStreamDestroy of a stream that is not there");
@@ -453,36 +516,45 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   return Freed();
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  const Guard guard;
   QTTS_BEGIN("cudaStreamSynchronize");
   CheckStream(stream, "cudaStreamSynchronize");
   CheckNotRecording(stream, "cudaStreamSynchronize");
   return cudaSuccess;
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned /*flags*/) {
+  const Guard guard;
   QTTS_BEGIN("cudaStreamWaitEvent");
   CheckStream(stream, "cudaStreamWaitEvent");
   CheckHandle(TheRuntime().events, event, "cudaStreamWaitEvent");
   return cudaSuccess;
 }
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned /*flags*/) {
+  const Guard guard;
   QTTS_BEGIN("cudaEventCreateWithFlags");
   *event = NewHandle<cudaEvent_t>();
   TheRuntime().events.insert(*event);
   return cudaSuccess;
 }
-cudaError_t cudaEventDestroy(cudaEvent_t event) { return Free(&TheRuntime().events, event, "cudaEventDestroy"); }
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  const Guard guard;
+  return Free(&TheRuntime().events, event, "cudaEventDestroy");
+}
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  const Guard guard;
   QTTS_BEGIN("cudaEventRecord");
   CheckStream(stream, "cudaEventRecord");
   CheckHandle(TheRuntime().events, event, "cudaEventRecord");
   return cudaSuccess;
 }
 cudaError_t cudaEventQuery(cudaEvent_t event) {
+  const Guard guard;
   QTTS_BEGIN("cudaEventQuery");
   CheckHandle(TheRuntime().events, event, "cudaEventQuery");
   return cudaSuccess;
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  const Guard guard;
   QTTS_BEGIN("cudaEventSynchronize");
   CheckHandle(TheRuntime().events, event, "cudaEventSynchronize");
   return cudaSuccess;
@@ -491,6 +563,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
 // --- graphs
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode /*mode*/) {
+  const Guard guard;
   QTTS_BEGIN("cudaStreamBeginCapture");
   CheckStream(stream, "cudaStreamBeginCapture");
   CheckNotRecording(stream, "cudaStreamBeginCapture");
@@ -498,6 +571,7 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode /*
   return cudaSuccess;
 }
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
+  const Guard guard;
   if (TheRuntime().recording.erase(stream) == 0) Misuse("cudaStreamEndCapture of a stream that is not recorded");
   *graph = nullptr;
   QTTS_BEGIN("cudaStreamEndCapture");
@@ -506,23 +580,30 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
   return cudaSuccess;
 }
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long /*flags*/) {  // NOLINT
+  const Guard guard;
   QTTS_BEGIN("cudaGraphInstantiate");
   CheckHandle(TheRuntime().graphs, graph, "cudaGraphInstantiate");
   *exec = NewHandle<cudaGraphExec_t>();
   TheRuntime().execs.insert(*exec);
   return cudaSuccess;
 }
-cudaError_t cudaGraphDestroy(cudaGraph_t graph) { return Free(&TheRuntime().graphs, graph, "cudaGraphDestroy"); }
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+  const Guard guard;
+  return Free(&TheRuntime().graphs, graph, "cudaGraphDestroy");
+}
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
+  const Guard guard;
   return Free(&TheRuntime().execs, exec, "cudaGraphExecDestroy");
 }
 cudaError_t cudaGraphUpload(cudaGraphExec_t exec, cudaStream_t stream) {
+  const Guard guard;
   QTTS_BEGIN("cudaGraphUpload");
   CheckStream(stream, "cudaGraphUpload");
   CheckHandle(TheRuntime().execs, exec, "cudaGraphUpload");
   return cudaSuccess;
 }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
+  const Guard guard;
   QTTS_BEGIN("cudaGraphLaunch");
   CheckStream(stream, "cudaGraphLaunch");
   CheckNotRecording(stream, "cudaGraphLaunch");

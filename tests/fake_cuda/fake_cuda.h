@@ -10,7 +10,8 @@
 
 // A CUDA runtime without a device, linked instead of NVIDIA's to test the host code of the GPU backend. Memory is host
 // memory, enqueued work runs at once, and kernels and graphs do nothing. It records calls, detects misuse, and fails on
-// request. One per process. Not thread-safe, except the current device, which is per thread.
+// request. One per process. Calls of CUDA may come from several threads; the current device and the last error are a
+// thread's. The functions here must not run beside them, except LoseDevice().
 namespace qtts::fake_cuda {
 
 struct Device {
@@ -33,6 +34,9 @@ void SetDriver(int version);
 void FailCall(size_t n, cudaError_t error, bool for_ever);
 // True if that call was made.
 bool failed();
+
+// All later calls on this device return `error`.
+void LoseDevice(int device, cudaError_t error);
 
 // Limits the free memory of a device to `bytes`.
 void LeaveMemory(int device, size_t bytes);
