@@ -8,7 +8,7 @@
 
 namespace qtts::cpu {
 
-// Name for messages: instruction set, arithmetic unless it is F32, and threads. Example: "cpu (AVX3_DL, int8, 2
+// Name for messages: instruction set, arithmetic unless it is F32, and threads. Example: "cpu (AVX-512 VNNI, int8, 2
 // threads)".
 std::string DeviceNameOf(Arithmetic arithmetic, int threads);
 

@@ -474,14 +474,6 @@ HWY_EXPORT(SnakeBeta);
 HWY_EXPORT(Add);
 HWY_EXPORT(AddScaled);
 
-std::string InstructionSet() {
-  const int64_t targets = hwy::SupportedTargets() & HWY_TARGETS;
-  // Lower bits are better targets.
-  return hwy::TargetName(targets & -targets);
-}
-
-std::vector<int64_t> AvailableTargets() { return hwy::SupportedAndGeneratedTargets(); }
-
 void ToFloat(DType dtype, const void* x, int64_t n, float* y) { HWY_DYNAMIC_DISPATCH(ToFloat)(dtype, x, n, y); }
 
 void MatMul(const MatrixView& w, const float* bias, const float* x, int64_t m, int64_t begin, int64_t end, float* y) {

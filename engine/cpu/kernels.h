@@ -4,8 +4,6 @@
 
 #include <cstdint>
 #include <span>
-#include <string>
-#include <vector>
 
 #include "checkpoint/safetensors.h"
 
@@ -18,12 +16,6 @@
 //
 // Arrays of one call must not overlap unless a comment allows it. Alignment is not needed. Pure functions, thread-safe.
 namespace qtts::cpu {
-
-// Name of the instruction set in use, e.g. "AVX3".
-std::string InstructionSet();
-
-// Highway target bits of the compiled targets that this machine can run. For tests.
-std::vector<int64_t> AvailableTargets();
 
 // y[i] = x[i] as F32, for n elements of `dtype` at x.
 void ToFloat(DType dtype, const void* x, int64_t n, float* y);

@@ -88,6 +88,7 @@ Linear::Linear(const TensorView& weight, WeightPacker* packer) : weight_(MatrixO
     case Arithmetic::kInt8:
     case Arithmetic::kInt4:
       quantized_ = packer->Quantize(weight_);
+      unit_ = packer->unit();
   }
 }
 
@@ -113,7 +114,7 @@ void Linear::RunParts(const Inputs& inputs, int64_t m, int64_t begin, int64_t en
       return BF16MatMul(static_cast<const uint16_t*>(weight_.data), out(), in(), bias, inputs.bf16, m, first, last, y);
     case Arithmetic::kInt8:
     case Arithmetic::kInt4:
-      return QuantizedMatMul(quantized_, bias, inputs.quantized, m, begin, end, y);
+      return QuantizedMatMul(quantized_, bias, inputs.quantized, m, begin, end, y, unit_);
   }
 }
 

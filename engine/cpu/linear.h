@@ -62,6 +62,7 @@ class Linear {
   Arithmetic arithmetic_ = Arithmetic::kF32;
   MatrixView weight_;        // for kF32 and kBF16; for the others only its size is used
   QuantizedView quantized_;  // for kInt8 and kInt4
+  ByteUnit unit_ = ByteUnit::kPortable;
   std::vector<float> bias_;  // empty: none
 };
 

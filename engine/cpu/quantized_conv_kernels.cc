@@ -11,32 +11,19 @@
 #include "cpu/bf16_kernels.h"
 #include "cpu/vector_targets.h"
 
-#if defined(__x86_64__) || defined(__i386__)
-#include <cpuid.h>
-#endif
-
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "cpu/quantized_conv_kernels.cc"
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
 // Must follow foreach_target.h.
 #include <hwy/highway.h>
 
+#include "cpu/byte_products-inl.h"
 #include "cpu/vectors-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace qtts::cpu::HWY_NAMESPACE {
 
-using I32 = hn::RebindToSigned<F32>;
-using U32 = hn::RebindToUnsigned<F32>;
-using VI = hn::Vec<I32>;
-
 constexpr int kPanelVectors = static_cast<int>(kPanel) / static_cast<int>(kLanes);
-
-// True if the current target includes AVX-512, AVX2 or NEON. Newer Highway versions have several targets of each. Lower
-// bits are better targets.
-#define QTTS_AVX512 (HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3)
-#define QTTS_AVX2 (HWY_ARCH_X86 && HWY_TARGET == HWY_AVX2)
-#define QTTS_NEON (HWY_ARCH_ARM && HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128)
 
 // x + inverse_b * sin^2(pi * turns * x). The square has a period of one turn, so the angle is reduced to the nearest
 // whole turn. The remainder goes through a minimax polynomial.
@@ -201,101 +188,7 @@ HWY_INLINE VI Broadcast(const std::byte* p) {
 
 HWY_INLINE VI LoadStep(const std::byte* p) { return hn::LoadU(I32(), reinterpret_cast<const int32_t*>(p)); }
 
-// Policies for the sums of a convolution's products: the register format of weights and inputs, and sum += the products
-// of each lane.
-struct PortableBytes {
-  using Sum = VI;
-#if HWY_ARCH_X86 && HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
-  // Bytes widened to 16 bits, split into even and odd positions. One instruction sums the products of a pair.
-  struct Weights {
-    VI even, odd;
-  };
-  using Inputs = Weights;
-  using I16 = hn::Repartition<int16_t, I32>;
-  using U16 = hn::Repartition<uint16_t, I32>;
-  static HWY_INLINE Weights OfWeights(VI v) {
-    const auto w = hn::BitCast(U16(), v);
-    return {hn::BitCast(I32(), hn::And(w, hn::Set(U16(), 0xFF))), hn::BitCast(I32(), hn::ShiftRight<8>(w))};
-  }
-  static HWY_INLINE Inputs OfInputs(VI v) {
-    const auto x = hn::BitCast(I16(), v);
-    return {hn::BitCast(I32(), hn::ShiftRight<8>(hn::ShiftLeft<8>(x))), hn::BitCast(I32(), hn::ShiftRight<8>(x))};
-  }
-  static HWY_INLINE VI PairProducts(VI a, VI b) {
-#if QTTS_AVX512
-    return VI{_mm512_madd_epi16(a.raw, b.raw)};
-#elif QTTS_AVX2
-    return VI{_mm256_madd_epi16(a.raw, b.raw)};
-#else
-    return VI{_mm_madd_epi16(a.raw, b.raw)};
-#endif
-  }
-  static HWY_INLINE VI Add(VI sum, const Weights& w, const Inputs& x) {
-    return hn::Add(sum, hn::Add(PairProducts(w.even, x.even), PairProducts(w.odd, x.odd)));
-  }
-#elif QTTS_NEON
-  using Weights = int8x16_t;  // minus 128, so the correction by the sum of the inputs is not needed
-  using Inputs = int8x16_t;
-  static HWY_INLINE Weights OfWeights(VI v) {
-    return vreinterpretq_s8_u8(veorq_u8(vreinterpretq_u8_s32(v.raw), vdupq_n_u8(0x80)));
-  }
-  static HWY_INLINE Inputs OfInputs(VI v) { return vreinterpretq_s8_s32(v.raw); }
-  static HWY_INLINE VI Add(VI sum, Weights w, Inputs x) {
-#ifdef __ARM_FEATURE_DOTPROD
-    return VI(vdotq_s32(sum.raw, w, x));
-#else
-    const int32x4_t low = vpaddlq_s16(vmull_s8(vget_low_s8(w), vget_low_s8(x)));
-    const int32x4_t high = vpaddlq_s16(vmull_s8(vget_high_s8(w), vget_high_s8(x)));
-#if HWY_ARCH_ARM_A64
-    return VI(vaddq_s32(sum.raw, vpaddq_s32(low, high)));
-#else
-    return VI(vaddq_s32(sum.raw, vcombine_s32(vpadd_s32(vget_low_s32(low), vget_high_s32(low)),
-                                              vpadd_s32(vget_low_s32(high), vget_high_s32(high)))));
-#endif
-#endif
-  }
-#else
-  using Weights = VI;
-  using Inputs = VI;
-  static HWY_INLINE Weights OfWeights(VI v) { return v; }
-  static HWY_INLINE Inputs OfInputs(VI v) { return v; }
-  template <int kByte>
-  static HWY_INLINE VI Product(VI w, VI x) {
-    const auto weight = hn::And(hn::ShiftRight<8 * kByte>(w), hn::Set(I32(), 0xFF));
-    return hn::Mul(weight, hn::ShiftRight<24>(hn::ShiftLeft<24 - 8 * kByte>(x)));
-  }
-  static HWY_INLINE VI Add(VI sum, VI w, VI x) {
-    return hn::Add(hn::Add(hn::Add(sum, Product<0>(w, x)), hn::Add(Product<1>(w, x), Product<2>(w, x))),
-                   Product<3>(w, x));
-  }
-#endif
-#if QTTS_NEON
-  static constexpr bool kSignedWeights = true;
-#else
-  static constexpr bool kSignedWeights = false;
-#endif
-};
-
-#if QTTS_AVX512 || QTTS_AVX2
-// Inline assembly: Highway has no target with just these instructions, and compilers move the sums between registers.
-struct VnniBytes {
-  using Sum = VI;
-  using Weights = VI;
-  using Inputs = VI;
-  static constexpr bool kSignedWeights = false;
-  static HWY_INLINE VI OfWeights(VI v) { return v; }
-  static HWY_INLINE VI OfInputs(VI v) { return v; }
-  static HWY_INLINE VI Add(VI sum, VI w, VI x) {
-#if QTTS_AVX512
-    asm("vpdpbusd %2, %1, %0" : "+v"(sum.raw) : "v"(w.raw), "v"(x.raw));
-#else
-    asm("%{vex%} vpdpbusd %2, %1, %0" : "+x"(sum.raw) : "x"(w.raw), "x"(x.raw));
-#endif
-    return sum;
-  }
-};
-#endif
-
+// As the sums of bytes in byte_products-inl.h, two BF16 a lane.
 #if QTTS_AVX512
 struct NativeBF16 {
   using Sum = V;
@@ -455,17 +348,9 @@ void ProductConv(const ProductConvView& view, const std::byte* x, int64_t rows, 
 #endif
     return Run<PortableBF16>(view, x, rows, begin, end, accumulate, y);
   }
-#if QTTS_AVX512
-  if (units.bytes == ByteUnit::kAvx512Vnni) return Run<VnniBytes>(view, x, rows, begin, end, accumulate, y);
-#elif QTTS_AVX2
-  if (units.bytes == ByteUnit::kAvxVnni) return Run<VnniBytes>(view, x, rows, begin, end, accumulate, y);
-#endif
+  if (units.bytes == UnitBytes::kUnit) return Run<UnitBytes>(view, x, rows, begin, end, accumulate, y);
   Run<PortableBytes>(view, x, rows, begin, end, accumulate, y);
 }
-
-#undef QTTS_AVX512
-#undef QTTS_AVX2
-#undef QTTS_NEON
 
 }  // namespace qtts::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -478,65 +363,12 @@ HWY_EXPORT(NarrowToHalf);
 HWY_EXPORT(PrepareRows);
 HWY_EXPORT(ProductConv);
 
-namespace {
-
-// CPU features that Highway's targets do not cover.
-struct Extensions {
-  bool avx_vnni = false;
-  bool avx512_vnni = false;
-};
-
-Extensions ReadExtensions() {
-  Extensions extensions;
-#if HWY_ARCH_X86
-  unsigned a = 0, b = 0, c = 0, d = 0;
-  if (__get_cpuid_count(7, 0, &a, &b, &c, &d) != 0) {
-    const unsigned subleaves = a;
-    extensions.avx512_vnni = (c >> 11 & 1) != 0;
-    if (subleaves >= 1 && __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0) extensions.avx_vnni = (a >> 4 & 1) != 0;
-  }
-#endif
-  return extensions;
-}
-
-const Extensions& TheExtensions() {
-  static const Extensions extensions = ReadExtensions();
-  return extensions;
-}
-
-#if HWY_ARCH_X86
-// The target in use. Highway lists only targets whose registers the operating system saves.
-int64_t BestTarget() {
-  const int64_t targets = hwy::SupportedTargets() & HWY_TARGETS;
-  return targets & -targets;
-}
-#endif
-
-bool OnAvx512() {
-#if HWY_ARCH_X86
-  return BestTarget() <= HWY_AVX3;
-#else
-  return false;
-#endif
-}
-
-bool OnAvx2() {
-#if HWY_ARCH_X86
-  return BestTarget() == HWY_AVX2;
-#else
-  return false;
-#endif
-}
-
-}  // namespace
-
 ProductUnits BestProductUnits() {
   ProductUnits units;
-  if (OnAvx2() && TheExtensions().avx_vnni) units.bytes = ByteUnit::kAvxVnni;
-  if (OnAvx512()) {
-    if (TheExtensions().avx512_vnni) units.bytes = ByteUnit::kAvx512Vnni;
-    units.bf16 = HasBF16Products();
-  }
+  units.bytes = BestByteUnit();
+#if HWY_ARCH_X86
+  units.bf16 = BestTarget() <= HWY_AVX3 && HasBF16Products();
+#endif
   return units;
 }
 

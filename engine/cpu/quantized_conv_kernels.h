@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "cpu/instructions.h"
 #include "cpu/kernels.h"
 
 // Convolutions with 8-bit or BF16 products, and the conversion of their inputs. As in kernels.h, each value is computed
@@ -22,20 +23,13 @@ enum class ProductType {
   kBF16,
 };
 
-// Instructions for sums of 8-bit products. All give the same integers.
-enum class ByteUnit {
-  kPortable,    // 16-bit pairs, or the instruction set's own dot product
-  kAvxVnni,     // vpdpbusd of 256 bits, without AVX-512
-  kAvx512Vnni,  // vpdpbusd of 512 bits
-};
-
-// Instructions to use. Determined once per convolution, not per call: CPUID is slow on a virtual machine.
+// Instructions to use. Determined once per convolution, not per call.
 struct ProductUnits {
   ByteUnit bytes = ByteUnit::kPortable;
   bool bf16 = false;  // the CPU's BF16 dot product
 };
 
-// The best units of this machine. Tests restrict them through Highway's targets.
+// The best units of this machine for Highway's target in use.
 ProductUnits BestProductUnits();
 
 // y = x + inverse_b * sin^2(pi * turns * x) per channel: SnakeBeta() with turns = a / pi. The error is below 1e-6 *

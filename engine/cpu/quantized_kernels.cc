@@ -10,8 +10,6 @@
 #include <vector>
 
 #include "cpu/vector_targets.h"
-// The target with 8-bit dot products is Highway's AVX3_DL.
-#define HWY_WANT_AVX3_DL
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "cpu/quantized_kernels.cc"
@@ -20,147 +18,53 @@
 #include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
-// Highway 1.0 checks for VNNI at run time before it selects this target, but does not pass the feature to the compiler.
-#if HWY_TARGET == HWY_AVX3_DL && !defined(HWY_TARGET_STR_AVX3_DL)
-#undef HWY_TARGET_STR
-#define HWY_TARGET_STR \
-  HWY_TARGET_STR_AVX3  \
-  ",vpclmulqdq,avx512vbmi,avx512vbmi2,vaes,avxvnni,avx512bitalg,avx512vpopcntdq,avx512vnni"
-#endif
+#include "cpu/byte_products-inl.h"
+#include "cpu/vectors-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace qtts::cpu::HWY_NAMESPACE {
-namespace hn = hwy::HWY_NAMESPACE;
 
-// At most one panel wide.
-using F32 = hn::CappedTag<float, kPanel>;
-using I32 = hn::RebindToSigned<F32>;
-using U32 = hn::RebindToUnsigned<F32>;
-using VF = hn::Vec<F32>;
-using VI = hn::Vec<I32>;
-using VU = hn::Vec<U32>;
-
-constexpr auto kLanes = static_cast<int64_t>(hn::MaxLanes(F32()));
 constexpr auto kVectors = static_cast<int>(kPanel / kLanes);
 
-// Dot products of four codes of each weight row (u8, one lane per row) and four codes of the activations (the same in
-// every lane). All variants give the same sums. kOffset is the offset still contained in the weights' codes when they
-// are multiplied.
-#if HWY_TARGET_IS_NEON && defined(__ARM_FEATURE_DOTPROD)
-#define QTTS_DOT_NEON 1
-#else
-#define QTTS_DOT_NEON 0
-#endif
-
-#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3_DL
-constexpr int32_t kOffset = 128;
-using Weights = VU;
-using Activations = VI;
-HWY_INLINE Weights Prepare(VU codes) { return codes; }
-HWY_INLINE Activations Spread(const int8_t* codes) {
+// Four codes of the activations, the same in every lane.
+template <class Products>
+HWY_INLINE typename Products::Inputs Spread(const int8_t* codes) {
   int32_t four = 0;
   memcpy(&four, codes, sizeof(four));
-  return hn::Set(I32(), four);
+  return Products::OfInputs(hn::Set(I32(), four));
 }
-HWY_INLINE VI Dot(VI sum, Weights w, Activations x) { return VI{_mm512_dpbusd_epi32(sum.raw, w.raw, x.raw)}; }
-#elif HWY_ARCH_X86 && HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
-// Bytes widened to 16 bits, split into even and odd positions.
-constexpr int32_t kOffset = 128;
-struct Weights {
-  VU even, odd;
-};
-struct Activations {
-  VI even, odd;
-};
-HWY_INLINE Weights Prepare(VU codes) {
-  const hn::Repartition<uint16_t, F32> u16;
-  const auto pairs = hn::BitCast(u16, codes);
-  return {hn::And(codes, hn::Set(U32(), 0x00FF00FF)), hn::BitCast(U32(), hn::ShiftRight<8>(pairs))};
-}
-HWY_INLINE Activations Spread(const int8_t* codes) {
-  int32_t four = 0;
-  memcpy(&four, codes, sizeof(four));
-  const hn::Repartition<int16_t, F32> i16;
-  const auto pairs = hn::BitCast(i16, hn::Set(I32(), four));
-  return {hn::BitCast(I32(), hn::ShiftRight<8>(hn::ShiftLeft<8>(pairs))), hn::BitCast(I32(), hn::ShiftRight<8>(pairs))};
-}
-HWY_INLINE VI PairProducts(VU w, VI x) {
-#if HWY_TARGET <= HWY_AVX3
-  return VI{_mm512_madd_epi16(w.raw, x.raw)};
-#elif HWY_TARGET <= HWY_AVX2
-  return VI{_mm256_madd_epi16(w.raw, x.raw)};
-#else
-  return VI{_mm_madd_epi16(w.raw, x.raw)};
-#endif
-}
-HWY_INLINE VI Dot(VI sum, const Weights& w, const Activations& x) {
-  return hn::Add(sum, hn::Add(PairProducts(w.even, x.even), PairProducts(w.odd, x.odd)));
-}
-#elif HWY_ARCH_ARM_A64
-constexpr int32_t kOffset = 0;
-using Weights = int8x16_t;
-using Activations = int8x16_t;
-HWY_INLINE Weights Prepare(VU codes) { return vreinterpretq_s8_u32(veorq_u32(codes.raw, vdupq_n_u32(0x80808080))); }
-HWY_INLINE Activations Spread(const int8_t* codes) {
-  int32_t four = 0;
-  memcpy(&four, codes, sizeof(four));
-  return vreinterpretq_s8_s32(vdupq_n_s32(four));
-}
-HWY_INLINE VI Dot(VI sum, Weights w, Activations x) {
-#if QTTS_DOT_NEON
-  return VI(vdotq_s32(sum.raw, w, x));
-#else
-  const int32x4_t low = vpaddlq_s16(vmull_s8(vget_low_s8(w), vget_low_s8(x)));
-  const int32x4_t high = vpaddlq_s16(vmull_high_s8(w, x));
-  return VI(vaddq_s32(sum.raw, vpaddq_s32(low, high)));
-#endif
-}
-#else
-constexpr int32_t kOffset = 128;
-using Weights = std::array<VI, 4>;
-using Activations = std::array<VI, 4>;
-HWY_INLINE Weights Prepare(VU codes) {
-  const VU byte = hn::Set(U32(), 0xFF);
-  return {hn::BitCast(I32(), hn::And(codes, byte)), hn::BitCast(I32(), hn::And(hn::ShiftRight<8>(codes), byte)),
-          hn::BitCast(I32(), hn::And(hn::ShiftRight<16>(codes), byte)), hn::BitCast(I32(), hn::ShiftRight<24>(codes))};
-}
-HWY_INLINE Activations Spread(const int8_t* codes) {
-  return {hn::Set(I32(), codes[0]), hn::Set(I32(), codes[1]), hn::Set(I32(), codes[2]), hn::Set(I32(), codes[3])};
-}
-HWY_INLINE VI Dot(VI sum, const Weights& w, const Activations& x) {
-  for (size_t i = 0; i < 4; ++i) sum = hn::Add(sum, hn::Mul(w[i], x[i]));
-  return sum;
-}
-#endif
 
 // Prefetch distance. Hardware prefetchers stop at the end of a page.
 constexpr int64_t kPrefetchBytes = 4096;
 
 // Vector `v` of the codes of step `step`: four columns of a panel's rows, counted from `codes`.
-template <CodeBits kBits>
-HWY_INLINE Weights LoadCodes(const uint8_t* codes, int64_t step, int v) {
+template <class Products, CodeBits kBits>
+HWY_INLINE typename Products::Weights LoadCodes(const uint8_t* codes, int64_t step, int v) {
   if constexpr (kBits == CodeBits::k8) {
-    return Prepare(hn::LoadU(U32(), reinterpret_cast<const uint32_t*>(codes + step * kPanel * 4) + v * kLanes));
+    return Products::OfWeights(
+        hn::LoadU(I32(), reinterpret_cast<const int32_t*>(codes + step * kPanel * 4) + v * kLanes));
   } else {
     // One byte holds codes of two steps.
-    const VU both = hn::LoadU(U32(), reinterpret_cast<const uint32_t*>(codes + step / 2 * kPanel * 4) + v * kLanes);
-    return Prepare(hn::And(step % 2 == 0 ? both : hn::ShiftRight<4>(both), hn::Set(U32(), 0x0F0F0F0F)));
+    const VI both = hn::LoadU(I32(), reinterpret_cast<const int32_t*>(codes + step / 2 * kPanel * 4) + v * kLanes);
+    return Products::OfWeights(hn::And(step % 2 == 0 ? both : hn::ShiftRight<4>(both), hn::Set(I32(), 0x0F0F0F0F)));
   }
 }
 
+template <class Products>
+constexpr bool kHasUnit = Products::kUnit != ByteUnit::kPortable;
+
 // kCount inputs times the rows of kPanels panels, starting at `panel`. The steps of an unrolled loop add to separate
 // sums, to shorten the dependency chains.
-template <CodeBits kBits, int kCount, int kPanels>
-HWY_INLINE void PanelTile(const QuantizedView& w, int64_t panel, const QuantizedRows& x, int64_t row, VF* totals) {
+template <class Products, CodeBits kBits, int kCount, int kPanels>
+HWY_INLINE void PanelTile(const QuantizedView& w, int64_t panel, const QuantizedRows& x, int64_t row, V* totals) {
   constexpr int64_t kGroup = GroupColumns(kBits);
   // Bytes of one step (four columns), and steps per iteration.
   constexpr int64_t kStepBytes = kBits == CodeBits::k8 ? kPanel * 4 : kPanel * 2;
   constexpr int64_t kSteps = kLanes >= 8 ? 4 : 2;
   // Independent sums per input, each for the high and the low bytes.
-  constexpr int kChains = kLanes >= 16 && kCount == 1 ? 2 : 1;
-  // Offset to correct: 8 for 4-bit codes, kOffset for 8-bit codes. With kOffset 0, Prepare() has subtracted 128 from
-  // the code.
-  constexpr int32_t kShift = kBits == CodeBits::k4 ? kOffset == 0 ? 8 - 128 : 8 : kOffset;
+  constexpr int kChains = (kLanes >= 16 || (kLanes >= 8 && kHasUnit<Products>)) && kCount == 1 ? 2 : 1;
+  // Offset of the codes still to correct.
+  constexpr int32_t kShift = (kBits == CodeBits::k4 ? 8 : 128) - (Products::kSignedWeights ? 128 : 0);
   constexpr int kAll = kPanels * kVectors;
   const int64_t stride = x.groups * kGroup;
   const int64_t panel_codes = w.panel_codes();
@@ -187,18 +91,18 @@ HWY_INLINE void PanelTile(const QuantizedView& w, int64_t panel, const Quantized
         if constexpr (kSteps * kStepBytes > 64) hwy::Prefetch(codes + p * panel_codes + kPrefetchBytes + 64);
       }
       HWY_UNROLL(4) for (int64_t step = 0; step < kSteps; ++step) {
-        Weights ws[kAll];
+        typename Products::Weights ws[kAll];
         HWY_UNROLL(16) for (int v = 0; v < kAll; ++v) {
-          ws[v] = LoadCodes<kBits>(codes + v / kVectors * panel_codes, step, v % kVectors);
+          ws[v] = LoadCodes<Products, kBits>(codes + v / kVectors * panel_codes, step, v % kVectors);
         }
         HWY_UNROLL(16) for (int i = 0; i < kCount; ++i) {
-          const Activations highs = Spread(high_codes + i * stride + (k + step) * 4);
-          const Activations lows = Spread(low_codes + i * stride + (k + step) * 4);
+          const typename Products::Inputs highs = Spread<Products>(high_codes + i * stride + (k + step) * 4);
+          const typename Products::Inputs lows = Spread<Products>(low_codes + i * stride + (k + step) * 4);
           HWY_UNROLL(16) for (int v = 0; v < kAll; ++v) {
             VI& to_high = high[i][step % kChains][v];
             VI& to_low = low[i][step % kChains][v];
-            to_high = Dot(to_high, ws[v], highs);
-            to_low = Dot(to_low, ws[v], lows);
+            to_high = Products::Add(to_high, ws[v], highs);
+            to_low = Products::Add(to_low, ws[v], lows);
           }
         }
       }
@@ -206,7 +110,7 @@ HWY_INLINE void PanelTile(const QuantizedView& w, int64_t panel, const Quantized
     HWY_UNROLL(16) for (int v = 0; v < kAll; ++v) {
       const hn::Rebind<hwy::bfloat16_t, F32> bf16;
       const uint16_t* const from = scales + v / kVectors * panel_scales + g * kPanel + v % kVectors * kLanes;
-      const VF scale = hn::PromoteTo(F32(), hn::LoadU(bf16, reinterpret_cast<const hwy::bfloat16_t*>(from)));
+      const V scale = hn::PromoteTo(F32(), hn::LoadU(bf16, reinterpret_cast<const hwy::bfloat16_t*>(from)));
       HWY_UNROLL(16) for (int i = 0; i < kCount; ++i) {
         VI high_sum = high[i][0][v];
         VI low_sum = low[i][0][v];
@@ -216,7 +120,7 @@ HWY_INLINE void PanelTile(const QuantizedView& w, int64_t panel, const Quantized
         }
         // The parts may overflow 32 bits; their sum does not.
         const VI whole = hn::Add(hn::ShiftLeft<8>(high_sum), low_sum);
-        const VF factor = hn::Mul(scale, hn::Set(F32(), x.scales[(row + i) * x.groups + g]));
+        const V factor = hn::Mul(scale, hn::Set(F32(), x.scales[(row + i) * x.groups + g]));
         totals[i * kAll + v] = hn::MulAdd(hn::ConvertTo(F32(), whole), factor, totals[i * kAll + v]);
       }
     }
@@ -224,14 +128,14 @@ HWY_INLINE void PanelTile(const QuantizedView& w, int64_t panel, const Quantized
 }
 
 // Runs inputs [row, m), kCount at a time, then fewer, times kPanels panels.
-template <CodeBits kBits, int kCount, int kPanels>
+template <class Products, CodeBits kBits, int kCount, int kPanels>
 HWY_INLINE void PanelInputs(const QuantizedView& w, int64_t panel, const float* bias, const QuantizedRows& x,
                             int64_t row, int64_t m, float* y) {
   constexpr int kAll = kPanels * kVectors;
   for (; row + kCount <= m; row += kCount) {
-    VF totals[kCount * kAll];
-    for (VF& total : totals) total = hn::Zero(F32());
-    PanelTile<kBits, kCount, kPanels>(w, panel, x, row, totals);
+    V totals[kCount * kAll];
+    for (V& total : totals) total = hn::Zero(F32());
+    PanelTile<Products, kBits, kCount, kPanels>(w, panel, x, row, totals);
     const int64_t first = panel * kPanel;
     const int64_t count = std::min(kPanels * kPanel, w.rows - first);
     for (int i = 0; i < kCount; ++i) {
@@ -245,36 +149,42 @@ HWY_INLINE void PanelInputs(const QuantizedView& w, int64_t panel, const float* 
       }
     }
   }
-  if constexpr (kCount > 1) PanelInputs<kBits, kCount / 2, kPanels>(w, panel, bias, x, row, m, y);
+  if constexpr (kCount > 1) PanelInputs<Products, kBits, kCount / 2, kPanels>(w, panel, bias, x, row, m, y);
 }
 
 // As many inputs and panels as keep all sums in registers. Two panels share the loads of the inputs, which pays for
 // many inputs. For few inputs, one panel after the other reads weights from memory faster.
-constexpr int kMostInputs = kLanes >= 16 ? 4 : 1;
-constexpr int kMostPanels = kLanes >= 16 ? 2 : 1;
-
-template <CodeBits kBits>
+template <class Products, CodeBits kBits>
 void QuantizedMatMulAs(const QuantizedView& w, const float* bias, const QuantizedRows& x, int64_t m, int64_t begin,
                        int64_t end, float* y) {
+  constexpr int kMostInputs = kLanes >= 16 ? 4 : kHasUnit<Products> ? 2 : 1;
+  constexpr int kMostPanels = kLanes >= 16 ? 2 : 1;
   int64_t panel = begin;
   for (; m >= kMostInputs && panel + kMostPanels <= end; panel += kMostPanels) {
-    PanelInputs<kBits, kMostInputs, kMostPanels>(w, panel, bias, x, 0, m, y);
+    PanelInputs<Products, kBits, kMostInputs, kMostPanels>(w, panel, bias, x, 0, m, y);
   }
-  for (; panel < end; ++panel) PanelInputs<kBits, kMostInputs, 1>(w, panel, bias, x, 0, m, y);
+  for (; panel < end; ++panel) PanelInputs<Products, kBits, kMostInputs, 1>(w, panel, bias, x, 0, m, y);
+}
+
+template <class Products>
+void QuantizedMatMulWith(const QuantizedView& w, const float* bias, const QuantizedRows& x, int64_t m, int64_t begin,
+                         int64_t end, float* y) {
+  if (w.bits == CodeBits::k8) return QuantizedMatMulAs<Products, CodeBits::k8>(w, bias, x, m, begin, end, y);
+  QuantizedMatMulAs<Products, CodeBits::k4>(w, bias, x, m, begin, end, y);
 }
 
 void QuantizedMatMul(const QuantizedView& w, const float* bias, const QuantizedRows& x, int64_t m, int64_t begin,
-                     int64_t end, float* y) {
-  if (w.bits == CodeBits::k8) return QuantizedMatMulAs<CodeBits::k8>(w, bias, x, m, begin, end, y);
-  QuantizedMatMulAs<CodeBits::k4>(w, bias, x, m, begin, end, y);
+                     int64_t end, float* y, ByteUnit unit) {
+  if (unit == UnitBytes::kUnit) return QuantizedMatMulWith<UnitBytes>(w, bias, x, m, begin, end, y);
+  QuantizedMatMulWith<PortableBytes>(w, bias, x, m, begin, end, y);
 }
 
 // Largest magnitude of n floats, n a multiple of the vector size; NaN if one is not finite.
 HWY_INLINE float LargestOf(const float* x, int64_t n) {
-  VF largest = hn::Zero(F32());
-  VF poison = hn::Zero(F32());
+  V largest = hn::Zero(F32());
+  V poison = hn::Zero(F32());
   for (int64_t i = 0; i < n; i += kLanes) {
-    const VF xs = hn::LoadU(F32(), x + i);
+    const V xs = hn::LoadU(F32(), x + i);
     largest = hn::Max(largest, hn::Abs(xs));
     poison = hn::MulAdd(xs, hn::Zero(F32()), poison);
   }
@@ -284,8 +194,8 @@ HWY_INLINE float LargestOf(const float* x, int64_t n) {
 // codes[i] = x[i] * factor, rounded to nearest, ties to even, clamped to [low, high].
 HWY_INLINE void Round(const float* x, int64_t n, float factor, float low, float high, int32_t* codes) {
   for (int64_t i = 0; i < n; i += kLanes) {
-    const VF scaled = hn::Mul(hn::LoadU(F32(), x + i), hn::Set(F32(), factor));
-    const VF kept = hn::Min(hn::Max(scaled, hn::Set(F32(), low)), hn::Set(F32(), high));
+    const V scaled = hn::Mul(hn::LoadU(F32(), x + i), hn::Set(F32(), factor));
+    const V kept = hn::Min(hn::Max(scaled, hn::Set(F32(), low)), hn::Set(F32(), high));
     hn::StoreU(hn::NearestInt(kept), I32(), codes + i);
   }
 }
@@ -364,10 +274,10 @@ HWY_INLINE uint16_t QuantizeTo4(const float* w, float largest, int32_t* codes) {
     // Summed in the same order on every instruction set, so that all choose the same scale.
     alignas(64) float errors[kPanel];
     for (int64_t lane = 0; lane < kPanel; lane += kLanes) {
-      VF squares = hn::Zero(F32());
+      V squares = hn::Zero(F32());
       for (int64_t i = lane; i < kGroup; i += kPanel) {
-        const VF value = hn::ConvertTo(F32(), hn::LoadU(I32(), tried + i));
-        const VF error = hn::NegMulAdd(value, hn::Set(F32(), FloatOf(scale)), hn::LoadU(F32(), w + i));
+        const V value = hn::ConvertTo(F32(), hn::LoadU(I32(), tried + i));
+        const V error = hn::NegMulAdd(value, hn::Set(F32(), FloatOf(scale)), hn::LoadU(F32(), w + i));
         squares = hn::MulAdd(error, error, squares);
       }
       hn::StoreU(squares, F32(), errors + lane);
@@ -450,13 +360,6 @@ HWY_EXPORT(QuantizeWeights);
 HWY_EXPORT(QuantizeRow);
 HWY_EXPORT(QuantizedMatMul);
 
-std::string QuantizedInstructionSet() {
-  const int64_t targets = hwy::SupportedTargets() & HWY_TARGETS;
-  return hwy::TargetName(targets & -targets);
-}
-
-std::vector<int64_t> QuantizedTargets() { return hwy::SupportedAndGeneratedTargets(); }
-
 void QuantizeWeights(const MatrixView& w, const QuantizedView& view, int64_t begin, int64_t end, uint8_t* codes,
                      uint16_t* scales) {
   HWY_DYNAMIC_DISPATCH(QuantizeWeights)(w, view, begin, end, codes, scales);
@@ -467,8 +370,8 @@ void QuantizeRow(const float* x, int64_t cols, int64_t group, int8_t* high, int8
 }
 
 void QuantizedMatMul(const QuantizedView& w, const float* bias, const QuantizedRows& x, int64_t m, int64_t begin,
-                     int64_t end, float* y) {
-  HWY_DYNAMIC_DISPATCH(QuantizedMatMul)(w, bias, x, m, begin, end, y);
+                     int64_t end, float* y, ByteUnit unit) {
+  HWY_DYNAMIC_DISPATCH(QuantizedMatMul)(w, bias, x, m, begin, end, y, unit);
 }
 
 }  // namespace qtts::cpu

@@ -4,9 +4,8 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <string>
-#include <vector>
 
+#include "cpu/instructions.h"
 #include "cpu/kernels.h"
 
 // Matrix products of quantised weights and activations. Sums within a group of columns are exact integers; across
@@ -22,12 +21,6 @@
 //
 // Pure functions, thread-safe.
 namespace qtts::cpu {
-
-// Name of the instruction set in use for these kernels.
-std::string QuantizedInstructionSet();
-
-// Highway target bits of the compiled targets that this machine can run. For tests.
-std::vector<int64_t> QuantizedTargets();
 
 enum class CodeBits { k4, k8 };
 
@@ -74,9 +67,10 @@ inline constexpr int32_t kLargestCode = 127 * 256 + 127;
 void QuantizeRow(const float* x, int64_t cols, int64_t group, int8_t* high, int8_t* low, float* scales, int32_t* sums);
 
 // y[i][r] = bias[r] + sum over groups of (integer sum) * (w's scale * x's scale), for the rows r of panels [begin, end)
-// and i < m; y is [m][w.rows]; `bias` [w.rows] may be null.
+// and i < m; y is [m][w.rows]; `bias` [w.rows] may be null. A unit that Highway's target in use lacks counts as
+// kPortable.
 void QuantizedMatMul(const QuantizedView& w, const float* bias, const QuantizedRows& x, int64_t m, int64_t begin,
-                     int64_t end, float* y);
+                     int64_t end, float* y, ByteUnit unit);
 
 }  // namespace qtts::cpu
 

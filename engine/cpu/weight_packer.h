@@ -11,6 +11,7 @@
 
 #include "checkpoint/safetensors.h"
 #include "cpu/arithmetic.h"
+#include "cpu/instructions.h"
 #include "cpu/kernels.h"
 #include "cpu/packed_cache.h"
 #include "cpu/quantized_kernels.h"
@@ -36,6 +37,8 @@ class WeightPacker {
   Arithmetic arithmetic() const { return arithmetic_; }
   // Bits of a code; for kInt8 and kInt4 only.
   CodeBits bits() const { return arithmetic_ == Arithmetic::kInt4 ? CodeBits::k4 : CodeBits::k8; }
+  // For products of the weights; for kInt8 and kInt4 only.
+  ByteUnit unit() const { return unit_; }
 
   // Quantises `w`. This and the next two functions may throw std::bad_alloc.
   QuantizedView Quantize(const MatrixView& w);
@@ -67,6 +70,7 @@ class WeightPacker {
   void AddToCache(const void* weight, const void* packed, size_t bytes) const;
 
   const Arithmetic arithmetic_;
+  const ByteUnit unit_;
   ThreadPool& pool_;
   const Release release_;     // may be null
   PackedCache* const cache_;  // may be null

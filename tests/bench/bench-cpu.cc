@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 // Time of a frame on the CPU in each precision, beside the least time for this machine: the weights' bytes by the
 // memory bandwidth, and the codec's multiply-adds by the peak rate of the instructions, both measured in the same run.
-// Each precision has a process of its own, whose memory is printed; they make frames in turn.
+// Each precision has a process of its own, whose memory is printed; they make frames in turn. So has each of the
+// instruction sets to compare.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -26,11 +27,16 @@
 
 #if defined(__x86_64__)
 #include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
 #endif
+
+#include <hwy/targets.h>
 
 #include "checkpoint/checkpoint.h"
 #include "cpu/bf16_kernels.h"
 #include "cpu/cpu_backend.h"
+#include "cpu/instructions.h"
 #include "cpu/processors.h"
 #include "cpu/quantized_kernels.h"
 #include "prompt/prompt.h"
@@ -44,9 +50,11 @@ using cpu::Arithmetic;
 using Clock = std::chrono::steady_clock;
 
 constexpr const char* kUsage =
-    "usage: bench-cpu [MODEL_DIR] [--precisions f32,bf16,int8,int4] [--threads N,...] [--rounds N] [--json]\n"
+    "usage: bench-cpu [MODEL_DIR] [--precisions f32,bf16,int8,int4] [--instructions NAME,...] [--threads N,...]\n"
+    "                 [--rounds N] [--json]\n"
     "  MODEL_DIR       default: the bundled voice\n"
     "  --precisions    default: all that this processor has\n"
+    "  --instructions  as the name of the device tells them, such as AVX-512 VNNI,AVX-VNNI,AVX2 (default: the best)\n"
     "  --threads       default: one a core; the speed-up from the first number to each of the others is told too\n"
     "  --rounds N      turns of each precision (default 15)\n"
     "  --json          one line of JSON for each row\n";
@@ -163,52 +171,132 @@ int64_t PeakOfCompiler() {
 }
 
 #if defined(__x86_64__)
-#define QTTS_PEAK(name, isa, vector, zero, multiply_adds, ...)                                             \
-  __attribute__((target(isa))) int64_t name() {                                                            \
-    vector a0 = zero, a1 = zero, a2 = zero, a3 = zero, a4 = zero, a5 = zero, a6 = zero, a7 = zero;         \
-    vector a8 = zero, a9 = zero, a10 = zero, a11 = zero, x = zero, y = zero;                               \
-    /* Not known to be equal, or one sum would be computed for all. */                                     \
-    asm volatile("" : "+v"(a0), "+v"(a1), "+v"(a2), "+v"(a3), "+v"(a4), "+v"(a5));                         \
-    asm volatile("" : "+v"(a6), "+v"(a7), "+v"(a8), "+v"(a9), "+v"(a10), "+v"(a11));                       \
-    for (int64_t i = 0; i < kPeakRounds; ++i) {                                                            \
-      asm volatile("" : "+v"(x), "+v"(y));                                                                 \
-      const auto step = [&](vector a) __attribute__((target(isa), always_inline)) { return __VA_ARGS__; }; \
-      a0 = step(a0), a1 = step(a1), a2 = step(a2), a3 = step(a3), a4 = step(a4), a5 = step(a5);            \
-      a6 = step(a6), a7 = step(a7), a8 = step(a8), a9 = step(a9), a10 = step(a10), a11 = step(a11);        \
-    }                                                                                                      \
-    asm volatile("" : : "v"(a0), "v"(a1), "v"(a2), "v"(a3), "v"(a4), "v"(a5));                             \
-    asm volatile("" : : "v"(a6), "v"(a7), "v"(a8), "v"(a9), "v"(a10), "v"(a11));                           \
-    return kPeakRounds * 12 * (multiply_adds);                                                             \
-  }
-
-QTTS_PEAK(PeakF32Avx512, "avx512f", __m512, _mm512_setzero_ps(), 16, _mm512_fmadd_ps(x, y, a))
-QTTS_PEAK(PeakF32Avx2, "avx2,fma", __m256, _mm256_setzero_ps(), 8, _mm256_fmadd_ps(x, y, a))
-QTTS_PEAK(PeakInt8Vnni, "avx512f,avx512vnni", __m512i, _mm512_setzero_si512(), 64, _mm512_dpbusd_epi32(a, x, y))
-QTTS_PEAK(PeakInt8Avx2, "avx2", __m256i, _mm256_setzero_si256(), 32,
-          _mm256_add_epi32(a, _mm256_madd_epi16(_mm256_maddubs_epi16(x, _mm256_xor_si256(y, a)), x)))
-QTTS_PEAK(PeakBF16, "avx512f,avx512bf16", __m512, _mm512_setzero_ps(), 32,
-          _mm512_dpbf16_ps(a, (__m512bh)x, (__m512bh)y))
-#undef QTTS_PEAK
+#define QTTS_VECTOR "v"
+#define QTTS_COMPILE_FOR(isa) target(isa)
+#elif defined(__aarch64__)
+#define QTTS_VECTOR "w"
+#define QTTS_COMPILE_FOR(isa)
 #endif
+
+#ifdef QTTS_VECTOR
+// The last argument is the instruction: it changes `a` with the products of `x` and `y`.
+#define QTTS_PEAK(name, isa, vector, zero, multiply_adds, ...)                                               \
+  __attribute__((QTTS_COMPILE_FOR(isa))) int64_t name() {                                                    \
+    vector a0 = zero, a1 = zero, a2 = zero, a3 = zero, a4 = zero, a5 = zero, a6 = zero, a7 = zero;           \
+    vector a8 = zero, a9 = zero, a10 = zero, a11 = zero, x = zero, y = zero;                                 \
+    /* Not known to be equal, or one sum would be computed for all. */                                       \
+    asm volatile("" : "+" QTTS_VECTOR(a0), "+" QTTS_VECTOR(a1), "+" QTTS_VECTOR(a2), "+" QTTS_VECTOR(a3));   \
+    asm volatile("" : "+" QTTS_VECTOR(a4), "+" QTTS_VECTOR(a5), "+" QTTS_VECTOR(a6), "+" QTTS_VECTOR(a7));   \
+    asm volatile("" : "+" QTTS_VECTOR(a8), "+" QTTS_VECTOR(a9), "+" QTTS_VECTOR(a10), "+" QTTS_VECTOR(a11)); \
+    for (int64_t i = 0; i < kPeakRounds; ++i) {                                                              \
+      asm volatile("" : "+" QTTS_VECTOR(x), "+" QTTS_VECTOR(y));                                             \
+      const auto step = [&](vector a) __attribute__((QTTS_COMPILE_FOR(isa), always_inline)) {                \
+        __VA_ARGS__;                                                                                         \
+        return a;                                                                                            \
+      };                                                                                                     \
+      a0 = step(a0), a1 = step(a1), a2 = step(a2), a3 = step(a3), a4 = step(a4), a5 = step(a5);              \
+      a6 = step(a6), a7 = step(a7), a8 = step(a8), a9 = step(a9), a10 = step(a10), a11 = step(a11);          \
+    }                                                                                                        \
+    asm volatile("" : : QTTS_VECTOR(a0), QTTS_VECTOR(a1), QTTS_VECTOR(a2), QTTS_VECTOR(a3));                 \
+    asm volatile("" : : QTTS_VECTOR(a4), QTTS_VECTOR(a5), QTTS_VECTOR(a6), QTTS_VECTOR(a7));                 \
+    asm volatile("" : : QTTS_VECTOR(a8), QTTS_VECTOR(a9), QTTS_VECTOR(a10), QTTS_VECTOR(a11));               \
+    return kPeakRounds * 12 * (multiply_adds);                                                               \
+  }
+#endif
+
+#if defined(__x86_64__)
+// Products of 16-bit pairs, as ByteUnit::kPortable makes them. Assembly, or they would be made once for all sums.
+#define QTTS_PAIRS(vector, add)                                      \
+  vector even, odd;                                                  \
+  asm volatile("vpmaddwd %1, %2, %0" : "=v"(even) : "v"(x), "v"(y)); \
+  asm volatile("vpmaddwd %1, %2, %0" : "=v"(odd) : "v"(x), "v"(y));  \
+  a = add(a, add(even, odd))
+
+QTTS_PEAK(PeakF32Avx512, "avx512f", __m512, _mm512_setzero_ps(), 16, a = _mm512_fmadd_ps(x, y, a))
+QTTS_PEAK(PeakF32Avx2, "avx2,fma", __m256, _mm256_setzero_ps(), 8, a = _mm256_fmadd_ps(x, y, a))
+QTTS_PEAK(PeakBF16, "avx512f,avx512bf16", __m512, _mm512_setzero_ps(), 32,
+          a = _mm512_dpbf16_ps(a, (__m512bh)x, (__m512bh)y))
+QTTS_PEAK(PeakBytesAvx512Vnni, "avx512f,avx512vnni", __m512i, _mm512_setzero_si512(), 64,
+          a = _mm512_dpbusd_epi32(a, x, y))
+QTTS_PEAK(PeakBytesAvxVnni, "avx2", __m256i, _mm256_setzero_si256(), 32,
+          asm("%{vex%} vpdpbusd %1, %2, %0"
+              : "+x"(a)
+              : "x"(x), "x"(y)))
+QTTS_PEAK(PeakBytesAvx512, "avx512f,avx512bw", __m512i, _mm512_setzero_si512(), 64,
+          QTTS_PAIRS(__m512i, _mm512_add_epi32))
+QTTS_PEAK(PeakBytesAvx2, "avx2", __m256i, _mm256_setzero_si256(), 32, QTTS_PAIRS(__m256i, _mm256_add_epi32))
+#undef QTTS_PAIRS
+#elif defined(__aarch64__)
+QTTS_PEAK(PeakF32Neon, "", float32x4_t, vdupq_n_f32(0), 4, a = vfmaq_f32(a, x, y))
+// `smull`, `smull2`, two `saddlp`, `addp` and `add`, as ByteUnit::kPortable makes them.
+QTTS_PEAK(PeakBytesNeon, "", int32x4_t, vdupq_n_s32(0), 16, int16x8_t low; int16x8_t high;
+          asm volatile("smull %0.8h, %1.8b, %2.8b"
+                       : "=w"(low)
+                       : "w"(x), "w"(y));
+          asm volatile("smull2 %0.8h, %1.16b, %2.16b"
+                       : "=w"(high)
+                       : "w"(x), "w"(y));
+          a = vaddq_s32(a, vpaddq_s32(vpaddlq_s16(low), vpaddlq_s16(high))))
+// sdot %0.4s, %1.16b, %2.16b
+QTTS_PEAK(PeakBytesNeonDot, "", int32x4_t, vdupq_n_s32(0), 16,
+          asm(".irp i, 0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,27,28,29,30,31\n\t"
+              ".set .Lqtts_v\\i, \\i\n\t"
+              ".endr\n\t"
+              ".inst 0x4e809400 | .Lqtts_%2 << 16 | .Lqtts_%1 << 5 | .Lqtts_%0"
+              : "+w"(a)
+              : "w"(x), "w"(y)))
+#endif
+#undef QTTS_PEAK
+
+// The instructions that a process uses: Highway's target, and the unit of 8-bit products.
+struct Instructions {
+  int64_t target = 0;
+  cpu::ByteUnit unit = cpu::ByteUnit::kPortable;
+
+  std::string name() const { return cpu::InstructionSetName(target, unit); }
+};
+
+// All that this processor has, the best first.
+std::vector<Instructions> InstructionsHere() {
+  std::vector<Instructions> all;
+  for (const int64_t target : cpu::AvailableTargets()) {
+    const std::vector<cpu::ByteUnit> units = cpu::ByteUnitsOf(target);
+    for (auto unit = units.rbegin(); unit != units.rend(); ++unit) all.push_back({target, *unit});
+  }
+  return all;
+}
+
+Instructions InstructionsOf(std::string_view name) {
+  std::string names;
+  for (const Instructions& instructions : InstructionsHere()) {
+    if (instructions.name() == name) return instructions;
+    names += (names.empty() ? "" : ", ") + instructions.name();
+  }
+  Fail(std::string(name) + ": not one of this processor's: " + names);
+}
 
 using Peak = int64_t (*)();
 
 struct Peaks {
   Peak f32 = PeakOfCompiler;
-  Peak int8 = PeakOfCompiler;
   Peak bf16 = PeakOfCompiler;
+  Peak int8 = PeakOfCompiler;
 };
 
-Peaks PeaksHere() {
+Peaks PeaksOf([[maybe_unused]] const Instructions& instructions) {
   Peaks peaks;
 #if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
+  if (instructions.target <= HWY_AVX3) {
+    peaks.f32 = PeakF32Avx512;
+    peaks.bf16 = cpu::HasBF16Products() ? PeakBF16 : PeakF32Avx512;
+    peaks.int8 = instructions.unit == cpu::ByteUnit::kPortable ? PeakBytesAvx512 : PeakBytesAvx512Vnni;
+  } else if (instructions.target == HWY_AVX2) {
     peaks.f32 = peaks.bf16 = PeakF32Avx2;
-    peaks.int8 = PeakInt8Avx2;
+    peaks.int8 = instructions.unit == cpu::ByteUnit::kPortable ? PeakBytesAvx2 : PeakBytesAvxVnni;
   }
-  if (__builtin_cpu_supports("avx512f")) peaks.f32 = peaks.bf16 = PeakF32Avx512;
-  if (__builtin_cpu_supports("avx512vnni")) peaks.int8 = PeakInt8Vnni;
-  if (__builtin_cpu_supports("avx512bf16")) peaks.bf16 = PeakBF16;
+#elif defined(__aarch64__)
+  peaks.f32 = peaks.bf16 = PeakF32Neon;
+  peaks.int8 = instructions.unit == cpu::ByteUnit::kPortable ? PeakBytesNeon : PeakBytesNeonDot;
 #endif
   return peaks;
 }
@@ -226,13 +314,11 @@ double PeakOf(Peak peak, int threads) {
 }
 
 // The best measurements.
-struct Machine {
-  double bandwidth = 0;                // bytes a second
+struct Rates {
   double f32 = 0, bf16 = 0, int8 = 0;  // multiply-adds a second
 
-  void Measure(const Bandwidth& memory, int threads) {
-    const Peaks peaks = PeaksHere();
-    bandwidth = std::max(bandwidth, memory.Measure(threads));
+  void Measure(const Instructions& instructions, int threads) {
+    const Peaks peaks = PeaksOf(instructions);
     f32 = std::max(f32, PeakOf(peaks.f32, threads));
     bf16 = std::max(bf16, PeakOf(peaks.bf16, threads));
     int8 = std::max(int8, PeakOf(peaks.int8, threads));
@@ -245,8 +331,9 @@ struct FrameWork {
   double bytes = 0;                    // of weights
   double f32 = 0, bf16 = 0, int8 = 0;  // multiply-adds of the codec
 
-  double Floor(const Machine& machine) const {
-    return bytes / machine.bandwidth + f32 / machine.f32 + bf16 / machine.bf16 + int8 / machine.int8;
+  // `bandwidth` in bytes a second.
+  double Floor(double bandwidth, const Rates& rates) const {
+    return bytes / bandwidth + f32 / rates.f32 + bf16 / rates.bf16 + int8 / rates.int8;
   }
 };
 
@@ -440,7 +527,7 @@ class Child {
 // The parent's side of such a process.
 class Process {
  public:
-  Process(const std::string& folder, Arithmetic arithmetic, int threads) {
+  Process(const std::string& folder, Arithmetic arithmetic, const Instructions& instructions, int threads) {
     std::array<int, 2> to{};
     std::array<int, 2> from{};
     if (pipe2(to.data(), O_CLOEXEC) != 0 || pipe2(from.data(), O_CLOEXEC) != 0) Fail("no pipe");
@@ -450,7 +537,7 @@ class Process {
       dup2(to[0], STDIN_FILENO);
       dup2(from[1], STDOUT_FILENO);
       execl("/proc/self/exe", "bench-cpu", "--child", folder.c_str(), Name(arithmetic), std::to_string(threads).c_str(),
-            nullptr);
+            instructions.name().c_str(), nullptr);
       _exit(127);
     }
     close(to[0]);
@@ -487,8 +574,9 @@ class Process {
 
 struct Row {
   Arithmetic arithmetic = Arithmetic::kF32;
+  size_t instructions = 0;  // index
   int threads = 0;
-  std::string name;
+  std::string label, backend;
   FrameWork work;
   double load_first = 0, load = 0;
   std::vector<double> frames, firsts;
@@ -496,31 +584,47 @@ struct Row {
   double rss = 0, pss = 0;  // MB
 };
 
+struct Table {
+  std::vector<Row> rows;
+  double bandwidth = 0;      // bytes a second
+  std::vector<Rates> rates;  // of each of the instructions
+};
+
 constexpr int kFramesBeforeMemory = 25;
 constexpr double kTurnSeconds = 0.1;
 
-std::vector<Row> Measure(const std::string& folder, const std::vector<Arithmetic>& precisions, int threads, int rounds,
-                         const Bandwidth& memory, Machine* machine) {
+// Instructions without products of BF16 make no row of that precision.
+Table Measure(const std::string& folder, const std::vector<Arithmetic>& precisions,
+              const std::vector<Instructions>& instructions, int threads, int rounds, const Bandwidth& memory) {
   const auto checkpoint = Take(Checkpoint::Open(folder));
-  std::vector<Row> rows;
+  Table table;
+  table.rates.resize(instructions.size());
+  std::vector<Row>& rows = table.rows;
   std::vector<std::unique_ptr<Process>> processes;
   for (const Arithmetic arithmetic : precisions) {
-    Row row;
-    row.arithmetic = arithmetic;
-    row.threads = threads;
-    row.work = WorkOf(*checkpoint, arithmetic);
-    row.load_first = Process(folder, arithmetic, threads).Number("load");
-    auto process = std::make_unique<Process>(folder, arithmetic, threads);
-    row.load = process->Number("load");
-    row.name = process->Ask("name");
-    for (int i = 0; i < kFramesBeforeMemory; ++i) row.frame = process->Number("frame");
-    row.rss = process->Number("rss") * 1024e-6;
-    row.pss = process->Number("pss") * 1024e-6;
-    rows.push_back(std::move(row));
-    processes.push_back(std::move(process));
+    for (size_t i = 0; i < instructions.size(); ++i) {
+      if (arithmetic == Arithmetic::kBF16 && instructions[i].target != cpu::BestTarget()) continue;
+      Row row;
+      row.arithmetic = arithmetic;
+      row.instructions = i;
+      row.threads = threads;
+      row.label = Name(arithmetic);
+      if (instructions.size() > 1) row.label += ", " + instructions[i].name();
+      row.work = WorkOf(*checkpoint, arithmetic);
+      row.load_first = Process(folder, arithmetic, instructions[i], threads).Number("load");
+      auto process = std::make_unique<Process>(folder, arithmetic, instructions[i], threads);
+      row.load = process->Number("load");
+      row.backend = process->Ask("name");
+      for (int frame = 0; frame < kFramesBeforeMemory; ++frame) row.frame = process->Number("frame");
+      row.rss = process->Number("rss") * 1024e-6;
+      row.pss = process->Number("pss") * 1024e-6;
+      rows.push_back(std::move(row));
+      processes.push_back(std::move(process));
+    }
   }
   for (int round = 0; round < rounds; ++round) {
-    machine->Measure(memory, threads);
+    table.bandwidth = std::max(table.bandwidth, memory.Measure(threads));
+    for (size_t i = 0; i < instructions.size(); ++i) table.rates[i].Measure(instructions[i], threads);
     for (size_t i = 0; i < rows.size(); ++i) {
       Row& row = rows[i];
       const int turn = std::clamp(static_cast<int>(kTurnSeconds / row.frame), 1, 50);
@@ -533,33 +637,40 @@ std::vector<Row> Measure(const std::string& folder, const std::vector<Arithmetic
     row.frame = Median(row.frames);
     row.best = *std::min_element(row.frames.begin(), row.frames.end());
     row.first = Median(row.firsts);
-    row.floor = row.work.Floor(*machine);
+    row.floor = row.work.Floor(table.bandwidth, table.rates[row.instructions]);
   }
-  return rows;
+  return table;
 }
 
-void Print(const std::vector<Row>& rows, const Machine& machine, bool json) {
+void Print(const Table& table, const std::vector<Instructions>& instructions, bool json) {
   const auto giga = [](double number) { return number * 1e-9; };
+  const std::vector<Row>& rows = table.rows;
+  int width = 10;
+  for (const Row& row : rows) width = std::max(width, static_cast<int>(row.label.size()));
   if (!json) {
-    std::printf("%d threads: reads %.1f GB/s; multiply-adds a ns: %.0f of F32, %.0f of BF16, %.0f of bytes\n",
-                rows.front().threads, giga(machine.bandwidth), giga(machine.f32), giga(machine.bf16),
-                giga(machine.int8));
-    std::printf("%-10s %9s %9s %8s %9s %9s %8s %9s %14s %9s %9s\n", "precision", "frame, ms", "(best)", "faster",
+    std::printf("%d threads: reads %.1f GB/s\n", rows.front().threads, giga(table.bandwidth));
+    for (size_t i = 0; i < instructions.size(); ++i) {
+      const Rates& rates = table.rates[i];
+      std::printf("%s: multiply-adds a ns: %.0f of F32, %.0f of BF16, %.0f of bytes\n", instructions[i].name().c_str(),
+                  giga(rates.f32), giga(rates.bf16), giga(rates.int8));
+    }
+    std::printf("%-*s %9s %9s %8s %9s %9s %8s %9s %14s %9s %9s\n", width, "precision", "frame, ms", "(best)", "faster",
                 "bytes, GB", "floor, ms", "reached", "first, ms", "load, again, s", "RSS, MB", "PSS, MB");
   }
   for (const Row& row : rows) {
+    const Rates& rates = table.rates[row.instructions];
     if (json) {
       std::printf(
           "{\"precision\": \"%s\", \"backend\": \"%s\", \"threads\": %d, \"frame_ms\": %.3f, "
           "\"frame_best_ms\": %.3f, \"bytes\": %.0f, \"floor_ms\": %.3f, \"first_ms\": %.2f, "
           "\"load_first_s\": %.3f, \"load_s\": %.3f, \"rss_mb\": %.0f, \"pss_mb\": %.0f, "
           "\"bandwidth_gb_s\": %.2f, \"peak_f32\": %.1f, \"peak_bf16\": %.1f, \"peak_int8\": %.1f}\n",
-          Name(row.arithmetic), row.name.c_str(), row.threads, 1e3 * row.frame, 1e3 * row.best, row.work.bytes,
-          1e3 * row.floor, 1e3 * row.first, row.load_first, row.load, row.rss, row.pss, giga(machine.bandwidth),
-          giga(machine.f32), giga(machine.bf16), giga(machine.int8));
+          Name(row.arithmetic), row.backend.c_str(), row.threads, 1e3 * row.frame, 1e3 * row.best, row.work.bytes,
+          1e3 * row.floor, 1e3 * row.first, row.load_first, row.load, row.rss, row.pss, giga(table.bandwidth),
+          giga(rates.f32), giga(rates.bf16), giga(rates.int8));
       continue;
     }
-    std::printf("%-10s %9.2f %9.2f %7.2fx %9.3f %9.2f %7.0f%% %9.1f %6.2f %7.2f %9.0f %9.0f\n", Name(row.arithmetic),
+    std::printf("%-*s %9.2f %9.2f %7.2fx %9.3f %9.2f %7.0f%% %9.1f %6.2f %7.2f %9.0f %9.0f\n", width, row.label.c_str(),
                 1e3 * row.frame, 1e3 * row.best, rows.front().frame / row.frame, giga(row.work.bytes), 1e3 * row.floor,
                 100 * row.floor / row.frame, 1e3 * row.first, row.load_first, row.load, row.rss, row.pss);
   }
@@ -567,14 +678,16 @@ void Print(const std::vector<Row>& rows, const Machine& machine, bool json) {
 }
 
 // Speed-up against the first number of threads, beside that of the least time.
-void PrintScaling(const std::vector<std::vector<Row>>& tables) {
-  std::printf("speed-up from %d threads, and what of the floor's that is\n", tables.front().front().threads);
-  for (size_t p = 0; p < tables.front().size(); ++p) {
-    std::printf("%-10s", Name(tables.front()[p].arithmetic));
-    for (const std::vector<Row>& rows : tables) {
-      const double reached = tables.front()[p].frame / rows[p].frame;
-      const double possible = tables.front()[p].floor / rows[p].floor;
-      std::printf("  %d: %.2fx (%.0f%%)", rows[p].threads, reached, 100 * reached / possible);
+void PrintScaling(const std::vector<Table>& tables) {
+  const std::vector<Row>& first = tables.front().rows;
+  std::printf("speed-up from %d threads, and what of the floor's that is\n", first.front().threads);
+  for (size_t p = 0; p < first.size(); ++p) {
+    std::printf("%-10s", first[p].label.c_str());
+    for (const Table& table : tables) {
+      const Row& row = table.rows[p];
+      const double reached = first[p].frame / row.frame;
+      const double possible = first[p].floor / row.floor;
+      std::printf("  %d: %.2fx (%.0f%%)", row.threads, reached, 100 * reached / possible);
     }
     std::printf("\n");
   }
@@ -609,12 +722,17 @@ Arithmetic ArithmeticOf(std::string_view name) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc == 5 && std::string_view(argv[1]) == "--child") {
+  if (argc == 6 && std::string_view(argv[1]) == "--child") {
+    const Instructions instructions = InstructionsOf(argv[5]);
+    hwy::SetSupportedTargetsForTest(instructions.target);
+    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+    cpu::DisableByteUnits(instructions.unit == cpu::ByteUnit::kPortable);
     return Child(argv[2], ArithmeticOf(argv[3]), NumberOf(argv[4])).Serve();
   }
   std::string folder = QTTS_BENCH_VOICE;
   std::vector<Arithmetic> precisions = {Arithmetic::kF32, Arithmetic::kBF16, Arithmetic::kInt8, Arithmetic::kInt4};
   if (!cpu::HasBF16Products()) precisions.erase(precisions.begin() + 1);
+  std::vector<Instructions> instructions = {{cpu::BestTarget(), cpu::BestByteUnit()}};
   std::vector<int> threads = {cpu::UsableProcessors().cores};
   int rounds = 15;
   bool json = false;
@@ -625,6 +743,9 @@ int main(int argc, char** argv) {
     } else if (option == "--precisions" && i + 1 < argc) {
       precisions.clear();
       for (const std::string& word : Words(argv[++i])) precisions.push_back(ArithmeticOf(word));
+    } else if (option == "--instructions" && i + 1 < argc) {
+      instructions.clear();
+      for (const std::string& word : Words(argv[++i])) instructions.push_back(InstructionsOf(word));
     } else if (option == "--threads" && i + 1 < argc) {
       threads.clear();
       for (const std::string& word : Words(argv[++i])) threads.push_back(NumberOf(word));
@@ -637,13 +758,13 @@ int main(int argc, char** argv) {
       return option == "--help" ? 0 : 2;
     }
   }
-  if (precisions.empty() || threads.empty()) Fail("nothing to measure");
+  if (precisions.empty() || instructions.empty() || threads.empty()) Fail("nothing to measure");
   const Bandwidth memory;
-  std::vector<std::vector<Row>> tables;
+  std::vector<Table> tables;
   for (const int count : threads) {
-    Machine machine;
-    tables.push_back(Measure(folder, precisions, count, rounds, memory, &machine));
-    Print(tables.back(), machine, json);
+    tables.push_back(Measure(folder, precisions, instructions, count, rounds, memory));
+    if (tables.back().rows.empty()) Fail("nothing to measure");
+    Print(tables.back(), instructions, json);
   }
   if (tables.size() > 1 && !json) PrintScaling(tables);
   return 0;

@@ -15,6 +15,7 @@
 
 #include "checkpoint/checkpoint.h"
 #include "cpu/bf16_kernels.h"
+#include "cpu/instructions.h"
 #include "cpu/codec_decoder.h"
 #include "cpu/embedder.h"
 #include "cpu/predictor.h"
@@ -189,7 +190,7 @@ class Rounded {
     for (int64_t c = 0; c < w.cols; ++c) {
       input[static_cast<size_t>(c)] = 1;
       sums[static_cast<size_t>(c / group)] = 1;
-      QuantizedMatMul(view, nullptr, rows, 1, 0, view.panels(), column.data());
+      QuantizedMatMul(view, nullptr, rows, 1, 0, view.panels(), column.data(), BestByteUnit());
       for (int64_t r = 0; r < w.rows; ++r) {
         (*values)[static_cast<size_t>(r * w.cols + c)] = column[static_cast<size_t>(r)];
       }

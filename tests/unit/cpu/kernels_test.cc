@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "cpu/device_name.h"
+#include "cpu/instructions.h"
 #include "cpu/linear.h"
 #include "random_tensors.h"
 
@@ -47,7 +49,10 @@ void ExpectSameBits(const std::vector<float>& a, const std::vector<float>& b) {
   EXPECT_EQ(0, memcmp(a.data(), b.data(), a.size() * sizeof(float)));
 }
 
-TEST_P(KernelsTest, ReportsItsInstructionSet) { EXPECT_EQ(InstructionSet(), hwy::TargetName(GetParam())); }
+TEST_P(KernelsTest, TheDeviceNameTellsTheTarget) {
+  EXPECT_EQ(BestTarget(), GetParam());
+  EXPECT_EQ(DeviceNameOf(Arithmetic::kF32, 1), std::string("cpu (") + hwy::TargetName(GetParam()) + ", 1 thread)");
+}
 
 TEST_P(KernelsTest, ToFloatIsExact) {
   for (const DType dtype : kDTypes) {

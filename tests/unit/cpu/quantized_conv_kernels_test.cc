@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "cpu/causal_conv.h"
+#include "cpu/instructions.h"
 #include "random_tensors.h"
 
 // int8 convolutions equal a plain reference bit for bit, those of BF16 within rounding, on every instruction set of

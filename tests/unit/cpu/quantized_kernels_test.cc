@@ -9,15 +9,19 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <fstream>
+#include <iterator>
 #include <limits>
 #include <string>
 #include <vector>
 
+#include "cpu/device_name.h"
+#include "cpu/instructions.h"
 #include "cpu/linear.h"
 #include "random_tensors.h"
 
-// Products of quantised weights equal a plain reference bit for bit, on every instruction set of this machine, and F32
-// within the bound of the scales.
+// Products of quantised weights equal a plain reference bit for bit, on every instruction set and unit of 8-bit
+// products of this machine, and F32 within the bound of the scales.
 namespace qtts::cpu {
 namespace {
 
@@ -82,10 +86,26 @@ struct Inputs {
   QuantizedRows rows;
 };
 
-class QuantizedKernelsTest : public testing::TestWithParam<int64_t> {
+struct Instructions {
+  int64_t target = 0;
+  ByteUnit unit = ByteUnit::kPortable;
+};
+
+std::vector<Instructions> InstructionsHere() {
+  std::vector<Instructions> all;
+  for (const int64_t target : AvailableTargets()) {
+    for (const ByteUnit unit : ByteUnitsOf(target)) all.push_back({target, unit});
+  }
+  return all;
+}
+
+class QuantizedKernelsTest : public testing::TestWithParam<Instructions> {
  protected:
-  void SetUp() override { SetTargets(GetParam()); }
-  void TearDown() override { SetTargets(0); }
+  void SetUp() override { SetTargets(GetParam().target); }
+  void TearDown() override {
+    DisableByteUnits(false);
+    SetTargets(0);
+  }
 
   static void SetTargets(int64_t targets) {
     hwy::SetSupportedTargetsForTest(targets);
@@ -94,7 +114,7 @@ class QuantizedKernelsTest : public testing::TestWithParam<int64_t> {
 
   // True if a multiplication and its addition round once.
   static bool Fused() {
-    const std::string name = QuantizedInstructionSet();
+    const std::string name = hwy::TargetName(GetParam().target);
     return name.rfind("AVX", 0) == 0 || name.rfind("NEON", 0) == 0;
   }
 
@@ -121,8 +141,36 @@ class QuantizedKernelsTest : public testing::TestWithParam<int64_t> {
   RandomTensors random_{20261122};
 };
 
-TEST_P(QuantizedKernelsTest, ReportsItsInstructionSet) {
-  EXPECT_EQ(QuantizedInstructionSet(), hwy::TargetName(GetParam()));
+TEST_P(QuantizedKernelsTest, TheBestUnitIsChosenAndNamed) {
+  EXPECT_EQ(BestTarget(), GetParam().target);
+  DisableByteUnits(GetParam().unit == ByteUnit::kPortable);
+  EXPECT_EQ(BestByteUnit(), GetParam().unit);
+  std::string name = hwy::TargetName(GetParam().target);
+  if (GetParam().unit == ByteUnit::kAvxVnni) name = "AVX-VNNI";
+  if (GetParam().unit == ByteUnit::kAvx512Vnni) name = "AVX-512 VNNI";
+  if (GetParam().unit == ByteUnit::kNeonDot) name = "NEON dot product";
+  EXPECT_EQ(DeviceNameOf(Arithmetic::kInt8, 2), "cpu (" + name + ", int8, 2 threads)");
+}
+
+// The units that /proc/cpuinfo lists.
+TEST(ByteUnitTest, AreThoseThatTheSystemLists) {
+  std::ifstream file("/proc/cpuinfo");
+  const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  const auto listed = [&](const char* flag) {
+    return text.find(std::string(" ") + flag + " ") != std::string::npos ||
+           text.find(std::string(" ") + flag + "\n") != std::string::npos;
+  };
+  // Under an emulator the file may list those of the host.
+  if (!listed(HWY_ARCH_X86 ? "sse2" : "asimd"))
+    GTEST_SKIP() << "the system does not list this processor's instructions";
+  for (const int64_t target : AvailableTargets()) {
+    std::vector<ByteUnit> expected = {ByteUnit::kPortable};
+    const std::string name = hwy::TargetName(target);
+    if (name == "AVX2" && listed("avx_vnni")) expected.push_back(ByteUnit::kAvxVnni);
+    if (name.rfind("AVX3", 0) == 0 && listed("avx512_vnni")) expected.push_back(ByteUnit::kAvx512Vnni);
+    if (name.rfind("NEON", 0) == 0 && listed("asimddp")) expected.push_back(ByteUnit::kNeonDot);
+    EXPECT_EQ(ByteUnitsOf(target), expected) << name;
+  }
 }
 
 TEST_P(QuantizedKernelsTest, RowsAreQuantisedAsDefined) {
@@ -180,7 +228,7 @@ TEST_P(QuantizedKernelsTest, EveryInstructionSetPacksTheSame) {
   if (!Fused()) GTEST_SKIP() << "of two scales that are as good, one without fused multiply-add may take the other";
   const TensorView w = random_.Tensor({80, 1000}, DType::kBF16);
   for (const CodeBits bits : kBits) {
-    SetTargets(GetParam());
+    SetTargets(GetParam().target);
     const Packed packed(w, bits);
     SetTargets(0);
     const Packed best(w, bits);
@@ -218,7 +266,8 @@ TEST_P(QuantizedKernelsTest, ProductsAreThoseOfTheReferenceToTheBit) {
       const std::vector<float> bias = random_.Floats(rows);
       const bool with_bias = random_.Integer(0, 1) == 1;
       std::vector<float> y(static_cast<size_t>(m * rows));
-      QuantizedMatMul(w.view, with_bias ? bias.data() : nullptr, x.rows, m, 0, w.view.panels(), y.data());
+      QuantizedMatMul(w.view, with_bias ? bias.data() : nullptr, x.rows, m, 0, w.view.panels(), y.data(),
+                      GetParam().unit);
       for (int64_t i = 0; i < m; ++i) {
         for (int64_t r = 0; r < rows; ++r) {
           const float expected = Reference(w, x, r, i, with_bias ? bias[static_cast<size_t>(r)] : 0.0F);
@@ -239,7 +288,7 @@ TEST_P(QuantizedKernelsTest, LargestCodes) {
       const Packed packed(w, bits);
       const Inputs x(std::vector<float>(128, 1.0F), 1, bits);
       float y = 0;
-      QuantizedMatMul(packed.view, nullptr, x.rows, 1, 0, 1, &y);
+      QuantizedMatMul(packed.view, nullptr, x.rows, 1, 0, 1, &y, GetParam().unit);
       EXPECT_EQ(y, Reference(packed, x, 0, 0, 0));
       EXPECT_NEAR(y, sign * 128, 128 * (bits == CodeBits::k8 ? 0.01 : 0.08));
     }
@@ -256,7 +305,7 @@ TEST_P(QuantizedKernelsTest, NearF32WithinTheStepsOfTheScales) {
   const std::vector<float> x = random_.Floats(cols);
   const Inputs inputs(x, 1, CodeBits::k8);
   std::vector<float> y(static_cast<size_t>(rows));
-  QuantizedMatMul(w.view, nullptr, inputs.rows, 1, 0, w.view.panels(), y.data());
+  QuantizedMatMul(w.view, nullptr, inputs.rows, 1, 0, w.view.panels(), y.data(), GetParam().unit);
   for (int64_t r = 0; r < rows; ++r) {
     double exact = 0;
     double bound = 1e-4;
@@ -284,14 +333,15 @@ TEST_P(QuantizedKernelsTest, GroupingOfRowsAndInputsChangesNoBit) {
     const std::vector<float> bias = random_.Floats(rows);
     const Inputs all(x, m, bits);
     std::vector<float> whole(static_cast<size_t>(m * rows));
-    QuantizedMatMul(w.view, bias.data(), all.rows, m, 0, w.view.panels(), whole.data());
+    QuantizedMatMul(w.view, bias.data(), all.rows, m, 0, w.view.panels(), whole.data(), GetParam().unit);
     std::vector<float> parts(whole.size());
     for (int64_t begin = 0; begin < m;) {
       const int64_t count = std::min<int64_t>(random_.Integer(1, 9), m - begin);
       const Inputs some({x.begin() + begin * cols, x.begin() + (begin + count) * cols}, count, bits);
       for (int64_t panel = 0; panel < w.view.panels();) {
         const int64_t end = std::min<int64_t>(panel + random_.Integer(1, 3), w.view.panels());
-        QuantizedMatMul(w.view, bias.data(), some.rows, count, panel, end, parts.data() + begin * rows);
+        QuantizedMatMul(w.view, bias.data(), some.rows, count, panel, end, parts.data() + begin * rows,
+                        GetParam().unit);
         panel = end;
       }
       begin += count;
@@ -311,10 +361,10 @@ TEST_P(QuantizedKernelsTest, WhatIsNotFiniteStaysSo) {
       std::vector<float> x(2 * 100, 0.25F);
       const Packed w(tensor, bits);
       std::vector<float> y(2 * 20);
-      QuantizedMatMul(w.view, nullptr, Inputs(x, 2, bits).rows, 2, 0, 2, y.data());
+      QuantizedMatMul(w.view, nullptr, Inputs(x, 2, bits).rows, 2, 0, 2, y.data(), GetParam().unit);
       for (size_t r = 0; r < y.size(); ++r) EXPECT_EQ(std::isnan(y[r]), r % 20 == 3) << r;
       x[100 + 99] = bad;
-      QuantizedMatMul(w.view, nullptr, Inputs(x, 2, bits).rows, 2, 0, 2, y.data());
+      QuantizedMatMul(w.view, nullptr, Inputs(x, 2, bits).rows, 2, 0, 2, y.data(), GetParam().unit);
       for (size_t r = 0; r < y.size(); ++r) EXPECT_EQ(std::isnan(y[r]), r >= 20 || r == 3) << r;
     }
   }
@@ -329,17 +379,22 @@ TEST_P(QuantizedKernelsTest, ZerosAndTheSmallestNumbers) {
     std::vector<float> x(64, 1e-36F);
     x[0] = 2;
     std::vector<float> y(16);
-    QuantizedMatMul(w.view, nullptr, Inputs(x, 1, bits).rows, 1, 0, 1, y.data());
+    QuantizedMatMul(w.view, nullptr, Inputs(x, 1, bits).rows, 1, 0, 1, y.data(), GetParam().unit);
     EXPECT_EQ(y[0], 0);
     EXPECT_NEAR(y[1], 2, 0.02);
     EXPECT_EQ(y[2], 0);
-    QuantizedMatMul(w.view, nullptr, Inputs(std::vector<float>(64), 1, bits).rows, 1, 0, 1, y.data());
+    QuantizedMatMul(w.view, nullptr, Inputs(std::vector<float>(64), 1, bits).rows, 1, 0, 1, y.data(), GetParam().unit);
     for (const float value : y) EXPECT_EQ(value, 0);
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Targets, QuantizedKernelsTest, testing::ValuesIn(QuantizedTargets()),
-                         [](const auto& target) { return std::string(hwy::TargetName(target.param)); });
+std::string NameOf(const testing::TestParamInfo<Instructions>& info) {
+  std::string name = hwy::TargetName(info.param.target);
+  if (info.param.unit == ByteUnit::kPortable) return name;
+  return name + (info.param.unit == ByteUnit::kNeonDot ? "WithDotProduct" : "WithVnni");
+}
+
+INSTANTIATE_TEST_SUITE_P(Targets, QuantizedKernelsTest, testing::ValuesIn(InstructionsHere()), NameOf);
 
 }  // namespace
 }  // namespace qtts::cpu
