@@ -15,9 +15,9 @@
 
 #include "checkpoint/checkpoint.h"
 #include "cpu/bf16_kernels.h"
-#include "cpu/instructions.h"
 #include "cpu/codec_decoder.h"
 #include "cpu/embedder.h"
+#include "cpu/instructions.h"
 #include "cpu/predictor.h"
 #include "cpu/talker.h"
 #include "cpu/weight_packer.h"
