@@ -19,6 +19,9 @@ namespace {
 
 using std::chrono::milliseconds;
 
+// Pieces of a prompt that does not end within a test, not even if the test has to wait for a processor.
+constexpr int kEndless = 30000000;
+
 // One model folder's prompts and tokenizer; the weights are not used.
 class SchedulerTest : public testing::Test {
  protected:
@@ -337,7 +340,7 @@ TEST_F(SchedulerTest, DeviceLostWhenAnUtteranceBeginsFailsEveryStream) {
 // A stream that speaks gets a frame between two pieces of a long prompt.
 TEST_F(SchedulerTest, FramesOfOthersComeBetweenThePiecesOfAPrompt) {
   script_.frames_by_seed[1] = 1000000;
-  script_.pieces_by_seed[2] = 1000000;
+  script_.pieces_by_seed[2] = kEndless;
   const auto speaking = Start(1, "Hello.", false, 5);
   Frame frame;
   ASSERT_EQ(speaking->Read(&frame, true), ReadState::kFrame);
@@ -350,7 +353,7 @@ TEST_F(SchedulerTest, FramesOfOthersComeBetweenThePiecesOfAPrompt) {
 
 // A short prompt waits for one piece of a long one that came before, not for all of it.
 TEST_F(SchedulerTest, PromptsTakeTurns) {
-  script_.pieces_by_seed[1] = 1000000;
+  script_.pieces_by_seed[1] = kEndless;
   const auto endless = Start(1);
   ASSERT_TRUE(Await([&] { return script_.pieces.size() > 2; }));
   EXPECT_EQ(ReadAll(*Start(2), 2).size(), 5U);
@@ -374,7 +377,7 @@ TEST_F(SchedulerTest, PromptsTakeTurns) {
 // Who has just begun to speak has nothing in store yet: the long prompt waits for three frames.
 TEST_F(SchedulerTest, ALongPromptWaitsForWhoRunsShort) {
   script_.frames_by_seed[2] = 1000000;
-  script_.pieces_by_seed[1] = 1000000;
+  script_.pieces_by_seed[1] = kEndless;
   const auto endless = Start(1);
   ASSERT_TRUE(Await([&] { return script_.pieces.size() > 2; }));
   const auto speaking = Start(2);
@@ -385,7 +388,7 @@ TEST_F(SchedulerTest, ALongPromptWaitsForWhoRunsShort) {
 }
 
 TEST_F(SchedulerTest, CancelEndsAPromptAtItsNextPiece) {
-  script_.pieces_by_seed[1] = 1000000;
+  script_.pieces_by_seed[1] = kEndless;
   const auto stream = Start(1);
   ASSERT_TRUE(Await([&] { return script_.pieces.size() > 2; }));
   stream->Cancel();
@@ -394,7 +397,7 @@ TEST_F(SchedulerTest, CancelEndsAPromptAtItsNextPiece) {
 }
 
 TEST_F(SchedulerTest, StoppingDoesNotWaitForAPrompt) {
-  for (const uint64_t seed : {1, 2, 3}) script_.pieces_by_seed[seed] = 1000000;
+  for (const uint64_t seed : {1, 2, 3}) script_.pieces_by_seed[seed] = kEndless;
   const std::vector<std::shared_ptr<StreamState>> streams = {Start(1), Start(2), Start(3)};
   ASSERT_TRUE(Await([&] { return script_.pieces.size() > 5; }));
   scheduler_.reset();
@@ -589,33 +592,33 @@ TEST_F(SchedulerTest, StreamsWithFramesInStoreAreGatheredWithManyVoices) {
   for (int i = 0; i < 100; ++i) ASSERT_EQ(streams[6]->Read(&frame, true), ReadState::kFrame);
 }
 
+// A step of one stream takes more than 72 ms. A busy machine makes it longer, never shorter, so the test does not
+// depend on what the model makes of such noise.
 TEST_F(SchedulerTest, NobodyIsAdmittedForWhomTheDeviceHasNoTime) {
   script_.max_slots = 100;
   script_.beside_host = true;
-  script_.time_of_row = milliseconds(5);
-  std::vector<std::shared_ptr<StreamState>> streams;
-  for (uint64_t seed = 1; seed <= 33; ++seed) script_.frames_by_seed[seed] = 1000000;
-  for (uint64_t seed = 1; seed <= 3; ++seed) streams.push_back(Start(seed));
+  script_.time_of_row = milliseconds(75);
+  script_.frames_by_seed[1] = 1000000;
+  const auto speaking = Start(1);
   Frame frame;
-  for (int i = 0; i < 40; ++i) {
-    for (const auto& stream : streams) ASSERT_EQ(stream->Read(&frame, true), ReadState::kFrame);
-  }
+  for (int i = 0; i < 33; ++i) ASSERT_EQ(speaking->Read(&frame, true), ReadState::kFrame);
   std::vector<std::shared_ptr<StreamState>> more;
-  for (uint64_t seed = 4; seed <= 33; ++seed) {
+  for (uint64_t seed = 2; seed <= 31; ++seed) {
     more.push_back(Start(seed, "Hello.", false, 25, {}, false, milliseconds(300)));
   }
-  while (more.back()->Read(&frame, true) == ReadState::kFrame) continue;
-  EXPECT_EQ(more.back()->end_reason(), EndReason::kBusy);
-  EXPECT_NE(more.back()->status().message().find("the device has no time for another"), std::string::npos)
-      << more.back()->status().message();
+  for (const auto& stream : more) {
+    ASSERT_EQ(stream->Read(&frame, true), ReadState::kEnd);
+    EXPECT_EQ(stream->end_reason(), EndReason::kBusy);
+    EXPECT_NE(stream->status().message().find("the device has no time for another"), std::string::npos)
+        << stream->status().message();
+  }
   {
     std::lock_guard lock(script_.mutex);
-    EXPECT_LE(script_.most_open_slots, 25) << "72 ms at 5 ms each are 14, by a model that has seen 3";
+    EXPECT_EQ(script_.most_open_slots, 1);
   }
   // Who speaks goes on, and a place that is free is given to the next.
-  ASSERT_EQ(streams[0]->Read(&frame, true), ReadState::kFrame);
-  for (const auto& stream : streams) stream->Cancel();
-  for (const auto& stream : more) stream->Cancel();
+  ASSERT_EQ(speaking->Read(&frame, true), ReadState::kFrame);
+  speaking->Cancel();
   EXPECT_EQ(ReadAll(*Start(99), 99).size(), 5U);
 }
 
