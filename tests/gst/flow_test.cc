@@ -50,6 +50,7 @@ class FlowTest : public GstTest, public ::testing::WithParamInterface<Answer> {
 
   void ExpectTheMessage() {
     if (GetParam().message == 0) {
+      ASSERT_TRUE(WaitFor([this] { return buffers_ == 3; }));
       g_usleep(50000);
       EXPECT_TRUE(pipeline_->Pending(GST_MESSAGE_ERROR | GST_MESSAGE_EOS).empty());
       return;

@@ -171,20 +171,20 @@ TEST_F(FlushTest, C14WhileEverythingIsBlocked) {
 }
 
 TEST_F(FlushTest, C14WhileTheModelLoads) {
-  fake::Script script = fake::DefaultScript();
-  script.load_time = std::chrono::milliseconds(100);
-  fake::Reset(script);
+  fake::HoldLoads(true);
   Pipeline pipeline("qttssrc name=src ! fakesink async=false");
   Recorder& record = pipeline.Record();
   record.ClearWhenFlushed();
   Feeder feeder(pipeline.src());
   pipeline.Set(GST_STATE_PLAYING);
+  ASSERT_TRUE(WaitFor([] { return fake::GetCounters().loads == 1; }));
   feeder.Begin();
   feeder.Push("old");
   Flush(&feeder);
   feeder.Begin();
   feeder.Push("new");
   feeder.End();
+  fake::HoldLoads(false);
   ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr);
   EXPECT_EQ(record.text(), "new");
   EXPECT_EQ(fake::GetCounters().loads, 1) << "a flush leaves the load alone";

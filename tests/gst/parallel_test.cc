@@ -438,7 +438,7 @@ TEST_F(ParallelTest, WhatIsMadeAheadIsBounded) {
   run.feeder().Push("Growing");
   for (int i = 0; i < 6; ++i) Speak(run.src(), std::string(1000, 'a'));
   ASSERT_TRUE(WaitFor([] { return fake::GetCounters().frames > 4 * 1024 * 1024 / (1920 * 4); }));
-  EXPECT_EQ(run.record().buffer_count(), 7U);
+  ASSERT_TRUE(WaitFor([&] { return run.record().buffer_count() == 7; }));
   int64_t frames = 0;
   EXPECT_TRUE(WaitFor([&] {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));

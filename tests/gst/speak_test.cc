@@ -614,13 +614,13 @@ TEST_F(SpeakTest, C25InterruptInEveryState) {
 }
 
 TEST_F(SpeakTest, C25InterruptWhileTheModelLoads) {
-  fake::Script script = fake::DefaultScript();
-  script.load_time = std::chrono::milliseconds(50);
-  fake::Reset(script);
+  fake::HoldLoads(true);
   Play();
+  ASSERT_TRUE(testing::WaitFor([] { return fake::GetCounters().loads == 1; }));
   Speak(src(), "old");
   EXPECT_EQ(Interrupt(src()), 0U);
   Speak(src(), "new");
+  fake::HoldLoads(false);
   const GstStructure* finished = WaitForFinish();
   ASSERT_NE(finished, nullptr);
   EXPECT_EQ(GetField(finished, "id"), 1U);

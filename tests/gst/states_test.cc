@@ -268,13 +268,13 @@ TEST_F(StatesTest, C18TheElementMayGoWhileItsModelLoads) {
 }
 
 TEST_F(StatesTest, TextSetWhileTheModelLoadsIsSpoken) {
-  fake::Script script = fake::DefaultScript();
-  script.load_time = std::chrono::milliseconds(50);
-  fake::Reset(script);
+  fake::HoldLoads(true);
   Pipeline pipeline("qttssrc name=src text=ab ! fakesink");
   Recorder& record = pipeline.Record();
   pipeline.Begin(GST_STATE_PLAYING);
+  ASSERT_TRUE(WaitFor([] { return fake::GetCounters().loads == 1; }));
   g_object_set(pipeline.src(), "text", "cd", nullptr);
+  fake::HoldLoads(false);
   ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr);
   EXPECT_EQ(record.text(), "abcd");
 }

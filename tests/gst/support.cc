@@ -76,7 +76,7 @@ void GstTest::TearDown() {
   gst_task_cleanup_all();  // threads of stopped tasks may hold their pads a little longer
   // A thread of GLib's pool that delivered the last reports may hold its element.
   const auto is_permanent = [](GObject* object) { return Permanent().count(object) > 0; };
-  for (int i = 0; i < 20 && !std::ranges::all_of(LiveObjects(), is_permanent); ++i) g_usleep(50000);
+  WaitFor([&] { return std::ranges::all_of(LiveObjects(), is_permanent); });
   for (GObject* object : LiveObjects()) {
     if (!Permanent().insert(object).second) continue;  // each leak is reported once
     gchar* text = gst_info_strdup_printf("%" GST_PTR_FORMAT, static_cast<void*>(object));

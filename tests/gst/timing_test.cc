@@ -435,6 +435,7 @@ TEST_F(TimingTest, C28WhenDownstreamEndsUpstreamIsTold) {
   for (int i = 0; i < 1000 && flow == GST_FLOW_OK; ++i) flow = feeder.Push("abcdefgh");
   EXPECT_EQ(flow, GST_FLOW_EOS);
   ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr);
+  ASSERT_TRUE(WaitFor([] { return fake::GetCounters().live_streams == 0; }));
   const auto frames = fake::GetCounters().frames;
   g_usleep(20000);
   EXPECT_EQ(fake::GetCounters().frames, frames) << "nobody listens, so nothing should be made";
