@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
 """Checks kubernetes.yaml without a cluster: against Kubernetes' schemas, and what schemas do not see: names that have to
-agree, routes, metrics and settings that the front has. examples/serve/deploy/test calls it.
+agree, routes, metrics and settings that the front has. tests/nightly/serve-clients calls it.
 
     python -m check_kubernetes [FILE]
 """
