@@ -22,7 +22,7 @@ async def measure(arguments, results):
         if arguments.url:
             there = local.client.Server(arguments.url)
             await local.ready(there)
-            yield there, arguments.process
+            yield there, None
             return
         environment = {"GST_PLUGIN_PATH": arguments.instant} if instant else {}
         if arguments.model and not instant:
@@ -59,7 +59,8 @@ async def measure(arguments, results):
         print("  " + ", ".join(f"{name}: {value:g}" for name, value in found.items()))
     if "streams" in arguments.what:
         results["streams"] = []
-        print("Live streams, engine that costs nothing: lateness for listeners who begin with the first frame")
+        engine = f"server at {arguments.url}" if arguments.url else "engine that costs nothing"
+        print(f"Live streams, {engine}: lateness for listeners who begin with the first frame")
         for websocket in (False, True):
             for pace in arguments.paces:
                 for count in arguments.streams:
@@ -67,9 +68,9 @@ async def measure(arguments, results):
                         found = await figures.streams(there, process, count, pace, arguments.seconds, websocket)
                     results["streams"].append({"websocket": websocket, **found})
                     name = f"{'WebSocket' if websocket else 'HTTP'} {count:>4}, pace {pace:g} s"
-                    print(row(name, found["late"]) + f"   first sound p95 {found['first']['p95']:.1f} ms, "
-                          f"server {found['server_cores']:.2f} cores, client {found['client_cores']:.2f}, "
-                          f"broken {found['broken']} ({found['load']})", flush=True)
+                    own = "" if arguments.url else f"server {found['server_cores']:.2f} cores, "
+                    print(row(name, found["late"]) + f"   first sound p95 {found['first']['p95']:.1f} ms, {own}"
+                          f"client {found['client_cores']:.2f}, broken {found['broken']} ({found['load']})", flush=True)
     if "idle" in arguments.what:
         with report.Load() as load:
             async with server("--sessions", "1024") as (there, process):
@@ -95,7 +96,7 @@ def main():
     parser = argparse.ArgumentParser("examples/serve/bench")
     parser.add_argument("what", nargs="*", metavar="WHAT", help=", ".join(ALL) + " (default: all)")
     parser.add_argument("--model", default="", help="model folder (default: the bundled voice)")
-    parser.add_argument("--url", help="measure a server that runs already; first, stop, storm and poisson only")
+    parser.add_argument("--url", help="measure a server, or a fleet, that runs already: all but idle")
     parser.add_argument("--instant", help="folder of the plugin whose engine costs nothing, for streams")
     parser.add_argument("--count", type=int, default=100, help="utterances for first and stop")
     parser.add_argument("--streams", type=numbers(int), default=[100, 200, 500, 1000], help="streams at once")
@@ -107,10 +108,9 @@ def main():
     for what in arguments.what:
         if what not in ALL:
             parser.error(f"{what!r} is none of {', '.join(ALL)}")
-    arguments.what = arguments.what or ALL
-    arguments.process = None
-    if arguments.url and ({"streams", "idle"} & set(arguments.what)):
-        parser.error("streams and idle need a server of their own: they look at its process")
+    if arguments.url and "idle" in arguments.what:
+        parser.error("idle needs a server of its own: it looks at its process")
+    arguments.what = arguments.what or [what for what in ALL if what != "idle" or not arguments.url]
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     print(report.machine())
