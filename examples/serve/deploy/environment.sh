@@ -7,6 +7,8 @@
 export RAY_SERVE_ENABLE_HA_PROXY=1
 # Ray ends and restarts a HAProxy that is not ready by then; its 5 s are too short on busy cores.
 export RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S=${RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S:-90}
+# A HAProxy that does not answer three times in a row is started again; with Ray's 10 s that takes over half a minute.
+export RAY_SERVE_PROXY_HEALTH_CHECK_PERIOD_S=${RAY_SERVE_PROXY_HEALTH_CHECK_PERIOD_S:-3}
 # The longest silence of a client. The server is never silent as long: it speaks, or pings a session every 20 s; so a
 # machine that died without a word is noticed by those whom it spoke to.
 export RAY_SERVE_HAPROXY_TIMEOUT_CLIENT_S=${RAY_SERVE_HAPROXY_TIMEOUT_CLIENT_S:-3600}

@@ -80,15 +80,30 @@ def environment():
     return {**os.environ, "HOME": "/tmp/ray", "XDG_CONFIG_HOME": "/tmp/ray", "RAY_raylet_start_wait_time_s": "180"}
 
 
-def replica_processes(init):
-    """Processes of replicas among those in the same process namespace as `init`."""
+REPLICA, CONTROLLER, HAPROXY = "ray::ServeReplica", "ray::ServeController", "haproxy"
+
+
+def processes(init, name):
+    """Processes of this name among those in the same process namespace as `init`."""
     namespace = os.readlink(f"/proc/{init}/ns/pid")
     found = []
     for entry in pathlib.Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            if os.readlink(entry / "ns/pid") == namespace and (entry / "cmdline").read_bytes().startswith(b"ray::ServeReplica"):
+            program = (entry / "cmdline").read_bytes().partition(b"\0")[0].decode()
+            if os.readlink(entry / "ns/pid") == namespace and program.rpartition("/")[2].startswith(name):
                 found.append(int(entry.name))
     return found
+
+
+def kill(init, name):
+    """Ends the processes of this name without a word; when."""
+    found = processes(init, name)
+    if not found:
+        raise RuntimeError(f"there is no process {name}")
+    when = time.perf_counter()
+    for process in found:
+        os.kill(process, signal.SIGKILL)
+    return when
 
 
 class Check:
@@ -222,10 +237,7 @@ async def kill_a_replica(servers, inits, rate):
         await asyncio.sleep(1.0)
         waiting = [asyncio.create_task(broken_at(cut.until(lambda a: a.whole, 60))),
                    asyncio.create_task(broken_at(utterance.until(lambda u: u.done)))]
-        processes = replica_processes(inits[1])
-        killed = time.perf_counter()
-        for process in processes:
-            os.kill(process, signal.SIGKILL)
+        killed = kill(inits[1], REPLICA)
         broke = await asyncio.gather(*waiting)
         await session.close()
         spoke = [error for asked, error in load.lost if asked < killed]
@@ -243,6 +255,39 @@ async def kill_a_replica(servers, inits, rate):
     Check.that(not after, f"0 of {load.begun} other requests lost later: {after or ''} ({len(spoke)} being spoken)")
     Check.that(resumed == bytes(whole.body), f"resumed with seed and start_frame it equals the whole, {len(resumed) // 2} samples; "
                f"new sound {again:.2f} s after the break")
+
+
+async def kill_what_is_between(servers, inits, rate):
+    """One machine's HAProxy, then Ray's controller, of which the sound needs neither to go on elsewhere."""
+    here, there = servers
+    whole = await here.speech(STORY, seed=7, pace=0)
+    async with Load(here, rate) as load:
+        through = await there.connect()
+        there.speak(through, STORY, pace=1.0)
+        await through.until(lambda a: a.pieces)
+        kept = await http_on(here, there.host, seed=7, pace=1.0)
+        killed = kill(inits[1], HAPROXY)
+        broke = await broken_at(through.until(lambda a: a.whole, 60))
+        await kept.until(lambda a: a.whole, 60)
+        await local.ready(there, PATIENCE)
+        back = time.perf_counter() - killed
+        # As soon as Ray has noticed all of it.
+        await until_replicas(servers)
+    Check.that(broke is not None and broke - killed < 1, "what went through the killed HAProxy broke within a second")
+    Check.that(bytes(kept.body) == bytes(whole.body), f"what its machine spoke through the other one is whole; it answers again after {back:.1f} s")
+    Check.that(not load.lost, f"0 of {load.begun} requests to the other one lost: {[error for _, error in load.lost] or ''}")
+    async with Load(here, rate) as load:
+        kept = await http_on(here, there.host, seed=7, pace=1.0)
+        killed = kill(inits[0], CONTROLLER)
+        await kept.until(lambda a: a.whole, 60)
+        while not processes(inits[0], CONTROLLER):
+            if time.perf_counter() - killed > PATIENCE:
+                raise RuntimeError("Ray's controller does not come back")
+            await asyncio.sleep(0.5)
+        await until_replicas(servers)
+    Check.that(bytes(kept.body) == bytes(whole.body), "what was spoken when Ray's controller was killed is whole")
+    Check.that(not load.lost, f"0 of {load.begun} requests lost with it: {[error for _, error in load.lost] or ''}; "
+               f"the slowest took {load.slowest:.2f} s")
 
 
 async def speak_after_silence(idle):
@@ -457,6 +502,8 @@ async def inside(arguments, machines):
     await speak_after_silence(idle)
     stage("a replica is killed in mid-speech")
     await kill_a_replica(servers, [machine.init for machine in machines], arguments.load)
+    stage("an HAProxy and Ray's controller are killed")
+    await kill_what_is_between(servers, [machine.init for machine in machines], arguments.load)
     stage("all replicas are replaced under load")
     await update(servers, machines, arguments.load)
     stage("a machine is lost under load")
