@@ -8,6 +8,7 @@
 #include "backend/device_module.h"
 #include "codec/codec.h"
 #include "codec/kernels.h"
+#include "gemm/cublas_lt.h"
 #include "language_model.h"
 #include "qtts/engine_options.h"
 #include "qtts/model_info.h"
@@ -102,6 +103,14 @@ Needs EngineNeeds(const Checkpoint& checkpoint, const CudaOptions& options, int 
                       std::min<size_t>(rows, kCodecRows) * codec.row_bytes + kWorkingBytes;
   // Ten seconds and a prompt begin their second page.
   needs.voice_bytes = key_value_bytes(talker, int64_t{2} * kPagePositions) + codec.state_bytes;
+  if (options.products == ManyRowsProducts::kLibrary) {
+    int widest = std::max(config.talker.vocab_size, config.predictor.vocab_size);
+    for (const TransformerConfig& c : {talker, predictor}) {
+      widest = std::max({widest, c.q_width() + 2 * c.kv_width(), 2 * c.intermediate_size});
+    }
+    needs.model_bytes += CublasLt::kWorkspaceBytes +
+                         std::max<size_t>(2 * rows, options.prompt_rows) * static_cast<size_t>(widest) * sizeof(float);
+  }
   if (voices <= kDefaultVoices) return needs;
   needs.voices = voices;
   // Of a row: the predictor's page, the logits, partial results of attention, what passes between kernels, its sound.

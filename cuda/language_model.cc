@@ -44,7 +44,7 @@ Status LanguageModel::Load(const Checkpoint& checkpoint, const CudaOptions& opti
   const bool overlap = options.overlap && major >= 9;
   QTTS_ASSIGN_OR_RETURN(numbers_, NumbersOfDevice(device));
   QTTS_RETURN_IF_ERROR(ChooseManyRows(options));
-  QTTS_ASSIGN_OR_RETURN(network_, Network::Load(checkpoint, options.precision, stream_));
+  QTTS_ASSIGN_OR_RETURN(network_, Network::Load(checkpoint, options.precision, stream_, LibraryRows(options)));
   ring_.rows = RowsFor(options.max_slots);
   ring_.entries = ring_.rows > kMaxRows ? kManyRowsRing : kRing;
   QTTS_ASSIGN_OR_RETURN(buffers_, FrameBuffers::Allocate(*network_, numbers_.attention, options.max_slots, ring_.rows,
@@ -55,7 +55,7 @@ Status LanguageModel::Load(const Checkpoint& checkpoint, const CudaOptions& opti
   sequences_ =
       std::make_unique<Sequences>(network_.get(), buffers_.get(), graph_.get(), std::move(pages), std::move(uploads),
                                   options.max_slots, options.parking_bytes.value_or(HostBytes() / 4), stream_);
-  if (options.path == FramePath::kGraph) return Status::Ok();
+  if (options.path == FramePath::kGraph || network_->library != nullptr) return Status::Ok();
   Result<std::unique_ptr<PersistentFrame>> persistent =
       PersistentFrame::Create(*network_, *buffers_, numbers_.persistent, options.patience, stream_);
   if (persistent.ok()) persistent_ = std::move(*persistent);
@@ -65,7 +65,11 @@ Status LanguageModel::Load(const Checkpoint& checkpoint, const CudaOptions& opti
 
 Status LanguageModel::ChooseManyRows(const CudaOptions& options) {
   if (options.products == ManyRowsProducts::kOwn) return Status::Ok();
-  if (options.precision != Precision::kBF16 || !HasWarpgroupProducts()) {
+  const bool library = options.products == ManyRowsProducts::kLibrary;
+  if (library && (options.precision != Precision::kBF16 || options.path == FramePath::kPersistent)) {
+    return Status::Unsupported("cuBLASLt's products need BF16, and the persistent kernel has its own");
+  }
+  if (!library && (options.precision != Precision::kBF16 || !HasWarpgroupProducts())) {
     return Status::Unsupported(
         "the products of warpgroups need BF16, a GPU of compute capability 9.0 and a build for it (cuda-arch=90)");
   }
@@ -73,11 +77,18 @@ Status LanguageModel::ChooseManyRows(const CudaOptions& options) {
   numbers_.attention.whole_contexts = true;
   numbers_.sampling.rows_of_many_threads = numbers_.products.blocks_at_once / 2;  // one for each SM
   if (LogEnabled(LogLevel::kInfo)) {
-    Log(LogLevel::kInfo, "products of " + std::to_string(kManyRows) +
-                             " rows and more by warpgroups, their attention without splits, few threads for sampling "
-                             "(not the default yet)");
+    Log(LogLevel::kInfo, (library ? "products by cuBLASLt"
+                                  : "products of " + std::to_string(kManyRows) + " rows and more by warpgroups") +
+                             ", attention of as many rows without splits, few threads for sampling (not the default "
+                             "yet)");
   }
   return Status::Ok();
+}
+
+int64_t LanguageModel::LibraryRows(const CudaOptions& options) {
+  if (options.products != ManyRowsProducts::kLibrary) return 0;
+  // The predictor's first pass has two rows a stream.
+  return std::max<int64_t>(2 * RowsFor(options.max_slots), options.prompt_rows);
 }
 
 const FrameComputation& LanguageModel::PathFor(int rows, int splits) const {

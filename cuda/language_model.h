@@ -45,7 +45,8 @@ struct CudaOptions {
   FramePath path = FramePath::kBest;
   // Rows of a prompt that go through the talker together: kMaxRows to LanguageModel::kRowsAtOnce.
   int prompt_rows = kMaxRows;
-  // Kernels for kManyRows rows and more; kWarpgroup: an error on a device without warpgroups' products.
+  // Kernels for kManyRows rows and more; kWarpgroup: an error on a device without warpgroups' products. kLibrary: an
+  // error without the library; there is no persistent kernel then.
   ManyRowsProducts products = ManyRowsProducts::kOwn;
   unsigned patience = PersistentFrame::kPatience;  // for tests
   // Host memory for parked utterances, at most; a quarter of the machine's unless set.
@@ -152,6 +153,8 @@ class LanguageModel {
   explicit LanguageModel(cudaStream_t stream) : stream_(stream) {}
   Status Load(const Checkpoint& checkpoint, const CudaOptions& options);
   Status ChooseManyRows(const CudaOptions& options);
+  // Rows of the library's products; 0: the products are the project's own.
+  static int64_t LibraryRows(const CudaOptions& options);
   // The persistent kernel if it covers the frame, otherwise the graph path, which covers all.
   const FrameComputation& PathFor(int rows, int splits) const;
 

@@ -37,7 +37,9 @@ Result<ManyRowsProducts> ProductsFromEnvironment() {
   const std::string_view products = value == nullptr ? "" : value;
   if (products.empty() || products == "own") return ManyRowsProducts::kOwn;
   if (products == "warpgroup") return ManyRowsProducts::kWarpgroup;
-  return Status::InvalidArgument("QTTS_CUDA_PRODUCTS is \"" + std::string(products) + "\"; it can be own or warpgroup");
+  if (products == "cublaslt") return ManyRowsProducts::kLibrary;
+  return Status::InvalidArgument("QTTS_CUDA_PRODUCTS is \"" + std::string(products) +
+                                 "\"; it can be own, warpgroup or cublaslt");
 }
 
 CudaOptions BackendOptions(const EngineOptions& options) {
@@ -54,7 +56,7 @@ Status Create(std::shared_ptr<const Checkpoint> checkpoint, const EngineOptions&
   CudaOptions backend_options = BackendOptions(options);
   QTTS_ASSIGN_OR_RETURN(backend_options.path, PathFromEnvironment());
   QTTS_ASSIGN_OR_RETURN(backend_options.products, ProductsFromEnvironment());
-  if (backend_options.products == ManyRowsProducts::kWarpgroup) {
+  if (backend_options.products != ManyRowsProducts::kOwn) {
     backend_options.prompt_rows = LanguageModel::kRowsAtOnce;
   }
   QTTS_ASSIGN_OR_RETURN(*backend, CudaBackend::Create(std::move(checkpoint), backend_options));

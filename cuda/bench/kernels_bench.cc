@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "attention/attention.h"
-#include "bench/cublas_lt.h"
+#include "gemm/cublas_lt.h"
 #include "gemm/gemm.h"
 #include "runtime/device_memory.h"
 #include "runtime/device_table.h"
@@ -290,10 +290,11 @@ Status ManyProducts(cudaStream_t stream, const DeviceNumbers& numbers) {
     QTTS_ASSIGN_OR_RETURN(const DeviceMemory norm, RandomMemory(static_cast<size_t>(product.columns) * 4));
     const int weight_rows = product.outputs * (product.kind == GemmKind::kNormGated ? 2 : 1);
     QTTS_ASSIGN_OR_RETURN(const DeviceMemory lt_y,
-                          DeviceMemory::Allocate(kRows * static_cast<size_t>(weight_rows) * 2));
-    std::unique_ptr<CublasLt::Product> lt;
+                          DeviceMemory::Allocate(kRows * static_cast<size_t>(weight_rows) * sizeof(float)));
+    std::unique_ptr<LibraryProduct> lt;
     if (library.ok()) {
-      auto pinned = (*library)->Pin(kMostManyRows, weight_rows, product.columns, weights.data(), x.data(), lt_y.data());
+      auto pinned =
+          (*library)->Pin(kMostManyRows, weight_rows, product.columns, weights.data(), x.data(), lt_y.as<float>());
       if (pinned.ok()) {
         lt = std::move(*pinned);
         std::printf("%-14s lt: %s\n", product.name, lt->algorithm().c_str());
@@ -325,7 +326,7 @@ Status ManyProducts(cudaStream_t stream, const DeviceNumbers& numbers) {
         QTTS_ASSIGN_OR_RETURN(const double us, Time(stream, numbers, [&](const Launcher& launch, int layer) {
                                 const Status run =
                                     lt->Run(rows, weights.as<char>() + static_cast<size_t>(layer) * bytes, x.data(),
-                                            lt_y.data(), launch.stream);
+                                            product.columns, lt_y.as<float>(), launch.stream);
                                 if (status.ok()) status = run;
                               }));
         QTTS_RETURN_IF_ERROR(status);

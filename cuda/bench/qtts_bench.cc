@@ -460,8 +460,9 @@ int main(int argc, char** argv) {
       if (path == "both") options.paths = {FramePath::kGraph, FramePath::kPersistent};
     } else if (option == "--products") {
       const std::string_view products = argv[++i];
-      good = products == "own" || products == "warpgroup";
-      options.products = products == "own" ? ManyRowsProducts::kOwn : ManyRowsProducts::kWarpgroup;
+      good = products == "own" || products == "warpgroup" || products == "cublaslt";
+      if (products == "warpgroup") options.products = ManyRowsProducts::kWarpgroup;
+      if (products == "cublaslt") options.products = ManyRowsProducts::kLibrary;
     } else if (option == "--codec-precision") {
       const std::string_view precision = argv[++i];
       good = precision == "exact" || precision == "fast";

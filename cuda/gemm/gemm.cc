@@ -8,6 +8,7 @@
 #include "gemm/cluster.h"
 #include "gemm/f32.h"
 #include "gemm/few.h"
+#include "gemm/library.h"
 #include "gemm/warpgroup.h"
 #include "gemm/wide.h"
 
@@ -122,6 +123,7 @@ void Gemm(const Launcher& launch, Precision precision, const Matrix& matrix, con
                                  r.x_stride,  r.y,         r.y_stride,     r.rows,         r.norm,          r.eps,
                                  r.live,      nullptr};
   if (precision == Precision::kF32) return gemm::RunF32(launch, matrix.kind, matrix.tiles(), a);
+  if (matrix.library != nullptr) return gemm::RunLibrary(launch, matrix, a, r.normed);
   const GemmShape shape = r.shape == GemmShape::kBest ? ChooseShape(matrix, r, launch.numbers->products) : r.shape;
   if (const auto tile = WarpgroupTileOf(shape)) return gemm::RunWarpgroup(launch, matrix.kind, *tile, a, r.normed);
   switch (shape) {

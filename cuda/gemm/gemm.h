@@ -21,6 +21,8 @@
 // F32 the same products run on the plain cores.
 namespace qtts::cuda {
 
+class LibraryProduct;
+
 enum class Precision { kBF16, kF32 };
 
 // Bytes per weight and per activation (except the residual stream, which is F32).
@@ -46,6 +48,8 @@ struct Matrix {
   const float* bias = nullptr;  // [outputs], or none
   int outputs = 0;
   int columns = 0;
+  // If set, all products of the matrix are the library's, and `data` is plain rows (library.h).
+  const LibraryProduct* library = nullptr;
 
   int chunks() const { return Padded(columns) / kChunk; }
   int tile() const { return kind == GemmKind::kNormGated ? 8 : TileOutputs(kind); }  // of `outputs`
@@ -94,6 +98,7 @@ struct NormedRows {
   // Columns that there is room for in each row, and in rows beyond the last up to a multiple of 8. 0: for those of the
   // norm kinds. The shapes of warpgroups need it for all kinds.
   int columns = 0;
+  float* sums = nullptr;  // for matrices with a `library`: [rows][weight rows]
 };
 
 struct GemmRows {

@@ -139,6 +139,21 @@ size_t FrameBytes(const Network& network) {
   return bytes;
 }
 
+// Gives the matrices of all passes to the library.
+Status TakeProducts(Network* network) {
+  std::vector<Matrix*> matrices = {&network->talker_head};
+  for (Stack* stack : {&network->talker, &network->predictor}) {
+    for (Layer& layer : stack->layers) {
+      matrices.insert(matrices.end(), {&layer.qkv, &layer.o, &layer.gated, &layer.down});
+    }
+  }
+  for (Matrix& head : network->heads) matrices.push_back(&head);
+  if (network->has_projection()) matrices.push_back(&network->projection);
+  for (Matrix* matrix : matrices) QTTS_RETURN_IF_ERROR(network->library->Take(network->loader.get(), matrix));
+  network->library->Finish();
+  return Status::Ok();
+}
+
 Status LoadWeights(const Checkpoint& checkpoint, cudaStream_t stream, Network* network) {
   QTTS_ASSIGN_OR_RETURN(network->loader, WeightLoader::Create(network->precision, stream));
   QTTS_RETURN_IF_ERROR(LoadText(checkpoint.talker(), stream, network));
@@ -153,6 +168,7 @@ Status LoadWeights(const Checkpoint& checkpoint, cudaStream_t stream, Network* n
     network->heads.push_back(matrix);
   }
   QTTS_RETURN_IF_ERROR(LoadCodeTables(checkpoint, network));
+  if (network->library != nullptr) QTTS_RETURN_IF_ERROR(TakeProducts(network));
 
   network->frame_bytes = FrameBytes(*network);
   return network->loader->Finish();
@@ -169,7 +185,7 @@ Status CheckNetwork(const ModelConfig& config) {
 }
 
 Result<std::unique_ptr<const Network>> Network::Load(const Checkpoint& checkpoint, Precision precision,
-                                                     cudaStream_t stream) {
+                                                     cudaStream_t stream, int64_t library_rows) {
   const ModelConfig& config = checkpoint.config();
   QTTS_RETURN_IF_ERROR(CheckNetwork(config));
   auto network = std::make_unique<Network>();
@@ -177,6 +193,9 @@ Result<std::unique_ptr<const Network>> Network::Load(const Checkpoint& checkpoin
   network->precision = precision;
   network->groups = config.talker.num_code_groups;
   network->max_positions = std::min<int64_t>(config.talker.transformer.max_positions, kMaxPositions);
+  if (library_rows > 0) {
+    QTTS_ASSIGN_OR_RETURN(network->library, LibraryProducts::Create(library_rows));
+  }
   QTTS_RETURN_IF_ERROR(LoadWeights(checkpoint, stream, network.get()));
   return std::unique_ptr<const Network>(std::move(network));
 }

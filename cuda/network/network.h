@@ -11,6 +11,7 @@
 
 #include "checkpoint/checkpoint.h"
 #include "gemm/gemm.h"
+#include "network/library_products.h"
 #include "network/operations.h"
 #include "network/stack.h"
 #include "network/weight_loader.h"
@@ -24,8 +25,9 @@ Status CheckNetwork(const ModelConfig& config);
 // Talker and code predictor on the device: layers, heads, tables. Constant once loaded.
 struct Network {
   // Waits for the weights. kUnsupported as CheckNetwork().
+  // `library_rows`: if not 0, the products of a frame and of prompts are NVIDIA's library's, for up to so many rows.
   static Result<std::unique_ptr<const Network>> Load(const Checkpoint& checkpoint, Precision precision,
-                                                     cudaStream_t stream);
+                                                     cudaStream_t stream, int64_t library_rows = 0);
 
   const Stack& stack(Part part) const { return part == Part::kTalker ? talker : predictor; }
   // The head of a code group; 0 is the talker's.
@@ -38,6 +40,7 @@ struct Network {
   int groups = 0;             // codes of a frame
   int64_t max_positions = 0;  // of an utterance
   std::unique_ptr<WeightLoader> loader;
+  std::unique_ptr<LibraryProducts> library;  // null: the products are the project's own
 
   Stack talker, predictor;
   Matrix talker_head;

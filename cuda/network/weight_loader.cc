@@ -154,6 +154,14 @@ Result<const float*> WeightLoader::LoadFloats(const std::vector<float>& values) 
   return static_cast<const float*>(data);
 }
 
+void WeightLoader::Replace(void* old, DeviceMemory memory) {
+  const auto owner =
+      std::find_if(owned_.begin(), owned_.end(), [&](const DeviceMemory& owned) { return owned.data() == old; });
+  bytes_ += memory.bytes();
+  bytes_ -= owner->bytes();
+  *owner = std::move(memory);
+}
+
 Status WeightLoader::Finish() {
   QTTS_RETURN_IF_ERROR(Synchronize());
   uploads_ = UploadRing();

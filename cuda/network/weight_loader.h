@@ -51,6 +51,9 @@ class WeightLoader {
   Result<const float*> LoadFloats(const TensorView& tensor);
   Result<const float*> LoadFloats(const std::vector<float>& values);
 
+  // Owns `memory` in place of `old`, which it allocated, and which nothing that was enqueued may use any more.
+  void Replace(void* old, DeviceMemory memory);
+
   Status Synchronize() const;
   // The same after the last tensor: what loading needed besides is freed.
   Status Finish();

@@ -72,6 +72,10 @@ Status FrameBuffers::AllocateRows(const Network& network, const AttentionNumbers
   const size_t most_rows = std::max(talker_rows, pairs);
   QTTS_ASSIGN_OR_RETURN(normed.x, NewArray<char>(most_rows * static_cast<size_t>(widest) * element));
   QTTS_ASSIGN_OR_RETURN(normed.factors, NewArray<float>(most_rows));
+  if (network.library != nullptr) {
+    const auto sums = static_cast<size_t>(network.library->most_outputs());
+    QTTS_ASSIGN_OR_RETURN(normed.sums, NewArray<float>(most_rows * sums));
+  }
   for (const Part part : {Part::kTalker, Part::kPredictor}) {
     const TransformerConfig& c = network.stack(part).config;
     const size_t part_rows = part == Part::kTalker ? talker_rows : pairs;

@@ -13,11 +13,13 @@
 // qtts-bench.
 namespace qtts::cuda {
 
-// Which kernels multiply kManyRows rows and more. kOwn and kWarpgroup give the same bits. Chosen by the environment
-// (QTTS_CUDA_PRODUCTS), not by the card, until they are measured.
+// Which kernels multiply kManyRows rows and more. kOwn and kWarpgroup give the same bits. kLibrary gives others, so it
+// multiplies any number of rows. Chosen by the environment (QTTS_CUDA_PRODUCTS), not by the card, until they are
+// measured.
 enum class ManyRowsProducts {
   kOwn,        // the matrix instruction of a warp: cluster.h, wide.h
   kWarpgroup,  // that of a warpgroup where it can run (warpgroup.h), else kOwn
+  kLibrary,    // cuBLASLt (gemm/library.h)
 };
 inline constexpr int kManyRows = 64;
 

@@ -114,14 +114,6 @@ sound_in() {
     END { print first * 20, last * 20, loud * 20, from * 20, to * 20 }'
 }
 
-# zeros RECORDING: length in ms of all pieces of 5 ms or more that hold nothing but zeros.
-zeros() {
-  od -An -v -td2 -w2 "$1" | awk '
-    $1 != 0 { if (run >= 80) sum += run; run = 0; next }
-    { run++ }
-    END { if (run >= 80) sum += run; print int(sum / 16) }'
-}
-
 # sounds RECORDING MS: whether it has that much sound.
 sounds() {
   local loud

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
+#include <dlfcn.h>
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -37,6 +38,13 @@ using testing::RandomModel;
 using testing::RandomPrompt;
 
 constexpr int kSlots = 2;
+
+// The backend knows cuBLASLt where the build has its header.
+#if __has_include(<cublasLt.h>)
+constexpr bool kHasLibrary = true;
+#else
+constexpr bool kHasLibrary = false;
+#endif
 
 CudaOptions Options(int device = -1, int slots = kSlots) {
   CudaOptions options;
@@ -700,10 +708,71 @@ TEST_F(CudaHostTest, TheEstimateIsWhatIsAllocated) {
         EXPECT_GE(footprint.estimated, footprint.most);
         EXPECT_LE(footprint.estimated, kReserve + 1.05 * footprint.most);
       }
+      CudaOptions by_library = Options(0, 65);
+      by_library.precision = c.precision;
+      by_library.codec_precision = c.codec_precision;
+      by_library.products = cuda::ManyRowsProducts::kLibrary;
+      if (kHasLibrary && c.precision == cuda::Precision::kBF16) {
+        const Footprint footprint = FootprintOf(model, by_library);
+        EXPECT_GE(footprint.estimated, footprint.most);
+        EXPECT_LE(footprint.estimated, kReserve + 1.05 * footprint.most);
+      }
       const double added = footprints[2].held - footprints[1].held;
       EXPECT_NEAR(footprints[2].estimated - footprints[1].estimated, added, added / 10);
     }
   }
+}
+
+// A variable of fake_cublas_lt.cc, while that is open.
+template <typename T>
+T* VariableOfLibrary(const char* name) {
+  void* const library = dlopen("libcublasLt.so.13", RTLD_NOW | RTLD_LOCAL);
+  EXPECT_NE(library, nullptr) << dlerror();
+  return library == nullptr ? nullptr : static_cast<T*>(dlsym(library, name));
+}
+
+// Once the weights are plain rows, all products of frames and prompts are the library's, each with one kernel after it.
+// What is left over are those that chose the algorithms.
+TEST_F(CudaHostTest, ProductsByTheLibrary) {
+  if (!kHasLibrary) GTEST_SKIP() << "there is no cublasLt.h";
+  auto* const products = VariableOfLibrary<int64_t>("fake_cublas_lt_products");
+  ASSERT_NE(products, nullptr);
+  CudaOptions options = Options(0, kDefaultVoices + 1);
+  options.products = cuda::ManyRowsProducts::kLibrary;
+  options.prompt_rows = cuda::LanguageModel::kRowsAtOnce;
+  const int64_t before = *products;
+  const auto calls = CallsOf([&] {
+    auto backend = CudaBackend::Create(model_.checkpoint(), options);
+    ASSERT_TRUE(backend.ok()) << backend.status().message();
+    const Status status = UseEverything(model_.checkpoint()->config(), backend->get(), nullptr);
+    EXPECT_TRUE(status.ok()) << status.message();
+  });
+  const auto is = [](const char* name) {
+    return [name](const std::string& call) { return call.find(name) != std::string::npos; };
+  };
+  const auto last = std::find_if(calls.rbegin(), calls.rend(), is("UnpackKernel"));
+  ASSERT_NE(last, calls.rend());
+  const std::vector<std::string> later(last.base(), calls.end());
+  EXPECT_GT(Count(later, "FinishKernel"), 0);
+  EXPECT_LT(Count(later, "FinishKernel"), *products - before);
+  EXPECT_EQ(Count(later, "Bf16Kernel") + Count(later, "WideKernel") + Count(later, "ClusterKernel"), 0);
+  EXPECT_EQ(fake_cuda::alive(), 0U);
+  EXPECT_THAT(fake_cuda::misuse(), IsEmpty());
+}
+
+TEST_F(CudaHostTest, WithoutTheLibraryItsProductsAreRefused) {
+  if (!kHasLibrary) GTEST_SKIP() << "there is no cublasLt.h";
+  auto* const refuses = VariableOfLibrary<bool>("fake_cublas_lt_refuses");
+  ASSERT_NE(refuses, nullptr);
+  CudaOptions options = Options();
+  options.products = cuda::ManyRowsProducts::kLibrary;
+  *refuses = true;
+  const auto backend = CudaBackend::Create(model_.checkpoint(), options);
+  *refuses = false;
+  ASSERT_FALSE(backend.ok());
+  EXPECT_THAT(backend.status().message(), HasSubstr("cuBLASLt: opening"));
+  options.precision = cuda::Precision::kF32;
+  EXPECT_EQ(CudaBackend::Create(model_.checkpoint(), options).status().code(), StatusCode::kUnsupported);
 }
 
 // A fast codec has half the weights, and less state for each voice.

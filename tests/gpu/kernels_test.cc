@@ -12,7 +12,9 @@
 #include "cpu/predictor.h"
 #include "cpu/talker.h"
 #include "cpu/thread_pool.h"
+#include "gemm/cublas_lt.h"
 #include "gemm/gemm.h"
+#include "gemm/library.h"
 #include "gpu/gpu_test.h"
 #include "language_model.h"
 #include "runtime/device_memory.h"
@@ -234,6 +236,95 @@ INSTANTIATE_TEST_SUITE_P(Shapes, GemmTest, ::testing::ValuesIn(GemmCases()), [](
          std::to_string(static_cast<int>(c.kind)) + "_" + std::to_string(c.outputs) + "x" + std::to_string(c.columns);
 });
 
+// A product of many rows: its weights, packed, and its rows. For 512 columns and more.
+class ManyRows {
+ public:
+  static constexpr int kMost = 520;
+
+  ManyRows(GemmKind kind, int outputs, int columns, std::mt19937* random) : outputs_(outputs), columns_(columns) {
+    matrix.kind = kind;
+    matrix.outputs = outputs;
+    matrix.columns = columns;
+    const bool gated = kind == GemmKind::kNormGated;
+    const auto count = static_cast<size_t>(outputs) * static_cast<size_t>(columns);
+    std::normal_distribution<float> normal;
+    const auto values = [&](size_t n, float size) {
+      std::vector<float> v(n);
+      for (float& x : v) x = size * normal(*random);
+      return v;
+    };
+    const float size = 1 / std::sqrt(static_cast<float>(columns));
+    const std::vector<float> w = values(count, size);
+    const std::vector<float> up = values(gated ? count : 1, size);
+    std::vector<float> x = values(static_cast<size_t>(kMost) * static_cast<size_t>(columns), 1);
+    for (size_t i = 0; i < x.size(); i += 97) x[i] *= 300;  // outliers
+    const std::vector<float> norm = values(static_cast<size_t>(columns), 1);
+    const std::vector<float> bias = values(static_cast<size_t>(outputs), 1);
+    auto packed = DeviceMemory::AllocateZeroed(matrix.bytes(Precision::kBF16));
+    auto rows = DeviceMemory::Allocate(static_cast<size_t>(kMost) * static_cast<size_t>(columns) * 2);
+    auto factors = DeviceMemory::Allocate(kMost * sizeof(float));
+    EXPECT_TRUE(packed.ok() && rows.ok() && factors.ok());
+    packed_ = std::move(*packed);
+    scratch_ = std::move(*rows);
+    factors_ = std::move(*factors);
+    matrix.data = packed_.data();
+    const DeviceMemory device_w = ToDevice(w.data(), w.size() * 4);
+    const DeviceMemory device_up = ToDevice(up.data(), up.size() * 4);
+    Pack(launch_, Precision::kBF16, matrix, gated ? cuda::PackPart::kGate : cuda::PackPart::kWhole, DType::kF32,
+         device_w.data(), 0, outputs);
+    if (gated) {
+      Pack(launch_, Precision::kBF16, matrix, cuda::PackPart::kUp, DType::kF32, device_up.data(), 0, outputs);
+    }
+    EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+    const std::vector<char> encoded = Encode(x, normed() ? Precision::kF32 : Precision::kBF16);
+    x_ = ToDevice(encoded.data(), encoded.size());
+    norm_ = ToDevice(norm.data(), norm.size() * 4);
+    bias_ = ToDevice(bias.data(), bias.size() * 4);
+  }
+
+  bool normed() const { return matrix.kind == GemmKind::kNormStore || matrix.kind == GemmKind::kNormGated; }
+  int y_stride(int more) const { return (outputs_ + 3) / 4 * 4 + more; }
+
+  // The results of rows [first, first + rows), `more` floats apart; with a bias if there are any. Empty if the shape
+  // can't run. NaN lies in the scratch memory before.
+  std::vector<float> Run(cuda::GemmShape shape, int first, int rows, int more, float* sums = nullptr) {
+    const bool floats = matrix.kind == GemmKind::kNormStore || matrix.kind == GemmKind::kAdd;
+    const Precision y_precision = floats ? Precision::kF32 : Precision::kBF16;
+    matrix.bias = more != 0 && matrix.kind != GemmKind::kNormGated ? bias_.as<const float>() : nullptr;
+    const std::vector<char> before =
+        Encode(std::vector<float>(static_cast<size_t>(rows * y_stride(more)), 0.3F), y_precision);
+    const DeviceMemory y = ToDevice(before.data(), before.size());
+    EXPECT_EQ(cudaMemset(scratch_.data(), 0xFF, scratch_.bytes()), cudaSuccess);
+    cuda::GemmRows r;
+    r.x = x_.as<const char>() + static_cast<size_t>(first * columns_) * (normed() ? 4 : 2);
+    r.x_stride = columns_;
+    r.y = y.data();
+    r.y_stride = y_stride(more);
+    r.rows = rows;
+    r.norm = normed() ? norm_.as<const float>() : nullptr;
+    r.eps = 1e-6F;
+    r.normed = {scratch_.data(), factors_.as<float>(), columns_, sums};
+    r.shape = shape;
+    if (shape != cuda::GemmShape::kBest && !CanRun(shape, matrix, r, launch_.numbers->products)) return {};
+    Gemm(launch_, Precision::kBF16, matrix, r);
+    EXPECT_EQ(launch_.error, cudaSuccess) << cudaGetErrorString(launch_.error);
+    std::vector<char> after(before.size());
+    EXPECT_EQ(cudaMemcpy(after.data(), y.data(), after.size(), cudaMemcpyDeviceToHost), cudaSuccess);
+    return Decode(after, y_precision);
+  }
+
+  // The rows in BF16; for the norm kinds those of the last Run().
+  const void* bf16_rows() const { return normed() ? scratch_.data() : x_.data(); }
+  const cuda::Launcher& launch() const { return launch_; }
+
+  Matrix matrix;
+
+ private:
+  int outputs_, columns_;
+  cuda::Launcher launch_;
+  DeviceMemory packed_, x_, norm_, bias_, scratch_, factors_;
+};
+
 class ManyRowsTest : public ::testing::TestWithParam<std::tuple<cuda::GemmShape, GemmKind>> {};
 
 // The shapes for many rows against those of a warp's matrix instruction: the same bits for any number of rows, with and
@@ -241,86 +332,21 @@ class ManyRowsTest : public ::testing::TestWithParam<std::tuple<cuda::GemmShape,
 TEST_P(ManyRowsTest, GivesTheBitsOfFewRows) {
   QTTS_NEEDS_DEVICE();
   const auto [shape, kind] = GetParam();
-  const bool normed = kind == GemmKind::kNormStore || kind == GemmKind::kNormGated;
-  const bool gated = kind == GemmKind::kNormGated;
-  const bool floats = kind == GemmKind::kNormStore || kind == GemmKind::kAdd;
-  constexpr int kMostRows = 520;
-  const cuda::Launcher launch;
   std::mt19937 random(31);
-  std::normal_distribution<float> normal;
   int ran = 0;
   for (const auto& [outputs, columns] : {std::pair(64, 512), std::pair(203, 1024), std::pair(328, 3072)}) {
-    const auto count = static_cast<size_t>(outputs) * static_cast<size_t>(columns);
-    const auto values = [&](size_t n, float size) {
-      std::vector<float> v(n);
-      for (float& x : v) x = size * normal(random);
-      return v;
-    };
-    const std::vector<float> w = values(count, 1 / std::sqrt(static_cast<float>(columns)));
-    const std::vector<float> up = values(gated ? count : 1, 1 / std::sqrt(static_cast<float>(columns)));
-    std::vector<float> x = values(static_cast<size_t>(kMostRows) * static_cast<size_t>(columns), 1);
-    for (size_t i = 0; i < x.size(); i += 97) x[i] *= 300;  // outliers
-    const std::vector<float> norm = values(static_cast<size_t>(columns), 1);
-    const std::vector<float> bias = values(static_cast<size_t>(outputs), 1);
-    Matrix matrix;
-    matrix.kind = kind;
-    matrix.outputs = outputs;
-    matrix.columns = columns;
-    auto packed = DeviceMemory::AllocateZeroed(matrix.bytes(Precision::kBF16));
-    ASSERT_TRUE(packed.ok());
-    matrix.data = packed->data();
-    const DeviceMemory device_w = ToDevice(w.data(), w.size() * 4);
-    const DeviceMemory device_up = ToDevice(up.data(), up.size() * 4);
-    Pack(launch, Precision::kBF16, matrix, gated ? cuda::PackPart::kGate : cuda::PackPart::kWhole, DType::kF32,
-         device_w.data(), 0, outputs);
-    if (gated) {
-      Pack(launch, Precision::kBF16, matrix, cuda::PackPart::kUp, DType::kF32, device_up.data(), 0, outputs);
-    }
-    const std::vector<char> encoded = Encode(x, normed ? Precision::kF32 : Precision::kBF16);
-    const DeviceMemory device_x = ToDevice(encoded.data(), encoded.size());
-    const DeviceMemory device_norm = ToDevice(norm.data(), norm.size() * 4);
-    const DeviceMemory device_bias = ToDevice(bias.data(), bias.size() * 4);
-    auto scratch = DeviceMemory::Allocate(static_cast<size_t>(kMostRows) * static_cast<size_t>(columns) * 2);
-    auto factors = DeviceMemory::Allocate(kMostRows * sizeof(float));
-    ASSERT_TRUE(scratch.ok() && factors.ok());
-    for (const int rows : {64, 65, 72, 100, 128, 130, 257, kMostRows}) {
-      for (const int more : {0, 3}) {  // of the outputs' stride
-        matrix.bias = more != 0 && !gated ? device_bias.as<const float>() : nullptr;
-        const int y_stride = (outputs + 3) / 4 * 4 + more;
-        const auto run = [&](cuda::GemmShape with) {
-          const std::vector<char> before = Encode(std::vector<float>(static_cast<size_t>(rows * y_stride), 0.3F),
-                                                  floats ? Precision::kF32 : Precision::kBF16);
-          const DeviceMemory y = ToDevice(before.data(), before.size());
-          EXPECT_EQ(cudaMemset(scratch->data(), 0xFF, scratch->bytes()), cudaSuccess);  // NaN
-          cuda::GemmRows r;
-          r.x = device_x.data();
-          r.x_stride = columns;
-          r.y = y.data();
-          r.y_stride = y_stride;
-          r.rows = rows;
-          r.norm = normed ? device_norm.as<const float>() : nullptr;
-          r.eps = 1e-6F;
-          r.normed = {scratch->data(), factors->as<float>(), columns};
-          r.shape = with;
-          std::vector<char> after;
-          if (!CanRun(with, matrix, r, launch.numbers->products)) return after;
-          Gemm(launch, Precision::kBF16, matrix, r);
-          EXPECT_EQ(launch.error, cudaSuccess) << cudaGetErrorString(launch.error);
-          after.resize(before.size());
-          EXPECT_EQ(cudaMemcpy(after.data(), y.data(), after.size(), cudaMemcpyDeviceToHost), cudaSuccess);
-          return after;
-        };
-        const std::vector<char> got = run(shape);
+    ManyRows product(kind, outputs, columns, &random);
+    for (const int rows : {64, 65, 72, 100, 128, 130, 257, ManyRows::kMost}) {
+      for (const int more : {0, 3}) {
+        const std::vector<float> got = product.Run(shape, 0, rows, more);
         if (got.empty()) continue;
         ++ran;
-        const std::vector<char> expected = run(cuda::GemmShape::kWide64);
-        const std::vector<float> a = Decode(got, floats ? Precision::kF32 : Precision::kBF16);
-        const std::vector<float> b = Decode(expected, floats ? Precision::kF32 : Precision::kBF16);
-        for (size_t i = 0; i < a.size(); ++i) {
-          ASSERT_EQ(std::bit_cast<uint32_t>(a[i]), std::bit_cast<uint32_t>(b[i]))
-              << outputs << " x " << columns << ", " << rows << " rows, stride " << y_stride << ": row "
-              << i / static_cast<size_t>(y_stride) << ", output " << i % static_cast<size_t>(y_stride) << ": " << a[i]
-              << " instead of " << b[i];
+        const std::vector<float> expected = product.Run(cuda::GemmShape::kWide64, 0, rows, more);
+        const auto stride = static_cast<size_t>(product.y_stride(more));
+        for (size_t i = 0; i < got.size(); ++i) {
+          ASSERT_EQ(std::bit_cast<uint32_t>(got[i]), std::bit_cast<uint32_t>(expected[i]))
+              << outputs << " x " << columns << ", " << rows << " rows, stride " << stride << ": row " << i / stride
+              << ", output " << i % stride << ": " << got[i] << " instead of " << expected[i];
         }
       }
     }
@@ -334,6 +360,51 @@ TEST_P(ManyRowsTest, GivesTheBitsOfFewRows) {
   const bool split = shape == cuda::GemmShape::kWarpgroup64Split || shape == cuda::GemmShape::kWarpgroup128Split;
   EXPECT_EQ(ran, split && kind != GemmKind::kAdd ? 0 : 3 * 8 * 2);
 }
+
+class LibraryTest : public ::testing::TestWithParam<GemmKind> {};
+
+// NVIDIA's products against the project's own: close, not the same bits; but a row's own bits whatever rows it is
+// computed with.
+TEST_P(LibraryTest, IsCloseToTheOwnProducts) {
+  QTTS_NEEDS_DEVICE();
+  const auto library = cuda::CublasLt::Open();
+  if (!library.ok()) GTEST_SKIP() << library.status().message();
+  std::mt19937 random(32);
+  for (const auto& [outputs, columns] : {std::pair(64, 512), std::pair(203, 1024), std::pair(328, 3072)}) {
+    ManyRows product(GetParam(), outputs, columns, &random);
+    const std::vector<float> own = product.Run(cuda::GemmShape::kBest, 0, ManyRows::kMost, 3);
+    Matrix& matrix = product.matrix;
+    const int weight_rows = cuda::gemm::LibraryOutputs(matrix);
+    const auto plain = DeviceMemory::Allocate(matrix.bytes(Precision::kBF16));
+    const auto sums =
+        DeviceMemory::Allocate(static_cast<size_t>(ManyRows::kMost) * static_cast<size_t>(weight_rows) * 4);
+    ASSERT_TRUE(plain.ok() && sums.ok());
+    cuda::gemm::Unpack(product.launch(), matrix, plain->data());
+    ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+    const auto pinned =
+        (*library)->Pin(ManyRows::kMost, weight_rows, columns, plain->data(), product.bf16_rows(), sums->as<float>());
+    ASSERT_TRUE(pinned.ok()) << pinned.status().message();
+    matrix.data = plain->data();
+    matrix.library = pinned->get();
+    const std::vector<float> all = product.Run(cuda::GemmShape::kBest, 0, ManyRows::kMost, 3, sums->as<float>());
+    double error = 0, size = 0;
+    for (size_t i = 0; i < all.size(); ++i) {
+      error += std::pow(all[i] - own[i], 2);
+      size += std::pow(own[i], 2);
+    }
+    EXPECT_LT(std::sqrt(error / size), 4e-3) << outputs << " x " << columns;
+    for (const int rows : {1, 7, 64, 257}) {
+      const int first = ManyRows::kMost - rows;
+      const std::vector<float> some = product.Run(cuda::GemmShape::kBest, first, rows, 3, sums->as<float>());
+      ASSERT_TRUE(std::equal(some.begin(), some.end(), all.begin() + first * product.y_stride(3)))
+          << outputs << " x " << columns << ", " << rows << " rows";
+    }
+  }
+}
+INSTANTIATE_TEST_SUITE_P(Kinds, LibraryTest,
+                         ::testing::Values(GemmKind::kAdd, GemmKind::kStore, GemmKind::kStoreSilu, GemmKind::kNormStore,
+                                           GemmKind::kNormGated),
+                         [](const auto& test) { return "kind" + std::to_string(static_cast<int>(test.param)); });
 
 std::string ManyRowsName(const ::testing::TestParamInfo<std::tuple<cuda::GemmShape, GemmKind>>& test) {
   const char* const names[] = {"64", "64Split", "128", "128Pair", "128Split"};

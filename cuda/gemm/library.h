@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#ifndef QTTS_CUDA_GEMM_LIBRARY_H_
+#define QTTS_CUDA_GEMM_LIBRARY_H_
+
+#include <cstdint>
+
+#include "gemm/arguments.h"
+
+// Products by NVIDIA's library (cublas_lt.h), in BF16: what comes before and after it. The library reads weights as
+// plain rows, of all packed tiles, and gives sums in F32; bias, norm, activation and residual are kernels of ours, with
+// the arithmetic of the other products.
+//
+// Compiled, not run yet: only the environment chooses these products.
+namespace qtts::cuda::gemm {
+
+// Plain rows of a packed matrix: [tiles * TileOutputs(kind)][whole chunks of columns]. The order of the rows stays:
+// eight gates, then their eight ups.
+void Unpack(const Launcher& launch, const Matrix& matrix, void* plain);
+
+// Weight rows of a matrix, which are the library's outputs.
+inline int LibraryOutputs(const Matrix& matrix) { return matrix.tiles() * TileOutputs(matrix.kind); }
+
+// For matrices with a `library`. `scratch` has room for the normed rows of the norm kinds, and for the sums of all.
+void RunLibrary(const Launcher& launch, const Matrix& matrix, GemmArguments arguments, const NormedRows& scratch);
+
+}  // namespace qtts::cuda::gemm
+
+#endif  // QTTS_CUDA_GEMM_LIBRARY_H_
