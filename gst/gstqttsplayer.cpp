@@ -163,7 +163,8 @@ void Player::FailCurrent(Output* output, qtts::EndReason reason) {
 
 std::shared_ptr<qtts::Stream> Player::Interrupt() {
   if (!spoken_) return nullptr;
-  std::shared_ptr<qtts::Stream> stream = std::move(spoken_->stream);
+  // A copy: if there is no memory to finish the utterance, it goes on with its stream.
+  std::shared_ptr<qtts::Stream> stream = spoken_->stream;
   FinishCurrent(qtts::EndReason::kCancelled);
   return stream;
 }
@@ -615,7 +616,7 @@ void Player::Clip() {
   {
     const MonitorLock lock(*monitor_);
     if (!spoken_) return;
-    stream = std::move(spoken_->stream);
+    stream = spoken_->stream;  // as in Interrupt()
     FinishCurrent(qtts::EndReason::kClipped);
   }
   reports_.Deliver();

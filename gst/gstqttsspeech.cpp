@@ -177,10 +177,10 @@ void Speech::Fail() {
 
 // With the mutex held. The caller lets go of the speech without it.
 Speech::Dropped Speech::DropAll(bool with_events) {
-  ++monitor_->run.epoch;
-  intake_.ForgetFailure();
   Dropped dropped;
   dropped.current = player_.Interrupt();
+  ++monitor_->run.epoch;  // not if that failed for want of memory: the utterance goes on
+  intake_.ForgetFailure();
   intake_.DropQueue(with_events);
   dropped.ahead = player_.DropAhead();
   return dropped;
