@@ -354,10 +354,10 @@ TEST_F(SchedulerTest, FramesOfOthersComeBetweenThePiecesOfAPrompt) {
 // A short prompt waits for one piece of a long one that came before, not for all of it.
 TEST_F(SchedulerTest, PromptsTakeTurns) {
   script_.pieces_by_seed[1] = kEndless;
+  script_.pieces_by_seed[3] = 10;
   const auto endless = Start(1);
   ASSERT_TRUE(Await([&] { return script_.pieces.size() > 2; }));
   EXPECT_EQ(ReadAll(*Start(2), 2).size(), 5U);
-  script_.pieces_by_seed[3] = 10;
   script_.HoldPieces(true);
   size_t before = 0;
   ASSERT_TRUE(Await([&] { return script_.in_prefill == 1; }));
@@ -417,12 +417,11 @@ TEST_F(SchedulerTest, AFaultInMidPromptFailsItsStreamOnly) {
 }
 
 TEST_F(SchedulerTest, DeviceLostInMidPromptFailsEveryStream) {
-  script_.frames_by_seed[1] = 1000000;
+  script_.frames_by_seed[1] = script_.frames_by_seed[3] = 1000000;
   script_.pieces_by_seed[2] = 7;
   script_.prefill_error_by_seed.emplace(2, Status::DeviceUnavailable("no GPU"));
   const auto running = Start(1, "Hello.", false, 5);
   SettledText(1, 5);
-  script_.frames_by_seed[3] = 1000000;
   for (const auto& stream : {Start(2), running, Start(3)}) {
     Frame frame;
     while (stream->Read(&frame, true) == ReadState::kFrame) continue;
@@ -652,10 +651,8 @@ TEST_F(SchedulerTest, AnUtteranceWaitsWhileThePagesDoNotHoldIt) {
   script_.page_positions = 32;
   script_.pages = 8;  // a prompt and its first frames need one or two, and those who speak keep one each
   std::vector<std::shared_ptr<StreamState>> streams;
-  for (uint64_t seed = 1; seed <= 6; ++seed) {
-    script_.frames_by_seed[seed] = 1000000;
-    streams.push_back(Start(seed, "Hello.", false, 2));
-  }
+  for (uint64_t seed = 1; seed <= 6; ++seed) script_.frames_by_seed[seed] = 1000000;
+  for (uint64_t seed = 1; seed <= 6; ++seed) streams.push_back(Start(seed, "Hello.", false, 2));
   // A prompt takes one page. With four of them four pages are left: one for each that speaks, none for a fifth.
   constexpr int kAdmitted = 4;
   ASSERT_TRUE(Await([&] { return script_.open_slots == kAdmitted; }));
