@@ -67,7 +67,9 @@ Status LanguageModel::ChooseManyRows(const CudaOptions& options) {
   if (options.products == ManyRowsProducts::kOwn) return Status::Ok();
   const bool library = options.products == ManyRowsProducts::kLibrary;
   if (library && (options.precision != Precision::kBF16 || options.path == FramePath::kPersistent)) {
-    return Status::Unsupported("cuBLASLt's products need BF16, and the persistent kernel has its own");
+    return Status::Unsupported(
+        "QTTS_CUDA_PRODUCTS=cublaslt needs precision=bf16 and no QTTS_CUDA_PATH=persistent: that kernel has its own "
+        "products");
   }
   if (!library && (options.precision != Precision::kBF16 || !HasWarpgroupProducts())) {
     return Status::Unsupported(

@@ -198,10 +198,14 @@ Result<std::unique_ptr<CublasLt>> CublasLt::Open() {
   for (const char* name : {"libcublasLt.so.13", "libcublasLt.so.12"}) {
     if (library->file == nullptr) library->file = dlopen(name, RTLD_NOW | RTLD_LOCAL);
   }
-  if (library->file == nullptr) return Status::Unsupported("neither libcublasLt.so.13 nor libcublasLt.so.12 is there");
+  if (library->file == nullptr)
+    return Status::Unsupported(
+        "neither libcublasLt.so.13 nor libcublasLt.so.12 can be opened: install cuBLAS of CUDA's toolkit, or choose "
+        "QTTS_CUDA_PRODUCTS=own");
 #define QTTS_LT_LOAD(name)                                                                \
   library->name = reinterpret_cast<decltype(library->name)>(dlsym(library->file, #name)); \
-  if (library->name == nullptr) return Status::Unsupported("cuBLASLt has no function " #name);
+  if (library->name == nullptr)                                                           \
+    return Status::Unsupported("cuBLASLt has no function " #name ": install that of CUDA 12 or 13");
   QTTS_LT_FUNCTIONS(QTTS_LT_LOAD)
 #undef QTTS_LT_LOAD
   QTTS_RETURN_IF_ERROR(LtStatus(library->cublasLtCreate(&library->handle), "opening"));
@@ -223,7 +227,8 @@ Result<std::unique_ptr<LibraryProduct>> CublasLt::Pin(int64_t most_rows, int out
     return std::unique_ptr<LibraryProduct>(new LibraryProduct(std::move(impl)));
   }
   return Status::Unsupported("cuBLASLt has no algorithm for " + std::to_string(outputs) + " x " +
-                             std::to_string(columns) + " whose rows do not depend on their number");
+                             std::to_string(columns) +
+                             " whose rows do not depend on their number: choose QTTS_CUDA_PRODUCTS=own");
 }
 
 Status LibraryProduct::Run(int64_t rows, const void* weights, const void* x, int64_t x_stride, float* sums,
@@ -238,7 +243,9 @@ struct LibraryProduct::Impl {
   int outputs = 0, columns = 0;
   std::string name;
 };
-Result<std::unique_ptr<CublasLt>> CublasLt::Open() { return Status::Unsupported("the build had no header cublasLt.h"); }
+Result<std::unique_ptr<CublasLt>> CublasLt::Open() {
+  return Status::Unsupported("the GPU backend was built without cublasLt.h: build it where cuBLAS is installed");
+}
 Result<std::unique_ptr<LibraryProduct>> CublasLt::Pin(int64_t /*most_rows*/, int /*outputs*/, int /*columns*/,
                                                       const void* /*weights*/, const void* /*x*/, float* /*sums*/) {
   return Status::Unsupported("the build had no header cublasLt.h");
