@@ -2,7 +2,6 @@
 #ifndef QTTS_CUDA_NETWORK_LIBRARY_PRODUCTS_H_
 #define QTTS_CUDA_NETWORK_LIBRARY_PRODUCTS_H_
 
-#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <memory>
