@@ -6,6 +6,7 @@
 #include "rules/rope.cuh"
 #include "rules/softmax.cuh"
 #include "rules/splits.h"
+#include "runtime/async_copy.cuh"
 #include "runtime/device_math.cuh"
 
 // A thread block that attends from one row to one split of its context, for the kernels of this folder. What it adds,
@@ -97,8 +98,8 @@ struct AttendMemory {
   alignas(16) T new_keys[kMaxNewRows][kWidth];
   alignas(16) T new_values[kMaxNewRows][kWidth];
   alignas(16) float warp_y[kWarps][kGroup][kWidth];
-  float warp_max[kWarps][kGroup];
-  float warp_sum[kWarps][kGroup];
+  alignas(16) float warp_max[kGroup][kWarps];
+  alignas(16) float warp_sum[kGroup][kWarps];
   bool last;
 };
 
@@ -131,15 +132,29 @@ class AttendBlock {
   __device__ __forceinline__ void GoTo(int split_index) {
     split_index_ = split_index;
     split_ = FirstSplit(a, position_) + split_index_;
-    begin_ = max(FirstSeen(a, position_), split_ * kSplitPositions);
-    end_ = min(position_ + 1, (split_ + 1) * kSplitPositions);
-    if (!idle()) page_ = PageOf(split_index);
-#pragma unroll
-    for (int t = 0; t < kTurns; ++t) {
-      keys_[t] = {};
-      values_[t] = {};
+    SetBounds();
+    if (idle()) return;
+    const int page = split_ * kSplitPositions / a.page_positions;
+    row_of_page_ = split_ * kSplitPositions - page * a.page_positions;
+    pages_ = a.pages + static_cast<int64_t>(sequence_) * a.pages_per_sequence + page;
+    page_ = static_cast<T*>(pages_[0]);
+    FindFollowingPage();
+  }
+  // Goes to the next split; there is one.
+  __device__ __forceinline__ void GoToNext() {
+    ++split_index_;
+    ++split_;
+    SetBounds();
+    row_of_page_ += kSplitPositions;
+    if (row_of_page_ >= a.page_positions) {
+      row_of_page_ = 0;
+      ++pages_;
+      page_ = following_page_;
+      FindFollowingPage();
     }
   }
+  // Of the scores.
+  __device__ __forceinline__ float Scale() const { return 1.0F / sqrtf(static_cast<float>(a.head_dim)); }
   __device__ __forceinline__ int used_splits() const { return used_splits_; }
   __device__ __forceinline__ int elements() const { return kGroup * a.head_dim; }
 
@@ -150,20 +165,67 @@ class AttendBlock {
   __device__ __forceinline__ HeadPlacer Placer() const {
     const bool is_key = warp_ >= kGroup;
     const int position = is_key ? position_ - (new_rows_ - 1 - (warp_ - kGroup)) : position_;
-    return HeadPlacer(is_key ? a.k_norm : a.q_norm, a.inverse_frequencies, a.head_dim, max(0, position), lane_);
+    const int head_dim = warp_ < kGroup + new_rows_ ? a.head_dim : 0;  // other warps place no head
+    return HeadPlacer(is_key ? a.k_norm : a.q_norm, a.inverse_frequencies, head_dim, max(0, position), lane_);
   }
 
   // Keys and values that lie in the cache.
   __device__ __forceinline__ void LoadCached() {
+    const T* const key = RowOfPage(page_, row_of_page_ + warp_ * kTogether + lane_ / kLanes) + part_ * 8;
+    const int values_on = a.page_positions * a.head_dim;
+    const int turn_on = kTurn * a.head_dim;
+    const int first = split_ * kSplitPositions;
+    if (kTurns * kTurn == kSplitPositions && begin_ == first && first + kSplitPositions <= cached_ &&
+        a.head_dim == kLanes * 8) {
+#pragma unroll
+      for (int t = 0; t < kTurns; ++t) {
+        LoadEight(key + t * turn_on, &keys_[t]);
+        LoadEight(key + t * turn_on + values_on, &values_[t]);
+      }
+      return;
+    }
 #pragma unroll
     for (int t = 0; t < kTurns; ++t) {
-      const int p = PositionOf(t);
-      if (IsSeen(t) && p < cached_ && HasElements()) {
-        const T* const key = page_ + a.KeyOffset(kv_head_, p) + part_ * 8;
-        LoadEight(key, &keys_[t]);
-        LoadEight(key + a.page_positions * a.head_dim, &values_[t]);
+      keys_[t] = {};
+      values_[t] = {};
+      if (IsSeen(t) && PositionOf(t) < cached_ && HasElements()) {
+        LoadEight(key + t * turn_on, &keys_[t]);
+        LoadEight(key + t * turn_on + values_on, &values_[t]);
       }
     }
+  }
+
+  // Drops them, so that no registers are kept for them.
+  __device__ __forceinline__ void Drop() {
+#pragma unroll
+    for (int t = 0; t < kTurns; ++t) {
+      keys_[t] = {};
+      values_[t] = {};
+    }
+  }
+
+  // Keys of a split that lie in the cache; their values are page_positions rows further on.
+  struct CachedKeys {
+    const T* keys;
+    int bytes;  // 0: none
+  };
+  // Those of the split `further` splits on. None either of a page after the following one: it serves hints only.
+  __device__ __forceinline__ CachedKeys KeysAhead(int further) const {
+    const int first = (split_ + further) * kSplitPositions;
+    const int begin = max(FirstSeen(a, position_), first);
+    const int end = min(cached_, first + kSplitPositions);
+    const int row = row_of_page_ + further * kSplitPositions;
+    if (idle() || end <= begin || row >= 2 * a.page_positions) return {nullptr, 0};
+    const bool follows = row >= a.page_positions;
+    const T* const page = follows ? following_page_ : page_;
+    return {RowOfPage(page, (follows ? row - a.page_positions : row) + begin - first),
+            (end - begin) * a.head_dim * static_cast<int>(sizeof(T))};
+  }
+  // Asks for them and their values to be brought into L2.
+  __device__ __forceinline__ void Prefetch(const CachedKeys& ahead) const {
+    if (ahead.bytes == 0) return;
+    PrefetchL2(ahead.keys, ahead.bytes);
+    PrefetchL2(ahead.keys + a.page_positions * a.head_dim, ahead.bytes);
   }
 
   // The page of the split_index-th split that the row sees.
@@ -210,22 +272,22 @@ class AttendBlock {
   }
 
   // The largest scores of this lane's positions, added to `most`.
-  __device__ __forceinline__ void FindLargest(float (&most)[kGroup]) {
+  __device__ __forceinline__ void FindLargest(float scale, float (&most)[kGroup]) {
     float scores[kGroup][kTurns];
     SoftmaxPart<kGroup> sums;
     sums.Clear();
-    Score(scores, &sums);
+    Score(scale, scores, &sums);
 #pragma unroll
     for (int g = 0; g < kGroup; ++g) most[g] = fmaxf(most[g], sums.most[g]);
   }
 
   // Writes the results of this warp's positions to shared memory.
-  __device__ __forceinline__ void Attend() {
+  __device__ __forceinline__ void Attend(float scale) {
     const auto seen = [&](int turn) { return IsSeen(turn); };
     float scores[kGroup][kTurns];
     SoftmaxPart<kGroup> sums;
     sums.Clear();
-    Score(scores, &sums);
+    Score(scale, scores, &sums);
     WeighValues<false, T>(scores, values_, seen, &sums);
     JoinLanes<kLanes, T>(&sums);
     if (lane_ >= kLanes) return;
@@ -234,8 +296,8 @@ class AttendBlock {
 #pragma unroll
       for (int e = 0; e < 8; ++e) m.warp_y[warp_][g][part_ * 8 + e] = sums.y[g][e];
       if (part_ == 0) {
-        m.warp_max[warp_][g] = sums.most[g];
-        m.warp_sum[warp_][g] = sums.sum[g];
+        m.warp_max[g][warp_] = sums.most[g];
+        m.warp_sum[g][warp_] = sums.sum[g];
       }
     }
   }
@@ -244,15 +306,13 @@ class AttendBlock {
     static_cast<T*>(a.y)[static_cast<int64_t>(row_) * a.y_stride + first_head_ * a.head_dim + i] = FromFloat<T>(value);
   }
 
-  // Element i of the heads, combined of the warps.
-  __device__ __forceinline__ MergedWarps<1> Merged(int i) const {
-    const int g = i / a.head_dim;
-    const int d = i % a.head_dim;
+  // Element d of head g, combined of the warps.
+  __device__ __forceinline__ MergedWarps<1> Merged(int g, int d) const {
     float maxima[kWarps], sums[kWarps], y[kWarps][1];
 #pragma unroll
     for (int w = 0; w < kWarps; ++w) {
-      maxima[w] = m.warp_max[w][g];
-      sums[w] = m.warp_sum[w][g];
+      maxima[w] = m.warp_max[g][w];
+      sums[w] = m.warp_sum[g][w];
       y[w][0] = m.warp_y[w][g][d];
     }
     return MergeWarpParts<T>(maxima, sums, y);
@@ -263,7 +323,7 @@ class AttendBlock {
     for (int i = threadIdx.x; i < elements(); i += kThreads) {
       const int g = i / a.head_dim;
       const int d = i % a.head_dim;
-      const MergedWarps<1> merged = Merged(i);
+      const MergedWarps<1> merged = Merged(g, d);
       if (used_splits_ == 1) {
         Store(i, merged.value[0] / merged.total);
         continue;
@@ -306,6 +366,19 @@ class AttendBlock {
   }
 
  private:
+  // The positions of the current split that are seen.
+  __device__ __forceinline__ void SetBounds() {
+    begin_ = max(FirstSeen(a, position_), split_ * kSplitPositions);
+    end_ = min(position_ + 1, (split_ + 1) * kSplitPositions);
+  }
+  __device__ __forceinline__ void FindFollowingPage() {
+    const int first = split_ * kSplitPositions - row_of_page_ + a.page_positions;
+    following_page_ = first <= position_ ? static_cast<T*>(pages_[1]) : nullptr;
+  }
+  // The keys of a page's row, of this block's key head.
+  __device__ __forceinline__ const T* RowOfPage(const T* page, int row) const {
+    return page + a.KeyOffset(kv_head_, 0) + row * a.head_dim;
+  }
   __device__ __forceinline__ int PositionOf(int turn) const {
     return split_ * kSplitPositions + turn * kTurn + warp_ * kTogether + lane_ / kLanes;
   }
@@ -313,22 +386,29 @@ class AttendBlock {
     return PositionOf(turn) >= begin_ && PositionOf(turn) < end_;
   }
   // Scores of this lane's positions. New rows' keys and values come from shared memory.
-  __device__ __forceinline__ void Score(float (&scores)[kGroup][kTurns], SoftmaxPart<kGroup>* sums) {
+  __device__ __forceinline__ void Score(float scale, float (&scores)[kGroup][kTurns], SoftmaxPart<kGroup>* sums) {
+    if (end_ > cached_) {
 #pragma unroll
-    for (int t = 0; t < kTurns; ++t) {
-      const int p = PositionOf(t);
-      if (IsSeen(t) && p >= cached_ && HasElements()) {
-        keys_[t] = *reinterpret_cast<const Eight<T>*>(&m.new_keys[p - cached_][part_ * 8]);
-        values_[t] = *reinterpret_cast<const Eight<T>*>(&m.new_values[p - cached_][part_ * 8]);
+      for (int t = 0; t < kTurns; ++t) {
+        const int p = PositionOf(t);
+        if (IsSeen(t) && p >= cached_ && HasElements()) {
+          keys_[t] = *reinterpret_cast<const Eight<T>*>(&m.new_keys[p - cached_][part_ * 8]);
+          values_[t] = *reinterpret_cast<const Eight<T>*>(&m.new_values[p - cached_][part_ * 8]);
+        }
       }
     }
     float query[kGroup][8];
 #pragma unroll
     for (int g = 0; g < kGroup; ++g) {
 #pragma unroll
-      for (int e = 0; e < 8; ++e) query[g][e] = HasElements() ? m.q[g][part_ * 8 + e] : 0;
+      for (int e = 0; e < 8; ++e) query[g][e] = 0;
+      if (HasElements()) {
+        const float4 low = *reinterpret_cast<const float4*>(&m.q[g][part_ * 8]);
+        const float4 high = *reinterpret_cast<const float4*>(&m.q[g][part_ * 8 + 4]);
+        query[g][0] = low.x, query[g][1] = low.y, query[g][2] = low.z, query[g][3] = low.w;
+        query[g][4] = high.x, query[g][5] = high.y, query[g][6] = high.z, query[g][7] = high.w;
+      }
     }
-    const float scale = 1.0F / sqrtf(static_cast<float>(a.head_dim));
     ScorePositions<kLanes>(
         query, keys_, scale, [&](int turn) { return IsSeen(turn); }, scores, sums);
   }
@@ -351,7 +431,10 @@ class AttendBlock {
   const int heads_per_kv_ = a.heads / a.kv_heads;
   const int kv_head_ = first_head_ / heads_per_kv_;
   int sequence_, position_, new_rows_, cached_, split_index_, split_, used_splits_, begin_, end_;
+  int row_of_page_ = 0;  // that the split begins with: splits don't cross pages
+  void* const* pages_ = nullptr;
   T* page_ = nullptr;
+  T* following_page_ = nullptr;
   Eight<T> keys_[kTurns], values_[kTurns];
 };
 

@@ -28,7 +28,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksTogether<T, kLanes, kGroup>) 
   if (a.appended) block.LoadCached();
   block.PlaceHeads(placer, block.OwnPage());
   __syncthreads();
-  block.Attend();
+  block.Attend(block.Scale());
   __syncthreads();
   block.MergeWarps();
   block.CombineSplits();

@@ -10,18 +10,51 @@ namespace {
 // Of a split's result: sums, largest scores, values.
 __host__ __device__ constexpr int RecordElements(int group, int head_dim) { return group * (head_dim + 2); }
 
+// Splits whose keys and values are brought into L2 ahead of the one that is attended to; the next one's are loaded from
+// there.
+constexpr int kSplitsAhead = 2;
+
 // A block goes through the splits of a row's context; the next one's keys and values are loaded while its warps are
 // combined. Results of up to a.splits splits are kept in shared memory until the largest score of all is known. Longer
 // contexts are gone through twice, the first time for that score.
+//
+// So that the memory is busy while blocks begin, compute and end, a thread of each block asks for what comes
+// kSplitsAhead splits later: in its own context and then in that of the block that will have its place, which is
+// `at_once` (how many run at once) blocks further on. Not of rows whose keys have been appended: these are of few
+// sequences, whose keys other blocks are reading anyway. It only hints, before WaitForPrevious() with what LoadCached()
+// may read there.
 template <typename T, int kLanes, int kGroup>
-__global__ void __launch_bounds__(kThreads, 2) ContextKernel(AttendArguments a) {
+__global__ void __launch_bounds__(kThreads, kBlocksTogether<T, kLanes, kGroup>)
+    ContextKernel(AttendArguments a, int at_once) {
+  using Block = AttendBlock<T, kLanes, kGroup>;
   __shared__ AttendMemory<T, kLanes, kGroup> memory;
   __shared__ float largest_of_all[kGroup];
+  __shared__ typename Block::CachedKeys after[kSplitsAhead];  // the later block's; of the prefetching thread
   extern __shared__ float kept[];
-  AttendBlock<T, kLanes, kGroup> block(a, &memory, static_cast<int>(blockIdx.y), static_cast<int>(blockIdx.x) * kGroup,
-                                       0);
+  Block block(a, &memory, static_cast<int>(blockIdx.y), static_cast<int>(blockIdx.x) * kGroup, 0);
   const bool absent = block.absent();
   if (!absent && !a.appended) block.LoadCached();
+  const bool prefetches = !a.appended && threadIdx.x == kThreads - 32;  // of the warp that has least to do
+  if (prefetches) {
+    const unsigned number = blockIdx.y * gridDim.x + blockIdx.x;
+    const unsigned later = number + static_cast<unsigned>(at_once);
+    const unsigned later_row = later / gridDim.x;
+    const int own = absent ? 0 : block.used_splits();
+    if (later_row < gridDim.y) {
+      const Block next(a, &memory, static_cast<int>(later_row), static_cast<int>(later % gridDim.x) * kGroup, 0);
+#pragma unroll
+      for (int n = 0; n < kSplitsAhead; ++n) after[n] = next.KeysAhead(n);
+    } else {
+#pragma unroll
+      for (int n = 0; n < kSplitsAhead; ++n) after[n] = {nullptr, 0};
+    }
+    // No block before the first ones has asked for theirs.
+#pragma unroll
+    for (int n = 1; n < kSplitsAhead; ++n) {
+      if (number < static_cast<unsigned>(at_once)) block.Prefetch(block.KeysAhead(n));
+    }
+    for (int n = own; n < kSplitsAhead; ++n) block.Prefetch(after[n - own]);
+  }
   const bool live = a.live == nullptr || Fresh(a.live) != 0;
   const HeadPlacer placer = block.Placer();
 
@@ -35,27 +68,29 @@ __global__ void __launch_bounds__(kThreads, 2) ContextKernel(AttendArguments a) 
 
   const int record = RecordElements(kGroup, a.head_dim);
   const bool keeps = used <= a.splits;
+  const float scale = block.Scale();
   if (!keeps) {
     float most[kGroup];
 #pragma unroll
     for (int g = 0; g < kGroup; ++g) most[g] = -INFINITY;
 #pragma unroll 1
     for (int s = 0; s < used; ++s) {
-      if (s != 0) {
-        block.GoTo(s);
+      if (prefetches) block.Prefetch(block.KeysAhead(kSplitsAhead));
+      block.FindLargest(scale, most);
+      if (s + 1 < used) {
+        block.GoToNext();
         block.LoadCached();
       }
-      block.FindLargest(most);
     }
 #pragma unroll
     for (int g = 0; g < kGroup; ++g) {
       most[g] = WarpMax(most[g]);
-      if (threadIdx.x % 32 == 0) memory.warp_max[threadIdx.x / 32][g] = most[g];
+      if (threadIdx.x % 32 == 0) memory.warp_max[g][threadIdx.x / 32] = most[g];
     }
     __syncthreads();
     if (threadIdx.x < kGroup) {
       float largest = -INFINITY;
-      for (int w = 0; w < kWarps; ++w) largest = fmaxf(largest, memory.warp_max[w][threadIdx.x]);
+      for (int w = 0; w < kWarps; ++w) largest = fmaxf(largest, memory.warp_max[threadIdx.x][w]);
       largest_of_all[threadIdx.x] = largest;
     }
     block.GoTo(0);
@@ -66,26 +101,38 @@ __global__ void __launch_bounds__(kThreads, 2) ContextKernel(AttendArguments a) 
   // Of this thread's elements, where results are not kept.
   constexpr int kElements = (kGroup * kLanes * 8 + kThreads - 1) / kThreads;
   float totals[kElements] = {}, values[kElements] = {};
+  int heads[kElements], elements[kElements];
+#pragma unroll
+  for (int n = 0; n < kElements; ++n) {
+    const int i = static_cast<int>(threadIdx.x) + n * kThreads;
+    heads[n] = i / a.head_dim;
+    elements[n] = i - heads[n] * a.head_dim;
+  }
 #pragma unroll 1
   for (int s = 0; s < used; ++s) {
-    block.Attend();
+    if (prefetches) {
+      block.Prefetch(s + kSplitsAhead < used ? block.KeysAhead(kSplitsAhead) : after[s + kSplitsAhead - used]);
+    }
+    block.Attend(scale);
     __syncthreads();
     if (s + 1 < used) {
-      block.GoTo(s + 1);
+      block.GoToNext();
       block.LoadCached();
+    } else {
+      block.Drop();
     }
 #pragma unroll
     for (int n = 0; n < kElements; ++n) {
       const int i = static_cast<int>(threadIdx.x) + n * kThreads;
       if (i >= block.elements()) break;
-      const MergedWarps<1> merged = block.Merged(i);
-      const int g = i / a.head_dim;
+      const int g = heads[n];
+      const MergedWarps<1> merged = block.Merged(g, elements[n]);
       if (used == 1) {
         block.Store(i, merged.value[0] / merged.total);
       } else if (keeps) {
         float* const mine = kept + s * record;
         mine[2 * kGroup + i] = merged.value[0];
-        if (i % a.head_dim == 0) {
+        if (elements[n] == 0) {
           mine[g] = merged.total;
           mine[kGroup + g] = merged.largest;
         }
@@ -102,7 +149,7 @@ __global__ void __launch_bounds__(kThreads, 2) ContextKernel(AttendArguments a) 
     const int i = static_cast<int>(threadIdx.x) + n * kThreads;
     if (i >= block.elements()) break;
     if (keeps) {
-      const int g = i / a.head_dim;
+      const int g = heads[n];
       float largest = -INFINITY;
       for (int s = 0; s < used; ++s) largest = fmaxf(largest, kept[s * record + kGroup + g]);
 #pragma unroll 4
@@ -250,9 +297,12 @@ void RunContexts(const Launcher& launch, AttendArguments a, int64_t rows) {
   a.splits = static_cast<int>(Launcher::kPlainSharedMemory / record);
   const size_t shared = static_cast<size_t>(a.splits) * record;
   const dim3 grid(static_cast<unsigned>(a.heads / group), static_cast<unsigned>(rows));
-  if (group == 1) launch(ContextKernel<T, kLanes, 1>, grid, kThreads, shared, a);
-  if (group == 2) launch(ContextKernel<T, kLanes, 2>, grid, kThreads, shared, a);
-  if (group == 4) launch(ContextKernel<T, kLanes, 4>, grid, kThreads, shared, a);
+  const auto run = [&](auto kernel, int blocks_together) {
+    launch(kernel, grid, kThreads, shared, a, launch.numbers->attention.processors * blocks_together);
+  };
+  if (group == 1) run(ContextKernel<T, kLanes, 1>, kBlocksTogether<T, kLanes, 1>);
+  if (group == 2) run(ContextKernel<T, kLanes, 2>, kBlocksTogether<T, kLanes, 2>);
+  if (group == 4) run(ContextKernel<T, kLanes, 4>, kBlocksTogether<T, kLanes, 4>);
 }
 
 template <int kLanes>

@@ -41,6 +41,7 @@ struct ProductNumbers {
 
 // The language model's attention (attention/attention.cu).
 struct AttentionNumbers {
+  int processors = 0;          // SMs: how far ahead blocks prefetch (attention/many_rows.cu)
   int64_t blocks_at_once = 0;  // while there are no more, each query head has a block to itself
   // From kManyRows rows on a block goes through a whole context (attention/many_rows.h). The same bits; by the
   // environment like ProductNumbers::many_rows.
@@ -94,7 +95,7 @@ inline constexpr DeviceNumbers kH200Numbers = {
                  .wide16 = {-2200, 40},
                  .wide32 = {2000, 53},
                  .wide64 = {6300, 65}},
-    .attention = {.blocks_at_once = 128},
+    .attention = {.processors = 132, .blocks_at_once = 128},
     // The wide talker is limited by bytes, and reading ahead is in its way: tests/bench/JOURNAL.md.
     .persistent = {.narrow_talker = {1, 4}, .wide_talker = {2, 0}, .predictor = {1, 4}},
     .codec = {.cluster_chunk = 0.09,
