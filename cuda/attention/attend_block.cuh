@@ -38,12 +38,13 @@ struct AttendArguments {
   const int* live;
 
   __device__ int Sequence(int row) const {
-    const int index = row / per_sequence;
+    const int index = per_sequence == 1 ? row : row / per_sequence;
     return slots == nullptr ? index : Fresh(slots + index);
   }
   __device__ int Position(int row) const {
-    return positions == nullptr ? first_position + row % per_sequence : Fresh(positions + row);
+    return positions == nullptr ? first_position + RowOfSequence(row) : Fresh(positions + row);
   }
+  __device__ int RowOfSequence(int row) const { return per_sequence == 1 ? 0 : row % per_sequence; }
   __device__ int qkv_width() const { return (heads + 2 * kv_heads) * head_dim; }
   // Elements from a page's start to the key of `position` (its value lies page_positions rows on).
   __device__ int64_t KeyOffset(int kv_head, int position) const {
@@ -54,6 +55,7 @@ struct AttendArguments {
 
 // Norm (if any) and RoPE of one head, by one warp, 2 * kPairs elements a lane. All but the head itself can
 // be fetched before it is there.
+template <int kPairs = kMaxHeadDim / 64>
 class HeadPlacer {
  public:
   __device__ HeadPlacer(const float* norm, const float* inverse_frequencies, int head_dim, int position, int lane)
@@ -62,9 +64,18 @@ class HeadPlacer {
     for (int j = 0; j < kPairs; ++j) {
       const int i = lane + 32 * j;
       if (i >= half_) continue;
-      low_norm_[j] = normed_ ? norm[i] : 1;
-      high_norm_[j] = normed_ ? norm[half_ + i] : 1;
+      LoadNorm(norm, j, i);
       sincosf(static_cast<float>(position) * inverse_frequencies[i], &sine_[j], &cosine_[j]);
+    }
+  }
+
+  // Another head's of the same position.
+  __device__ void SetNorm(const float* norm) {
+    normed_ = norm != nullptr;
+#pragma unroll
+    for (int j = 0; j < kPairs; ++j) {
+      const int i = lane_ + 32 * j;
+      if (i < half_) LoadNorm(norm, j, i);
     }
   }
 
@@ -81,11 +92,31 @@ class HeadPlacer {
   }
 
  private:
-  static constexpr int kPairs = kMaxHeadDim / 64;
+  __device__ void LoadNorm(const float* norm, int j, int i) {
+    low_norm_[j] = normed_ ? norm[i] : 1;
+    high_norm_[j] = normed_ ? norm[half_ + i] : 1;
+  }
+
   bool normed_;
   int half_, lane_;
   float low_norm_[kPairs], high_norm_[kPairs], sine_[kPairs], cosine_[kPairs];
 };
+
+// Eight elements of a query, or zeros unless `there`.
+__device__ __forceinline__ void LoadQuery(const float* q, bool there, float (*query)[8]) {
+  float4 v[2] = {};
+  if (there) {
+    v[0] = reinterpret_cast<const float4*>(q)[0];
+    v[1] = reinterpret_cast<const float4*>(q)[1];
+  }
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    (*query)[4 * i] = v[i].x;
+    (*query)[4 * i + 1] = v[i].y;
+    (*query)[4 * i + 2] = v[i].z;
+    (*query)[4 * i + 3] = v[i].w;
+  }
+}
 
 // Minimum thread blocks per SM, by register use: those of a prompt must run at once.
 template <typename T, int kLanes, int kGroup>
@@ -123,7 +154,7 @@ class AttendBlock {
         first_head_(first_head),
         sequence_(a.Sequence(row_)),
         position_(a.Position(row_)) {
-    new_rows_ = a.appended ? 0 : row_ % a.per_sequence + 1;
+    new_rows_ = a.appended ? 0 : a.RowOfSequence(row_) + 1;
     cached_ = position_ + 1 - new_rows_;
     used_splits_ = UsedSplits(a, position_);
     GoTo(split_index);
@@ -162,11 +193,11 @@ class AttendBlock {
   __device__ __forceinline__ bool idle() const { return sequence_ < 0 || position_ < 0 || begin_ >= end_; }
 
   // Norm and angles of the head that this warp places: a query, or the key of a new row.
-  __device__ __forceinline__ HeadPlacer Placer() const {
+  __device__ __forceinline__ HeadPlacer<> Placer() const {
     const bool is_key = warp_ >= kGroup;
     const int position = is_key ? position_ - (new_rows_ - 1 - (warp_ - kGroup)) : position_;
     const int head_dim = warp_ < kGroup + new_rows_ ? a.head_dim : 0;  // other warps place no head
-    return HeadPlacer(is_key ? a.k_norm : a.q_norm, a.inverse_frequencies, head_dim, max(0, position), lane_);
+    return HeadPlacer<>(is_key ? a.k_norm : a.q_norm, a.inverse_frequencies, head_dim, max(0, position), lane_);
   }
 
   // Keys and values that lie in the cache.
@@ -239,7 +270,7 @@ class AttendBlock {
 
   // Queries, keys and values of the new rows up to this one, to shared memory; the row's own key and value to
   // `own_page`, if there is one and the block's heads are the first of their key head.
-  __device__ __forceinline__ void PlaceHeads(const HeadPlacer& placer, T* own_page) {
+  __device__ __forceinline__ void PlaceHeads(const HeadPlacer<>& placer, T* own_page) {
     const float* const x = a.qkv + static_cast<int64_t>(row_) * a.qkv_width();
     const int q_width = a.heads * a.head_dim;
     const int kv_width = a.kv_heads * a.head_dim;
@@ -399,16 +430,7 @@ class AttendBlock {
     }
     float query[kGroup][8];
 #pragma unroll
-    for (int g = 0; g < kGroup; ++g) {
-#pragma unroll
-      for (int e = 0; e < 8; ++e) query[g][e] = 0;
-      if (HasElements()) {
-        const float4 low = *reinterpret_cast<const float4*>(&m.q[g][part_ * 8]);
-        const float4 high = *reinterpret_cast<const float4*>(&m.q[g][part_ * 8 + 4]);
-        query[g][0] = low.x, query[g][1] = low.y, query[g][2] = low.z, query[g][3] = low.w;
-        query[g][4] = high.x, query[g][5] = high.y, query[g][6] = high.z, query[g][7] = high.w;
-      }
-    }
+    for (int g = 0; g < kGroup; ++g) LoadQuery(&m.q[g][part_ * 8], HasElements(), &query[g]);
     ScorePositions<kLanes>(
         query, keys_, scale, [&](int turn) { return IsSeen(turn); }, scores, sums);
   }

@@ -20,7 +20,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksTogether<T, kLanes, kGroup>) 
   // Keys and values of earlier frames are complete; those of the previous kernel are not.
   if (!block.idle() && !a.appended) block.LoadCached();
   const bool live = a.live == nullptr || Fresh(a.live) != 0;
-  const HeadPlacer placer = block.Placer();
+  const HeadPlacer<> placer = block.Placer();
 
   WaitForPrevious();
   LetNextStart();
@@ -48,7 +48,7 @@ __global__ void __launch_bounds__(64) AppendKernel(AttendArguments a) {
         static_cast<T*>(a.pages[static_cast<int64_t>(sequence) * a.pages_per_sequence + position / a.page_positions]) +
         a.KeyOffset(kv_head, position);
   }
-  const HeadPlacer placer(a.k_norm, a.inverse_frequencies, a.head_dim, max(0, position), lane);
+  const HeadPlacer<> placer(a.k_norm, a.inverse_frequencies, a.head_dim, max(0, position), lane);
 
   WaitForPrevious();
   LetNextStart();

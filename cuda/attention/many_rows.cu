@@ -56,7 +56,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksTogether<T, kLanes, kGroup>)
     for (int n = own; n < kSplitsAhead; ++n) block.Prefetch(after[n - own]);
   }
   const bool live = a.live == nullptr || Fresh(a.live) != 0;
-  const HeadPlacer placer = block.Placer();
+  const HeadPlacer<> placer = block.Placer();
 
   WaitForPrevious();
   LetNextStart();
@@ -101,13 +101,9 @@ __global__ void __launch_bounds__(kThreads, kBlocksTogether<T, kLanes, kGroup>)
   // Of this thread's elements, where results are not kept.
   constexpr int kElements = (kGroup * kLanes * 8 + kThreads - 1) / kThreads;
   float totals[kElements] = {}, values[kElements] = {};
-  int heads[kElements], elements[kElements];
+  int heads[kElements];
 #pragma unroll
-  for (int n = 0; n < kElements; ++n) {
-    const int i = static_cast<int>(threadIdx.x) + n * kThreads;
-    heads[n] = i / a.head_dim;
-    elements[n] = i - heads[n] * a.head_dim;
-  }
+  for (int n = 0; n < kElements; ++n) heads[n] = (static_cast<int>(threadIdx.x) + n * kThreads) / a.head_dim;
 #pragma unroll 1
   for (int s = 0; s < used; ++s) {
     if (prefetches) {
@@ -126,13 +122,14 @@ __global__ void __launch_bounds__(kThreads, kBlocksTogether<T, kLanes, kGroup>)
       const int i = static_cast<int>(threadIdx.x) + n * kThreads;
       if (i >= block.elements()) break;
       const int g = heads[n];
-      const MergedWarps<1> merged = block.Merged(g, elements[n]);
+      const int d = i - g * a.head_dim;
+      const MergedWarps<1> merged = block.Merged(g, d);
       if (used == 1) {
         block.Store(i, merged.value[0] / merged.total);
       } else if (keeps) {
         float* const mine = kept + s * record;
         mine[2 * kGroup + i] = merged.value[0];
-        if (elements[n] == 0) {
+        if (d == 0) {
           mine[g] = merged.total;
           mine[kGroup + g] = merged.largest;
         }
@@ -163,85 +160,118 @@ __global__ void __launch_bounds__(kThreads, kBlocksTogether<T, kLanes, kGroup>)
 }
 
 constexpr int kShortWarps = 4;  // of a block
+// Minimum thread blocks per SM, by register use.
+template <int kLanes, int kGroup>
+constexpr int kShortBlocks = (kLanes == 8 || kLanes == 16) && kGroup <= 2 ? 6 : 4;
+
+template <int kLanes, int kGroup>
+struct ShortMemory {
+  static constexpr int kWidth = kLanes * 8;
+  static constexpr int kTogether = 32 / kLanes;
+  alignas(16) float q[kGroup][kWidth];
+  alignas(16) __nv_bfloat16 new_keys[kMaxNewRows][kWidth];
+  alignas(16) __nv_bfloat16 values[kWarps * kTogether][kWidth];
+  // Of each turn the factors of its positions as JoinLaneSums() places them, from 2 on. At 1 its largest score, then
+  // its factor among the turns; at 0 the sum of its weights.
+  alignas(16) float turns[kGroup][kWarps][2 * kTogether];
+};
 
 // A warp for each row and kGroup heads that share a key head. Eight turns of it are the eight warps of a block.
+//
+// First all positions are scored, which gives every factor; then each group of lanes weighs and joins the values of
+// whole heads, turn by turn. So no turn's values are kept; nor are they held in registers until then.
 template <int kLanes, int kGroup>
-__global__ void __launch_bounds__(32 * kShortWarps, 3) ShortKernel(AttendArguments a, int64_t units) {
+__global__ void __launch_bounds__(32 * kShortWarps, kShortBlocks<kLanes, kGroup>)
+    ShortKernel(AttendArguments a, unsigned units) {
   using T = __nv_bfloat16;
-  constexpr int kWidth = kLanes * 8;
-  constexpr int kTogether = 32 / kLanes;
-  struct Memory {
-    alignas(16) float q[kGroup][kWidth];
-    alignas(16) T new_keys[kMaxNewRows][kWidth];
-    alignas(16) T new_values[kMaxNewRows][kWidth];
-  };
+  using Memory = ShortMemory<kLanes, kGroup>;
+  using Placer = HeadPlacer<(Memory::kWidth + 63) / 64>;
+  constexpr int kTogether = Memory::kTogether;
   __shared__ Memory memories[kShortWarps];
   const int warp = static_cast<int>(threadIdx.x) / 32;
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int part = lane % kLanes;
   Memory& m = memories[warp];
   const int groups = a.heads / kGroup;
-  const int64_t unit = static_cast<int64_t>(blockIdx.x) * kShortWarps + warp;
+  const unsigned unit = blockIdx.x * kShortWarps + static_cast<unsigned>(warp);
   const bool exists = unit < units;
-  const int row = exists ? static_cast<int>(unit / groups) : 0;
-  const int first_head = static_cast<int>(unit % groups) * kGroup;
+  const int row = exists ? static_cast<int>(unit / static_cast<unsigned>(groups)) : 0;
+  const int first_head = static_cast<int>(unit % static_cast<unsigned>(groups)) * kGroup;
   const int heads_per_kv = a.heads / a.kv_heads;
   const int kv_head = first_head / heads_per_kv;
+  const bool owner = first_head == kv_head * heads_per_kv;  // its warp caches the row's own key and value
   const int sequence = exists ? a.Sequence(row) : -1;
   const int position = exists ? a.Position(row) : -1;
   const bool absent = sequence < 0 || position < 0;
-  const int new_rows = a.appended ? 0 : row % a.per_sequence + 1;
+  const int new_rows = a.appended ? 0 : a.RowOfSequence(row) + 1;
   const int cached = position + 1 - new_rows;
   const int begin = FirstSeen(a, position);
   const bool has_elements = part * 8 < a.head_dim;
   T* const page = absent ? nullptr : static_cast<T*>(a.pages[static_cast<int64_t>(sequence) * a.pages_per_sequence]);
 
-  uint4 keys[kWarps] = {}, values[kWarps] = {};
+  Placer placer(a.q_norm, a.inverse_frequencies, a.head_dim, max(0, position), lane);
+
+  // Turns of which a position is seen. The others have the largest score -infinity, sums of 0 and the factor 0.
+  const int first_turn = begin / kTogether;
+  const int last_turn = position / kTogether;
   const auto position_of = [&](int w) { return w * kTogether + lane / kLanes; };
   const auto seen = [&](int w) { return position_of(w) >= begin && position_of(w) <= position; };
+  uint4 keys[kWarps] = {};
   const auto load_cached = [&] {
+    const T* const key = page + a.KeyOffset(kv_head, 0) + position_of(0) * a.head_dim + part * 8;
+    const int end = has_elements ? cached : 0;
+    const auto lies_there = [&](int w) { return position_of(w) >= begin && position_of(w) < end; };
 #pragma unroll
     for (int w = 0; w < kWarps; ++w) {
-      if (!absent && seen(w) && position_of(w) < cached && has_elements) {
-        const T* const key = page + a.KeyOffset(kv_head, position_of(w)) + part * 8;
-        LoadEight(key, &keys[w]);
-        LoadEight(key + a.page_positions * a.head_dim, &values[w]);
-      }
+      if (lies_there(w)) LoadEight(key + w * kTogether * a.head_dim, &keys[w]);
+    }
+    // Zeros instead of what isn't there; new rows' are placed below.
+#pragma unroll
+    for (int w = 0; w < kWarps; ++w) {
+      if (position_of(w) >= cached && position_of(w) <= position) continue;
+      CopyAsync16(SharedAddress(&m.values[position_of(w)][part * 8]),
+                  key + (a.page_positions + w * kTogether) * a.head_dim, lies_there(w));
     }
   };
-  if (!a.appended) load_cached();
+  if (!a.appended && !absent) load_cached();
   const bool live = a.live == nullptr || Fresh(a.live) != 0;
   WaitForPrevious();
   LetNextStart();
-  if (absent || !live) return;
+  if (absent || !live) {
+    AwaitAllCopies();
+    return;
+  }
   if (a.appended) load_cached();
+  __syncwarp();
 
   const float* const x = a.qkv + static_cast<int64_t>(row) * a.qkv_width();
   const int q_width = a.heads * a.head_dim;
   const int kv_width = a.kv_heads * a.head_dim;
-  {
-    const HeadPlacer placer(a.q_norm, a.inverse_frequencies, a.head_dim, position, lane);
 #pragma unroll
-    for (int g = 0; g < kGroup; ++g) {
-      placer.Place(x + (first_head + g) * a.head_dim, a.eps, [&](int i, float value) { m.q[g][i] = value; });
-    }
+  for (int g = 0; g < kGroup; ++g) {
+    placer.Place(x + (first_head + g) * a.head_dim, a.eps, [&](int i, float value) { m.q[g][i] = value; });
   }
-#pragma unroll 1
-  for (int j = 0; j < new_rows; ++j) {
-    const int back = new_rows - 1 - j;
+  const auto place_new_row = [&](const Placer& key_placer, int back) {
     const float* const source = x - static_cast<int64_t>(back) * a.qkv_width() + q_width + kv_head * a.head_dim;
-    T* const target = back == 0 && first_head % heads_per_kv == 0 ? page + a.KeyOffset(kv_head, position) : nullptr;
-    const HeadPlacer placer(a.k_norm, a.inverse_frequencies, a.head_dim, position - back, lane);
-    placer.Place(source, a.eps, [&](int i, float value) {
+    T* const target = back == 0 && owner ? page + a.KeyOffset(kv_head, position) : nullptr;
+    key_placer.Place(source, a.eps, [&](int i, float value) {
       const T rounded = FromFloat<T>(value);
-      m.new_keys[j][i] = rounded;
+      m.new_keys[new_rows - 1 - back][i] = rounded;
       if (target != nullptr) target[i] = rounded;
     });
     for (int i = lane; i < a.head_dim; i += 32) {
       const T rounded = FromFloat<T>(Fresh(source + kv_width + i));
-      m.new_values[j][i] = rounded;
+      m.values[position - back][i] = rounded;
       if (target != nullptr) target[a.page_positions * a.head_dim + i] = rounded;
     }
+  };
+  if (new_rows > 0) {
+    placer.SetNorm(a.k_norm);
+    place_new_row(placer, 0);
+  }
+#pragma unroll 1
+  for (int back = 1; back < new_rows; ++back) {
+    place_new_row(Placer(a.k_norm, a.inverse_frequencies, a.head_dim, position - back, lane), back);
   }
   __syncwarp();
 #pragma unroll
@@ -249,35 +279,93 @@ __global__ void __launch_bounds__(32 * kShortWarps, 3) ShortKernel(AttendArgumen
     const int p = position_of(w);
     if (seen(w) && p >= cached && has_elements) {
       keys[w] = *reinterpret_cast<const uint4*>(&m.new_keys[p - cached][part * 8]);
-      values[w] = *reinterpret_cast<const uint4*>(&m.new_values[p - cached][part * 8]);
     }
   }
+
   const float scale = 1.0F / sqrtf(static_cast<float>(a.head_dim));
+  constexpr int kQueries = kGroup % 2 == 0 ? 2 : 1;  // and turns: scored at once
+  constexpr int kScored = 2;
 #pragma unroll 1
-  for (int g = 0; g < kGroup; ++g) {
-    float query[1][8];
+  for (int first = 0; first < kGroup; first += kQueries) {
+    float query[kQueries][8];
 #pragma unroll
-    for (int e = 0; e < 8; ++e) query[0][e] = has_elements ? m.q[g][part * 8 + e] : 0;
-    float maxima[kWarps], sums[kWarps], y[kWarps][8];
+    for (int g = 0; g < kQueries; ++g) LoadQuery(&m.q[first + g][part * 8], has_elements, &query[g]);
 #pragma unroll
-    for (int w = 0; w < kWarps; ++w) {
-      const uint4 key[1] = {keys[w]};
-      const uint4 value[1] = {values[w]};
-      const auto valid = [&](int) { return seen(w); };
-      float scores[1][1];
-      SoftmaxPart<1> turn;
-      turn.Clear();
-      ScorePositions<kLanes>(query, key, scale, valid, scores, &turn);
-      WeighValues<true, T>(scores, value, valid, &turn);
-      JoinLanes<kLanes, T>(&turn);
-      maxima[w] = turn.most[0];
-      sums[w] = turn.sum[0];
+    for (int w = 0; w < kWarps; w += kScored) {
+      if (w + kScored <= first_turn || w > last_turn) continue;
+      uint4 some[kScored];
 #pragma unroll
-      for (int e = 0; e < 8; ++e) y[w][e] = turn.y[0][e];
+      for (int t = 0; t < kScored; ++t) some[t] = keys[w + t];
+      float scores[kQueries][kScored];
+      SoftmaxPart<kQueries> unused;
+      unused.Clear();
+      ScorePositions<kLanes>(
+          query, some, scale, [&](int t) { return seen(w + t); }, scores, &unused);
+#pragma unroll
+      for (int t = 0; t < kScored; ++t) {
+#pragma unroll
+        for (int g = 0; g < kQueries; ++g) {
+          float* const turn = m.turns[first + g][w + t];
+          float most = fmaxf(-INFINITY, scores[g][t]);
+          float sum = seen(w + t) ? 1 : 0;
+          JoinLaneSums<kLanes, T>(threadIdx.x % 32, &most, &sum,
+                                  [&](unsigned place, float factor) { turn[place] = factor; });
+          if (lane == 0) {
+            turn[0] = sum;
+            turn[1] = most;
+          }
+        }
+      }
     }
-    const MergedWarps<8> merged = MergeWarpParts<T>(maxima, sums, y);
-    if (lane >= kLanes || !has_elements) continue;
-    const auto of = [&](int e) { return merged.value[e] / merged.total; };
+  }
+  __syncwarp();
+  {
+    // A lane for each turn of each head.
+    static_assert(kGroup * kWarps <= 32);
+    const int w = lane % kWarps;
+    const bool joined = lane < kGroup * kWarps && w >= first_turn && w <= last_turn;
+    float* const turn = m.turns[lane / kWarps % kGroup][w];
+    const float most = joined ? turn[1] : -INFINITY;
+    float largest = most;
+#pragma unroll
+    for (int offset = 1; offset < kWarps; offset *= 2) {
+      largest = fmaxf(largest, __shfl_xor_sync(~0U, largest, offset));
+    }
+    if (joined) turn[1] = WarpFactor<T>(most, largest);
+  }
+  AwaitAllCopies();
+  __syncwarp();
+  if (!has_elements) return;
+#pragma unroll 1
+  for (int g = lane / kLanes; g < kGroup; g += kTogether) {
+    float total = 0, merged[8] = {};
+#pragma unroll 2
+    for (int w = first_turn; w <= last_turn; ++w) {
+      const float* const turn = m.turns[g][w];
+      const auto weighed = [&](int n, float(&y)[8]) {
+        const int p = w * kTogether + n;
+        const float scores[1][1] = {};
+        const uint4 value[1] = {*reinterpret_cast<const uint4*>(&m.values[p][part * 8])};
+        SoftmaxPart<1> position_part;
+        position_part.Clear();
+        WeighValues<true, T>(
+            scores, value, [&](int) { return p >= begin && p <= position; }, &position_part);
+#pragma unroll
+        for (int e = 0; e < 8; ++e) y[e] = position_part.y[0][e];
+      };
+      float y[8];
+      JoinPositions<kTogether, kTogether>(turn, 0, weighed, y);
+      total = WithWarp(turn[1], turn[0], total);
+#pragma unroll
+      for (int e = 0; e < 8; ++e) merged[e] = WithWarp(turn[1], y[e], merged[e]);
+    }
+    // The turns left out would each add 0: nothing to 0 before the first, and after the last nothing but that -0, to
+    // which a value can underflow, becomes 0.
+    if (last_turn + 1 < kWarps) {
+#pragma unroll
+      for (int e = 0; e < 8; ++e) merged[e] = __fadd_rn(merged[e], 0);
+    }
+    const auto of = [&](int e) { return merged[e] / total; };
     auto* const to = static_cast<T*>(a.y) + static_cast<int64_t>(row) * a.y_stride + (first_head + g) * a.head_dim;
     *reinterpret_cast<uint4*>(to + part * 8) = {PackBf16(of(0), of(1)), PackBf16(of(2), of(3)), PackBf16(of(4), of(5)),
                                                 PackBf16(of(6), of(7))};
@@ -308,8 +396,8 @@ void RunContexts(const Launcher& launch, AttendArguments a, int64_t rows) {
 template <int kLanes>
 void RunShort(const Launcher& launch, const AttendArguments& a, int64_t rows) {
   const int group = GroupOf(a);
-  const int64_t units = rows * (a.heads / group);
-  const dim3 grid(static_cast<unsigned>((units + kShortWarps - 1) / kShortWarps));
+  const auto units = static_cast<unsigned>(rows * (a.heads / group));
+  const dim3 grid((units + kShortWarps - 1) / kShortWarps);
   if (group == 1) launch(ShortKernel<kLanes, 1>, grid, 32 * kShortWarps, 0, a, units);
   if (group == 2) launch(ShortKernel<kLanes, 2>, grid, 32 * kShortWarps, 0, a, units);
   if (group == 4) launch(ShortKernel<kLanes, 4>, grid, 32 * kShortWarps, 0, a, units);

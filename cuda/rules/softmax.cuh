@@ -129,6 +129,20 @@ __device__ __forceinline__ void WeighValues(const float (&scores)[kQueries][kTur
   }
 }
 
+// Two parts joined: the larger of their largest scores, and the factors of what each has summed.
+struct JoinFactors {
+  float largest, own, other;
+};
+template <typename T>
+__device__ __forceinline__ JoinFactors FactorsToJoin(float most, float other_most) {
+  const float largest = fmaxf(most, other_most);
+  const float base = largest == -INFINITY ? 0 : largest;  // where neither has a position factors are 0, too
+  return {largest, Exponential<T>(most - base), Exponential<T>(other_most - base)};
+}
+__device__ __forceinline__ float JoinedSum(float own, float own_factor, float other, float other_factor) {
+  return __fmaf_rn(own, own_factor, other * other_factor);
+}
+
 // Joins a warp's groups of lanes; all have the result.
 template <int kLanes, typename T, int kQueries>
 __device__ __forceinline__ void JoinLanes(SoftmaxPart<kQueries>* part) {
@@ -144,19 +158,55 @@ __device__ __forceinline__ void JoinLanes(SoftmaxPart<kQueries>* part) {
     }
 #pragma unroll
     for (int g = 0; g < kQueries; ++g) {
-      const float largest = fmaxf(part->most[g], other.most[g]);
-      const float base = largest == -INFINITY ? 0 : largest;  // where neither has a position factors are 0, too
-      const float factor = Exponential<T>(part->most[g] - base);
-      const float other_factor = Exponential<T>(other.most[g] - base);
-      part->most[g] = largest;
-      part->sum[g] = __fmaf_rn(part->sum[g], factor, other.sum[g] * other_factor);
+      const JoinFactors factors = FactorsToJoin<T>(part->most[g], other.most[g]);
+      part->most[g] = factors.largest;
+      part->sum[g] = JoinedSum(part->sum[g], factors.own, other.sum[g], factors.other);
 #pragma unroll
       for (int e = 0; e < 8; ++e) {
-        part->y[g][e] = __fmaf_rn(part->y[g][e], factor, other.y[g][e] * other_factor);
+        part->y[g][e] = JoinedSum(part->y[g][e], factors.own, other.y[g][e], factors.other);
       }
     }
   }
 }
+
+// The same in two steps, for one position of each group: first the largest scores and the sums, then, by any lanes, the
+// values. The positions are a tree's leaves, from place 32 / kLanes on; the parts at places 2 i and 2 i + 1 are joined
+// to that at place i. In the first step keep(place, factor) gets each part's factor.
+template <int kLanes, typename T, typename Keep>
+__device__ __forceinline__ void JoinLaneSums(unsigned lane, float* most, float* sum, const Keep& keep) {
+#pragma unroll
+  for (int offset = kLanes; offset < 32; offset *= 2) {
+    const float other_most = __shfl_xor_sync(~0U, *most, offset);
+    const float other_sum = __shfl_xor_sync(~0U, *sum, offset);
+    const JoinFactors factors = FactorsToJoin<T>(*most, other_most);
+    if (lane % offset == 0) keep((32 + lane) / offset, factors.own);
+    *most = factors.largest;
+    *sum = JoinedSum(*sum, factors.own, other_sum, factors.other);
+  }
+}
+// In the second, values(n, y) forms the weighed values of the n-th position. kPositions of them, from the first-th on;
+// what is joined of all is what JoinLanes() gives the first group of lanes.
+template <int kPositions, int kAll, typename Values>
+__device__ __forceinline__ void JoinPositions(const float* factors, int first, const Values& values, float (&y)[8]) {
+  if constexpr (kPositions == 1) {
+    values(first, y);
+  } else {
+    constexpr int kHalf = kPositions / 2;
+    JoinPositions<kHalf, kAll>(factors, first, values, y);
+    float other[8];
+    JoinPositions<kHalf, kAll>(factors, first + kHalf, values, other);
+    const int place = (kAll + first) / kHalf;
+#pragma unroll
+    for (int e = 0; e < 8; ++e) y[e] = JoinedSum(y[e], factors[place], other[e], factors[place + 1]);
+  }
+}
+
+// A warp's factor, from its largest score and that of all, and its part of a sum, added warp by warp in order.
+template <typename T>
+__device__ __forceinline__ float WarpFactor(float most, float largest) {
+  return Exponential<T>(most - largest);
+}
+__device__ __forceinline__ float WithWarp(float factor, float sum, float all) { return __fmaf_rn(factor, sum, all); }
 
 // Combines the warps' partial results for kElements elements of a head, in order. At least one warp has a position.
 template <int kElements>
@@ -172,12 +222,12 @@ __device__ __forceinline__ MergedWarps<kElements> MergeWarpParts(const float (&m
   for (int w = 1; w < kWarps; ++w) merged.largest = fmaxf(merged.largest, maxima[w]);
   float factors[kWarps];  // 0 of warps without a position
 #pragma unroll
-  for (int w = 0; w < kWarps; ++w) factors[w] = Exponential<T>(maxima[w] - merged.largest);
+  for (int w = 0; w < kWarps; ++w) factors[w] = WarpFactor<T>(maxima[w], merged.largest);
 #pragma unroll
   for (int w = 0; w < kWarps; ++w) {
-    merged.total = __fmaf_rn(factors[w], sums[w], merged.total);
+    merged.total = WithWarp(factors[w], sums[w], merged.total);
 #pragma unroll
-    for (int e = 0; e < kElements; ++e) merged.value[e] = __fmaf_rn(factors[w], y[w][e], merged.value[e]);
+    for (int e = 0; e < kElements; ++e) merged.value[e] = WithWarp(factors[w], y[w][e], merged.value[e]);
   }
   return merged;
 }
