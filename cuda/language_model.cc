@@ -77,12 +77,10 @@ Status LanguageModel::ChooseManyRows(const CudaOptions& options) {
   }
   numbers_.products.many_rows = options.products;
   numbers_.attention.whole_contexts = true;
-  numbers_.sampling.rows_of_many_threads = numbers_.products.blocks_at_once / 2;  // one for each SM
   if (LogEnabled(LogLevel::kInfo)) {
     Log(LogLevel::kInfo, (library ? "products by cuBLASLt"
                                   : "products of " + std::to_string(kManyRows) + " rows and more by warpgroups") +
-                             ", attention of as many rows without splits, few threads for sampling (not the default "
-                             "yet)");
+                             ", attention of as many rows without splits (not the default yet)");
   }
   return Status::Ok();
 }
