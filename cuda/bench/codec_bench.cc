@@ -208,10 +208,11 @@ class Products {
 
 Status PrintTiles(const testing::RandomCodec& random, int most, cudaStream_t stream) {
   QTTS_ASSIGN_OR_RETURN(const cuda::DeviceNumbers numbers, cuda::NumbersOfDevice(0));
-  std::printf("us of a product (* = chosen), numbers: %s\n%7s %8s %7s %7s %6s  %-8s %7s %5s %9s %9s\n",
+  std::printf("us of a product (* = chosen), numbers: %s\n%7s %8s %7s %7s %6s  %-9s %7s %5s %9s %9s\n",
               numbers.measured ? "measured on this card" : "safe, nobody measured this card", "streams", "columns",
               "outputs", "inputs", "parts", "kernel", "columns", "tiles", "us", "estimate");
-  constexpr const char* kForms[] = {"narrow", "cluster", "wide"};
+  constexpr const char* kForms[] = {"narrow", "cluster", "wide", "warpgroup"};
+  constexpr double kHopeless = 5;  // times what the chosen one is estimated to take
   for (int n = 1; n <= most; n *= 4) {
     QTTS_ASSIGN_OR_RETURN(const std::unique_ptr<Products> products, Products::Create(random, n));
     std::set<std::array<int, 5>> seen;
@@ -222,14 +223,17 @@ Status PrintTiles(const testing::RandomCodec& random, int most, cudaStream_t str
       }
       const cuda::codec::GemmTile chosen =
           ChooseTile(product.args, product.x_planes, products->traits, numbers.codec, /*beside=*/false);
+      const auto estimate = [&](const cuda::codec::GemmTile& tile) {
+        return EstimateTime(product.args, product.x_planes, tile, products->traits, numbers.codec);
+      };
       for (const cuda::codec::GemmTile& tile : PossibleTiles(product.args, product.x_planes, products->traits)) {
+        if (estimate(tile) > kHopeless * estimate(chosen)) continue;
         QTTS_ASSIGN_OR_RETURN(const double us, products->Time(product, tile, stream));
         const bool is_chosen = tile.form == chosen.form && tile.columns == chosen.columns && tile.tiles == chosen.tiles;
-        std::printf("%7d %8d %7d %7d %6d  %-8s %7d %5d %8.2f%s %9.2f\n", n, geometry.columns,
+        std::printf("%7d %8d %7d %7d %6d  %-9s %7d %5d %8.2f%s %9.2f\n", n, geometry.columns,
                     geometry.tiles * cuda::codec::kTileRows, geometry.chunks * cuda::codec::kChannelBlock,
                     geometry.segments, kForms[static_cast<int>(tile.form)], tile.columns, tile.tiles, us,
-                    is_chosen ? "*" : " ",
-                    EstimateTime(product.args, product.x_planes, tile, products->traits, numbers.codec));
+                    is_chosen ? "*" : " ", estimate(tile));
       }
     }
   }
@@ -268,7 +272,7 @@ int Main(int argc, char** argv) {
   Check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "stream");
   testing::RandomCodec random(shape, 1);
   if (tiles) {
-    const Status status = PrintTiles(random, std::min(most, 64), stream);
+    const Status status = PrintTiles(random, most, stream);
     if (!status.ok()) std::fprintf(stderr, "codec-bench: %s\n", status.message().c_str());
     return status.ok() ? 0 : 1;
   }

@@ -159,7 +159,16 @@ CodecSizes EstimateCodecSizes(const CodecConfig& config, const CodecWeights& wei
   CodecSizes sizes;
   // The tables replace the codewords.
   const size_t packed = static_cast<size_t>(parameters) - std::min<size_t>(parameters, entries * width / 2);
-  sizes.weight_bytes = packed * element + entries * width * sizeof(float);
+  // Once more for products by warpgroups: those behind the first transposed convolution.
+  size_t again = 0;
+  for (const DecoderBlockWeights& block : weights.blocks) {
+    if (precision == CodecPrecision::kF32) break;
+    if (&block != &weights.blocks.front()) again += static_cast<size_t>(block.transposed.weight.elements());
+    for (const ResidualUnitWeights& unit : block.residuals) {
+      again += static_cast<size_t>(unit.conv1.weight.elements() + unit.conv2.weight.elements());
+    }
+  }
+  sizes.weight_bytes = (packed + again) * element + entries * width * sizeof(float);
   // The hidden stream is narrow. The residual stream and two operands have room for the widest row.
   sizes.row_bytes = 3 * static_cast<size_t>(codec::WidestRow(config, weights)) * sizeof(float);
   sizes.state_bytes = 2 * static_cast<size_t>(transformer.sliding_window) *

@@ -67,39 +67,67 @@ __device__ __forceinline__ float4 Snake(float4 v, float4 a, float4 inverse_b) {
 
 // To nearest; beyond the range, the largest number instead of infinity (NaN stays).
 __device__ __forceinline__ __half2 ToHalf2(float x, float y) {
-  constexpr float kLargest = 65504.0F;
-  // fmin and fmax would turn NaN into a number.
-  x = x > kLargest ? kLargest : (x < -kLargest ? -kLargest : x);
-  y = y > kLargest ? kLargest : (y < -kLargest ? -kLargest : y);
-  return __floats2half2_rn(x, y);
+  const __half2 largest = __half2half2(__ushort_as_half(0x7bff));  // 65504
+  return __hmin2_nan(__hmax2_nan(__floats2half2_rn(x, y), __hneg2(largest)), largest);
 }
 
-__device__ __forceinline__ void StorePlanes(Planes planes, void* to, int64_t plane, int64_t at, float4 v) {
-  if (planes == Planes::kF32) {
-    *reinterpret_cast<float4*>(static_cast<float*>(to) + at) = v;
+// Four values as F16, and what that leaves, as F16.
+__device__ __forceinline__ uint2 HighHalves(float4 v) {
+  const __half2 pair[2] = {ToHalf2(v.x, v.y), ToHalf2(v.z, v.w)};
+  return *reinterpret_cast<const uint2*>(pair);
+}
+__device__ __forceinline__ uint2 LowHalves(float4 v, uint2 high) {
+  const float2 f0 = __half22float2(*reinterpret_cast<const __half2*>(&high.x));
+  const float2 f1 = __half22float2(*reinterpret_cast<const __half2*>(&high.y));
+  return HighHalves({v.x - f0.x, v.y - f0.y, v.z - f1.x, v.w - f1.y});
+}
+
+// Stores channels c[n]..c[n]+3 of row t[n] of batch row b for all n, SnakeBeta applied. kHalves:
+// they are known not to be F32.
+template <bool kHalves, int kQuads>
+__device__ __forceinline__ void StoreSinks(const Sink& s, int b, const int (&t)[kQuads], std::byte* state, int frame,
+                                           const int (&c)[kQuads], const float4 (&v)[kQuads]) {
+  const int64_t first_row = static_cast<int64_t>(b) * s.rows;
+  std::byte* const history = state + s.history;
+  const int64_t first_kept = s.keep > 0 ? static_cast<int64_t>(frame % s.ring) * s.keep - (s.rows - s.keep) : 0;
+  const auto kept = [&](int n) { return t[n] >= s.rows - s.keep; };
+  if (!kHalves && s.planes == Planes::kF32) {
+#pragma unroll
+    for (int n = 0; n < kQuads; ++n) {
+      *reinterpret_cast<float4*>(static_cast<float*>(s.data) + (first_row + t[n]) * s.channels + c[n]) = v[n];
+      if (kept(n)) {
+        *reinterpret_cast<float4*>(reinterpret_cast<float*>(history) + (first_kept + t[n]) * s.channels + c[n]) = v[n];
+      }
+    }
     return;
   }
-  __half* const high = static_cast<__half*>(to) + at;
-  const __half2 h0 = ToHalf2(v.x, v.y);
-  const __half2 h1 = ToHalf2(v.z, v.w);
-  __half2 pair[2] = {h0, h1};
-  *reinterpret_cast<uint2*>(high) = *reinterpret_cast<const uint2*>(pair);
-  if (planes == Planes::kTwoHalves) {
-    const float2 f0 = __half22float2(h0);
-    const float2 f1 = __half22float2(h1);
-    __half2 rest[2] = {ToHalf2(v.x - f0.x, v.y - f0.y), ToHalf2(v.z - f1.x, v.w - f1.y)};
-    *reinterpret_cast<uint2*>(high + plane) = *reinterpret_cast<const uint2*>(rest);
+  uint2 high[kQuads];
+#pragma unroll
+  for (int n = 0; n < kQuads; ++n) high[n] = HighHalves(v[n]);
+  const auto store = [&](void* to, int64_t first, int n, uint2 halves) {
+    *reinterpret_cast<uint2*>(static_cast<__half*>(to) + (first + t[n]) * s.channels + c[n]) = halves;
+  };
+#pragma unroll
+  for (int n = 0; n < kQuads; ++n) {
+    store(s.data, first_row, n, high[n]);
+    if (kept(n)) store(history, first_kept, n, high[n]);
+  }
+  if (s.planes != Planes::kTwoHalves) return;
+  __half* const data = static_cast<__half*>(s.data) + s.plane;
+  __half* const past = reinterpret_cast<__half*>(history) + s.history_plane;
+#pragma unroll
+  for (int n = 0; n < kQuads; ++n) high[n] = LowHalves(v[n], high[n]);
+#pragma unroll
+  for (int n = 0; n < kQuads; ++n) {
+    store(data, first_row, n, high[n]);
+    if (kept(n)) store(past, first_kept, n, high[n]);
   }
 }
-
-// Stores channels c..c+3 of row t of batch row b, SnakeBeta applied.
 __device__ __forceinline__ void StoreSink(const Sink& s, int b, int t, std::byte* state, int frame, int c, float4 v) {
-  StorePlanes(s.planes, s.data, s.plane, (static_cast<int64_t>(b) * s.rows + t) * s.channels + c, v);
-  const int kept = t - (s.rows - s.keep);
-  if (kept >= 0) {
-    const int64_t row = static_cast<int64_t>(frame % s.ring) * s.keep + kept;
-    StorePlanes(s.planes, state + s.history, s.history_plane, row * s.channels + c, v);
-  }
+  const int times[1] = {t};
+  const int channels[1] = {c};
+  const float4 values[1] = {v};
+  StoreSinks<false>(s, b, times, state, frame, channels, values);
 }
 
 // Prepares a kernel of the chain, see PrepareKernels().

@@ -3,6 +3,7 @@
 #define QTTS_CUDA_CODEC_EPILOGUE_CUH_
 
 #include "codec/device.cuh"
+#include "codec/gemm.h"
 
 // The epilogue of all matrix products, and the stream of each column. All products share this code, so that they give
 // the same bits.
@@ -122,42 +123,93 @@ __device__ __forceinline__ float4 FirstResidual(const GemmArgs& a, int first_til
   return ResidualAt(a, first_column + n, first_tile * kTileRows + (e - n * a.geometry.by_quads.value) * 4);
 }
 
-// Finishes and stores four outputs of a column at `place`: rows row.. of the block's weight tile `tile`, or what these
-// gates and their values make. sums(row) gives the tile's rows row..row+3; residual() is asked once, if there is one.
-template <int kRows, typename Sums, typename Residual>
-__device__ __forceinline__ void FinishQuad(const GemmArgs& a, int first_tile, int tile, int row, int column,
-                                           const Column& place, float normalise, const Constants<kRows>& constants,
-                                           const Residual& residual, const Sums& sums) {
-  const bool gated = a.epilogue.activation == Activation::kSwiGlu;
-  const int i = tile * kTileRows + row;  // among the constants
-  float4 v = Times(Times(sums(row), Load4(constants.weight_scale + i)), normalise);
-  int m = first_tile * kTileRows + i;
-  if (gated) {
-    m = (first_tile + tile) * (kTileRows / 2) + row;
-    const float4 gate = v;
-    v = Times(Times(sums(row + kTileRows / 2), Load4(constants.weight_scale + i + kTileRows / 2)), normalise);
-    v = Times(v, float4{Silu(gate.x), Silu(gate.y), Silu(gate.z), Silu(gate.w)});
-  } else {
-    v = Plus(v, Load4(constants.bias + i));
-    if (a.epilogue.activation == Activation::kGelu) v = {Gelu(v.x), Gelu(v.y), Gelu(v.z), Gelu(v.w)};
-    v = Times(v, Load4(constants.scale + i));
-  }
-  const int outputs = a.geometry.tiles * (gated ? kTileRows / 2 : kTileRows);
-  if (a.epilogue.residual != nullptr) v = Plus(v, residual(m));
-  if (a.epilogue.y != nullptr)
-    *reinterpret_cast<float4*>(a.epilogue.y + static_cast<int64_t>(column) * outputs + m) = v;
-  if (a.epilogue.out.data != nullptr) {
-    int step = 0;
-    int channel = m;
-    if (a.epilogue.stride > 1) {
-      step = Divide(m, a.epilogue.by_out_channels);
-      channel = m - step * a.epilogue.out.channels;
+// What of an epilogue a kernel knows when it is compiled. Where few warps finish a tile nothing hides what each
+// decision at run time takes.
+enum class End {
+  kAny,
+  kPlain,  // neither normalisation nor activation nor scale; as all that follow
+  // All with SnakeBeta and an input of the next operator in F16, and besides
+  kOperand,     // nothing
+  kResidual,    // a residual, and what becomes of it
+  kTransposed,  // the beginning of one; several steps of a column
+};
+inline End EndOf(const GemmEpilogue& epilogue) {
+  const Sink& out = epilogue.out;
+  if (!IsPlain(epilogue)) return End::kAny;
+  if (out.data == nullptr || out.snake_a == nullptr || out.planes == Planes::kF32) return End::kPlain;
+  const bool residual = epilogue.residual != nullptr;
+  const bool y = epilogue.y != nullptr;
+  if (!residual && !y && epilogue.stride == 1) return End::kOperand;
+  if (residual && y && epilogue.stride == 1) return End::kResidual;
+  if (!residual && y && epilogue.stride > 1) return End::kTransposed;
+  return End::kPlain;
+}
+
+// Finishes and stores four outputs of each of kQuads weight tiles of a column at `place`: rows row.. of the block's
+// tiles from `tile` on, kTileStep apart, or what these gates and their values make. sums(n, row) gives rows row..row+3
+// of the n-th tile; residual(n, m) is asked once for each, if there is one. What is done goes
+// through all quads before the next thing is, for the sake of instructions that do not wait for each other.
+template <End kEnd, int kQuads, int kTileStep = 1, int kRows, typename Sums, typename Residual>
+__device__ __forceinline__ void FinishQuads(const GemmArgs& a, int first_tile, int tile, int row, int column,
+                                            const Column& place, float normalise, const Constants<kRows>& constants,
+                                            const Residual& residual, const Sums& sums) {
+  constexpr bool kPlain = kEnd != End::kAny;
+  constexpr bool kKnown = kPlain && kEnd != End::kPlain;
+  const bool has_residual = kKnown ? kEnd == End::kResidual : a.epilogue.residual != nullptr;
+  const bool has_y = kKnown ? kEnd != End::kOperand : a.epilogue.y != nullptr;
+  const bool has_steps = kKnown ? kEnd == End::kTransposed : a.epilogue.stride > 1;
+  const bool gated = !kPlain && a.epilogue.activation == Activation::kSwiGlu;
+  float4 v[kQuads];
+  int m[kQuads];
+#pragma unroll
+  for (int n = 0; n < kQuads; ++n) {
+    const int i = (tile + n * kTileStep) * kTileRows + row;  // among the constants
+    v[n] = Times(sums(n, row), Load4(constants.weight_scale + i));
+    if constexpr (!kPlain) v[n] = Times(v[n], normalise);
+    m[n] = first_tile * kTileRows + i;
+    if (gated) {
+      m[n] = (first_tile + tile + n * kTileStep) * (kTileRows / 2) + row;
+      const float4 gate = v[n];
+      v[n] = Times(Times(sums(n, row + kTileRows / 2), Load4(constants.weight_scale + i + kTileRows / 2)), normalise);
+      v[n] = Times(v[n], float4{Silu(gate.x), Silu(gate.y), Silu(gate.z), Silu(gate.w)});
+      continue;
     }
-    if (a.epilogue.out.snake_a != nullptr)
-      v = Snake(v, Load4(constants.snake_a + i), Load4(constants.snake_inverse_b + i));
-    StoreSink(a.epilogue.out, place.batch_row, place.time * a.epilogue.stride + step, place.state, place.frame, channel,
-              v);
+    v[n] = Plus(v[n], Load4(constants.bias + i));
+    if constexpr (!kPlain) {
+      if (a.epilogue.activation == Activation::kGelu) v[n] = {Gelu(v[n].x), Gelu(v[n].y), Gelu(v[n].z), Gelu(v[n].w)};
+      v[n] = Times(v[n], Load4(constants.scale + i));
+    }
   }
+  if (has_residual) {
+#pragma unroll
+    for (int n = 0; n < kQuads; ++n) v[n] = Plus(v[n], residual(n, m[n]));
+  }
+  if (has_y) {
+    const int outputs = a.geometry.tiles * (gated ? kTileRows / 2 : kTileRows);
+    float* const y = a.epilogue.y + static_cast<int64_t>(column) * outputs;
+#pragma unroll
+    for (int n = 0; n < kQuads; ++n) *reinterpret_cast<float4*>(y + m[n]) = v[n];
+  }
+  if (!kKnown && a.epilogue.out.data == nullptr) return;
+  if (kKnown || a.epilogue.out.snake_a != nullptr) {
+#pragma unroll
+    for (int n = 0; n < kQuads; ++n) {
+      const int i = (tile + n * kTileStep) * kTileRows + row;
+      v[n] = Snake(v[n], Load4(constants.snake_a + i), Load4(constants.snake_inverse_b + i));
+    }
+  }
+  int times[kQuads];
+#pragma unroll
+  for (int n = 0; n < kQuads; ++n) {
+    times[n] = place.time;
+    if (has_steps) {
+      times[n] *= a.epilogue.stride;
+      const int step = Divide(m[n], a.epilogue.by_out_channels);
+      m[n] -= step * a.epilogue.out.channels;
+      times[n] += step;
+    }
+  }
+  StoreSinks<kKnown>(a.epilogue.out, place.batch_row, times, place.state, place.frame, m, v);
 }
 
 // Finishes the sums of a block's tiles from `first_tile` and stores them. `sums(tile, column, row)` gives rows
@@ -174,11 +226,13 @@ __device__ __forceinline__ void Finish(const GemmArgs& a, int first_tile, int fi
     const Column place = places[n];
     const int tile = gated ? quad / 2 : quad / 4;
     if (place.frame < 0 || first_tile + tile >= a.geometry.tiles) continue;
-    FinishQuad(
+    FinishQuads<End::kAny, 1>(
         a, first_tile, tile, gated ? quad % 2 * 4 : quad % 4 * 4, first_column + n, place,
         a.epilogue.rms_input != nullptr ? column_scale[n] : 1.0F, constants,
-        [&](int m) { return e == static_cast<int>(threadIdx.x) ? first_residual : ResidualAt(a, first_column + n, m); },
-        [&](int row) { return sums(tile, n, row); });
+        [&](int, int m) {
+          return e == static_cast<int>(threadIdx.x) ? first_residual : ResidualAt(a, first_column + n, m);
+        },
+        [&](int, int row) { return sums(tile, n, row); });
   }
 }
 

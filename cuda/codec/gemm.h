@@ -28,6 +28,19 @@ cudaError_t PrepareClusterGemms();
 cudaError_t LaunchClusterGemm(const GemmArgs& args, Planes x_planes, const GemmTile& tile, const DeviceTraits& device,
                               cudaStream_t stream);
 
+// True if only weight scales and a bias come before the residual.
+inline bool IsPlain(const GemmEpilogue& epilogue) {
+  return epilogue.rms_input == nullptr && epilogue.activation == Activation::kNone && epilogue.scale == nullptr;
+}
+// Weight rows of a block of kWarpgroup, 0 if it has no form for such a product.
+int WarpgroupOutputs(const GemmGeometry& geometry);
+// True if kWarpgroup can run the product, and `*tile` how.
+bool WarpgroupTakes(const GemmArgs& args, Planes x_planes, GemmTile* tile, const DeviceTraits& device);
+// Whether kWarpgroup can run on a device of this compute capability with the code of this build.
+bool CanRunWarpgroupGemms(int major);
+cudaError_t PrepareWarpgroupGemms(const DeviceTraits& device);
+cudaError_t LaunchWarpgroupGemm(const GemmArgs& args, const DeviceTraits& device, cudaStream_t stream);
+
 // True if the device has the shared memory for kWide with such thread blocks; for up to 64 columns, every device does.
 bool WideTakes(const GemmArgs& args, Planes x_planes, const GemmTile& tile, const DeviceTraits& device);
 cudaError_t PrepareHalfGemms(const DeviceTraits& device);

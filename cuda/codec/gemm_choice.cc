@@ -20,8 +20,10 @@ cudaError_t PrepareKernels(int device, DeviceTraits* traits) {
   traits->programmatic_launch = major >= 9;
   traits->clusters = false;
   if (error == cudaSuccess && major >= 9) error = CanRunClusterGemms(*traits, &traits->clusters);
+  traits->warpgroups = error == cudaSuccess && CanRunWarpgroupGemms(major);
   if (error == cudaSuccess) error = PrepareHalfGemms(*traits);
   if (error == cudaSuccess && traits->clusters) error = PrepareClusterGemms();
+  if (error == cudaSuccess && traits->warpgroups) error = PrepareWarpgroupGemms(*traits);
   if (error == cudaSuccess) error = PrepareOperators();
   if (error == cudaSuccess) error = PrepareF32Gemm();
   return error;
@@ -31,6 +33,7 @@ cudaError_t LaunchGemm(const GemmArgs& args, Planes x_planes, const GemmTile& ti
                        cudaStream_t stream) {
   if (x_planes == Planes::kF32) return LaunchF32Gemm(args, device, stream);
   if (tile.form == GemmForm::kCluster) return LaunchClusterGemm(args, x_planes, tile, device, stream);
+  if (tile.form == GemmForm::kWarpgroup) return LaunchWarpgroupGemm(args, device, stream);
   return LaunchHalfGemm(args, x_planes, tile, device, stream);
 }
 
@@ -49,6 +52,7 @@ std::vector<GemmTile> PossibleTiles(const GemmArgs& args, Planes x_planes, const
     const GemmTile wide = {GemmForm::kWide, columns, 6};
     if (WideTakes(args, x_planes, wide, device)) tiles.push_back(wide);
   }
+  if (GemmTile tile; WarpgroupTakes(args, x_planes, &tile, device)) tiles.push_back(tile);
   return tiles;
 }
 
@@ -72,6 +76,13 @@ double EstimateTime(const GemmArgs& args, Planes x_planes, const GemmTile& tile,
       const double multiply = numbers.wide_products * products * tile.columns / 128;
       const double chunk = std::max(numbers.wide_latency + multiply, together * multiply);
       return turns * (geometry.chunks * chunk + numbers.wide_column * tile.columns * together + numbers.wide_block);
+    }
+    case GemmForm::kWarpgroup: {
+      const int at_once = std::max(1, device.processors / CeilDiv(geometry.tiles, tile.tiles));
+      const int turns = CeilDiv(CeilDiv(geometry.columns, tile.columns), at_once);
+      const double size = static_cast<double>(tile.columns * tile.tiles) / (128 * 12);
+      return numbers.warpgroup_kernel +
+             turns * size * (numbers.warpgroup_chunk * products * geometry.chunks + numbers.warpgroup_tile);
     }
     case GemmForm::kNarrow:
       break;

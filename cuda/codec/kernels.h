@@ -101,6 +101,8 @@ struct GemmWeights {
   const void* data = nullptr;
   int32_t planes = 1;
   const float* scale = nullptr;  // [output channel] powers of two
+  // The same once more for GemmForm::kWarpgroup, see PackWarpgroup(); null: it takes no part.
+  const void* warpgroup = nullptr;
 };
 
 // Epilogue of a product, in this order; null = skipped.
@@ -189,18 +191,20 @@ struct DeviceTraits {
   size_t shared_bytes = 0;           // a thread block's limit, static part included: 99 KiB or more
   bool programmatic_launch = false;  // sm_90 and later: programmatic dependent launch
   bool clusters = false;             // products in clusters can run, see CanRunClusterGemms()
+  bool warpgroups = false;           // products by warpgroups can run, see CanRunWarpgroupGemms()
 };
 
 // How a product is divided into thread blocks. The results are the same.
 enum class GemmForm : int32_t {
-  kNarrow,   // warps of a block share the sum
-  kCluster,  // small blocks, in clusters, share the sum, a group each
-  kWide,     // a block's warps share operands through shared memory
+  kNarrow,     // warps of a block share the sum
+  kCluster,    // small blocks, in clusters, share the sum, a group each
+  kWide,       // a block's warps share operands through shared memory
+  kWarpgroup,  // warpgroups multiply, for very many columns
 };
 struct GemmTile {
   GemmForm form = GemmForm::kNarrow;
-  int columns = 8;      // per block: narrow and cluster 8, 16, 32; wide 32, 64, 128
-  int tiles = 1;        // weight tiles per block; cluster: 4; wide: 6
+  int columns = 8;      // per block: narrow and cluster 8, 16, 32; wide 32, 64, 128; warpgroup 128, 256
+  int tiles = 1;        // weight tiles per block; cluster: 4; wide: 6; warpgroup: 6, 12
   bool beside = false;  // another kernel occupies all SMs; cluster only
 };
 
@@ -259,6 +263,16 @@ cudaError_t Widen(const uint16_t* from, bool bfloat, int64_t count, float* to, c
 // dense [tiles * 16][taps][blocks * 32] -> packed F16 planes and row scales, in the order of `groups` (see GemmArgs).
 cudaError_t PackHalf(const float* dense, int tiles, int taps, int blocks, int groups, int planes, void* packed,
                      float* row_scale, cudaStream_t stream);
+// The same planes, with the scales that PackHalf() made, in the order in which warpgroups read them from shared memory
+// (runtime/matrix_operand.h): [outputs / block_outputs][stage][block_outputs][64], a stage being one chunk of two
+// planes, or two chunks of one, zeros behind the last. Row n of a block of 16 outputs is output n % 8 / 2 * 4 + n / 8 *
+// 2 + n % 2, so that a lane of the kernel gets four neighbouring ones.
+cudaError_t PackWarpgroup(const float* dense, int tiles, int taps, int blocks, int groups, int planes,
+                          int block_outputs, const float* row_scale, void* packed, cudaStream_t stream);
+// Bytes of it.
+constexpr size_t WarpgroupBytes(int tiles, int chunks, int planes) {
+  return static_cast<size_t>(tiles) * kTileRows * static_cast<size_t>((chunks * planes + 1) / 2) * 128;
+}
 // dense -> its transpose.
 cudaError_t PackF32(const float* dense, int tiles, int chunks, float* transposed, cudaStream_t stream);
 

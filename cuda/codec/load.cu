@@ -5,6 +5,7 @@
 #include "codec/kernels.h"
 #include "runtime/elementwise.cuh"
 #include "runtime/launch.h"
+#include "runtime/matrix_operand.h"
 
 // Kernels that bring weights into shape, run once.
 namespace qtts::cuda::codec {
@@ -98,6 +99,38 @@ __global__ void PackKernel(const float* dense, int tiles, int taps, int blocks, 
   if (planes == 2) to[512] = __float2half_rn(w - __half2float(h));
 }
 
+// A thread for each element of the packed weights.
+__global__ void PackWarpgroupKernel(const float* dense, int tiles, int taps, int blocks, int groups, int planes,
+                                    int block_outputs, const float* scale, __half* packed) {
+  const int64_t e = ElementIndex();
+  const int chunks = taps * blocks;
+  const int stages = (chunks * planes + 1) / 2;
+  const int64_t stage_elements = static_cast<int64_t>(block_outputs) * kOperandRowElements;
+  if (e >= static_cast<int64_t>(tiles) * kTileRows / block_outputs * stages * stage_elements) return;
+  const auto in_stage = static_cast<int>(e % stage_elements);
+  const auto stage = static_cast<int>(e / stage_elements % stages);
+  const int64_t block_of_outputs = e / stage_elements / stages;
+  const int n = in_stage / kOperandRowElements;
+  const int stored = in_stage % kOperandRowElements;
+  const int place = (stored / 8 ^ n % kOperandGroupRows) * 8 + stored % 8;
+  const int half = place / kChannelBlock;  // the plane, or which of two chunks
+  const int chunk = planes == 2 ? stage : stage * 2 + half;
+  if (chunk >= chunks) {
+    packed[e] = __float2half_rn(0);
+    return;
+  }
+  const int group_blocks = blocks / groups;
+  const int group = chunk / (taps * group_blocks);
+  const int in_group = chunk - group * taps * group_blocks;
+  const int tap = in_group / group_blocks;
+  const int block = group * group_blocks + in_group - tap * group_blocks;
+  const int64_t row = block_of_outputs * block_outputs + n / 16 * 16 + n % 8 / 2 * 4 + n / 8 % 2 * 2 + n % 2;
+  const int64_t k = (static_cast<int64_t>(tap) * blocks + block) * kChannelBlock + ColumnInChunk(place % kChannelBlock);
+  const float w = dense[row * chunks * kChannelBlock + k] / scale[row];
+  const __half h = __float2half_rn(w);
+  packed[e] = planes == 2 && half == 1 ? __float2half_rn(w - __half2float(h)) : h;
+}
+
 __global__ void TransposeKernel(const float* dense, int rows, int64_t width, float* transposed) {
   const int64_t e = ElementIndex();
   if (e >= rows * width) return;
@@ -132,6 +165,13 @@ cudaError_t PackHalf(const float* dense, int tiles, int taps, int blocks, int gr
   if (error != cudaSuccess) return error;
   return LaunchElements(PackKernel, rows * width, stream, dense, tiles, taps, blocks, groups, planes,
                         static_cast<__half*>(packed), row_scale);
+}
+
+cudaError_t PackWarpgroup(const float* dense, int tiles, int taps, int blocks, int groups, int planes,
+                          int block_outputs, const float* row_scale, void* packed, cudaStream_t stream) {
+  const auto elements = static_cast<int64_t>(WarpgroupBytes(tiles, taps * blocks, planes) / sizeof(__half));
+  return LaunchElements(PackWarpgroupKernel, elements, stream, dense, tiles, taps, blocks, groups, planes,
+                        block_outputs, row_scale, static_cast<__half*>(packed));
 }
 
 cudaError_t PackF32(const float* dense, int tiles, int chunks, float* transposed, cudaStream_t stream) {

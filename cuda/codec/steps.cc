@@ -8,6 +8,7 @@
 #include <iterator>
 #include <string>
 
+#include "codec/gemm.h"
 #include "codec/gemm_cut.h"
 
 namespace qtts::cuda::codec {
@@ -15,6 +16,8 @@ namespace {
 
 constexpr float kLayerNormEps = 1e-6F;
 constexpr int kDilations[] = {1, 3, 9};  // of a block's residual units
+// Streams at once from which products by warpgroups pay.
+constexpr int kWarpgroupStreams = 16;
 // Of what a state holds.
 constexpr size_t kStateAlignment = 256;
 // Shared memory that a thread block may use without raising the limit.
@@ -93,7 +96,11 @@ GemmStep Builder::Gemm(const Dense& dense, int dilation, const Source& x, Form f
   geometry.group_blocks = blocks / cut.groups;
   geometry.segments = cut.segments;
   geometry.by_segments = Divisor(cut.segments);
-  step.args.weights = packer_.Pack(dense, form.x, form.split_weights ? 2 : 1, geometry);
+  // The decoder blocks have columns enough, from some streams on; and both operands as many planes.
+  const bool by_warpgroups = device_.warpgroups && early_steps_ != 0 && max_batch_ >= kWarpgroupStreams &&
+                             form.x == (form.split_weights ? Planes::kTwoHalves : Planes::kHalf);
+  step.args.weights =
+      packer_.Pack(dense, form.x, form.split_weights ? 2 : 1, geometry, by_warpgroups ? WarpgroupOutputs(geometry) : 0);
   return step;
 }
 

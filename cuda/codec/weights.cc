@@ -124,7 +124,8 @@ void WeightPacker::AddBias(ProductArgs product, const float* bias, float* sum) {
   Multiply(product);
 }
 
-GemmWeights WeightPacker::Pack(const Dense& dense, Planes x_planes, int planes, const GemmGeometry& geometry) {
+GemmWeights WeightPacker::Pack(const Dense& dense, Planes x_planes, int planes, const GemmGeometry& geometry,
+                               int warpgroup_outputs) {
   const size_t elements = static_cast<size_t>(dense.rows) * static_cast<size_t>(dense.width());
   GemmWeights weights;
   weights.planes = planes;
@@ -140,6 +141,14 @@ GemmWeights WeightPacker::Pack(const Dense& dense, Planes x_planes, int planes, 
     if (!failed()) {
       Check(PackHalf(dense.data, geometry.tiles, geometry.taps, dense.channels / kChannelBlock, geometry.groups, planes,
                      packed, scale, nullptr));
+    }
+    if (warpgroup_outputs != 0) {
+      auto* const again = Keep<std::byte>(WarpgroupBytes(geometry.tiles, geometry.chunks, planes));
+      weights.warpgroup = again;
+      if (!failed()) {
+        Check(PackWarpgroup(dense.data, geometry.tiles, geometry.taps, dense.channels / kChannelBlock, geometry.groups,
+                            planes, warpgroup_outputs, scale, again, nullptr));
+      }
     }
   }
   Release();

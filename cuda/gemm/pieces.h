@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "network/chunk.h"
+#include "runtime/matrix_operand.h"
 
 // Activations in the order in which the warpgroup's matrix instruction reads them from shared memory, so that a tile of
 // them is one copy. The functions are constexpr, for host and device: tests run them.
@@ -20,12 +21,8 @@ namespace qtts::cuda::gemm {
 
 inline constexpr int kPieceColumns = 64;
 inline constexpr int kPieceRows = 8;
-inline constexpr int kPieceBytes = 1024;  // of 8 rows of a block
+inline constexpr int kPieceBytes = kOperandGroupBytes;  // of 8 rows of a block
 inline constexpr int kChunkWords = kChunk / 2;
-
-// Place of column `k` of a chunk: 16 of one k-step, then 16 of the other.
-constexpr int PlaceInChunk(int k) { return k / 4 % 2 * 16 + k / 2 % 2 * 8 + k / 8 * 2 + k % 2; }
-static_assert(PlaceInChunk(0) == 0 && PlaceInChunk(2) == 8 && PlaceInChunk(4) == 16 && PlaceInChunk(31) == 31);
 
 constexpr int64_t PaddedRows(int64_t rows) { return (rows + kPieceRows - 1) / kPieceRows * kPieceRows; }
 constexpr int PaddedColumns(int columns) { return (columns + kPieceColumns - 1) / kPieceColumns * kPieceColumns; }
@@ -43,15 +40,6 @@ constexpr int64_t ElementOffset(int64_t rows, int64_t row, int column) {
 }
 // Bytes of `rows` rows of `columns` columns.
 constexpr int64_t PieceBytes(int64_t rows, int columns) { return PaddedRows(rows) * PaddedColumns(columns) * 2; }
-
-// Descriptor of an operand in shared memory for a k-step of 16: its rows in groups of 8, `address` that of the first
-// group (a multiple of 1024) plus 32 bytes for each k-step before. Fields in units of 16 bytes: bits 0 to 13 the
-// address, 16 to 29 the leading offset (not used with a swizzle), 32 to 45 the offset between groups of 8 rows, bits
-// 62 and 63: 1, the swizzle of 128 bytes.
-constexpr uint64_t MatrixDescriptor(uint32_t address) {
-  return static_cast<uint64_t>((address & 0x3FFFFU) >> 4) | uint64_t{1} << 16 |
-         static_cast<uint64_t>(kPieceBytes >> 4) << 32 | uint64_t{1} << 62;
-}
 
 }  // namespace qtts::cuda::gemm
 

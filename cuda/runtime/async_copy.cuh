@@ -28,6 +28,19 @@ __device__ __forceinline__ void AwaitCopies() {
 // Waits for all copies of the calling thread, committed or not.
 __device__ __forceinline__ void AwaitAllCopies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
+// Arrives at `barrier` (barrier.cuh) once all copies of the calling thread so far are there; the barrier counts the
+// thread among its arrivals.
+__device__ __forceinline__ void ArriveWithCopies(uint32_t barrier) {
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier) : "memory");
+}
+
+// 8 bytes of shared memory.
+__device__ __forceinline__ uint2 LoadShared8(uint32_t from) {
+  uint2 v;
+  asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(v.x), "=r"(v.y) : "r"(from) : "memory");
+  return v;
+}
+
 // 16 bytes of shared memory.
 __device__ __forceinline__ uint4 LoadShared16(uint32_t from) {
   uint4 v;

@@ -40,18 +40,30 @@ __device__ __forceinline__ void ArriveAt(int rank, uint32_t barrier) {
 }
 
 // Waits for the end of the phase of this parity. Traps after some seconds: an error instead of a device that hangs.
+// kOfCluster: other blocks of the cluster arrive there, or send what is waited for. It empties L1, which takes longer
+// than a stage of a ring may.
+template <bool kOfCluster = false>
 __device__ __forceinline__ void AwaitPhase(uint32_t barrier, uint32_t parity) {
   constexpr int kQuickTries = 1000;
   constexpr long long kPatience = 10'000'000'000;  // clock cycles
   uint32_t passed = 0;
   long long start = 0;
   for (int i = 0; passed == 0; ++i) {
-    asm volatile(
-        "{\n.reg .pred p;\nmbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], %2;\n"
-        "selp.u32 %0, 1, 0, p;\n}"
-        : "=r"(passed)
-        : "r"(barrier), "r"(parity)
-        : "memory");
+    if constexpr (kOfCluster) {
+      asm volatile(
+          "{\n.reg .pred p;\nmbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], %2;\n"
+          "selp.u32 %0, 1, 0, p;\n}"
+          : "=r"(passed)
+          : "r"(barrier), "r"(parity)
+          : "memory");
+    } else {
+      asm volatile(
+          "{\n.reg .pred p;\nmbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
+          "selp.u32 %0, 1, 0, p;\n}"
+          : "=r"(passed)
+          : "r"(barrier), "r"(parity)
+          : "memory");
+    }
     if (i < kQuickTries) continue;
     if (i == kQuickTries) start = clock64();
     if (clock64() - start > kPatience) __trap();

@@ -136,8 +136,8 @@ TEST_P(WarpgroupTilesTest, MultipliesEachElementOnceInTodaysOrder) {
         // The products.
         for (int chunk = 0; chunk < kStageChunks; ++chunk) {
           for (int step = 0; step < 2; ++step) {
-            const Operand b =
-                RowsOperand(shared_rows, MatrixDescriptor(static_cast<uint32_t>(chunk * 64 + step * 32)), tile_rows);
+            const Operand b = RowsOperand(
+                shared_rows, cuda::MatrixDescriptor(static_cast<uint32_t>(chunk * 64 + step * 32)), tile_rows);
             for (int warp = 0; warp < warpgroups * kGroupWarps; ++warp) {
               const Operand a = WarpOperand(shared_weights, units, warp, chunk, step);
               for (int m = 0; m < kWarpOutputs; ++m) {

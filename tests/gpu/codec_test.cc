@@ -274,43 +274,49 @@ TEST_F(CodecTest, ReleasedStructureAgreesWithTheCpu) {
   }
 }
 
-// A stream's samples are the same alone and among 256, the slice in which many streams are decoded.
+// A stream's samples are the same alone and among 256, the slice in which many streams are decoded, or fewer, from the
+// first frame on and with a past.
 TEST_F(CodecTest, AStreamAmong256SoundsAsAlone) {
   constexpr int kStreams = 256;
+  constexpr int kFrames = 3;
   RandomCodec random(CodecShape::Released(), kSeed);
   for (const CodecPrecision precision : {CodecPrecision::kExact, CodecPrecision::kFast}) {
     const auto codec = Must(Codec::Create(random.config(), random.weights(), precision, kStreams, kStreams));
     ASSERT_TRUE(codec);
     const auto groups = static_cast<size_t>(codec->code_groups());
     const auto samples = static_cast<size_t>(codec->samples_per_frame());
-    std::vector<int32_t> slots, codes;
-    for (int i = 0; i < kStreams; ++i) {
-      slots.push_back(i);
-      const std::vector<int32_t> some = random.Codes(1);
-      codes.insert(codes.end(), some.begin(), some.end());
-    }
-    ASSERT_EQ(codes.size(), kStreams * groups);
-    auto memory = cuda::DeviceMemory::Allocate((slots.size() + codes.size() + kStreams * samples) * 4);
-    ASSERT_TRUE(memory.ok());
-    auto* const device_slots = memory->as<int32_t>();
-    int32_t* const device_codes = device_slots + slots.size();
-    auto* const pcm = reinterpret_cast<float*>(device_codes + codes.size());
-    ASSERT_EQ(cudaMemcpy(device_slots, slots.data(), slots.size() * 4, cudaMemcpyHostToDevice), cudaSuccess);
-    ASSERT_EQ(cudaMemcpy(device_codes, codes.data(), codes.size() * 4, cudaMemcpyHostToDevice), cudaSuccess);
+    std::vector<int32_t> slots(kStreams);
+    std::iota(slots.begin(), slots.end(), 0);
+    slots[17] = kIdle;
+    const std::vector<int32_t> codes = random.Codes(kFrames * kStreams);  // [frame][stream][group]
+    const DeviceArray<int32_t> device_slots(slots), device_codes(codes);
+    const DeviceArray<float> pcm(std::vector<float>(kStreams * samples));
+    // Samples of the streams, frame by frame.
     const auto decode = [&](int first, int count) {
+      std::vector<float> out;
       for (int i = first; i < first + count; ++i) EXPECT_TRUE(codec->Reset(i, nullptr).ok());
-      const Status status =
-          codec->Decode(count, device_slots + first, device_codes + static_cast<size_t>(first) * groups, pcm, nullptr);
-      EXPECT_TRUE(status.ok()) << status.message();
-      std::vector<float> out(static_cast<size_t>(count) * samples);
-      EXPECT_EQ(cudaMemcpy(out.data(), pcm, out.size() * sizeof(float), cudaMemcpyDeviceToHost), cudaSuccess);
+      for (int frame = 0; frame < kFrames; ++frame) {
+        const size_t at = static_cast<size_t>(frame * kStreams + first) * groups;
+        const Status status =
+            codec->Decode(count, device_slots.data() + first, device_codes.data() + at, pcm.data(), nullptr);
+        EXPECT_TRUE(status.ok()) << status.message();
+        const std::vector<float> some = pcm.Get();
+        out.insert(out.end(), some.begin(), some.begin() + static_cast<std::ptrdiff_t>(count * samples));
+      }
       return out;
     };
-    const std::vector<float> all = decode(0, kStreams);
-    for (const int stream : {0, 1, 100, 255}) {
-      const std::vector<float> alone = decode(stream, 1);
-      EXPECT_TRUE(std::equal(alone.begin(), alone.end(), all.begin() + static_cast<std::ptrdiff_t>(stream * samples)))
-          << "stream " << stream;
+    for (const int together : {kStreams, 61}) {
+      const std::vector<float> all = decode(0, together);
+      for (const int stream : {0, 1, 18, 60, 100, 255}) {
+        if (stream >= together) continue;
+        const std::vector<float> alone = decode(stream, 1);
+        for (int frame = 0; frame < kFrames; ++frame) {
+          const auto expected = alone.begin() + static_cast<std::ptrdiff_t>(frame * samples);
+          const auto got = all.begin() + static_cast<std::ptrdiff_t>((frame * together + stream) * samples);
+          EXPECT_TRUE(std::equal(expected, expected + static_cast<std::ptrdiff_t>(samples), got))
+              << "stream " << stream << " of " << together << ", frame " << frame;
+        }
+      }
     }
   }
 }
