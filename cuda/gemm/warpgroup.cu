@@ -25,8 +25,8 @@ constexpr int kMostStages = 6;
 constexpr int kSomeStages = 4;
 constexpr int kAlign = kPieceBytes;  // of stages
 
-// Warps that multiply, and one that fills the ring.
-constexpr int ThreadsOf(int warpgroups) { return warpgroups * 128 + 32; }
+constexpr int kFillers = 128;  // threads that fill the ring
+constexpr int ThreadsOf(int warpgroups) { return warpgroups * 128 + kFillers; }
 constexpr int BlocksTogether(int warpgroups) { return warpgroups == 1 ? 2 : 1; }
 constexpr int StagesOf(int warpgroups, int rows, Blocks blocks) {
   return StageBytes(warpgroups, rows) == StageBytes(2, 128) && blocks != Blocks::kSplit ? kMostStages : kSomeStages;
@@ -220,7 +220,7 @@ __global__ void __launch_bounds__(ThreadsOf(kGroups), BlocksTogether(kGroups))
   if (threadIdx.x == 0) {
 #pragma unroll 1
     for (int i = 0; i < kStages; ++i) {
-      InitializeBarrier(ring.full + i * 8, 1);
+      InitializeBarrier(ring.full + i * 8, kBlocks == Blocks::kPair ? 1 : 1 + kFillers);
       InitializeBarrier(ring.empty + i * 8, kBlocks == Blocks::kPair ? 2 * kConsumers : kConsumers);
     }
     InitializeBarrier(arrivals, 1);
@@ -242,68 +242,88 @@ __global__ void __launch_bounds__(ThreadsOf(kGroups), BlocksTogether(kGroups))
     return kBlocks == Blocks::kPair ? tile % t.row_tiles * 2 + rank : tile % t.row_tiles;
   };
 
-  if (warp == kConsumers) {
-    // A unit of weights a lane, the rows by lane 0. Of a pair each block brings half of the units, for both.
+  if (warp >= kConsumers) {
+    // Rows come by one bulk copy, weights by plain ones: the many small bulk copies that their packed units would take
+    // are slow to issue. Of a pair each block brings half of the units, for both, which only bulk copies can.
+    const int thread = static_cast<int>(threadIdx.x) - kConsumers * 32;
     const int row_groups = static_cast<int>(PaddedRows(a.rows) / kPieceRows);
     const int units_of_tile = kGroups * t.units.per_group;
-    const int first_lane = kBlocks == Blocks::kPair ? rank * units_of_tile / 2 : 0;
-    const int end_lane = kBlocks == Blocks::kPair ? first_lane + units_of_tile / 2 : units_of_tile;
-    const auto units_there = [&](int tile) {
-      return min(units_of_tile, t.units.count - tile / t.row_tiles * units_of_tile);
-    };
-    const auto groups_there = [&](int tile) {
-      return max(0, min(kRows / kPieceRows, row_groups - row_tile_of(tile) * (kRows / kPieceRows)));
-    };
-    const auto expect = [&](int tile, uint32_t barrier) {
-      if (lane == 0) {
-        ArriveAndExpect(barrier, units_there(tile) * t.units.bytes + groups_there(tile) * kPieceBytes);
-      }
-      __syncwarp();
-    };
-    const auto bring_weights = [&](int tile, int stage, uint32_t to, uint32_t barrier) {
-      if (lane < first_lane || lane >= end_lane || lane >= units_there(tile)) return;
-      const void* const from = static_cast<const char*>(a.weights) +
-                               UnitSource(t.units, tile / t.row_tiles * units_of_tile + lane, a.chunks, stage);
-      const uint32_t place = to + static_cast<uint32_t>(lane * t.units.bytes);
+    const int64_t to_next_unit = UnitSource(t.units, 1, a.chunks, 0);
+    const int threads_of_unit = t.units.bytes / 16;
+    const int64_t to_next_copy = kFillers / threads_of_unit * to_next_unit;
+    constexpr int kCopies = kBlocks == Blocks::kPair ? 1 : kWeightBytes / 16 / kFillers;  // of a thread, each stage
+    const int first_stage = first_share * share_stages;
+    // What a tile's stages are brought from; all divisions are here, since a stage has no time for them.
+    const char *weights, *rows;  // of the next stage
+    int first_unit, end_unit;    // of a pair: of this block
+    int copies, row_bytes, expected;
+    const auto go_to = [&](int tile) {
+      const int of_tile = tile / t.row_tiles * units_of_tile;
+      const int units = min(units_of_tile, t.units.count - of_tile);
+      weights = static_cast<const char*>(a.weights) + UnitSource(t.units, of_tile, a.chunks, first_stage);
       if constexpr (kBlocks == Blocks::kPair) {
-        CopyBulkToBlocks(place, from, t.units.bytes, barrier, 3);
+        first_unit = rank * (units_of_tile / 2) + thread / 32;
+        end_unit = min(units, (rank + 1) * (units_of_tile / 2));
       } else {
-        CopyBulk(place, from, t.units.bytes, barrier);
+        const int unit = thread / threads_of_unit;
+        const int units_of_copy = kFillers / threads_of_unit;
+        weights += unit * to_next_unit + thread % threads_of_unit * 16;
+        copies = (units - unit + units_of_copy - 1) / units_of_copy;
       }
+      const int first_group = row_tile_of(tile) * (kRows / kPieceRows);
+      row_bytes = max(0, min(kRows / kPieceRows, row_groups - first_group)) * kPieceBytes;
+      expected = row_bytes + (kBlocks == Blocks::kPair ? units * t.units.bytes : 0);
+      rows =
+          static_cast<const char*>(a.x) + (static_cast<int64_t>(first_stage) * row_groups + first_group) * kPieceBytes;
     };
-    const auto bring_rows = [&](int tile, int stage, uint32_t to, uint32_t barrier) {
-      const int groups = groups_there(tile);
-      if (lane != 0 || groups == 0) return;
-      const int64_t group = static_cast<int64_t>(stage) * row_groups + row_tile_of(tile) * (kRows / kPieceRows);
-      CopyBulk(to + kWeightBytes, static_cast<const char*>(a.x) + group * kPieceBytes, groups * kPieceBytes, barrier);
+    const auto bring_weights = [&](uint32_t to, uint32_t barrier) {
+      if constexpr (kBlocks == Blocks::kPair) {
+        for (int unit = first_unit; lane == 0 && unit < end_unit; unit += kFillers / 32) {
+          CopyBulkToBlocks(to + static_cast<uint32_t>(unit * t.units.bytes), weights + unit * to_next_unit,
+                           t.units.bytes, barrier, 3);
+        }
+      } else {
+#pragma unroll
+        for (int i = 0; i < kCopies; ++i) {
+          if (i < copies) {
+            CopyAsync16(to + static_cast<uint32_t>((thread + i * kFillers) * 16), weights + i * to_next_copy);
+          }
+        }
+        ArriveWithCopies(barrier);
+      }
+      weights += t.units.bytes;
+    };
+    const auto bring_rows = [&](uint32_t to, uint32_t barrier) {
+      if (thread == 0) {
+        ArriveAndExpect(barrier, expected);
+        if (row_bytes != 0) CopyBulk(to + kWeightBytes, rows, row_bytes, barrier);
+      }
+      rows += static_cast<int64_t>(row_groups) * kPieceBytes;
     };
     const int stages_of_tile = (end_share - first_share) * share_stages;
-    const int first_stage = first_share * share_stages;
     // Weights of the first stages do not wait for the rows.
     int ahead = 0;
     if (tiles.first < tiles.end) {
       ahead = min(kStages, stages_of_tile);
+      go_to(tiles.first);
 #pragma unroll 1
-      for (int i = 0; i < ahead; ++i) {
-        expect(tiles.first, ring.full + i * 8);
-        bring_weights(tiles.first, first_stage + i, ring.stages + i * kStageSize, ring.full + i * 8);
-      }
+      for (int i = 0; i < ahead; ++i) bring_weights(ring.stages + i * kStageSize, ring.full + i * 8);
     }
     WaitForPrevious();
     LetNextStart();
 #pragma unroll 1
     for (int tile = tiles.first; tile < tiles.end; tile += tiles.step) {
+      if (tile != tiles.first) go_to(tile);
 #pragma unroll 1
       for (int i = 0; i < stages_of_tile; ++i) {
         const uint32_t to = ring.stages + static_cast<uint32_t>(ring.slot * kStageSize);
         if (ahead > 0) {
           --ahead;
         } else {
-          AwaitPhase(ring.empty_barrier(ring.slot), ring.phase ^ 1);
-          expect(tile, ring.full_barrier());
-          bring_weights(tile, first_stage + i, to, ring.full_barrier());
+          AwaitPhase<kBlocks == Blocks::kPair>(ring.empty_barrier(ring.slot), ring.phase ^ 1);
+          bring_weights(to, ring.full_barrier());
         }
-        bring_rows(tile, first_stage + i, to, ring.full_barrier());
+        bring_rows(to, ring.full_barrier());
         ring.Next(kStages);
       }
     }
@@ -344,7 +364,7 @@ __global__ void __launch_bounds__(ThreadsOf(kGroups), BlocksTogether(kGroups))
       int previous = 0;
 #pragma unroll 1
       for (int i = 0; i < share_stages; ++i) {
-        AwaitPhase(ring.full_barrier(), ring.phase);
+        AwaitPhase<kBlocks == Blocks::kPair>(ring.full_barrier(), ring.phase);
         load(0, even);
         multiply(0, even, i != 0);
         if (i != 0) {
@@ -391,7 +411,7 @@ __global__ void __launch_bounds__(ThreadsOf(kGroups), BlocksTogether(kGroups))
           SendFour(fragment % kShares, received + static_cast<uint32_t>(place * kFragmentBytes + lane * 16), arrivals,
                    {sums[4 * j], sums[4 * j + 1], sums[4 * j + 2], sums[4 * j + 3]});
         }
-        AwaitPhase(arrivals, 0);
+        AwaitPhase<true>(arrivals, 0);
 #pragma unroll 1
         for (int n = warp; n < kFragments / kShares; n += kConsumers) {
           const int fragment = n * kShares + rank;
