@@ -64,24 +64,27 @@ Status LanguageModel::Load(const Checkpoint& checkpoint, const CudaOptions& opti
 }
 
 Status LanguageModel::ChooseManyRows(const CudaOptions& options) {
-  if (options.products == ManyRowsProducts::kOwn) return Status::Ok();
+  const bool can_use_warpgroups = options.precision == Precision::kBF16 && HasWarpgroupProducts();
+  if (options.products == ManyRowsProducts::kOwn) {
+    numbers_.attention.whole_contexts = false;
+    return Status::Ok();
+  }
+  if (options.products == ManyRowsProducts::kBest) {
+    if (can_use_warpgroups) numbers_.products.many_rows = ManyRowsProducts::kWarpgroup;
+    return Status::Ok();
+  }
   const bool library = options.products == ManyRowsProducts::kLibrary;
   if (library && (options.precision != Precision::kBF16 || options.path == FramePath::kPersistent)) {
     return Status::Unsupported(
         "QTTS_CUDA_PRODUCTS=cublaslt needs precision=bf16 and no QTTS_CUDA_PATH=persistent: that kernel has its own "
         "products");
   }
-  if (!library && (options.precision != Precision::kBF16 || !HasWarpgroupProducts())) {
+  if (!library && !can_use_warpgroups) {
     return Status::Unsupported(
         "the products of warpgroups need BF16, a GPU of compute capability 9.0 and a build for it (cuda-arch=90)");
   }
   numbers_.products.many_rows = options.products;
-  numbers_.attention.whole_contexts = true;
-  if (LogEnabled(LogLevel::kInfo)) {
-    Log(LogLevel::kInfo, (library ? "products by cuBLASLt"
-                                  : "products of " + std::to_string(kManyRows) + " rows and more by warpgroups") +
-                             ", attention of as many rows without splits (not the default yet)");
-  }
+  if (library && LogEnabled(LogLevel::kInfo)) Log(LogLevel::kInfo, "products by cuBLASLt, as QTTS_CUDA_PRODUCTS says");
   return Status::Ok();
 }
 

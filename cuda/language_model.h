@@ -47,7 +47,7 @@ struct CudaOptions {
   int prompt_rows = kMaxRows;
   // Kernels for kManyRows rows and more; kWarpgroup: an error on a device without warpgroups' products. kLibrary: an
   // error without the library; there is no persistent kernel then.
-  ManyRowsProducts products = ManyRowsProducts::kOwn;
+  ManyRowsProducts products = ManyRowsProducts::kBest;
   unsigned patience = PersistentFrame::kPatience;  // for tests
   // Host memory for parked utterances, at most; a quarter of the machine's unless set.
   std::optional<size_t> parking_bytes;

@@ -31,11 +31,12 @@ CodecPrecision CodecPrecisionOf(const EngineOptions& options) {
   return options.codec_precision == qtts::CodecPrecision::kFast ? CodecPrecision::kFast : CodecPrecision::kExact;
 }
 
-// For tests and measurements of kernels that are not the default yet.
+// For tests and measurements.
 Result<ManyRowsProducts> ProductsFromEnvironment() {
   const char* const value = std::getenv("QTTS_CUDA_PRODUCTS");
   const std::string_view products = value == nullptr ? "" : value;
-  if (products.empty() || products == "own") return ManyRowsProducts::kOwn;
+  if (products.empty()) return ManyRowsProducts::kBest;
+  if (products == "own") return ManyRowsProducts::kOwn;
   if (products == "warpgroup") return ManyRowsProducts::kWarpgroup;
   if (products == "cublaslt") return ManyRowsProducts::kLibrary;
   return Status::InvalidArgument("QTTS_CUDA_PRODUCTS is \"" + std::string(products) +
@@ -56,9 +57,7 @@ Status Create(std::shared_ptr<const Checkpoint> checkpoint, const EngineOptions&
   CudaOptions backend_options = BackendOptions(options);
   QTTS_ASSIGN_OR_RETURN(backend_options.path, PathFromEnvironment());
   QTTS_ASSIGN_OR_RETURN(backend_options.products, ProductsFromEnvironment());
-  if (backend_options.products != ManyRowsProducts::kOwn) {
-    backend_options.prompt_rows = LanguageModel::kRowsAtOnce;
-  }
+  backend_options.prompt_rows = LanguageModel::kRowsAtOnce;
   QTTS_ASSIGN_OR_RETURN(*backend, CudaBackend::Create(std::move(checkpoint), backend_options));
   return Status::Ok();
 }

@@ -382,15 +382,19 @@ template <typename T, int kLanes>
 void RunContexts(const Launcher& launch, AttendArguments a, int64_t rows) {
   const int group = GroupOf(a);
   const size_t record = static_cast<size_t>(RecordElements(group, a.head_dim)) * sizeof(float);
-  a.splits = static_cast<int>(Launcher::kPlainSharedMemory / record);
-  const size_t shared = static_cast<size_t>(a.splits) * record;
   const dim3 grid(static_cast<unsigned>(a.heads / group), static_cast<unsigned>(rows));
-  const auto run = [&](auto kernel, int blocks_together) {
-    launch(kernel, grid, kThreads, shared, a, launch.numbers->attention.processors * blocks_together);
+  // Together with the static part no more than a block may have without raising the limit.
+  const auto run = [&](auto kernel, int blocks_together, size_t memory) {
+    constexpr size_t kMost = size_t{48} << 10;
+    constexpr size_t kRest = 1 << 10;  // of the static part
+    const size_t left = kMost - kRest - std::min(kMost - kRest, memory);
+    a.splits = static_cast<int>(std::min(Launcher::kPlainSharedMemory, left) / record);
+    launch(kernel, grid, kThreads, static_cast<size_t>(a.splits) * record, a,
+           launch.numbers->attention.processors * blocks_together);
   };
-  if (group == 1) run(ContextKernel<T, kLanes, 1>, kBlocksTogether<T, kLanes, 1>);
-  if (group == 2) run(ContextKernel<T, kLanes, 2>, kBlocksTogether<T, kLanes, 2>);
-  if (group == 4) run(ContextKernel<T, kLanes, 4>, kBlocksTogether<T, kLanes, 4>);
+  if (group == 1) run(ContextKernel<T, kLanes, 1>, kBlocksTogether<T, kLanes, 1>, sizeof(AttendMemory<T, kLanes, 1>));
+  if (group == 2) run(ContextKernel<T, kLanes, 2>, kBlocksTogether<T, kLanes, 2>, sizeof(AttendMemory<T, kLanes, 2>));
+  if (group == 4) run(ContextKernel<T, kLanes, 4>, kBlocksTogether<T, kLanes, 4>, sizeof(AttendMemory<T, kLanes, 4>));
 }
 
 template <int kLanes>

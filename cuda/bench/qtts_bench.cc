@@ -39,7 +39,7 @@ constexpr std::string_view kUsage =
     "                   temporary folder\n"
     "  --f32            F32 arithmetic, for checking; slow\n"
     "  --path PATH      graph, persistent or both (default: the one that is used)\n"
-    "  --products KIND  own or warpgroup: of 64 rows and more (default: those that are used)\n"
+    "  --products KIND  own, warpgroup or cublaslt: of 64 rows and more (default: those that are used)\n"
     "  --prompt-rows N  rows of a prompt that go through the talker together, 64 to 256, a multiple of 32 (default "
     "64)\n"
     "  --codec-precision exact|fast  (default exact)\n"
@@ -461,6 +461,7 @@ int main(int argc, char** argv) {
     } else if (option == "--products") {
       const std::string_view products = argv[++i];
       good = products == "own" || products == "warpgroup" || products == "cublaslt";
+      if (products == "own") options.products = ManyRowsProducts::kOwn;
       if (products == "warpgroup") options.products = ManyRowsProducts::kWarpgroup;
       if (products == "cublaslt") options.products = ManyRowsProducts::kLibrary;
     } else if (option == "--codec-precision") {

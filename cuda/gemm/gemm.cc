@@ -35,17 +35,18 @@ std::optional<WarpgroupTile> WarpgroupTileOf(GemmShape shape) {
   }
 }
 
-// For many rows, if the numbers ask for it. Split tiles where whole ones would leave most SMs idle. Not measured yet.
-GemmShape ChooseWarpgroupShape(const Matrix& matrix, const GemmRows& rows, const ProductNumbers& numbers) {
-  constexpr int64_t kTile = 128;
-  constexpr int64_t kFewRows = 96;
+// For many rows, if the numbers ask for it: the fastest of those that were measured, null where the kernels for few
+// rows are as fast.
+std::optional<GemmShape> ChooseWarpgroupShape(const Matrix& matrix, const GemmRows& rows,
+                                              const ProductNumbers& numbers) {
   const int64_t weight_rows = (matrix.kind == GemmKind::kNormGated ? 2 : 1) * int64_t{matrix.outputs};
-  const int64_t tiles = (weight_rows + kTile - 1) / kTile * ((rows.rows + kTile - 1) / kTile);
-  const bool few = rows.rows <= kFewRows;
-  if (matrix.kind == GemmKind::kAdd && 4 * tiles <= numbers.blocks_at_once) {
-    return few ? GemmShape::kWarpgroup64Split : GemmShape::kWarpgroup128Split;
-  }
-  return few ? GemmShape::kWarpgroup64 : GemmShape::kWarpgroup128;
+  const auto blocks = [&](int64_t tile) { return (weight_rows + tile - 1) / tile * ((rows.rows + tile - 1) / tile); };
+  if (blocks(128) >= numbers.large_tiles) return GemmShape::kWarpgroup128;
+  const bool few_blocks = blocks(64) <= numbers.few_tiles;
+  if (matrix.kind != GemmKind::kAdd) return few_blocks ? std::nullopt : std::optional(GemmShape::kWarpgroup64);
+  if (rows.rows > 128) return GemmShape::kWarpgroup64;
+  if (rows.rows > 64 && 8 * blocks(128) <= numbers.split_blocks) return GemmShape::kWarpgroup128Split;
+  return std::nullopt;
 }
 
 }  // namespace
@@ -88,8 +89,8 @@ bool CanRun(GemmShape shape, const Matrix& matrix, const GemmRows& rows, const P
 GemmShape ChooseShape(const Matrix& matrix, const GemmRows& rows, const ProductNumbers& numbers) {
   const auto can_run = [&](GemmShape shape) { return CanRun(shape, matrix, rows, numbers); };
   if (numbers.many_rows == ManyRowsProducts::kWarpgroup && rows.rows >= kManyRows) {
-    const GemmShape shape = ChooseWarpgroupShape(matrix, rows, numbers);
-    if (can_run(shape)) return shape;
+    const std::optional<GemmShape> shape = ChooseWarpgroupShape(matrix, rows, numbers);
+    if (shape.has_value() && can_run(*shape)) return *shape;
   }
   if (can_run(GemmShape::kOneRow)) return GemmShape::kOneRow;
   const bool one_round = matrix.tiles() * ((rows.rows + 7) / 8) <= numbers.blocks_at_once;

@@ -14,10 +14,10 @@
 namespace qtts::cuda {
 
 // Which kernels multiply kManyRows rows and more. kOwn and kWarpgroup give the same bits. kLibrary gives others, so it
-// multiplies any number of rows. Chosen by the environment (QTTS_CUDA_PRODUCTS), not by the card, until they are
-// measured.
+// multiplies any number of rows. The environment may choose (QTTS_CUDA_PRODUCTS).
 enum class ManyRowsProducts {
-  kOwn,        // the matrix instruction of a warp: cluster.h, wide.h
+  kBest,       // kWarpgroup in BF16 where it can run, else kOwn
+  kOwn,        // the matrix instruction of a warp: cluster.h, wide.h; and attention in splits for any number of rows
   kWarpgroup,  // that of a warpgroup where it can run (warpgroup.h), else kOwn
   kLibrary,    // cuBLASLt (gemm/library.h)
 };
@@ -37,15 +37,17 @@ struct ProductNumbers {
   int clusters_at_once = 0;  // of eight blocks
   Line wide16, wide32, wide64;
   ManyRowsProducts many_rows = ManyRowsProducts::kOwn;
+  // By warpgroups, from kManyRows rows on: so many tiles of 128 by 128 and more are taken as such; products with a norm
+  // of so few of 64 by 64 are left to the kernels for few rows; so many blocks of split tiles run at once.
+  int64_t large_tiles = 0, few_tiles = 0, split_blocks = 0;
 };
 
 // The language model's attention (attention/attention.cu).
 struct AttentionNumbers {
   int processors = 0;          // SMs: how far ahead blocks prefetch (attention/many_rows.cu)
   int64_t blocks_at_once = 0;  // while there are no more, each query head has a block to itself
-  // From kManyRows rows on a block goes through a whole context (attention/many_rows.h). The same bits; by the
-  // environment like ProductNumbers::many_rows.
-  bool whole_contexts = false;
+  // From kManyRows rows on a block goes through a whole context (attention/many_rows.h). The same bits. Not with kOwn.
+  bool whole_contexts = true;
 };
 
 // The language model's sampling (sample/sample.cu).
@@ -70,6 +72,9 @@ struct CodecNumbers {
   // A wide block: a chunk's products of 128 columns, and the latency of a chunk; finishing a column; what it takes
   // besides.
   double wide_products = 0, wide_latency = 0, wide_column = 0, wide_block = 0;
+  // A tile of 128 columns and 192 outputs by warpgroups: a chunk's products for one pair of planes; finishing it; what
+  // a kernel takes besides.
+  double warpgroup_chunk = 0, warpgroup_tile = 0, warpgroup_kernel = 0;
   // A narrow block: a chunk's products of 8 columns and one tile, the latency of a chunk, bytes loaded in a us; what
   // it takes besides.
   double narrow_products = 0, narrow_latency = 0, narrow_bytes = 0, narrow_block = 0;
@@ -93,7 +98,10 @@ inline constexpr DeviceNumbers kH200Numbers = {
                  .clusters_at_once = 16,
                  .wide16 = {-2200, 40},
                  .wide32 = {2000, 53},
-                 .wide64 = {6300, 65}},
+                 .wide64 = {6300, 65},
+                 .large_tiles = 96,
+                 .few_tiles = 64,
+                 .split_blocks = 128},
     .attention = {.processors = 132, .blocks_at_once = 128},
     // A block of 1024 threads has an SM to itself: 6.8 us for each turn of 132 rows, 3072 logits and top-k 50. With 256
     // threads 128 rows take 7.8 us, 256 rows 9.4, 1024 rows 21.2.
@@ -106,6 +114,9 @@ inline constexpr DeviceNumbers kH200Numbers = {
               .wide_latency = 0.3,
               .wide_column = 0.03,
               .wide_block = 1.5,
+              .warpgroup_chunk = 0.26,
+              .warpgroup_tile = 10,
+              .warpgroup_kernel = 5,
               .narrow_products = 0.003,
               .narrow_latency = 0.1,
               .narrow_bytes = 50e3,

@@ -580,10 +580,15 @@ TEST_F(CudaHostTest, AFrameOfManyIsOneLaunchAndAllocatesNothing) {
   EXPECT_EQ(fake_cuda::alive(), alive) << "memory stays flat";
 }
 
-// Steps of long contexts take many launches: more are under way than the rings have entries.
+// Where contexts are cut into splits, steps of long contexts take many launches: more are under way than the rings have
+// entries.
 TEST_F(CudaHostTest, AStepOfManyLaunchesGoesAroundTheRings) {
   constexpr int kMany = 80;
-  const auto backend = NewBackend(kMany);
+  CudaOptions options = Options(-1, kMany);
+  options.products = cuda::ManyRowsProducts::kOwn;
+  auto created = CudaBackend::Create(model_.checkpoint(), options);
+  ASSERT_TRUE(created.ok()) << created.status().message();
+  const auto backend = std::move(*created);
   const Prompt long_prompt = NewPrompt(config(), 17000, &random_);
   const Prompt short_prompt = NewPrompt(config(), 20, &random_);
   std::vector<FrameStep> steps;

@@ -114,12 +114,14 @@ TEST_F(DeviceNumbersTest, ACardThatNobodyMeasuredIsInTheLogOnce) {
 
 TEST_F(DeviceNumbersTest, WarpgroupsMultiplyManyRowsWhereTheyAreAskedForAndCan) {
   DeviceNumbers numbers = kH200Numbers;
-  EXPECT_EQ(ShapeOf(GemmKind::kNormStore, 4096, 1024, 1024, numbers), GemmShape::kWide64) << "not the default";
+  EXPECT_EQ(ShapeOf(GemmKind::kNormStore, 4096, 1024, 1024, numbers), GemmShape::kWide64) << "not asked for";
   numbers.products.many_rows = cuda::ManyRowsProducts::kWarpgroup;
   EXPECT_EQ(ShapeOf(GemmKind::kNormStore, 4096, 1024, 1024, numbers), GemmShape::kWarpgroup128);
   EXPECT_EQ(ShapeOf(GemmKind::kNormGated, 3072, 1024, 64, numbers), GemmShape::kWarpgroup64);
-  EXPECT_EQ(ShapeOf(GemmKind::kAdd, 1024, 3072, 64, numbers), GemmShape::kWarpgroup64Split);
-  EXPECT_EQ(ShapeOf(GemmKind::kAdd, 1024, 3072, 256, numbers), GemmShape::kWarpgroup128Split);
+  EXPECT_EQ(ShapeOf(GemmKind::kNormStore, 4096, 1024, 64, numbers), GemmShape::kWide64) << "few blocks";
+  EXPECT_EQ(ShapeOf(GemmKind::kAdd, 1024, 3072, 64, numbers), GemmShape::kCluster);
+  EXPECT_EQ(ShapeOf(GemmKind::kAdd, 1024, 3072, 128, numbers), GemmShape::kWarpgroup128Split);
+  EXPECT_EQ(ShapeOf(GemmKind::kAdd, 1024, 3072, 256, numbers), GemmShape::kWarpgroup64);
   EXPECT_EQ(ShapeOf(GemmKind::kAdd, 2048, 6144, 1024, numbers), GemmShape::kWarpgroup128);
   EXPECT_EQ(ShapeOf(GemmKind::kNormStore, 4096, 1024, 63, numbers), GemmShape::kWide64) << "few rows";
   EXPECT_EQ(ShapeOf(GemmKind::kNormStore, 4096, 1056, 1024, numbers), GemmShape::kWide64) << "shares of odd sizes";
