@@ -34,6 +34,7 @@ constexpr std::chrono::milliseconds kFrameTime{80};
 constexpr std::string_view kUsage =
     "usage: bench-load [MODEL_DIR] [OPTION]...  (default: the bundled voice)\n"
     "  --streams N       a constant set: who has ended is replaced at once (default 2)\n"
+    "  --ramp SECONDS    begins the set's streams one after the other over this time (default 0: all at once)\n"
     "  --poisson X       arrivals at random, X requests a second, instead of the set\n"
     "  --books N         N streams that are read as fast as they come, instead: throughput\n"
     "  --seconds N       (default 20)\n"
@@ -50,6 +51,7 @@ constexpr std::string_view kUsage =
 struct Options {
   qtts::EngineOptions engine;
   int streams = 2;
+  double ramp = 0;
   double poisson = 0;
   int books = 0;
   int seconds = 20;
@@ -98,6 +100,9 @@ Options Parse(int argc, char** argv) {
     const auto whole = [&] { return Number<int>(option, value); };
     if (option == "--streams") {
       options.streams = whole();
+    } else if (option == "--ramp") {
+      options.ramp = Number<double>(option, value);
+      if (options.ramp < 0) Fail("--ramp: 0 or more seconds");
     } else if (option == "--poisson") {
       options.poisson = Number<double>(option, value);
     } else if (option == "--books") {
@@ -199,11 +204,14 @@ class Load {
     const auto start = Clock::now();
     const auto end = start + std::chrono::seconds(options_.seconds);
     auto next_arrival = start;
-    if (options_.poisson <= 0) {
-      for (int i = 0; i < (options_.books > 0 ? options_.books : options_.streams); ++i) Start();
-    }
+    const int set = options_.poisson > 0 ? 0 : options_.books > 0 ? options_.books : options_.streams;
+    int begun = 0;
+    const auto next_of_set = [&] {
+      return start + std::chrono::duration_cast<Clock::duration>(Seconds(options_.ramp * begun / set));
+    };
     while (Clock::now() < end) {
       auto now = Clock::now();
+      for (; begun < set && next_of_set() <= now; ++begun) Start();
       while (options_.poisson > 0 && next_arrival <= now) {
         Start();
         next_arrival += std::chrono::duration_cast<Clock::duration>(
@@ -217,6 +225,7 @@ class Load {
       auto wake = now + std::chrono::milliseconds(20);
       if (!due_.empty()) wake = std::min(wake, due_.top().first);
       if (options_.poisson > 0) wake = std::min(wake, next_arrival);
+      if (begun < set) wake = std::min(wake, next_of_set());
       std::this_thread::sleep_until(std::min(wake, end));
     }
     seconds_ = Seconds(Clock::now() - start).count();
@@ -366,7 +375,7 @@ int main(int argc, char** argv) {
   } else if (options.poisson > 0) {
     std::printf("load        Poisson, %.2f requests/s\n", options.poisson);
   } else {
-    std::printf("load        constant, %d streams\n", options.streams);
+    std::printf("load        constant, %d streams, begun over %.0f s\n", options.streams, options.ramp);
   }
   std::printf("texts       %d to %d words\n", options.least_words, options.most_words);
   Load load(options, engine);
