@@ -83,7 +83,7 @@ enum class GemmShape {
   kWide32,
   kWide64,
   kCluster,  // for kAdd: eight blocks share the columns of up to 64 rows and of 64 or 128 outputs (cluster.h)
-  // With the warpgroup's matrix instruction (warpgroup.h), on compute capability 9.0; compiled, not run yet.
+  // With the warpgroup's matrix instruction (warpgroup.h), on compute capability 9.0.
   kWarpgroup64,        // of a block, which computes 64 outputs
   kWarpgroup64Split,   // the same of eight blocks that share the columns; for kAdd
   kWarpgroup128,       // of a block, which computes 128 outputs

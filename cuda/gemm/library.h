@@ -10,7 +10,7 @@
 // plain rows, of all packed tiles, and gives sums in F32; bias, norm, activation and residual are kernels of ours, with
 // the arithmetic of the other products.
 //
-// Compiled, not run yet: only the environment chooses these products.
+// Only the environment chooses these products.
 namespace qtts::cuda::gemm {
 
 // Plain rows of a packed matrix: [tiles * TileOutputs(kind)][whole chunks of columns]. The order of the rows stays:

@@ -10,9 +10,7 @@
 //
 // A block computes tiles of 64 outputs for each of its warpgroups. Weights are the other kernels', as they are packed.
 // Rows are first brought into the order kPieces, in scratch memory, by a kernel of their own: the norm, or a copy.
-// Both come to shared memory by bulk copies, in a ring of stages of 64 columns that one warp fills.
-//
-// Compiled, not run yet: nothing chooses these shapes by itself.
+// Both come to shared memory in a ring of stages of 64 columns that four warps fill.
 namespace qtts::cuda::gemm {
 
 struct WarpgroupTile {
