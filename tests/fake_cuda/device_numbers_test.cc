@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "codec/gemm.h"
 #include "codec/gemm_choice.h"
 #include "codec/gemm_cut.h"
 #include "fake_cuda/fake_cuda.h"
@@ -179,6 +180,51 @@ TEST_F(DeviceNumbersTest, TheCodecChoosesByTheNumbers) {
   cuda::CodecNumbers slow_wide = kH200Numbers.codec;
   slow_wide.wide_block = 1e6;
   EXPECT_EQ(choose(slow_wide).form, GemmForm::kCluster);
+}
+
+// The decoder blocks' products of the released codec go to warpgroups where many streams are decoded, and not for one.
+// Each fits the shared memory of a block of 9.0.
+TEST_F(DeviceNumbersTest, TheCodecsManyColumnsGoToWarpgroups) {
+  struct Layer {
+    int rows, outputs, channels, taps, dilation;
+  };
+  cuda::codec::DeviceTraits device = Traits(132);
+  device.warpgroups = true;
+  char packed = 0;
+  for (const Layer& layer : {Layer{32, 768, 768, 7, 9}, Layer{32, 768, 768, 7, 1}, Layer{32, 1920, 768, 2, 1},
+                             Layer{160, 384, 384, 7, 9}, Layer{160, 768, 384, 2, 1}, Layer{640, 192, 192, 7, 9},
+                             Layer{640, 192, 192, 1, 1}, Layer{640, 288, 192, 2, 1}, Layer{1920, 96, 96, 7, 9}}) {
+    SCOPED_TRACE(std::to_string(layer.channels) + " channels to " + std::to_string(layer.outputs));
+    for (const Planes planes : {Planes::kHalf, Planes::kTwoHalves}) {
+      GemmArgs args = CodecProduct(layer.rows, layer.rows, layer.outputs, layer.channels, layer.taps);
+      args.geometry.dilation = layer.dilation;
+      args.weights.planes = planes == Planes::kHalf ? 1 : 2;
+      const auto cut = ChooseCut(args, true, device);
+      args.geometry.groups = args.geometry.segments = cut.groups;
+      args.geometry.group_blocks = layer.channels / cuda::codec::kChannelBlock / cut.groups;
+      EXPECT_EQ(cuda::codec::WarpgroupOutputs(args.geometry), layer.outputs % 192 == 0 ? 192 : 96);
+      const auto choose = [&](int streams) {
+        args.geometry.columns = streams * layer.rows;
+        return ChooseTile(args, planes, device, kH200Numbers.codec, /*beside=*/false).form;
+      };
+      EXPECT_NE(choose(256), GemmForm::kWarpgroup) << "not packed";
+      args.weights.warpgroup = &packed;
+      EXPECT_EQ(choose(256), GemmForm::kWarpgroup);
+      EXPECT_NE(choose(1), GemmForm::kWarpgroup);
+      device.shared_bytes = size_t{48} << 10;
+      EXPECT_NE(choose(256), GemmForm::kWarpgroup) << "no memory";
+      device.shared_bytes = size_t{227} << 10;
+      args.epilogue.activation = cuda::codec::Activation::kGelu;
+      EXPECT_NE(choose(256), GemmForm::kWarpgroup) << "not plain";
+    }
+  }
+  // In shares that are not groups of channels, or of outputs that no block has: no form.
+  cuda::codec::GemmGeometry geometry = CodecProduct(4, 4, 6144, 1536, 2).geometry;
+  geometry.segments = cuda::codec::kMaxSegments;
+  EXPECT_EQ(cuda::codec::WarpgroupOutputs(geometry), 0);
+  geometry = CodecProduct(64, 64, 80, 96, 7).geometry;
+  geometry.group_blocks = 3;
+  EXPECT_EQ(cuda::codec::WarpgroupOutputs(geometry), 0);
 }
 
 // Tiles of 64 columns fit every device. Wider ones may not, with many taps.
