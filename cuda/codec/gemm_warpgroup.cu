@@ -31,14 +31,10 @@ constexpr int kCopyThreads = 96;
 constexpr int kConsumerRegisters = 232;
 constexpr int kProducerRegisters = 40;
 constexpr int kRowBytes = kChannelBlock * 2;  // of a column's channel block in shared memory, a plane
-// Of a warp's sums: how many go through shared memory at a time, and are finished together.
+// Of a warp's sums: how many go through shared memory at a time.
 constexpr int kPieceTiles = 6;
 constexpr int kPieceOutputs = kPieceTiles * kTileRows;
 constexpr int kPieceColumns = 8;
-constexpr int kTurnColumns = 4;
-constexpr int kTurnsOfPiece = kPieceColumns / kTurnColumns;
-constexpr int kTileStep = 2;  // eight lanes have two tiles of a column
-constexpr int kTogether = kPieceTiles / kTileStep;
 constexpr int kParkedStride = kPieceOutputs / 4 + 4;  // fours of a column: the lanes' accesses lie in different banks
 constexpr int kMostSlots = 6;
 constexpr int kMostStages = 6;
@@ -68,6 +64,12 @@ struct Extras {
 };
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
+
+// Of those, how many are finished together.
+constexpr int kTurnColumns = 4;
+constexpr int kTurnsOfPiece = kPieceColumns / kTurnColumns;
+constexpr int kTileStep = 2;  // eight lanes have two tiles of a column
+constexpr int kTogether = kPieceTiles / kTileStep;
 
 // A ring's place and the parity of its phase.
 struct Place {
