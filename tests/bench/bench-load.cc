@@ -39,6 +39,7 @@ constexpr std::string_view kUsage =
     "  --books N         N streams that are read as fast as they come, instead: throughput\n"
     "  --seconds N       (default 20)\n"
     "  --words A-B       words of a text, at random (default 5-40)\n"
+    "  --frames A-B      cuts utterances after so many frames, at random: random checkpoints do not end by themselves\n"
     "  --sentences FILE  where they are taken from (default: the voice's test sentences)\n"
     "  --device cpu|cuda|auto, --precision NAME, --codec-precision exact|fast, --threads N, --voices N\n"
     "  --lead-frames N   frames that are made ahead of a reader (default: the engine's)\n"
@@ -58,6 +59,8 @@ struct Options {
   std::string sentences = QTTS_BENCH_SENTENCES;
   int least_words = 5;
   int most_words = 40;
+  int least_frames = 0;
+  int most_frames = 0;  // 0: none is cut
   int lead_frames = 0;
   int max_wait_ms = -1;
   bool count_silence = false;
@@ -109,12 +112,15 @@ Options Parse(int argc, char** argv) {
       options.books = whole();
     } else if (option == "--seconds") {
       options.seconds = whole();
-    } else if (option == "--words") {
+    } else if (option == "--words" || option == "--frames") {
+      const bool words = option == "--words";
+      int& least = words ? options.least_words : options.least_frames;
+      int& most = words ? options.most_words : options.most_frames;
       const size_t dash = value.find('-');
-      if (dash == std::string_view::npos) Fail("--words: say A-B");
-      options.least_words = Number<int>(option, value.substr(0, dash));
-      options.most_words = Number<int>(option, value.substr(dash + 1));
-      if (options.least_words < 1 || options.most_words < options.least_words) Fail("--words: say A-B, from 1 on");
+      if (dash == std::string_view::npos) Fail(std::string(option) + ": say A-B");
+      least = Number<int>(option, value.substr(0, dash));
+      most = Number<int>(option, value.substr(dash + 1));
+      if (least < 1 || most < least) Fail(std::string(option) + ": say A-B, from 1 on");
     } else if (option == "--sentences") {
       options.sentences = value;
     } else if (option == "--device") {
@@ -250,6 +256,10 @@ class Load {
     qtts::Request request;
     request.text = Text();
     request.settings = engine_->info().defaults;
+    if (options_.most_frames > 0) {
+      request.settings.max_new_tokens =
+          1 + std::uniform_int_distribution<>(options_.least_frames, options_.most_frames)(random_);
+    }
     request.seed = static_cast<uint64_t>(++results_.requests);
     request.lead_frames = options_.lead_frames;
     request.runaway_guard = true;
@@ -377,7 +387,9 @@ int main(int argc, char** argv) {
   } else {
     std::printf("load        constant, %d streams, begun over %.0f s\n", options.streams, options.ramp);
   }
-  std::printf("texts       %d to %d words\n", options.least_words, options.most_words);
+  std::printf("texts       %d to %d words", options.least_words, options.most_words);
+  if (options.most_frames > 0) std::printf(", cut after %d to %d frames", options.least_frames, options.most_frames);
+  std::printf("\n");
   Load load(options, engine);
   const Results r = load.Run();
   const double frames = static_cast<double>(r.frames);
