@@ -71,19 +71,6 @@ constexpr int kTurnsOfPiece = kPieceColumns / kTurnColumns;
 constexpr int kTileStep = 2;  // eight lanes have two tiles of a column
 constexpr int kTogether = kPieceTiles / kTileStep;
 
-// A ring's place and the parity of its phase.
-struct Place {
-  int index = 0;
-  uint32_t phase = 0;
-
-  __device__ __forceinline__ void Next(int count) {
-    if (++index == count) {
-      index = 0;
-      phase ^= 1;
-    }
-  }
-};
-
 __device__ __forceinline__ void SyncCopyThreads() { asm volatile("bar.sync 1, %0;" ::"n"(kCopyThreads) : "memory"); }
 
 // Addresses of the staged columns' rows of the tile from `first_column`; 0 where there is none, the lowest bit set
@@ -168,7 +155,7 @@ __global__ void __launch_bounds__(kThreads, 1) WarpgroupGemm(const __grid_consta
       if (lane == 0) {
         const char* const from = static_cast<const char*>(a.weights.warpgroup) +
                                  static_cast<int64_t>(blockIdx.y) * t.stages_of_tile * kStageBytes;
-        Place stage;
+        RingPlace stage;
         int of_tile = 0;
         const auto bring = [&] {
           ArriveAndExpect(stage_full(stage.index), kStageBytes);
@@ -194,7 +181,7 @@ __global__ void __launch_bounds__(kThreads, 1) WarpgroupGemm(const __grid_consta
     }
     const int thread = static_cast<int>(threadIdx.x) - (kThreads - kCopyThreads);
     WaitForPrevious();
-    Place slot;
+    RingPlace slot;
     for (int tile = static_cast<int>(blockIdx.x); tile < t.column_tiles; tile += static_cast<int>(gridDim.x)) {
       SyncCopyThreads();  // nobody needs the rows of the tile before
       PlaceStaged(t, tile * kTileColumns, kTileColumns, thread, rows);
@@ -228,7 +215,7 @@ __global__ void __launch_bounds__(kThreads, 1) WarpgroupGemm(const __grid_consta
   float sums[kRowTiles][kSums];
   float totals[kTotals ? kRowTiles : 1][kSums];
   uint32_t x[2][kRowTiles][kPlanes][4];  // operands of a chunk's two k-steps
-  Place slot, stage;
+  RingPlace slot, stage;
   for (int tile = static_cast<int>(blockIdx.x); tile < t.column_tiles; tile += static_cast<int>(gridDim.x)) {
     const int first_column = tile * kTileColumns;
     __syncwarp();
@@ -273,16 +260,16 @@ __global__ void __launch_bounds__(kThreads, 1) WarpgroupGemm(const __grid_consta
       if constexpr (kPlanes == 2) {
 #pragma unroll
         for (int i = 0; i < kRowTiles; ++i) {
-          WarpgroupMmaHalf<kOutputs>::Run(sums[i], v[i][0], MatrixDescriptor(weights + 64), keep ? 1 : 0);
+          WarpgroupMma<kOutputs, __half>::Run(sums[i], v[i][0], MatrixDescriptor(weights + 64), keep ? 1 : 0);
         }
 #pragma unroll
         for (int i = 0; i < kRowTiles; ++i) {
-          WarpgroupMmaHalf<kOutputs>::Run(sums[i], v[i][1], MatrixDescriptor(weights), 1);
+          WarpgroupMma<kOutputs, __half>::Run(sums[i], v[i][1], MatrixDescriptor(weights), 1);
         }
       }
 #pragma unroll
       for (int i = 0; i < kRowTiles; ++i) {
-        WarpgroupMmaHalf<kOutputs>::Run(sums[i], v[i][0], MatrixDescriptor(weights), kPlanes == 2 || keep ? 1 : 0);
+        WarpgroupMma<kOutputs, __half>::Run(sums[i], v[i][0], MatrixDescriptor(weights), kPlanes == 2 || keep ? 1 : 0);
       }
       CommitMmas();
     };
@@ -306,7 +293,7 @@ __global__ void __launch_bounds__(kThreads, 1) WarpgroupGemm(const __grid_consta
 #pragma unroll 1
       for (int tap = 0; tap < a.geometry.taps; ++tap) {
         const uint32_t lag = static_cast<uint32_t>((a.geometry.taps - 1 - tap) * a.geometry.dilation * kRowBytes);
-        Place block = slot;
+        RingPlace block = slot;
 #pragma unroll 1
         for (int b = 0; b < blocks_per_group; ++b) {
           if (tap == 0) AwaitPhase(slot_full(block.index), block.phase);

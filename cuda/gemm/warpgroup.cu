@@ -157,18 +157,10 @@ __device__ __forceinline__ void StoreSums(const TileArguments& t, int first_weig
 }
 
 // The ring of stages of a block: weights, then rows. Barriers count who has filled and who has emptied a stage.
-struct Ring {
+struct Ring : RingPlace {
   uint32_t stages, full, empty;
-  int slot = 0;
-  uint32_t phase = 0;
 
-  __device__ __forceinline__ void Next(int count) {
-    if (++slot == count) {
-      slot = 0;
-      phase ^= 1;
-    }
-  }
-  __device__ __forceinline__ uint32_t full_barrier() const { return full + static_cast<uint32_t>(slot) * 8; }
+  __device__ __forceinline__ uint32_t full_barrier() const { return full + static_cast<uint32_t>(index) * 8; }
   __device__ __forceinline__ uint32_t empty_barrier(int of) const { return empty + static_cast<uint32_t>(of) * 8; }
 };
 
@@ -186,7 +178,7 @@ struct TileRange {
 
 #endif  // __CUDA_ARCH_FEAT_SM90_ALL
 
-// Tiles of 64 kGroups weight rows and kRows activations: kGroups warpgroups multiply, one warp more fills the ring.
+// Tiles of 64 kGroups weight rows and kRows activations: kGroups warpgroups multiply, four warps more fill the ring.
 template <int kGroups, int kRows, Blocks kBlocks>
 __global__ void __launch_bounds__(ThreadsOf(kGroups), BlocksTogether(kGroups))
     WarpgroupKernel(const __grid_constant__ TileArguments t) {
@@ -316,11 +308,11 @@ __global__ void __launch_bounds__(ThreadsOf(kGroups), BlocksTogether(kGroups))
       if (tile != tiles.first) go_to(tile);
 #pragma unroll 1
       for (int i = 0; i < stages_of_tile; ++i) {
-        const uint32_t to = ring.stages + static_cast<uint32_t>(ring.slot * kStageSize);
+        const uint32_t to = ring.stages + static_cast<uint32_t>(ring.index * kStageSize);
         if (ahead > 0) {
           --ahead;
         } else {
-          AwaitPhase<kBlocks == Blocks::kPair>(ring.empty_barrier(ring.slot), ring.phase ^ 1);
+          AwaitPhase<kBlocks == Blocks::kPair>(ring.empty_barrier(ring.index), ring.phase ^ 1);
           bring_weights(to, ring.full_barrier());
         }
         bring_rows(to, ring.full_barrier());
@@ -335,7 +327,7 @@ __global__ void __launch_bounds__(ThreadsOf(kGroups), BlocksTogether(kGroups))
     float sums[kSums];
     uint32_t even[2][4], odd[2][4];  // operands of a chunk's two k-steps
     const auto load = [&](int chunk, uint32_t(&to)[2][4]) {
-      const uint32_t from = ring.stages + static_cast<uint32_t>(ring.slot * kStageSize + warp * kStageWarpBytes) +
+      const uint32_t from = ring.stages + static_cast<uint32_t>(ring.index * kStageSize + warp * kStageWarpBytes) +
                             static_cast<uint32_t>(lane * 16);
       const uint4 low = LoadShared16(from + static_cast<uint32_t>(FragmentOffset(t.units, chunk, false)));
       const uint4 high = LoadShared16(from + static_cast<uint32_t>(FragmentOffset(t.units, chunk, true)));
@@ -343,10 +335,10 @@ __global__ void __launch_bounds__(ThreadsOf(kGroups), BlocksTogether(kGroups))
       to[1][0] = low.z, to[1][1] = high.z, to[1][2] = low.w, to[1][3] = high.w;
     };
     const auto multiply = [&](int chunk, const uint32_t(&weights)[2][4], bool keep) {
-      const uint32_t rows = ring.stages + static_cast<uint32_t>(ring.slot * kStageSize + kWeightBytes + chunk * 64);
+      const uint32_t rows = ring.stages + static_cast<uint32_t>(ring.index * kStageSize + kWeightBytes + chunk * 64);
       FenceMmas();
-      WarpgroupMma<kRows>::Run(sums, weights[0], MatrixDescriptor(rows), keep ? 1 : 0);
-      WarpgroupMma<kRows>::Run(sums, weights[1], MatrixDescriptor(rows + 32), 1);
+      WarpgroupMma<kRows, __nv_bfloat16>::Run(sums, weights[0], MatrixDescriptor(rows), keep ? 1 : 0);
+      WarpgroupMma<kRows, __nv_bfloat16>::Run(sums, weights[1], MatrixDescriptor(rows + 32), 1);
       CommitMmas();
     };
     // The products have read the stage.
@@ -376,7 +368,7 @@ __global__ void __launch_bounds__(ThreadsOf(kGroups), BlocksTogether(kGroups))
         multiply(1, odd, true);
         AwaitMmas<1>();
         keep_operands(even);
-        previous = ring.slot;
+        previous = ring.index;
         ring.Next(kStages);
       }
       AwaitMmas<0>();

@@ -12,6 +12,19 @@
 // before it, of parity 1, counts as ended.
 namespace qtts::cuda {
 
+// Where a warp is in a ring: an entry, and the parity of the phase that its barriers are in.
+struct RingPlace {
+  int index = 0;
+  uint32_t phase = 0;
+
+  __device__ __forceinline__ void Next(int count) {
+    if (++index == count) {
+      index = 0;
+      phase ^= 1;
+    }
+  }
+};
+
 #if __CUDA_ARCH__ >= 900
 
 // By one thread, before any other use; then FenceBarriers(), then a barrier of the block or cluster.

@@ -2,6 +2,9 @@
 #ifndef QTTS_CUDA_RUNTIME_WARPGROUP_CUH_
 #define QTTS_CUDA_RUNTIME_WARPGROUP_CUH_
 
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
 #include <cstdint>
 
 // The matrix instruction of four consecutive warps (wgmma), the first of which has a number divisible by four. Code for
@@ -33,106 +36,59 @@ __device__ __forceinline__ void KeepInPlace(uint32_t (&v)[kCount]) {
   for (int i = 0; i < kCount; ++i) asm volatile("" : "+r"(v[i])::"memory");
 }
 
-// d (+)= a b with a [64][16] from registers, b [16][kColumns] from shared memory, both BF16, d [64][kColumns] in F32.
-// keep = 0 starts from zero. Warp w of the four has rows 16 w ..; lane l = 4 g + q has, as in mma.sync:
+// d (+)= a b with a [64][16] from registers, b [16][kColumns] from shared memory, both of T: __nv_bfloat16 or __half; d
+// [64][kColumns] in F32. keep = 0 starts from zero. Warp w of the four has rows 16 w ..; lane l = 4 g + q has, as in
+// mma.sync:
 //   a[0], a[1]: rows g and g + 8, elements 2 q and 2 q + 1; a[2], a[3]: the same rows, elements 2 q + 8 and 2 q + 9
 //   d[4 j + i]: row g + i / 2 * 8, column 8 j + 2 q + i % 2
 // b is a MatrixDescriptor().
-template <int kColumns>
+template <int kColumns, typename T>
 struct WarpgroupMma;
-template <>
-struct WarpgroupMma<64> {
-  static constexpr int kSums = 32;
-  static __device__ __forceinline__ void Run(float (&d)[kSums], const uint32_t (&a)[4], uint64_t b, int keep) {
-    asm volatile(
-        "{\n.reg .pred p;\nsetp.ne.b32 p, %37, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
-        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
-        "}, {%32, %33, %34, %35}, %36, p, 1, 1, 0;\n}"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]),
-          "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]),
-          "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]),
-          "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(keep));
-  }
-};
-template <>
-struct WarpgroupMma<128> {
-  static constexpr int kSums = 64;
-  static __device__ __forceinline__ void Run(float (&d)[kSums], const uint32_t (&a)[4], uint64_t b, int keep) {
-    asm volatile(
-        "{\n.reg .pred p;\nsetp.ne.b32 p, %69, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
-        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
-        "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
-        "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
-        "}, {%64, %65, %66, %67}, %68, p, 1, 1, 0;\n}"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]),
-          "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]),
-          "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]),
-          "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]), "+f"(d[32]),
-          "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]),
-          "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), "+f"(d[48]),
-          "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]), "+f"(d[56]),
-          "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(keep));
-  }
-};
 
-// The same in F16.
-template <int kColumns>
-struct WarpgroupMmaHalf;
-template <>
-struct WarpgroupMmaHalf<96> {
-  static constexpr int kSums = 48;
-  static __device__ __forceinline__ void Run(float (&d)[kSums], const uint32_t (&a)[4], uint64_t b, int keep) {
-    asm volatile(
-        "{\n.reg .pred p;\nsetp.ne.b32 p, %53, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n96k16.f32.f16.f16 {"
-        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
-        "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47"
-        "}, {%48, %49, %50, %51}, %52, p, 1, 1, 0;\n}"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]),
-          "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]),
-          "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]),
-          "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]), "+f"(d[32]),
-          "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]),
-          "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(keep));
+// Operands are named by their number in the text, so a size differs from another by nothing but numbers: 16 sums' names
+// and operands, and the instruction around them, which the numbers of what comes after the sums complete.
+#define QTTS_SUMS_0 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
+#define QTTS_SUMS_16 "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define QTTS_SUMS_32 "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47"
+#define QTTS_SUMS_48 "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define QTTS_SUMS_64 "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79"
+#define QTTS_SUMS_80 "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
+#define QTTS_SUMS(i)                                                                                                \
+  "+f"(d[(i) + 0]), "+f"(d[(i) + 1]), "+f"(d[(i) + 2]), "+f"(d[(i) + 3]), "+f"(d[(i) + 4]), "+f"(d[(i) + 5]),       \
+      "+f"(d[(i) + 6]), "+f"(d[(i) + 7]), "+f"(d[(i) + 8]), "+f"(d[(i) + 9]), "+f"(d[(i) + 10]), "+f"(d[(i) + 11]), \
+      "+f"(d[(i) + 12]), "+f"(d[(i) + 13]), "+f"(d[(i) + 14]), "+f"(d[(i) + 15])
+#define QTTS_WARPGROUP_MMA(columns, T, type, names, a0, a1, a2, a3, descriptor, kept, ...)                        \
+  template <>                                                                                                     \
+  struct WarpgroupMma<columns, T> {                                                                               \
+    static constexpr int kSums = columns / 2;                                                                     \
+    static __device__ __forceinline__ void Run(float (&d)[kSums], const uint32_t (&a)[4], uint64_t b, int keep) { \
+      asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #kept                                                     \
+                   ", 0;\n"                                                                                       \
+                   "wgmma.mma_async.sync.aligned.m64n" #columns "k16.f32." type "." type " {" names "}, {%" #a0   \
+                   ", %" #a1 ", %" #a2 ", %" #a3 "}, %" #descriptor ", p, 1, 1, 0;\n}"                            \
+                   : __VA_ARGS__                                                                                  \
+                   : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(keep));                              \
+    }                                                                                                             \
   }
-};
-template <>
-struct WarpgroupMmaHalf<192> {
-  static constexpr int kSums = 96;
-  static __device__ __forceinline__ void Run(float (&d)[kSums], const uint32_t (&a)[4], uint64_t b, int keep) {
-    asm volatile(
-        "{\n.reg .pred p;\nsetp.ne.b32 p, %101, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n192k16.f32.f16.f16 {"
-        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
-        "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
-        "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
-        "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
-        "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
-        "}, {%96, %97, %98, %99}, %100, p, 1, 1, 0;\n}"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]),
-          "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]),
-          "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]),
-          "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]), "+f"(d[32]),
-          "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]),
-          "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), "+f"(d[48]),
-          "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]), "+f"(d[56]),
-          "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63]), "+f"(d[64]),
-          "+f"(d[65]), "+f"(d[66]), "+f"(d[67]), "+f"(d[68]), "+f"(d[69]), "+f"(d[70]), "+f"(d[71]), "+f"(d[72]),
-          "+f"(d[73]), "+f"(d[74]), "+f"(d[75]), "+f"(d[76]), "+f"(d[77]), "+f"(d[78]), "+f"(d[79]), "+f"(d[80]),
-          "+f"(d[81]), "+f"(d[82]), "+f"(d[83]), "+f"(d[84]), "+f"(d[85]), "+f"(d[86]), "+f"(d[87]), "+f"(d[88]),
-          "+f"(d[89]), "+f"(d[90]), "+f"(d[91]), "+f"(d[92]), "+f"(d[93]), "+f"(d[94]), "+f"(d[95])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(keep));
-  }
-};
+QTTS_WARPGROUP_MMA(64, __nv_bfloat16, "bf16", QTTS_SUMS_0 ", " QTTS_SUMS_16, 32, 33, 34, 35, 36, 37, QTTS_SUMS(0),
+                   QTTS_SUMS(16));
+QTTS_WARPGROUP_MMA(128, __nv_bfloat16, "bf16", QTTS_SUMS_0 ", " QTTS_SUMS_16 ", " QTTS_SUMS_32 ", " QTTS_SUMS_48, 64,
+                   65, 66, 67, 68, 69, QTTS_SUMS(0), QTTS_SUMS(16), QTTS_SUMS(32), QTTS_SUMS(48));
+QTTS_WARPGROUP_MMA(96, __half, "f16", QTTS_SUMS_0 ", " QTTS_SUMS_16 ", " QTTS_SUMS_32, 48, 49, 50, 51, 52, 53,
+                   QTTS_SUMS(0), QTTS_SUMS(16), QTTS_SUMS(32));
+QTTS_WARPGROUP_MMA(192, __half, "f16",
+                   QTTS_SUMS_0 ", " QTTS_SUMS_16 ", " QTTS_SUMS_32 ", " QTTS_SUMS_48 ", " QTTS_SUMS_64
+                               ", " QTTS_SUMS_80,
+                   96, 97, 98, 99, 100, 101, QTTS_SUMS(0), QTTS_SUMS(16), QTTS_SUMS(32), QTTS_SUMS(48), QTTS_SUMS(64),
+                   QTTS_SUMS(80));
+#undef QTTS_SUMS_0
+#undef QTTS_SUMS_16
+#undef QTTS_SUMS_32
+#undef QTTS_SUMS_48
+#undef QTTS_SUMS_64
+#undef QTTS_SUMS_80
+#undef QTTS_SUMS
+#undef QTTS_WARPGROUP_MMA
 
 // Registers of each thread of the calling warpgroup from here on: more, once other warpgroups have given them up.
 template <int kCount>
