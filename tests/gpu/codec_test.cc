@@ -437,8 +437,8 @@ TEST_F(CodecTest, RowsDoNotDependOnTheBatch) {
   });
 }
 
-// Every kernel but those of warpgroups, with cluster products among them, in both batch capacities, with minimal work for
-// compute-sanitizer.
+// Every kernel but those of warpgroups, with cluster products among them, in both batch capacities, with minimal work
+// for compute-sanitizer.
 TEST_F(CodecTest, SmallForTheSanitizer) {
   RandomCodec random(OddShapes()[3], kSeed);
   const auto codec = Must(Codec::Create(random.config(), random.weights(), CodecPrecision::kExact, 3, 3));
