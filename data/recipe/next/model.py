@@ -9,6 +9,8 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
+import fused
+
 N_CODE, N_Q = 128, 16                    # entries per codebook, codebooks
 FRAME, RATE = 1920, 24000                # samples per frame, sample rate
 
@@ -138,25 +140,32 @@ class Layer(nn.Module):
 
 
 # ------------------------------------------------------------------ speech tokenizer decoder
+# Sequences are [B, T, channels].
 class CausalConv(nn.Module):
     def __init__(self, i, o, k, dilation=1, groups=1):
         super().__init__()
         self.conv = nn.Conv1d(i, o, k, dilation=dilation, groups=groups)
-        self.pad = (k - 1) * dilation
 
-    def forward(self, x):
-        return self.conv(F.pad(x, (self.pad, 0)))
+    def forward(self, x, residual=None):
+        c = self.conv
+        if c.groups == 1:
+            return fused.conv(x, c.weight, c.bias, c.dilation[0], residual)
+        return c(F.pad(x.transpose(1, 2), (c.kernel_size[0] - 1, 0))).transpose(1, 2)
 
 
 class CausalTConv(nn.Module):
     def __init__(self, i, o, k, s):
         super().__init__()
         self.conv = nn.ConvTranspose1d(i, o, k, stride=s)
-        self.cut = k - s
 
     def forward(self, x):
-        y = self.conv(x)
-        return y[..., : y.shape[-1] - self.cut] if self.cut else y
+        """one matrix product: an input and the one before it give the outputs of one stride"""
+        i, o, k = self.conv.weight.shape
+        s = self.conv.stride[0]
+        before = torch.cat([torch.zeros_like(x[:, :1]), x[:, :-1]], 1)
+        x = torch.cat([x, before], 2) if k == 2 * s else x
+        w = self.conv.weight.view(i, o, k // s, s).permute(3, 1, 2, 0).reshape(s * o, k // s * i)
+        return F.linear(x, w, self.conv.bias.repeat(s)).view(x.shape[0], -1, o)
 
 
 class ConvNeXt(nn.Module):
@@ -169,8 +178,7 @@ class ConvNeXt(nn.Module):
         self.gamma = nn.Parameter(torch.full((n,), 0.3))
 
     def forward(self, x):
-        y = self.norm(self.dwconv(x).transpose(1, 2))
-        return x + (self.gamma * self.pwconv2(F.gelu(self.pwconv1(y)))).transpose(1, 2)
+        return x + self.gamma * self.pwconv2(F.gelu(self.pwconv1(self.norm(self.dwconv(x)))))
 
 
 class SnakeBeta(nn.Module):
@@ -180,8 +188,7 @@ class SnakeBeta(nn.Module):
         self.beta = nn.Parameter(torch.zeros(n))
 
     def forward(self, x):
-        a, b = self.alpha.exp()[:, None].to(x.dtype), (-self.beta).exp()[:, None].to(x.dtype)
-        return x + b * torch.sin(x * a).square()
+        return fused.snake(x, self.alpha, self.beta)
 
 
 class ResUnit(nn.Module):
@@ -191,7 +198,7 @@ class ResUnit(nn.Module):
         self.act2, self.conv2 = SnakeBeta(n), CausalConv(n, n, 1)
 
     def forward(self, x):
-        return x + self.conv2(self.act2(self.conv1(self.act1(x))))
+        return self.conv2(self.act2(self.conv1(self.act1(x))), x)
 
 
 class UpBlock(nn.Module):
@@ -332,12 +339,15 @@ class CodecDecoder(nn.Module):
                                      + [SnakeBeta(d >> len(r)), CausalConv(d >> len(r), 1, 7)])
 
     def synth(self, z):                                # z [B, codebook_dim, T] -> wav [B, T*1920]
-        x = self.pre_transformer(self.pre_conv(z).transpose(1, 2)).transpose(1, 2)
+        return self.waveform(self.pre_transformer(self.pre_conv(z.transpose(1, 2))))
+
+    def waveform(self, x):                             # [B, T, latent] -> wav [B, T*1920]
         for up in self.upsample:
             x = up[1](up[0](x))
-        for b in self.decoder:
+        for b in self.decoder[:-1]:
             x = b(x)
-        return x.squeeze(1)
+        with torch.autocast(x.device.type, enabled=False):
+            return self.decoder[-1](x.float()).squeeze(2)
 
     def forward(self, codes):                          # [B, 16, T]
         return self.synth(self.quantizer.decode(codes)).clamp(-1, 1)

@@ -14,7 +14,7 @@ Choices that matter
  * A step is one CUDA graph; gradients, codebook statistics and progress are summed over GPUs in one flat buffer outside of it.
  * Exported weights are a running average of the trained ones.
 
-usage: train_codec.py SPEECHDIR OUTDIR --codec EPOCH_SECONDS --until EPOCH_SECONDS [--keep PROCESSES]
+usage: train_codec.py SPEECHDIR OUTDIR --codec EPOCH_SECONDS --until EPOCH_SECONDS [--keep PROCESSES] [--skip_codec]
 SPEECHDIR holds the shards of teacher.py; each process reads its part of them as they appear.
 """
 import argparse
@@ -29,6 +29,7 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
+import fused
 import parallel
 from codec_parts import Disc, Encoder, dev, encode, logmel, recon_loss
 from model import CodecDecoder, FRAME, N_CODE, update_codebooks
@@ -47,6 +48,7 @@ ap.add_argument("--starts", type=int, default=3, help="crops at the beginning of
 ap.add_argument("--lr", type=float, default=1e-3)
 ap.add_argument("--lr2", type=float, default=6e-4, help="second stage")
 ap.add_argument("--eager", action="store_true", help="no CUDA graph")
+ap.add_argument("--profile", action="store_true", help="print where the time of a step goes, and end")
 ap.add_argument("--seed", type=int, default=1)
 ap.add_argument("--log_every", type=int, default=400)
 ap.add_argument("--save_every", type=float, default=90)
@@ -153,13 +155,8 @@ threading.Thread(target=store.fill, daemon=True).start()
 def synth(z):
     """z [B, dim, CTX + LEN]: rows in mid speech and, after them, starts -> judged samples of each"""
     mid, begin = z[:a.rows], z[a.rows:, :, :LEN]
-    tr = lambda y: dec.pre_transformer(dec.pre_conv(y).transpose(1, 2)).transpose(1, 2)
-    x = torch.cat([tr(mid)[:, :, CTX:], tr(begin)])
-    for up in dec.upsample:
-        x = up[1](up[0](x))
-    for block in dec.decoder:
-        x = block(x)
-    x = x.squeeze(1)
+    latent = lambda y: dec.pre_transformer(dec.pre_conv(y.transpose(1, 2)))
+    x = dec.waveform(torch.cat([latent(mid)[:, CTX:], latent(begin)]))
     return torch.cat([x[:a.rows, SKIP * FRAME:], x[a.rows:, :JUDGED * FRAME]])
 
 
@@ -194,9 +191,7 @@ def adversarial(y, x):
             dl = dl + (1 - r).square().mean() + f.square().mean()
             adv = adv + (1 - f).square().mean()
             for t in fs:
-                p, q = t.chunk(2)
-                p = p.detach()
-                fm = fm + (p - q).abs().float().mean() / (p.abs().float().mean() + 1e-3)
+                fm = fm + fused.distance(t)
     return dl, adv, fm
 
 
@@ -213,7 +208,8 @@ def codec_step():
     h = enc.bn(h.float())
     stats = []
     z, v1, codes, commit = quantize(h, bypass, stats)
-    y = synth(z).float()
+    with amp():
+        y = synth(z)
     t = target(x)
     pl = enc.phone(v1.transpose(1, 2)).view(X.shape[0], CTX + LEN, 4, -1)
     lab = L.view(X.shape[0], CTX + LEN, 8)[..., 1::2]
@@ -230,7 +226,8 @@ def codec_step():
 
 def decoder_step():
     z = LUT[C + BASE].sum(2).transpose(1, 2)
-    y = synth(z).float()
+    with amp():
+        y = synth(z)
     t = target(X)
     rec, begin = recon_loss(y, t), start_loss(y)
     dl, adv, fm = adversarial(y, t)
@@ -303,6 +300,22 @@ def stage(name, step_fn, gp_, lr, dlr, until, ramp, clip, grid):
         log(name, "step recorded")
     while store.shards < a.first or store.held is None:
         time.sleep(0.1)
+    if a.profile:
+        for to, new in zip((X, L, C), store.crops(grid)):
+            to.copy_(new)
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as p:
+            for _ in range(3):
+                step_fn()
+            torch.cuda.synchronize()
+        print(p.key_averages().table(sort_by="self_cuda_time_total", row_limit=45, max_name_column_width=110))
+        if graph:
+            begin = time.time()
+            for _ in range(50):
+                graph.replay()
+            torch.cuda.synchronize()
+            print(f"{name}: {(time.time() - begin) * 20:.2f} ms a recorded step of {a.rows} + {a.starts} rows")
+        sys.stdout.flush()
+        os._exit(0)
     clock = parallel.Clock(rank, 0, until)
     step, prog, t0, tl, sl, saved = 0, 0.0, time.time(), time.time(), 0, time.time()
     while step < a.steps:
@@ -398,7 +411,7 @@ world = a.keep
 gp = [p for p in dec.parameters() if p.requires_grad]
 average = stage("decoder", decoder_step, gp, a.lr2, 4e-4, a.until, lambda p: 1.0, 300.0, 8)
 if rank == 0:
-    save(average, gp, False)
+    save(average, gp, True)                             # a later run can go on from here
     dec.load_state_dict({k: v.to(dev) for k, v in torch.load(f"{a.out}/decoder.pt").items()})
     log("held-out error and level of the first 20 ms at the end", held_error())
     open(f"{a.out}/decoder.done", "w").close()

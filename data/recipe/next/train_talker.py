@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Trains talker + code predictor, on one GPU or several, on the speech of teacher.py encoded with the codec of train_codec.py.
+"""Trains talker + code predictor, on one GPU or several, on the codes that encode_speech.py makes of the speech.
 
 Prompt layouts are the official ones (role tokens, think / nothink prefix, speaker row, text in the prefill *or* one text token per frame).
 Utterances are packed into fixed rows, attention is block-diagonal causal, positions restart per utterance. A line of the default
 speaker is asked for without a speaker in 30 % of the cases. Exported weights are a running average.
 
-usage: train_talker.py CORPUS TOKDIR TOKENS.npz SPEECHDIR CODECDIR OUTDIR --until EPOCH_SECONDS [--compile]
+usage: train_talker.py CORPUS TOKDIR TOKENS.npz CODESDIR OUTDIR --until EPOCH_SECONDS [--compile] [--start TALKER.pt]
 
-Starts at once (the step is compiled meanwhile), waits for CODECDIR/codec.pt, then encodes shards and takes them in as they appear.
+Starts at once (the step is compiled meanwhile) and takes in shards as they appear.
 """
 import argparse
 import math
@@ -25,7 +25,7 @@ import torch.nn.functional as F
 
 import parallel
 from bpe import BPE
-from model import CODEC, N_CODE, SplitRVQ, TALKER as C, Talker
+from model import N_CODE, TALKER as C, Talker
 from teacher import PHONES
 from voices import INDEX
 
@@ -84,9 +84,8 @@ class Pool:
                 who = None
             yield sequence(self.b, self.ids[self.at[k]:self.at[k + 1]].tolist(), f0, n, rng.random() < 0.5, rng.random() < 0.5, who)
 
-    def add(self, wav, labels, table):
-        from codec_parts import encode
-        nf = len(labels) // 8
+    def add(self, codes, labels, table):
+        nf = len(codes)
         out, lens, train, val = [[], [], [], []], [], [], []
         first = len(self.now["lens"]) // 4
         for u, f, n in table.tolist():
@@ -108,9 +107,8 @@ class Pool:
         def copy():
             for to, x, t in zip((self.text, self.c0, self.fin, self.fout), out, (np.int16, np.int16, np.int32, np.int32)):
                 to[p] = torch.from_numpy(np.array(x, t)).to(self.dev)
-            w = torch.from_numpy(wav).to(self.dev)
-            self.codes[self.frames:self.frames + nf] = encode(self.enc, self.quantizer, w)
-            self.labels[self.frames:self.frames + nf] = torch.from_numpy(labels.reshape(-1, 8)[:, 1::2].copy()).to(self.dev)
+            self.codes[self.frames:self.frames + nf] = torch.from_numpy(codes).to(self.dev)
+            self.labels[self.frames:self.frames + nf] = torch.from_numpy(labels).to(self.dev)
         if self.stream:
             with torch.cuda.stream(self.stream):
                 copy()
@@ -128,14 +126,14 @@ class Pool:
     def fill(self, log):
         seen, told = set(), 0
         while True:
-            for f in sorted(os.listdir(self.a.speech), reverse=True):    # the held-out shards first
+            for f in sorted(os.listdir(self.a.codes), reverse=True) if os.path.isdir(self.a.codes) else ():    # the held-out shards first
                 if not f.endswith(".npz") or ".tmp" in f or f in seen:
                     continue
                 seen.add(f)
                 if f[0] != "x" and int(f[:4]) % self.world != self.rank:
                     continue
-                z = np.load(f"{self.a.speech}/{f}")
-                self.add(z["wav"], z["labels"], z["table"])
+                z = np.load(f"{self.a.codes}/{f}")
+                self.add(z["codes"], z["labels"], z["table"])
                 if self.frames // 450000 > told:
                     told = self.frames // 450000
                     log(f"pool: {len(self.now['train'])} utterances, {self.frames / 45000:.1f} h here")
@@ -144,9 +142,10 @@ class Pool:
 
 def main():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for n in ("corpus", "tok", "tokens", "speech", "codec", "out"):
+    for n in ("corpus", "tok", "tokens", "codes", "out"):
         ap.add_argument(n)
     ap.add_argument("--until", type=float, required=True, help="end at this time (seconds of the epoch)")
+    ap.add_argument("--start", help="weights to begin with")
     ap.add_argument("--steps", type=int, default=10 ** 9)
     ap.add_argument("--rows", type=int, default=28, help="a process")
     ap.add_argument("--frames", type=int, default=10240, help="frames per step for the code predictor, a process")
@@ -168,6 +167,8 @@ def main():
     torch.backends.cuda.matmul.allow_tf32 = True
     pool = Pool(a, dev, rank, world)
     model = Talker(pool.b.size, dropout=a.dropout).to(dev).train()
+    if a.start:
+        model.load_state_dict(torch.load(a.start, map_location=dev))
     aux = nn.Linear(C["hidden_size"], 8 * PHONES).to(dev)   # training only: phones of this and the next frame
     params = list(model.named_parameters()) + [("aux." + n, p) for n, p in aux.named_parameters()]
     flat = parallel.Flat([[p for _, p in params]], dev)
@@ -270,14 +271,6 @@ def main():
             log("not compiled:", type(e).__name__, str(e)[:300])
             fn = losses
         flat.data.zero_()
-    while not os.path.exists(f"{a.codec}/codec.pt"):
-        time.sleep(0.2)
-    from codec_parts import Encoder
-    e = torch.load(f"{a.codec}/codec.pt", map_location=dev)
-    pool.enc, pool.quantizer = Encoder().to(dev).eval(), SplitRVQ(CODEC).to(dev).eval()
-    pool.enc.load_state_dict(e["enc"])
-    pool.quantizer.load_state_dict(e["quantizer"])
-    del e
     threading.Thread(target=pool.fill, args=(log,), daemon=True).start()
     enough = lambda: len(pool.now["train"]) >= min(200, a.rows * 10)
     while not enough():
