@@ -125,7 +125,13 @@ struct CudaBackend::Impl {
   Status Load();
   Status WarmUp();
   Status Prime(Slot* slot);
-  Result<PrefillProgress> RunPiece(Slot* slot);
+  // The next piece of a slot's prompt, and what came of it.
+  struct Piece {
+    Slot* slot = nullptr;
+    PrefillProgress progress;
+    Status status;
+  };
+  void RunPieces(std::span<Piece> pieces);
   Result<const Graph*> FrameGraph(FrameStart start, int rows, int splits);
   Result<const Graph*> CodecGraph(int rows, int part, CodecWork work);
   // True if the codec fits beside the kernel that makes codes.
@@ -284,26 +290,42 @@ Status CudaBackend::Impl::Prime(Slot* slot) {
   return Status::Ok();
 }
 
-// The next piece of a prompt: the codec's beside the talker's.
-Result<PrefillProgress> CudaBackend::Impl::RunPiece(Slot* slot) {
-  if (slot->prefilled) return PrefillProgress{true, 0};
-  PrefillProgress progress;
-  if (slot->rows_done < slot->prompt_rows) {
-    QTTS_ASSIGN_OR_RETURN(const int rows, model->Prefill(slot->index, slot->prompt, static_cast<int>(slot->rows_done)));
-    const bool at_once = slot->rows_done == 0 && rows == slot->prompt_rows;
-    progress.work = at_once ? std::min(1.0, static_cast<double>(rows) / LanguageModel::kRowsAtOnce) : 1;
-    slot->rows_done = rows;
+// The next pieces of prompts: the codec's beside the talker's. One status per slot.
+void CudaBackend::Impl::RunPieces(std::span<Piece> pieces) {
+  std::vector<PromptProgress> talker;
+  std::vector<Piece*> owners;
+  for (Piece& piece : pieces) {
+    const Slot& slot = *piece.slot;
+    if (slot.prefilled || slot.rows_done == slot.prompt_rows) continue;
+    talker.push_back({slot.index, &slot.prompt, static_cast<int>(slot.rows_done)});
+    owners.push_back(&piece);
   }
-  if (!slot->primed) {
-    QTTS_RETURN_IF_ERROR(Prime(slot));
-    if (slot->frames_primed > 0) progress.work = 1;
+  model->Prefill(talker);
+  for (size_t i = 0; i < talker.size(); ++i) {
+    Slot& slot = *owners[i]->slot;
+    owners[i]->status = talker[i].status;
+    const int rows = talker[i].done;
+    const bool at_once = slot.rows_done == 0 && rows == slot.prompt_rows;
+    owners[i]->progress.work = at_once ? std::min(1.0, static_cast<double>(rows) / LanguageModel::kRowsAtOnce) : 1;
+    slot.rows_done = rows;
   }
-  progress.done = slot->prefilled = slot->primed && slot->rows_done == slot->prompt_rows;
-  if (progress.done) {
-    slot->start = LanguageModel::StartOf(slot->prompt);
-    slot->prompt = Prompt();
+  for (Piece& piece : pieces) {
+    Slot& slot = *piece.slot;
+    if (slot.prefilled) {
+      piece.progress.done = true;
+      continue;
+    }
+    if (piece.status.ok() && !slot.primed) {
+      piece.status = Prime(&slot);
+      if (slot.frames_primed > 0) piece.progress.work = 1;
+    }
+    if (!piece.status.ok()) continue;
+    piece.progress.done = slot.prefilled = slot.primed && slot.rows_done == slot.prompt_rows;
+    if (piece.progress.done) {
+      slot.start = LanguageModel::StartOf(slot.prompt);
+      slot.prompt = Prompt();
+    }
   }
-  return progress;
 }
 
 Status CudaBackend::Impl::Await(int entry, std::chrono::milliseconds patience) {
@@ -490,23 +512,44 @@ Result<SlotId> CudaBackend::Open(Prompt prompt, const GenerationSettings& settin
   return id;
 }
 
-Result<PrefillProgress> CudaBackend::Prefill(SlotId id) {
+Result<PrefillProgress> CudaBackend::Prefill(SlotId id) { return PrefillTogether(std::span(&id, 1)).front(); }
+
+std::vector<Result<PrefillProgress>> CudaBackend::PrefillTogether(std::span<const SlotId> ids) {
   Impl& impl = *impl_;
-  QTTS_RETURN_IF_ERROR(impl.lost);
-  QTTS_RETURN_IF_ERROR(impl.MakeCurrent());
-  QTTS_ASSIGN_OR_RETURN(Impl::Slot* const open, impl.slots.Get(id));
-  Impl::Slot& slot = *open;
-  if (slot.end == EndReason::kError) return slot.status;
-  Result<PrefillProgress> progress = impl.RunPiece(&slot);
-  if (progress.ok()) return progress;
-  if (progress.status().code() == StatusCode::kDeviceUnavailable) {
-    impl.lost = progress.status();
-  } else {
-    slot.end = EndReason::kError;
-    slot.status = progress.status();
+  std::vector<Result<PrefillProgress>> results(ids.size(), PrefillProgress());
+  std::vector<Impl::Piece> pieces;
+  std::vector<size_t> places;
+  const Status usable = impl.lost.ok() ? impl.MakeCurrent() : impl.lost;
+  for (size_t i = 0; i < ids.size(); ++i) {
+    const Result<Impl::Slot*> slot = usable.ok() ? impl.slots.Get(ids[i]) : usable;
+    if (!slot.ok()) {
+      results[i] = slot.status();
+    } else if ((*slot)->end == EndReason::kError) {
+      results[i] = (*slot)->status;
+    } else {
+      pieces.push_back({*slot});
+      places.push_back(i);
+    }
   }
-  return progress;
+  impl.RunPieces(pieces);
+  for (size_t k = 0; k < pieces.size(); ++k) {
+    const Impl::Piece& piece = pieces[k];
+    if (piece.status.ok()) {
+      results[places[k]] = piece.progress;
+      continue;
+    }
+    results[places[k]] = piece.status;
+    if (piece.status.code() == StatusCode::kDeviceUnavailable) {
+      impl.lost = piece.status;
+    } else {
+      piece.slot->end = EndReason::kError;
+      piece.slot->status = piece.status;
+    }
+  }
+  return results;
 }
+
+int64_t CudaBackend::prompt_rows_together() const { return LanguageModel::kRowsAtOnce; }
 
 void CudaBackend::Close(SlotId id) {
   Impl& impl = *impl_;
@@ -552,7 +595,11 @@ Status CudaBackend::Submit(std::span<const FrameStep> steps) {
     ++slot.submitted;
     Status status = slot.parked ? Status::Internal("a step of a parked slot") : Status::Ok();
     if (status.ok()) status = CheckStep(first, steps[i].text_id, position, impl.limits);
-    while (status.ok() && !slot.prefilled) status = impl.RunPiece(&slot).status();
+    while (status.ok() && !slot.prefilled) {
+      Impl::Piece piece{&slot};
+      impl.RunPieces(std::span(&piece, 1));
+      status = piece.status;
+    }
     if (status.ok()) status = impl.model->Extend(slot.index, position);
     if (status.code() == StatusCode::kDeviceUnavailable) {
       impl.lost = status;

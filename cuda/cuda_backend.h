@@ -44,6 +44,8 @@ class CudaBackend : public Backend {
   size_t device_bytes() const override;
   Result<SlotId> Open(Prompt prompt, const GenerationSettings& settings, uint64_t seed) override;
   Result<PrefillProgress> Prefill(SlotId slot) override;
+  std::vector<Result<PrefillProgress>> PrefillTogether(std::span<const SlotId> slots) override;
+  int64_t prompt_rows_together() const override;
   Status Submit(std::span<const FrameStep> steps) override;
   Result<std::vector<FrameResult>> Collect() override;
   void Close(SlotId slot) override;

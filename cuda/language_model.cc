@@ -117,8 +117,10 @@ Status LanguageModel::EnqueueFrame(FrameStart start, int rows, int splits, const
 Result<FrameStart> LanguageModel::Begin(int slot, const Prompt& prompt, const GenerationSettings& settings,
                                         uint64_t seed) {
   QTTS_RETURN_IF_ERROR(Open(slot, prompt, settings, seed));
-  for (int done = 0; done < static_cast<int>(prompt.rows.size());) {
-    QTTS_ASSIGN_OR_RETURN(done, Prefill(slot, prompt, done));
+  PromptProgress progress{slot, &prompt};
+  while (progress.done < static_cast<int>(prompt.rows.size())) {
+    Prefill(std::span(&progress, 1));
+    QTTS_RETURN_IF_ERROR(progress.status);
   }
   return StartOf(prompt);
 }

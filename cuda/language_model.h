@@ -97,9 +97,10 @@ class LanguageModel {
   Status Open(int slot, const Prompt& prompt, const GenerationSettings& settings, uint64_t seed) {
     return sequences_->Open(slot, prompt, settings, seed);
   }
-  // Enqueues the next rows of an open slot's prompt, of which `done` have been, and returns how many have been now. Of
-  // a long prompt three pieces are under way at most, since each needs a place of the upload ring: this waits for one.
-  Result<int> Prefill(int slot, const Prompt& prompt, int done) { return sequences_->Prefill(slot, prompt, done); }
+  // Enqueues the next rows of open slots' prompts and says in each `done` how many have been now. Rests of prompts that
+  // fit into a pass through the talker share one. Of a long prompt three pieces are under way at most, since each needs
+  // a place of the upload ring: this waits for one.
+  void Prefill(std::span<PromptProgress> prompts) { sequences_->Prefill(prompts); }
   // What the first frame begins with: with the prompt's last row where nothing else of the prompt has to go through the
   // talker.
   static FrameStart StartOf(const Prompt& prompt) { return Sequences::StartOf(prompt); }

@@ -121,14 +121,15 @@ __global__ void OpenKernel(int slot, SlotState state, SlotState* slots, unsigned
 
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
-    PromptKernel(EmbeddingTables tables, const PromptRowIds* rows, const float* x_vector, int count, float* x,
-                 int* positions, int first_position, PromptPiece* piece, int slot) {
+    PromptKernel(EmbeddingTables tables, const PromptRowIds* rows, const float* x_vectors, int count, float* x,
+                 PromptRows prompt_rows) {
   const int row = blockIdx.x;
   const int padded = gridDim.x;
   const int index = row - (padded - count);
-  if (threadIdx.x == 0 && positions != nullptr) {
-    positions[row] = index < 0 ? -1 : first_position + index;
-    if (row == 0) *piece = {slot, padded - 1};
+  if (threadIdx.x == 0 && prompt_rows.slots != nullptr) {
+    prompt_rows.slots[row] = index < 0 ? -1 : rows[index].slot;
+    prompt_rows.positions[row] = index < 0 ? -1 : rows[index].position;
+    prompt_rows.kept[row] = index < 0 || rows[index].last == 0 ? -1 : rows[index].slot;
   }
   if (index < 0) return;
   const PromptRowIds& ids = rows[index];
@@ -137,7 +138,7 @@ __global__ void __launch_bounds__(kThreads)
     for (int g = 0; g < ids.num_codes; ++g) {
       sum += ToFloat(static_cast<const T*>(tables.codes[g])[static_cast<int64_t>(ids.codes[g]) * tables.stride + i]);
     }
-    if (ids.x_vector != 0) sum += x_vector[i];
+    if (ids.x_vector >= 0) sum += x_vectors[static_cast<int64_t>(ids.x_vector) * tables.width + i];
     if (ids.text_id >= 0) {
       sum += ToFloat(static_cast<const T*>(tables.text)[static_cast<int64_t>(ids.text_id) * tables.stride + i]);
     }
@@ -146,11 +147,12 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 __global__ void __launch_bounds__(kThreads)
-    KeepKernel(const PromptPiece* piece, const float* x, int width, int stride, float* first_x) {
+    KeepKernel(const int* kept, const float* x, int width, int stride, float* first_x) {
+  const int64_t slot = kept[blockIdx.x];
   WaitForPrevious();
+  if (slot < 0) return;
   for (int i = threadIdx.x; i < width; i += kThreads) {
-    first_x[static_cast<int64_t>(piece->slot) * stride + i] =
-        Fresh(x + static_cast<int64_t>(piece->last_row) * stride + i);
+    first_x[slot * stride + i] = Fresh(x + static_cast<int64_t>(blockIdx.x) * stride + i);
   }
 }
 
@@ -191,16 +193,14 @@ void OpenSlot(const Launcher& launch, int slot, const SlotState& state, SlotStat
 }
 
 void EmbedPrompt(const Launcher& launch, Precision precision, const EmbeddingTables& tables, const PromptRowIds* rows,
-                 const float* x_vector, int count, float* x, int* positions, int padded, int first_position,
-                 PromptPiece* piece, int slot) {
+                 const float* x_vectors, int count, float* x, int padded, const PromptRows& prompt_rows) {
   const auto kernel = precision == Precision::kF32 ? PromptKernel<float> : PromptKernel<__nv_bfloat16>;
-  launch(kernel, dim3(static_cast<unsigned>(padded)), kThreads, 0, tables, rows, x_vector, count, x, positions,
-         first_position, piece, slot);
+  launch(kernel, dim3(static_cast<unsigned>(padded)), kThreads, 0, tables, rows, x_vectors, count, x, prompt_rows);
 }
 
-void KeepLastRow(const Launcher& launch, const PromptPiece* piece, const float* x, int width, int stride,
-                 float* first_x) {
-  launch(KeepKernel, dim3(1), kThreads, 0, piece, x, width, stride, first_x);
+void KeepRows(const Launcher& launch, const int* kept, const float* x, int width, int stride, int rows,
+              float* first_x) {
+  launch(KeepKernel, dim3(static_cast<unsigned>(rows)), kThreads, 0, kept, x, width, stride, first_x);
 }
 
 void SetPage(const Launcher& launch, void** table, int64_t index, void* page) {

@@ -70,21 +70,20 @@ void DeliverPcm(const Launcher& launch, const int* slots, const unsigned* frame,
 void OpenSlot(const Launcher& launch, int slot, const SlotState& state, SlotState* slots, unsigned* history,
               int history_words);
 
-// The piece of a prompt that goes through the talker at once. Device memory.
-struct PromptPiece {
-  int slot;
-  int last_row;
+// The rows of prompts that go through the talker at once. Device memory; below 0 for rows that are none.
+struct PromptRows {
+  int* slots = nullptr;
+  int* positions = nullptr;
+  int* kept = nullptr;  // the slot whose prompt's last row it is, or below 0
 };
 
-// Talker inputs of `count` uploaded rows to the last rows of x [padded][stride]. With positions: those of the rows,
-// from first_position on, below 0 for rows that are none; and the piece, which is the slot's.
+// Talker inputs of `count` uploaded rows to the last rows of x [padded][stride], and, where there is memory for them,
+// the rows' slots and positions. x_vectors [vector][width].
 void EmbedPrompt(const Launcher& launch, Precision precision, const EmbeddingTables& tables, const PromptRowIds* rows,
-                 const float* x_vector, int count, float* x, int* positions, int padded, int first_position,
-                 PromptPiece* piece, int slot);
+                 const float* x_vectors, int count, float* x, int padded, const PromptRows& prompt_rows);
 
-// The piece's last row of x [rows][stride] to its slot's of first_x [slots][stride].
-void KeepLastRow(const Launcher& launch, const PromptPiece* piece, const float* x, int width, int stride,
-                 float* first_x);
+// The kept rows among `rows` of x [rows][stride] to their slots' of first_x [slots][stride].
+void KeepRows(const Launcher& launch, const int* kept, const float* x, int width, int stride, int rows, float* first_x);
 
 // table[index] = page.
 void SetPage(const Launcher& launch, void** table, int64_t index, void* page);

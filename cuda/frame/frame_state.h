@@ -58,8 +58,11 @@ struct FrameRowResult {
 
 // One row of a prompt, as uploaded.
 struct PromptRowIds {
+  int slot;
+  int position;
+  int last;      // of its prompt: what the first frame begins with
   int text_id;   // below 0: none
-  int x_vector;  // whether the external vector is added
+  int x_vector;  // which of the external vectors is added; below 0: none
   int num_codes;
   int codes[kMaxGroups];
 };

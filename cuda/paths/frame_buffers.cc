@@ -97,8 +97,9 @@ Status FrameBuffers::AllocateRows(const Network& network, const AttentionNumbers
 }
 
 Status FrameBuffers::AllocatePrompts(const Network& network, size_t num_slots) {
-  QTTS_ASSIGN_OR_RETURN(prompt_piece, NewArray<PromptPiece>(1));
-  QTTS_ASSIGN_OR_RETURN(prompt_positions, NewArray<int>(static_cast<size_t>(prompt_rows)));
+  for (int** const array : {&prompts.slots, &prompts.positions, &prompts.kept}) {
+    QTTS_ASSIGN_OR_RETURN(*array, NewArray<int>(static_cast<size_t>(prompt_rows)));
+  }
   pages_per_slot = static_cast<int>((network.max_positions + kPagePositions - 1) / kPagePositions);
   QTTS_ASSIGN_OR_RETURN(page_table, NewArray<void*>(num_slots * static_cast<size_t>(pages_per_slot)));
   return Status::Ok();

@@ -54,10 +54,9 @@ struct FrameBuffers {
   AttentionScratch attention_scratch;
   int row_splits = 0;  // capacity of attention_scratch: rows times splits
 
-  // Of a prompt's piece.
+  // Of the prompts that go through the talker at once.
   int prompt_rows = 0;
-  PromptPiece* prompt_piece = nullptr;
-  int* prompt_positions = nullptr;  // of the piece's rows
+  PromptRows prompts;
 
   // Zeroed.
   template <typename T>

@@ -2,6 +2,7 @@
 #include "sequences/sequences.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <span>
 #include <string>
@@ -17,6 +18,8 @@ constexpr const char* kSpeaking = "making speech";
 constexpr size_t kPageBlockBytes = size_t{80} << 20;
 // Pages are allocated so many positions ahead, long before they are needed.
 constexpr int64_t kPagesAhead = 16;
+// Rows of the graphs for several prompts, ascending.
+constexpr std::array<int, 3> kRowsTogether = {kMaxRows, 128, 256};
 
 }  // namespace
 
@@ -104,28 +107,49 @@ void Sequences::GiveBackPages(int slot) {
   pages.clear();
 }
 
-Result<std::pair<const PromptRowIds*, const float*>> Sequences::Upload(const Prompt& prompt, int begin, int end) {
+Result<Sequences::Uploaded> Sequences::Upload(std::span<const Piece> pieces) {
   const size_t vector_bytes = static_cast<size_t>(network_->hidden_size()) * sizeof(float);
-  const auto count = static_cast<size_t>(end - begin);
-  QTTS_ASSIGN_OR_RETURN(char* const host, uploads_.Prepare(vector_bytes + count * sizeof(PromptRowIds)));
-  if (!prompt.x_vector.empty()) std::memcpy(host, prompt.x_vector.data(), vector_bytes);
-  auto* rows = reinterpret_cast<PromptRowIds*>(host + vector_bytes);
-  for (const PromptRow& row : std::span(prompt.rows).subspan(static_cast<size_t>(begin), count)) {
-    rows->text_id = row.text_id;
-    rows->x_vector = row.x_vector ? 1 : 0;
-    rows->num_codes = static_cast<int>(row.codes.size());
-    std::copy(row.codes.begin(), row.codes.end(), rows->codes);
-    ++rows;
+  size_t vectors = 0;
+  size_t count = 0;
+  for (const Piece& piece : pieces) {
+    vectors += piece.prompt->x_vector.empty() ? 0 : 1;
+    count += static_cast<size_t>(piece.end - piece.begin);
+  }
+  QTTS_ASSIGN_OR_RETURN(char* const host, uploads_.Prepare(vectors * vector_bytes + count * sizeof(PromptRowIds)));
+  auto* ids = reinterpret_cast<PromptRowIds*>(host + vectors * vector_bytes);
+  int next_vector = 0;
+  for (const Piece& piece : pieces) {
+    const Prompt& prompt = *piece.prompt;
+    const int vector = prompt.x_vector.empty() ? -1 : next_vector++;
+    if (vector >= 0) {
+      std::memcpy(host + static_cast<size_t>(vector) * vector_bytes, prompt.x_vector.data(), vector_bytes);
+    }
+    for (int position = piece.begin; position < piece.end; ++position, ++ids) {
+      const PromptRow& row = prompt.rows[static_cast<size_t>(position)];
+      ids->slot = piece.slot;
+      ids->position = position;
+      ids->last = static_cast<size_t>(position) + 1 == prompt.rows.size() ? 1 : 0;
+      ids->text_id = row.text_id;
+      ids->x_vector = row.x_vector ? vector : -1;
+      ids->num_codes = static_cast<int>(row.codes.size());
+      std::copy(row.codes.begin(), row.codes.end(), ids->codes);
+    }
   }
   QTTS_ASSIGN_OR_RETURN(const char* const device, uploads_.Send(stream_));
-  return std::pair(reinterpret_cast<const PromptRowIds*>(device + vector_bytes),
-                   reinterpret_cast<const float*>(device));
+  return Uploaded{reinterpret_cast<const PromptRowIds*>(device + vectors * vector_bytes),
+                  reinterpret_cast<const float*>(device)};
 }
 
 Status Sequences::WarmUp() {
   for (const int splits : graph_->SplitBuckets()) {
     for (int rows = kMinRows; rows <= graph_->MaxPromptRows(splits); rows = GraphPath::PromptBucket(rows + 1)) {
-      if (graph_->Fits(rows, splits)) QTTS_RETURN_IF_ERROR(PrefillGraph(rows, splits).status());
+      if (!graph_->Fits(rows, splits)) continue;
+      QTTS_RETURN_IF_ERROR(PrefillGraph(rows, splits, PromptRowsKept::kLast).status());
+    }
+    const int most = graph_->MaxPromptRows(splits);
+    for (const int rows : kRowsTogether) {
+      if (rows > most) break;
+      QTTS_RETURN_IF_ERROR(PrefillGraph(rows, splits, PromptRowsKept::kAny).status());
     }
   }
   return Status::Ok();
@@ -161,58 +185,122 @@ FrameStart Sequences::StartOf(const Prompt& prompt) {
   return PrefixRows(prompt) == static_cast<int>(prompt.rows.size()) - 1 ? FrameStart::kInput : FrameStart::kPrompt;
 }
 
-Result<int> Sequences::Prefill(int slot, const Prompt& prompt, int done) {
+Sequences::Piece Sequences::NextPiece(const PromptProgress& progress) {
+  const Prompt& prompt = *progress.prompt;
   const auto rows = static_cast<int>(prompt.rows.size());
   const int prefix = PrefixRows(prompt);
-  const std::vector<void*>& pages = slot_pages_[static_cast<size_t>(slot)];
-  const std::string key = done < prefix ? PrefixKey(prompt, static_cast<size_t>(prefix)) : std::string();
-  int begin = done;
-  if (done == 0 && prefix > 0 && prefixes_.Use(key, pages)) begin = prefix;
-  const bool at_once = done == 0 && rows - begin <= kRowsAtOnce;
+  int begin = progress.done;
+  if (begin == 0 && prefix > 0) {
+    const std::string key = PrefixKey(prompt, static_cast<size_t>(prefix));
+    if (prefixes_.Use(key, slot_pages_[static_cast<size_t>(progress.slot)])) begin = prefix;
+  }
+  const bool at_once = progress.done == 0 && rows - begin <= kRowsAtOnce;
   const int end = at_once ? rows : std::min(begin + kMaxRows, begin < prefix ? prefix : rows);
-  QTTS_ASSIGN_OR_RETURN(const auto uploaded, Upload(prompt, begin, end));
-  const PromptRowIds* const first = uploaded.first;
-  const float* const x_vector = uploaded.second;
-  int at = begin;
-  if (at < prefix) {
-    at = std::min(prefix, end);
-    QTTS_RETURN_IF_ERROR(PrefillRows(slot, first, x_vector, begin, at));
-    if (at == prefix) prefixes_.Keep(key, pages, prefix);
-  }
-  if (end == rows && StartOf(prompt) == FrameStart::kInput) {
-    const Launcher launch{stream_, false};
-    EmbedPrompt(launch, network_->precision, buffers_->tables, first + (at - begin), x_vector, 1,
-                buffers_->first_x + static_cast<int64_t>(slot) * Padded(network_->hidden_size()), nullptr, 1, 0,
-                nullptr, 0);
-    QTTS_RETURN_IF_CUDA_ERROR(launch.error, kSpeaking);
-  } else {
-    QTTS_RETURN_IF_ERROR(PrefillRows(slot, first + (at - begin), x_vector, at, end));
-  }
-  return end;
+  return {progress.slot, &prompt, begin, end};
 }
 
-// `rows` are those from `begin` on.
-Status Sequences::PrefillRows(int slot, const PromptRowIds* rows, const float* x_vector, int begin, int end) {
+bool Sequences::IsWhole(const Piece& piece) const {
+  const Prompt& prompt = *piece.prompt;
+  return piece.begin == PrefixRows(prompt) && piece.end == static_cast<int>(prompt.rows.size()) &&
+         piece.end - piece.begin <= graph_->MaxPromptRows(graph_->SplitBucket(piece.end)) &&
+         StartOf(prompt) == FrameStart::kPrompt;
+}
+
+void Sequences::Prefill(std::span<PromptProgress> prompts) {
+  std::vector<Piece> together;
+  std::vector<PromptProgress*> waiting;
+  int rows = 0;
+  const auto run_together = [&] {
+    const Status status = together.size() == 1 ? PrefillAlone(together.front()) : PrefillTogether(together);
+    for (PromptProgress* const progress : waiting) progress->status = status;
+    together.clear();
+    waiting.clear();
+    rows = 0;
+  };
+  for (PromptProgress& progress : prompts) {
+    const Piece piece = NextPiece(progress);
+    progress.done = piece.end;
+    if (!IsWhole(piece)) {
+      progress.status = PrefillAlone(piece);
+      continue;
+    }
+    const int longest = std::max(piece.end, LongestOf(together));
+    if (rows + piece.end - piece.begin > graph_->MaxPromptRows(graph_->SplitBucket(longest))) run_together();
+    together.push_back(piece);
+    waiting.push_back(&progress);
+    rows += piece.end - piece.begin;
+  }
+  if (!together.empty()) run_together();
+}
+
+int Sequences::LongestOf(std::span<const Piece> pieces) {
+  int longest = 0;
+  for (const Piece& piece : pieces) longest = std::max(longest, piece.end);
+  return longest;
+}
+
+Status Sequences::PrefillAlone(const Piece& piece) {
+  const Prompt& prompt = *piece.prompt;
+  const int prefix = PrefixRows(prompt);
+  QTTS_ASSIGN_OR_RETURN(Uploaded uploaded, Upload(std::span(&piece, 1)));
+  int at = piece.begin;
+  if (at < prefix) {
+    at = std::min(prefix, piece.end);
+    QTTS_RETURN_IF_ERROR(PrefillRows(uploaded, piece.begin, at));
+    if (at == prefix) {
+      const std::string key = PrefixKey(prompt, static_cast<size_t>(prefix));
+      prefixes_.Keep(key, slot_pages_[static_cast<size_t>(piece.slot)], prefix);
+    }
+  }
+  uploaded.rows += at - piece.begin;
+  if (piece.end < static_cast<int>(prompt.rows.size()) || StartOf(prompt) == FrameStart::kPrompt) {
+    return PrefillRows(uploaded, at, piece.end);
+  }
+  const Launcher launch{stream_, false};
+  EmbedPrompt(launch, network_->precision, buffers_->tables, uploaded.rows, uploaded.x_vectors, 1,
+              buffers_->first_x + static_cast<int64_t>(piece.slot) * Padded(network_->hidden_size()), 1, {});
+  return CudaStatus(launch.error, kSpeaking);
+}
+
+Status Sequences::PrefillTogether(std::span<const Piece> pieces) {
+  QTTS_ASSIGN_OR_RETURN(const Uploaded uploaded, Upload(pieces));
+  int rows = 0;
+  for (const Piece& piece : pieces) rows += piece.end - piece.begin;
+  const int splits = graph_->SplitBucket(LongestOf(pieces));
+  const int most = graph_->MaxPromptRows(splits);
+  const auto* const bucket = std::find_if(kRowsTogether.begin(), kRowsTogether.end(), [&](int r) { return r >= rows; });
+  const int padded = bucket == kRowsTogether.end() || *bucket > most ? most : *bucket;
+  return PrefillPass(uploaded, rows, padded, splits, PromptRowsKept::kAny);
+}
+
+// `uploaded` begins with row `begin` of the prompt.
+Status Sequences::PrefillRows(const Uploaded& uploaded, int begin, int end) {
+  Uploaded next = uploaded;
   while (begin < end) {
     const int splits = graph_->SplitBucket(std::min(end, begin + buffers_->prompt_rows));
     const int count = std::min(end - begin, graph_->MaxPromptRows(splits));
-    const int padded = graph_->PromptBucket(count, splits);
-    const Launcher launch{stream_, false};
-    EmbedPrompt(launch, network_->precision, buffers_->tables, rows, x_vector, count, buffers_->x,
-                buffers_->prompt_positions, padded, begin, buffers_->prompt_piece, slot);
-    QTTS_RETURN_IF_ERROR(CudaStatus(launch.error, kSpeaking));
-    QTTS_ASSIGN_OR_RETURN(const Graph* const graph, PrefillGraph(padded, splits));
-    QTTS_RETURN_IF_ERROR(graph->Launch(stream_));
+    QTTS_RETURN_IF_ERROR(PrefillPass(next, count, graph_->PromptBucket(count, splits), splits, PromptRowsKept::kLast));
     begin += count;
-    rows += count;
+    next.rows += count;
   }
   return Status::Ok();
 }
 
-Result<const Graph*> Sequences::PrefillGraph(int rows, int splits) {
-  Graph& graph = prefill_graphs_[{rows, splits}];
+Status Sequences::PrefillPass(const Uploaded& uploaded, int rows, int padded, int splits, PromptRowsKept kept) {
+  const Launcher launch{stream_, false};
+  EmbedPrompt(launch, network_->precision, buffers_->tables, uploaded.rows, uploaded.x_vectors, rows, buffers_->x,
+              padded, buffers_->prompts);
+  QTTS_RETURN_IF_ERROR(CudaStatus(launch.error, kSpeaking));
+  QTTS_ASSIGN_OR_RETURN(const Graph* const graph, PrefillGraph(padded, splits, kept));
+  return graph->Launch(stream_);
+}
+
+Result<const Graph*> Sequences::PrefillGraph(int rows, int splits, PromptRowsKept kept) {
+  // The few rows that go through the last layer's end alone need splits, however many there are before.
+  const int needed = kept == PromptRowsKept::kLast ? splits : graph_->GraphSplits(rows, splits);
+  Graph& graph = prefill_graphs_[{rows, needed, kept}];
   if (graph.empty()) {
-    QTTS_ASSIGN_OR_RETURN(graph, Graph::Capture(stream_, [&] { return graph_->EnqueuePrompt(rows, splits); }));
+    QTTS_ASSIGN_OR_RETURN(graph, Graph::Capture(stream_, [&] { return graph_->EnqueuePrompt(rows, splits, kept); }));
   }
   return &graph;
 }

@@ -7,7 +7,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
-#include <utility>
+#include <span>
+#include <tuple>
 #include <vector>
 
 #include "network/network.h"
@@ -23,6 +24,14 @@
 #include "sequences/prefix_cache.h"
 
 namespace qtts::cuda {
+
+// A prompt on its way through the talker.
+struct PromptProgress {
+  int slot = 0;
+  const Prompt* prompt = nullptr;
+  int done = 0;  // rows that have been enqueued
+  Status status;
+};
 
 // The utterances: slots, pages, prompts and the prefix cache. Not thread-safe.
 class Sequences {
@@ -44,7 +53,7 @@ class Sequences {
 
   // See LanguageModel.
   Status Open(int slot, const Prompt& prompt, const GenerationSettings& settings, uint64_t seed);
-  Result<int> Prefill(int slot, const Prompt& prompt, int done);
+  void Prefill(std::span<PromptProgress> prompts);
   static FrameStart StartOf(const Prompt& prompt);
   void Close(int slot);
   Status Extend(int slot, int64_t position);
@@ -67,10 +76,31 @@ class Sequences {
   void GiveBackPages(int slot);
   // Rows of a prompt that the prefix cache keeps.
   static int PrefixRows(const Prompt& prompt);
-  // The rows from `begin` to `end`, and the x-vector.
-  Result<std::pair<const PromptRowIds*, const float*>> Upload(const Prompt& prompt, int begin, int end);
-  Status PrefillRows(int slot, const PromptRowIds* rows, const float* x_vector, int begin, int end);
-  Result<const Graph*> PrefillGraph(int rows, int splits);
+  // Rows of a slot's prompt, from `begin` to `end`.
+  struct Piece {
+    int slot = 0;
+    const Prompt* prompt = nullptr;
+    int begin = 0;
+    int end = 0;
+  };
+  // The most positions that any of them ends with.
+  static int LongestOf(std::span<const Piece> pieces);
+  // What Prefill() enqueues now of one prompt, after the rows that were copied from the prefix cache.
+  Piece NextPiece(const PromptProgress& progress);
+  // True for the whole rest of a prompt that goes through the talker in one pass.
+  bool IsWhole(const Piece& piece) const;
+  // On the device: the pieces' rows one after the other, and the x-vectors they name.
+  struct Uploaded {
+    const PromptRowIds* rows = nullptr;
+    const float* x_vectors = nullptr;
+  };
+  Result<Uploaded> Upload(std::span<const Piece> pieces);
+  Status PrefillAlone(const Piece& piece);
+  // Whole pieces of several prompts, of at most FrameBuffers::prompt_rows rows in all.
+  Status PrefillTogether(std::span<const Piece> pieces);
+  Status PrefillRows(const Uploaded& uploaded, int begin, int end);
+  Status PrefillPass(const Uploaded& uploaded, int rows, int padded, int splits, PromptRowsKept kept);
+  Result<const Graph*> PrefillGraph(int rows, int splits, PromptRowsKept kept);
 
   const Network* network_;
   FrameBuffers* buffers_;
@@ -80,7 +110,7 @@ class Sequences {
   std::vector<std::vector<void*>> slot_pages_;  // of the slots' tables
   UploadRing uploads_;
   ParkedPages parked_;
-  std::map<std::pair<int, int>, Graph> prefill_graphs_;  // by rows and splits
+  std::map<std::tuple<int, int, PromptRowsKept>, Graph> prefill_graphs_;  // by rows, splits and rows kept
   PrefixCache prefixes_;
 };
 

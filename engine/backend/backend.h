@@ -87,6 +87,15 @@ class Backend {
   // bit of later results. kDeviceUnavailable: as for Open(). After any other error the slot can only be closed.
   virtual Result<PrefillProgress> Prefill(SlotId slot) = 0;
 
+  // The same for several slots, whose pieces may share one pass over the weights. One result per slot, in their order.
+  virtual std::vector<Result<PrefillProgress>> PrefillTogether(std::span<const SlotId> slots) {
+    std::vector<Result<PrefillProgress>> results;
+    for (const SlotId slot : slots) results.push_back(Prefill(slot));
+    return results;
+  }
+  // Rows of several prompts that are about one frame's work together, constant. 0: prompts share nothing.
+  virtual int64_t prompt_rows_together() const { return 0; }
+
   // Queues one frame for each of `steps`, which name distinct, open slots. If a slot's prompt is not complete, the rest
   // of it is run first, in one piece. A slot that has ended (a host that runs ahead may not know yet) does nothing and
   // reports its end again.

@@ -45,6 +45,7 @@ struct Scheduler::Running {
   int32_t pad_text_id = 0;
   LogClock::time_point opened;
   int64_t prompt_rows = 0;
+  int64_t own_rows = 0;   // of the prompt, without those that all of the voice's begin with
   int64_t submitted = 0;  // frames submitted to the backend
   int64_t room = 0;       // frames that may be submitted before the next Backend::Reserve()
   bool parked = false;    // in parked_

@@ -303,6 +303,7 @@ bool Scheduler::Open(const RunningPtr& running) {
   const size_t rows = running->prompt->rows.size();
   const size_t constant_rows = running->prompt->constant_rows;
   running->prompt_rows = static_cast<int64_t>(rows);
+  running->own_rows = static_cast<int64_t>(rows - constant_rows);
   running->opened = LogClock::now();
   Result<SlotId> slot = backend_->Open(*running->prompt, request.settings, request.seed);
   if (!slot.ok() && slot.status().code() == StatusCode::kDeviceUnavailable) {
@@ -386,43 +387,69 @@ bool Scheduler::RunPrompts() {
   held_ = hold ? held_ + 1 : 0;
   bool ran = false;
   double work = 0;
-  for (size_t left = prompts_.size(); left > 0 && work < 1; --left) {
-    const RunningPtr running = std::move(prompts_.front());
-    prompts_.pop_front();
-    if (!running->open || running->stream->ended()) continue;
-    if (hold && running->begun) {
-      prompts_.push_back(running);
-      continue;
-    }
-    ran = running->begun = prompt_ran_ = true;
+  for (size_t left = prompts_.size(); left > 0 && work < 1;) {
+    const std::vector<RunningPtr> together = NextPrompts(hold, &left);
+    if (together.empty()) break;
+    ran = prompt_ran_ = true;
     const auto start = LogClock::now();
-    const Result<PrefillProgress> progress = backend_->Prefill(running->slot);
-    if (!progress.ok() && progress.status().code() == StatusCode::kDeviceUnavailable) {
-      FailAll(progress.status());
-      break;
-    }
-    if (!progress.ok()) {
-      Log(LogLevel::kWarning, "an utterance could not begin: " + progress.status().message());
-      running->stream->End(EndReason::kError, progress.status());
-      Remove(running);
-      continue;
-    }
+    std::vector<SlotId> ids;
+    for (const RunningPtr& running : together) ids.push_back(running->slot);
+    const std::vector<Result<PrefillProgress>> results = backend_->PrefillTogether(ids);
     if (LogEnabled(LogLevel::kTrace)) {
-      Log(LogLevel::kTrace, "slot " + std::to_string(running->slot) + ": a piece of its prompt, " + ElapsedText(start));
+      Log(LogLevel::kTrace, "pieces of " + std::to_string(ids.size()) + " prompts, the first of slot " +
+                                std::to_string(ids.front()) + ": " + ElapsedText(start));
     }
-    work += progress->work;
-    running->prefilled = progress->done;
-    if (!progress->done) {
-      prompts_.push_back(running);
-      continue;
-    }
-    ListIfReady(running);
-    if (LogEnabled(LogLevel::kDebug)) {
-      Log(LogLevel::kDebug,
-          "slot " + std::to_string(running->slot) + ": prompt taken in " + ElapsedText(running->opened));
+    for (size_t i = 0; i < together.size(); ++i) {
+      if (!TakeProgress(together[i], results[i])) return ran;
+      if (results[i].ok()) work += results[i]->work;
     }
   }
   return ran;
+}
+
+// Of the next `left` waiting prompts the first one, and those that the backend takes with it, for a piece each.
+std::vector<Scheduler::RunningPtr> Scheduler::NextPrompts(bool hold, size_t* left) {
+  std::vector<RunningPtr> together;
+  int64_t rows = 0;
+  for (; *left > 0; --*left) {
+    if (!together.empty() && rows + prompts_.front()->own_rows > backend_->prompt_rows_together()) break;
+    RunningPtr running = std::move(prompts_.front());
+    prompts_.pop_front();
+    if (!running->open || running->stream->ended()) continue;
+    if (hold && running->begun) {
+      prompts_.push_back(std::move(running));
+      continue;
+    }
+    running->begun = true;
+    rows += running->own_rows;
+    together.push_back(std::move(running));
+  }
+  return together;
+}
+
+// Of a piece of a stream's prompt. False if the device is lost, and with it all streams.
+bool Scheduler::TakeProgress(const RunningPtr& running, const Result<PrefillProgress>& progress) {
+  if (!progress.ok() && progress.status().code() == StatusCode::kDeviceUnavailable) {
+    FailAll(progress.status());
+    return false;
+  }
+  if (!progress.ok()) {
+    Log(LogLevel::kWarning, "an utterance could not begin: " + progress.status().message());
+    running->stream->End(EndReason::kError, progress.status());
+    Remove(running);
+    return true;
+  }
+  running->prefilled = progress->done;
+  if (!progress->done) {
+    prompts_.push_back(running);
+    return true;
+  }
+  ListIfReady(running);
+  if (LogEnabled(LogLevel::kDebug)) {
+    Log(LogLevel::kDebug,
+        "slot " + std::to_string(running->slot) + ": prompt taken in " + ElapsedText(running->opened));
+  }
+  return true;
 }
 
 // True if the stream's next frame can be made now. Otherwise something else lists the stream again: its text, a read,

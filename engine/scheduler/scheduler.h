@@ -89,6 +89,8 @@ class Scheduler {
   std::string WhatIsTaken() const;
   void RefuseLate(Clock::time_point now);
   void CloseSlot(Running* running);
+  std::vector<RunningPtr> NextPrompts(bool hold, size_t* left);
+  bool TakeProgress(const RunningPtr& running, const Result<PrefillProgress>& progress);
   bool RunPrompts();
   bool AnyReaderRunsShort() const;
   bool CanGoOn(const Running& running) const;

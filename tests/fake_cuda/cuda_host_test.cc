@@ -125,6 +125,15 @@ Status UseEverything(const ModelConfig& config, Backend* backend, VoiceEncoder* 
     }
     for (const FrameStep& step : steps) backend->Close(step.slot);
   }
+  std::vector<SlotId> together;
+  for (const int rows : {20, 30}) {
+    QTTS_ASSIGN_OR_RETURN(const SlotId slot, backend->Open(NewPrompt(config, rows, &random), GenerationSettings(), 1));
+    together.push_back(slot);
+  }
+  for (const Result<PrefillProgress>& result : backend->PrefillTogether(together)) {
+    QTTS_RETURN_IF_ERROR(result.status());
+  }
+  for (const SlotId slot : together) backend->Close(slot);
   const Prompt long_prompt = NewPrompt(config, 600, &random, 150);
   QTTS_ASSIGN_OR_RETURN(const SlotId beside, backend->Open(voices[0], GenerationSettings(), 1));
   FrameStep step = {beside, kNoText};
@@ -425,6 +434,58 @@ TEST_F(CudaHostTest, AnOrdinaryPromptGoesThroughTheTalkerInPieces) {
     EXPECT_EQ(launches_of(cuda::kMaxRows, rows), by_64) << rows;
     EXPECT_EQ(launches_of(cuda::LanguageModel::kRowsAtOnce, rows), by_256) << rows;
   }
+}
+
+// Prompts that fit into a pass through the talker together share it: one upload, one launch.
+TEST_F(CudaHostTest, PromptsTogetherShareAPass) {
+  CudaOptions options = Options(-1, 4);
+  options.prompt_rows = cuda::LanguageModel::kRowsAtOnce;
+  const auto backend = CudaBackend::Create(model_.checkpoint(), options);
+  ASSERT_TRUE(backend.ok()) << backend.status().message();
+  const auto launches_of = [&](const std::vector<int>& rows, size_t constant_rows) {
+    Prompt voice = NewPrompt(config(), 300, &random_);
+    std::vector<SlotId> slots;
+    for (const int own_rows : rows) {
+      Prompt prompt = voice;
+      prompt.constant_rows = constant_rows;
+      prompt.rows.resize(constant_rows + static_cast<size_t>(own_rows));
+      slots.push_back(Open(backend->get(), prompt));
+    }
+    const std::vector<std::string> calls = CallsOf([&] {
+      const std::vector<Result<PrefillProgress>> results = (*backend)->PrefillTogether(slots);
+      ASSERT_EQ(results.size(), slots.size());
+      for (const Result<PrefillProgress>& result : results) EXPECT_TRUE(result.ok() && result->done);
+    });
+    EXPECT_EQ(Count(calls, "cudaStreamBeginCapture"), 0);
+    std::vector<FrameStep> steps;
+    for (const SlotId slot : slots) steps.push_back({slot, kNoText});
+    EXPECT_TRUE(Step(backend->get(), steps).ok());
+    for (const SlotId slot : slots) (*backend)->Close(slot);
+    return Count(calls, "cudaGraphLaunch");
+  };
+  EXPECT_EQ(launches_of({20, 30, 40}, 0), 1);
+  EXPECT_EQ(launches_of({64, 64, 64, 64}, 0), 1);
+  EXPECT_EQ(launches_of({64, 64, 64, 65}, 0), 2);
+  EXPECT_EQ(launches_of({250, 10, 250}, 0), 3);
+  // The first prompt of a voice brings the rows that all begin with into the cache. It takes two passes.
+  EXPECT_EQ(launches_of({20, 30, 40}, 10), 2 + 1);
+  // Of a prompt with one row of its own nothing goes through the talker but that row, with the first frame.
+  EXPECT_EQ(launches_of({1, 20, 1, 30}, 12), 1 + 1);
+}
+
+// A slot that cannot go on does not keep the others.
+TEST_F(CudaHostTest, AmongPromptsTogetherOneFailsAlone) {
+  const auto backend = NewBackend(3);
+  const SlotId good = Open(backend.get(), NewPrompt(config(), 20, &random_));
+  const SlotId closed = Open(backend.get(), NewPrompt(config(), 20, &random_));
+  const SlotId other = Open(backend.get(), NewPrompt(config(), 30, &random_));
+  backend->Close(closed);
+  const auto results = backend->PrefillTogether(std::vector<SlotId>{good, closed, other});
+  ASSERT_EQ(results.size(), 3U);
+  EXPECT_TRUE(results[0].ok() && results[0]->done);
+  EXPECT_EQ(results[1].status().code(), StatusCode::kInvalidArgument);
+  EXPECT_TRUE(results[2].ok() && results[2]->done);
+  EXPECT_TRUE(Step(backend.get(), {{good, kNoText}, {other, kNoText}}).ok());
 }
 
 // For a long prompt, each call enqueues about the work of a frame: 64 rows of the talker beside 16 frames of the codec.

@@ -145,20 +145,22 @@ Status GraphPath::Enqueue(FrameStart start, int rows, int splits) const {
   return CudaStatus(launch.error, kSpeaking);
 }
 
-Status GraphPath::EnqueuePrompt(int rows, int splits) const {
+Status GraphPath::EnqueuePrompt(int rows, int splits, PromptRowsKept kept) const {
   const Launcher launch = NewLauncher();
   Pass pass;
-  pass.sequence.slots = &buffers_->prompt_piece->slot;
-  pass.sequence.positions = buffers_->prompt_positions;
-  pass.sequence.per_sequence = rows;
+  pass.sequence.slots = buffers_->prompts.slots;
+  pass.sequence.positions = buffers_->prompts.positions;
   pass.sequence.appended = true;
   pass.sequence.rows = rows;
   pass.pages = buffers_->talker_pages();
   pass.splits = splits;
-  pass.prompt = true;
+  const int may_be_kept = kept == PromptRowsKept::kLast ? kMinRows : rows;
+  pass.rows_left_out = rows - may_be_kept;
   Enqueue(launch, LayerOperations(*network_, 0), pass);
   const int width = network_->hidden_size();
-  KeepLastRow(launch, buffers_->prompt_piece, buffers_->x, width, Padded(width), buffers_->first_x);
+  KeepRows(launch, buffers_->prompts.kept + pass.rows_left_out,
+           buffers_->x + static_cast<int64_t>(pass.rows_left_out) * Padded(width), width, Padded(width), may_be_kept,
+           buffers_->first_x);
   return CudaStatus(launch.error, kSpeaking);
 }
 
@@ -188,7 +190,7 @@ void GraphPath::Enqueue(const Launcher& launch, const std::vector<FrameOperation
 int64_t GraphPath::RowsLeftOut(const FrameOperation& operation, const Pass& pass) const {
   const bool last_layer = operation.layer + 1 == network_->stack(operation.part).config.num_layers;
   const bool from_keys_on = operation.entry.operation != Operation::kQkv;
-  return pass.prompt && last_layer && from_keys_on ? pass.sequence.rows - kMinRows : 0;
+  return last_layer && from_keys_on ? pass.rows_left_out : 0;
 }
 
 GraphPath::Rows GraphPath::RowsOf(Place place, const FrameOperation& operation, const Pass& pass) const {
@@ -250,7 +252,8 @@ void GraphPath::EnqueueAttention(const Launcher& launch, const FrameOperation& o
   SequenceRows sequence = pass.sequence;
   const int64_t left_out = RowsLeftOut(operation, pass);
   if (left_out > 0) {
-    sequence.rows = sequence.per_sequence = kMinRows;
+    sequence.rows -= left_out;
+    sequence.slots += left_out;
     sequence.positions += left_out;
   }
   Attend(launch, network_->precision, stack.config, layer, sequence, pass.pages, buffers_->attention_scratch,

@@ -21,6 +21,9 @@
 
 namespace qtts::cuda {
 
+// Which rows of a pass of prompts may be kept: one of the last kMinRows, or any, where there are several prompts.
+enum class PromptRowsKept { kLast, kAny };
+
 // The graph path: one or two kernels per operation on one stream, captured in graphs. For all models, precisions and
 // devices, and for prompts.
 class GraphPath : public FrameComputation {
@@ -56,9 +59,9 @@ class GraphPath : public FrameComputation {
   Status Enqueue(FrameStart start, int rows, int splits) const override;
   bool overlaps() const override { return overlap_; }
 
-  // The talker's layers for the prompt piece's rows, a PromptBucket(); the last one becomes what the slot's first frame
-  // begins with.
-  Status EnqueuePrompt(int rows, int splits) const;
+  // The talker's layers for so many rows of prompts, a PromptBucket(); those that are to be kept become what the first
+  // frames of their slots begin with.
+  Status EnqueuePrompt(int rows, int splits, PromptRowsKept kept) const;
 
  private:
   // Common arguments of the operations of a pass.
@@ -68,7 +71,7 @@ class GraphPath : public FrameComputation {
     int streams = 0;
     int splits = 1;
     const int* live = nullptr;  // the operation is skipped if this word is 0
-    bool prompt = false;        // only the last kMinRows rows go on from the last layer's keys and values
+    int rows_left_out = 0;      // leading rows that do not go on from the last layer's keys and values
   };
   // Rows of a place: where they begin, and elements between them.
   struct Rows {

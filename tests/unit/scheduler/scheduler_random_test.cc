@@ -205,6 +205,7 @@ TEST_P(SchedulerRandomTest, HundredsOfStreamsDoWhatOneAloneWould) {
   script.max_slots = GetParam().slots;
   script.max_outstanding = GetParam().outstanding;
   script.beside_host = GetParam().beside_host;
+  script.prompt_rows_together = GetParam().beside_host ? 256 : 0;
   script.pages = GetParam().pages;
   script.page_positions = GetParam().pages > 0 ? 4 : 0;
   auto scheduler = *Scheduler::Create(std::make_unique<ScriptedBackend>(&script));

@@ -374,6 +374,39 @@ TEST_F(SchedulerTest, PromptsTakeTurns) {
   for (int i = 0; i < 19; ++i) EXPECT_EQ(first[i], i % 2 == 0 ? 3U : 1U) << i;
 }
 
+// In the streaming layout a prompt has one row that is its own.
+TEST_F(SchedulerTest, PromptsThatTheBackendTakesTogetherShareACall) {
+  script_.prompt_rows_together = 3;
+  std::vector<std::shared_ptr<StreamState>> streams;
+  for (uint64_t seed = 1; seed <= 5; ++seed) {
+    script_.pieces_by_seed[seed] = kEndless;
+    streams.push_back(Start(seed));
+  }
+  ASSERT_TRUE(Await([&] { return std::set(script_.pieces.begin(), script_.pieces.end()).size() == 5; }));
+  std::unique_lock lock(script_.mutex);
+  const size_t all = script_.together.size() + 1;
+  lock.unlock();
+  ASSERT_TRUE(Await([&] { return script_.together.size() > all + 10; }));
+  lock.lock();
+  std::vector<uint64_t> order;
+  for (size_t i = all; i < all + 10; ++i) {
+    EXPECT_EQ(script_.together[i].size(), 3U);
+    order.insert(order.end(), script_.together[i].begin(), script_.together[i].end());
+  }
+  for (size_t i = 5; i < order.size(); ++i) EXPECT_EQ(order[i], order[i - 5]) << i;
+}
+
+TEST_F(SchedulerTest, AmongPromptsTakenTogetherOneFailsAlone) {
+  script_.prompt_rows_together = 100;
+  script_.prefill_error_by_seed.emplace(2, Status::ResourceExhausted("no room"));
+  for (const uint64_t seed : {1, 2, 3}) script_.pieces_by_seed[seed] = 50;
+  const std::vector<std::shared_ptr<StreamState>> streams = {Start(1), Start(2), Start(3)};
+  EXPECT_TRUE(ReadAll(*streams[1], 2).empty());
+  EXPECT_EQ(streams[1]->status().message(), "no room");
+  EXPECT_EQ(ReadAll(*streams[0], 1).size(), 5U);
+  EXPECT_EQ(ReadAll(*streams[2], 3).size(), 5U);
+}
+
 // Who has just begun to speak has nothing in store yet: the long prompt waits for three frames.
 TEST_F(SchedulerTest, ALongPromptWaitsForWhoRunsShort) {
   script_.frames_by_seed[2] = 1000000;

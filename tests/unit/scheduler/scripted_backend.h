@@ -33,7 +33,8 @@ struct BackendScript {
   std::map<uint64_t, EndReason> end_by_seed;         // how it ends; kComplete unless named
   std::map<uint64_t, Status> open_error_by_seed;
   std::set<uint64_t> silent_seeds;  // whose one sample is 0
-  int64_t page_positions = 0;       // 0: no pages
+  int64_t prompt_rows_together = 0;
+  int64_t page_positions = 0;  // 0: no pages
   int64_t pages = 0;
   int64_t host_pages = std::numeric_limits<int64_t>::max();  // for parked slots
 
@@ -45,9 +46,10 @@ struct BackendScript {
   std::map<uint64_t, std::vector<int32_t>> text_by_seed;  // text ids of the steps submitted
   int open_slots = 0;
   int most_open_slots = 0;
-  std::vector<uint64_t> pieces;  // seeds, as the pieces of their prompts were run
-  std::string order;             // 'p' for each of them, 'f' for each frame submitted
-  bool pieces_held = false;      // while true, Prefill() waits
+  std::vector<uint64_t> pieces;                 // seeds, as the pieces of their prompts were run
+  std::vector<std::vector<uint64_t>> together;  // the same, by call of PrefillTogether()
+  std::string order;                            // 'p' for each of them, 'f' for each frame submitted
+  bool pieces_held = false;                     // while true, Prefill() waits
   int in_prefill = 0;
   int collecting = 0;
   int64_t taken_pages = 0;
@@ -102,6 +104,18 @@ class ScriptedBackend : public Backend {
     script_->most_open_slots = std::max(script_->most_open_slots, script_->open_slots);
     slots_[next_slot_] = slot;
     return next_slot_++;
+  }
+
+  int64_t prompt_rows_together() const override { return script_->prompt_rows_together; }
+
+  std::vector<Result<PrefillProgress>> PrefillTogether(std::span<const SlotId> slots) override {
+    std::vector<uint64_t> seeds;
+    for (const SlotId slot : slots) seeds.push_back(slots_.at(slot).seed);
+    {
+      std::lock_guard lock(script_->mutex);
+      script_->together.push_back(seeds);
+    }
+    return Backend::PrefillTogether(slots);
   }
 
   Result<PrefillProgress> Prefill(SlotId id) override {
