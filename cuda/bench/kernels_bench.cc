@@ -270,7 +270,6 @@ Status ManyProducts(cudaStream_t stream, const DeviceNumbers& numbers) {
       {GemmShape::kWarpgroup64Split, "wg 64/8"},
       {GemmShape::kWarpgroup128, "wg 128"},
       {GemmShape::kWarpgroup128Split, "wg 128/8"},
-      {GemmShape::kWarpgroup128Pair, "wg 128x2"},
   };
   const Result<std::unique_ptr<CublasLt>> library = CublasLt::Open();
   if (!library.ok()) std::printf("no column lt: %s\n", library.status().message().c_str());

@@ -26,10 +26,6 @@ namespace {
 constexpr int kConsumers = 8;  // warps
 constexpr int kConsumerThreads = kConsumers * 32;
 constexpr int kThreads = kConsumerThreads + 128;
-constexpr int kCopyThreads = 96;
-// Of the 168 that 384 threads have each.
-constexpr int kConsumerRegisters = 232;
-constexpr int kProducerRegisters = 40;
 constexpr int kRowBytes = kChannelBlock * 2;  // of a column's channel block in shared memory, a plane
 // Of a warp's sums: how many go through shared memory at a time.
 constexpr int kPieceTiles = 6;
@@ -65,7 +61,11 @@ struct Extras {
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
-// Of those, how many are finished together.
+constexpr int kCopyThreads = 96;
+// Of the 168 that 384 threads have each.
+constexpr int kConsumerRegisters = 232;
+constexpr int kProducerRegisters = 40;
+// Of a piece's columns, how many are finished together.
 constexpr int kTurnColumns = 4;
 constexpr int kTurnsOfPiece = kPieceColumns / kTurnColumns;
 constexpr int kTileStep = 2;  // eight lanes have two tiles of a column
@@ -103,39 +103,23 @@ __device__ __forceinline__ void PlaceStaged(const WarpgroupArgs& t, int first_co
   }
 }
 
-#endif  // __CUDA_ARCH_FEAT_SM90_ALL
+// The barriers of the two rings: of slots with columns, and of stages with weights.
+struct Barriers {
+  uint32_t first;
 
-// Blocks of kOutputs weight rows and 128 kRowTiles columns. kTotals: there may be more than one segment.
-template <int kOutputs, int kRowTiles, int kPlanes, bool kTotals, End kEnd>
-__global__ void __launch_bounds__(kThreads, 1) WarpgroupGemm(const __grid_constant__ WarpgroupArgs t) {
-#ifdef __CUDA_ARCH_FEAT_SM90_ALL
-  constexpr int kTileColumns = TileColumns(kRowTiles);
-  constexpr int kStageBytes = StageBytes(kOutputs);
-  constexpr int kSums = kOutputs / 2;
-  using Memory = Extras<kOutputs, kTileColumns>;
-  extern __shared__ unsigned char raw[];
-  const GemmArgs& a = t.gemm;
-  const int warp = static_cast<int>(threadIdx.x) / 32;
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  const int slot_bytes = t.staged * (kRowBytes * kPlanes);
+  __device__ __forceinline__ uint32_t slot_full(int i) const { return first + static_cast<uint32_t>(i * 8); }
+  __device__ __forceinline__ uint32_t slot_empty(int i) const {
+    return first + static_cast<uint32_t>((kMostSlots + i) * 8);
+  }
+  __device__ __forceinline__ uint32_t stage_full(int i) const {
+    return first + static_cast<uint32_t>((2 * kMostSlots + i) * 8);
+  }
+  __device__ __forceinline__ uint32_t stage_empty(int i) const {
+    return first + static_cast<uint32_t>((2 * kMostSlots + kMostStages + i) * 8);
+  }
 
-  const uint32_t stages = (SharedAddress(raw) + kOperandGroupBytes - 1) / kOperandGroupBytes * kOperandGroupBytes;
-  const uint32_t slots = stages + static_cast<uint32_t>(t.stages * kStageBytes);
-  unsigned char* const behind = raw + (slots - SharedAddress(raw)) + t.slots * slot_bytes;
-  Memory& m = *reinterpret_cast<Memory*>(behind);
-  auto* const rows = reinterpret_cast<uintptr_t*>(behind + sizeof(Memory));
-  const uint32_t barriers = SharedAddress(m.barriers);
-  const auto slot_full = [&](int i) { return barriers + static_cast<uint32_t>(i * 8); };
-  const auto slot_empty = [&](int i) { return barriers + static_cast<uint32_t>((kMostSlots + i) * 8); };
-  const auto stage_full = [&](int i) { return barriers + static_cast<uint32_t>((2 * kMostSlots + i) * 8); };
-  const auto stage_empty = [&](int i) {
-    return barriers + static_cast<uint32_t>((2 * kMostSlots + kMostStages + i) * 8);
-  };
-  const int first_tile = static_cast<int>(blockIdx.y) * (kOutputs / kTileRows);
-  const int blocks_per_group = a.geometry.group_blocks;
-
-  LetNextStart();
-  if (threadIdx.x == 0) {
+  // By one thread.
+  __device__ __forceinline__ void Initialize(const WarpgroupArgs& t) const {
     for (int i = 0; i < t.slots; ++i) {
       InitializeBarrier(slot_full(i), kCopyThreads);
       InitializeBarrier(slot_empty(i), kConsumers);
@@ -146,65 +130,242 @@ __global__ void __launch_bounds__(kThreads, 1) WarpgroupGemm(const __grid_consta
     }
     FenceBarriers();
   }
+};
+
+// By one thread: brings the weights of all of the block's tiles to the ring at `stages`.
+template <int kStageBytes>
+__device__ __forceinline__ void BringWeights(const WarpgroupArgs& t, const Barriers& barriers, uint32_t stages) {
+  const char* const from = static_cast<const char*>(t.gemm.weights.warpgroup) +
+                           static_cast<int64_t>(blockIdx.y) * t.stages_of_tile * kStageBytes;
+  RingPlace stage;
+  int of_tile = 0;
+  const auto bring = [&] {
+    ArriveAndExpect(barriers.stage_full(stage.index), kStageBytes);
+    CopyBulk(stages + static_cast<uint32_t>(stage.index * kStageBytes),
+             from + static_cast<int64_t>(of_tile) * kStageBytes, kStageBytes, barriers.stage_full(stage.index));
+    stage.Next(t.stages);
+    if (++of_tile == t.stages_of_tile) of_tile = 0;
+  };
+  const int tiles =
+      (t.column_tiles - static_cast<int>(blockIdx.x) + static_cast<int>(gridDim.x) - 1) / static_cast<int>(gridDim.x);
+  int left = tiles * t.stages_of_tile;
+  // The first do not wait for the kernel before.
+  for (int i = 0; i < t.stages && left > 0; ++i, --left) bring();
+  WaitForPrevious();
+  for (; left > 0; --left) {
+    AwaitPhase(barriers.stage_empty(stage.index), stage.phase ^ 1);
+    bring();
+  }
+}
+
+// By the copy threads: brings the columns of all of the block's tiles to the ring at `slots`, a block of channels in a
+// slot. `rows` are the staged columns' addresses, in shared memory.
+template <int kTileColumns, int kPlanes>
+__device__ __forceinline__ void BringColumns(const WarpgroupArgs& t, const Barriers& barriers, uint32_t slots,
+                                             int slot_bytes, uintptr_t* rows) {
+  const GemmArgs& a = t.gemm;
+  const int thread = static_cast<int>(threadIdx.x) - (kThreads - kCopyThreads);
+  WaitForPrevious();
+  RingPlace slot;
+  for (int tile = static_cast<int>(blockIdx.x); tile < t.column_tiles; tile += static_cast<int>(gridDim.x)) {
+    SyncCopyThreads();  // nobody needs the rows of the tile before
+    PlaceStaged(t, tile * kTileColumns, kTileColumns, thread, rows);
+    SyncCopyThreads();
+    const int blocks = a.geometry.groups * a.geometry.group_blocks;
+    for (int block = 0; block < blocks; ++block) {
+      AwaitPhase(barriers.slot_empty(slot.index), slot.phase ^ 1);
+      const int unit = thread % 4;
+      uint32_t to = slots + static_cast<uint32_t>(slot.index * slot_bytes + thread * 16);
+      for (int i = thread / 4; i < t.staged; i += kCopyThreads / 4) {
+        const uintptr_t row = rows[i];
+        const __half* from = reinterpret_cast<const __half*>(row & ~uintptr_t{1}) + block * kChannelBlock + unit * 8;
+        if (row == 0) from = static_cast<const __half*>(a.x.data);
+        CopyAsync16(to, from, row != 0);
+        if constexpr (kPlanes == 2) {
+          const int64_t plane = (row & 1) != 0 ? a.x.history_plane : a.x.plane;
+          CopyAsync16(to + static_cast<uint32_t>(t.staged * kRowBytes), row != 0 ? from + plane : from, row != 0);
+        }
+        to += kCopyThreads * 16;
+      }
+      ArriveWithCopies(barriers.slot_full(slot.index));
+      slot.Next(t.slots);
+    }
+  }
+}
+
+// The operands and products of a warp's columns of a tile.
+template <int kOutputs, int kRowTiles, int kPlanes>
+struct Products {
+  using Operands = uint32_t[kRowTiles][kPlanes][4];  // of a k-step
+  using Sums = float[kRowTiles][kOutputs / 2];
+
+  // `first_row` is the warp's first column of the tile.
+  __device__ __forceinline__ Products(const WarpgroupArgs& t, int first_column, int first_row, int lane) {
+    plane_bytes = t.staged * kRowBytes;
+    const int first_stream = Divide(first_column, t.gemm.x.by_rows);
+#pragma unroll
+    for (int i = 0; i < kRowTiles; ++i) {
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        const int row = first_row + i * 64 + h * 8 + lane / 4;
+        const int stream = Divide(first_column + row, t.gemm.x.by_rows) - first_stream;
+        at[i][h] = (row + (stream + 1) * t.halo) * kRowBytes + lane % 4 * 16;
+      }
+    }
+  }
+
+  __device__ __forceinline__ void Load(uint32_t from, int step, Operands& to) const {
+#pragma unroll
+    for (int i = 0; i < kRowTiles; ++i) {
+#pragma unroll
+      for (int p = 0; p < kPlanes; ++p) {
+#pragma unroll
+        for (int h = 0; h < 2; ++h) {
+          const uint2 v = LoadShared8(from + static_cast<uint32_t>(at[i][h] + p * plane_bytes + step * 8));
+          to[i][p][h] = v.x;
+          to[i][p][2 + h] = v.y;
+        }
+      }
+    }
+  }
+
+  // The products of a k-step, smallest first, as MultiplyStep() has them.
+  __device__ __forceinline__ void Multiply(const Operands& v, uint32_t weights, bool keep, Sums& sums) const {
+    FenceMmas();
+    if constexpr (kPlanes == 2) {
+#pragma unroll
+      for (int i = 0; i < kRowTiles; ++i) {
+        WarpgroupMma<kOutputs, __half>::Run(sums[i], v[i][0], MatrixDescriptor(weights + 64), keep ? 1 : 0);
+      }
+#pragma unroll
+      for (int i = 0; i < kRowTiles; ++i) {
+        WarpgroupMma<kOutputs, __half>::Run(sums[i], v[i][1], MatrixDescriptor(weights), 1);
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < kRowTiles; ++i) {
+      WarpgroupMma<kOutputs, __half>::Run(sums[i], v[i][0], MatrixDescriptor(weights), kPlanes == 2 || keep ? 1 : 0);
+    }
+    CommitMmas();
+  }
+
+  static __device__ __forceinline__ void Keep(Operands& v) {
+#pragma unroll
+    for (int i = 0; i < kRowTiles; ++i) {
+#pragma unroll
+      for (int p = 0; p < kPlanes; ++p) KeepInPlace(v[i][p]);
+    }
+  }
+
+  int at[kRowTiles][2];  // bytes from a slot's begin to what the lane has of its columns
+  int plane_bytes;
+};
+
+// Finishes a warp's sums of a tile. Of each 16 weight rows a lane has four, of two columns of each 64. A warp's go
+// through shared memory, 96 of each of eight columns at a time, for two reasons: a short loop, since instructions
+// written out for each sum would not stay in the SM's cache; and whole lines of global memory, which eight lanes get in
+// four neighbouring fours each.
+template <int kOutputs, int kRowTiles, End kEnd, typename Memory>
+__device__ __forceinline__ void FinishTile(const GemmArgs& a, Memory& m, int first_tile, int first_column,
+                                           int first_row, int warp, int lane,
+                                           const float (&sums)[kRowTiles][kOutputs / 2]) {
+  constexpr int kPiecesPerColumn = kOutputs / kPieceOutputs;
+  constexpr int kPieces = kRowTiles * 2 * kPiecesPerColumn;
+  constexpr int kTurns = kPieces * kPieceColumns / kTurnColumns;
+  const auto piece_row = [&](int piece) {
+    return first_row + piece / (2 * kPiecesPerColumn) * 64 + piece / kPiecesPerColumn % 2 * 8;
+  };
+  const auto row_of = [&](int turn) {
+    return piece_row(turn / kTurnsOfPiece) + turn % kTurnsOfPiece * kTurnColumns + lane / 8;
+  };
+  const auto tile_of = [&](int turn) { return turn / kTurnsOfPiece % kPiecesPerColumn * kPieceTiles + lane % 8 / 4; };
+  float4 residuals[kTogether];
+  const auto load_residuals = [&](int turn) {
+    if constexpr (kEnd == End::kPlain || kEnd == End::kResidual) {
+#pragma unroll
+      for (int n = 0; n < kTogether; ++n) {
+        residuals[n] = ResidualAt(a, first_column + row_of(turn),
+                                  (first_tile + tile_of(turn) + n * kTileStep) * kTileRows + lane % 4 * 4);
+      }
+    }
+  };
+  const auto park = [&](int piece) {
+    __syncwarp();
+#pragma unroll
+    for (int n = 0; n < kPieceTiles; ++n) {
+      float v[4] = {};
+#pragma unroll
+      for (int of = 0; of < kPieces; ++of) {
+        const int i = of / (2 * kPiecesPerColumn);
+        const int s = 8 * (of % kPiecesPerColumn * kPieceTiles + n) + of / kPiecesPerColumn % 2 * 2;
+#pragma unroll
+        for (int k = 0; k < 4; ++k) {
+          if (piece == of) v[k] = sums[i][s + k / 2 * 4 + k % 2];
+        }
+      }
+      m.parked[warp][lane / 4][4 * n + lane % 4] = {v[0], v[1], v[2], v[3]};
+    }
+    __syncwarp();
+  };
+  load_residuals(0);
+#pragma unroll 1
+  for (int turn = 0; turn < kTurns; ++turn) {
+    if (turn % kTurnsOfPiece == 0) park(turn / kTurnsOfPiece);
+    float4 before[kTogether];
+#pragma unroll
+    for (int n = 0; n < kTogether; ++n) before[n] = residuals[n];
+    if (turn + 1 < kTurns) load_residuals(turn + 1);
+    const int row = row_of(turn);
+    const Column place = m.places[row];
+    if (place.frame < 0) continue;
+    FinishQuads<kEnd, kTogether, kTileStep>(
+        a, first_tile, tile_of(turn), lane % 4 * 4, first_column + row, place, 1.0F, m.constants,
+        [&](int n, int) { return before[n]; },
+        [&](int n, int) {
+          return m.parked[warp][turn % kTurnsOfPiece * kTurnColumns + lane / 8][lane % 8 + n * 4 * kTileStep];
+        });
+  }
+}
+
+#endif  // __CUDA_ARCH_FEAT_SM90_ALL
+
+// Blocks of kOutputs weight rows and 128 kRowTiles columns. kTotals: there may be more than one segment.
+template <int kOutputs, int kRowTiles, int kPlanes, bool kTotals, End kEnd>
+__global__ void __launch_bounds__(kThreads, 1) WarpgroupGemm(const __grid_constant__ WarpgroupArgs t) {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  constexpr int kTileColumns = TileColumns(kRowTiles);
+  constexpr int kStageBytes = StageBytes(kOutputs);
+  constexpr int kSums = kOutputs / 2;
+  using Memory = Extras<kOutputs, kTileColumns>;
+  using Operands = typename Products<kOutputs, kRowTiles, kPlanes>::Operands;
+  extern __shared__ unsigned char raw[];
+  const GemmArgs& a = t.gemm;
+  const int warp = static_cast<int>(threadIdx.x) / 32;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int slot_bytes = t.staged * (kRowBytes * kPlanes);
+
+  const uint32_t stages = (SharedAddress(raw) + kOperandGroupBytes - 1) / kOperandGroupBytes * kOperandGroupBytes;
+  const uint32_t slots = stages + static_cast<uint32_t>(t.stages * kStageBytes);
+  unsigned char* const behind = raw + (slots - SharedAddress(raw)) + t.slots * slot_bytes;
+  Memory& m = *reinterpret_cast<Memory*>(behind);
+  const Barriers barriers = {SharedAddress(m.barriers)};
+  const int first_tile = static_cast<int>(blockIdx.y) * (kOutputs / kTileRows);
+  const int blocks_per_group = a.geometry.group_blocks;
+
+  LetNextStart();
+  if (threadIdx.x == 0) barriers.Initialize(t);
   PlaceConstants(a, first_tile, kOutputs / kTileRows, &m.constants);
   __syncthreads();
 
   if (warp >= kConsumers) {
     GiveUpRegisters<kProducerRegisters>();
-    if (warp == kConsumers) {
-      if (lane == 0) {
-        const char* const from = static_cast<const char*>(a.weights.warpgroup) +
-                                 static_cast<int64_t>(blockIdx.y) * t.stages_of_tile * kStageBytes;
-        RingPlace stage;
-        int of_tile = 0;
-        const auto bring = [&] {
-          ArriveAndExpect(stage_full(stage.index), kStageBytes);
-          CopyBulk(stages + static_cast<uint32_t>(stage.index * kStageBytes),
-                   from + static_cast<int64_t>(of_tile) * kStageBytes, kStageBytes, stage_full(stage.index));
-          stage.Next(t.stages);
-          if (++of_tile == t.stages_of_tile) of_tile = 0;
-        };
-        const int tiles = (t.column_tiles - static_cast<int>(blockIdx.x) + static_cast<int>(gridDim.x) - 1) /
-                          static_cast<int>(gridDim.x);
-        int left = tiles * t.stages_of_tile;
-        // The first do not wait for the kernel before.
-        for (int i = 0; i < t.stages && left > 0; ++i, --left) bring();
-        WaitForPrevious();
-        for (; left > 0; --left) {
-          AwaitPhase(stage_empty(stage.index), stage.phase ^ 1);
-          bring();
-        }
-      } else {
-        WaitForPrevious();
-      }
-      return;
-    }
-    const int thread = static_cast<int>(threadIdx.x) - (kThreads - kCopyThreads);
-    WaitForPrevious();
-    RingPlace slot;
-    for (int tile = static_cast<int>(blockIdx.x); tile < t.column_tiles; tile += static_cast<int>(gridDim.x)) {
-      SyncCopyThreads();  // nobody needs the rows of the tile before
-      PlaceStaged(t, tile * kTileColumns, kTileColumns, thread, rows);
-      SyncCopyThreads();
-      const int blocks = a.geometry.groups * blocks_per_group;
-      for (int block = 0; block < blocks; ++block) {
-        AwaitPhase(slot_empty(slot.index), slot.phase ^ 1);
-        const int unit = thread % 4;
-        uint32_t to = slots + static_cast<uint32_t>(slot.index * slot_bytes + thread * 16);
-        for (int i = thread / 4; i < t.staged; i += kCopyThreads / 4) {
-          const uintptr_t row = rows[i];
-          const __half* from = reinterpret_cast<const __half*>(row & ~uintptr_t{1}) + block * kChannelBlock + unit * 8;
-          if (row == 0) from = static_cast<const __half*>(a.x.data);
-          CopyAsync16(to, from, row != 0);
-          if constexpr (kPlanes == 2) {
-            const int64_t plane = (row & 1) != 0 ? a.x.history_plane : a.x.plane;
-            CopyAsync16(to + static_cast<uint32_t>(t.staged * kRowBytes), row != 0 ? from + plane : from, row != 0);
-          }
-          to += kCopyThreads * 16;
-        }
-        ArriveWithCopies(slot_full(slot.index));
-        slot.Next(t.slots);
-      }
+    if (warp > kConsumers) {
+      BringColumns<kTileColumns, kPlanes>(t, barriers, slots, slot_bytes,
+                                          reinterpret_cast<uintptr_t*>(behind + sizeof(Memory)));
+    } else if (lane == 0) {
+      BringWeights<kStageBytes>(t, barriers, stages);
+    } else {
+      WaitForPrevious();
     }
     return;
   }
@@ -214,7 +375,7 @@ __global__ void __launch_bounds__(kThreads, 1) WarpgroupGemm(const __grid_consta
   const int first_row = warp / 4 * (64 * kRowTiles) + warp % 4 * 16;  // of the tile's columns, of the warp
   float sums[kRowTiles][kSums];
   float totals[kTotals ? kRowTiles : 1][kSums];
-  uint32_t x[2][kRowTiles][kPlanes][4];  // operands of a chunk's two k-steps
+  Operands x[2];  // of a chunk's two k-steps
   RingPlace slot, stage;
   for (int tile = static_cast<int>(blockIdx.x); tile < t.column_tiles; tile += static_cast<int>(gridDim.x)) {
     const int first_column = tile * kTileColumns;
@@ -226,60 +387,7 @@ __global__ void __launch_bounds__(kThreads, 1) WarpgroupGemm(const __grid_consta
         m.places[row] = ColumnOf(a, first_column + row);
       }
     }
-    // Bytes from a slot's begin to what this lane has of its columns.
-    int at[kRowTiles][2];
-    {
-      const int first_stream = Divide(first_column, a.x.by_rows);
-#pragma unroll
-      for (int i = 0; i < kRowTiles; ++i) {
-#pragma unroll
-        for (int h = 0; h < 2; ++h) {
-          const int row = first_row + i * 64 + h * 8 + lane / 4;
-          const int stream = Divide(first_column + row, a.x.by_rows) - first_stream;
-          at[i][h] = (row + (stream + 1) * t.halo) * kRowBytes + lane % 4 * 16;
-        }
-      }
-    }
-    const auto load = [&](uint32_t from, int step, uint32_t(&to)[kRowTiles][kPlanes][4]) {
-#pragma unroll
-      for (int i = 0; i < kRowTiles; ++i) {
-#pragma unroll
-        for (int p = 0; p < kPlanes; ++p) {
-#pragma unroll
-          for (int h = 0; h < 2; ++h) {
-            const uint2 v = LoadShared8(from + static_cast<uint32_t>(at[i][h] + p * t.staged * kRowBytes + step * 8));
-            to[i][p][h] = v.x;
-            to[i][p][2 + h] = v.y;
-          }
-        }
-      }
-    };
-    // The products of a k-step, smallest first, as MultiplyStep() has them.
-    const auto multiply = [&](const uint32_t(&v)[kRowTiles][kPlanes][4], uint32_t weights, bool keep) {
-      FenceMmas();
-      if constexpr (kPlanes == 2) {
-#pragma unroll
-        for (int i = 0; i < kRowTiles; ++i) {
-          WarpgroupMma<kOutputs, __half>::Run(sums[i], v[i][0], MatrixDescriptor(weights + 64), keep ? 1 : 0);
-        }
-#pragma unroll
-        for (int i = 0; i < kRowTiles; ++i) {
-          WarpgroupMma<kOutputs, __half>::Run(sums[i], v[i][1], MatrixDescriptor(weights), 1);
-        }
-      }
-#pragma unroll
-      for (int i = 0; i < kRowTiles; ++i) {
-        WarpgroupMma<kOutputs, __half>::Run(sums[i], v[i][0], MatrixDescriptor(weights), kPlanes == 2 || keep ? 1 : 0);
-      }
-      CommitMmas();
-    };
-    const auto keep_operands = [&](uint32_t(&v)[kRowTiles][kPlanes][4]) {
-#pragma unroll
-      for (int i = 0; i < kRowTiles; ++i) {
-#pragma unroll
-        for (int p = 0; p < kPlanes; ++p) KeepInPlace(v[i][p]);
-      }
-    };
+    const Products<kOutputs, kRowTiles, kPlanes> products(t, first_column, first_row, lane);
     int half = 0;          // of a stage with two chunks
     uint32_t to_free = 0;  // barrier of the stage whose products have been started; 0: none
     const auto free_stage = [&] {
@@ -296,26 +404,26 @@ __global__ void __launch_bounds__(kThreads, 1) WarpgroupGemm(const __grid_consta
         RingPlace block = slot;
 #pragma unroll 1
         for (int b = 0; b < blocks_per_group; ++b) {
-          if (tap == 0) AwaitPhase(slot_full(block.index), block.phase);
-          if (kPlanes == 2 || half == 0) AwaitPhase(stage_full(stage.index), stage.phase);
+          if (tap == 0) AwaitPhase(barriers.slot_full(block.index), block.phase);
+          if (kPlanes == 2 || half == 0) AwaitPhase(barriers.stage_full(stage.index), stage.phase);
           const uint32_t from = slots + static_cast<uint32_t>(block.index * slot_bytes) - lag;
           const uint32_t weights = stages + static_cast<uint32_t>(stage.index * kStageBytes + half * 64);
-          load(from, 0, x[0]);
-          multiply(x[0], weights, !first);
+          products.Load(from, 0, x[0]);
+          products.Multiply(x[0], weights, !first, sums);
           if (!first) {
             AwaitMmas<1>();
-            keep_operands(x[1]);
+            products.Keep(x[1]);
             free_stage();
           }
-          load(from, 1, x[1]);
-          multiply(x[1], weights + 32, true);
+          products.Load(from, 1, x[1]);
+          products.Multiply(x[1], weights + 32, true, sums);
           AwaitMmas<1>();
-          keep_operands(x[0]);
+          products.Keep(x[0]);
           first = false;
-          if (tap + 1 == a.geometry.taps && lane == 0) Arrive(slot_empty(block.index));
+          if (tap + 1 == a.geometry.taps && lane == 0) Arrive(barriers.slot_empty(block.index));
           block.Next(t.slots);
           if (kPlanes == 2 || half == 1) {
-            to_free = stage_empty(stage.index);
+            to_free = barriers.stage_empty(stage.index);
             stage.Next(t.stages);
           }
           if constexpr (kPlanes == 1) half ^= 1;
@@ -323,7 +431,7 @@ __global__ void __launch_bounds__(kThreads, 1) WarpgroupGemm(const __grid_consta
       }
       for (int b = 0; b < blocks_per_group; ++b) slot.Next(t.slots);
       AwaitMmas<0>();
-      keep_operands(x[1]);
+      products.Keep(x[1]);
 #pragma unroll
       for (int i = 0; i < kRowTiles; ++i) KeepInPlace(sums[i]);
       free_stage();
@@ -336,73 +444,13 @@ __global__ void __launch_bounds__(kThreads, 1) WarpgroupGemm(const __grid_consta
       }
     }
     if (half == 1) {
-      if (lane == 0) Arrive(stage_empty(stage.index));
+      if (lane == 0) Arrive(barriers.stage_empty(stage.index));
       stage.Next(t.stages);
     }
-
-    // Of each 16 weight rows a lane has four, of two columns of each 64. A warp's go through shared memory, 96 of each
-    // of eight columns at a time, for two reasons: a short loop, since instructions written out for each sum would not
-    // stay in the SM's cache; and whole lines of global memory, which eight lanes get in four neighbouring fours each.
-    constexpr int kPiecesPerColumn = kOutputs / kPieceOutputs;
-    constexpr int kPieces = kRowTiles * 2 * kPiecesPerColumn;
-    constexpr int kTurns = kPieces * kPieceColumns / kTurnColumns;
-    const auto piece_row = [&](int piece) {
-      return first_row + piece / (2 * kPiecesPerColumn) * 64 + piece / kPiecesPerColumn % 2 * 8;
-    };
-    const auto row_of = [&](int turn) {
-      return piece_row(turn / kTurnsOfPiece) + turn % kTurnsOfPiece * kTurnColumns + lane / 8;
-    };
-    const auto tile_of = [&](int turn) { return turn / kTurnsOfPiece % kPiecesPerColumn * kPieceTiles + lane % 8 / 4; };
-    float4 residuals[kTogether];
-    const auto load_residuals = [&](int turn) {
-      if constexpr (kEnd == End::kPlain || kEnd == End::kResidual) {
-#pragma unroll
-        for (int n = 0; n < kTogether; ++n) {
-          residuals[n] = ResidualAt(a, first_column + row_of(turn),
-                                    (first_tile + tile_of(turn) + n * kTileStep) * kTileRows + lane % 4 * 4);
-        }
-      }
-    };
-    load_residuals(0);
-#pragma unroll 1
-    for (int turn = 0; turn < kTurns; ++turn) {
-      if (turn % kTurnsOfPiece == 0) {
-        const int piece = turn / kTurnsOfPiece;
-        __syncwarp();
-#pragma unroll
-        for (int n = 0; n < kPieceTiles; ++n) {
-          float v[4] = {};
-#pragma unroll
-          for (int of = 0; of < kPieces; ++of) {
-            const int i = of / (2 * kPiecesPerColumn);
-            const int s = 8 * (of % kPiecesPerColumn * kPieceTiles + n) + of / kPiecesPerColumn % 2 * 2;
-#pragma unroll
-            for (int k = 0; k < 4; ++k) {
-              const int from = s + k / 2 * 4 + k % 2;
-              const float sum = [&] {
-                if constexpr (kTotals) return totals[i][from];
-                return sums[i][from];
-              }();
-              if (piece == of) v[k] = sum;
-            }
-          }
-          m.parked[warp][lane / 4][4 * n + lane % 4] = {v[0], v[1], v[2], v[3]};
-        }
-        __syncwarp();
-      }
-      float4 before[kTogether];
-#pragma unroll
-      for (int n = 0; n < kTogether; ++n) before[n] = residuals[n];
-      if (turn + 1 < kTurns) load_residuals(turn + 1);
-      const int row = row_of(turn);
-      const Column place = m.places[row];
-      if (place.frame < 0) continue;
-      FinishQuads<kEnd, kTogether, kTileStep>(
-          a, first_tile, tile_of(turn), lane % 4 * 4, first_column + row, place, 1.0F, m.constants,
-          [&](int n, int) { return before[n]; },
-          [&](int n, int) {
-            return m.parked[warp][turn % kTurnsOfPiece * kTurnColumns + lane / 8][lane % 8 + n * 4 * kTileStep];
-          });
+    if constexpr (kTotals) {
+      FinishTile<kOutputs, kRowTiles, kEnd>(a, m, first_tile, first_column, first_row, warp, lane, totals);
+    } else {
+      FinishTile<kOutputs, kRowTiles, kEnd>(a, m, first_tile, first_column, first_row, warp, lane, sums);
     }
   }
 #endif

@@ -26,8 +26,6 @@ std::optional<WarpgroupTile> WarpgroupTileOf(GemmShape shape) {
       return WarpgroupTile{1, 64, WarpgroupTile::Blocks::kSplit};
     case GemmShape::kWarpgroup128:
       return WarpgroupTile{2, 128, WarpgroupTile::Blocks::kAlone};
-    case GemmShape::kWarpgroup128Pair:
-      return WarpgroupTile{2, 128, WarpgroupTile::Blocks::kPair};
     case GemmShape::kWarpgroup128Split:
       return WarpgroupTile{2, 128, WarpgroupTile::Blocks::kSplit};
     default:
@@ -74,7 +72,6 @@ bool CanRun(GemmShape shape, const Matrix& matrix, const GemmRows& rows, const P
     case GemmShape::kWarpgroup64:
     case GemmShape::kWarpgroup64Split:
     case GemmShape::kWarpgroup128:
-    case GemmShape::kWarpgroup128Pair:
     case GemmShape::kWarpgroup128Split:
       return rows.normed.x != nullptr && rows.normed.columns >= matrix.columns &&
              gemm::CanRunWarpgroup(*WarpgroupTileOf(shape), matrix.kind, matrix.columns);

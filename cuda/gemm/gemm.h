@@ -87,7 +87,6 @@ enum class GemmShape {
   kWarpgroup64,        // of a block, which computes 64 outputs
   kWarpgroup64Split,   // the same of eight blocks that share the columns; for kAdd
   kWarpgroup128,       // of a block, which computes 128 outputs
-  kWarpgroup128Pair,   // the same; two blocks load the weights together
   kWarpgroup128Split,  // the same of eight blocks that share the columns; for kAdd
 };
 

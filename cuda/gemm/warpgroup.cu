@@ -15,7 +15,6 @@ namespace {
 
 using Blocks = WarpgroupTile::Blocks;
 
-constexpr int kFragmentBytes = 512;                     // four sums of each lane of a warp
 constexpr int kLeastColumns = kShares * kStageColumns;  // shares of whole stages
 // Rows that a warp brings into order at once, and floats between them: its lanes' accesses lie in different banks.
 constexpr int kOrderRows = 32;
@@ -52,8 +51,8 @@ struct TileArguments {
   GemmArguments gemm;  // x in the order kPieces
   GemmKind kind;
   WeightUnits units;
-  bool together;         // four outputs are stored as one access
-  int row_tiles, tiles;  // of a pair, pairs of row tiles
+  bool together;  // four outputs are stored as one access
+  int row_tiles, tiles;
 };
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
@@ -156,6 +155,20 @@ __device__ __forceinline__ void StoreSums(const TileArguments& t, int first_weig
   }
 }
 
+// Compile-time sizes of a kernel's tiles: 64 kGroups weight rows and kRows activations.
+template <int kGroupsOfTile, int kRowsOfTile, Blocks kTogether>
+struct TileShape {
+  static constexpr int kGroups = kGroupsOfTile;
+  static constexpr int kRows = kRowsOfTile;
+  static constexpr Blocks kBlocks = kTogether;
+  static constexpr bool kSplit = kBlocks == Blocks::kSplit;
+  static constexpr int kStages = StagesOf(kGroups, kRows, kBlocks);
+  static constexpr int kStageSize = StageBytes(kGroups, kRows);
+  static constexpr int kWeightBytes = kGroups * kGroupWarps * kStageWarpBytes;
+  static constexpr int kConsumers = kGroups * kGroupWarps;  // warps
+  static constexpr int kClusterBlocks = kSplit ? kShares : 1;
+};
+
 // The ring of stages of a block: weights, then rows. Barriers count who has filled and who has emptied a stage.
 struct Ring : RingPlace {
   uint32_t stages, full, empty;
@@ -164,17 +177,229 @@ struct Ring : RingPlace {
   __device__ __forceinline__ uint32_t empty_barrier(int of) const { return empty + static_cast<uint32_t>(of) * 8; }
 };
 
-// The other block of a pair may still send to this one's shared memory, or arrive at its barriers.
-__device__ __forceinline__ void LeaveTogether() {
-  __syncwarp();
-  ArriveAtCluster();
-  AwaitCluster();
-}
-
 // A block's tiles: every gridDim-th, or that of its cluster.
 struct TileRange {
   int first, step, end;
 };
+
+// A thread of the warps that fill the ring. Rows come by one bulk copy, weights by plain ones: the many small bulk
+// copies that their packed units would take are slow to issue.
+template <typename Shape>
+class Filler {
+ public:
+  // `first_stage` of the columns is the first that the block multiplies.
+  __device__ __forceinline__ Filler(const TileArguments& arguments, Ring* ring, int first_stage)
+      : t(arguments),
+        a(arguments.gemm),
+        ring_(*ring),
+        first_stage_(first_stage),
+        thread_(static_cast<int>(threadIdx.x) - Shape::kConsumers * 32),
+        row_groups_(static_cast<int>(PaddedRows(a.rows) / kPieceRows)),
+        units_of_tile_(Shape::kGroups * t.units.per_group),
+        to_next_unit_(UnitSource(t.units, 1, a.chunks, 0)),
+        threads_of_unit_(t.units.bytes / 16),
+        to_next_copy_(kFillers / threads_of_unit_ * to_next_unit_) {}
+
+  // Brings `stages_of_tile` stages of each tile.
+  __device__ __forceinline__ void Run(const TileRange& tiles, int stages_of_tile) {
+    // Weights of the first stages do not wait for the rows.
+    int ahead = 0;
+    if (tiles.first < tiles.end) {
+      ahead = min(Shape::kStages, stages_of_tile);
+      GoTo(tiles.first);
+#pragma unroll 1
+      for (int i = 0; i < ahead; ++i) BringWeights(ring_.stages + i * Shape::kStageSize, ring_.full + i * 8);
+    }
+    WaitForPrevious();
+    LetNextStart();
+#pragma unroll 1
+    for (int tile = tiles.first; tile < tiles.end; tile += tiles.step) {
+      if (tile != tiles.first) GoTo(tile);
+#pragma unroll 1
+      for (int i = 0; i < stages_of_tile; ++i) {
+        const uint32_t to = ring_.stages + static_cast<uint32_t>(ring_.index * Shape::kStageSize);
+        if (ahead > 0) {
+          --ahead;
+        } else {
+          AwaitPhase(ring_.empty_barrier(ring_.index), ring_.phase ^ 1);
+          BringWeights(to, ring_.full_barrier());
+        }
+        BringRows(to, ring_.full_barrier());
+        ring_.Next(Shape::kStages);
+      }
+    }
+  }
+
+ private:
+  // What a tile's stages are brought from. All divisions are here, since a stage has no time for them.
+  __device__ __forceinline__ void GoTo(int tile) {
+    const int of_tile = tile / t.row_tiles * units_of_tile_;
+    const int units = min(units_of_tile_, t.units.count - of_tile);
+    weights_ = static_cast<const char*>(a.weights) + UnitSource(t.units, of_tile, a.chunks, first_stage_);
+    const int unit = thread_ / threads_of_unit_;
+    const int units_of_copy = kFillers / threads_of_unit_;
+    weights_ += unit * to_next_unit_ + thread_ % threads_of_unit_ * 16;
+    copies_ = (units - unit + units_of_copy - 1) / units_of_copy;
+    const int first_group = tile % t.row_tiles * (Shape::kRows / kPieceRows);
+    row_bytes_ = max(0, min(Shape::kRows / kPieceRows, row_groups_ - first_group)) * kPieceBytes;
+    rows_ =
+        static_cast<const char*>(a.x) + (static_cast<int64_t>(first_stage_) * row_groups_ + first_group) * kPieceBytes;
+  }
+
+  __device__ __forceinline__ void BringWeights(uint32_t to, uint32_t barrier) {
+    constexpr int kCopies = Shape::kWeightBytes / 16 / kFillers;  // of a thread, each stage
+#pragma unroll
+    for (int i = 0; i < kCopies; ++i) {
+      if (i < copies_) {
+        CopyAsync16(to + static_cast<uint32_t>((thread_ + i * kFillers) * 16), weights_ + i * to_next_copy_);
+      }
+    }
+    ArriveWithCopies(barrier);
+    weights_ += t.units.bytes;
+  }
+
+  __device__ __forceinline__ void BringRows(uint32_t to, uint32_t barrier) {
+    if (thread_ == 0) {
+      ArriveAndExpect(barrier, row_bytes_);
+      if (row_bytes_ != 0) CopyBulk(to + Shape::kWeightBytes, rows_, row_bytes_, barrier);
+    }
+    rows_ += static_cast<int64_t>(row_groups_) * kPieceBytes;
+  }
+
+  const TileArguments& t;
+  const GemmArguments& a;
+  Ring& ring_;
+  const int first_stage_, thread_, row_groups_, units_of_tile_;
+  const int64_t to_next_unit_;
+  const int threads_of_unit_;
+  const int64_t to_next_copy_;
+  const char *weights_, *rows_;  // of the next stage
+  int copies_, row_bytes_;
+};
+
+// A warp of the warpgroups that multiply: 16 weight rows with all rows of the tile.
+template <typename Shape>
+class Multiplier {
+ public:
+  static constexpr int kSums = Shape::kRows / 2;  // of a lane
+
+  __device__ __forceinline__ Multiplier(const TileArguments& arguments, Ring* ring)
+      : t(arguments),
+        ring_(*ring),
+        warp_(static_cast<int>(threadIdx.x) / 32),
+        lane_(static_cast<int>(threadIdx.x) % 32) {}
+
+  // The sums over one share of the columns. One group of products runs while the next one's operands are loaded.
+  __device__ __forceinline__ void SumShare(int share_stages, float (&sums)[kSums]) {
+    uint32_t even[2][4], odd[2][4];  // operands of a chunk's two k-steps
+    int previous = 0;
+#pragma unroll 1
+    for (int i = 0; i < share_stages; ++i) {
+      AwaitPhase(ring_.full_barrier(), ring_.phase);
+      Load(0, even);
+      Multiply(0, even, i != 0, sums);
+      if (i != 0) {
+        AwaitMmas<1>();
+        Keep(odd);
+        Release(previous);
+      }
+      Load(1, odd);
+      Multiply(1, odd, true, sums);
+      AwaitMmas<1>();
+      Keep(even);
+      previous = ring_.index;
+      ring_.Next(Shape::kStages);
+    }
+    AwaitMmas<0>();
+    Keep(odd);
+    KeepInPlace(sums);
+    Release(previous);
+  }
+
+ private:
+  __device__ __forceinline__ void Load(int chunk, uint32_t (&to)[2][4]) const {
+    const uint32_t from = ring_.stages +
+                          static_cast<uint32_t>(ring_.index * Shape::kStageSize + warp_ * kStageWarpBytes) +
+                          static_cast<uint32_t>(lane_ * 16);
+    const uint4 low = LoadShared16(from + static_cast<uint32_t>(FragmentOffset(t.units, chunk, false)));
+    const uint4 high = LoadShared16(from + static_cast<uint32_t>(FragmentOffset(t.units, chunk, true)));
+    to[0][0] = low.x, to[0][1] = high.x, to[0][2] = low.y, to[0][3] = high.y;
+    to[1][0] = low.z, to[1][1] = high.z, to[1][2] = low.w, to[1][3] = high.w;
+  }
+
+  __device__ __forceinline__ void Multiply(int chunk, const uint32_t (&weights)[2][4], bool keep,
+                                           float (&sums)[kSums]) const {
+    const uint32_t rows =
+        ring_.stages + static_cast<uint32_t>(ring_.index * Shape::kStageSize + Shape::kWeightBytes + chunk * 64);
+    FenceMmas();
+    WarpgroupMma<Shape::kRows, __nv_bfloat16>::Run(sums, weights[0], MatrixDescriptor(rows), keep ? 1 : 0);
+    WarpgroupMma<Shape::kRows, __nv_bfloat16>::Run(sums, weights[1], MatrixDescriptor(rows + 32), 1);
+    CommitMmas();
+  }
+
+  static __device__ __forceinline__ void Keep(uint32_t (&operands)[2][4]) {
+    KeepInPlace(operands[0]);
+    KeepInPlace(operands[1]);
+  }
+
+  // The products have read the stage.
+  __device__ __forceinline__ void Release(int slot) const {
+    if (lane_ == 0) Arrive(ring_.empty_barrier(slot));
+  }
+
+  const TileArguments& t;
+  Ring& ring_;
+  const int warp_, lane_;
+};
+
+constexpr int kFragmentBytes = 512;  // four sums of each lane of a warp
+
+// Of a split tile: sends the sums of a warp, lane by lane, to the blocks that finish them. Fragment f of the tile is
+// finished by block f % 8, which gets it from all.
+template <typename Shape>
+__device__ __forceinline__ void SendSums(uint32_t received, uint32_t arrivals, int rank, int warp, int lane,
+                                         const float (&sums)[Shape::kRows / 2]) {
+#pragma unroll
+  for (int j = 0; j < Shape::kRows / 8; ++j) {
+    const int fragment = warp * (Shape::kRows / 8) + j;
+    const int place = fragment / kShares * kShares + rank;
+    SendFour(fragment % kShares, received + static_cast<uint32_t>(place * kFragmentBytes + lane * 16), arrivals,
+             {sums[4 * j], sums[4 * j + 1], sums[4 * j + 2], sums[4 * j + 3]});
+  }
+}
+
+// Of a split tile: adds the shares of the block's fragments and finishes them. The tile begins with `first_weight` and
+// `first_row`.
+template <typename Shape>
+__device__ __forceinline__ void FinishReceived(const GemmArguments& a, uint32_t received, int rank, int warp, int lane,
+                                               int first_weight, int64_t first_row) {
+  constexpr int kFragments = Shape::kConsumers * Shape::kRows / 8;
+  static_assert(kFragments % kShares == 0);
+#pragma unroll 1
+  for (int n = warp; n < kFragments / kShares; n += Shape::kConsumers) {
+    const int fragment = n * kShares + rank;
+    float partial[4][kShares];
+#pragma unroll
+    for (int s = 0; s < kShares; ++s) {
+      const uint4 v = LoadShared16(received + static_cast<uint32_t>((n * kShares + s) * kFragmentBytes + lane * 16));
+      partial[0][s] = __uint_as_float(v.x), partial[1][s] = __uint_as_float(v.y);
+      partial[2][s] = __uint_as_float(v.z), partial[3][s] = __uint_as_float(v.w);
+    }
+    const int weight = first_weight + fragment / (Shape::kRows / 8) * kWarpOutputs;
+    const int64_t row = first_row + fragment % (Shape::kRows / 8) * 8;
+    float totals[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) totals[i] = SumOfShares(partial[i], 1, 1);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int64_t of = row + SumRow(lane, i);
+      const int output = weight + SumOutput(lane, i);
+      if (of >= a.rows || output >= a.outputs) continue;
+      const float before = Fresh(static_cast<const float*>(a.y) + of * a.y_stride + output);
+      Finish<GemmKind::kAdd, __nv_bfloat16>(a, of, output, totals[i], before);
+    }
+  }
+}
 
 #endif  // __CUDA_ARCH_FEAT_SM90_ALL
 
@@ -183,16 +408,12 @@ template <int kGroups, int kRows, Blocks kBlocks>
 __global__ void __launch_bounds__(ThreadsOf(kGroups), BlocksTogether(kGroups))
     WarpgroupKernel(const __grid_constant__ TileArguments t) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-  constexpr int kStages = StagesOf(kGroups, kRows, kBlocks);
-  constexpr int kStageSize = StageBytes(kGroups, kRows);
-  constexpr int kWeightBytes = kGroups * kGroupWarps * kStageWarpBytes;
-  constexpr int kConsumers = kGroups * kGroupWarps;  // warps
-  constexpr int kClusterBlocks = kBlocks == Blocks::kPair ? 2 : kBlocks == Blocks::kSplit ? kShares : 1;
+  using Shape = TileShape<kGroups, kRows, kBlocks>;
   extern __shared__ unsigned char raw[];
   const GemmArguments& a = t.gemm;
   const int warp = static_cast<int>(threadIdx.x) / 32;
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  const int rank = kClusterBlocks > 1 ? BlockOfCluster() : 0;
+  const int rank = Shape::kSplit ? BlockOfCluster() : 0;
 
   // All blocks of the grid agree: nothing is under way in a block that ends here.
   if (a.live != nullptr && Fresh(a.live) == 0) {
@@ -203,235 +424,63 @@ __global__ void __launch_bounds__(ThreadsOf(kGroups), BlocksTogether(kGroups))
 
   Ring ring;
   ring.stages = (SharedAddress(raw) + kAlign - 1) / kAlign * kAlign;
-  const uint32_t received = ring.stages + kStages * kStageSize;
+  const uint32_t received = ring.stages + Shape::kStages * Shape::kStageSize;
   auto* const order =
       reinterpret_cast<float*>(raw + (received - SharedAddress(raw))) + warp * kOrderRows * kOrderStride;
   ring.full = received + ReceivedBytes(kGroups, kRows, kBlocks) + OrderBytes(kGroups, kBlocks);
-  ring.empty = ring.full + kStages * 8;
-  const uint32_t arrivals = ring.empty + kStages * 8;
+  ring.empty = ring.full + Shape::kStages * 8;
+  const uint32_t arrivals = ring.empty + Shape::kStages * 8;
   if (threadIdx.x == 0) {
 #pragma unroll 1
-    for (int i = 0; i < kStages; ++i) {
-      InitializeBarrier(ring.full + i * 8, kBlocks == Blocks::kPair ? 1 : 1 + kFillers);
-      InitializeBarrier(ring.empty + i * 8, kBlocks == Blocks::kPair ? 2 * kConsumers : kConsumers);
+    for (int i = 0; i < Shape::kStages; ++i) {
+      InitializeBarrier(ring.full + i * 8, 1 + kFillers);
+      InitializeBarrier(ring.empty + i * 8, Shape::kConsumers);
     }
     InitializeBarrier(arrivals, 1);
-    if constexpr (kBlocks == Blocks::kSplit) ArriveAndExpect(arrivals, ReceivedBytes(kGroups, kRows, kBlocks));
+    if constexpr (Shape::kSplit) ArriveAndExpect(arrivals, ReceivedBytes(kGroups, kRows, kBlocks));
     FenceBarriers();
   }
   __syncthreads();
-  if constexpr (kClusterBlocks > 1) {
+  if constexpr (Shape::kSplit) {
     ArriveAtCluster();
     AwaitCluster();
   }
 
-  const TileRange tiles = {static_cast<int>(blockIdx.x) / kClusterBlocks, static_cast<int>(gridDim.x) / kClusterBlocks,
-                           t.tiles};
+  const TileRange tiles = {static_cast<int>(blockIdx.x) / Shape::kClusterBlocks,
+                           static_cast<int>(gridDim.x) / Shape::kClusterBlocks, t.tiles};
   const int share_stages = a.chunks / kStageChunks / kShares;
-  const int first_share = kBlocks == Blocks::kSplit ? rank : 0;
-  const int end_share = kBlocks == Blocks::kSplit ? rank + 1 : kShares;
-  const auto row_tile_of = [&](int tile) {
-    return kBlocks == Blocks::kPair ? tile % t.row_tiles * 2 + rank : tile % t.row_tiles;
-  };
+  if (warp >= Shape::kConsumers) {
+    Filler<Shape> filler(t, &ring, rank * share_stages);
+    filler.Run(tiles, (Shape::kSplit ? 1 : kShares) * share_stages);
+    return;
+  }
 
-  if (warp >= kConsumers) {
-    // Rows come by one bulk copy, weights by plain ones: the many small bulk copies that their packed units would take
-    // are slow to issue. Of a pair each block brings half of the units, for both, which only bulk copies can.
-    const int thread = static_cast<int>(threadIdx.x) - kConsumers * 32;
-    const int row_groups = static_cast<int>(PaddedRows(a.rows) / kPieceRows);
-    const int units_of_tile = kGroups * t.units.per_group;
-    const int64_t to_next_unit = UnitSource(t.units, 1, a.chunks, 0);
-    const int threads_of_unit = t.units.bytes / 16;
-    const int64_t to_next_copy = kFillers / threads_of_unit * to_next_unit;
-    constexpr int kCopies = kBlocks == Blocks::kPair ? 1 : kWeightBytes / 16 / kFillers;  // of a thread, each stage
-    const int first_stage = first_share * share_stages;
-    // What a tile's stages are brought from; all divisions are here, since a stage has no time for them.
-    const char *weights, *rows;  // of the next stage
-    int first_unit, end_unit;    // of a pair: of this block
-    int copies, row_bytes, expected;
-    const auto go_to = [&](int tile) {
-      const int of_tile = tile / t.row_tiles * units_of_tile;
-      const int units = min(units_of_tile, t.units.count - of_tile);
-      weights = static_cast<const char*>(a.weights) + UnitSource(t.units, of_tile, a.chunks, first_stage);
-      if constexpr (kBlocks == Blocks::kPair) {
-        first_unit = rank * (units_of_tile / 2) + thread / 32;
-        end_unit = min(units, (rank + 1) * (units_of_tile / 2));
-      } else {
-        const int unit = thread / threads_of_unit;
-        const int units_of_copy = kFillers / threads_of_unit;
-        weights += unit * to_next_unit + thread % threads_of_unit * 16;
-        copies = (units - unit + units_of_copy - 1) / units_of_copy;
-      }
-      const int first_group = row_tile_of(tile) * (kRows / kPieceRows);
-      row_bytes = max(0, min(kRows / kPieceRows, row_groups - first_group)) * kPieceBytes;
-      expected = row_bytes + (kBlocks == Blocks::kPair ? units * t.units.bytes : 0);
-      rows =
-          static_cast<const char*>(a.x) + (static_cast<int64_t>(first_stage) * row_groups + first_group) * kPieceBytes;
-    };
-    const auto bring_weights = [&](uint32_t to, uint32_t barrier) {
-      if constexpr (kBlocks == Blocks::kPair) {
-        for (int unit = first_unit; lane == 0 && unit < end_unit; unit += kFillers / 32) {
-          CopyBulkToBlocks(to + static_cast<uint32_t>(unit * t.units.bytes), weights + unit * to_next_unit,
-                           t.units.bytes, barrier, 3);
-        }
-      } else {
-#pragma unroll
-        for (int i = 0; i < kCopies; ++i) {
-          if (i < copies) {
-            CopyAsync16(to + static_cast<uint32_t>((thread + i * kFillers) * 16), weights + i * to_next_copy);
-          }
-        }
-        ArriveWithCopies(barrier);
-      }
-      weights += t.units.bytes;
-    };
-    const auto bring_rows = [&](uint32_t to, uint32_t barrier) {
-      if (thread == 0) {
-        ArriveAndExpect(barrier, expected);
-        if (row_bytes != 0) CopyBulk(to + kWeightBytes, rows, row_bytes, barrier);
-      }
-      rows += static_cast<int64_t>(row_groups) * kPieceBytes;
-    };
-    const int stages_of_tile = (end_share - first_share) * share_stages;
-    // Weights of the first stages do not wait for the rows.
-    int ahead = 0;
-    if (tiles.first < tiles.end) {
-      ahead = min(kStages, stages_of_tile);
-      go_to(tiles.first);
+  WaitForPrevious();
+  LetNextStart();
+  Multiplier<Shape> multiplier(t, &ring);
+  constexpr int kSums = Multiplier<Shape>::kSums;
+  float sums[kSums];
 #pragma unroll 1
-      for (int i = 0; i < ahead; ++i) bring_weights(ring.stages + i * kStageSize, ring.full + i * 8);
+  for (int tile = tiles.first; tile < tiles.end; tile += tiles.step) {
+    const int first_weight = tile / t.row_tiles * (kGroups * kGroupOutputs);
+    const int64_t first_row = static_cast<int64_t>(tile % t.row_tiles) * kRows;
+    if constexpr (Shape::kSplit) {
+      multiplier.SumShare(share_stages, sums);
+      SendSums<Shape>(received, arrivals, rank, warp, lane, sums);
+      AwaitPhase<true>(arrivals, 0);
+      FinishReceived<Shape>(a, received, rank, warp, lane, first_weight, first_row);
+    } else {
+      float totals[kSums];
+#pragma unroll
+      for (int i = 0; i < kSums; ++i) totals[i] = 0;
+#pragma unroll 1
+      for (int share = 0; share < kShares; ++share) {
+        multiplier.SumShare(share_stages, sums);
+#pragma unroll
+        for (int i = 0; i < kSums; ++i) totals[i] = __fadd_rn(totals[i], sums[i]);
+      }
+      StoreSums<kRows>(t, first_weight + warp * kWarpOutputs, first_row, lane, order, totals);
     }
-    WaitForPrevious();
-    LetNextStart();
-#pragma unroll 1
-    for (int tile = tiles.first; tile < tiles.end; tile += tiles.step) {
-      if (tile != tiles.first) go_to(tile);
-#pragma unroll 1
-      for (int i = 0; i < stages_of_tile; ++i) {
-        const uint32_t to = ring.stages + static_cast<uint32_t>(ring.index * kStageSize);
-        if (ahead > 0) {
-          --ahead;
-        } else {
-          AwaitPhase<kBlocks == Blocks::kPair>(ring.empty_barrier(ring.index), ring.phase ^ 1);
-          bring_weights(to, ring.full_barrier());
-        }
-        bring_rows(to, ring.full_barrier());
-        ring.Next(kStages);
-      }
-    }
-    if constexpr (kBlocks == Blocks::kPair) LeaveTogether();
-  } else {
-    WaitForPrevious();
-    LetNextStart();
-    constexpr int kSums = kRows / 2;
-    float sums[kSums];
-    uint32_t even[2][4], odd[2][4];  // operands of a chunk's two k-steps
-    const auto load = [&](int chunk, uint32_t(&to)[2][4]) {
-      const uint32_t from = ring.stages + static_cast<uint32_t>(ring.index * kStageSize + warp * kStageWarpBytes) +
-                            static_cast<uint32_t>(lane * 16);
-      const uint4 low = LoadShared16(from + static_cast<uint32_t>(FragmentOffset(t.units, chunk, false)));
-      const uint4 high = LoadShared16(from + static_cast<uint32_t>(FragmentOffset(t.units, chunk, true)));
-      to[0][0] = low.x, to[0][1] = high.x, to[0][2] = low.y, to[0][3] = high.y;
-      to[1][0] = low.z, to[1][1] = high.z, to[1][2] = low.w, to[1][3] = high.w;
-    };
-    const auto multiply = [&](int chunk, const uint32_t(&weights)[2][4], bool keep) {
-      const uint32_t rows = ring.stages + static_cast<uint32_t>(ring.index * kStageSize + kWeightBytes + chunk * 64);
-      FenceMmas();
-      WarpgroupMma<kRows, __nv_bfloat16>::Run(sums, weights[0], MatrixDescriptor(rows), keep ? 1 : 0);
-      WarpgroupMma<kRows, __nv_bfloat16>::Run(sums, weights[1], MatrixDescriptor(rows + 32), 1);
-      CommitMmas();
-    };
-    // The products have read the stage.
-    const auto release = [&](int slot) {
-      if (lane != 0) return;
-      Arrive(ring.empty_barrier(slot));
-      if constexpr (kBlocks == Blocks::kPair) ArriveAt(rank ^ 1, ring.empty_barrier(slot));
-    };
-    const auto keep_operands = [&](uint32_t(&v)[2][4]) {
-      KeepInPlace(v[0]);
-      KeepInPlace(v[1]);
-    };
-    // One group of products runs while the next one's operands are loaded.
-    const auto sum_share = [&] {
-      int previous = 0;
-#pragma unroll 1
-      for (int i = 0; i < share_stages; ++i) {
-        AwaitPhase<kBlocks == Blocks::kPair>(ring.full_barrier(), ring.phase);
-        load(0, even);
-        multiply(0, even, i != 0);
-        if (i != 0) {
-          AwaitMmas<1>();
-          keep_operands(odd);
-          release(previous);
-        }
-        load(1, odd);
-        multiply(1, odd, true);
-        AwaitMmas<1>();
-        keep_operands(even);
-        previous = ring.index;
-        ring.Next(kStages);
-      }
-      AwaitMmas<0>();
-      keep_operands(odd);
-      KeepInPlace(sums);
-      release(previous);
-    };
-#pragma unroll 1
-    for (int tile = tiles.first; tile < tiles.end; tile += tiles.step) {
-      const int first_weight = tile / t.row_tiles * (kGroups * kGroupOutputs) + warp * kWarpOutputs;
-      const int64_t first_row = static_cast<int64_t>(row_tile_of(tile)) * kRows;
-      if constexpr (kBlocks != Blocks::kSplit) {
-        float totals[kSums];
-#pragma unroll
-        for (int i = 0; i < kSums; ++i) totals[i] = 0;
-#pragma unroll 1
-        for (int share = 0; share < kShares; ++share) {
-          sum_share();
-#pragma unroll
-          for (int i = 0; i < kSums; ++i) totals[i] = __fadd_rn(totals[i], sums[i]);
-        }
-        StoreSums<kRows>(t, first_weight, first_row, lane, order, totals);
-      } else {
-        // Fragment f of the tile is finished by block f % 8, which gets it from all.
-        constexpr int kFragments = kConsumers * kRows / 8;
-        static_assert(kFragments % kShares == 0);
-        sum_share();
-#pragma unroll
-        for (int j = 0; j < kRows / 8; ++j) {
-          const int fragment = warp * (kRows / 8) + j;
-          const int place = fragment / kShares * kShares + rank;
-          SendFour(fragment % kShares, received + static_cast<uint32_t>(place * kFragmentBytes + lane * 16), arrivals,
-                   {sums[4 * j], sums[4 * j + 1], sums[4 * j + 2], sums[4 * j + 3]});
-        }
-        AwaitPhase<true>(arrivals, 0);
-#pragma unroll 1
-        for (int n = warp; n < kFragments / kShares; n += kConsumers) {
-          const int fragment = n * kShares + rank;
-          float partial[4][kShares];
-#pragma unroll
-          for (int s = 0; s < kShares; ++s) {
-            const uint4 v =
-                LoadShared16(received + static_cast<uint32_t>((n * kShares + s) * kFragmentBytes + lane * 16));
-            partial[0][s] = __uint_as_float(v.x), partial[1][s] = __uint_as_float(v.y);
-            partial[2][s] = __uint_as_float(v.z), partial[3][s] = __uint_as_float(v.w);
-          }
-          const int weight = first_weight - warp * kWarpOutputs + fragment / (kRows / 8) * kWarpOutputs;
-          const int64_t row = first_row + fragment % (kRows / 8) * 8;
-          float totals[4];
-#pragma unroll
-          for (int i = 0; i < 4; ++i) totals[i] = SumOfShares(partial[i], 1, 1);
-#pragma unroll
-          for (int i = 0; i < 4; ++i) {
-            const int64_t of = row + SumRow(lane, i);
-            const int output = weight + SumOutput(lane, i);
-            if (of >= a.rows || output >= a.outputs) continue;
-            const float before = Fresh(static_cast<const float*>(a.y) + of * a.y_stride + output);
-            Finish<GemmKind::kAdd, __nv_bfloat16>(a, of, output, totals[i], before);
-          }
-        }
-      }
-    }
-    if constexpr (kBlocks == Blocks::kPair) LeaveTogether();
   }
 #endif
 }
@@ -444,7 +493,6 @@ Kernel KernelFor(const WarpgroupTile& tile) {
     return tile.warpgroups == warpgroups && tile.rows == rows && tile.blocks == blocks;
   };
   if (is(2, 128, Blocks::kAlone)) return WarpgroupKernel<2, 128, Blocks::kAlone>;
-  if (is(2, 128, Blocks::kPair)) return WarpgroupKernel<2, 128, Blocks::kPair>;
   if (is(2, 128, Blocks::kSplit)) return WarpgroupKernel<2, 128, Blocks::kSplit>;
   if (is(1, 64, Blocks::kAlone)) return WarpgroupKernel<1, 64, Blocks::kAlone>;
   if (is(1, 64, Blocks::kSplit)) return WarpgroupKernel<1, 64, Blocks::kSplit>;
@@ -472,25 +520,14 @@ WarpgroupLaunch PlanWarpgroup(const WarpgroupTile& tile, GemmKind kind, int outp
   WarpgroupLaunch plan = {};
   const int64_t of_tile = int64_t{tile.warpgroups} * kGroupOutputs;
   plan.output_tiles = (WeightRows(kind, outputs) + of_tile - 1) / of_tile;
-  const int64_t rows_of_tile = tile.blocks == Blocks::kPair ? 2 * tile.rows : tile.rows;
-  plan.row_tiles = (rows + rows_of_tile - 1) / rows_of_tile;
+  plan.row_tiles = (rows + tile.rows - 1) / tile.rows;
   plan.stages = StagesOf(tile.warpgroups, tile.rows, tile.blocks);
   plan.shared_bytes = static_cast<size_t>(SharedBytes(tile.warpgroups, tile.rows, tile.blocks));
   plan.threads = ThreadsOf(tile.warpgroups);
   const int64_t tiles = plan.output_tiles * plan.row_tiles;
   // As many as run at once; the blocks of a split tile go on to no other.
   const int64_t at_once = int64_t{processors} * (plan.stages == kMostStages ? 1 : 2);
-  switch (tile.blocks) {
-    case Blocks::kAlone:
-      plan.blocks = static_cast<unsigned>(std::min(tiles, at_once));
-      break;
-    case Blocks::kPair:
-      plan.blocks = static_cast<unsigned>(2 * std::min(tiles, std::max<int64_t>(1, at_once / 2)));
-      break;
-    case Blocks::kSplit:
-      plan.blocks = static_cast<unsigned>(kShares * tiles);
-      break;
-  }
+  plan.blocks = static_cast<unsigned>(tile.blocks == Blocks::kSplit ? kShares * tiles : std::min(tiles, at_once));
   return plan;
 }
 
@@ -513,7 +550,7 @@ void RunWarpgroup(const Launcher& launch, GemmKind kind, const WarpgroupTile& ti
                            together,
                            static_cast<int>(plan.row_tiles),
                            static_cast<int>(plan.row_tiles * plan.output_tiles)};
-  const unsigned cluster = tile.blocks == Blocks::kPair ? 2 : tile.blocks == Blocks::kSplit ? kShares : 1;
+  const unsigned cluster = tile.blocks == Blocks::kSplit ? kShares : 1;
   launch.InClusters(cluster, KernelFor(tile), dim3(plan.blocks), plan.threads, plan.shared_bytes, t);
 }
 

@@ -19,7 +19,6 @@ struct WarpgroupTile {
   // How the blocks of a cluster work together.
   enum class Blocks {
     kAlone,
-    kPair,   // two with the same outputs: each loads half of the weights for both
     kSplit,  // eight with the same tile: each sums one share of the columns
   } blocks;
 };

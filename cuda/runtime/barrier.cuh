@@ -43,15 +43,6 @@ __device__ __forceinline__ void Arrive(uint32_t barrier) {
 __device__ __forceinline__ void ArriveAndExpect(uint32_t barrier, int bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
 }
-// Arrives at the barrier that lies at the same place in block `rank` of the cluster.
-__device__ __forceinline__ void ArriveAt(int rank, uint32_t barrier) {
-  asm volatile(
-      "{\n.reg .b32 there;\nmapa.shared::cluster.u32 there, %0, %1;\n"
-      "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [there];\n}" ::"r"(barrier),
-      "r"(rank)
-      : "memory");
-}
-
 // Waits for the end of the phase of this parity. Traps after some seconds: an error instead of a device that hangs.
 // kOfCluster: other blocks of the cluster arrive there, or send what is waited for. It empties L1, which takes longer
 // than a stage of a ring may.
@@ -89,15 +80,6 @@ __device__ __forceinline__ void CopyBulk(uint32_t to, const void* from, int byte
   asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
                "l"(from), "r"(bytes), "r"(barrier)
                : "memory");
-}
-// The same to the same place of all blocks of the cluster that `blocks` has a bit for; counted by each one's barrier.
-__device__ __forceinline__ void CopyBulkToBlocks(uint32_t to, const void* from, int bytes, uint32_t barrier,
-                                                 uint16_t blocks) {
-  asm volatile(
-      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1], %2, [%3], "
-      "%4;" ::"r"(to),
-      "l"(from), "r"(bytes), "r"(barrier), "h"(blocks)
-      : "memory");
 }
 
 #endif  // __CUDA_ARCH__ >= 900

@@ -214,9 +214,6 @@ TEST(Pieces, BlocksRunAtOnceAndCoverAllTiles) {
   EXPECT_EQ(many.row_tiles, 8);
   EXPECT_EQ(many.blocks, 132U);
   EXPECT_EQ(PlanWarpgroup(alone, GemmKind::kAdd, 1024, 65, 132).blocks, 8U);
-  const WarpgroupLaunch pair = PlanWarpgroup({2, 128, Blocks::kPair}, GemmKind::kAdd, 1024, 300, 132);
-  EXPECT_EQ(pair.row_tiles, 2);
-  EXPECT_EQ(pair.blocks, 32U);
   EXPECT_EQ(PlanWarpgroup({2, 128, Blocks::kSplit}, GemmKind::kAdd, 1024, 256, 132).blocks, 128U);
 }
 

@@ -455,6 +455,26 @@ TEST_F(CodecTest, SmallForTheSanitizer) {
   }
 }
 
+// The kernels of warpgroups, in both shapes of their tiles, with minimal work for compute-sanitizer.
+TEST_F(CodecTest, ManyStreamsForTheSanitizer) {
+  CodecShape shape = OddShapes()[3];
+  shape.decoder_dim = 384;
+  RandomCodec random(shape, kSeed);
+  constexpr int kStreams = 16;
+  const auto codec = Must(Codec::Create(random.config(), random.weights(), CodecPrecision::kExact, kStreams, kStreams));
+  ASSERT_TRUE(codec);
+  const std::vector<int32_t> codes = random.Codes(1);
+  const std::vector<float> alone = DecodeOne(codec.get(), 0, codes);
+  std::vector<StreamPart> parts;
+  for (int slot = 0; slot < kStreams; ++slot) {
+    ASSERT_TRUE(codec->Reset(slot, nullptr).ok());
+    parts.push_back({slot, &codes});
+  }
+  for (const std::vector<float>& together : Decode(codec.get(), parts, 0, 1, CodecRoom::kDevice)) {
+    EXPECT_EQ(together, alone);
+  }
+}
+
 // Streams that begin, pause and end at different times.
 TEST_F(CodecTest, IdleRowsAndResetKeepStreamsApart) {
   RandomCodec random(OddShapes()[0], kSeed);

@@ -407,7 +407,7 @@ INSTANTIATE_TEST_SUITE_P(Kinds, LibraryTest,
                          [](const auto& test) { return "kind" + std::to_string(static_cast<int>(test.param)); });
 
 std::string ManyRowsName(const ::testing::TestParamInfo<std::tuple<cuda::GemmShape, GemmKind>>& test) {
-  const char* const names[] = {"64", "64Split", "128", "128Pair", "128Split"};
+  const char* const names[] = {"64", "64Split", "128", "128Split"};
   const int shape = static_cast<int>(std::get<0>(test.param)) - static_cast<int>(cuda::GemmShape::kWarpgroup64);
   return std::string(names[shape]) + "_kind" + std::to_string(static_cast<int>(std::get<1>(test.param)));
 }
@@ -415,8 +415,7 @@ std::string ManyRowsName(const ::testing::TestParamInfo<std::tuple<cuda::GemmSha
 INSTANTIATE_TEST_SUITE_P(
     Shapes, ManyRowsTest,
     ::testing::Combine(::testing::Values(cuda::GemmShape::kWarpgroup64, cuda::GemmShape::kWarpgroup128,
-                                         cuda::GemmShape::kWarpgroup64Split, cuda::GemmShape::kWarpgroup128Split,
-                                         cuda::GemmShape::kWarpgroup128Pair),
+                                         cuda::GemmShape::kWarpgroup64Split, cuda::GemmShape::kWarpgroup128Split),
                        ::testing::Values(GemmKind::kAdd, GemmKind::kStore, GemmKind::kStoreSilu, GemmKind::kNormStore,
                                          GemmKind::kNormGated)),
     ManyRowsName);
