@@ -40,14 +40,13 @@ if triton is not None:
         t = tl.program_id(1) * T_BLOCK + tl.arange(0, T_BLOCK)
         o = tl.program_id(2) * O_BLOCK + tl.arange(0, O_BLOCK)
         total = tl.zeros((T_BLOCK, O_BLOCK), tl.float32)
-        for k in tl.static_range(K):
-            at = t + k * shift
-            inside = (at >= 0) & (at < steps)
-            for first in tl.static_range(0, C, C_BLOCK):
-                c = first + tl.arange(0, C_BLOCK)
-                a = tl.load(x + (row * steps + at)[:, None] * C + c[None, :], inside[:, None] & (c < C)[None, :], 0.0)
-                b = tl.load(w + (k * C + c)[:, None] * O + o[None, :], (c < C)[:, None] & (o < O)[None, :], 0.0)
-                total = tl.dot(a, b, total)
+        c_blocks: tl.constexpr = (C + C_BLOCK - 1) // C_BLOCK
+        for step in range(K * c_blocks):
+            at = t + step // c_blocks * shift
+            c = step % c_blocks * C_BLOCK + tl.arange(0, C_BLOCK)
+            a = tl.load(x + (row * steps + at)[:, None] * C + c[None, :], ((at >= 0) & (at < steps))[:, None] & (c < C)[None, :], 0.0)
+            b = tl.load(w + (step // c_blocks * C + c)[:, None] * O + o[None, :], (c < C)[:, None] & (o < O)[None, :], 0.0)
+            total = tl.dot(a, b, total)
         if HAS_BIAS:
             total += tl.load(bias + o, o < O, 0.0)[None, :].to(tl.float32)
         place = (row * steps + t)[:, None] * O + o[None, :]

@@ -42,7 +42,7 @@ ap.add_argument("--until", type=float, required=True, help="end at this time (se
 ap.add_argument("--skip_codec", action="store_true", help="begin with the second stage, from OUTDIR/codec.pt")
 ap.add_argument("--steps", type=int, default=10 ** 9, help="at most, a stage")
 ap.add_argument("--first", type=int, default=8, help="shards needed to start")
-ap.add_argument("--hours", type=float, default=40, help="size of each process's audio buffer")
+ap.add_argument("--hours", type=float, default=130, help="size of each process's audio buffer")
 ap.add_argument("--rows", type=int, default=10, help="crops in mid speech, a process")
 ap.add_argument("--starts", type=int, default=3, help="crops at the beginning of an utterance, a process")
 ap.add_argument("--lr", type=float, default=1e-3)
