@@ -377,11 +377,9 @@ TEST_F(SchedulerTest, PromptsTakeTurns) {
 // In the streaming layout a prompt has one row that is its own.
 TEST_F(SchedulerTest, PromptsThatTheBackendTakesTogetherShareACall) {
   script_.prompt_rows_together = 3;
+  for (uint64_t seed = 1; seed <= 5; ++seed) script_.pieces_by_seed[seed] = kEndless;
   std::vector<std::shared_ptr<StreamState>> streams;
-  for (uint64_t seed = 1; seed <= 5; ++seed) {
-    script_.pieces_by_seed[seed] = kEndless;
-    streams.push_back(Start(seed));
-  }
+  for (uint64_t seed = 1; seed <= 5; ++seed) streams.push_back(Start(seed));
   ASSERT_TRUE(Await([&] { return std::set(script_.pieces.begin(), script_.pieces.end()).size() == 5; }));
   std::unique_lock lock(script_.mutex);
   const size_t all = script_.together.size() + 1;
