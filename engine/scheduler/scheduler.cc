@@ -393,6 +393,7 @@ bool Scheduler::RunPrompts() {
     ran = prompt_ran_ = true;
     const auto start = LogClock::now();
     std::vector<SlotId> ids;
+    ids.reserve(together.size());
     for (const RunningPtr& running : together) ids.push_back(running->slot);
     const std::vector<Result<PrefillProgress>> results = backend_->PrefillTogether(ids);
     if (LogEnabled(LogLevel::kTrace)) {
