@@ -169,8 +169,8 @@ CodecSizes EstimateCodecSizes(const CodecConfig& config, const CodecWeights& wei
     }
   }
   sizes.weight_bytes = (packed + again) * element + entries * width * sizeof(float);
-  // The hidden stream is narrow. The residual stream and two operands have room for the widest row.
-  sizes.row_bytes = 3 * static_cast<size_t>(codec::WidestRow(config, weights)) * sizeof(float);
+  // The hidden stream is narrow. The residual stream and three operands have room for the widest row.
+  sizes.row_bytes = 4 * static_cast<size_t>(codec::WidestRow(config, weights)) * sizeof(float);
   sizes.state_bytes = 2 * static_cast<size_t>(transformer.sliding_window) *
                           static_cast<size_t>(transformer.num_layers) * static_cast<size_t>(transformer.kv_width()) *
                           sizeof(float) +
@@ -252,6 +252,12 @@ Status Codec::Impl::Run(std::span<const codec::Step> some, const Call& call, cud
   }
   if (n == 0) return Status::Ok();
   const codec::Batch batch{arrays.states, arrays.frames};
+  const auto product = [&](const codec::GemmStep& step) {
+    codec::GemmArgs args = step.args;
+    args.batch = batch;
+    args.geometry.columns = n * args.x.rows;
+    return args;
+  };
   const auto launch = [&](const codec::Step& step) -> cudaError_t {
     if (const auto* s = std::get_if<codec::DequantizeArgs>(&step)) {
       codec::DequantizeArgs args = *s;
@@ -260,9 +266,7 @@ Status Codec::Impl::Run(std::span<const codec::Step> some, const Call& call, cud
       return codec::LaunchDequantize(args, n, device, stream);
     }
     if (const auto* s = std::get_if<codec::GemmStep>(&step)) {
-      codec::GemmArgs args = s->args;
-      args.batch = batch;
-      args.geometry.columns = n * args.x.rows;
+      const codec::GemmArgs args = product(*s);
       const codec::GemmTile tile =
           codec::ChooseTile(args, s->x_planes, device, numbers, call.room == CodecRoom::kBeside);
       return codec::LaunchGemm(args, s->x_planes, tile, device, stream);
@@ -282,8 +286,19 @@ Status Codec::Impl::Run(std::span<const codec::Step> some, const Call& call, cud
     args.pcm = call.pcm;
     return codec::LaunchLastConv(args, n, device, stream);
   };
-  for (const codec::Step& step : some) {
-    QTTS_RETURN_IF_CUDA_ERROR(launch(step), "enqueuing a frame of the codec");
+  constexpr const char* kWhat = "enqueuing a frame of the codec";
+  for (size_t i = 0; i < some.size(); ++i) {
+    const auto* const first = std::get_if<codec::GemmStep>(&some[i]);
+    if (first != nullptr && first->unit.first != nullptr && call.room == CodecRoom::kDevice) {
+      const codec::GemmArgs args = product(*first);
+      const codec::GemmArgs next = product(std::get<codec::GemmStep>(some[i + 1]));
+      if (codec::ChooseUnit(args, next, first->x_planes, first->unit, device, numbers)) {
+        QTTS_RETURN_IF_CUDA_ERROR(codec::LaunchUnit(args, next, first->unit, device, stream), kWhat);
+        ++i;
+        continue;
+      }
+    }
+    QTTS_RETURN_IF_CUDA_ERROR(launch(some[i]), kWhat);
   }
   return Status::Ok();
 }

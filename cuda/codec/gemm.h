@@ -41,6 +41,14 @@ bool CanRunWarpgroupGemms(int major);
 cudaError_t PrepareWarpgroupGemms(const DeviceTraits& device);
 cudaError_t LaunchWarpgroupGemm(const GemmArgs& args, const DeviceTraits& device, cudaStream_t stream);
 
+// True if LaunchUnit() has a kernel for units with such products, whose weights it wants in UnitOrder().
+bool UnitHasKernel(const GemmGeometry& first, const GemmGeometry& second);
+WarpgroupOrder UnitOrder(bool first);
+// True if it can run these two, and `*tile` how.
+bool UnitTakes(const GemmArgs& first, const GemmArgs& second, const UnitWeights& weights, GemmTile* tile,
+               const DeviceTraits& device);
+cudaError_t PrepareUnits(const DeviceTraits& device);
+
 // True if the device has the shared memory for kWide with such thread blocks; for up to 64 columns, every device does.
 bool WideTakes(const GemmArgs& args, Planes x_planes, const GemmTile& tile, const DeviceTraits& device);
 cudaError_t PrepareHalfGemms(const DeviceTraits& device);

@@ -8,6 +8,20 @@
 
 namespace qtts::cuda::codec {
 
+namespace {
+
+// Of tiles by warpgroups with so many products of a chunk each, and the epilogue of `args`.
+double EstimateWarpgroups(const GemmArgs& args, double products, const GemmTile& tile, const DeviceTraits& device,
+                          const CodecNumbers& numbers) {
+  const int at_once = std::max(1, device.processors / CeilDiv(args.geometry.tiles, tile.tiles));
+  const int turns = CeilDiv(CeilDiv(args.geometry.columns, tile.columns), at_once);
+  const double size = static_cast<double>(tile.columns * tile.tiles) / (128 * 12);
+  const double finish = numbers.warpgroup_tile + (args.epilogue.residual != nullptr ? numbers.warpgroup_residual : 0);
+  return numbers.warpgroup_kernel + turns * size * (numbers.warpgroup_chunk * products + finish);
+}
+
+}  // namespace
+
 cudaError_t PrepareKernels(int device, DeviceTraits* traits) {
   int major = 0;
   int shared = 0;
@@ -24,6 +38,7 @@ cudaError_t PrepareKernels(int device, DeviceTraits* traits) {
   if (error == cudaSuccess) error = PrepareHalfGemms(*traits);
   if (error == cudaSuccess && traits->clusters) error = PrepareClusterGemms();
   if (error == cudaSuccess && traits->warpgroups) error = PrepareWarpgroupGemms(*traits);
+  if (error == cudaSuccess && traits->warpgroups) error = PrepareUnits(*traits);
   if (error == cudaSuccess) error = PrepareOperators();
   if (error == cudaSuccess) error = PrepareF32Gemm();
   return error;
@@ -77,13 +92,8 @@ double EstimateTime(const GemmArgs& args, Planes x_planes, const GemmTile& tile,
       const double chunk = std::max(numbers.wide_latency + multiply, together * multiply);
       return turns * (geometry.chunks * chunk + numbers.wide_column * tile.columns * together + numbers.wide_block);
     }
-    case GemmForm::kWarpgroup: {
-      const int at_once = std::max(1, device.processors / CeilDiv(geometry.tiles, tile.tiles));
-      const int turns = CeilDiv(CeilDiv(geometry.columns, tile.columns), at_once);
-      const double size = static_cast<double>(tile.columns * tile.tiles) / (128 * 12);
-      return numbers.warpgroup_kernel +
-             turns * size * (numbers.warpgroup_chunk * products * geometry.chunks + numbers.warpgroup_tile);
-    }
+    case GemmForm::kWarpgroup:
+      return EstimateWarpgroups(args, products * geometry.chunks, tile, device, numbers);
     case GemmForm::kNarrow:
       break;
   }
@@ -95,7 +105,24 @@ double EstimateTime(const GemmArgs& args, Planes x_planes, const GemmTile& tile,
   const double multiply =
       chunks * at_once * tile.tiles * geometry.segments * tile.columns / 8 * products * numbers.narrow_products;
   const double load = bytes * at_once / numbers.narrow_bytes;
-  return turns * (std::max({multiply, load, chunks * numbers.narrow_latency}) + numbers.narrow_block);
+  return turns * (std::max({multiply, load, chunks * numbers.narrow_latency}) + numbers.narrow_block) +
+         std::max(0.0, turns - 1) * numbers.narrow_turn;
+}
+
+double EstimateUnitTime(const GemmArgs& first, const GemmArgs& second, const GemmTile& tile, const DeviceTraits& device,
+                        const CodecNumbers& numbers) {
+  const int products = 2 * first.weights.planes - 1;
+  return EstimateWarpgroups(second, products * (first.geometry.chunks + second.geometry.chunks), tile, device, numbers);
+}
+
+bool ChooseUnit(const GemmArgs& first, const GemmArgs& second, Planes x_planes, const UnitWeights& weights,
+                const DeviceTraits& device, const CodecNumbers& numbers) {
+  GemmTile tile;
+  if (!UnitTakes(first, second, weights, &tile, device)) return false;
+  const auto alone = [&](const GemmArgs& args) {
+    return EstimateTime(args, x_planes, ChooseTile(args, x_planes, device, numbers, /*beside=*/false), device, numbers);
+  };
+  return EstimateUnitTime(first, second, tile, device, numbers) < alone(first) + alone(second);
 }
 
 GemmTile ChooseTile(const GemmArgs& args, Planes x_planes, const DeviceTraits& device, const CodecNumbers& numbers,

@@ -101,12 +101,12 @@ __global__ void PackKernel(const float* dense, int tiles, int taps, int blocks, 
 
 // A thread for each element of the packed weights.
 __global__ void PackWarpgroupKernel(const float* dense, int tiles, int taps, int blocks, int groups, int planes,
-                                    int block_outputs, const float* scale, __half* packed) {
+                                    WarpgroupOrder order, const float* scale, __half* packed) {
   const int64_t e = ElementIndex();
   const int chunks = taps * blocks;
   const int stages = (chunks * planes + 1) / 2;
-  const int64_t stage_elements = static_cast<int64_t>(block_outputs) * kOperandRowElements;
-  if (e >= static_cast<int64_t>(tiles) * kTileRows / block_outputs * stages * stage_elements) return;
+  const int64_t stage_elements = static_cast<int64_t>(order.block_outputs) * kOperandRowElements;
+  if (e >= static_cast<int64_t>(tiles) * kTileRows / order.block_outputs * stages * stage_elements) return;
   const auto in_stage = static_cast<int>(e % stage_elements);
   const auto stage = static_cast<int>(e / stage_elements % stages);
   const int64_t block_of_outputs = e / stage_elements / stages;
@@ -124,7 +124,10 @@ __global__ void PackWarpgroupKernel(const float* dense, int tiles, int taps, int
   const int in_group = chunk - group * taps * group_blocks;
   const int tap = in_group / group_blocks;
   const int block = group * group_blocks + in_group - tap * group_blocks;
-  const int64_t row = block_of_outputs * block_outputs + n / 16 * 16 + n % 8 / 2 * 4 + n / 8 % 2 * 2 + n % 2;
+  const int output = order.rows == RowOrder::kEights
+                         ? n / kChannelBlock * kChannelBlock + ColumnInChunk(n % kChannelBlock)
+                         : n / 16 * 16 + n % 8 / 2 * 4 + n / 8 % 2 * 2 + n % 2;
+  const int64_t row = block_of_outputs * order.block_outputs + output;
   const int64_t k = (static_cast<int64_t>(tap) * blocks + block) * kChannelBlock + ColumnInChunk(place % kChannelBlock);
   const float w = dense[row * chunks * kChannelBlock + k] / scale[row];
   const __half h = __float2half_rn(w);
@@ -168,10 +171,10 @@ cudaError_t PackHalf(const float* dense, int tiles, int taps, int blocks, int gr
 }
 
 cudaError_t PackWarpgroup(const float* dense, int tiles, int taps, int blocks, int groups, int planes,
-                          int block_outputs, const float* row_scale, void* packed, cudaStream_t stream) {
+                          const WarpgroupOrder& order, const float* row_scale, void* packed, cudaStream_t stream) {
   const auto elements = static_cast<int64_t>(WarpgroupBytes(tiles, taps * blocks, planes) / sizeof(__half));
-  return LaunchElements(PackWarpgroupKernel, elements, stream, dense, tiles, taps, blocks, groups, planes,
-                        block_outputs, row_scale, static_cast<__half*>(packed));
+  return LaunchElements(PackWarpgroupKernel, elements, stream, dense, tiles, taps, blocks, groups, planes, order,
+                        row_scale, static_cast<__half*>(packed));
 }
 
 cudaError_t PackF32(const float* dense, int tiles, int chunks, float* transposed, cudaStream_t stream) {

@@ -33,7 +33,7 @@ int64_t Builder::Remember(size_t bytes) {
 
 void* Builder::NextOperand() {
   void* const operand = operands_[next_operand_];
-  next_operand_ ^= 1;
+  next_operand_ = (next_operand_ + 1) % static_cast<int>(std::size(operands_));
   return operand;
 }
 
@@ -79,28 +79,46 @@ Source Builder::Append(Step step, const Output& output) {
   return source;
 }
 
-GemmStep Builder::Gemm(const Dense& dense, int dilation, const Source& x, Form form) {
-  GemmStep step;
-  step.x_planes = form.x;
-  step.args.x = x;
-  const int blocks = dense.channels / kChannelBlock;
-  GemmGeometry& geometry = step.args.geometry;
-  geometry.columns = x.rows;
-  geometry.taps = dense.taps;
+bool Builder::HasWarpgroups(Form form) const {
+  // The decoder blocks have columns enough, from some streams on; and both operands as many planes.
+  return device_.warpgroups && early_steps_ != 0 && max_batch_ >= kWarpgroupStreams &&
+         form.x == (form.split_weights ? Planes::kTwoHalves : Planes::kHalf);
+}
+
+GemmGeometry Builder::Geometry(int rows, int outputs, int taps, int channels, int dilation, Form form) const {
+  const int blocks = channels / kChannelBlock;
+  GemmArgs args;
+  args.x.channels = channels;
+  GemmGeometry& geometry = args.geometry;
+  geometry.columns = rows;
+  geometry.taps = taps;
   geometry.dilation = dilation;
-  geometry.tiles = dense.rows / kTileRows;
-  geometry.chunks = static_cast<int>(dense.width() / kChannelBlock);
+  geometry.tiles = outputs / kTileRows;
+  geometry.chunks = taps * blocks;
   geometry.by_chunks_per_tap = Divisor(blocks);
-  const GemmCut cut = ChooseCut(step.args, early_steps_ != 0 && form.x != Planes::kF32, device_);
+  const GemmCut cut = ChooseCut(args, early_steps_ != 0 && form.x != Planes::kF32, device_);
   geometry.groups = cut.groups;
   geometry.group_blocks = blocks / cut.groups;
   geometry.segments = cut.segments;
   geometry.by_segments = Divisor(cut.segments);
-  // The decoder blocks have columns enough, from some streams on; and both operands as many planes.
-  const bool by_warpgroups = device_.warpgroups && early_steps_ != 0 && max_batch_ >= kWarpgroupStreams &&
-                             form.x == (form.split_weights ? Planes::kTwoHalves : Planes::kHalf);
+  return geometry;
+}
+
+bool Builder::UnitHasKernel(const ResidualUnitWeights& unit, int dilation, int channels) const {
+  const auto geometry = [&](const ConvWeights& conv, int of_dilation) {
+    return Geometry(rows_, channels, static_cast<int>(conv.weight.shape[2]), channels, of_dilation, late_);
+  };
+  return HasWarpgroups(late_) && codec::UnitHasKernel(geometry(unit.conv1, dilation), geometry(unit.conv2, 1));
+}
+
+GemmStep Builder::Gemm(const Dense& dense, int dilation, const Source& x, Form form, const WarpgroupOrder* order) {
+  GemmStep step;
+  step.x_planes = form.x;
+  step.args.x = x;
+  step.args.geometry = Geometry(x.rows, dense.rows, dense.taps, dense.channels, dilation, form);
+  const WarpgroupOrder own = {HasWarpgroups(form) ? WarpgroupOutputs(step.args.geometry) : 0};
   step.args.weights =
-      packer_.Pack(dense, form.x, form.split_weights ? 2 : 1, geometry, by_warpgroups ? WarpgroupOutputs(geometry) : 0);
+      packer_.Pack(dense, form.x, form.split_weights ? 2 : 1, step.args.geometry, order != nullptr ? *order : own);
   return step;
 }
 
@@ -403,7 +421,10 @@ Source Builder::DecoderBlock(size_t index, Source x) {
   for (size_t i = 0; i < block.residuals.size(); ++i) {
     const ResidualUnitWeights& unit = block.residuals[i];
     x = Append(gemm, UnitInput(block, i, channels));
-    gemm = Gemm(packer_.Convolution(unit.conv1.weight), kDilations[i], x, late_);
+    const bool as_unit = UnitHasKernel(unit, kDilations[i], channels);
+    const WarpgroupOrder orders[] = {UnitOrder(true), UnitOrder(false)};
+    gemm = Gemm(packer_.Convolution(unit.conv1.weight), kDilations[i], x, late_, as_unit ? &orders[0] : nullptr);
+    if (as_unit) std::swap(gemm.unit.first, gemm.args.weights.warpgroup);
     gemm.args.epilogue.bias = packer_.OptionalVector(unit.conv1.bias);
     const auto taps = static_cast<int>(unit.conv2.weight.shape[2]);
     x = Append(gemm, {.rows = rows_,
@@ -411,7 +432,8 @@ Source Builder::DecoderBlock(size_t index, Source x) {
                       .look_back = taps - 1,
                       .planes = late_.x,
                       .snake = packer_.LoadSnake(unit.act2)});
-    gemm = Gemm(packer_.Convolution(unit.conv2.weight), 1, x, late_);
+    gemm = Gemm(packer_.Convolution(unit.conv2.weight), 1, x, late_, as_unit ? &orders[1] : nullptr);
+    if (as_unit) std::swap(std::get<GemmStep>(steps_.back()).unit.second, gemm.args.weights.warpgroup);
     gemm.args.epilogue.bias = packer_.OptionalVector(unit.conv2.bias);
     gemm.args.epilogue.residual = residual_;
     if (i + 1 < block.residuals.size()) gemm.args.epilogue.y = residual_;

@@ -20,6 +20,7 @@ namespace qtts::cuda::codec {
 struct GemmStep {
   GemmArgs args;
   Planes x_planes = Planes::kF32;
+  UnitWeights unit = {};  // of this product and the next one
 };
 
 using Step = std::variant<DequantizeArgs, GemmStep, AttentionArgs, DepthwiseArgs, LastConvArgs>;
@@ -78,8 +79,14 @@ class Builder {
   // Adds an operation without such an output.
   void Append(const Step& step) { steps_.push_back(step); }
 
-  // Adds weights of a product and returns it without an epilogue, which the caller sets.
-  GemmStep Gemm(const Dense& dense, int dilation, const Source& x, Form form);
+  // Adds weights of a product and returns it without an epilogue, which the caller sets. `order`: instead of that of
+  // the product's own kernel of warpgroups.
+  GemmStep Gemm(const Dense& dense, int dilation, const Source& x, Form form, const WarpgroupOrder* order = nullptr);
+  // `rows` of a frame.
+  GemmGeometry Geometry(int rows, int outputs, int taps, int channels, int dilation, Form form) const;
+  // Whether kernels of warpgroups take part in the decoder blocks.
+  bool HasWarpgroups(Form form) const;
+  bool UnitHasKernel(const ResidualUnitWeights& unit, int dilation, int channels) const;
   // Divides the product's input by the hidden stream's root mean square.
   void NormalizeInput(GemmStep* gemm) const;
 
@@ -104,7 +111,7 @@ class Builder {
   GemmStep ProjectAndUpsample(const Source& x);
   // Weights [channels][1][taps] of a convolution of single channels, [taps][channels].
   const float* ByTap(const TensorView& weights, int channels);
-  // Alternates between the two operands_. The other one may still be read.
+  // Goes round the operands_. The others may still be read.
   void* NextOperand();
   // Allocates space in every slot's state.
   int64_t Remember(size_t bytes);
@@ -120,7 +127,9 @@ class Builder {
 
   float* hidden_ = nullptr;    // F32 stream of the pre-transformer
   float* residual_ = nullptr;  // F32 residual stream of the current stage, after the pre-transformer
-  void* operands_[2] = {};     // double buffer: input of the next operator
+  // Inputs of the next operators: one is read, another one written. A residual unit's kernel reads what the operator
+  // before the last has written.
+  void* operands_[3] = {};
   int next_operand_ = 0;
   size_t state_bytes_ = 0;
   size_t latent_steps_ = 0;

@@ -125,7 +125,7 @@ void WeightPacker::AddBias(ProductArgs product, const float* bias, float* sum) {
 }
 
 GemmWeights WeightPacker::Pack(const Dense& dense, Planes x_planes, int planes, const GemmGeometry& geometry,
-                               int warpgroup_outputs) {
+                               const WarpgroupOrder& warpgroups) {
   const size_t elements = static_cast<size_t>(dense.rows) * static_cast<size_t>(dense.width());
   GemmWeights weights;
   weights.planes = planes;
@@ -142,12 +142,12 @@ GemmWeights WeightPacker::Pack(const Dense& dense, Planes x_planes, int planes, 
       Check(PackHalf(dense.data, geometry.tiles, geometry.taps, dense.channels / kChannelBlock, geometry.groups, planes,
                      packed, scale, nullptr));
     }
-    if (warpgroup_outputs != 0) {
+    if (warpgroups.block_outputs != 0) {
       auto* const again = Keep<std::byte>(WarpgroupBytes(geometry.tiles, geometry.chunks, planes));
       weights.warpgroup = again;
       if (!failed()) {
         Check(PackWarpgroup(dense.data, geometry.tiles, geometry.taps, dense.channels / kChannelBlock, geometry.groups,
-                            planes, warpgroup_outputs, scale, again, nullptr));
+                            planes, warpgroups, scale, again, nullptr));
       }
     }
   }

@@ -76,9 +76,9 @@ class WeightPacker : public WeightStore {
   void AddBias(ProductArgs product, const float* bias, float* sum);
 
   // Keeps `dense` in the order of a product with inputs in `x_planes`, and releases what is staged. `planes`: of F16
-  // weights. `warpgroup_outputs`: 0, or of a block of GemmForm::kWarpgroup, for which they are kept once more.
+  // weights. `warpgroups`: of a kernel of warpgroups, for which they are kept once more.
   GemmWeights Pack(const Dense& dense, Planes x_planes, int planes, const GemmGeometry& geometry,
-                   int warpgroup_outputs);
+                   const WarpgroupOrder& warpgroups);
 
  private:
   float* Stage(size_t count) { return AllocateZeroed<float>(staging(), count); }

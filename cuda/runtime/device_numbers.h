@@ -72,12 +72,12 @@ struct CodecNumbers {
   // A wide block: a chunk's products of 128 columns, and the latency of a chunk; finishing a column; what it takes
   // besides.
   double wide_products = 0, wide_latency = 0, wide_column = 0, wide_block = 0;
-  // A tile of 128 columns and 192 outputs by warpgroups: a chunk's products for one pair of planes; finishing it; what
-  // a kernel takes besides.
-  double warpgroup_chunk = 0, warpgroup_tile = 0, warpgroup_kernel = 0;
+  // A tile of 128 columns and 192 outputs by warpgroups: a chunk's products for one pair of planes; finishing it, and
+  // what it takes longer with residuals; what a kernel takes besides.
+  double warpgroup_chunk = 0, warpgroup_tile = 0, warpgroup_residual = 0, warpgroup_kernel = 0;
   // A narrow block: a chunk's products of 8 columns and one tile, the latency of a chunk, bytes loaded in a us; what
-  // it takes besides.
-  double narrow_products = 0, narrow_latency = 0, narrow_bytes = 0, narrow_block = 0;
+  // it takes besides, and where another block had its place before.
+  double narrow_products = 0, narrow_latency = 0, narrow_bytes = 0, narrow_block = 0, narrow_turn = 0;
 };
 
 struct DeviceNumbers {
@@ -116,11 +116,13 @@ inline constexpr DeviceNumbers kH200Numbers = {
               .wide_block = 1.5,
               .warpgroup_chunk = 0.26,
               .warpgroup_tile = 10,
+              .warpgroup_residual = 4,
               .warpgroup_kernel = 5,
               .narrow_products = 0.003,
               .narrow_latency = 0.1,
               .narrow_bytes = 50e3,
-              .narrow_block = 1.0},
+              .narrow_block = 1.0,
+              .narrow_turn = 7},
 };
 
 // The table for the card with this name (cudaDeviceProp::name) and number of SMs. An unknown card gets the H200's,

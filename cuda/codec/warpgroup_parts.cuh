@@ -1,0 +1,432 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#ifndef QTTS_CUDA_CODEC_WARPGROUP_PARTS_CUH_
+#define QTTS_CUDA_CODEC_WARPGROUP_PARTS_CUH_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "codec/epilogue.cuh"
+#include "codec/gemm.h"
+#include "codec/half_math.cuh"
+#include "codec/warpgroup_plan.h"
+#include "runtime/async_copy.cuh"
+#include "runtime/barrier.cuh"
+#include "runtime/matrix_operand.h"
+#include "runtime/warpgroup.cuh"
+
+// What the codec's kernels of warpgroups have in common: products of many columns, each warpgroup multiplying 64
+// columns, or twice 64, by all weights of the block.
+//
+// The instruction's rows are the product's columns: they come from registers, which lets every tap of a convolution
+// read the same rows of shared memory, moved by its lag. So a block of 32 channels of these columns and of the past
+// that they look back to (the halo of each stream among them) is copied once for all taps. Weights come as the
+// instruction reads them, see PackWarpgroup().
+//
+// Two warpgroups multiply; one warp of the third brings weights, the others columns. Blocks go through tiles of columns
+// with the same weights.
+namespace qtts::cuda::codec {
+
+inline constexpr int kConsumers = 8;  // warps
+inline constexpr int kConsumerThreads = kConsumers * 32;
+inline constexpr int kThreads = kConsumerThreads + 128;
+// Of a warp's sums: how many go through shared memory at a time.
+inline constexpr int kPieceTiles = 6;
+inline constexpr int kPieceOutputs = kPieceTiles * kTileRows;
+inline constexpr int kPieceColumns = 8;
+// Fours of a column: the lanes' accesses lie in different banks.
+inline constexpr int kParkedStride = kPieceOutputs / 4 + 4;
+// What the sums of a tile need in shared memory.
+template <int kTileColumns>
+struct TileMemory {
+  float4 parked[kConsumers][kPieceColumns][kParkedStride];
+  Column places[kTileColumns];
+  uint64_t barriers[2 * kMostSlots + 2 * kMostStages];
+};
+
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+
+inline constexpr int kCopyThreads = 96;
+// Of the 168 that 384 threads have each.
+inline constexpr int kConsumerRegisters = 232;
+inline constexpr int kProducerRegisters = 40;
+// Of a piece's columns, how many are finished together.
+inline constexpr int kTurnColumns = 4;
+inline constexpr int kTurnsOfPiece = kPieceColumns / kTurnColumns;
+inline constexpr int kTileStep = 2;  // eight lanes have two tiles of a column
+inline constexpr int kTogether = kPieceTiles / kTileStep;
+
+__device__ __forceinline__ void SyncCopyThreads() { asm volatile("bar.sync 1, %0;" ::"n"(kCopyThreads) : "memory"); }
+
+// Addresses of the staged columns' rows of the tile from `first_column`; 0 where there is none, the lowest bit set
+// where a row lies in the history.
+__device__ __forceinline__ void PlaceStaged(const GemmArgs& a, const WarpgroupPlan& t, int first_column,
+                                            int tile_columns, int thread, uintptr_t* rows) {
+  const int first_stream = Divide(first_column, a.x.by_rows);
+  const int begin = first_column - first_stream * a.x.rows;  // time of the tile's first column
+  for (int i = thread; i < t.staged; i += kCopyThreads) {
+    // The streams of the tile lie one after the other, each behind its halo.
+    int column = i - t.halo;  // the tile's, of the first stream
+    int stream = 0;
+    int end = a.x.rows - begin;  // of the stream's columns
+    while (column >= end && end < tile_columns) {
+      column -= t.halo;
+      ++stream;
+      if (column < end) break;  // in the halo of the next one
+      end += a.x.rows;
+    }
+    const int stream_begin = stream == 0 ? 0 : stream * a.x.rows - begin;
+    const int from_begin = column - stream_begin;  // negative: of the past
+    const int time = (stream == 0 ? begin : 0) + max(from_begin, 0);
+    const int lag = max(-from_begin, 0);
+    const Column place = ColumnOf(a, (first_stream + stream) * a.x.rows);
+    const __half* const row = place.frame < 0 || time >= a.x.rows || column >= tile_columns
+                                  ? nullptr
+                                  : SourceRow<__half>(a.x, place.batch_row, time, lag, place.state, place.frame);
+    rows[i] = row == nullptr ? 0 : reinterpret_cast<uintptr_t>(row) + (time < lag ? 1 : 0);
+  }
+}
+
+// The barriers of the two rings: of slots with columns, and of stages with weights.
+struct Barriers {
+  uint32_t first;
+
+  __device__ __forceinline__ uint32_t slot_full(int i) const { return first + static_cast<uint32_t>(i * 8); }
+  __device__ __forceinline__ uint32_t slot_empty(int i) const {
+    return first + static_cast<uint32_t>((kMostSlots + i) * 8);
+  }
+  __device__ __forceinline__ uint32_t stage_full(int i) const {
+    return first + static_cast<uint32_t>((2 * kMostSlots + i) * 8);
+  }
+  __device__ __forceinline__ uint32_t stage_empty(int i) const {
+    return first + static_cast<uint32_t>((2 * kMostSlots + kMostStages + i) * 8);
+  }
+
+  // By one thread.
+  __device__ __forceinline__ void Initialize(const WarpgroupPlan& t) const {
+    for (int i = 0; i < t.slots; ++i) {
+      InitializeBarrier(slot_full(i), kCopyThreads);
+      InitializeBarrier(slot_empty(i), kConsumers);
+    }
+    for (int i = 0; i < t.stages; ++i) {
+      InitializeBarrier(stage_full(i), 1);
+      InitializeBarrier(stage_empty(i), kConsumers);
+    }
+    FenceBarriers();
+  }
+};
+
+// By one thread: brings the weights of all of the block's tiles to the ring at `stages`. from(i) is where the i-th
+// stage of a tile comes from.
+template <int kStageBytes, typename From>
+__device__ __forceinline__ void BringWeights(const WarpgroupPlan& t, const Barriers& barriers, uint32_t stages,
+                                             int stages_of_tile, const From& from) {
+  RingPlace stage;
+  int of_tile = 0;
+  const auto bring = [&] {
+    ArriveAndExpect(barriers.stage_full(stage.index), kStageBytes);
+    CopyBulk(stages + static_cast<uint32_t>(stage.index * kStageBytes), from(of_tile), kStageBytes,
+             barriers.stage_full(stage.index));
+    stage.Next(t.stages);
+    if (++of_tile == stages_of_tile) of_tile = 0;
+  };
+  const int tiles =
+      (t.column_tiles - static_cast<int>(blockIdx.x) + static_cast<int>(gridDim.x) - 1) / static_cast<int>(gridDim.x);
+  int left = tiles * stages_of_tile;
+  // The first do not wait for the kernel before.
+  for (int i = 0; i < t.stages && left > 0; ++i, --left) bring();
+  WaitForPrevious();
+  for (; left > 0; --left) {
+    AwaitPhase(barriers.stage_empty(stage.index), stage.phase ^ 1);
+    bring();
+  }
+}
+
+// By the copy threads: brings the columns of all of the block's tiles to the ring at `slots`, a block of channels in a
+// slot. `rows` are the staged columns' addresses, in shared memory.
+template <int kTileColumns, int kPlanes>
+__device__ __forceinline__ void BringColumns(const GemmArgs& a, const WarpgroupPlan& t, const Barriers& barriers,
+                                             uint32_t slots, int slot_bytes, uintptr_t* rows) {
+  const int thread = static_cast<int>(threadIdx.x) - (kThreads - kCopyThreads);
+  WaitForPrevious();
+  RingPlace slot;
+  for (int tile = static_cast<int>(blockIdx.x); tile < t.column_tiles; tile += static_cast<int>(gridDim.x)) {
+    SyncCopyThreads();  // nobody needs the rows of the tile before
+    PlaceStaged(a, t, tile * kTileColumns, kTileColumns, thread, rows);
+    SyncCopyThreads();
+    const int blocks = a.geometry.groups * a.geometry.group_blocks;
+    for (int block = 0; block < blocks; ++block) {
+      AwaitPhase(barriers.slot_empty(slot.index), slot.phase ^ 1);
+      const int unit = thread % 4;
+      uint32_t to = slots + static_cast<uint32_t>(slot.index * slot_bytes + thread * 16);
+      for (int i = thread / 4; i < t.staged; i += kCopyThreads / 4) {
+        const uintptr_t row = rows[i];
+        const __half* from = reinterpret_cast<const __half*>(row & ~uintptr_t{1}) + block * kChannelBlock + unit * 8;
+        if (row == 0) from = static_cast<const __half*>(a.x.data);
+        CopyAsync16(to, from, row != 0);
+        if constexpr (kPlanes == 2) {
+          const int64_t plane = (row & 1) != 0 ? a.x.history_plane : a.x.plane;
+          CopyAsync16(to + static_cast<uint32_t>(t.staged * kRowBytes), row != 0 ? from + plane : from, row != 0);
+        }
+        to += kCopyThreads * 16;
+      }
+      ArriveWithCopies(barriers.slot_full(slot.index));
+      slot.Next(t.slots);
+    }
+  }
+}
+
+// The operands and products of a warp's columns of a tile.
+template <int kOutputs, int kRowTiles, int kPlanes>
+struct Products {
+  using Operands = uint32_t[kRowTiles][kPlanes][4];  // of a k-step
+  using Sums = float[kRowTiles][kOutputs / 2];
+
+  // `first_row` is the warp's first column of the tile.
+  __device__ __forceinline__ Products(const GemmArgs& a, const WarpgroupPlan& t, int first_column, int first_row,
+                                      int lane) {
+    plane_bytes = t.staged * kRowBytes;
+    const int first_stream = Divide(first_column, a.x.by_rows);
+#pragma unroll
+    for (int i = 0; i < kRowTiles; ++i) {
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        const int row = first_row + i * 64 + h * 8 + lane / 4;
+        const int stream = Divide(first_column + row, a.x.by_rows) - first_stream;
+        at[i][h] = (row + (stream + 1) * t.halo) * kRowBytes + lane % 4 * 16;
+      }
+    }
+  }
+
+  __device__ __forceinline__ void Load(uint32_t from, int step, Operands& to) const {
+#pragma unroll
+    for (int i = 0; i < kRowTiles; ++i) {
+#pragma unroll
+      for (int p = 0; p < kPlanes; ++p) {
+#pragma unroll
+        for (int h = 0; h < 2; ++h) {
+          const uint2 v = LoadShared8(from + static_cast<uint32_t>(at[i][h] + p * plane_bytes + step * 8));
+          to[i][p][h] = v.x;
+          to[i][p][2 + h] = v.y;
+        }
+      }
+    }
+  }
+
+  // The products of a k-step, smallest first, as MultiplyStep() has them.
+  static __device__ __forceinline__ void Multiply(const Operands& v, uint32_t weights, Sums& sums) {
+    FenceMmas();
+    if constexpr (kPlanes == 2) {
+#pragma unroll
+      for (int i = 0; i < kRowTiles; ++i) {
+        WarpgroupMma<kOutputs, __half>::Run(sums[i], v[i][0], MatrixDescriptor(weights + 64), 1);
+      }
+#pragma unroll
+      for (int i = 0; i < kRowTiles; ++i) {
+        WarpgroupMma<kOutputs, __half>::Run(sums[i], v[i][1], MatrixDescriptor(weights), 1);
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < kRowTiles; ++i) {
+      WarpgroupMma<kOutputs, __half>::Run(sums[i], v[i][0], MatrixDescriptor(weights), 1);
+    }
+    CommitMmas();
+  }
+
+  static __device__ __forceinline__ void Keep(Operands& v) {
+#pragma unroll
+    for (int i = 0; i < kRowTiles; ++i) {
+#pragma unroll
+      for (int p = 0; p < kPlanes; ++p) KeepInPlace(v[i][p]);
+    }
+  }
+
+  int at[kRowTiles][2];  // bytes from a slot's begin to what the lane has of its columns
+  int plane_bytes;
+};
+
+// The first of a consumer warp's columns of a tile.
+template <int kRowTiles>
+__device__ __forceinline__ int FirstRow(int warp) {
+  return warp / 4 * (64 * kRowTiles) + warp % 4 * 16;
+}
+
+// The places of a warp's columns of the tile from `first_column`.
+template <int kRowTiles>
+__device__ __forceinline__ void PlaceTile(const GemmArgs& a, int first_column, int first_row, int lane,
+                                          Column* places) {
+  __syncwarp();
+  if (lane < 16) {
+#pragma unroll
+    for (int i = 0; i < kRowTiles; ++i) {
+      const int row = first_row + i * 64 + lane;
+      places[row] = ColumnOf(a, first_column + row);
+    }
+  }
+}
+
+// Begins sums. That the first product would begin them is nothing the compiler can know, and it would keep what they
+// were until then.
+template <int kRowTiles, int kSums>
+__device__ __forceinline__ void Clear(float (&sums)[kRowTiles][kSums]) {
+#pragma unroll
+  for (int i = 0; i < kRowTiles; ++i) {
+#pragma unroll
+    for (int s = 0; s < kSums; ++s) sums[i][s] = 0;
+  }
+}
+
+// Where a consumer warp is in the two rings.
+struct RingPlaces {
+  RingPlace slot, stage;
+};
+
+// A tile's sums over all taps and channels: in `sums`, or, with kTotals, which may have more than one segment, in
+// `totals`. `slots` and `stages` are the rings.
+template <int kOutputs, int kRowTiles, int kPlanes, bool kTotals>
+__device__ __forceinline__ void MultiplyTile(const GemmArgs& a, const WarpgroupPlan& t, const Barriers& barriers,
+                                             uint32_t slots, uint32_t stages, int slot_bytes,
+                                             const Products<kOutputs, kRowTiles, kPlanes>& products, int lane,
+                                             RingPlaces& at, float (&sums)[kRowTiles][kOutputs / 2],
+                                             float (&totals)[kTotals ? kRowTiles : 1][kOutputs / 2]) {
+  typename Products<kOutputs, kRowTiles, kPlanes>::Operands x[2];  // of a chunk's two k-steps
+  int half = 0;                                                    // of a stage with two chunks
+  uint32_t to_free = 0;  // barrier of the stage whose products have been started; 0: none
+  const auto free_stage = [&] {
+    if (to_free != 0 && lane == 0) Arrive(to_free);
+    to_free = 0;
+  };
+
+#pragma unroll 1
+  for (int group = 0; group < a.geometry.groups; ++group) {
+    bool first = true;
+    Clear(sums);
+#pragma unroll 1
+    for (int tap = 0; tap < a.geometry.taps; ++tap) {
+      const uint32_t lag = static_cast<uint32_t>((a.geometry.taps - 1 - tap) * a.geometry.dilation * kRowBytes);
+      RingPlace block = at.slot;
+#pragma unroll 1
+      for (int b = 0; b < a.geometry.group_blocks; ++b) {
+        if (tap == 0) AwaitPhase(barriers.slot_full(block.index), block.phase);
+        if (kPlanes == 2 || half == 0) AwaitPhase(barriers.stage_full(at.stage.index), at.stage.phase);
+        const uint32_t from = slots + static_cast<uint32_t>(block.index * slot_bytes) - lag;
+        const uint32_t weights = stages + static_cast<uint32_t>(at.stage.index * StageBytes(kOutputs) + half * 64);
+        products.Load(from, 0, x[0]);
+        products.Multiply(x[0], weights, sums);
+        if (!first) {
+          AwaitMmas<1>();
+          products.Keep(x[1]);
+          free_stage();
+        }
+        products.Load(from, 1, x[1]);
+        products.Multiply(x[1], weights + 32, sums);
+        AwaitMmas<1>();
+        products.Keep(x[0]);
+        first = false;
+        if (tap + 1 == a.geometry.taps && lane == 0) Arrive(barriers.slot_empty(block.index));
+        block.Next(t.slots);
+        if (kPlanes == 2 || half == 1) {
+          to_free = barriers.stage_empty(at.stage.index);
+          at.stage.Next(t.stages);
+        }
+        if constexpr (kPlanes == 1) half ^= 1;
+      }
+    }
+    for (int b = 0; b < a.geometry.group_blocks; ++b) at.slot.Next(t.slots);
+    AwaitMmas<0>();
+    products.Keep(x[1]);
+#pragma unroll
+    for (int i = 0; i < kRowTiles; ++i) KeepInPlace(sums[i]);
+    free_stage();
+    if constexpr (kTotals) {
+#pragma unroll
+      for (int i = 0; i < kRowTiles; ++i) {
+#pragma unroll
+        for (int s = 0; s < kOutputs / 2; ++s) totals[i][s] = group == 0 ? sums[i][s] : totals[i][s] + sums[i][s];
+      }
+    }
+  }
+  if (half == 1) {
+    if (lane == 0) Arrive(barriers.stage_empty(at.stage.index));
+    at.stage.Next(t.stages);
+  }
+}
+
+// Finishes a warp's sums of a tile, whose first outputs are those of the block's tile `block_tile`. Of each 16 weight
+// rows a lane has four, of two columns of each 64. A warp's go through shared memory, 96 of each of eight columns at a
+// time, for two reasons: a short loop, since instructions written out for each sum would not stay in the SM's cache;
+// and whole lines of global memory, which eight lanes get in four neighbouring fours each. kAhead: turns of the loop
+// whose residuals are on their way, which takes 12 registers for each.
+template <int kOutputs, int kRowTiles, End kEnd, int kAhead, typename Memory, typename ConstantsOf>
+__device__ __forceinline__ void FinishTile(const GemmArgs& a, Memory& m, const ConstantsOf& constants, int first_tile,
+                                           int block_tile, int first_column, int first_row, int warp, int lane,
+                                           const float (&sums)[kRowTiles][kOutputs / 2]) {
+  constexpr int kPiecesPerColumn = kOutputs / kPieceOutputs;
+  constexpr int kPieces = kRowTiles * 2 * kPiecesPerColumn;
+  constexpr int kTurns = kPieces * kPieceColumns / kTurnColumns;
+  const auto piece_row = [&](int piece) {
+    return first_row + piece / (2 * kPiecesPerColumn) * 64 + piece / kPiecesPerColumn % 2 * 8;
+  };
+  const auto row_of = [&](int turn) {
+    return piece_row(turn / kTurnsOfPiece) + turn % kTurnsOfPiece * kTurnColumns + lane / 8;
+  };
+  const auto tile_of = [&](int turn) {
+    return block_tile + turn / kTurnsOfPiece % kPiecesPerColumn * kPieceTiles + lane % 8 / 4;
+  };
+  float4 residuals[kAhead][kTogether];
+  const auto load_residuals = [&](int turn, float4(&to)[kTogether]) {
+    if constexpr (kEnd == End::kPlain || kEnd == End::kResidual) {
+#pragma unroll
+      for (int n = 0; n < kTogether; ++n) {
+        to[n] = ResidualAt(a, first_column + row_of(turn),
+                           (first_tile + tile_of(turn) + n * kTileStep) * kTileRows + lane % 4 * 4);
+      }
+    }
+  };
+  const auto park = [&](int piece) {
+    __syncwarp();
+#pragma unroll
+    for (int n = 0; n < kPieceTiles; ++n) {
+      float v[4] = {};
+#pragma unroll
+      for (int of = 0; of < kPieces; ++of) {
+        const int i = of / (2 * kPiecesPerColumn);
+        const int s = 8 * (of % kPiecesPerColumn * kPieceTiles + n) + of / kPiecesPerColumn % 2 * 2;
+#pragma unroll
+        for (int k = 0; k < 4; ++k) {
+          if (piece == of) v[k] = sums[i][s + k / 2 * 4 + k % 2];
+        }
+      }
+      m.parked[warp][lane / 4][4 * n + lane % 4] = {v[0], v[1], v[2], v[3]};
+    }
+    __syncwarp();
+  };
+#pragma unroll
+  for (int k = 0; k < kAhead; ++k) load_residuals(k, residuals[k]);
+#pragma unroll 1
+  for (int first_turn = 0; first_turn < kTurns; first_turn += kAhead) {
+#pragma unroll
+    for (int k = 0; k < kAhead; ++k) {
+      const int turn = first_turn + k;
+      if (turn % kTurnsOfPiece == 0) park(turn / kTurnsOfPiece);
+      float4 before[kTogether];
+#pragma unroll
+      for (int n = 0; n < kTogether; ++n) before[n] = residuals[k][n];
+      if (turn + kAhead < kTurns) load_residuals(turn + kAhead, residuals[k]);
+      const int row = row_of(turn);
+      const Column place = m.places[row];
+      if (place.frame < 0) continue;
+      FinishQuads<kEnd, kTogether, kTileStep>(
+          a, first_tile, tile_of(turn), lane % 4 * 4, first_column + row, place, 1.0F, constants,
+          [&](int n, int) { return before[n]; },
+          [&](int n, int) {
+            return m.parked[warp][turn % kTurnsOfPiece * kTurnColumns + lane / 8][lane % 8 + n * 4 * kTileStep];
+          });
+    }
+  }
+}
+
+#endif  // __CUDA_ARCH_FEAT_SM90_ALL
+
+}  // namespace qtts::cuda::codec
+
+#endif  // QTTS_CUDA_CODEC_WARPGROUP_PARTS_CUH_
