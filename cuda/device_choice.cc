@@ -84,6 +84,19 @@ Needs DecoderNeeds(const Checkpoint& checkpoint) {
   return {.model_bytes = CodecSizesOf(checkpoint, CodecPrecision::kExact).weight_bytes + kWorkingBytes};
 }
 
+size_t LayerWeights(const TransformerConfig& c) {
+  const int of_hidden = 2 * (c.q_width() + c.kv_width()) + 3 * c.intermediate_size;
+  return static_cast<size_t>(c.num_layers) * static_cast<size_t>(c.hidden_size) * static_cast<size_t>(of_hidden);
+}
+
+size_t HeadWeights(const ModelConfig& config, int code_groups) {
+  const auto weights = [](int vocab, const TransformerConfig& c) {
+    return static_cast<size_t>(vocab) * static_cast<size_t>(c.hidden_size);
+  };
+  return weights(config.talker.vocab_size, config.talker.transformer) +
+         static_cast<size_t>(code_groups - 1) * weights(config.predictor.vocab_size, config.predictor.transformer);
+}
+
 // Up to kDefaultVoices utterances have room in kWorkingBytes to begin with. More are counted: their pages, their
 // codec's state and the rows of a frame.
 Needs EngineNeeds(const Checkpoint& checkpoint, const CudaOptions& options, int voices) {
@@ -113,6 +126,11 @@ Needs EngineNeeds(const Checkpoint& checkpoint, const CudaOptions& options, int 
   }
   if (voices <= kDefaultVoices) return needs;
   needs.voices = voices;
+  // The weights of all products once more, in pieces. Only devices with products of warpgroups have them.
+  if (options.precision == Precision::kBF16 && options.products != ManyRowsProducts::kLibrary) {
+    needs.model_bytes +=
+        element * (LayerWeights(talker) + LayerWeights(predictor) + HeadWeights(config, info.code_groups));
+  }
   // Of a row: the predictor's page, the logits, partial results of attention, what passes between kernels, its sound.
   const size_t row_bytes =
       key_value_bytes(predictor, info.code_groups) +

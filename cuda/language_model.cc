@@ -44,8 +44,10 @@ Status LanguageModel::Load(const Checkpoint& checkpoint, const CudaOptions& opti
   const bool overlap = options.overlap && major >= 9;
   QTTS_ASSIGN_OR_RETURN(numbers_, NumbersOfDevice(device));
   QTTS_RETURN_IF_ERROR(ChooseManyRows(options));
-  QTTS_ASSIGN_OR_RETURN(network_, Network::Load(checkpoint, options.precision, stream_, LibraryRows(options)));
   ring_.rows = RowsFor(options.max_slots);
+  const bool many_rows = ring_.rows > kMaxRows && numbers_.products.many_rows == ManyRowsProducts::kWarpgroup;
+  QTTS_ASSIGN_OR_RETURN(network_,
+                        Network::Load(checkpoint, options.precision, stream_, {LibraryRows(options), many_rows}));
   ring_.entries = ring_.rows > kMaxRows ? kManyRowsRing : kRing;
   QTTS_ASSIGN_OR_RETURN(buffers_, FrameBuffers::Allocate(*network_, numbers_.attention, options.max_slots, ring_.rows,
                                                          options.prompt_rows));

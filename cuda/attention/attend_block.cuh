@@ -3,6 +3,7 @@
 #define QTTS_CUDA_ATTENTION_ATTEND_BLOCK_CUH_
 
 #include "attention/attention.h"
+#include "gemm/pieces.h"
 #include "rules/rope.cuh"
 #include "rules/softmax.cuh"
 #include "rules/splits.h"
@@ -32,6 +33,7 @@ struct AttendArguments {
   const float* qkv;
   void* y;
   int y_stride;
+  int64_t rows_in_pieces;  // 0: y is plain rows
   int splits;
   float* partial;
   unsigned* tickets;
@@ -334,7 +336,13 @@ class AttendBlock {
   }
 
   __device__ __forceinline__ void Store(int i, float value) const {
-    static_cast<T*>(a.y)[static_cast<int64_t>(row_) * a.y_stride + first_head_ * a.head_dim + i] = FromFloat<T>(value);
+    const int column = first_head_ * a.head_dim + i;
+    if (a.rows_in_pieces != 0) {
+      *reinterpret_cast<T*>(static_cast<char*>(a.y) + gemm::ElementOffset(a.rows_in_pieces, row_, column)) =
+          FromFloat<T>(value);
+      return;
+    }
+    static_cast<T*>(a.y)[static_cast<int64_t>(row_) * a.y_stride + column] = FromFloat<T>(value);
   }
 
   // Element d of head g, combined of the warps.

@@ -130,10 +130,11 @@ bool NeedsSplits(const AttentionNumbers& numbers, int64_t rows) { return !number
 
 void Attend(const Launcher& launch, Precision precision, const TransformerConfig& config, const AttentionLayer& layer,
             const SequenceRows& rows, const KeyValuePages& pages, const AttentionScratch& scratch, int splits,
-            const float* qkv, void* y, int y_stride, const int* live) {
+            const float* qkv, const AttendedRows& y, const int* live) {
   AttendArguments a = Arguments(config, layer, rows, pages, qkv);
-  a.y = y;
-  a.y_stride = y_stride;
+  a.y = y.data;
+  a.y_stride = y.stride;
+  a.rows_in_pieces = y.in_pieces ? rows.rows : 0;
   a.splits = splits;
   a.partial = scratch.partial;
   a.tickets = scratch.tickets;

@@ -62,12 +62,20 @@ int SplitsFor(const TransformerConfig& config, int64_t positions);
 // `splits` nor the scratch memory.
 bool NeedsSplits(const AttentionNumbers& numbers, int64_t rows);
 
+// Where the rows' results go: [rows][stride] in the precision's type or, where Attend() needs no splits, in BF16 in the
+// order kPieces (gemm/pieces.h).
+struct AttendedRows {
+  void* data = nullptr;
+  int stride = 0;
+  bool in_pieces = false;
+};
+
 // For each row: norm and RoPE of its query and key, its key and value into the cache (unless
-// appended), attention over all it sees. qkv F32 [rows][q_width + 2 kv_width]; y [rows][y_stride] in the
-// precision's type. `splits` must cover the longest row. Nothing is done where `live` is 0.
+// appended), attention over all it sees. qkv F32 [rows][q_width + 2 kv_width]. `splits` must cover the longest row.
+// Nothing is done where `live` is 0.
 void Attend(const Launcher& launch, Precision precision, const TransformerConfig& config, const AttentionLayer& layer,
             const SequenceRows& rows, const KeyValuePages& pages, const AttentionScratch& scratch, int splits,
-            const float* qkv, void* y, int y_stride, const int* live);
+            const float* qkv, const AttendedRows& y, const int* live);
 
 // Writes the keys and values of rows that attend to each other into the cache.
 void AppendKeyValues(const Launcher& launch, Precision precision, const TransformerConfig& config,

@@ -366,6 +366,16 @@ __global__ void __launch_bounds__(32 * kShortWarps, kShortBlocks<kLanes, kGroup>
       for (int e = 0; e < 8; ++e) merged[e] = __fadd_rn(merged[e], 0);
     }
     const auto of = [&](int e) { return merged[e] / total; };
+    if (a.rows_in_pieces != 0) {
+      // A word of each unit of the chunk.
+      const int column = (first_head + g) * a.head_dim + part * 8;
+#pragma unroll
+      for (int e = 0; e < 8; e += 2) {
+        *reinterpret_cast<uint32_t*>(static_cast<char*>(a.y) + gemm::ElementOffset(a.rows_in_pieces, row, column + e)) =
+            PackBf16(of(e), of(e + 1));
+      }
+      continue;
+    }
     auto* const to = static_cast<T*>(a.y) + static_cast<int64_t>(row) * a.y_stride + (first_head + g) * a.head_dim;
     *reinterpret_cast<uint4*>(to + part * 8) = {PackBf16(of(0), of(1)), PackBf16(of(2), of(3)), PackBf16(of(4), of(5)),
                                                 PackBf16(of(6), of(7))};

@@ -91,6 +91,7 @@ Result<double> TimeGemm(cudaStream_t stream, const DeviceNumbers& numbers, const
   return Time(stream, numbers, [&](const Launcher& launch, int layer) {
     Matrix of_layer = matrix;
     of_layer.data = weights.as<char>() + static_cast<size_t>(layer) * matrix.bytes(Precision::kBF16);
+    of_layer.pieces = of_layer.data;  // in whatever order, they are as many bytes
     Gemm(launch, Precision::kBF16, of_layer, rows);
   });
 }
@@ -153,6 +154,9 @@ Status Products(cudaStream_t stream, const DeviceNumbers& numbers) {
       std::printf("%-14s %5d", product.name, rows);
       for (const auto& [shape, name] : kShapes) {
         r.shape = shape;
+        const bool tiles = shape >= GemmShape::kTiles128x128;
+        r.x_in_pieces = tiles && product.kind == GemmKind::kAdd;
+        r.y_in_pieces = tiles && product.kind == GemmKind::kNormGated;
         if (!CanRun(shape, matrix, r, numbers.products)) {
           std::printf(" %9s", "-");
           continue;
@@ -217,8 +221,8 @@ Status Attention(cudaStream_t stream, const DeviceNumbers& numbers) {
     }
     QTTS_ASSIGN_OR_RETURN(const double attend, Time(stream, numbers, [&](const Launcher& launch, int layer) {
                             Attend(launch, Precision::kBF16, config, layer_of(layer), sequence, pages,
-                                   {partial.as<float>(), tickets.as<unsigned>()}, 2, qkv.as<const float>(), y.data(),
-                                   2048, nullptr);
+                                   {partial.as<float>(), tickets.as<unsigned>()}, 2, qkv.as<const float>(),
+                                   {y.data(), 2048}, nullptr);
                           }));
     std::printf("%5d %9.2f %9.2f\n", rows, append, attend);
   }
@@ -270,6 +274,9 @@ Status ManyProducts(cudaStream_t stream, const DeviceNumbers& numbers) {
       {GemmShape::kWarpgroup64Split, "wg 64/8"},
       {GemmShape::kWarpgroup128, "wg 128"},
       {GemmShape::kWarpgroup128Split, "wg 128/8"},
+      {GemmShape::kTiles128x128, "t128,128"},
+      {GemmShape::kTiles128x64, "t128,64"},
+      {GemmShape::kTiles64x64, "t64,64"},
   };
   const Result<std::unique_ptr<CublasLt>> library = CublasLt::Open();
   if (!library.ok()) std::printf("no column lt: %s\n", library.status().message().c_str());
@@ -278,10 +285,11 @@ Status ManyProducts(cudaStream_t stream, const DeviceNumbers& numbers) {
   for (const auto& [shape, name] : kShapes) std::printf(" %9s", name);
   std::printf(" %9s (TFLOP/s: own, fastest)\n", "lt");
   for (const Product& product : kProducts) {
-    const Matrix matrix = MatrixOf(product);
+    Matrix matrix = MatrixOf(product);
     const size_t bytes = matrix.bytes(Precision::kBF16);
     constexpr auto kRows = static_cast<size_t>(kMostManyRows);
     QTTS_ASSIGN_OR_RETURN(const DeviceMemory weights, RandomMemory(bytes * kLayers));
+    matrix.pieces = weights.data();
     QTTS_ASSIGN_OR_RETURN(const DeviceMemory x, RandomMemory(kRows * static_cast<size_t>(product.columns) * 4));
     QTTS_ASSIGN_OR_RETURN(const DeviceMemory y, RandomMemory(kRows * static_cast<size_t>(product.outputs) * 4));
     QTTS_ASSIGN_OR_RETURN(const DeviceMemory normed, RandomMemory(kRows * static_cast<size_t>(product.columns) * 2));
@@ -308,6 +316,9 @@ Status ManyProducts(cudaStream_t stream, const DeviceNumbers& numbers) {
       double own = 0, least = 0;
       for (const auto& [shape, name] : kShapes) {
         r.shape = shape;
+        const bool tiles = shape >= GemmShape::kTiles128x128;
+        r.x_in_pieces = tiles && product.kind == GemmKind::kAdd;
+        r.y_in_pieces = tiles && product.kind == GemmKind::kNormGated;
         if (!CanRun(shape, matrix, r, numbers.products)) {
           std::printf(" %9s", "-");
           continue;
@@ -386,7 +397,7 @@ Status ManyAttention(cudaStream_t stream, const DeviceNumbers& numbers) {
                                 Attend(launch, Precision::kBF16, config, {layer % kCachedLayers, norms, norms, norms},
                                        sequence, {table.as<void*>(), pages_of_row, page_positions},
                                        {partial.as<float>(), tickets.as<unsigned>()}, splits, qkv.as<const float>(),
-                                       y.data(), 2048, nullptr);
+                                       {y.data(), 2048}, nullptr);
                               }));
       }
       const double bytes = static_cast<double>(rows) * context * 2 * 8 * 128 * 2;

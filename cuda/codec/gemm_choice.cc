@@ -90,7 +90,8 @@ double EstimateTime(const GemmArgs& args, Planes x_planes, const GemmTile& tile,
       const double together = std::min<double>(at_once, std::ceil(blocks / device.processors));
       const double multiply = numbers.wide_products * products * tile.columns / 128;
       const double chunk = std::max(numbers.wide_latency + multiply, together * multiply);
-      return turns * (geometry.chunks * chunk + numbers.wide_column * tile.columns * together + numbers.wide_block);
+      const double column = numbers.wide_column + (args.epilogue.residual != nullptr ? numbers.wide_residual : 0);
+      return turns * (geometry.chunks * chunk + column * tile.columns * together + numbers.wide_block);
     }
     case GemmForm::kWarpgroup:
       return EstimateWarpgroups(args, products * geometry.chunks, tile, device, numbers);

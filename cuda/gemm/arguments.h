@@ -26,6 +26,7 @@ struct GemmArguments {
   float eps;
   const int* live;
   const float* factors;  // of normed rows
+  bool pieces_of_x, pieces_of_y;
 };
 
 constexpr bool HasNorm(GemmKind kind) { return kind == GemmKind::kNormStore || kind == GemmKind::kNormGated; }

@@ -9,6 +9,7 @@
 #include "gemm/f32.h"
 #include "gemm/few.h"
 #include "gemm/library.h"
+#include "gemm/tiles.h"
 #include "gemm/warpgroup.h"
 #include "gemm/wide.h"
 
@@ -33,6 +34,12 @@ std::optional<WarpgroupTile> WarpgroupTileOf(GemmShape shape) {
   }
 }
 
+std::optional<gemm::RowTile> RowTileOf(GemmShape shape) {
+  constexpr gemm::RowTile kTiles[] = {{128, 128}, {128, 64}, {64, 64}};
+  const auto i = static_cast<size_t>(shape) - static_cast<size_t>(GemmShape::kTiles128x128);
+  return i < std::size(kTiles) ? std::optional(kTiles[i]) : std::nullopt;
+}
+
 // For many rows, if the numbers ask for it: the fastest of those that were measured, null where the kernels for few
 // rows are as fast.
 std::optional<GemmShape> ChooseWarpgroupShape(const Matrix& matrix, const GemmRows& rows,
@@ -47,7 +54,26 @@ std::optional<GemmShape> ChooseWarpgroupShape(const Matrix& matrix, const GemmRo
   return std::nullopt;
 }
 
+// For matrices with pieces, the same.
+std::optional<GemmShape> ChooseTiles(const Matrix& matrix, int64_t rows, const ProductNumbers& numbers) {
+  const bool frame_kind =
+      matrix.kind == GemmKind::kAdd || matrix.kind == GemmKind::kNormStore || matrix.kind == GemmKind::kNormGated;
+  if (matrix.pieces == nullptr || !frame_kind || rows < kManyRows || rows % gemm::kTileRows != 0) return std::nullopt;
+  const int64_t weight_rows = (matrix.kind == GemmKind::kNormGated ? 2 : 1) * int64_t{matrix.outputs};
+  const auto tiles = [&](int64_t tile_rows, int64_t outputs) {
+    return weight_rows % outputs == 0 ? weight_rows / outputs * ((rows + tile_rows - 1) / tile_rows) : 0;
+  };
+  if (tiles(128, 128) >= numbers.large_tiles) return GemmShape::kTiles128x128;
+  if (tiles(128, 64) >= numbers.large_tiles) return GemmShape::kTiles128x64;
+  if (tiles(64, 64) >= numbers.small_tiles) return GemmShape::kTiles64x64;
+  return std::nullopt;
+}
+
 }  // namespace
+
+bool TakesPieces(const Matrix& matrix, int64_t rows, const ProductNumbers& numbers) {
+  return numbers.many_rows == ManyRowsProducts::kWarpgroup && ChooseTiles(matrix, rows, numbers).has_value();
+}
 
 bool HasWarpgroupProducts() {
   constexpr int kColumns = 1024;
@@ -76,6 +102,7 @@ bool CanRun(GemmShape shape, const Matrix& matrix, const GemmRows& rows, const P
       return rows.normed.x != nullptr && rows.normed.columns >= matrix.columns &&
              gemm::CanRunWarpgroup(*WarpgroupTileOf(shape), matrix.kind, matrix.columns);
     default:
+      if (const auto tile = RowTileOf(shape)) return gemm::CanRunTiles(*tile, matrix, rows);
       return true;
   }
 }
@@ -86,6 +113,8 @@ bool CanRun(GemmShape shape, const Matrix& matrix, const GemmRows& rows, const P
 GemmShape ChooseShape(const Matrix& matrix, const GemmRows& rows, const ProductNumbers& numbers) {
   const auto can_run = [&](GemmShape shape) { return CanRun(shape, matrix, rows, numbers); };
   if (numbers.many_rows == ManyRowsProducts::kWarpgroup && rows.rows >= kManyRows) {
+    const std::optional<GemmShape> tiles = ChooseTiles(matrix, rows.rows, numbers);
+    if (tiles.has_value() && can_run(*tiles)) return *tiles;
     const std::optional<GemmShape> shape = ChooseWarpgroupShape(matrix, rows, numbers);
     if (shape.has_value() && can_run(*shape)) return *shape;
   }
@@ -119,11 +148,16 @@ int64_t WideBlocks(const Matrix& matrix, int64_t rows, int64_t block_rows) {
 void Gemm(const Launcher& launch, Precision precision, const Matrix& matrix, const GemmRows& r) {
   const gemm::GemmArguments a = {matrix.data, matrix.bias, matrix.outputs, matrix.columns, matrix.chunks(), r.x,
                                  r.x_stride,  r.y,         r.y_stride,     r.rows,         r.norm,          r.eps,
-                                 r.live,      nullptr};
+                                 r.live,      nullptr,     r.x_in_pieces,  r.y_in_pieces};
   if (precision == Precision::kF32) return gemm::RunF32(launch, matrix.kind, matrix.tiles(), a);
   if (matrix.library != nullptr) return gemm::RunLibrary(launch, matrix, a, r.normed);
   const GemmShape shape = r.shape == GemmShape::kBest ? ChooseShape(matrix, r, launch.numbers->products) : r.shape;
   if (const auto tile = WarpgroupTileOf(shape)) return gemm::RunWarpgroup(launch, matrix.kind, *tile, a, r.normed);
+  if (const auto tile = RowTileOf(shape)) {
+    gemm::GemmArguments with_pieces = a;
+    with_pieces.weights = matrix.pieces;
+    return gemm::RunTiles(launch, matrix.kind, *tile, with_pieces, r.normed);
+  }
   switch (shape) {
     case GemmShape::kWide16:
       return gemm::RunWide(launch, matrix.kind, a, 16, r.normed);

@@ -48,6 +48,8 @@ struct Matrix {
   const float* bias = nullptr;  // [outputs], or none
   int outputs = 0;
   int columns = 0;
+  // The weights once more, in the order kPieces (pieces.h), for products of many rows (tiles.h); or none.
+  const void* pieces = nullptr;
   // If set, all products of the matrix are the library's, and `data` is plain rows (library.h).
   const LibraryProduct* library = nullptr;
 
@@ -88,6 +90,10 @@ enum class GemmShape {
   kWarpgroup64Split,   // the same of eight blocks that share the columns; for kAdd
   kWarpgroup128,       // of a block, which computes 128 outputs
   kWarpgroup128Split,  // the same of eight blocks that share the columns; for kAdd
+  // The same with both operands in pieces, for matrices that have them (tiles.h); rows by outputs of a block
+  kTiles128x128,
+  kTiles128x64,
+  kTiles64x64,
 };
 
 // Scratch for normed rows, BF16 [rows][whole chunks of columns], and the factor still to be applied to each, [rows].
@@ -112,11 +118,17 @@ struct GemmRows {
   const int* live = nullptr;
   // For the norm kinds in BF16, used when there are more than 8 rows: without it they are normed by every block.
   NormedRows normed;
+  // In the order kPieces (pieces.h), where TakesPieces(): x of kAdd, y of kNormGated.
+  bool x_in_pieces = false;
+  bool y_in_pieces = false;
   GemmShape shape = GemmShape::kBest;  // in BF16; another one for tests and measurements
 };
 
 // True if the current device and the build have the shapes of warpgroups.
 bool HasWarpgroupProducts();
+// True if the product of `rows` rows that kBest selects reads and writes rows in pieces (GemmRows::x_in_pieces,
+// y_in_pieces). It depends on the matrix and their number alone.
+bool TakesPieces(const Matrix& matrix, int64_t rows, const ProductNumbers& numbers);
 // True if `shape` is supported.
 bool CanRun(GemmShape shape, const Matrix& matrix, const GemmRows& rows, const ProductNumbers& numbers);
 // The shape that kBest selects on a device with these numbers.

@@ -139,8 +139,8 @@ size_t FrameBytes(const Network& network) {
   return bytes;
 }
 
-// Gives the matrices of all passes to the library.
-Status TakeProducts(Network* network) {
+// The matrices of all passes.
+std::vector<Matrix*> Matrices(Network* network) {
   std::vector<Matrix*> matrices = {&network->talker_head};
   for (Stack* stack : {&network->talker, &network->predictor}) {
     for (Layer& layer : stack->layers) {
@@ -149,12 +149,19 @@ Status TakeProducts(Network* network) {
   }
   for (Matrix& head : network->heads) matrices.push_back(&head);
   if (network->has_projection()) matrices.push_back(&network->projection);
-  for (Matrix* matrix : matrices) QTTS_RETURN_IF_ERROR(network->library->Take(network->loader.get(), matrix));
+  return matrices;
+}
+
+// Gives them to the library.
+Status TakeProducts(Network* network) {
+  for (Matrix* matrix : Matrices(network)) {
+    QTTS_RETURN_IF_ERROR(network->library->Take(network->loader.get(), matrix));
+  }
   network->library->Finish();
   return Status::Ok();
 }
 
-Status LoadWeights(const Checkpoint& checkpoint, cudaStream_t stream, Network* network) {
+Status LoadWeights(const Checkpoint& checkpoint, cudaStream_t stream, bool pieces, Network* network) {
   QTTS_ASSIGN_OR_RETURN(network->loader, WeightLoader::Create(network->precision, stream));
   QTTS_RETURN_IF_ERROR(LoadText(checkpoint.talker(), stream, network));
   QTTS_ASSIGN_OR_RETURN(network->talker, LoadStack(network->config.talker.transformer, checkpoint.talker().transformer,
@@ -169,6 +176,9 @@ Status LoadWeights(const Checkpoint& checkpoint, cudaStream_t stream, Network* n
   }
   QTTS_RETURN_IF_ERROR(LoadCodeTables(checkpoint, network));
   if (network->library != nullptr) QTTS_RETURN_IF_ERROR(TakeProducts(network));
+  if (pieces) {
+    for (Matrix* matrix : Matrices(network)) QTTS_RETURN_IF_ERROR(network->loader->AddPieces(matrix));
+  }
 
   network->frame_bytes = FrameBytes(*network);
   return network->loader->Finish();
@@ -185,7 +195,7 @@ Status CheckNetwork(const ModelConfig& config) {
 }
 
 Result<std::unique_ptr<const Network>> Network::Load(const Checkpoint& checkpoint, Precision precision,
-                                                     cudaStream_t stream, int64_t library_rows) {
+                                                     cudaStream_t stream, const ManyRowsWeights& many_rows) {
   const ModelConfig& config = checkpoint.config();
   QTTS_RETURN_IF_ERROR(CheckNetwork(config));
   auto network = std::make_unique<Network>();
@@ -193,10 +203,10 @@ Result<std::unique_ptr<const Network>> Network::Load(const Checkpoint& checkpoin
   network->precision = precision;
   network->groups = config.talker.num_code_groups;
   network->max_positions = std::min<int64_t>(config.talker.transformer.max_positions, kMaxPositions);
-  if (library_rows > 0) {
-    QTTS_ASSIGN_OR_RETURN(network->library, LibraryProducts::Create(library_rows));
+  if (many_rows.library_rows > 0) {
+    QTTS_ASSIGN_OR_RETURN(network->library, LibraryProducts::Create(many_rows.library_rows));
   }
-  QTTS_RETURN_IF_ERROR(LoadWeights(checkpoint, stream, network.get()));
+  QTTS_RETURN_IF_ERROR(LoadWeights(checkpoint, stream, many_rows.pieces, network.get()));
   return std::unique_ptr<const Network>(std::move(network));
 }
 

@@ -22,12 +22,17 @@ namespace qtts::cuda {
 // Checks that the kernels support the network; kUnsupported names the missing feature.
 Status CheckNetwork(const ModelConfig& config);
 
+// How the products of many rows are done.
+struct ManyRowsWeights {
+  int64_t library_rows = 0;  // if not 0, all products are NVIDIA's library's, for up to so many rows
+  bool pieces = false;       // the weights are there in pieces, too (gemm/tiles.h)
+};
+
 // Talker and code predictor on the device: layers, heads, tables. Constant once loaded.
 struct Network {
   // Waits for the weights. kUnsupported as CheckNetwork().
-  // `library_rows`: if not 0, the products of a frame and of prompts are NVIDIA's library's, for up to so many rows.
   static Result<std::unique_ptr<const Network>> Load(const Checkpoint& checkpoint, Precision precision,
-                                                     cudaStream_t stream, int64_t library_rows = 0);
+                                                     cudaStream_t stream, const ManyRowsWeights& many_rows = {});
 
   const Stack& stack(Part part) const { return part == Part::kTalker ? talker : predictor; }
   // The head of a code group; 0 is the talker's.

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "gemm/tiles.h"
 #include "runtime/tensor.h"
 
 namespace qtts::cuda {
@@ -152,6 +153,15 @@ Result<const float*> WeightLoader::LoadFloats(const std::vector<float>& values) 
       cudaMemcpyAsync(data, values.data(), values.size() * sizeof(float), cudaMemcpyHostToDevice, launch_.stream),
       kLoading);
   return static_cast<const float*>(data);
+}
+
+Status WeightLoader::AddPieces(Matrix* matrix) {
+  if (!gemm::HasTiles(*matrix)) return Status::Ok();
+  QTTS_ASSIGN_OR_RETURN(void* const pieces, Allocate(matrix->bytes(precision_)));
+  gemm::ArrangeWeights(launch_, *matrix, pieces);
+  QTTS_RETURN_IF_CUDA_ERROR(launch_.error, kLoading);
+  matrix->pieces = pieces;
+  return Status::Ok();
 }
 
 void WeightLoader::Replace(void* old, DeviceMemory memory) {

@@ -51,6 +51,9 @@ class WeightLoader {
   Result<const float*> LoadFloats(const TensorView& tensor);
   Result<const float*> LoadFloats(const std::vector<float>& values);
 
+  // Sets `pieces` of a BF16 matrix that has been loaded, where its sizes allow products of them (gemm/tiles.h).
+  Status AddPieces(Matrix* matrix);
+
   // Owns `memory` in place of `old`, which it allocated, and which nothing that was enqueued may use any more.
   void Replace(void* old, DeviceMemory memory);
 

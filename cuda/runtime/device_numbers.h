@@ -40,6 +40,8 @@ struct ProductNumbers {
   // By warpgroups, from kManyRows rows on: so many tiles of 128 by 128 and more are taken as such; products with a norm
   // of so few of 64 by 64 are left to the kernels for few rows; so many blocks of split tiles run at once.
   int64_t large_tiles = 0, few_tiles = 0, split_blocks = 0;
+  // Where both operands lie in pieces: large tiles as above, and at least so many of 64 by 64.
+  int64_t small_tiles = 0;
 };
 
 // The language model's attention (attention/attention.cu).
@@ -69,9 +71,9 @@ struct PersistentNumbers {
 struct CodecNumbers {
   // A block of a cluster: a chunk's products for one pair of planes; what it takes besides.
   double cluster_chunk = 0, cluster_block = 0;
-  // A wide block: a chunk's products of 128 columns, and the latency of a chunk; finishing a column; what it takes
-  // besides.
-  double wide_products = 0, wide_latency = 0, wide_column = 0, wide_block = 0;
+  // A wide block: a chunk's products of 128 columns, and the latency of a chunk; finishing a column, and what it takes
+  // longer with residuals; what it takes besides.
+  double wide_products = 0, wide_latency = 0, wide_column = 0, wide_residual = 0, wide_block = 0;
   // A tile of 128 columns and 192 outputs by warpgroups: a chunk's products for one pair of planes; finishing it, and
   // what it takes longer with residuals; what a kernel takes besides.
   double warpgroup_chunk = 0, warpgroup_tile = 0, warpgroup_residual = 0, warpgroup_kernel = 0;
@@ -101,7 +103,8 @@ inline constexpr DeviceNumbers kH200Numbers = {
                  .wide64 = {6300, 65},
                  .large_tiles = 96,
                  .few_tiles = 64,
-                 .split_blocks = 128},
+                 .split_blocks = 128,
+                 .small_tiles = 64},
     .attention = {.processors = 132, .blocks_at_once = 128},
     // A block of 1024 threads has an SM to itself: 6.8 us for each turn of 132 rows, 3072 logits and top-k 50. With 256
     // threads 128 rows take 7.8 us, 256 rows 9.4, 1024 rows 21.2.
@@ -113,6 +116,7 @@ inline constexpr DeviceNumbers kH200Numbers = {
               .wide_products = 0.27,
               .wide_latency = 0.3,
               .wide_column = 0.03,
+              .wide_residual = 0.04,
               .wide_block = 1.5,
               .warpgroup_chunk = 0.26,
               .warpgroup_tile = 10,

@@ -81,6 +81,35 @@ QTTS_WARPGROUP_MMA(192, __half, "f16",
                                ", " QTTS_SUMS_80,
                    96, 97, 98, 99, 100, 101, QTTS_SUMS(0), QTTS_SUMS(16), QTTS_SUMS(32), QTTS_SUMS(48), QTTS_SUMS(64),
                    QTTS_SUMS(80));
+
+// The same with a [64][16] from shared memory, too: a MatrixDescriptor().
+template <int kColumns, typename T>
+struct SharedWarpgroupMma;
+
+#define QTTS_SHARED_WARPGROUP_MMA(columns, T, type, names, descriptor_a, descriptor_b, kept, ...)     \
+  template <>                                                                                         \
+  struct SharedWarpgroupMma<columns, T> {                                                             \
+    static constexpr int kSums = columns / 2;                                                         \
+    static __device__ __forceinline__ void Run(float (&d)[kSums], uint64_t a, uint64_t b, int keep) { \
+      asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #kept                                         \
+                   ", 0;\n"                                                                           \
+                   "wgmma.mma_async.sync.aligned.m64n" #columns "k16.f32." type "." type " {" names   \
+                   "}, %" #descriptor_a ", %" #descriptor_b ", p, 1, 1, 0, 0;\n}"                     \
+                   : __VA_ARGS__                                                                      \
+                   : "l"(a), "l"(b), "r"(keep));                                                      \
+    }                                                                                                 \
+  }
+QTTS_SHARED_WARPGROUP_MMA(32, __nv_bfloat16, "bf16", QTTS_SUMS_0, 16, 17, 18, QTTS_SUMS(0));
+QTTS_SHARED_WARPGROUP_MMA(64, __nv_bfloat16, "bf16", QTTS_SUMS_0 ", " QTTS_SUMS_16, 32, 33, 34, QTTS_SUMS(0),
+                          QTTS_SUMS(16));
+QTTS_SHARED_WARPGROUP_MMA(128, __nv_bfloat16, "bf16", QTTS_SUMS_0 ", " QTTS_SUMS_16 ", " QTTS_SUMS_32 ", " QTTS_SUMS_48,
+                          64, 65, 66, QTTS_SUMS(0), QTTS_SUMS(16), QTTS_SUMS(32), QTTS_SUMS(48));
+QTTS_SHARED_WARPGROUP_MMA(192, __nv_bfloat16, "bf16",
+                          QTTS_SUMS_0 ", " QTTS_SUMS_16 ", " QTTS_SUMS_32 ", " QTTS_SUMS_48 ", " QTTS_SUMS_64
+                                      ", " QTTS_SUMS_80,
+                          96, 97, 98, QTTS_SUMS(0), QTTS_SUMS(16), QTTS_SUMS(32), QTTS_SUMS(48), QTTS_SUMS(64),
+                          QTTS_SUMS(80));
+#undef QTTS_SHARED_WARPGROUP_MMA
 #undef QTTS_SUMS_0
 #undef QTTS_SUMS_16
 #undef QTTS_SUMS_32

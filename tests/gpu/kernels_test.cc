@@ -15,6 +15,9 @@
 #include "gemm/cublas_lt.h"
 #include "gemm/gemm.h"
 #include "gemm/library.h"
+#include "gemm/pieces.h"
+#include "gemm/rows.h"
+#include "gemm/tiles.h"
 #include "gpu/gpu_test.h"
 #include "language_model.h"
 #include "runtime/device_memory.h"
@@ -236,6 +239,18 @@ INSTANTIATE_TEST_SUITE_P(Shapes, GemmTest, ::testing::ValuesIn(GemmCases()), [](
          std::to_string(static_cast<int>(c.kind)) + "_" + std::to_string(c.outputs) + "x" + std::to_string(c.columns);
 });
 
+// Rows of BF16 in the order kPieces, as bytes.
+std::vector<char> InPieces(const std::vector<char>& rows, int64_t count, int columns, int stride) {
+  std::vector<char> pieces(static_cast<size_t>(cuda::gemm::PieceBytes(count, columns)), 0);
+  for (int64_t row = 0; row < count; ++row) {
+    for (int k = 0; k < columns; ++k) {
+      std::memcpy(&pieces[static_cast<size_t>(cuda::gemm::ElementOffset(count, row, k))],
+                  &rows[static_cast<size_t>(row * stride + k) * 2], 2);
+    }
+  }
+  return pieces;
+}
+
 // A product of many rows: its weights, packed, and its rows. For 512 columns and more.
 class ManyRows {
  public:
@@ -275,6 +290,13 @@ class ManyRows {
     if (gated) {
       Pack(launch_, Precision::kBF16, matrix, cuda::PackPart::kUp, DType::kF32, device_up.data(), 0, outputs);
     }
+    if (columns % cuda::gemm::kPieceColumns == 0) {
+      auto pieces = DeviceMemory::Allocate(matrix.bytes(Precision::kBF16));
+      EXPECT_TRUE(pieces.ok());
+      pieces_ = std::move(*pieces);
+      cuda::gemm::ArrangeWeights(launch_, matrix, pieces_.data());
+      matrix.pieces = pieces_.data();
+    }
     EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
     const std::vector<char> encoded = Encode(x, normed() ? Precision::kF32 : Precision::kBF16);
     x_ = ToDevice(encoded.data(), encoded.size());
@@ -287,7 +309,9 @@ class ManyRows {
 
   // The results of rows [first, first + rows), `more` floats apart; with a bias if there are any. Empty if the shape
   // can't run. NaN lies in the scratch memory before.
-  std::vector<float> Run(cuda::GemmShape shape, int first, int rows, int more, float* sums = nullptr) {
+  // `pieces`: x, of kAdd, or y, of kNormGated, in the order kPieces.
+  std::vector<float> Run(cuda::GemmShape shape, int first, int rows, int more, float* sums = nullptr,
+                         bool pieces = false) {
     const bool floats = matrix.kind == GemmKind::kNormStore || matrix.kind == GemmKind::kAdd;
     const Precision y_precision = floats ? Precision::kF32 : Precision::kBF16;
     matrix.bias = more != 0 && matrix.kind != GemmKind::kNormGated ? bias_.as<const float>() : nullptr;
@@ -305,11 +329,39 @@ class ManyRows {
     r.eps = 1e-6F;
     r.normed = {scratch_.data(), factors_.as<float>(), columns_, sums};
     r.shape = shape;
+    r.x_in_pieces = pieces && matrix.kind == GemmKind::kAdd;
+    r.y_in_pieces = pieces && matrix.kind == GemmKind::kNormGated;
+    DeviceMemory x_pieces, y_pieces;
+    if (r.x_in_pieces) {
+      std::vector<char> plain(static_cast<size_t>(rows * columns_) * 2);
+      EXPECT_EQ(cudaMemcpy(plain.data(), r.x, plain.size(), cudaMemcpyDeviceToHost), cudaSuccess);
+      const std::vector<char> arranged = InPieces(plain, rows, columns_, columns_);
+      x_pieces = ToDevice(arranged.data(), arranged.size());
+      r.x = x_pieces.data();
+    }
+    if (r.y_in_pieces) {
+      const std::vector<char> unset(static_cast<size_t>(cuda::gemm::PieceBytes(rows, outputs_)), 0x7F);
+      y_pieces = ToDevice(unset.data(), unset.size());
+      r.y = y_pieces.data();
+    }
     if (shape != cuda::GemmShape::kBest && !CanRun(shape, matrix, r, launch_.numbers->products)) return {};
     Gemm(launch_, Precision::kBF16, matrix, r);
     EXPECT_EQ(launch_.error, cudaSuccess) << cudaGetErrorString(launch_.error);
     std::vector<char> after(before.size());
-    EXPECT_EQ(cudaMemcpy(after.data(), y.data(), after.size(), cudaMemcpyDeviceToHost), cudaSuccess);
+    if (r.y_in_pieces) {
+      // Compared as plain rows, with what lay between them.
+      std::vector<char> arranged(y_pieces.bytes());
+      EXPECT_EQ(cudaMemcpy(arranged.data(), y_pieces.data(), arranged.size(), cudaMemcpyDeviceToHost), cudaSuccess);
+      after = before;
+      for (int64_t row = 0; row < rows; ++row) {
+        for (int k = 0; k < outputs_; ++k) {
+          std::memcpy(&after[static_cast<size_t>(row * y_stride(more) + k) * 2],
+                      &arranged[static_cast<size_t>(cuda::gemm::ElementOffset(rows, row, k))], 2);
+        }
+      }
+    } else {
+      EXPECT_EQ(cudaMemcpy(after.data(), y.data(), after.size(), cudaMemcpyDeviceToHost), cudaSuccess);
+    }
     return Decode(after, y_precision);
   }
 
@@ -322,8 +374,58 @@ class ManyRows {
  private:
   int outputs_, columns_;
   cuda::Launcher launch_;
-  DeviceMemory packed_, x_, norm_, bias_, scratch_, factors_;
+  DeviceMemory packed_, pieces_, x_, norm_, bias_, scratch_, factors_;
 };
+
+class TilesTest : public ::testing::TestWithParam<std::tuple<cuda::GemmShape, GemmKind>> {};
+
+// Products of two operands in pieces against those of a warp's matrix instruction: the same bits for any number of
+// rows, with and without bias, rows as they are and in pieces, and whatever lay in the scratch memory.
+TEST_P(TilesTest, GivesTheBitsOfFewRows) {
+  QTTS_NEEDS_DEVICE();
+  const auto [shape, kind] = GetParam();
+  std::mt19937 random(33);
+  int ran = 0;
+  for (const auto& [outputs, columns] : {std::pair(256, 512), std::pair(512, 2048), std::pair(256, 3072)}) {
+    ManyRows product(kind, outputs, columns, &random);
+    for (const int rows : {1, 64, 65, 100, 128, 130, 257, 392, ManyRows::kMost}) {
+      for (const int more : {0, 4}) {
+        const std::vector<float> expected = product.Run(cuda::GemmShape::kWide64, 0, rows, more);
+        for (const bool pieces : {false, true}) {
+          const std::vector<float> got = product.Run(shape, 0, rows, more, nullptr, pieces);
+          if (got.empty()) continue;
+          ++ran;
+          const auto stride = static_cast<size_t>(product.y_stride(more));
+          for (size_t i = 0; i < got.size(); ++i) {
+            ASSERT_EQ(std::bit_cast<uint32_t>(got[i]), std::bit_cast<uint32_t>(expected[i]))
+                << outputs << " x " << columns << ", " << rows << " rows, pieces " << pieces << ", stride " << stride
+                << ": row " << i / stride << ", output " << i % stride << ": " << got[i] << " instead of "
+                << expected[i];
+          }
+        }
+      }
+    }
+  }
+  int major = 0;
+  ASSERT_EQ(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0), cudaSuccess);
+  if (major != 9) {
+    EXPECT_EQ(ran, 0);
+    GTEST_SKIP() << "compute capability " << major << " has no warpgroups' matrix instruction";
+  }
+  EXPECT_EQ(ran, 3 * 9 * 2 * 2);
+}
+
+std::string TilesName(const ::testing::TestParamInfo<std::tuple<cuda::GemmShape, GemmKind>>& test) {
+  const int shape = static_cast<int>(std::get<0>(test.param)) - static_cast<int>(cuda::GemmShape::kTiles128x128);
+  return "shape" + std::to_string(shape) + "_kind" + std::to_string(static_cast<int>(std::get<1>(test.param)));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Shapes, TilesTest,
+    ::testing::Combine(::testing::Values(cuda::GemmShape::kTiles128x128, cuda::GemmShape::kTiles128x64,
+                                         cuda::GemmShape::kTiles64x64),
+                       ::testing::Values(GemmKind::kAdd, GemmKind::kNormStore, GemmKind::kNormGated)),
+    TilesName);
 
 class ManyRowsTest : public ::testing::TestWithParam<std::tuple<cuda::GemmShape, GemmKind>> {};
 
@@ -483,8 +585,8 @@ TEST_P(AttentionTest, EqualsThePlainSumAndTheStep) {
   rows.appended = true;
   rows.rows = kRows;
   AppendKeyValues(launch, precision, config, layer, rows, pages, device_qkv.as<const float>());
-  Attend(launch, precision, config, layer, rows, pages, scratch, splits, device_qkv.as<const float>(), y->data(),
-         y_width, nullptr);
+  Attend(launch, precision, config, layer, rows, pages, scratch, splits, device_qkv.as<const float>(),
+         {y->data(), y_width}, nullptr);
   ASSERT_EQ(launch.error, cudaSuccess);
   std::vector<char> bytes(y->bytes());
   ASSERT_EQ(cudaMemcpy(bytes.data(), y->data(), bytes.size(), cudaMemcpyDeviceToHost), cudaSuccess);
@@ -537,7 +639,7 @@ TEST_P(AttentionTest, EqualsThePlainSumAndTheStep) {
     rows.rows = 1;
     rows.first_position = row;
     Attend(launch, precision, config, layer, rows, pages, scratch, splits,
-           device_qkv.as<const float>() + static_cast<size_t>(row) * width, step_y->data(), y_width, nullptr);
+           device_qkv.as<const float>() + static_cast<size_t>(row) * width, {step_y->data(), y_width}, nullptr);
     std::vector<char> alone(step_y->bytes());
     ASSERT_EQ(cudaMemcpy(alone.data(), step_y->data(), alone.size(), cudaMemcpyDeviceToHost), cudaSuccess);
     EXPECT_TRUE(std::equal(alone.begin(), alone.end(), bytes.begin() + static_cast<std::ptrdiff_t>(alone.size()) * row))
@@ -595,25 +697,29 @@ TEST_P(AttentionTest, ManyRowsGiveTheBitsOfSplits) {
     auto partial = DeviceMemory::AllocateZeroed(cuda::PartialElements(config, kMostRows, splits) * 4);
     auto tickets = DeviceMemory::AllocateZeroed(cuda::TicketElements(config, kMostRows) * 4);
     ASSERT_TRUE(partial.ok() && tickets.ok());
-    Side sides[2];
+    // By splits, by whole contexts, and the same with its results in pieces.
+    const bool has_pieces = precision == Precision::kBF16 && y_width % cuda::gemm::kPieceColumns == 0;
+    std::vector<Side> sides(has_pieces ? 3 : 2);
     for (Side& side : sides) {
       side.cache = ToDevice(before.data(), before.size());
       std::vector<void*> addresses;
       for (size_t i = 0; i < pages; ++i) addresses.push_back(side.cache.as<char>() + i * page);
       side.table = ToDevice(addresses.data(), addresses.size() * sizeof(void*));
-      side.y = std::move(*DeviceMemory::AllocateZeroed(kMostRows * static_cast<size_t>(y_width) * element));
+      side.y = std::move(
+          *DeviceMemory::Allocate(static_cast<size_t>(cuda::gemm::PaddedRows(kMostRows) * y_width) * element));
     }
     for (const cuda::SequenceRows& rows : calls) {
       ASSERT_GE(rows.rows, cuda::kManyRows);
       ASSERT_LE(rows.rows, static_cast<int64_t>(kMostRows));
       const std::vector<float> qkv = values(static_cast<size_t>(rows.rows) * width);
       const DeviceMemory device_qkv = ToDevice(qkv.data(), qkv.size() * 4);
-      std::vector<char> got[2];
-      for (int i = 0; i < 2; ++i) {
+      std::vector<std::vector<char>> got(sides.size());
+      for (size_t i = 0; i < sides.size(); ++i) {
         const cuda::Launcher& launch = i == 0 ? by_splits : by_contexts;
+        ASSERT_EQ(cudaMemset(sides[i].y.data(), 0, sides[i].y.bytes()), cudaSuccess);
         Attend(launch, precision, config, layer, rows, {sides[i].table.as<void*>(), pages_of_sequence, page_positions},
-               {partial->as<float>(), tickets->as<unsigned>()}, splits, device_qkv.as<const float>(), sides[i].y.data(),
-               y_width, nullptr);
+               {partial->as<float>(), tickets->as<unsigned>()}, splits, device_qkv.as<const float>(),
+               {sides[i].y.data(), y_width, i == 2}, nullptr);
         ASSERT_EQ(launch.error, cudaSuccess) << cudaGetErrorString(launch.error);
         for (const DeviceMemory* memory : {&sides[i].y, &sides[i].cache}) {
           const size_t at = got[i].size();
@@ -623,6 +729,12 @@ TEST_P(AttentionTest, ManyRowsGiveTheBitsOfSplits) {
         }
       }
       EXPECT_TRUE(got[0] == got[1]) << what << ", from position " << rows.first_position;
+      if (!has_pieces) continue;
+      const std::vector<char> plain(got[0].begin(), got[0].begin() + rows.rows * y_width * 2);
+      std::vector<char> pieces = InPieces(plain, rows.rows, y_width, y_width);
+      pieces.resize(sides[2].y.bytes());
+      pieces.insert(pieces.end(), got[0].begin() + static_cast<std::ptrdiff_t>(pieces.size()), got[0].end());
+      EXPECT_TRUE(pieces == got[2]) << "in pieces: " << what << ", from position " << rows.first_position;
     }
   };
 

@@ -222,6 +222,14 @@ GraphPath::Rows GraphPath::RowsOf(Place place, const FrameOperation& operation, 
   return {};
 }
 
+bool GraphPath::InPieces(Place place, const FrameOperation& operation, int64_t rows) const {
+  if (operation.layer < 0) return false;
+  const Layer& layer = network_->stack(operation.part).layers[static_cast<size_t>(operation.layer)];
+  const auto takes = [&](const Matrix& matrix) { return TakesPieces(matrix, rows, numbers_->products); };
+  if (place == Place::kAttended) return !NeedsSplits(numbers_->attention, rows) && takes(layer.o);
+  return place == Place::kInner && takes(layer.gated) && takes(layer.down);
+}
+
 void GraphPath::EnqueueProduct(const Launcher& launch, const FrameOperation& operation, const Pass& pass,
                                const int* live) const {
   const Rows input = RowsOf(operation.entry.input, operation, pass);
@@ -237,6 +245,8 @@ void GraphPath::EnqueueProduct(const Launcher& launch, const FrameOperation& ope
   r.norm = operation.norm;
   r.y = output.data;
   r.y_stride = output.stride;
+  r.x_in_pieces = InPieces(operation.entry.input, operation, r.rows);
+  r.y_in_pieces = InPieces(operation.entry.output, operation, r.rows);
   Gemm(launch, network_->precision, *operation.weights, r);
 }
 
@@ -256,8 +266,9 @@ void GraphPath::EnqueueAttention(const Launcher& launch, const FrameOperation& o
     sequence.slots += left_out;
     sequence.positions += left_out;
   }
+  const AttendedRows y = {attended.data, attended.stride, InPieces(operation.entry.output, operation, sequence.rows)};
   Attend(launch, network_->precision, stack.config, layer, sequence, pass.pages, buffers_->attention_scratch,
-         pass.splits, rows + left_out * qkv.stride, attended.data, attended.stride, pass.live);
+         pass.splits, rows + left_out * qkv.stride, y, pass.live);
 }
 
 void GraphPath::EnqueueSample(const Launcher& launch, const FrameOperation& operation, int rows) const {

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#ifndef QTTS_CUDA_GEMM_TILES_H_
+#define QTTS_CUDA_GEMM_TILES_H_
+
+#include "gemm/arguments.h"
+
+// Products in BF16 of hundreds of rows with the warpgroup's matrix instruction, on compute capability 9.0 alone. Both
+// operands lie in the order kPieces (pieces.h) and are read from shared memory, so a stage of a tile is two bulk
+// copies. That takes a second copy of the weights (Matrix::pieces). Each row gets the bits of the other kernels: shares
+// of the columns, k-steps and rounding are the same (rules/product.cuh).
+//
+// A block computes tiles of 64 rows for each of its warpgroups. While it copies, it asks for the weights of later
+// stages to be brought to L2.
+namespace qtts::cuda::gemm {
+
+struct RowTile {
+  int rows;     // of a block
+  int outputs;  // weight rows of a block
+};
+
+// True if products of the matrix can be done by tiles: the columns must be a multiple of 512 and the weight rows one of
+// 64, and it must be of a kind that frames have many rows of.
+bool HasTiles(const Matrix& matrix);
+// True if the product can run with `tile` on the current device.
+bool CanRunTiles(const RowTile& tile, const Matrix& matrix, const GemmRows& rows);
+
+// `scratch` as RunWarpgroup() has it. It is not used where the rows are in pieces already.
+void RunTiles(const Launcher& launch, GemmKind kind, const RowTile& tile, GemmArguments arguments,
+              const NormedRows& scratch);
+
+// Copies packed weights to `pieces`, which has room for PieceBytes() of all weight rows.
+void ArrangeWeights(const Launcher& launch, const Matrix& matrix, void* pieces);
+
+}  // namespace qtts::cuda::gemm
+
+#endif  // QTTS_CUDA_GEMM_TILES_H_
