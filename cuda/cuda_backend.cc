@@ -277,7 +277,7 @@ Status CudaBackend::Impl::Prime(Slot* slot) {
   for (size_t frame = begin; frame < end; ++frame) {
     const int32_t* const frame_codes = words + 1 + (frame - begin) * groups;
     if (frame + heard < frames) {
-      QTTS_RETURN_IF_ERROR(codec->Follow(1, words, frame_codes, at));
+      QTTS_RETURN_IF_ERROR(codec->DecodeWithoutSamples(1, words, frame_codes, at));
     } else {
       QTTS_RETURN_IF_ERROR(codec->Decode(1, words, frame_codes, reference_pcm.as<float>(), at));
     }

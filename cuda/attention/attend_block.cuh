@@ -41,10 +41,10 @@ struct AttendArguments {
 
   __device__ int Sequence(int row) const {
     const int index = per_sequence == 1 ? row : row / per_sequence;
-    return slots == nullptr ? index : Fresh(slots + index);
+    return slots == nullptr ? index : LoadL2(slots + index);
   }
   __device__ int Position(int row) const {
-    return positions == nullptr ? first_position + RowOfSequence(row) : Fresh(positions + row);
+    return positions == nullptr ? first_position + RowOfSequence(row) : LoadL2(positions + row);
   }
   __device__ int RowOfSequence(int row) const { return per_sequence == 1 ? 0 : row % per_sequence; }
   __device__ int qkv_width() const { return (heads + 2 * kv_heads) * head_dim; }
@@ -87,8 +87,8 @@ class HeadPlacer {
 #pragma unroll
     for (int j = 0; j < kPairs; ++j) {
       const int i = lane_ + 32 * j;
-      low[j] = i < half_ ? Fresh(x + i) : 0;
-      high[j] = i < half_ ? Fresh(x + half_ + i) : 0;
+      low[j] = i < half_ ? LoadL2(x + i) : 0;
+      high[j] = i < half_ ? LoadL2(x + half_ + i) : 0;
     }
     NormAndRotate(low, high, normed_, low_norm_, high_norm_, eps, sine_, cosine_, half_, lane_, store);
   }
@@ -297,7 +297,7 @@ class AttendBlock {
       T* const target =
           owner && back == 0 ? own_page + a.KeyOffset(kv_head_, position_) + a.page_positions * a.head_dim : nullptr;
       for (int i = lane_; i < a.head_dim; i += 32) {
-        const T rounded = FromFloat<T>(Fresh(source + i));
+        const T rounded = FromFloat<T>(LoadL2(source + i));
         m.new_values[j][i] = rounded;
         if (target != nullptr) target[i] = rounded;
       }
@@ -392,12 +392,12 @@ class AttendBlock {
     for (int i = threadIdx.x; i < elements(); i += kThreads) {
       const int g = i / a.head_dim;
       float largest = -INFINITY;
-      for (int s = 0; s < used_splits_; ++s) largest = fmaxf(largest, Fresh(Record(s) + kGroup + g));
+      for (int s = 0; s < used_splits_; ++s) largest = fmaxf(largest, LoadL2(Record(s) + kGroup + g));
       float total = 0, value = 0;
 #pragma unroll 4
       for (int s = 0; s < used_splits_; ++s) {
         const float* const other = Record(s);
-        AddSplit(SplitFactor<T>(Fresh(other + kGroup + g), largest), Fresh(other + g), Fresh(other + 2 * kGroup + i),
+        AddSplit(SplitFactor<T>(LoadL2(other + kGroup + g), largest), LoadL2(other + g), LoadL2(other + 2 * kGroup + i),
                  &total, &value);
       }
       Store(i, value / total);

@@ -19,7 +19,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksTogether<T, kLanes, kGroup>) 
                                        static_cast<int>(blockIdx.x) / groups);
   // Keys and values of earlier frames are complete; those of the previous kernel are not.
   if (!block.idle() && !a.appended) block.LoadCached();
-  const bool live = a.live == nullptr || Fresh(a.live) != 0;
+  const bool live = a.live == nullptr || LoadL2(a.live) != 0;
   const HeadPlacer<> placer = block.Placer();
 
   WaitForPrevious();
@@ -59,7 +59,7 @@ __global__ void __launch_bounds__(64) AppendKernel(AttendArguments a) {
     placer.Place(x, a.eps, [&](int i, float v) { key[i] = FromFloat<T>(v); });
   } else {
     T* const value = key + a.page_positions * a.head_dim;
-    for (int i = lane; i < a.head_dim; i += 32) value[i] = FromFloat<T>(Fresh(x + a.kv_heads * a.head_dim + i));
+    for (int i = lane; i < a.head_dim; i += 32) value[i] = FromFloat<T>(LoadL2(x + a.kv_heads * a.head_dim + i));
   }
 }
 

@@ -55,7 +55,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksTogether<T, kLanes, kGroup>)
     }
     for (int n = own; n < kSplitsAhead; ++n) block.Prefetch(after[n - own]);
   }
-  const bool live = a.live == nullptr || Fresh(a.live) != 0;
+  const bool live = a.live == nullptr || LoadL2(a.live) != 0;
   const HeadPlacer<> placer = block.Placer();
 
   WaitForPrevious();
@@ -234,7 +234,7 @@ __global__ void __launch_bounds__(32 * kShortWarps, kShortBlocks<kLanes, kGroup>
     }
   };
   if (!a.appended && !absent) load_cached();
-  const bool live = a.live == nullptr || Fresh(a.live) != 0;
+  const bool live = a.live == nullptr || LoadL2(a.live) != 0;
   WaitForPrevious();
   LetNextStart();
   if (absent || !live) {
@@ -260,7 +260,7 @@ __global__ void __launch_bounds__(32 * kShortWarps, kShortBlocks<kLanes, kGroup>
       if (target != nullptr) target[i] = rounded;
     });
     for (int i = lane; i < a.head_dim; i += 32) {
-      const T rounded = FromFloat<T>(Fresh(source + kv_width + i));
+      const T rounded = FromFloat<T>(LoadL2(source + kv_width + i));
       m.values[position - back][i] = rounded;
       if (target != nullptr) target[a.page_positions * a.head_dim + i] = rounded;
     }

@@ -173,7 +173,7 @@ CodecSizes EstimateCodecSizes(const CodecConfig& config, const CodecWeights& wei
   sizes.row_bytes = 4 * static_cast<size_t>(codec::WidestRow(config, weights)) * sizeof(float);
   sizes.state_bytes = 2 * static_cast<size_t>(transformer.sliding_window) *
                           static_cast<size_t>(transformer.num_layers) * static_cast<size_t>(transformer.kv_width()) *
-                          sizeof(float) +
+                          element +
                       kPastRows * channels * element;
   return sizes;
 }
@@ -231,7 +231,7 @@ Status Codec::Decode(int n, const int32_t* slots, const int32_t* codes, float* p
   return Finish(n, pcm, CodecRoom::kDevice, stream);
 }
 
-Status Codec::Follow(int n, const int32_t* slots, const int32_t* codes, cudaStream_t stream) {
+Status Codec::DecodeWithoutSamples(int n, const int32_t* slots, const int32_t* codes, cudaStream_t stream) {
   return impl_->Run({impl_->steps.data(), impl_->latent_steps}, {.n = n, .slots = slots, .codes = codes}, stream);
 }
 

@@ -161,8 +161,9 @@ struct AttentionArgs {
   int32_t kv_heads = 0;
   int32_t head_dim = 0;
   int32_t window = 0;
-  int64_t keys = 0;                   // bytes from a state's begin to F32 [window][kv_heads][head_dim], without RoPE
+  int64_t keys = 0;                   // bytes from a state's begin to [window][kv_heads][head_dim], without RoPE
   int64_t values = 0;                 // same
+  bool halves = false;                // they are F16, otherwise F32
   const float2* rotations = nullptr;  // [window][head_dim / 2]: cosine and sine by distance
   Sink out;
 };

@@ -66,8 +66,24 @@ constexpr int kKeysAtOnce = kAttentionThreads / kLanesPerKey;
 // Floats of a row of keys or values in shared memory: a quarter warp's keys lie in different banks.
 __host__ __device__ constexpr int AttentionStride(int head_dim) { return head_dim + 8; }
 
+// Past keys and values to F32 in shared memory; AwaitAllCopies() comes before they are read.
+__device__ __forceinline__ void BringPast(const float* from, float* to) { CopyAsync16(SharedAddress(to), from); }
+__device__ __forceinline__ void BringPast(const __half* from, float* to) {
+  const uint2 v = __ldcg(reinterpret_cast<const uint2*>(from));
+  const float2 low = __half22float2(*reinterpret_cast<const __half2*>(&v.x));
+  const float2 high = __half22float2(*reinterpret_cast<const __half2*>(&v.y));
+  *reinterpret_cast<float4*>(to) = {low.x, low.y, high.x, high.y};
+}
+__device__ __forceinline__ void Keep(float v, float* to) { *to = v; }
+__device__ __forceinline__ void Keep(float v, __half* to) {
+  constexpr float kMost = 65504;
+  *to = __float2half_rn(fminf(fmaxf(v, -kMost), kMost));
+}
+
 // A block per (head, batch row). A score depends on positions by their distance only, so keys are kept as they are and
 // turned back by it here. The past is fetched and turned while earlier kernels still run.
+// T: of past keys and values.
+template <typename T>
 __global__ void __launch_bounds__(kAttentionThreads) Attend(const __grid_constant__ AttentionArgs a) {
   extern __shared__ __align__(16) float shared[];
   const int stride = AttentionStride(a.head_dim);
@@ -92,18 +108,19 @@ __global__ void __launch_bounds__(kAttentionThreads) Attend(const __grid_constan
   const int kv_head = head / (a.heads / a.kv_heads);
   const int kv_width = a.kv_heads * a.head_dim;
   const float* const row = a.qkv + static_cast<int64_t>(b) * a.stride;
-  float* const past_keys = reinterpret_cast<float*>(state + a.keys) + kv_head * a.head_dim;
-  float* const past_values = reinterpret_cast<float*>(state + a.values) + kv_head * a.head_dim;
+  T* const past_keys = reinterpret_cast<T*>(state + a.keys) + kv_head * a.head_dim;
+  T* const past_values = reinterpret_cast<T*>(state + a.values) + kv_head * a.head_dim;
   const int count = min(frame + 1, a.window);
   const int now = frame % a.window;
   const int pieces = a.head_dim / 4;
+#pragma unroll 4
   for (int i = thread; i < (count - 1) * pieces; i += kAttentionThreads) {
     const int distance = 1 + i / pieces;
     const int d = (i - (distance - 1) * pieces) * 4;
     const int at = now >= distance ? now - distance : now - distance + a.window;
     const int64_t from = static_cast<int64_t>(at) * kv_width + d;
-    CopyAsync16(SharedAddress(keys + distance * stride + d), past_keys + from);
-    CopyAsync16(SharedAddress(values + distance * stride + d), past_values + from);
+    BringPast(past_keys + from, keys + distance * stride + d);
+    BringPast(past_values + from, values + distance * stride + d);
   }
   AwaitAllCopies();
   __syncthreads();
@@ -130,8 +147,8 @@ __global__ void __launch_bounds__(kAttentionThreads) Attend(const __grid_constan
     values[d] = v;
     if (keeps) {
       const int64_t to = static_cast<int64_t>(now) * kv_width + d;
-      past_keys[to] = k;
-      past_values[to] = v;
+      Keep(k, past_keys + to);
+      Keep(v, past_values + to);
     }
   }
   __syncthreads();
@@ -361,7 +378,8 @@ __global__ void __launch_bounds__(kLastThreads) LastConv(const __grid_constant__
 cudaError_t PrepareOperators() {
   constexpr size_t kShared = 48 << 10;
   cudaError_t error = PrepareKernel(Dequantize, 0);
-  if (error == cudaSuccess) error = PrepareKernel(Attend, kAttentionShared);
+  if (error == cudaSuccess) error = PrepareKernel(Attend<float>, kAttentionShared);
+  if (error == cudaSuccess) error = PrepareKernel(Attend<__half>, kAttentionShared);
   if (error == cudaSuccess) error = PrepareKernel(Depthwise, kDepthwiseShared);
   if (error == cudaSuccess) error = PrepareKernel(LastConv, kShared);
   return error;
@@ -374,7 +392,8 @@ cudaError_t LaunchDequantize(const DequantizeArgs& args, int n, const DeviceTrai
 bool AttentionFits(int window, int head_dim) { return AttentionSharedBytes(window, head_dim) <= kAttentionShared; }
 
 cudaError_t LaunchAttention(const AttentionArgs& args, int n, const DeviceTraits& device, cudaStream_t stream) {
-  return LaunchChained(Attend, dim3(static_cast<unsigned>(args.heads), static_cast<unsigned>(n)), kAttentionThreads,
+  return LaunchChained(args.halves ? Attend<__half> : Attend<float>,
+                       dim3(static_cast<unsigned>(args.heads), static_cast<unsigned>(n)), kAttentionThreads,
                        AttentionSharedBytes(args.window, args.head_dim), args, device, stream);
 }
 

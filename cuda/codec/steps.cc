@@ -256,7 +256,9 @@ Source Builder::Layer(const TransformerLayerWeights& layer, const float* rotatio
   attention.kv_heads = config.num_kv_heads;
   attention.head_dim = config.head_dim;
   attention.window = config.sliding_window;
-  const size_t cache = static_cast<size_t>(config.sliding_window) * static_cast<size_t>(kv_width) * sizeof(float);
+  attention.halves = early_.x == Planes::kHalf;
+  const size_t cache = static_cast<size_t>(config.sliding_window) * static_cast<size_t>(kv_width) *
+                       (attention.halves ? sizeof(uint16_t) : sizeof(float));
   attention.keys = Remember(cache);
   attention.values = Remember(cache);
   attention.rotations = reinterpret_cast<const float2*>(rotations);

@@ -62,10 +62,10 @@ __global__ void __launch_bounds__(kThreads)
   const int64_t entry = Entry(ring, number) + row;
   const int64_t place = static_cast<int64_t>(number % kHandOvers) * ring.rows + row;
   const int slot = steps[entry].slot;
-  const int speaking = slot >= 0 ? Fresh(frame.slots + row) : -1;
+  const int speaking = slot >= 0 ? LoadL2(frame.slots + row) : -1;
   if (speaking >= 0) {
     for (int g = threadIdx.x; g < groups; g += kThreads) {
-      const int code = Fresh(frame.codes + row * groups + g);
+      const int code = LoadL2(frame.codes + row * groups + g);
       results[entry].codes[g] = code;
       hand_over.codes[place * groups + g] = code;
     }
@@ -101,7 +101,7 @@ __global__ void __launch_bounds__(kThreads)
   const int64_t entry = Entry(ring, *frame) + row;
   bool usable = true;
   for (int i = threadIdx.x; i < samples; i += kThreads) {
-    const float sample = Fresh(pcm + static_cast<int64_t>(row) * samples + i);
+    const float sample = LoadL2(pcm + static_cast<int64_t>(row) * samples + i);
     usable = usable && !isnan(sample);
     out[entry * samples + i] = sample;
   }
@@ -152,7 +152,7 @@ __global__ void __launch_bounds__(kThreads)
   WaitForPrevious();
   if (slot < 0) return;
   for (int i = threadIdx.x; i < width; i += kThreads) {
-    first_x[slot * stride + i] = Fresh(x + static_cast<int64_t>(blockIdx.x) * stride + i);
+    first_x[slot * stride + i] = LoadL2(x + static_cast<int64_t>(blockIdx.x) * stride + i);
   }
 }
 

@@ -109,7 +109,7 @@ __global__ void __launch_bounds__(kThreads, 2) ClusterKernel(GemmArguments a) {
   };
 #pragma unroll 1  // here and below: what is not run again is not in the instruction cache
   for (int i = 0; i < kStages; ++i) load_weights(i, i);
-  const bool live = a.live == nullptr || Fresh(a.live) != 0;
+  const bool live = a.live == nullptr || LoadL2(a.live) != 0;
   AwaitCluster();
 
   WaitForPrevious();
@@ -159,7 +159,7 @@ __global__ void __launch_bounds__(kThreads, 2) ClusterKernel(GemmArguments a) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       if (tile_row + i % 2 < rows && output + i / 2 * 8 < a.outputs) {
-        previous[i] = Fresh(y + i % 2 * a.y_stride + i / 2 * 8);
+        previous[i] = LoadL2(y + i % 2 * a.y_stride + i / 2 * 8);
       }
     }
     if (n == warp) AwaitArrivals(arrivals);

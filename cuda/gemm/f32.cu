@@ -17,7 +17,7 @@ __global__ void __launch_bounds__(kThreads) F32Kernel(GemmArguments a) {
   const int width = a.chunks * kChunk;
   const float* const weights =
       static_cast<const float*>(a.weights) + (static_cast<int64_t>(blockIdx.x) * kOutputs + warp) * width;
-  const bool live = a.live == nullptr || Fresh(a.live) != 0;
+  const bool live = a.live == nullptr || LoadL2(a.live) != 0;
 
   WaitForPrevious();
   LetNextStart();
@@ -65,7 +65,7 @@ __global__ void __launch_bounds__(kThreads) F32Kernel(GemmArguments a) {
         const int output = blockIdx.x * kOutputs + h * 8 + warp;
         float previous = 0;
         if (kKind == GemmKind::kAdd && output < a.outputs) {
-          previous = Fresh(static_cast<const float*>(a.y) + row * a.y_stride + output);
+          previous = LoadL2(static_cast<const float*>(a.y) + row * a.y_stride + output);
         }
         Finish<kKind, float>(a, row, output, totals[h], previous);
       }

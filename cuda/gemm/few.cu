@@ -120,10 +120,10 @@ __global__ void __launch_bounds__(kThreads, BlocksTogether(kShape)) Bf16Kernel(G
     const int n = threadIdx.x / kOutputs;
     const int output = blockIdx.x * kOutputs + threadIdx.x % kOutputs;
     if (n < rows && output < a.outputs) {
-      previous = Fresh(static_cast<const float*>(a.y) + (first_row + n) * a.y_stride + output);
+      previous = LoadL2(static_cast<const float*>(a.y) + (first_row + n) * a.y_stride + output);
     }
   }
-  const bool live = a.live == nullptr || Fresh(a.live) != 0;
+  const bool live = a.live == nullptr || LoadL2(a.live) != 0;
 
   WaitForPrevious();
   LetNextStart();
@@ -138,7 +138,7 @@ __global__ void __launch_bounds__(kThreads, BlocksTogether(kShape)) Bf16Kernel(G
       raw[r] = {};
       if (mine && t * kTileRows + r < rows) {
         const int64_t at = (first_row + t * kTileRows + r) * a.x_stride + begin * kChunk + c;
-        raw[r] = Fresh(reinterpret_cast<const uint4*>(static_cast<const char*>(a.x) + at * (16 / kPerLane)));
+        raw[r] = LoadL2(reinterpret_cast<const uint4*>(static_cast<const char*>(a.x) + at * (16 / kPerLane)));
       }
     }
   };
@@ -253,7 +253,7 @@ __global__ void __launch_bounds__(kThreads, BlocksTogether(kShape)) Bf16Kernel(G
     } else {
       const int output = blockIdx.x * kOutputs + m;
       if (kKind == GemmKind::kAdd && kTiles > 1 && output < a.outputs) {
-        previous = Fresh(static_cast<const float*>(a.y) + row * a.y_stride + output);
+        previous = LoadL2(static_cast<const float*>(a.y) + row * a.y_stride + output);
       }
       Finish<kKind, __nv_bfloat16>(a, row, output, total(m), previous);
     }

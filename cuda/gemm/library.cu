@@ -30,22 +30,22 @@ template <GemmKind kKind>
 __global__ void __launch_bounds__(kThreads) FinishKernel(GemmArguments a, const float* sums, int sums_stride) {
   const int output = static_cast<int>(blockIdx.x * kThreads + threadIdx.x);
   const int64_t row = blockIdx.y;
-  const bool live = a.live == nullptr || Fresh(a.live) != 0;
+  const bool live = a.live == nullptr || LoadL2(a.live) != 0;
   WaitForPrevious();
   LetNextStart();
   if (!live || output >= a.outputs) return;
   const float* const from = sums + row * sums_stride;
-  const float factor = HasNorm(kKind) ? Fresh(a.factors + row) : 1;
+  const float factor = HasNorm(kKind) ? LoadL2(a.factors + row) : 1;
   if constexpr (kKind == GemmKind::kNormGated) {
     // Of a packed tile of 16 the first eight rows are gates, the others their ups.
     const int at = output / 8 * 16 + output % 8;
-    const float gate = __fmul_rn(Fresh(from + at), factor);
-    const float up = __fmul_rn(Fresh(from + at + 8), factor);
+    const float gate = __fmul_rn(LoadL2(from + at), factor);
+    const float up = __fmul_rn(LoadL2(from + at + 8), factor);
     Finish<GemmKind::kStore, __nv_bfloat16>(a, row, output, Silu<__nv_bfloat16>(gate) * up, 0);
   } else {
     const float previous =
-        kKind == GemmKind::kAdd ? Fresh(static_cast<const float*>(a.y) + row * a.y_stride + output) : 0;
-    Finish<kKind, __nv_bfloat16>(a, row, output, __fmul_rn(Fresh(from + output), factor), previous);
+        kKind == GemmKind::kAdd ? LoadL2(static_cast<const float*>(a.y) + row * a.y_stride + output) : 0;
+    Finish<kKind, __nv_bfloat16>(a, row, output, __fmul_rn(LoadL2(from + output), factor), previous);
   }
 }
 

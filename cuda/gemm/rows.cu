@@ -16,7 +16,7 @@ __global__ void __launch_bounds__(kThreads) NormKernel(GemmArguments a, char* no
   const ColumnShare share = ShareOfChunks(a.chunks, warp);
   const int begin = share.begin;
   const int columns = share.count * kChunk;
-  const bool live = a.live == nullptr || Fresh(a.live) != 0;
+  const bool live = a.live == nullptr || LoadL2(a.live) != 0;
 
   WaitForPrevious();
   LetNextStart();
@@ -27,7 +27,7 @@ __global__ void __launch_bounds__(kThreads) NormKernel(GemmArguments a, char* no
     float product = 0;
     if (c < columns) {
       const int at = begin * kChunk + c;
-      const uint4 raw = Fresh(reinterpret_cast<const uint4*>(static_cast<const float*>(a.x) + row * a.x_stride + at));
+      const uint4 raw = LoadL2(reinterpret_cast<const uint4*>(static_cast<const float*>(a.x) + row * a.x_stride + at));
       const float4 norm = *reinterpret_cast<const float4*>(a.norm + at);
       const float x0 = __uint_as_float(raw.x), x1 = __uint_as_float(raw.y);
       const float x2 = __uint_as_float(raw.z), x3 = __uint_as_float(raw.w);
@@ -50,7 +50,7 @@ __global__ void __launch_bounds__(kThreads) NormKernel(GemmArguments a, char* no
 // A thread per chunk: word w of its 16-byte unit i becomes word i of unit w.
 __global__ void __launch_bounds__(kThreads) ArrangeKernel(GemmArguments a, char* pieces) {
   const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-  const bool live = a.live == nullptr || Fresh(a.live) != 0;
+  const bool live = a.live == nullptr || LoadL2(a.live) != 0;
   WaitForPrevious();
   LetNextStart();
   if (!live || i >= a.rows * a.chunks) return;
@@ -60,7 +60,7 @@ __global__ void __launch_bounds__(kThreads) ArrangeKernel(GemmArguments a, char*
                                                           static_cast<int64_t>(chunk) * kChunk);
   uint4 in[4];
 #pragma unroll
-  for (int u = 0; u < 4; ++u) in[u] = Fresh(from + u);
+  for (int u = 0; u < 4; ++u) in[u] = LoadL2(from + u);
   constexpr int kChunks = kPieceColumns / kChunk;
   const auto to = [&](int unit) {
     return reinterpret_cast<uint4*>(pieces + UnitOffset(a.rows, row, chunk / kChunks, chunk % kChunks * 4 + unit));

@@ -255,7 +255,7 @@ __global__ void __launch_bounds__(ThreadsOf(kRows), BlocksOfSm(kOutputs))
   const int lane = static_cast<int>(threadIdx.x) % 32;
 
   // All blocks of the grid agree: nothing is under way in a block that ends here.
-  if (a.live != nullptr && Fresh(a.live) == 0) {
+  if (a.live != nullptr && LoadL2(a.live) == 0) {
     WaitForPrevious();
     LetNextStart();
     return;

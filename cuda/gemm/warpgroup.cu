@@ -67,7 +67,7 @@ __device__ __forceinline__ void StoreFour(const GemmArguments& a, bool together,
     for (int i = 0; i < 4; ++i) {
       if (output + i >= a.outputs) break;
       const float previous =
-          kKind == GemmKind::kAdd ? Fresh(static_cast<const float*>(a.y) + row * a.y_stride + output + i) : 0;
+          kKind == GemmKind::kAdd ? LoadL2(static_cast<const float*>(a.y) + row * a.y_stride + output + i) : 0;
       Finish<kKind, __nv_bfloat16>(a, row, output + i, values[i], previous);
     }
     return;
@@ -76,7 +76,7 @@ __device__ __forceinline__ void StoreFour(const GemmArguments& a, bool together,
   const int64_t at = row * a.y_stride + output;
   uint4 previous = {};
   if constexpr (kKind == GemmKind::kAdd)
-    previous = Fresh(reinterpret_cast<const uint4*>(static_cast<float*>(a.y) + at));
+    previous = LoadL2(reinterpret_cast<const uint4*>(static_cast<float*>(a.y) + at));
   const uint32_t before[4] = {previous.x, previous.y, previous.z, previous.w};
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
@@ -395,7 +395,7 @@ __device__ __forceinline__ void FinishReceived(const GemmArguments& a, uint32_t 
       const int64_t of = row + SumRow(lane, i);
       const int output = weight + SumOutput(lane, i);
       if (of >= a.rows || output >= a.outputs) continue;
-      const float before = Fresh(static_cast<const float*>(a.y) + of * a.y_stride + output);
+      const float before = LoadL2(static_cast<const float*>(a.y) + of * a.y_stride + output);
       Finish<GemmKind::kAdd, __nv_bfloat16>(a, of, output, totals[i], before);
     }
   }
@@ -416,7 +416,7 @@ __global__ void __launch_bounds__(ThreadsOf(kGroups), BlocksTogether(kGroups))
   const int rank = Shape::kSplit ? BlockOfCluster() : 0;
 
   // All blocks of the grid agree: nothing is under way in a block that ends here.
-  if (a.live != nullptr && Fresh(a.live) == 0) {
+  if (a.live != nullptr && LoadL2(a.live) == 0) {
     WaitForPrevious();
     LetNextStart();
     return;

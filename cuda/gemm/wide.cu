@@ -59,7 +59,7 @@ __global__ void __launch_bounds__(kThreads, 2) WideKernel(GemmArguments a) {
   };
 #pragma unroll
   for (int i = 0; i < kWeightsAhead; ++i) load_weights(w[i], i);
-  const bool live = a.live == nullptr || Fresh(a.live) != 0;
+  const bool live = a.live == nullptr || LoadL2(a.live) != 0;
 
   WaitForPrevious();
   LetNextStart();
@@ -147,7 +147,7 @@ __global__ void __launch_bounds__(kThreads, 2) WideKernel(GemmArguments a) {
     } else {
       float previous = 0;
       if (kKind == GemmKind::kAdd && output < a.outputs) {
-        previous = Fresh(static_cast<const float*>(a.y) + row * a.y_stride + output);
+        previous = LoadL2(static_cast<const float*>(a.y) + row * a.y_stride + output);
       }
       Finish<kKind, __nv_bfloat16>(a, row, output, total(m), previous);
     }

@@ -41,11 +41,11 @@ template <typename T>
 using Eight = std::conditional_t<sizeof(T) == 4, EightFloats, uint4>;
 
 __device__ __forceinline__ void LoadEight(const __nv_bfloat16* p, uint4* v) {
-  *v = Fresh(reinterpret_cast<const uint4*>(p));
+  *v = LoadL2(reinterpret_cast<const uint4*>(p));
 }
 __device__ __forceinline__ void LoadEight(const float* p, EightFloats* v) {
-  v->low = Fresh(reinterpret_cast<const uint4*>(p));
-  v->high = Fresh(reinterpret_cast<const uint4*>(p) + 1);
+  v->low = LoadL2(reinterpret_cast<const uint4*>(p));
+  v->high = LoadL2(reinterpret_cast<const uint4*>(p) + 1);
 }
 __device__ __forceinline__ float ElementOf(const uint4& v, int i) {
   const uint32_t word = i / 2 == 0 ? v.x : i / 2 == 1 ? v.y : i / 2 == 2 ? v.z : v.w;

@@ -21,9 +21,9 @@
 namespace qtts::cuda {
 
 // Loads of what an earlier kernel wrote: past L1, which overlapping kernels do not keep coherent.
-__device__ __forceinline__ float Fresh(const float* p) { return __ldcg(p); }
-__device__ __forceinline__ int Fresh(const int* p) { return __ldcg(p); }
-__device__ __forceinline__ uint4 Fresh(const uint4* p) { return __ldcg(p); }
+__device__ __forceinline__ float LoadL2(const float* p) { return __ldcg(p); }
+__device__ __forceinline__ int LoadL2(const int* p) { return __ldcg(p); }
+__device__ __forceinline__ uint4 LoadL2(const uint4* p) { return __ldcg(p); }
 
 // Weights: read once per kernel by one thread block, so not cached in L1.
 __device__ __forceinline__ uint4 Streamed(const uint4* p) {

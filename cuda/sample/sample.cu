@@ -38,7 +38,7 @@ __global__ void __launch_bounds__(kThreads, BlocksTogether(kThreads))
   __shared__ float squares[kShares];
   // All but the logits was there before the previous kernel.
   const int row = blockIdx.x;
-  const int slot = Fresh(frame.slots + row);
+  const int slot = LoadL2(frame.slots + row);
   if (slot < 0) {
     WaitForPrevious();
     LetNextStart();
@@ -65,7 +65,7 @@ __global__ void __launch_bounds__(kThreads, BlocksTogether(kThreads))
   for (int j = 0; j < kPerThread; ++j) {
     const int id = static_cast<int>(threadIdx.x) + j * kThreads;
     if (id >= a.vocab) break;
-    logits[id] = TalkerLogit(Fresh(a.logits + static_cast<int64_t>(row) * a.vocab + id), id, (repeated >> j & 1U) != 0,
+    logits[id] = TalkerLogit(LoadL2(a.logits + static_cast<int64_t>(row) * a.vocab + id), id, (repeated >> j & 1U) != 0,
                              history_rules, a.vocab, a.eos_id, chosen);
   }
   const int warp = static_cast<int>(threadIdx.x) / 32;
@@ -84,7 +84,7 @@ __global__ void __launch_bounds__(kThreads, BlocksTogether(kThreads))
     const float factor = NormFactor(squares, 1, a.code.width, a.eps);
     for (int i = threadIdx.x; i < a.code.width; i += kThreads) {
       a.hidden[row * a.code.x_stride + i] =
-          Fresh(a.x + static_cast<int64_t>(row) * a.code.stride + i) * factor * a.norm[i];
+          LoadL2(a.x + static_cast<int64_t>(row) * a.code.stride + i) * factor * a.norm[i];
     }
   }
 }
@@ -98,7 +98,7 @@ __global__ void __launch_bounds__(kThreads, BlocksTogether(kThreads))
   __shared__ SamplingMemory shared;
   // All but the logits was there before the previous kernel.
   const int row = blockIdx.x;
-  const int slot = Fresh(frame.slots + row);
+  const int slot = LoadL2(frame.slots + row);
   if (slot < 0) {
     WaitForPrevious();
     LetNextStart();
@@ -114,7 +114,7 @@ __global__ void __launch_bounds__(kThreads, BlocksTogether(kThreads))
 #pragma unroll
   for (int j = 0; j < kPerThread; ++j) {
     const int id = static_cast<int>(threadIdx.x) + j * kThreads;
-    if (id < a.vocab) logits[id] = Fresh(a.logits + static_cast<int64_t>(row) * a.vocab + id);
+    if (id < a.vocab) logits[id] = LoadL2(a.logits + static_cast<int64_t>(row) * a.vocab + id);
   }
   const int id = SampleToken<Team>(logits, a.vocab, rules, {seed, number, a.group}, {list, ListKeys(a.vocab), list},
                                    &shared, [](int) {});

@@ -525,8 +525,8 @@ TEST_F(CodecTest, PastsCanBeFollowedAndKept) {
     const auto follow = [&](int frames) {
       ASSERT_TRUE(codec->Reset(1, nullptr).ok());
       for (int frame = 0; frame < frames; ++frame) {
-        const Status status =
-            codec->Follow(1, slot.data(), device_codes.data() + static_cast<size_t>(frame) * groups, nullptr);
+        const Status status = codec->DecodeWithoutSamples(
+            1, slot.data(), device_codes.data() + static_cast<size_t>(frame) * groups, nullptr);
         ASSERT_TRUE(status.ok()) << status.message();
       }
       Decode(codec.get(), {{1, &codes}}, frames, reference - frames);
@@ -645,7 +645,7 @@ TEST_F(CodecTest, ErrorsSayWhatIsWrong) {
   EXPECT_EQ(codec->Save(2, nullptr, nullptr).code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(codec->Save(1, nullptr, nullptr).code(), StatusCode::kInvalidArgument) << "never reset";
   EXPECT_EQ(codec->Restore(2, nullptr, nullptr).code(), StatusCode::kInvalidArgument);
-  EXPECT_EQ(codec->Follow(2, nullptr, nullptr, nullptr).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(codec->DecodeWithoutSamples(2, nullptr, nullptr, nullptr).code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(codec->Decode(2, nullptr, nullptr, nullptr, nullptr).code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(codec->Begin(2, nullptr, nullptr, nullptr).code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(codec->Finish(2, nullptr, CodecRoom::kBeside, nullptr).code(), StatusCode::kInvalidArgument);

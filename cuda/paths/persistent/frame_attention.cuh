@@ -244,7 +244,7 @@ __device__ __forceinline__ Word* Block<kTalkerHidden, kStreams>::Record(const Pe
 
 template <int kTalkerHidden, int kStreams>
 __device__ __forceinline__ CombineMemory& Block<kTalkerHidden, kStreams>::Combine(int row) const {
-  if constexpr (Crowded(kStreams)) {
+  if constexpr (NeedsSmallTiles(kStreams)) {
     static_assert(sizeof(CombineMemory) <= kStreams * StageStride(kQueryWidth) * sizeof(__nv_bfloat16));
     return *reinterpret_cast<CombineMemory*>(Stage<kQueryWidth, kStreams>());
   } else {
@@ -277,8 +277,8 @@ __device__ __forceinline__ void Block<kTalkerHidden, kStreams>::PlaceHeads(const
       low_norm[p] = __ldg(norm + i);
       high_norm[p] = __ldg(norm + kHalf + i);
     }
-    sine[p] = shared_->sine[Crowded(kStreams) ? 0 : row][i];
-    cosine[p] = shared_->cosine[Crowded(kStreams) ? 0 : row][i];
+    sine[p] = shared_->sine[NeedsSmallTiles(kStreams) ? 0 : row][i];
+    cosine[p] = shared_->cosine[NeedsSmallTiles(kStreams) ? 0 : row][i];
   }
   uint2 seen[4];
   patience_.Await([&] {

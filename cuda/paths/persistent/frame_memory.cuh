@@ -81,7 +81,7 @@ union WorkMemory {
                                                                         : kPredictorTiles * MostRows(kStreams));
     // Rows are combined and staged when all warps have attended.
     union {
-      RowMemory<kStageElements, Crowded(kStreams) ? 0 : kStreams> rows;
+      RowMemory<kStageElements, NeedsSmallTiles(kStreams) ? 0 : kStreams> rows;
       AttentionMemory attention;
     };
     float partial[2][kPartials];

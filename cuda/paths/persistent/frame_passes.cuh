@@ -141,9 +141,10 @@ __device__ __forceinline__ void Block<kTalkerHidden, kStreams>::BeginPass(int pa
   }
   const float* const frequencies = s.inverse_frequencies;
 #pragma unroll 1
-  for (int i = thread_; i < (Crowded(kRows) ? 1 : kRows) * kHalf; i += kTeamThreads) {
-    sincosf(static_cast<float>(shared_->positions[Crowded(kRows) ? first_row : i / kHalf]) * frequencies[i % kHalf],
-            &shared_->sine[i / kHalf][i % kHalf], &shared_->cosine[i / kHalf][i % kHalf]);
+  for (int i = thread_; i < (NeedsSmallTiles(kRows) ? 1 : kRows) * kHalf; i += kTeamThreads) {
+    sincosf(
+        static_cast<float>(shared_->positions[NeedsSmallTiles(kRows) ? first_row : i / kHalf]) * frequencies[i % kHalf],
+        &shared_->sine[i / kHalf][i % kHalf], &shared_->cosine[i / kHalf][i % kHalf]);
   }
   Team::Sync();
 }

@@ -27,7 +27,7 @@ __device__ __forceinline__ __nv_bfloat16* Block<kTalkerHidden, kStreams>::Stage(
 template <int kTalkerHidden, int kStreams>
 template <int kRows, int kSpans>
 __device__ __forceinline__ void Block<kTalkerHidden, kStreams>::SquaresStep(int step) {
-  if constexpr (Crowded(kRows)) {
+  if constexpr (NeedsSmallTiles(kRows)) {
     static_assert(kRows == 8);
     // Of what two lanes exchange each needs but half: they go on with half of the sums each, until a lane has one. The
     // additions are the same.
@@ -154,7 +154,7 @@ template <int kTalkerHidden, int kStreams>
 template <int kHidden>
 __device__ __forceinline__ float4 Block<kTalkerHidden, kStreams>::TalkerInputAt(int row, int column) const {
   if (shared_->sequences[row] < 0) return {};
-  const uint4 x = Fresh(reinterpret_cast<const uint4*>(a.x + row * kHidden + column));
+  const uint4 x = LoadL2(reinterpret_cast<const uint4*>(a.x + row * kHidden + column));
   return {__uint_as_float(x.x), __uint_as_float(x.y), __uint_as_float(x.z), __uint_as_float(x.w)};
 }
 
@@ -213,7 +213,7 @@ __device__ __forceinline__ void Block<kTalkerHidden, kStreams>::StageInput(const
     *reinterpret_cast<uint2*>(stage + row * StageStride(kHidden) + span * 128) = NormedFour(x.x, x.y, x.z, x.w, scale);
     lane_squares_[row * kSpans + span] = SumOfSquares(x.x, x.y, x.z, x.w);
   };
-  if constexpr (Crowded(kRows)) {
+  if constexpr (NeedsSmallTiles(kRows)) {
     // All rows' loads come first, so that none waits for another.
     float4 x[kRows][kSpans];
     const auto load = [&](const auto& input_at) {
@@ -256,7 +256,7 @@ __device__ __forceinline__ void Block<kTalkerHidden, kStreams>::TakeOwn(int pass
   if (warp_ * 32 < kCount) {
     const int i = min(thread_, kCount - 1);
     const int column = TileAt(i / (8 * kRows)) * 8 + i % 8;
-    if constexpr (Crowded(kRows)) {
+    if constexpr (NeedsSmallTiles(kRows)) {
       static_assert(kRows == kStreams, "lanes exchange ids in one step");
       const float4 x = InputAt<kHidden, kRows>(pass, i / 8 % kRows, column & ~3);
       own_ = column % 4 == 0 ? x.x : column % 4 == 1 ? x.y : column % 4 == 2 ? x.z : x.w;

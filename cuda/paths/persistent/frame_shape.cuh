@@ -38,10 +38,10 @@ constexpr bool Paired(int streams) { return 2 * streams <= kMostRows; }
 constexpr int MostRows(int streams) { return Paired(streams) ? 2 * streams : streams; }
 
 // Whether rows are so many that shared memory and registers have to be saved.
-constexpr bool Crowded(int rows) { return rows > kMostRows; }
+constexpr bool NeedsSmallTiles(int rows) { return rows > kMostRows; }
 // Rows that a warp brings in at once, each lane 16 bytes `loads` times of each.
 constexpr int RowsTogether(int rows, int loads) {
-  const int most = Crowded(rows) ? 16 / loads : rows;
+  const int most = NeedsSmallTiles(rows) ? 16 / loads : rows;
   int together = rows;
   while (together > most) together /= 2;
   return together;
@@ -49,10 +49,10 @@ constexpr int RowsTogether(int rows, int loads) {
 // Tiles of gate and up that are finished together: those whose sums there is room for.
 constexpr int GatedTiles(int hidden, int rows) {
   const int tiles = PersistentIntermediate(hidden) / 8 / kBlocks;
-  return Crowded(rows) && tiles > 3 ? 3 : tiles;
+  return NeedsSmallTiles(rows) && tiles > 3 ? 3 : tiles;
 }
 // Rows whose angles a block keeps: all, or the one that it attends to.
-constexpr int AngleRows(int streams) { return Crowded(streams) ? 1 : MostRows(streams); }
+constexpr int AngleRows(int streams) { return NeedsSmallTiles(streams) ? 1 : MostRows(streams); }
 
 // The predictor's pass p leads from code p to code p + 1. The first also takes the hidden state, at position 0, in rows
 // of its own or, where these would be too many, in a pass before it.
