@@ -11,7 +11,7 @@
 
 namespace {
 
-// The allocation of this thread that fails, counted from now; below 0: none.
+// Index of the allocation of this thread that fails, counted from now; below 0: none.
 thread_local int64_t fails = -1;
 
 void* Allocate(size_t bytes) {
@@ -33,7 +33,7 @@ namespace {
 class ExhaustionTest : public GstTest {
  protected:
   // Runs `call` with its first allocation failing, then with its second, and so on until it makes no more. `prepare`
-  // comes before it, with memory. Returns the number of allocations.
+  // runs before it, without failures. Returns the number of allocations.
   static int FailEach(const std::string& properties, const std::function<void(Feeder*)>& prepare,
                       const std::function<void(Feeder*)>& call) {
     for (int n = 0;; ++n) {

@@ -716,7 +716,7 @@ TEST_F(LiveTest, SpeechAfterAnInterruptDoesNotWaitForTheCueThatWasInterrupted) {
   EXPECT_EQ(SpokenText(buffers), "now");
   EXPECT_EQ(buffers[0].pts, 1500 * GST_MSECOND);
 
-  // And the next cue has its own.
+  // The next cue has its own time.
   buffer = gst_buffer_new_memdup("cue", 3);
   GST_BUFFER_PTS(buffer) = 9 * GST_SECOND;
   ASSERT_EQ(gst_pad_chain(feeder.sink(), buffer), GST_FLOW_OK);

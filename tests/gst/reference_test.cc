@@ -65,12 +65,12 @@ class ReferenceTest : public ::testing::Test {
       const auto recording = ReadReference(kData + "/" + name, Never);
       ASSERT_TRUE(recording.ok()) << recording.status().message();
       EXPECT_EQ(recording->sample_rate, file["rate"].get<int>());
-      // faad makes two channels of one.
+      // faad decodes one channel into two.
       EXPECT_EQ(recording->samples.size(), file["samples"].get<size_t>() * static_cast<size_t>(recording->channels));
       const auto original = qtts::ReadWav(kData + "/../references/" + file["reference"].get<std::string>());
       ASSERT_TRUE(original.ok());
       if (original->sample_rate != recording->sample_rate) continue;  // the test of the codes compares these
-      // Opus shifts speech by parts of a sample.
+      // Opus shifts speech by less than a sample.
       EXPECT_NEAR(Delay(*recording, *original), name == "no-tag.mp3" ? 1105 : 0, name == "24000.opus" ? 1 : 0);
     }
   }

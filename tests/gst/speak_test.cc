@@ -952,7 +952,7 @@ TEST_F(SpeakTest, AnUtteranceWaitsItsTurn) {
     EXPECT_EQ(problem.code, GST_RESOURCE_ERROR_BUSY);
     EXPECT_EQ(problem.text, "All slots are taken.");
   }
-  // An utterance that gave up has left the queue.
+  // An utterance whose wait has ended leaves the queue.
   EXPECT_EQ(Speak(src(), "interrupted"), ++id);
   ASSERT_TRUE(testing::WaitFor([&] { return GetStat(src(), "waiting-utterances") == 1; }));
   EXPECT_EQ(GetStat(other.src(), "waiting-utterances"), 1U);

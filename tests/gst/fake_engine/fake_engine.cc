@@ -100,7 +100,7 @@ class StreamState {
     return end_reason != EndReason::kNone;
   }
 
-  // There was no slot. True if the stream goes on waiting for one.
+  // No slot was free. True if the stream goes on waiting for one.
   bool Waits() {
     const std::lock_guard lock(mutex);
     const auto now = std::chrono::steady_clock::now();

@@ -70,7 +70,7 @@ const std::string kRussian = "Привет, мир!";
 TEST(LanguageWarning, ScriptsOfTheModelsLanguagesAreWritten) {
   const struct {
     const char* text;
-    const char* script;  // that an English model cannot speak; empty: it can
+    const char* script;  // the script that an English model cannot speak; empty: none
     bool released;       // whether the released models can
   } cases[] = {{"你好，世界。", "Han", true},
                {"こんにちは", "Hiragana", true},
@@ -109,7 +109,7 @@ TEST(LanguageWarning, ScriptsOfTheModelsLanguagesAreWritten) {
 TEST(LanguageWarning, OtherLatinLanguagesAreToldByAForeignLetterAndTheirTrigrams) {
   const struct {
     const char* text;
-    const char* language;  // empty: taken for English, or not judged
+    const char* language;  // expected language; empty: taken for English, or too short to judge
   } cases[] = {{"Je voudrais réserver une table pour deux personnes, s'il vous plaît.", "French"},
                {"Où est la bibliothèque ? Je l’ai cherchée partout, mais je ne l’ai pas trouvée.", "French"},
                {"Die Straße ist leider für Fußgänger und für Radfahrer gesperrt.", "German"},

@@ -503,7 +503,7 @@ TEST(ToolTest, SpeakWritesRawSamplesAndToStandardOutput) {
   EXPECT_EQ(stream.substr(44), samples);
   EXPECT_EQ(NumberAt(stream, 4), 0xFFFFFFFFU) << "nobody knows the length";
   EXPECT_EQ(NumberAt(stream, 40), 0xFFFFFFFFU);
-  // A device is written, not replaced.
+  // A device file is written to, not replaced.
   EXPECT_EQ(shell("-o /dev/null").exit_status, 0);
   EXPECT_TRUE(std::filesystem::is_character_file("/dev/null"));
 
