@@ -18,6 +18,8 @@
 namespace qtts {
 
 inline constexpr std::chrono::milliseconds kFrameTime{80};
+// The part of a frame's time that steps may take. The rest is a reserve for what the model of a step's time lacks.
+inline constexpr double kMostBusySeconds = 0.072;
 
 struct Scheduler::Running {
   explicit Running(std::shared_ptr<StreamState> s) : stream(std::move(s)) {}

@@ -48,7 +48,7 @@ bool Scheduler::HasPagesFor(const Prompt& prompt) const {
 
 // How long the reader has sound, of what has been submitted. A stream without its next text has a frame's time, since
 // it can't use what it keeps from others.
-Scheduler::Clock::duration Scheduler::Ahead(const Running& running, Clock::time_point now) const {
+Scheduler::Clock::duration Scheduler::SoundAhead(const Running& running, Clock::time_point now) const {
   const auto frames = static_cast<int64_t>(running.stream->unread() + running.in_flight());
   int32_t text_id = 0;
   const auto in_hand = std::max<int64_t>(frames, running.NextText(&text_id) ? 0 : 1) * kFrameTime;
@@ -61,7 +61,7 @@ Scheduler::RunningPtr Scheduler::FurthestAhead(Clock::time_point now) const {
   Clock::duration most{0};
   for (const RunningPtr& running : running_) {
     if (!running->open || running->parked || running->delivered == 0 || running->stream->ended()) continue;
-    const Clock::duration ahead = Ahead(*running, now);
+    const Clock::duration ahead = SoundAhead(*running, now);
     if (furthest != nullptr && ahead <= most) continue;
     furthest = running;
     most = ahead;
@@ -108,7 +108,7 @@ bool Scheduler::Park(const RunningPtr& running) {
   running->room = 0;
   parked_.push_back(running);
   ++parkings_;
-  NotePages();
+  PublishPages();
   const auto now = Clock::now();
   if (parked_.size() > 1 || now < log_again_ || !LogEnabled(LogLevel::kInfo)) return true;
   log_again_ = now + kBetweenLogs;
@@ -124,17 +124,17 @@ bool Scheduler::Unpark(const RunningPtr& running) {
   const Status status = backend_->Unpark(running->slot);
   if (status.code() == StatusCode::kDeviceUnavailable) FailAll(status);
   if (!status.ok()) return false;
-  NoLongerParked(running);
+  RemoveFromParked(running);
   ListIfReady(running);
   return true;
 }
 
-void Scheduler::NoLongerParked(const RunningPtr& running) {
+void Scheduler::RemoveFromParked(const RunningPtr& running) {
   running->parked = false;
   // `running` may be the entry of parked_.
   const RunningPtr kept = running;  // NOLINT(performance-unnecessary-copy-initialization)
   std::erase(parked_, kept);
-  NotePages();
+  PublishPages();
   if (!parked_.empty() || !std::exchange(parking_logged_, false)) return;
   Log(LogLevel::kInfo, "no utterance is parked any more (times that one was: " + std::to_string(parkings_) + ")");
   parkings_ = 0;
@@ -142,7 +142,7 @@ void Scheduler::NoLongerParked(const RunningPtr& running) {
 
 // Lets streams without a page try again, and brings parked streams back: those that can go on, the one with the least
 // sound in hand first. Returns true if any came back.
-bool Scheduler::BringBack() {
+bool Scheduler::UnparkStreams() {
   if (parked_.empty() && starved_.empty()) return false;
   auto starved = static_cast<int64_t>(starved_.size());
   for (const RunningPtr& running : starved_) running->starved = false;
@@ -153,11 +153,11 @@ bool Scheduler::BringBack() {
     const auto now = Clock::now();
     RunningPtr next;
     for (const RunningPtr& running : parked_) {
-      if (!WantsToGoOn(*running)) continue;
-      if (next == nullptr || Ahead(*running, now) < Ahead(*next, now)) next = running;
+      if (!CanGoOnWithPages(*running)) continue;
+      if (next == nullptr || SoundAhead(*running, now) < SoundAhead(*next, now)) next = running;
     }
     if (next == nullptr) break;
-    const Clock::duration ahead = Ahead(*next, now);
+    const Clock::duration ahead = SoundAhead(*next, now);
     // Its reader may also be faster than the sound is played.
     const bool soon = ahead < kSoon || next->stream->unread() + next->in_flight() == 0;
     const ContextPages pages = backend_->pages();
@@ -167,7 +167,7 @@ bool Scheduler::BringBack() {
     if (Unparked() > 0 && pages.free < needed + starved + spare) {
       if (!soon || now < swap_again_) break;
       const RunningPtr furthest = FurthestAhead(now);
-      if (furthest == nullptr || (CanGoOn(*furthest) && Ahead(*furthest, now) < ahead + kMargin)) break;
+      if (furthest == nullptr || (CanGoOn(*furthest) && SoundAhead(*furthest, now) < ahead + kMargin)) break;
       if (!Park(furthest)) break;
       swapped = true;
       continue;
@@ -183,7 +183,7 @@ bool Scheduler::BringBack() {
 }
 
 // If all streams with pages need more, and nobody can be parked, the one that came last ends, so that others go on.
-bool Scheduler::FailWhereNobodyCanGoOn() {
+bool Scheduler::FailIfAllStarve() {
   if (starved_.empty() || !outstanding_.empty() || static_cast<int>(starved_.size()) < Unparked()) return false;
   EndForWantOfPages(*std::max_element(starved_.begin(), starved_.end(), [](const RunningPtr& a, const RunningPtr& b) {
     return a->arrival < b->arrival;
