@@ -3,8 +3,6 @@
 
 #include <utility>
 
-#include "qtts/text_check.h"
-
 namespace gstqtts {
 
 // --- by any thread
@@ -182,8 +180,7 @@ Utterance Intake::Pop() {
 
 bool Intake::AwaitsWords() const {
   if (spoken_ || queue_.empty()) return false;
-  const Utterance& next = queue_.front();
-  return next.more_text && !next.settings.speak_anything && !qtts::IsSayable(next.text);
+  return queue_.front().more_text && HasNothingToSay(queue_.front());
 }
 
 bool Intake::TextIsOver(bool wait_for_application) const {
