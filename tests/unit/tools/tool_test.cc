@@ -229,7 +229,7 @@ TEST(ToolTest, InspectTellsOfAGpuOnly) {
   const struct {
     std::vector<std::string> options;
     std::string part;
-  } refused[] = {{{"--device", "cpu"}, "inspect --device \"cpu\": must be cuda"},
+  } refused[] = {{{"--device", "cpu"}, "inspect --device \"cpu\": must be a GPU, such as cuda"},
                  {{"--voices", "100"}, "inspect: --precision and --voices are about --device cuda"},
                  {{"--precision", "f32"}, "inspect: --precision and --voices are about --device cuda"}};
   for (const auto& [options, part] : refused) {
