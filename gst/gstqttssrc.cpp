@@ -306,7 +306,7 @@ GstQttsSrcPrivate::GstQttsSrcPrivate(GstQttsSrc* self)
 static GstPadProbeReturn gst_qtts_src_on_sound(GstPad* /*pad*/, GstPadProbeInfo* info, gpointer user_data) {
   GstQttsSrc* self = GST_QTTS_SRC(user_data);
   if ((GST_PAD_PROBE_INFO_TYPE(info) & GST_PAD_PROBE_TYPE_BUFFER) != 0) {
-    self->priv->output.TakenOver();
+    self->priv->output.BufferTaken();
   } else if (GST_EVENT_TYPE(GST_PAD_PROBE_INFO_EVENT(info)) == GST_EVENT_EOS) {
     self->priv->speech.EndSound();
   }

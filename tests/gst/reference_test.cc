@@ -164,7 +164,7 @@ TEST_F(ReferenceTest, DamagedNotesDoNoHarm) {
       EXPECT_LE(gapless->hidden.size(), 10U);
       std::vector<uint8_t> data(bytes.begin(), bytes.end());
       for (size_t at = 0; at < data.size(); at += 1000) {
-        HideNotes(*gapless, at, data.data() + at, std::min<size_t>(1000, data.size() - at));
+        HideMetadata(*gapless, at, data.data() + at, std::min<size_t>(1000, data.size() - at));
       }
       for (const size_t length : {0, 1, 1000, 66150}) {
         qtts::Recording recording{.samples = std::vector<float>(2 * length), .channels = 2, .sample_rate = 44100};

@@ -44,7 +44,7 @@ struct SamplingNumber {
   // `number` must fit an int where it is whole; it may be out of range. A positive number is never rounded to 0.
   void Set(double number, GenerationSettings* settings) const;
   // Sets what a user chose: a temperature of 0 turns sampling off, another one on.
-  void Choose(double number, GenerationSettings* settings) const;
+  void SetFromUser(double number, GenerationSettings* settings) const;
 };
 
 // All numbers of the sampling rules. From this table come their keys in a model's file, the check of a request, options

@@ -63,12 +63,12 @@ TEST(SamplingNumbers, OnlyATemperatureOfZeroIsGreedy) {
     ++temperatures;
     EXPECT_FALSE(number.Allows(0));
     EXPECT_TRUE(number.MayBeSet(0));
-    number.Choose(0, &settings);
+    number.SetFromUser(0, &settings);
     EXPECT_FALSE(number.sampled(settings));
     EXPECT_EQ(number.Get(settings), usual) << "0 is no temperature of the rule";
     number.Set(0.5, &settings);
     EXPECT_FALSE(number.sampled(settings)) << "a model's file says separately whether codes are sampled";
-    number.Choose(0.25, &settings);
+    number.SetFromUser(0.25, &settings);
     EXPECT_TRUE(number.sampled(settings));
     EXPECT_EQ(number.Get(settings), 0.25);
   }
