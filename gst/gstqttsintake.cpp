@@ -89,9 +89,11 @@ bool Intake::Drain() {
 
 void Intake::EndText() {
   const MonitorLock lock(monitor_);
+  // First: if there is no memory to close the utterance, its time-out does that, and the stream must still end.
+  text_ended_ = true;
+  monitor_.Announce();
   DropMidCharacter();
   CloseUtterance();
-  text_ended_ = true;
 }
 
 bool Intake::InMidCharacter() const {

@@ -83,6 +83,23 @@ TEST_F(ExhaustionTest, EventsOfTheSinkPad) {
   EXPECT_GE(allocations, 20) << "nothing was tried";
 }
 
+// The rest of the text is closed by its time-out, if the end of the text could not do it.
+TEST_F(ExhaustionTest, AfterTheEndOfTheTextTheStreamEnds) {
+  for (int n = 0;; ++n) {
+    Pipeline pipeline("qttssrc name=src segmentation=sentence utterance-timeout=1000000 ! fakesink async=false");
+    Feeder feeder(pipeline.src());
+    pipeline.Set(GST_STATE_PLAYING);
+    feeder.Begin();
+    feeder.Push("a sentence that is not over");
+    fails = n;
+    feeder.Send(gst_event_new_eos());
+    const bool failed = fails < 0;
+    fails = -1;
+    EXPECT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr) << "allocation " << n;
+    if (!failed || ::testing::Test::HasFailure()) break;
+  }
+}
+
 TEST_F(ExhaustionTest, TextOfTheSinkPad) {
   const std::string text = "One. Two. And thr";
   EXPECT_GE(FailEach("segmentation=sentence", Nothing, [&text](Feeder* feeder) { feeder->Push(text); }), 3);
