@@ -177,7 +177,7 @@ GstFlowReturn Output::UtteranceEnded(const Player::Output& output) {
     return FailUtterance(output, "speaking failed");
   }
   if (output.end_reason == qtts::EndReason::kBusy) {
-    return FailUtterance(output, "an utterance got no slot");
+    return FailUtterance(output, "an utterance could not begin within max-wait");
   }
   if (output.end_reason == qtts::EndReason::kMaxDuration) {
     GST_ELEMENT_WARNING(

@@ -107,7 +107,7 @@ class StreamState {
     if (!waits_since) waits_since = now;
     if (now - *waits_since < max_wait) return true;
     end_reason = EndReason::kBusy;
-    status = Status::Busy("All slots are taken.");
+    status = Status::Busy(GetScript().busy);
     readable.notify_all();
     if (on_change) on_change();
     return false;
