@@ -84,8 +84,8 @@ std::string Names(const std::vector<std::string>& tags) {
 }
 
 std::string LanguageAdvice(const std::vector<std::string>& tags) {
-  return "This model speaks " + Names(tags) + ": most likely nobody will understand it. Choose a model of its " +
-         "language; a \"language\" that is set silences this warning.";
+  return "This model speaks " + Names(tags) + ", so the speech will most likely be unintelligible. Choose a model of " +
+         "the text's language. Setting \"language\" silences this warning.";
 }
 
 struct Letters {

@@ -99,7 +99,7 @@ TEST(LanguageWarning, ScriptsOfTheModelsLanguagesAreWritten) {
     if (*c.script == '\0') {
       EXPECT_EQ(warning, "");
     } else {
-      EXPECT_EQ(warning.find("The text is in " + std::string(c.script) + " script. This model speaks English: "), 0U)
+      EXPECT_EQ(warning.find("The text is in " + std::string(c.script) + " script. This model speaks English, "), 0U)
           << warning;
     }
     EXPECT_EQ(LanguageWarning(c.text, kReleased, "").empty(), c.released);
@@ -129,7 +129,7 @@ TEST(LanguageWarning, OtherLatinLanguagesAreToldByAForeignLetterAndTheirTrigrams
     if (*c.language == '\0') {
       EXPECT_EQ(warning, "");
     } else {
-      EXPECT_EQ(warning.find("The text looks like another language. This model speaks English: "), 0U) << warning;
+      EXPECT_EQ(warning.find("The text looks like another language. This model speaks English, "), 0U) << warning;
     }
     EXPECT_EQ(LanguageWarning(c.text, kReleased, "").empty(),
               *c.language == '\0' || std::string(c.language) != "Swedish");
@@ -152,8 +152,9 @@ TEST(LanguageWarning, AModelWithALanguageOfItsOwnIsNotJudged) {
 
 TEST(LanguageWarning, SaysWhatTheModelSpeaks) {
   EXPECT_EQ(LanguageWarning(kRussian, {"english", "french", "german"}, ""),
-            "The text is in Cyrillic script. This model speaks English, French or German: most likely nobody will "
-            "understand it. Choose a model of its language; a \"language\" that is set silences this warning.");
+            "The text is in Cyrillic script. This model speaks English, French or German, so the speech will "
+            "most likely be unintelligible. Choose a model of the text's language. Setting \"language\" silences this "
+            "warning.");
 }
 
 }  // namespace
