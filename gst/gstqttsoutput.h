@@ -48,11 +48,11 @@ class Output {
   void SetFormat(GstAudioFormat format) { format_ = format; }
   // A run begins.
   void Begin();
-  // Forgets the frame of speech whose time has not come.
+  // Drops the frame of speech that waits for its time.
   void DropFrame();
-  // So does this; and the stream of sound begins anew.
+  // The same, and the stream of sound begins anew.
   void Restart();
-  // So does this; and the stream goes on, after a discontinuity.
+  // The same, and the stream continues with a discontinuity.
   void Break();
 
  private:

@@ -387,7 +387,7 @@ Player::Asked Player::AskEngine(qtts::Engine* engine, const Utterance& utterance
   }
   asked.device_lost = engine->device_lost();
   if (asked.stream != nullptr) {
-    // The engine is computing the first frame now, so this delays nobody.
+    // The engine is computing the first frame now, so this delays no frame.
     position.Append(utterance.text);
     position.FindWords();
     // The beginning of a growing text is not enough for the check.

@@ -159,7 +159,8 @@ class Player {
   // Ends the run. Returns true if a load was still running. `engine`: an engine to release, without the mutex.
   bool Stop(std::shared_ptr<qtts::Engine>* engine) QTTS_REQUIRES(monitor_held);
   const Counts& counts() const QTTS_REQUIRES(monitor_held) { return counts_; }
-  qtts::Occupancy occupancy() const QTTS_REQUIRES(monitor_held);  // of the engine, whoever uses it; zeros without one
+  // Of the engine, over all its users; zeros without an engine.
+  qtts::Occupancy occupancy() const QTTS_REQUIRES(monitor_held);
 
  private:
   struct Asked;

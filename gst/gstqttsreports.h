@@ -18,7 +18,7 @@ namespace gstqtts {
 
 // Passes reports about utterances to a reporter, in order.
 //
-// A thread that adds a report while nobody is reporting delivers all reports so far; reports added meanwhile go to a
+// A thread that adds a report while no other is reporting delivers all reports so far; reports added meanwhile go to a
 // thread of GLib's pool. If another thread is reporting, that thread delivers them. So a slow reporter delays only the
 // thread that calls it, and only for a bounded number of reports. The reporter is called without locks and may call
 // back.
@@ -42,7 +42,7 @@ class Reports {
   void Deliver() QTTS_EXCLUDES(monitor_held, mutex_);
   // Delivers the reports so far. Returns false if another thread is reporting; `on_told` is called when it ends.
   bool DeliverSoFar() QTTS_EXCLUDES(monitor_held, mutex_);
-  // True if there are no reports and nobody is reporting.
+  // True if all reports have been delivered, and no thread is reporting.
   bool AllDelivered() const QTTS_REQUIRES(monitor_held) QTTS_EXCLUDES(mutex_);
 
  private:

@@ -418,7 +418,7 @@ static gboolean gst_qtts_src_stop(GstBaseSrc* src) {
 
 // Since 1.24 GstBaseSrc also calls this when a live source pauses. That call must not make create() return: if PLAYING
 // follows before the streaming thread is back in the base class, the base class finds itself playing, takes the
-// GST_FLOW_FLUSHING for a flush and pauses its task, which nobody starts again. A pause needs no unlocking here:
+// GST_FLOW_FLUSHING for a flush and pauses its task, which nothing starts again. A pause needs no unlocking here:
 // LiveClock knows of it, and create() may wait through it, as it does with 1.22.
 static gboolean gst_qtts_src_unlock(GstBaseSrc* src) {
   GstQttsSrcPrivate* priv = GST_QTTS_SRC(src)->priv;

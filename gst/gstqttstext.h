@@ -49,7 +49,7 @@ bool IsBlank(std::string_view text);
 std::string_view Trim(std::string_view text);
 std::string_view TrimLeft(std::string_view text);
 
-// When a text is meant to be heard, in running time (nanoseconds).
+// The time at which a text is to be heard, in running time (nanoseconds).
 struct Cue {
   std::optional<uint64_t> start;
   std::optional<uint64_t> end;

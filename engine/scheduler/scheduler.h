@@ -24,7 +24,7 @@ namespace qtts {
 
 // Advances all streams of one engine. One thread asks the backend, frame by frame, for the next frame of every stream
 // that has text and whose reader keeps up. A stream that stalls or is full is left out of the step and delays no other;
-// it is looked at again when something of it has changed. Prompts are run in turn, in pieces of about a frame's work
+// it is checked again when something of it has changed. Prompts are run in turn, in pieces of about a frame's work
 // between two steps. So a long prompt delays no step, cancellation, shutdown or short prompt. Streams wait for a free
 // slot of the backend first come, first served.
 //
@@ -39,12 +39,12 @@ namespace qtts {
 // - An utterance begins only if all that speak would keep up, by a model of a step's time that is fitted as it runs.
 //
 // With pages for contexts (Backend::pages()) an utterance begins only if they hold its prompt beside a reserve for
-// those who speak. When a stream needs a page and none is free, the stream that is furthest ahead of its reader is
-// parked: its pages move to the host's memory until there are pages again, or until it would run dry and another is
-// further ahead. A stream whose pages nobody can give up waits. Only if none of those that have pages can go on does
-// one of them fail.
+// the streams that speak. If a stream needs a page and none is free, the stream that is furthest ahead of its reader is
+// parked: its pages move to the host's memory. It returns when pages are free, or when it is about to run dry and
+// another stream is further ahead. If no stream can be parked, the one that needs a page waits. One fails only if no
+// stream with pages can go on.
 //
-// All this chooses by time alone. What a stream says never depends on it.
+// All these choices affect the time of frames only, never their content.
 //
 // Owned by the engine. Expect() and Add() may be called from any thread.
 class Scheduler {
@@ -137,7 +137,7 @@ class Scheduler {
 
   Mutex mutex_;
   Condition changed_;
-  RunningPtr changed_list_ QTTS_GUARDED_BY(mutex_);  // streams to look at, linked, the last first
+  RunningPtr changed_list_ QTTS_GUARDED_BY(mutex_);  // changed streams, linked, the last first
   uint64_t arrivals_ QTTS_GUARDED_BY(mutex_) = 0;
   bool expected_ QTTS_GUARDED_BY(mutex_) = false;
   // Written with `mutex_` held. Atomic: they are also read without it.
@@ -153,7 +153,7 @@ class Scheduler {
   std::optional<Clock::time_point> next_refusal_;     // earliest deadline of the streams that wait for a slot
   std::optional<Clock::time_point> gather_until_;     // latest time to submit the streams gathered so far
   std::optional<Clock::time_point> gathering_since_;  // time at which the first of them was gathered
-  std::vector<RunningPtr> candidates_;                // of the step that is put together
+  std::vector<RunningPtr> candidates_;                // of the next step
   std::vector<FrameStep> steps_to_submit_;
   std::deque<Submission> outstanding_;
   std::vector<std::vector<RunningPtr>> spare_lists_;  // memory of past submissions
@@ -161,8 +161,8 @@ class Scheduler {
 
   // Of a device with pages.
   std::vector<RunningPtr> parked_;
-  std::vector<RunningPtr> starved_;  // need a page that nobody can give up
-  Clock::time_point reserve_again_;  // when the device is asked for memory again
+  std::vector<RunningPtr> starved_;  // need a page, and no stream can be parked
+  Clock::time_point reserve_again_;  // earliest time of the next Backend::Reserve() after a failure
   Clock::time_point swap_again_;     // earliest time to park a stream in exchange for a parked one
   Clock::time_point log_again_;
   bool parking_logged_ = false;

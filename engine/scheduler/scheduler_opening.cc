@@ -38,10 +38,10 @@ bool Scheduler::OpenSlots() {
   return changed;
 }
 
-// True if the first of those who wait may begin.
+// True if the first waiting stream may begin.
 bool Scheduler::AdmitsOneMore() { return HasPagesFor(*waiting_.begin()->second->prompt) && HasTimeForOneMore(); }
 
-// True if all that speak would keep up with their readers beside one more.
+// True if all speaking streams would keep up with their readers beside one more.
 bool Scheduler::HasTimeForOneMore() {
   const int speaking = slots_ - free_slots_;
   if (!many_ || speaking == 0 || !step_model_.fitted()) return true;
@@ -88,7 +88,7 @@ bool Scheduler::Open(const RunningPtr& running) {
   return true;
 }
 
-// Why the first of those who wait can't begin.
+// The reason why the first waiting stream can't begin, for its error.
 std::string Scheduler::DescribeShortage() const {
   const std::string speaking = std::to_string(slots_ - free_slots_);
   if (free_slots_ == 0) return "all " + std::to_string(slots_) + " slots of the engine are taken";

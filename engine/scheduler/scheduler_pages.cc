@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-// The scheduler's part that deals with pages: who begins, who is parked, and who comes back.
+// The scheduler's part that deals with pages: which utterance may begin, which stream is parked, and which one returns.
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -13,11 +13,11 @@ namespace {
 
 // Frames for which an utterance that begins needs pages.
 constexpr int64_t kFirstFrames = 16;
-// One in so many pages is kept for those who speak, and another for those who are parked.
+// One in so many pages is reserved for speaking streams, and another for parked ones.
 constexpr int64_t kShare = 20;
-// A parked stream is brought back, in another's place if need be, while its reader has so much sound in hand.
+// A parked stream returns, if need be in exchange for another, when its reader has no more sound than this.
 constexpr auto kSoon = 4 * kFrameTime;
-// The other must have so much more. Less would move the same pages to and fro.
+// The other stream must have so much more. With less, the same pages would move back and forth.
 constexpr auto kMargin = 3 * kFrameTime;
 // Such exchanges delay all streams by a copy, so there is one in this time at most.
 constexpr auto kBetweenSwaps = kFrameTime;
@@ -38,7 +38,7 @@ bool Scheduler::HasPagesFor(const Prompt& prompt) const {
   const ContextPages pages = backend_->pages();
   const int64_t speaking = slots_ - free_slots_;
   if (pages.positions == 0 || speaking == 0) return true;
-  // Who speaks comes first.
+  // Speaking streams come first.
   if (!starved_.empty()) return false;
   int64_t reserve = std::max(speaking, pages.total / kShare);
   for (const RunningPtr& running : parked_) reserve += PagesOf(running->prompt_rows + running->submitted);
@@ -69,8 +69,8 @@ Scheduler::RunningPtr Scheduler::FurthestAhead(Clock::time_point now) const {
   return furthest;
 }
 
-// Takes pages for the next frame of a stream. If none is free, parks who is furthest ahead, perhaps this stream.
-// Returns false if the stream can't go on now.
+// Takes pages for the next frame of a stream. If none is free, parks the stream that is furthest ahead, perhaps this
+// one. Returns false if the stream can't go on now.
 bool Scheduler::TakePages(const RunningPtr& running) {
   while (running->submitted >= running->room) {
     const auto now = Clock::now();
@@ -163,7 +163,7 @@ bool Scheduler::UnparkStreams() {
     const ContextPages pages = backend_->pages();
     const int64_t needed = PagesOf(next->prompt_rows + next->submitted) + 1;
     const int64_t spare = soon ? 0 : std::max<int64_t>(1, pages.total / kShare);
-    // If nobody else has pages, there is nothing to wait for.
+    // If no other stream has pages, waiting is useless.
     if (Unparked() > 0 && pages.free < needed + starved + spare) {
       if (!soon || now < swap_again_) break;
       const RunningPtr furthest = FurthestAhead(now);
@@ -182,7 +182,7 @@ bool Scheduler::UnparkStreams() {
   return returned;
 }
 
-// If all streams with pages need more, and nobody can be parked, the one that came last ends, so that others go on.
+// If all streams with pages need more, and none can be parked, the one that came last ends, so that others go on.
 bool Scheduler::FailIfAllStarve() {
   if (starved_.empty() || !outstanding_.empty() || static_cast<int>(starved_.size()) < Unparked()) return false;
   EndForWantOfPages(*std::max_element(starved_.begin(), starved_.end(), [](const RunningPtr& a, const RunningPtr& b) {
