@@ -15,7 +15,7 @@ namespace {
 using WordSet = std::unordered_set<std::string_view>;
 
 // Abbreviations before a name or another word, in lower case.
-const WordSet& Always() {
+const WordSet& AbbreviationsAnywhere() {
   static const auto* words = new WordSet{
       // English
       "mr", "mrs", "ms", "dr", "prof", "rev", "hon", "gen", "col", "lt", "sgt", "capt", "cmdr", "maj", "gov", "sen",
@@ -38,7 +38,7 @@ const WordSet& Always() {
 }
 
 // Abbreviations only before a number; otherwise ordinary words.
-const WordSet& BeforeDigits() {
+const WordSet& AbbreviationsBeforeDigits() {
   static const auto* words =
       new WordSet{"no",  "nos", "fig", "figs", "vol", "vols", "ch",   "chap", "sec", "sect", "pp",   "pg",
                   "art", "abs", "bd",  "kap",  "abb", "tab",  "pag",  "pagg", "pág", "págs", "cap",  "n°",
@@ -63,7 +63,8 @@ bool IsAbbreviation(std::string_view word, bool before_digit) {
   const std::string last = dot == std::string::npos ? copy : copy.substr(dot + 1);
   if (!last.empty() && IsOneLetter(last)) return last != "I" || dot != std::string::npos;
   const std::unique_ptr<gchar, decltype(&g_free)> lower(g_utf8_strdown(copy.c_str(), -1), g_free);
-  return Always().contains(lower.get()) || (before_digit && BeforeDigits().contains(lower.get()));
+  return AbbreviationsAnywhere().contains(lower.get()) ||
+         (before_digit && AbbreviationsBeforeDigits().contains(lower.get()));
 }
 
 }  // namespace gstqtts

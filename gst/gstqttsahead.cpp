@@ -21,7 +21,7 @@ void AheadList::Add(std::shared_ptr<AheadSpeech> speech) {
 
 // Utterances leave the queue from the front, and so does their speech.
 
-bool AheadList::Makes(uint64_t id) const {
+bool AheadList::IsMaking(uint64_t id) const {
   return !speeches_.empty() && speeches_.front()->id == id && speeches_.front()->stream != nullptr;
 }
 

@@ -62,7 +62,7 @@ class AheadList {
   // Adds speech with a larger id than all before.
   void Add(std::shared_ptr<AheadSpeech> speech);
   // For the first utterance of the queue: true if the engine makes it already.
-  bool Makes(uint64_t id) const;
+  bool IsMaking(uint64_t id) const;
   // Removes and returns its speech; null if it has none.
   std::shared_ptr<AheadSpeech> Take(uint64_t id);
   // Removes all. The caller must release them without the mutex.

@@ -9,7 +9,7 @@ bool LiveClock::WaitForNow(std::optional<GstClockTime>* now) {
   const qtts::MutexLock lock(mutex_);
   while (!playing_ && !unlocked_) changed_.Wait(mutex_);
   if (unlocked_) return false;
-  *now = Now();
+  *now = Now(RefClock().get());
   return true;
 }
 
@@ -19,9 +19,12 @@ bool LiveClock::WaitUntil(GstClockTime running_time, const std::function<bool()>
     while (!playing_ && !unlocked_ && !(wanted && !wanted())) changed_.Wait(mutex_);
     if (unlocked_) return false;
     if (wanted && !wanted()) return true;
-    if (Now().value_or(running_time) >= running_time) return true;
-    GstClockID id = NewId(running_time);
-    if (id == nullptr) return true;  // the clock went away
+    GstClockID id = nullptr;
+    {
+      const ClockRef clock = RefClock();
+      if (Now(clock.get()).value_or(running_time) >= running_time) return true;
+      id = NewId(clock.get(), running_time);
+    }
     waiting_ = id;
     GstClockReturn result = GST_CLOCK_OK;
     {
@@ -71,25 +74,19 @@ void LiveClock::CancelAlarm() {
   alarm_.reset();
 }
 
-// --- with the lock held
+// --- with the lock held. Another thread may take the clock from the element, so each function asks for it once.
 
-std::optional<GstClockTime> LiveClock::Now() const {
-  if (!playing_) return std::nullopt;
-  GstClock* clock = gst_element_get_clock(element_);
-  if (clock == nullptr) return std::nullopt;
+// Running time by `clock`; none in a pause or without a clock.
+std::optional<GstClockTime> LiveClock::Now(GstClock* clock) const {
+  if (!playing_ || clock == nullptr) return std::nullopt;
   const GstClockTime now = gst_clock_get_time(clock);
-  gst_object_unref(clock);
   const GstClockTime base = gst_element_get_base_time(element_);
   return now > base ? now - base : 0;
 }
 
-// Null without a clock. The caller owns it.
-GstClockID LiveClock::NewId(GstClockTime running_time) const {
-  GstClock* clock = gst_element_get_clock(element_);
-  if (clock == nullptr) return nullptr;
-  GstClockID id = gst_clock_new_single_shot_id(clock, gst_element_get_base_time(element_) + running_time);
-  gst_object_unref(clock);
-  return id;
+// The caller owns it.
+GstClockID LiveClock::NewId(GstClock* clock, GstClockTime running_time) const {
+  return gst_clock_new_single_shot_id(clock, gst_element_get_base_time(element_) + running_time);
 }
 
 // Restarts the waits. An id that is unscheduled before the wait begins does not wait.
@@ -102,18 +99,21 @@ void LiveClock::Restart() {
 
 void LiveClock::StartAlarm() {
   if (!alarm_ || !playing_) return;
-  if (Now().value_or(alarm_->running_time) >= alarm_->running_time) {
+  const ClockRef clock = RefClock();
+  if (Now(clock.get()).value_or(alarm_->running_time) >= alarm_->running_time) {
     alarm_->wake();
     return;
   }
-  alarm_id_ = NewId(alarm_->running_time);
+  alarm_id_ = NewId(clock.get(), alarm_->running_time);
   auto* argument = new std::function<void()>(alarm_->wake);
   const auto ring = [](GstClock* /*clock*/, GstClockTime /*time*/, GstClockID /*id*/, gpointer data) -> gboolean {
     (*static_cast<std::function<void()>*>(data))();
     return TRUE;
   };
   const auto free = [](gpointer data) { delete static_cast<std::function<void()>*>(data); };
-  if (gst_clock_id_wait_async(alarm_id_, ring, argument, free) != GST_CLOCK_OK) alarm_->wake();
+  const GstClockReturn set = gst_clock_id_wait_async(alarm_id_, ring, argument, free);
+  if (set == GST_CLOCK_UNSUPPORTED || set == GST_CLOCK_BADTIME) free(argument);  // the id has not taken it
+  if (set != GST_CLOCK_OK) alarm_->wake();
 }
 
 void LiveClock::StopAlarm() {

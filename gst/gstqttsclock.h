@@ -5,6 +5,7 @@
 #include <gst/gst.h>
 
 #include <functional>
+#include <memory>
 #include <optional>
 
 #include "qtts/mutex.h"
@@ -53,8 +54,11 @@ class LiveClock {
     std::function<void()> wake;
   };
 
-  std::optional<GstClockTime> Now() const QTTS_REQUIRES(mutex_);
-  GstClockID NewId(GstClockTime running_time) const QTTS_REQUIRES(mutex_);
+  using ClockRef = std::unique_ptr<GstClock, void (*)(gpointer)>;
+
+  ClockRef RefClock() const { return {gst_element_get_clock(element_), gst_object_unref}; }
+  std::optional<GstClockTime> Now(GstClock* clock) const QTTS_REQUIRES(mutex_);
+  GstClockID NewId(GstClock* clock, GstClockTime running_time) const;
   void Restart() QTTS_REQUIRES(mutex_);
   void StartAlarm() QTTS_REQUIRES(mutex_);
   void StopAlarm() QTTS_REQUIRES(mutex_);

@@ -71,7 +71,7 @@ uint64_t FirstFrame(std::ifstream* file) {
 }
 
 // The rules are those of mpg123, by which libsndfile and so the official package read MP3.
-std::optional<Gapless> OfMp3(std::ifstream* file) {
+std::optional<Gapless> ReadMp3(std::ifstream* file) {
   const uint64_t offset = FirstFrame(file);
   const std::string frame = Read(file, offset, 256);
   const uint64_t header = Number(frame, 0, 4);
@@ -226,7 +226,7 @@ struct Valid {
 };
 
 // iTunSMPB: numbers in hexadecimal, of which the second is the priming, the fourth the length of the sound.
-std::optional<Valid> ReadTunes(Part moov) {
+std::optional<Valid> ReadItunesTag(Part moov) {
   const Part meta = Find(moov, {"udta", "meta"});
   // QuickTime's has no version and flags before its boxes.
   const bool plain = meta.bytes.size() >= 8 && meta.bytes.substr(4, 4) == "hdlr";
@@ -265,11 +265,11 @@ std::pair<std::string, uint64_t> ReadIndex(std::ifstream* file) {
   return {};
 }
 
-void Hide(Part box, uint64_t type_offset, Gapless* gapless) {
+void HideBox(Part box, uint64_t type_offset, Gapless* gapless) {
   if (!box.bytes.empty()) gapless->hidden.push_back({type_offset, "free"});
 }
 
-std::optional<Gapless> OfMp4(std::ifstream* file) {
+std::optional<Gapless> ReadMp4(std::ifstream* file) {
   const auto [index, offset] = ReadIndex(file);
   const Part moov = Find({index, offset}, {"moov"});
   const std::vector<Box> boxes = BoxesOf(moov);
@@ -291,7 +291,7 @@ std::optional<Gapless> OfMp4(std::ifstream* file) {
   const Part elst = Find(trak, {"edts", "elst"});
   const std::optional<Edit> edit = ReadEdit(elst);
   if (!elst.bytes.empty() && !edit) return std::nullopt;
-  if (const auto valid = ReadTunes(moov)) {
+  if (const auto valid = ReadItunesTag(moov)) {
     gapless.begin = valid->begin;
     gapless.end = valid->begin + valid->length;
   } else if (edit) {
@@ -306,10 +306,10 @@ std::optional<Gapless> OfMp4(std::ifstream* file) {
 
   // The encoder's name goes, too: the demuxer cuts what it knows of some encoders.
   for (const Box& box : boxes) {
-    if (box.type == "udta" || box.type == "meta") Hide(box.content, box.type_offset, &gapless);
+    if (box.type == "udta" || box.type == "meta") HideBox(box.content, box.type_offset, &gapless);
   }
   for (const Box& box : BoxesOf(trak)) {
-    if (box.type == "edts" || box.type == "udta" || box.type == "meta") Hide(box.content, box.type_offset, &gapless);
+    if (box.type == "edts" || box.type == "udta" || box.type == "meta") HideBox(box.content, box.type_offset, &gapless);
   }
   // The durations are those of the edited track; the demuxer would stop there.
   if (packets->total > 0) {
@@ -331,17 +331,17 @@ std::optional<Gapless> OfMp4(std::ifstream* file) {
 std::optional<Gapless> ReadGapless(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file) return std::nullopt;
-  if (auto gapless = OfMp4(&file)) return gapless;
-  return OfMp3(&file);
+  if (auto gapless = ReadMp4(&file)) return gapless;
+  return ReadMp3(&file);
 }
 
-bool HoldsNotes(const Gapless& gapless, uint64_t offset, size_t size) {
+bool HasHiddenBytes(const Gapless& gapless, uint64_t offset, size_t size) {
   return std::any_of(gapless.hidden.begin(), gapless.hidden.end(), [&](const Gapless::Overwrite& part) {
     return part.offset < offset + size && offset < part.offset + part.bytes.size();
   });
 }
 
-void HideNotes(const Gapless& gapless, uint64_t offset, uint8_t* data, size_t size) {
+void HideMetadata(const Gapless& gapless, uint64_t offset, uint8_t* data, size_t size) {
   for (const Gapless::Overwrite& part : gapless.hidden) {
     for (size_t i = 0; i < part.bytes.size(); ++i) {
       const uint64_t at = part.offset + i;

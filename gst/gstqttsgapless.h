@@ -39,9 +39,9 @@ struct Gapless {
 std::optional<Gapless> ReadGapless(const std::string& path);
 
 // True if any of the `size` bytes from `offset` on are hidden.
-bool HoldsNotes(const Gapless& gapless, uint64_t offset, size_t size);
+bool HasHiddenBytes(const Gapless& gapless, uint64_t offset, size_t size);
 // Replaces the hidden bytes in `data`, which holds these bytes.
-void HideNotes(const Gapless& gapless, uint64_t offset, uint8_t* data, size_t size);
+void HideMetadata(const Gapless& gapless, uint64_t offset, uint8_t* data, size_t size);
 
 // Cuts a recording that was decoded with hidden metadata to its sound.
 void TrimGapless(const Gapless& gapless, qtts::Recording* recording);

@@ -3,8 +3,6 @@
 
 #include <utility>
 
-#include "qtts/text_check.h"
-
 namespace gstqtts {
 
 // --- by any thread
@@ -91,9 +89,11 @@ bool Intake::Drain() {
 
 void Intake::EndText() {
   const MonitorLock lock(monitor_);
+  // First: if there is no memory to close the utterance, its time-out does that, and the stream must still end.
+  text_ended_ = true;
+  monitor_.Announce();
   DropMidCharacter();
   CloseUtterance();
-  text_ended_ = true;
 }
 
 bool Intake::InMidCharacter() const {
@@ -182,8 +182,7 @@ Utterance Intake::Pop() {
 
 bool Intake::AwaitsWords() const {
   if (spoken_ || queue_.empty()) return false;
-  const Utterance& next = queue_.front();
-  return next.more_text && !next.settings.speak_anything && !qtts::IsSayable(next.text);
+  return queue_.front().more_text && HasNothingToSay(queue_.front());
 }
 
 bool Intake::TextIsOver(bool wait_for_application) const {

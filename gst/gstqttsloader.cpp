@@ -21,7 +21,7 @@ struct EngineLoader::Job {
 
   bool OnThisThread() const { return id == std::this_thread::get_id(); }
 
-  // `on_done` is called even if memory runs out, since somebody waits for the result.
+  // `on_done` is called even if memory runs out, since the element waits for the result.
   void Run(const qtts::EngineOptions& options, const std::function<void(Outcome)>& on_done) {
     id = std::this_thread::get_id();
     Outcome outcome = qtts::Engine::Acquire(options, &cancelled);
@@ -59,7 +59,7 @@ void EngineLoader::Start(const qtts::EngineOptions& options, const std::function
   const auto job = std::make_shared<Job>();
   qtts::Status status;
   {
-    const qtts::MutexLock lock(mutex_);  // nobody joins the thread before it is known here
+    const qtts::MutexLock lock(mutex_);  // the thread is not joined before it is stored here
     auto thread = qtts::StartThread("load the model", [job, options, on_done, on_ended = on_ended_] {
       job->Run(options, on_done);
       job->ended = true;

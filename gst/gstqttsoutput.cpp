@@ -51,9 +51,9 @@ Output::Output(GstBaseSrc* element, Speech& speech, LiveClock& clock, ElementPro
       input_(input),
       wake_(speech.player().waker()) {}
 
-Output::~Output() { TakenOver(); }
+Output::~Output() { BufferTaken(); }
 
-void Output::TakenOver() { gst_clear_buffer(&handed_out_); }
+void Output::BufferTaken() { gst_clear_buffer(&handed_out_); }
 
 void Output::Begin() {
   Restart();
@@ -70,7 +70,7 @@ void Output::ForgetFrame() {
 
 void Output::DropFrame() {
   ForgetFrame();
-  TakenOver();
+  BufferTaken();
   ended_with_ = GST_FLOW_OK;
 }
 
@@ -124,7 +124,7 @@ GstFlowReturn Output::Fail(const qtts::Status& status, const char* what) {
 
 // True if the error of this utterance would affect every other: the device is lost, or its settings are those of the
 // properties, which the next one has too.
-bool Output::MeetsEveryText(const Player::Output& output) const {
+bool Output::AffectsEveryText(const Player::Output& output) const {
   if (output.device_lost || output.status.code() == qtts::StatusCode::kDeviceUnavailable) return true;
   if (!IsAboutSettings(output.status)) return false;
   return output.settings == properties_.utterance();
@@ -133,7 +133,7 @@ bool Output::MeetsEveryText(const Player::Output& output) const {
 // Reports a failed utterance: an error if it would affect every text, or if there was no other text, so that waiting
 // for the end of the stream shows that nothing was spoken; otherwise a warning.
 GstFlowReturn Output::FailUtterance(const Player::Output& output, const char* what) {
-  if (output.nothing_spoken || MeetsEveryText(output)) {
+  if (output.nothing_spoken || AffectsEveryText(output)) {
     return Fail(output.status, what);
   }
   PostWarning(GST_ELEMENT(element_), output.status, what);
@@ -177,7 +177,7 @@ GstFlowReturn Output::UtteranceEnded(const Player::Output& output) {
     return FailUtterance(output, "speaking failed");
   }
   if (output.end_reason == qtts::EndReason::kBusy) {
-    return FailUtterance(output, "an utterance got no slot");
+    return FailUtterance(output, "an utterance could not begin within max-wait");
   }
   if (output.end_reason == qtts::EndReason::kMaxDuration) {
     GST_ELEMENT_WARNING(

@@ -38,21 +38,21 @@ class Output {
 
   // Returns the next buffer, or the flow return that ends the stream (and the same again on later calls). Since 1.24
   // GstBaseSrc drops the result if a live source was paused meanwhile, and calls again in PLAYING. So that no sound is
-  // lost, the same buffer is returned until TakenOver().
+  // lost, the same buffer is returned until BufferTaken().
   GstFlowReturn Create(GstBuffer** buffer);
   // True if Create() has ended the stream.
   bool ended() const { return ended_with_ != GST_FLOW_OK; }
   // The src pad has received the last buffer.
-  void TakenOver();
+  void BufferTaken();
 
   void SetFormat(GstAudioFormat format) { format_ = format; }
   // A run begins.
   void Begin();
-  // Forgets the frame of speech whose time has not come.
+  // Drops the frame of speech that waits for its time.
   void DropFrame();
-  // So does this; and the stream of sound begins anew.
+  // The same, and the stream of sound begins anew.
   void Restart();
-  // So does this; and the stream goes on, after a discontinuity.
+  // The same, and the stream continues with a discontinuity.
   void Break();
 
  private:
@@ -74,7 +74,7 @@ class Output {
 
   GstFlowReturn Fail(const qtts::Status& status, const char* what);
   GstFlowReturn FailWithoutBuffer();
-  bool MeetsEveryText(const Player::Output& output) const;
+  bool AffectsEveryText(const Player::Output& output) const;
   GstFlowReturn FailUtterance(const Player::Output& output, const char* what);
   GstFlowReturn Finish(const Player::Output& output);
   void WarnOfSettings(const std::string& warning);

@@ -13,15 +13,15 @@
 namespace gstqtts {
 
 // The settings of an utterance by the names of their properties, for the `speak` signal, for `qtts/set-voice` and for
-// presets. The property table knows which these are.
+// presets. They are marked in the property table.
 
 // Names of all settings.
 const std::vector<std::string_view>& SettingNames();
 
 // Applies the fields of `overrides`, which may be null, to `settings`. A field is named like the
-// property and has its type; a whole number does for any numeric property that can hold it, a nick or
-// a number for an enumeration. Nothing is changed on failure: `error` then says which field is wrong
-// and what would be right. `klass` is the class that has the properties.
+// property and has its type. A whole number is accepted for any numeric property that can hold it, a
+// nick or a number for an enumeration. On failure nothing is changed, and `error` names the wrong field
+// and the allowed values. `klass` is the class that has the properties.
 bool ApplyOverrides(GObjectClass* klass, const GstStructure* overrides, Settings* settings, std::string* error);
 
 }  // namespace gstqtts

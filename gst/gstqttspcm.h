@@ -10,8 +10,8 @@
 
 namespace gstqtts {
 
-// Scales samples in [-1, 1] by 32768 and rounds to the nearest integer (ties to even). Whatever
-// lies outside the range saturates; a value that is not a number becomes silence.
+// Scales samples in [-1, 1] by 32768 and rounds to the nearest integer (ties to even). Values outside
+// the range saturate; NaN becomes silence.
 void ConvertToS16(const float* in, size_t samples, int16_t* out);
 
 }  // namespace gstqtts

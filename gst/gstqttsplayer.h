@@ -36,8 +36,7 @@ namespace gstqtts {
 // them frame by frame. Has the engine loaded and voices cloned on separate threads.
 //
 // With TextOptions::parallel above 1, the engine also makes the utterances that wait next. They stay in the queue until
-// their turn comes, and only then does anybody notice: sound, reports, warnings and drops are those of one utterance
-// after the other.
+// their turn, and cause no report before it: sound, reports, warnings and drops are those of parallel = 1.
 //
 // It releases the monitor's mutex while it calls the engine. If an interrupt, a flush or a stop has raised the epoch
 // meanwhile, the result is dropped, so none of these waits for a device.
@@ -160,11 +159,17 @@ class Player {
   // Ends the run. Returns true if a load was still running. `engine`: an engine to release, without the mutex.
   bool Stop(std::shared_ptr<qtts::Engine>* engine) QTTS_REQUIRES(monitor_held);
   const Counts& counts() const QTTS_REQUIRES(monitor_held) { return counts_; }
-  qtts::Occupancy occupancy() const QTTS_REQUIRES(monitor_held);  // of the engine, whoever uses it; zeros without one
+  // Of the engine, over all its users; zeros without an engine.
+  qtts::Occupancy occupancy() const QTTS_REQUIRES(monitor_held);
 
  private:
   struct Asked;
-  struct Read;
+  // Result of reading a stream.
+  struct Read {
+    qtts::Status status;
+    qtts::ReadState state = qtts::ReadState::kEnd;
+    qtts::EndReason reason = qtts::EndReason::kError;  // of kEnd
+  };
 
   std::optional<Event> NextEvent(Output* output) QTTS_EXCLUDES(monitor_held);
   void JoinThreads() QTTS_REQUIRES(monitor_held);
@@ -174,10 +179,6 @@ class Player {
   Asked AskEngine(qtts::Engine* engine, const Utterance& utterance, VoiceStore::Voice voice,
                   const std::shared_ptr<AheadSpeech>& ahead, TextPosition position);
   qtts::Request NewRequest(const Utterance& utterance, const qtts::ModelInfo& model) const;
-  bool RepeatStream(Read* read, std::shared_ptr<qtts::Stream>* old) QTTS_REQUIRES(monitor_held);
-  const Utterance* NextToMake() const QTTS_REQUIRES(monitor_held);
-  bool StartAhead() QTTS_REQUIRES(monitor_held);
-  void ReadAheadStreams() QTTS_REQUIRES(monitor_held);
   void WaitForChange(uint64_t seen) QTTS_REQUIRES(monitor_held);
   bool ReadStream(Output* output, Event* event) QTTS_REQUIRES(monitor_held);
   void CountFrame(const qtts::Frame& frame) QTTS_REQUIRES(monitor_held);
@@ -188,6 +189,11 @@ class Player {
   bool NothingWasSpoken() const QTTS_REQUIRES(monitor_held);
   void FinishCurrent(qtts::EndReason reason) QTTS_REQUIRES(monitor_held);
   void FailCurrent(Output* output, qtts::EndReason reason) QTTS_REQUIRES(monitor_held);
+  // Of speech that is made ahead, in gstqttsplayerahead.cpp.
+  const Utterance* NextToMake() const QTTS_REQUIRES(monitor_held);
+  bool StartAhead() QTTS_REQUIRES(monitor_held);
+  void ReadAheadStreams() QTTS_REQUIRES(monitor_held);
+  bool RepeatStream(Read* read, std::shared_ptr<qtts::Stream>* old) QTTS_REQUIRES(monitor_held);
 
   const std::shared_ptr<Monitor> monitor_;
   Intake& intake_;

@@ -28,10 +28,10 @@ class TextPosition {
   // unknown.
   explicit TextPosition(double pace = 1.0, std::string language = {}) : pace_(pace), language_(std::move(language)) {}
 
-  // The text, or what it grows by; whole characters of UTF-8.
+  // Appends to the text; whole characters of UTF-8.
   void Append(std::string_view text);
 
-  // Looks for the words of the text so far, as Advance() does if that was not done: the better part of 0.1 ms.
+  // Finds the words of the text so far, which otherwise delays Advance() by almost 0.1 ms.
   void FindWords();
 
   // Sets the total length of the sound spoken so far. Returns the words begun since the last call, each once.
@@ -51,7 +51,7 @@ class TextPosition {
   std::vector<float> durations_;  // seconds, of each character
   double usual_seconds_ = 0;
   size_t spoken_ = 0;
-  double spoken_seconds_ = 0;  // what the spoken characters take at a pace of 1
+  double spoken_seconds_ = 0;  // duration of the spoken characters at a pace of 1
   std::vector<Word> words_;    // of the text up to `words_size_` characters
   size_t words_size_ = 0;
   size_t words_begun_ = 0;  // number of words returned so far

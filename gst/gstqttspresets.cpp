@@ -55,8 +55,8 @@ static OwnedKeyFile gst_qtts_src_open_preset(GstPreset* preset, const gchar* nam
   return {nullptr, g_key_file_free};
 }
 
-// Whether `text` is what gst_value_serialize() makes of a string, which then is `value`. Not so what somebody wrote by
-// hand, with spaces as they are.
+// True if gst_value_serialize() made `text` from a string; `value` then holds the string. False for text written by
+// hand, with plain spaces.
 static bool gst_qtts_src_deserialize(const gchar* text, GValue* value) {
   if (!gst_value_deserialize(value, text)) return false;
   const OwnedString again(gst_value_serialize(value));

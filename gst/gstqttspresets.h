@@ -7,8 +7,8 @@
 // GstPreset: the settings of utterances are what a preset keeps. GStreamer's implementation does the rest, but for
 // strings, whose escapes it adds twice when it saves and removes once when it loads (gst_value_serialize() and
 // g_key_file_set_string(), then g_key_file_get_value() and gst_value_deserialize()): "very softly" comes back as
-// "very\ softly", and what is not ASCII not at all. So strings are read from the preset's file here, with both undone.
-// Files are as GStreamer writes them, and those that it wrote before load too.
+// "very\ softly", and other characters than ASCII are lost. So strings are read from the preset's file here, and both
+// escapes are removed. The files have GStreamer's format; older ones load too.
 void gst_qtts_src_preset_init(GstPresetInterface* iface);
 
 // True while this thread reads properties to save a preset. An unset string must then be empty instead of null:

@@ -38,21 +38,21 @@ class ElementProperties {
   ElementProperties(const ElementProperties&) = delete;
   ElementProperties& operator=(const ElementProperties&) = delete;
 
-  // Tells the class of all properties; their numbers are those of Set() and Get().
+  // Installs all properties in the class. Set() and Get() use their numbers.
   static void Install(GObjectClass* klass);
   void Set(guint number, const GValue* value);
   void Get(guint number, GValue* value) const;
 
   // --- the run
 
-  // Settings with which no run can begin.
+  // Checks the settings for a run.
   qtts::Status CheckRun() const;
-  // Begins one: the text is its first utterance, and a new text is queued.
+  // Begins a run: `text` is its first utterance, and texts set later are queued.
   void BeginRun();
   void EndRun();
   // True if a run can restart with its text.
   bool CanSpeakAgain() const;
-  // Queues the text once more.
+  // Queues `text` again.
   void SpeakAgain();
 
   // --- values
@@ -67,15 +67,15 @@ class ElementProperties {
 
   // --- settings over the properties
 
-  // Applies fields of speak or of qtts/set-voice to `settings`, and judges the outcome as far as that can be done at
-  // once. kInvalidArgument says what is wrong.
+  // Applies fields of speak or of qtts/set-voice to `settings` and checks the result without the engine. The error
+  // kInvalidArgument names the wrong field.
   qtts::Status Override(const GstStructure* overrides, Settings* settings) const;
   // Queues an utterance with its own settings, for the signal. Returns its number; 0 if it is refused.
   uint64_t Speak(const gchar* text, const GstStructure* params);
-  // Of a qtts/set-voice event, for what comes after it by the sink pad. Takes it; null: none. It lasts until the next
-  // such event, a stream-start, a flush, the release of the pad or READY.
+  // Sets the fields of a qtts/set-voice event for the following text of the sink pad. Takes ownership; null: none.
+  // They are valid until the next such event, a stream-start, a flush, the release of the pad or READY.
   void SetVoice(GstStructure* voice);
-  // The settings of text that comes by the sink pad now.
+  // The current settings for text of the sink pad.
   Settings PadSettings() const;
 
   // --- counts of the run, for `stats`

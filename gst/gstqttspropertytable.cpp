@@ -2,7 +2,10 @@
 #include "gstqttspropertytable.h"
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <type_traits>
@@ -25,12 +28,14 @@ struct EnumNames;
 template <>
 struct EnumNames<qtts::Device> {
   static constexpr gchar kName[] = "GstQttsSrcDevice";
-  static constexpr GEnumValue kValues[] = {
-      {static_cast<int>(qtts::Device::kAuto), "The GPU when it can hold the model, else the CPU", "auto"},
-      {static_cast<int>(qtts::Device::kCpu), "The CPU", "cpu"},
-      {static_cast<int>(qtts::Device::kCuda), "An NVIDIA GPU", "cuda"},
-      {0, nullptr, nullptr},
-  };
+  static constexpr auto kTable = [] {
+    std::array<GEnumValue, std::size(qtts::kDevices) + 1> values = {};
+    for (size_t i = 0; i < std::size(qtts::kDevices); ++i) {
+      values[i] = {static_cast<int>(i), qtts::kDevices[i].meaning, qtts::kDevices[i].name};
+    }
+    return values;
+  }();
+  static constexpr const GEnumValue* kValues = kTable.data();
 };
 
 template <>
@@ -258,7 +263,7 @@ Property Row(const gchar* name, const gchar* nick, Change change, T Properties::
 }
 
 // What the element knows elsewhere.
-Property Elsewhere(const gchar* name, Change change, GParamSpec* (*new_spec)(GParamFlags)) {
+Property RowKeptElsewhere(const gchar* name, Change change, GParamSpec* (*new_spec)(GParamFlags)) {
   Property property;
   property.name = name;
   property.change = change;
@@ -402,9 +407,10 @@ std::vector<Property> LimitProperties() {
           "Maximum length of one utterance in nanoseconds, in whole frames of 80 ms and at least "
           "one. A warning is posted if it cuts speech (0 = the model's own limit)"),
       Row("max-wait", "Maximum Wait", kPlaying, kUtterance, &Settings::max_wait, {0, G_MAXUINT64},
-          "Maximum time in nanoseconds that an utterance waits for a free slot of the model, which "
-          "all elements share, see \"stats\". After that it is finished with the reason busy and "
-          "a warning (0 = it does not wait, 18446744073709551615 = for ever)"),
+          "Maximum time in nanoseconds that an utterance waits for the model, which all elements "
+          "share: for a free slot, see \"stats\", and on a GPU for memory and time. After that it is "
+          "finished with the reason busy and a warning (0 = it does not wait, "
+          "18446744073709551615 = for ever)"),
       Row("runaway-guard", "Runaway Guard", kPlaying, kUtterance, &Settings::runaway_guard,
           "End an utterance whose end the model has missed: after 5 s of silence, or when it lasts "
           "far longer than its text can. Off: the sound is exactly the model's"),
@@ -447,42 +453,45 @@ std::vector<Property> PacingProperties() {
 // What the element tells.
 std::vector<Property> ReadOnlyProperties() {
   return {
-      Elsewhere("speakers", kReadOnly,
-                [](GParamFlags flags) {
-                  return gst_param_spec_array(
-                      "speakers", "Speakers", "Preset voices of the model, known from READY on. Empty: it has none",
-                      g_param_spec_string("speaker", "Speaker", "Name of a preset voice", nullptr, flags), flags);
-                }),
-      Elsewhere("languages", kReadOnly,
-                [](GParamFlags flags) {
-                  return gst_param_spec_array(
-                      "languages", "Languages", "Languages that the model accepts, known from READY on",
-                      g_param_spec_string("language", "Language", "Name of a language", nullptr, flags), flags);
-                }),
-      Elsewhere("stats", kReadOnly,
-                [](GParamFlags flags) {
-                  return g_param_spec_boxed(
-                      "stats", "Statistics",
-                      "Of the current run: \"model\" and \"device\"; counts of \"utterances\" that came to "
-                      "their end, of those \"interrupted\" and \"dropped\" before they began, of \"frames\" of "
-                      "80 ms given out and of \"underruns\"; the silence that was \"trimmed\" and "
-                      "\"first-frame-latency\" in nanoseconds, the latter from handing a text to the engine to "
-                      "its first frame, of the last utterance, and its mean and max; \"real-time-factor\", time "
-                      "waited for the engine by length of sound; \"queued-utterances\" and \"queued-chars\" "
-                      "now, and whether \"upstream-waits\" for room in the queue; \"seed\" of the last "
-                      "utterance; of the model, shared by all elements that use it, now: \"slots\", utterances "
-                      "that it speaks at once, \"free-slots\" of them, and \"waiting-utterances\" that wait for "
-                      "one, see \"max-wait\"; \"pages\" of a GPU's memory for contexts, \"free-pages\" of them, "
-                      "\"parked-utterances\" that wait in the host's memory for pages, and \"device-memory\" in "
-                      "bytes that it takes; and since it was loaded: \"steps\" of the engine, \"step-frames\" made by "
-                      "them, and \"step-time\" in nanoseconds",
-                      GST_TYPE_STRUCTURE, flags);
-                }),
-      Elsewhere("current-text", kReadOnly,
-                [](GParamFlags flags) {
-                  return g_param_spec_string("current-text", "Current Text",
-                                             "Text of the current utterance. Unset: there is none", nullptr, flags);
-                }),
+      RowKeptElsewhere(
+          "speakers", kReadOnly,
+          [](GParamFlags flags) {
+            return gst_param_spec_array(
+                "speakers", "Speakers", "Preset voices of the model, known from READY on. Empty: it has none",
+                g_param_spec_string("speaker", "Speaker", "Name of a preset voice", nullptr, flags), flags);
+          }),
+      RowKeptElsewhere("languages", kReadOnly,
+                       [](GParamFlags flags) {
+                         return gst_param_spec_array(
+                             "languages", "Languages", "Languages that the model accepts, known from READY on",
+                             g_param_spec_string("language", "Language", "Name of a language", nullptr, flags), flags);
+                       }),
+      RowKeptElsewhere(
+          "stats", kReadOnly,
+          [](GParamFlags flags) {
+            return g_param_spec_boxed(
+                "stats", "Statistics",
+                "Of the current run: \"model\" and \"device\"; counts of \"utterances\" that came to "
+                "their end, of those \"interrupted\" and \"dropped\" before they began, of \"frames\" of "
+                "80 ms given out and of \"underruns\"; the silence that was \"trimmed\" and "
+                "\"first-frame-latency\" in nanoseconds, the latter from handing a text to the engine to "
+                "its first frame, of the last utterance, and its mean and max; \"real-time-factor\", time "
+                "waited for the engine by length of sound; \"queued-utterances\" and \"queued-chars\" "
+                "now, and whether \"upstream-waits\" for room in the queue; \"seed\" of the last "
+                "utterance; of the model, shared by all elements that use it, now: \"slots\", utterances "
+                "that it speaks at once, \"free-slots\" of them, and \"waiting-utterances\" that wait for "
+                "one, see \"max-wait\"; \"pages\" of a GPU's memory for contexts, \"free-pages\" of them, "
+                "\"parked-utterances\" that wait in the host's memory for pages, and \"device-memory\" in "
+                "bytes that it takes; and since it was loaded: \"steps\" of the engine, \"step-frames\" made by "
+                "them, and \"step-time\" in nanoseconds",
+                GST_TYPE_STRUCTURE, flags);
+          }),
+      RowKeptElsewhere("current-text", kReadOnly,
+                       [](GParamFlags flags) {
+                         return g_param_spec_string("current-text", "Current Text",
+                                                    "Text of the current utterance. Unset: there is none", nullptr,
+                                                    flags);
+                       }),
   };
 }
 

@@ -40,7 +40,7 @@ struct Property {
   // A setting of each utterance: `params` of speak may have it, and presets keep it.
   bool of_utterance = false;
   std::function<GParamSpec*(GParamFlags)> new_spec;
-  // Whether the value was another before. Both are empty for what the element tells.
+  // Returns whether the value was another before. Both are empty for read-only properties.
   std::function<bool(const GValue*, Properties*)> set;
   std::function<void(const Properties&, GValue*)> get;
 };

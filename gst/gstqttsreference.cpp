@@ -31,7 +31,7 @@ struct Unref {
 template <typename T>
 using Reference = std::unique_ptr<T, Unref>;
 
-qtts::Status NoSound(const std::string& location, const std::string& why) {
+qtts::Status NoSoundError(const std::string& location, const std::string& why) {
   return qtts::Status::Unsupported(location + ": " + why +
                                    ". Give a file with speech that an installed GStreamer plugin can decode.");
 }
@@ -62,12 +62,12 @@ GstPadProbeReturn OnBytes(GstPad* /*pad*/, GstPadProbeInfo* info, gpointer user_
   const auto& gapless = *static_cast<const Gapless*>(user_data);
   GstBuffer* buffer = GST_PAD_PROBE_INFO_BUFFER(info);
   const uint64_t offset = GST_BUFFER_OFFSET(buffer);
-  if (!HoldsNotes(gapless, offset, gst_buffer_get_size(buffer))) return GST_PAD_PROBE_OK;
+  if (!HasHiddenBytes(gapless, offset, gst_buffer_get_size(buffer))) return GST_PAD_PROBE_OK;
   buffer = gst_buffer_make_writable(buffer);
   GST_PAD_PROBE_INFO_DATA(info) = buffer;
   GstMapInfo map;
   if (gst_buffer_map(buffer, &map, GST_MAP_READWRITE) != FALSE) {
-    HideNotes(gapless, offset, map.data, map.size);
+    HideMetadata(gapless, offset, map.data, map.size);
     gst_buffer_unmap(buffer, &map);
   }
   return GST_PAD_PROBE_OK;
@@ -108,7 +108,7 @@ qtts::Status StatusOf(GstMessage* message, const std::string& location) {
   g_error_free(error);
   while (!text.empty() && text.back() == '.') text.pop_back();
   if (domain == GST_RESOURCE_ERROR) return qtts::Status::Unreadable(location + ": " + text);
-  return NoSound(location, text);
+  return NoSoundError(location, text);
 }
 
 // Adds the samples of a buffer. False if its format makes no sense.
@@ -142,7 +142,7 @@ qtts::Status Collect(GstElement* pipeline, GstAppSink* sink, const std::string& 
     if (GstSample* sample = gst_app_sink_try_pull_sample(sink, kPoll)) {
       const bool good = Append(sample, recording);
       gst_sample_unref(sample);
-      if (!good) return NoSound(location, "its sound cannot be read");
+      if (!good) return NoSoundError(location, "its sound cannot be read");
       if (TooLong(*recording)) {
         return qtts::Status::InvalidArgument(location + ": is longer than " + std::to_string(kMostSeconds) +
                                              " s. Cut out 3 to 15 s of clear speech, and the reference text with it.");
@@ -160,7 +160,7 @@ qtts::Status Collect(GstElement* pipeline, GstAppSink* sink, const std::string& 
       gst_message_unref(message);
       return qtts::Status::Ok();
     }
-    if (Clock::now() > deadline) return NoSound(location, "gives no sound");
+    if (Clock::now() > deadline) return NoSoundError(location, "gives no sound");
   }
 }
 
@@ -200,7 +200,7 @@ qtts::Result<qtts::Recording> ReadReference(const std::string& location, const s
   qtts::Status status = Collect(pipeline.get(), GST_APP_SINK(sink), location, cancelled, &recording);
   gst_element_set_state(pipeline.get(), GST_STATE_NULL);
   if (!status.ok()) return status;
-  if (recording.samples.empty()) return NoSound(location, "holds no sound");
+  if (recording.samples.empty()) return NoSoundError(location, "holds no sound");
   if (gapless) TrimGapless(*gapless, &recording);
   return recording;
 }

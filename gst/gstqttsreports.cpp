@@ -16,12 +16,12 @@ void Reports::Add(Report report) {
   reports_.push_back(std::move(report));
 }
 
-bool Reports::AllTold() const {
+bool Reports::AllDelivered() const {
   const qtts::MutexLock lock(mutex_);
   return reports_.empty() && reporting_ == std::thread::id();
 }
 
-bool Reports::TellSoFar() {
+bool Reports::DeliverSoFar() {
   const qtts::MutexLock lock(mutex_);
   return DeliverReports();
 }

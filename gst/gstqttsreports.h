@@ -18,13 +18,14 @@ namespace gstqtts {
 
 // Passes reports about utterances to a reporter, in order.
 //
-// A thread that adds a report while nobody is reporting delivers all reports so far; reports added meanwhile go to a
+// A thread that adds a report while no other is reporting delivers all reports so far; reports added meanwhile go to a
 // thread of GLib's pool. If another thread is reporting, that thread delivers them. So a slow reporter delays only the
 // thread that calls it, and only for a bounded number of reports. The reporter is called without locks and may call
 // back.
 //
-// Owned by the Speech. Thread-safe. Its own mutex is the last in the order of gstqttsmonitor.h: Add() and AllTold() are
-// called with the monitor's held, so that reports are in the order of what happened; the rest is called without.
+// Owned by the Speech. Thread-safe. Its own mutex is the last in the order of gstqttsmonitor.h: Add() and
+// AllDelivered() are called with the monitor's held, so that reports are in the order of what happened; the rest is
+// called without.
 class Reports {
  public:
   using Reporter = std::function<void(const Report&)>;
@@ -40,9 +41,9 @@ class Reports {
   // Delivers the reports so far. Leaves later ones to the pool.
   void Deliver() QTTS_EXCLUDES(monitor_held, mutex_);
   // Delivers the reports so far. Returns false if another thread is reporting; `on_told` is called when it ends.
-  bool TellSoFar() QTTS_EXCLUDES(monitor_held, mutex_);
-  // True if there are no reports and nobody is reporting.
-  bool AllTold() const QTTS_REQUIRES(monitor_held) QTTS_EXCLUDES(mutex_);
+  bool DeliverSoFar() QTTS_EXCLUDES(monitor_held, mutex_);
+  // True if all reports have been delivered, and no thread is reporting.
+  bool AllDelivered() const QTTS_REQUIRES(monitor_held) QTTS_EXCLUDES(mutex_);
 
  private:
   struct PoolJob;

@@ -46,7 +46,7 @@ qtts::Request MakeRequest(const Settings& settings, const qtts::ModelInfo& model
   request.settings = model.defaults;
   for (size_t i = 0; i < qtts::kSamplingNumberCount; ++i) {
     if (settings.sampling[i] != Settings::kModel) {
-      qtts::kSamplingNumbers[i].Choose(settings.sampling[i], &request.settings);
+      qtts::kSamplingNumbers[i].SetFromUser(settings.sampling[i], &request.settings);
     }
   }
   if (settings.max_duration != 0) {

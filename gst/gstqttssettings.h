@@ -32,7 +32,7 @@ struct Settings {
   int64_t seed = -1;                                                          // -1: a new one for every utterance
   std::array<double, qtts::kSamplingNumberCount> sampling = ModelSampling();  // by index in kSamplingNumbers
   bool runaway_guard = true;
-  bool speak_anything = false;   // also text that fails IsSayable()
+  bool speak_anything = false;   // speaks also text that fails IsSayable()
   uint64_t max_duration = 0;     // nanoseconds; 0: the model's own cap
   uint64_t max_wait = kForever;  // nanoseconds; 0: it does not wait
 
@@ -50,7 +50,7 @@ struct Settings {
   }
 };
 
-// How text from the sink pad is split into utterances.
+// Division of text from the sink pad into utterances.
 enum class Segmentation {
   kAuto,      // kSentence where buffers are pieces of a file, else kNone
   kNone,      // each buffer is one
@@ -92,8 +92,8 @@ struct Pacing {
   }
 };
 
-// The values of the element's properties, by who uses them; the initial ones are the defaults. gstqttspropertytable.h
-// says which property is kept where.
+// The values of the element's properties, grouped by their users. Initial values are the defaults. The table in
+// gstqttspropertytable.h maps properties to members.
 struct Properties {
   qtts::EngineOptions engine;  // no model_path: the bundled voice
   std::optional<std::string> text;

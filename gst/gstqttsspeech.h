@@ -22,8 +22,8 @@ namespace gstqtts {
 // frames. It owns three parts and does the work that concerns more than one of them:
 //
 //   Intake   takes text and queues utterances
-//   Player   has them spoken, for the streaming thread
-//   Reports  tells what happened to them
+//   Player   takes utterances from the queue and lets the engine speak them, for the streaming thread
+//   Reports  delivers reports about utterances
 //
 // They share one mutex, the Monitor's, and the current utterance. A flush or an interrupt takes the stream away and
 // raises the epoch. Later results of the old stream are dropped, so neither waits for a device.
@@ -34,7 +34,7 @@ namespace gstqtts {
 class Speech {
  public:
   struct Stats : Player::Counts, Intake::Counts {
-    qtts::Occupancy occupancy;  // of the engine, whoever uses it; zeros without one
+    qtts::Occupancy occupancy;  // of the engine, over all its users; zeros without an engine
   };
 
   explicit Speech(Reports::Reporter reporter = {}, Reports::Keeper keeper = {});
@@ -47,7 +47,7 @@ class Speech {
 
   // Begins a run; `first`, if any, is its first utterance. Text is accepted from now on.
   void Start(const TextOptions& options, std::optional<Utterance> first);
-  // Speaks with the engine or, without one, gives kLoadFailed out.
+  // Uses the engine; without one Player::Next() returns kLoadFailed.
   void UseLoad(EngineLoader::Outcome outcome);
   // All waits return, and no new wait blocks before Start().
   void Halt();
@@ -69,9 +69,9 @@ class Speech {
   // While set, Player::Next() returns kHalted.
   void SetUnlocked(bool unlocked);
 
-  // Ends the run with the utterance that is being heard: text that waits is dropped, text that comes is refused, and
-  // what comes next is kEndOfText. An utterance of which nothing was committed waits too. False if the run has ended
-  // or does not speak.
+  // Ends the run with the audible utterance: drops queued text, refuses later text, and lets Player::Next() return
+  // kEndOfText after it. An utterance without a committed frame counts as queued. False if the run has ended or does
+  // not speak.
   bool EndAfterCurrent();
   bool ending() const;
 

@@ -306,7 +306,7 @@ GstQttsSrcPrivate::GstQttsSrcPrivate(GstQttsSrc* self)
 static GstPadProbeReturn gst_qtts_src_on_sound(GstPad* /*pad*/, GstPadProbeInfo* info, gpointer user_data) {
   GstQttsSrc* self = GST_QTTS_SRC(user_data);
   if ((GST_PAD_PROBE_INFO_TYPE(info) & GST_PAD_PROBE_TYPE_BUFFER) != 0) {
-    self->priv->output.TakenOver();
+    self->priv->output.BufferTaken();
   } else if (GST_EVENT_TYPE(GST_PAD_PROBE_INFO_EVENT(info)) == GST_EVENT_EOS) {
     self->priv->speech.EndSound();
   }
@@ -418,7 +418,7 @@ static gboolean gst_qtts_src_stop(GstBaseSrc* src) {
 
 // Since 1.24 GstBaseSrc also calls this when a live source pauses. That call must not make create() return: if PLAYING
 // follows before the streaming thread is back in the base class, the base class finds itself playing, takes the
-// GST_FLOW_FLUSHING for a flush and pauses its task, which nobody starts again. A pause needs no unlocking here:
+// GST_FLOW_FLUSHING for a flush and pauses its task, which nothing starts again. A pause needs no unlocking here:
 // LiveClock knows of it, and create() may wait through it, as it does with 1.22.
 static gboolean gst_qtts_src_unlock(GstBaseSrc* src) {
   GstQttsSrcPrivate* priv = GST_QTTS_SRC(src)->priv;

@@ -49,7 +49,7 @@ bool IsBlank(std::string_view text);
 std::string_view Trim(std::string_view text);
 std::string_view TrimLeft(std::string_view text);
 
-// When a text is meant to be heard, in running time (nanoseconds).
+// The time at which a text is to be heard, in running time (nanoseconds).
 struct Cue {
   std::optional<uint64_t> start;
   std::optional<uint64_t> end;
@@ -66,6 +66,9 @@ struct Utterance {
   Cue cue = {};
   std::shared_ptr<void> event = {};  // with no text: what goes on downstream in its turn
 };
+
+// True if the text so far has nothing to say, and its settings do not give it to the model nevertheless.
+bool HasNothingToSay(const Utterance& utterance);
 
 // A queue of utterances, first in, first out, bounded in number and characters.
 class TextQueue {

@@ -24,8 +24,8 @@ struct Stamp {
 };
 
 // Stamps buffers, which follow one another without a gap unless MoveTo() makes one. Every time is computed
-// from the count of samples since the last leap, so that nothing drifts and each buffer ends exactly where
-// the next begins. Offsets count the samples that were stamped; they do not leap.
+// from the count of samples since the last jump in time, so that nothing drifts and each buffer ends exactly
+// where the next begins. Offsets count the stamped samples; they do not jump.
 //
 // Used by the streaming thread alone, or while that is stopped.
 class Timeline {
@@ -47,7 +47,7 @@ class Timeline {
   void Restart();
   // Continues at the current position; the next buffer is a discontinuity.
   void Break();
-  // The next buffer begins at `time`, not before time(); if that is a leap, it is a discontinuity.
+  // The next buffer begins at `time`, but not before time(). If that is a jump, it is a discontinuity.
   void MoveTo(uint64_t time);
 
  private:

@@ -8,10 +8,10 @@
 namespace gstqtts {
 
 // Cuts the silence off the beginning of an utterance, frame by frame. A voice often begins with a frame
-// or two of silence, which an application that waits for the first sound does not want.
+// or two of silence, which delays the first sound.
 //
-// What is quieter than kThreshold counts as silence; kLead seconds of it stay before the first sound, so that
-// no onset is cut. At most kLongest seconds are cut: an utterance that is silent for longer means it.
+// Samples below kThreshold count as silence. kLead seconds of it stay before the first sound, so that
+// no onset is cut. At most kLongest seconds are cut, since a longer silence is taken to be intended.
 class LeadingSilenceTrimmer {
  public:
   static constexpr float kThreshold = 0.003F;  // -50 dB of full scale
@@ -22,7 +22,7 @@ class LeadingSilenceTrimmer {
 
   // Begins an utterance.
   void Restart() { done_ = false, cut_ = 0; }
-  // Cuts `pcm`, the next samples; nothing is left of it while all is silence. Returns the number of samples
+  // Cuts silence from `pcm`, the next samples; all of them if none is louder. Returns the number of samples
   // cut.
   size_t Trim(std::vector<float>* pcm);
 

@@ -24,8 +24,8 @@ namespace gstqtts {
 // seconds for a recording, a few milliseconds for a file. The most recent voices are cached. A changed file is read
 // again.
 //
-// Owned by the Speech and used by the streaming thread, but for Cancel() and the destructor, which need that at
-// rest; not thread-safe.
+// Owned by the Speech. Used by the streaming thread; Cancel() and the destructor may run on another one while that
+// thread is stopped. Not thread-safe.
 class VoiceStore {
  public:
   using Voice = qtts::Result<std::shared_ptr<const qtts::ClonedVoice>>;
@@ -57,7 +57,7 @@ class VoiceStore {
 
   const std::function<void()> on_done_;
   qtts::LruCache<std::shared_ptr<const qtts::ClonedVoice>> made_{kMostVoices};
-  std::unique_ptr<Job> job_;                    // what is being made
+  std::unique_ptr<Job> job_;                    // the voice in progress
   std::vector<std::unique_ptr<Job>> given_up_;  // whose threads may still run
 };
 

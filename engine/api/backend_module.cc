@@ -21,7 +21,7 @@ namespace qtts {
 namespace {
 
 // Paths to try for a device's module, in order.
-std::vector<std::string> Places(Device device) {
+std::vector<std::string> ModulePaths(Device device) {
   const std::string file = "/libqtts-" + std::string(DeviceName(device)) + ".so";
   if (const char* folder = g_getenv("QTTS_BACKEND_PATH"); folder != nullptr && *folder != '\0') return {folder + file};
   std::vector<std::string> places;
@@ -53,7 +53,7 @@ bool HasMemoryToOpen(const std::string& path) {
 
 Result<const DeviceModule*> OpenModule(Device device) {
   std::string places;
-  for (const std::string& path : Places(device)) {
+  for (const std::string& path : ModulePaths(device)) {
     places += (places.empty() ? "" : ", ") + path;
     if (!g_file_test(path.c_str(), G_FILE_TEST_EXISTS)) continue;
     if (!HasMemoryToOpen(path)) return Unavailable(device, "not enough memory to open the GPU backend");

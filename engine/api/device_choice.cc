@@ -59,7 +59,7 @@ Status CheckOptions(const EngineOptions& options, bool cpu_has_bf16) {
   }
   if (NeedsCpu(options)) {
     const std::string setting = Setting(options.precision);
-    if (options.device == kGpu) {
+    if (IsGpu(options.device)) {
       return Status::InvalidArgument(setting +
                                      " is arithmetic of the CPU, the GPU computes in BF16: choose precision=auto, or "
                                      "device=cpu");
@@ -79,7 +79,7 @@ Status CheckOptions(const EngineOptions& options, bool cpu_has_bf16) {
 }
 
 bool NeedsGpu(const EngineOptions& options, bool cpu_has_bf16) {
-  return options.device == kGpu || options.codec_precision == CodecPrecision::kFast ||
+  return IsGpu(options.device) || options.codec_precision == CodecPrecision::kFast ||
          (options.precision == Precision::kBF16 && !cpu_has_bf16);
 }
 
@@ -98,7 +98,7 @@ bool CpuMayServe(const Status& status) {
 }
 
 Status ExplainGpuError(const EngineOptions& options, const Status& status) {
-  if (options.device == kGpu || !CpuMayServe(status)) return status;
+  if (IsGpu(options.device) || !CpuMayServe(status)) return status;
   if (options.codec_precision == CodecPrecision::kFast) {
     return {status.code(), "codec-precision=fast needs a GPU; codec-precision=exact does not: " + status.message()};
   }

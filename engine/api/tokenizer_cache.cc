@@ -42,7 +42,7 @@ struct Cache {
   std::map<std::pair<std::string, TokenizerPattern>, Entry> entries QTTS_GUARDED_BY(mutex);
 };
 
-Cache& TheCache() {
+Cache& TokenizerCache() {
   // Never destroyed: engines may be acquired and dropped while the process exits.
   static auto& cache = *new Cache;
   return cache;
@@ -51,7 +51,7 @@ Cache& TheCache() {
 }  // namespace
 
 Result<std::shared_ptr<const Tokenizer>> SharedTokenizer(const std::string& folder, TokenizerPattern pattern) {
-  Cache& cache = TheCache();
+  Cache& cache = TokenizerCache();
   std::error_code error;
   std::filesystem::path path = std::filesystem::canonical(folder, error);
   if (error) path = folder;  // reading reports the error

@@ -19,7 +19,7 @@ struct sigaction previous = {};
 uintptr_t page_size = 4096;
 
 // Passes a SIGBUS outside all ranges to the previous handler.
-void PassOn(int signal, siginfo_t* info, void* context) {
+void CallPreviousHandler(int signal, siginfo_t* info, void* context) {
   if ((previous.sa_flags & SA_SIGINFO) != 0) return previous.sa_sigaction(signal, info, context);
   if (previous.sa_handler != SIG_DFL && previous.sa_handler != SIG_IGN) return previous.sa_handler(signal);
   // With the default action restored, the instruction faults again on return and ends the process. A signal that was
@@ -50,7 +50,7 @@ struct BusErrors::Handler {
       return;
     }
     errno = error;
-    PassOn(signal, info, context);
+    CallPreviousHandler(signal, info, context);
   }
 
   static void Install() {

@@ -231,7 +231,7 @@ CodecConfig ReadCodec(JsonFields* document) {
 }
 
 // "<file>: …": error for two files that contradict each other.
-Status Disagreement(const std::string& file, const std::string& key, int found, const std::string& expected) {
+Status ConfigsDisagree(const std::string& file, const std::string& key, int found, const std::string& expected) {
   return Status::CorruptModel(file + ": " + key + " is " + std::to_string(found) + ", expected " + expected);
 }
 
@@ -239,18 +239,18 @@ Status Disagreement(const std::string& file, const std::string& key, int found, 
 Status CheckTogether(const ModelConfig& config, const std::string& model_file) {
   const CodecConfig& codec = config.codec;
   if (config.talker.num_code_groups != codec.num_quantizers) {
-    return Disagreement(model_file, "talker_config.num_code_groups", config.talker.num_code_groups,
-                        std::to_string(codec.num_quantizers) + ", num_quantizers of speech_tokenizer/config.json");
+    return ConfigsDisagree(model_file, "talker_config.num_code_groups", config.talker.num_code_groups,
+                           std::to_string(codec.num_quantizers) + ", num_quantizers of speech_tokenizer/config.json");
   }
   const std::string codewords = UpTo(codec.codebook_size) + ", codebook_size of speech_tokenizer/config.json";
   if (config.talker.vocab_size - kControlRows > codec.codebook_size) {
-    return Disagreement(model_file,
-                        "talker_config.vocab_size less its " + std::to_string(kControlRows) + " control rows",
-                        config.talker.vocab_size - kControlRows, codewords);
+    return ConfigsDisagree(model_file,
+                           "talker_config.vocab_size less its " + std::to_string(kControlRows) + " control rows",
+                           config.talker.vocab_size - kControlRows, codewords);
   }
   if (config.predictor.vocab_size > codec.codebook_size) {
-    return Disagreement(model_file, "talker_config.code_predictor_config.vocab_size", config.predictor.vocab_size,
-                        codewords);
+    return ConfigsDisagree(model_file, "talker_config.code_predictor_config.vocab_size", config.predictor.vocab_size,
+                           codewords);
   }
   return Status::Ok();
 }

@@ -46,7 +46,7 @@ struct Entry {
 static_assert(sizeof(Entry) == 16);
 
 // Overflows near the largest number; lengths of files are far below.
-constexpr uint64_t FilledUp(uint64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+constexpr uint64_t AlignUp(uint64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
 template <typename T>
 T Read(std::span<const std::byte> file, uint64_t offset) {
@@ -77,13 +77,13 @@ std::string HeaderOf(const PackedFile::Key& key, std::span<const PackedFile::Blo
     const Entry entry = {blob.bytes.size(), blob.checksum, static_cast<uint32_t>(blob.name.size())};
     entries.append(reinterpret_cast<const char*>(&entry), sizeof entry);
     names += blob.name;
-    content += FilledUp(blob.bytes.size());
+    content += AlignUp(blob.bytes.size());
   }
   header.header_bytes = static_cast<uint32_t>(sizeof header + entries.size() + names.size());
-  header.file_bytes = FilledUp(header.header_bytes) + content;
+  header.file_bytes = AlignUp(header.header_bytes) + content;
   std::string text(reinterpret_cast<const char*>(&header), sizeof header);
   text += entries + names;
-  text.resize(FilledUp(text.size()), '\0');
+  text.resize(AlignUp(text.size()), '\0');
   return text;
 }
 
@@ -158,7 +158,7 @@ Result<std::vector<PackedFile::Blob>> PackedFile::Parse(std::span<const std::byt
     return Damaged(name,
                    "is " + std::to_string(file.size()) + " bytes long, expected " + std::to_string(header.file_bytes));
   }
-  const uint64_t filled_header = FilledUp(header.header_bytes);
+  const uint64_t filled_header = AlignUp(header.header_bytes);
   if (header.header_bytes < sizeof header || filled_header > file.size() || header.blobs > kMostBlobs ||
       uint64_t{header.blobs} * sizeof(Entry) > header.header_bytes - sizeof header) {
     return Damaged(name, "its header does not fit");
@@ -184,12 +184,12 @@ Result<std::vector<PackedFile::Blob>> PackedFile::Parse(std::span<const std::byt
     name_offset += entry.name_bytes;
     if (!names.insert(blob.name).second) return Damaged(name, "two blobs have one name");
     // Compare without padding first: padding could overflow.
-    if (entry.bytes > file.size() - blob_offset || FilledUp(entry.bytes) > file.size() - blob_offset) {
+    if (entry.bytes > file.size() - blob_offset || AlignUp(entry.bytes) > file.size() - blob_offset) {
       return Damaged(name, "a blob does not fit");
     }
     blob.bytes = file.subspan(blob_offset, entry.bytes);
     blob.checksum = entry.checksum;
-    blob_offset += FilledUp(entry.bytes);
+    blob_offset += AlignUp(entry.bytes);
   }
   if (name_offset != header.header_bytes) return Damaged(name, "its names do not fill the header");
   if (!IsZero(file.subspan(name_offset, filled_header - name_offset)))
@@ -199,7 +199,7 @@ Result<std::vector<PackedFile::Blob>> PackedFile::Parse(std::span<const std::byt
 }
 
 bool PackedFile::IsIntact(const Blob& blob) {
-  const size_t filling = FilledUp(blob.bytes.size()) - blob.bytes.size();
+  const size_t filling = AlignUp(blob.bytes.size()) - blob.bytes.size();
   return ChecksumOf(blob.bytes) == blob.checksum && IsZero({blob.bytes.data() + blob.bytes.size(), filling});
 }
 
@@ -219,7 +219,7 @@ Status WritePackedFile(const std::string& path, const PackedFile::Key& key, std:
   const auto write_all = [&] {
     if (!file.ok() || !file.Reserve(fields.file_bytes) || !file.Write(std::as_bytes(std::span(header)))) return false;
     for (const PackedFile::Blob& blob : blobs) {
-      const size_t filling = FilledUp(blob.bytes.size()) - blob.bytes.size();
+      const size_t filling = AlignUp(blob.bytes.size()) - blob.bytes.size();
       if (!file.Write(blob.bytes) || !file.Write(std::span(kZeros).first(filling))) return false;
     }
     return file.RenameTo(path);

@@ -41,7 +41,7 @@ void SamplingNumber::Set(double number, GenerationSettings* settings) const {
   std::visit([&](auto at) { store(&at(*settings)); }, place);
 }
 
-void SamplingNumber::Choose(double number, GenerationSettings* settings) const {
+void SamplingNumber::SetFromUser(double number, GenerationSettings* settings) const {
   if (sampled != nullptr) {
     sampled(*settings) = number != 0;
     if (number == 0) return;

@@ -6,9 +6,9 @@
 
 namespace qtts {
 
-// Notices a device that has become too slow for those who speak before the model of a step's time has learned it. In
-// each frame's time the steps' times are compared with the model's; after three in a row in which a step of all streams
-// would by that have taken nearly a whole frame's time, nobody begins for a while. Not thread-safe.
+// Detects that the device has become too slow for the streams that speak, before the model of a step's time has
+// adapted. Once per frame time it compares the steps' times with the model's. If a step of all streams would have taken
+// nearly a whole frame time in three frame times in a row, no utterance begins for a while. Not thread-safe.
 class PeriodWatch {
  public:
   using TimePoint = std::chrono::steady_clock::time_point;
@@ -26,7 +26,7 @@ class PeriodWatch {
     begin_ = now;
     took_ = predicted_ = 0;
   }
-  // Nobody begins before. In the past if there is no pause.
+  // No utterance may begin before this time. In the past if there is no pause.
   TimePoint until() const { return until_; }
 
  private:

@@ -18,6 +18,8 @@
 namespace qtts {
 
 inline constexpr std::chrono::milliseconds kFrameTime{80};
+// The part of a frame's time that steps may take. The rest is a reserve for what the model of a step's time lacks.
+inline constexpr double kMostBusySeconds = 0.072;
 
 struct Scheduler::Running {
   explicit Running(std::shared_ptr<StreamState> s) : stream(std::move(s)) {}
@@ -33,7 +35,7 @@ struct Scheduler::Running {
   size_t place = 0;  // in running_
   bool known = false;
   bool removed = false;
-  std::optional<Prompt> prompt;  // from when it is ready until a slot is free
+  std::optional<Prompt> prompt;  // while the stream waits for a slot
   std::optional<Clock::time_point> slot_deadline;
   SlotId slot = 0;
   bool open = false;
@@ -45,7 +47,7 @@ struct Scheduler::Running {
   int32_t pad_text_id = 0;
   LogClock::time_point opened;
   int64_t prompt_rows = 0;
-  int64_t own_rows = 0;   // of the prompt, without those that all of the voice's begin with
+  int64_t own_rows = 0;   // of the prompt, without the rows common to the voice's prompts
   int64_t submitted = 0;  // frames submitted to the backend
   int64_t room = 0;       // frames that may be submitted before the next Backend::Reserve()
   bool parked = false;    // in parked_
@@ -74,7 +76,7 @@ struct Scheduler::Running {
     Log(LogLevel::kDebug,
         "slot " + std::to_string(slot) + ": " + EndReasonName(reason) + " after " + std::to_string(frames) + " frames");
   }
-  // Ends the stream after `frames` frames. Logs first, so that the log has the end before anybody is notified.
+  // Ends the stream after `frames` frames. Logs first, so that the log has the end before the reader is notified.
   void End(EndReason reason, Status status, int64_t frames) {
     LogEnd(reason, frames);
     stream->End(reason, std::move(status));

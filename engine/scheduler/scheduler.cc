@@ -13,13 +13,11 @@
 namespace qtts {
 namespace {
 
-// Of a frame's time, what steps may take: the rest is for what no model foresees.
-constexpr double kMostBusySeconds = 0.072;
 constexpr double kBusySeconds = 0.040;
 // Steps in a frame's time, at most.
 constexpr int kMostGroups = 8;
 // Streams that wait for pages are looked at so often, if nothing else happens.
-constexpr std::chrono::milliseconds kLookForPages{20};
+constexpr std::chrono::milliseconds kPageCheckInterval{20};
 // Frames that streams of a busy device are ahead of their readers.
 constexpr size_t kBusyLead = 4;
 // Frames of an utterance that come before those of others.
@@ -43,7 +41,7 @@ Scheduler::Scheduler(std::unique_ptr<Backend> backend)
       many_(beside_host_ && slots_ > kDefaultVoices),
       paged_(backend_->pages().positions > 0),
       free_slots_(slots_) {
-  NotePages();
+  PublishPages();
 }
 
 Occupancy Scheduler::occupancy() const {
@@ -52,7 +50,7 @@ Occupancy Scheduler::occupancy() const {
 }
 
 // Backend::pages() may be asked on the scheduler thread alone; occupancy() by anybody.
-void Scheduler::NotePages() {
+void Scheduler::PublishPages() {
   const ContextPages pages = backend_->pages();
   pages_ = pages.total;
   free_pages_ = pages.free;
@@ -92,13 +90,13 @@ void Scheduler::Add(std::shared_ptr<StreamState> stream) {
     running->arrival = ++arrivals_;
   }
   running->stream->SetWake([this, weak = std::weak_ptr<Running>(running)] {
-    if (RunningPtr changed = weak.lock()) Changed(std::move(changed));
+    if (RunningPtr changed = weak.lock()) ListChanged(std::move(changed));
   });
-  Changed(std::move(running));
+  ListChanged(std::move(running));
 }
 
 // Lists a stream that may be able to go on, or has ended, and wakes the thread. Allocates nothing.
-void Scheduler::Changed(RunningPtr running) {
+void Scheduler::ListChanged(RunningPtr running) {
   {
     const MutexLock lock(mutex_);
     if (running->changed) return;  // the thread was woken before
@@ -153,9 +151,9 @@ void Scheduler::RunUntilStopped() {
       if (running_.size() == running_.capacity()) running_.reserve(2 * running_.size() + 16);
       const RunningPtr running = TakeChanged();
       if (running == nullptr) break;
-      Look(running);
+      UpdateStream(running);
     }
-    const bool returned = BringBack();
+    const bool returned = UnparkStreams();
     const bool opened = OpenSlots();
     const bool ran = RunPrompts();
     progress = returned || opened || ran;
@@ -167,7 +165,7 @@ void Scheduler::RunUntilStopped() {
       CollectStep();
       progress = true;
     }
-    progress = progress || submitted || FailWhereNobodyCanGoOn();
+    progress = progress || submitted || FailIfAllStarve();
   }
   while (!outstanding_.empty()) CollectStep();
   while (const RunningPtr running = TakeChanged()) running->stream->End(EndReason::kCancelled, Status::Ok());
@@ -185,7 +183,7 @@ void Scheduler::WaitForChange() {
     if (!until || pause_ends < *until) until = pause_ends;
   }
   if (!parked_.empty() || !starved_.empty()) {
-    const auto look = Clock::now() + kLookForPages;
+    const auto look = Clock::now() + kPageCheckInterval;
     if (!until || look < *until) until = look;
   }
   for (;;) {
@@ -208,7 +206,7 @@ void Scheduler::WaitForChange() {
 }
 
 // Finds out what has changed of a stream.
-void Scheduler::Look(const RunningPtr& running) {
+void Scheduler::UpdateStream(const RunningPtr& running) {
   constexpr std::chrono::nanoseconds kForever = std::chrono::hours(24 * 365);
   if (running->removed) return;
   if (!running->known) {
@@ -239,7 +237,7 @@ void Scheduler::Remove(const RunningPtr& running) {
   CloseSlot(running.get());
   running->LogEnd(running->stream->end_reason(), running->delivered);
   waiting_.erase(running->arrival);
-  if (running->parked) NoLongerParked(running);
+  if (running->parked) RemoveFromParked(running);
   if (running->starved) std::erase(starved_, running);
   running->removed = true;
   const size_t place = running->place;  // `running` may be the entry of running_
@@ -252,215 +250,21 @@ void Scheduler::CloseSlot(Running* running) {
   if (!std::exchange(running->open, false)) return;
   backend_->Close(running->slot);
   ++free_slots_;
-  NotePages();
-}
-
-// Opens slots for streams whose prompt is ready, in order, while there are free ones. Returns true if anything changed.
-bool Scheduler::OpenSlots() {
-  bool changed = false;
-  while (!waiting_.empty() && free_slots_ > 0 && AdmitsOneMore()) {
-    const RunningPtr running = waiting_.begin()->second;
-    waiting_.erase(waiting_.begin());
-    changed = true;
-    if (running->stream->ended()) {
-      Remove(running);
-    } else if (!Open(running)) {
-      break;
-    }
-  }
-  if (next_refusal_) {
-    const auto now = Clock::now();
-    if (waiting_.empty()) next_refusal_.reset();
-    if (next_refusal_ && now >= *next_refusal_) {
-      RefuseLate(now);
-      changed = true;
-    }
-  }
-  waiting_count_ = static_cast<int>(waiting_.size());
-  return changed;
-}
-
-// True if the first of those who wait may begin.
-bool Scheduler::AdmitsOneMore() { return HasPagesFor(*waiting_.begin()->second->prompt) && HasTimeForOneMore(); }
-
-// True if all that speak would keep up with their readers beside one more.
-bool Scheduler::HasTimeForOneMore() {
-  const int speaking = slots_ - free_slots_;
-  if (!many_ || speaking == 0 || !step_model_.fitted()) return true;
-  if (Clock::now() < period_watch_.until()) return false;
-  const int64_t rows = speaking + 1;
-  return step_model_.Predict(rows, PositionsOf(rows)) <= kMostBusySeconds;
+  PublishPages();
 }
 
 int64_t Scheduler::PositionsOf(int64_t rows) const {
   return static_cast<int64_t>(mean_positions_ * static_cast<double>(rows));
 }
 
-// Returns false if none can be opened now: the device was lost and all streams have ended, or there were fewer pages
-// than it seemed, and the stream waits again.
-bool Scheduler::Open(const RunningPtr& running) {
-  const Request& request = running->stream->request();
-  const size_t rows = running->prompt->rows.size();
-  const size_t constant_rows = running->prompt->constant_rows;
-  running->prompt_rows = static_cast<int64_t>(rows);
-  running->own_rows = static_cast<int64_t>(rows - constant_rows);
-  running->opened = LogClock::now();
-  Result<SlotId> slot = backend_->Open(*running->prompt, request.settings, request.seed);
-  if (!slot.ok() && slot.status().code() == StatusCode::kDeviceUnavailable) {
-    FailAll(slot.status());
-    return false;
-  }
-  if (slot.status().code() == StatusCode::kResourceExhausted && !HasPagesFor(*running->prompt)) {
-    waiting_.emplace(running->arrival, running);
-    return false;
-  }
-  running->prompt.reset();
-  if (!slot.ok()) {
-    Log(LogLevel::kWarning, "an utterance could not begin: " + slot.status().message());
-    running->stream->End(EndReason::kError, slot.status());
-    Remove(running);
-    return true;
-  }
-  running->slot = *slot;
-  running->open = true;
-  --free_slots_;
-  NotePages();
-  prompts_.push_back(running);
-  if (LogEnabled(LogLevel::kDebug)) {
-    Log(LogLevel::kDebug, "slot " + std::to_string(running->slot) + ": prompt of " + std::to_string(rows) + " rows, " +
-                              std::to_string(constant_rows) + " of them the voice's, seed " +
-                              std::to_string(request.seed));
-  }
-  return true;
-}
-
-// Why the first of those who wait can't begin.
-std::string Scheduler::WhatIsTaken() const {
-  const std::string speaking = std::to_string(slots_ - free_slots_);
-  if (free_slots_ == 0) return "all " + std::to_string(slots_) + " slots of the engine are taken";
-  if (!HasPagesFor(*waiting_.begin()->second->prompt)) {
-    const ContextPages pages = backend_->pages();
-    return "the " + speaking + " utterances that speak need the device's memory (" + std::to_string(pages.free) +
-           " of " + std::to_string(pages.total) + " pages are free)";
-  }
-  return "with the " + speaking + " utterances that speak the device has no time for another";
-}
-
-// Ends the streams that have waited for a slot for max_wait with kBusy.
-void Scheduler::RefuseLate(Clock::time_point now) {
-  next_refusal_.reset();
-  std::vector<RunningPtr> late;
-  for (const auto& [arrival, running] : waiting_) {
-    if (!running->slot_deadline) continue;
-    if (now >= *running->slot_deadline) {
-      late.push_back(running);
-    } else if (!next_refusal_ || *running->slot_deadline < *next_refusal_) {
-      next_refusal_ = running->slot_deadline;
-    }
-  }
-  const std::string taken = WhatIsTaken();
-  for (const RunningPtr& running : late) {
-    std::string message = taken;
-    if (const std::chrono::nanoseconds patience = running->stream->request().max_wait; patience.count() > 0) {
-      message += ", and none ended within the " +
-                 std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(patience).count()) +
-                 " ms of max-wait";
-    }
-    running->End(EndReason::kBusy, Status::Busy(message + ": speak fewer at once, or raise max-wait"), 0);
-    Remove(running);
-  }
-}
-
-// True if a speaking stream has few unread frames and could take part in a step.
-bool Scheduler::AnyReaderRunsShort() const {
-  constexpr size_t kFew = 3;
-  return std::any_of(ready_.begin(), ready_.end(), [](const RunningPtr& running) {
-    return running->open && running->delivered > 0 && !running->stream->ended() && running->stream->unread() < kFew;
-  });
-}
-
-// Runs pieces of prompts, about one frame's work in total. Returns true if any ran.
-bool Scheduler::RunPrompts() {
-  // Prompts that need more than one piece are held back for up to kMostHeld steps while a speaking stream runs short.
-  constexpr int kMostHeld = 3;
-  const bool hold = !prompts_.empty() && held_ < kMostHeld && AnyReaderRunsShort();
-  held_ = hold ? held_ + 1 : 0;
-  bool ran = false;
-  double work = 0;
-  for (size_t left = prompts_.size(); left > 0 && work < 1;) {
-    const std::vector<RunningPtr> together = NextPrompts(hold, &left);
-    if (together.empty()) break;
-    ran = prompt_ran_ = true;
-    const auto start = LogClock::now();
-    std::vector<SlotId> ids;
-    ids.reserve(together.size());
-    for (const RunningPtr& running : together) ids.push_back(running->slot);
-    const std::vector<Result<PrefillProgress>> results = backend_->PrefillTogether(ids);
-    if (LogEnabled(LogLevel::kTrace)) {
-      Log(LogLevel::kTrace, "pieces of " + std::to_string(ids.size()) + " prompts, the first of slot " +
-                                std::to_string(ids.front()) + ": " + ElapsedText(start));
-    }
-    for (size_t i = 0; i < together.size(); ++i) {
-      if (!TakeProgress(together[i], results[i])) return ran;
-      if (results[i].ok()) work += results[i]->work;
-    }
-  }
-  return ran;
-}
-
-// Of the next `left` waiting prompts the first one, and those that the backend takes with it, for a piece each.
-std::vector<Scheduler::RunningPtr> Scheduler::NextPrompts(bool hold, size_t* left) {
-  std::vector<RunningPtr> together;
-  int64_t rows = 0;
-  for (; *left > 0; --*left) {
-    if (!together.empty() && rows + prompts_.front()->own_rows > backend_->prompt_rows_together()) break;
-    RunningPtr running = std::move(prompts_.front());
-    prompts_.pop_front();
-    if (!running->open || running->stream->ended()) continue;
-    if (hold && running->begun) {
-      prompts_.push_back(std::move(running));
-      continue;
-    }
-    running->begun = true;
-    rows += running->own_rows;
-    together.push_back(std::move(running));
-  }
-  return together;
-}
-
-// Of a piece of a stream's prompt. False if the device is lost, and with it all streams.
-bool Scheduler::TakeProgress(const RunningPtr& running, const Result<PrefillProgress>& progress) {
-  if (!progress.ok() && progress.status().code() == StatusCode::kDeviceUnavailable) {
-    FailAll(progress.status());
-    return false;
-  }
-  if (!progress.ok()) {
-    Log(LogLevel::kWarning, "an utterance could not begin: " + progress.status().message());
-    running->stream->End(EndReason::kError, progress.status());
-    Remove(running);
-    return true;
-  }
-  running->prefilled = progress->done;
-  if (!progress->done) {
-    prompts_.push_back(running);
-    return true;
-  }
-  ListIfReady(running);
-  if (LogEnabled(LogLevel::kDebug)) {
-    Log(LogLevel::kDebug,
-        "slot " + std::to_string(running->slot) + ": prompt taken in " + ElapsedText(running->opened));
-  }
-  return true;
-}
-
 // True if the stream's next frame can be made now. Otherwise something else lists the stream again: its text, a read,
 // or the delivery of a frame in flight.
 bool Scheduler::CanGoOn(const Running& running) const {
-  return !running.parked && !running.starved && WantsToGoOn(running);
+  return !running.parked && !running.starved && CanGoOnWithPages(running);
 }
 
 // The same for a stream that has its pages.
-bool Scheduler::WantsToGoOn(const Running& running) const {
+bool Scheduler::CanGoOnWithPages(const Running& running) const {
   if (!running.prefilled || !running.open || running.stream->ended()) return false;
   // Running ahead pays only while there is sound to play. Before that, a second frame would compete with the first
   // for the device. Among many it would come after a large step instead, and the first frame is often silent.
@@ -479,7 +283,7 @@ void Scheduler::ListIfReady(const RunningPtr& running) {
 }
 
 // True if the ready streams should be a step now, rather than wait for others until gather_until_, which is set.
-bool Scheduler::IsTime() {
+bool Scheduler::IsStepDue() {
   const int speaking = slots_ - free_slots_;
   if (!step_model_.fitted()) return true;
   int groups = kMostGroups;
@@ -516,7 +320,7 @@ bool Scheduler::SubmitStep() {
     end = std::partition(ready_.begin(), ready_.end(),
                          [](const RunningPtr& r) { return r->submitted < kNewcomerFrames; });
     if (end == ready_.begin()) {
-      if (!IsTime()) return false;
+      if (!IsStepDue()) return false;
       gathering_since_.reset();
       end = ready_.end();
     }
@@ -573,7 +377,7 @@ void Scheduler::CollectStep() {
                               ElapsedText(submission.start) + " after it was asked for");
   }
   CountStep(submission);
-  NotePages();
+  PublishPages();
   for (size_t i = 0; i < submission.streams.size(); ++i) {
     DeliverResult(submission.streams[i], std::move((*results)[i]));
   }

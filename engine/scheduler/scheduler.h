@@ -24,7 +24,7 @@ namespace qtts {
 
 // Advances all streams of one engine. One thread asks the backend, frame by frame, for the next frame of every stream
 // that has text and whose reader keeps up. A stream that stalls or is full is left out of the step and delays no other;
-// it is looked at again when something of it has changed. Prompts are run in turn, in pieces of about a frame's work
+// it is checked again when something of it has changed. Prompts are run in turn, in pieces of about a frame's work
 // between two steps. So a long prompt delays no step, cancellation, shutdown or short prompt. Streams wait for a free
 // slot of the backend first come, first served.
 //
@@ -34,18 +34,17 @@ namespace qtts {
 //   for one of up to eight steps a frame's time, or one of them is due, or an idle device has waited for such a part of
 //   a frame's time.
 // - The first two frames of an utterance have steps of their own, which come before others. The second does not wait
-// for
-//   the first.
+//   for the first.
 // - While the device is busy for half of the time, streams are only a few frames ahead of their readers.
 // - An utterance begins only if all that speak would keep up, by a model of a step's time that is fitted as it runs.
 //
 // With pages for contexts (Backend::pages()) an utterance begins only if they hold its prompt beside a reserve for
-// those who speak. When a stream needs a page and none is free, the stream that is furthest ahead of its reader is
-// parked: its pages move to the host's memory until there are pages again, or until it would run dry and another is
-// further ahead. A stream whose pages nobody can give up waits. Only if none of those that have pages can go on does
-// one of them fail.
+// the streams that speak. If a stream needs a page and none is free, the stream that is furthest ahead of its reader is
+// parked: its pages move to the host's memory. It returns when pages are free, or when it is about to run dry and
+// another stream is further ahead. If no stream can be parked, the one that needs a page waits. One fails only if no
+// stream with pages can go on.
 //
-// All this chooses by time alone. What a stream says never depends on it.
+// All these choices affect the time of frames only, never their content.
 //
 // Owned by the engine. Expect() and Add() may be called from any thread.
 class Scheduler {
@@ -77,43 +76,44 @@ class Scheduler {
   void Run();
   void RunUntilStopped();
   void WaitForChange() QTTS_REQUIRES(mutex_);
-  void Changed(RunningPtr running);
+  void ListChanged(RunningPtr running);
   RunningPtr TakeChanged();
-  void Look(const RunningPtr& running);
+  void UpdateStream(const RunningPtr& running);
   void Remove(const RunningPtr& running);
+  void CloseSlot(Running* running);
+  int64_t PositionsOf(int64_t rows) const;
+  bool CanGoOn(const Running& running) const;
+  bool CanGoOnWithPages(const Running& running) const;
+  void ListIfReady(const RunningPtr& running);
+  bool IsStepDue();
+  bool SubmitStep();
+  void CollectStep();
+  void PublishPages();
+  void CountStep(const Submission& submission);
+  void DeliverResult(const RunningPtr& running, FrameResult result);
+  // Of utterances that have not spoken yet, in scheduler_opening.cc.
   bool OpenSlots();
   bool Open(const RunningPtr& running);
   bool AdmitsOneMore();
   bool HasTimeForOneMore();
-  int64_t PositionsOf(int64_t rows) const;
-  std::string WhatIsTaken() const;
-  void RefuseLate(Clock::time_point now);
-  void CloseSlot(Running* running);
+  std::string DescribeShortage() const;
+  void RefuseExpired(Clock::time_point now);
   std::vector<RunningPtr> NextPrompts(bool hold, size_t* left);
   bool TakeProgress(const RunningPtr& running, const Result<PrefillProgress>& progress);
   bool RunPrompts();
   bool AnyReaderRunsShort() const;
-  bool CanGoOn(const Running& running) const;
-  bool WantsToGoOn(const Running& running) const;
-  void ListIfReady(const RunningPtr& running);
-  bool IsTime();
-  bool SubmitStep();
-  void CollectStep();
-  void NotePages();
-  void CountStep(const Submission& submission);
-  void DeliverResult(const RunningPtr& running, FrameResult result);
   // Of pages, in scheduler_pages.cc.
   int64_t PagesOf(int64_t positions) const;
   bool HasPagesFor(const Prompt& prompt) const;
   int Unparked() const { return slots_ - free_slots_ - static_cast<int>(parked_.size()); }
-  Clock::duration Ahead(const Running& running, Clock::time_point now) const;
+  Clock::duration SoundAhead(const Running& running, Clock::time_point now) const;
   RunningPtr FurthestAhead(Clock::time_point now) const;
   bool TakePages(const RunningPtr& running);
   bool Park(const RunningPtr& running);
   bool Unpark(const RunningPtr& running);
-  void NoLongerParked(const RunningPtr& running);
-  bool BringBack();
-  bool FailWhereNobodyCanGoOn();
+  void RemoveFromParked(const RunningPtr& running);
+  bool UnparkStreams();
+  bool FailIfAllStarve();
   void EndForWantOfPages(RunningPtr running);
   void FailAll(const Status& status);
   void FailAdded(const Status& status);
@@ -137,7 +137,7 @@ class Scheduler {
 
   Mutex mutex_;
   Condition changed_;
-  RunningPtr changed_list_ QTTS_GUARDED_BY(mutex_);  // streams to look at, linked, the last first
+  RunningPtr changed_list_ QTTS_GUARDED_BY(mutex_);  // changed streams, linked, the last first
   uint64_t arrivals_ QTTS_GUARDED_BY(mutex_) = 0;
   bool expected_ QTTS_GUARDED_BY(mutex_) = false;
   // Written with `mutex_` held. Atomic: they are also read without it.
@@ -151,9 +151,9 @@ class Scheduler {
   std::vector<RunningPtr> ready_;           // streams that can take part in a step
   int held_ = 0;                            // consecutive steps for which long prompts were held back
   std::optional<Clock::time_point> next_refusal_;     // earliest deadline of the streams that wait for a slot
-  std::optional<Clock::time_point> gather_until_;     // when the streams gathered so far are submitted at the latest
-  std::optional<Clock::time_point> gathering_since_;  // when the first of them was
-  std::vector<RunningPtr> candidates_;                // of the step that is put together
+  std::optional<Clock::time_point> gather_until_;     // latest time to submit the streams gathered so far
+  std::optional<Clock::time_point> gathering_since_;  // time at which the first of them was gathered
+  std::vector<RunningPtr> candidates_;                // of the next step
   std::vector<FrameStep> steps_to_submit_;
   std::deque<Submission> outstanding_;
   std::vector<std::vector<RunningPtr>> spare_lists_;  // memory of past submissions
@@ -161,12 +161,12 @@ class Scheduler {
 
   // Of a device with pages.
   std::vector<RunningPtr> parked_;
-  std::vector<RunningPtr> starved_;  // need a page that nobody can give up
-  Clock::time_point reserve_again_;  // when the device is asked for memory again
-  Clock::time_point swap_again_;     // when a stream may be parked for one that is parked
+  std::vector<RunningPtr> starved_;  // need a page, and no stream can be parked
+  Clock::time_point reserve_again_;  // earliest time of the next Backend::Reserve() after a failure
+  Clock::time_point swap_again_;     // earliest time to park a stream in exchange for a parked one
   Clock::time_point log_again_;
   bool parking_logged_ = false;
-  int64_t parkings_ = 0;  // since the last line that told them
+  int64_t parkings_ = 0;  // since the last line of the log
 
   // Of a device with many slots.
   StepModel step_model_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-// The scheduler's part that deals with pages: who begins, who is parked, and who comes back.
+// The scheduler's part that deals with pages: which utterance may begin, which stream is parked, and which one returns.
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -13,11 +13,11 @@ namespace {
 
 // Frames for which an utterance that begins needs pages.
 constexpr int64_t kFirstFrames = 16;
-// One in so many pages is kept for those who speak, and another for those who are parked.
+// One in so many pages is reserved for speaking streams, and another for parked ones.
 constexpr int64_t kShare = 20;
-// A parked stream is brought back, in another's place if need be, while its reader has so much sound in hand.
+// A parked stream returns, if need be in exchange for another, when its reader has no more sound than this.
 constexpr auto kSoon = 4 * kFrameTime;
-// The other must have so much more. Less would move the same pages to and fro.
+// The other stream must have so much more. With less, the same pages would move back and forth.
 constexpr auto kMargin = 3 * kFrameTime;
 // Such exchanges delay all streams by a copy, so there is one in this time at most.
 constexpr auto kBetweenSwaps = kFrameTime;
@@ -38,7 +38,7 @@ bool Scheduler::HasPagesFor(const Prompt& prompt) const {
   const ContextPages pages = backend_->pages();
   const int64_t speaking = slots_ - free_slots_;
   if (pages.positions == 0 || speaking == 0) return true;
-  // Who speaks comes first.
+  // Speaking streams come first.
   if (!starved_.empty()) return false;
   int64_t reserve = std::max(speaking, pages.total / kShare);
   for (const RunningPtr& running : parked_) reserve += PagesOf(running->prompt_rows + running->submitted);
@@ -48,7 +48,7 @@ bool Scheduler::HasPagesFor(const Prompt& prompt) const {
 
 // How long the reader has sound, of what has been submitted. A stream without its next text has a frame's time, since
 // it can't use what it keeps from others.
-Scheduler::Clock::duration Scheduler::Ahead(const Running& running, Clock::time_point now) const {
+Scheduler::Clock::duration Scheduler::SoundAhead(const Running& running, Clock::time_point now) const {
   const auto frames = static_cast<int64_t>(running.stream->unread() + running.in_flight());
   int32_t text_id = 0;
   const auto in_hand = std::max<int64_t>(frames, running.NextText(&text_id) ? 0 : 1) * kFrameTime;
@@ -61,7 +61,7 @@ Scheduler::RunningPtr Scheduler::FurthestAhead(Clock::time_point now) const {
   Clock::duration most{0};
   for (const RunningPtr& running : running_) {
     if (!running->open || running->parked || running->delivered == 0 || running->stream->ended()) continue;
-    const Clock::duration ahead = Ahead(*running, now);
+    const Clock::duration ahead = SoundAhead(*running, now);
     if (furthest != nullptr && ahead <= most) continue;
     furthest = running;
     most = ahead;
@@ -69,8 +69,8 @@ Scheduler::RunningPtr Scheduler::FurthestAhead(Clock::time_point now) const {
   return furthest;
 }
 
-// Takes pages for the next frame of a stream. If none is free, parks who is furthest ahead, perhaps this stream.
-// Returns false if the stream can't go on now.
+// Takes pages for the next frame of a stream. If none is free, parks the stream that is furthest ahead, perhaps this
+// one. Returns false if the stream can't go on now.
 bool Scheduler::TakePages(const RunningPtr& running) {
   while (running->submitted >= running->room) {
     const auto now = Clock::now();
@@ -108,7 +108,7 @@ bool Scheduler::Park(const RunningPtr& running) {
   running->room = 0;
   parked_.push_back(running);
   ++parkings_;
-  NotePages();
+  PublishPages();
   const auto now = Clock::now();
   if (parked_.size() > 1 || now < log_again_ || !LogEnabled(LogLevel::kInfo)) return true;
   log_again_ = now + kBetweenLogs;
@@ -124,17 +124,17 @@ bool Scheduler::Unpark(const RunningPtr& running) {
   const Status status = backend_->Unpark(running->slot);
   if (status.code() == StatusCode::kDeviceUnavailable) FailAll(status);
   if (!status.ok()) return false;
-  NoLongerParked(running);
+  RemoveFromParked(running);
   ListIfReady(running);
   return true;
 }
 
-void Scheduler::NoLongerParked(const RunningPtr& running) {
+void Scheduler::RemoveFromParked(const RunningPtr& running) {
   running->parked = false;
   // `running` may be the entry of parked_.
   const RunningPtr kept = running;  // NOLINT(performance-unnecessary-copy-initialization)
   std::erase(parked_, kept);
-  NotePages();
+  PublishPages();
   if (!parked_.empty() || !std::exchange(parking_logged_, false)) return;
   Log(LogLevel::kInfo, "no utterance is parked any more (times that one was: " + std::to_string(parkings_) + ")");
   parkings_ = 0;
@@ -142,7 +142,7 @@ void Scheduler::NoLongerParked(const RunningPtr& running) {
 
 // Lets streams without a page try again, and brings parked streams back: those that can go on, the one with the least
 // sound in hand first. Returns true if any came back.
-bool Scheduler::BringBack() {
+bool Scheduler::UnparkStreams() {
   if (parked_.empty() && starved_.empty()) return false;
   auto starved = static_cast<int64_t>(starved_.size());
   for (const RunningPtr& running : starved_) running->starved = false;
@@ -153,21 +153,21 @@ bool Scheduler::BringBack() {
     const auto now = Clock::now();
     RunningPtr next;
     for (const RunningPtr& running : parked_) {
-      if (!WantsToGoOn(*running)) continue;
-      if (next == nullptr || Ahead(*running, now) < Ahead(*next, now)) next = running;
+      if (!CanGoOnWithPages(*running)) continue;
+      if (next == nullptr || SoundAhead(*running, now) < SoundAhead(*next, now)) next = running;
     }
     if (next == nullptr) break;
-    const Clock::duration ahead = Ahead(*next, now);
+    const Clock::duration ahead = SoundAhead(*next, now);
     // Its reader may also be faster than the sound is played.
     const bool soon = ahead < kSoon || next->stream->unread() + next->in_flight() == 0;
     const ContextPages pages = backend_->pages();
     const int64_t needed = PagesOf(next->prompt_rows + next->submitted) + 1;
     const int64_t spare = soon ? 0 : std::max<int64_t>(1, pages.total / kShare);
-    // If nobody else has pages, there is nothing to wait for.
+    // If no other stream has pages, waiting is useless.
     if (Unparked() > 0 && pages.free < needed + starved + spare) {
       if (!soon || now < swap_again_) break;
       const RunningPtr furthest = FurthestAhead(now);
-      if (furthest == nullptr || (CanGoOn(*furthest) && Ahead(*furthest, now) < ahead + kMargin)) break;
+      if (furthest == nullptr || (CanGoOn(*furthest) && SoundAhead(*furthest, now) < ahead + kMargin)) break;
       if (!Park(furthest)) break;
       swapped = true;
       continue;
@@ -182,8 +182,8 @@ bool Scheduler::BringBack() {
   return returned;
 }
 
-// If all streams with pages need more, and nobody can be parked, the one that came last ends, so that others go on.
-bool Scheduler::FailWhereNobodyCanGoOn() {
+// If all streams with pages need more, and none can be parked, the one that came last ends, so that others go on.
+bool Scheduler::FailIfAllStarve() {
   if (starved_.empty() || !outstanding_.empty() || static_cast<int>(starved_.size()) < Unparked()) return false;
   EndForWantOfPages(*std::max_element(starved_.begin(), starved_.end(), [](const RunningPtr& a, const RunningPtr& b) {
     return a->arrival < b->arrival;

@@ -9,8 +9,8 @@
 namespace qtts {
 
 // Predicts the time of a step from its rows and the positions that they attend to: a + b * rows + c * positions, fitted
-// by least squares to the steps so far, of which older ones count less. Decides when a step runs and who is admitted,
-// never what it computes. Not thread-safe.
+// by least squares to the steps so far, with lower weights for older ones. Decides when a step runs and whether an
+// utterance may begin, never what is computed. Not thread-safe.
 class StepModel {
  public:
   // A step of `rows` streams with `positions` positions in all took `seconds`.

@@ -25,8 +25,8 @@ namespace qtts {
 // State shared by a Stream and the scheduler: incoming text, a bounded queue of outgoing frames, and the end of the
 // utterance.
 //
-// The scheduler is woken by what lets a stream go on: text, the end, and a read where it waits for room. So a stream
-// whose reader keeps up, or that nobody reads, does not wake it. Per frame the scheduler takes the lock once.
+// Text, the end, and a read that makes awaited room wake the scheduler. So a stream whose reader keeps up, and one that
+// is not read, do not wake it. Per frame the scheduler takes the lock once.
 //
 // Thread-safe. Owned by the Stream and, while the utterance runs, by the scheduler.
 class StreamState {

@@ -83,9 +83,9 @@ std::string Names(const std::vector<std::string>& tags) {
   return names;
 }
 
-std::string Advice(const std::vector<std::string>& tags) {
-  return "This model speaks " + Names(tags) + ": most likely nobody will understand it. Choose a model of its " +
-         "language; a \"language\" that is set silences this warning.";
+std::string LanguageAdvice(const std::vector<std::string>& tags) {
+  return "This model speaks " + Names(tags) + ", so the speech will most likely be unintelligible. Choose a model of " +
+         "the text's language. Setting \"language\" silences this warning.";
 }
 
 struct Letters {
@@ -174,12 +174,12 @@ std::string LanguageWarning(std::string_view text, const std::vector<std::string
   const Letters letters = CountLetters(text, ScriptsOf(*tags));
   if (letters.foreign > 0 && letters.foreign * 2 >= letters.all) {
     const auto most = std::ranges::max_element(letters.of_foreign, {}, [](const auto& entry) { return entry.second; });
-    return "The text is in " + std::string(uscript_getName(most->first)) + " script. " + Advice(*tags);
+    return "The text is in " + std::string(uscript_getName(most->first)) + " script. " + LanguageAdvice(*tags);
   }
   if (letters.all >= kFewestLetters && letters.beyond_ascii && HasForeignLetter(text, *tags)) {
     const std::string guess = GuessLanguage(text);
     if (!guess.empty() && std::ranges::find(*tags, guess) == tags->end()) {
-      return "The text looks like another language. " + Advice(*tags);
+      return "The text looks like another language. " + LanguageAdvice(*tags);
     }
   }
   return "";

@@ -245,7 +245,17 @@ struct Parser {
   std::vector<GOptionEntry> entries;
 };
 
-Status Allowed(const char* option, const std::string& value, std::string_view allowed) {
+// "auto, cpu or cuda".
+std::string DeviceNames() {
+  std::string names;
+  for (const DeviceEntry& device : kDevices) {
+    if (&device != std::begin(kDevices)) names += &device == std::end(kDevices) - 1 ? " or " : ", ";
+    names += device.name;
+  }
+  return names;
+}
+
+Status NotAllowed(const char* option, const std::string& value, std::string_view allowed) {
   return Status::InvalidArgument("--" + std::string(option) + " \"" + value + "\": must be " + std::string(allowed));
 }
 
@@ -334,51 +344,51 @@ Result<ToolOptions> ParseOptions(int argc, char** argv) {
 Result<TokenizerPattern> PatternOf(const ToolOptions& options) {
   if (options.pattern.empty() || options.pattern == "native") return TokenizerPattern::kNative;
   if (options.pattern == "patched") return TokenizerPattern::kPatched;
-  return Allowed("pattern", options.pattern, "native or patched");
+  return NotAllowed("pattern", options.pattern, "native or patched");
 }
 
 Result<WavFormat> SampleFormatOf(const ToolOptions& options) {
   if (options.format.empty() || options.format == "s16") return WavFormat::kS16;
   if (options.format == "f32") return WavFormat::kF32;
-  return Allowed("format", options.format, "s16 or f32");
+  return NotAllowed("format", options.format, "s16 or f32");
 }
 
 Result<EngineOptions> MakeEngineOptions(const ToolOptions& options, const std::string& path) {
   EngineOptions engine;
   engine.model_path = path;
   QTTS_ASSIGN_OR_RETURN(engine.tokenizer_pattern, PatternOf(options));
-  if (options.device == "cpu") {
-    engine.device = Device::kCpu;
-  } else if (options.device == "cuda") {
-    engine.device = Device::kCuda;
-  } else if (!options.device.empty() && options.device != "auto") {
-    return Allowed("device", options.device, "auto, cpu or cuda");
+  if (!options.device.empty()) {
+    const auto* const found = std::ranges::find(kDevices, options.device, &DeviceEntry::name);
+    if (found == std::end(kDevices)) return NotAllowed("device", options.device, DeviceNames());
+    engine.device = static_cast<Device>(found - std::begin(kDevices));
   }
   if (!options.precision.empty()) {
     constexpr Precision kAll[] = {Precision::kAuto, Precision::kBF16, Precision::kF32, Precision::kInt8,
                                   Precision::kInt4};
     const auto* const found = std::ranges::find(kAll, options.precision, PrecisionName);
-    if (found == std::end(kAll)) return Allowed("precision", options.precision, "auto, bf16, f32, int8 or int4");
+    if (found == std::end(kAll)) return NotAllowed("precision", options.precision, "auto, bf16, f32, int8 or int4");
     engine.precision = *found;
   }
   if (options.codec_precision == "fast") {
     engine.codec_precision = CodecPrecision::kFast;
   } else if (!options.codec_precision.empty() && options.codec_precision != "exact") {
-    return Allowed("codec-precision", options.codec_precision, "exact or fast");
+    return NotAllowed("codec-precision", options.codec_precision, "exact or fast");
   }
   if (options.threads.has_value()) {
     constexpr int64_t kMost = 1024;
     if (*options.threads < 0 || *options.threads > kMost) {
-      return Allowed("threads", std::to_string(*options.threads), "0 (measured at load) to " + std::to_string(kMost));
+      return NotAllowed("threads", std::to_string(*options.threads),
+                        "0 (measured at load) to " + std::to_string(kMost));
     }
-    if (engine.device == Device::kCuda) {
-      return Status::InvalidArgument("--threads is about the CPU: leave it out, or choose another --device than cuda");
+    if (IsGpu(engine.device)) {
+      return Status::InvalidArgument("--threads is about the CPU: leave it out, or choose another --device than " +
+                                     std::string(DeviceName(engine.device)));
     }
     engine.threads = static_cast<int>(*options.threads);
   }
   if (options.voices.has_value()) {
     if (*options.voices < 1 || *options.voices > kMostVoices) {
-      return Allowed("voices", std::to_string(*options.voices), "1 to " + std::to_string(kMostVoices));
+      return NotAllowed("voices", std::to_string(*options.voices), "1 to " + std::to_string(kMostVoices));
     }
     engine.voices = static_cast<int>(*options.voices);
   }
@@ -396,7 +406,7 @@ Result<Request> MakeRequest(const ToolOptions& options, const GenerationSettings
   } else if (options.layout == "non-streaming") {
     request.layout = PromptLayout::kNonStreaming;
   } else if (!options.layout.empty() && options.layout != "auto") {
-    return Allowed("layout", options.layout, "auto, streaming or non-streaming");
+    return NotAllowed("layout", options.layout, "auto, streaming or non-streaming");
   }
   request.seed = static_cast<uint64_t>(options.seed.value_or(0));
   if (!options.voice.empty()) {
@@ -409,14 +419,14 @@ Result<Request> MakeRequest(const ToolOptions& options, const GenerationSettings
     const SamplingNumber& number = kSamplingNumbers[i];
     const double value = *options.sampling[i];
     if (!number.MayBeSet(value)) {
-      return Allowed(number.name, number.Text(value), number.Range() + " (" + number.special + ")");
+      return NotAllowed(number.name, number.Text(value), number.Range() + " (" + number.special + ")");
     }
-    number.Choose(value, &request.settings);
+    number.SetFromUser(value, &request.settings);
   }
   if (options.greedy) request.settings.talker.do_sample = request.settings.predictor.do_sample = false;
   if (options.max_frames) {
     if (*options.max_frames < 1 || *options.max_frames == std::numeric_limits<int64_t>::max()) {
-      return Allowed("max-frames", std::to_string(*options.max_frames), "1 or more");
+      return NotAllowed("max-frames", std::to_string(*options.max_frames), "1 or more");
     }
     // An utterance of N ids has N - 1 frames (spec 6).
     request.settings.max_new_tokens = *options.max_frames + 1;

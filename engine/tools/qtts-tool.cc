@@ -57,7 +57,7 @@ std::string Joined(const std::vector<std::string>& items) {
 }
 
 // Names with their tags: "german (de)".
-std::string Tagged(const std::vector<std::string>& languages) {
+std::string WithTags(const std::vector<std::string>& languages) {
   std::string all;
   for (const std::string& name : languages) {
     const std::string_view tag = ResolveLanguage(name).tag;
@@ -101,13 +101,13 @@ Json ShowSettings(const GenerationSettings& settings) {
 Result<std::optional<DeviceCapacity>> CapacityFor(const ToolOptions& options, const Checkpoint& checkpoint) {
   QTTS_ASSIGN_OR_RETURN(EngineOptions engine, MakeEngineOptions(options, options.arguments[0]));
   QTTS_RETURN_IF_ERROR(CheckOptions(engine));
-  if (engine.device == Device::kCuda) {
+  if (IsGpu(engine.device)) {
     engine.voices = static_cast<int>(options.voices.value_or(kMostVoices));
     QTTS_ASSIGN_OR_RETURN(DeviceCapacity capacity, CapacityOfDevice(checkpoint, engine));
     return std::optional<DeviceCapacity>(std::move(capacity));
   }
   if (!options.device.empty()) {
-    return Status::InvalidArgument("inspect --device \"" + options.device + "\": must be cuda");
+    return Status::InvalidArgument("inspect --device \"" + options.device + "\": must be a GPU, such as cuda");
   }
   if (!options.precision.empty() || options.voices) {
     return Status::InvalidArgument("inspect: --precision and --voices are about --device cuda");
@@ -167,7 +167,7 @@ Status Inspect(const ToolOptions& options) {
   std::printf("model       %s, size %s, weights %s\n", std::string(ModelTypeName(info.type)).c_str(), info.size.c_str(),
               info.dtype.c_str());
   std::printf("speakers    %s\n", WithDialects(info.speakers, config.talker).c_str());
-  std::printf("languages   auto%s\n", Tagged(info.languages).c_str());
+  std::printf("languages   auto%s\n", WithTags(info.languages).c_str());
   std::printf("instruct    %s\n", info.supports_instruct ? "yes" : "no");
   std::printf("cloning     %s\n", Cloning(*checkpoint).c_str());
   std::printf("talker      %d layers of %d, %d/%d heads of %d, %d positions\n", talker.num_layers, talker.hidden_size,

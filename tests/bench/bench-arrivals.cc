@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-// What the scheduler makes of requests at random: first sounds and gaps, above a device that computes nothing and takes
-// the time that a table tells. For decisions about when steps run; figures of a GPU come from bench-load.
+// The scheduler under random requests, above a simulated device that takes the times of a table: time to first sound,
+// and gaps. For decisions about when steps run; figures of a GPU come from bench-load.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -33,7 +33,8 @@ using qtts::bench::Number;
 using Milliseconds = std::chrono::duration<double, std::milli>;
 
 constexpr std::chrono::milliseconds kFrameTime{80};
-// A step with sound of so many streams, ms: 0.6B on one H100, and a prompt of ordinary length.
+// Time in ms of a step with sound, by its number of streams: 0.6B on one H100. A prompt of ordinary length takes
+// kPromptMs.
 constexpr std::pair<double, double> kStepTimes[] = {{0, 1.5},    {1, 1.59},   {8, 2.46},    {64, 6.74}, {128, 9.3},
                                                     {256, 15.0}, {512, 27.9}, {1024, 56.3}, {4096, 225}};
 constexpr double kPromptMs = 0.9;
@@ -130,7 +131,7 @@ class SimulatedDevice : public qtts::Backend {
 
   const Options options_;
   std::string name_ = "simulated";
-  std::vector<int> slots_;  // frames left
+  std::vector<int> slots_;  // frames left, by slot
   std::vector<qtts::SlotId> free_;
   std::deque<Step> outstanding_;
   Clock::time_point done_;
@@ -176,11 +177,11 @@ Options Parse(int argc, char** argv) {
   return options;
 }
 
-// A listener without pre-roll: plays from the second frame on, a frame every 80 ms.
+// A listener without pre-roll: plays a frame every 80 ms, from the second frame on.
 struct Listener {
   std::shared_ptr<qtts::StreamState> stream;
   Clock::time_point asked, due;
-  int64_t heard = 0;  // frames
+  int64_t heard = 0;  // frames played
   bool waits = false;
 };
 

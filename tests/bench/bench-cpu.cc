@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 // Time of a frame on the CPU in each precision, beside the least time for this machine: the weights' bytes by the
 // memory bandwidth, and the codec's multiply-adds by the peak rate of the instructions, both measured in the same run.
-// Each precision has a process of its own, whose memory is printed; they make frames in turn. So has each of the
-// instruction sets to compare.
+// Each precision, and each of the instruction sets to compare, has a process of its own, whose memory is printed. The
+// processes make frames in turn.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -127,8 +127,8 @@ class Bandwidth {
   Bandwidth(const Bandwidth&) = delete;
   Bandwidth& operator=(const Bandwidth&) = delete;
 
-  // Short windows, so that other work does not disturb all of them. The C library's search reads with vectors: plain
-  // loops of the compiler's keep one fast core from more than two thirds of what it can read.
+  // Windows are short, so that other work does not disturb all of them. memchr() reads with vectors; plain loops reach
+  // at most two thirds of a fast core's read bandwidth.
   double Measure(int threads) const {
     constexpr size_t kWindow = size_t{16} << 20U;  // bytes of each thread
     const size_t windows = std::max<size_t>(1, kBytes / kWindow / static_cast<size_t>(threads));
@@ -202,7 +202,8 @@ int64_t PeakOfCompiler() {
 #endif
 
 #if defined(__x86_64__)
-// Products of 16-bit pairs, as ByteUnit::kPortable makes them. Assembly, or they would be made once for all sums.
+// Products of 16-bit pairs, as ByteUnit::kPortable makes them. Assembly, because the compiler would compute them once
+// for all sums.
 #define QTTS_PAIRS(vector, add)                                      \
   vector even, odd;                                                  \
   asm volatile("vpmaddwd %1, %2, %0" : "=v"(even) : "v"(x), "v"(y)); \
@@ -253,7 +254,7 @@ struct Instructions {
   std::string name() const { return cpu::InstructionSetName(target, unit); }
 };
 
-// All that this processor has, the best first.
+// All instruction sets of this processor, the fastest first.
 std::vector<Instructions> InstructionsHere() {
   std::vector<Instructions> all;
   for (const int64_t target : cpu::AvailableTargets()) {
@@ -346,7 +347,7 @@ double Elements(const TransformerWeights& transformer) {
   return elements;
 }
 
-// Blocks of the codec with fewer channels multiply BF16 (engine/cpu/codec_decoder.cc).
+// Blocks of the codec with fewer channels multiply in BF16 (engine/cpu/codec_decoder.cc).
 constexpr int64_t kLeastInt8Channels = 96;
 
 FrameWork WorkOf(const Checkpoint& checkpoint, Arithmetic arithmetic) {

@@ -108,7 +108,7 @@ void Await(const Member& member, const char* what, int types) {
   gst_object_unref(bus);
 }
 
-// Has every tenth one speak; returns the seconds until the last has ended.
+// Lets every tenth element speak; returns the seconds until the last one has finished.
 double Speak(const std::vector<Member>& members) {
   const auto start = Clock::now();
   for (size_t i = 0; i < members.size(); i += 10) {
@@ -129,7 +129,7 @@ struct Kind {
 };
 
 void Bench(const Kind& kind, int count, const std::string& model) {
-  const Member first = Begin(kind.line, model);  // its costs are the model's
+  const Member first = Begin(kind.line, model);  // loads the model, whose costs are not an element's
   Await(first, "the model", GST_MESSAGE_PROGRESS);
   const Usage before = Measure();
   const auto start = Clock::now();
@@ -137,7 +137,7 @@ void Bench(const Kind& kind, int count, const std::string& model) {
   for (int i = 0; i < count; ++i) members.push_back(Begin(kind.line, model));
   for (const Member& member : members) Await(member, "the model", GST_MESSAGE_PROGRESS);
   const double started = std::chrono::duration<double>(Clock::now() - start).count();
-  std::this_thread::sleep_for(std::chrono::seconds(1));  // what began has settled
+  std::this_thread::sleep_for(std::chrono::seconds(1));  // start-up has settled
   const Usage idle = Measure();
   std::this_thread::sleep_for(kIdle);
   const Usage after = Measure();
@@ -185,7 +185,7 @@ int main(int argc, char** argv) {
               "start s", "stop s", "speak s");
   std::fflush(stdout);
   for (const Kind& kind : kKinds) {
-    // In a process of its own: threads and memory of the kind before would be used again.
+    // In a process of its own, since a process reuses threads and memory of the previous kind.
     const pid_t child = fork();
     if (child < 0) Fail("no process can be started");
     if (child == 0) {

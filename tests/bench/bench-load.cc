@@ -161,7 +161,7 @@ Options Parse(int argc, char** argv) {
   return options;
 }
 
-// When the engine called for the first frames of a stream. Written on the engine's thread.
+// Times at which the engine reported the first frames of a stream. Written on the engine's thread.
 struct Calls {
   static constexpr size_t kKept = 16;
   std::atomic<size_t> count = 0;
@@ -173,8 +173,8 @@ struct Reader {
   std::shared_ptr<Calls> calls;
   Clock::time_point asked;
   int64_t frames = 0;
-  bool heard = false;  // the first sound
-  bool waits = false;  // an underrun: plays on when the frame has come
+  bool heard = false;  // the first sound was heard
+  bool waits = false;  // in an underrun: playback resumes when the frame has come
   bool playing = false;
 };
 
@@ -279,7 +279,7 @@ class Load {
     due_.emplace(Clock::now() + kPoll, place);
   }
 
-  // A frame of a reader whose time has come, or all that there are of a book.
+  // Reads the due frame of a reader, or all available frames of a book.
   void Serve(size_t place, Clock::time_point now) {
     Reader& reader = *readers_[place];
     const bool book = options_.books > 0;
@@ -289,7 +289,7 @@ class Load {
       if (state == qtts::ReadState::kEnd) return End(place);
       if (state == qtts::ReadState::kPending) {
         if (!book && reader.playing && !reader.waits) {
-          // Not an underrun if this is the end, which is told with the step after the last frame.
+          // No underrun if the utterance has ended: the end is reported one step after the last frame.
           reader.waits = true;
         }
         due_.emplace(now + kPoll, place);
@@ -358,7 +358,7 @@ class Load {
   std::vector<std::string> words_;
   std::vector<std::unique_ptr<Reader>> readers_;
   std::vector<bool> underrun_;                // of each reader
-  std::vector<Clock::time_point> played_at_;  // when its next frame is needed
+  std::vector<Clock::time_point> played_at_;  // time at which its next frame is due
   using Due = std::pair<Clock::time_point, size_t>;
   std::priority_queue<Due, std::vector<Due>, std::greater<>> due_;
   int64_t active_ = 0;

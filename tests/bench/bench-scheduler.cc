@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-// What a frame of a stream costs the host: the scheduler above a backend that makes frames without computing. Time is
-// that of the scheduler's thread; the backend's part, making and freeing results, is told apart.
+// Host time per frame of a stream: the scheduler above a backend that makes frames without computing. Measured is the
+// time of the scheduler's thread; the backend's part, making and freeing results, is printed separately.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -59,7 +59,7 @@ double ThreadSeconds() {
 // Written by the scheduler's thread, read after it has ended.
 struct Record {
   double thread_seconds = 0;   // from the first step on
-  double backend_seconds = 0;  // of these, inside the backend
+  double backend_seconds = 0;  // of these seconds, inside the backend
   double first = -1;
   int64_t steps = 0;
   int64_t rows = 0;
@@ -161,7 +161,7 @@ Options Parse(int argc, char** argv) {
   return options;
 }
 
-// All streams in one thread: what has come of each is read, then the thread sleeps until something comes.
+// Reads all streams in one thread: takes the available frames, then sleeps until something has changed.
 void ReadAll(const std::vector<std::shared_ptr<qtts::StreamState>>& streams, const std::atomic<uint64_t>& changes,
              bool paced) {
   size_t left = streams.size();
@@ -203,7 +203,7 @@ void Measure(int count, const Options& options, const std::shared_ptr<const qtts
   }
   const auto start = Clock::now();
   for (const auto& stream : streams) scheduler->Add(stream);
-  // The reader is not told of every frame, which would measure the telling.
+  // Readers are not woken for each frame; the wake-ups would be measured.
   std::atomic<bool> done = false;
   std::thread ticker([&] {
     while (!done) {

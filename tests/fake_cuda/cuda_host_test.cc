@@ -177,7 +177,7 @@ Status DecodeAlone(const Checkpoint& checkpoint, std::unique_ptr<SpeechDecoder>*
 
 struct Life {
   Status status;
-  size_t calls = 0;  // without calls at the end whose errors are not reported
+  size_t calls = 0;  // without the last calls, whose errors are not reported
 };
 
 // Creates a backend, uses it beside a decoder and destroys it, on a thread of its own, as an engine does.
@@ -223,7 +223,7 @@ class CudaHostTest : public ::testing::Test {
     EXPECT_TRUE(PrefillAll(backend, slot).ok());
     return slot;
   }
-  // Leaves the device the pages of a first block, once everything else that an utterance needs has been allocated.
+  // Leaves free memory for a first block of pages only, after all other allocations of an utterance.
   ContextPages LeaveNoMemory(Backend* backend) {
     backend->Close(OpenAndPrefill(backend, NewPrompt(config(), 1000, &random_)));
     fake_cuda::LeaveMemory(0, 0);
@@ -467,13 +467,13 @@ TEST_F(CudaHostTest, PromptsTogetherShareAPass) {
   EXPECT_EQ(launches_of({64, 64, 64, 64}, 0), 1);
   EXPECT_EQ(launches_of({64, 64, 64, 65}, 0), 2);
   EXPECT_EQ(launches_of({250, 10, 250}, 0), 3);
-  // The first prompt of a voice brings the rows that all begin with into the cache. It takes two passes.
+  // The first prompt of a voice fills the cache with the rows common to its prompts. It takes two passes.
   EXPECT_EQ(launches_of({20, 30, 40}, 10), 2 + 1);
-  // Of a prompt with one row of its own nothing goes through the talker but that row, with the first frame.
+  // A prompt with one row of its own needs no pass: that row goes through the talker with the first frame.
   EXPECT_EQ(launches_of({1, 20, 1, 30}, 12), 1 + 1);
 }
 
-// A slot that cannot go on does not keep the others.
+// A slot that fails does not affect the others.
 TEST_F(CudaHostTest, AmongPromptsTogetherOneFailsAlone) {
   const auto backend = NewBackend(3);
   const SlotId good = Open(backend.get(), NewPrompt(config(), 20, &random_));
@@ -678,8 +678,8 @@ TEST_F(CudaHostTest, AStepOfManyLaunchesGoesAroundTheRings) {
   }
 }
 
-// Attention that goes through whole contexts needs no memory for splits: rows of any contexts go together. Of fewer
-// rows than it is for, those that do not fit otherwise are filled up.
+// Attention over whole contexts needs no memory for splits, so rows of any contexts share a launch. Launches of fewer
+// rows than its minimum are padded if they do not fit otherwise.
 TEST_F(CudaHostTest, WithoutSplitsAFrameOfLongContextsIsOneLaunch) {
   constexpr int kMany = 80;
   CudaOptions options = Options(-1, kMany);
@@ -733,7 +733,7 @@ Footprint FootprintOf(const RandomModel& model, const CudaOptions& options) {
   const auto backend = CudaBackend::Create(model.checkpoint(), options);
   EXPECT_TRUE(capacity.ok() && backend.ok()) << backend.status().message();
   if (!capacity.ok() || !backend.ok()) return footprint;
-  const int voices = options.max_slots > kDefaultVoices ? options.max_slots : 0;  // fewer are not counted
+  const int voices = options.max_slots > kDefaultVoices ? options.max_slots : 0;  // others are not estimated
   footprint.estimated =
       static_cast<double>(capacity->model_bytes) + voices * static_cast<double>(capacity->voice_bytes);
   std::mt19937 random(1);
@@ -797,8 +797,8 @@ T* VariableOfLibrary(const char* name) {
   return library == nullptr ? nullptr : static_cast<T*>(dlsym(library, name));
 }
 
-// Once the weights are plain rows, all products of frames and prompts are the library's, each with one kernel after it.
-// What is left over are those that chose the algorithms.
+// After the weights are plain rows, the library computes all products of frames and prompts, each followed by one
+// kernel. The remaining products are those that selected the algorithms.
 TEST_F(CudaHostTest, ProductsByTheLibrary) {
   if (!kHasLibrary) GTEST_SKIP() << "there is no cublasLt.h";
   auto* const products = VariableOfLibrary<int64_t>("fake_cublas_lt_products");
@@ -850,7 +850,7 @@ TEST_F(CudaHostTest, AFastCodecNeedsLessMemory) {
   ASSERT_TRUE(exact.ok() && fast.ok());
   EXPECT_LT(fast->model_bytes, exact->model_bytes);
   EXPECT_LT(fast->voice_bytes, exact->voice_bytes);
-  // With F32 the codec is F32.
+  // With F32 the codec computes in F32.
   options.precision = cuda::Precision::kF32;
   const auto f32 = cuda::CapacityOf(*model_.checkpoint(), options);
   options.codec_precision = cuda::CodecPrecision::kExact;
@@ -859,7 +859,7 @@ TEST_F(CudaHostTest, AFastCodecNeedsLessMemory) {
   EXPECT_EQ(f32->model_bytes, same->model_bytes);
 }
 
-// The kernels' names tell the planes of inputs and of weights: <column tiles, planes of x, planes of w, ...>.
+// The kernels' names contain the numbers of planes: <column tiles, planes of x, planes of w, ...>.
 TEST_F(CudaHostTest, AFastCodecHasOnePlane) {
   const auto products_of = [&](cuda::CodecPrecision precision) {
     fake_cuda::Reset();
@@ -873,7 +873,7 @@ TEST_F(CudaHostTest, AFastCodecHasOnePlane) {
       for (const std::string kind : {"NarrowGemmI", "WideGemmI", "ClusterGemmI"}) {
         const size_t at = call.find(kind);
         if (at == std::string::npos) continue;
-        // As the compiler writes it: Li8ELi2ELi2E.
+        // Mangled: Li8ELi2ELi2E.
         const size_t x = call.find("ELi", at) + 3;
         planes.insert(call.substr(x, 1) + call.substr(x + 4, 1));
       }
@@ -886,7 +886,7 @@ TEST_F(CudaHostTest, AFastCodecHasOnePlane) {
 
 // --- failures
 
-// If there is no memory for an utterance, it alone fails: the one beside it goes on, and a later one can begin.
+// If an utterance finds no memory, only that utterance fails; the others go on, and a later one can begin.
 TEST_F(CudaHostTest, MemoryRunsOutInMidSpeech) {
   const auto backend = NewBackend();
   const SlotId speaking = Open(backend.get(), NewPrompt(config(), 20, &random_));
@@ -903,7 +903,7 @@ TEST_F(CudaHostTest, MemoryRunsOutInMidSpeech) {
   EXPECT_TRUE(Step(backend.get(), {{speaking, 0}, {later, kNoText}}).ok());
 }
 
-// The pages are those that the device's free memory holds, less what the slots' codec states will take.
+// The pages are those that fit into the device's free memory beside the slots' codec states.
 TEST_F(CudaHostTest, PagesAreCountedBeforeTheyAreAllocated) {
   fake_cuda::LeaveMemory(0, size_t{4} << 30);
   const auto backend = NewBackend(kDefaultVoices);
@@ -915,11 +915,11 @@ TEST_F(CudaHostTest, PagesAreCountedBeforeTheyAreAllocated) {
   const ContextPages with_one = backend->pages();
   EXPECT_NEAR(static_cast<double>(with_one.total), static_cast<double>(at_first.total), 20);
   EXPECT_GE(with_one.total - with_one.free, 1000 / with_one.positions);
-  // Another program takes the rest.
+  // Another program allocates the rest.
   fake_cuda::LeaveMemory(0, 0);
   EXPECT_FALSE(backend->Open(NewPrompt(config(), 20000, &random_), GenerationSettings(), 1).ok());
   EXPECT_LT(backend->pages().total, with_one.total / 2);
-  // And gives it back.
+  // It frees that memory again.
   fake_cuda::LeaveMemory(0, size_t{4} << 30);
   Open(backend.get(), NewPrompt(config(), 20000, &random_));
   EXPECT_GT(backend->pages().total, with_one.total / 2);
@@ -958,7 +958,7 @@ TEST_F(CudaHostTest, ParkedPagesKeepTheirBytes) {
   ASSERT_TRUE(parked.Restore(0, pages).ok());
   expect(10);
   EXPECT_FALSE(parked.Holds(0));
-  // What does not work leaves nothing behind.
+  // A failed Save() leaves nothing behind.
   fake_cuda::FailCall(2, cudaErrorInvalidValue, /*for_ever=*/false);
   EXPECT_FALSE(parked.Save(1, pages).ok());
   EXPECT_FALSE(parked.Holds(1));
@@ -997,7 +997,7 @@ TEST_F(CudaHostTest, AParkedSlotFreesItsPagesAndGoesOn) {
   ASSERT_TRUE(room.ok()) << room.status().message();
   EXPECT_GT(*room, 2);
   for (int frame = 0; frame < 300; ++frame) ASSERT_TRUE(Step(backend.get(), {{slot, 0}, {beside, 0}}).ok()) << frame;
-  // The second time there is host memory for most of it.
+  // The second parking reuses most of the host memory.
   EXPECT_LT(Count(CallsOf([&] { ASSERT_TRUE(backend->Park(slot).ok()); }), "cudaHostAlloc"), 5);
   backend->Close(slot);
   EXPECT_GE(backend->pages().free, before.free);
@@ -1027,7 +1027,7 @@ TEST_F(CudaHostTest, WhatCannotBeParkedOrBroughtBackStaysWhereItIs) {
   EXPECT_TRUE(Step(backend.get(), {{slot, 0}}).ok());
 }
 
-// What is kept of voices gives way to those who speak.
+// Pages kept for voices are given to speaking utterances.
 TEST_F(CudaHostTest, PagesOfKeptVoicesAreFree) {
   const auto backend = NewBackend();
   const int64_t total = LeaveNoMemory(backend.get()).total;
@@ -1044,7 +1044,7 @@ TEST_F(CudaHostTest, PagesOfKeptVoicesAreFree) {
   EXPECT_TRUE(Step(backend.get(), {{slot, kNoText}}).ok());
 }
 
-// Three utterances on a device whose memory does not hold their contexts.
+// Three utterances whose contexts exceed the device's memory.
 TEST_F(CudaHostTest, NobodyWhoSpeaksFailsForWantOfPages) {
   const auto tokenizer = Tokenizer::Load(model_.checkpoint()->folder());
   ASSERT_TRUE(tokenizer.ok()) << tokenizer.status().message();
@@ -1145,7 +1145,7 @@ class CudaFaultTest : public ::testing::TestWithParam<Model> {
 
   std::mt19937 random_{std::random_device()()};
   RandomModel model_{SpecOf(GetParam())};
-  std::vector<size_t> calls_;  // to fail, from 1
+  std::vector<size_t> calls_;  // numbers of the calls to fail, from 1
 };
 
 TEST_P(CudaFaultTest, ALostDeviceIsOneErrorAndEverythingIsFreed) {

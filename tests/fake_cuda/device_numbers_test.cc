@@ -218,7 +218,7 @@ TEST_F(DeviceNumbersTest, TheCodecsManyColumnsGoToWarpgroups) {
       EXPECT_NE(choose(256), GemmForm::kWarpgroup) << "not plain";
     }
   }
-  // In shares that are not groups of channels, or of outputs that no block has: no form.
+  // No tile shape: shares that are no multiple of a group of channels, or a number of outputs that no tile covers.
   cuda::codec::GemmGeometry geometry = CodecProduct(4, 4, 6144, 1536, 2).geometry;
   geometry.segments = cuda::codec::kMaxSegments;
   EXPECT_EQ(cuda::codec::WarpgroupOutputs(geometry), 0);
@@ -227,7 +227,7 @@ TEST_F(DeviceNumbersTest, TheCodecsManyColumnsGoToWarpgroups) {
   EXPECT_EQ(cuda::codec::WarpgroupOutputs(geometry), 0);
 }
 
-// Tiles of 64 columns fit every device. Wider ones may not, with many taps.
+// Tiles of 64 columns fit every device. With many taps, wider ones may exceed its shared memory.
 TEST_F(DeviceNumbersTest, TheCodecChoosesNoTileThatDoesNotFit) {
   const auto widest = [](int taps, Planes planes, int w_planes, size_t shared_bytes) {
     GemmArgs args = CodecProduct(64, 64 * 16, 1536, 768, taps);

@@ -10,8 +10,8 @@
 #include "gpu/gpu_test.h"
 #include "qtts/engine.h"
 
-// Engines on GPUs without a GPU: Engine opens the module as it does for users, and the module finds this program's
-// stand-in for CUDA. Its kernels do nothing, so every frame is silence; what counts is who gets frames.
+// Several engines on stand-in GPUs: Engine opens the module as it does for users, and the module finds this program's
+// stand-in for CUDA. Its kernels do nothing, so every frame is silence; the test checks which streams get frames.
 namespace qtts {
 namespace {
 
@@ -96,7 +96,7 @@ TEST_F(EnginesTest, ALostCardEndsItsOwnStreamsOnly) {
   EXPECT_FALSE(other->device_lost());
   for (const auto& stream : going_on) ExpectFrames(stream.get(), 5, 40);
 
-  // Users that come now get the other card, whether somebody holds the lost engine or not.
+  // New users get the other card, whether or not an element still holds the lost engine.
   for (int i = 0; i < 4; ++i) {
     EXPECT_EQ(Acquire(Options()), other);
     EXPECT_EQ(Engine::Acquire(Options(0)).status().code(), StatusCode::kDeviceUnavailable);
@@ -142,7 +142,7 @@ TEST_F(EnginesTest, EnginesOfACardDifferByTheirCodecsPrecision) {
   EXPECT_THAT(fast->device_name(), HasSubstr("First GPU, bf16, fast codec"));
   EXPECT_EQ(Acquire(options), fast);
   EXPECT_EQ(Acquire(Options(0)), exact);
-  // `auto` needs the GPU for it, too.
+  // With `auto` too, a fast codec needs the GPU.
   options.device = Device::kAuto;
   options.gpu = -1;
   const auto automatic = Acquire(options);

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-// A library of matrix products for the stand-in for CUDA, opened by its name like NVIDIA's. A "product" copies the
-// first element of each row of x to all sums of that row, and reads the last elements of its operands. The first
-// algorithm that it offers has sums that depend on the number of rows.
-// Empty where the build has no header of it.
+// A library of matrix products beside the stand-in for CUDA, opened by its name like NVIDIA's. A "product" copies the
+// first element of each row of x to all sums of that row, and reads the last elements of its operands. The sums of the
+// first algorithm that it offers depend on the number of rows. Empty if the build lacks the header of cuBLASLt.
 #if __has_include(<cublasLt.h>)
 #include <cublasLt.h>
 
@@ -11,7 +10,7 @@
 #include <cstring>
 
 extern "C" {
-// Products since the library was opened, and whether the next opening fails; for tests.
+// For tests: number of products since the library was opened; whether the next opening fails.
 __attribute__((visibility("default"))) int64_t fake_cublas_lt_products = 0;
 __attribute__((visibility("default"))) bool fake_cublas_lt_refuses = false;
 }

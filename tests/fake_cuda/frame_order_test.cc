@@ -16,7 +16,7 @@
 #include "network/operations.h"
 #include "runtime/device_memory.h"
 
-// The list of a frame's operations: the paths must follow it.
+// Every path must follow the list of a frame's operations.
 namespace qtts {
 namespace {
 
@@ -139,7 +139,7 @@ TEST_P(FrameOrderModel, EpochsAreTheHandOversOfTheList) {
   for (const FrameOperation& operation : FrameOperations(network)) {
     hand_overs += cuda::persistent::HandOvers(operation.entry.operation);
   }
-  // The pass for the hidden state alone has as many operations as another one.
+  // A pass that ends with the hidden state has as many operations as one that ends with logits.
   for (const auto& some : {LayerOperations(network, 1), EndOperations(network, 1)}) {
     for (const FrameOperation& operation : some) {
       hand_overs += cuda::persistent::HandOvers(operation.entry.operation);

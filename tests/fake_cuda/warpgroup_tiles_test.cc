@@ -190,7 +190,8 @@ INSTANTIATE_TEST_SUITE_P(Sizes, WarpgroupTilesTest,
                                            Sizes{GemmKind::kNormStore, 144, 512, 67, 1, 64},
                                            Sizes{GemmKind::kNormGated, 72, 512, 129, 2, 128}));
 
-// Eight shares of whole stages, whatever the columns; a copy per thread moves what single elements say.
+// A chunk has eight shares of whole stages for any number of columns. A copy per thread moves the same elements as
+// copies of single elements.
 TEST(Pieces, ACopyOfAChunkIsTheElementsInPlace) {
   constexpr int kRows = 19;
   for (int row = 0; row < kRows; ++row) {

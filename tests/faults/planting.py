@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
 """Finds the place of a patch in sources that have changed since it was made.
 
-What `git apply` and `patch` take for a place is whole lines at about a line number, and of several places they take
-the nearest. Here a place is a sequence of C++ tokens, and must be the only one: line breaks, indentation, comments,
-line numbers and moves between files do not matter. Where outer lines of the context have changed, they are left out,
-as few as will do. What is removed, or one line beside what is only added, must be there as it was, and in the function
-in which it was as long as there is one of that name.
+`git apply` and `patch` match whole lines near a line number, and choose the nearest of several places. This module
+matches a sequence of C++ tokens, and the place must be unique. Line breaks, indentation, comments, line numbers and
+moves between files do not matter. If outer context lines have changed, as few as possible are left out. The removed
+lines must match. If lines are only added, one line beside them must match. If a function of the hunk's heading exists,
+the place must be inside it.
 """
 import pathlib
 import re
@@ -19,7 +19,7 @@ TEST = re.compile(r"^Test: (\S+) (\S+)$", re.MULTILINE)
 
 
 class Misplaced(Exception):
-    """A fault that cannot be planted; says why."""
+    """The message says why a fault cannot be planted."""
 
 
 class Edit(NamedTuple):
@@ -52,7 +52,7 @@ def words(line: str) -> list[str]:
 
 
 def heading_of(function: str, lines: list[str]) -> str:
-    """Of the function that a hunk changes: git names the one in which the hunk's context begins."""
+    """The heading of the function that a hunk changes. git names the function in which the context begins."""
     for line in lines:
         if line[0] != " ":
             break
@@ -120,7 +120,7 @@ def edits_at(found: list[tuple[str, int, int]], place: int, lines: list[str]) ->
 
 
 def places(text: str, hunk: Hunk) -> set[tuple[Edit, ...]]:
-    """Where the hunk fits with the least of its outer context left out: nowhere, in one place, or in several."""
+    """The edits for each place where the hunk fits with as little outer context left out as possible."""
     lines = hunk.lines
     found = tokens(text)
     sequence = [token for token, _, _ in found]
@@ -140,7 +140,7 @@ def places(text: str, hunk: Hunk) -> set[tuple[Edit, ...]]:
 
 
 def plant(root: pathlib.Path, fault: Fault) -> dict[pathlib.Path, str]:
-    """The files that the fault changes, and their text with it in them."""
+    """The files that the fault changes, and their changed text."""
     result: dict[pathlib.Path, str] = {}
 
     def text_of(path: pathlib.Path) -> str:

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: LGPL-2.1-or-later
-"""Which changes of the sources a patch survives, and what is said of one that does not."""
+"""Changes of the sources that a patch tolerates, and the errors for those that it does not."""
 import pathlib
 import tempfile
 import unittest
@@ -126,7 +126,7 @@ class PlantingTest(unittest.TestCase):
 
     def test_a_place_of_which_there_are_two_is_told(self) -> None:
         self.assert_misplaced(REPLACES, SOURCE + SOURCE, "is there 2 times, in speech.cpp")
-        # Without its context it could be either: the nearer one is not good enough.
+        # Without its context both places fit. The nearer one must not be chosen.
         source = SOURCE.replace("  queue_.clear();\n", "").replace("  return true;\n", "")
         self.assert_misplaced(REMOVES, source.replace("Speech::Drop", "Speech::Forget"), "is there 2 times")
 

@@ -26,7 +26,7 @@ std::string Read(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// The bundled model as if it were a Base one: for prompts, the type is all the difference.
+// The bundled model with the type Base: prompts depend on no other difference.
 struct Model {
   Model() {
     const std::string folder = QTTS_SOURCE_DIR "/data/voice";

@@ -17,7 +17,7 @@
 namespace qtts::golden {
 namespace {
 
-// The path of the build, or that of the environment variable, for a build that was copied to another machine.
+// The build's path, or that of the environment variable if the build was copied to another machine.
 std::string Place(const char* variable, const char* built) {
   const char* const moved = g_getenv(variable);
   return moved != nullptr ? moved : built;
@@ -25,7 +25,7 @@ std::string Place(const char* variable, const char* built) {
 
 const std::string kData = SourceRoot() + "/tests/golden/data/cases/";
 
-// Checkpoints hold 100 MB: iterators of a stream take seconds for that in code that is not optimised.
+// Checkpoints have 100 MB: stream iterators take seconds for that in unoptimised code.
 Result<std::string> ReadFile(const std::string& path) {
   gchar* bytes = nullptr;
   gsize size = 0;

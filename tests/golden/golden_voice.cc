@@ -77,7 +77,7 @@ std::vector<float> ExpectSpeech(Engine* engine, const ClonedVoice& voice, const 
   }
   EXPECT_TRUE((*stream)->status().ok()) << (*stream)->status().message();
   EXPECT_EQ(codes, golden.codes());
-  // The reference is cut off: the samples are those of the new frames.
+  // The samples of the reference are cut off; those of the new frames remain.
   EXPECT_EQ(pcm.size(), static_cast<size_t>(golden.frames() * engine->info().samples_per_frame));
   return pcm;
 }

@@ -29,16 +29,16 @@ import safetensors.numpy  # noqa: E402
 import soundfile  # noqa: E402
 import torch  # noqa: E402
 
-# The package greets on standard output and says which optional parts it lacks.
+# The package prints a greeting and warnings on standard output.
 with contextlib.redirect_stdout(sys.stderr):
     from qwen_tts import Qwen3TTSModel, VoiceClonePromptItem  # noqa: E402
     from qwen_tts.core.models import modeling_qwen3_tts  # noqa: E402
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 REPOSITORY = os.path.dirname(os.path.dirname(HERE))
-# A greedy choice closer than this could fall otherwise where sums are formed in another order.
+# With a smaller margin, another order of summation could change a greedy choice.
 MIN_MARGIN = 5e-6
-# Same, where the voice itself is computed, too.
+# The same if the voice is computed, too.
 MIN_CLONED_MARGIN = 5e-5
 # Spectrogram frames kept of a case, evenly spread.
 MEL_FRAMES = 24
@@ -238,8 +238,8 @@ def prepare_checkpoint(generator, source, folder):
 
 
 def pattern_in_use(model):
-    """Which pre-tokenization regex the loaded tokenizer splits with: the package swaps it under
-    conditions of its own (see README.md), so it is read, not assumed."""
+    """Name of the pre-tokenization regex of the loaded tokenizer. It is read, not assumed: the package replaces it
+    under some conditions (see README.md)."""
     pre_tokenizer = str(json.loads(model.processor.tokenizer.backend_tokenizer.to_str())["pre_tokenizer"])
     marks = {"native": NATIVE_MARK, "patched": PATCHED_MARK}
     found = [name for name, mark in marks.items() if mark in re.sub(r"\\\\", r"\\", pre_tokenizer)]
@@ -262,7 +262,7 @@ def margin(scores):
 
 
 class Recorder:
-    """Watches one call of the talker's generate(): what goes in and every score that comes out."""
+    """Records one call of the talker's generate(): its inputs and all scores."""
 
     def __init__(self, model):
         self.talker = model.model.talker
@@ -299,8 +299,8 @@ class Recorder:
 
 
 class RowTable:
-    """Finds what a row of the talker's input is made of, from its numbers alone: the one pair of a
-    text row and a codec row, each possibly absent, whose sum it is."""
+    """Finds the components of a row of the talker's input from its numbers alone: the only pair of a text row and a
+    codec row, each possibly absent, whose sum it is."""
 
     def __init__(self, model, voice, token_ids):
         talker = model.model.talker

@@ -39,7 +39,7 @@ FILES = {
     "itunes.m4a": ("speech-24000.wav", 1.7, ["-c:a", "aac", "-b:a", "64k"]),
 }
 AAC_PRIMING = 1024  # of ffmpeg's encoder
-# What else a tag of mpeg-1.mp3 might say: bytes to be written at an offset from "Info" or from the encoder's name.
+# Variants of the tag of mpeg-1.mp3: bytes written at an offset from "Info" or from the encoder's name.
 INFO, NAME = b"Info", b"Lavf"
 VARIANTS = [
     ("no number of frames", INFO, 7, b"\x0e"),
@@ -103,7 +103,7 @@ def encode(name):
                     *options, "-bitexact", path], check=True)
     with open(path, "rb") as file:
         data = file.read()
-    if name == "mpeg-1-lame.mp3":  # as LAME itself signs; some readers obey no other
+    if name == "mpeg-1-lame.mp3":  # LAME's own signature; some readers trust no other
         at = data.rindex(NAME, 0, 300)
         data = data[:at] + b"LAME3.100" + data[at + 9:]
     if name == "itunes.m4a":
@@ -124,7 +124,7 @@ def read(name):
 
 
 def read_variants():
-    """How many samples are read of mpeg-1.mp3 with other tags."""
+    """Number of samples that are read of mpeg-1.mp3 with other tags."""
     with open(os.path.join(FOLDER, "mpeg-1.mp3"), "rb") as file:
         data = file.read()
     variants = []

@@ -19,9 +19,9 @@
 namespace qtts::golden {
 namespace {
 
-// Of logarithms: against the package in bands that hold at least a hundredth of the frame's loudest, and against the
-// definition in double precision in all. In quieter bands the errors of the package's own transform, which is in F32,
-// are magnified by the logarithm, so there it is compared without it, in parts of the loudest.
+// Tolerance of log-mel values: against the package in bands with at least a hundredth of the frame's loudest, against
+// the definition in double precision in all bands. In quieter bands the logarithm magnifies the errors of the package's
+// F32 transform. There the values are compared without the logarithm, relative to the loudest.
 constexpr double kMelTolerance = 1e-5;
 constexpr double kLoud = 0.01;
 constexpr double kEnergyTolerance = 1e-6;

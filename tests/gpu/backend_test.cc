@@ -96,7 +96,7 @@ std::vector<Speech> Speak(Backend* backend, const std::vector<Utterance>& uttera
         r.open = true;
       }
       if (r.done || r.submitted == u.frames) continue;
-      // Any text: pad, and ids made from the frame's number.
+      // Text ids: padding, or derived from the frame's number.
       const int32_t text = r.submitted % 3 == 0 ? u.prompt.pad_text_id : r.submitted % 7;
       steps.push_back({r.slot, r.submitted == 0 ? kNoText : text});
       who.push_back(i);
@@ -301,8 +301,8 @@ TEST_P(InPrecision, TheSizeOfAPromptsPiecesDoesNotMatter) {
   }
 }
 
-// Prompts that share passes through the talker have the bits that each has alone: with and without rows that the
-// voice's prompts begin with, of one row, of many, and one among them that is not the last to end.
+// Prompts that share passes through the talker have the same bits as alone: with and without rows common to the voice's
+// prompts, with one row, with many, and one among them that does not end last.
 TEST_P(InPrecision, PromptsThatShareAPassDoNotMatter) {
   QTTS_NEEDS_DEVICE();
   const unsigned seed = std::random_device{}();
@@ -399,7 +399,7 @@ TEST(CudaBackendTest, NeighboursDoNotMatterToThePersistentKernel) {
   }
 }
 
-// The decoder alone makes the same samples from an utterance's codes, in any number of parts.
+// The decoder alone makes the same samples from an utterance's codes, in any number of calls.
 TEST_P(InPrecision, DecodedAloneItSoundsTheSame) {
   QTTS_NEEDS_DEVICE();
   const RandomModel model(MidSize(false));

@@ -274,8 +274,8 @@ TEST_F(CodecTest, ReleasedStructureAgreesWithTheCpu) {
   }
 }
 
-// A stream's samples are the same alone and among 256, the slice in which many streams are decoded, or fewer, from the
-// first frame on and with a past.
+// A stream's samples are the same alone, among a few streams and among 256 (the slice size of the codec), from the
+// first frame on and with earlier frames.
 TEST_F(CodecTest, AStreamAmong256SoundsAsAlone) {
   constexpr int kStreams = 256;
   constexpr int kFrames = 3;
@@ -437,8 +437,8 @@ TEST_F(CodecTest, RowsDoNotDependOnTheBatch) {
   });
 }
 
-// Every kernel but those of warpgroups, with cluster products among them, in both batch capacities, with minimal work
-// for compute-sanitizer.
+// All kernels except those of warpgroups, including cluster products, in both batch capacities, with minimal work for
+// compute-sanitizer.
 TEST_F(CodecTest, SmallForTheSanitizer) {
   RandomCodec random(OddShapes()[3], kSeed);
   const auto codec = Must(Codec::Create(random.config(), random.weights(), CodecPrecision::kExact, 3, 3));

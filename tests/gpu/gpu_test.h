@@ -98,7 +98,7 @@ inline golden::RandomCheckpointSpec FullWidth(bool large) {
   return spec;
 }
 
-// A prompt of any shape: text, codes (one or all), x-vector.
+// A random prompt: text, codes (one or all groups), x-vector.
 inline Prompt RandomPrompt(const ModelConfig& config, int rows, std::mt19937& random) {
   const auto below = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
   Prompt prompt;

@@ -89,8 +89,8 @@ struct GemmCase {
 
 class GemmTest : public ::testing::TestWithParam<GemmCase> {};
 
-// Every kind at sizes that fill tiles and chunks and that do not: equal to double precision within what the
-// operands' rounding explains, every row the same bits whatever the number of rows.
+// Every kind, at sizes that fill tiles and chunks and at sizes that do not: equal to double precision within the
+// rounding of the operands. A row has the same bits for any number of rows.
 TEST_P(GemmTest, EqualsPlainProducts) {
   QTTS_NEEDS_DEVICE();
   const GemmCase c = GetParam();
@@ -307,9 +307,9 @@ class ManyRows {
   bool normed() const { return matrix.kind == GemmKind::kNormStore || matrix.kind == GemmKind::kNormGated; }
   int y_stride(int more) const { return (outputs_ + 3) / 4 * 4 + more; }
 
-  // The results of rows [first, first + rows), `more` floats apart; with a bias if there are any. Empty if the shape
-  // can't run. NaN lies in the scratch memory before.
-  // `pieces`: x, of kAdd, or y, of kNormGated, in the order kPieces.
+  // The results of rows [first, first + rows), with `more` floats between rows, and with the bias if there is one.
+  // Empty if the shape cannot run. The scratch memory is filled with NaN before. `pieces`: x, of kAdd, or y, of
+  // kNormGated, is in the order kPieces.
   std::vector<float> Run(cuda::GemmShape shape, int first, int rows, int more, float* sums = nullptr,
                          bool pieces = false) {
     const bool floats = matrix.kind == GemmKind::kNormStore || matrix.kind == GemmKind::kAdd;
@@ -429,8 +429,8 @@ INSTANTIATE_TEST_SUITE_P(
 
 class ManyRowsTest : public ::testing::TestWithParam<std::tuple<cuda::GemmShape, GemmKind>> {};
 
-// The shapes for many rows against those of a warp's matrix instruction: the same bits for any number of rows, with and
-// without bias, stored one by one and four together, and whatever lay in the scratch memory.
+// The shapes for many rows against those that use a warp's matrix instruction: the same bits for any number of rows,
+// with and without bias, for single and 4-element stores, and for any content of the scratch memory.
 TEST_P(ManyRowsTest, GivesTheBitsOfFewRows) {
   QTTS_NEEDS_DEVICE();
   const auto [shape, kind] = GetParam();
@@ -465,8 +465,8 @@ TEST_P(ManyRowsTest, GivesTheBitsOfFewRows) {
 
 class LibraryTest : public ::testing::TestWithParam<GemmKind> {};
 
-// NVIDIA's products against the project's own: close, not the same bits; but a row's own bits whatever rows it is
-// computed with.
+// cuBLASLt's products against the project's own: close, but not the same bits. The bits of a row do not depend on the
+// other rows.
 TEST_P(LibraryTest, IsCloseToTheOwnProducts) {
   QTTS_NEEDS_DEVICE();
   const auto library = cuda::CublasLt::Open();
@@ -530,8 +530,8 @@ struct AttentionCase {
 
 class AttentionTest : public ::testing::TestWithParam<std::tuple<AttentionCase, Precision>> {};
 
-// A prompt's rows at once: norm, RoPE, softmax and sum as in double precision; and each row's bits are those that it
-// has when it comes alone, with all before it in the cache.
+// The rows of a prompt at once: norm, RoPE, softmax and sum as in double precision. Each row has the same bits as when
+// it comes alone, with the rows before it in the cache.
 TEST_P(AttentionTest, EqualsThePlainSumAndTheStep) {
   QTTS_NEEDS_DEVICE();
   const auto& [c, precision] = GetParam();
@@ -647,9 +647,9 @@ TEST_P(AttentionTest, EqualsThePlainSumAndTheStep) {
   }
 }
 
-// Whole contexts in a block or warp, for many rows, against the kernel with splits: the same results, and the same keys
-// and values in the cache. Sequences as the predictor has them (two new rows, then one by one, in pages of 16), steps
-// of many sequences, and contexts up to one that is gone through twice.
+// A whole context in one block or warp, for many rows, against the kernel with splits: the same results, and the same
+// keys and values in the cache. Sequences like the predictor's (two new rows, then one by one, in pages of 16), steps
+// of many sequences, and contexts up to one that takes two turns.
 TEST_P(AttentionTest, ManyRowsGiveTheBitsOfSplits) {
   QTTS_NEEDS_DEVICE();
   const auto& [c, precision] = GetParam();
@@ -785,7 +785,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, AttentionTest,
 // Parameter: whether rows get few threads.
 class SampleTest : public ::testing::TestWithParam<bool> {};
 
-// The talker's rules on random logits of every sort, id by id against the CPU's.
+// The talker's rules on random logits of every kind, id by id against the CPU.
 TEST_P(SampleTest, ChoosesLikeTheCpu) {
   QTTS_NEEDS_DEVICE();
   cuda::DeviceNumbers numbers = cuda::kH200Numbers;

@@ -222,7 +222,8 @@ TEST(PersistentFrame, FreshInputsAreTheGraphs) {
 }
 
 // Every part of the kernel, and cluster kernels of prompts, with minimal work for compute-sanitizer. Two layers,
-// because the last layer of a prompt has few rows. The tool slows some waits down more than the work they wait for.
+// because the last layer of a prompt has few rows. Under the tool some waits become slower than the work that they wait
+// for.
 TEST_P(PersistentFrames, SmallForTheSanitizer) {
   QTTS_NEEDS_DEVICE();
   golden::RandomCheckpointSpec spec = FullWidth(GetParam().large);

@@ -11,7 +11,7 @@
 
 namespace {
 
-// The allocation of this thread that fails, counted from now; below 0: none.
+// Index of the allocation of this thread that fails, counted from now; below 0: none.
 thread_local int64_t fails = -1;
 
 void* Allocate(size_t bytes) {
@@ -33,7 +33,7 @@ namespace {
 class ExhaustionTest : public GstTest {
  protected:
   // Runs `call` with its first allocation failing, then with its second, and so on until it makes no more. `prepare`
-  // comes before it, with memory. Returns the number of allocations.
+  // runs before it, without failures. Returns the number of allocations.
   static int FailEach(const std::string& properties, const std::function<void(Feeder*)>& prepare,
                       const std::function<void(Feeder*)>& call) {
     for (int n = 0;; ++n) {
@@ -81,6 +81,23 @@ TEST_F(ExhaustionTest, EventsOfTheSinkPad) {
         [&tried](Feeder* feeder) { feeder->Send(tried.event()); });
   }
   EXPECT_GE(allocations, 20) << "nothing was tried";
+}
+
+// The rest of the text is closed by its time-out, if the end of the text could not do it.
+TEST_F(ExhaustionTest, AfterTheEndOfTheTextTheStreamEnds) {
+  for (int n = 0;; ++n) {
+    Pipeline pipeline("qttssrc name=src segmentation=sentence utterance-timeout=1000000 ! fakesink async=false");
+    Feeder feeder(pipeline.src());
+    pipeline.Set(GST_STATE_PLAYING);
+    feeder.Begin();
+    feeder.Push("a sentence that is not over");
+    fails = n;
+    feeder.Send(gst_event_new_eos());
+    const bool failed = fails < 0;
+    fails = -1;
+    EXPECT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr) << "allocation " << n;
+    if (!failed || ::testing::Test::HasFailure()) break;
+  }
 }
 
 TEST_F(ExhaustionTest, TextOfTheSinkPad) {

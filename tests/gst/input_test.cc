@@ -93,7 +93,7 @@ TEST_F(InputTest, CapsTagsGapsAndSegmentsOfAnyFormatDoNoHarm) {
   }
 }
 
-// The end of such a buffer is unknown: as a sum that wraps it would lie before the segment.
+// The end of such a buffer is unknown: a sum that overflows would lie before the segment.
 TEST_F(InputTest, ALengthBeyondAllTimesDropsNoText) {
   Pipeline pipeline(kLine);
   Recorder& record = pipeline.Record();
@@ -453,7 +453,7 @@ TEST_F(InputTest, C11APadThatIsNotLinkedDoesNotKeepTheEndFromComing) {
   gst_object_unref(pad);
 }
 
-// The next run does not stay live because the last one's upstream was.
+// The live flag comes from upstream. The next run does not inherit it.
 TEST_F(InputTest, LiveUpstreamIsForgottenWithItsRunAndItsPad) {
   for (const bool stop_first : {false, true}) {
     SCOPED_TRACE(stop_first);

@@ -8,7 +8,9 @@
 #include <functional>
 #include <set>
 #include <thread>
+#include <utility>
 
+#include "gstqttsclock.h"
 #include "support.h"
 
 namespace qtts::testing {
@@ -354,6 +356,48 @@ TEST_F(LiveTest, C21TheClockMayChange) {
       gst_object_unref(other);
     }
   }
+}
+
+// A clock that is taken from `element` while it is asked for the time.
+struct LostClock {
+  GstSystemClock parent;
+  GstElement* element;
+};
+struct LostClockClass {
+  GstSystemClockClass parent;
+};
+G_DEFINE_TYPE(LostClock, lost_clock, GST_TYPE_SYSTEM_CLOCK)
+
+GstClockTime GetTimeAndLoseClock(GstClock* clock) {
+  GstElement* element = std::exchange(reinterpret_cast<LostClock*>(clock)->element, nullptr);
+  if (element != nullptr) gst_element_set_clock(element, nullptr);
+  return GST_CLOCK_CLASS(lost_clock_parent_class)->get_internal_time(clock);
+}
+void lost_clock_class_init(LostClockClass* type) { GST_CLOCK_CLASS(type)->get_internal_time = GetTimeAndLoseClock; }
+void lost_clock_init(LostClock* /*clock*/) {}
+
+TEST_F(LiveTest, TheClockMayGoWhileAWaitBegins) {
+  GstElement* element = GST_ELEMENT(gst_object_ref_sink(gst_element_factory_make("fakesink", nullptr)));
+  const auto set_clock = [element] {
+    auto* clock = GST_CLOCK(gst_object_ref_sink(g_object_new(lost_clock_get_type(), nullptr)));
+    gst_element_set_clock(element, clock);
+    reinterpret_cast<LostClock*>(clock)->element = element;
+    gst_object_unref(clock);
+  };
+  {
+    gstqtts::LiveClock clock(element);
+    clock.SetPlaying(true);
+    const GstClockTime never = g_get_monotonic_time() * GST_USECOND + 1000 * GST_SECOND;
+    std::atomic<int> alarms = 0;
+    set_clock();
+    clock.SetAlarm(never, [&alarms] { ++alarms; });
+    clock.ClockChanged();  // as the element does
+    EXPECT_GE(alarms, 1);
+    clock.CancelAlarm();
+    set_clock();
+    EXPECT_TRUE(clock.WaitUntil(never)) << "it should not wait for a clock that has gone";
+  }
+  gst_object_unref(element);
 }
 
 TEST_F(LiveTest, C22AfterIdleSpeechStartsNow) {
@@ -716,7 +760,7 @@ TEST_F(LiveTest, SpeechAfterAnInterruptDoesNotWaitForTheCueThatWasInterrupted) {
   EXPECT_EQ(SpokenText(buffers), "now");
   EXPECT_EQ(buffers[0].pts, 1500 * GST_MSECOND);
 
-  // And the next cue has its own.
+  // The next cue has its own time.
   buffer = gst_buffer_new_memdup("cue", 3);
   GST_BUFFER_PTS(buffer) = 9 * GST_SECOND;
   ASSERT_EQ(gst_pad_chain(feeder.sink(), buffer), GST_FLOW_OK);

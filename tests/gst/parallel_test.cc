@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-// Several utterances made at once (property "parallel"): nothing but the speed shows it.
+// Several utterances made at once (property "parallel"): apart from time, the output is that of parallel=1.
 #include <algorithm>
 #include <chrono>
 #include <functional>
@@ -27,11 +27,11 @@ void Interrupt(GstElement* element) {
   g_signal_emit_by_name(element, "interrupt", &frames);
 }
 
-// Everything that an application can see of a run, line by line, but for times that a clock measures.
+// All that an application observes of a run, one line each, without measured times.
 class Scene {
  public:
   explicit Scene(guint parallel, const std::string& properties = "") {
-    g_random_set_seed(7);  // of the seeds that the element draws
+    g_random_set_seed(7);  // seeds drawn by the element
     pipeline_.emplace("qttssrc name=src parallel=" + std::to_string(parallel) + " " + properties +
                       " ! fakesink async=false");
     record_ = &pipeline_->Record();
@@ -66,7 +66,7 @@ class Scene {
       Note(std::move(message));
       if (end) break;
     }
-    // After an error it is the base class that sends this event.
+    // After an error the base class sends this event.
     EXPECT_TRUE(WaitFor([this] { return record_->events().back() == GST_EVENT_EOS; }));
   }
 
@@ -117,7 +117,7 @@ class Scene {
 
 class ParallelTest : public GstTest {
  protected:
-  // What `play` shows must be the same one by one and with several at once.
+  // The output of `play` must be equal with parallel=1 and with more.
   static void ExpectSame(const fake::Script& script, const std::function<void(Scene&)>& play,
                          const std::string& properties = "") {
     const auto show = [&](guint parallel) {
@@ -186,7 +186,7 @@ TEST_F(ParallelTest, AsManyAsAskedForAreMadeAtOnce) {
   EXPECT_EQ(fake::Requests().size(), 10U);
 }
 
-// Text that the queue alone could not hold is made at once.
+// The texts exceed the limit of the queue for parallel=1, and are all made at once.
 TEST_F(ParallelTest, TheQueueHoldsTwiceAsMany) {
   fake::Script script = fake::DefaultScript();
   script.slots = 200;
@@ -246,12 +246,12 @@ TEST_F(ParallelTest, CuesHold) {
       "text-timing=clip");
 }
 
-// A text that grows ends the row of those that are made ahead.
+// Nothing behind a growing text is made ahead.
 TEST_F(ParallelTest, GrowingTextIsMadeInItsTurn) {
   ExpectSame(
       fake::DefaultScript(),
       [](Scene& run) {
-        fake::AllowFrames(0);  // so that the first frame tells the whole text
+        fake::AllowFrames(0);  // the first frame reports the whole text
         run.Play();
         for (int i = 0; i < 8; ++i) {
           run.feeder().Push("Beginning, ");
@@ -272,7 +272,7 @@ TEST_F(ParallelTest, LostDeviceEndsTheStream) {
   script.failure = Status::DeviceUnavailable("The GPU is gone.");
   script.failure_match = "broken";
   ExpectSame(script, [](Scene& run) {
-    fake::AllowFrames(4);  // of the first: the device lives as long as it is heard
+    fake::AllowFrames(4);  // of the first: the device is lost while its frames are being played
     run.Play();
     run.feeder().Push("good");
     run.AwaitFinished(1);
@@ -337,7 +337,7 @@ TEST_F(ParallelTest, FlushDropsWhatIsMadeAhead) {
   });
 }
 
-// The application's end-of-stream: the utterance that is heard comes to its end.
+// An end-of-stream of the application lets the current utterance finish.
 TEST_F(ParallelTest, EndOfStreamKeepsTheCurrentUtterance) {
   ExpectSame(fake::DefaultScript(), [](Scene& run) {
     fake::AllowFrames(0);
@@ -377,7 +377,7 @@ TEST_F(ParallelTest, StopsAtAnyTime) {
 
 // --- bounds
 
-// Slots that others have are not waited for by what is made ahead, and all is spoken with a single one.
+// Utterances made ahead do not wait for slots that others use; one slot suffices for all texts.
 TEST_F(ParallelTest, OnlySpareSlotsAreUsed) {
   fake::Script script = fake::DefaultScript();
   for (const int slots : {1, 2, 3}) {
@@ -391,7 +391,7 @@ TEST_F(ParallelTest, OnlySpareSlotsAreUsed) {
   }
 }
 
-// Two elements that both want more slots than there are.
+// Two elements that each want more slots than exist.
 TEST_F(ParallelTest, ElementsThatCompeteForSlotsBothFinish) {
   fake::Script script = fake::DefaultScript();
   script.slots = 4;
@@ -413,10 +413,10 @@ TEST_F(ParallelTest, ElementsThatCompeteForSlotsBothFinish) {
   EXPECT_EQ(two.record().text(), expected);
 }
 
-// Frames that may be held for 4 utterances at once: 1 MiB each, and what the streams hold themselves.
+// Upper bound of frames kept for 4 utterances: 1 MiB each, one frame more, and the lead of each stream.
 constexpr int64_t kFramesOfFour = 4 * (1024 * 1024 / (1920 * 4) + 1 + 25);
 
-// While downstream takes nothing, no more is made.
+// While downstream accepts nothing, no more is made.
 TEST_F(ParallelTest, BackPressureHolds) {
   Scene run(4);
   run.pipeline().Set(GST_STATE_PAUSED);
@@ -431,7 +431,7 @@ TEST_F(ParallelTest, BackPressureHolds) {
   EXPECT_LE(frames, kFramesOfFour);
 }
 
-// While the current utterance waits for its text, those behind it are made, up to the bound.
+// While the current utterance waits for text, those behind it are made, up to the bound.
 TEST_F(ParallelTest, WhatIsMadeAheadIsBounded) {
   Scene run(4, "segmentation=stream utterance-timeout=18446744073709551615");
   run.Play();

@@ -589,9 +589,9 @@ class ReportsTest : public ::testing::Test {
     const MonitorLock lock(monitor_);
     reports_->Add(ReportOf(id));
   }
-  bool AllTold() {
+  bool AllDelivered() {
     const MonitorLock lock(monitor_);
-    return reports_->AllTold();
+    return reports_->AllDelivered();
   }
   void Make(const std::function<void(uint64_t)>& reporter) {
     reports_ = std::make_shared<Reports>([reporter](const Report& report) { reporter(report.id); },
@@ -606,12 +606,12 @@ class ReportsTest : public ::testing::Test {
 TEST_F(ReportsTest, AreToldInTheOrderInWhichTheyCame) {
   std::vector<uint64_t> told;
   Make([&](uint64_t id) { told.push_back(id); });
-  EXPECT_TRUE(AllTold());
+  EXPECT_TRUE(AllDelivered());
   for (uint64_t id = 1; id <= 3; ++id) Add(id);
-  EXPECT_FALSE(AllTold());
+  EXPECT_FALSE(AllDelivered());
   reports_->Deliver();
   EXPECT_EQ(told, (std::vector<uint64_t>{1, 2, 3}));
-  EXPECT_TRUE(AllTold());
+  EXPECT_TRUE(AllDelivered());
   EXPECT_EQ(told_, 1);
 }
 
@@ -625,7 +625,7 @@ TEST_F(ReportsTest, AHandlerMayMakeMoreHappen) {
     if (id < 3) {
       Add(id + 1);
       reports_->Deliver();
-      EXPECT_FALSE(reports_->TellSoFar());
+      EXPECT_FALSE(reports_->DeliverSoFar());
     }
     inside = false;
   });
@@ -652,7 +652,7 @@ TEST_F(ReportsTest, NobodyWaitsForAnothersHandler) {
   second_is_left.set_value();
   second_is_told.get_future().wait();
   slow.join();
-  while (!AllTold()) std::this_thread::yield();
+  while (!AllDelivered()) std::this_thread::yield();
   while (told_ < 2) std::this_thread::yield();
 }
 

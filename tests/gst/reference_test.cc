@@ -65,12 +65,12 @@ class ReferenceTest : public ::testing::Test {
       const auto recording = ReadReference(kData + "/" + name, Never);
       ASSERT_TRUE(recording.ok()) << recording.status().message();
       EXPECT_EQ(recording->sample_rate, file["rate"].get<int>());
-      // faad makes two channels of one.
+      // faad decodes one channel into two.
       EXPECT_EQ(recording->samples.size(), file["samples"].get<size_t>() * static_cast<size_t>(recording->channels));
       const auto original = qtts::ReadWav(kData + "/../references/" + file["reference"].get<std::string>());
       ASSERT_TRUE(original.ok());
       if (original->sample_rate != recording->sample_rate) continue;  // the test of the codes compares these
-      // Opus shifts speech by parts of a sample.
+      // Opus shifts speech by less than a sample.
       EXPECT_NEAR(Delay(*recording, *original), name == "no-tag.mp3" ? 1105 : 0, name == "24000.opus" ? 1 : 0);
     }
   }
@@ -164,7 +164,7 @@ TEST_F(ReferenceTest, DamagedNotesDoNoHarm) {
       EXPECT_LE(gapless->hidden.size(), 10U);
       std::vector<uint8_t> data(bytes.begin(), bytes.end());
       for (size_t at = 0; at < data.size(); at += 1000) {
-        HideNotes(*gapless, at, data.data() + at, std::min<size_t>(1000, data.size() - at));
+        HideMetadata(*gapless, at, data.data() + at, std::min<size_t>(1000, data.size() - at));
       }
       for (const size_t length : {0, 1, 1000, 66150}) {
         qtts::Recording recording{.samples = std::vector<float>(2 * length), .channels = 2, .sample_rate = 44100};

@@ -43,7 +43,7 @@ Sentences Piecewise(const std::string& text, const Segmenter::Options& options, 
 
 struct Case {
   const char* language;
-  Sentences sentences;  // joined by a space in scripts that use one
+  Sentences sentences;  // joined by a space in scripts that separate words by spaces
 };
 
 const Case kCases[] = {

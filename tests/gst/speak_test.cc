@@ -937,8 +937,12 @@ TEST_F(SpeakTest, AnUtteranceWaitsItsTurn) {
   ASSERT_TRUE(testing::WaitFor([&] { return GetStat(other.src(), "free-slots") == 0; }));
   Play();
   guint64 id = 0;
-  for (const char* params : {"params, max-wait=0", "params, max-wait=30000000"}) {
+  const std::pair<const char*, const char*> cases[] = {{"params, max-wait=0", "All slots are taken."},
+                                                       {"params, max-wait=30000000", "The device has no time."}};
+  for (const auto& [params, reason] : cases) {
     SCOPED_TRACE(params);
+    script.busy = reason;
+    fake::SetScript(script);
     EXPECT_EQ(Speak(src(), "in vain", params), ++id);
     const GstStructure* finished = WaitForFinish();
     ASSERT_NE(finished, nullptr);
@@ -950,9 +954,9 @@ TEST_F(SpeakTest, AnUtteranceWaitsItsTurn) {
     const Problem problem = ParseProblem(warning.get());
     EXPECT_EQ(problem.domain, GST_RESOURCE_ERROR);
     EXPECT_EQ(problem.code, GST_RESOURCE_ERROR_BUSY);
-    EXPECT_EQ(problem.text, "All slots are taken.");
+    EXPECT_EQ(problem.text, reason);
   }
-  // An utterance that gave up has left the queue.
+  // An utterance whose wait has ended leaves the queue.
   EXPECT_EQ(Speak(src(), "interrupted"), ++id);
   ASSERT_TRUE(testing::WaitFor([&] { return GetStat(src(), "waiting-utterances") == 1; }));
   EXPECT_EQ(GetStat(other.src(), "waiting-utterances"), 1U);

@@ -300,7 +300,7 @@ TEST_F(StatesTest, C26InterruptingOneElementLeavesAnotherAlone) {
   Pipeline second("qttssrc name=src text=\"goes on\" ! fakesink async=false");
   Recorder& record = second.Record();
   first.Begin(GST_STATE_PLAYING);
-  // The fake engine, unlike the real one, loads a model twice for two who ask at the same time.
+  // The fake engine, unlike the real one, loads a model twice if two elements request it at the same time.
   ASSERT_TRUE(WaitFor([] { return fake::GetCounters().live_streams == 1; }));
   second.Begin(GST_STATE_PLAYING);
   ASSERT_TRUE(WaitFor([] { return fake::GetCounters().live_streams == 2; }));

@@ -222,7 +222,7 @@ class ManyTest : public VoiceTest {
     std::string bytes;
   };
 
-  // `blocked`: downstream takes nothing.
+  // `blocked`: downstream accepts nothing.
   static void Begin(Member* member, const std::string& properties, const std::string& between = "",
                     bool blocked = false) {
     const std::string line = "qttssrc name=src " + properties + " ! audio/x-raw,format=F32LE ! " + between +
@@ -242,7 +242,7 @@ class ManyTest : public VoiceTest {
     }
     ASSERT_NE(gst_element_set_state(member->pipeline, GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
   }
-  // The type of the message with which it ended.
+  // Type of the message that ended the run.
   static GstMessageType Await(const Member& member) {
     GstBus* bus = gst_element_get_bus(member.pipeline);
     GstMessage* message =

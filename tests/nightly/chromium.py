@@ -10,7 +10,7 @@ import urllib.request
 
 import websocket
 
-PATIENCE = 60  # seconds; for broken code alone
+PATIENCE = 60  # seconds; only broken code reaches it
 
 
 class Failure(Exception):
@@ -18,7 +18,7 @@ class Failure(Exception):
 
 
 def wait_for(what, condition):
-    """Polls until `condition()` gives something true, which is returned."""
+    """Polls until `condition()` returns a true value; returns it."""
     end = time.monotonic() + PATIENCE
     while time.monotonic() < end:
         value = condition()

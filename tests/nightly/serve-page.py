@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: LGPL-2.1-or-later
-"""Uses the page of examples/serve in a real Chromium: does it speak, are words underlined one after the other, does it
-stop, does it show the load. Takes a picture of it, to be looked at: BUILD_DIR/serve-page.png.
+"""Tests the page of examples/serve in a real Chromium: speech, words underlined one after the other, stop, and the
+display of the load. Takes a picture for review: BUILD_DIR/serve-page.png.
    tests/nightly/serve-page.py BUILD_DIR
 """
 import atexit

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
-"""The test of clients; serve-clients sets it up. Each has to hear the samples that the element speaks with this seed."""
+"""The test of clients; serve-clients sets it up. Each must get the element's samples for this seed."""
 import asyncio
 import io
 import os
@@ -39,7 +39,7 @@ async def pipecat(url):
     from pipecat.workers.runner import WorkerRunner
 
     class Listener(FrameProcessor):
-        """The sound that comes by."""
+        """Collects the sound."""
 
         def __init__(self):
             super().__init__()
@@ -78,7 +78,7 @@ async def curl(url):
 
 
 async def gstreamer(url):
-    """As flac, which loses nothing."""
+    """As FLAC, which is lossless."""
     address = f"{url}/v1/audio/speech?{urllib.parse.urlencode({'input': TEXT, 'response_format': 'flac'})}"
     with tempfile.NamedTemporaryFile(suffix=".pcm") as file:
         await command("gst-launch-1.0", "-q", "souphttpsrc", f"location={address}", "!", "decodebin", "!", "audioconvert", "!",
@@ -95,10 +95,10 @@ async def main():
         for client in (curl, gstreamer, livekit, pipecat):
             try:
                 sound = bytes(await asyncio.wait_for(client(server.url), LIMIT))
-                # LiveKit's ends with 10 ms of silence of its own.
+                # LiveKit appends 10 ms of silence.
                 same = sound[:len(expected)] == expected and not any(sound[len(expected):])
                 problem = "" if same else f"{len(sound) // 2} samples that are not the element's {len(expected) // 2}"
-            except Exception as error:  # of somebody else's program
+            except Exception as error:  # a client may raise any type
                 traceback.print_exc()
                 problem = repr(error)
             print(f"{client.__name__}: {problem or 'ok'}", flush=True)

@@ -1,10 +1,10 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: LGPL-2.1-or-later
-"""Uses the WebRTC example in a real Chromium: is it heard, does it stop, does it come back, and how soon is
-it heard. What is heard is read from the track itself, behind the browser's jitter buffer, not from what the
-page shows. Takes pictures of the page on a desktop, on a phone and on a phone on its side, to be looked at.
+"""Tests the WebRTC example in a real Chromium: sound, stop, reconnection, and the time to first sound. The sound is
+read from the track, behind the browser's jitter buffer, not from the page's display. Takes pictures of the page
+on a desktop, on a phone and on a phone in landscape, for review.
    tests/nightly/webrtc.py BUILD_DIR [--pictures DIR] [--utterances N] [--browsers N]
-With --pictures it takes only these, to DIR; else they go to BUILD_DIR/webrtc-pictures.
+With --pictures it only takes pictures, into DIR; otherwise they go to BUILD_DIR/webrtc-pictures.
 """
 import argparse
 import array
@@ -27,9 +27,9 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 SHORT = "Good morning, how are you today?"
 LONG = ("The river was wide and slow, and the boats went down it one after the other. "
         "Nobody on the bank said a word until the last of them had passed the bridge.")
-SOUND = -60  # dBFS; what is louder is sound, as in the page
+SOUND = -60  # dBFS; above it is sound, as in the page
 
-# Loudness of each 10 ms that come out of the browser's decoder: [time in ms, dBFS].
+# Loudness of each 10 ms of the browser's decoder: [time in ms, dBFS].
 LISTEN = """(() => {
   window.heard = [];
   const reader = new MediaStreamTrackProcessor({track: peer.getReceivers()[0].track}).readable.getReader();
@@ -94,7 +94,7 @@ def speak(page, text):
 
 
 def press(page, name, selector="#said li:last-child"):
-    """The button of this name of a text; that it has the focus keeps the list where it is."""
+    """Presses the button of this name of a text. Its focus keeps the list from scrolling."""
     wait_for(f"the button {name}", lambda: page.run(
         f"(() => {{ const found = [...document.querySelectorAll('{selector} button')].find((one) => one.textContent === '{name}');"
         "document.querySelector('[data-pressed]')?.removeAttribute('data-pressed');"
@@ -107,7 +107,7 @@ def idle(page):
 
 
 def quiet(page):
-    """Nothing heard for 300 ms."""
+    """True after 300 ms without sound."""
     return page.run(f"(() => {{ const last = window.heard.slice(-30);"
                     f"return last.length === 30 && last.every(([, level]) => level < {SOUND}); }})()")
 
@@ -157,7 +157,7 @@ def test_empty(page):
 
 
 def test_choices(page):
-    """As a large model would offer them."""
+    """The choices that a large model offers."""
     page.run("window.before = model; receive({type: 'model', name: 'Qwen3-TTS-12Hz-1.7B-CustomVoice', characters: 5000, instruct: 'style',"
              "speakers: ['ryan', 'vivian'], languages: ['chinese', 'english', 'french']})")
     check(page.run("['#speakers', '#languages', '#instruct'].every((one) => !$(one).hidden)"),
@@ -230,7 +230,7 @@ def test_queue(page):
 
 
 def test_spoken(page, folder):
-    """What can be done with speech that was heard."""
+    """The buttons of a finished text: replay, copy, download."""
     wait_for("silence", lambda: idle(page) and quiet(page))
     speak(page, SHORT)
     wait_for("the end", lambda: idle(page) and quiet(page))
@@ -271,7 +271,7 @@ def test_spoken(page, folder):
     page.run("setVolume(100)")
 
 
-# Contrast of each text with what it is written on, by WCAG 2.2.
+# Contrast of each text with its background, by WCAG 2.2.
 CONTRAST = """(() => {
   const canvas = document.createElement("canvas").getContext("2d", {willReadFrequently: true});
   const luminance = (name) => {
@@ -294,7 +294,7 @@ SIZES = {"desktop": {"width": 1280, "height": 800}, "phone": {"width": 390, "hei
 
 
 def test_layout(chromium, server):
-    """Everything can be seen and reached at every size, in both colour schemes."""
+    """Everything is visible and reachable at every size, in both colour schemes."""
     for name, options in SIZES.items():
         for dark in (False, True):
             page = chromium.open(server.url, dark=dark, **options)
@@ -334,7 +334,7 @@ def percentile(values, part):
 
 
 def measure(page, count):
-    """Click to first sound: in the track behind the jitter buffer, and as the page shows it."""
+    """Time from click to first sound: in the track behind the jitter buffer, and by the page's display."""
     in_track, in_page, synthesis = [], [], []
     for index in range(count):
         wait_for("silence", lambda: idle(page) and quiet(page))
@@ -398,7 +398,7 @@ def test_restart(page, server, build):
 
 
 def test_failure(chromium, build):
-    """The page comes back by itself when a pipeline of the server has failed."""
+    """The page reconnects by itself after a pipeline of the server has failed."""
     with tempfile.TemporaryDirectory() as folder:
         voice = pathlib.Path(folder) / "voice"
         shutil.copytree(ROOT / "data/voice", voice)

@@ -12,7 +12,7 @@ enum class EndReason : int {
   kComplete,      // the model ended the utterance
   kMaxDuration,   // max_new_tokens was reached
   kRunaway,       // Request::runaway_guard stopped it
-  kBusy,          // Request::max_wait expired before it got a slot
+  kBusy,          // Request::max_wait expired before it could begin: no slot, or no memory or time of the device
   kCancelled,     // of a stream: Cancel(), or the engine was destroyed; of the element: perhaps before it began
   kError,         // see Stream::status(); of the element also: the engine refused it
   kClipped,       // the time for its text ended

@@ -13,18 +13,21 @@ namespace qtts {
 
 enum class Device { kAuto, kCpu, kCuda };
 
-// As the user writes it, and as the file of the device's module is called.
-constexpr std::string_view DeviceName(Device device) {
-  switch (device) {
-    case Device::kAuto:
-      return "auto";
-    case Device::kCpu:
-      return "cpu";
-    case Device::kCuda:
-      return "cuda";
-  }
-  return "unknown";
-}
+// A device for users. The options of qtts-tool and the element's enum come from the table below, in its order.
+struct DeviceEntry {
+  const char* name;  // as users write it; also in the name of its module's file (backend/device_module.h)
+  const char* meaning;
+};
+// By the value of Device.
+inline constexpr DeviceEntry kDevices[] = {
+    {"auto", "The GPU when it can hold the model, else the CPU"},
+    {"cpu", "The CPU"},
+    {"cuda", "An NVIDIA GPU"},
+};
+
+constexpr std::string_view DeviceName(Device device) { return kDevices[static_cast<size_t>(device)].name; }
+// True for a device that is named and has a module of its own.
+constexpr bool IsGpu(Device device) { return device != Device::kAuto && device != Device::kCpu; }
 
 enum class Precision {
   kAuto,  // BF16 on the GPU, F32 on the CPU

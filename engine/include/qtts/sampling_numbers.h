@@ -20,7 +20,7 @@ struct SamplingNumber {
   const char* name;     // of the property and of qtts-tool's option
   const char* title;    // for lists of properties
   const char* meaning;  // a sentence for users
-  const char* special;  // what one of its values means: "0 = all"
+  const char* special;  // meaning of its special value: "0 = all"
   double minimum;       // of reals exact in F32, as their values are
   double maximum;
   // Where it is kept. A real or a whole number.
@@ -35,7 +35,7 @@ struct SamplingNumber {
   bool Allows(double number) const { return number >= minimum && number <= maximum; }
   // Whether users may set `number`.
   bool MayBeSet(double number) const { return Allows(number) || (sampled != nullptr && number == 0); }
-  // What Allows(), in words: "0 or more", "above 0 and at most 1".
+  // The allowed range in words: "0 or more", "above 0 and at most 1".
   std::string Range() const;
   // A value in words, independent of the locale: "50", "0.9".
   std::string Text(double number) const;
@@ -43,8 +43,8 @@ struct SamplingNumber {
   double Get(GenerationSettings settings) const;
   // `number` must fit an int where it is whole; it may be out of range. A positive number is never rounded to 0.
   void Set(double number, GenerationSettings* settings) const;
-  // Sets what a user chose: a temperature of 0 turns sampling off, another one on.
-  void Choose(double number, GenerationSettings* settings) const;
+  // Sets a user's value: a temperature of 0 turns sampling off, another one on.
+  void SetFromUser(double number, GenerationSettings* settings) const;
 };
 
 // All numbers of the sampling rules. From this table come their keys in a model's file, the check of a request, options

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-// qtts::Engine for examples/serve/bench: the element with this engine in the place of the real one costs next to
-// nothing, so the benchmark measures the front. Every frame can be read at once: each character of a text is one frame
-// of 80 ms, the first sample of which is its index / 2^20. No thread, no model, any number of slots.
+// qtts::Engine for examples/serve/bench: it replaces the real engine and costs next to nothing, so the benchmark
+// measures the front. Every frame can be read at once: each character of a text is one frame of 80 ms, whose first
+// sample is its index / 2^20. No thread, no model, any number of slots.
 //
 // In the environment: QTTS_INSTANT_SLOTS, utterances at once (default 4096); more are refused at once.
 #include <algorithm>
@@ -143,7 +143,7 @@ Status Stream::FinishText() {
   return Status::Ok();
 }
 
-// The element reads with TryRead() alone.
+// The element calls TryRead() only.
 ReadState Stream::Read(Frame* frame) { return TryRead(frame); }
 
 ReadState Stream::TryRead(Frame* frame) {

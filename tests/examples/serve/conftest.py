@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
-"""The conformance tests run against the server at QTTS_SERVE_ADDRESS (http://HOST:PORT), which has to speak with the
-bundled voice, or against one that is started here. The other tests start servers of their own."""
+"""The conformance tests use the server at QTTS_SERVE_ADDRESS (http://HOST:PORT), which must have the bundled voice. If
+that is unset, they start a server. The other tests start their own."""
 import contextlib
 import functools
 import http.client
@@ -23,7 +23,7 @@ gi.require_version("GstApp", "1.0")
 from gi.repository import Gst, GstApp  # noqa: E402, F401
 from websockets.sync.client import connect  # noqa: E402
 
-PATIENCE = 60  # seconds; for broken code alone
+PATIENCE = 60  # seconds; only broken code reaches it
 FRAME = 3840  # bytes
 
 
@@ -34,7 +34,7 @@ class Server:
         self.process = None
         self.address = address
         if address is None:
-            self._log = tempfile.NamedTemporaryFile()  # a pipe that nobody reads would stop the server when it is full
+            self._log = tempfile.NamedTemporaryFile()  # a full pipe would block the server
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "qtts_serve", "--port", "0", "--drain-delay", "0", *options], stdout=subprocess.PIPE,
                 stderr=self._log, text=True, env={**os.environ, **(environment or {})}, preexec_fn=preexec)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
-"""Kinds of models that the bundled voice is not: made at random by the golden tests' generator, QTTS_GENERATOR."""
+"""Models of other types than the bundled voice: random ones, made by the golden tests' generator, QTTS_GENERATOR."""
 import base64
 import os
 import pathlib
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(not GENERATOR, reason="QTTS_GENERATOR is not set
 
 @pytest.fixture
 def model(request, tmp_path):
-    """The folder of a random model of this kind."""
+    """The folder of a random model of this type."""
     folder = tmp_path / request.param
     subprocess.run([GENERATOR, "--preset", request.param, folder], check=True, capture_output=True)
     return str(folder)
@@ -45,7 +45,7 @@ def test_cloning(start, model):
             assert len(sound) == FRAMES * 3840 and of(messages, "audio.done")[0]["reason"] == "max-duration"
     status, error = server.refusal(input=TEXT, ref_audio="data:audio/wav;base64,AAAA")
     assert status == 400 and error["message"].startswith("ref_audio: ")
-    # A model that can only clone, and nothing to clone.
+    # A Base model without a reference.
     status, error = server.refusal(input=TEXT)
     assert status == 400 and "cloned voice" in error["message"]
 

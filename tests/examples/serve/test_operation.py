@@ -32,7 +32,7 @@ LONG = " ".join([TEXT] * 30)
 
 
 def test_full(start):
-    """What gets no slot in time is refused, and nothing is broken by that."""
+    """A request that gets no slot in time is refused. Others are not affected."""
     server = start("--slots", "3", "--max-wait", "3")
     speaking = [server.begin(input=LONG, pace=0.2) for _ in range(3)]
     statuses, lock = [], threading.Lock()
@@ -57,7 +57,7 @@ def test_full(start):
         speaking.pop().close()
         wait_for("a slot", lambda: server.metric("qtts_slots_busy") == 2)
         assert stream.say(TEXT, seed=1)[0] == element("", (TEXT,), seed=1)
-    assert server.get("/health/ready")[0] == 200  # or all replicas would drop out together
+    assert server.get("/health/ready")[0] == 200  # otherwise all replicas would be taken out together
     for response in speaking:
         response.close()
     server.wait_until_idle()
@@ -181,7 +181,7 @@ def test_storm_of_cancels(start):
 
 @pytest.mark.parametrize("turns", range(8))
 def test_cancel_as_the_slot_comes(turns):
-    """Who is cancelled so many turns of the event loop after the slot became free leaves it free."""
+    """A request cancelled `turns` turns of the event loop after it was given a slot gives the slot back."""
     async def cancel():
         slots = Slots(1, max_wait=PATIENCE)
         pool = types.SimpleNamespace(take=lambda: types.SimpleNamespace(spoken=None), give_back=lambda speaker: None)
@@ -211,7 +211,7 @@ def test_cancel_as_the_slot_comes(turns):
 
 
 def test_readers_that_do_not_read(start):
-    """Their pipelines stop, and they are disconnected; others do not notice."""
+    """Their pipelines stop, and they are disconnected. Other clients are not affected."""
     server = start("--slow-reader", "1.5")
     length = len(server.speech(input=LONG, seed=1)[2])
     stuck = [server.begin(input=LONG, seed=1, pace=0) for _ in range(3)]
@@ -259,7 +259,7 @@ def test_pings(start):
 
 
 def test_a_client_that_is_gone_without_a_word_is_noticed():
-    """The kernel asks, and gives up at last: connections inherit it."""
+    """Connections inherit keep-alive and its time-out from the listening socket."""
     with listen(Settings(port=0)) as listening, socket.create_connection(listening.getsockname()):
         connection, _ = listening.accept()
         with connection:
@@ -303,12 +303,12 @@ def test_terminate_ends_after_the_last_utterance(start):
 def test_drain_has_a_time_limit(start):
     server = start("--drain-timeout", "0.5")
     speaking = server.begin(input=LONG, pace=0.2)
-    assert server.stop()[1] == 0  # which waits for less than the utterance takes
+    assert server.stop()[1] == 0  # drain_timeout is shorter than the utterance
     speaking.close()
 
 
 def test_sessions_are_told_when_the_time_to_drain_is_over(start):
-    """What is spoken, and what waits, is cancelled: also text that never ends."""
+    """Utterances that are spoken or wait are cancelled, including text that never ends."""
     server = start("--drain-timeout", "0.5", "--slots", "2", "--max-wait", "60")
     with server.stream() as growing, server.stream() as whole, server.stream() as waiting:
         for stream in (growing, whole):
@@ -324,7 +324,7 @@ def test_sessions_are_told_when_the_time_to_drain_is_over(start):
         for stream, count in ((growing, 1), (whole, 2), (waiting, 2)):
             for number in range(count):
                 messages = stream.until("session.done")[1]
-                if messages[0]["type"] == "audio.start":  # the slot of another one that was cancelled came first
+                if messages[0]["type"] == "audio.start":  # it got the slot of another cancelled one first
                     messages.pop(0)
                 assert [message["type"] for message in messages] == ["audio.cancelled", "audio.done", "session.done"]
                 assert messages[1]["reason"] == "interrupted"
@@ -361,7 +361,7 @@ def test_too_few_descriptors(start):
 
 
 def test_too_few_threads():
-    """Told from a limit that is read, since one that is really low would end this test."""
+    """The limit is a stand-in: a real one as low would end this test."""
     original = limits._most_threads
     try:
         limits._most_threads = lambda: 64
@@ -420,7 +420,7 @@ def test_pages_of_other_sites(start):
             if status == 403:
                 stack.enter_context(pytest.raises(InvalidStatus))
             stack.enter_context(server.stream(origin=origin))
-    # A name of another site that leads here.
+    # DNS rebinding: a name of another site that resolves to this server.
     assert server.speech({"Origin": "http://evil.example", "Host": "evil.example"}, input="Hi.")[0] == 403
 
 

@@ -106,7 +106,7 @@ def test_going_on_after_a_break(server):
 
 
 def test_pace(server):
-    """A server that is far faster than real time keeps to the pace; not at once, which is for the first frames."""
+    """A server that is far faster than real time keeps to the pace after the first frames."""
     long = " ".join([TEXT] * 4)
     begin = time.monotonic()
     paced = server.begin(input=long, seed=1, pace=0.5)
@@ -114,7 +114,7 @@ def test_pace(server):
     while data := paced.read1(1 << 16):
         received += len(data)
         ahead = received / 48000 - (time.monotonic() - begin)
-        assert ahead < 0.5 + 3 * 0.08 + 0.05  # what lay in the socket
+        assert ahead < 0.5 + 3 * 0.08 + 0.05  # the last term: data in the socket's buffer
         if received > 48000 * 3:
             break
     paced.close()
@@ -193,7 +193,7 @@ def test_fields_in_the_address(server):
     assert status == 200 and sound == element(TEXT, seed=1)
     assert server.get("/v1/audio/speech")[0] == 400
     assert server.get(address + "&top_k=many")[0] == 400
-    # Embedded in a page of another site.
+    # A request from a page of another site.
     assert server.request("GET", address, headers={"Sec-Fetch-Site": "cross-site"})[0] == 403
 
 

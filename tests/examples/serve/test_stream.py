@@ -59,7 +59,7 @@ def test_texts_that_come_while_another_is_spoken(server):
 
 
 def test_vllm_omnis_defaults(server):
-    """A client that asks for nothing gets one WAV file for each utterance."""
+    """Without a format in its configuration, a client gets one WAV file for each utterance."""
     with server.stream() as stream:
         stream.send("session.config", voice="default", seed=1)
         stream.send("input.text", text=TEXT)
@@ -91,7 +91,7 @@ def test_no_text_is_no_sound(server):
 
 
 def test_two_ends_of_a_text(server):
-    """The second is of an utterance without text, after the first."""
+    """The second input.done ends an utterance without text."""
     with server.stream() as stream:
         stream.send("input.text", text="Hi.")
         stream.send("input.done")
@@ -126,7 +126,7 @@ def test_cancel_keeps_the_session(server):
         assert 0 < cancelled["frames"] < 100 and 0 < cancelled["text_spoken_chars"] < len(LONG)
         sound, messages = stream.until("session.done")
         assert sound == b"" and of(messages, "audio.done")[0]["reason"] == "interrupted"
-        sound, messages = stream.until("session.done")  # what waited
+        sound, messages = stream.until("session.done")  # of the utterance that waited
         assert sound == b"" and of(messages, "audio.cancelled")[0]["frames"] == 0
         sound, messages = stream.say(TEXT, seed=1)
         assert sound == element("", (TEXT,), seed=1)
@@ -149,7 +149,7 @@ def test_cancel_of_what_has_failed(server):
 
 
 def test_what_follows_a_failed_utterance_is_not_one_more(server):
-    """Text and input.done that were on their way belong to it."""
+    """Text and input.done that were sent before the error arrived belong to the failed utterance."""
     with server.stream() as stream:
         stream.send("session.config", response_format="pcm", stream_audio=True, voice="nobody")
         stream.send("input.text", text="One ")
@@ -225,8 +225,8 @@ def test_late_text_ends_the_utterance(start):
         stream.send("input.text", text="One two three ")
         _, messages = stream.until("session.done")
         assert of(messages, "audio.done")[0]["reason"] == "complete"
-        stream.send("input.done")  # of the utterance that has ended: not one more
+        stream.send("input.done")  # belongs to the utterance that has ended
         stream.send("input.text", text="Four.")
         stream.send("input.done")
         assert stream.until("session.done")[1][-1] == {"type": "session.done", "utterance_index": 1, "total_sentences": 1}
-        assert 0 < server.metric("qtts_stalled_seconds_total") < 10  # which is how long it waits unless told
+        assert 0 < server.metric("qtts_stalled_seconds_total") < 10  # 10: the default limit of a stall

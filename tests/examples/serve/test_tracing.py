@@ -22,7 +22,7 @@ TRACEPARENT = f"00-{TRACE}-{PARENT}-01"
 @pytest.mark.parametrize("given, flags", [
     (TRACEPARENT, 1),
     (f"00-{TRACE}-{PARENT}-00", 0),
-    (f"00-{TRACE}-{PARENT}-ff", 3),  # of the flags those that have a meaning
+    (f"00-{TRACE}-{PARENT}-ff", 3),  # only flags with a meaning are kept
     (f"cc-{TRACE}-{PARENT}-01", 1),
     (f"cc-{TRACE}-{PARENT}-01-what-comes-later", 1),
     (f"cc-{TRACE}-{PARENT}-01.what-comes-later", None),
@@ -107,7 +107,7 @@ def lines(server, request_id):
 
 
 def test_log_lines_have_them(start):
-    """Each the ids of its own request, also where a pipeline is used again; and no text."""
+    """Each line has the ids of its own request, also if a pipeline is reused. No line has text."""
     server = start()
     server.speech({"x-request-id": "first", "traceparent": TRACEPARENT}, input="Secret words.")
     server.speech({"x-request-id": "second"}, input="Secret words.", voice="secret")
@@ -129,7 +129,7 @@ def test_log_lines_have_them(start):
 
 
 def test_a_mistake_has_them(monkeypatch, caplog):
-    """The answer, and the line that says which request the exception in the log belongs to."""
+    """The answer has the ids, and the log names the request before the exception."""
     application = create_app(Settings(model_path="/nowhere"))
 
     def fail():

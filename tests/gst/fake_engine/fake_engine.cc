@@ -100,14 +100,14 @@ class StreamState {
     return end_reason != EndReason::kNone;
   }
 
-  // There was no slot. True if the stream goes on waiting for one.
+  // No slot was free. True if the stream goes on waiting for one.
   bool Waits() {
     const std::lock_guard lock(mutex);
     const auto now = std::chrono::steady_clock::now();
     if (!waits_since) waits_since = now;
     if (now - *waits_since < max_wait) return true;
     end_reason = EndReason::kBusy;
-    status = Status::Busy("All slots are taken.");
+    status = Status::Busy(GetScript().busy);
     readable.notify_all();
     if (on_change) on_change();
     return false;

@@ -40,8 +40,9 @@ struct Script {
   Status failure;              // …
   std::string failure_match;   // … if its text contains this (empty: all)
 
-  int slots = 64;       // utterances at once; more wait
-  Occupancy occupancy;  // pages and steps of Engine::occupancy()
+  int slots = 64;                             // utterances at once; more wait
+  std::string busy = "All slots are taken.";  // error of an utterance that has waited for its max_wait
+  Occupancy occupancy;                        // pages and steps of Engine::occupancy()
 
   std::chrono::milliseconds frame_time{0};
   bool beside_host = false;  // answer of Engine::beside_host()

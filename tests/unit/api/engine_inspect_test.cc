@@ -120,7 +120,7 @@ TEST(EngineInspectTest, ATokenizerIsSharedWhileItsFilesAreWhatTheyWere) {
   folder.Write("new", config);
   fs::rename(folder.path() + "/new", folder.path() + "/tokenizer_config.json");
   EXPECT_NE(get(), second);
-  // No other object holds one.
+  // The cache holds it weakly.
   std::weak_ptr<const Tokenizer> gone = get();
   EXPECT_TRUE(gone.expired());
 }

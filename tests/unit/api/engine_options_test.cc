@@ -95,7 +95,7 @@ TEST_F(EngineOptionsTest, WhatTheGpuCannotDoIsRefused) {
   }
 }
 
-// Even with a GPU: the device is not asked.
+// Even with a GPU: Inspect() does not query the device.
 TEST_F(EngineOptionsTest, Int8AndInt4TakeTheCpuAndSaySo) {
   for (const Precision precision : {Precision::kInt8, Precision::kInt4}) {
     options_.precision = precision;

@@ -50,7 +50,7 @@ TEST(EngineRegistryTest, ConcurrentCallersLoadOnceAndShare) {
   EXPECT_FALSE(registry.Has("a"));
 }
 
-// --- several devices; engines on the CPU stand for those on GPUs
+// --- several devices; engines on the CPU stand in for GPUs
 
 Result<std::shared_ptr<Engine>> LoadWith(int voices) {
   EngineOptions options = Voice();

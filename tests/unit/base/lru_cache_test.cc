@@ -40,7 +40,7 @@ TEST(LruCacheTest, BytesAreBounded) {
   EXPECT_EQ(cache.bytes(), 100U);
 }
 
-// As the caches of a GPU do, whose memory is not freed while it computes.
+// For the GPU's caches, whose memory must not be freed during a computation.
 TEST(LruCacheTest, TheOldestGivesWhatItOwns) {
   LruCache<std::unique_ptr<int>> cache(2);
   cache.Insert("a", std::make_unique<int>(1), 10);
@@ -56,7 +56,7 @@ TEST(LruCacheTest, TheOldestGivesWhatItOwns) {
   EXPECT_EQ(cache.bytes(), 0U);
 }
 
-// Against a list kept by hand.
+// Compared with a std::list.
 TEST(LruCacheTest, IsWhatAListWouldBe) {
   constexpr size_t kMost = 5;
   std::mt19937 random(7);

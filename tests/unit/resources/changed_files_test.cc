@@ -164,7 +164,7 @@ struct Speech {
   std::vector<float> pcm;
 };
 
-// `before` is called before the frame of that number is asked for.
+// `before(n)` is called before frame n is requested.
 Speech Speak(
     Engine* engine, const std::function<void(int)>& before = [](int) {}) {
   Speech speech;
@@ -206,7 +206,7 @@ void Do(Change change, const std::string& path) {
 
 struct Model {
   const char* name;
-  const char* preset;  // of the generator; null: the bundled voice
+  const char* preset;  // preset of the generator; null: the bundled voice
 };
 
 class ChangedModelTest : public ::testing::TestWithParam<Model> {

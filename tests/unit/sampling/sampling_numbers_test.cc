@@ -10,7 +10,7 @@
 namespace qtts {
 namespace {
 
-// Addresses of all numbers that the table keeps in `settings`.
+// Addresses of the numbers in `settings` to which the table refers.
 std::multiset<const void*> Places(GenerationSettings* settings) {
   std::multiset<const void*> places;
   for (const SamplingNumber& number : kSamplingNumbers) {
@@ -19,16 +19,16 @@ std::multiset<const void*> Places(GenerationSettings* settings) {
   return places;
 }
 
-// A member that is new in one of these structs breaks a structured binding here: name it, and let its rule have rows in
-// the table.
+// A new member of one of these structs breaks a structured binding here: name it, and add the rows of its rule to the
+// table.
 TEST(SamplingNumbers, EveryNumberOfTheSettingsHasOneRow) {
   GenerationSettings settings;
   auto& [talker, predictor, repetition_penalty, max_new_tokens] = settings;
-  static_cast<void>(max_new_tokens);  // is no rule
+  static_cast<void>(max_new_tokens);  // not a sampling rule
   std::multiset<const void*> expected = {&repetition_penalty};
   for (TokenSampling* sampling : {&talker, &predictor}) {
     auto& [do_sample, temperature, top_k, top_p] = *sampling;
-    static_cast<void>(do_sample);  // `sampled` of the temperature
+    static_cast<void>(do_sample);  // set together with the temperature (SamplingNumber::sampled)
     for (const void* place : std::initializer_list<const void*>{&temperature, &top_k, &top_p}) expected.insert(place);
   }
   EXPECT_EQ(Places(&settings), expected);
@@ -39,10 +39,10 @@ TEST(SamplingNumbers, TheOfficialDefaultsAreAllowed) {
   for (const SamplingNumber& number : kSamplingNumbers) {
     EXPECT_TRUE(names.insert(number.name).second) << number.name;
     EXPECT_TRUE(number.Allows(number.Get(GenerationSettings()))) << number.name;
-    // The element's value for "as the model says".
+    // -1 is the element's value for "as the model says".
     EXPECT_FALSE(number.MayBeSet(-1)) << number.name;
     EXPECT_FALSE(number.MayBeSet(std::numeric_limits<double>::quiet_NaN())) << number.name;
-    // Bounds survive being stored.
+    // A bound that is stored and read again is still allowed.
     GenerationSettings settings;
     number.Set(number.minimum, &settings);
     EXPECT_TRUE(number.Allows(number.Get(settings))) << number.name;
@@ -63,12 +63,12 @@ TEST(SamplingNumbers, OnlyATemperatureOfZeroIsGreedy) {
     ++temperatures;
     EXPECT_FALSE(number.Allows(0));
     EXPECT_TRUE(number.MayBeSet(0));
-    number.Choose(0, &settings);
+    number.SetFromUser(0, &settings);
     EXPECT_FALSE(number.sampled(settings));
     EXPECT_EQ(number.Get(settings), usual) << "0 is no temperature of the rule";
     number.Set(0.5, &settings);
     EXPECT_FALSE(number.sampled(settings)) << "a model's file says separately whether codes are sampled";
-    number.Choose(0.25, &settings);
+    number.SetFromUser(0.25, &settings);
     EXPECT_TRUE(number.sampled(settings));
     EXPECT_EQ(number.Get(settings), 0.25);
   }

@@ -8,7 +8,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Steps of half of the streams, every 40 ms.
+// A step every 40 ms, each with half of the streams.
 class PeriodWatchTest : public testing::Test {
  protected:
   static constexpr double kHalf = 0.020;

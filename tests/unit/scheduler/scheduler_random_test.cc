@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-// Hundreds of streams that arrive, stall, are read in bursts, interrupted and left alone, at random, against a plain
-// model of what each of them may do. QTTS_SOAK_SECONDS makes it last longer.
+// Hundreds of streams that arrive, stall, are read in bursts, interrupted and left alone, at random. Each is compared
+// with a plain model of its allowed behaviour. QTTS_SOAK_SECONDS makes the test longer.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -41,7 +41,7 @@ Parts LoadParts() {
   return parts;
 }
 
-// One utterance and all that may be true of it, whatever the others do.
+// One utterance, and the rules that hold for it whatever the other streams do.
 class Utterance {
  public:
   Utterance(const Parts& parts, Scheduler* scheduler, BackendScript* script, uint64_t seed, unsigned random_seed)
@@ -64,7 +64,7 @@ class Utterance {
     scheduler->Add(stream_);
   }
 
-  // Does something, or nothing. Returns false once the utterance is over and all of it was checked.
+  // One random action, possibly none. Returns false once the utterance has ended and was checked.
   bool Act() {
     switch (random_() % 8) {
       case 0:
@@ -83,7 +83,7 @@ class Utterance {
           cancelled_ = true;
         }
         break;
-      default:  // a reader or writer that is slow
+      default:  // a slow reader or writer
         break;
     }
     if (!ended_) return true;
@@ -91,7 +91,7 @@ class Utterance {
     return false;
   }
 
-  // Writes all that is left, and reads what there is. Returns false once the utterance is over.
+  // Writes all remaining text, and reads the available frames. Returns false once the utterance has ended.
   bool Finish() {
     while (!finished_ && !ended_) Write();
     while (Read()) continue;
@@ -106,7 +106,7 @@ class Utterance {
     if (more_ > 0) {
       --more_;
       const std::string piece = kWords[random_() % std::size(kWords)];
-      // Refused if it has ended without this text.
+      // Refused if the utterance has ended before this text.
       if (stream_->Append(piece).ok()) text_ += piece;
       return;
     }
@@ -139,7 +139,7 @@ class Utterance {
     if (reason == EndReason::kComplete) {
       EXPECT_EQ(read_, frames_) << "seed " << seed_;
     }
-    // The text before each frame is that of the whole text, and none is made up.
+    // The text ids of the frames are those of the whole text, in order; no frame has an invented one.
     TextFeed feed(parts_.tokenizer);
     ASSERT_TRUE(feed.Append(text_).ok());
     ASSERT_TRUE(feed.Finish().ok());
@@ -152,7 +152,7 @@ class Utterance {
     EXPECT_LE(said.size(), static_cast<size_t>(read_) + lead_ + 1) << "nobody is made more than the lead ahead";
     for (size_t i = 0; i < said.size(); ++i) {
       const int32_t id = i < expected.size() ? expected[i] : parts_.pad;
-      // What is not decided without the end of the text is not said before it.
+      // The last ids are decided by the end of the text, and are not fed before it.
       if (!finished_ && i + 3 >= expected.size()) break;
       ASSERT_EQ(said[i], id) << "seed " << seed_ << ", frame " << i << " of \"" << text_ << "\"";
     }
@@ -171,7 +171,7 @@ class Utterance {
   size_t lead_ = 1;
   int64_t frames_ = 0;
   size_t more_ = 0;                                                                       // pieces to write
-  const std::shared_ptr<std::atomic<int>> told_ = std::make_shared<std::atomic<int>>(0);  // it may be told late
+  const std::shared_ptr<std::atomic<int>> told_ = std::make_shared<std::atomic<int>>(0);  // may be called late
   bool finished_ = false;
   bool cancelled_ = false;
   bool ended_ = false;
@@ -190,7 +190,7 @@ struct Device {
   int slots;
   int outstanding;
   bool beside_host;
-  int pages;  // of 4 positions; 0: none
+  int pages;  // of 4 positions each; 0: no pages
 };
 
 class SchedulerRandomTest : public testing::TestWithParam<Device> {};
@@ -228,7 +228,7 @@ TEST_P(SchedulerRandomTest, HundredsOfStreamsDoWhatOneAloneWould) {
           utterances.pop_back();
         }
       }
-      // Side by side: who is not read keeps a slot from who waits for one.
+      // All together: an unread stream keeps its slot, for which another one may wait.
       while (!utterances.empty()) {
         std::erase_if(utterances, [](const std::unique_ptr<Utterance>& utterance) { return !utterance->Finish(); });
         std::this_thread::sleep_for(std::chrono::milliseconds(1));

@@ -19,10 +19,10 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Pieces of a prompt that does not end within a test, not even if the test has to wait for a processor.
+// Number of pieces of a prompt that does not end within a test, even on a busy machine.
 constexpr int kEndless = 30000000;
 
-// One model folder's prompts and tokenizer; the weights are not used.
+// Prompts and tokenizer of one model folder; the weights are not used.
 class SchedulerTest : public testing::Test {
  protected:
   static void SetUpTestSuite() {
@@ -76,7 +76,7 @@ class SchedulerTest : public testing::Test {
     return codes;
   }
 
-  // Waits until something is so of the script, under its lock.
+  // Waits until `condition` holds, evaluated under the script's lock.
   template <typename Condition>
   bool Await(const Condition& condition) {
     std::unique_lock lock(script_.mutex);
@@ -91,7 +91,7 @@ class SchedulerTest : public testing::Test {
     }
     return true;
   }
-  // Waits until so many streams wait for a slot.
+  // Waits until `streams` streams wait for a slot.
   bool AwaitWaiting(int streams) {
     return AwaitOccupancy([streams](const Occupancy& now) { return now.waiting == streams; });
   }
@@ -203,7 +203,7 @@ TEST_F(SchedulerTest, TextIsFedTokenByTokenThenEndThenPadding) {
   const std::vector<int32_t> ids = feed.TakeIds();
   ReadAll(*Start(1, text), 1);
   std::vector<int32_t> expected = {kNoText};
-  expected.insert(expected.end(), ids.begin() + 3, ids.end());  // the role's two and the first lie in the prompt
+  expected.insert(expected.end(), ids.begin() + 3, ids.end());  // the first ids are the prompt's
   expected.push_back(eos_);
   expected.resize(13, pad_);
   EXPECT_EQ(script_.Text(1), expected);
@@ -222,7 +222,7 @@ TEST_F(SchedulerTest, LateTextStallsAndIsNeverPadded) {
     before = now.size();
   }
   EXPECT_LT(before, 30U);
-  // A stalled stream holds up no other.
+  // A stalled stream does not delay others.
   EXPECT_EQ(ReadAll(*Start(2), 2).size(), 5U);
   ASSERT_TRUE(stream->FinishText().ok());
   EXPECT_EQ(ReadAll(*stream, 1).size(), 30U);
@@ -321,7 +321,7 @@ TEST_F(SchedulerTest, LostDeviceFailsEveryStreamNowAndLater) {
   EXPECT_TRUE(scheduler_->device_lost());
 }
 
-// A device that somebody else has lost is found out by the next utterance.
+// The next utterance detects that the device was lost elsewhere.
 TEST_F(SchedulerTest, DeviceLostWhenAnUtteranceBeginsFailsEveryStream) {
   script_.frames_by_seed[1] = 1000000;
   script_.open_error_by_seed.emplace(2, Status::DeviceUnavailable("no GPU"));
@@ -337,7 +337,7 @@ TEST_F(SchedulerTest, DeviceLostWhenAnUtteranceBeginsFailsEveryStream) {
 
 // --- prompts in pieces
 
-// A stream that speaks gets a frame between two pieces of a long prompt.
+// A speaking stream gets a frame between two pieces of a long prompt.
 TEST_F(SchedulerTest, FramesOfOthersComeBetweenThePiecesOfAPrompt) {
   script_.frames_by_seed[1] = 1000000;
   script_.pieces_by_seed[2] = kEndless;
@@ -351,7 +351,7 @@ TEST_F(SchedulerTest, FramesOfOthersComeBetweenThePiecesOfAPrompt) {
   EXPECT_TRUE(script_.Text(2).empty());
 }
 
-// A short prompt waits for one piece of a long one that came before, not for all of it.
+// A short prompt waits for at most one piece of an earlier long one.
 TEST_F(SchedulerTest, PromptsTakeTurns) {
   script_.pieces_by_seed[1] = kEndless;
   script_.pieces_by_seed[3] = 10;
@@ -374,7 +374,7 @@ TEST_F(SchedulerTest, PromptsTakeTurns) {
   for (int i = 0; i < 19; ++i) EXPECT_EQ(first[i], i % 2 == 0 ? 3U : 1U) << i;
 }
 
-// In the streaming layout a prompt has one row that is its own.
+// In the streaming layout a prompt has one row besides the common beginning.
 TEST_F(SchedulerTest, PromptsThatTheBackendTakesTogetherShareACall) {
   script_.prompt_rows_together = 3;
   for (uint64_t seed = 1; seed <= 5; ++seed) script_.pieces_by_seed[seed] = kEndless;
@@ -405,7 +405,7 @@ TEST_F(SchedulerTest, AmongPromptsTakenTogetherOneFailsAlone) {
   EXPECT_EQ(ReadAll(*streams[2], 3).size(), 5U);
 }
 
-// Who has just begun to speak has nothing in store yet: the long prompt waits for three frames.
+// A stream that has just begun to speak has no unread frames, so the long prompt waits for three frames.
 TEST_F(SchedulerTest, ALongPromptWaitsForWhoRunsShort) {
   script_.frames_by_seed[2] = 1000000;
   script_.pieces_by_seed[1] = kEndless;
@@ -494,10 +494,10 @@ TEST_F(SchedulerTest, OccupancyTellsSlotsAndWhoWaits) {
   for (const uint64_t seed : {3, 4, 5}) streams.push_back(Start(seed));
   ASSERT_TRUE(AwaitWaiting(2));
   EXPECT_EQ(scheduler().occupancy().free_slots, 0);
-  streams[4]->Cancel();  // its place in the queue is free at once
+  streams[4]->Cancel();  // frees its place in the queue at once
   ASSERT_TRUE(AwaitWaiting(1));
   EXPECT_EQ(streams[4]->end_reason(), EndReason::kCancelled);
-  streams[0]->Cancel();  // and so is a slot
+  streams[0]->Cancel();  // frees its slot at once
   ASSERT_TRUE(AwaitWaiting(0));
   Frame frame;
   EXPECT_EQ(streams[3]->Read(&frame, true), ReadState::kFrame);
@@ -561,7 +561,7 @@ TEST_F(SchedulerTest, NewcomersToManyVoicesHaveTwoStepsOfTheirOwn) {
   }
 }
 
-// The second does not wait for the first, after which a step of others would come.
+// The second frame is submitted before the first is collected. Otherwise a step of others would come between them.
 TEST_F(SchedulerTest, AmongManyVoicesTheFirstTwoFramesAreSubmittedTogether) {
   script_.beside_host = true;
   script_.max_outstanding = 3;
@@ -583,7 +583,7 @@ TEST_F(SchedulerTest, StreamsWithFramesInStoreAreGatheredWithManyVoices) {
   script_.beside_host = true;
   script_.frames_by_seed[99] = 60;
   for (uint64_t seed = 1; seed <= kStreams; ++seed) script_.frames_by_seed[seed] = 1000000;
-  EXPECT_EQ(ReadAll(*Start(99), 99).size(), 60U);  // so that it is known what a step takes
+  EXPECT_EQ(ReadAll(*Start(99), 99).size(), 60U);  // the scheduler now has a measured time of a step
   ASSERT_TRUE(Await([&] { return script_.open_slots == 0; }));
   {
     std::lock_guard lock(script_.mutex);
@@ -618,12 +618,12 @@ TEST_F(SchedulerTest, StreamsWithFramesInStoreAreGatheredWithManyVoices) {
   const auto later = steps();
   EXPECT_GE(later.second - full.second, (later.first - full.first) * 3)
       << "steps of many, though reads come one by one";
-  // Who takes all has nothing in store, and gets frames at once.
+  // A reader that takes every frame has none in store, so its stream is stepped at once.
   for (int i = 0; i < 100; ++i) ASSERT_EQ(streams[6]->Read(&frame, true), ReadState::kFrame);
 }
 
-// A step of one stream takes more than 72 ms. A busy machine makes it longer, never shorter, so the test does not
-// depend on what the model makes of such noise.
+// A step of one stream takes more than 72 ms. A busy machine makes it longer, never shorter, so noise in the step model
+// does not change the result.
 TEST_F(SchedulerTest, NobodyIsAdmittedForWhomTheDeviceHasNoTime) {
   script_.max_slots = 100;
   script_.beside_host = true;
@@ -646,7 +646,7 @@ TEST_F(SchedulerTest, NobodyIsAdmittedForWhomTheDeviceHasNoTime) {
     std::lock_guard lock(script_.mutex);
     EXPECT_EQ(script_.most_open_slots, 1);
   }
-  // Who speaks goes on, and a place that is free is given to the next.
+  // The speaking stream goes on, and the next one gets the free slot.
   ASSERT_EQ(speaking->Read(&frame, true), ReadState::kFrame);
   speaking->Cancel();
   EXPECT_EQ(ReadAll(*Start(99), 99).size(), 5U);
@@ -657,7 +657,7 @@ TEST_F(SchedulerTest, OccupancyCountsSteps) {
   script_.time_of_row = milliseconds(1);
   script_.frames_by_seed[2] = 3;
   for (const uint64_t seed : {1, 2}) ReadAll(*Start(seed), seed);
-  // 5 and 3 frames, and for each a step that tells the end: an utterance at a time.
+  // 5 and 3 frames, and for each utterance one more step that reports the end.
   ASSERT_TRUE(AwaitOccupancy([](const Occupancy& now) { return now.steps == 10; }));
   EXPECT_EQ(scheduler().occupancy().step_frames, 10U);
   EXPECT_GE(scheduler().occupancy().step_nanoseconds, 10 * 1000000);
@@ -680,11 +680,11 @@ TEST_F(SchedulerTest, OccupancyTellsPages) {
 
 TEST_F(SchedulerTest, AnUtteranceWaitsWhileThePagesDoNotHoldIt) {
   script_.page_positions = 32;
-  script_.pages = 8;  // a prompt and its first frames need one or two, and those who speak keep one each
+  script_.pages = 8;  // a prompt and its first frames need one or two pages; each speaking stream keeps one in reserve
   std::vector<std::shared_ptr<StreamState>> streams;
   for (uint64_t seed = 1; seed <= 6; ++seed) script_.frames_by_seed[seed] = 1000000;
   for (uint64_t seed = 1; seed <= 6; ++seed) streams.push_back(Start(seed, "Hello.", false, 2));
-  // A prompt takes one page. With four of them four pages are left: one for each that speaks, none for a fifth.
+  // A prompt takes one page. After four of them four pages are free: the reserve of each stream, none for a fifth.
   constexpr int kAdmitted = 4;
   ASSERT_TRUE(Await([&] { return script_.open_slots == kAdmitted; }));
   ASSERT_TRUE(AwaitWaiting(6 - kAdmitted));
@@ -723,12 +723,12 @@ TEST_F(SchedulerTest, APromptThatNeedsMoreThanAllPagesFailsAtOnce) {
   speaking->Cancel();
 }
 
-// Two streams that speak and fill their leads, when the last page has been taken. The first one is further ahead.
+// Two speaking streams fill their leads until no page is free. The first one is further ahead.
 class FullPagesTest : public SchedulerTest {
  protected:
   static constexpr size_t kFirstLead = 30;
   static constexpr size_t kSecondLead = 5;
-  static constexpr int kFrames = 40;  // of each: all pages hold one utterance
+  static constexpr int kFrames = 40;  // of each stream; all pages together hold one utterance
 
   void StartBoth(int64_t host_pages = 1000) {
     script_.page_positions = 4;
@@ -741,7 +741,7 @@ class FullPagesTest : public SchedulerTest {
     SettledText(2, kSecondLead);
     SetPages(0);
   }
-  // The pages are those in use and `more`.
+  // Sets the number of pages to those in use and `more`.
   void SetPages(int64_t more) {
     std::lock_guard lock(script_.mutex);
     script_.pages = script_.taken_pages + more;
@@ -755,7 +755,7 @@ class FullPagesTest : public SchedulerTest {
     Frame frame;
     for (int i = 0; i < frames; ++i) ASSERT_EQ(stream.Read(&frame, true), ReadState::kFrame) << i;
   }
-  // What is left of a stream after `read` frames of kFrames.
+  // Expects the frames of a stream from number `read` to kFrames.
   static void ExpectRest(StreamState& stream, uint64_t seed, int64_t read) {
     Frame frame;
     for (; stream.Read(&frame, true) == ReadState::kFrame; ++read) {
@@ -789,7 +789,7 @@ TEST_F(FullPagesTest, TheStreamFurthestAheadIsParkedAndComesBack) {
     EXPECT_EQ(script_.parkings_by_seed[2], 0);
   }
   EXPECT_GT(scheduler().occupancy().pages, 0);
-  // There are pages again: as soon as its reader makes room it comes back.
+  // Pages are free again: the stream returns as soon as its reader makes room.
   SetPages(1000);
   Read(*first_, 1);
   EXPECT_TRUE(AwaitParked(0));
@@ -826,7 +826,7 @@ TEST_F(FullPagesTest, AParkedStreamComesBackInAnothersPlace) {
   StartBoth();
   Read(*second_, 8);
   EXPECT_TRUE(AwaitParked(1));
-  // The second one is not read any more, and the first one runs dry.
+  // The second stream is no longer read, so the first one needs pages.
   ExpectRest(*first_, 1, 0);
   ExpectRest(*second_, 2, 8);
   std::lock_guard lock(script_.mutex);
@@ -844,7 +844,7 @@ TEST_F(FullPagesTest, NobodyBeginsWhileThePagesOfParkedStreamsAreMissing) {
   EXPECT_EQ(ReadAll(*waiting, 3).size(), size_t{kFrames}) << "now there is room";
 }
 
-// A stream that nobody reads does not keep others from beginning once there are pages for both.
+// A parked stream that nobody reads does not keep others from beginning once there are pages for both.
 TEST_F(FullPagesTest, AParkedStreamThatNobodyReadsKeepsNobodyOut) {
   StartBoth();
   Read(*second_, 8);
@@ -859,7 +859,7 @@ TEST_F(FullPagesTest, AParkedStreamThatNobodyReadsKeepsNobodyOut) {
 
 TEST_F(FullPagesTest, WithoutHostMemoryAStreamWaitsForPages) {
   StartBoth(/*host_pages=*/0);
-  // What it has pages for: the step that needs another is not submitted.
+  // The number of frames for which it has pages: the step that needs another page is not submitted.
   const auto has_come = [&] {
     Frame frame;
     int frames = 0;

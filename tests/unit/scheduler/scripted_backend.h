@@ -19,26 +19,26 @@
 
 namespace qtts {
 
-// Script and record of a ScriptedBackend. Shared with the test, which outlives it.
+// Script and record of a ScriptedBackend. The test owns it; it outlives the backend.
 struct BackendScript {
-  // Set before use.
+  // Set before the backend is used.
   int max_outstanding = 1;
   int max_slots = kDefaultVoices;
   bool beside_host = false;
-  std::chrono::microseconds time_of_row{0};  // that Collect() takes for each
+  std::chrono::microseconds time_of_row{0};  // duration of Collect() per row
   std::map<uint64_t, int>
       pieces_by_seed;  // calls of Prefill() that a prompt takes, of a frame's work each; 1 unless named
-  std::map<uint64_t, Status> prefill_error_by_seed;  // in the place of the last one
+  std::map<uint64_t, Status> prefill_error_by_seed;  // result of the prompt's last piece
   std::map<uint64_t, int> frames_by_seed;            // frames an utterance has; 5 unless named
-  std::map<uint64_t, EndReason> end_by_seed;         // how it ends; kComplete unless named
+  std::map<uint64_t, EndReason> end_by_seed;         // reason of the end; kComplete unless named
   std::map<uint64_t, Status> open_error_by_seed;
-  std::set<uint64_t> silent_seeds;  // whose one sample is 0
+  std::set<uint64_t> silent_seeds;  // the sample of each of their frames is 0
   int64_t prompt_rows_together = 0;
   int64_t page_positions = 0;  // 0: no pages
   int64_t pages = 0;
-  int64_t host_pages = std::numeric_limits<int64_t>::max();  // for parked slots
+  int64_t host_pages = std::numeric_limits<int64_t>::max();  // limit of Park()
 
-  // Under the lock.
+  // Guarded by `mutex`.
   std::mutex mutex;
   std::condition_variable changed;
   bool gate_open = true;  // while false, Collect() waits
@@ -46,9 +46,9 @@ struct BackendScript {
   std::map<uint64_t, std::vector<int32_t>> text_by_seed;  // text ids of the steps submitted
   int open_slots = 0;
   int most_open_slots = 0;
-  std::vector<uint64_t> pieces;                 // seeds, as the pieces of their prompts were run
-  std::vector<std::vector<uint64_t>> together;  // the same, by call of PrefillTogether()
-  std::string order;                            // 'p' for each of them, 'f' for each frame submitted
+  std::vector<uint64_t> pieces;                 // seeds, in the order in which pieces of their prompts were run
+  std::vector<std::vector<uint64_t>> together;  // the seeds of each call of PrefillTogether()
+  std::string order;                            // 'p' for each piece, 'f' for each frame submitted
   bool pieces_held = false;                     // while true, Prefill() waits
   int in_prefill = 0;
   int collecting = 0;
@@ -56,8 +56,8 @@ struct BackendScript {
   int64_t parked_pages = 0;
   int parkings = 0;
   std::map<uint64_t, int> parkings_by_seed;
-  size_t most_outstanding = 0;                     // submissions at once
-  std::vector<std::vector<uint64_t>> submissions;  // the seeds of each
+  size_t most_outstanding = 0;                     // largest number of submissions at once
+  std::vector<std::vector<uint64_t>> submissions;  // the seeds of each submission
 
   void SetGate(bool open) {
     std::lock_guard lock(mutex);
@@ -231,7 +231,7 @@ class ScriptedBackend : public Backend {
     bool parked = false;
   };
 
-  // The pages up to the next frame's position. False, and none is taken, if there are too few.
+  // Takes the pages up to the next frame's position. If there are too few: takes none and returns false.
   bool TakePages(Slot* slot) {
     if (script_->page_positions == 0) return true;
     const int64_t needed = (slot->rows + slot->submitted) / script_->page_positions + 1 - slot->pages;
@@ -246,7 +246,7 @@ class ScriptedBackend : public Backend {
     FrameResult result;
     result.slot = id;
     const auto found = slots_.find(id);
-    if (found == slots_.end()) return result;  // closed meanwhile: ignored
+    if (found == slots_.end()) return result;  // closed in the meantime
     Slot& slot = found->second;
     if (slot.without_page) {
       result.end = EndReason::kError;

@@ -8,7 +8,7 @@
 namespace qtts {
 namespace {
 
-// What an H200 was measured to take with a batched path, in seconds.
+// Time of a step with the batched path as measured on an H200, in seconds.
 double StepTime(int64_t rows, int64_t positions) {
   return 3.4e-3 + 32e-6 * static_cast<double>(rows) + 0.024e-6 * static_cast<double>(positions);
 }
@@ -42,7 +42,7 @@ TEST(StepModelTest, FollowsADeviceThatBecomesSlower) {
   }
 }
 
-// Steps of one size say nothing of others: no prediction is below zero, nor falls with the rows.
+// Steps of one size do not determine the model: no prediction is negative or decreases with the rows.
 TEST(StepModelTest, NeverSaysThatMoreTakesLess) {
   std::mt19937 random(2);
   for (int round = 0; round < 50; ++round) {

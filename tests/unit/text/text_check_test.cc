@@ -70,7 +70,7 @@ const std::string kRussian = "Привет, мир!";
 TEST(LanguageWarning, ScriptsOfTheModelsLanguagesAreWritten) {
   const struct {
     const char* text;
-    const char* script;  // that an English model cannot speak; empty: it can
+    const char* script;  // the script that an English model cannot speak; empty: none
     bool released;       // whether the released models can
   } cases[] = {{"你好，世界。", "Han", true},
                {"こんにちは", "Hiragana", true},
@@ -99,7 +99,7 @@ TEST(LanguageWarning, ScriptsOfTheModelsLanguagesAreWritten) {
     if (*c.script == '\0') {
       EXPECT_EQ(warning, "");
     } else {
-      EXPECT_EQ(warning.find("The text is in " + std::string(c.script) + " script. This model speaks English: "), 0U)
+      EXPECT_EQ(warning.find("The text is in " + std::string(c.script) + " script. This model speaks English, "), 0U)
           << warning;
     }
     EXPECT_EQ(LanguageWarning(c.text, kReleased, "").empty(), c.released);
@@ -109,7 +109,7 @@ TEST(LanguageWarning, ScriptsOfTheModelsLanguagesAreWritten) {
 TEST(LanguageWarning, OtherLatinLanguagesAreToldByAForeignLetterAndTheirTrigrams) {
   const struct {
     const char* text;
-    const char* language;  // empty: taken for English, or not judged
+    const char* language;  // expected language; empty: taken for English, or too short to judge
   } cases[] = {{"Je voudrais réserver une table pour deux personnes, s'il vous plaît.", "French"},
                {"Où est la bibliothèque ? Je l’ai cherchée partout, mais je ne l’ai pas trouvée.", "French"},
                {"Die Straße ist leider für Fußgänger und für Radfahrer gesperrt.", "German"},
@@ -129,7 +129,7 @@ TEST(LanguageWarning, OtherLatinLanguagesAreToldByAForeignLetterAndTheirTrigrams
     if (*c.language == '\0') {
       EXPECT_EQ(warning, "");
     } else {
-      EXPECT_EQ(warning.find("The text looks like another language. This model speaks English: "), 0U) << warning;
+      EXPECT_EQ(warning.find("The text looks like another language. This model speaks English, "), 0U) << warning;
     }
     EXPECT_EQ(LanguageWarning(c.text, kReleased, "").empty(),
               *c.language == '\0' || std::string(c.language) != "Swedish");
@@ -152,8 +152,9 @@ TEST(LanguageWarning, AModelWithALanguageOfItsOwnIsNotJudged) {
 
 TEST(LanguageWarning, SaysWhatTheModelSpeaks) {
   EXPECT_EQ(LanguageWarning(kRussian, {"english", "french", "german"}, ""),
-            "The text is in Cyrillic script. This model speaks English, French or German: most likely nobody will "
-            "understand it. Choose a model of its language; a \"language\" that is set silences this warning.");
+            "The text is in Cyrillic script. This model speaks English, French or German, so the speech will "
+            "most likely be unintelligible. Choose a model of the text's language. Setting \"language\" silences this "
+            "warning.");
 }
 
 }  // namespace

@@ -229,7 +229,7 @@ TEST(ToolTest, InspectTellsOfAGpuOnly) {
   const struct {
     std::vector<std::string> options;
     std::string part;
-  } refused[] = {{{"--device", "cpu"}, "inspect --device \"cpu\": must be cuda"},
+  } refused[] = {{{"--device", "cpu"}, "inspect --device \"cpu\": must be a GPU, such as cuda"},
                  {{"--voices", "100"}, "inspect: --precision and --voices are about --device cuda"},
                  {{"--precision", "f32"}, "inspect: --precision and --voices are about --device cuda"}};
   for (const auto& [options, part] : refused) {
@@ -503,7 +503,7 @@ TEST(ToolTest, SpeakWritesRawSamplesAndToStandardOutput) {
   EXPECT_EQ(stream.substr(44), samples);
   EXPECT_EQ(NumberAt(stream, 4), 0xFFFFFFFFU) << "nobody knows the length";
   EXPECT_EQ(NumberAt(stream, 40), 0xFFFFFFFFU);
-  // A device is written, not replaced.
+  // A device file is written to, not replaced.
   EXPECT_EQ(shell("-o /dev/null").exit_status, 0);
   EXPECT_TRUE(std::filesystem::is_character_file("/dev/null"));
 
