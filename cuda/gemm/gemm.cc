@@ -54,11 +54,10 @@ std::optional<GemmShape> ChooseWarpgroupShape(const Matrix& matrix, const GemmRo
   return std::nullopt;
 }
 
-// For matrices with pieces, the same.
+// The same for matrices in pieces.
 std::optional<GemmShape> ChooseTiles(const Matrix& matrix, int64_t rows, const ProductNumbers& numbers) {
-  const bool frame_kind =
-      matrix.kind == GemmKind::kAdd || matrix.kind == GemmKind::kNormStore || matrix.kind == GemmKind::kNormGated;
-  if (matrix.pieces == nullptr || !frame_kind || rows < kManyRows || rows % gemm::kTileRows != 0) return std::nullopt;
+  if (matrix.pieces == nullptr || !gemm::HasTiles(matrix)) return std::nullopt;
+  if (rows < kManyRows || rows % gemm::kTileRows != 0) return std::nullopt;
   const int64_t weight_rows = (matrix.kind == GemmKind::kNormGated ? 2 : 1) * int64_t{matrix.outputs};
   const auto tiles = [&](int64_t tile_rows, int64_t outputs) {
     return weight_rows % outputs == 0 ? weight_rows / outputs * ((rows + tile_rows - 1) / tile_rows) : 0;
@@ -152,12 +151,16 @@ void Gemm(const Launcher& launch, Precision precision, const Matrix& matrix, con
   if (precision == Precision::kF32) return gemm::RunF32(launch, matrix.kind, matrix.tiles(), a);
   if (matrix.library != nullptr) return gemm::RunLibrary(launch, matrix, a, r.normed);
   const GemmShape shape = r.shape == GemmShape::kBest ? ChooseShape(matrix, r, launch.numbers->products) : r.shape;
-  if (const auto tile = WarpgroupTileOf(shape)) return gemm::RunWarpgroup(launch, matrix.kind, *tile, a, r.normed);
   if (const auto tile = RowTileOf(shape)) {
     gemm::GemmArguments with_pieces = a;
     with_pieces.weights = matrix.pieces;
     return gemm::RunTiles(launch, matrix.kind, *tile, with_pieces, r.normed);
   }
+  if (r.x_in_pieces || r.y_in_pieces) {
+    launch.error = cudaErrorInvalidValue;  // TakesPieces() is false
+    return;
+  }
+  if (const auto tile = WarpgroupTileOf(shape)) return gemm::RunWarpgroup(launch, matrix.kind, *tile, a, r.normed);
   switch (shape) {
     case GemmShape::kWide16:
       return gemm::RunWide(launch, matrix.kind, a, 16, r.normed);

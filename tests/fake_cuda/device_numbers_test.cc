@@ -51,15 +51,17 @@ class DeviceNumbersTest : public ::testing::Test {
   }
 };
 
-// A product of the language model with many rows, and its tile shape.
-GemmShape ShapeOf(GemmKind kind, int outputs, int columns, int rows, const DeviceNumbers& numbers) {
+// The shape of a language model's product. `pieces`: its weights lie in pieces, too.
+GemmShape ShapeOf(GemmKind kind, int outputs, int columns, int rows, const DeviceNumbers& numbers,
+                  bool pieces = false) {
   cuda::Matrix matrix;
   matrix.kind = kind;
   matrix.outputs = outputs;
   matrix.columns = columns;
+  char normed = 0;
+  if (pieces) matrix.pieces = &normed;
   cuda::GemmRows r;
   r.rows = rows;
-  char normed = 0;
   r.normed.x = &normed;
   r.normed.columns = columns;
   return ChooseShape(matrix, r, numbers.products);
@@ -130,6 +132,58 @@ TEST_F(DeviceNumbersTest, WarpgroupsMultiplyManyRowsWhereTheyAreAskedForAndCan) 
   ampere.major = 8;
   fake_cuda::Reset({ampere});
   EXPECT_EQ(ShapeOf(GemmKind::kNormStore, 4096, 1024, 1024, numbers), GemmShape::kWide64) << "no such instruction";
+}
+
+// Of matrices that lie in pieces too. What is between two products does so where the next one reads it.
+TEST_F(DeviceNumbersTest, ManyRowsOfMatricesInPiecesAreMultipliedByTiles) {
+  DeviceNumbers numbers = kH200Numbers;
+  numbers.products.many_rows = cuda::ManyRowsProducts::kWarpgroup;
+  struct Case {
+    GemmKind kind;
+    int outputs, columns, rows;
+    GemmShape shape;
+  };
+  for (const Case& c : {Case{GemmKind::kNormStore, 4096, 1024, 1024, GemmShape::kTiles128x128},
+                        {GemmKind::kNormStore, 4096, 1024, 64, GemmShape::kTiles64x64},
+                        {GemmKind::kNormGated, 3072, 1024, 128, GemmShape::kTiles128x64},
+                        {GemmKind::kAdd, 1024, 3072, 1024, GemmShape::kTiles128x64},
+                        {GemmKind::kAdd, 1024, 3072, 256, GemmShape::kTiles64x64},
+                        {GemmKind::kAdd, 1024, 3072, 128, GemmShape::kWarpgroup128Split},
+                        {GemmKind::kAdd, 1024, 3072, 56, GemmShape::kCluster}}) {
+    SCOPED_TRACE(std::to_string(c.outputs) + " x " + std::to_string(c.columns) + ", " + std::to_string(c.rows));
+    EXPECT_EQ(ShapeOf(c.kind, c.outputs, c.columns, c.rows, numbers, true), c.shape);
+    cuda::Matrix matrix;
+    matrix.kind = c.kind;
+    matrix.outputs = c.outputs;
+    matrix.columns = c.columns;
+    EXPECT_FALSE(TakesPieces(matrix, c.rows, numbers.products)) << "it has none";
+    matrix.pieces = &matrix;
+    EXPECT_EQ(TakesPieces(matrix, c.rows, numbers.products), c.shape >= GemmShape::kTiles128x128);
+    EXPECT_FALSE(TakesPieces(matrix, c.rows, kH200Numbers.products)) << "not asked for";
+    EXPECT_FALSE(TakesPieces(matrix, c.rows + 1, numbers.products)) << "no room for whole groups of rows";
+  }
+  EXPECT_EQ(ShapeOf(GemmKind::kNormStore, 4096, 1056, 1024, numbers, true), GemmShape::kWide64)
+      << "shares of odd sizes";
+  fake_cuda::Device ampere;
+  ampere.major = 8;
+  fake_cuda::Reset({ampere});
+  EXPECT_EQ(ShapeOf(GemmKind::kNormStore, 4096, 1024, 1024, numbers, true), GemmShape::kWide64)
+      << "no such instruction";
+}
+
+// Rows in pieces that no tile would read are an error of the launch, and nothing is computed.
+TEST_F(DeviceNumbersTest, RowsInPiecesForAnotherKernelAreAnError) {
+  cuda::Matrix matrix;
+  matrix.kind = GemmKind::kAdd;
+  matrix.outputs = 1024;
+  matrix.columns = 2048;
+  matrix.pieces = &matrix;
+  cuda::GemmRows r;
+  r.rows = 8;
+  r.x_in_pieces = true;
+  const cuda::Launcher launch;
+  Gemm(launch, cuda::Precision::kBF16, matrix, r);
+  EXPECT_EQ(launch.error, cudaErrorInvalidValue);
 }
 
 TEST_F(DeviceNumbersTest, TheChoiceOfAnH200Stays) {

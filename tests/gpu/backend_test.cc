@@ -399,6 +399,43 @@ TEST(CudaBackendTest, NeighboursDoNotMatterToThePersistentKernel) {
   }
 }
 
+// Among six hundred utterances, for which other kernels multiply, attend, sample and decode, an utterance has the codes
+// and samples that it has alone, where the persistent kernel makes its codes: on engines of any number of voices.
+TEST(CudaBackendTest, HundredsOfNeighboursDoNotMatter) {
+  QTTS_NEEDS_DEVICE();
+  for (const bool large : {false, true}) {
+    const RandomModel model(FullWidth(large));
+    std::mt19937 random(14);
+    std::vector<Utterance> utterances(600);
+    for (size_t i = 0; i < utterances.size(); ++i) {
+      utterances[i].prompt =
+          RandomPrompt(model.checkpoint()->config(), 2 + static_cast<int>(random() % (i % 50 == 0 ? 300 : 40)), random);
+      utterances[i].seed = i;
+      utterances[i].frames = 2 + static_cast<int>(i % 5);
+      utterances[i].start = static_cast<int>(random() % 4);
+    }
+    for (const cuda::CodecPrecision precision : {cuda::CodecPrecision::kExact, cuda::CodecPrecision::kFast}) {
+      CudaOptions options;
+      options.codec_precision = precision;
+      const auto few = CudaBackend::Create(model.checkpoint(), options);
+      options.max_slots = 1024;
+      options.prompt_rows = cuda::LanguageModel::kRowsAtOnce;
+      const auto many = CudaBackend::Create(model.checkpoint(), options);
+      ASSERT_TRUE(few.ok()) << few.status().message();
+      ASSERT_TRUE(many.ok()) << many.status().message();
+      const std::vector<Speech> together = Speak(many->get(), utterances, 2);
+      for (size_t i = 0; i < utterances.size(); i += 25) {
+        for (CudaBackend* const backend : {few->get(), many->get()}) {
+          const Speech alone = Speak(backend, {utterances[i]})[0];
+          EXPECT_EQ(alone.codes, together[i].codes) << large << ' ' << i;
+          EXPECT_EQ(alone.pcm, together[i].pcm) << large << ' ' << i;
+          EXPECT_EQ(static_cast<int>(alone.codes.size()), utterances[i].frames) << large << ' ' << i;
+        }
+      }
+    }
+  }
+}
+
 // The decoder alone makes the same samples from an utterance's codes, in any number of calls.
 TEST_P(InPrecision, DecodedAloneItSoundsTheSame) {
   QTTS_NEEDS_DEVICE();
