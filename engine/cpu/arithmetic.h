@@ -4,7 +4,8 @@
 
 namespace qtts::cpu {
 
-// Arithmetic of the CPU backend's matrix products. Norms, attention, sampling, embeddings and heads always use F32.
+// Arithmetic of the CPU backend's matrix products. Norms, attention, sampling and embeddings always use F32. Heads have
+// 8 bits with kInt8 and kInt4, else F32.
 enum class Arithmetic {
   kF32,   // reference: F32 activations and sums, weights in the dtype of the file
   kBF16,  // activations rounded to BF16, products of BF16 summed in F32; needs HasBF16Products()

@@ -55,10 +55,7 @@ bool IsReduced(const WeightPacker* packer) { return packer != nullptr && packer-
 bool IsQuantised(const WeightPacker* packer) { return IsReduced(packer) && packer->arithmetic() != Arithmetic::kBF16; }
 
 // Packer of the matrices, always with 8 bits. Null if they are not quantised.
-std::unique_ptr<WeightPacker> MatrixPacker(const WeightPacker* packer, ThreadPool& pool) {
-  if (!IsQuantised(packer)) return nullptr;
-  return std::make_unique<WeightPacker>(Arithmetic::kInt8, pool, packer->release(), packer->cache());
-}
+WeightPacker* MatrixPacker(WeightPacker* packer) { return packer == nullptr ? nullptr : packer->eight_bits(); }
 
 // The weights for a reduced arithmetic: matrices that will not be quantised are converted to F16.
 CodecWeights Narrowed(CodecWeights weights, WeightPacker* packer) {
@@ -155,13 +152,12 @@ CodecDecoder::CodecDecoder(const CodecConfig& config, const CodecWeights& weight
     : config_(config),
       pool_(pool),
       exact_(!IsReduced(packer)),
-      matrices_(MatrixPacker(packer, pool)),
       semantic_projection_(weights.semantic_projection),
       acoustic_projection_(weights.acoustic_projection),
       pre_conv_(CausalConv::Plain(weights.pre_conv, 1, pool, OuterForm(packer))),
       input_projection_(weights.input_projection),
       output_projection_(weights.output_projection),
-      transformer_(config_.transformer, weights.transformer, pool, matrices_.get()),
+      transformer_(config_.transformer, weights.transformer, pool, MatrixPacker(packer)),
       first_conv_(CausalConv::Plain(weights.first_conv, 1, pool, OuterForm(packer))),
       last_snake_(weights.last_snake),
       last_conv_(CausalConv::Plain(weights.last_conv, 1, pool, OuterForm(packer))) {
@@ -170,7 +166,8 @@ CodecDecoder::CodecDecoder(const CodecConfig& config, const CodecWeights& weight
   }
   upsample_.reserve(weights.upsample.size());
   for (size_t i = 0; i < weights.upsample.size(); ++i) {
-    upsample_.emplace_back(weights.upsample[i], config_.upsampling_ratios[i], pool, OuterForm(packer), matrices_.get());
+    upsample_.emplace_back(weights.upsample[i], config_.upsampling_ratios[i], pool, OuterForm(packer),
+                           MatrixPacker(packer));
   }
   blocks_.reserve(weights.blocks.size());
   for (size_t i = 0; i < weights.blocks.size(); ++i) {

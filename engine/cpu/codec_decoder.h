@@ -3,7 +3,6 @@
 #define QTTS_CPU_CODEC_DECODER_H_
 
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <span>
 #include <utility>
@@ -135,8 +134,7 @@ class CodecDecoder {
 
   CodecConfig config_;
   ThreadPool& pool_;
-  bool exact_;                              // F32 arithmetic: output is bit-exact
-  std::unique_ptr<WeightPacker> matrices_;  // 8-bit matrices; null if they are not quantised
+  bool exact_;  // F32 arithmetic: output is bit-exact
   std::vector<Codebook> codebooks_;
   Linear semantic_projection_, acoustic_projection_;
   CausalConv pre_conv_;

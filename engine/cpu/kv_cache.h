@@ -12,8 +12,9 @@
 
 namespace qtts::cpu {
 
-// Keys (after norm and RoPE) and values of one sequence in one transformer, all layers, in F32. Grows by pages. With a
-// sliding window, pages that no later position can see are recycled.
+// Keys (after norm and RoPE) and values of one sequence in one transformer, all layers, in F32. Grows by pages, in
+// which the positions of a head are adjacent: attention reads them from memory in one stream. With a sliding window,
+// pages that no later position can see are recycled.
 //
 // Owned by its sequence. Not thread-safe.
 class KvCache {
@@ -36,34 +37,34 @@ class KvCache {
   bool complete() const { return first_page_ == 0; }
   // Bytes of the keys and values it holds.
   size_t bytes() const {
-    return static_cast<size_t>((length_ - first_page_ * page_positions_) * 2 * num_layers_ * kv_width_) * sizeof(float);
+    return static_cast<size_t>((length_ - first_page_ * page_positions_) * page_rows_ * head_dim_) * sizeof(float);
   }
 
-  // [kv_width] of one stored position.
-  float* Key(int layer, int64_t position) { return Row(layer, position); }
-  float* Value(int layer, int64_t position) { return Row(layer, position) + ValueOffset(); }
+  // [head_dim] of one stored position and KV head.
+  float* Key(int layer, int head, int64_t position) { return Row(layer, head, position); }
+  float* Value(int layer, int head, int64_t position) { return Row(layer, head, position) + ValueOffset(); }
 
-  // Spans of the positions visible to `position`, itself included, for one KV head, in order. Rows are stride() floats
+  // Spans of the positions visible to `position`, itself included, for one KV head, in order. Rows are head_dim floats
   // apart.
   void Visible(int layer, int head, int64_t position, std::vector<KeyValueSpan>* spans) const;
-  int64_t stride() const { return kv_width_; }
 
  private:
   // First position visible to `position`.
   int64_t FirstVisible(int64_t position) const;
-  int64_t ValueOffset() const { return page_positions_ * kv_width_; }
-  float* Row(int layer, int64_t position) const;
+  int64_t ValueOffset() const { return page_positions_ * head_dim_; }
+  float* Row(int layer, int head, int64_t position) const;
+
+  std::unique_ptr<float[]> NewPage() const;
 
   // Implements Copy().
   KvCache(const KvCache& other, int64_t length);
 
-  int64_t num_layers_;
-  int64_t kv_width_;
+  int64_t heads_;  // of keys and values
   int64_t head_dim_;
   int64_t page_positions_;
-  int64_t page_floats_;
+  int64_t page_rows_;                            // rows of a position: keys and values of all heads and layers
   int64_t window_;                               // 0: none
-  std::vector<std::unique_ptr<float[]>> pages_;  // [layer][keys, values][position in page][kv_width]
+  std::vector<std::unique_ptr<float[]>> pages_;  // [layer][head][keys, values][position in page][head_dim]
   std::vector<std::unique_ptr<float[]>> spare_;
   int64_t first_page_ = 0;  // number of the page at the front
   int64_t length_ = 0;

@@ -28,7 +28,7 @@ namespace qtts::cpu {
 class PackedCache {
  public:
   // Increment it with every change of the packed format.
-  static constexpr int kVersion = 1;
+  static constexpr int kVersion = 2;
 
   // Opens and checks the file if there is one. Stays empty if `arithmetic` does not pack, or if talker and code
   // predictor have fewer than kLeastParameters parameters: those pack in no time.

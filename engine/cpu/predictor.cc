@@ -9,7 +9,8 @@ Predictor::Predictor(const PredictorConfig& config, const PredictorWeights& weig
                      ThreadPool& pool, WeightPacker* packer)
     : embedder_(embedder), pool_(pool), transformer_(config.transformer, weights.transformer, pool, packer) {
   if (weights.input_projection.has_value()) input_projection_.emplace(*weights.input_projection, packer);
-  for (const TensorView& head : weights.heads) heads_.emplace_back(head);
+  WeightPacker* const head_packer = packer == nullptr ? nullptr : packer->eight_bits();
+  for (const TensorView& head : weights.heads) heads_.emplace_back(head, head_packer);
 }
 
 void Predictor::Project(int64_t rows) {

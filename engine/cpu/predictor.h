@@ -22,7 +22,8 @@ namespace qtts::cpu {
 class Predictor {
  public:
   // `embedder` holds the code tables and must outlive the predictor. Products use the packer's arithmetic, or F32 on
-  // the mapped weights if `packer` is null; those of the heads are always F32.
+  // the mapped weights if `packer` is null. The heads have 8 bits if the packer's weights have 8 or 4, else they are
+  // F32.
   Predictor(const PredictorConfig& config, const PredictorWeights& weights, const Embedder& embedder, ThreadPool& pool,
             WeightPacker* packer = nullptr);
 

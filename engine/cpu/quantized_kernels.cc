@@ -34,7 +34,8 @@ HWY_INLINE typename Products::Inputs Spread(const int8_t* codes) {
   return Products::OfInputs(hn::Set(I32(), four));
 }
 
-// Prefetch distance. Hardware prefetchers stop at the end of a page.
+// Prefetch distance of 4-bit codes, in bytes. 8-bit codes are left to the hardware's prefetchers: with prefetches, a
+// core of an AMD EPYC reads them at 23 GB/s instead of 30; 4-bit codes at 31 GB/s instead of 25.
 constexpr int64_t kPrefetchBytes = 4096;
 
 // Vector `v` of the codes of step `step`: four columns of a panel's rows, counted from `codes`.
@@ -86,9 +87,11 @@ HWY_INLINE void PanelTile(const QuantizedView& w, int64_t panel, const Quantized
     const int8_t* const high_codes = x.high + row * stride + g * kGroup;
     const int8_t* const low_codes = x.low + row * stride + g * kGroup;
     for (int64_t k = 0; k < kGroup / 4; k += kSteps, codes += kSteps * kStepBytes) {
-      HWY_UNROLL(2) for (int p = 0; p < kPanels; ++p) {
-        hwy::Prefetch(codes + p * panel_codes + kPrefetchBytes);
-        if constexpr (kSteps * kStepBytes > 64) hwy::Prefetch(codes + p * panel_codes + kPrefetchBytes + 64);
+      if constexpr (kBits == CodeBits::k4) {
+        HWY_UNROLL(2) for (int p = 0; p < kPanels; ++p) {
+          hwy::Prefetch(codes + p * panel_codes + kPrefetchBytes);
+          if constexpr (kSteps * kStepBytes > 64) hwy::Prefetch(codes + p * panel_codes + kPrefetchBytes + 64);
+        }
       }
       HWY_UNROLL(4) for (int64_t step = 0; step < kSteps; ++step) {
         typename Products::Weights ws[kAll];

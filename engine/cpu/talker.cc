@@ -12,7 +12,9 @@ constexpr int64_t kPrefillRows = 128;
 }  // namespace
 
 Talker::Talker(const TalkerConfig& config, const TalkerWeights& weights, ThreadPool& pool, WeightPacker* packer)
-    : pool_(pool), transformer_(config.transformer, weights.transformer, pool, packer), head_(weights.codec_head) {}
+    : pool_(pool),
+      transformer_(config.transformer, weights.transformer, pool, packer),
+      head_(weights.codec_head, packer == nullptr ? nullptr : packer->eight_bits()) {}
 
 void Talker::Prefill(KvCache* cache, std::span<const float> inputs) {
   const int64_t width = hidden_size();

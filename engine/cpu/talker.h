@@ -17,7 +17,7 @@ namespace qtts::cpu {
 class Talker {
  public:
   // The transformer's products use the packer's arithmetic, or F32 on the mapped weights if `packer` is null. The head
-  // is always F32.
+  // has 8 bits if the packer's weights have 8 or 4, else it is F32.
   Talker(const TalkerConfig& config, const TalkerWeights& weights, ThreadPool& pool, WeightPacker* packer = nullptr);
 
   int64_t hidden_size() const { return head_.in(); }

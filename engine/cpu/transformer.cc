@@ -136,15 +136,18 @@ void Transformer::Attention(int index, float* x) {
     for (int h = 0; h < config_.num_heads; ++h) place(q + h * head_dim, layer.q_norm);
     float* const k = k_.data() + i * config_.kv_width();
     for (int h = 0; h < config_.num_kv_heads; ++h) place(k + h * head_dim, layer.k_norm);
-    std::copy_n(k, config_.kv_width(), row.cache->Key(index, row.position));
-    std::copy_n(v_.data() + i * config_.kv_width(), config_.kv_width(), row.cache->Value(index, row.position));
+    const float* const v = v_.data() + i * config_.kv_width();
+    for (int h = 0; h < config_.num_kv_heads; ++h) {
+      std::copy_n(k + h * head_dim, head_dim, row.cache->Key(index, h, row.position));
+      std::copy_n(v + h * head_dim, head_dim, row.cache->Value(index, h, row.position));
+    }
     visible +=
         config_.sliding_window == 0 ? row.position + 1 : std::min<int64_t>(row.position + 1, config_.sliding_window);
   }
 
   // The unit of work is a (row, head) pair.
   const int64_t heads = config_.num_heads;
-  pool_.ParallelFor(m * heads, 1, 2 * visible * config_.q_width(), [&](int64_t begin, int64_t end) {
+  pool_.ParallelFor(m * heads, 1, kAttentionCost * 2 * visible * config_.q_width(), [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end;) {
       const int64_t row_end = std::min(end, (i / heads + 1) * heads);
       AttendRow(index, i / heads, i % heads, i % heads + row_end - i);
@@ -167,7 +170,7 @@ void Transformer::AttendRow(int index, int64_t row, int64_t first_head, int64_t 
   for (int64_t h = first_head; h < end_head; ++h) {
     place.cache->Visible(index, static_cast<int>(h / group), place.position, &spans);
     const int64_t offset = row * config_.q_width() + h * head_dim;
-    Attend(q_.data() + offset, spans, place.cache->stride(), head_dim, scale, scores.data(), attended_.data() + offset);
+    Attend(q_.data() + offset, spans, head_dim, head_dim, scale, scores.data(), attended_.data() + offset);
   }
 }
 

@@ -35,7 +35,14 @@ size_t RoundUp(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * u
 void WeightPacker::Free::operator()(std::byte* memory) const { std::free(memory); }
 
 WeightPacker::WeightPacker(Arithmetic arithmetic, ThreadPool& pool, Release release, PackedCache* cache)
-    : arithmetic_(arithmetic), unit_(BestByteUnit()), pool_(pool), release_(std::move(release)), cache_(cache) {}
+    : arithmetic_(arithmetic),
+      unit_(BestByteUnit()),
+      pool_(pool),
+      release_(std::move(release)),
+      cache_(cache),
+      eight_bits_(arithmetic == Arithmetic::kInt4
+                      ? std::make_unique<WeightPacker>(Arithmetic::kInt8, pool, release_, cache)
+                      : nullptr) {}
 
 WeightPacker::~WeightPacker() = default;
 

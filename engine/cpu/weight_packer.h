@@ -40,6 +40,9 @@ class WeightPacker {
   // For products of the weights; for kInt8 and kInt4 only.
   ByteUnit unit() const { return unit_; }
 
+  // Packer of weights that always have 8 bits: this one for kInt8, one that it owns for kInt4, null for the others.
+  WeightPacker* eight_bits() { return arithmetic_ == Arithmetic::kInt8 ? this : eight_bits_.get(); }
+
   // Quantises `w`. This and the next two functions may throw std::bad_alloc.
   QuantizedView Quantize(const MatrixView& w);
 
@@ -50,12 +53,8 @@ class WeightPacker {
   // CPU's F16 loads are slower than F32.
   TensorView ToHalf(const TensorView& w);
 
-  // The constructor's arguments.
-  const Release& release() const { return release_; }
-  PackedCache* cache() const { return cache_; }
-
   // Bytes of memory allocated.
-  size_t bytes() const { return bytes_; }
+  size_t bytes() const { return bytes_ + (eight_bits_ == nullptr ? 0 : eight_bits_->bytes()); }
   // Reports that `w` has been packed, here or elsewhere, and is not read any more.
   void ReportReplaced(const MatrixView& w) const;
 
@@ -74,6 +73,7 @@ class WeightPacker {
   ThreadPool& pool_;
   const Release release_;     // may be null
   PackedCache* const cache_;  // may be null
+  const std::unique_ptr<WeightPacker> eight_bits_;
   std::vector<std::unique_ptr<std::byte, Free>> chunks_;
   size_t left_ = 0;  // free bytes in the last chunk
   std::byte* next_ = nullptr;

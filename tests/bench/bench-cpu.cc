@@ -355,23 +355,27 @@ FrameWork WorkOf(const Checkpoint& checkpoint, Arithmetic arithmetic) {
   const TalkerWeights& talker = checkpoint.talker();
   const PredictorWeights& predictor = checkpoint.predictor();
   const CodecWeights& codec = checkpoint.codec();
+  const bool quantised = arithmetic == Arithmetic::kInt8 || arithmetic == Arithmetic::kInt4;
   // Codes, and a two-byte scale for each group.
+  const double eight_bits = 1 + 2.0 / cpu::GroupColumns(cpu::CodeBits::k8);
   double packed = stored(talker.codec_head);
   if (arithmetic == Arithmetic::kBF16) packed = 2;
-  if (arithmetic == Arithmetic::kInt8) packed = 1 + 2.0 / cpu::GroupColumns(cpu::CodeBits::k8);
+  if (arithmetic == Arithmetic::kInt8) packed = eight_bits;
   if (arithmetic == Arithmetic::kInt4) packed = 0.5 + 2.0 / cpu::GroupColumns(cpu::CodeBits::k4);
   const auto passes = static_cast<double>(predictor.heads.size());
   FrameWork work;
-  work.bytes = packed * (Elements(talker.transformer) + passes * Elements(predictor.transformer)) +
-               stored(talker.codec_head) * Elements(talker.codec_head);
+  const auto head = [&](const TensorView& weight) {
+    work.bytes += (quantised ? eight_bits : stored(weight)) * Elements(weight);
+  };
+  work.bytes = packed * (Elements(talker.transformer) + passes * Elements(predictor.transformer));
+  head(talker.codec_head);
   if (predictor.input_projection.has_value()) {
     work.bytes += passes * packed * Elements(predictor.input_projection->weight);
   }
-  for (const TensorView& head : predictor.heads) work.bytes += stored(head) * Elements(head);
+  for (const TensorView& weight : predictor.heads) head(weight);
 
   // The codec: each weight is read once for all of a frame's rows.
   const bool reduced = arithmetic != Arithmetic::kF32;
-  const bool quantised = reduced && arithmetic != Arithmetic::kBF16;
   const auto outer = [&](const TensorView& weight, double rows) {
     work.bytes += (reduced ? std::min(2.0, stored(weight)) : stored(weight)) * Elements(weight);
     work.f32 += rows * Elements(weight);
@@ -379,7 +383,7 @@ FrameWork WorkOf(const Checkpoint& checkpoint, Arithmetic arithmetic) {
   // Matrices that int8 and int4 quantise to 8 bits; 16-bit activations take two multiplications.
   const auto matrix = [&](const TensorView& weight, double rows) {
     if (!quantised) return outer(weight, rows);
-    work.bytes += (1 + 2.0 / cpu::GroupColumns(cpu::CodeBits::k8)) * Elements(weight);
+    work.bytes += eight_bits * Elements(weight);
     work.int8 += 2 * rows * Elements(weight);
   };
   outer(codec.semantic_projection, 1);

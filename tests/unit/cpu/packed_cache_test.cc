@@ -234,7 +234,7 @@ TEST(PackedCacheVersionTest, TheLayoutIsThatOfTheVersion) {
     const auto* const end = reinterpret_cast<const std::byte*>(view.scales + view.panels() * view.panel_scales());
     return PackedFile::ChecksumOf({begin, end});
   };
-  EXPECT_EQ(PackedCache::kVersion, 1);
+  EXPECT_EQ(PackedCache::kVersion, 2);
   EXPECT_EQ(checksum(Arithmetic::kInt8), 895267829U);
   EXPECT_EQ(checksum(Arithmetic::kInt4), 1515210605U);
 }

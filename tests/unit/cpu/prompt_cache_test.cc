@@ -51,10 +51,12 @@ class PromptCacheTest : public testing::Test {
     cache.Extend(static_cast<int64_t>(positions));
     for (int layer = 0; layer < Config().num_layers; ++layer) {
       for (size_t p = 0; p < positions; ++p) {
-        for (float* const row :
-             {cache.Key(layer, static_cast<int64_t>(p)), cache.Value(layer, static_cast<int64_t>(p))}) {
-          const std::vector<float> values = random_.Floats(Config().kv_width());
-          std::copy(values.begin(), values.end(), row);
+        for (int head = 0; head < Config().num_kv_heads; ++head) {
+          const auto position = static_cast<int64_t>(p);
+          for (float* const row : {cache.Key(layer, head, position), cache.Value(layer, head, position)}) {
+            const std::vector<float> values = random_.Floats(Config().head_dim);
+            std::copy(values.begin(), values.end(), row);
+          }
         }
       }
     }
@@ -62,11 +64,14 @@ class PromptCacheTest : public testing::Test {
   }
 
   static void ExpectSamePositions(KvCache* a, KvCache* b, size_t positions) {
-    const size_t bytes = static_cast<size_t>(Config().kv_width()) * sizeof(float);
+    const size_t bytes = static_cast<size_t>(Config().head_dim) * sizeof(float);
     for (int layer = 0; layer < Config().num_layers; ++layer) {
       for (int64_t p = 0; p < static_cast<int64_t>(positions); ++p) {
-        ASSERT_EQ(0, memcmp(a->Key(layer, p), b->Key(layer, p), bytes)) << layer << " " << p;
-        ASSERT_EQ(0, memcmp(a->Value(layer, p), b->Value(layer, p), bytes)) << layer << " " << p;
+        for (int head = 0; head < Config().num_kv_heads; ++head) {
+          SCOPED_TRACE(testing::Message() << layer << ' ' << head << ' ' << p);
+          ASSERT_EQ(0, memcmp(a->Key(layer, head, p), b->Key(layer, head, p), bytes));
+          ASSERT_EQ(0, memcmp(a->Value(layer, head, p), b->Value(layer, head, p), bytes));
+        }
       }
     }
   }
@@ -97,8 +102,8 @@ TEST_F(PromptCacheTest, GivesBackTheConstantRows) {
     ExpectSamePositions(&restored, &computed, constant);
     // Restored positions are a copy: writing to them does not change the cached ones.
     restored.Extend(80);
-    std::fill_n(restored.Key(0, static_cast<int64_t>(constant)), Config().kv_width(), 7.0F);
-    std::fill_n(restored.Key(0, 0), Config().kv_width(), 7.0F);
+    std::fill_n(restored.Key(0, 0, static_cast<int64_t>(constant)), Config().head_dim, 7.0F);
+    std::fill_n(restored.Key(0, 0, 0), Config().head_dim, 7.0F);
     KvCache again(Config());
     ASSERT_TRUE(cache_.RestorePrefix(prompt, &again));
     ExpectSamePositions(&again, &computed, constant);

@@ -3,11 +3,18 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstring>
+#include <set>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "cpu/bf16_kernels.h"
+#include "cpu/embedder.h"
+#include "cpu/linear.h"
+#include "cpu/predictor.h"
+#include "cpu/talker.h"
 #include "cpu/transformer.h"
 #include "cpu/weight_packer.h"
 #include "random_tensors.h"
@@ -103,6 +110,38 @@ TEST_P(QuantizedModelTest, CuttingASequenceAndThreadsChangeNothing) {
       EXPECT_EQ(0, memcmp(whole.data(), cut.data(), whole.size() * sizeof(float))) << random_.Describe();
     }
   }
+}
+
+// Also with weights of 4 bits. Without quantisation they are F32.
+TEST_P(QuantizedModelTest, HeadsHaveEightBits) {
+  TalkerConfig talker_config;
+  talker_config.transformer = config_;
+  talker_config.vocab_size = 90;
+  talker_config.text_vocab_size = 20;
+  talker_config.text_hidden_size = 16;
+  talker_config.num_code_groups = 4;
+  PredictorConfig predictor_config;
+  predictor_config.transformer = config_;
+  predictor_config.vocab_size = 70;
+  const TalkerWeights talker_weights = RandomTalker(talker_config, DType::kBF16, &random_);
+  const PredictorWeights predictor_weights = RandomPredictor(talker_config, predictor_config, DType::kBF16, &random_);
+  std::set<const void*> packed;
+  WeightPacker packer(GetParam().arithmetic, pool_,
+                      [&](std::span<const std::byte> weights) { packed.insert(weights.data()); });
+  Talker talker(talker_config, talker_weights, pool_, &packer);
+  const Embedder embedder(talker_weights, predictor_weights, pool_);
+  const Predictor predictor(predictor_config, predictor_weights, embedder, pool_, &packer);
+  const bool quantised = GetParam().arithmetic != Arithmetic::kBF16;
+  EXPECT_EQ(packed.contains(talker_weights.codec_head.data), quantised);
+  for (const TensorView& head : predictor_weights.heads) EXPECT_EQ(packed.contains(head.data), quantised);
+
+  KvCache cache = talker.NewCache();
+  std::vector<float> hidden(200), logits(90), expected(90);
+  talker.Prefill(&cache, random_.Floats(1000), hidden.data(), logits.data());
+  WeightPacker eight_bits(Arithmetic::kInt8, pool_);
+  const Linear head(talker_weights.codec_head, quantised ? &eight_bits : nullptr);
+  head.Run(pool_, hidden.data(), 1, expected.data());
+  EXPECT_EQ(0, memcmp(expected.data(), logits.data(), expected.size() * sizeof(float)));
 }
 
 INSTANTIATE_TEST_SUITE_P(Arithmetics, QuantizedModelTest,

@@ -113,9 +113,12 @@ TEST_F(TalkerTest, PrefillInPiecesEqualsTheWhole) {
     ExpectSameBits(whole.logits, pieces.logits);
     for (int layer = 0; layer < Config().transformer.num_layers; ++layer) {
       for (int64_t row = 0; row < kRows; ++row) {
-        const size_t bytes = static_cast<size_t>(Config().transformer.kv_width()) * sizeof(float);
-        ASSERT_EQ(0, memcmp(whole_cache.Key(layer, row), cache.Key(layer, row), bytes)) << layer << ' ' << row;
-        ASSERT_EQ(0, memcmp(whole_cache.Value(layer, row), cache.Value(layer, row), bytes)) << layer << ' ' << row;
+        for (int head = 0; head < Config().transformer.num_kv_heads; ++head) {
+          SCOPED_TRACE(testing::Message() << layer << ' ' << head << ' ' << row);
+          const size_t bytes = static_cast<size_t>(Config().transformer.head_dim) * sizeof(float);
+          ASSERT_EQ(0, memcmp(whole_cache.Key(layer, head, row), cache.Key(layer, head, row), bytes));
+          ASSERT_EQ(0, memcmp(whole_cache.Value(layer, head, row), cache.Value(layer, head, row), bytes));
+        }
       }
     }
   };

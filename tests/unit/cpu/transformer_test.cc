@@ -186,23 +186,33 @@ INSTANTIATE_TEST_SUITE_P(Structures, TransformerTest, testing::ValuesIn(Cases())
 
 // The window counts the query itself: with 1, every position sees only itself.
 TEST(KvCacheTest, VisiblePositions) {
-  TransformerConfig config = Config(8, 8, 2, 2, 1, 4);
+  constexpr int kLayers = 2;
+  constexpr int kHeads = 2;
+  TransformerConfig config = Config(8, 8, kLayers, 2, kHeads, 4);
+  // A different value for each position, layer and head.
+  const auto value_of = [](int64_t position, int layer, int head) {
+    return static_cast<float>((position * kLayers + layer) * kHeads + head);
+  };
   for (const int window : {0, 1, 5, 64, 65, 100}) {
     config.sliding_window = window;
     KvCache cache(config);
     for (int64_t position = 0; position < 300; ++position) {
       cache.Extend(1);
-      for (int layer = 0; layer < 2; ++layer) {
-        std::fill_n(cache.Key(layer, position), 4, static_cast<float>(position));
-        std::fill_n(cache.Value(layer, position), 4, static_cast<float>(-position));
+      for (int layer = 0; layer < kLayers; ++layer) {
+        for (int head = 0; head < kHeads; ++head) {
+          std::fill_n(cache.Key(layer, head, position), 4, value_of(position, layer, head));
+          std::fill_n(cache.Value(layer, head, position), 4, -value_of(position, layer, head));
+        }
       }
+      const int layer = static_cast<int>(position % kLayers);
+      const int head = static_cast<int>(position / kLayers % kHeads);
       std::vector<KeyValueSpan> spans;
-      cache.Visible(1, 0, position, &spans);
+      cache.Visible(layer, head, position, &spans);
       int64_t expected = window == 0 ? 0 : std::max<int64_t>(0, position - window + 1);
       for (const KeyValueSpan& span : spans) {
         for (int64_t i = 0; i < span.count; ++i, ++expected) {
-          ASSERT_EQ(span.keys[i * cache.stride()], static_cast<float>(expected));
-          ASSERT_EQ(span.values[i * cache.stride() + 3], static_cast<float>(-expected));
+          ASSERT_EQ(span.keys[i * config.head_dim], value_of(expected, layer, head));
+          ASSERT_EQ(span.values[i * config.head_dim + 3], -value_of(expected, layer, head));
         }
       }
       ASSERT_EQ(expected, position + 1);
