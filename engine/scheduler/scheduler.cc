@@ -22,6 +22,9 @@ constexpr std::chrono::milliseconds kPageCheckInterval{20};
 constexpr size_t kBusyLead = 4;
 // Frames of an utterance that come before those of others.
 constexpr int64_t kNewcomerFrames = 2;
+// Newcomers' first frames are steps of their own while a step of all streams takes no more. Beyond, these steps would
+// take the time that the others' next frames need.
+constexpr double kNewcomersSeconds = 0.060;
 // A frame is due so long before its reader needs it.
 constexpr std::chrono::milliseconds kReserve{10};
 
@@ -299,6 +302,11 @@ bool Scheduler::IsStepDue() {
   // A device that has time makes frames in store.
   if (!busy_) until = *gathering_since_ + kFrameTime / groups;
   for (const RunningPtr& running : ready_) {
+    // A newcomer for whose own step there is no time.
+    if (running->submitted < kNewcomerFrames) {
+      until = std::min<Clock::time_point>(until, *gathering_since_ + kFrameTime);
+      continue;
+    }
     const size_t unread = running->stream->unread();
     // Its reader waits, or takes frames faster than they are played.
     if (unread == 0) return true;
@@ -311,6 +319,11 @@ bool Scheduler::IsStepDue() {
   return false;
 }
 
+bool Scheduler::HasTimeForNewcomers() {
+  const int speaking = slots_ - free_slots_;
+  return !step_model_.fitted() || step_model_.Predict(speaking, PositionsOf(speaking)) <= kNewcomersSeconds;
+}
+
 bool Scheduler::SubmitStep() {
   gather_until_.reset();
   std::erase_if(ready_, [](const RunningPtr& running) { return running->removed; });
@@ -319,7 +332,7 @@ bool Scheduler::SubmitStep() {
   if (many_) {
     end = std::partition(ready_.begin(), ready_.end(),
                          [](const RunningPtr& r) { return r->submitted < kNewcomerFrames; });
-    if (end == ready_.begin()) {
+    if (end == ready_.begin() || !HasTimeForNewcomers()) {
       if (!IsStepDue()) return false;
       gathering_since_.reset();
       end = ready_.end();

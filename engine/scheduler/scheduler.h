@@ -86,6 +86,8 @@ class Scheduler {
   bool CanGoOnWithPages(const Running& running) const;
   void ListIfReady(const RunningPtr& running);
   bool IsStepDue();
+  // True if newcomers' first frames may be steps of their own.
+  bool HasTimeForNewcomers();
   bool SubmitStep();
   void CollectStep();
   void PublishPages();
