@@ -4,6 +4,7 @@
 #include "gemm/gemm_device.cuh"
 #include "gemm/pieces.h"
 #include "gemm/rows.h"
+#include "gemm/tile_ring.cuh"
 #include "gemm/tiles.h"
 #include "gemm/warpgroup_tiles.h"
 #include "runtime/async_copy.cuh"
@@ -45,18 +46,6 @@ struct TileShape {
 };
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-
-struct Ring : RingPlace {
-  uint32_t stages, full, empty;
-
-  __device__ __forceinline__ uint32_t full_barrier() const { return full + static_cast<uint32_t>(index) * 8; }
-  __device__ __forceinline__ uint32_t empty_barrier(int of) const { return empty + static_cast<uint32_t>(of) * 8; }
-};
-
-// A block's tiles, every gridDim-th.
-struct TileRange {
-  int first, step, end;
-};
 
 template <typename Shape>
 __device__ __forceinline__ const char* WeightsOf(const TileArguments& t, int tile) {

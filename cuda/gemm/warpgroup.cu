@@ -3,6 +3,7 @@
 
 #include "gemm/gemm_device.cuh"
 #include "gemm/rows.h"
+#include "gemm/tile_ring.cuh"
 #include "gemm/warpgroup.h"
 #include "gemm/warpgroup_tiles.h"
 #include "runtime/async_copy.cuh"
@@ -167,19 +168,6 @@ struct TileShape {
   static constexpr int kWeightBytes = kGroups * kGroupWarps * kStageWarpBytes;
   static constexpr int kConsumers = kGroups * kGroupWarps;  // warps
   static constexpr int kClusterBlocks = kSplit ? kShares : 1;
-};
-
-// The ring of stages of a block: weights, then rows. Barriers count who has filled and who has emptied a stage.
-struct Ring : RingPlace {
-  uint32_t stages, full, empty;
-
-  __device__ __forceinline__ uint32_t full_barrier() const { return full + static_cast<uint32_t>(index) * 8; }
-  __device__ __forceinline__ uint32_t empty_barrier(int of) const { return empty + static_cast<uint32_t>(of) * 8; }
-};
-
-// A block's tiles: every gridDim-th, or that of its cluster.
-struct TileRange {
-  int first, step, end;
 };
 
 // A thread of the warps that fill the ring. Rows come by one bulk copy, weights by plain ones: the many small bulk
