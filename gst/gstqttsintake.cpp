@@ -3,7 +3,13 @@
 
 #include <utility>
 
+#include "qtts/text_check.h"
+
 namespace gstqtts {
+
+bool HasNothingToSay(const Utterance& utterance) {
+  return !utterance.settings.speak_anything && !qtts::IsSayable(utterance.text);
+}
 
 // --- by any thread
 

@@ -20,6 +20,9 @@
 
 namespace gstqtts {
 
+// True if the text so far has nothing to say, and its settings do not give it to the model nevertheless.
+bool HasNothingToSay(const Utterance& utterance);
+
 // Accepts text from the application and the sink pad, makes numbered utterances of it and queues them for the Player.
 //
 // Text of the sink pad comes in chunks. Depending on the segmentation, a chunk is an utterance, a piece of text that is

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "qtts/text_check.h"
 #include "qtts/utf8.h"
 
 namespace gstqtts {
@@ -69,10 +68,6 @@ std::string_view Trim(std::string_view text) {
   text = TrimLeft(text);
   const auto end = std::find_if_not(text.rbegin(), text.rend(), IsAsciiSpace).base();
   return text.substr(0, static_cast<size_t>(end - text.begin()));
-}
-
-bool HasNothingToSay(const Utterance& utterance) {
-  return !utterance.settings.speak_anything && !qtts::IsSayable(utterance.text);
 }
 
 bool TextQueue::HasRoom(std::string_view text) const {

@@ -67,9 +67,6 @@ struct Utterance {
   std::shared_ptr<void> event = {};  // with no text: what goes on downstream in its turn
 };
 
-// True if the text so far has nothing to say, and its settings do not give it to the model nevertheless.
-bool HasNothingToSay(const Utterance& utterance);
-
 // A queue of utterances, first in, first out, bounded in number and characters.
 class TextQueue {
  public:
