@@ -577,10 +577,8 @@ TEST_F(SchedulerTest, NewcomersToABusyDeviceJoinTheOthers) {
   script_.beside_host = true;
   script_.time_of_row = std::chrono::microseconds(3500);  // 66 ms a step; a busy machine makes it longer, never shorter
   std::vector<std::shared_ptr<StreamState>> streams;
-  for (uint64_t seed = 1; seed <= kStreams; ++seed) {
-    script_.frames_by_seed[seed] = 1000000;
-    streams.push_back(Start(seed));
-  }
+  for (uint64_t seed = 1; seed <= kStreams; ++seed) script_.frames_by_seed[seed] = 1000000;
+  for (uint64_t seed = 1; seed <= kStreams; ++seed) streams.push_back(Start(seed));
   const auto newcomer = Start(kNewcomer, "a b", true);
   const auto frames_of_newcomer = [&] {
     std::vector<size_t> rows;  // of the steps that it has taken part in
