@@ -280,15 +280,21 @@ Result<std::shared_ptr<Engine>> Engine::Load(const EngineOptions& options, const
 
 Result<std::shared_ptr<Engine>> Engine::Acquire(const EngineOptions& options, const std::atomic<bool>* cancelled) {
   World& world = GetWorld();
-  {
-    const std::lock_guard lock(world.mutex);
+  const auto existing = [&]() -> std::shared_ptr<Engine> {
     for (const auto& [known, weak] : world.engines) {
       if (auto engine = weak.lock(); engine != nullptr && known == options && !engine->device_lost()) return engine;
     }
+    return nullptr;
+  };
+  {
+    const std::lock_guard lock(world.mutex);
+    if (auto engine = existing()) return engine;
   }
-  auto engine = Load(options, cancelled);
+  auto engine = Load(options, cancelled);  // outlives the lock: its destructor takes it
   if (engine.ok()) {
     const std::lock_guard lock(world.mutex);
+    // Another user may have loaded it meanwhile: all have one.
+    if (auto other = existing()) return other;
     world.engines.emplace_back(options, *engine);
   }
   return engine;
