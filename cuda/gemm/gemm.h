@@ -90,7 +90,7 @@ enum class GemmShape {
   kWarpgroup64Split,   // the same of eight blocks that share the columns; for kAdd
   kWarpgroup128,       // of a block, which computes 128 outputs
   kWarpgroup128Split,  // the same of eight blocks that share the columns; for kAdd
-  // The same with both operands in pieces, for matrices that have them (tiles.h); rows by outputs of a block
+  // The same with both operands in pieces, for matrices that have them (tiles.h); rows by outputs of a block.
   kTiles128x128,
   kTiles128x64,
   kTiles64x64,

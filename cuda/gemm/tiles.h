@@ -9,8 +9,7 @@
 // copies. That takes a second copy of the weights (Matrix::pieces). Each row gets the bits of the other kernels: shares
 // of the columns, k-steps and rounding are the same (rules/product.cuh).
 //
-// A block computes tiles of 64 rows for each of its warpgroups. While it copies, it asks for the weights of later
-// stages to be brought to L2.
+// A block computes tiles of 64 rows for each of its warpgroups; one thread of a further warp copies.
 namespace qtts::cuda::gemm {
 
 struct RowTile {
