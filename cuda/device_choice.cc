@@ -124,13 +124,14 @@ Needs EngineNeeds(const Checkpoint& checkpoint, const CudaOptions& options, int 
     needs.model_bytes += CublasLt::kWorkspaceBytes +
                          std::max<size_t>(2 * rows, options.prompt_rows) * static_cast<size_t>(widest) * sizeof(float);
   }
-  if (voices <= kDefaultVoices) return needs;
-  needs.voices = voices;
-  // The weights of all products once more, in pieces. Only devices with products of warpgroups have them.
-  if (options.precision == Precision::kBF16 && options.products != ManyRowsProducts::kLibrary) {
-    needs.model_bytes +=
-        element * (LayerWeights(talker) + LayerWeights(predictor) + HeadWeights(config, info.code_groups));
+  // Weights once more, in pieces: of some or all products. Only devices with products of warpgroups have them.
+  const bool many = voices > kDefaultVoices;
+  if (options.precision == Precision::kBF16 && options.products != ManyRowsProducts::kLibrary && rows >= kManyRows) {
+    needs.model_bytes += element * LayerWeights(predictor);
+    if (many) needs.model_bytes += element * (LayerWeights(talker) + HeadWeights(config, info.code_groups));
   }
+  if (!many) return needs;
+  needs.voices = voices;
   // Of a row: the predictor's page, the logits, partial results of attention, what passes between kernels, its sound.
   const size_t row_bytes =
       key_value_bytes(predictor, info.code_groups) +

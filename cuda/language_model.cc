@@ -45,9 +45,11 @@ Status LanguageModel::Load(const Checkpoint& checkpoint, const CudaOptions& opti
   QTTS_ASSIGN_OR_RETURN(numbers_, NumbersOfDevice(device));
   QTTS_RETURN_IF_ERROR(ChooseManyRows(options));
   ring_.rows = RowsFor(options.max_slots);
-  const bool many_rows = ring_.rows > kMaxRows && numbers_.products.many_rows == ManyRowsProducts::kWarpgroup;
-  QTTS_ASSIGN_OR_RETURN(network_,
-                        Network::Load(checkpoint, options.precision, stream_, {LibraryRows(options), many_rows}));
+  ManyRowsWeights weights = {.library_rows = LibraryRows(options)};
+  if (numbers_.products.many_rows == ManyRowsProducts::kWarpgroup && ring_.rows >= kManyRows) {
+    weights.pieces = ring_.rows > kMaxRows ? ManyRowsWeights::Pieces::kAll : ManyRowsWeights::Pieces::kPredictor;
+  }
+  QTTS_ASSIGN_OR_RETURN(network_, Network::Load(checkpoint, options.precision, stream_, weights));
   ring_.entries = ring_.rows > kMaxRows ? kManyRowsRing : kRing;
   QTTS_ASSIGN_OR_RETURN(buffers_, FrameBuffers::Allocate(*network_, numbers_.attention, options.max_slots, ring_.rows,
                                                          options.prompt_rows));

@@ -251,6 +251,10 @@ Status Codec::Impl::Run(std::span<const codec::Step> some, const Call& call, cud
                                    " rows at most; this one has " + std::to_string(n) + ".");
   }
   if (n == 0) return Status::Ok();
+  codec::DeviceTraits traits = device;
+  if (numbers.processors_of_some > 0 && n > numbers.few_streams && n <= numbers.some_streams) {
+    traits.processors = std::min(traits.processors, numbers.processors_of_some);
+  }
   const codec::Batch batch{arrays.states, arrays.frames};
   const auto product = [&](const codec::GemmStep& step) {
     codec::GemmArgs args = step.args;
@@ -263,28 +267,28 @@ Status Codec::Impl::Run(std::span<const codec::Step> some, const Call& call, cud
       codec::DequantizeArgs args = *s;
       args.slots = call.slots;
       args.codes = call.codes;
-      return codec::LaunchDequantize(args, n, device, stream);
+      return codec::LaunchDequantize(args, n, traits, stream);
     }
     if (const auto* s = std::get_if<codec::GemmStep>(&step)) {
       const codec::GemmArgs args = product(*s);
       const codec::GemmTile tile =
-          codec::ChooseTile(args, s->x_planes, device, numbers, call.room == CodecRoom::kBeside);
-      return codec::LaunchGemm(args, s->x_planes, tile, device, stream);
+          codec::ChooseTile(args, s->x_planes, traits, numbers, call.room == CodecRoom::kBeside);
+      return codec::LaunchGemm(args, s->x_planes, tile, traits, stream);
     }
     if (const auto* s = std::get_if<codec::AttentionArgs>(&step)) {
       codec::AttentionArgs args = *s;
       args.batch = batch;
-      return codec::LaunchAttention(args, n, device, stream);
+      return codec::LaunchAttention(args, n, traits, stream);
     }
     if (const auto* s = std::get_if<codec::DepthwiseArgs>(&step)) {
       codec::DepthwiseArgs args = *s;
       args.batch = batch;
-      return codec::LaunchDepthwise(args, n, device, stream);
+      return codec::LaunchDepthwise(args, n, traits, stream);
     }
     codec::LastConvArgs args = std::get<codec::LastConvArgs>(step);
     args.batch = batch;
     args.pcm = call.pcm;
-    return codec::LaunchLastConv(args, n, device, stream);
+    return codec::LaunchLastConv(args, n, traits, stream);
   };
   constexpr const char* kWhat = "enqueuing a frame of the codec";
   for (size_t i = 0; i < some.size(); ++i) {
@@ -292,8 +296,8 @@ Status Codec::Impl::Run(std::span<const codec::Step> some, const Call& call, cud
     if (first != nullptr && first->unit.first != nullptr && call.room == CodecRoom::kDevice) {
       const codec::GemmArgs args = product(*first);
       const codec::GemmArgs next = product(std::get<codec::GemmStep>(some[i + 1]));
-      if (codec::ChooseUnit(args, next, first->x_planes, first->unit, device, numbers)) {
-        QTTS_RETURN_IF_CUDA_ERROR(codec::LaunchUnit(args, next, first->unit, device, stream), kWhat);
+      if (codec::ChooseUnit(args, next, first->x_planes, first->unit, traits, numbers)) {
+        QTTS_RETURN_IF_CUDA_ERROR(codec::LaunchUnit(args, next, first->unit, traits, stream), kWhat);
         ++i;
         continue;
       }

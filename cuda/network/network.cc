@@ -161,7 +161,8 @@ Status TakeProducts(Network* network) {
   return Status::Ok();
 }
 
-Status LoadWeights(const Checkpoint& checkpoint, cudaStream_t stream, bool pieces, Network* network) {
+Status LoadWeights(const Checkpoint& checkpoint, cudaStream_t stream, ManyRowsWeights::Pieces pieces,
+                   Network* network) {
   QTTS_ASSIGN_OR_RETURN(network->loader, WeightLoader::Create(network->precision, stream));
   QTTS_RETURN_IF_ERROR(LoadText(checkpoint.talker(), stream, network));
   QTTS_ASSIGN_OR_RETURN(network->talker, LoadStack(network->config.talker.transformer, checkpoint.talker().transformer,
@@ -176,8 +177,13 @@ Status LoadWeights(const Checkpoint& checkpoint, cudaStream_t stream, bool piece
   }
   QTTS_RETURN_IF_ERROR(LoadCodeTables(checkpoint, network));
   if (network->library != nullptr) QTTS_RETURN_IF_ERROR(TakeProducts(network));
-  if (pieces) {
+  if (pieces == ManyRowsWeights::Pieces::kAll) {
     for (Matrix* matrix : Matrices(network)) QTTS_RETURN_IF_ERROR(network->loader->AddPieces(matrix));
+  } else if (pieces == ManyRowsWeights::Pieces::kPredictor) {
+    // The others' tiles would be too few for kMaxRows rows (ChooseTiles() in gemm/gemm.cc).
+    for (Layer& layer : network->predictor.layers) {
+      for (Matrix* matrix : {&layer.qkv, &layer.gated}) QTTS_RETURN_IF_ERROR(network->loader->AddPieces(matrix));
+    }
   }
 
   network->frame_bytes = FrameBytes(*network);

@@ -25,7 +25,9 @@ Status CheckNetwork(const ModelConfig& config);
 // How the products of many rows are done.
 struct ManyRowsWeights {
   int64_t library_rows = 0;  // if not 0, all products are NVIDIA's library's, for up to so many rows
-  bool pieces = false;       // the weights are there in pieces, too (gemm/tiles.h)
+  // Of which the weights are there in pieces, too (gemm/tiles.h): the code predictor's are a few, which a frame reads
+  // sixteen times.
+  enum class Pieces { kNone, kPredictor, kAll } pieces = Pieces::kNone;
 };
 
 // Talker and code predictor on the device: layers, heads, tables. Constant once loaded.

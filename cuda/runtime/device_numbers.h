@@ -80,6 +80,9 @@ struct CodecNumbers {
   // A narrow block: a chunk's products of 8 columns and one tile, the latency of a chunk, bytes loaded in a us; what
   // it takes besides, and where another block had its place before.
   double narrow_products = 0, narrow_latency = 0, narrow_bytes = 0, narrow_block = 0, narrow_turn = 0;
+  // More than `few_streams` and up to `some_streams` leave the other SMs to the kernels of the next frame's codes,
+  // which are too small for all and would wait for tiles to end; 0: they take all.
+  int few_streams = 0, some_streams = 0, processors_of_some = 0;
 };
 
 struct DeviceNumbers {
@@ -126,7 +129,10 @@ inline constexpr DeviceNumbers kH200Numbers = {
               .narrow_latency = 0.1,
               .narrow_bytes = 50e3,
               .narrow_block = 1.0,
-              .narrow_turn = 7},
+              .narrow_turn = 7,
+              .few_streams = 8,
+              .some_streams = 64,
+              .processors_of_some = 99},
 };
 
 // The table for the card with this name (cudaDeviceProp::name) and number of SMs. An unknown card gets the H200's,

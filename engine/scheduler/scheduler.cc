@@ -23,8 +23,11 @@ constexpr size_t kBusyLead = 4;
 // Frames of an utterance that come before those of others.
 constexpr int64_t kNewcomerFrames = 2;
 // Newcomers' first frames are steps of their own while a step of all streams takes no more. Beyond, these steps would
-// take the time that the others' next frames need.
+// take the time that the others' next frames need. They do so earlier where readers take all that the device can make,
+// so that it is hardly ever idle, and a step of all is not short.
 constexpr double kNewcomersSeconds = 0.060;
+constexpr double kShortSeconds = 0.020;
+constexpr double kLeastIdleShare = 0.05;
 // A frame is due so long before its reader needs it.
 constexpr std::chrono::milliseconds kReserve{10};
 
@@ -320,8 +323,21 @@ bool Scheduler::IsStepDue() {
 }
 
 bool Scheduler::HasTimeForNewcomers() {
+  if (!step_model_.fitted()) return true;
   const int speaking = slots_ - free_slots_;
-  return !step_model_.fitted() || step_model_.Predict(speaking, PositionsOf(speaking)) <= kNewcomersSeconds;
+  const double seconds = step_model_.Predict(speaking, PositionsOf(speaking));
+  return seconds <= kShortSeconds || (seconds <= kNewcomersSeconds && idle_share_ >= kLeastIdleShare);
+}
+
+// Before a step is submitted: of all streams, or of newcomers alone.
+void Scheduler::CountIdleTime(bool shared) {
+  constexpr double kWeight = 0.1;  // of the newest step
+  const auto now = Clock::now();
+  if (outstanding_.empty()) idle_ += now - collected_;
+  if (!shared) return;
+  const std::chrono::duration<double> idle = std::exchange(idle_, {});
+  const std::chrono::duration<double> all = now - std::exchange(shared_, now);
+  idle_share_ += kWeight * (std::min(1.0, idle / all) - idle_share_);
 }
 
 bool Scheduler::SubmitStep() {
@@ -329,6 +345,7 @@ bool Scheduler::SubmitStep() {
   std::erase_if(ready_, [](const RunningPtr& running) { return running->removed; });
   if (ready_.empty()) return false;
   auto end = ready_.end();
+  bool shared = true;
   if (many_) {
     end = std::partition(ready_.begin(), ready_.end(),
                          [](const RunningPtr& r) { return r->submitted < kNewcomerFrames; });
@@ -336,6 +353,8 @@ bool Scheduler::SubmitStep() {
       if (!IsStepDue()) return false;
       gathering_since_.reset();
       end = ready_.end();
+    } else {
+      shared = false;
     }
   }
   candidates_.assign(std::move_iterator(ready_.begin()), std::move_iterator(end));
@@ -368,6 +387,7 @@ bool Scheduler::SubmitStep() {
     return false;
   }
   submission.after_prompt = std::exchange(prompt_ran_, false);
+  CountIdleTime(shared);
   if (Status status = backend_->Submit(steps_to_submit_); !status.ok()) {
     FailAll(status);
     return false;

@@ -88,6 +88,7 @@ class Scheduler {
   bool IsStepDue();
   // True if newcomers' first frames may be steps of their own.
   bool HasTimeForNewcomers();
+  void CountIdleTime(bool shared);
   bool SubmitStep();
   void CollectStep();
   void PublishPages();
@@ -177,6 +178,9 @@ class Scheduler {
   bool busy_ = false;          // at least half of the time
   bool prompt_ran_ = false;    // since the last step was submitted
   Clock::time_point collected_;
+  Clock::time_point shared_;   // when the last step was submitted that is not newcomers' own
+  Clock::duration idle_ = {};  // time since then in which the device had nothing to do
+  double idle_share_ = 1;      // of the time, over the last such steps
   std::thread thread_;
 };
 
