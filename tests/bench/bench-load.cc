@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <memory>
+#include <optional>
 #include <queue>
 #include <random>
 #include <string>
@@ -228,17 +229,28 @@ class Load {
         due_.pop();
         Serve(place, now);
       }
+      if (!all_since_ && set > 0 && results_.first_frames >= set) {
+        all_since_ = now;
+        frames_before_ = results_.frames;
+      }
       auto wake = now + std::chrono::milliseconds(20);
       if (!due_.empty()) wake = std::min(wake, due_.top().first);
       if (options_.poisson > 0) wake = std::min(wake, next_arrival);
       if (begun < set) wake = std::min(wake, next_of_set());
       std::this_thread::sleep_until(std::min(wake, end));
     }
-    seconds_ = Seconds(Clock::now() - start).count();
+    const auto stop = Clock::now();
+    seconds_ = Seconds(stop - start).count();
+    if (all_since_) seconds_of_all_ = Seconds(stop - *all_since_).count();
     return results_;
   }
 
   double seconds() const { return seconds_; }
+  // Sound a second since all streams of the set have begun; 0 if they never had.
+  double RateOfAll() const {
+    const double frames = static_cast<double>(results_.frames - frames_before_);
+    return seconds_of_all_ > 0 ? frames * Seconds(kFrameTime).count() / seconds_of_all_ : 0;
+  }
 
  private:
   static constexpr std::chrono::milliseconds kPoll{1};
@@ -364,6 +376,9 @@ class Load {
   int64_t active_ = 0;
   Results results_;
   double seconds_ = 0;
+  std::optional<Clock::time_point> all_since_;
+  int64_t frames_before_ = 0;
+  double seconds_of_all_ = 0;
 };
 
 double Quantile(std::vector<double> values, double q) {
@@ -408,6 +423,8 @@ int main(int argc, char** argv) {
                 static_cast<long long>(r.underruns), static_cast<long long>(r.frames),
                 static_cast<long long>(r.streams_with_underruns));
   }
-  std::printf("throughput  %.2f audio-s/s\n", frames * Seconds(kFrameTime).count() / load.seconds());
+  std::printf("throughput  %.2f audio-s/s", frames * Seconds(kFrameTime).count() / load.seconds());
+  if (load.RateOfAll() > 0) std::printf(", %.2f since all have begun", load.RateOfAll());
+  std::printf("\n");
   return 0;
 }
