@@ -3,7 +3,7 @@ import numpy as np
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
-from model import FRAME, RATE
+from model import CODEC, CausalConv, ConvNeXt, FRAME, RATE
 from teacher import PHONES
 
 dev = "cuda" if torch.cuda.is_available() else "cpu"
@@ -49,7 +49,29 @@ def recon_loss(y, x):
     return tot
 
 
+SPECTRA = ((1024, 100), (2048, 160))                    # what the codes are judged by: window, bands; a spectrum per 10 ms
+
+
+def mel_targets(x):
+    """[B, n] -> [B, n/240, 2 * bands]: log spectra down to the noise, and again for the loud parts alone"""
+    m = torch.cat([mel(x, n_fft, 240, n_mel)[..., :-1] for n_fft, n_mel in SPECTRA], 1).transpose(1, 2)
+    return torch.cat([m.clamp(min=2e-5).log10() + 3, (m + 1e-3).log10() + 3], 2)
+
+
 # ------------------------------------------------------------------ training-only networks
+class MelHead(nn.Module):
+    """spectra from the decoder's sequence of 50 Hz, causal as the decoder is"""
+
+    def __init__(self, n=320):
+        super().__init__()
+        self.out = 2 * sum(b for _, b in SPECTRA)
+        self.net = nn.Sequential(CausalConv(CODEC["latent_dim"], n, 7), ConvNeXt(n), ConvNeXt(n), nn.Linear(n, 2 * self.out))
+
+    def forward(self, x):
+        y = self.net(x)
+        return y.view(y.shape[0], -1, self.out)
+
+
 class EncBlock(nn.Module):
     def __init__(self, n):
         super().__init__()

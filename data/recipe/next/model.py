@@ -341,9 +341,13 @@ class CodecDecoder(nn.Module):
     def synth(self, z):                                # z [B, codebook_dim, T] -> wav [B, T*1920]
         return self.waveform(self.pre_transformer(self.pre_conv(z.transpose(1, 2))))
 
-    def waveform(self, x):                             # [B, T, latent] -> wav [B, T*1920]
+    def coarse(self, x):                               # [B, T, latent] -> [B, T * 4, latent]
         for up in self.upsample:
             x = up[1](up[0](x))
+        return x
+
+    def waveform(self, x):                             # [B, T, latent] -> wav [B, T*1920]
+        x = self.coarse(x)
         for b in self.decoder[:-1]:
             x = b(x)
         with torch.autocast(x.device.type, enabled=False):

@@ -147,6 +147,8 @@ def work(a, gpu, taken):
     import torch
     from teacher_model import Teacher
     cuda = torch.cuda.is_available()
+    if cuda:                                            # the codec's first steps are recorded beside it
+        torch.cuda.set_per_process_memory_fraction(0.55)
     context = multiprocessing.get_context("spawn")
     jobs, done = context.Queue(2 * a.each), context.Queue()
     helpers = [context.Process(target=storing, args=(a, jobs, done), daemon=True) for _ in range(a.each)]

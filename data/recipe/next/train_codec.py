@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 """Trains the speech tokenizer in two stages, on one GPU or several.
 
-1. codec: mel encoder (training only), split RVQ, decoder. Ends by writing OUTDIR/codec.pt, with which train_talker.py encodes the speech.
-2. decoder: goes on with codes frozen, until the end.
+1. codec: mel encoder (training only), split RVQ, the decoder's part below 50 Hz, and a head that predicts spectra instead of samples (training only).
+   A step costs a fraction of one that makes samples, so the codes settle in two or three minutes. Ends by writing OUTDIR/codec.pt, with which
+   encode_speech.py encodes the speech.
+2. decoder: codes frozen, adversarial, until the end.
 
 Choices that matter
  * The encoder sees a log-mel spectrogram, never the waveform: codes carry no phase, so text almost determines them.
@@ -18,6 +20,7 @@ usage: train_codec.py SPEECHDIR OUTDIR --codec EPOCH_SECONDS --until EPOCH_SECON
 SPEECHDIR holds the shards of teacher.py; each process reads its part of them as they appear.
 """
 import argparse
+import fcntl
 import math
 import os
 import sys
@@ -31,7 +34,7 @@ import torch.nn.functional as F
 
 import fused
 import parallel
-from codec_parts import Disc, Encoder, dev, encode, logmel, recon_loss
+from codec_parts import Disc, Encoder, MelHead, dev, encode, logmel, mel_targets, recon_loss
 from model import CodecDecoder, FRAME, N_CODE, update_codebooks
 
 ap = argparse.ArgumentParser()
@@ -43,8 +46,10 @@ ap.add_argument("--skip_codec", action="store_true", help="begin with the second
 ap.add_argument("--steps", type=int, default=10 ** 9, help="at most, a stage")
 ap.add_argument("--first", type=int, default=8, help="shards needed to start")
 ap.add_argument("--hours", type=float, default=130, help="size of each process's audio buffer")
-ap.add_argument("--rows", type=int, default=10, help="crops in mid speech, a process")
+ap.add_argument("--rows", type=int, default=12, help="crops in mid speech, a process")
 ap.add_argument("--starts", type=int, default=3, help="crops at the beginning of an utterance, a process")
+ap.add_argument("--codec_rows", type=int, default=56, help="first stage: crops in mid speech")
+ap.add_argument("--codec_starts", type=int, default=8, help="first stage: crops at the beginning of an utterance")
 ap.add_argument("--lr", type=float, default=1e-3)
 ap.add_argument("--lr2", type=float, default=6e-4, help="second stage")
 ap.add_argument("--eager", action="store_true", help="no CUDA graph")
@@ -62,9 +67,9 @@ torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
 torch.backends.cudnn.benchmark = True
 torch.backends.cudnn.benchmark_limit = 4                 # the exhaustive search costs half a minute
 os.makedirs(a.out, exist_ok=True)
-CTX, LEN, SKIP = 20, 15, 3
+CTX, LEN, SKIP = 20, 10, 3
 JUDGED = LEN - SKIP
-N_D = 19200                                             # samples that the discriminators see
+CODEC_SKIP = 6
 
 
 def log(*x):
@@ -73,7 +78,7 @@ def log(*x):
 
 
 amp = lambda: torch.autocast(dev, dtype=torch.bfloat16, enabled=dev == "cuda", cache_enabled=False)
-dec, enc, disc = CodecDecoder().to(dev), Encoder().to(dev), Disc().to(dev)
+dec, enc, disc, head = CodecDecoder().to(dev), Encoder().to(dev), Disc().to(dev), MelHead().to(dev)
 q1, q2 = dec.quantizer.rvq_first, dec.quantizer.rvq_rest
 BOOKS = [l._codebook for q in (q1, q2) for l in q.vq.layers]
 USAGE = torch.stack([b.cluster_usage.data for b in BOOKS])
@@ -136,12 +141,12 @@ class Store:
         if self.frozen:
             self.codes[self.n:self.n + nf] = encode(enc, dec.quantizer, self.wav[self.n * FRAME:(self.n + nf) * FRAME])
 
-    def crops(self, grid):
+    def crops(self, grid, rows, starts):
         """-> samples [rows + starts, CTX + LEN frames], phone classes, codes; crops in mid speech lie on a grid of `grid` x 10 ms"""
         n, u = self.ready                               # nothing yet: silence, to record the step on
         w = CTX + LEN
-        s = torch.randint(0, max(1, (n - w - 1) * 8 // grid), (a.rows,), device=dev) * grid
-        b = self.starts[torch.randint(0, max(1, u), (a.starts,), device=dev)] * 8
+        s = torch.randint(0, max(1, (n - w - 1) * 8 // grid), (rows,), device=dev) * grid
+        b = self.starts[torch.randint(0, max(1, u), (starts,), device=dev)] * 8
         s = torch.cat([s, b])[:, None]
         x = self.wav[s * 240 + torch.arange(w * FRAME, device=dev)].float() / 32768
         return x, self.lab[s + torch.arange(w * 8, device=dev)].long(), self.codes[s // 8 + torch.arange(w, device=dev)].long()
@@ -177,13 +182,9 @@ def start_loss(y):
 
 
 def adversarial(y, x):
-    """-> the discriminators' loss, the decoder's two losses; the first samples of the starts are among what is judged"""
-    half = torch.arange(y.shape[0], device=dev)[:, None] >= a.rows
-    n = y.shape[1]
-    crop = lambda t: torch.where(half, t[:, :N_D], t[:, n - N_D:])
-    xs, ys = crop(x), crop(y)
+    """-> the discriminators' loss, the decoder's two losses"""
     cl = lambda v: v.contiguous(memory_format=torch.channels_last)
-    vx, vy = disc.views(xs), disc.views(ys)
+    vx, vy = disc.views(x), disc.views(y)
     with amp():
         dl = adv = fm = 0
         for s, fs in disc.judge([cl(torch.cat([p, q])) for p, q in zip(vx, vy)]):
@@ -202,26 +203,28 @@ bypass = torch.zeros((), device=dev)
 def codec_step():
     x = X * torch.exp(torch.randn(X.shape[0], 1, device=dev) * 0.05)
     with torch.no_grad():
-        m = logmel(x)
+        m, targets = logmel(x), mel_targets(x)
     with amp():
         h = enc(m)
     h = enc.bn(h.float())
     stats = []
     z, v1, codes, commit = quantize(h, bypass, stats)
     with amp():
-        y = synth(z)
-    t = target(x)
+        spectra = head(dec.coarse(dec.pre_transformer(dec.pre_conv(z.transpose(1, 2)))))
+    wrong = (spectra.float() - targets).abs().mean(2).view(X.shape[0], CTX + LEN, 8).mean(2)
+    begins = (torch.arange(X.shape[0], device=dev) >= a.codec_rows)[:, None] & torch.ones_like(wrong, dtype=torch.bool)
+    judged = begins.clone()
+    judged[:, CODEC_SKIP:] = True                       # a crop in mid speech lacks its past
+    judged[:, -2:] = False                              # what the encoder would see of the future is missing
+    rec = (wrong * judged).sum() / judged.sum()
     pl = enc.phone(v1.transpose(1, 2)).view(X.shape[0], CTX + LEN, 4, -1)
     lab = L.view(X.shape[0], CTX + LEN, 8)[..., 1::2]
     phone = F.cross_entropy(pl.flatten(0, 2), lab.flatten())
-    rec, begin = recon_loss(y, t), start_loss(y)
-    dl, adv, fm = adversarial(y, t)
-    loss = 15 * rec + phone + 0.5 * commit + 2 * begin + gain * (0.7 * adv + 0.5 * fm)
-    flat.put(1, torch.autograd.grad(dl, dp, retain_graph=True))
+    loss = 4 * rec + 0.3 * phone + 0.3 * commit
     flat.put(0, torch.autograd.grad(loss, gp))
     flat.put(2, [torch.stack(stats) * torch.cat([torch.ones(1 + q1_dim, device=dev), torch.full((q1_dim,), float(rank == 0), device=dev)])])
     acc = (pl.argmax(-1) == lab).float().mean()
-    return dict(rec=rec, phone=phone, acc=acc, commit=commit, start=begin, adv=adv, fm=fm, disc=dl), codes
+    return dict(rec=rec, phone=phone, acc=acc, commit=commit), codes
 
 
 def decoder_step():
@@ -231,7 +234,7 @@ def decoder_step():
     t = target(X)
     rec, begin = recon_loss(y, t), start_loss(y)
     dl, adv, fm = adversarial(y, t)
-    loss = 15 * rec + 2 * begin + gain * (0.7 * adv + 0.5 * fm)
+    loss = 15 * rec + 2 * begin + gain * (adv + 1.5 * fm)
     flat.put(1, torch.autograd.grad(dl, dp, retain_graph=True))
     flat.put(0, torch.autograd.grad(loss, gp))
     return dict(rec=rec, start=begin, adv=adv, fm=fm, disc=dl), None
@@ -250,19 +253,37 @@ def held_error(n=12):
     return round(float(recon_loss(y, x)), 4), round(20 * math.log10(float(z.square().mean()) ** 0.5 + 1e-7), 1)
 
 
-def save(average, gp, final):
-    """the decoder with the running average of its weights, and what encodes"""
+@torch.no_grad()
+def held_spectra(n=12):
+    """first stage: error of the predicted spectra of held-out speech"""
+    if store.held is None:
+        return float("nan")
+    m = min(160, len(store.held) // FRAME // n)
+    x = store.held[:n * m * FRAME].view(n, -1).float() / 32768
+    c = encode(enc, dec.quantizer, store.held)[:n * m].view(n, m, 16).transpose(1, 2).long()
+    y = head(dec.coarse(dec.pre_transformer(dec.pre_conv(dec.quantizer.decode(c).transpose(1, 2)))))
+    return round(float((y - mel_targets(x)).abs().mean()), 4)
+
+
+def save(average, gp):
+    """the decoder with the running average of its weights, and all that a later run needs to go on"""
     state = dec.state_dict()
     if average is not None:
         names = {id(p): k for k, p in dec.named_parameters()}
         state = {**state, **{names[id(p)]: m for p, m in zip(gp, average) if id(p) in names}}
     state = {k: v.detach().cpu().clone() for k, v in state.items()}
-    torch.save(state, f"{a.out}/tmp.pt")
-    os.replace(f"{a.out}/tmp.pt", f"{a.out}/decoder.pt")
-    if final:
-        torch.save({"enc": enc.state_dict(), "quantizer": {k[len("quantizer."):]: v for k, v in state.items() if k.startswith("quantizer.")},
-                    "decoder": dec.state_dict(), "disc": disc.state_dict()}, f"{a.out}/tmp.pt")
-        os.replace(f"{a.out}/tmp.pt", f"{a.out}/codec.pt")
+    if average is not None:
+        torch.save(state, f"{a.out}/decoder.tmp")
+        os.replace(f"{a.out}/decoder.tmp", f"{a.out}/decoder.pt")
+    torch.save({"enc": enc.state_dict(), "quantizer": {k[len("quantizer."):]: v for k, v in state.items() if k.startswith("quantizer.")},
+                "decoder": dec.state_dict(), "disc": disc.state_dict(), "trained": average is not None}, f"{a.out}/codec.tmp")
+    os.replace(f"{a.out}/codec.tmp", f"{a.out}/codec.pt")
+    # the same in parts of less than 16 MB: what encodes, and what goes on
+    half = lambda d: {k: v.half() if v.is_floating_point() else v for k, v in d.items()}
+    whole = {"enc": enc.state_dict(), "quantizer": dec.quantizer.state_dict()}
+    for name, what in (("codec.small", whole), ("resume.pt", {"decoder": half(dec.state_dict()), "disc": half(disc.state_dict()), "trained": average is not None})):
+        torch.save(what, f"{a.out}/part.tmp")
+        os.replace(f"{a.out}/part.tmp", f"{a.out}/{name}")
 
 
 # ------------------------------------------------------------------ a stage
@@ -270,18 +291,18 @@ q1_dim = TOTAL.shape[2]
 frozen = False
 
 
-def stage(name, step_fn, gp_, lr, dlr, until, ramp, clip, grid):
+def stage(name, step_fn, gp_, dp_, rows, starts, lr, dlr, until, ramp, clip, grid):
     """records the step, waits for speech, trains until the time has come; returns the average of the weights"""
     global flat, gp, dp, X, L, C
-    gp, dp = gp_, list(disc.parameters())
+    gp, dp = gp_, dp_
     flat = parallel.Flat([gp, dp] + ([] if frozen else [[torch.empty(16, N_CODE, 1 + 2 * q1_dim)]]), dev)
     fused = dict(fused=True) if dev == "cuda" else {}
     og = torch.optim.AdamW(gp, lr=lr, betas=(0.8, 0.99), weight_decay=1e-3, **fused)
-    od = torch.optim.AdamW(dp, lr=dlr, betas=(0.8, 0.99), weight_decay=1e-3, **fused)
+    od = torch.optim.AdamW(dp, lr=dlr, betas=(0.8, 0.99), weight_decay=1e-3, **fused) if dp else None
     average = [p.detach().clone() for p in gp]
     for p, g in zip(gp + dp, flat.views[0] + flat.views[1]):
         p.grad = g
-    X, L, C = (t.clone() for t in store.crops(grid))
+    X, L, C = (t.clone() for t in store.crops(grid, rows, starts))
     graph, stat, codes = None, {}, None
     torch.manual_seed(a.seed * 1000 + rank + 1)          # crops differ
     if dev == "cuda" and not a.eager:
@@ -301,8 +322,10 @@ def stage(name, step_fn, gp_, lr, dlr, until, ramp, clip, grid):
     while store.shards < a.first or store.held is None:
         time.sleep(0.1)
     if a.profile:
-        for to, new in zip((X, L, C), store.crops(grid)):
+        for to, new in zip((X, L, C), store.crops(grid, rows, starts)):
             to.copy_(new)
+        turn = open(f"{a.out}/profile.lock", "w")       # several profiles run beside each other but for the measurement
+        fcntl.flock(turn, fcntl.LOCK_EX)
         with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as p:
             for _ in range(3):
                 step_fn()
@@ -313,9 +336,12 @@ def stage(name, step_fn, gp_, lr, dlr, until, ramp, clip, grid):
             for _ in range(50):
                 graph.replay()
             torch.cuda.synchronize()
-            print(f"{name}: {(time.time() - begin) * 20:.2f} ms a recorded step of {a.rows} + {a.starts} rows")
+            print(f"{name}: {(time.time() - begin) * 20:.2f} ms a recorded step of {rows} + {starts} rows")
         sys.stdout.flush()
-        os._exit(0)
+        turn.close()
+        if name == "decoder":
+            os._exit(0)
+        return average
     clock = parallel.Clock(rank, 0, until)
     step, prog, t0, tl, sl, saved = 0, 0.0, time.time(), time.time(), 0, time.time()
     while step < a.steps:
@@ -326,23 +352,25 @@ def stage(name, step_fn, gp_, lr, dlr, until, ramp, clip, grid):
                     break
             rate = 0.03 + 0.97 * 0.5 * (1 + math.cos(math.pi * min(prog, 1.0)))
         warm = min(1.0, (step + 1) / 200)
-        for o, base in ((og, lr), (od, dlr)):
+        for o, base in ((og, lr), (od, dlr))[:1 + bool(dp)]:
             for g in o.param_groups:
                 g["lr"] = base * rate * warm
         gain.fill_(ramp(prog))
         bypass.fill_(max(0.0, 0.8 - prog * 8))
-        for to, new in zip((X, L, C), store.crops(grid)):
+        for to, new in zip((X, L, C), store.crops(grid, rows, starts)):
             to.copy_(new)
         if graph is None:
             stat, codes = step_fn()
         else:
             graph.replay()
         parallel.total(flat, rank, world, clock, group if frozen else None)
-        for v in (flat.views[0], flat.views[1]):
-            torch._foreach_mul_(v, 1.0 / world)
+        if world > 1:
+            for v in (flat.views[0], flat.views[1])[:1 + bool(dp)]:
+                torch._foreach_mul_(v, 1.0 / world)
         gn = nn.utils.clip_grad_norm_(gp, clip)
         og.step()
-        od.step()
+        if od:
+            od.step()
         if not frozen:
             update_codebooks(USAGE, TOTAL, flat.views[2][0], X.shape[0] * (CTX + LEN) * world)
         d = min(0.999, (step + 1) / (step + 50))
@@ -362,7 +390,7 @@ def stage(name, step_fn, gp_, lr, dlr, until, ramp, clip, grid):
                 log("not finite: stopped")
                 os._exit(3)
         if rank == 0 and time.time() - saved > a.save_every and frozen:
-            save(average, gp, False)
+            save(average, gp)
             saved = time.time()
         step += 1
     log(f"{name}: {step} steps, {(time.time() - t0) / max(step, 1) * 1e3:.1f} ms each")
@@ -377,8 +405,9 @@ if a.skip_codec:
     enc.load_state_dict(e["enc"])
     disc.load_state_dict(e["disc"])
 else:
-    gp = [p for p in list(dec.parameters()) + list(enc.parameters()) if p.requires_grad]
-    stage("codec", codec_step, gp, a.lr, 5e-4, a.codec, lambda p: min(1.0, max(0.0, (p - 0.15) / 0.1)), 100.0, 1)
+    used = [dec.quantizer, dec.pre_conv, dec.pre_transformer, dec.upsample, enc, head]
+    gp = [p for m in used for p in m.parameters() if p.requires_grad]
+    stage("codec", codec_step, gp, [], a.codec_rows, a.codec_starts, a.lr, 0, a.codec, lambda p: 0.0, 20.0, 1)
     if world > 1:                                       # the encoder's running statistics: each process has its own
         for b in (enc.bn.running_mean, enc.bn.running_var):
             torch.distributed.all_reduce(b)
@@ -390,8 +419,9 @@ enc.eval()
 for p in list(enc.parameters()) + list(dec.quantizer.parameters()):
     p.requires_grad_(False)
 if rank == 0:
-    save(None, [], True)
-    log("held-out error and level of the first 20 ms after the first stage", held_error())
+    if not a.skip_codec:
+        save(None, [])
+        log("held-out error of the spectra after the first stage", held_spectra())
 with torch.no_grad():                                   # every code's contribution to the latent
     LUT = torch.cat([l._codebook.table() @ q.output_proj.weight[:, :, 0].t() for q in (q1, q2) for l in q.vq.layers])
     with store.lock:
@@ -409,9 +439,11 @@ if rank >= a.keep:
     os._exit(0)
 world = a.keep
 gp = [p for p in dec.parameters() if p.requires_grad]
-average = stage("decoder", decoder_step, gp, a.lr2, 4e-4, a.until, lambda p: 1.0, 300.0, 8)
+begun = a.skip_codec and e["trained"]                   # else samples come first, then what the discriminators say
+average = stage("decoder", decoder_step, gp, list(disc.parameters()), a.rows, a.starts, a.lr2, 5e-4, a.until,
+                lambda p: 1.0 if begun else min(1.0, max(0.0, (p - 0.02) / 0.04)), 300.0, 8)
 if rank == 0:
-    save(average, gp, True)                             # a later run can go on from here
+    save(average, gp)                                   # a later run can go on from here
     dec.load_state_dict({k: v.to(dev) for k, v in torch.load(f"{a.out}/decoder.pt").items()})
     log("held-out error and level of the first 20 ms at the end", held_error())
     open(f"{a.out}/decoder.done", "w").close()

@@ -320,6 +320,9 @@ def main():
         for name in ("talker", "best") if l0 < best else ("talker",):
             torch.save({n: m.detach().cpu().clone() for n, m in zip(names, average)}, f"{a.out}/tmp.pt")
             os.replace(f"{a.out}/tmp.pt", f"{a.out}/{name}.pt")
+        if l0 < best:                                   # the best in half precision: what is shipped, and small enough to carry
+            torch.save({n: m.detach().cpu().half() for n, m in zip(names, average)}, f"{a.out}/tmp.pt")
+            os.replace(f"{a.out}/tmp.pt", f"{a.out}/best.half")
         best = min(best, l0)
         return r
 
