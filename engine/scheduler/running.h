@@ -53,6 +53,7 @@ struct Scheduler::Running {
   bool parked = false;    // in parked_
   bool starved = false;   // in starved_
   int64_t delivered = 0;
+  std::optional<Frame> held;  // the first frame, until the second is there
   Clock::time_point first_sound;
   bool end_logged = false;
 

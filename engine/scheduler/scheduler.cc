@@ -444,14 +444,26 @@ void Scheduler::CountStep(const Submission& submission) {
 void Scheduler::DeliverResult(const RunningPtr& running, FrameResult result) {
   const int64_t index = running->delivered++;
   if (running->removed) return;
+  if (std::optional<Frame> held = std::exchange(running->held, std::nullopt)) Deliver(running.get(), std::move(*held));
   if (result.end != EndReason::kNone) {
     running->End(result.end, std::move(result.status), index);
     return Remove(running);
   }
-  if (index == 0) running->first_sound = Clock::now();
-  running->stream->Deliver({index, std::move(result.codes), std::move(result.pcm)});
+  Frame frame{index, std::move(result.codes), std::move(result.pcm)};
+  // A newcomer's second frame comes a step of all streams after its first one, perhaps later than that is played.
+  const bool second_follows = running->submitted > 1 || running->ready;
+  if (index == 0 && many_ && second_follows && !HasTimeForNewcomers()) {
+    running->held = std::move(frame);
+  } else {
+    Deliver(running.get(), std::move(frame));
+  }
   if (running->stream->ended()) return Remove(running);
   ListIfReady(running);
+}
+
+void Scheduler::Deliver(Running* running, Frame frame) {
+  if (frame.index == 0) running->first_sound = Clock::now();
+  running->stream->Deliver(std::move(frame));
 }
 
 // The device is lost: every stream fails, now and later. A new engine is needed. Allocates nothing.

@@ -94,6 +94,7 @@ class Scheduler {
   void PublishPages();
   void CountStep(const Submission& submission);
   void DeliverResult(const RunningPtr& running, FrameResult result);
+  void Deliver(Running* running, Frame frame);
   // Of utterances that have not spoken yet, in scheduler_opening.cc.
   bool OpenSlots();
   bool Open(const RunningPtr& running);

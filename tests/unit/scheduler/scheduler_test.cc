@@ -612,6 +612,39 @@ TEST_P(BusyDeviceTest, NewcomersJoinTheOthers) {
   EXPECT_GT(frames_of_newcomer()[1], kStreams / 2);
 }
 
+// There a step may take longer than a frame is played: the first one waits for the second.
+TEST_P(BusyDeviceTest, TheFirstFrameComesWithTheSecond) {
+  constexpr uint64_t kStreams = 19;
+  script_.max_slots = 100;
+  script_.beside_host = true;
+  script_.time_of_row = std::chrono::microseconds(GetParam());
+  for (uint64_t seed = 1; seed <= kStreams + 1; ++seed) script_.frames_by_seed[seed] = 1000000;
+  std::vector<std::shared_ptr<StreamState>> streams;
+  for (uint64_t seed = 1; seed <= kStreams; ++seed) streams.push_back(Start(seed));
+  const auto read_all = [&] {
+    Frame frame;
+    for (const auto& stream : streams) ASSERT_EQ(stream->Read(&frame, true), ReadState::kFrame);
+  };
+  for (int i = 0; i < 40; ++i) read_all();
+  std::atomic<bool> stop = false;
+  std::thread reader([&] {
+    while (!stop) read_all();
+  });
+  const auto newcomer = Start(kStreams + 1);
+  Frame first, second;
+  EXPECT_EQ(newcomer->Read(&first, true), ReadState::kFrame);
+  // Half a step at most, which is far more than the time between two deliveries.
+  const auto until = std::chrono::steady_clock::now() + kStreams / 2 * script_.time_of_row;
+  while (newcomer->unread() == 0 && std::chrono::steady_clock::now() < until) std::this_thread::yield();
+  const size_t unread = newcomer->unread();
+  EXPECT_EQ(newcomer->Read(&second, true), ReadState::kFrame);
+  stop = true;
+  reader.join();
+  EXPECT_GE(unread, 1U);
+  EXPECT_EQ(first.index, 0);
+  EXPECT_EQ(second.index, 1);
+}
+
 // The second frame is submitted before the first is collected. Otherwise a step of others would come between them.
 TEST_F(SchedulerTest, AmongManyVoicesTheFirstTwoFramesAreSubmittedTogether) {
   script_.beside_host = true;
