@@ -53,7 +53,7 @@ struct Scheduler::Running {
   bool parked = false;    // in parked_
   bool starved = false;   // in starved_
   int64_t delivered = 0;
-  std::optional<Frame> held;  // the first frame, until the second is there
+  std::optional<Frame> held_frame;  // the first, until the second is made
   Clock::time_point first_sound;
   bool end_logged = false;
 
@@ -72,6 +72,14 @@ struct Scheduler::Running {
     return true;
   }
 
+  void Deliver(Frame frame) {
+    if (frame.index == 0) first_sound = Clock::now();
+    stream->Deliver(std::move(frame));
+  }
+  void ReleaseHeldFrame() {
+    if (std::optional<Frame> frame = std::exchange(held_frame, std::nullopt)) Deliver(std::move(*frame));
+  }
+
   void LogEnd(EndReason reason, int64_t frames) {
     if (std::exchange(end_logged, true) || !LogEnabled(LogLevel::kDebug)) return;
     Log(LogLevel::kDebug,
@@ -80,6 +88,7 @@ struct Scheduler::Running {
   // Ends the stream after `frames` frames. Logs first, so that the log has the end before the reader is notified.
   void End(EndReason reason, Status status, int64_t frames) {
     LogEnd(reason, frames);
+    ReleaseHeldFrame();
     stream->End(reason, std::move(status));
   }
 };

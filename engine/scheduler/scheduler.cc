@@ -22,9 +22,9 @@ constexpr std::chrono::milliseconds kPageCheckInterval{20};
 constexpr size_t kBusyLead = 4;
 // Frames of an utterance that come before those of others.
 constexpr int64_t kNewcomerFrames = 2;
-// Newcomers' first frames are steps of their own while a step of all streams takes no more. Beyond, these steps would
-// take the time that the others' next frames need. They do so earlier where readers take all that the device can make,
-// so that it is hardly ever idle, and a step of all is not short.
+// Newcomers' first frames are steps of their own while a step of all streams takes no more than kNewcomersSeconds.
+// Beyond, these steps would take the time that the others' next frames need. On a device that is idle for less than
+// kLeastIdleShare of the time, because readers take all that it makes, this begins at kShortSeconds.
 constexpr double kNewcomersSeconds = 0.060;
 constexpr double kShortSeconds = 0.020;
 constexpr double kLeastIdleShare = 0.05;
@@ -329,14 +329,13 @@ bool Scheduler::HasTimeForNewcomers() {
   return seconds <= kShortSeconds || (seconds <= kNewcomersSeconds && idle_share_ >= kLeastIdleShare);
 }
 
-// Before a step is submitted: of all streams, or of newcomers alone.
 void Scheduler::CountIdleTime(bool shared) {
   constexpr double kWeight = 0.1;  // of the newest step
   const auto now = Clock::now();
   if (outstanding_.empty()) idle_ += now - collected_;
   if (!shared) return;
   const std::chrono::duration<double> idle = std::exchange(idle_, {});
-  const std::chrono::duration<double> all = now - std::exchange(shared_, now);
+  const std::chrono::duration<double> all = now - std::exchange(shared_step_, now);
   idle_share_ += kWeight * (std::min(1.0, idle / all) - idle_share_);
 }
 
@@ -444,7 +443,7 @@ void Scheduler::CountStep(const Submission& submission) {
 void Scheduler::DeliverResult(const RunningPtr& running, FrameResult result) {
   const int64_t index = running->delivered++;
   if (running->removed) return;
-  if (std::optional<Frame> held = std::exchange(running->held, std::nullopt)) Deliver(running.get(), std::move(*held));
+  running->ReleaseHeldFrame();
   if (result.end != EndReason::kNone) {
     running->End(result.end, std::move(result.status), index);
     return Remove(running);
@@ -453,17 +452,12 @@ void Scheduler::DeliverResult(const RunningPtr& running, FrameResult result) {
   // A newcomer's second frame comes a step of all streams after its first one, perhaps later than that is played.
   const bool second_follows = running->submitted > 1 || running->ready;
   if (index == 0 && many_ && second_follows && !HasTimeForNewcomers()) {
-    running->held = std::move(frame);
+    running->held_frame = std::move(frame);
   } else {
-    Deliver(running.get(), std::move(frame));
+    running->Deliver(std::move(frame));
   }
   if (running->stream->ended()) return Remove(running);
   ListIfReady(running);
-}
-
-void Scheduler::Deliver(Running* running, Frame frame) {
-  if (frame.index == 0) running->first_sound = Clock::now();
-  running->stream->Deliver(std::move(frame));
 }
 
 // The device is lost: every stream fails, now and later. A new engine is needed. Allocates nothing.

@@ -88,13 +88,13 @@ class Scheduler {
   bool IsStepDue();
   // True if newcomers' first frames may be steps of their own.
   bool HasTimeForNewcomers();
+  // Updates idle_share_ before a step is submitted; `shared`: it is not newcomers' own.
   void CountIdleTime(bool shared);
   bool SubmitStep();
   void CollectStep();
   void PublishPages();
   void CountStep(const Submission& submission);
   void DeliverResult(const RunningPtr& running, FrameResult result);
-  void Deliver(Running* running, Frame frame);
   // Of utterances that have not spoken yet, in scheduler_opening.cc.
   bool OpenSlots();
   bool Open(const RunningPtr& running);
@@ -179,9 +179,9 @@ class Scheduler {
   bool busy_ = false;          // at least half of the time
   bool prompt_ran_ = false;    // since the last step was submitted
   Clock::time_point collected_;
-  Clock::time_point shared_;   // when the last step was submitted that is not newcomers' own
-  Clock::duration idle_ = {};  // time since then in which the device had nothing to do
-  double idle_share_ = 1;      // of the time, over the last such steps
+  Clock::time_point shared_step_;  // submission of the last step that was not newcomers' own
+  Clock::duration idle_ = {};      // time since then in which the device had nothing to do
+  double idle_share_ = 1;          // share of idle time, a mean over the last shared steps
   std::thread thread_;
 };
 
