@@ -229,7 +229,8 @@ class Load {
         due_.pop();
         Serve(place, now);
       }
-      if (!all_since_ && set > 0 && results_.first_frames >= set) {
+      if (set > 0 && begun == set && requests_of_set_ == 0) requests_of_set_ = results_.requests;
+      if (!all_since_ && requests_of_set_ > 0 && results_.first_frames >= requests_of_set_) {
         all_since_ = now;
         frames_before_ = results_.frames;
       }
@@ -376,6 +377,7 @@ class Load {
   int64_t active_ = 0;
   Results results_;
   double seconds_ = 0;
+  int64_t requests_of_set_ = 0;  // until all of the set were begun, those of streams that have ended included
   std::optional<Clock::time_point> all_since_;
   int64_t frames_before_ = 0;
   double seconds_of_all_ = 0;
