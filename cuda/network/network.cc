@@ -180,7 +180,7 @@ Status LoadWeights(const Checkpoint& checkpoint, cudaStream_t stream, ManyRowsWe
   if (pieces == ManyRowsWeights::Pieces::kAll) {
     for (Matrix* matrix : Matrices(network)) QTTS_RETURN_IF_ERROR(network->loader->AddPieces(matrix));
   } else if (pieces == ManyRowsWeights::Pieces::kPredictor) {
-    // The others' tiles would be too few for kMaxRows rows (ChooseTiles() in gemm/gemm.cc).
+    // O and down would have too few tiles for kMaxRows rows (ChooseTiles() in gemm/gemm.cc).
     for (Layer& layer : network->predictor.layers) {
       for (Matrix* matrix : {&layer.qkv, &layer.gated}) QTTS_RETURN_IF_ERROR(network->loader->AddPieces(matrix));
     }

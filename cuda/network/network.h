@@ -25,8 +25,8 @@ Status CheckNetwork(const ModelConfig& config);
 // How the products of many rows are done.
 struct ManyRowsWeights {
   int64_t library_rows = 0;  // if not 0, all products are NVIDIA's library's, for up to so many rows
-  // Of which the weights are there in pieces, too (gemm/tiles.h): the code predictor's are a few, which a frame reads
-  // sixteen times.
+  // Matrices whose weights are kept in pieces, too (gemm/tiles.h). kPredictor: the code predictor's that gain by it for
+  // kMaxRows rows. They are small, and a frame reads them sixteen times.
   enum class Pieces { kNone, kPredictor, kAll } pieces = Pieces::kNone;
 };
 

@@ -80,8 +80,8 @@ struct CodecNumbers {
   // A narrow block: a chunk's products of 8 columns and one tile, the latency of a chunk, bytes loaded in a us; what
   // it takes besides, and where another block had its place before.
   double narrow_products = 0, narrow_latency = 0, narrow_bytes = 0, narrow_block = 0, narrow_turn = 0;
-  // More than `few_streams` and up to `some_streams` leave the other SMs to the kernels of the next frame's codes,
-  // which are too small for all and would wait for tiles to end; 0: they take all.
+  // More than few_streams and at most some_streams streams use processors_of_some SMs; 0: all. The others are left to
+  // the next frame's codes, whose small kernels would wait until the codec's tiles end.
   int few_streams = 0, some_streams = 0, processors_of_some = 0;
 };
 
