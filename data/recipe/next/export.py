@@ -51,10 +51,6 @@ def main(talker, decoder, tok, out, gen=None):
         w = torch.zeros_like(t[name])                    # rows that no prompt uses: zero, they compress away
         w[rows] = t[name][rows]
         t[name] = w
-    for k in [k for k in d if k.endswith("_codebook.embedding_sum")]:
-        u = k.replace("embedding_sum", "cluster_usage")  # fp16-safe: vectors over a usage of one
-        d[k] = d[k] / d[u].clamp(min=1e-5)[:, None]
-        d[u] = torch.ones_like(d[u])
     n1 = save_safetensors(f"{out}/model.safetensors", {"talker." + k: v for k, v in t.items()})
     n2 = save_safetensors(f"{out}/speech_tokenizer/model.safetensors", {"decoder." + k: v for k, v in d.items()})
     for f in ("vocab.json", "merges.txt", "tokenizer_config.json"):

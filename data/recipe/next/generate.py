@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from bpe import BPE
 from export import load_safetensors
-from model import CodecDecoder, Talker, TALKER as C, N_CODE
+from model import CodecDecoder, Talker, TALKER as C, N_CODE, N_Q
 from voices import INDEX, SPEAKERS
 
 
@@ -34,7 +34,7 @@ def pick(lg, T, k, greedy):
 
 @torch.no_grad()
 def generate(b, m, texts, dev, speakers, stream=False, english=True, T=0.9, k=50, rp=1.05, greedy=False, sT=0.9, sk=50, sgreedy=False, seed=0):
-    """speakers: index of each text's, or None -> list of [frames, 16] codes, list of ended flags"""
+    """speakers: index of each text's, or None -> list of [frames, N_Q] codes, list of ended flags"""
     from train_talker import sequence
     torch.manual_seed(seed)
     ids = [b.encode(t) for t in texts]
@@ -51,7 +51,7 @@ def generate(b, m, texts, dev, speakers, stream=False, english=True, T=0.9, k=50
     E, cp = m.model.codec_embedding.weight, m.code_predictor
     x = m.text_projection(m.model.text_embedding(txt)) + E[c0.clamp(min=0)] * (c0 >= 0)[..., None]
     lim_t = torch.tensor(lim, device=dev)
-    codes = torch.zeros(B, max(lim), 16, dtype=torch.long, device=dev)
+    codes = torch.zeros(B, max(lim), N_Q, dtype=torch.long, device=dev)
     n = torch.zeros(B, dtype=torch.long, device=dev)
     alive, ended = torch.ones(B, dtype=torch.bool, device=dev), torch.zeros(B, dtype=torch.bool, device=dev)
     seen = torch.zeros(B, C["vocab_size"], dtype=torch.bool, device=dev)
@@ -61,7 +61,7 @@ def generate(b, m, texts, dev, speakers, stream=False, english=True, T=0.9, k=50
     while alive.any():
         cur = pre + step
         top = int(cur.max())
-        h, _ = m.backbone(x[:, :top], torch.arange(top, device=dev), None)
+        h = m.backbone(x[:, :top], torch.arange(top, device=dev), None)
         h = h[ar, cur - 1]
         lg = m.codec_head(h).float()
         lg = torch.where(seen, torch.where(lg > 0, lg / rp, lg * rp), lg)
@@ -76,7 +76,7 @@ def generate(b, m, texts, dev, speakers, stream=False, english=True, T=0.9, k=50
         alive &= ~stop & (step < lim_t - 1)
         t0 = torch.where(t0 >= N_CODE, torch.zeros_like(t0), t0)
         seq, cs = [h, E[t0]], [t0]
-        for i in range(15):
+        for i in range(N_Q - 1):
             o = cp.run(torch.stack(seq, 1))[:, -1]
             c = pick(cp.lm_head[i](o).float(), sT, sk, sgreedy or greedy)
             cs.append(c)
@@ -109,7 +109,7 @@ if __name__ == "__main__":
     ap.add_argument("--greedy", action="store_true"); ap.add_argument("--stream", action="store_true")
     ap.add_argument("--auto", action="store_true", help="no language in the prompt")
     ap.add_argument("--temperature", type=float, default=0.9); ap.add_argument("--top_k", type=int, default=50)
-    ap.add_argument("--sample_rest", action="store_true", help="sample codebooks 1 to 15, too")
+    ap.add_argument("--sample_rest", action="store_true", help="sample the other codebooks, too")
     ap.add_argument("--st", type=float, default=0.9); ap.add_argument("--sk", type=int, default=50)
     ap.add_argument("--rp", type=float, default=1.05); ap.add_argument("--seed", type=int, default=0)
     a = ap.parse_args()

@@ -1,34 +1,35 @@
 """Tiny Qwen3-TTS-12Hz modules for training, written from the published graph.
 
 Parameter names equal the official state dict, so `export.py` only has to add
-the file prefixes.  Training-only parts (mel encoder, discriminators) live in
-codec_parts.py.
+the file prefixes.  Training-only parts (losses, discriminators) live in
+judges.py.
 """
 import math
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
+import codes
 import fused
 
-N_CODE, N_Q = 128, 16                    # entries per codebook, codebooks
+N_CODE, N_Q = codes.ENTRIES, codes.GROUPS   # entries per codebook, codebooks
 FRAME, RATE = 1920, 24000                # samples per frame, sample rate
 
-CODEC = dict(codebook_size=N_CODE, num_quantizers=N_Q, codebook_dim=128, latent_dim=128,
-             hidden_size=128, intermediate_size=256, num_hidden_layers=2,
-             num_attention_heads=2, num_key_value_heads=2, head_dim=64,
+CODEC = dict(codebook_size=N_CODE, num_quantizers=N_Q, codebook_dim=192, latent_dim=192,
+             hidden_size=192, intermediate_size=320, num_hidden_layers=2,
+             num_attention_heads=3, num_key_value_heads=3, head_dim=64,
              sliding_window=16, rope_theta=10000.0, rms_norm_eps=1e-5,
              decoder_dim=320, upsample_rates=[8, 5, 4, 3], upsampling_ratios=[2, 2])
 # special ids keep the official offsets above the codebook; the last 1024 ids are
 # suppressed at sampling time by the official code, so vocab = codebook + 1024.
-TALKER = dict(vocab_size=N_CODE + 1024, hidden_size=256, intermediate_size=704, num_hidden_layers=7,
+TALKER = dict(vocab_size=N_CODE + 1024, hidden_size=256, intermediate_size=592, num_hidden_layers=7,
               num_attention_heads=4, num_key_value_heads=2, head_dim=64, rope_theta=10000.0,
               rms_norm_eps=1e-6, text_hidden_size=128, num_code_groups=N_Q,
               codec_pad_id=N_CODE + 100, codec_bos_id=N_CODE + 101, codec_eos_token_id=N_CODE + 102,
               codec_think_id=N_CODE + 106, codec_nothink_id=N_CODE + 107,
               codec_think_bos_id=N_CODE + 108, codec_think_eos_id=N_CODE + 109,
               english=N_CODE + 2, first_speaker=N_CODE + 872)
-CP = dict(vocab_size=N_CODE, hidden_size=224, intermediate_size=432, num_hidden_layers=4,
+CP = dict(vocab_size=N_CODE, hidden_size=192, intermediate_size=320, num_hidden_layers=3,
           num_attention_heads=4, num_key_value_heads=1, head_dim=64, rope_theta=10000.0, rms_norm_eps=1e-6)
 
 
@@ -213,42 +214,12 @@ class UpBlock(nn.Module):
 
 
 class Codebook(nn.Module):
-    """EMA codebook stored the official way: vector = embedding_sum / cluster_usage."""
+    """stored the official way, vector = embedding_sum / cluster_usage, with a usage of one"""
 
     def __init__(self, n, dim):
         super().__init__()
-        # usage starts near zero: the first batch revives every entry from real data
-        self.cluster_usage = nn.Parameter(torch.full((n,), 0.01), requires_grad=False)
-        self.embedding_sum = nn.Parameter(torch.randn(n, dim) * 0.01, requires_grad=False)
-
-    def table(self):
-        return self.embedding_sum / self.cluster_usage.clamp(min=1e-5)[:, None]
-
-    @torch.no_grad()
-    def nearest(self, x):                              # x [M, dim] float32
-        e = self.table()
-        return (x @ e.t() * 2 - e.pow(2).sum(1)).argmax(1)
-
-    @torch.no_grad()
-    def statistics(self, x, idx):
-        """-> [n, 1 + 2 dim]: counts, sums, and for each entry a place near a busy one, where it would be revived"""
-        n = self.cluster_usage.shape[0]
-        hot = F.one_hot(idx, n).to(x.dtype)
-        r = torch.randint(0, x.shape[0], (n,), device=x.device)
-        near = self.table()[idx[r]]                    # split busy cells: a raw sample would never win in 64-d
-        return torch.cat([hot.sum(0)[:, None], hot.t() @ x, near + 0.25 * (x[r] - near)], 1)
-
-
-def update_codebooks(usage, total, stats, vectors, decay=0.98):
-    """usage [q, n] and total [q, n, dim] of all codebooks at once, from the summed statistics of `vectors` vectors a codebook"""
-    n, dim = total.shape[1:]
-    count, sums, place = stats[..., 0], stats[..., 1:1 + dim], stats[..., 1 + dim:]
-    usage.mul_(decay).add_(count, alpha=1 - decay)
-    total.mul_(decay).add_(sums, alpha=1 - decay)
-    dead = usage < 0.1 * vectors / n
-    mean = vectors / n * 0.5
-    total.copy_(torch.where(dead[..., None], place * mean, total))
-    usage.copy_(torch.where(dead, torch.full_like(usage, mean), usage))
+        self.cluster_usage = nn.Parameter(torch.ones(n), requires_grad=False)
+        self.embedding_sum = nn.Parameter(torch.randn(n, dim) * 0.3)
 
 
 class VQ(nn.Module):
@@ -264,33 +235,19 @@ class RVQStack(nn.Module):
 
 
 class RVQ(nn.Module):
+    """the way in, of an encoder, is part of the layout; nothing here runs it"""
+
     def __init__(self, n_q, n, dim, io):
         super().__init__()
-        self.input_proj = nn.Conv1d(io, dim, 1, bias=False)
+        self.input_proj = nn.Conv1d(io, dim, 1, bias=False).requires_grad_(False)
         self.output_proj = nn.Conv1d(dim, io, 1, bias=False)
         self.vq = RVQStack(n_q, n, dim)
+        nn.init.zeros_(self.input_proj.weight)
 
-    def encode(self, x, bypass=None, stats=None):
-        """x [B, io, T] -> straight-through vectors [B, dim, T], codes [B, q, T], commitment loss.
-        bypass: share of the batch whose vectors stay unquantised (start of training); stats: list that takes the codebooks' statistics"""
-        x = self.input_proj(x).float()
-        b, d, t = x.shape
-        flat = x.transpose(1, 2).reshape(-1, d)
-        res, out, idx = flat.detach(), torch.zeros_like(flat), []
-        for layer in self.vq.layers:
-            i = layer._codebook.nearest(res)
-            q = F.embedding(i, layer._codebook.table())
-            if stats is not None:
-                stats.append(layer._codebook.statistics(res, i))
-            res, out = res - q, out + q
-            idx.append(i.view(b, t))
-        keep = 1.0 if bypass is None else (torch.rand(b, 1, 1, device=x.device) >= bypass).float().expand(b, t, 1).reshape(-1, 1)
-        st = flat + (out - flat).detach() * keep
-        return st.view(b, t, d).transpose(1, 2), torch.stack(idx, 1), F.mse_loss(flat, out.detach())
-
-    def decode(self, codes):                           # [B, q, T] -> [B, io, T]
-        v = sum(F.embedding(codes[:, i], l._codebook.table()) for i, l in enumerate(self.vq.layers))
-        return self.output_proj(v.transpose(1, 2))
+    def decode(self, x):                               # [B, q, T] -> [B, io, T]
+        table = torch.cat([l._codebook.embedding_sum for l in self.vq.layers])
+        at = torch.arange(x.shape[1], device=x.device)[:, None] * self.vq.layers[0]._codebook.embedding_sum.shape[0]
+        return self.output_proj(F.embedding(x + at, table).sum(1).transpose(1, 2))
 
 
 class SplitRVQ(nn.Module):
@@ -300,8 +257,8 @@ class SplitRVQ(nn.Module):
         self.rvq_first = RVQ(1, n, dim, io)
         self.rvq_rest = RVQ(c["num_quantizers"] - 1, n, dim, io)
 
-    def decode(self, codes):
-        return self.rvq_first.decode(codes[:, :1]) + self.rvq_rest.decode(codes[:, 1:])
+    def decode(self, x):
+        return self.rvq_first.decode(x[:, :1]) + self.rvq_rest.decode(x[:, 1:])
 
 
 class PreTransformer(nn.Module):
@@ -353,8 +310,8 @@ class CodecDecoder(nn.Module):
         with torch.autocast(x.device.type, enabled=False):
             return self.decoder[-1](x.float()).squeeze(2)
 
-    def forward(self, codes):                          # [B, 16, T]
-        return self.synth(self.quantizer.decode(codes)).clamp(-1, 1)
+    def forward(self, x):                              # codes [B, N_Q, T]
+        return self.synth(self.quantizer.decode(x)).clamp(-1, 1)
 
 
 # ------------------------------------------------------------------ talker
@@ -419,14 +376,11 @@ class Talker(nn.Module):
                     if "o_proj" in n or "down_proj" in n:
                         p.data.mul_(0.4)
 
-    def backbone(self, x, pos, mask, tap=None):
-        """x [B,T,D]; pos [B,T] or [T]; returns final hidden (normed), hidden after layer `tap`"""
+    def backbone(self, x, pos, mask):
+        """x [B,T,D]; pos [B,T] or [T]; returns final hidden (normed)"""
         cos, sin = rope_table(pos, self.c["head_dim"], self.c["rope_theta"])
         if pos.dim() == 2:
             cos, sin = cos[:, None], sin[:, None]
-        mid = None
-        for i, l in enumerate(self.model.layers):
+        for l in self.model.layers:
             x = l(x, cos, sin, mask)
-            if i + 1 == tap:
-                mid = x
-        return self.model.norm(x), mid
+        return self.model.norm(x)

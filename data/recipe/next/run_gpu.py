@@ -1,17 +1,16 @@
 #!/usr/bin/env python3
-"""The GPU part of the recipe on one machine of one or several GPUs: teacher, codec, then talker beside decoder, and export.
+"""The GPU part of the recipe on one machine of one or several GPUs: teacher, then decoder beside talker, and export.
 
-usage: run_gpu.py INPUTS WORK --seconds T [--teacher 130] [--hours 60] [--codec 250] [--codec_gpu 1] [--talker_gpu 0] [--talker_after 800]
+usage: run_gpu.py INPUTS WORK --seconds T [--teacher 110] [--silent 260] [--talker_until T]
 
-INPUTS holds corpus/, tok/, kokoro.npz, styles.npz. WORK gets speech/, codec/, codes/, talker/, model/, logs/. WORK/status says where the run is.
-Every stage writes its state as it goes; one that dies is started again, then without the kernels of fused.py, then without a CUDA graph.
-WORK/out holds what a later run or a listener needs, renewed every half minute; codes in parts of less than 16 MB.
-
-To go on from an earlier run, put its results into WORK before: codec/codec.pt (the codec is kept, its decoder trained further), codes/ with
-all.done (the talker starts at once), talker/start.pt (the talker begins with it).
+INPUTS holds corpus/, tok/, kokoro.npz, styles.npz, tables.npz. WORK gets speech/, codes/, decoder/, talker/, model/, logs/. WORK/status says where the run is.
+First all GPUs speak; then the decoder's GPU begins to train it, while the talker's GPU makes codes of the rest of the corpus without speaking
+it (until --silent), then trains the talker. Every stage writes its state as it goes; one that dies is started again, then without the kernels of
+fused.py, then without a CUDA graph. WORK/out holds what a later run or a listener needs, renewed every half minute.
 """
 import argparse
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -21,54 +20,51 @@ ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDe
 ap.add_argument("inputs")
 ap.add_argument("work")
 ap.add_argument("--seconds", type=float, required=True, help="of the whole run")
-ap.add_argument("--teacher", type=float, default=130, help="seconds in which all GPUs speak")
-ap.add_argument("--teacher_last", type=float, default=150, help="seconds in which the codec's GPU speaks, if the hours are not reached")
-ap.add_argument("--hours", type=float, default=60, help="speech enough")
-ap.add_argument("--codec", type=float, default=250, help="when the codec's first stage ends, in seconds from the start")
-ap.add_argument("--codec_gpu", type=int)
-ap.add_argument("--talker_gpu", type=int)
-ap.add_argument("--talker_after", type=float, default=0, help="seconds from the start in which the talker's GPU is left alone once the teacher has ended")
-ap.add_argument("--early", type=float, default=25, help="the codec starts so many seconds before the teacher ends, to record its step")
+ap.add_argument("--teacher", type=float, default=110, help="seconds in which all GPUs speak")
+ap.add_argument("--silent", type=float, default=260, help="when the talker begins at the latest, in seconds from the start")
+ap.add_argument("--talker_until", type=float, help="when the talker ends, in seconds from the start")
+ap.add_argument("--early", type=float, default=25, help="the decoder starts so many seconds before the teacher ends, to record its step")
+ap.add_argument("--decoder_gpu", type=int)
+ap.add_argument("--talker_gpu", type=int, default=0)
 ap.add_argument("--gpus", type=int)
 ap.add_argument("--teacher_args", default="")
-ap.add_argument("--codec_args", default="")
+ap.add_argument("--decoder_args", default="")
 ap.add_argument("--talker_args", default="--compile")
 a = ap.parse_args()
 T0 = time.time()
 END = T0 + a.seconds
 G = a.gpus or max(1, len(subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True).stdout.splitlines()) if os.path.exists("/dev/nvidiactl") else 1)
-CODEC = a.codec_gpu if a.codec_gpu is not None else G - 1
-TALKER = a.talker_gpu if a.talker_gpu is not None else 0
-for folder in ("logs", "speech", "codec", "codes", "talker", "out"):
-    os.makedirs(f"{a.work}/{folder}", exist_ok=True)
+DECODER = a.decoder_gpu if a.decoder_gpu is not None else G - 1
+W = os.path.abspath(a.work)
+I = os.path.abspath(a.inputs)
+for folder in ("logs", "speech", "codes", "decoder", "talker", "out"):
+    os.makedirs(f"{W}/{folder}", exist_ok=True)
 now = lambda: time.time() - T0
+have = lambda path: os.path.exists(f"{W}/{path}")
 
 
 def say(*x):
     line = f"[run {now():6.1f}s] " + " ".join(map(str, x))
     print(line, flush=True)
-    with open(f"{a.work}/status", "a") as f:
+    with open(f"{W}/status", "a") as f:
         f.write(line + "\n")
 
 
-def start(name, gpu, command, **more):
-    env = dict(os.environ, CUDA_VISIBLE_DEVICES=str(gpu), OMP_NUM_THREADS="4", PYTHONUNBUFFERED="1", **more)
-    return subprocess.Popen([sys.executable] + command.split(), cwd=HERE, env=env, stdout=open(f"{a.work}/logs/{name}.log", "a"), stderr=subprocess.STDOUT)
-
-
 class Stage:
-    def __init__(self, name, gpu, command, tries=({},)):
+    def __init__(self, name, gpu, command, tries=({}, {})):
         """tries: environment of each start; "extra" is added to the command"""
         self.name, self.gpu, self.command, self.tries, self.begun = name, gpu, command, list(tries), 0
-        self.go("")
+        self.go()
 
-    def go(self, extra):
-        env = dict(self.tries[self.begun])
+    def go(self):
+        more = dict(self.tries[self.begun])
         self.begun += 1
-        say(f"{self.name} starts on GPU {self.gpu}", env or "")
-        self.job = start(self.name, self.gpu, self.command + env.pop("extra", "") + extra, **env)
+        say(f"{self.name} starts on GPU {self.gpu}", more or "")
+        command = self.command + more.pop("extra", "")
+        env = dict(os.environ, CUDA_VISIBLE_DEVICES=str(self.gpu), OMP_NUM_THREADS="4", PYTHONUNBUFFERED="1", **more)
+        self.job = subprocess.Popen([sys.executable] + command.split(), cwd=HERE, env=env, stdout=open(f"{W}/logs/{self.name}.log", "a"), stderr=subprocess.STDOUT)
 
-    def running(self, extra=""):
+    def running(self):
         """starts a dead stage again as long as there are tries"""
         code = self.job.poll()
         if code in (None, 0):
@@ -79,7 +75,7 @@ class Stage:
             self.begun = 99
             return False
         say(f"{self.name} failed: {code}")
-        self.go(extra)
+        self.go()
         return True
 
     def end(self):
@@ -87,83 +83,72 @@ class Stage:
             self.job.kill()
 
 
-def spoken():
-    """hours"""
-    size = sum(os.path.getsize(f"{a.work}/speech/{f}") for f in os.listdir(f"{a.work}/speech") if f.endswith(".npz") and ".tmp" not in f)
-    return size / (2 * 24000 + 100) / 3600
-
-
-have = lambda path: os.path.exists(f"{a.work}/{path}")
-codec_kept, codes_kept = have("codec/codec.pt"), have("codes/all.done")
-say(f"{G} GPUs: decoder on {CODEC}, talker on {TALKER}; kept: {'codec ' * codec_kept}{'codes' * codes_kept}")
-stages = {}
-if not have("tokens.npz"):
-    stages["tokens"] = Stage("tokens", "", f"tokenize_text.py {a.inputs}/corpus {a.inputs}/tok {a.work}/tokens.npz --processes {min(8, os.cpu_count())}")
-teacher_gpus = sorted({*range(G), CODEC})
-teacher = None
-if not codes_kept or codec_kept:
-    teacher = start("teacher", ",".join(map(str, teacher_gpus)), f"teacher.py {a.inputs}/corpus {a.inputs}/kokoro.npz {a.inputs}/styles.npz {a.work}/speech "
-                    f"--gpus {','.join(map(str, teacher_gpus))} {a.teacher_args}")
-stopped, told, shipped = set(), 0.0, 0.0
+def shards(folder):
+    return [f for f in os.listdir(f"{W}/{folder}") if f.endswith(".npz") and ".tmp" not in f]
 
 
 def stop_teacher(gpu):
-    if gpu not in stopped:
-        stopped.add(gpu)
-        open(f"{a.work}/speech/stop.{gpu}", "w").close()
-        say(f"teacher told to end on GPU {gpu}: {spoken():.1f} h")
+    if not have(f"stop.{gpu}"):
+        open(f"{W}/stop.{gpu}", "w").close()
+        say(f"teacher told to end on GPU {gpu}: {len(shards('speech'))} shards of speech, {len(shards('codes'))} of codes")
 
 
 def ship():
     """what a later run or a listener needs -> out/"""
-    import shutil
-    for source, name in (("codec/codec.small", "codec.pt"), ("codec/decoder.pt", "decoder.pt"), ("codec/resume.pt", "resume.pt"), ("talker/best.half", "talker.pt"),
-                         ("status", "status")):
-        if have(source) and (not have(f"out/{name}") or os.path.getmtime(f"{a.work}/out/{name}") < os.path.getmtime(f"{a.work}/{source}")):
-            shutil.copy(f"{a.work}/{source}", f"{a.work}/out/{name}.tmp")
-            os.replace(f"{a.work}/out/{name}.tmp", f"{a.work}/out/{name}")
-    with open(f"{a.work}/out/logs", "w") as out:
-        for f in sorted(os.listdir(f"{a.work}/logs")):
-            out.write(f"==== {f}\n{open(f'{a.work}/logs/{f}', errors='replace').read()[-60000:]}\n")
+    for source, name in (("decoder/decoder.pt", "decoder.pt"), ("decoder/resume.pt", "resume.pt"), ("talker/best.half", "talker.pt"), ("status", "status")):
+        if have(source) and (not have(f"out/{name}") or os.path.getmtime(f"{W}/out/{name}") < os.path.getmtime(f"{W}/{source}")):
+            shutil.copy(f"{W}/{source}", f"{W}/out/{name}.tmp")
+            os.replace(f"{W}/out/{name}.tmp", f"{W}/out/{name}")
+    with open(f"{W}/out/logs", "w") as out:
+        for f in sorted(os.listdir(f"{W}/logs")):
+            out.write(f"==== {f}\n{open(f'{W}/logs/{f}', errors='replace').read()[-60000:]}\n")
 
 
+say(f"{G} GPUs: decoder on {DECODER}, talker on {a.talker_gpu}")
+speaking = ",".join(str(g) for g in range(G))
+teacher = f"teacher.py {I}/corpus {I}/kokoro.npz {I}/styles.npz {I}/tables.npz {W} {a.teacher_args} --gpus "
+stages = {"teacher": Stage("teacher", speaking, teacher + speaking, ({},)),
+          "tokens": Stage("tokens", "", f"tokenize_text.py {I}/corpus {I}/tok {W}/tokens.npz --processes {min(8, os.cpu_count())}")}
+shipped = 0.0
 while now() < a.seconds + 20:
-    if teacher:
-        enough = spoken() >= a.hours
-        for g in teacher_gpus:
-            if enough or now() > (a.teacher_last if g == CODEC else a.teacher):
-                stop_teacher(g)
-        if teacher.poll() is not None:
-            say(f"teacher ended: {spoken():.1f} h")
-            teacher = None
-        elif now() > a.teacher_last + 40:
-            teacher.kill()
-    made = have("codec/codec.pt")
-    if "codec" not in stages and (teacher is None or now() > a.teacher - a.early):
-        stages["codec"] = Stage("codec", CODEC, f"train_codec.py {a.work}/speech {a.work}/codec --codec {T0 + a.codec} --until {END} {a.codec_args}{' --skip_codec' * codec_kept}",
-                                ({}, {}, {"FUSED": "0"}, {"FUSED": "0", "extra": " --eager"}))
-    if made and teacher is None and not codes_kept and "encode" not in stages:
-        stages["encode"] = Stage("encode", CODEC, f"encode_speech.py encode {a.work}/speech {a.work}/codec/codec.pt {a.work}/codes", ({}, {}))
-    if have("codes/all.done") and "pack" not in stages:
-        stages["pack"] = Stage("pack", "", f"encode_speech.py pack {a.work}/codes {a.work}/out/codes 4", ({}, {}))
-    if "talker" not in stages and now() > a.talker_after and have("tokens.npz") and (made or codes_kept):
-        begin = f" --start {a.work}/talker/start.pt" if have("talker/start.pt") else ""
-        command = f"train_talker.py {a.inputs}/corpus {a.inputs}/tok {a.work}/tokens.npz {a.work}/codes {a.work}/talker --until {END}{begin} "
-        stages["talker"] = Stage("talker", TALKER, command + a.talker_args, ({}, {}))
-    live = [s.running(" --skip_codec" if n == "codec" and made and "--skip_codec" not in s.command else "") for n, s in stages.items()]
+    if now() > a.teacher:
+        for g in range(G):
+            stop_teacher(g)
+    if now() > a.teacher + 40 and "silent" not in stages:
+        stages["teacher"].end()
+    if "decoder" not in stages and now() > a.teacher - a.early:
+        command = f"train_decoder.py {W} {W}/decoder --until {END} {a.decoder_args}" + (f" --start {I}/resume.pt" if os.path.exists(f"{I}/resume.pt") else "")
+        stages["decoder"] = Stage("decoder", DECODER, command, ({}, {}, {"FUSED": "0"}, {"FUSED": "0", "extra": " --eager"}))
+    live = {n: s.running() for n, s in stages.items()}
+    if not live["teacher"] and "silent" not in stages:
+        say(f"teacher ended: {sum(os.path.getsize(f'{W}/speech/{f}') for f in shards('speech')) / 48000 / 3600:.1f} h")
+        for g in range(G):
+            if have(f"stop.{g}"):
+                os.remove(f"{W}/stop.{g}")
+        stages["silent"] = Stage("silent", a.talker_gpu, f"{teacher}{a.talker_gpu} --silent")
+        begin = f" --start {I}/talker.pt" if os.path.exists(f"{I}/talker.pt") else ""
+        until = T0 + (a.talker_until or a.seconds)
+        stages["talker"] = Stage("talker", a.talker_gpu, f"train_talker.py {I}/corpus {I}/tok {W}/tokens.npz {W}/codes {W}/talker --until {until}{begin} {a.talker_args}")
+        live["silent"] = live["talker"] = True
+    if "silent" in stages and not have("codes/all.done"):
+        if now() > a.silent:
+            stop_teacher(a.talker_gpu)
+        if not live["silent"] and not live["tokens"] or now() > a.silent + 20:
+            stages["silent"].end()
+            open(f"{W}/codes/all.done", "w").close()
+            say(f"codes: {len(shards('codes'))} shards")
     if time.time() - shipped > 30:
         shipped = time.time()
         ship()
-    if not any(live) and teacher is None and "talker" in stages:
+    if "talker" in stages and not live["talker"] and not live["decoder"]:
         break
     time.sleep(0.5)
 for s in stages.values():
     s.end()
 say("trained")
-ship()
-talker = next((f"{a.work}/talker/{n}.pt" for n in ("best", "talker", "start") if have(f"talker/{n}.pt")), None)
-if talker and have("codec/decoder.pt"):
-    done = subprocess.run([sys.executable, "export.py", talker, f"{a.work}/codec/decoder.pt", f"{a.inputs}/tok", f"{a.work}/model"], cwd=HERE)
+talker = next((f"{W}/talker/{n}" for n in ("best.half", "talker.pt") if have(f"talker/{n}")), None)
+if talker and have("decoder/decoder.pt"):
+    done = subprocess.run([sys.executable, "export.py", talker, f"{W}/decoder/decoder.pt", f"{I}/tok", f"{W}/model"], cwd=HERE)
     say("exported" if done.returncode == 0 else "not exported", talker)
 ship()
-open(f"{a.work}/run.done", "w").close()
+open(f"{W}/run.done", "w").close()

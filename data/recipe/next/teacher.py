@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Speaks the corpus with the Kokoro-82M teacher, many utterances at once: one process a GPU, beside it some that cut and store.
+"""Speaks the corpus with the Kokoro-82M teacher, many utterances at once: one process a GPU, beside it some that cut, code and store.
 
-usage: teacher.py CORPUS KOKORO.NPZ STYLES.NPZ OUTDIR [--gpus 0,1,2,3] [--each 12] [--letters 12000] [--window 1600] [--limit SHARDS]
+usage: teacher.py CORPUS KOKORO.NPZ STYLES.NPZ TABLES.NPZ OUTDIR [--gpus 0,1] [--each 12] [--letters 12000] [--window 1600] [--limit SHARDS] [--silent]
 
-Writes shards OUTDIR/NNNN.npz as they are finished (xNNNN.npz: held-out and test lines); each holds int16 samples at 24 kHz, every utterance padded to whole frames of
-80 ms, a phone class per 10 ms, and a table (utterance, first frame, frames). A GPU takes the next free shard; what is equally long is spoken together. A file
-OUTDIR/stop.GPU ends its process after the shard.
-Every utterance begins with one frame of near silence: 20 ms of zeros, then a fade of 40 ms into the teacher's own breath.
+Writes OUTDIR/codes/NNNN.npz as they are finished (xNNNN.npz: held-out and test lines): codes of codes.py and a table (utterance, first frame,
+frames); and OUTDIR/speech/NNNN.npz: the same utterances' int16 samples at 24 kHz. With --silent only codes, which cost a tenth of the time. A GPU
+takes the next shard that nobody has made. A file OUTDIR/stop.GPU ends its process after the shard.
+Every utterance begins with 20 ms of zeros, then a fade of 40 ms into the teacher's own breath.
 """
 import argparse
 import json
@@ -16,65 +16,20 @@ import time
 
 import numpy as np
 
+import codes
 from voices import SPEAKERS, INDEX
 
 RATE, FRAME = 24000, 1920
-LEAD, TAIL = 1920, 2880                                 # samples of silence kept before the first and after the last sound
-
-LETTERS = "AIOQSTWYᵊabdefhijklmnoprstuvwzɑɒæɔðʤəɛɜɡɪŋθɹɾʃʧʊʌʒʔᵻ"
-SILENT = ';:,.!?—…"()“”'
-PHONES = len(LETTERS) + 2                               # 0: silence, last: any other letter
 
 
-def classes(vocabulary):
-    """-> class of each id: 0 silence, -1 belongs to the next phone, -2 to the one before"""
-    table = np.full(256, PHONES - 1, np.int16)
-    for letter, i in vocabulary.items():
-        if letter in LETTERS:
-            table[i] = 1 + LETTERS.index(letter)
-        elif letter in SILENT:
-            table[i] = 0
-        elif letter in "ˈˌ":
-            table[i] = -1
-        elif letter in "ː ":
-            table[i] = -2
-    return table
-
-
-def labels(ids, ends, kind, n10):
-    """phone class per 10 ms; ids with the two silences around them, ends in samples"""
-    c = [0] + [int(kind[i]) for i in ids] + [0]
-    for k in range(1, len(c)):
-        if c[k] == -2:
-            c[k] = c[k - 1]
-    for k in range(len(c) - 2, -1, -1):
-        if c[k] == -1:
-            c[k] = c[k + 1]
-    out, at = np.zeros(n10, np.uint8), 0
-    for k, end in zip(c, ends):
-        e = int(np.clip(round(end / 240), at, n10))
-        out[at:e] = max(k, 0)
-        at = e
-    return out
-
-
-def finish(audio, ends, ids, kind, gain):
-    """cut to LEAD before the first sound and TAIL after the last, faded in and out, whole frames"""
-    loud = np.flatnonzero(np.abs(audio) > 0.006)
-    if not len(loud) or not np.isfinite(audio).all() or len(audio) < 2400:
-        return None
-    first, last = loud[0] - LEAD, loud[-1] + TAIL
-    x = audio[max(0, first):last] * gain
-    x = np.concatenate([np.zeros(max(0, -first), np.float32), x])
-    ramp = np.clip((np.arange(LEAD) - 480) / 960, 0, 1).astype(np.float32)
-    x[:LEAD] *= ramp * ramp * (3 - 2 * ramp)
-    tail = min(1200, len(x))
-    x[-tail:] *= np.linspace(1, 0, tail, dtype=np.float32)
-    frames = -(-len(x) // FRAME)
+def finish(audio, first, frames, gain):
+    """the frames' samples, faded in and out"""
+    begin = first * codes.UNIT
+    x = np.concatenate([np.zeros(max(0, -begin), np.float32), audio[max(0, begin):begin + frames * FRAME] * gain])
+    x[:1440] *= (lambda r: r * r * (3 - 2 * r))(np.clip((np.arange(1440) - 480) / 960, 0, 1).astype(np.float32))
+    x[-960:] *= np.linspace(1, 0, 960, dtype=np.float32)
     x = np.pad(x, (0, frames * FRAME - len(x)))
-    lab = labels(ids, np.asarray(ends) - first, kind, frames * 8)
-    lab[:LEAD // 240 - 1] = 0
-    return (np.clip(x, -1, 1) * 32767).astype(np.int16), lab, frames
+    return (np.clip(x, -1, 1) * 32767).astype(np.int16)
 
 
 def batches(lines, order, letters):
@@ -101,45 +56,60 @@ class Lines:
         self.who = [line.rstrip("\n").split("\t")[2:4] for line in open(f"{a.corpus}/text.tsv", encoding="utf-8")]
         styles = np.load(a.styles)
         self.styles = {s.name: styles[s.style].reshape(-1, 256) for s in SPEAKERS}
-        self.kind = classes(json.load(open(f"{a.corpus}/vocabulary.json", encoding="utf-8")))
+        self.classes = codes.phone_classes(json.load(open(f"{a.corpus}/vocabulary.json", encoding="utf-8")))
 
     def ids(self, u):
-        return self.flat[self.at[u]:self.at[u + 1]].tolist()
+        """the two pauses around the line included"""
+        return [0, *self.flat[self.at[u]:self.at[u + 1]].tolist(), 0]
 
     def speed(self, u):
         return float(self.who[u][1])
 
-    def style(self, u):
-        return self.styles[self.who[u][0]][min(self.lengths[u], 510) - 1]
+    def inputs(self, batch):
+        """-> what the teacher takes"""
+        return [self.ids(u) for u in batch], [self.styles[self.who[u][0]][min(self.lengths[u], 510) - 1] for u in batch], [self.speed(u) for u in batch]
 
-    def gain(self, u):
-        return SPEAKERS[INDEX[self.who[u][0]]].gain
+    def speaker(self, u):
+        return INDEX[self.who[u][0]]
 
 
-def store(path, raw, batch, ends, lines):
-    """cuts what was spoken, writes the shard, removes the raw samples -> seconds, utterances that failed"""
-    sound, spoken, table, at = np.load(raw), [], [], 0
-    for u, row, end in zip(batch, sound, ends):
-        done = finish(row[:end[-1]], end, lines.ids(u), lines.kind, lines.gain(u))
-        if done:
-            spoken.append(done)
-            table.append((u, at, done[2]))
-            at += done[2]
-    if spoken:
-        np.savez(f"{path}.tmp.npz", wav=np.concatenate([s[0] for s in spoken]), labels=np.concatenate([s[1] for s in spoken]), table=np.array(table, np.int32))
-        os.rename(f"{path}.tmp.npz", f"{path}.npz")
-    os.remove(raw)
-    return at * FRAME / RATE, len(batch) - len(spoken)
+def write(path, **arrays):
+    np.savez(f"{path}.tmp.npz", **arrays)
+    os.rename(f"{path}.tmp.npz", f"{path}.npz")
+
+
+def store(out, name, batch, prosody, sound, lines, tables):
+    """codes what was spoken, cuts and writes the shard -> seconds, utterances that failed"""
+    made, spoken, table, at = [], [], [], 0
+    sound = np.load(sound) if sound else None
+    for k, (u, durations, f0, energy) in enumerate(zip(batch, *prosody)):
+        durations = durations[:lines.lengths[u] + 2]
+        steps = 2 * durations.sum()
+        done = codes.frame_codes(lines.classes[lines.ids(u)], durations, f0[:steps], energy[:steps], lines.speaker(u), tables)
+        if done is None or sound is not None and not np.isfinite(sound[k, :steps * codes.STEP]).all():
+            continue
+        made.append(done[0])
+        if sound is not None:
+            spoken.append(finish(sound[k, :steps * codes.STEP], done[1], len(done[0]), SPEAKERS[lines.speaker(u)].gain))
+        table.append((u, at, len(done[0])))
+        at += len(done[0])
+    if made:
+        if sound is not None:
+            write(f"{out}/speech/{name}", wav=np.concatenate(spoken))
+        write(f"{out}/codes/{name}", codes=np.concatenate(made), table=np.array(table, np.int32))
+    return at * FRAME / RATE, len(batch) - len(made)
 
 
 def storing(a, jobs, done):
-    lines = Lines(a)
-    for path, raw, batch, ends in iter(jobs.get, None):
+    lines, tables = Lines(a), dict(np.load(a.tables))
+    for name, batch, prosody, sound in iter(jobs.get, None):
         try:
-            done.put(store(path, raw, batch, ends, lines))
+            done.put(store(a.out, name, batch, prosody, sound, lines, tables))
         except Exception as e:                           # a shard lost is no reason to lose the rest
-            print(f"[teacher] {path}: {type(e).__name__} {e}", flush=True)
+            print(f"[teacher] {name}: {type(e).__name__} {e}", flush=True)
             done.put((0.0, len(batch)))
+        if sound:
+            os.remove(sound)
 
 
 def work(a, gpu, taken):
@@ -147,7 +117,7 @@ def work(a, gpu, taken):
     import torch
     from teacher_model import Teacher
     cuda = torch.cuda.is_available()
-    if cuda:                                            # the codec's first steps are recorded beside it
+    if cuda:                                            # the decoder's first steps are recorded beside it
         torch.cuda.set_per_process_memory_fraction(0.55)
     context = multiprocessing.get_context("spawn")
     jobs, done = context.Queue(2 * a.each), context.Queue()
@@ -161,19 +131,21 @@ def work(a, gpu, taken):
             break
         place = int(name.lstrip("x")) + (len(taken) // 2 if name[0] == "x" else 0)
         with taken.get_lock():
-            mine = not taken[place]
+            mine = not taken[place] and not os.path.exists(f"{a.out}/codes/{name}.npz")
             taken[place] = True
         if not mine:
             continue
         try:
-            sound, durations = teacher([[0, *lines.ids(u), 0] for u in batch], [lines.style(u) for u in batch], [lines.speed(u) for u in batch])
-            ends = np.cumsum(durations.cpu().numpy(), 1) * (RATE // 40)
-            np.save(f"{a.out}/{name}.raw.npy", sound.cpu().numpy())
+            *prosody, rest = teacher.prosody(*lines.inputs(batch))
+            sound = None
+            if not a.silent:
+                sound = f"{a.out}/speech/{name}.raw.npy"
+                np.save(sound, teacher.speak(*prosody[1:], rest).cpu().numpy())
         except Exception as e:
             print(f"[teacher {gpu}] {len(batch)} utterances: {type(e).__name__} {e}", flush=True)
             bad += len(batch)
             continue
-        jobs.put((f"{a.out}/{name}", f"{a.out}/{name}.raw.npy", batch, [e[:lines.lengths[u] + 2] for e, u in zip(ends, batch)]))
+        jobs.put((name, batch, [x.cpu().numpy() for x in prosody], sound))
         asked += 1
         while not done.empty():
             s, lost = done.get()
@@ -207,15 +179,17 @@ def plan(lines, a):
 
 def main():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for n in ("corpus", "weights", "styles", "out"):
+    for n in ("corpus", "weights", "styles", "tables", "out"):
         ap.add_argument(n)
     ap.add_argument("--gpus", default="0")
-    ap.add_argument("--each", type=int, default=12, help="processes that cut and store, for each GPU")
-    ap.add_argument("--letters", type=int, default=12000, help="spoken together, padding included")
-    ap.add_argument("--window", type=int, default=1600, help="utterances")
+    ap.add_argument("--each", type=int, default=12, help="processes that code and store, for each GPU")
+    ap.add_argument("--letters", type=int, default=12000, help="spoken together, padding included; the same in all runs into one folder")
+    ap.add_argument("--window", type=int, default=1600, help="utterances; the same in all runs into one folder")
     ap.add_argument("--limit", type=int, default=9999, help="shards")
+    ap.add_argument("--silent", action="store_true", help="codes only")
     a = ap.parse_args()
-    os.makedirs(a.out, exist_ok=True)
+    for folder in ("speech", "codes"):
+        os.makedirs(f"{a.out}/{folder}", exist_ok=True)
     context = multiprocessing.get_context("spawn")
     taken = context.Array("b", 20000)
     jobs = [context.Process(target=work, args=(a, g, taken)) for g in a.gpus.split(",")]
@@ -223,7 +197,6 @@ def main():
         j.start()
     for j in jobs:
         j.join()
-    open(f"{a.out}/all.done", "w").close()
 
 
 if __name__ == "__main__":

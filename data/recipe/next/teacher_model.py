@@ -201,9 +201,9 @@ class Teacher:
         return y[:, WINDOW // 2:-WINDOW // 2] * (WINDOW // HOP)
 
     @torch.no_grad()
-    def __call__(self, tokens, styles, speeds):
-        """lists of token ids, each begun and ended by 0; styles [utterance, 256]; speeds -> samples [utterance, longest], durations [utterance, longest] in
-        frames of FRAME samples; an utterance's samples are those of its durations' sum"""
+    def prosody(self, tokens, styles, speeds):
+        """lists of token ids, each begun and ended by 0; styles [utterance, 256]; speeds -> durations [utterance, letter] in frames of FRAME samples,
+        fundamental frequency (Hz) and energy [utterance, time], two values a frame, and what speak() needs"""
         dev = self.device
         styles = torch.as_tensor(np.asarray(styles, np.float32), device=dev)
         speeds = torch.as_tensor(np.asarray(speeds, np.float32), device=dev)
@@ -215,14 +215,21 @@ class Teacher:
         longest = -(-int(frames.max()) // 32) * 32
         ends = durations.cumsum(1)
         token = torch.searchsorted(ends, torch.arange(longest, device=dev).expand(len(tokens), -1).contiguous(), right=True)
-        spread = lambda x: x.gather(1, token.clamp(max=x.shape[1] - 1)[..., None].expand(-1, -1, x.shape[2])) * valid
         valid, upper = mask(frames, longest), mask(frames * 2, longest * 2)
+        spread = lambda x: x.gather(1, token.clamp(max=x.shape[1] - 1)[..., None].expand(-1, -1, x.shape[2])) * valid
         shared = self.lstm("predictor.shared", spread(features), frames)
         f0, energy = (self.curve(n, shared, style, valid, upper) for n in ("F0", "N"))
+        return durations, f0[..., 0], energy[..., 0], (ids, lengths, voice, frames, spread, valid, upper)
+
+    @torch.no_grad()
+    def speak(self, f0, energy, rest):
+        """-> samples [utterance, longest]; an utterance's samples are those of its durations' sum"""
+        ids, lengths, voice, frames, spread, valid, upper = rest
+        f0, energy = f0[..., None], energy[..., None]
         text = spread(self.text(ids, lengths))
         low = [self.conv(n, x, 2) * valid for n, x in (("F0_conv", f0), ("N_conv", energy))]
         x = self.residual("encode", torch.cat([text, *low], -1), voice, valid)
         rest = [self.conv("asr_res.0", text) * valid, *low]
         for k in range(4):
             x = self.residual(f"decode.{k}", torch.cat([x, *rest], -1), voice, valid, upper if k == 3 else None)
-        return self.generate(x, voice, f0, frames * 2), durations
+        return self.generate(x, voice, f0, frames * 2)

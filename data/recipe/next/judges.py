@@ -1,10 +1,9 @@
-"""Parts of the codec's training: spectra, encoder, discriminators, encoding. Only the decoder and the codebooks are shipped."""
+"""What the decoder is judged by in training: spectra and discriminators."""
 import numpy as np
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
-from model import CODEC, CausalConv, ConvNeXt, FRAME, RATE
-from teacher import PHONES
+from model import RATE
 
 dev = "cuda" if torch.cuda.is_available() else "cpu"
 
@@ -34,13 +33,6 @@ def mel(x, n_fft, hop, n_mel, fmax=12000.0):
     return m @ s
 
 
-N_MEL = 100
-
-
-def logmel(x):                                         # [B, n] -> [B, N_MEL, n/240]
-    return (mel(x, 1024, 240, N_MEL)[..., :-1].clamp(min=1e-5).log() + 5.0) / 2.5
-
-
 def recon_loss(y, x):
     tot = 0
     for n_fft, n_mel in ((256, 28), (512, 56), (1024, 100), (2048, 180)):
@@ -49,56 +41,7 @@ def recon_loss(y, x):
     return tot
 
 
-SPECTRA = ((1024, 100), (2048, 160))                    # what the codes are judged by: window, bands; a spectrum per 10 ms
-
-
-def mel_targets(x):
-    """[B, n] -> [B, n/240, 2 * bands]: log spectra down to the noise, and again for the loud parts alone"""
-    m = torch.cat([mel(x, n_fft, 240, n_mel)[..., :-1] for n_fft, n_mel in SPECTRA], 1).transpose(1, 2)
-    return torch.cat([m.clamp(min=2e-5).log10() + 3, (m + 1e-3).log10() + 3], 2)
-
-
-# ------------------------------------------------------------------ training-only networks
-class MelHead(nn.Module):
-    """spectra from the decoder's sequence of 50 Hz, causal as the decoder is"""
-
-    def __init__(self, n=320):
-        super().__init__()
-        self.out = 2 * sum(b for _, b in SPECTRA)
-        self.net = nn.Sequential(CausalConv(CODEC["latent_dim"], n, 7), ConvNeXt(n), ConvNeXt(n), nn.Linear(n, 2 * self.out))
-
-    def forward(self, x):
-        y = self.net(x)
-        return y.view(y.shape[0], -1, self.out)
-
-
-class EncBlock(nn.Module):
-    def __init__(self, n):
-        super().__init__()
-        self.dw = nn.Conv1d(n, n, 7, padding=3, groups=n)
-        self.norm = nn.LayerNorm(n)
-        self.a, self.b = nn.Linear(n, 3 * n), nn.Linear(3 * n, n)
-        self.g = nn.Parameter(torch.full((n,), 0.3))
-
-    def forward(self, x):
-        return x + (self.g * self.b(F.gelu(self.a(self.norm(self.dw(x).transpose(1, 2)))))).transpose(1, 2)
-
-
-class Encoder(nn.Module):
-    def __init__(self, n=256, out=128):
-        super().__init__()
-        m = [nn.Conv1d(N_MEL, n, 5, padding=2)]
-        for _ in range(3):
-            m += [EncBlock(n), nn.Conv1d(n, n, 4, 2, 1)]
-        m += [EncBlock(n), EncBlock(n), nn.Conv1d(n, out, 1)]
-        self.net = nn.Sequential(*m)
-        self.bn = nn.BatchNorm1d(out, affine=False, momentum=0.05)   # no collapse of the latents
-        self.phone = nn.Linear(64, 4 * PHONES)        # codebook 0 -> phone at 10, 30, 50, 70 ms
-
-    def forward(self, m):
-        return self.net(m)
-
-
+# ------------------------------------------------------------------ discriminators
 class WNConv2d(nn.Module):
     """weight-normalised Conv2d (parameter names of torch.nn.utils.weight_norm), written out so that it compiles"""
 
@@ -171,20 +114,3 @@ class Disc(nn.Module):
 
     def forward(self, x):
         return [d(x) for d in self.d]
-
-
-@torch.no_grad()
-def encode(enc, quantizer, wav, chunk=1024, ctx=16, group=8):
-    """wav int16 [frames * FRAME] -> codes [frames, 16] uint8"""
-    n, res = len(wav) // FRAME, []
-    starts = list(range(0, n, chunk))
-    for g in range(0, len(starts), group):
-        part = (starts[g:g + group] + [starts[g]] * group)[:group]      # constant shape
-        i = torch.tensor(part, device=wav.device)[:, None] * FRAME - ctx * FRAME + torch.arange((chunk + 2 * ctx) * FRAME, device=wav.device)
-        x = wav[i.clamp(0, len(wav) - 1)].float() / 32768
-        with torch.autocast(wav.device.type, dtype=torch.bfloat16, enabled=wav.device.type == "cuda"):
-            h = enc(logmel(x))
-        h = F.batch_norm(h.float()[:, :, ctx:-ctx], enc.bn.running_mean, enc.bn.running_var)
-        c = torch.cat([quantizer.rvq_first.encode(h)[1], quantizer.rvq_rest.encode(h)[1]], 1)
-        res.append(c.transpose(1, 2)[:len(starts[g:g + group])].reshape(-1, 16))
-    return torch.cat(res)[:n].to(torch.uint8)
