@@ -1,9 +1,9 @@
-"""What the decoder is judged by in training: spectra and discriminators."""
+"""What the decoder is judged by in training: spectra, a head that predicts them from its sequence of 50 Hz, discriminators. None of it is shipped."""
 import numpy as np
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
-from model import RATE
+from model import CODEC, CausalConv, ConvNeXt, RATE
 
 dev = "cuda" if torch.cuda.is_available() else "cpu"
 
@@ -39,6 +39,28 @@ def recon_loss(y, x):
         my, mx = mel(y, n_fft, n_fft // 4, n_mel), mel(x, n_fft, n_fft // 4, n_mel)
         tot = tot + (my.clamp(min=2e-5).log10() - mx.clamp(min=2e-5).log10()).abs().mean()
     return tot
+
+
+SPECTRA = ((1024, 100), (2048, 160))                    # what the head predicts: window, bands; a spectrum per 10 ms
+
+
+def mel_targets(x):
+    """[B, n] -> [B, n/240, 2 * bands]: log spectra down to the noise, and again for the loud parts alone"""
+    m = torch.cat([mel(x, n_fft, 240, n_mel)[..., :-1] for n_fft, n_mel in SPECTRA], 1).transpose(1, 2)
+    return torch.cat([m.clamp(min=2e-5).log10() + 3, (m + 1e-3).log10() + 3], 2)
+
+
+class MelHead(nn.Module):
+    """spectra from the decoder's sequence of 50 Hz, causal as the decoder is"""
+
+    def __init__(self, n=320):
+        super().__init__()
+        self.out = 2 * sum(b for _, b in SPECTRA)
+        self.net = nn.Sequential(CausalConv(CODEC["latent_dim"], n, 7), ConvNeXt(n), ConvNeXt(n), nn.Linear(n, 2 * self.out))
+
+    def forward(self, x):
+        y = self.net(x)
+        return y.view(y.shape[0], -1, self.out)
 
 
 # ------------------------------------------------------------------ discriminators

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The GPU part of the recipe on one machine of one or several GPUs: teacher, then decoder beside talker, and export.
 
-usage: run_gpu.py INPUTS WORK --seconds T [--teacher 110] [--silent 260] [--talker_until T]
+usage: run_gpu.py INPUTS WORK --seconds T [--teacher 110] [--silent 260] [--front 270] [--talker_until T]
 
 INPUTS holds corpus/, tok/, kokoro.npz, styles.npz, tables.npz. WORK gets speech/, codes/, decoder/, talker/, model/, logs/. WORK/status says where the run is.
 First all GPUs speak; then the decoder's GPU begins to train it, while the talker's GPU makes codes of the rest of the corpus without speaking
@@ -22,6 +22,7 @@ ap.add_argument("work")
 ap.add_argument("--seconds", type=float, required=True, help="of the whole run")
 ap.add_argument("--teacher", type=float, default=110, help="seconds in which all GPUs speak")
 ap.add_argument("--silent", type=float, default=260, help="when the talker begins at the latest, in seconds from the start")
+ap.add_argument("--front", type=float, default=270, help="when the decoder's part below 50 Hz stops training alone, in seconds from the start")
 ap.add_argument("--talker_until", type=float, help="when the talker ends, in seconds from the start")
 ap.add_argument("--early", type=float, default=25, help="the decoder starts so many seconds before the teacher ends, to record its step")
 ap.add_argument("--decoder_gpu", type=int)
@@ -111,13 +112,13 @@ stages = {"teacher": Stage("teacher", speaking, teacher + speaking, ({},)),
           "tokens": Stage("tokens", "", f"tokenize_text.py {I}/corpus {I}/tok {W}/tokens.npz --processes {min(8, os.cpu_count())}")}
 shipped = 0.0
 while now() < a.seconds + 20:
-    if now() > a.teacher:
+    if now() > a.teacher and "silent" not in stages:
         for g in range(G):
             stop_teacher(g)
     if now() > a.teacher + 40 and "silent" not in stages:
         stages["teacher"].end()
     if "decoder" not in stages and now() > a.teacher - a.early:
-        command = f"train_decoder.py {W} {W}/decoder --until {END} {a.decoder_args}" + (f" --start {I}/resume.pt" if os.path.exists(f"{I}/resume.pt") else "")
+        command = f"train_decoder.py {W} {W}/decoder --front {T0 + a.front} --until {END} {a.decoder_args}" + (f" --start {I}/resume.pt" if os.path.exists(f"{I}/resume.pt") else "")
         stages["decoder"] = Stage("decoder", DECODER, command, ({}, {}, {"FUSED": "0"}, {"FUSED": "0", "extra": " --eager"}))
     live = {n: s.running() for n, s in stages.items()}
     if not live["teacher"] and "silent" not in stages:
