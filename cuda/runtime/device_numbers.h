@@ -48,7 +48,8 @@ struct ProductNumbers {
 struct AttentionNumbers {
   int processors = 0;          // SMs: how far ahead blocks prefetch (attention/many_rows.cu)
   int64_t blocks_at_once = 0;  // while there are no more, each query head has a block to itself
-  // From kManyRows rows on a block goes through a whole context (attention/many_rows.h). The same bits. Not with kOwn.
+  // From kManyRows rows on a block or warp goes through a whole context (attention/many_rows.h). The same bits. Not
+  // with kOwn.
   bool whole_contexts = true;
 };
 
