@@ -19,6 +19,10 @@ struct AttendArguments;
 bool CanAttendPairContexts(Precision precision, const AttendArguments& arguments);
 void AttendPairContexts(const Launcher& launch, const AttendArguments& arguments, int64_t rows);
 
+// Contexts of a turn of eight warps at most, 16 positions, in one page: the code predictor's.
+bool CanAttendPairTurns(Precision precision, const AttendArguments& arguments);
+void AttendPairTurns(const Launcher& launch, const AttendArguments& arguments, int64_t rows);
+
 }  // namespace qtts::cuda::attention
 
 #endif  // QTTS_CUDA_ATTENTION_HEAD_PAIRS_H_
