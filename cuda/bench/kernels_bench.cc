@@ -2,7 +2,7 @@
 // kernels-bench: the talker's products and attention for several rows, in each possible shape, and the lines through
 // the times of the wide shapes: what ProductNumbers and AttentionNumbers (runtime/device_numbers.h) are made of.
 // kernels-bench many: products, attention and sampling of 64 to 2,048 rows, today's kernels beside those that are not
-// the default yet, in under a minute.
+// the default yet, in under a minute. kernels-bench attention: that part alone.
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
@@ -489,11 +489,12 @@ Status ManySampling(cudaStream_t stream, const DeviceNumbers& numbers) {
   return Status::Ok();
 }
 
-Status Run(bool many) {
+Status Run(std::string_view mode) {
   QTTS_ASSIGN_OR_RETURN(const Stream stream, Stream::Create());
   QTTS_ASSIGN_OR_RETURN(const DeviceNumbers numbers, NumbersOfDevice(0));
   std::printf("numbers: %s\n", numbers.measured ? "measured on this card" : "safe, nobody measured this card");
-  if (many) {
+  if (mode == "attention") return ManyAttention(stream.get(), numbers);
+  if (mode == "many") {
     QTTS_RETURN_IF_ERROR(ManyProducts(stream.get(), numbers));
     QTTS_RETURN_IF_ERROR(ManyAttention(stream.get(), numbers));
     return ManySampling(stream.get(), numbers);
@@ -506,11 +507,11 @@ Status Run(bool many) {
 
 int main(int argc, char** argv) {
   const std::string_view mode = argc > 1 ? argv[1] : "";
-  if (argc > 2 || (!mode.empty() && mode != "many")) {
-    std::fprintf(stderr, "usage: kernels-bench [many]\n");
+  if (argc > 2 || (!mode.empty() && mode != "many" && mode != "attention")) {
+    std::fprintf(stderr, "usage: kernels-bench [many|attention]\n");
     return 2;
   }
-  if (const Status status = Run(!mode.empty()); !status.ok()) {
+  if (const Status status = Run(mode); !status.ok()) {
     std::fprintf(stderr, "kernels-bench: %s\n", status.message().c_str());
     return 1;
   }
