@@ -319,59 +319,116 @@ __global__ void __launch_bounds__(kDepthwiseThreads, 4) Depthwise(const __grid_c
 
 constexpr int kLastThreads = 256;
 constexpr int kLanesPerSample = 8;
-constexpr int kSamples = kLastThreads / kLanesPerSample;
+constexpr int kLanesChannels = kLanesPerSample * 4;
+constexpr int kLastGroups = kLastThreads / kLanesPerSample;  // of lanes
+// Samples of a group of lanes: of few streams, whose blocks do not fill the device, and of many.
+constexpr int kFewSamples = 1;
+constexpr int kManySamples = 4;
+// What the kernel for many streams is compiled for: the released sizes.
+constexpr int kLastTaps = 7;
+constexpr int kLastChannels = 96;
 
-// A block makes kSamples samples; the rows they need lie in shared memory.
+constexpr size_t LastBytes(int samples, int taps, int channels) {
+  return (static_cast<size_t>(taps * channels) +
+          static_cast<size_t>(kLastGroups * samples + taps - 1) * static_cast<size_t>(channels + 4)) *
+         sizeof(float);
+}
+
+// A lane's part of a sample: its channels of each tap in turn. kSamples neighbouring ones at a time, for which a row is
+// read once: the kernel's time is shared memory's. kTaps, kChannels: 0 where they are not known, with one sample.
+template <int kSamples, int kTaps, int kChannels>
+__device__ __forceinline__ void SumLast(const LastConvArgs& a, const float* weights, const float* rows, int row_stride,
+                                        int lane, float (&sums)[kSamples]) {
+  const auto add = [](float4 w, float4 v, float& sum) {
+    sum = fmaf(w.x, v.x, sum);
+    sum = fmaf(w.y, v.y, sum);
+    sum = fmaf(w.z, v.z, sum);
+    sum = fmaf(w.w, v.w, sum);
+  };
+  if constexpr (kTaps == 0) {
+    static_assert(kSamples == 1);
+    for (int j = 0; j < a.taps; ++j) {
+      for (int c = lane * 4; c < a.x.channels; c += kLanesChannels) {
+        add(*reinterpret_cast<const float4*>(weights + j * a.x.channels + c),
+            *reinterpret_cast<const float4*>(rows + j * row_stride + c), sums[0]);
+      }
+    }
+  } else {
+    constexpr int kQuads = kChannels / kLanesChannels;
+    float4 v[kSamples][kQuads];  // row r lies at r % kSamples
+    const auto load = [&](int row) {
+#pragma unroll
+      for (int q = 0; q < kQuads; ++q) {
+        v[row % kSamples][q] =
+            *reinterpret_cast<const float4*>(rows + row * row_stride + lane * 4 + q * kLanesChannels);
+      }
+    };
+#pragma unroll
+    for (int row = 0; row + 1 < kSamples; ++row) load(row);
+#pragma unroll
+    for (int j = 0; j < kTaps; ++j) {
+      load(j + kSamples - 1);
+#pragma unroll
+      for (int q = 0; q < kQuads; ++q) {
+        const float4 w = *reinterpret_cast<const float4*>(weights + j * kChannels + lane * 4 + q * kLanesChannels);
+#pragma unroll
+        for (int s = 0; s < kSamples; ++s) add(w, v[(j + s) % kSamples][q], sums[s]);
+      }
+    }
+  }
+}
+
+// A block makes kSamples samples for each group of lanes; the rows they need lie in shared memory.
+template <int kSamples, int kTaps, int kChannels>
 __global__ void __launch_bounds__(kLastThreads) LastConv(const __grid_constant__ LastConvArgs a) {
   extern __shared__ __align__(16) float shared[];
-  const int channels = a.x.channels;
-  const int row_stride = channels + 4;              // spreads neighbouring rows over the banks
-  float* const weights = shared;                    // [taps][channels]
-  float* const rows = weights + a.taps * channels;  // [kSamples + taps - 1][row_stride]
+  const int channels = kChannels != 0 ? kChannels : a.x.channels;
+  const int taps = kTaps != 0 ? kTaps : a.taps;
+  const int row_stride = channels + 4;            // spreads neighbouring rows over the banks
+  float* const weights = shared;                  // [taps][channels]
+  float* const rows = weights + taps * channels;  // [samples + taps - 1][row_stride]
   const int b = static_cast<int>(blockIdx.y);
-  const int first = static_cast<int>(blockIdx.x) * kSamples;
+  const int first = static_cast<int>(blockIdx.x) * (kLastGroups * kSamples);
   const int thread = static_cast<int>(threadIdx.x);
   LetNextStart();
-  for (int i = thread; i < a.taps * channels; i += kLastThreads) weights[i] = __ldg(a.weights + i);
+  for (int i = thread; i < taps * channels; i += kLastThreads) weights[i] = __ldg(a.weights + i);
   const int frame = __ldcg(a.batch.frames + b);
   WaitForPrevious();
   if (frame < 0) return;
   std::byte* const state = LoadState(a.batch.states, b);
   const int quads = channels / 4;
-  for (int i = thread; i < (kSamples + a.taps - 1) * quads; i += kLastThreads) {
+  for (int i = thread; i < (kLastGroups * kSamples + taps - 1) * quads; i += kLastThreads) {
     const int r = i / quads;
     const int c = (i - r * quads) * 4;
-    const int t = first + r - (a.taps - 1);
-    float4 v = {0, 0, 0, 0};
+    const int t = first + r - (taps - 1);
+    const float* row = nullptr;
     if (t < a.x.rows) {
-      const float* const row =
-          t >= 0 ? SourceRow<float>(a.x, b, t, 0, state, frame) : SourceRow<float>(a.x, b, 0, -t, state, frame);
-      if (row != nullptr) v = __ldcg(reinterpret_cast<const float4*>(row + c));
+      row = t >= 0 ? SourceRow<float>(a.x, b, t, 0, state, frame) : SourceRow<float>(a.x, b, 0, -t, state, frame);
     }
-    *reinterpret_cast<float4*>(rows + r * row_stride + c) = v;
+    CopyAsync16(SharedAddress(rows + r * row_stride + c),
+                row != nullptr ? row + c : static_cast<const float*>(a.x.data), row != nullptr);
   }
+  AwaitAllCopies();
   __syncthreads();
-  const int sample = thread / kLanesPerSample;
-  float sum = 0;
-  for (int j = 0; j < a.taps; ++j) {
-    for (int c = thread % kLanesPerSample * 4; c < channels; c += kLanesPerSample * 4) {
-      const float4 w = *reinterpret_cast<const float4*>(weights + j * channels + c);
-      const float4 v = *reinterpret_cast<const float4*>(rows + (sample + j) * row_stride + c);
-      sum = fmaf(w.x, v.x, sum);
-      sum = fmaf(w.y, v.y, sum);
-      sum = fmaf(w.z, v.z, sum);
-      sum = fmaf(w.w, v.w, sum);
-    }
-  }
+  const int lane = thread % kLanesPerSample;
+  const int sample = thread / kLanesPerSample * kSamples;
+  float sums[kSamples] = {};
+  SumLast<kSamples, kTaps, kChannels>(a, weights, rows + sample * row_stride, row_stride, lane, sums);
 #pragma unroll
-  for (int i = kLanesPerSample / 2; i > 0; i /= 2) sum += __shfl_xor_sync(0xffffffffU, sum, i);
-  sum += a.bias;
-  // Into [-1, 1]; NaN stays.
-  sum = sum > 1.0F ? 1.0F : (sum < -1.0F ? -1.0F : sum);
-  if (thread % kLanesPerSample == 0 && first + sample < a.x.rows) {
-    a.pcm[static_cast<int64_t>(b) * a.x.rows + first + sample] = sum;
+  for (int s = 0; s < kSamples; ++s) {
+    float sum = sums[s];
+#pragma unroll
+    for (int i = kLanesPerSample / 2; i > 0; i /= 2) sum += __shfl_xor_sync(0xffffffffU, sum, i);
+    sum += a.bias;
+    // Into [-1, 1]; NaN stays.
+    sum = sum > 1.0F ? 1.0F : (sum < -1.0F ? -1.0F : sum);
+    if (lane == 0 && first + sample + s < a.x.rows) {
+      a.pcm[static_cast<int64_t>(b) * a.x.rows + first + sample + s] = sum;
+    }
   }
 }
+constexpr auto kLastOfFew = LastConv<kFewSamples, 0, 0>;
+constexpr auto kLastOfMany = LastConv<kManySamples, kLastTaps, kLastChannels>;
 
 }  // namespace
 
@@ -381,7 +438,10 @@ cudaError_t PrepareOperators() {
   if (error == cudaSuccess) error = PrepareKernel(Attend<float>, kAttentionShared);
   if (error == cudaSuccess) error = PrepareKernel(Attend<__half>, kAttentionShared);
   if (error == cudaSuccess) error = PrepareKernel(Depthwise, kDepthwiseShared);
-  if (error == cudaSuccess) error = PrepareKernel(LastConv, kShared);
+  if (error == cudaSuccess) error = PrepareKernel(kLastOfFew, kShared);
+  if (error == cudaSuccess) {
+    error = PrepareKernel(kLastOfMany, LastBytes(kManySamples, kLastTaps, kLastChannels));
+  }
   return error;
 }
 
@@ -404,10 +464,15 @@ cudaError_t LaunchDepthwise(const DepthwiseArgs& args, int n, const DeviceTraits
 }
 
 cudaError_t LaunchLastConv(const LastConvArgs& args, int n, const DeviceTraits& device, cudaStream_t stream) {
-  const size_t floats = static_cast<size_t>(args.taps) * args.x.channels +
-                        static_cast<size_t>(kSamples + args.taps - 1) * (args.x.channels + 4);
-  return LaunchChained(LastConv, dim3(static_cast<unsigned>(CeilDiv(args.x.rows, kSamples)), static_cast<unsigned>(n)),
-                       kLastThreads, floats * sizeof(float), args, device, stream);
+  // Turns of blocks over the SMs from which fewer, longer ones fill the device too.
+  constexpr int kManyTurns = 2;
+  const auto blocks = [&](int samples) { return CeilDiv(args.x.rows, kLastGroups * samples); };
+  const bool many = args.taps == kLastTaps && args.x.channels == kLastChannels &&
+                    n * blocks(kManySamples) >= kManyTurns * device.processors;
+  const int samples = many ? kManySamples : kFewSamples;
+  return LaunchChained(many ? kLastOfMany : kLastOfFew,
+                       dim3(static_cast<unsigned>(blocks(samples)), static_cast<unsigned>(n)), kLastThreads,
+                       LastBytes(samples, args.taps, args.x.channels), args, device, stream);
 }
 
 }  // namespace qtts::cuda::codec
