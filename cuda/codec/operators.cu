@@ -65,15 +65,26 @@ constexpr int kKeysAtOnce = kAttentionThreads / kLanesPerKey;
 
 // Floats of a row of keys or values in shared memory: a quarter warp's keys lie in different banks.
 __host__ __device__ constexpr int AttentionStride(int head_dim) { return head_dim + 8; }
+// Floats in shared memory before the past values: a multiple of four.
+__host__ __device__ constexpr int AttentionFloats(int window, int head_dim) {
+  const int floats =
+      window * (AttentionStride(head_dim) + 1 + kAttentionThreads / 32) + 3 * head_dim + kAttentionThreads;
+  return (floats + 3) / 4 * 4;
+}
 
-// Past keys and values to F32 in shared memory; AwaitAllCopies() comes before they are read.
+// Four past keys or values to shared memory, keys as F32; AwaitAllCopies() comes before they are read.
 __device__ __forceinline__ void BringPast(const float* from, float* to) { CopyAsync16(SharedAddress(to), from); }
+__device__ __forceinline__ void BringPast(const __half* from, __half* to) {
+  *reinterpret_cast<uint2*>(to) = __ldcg(reinterpret_cast<const uint2*>(from));
+}
 __device__ __forceinline__ void BringPast(const __half* from, float* to) {
   const uint2 v = __ldcg(reinterpret_cast<const uint2*>(from));
   const float2 low = __half22float2(*reinterpret_cast<const __half2*>(&v.x));
   const float2 high = __half22float2(*reinterpret_cast<const __half2*>(&v.y));
   *reinterpret_cast<float4*>(to) = {low.x, low.y, high.x, high.y};
 }
+__device__ __forceinline__ float ToFloat(float v) { return v; }
+__device__ __forceinline__ float ToFloat(__half v) { return __half2float(v); }
 __device__ __forceinline__ void Keep(float v, float* to) { *to = v; }
 __device__ __forceinline__ void Keep(float v, __half* to) {
   constexpr float kMost = 65504;
@@ -82,17 +93,20 @@ __device__ __forceinline__ void Keep(float v, __half* to) {
 
 // A block per (head, batch row). A score depends on positions by their distance only, so keys are kept as they are and
 // turned back by it here. The past is fetched and turned while earlier kernels still run.
-// T: of past keys and values.
+// T: of past keys and values. Past values stay in it, since more blocks then have room on an SM.
 template <typename T>
-__global__ void __launch_bounds__(kAttentionThreads) Attend(const __grid_constant__ AttentionArgs a) {
+__global__ void __launch_bounds__(kAttentionThreads, sizeof(T) == sizeof(float) ? 4 : 6)
+    Attend(const __grid_constant__ AttentionArgs a) {
   extern __shared__ __align__(16) float shared[];
   const int stride = AttentionStride(a.head_dim);
   float* const keys = shared;                                                           // [distance][stride]
-  float* const values = keys + a.window * stride;                                       // same
-  float* const q = values + a.window * stride;                                          // [head_dim]
-  float* const parts = q + a.head_dim;                                                  // [groups][head_dim]
+  float* const q = keys + a.window * stride;                                            // [head_dim]
+  float* const value = q + a.head_dim;                                                  // [head_dim] of this frame
+  float* const parts = value + a.head_dim;                                              // [groups][head_dim]
   float* const scores = parts + kAttentionThreads + a.head_dim;                         // [window]
   float* const weights = scores + a.window * (1 + static_cast<int>(threadIdx.x) / 32);  // [window] of each warp
+  T* const values =
+      reinterpret_cast<T*>(shared + AttentionFloats(a.window, a.head_dim));  // [distance][stride], without this frame's
   const int b = static_cast<int>(blockIdx.y);
   const int head = static_cast<int>(blockIdx.x);
   const int thread = static_cast<int>(threadIdx.x);
@@ -144,7 +158,7 @@ __global__ void __launch_bounds__(kAttentionThreads) Attend(const __grid_constan
     const float k = __ldcg(new_key + d);
     const float v = __ldcg(new_key + kv_width + d);
     keys[d] = k;
-    values[d] = v;
+    value[d] = v;
     if (keeps) {
       const int64_t to = static_cast<int64_t>(now) * kv_width + d;
       Keep(k, past_keys + to);
@@ -192,10 +206,10 @@ __global__ void __launch_bounds__(kAttentionThreads) Attend(const __grid_constan
   for (int e = thread; e < groups * a.head_dim; e += kAttentionThreads) {
     const int g = e / a.head_dim;
     const int d = e - g * a.head_dim;
-    float y = 0;
+    float y = g == 0 ? fmaf(weights[0], value[d], 0.0F) : 0.0F;
 #pragma unroll 4
-    for (int distance = g; distance < count; distance += groups) {
-      y = fmaf(weights[distance], values[distance * stride + d], y);
+    for (int distance = g == 0 ? groups : g; distance < count; distance += groups) {
+      y = fmaf(weights[distance], ToFloat(values[distance * stride + d]), y);
     }
     parts[e] = y;
   }
@@ -217,11 +231,10 @@ __global__ void __launch_bounds__(kAttentionThreads) Attend(const __grid_constan
   }
 }
 
-size_t AttentionSharedBytes(int window, int head_dim) {
-  const size_t warps = kAttentionThreads / 32;
-  const size_t floats = static_cast<size_t>(window) * (2 * static_cast<size_t>(AttentionStride(head_dim)) + 1 + warps) +
-                        2 * static_cast<size_t>(head_dim) + kAttentionThreads;
-  return floats * sizeof(float);
+// `element`: bytes of a past value.
+size_t AttentionSharedBytes(int window, int head_dim, size_t element) {
+  return static_cast<size_t>(AttentionFloats(window, head_dim)) * sizeof(float) +
+         static_cast<size_t>(window) * static_cast<size_t>(AttentionStride(head_dim)) * element;
 }
 
 constexpr int kDepthwiseThreads = 256;
@@ -449,12 +462,15 @@ cudaError_t LaunchDequantize(const DequantizeArgs& args, int n, const DeviceTrai
   return LaunchChained(Dequantize, dim3(static_cast<unsigned>(n)), kDequantizeThreads, 0, args, device, stream);
 }
 
-bool AttentionFits(int window, int head_dim) { return AttentionSharedBytes(window, head_dim) <= kAttentionShared; }
+bool AttentionFits(int window, int head_dim) {
+  return AttentionSharedBytes(window, head_dim, sizeof(float)) <= kAttentionShared;
+}
 
 cudaError_t LaunchAttention(const AttentionArgs& args, int n, const DeviceTraits& device, cudaStream_t stream) {
   return LaunchChained(args.halves ? Attend<__half> : Attend<float>,
                        dim3(static_cast<unsigned>(args.heads), static_cast<unsigned>(n)), kAttentionThreads,
-                       AttentionSharedBytes(args.window, args.head_dim), args, device, stream);
+                       AttentionSharedBytes(args.window, args.head_dim, args.halves ? sizeof(__half) : sizeof(float)),
+                       args, device, stream);
 }
 
 cudaError_t LaunchDepthwise(const DepthwiseArgs& args, int n, const DeviceTraits& device, cudaStream_t stream) {
