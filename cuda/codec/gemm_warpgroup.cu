@@ -46,12 +46,15 @@ __device__ __forceinline__ void StreamColumns(const WarpgroupArgs& t, const Barr
   for (int tile = static_cast<int>(blockIdx.x); tile < t.plan.column_tiles; tile += static_cast<int>(gridDim.x)) {
     SyncCopyThreads();  // nobody needs the rows of the tile before
 #pragma unroll 1
-    for (int i = thread; i < t.plan.taps * kColumns; i += kCopyThreads) {
-      const int lag = (t.plan.taps - 1 - i / kColumns) * a.geometry.dilation;
-      const Column c = ColumnOf(a, tile * kColumns + i % kColumns);
-      const __half* const row =
-          c.frame < 0 ? nullptr : SourceRow<__half>(a.x, c.batch_row, c.time, lag, c.state, c.frame);
-      rows[i] = row == nullptr ? 0 : reinterpret_cast<uintptr_t>(row) + (c.time < lag ? 1 : 0);
+    for (int column = thread; column < kColumns; column += kCopyThreads) {
+      const Column c = ColumnOf(a, tile * kColumns + column);
+#pragma unroll 1
+      for (int tap = 0; tap < t.plan.taps; ++tap) {
+        const int lag = (t.plan.taps - 1 - tap) * a.geometry.dilation;
+        const __half* const row =
+            c.frame < 0 ? nullptr : SourceRow<__half>(a.x, c.batch_row, c.time, lag, c.state, c.frame);
+        rows[tap * kColumns + column] = row == nullptr ? 0 : reinterpret_cast<uintptr_t>(row) + (c.time < lag ? 1 : 0);
+      }
     }
     SyncCopyThreads();
 #pragma unroll 1
