@@ -33,7 +33,7 @@ struct Form {
 
 // Rows of a batch from which products by warpgroups pay before the decoder blocks too, where a row has eight columns at
 // most. Their weights are kept once more.
-inline constexpr int kEarlyWarpgroupRows = 64;
+inline constexpr int kEarlyWarpgroupRows = 128;
 
 // Elements of the widest array between two steps, for a row of a batch.
 int64_t WidestRow(const CodecConfig& config, const CodecWeights& weights);
