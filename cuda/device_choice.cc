@@ -74,14 +74,14 @@ struct Needs {
   size_t bytes() const { return model_bytes + voice_bytes * static_cast<size_t>(voices); }
 };
 
-CodecSizes CodecSizesOf(const Checkpoint& checkpoint, CodecPrecision precision) {
+CodecSizes CodecSizesOf(const Checkpoint& checkpoint, CodecPrecision precision, int rows) {
   return EstimateCodecSizes(checkpoint.config().codec, checkpoint.codec(), checkpoint.Info().codec_parameters,
-                            precision);
+                            precision, rows);
 }
 
 // Of the speech tokenizer's decoder, in the precision that takes most.
 Needs DecoderNeeds(const Checkpoint& checkpoint) {
-  return {.model_bytes = CodecSizesOf(checkpoint, CodecPrecision::kExact).weight_bytes + kWorkingBytes};
+  return {.model_bytes = CodecSizesOf(checkpoint, CodecPrecision::kExact, 1).weight_bytes + kWorkingBytes};
 }
 
 size_t LayerWeights(const TransformerConfig& c) {
@@ -108,12 +108,14 @@ Needs EngineNeeds(const Checkpoint& checkpoint, const CudaOptions& options, int 
   const auto key_value_bytes = [&](const TransformerConfig& c, int64_t positions) {
     return static_cast<size_t>(2 * positions * c.num_layers * c.kv_width()) * element;
   };
-  const CodecSizes codec =
-      CodecSizesOf(checkpoint, options.precision == Precision::kF32 ? CodecPrecision::kF32 : options.codec_precision);
   const auto rows = static_cast<size_t>(LanguageModel::RowsFor(voices));
+  const size_t codec_rows = std::min<size_t>(rows, kCodecRows);
+  const CodecSizes codec =
+      CodecSizesOf(checkpoint, options.precision == Precision::kF32 ? CodecPrecision::kF32 : options.codec_precision,
+                   static_cast<int>(codec_rows));
   Needs needs;
   needs.model_bytes = static_cast<size_t>(info.talker_parameters) * element + codec.weight_bytes +
-                      std::min<size_t>(rows, kCodecRows) * codec.row_bytes + kWorkingBytes;
+                      codec_rows * codec.row_bytes + kWorkingBytes;
   // Ten seconds and a prompt begin their second page.
   needs.voice_bytes = key_value_bytes(talker, int64_t{2} * kPagePositions) + codec.state_bytes;
   if (options.products == ManyRowsProducts::kLibrary) {

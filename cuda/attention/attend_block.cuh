@@ -81,16 +81,33 @@ class HeadPlacer {
     }
   }
 
-  template <typename Store>
-  __device__ void Place(const float* x, float eps, const Store& store) const {
+  // This lane's elements of a head.
+  struct Parts {
     float low[kPairs], high[kPairs];
+  };
+  __device__ Parts Load(const float* x) const {
+    Parts parts;
 #pragma unroll
     for (int j = 0; j < kPairs; ++j) {
       const int i = lane_ + 32 * j;
-      low[j] = i < half_ ? LoadL2(x + i) : 0;
-      high[j] = i < half_ ? LoadL2(x + half_ + i) : 0;
+      parts.low[j] = i < half_ ? LoadL2(x + i) : 0;
+      parts.high[j] = i < half_ ? LoadL2(x + half_ + i) : 0;
     }
-    NormAndRotate(low, high, normed_, low_norm_, high_norm_, eps, sine_, cosine_, half_, lane_, store);
+    return parts;
+  }
+
+  // Place() in steps, between which a warp finds the norms' factors of several heads at once.
+  __device__ bool normed() const { return normed_; }
+  __device__ float Squares(const Parts& parts) const { return HeadSquares(parts.low, parts.high); }
+  template <typename Store>
+  __device__ void Rotate(const Parts& parts, float factor, const Store& store) const {
+    RotateHead(parts.low, parts.high, factor, low_norm_, high_norm_, sine_, cosine_, half_, lane_, store);
+  }
+
+  template <typename Store>
+  __device__ void Place(const float* x, float eps, const Store& store) const {
+    const Parts parts = Load(x);
+    NormAndRotate(parts.low, parts.high, normed_, low_norm_, high_norm_, eps, sine_, cosine_, half_, lane_, store);
   }
 
  private:

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "attention/attend_block.cuh"
+#include "attention/head_pairs.h"
 #include "attention/many_rows.h"
 
 namespace qtts::cuda::attention {
@@ -439,6 +440,8 @@ void RunLanes(const Launcher& launch, const AttendArguments& a, int64_t rows) {
 }  // namespace
 
 void AttendManyRows(const Launcher& launch, Precision precision, const AttendArguments& a, int64_t rows) {
+  if (CanAttendPairTurns(precision, a)) return AttendPairTurns(launch, a, rows);
+  if (CanAttendPairContexts(precision, a)) return AttendPairContexts(launch, a, rows);
   if (precision == Precision::kF32) return RunLanes<float>(launch, a, rows);
   RunLanes<__nv_bfloat16>(launch, a, rows);
 }

@@ -17,7 +17,7 @@ struct AttendArguments;
 //
 // Contexts of any length: a block for each row and key head goes through the splits one after the other. Where all
 // contexts fit into a turn of eight warps (16 positions of heads of 128: the code predictor's), a warp for each row and
-// key head, which does what eight would; in BF16.
+// key head, which does what eight would; in BF16. The released models' shape has kernels of its own, head_pairs.h.
 void AttendManyRows(const Launcher& launch, Precision precision, const AttendArguments& arguments, int64_t rows);
 
 }  // namespace qtts::cuda::attention

@@ -127,15 +127,15 @@ Timing Measure(cuda::Codec* codec, testing::RandomCodec* random, int n, cudaStre
 
 // --- Each product in each tile: what CodecNumbers (runtime/device_numbers.h) are made of
 
-// A frame's products for `n` streams in kExact, and memory that they can be run on.
+// A frame's products for `n` streams, and memory that they can be run on.
 class Products {
  public:
-  static Result<std::unique_ptr<Products>> Create(const testing::RandomCodec& random, int n) {
+  static Result<std::unique_ptr<Products>> Create(const testing::RandomCodec& random, const cuda::codec::Form& form,
+                                                  int n) {
     std::unique_ptr<Products> products(new Products());
     QTTS_RETURN_IF_CUDA_ERROR(cuda::codec::PrepareKernels(0, &products->traits), "preparing");
-    constexpr cuda::codec::Form kForm = {cuda::codec::Planes::kTwoHalves, true};
     std::vector<cuda::codec::Step> steps;
-    cuda::codec::Builder builder(random.config(), random.weights(), products->traits, kForm, kForm, n, n,
+    cuda::codec::Builder builder(random.config(), random.weights(), products->traits, form, form, n, n,
                                  &products->memory_, &steps);
     QTTS_RETURN_IF_ERROR(builder.Build());
     // Streams in mid-speech, so that every product reads its past.
@@ -172,10 +172,12 @@ class Products {
                          static_cast<size_t>(geometry.tiles) * static_cast<size_t>(geometry.chunks) *
                          static_cast<size_t>(product.args.weights.planes);
     const size_t places = std::max<size_t>(1, kColdBytes / bytes);
+    const bool by_warpgroups = tile.form == cuda::codec::GemmForm::kWarpgroup;
     QTTS_ASSIGN_OR_RETURN(const cuda::Graph graph, cuda::Graph::Capture(stream, [&]() -> Status {
                             for (size_t i = 0; i < kRuns; ++i) {
                               cuda::codec::GemmArgs args = product.args;
-                              args.weights.data = cold_.as<char>() + i % places * bytes;
+                              const void** const weights = by_warpgroups ? &args.weights.warpgroup : &args.weights.data;
+                              *weights = cold_.as<char>() + i % places * bytes;
                               QTTS_RETURN_IF_CUDA_ERROR(
                                   cuda::codec::LaunchGemm(args, product.x_planes, tile, traits, stream), "a product");
                             }
@@ -206,7 +208,7 @@ class Products {
   cuda::DeviceMemory states_, cold_;
 };
 
-Status PrintTiles(const testing::RandomCodec& random, int most, cudaStream_t stream) {
+Status PrintTiles(const testing::RandomCodec& random, const cuda::codec::Form& form, int most, cudaStream_t stream) {
   QTTS_ASSIGN_OR_RETURN(const cuda::DeviceNumbers numbers, cuda::NumbersOfDevice(0));
   std::printf("us of a product (* = chosen), numbers: %s\n%7s %8s %7s %7s %6s  %-9s %7s %5s %9s %9s\n",
               numbers.measured ? "measured on this card" : "safe, nobody measured this card", "streams", "columns",
@@ -214,7 +216,7 @@ Status PrintTiles(const testing::RandomCodec& random, int most, cudaStream_t str
   constexpr const char* kForms[] = {"narrow", "cluster", "wide", "warpgroup"};
   constexpr double kHopeless = 5;  // times what the chosen one is estimated to take
   for (int n = 1; n <= most; n *= 4) {
-    QTTS_ASSIGN_OR_RETURN(const std::unique_ptr<Products> products, Products::Create(random, n));
+    QTTS_ASSIGN_OR_RETURN(const std::unique_ptr<Products> products, Products::Create(random, form, n));
     std::set<std::array<int, 5>> seen;
     for (const cuda::codec::GemmStep& product : products->list) {
       const cuda::codec::GemmGeometry& geometry = product.args.geometry;
@@ -272,7 +274,9 @@ int Main(int argc, char** argv) {
   Check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "stream");
   testing::RandomCodec random(shape, 1);
   if (tiles) {
-    const Status status = PrintTiles(random, most, stream);
+    const cuda::codec::Form form = {split_inputs ? cuda::codec::Planes::kTwoHalves : cuda::codec::Planes::kHalf,
+                                    split_weights};
+    const Status status = PrintTiles(random, form, most, stream);
     if (!status.ok()) std::fprintf(stderr, "codec-bench: %s\n", status.message().c_str());
     return status.ok() ? 0 : 1;
   }

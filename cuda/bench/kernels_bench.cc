@@ -2,7 +2,7 @@
 // kernels-bench: the talker's products and attention for several rows, in each possible shape, and the lines through
 // the times of the wide shapes: what ProductNumbers and AttentionNumbers (runtime/device_numbers.h) are made of.
 // kernels-bench many: products, attention and sampling of 64 to 2,048 rows, today's kernels beside those that are not
-// the default yet, in under a minute.
+// the default yet, in under a minute. kernels-bench attention: that part alone.
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
@@ -349,7 +349,16 @@ Status ManyProducts(cudaStream_t stream, const DeviceNumbers& numbers) {
   return Status::Ok();
 }
 
-// A row for each sequence, all with contexts of one length: the talker's, and the predictor's last position.
+// Bytes that the device's memory moves in a us.
+Result<double> PeakBandwidth() {
+  int kilohertz = 0, bits = 0;
+  QTTS_RETURN_IF_CUDA_ERROR(cudaDeviceGetAttribute(&kilohertz, cudaDevAttrMemoryClockRate, 0), "asking for the clock");
+  QTTS_RETURN_IF_CUDA_ERROR(cudaDeviceGetAttribute(&bits, cudaDevAttrGlobalMemoryBusWidth, 0), "asking for the bus");
+  return 2e-3 * kilohertz * bits / 8;
+}
+
+// A row for each sequence: the talker's contexts, and the predictor's, in pages of 16. By splits, by the kernels for
+// any shape, which a window of more than the context asks for, and by the kernels for pairs of heads.
 Status ManyAttention(cudaStream_t stream, const DeviceNumbers& numbers) {
   constexpr int kCachedLayers = 4;
   TransformerConfig config;
@@ -358,20 +367,29 @@ Status ManyAttention(cudaStream_t stream, const DeviceNumbers& numbers) {
   config.num_kv_heads = 8;
   config.head_dim = 128;
   config.rms_norm_eps = 1e-6F;
-  DeviceNumbers whole = numbers;
+  TransformerConfig windowed = config;
+  windowed.sliding_window = 1 << 20;
+  DeviceNumbers whole = numbers, cut = numbers;
   whole.attention.whole_contexts = true;
+  cut.attention.whole_contexts = false;
+  QTTS_ASSIGN_OR_RETURN(const double bytes_per_us, PeakBandwidth());
   constexpr auto kRows = static_cast<size_t>(kMostManyRows);
   QTTS_ASSIGN_OR_RETURN(const DeviceMemory qkv, RandomMemory(kRows * 4096 * 4));
   QTTS_ASSIGN_OR_RETURN(const DeviceMemory y, DeviceMemory::AllocateZeroed(kRows * 2048 * 2));
   QTTS_ASSIGN_OR_RETURN(const DeviceMemory vectors, RandomMemory(128 * 4));
   const auto* const norms = vectors.as<const float>();
-  std::printf("us an attention of 16 heads of 128, a row for each sequence\n%9s %5s %9s %9s %9s\n", "context", "rows",
-              "splits", "whole", "TB/s");
+  std::printf(
+      "us an attention of 16 heads of 128, a row for each sequence; bytes: what keys and values take at least\n");
+  std::printf("%9s %5s %9s %9s %9s %9s %9s\n", "context", "rows", "splits", "any shape", "pairs", "TB/s", "bytes");
   struct Case {
     int context, page_positions;
+    int spread;  // contexts of `spread` lengths around `context`
   };
-  for (const auto& [context, page_positions] : {Case{16, 16}, Case{128, kPagePositions}, Case{512, kPagePositions}}) {
-    const int pages_of_row = (context + page_positions - 1) / page_positions;
+  for (const auto& [context, page_positions, spread] :
+       {Case{2, 16, 1}, Case{9, 16, 1}, Case{16, 16, 1}, Case{128, kPagePositions, 1}, Case{135, kPagePositions, 1},
+        Case{135, kPagePositions, 241}, Case{512, kPagePositions, 1}, Case{1100, kPagePositions, 1}}) {
+    const int longest = context + spread / 2;
+    const int pages_of_row = (longest + page_positions - 1) / page_positions;
     const size_t page_bytes = static_cast<size_t>(page_positions) * kCachedLayers * 2 * 8 * 128 * 2;
     for (const int rows : kManyRowsList) {
       const auto pages = static_cast<size_t>(rows) * static_cast<size_t>(pages_of_row);
@@ -381,27 +399,39 @@ Status ManyAttention(cudaStream_t stream, const DeviceNumbers& numbers) {
       QTTS_ASSIGN_OR_RETURN(const DeviceMemory cache, DeviceMemory::AllocateZeroed(pages * page_bytes));
       std::vector<void*> addresses;
       for (size_t i = 0; i < pages; ++i) addresses.push_back(cache.as<char>() + i * page_bytes);
-      QTTS_ASSIGN_OR_RETURN(const DeviceMemory table, DeviceMemory::AllocateZeroed(pages * sizeof(void*)));
+      QTTS_ASSIGN_OR_RETURN(const DeviceMemory table, DeviceMemory::Allocate(pages * sizeof(void*)));
       QTTS_RETURN_IF_CUDA_ERROR(
           cudaMemcpy(table.data(), addresses.data(), pages * sizeof(void*), cudaMemcpyHostToDevice), "a table");
-      const int splits = SplitsFor(config, context);
+      std::vector<int> positions;
+      double bytes = 0;
+      for (int i = 0; i < rows; ++i) {
+        positions.push_back(context - spread / 2 + i * 97 % spread - 1);
+        bytes += 2 * 8 * 128 * 2 * static_cast<double>(positions.back() + 1);
+      }
+      QTTS_ASSIGN_OR_RETURN(const DeviceMemory device_positions,
+                            DeviceMemory::Allocate(positions.size() * sizeof(int)));
+      QTTS_RETURN_IF_CUDA_ERROR(
+          cudaMemcpy(device_positions.data(), positions.data(), positions.size() * sizeof(int), cudaMemcpyHostToDevice),
+          "positions");
+      const int splits = SplitsFor(config, longest);
       QTTS_ASSIGN_OR_RETURN(const DeviceMemory partial,
                             DeviceMemory::AllocateZeroed(PartialElements(config, rows, splits) * 4));
       QTTS_ASSIGN_OR_RETURN(const DeviceMemory tickets, DeviceMemory::AllocateZeroed(TicketElements(config, rows) * 4));
       SequenceRows sequence;
-      sequence.first_position = context - 1;
+      sequence.positions = device_positions.as<const int>();
       sequence.rows = rows;
-      double us[2] = {};
-      for (int i = 0; i < 2; ++i) {
-        QTTS_ASSIGN_OR_RETURN(us[i], Time(stream, i == 0 ? numbers : whole, [&](const Launcher& launch, int layer) {
-                                Attend(launch, Precision::kBF16, config, {layer % kCachedLayers, norms, norms, norms},
-                                       sequence, {table.as<void*>(), pages_of_row, page_positions},
+      double us[3] = {};
+      for (int i = 0; i < 3; ++i) {
+        QTTS_ASSIGN_OR_RETURN(us[i], Time(stream, i == 0 ? cut : whole, [&](const Launcher& launch, int layer) {
+                                Attend(launch, Precision::kBF16, i == 1 ? windowed : config,
+                                       {layer % kCachedLayers, norms, norms, norms}, sequence,
+                                       {table.as<void*>(), pages_of_row, page_positions},
                                        {partial.as<float>(), tickets.as<unsigned>()}, splits, qkv.as<const float>(),
                                        {y.data(), 2048}, nullptr);
                               }));
       }
-      const double bytes = static_cast<double>(rows) * context * 2 * 8 * 128 * 2;
-      std::printf("%9d %5d %9.2f %9.2f %9.2f\n", context, rows, us[0], us[1], 1e-6 * bytes / us[1]);
+      std::printf("%6d%s %5d %9.2f %9.2f %9.2f %9.2f %9.2f\n", context, spread > 1 ? " +-" : "   ", rows, us[0], us[1],
+                  us[2], 1e-6 * bytes / us[2], bytes / bytes_per_us);
       std::fflush(stdout);
     }
   }
@@ -459,11 +489,12 @@ Status ManySampling(cudaStream_t stream, const DeviceNumbers& numbers) {
   return Status::Ok();
 }
 
-Status Run(bool many) {
+Status Run(std::string_view mode) {
   QTTS_ASSIGN_OR_RETURN(const Stream stream, Stream::Create());
   QTTS_ASSIGN_OR_RETURN(const DeviceNumbers numbers, NumbersOfDevice(0));
   std::printf("numbers: %s\n", numbers.measured ? "measured on this card" : "safe, nobody measured this card");
-  if (many) {
+  if (mode == "attention") return ManyAttention(stream.get(), numbers);
+  if (mode == "many") {
     QTTS_RETURN_IF_ERROR(ManyProducts(stream.get(), numbers));
     QTTS_RETURN_IF_ERROR(ManyAttention(stream.get(), numbers));
     return ManySampling(stream.get(), numbers);
@@ -476,11 +507,11 @@ Status Run(bool many) {
 
 int main(int argc, char** argv) {
   const std::string_view mode = argc > 1 ? argv[1] : "";
-  if (argc > 2 || (!mode.empty() && mode != "many")) {
-    std::fprintf(stderr, "usage: kernels-bench [many]\n");
+  if (argc > 2 || (!mode.empty() && mode != "many" && mode != "attention")) {
+    std::fprintf(stderr, "usage: kernels-bench [many|attention]\n");
     return 2;
   }
-  if (const Status status = Run(!mode.empty()); !status.ok()) {
+  if (const Status status = Run(mode); !status.ok()) {
     std::fprintf(stderr, "kernels-bench: %s\n", status.message().c_str());
     return 1;
   }

@@ -143,7 +143,7 @@ Result<std::unique_ptr<Codec>> Codec::CreateWith(const CodecConfig& config, cons
 }
 
 CodecSizes EstimateCodecSizes(const CodecConfig& config, const CodecWeights& weights, int64_t parameters,
-                              CodecPrecision precision) {
+                              CodecPrecision precision, int rows) {
   // Rows that the past of all convolutions of a block holds. Of other convolutions it is small.
   constexpr size_t kPastRows = 160;
   // A split operand has two F16, kF32 one F32.
@@ -159,10 +159,11 @@ CodecSizes EstimateCodecSizes(const CodecConfig& config, const CodecWeights& wei
   CodecSizes sizes;
   // The tables replace the codewords.
   const size_t packed = static_cast<size_t>(parameters) - std::min<size_t>(parameters, entries * width / 2);
-  // Once more for products by warpgroups: those behind the first transposed convolution.
-  size_t again = 0;
+  // Once more for products by warpgroups: those behind the first transposed convolution, or all.
+  const bool all_again = precision != CodecPrecision::kF32 && rows >= codec::kEarlyWarpgroupRows;
+  size_t again = all_again ? packed : 0;
   for (const DecoderBlockWeights& block : weights.blocks) {
-    if (precision == CodecPrecision::kF32) break;
+    if (precision == CodecPrecision::kF32 || all_again) break;
     if (&block != &weights.blocks.front()) again += static_cast<size_t>(block.transposed.weight.elements());
     for (const ResidualUnitWeights& unit : block.residuals) {
       again += static_cast<size_t>(unit.conv1.weight.elements() + unit.conv2.weight.elements());

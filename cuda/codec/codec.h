@@ -49,9 +49,9 @@ struct CodecSizes {
   size_t row_bytes = 0;     // scratch of a batch's row
   size_t state_bytes = 0;   // of a slot
 };
-// `parameters`: of the decoder.
+// `parameters`: of the decoder. `rows`: of a batch.
 CodecSizes EstimateCodecSizes(const CodecConfig& config, const CodecWeights& weights, int64_t parameters,
-                              CodecPrecision precision);
+                              CodecPrecision precision, int rows);
 
 // The speech tokenizer's decoder (spec 7) on the current device: for each of up to max_batch streams at once,
 // one frame of codes to one frame of samples. A stream's past (convolution histories, keys and values of the

@@ -79,7 +79,8 @@ __device__ __forceinline__ uint2 HighHalves(float4 v) {
 __device__ __forceinline__ uint2 LowHalves(float4 v, uint2 high) {
   const float2 f0 = __half22float2(*reinterpret_cast<const __half2*>(&high.x));
   const float2 f1 = __half22float2(*reinterpret_cast<const __half2*>(&high.y));
-  return HighHalves({v.x - f0.x, v.y - f0.y, v.z - f1.x, v.w - f1.y});
+  // A product may have come before: of what is rounded already, whatever a compiler could join.
+  return HighHalves({__fsub_rn(v.x, f0.x), __fsub_rn(v.y, f0.y), __fsub_rn(v.z, f1.x), __fsub_rn(v.w, f1.y)});
 }
 
 // Stores channels c[n]..c[n]+3 of row t[n] of batch row b for all n, SnakeBeta applied. kHalves:

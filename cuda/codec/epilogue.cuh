@@ -6,7 +6,8 @@
 #include "codec/gemm.h"
 
 // The epilogue of all matrix products, and the stream of each column. All products share this code, so that they give
-// the same bits.
+// the same bits. Where a multiplication comes before an addition the code says whether they are rounded together: a
+// compiler that chooses could choose differently for each kernel.
 namespace qtts::cuda::codec {
 
 // The stream and time step of a column; frame < 0: nothing to do.
@@ -23,16 +24,32 @@ __device__ __forceinline__ Column ColumnOf(const GemmArgs& a, int column) {
   return {LoadState(a.batch.states, b), b, column - b * a.x.rows, __ldcg(a.batch.frames + b)};
 }
 
-// Called by whole warps: 1 / root mean square of a column's rms_input.
-__device__ __forceinline__ float InverseRms(const GemmArgs& a, int column) {
-  const float4* const x =
-      reinterpret_cast<const float4*>(a.epilogue.rms_input + static_cast<int64_t>(column) * a.x.channels);
-  float sum = 0;
-  for (int i = static_cast<int>(threadIdx.x) % 32; i < a.x.channels / 4; i += 32) {
-    const float4 v = __ldcg(x + i);
-    sum += v.x * v.x + v.y * v.y + v.z * v.z + v.w * v.w;
+__device__ __forceinline__ float SumOfSquares(float4 v) {
+  return fmaf(v.w, v.w, fmaf(v.z, v.z, fmaf(v.x, v.x, __fmul_rn(v.y, v.y))));
+}
+
+// Called by whole warps: 1 / root mean square of rms_input of kCount columns, whose loads do not wait for each other.
+// Beyond the last column that one is repeated.
+template <int kCount>
+__device__ __forceinline__ void InverseRms(const GemmArgs& a, int first_column, float (&to)[kCount]) {
+  const float4* x[kCount];
+  float sums[kCount] = {};
+#pragma unroll
+  for (int n = 0; n < kCount; ++n) {
+    const int column = min(first_column + n, a.geometry.columns - 1);
+    x[n] = reinterpret_cast<const float4*>(a.epilogue.rms_input + static_cast<int64_t>(column) * a.x.channels);
   }
-  return 1.0F / sqrtf(WarpSum(sum) / static_cast<float>(a.epilogue.rms_width) + a.epilogue.rms_eps);
+  for (int i = static_cast<int>(threadIdx.x) % 32; i < a.x.channels / 4; i += 32) {
+    float4 v[kCount];
+#pragma unroll
+    for (int n = 0; n < kCount; ++n) v[n] = __ldcg(x[n] + i);
+#pragma unroll
+    for (int n = 0; n < kCount; ++n) sums[n] = __fadd_rn(sums[n], SumOfSquares(v[n]));
+  }
+#pragma unroll
+  for (int n = 0; n < kCount; ++n) {
+    to[n] = 1.0F / sqrtf(WarpSum(sums[n]) / static_cast<float>(a.epilogue.rms_width) + a.epilogue.rms_eps);
+  }
 }
 
 // Fills `places` of a block's `count` columns from `first`; called by all threads.
@@ -64,17 +81,22 @@ __device__ __forceinline__ void ScaleColumns(const GemmArgs& a, int first, int c
   const int warps = static_cast<int>(blockDim.x) / 32;
   const int end = min(count, a.geometry.columns - first);
   for (int i = static_cast<int>(threadIdx.x) / 32; i < end; i += warps) {
-    const float scale = InverseRms(a, first + i);
-    if (threadIdx.x % 32 == 0) column_scale[i] = scale;
+    float scale[1];
+    InverseRms(a, first + i, scale);
+    if (threadIdx.x % 32 == 0) column_scale[i] = scale[0];
   }
 }
 
 __device__ __forceinline__ float4 Times(float4 a, float4 b) { return {a.x * b.x, a.y * b.y, a.z * b.z, a.w * b.w}; }
 __device__ __forceinline__ float4 Times(float4 a, float b) { return {a.x * b, a.y * b, a.z * b, a.w * b}; }
 __device__ __forceinline__ float4 Plus(float4 a, float4 b) { return {a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w}; }
+// The same where a multiplication may have come before.
+__device__ __forceinline__ float4 PlusRounded(float4 a, float4 b) {
+  return {__fadd_rn(a.x, b.x), __fadd_rn(a.y, b.y), __fadd_rn(a.z, b.z), __fadd_rn(a.w, b.w)};
+}
 __device__ __forceinline__ float4 Load4(const float* p) { return *reinterpret_cast<const float4*>(p); }
 
-__device__ __forceinline__ float Gelu(float x) { return 0.5F * x * (1.0F + erff(x * 0.707106781F)); }
+__device__ __forceinline__ float Gelu(float x) { return __fmul_rn(0.5F * x, __fadd_rn(1.0F, erff(x * 0.707106781F))); }
 __device__ __forceinline__ float Silu(float x) { return x / (1.0F + expf(-x)); }
 
 // A block's per-output constants, in shared memory: all there, so that Finish() need not ask. kRows: the block's
@@ -174,15 +196,17 @@ __device__ __forceinline__ void FinishQuads(const GemmArgs& a, int first_tile, i
       v[n] = Times(v[n], float4{Silu(gate.x), Silu(gate.y), Silu(gate.z), Silu(gate.w)});
       continue;
     }
-    v[n] = Plus(v[n], Load4(constants.bias + i));
-    if constexpr (!kPlain) {
+    if constexpr (kPlain) {
+      v[n] = Plus(v[n], Load4(constants.bias + i));  // the scale is a power of two
+    } else {
+      v[n] = PlusRounded(v[n], Load4(constants.bias + i));
       if (a.epilogue.activation == Activation::kGelu) v[n] = {Gelu(v[n].x), Gelu(v[n].y), Gelu(v[n].z), Gelu(v[n].w)};
       v[n] = Times(v[n], Load4(constants.scale + i));
     }
   }
   if (has_residual) {
 #pragma unroll
-    for (int n = 0; n < kQuads; ++n) v[n] = Plus(v[n], residual(n, m[n]));
+    for (int n = 0; n < kQuads; ++n) v[n] = PlusRounded(v[n], residual(n, m[n]));
   }
   if (has_y) {
     const int outputs = a.geometry.tiles * (gated ? kTileRows / 2 : kTileRows);

@@ -2,6 +2,8 @@
 #ifndef QTTS_CUDA_CODEC_GEMM_H_
 #define QTTS_CUDA_CODEC_GEMM_H_
 
+#include <vector>
+
 #include "codec/kernels.h"
 
 // Implementation of LaunchGemm() and PrepareKernels().
@@ -32,14 +34,15 @@ cudaError_t LaunchClusterGemm(const GemmArgs& args, Planes x_planes, const GemmT
 inline bool IsPlain(const GemmEpilogue& epilogue) {
   return epilogue.rms_input == nullptr && epilogue.activation == Activation::kNone && epilogue.scale == nullptr;
 }
-// Weight rows of a block of kWarpgroup, 0 if it has no form for such a product.
+// Weight rows that kWarpgroup wants together (PackWarpgroup()), 0 if it has no form for such a product.
 int WarpgroupOutputs(const GemmGeometry& geometry);
-// True if kWarpgroup can run the product, and `*tile` how.
-bool WarpgroupTakes(const GemmArgs& args, Planes x_planes, GemmTile* tile, const DeviceTraits& device);
+// How kWarpgroup can run the product; none if it cannot.
+std::vector<GemmTile> WarpgroupTiles(const GemmArgs& args, Planes x_planes, const DeviceTraits& device);
 // Whether kWarpgroup can run on a device of this compute capability with the code of this build.
 bool CanRunWarpgroupGemms(int major);
 cudaError_t PrepareWarpgroupGemms(const DeviceTraits& device);
-cudaError_t LaunchWarpgroupGemm(const GemmArgs& args, const DeviceTraits& device, cudaStream_t stream);
+cudaError_t LaunchWarpgroupGemm(const GemmArgs& args, const GemmTile& tile, const DeviceTraits& device,
+                                cudaStream_t stream);
 
 // True if LaunchUnit() has a kernel for units with such products, whose weights it wants in UnitOrder().
 bool UnitHasKernel(const GemmGeometry& first, const GemmGeometry& second);

@@ -5,19 +5,22 @@
 #include <cmath>
 
 #include "codec/gemm.h"
+#include "codec/warpgroup_plan.h"
 
 namespace qtts::cuda::codec {
 
 namespace {
 
-// Of tiles by warpgroups with so many products of a chunk each, and the epilogue of `args`.
-double EstimateWarpgroups(const GemmArgs& args, double products, const GemmTile& tile, const DeviceTraits& device,
-                          const CodecNumbers& numbers) {
+// Of tiles by warpgroups with so many products of a chunk each, and the epilogue of `args`. `least`: that the operands
+// of all chunks take to come, in us.
+double EstimateWarpgroups(const GemmArgs& args, double products, double least, const GemmTile& tile,
+                          const DeviceTraits& device, const CodecNumbers& numbers) {
   const int at_once = std::max(1, device.processors / CeilDiv(args.geometry.tiles, tile.tiles));
   const int turns = CeilDiv(CeilDiv(args.geometry.columns, tile.columns), at_once);
   const double size = static_cast<double>(tile.columns * tile.tiles) / (128 * 12);
   const double finish = numbers.warpgroup_tile + (args.epilogue.residual != nullptr ? numbers.warpgroup_residual : 0);
-  return numbers.warpgroup_kernel + turns * size * (numbers.warpgroup_chunk * products + finish);
+  const double multiply = std::max(least, size * numbers.warpgroup_chunk * products);
+  return numbers.warpgroup_kernel + turns * (multiply + size * finish);
 }
 
 }  // namespace
@@ -48,7 +51,7 @@ cudaError_t LaunchGemm(const GemmArgs& args, Planes x_planes, const GemmTile& ti
                        cudaStream_t stream) {
   if (x_planes == Planes::kF32) return LaunchF32Gemm(args, device, stream);
   if (tile.form == GemmForm::kCluster) return LaunchClusterGemm(args, x_planes, tile, device, stream);
-  if (tile.form == GemmForm::kWarpgroup) return LaunchWarpgroupGemm(args, device, stream);
+  if (tile.form == GemmForm::kWarpgroup) return LaunchWarpgroupGemm(args, tile, device, stream);
   return LaunchHalfGemm(args, x_planes, tile, device, stream);
 }
 
@@ -67,7 +70,8 @@ std::vector<GemmTile> PossibleTiles(const GemmArgs& args, Planes x_planes, const
     const GemmTile wide = {GemmForm::kWide, columns, 6};
     if (WideTakes(args, x_planes, wide, device)) tiles.push_back(wide);
   }
-  if (GemmTile tile; WarpgroupTakes(args, x_planes, &tile, device)) tiles.push_back(tile);
+  const std::vector<GemmTile> warpgroups = WarpgroupTiles(args, x_planes, device);
+  tiles.insert(tiles.end(), warpgroups.begin(), warpgroups.end());
   return tiles;
 }
 
@@ -94,7 +98,9 @@ double EstimateTime(const GemmArgs& args, Planes x_planes, const GemmTile& tile,
       return turns * (geometry.chunks * chunk + column * tile.columns * together + numbers.wide_block);
     }
     case GemmForm::kWarpgroup:
-      return EstimateWarpgroups(args, products * geometry.chunks, tile, device, numbers);
+      return EstimateWarpgroups(args, products * geometry.chunks,
+                                StreamsColumns(geometry) ? planes_x * geometry.chunks * numbers.warpgroup_stream : 0,
+                                tile, device, numbers);
     case GemmForm::kNarrow:
       break;
   }
@@ -113,7 +119,8 @@ double EstimateTime(const GemmArgs& args, Planes x_planes, const GemmTile& tile,
 double EstimateUnitTime(const GemmArgs& first, const GemmArgs& second, const GemmTile& tile, const DeviceTraits& device,
                         const CodecNumbers& numbers) {
   const int products = 2 * first.weights.planes - 1;
-  return EstimateWarpgroups(second, products * (first.geometry.chunks + second.geometry.chunks), tile, device, numbers);
+  return EstimateWarpgroups(second, products * (first.geometry.chunks + second.geometry.chunks), 0, tile, device,
+                            numbers);
 }
 
 bool ChooseUnit(const GemmArgs& first, const GemmArgs& second, Planes x_planes, const UnitWeights& weights,

@@ -10,17 +10,101 @@ namespace qtts::cuda::codec {
 namespace {
 
 struct WarpgroupArgs {
-  GemmArgs gemm;
+  GemmArgs gemm;  // as of one tap, where columns come anew for each
   WarpgroupPlan plan;
   int32_t stages_of_tile = 0;  // of weights
+  int32_t packed_outputs = 0;  // weight rows that a stage lies in memory with: a block's, or twice as many
+  int32_t tap_blocks = 0;      // channel blocks of a tap, where columns come anew for each; otherwise 0
 };
+
+// Whether there are kernels of this shape with End::kAny. Of the largest there are none: its sums leave no registers.
+constexpr bool TakesAnyEnd(int outputs, int tile_columns) { return outputs != 192 && tile_columns == TileColumns(1); }
 
 // What lies in shared memory behind the weights and the columns.
 template <int kOutputs, int kTileColumns>
 struct Extras {
   TileMemory<kTileColumns> tile;
   Constants<kOutputs> constants;
+  alignas(16) float normalise[TakesAnyEnd(kOutputs, kTileColumns) ? kTileColumns : 1];  // of columns, see InverseRms()
 };
+
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+
+// As BringColumns(), where columns come anew for each tap: a slot has a channel block of one tap's rows.
+template <int kPlanes>
+__device__ __forceinline__ void StreamColumns(const WarpgroupArgs& t, const Barriers& barriers, uint32_t slots,
+                                              int slot_bytes, uintptr_t* rows) {
+  constexpr int kColumns = TileColumns(1);
+  constexpr int kUnits = kRowBytes / 16;  // of a row
+  constexpr int kRowsAtOnce = kCopyThreads / kUnits;
+  // Addresses are read together, for the sake of loads that do not wait for each other.
+  constexpr int kTogether = 3;
+  const GemmArgs& a = t.gemm;
+  const int thread = static_cast<int>(threadIdx.x) - (kThreads - kCopyThreads);
+  WaitForPrevious();
+  RingPlace slot;
+  for (int tile = static_cast<int>(blockIdx.x); tile < t.plan.column_tiles; tile += static_cast<int>(gridDim.x)) {
+    SyncCopyThreads();  // nobody needs the rows of the tile before
+#pragma unroll 1
+    for (int column = thread; column < kColumns; column += kCopyThreads) {
+      const Column c = ColumnOf(a, tile * kColumns + column);
+#pragma unroll 1
+      for (int tap = 0; tap < t.plan.taps; ++tap) {
+        const int lag = (t.plan.taps - 1 - tap) * a.geometry.dilation;
+        const __half* const row =
+            c.frame < 0 ? nullptr : SourceRow<__half>(a.x, c.batch_row, c.time, lag, c.state, c.frame);
+        rows[tap * kColumns + column] = row == nullptr ? 0 : reinterpret_cast<uintptr_t>(row) + (c.time < lag ? 1 : 0);
+      }
+    }
+    SyncCopyThreads();
+#pragma unroll 1
+    for (int tap = 0; tap < t.plan.taps; ++tap) {
+#pragma unroll 1
+      for (int block = 0; block < t.tap_blocks; ++block) {
+        AwaitPhase(barriers.slot_empty(slot.index), slot.phase ^ 1);
+        const uint32_t to = slots + static_cast<uint32_t>(slot.index * slot_bytes + thread * 16);
+        const int offset = block * kChannelBlock + thread % kUnits * 8;
+#pragma unroll
+        for (int first = 0; first < kColumns; first += kTogether * kRowsAtOnce) {
+          uintptr_t row[kTogether];
+#pragma unroll
+          for (int i = 0; i < kTogether; ++i) {
+            const int column = first + i * kRowsAtOnce + thread / kUnits;
+            row[i] = rows[tap * kColumns + min(column, kColumns - 1)];
+          }
+#pragma unroll
+          for (int i = 0; i < kTogether; ++i) {
+            const int begin = first + i * kRowsAtOnce;
+            if (begin + kRowsAtOnce > kColumns && thread / kUnits >= kColumns - begin) break;
+            const bool there = row[i] != 0;
+            const __half* const from = there ? reinterpret_cast<const __half*>(row[i] & ~uintptr_t{1}) + offset
+                                             : static_cast<const __half*>(a.x.data);
+            CopyAsync16(to + begin * kRowBytes, from, there);
+            if constexpr (kPlanes == 2) {
+              const int64_t plane = (row[i] & 1) != 0 ? a.x.history_plane : a.x.plane;
+              CopyAsync16(to + (kColumns + begin) * kRowBytes, there ? from + plane : from, there);
+            }
+          }
+        }
+        ArriveWithCopies(barriers.slot_full(slot.index));
+        slot.Next(t.plan.slots);
+      }
+    }
+  }
+}
+
+// InverseRms() of a warp's columns from `first_column` on.
+__device__ __forceinline__ void NormaliseColumns(const GemmArgs& a, int first_column, int lane, float* to) {
+  constexpr int kColumns = 16;
+  constexpr int kTogether = 4;
+  for (int n = 0; n < kColumns; n += kTogether) {
+    float factors[kTogether];
+    InverseRms(a, first_column + n, factors);
+    if (lane == 0) *reinterpret_cast<float4*>(to + n) = {factors[0], factors[1], factors[2], factors[3]};
+  }
+}
+
+#endif  // __CUDA_ARCH_FEAT_SM90_ALL
 
 // Blocks of kOutputs weight rows and 128 kRowTiles columns. kTotals: there may be more than one segment.
 template <int kOutputs, int kRowTiles, int kPlanes, bool kTotals, End kEnd>
@@ -28,6 +112,8 @@ __global__ void __launch_bounds__(kThreads, 1) WarpgroupGemm(const __grid_consta
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   constexpr int kTileColumns = TileColumns(kRowTiles);
   constexpr int kStageBytes = StageBytes(kOutputs);
+  // The longest epilogue only once among the instructions.
+  constexpr int kAhead = kEnd == End::kAny ? 1 : 2;
   using Memory = Extras<kOutputs, kTileColumns>;
   extern __shared__ unsigned char raw[];
   const GemmArgs& a = t.gemm;
@@ -50,13 +136,20 @@ __global__ void __launch_bounds__(kThreads, 1) WarpgroupGemm(const __grid_consta
   if (warp >= kConsumers) {
     GiveUpRegisters<kProducerRegisters>();
     if (warp > kConsumers) {
-      BringColumns<kTileColumns, kPlanes>(a, t.plan, barriers, slots, slot_bytes,
-                                          reinterpret_cast<uintptr_t*>(behind + sizeof(Memory)));
+      auto* const rows = reinterpret_cast<uintptr_t*>(behind + sizeof(Memory));
+      if (kRowTiles == 1 && t.tap_blocks != 0) {
+        StreamColumns<kPlanes>(t, barriers, slots, slot_bytes, rows);
+      } else {
+        BringColumns<kTileColumns, kPlanes>(a, t.plan, barriers, slots, slot_bytes, rows);
+      }
     } else if (lane == 0) {
+      const int packed = static_cast<int>(blockIdx.y) * kOutputs / t.packed_outputs;
+      const int packed_bytes = StageBytes(t.packed_outputs);
       const char* const from = static_cast<const char*>(a.weights.warpgroup) +
-                               static_cast<int64_t>(blockIdx.y) * t.stages_of_tile * kStageBytes;
+                               static_cast<int64_t>(packed) * t.stages_of_tile * packed_bytes +
+                               StageBytes(static_cast<int>(blockIdx.y) * kOutputs - packed * t.packed_outputs);
       BringWeights<kStageBytes>(t.plan, barriers, stages, t.stages_of_tile,
-                                [&](int i) { return from + static_cast<int64_t>(i) * kStageBytes; });
+                                [&](int i) { return from + static_cast<int64_t>(i) * packed_bytes; });
     } else {
       WaitForPrevious();
     }
@@ -72,15 +165,20 @@ __global__ void __launch_bounds__(kThreads, 1) WarpgroupGemm(const __grid_consta
   for (int tile = static_cast<int>(blockIdx.x); tile < t.plan.column_tiles; tile += static_cast<int>(gridDim.x)) {
     const int first_column = tile * kTileColumns;
     PlaceTile<kRowTiles>(a, first_column, first_row, lane, m.tile.places);
+    if constexpr (kEnd == End::kAny) {
+      if (a.epilogue.rms_input != nullptr) {
+        NormaliseColumns(a, first_column + first_row, lane, m.normalise + first_row);
+      }
+    }
     const Products<kOutputs, kRowTiles, kPlanes> products(a, t.plan, first_column, first_row, lane);
     MultiplyTile<kOutputs, kRowTiles, kPlanes, kTotals>(a, t.plan, barriers, slots, stages, slot_bytes, products, lane,
                                                         at, sums, totals);
     if constexpr (kTotals) {
-      FinishTile<kOutputs, kRowTiles, kEnd, 2>(a, m.tile, m.constants, first_tile, 0, first_column, first_row, warp,
-                                               lane, totals);
+      FinishTile<kOutputs, kRowTiles, kEnd, kAhead>(a, m.tile, m.constants, first_tile, 0, first_column, first_row,
+                                                    warp, lane, m.normalise, totals);
     } else {
-      FinishTile<kOutputs, kRowTiles, kEnd, 2>(a, m.tile, m.constants, first_tile, 0, first_column, first_row, warp,
-                                               lane, sums);
+      FinishTile<kOutputs, kRowTiles, kEnd, kAhead>(a, m.tile, m.constants, first_tile, 0, first_column, first_row,
+                                                    warp, lane, m.normalise, sums);
     }
   }
 #endif
@@ -94,12 +192,7 @@ struct Shape {
   int row_tiles = 0;
 };
 
-Shape ShapeOf(const GemmGeometry& geometry) {
-  const int outputs = geometry.tiles * kTileRows;
-  if (outputs % 192 == 0) return {192, 1};
-  if (outputs % 96 == 0) return {96, geometry.segments == 1 ? 2 : 1};
-  return {};
-}
+Shape ShapeOf(const GemmTile& tile) { return {tile.tiles * kTileRows, tile.columns / TileColumns(1)}; }
 
 template <int kPlanes, End kEnd>
 Kernel KernelFor(const Shape& shape) {
@@ -109,7 +202,12 @@ Kernel KernelFor(const Shape& shape) {
 
 template <int kPlanes>
 Kernel KernelFor(const Shape& shape, End end) {
+  // Of the products before the decoder blocks, each with an epilogue of its own: one kernel for all.
+  if (shape.outputs == 128) return WarpgroupGemm<128, 1, kPlanes, true, End::kAny>;
+  if (shape.outputs == 64) return WarpgroupGemm<64, 1, kPlanes, true, End::kAny>;
   switch (end) {
+    case End::kAny:
+      return WarpgroupGemm<96, 1, kPlanes, true, End::kAny>;
     case End::kOperand:
       return KernelFor<kPlanes, End::kOperand>(shape);
     case End::kResidual:
@@ -128,6 +226,8 @@ Kernel KernelFor(const Shape& shape, int planes, End end) {
 
 constexpr size_t ExtrasBytes(const Shape& shape) {
   return shape.outputs == 192   ? sizeof(Extras<192, 128>)
+         : shape.outputs == 128 ? sizeof(Extras<128, 128>)
+         : shape.outputs == 64  ? sizeof(Extras<64, 128>)
          : shape.row_tiles == 2 ? sizeof(Extras<96, 256>)
                                 : sizeof(Extras<96, 128>);
 }
@@ -139,17 +239,37 @@ WarpgroupPlan Plan(const GemmArgs& gemm, const Shape& shape, const DeviceTraits&
 }  // namespace
 
 int WarpgroupOutputs(const GemmGeometry& geometry) {
-  return geometry.group_blocks <= kMostSlots && geometry.groups == geometry.segments ? ShapeOf(geometry).outputs : 0;
+  const int outputs = geometry.tiles * kTileRows;
+  if (!StreamsColumns(geometry)) {
+    if (geometry.group_blocks > kMostGroupSlots) return 0;
+    return outputs % 192 == 0 ? 192 : outputs % 96 == 0 ? 96 : 0;
+  }
+  if (geometry.groups != 1 || geometry.chunks % geometry.segments != 0) return 0;
+  for (const int packed : {192, 128, 96, 64}) {
+    if (outputs % packed == 0) return packed;
+  }
+  return 0;
 }
 
-bool WarpgroupTakes(const GemmArgs& args, Planes x_planes, GemmTile* tile, const DeviceTraits& device) {
-  if (!device.warpgroups || args.weights.warpgroup == nullptr) return false;
-  if (x_planes != (args.weights.planes == 2 ? Planes::kTwoHalves : Planes::kHalf)) return false;
-  if (!IsPlain(args.epilogue)) return false;
-  const Shape shape = ShapeOf(args.geometry);
-  if (shape.outputs == 0 || Plan(args, shape, device).stages == 0) return false;
-  *tile = {GemmForm::kWarpgroup, TileColumns(shape.row_tiles), shape.outputs / kTileRows};
-  return true;
+std::vector<GemmTile> WarpgroupTiles(const GemmArgs& args, Planes x_planes, const DeviceTraits& device) {
+  if (!device.warpgroups || args.weights.warpgroup == nullptr) return {};
+  if (x_planes != (args.weights.planes == 2 ? Planes::kTwoHalves : Planes::kHalf)) return {};
+  const bool streams = StreamsColumns(args.geometry);
+  const bool plain = IsPlain(args.epilogue);
+  if (!plain && !streams) return {};
+  // With fewer columns weights are all that counts, and other kernels have more blocks to read them.
+  if (streams && args.geometry.columns < TileColumns(1)) return {};
+  const int packed = WarpgroupOutputs(args.geometry);
+  std::vector<GemmTile> tiles;
+  const auto add = [&](const Shape& shape) {
+    if (!plain && !TakesAnyEnd(shape.outputs, TileColumns(shape.row_tiles))) return;
+    if (Plan(args, shape, device).stages == 0) return;
+    tiles.push_back({GemmForm::kWarpgroup, TileColumns(shape.row_tiles), shape.outputs / kTileRows});
+  };
+  if (packed != 0) add({packed, packed == 96 && args.geometry.segments == 1 ? 2 : 1});
+  // Half as many outputs, where twice as many blocks may find SMs.
+  if (packed >= 128 && streams) add({packed / 2, 1});
+  return tiles;
 }
 
 bool CanRunWarpgroupGemms(int major) {
@@ -162,8 +282,8 @@ bool CanRunWarpgroupGemms(int major) {
 
 cudaError_t PrepareWarpgroupGemms(const DeviceTraits& device) {
   for (const int planes : {1, 2}) {
-    for (const Shape& shape : {Shape{192, 1}, Shape{96, 2}, Shape{96, 1}}) {
-      for (const End end : {End::kPlain, End::kOperand, End::kResidual, End::kTransposed}) {
+    for (const Shape& shape : {Shape{192, 1}, Shape{96, 2}, Shape{96, 1}, Shape{128, 1}, Shape{64, 1}}) {
+      for (const End end : {End::kAny, End::kPlain, End::kOperand, End::kResidual, End::kTransposed}) {
         const cudaError_t error = PrepareKernel(KernelFor(shape, planes, end), device.shared_bytes);
         if (error != cudaSuccess) return error;
       }
@@ -172,12 +292,18 @@ cudaError_t PrepareWarpgroupGemms(const DeviceTraits& device) {
   return cudaSuccess;
 }
 
-cudaError_t LaunchWarpgroupGemm(const GemmArgs& args, const DeviceTraits& device, cudaStream_t stream) {
-  const Shape shape = ShapeOf(args.geometry);
+cudaError_t LaunchWarpgroupGemm(const GemmArgs& args, const GemmTile& tile, const DeviceTraits& device,
+                                cudaStream_t stream) {
+  const Shape shape = ShapeOf(tile);
   const int planes = args.weights.planes;
   WarpgroupArgs all;
   all.gemm = args;
   all.plan = Plan(args, shape, device);
+  all.packed_outputs = WarpgroupOutputs(args.geometry);
+  if (StreamsColumns(args.geometry)) {
+    all.gemm.geometry = AsOneTap(args.geometry);
+    all.tap_blocks = args.geometry.chunks / args.geometry.taps;
+  }
   all.stages_of_tile = CeilDiv(args.geometry.chunks, StageChunks(planes));
   const int across = args.geometry.tiles * kTileRows / shape.outputs;
   // As many blocks as run at once, as long for each of the weights.

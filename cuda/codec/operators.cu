@@ -65,15 +65,26 @@ constexpr int kKeysAtOnce = kAttentionThreads / kLanesPerKey;
 
 // Floats of a row of keys or values in shared memory: a quarter warp's keys lie in different banks.
 __host__ __device__ constexpr int AttentionStride(int head_dim) { return head_dim + 8; }
+// Floats in shared memory before the past values: a multiple of four.
+__host__ __device__ constexpr int AttentionFloats(int window, int head_dim) {
+  const int floats =
+      window * (AttentionStride(head_dim) + 1 + kAttentionThreads / 32) + 3 * head_dim + kAttentionThreads;
+  return (floats + 3) / 4 * 4;
+}
 
-// Past keys and values to F32 in shared memory; AwaitAllCopies() comes before they are read.
+// Four past keys or values to shared memory, keys as F32; AwaitAllCopies() comes before they are read.
 __device__ __forceinline__ void BringPast(const float* from, float* to) { CopyAsync16(SharedAddress(to), from); }
+__device__ __forceinline__ void BringPast(const __half* from, __half* to) {
+  *reinterpret_cast<uint2*>(to) = __ldcg(reinterpret_cast<const uint2*>(from));
+}
 __device__ __forceinline__ void BringPast(const __half* from, float* to) {
   const uint2 v = __ldcg(reinterpret_cast<const uint2*>(from));
   const float2 low = __half22float2(*reinterpret_cast<const __half2*>(&v.x));
   const float2 high = __half22float2(*reinterpret_cast<const __half2*>(&v.y));
   *reinterpret_cast<float4*>(to) = {low.x, low.y, high.x, high.y};
 }
+__device__ __forceinline__ float ToFloat(float v) { return v; }
+__device__ __forceinline__ float ToFloat(__half v) { return __half2float(v); }
 __device__ __forceinline__ void Keep(float v, float* to) { *to = v; }
 __device__ __forceinline__ void Keep(float v, __half* to) {
   constexpr float kMost = 65504;
@@ -82,17 +93,20 @@ __device__ __forceinline__ void Keep(float v, __half* to) {
 
 // A block per (head, batch row). A score depends on positions by their distance only, so keys are kept as they are and
 // turned back by it here. The past is fetched and turned while earlier kernels still run.
-// T: of past keys and values.
+// T: of past keys and values. Past values stay in it, since more blocks then have room on an SM.
 template <typename T>
-__global__ void __launch_bounds__(kAttentionThreads) Attend(const __grid_constant__ AttentionArgs a) {
+__global__ void __launch_bounds__(kAttentionThreads, sizeof(T) == sizeof(float) ? 4 : 6)
+    Attend(const __grid_constant__ AttentionArgs a) {
   extern __shared__ __align__(16) float shared[];
   const int stride = AttentionStride(a.head_dim);
   float* const keys = shared;                                                           // [distance][stride]
-  float* const values = keys + a.window * stride;                                       // same
-  float* const q = values + a.window * stride;                                          // [head_dim]
-  float* const parts = q + a.head_dim;                                                  // [groups][head_dim]
+  float* const q = keys + a.window * stride;                                            // [head_dim]
+  float* const value = q + a.head_dim;                                                  // [head_dim] of this frame
+  float* const parts = value + a.head_dim;                                              // [groups][head_dim]
   float* const scores = parts + kAttentionThreads + a.head_dim;                         // [window]
   float* const weights = scores + a.window * (1 + static_cast<int>(threadIdx.x) / 32);  // [window] of each warp
+  T* const values =
+      reinterpret_cast<T*>(shared + AttentionFloats(a.window, a.head_dim));  // [distance][stride], without this frame's
   const int b = static_cast<int>(blockIdx.y);
   const int head = static_cast<int>(blockIdx.x);
   const int thread = static_cast<int>(threadIdx.x);
@@ -144,7 +158,7 @@ __global__ void __launch_bounds__(kAttentionThreads) Attend(const __grid_constan
     const float k = __ldcg(new_key + d);
     const float v = __ldcg(new_key + kv_width + d);
     keys[d] = k;
-    values[d] = v;
+    value[d] = v;
     if (keeps) {
       const int64_t to = static_cast<int64_t>(now) * kv_width + d;
       Keep(k, past_keys + to);
@@ -192,10 +206,10 @@ __global__ void __launch_bounds__(kAttentionThreads) Attend(const __grid_constan
   for (int e = thread; e < groups * a.head_dim; e += kAttentionThreads) {
     const int g = e / a.head_dim;
     const int d = e - g * a.head_dim;
-    float y = 0;
+    float y = g == 0 ? fmaf(weights[0], value[d], 0.0F) : 0.0F;
 #pragma unroll 4
-    for (int distance = g; distance < count; distance += groups) {
-      y = fmaf(weights[distance], values[distance * stride + d], y);
+    for (int distance = g == 0 ? groups : g; distance < count; distance += groups) {
+      y = fmaf(weights[distance], ToFloat(values[distance * stride + d]), y);
     }
     parts[e] = y;
   }
@@ -217,11 +231,10 @@ __global__ void __launch_bounds__(kAttentionThreads) Attend(const __grid_constan
   }
 }
 
-size_t AttentionSharedBytes(int window, int head_dim) {
-  const size_t warps = kAttentionThreads / 32;
-  const size_t floats = static_cast<size_t>(window) * (2 * static_cast<size_t>(AttentionStride(head_dim)) + 1 + warps) +
-                        2 * static_cast<size_t>(head_dim) + kAttentionThreads;
-  return floats * sizeof(float);
+// `element`: bytes of a past value.
+size_t AttentionSharedBytes(int window, int head_dim, size_t element) {
+  return static_cast<size_t>(AttentionFloats(window, head_dim)) * sizeof(float) +
+         static_cast<size_t>(window) * static_cast<size_t>(AttentionStride(head_dim)) * element;
 }
 
 constexpr int kDepthwiseThreads = 256;
@@ -319,59 +332,116 @@ __global__ void __launch_bounds__(kDepthwiseThreads, 4) Depthwise(const __grid_c
 
 constexpr int kLastThreads = 256;
 constexpr int kLanesPerSample = 8;
-constexpr int kSamples = kLastThreads / kLanesPerSample;
+constexpr int kLanesChannels = kLanesPerSample * 4;
+constexpr int kLastGroups = kLastThreads / kLanesPerSample;  // of lanes
+// Samples of a group of lanes: of few streams, whose blocks do not fill the device, and of many.
+constexpr int kFewSamples = 1;
+constexpr int kManySamples = 4;
+// What the kernel for many streams is compiled for: the released sizes.
+constexpr int kLastTaps = 7;
+constexpr int kLastChannels = 96;
 
-// A block makes kSamples samples; the rows they need lie in shared memory.
+constexpr size_t LastBytes(int samples, int taps, int channels) {
+  return (static_cast<size_t>(taps * channels) +
+          static_cast<size_t>(kLastGroups * samples + taps - 1) * static_cast<size_t>(channels + 4)) *
+         sizeof(float);
+}
+
+// A lane's part of a sample: its channels of each tap in turn. kSamples neighbouring ones at a time, for which a row is
+// read once: the kernel's time is shared memory's. kTaps, kChannels: 0 where they are not known, with one sample.
+template <int kSamples, int kTaps, int kChannels>
+__device__ __forceinline__ void SumLast(const LastConvArgs& a, const float* weights, const float* rows, int row_stride,
+                                        int lane, float (&sums)[kSamples]) {
+  const auto add = [](float4 w, float4 v, float& sum) {
+    sum = fmaf(w.x, v.x, sum);
+    sum = fmaf(w.y, v.y, sum);
+    sum = fmaf(w.z, v.z, sum);
+    sum = fmaf(w.w, v.w, sum);
+  };
+  if constexpr (kTaps == 0) {
+    static_assert(kSamples == 1);
+    for (int j = 0; j < a.taps; ++j) {
+      for (int c = lane * 4; c < a.x.channels; c += kLanesChannels) {
+        add(*reinterpret_cast<const float4*>(weights + j * a.x.channels + c),
+            *reinterpret_cast<const float4*>(rows + j * row_stride + c), sums[0]);
+      }
+    }
+  } else {
+    constexpr int kQuads = kChannels / kLanesChannels;
+    float4 v[kSamples][kQuads];  // row r lies at r % kSamples
+    const auto load = [&](int row) {
+#pragma unroll
+      for (int q = 0; q < kQuads; ++q) {
+        v[row % kSamples][q] =
+            *reinterpret_cast<const float4*>(rows + row * row_stride + lane * 4 + q * kLanesChannels);
+      }
+    };
+#pragma unroll
+    for (int row = 0; row + 1 < kSamples; ++row) load(row);
+#pragma unroll
+    for (int j = 0; j < kTaps; ++j) {
+      load(j + kSamples - 1);
+#pragma unroll
+      for (int q = 0; q < kQuads; ++q) {
+        const float4 w = *reinterpret_cast<const float4*>(weights + j * kChannels + lane * 4 + q * kLanesChannels);
+#pragma unroll
+        for (int s = 0; s < kSamples; ++s) add(w, v[(j + s) % kSamples][q], sums[s]);
+      }
+    }
+  }
+}
+
+// A block makes kSamples samples for each group of lanes; the rows they need lie in shared memory.
+template <int kSamples, int kTaps, int kChannels>
 __global__ void __launch_bounds__(kLastThreads) LastConv(const __grid_constant__ LastConvArgs a) {
   extern __shared__ __align__(16) float shared[];
-  const int channels = a.x.channels;
-  const int row_stride = channels + 4;              // spreads neighbouring rows over the banks
-  float* const weights = shared;                    // [taps][channels]
-  float* const rows = weights + a.taps * channels;  // [kSamples + taps - 1][row_stride]
+  const int channels = kChannels != 0 ? kChannels : a.x.channels;
+  const int taps = kTaps != 0 ? kTaps : a.taps;
+  const int row_stride = channels + 4;            // spreads neighbouring rows over the banks
+  float* const weights = shared;                  // [taps][channels]
+  float* const rows = weights + taps * channels;  // [samples + taps - 1][row_stride]
   const int b = static_cast<int>(blockIdx.y);
-  const int first = static_cast<int>(blockIdx.x) * kSamples;
+  const int first = static_cast<int>(blockIdx.x) * (kLastGroups * kSamples);
   const int thread = static_cast<int>(threadIdx.x);
   LetNextStart();
-  for (int i = thread; i < a.taps * channels; i += kLastThreads) weights[i] = __ldg(a.weights + i);
+  for (int i = thread; i < taps * channels; i += kLastThreads) weights[i] = __ldg(a.weights + i);
   const int frame = __ldcg(a.batch.frames + b);
   WaitForPrevious();
   if (frame < 0) return;
   std::byte* const state = LoadState(a.batch.states, b);
   const int quads = channels / 4;
-  for (int i = thread; i < (kSamples + a.taps - 1) * quads; i += kLastThreads) {
+  for (int i = thread; i < (kLastGroups * kSamples + taps - 1) * quads; i += kLastThreads) {
     const int r = i / quads;
     const int c = (i - r * quads) * 4;
-    const int t = first + r - (a.taps - 1);
-    float4 v = {0, 0, 0, 0};
+    const int t = first + r - (taps - 1);
+    const float* row = nullptr;
     if (t < a.x.rows) {
-      const float* const row =
-          t >= 0 ? SourceRow<float>(a.x, b, t, 0, state, frame) : SourceRow<float>(a.x, b, 0, -t, state, frame);
-      if (row != nullptr) v = __ldcg(reinterpret_cast<const float4*>(row + c));
+      row = t >= 0 ? SourceRow<float>(a.x, b, t, 0, state, frame) : SourceRow<float>(a.x, b, 0, -t, state, frame);
     }
-    *reinterpret_cast<float4*>(rows + r * row_stride + c) = v;
+    CopyAsync16(SharedAddress(rows + r * row_stride + c),
+                row != nullptr ? row + c : static_cast<const float*>(a.x.data), row != nullptr);
   }
+  AwaitAllCopies();
   __syncthreads();
-  const int sample = thread / kLanesPerSample;
-  float sum = 0;
-  for (int j = 0; j < a.taps; ++j) {
-    for (int c = thread % kLanesPerSample * 4; c < channels; c += kLanesPerSample * 4) {
-      const float4 w = *reinterpret_cast<const float4*>(weights + j * channels + c);
-      const float4 v = *reinterpret_cast<const float4*>(rows + (sample + j) * row_stride + c);
-      sum = fmaf(w.x, v.x, sum);
-      sum = fmaf(w.y, v.y, sum);
-      sum = fmaf(w.z, v.z, sum);
-      sum = fmaf(w.w, v.w, sum);
-    }
-  }
+  const int lane = thread % kLanesPerSample;
+  const int sample = thread / kLanesPerSample * kSamples;
+  float sums[kSamples] = {};
+  SumLast<kSamples, kTaps, kChannels>(a, weights, rows + sample * row_stride, row_stride, lane, sums);
 #pragma unroll
-  for (int i = kLanesPerSample / 2; i > 0; i /= 2) sum += __shfl_xor_sync(0xffffffffU, sum, i);
-  sum += a.bias;
-  // Into [-1, 1]; NaN stays.
-  sum = sum > 1.0F ? 1.0F : (sum < -1.0F ? -1.0F : sum);
-  if (thread % kLanesPerSample == 0 && first + sample < a.x.rows) {
-    a.pcm[static_cast<int64_t>(b) * a.x.rows + first + sample] = sum;
+  for (int s = 0; s < kSamples; ++s) {
+    float sum = sums[s];
+#pragma unroll
+    for (int i = kLanesPerSample / 2; i > 0; i /= 2) sum += __shfl_xor_sync(0xffffffffU, sum, i);
+    sum += a.bias;
+    // Into [-1, 1]; NaN stays.
+    sum = sum > 1.0F ? 1.0F : (sum < -1.0F ? -1.0F : sum);
+    if (lane == 0 && first + sample + s < a.x.rows) {
+      a.pcm[static_cast<int64_t>(b) * a.x.rows + first + sample + s] = sum;
+    }
   }
 }
+constexpr auto kLastOfFew = LastConv<kFewSamples, 0, 0>;
+constexpr auto kLastOfMany = LastConv<kManySamples, kLastTaps, kLastChannels>;
 
 }  // namespace
 
@@ -381,7 +451,10 @@ cudaError_t PrepareOperators() {
   if (error == cudaSuccess) error = PrepareKernel(Attend<float>, kAttentionShared);
   if (error == cudaSuccess) error = PrepareKernel(Attend<__half>, kAttentionShared);
   if (error == cudaSuccess) error = PrepareKernel(Depthwise, kDepthwiseShared);
-  if (error == cudaSuccess) error = PrepareKernel(LastConv, kShared);
+  if (error == cudaSuccess) error = PrepareKernel(kLastOfFew, kShared);
+  if (error == cudaSuccess) {
+    error = PrepareKernel(kLastOfMany, LastBytes(kManySamples, kLastTaps, kLastChannels));
+  }
   return error;
 }
 
@@ -389,12 +462,15 @@ cudaError_t LaunchDequantize(const DequantizeArgs& args, int n, const DeviceTrai
   return LaunchChained(Dequantize, dim3(static_cast<unsigned>(n)), kDequantizeThreads, 0, args, device, stream);
 }
 
-bool AttentionFits(int window, int head_dim) { return AttentionSharedBytes(window, head_dim) <= kAttentionShared; }
+bool AttentionFits(int window, int head_dim) {
+  return AttentionSharedBytes(window, head_dim, sizeof(float)) <= kAttentionShared;
+}
 
 cudaError_t LaunchAttention(const AttentionArgs& args, int n, const DeviceTraits& device, cudaStream_t stream) {
   return LaunchChained(args.halves ? Attend<__half> : Attend<float>,
                        dim3(static_cast<unsigned>(args.heads), static_cast<unsigned>(n)), kAttentionThreads,
-                       AttentionSharedBytes(args.window, args.head_dim), args, device, stream);
+                       AttentionSharedBytes(args.window, args.head_dim, args.halves ? sizeof(__half) : sizeof(float)),
+                       args, device, stream);
 }
 
 cudaError_t LaunchDepthwise(const DepthwiseArgs& args, int n, const DeviceTraits& device, cudaStream_t stream) {
@@ -404,10 +480,15 @@ cudaError_t LaunchDepthwise(const DepthwiseArgs& args, int n, const DeviceTraits
 }
 
 cudaError_t LaunchLastConv(const LastConvArgs& args, int n, const DeviceTraits& device, cudaStream_t stream) {
-  const size_t floats = static_cast<size_t>(args.taps) * args.x.channels +
-                        static_cast<size_t>(kSamples + args.taps - 1) * (args.x.channels + 4);
-  return LaunchChained(LastConv, dim3(static_cast<unsigned>(CeilDiv(args.x.rows, kSamples)), static_cast<unsigned>(n)),
-                       kLastThreads, floats * sizeof(float), args, device, stream);
+  // Turns of blocks over the SMs from which fewer, longer ones fill the device too.
+  constexpr int kManyTurns = 2;
+  const auto blocks = [&](int samples) { return CeilDiv(args.x.rows, kLastGroups * samples); };
+  const bool many = args.taps == kLastTaps && args.x.channels == kLastChannels &&
+                    n * blocks(kManySamples) >= kManyTurns * device.processors;
+  const int samples = many ? kManySamples : kFewSamples;
+  return LaunchChained(many ? kLastOfMany : kLastOfFew,
+                       dim3(static_cast<unsigned>(blocks(samples)), static_cast<unsigned>(n)), kLastThreads,
+                       LastBytes(samples, args.taps, args.x.channels), args, device, stream);
 }
 
 }  // namespace qtts::cuda::codec

@@ -16,8 +16,8 @@ namespace {
 
 constexpr float kLayerNormEps = 1e-6F;
 constexpr int kDilations[] = {1, 3, 9};  // of a block's residual units
-// Streams at once from which products by warpgroups pay.
-constexpr int kWarpgroupStreams = 16;
+// Rows of a batch from which products by warpgroups pay in the decoder blocks.
+constexpr int kWarpgroupRows = 16;
 // Of what a state holds.
 constexpr size_t kStateAlignment = 256;
 // Shared memory that a thread block may use without raising the limit.
@@ -80,8 +80,8 @@ Source Builder::Append(Step step, const Output& output) {
 }
 
 bool Builder::HasWarpgroups(Form form) const {
-  // The decoder blocks have columns enough, from some streams on; and both operands as many planes.
-  return device_.warpgroups && early_steps_ != 0 && max_batch_ >= kWarpgroupStreams &&
+  // Enough columns, and as many planes of both operands.
+  return device_.warpgroups && max_batch_ >= (early_steps_ != 0 ? kWarpgroupRows : kEarlyWarpgroupRows) &&
          form.x == (form.split_weights ? Planes::kTwoHalves : Planes::kHalf);
 }
 

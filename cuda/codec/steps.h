@@ -31,6 +31,10 @@ struct Form {
   bool split_weights = false;
 };
 
+// Rows of a batch from which products by warpgroups pay before the decoder blocks too, where a row has eight columns at
+// most. Their weights are kept once more.
+inline constexpr int kEarlyWarpgroupRows = 128;
+
 // Elements of the widest array between two steps, for a row of a batch.
 int64_t WidestRow(const CodecConfig& config, const CodecWeights& weights);
 
@@ -84,7 +88,7 @@ class Builder {
   GemmStep Gemm(const Dense& dense, int dilation, const Source& x, Form form, const WarpgroupOrder* order = nullptr);
   // `rows` of a frame.
   GemmGeometry Geometry(int rows, int outputs, int taps, int channels, int dilation, Form form) const;
-  // Whether kernels of warpgroups take part in the decoder blocks.
+  // Whether kernels of warpgroups take part in the product that is added next.
   bool HasWarpgroups(Form form) const;
   bool UnitHasKernel(const ResidualUnitWeights& unit, int dilation, int channels) const;
   // Divides the product's input by the hidden stream's root mean square.

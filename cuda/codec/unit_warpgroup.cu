@@ -159,7 +159,7 @@ __global__ void __launch_bounds__(kThreads, 1) WarpgroupUnit(const __grid_consta
         }
       }
       FinishTile<kChannels, 1, kEnd, 1>(t.second, m.tile, m.second, 0, 0, first_column, first_row + i * 64, warp, lane,
-                                        second);
+                                        nullptr, second);
     }
   }
 #endif

@@ -30,11 +30,11 @@ inline constexpr int kConsumers = 8;  // warps
 inline constexpr int kConsumerThreads = kConsumers * 32;
 inline constexpr int kThreads = kConsumerThreads + 128;
 // Of a warp's sums: how many go through shared memory at a time.
-inline constexpr int kPieceTiles = 6;
-inline constexpr int kPieceOutputs = kPieceTiles * kTileRows;
+constexpr int PieceTiles(int outputs) { return outputs % 96 == 0 ? 6 : 4; }
+inline constexpr int kMostPieceTiles = 6;
 inline constexpr int kPieceColumns = 8;
 // Fours of a column: the lanes' accesses lie in different banks.
-inline constexpr int kParkedStride = kPieceOutputs / 4 + 4;
+inline constexpr int kParkedStride = kMostPieceTiles * kTileRows / 4 + 4;
 // What the sums of a tile need in shared memory.
 template <int kTileColumns>
 struct TileMemory {
@@ -53,7 +53,6 @@ inline constexpr int kProducerRegisters = 40;
 inline constexpr int kTurnColumns = 4;
 inline constexpr int kTurnsOfPiece = kPieceColumns / kTurnColumns;
 inline constexpr int kTileStep = 2;  // eight lanes have two tiles of a column
-inline constexpr int kTogether = kPieceTiles / kTileStep;
 
 __device__ __forceinline__ void SyncCopyThreads() { asm volatile("bar.sync 1, %0;" ::"n"(kCopyThreads) : "memory"); }
 
@@ -352,15 +351,18 @@ __device__ __forceinline__ void MultiplyTile(const GemmArgs& a, const WarpgroupP
 }
 
 // Finishes a warp's sums of a tile, whose first outputs are those of the block's tile `block_tile`. Of each 16 weight
-// rows a lane has four, of two columns of each 64. A warp's go through shared memory, 96 of each of eight columns at a
-// time, for two reasons: a short loop, since instructions written out for each sum would not stay in the SM's cache;
-// and whole lines of global memory, which eight lanes get in four neighbouring fours each. kAhead: turns of the loop
-// whose residuals are on their way, which takes 12 registers for each.
+// rows a lane has four, of two columns of each 64. A warp's go through shared memory, 96 or 64 of each of eight columns
+// at a time, for two reasons: a short loop, since instructions written out for each sum would not stay in the SM's
+// cache; and whole lines of global memory, which eight lanes get in four neighbouring fours each. kAhead: turns of the
+// loop whose residuals are on their way, which takes 12 registers for each. `normalise`: a factor for each of the
+// tile's columns, for ends that have one.
 template <int kOutputs, int kRowTiles, End kEnd, int kAhead, typename Memory, typename ConstantsOf>
 __device__ __forceinline__ void FinishTile(const GemmArgs& a, Memory& m, const ConstantsOf& constants, int first_tile,
                                            int block_tile, int first_column, int first_row, int warp, int lane,
-                                           const float (&sums)[kRowTiles][kOutputs / 2]) {
-  constexpr int kPiecesPerColumn = kOutputs / kPieceOutputs;
+                                           const float* normalise, const float (&sums)[kRowTiles][kOutputs / 2]) {
+  constexpr int kPieceTiles = PieceTiles(kOutputs);
+  constexpr int kTogether = kPieceTiles / kTileStep;
+  constexpr int kPiecesPerColumn = kOutputs / (kPieceTiles * kTileRows);
   constexpr int kPieces = kRowTiles * 2 * kPiecesPerColumn;
   constexpr int kTurns = kPieces * kPieceColumns / kTurnColumns;
   const auto piece_row = [&](int piece) {
@@ -374,7 +376,7 @@ __device__ __forceinline__ void FinishTile(const GemmArgs& a, Memory& m, const C
   };
   float4 residuals[kAhead][kTogether];
   const auto load_residuals = [&](int turn, float4(&to)[kTogether]) {
-    if constexpr (kEnd == End::kPlain || kEnd == End::kResidual) {
+    if constexpr (kEnd == End::kAny || kEnd == End::kPlain || kEnd == End::kResidual) {
 #pragma unroll
       for (int n = 0; n < kTogether; ++n) {
         to[n] = ResidualAt(a, first_column + row_of(turn),
@@ -415,11 +417,18 @@ __device__ __forceinline__ void FinishTile(const GemmArgs& a, Memory& m, const C
       const int row = row_of(turn);
       const Column place = m.places[row];
       if (place.frame < 0) continue;
+      float factor = 1;
+      if constexpr (kEnd == End::kAny) {
+        // A tile's second half are values of the first half's gates.
+        if (a.epilogue.activation == Activation::kSwiGlu && lane % 4 >= 2) continue;
+        if (a.epilogue.rms_input != nullptr) factor = normalise[row];
+      }
       FinishQuads<kEnd, kTogether, kTileStep>(
-          a, first_tile, tile_of(turn), lane % 4 * 4, first_column + row, place, 1.0F, constants,
+          a, first_tile, tile_of(turn), lane % 4 * 4, first_column + row, place, factor, constants,
           [&](int n, int) { return before[n]; },
-          [&](int n, int) {
-            return m.parked[warp][turn % kTurnsOfPiece * kTurnColumns + lane / 8][lane % 8 + n * 4 * kTileStep];
+          [&](int n, int of_tile) {
+            return m.parked[warp][turn % kTurnsOfPiece * kTurnColumns + lane / 8]
+                           [(lane % 8 / 4 + n * kTileStep) * 4 + of_tile / 4];
           });
     }
   }

@@ -12,13 +12,20 @@
 namespace qtts::cuda::codec {
 
 inline constexpr int kRowBytes = kChannelBlock * 2;  // of a column's channel block in shared memory, a plane
-inline constexpr int kMostSlots = 6;
+inline constexpr int kMostSlots = 10;
+inline constexpr int kMostGroupSlots = 6;  // where all taps of a group read the same slots
 inline constexpr int kMostStages = 6;
 
 constexpr int TileColumns(int row_tiles) { return 128 * row_tiles; }
 constexpr int StageBytes(int outputs) { return outputs * 128; }
 // Chunks of a stage of weights: rows of 128 bytes are one chunk of two planes, or two of one.
 constexpr int StageChunks(int planes) { return 2 / planes; }
+
+// Whether columns come anew for each tap: the segments of the sum are no groups of channels, so that what a segment
+// needs of one tap is not what it needs of another. Each chunk then has a slot of its own.
+constexpr bool StreamsColumns(const GemmGeometry& geometry) { return geometry.groups != geometry.segments; }
+// Such a product as the kernel takes it: of one tap, its chunks as channel blocks and its segments as groups of them.
+GemmGeometry AsOneTap(GemmGeometry geometry);
 
 // How a kernel of warpgroups goes through the columns of a product.
 struct WarpgroupPlan {
@@ -27,6 +34,7 @@ struct WarpgroupPlan {
   int32_t staged = 0;  // columns of a slot, halos included
   int32_t slots = 0;   // of a channel block of staged columns
   int32_t stages = 0;  // of weights, in shared memory; 0: the device has not the memory
+  int32_t taps = 1;    // that columns come for, one after the other
 };
 
 // The plan of a kernel with tiles of 128 `row_tiles` columns and stages of `outputs` weight rows, whose other things in

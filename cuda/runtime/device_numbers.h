@@ -48,7 +48,8 @@ struct ProductNumbers {
 struct AttentionNumbers {
   int processors = 0;          // SMs: how far ahead blocks prefetch (attention/many_rows.cu)
   int64_t blocks_at_once = 0;  // while there are no more, each query head has a block to itself
-  // From kManyRows rows on a block goes through a whole context (attention/many_rows.h). The same bits. Not with kOwn.
+  // From kManyRows rows on a block or warp goes through a whole context (attention/many_rows.h). The same bits. Not
+  // with kOwn.
   bool whole_contexts = true;
 };
 
@@ -75,8 +76,9 @@ struct CodecNumbers {
   // longer with residuals; what it takes besides.
   double wide_products = 0, wide_latency = 0, wide_column = 0, wide_residual = 0, wide_block = 0;
   // A tile of 128 columns and 192 outputs by warpgroups: a chunk's products for one pair of planes; finishing it, and
-  // what it takes longer with residuals; what a kernel takes besides.
-  double warpgroup_chunk = 0, warpgroup_tile = 0, warpgroup_residual = 0, warpgroup_kernel = 0;
+  // what it takes longer with residuals; what a kernel takes besides. A plane of a chunk's columns, where they come for
+  // this chunk alone.
+  double warpgroup_chunk = 0, warpgroup_tile = 0, warpgroup_residual = 0, warpgroup_kernel = 0, warpgroup_stream = 0;
   // A narrow block: a chunk's products of 8 columns and one tile, the latency of a chunk, bytes loaded in a us; what
   // it takes besides, and where another block had its place before.
   double narrow_products = 0, narrow_latency = 0, narrow_bytes = 0, narrow_block = 0, narrow_turn = 0;
@@ -125,6 +127,7 @@ inline constexpr DeviceNumbers kH200Numbers = {
               .warpgroup_tile = 10,
               .warpgroup_residual = 4,
               .warpgroup_kernel = 5,
+              .warpgroup_stream = 0.15,  // an estimate
               .narrow_products = 0.003,
               .narrow_latency = 0.1,
               .narrow_bytes = 50e3,

@@ -272,13 +272,67 @@ TEST_F(DeviceNumbersTest, TheCodecsManyColumnsGoToWarpgroups) {
       EXPECT_NE(choose(256), GemmForm::kWarpgroup) << "not plain";
     }
   }
-  // No tile shape: shares that are no multiple of a group of channels, or a number of outputs that no tile covers.
+  // No tile shape: segments of different lengths, or a number of outputs that no tile covers.
   cuda::codec::GemmGeometry geometry = CodecProduct(4, 4, 6144, 1536, 2).geometry;
-  geometry.segments = cuda::codec::kMaxSegments;
+  geometry.segments = 7;
   EXPECT_EQ(cuda::codec::WarpgroupOutputs(geometry), 0);
   geometry = CodecProduct(64, 64, 80, 96, 7).geometry;
   geometry.group_blocks = 3;
   EXPECT_EQ(cuda::codec::WarpgroupOutputs(geometry), 0);
+}
+
+// Those before the decoder blocks, and the first of the blocks, too: their segments are no groups of channels, and
+// their epilogues of all kinds.
+TEST_F(DeviceNumbersTest, TheCodecsFirstProductsOfManyStreamsGoToWarpgroups) {
+  using cuda::codec::Activation;
+  struct Layer {
+    int rows, outputs, channels, taps;
+    bool normalised, residual;
+    Activation activation;
+  };
+  cuda::codec::DeviceTraits device = Traits(132);
+  device.warpgroups = true;
+  char packed = 0;
+  for (const Layer& layer :
+       {Layer{1, 512, 512, 3, false, false, Activation::kNone}, Layer{1, 3072, 512, 1, true, false, Activation::kNone},
+        Layer{1, 512, 1024, 1, false, true, Activation::kNone},
+        Layer{1, 2048, 512, 1, true, false, Activation::kSwiGlu},
+        Layer{2, 2048, 1024, 1, false, false, Activation::kNone},
+        Layer{2, 4096, 1024, 1, false, false, Activation::kGelu},
+        Layer{2, 1024, 4096, 1, false, true, Activation::kNone},
+        Layer{4, 4096, 1024, 1, false, false, Activation::kGelu},
+        Layer{4, 1024, 4096, 1, false, true, Activation::kNone},
+        Layer{4, 1536, 1024, 7, false, false, Activation::kNone},
+        Layer{4, 6144, 1536, 2, false, false, Activation::kNone}}) {
+    SCOPED_TRACE(std::to_string(layer.taps * layer.channels) + " inputs to " + std::to_string(layer.outputs));
+    for (const Planes planes : {Planes::kHalf, Planes::kTwoHalves}) {
+      GemmArgs args = CodecProduct(layer.rows, layer.rows, layer.outputs, layer.channels, layer.taps);
+      args.weights.planes = planes == Planes::kHalf ? 1 : 2;
+      args.weights.warpgroup = &packed;
+      args.epilogue.activation = layer.activation;
+      const float some = 0;
+      if (layer.normalised) args.epilogue.rms_input = &some;
+      if (layer.residual) args.epilogue.residual = args.epilogue.scale = &some;
+      const auto cut = ChooseCut(args, false, device);
+      args.geometry.segments = cut.segments;
+      args.geometry.group_blocks = layer.channels / cuda::codec::kChannelBlock;
+      EXPECT_EQ(args.geometry.chunks % cut.segments, 0);
+      EXPECT_NE(cuda::codec::WarpgroupOutputs(args.geometry), 0);
+      const auto choose = [&](int streams) {
+        args.geometry.columns = streams * layer.rows;
+        return ChooseTile(args, planes, device, kH200Numbers.codec, /*beside=*/false).form;
+      };
+      const GemmForm many = choose(256);
+      const std::vector<GemmTile> tiles = PossibleTiles(args, planes, device);
+      EXPECT_TRUE(std::any_of(tiles.begin(), tiles.end(),
+                              [](const GemmTile& tile) { return tile.form == GemmForm::kWarpgroup; }));
+      // One column a stream is few for tiles of 128.
+      if (layer.rows > 1) {
+        EXPECT_EQ(many, GemmForm::kWarpgroup);
+      }
+      EXPECT_NE(choose(1), GemmForm::kWarpgroup);
+    }
+  }
 }
 
 // Tiles of 64 columns fit every device. With many taps, wider ones may exceed its shared memory.

@@ -688,10 +688,12 @@ TEST_P(AttentionTest, ManyRowsGiveTheBitsOfSplits) {
   struct Side {
     DeviceMemory cache, table, y;
   };
+  // `shared`: pages at the beginning of every sequence.
   const auto compare = [&](const char* what, int page_positions, int pages_of_sequence, int sequences,
-                           const std::vector<cuda::SequenceRows>& calls) {
+                           const std::vector<cuda::SequenceRows>& calls, int shared = 0) {
     const size_t page = static_cast<size_t>(page_positions) * 2 * 2 * static_cast<size_t>(c.kv_heads) * dim * element;
-    const size_t pages = static_cast<size_t>(sequences) * static_cast<size_t>(pages_of_sequence);
+    const int own = pages_of_sequence - shared;
+    const auto pages = static_cast<size_t>(shared + sequences * own);
     const std::vector<char> before = Encode(values(pages * page / element), precision);
     const int splits = cuda::SplitsFor(config, int64_t{page_positions} * pages_of_sequence);
     auto partial = DeviceMemory::AllocateZeroed(cuda::PartialElements(config, kMostRows, splits) * 4);
@@ -703,7 +705,11 @@ TEST_P(AttentionTest, ManyRowsGiveTheBitsOfSplits) {
     for (Side& side : sides) {
       side.cache = ToDevice(before.data(), before.size());
       std::vector<void*> addresses;
-      for (size_t i = 0; i < pages; ++i) addresses.push_back(side.cache.as<char>() + i * page);
+      for (int i = 0; i < sequences * pages_of_sequence; ++i) {
+        const int n = i % pages_of_sequence;
+        const int at = n < shared ? n : i / pages_of_sequence * own + n;
+        addresses.push_back(side.cache.as<char>() + static_cast<size_t>(at) * page);
+      }
       side.table = ToDevice(addresses.data(), addresses.size() * sizeof(void*));
       side.y = std::move(
           *DeviceMemory::Allocate(static_cast<size_t>(cuda::gemm::PaddedRows(kMostRows) * y_width) * element));
@@ -768,6 +774,19 @@ TEST_P(AttentionTest, ManyRowsGiveTheBitsOfSplits) {
   step.positions = device_long_positions.as<const int>();
   step.appended = true;
   compare("long contexts", cuda::kPagePositions, 20, 1, {step});
+
+  // Steps of long contexts. A sequence's own pages are its last two, on both sides of 1,024 positions: of longer ones
+  // head pairs read the keys twice.
+  constexpr int kLongPages = 9, kSharedPages = kLongPages - 2;
+  std::vector<int> last_positions;
+  for (size_t i = 0; i < kMostRows; ++i) {
+    last_positions.push_back(kSharedPages * cuda::kPagePositions + static_cast<int>(i * 37 % 256));
+  }
+  const DeviceMemory device_last_positions = ToDevice(last_positions.data(), last_positions.size() * sizeof(int));
+  step.slots = device_slots.as<const int>();
+  step.positions = device_last_positions.as<const int>();
+  step.appended = false;
+  compare("long steps", cuda::kPagePositions, kLongPages, static_cast<int>(kMostRows), {step}, kSharedPages);
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, AttentionTest,

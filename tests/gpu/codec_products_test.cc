@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#include <cuda_runtime_api.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <random>
+#include <set>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "codec/gemm_choice.h"
+#include "codec/steps.h"
+#include "gpu/random_codec.h"
+#include "runtime/arena.h"
+#include "runtime/device_memory.h"
+
+// Each product of the codec in every kernel that can take it, on the same operands: the same bits.
+namespace qtts {
+namespace {
+
+using cuda::DeviceMemory;
+using cuda::codec::Batch;
+using cuda::codec::GemmArgs;
+using cuda::codec::GemmForm;
+using cuda::codec::GemmStep;
+using cuda::codec::GemmTile;
+using cuda::codec::Planes;
+using testing::CodecShape;
+using testing::RandomCodec;
+
+constexpr uint32_t kSeed = 20261124;
+constexpr int kIdleRow = 17;
+constexpr int kPoison = 0x55;
+
+void ExpectCuda(cudaError_t error) { ASSERT_EQ(error, cudaSuccess) << cudaGetErrorString(error); }
+
+// A piece of device memory, and what lies there before each run.
+struct Operand {
+  void* data = nullptr;
+  std::vector<uint8_t> bytes;
+
+  void Put() const { ExpectCuda(cudaMemcpy(data, bytes.data(), bytes.size(), cudaMemcpyHostToDevice)); }
+};
+
+// Memory that a product writes: rows of bytes, `pitch` apart.
+struct Result2D {
+  void* data = nullptr;
+  size_t pitch = 0, width = 0, height = 0;
+
+  bool empty() const { return width == 0; }
+  void Poison() const {
+    if (!empty()) ExpectCuda(cudaMemset2D(data, pitch, kPoison, width, height));
+  }
+  std::vector<uint8_t> Get() const {
+    std::vector<uint8_t> bytes(width * height);
+    if (!empty()) ExpectCuda(cudaMemcpy2D(bytes.data(), width, data, pitch, width, height, cudaMemcpyDeviceToHost));
+    return bytes;
+  }
+};
+
+class CodecProductsTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    int devices = 0;
+    const cudaError_t error = cudaGetDeviceCount(&devices);
+    if (error != cudaSuccess || devices == 0) {
+      (void)cudaGetLastError();
+      GTEST_SKIP() << "no CUDA device: " << cudaGetErrorString(error);
+    }
+  }
+
+  // F16 of either sign with magnitudes from 1/32 to 1.
+  std::vector<uint8_t> Halves(size_t count) {
+    std::vector<uint8_t> bytes(count * sizeof(uint16_t));
+    auto* const halves = reinterpret_cast<uint16_t*>(bytes.data());
+    for (size_t i = 0; i < count; ++i) {
+      const auto bits = static_cast<uint32_t>(random_());
+      halves[i] = static_cast<uint16_t>((bits & 0x83ffU) | (10 + (bits >> 16) % 5) << 10);
+    }
+    return bytes;
+  }
+  // F32 from -1 to 1.
+  std::vector<uint8_t> Floats(size_t count) {
+    std::vector<uint8_t> bytes(count * sizeof(float));
+    auto* const floats = reinterpret_cast<float*>(bytes.data());
+    for (size_t i = 0; i < count; ++i) floats[i] = static_cast<float>(random_()) / 2147483648.0F - 1;
+    return bytes;
+  }
+
+  // The products of a frame of `streams`, each compared among its kernels; returns how many had one of warpgroups.
+  int CompareTiles(const CodecShape& shape, const cuda::codec::Form& form, int streams);
+
+  std::mt19937 random_{kSeed};
+};
+
+int CodecProductsTest::CompareTiles(const CodecShape& shape, const cuda::codec::Form& form, int streams) {
+  const RandomCodec codec(shape, kSeed);
+  cuda::codec::DeviceTraits traits;
+  ExpectCuda(cuda::codec::PrepareKernels(0, &traits));
+  cuda::Arena memory;
+  std::vector<cuda::codec::Step> steps;
+  cuda::codec::Builder builder(codec.config(), codec.weights(), traits, form, form, streams, streams, &memory, &steps);
+  const Status built = builder.Build();
+  EXPECT_TRUE(built.ok()) << built.message();
+  if (!built.ok()) return 0;
+
+  // Streams with different pasts: the first frame, the second, and far into the ring of frames.
+  const auto count = static_cast<size_t>(streams);
+  auto state_memory = DeviceMemory::Allocate(count * builder.state_bytes());
+  EXPECT_TRUE(state_memory.ok()) << state_memory.status().message();
+  if (!state_memory.ok()) return 0;
+  Operand{state_memory->data(), Halves(count * builder.state_bytes() / sizeof(uint16_t))}.Put();
+  std::vector<std::byte*> places;
+  std::vector<int32_t> frames;
+  for (size_t i = 0; i < count; ++i) {
+    places.push_back(state_memory->as<std::byte>() + i * builder.state_bytes());
+    constexpr int32_t kFrames[] = {0, 1, 2, 100, 37};
+    frames.push_back(i == kIdleRow ? -1 : kFrames[i % std::size(kFrames)]);
+  }
+  const auto& first = std::get<cuda::codec::DequantizeArgs>(steps.front());
+  ExpectCuda(cudaMemcpy(first.states, places.data(), count * sizeof(places[0]), cudaMemcpyHostToDevice));
+  ExpectCuda(cudaMemcpy(first.frames, frames.data(), count * sizeof(frames[0]), cudaMemcpyHostToDevice));
+
+  int by_warpgroups = 0;
+  std::set<std::array<int64_t, 8>> seen;
+  for (const cuda::codec::Step& step : steps) {
+    const auto* const gemm = std::get_if<GemmStep>(&step);
+    if (gemm == nullptr) continue;
+    GemmArgs args = gemm->args;
+    args.batch = {first.states, first.frames};
+    args.geometry.columns = streams * args.x.rows;
+    const auto& [batch, x, geometry, weights, epilogue] = args;
+    const std::vector<GemmTile> tiles = PossibleTiles(args, gemm->x_planes, traits);
+    const bool has_warpgroups =
+        std::any_of(tiles.begin(), tiles.end(), [](const GemmTile& t) { return t.form == GemmForm::kWarpgroup; });
+    // Of layers that are alike, the first.
+    const std::array<int64_t, 8> kind = {geometry.columns,
+                                         geometry.tiles,
+                                         geometry.chunks,
+                                         geometry.taps,
+                                         geometry.dilation,
+                                         static_cast<int64_t>(epilogue.activation),
+                                         epilogue.residual != nullptr,
+                                         epilogue.rms_input != nullptr};
+    if (!has_warpgroups || !seen.insert(kind).second) continue;
+    ++by_warpgroups;
+
+    const auto columns = static_cast<size_t>(geometry.columns);
+    const auto outputs = static_cast<size_t>(geometry.tiles) * cuda::codec::kTileRows;
+    const bool gated = epilogue.activation == cuda::codec::Activation::kSwiGlu;
+    std::vector<Operand> inputs;
+    // Both planes, which lie one behind the other.
+    inputs.push_back({const_cast<void*>(x.data), Halves(2 * columns * static_cast<size_t>(x.channels))});
+    if (epilogue.rms_input != nullptr) {
+      inputs.push_back({const_cast<float*>(epilogue.rms_input), Floats(columns * static_cast<size_t>(x.channels))});
+    }
+    if (epilogue.residual != nullptr) {
+      inputs.push_back({const_cast<float*>(epilogue.residual), Floats(columns * outputs)});
+    }
+    const cuda::codec::Sink& out = epilogue.out;
+    const size_t element = out.planes == Planes::kHalf ? 2 : 4;
+    const auto out_channels = static_cast<size_t>(out.channels);
+    const size_t y_bytes = epilogue.y == nullptr ? 0 : columns * (gated ? outputs / 2 : outputs) * sizeof(float);
+    const size_t out_bytes = out.data == nullptr ? 0 : count * static_cast<size_t>(out.rows) * out_channels * element;
+    const size_t past_bytes =
+        out.data == nullptr ? 0 : static_cast<size_t>(out.ring * out.keep) * out_channels * element;
+    const Result2D results[] = {
+        {epilogue.y, y_bytes, y_bytes, 1},
+        {out.data, out_bytes, out_bytes, 1},
+        {state_memory->as<std::byte>() + out.history, builder.state_bytes(), past_bytes, count},
+    };
+    std::vector<std::vector<uint8_t>> expected;
+    for (const GemmTile& tile : tiles) {
+      // Of the kernels for few columns, one.
+      if (!expected.empty() && (tile.form == GemmForm::kNarrow || tile.form == GemmForm::kCluster)) continue;
+      SCOPED_TRACE(std::to_string(geometry.tiles * cuda::codec::kTileRows) + " outputs of " +
+                   std::to_string(geometry.chunks * cuda::codec::kChannelBlock) + " inputs, " +
+                   std::to_string(geometry.taps) + " taps, segments " + std::to_string(geometry.segments) +
+                   ", kernel " + std::to_string(static_cast<int>(tile.form)) + " of " + std::to_string(tile.columns) +
+                   " columns and " + std::to_string(tile.tiles) + " tiles");
+      for (const Result2D& result : results) result.Poison();
+      for (const Operand& operand : inputs) operand.Put();  // a residual may lie where y does
+      ExpectCuda(LaunchGemm(args, gemm->x_planes, tile, traits, nullptr));
+      ExpectCuda(cudaDeviceSynchronize());
+      std::vector<std::vector<uint8_t>> got;
+      for (const Result2D& result : results) got.push_back(result.Get());
+      if (expected.empty()) {
+        expected = std::move(got);
+        continue;
+      }
+      EXPECT_TRUE(got[0] == expected[0]) << "y";
+      EXPECT_TRUE(got[1] == expected[1]) << "the next operator's input";
+      EXPECT_TRUE(got[2] == expected[2]) << "the streams' past of it";
+    }
+  }
+  return by_warpgroups;
+}
+
+// The released widths, columns that fill no last tile, and both precisions.
+TEST_F(CodecProductsTest, AllKernelsGiveTheSameBits) {
+  CodecShape shape = CodecShape::Released();
+  shape.layers = 1;
+  cuda::codec::DeviceTraits traits;
+  ExpectCuda(cuda::codec::PrepareKernels(0, &traits));
+  for (const bool split : {false, true}) {
+    SCOPED_TRACE(split ? "two planes" : "one plane");
+    const int compared = CompareTiles(shape, {split ? Planes::kTwoHalves : Planes::kHalf, split}, 131);
+    std::printf("  %d products have kernels of warpgroups\n", compared);
+    // The pre-transformer's five, six of upsampling, the first convolution, and the decoder blocks'.
+    if (traits.warpgroups) {
+      EXPECT_GE(compared, 12);
+    }
+  }
+}
+
+// Widths for each shape of tile, with minimal work for compute-sanitizer.
+TEST_F(CodecProductsTest, SmallForTheSanitizer) {
+  CodecShape shape;
+  shape.codebook_dim = 64;
+  shape.latent = 128;
+  shape.hidden = 128;
+  shape.intermediate = 192;
+  shape.layers = 1;
+  shape.heads = 2;
+  shape.kv_heads = 1;
+  shape.head_dim = 32;
+  shape.decoder_dim = 192;
+  for (const bool split : {false, true}) CompareTiles(shape, {split ? Planes::kTwoHalves : Planes::kHalf, split}, 128);
+}
+
+}  // namespace
+}  // namespace qtts
