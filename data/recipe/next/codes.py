@@ -1,12 +1,12 @@
 """The codes of a frame: what the teacher itself knows of its 80 ms, written into the codebooks one thing each.
 
  0..2   the phones that sound in the frame, in order: phone * 4 + time - 1, in units of 25 ms (the teacher's); NONE: no second, no third
- 3..4   the two phones that follow them
- 5      height of the voice: 0 none, else 1 + level of the mean logarithm of its frequency
- 6..7   its course within the frame: entry of a table of shapes, then of a table of what that one leaves
- 8      level of the teacher's energy curve
- 9..10  its course
- 11     speaker * 5 + phase: 80 ms are 3.2 of the teacher's units, so the units of a frame repeat every five frames
+ 3      height of the voice: 0 none, else 1 + level of the mean logarithm of its frequency
+ 4..5   its course within the frame: entry of a table of shapes, then of a table of what that one leaves
+ 6      level of the teacher's energy curve
+ 7..8   its course
+ 9      speaker * 5 + phase: 80 ms are 3.2 of the teacher's units, so the units of a frame repeat every five frames
+ 10..11 the two phones that follow the frame's
 
 So nothing in a frame is a detail that only its sound would tell: a text and a rhythm determine most of it, and no encoder is needed.
 Samples, times: an utterance begins at one of the teacher's units, that is phase 0.
@@ -16,6 +16,7 @@ import numpy as np
 from voices import SPEAKERS
 
 GROUPS, ENTRIES = 12, 256
+UNHEARD = (10, 11)                                      # for the decoder alone: a talker that reads what it announced copies its own slips
 UNIT, STEP, FRAME = 600, 300, 1920                      # samples: of a duration, of a curve's value, of a frame
 NONE = 255
 LETTERS = "AIOQSTWYᵊabdefhijklmnoprstuvwzɑɒæɔðʤəɛɜɡɪŋθɹɾʃʧʊʌʒʔᵻ"
@@ -95,17 +96,17 @@ def frame_codes(classes, durations, f0, energy, speaker, tables):
         time = (letter == (begin + k)[:, None]).sum(1)
         codes[:, k] = np.where(time > 0, at(k) * 4 + time - 1, NONE)
         named = named + (time > 0)
-    codes[:, 3], codes[:, 4] = at(named), at(named + 1)
     height, course = pitch(courses(f0, first, frames, 0.0))
     level = ((height - LOWEST) / OCTAVES * 254).round().clip(0, 254) + 1
-    codes[:, 5] = np.where(height > 0, level, 0)
-    codes[:, 6] = nearest(tables["pitch"], course)
-    codes[:, 7] = nearest(tables["pitch_rest"], course - tables["pitch"][codes[:, 6]])
+    codes[:, 3] = np.where(height > 0, level, 0)
+    codes[:, 4] = nearest(tables["pitch"], course)
+    codes[:, 5] = nearest(tables["pitch_rest"], course - tables["pitch"][codes[:, 4]])
     e = courses(energy, first, frames, -10.0)
     mean = e.mean(1)
-    codes[:, 8] = ((mean - QUIET) / (LOUD - QUIET) * 255).round().clip(0, 255)
+    codes[:, 6] = ((mean - QUIET) / (LOUD - QUIET) * 255).round().clip(0, 255)
     shape = e - mean[:, None]
-    codes[:, 9] = nearest(tables["energy"], shape)
-    codes[:, 10] = nearest(tables["energy_rest"], shape - tables["energy"][codes[:, 9]])
-    codes[:, 11] = speaker * 5 + np.arange(frames) % 5
+    codes[:, 7] = nearest(tables["energy"], shape)
+    codes[:, 8] = nearest(tables["energy_rest"], shape - tables["energy"][codes[:, 7]])
+    codes[:, 9] = speaker * 5 + np.arange(frames) % 5
+    codes[:, 10], codes[:, 11] = at(named), at(named + 1)
     return codes.astype(np.uint8), first

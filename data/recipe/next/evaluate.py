@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Measures a model folder with the recipe's own synthesis: speaks both test sets with every speaker and several seeds, and prints a table.
 
-usage: evaluate.py MODELDIR OUT.json [--speech DIR --corpus DIR] [--codec codec.pt] [--seeds 3] [--sets hard,everyday] [--temperature T ...]
-With --speech, the teacher's own test lines are measured, too (similarity to the teacher's voice, lengths); with --codec also their round trip.
+usage: evaluate.py MODELDIR OUT.json [--work DIR --corpus DIR] [--seeds 3] [--sets hard,everyday] [--temperature T ...]
+With --work, a folder of teacher.py, the teacher's own test lines are measured, too (similarity to the teacher's voice, lengths), and what the decoder
+makes of their codes.
 """
 import argparse
 import concurrent.futures as cf
@@ -42,22 +43,22 @@ def dns_all(x):
     return meters.dnsmos(DNS, x)
 
 
-def teacher_lines(speech, corpus):
-    """-> {speaker: {line: sound}} of the test lines"""
+def teacher_lines(work, corpus):
+    """-> {speaker: {line: (sound, codes)}} of the test lines"""
     rows = [l.rstrip("\n").split("\t") for l in open(f"{corpus}/text.tsv", encoding="utf-8")]
     out = {s.name: {} for s in SPEAKERS}
-    for f in sorted(glob.glob(f"{speech}/x*.npz")):
-        z = np.load(f)
-        wav = z["wav"]
+    for f in sorted(glob.glob(f"{work}/speech/x*.npz")):
+        wav, z = np.load(f)["wav"], np.load(f"{work}/codes/{os.path.basename(f)}")
+        codes = z["codes"]
         for u, at, n in z["table"].tolist():
-            out[rows[u][2]].setdefault(rows[u][0], wav[at * 1920:(at + n) * 1920].astype(np.float32) / 32768)
+            out[rows[u][2]].setdefault(rows[u][0], (wav[at * 1920:(at + n) * 1920].astype(np.float32) / 32768, codes[at:at + n].astype(np.int64)))
     return out
 
 
 def main():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ap.add_argument("model"); ap.add_argument("out")
-    ap.add_argument("--speech"); ap.add_argument("--corpus"); ap.add_argument("--codec")
+    ap.add_argument("--work"); ap.add_argument("--corpus")
     ap.add_argument("--seeds", type=int, default=3)
     ap.add_argument("--sets", default="hard,everyday")
     ap.add_argument("--temperature", type=float, nargs="*", default=[0.9])
@@ -73,23 +74,15 @@ def main():
     sets = {k: SETS[k] for k in a.sets.split(",")}
     runs = {}                                           # (name, speaker, seed) -> {set: [sound]}, ended
     teacher = None
-    if a.speech:
-        teacher = teacher_lines(a.speech, a.corpus)
-        complete = all(l in teacher[s.name] for s in SPEAKERS for ls in sets.values() for l in ls)
-        if not complete:
+    if a.work:
+        teacher = teacher_lines(a.work, a.corpus)
+        if not all(l in teacher[s.name] for s in SPEAKERS for ls in sets.values() for l in ls):
             print("teacher's test lines incomplete", flush=True)
+        none = np.zeros(4800, np.float32), np.zeros((0, 1), np.int64)
         for s in SPEAKERS:
-            runs["teacher", s.name, 0] = {k: [teacher[s.name].get(l, np.zeros(4800, np.float32)) for l in ls] for k, ls in sets.items()}, None
-    if a.codec and teacher:
-        from codec_parts import Encoder, encode
-        from model import CODEC, SplitRVQ
-        e = torch.load(a.codec, map_location=dev)
-        enc, q = Encoder().to(dev).eval(), SplitRVQ(CODEC).to(dev).eval()
-        enc.load_state_dict({k: v.float() for k, v in e["enc"].items()})
-        q.load_state_dict({k: v.float() for k, v in e["quantizer"].items()})
-        for s in SPEAKERS:
-            trip = lambda x: decode(d, encode(enc, q, torch.from_numpy((x * 32767).astype(np.int16)).to(dev), chunk=128, group=1).long(), dev)
-            runs["round trip", s.name, 0] = {k: [trip(x) for x in xs] for k, xs in runs["teacher", s.name, 0][0].items()}, None
+            lines = {k: [teacher[s.name].get(l, none) for l in ls] for k, ls in sets.items()}
+            runs["teacher", s.name, 0] = {k: [x for x, _ in ls] for k, ls in lines.items()}, None
+            runs["round trip", s.name, 0] = {k: [decode(d, torch.from_numpy(c), dev) for _, c in ls] for k, ls in lines.items()}, None
     for T in a.temperature:
         name = f"T {T:g}" + (" stream" if a.stream else "")
         for seed in range(a.seeds):

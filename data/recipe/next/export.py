@@ -73,7 +73,7 @@ def main(talker, decoder, tok, out, gen=None):
         "talker_config": tc})
     dump(f"{out}/generation_config.json", gen or {
         # measured: sampling codebooks 1..15 at the official 0.9 costs a few points of word error rate
-        "do_sample": True, "repetition_penalty": 1.05, "temperature": 0.9, "top_k": 50, "top_p": 1.0,
+        "do_sample": True, "repetition_penalty": 1.0, "temperature": 0.9, "top_k": 50, "top_p": 1.0,
         "subtalker_dosample": False, "subtalker_temperature": 0.5, "subtalker_top_k": 50, "subtalker_top_p": 1.0, "max_new_tokens": 1024})
     dump(f"{out}/speech_tokenizer/config.json", {
         "architectures": ["Qwen3TTSTokenizerV2Model"], "model_type": "qwen3_tts_tokenizer_12hz", "encoder_valid_num_quantizers": N_Q,

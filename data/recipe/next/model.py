@@ -367,6 +367,7 @@ class Talker(nn.Module):
         self.text_projection = ResizeMLP(c["text_hidden_size"], c["text_hidden_size"], c["hidden_size"])
         self.codec_head = nn.Linear(c["hidden_size"], c["vocab_size"], bias=False)
         self.code_predictor = CodePredictor(cp, c["hidden_size"], c["num_code_groups"])
+        self.unheard = [self.code_predictor.model.codec_embedding[g - 1].weight.requires_grad_(False) for g in codes.UNHEARD]
         for n, p in self.named_parameters():
             if p.dim() >= 2:
                 if "embedding" in n:
@@ -375,6 +376,8 @@ class Talker(nn.Module):
                     nn.init.normal_(p, std=0.7 / math.sqrt(p.shape[1]))
                     if "o_proj" in n or "down_proj" in n:
                         p.data.mul_(0.4)
+        for p in self.unheard:
+            nn.init.zeros_(p)
 
     def backbone(self, x, pos, mask):
         """x [B,T,D]; pos [B,T] or [T]; returns final hidden (normed)"""

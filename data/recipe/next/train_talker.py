@@ -27,6 +27,7 @@ from model import N_CODE, N_Q, TALKER as C, Talker
 from voices import INDEX
 
 S = 640                                                 # row length: 30 s of speech with its text
+WEIGHTS = (0.6, 0.4) + (0.15,) * 7 + (0.3, 0.3)         # of the codebooks after the first: words first
 
 
 def sequence(b, ids, f0, n, stream, english, speaker):
@@ -124,7 +125,6 @@ def main():
     ap.add_argument("--lr", type=float, default=2e-3)
     ap.add_argument("--noise", type=float, default=0.12)
     ap.add_argument("--dropout", type=float, default=0.05)
-    ap.add_argument("--w_cp", type=float, default=2.0, help="weight of the code predictor's loss")
     ap.add_argument("--compile", action="store_true")
     ap.add_argument("--seed", type=int, default=1)
     ap.add_argument("--save_every", type=float, default=60)
@@ -138,21 +138,24 @@ def main():
     model = Talker(BPE(a.tok).size, dropout=a.dropout).to(dev).train()
     if a.start:
         model.load_state_dict(torch.load(a.start, map_location=dev))
-    weights = list(model.parameters())
+    weights = [p for p in model.parameters() if p.requires_grad]
     groups = {}
     for n, p in model.named_parameters():
+        if not p.requires_grad:
+            continue
         groups.setdefault(p.dim() >= 2 and "embedding" not in n, []).append(p)
     opt = torch.optim.AdamW([{"params": v, "weight_decay": 0.05 if k else 0.0} for k, v in groups.items()], lr=a.lr, betas=(0.9, 0.98),
                             **(dict(fused=True) if dev == "cuda" else {}))
-    log("parameters", sum(p.numel() for p in weights))
+    log("parameters", sum(p.numel() for p in model.parameters()))
     rest = N_Q - 1
     base = torch.arange(rest, device=dev) * N_CODE
     tril = torch.ones(S, S, dtype=torch.bool, device=dev).tril()
     EOS = N_CODE                                        # its class in the loss of codebook 0
     noise = torch.zeros((), device=dev)
+    weights_of = torch.tensor(WEIGHTS, device=dev)
 
     def losses(codes, batch, sel):
-        """codes [frames, N_Q]; batch and sel of Lines.batches -> losses of codebook 0 and of the others, their accuracies"""
+        """codes [frames, N_Q]; batch and sel of Lines.batches -> losses of codebook 0 and of the others; accuracies of codebook 0 and its phone, of the others"""
         t, s0, fi, fo, doc, pos = batch.long()
         isf = fi >= 0
         ci = codes[fi.clamp(min=0)].long()             # [R, S, N_Q], lightly corrupted history
@@ -178,11 +181,13 @@ def main():
         o = model.code_predictor.run(torch.cat(e, 1))
         hw = torch.stack([l.weight for l in model.code_predictor.lm_head])
         lc = torch.einsum("fqd,qnd->fqn", o[:, 1:], hw.to(o.dtype)).float()
-        lcp = F.cross_entropy(lc.reshape(-1, N_CODE), cs[:, 1:].reshape(-1))
+        lcp = (F.cross_entropy(lc.transpose(1, 2), cs[:, 1:], reduction="none").mean(0) * weights_of).sum()
         with torch.no_grad():
-            acc0 = ((lg.argmax(-1) == lab0) & (lab0 >= 0)).float().sum() / (lab0 >= 0).float().sum()
+            said = (lab0 >= 0).float().sum()
+            acc0 = ((lg.argmax(-1) == lab0) & (lab0 >= 0)).float().sum() / said
+            phone = ((lg.argmax(-1) // 4 == lab0 // 4) & (lab0 >= 0)).float().sum() / said
             acc = (lc.argmax(-1) == cs[:, 1:]).float().mean(0)
-        return l0, lcp, acc0, acc
+        return l0, lcp, torch.stack([acc0, phone]), acc
 
     amp = lambda: torch.autocast(dev, dtype=torch.bfloat16, enabled=dev == "cuda")
     fn = losses
@@ -225,7 +230,7 @@ def main():
             l0, lcp, acc0, acc = (torch.stack(x).mean(0) for x in zip(*(losses(codes, *b) for b in held)))
         noise.fill_(a.noise)
         model.train()
-        return f"l0 {l0:.3f} acc0 {acc0:.3f} cp {lcp:.3f} acc {' '.join(f'{v:.2f}' for v in acc.tolist())}", float(l0 + lcp)
+        return f"l0 {l0:.3f} acc0 {acc0[0]:.3f} its phone {acc0[1]:.3f} cp {lcp:.3f} acc {' '.join(f'{v:.2f}' for v in acc.tolist())}", float(l0 + lcp)
 
     def save():
         """the running average, and the one with the lowest loss on unseen lines in half precision: what is shipped, and small enough to carry"""
@@ -257,7 +262,7 @@ def main():
         opt.zero_grad()
         with amp():
             l0, lcp, acc0, acc = fn(codes, *b)
-        (l0 + a.w_cp * lcp).backward()
+        (l0 + lcp).backward()
         gn = nn.utils.clip_grad_norm_(weights, 1.0)
         opt.step()
         d = min(0.9995, (step + 1) / (step + 100))
@@ -265,7 +270,7 @@ def main():
             torch._foreach_mul_(average, d)
             torch._foreach_add_(average, [p.detach() for p in weights], alpha=1 - d)
         if step % 500 == 0 or step in (10, 50, 100, 250):
-            log(f"step {step} {prog:.2f} {(time.time() - t0) / max(step, 1) * 1e3:.0f} ms/step l0 {l0:.3f} acc0 {acc0:.3f} cp {lcp:.3f} gn {gn:.2f}, batches waiting {q.qsize()}")
+            log(f"step {step} {prog:.2f} {(time.time() - t0) / max(step, 1) * 1e3:.0f} ms/step l0 {l0:.3f} acc0 {acc0[0]:.3f} cp {lcp:.3f} gn {gn:.2f}, batches waiting {q.qsize()}")
         if time.time() - saved > a.save_every:
             log(f"step {step} validation:", save())
             saved = time.time()
