@@ -4,7 +4,7 @@
 usage: teacher.py CORPUS KOKORO.NPZ STYLES.NPZ TABLES.NPZ OUTDIR [--gpus 0,1] [--each 12] [--letters 12000] [--window 1600] [--limit SHARDS] [--silent]
 
 Writes OUTDIR/codes/NNNN.npz as they are finished (xNNNN.npz: held-out and test lines): codes of codes.py and a table (utterance, first frame,
-frames); and OUTDIR/speech/NNNN.npz: the same utterances' int16 samples at 24 kHz. With --silent only codes, which cost a tenth of the time. A GPU
+frames); and OUTDIR/speech/NNNN.npz: the same utterances' int16 samples at 24 kHz. With --silent only codes, which cost an eighth of the time. A GPU
 takes the next shard that nobody has made. A file OUTDIR/stop.GPU ends its process after the shard.
 Every utterance begins with 20 ms of zeros, then a fade of 40 ms into the teacher's own breath.
 """
