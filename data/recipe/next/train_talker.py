@@ -124,6 +124,7 @@ def main():
     ap.add_argument("--packers", type=int, default=4, help="processes that pack batches")
     ap.add_argument("--lr", type=float, default=2e-3)
     ap.add_argument("--noise", type=float, default=0.12)
+    ap.add_argument("--own", type=float, default=0.3, help="share of the frames heard that are the model's own choice, in the last two thirds of the training")
     ap.add_argument("--dropout", type=float, default=0.05)
     ap.add_argument("--compile", action="store_true")
     ap.add_argument("--seed", type=int, default=1)
@@ -151,36 +152,58 @@ def main():
     base = torch.arange(rest, device=dev) * N_CODE
     tril = torch.ones(S, S, dtype=torch.bool, device=dev).tril()
     EOS = N_CODE                                        # its class in the loss of codebook 0
-    noise = torch.zeros((), device=dev)
+    noise, mixed = torch.zeros((), device=dev), torch.zeros((), device=dev)
     weights_of = torch.tensor(WEIGHTS, device=dev)
 
-    def losses(codes, batch, sel):
-        """codes [frames, N_Q]; batch and sel of Lines.batches -> losses of codebook 0 and of the others; accuracies of codebook 0 and its phone, of the others"""
-        t, s0, fi, fo, doc, pos = batch.long()
-        isf = fi >= 0
-        ci = codes[fi.clamp(min=0)].long()             # [R, S, N_Q], lightly corrupted history
+    def history(codes, batch):
+        """codes of the frame that is heard at each position, lightly corrupted, [R, S, N_Q]"""
+        ci = codes[batch[2].long().clamp(min=0)].long()
         bad = torch.rand(ci.shape, device=dev) < noise * torch.rand(ci.shape[0], 1, 1, device=dev)
-        ci = torch.where(bad, torch.randint(0, N_CODE, ci.shape, device=dev), ci)
+        return torch.where(bad, torch.randint(0, N_CODE, ci.shape, device=dev), ci)
+
+    def hidden(ci, batch):
+        """the talker's last hidden state at each position, and the predictor's embeddings"""
+        t, s0, fi, _, doc, pos = batch.long()
+        isf = fi >= 0
         x = F.embedding(t, model.text_projection(model.model.text_embedding.weight))
-        e0 = model.model.codec_embedding.weight
         id0 = torch.where(isf, ci[..., 0], s0)
-        x = x + F.embedding(id0.clamp(min=0), e0) * (id0 >= 0)[..., None]
+        x = x + F.embedding(id0.clamp(min=0), model.model.codec_embedding.weight) * (id0 >= 0)[..., None]
         W = torch.cat([e.weight for e in model.code_predictor.model.codec_embedding])     # [rest * N_CODE, D]
         hot = torch.zeros(x.shape[0] * S, rest * N_CODE, device=dev, dtype=x.dtype if dev == "cpu" else torch.bfloat16)
         hot.scatter_(1, (ci[..., 1:] + base).reshape(-1, rest), 1)
         x = x + (hot * isf.reshape(-1, 1)).matmul(W.to(hot.dtype)).view(x.shape)
         mask = (doc[:, :, None] == doc[:, None, :]) & tril
-        h = model.backbone(x, pos, mask[:, None])
+        return model.backbone(x, pos, mask[:, None]), W
+
+    def predicted(hs, cs, W):
+        """hs [F, D], true codes cs [F, N_Q] -> logits [F, rest, N_CODE] of the codebooks after the first, each with the true ones before it"""
+        e = [hs[:, None], F.embedding(cs[:, :1], model.model.codec_embedding.weight).to(hs.dtype), F.embedding(cs[:, 1:-1] + base[:-1], W).to(hs.dtype)]
+        o = model.code_predictor.run(torch.cat(e, 1))
+        return torch.einsum("fqd,qnd->fqn", o[:, 1:], torch.stack([l.weight for l in model.code_predictor.lm_head]).to(o.dtype))
+
+    @torch.no_grad()
+    def slips(codes, batch, ci):
+        """puts what the model itself would have said in place of some of the frames it hears: by itself it will hear no others"""
+        h, W = hidden(ci, batch)
+        fo = batch[3].long()
+        true = codes[fo.clamp(min=0)].long().flatten(0, 1)
+        first = F.linear(h, model.codec_head.weight[:N_CODE]).float().flatten(0, 1)
+        first = (first / 0.7 - torch.rand_like(first).clamp(min=1e-9).log().neg().log()).argmax(-1)
+        said = torch.cat([first[:, None], predicted(h.flatten(0, 1), true, W).argmax(-1)], 1).view(ci.shape).roll(1, 1)
+        at = torch.rand(ci.shape[:2], device=dev) < mixed * torch.rand(ci.shape[0], 1, device=dev)
+        return torch.where((at & (batch[2] >= 0))[..., None], said, ci)
+
+    def losses(codes, batch, sel, ci):
+        """codes [frames, N_Q]; batch and sel of Lines.batches; ci: what is heard
+        -> losses of codebook 0 and of the others; accuracies of codebook 0 and its phone, of the others"""
+        fo = batch[3].long()
+        h, W = hidden(ci, batch)
         head = torch.cat([model.codec_head.weight[:N_CODE], model.codec_head.weight[C["codec_eos_token_id"]][None]])
         lab0 = torch.where(fo >= 0, codes[fo.clamp(min=0), 0].long(), torch.where(fo == -2, EOS, -100)).flatten()
         lg = F.linear(h, head).float().flatten(0, 1)
         l0 = F.cross_entropy(lg, lab0, ignore_index=-100)
-        hs = h.reshape(-1, h.shape[-1])[sel]           # code predictor on some of the frames
-        cs = codes[fo.flatten()[sel].clamp(min=0)].long()
-        e = [hs[:, None], F.embedding(cs[:, :1], e0).to(hs.dtype), F.embedding(cs[:, 1:-1] + base[:-1], W).to(hs.dtype)]
-        o = model.code_predictor.run(torch.cat(e, 1))
-        hw = torch.stack([l.weight for l in model.code_predictor.lm_head])
-        lc = torch.einsum("fqd,qnd->fqn", o[:, 1:], hw.to(o.dtype)).float()
+        cs = codes[fo.flatten()[sel].clamp(min=0)].long()         # code predictor on some of the frames
+        lc = predicted(h.reshape(-1, h.shape[-1])[sel], cs, W).float()
         lcp = (F.cross_entropy(lc.transpose(1, 2), cs[:, 1:], reduction="none").mean(0) * weights_of).sum()
         with torch.no_grad():
             said = (lab0 >= 0).float().sum()
@@ -190,9 +213,9 @@ def main():
         return l0, lcp, torch.stack([acc0, phone]), acc
 
     amp = lambda: torch.autocast(dev, dtype=torch.bfloat16, enabled=dev == "cuda")
-    fn = losses
+    fn, slip = losses, slips
     if a.compile:                                       # on an empty batch, while the teacher still speaks
-        fn = torch.compile(losses)
+        fn, slip = torch.compile(losses), torch.compile(slips)
         empty = torch.full((6, a.rows, S), -1, dtype=torch.int32, device=dev)
         empty[0], empty[4:] = 0, 0
         codes = torch.zeros(100000, N_Q, dtype=torch.uint8, device=dev)
@@ -200,12 +223,13 @@ def main():
         try:
             for _ in range(2):
                 with amp():
-                    l0, lcp, _, _ = fn(codes, empty, torch.zeros(a.frames, dtype=torch.int64, device=dev))
+                    ci = slip(codes, empty, history(codes, empty))
+                    l0, lcp, _, _ = fn(codes, empty, torch.zeros(a.frames, dtype=torch.int64, device=dev), ci)
                 (l0 + lcp).backward()
             log("compiled")
         except Exception as e:
             log("not compiled:", type(e).__name__, str(e)[:300])
-            fn = losses
+            fn, slip = losses, slips
         opt.zero_grad()
     while not os.path.exists(f"{a.codes}/all.done"):
         time.sleep(0.1)
@@ -227,7 +251,7 @@ def main():
         model.eval()
         noise.fill_(0.0)
         with torch.no_grad(), amp():
-            l0, lcp, acc0, acc = (torch.stack(x).mean(0) for x in zip(*(losses(codes, *b) for b in held)))
+            l0, lcp, acc0, acc = (torch.stack(x).mean(0) for x in zip(*(losses(codes, *b, history(codes, b[0])) for b in held)))
         noise.fill_(a.noise)
         model.train()
         return f"l0 {l0:.3f} acc0 {acc0[0]:.3f} its phone {acc0[1]:.3f} cp {lcp:.3f} acc {' '.join(f'{v:.2f}' for v in acc.tolist())}", float(l0 + lcp)
@@ -249,6 +273,7 @@ def main():
         return text
 
     noise.fill_(a.noise)
+    mixed.fill_(a.own)
     t0, step, prog, saved = time.time(), 0, 0.0, time.time()
     while step < a.steps:
         if step % 20 == 0:
@@ -261,7 +286,10 @@ def main():
         b = put(q.get())
         opt.zero_grad()
         with amp():
-            l0, lcp, acc0, acc = fn(codes, *b)
+            ci = history(codes, b[0])
+            if a.own and prog > 1 / 3:
+                ci = slip(codes, b[0], ci)
+            l0, lcp, acc0, acc = fn(codes, *b, ci)
         (l0 + lcp).backward()
         gn = nn.utils.clip_grad_norm_(weights, 1.0)
         opt.step()
