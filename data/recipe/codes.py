@@ -16,6 +16,7 @@ import numpy as np
 from voices import SPEAKERS
 
 GROUPS, ENTRIES = 12, 256
+WHO = 9                                                 # the codebook that names the speaker
 UNHEARD = (10, 11)                                      # for the decoder alone: a talker that reads what it announced copies its own slips
 UNIT, STEP, FRAME = 600, 300, 1920                      # samples: of a duration, of a curve's value, of a frame
 NONE = 255
@@ -107,6 +108,6 @@ def frame_codes(classes, durations, f0, energy, speaker, tables):
     shape = e - mean[:, None]
     codes[:, 7] = nearest(tables["energy"], shape)
     codes[:, 8] = nearest(tables["energy_rest"], shape - tables["energy"][codes[:, 7]])
-    codes[:, 9] = speaker * 5 + np.arange(frames) % 5
+    codes[:, WHO] = speaker * 5 + np.arange(frames) % 5
     codes[:, 10], codes[:, 11] = at(named), at(named + 1)
     return codes.astype(np.uint8), first

@@ -17,8 +17,8 @@ import unicodedata
 import numpy as np
 from scipy.signal import resample_poly
 
-sys.path[:0] = [str(pathlib.Path(__file__).resolve().parent), str(pathlib.Path(__file__).resolve().parents[1])]
-from measure import distance  # noqa: E402
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+from word_errors import distance  # noqa: E402
 from reading import spoken  # noqa: E402
 
 RATE = 24000
