@@ -202,9 +202,9 @@ case("clone-30-s", "30 s, longer than the window that Mimi's config names", CLON
 
 VOICE = "data/voice"
 case("voice", "the bundled voice", VOICE, "custom_voice", "Hello there, my friend.", pcm=True, frames=200,
-     speaker="default", language="english", non_streaming=True)
+     speaker="clara", language="english", non_streaming=True)
 case("voice-streaming", "the bundled voice, text beside the frames", VOICE, "custom_voice", "Good morning.", pcm=True,
-     frames=200, speaker="default", language="english", non_streaming=False)
+     frames=200, speaker="clara", language="english", non_streaming=False)
 
 
 # --- recording ------------------------------------------------------------------------------------

@@ -147,11 +147,12 @@ class PipelinesTest : public ::testing::Test {
     return Sound("filesrc location=" + Path(name) + " ! decodebin");
   }
 
-  // A lossy format: the same sound and length, except padding of the encoder at the ends.
+  // A lossy format: the same sound and length, except padding of the encoder at the ends. Speech that is made for Opus'
+  // lower bit rates keeps its breath as noise of another waveform.
   static void ExpectAlike(const Samples& samples, size_t padding) {
     EXPECT_GE(samples.size() + 2, Direct().size());  // rounding of a resampler
     EXPECT_LE(samples.size(), Direct().size() + padding);
-    EXPECT_GT(Likeness(samples), 0.9);
+    EXPECT_GT(Likeness(samples), 0.8);
   }
 
  private:

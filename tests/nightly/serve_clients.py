@@ -91,7 +91,7 @@ async def main():
     expected = inside.speak(TEXT, SEED)
     inside.close()
     failed = 0
-    async with local.started("--element", f"seed={SEED}", "--model-name", "qttssrc", "--voice-alias", "alloy=default") as (server, _):
+    async with local.started("--element", f"seed={SEED}", "--model-name", "qttssrc", "--voice-alias", "alloy=clara") as (server, _):
         for client in (curl, gstreamer, livekit, pipecat):
             try:
                 sound = bytes(await asyncio.wait_for(client(server.url), LIMIT))

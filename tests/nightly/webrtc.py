@@ -148,8 +148,9 @@ def test_empty(page):
     check(page.text("#empty h2") == page.text("#model") == "Bundled English voice", "an empty page has the model's name")
     samples = page.run("[...document.querySelectorAll('#empty button')].map((one) => one.textContent)")
     check(len(samples) == 3, "and three sentences to try")
-    check(page.run("['#speakers', '#languages', '#instruct'].every((one) => $(one).hidden)"),
-          "nothing is offered where there is no choice")
+    check(page.run("[...$('#speakers select').options].map((one) => one.value)") == ["clara", "grace", "hugh", "owen", "ross"],
+          "its speakers are offered")
+    check(page.run("['#languages', '#instruct'].every((one) => $(one).hidden)"), "nothing is offered where there is no choice")
     page.click("#empty button")
     wait_for("sound", lambda: loudest(page) > -30)
     check(page.run("$('#empty').hidden") and page.text("#said p") == samples[0], "a click speaks one")

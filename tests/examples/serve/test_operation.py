@@ -390,7 +390,7 @@ def test_options_that_make_no_sense(options, says):
 
 
 def test_settings_of_the_environment(start):
-    server = start(environment={"QTTS_SERVE_MODEL_NAME": "tts-1,mine", "QTTS_SERVE_VOICE_ALIAS": "alloy=default"})
+    server = start(environment={"QTTS_SERVE_MODEL_NAME": "tts-1,mine", "QTTS_SERVE_VOICE_ALIAS": "alloy=clara"})
     assert [model["id"] for model in json.loads(server.get("/v1/models")[2])["data"]] == ["tts-1", "mine"]
     for model in ("tts-1", "mine"):
         assert server.speech(input=TEXT, seed=1, model=model, voice="alloy")[2] == element(TEXT, seed=1)

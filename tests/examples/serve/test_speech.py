@@ -39,8 +39,8 @@ def test_a_seed_is_told_and_repeats_the_sound(server):
     ("repetition_penalty", 1.3, {"repetition_penalty": 1.3}),
     ("max_new_tokens", 10, {"max_duration": 800_000_000}),
     ("language", "en", {"language": "en"}),
-    ("voice", "default", {"speaker": "default"}),
-    ("voice", {"id": "default"}, {"speaker": "default"}),
+    ("voice", "grace", {"speaker": "grace"}),
+    ("voice", {"id": "grace"}, {"speaker": "grace"}),
     ("non_streaming_mode", True, {"layout": "non-streaming"}),
     ("non_streaming_mode", False, {"layout": "streaming"}),
     ("speed", 1, {}),
@@ -162,7 +162,7 @@ def test_refusals(server, status, param, fields):
 
 
 def test_a_voice_that_the_model_has_not_is_told_with_those_that_it_has(server):
-    assert "default" in server.refusal(input=TEXT, voice="nobody")[1]["message"]
+    assert "clara" in server.refusal(input=TEXT, voice="nobody")[1]["message"]
 
 
 def test_a_model_that_does_not_clone_says_so(server):
@@ -220,7 +220,7 @@ def test_other_methods_and_paths(server):
 
 
 def test_lists(server):
-    assert json.loads(server.get("/v1/audio/voices")[2]) == {"voices": ["default"], "languages": ["english"]}
+    assert json.loads(server.get("/v1/audio/voices")[2]) == {"voices": ["clara", "grace", "hugh", "owen", "ross"], "languages": ["english"]}
     assert [model["id"] for model in json.loads(server.get("/v1/models")[2])["data"]] == ["qttssrc"]
     assert server.get("/health/live")[0] == 200
     assert json.loads(server.get("/health/ready")[2]) == {"ready": True}
@@ -231,15 +231,15 @@ def test_lists(server):
 def test_openai_client(server):
     client = openai.OpenAI(base_url=server.address.rstrip("/") + "/v1", api_key="none", max_retries=0)
     assert [model.id for model in client.models.list()] == ["qttssrc"]
-    sound = client.audio.speech.create(model="qttssrc", voice="default", input=TEXT, response_format="pcm",
+    sound = client.audio.speech.create(model="qttssrc", voice="clara", input=TEXT, response_format="pcm",
                                        extra_body={"seed": 1, "pace": 0}).read()
     assert sound == element(TEXT, seed=1)
-    with client.audio.speech.with_streaming_response.create(model="qttssrc", voice="default", input=TEXT, response_format="pcm",
+    with client.audio.speech.with_streaming_response.create(model="qttssrc", voice="clara", input=TEXT, response_format="pcm",
                                                             extra_body={"seed": 1}) as response:
         assert b"".join(response.iter_bytes()) == sound
     with pytest.raises(openai.BadRequestError) as refusal:
         client.audio.speech.create(model="qttssrc", voice="alloy", input=TEXT)
-    assert "default" in refusal.value.message
+    assert "clara" in refusal.value.message
 
 
 def test_many_at_once_say_the_same(server):

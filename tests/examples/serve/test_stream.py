@@ -61,7 +61,7 @@ def test_texts_that_come_while_another_is_spoken(server):
 def test_vllm_omnis_defaults(server):
     """Without a format in its configuration, a client gets one WAV file for each utterance."""
     with server.stream() as stream:
-        stream.send("session.config", voice="default", seed=1)
+        stream.send("session.config", voice="clara", seed=1)
         stream.send("input.text", text=TEXT)
         stream.send("input.done")
         start, sound, done, session = (stream.receive() for _ in range(4))
@@ -154,7 +154,7 @@ def test_what_follows_a_failed_utterance_is_not_one_more(server):
         stream.send("session.config", response_format="pcm", stream_audio=True, voice="nobody")
         stream.send("input.text", text="One ")
         sound, messages = stream.until("audio.done")
-        assert sound == b"" and "default" in of(messages, "error")[0]["message"]
+        assert sound == b"" and "clara" in of(messages, "error")[0]["message"]
         assert messages[-1]["reason"] == "error" and messages[-1]["error"]
         stream.send("input.text", text="two.")
         stream.send("input.done")

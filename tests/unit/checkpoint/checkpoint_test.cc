@@ -260,7 +260,7 @@ TEST(CheckpointTest, BundledVoiceOpens) {
   const ModelInfo info = checkpoint->Info();
   EXPECT_EQ(info.type, ModelType::kCustomVoice);
   EXPECT_EQ(info.dtype, "F16");
-  EXPECT_THAT(info.speakers, ElementsAre("default"));
+  EXPECT_THAT(info.speakers, ElementsAre("clara", "grace", "hugh", "owen", "ross"));
   EXPECT_THAT(info.languages, ElementsAre("english"));
   EXPECT_FALSE(info.defaults.predictor.do_sample);
   EXPECT_TRUE(checkpoint->predictor().input_projection.has_value());

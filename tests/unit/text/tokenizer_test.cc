@@ -389,8 +389,8 @@ TEST_F(TokenizerFolder, ErrorsNameFileAndLine) {
 TEST(Tokenizer, TheBundledVoiceLoads) {
   const auto tokenizer = Tokenizer::Load(QTTS_SOURCE_DIR "/data/voice");
   ASSERT_TRUE(tokenizer.ok()) << tokenizer.status().message();
-  EXPECT_EQ((*tokenizer)->vocab_size(), 1468);
-  EXPECT_EQ((*tokenizer)->AddedToken("<|im_start|>"), 1459);
+  EXPECT_EQ((*tokenizer)->vocab_size(), 1508);
+  EXPECT_EQ((*tokenizer)->AddedToken("<|im_start|>"), 1499);
   EXPECT_EQ(Full(**tokenizer, "<|im_start|>assistant\n").size(), 3U);
 }
 
