@@ -139,7 +139,7 @@ bool Player::NothingWasSpoken() const {
 
 void Player::FinishCurrent(qtts::EndReason reason) {
   if (reason == qtts::EndReason::kComplete) pace_.Learn(spoken_->position.usual_seconds(), spoken_->seconds());
-  reports_.Add(spoken_->Finish(reason));
+  for (Report& report : spoken_->Finish(reason)) reports_.Add(std::move(report));
   ++(reason == qtts::EndReason::kCancelled ? counts_.interrupted : counts_.utterances);
   if (reason == qtts::EndReason::kNothingToSay) ++counts_.unsayable;
   spoken_.reset();

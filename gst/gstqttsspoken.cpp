@@ -1,9 +1,23 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 #include "gstqttsspoken.h"
 
+#include <limits>
 #include <utility>
 
 namespace gstqtts {
+
+namespace {
+
+void AddWords(const std::vector<TextPosition::Word>& words, Report report, std::vector<Report>* reports) {
+  report.kind = Report::Kind::kProgress;
+  for (const TextPosition::Word& word : words) {
+    report.offset = word.offset;
+    report.length = word.length;
+    reports->push_back(report);
+  }
+}
+
+}  // namespace
 
 void SpokenUtterance::Append(std::string_view text) {
   utterance.text.append(text);
@@ -25,25 +39,28 @@ std::vector<Report> SpokenUtterance::Commit(size_t frame_samples, uint64_t runni
   }
   ++frames;
   samples += frame_samples;
-  report.kind = Report::Kind::kProgress;
-  for (const TextPosition::Word& word : position.Advance(seconds())) {
-    report.offset = word.offset;
-    report.length = word.length;
-    reports.push_back(report);
-  }
+  last_running_time = running_time;
+  AddWords(position.Advance(seconds()), std::move(report), &reports);
   return reports;
 }
 
-Report SpokenUtterance::Finish(qtts::EndReason reason) const {
+std::vector<Report> SpokenUtterance::Finish(qtts::EndReason reason) {
+  std::vector<Report> reports;
   Report report;
-  report.kind = Report::Kind::kFinished;
   report.id = utterance.id;
+  if (reason == qtts::EndReason::kComplete && frames > 0) {
+    report.running_time = last_running_time;
+    AddWords(position.Advance(std::numeric_limits<double>::infinity()), report, &reports);
+    report.running_time = {};
+  }
+  report.kind = Report::Kind::kFinished;
   report.reason = reason;
   report.frames = frames;
   report.samples = samples;
   report.text_chars = CountCharacters(utterance.text);
   report.spoken_chars = reason == qtts::EndReason::kComplete ? report.text_chars : position.spoken();
-  return report;
+  reports.push_back(std::move(report));
+  return reports;
 }
 
 Report FinishedUnspoken(const Utterance& utterance) {

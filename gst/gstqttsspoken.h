@@ -45,16 +45,18 @@ struct SpokenUtterance {
   int sample_rate = 0;
   uint64_t frames = 0;  // committed
   uint64_t samples = 0;
-  std::string more;           // text not yet appended to the stream
-  bool growing = false;       // the text of the stream has not ended
-  bool awaited_text = false;  // since the last frame
+  uint64_t last_running_time = 0;  // of the last frame
+  std::string more;                // text not yet appended to the stream
+  bool growing = false;            // the text of the stream has not ended
+  bool awaited_text = false;       // since the last frame
 
   // More text, for the stream to be given by the streaming thread.
   void Append(std::string_view text);
   // A frame leaves the element, to be heard at `running_time`. Returns the reports for it.
   std::vector<Report> Commit(size_t frame_samples, uint64_t running_time);
-  // The report for its end, now.
-  Report Finish(qtts::EndReason reason) const;
+  // The reports for its end, now. If it was spoken to its end, words that the estimated position did not reach begin
+  // with its last frame.
+  std::vector<Report> Finish(qtts::EndReason reason);
   // Length of its sound so far.
   double seconds() const { return static_cast<double>(samples) / sample_rate; }
 };
