@@ -18,11 +18,11 @@ clean_up() {
 }
 trap clean_up EXIT
 
-# pocketsphinx recognises these words of the bundled voice with any seed and in both layouts; "your" may become "a" and
-# "tone" "town".
+# pocketsphinx recognises these words of the bundled voice with any seed and in both layouts; "your" may become "a",
+# "the tone" "the town" or "that time".
 # shellcheck disable=SC2034
 sentence="Please leave your message after the tone."
-words="message after the"
+words="message after"
 # shellcheck disable=SC2034
 export QTTS_PROPERTIES="seed=1"
 
