@@ -899,6 +899,24 @@ TEST_F(SpeakTest, MessagesTellStartWordsAndEnd) {
   EXPECT_EQ(GetField(started, "running-time"), 12 * 80 * GST_MSECOND);
 }
 
+// By the estimate a syllable sign and a pause last far longer than the 80 ms that the engine here takes for a
+// character.
+TEST_F(SpeakTest, WordsThatTheEstimateDidNotReachBeginWithTheLastFrame) {
+  Play();
+  Speak(src(), "\u5929\uFF0C\u5730\uFF0C\u4EBA\uFF0C\u5C71\uFF0C\u6C34");
+  ASSERT_NE(WaitForFinish(), nullptr);
+  std::vector<guint64> offsets;
+  guint64 time = 0;
+  for (const auto& message : messages_) {
+    const GstStructure* word = gst_message_get_structure(message.get());
+    if (!gst_structure_has_name(word, "qtts-text-progress")) continue;
+    offsets.push_back(GetField(word, "offset-chars"));
+    time = GetField(word, "running-time");
+  }
+  EXPECT_EQ(offsets, (std::vector<guint64>{0, 2, 4, 6, 8}));
+  EXPECT_EQ(time, 8 * 80 * GST_MSECOND);
+}
+
 TEST_F(SpeakTest, TheEndTellsWhy) {
   fake::Script script = fake::DefaultScript();
   script.fail_at_frame = 1;
