@@ -141,6 +141,8 @@ struct CudaBackend::Impl {
     return static_cast<size_t>(options.max_slots - used_indices) * codec->past_bytes();
   }
   int CodecRows() const { return std::min(ring.rows, kCodecRows); }
+  // Few first frames join the many others, rather than pass through the predictor and the codec apart.
+  void JoinFirstFrames();
   // Rows that begin alike.
   Status LaunchRows(FrameStart start, std::span<const std::pair<Row*, FrameRow>> rows, int64_t positions,
                     Submission* submission);
@@ -341,6 +343,20 @@ Status CudaBackend::Impl::Await(int entry, std::chrono::milliseconds patience) {
       std::this_thread::yield();
     }
   }
+}
+
+void CudaBackend::Impl::JoinFirstFrames() {
+  Together& first = TogetherOf(FrameStart::kPrompt, false);
+  Together& others = TogetherOf(FrameStart::kInput, false);
+  const size_t all = first.rows.size() + others.rows.size();
+  if (first.rows.size() > others.rows.size() || !LanguageModel::MayJoin(static_cast<int>(others.rows.size())) ||
+      all > static_cast<size_t>(model->MaxRows(model->SplitBucket(others.positions)))) {
+    return;
+  }
+  for (const auto& [row, frame_row] : first.rows) {
+    others.rows.emplace_back(row, FrameRow{frame_row.slot, kJoinsBehindTalker});
+  }
+  first.rows.clear();
 }
 
 Status CudaBackend::Impl::LaunchRows(FrameStart start, std::span<const std::pair<Row*, FrameRow>> rows,
@@ -615,6 +631,7 @@ Status CudaBackend::Submit(std::span<const FrameStep> steps) {
     with.positions = std::max(with.positions, position + 1);
     positions = std::max(positions, position + 1);
   }
+  impl.JoinFirstFrames();
   // First the rows whose first frame is awaited.
   for (const FrameStart start : {FrameStart::kPrompt, FrameStart::kInput}) {
     for (const bool is_long : {false, true}) {

@@ -70,6 +70,7 @@ class LanguageModel {
   // Row buckets of EnqueueFrame(), ascending.
   static constexpr auto kRowBuckets = GraphPath::kRowBuckets;
   static int RowBucket(int rows) { return GraphPath::RowBucket(rows); }
+  static bool MayJoin(int rows) { return GraphPath::MayJoin(rows); }
   // Rows of a frame of an engine with so many slots.
   static int RowsFor(int max_slots) { return std::max(kMaxRows, RowBucket(std::min(max_slots, kMostRows))); }
   // See GraphPath.
@@ -125,8 +126,9 @@ class LanguageModel {
   // Size of the rings of EnqueueFrame().
   const FrameRing& ring() const { return ring_; }
   // One frame of up to `rows` rows (a row bucket) that begin alike, taken from the next entry of the ring `steps` and
-  // reported in that of `results`: for capture in a graph. Both are host memory. The rows that go
-  // on have their codes in hand_over(). What begins with kPrompt looks at no context: one split.
+  // reported in that of `results`: for capture in a graph. Both are host memory. The rows that go on have their codes
+  // in hand_over(). What begins with kPrompt looks at no context: one split. Where MayJoin(rows), rows of kInput may
+  // begin with their prompts, too (kJoinsBehindTalker).
   Status EnqueueFrame(FrameStart start, int rows, int splits, const FrameRow* steps, FrameRowResult* results);
 
   // Not ok after the device has given up a frame. All later results are then invalid.

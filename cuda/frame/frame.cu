@@ -22,10 +22,19 @@ __global__ void __launch_bounds__(kThreads)
   const int row = blockIdx.x;
   const FrameRow step = steps[Entry(ring, *frame.frame) + row];
   if (step.slot < 0 || slots[step.slot].end != EndReason::kNone) {
-    if (threadIdx.x == 0) frame.slots[row] = -1;
+    if (threadIdx.x == 0) frame.slots[row] = frame.joining[row] = -1;
     return;
   }
   SlotState& slot = slots[step.slot];
+  const bool joins = step.text_id == kJoinsBehindTalker;
+  if (threadIdx.x == 0) {
+    frame.positions[row] = slot.position;
+    frame.slots[row] = joins ? -1 : step.slot;
+    frame.joining[row] = joins ? step.slot : -1;
+    slot.position += 1;
+    atomicOr(frame.live, 1);
+  }
+  if (joins) return;
   const bool first = slot.chosen == 0;
   if (!first && threadIdx.x <= tables.groups) {
     const int g = static_cast<int>(threadIdx.x);
@@ -44,11 +53,18 @@ __global__ void __launch_bounds__(kThreads)
     }
     x[static_cast<int64_t>(row) * tables.stride + i] = sum;
   }
-  if (threadIdx.x == 0) {
-    frame.positions[row] = slot.position;
-    frame.slots[row] = step.slot;
-    slot.position += 1;
-    atomicOr(frame.live, 1);
+}
+
+__global__ void __launch_bounds__(kThreads)
+    JoinKernel(FrameRows frame, const float* first_x, int width, int stride, float* x) {
+  WaitForPrevious();
+  LetNextStart();
+  const int row = blockIdx.x;
+  const int64_t slot = frame.joining[row];
+  if (slot < 0) return;
+  if (threadIdx.x == 0) frame.slots[row] = static_cast<int>(slot);
+  for (int i = threadIdx.x; i < width; i += kThreads) {
+    x[static_cast<int64_t>(row) * stride + i] = LoadL2(first_x + slot * stride + i);
   }
 }
 
@@ -173,6 +189,11 @@ void BeginFrame(const Launcher& launch, Precision precision, const EmbeddingTabl
                 float* x) {
   const auto kernel = precision == Precision::kF32 ? BeginKernel<float> : BeginKernel<__nv_bfloat16>;
   launch(kernel, dim3(static_cast<unsigned>(rows)), kThreads, 0, tables, steps, ring, frame, slots, first_x, x);
+}
+
+void JoinRows(const Launcher& launch, const FrameRows& frame, const float* first_x, int width, int stride, int rows,
+              float* x) {
+  launch(JoinKernel, dim3(static_cast<unsigned>(rows)), kThreads, 0, frame, first_x, width, stride, x);
 }
 
 void EndFrame(const Launcher& launch, const FrameRow* steps, const FrameRing& ring, const FrameRows& frame,

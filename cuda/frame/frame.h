@@ -24,6 +24,7 @@ struct EmbeddingTables {
 // Rows of the current frame. Device arrays of FrameRing::rows.
 struct FrameRows {
   int* slots = nullptr;          // below 0: the row is done in this frame
+  int* joining = nullptr;        // the slot of a row that joins behind the talker's layers, or below 0
   int* positions = nullptr;      // of the talker's input
   int* codes = nullptr;          // [rows][groups]
   int* live = nullptr;           // two words: does any row need the talker; the predictor
@@ -34,9 +35,14 @@ struct FrameRows {
 // First kernel of a frame: reads its entry of the ring `steps` (host memory), and sets the talker's rows x
 // [rows][stride]: for an utterance's first frame its row of `first_x` [slots][stride], then the sum of the last codes'
 // embeddings and the text's.
+// A row of kJoinsBehindTalker is done until JoinRows().
 void BeginFrame(const Launcher& launch, Precision precision, const EmbeddingTables& tables, const FrameRow* steps,
                 const FrameRing& ring, const FrameRows& frame, SlotState* slots, const float* first_x, int rows,
                 float* x);
+
+// Behind the talker's layers: gives the rows that join now their slots, and their rows of `first_x` to x.
+void JoinRows(const Launcher& launch, const FrameRows& frame, const float* first_x, int width, int stride, int rows,
+              float* x);
 
 // What the codec, on a stream of its own, takes over: frame n's lies in part n % kHandOvers, until frame
 // n + kHandOvers begins to end. Device arrays.

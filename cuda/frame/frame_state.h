@@ -45,9 +45,11 @@ struct SlotState {
 
 // Host to device: one row of a frame.
 struct FrameRow {
-  int slot;  // below 0: nothing
-  int text_id;
+  int slot;     // below 0: nothing
+  int text_id;  // below 0: none, in an utterance's first frame
 };
+// Instead of a text id: a first frame that begins with its prompt's last row, among frames that begin with an input.
+inline constexpr int kJoinsBehindTalker = -2;
 
 // Device to host: the result of one row. PCM is stored elsewhere.
 struct FrameRowResult {

@@ -38,6 +38,7 @@ Status FrameBuffers::AllocateUtterances(const Network& network, size_t num_slots
   tables = {network.text_table.data, table_array, network.groups, t.hidden_size, network.text_table.stride};
 
   QTTS_ASSIGN_OR_RETURN(frame.slots, NewArray<int>(num_rows));
+  QTTS_ASSIGN_OR_RETURN(frame.joining, NewArray<int>(num_rows));
   QTTS_ASSIGN_OR_RETURN(frame.positions, NewArray<int>(num_rows));
   QTTS_ASSIGN_OR_RETURN(frame.codes, NewArray<int>(num_rows * groups));
   QTTS_ASSIGN_OR_RETURN(frame.live, NewArray<int>(2));

@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
+#include <map>
 #include <memory>
 #include <optional>
 #include <queue>
@@ -43,6 +44,7 @@ constexpr std::string_view kUsage =
     "  --frames A-B      cuts utterances after so many frames, at random: random checkpoints do not end by themselves\n"
     "  --sentences FILE  where they are taken from (default: the voice's test sentences)\n"
     "  --device cpu|cuda|auto, --precision NAME, --codec-precision exact|fast, --threads N, --voices N\n"
+    "  --spread          over all cards of the host: each stream takes the engine with the most free voices\n"
     "  --lead-frames N   frames that are made ahead of a reader (default: the engine's)\n"
     "  --max-wait MS     who waits longer for a slot is refused (default: nobody is)\n"
     "  --count-silence   the first sound is frame 0 even where it is silent, as with preset voices; otherwise the "
@@ -65,6 +67,7 @@ struct Options {
   int lead_frames = 0;
   int max_wait_ms = -1;
   bool count_silence = false;
+  bool spread = false;
   unsigned seed = 1;
 };
 
@@ -97,6 +100,10 @@ Options Parse(int argc, char** argv) {
     }
     if (option == "--count-silence") {
       options.count_silence = true;
+      continue;
+    }
+    if (option == "--spread") {
+      options.spread = true;
       continue;
     }
     if (i + 1 == argc) FailUnknown(option);
@@ -170,6 +177,7 @@ struct Calls {
 };
 
 struct Reader {
+  std::shared_ptr<qtts::Engine> engine;
   std::unique_ptr<qtts::Stream> stream;
   std::shared_ptr<Calls> calls;
   Clock::time_point asked;
@@ -191,6 +199,11 @@ struct Results {
   int64_t first_frames = 0;
   double frame_indices = 0;
   int64_t most_at_once = 0;
+  std::map<const qtts::Engine*, int64_t> frames_of_engine;
+  // Of the first engine, since all streams of a set have begun.
+  uint64_t steps = 0;
+  uint64_t step_frames = 0;
+  int64_t step_nanoseconds = 0;
 };
 
 bool IsSilent(const std::vector<float>& pcm) {
@@ -233,6 +246,7 @@ class Load {
       if (!all_since_ && requests_of_set_ > 0 && results_.first_frames >= requests_of_set_) {
         all_since_ = now;
         frames_before_ = results_.frames;
+        before_ = engine_->occupancy();
       }
       auto wake = now + std::chrono::milliseconds(20);
       if (!due_.empty()) wake = std::min(wake, due_.top().first);
@@ -243,6 +257,10 @@ class Load {
     const auto stop = Clock::now();
     seconds_ = Seconds(stop - start).count();
     if (all_since_) seconds_of_all_ = Seconds(stop - *all_since_).count();
+    const qtts::Occupancy after = engine_->occupancy();
+    results_.steps = after.steps - before_.steps;
+    results_.step_frames = after.step_frames - before_.step_frames;
+    results_.step_nanoseconds = after.step_nanoseconds - before_.step_nanoseconds;
     return results_;
   }
 
@@ -265,6 +283,7 @@ class Load {
 
   void Start() {
     auto reader = std::make_unique<Reader>();
+    reader->engine = options_.spread ? Take(qtts::Engine::Acquire(options_.engine)) : engine_;
     reader->calls = std::make_shared<Calls>();
     qtts::Request request;
     request.text = Text();
@@ -278,7 +297,7 @@ class Load {
     request.runaway_guard = true;
     if (options_.max_wait_ms >= 0) request.max_wait = std::chrono::milliseconds(options_.max_wait_ms);
     reader->asked = Clock::now();
-    reader->stream = Take(engine_->Start(request, [calls = reader->calls] {
+    reader->stream = Take(reader->engine->Start(request, [calls = reader->calls] {
       const size_t n = calls->count;
       if (n < Calls::kKept) calls->at[n] = Clock::now().time_since_epoch().count();
       calls->count = n + 1;
@@ -333,6 +352,7 @@ class Load {
       played_at_.resize(readers_.size());
     }
     ++results_.frames;
+    ++results_.frames_of_engine[reader->engine.get()];
     results_.frame_indices += static_cast<double>(frame.index);
     const bool silent = IsSilent(frame.pcm);
     if (frame.index == 0) {
@@ -380,6 +400,7 @@ class Load {
   int64_t requests_of_set_ = 0;  // until all of the set were begun, those of streams that have ended included
   std::optional<Clock::time_point> all_since_;
   int64_t frames_before_ = 0;
+  qtts::Occupancy before_;  // then
   double seconds_of_all_ = 0;
 };
 
@@ -394,6 +415,13 @@ double Quantile(std::vector<double> values, double q) {
 int main(int argc, char** argv) {
   const Options options = Parse(argc, argv);
   const auto engine = Take(qtts::Engine::Acquire(options.engine));
+  // The engine of each card, before the clock runs.
+  std::vector<std::shared_ptr<qtts::Engine>> engines = {engine};
+  while (options.spread) {
+    const auto next = Take(qtts::Engine::Acquire(options.engine));
+    if (std::find(engines.begin(), engines.end(), next) != engines.end()) break;
+    engines.push_back(next);
+  }
   std::printf("model       %s, %s\n", engine->info().path.c_str(), engine->device_name().c_str());
   std::printf("codec       %s\n", CodecText(options.engine, engine->beside_host()).c_str());
   std::printf("voices      %d\n", engine->occupancy().slots);
@@ -420,10 +448,20 @@ int main(int argc, char** argv) {
               options.count_silence ? "counted as the first sound" : "not counted as the first sound");
   std::printf("first sound p50 %.1f ms, p95 %.1f ms, of %zu\n", Quantile(r.first_sound, 0.5),
               Quantile(r.first_sound, 0.95), r.first_sound.size());
+  if (options.spread) {
+    std::printf("cards       %zu, frames of each:", engines.size());
+    for (const auto& [card, of_card] : r.frames_of_engine) std::printf(" %lld", static_cast<long long>(of_card));
+    std::printf("\n");
+  }
   if (options.books == 0) {
     std::printf("underruns   %lld of %lld frames, in %lld streams, at 80 ms a frame without pre-roll\n",
                 static_cast<long long>(r.underruns), static_cast<long long>(r.frames),
                 static_cast<long long>(r.streams_with_underruns));
+  }
+  if (r.steps > 0) {
+    const auto steps = static_cast<double>(r.steps);
+    std::printf("steps       %.0f of %.0f streams and %.1f ms on average\n", steps,
+                static_cast<double>(r.step_frames) / steps, static_cast<double>(r.step_nanoseconds) * 1e-6 / steps);
   }
   std::printf("throughput  %.2f audio-s/s", frames * Seconds(kFrameTime).count() / load.seconds());
   if (load.RateOfAll() > 0) std::printf(", %.2f since all have begun", load.RateOfAll());

@@ -136,6 +136,10 @@ Status GraphPath::Enqueue(FrameStart start, int rows, int splits) const {
   const Launcher launch = NewLauncher();
   const Pass talker = TalkerPass(start, rows, splits);
   if (start == FrameStart::kInput) Enqueue(launch, LayerOperations(*network_, 0), talker);
+  if (start == FrameStart::kInput && MayJoin(rows)) {
+    const int width = network_->hidden_size();
+    JoinRows(launch, buffers_->frame, buffers_->first_x, width, Padded(width), rows, buffers_->x);
+  }
   Enqueue(launch, EndOperations(*network_, 0), talker);
   for (int group = 1; group < network_->groups; ++group) {
     const Pass pass = PredictorPass(group, rows);

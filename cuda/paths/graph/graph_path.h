@@ -33,9 +33,12 @@ class GraphPath : public FrameComputation {
                                                    const DeviceNumbers* numbers, bool overlap, cudaStream_t stream);
 
   // Rows of a frame, ascending.
-  static constexpr std::array<int, 18> kRowBuckets = {1,   2,   4,   8,   16,  32,   kMaxRows, 96,   128,
-                                                      192, 256, 384, 512, 768, 1024, 1280,     1536, kMostRows};
+  static constexpr std::array<int, 25> kRowBuckets = {1,    2,    4,    8,    16,   32,   kMaxRows, 96,   128,
+                                                      192,  256,  384,  512,  640,  768,  896,      1024, 1152,
+                                                      1280, 1408, 1536, 1664, 1792, 1920, kMostRows};
   static int RowBucket(int rows);
+  // True if rows may be first frames of kJoinsBehindTalker among frames that begin with an input.
+  static bool MayJoin(int rows) { return rows > kMaxRows; }
   // Splits that cover contexts of `positions`.
   int SplitBucket(int64_t positions) const;
   // True if there is scratch memory for so many rows with so many splits, or attention needs none. The most rows of a
