@@ -641,6 +641,29 @@ TEST_F(CudaHostTest, AFrameOfManyIsOneLaunchAndAllocatesNothing) {
   EXPECT_EQ(fake_cuda::alive(), alive) << "memory stays flat";
 }
 
+TEST_F(CudaHostTest, FirstFramesJoinTheOthersOfAStepOfMany) {
+  constexpr int kMany = 200;
+  const auto backend = NewBackend(kMany);
+  std::vector<FrameStep> steps;
+  for (int i = 0; i < kMany; ++i) {
+    steps.push_back({OpenAndPrefill(backend.get(), NewPrompt(config(), 20, &random_)), kNoText});
+  }
+  struct Case {
+    size_t others, newcomers;
+    int launches;  // of codes and of sound
+  };
+  size_t next = 100;
+  ASSERT_TRUE(Step(backend.get(), {steps.begin(), steps.begin() + 100}).ok());
+  for (const Case& c : {Case{100, 3, 2}, Case{65, 20, 2}, Case{64, 3, 4}, Case{65, 66, 4}}) {
+    std::vector<FrameStep> some(steps.begin(), steps.begin() + static_cast<std::ptrdiff_t>(c.others));
+    for (FrameStep& step : some) step.text_id = 0;
+    for (size_t i = 0; i < c.newcomers; ++i) some.push_back(steps[next++]);
+    const std::vector<std::string> calls = CallsOf([&] { ASSERT_TRUE(Step(backend.get(), some).ok()); });
+    EXPECT_EQ(Count(calls, "cudaGraphLaunch"), c.launches) << c.others << " and " << c.newcomers;
+    EXPECT_EQ(Count(calls, "cudaStreamBeginCapture"), 0);
+  }
+}
+
 // Where contexts are cut into splits, steps of long contexts take many launches: more are under way than the rings have
 // entries.
 TEST_F(CudaHostTest, AStepOfManyLaunchesGoesAroundTheRings) {

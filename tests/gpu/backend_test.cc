@@ -277,6 +277,32 @@ TEST_P(InPrecision, NeighboursDoNotMatter) {
   }
 }
 
+// First frames that join the many others of a step, behind the talker, have the bits that they have alone.
+TEST_P(InPrecision, FirstFramesJoinTheOthers) {
+  QTTS_NEEDS_DEVICE();
+  const RandomModel model(Preset("tiny-custom-0b6"));
+  std::mt19937 random(17);
+  std::vector<Utterance> utterances(90);
+  for (size_t i = 0; i < utterances.size(); ++i) {
+    utterances[i].prompt = RandomPrompt(model.checkpoint()->config(), 1 + static_cast<int>(random() % 30), random);
+    utterances[i].seed = i;
+    utterances[i].frames = 3 + static_cast<int>(i % 3);
+    utterances[i].start = i < 70 ? 0 : 1 + static_cast<int>(i % 3);
+  }
+  CudaOptions options;
+  options.precision = GetParam();
+  options.max_slots = 96;
+  const auto many = CudaBackend::Create(model.checkpoint(), options);
+  ASSERT_TRUE(many.ok()) << many.status().message();
+  const std::vector<Speech> together = Speak(many->get(), utterances, 2);
+  for (size_t i = 60; i < utterances.size(); ++i) {
+    const Speech alone = Speak(many->get(), {utterances[i]})[0];
+    EXPECT_EQ(alone.codes, together[i].codes) << i;
+    EXPECT_EQ(alone.pcm, together[i].pcm) << i;
+    EXPECT_EQ(static_cast<int>(alone.codes.size()), utterances[i].frames) << i;
+  }
+}
+
 // In pieces of up to 256 rows a prompt gets the bits that it has in pieces of 64.
 TEST_P(InPrecision, TheSizeOfAPromptsPiecesDoesNotMatter) {
   QTTS_NEEDS_DEVICE();
