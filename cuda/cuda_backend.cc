@@ -565,7 +565,9 @@ std::vector<Result<PrefillProgress>> CudaBackend::PrefillTogether(std::span<cons
   return results;
 }
 
-int64_t CudaBackend::prompt_rows_together() const { return LanguageModel::kRowsAtOnce; }
+int64_t CudaBackend::prompt_rows_together() const {
+  return std::max(impl_->options.prompt_rows, LanguageModel::kRowsAtOnce);
+}
 
 void CudaBackend::Close(SlotId id) {
   Impl& impl = *impl_;

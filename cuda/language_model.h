@@ -43,7 +43,7 @@ struct CudaOptions {
   bool overlap = true;
   // kPersistent: an error if device or model do not support it; kBest: falls back to the graph.
   FramePath path = FramePath::kBest;
-  // Rows of a prompt that go through the talker together: kMaxRows to LanguageModel::kRowsAtOnce.
+  // Rows of prompts that go through the talker together: kMaxRows to LanguageModel::kMostPromptRows.
   int prompt_rows = kMaxRows;
   // Kernels for kManyRows rows and more; kWarpgroup: an error on a device without warpgroups' products. kLibrary: an
   // error without the library; there is no persistent kernel then.
@@ -73,6 +73,8 @@ class LanguageModel {
   static bool MayJoin(int rows) { return GraphPath::MayJoin(rows); }
   // Rows of a frame of an engine with so many slots.
   static int RowsFor(int max_slots) { return std::max(kMaxRows, RowBucket(std::min(max_slots, kMostRows))); }
+  // Rows of prompts that go through the talker together in such an engine.
+  static int PromptRowsFor(int max_slots) { return max_slots > kMaxRows ? kMostPromptRows : kRowsAtOnce; }
   // See GraphPath.
   int SplitBucket(int64_t positions) const { return graph_->SplitBucket(positions); }
   int MaxRows(int splits) const { return graph_->MaxRows(splits); }
@@ -93,6 +95,7 @@ class LanguageModel {
   // Number of prompt rows enqueued at once: all rows of a prompt of ordinary length; kMaxRows at a time for longer
   // ones.
   static constexpr int kRowsAtOnce = Sequences::kRowsAtOnce;
+  static constexpr int kMostPromptRows = Sequences::kMostPromptRows;
 
   // Makes `slot` an utterance with room for `prompt`, which has been checked. When it fails the slot is closed.
   Status Open(int slot, const Prompt& prompt, const GenerationSettings& settings, uint64_t seed) {

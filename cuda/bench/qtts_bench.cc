@@ -40,7 +40,7 @@ constexpr std::string_view kUsage =
     "  --f32            F32 arithmetic, for checking; slow\n"
     "  --path PATH      graph, persistent or both (default: the one that is used)\n"
     "  --products KIND  own, warpgroup or cublaslt: of 64 rows and more (default: those that are used)\n"
-    "  --prompt-rows N  rows of a prompt that go through the talker together, 64 to 256, a multiple of 32 (default "
+    "  --prompt-rows N  rows of a prompt that go through the talker together, 64 to 512, a multiple of 32 (default "
     "64)\n"
     "  --codec-precision exact|fast  (default exact)\n"
     "  --no-overlap     kernels do not start before their predecessor's end\n"
@@ -481,7 +481,7 @@ int main(int argc, char** argv) {
       number(&options.context);
     } else if (option == "--prompt-rows") {
       number(&options.prompt_rows);
-      good = good && options.prompt_rows >= kMaxRows && options.prompt_rows <= LanguageModel::kRowsAtOnce &&
+      good = good && options.prompt_rows >= kMaxRows && options.prompt_rows <= LanguageModel::kMostPromptRows &&
              options.prompt_rows % 32 == 0;
     } else if (option == "--frames") {
       number(&options.frames);

@@ -19,7 +19,7 @@ constexpr size_t kPageBlockBytes = size_t{80} << 20;
 // Pages are allocated so many positions ahead, long before they are needed.
 constexpr int64_t kPagesAhead = 16;
 // Rows of the graphs for several prompts, ascending.
-constexpr std::array<int, 3> kRowsTogether = {kMaxRows, 128, 256};
+constexpr std::array<int, 5> kRowsTogether = {kMaxRows, 128, 256, 384, Sequences::kMostPromptRows};
 
 }  // namespace
 
@@ -142,11 +142,11 @@ Result<Sequences::Uploaded> Sequences::Upload(std::span<const Piece> pieces) {
 
 Status Sequences::WarmUp() {
   for (const int splits : graph_->SplitBuckets()) {
-    for (int rows = kMinRows; rows <= graph_->MaxPromptRows(splits); rows = GraphPath::PromptBucket(rows + 1)) {
+    const int most = graph_->MaxPromptRows(splits);
+    for (int rows = kMinRows; rows <= std::min(most, kRowsAtOnce); rows = GraphPath::PromptBucket(rows + 1)) {
       if (!graph_->Fits(rows, splits)) continue;
       QTTS_RETURN_IF_ERROR(PrefillGraph(rows, splits, PromptRowsKept::kLast).status());
     }
-    const int most = graph_->MaxPromptRows(splits);
     for (const int rows : kRowsTogether) {
       if (rows > most) break;
       QTTS_RETURN_IF_ERROR(PrefillGraph(rows, splits, PromptRowsKept::kAny).status());

@@ -47,6 +47,8 @@ class Sequences {
   // Rows of a prompt that are enqueued in one go, in pieces of FrameBuffers::prompt_rows: all of one of ordinary
   // length. Longer ones go on by kMaxRows.
   static constexpr int kRowsAtOnce = 256;
+  // FrameBuffers::prompt_rows, at most: of many voices, whose prompts share a pass.
+  static constexpr int kMostPromptRows = 512;
 
   // Captures the graphs of prompts in advance, so that the first utterances do not wait for it.
   Status WarmUp();

@@ -337,7 +337,7 @@ TEST_P(InPrecision, PromptsThatShareAPassDoNotMatter) {
   const RandomModel model(MidSize(true));
   CudaOptions options;
   options.precision = GetParam();
-  options.prompt_rows = cuda::LanguageModel::kRowsAtOnce;
+  options.prompt_rows = random() % 2 == 0 ? cuda::LanguageModel::kRowsAtOnce : cuda::LanguageModel::kMostPromptRows;
   const auto gpu = CudaBackend::Create(model.checkpoint(), options);
   ASSERT_TRUE(gpu.ok()) << gpu.status().message();
   const auto other = Gpu(model, GetParam());
@@ -445,7 +445,7 @@ TEST(CudaBackendTest, HundredsOfNeighboursDoNotMatter) {
       options.codec_precision = precision;
       const auto few = CudaBackend::Create(model.checkpoint(), options);
       options.max_slots = 1024;
-      options.prompt_rows = cuda::LanguageModel::kRowsAtOnce;
+      options.prompt_rows = cuda::LanguageModel::PromptRowsFor(options.max_slots);
       const auto many = CudaBackend::Create(model.checkpoint(), options);
       ASSERT_TRUE(few.ok()) << few.status().message();
       ASSERT_TRUE(many.ok()) << many.status().message();

@@ -56,6 +56,8 @@ class DeviceArray {
 
   void Set(const std::vector<T>& values) {
     ExpectCuda(cudaMemcpy(data_, values.data(), size_ * sizeof(T), cudaMemcpyHostToDevice));
+    // Other streams don't wait for a copy from pageable memory, which may return before it has ended.
+    ExpectCuda(cudaStreamSynchronize(nullptr));
   }
   std::vector<T> Get() const {
     std::vector<T> values(size_);
