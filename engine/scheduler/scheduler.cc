@@ -23,11 +23,13 @@ constexpr size_t kBusyLead = 4;
 // Frames of an utterance that come before those of others.
 constexpr int64_t kNewcomerFrames = 2;
 // Newcomers' first frames are steps of their own while a step of all streams takes no more than kNewcomersSeconds.
-// Beyond, these steps would take the time that the others' next frames need. On a device that is idle for less than
-// kLeastIdleShare of the time, because readers take all that it makes, this begins at kShortSeconds.
+// Beyond, these steps would take the time that the others' next frames need. Where readers take all that the device
+// makes, this begins at kShortSeconds: more than a kReadAheadShare of the streams are read by kReadAhead faster than
+// they are played. An application's queues take a second in advance.
 constexpr double kNewcomersSeconds = 0.060;
 constexpr double kShortSeconds = 0.020;
-constexpr double kLeastIdleShare = 0.05;
+constexpr std::chrono::milliseconds kReadAhead{1500};
+constexpr double kReadAheadShare = 0.25;
 // A frame is due so long before its reader needs it.
 constexpr std::chrono::milliseconds kReserve{10};
 
@@ -326,17 +328,12 @@ bool Scheduler::HasTimeForNewcomers() {
   if (!step_model_.fitted()) return true;
   const int speaking = slots_ - free_slots_;
   const double seconds = step_model_.Predict(speaking, PositionsOf(speaking));
-  return seconds <= kShortSeconds || (seconds <= kNewcomersSeconds && idle_share_ >= kLeastIdleShare);
+  return seconds <= kShortSeconds || (seconds <= kNewcomersSeconds && !read_ahead_);
 }
 
-void Scheduler::CountIdleTime(bool shared) {
-  constexpr double kWeight = 0.1;  // of the newest step
-  const auto now = Clock::now();
-  if (outstanding_.empty()) idle_ += now - collected_;
-  if (!shared) return;
-  const std::chrono::duration<double> idle = std::exchange(idle_, {});
-  const std::chrono::duration<double> all = now - std::exchange(shared_step_, now);
-  idle_share_ += kWeight * (std::min(1.0, idle / all) - idle_share_);
+bool Scheduler::IsReadAhead(const Running& running, Clock::time_point now) const {
+  const auto taken = running.delivered - static_cast<int64_t>(running.stream->unread());
+  return taken > 0 && taken * kFrameTime > now - running.first_sound + kReadAhead;
 }
 
 bool Scheduler::SubmitStep() {
@@ -371,9 +368,12 @@ bool Scheduler::SubmitStep() {
     submission.streams = std::move(spare_lists_.back());
     spare_lists_.pop_back();
   }
+  const auto now = Clock::now();
+  size_t read_ahead = 0;
   for (RunningPtr& running : candidates_) {
     FrameStep step{running->slot, kNoText};
     if (!CanGoOn(*running) || !running->NextText(&step.text_id)) continue;
+    if (many_ && IsReadAhead(*running, now)) ++read_ahead;
     ++running->submitted;
     steps_to_submit_.push_back(step);
     submission.positions += running->prompt_rows + running->submitted;
@@ -386,7 +386,9 @@ bool Scheduler::SubmitStep() {
     return false;
   }
   submission.after_prompt = std::exchange(prompt_ran_, false);
-  CountIdleTime(shared);
+  if (shared) {
+    read_ahead_ = static_cast<double>(read_ahead) > kReadAheadShare * static_cast<double>(steps_to_submit_.size());
+  }
   if (Status status = backend_->Submit(steps_to_submit_); !status.ok()) {
     FailAll(status);
     return false;

@@ -88,8 +88,8 @@ class Scheduler {
   bool IsStepDue();
   // True if newcomers' first frames may be steps of their own.
   bool HasTimeForNewcomers();
-  // Updates idle_share_ before a step is submitted; `shared`: it is not newcomers' own.
-  void CountIdleTime(bool shared);
+  // True if the stream's reader has taken its frames much faster than they are played.
+  bool IsReadAhead(const Running& running, Clock::time_point now) const;
   bool SubmitStep();
   void CollectStep();
   void PublishPages();
@@ -178,10 +178,8 @@ class Scheduler {
   double mean_positions_ = 0;  // of the streams of the last step
   bool busy_ = false;          // at least half of the time
   bool prompt_ran_ = false;    // since the last step was submitted
+  bool read_ahead_ = false;    // many streams of the last step that was not newcomers' own are
   Clock::time_point collected_;
-  Clock::time_point shared_step_;  // submission of the last step that was not newcomers' own
-  Clock::duration idle_ = {};      // time since then in which the device had nothing to do
-  double idle_share_ = 1;          // share of idle time, a mean over the last shared steps
   std::thread thread_;
 };
 
