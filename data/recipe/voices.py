@@ -1,8 +1,8 @@
-"""The speakers: our name, the teacher's style, the gain that makes all equally loud, and what the decoder mixes in of another speaker."""
+"""The speakers: our name, the teacher's style, and the gain that makes all equally loud."""
 import collections
 
-Speaker = collections.namedtuple("Speaker", "name style gain blend", defaults=(None,))
+Speaker = collections.namedtuple("Speaker", "name style gain")
 # the first one is the default: it is heard, too, where a request names no speaker
-SPEAKERS = [Speaker("clara", "af_heart", 1.35, ("grace", 0.3)), Speaker("owen", "am_michael", 1.4), Speaker("ross", "am_fenrir", 0.93),
+SPEAKERS = [Speaker("clara", "af_heart", 1.35), Speaker("owen", "am_michael", 1.4), Speaker("ross", "am_fenrir", 0.93),
             Speaker("grace", "bf_emma", 0.97), Speaker("hugh", "bm_george", 1.07)]
 INDEX = {s.name: i for i, s in enumerate(SPEAKERS)}

@@ -645,6 +645,31 @@ TEST_P(BusyDeviceTest, TheFirstFrameComesWithTheSecond) {
   EXPECT_EQ(second.index, 1);
 }
 
+// A device that is busy with frames in store has time for newcomers: 30 ms a step, and readers who take few frames.
+TEST_F(SchedulerTest, FramesInStoreLeaveTimeForNewcomers) {
+  constexpr uint64_t kStreams = 19;
+  constexpr uint64_t kNewcomer = 20;
+  constexpr size_t kStore = 1000;
+  script_.max_slots = 100;
+  script_.beside_host = true;
+  script_.time_of_row = std::chrono::microseconds(1600);
+  for (uint64_t seed = 1; seed <= kNewcomer; ++seed) script_.frames_by_seed[seed] = 1000000;
+  std::vector<std::shared_ptr<StreamState>> streams;
+  for (uint64_t seed = 1; seed <= kStreams; ++seed) streams.push_back(Start(seed, "Hello.", false, kStore));
+  // Until a step's time is known.
+  ASSERT_TRUE(Await([&] { return script_.submissions.size() > 60; }));
+  const auto newcomer = Start(kNewcomer);
+  Frame frame;
+  ASSERT_EQ(newcomer->Read(&frame, true), ReadState::kFrame);
+  std::lock_guard lock(script_.mutex);
+  const auto its_first = std::find_if(
+      script_.submissions.begin(), script_.submissions.end(), [&](const std::vector<uint64_t>& submission) {
+        return std::find(submission.begin(), submission.end(), kNewcomer) != submission.end();
+      });
+  ASSERT_NE(its_first, script_.submissions.end());
+  EXPECT_EQ(its_first->size(), 1U);
+}
+
 // The second frame is submitted before the first is collected. Otherwise a step of others would come between them.
 TEST_F(SchedulerTest, AmongManyVoicesTheFirstTwoFramesAreSubmittedTogether) {
   script_.beside_host = true;
