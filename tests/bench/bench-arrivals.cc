@@ -42,6 +42,7 @@ constexpr double kPromptMs = 0.9;
 constexpr std::string_view kUsage =
     "usage: bench-arrivals [OPTION]...\n"
     "  --arrivals X,X... requests a second (default 1,10,20,100)\n"
+    "  --streams N       a constant set instead, begun over the first quarter of the time: who has ended is replaced\n"
     "  --seconds N       of each (default 20)\n"
     "  --frames A-B      of an utterance, at random (default 22-180)\n"
     "  --slots N         (default 1024)\n"
@@ -51,6 +52,7 @@ constexpr std::string_view kUsage =
 
 struct Options {
   std::vector<double> arrivals = {1, 10, 20, 100};
+  int streams = 0;  // 0: random arrivals
   int seconds = 20;
   int least_frames = 22;
   int most_frames = 180;
@@ -156,6 +158,9 @@ Options Parse(int argc, char** argv) {
         if (options.arrivals.back() <= 0) Fail("--arrivals: above 0");
         at = comma + 1;
       }
+    } else if (option == "--streams") {
+      options.streams = Number<int>(option, value);
+      if (options.streams < 1) Fail("--streams: 1 or more");
     } else if (option == "--seconds") {
       options.seconds = Number<int>(option, value);
     } else if (option == "--frames") {
@@ -192,9 +197,37 @@ double Percentile(std::vector<double>* values, double part) {
   return (*values)[at];
 }
 
+// Times at which requests come: at random, or those of a constant set.
+class Requests {
+ public:
+  Requests(const Options& options, double arrivals, Clock::time_point start)
+      : options_(options), arrivals_(arrivals), start_(start), next_(start), random_(options.seed) {}
+  // True if one comes now. `speaking`: those that have come and have not ended.
+  bool Next(Clock::time_point now, size_t speaking) {
+    if (options_.streams > 0) {
+      const double begun = 4 * std::chrono::duration<double>(now - start_).count() / options_.seconds;
+      return static_cast<double>(speaking) < std::min(1.0, begun) * options_.streams;
+    }
+    if (next_ > now) return false;
+    next_ += std::chrono::duration_cast<Clock::duration>(
+        std::chrono::duration<double>(std::exponential_distribution<>(arrivals_)(random_)));
+    return true;
+  }
+  uint64_t Frames() {
+    return std::uniform_int_distribution<uint64_t>(static_cast<uint64_t>(options_.least_frames),
+                                                   static_cast<uint64_t>(options_.most_frames))(random_);
+  }
+
+ private:
+  const Options& options_;
+  const double arrivals_;
+  const Clock::time_point start_;
+  Clock::time_point next_;
+  std::mt19937 random_;
+};
+
 void Measure(double arrivals, const Options& options, const std::shared_ptr<const qtts::PromptBuilder>& prompts,
              const std::shared_ptr<const qtts::Tokenizer>& tokenizer) {
-  std::mt19937 random(options.seed);
   auto device = std::make_unique<SimulatedDevice>(options);
   const SimulatedDevice* const simulated = device.get();
   auto scheduler = Take(qtts::Scheduler::Create(std::move(device)));
@@ -204,14 +237,12 @@ void Measure(double arrivals, const Options& options, const std::shared_ptr<cons
   std::vector<std::unique_ptr<Listener>> listeners;
   const auto start = Clock::now();
   const auto end = start + std::chrono::seconds(options.seconds);
-  auto next_arrival = start;
+  Requests requests(options, arrivals, start);
   for (auto now = start; now < end; now = Clock::now()) {
-    for (; next_arrival <= now; next_arrival += std::chrono::duration_cast<Clock::duration>(
-                                    std::chrono::duration<double>(std::exponential_distribution<>(arrivals)(random)))) {
+    while (requests.Next(now, listeners.size())) {
       qtts::Request request;
       request.text = "Nothing is computed here.";
-      request.seed = std::uniform_int_distribution<uint64_t>(static_cast<uint64_t>(options.least_frames),
-                                                             static_cast<uint64_t>(options.most_frames))(random);
+      request.seed = requests.Frames();
       auto listener = std::make_unique<Listener>();
       listener->asked = Clock::now();
       listener->stream = std::make_shared<qtts::StreamState>(prompts, tokenizer, request, 25, [] {});
@@ -267,6 +298,10 @@ int main(int argc, char** argv) {
   std::printf("a simulated device, %g times as slow as its table; %d slots\n", options.slower, options.slots);
   std::printf("%8s %9s %17s %17s %9s %7s %7s\n", "a second", "at once", "frame 0, p50/p95", "sound, p50/p95", "frames",
               "gaps", "busy %");
+  if (options.streams > 0) {
+    Measure(0, options, prompts, tokenizer);
+    return 0;
+  }
   for (const double arrivals : options.arrivals) Measure(arrivals, options, prompts, tokenizer);
   return 0;
 }
