@@ -13,18 +13,21 @@ class PeriodWatch {
  public:
   using TimePoint = std::chrono::steady_clock::time_point;
 
-  // A step that ended at `now` took `seconds`. The model said `predicted`, and `all` for a step of all streams.
-  void Add(TimePoint now, double seconds, double predicted, double all) {
+  // A step that ended at `now` took `seconds`. The model said `predicted`, and `all` for a step of all streams. Returns
+  // true if a pause begins.
+  bool Add(TimePoint now, double seconds, double predicted, double all) {
     took_ += seconds;
     predicted_ += predicted;
-    if (now - begin_ < kPeriod) return;
+    if (now - begin_ < kPeriod) return false;
     slow_ = predicted_ > 0 && took_ / predicted_ * all > kSlowSeconds ? slow_ + 1 : 0;
-    if (slow_ == kMostSlow) {
+    const bool pauses = slow_ == kMostSlow;
+    if (pauses) {
       until_ = now + kPause;
       slow_ = 0;
     }
     begin_ = now;
     took_ = predicted_ = 0;
+    return pauses;
   }
   // No utterance may begin before this time. In the past if there is no pause.
   TimePoint until() const { return until_; }

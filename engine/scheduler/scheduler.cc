@@ -434,8 +434,11 @@ void Scheduler::CountStep(const Submission& submission) {
   const int speaking = slots_ - free_slots_;
   if (!submission.after_prompt) {
     if (step_model_.fitted()) {
-      period_watch_.Add(now, time.count(), step_model_.Predict(rows, submission.positions),
-                        step_model_.Predict(speaking, PositionsOf(speaking)));
+      const double all = step_model_.Predict(speaking, PositionsOf(speaking));
+      if (period_watch_.Add(now, time.count(), step_model_.Predict(rows, submission.positions), all)) {
+        Log(LogLevel::kDebug, "the device is slower than before, and " + std::to_string(speaking) +
+                                  " utterances speak: none begins for 2 s");
+      }
     }
     step_model_.Add(rows, submission.positions, time.count());
   }
