@@ -12,6 +12,7 @@ namespace qtts {
 class PeriodWatch {
  public:
   using TimePoint = std::chrono::steady_clock::time_point;
+  static constexpr std::chrono::seconds kPause{2};
 
   // A step that ended at `now` took `seconds`. The model said `predicted`, and `all` for a step of all streams. Returns
   // true if a pause begins.
@@ -36,7 +37,6 @@ class PeriodWatch {
   static constexpr std::chrono::milliseconds kPeriod{80};
   static constexpr double kSlowSeconds = 0.076;
   static constexpr int kMostSlow = 3;
-  static constexpr std::chrono::seconds kPause{2};
 
   TimePoint begin_;
   TimePoint until_;

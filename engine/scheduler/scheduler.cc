@@ -437,7 +437,8 @@ void Scheduler::CountStep(const Submission& submission) {
       const double all = step_model_.Predict(speaking, PositionsOf(speaking));
       if (period_watch_.Add(now, time.count(), step_model_.Predict(rows, submission.positions), all)) {
         Log(LogLevel::kDebug, "the device is slower than before, and " + std::to_string(speaking) +
-                                  " utterances speak: none begins for 2 s");
+                                  " utterances speak: none begins for " + std::to_string(PeriodWatch::kPause.count()) +
+                                  " s");
       }
     }
     step_model_.Add(rows, submission.positions, time.count());

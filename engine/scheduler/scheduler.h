@@ -178,7 +178,7 @@ class Scheduler {
   double mean_positions_ = 0;  // of the streams of the last step
   bool busy_ = false;          // at least half of the time
   bool prompt_ran_ = false;    // since the last step was submitted
-  bool read_ahead_ = false;    // many streams of the last step that was not newcomers' own are
+  bool read_ahead_ = false;    // IsReadAhead() of many streams of the last step, newcomers' own steps aside
   Clock::time_point collected_;
   std::thread thread_;
 };
