@@ -51,8 +51,8 @@ constexpr std::string_view kUsage =
     "The first frame is silence with preset voices: the second is the first sound.\n";
 
 struct Options {
-  std::vector<double> arrivals = {1, 10, 20, 100};
-  int streams = 0;  // 0: random arrivals
+  std::vector<double> arrivals;  // requests a second; empty: the default, or a constant set
+  int streams = 0;               // 0: random arrivals
   int seconds = 20;
   int least_frames = 22;
   int most_frames = 180;
@@ -179,6 +179,8 @@ Options Parse(int argc, char** argv) {
       FailUnknown(option);
     }
   }
+  if (options.streams > 0 && !options.arrivals.empty()) Fail("--arrivals or --streams, not both");
+  if (options.streams == 0 && options.arrivals.empty()) options.arrivals = {1, 10, 20, 100};
   return options;
 }
 
