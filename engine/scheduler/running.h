@@ -53,7 +53,7 @@ struct Scheduler::Running {
   bool parked = false;    // in parked_
   bool starved = false;   // in starved_
   int64_t delivered = 0;
-  std::optional<Frame> held_frame;  // the first, until the second is made
+  std::vector<Frame> held_frames;  // the first ones, until the last of Scheduler::FirstFramesTogether() is made
   Clock::time_point first_sound;
   bool end_logged = false;
 
@@ -73,11 +73,12 @@ struct Scheduler::Running {
   }
 
   void Deliver(Frame frame) {
+    ReleaseHeldFrames();
     if (frame.index == 0) first_sound = Clock::now();
     stream->Deliver(std::move(frame));
   }
-  void ReleaseHeldFrame() {
-    if (std::optional<Frame> frame = std::exchange(held_frame, std::nullopt)) Deliver(std::move(*frame));
+  void ReleaseHeldFrames() {
+    for (Frame& frame : std::exchange(held_frames, {})) Deliver(std::move(frame));
   }
 
   void LogEnd(EndReason reason, int64_t frames) {
@@ -88,7 +89,7 @@ struct Scheduler::Running {
   // Ends the stream after `frames` frames. Logs first, so that the log has the end before the reader is notified.
   void End(EndReason reason, Status status, int64_t frames) {
     LogEnd(reason, frames);
-    ReleaseHeldFrame();
+    ReleaseHeldFrames();
     stream->End(reason, std::move(status));
   }
 };

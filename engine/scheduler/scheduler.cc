@@ -26,12 +26,17 @@ constexpr int64_t kNewcomerFrames = 2;
 // Beyond, these steps would take the time that the others' next frames need. Where readers take all that the device
 // makes, this begins at kShortSeconds: more than a kReadAheadShare of the streams are read by kReadAhead faster than
 // they are played. An application's queues take a second in advance.
+// A newcomer's next frame then comes a step of all streams later. So its first frame is given to its reader with the
+// second, and beyond kNewcomersSeconds with the third: a step that takes a little longer than predicted takes longer
+// than a frame is played.
 constexpr double kNewcomersSeconds = 0.060;
 constexpr double kShortSeconds = 0.020;
 constexpr std::chrono::milliseconds kReadAhead{1500};
 constexpr double kReadAheadShare = 0.25;
-// A frame is due so long before its reader needs it.
+// A frame is due so long before its reader needs it. Prompts may come before its step, and on a busy device a step that
+// takes longer than predicted is followed by others.
 constexpr std::chrono::milliseconds kReserve{10};
+constexpr std::chrono::milliseconds kBusyReserve{50};
 
 }  // namespace
 
@@ -301,14 +306,15 @@ bool Scheduler::IsStepDue() {
   const auto now = Clock::now();
   if (!gathering_since_) gathering_since_ = now;
   const auto rows = static_cast<int64_t>(ready_.size());
-  const auto ahead = kReserve + std::chrono::duration_cast<Clock::duration>(
-                                    std::chrono::duration<double>(step_model_.Predict(rows, PositionsOf(rows))));
+  const auto ahead = (busy_ ? kBusyReserve : kReserve) +
+                     std::chrono::duration_cast<Clock::duration>(
+                         std::chrono::duration<double>(step_model_.Predict(rows, PositionsOf(rows))));
   auto until = now + kFrameTime;
   // A device that has time makes frames in store.
   if (!busy_) until = *gathering_since_ + kFrameTime / groups;
   for (const RunningPtr& running : ready_) {
-    // A newcomer for whose own step there is no time.
-    if (running->submitted < kNewcomerFrames) {
+    // A newcomer for whose own step there is no time. Its reader waits for nothing yet.
+    if (running->submitted < kNewcomerFrames || !running->held_frames.empty()) {
       until = std::min<Clock::time_point>(until, *gathering_since_ + kFrameTime);
       continue;
     }
@@ -324,11 +330,12 @@ bool Scheduler::IsStepDue() {
   return false;
 }
 
-bool Scheduler::HasTimeForNewcomers() {
-  if (!step_model_.fitted()) return true;
+int64_t Scheduler::FirstFramesTogether() {
+  if (!many_ || !step_model_.fitted()) return 1;
   const int speaking = slots_ - free_slots_;
   const double seconds = step_model_.Predict(speaking, PositionsOf(speaking));
-  return seconds <= kShortSeconds || (seconds <= kNewcomersSeconds && !read_ahead_);
+  if (seconds > kNewcomersSeconds) return 3;
+  return seconds > kShortSeconds && read_ahead_ ? 2 : 1;
 }
 
 bool Scheduler::IsReadAhead(const Running& running, Clock::time_point now) const {
@@ -345,7 +352,7 @@ bool Scheduler::SubmitStep() {
   if (many_) {
     end = std::partition(ready_.begin(), ready_.end(),
                          [](const RunningPtr& r) { return r->submitted < kNewcomerFrames; });
-    if (end == ready_.begin() || !HasTimeForNewcomers()) {
+    if (end == ready_.begin() || FirstFramesTogether() > 1) {
       if (!IsStepDue()) return false;
       gathering_since_.reset();
       end = ready_.end();
@@ -449,16 +456,15 @@ void Scheduler::CountStep(const Submission& submission) {
 void Scheduler::DeliverResult(const RunningPtr& running, FrameResult result) {
   const int64_t index = running->delivered++;
   if (running->removed) return;
-  running->ReleaseHeldFrame();
   if (result.end != EndReason::kNone) {
     running->End(result.end, std::move(result.status), index);
     return Remove(running);
   }
   Frame frame{index, std::move(result.codes), std::move(result.pcm)};
-  // A newcomer's second frame comes a step of all streams after its first one, perhaps later than that is played.
-  const bool second_follows = running->submitted > 1 || running->ready;
-  if (index == 0 && many_ && second_follows && !HasTimeForNewcomers()) {
-    running->held_frame = std::move(frame);
+  const bool next_follows = running->in_flight() > 0 || CanGoOn(*running);
+  const bool is_first = index == static_cast<int64_t>(running->held_frames.size());  // none was given to the reader
+  if (is_first && index + 1 < FirstFramesTogether() && next_follows) {
+    running->held_frames.push_back(std::move(frame));
   } else {
     running->Deliver(std::move(frame));
   }

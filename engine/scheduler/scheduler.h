@@ -86,8 +86,8 @@ class Scheduler {
   bool CanGoOnWithPages(const Running& running) const;
   void ListIfReady(const RunningPtr& running);
   bool IsStepDue();
-  // True if newcomers' first frames may be steps of their own.
-  bool HasTimeForNewcomers();
+  // How many of an utterance's first frames its reader gets at once. One: they may be steps of newcomers alone.
+  int64_t FirstFramesTogether();
   // True if the stream's reader has taken its frames much faster than they are played.
   bool IsReadAhead(const Running& running, Clock::time_point now) const;
   bool SubmitStep();

@@ -8,6 +8,7 @@
 #include <deque>
 #include <iterator>
 #include <memory>
+#include <optional>
 #include <queue>
 #include <random>
 #include <string>
@@ -34,10 +35,11 @@ using Milliseconds = std::chrono::duration<double, std::milli>;
 
 constexpr std::chrono::milliseconds kFrameTime{80};
 // Time in ms of a step with sound, by its number of streams: 0.6B on one H100. A prompt of ordinary length takes
-// kPromptMs.
+// kPromptMs, each further one of the same pass half of that.
 constexpr std::pair<double, double> kStepTimes[] = {{0, 1.5},    {1, 1.59},   {8, 2.46},    {64, 6.74}, {128, 9.3},
                                                     {256, 15.0}, {512, 27.9}, {1024, 56.3}, {4096, 225}};
 constexpr double kPromptMs = 0.9;
+constexpr double kHiccupMs = 20;
 
 constexpr std::string_view kUsage =
     "usage: bench-arrivals [OPTION]...\n"
@@ -47,6 +49,7 @@ constexpr std::string_view kUsage =
     "  --frames A-B      of an utterance, at random (default 22-180)\n"
     "  --slots N         (default 1024)\n"
     "  --slower X        the device takes X times as long (default 1)\n"
+    "  --hiccups N       of a thousand steps N take 20 ms longer (default 0)\n"
     "  --seed N          (default 1)\n"
     "The first frame is silence with preset voices: the second is the first sound.\n";
 
@@ -58,6 +61,7 @@ struct Options {
   int most_frames = 180;
   int slots = 1024;
   double slower = 1;
+  double hiccups = 0;
   unsigned seed = 1;
 };
 
@@ -96,8 +100,13 @@ class SimulatedDevice : public qtts::Backend {
     Work(kPromptMs);
     return qtts::PrefillProgress{true, 0.1};
   }
+  std::vector<qtts::Result<qtts::PrefillProgress>> PrefillTogether(std::span<const qtts::SlotId> slots) override {
+    Work(kPromptMs * (1 + static_cast<double>(slots.size())) / 2);
+    return {slots.size(), qtts::PrefillProgress{true, 0.1}};
+  }
+  int64_t prompt_rows_together() const override { return 512; }
   qtts::Status Submit(std::span<const qtts::FrameStep> steps) override {
-    Work(StepMs(static_cast<double>(steps.size())));
+    Work(StepMs(static_cast<double>(steps.size())) + (1000 * hiccup_(random_) < options_.hiccups ? kHiccupMs : 0));
     outstanding_.push_back({{steps.begin(), steps.end()}, done_});
     return qtts::Status::Ok();
   }
@@ -138,6 +147,8 @@ class SimulatedDevice : public qtts::Backend {
   std::deque<Step> outstanding_;
   Clock::time_point done_;
   Milliseconds busy_{0};
+  std::mt19937 random_{1};
+  std::uniform_real_distribution<> hiccup_;
 };
 
 Options Parse(int argc, char** argv) {
@@ -173,6 +184,9 @@ Options Parse(int argc, char** argv) {
       options.slots = Number<int>(option, value);
     } else if (option == "--slower") {
       options.slower = Number<double>(option, value);
+    } else if (option == "--hiccups") {
+      options.hiccups = Number<double>(option, value);
+      if (options.hiccups < 0) Fail("--hiccups: 0 or more");
     } else if (option == "--seed") {
       options.seed = Number<unsigned>(option, value);
     } else {
@@ -256,7 +270,7 @@ void Measure(double arrivals, const Options& options, const std::shared_ptr<cons
     for (size_t i = 0; i < listeners.size();) {
       Listener& l = *listeners[i];
       qtts::Frame frame;
-      qtts::ReadState state = qtts::ReadState::kPending;
+      std::optional<qtts::ReadState> state;  // empty if it is not time to read
       while ((l.heard < 2 || Clock::now() >= l.due) &&
              (state = l.stream->Read(&frame, false)) == qtts::ReadState::kFrame) {
         const auto at = Clock::now();
@@ -275,7 +289,7 @@ void Measure(double arrivals, const Options& options, const std::shared_ptr<cons
         listeners.pop_back();
         continue;
       }
-      if (l.heard >= 2 && Clock::now() >= l.due) l.waits = true;
+      if (l.heard >= 2 && state == qtts::ReadState::kPending) l.waits = true;
       ++i;
     }
     std::this_thread::sleep_for(std::chrono::microseconds(500));
