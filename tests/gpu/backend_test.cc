@@ -335,64 +335,67 @@ TEST_P(InPrecision, PromptsThatShareAPassDoNotMatter) {
   SCOPED_TRACE(seed);
   std::mt19937 random(seed);
   const RandomModel model(MidSize(true));
-  CudaOptions options;
-  options.precision = GetParam();
-  options.prompt_rows = random() % 2 == 0 ? cuda::LanguageModel::kRowsAtOnce : cuda::LanguageModel::kMostPromptRows;
-  const auto gpu = CudaBackend::Create(model.checkpoint(), options);
-  ASSERT_TRUE(gpu.ok()) << gpu.status().message();
-  const auto other = Gpu(model, GetParam());
-  ASSERT_TRUE(other != nullptr);
-  const Prompt voice = RandomPrompt(model.checkpoint()->config(), 200, random);
-  std::vector<Utterance> utterances(24);
-  std::vector<SlotId> slots;
-  for (size_t i = 0; i < utterances.size(); ++i) {
-    Utterance& u = utterances[i];
-    const int rows = i % 6 == 5 ? 140 : 12 + static_cast<int>(random() % 60);
-    u.prompt = i % 2 == 0 ? voice : RandomPrompt(model.checkpoint()->config(), rows, random);
-    u.prompt.constant_rows = i % 2 == 0 ? 11 : 0;
-    u.prompt.rows.resize(static_cast<size_t>(rows));
-    u.seed = i;
-    u.frames = 4;
-    const auto slot = (*gpu)->Open(u.prompt, u.settings, u.seed);
-    ASSERT_TRUE(slot.ok()) << slot.status().message();
-    slots.push_back(*slot);
-  }
-  for (const Result<PrefillProgress>& progress : (*gpu)->PrefillTogether(slots)) {
-    ASSERT_TRUE(progress.ok()) << progress.status().message();
-    EXPECT_TRUE(progress->done);
-  }
-  std::vector<Speech> together(utterances.size());
-  for (int frame = 0; frame < 4; ++frame) {
-    std::vector<FrameStep> steps;
-    for (const SlotId slot : slots) steps.push_back({slot, frame == 0 ? kNoText : 1});
-    ASSERT_TRUE((*gpu)->Submit(steps).ok());
-    const auto results = (*gpu)->Collect();
-    ASSERT_TRUE(results.ok()) << results.status().message();
-    for (size_t i = 0; i < results->size(); ++i) {
-      if ((*results)[i].end != EndReason::kNone) continue;
-      together[i].codes.push_back((*results)[i].codes);
-      together[i].pcm.insert(together[i].pcm.end(), (*results)[i].pcm.begin(), (*results)[i].pcm.end());
+  for (const int prompt_rows : {cuda::LanguageModel::kRowsAtOnce, cuda::LanguageModel::kMostPromptRows}) {
+    SCOPED_TRACE(prompt_rows);
+    CudaOptions options;
+    options.precision = GetParam();
+    options.prompt_rows = prompt_rows;
+    const auto gpu = CudaBackend::Create(model.checkpoint(), options);
+    ASSERT_TRUE(gpu.ok()) << gpu.status().message();
+    const auto other = Gpu(model, GetParam());
+    ASSERT_TRUE(other != nullptr);
+    const Prompt voice = RandomPrompt(model.checkpoint()->config(), 200, random);
+    std::vector<Utterance> utterances(24);
+    std::vector<SlotId> slots;
+    for (size_t i = 0; i < utterances.size(); ++i) {
+      Utterance& u = utterances[i];
+      const int rows = i % 6 == 5 ? 140 : 12 + static_cast<int>(random() % 60);
+      u.prompt = i % 2 == 0 ? voice : RandomPrompt(model.checkpoint()->config(), rows, random);
+      u.prompt.constant_rows = i % 2 == 0 ? 11 : 0;
+      u.prompt.rows.resize(static_cast<size_t>(rows));
+      u.seed = i;
+      u.frames = 4;
+      const auto slot = (*gpu)->Open(u.prompt, u.settings, u.seed);
+      ASSERT_TRUE(slot.ok()) << slot.status().message();
+      slots.push_back(*slot);
     }
-  }
-  for (size_t i = 0; i < utterances.size(); ++i) {
-    const auto slot = other->Open(utterances[i].prompt, utterances[i].settings, utterances[i].seed);
-    ASSERT_TRUE(slot.ok()) << slot.status().message();
-    Speech alone;
+    for (const Result<PrefillProgress>& progress : (*gpu)->PrefillTogether(slots)) {
+      ASSERT_TRUE(progress.ok()) << progress.status().message();
+      EXPECT_TRUE(progress->done);
+    }
+    std::vector<Speech> together(utterances.size());
     for (int frame = 0; frame < 4; ++frame) {
-      const FrameStep step = {*slot, frame == 0 ? kNoText : 1};
-      ASSERT_TRUE(other->Submit({&step, 1}).ok());
-      const auto results = other->Collect();
+      std::vector<FrameStep> steps;
+      for (const SlotId slot : slots) steps.push_back({slot, frame == 0 ? kNoText : 1});
+      ASSERT_TRUE((*gpu)->Submit(steps).ok());
+      const auto results = (*gpu)->Collect();
       ASSERT_TRUE(results.ok()) << results.status().message();
-      if (results->front().end != EndReason::kNone) break;
-      alone.codes.push_back(results->front().codes);
-      alone.pcm.insert(alone.pcm.end(), results->front().pcm.begin(), results->front().pcm.end());
+      for (size_t i = 0; i < results->size(); ++i) {
+        if ((*results)[i].end != EndReason::kNone) continue;
+        together[i].codes.push_back((*results)[i].codes);
+        together[i].pcm.insert(together[i].pcm.end(), (*results)[i].pcm.begin(), (*results)[i].pcm.end());
+      }
     }
-    other->Close(*slot);
-    EXPECT_EQ(alone.codes, together[i].codes) << i;
-    EXPECT_EQ(alone.pcm, together[i].pcm) << i;
-    EXPECT_FALSE(alone.codes.empty()) << i;
+    for (size_t i = 0; i < utterances.size(); ++i) {
+      const auto slot = other->Open(utterances[i].prompt, utterances[i].settings, utterances[i].seed);
+      ASSERT_TRUE(slot.ok()) << slot.status().message();
+      Speech alone;
+      for (int frame = 0; frame < 4; ++frame) {
+        const FrameStep step = {*slot, frame == 0 ? kNoText : 1};
+        ASSERT_TRUE(other->Submit({&step, 1}).ok());
+        const auto results = other->Collect();
+        ASSERT_TRUE(results.ok()) << results.status().message();
+        if (results->front().end != EndReason::kNone) break;
+        alone.codes.push_back(results->front().codes);
+        alone.pcm.insert(alone.pcm.end(), results->front().pcm.begin(), results->front().pcm.end());
+      }
+      other->Close(*slot);
+      EXPECT_EQ(alone.codes, together[i].codes) << i;
+      EXPECT_EQ(alone.pcm, together[i].pcm) << i;
+      EXPECT_FALSE(alone.codes.empty()) << i;
+    }
+    for (const SlotId slot : slots) (*gpu)->Close(slot);
   }
-  for (const SlotId slot : slots) (*gpu)->Close(slot);
 }
 
 // The same with the persistent kernel: prompts that end in a frame's talker or in its head, during frames of other
