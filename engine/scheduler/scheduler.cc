@@ -330,7 +330,7 @@ bool Scheduler::IsStepDue() {
   return false;
 }
 
-int64_t Scheduler::FirstFramesTogether() {
+size_t Scheduler::FirstFramesTogether() {
   if (!many_ || !step_model_.fitted()) return 1;
   const int speaking = slots_ - free_slots_;
   const double seconds = step_model_.Predict(speaking, PositionsOf(speaking));
@@ -462,8 +462,9 @@ void Scheduler::DeliverResult(const RunningPtr& running, FrameResult result) {
   }
   Frame frame{index, std::move(result.codes), std::move(result.pcm)};
   const bool next_follows = running->in_flight() > 0 || CanGoOn(*running);
-  const bool is_first = index == static_cast<int64_t>(running->held_frames.size());  // none was given to the reader
-  if (is_first && index + 1 < FirstFramesTogether() && next_follows) {
+  const size_t held = running->held_frames.size();
+  const bool none_given = index == static_cast<int64_t>(held);
+  if (none_given && held + 1 < std::min(FirstFramesTogether(), running->stream->lead_frames()) && next_follows) {
     running->held_frames.push_back(std::move(frame));
   } else {
     running->Deliver(std::move(frame));

@@ -87,7 +87,7 @@ class Scheduler {
   void ListIfReady(const RunningPtr& running);
   bool IsStepDue();
   // How many of an utterance's first frames its reader gets at once. One: they may be steps of newcomers alone.
-  int64_t FirstFramesTogether();
+  size_t FirstFramesTogether();
   // True if the stream's reader has taken its frames much faster than they are played.
   bool IsReadAhead(const Running& running, Clock::time_point now) const;
   bool SubmitStep();
