@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+// The backend's part for frames: their graphs, what is launched for a step, and its results.
+#include <algorithm>
+#include <chrono>
+#include <thread>
+#include <utility>
+
+#include "backend/checks.h"
+#include "cuda_backend.h"
+#include "cuda_backend_impl.h"
+#include "qtts/polling.h"
+
+namespace qtts::cuda {
+namespace {
+
+// Most waits last one frame. The first wait of an utterance includes its prompt.
+// With a PollPermit.
+constexpr std::chrono::milliseconds kFramePatience{5};
+constexpr std::chrono::milliseconds kFirstFramePatience{20};
+
+}  // namespace
+
+Result<const Graph*> CudaBackend::Impl::FrameGraph(FrameStart start, int rows, int splits) {
+  Graph& graph = graphs[{start, rows, splits}];
+  if (graph.empty()) {
+    QTTS_ASSIGN_OR_RETURN(graph, Graph::Capture(stream.get(), [&] {
+                            return model->EnqueueFrame(start, rows, splits, steps.as<const FrameRow>(),
+                                                       results.as<FrameRowResult>());
+                          }));
+  }
+  return &graph;
+}
+
+Result<const Graph*> CudaBackend::Impl::CodecGraph(int rows, int part, CodecWork work) {
+  Graph& graph = codec_graphs[{rows, part, work}];
+  if (!graph.empty()) return &graph;
+  const cudaStream_t at = work == CodecWork::kBegin ? stream.get() : codec_stream.get();
+  QTTS_ASSIGN_OR_RETURN(
+      graph, Graph::Capture(at, [&]() -> Status {
+        const CodecHandOver& from = model->hand_over();
+        const int* const row_slots = from.slots + static_cast<ptrdiff_t>(part) * ring.rows;
+        const int* const row_codes = from.codes + static_cast<ptrdiff_t>(part) * ring.rows * model->groups();
+        const CodecRoom room = work == CodecWork::kFinish ? CodecRoom::kBeside : CodecRoom::kDevice;
+        for (int first = 0; first < rows; first += CodecRows()) {
+          const int count = std::min(rows - first, CodecRows());
+          if (work != CodecWork::kFinish) {
+            QTTS_RETURN_IF_ERROR(codec->Begin(count, row_slots + first,
+                                              row_codes + static_cast<ptrdiff_t>(first) * model->groups(), at));
+          }
+          if (work == CodecWork::kBegin) continue;
+          float* const to = pcm.as<float>() + static_cast<ptrdiff_t>(first) * samples;
+          QTTS_RETURN_IF_ERROR(codec->Finish(count, to, room, at));
+        }
+        if (work == CodecWork::kBegin) return Status::Ok();
+        const Launcher launch{at, false};
+        DeliverPcm(launch, row_slots, from.frames + part, ring, rows, pcm.as<const float>(), samples,
+                   results.as<FrameRowResult>(), out.as<float>());
+        return CudaStatus(launch.error, kSpeaking);
+      }));
+  return &graph;
+}
+
+// Captures all graphs, so that nothing is captured, loaded or compiled while an utterance waits.
+Status CudaBackend::Impl::WarmUp() {
+  QTTS_RETURN_IF_ERROR(model->WarmUp());
+  for (const int rows : LanguageModel::kRowBuckets) {
+    if (rows > LanguageModel::RowBucket(std::min(options.max_slots, kMostRows))) break;
+    QTTS_RETURN_IF_ERROR(FrameGraph(FrameStart::kPrompt, rows, 1).status());
+    bool beside = false;
+    for (const int splits : model->SplitBuckets()) {
+      if (!model->Fits(rows, splits) || splits != model->GraphSplits(rows, splits)) continue;
+      QTTS_RETURN_IF_ERROR(FrameGraph(FrameStart::kInput, rows, splits).status());
+      beside = beside || LeavesRoom(rows, splits);
+    }
+    for (int part = 0; part < kHandOvers; ++part) {
+      QTTS_RETURN_IF_ERROR(CodecGraph(rows, part, CodecWork::kAll).status());
+      if (!beside) continue;
+      QTTS_RETURN_IF_ERROR(CodecGraph(rows, part, CodecWork::kBegin).status());
+      QTTS_RETURN_IF_ERROR(CodecGraph(rows, part, CodecWork::kFinish).status());
+    }
+  }
+  QTTS_RETURN_IF_ERROR(codec_stream.Synchronize());
+  return stream.Synchronize();
+}
+
+void CudaBackend::Impl::JoinFirstFrames() {
+  Together& first = TogetherOf(FrameStart::kPrompt, false);
+  Together& others = TogetherOf(FrameStart::kInput, false);
+  const size_t all = first.rows.size() + others.rows.size();
+  if (first.rows.size() > others.rows.size() || !LanguageModel::MayJoin(static_cast<int>(others.rows.size())) ||
+      all > static_cast<size_t>(model->MaxRows(model->SplitBucket(others.positions)))) {
+    return;
+  }
+  for (const auto& [row, frame_row] : first.rows) {
+    others.rows.emplace_back(row, FrameRow{frame_row.slot, kJoinsBehindTalker});
+  }
+  first.rows.clear();
+}
+
+Status CudaBackend::Impl::LaunchRows(FrameStart start, std::span<const std::pair<Row*, FrameRow>> rows,
+                                     int64_t positions, Submission* submission) {
+  const int splits = start == FrameStart::kPrompt ? 1 : model->SplitBucket(positions);
+  const auto most = static_cast<size_t>(model->MaxRows(splits));
+  while (!rows.empty()) {
+    const size_t count = std::min(most, rows.size());
+    const int bucket = model->RowBucket(static_cast<int>(count), splits);
+    QTTS_ASSIGN_OR_RETURN(const Graph* const graph, FrameGraph(start, bucket, model->GraphSplits(bucket, splits)));
+    const int entry = static_cast<int>(launched % static_cast<uint64_t>(ring.entries));
+    QTTS_RETURN_IF_ERROR(FreeEntry(entry, submission));
+    FrameRow* const frame_rows = steps.as<FrameRow>() + static_cast<ptrdiff_t>(entry) * ring.rows;
+    for (size_t i = 0; i < static_cast<size_t>(bucket); ++i) {
+      frame_rows[i] = i < count ? rows[i].second : FrameRow{-1, -1};
+      if (i < count) {
+        rows[i].first->entry = entry;
+        rows[i].first->row = static_cast<int>(i);
+      }
+    }
+    const int part = static_cast<int>(launched % kHandOvers);
+    if (launched >= kHandOvers) {
+      // This frame hands over where an earlier one did, which the codec must be done with.
+      const Event& earlier = done[static_cast<size_t>((launched - kHandOvers) % done.size())];
+      QTTS_RETURN_IF_CUDA_ERROR(cudaStreamWaitEvent(stream.get(), earlier.get()), kSpeaking);
+    }
+    QTTS_RETURN_IF_ERROR(graph->Launch(stream.get()));
+    const Event& codes = chosen[static_cast<size_t>(entry)];
+    QTTS_RETURN_IF_CUDA_ERROR(cudaEventRecord(codes.get(), stream.get()), kSpeaking);
+    // With few voices the next frame is not submitted before a first frame's sound has arrived. Later frames' codes are
+    // computed meanwhile, by a kernel that leaves shared memory for one stream's codec.
+    const bool begins = std::any_of(rows.begin(), rows.begin() + static_cast<std::ptrdiff_t>(count),
+                                    [](const std::pair<Row*, FrameRow>& row) { return row.second.text_id < 0; });
+    if (!begins && LeavesRoom(bucket, splits)) {
+      QTTS_ASSIGN_OR_RETURN(const Graph* const begin, CodecGraph(bucket, part, CodecWork::kBegin));
+      QTTS_ASSIGN_OR_RETURN(const Graph* const finish, CodecGraph(bucket, part, CodecWork::kFinish));
+      QTTS_RETURN_IF_CUDA_ERROR(cudaEventRecord(codec_idle.get(), codec_stream.get()), kSpeaking);
+      QTTS_RETURN_IF_CUDA_ERROR(cudaStreamWaitEvent(stream.get(), codec_idle.get()), kSpeaking);
+      QTTS_RETURN_IF_ERROR(begin->Launch(stream.get()));
+      QTTS_RETURN_IF_CUDA_ERROR(cudaEventRecord(begun.get(), stream.get()), kSpeaking);
+      QTTS_RETURN_IF_CUDA_ERROR(cudaStreamWaitEvent(codec_stream.get(), begun.get()), kSpeaking);
+      QTTS_RETURN_IF_ERROR(finish->Launch(codec_stream.get()));
+    } else {
+      QTTS_ASSIGN_OR_RETURN(const Graph* const all, CodecGraph(bucket, part, CodecWork::kAll));
+      QTTS_RETURN_IF_CUDA_ERROR(cudaStreamWaitEvent(codec_stream.get(), codes.get()), kSpeaking);
+      QTTS_RETURN_IF_ERROR(all->Launch(codec_stream.get()));
+    }
+    QTTS_RETURN_IF_CUDA_ERROR(cudaEventRecord(done[static_cast<size_t>(entry)].get(), codec_stream.get()), kSpeaking);
+    ++launched;
+    unread[static_cast<size_t>(entry)] = static_cast<int>(count);
+    submission->last_entry = entry;
+    rows = rows.subspan(count);
+  }
+  return Status::Ok();
+}
+
+Status CudaBackend::Submit(std::span<const FrameStep> steps) {
+  Impl& impl = *impl_;
+  QTTS_RETURN_IF_ERROR(impl.lost);
+  QTTS_RETURN_IF_ERROR(impl.MakeCurrent());
+  if (impl.outstanding.size() >= kOutstanding) {
+    return Status::Internal("more than " + std::to_string(kOutstanding) + " submissions outstanding");
+  }
+  QTTS_RETURN_IF_ERROR(impl.slots.CheckSteps(steps));
+  Impl::Submission submission;
+  submission.rows.resize(steps.size());
+  // Rows that are launched together: those that begin alike, and of many rows the few with long contexts apart, since
+  // the longest decides the splits of all.
+  for (Impl::Together& with : impl.together) {
+    with.rows.clear();
+    with.positions = 1;
+  }
+  const bool many = steps.size() > static_cast<size_t>(kMaxRows);
+  const int64_t long_context = impl.model->PositionsOfAllRows();
+  int64_t positions = 1;
+  for (size_t i = 0; i < steps.size(); ++i) {
+    Impl::Row& row = submission.rows[i];
+    row.result.slot = steps[i].slot;
+    Impl::Slot& slot = *impl.slots.Find(steps[i].slot);
+    if (slot.end != EndReason::kNone) {
+      row.result.end = slot.end;
+      row.result.status = slot.status;
+      continue;
+    }
+    const int64_t position = slot.prompt_rows - 1 + slot.submitted;
+    const bool first = slot.submitted == 0;
+    submission.begins = submission.begins || first;
+    ++slot.submitted;
+    Status status = slot.parked ? Status::Internal("a step of a parked slot") : Status::Ok();
+    if (status.ok()) status = CheckStep(first, steps[i].text_id, position, impl.limits);
+    while (status.ok() && !slot.prefilled) {
+      Impl::Piece piece{&slot};
+      impl.RunPieces(std::span(&piece, 1));
+      status = piece.status;
+    }
+    if (status.ok()) status = impl.model->Extend(slot.index, position);
+    if (status.code() == StatusCode::kDeviceUnavailable) {
+      impl.lost = status;
+      return status;
+    }
+    if (!status.ok()) {
+      Impl::Fail(&slot, &row, std::move(status));
+      continue;
+    }
+    const FrameStart start = std::exchange(slot.start, FrameStart::kInput);
+    Impl::Together& with = impl.TogetherOf(start, many && start == FrameStart::kInput && position >= long_context);
+    with.rows.push_back({&row, {slot.index, first ? -1 : steps[i].text_id}});
+    with.positions = std::max(with.positions, position + 1);
+    positions = std::max(positions, position + 1);
+  }
+  impl.JoinFirstFrames();
+  // First the rows whose first frame is awaited.
+  for (const FrameStart start : {FrameStart::kPrompt, FrameStart::kInput}) {
+    for (const bool is_long : {false, true}) {
+      const Impl::Together& with = impl.TogetherOf(start, is_long);
+      if (Status status = impl.LaunchRows(start, with.rows, many ? with.positions : positions, &submission);
+          !status.ok()) {
+        impl.lost = status;
+        return status;
+      }
+    }
+  }
+  impl.outstanding.push_back(std::move(submission));
+  return Status::Ok();
+}
+
+Status CudaBackend::Impl::Await(int entry, std::chrono::milliseconds patience) {
+  const auto start = std::chrono::steady_clock::now();
+  const PollPermit permit;
+  for (;;) {
+    const cudaError_t state = cudaEventQuery(done[static_cast<size_t>(entry)].get());
+    if (state == cudaSuccess) return Status::Ok();
+    if (state != cudaErrorNotReady) return CudaStatus(state, kSpeaking);
+    if (!permit.granted() || std::chrono::steady_clock::now() - start > patience) {
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
+    } else {
+      std::this_thread::yield();
+    }
+  }
+}
+
+Status CudaBackend::Impl::FreeEntry(int entry, Submission* newest) {
+  if (unread[static_cast<size_t>(entry)] == 0) return Status::Ok();
+  // A step of many launches has gone around the ring.
+  QTTS_RETURN_IF_ERROR(Await(entry, kFramePatience));
+  for (Submission& submission : outstanding) {
+    for (Row& row : submission.rows) {
+      if (row.entry == entry) ReadRow(&row);
+    }
+  }
+  for (Row& row : newest->rows) {
+    if (row.entry == entry) ReadRow(&row);
+  }
+  return Status::Ok();
+}
+
+void CudaBackend::Impl::ReadRow(Row* row) {
+  const int entry = std::exchange(row->entry, -1);
+  --unread[static_cast<size_t>(entry)];
+  FrameResult& result = row->result;
+  Slot* const slot = slots.Find(result.slot);
+  if (slot == nullptr) return;
+  if (slot->end != EndReason::kNone) {
+    // An earlier end, found by the host, that the device may not have seen.
+    result.end = slot->end;
+    result.status = slot->status;
+    return;
+  }
+  const size_t at = static_cast<size_t>(entry) * static_cast<size_t>(ring.rows) + static_cast<size_t>(row->row);
+  const FrameRowResult& device = results.as<const FrameRowResult>()[at];
+  if (device.end == EndReason::kNone) {
+    result.codes.assign(device.codes, device.codes + model->groups());
+    result.pcm.assign(out.as<const float>() + at * static_cast<size_t>(samples),
+                      out.as<const float>() + (at + 1) * static_cast<size_t>(samples));
+    return;
+  }
+  result.end = device.end;
+  if (device.end == EndReason::kError) result.status = DamagedModel(device.fault);
+  slot->end = result.end;
+  slot->status = result.status;
+}
+
+Result<std::vector<FrameResult>> CudaBackend::Collect() {
+  Impl& impl = *impl_;
+  if (impl.outstanding.empty()) return Status::InvalidArgument("nothing was submitted");
+  Impl::Submission submission = std::move(impl.outstanding.front());
+  impl.outstanding.pop_front();
+  if (submission.last_entry >= 0) {
+    Status status = impl.Await(submission.last_entry, submission.begins ? kFirstFramePatience : kFramePatience);
+    if (status.ok()) status = impl.model->Health();
+    if (!status.ok()) {
+      impl.lost = status;
+      return status;
+    }
+  }
+  std::vector<FrameResult> collected;
+  collected.reserve(submission.rows.size());
+  for (Impl::Row& row : submission.rows) {
+    if (row.entry >= 0) impl.ReadRow(&row);
+    if (impl.slots.Find(row.result.slot) == nullptr) {
+      row.result = {row.result.slot, EndReason::kError, Status::Cancelled("the slot was closed"), {}, {}};
+    }
+    collected.push_back(std::move(row.result));
+  }
+  return collected;
+}
+
+}  // namespace qtts::cuda
