@@ -34,7 +34,8 @@ namespace qtts {
 //   for one of up to eight steps a frame's time, or one of them is due, or an idle device has waited for such a part of
 //   a frame's time.
 // - The first two frames of an utterance have steps of their own, which come before others. The second does not wait
-//   for the first.
+//   for the first. Where a step of all streams takes most of a frame's time, they join it, and the reader gets them
+//   together.
 // - While the device is busy for half of the time, streams are only a few frames ahead of their readers.
 // - An utterance begins only if all that speak would keep up, by a model of a step's time that is fitted as it runs.
 //
