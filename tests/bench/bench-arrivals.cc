@@ -11,6 +11,7 @@
 #include <optional>
 #include <queue>
 #include <random>
+#include <span>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -106,7 +107,8 @@ class SimulatedDevice : public qtts::Backend {
   }
   int64_t prompt_rows_together() const override { return 512; }
   qtts::Status Submit(std::span<const qtts::FrameStep> steps) override {
-    Work(StepMs(static_cast<double>(steps.size())) + (1000 * hiccup_(random_) < options_.hiccups ? kHiccupMs : 0));
+    const double extra = 1000 * hiccup_(random_) < options_.hiccups ? kHiccupMs / options_.slower : 0;
+    Work(StepMs(static_cast<double>(steps.size())) + extra);
     outstanding_.push_back({{steps.begin(), steps.end()}, done_});
     return qtts::Status::Ok();
   }
