@@ -2,6 +2,8 @@
 #ifndef QTTS_CUDA_CODEC_EPILOGUE_CUH_
 #define QTTS_CUDA_CODEC_EPILOGUE_CUH_
 
+#include <type_traits>
+
 #include "codec/device.cuh"
 #include "codec/gemm.h"
 
@@ -167,13 +169,16 @@ inline End EndOf(const GemmEpilogue& epilogue) {
   return End::kPlain;
 }
 
-// Finishes and stores four outputs of each of kQuads weight tiles of a column at `place`: rows row.. of the block's
-// tiles from `tile` on, kTileStep apart, or what these gates and their values make. sums(n, row) gives rows row..row+3
-// of the n-th tile; residual(n, m) is asked once for each, if there is one. What is done goes
-// through all quads before the next thing is, for the sake of instructions that do not wait for each other.
-template <End kEnd, int kQuads, int kTileStep = 1, int kRows, typename Sums, typename Residual>
-__device__ __forceinline__ void FinishQuads(const GemmArgs& a, int first_tile, int tile, int row, int column,
-                                            const Column& place, float normalise, const Constants<kRows>& constants,
+// Finishes and stores four outputs of each of kQuads weight tiles of kColumns columns at `places`: rows row.. of the
+// block's tiles from `tile` on, kTileStep apart, or what these gates and their values make. sums(c, n, row) gives rows
+// row..row+3 of the n-th tile of the c-th column; residual(c, n, m) is asked once for each, if there is one. What is
+// done goes through all quads before the next thing is, for the sake of instructions that do not wait for each other.
+// Of several columns those with nothing to do are computed and not stored, since a branch would part the others'
+// instructions; a single one has something to do.
+template <End kEnd, int kQuads, int kTileStep = 1, int kColumns, int kRows, typename Residual, typename Sums>
+__device__ __forceinline__ void FinishQuads(const GemmArgs& a, int first_tile, int tile, int row,
+                                            const int (&columns)[kColumns], const Column (&places)[kColumns],
+                                            const float (&normalise)[kColumns], const Constants<kRows>& constants,
                                             const Residual& residual, const Sums& sums) {
   constexpr bool kPlain = kEnd != End::kAny;
   constexpr bool kKnown = kPlain && kEnd != End::kPlain;
@@ -181,59 +186,87 @@ __device__ __forceinline__ void FinishQuads(const GemmArgs& a, int first_tile, i
   const bool has_y = kKnown ? kEnd != End::kOperand : a.epilogue.y != nullptr;
   const bool has_steps = kKnown ? kEnd == End::kTransposed : a.epilogue.stride > 1;
   const bool gated = !kPlain && a.epilogue.activation == Activation::kSwiGlu;
-  float4 v[kQuads];
+  float4 v[kColumns][kQuads];
   int m[kQuads];
 #pragma unroll
   for (int n = 0; n < kQuads; ++n) {
     const int i = (tile + n * kTileStep) * kTileRows + row;  // among the constants
-    v[n] = Times(sums(n, row), Load4(constants.weight_scale + i));
-    if constexpr (!kPlain) v[n] = Times(v[n], normalise);
     m[n] = first_tile * kTileRows + i;
-    if (gated) {
-      m[n] = (first_tile + tile + n * kTileStep) * (kTileRows / 2) + row;
-      const float4 gate = v[n];
-      v[n] = Times(Times(sums(n, row + kTileRows / 2), Load4(constants.weight_scale + i + kTileRows / 2)), normalise);
-      v[n] = Times(v[n], float4{Silu(gate.x), Silu(gate.y), Silu(gate.z), Silu(gate.w)});
-      continue;
-    }
-    if constexpr (kPlain) {
-      v[n] = Plus(v[n], Load4(constants.bias + i));  // the scale is a power of two
-    } else {
-      v[n] = PlusRounded(v[n], Load4(constants.bias + i));
-      if (a.epilogue.activation == Activation::kGelu) v[n] = {Gelu(v[n].x), Gelu(v[n].y), Gelu(v[n].z), Gelu(v[n].w)};
-      v[n] = Times(v[n], Load4(constants.scale + i));
+    if (gated) m[n] = (first_tile + tile + n * kTileStep) * (kTileRows / 2) + row;
+#pragma unroll
+    for (int c = 0; c < kColumns; ++c) {
+      v[c][n] = Times(sums(c, n, row), Load4(constants.weight_scale + i));
+      if constexpr (!kPlain) v[c][n] = Times(v[c][n], normalise[c]);
+      if (gated) {
+        const float4 gate = v[c][n];
+        v[c][n] = Times(Times(sums(c, n, row + kTileRows / 2), Load4(constants.weight_scale + i + kTileRows / 2)),
+                        normalise[c]);
+        v[c][n] = Times(v[c][n], float4{Silu(gate.x), Silu(gate.y), Silu(gate.z), Silu(gate.w)});
+        continue;
+      }
+      if constexpr (kPlain) {
+        v[c][n] = Plus(v[c][n], Load4(constants.bias + i));  // the scale is a power of two
+      } else {
+        v[c][n] = PlusRounded(v[c][n], Load4(constants.bias + i));
+        if (a.epilogue.activation == Activation::kGelu) {
+          v[c][n] = {Gelu(v[c][n].x), Gelu(v[c][n].y), Gelu(v[c][n].z), Gelu(v[c][n].w)};
+        }
+        v[c][n] = Times(v[c][n], Load4(constants.scale + i));
+      }
     }
   }
   if (has_residual) {
 #pragma unroll
-    for (int n = 0; n < kQuads; ++n) v[n] = PlusRounded(v[n], residual(n, m[n]));
+    for (int n = 0; n < kQuads; ++n) {
+#pragma unroll
+      for (int c = 0; c < kColumns; ++c) v[c][n] = PlusRounded(v[c][n], residual(c, n, m[n]));
+    }
   }
   if (has_y) {
     const int outputs = a.geometry.tiles * (gated ? kTileRows / 2 : kTileRows);
-    float* const y = a.epilogue.y + static_cast<int64_t>(column) * outputs;
 #pragma unroll
-    for (int n = 0; n < kQuads; ++n) *reinterpret_cast<float4*>(y + m[n]) = v[n];
+    for (int c = 0; c < kColumns; ++c) {
+      float* const y = a.epilogue.y + static_cast<int64_t>(columns[c]) * outputs;
+#pragma unroll
+      for (int n = 0; n < kQuads; ++n) {
+        if (kColumns == 1 || places[c].frame >= 0) *reinterpret_cast<float4*>(y + m[n]) = v[c][n];
+      }
+    }
   }
   if (!kKnown && a.epilogue.out.data == nullptr) return;
   if (kKnown || a.epilogue.out.snake_a != nullptr) {
+    const auto snake = [&](auto rough) {
+#pragma unroll
+      for (int n = 0; n < kQuads; ++n) {
+        const int i = (tile + n * kTileStep) * kTileRows + row;
+        const float4 snake_a = Load4(constants.snake_a + i);
+        const float4 snake_inverse_b = Load4(constants.snake_inverse_b + i);
+#pragma unroll
+        for (int c = 0; c < kColumns; ++c) v[c][n] = Snake<decltype(rough)::value>(v[c][n], snake_a, snake_inverse_b);
+      }
+    };
+    if (a.epilogue.out.planes == Planes::kHalf) {
+      snake(std::true_type());
+    } else {
+      snake(std::false_type());
+    }
+  }
+  int steps[kQuads] = {};
+  if (has_steps) {
 #pragma unroll
     for (int n = 0; n < kQuads; ++n) {
-      const int i = (tile + n * kTileStep) * kTileRows + row;
-      v[n] = Snake(v[n], Load4(constants.snake_a + i), Load4(constants.snake_inverse_b + i));
+      steps[n] = Divide(m[n], a.epilogue.by_out_channels);
+      m[n] -= steps[n] * a.epilogue.out.channels;
     }
   }
-  int times[kQuads];
 #pragma unroll
-  for (int n = 0; n < kQuads; ++n) {
-    times[n] = place.time;
-    if (has_steps) {
-      times[n] *= a.epilogue.stride;
-      const int step = Divide(m[n], a.epilogue.by_out_channels);
-      m[n] -= step * a.epilogue.out.channels;
-      times[n] += step;
-    }
+  for (int c = 0; c < kColumns; ++c) {
+    if (kColumns > 1 && places[c].frame < 0) continue;
+    int times[kQuads];
+#pragma unroll
+    for (int n = 0; n < kQuads; ++n) times[n] = places[c].time * (has_steps ? a.epilogue.stride : 1) + steps[n];
+    StoreSinks<kKnown>(a.epilogue.out, places[c].batch_row, times, places[c].state, places[c].frame, m, v[c]);
   }
-  StoreSinks<kKnown>(a.epilogue.out, place.batch_row, times, place.state, place.frame, m, v);
 }
 
 // Finishes the sums of a block's tiles from `first_tile` and stores them. `sums(tile, column, row)` gives rows
@@ -251,12 +284,12 @@ __device__ __forceinline__ void Finish(const GemmArgs& a, int first_tile, int fi
     const int tile = gated ? quad / 2 : quad / 4;
     if (place.frame < 0 || first_tile + tile >= a.geometry.tiles) continue;
     FinishQuads<End::kAny, 1>(
-        a, first_tile, tile, gated ? quad % 2 * 4 : quad % 4 * 4, first_column + n, place,
-        a.epilogue.rms_input != nullptr ? column_scale[n] : 1.0F, constants,
-        [&](int, int m) {
+        a, first_tile, tile, gated ? quad % 2 * 4 : quad % 4 * 4, {first_column + n}, {place},
+        {a.epilogue.rms_input != nullptr ? column_scale[n] : 1.0F}, constants,
+        [&](int, int, int m) {
           return e == static_cast<int>(threadIdx.x) ? first_residual : ResidualAt(a, first_column + n, m);
         },
-        [&](int, int row) { return sums(tile, n, row); });
+        [&](int, int, int row) { return sums(tile, n, row); });
   }
 }
 

@@ -191,10 +191,10 @@ __global__ void __launch_bounds__(kThreads, 4) ClusterGemm(const __grid_constant
     const bool gated = a.epilogue.activation == Activation::kSwiGlu;
     if (place.frame < 0 || (gated && lane % 4 > 1)) return;
     FinishQuads<End::kAny, 1>(
-        a, first_tile, tile, lane % 4 * 4, first_column + n, place,
-        a.epilogue.rms_input != nullptr ? column_scale[n] : 1.0F, constants,
-        [&](int, int m) { return ResidualAt(a, first_column + n, m); },
-        [&](int, int row) { return *reinterpret_cast<const float4*>(fragment + lane / 4 * kFinishStride + row); });
+        a, first_tile, tile, lane % 4 * 4, {first_column + n}, {place},
+        {a.epilogue.rms_input != nullptr ? column_scale[n] : 1.0F}, constants,
+        [&](int, int, int m) { return ResidualAt(a, first_column + n, m); },
+        [&](int, int, int row) { return *reinterpret_cast<const float4*>(fragment + lane / 4 * kFinishStride + row); });
   };
   if (a.geometry.groups == 1) {
 #pragma unroll

@@ -112,8 +112,6 @@ __global__ void __launch_bounds__(kThreads, 1) WarpgroupGemm(const __grid_consta
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   constexpr int kTileColumns = TileColumns(kRowTiles);
   constexpr int kStageBytes = StageBytes(kOutputs);
-  // The longest epilogue only once among the instructions.
-  constexpr int kAhead = kEnd == End::kAny ? 1 : 2;
   using Memory = Extras<kOutputs, kTileColumns>;
   extern __shared__ unsigned char raw[];
   const GemmArgs& a = t.gemm;
@@ -173,12 +171,11 @@ __global__ void __launch_bounds__(kThreads, 1) WarpgroupGemm(const __grid_consta
     const Products<kOutputs, kRowTiles, kPlanes> products(a, t.plan, first_column, first_row, lane);
     MultiplyTile<kOutputs, kRowTiles, kPlanes, kTotals>(a, t.plan, barriers, slots, stages, slot_bytes, products, lane,
                                                         at, sums, totals);
+    TileEnd<kOutputs, kRowTiles, kEnd, 2> end(a, first_tile, first_column, first_row, lane);
     if constexpr (kTotals) {
-      FinishTile<kOutputs, kRowTiles, kEnd, kAhead>(a, m.tile, m.constants, first_tile, 0, first_column, first_row,
-                                                    warp, lane, m.normalise, totals);
+      end.Finish(a, m.tile, m.constants, warp, m.normalise, totals);
     } else {
-      FinishTile<kOutputs, kRowTiles, kEnd, kAhead>(a, m.tile, m.constants, first_tile, 0, first_column, first_row,
-                                                    warp, lane, m.normalise, sums);
+      end.Finish(a, m.tile, m.constants, warp, m.normalise, sums);
     }
   }
 #endif

@@ -54,7 +54,8 @@ __device__ __forceinline__ void MakeHidden(const Constants<kChannels>& constants
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       const float* const v = &sums[8 * (2 * block + step) + 2 * h];
-      const float4 hidden = Snake(Plus(Times({v[0], v[1], v[4], v[5]}, scale), bias), snake_a, snake_inverse_b);
+      const float4 hidden =
+          Snake<kPlanes == 1>(Plus(Times({v[0], v[1], v[4], v[5]}, scale), bias), snake_a, snake_inverse_b);
       const uint2 high = HighHalves(hidden);
       to[step][0][0][h] = high.x;
       to[step][0][0][2 + h] = high.y;
@@ -150,6 +151,7 @@ __global__ void __launch_bounds__(kThreads, 1) WarpgroupUnit(const __grid_consta
     }
 #pragma unroll
     for (int i = 0; i < kRowTiles; ++i) {
+      TileEnd<kChannels, 1, kEnd, 1> end(t.second, 0, first_column, first_row + i * 64, lane);
       Sums second;
       MultiplyHidden<kPlanes>(t.plan, stages, at.stage, m.first, lane, first[i], second);
       if (i + 1 == kRowTiles) {
@@ -158,8 +160,7 @@ __global__ void __launch_bounds__(kThreads, 1) WarpgroupUnit(const __grid_consta
           at.stage.Next(t.plan.stages);
         }
       }
-      FinishTile<kChannels, 1, kEnd, 1>(t.second, m.tile, m.second, 0, 0, first_column, first_row + i * 64, warp, lane,
-                                        nullptr, second);
+      end.Finish(t.second, m.tile, m.second, warp, nullptr, second);
     }
   }
 #endif

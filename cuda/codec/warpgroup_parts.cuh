@@ -49,10 +49,6 @@ inline constexpr int kCopyThreads = 96;
 // Of the 168 that 384 threads have each.
 inline constexpr int kConsumerRegisters = 232;
 inline constexpr int kProducerRegisters = 40;
-// Of a piece's columns, how many are finished together.
-inline constexpr int kTurnColumns = 4;
-inline constexpr int kTurnsOfPiece = kPieceColumns / kTurnColumns;
-inline constexpr int kTileStep = 2;  // eight lanes have two tiles of a column
 
 __device__ __forceinline__ void SyncCopyThreads() { asm volatile("bar.sync 1, %0;" ::"n"(kCopyThreads) : "memory"); }
 
@@ -350,89 +346,112 @@ __device__ __forceinline__ void MultiplyTile(const GemmArgs& a, const WarpgroupP
   }
 }
 
-// Finishes a warp's sums of a tile, whose first outputs are those of the block's tile `block_tile`. Of each 16 weight
-// rows a lane has four, of two columns of each 64. A warp's go through shared memory, 96 or 64 of each of eight columns
-// at a time, for two reasons: a short loop, since instructions written out for each sum would not stay in the SM's
-// cache; and whole lines of global memory, which eight lanes get in four neighbouring fours each. kAhead: turns of the
-// loop whose residuals are on their way, which takes 12 registers for each. `normalise`: a factor for each of the
-// tile's columns, for ends that have one.
-template <int kOutputs, int kRowTiles, End kEnd, int kAhead, typename Memory, typename ConstantsOf>
-__device__ __forceinline__ void FinishTile(const GemmArgs& a, Memory& m, const ConstantsOf& constants, int first_tile,
-                                           int block_tile, int first_column, int first_row, int warp, int lane,
-                                           const float* normalise, const float (&sums)[kRowTiles][kOutputs / 2]) {
-  constexpr int kPieceTiles = PieceTiles(kOutputs);
-  constexpr int kTogether = kPieceTiles / kTileStep;
-  constexpr int kPiecesPerColumn = kOutputs / (kPieceTiles * kTileRows);
-  constexpr int kPieces = kRowTiles * 2 * kPiecesPerColumn;
-  constexpr int kTurns = kPieces * kPieceColumns / kTurnColumns;
-  const auto piece_row = [&](int piece) {
-    return first_row + piece / (2 * kPiecesPerColumn) * 64 + piece / kPiecesPerColumn % 2 * 8;
-  };
-  const auto row_of = [&](int turn) {
-    return piece_row(turn / kTurnsOfPiece) + turn % kTurnsOfPiece * kTurnColumns + lane / 8;
-  };
-  const auto tile_of = [&](int turn) {
-    return block_tile + turn / kTurnsOfPiece % kPiecesPerColumn * kPieceTiles + lane % 8 / 4;
-  };
-  float4 residuals[kAhead][kTogether];
-  const auto load_residuals = [&](int turn, float4(&to)[kTogether]) {
-    if constexpr (kEnd == End::kAny || kEnd == End::kPlain || kEnd == End::kResidual) {
-#pragma unroll
-      for (int n = 0; n < kTogether; ++n) {
-        to[n] = ResidualAt(a, first_column + row_of(turn),
-                           (first_tile + tile_of(turn) + n * kTileStep) * kTileRows + lane % 4 * 4);
-      }
-    }
-  };
-  const auto park = [&](int piece) {
-    __syncwarp();
-#pragma unroll
-    for (int n = 0; n < kPieceTiles; ++n) {
-      float v[4] = {};
-#pragma unroll
-      for (int of = 0; of < kPieces; ++of) {
-        const int i = of / (2 * kPiecesPerColumn);
-        const int s = 8 * (of % kPiecesPerColumn * kPieceTiles + n) + of / kPiecesPerColumn % 2 * 2;
-#pragma unroll
-        for (int k = 0; k < 4; ++k) {
-          if (piece == of) v[k] = sums[i][s + k / 2 * 4 + k % 2];
-        }
-      }
-      m.parked[warp][lane / 4][4 * n + lane % 4] = {v[0], v[1], v[2], v[3]};
-    }
-    __syncwarp();
-  };
-#pragma unroll
-  for (int k = 0; k < kAhead; ++k) load_residuals(k, residuals[k]);
+// Finishes a warp's sums of a tile. Of each 16 weight rows a lane has four, of two columns of each 64. A warp's go
+// through shared memory in pieces, 96 or 64 of each of eight columns, so that eight lanes have whole lines of global
+// memory, in four neighbouring fours each. kColumns: of how many of a piece's columns a lane finishes its part
+// together. A warp has few others beside it while its results wait for each other, so two, where there are registers.
+template <int kOutputs, int kRowTiles, End kEnd, int kColumns>
+class TileEnd {
+ public:
+  // Begins to load the first residuals. `first_row` is the warp's first column of the tile.
+  __device__ __forceinline__ TileEnd(const GemmArgs& a, int first_tile, int first_column, int first_row, int lane)
+      : first_tile_(first_tile), first_column_(first_column), first_row_(first_row), lane_(lane) {
+    LoadResiduals(a, 0);
+  }
+
+  // `normalise`: a factor for each of the tile's columns, for ends that have one.
+  template <typename Memory, typename ConstantsOf>
+  __device__ __forceinline__ void Finish(const GemmArgs& a, Memory& m, const ConstantsOf& constants, int warp,
+                                         const float* normalise, const float (&sums)[kRowTiles][kOutputs / 2]) {
 #pragma unroll 1
-  for (int first_turn = 0; first_turn < kTurns; first_turn += kAhead) {
+    for (int turn = 0; turn < kTurns; ++turn) {
+      if (turn % kTurnsOfPiece == 0) Park(turn / kTurnsOfPiece, sums, m.parked[warp]);
+      Residuals before;
 #pragma unroll
-    for (int k = 0; k < kAhead; ++k) {
-      const int turn = first_turn + k;
-      if (turn % kTurnsOfPiece == 0) park(turn / kTurnsOfPiece);
-      float4 before[kTogether];
+      for (int c = 0; c < kColumns; ++c) {
 #pragma unroll
-      for (int n = 0; n < kTogether; ++n) before[n] = residuals[k][n];
-      if (turn + kAhead < kTurns) load_residuals(turn + kAhead, residuals[k]);
-      const int row = row_of(turn);
-      const Column place = m.places[row];
-      if (place.frame < 0) continue;
-      float factor = 1;
-      if constexpr (kEnd == End::kAny) {
-        // A tile's second half are values of the first half's gates.
-        if (a.epilogue.activation == Activation::kSwiGlu && lane % 4 >= 2) continue;
-        if (a.epilogue.rms_input != nullptr) factor = normalise[row];
+        for (int n = 0; n < kTogether; ++n) before[c][n] = residuals_[c][n];
       }
+      if (turn + 1 < kTurns) LoadResiduals(a, turn + 1);
+      int columns[kColumns];
+      Column places[kColumns];
+      float factors[kColumns];
+      bool any = false;
+#pragma unroll
+      for (int c = 0; c < kColumns; ++c) {
+        const int row = Row(turn, c);
+        columns[c] = first_column_ + row;
+        places[c] = m.places[row];
+        factors[c] = kEnd == End::kAny && a.epilogue.rms_input != nullptr ? normalise[row] : 1.0F;
+        any = any || places[c].frame >= 0;
+      }
+      // A tile's second half are values of the first half's gates.
+      if (kEnd == End::kAny && a.epilogue.activation == Activation::kSwiGlu && lane_ % 4 >= 2) any = false;
+      if (!any) continue;
       FinishQuads<kEnd, kTogether, kTileStep>(
-          a, first_tile, tile_of(turn), lane % 4 * 4, first_column + row, place, factor, constants,
-          [&](int n, int) { return before[n]; },
-          [&](int n, int of_tile) {
-            return m.parked[warp][turn % kTurnsOfPiece * kTurnColumns + lane / 8]
-                           [(lane % 8 / 4 + n * kTileStep) * 4 + of_tile / 4];
+          a, first_tile_, Tile(turn), lane_ % 4 * 4, columns, places, factors, constants,
+          [&](int c, int n, int) { return before[c][n]; },
+          [&](int c, int n, int of_tile) {
+            return m.parked[warp][turn % kTurnsOfPiece * kTurnColumns + c * kColumnLanes + lane_ / 8]
+                           [(lane_ % 8 / 4 + n * kTileStep) * 4 + of_tile / 4];
           });
     }
   }
-}
+
+ private:
+  static constexpr int kPieceTiles = PieceTiles(kOutputs);
+  static constexpr int kTileStep = 2;  // eight lanes have two tiles of a column
+  static constexpr int kTogether = kPieceTiles / kTileStep;
+  static constexpr int kColumnLanes = 4;  // columns that a warp's lanes have at once
+  static constexpr int kTurnColumns = kColumnLanes * kColumns;
+  static constexpr int kTurnsOfPiece = kPieceColumns / kTurnColumns;
+  static constexpr int kPiecesPerColumn = kOutputs / (kPieceTiles * kTileRows);
+  static constexpr int kPieces = kRowTiles * 2 * kPiecesPerColumn;
+  static constexpr int kTurns = kPieces * kTurnsOfPiece;
+  using Residuals = float4[kColumns][kTogether];
+
+  // The c-th of the lane's columns of a turn, and its first tile there.
+  __device__ __forceinline__ int Row(int turn, int c) const {
+    const int piece = turn / kTurnsOfPiece;
+    return first_row_ + piece / (2 * kPiecesPerColumn) * 64 + piece / kPiecesPerColumn % 2 * 8 +
+           turn % kTurnsOfPiece * kTurnColumns + c * kColumnLanes + lane_ / 8;
+  }
+  __device__ __forceinline__ int Tile(int turn) const {
+    return turn / kTurnsOfPiece % kPiecesPerColumn * kPieceTiles + lane_ % 8 / 4;
+  }
+
+  __device__ __forceinline__ void LoadResiduals(const GemmArgs& a, int turn) {
+    if constexpr (kEnd == End::kAny || kEnd == End::kPlain || kEnd == End::kResidual) {
+#pragma unroll
+      for (int c = 0; c < kColumns; ++c) {
+#pragma unroll
+        for (int n = 0; n < kTogether; ++n) {
+          residuals_[c][n] = ResidualAt(a, first_column_ + Row(turn, c),
+                                        (first_tile_ + Tile(turn) + n * kTileStep) * kTileRows + lane_ % 4 * 4);
+        }
+      }
+    }
+  }
+
+  __device__ __forceinline__ void Park(int piece, const float (&sums)[kRowTiles][kOutputs / 2],
+                                       float4 (&to)[kPieceColumns][kParkedStride]) const {
+    __syncwarp();
+#pragma unroll
+    for (int of = 0; of < kPieces; ++of) {
+      if (piece != of) continue;  // a branch: selections would be up to four instructions for each sum
+      const float* const from =
+          &sums[of / (2 * kPiecesPerColumn)][8 * (of % kPiecesPerColumn * kPieceTiles)] + of / kPiecesPerColumn % 2 * 2;
+#pragma unroll
+      for (int n = 0; n < kPieceTiles; ++n) {
+        to[lane_ / 4][4 * n + lane_ % 4] = {from[8 * n], from[8 * n + 1], from[8 * n + 4], from[8 * n + 5]};
+      }
+    }
+    __syncwarp();
+  }
+
+  const int first_tile_, first_column_, first_row_, lane_;
+  Residuals residuals_;  // of the next turn
+};
 
 #endif  // __CUDA_ARCH_FEAT_SM90_ALL
 
