@@ -2,35 +2,46 @@
 #ifndef QTTS_SCHEDULER_PERIOD_WATCH_H_
 #define QTTS_SCHEDULER_PERIOD_WATCH_H_
 
+#include <algorithm>
 #include <chrono>
 
 namespace qtts {
 
 // Detects that the device has become too slow for the streams that speak, before the model of a step's time has
 // adapted. Once per frame time it compares the steps' times with the model's. If a step of all streams would have taken
-// nearly a whole frame time in three frame times in a row, no utterance begins for a while. Not thread-safe.
+// nearly a whole frame time in three frame times in a row, steps are expected to take so much longer for a while. Not
+// thread-safe.
 class PeriodWatch {
  public:
   using TimePoint = std::chrono::steady_clock::time_point;
-  static constexpr std::chrono::seconds kPause{2};
+  static constexpr std::chrono::seconds kWhile{2};
 
   // A step that ended at `now` took `seconds`. The model said `predicted`, and `all` for a step of all streams. Returns
-  // true if a pause begins.
+  // true if steps are expected to take longer from now on.
   bool Add(TimePoint now, double seconds, double predicted, double all) {
     took_ += seconds;
     predicted_ += predicted;
     if (now - begin_ < kPeriod) return false;
-    slow_ = predicted_ > 0 && took_ / predicted_ * all > kSlowSeconds ? slow_ + 1 : 0;
-    const bool pauses = slow_ == kMostSlow;
-    if (pauses) {
-      until_ = now + kPause;
+    const double ratio = predicted_ > 0 ? took_ / predicted_ : 1;
+    if (ratio * all > kSlowSeconds) {
+      least_ = slow_ == 0 ? ratio : std::min(least_, ratio);
+      ++slow_;
+    } else {
+      slow_ = 0;
+    }
+    const bool found = slow_ == kMostSlow;
+    if (found) {
+      until_ = now + kWhile;
+      slowness_ = std::max(least_, 1.0);
       slow_ = 0;
     }
     begin_ = now;
     took_ = predicted_ = 0;
-    return pauses;
+    return found;
   }
-  // No utterance may begin before this time. In the past if there is no pause.
+  // How many times as long as the model says steps are expected to take.
+  double slowness(TimePoint now) const { return now < until_ ? slowness_ : 1; }
+  // The end of that time; in the past if it is over.
   TimePoint until() const { return until_; }
 
  private:
@@ -42,6 +53,8 @@ class PeriodWatch {
   TimePoint until_;
   double took_ = 0;
   double predicted_ = 0;
+  double least_ = 1;  // ratio of the last slow_ frame times
+  double slowness_ = 1;
   int slow_ = 0;
 };
 

@@ -192,8 +192,8 @@ void Scheduler::WaitForChange() {
   constexpr std::chrono::milliseconds kPatience{1};
   std::optional<Clock::time_point> until = next_refusal_;
   if (gather_until_ && (!until || *gather_until_ < *until)) until = gather_until_;
-  if (const auto pause_ends = period_watch_.until(); !waiting_.empty() && pause_ends > Clock::now()) {
-    if (!until || pause_ends < *until) until = pause_ends;
+  if (const auto slow_until = period_watch_.until(); !waiting_.empty() && slow_until > Clock::now()) {
+    if (!until || slow_until < *until) until = slow_until;
   }
   if (!parked_.empty() || !starved_.empty()) {
     const auto look = Clock::now() + kPageCheckInterval;
@@ -443,9 +443,10 @@ void Scheduler::CountStep(const Submission& submission) {
     if (step_model_.fitted()) {
       const double all = step_model_.Predict(speaking, PositionsOf(speaking));
       if (period_watch_.Add(now, time.count(), step_model_.Predict(rows, submission.positions), all)) {
-        Log(LogLevel::kDebug, "the device is slower than before, and " + std::to_string(speaking) +
-                                  " utterances speak: none begins for " + std::to_string(PeriodWatch::kPause.count()) +
-                                  " s");
+        Log(LogLevel::kDebug,
+            "the device is slower than before, and " + std::to_string(speaking) + " utterances speak: for " +
+                std::to_string(PeriodWatch::kWhile.count()) + " s others begin as if steps took " +
+                std::to_string(static_cast<int>(period_watch_.slowness(now) * 100 - 100)) + " % longer");
       }
     }
     step_model_.Add(rows, submission.positions, time.count());

@@ -45,9 +45,8 @@ bool Scheduler::AdmitsOneMore() { return HasPagesFor(*waiting_.begin()->second->
 bool Scheduler::HasTimeForOneMore() {
   const int speaking = slots_ - free_slots_;
   if (!many_ || speaking == 0 || !step_model_.fitted()) return true;
-  if (Clock::now() < period_watch_.until()) return false;
   const int64_t rows = speaking + 1;
-  return step_model_.Predict(rows, PositionsOf(rows)) <= kMostBusySeconds;
+  return step_model_.Predict(rows, PositionsOf(rows)) * period_watch_.slowness(Clock::now()) <= kMostBusySeconds;
 }
 
 // Returns false if none can be opened now: the device was lost and all streams have ended, or there were fewer pages

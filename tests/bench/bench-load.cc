@@ -195,6 +195,8 @@ struct Results {
   int64_t frames = 0;
   int64_t underruns = 0;
   int64_t streams_with_underruns = 0;
+  std::array<int64_t, 4> underruns_of = {};    // frame 1, 2, 3, and all that follow
+  std::map<int64_t, int64_t> underruns_begun;  // by the tens of seconds since the load began
   int64_t silent_first_frames = 0;
   int64_t first_frames = 0;
   double frame_indices = 0;
@@ -221,7 +223,7 @@ class Load {
 
   // The readers' clock: one thread, which also starts the streams.
   Results Run() {
-    const auto start = Clock::now();
+    const auto start = start_ = Clock::now();
     const auto end = start + std::chrono::seconds(options_.seconds);
     auto next_arrival = start;
     const int set = options_.poisson > 0 ? 0 : options_.books > 0 ? options_.books : options_.streams;
@@ -329,11 +331,7 @@ class Load {
       }
       Take(&reader, frame);
       if (book) continue;
-      if (reader.waits) ++results_.underruns;
-      if (reader.waits && !underrun_[place]) {
-        underrun_[place] = true;
-        ++results_.streams_with_underruns;
-      }
+      if (reader.waits) CountUnderrun(place, frame.index, now);
       if (!reader.playing || reader.waits) played_at_[place] = now;
       if (!reader.playing) {
         played_at_[place] = Clock::time_point(Clock::duration(reader.calls->at[0].load()));
@@ -344,6 +342,14 @@ class Load {
       due_.emplace(played_at_[place], place);
       return;
     }
+  }
+
+  void CountUnderrun(size_t place, int64_t frame, Clock::time_point now) {
+    ++results_.underruns;
+    ++results_.underruns_of[static_cast<size_t>(std::clamp<int64_t>(frame, 1, 4) - 1)];
+    ++results_.underruns_begun[static_cast<int64_t>(Seconds(now - start_).count() / 10)];
+    if (!underrun_[place]) ++results_.streams_with_underruns;
+    underrun_[place] = true;
   }
 
   void Take(Reader* reader, const qtts::Frame& frame) {
@@ -387,6 +393,7 @@ class Load {
 
   const Options options_;
   const std::shared_ptr<qtts::Engine> engine_;
+  Clock::time_point start_;
   std::mt19937 random_;
   std::vector<std::string> words_;
   std::vector<std::unique_ptr<Reader>> readers_;
@@ -457,6 +464,15 @@ int main(int argc, char** argv) {
     std::printf("underruns   %lld of %lld frames, in %lld streams, at 80 ms a frame without pre-roll\n",
                 static_cast<long long>(r.underruns), static_cast<long long>(r.frames),
                 static_cast<long long>(r.streams_with_underruns));
+  }
+  if (r.underruns > 0) {
+    std::printf("            of frames 1, 2, 3 and later ones: %lld, %lld, %lld, %lld; by ten seconds:",
+                static_cast<long long>(r.underruns_of[0]), static_cast<long long>(r.underruns_of[1]),
+                static_cast<long long>(r.underruns_of[2]), static_cast<long long>(r.underruns_of[3]));
+    for (const auto& [tens, count] : r.underruns_begun) {
+      std::printf(" %lld: %lld", static_cast<long long>(tens), static_cast<long long>(count));
+    }
+    std::printf("\n");
   }
   if (r.steps > 0) {
     const auto steps = static_cast<double>(r.steps);

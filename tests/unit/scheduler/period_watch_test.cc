@@ -20,7 +20,7 @@ class PeriodWatchTest : public testing::Test {
       watch_.Add(now_, kHalf * slower, kHalf, kAll);
     }
   }
-  bool paused() const { return now_ < watch_.until(); }
+  double slowness() const { return watch_.slowness(now_); }
 
   PeriodWatch watch_;
   PeriodWatch::TimePoint now_{std::chrono::hours(1)};
@@ -28,22 +28,30 @@ class PeriodWatchTest : public testing::Test {
 
 TEST_F(PeriodWatchTest, AsFastAsPredicted) {
   Steps(100, 1.0);
-  EXPECT_FALSE(paused());
+  EXPECT_EQ(slowness(), 1);
   Steps(100, 1.8);
-  EXPECT_FALSE(paused()) << "72 ms of 80";
+  EXPECT_EQ(slowness(), 1) << "72 ms of 80";
 }
 
-TEST_F(PeriodWatchTest, NobodyBeginsForAWhileAfterThreeSlowPeriods) {
+TEST_F(PeriodWatchTest, ThreeSlowPeriodsLastForAWhile) {
   Steps(1, 1.0);
-  Steps(4, 2.0);
-  EXPECT_FALSE(paused());
+  Steps(4, 2.5);
+  EXPECT_EQ(slowness(), 1);
   Steps(2, 2.0);
-  EXPECT_TRUE(paused());
+  EXPECT_EQ(slowness(), 2) << "the least of the three";
   EXPECT_EQ(watch_.until(), now_ + std::chrono::seconds(2));
   Steps(49, 1.0);
-  EXPECT_TRUE(paused());
+  EXPECT_EQ(slowness(), 2);
   Steps(1, 1.0);
-  EXPECT_FALSE(paused());
+  EXPECT_EQ(slowness(), 1);
+}
+
+TEST_F(PeriodWatchTest, WhatStaysSlowIsFoundAgain) {
+  Steps(1, 1.0);
+  Steps(6, 2.0);
+  Steps(6, 2.5);
+  EXPECT_EQ(slowness(), 2.5);
+  EXPECT_EQ(watch_.until(), now_ + std::chrono::seconds(2));
 }
 
 TEST_F(PeriodWatchTest, SlowPeriodsCountInARow) {
@@ -52,7 +60,7 @@ TEST_F(PeriodWatchTest, SlowPeriodsCountInARow) {
     Steps(4, 2.0);
     Steps(2, 1.0);
   }
-  EXPECT_FALSE(paused());
+  EXPECT_EQ(slowness(), 1);
 }
 
 }  // namespace
