@@ -43,7 +43,7 @@ constexpr std::chrono::milliseconds kBusyReserve{50};
 struct Scheduler::Submission {
   std::vector<RunningPtr> streams;  // streams in the order of the steps
   int64_t positions = 0;            // that they attend to
-  bool after_prompt = false;        // a prompt has run since the step before
+  double prompts = 0;               // run since the step before, in frames' work
   LogClock::time_point start = LogClock::now();
 };
 
@@ -305,10 +305,7 @@ bool Scheduler::IsStepDue() {
   if (ready_.size() >= static_cast<size_t>(rows_of())) return true;
   const auto now = Clock::now();
   if (!gathering_since_) gathering_since_ = now;
-  const auto rows = static_cast<int64_t>(ready_.size());
-  const auto ahead = (busy_ ? kBusyReserve : kReserve) +
-                     std::chrono::duration_cast<Clock::duration>(
-                         std::chrono::duration<double>(step_model_.Predict(rows, PositionsOf(rows))));
+  const auto ahead = TimeAhead(busy_ ? kBusyReserve : kReserve);
   auto until = now + kFrameTime;
   // A device that has time makes frames in store.
   if (!busy_) until = *gathering_since_ + kFrameTime / groups;
@@ -318,16 +315,28 @@ bool Scheduler::IsStepDue() {
       until = std::min<Clock::time_point>(until, *gathering_since_ + kFrameTime);
       continue;
     }
-    const size_t unread = running->stream->unread();
-    // Its reader waits, or takes frames faster than they are played.
-    if (unread == 0) return true;
-    const auto played = now + (static_cast<int64_t>(unread + running->in_flight()) - 1) * kFrameTime;
-    const auto due = std::max<Clock::time_point>(played, running->first_sound + running->submitted * kFrameTime);
-    until = std::min<Clock::time_point>(until, due - ahead);
+    until = std::min<Clock::time_point>(until, NeedsFrame(*running, now) - ahead);
   }
   if (until <= now) return true;
   gather_until_ = until;
   return false;
+}
+
+// How long before a frame is needed the step of all ready streams has to begin, for the frame to be there `reserve`
+// before.
+Scheduler::Clock::duration Scheduler::TimeAhead(Clock::duration reserve) {
+  const auto rows = static_cast<int64_t>(ready_.size());
+  const std::chrono::duration<double> step(step_model_.Predict(rows, PositionsOf(rows)));
+  return reserve + std::chrono::duration_cast<Clock::duration>(step);
+}
+
+// When the reader of a stream that has spoken needs its next frame: at `now` if it waits, or takes frames faster than
+// they are played.
+Scheduler::Clock::time_point Scheduler::NeedsFrame(const Running& running, Clock::time_point now) const {
+  const size_t unread = running.stream->unread();
+  if (unread == 0) return now;
+  const auto played = now + (static_cast<int64_t>(unread + running.in_flight()) - 1) * kFrameTime;
+  return std::max<Clock::time_point>(played, running.first_sound + running.submitted * kFrameTime);
 }
 
 size_t Scheduler::FirstFramesTogether() {
@@ -357,6 +366,11 @@ bool Scheduler::SubmitStep() {
       gathering_since_.reset();
       end = ready_.end();
     } else {
+      // Those whose readers cannot wait for another step come along, however many newcomers there are.
+      end = std::partition(end, ready_.end(),
+                           [this, now = Clock::now(), ahead = TimeAhead(kReserve)](const RunningPtr& r) {
+                             return NeedsFrame(*r, now) - ahead <= now;
+                           });
       shared = false;
     }
   }
@@ -392,7 +406,7 @@ bool Scheduler::SubmitStep() {
     spare_lists_.push_back(std::move(submission.streams));
     return false;
   }
-  submission.after_prompt = std::exchange(prompt_ran_, false);
+  submission.prompts = std::exchange(prompts_run_, 0);
   if (shared) {
     read_ahead_ = static_cast<double>(read_ahead) > kReadAheadShare * static_cast<double>(steps_to_submit_.size());
   }
@@ -430,27 +444,29 @@ void Scheduler::CollectStep() {
 void Scheduler::CountStep(const Submission& submission) {
   const auto now = LogClock::now();
   const std::chrono::nanoseconds took = now - std::max(submission.start, collected_);
-  collected_ = now;
+  const std::chrono::duration<double> passed = now - std::exchange(collected_, now);
   ++steps_;
   step_frames_ += submission.streams.size();
   step_nanoseconds_ += took.count();
   if (!many_) return;
+  constexpr double kMeanSeconds = 1;
+  prompts_a_second_ += std::min(1.0, passed.count() / kMeanSeconds) *
+                       (submission.prompts / std::max(passed.count(), 1e-3) - prompts_a_second_);
   const std::chrono::duration<double> time = took;
   const auto rows = static_cast<int64_t>(submission.streams.size());
   mean_positions_ = static_cast<double>(submission.positions) / static_cast<double>(rows);
   const int speaking = slots_ - free_slots_;
-  if (!submission.after_prompt) {
-    if (step_model_.fitted()) {
-      const double all = step_model_.Predict(speaking, PositionsOf(speaking));
-      if (period_watch_.Add(now, time.count(), step_model_.Predict(rows, submission.positions), all)) {
-        Log(LogLevel::kDebug,
-            "the device is slower than before, and " + std::to_string(speaking) + " utterances speak: for " +
-                std::to_string(PeriodWatch::kWhile.count()) + " s others begin as if steps took " +
-                std::to_string(static_cast<int>(period_watch_.slowness(now) * 100 - 100)) + " % longer");
-      }
+  if (step_model_.fitted()) {
+    const double all = step_model_.Predict(speaking, PositionsOf(speaking));
+    const double predicted = step_model_.Predict(rows, submission.positions, submission.prompts);
+    if (period_watch_.Add(now, time.count(), predicted, all)) {
+      Log(LogLevel::kDebug,
+          "the device is slower than before, and " + std::to_string(speaking) + " utterances speak: for " +
+              std::to_string(PeriodWatch::kWhile.count()) + " s others begin as if steps took " +
+              std::to_string(static_cast<int>(period_watch_.slowness(now) * 100 - 100)) + " % longer");
     }
-    step_model_.Add(rows, submission.positions, time.count());
   }
+  step_model_.Add(rows, submission.positions, submission.prompts, time.count());
   busy_ = step_model_.fitted() && step_model_.Predict(speaking, PositionsOf(speaking)) > kBusySeconds;
 }
 

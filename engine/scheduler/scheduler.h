@@ -33,9 +33,9 @@ namespace qtts {
 // - A stream with unread frames has time until its reader has played them. Streams are gathered until there are enough
 //   for one of up to eight steps a frame's time, or one of them is due, or an idle device has waited for such a part of
 //   a frame's time.
-// - The first two frames of an utterance have steps of their own, which come before others. The second does not wait
-//   for the first. Where a step of all streams takes most of a frame's time, they join it, and the reader gets them
-//   together.
+// - The first two frames of an utterance have steps of their own, which come before others and take along streams whose
+//   readers cannot wait. The second does not wait for the first. Where a step of all streams takes most of a frame's
+//   time, they join it, and the reader gets them together.
 // - While the device is busy for half of the time, streams are only a few frames ahead of their readers.
 // - An utterance begins only if all that speak would keep up, by a model of a step's time that is fitted as it runs.
 //
@@ -87,6 +87,8 @@ class Scheduler {
   bool CanGoOnWithPages(const Running& running) const;
   void ListIfReady(const RunningPtr& running);
   bool IsStepDue();
+  Clock::duration TimeAhead(Clock::duration reserve);
+  Clock::time_point NeedsFrame(const Running& running, Clock::time_point now) const;
   // How many of an utterance's first frames its reader gets at once. One: they may be steps of newcomers alone.
   size_t FirstFramesTogether();
   // True if the stream's reader has taken its frames much faster than they are played.
@@ -176,10 +178,11 @@ class Scheduler {
   // Of a device with many slots.
   StepModel step_model_;
   PeriodWatch period_watch_;
-  double mean_positions_ = 0;  // of the streams of the last step
-  bool busy_ = false;          // at least half of the time
-  bool prompt_ran_ = false;    // since the last step was submitted
-  bool read_ahead_ = false;    // IsReadAhead() of many streams of the last step, newcomers' own steps aside
+  double mean_positions_ = 0;    // of the streams of the last step
+  double prompts_a_second_ = 0;  // in frames' work, of about the last second
+  bool busy_ = false;            // at least half of the time
+  double prompts_run_ = 0;       // since the last step was submitted, in frames' work
+  bool read_ahead_ = false;      // IsReadAhead() of many streams of the last step, newcomers' own steps aside
   Clock::time_point collected_;
   std::thread thread_;
 };

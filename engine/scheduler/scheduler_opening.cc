@@ -41,12 +41,14 @@ bool Scheduler::OpenSlots() {
 // True if the first waiting stream may begin.
 bool Scheduler::AdmitsOneMore() { return HasPagesFor(*waiting_.begin()->second->prompt) && HasTimeForOneMore(); }
 
-// True if all speaking streams would keep up with their readers beside one more.
+// True if all speaking streams would keep up with their readers beside one more, and beside as many prompts as of late.
 bool Scheduler::HasTimeForOneMore() {
   const int speaking = slots_ - free_slots_;
   if (!many_ || speaking == 0 || !step_model_.fitted()) return true;
   const int64_t rows = speaking + 1;
-  return step_model_.Predict(rows, PositionsOf(rows)) * period_watch_.slowness(Clock::now()) <= kMostBusySeconds;
+  const double prompts = prompts_a_second_ * std::chrono::duration<double>(kFrameTime).count();
+  return step_model_.Predict(rows, PositionsOf(rows), prompts) * period_watch_.slowness(Clock::now()) <=
+         kMostBusySeconds;
 }
 
 // Returns false if none can be opened now: the device was lost and all streams have ended, or there were fewer pages
@@ -143,7 +145,7 @@ bool Scheduler::RunPrompts() {
   for (size_t left = prompts_.size(); left > 0 && work < 1;) {
     const std::vector<RunningPtr> together = NextPrompts(hold, &left);
     if (together.empty()) break;
-    ran = prompt_ran_ = true;
+    ran = true;
     const auto start = LogClock::now();
     std::vector<SlotId> ids;
     ids.reserve(together.size());
@@ -158,6 +160,7 @@ bool Scheduler::RunPrompts() {
       if (results[i].ok()) work += results[i]->work;
     }
   }
+  prompts_run_ += work;
   return ran;
 }
 

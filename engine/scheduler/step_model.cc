@@ -19,8 +19,8 @@ constexpr double kRidge = 1e-4;
 
 }  // namespace
 
-void StepModel::Add(int64_t rows, int64_t positions, double seconds) {
-  const Vector terms = {1, static_cast<double>(rows) * kRows, static_cast<double>(positions) * kPositions};
+void StepModel::Add(int64_t rows, int64_t positions, double prompts, double seconds) {
+  const Vector terms = {1, static_cast<double>(rows) * kRows, static_cast<double>(positions) * kPositions, prompts};
   for (size_t i = 0; i < kTerms; ++i) {
     for (size_t j = 0; j < kTerms; ++j) squares_[i][j] = squares_[i][j] * kForget + terms[i] * terms[j];
     moments_[i] = moments_[i] * kForget + terms[i] * seconds;
@@ -29,15 +29,15 @@ void StepModel::Add(int64_t rows, int64_t positions, double seconds) {
   outdated_ = true;
 }
 
-double StepModel::Predict(int64_t rows, int64_t positions) {
+double StepModel::Predict(int64_t rows, int64_t positions, double prompts) {
   if (std::exchange(outdated_, false)) Fit();
   return factors_[0] + factors_[1] * static_cast<double>(rows) * kRows +
-         factors_[2] * static_cast<double>(positions) * kPositions;
+         factors_[2] * static_cast<double>(positions) * kPositions + factors_[3] * prompts;
 }
 
 // A term whose factor would be negative is left out, and the others are fitted again.
 void StepModel::Fit() {
-  std::array<bool, kTerms> used = {true, true, true};
+  std::array<bool, kTerms> used = {true, true, true, true};
   for (size_t round = 0; round < kTerms; ++round) {
     std::array<Vector, kTerms> m = squares_;
     Vector x = moments_;

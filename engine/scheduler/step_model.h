@@ -8,21 +8,23 @@
 
 namespace qtts {
 
-// Predicts the time of a step from its rows and the positions that they attend to: a + b * rows + c * positions, fitted
-// by least squares to the steps so far, with lower weights for older ones. Decides when a step runs and whether an
-// utterance may begin, never what is computed. Not thread-safe.
+// Predicts the time of a step from its rows, the positions that they attend to and the prompts that are run before it:
+// a + b * rows + c * positions + d * prompts, fitted by least squares to the steps so far, with lower weights for older
+// ones. On a busy device prompts come before nearly every step, so that those without would tell of small steps only.
+// Decides when a step runs and whether an utterance may begin, never what is computed. Not thread-safe.
 class StepModel {
  public:
-  // A step of `rows` streams with `positions` positions in all took `seconds`.
-  void Add(int64_t rows, int64_t positions, double seconds);
+  // A step of `rows` streams with `positions` positions in all, and what was run of prompts since the step before, in
+  // frames' work (PrefillProgress::work), took `seconds`.
+  void Add(int64_t rows, int64_t positions, double prompts, double seconds);
   // True once there are enough steps to predict from.
   bool fitted() const { return steps_ >= kLeastSteps; }
-  // In seconds. Never below zero; grows with both arguments.
-  double Predict(int64_t rows, int64_t positions);
+  // In seconds. Never below zero; grows with all arguments.
+  double Predict(int64_t rows, int64_t positions, double prompts = 0);
 
  private:
   static constexpr int64_t kLeastSteps = 32;
-  static constexpr size_t kTerms = 3;
+  static constexpr size_t kTerms = 4;
   using Vector = std::array<double, kTerms>;
 
   void Fit();

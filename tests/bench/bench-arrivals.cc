@@ -72,6 +72,13 @@ T Take(qtts::Result<T> result) {
   return *std::move(result);
 }
 
+// Rows that a GPU computes for so many streams: it has graphs for some numbers of rows only.
+double RowsOf(size_t streams) {
+  constexpr size_t kMultiple = 128;
+  const size_t multiple = streams > kMultiple ? kMultiple : 8;
+  return static_cast<double>((streams + multiple - 1) / multiple * multiple);
+}
+
 double StepMs(double rows) {
   const auto* const above = std::find_if(std::begin(kStepTimes) + 1, std::end(kStepTimes) - 1,
                                          [&](const auto& entry) { return entry.first >= rows; });
@@ -108,7 +115,7 @@ class SimulatedDevice : public qtts::Backend {
   int64_t prompt_rows_together() const override { return 512; }
   qtts::Status Submit(std::span<const qtts::FrameStep> steps) override {
     const double extra = 1000 * hiccup_(random_) < options_.hiccups ? kHiccupMs / options_.slower : 0;
-    Work(StepMs(static_cast<double>(steps.size())) + extra);
+    Work(StepMs(RowsOf(steps.size())) + extra);
     outstanding_.push_back({{steps.begin(), steps.end()}, done_});
     return qtts::Status::Ok();
   }

@@ -648,6 +648,40 @@ TEST_P(BusyDeviceTest, FirstFramesComeTogether) {
   EXPECT_GE(unread + 1, together);
 }
 
+// Newcomers whose own steps fill the device's time leave none for the others' steps: those whose readers need a frame
+// come along.
+TEST_F(SchedulerTest, NewcomersTakeAlongWhoCannotWait) {
+  constexpr uint64_t kStreams = 4;
+  constexpr uint64_t kNewcomers = 150;
+  constexpr auto kBetweenNewcomers = std::chrono::milliseconds(3);  // each has two steps of its own
+  script_.max_slots = 400;
+  script_.beside_host = true;
+  script_.time_of_step = std::chrono::milliseconds(2);
+  script_.time_of_row = std::chrono::microseconds(10);
+  for (uint64_t seed = 1; seed <= kStreams; ++seed) script_.frames_by_seed[seed] = 1000000;
+  for (uint64_t i = 1; i <= kNewcomers; ++i) script_.frames_by_seed[kStreams + i] = 2;
+  std::vector<std::shared_ptr<StreamState>> streams;
+  for (uint64_t seed = 1; seed <= kStreams; ++seed) streams.push_back(Start(seed));
+  Frame frame;
+  // Until a step's time is known.
+  for (int i = 0; i < 40; ++i) {
+    for (const auto& stream : streams) ASSERT_EQ(stream->Read(&frame, true), ReadState::kFrame);
+  }
+  std::vector<std::shared_ptr<StreamState>> newcomers;
+  int read = 0;
+  auto next = std::chrono::steady_clock::now();
+  for (uint64_t i = 1; i <= kNewcomers; ++i) {
+    newcomers.push_back(Start(kStreams + i));
+    next += kBetweenNewcomers;
+    std::this_thread::sleep_until(next);
+    for (const auto& stream : streams) {
+      while (stream->Read(&frame, false) == ReadState::kFrame) ++read;
+    }
+  }
+  // In 450 ms and more there is time for more than 100 frames of each, on a slow host for fewer.
+  EXPECT_GE(read, 10 * static_cast<int>(kStreams));
+}
+
 // A device that is busy with frames in store has time for newcomers: 30 ms a step, and readers who take few frames.
 TEST_F(SchedulerTest, FramesInStoreLeaveTimeForNewcomers) {
   constexpr uint64_t kStreams = 19;

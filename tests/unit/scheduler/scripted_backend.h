@@ -25,7 +25,8 @@ struct BackendScript {
   int max_outstanding = 1;
   int max_slots = kDefaultVoices;
   bool beside_host = false;
-  std::chrono::microseconds time_of_row{0};  // duration of Collect() per row
+  std::chrono::microseconds time_of_row{0};   // duration of Collect() per row
+  std::chrono::microseconds time_of_step{0};  // the same whatever the rows
   std::map<uint64_t, int>
       pieces_by_seed;  // calls of Prefill() that a prompt takes, of a frame's work each; 1 unless named
   std::map<uint64_t, Status> prefill_error_by_seed;  // result of the prompt's last piece
@@ -159,8 +160,9 @@ class ScriptedBackend : public Backend {
   }
 
   Result<std::vector<FrameResult>> Collect() override {
-    if (script_->time_of_row.count() > 0) {
-      std::this_thread::sleep_for(script_->time_of_row * static_cast<int64_t>(outstanding_.front().size()));
+    if (script_->time_of_row.count() > 0 || script_->time_of_step.count() > 0) {
+      std::this_thread::sleep_for(script_->time_of_step +
+                                  script_->time_of_row * static_cast<int64_t>(outstanding_.front().size()));
     }
     std::unique_lock lock(script_->mutex);
     ++script_->collecting;
