@@ -57,6 +57,8 @@ struct Scheduler::Running {
   Clock::time_point first_sound;
   bool end_logged = false;
 
+  // True if the reader has a frame and plays it.
+  bool plays() const { return delivered > 0 && held_frames.empty(); }
   size_t in_flight() const { return static_cast<size_t>(submitted - delivered); }
   // True if the next frame's text is known: sets the id before it (FrameStep::text_id).
   bool NextText(int32_t* id) const {

@@ -311,7 +311,7 @@ bool Scheduler::IsStepDue() {
   if (!busy_) until = *gathering_since_ + kFrameTime / groups;
   for (const RunningPtr& running : ready_) {
     // A newcomer for whose own step there is no time. Its reader waits for nothing yet.
-    if (running->submitted < kNewcomerFrames || !running->held_frames.empty()) {
+    if (!running->plays()) {
       until = std::min<Clock::time_point>(until, *gathering_since_ + kFrameTime);
       continue;
     }
@@ -359,9 +359,12 @@ bool Scheduler::SubmitStep() {
   auto end = ready_.end();
   bool shared = true;
   if (many_) {
-    end = std::partition(ready_.begin(), ready_.end(),
-                         [](const RunningPtr& r) { return r->submitted < kNewcomerFrames; });
-    if (end == ready_.begin() || FirstFramesTogether() > 1) {
+    // Who got a first frame when it was given alone needs the next one, whatever is the rule by now.
+    const bool join = FirstFramesTogether() > 1;
+    end = std::partition(ready_.begin(), ready_.end(), [join](const RunningPtr& r) {
+      return r->submitted < kNewcomerFrames && (!join || r->plays());
+    });
+    if (end == ready_.begin()) {
       if (!IsStepDue()) return false;
       gathering_since_.reset();
       end = ready_.end();
@@ -369,7 +372,7 @@ bool Scheduler::SubmitStep() {
       // Those whose readers cannot wait for another step come along, however many newcomers there are.
       end = std::partition(end, ready_.end(),
                            [this, now = Clock::now(), ahead = TimeAhead(kReserve)](const RunningPtr& r) {
-                             return NeedsFrame(*r, now) - ahead <= now;
+                             return r->plays() && NeedsFrame(*r, now) - ahead <= now;
                            });
       shared = false;
     }
