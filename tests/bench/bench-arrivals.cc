@@ -76,7 +76,8 @@ T Take(qtts::Result<T> result) {
 double RowsOf(size_t streams) {
   constexpr size_t kMultiple = 128;
   const size_t multiple = streams > kMultiple ? kMultiple : 8;
-  return static_cast<double>((streams + multiple - 1) / multiple * multiple);
+  const size_t rows = (streams + multiple - 1) / multiple * multiple;
+  return static_cast<double>(rows);
 }
 
 double StepMs(double rows) {
