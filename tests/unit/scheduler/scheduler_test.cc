@@ -106,6 +106,24 @@ class SchedulerTest : public testing::Test {
     return script_.Text(seed);
   }
 
+  using Streams = std::vector<std::shared_ptr<StreamState>>;
+  static void ReadFrameOfEach(const Streams& streams) {
+    Frame frame;
+    for (const auto& stream : streams) ASSERT_EQ(stream->Read(&frame, true), ReadState::kFrame);
+  }
+  // Reads frames until the scheduler can predict a step's time.
+  static void ReadUntilStepTimeIsKnown(const Streams& streams) {
+    for (int i = 0; i < 40; ++i) ReadFrameOfEach(streams);
+  }
+  // Number of rows of the step with the first frame of `seed`; 0: there was none.
+  size_t RowsOfFirstStep(uint64_t seed) {
+    const std::lock_guard lock(script_.mutex);
+    for (const std::vector<uint64_t>& step : script_.submissions) {
+      if (std::find(step.begin(), step.end(), seed) != step.end()) return step.size();
+    }
+    return 0;
+  }
+
   static std::shared_ptr<const Tokenizer> tokenizer_;
   static std::shared_ptr<const PromptBuilder> prompts_;
   static int32_t pad_, eos_;
@@ -586,17 +604,12 @@ TEST_P(BusyDeviceTest, NewcomersJoinTheOthers) {
   std::vector<std::shared_ptr<StreamState>> streams;
   for (uint64_t seed = 1; seed <= kNewcomer; ++seed) script_.frames_by_seed[seed] = 1000000;
   for (uint64_t seed = 1; seed <= kStreams; ++seed) streams.push_back(Start(seed));
-  const auto read_all = [&] {
-    Frame frame;
-    for (const auto& stream : streams) ASSERT_EQ(stream->Read(&frame, true), ReadState::kFrame);
-  };
-  // Until the step's time is known.
-  for (int i = 0; i < 40; ++i) read_all();
+  ReadUntilStepTimeIsKnown(streams);
   // As fast as it is played, so that nobody's next frame is due.
   std::atomic<bool> stop = false;
   std::thread reader([&] {
     while (!stop) {
-      read_all();
+      ReadFrameOfEach(streams);
       std::this_thread::sleep_for(std::chrono::milliseconds(80));
     }
   });
@@ -606,14 +619,8 @@ TEST_P(BusyDeviceTest, NewcomersJoinTheOthers) {
   EXPECT_EQ(newcomer->Read(&frame, true), ReadState::kFrame);
   stop = true;
   reader.join();
-  std::lock_guard lock(script_.mutex);
-  const auto has_newcomer = [&](const std::vector<uint64_t>& step) {
-    return std::find(step.begin(), step.end(), kNewcomer) != step.end();
-  };
-  const auto first = std::find_if(script_.submissions.begin(), script_.submissions.end(), has_newcomer);
-  ASSERT_NE(first, script_.submissions.end());
   // Some are in the step before.
-  EXPECT_GE(first->size(), kStreams / 3);
+  EXPECT_GE(RowsOfFirstStep(kNewcomer), kStreams / 3);
 }
 
 // There a step may take longer than a frame is played: the first frame waits for the second, or even for the third.
@@ -626,14 +633,10 @@ TEST_P(BusyDeviceTest, FirstFramesComeTogether) {
   for (uint64_t seed = 1; seed <= kStreams + 1; ++seed) script_.frames_by_seed[seed] = 1000000;
   std::vector<std::shared_ptr<StreamState>> streams;
   for (uint64_t seed = 1; seed <= kStreams; ++seed) streams.push_back(Start(seed));
-  const auto read_all = [&] {
-    Frame frame;
-    for (const auto& stream : streams) ASSERT_EQ(stream->Read(&frame, true), ReadState::kFrame);
-  };
-  for (int i = 0; i < 40; ++i) read_all();
+  ReadUntilStepTimeIsKnown(streams);
   std::atomic<bool> stop = false;
   std::thread reader([&] {
-    while (!stop) read_all();
+    while (!stop) ReadFrameOfEach(streams);
   });
   const auto newcomer = Start(kStreams + 1);
   Frame frame;
@@ -666,12 +669,9 @@ TEST_F(SchedulerTest, NewcomersTakeAlongWhoCannotWait) {
   for (uint64_t i = 1; i <= kNewcomers; ++i) script_.frames_by_seed[kStreams + i] = 2;
   std::vector<std::shared_ptr<StreamState>> streams;
   for (uint64_t seed = 1; seed <= kStreams; ++seed) streams.push_back(Start(seed));
-  Frame frame;
-  // Until a step's time is known.
-  for (int i = 0; i < 40; ++i) {
-    for (const auto& stream : streams) ASSERT_EQ(stream->Read(&frame, true), ReadState::kFrame);
-  }
+  ReadUntilStepTimeIsKnown(streams);
   std::vector<std::shared_ptr<StreamState>> newcomers;
+  Frame frame;
   int read = 0;
   auto next = std::chrono::steady_clock::now();
   for (uint64_t i = 1; i <= kNewcomers; ++i) {
@@ -702,13 +702,7 @@ TEST_F(SchedulerTest, FramesInStoreLeaveTimeForNewcomers) {
   const auto newcomer = Start(kNewcomer);
   Frame frame;
   ASSERT_EQ(newcomer->Read(&frame, true), ReadState::kFrame);
-  std::lock_guard lock(script_.mutex);
-  const auto its_first = std::find_if(
-      script_.submissions.begin(), script_.submissions.end(), [&](const std::vector<uint64_t>& submission) {
-        return std::find(submission.begin(), submission.end(), kNewcomer) != submission.end();
-      });
-  ASSERT_NE(its_first, script_.submissions.end());
-  EXPECT_EQ(its_first->size(), 1U);
+  EXPECT_EQ(RowsOfFirstStep(kNewcomer), 1U);
 }
 
 // The second frame is submitted before the first is collected. Otherwise a step of others would come between them.
