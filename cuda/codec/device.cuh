@@ -59,15 +59,15 @@ __device__ __forceinline__ float SinSquared(float x) {
 
 // The same for what is rounded to F16: by the sine of the special function unit, whose error of 2^-21 and of |x| 2^-24
 // is far below that of an argument made of F16, for a quarter of the instructions.
-__device__ __forceinline__ float RoughSinSquared(float x) {
+__device__ __forceinline__ float ApproximateSinSquared(float x) {
   const float s = __sinf(x);
   return s * s;
 }
 
-// SnakeBeta. kRough: for results that are rounded to one F16.
-template <bool kRough>
+// SnakeBeta. kApproximate: for results that are rounded to one F16.
+template <bool kApproximate>
 __device__ __forceinline__ float4 Snake(float4 v, float4 a, float4 inverse_b) {
-  const auto sin_squared = [](float x) { return kRough ? RoughSinSquared(x) : SinSquared(x); };
+  const auto sin_squared = [](float x) { return kApproximate ? ApproximateSinSquared(x) : SinSquared(x); };
   v.x = fmaf(inverse_b.x, sin_squared(a.x * v.x), v.x);
   v.y = fmaf(inverse_b.y, sin_squared(a.y * v.y), v.y);
   v.z = fmaf(inverse_b.z, sin_squared(a.z * v.z), v.z);

@@ -235,14 +235,15 @@ __device__ __forceinline__ void FinishQuads(const GemmArgs& a, int first_tile, i
   }
   if (!kKnown && a.epilogue.out.data == nullptr) return;
   if (kKnown || a.epilogue.out.snake_a != nullptr) {
-    const auto snake = [&](auto rough) {
+    const auto snake = [&](auto approximate) {
 #pragma unroll
       for (int n = 0; n < kQuads; ++n) {
         const int i = (tile + n * kTileStep) * kTileRows + row;
         const float4 snake_a = Load4(constants.snake_a + i);
         const float4 snake_inverse_b = Load4(constants.snake_inverse_b + i);
 #pragma unroll
-        for (int c = 0; c < kColumns; ++c) v[c][n] = Snake<decltype(rough)::value>(v[c][n], snake_a, snake_inverse_b);
+        for (int c = 0; c < kColumns; ++c)
+          v[c][n] = Snake<decltype(approximate)::value>(v[c][n], snake_a, snake_inverse_b);
       }
     };
     if (a.epilogue.out.planes == Planes::kHalf) {
