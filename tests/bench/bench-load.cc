@@ -223,13 +223,13 @@ class Load {
 
   // The readers' clock: one thread, which also starts the streams.
   Results Run() {
-    const auto start = start_ = Clock::now();
-    const auto end = start + std::chrono::seconds(options_.seconds);
-    auto next_arrival = start;
+    start_ = Clock::now();
+    const auto end = start_ + std::chrono::seconds(options_.seconds);
+    auto next_arrival = start_;
     const int set = options_.poisson > 0 ? 0 : options_.books > 0 ? options_.books : options_.streams;
     int begun = 0;
     const auto next_of_set = [&] {
-      return start + std::chrono::duration_cast<Clock::duration>(Seconds(options_.ramp * begun / set));
+      return start_ + std::chrono::duration_cast<Clock::duration>(Seconds(options_.ramp * begun / set));
     };
     while (Clock::now() < end) {
       auto now = Clock::now();
@@ -257,7 +257,7 @@ class Load {
       std::this_thread::sleep_until(std::min(wake, end));
     }
     const auto stop = Clock::now();
-    seconds_ = Seconds(stop - start).count();
+    seconds_ = Seconds(stop - start_).count();
     if (all_since_) seconds_of_all_ = Seconds(stop - *all_since_).count();
     const qtts::Occupancy after = engine_->occupancy();
     results_.steps = after.steps - before_.steps;
