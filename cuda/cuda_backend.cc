@@ -39,7 +39,7 @@ Status CudaBackend::Impl::Load() {
   QTTS_ASSIGN_OR_RETURN(results, PinnedMemory::AllocateZeroed(entries * sizeof(FrameRowResult)));
   const size_t sample_bytes = static_cast<size_t>(samples) * sizeof(float);
   QTTS_ASSIGN_OR_RETURN(out, PinnedMemory::AllocateZeroed(entries * sample_bytes));
-  QTTS_ASSIGN_OR_RETURN(pcm, DeviceMemory::AllocateZeroed(ring_rows * sample_bytes));
+  QTTS_ASSIGN_OR_RETURN(pcm, DeviceMemory::AllocateZeroed(static_cast<size_t>(CodecRows()) * sample_bytes));
   QTTS_ASSIGN_OR_RETURN(reference_pcm, DeviceMemory::AllocateZeroed(sample_bytes));
   QTTS_ASSIGN_OR_RETURN(reference_uploads, UploadRing::Create());
   QTTS_ASSIGN_OR_RETURN(codec_idle, Event::Create());

@@ -72,18 +72,23 @@ struct CudaBackend::Impl {
   PinnedMemory steps;                                        // FrameRow [ring.entries][ring.rows]
   PinnedMemory results;                                      // FrameRowResult [ring.entries][ring.rows]
   PinnedMemory out;                                          // float [ring.entries][ring.rows][samples]
-  DeviceMemory pcm;                                          // float [ring.rows][samples]
+  DeviceMemory pcm;                                          // float [CodecRows()][samples], of a slice
   std::vector<Event> chosen;                                 // [ring.entries] a frame's codes are there
   std::vector<Event> done;                                   // [ring.entries] its sound is
   std::vector<int> unread;                                   // [ring.entries] its rows that nobody has read
   uint64_t launched = 0;                                     // frames, since the start
   std::map<std::tuple<FrameStart, int, int>, Graph> graphs;  // by start, rows and splits
-  // What makes a frame's sound: kAll on codec_stream; or kBegin on `stream`, then kFinish on codec_stream beside the
+  // Rows of a frame whose sound is made at once.
+  struct Slice {
+    int first = 0;
+    int rows = 0;
+  };
+  // What makes a slice's sound: kAll on codec_stream; or kBegin on `stream`, then kFinish on codec_stream beside the
   // next frame's codes.
   enum class CodecWork { kAll, kBegin, kFinish };
-  std::map<std::tuple<int, int, CodecWork>, Graph> codec_graphs;  // by rows, part of the hand-over and work
-  Event codec_idle;                                               // all that was enqueued on codec_stream is done
-  Event begun;                                                    // kBegin is
+  std::map<std::tuple<int, int, int, CodecWork>, Graph> codec_graphs;  // by slice, part of the hand-over and work
+  Event codec_idle;                                                    // all that was enqueued on codec_stream is done
+  Event begun;                                                         // kBegin is
 
   UploadRing reference_uploads;
   DeviceMemory reference_pcm;
@@ -124,7 +129,7 @@ struct CudaBackend::Impl {
   };
   void RunPieces(std::span<Piece> pieces);
   Result<const Graph*> FrameGraph(FrameStart start, int rows, int splits);
-  Result<const Graph*> CodecGraph(int rows, int part, CodecWork work);
+  Result<const Graph*> CodecGraph(Slice slice, int part, CodecWork work);
   // True if the codec fits beside the kernel that makes codes.
   bool LeavesRoom(int rows, int splits) const { return rows == 1 && model->IsPersistent(rows, splits); }
   // What the codec has not allocated yet for the slots.
@@ -132,6 +137,8 @@ struct CudaBackend::Impl {
     return static_cast<size_t>(options.max_slots - used_indices) * codec->past_bytes();
   }
   int CodecRows() const { return std::min(ring.rows, kCodecRows); }
+  // Rows of the smallest slice for so many.
+  int SliceRows(int rows) const;
   // Few first frames join the many others, rather than pass through the predictor and the codec apart.
   void JoinFirstFrames();
   // Rows that begin alike.

@@ -31,30 +31,29 @@ Result<const Graph*> CudaBackend::Impl::FrameGraph(FrameStart start, int rows, i
   return &graph;
 }
 
-Result<const Graph*> CudaBackend::Impl::CodecGraph(int rows, int part, CodecWork work) {
-  Graph& graph = codec_graphs[{rows, part, work}];
+int CudaBackend::Impl::SliceRows(int rows) const {
+  constexpr int kStep = 32;
+  return rows <= kMaxRows ? LanguageModel::RowBucket(rows) : std::min((rows + kStep - 1) / kStep * kStep, CodecRows());
+}
+
+Result<const Graph*> CudaBackend::Impl::CodecGraph(Slice slice, int part, CodecWork work) {
+  Graph& graph = codec_graphs[{slice.first, slice.rows, part, work}];
   if (!graph.empty()) return &graph;
   const cudaStream_t at = work == CodecWork::kBegin ? stream.get() : codec_stream.get();
   QTTS_ASSIGN_OR_RETURN(
       graph, Graph::Capture(at, [&]() -> Status {
         const CodecHandOver& from = model->hand_over();
-        const int* const row_slots = from.slots + static_cast<ptrdiff_t>(part) * ring.rows;
-        const int* const row_codes = from.codes + static_cast<ptrdiff_t>(part) * ring.rows * model->groups();
-        const CodecRoom room = work == CodecWork::kFinish ? CodecRoom::kBeside : CodecRoom::kDevice;
-        for (int first = 0; first < rows; first += CodecRows()) {
-          const int count = std::min(rows - first, CodecRows());
-          if (work != CodecWork::kFinish) {
-            QTTS_RETURN_IF_ERROR(codec->Begin(count, row_slots + first,
-                                              row_codes + static_cast<ptrdiff_t>(first) * model->groups(), at));
-          }
-          if (work == CodecWork::kBegin) continue;
-          float* const to = pcm.as<float>() + static_cast<ptrdiff_t>(first) * samples;
-          QTTS_RETURN_IF_ERROR(codec->Finish(count, to, room, at));
+        const ptrdiff_t row = static_cast<ptrdiff_t>(part) * ring.rows + slice.first;
+        if (work != CodecWork::kFinish) {
+          QTTS_RETURN_IF_ERROR(codec->Begin(slice.rows, from.slots + row, from.codes + row * model->groups(), at));
         }
         if (work == CodecWork::kBegin) return Status::Ok();
+        const CodecRoom room = work == CodecWork::kFinish ? CodecRoom::kBeside : CodecRoom::kDevice;
+        QTTS_RETURN_IF_ERROR(codec->Finish(slice.rows, pcm.as<float>(), room, at));
         const Launcher launch{at, false};
-        DeliverPcm(launch, row_slots, from.frames + part, ring, rows, pcm.as<const float>(), samples,
-                   results.as<FrameRowResult>(), out.as<float>());
+        DeliverPcm(launch, from.slots + row, from.frames + part, ring, slice.rows, pcm.as<const float>(), samples,
+                   results.as<FrameRowResult>() + slice.first,
+                   out.as<float>() + static_cast<ptrdiff_t>(slice.first) * samples);
         return CudaStatus(launch.error, kSpeaking);
       }));
   return &graph;
@@ -63,8 +62,9 @@ Result<const Graph*> CudaBackend::Impl::CodecGraph(int rows, int part, CodecWork
 // Captures all graphs, so that nothing is captured, loaded or compiled while an utterance waits.
 Status CudaBackend::Impl::WarmUp() {
   QTTS_RETURN_IF_ERROR(model->WarmUp());
+  const int most_rows = LanguageModel::RowBucket(std::min(options.max_slots, kMostRows));
   for (const int rows : LanguageModel::kRowBuckets) {
-    if (rows > LanguageModel::RowBucket(std::min(options.max_slots, kMostRows))) break;
+    if (rows > most_rows) break;
     QTTS_RETURN_IF_ERROR(FrameGraph(FrameStart::kPrompt, rows, 1).status());
     bool beside = false;
     for (const int splits : model->SplitBuckets()) {
@@ -72,11 +72,17 @@ Status CudaBackend::Impl::WarmUp() {
       QTTS_RETURN_IF_ERROR(FrameGraph(FrameStart::kInput, rows, splits).status());
       beside = beside || LeavesRoom(rows, splits);
     }
-    for (int part = 0; part < kHandOvers; ++part) {
-      QTTS_RETURN_IF_ERROR(CodecGraph(rows, part, CodecWork::kAll).status());
-      if (!beside) continue;
-      QTTS_RETURN_IF_ERROR(CodecGraph(rows, part, CodecWork::kBegin).status());
-      QTTS_RETURN_IF_ERROR(CodecGraph(rows, part, CodecWork::kFinish).status());
+    for (int part = 0; beside && part < kHandOvers; ++part) {
+      QTTS_RETURN_IF_ERROR(CodecGraph({0, rows}, part, CodecWork::kBegin).status());
+      QTTS_RETURN_IF_ERROR(CodecGraph({0, rows}, part, CodecWork::kFinish).status());
+    }
+  }
+  for (int first = 0; first < most_rows; first += CodecRows()) {
+    const int most = std::min(most_rows - first, CodecRows());
+    for (int rows = 1; rows <= most; rows = SliceRows(rows) + 1) {
+      for (int part = 0; part < kHandOvers; ++part) {
+        QTTS_RETURN_IF_ERROR(CodecGraph({first, SliceRows(rows)}, part, CodecWork::kAll).status());
+      }
     }
   }
   QTTS_RETURN_IF_ERROR(codec_stream.Synchronize());
@@ -129,8 +135,8 @@ Status CudaBackend::Impl::LaunchRows(FrameStart start, std::span<const std::pair
     const bool begins = std::any_of(rows.begin(), rows.begin() + static_cast<std::ptrdiff_t>(count),
                                     [](const std::pair<Row*, FrameRow>& row) { return row.second.text_id < 0; });
     if (!begins && LeavesRoom(bucket, splits)) {
-      QTTS_ASSIGN_OR_RETURN(const Graph* const begin, CodecGraph(bucket, part, CodecWork::kBegin));
-      QTTS_ASSIGN_OR_RETURN(const Graph* const finish, CodecGraph(bucket, part, CodecWork::kFinish));
+      QTTS_ASSIGN_OR_RETURN(const Graph* const begin, CodecGraph({0, bucket}, part, CodecWork::kBegin));
+      QTTS_ASSIGN_OR_RETURN(const Graph* const finish, CodecGraph({0, bucket}, part, CodecWork::kFinish));
       QTTS_RETURN_IF_CUDA_ERROR(cudaEventRecord(codec_idle.get(), codec_stream.get()), kSpeaking);
       QTTS_RETURN_IF_CUDA_ERROR(cudaStreamWaitEvent(stream.get(), codec_idle.get()), kSpeaking);
       QTTS_RETURN_IF_ERROR(begin->Launch(stream.get()));
@@ -138,9 +144,12 @@ Status CudaBackend::Impl::LaunchRows(FrameStart start, std::span<const std::pair
       QTTS_RETURN_IF_CUDA_ERROR(cudaStreamWaitEvent(codec_stream.get(), begun.get()), kSpeaking);
       QTTS_RETURN_IF_ERROR(finish->Launch(codec_stream.get()));
     } else {
-      QTTS_ASSIGN_OR_RETURN(const Graph* const all, CodecGraph(bucket, part, CodecWork::kAll));
       QTTS_RETURN_IF_CUDA_ERROR(cudaStreamWaitEvent(codec_stream.get(), codes.get()), kSpeaking);
-      QTTS_RETURN_IF_ERROR(all->Launch(codec_stream.get()));
+      for (int first = 0; first < static_cast<int>(count); first += CodecRows()) {
+        const Slice slice = {first, SliceRows(std::min(static_cast<int>(count) - first, CodecRows()))};
+        QTTS_ASSIGN_OR_RETURN(const Graph* const all, CodecGraph(slice, part, CodecWork::kAll));
+        QTTS_RETURN_IF_ERROR(all->Launch(codec_stream.get()));
+      }
     }
     QTTS_RETURN_IF_CUDA_ERROR(cudaEventRecord(done[static_cast<size_t>(entry)].get(), codec_stream.get()), kSpeaking);
     ++launched;

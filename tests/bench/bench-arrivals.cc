@@ -2,6 +2,8 @@
 // The scheduler under random requests, above a simulated device that takes the times of a table: time to first sound,
 // and gaps. For decisions about when steps run; figures of a GPU come from bench-load.
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -52,7 +54,8 @@ constexpr std::string_view kUsage =
     "  --slower X        the device takes X times as long (default 1)\n"
     "  --hiccups N       of a thousand steps N take 20 ms longer (default 0)\n"
     "  --seed N          (default 1)\n"
-    "The first frame is silence with preset voices: the second is the first sound.\n";
+    "The first frame is silence with preset voices: the second is the first sound. Gaps are counted before an\n"
+    "utterance's second, third, fourth and all further frames.\n";
 
 struct Options {
   std::vector<double> arrivals;  // requests a second; empty: the default, or a constant set
@@ -208,9 +211,26 @@ Options Parse(int argc, char** argv) {
   return options;
 }
 
-// A listener without pre-roll: plays a frame every 80 ms, from the second frame on.
+// When an utterance's first frames came. Written on the scheduler's thread.
+struct FirstFrames {
+  std::atomic<size_t> count = 0;
+  std::array<std::atomic<Clock::rep>, 2> at = {};
+  void Add() {
+    const size_t n = count;
+    if (n < at.size()) at[n] = Clock::now().time_since_epoch().count();
+    count = n + 1;
+  }
+  // Of a frame that was read: it is counted right after it can be.
+  Clock::time_point Of(size_t frame) const {
+    while (count <= frame) std::this_thread::yield();
+    return Clock::time_point(Clock::duration(at[frame]));
+  }
+};
+
+// A listener without pre-roll: plays a frame every 80 ms from the moment at which the first one came.
 struct Listener {
   std::shared_ptr<qtts::StreamState> stream;
+  std::shared_ptr<FirstFrames> first_frames;
   Clock::time_point asked, due;
   int64_t heard = 0;  // frames played
   bool waits = false;
@@ -258,7 +278,8 @@ void Measure(double arrivals, const Options& options, const std::shared_ptr<cons
   const SimulatedDevice* const simulated = device.get();
   auto scheduler = Take(qtts::Scheduler::Create(std::move(device)));
   std::vector<double> first_frames, first_sounds;
-  int64_t frames = 0, gaps = 0;
+  int64_t frames = 0;
+  std::array<int64_t, 4> gaps_of = {};  // before frame 1, 2, 3, and all that follow
   size_t most = 0;
   std::vector<std::unique_ptr<Listener>> listeners;
   const auto start = Clock::now();
@@ -271,7 +292,9 @@ void Measure(double arrivals, const Options& options, const std::shared_ptr<cons
       request.seed = requests.Frames();
       auto listener = std::make_unique<Listener>();
       listener->asked = Clock::now();
-      listener->stream = std::make_shared<qtts::StreamState>(prompts, tokenizer, request, 25, [] {});
+      listener->first_frames = std::make_shared<FirstFrames>();
+      listener->stream = std::make_shared<qtts::StreamState>(prompts, tokenizer, request, 25,
+                                                             [first = listener->first_frames] { first->Add(); });
       if (const qtts::Status status = listener->stream->Begin(); !status.ok()) Fail(status.message());
       scheduler->Add(listener->stream);
       listeners.push_back(std::move(listener));
@@ -281,14 +304,15 @@ void Measure(double arrivals, const Options& options, const std::shared_ptr<cons
       Listener& l = *listeners[i];
       qtts::Frame frame;
       std::optional<qtts::ReadState> state;  // empty if it is not time to read
-      while ((l.heard < 2 || Clock::now() >= l.due) &&
+      while ((l.heard == 0 || Clock::now() >= l.due) &&
              (state = l.stream->Read(&frame, false)) == qtts::ReadState::kFrame) {
-        const auto at = Clock::now();
-        const double waited = Milliseconds(at - l.asked).count();
-        if (l.heard == 0) first_frames.push_back(waited);
-        if (l.heard == 1) first_sounds.push_back(waited);
-        if (l.heard == 1 || l.waits) l.due = at;
-        gaps += l.waits ? 1 : 0;
+        if (l.heard < 2) {
+          const auto at = l.first_frames->Of(static_cast<size_t>(l.heard));
+          (l.heard == 0 ? first_frames : first_sounds).push_back(Milliseconds(at - l.asked).count());
+          if (l.heard == 0) l.due = at;
+        }
+        if (l.waits) l.due = Clock::now();
+        if (l.waits) ++gaps_of[static_cast<size_t>(std::min<int64_t>(l.heard, 4)) - 1];
         l.waits = false;
         l.due += kFrameTime;
         ++l.heard;
@@ -299,7 +323,7 @@ void Measure(double arrivals, const Options& options, const std::shared_ptr<cons
         listeners.pop_back();
         continue;
       }
-      if (l.heard >= 2 && state == qtts::ReadState::kPending) l.waits = true;
+      if (l.heard >= 1 && state == qtts::ReadState::kPending) l.waits = true;
       ++i;
     }
     std::this_thread::sleep_for(std::chrono::microseconds(500));
@@ -307,9 +331,11 @@ void Measure(double arrivals, const Options& options, const std::shared_ptr<cons
   const double busy = simulated->busy_ms() / options.seconds / 10;
   for (const auto& listener : listeners) listener->stream->Cancel();
   scheduler.reset();
-  std::printf("%8.0f %9zu %8.1f/%-8.1f %8.1f/%-8.1f %9lld %7lld %7.0f\n", arrivals, most,
+  std::printf("%8.0f %9zu %8.1f/%-8.1f %8.1f/%-8.1f %9lld  %lld, %lld, %lld, %-8lld %4.0f\n", arrivals, most,
               Percentile(&first_frames, 0.5), Percentile(&first_frames, 0.95), Percentile(&first_sounds, 0.5),
-              Percentile(&first_sounds, 0.95), static_cast<long long>(frames), static_cast<long long>(gaps), busy);
+              Percentile(&first_sounds, 0.95), static_cast<long long>(frames), static_cast<long long>(gaps_of[0]),
+              static_cast<long long>(gaps_of[1]), static_cast<long long>(gaps_of[2]),
+              static_cast<long long>(gaps_of[3]), busy);
   std::fflush(stdout);
 }
 
@@ -322,8 +348,8 @@ int main(int argc, char** argv) {
   const auto prompts =
       std::make_shared<const qtts::PromptBuilder>(Take(qtts::PromptBuilder::Create(checkpoint->config(), tokenizer)));
   std::printf("a simulated device, %g times as slow as its table; %d slots\n", options.slower, options.slots);
-  std::printf("%8s %9s %17s %17s %9s %7s %7s\n", "a second", "at once", "frame 0, p50/p95", "sound, p50/p95", "frames",
-              "gaps", "busy %");
+  std::printf("%8s %9s %17s %17s %9s  %-17s %4s\n", "a second", "at once", "frame 0, p50/p95", "sound, p50/p95",
+              "frames", "gaps: 1, 2, 3, on", "busy %");
   if (options.streams > 0) {
     Measure(0, options, prompts, tokenizer);
     return 0;

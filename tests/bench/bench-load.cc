@@ -174,6 +174,11 @@ struct Calls {
   static constexpr size_t kKept = 16;
   std::atomic<size_t> count = 0;
   std::array<std::atomic<Clock::rep>, kKept> at = {};
+  // Of a frame that was read: the engine reports it right after it can be.
+  Clock::time_point Of(size_t frame) const {
+    while (count <= frame) std::this_thread::yield();
+    return Clock::time_point(Clock::duration(at[frame]));
+  }
 };
 
 struct Reader {
@@ -334,7 +339,7 @@ class Load {
       if (reader.waits) CountUnderrun(place, frame.index, now);
       if (!reader.playing || reader.waits) played_at_[place] = now;
       if (!reader.playing) {
-        played_at_[place] = Clock::time_point(Clock::duration(reader.calls->at[0].load()));
+        played_at_[place] = reader.calls->Of(0);
       }
       reader.playing = true;
       reader.waits = false;
@@ -367,7 +372,7 @@ class Load {
     }
     if (!reader->heard && (!silent || options_.count_silence) && static_cast<size_t>(frame.index) < Calls::kKept) {
       reader->heard = true;
-      const Clock::time_point at(Clock::duration(reader->calls->at[static_cast<size_t>(frame.index)].load()));
+      const Clock::time_point at = reader->calls->Of(static_cast<size_t>(frame.index));
       results_.first_sound.push_back(Seconds(at - reader->asked).count() * 1e3);
     }
   }

@@ -605,8 +605,9 @@ TEST_F(CudaHostTest, UtterancesBeyondItsSlotsWaitTheirTurn) {
 
 // --- many voices
 
-TEST_F(CudaHostTest, AFrameOfManyIsOneLaunchAndAllocatesNothing) {
+TEST_F(CudaHostTest, AFrameOfManyIsALaunchOfCodesAndOneOfEachSliceOfSoundAndAllocatesNothing) {
   constexpr int kMany = 300;
+  const auto launches_of = [](size_t rows) { return rows > size_t{cuda::kCodecRows} ? 3 : 2; };
   const auto backend = NewBackend(kMany);
   ASSERT_EQ(backend->max_slots(), kMany);
   std::vector<FrameStep> steps;
@@ -616,9 +617,9 @@ TEST_F(CudaHostTest, AFrameOfManyIsOneLaunchAndAllocatesNothing) {
   EXPECT_EQ(backend->Open(NewPrompt(config(), 20, &random_), GenerationSettings(), 1).status().code(),
             StatusCode::kResourceExhausted);
   const std::vector<std::string> first = CallsOf([&] { ASSERT_TRUE(Step(backend.get(), steps).ok()); });
-  EXPECT_EQ(Count(first, "cudaGraphLaunch"), 2);
+  EXPECT_EQ(Count(first, "cudaGraphLaunch"), launches_of(kMany));
   for (FrameStep& step : steps) step.text_id = 0;
-  for (const size_t rows : {size_t{300}, size_t{65}, size_t{1}, size_t{290}}) {
+  for (const size_t rows : {size_t{300}, size_t{65}, size_t{1}, size_t{257}, size_t{256}, size_t{290}}) {
     const std::vector<FrameStep> some(steps.begin(), steps.begin() + static_cast<std::ptrdiff_t>(rows));
     const std::vector<std::string> calls = CallsOf([&] {
       ASSERT_TRUE(backend->Submit(some).ok());
@@ -630,7 +631,8 @@ TEST_F(CudaHostTest, AFrameOfManyIsOneLaunchAndAllocatesNothing) {
         EXPECT_EQ((*results)[i].pcm.size(), static_cast<size_t>(config().codec.samples_per_frame));
       }
     });
-    EXPECT_EQ(Count(calls, "cudaGraphLaunch"), 2) << rows;
+    EXPECT_EQ(Count(calls, "cudaGraphLaunch"), launches_of(rows)) << rows;
+    EXPECT_EQ(Count(calls, "cudaStreamBeginCapture"), 0) << rows;
     const std::set<std::string> names(calls.begin(), calls.end());
     EXPECT_THAT(names, ::testing::IsSubsetOf({"cudaSetDevice", "cudaGraphLaunch", "cudaEventRecord", "cudaEventQuery",
                                               "cudaStreamWaitEvent"}));
