@@ -3,7 +3,6 @@
 // and gaps. For decisions about when steps run; figures of a GPU come from bench-load.
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -23,6 +22,7 @@
 #include "arguments.h"
 #include "backend/backend.h"
 #include "checkpoint/checkpoint.h"
+#include "frame_times.h"
 #include "prompt/prompt.h"
 #include "scheduler/scheduler.h"
 #include "scheduler/stream_state.h"
@@ -33,6 +33,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using qtts::bench::Fail;
 using qtts::bench::FailUnknown;
+using qtts::bench::FrameTimes;
 using qtts::bench::Number;
 using Milliseconds = std::chrono::duration<double, std::milli>;
 
@@ -211,26 +212,10 @@ Options Parse(int argc, char** argv) {
   return options;
 }
 
-// When an utterance's first frames came. Written on the scheduler's thread.
-struct FirstFrames {
-  std::atomic<size_t> count = 0;
-  std::array<std::atomic<Clock::rep>, 2> at = {};
-  void Add() {
-    const size_t n = count;
-    if (n < at.size()) at[n] = Clock::now().time_since_epoch().count();
-    count = n + 1;
-  }
-  // Of a frame that was read: it is counted right after it can be.
-  Clock::time_point Of(size_t frame) const {
-    while (count <= frame) std::this_thread::yield();
-    return Clock::time_point(Clock::duration(at[frame]));
-  }
-};
-
 // A listener without pre-roll: plays a frame every 80 ms from the moment at which the first one came.
 struct Listener {
   std::shared_ptr<qtts::StreamState> stream;
-  std::shared_ptr<FirstFrames> first_frames;
+  std::shared_ptr<FrameTimes> times;
   Clock::time_point asked, due;
   int64_t heard = 0;  // frames played
   bool waits = false;
@@ -292,9 +277,9 @@ void Measure(double arrivals, const Options& options, const std::shared_ptr<cons
       request.seed = requests.Frames();
       auto listener = std::make_unique<Listener>();
       listener->asked = Clock::now();
-      listener->first_frames = std::make_shared<FirstFrames>();
+      listener->times = std::make_shared<FrameTimes>();
       listener->stream = std::make_shared<qtts::StreamState>(prompts, tokenizer, request, 25,
-                                                             [first = listener->first_frames] { first->Add(); });
+                                                             [times = listener->times] { times->Add(); });
       if (const qtts::Status status = listener->stream->Begin(); !status.ok()) Fail(status.message());
       scheduler->Add(listener->stream);
       listeners.push_back(std::move(listener));
@@ -307,7 +292,7 @@ void Measure(double arrivals, const Options& options, const std::shared_ptr<cons
       while ((l.heard == 0 || Clock::now() >= l.due) &&
              (state = l.stream->Read(&frame, false)) == qtts::ReadState::kFrame) {
         if (l.heard < 2) {
-          const auto at = l.first_frames->Of(static_cast<size_t>(l.heard));
+          const auto at = l.times->Of(static_cast<size_t>(l.heard));
           (l.heard == 0 ? first_frames : first_sounds).push_back(Milliseconds(at - l.asked).count());
           if (l.heard == 0) l.due = at;
         }

@@ -4,7 +4,6 @@
 // is an underrun. The time of each sound is that of the engine's callback.
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -21,6 +20,7 @@
 #include <vector>
 
 #include "arguments.h"
+#include "frame_times.h"
 #include "qtts/engine.h"
 
 namespace {
@@ -28,6 +28,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using qtts::bench::Fail;
 using qtts::bench::FailUnknown;
+using qtts::bench::FrameTimes;
 using qtts::bench::Number;
 using Seconds = std::chrono::duration<double>;
 
@@ -169,22 +170,10 @@ Options Parse(int argc, char** argv) {
   return options;
 }
 
-// Times at which the engine reported the first frames of a stream. Written on the engine's thread.
-struct Calls {
-  static constexpr size_t kKept = 16;
-  std::atomic<size_t> count = 0;
-  std::array<std::atomic<Clock::rep>, kKept> at = {};
-  // Of a frame that was read: the engine reports it right after it can be.
-  Clock::time_point Of(size_t frame) const {
-    while (count <= frame) std::this_thread::yield();
-    return Clock::time_point(Clock::duration(at[frame]));
-  }
-};
-
 struct Reader {
   std::shared_ptr<qtts::Engine> engine;
   std::unique_ptr<qtts::Stream> stream;
-  std::shared_ptr<Calls> calls;
+  std::shared_ptr<FrameTimes> times;
   Clock::time_point asked;
   int64_t frames = 0;
   bool heard = false;  // the first sound was heard
@@ -291,7 +280,7 @@ class Load {
   void Start() {
     auto reader = std::make_unique<Reader>();
     reader->engine = options_.spread ? Take(qtts::Engine::Acquire(options_.engine)) : engine_;
-    reader->calls = std::make_shared<Calls>();
+    reader->times = std::make_shared<FrameTimes>();
     qtts::Request request;
     request.text = Text();
     request.settings = engine_->info().defaults;
@@ -304,11 +293,7 @@ class Load {
     request.runaway_guard = true;
     if (options_.max_wait_ms >= 0) request.max_wait = std::chrono::milliseconds(options_.max_wait_ms);
     reader->asked = Clock::now();
-    reader->stream = Take(reader->engine->Start(request, [calls = reader->calls] {
-      const size_t n = calls->count;
-      if (n < Calls::kKept) calls->at[n] = Clock::now().time_since_epoch().count();
-      calls->count = n + 1;
-    }));
+    reader->stream = Take(reader->engine->Start(request, [times = reader->times] { times->Add(); }));
     size_t place = 0;
     while (place < readers_.size() && readers_[place] != nullptr) ++place;
     if (place == readers_.size()) readers_.emplace_back();
@@ -338,9 +323,7 @@ class Load {
       if (book) continue;
       if (reader.waits) CountUnderrun(place, frame.index, now);
       if (!reader.playing || reader.waits) played_at_[place] = now;
-      if (!reader.playing) {
-        played_at_[place] = reader.calls->Of(0);
-      }
+      if (!reader.playing) played_at_[place] = reader.times->Of(0);
       reader.playing = true;
       reader.waits = false;
       played_at_[place] += kFrameTime;
@@ -370,9 +353,9 @@ class Load {
       ++results_.first_frames;
       results_.silent_first_frames += silent ? 1 : 0;
     }
-    if (!reader->heard && (!silent || options_.count_silence) && static_cast<size_t>(frame.index) < Calls::kKept) {
+    if (!reader->heard && (!silent || options_.count_silence) && static_cast<size_t>(frame.index) < FrameTimes::kKept) {
       reader->heard = true;
-      const Clock::time_point at = reader->calls->Of(static_cast<size_t>(frame.index));
+      const Clock::time_point at = reader->times->Of(static_cast<size_t>(frame.index));
       results_.first_sound.push_back(Seconds(at - reader->asked).count() * 1e3);
     }
   }
