@@ -15,6 +15,7 @@ FOLDERS = ("gst", "engine", "cuda")
 SUFFIXES = (".cpp", ".cc", ".h", ".cu", ".cuh")
 TOKEN = re.compile(r"""//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|\w+|\S""", re.DOTALL)
 HEADING = re.compile(r"^[A-Za-z_].*?([~\w]+)\(", re.MULTILINE)  # of a function, for those that begin a line
+HUNK = r"^@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@ ?(.*)\n"  # its lines before and after, its function
 TEST = re.compile(r"^Test: (\S+) (\S+)$", re.MULTILINE)
 
 
@@ -79,12 +80,16 @@ def parse(name: str, text: str) -> Fault:
         raise Misplaced(f"{name}: begins with no title and no line 'Test: TEST PATTERN'")
     hunks = []
     for diff in diffs:
-        before, *parts = re.split(r"^@@ [^@]*@@ ?(.*)\n", diff, flags=re.MULTILINE)
+        before, *parts = re.split(HUNK, diff, flags=re.MULTILINE)
         file = re.search(r"^--- a/(\S+)", before, re.MULTILINE)
-        for function, part in zip(parts[::2], parts[1::2]):
+        for old, new, function, part in zip(parts[::4], parts[1::4], parts[2::4], parts[3::4]):
             lines = [line or " " for line in part.splitlines() if not line.startswith("\\")]
             if not file or any(line[0] not in " +-" for line in lines) or all(line[0] == " " for line in lines):
                 raise Misplaced(f"{name}: holds what is no patch of git's")
+            # A sign that was shifted makes a line of another kind.
+            counts = [sum(line[0] != sign for line in lines) for sign in "+-"]
+            if counts != [int(old or 1), int(new or 1)]:
+                raise Misplaced(f"{name}: a hunk has not the lines that its heading counts")
             hunks.append(Hunk(file.group(1), heading_of(function, lines), lines))
     if not hunks:
         raise Misplaced(f"{name}: holds no patch")

@@ -30,7 +30,7 @@ Test: live *C25*
 diff --git a/gst/speech.cpp b/gst/speech.cpp
 --- a/gst/speech.cpp
 +++ b/gst/speech.cpp
-@@ -1,5 +1,5 @@ bool Speech::Commit(uint64_t time) {
+@@ -1,6 +1,6 @@ bool Speech::Commit(uint64_t time) {
  bool Speech::Commit(uint64_t time) {
    const Lock lock(mutex_);
 -  if (!current_) return false;  // only Next() begins another
@@ -134,6 +134,7 @@ class PlantingTest(unittest.TestCase):
         self.assert_misplaced("diff --git a/x b/x\n" + REPLACES.split("\n\n", 1)[1], SOURCE, "Test: TEST PATTERN")
         self.assert_misplaced("A title.\nTest: live *\n", SOURCE, "holds no patch")
         self.assert_misplaced(REPLACES.replace("\n   monitor_", "\nmonitor_"), SOURCE, "no patch of git's")
+        self.assert_misplaced(REPLACES.replace("\n-  if", "\n -  if"), SOURCE, "not the lines that its heading counts")
 
 
 unittest.main()
