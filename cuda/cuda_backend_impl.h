@@ -137,7 +137,7 @@ struct CudaBackend::Impl {
     return static_cast<size_t>(options.max_slots - used_indices) * codec->past_bytes();
   }
   int CodecRows() const { return std::min(ring.rows, kCodecRows); }
-  // Rows of the smallest slice for so many.
+  // Rows of the smallest slice that has graphs and holds `rows` rows.
   int SliceRows(int rows) const;
   // Few first frames join the many others, rather than pass through the predictor and the codec apart.
   void JoinFirstFrames();

@@ -31,6 +31,8 @@ Result<const Graph*> CudaBackend::Impl::FrameGraph(FrameStart start, int rows, i
   return &graph;
 }
 
+// A frame's last slice is filled up to these rows, and filling costs as much as streams do: finer steps than those of
+// LanguageModel::RowBucket(), whose products have tiles of up to 128 rows.
 int CudaBackend::Impl::SliceRows(int rows) const {
   constexpr int kStep = 32;
   return rows <= kMaxRows ? LanguageModel::RowBucket(rows) : std::min((rows + kStep - 1) / kStep * kStep, CodecRows());
