@@ -263,6 +263,7 @@ void Scheduler::CloseSlot(Running* running) {
   if (!std::exchange(running->open, false)) return;
   backend_->Close(running->slot);
   ++free_slots_;
+  if (running->stream->request().real_time) --real_time_slots_;
   PublishPages();
 }
 
@@ -279,6 +280,8 @@ bool Scheduler::CanGoOn(const Running& running) const {
 // The same for a stream that has its pages.
 bool Scheduler::CanGoOnWithPages(const Running& running) const {
   if (!running.prefilled || !running.open || running.stream->ended()) return false;
+  // The step of the last token ends the utterance: another behind it would be made for nothing.
+  if (running.submitted >= running.stream->request().settings.max_new_tokens) return false;
   // Running ahead pays only while there is sound to play. Before that, a second frame would compete with the first
   // for the device. Among many it would come after a large step instead, and the first frame is often silent.
   if (running.submitted > 0 && running.delivered == 0 && !(many_ && running.submitted < kNewcomerFrames)) return false;
@@ -459,7 +462,7 @@ void Scheduler::CountStep(const Submission& submission) {
   const auto rows = static_cast<int64_t>(submission.streams.size());
   mean_positions_ = static_cast<double>(submission.positions) / static_cast<double>(rows);
   const int speaking = slots_ - free_slots_;
-  if (step_model_.fitted()) {
+  if (step_model_.fitted() && real_time_slots_ > 0) {
     const double all = step_model_.Predict(speaking, PositionsOf(speaking));
     const double predicted = step_model_.Predict(rows, submission.positions, submission.prompts);
     if (period_watch_.Add(now, time.count(), predicted, all)) {

@@ -41,10 +41,12 @@ bool Scheduler::OpenSlots() {
 // True if the first waiting stream may begin.
 bool Scheduler::AdmitsOneMore() { return HasPagesFor(*waiting_.begin()->second->prompt) && HasTimeForOneMore(); }
 
-// True if all speaking streams would keep up with their readers beside one more, and beside as many prompts as of late.
+// True if all speaking streams would keep up with their readers beside the first waiting one, and beside as many
+// prompts as of late; or if none of their readers needs it.
 bool Scheduler::HasTimeForOneMore() {
   const int speaking = slots_ - free_slots_;
   if (!many_ || speaking == 0 || !step_model_.fitted()) return true;
+  if (real_time_slots_ == 0 && !waiting_.begin()->second->stream->request().real_time) return true;
   const int64_t rows = speaking + 1;
   const double prompts = prompts_a_second_ * std::chrono::duration<double>(kFrameTime).count();
   return step_model_.Predict(rows, PositionsOf(rows), prompts) * period_watch_.slowness(Clock::now()) <=
@@ -79,6 +81,7 @@ bool Scheduler::Open(const RunningPtr& running) {
   running->slot = *slot;
   running->open = true;
   --free_slots_;
+  if (request.real_time) ++real_time_slots_;
   PublishPages();
   prompts_.push_back(running);
   if (LogEnabled(LogLevel::kDebug)) {

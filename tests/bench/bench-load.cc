@@ -290,6 +290,7 @@ class Load {
     }
     request.seed = static_cast<uint64_t>(++results_.requests);
     request.lead_frames = options_.lead_frames;
+    request.real_time = options_.books == 0;
     request.runaway_guard = true;
     if (options_.max_wait_ms >= 0) request.max_wait = std::chrono::milliseconds(options_.max_wait_ms);
     reader->asked = Clock::now();

@@ -186,6 +186,21 @@ TEST_F(ParallelTest, AsManyAsAskedForAreMadeAtOnce) {
   EXPECT_EQ(fake::Requests().size(), 10U);
 }
 
+// Whoever plays the sound hears the current one as it is made, and the others later.
+TEST_F(ParallelTest, OnlyTheCurrentOneIsHeardAsItIsMade) {
+  fake::AllowFrames(0);
+  Scene run(4);
+  run.Play();
+  run.feeder().Push("text 0");
+  ASSERT_TRUE(Started(1));
+  for (int i = 1; i < 4; ++i) run.feeder().Push("text " + std::to_string(i));
+  ASSERT_TRUE(Started(4));
+  EXPECT_TRUE(fake::Requests()[0].real_time);
+  for (size_t i = 1; i < 4; ++i) EXPECT_FALSE(fake::Requests()[i].real_time) << i;
+  fake::AllowFrames(-1);
+  run.End();
+}
+
 // The texts exceed the limit of the queue for parallel=1, and are all made at once.
 TEST_F(ParallelTest, TheQueueHoldsTwiceAsMany) {
   fake::Script script = fake::DefaultScript();

@@ -53,6 +53,8 @@ class Utterance {
     lead_ = 1 + random_() % 6;
     frames_ = static_cast<int64_t>(random_() % 40);
     more_ = random_() % 12;
+    limited_ = frames_ > 0 && random_() % 4 == 0;
+    if (limited_) request_.settings.max_new_tokens = frames_ + 1;
     {
       std::lock_guard lock(script_->mutex);
       script_->frames_by_seed[seed] = static_cast<int>(frames_);
@@ -133,10 +135,11 @@ class Utterance {
     if (checked_) return;
     checked_ = true;
     const EndReason reason = stream_->end_reason();
-    EXPECT_TRUE(reason == EndReason::kComplete || (reason == EndReason::kCancelled && cancelled_))
+    const EndReason end = limited_ ? EndReason::kMaxDuration : EndReason::kComplete;
+    EXPECT_TRUE(reason == end || (reason == EndReason::kCancelled && cancelled_))
         << "seed " << seed_ << ": " << static_cast<int>(reason);
     EXPECT_LE(read_, frames_);
-    if (reason == EndReason::kComplete) {
+    if (reason == end) {
       EXPECT_EQ(read_, frames_) << "seed " << seed_;
     }
     // The text ids of the frames are those of the whole text, in order; no frame has an invented one.
@@ -148,7 +151,8 @@ class Utterance {
     expected.insert(expected.end(), ids.begin() + 3, ids.end());
     expected.push_back(parts_.eos);
     const std::vector<int32_t> said = script_->Text(seed_);
-    EXPECT_LE(said.size(), static_cast<size_t>(frames_) + 2) << "one step finds the end, one more may be under way";
+    EXPECT_LE(said.size(), static_cast<size_t>(frames_) + (limited_ ? 1 : 2))
+        << "one step finds the end, one more may be under way";
     EXPECT_LE(said.size(), static_cast<size_t>(read_) + lead_ + 1) << "nobody is made more than the lead ahead";
     for (size_t i = 0; i < said.size(); ++i) {
       const int32_t id = i < expected.size() ? expected[i] : parts_.pad;
@@ -170,6 +174,7 @@ class Utterance {
   std::string text_ = "Hello there my friend";
   size_t lead_ = 1;
   int64_t frames_ = 0;
+  bool limited_ = false;                                                                  // by max_new_tokens
   size_t more_ = 0;                                                                       // pieces to write
   const std::shared_ptr<std::atomic<int>> told_ = std::make_shared<std::atomic<int>>(0);  // may be called late
   bool finished_ = false;

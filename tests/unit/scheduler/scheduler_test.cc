@@ -57,6 +57,10 @@ class SchedulerTest : public testing::Test {
     request.text = text;
     request.more_text = more_text;
     request.seed = seed;
+    return StartRequest(request, lead, std::move(on_change));
+  }
+
+  std::shared_ptr<StreamState> StartRequest(Request request, size_t lead = 25, std::function<void()> on_change = {}) {
     request.layout = PromptLayout::kStreaming;
     auto stream = std::make_shared<StreamState>(prompts_, tokenizer_, request, lead, std::move(on_change));
     const Status status = stream->Begin();
@@ -148,6 +152,20 @@ TEST_F(SchedulerTest, TokenLimitIsReported) {
   const auto stream = Start(1);
   EXPECT_EQ(ReadAll(*stream, 1).size(), 5U);
   EXPECT_EQ(stream->end_reason(), EndReason::kMaxDuration);
+}
+
+TEST_F(SchedulerTest, NoStepIsMadeBehindThatOfTheLastToken) {
+  script_.beside_host = true;
+  script_.max_outstanding = 3;
+  script_.frames_by_seed[1] = 100;
+  Request request;
+  request.text = "Hello.";
+  request.seed = 1;
+  request.settings.max_new_tokens = 8;
+  const auto stream = StartRequest(request);
+  EXPECT_EQ(ReadAll(*stream, 1).size(), 7U);
+  EXPECT_EQ(stream->end_reason(), EndReason::kMaxDuration);
+  EXPECT_EQ(script_.Text(1).size(), 8U);
 }
 
 TEST_F(SchedulerTest, ARunawayIsEndedIfThatIsWanted) {
@@ -794,6 +812,48 @@ TEST_F(SchedulerTest, NobodyIsAdmittedForWhomTheDeviceHasNoTime) {
   ASSERT_EQ(speaking->Read(&frame, true), ReadState::kFrame);
   speaking->Cancel();
   EXPECT_EQ(ReadAll(*Start(99), 99).size(), 5U);
+}
+
+// As above, but for utterances that nobody hears as they are made.
+TEST_F(SchedulerTest, UtterancesThatNobodyHearsAsTheyAreMadeNeedNoTimeOfTheDevice) {
+  constexpr uint64_t kHeard = 50;
+  constexpr uint64_t kMore = 51;
+  script_.max_slots = 100;
+  script_.beside_host = true;
+  script_.time_of_row = milliseconds(75);
+  const auto start = [this](uint64_t seed, bool real_time, std::chrono::nanoseconds max_wait) {
+    {
+      std::lock_guard lock(script_.mutex);
+      script_.frames_by_seed[seed] = 1000000;
+    }
+    Request request;
+    request.text = "Hello.";
+    request.seed = seed;
+    request.real_time = real_time;
+    request.max_wait = max_wait;
+    return StartRequest(request);
+  };
+  const auto is_open = [this](int slots) { return Await([this, slots] { return script_.open_slots == slots; }); };
+  std::vector<std::shared_ptr<StreamState>> streams = {start(1, false, Request::kNoLimit)};
+  Frame frame;
+  for (int i = 0; i < 33; ++i) ASSERT_EQ(streams[0]->Read(&frame, true), ReadState::kFrame);
+  for (uint64_t seed = 2; seed <= 4; ++seed) streams.push_back(start(seed, false, Request::kNoLimit));
+  ASSERT_TRUE(is_open(4)) << "no matter how long a step takes";
+
+  // One that is heard as it is made waits until the device has time for it, and nobody comes before it.
+  const auto heard = start(kHeard, true, Request::kNoLimit);
+  const auto behind = start(kMore, false, Request::kNoLimit);
+  ASSERT_TRUE(AwaitWaiting(2));
+  for (const auto& stream : streams) stream->Cancel();
+  ASSERT_EQ(heard->Read(&frame, true), ReadState::kFrame);
+  // While it speaks the device's time counts for all.
+  const auto refused = start(kMore + 1, false, milliseconds(300));
+  EXPECT_EQ(refused->Read(&frame, true), ReadState::kEnd);
+  EXPECT_EQ(refused->end_reason(), EndReason::kBusy);
+  ASSERT_TRUE(is_open(1));
+  heard->Cancel();
+  ASSERT_EQ(behind->Read(&frame, true), ReadState::kFrame);
+  behind->Cancel();
 }
 
 TEST_F(SchedulerTest, OccupancyCountsSteps) {

@@ -77,6 +77,7 @@ struct BackendScript {
 };
 
 // A backend that identifies utterances by their seed. Frame n of seed s has the code n and the one sample s + n / 1000.
+// Of its settings an utterance heeds max_new_tokens.
 class ScriptedBackend : public Backend {
  public:
   explicit ScriptedBackend(BackendScript* script) : script_(script) {}
@@ -91,7 +92,7 @@ class ScriptedBackend : public Backend {
     return {script_->page_positions, script_->pages, script_->pages - script_->taken_pages};
   }
 
-  Result<SlotId> Open(Prompt prompt, const GenerationSettings&, uint64_t seed) override {
+  Result<SlotId> Open(Prompt prompt, const GenerationSettings& settings, uint64_t seed) override {
     if (const auto error = script_->open_error_by_seed.find(seed); error != script_->open_error_by_seed.end()) {
       return error->second;
     }
@@ -99,6 +100,7 @@ class ScriptedBackend : public Backend {
     if (script_->open_slots == script_->max_slots) return Status::Internal("more slots than there are");
     Slot slot;
     slot.seed = seed;
+    slot.max_new_tokens = settings.max_new_tokens;
     slot.rows = static_cast<int64_t>(prompt.rows.size());
     if (!TakePages(&slot)) return Status::ResourceExhausted("no pages for a prompt");
     ++script_->open_slots;
@@ -146,6 +148,7 @@ class ScriptedBackend : public Backend {
       if (!slots_[step.slot].prefilled) return Status::Internal("a step before the prompt");
       if (slots_[step.slot].parked) return Status::Internal("a step for a parked slot");
       Slot& slot = slots_[step.slot];
+      if (slot.submitted >= slot.max_new_tokens) return Status::Internal("a step behind that of the last token");
       if (!TakePages(&slot)) slot.without_page = true;
       ++slot.submitted;
       script_->text_by_seed[slots_[step.slot].seed].push_back(step.text_id);
@@ -223,6 +226,7 @@ class ScriptedBackend : public Backend {
  private:
   struct Slot {
     uint64_t seed = 0;
+    int64_t max_new_tokens = 0;
     int pieces = 0;
     bool prefilled = false;
     int made = 0;
@@ -253,6 +257,10 @@ class ScriptedBackend : public Backend {
     if (slot.without_page) {
       result.end = EndReason::kError;
       result.status = Status::ResourceExhausted("no page for a frame");
+      return result;
+    }
+    if (slot.made + 1 >= slot.max_new_tokens) {
+      result.end = EndReason::kMaxDuration;
       return result;
     }
     const auto frames = script_->frames_by_seed.find(slot.seed);
