@@ -280,7 +280,7 @@ bool Scheduler::CanGoOn(const Running& running) const {
 // The same for a stream that has its pages.
 bool Scheduler::CanGoOnWithPages(const Running& running) const {
   if (!running.prefilled || !running.open || running.stream->ended()) return false;
-  // The step of the last token ends the utterance: another behind it would be made for nothing.
+  // The step of the last token ends the utterance, so the result of a further one would be discarded.
   if (running.submitted >= running.stream->request().settings.max_new_tokens) return false;
   // Running ahead pays only while there is sound to play. Before that, a second frame would compete with the first
   // for the device. Among many it would come after a large step instead, and the first frame is often silent.

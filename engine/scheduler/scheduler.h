@@ -37,8 +37,8 @@ namespace qtts {
 //   readers cannot wait. The second does not wait for the first. Where a step of all streams takes most of a frame's
 //   time, they join it, and the reader gets them together.
 // - While the device is busy for half of the time, streams are only a few frames ahead of their readers.
-// - An utterance begins only if all that speak would keep up, by a model of a step's time that is fitted as it runs;
-//   unless nobody hears any of them as it is made (Request::real_time).
+// - An utterance begins only if all that speak would keep up, by a model of a step's time that is fitted as it runs.
+//   This limit applies only while an utterance is real-time (Request::real_time).
 //
 // With pages for contexts (Backend::pages()) an utterance begins only if they hold its prompt beside a reserve for
 // the streams that speak. If a stream needs a page and none is free, the stream that is furthest ahead of its reader is

@@ -42,7 +42,7 @@ bool Scheduler::OpenSlots() {
 bool Scheduler::AdmitsOneMore() { return HasPagesFor(*waiting_.begin()->second->prompt) && HasTimeForOneMore(); }
 
 // True if all speaking streams would keep up with their readers beside the first waiting one, and beside as many
-// prompts as of late; or if none of their readers needs it.
+// prompts as of late. Always true if none of these streams is real-time.
 bool Scheduler::HasTimeForOneMore() {
   const int speaking = slots_ - free_slots_;
   if (!many_ || speaking == 0 || !step_model_.fitted()) return true;

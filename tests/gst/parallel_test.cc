@@ -186,8 +186,7 @@ TEST_F(ParallelTest, AsManyAsAskedForAreMadeAtOnce) {
   EXPECT_EQ(fake::Requests().size(), 10U);
 }
 
-// Whoever plays the sound hears the current one as it is made, and the others later.
-TEST_F(ParallelTest, OnlyTheCurrentOneIsHeardAsItIsMade) {
+TEST_F(ParallelTest, SpeechThatIsMadeAheadIsNotRealTime) {
   fake::AllowFrames(0);
   Scene run(4);
   run.Play();

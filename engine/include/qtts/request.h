@@ -66,9 +66,9 @@ struct Request {
   // Maximum number of frames that are made ahead of the reader; 0: EngineOptions::lead_frames. An engine of many voices
   // that is busy makes fewer. Changes no bit.
   int lead_frames = 0;
-  // Someone hears the utterance as it is made. False: it goes to a file, or is played after others. While all
-  // utterances of an engine of many voices are such, one more begins even if a frame of each then takes longer than it
-  // lasts. Changes no bit.
+  // The utterance is played while it is made. Set it to false for speech that goes to a file or is played later. While
+  // no utterance of the engine is real-time, the time of a step limits the number of utterances no longer: throughput
+  // is higher, and a real-time utterance waits until the device has time for it. Changes no bit.
   bool real_time = true;
   uint64_t seed = 0;  // same model, device, request and seed give the same audio
   GenerationSettings settings;

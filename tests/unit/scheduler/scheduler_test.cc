@@ -154,7 +154,7 @@ TEST_F(SchedulerTest, TokenLimitIsReported) {
   EXPECT_EQ(stream->end_reason(), EndReason::kMaxDuration);
 }
 
-TEST_F(SchedulerTest, NoStepIsMadeBehindThatOfTheLastToken) {
+TEST_F(SchedulerTest, NoStepFollowsThatOfTheLastToken) {
   script_.beside_host = true;
   script_.max_outstanding = 3;
   script_.frames_by_seed[1] = 100;
@@ -814,9 +814,9 @@ TEST_F(SchedulerTest, NobodyIsAdmittedForWhomTheDeviceHasNoTime) {
   EXPECT_EQ(ReadAll(*Start(99), 99).size(), 5U);
 }
 
-// As above, but for utterances that nobody hears as they are made.
-TEST_F(SchedulerTest, UtterancesThatNobodyHearsAsTheyAreMadeNeedNoTimeOfTheDevice) {
-  constexpr uint64_t kHeard = 50;
+// A step of one stream takes more than 72 ms here, too.
+TEST_F(SchedulerTest, AdmissionIgnoresTimeWhileNoUtteranceIsRealTime) {
+  constexpr uint64_t kRealTime = 50;
   constexpr uint64_t kMore = 51;
   script_.max_slots = 100;
   script_.beside_host = true;
@@ -840,18 +840,18 @@ TEST_F(SchedulerTest, UtterancesThatNobodyHearsAsTheyAreMadeNeedNoTimeOfTheDevic
   for (uint64_t seed = 2; seed <= 4; ++seed) streams.push_back(start(seed, false, Request::kNoLimit));
   ASSERT_TRUE(is_open(4)) << "no matter how long a step takes";
 
-  // One that is heard as it is made waits until the device has time for it, and nobody comes before it.
-  const auto heard = start(kHeard, true, Request::kNoLimit);
+  // A real-time utterance waits until the device has time for it. Those that came later wait behind it.
+  const auto real_time = start(kRealTime, true, Request::kNoLimit);
   const auto behind = start(kMore, false, Request::kNoLimit);
   ASSERT_TRUE(AwaitWaiting(2));
   for (const auto& stream : streams) stream->Cancel();
-  ASSERT_EQ(heard->Read(&frame, true), ReadState::kFrame);
-  // While it speaks the device's time counts for all.
+  ASSERT_EQ(real_time->Read(&frame, true), ReadState::kFrame);
+  // While it speaks, the limit applies to all utterances.
   const auto refused = start(kMore + 1, false, milliseconds(300));
   EXPECT_EQ(refused->Read(&frame, true), ReadState::kEnd);
   EXPECT_EQ(refused->end_reason(), EndReason::kBusy);
   ASSERT_TRUE(is_open(1));
-  heard->Cancel();
+  real_time->Cancel();
   ASSERT_EQ(behind->Read(&frame, true), ReadState::kFrame);
   behind->Cancel();
 }

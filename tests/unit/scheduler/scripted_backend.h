@@ -77,7 +77,7 @@ struct BackendScript {
 };
 
 // A backend that identifies utterances by their seed. Frame n of seed s has the code n and the one sample s + n / 1000.
-// Of its settings an utterance heeds max_new_tokens.
+// Of the settings only max_new_tokens has an effect.
 class ScriptedBackend : public Backend {
  public:
   explicit ScriptedBackend(BackendScript* script) : script_(script) {}
@@ -148,7 +148,7 @@ class ScriptedBackend : public Backend {
       if (!slots_[step.slot].prefilled) return Status::Internal("a step before the prompt");
       if (slots_[step.slot].parked) return Status::Internal("a step for a parked slot");
       Slot& slot = slots_[step.slot];
-      if (slot.submitted >= slot.max_new_tokens) return Status::Internal("a step behind that of the last token");
+      if (slot.submitted >= slot.max_new_tokens) return Status::Internal("a step after that of the last token");
       if (!TakePages(&slot)) slot.without_page = true;
       ++slot.submitted;
       script_->text_by_seed[slots_[step.slot].seed].push_back(step.text_id);
