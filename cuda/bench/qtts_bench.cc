@@ -44,7 +44,7 @@ constexpr std::string_view kUsage =
     "64)\n"
     "  --codec-precision exact|fast  (default exact)\n"
     "  --no-overlap     kernels do not start before their predecessor's end\n"
-    "  --only PART      language-model, codec or whole: measures that alone\n"
+    "  --only PART      language-model, codec, whole or parking: measures that alone\n"
     "  --voices N       streams of the last measurement of whole frames, up to 4096 (default 64)\n"
     "  --context N      positions of each of these streams at the beginning (default 20)\n"
     "  --frames N       frames of each measurement (default 50)\n"
@@ -338,6 +338,72 @@ Status WholeFigures(const std::shared_ptr<const Checkpoint>& checkpoint, const O
   return Status::Ok();
 }
 
+// Bytes a second of a large copy from or to page-locked memory, in GB/s.
+Result<double> HostBandwidth(cudaMemcpyKind kind) {
+  constexpr size_t kBytes = size_t{256} << 20;
+  QTTS_ASSIGN_OR_RETURN(const DeviceMemory device, DeviceMemory::AllocateZeroed(kBytes));
+  QTTS_ASSIGN_OR_RETURN(const PinnedMemory host, PinnedMemory::AllocateZeroed(kBytes));
+  const bool to_host = kind == cudaMemcpyDeviceToHost;
+  double best = 1e9;
+  for (int i = 0; i < 4; ++i) {
+    const auto begin = Clock::now();
+    QTTS_RETURN_IF_CUDA_ERROR(
+        cudaMemcpy(to_host ? host.data() : device.data(), to_host ? device.data() : host.data(), kBytes, kind), "copy");
+    best = std::min(best, Milliseconds(Clock::now() - begin));
+  }
+  return static_cast<double>(kBytes) / best / 1e6;
+}
+
+// An utterance is parked and comes back, with contexts of several lengths: the time until its pages are copied.
+Status ParkingFigures(const std::shared_ptr<const Checkpoint>& checkpoint, const Options& options, Report* report) {
+  QTTS_ASSIGN_OR_RETURN(const double to_host, HostBandwidth(cudaMemcpyDeviceToHost));
+  QTTS_ASSIGN_OR_RETURN(const double to_device, HostBandwidth(cudaMemcpyHostToDevice));
+  report->Add("copies to page-locked memory", to_host, "GB/s");
+  report->Add("copies from page-locked memory", to_device, "GB/s");
+  CudaOptions backend_options;
+  backend_options.precision = options.f32 ? Precision::kF32 : Precision::kBF16;
+  QTTS_ASSIGN_OR_RETURN(const auto backend, CudaBackend::Create(checkpoint, backend_options));
+  const ModelConfig& config = checkpoint->config();
+  const TransformerConfig& c = config.talker.transformer;
+  std::mt19937 random(5);
+  const auto time = [&](Status (CudaBackend::*move)(SlotId), SlotId slot) -> Result<double> {
+    QTTS_RETURN_IF_CUDA_ERROR(cudaDeviceSynchronize(), "timing");
+    const auto begin = Clock::now();
+    QTTS_RETURN_IF_ERROR((backend.get()->*move)(slot));
+    QTTS_RETURN_IF_CUDA_ERROR(cudaDeviceSynchronize(), "timing");
+    return Milliseconds(Clock::now() - begin);
+  };
+  for (const int context : {128, 512, 1536}) {
+    QTTS_ASSIGN_OR_RETURN(const SlotId slot,
+                          backend->Open(BenchPrompt(config, context - 1, random), GenerationSettings(), 1));
+    const FrameStep step = {slot, kNoText};
+    QTTS_RETURN_IF_ERROR(backend->Submit({&step, 1}));
+    QTTS_ASSIGN_OR_RETURN(const auto results, backend->Collect());
+    if (results[0].end == EndReason::kError) return results[0].status;
+    std::vector<double> parked, returned;
+    for (int i = 0; i < 21; ++i) {
+      QTTS_ASSIGN_OR_RETURN(const double away, time(&CudaBackend::Park, slot));
+      parked.push_back(away);
+      QTTS_ASSIGN_OR_RETURN(const double back, time(&CudaBackend::Unpark, slot));
+      returned.push_back(back);
+    }
+    backend->Close(slot);
+    const double megabytes =
+        2e-6 * context * c.num_layers * c.kv_width() * static_cast<double>(ElementBytes(backend_options.precision));
+    const std::string name = "context " + std::to_string(context);
+    report->Add(name, megabytes, "MB");
+    report->Add("  parked, host memory page-locked for it", parked[0], "ms");
+    parked.erase(parked.begin());
+    const double park_ms = Percentile(parked, 0.5);
+    const double return_ms = Percentile(returned, 0.5);
+    report->Add("  parked, p50", park_ms, "ms");
+    report->Add("    of the copies' rate", megabytes / park_ms / to_host * 100, "%");
+    report->Add("  brought back, p50", return_ms, "ms");
+    report->Add("    of the copies' rate", megabytes / return_ms / to_device * 100, "%");
+  }
+  return Status::Ok();
+}
+
 // One utterance after the other, of two frames each; every tenth is given up in mid-frame.
 Status Soak(const std::shared_ptr<const Checkpoint>& checkpoint, const Options& options, Report* report) {
   CudaOptions backend_options;
@@ -422,6 +488,7 @@ Status Run(const Options& options) {
     }
     if (wanted("codec")) QTTS_RETURN_IF_ERROR(CodecFigures(*checkpoint, options, &report));
     if (wanted("whole")) QTTS_RETURN_IF_ERROR(WholeFigures(checkpoint, options, &report));
+    if (wanted("parking")) QTTS_RETURN_IF_ERROR(ParkingFigures(checkpoint, options, &report));
     report.Write(options.json);
     return Status::Ok();
   };
@@ -470,7 +537,8 @@ int main(int argc, char** argv) {
       options.codec_precision = precision == "fast" ? CodecPrecision::kFast : CodecPrecision::kExact;
     } else if (option == "--only") {
       options.only = argv[++i];
-      good = options.only == "language-model" || options.only == "codec" || options.only == "whole";
+      good = options.only == "language-model" || options.only == "codec" || options.only == "whole" ||
+             options.only == "parking";
     } else if (option == "--random") {
       options.random = argv[++i];
     } else if (option == "--json") {

@@ -45,6 +45,7 @@ struct Scheduler::Running {
   std::vector<int32_t> text;  // id n precedes frame n + 1
   bool text_complete = false;
   int32_t pad_text_id = 0;
+  size_t text_tokens = 0;  // so far
   LogClock::time_point opened;
   int64_t prompt_rows = 0;
   int64_t own_rows = 0;   // of the prompt, without the rows common to the voice's prompts

@@ -58,8 +58,8 @@ Scheduler::Scheduler(std::unique_ptr<Backend> backend)
 }
 
 Occupancy Scheduler::occupancy() const {
-  return {slots_, free_slots_,  waiting_count_,    pages_,        free_pages_,
-          steps_, step_frames_, step_nanoseconds_, parked_count_, device_bytes_};
+  return {slots_,       free_slots_,       waiting_count_, pages_,    free_pages_,  steps_,
+          step_frames_, step_nanoseconds_, parked_count_,  parkings_, device_bytes_};
 }
 
 // Backend::pages() may be asked on the scheduler thread alone; occupancy() by anybody.
@@ -233,8 +233,10 @@ void Scheduler::UpdateStream(const RunningPtr& running) {
   running->text.insert(running->text.end(), news.text.begin(), news.text.end());
   running->text_complete = news.text_complete;
   running->pad_text_id = news.pad_text_id;
+  running->text_tokens = news.text_tokens;
   if (news.prompt) {
     running->prompt = std::move(news.prompt);
+    running->prompt_rows = static_cast<int64_t>(running->prompt->rows.size());
     waiting_.emplace(running->arrival, running);
     if (const std::chrono::nanoseconds patience = running->stream->request().max_wait; patience < kForever) {
       running->slot_deadline = Clock::now() + patience;
@@ -263,6 +265,8 @@ void Scheduler::CloseSlot(Running* running) {
   if (!std::exchange(running->open, false)) return;
   backend_->Close(running->slot);
   ++free_slots_;
+  lengths_.AddEnd(running->text_tokens);
+  forecast_outdated_ = true;
   if (running->stream->request().real_time) --real_time_slots_;
   PublishPages();
 }
@@ -453,6 +457,8 @@ void Scheduler::CountStep(const Submission& submission) {
   const std::chrono::duration<double> passed = now - std::exchange(collected_, now);
   ++steps_;
   step_frames_ += submission.streams.size();
+  lengths_.AddFrames(static_cast<int64_t>(submission.streams.size()));
+  forecast_outdated_ = true;
   step_nanoseconds_ += took.count();
   if (!many_) return;
   constexpr double kMeanSeconds = 1;

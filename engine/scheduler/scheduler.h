@@ -16,6 +16,8 @@
 #include "backend/backend.h"
 #include "qtts/engine_options.h"
 #include "qtts/mutex.h"
+#include "scheduler/length_estimate.h"
+#include "scheduler/page_forecast.h"
 #include "scheduler/period_watch.h"
 #include "scheduler/step_model.h"
 #include "scheduler/stream_state.h"
@@ -40,11 +42,11 @@ namespace qtts {
 // - An utterance begins only if all that speak would keep up, by a model of a step's time that is fitted as it runs.
 //   This limit applies only while an utterance is real-time (Request::real_time).
 //
-// With pages for contexts (Backend::pages()) an utterance begins only if they hold its prompt beside a reserve for
-// the streams that speak. If a stream needs a page and none is free, the stream that is furthest ahead of its reader is
-// parked: its pages move to the host's memory. It returns when pages are free, or when it is about to run dry and
-// another stream is further ahead. If no stream can be parked, the one that needs a page waits. One fails only if no
-// stream with pages can go on.
+// With pages for contexts (Backend::pages()) an utterance begins only if they are expected to hold all contexts until
+// their streams end: by the length of their texts, by how long others have spoken, and by max_new_tokens. If a stream
+// needs a page and none is free, the stream that is furthest ahead of its reader is parked: its pages move to the
+// host's memory. It returns when pages are free, or when it is about to run dry and another stream is further ahead. If
+// no stream can be parked, the one that needs a page waits. One fails only if no stream with pages can go on.
 //
 // All these choices affect the time of frames only, never their content.
 //
@@ -104,7 +106,7 @@ class Scheduler {
   bool Open(const RunningPtr& running);
   bool AdmitsOneMore();
   bool HasTimeForOneMore();
-  std::string DescribeShortage() const;
+  std::string DescribeShortage();
   void RefuseExpired(Clock::time_point now);
   std::vector<RunningPtr> NextPrompts(bool hold, size_t* left);
   bool TakeProgress(const RunningPtr& running, const Result<PrefillProgress>& progress);
@@ -112,7 +114,8 @@ class Scheduler {
   bool AnyReaderRunsShort() const;
   // Of pages, in scheduler_pages.cc.
   int64_t PagesOf(int64_t positions) const;
-  bool HasPagesFor(const Prompt& prompt) const;
+  PageForecast::Context ForecastOf(const Running& running) const;
+  bool HasPagesFor(const Running& waiting);
   int Unparked() const { return slots_ - free_slots_ - static_cast<int>(parked_.size()); }
   Clock::duration SoundAhead(const Running& running, Clock::time_point now) const;
   RunningPtr FurthestAhead(Clock::time_point now) const;
@@ -138,6 +141,7 @@ class Scheduler {
   std::atomic<int64_t> pages_ = 0;
   std::atomic<int64_t> free_pages_ = 0;
   std::atomic<int> parked_count_ = 0;
+  std::atomic<uint64_t> parkings_ = 0;
   std::atomic<uint64_t> device_bytes_ = 0;
   std::atomic<uint64_t> steps_ = 0;
   std::atomic<uint64_t> step_frames_ = 0;
@@ -168,13 +172,16 @@ class Scheduler {
   Status device_status_;                              // not ok once the device is lost
 
   // Of a device with pages.
+  LengthEstimate lengths_;
+  PageForecast forecast_;  // of the open streams
+  bool forecast_outdated_ = true;
   std::vector<RunningPtr> parked_;
   std::vector<RunningPtr> starved_;  // need a page, and no stream can be parked
   Clock::time_point reserve_again_;  // earliest time of the next Backend::Reserve() after a failure
   Clock::time_point swap_again_;     // earliest time to park a stream in exchange for a parked one
   Clock::time_point log_again_;
   bool parking_logged_ = false;
-  int64_t parkings_ = 0;  // since the last line of the log
+  uint64_t parkings_logged_ = 0;  // of parkings_, when the log last told of them
 
   // Of a device with many slots.
   StepModel step_model_;

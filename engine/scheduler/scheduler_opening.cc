@@ -39,7 +39,7 @@ bool Scheduler::OpenSlots() {
 }
 
 // True if the first waiting stream may begin.
-bool Scheduler::AdmitsOneMore() { return HasPagesFor(*waiting_.begin()->second->prompt) && HasTimeForOneMore(); }
+bool Scheduler::AdmitsOneMore() { return HasPagesFor(*waiting_.begin()->second) && HasTimeForOneMore(); }
 
 // True if all speaking streams would keep up with their readers beside the first waiting one, and beside as many
 // prompts as of late. Always true if none of these streams is real-time.
@@ -59,7 +59,6 @@ bool Scheduler::Open(const RunningPtr& running) {
   const Request& request = running->stream->request();
   const size_t rows = running->prompt->rows.size();
   const size_t constant_rows = running->prompt->constant_rows;
-  running->prompt_rows = static_cast<int64_t>(rows);
   running->own_rows = static_cast<int64_t>(rows - constant_rows);
   running->opened = LogClock::now();
   Result<SlotId> slot = backend_->Open(*running->prompt, request.settings, request.seed);
@@ -67,7 +66,7 @@ bool Scheduler::Open(const RunningPtr& running) {
     FailAll(slot.status());
     return false;
   }
-  if (slot.status().code() == StatusCode::kResourceExhausted && !HasPagesFor(*running->prompt)) {
+  if (slot.status().code() == StatusCode::kResourceExhausted && !HasPagesFor(*running)) {
     waiting_.emplace(running->arrival, running);
     return false;
   }
@@ -81,6 +80,7 @@ bool Scheduler::Open(const RunningPtr& running) {
   running->slot = *slot;
   running->open = true;
   --free_slots_;
+  if (paged_) forecast_.Add(ForecastOf(*running), backend_->pages().positions);
   if (request.real_time) ++real_time_slots_;
   PublishPages();
   prompts_.push_back(running);
@@ -93,13 +93,13 @@ bool Scheduler::Open(const RunningPtr& running) {
 }
 
 // The reason why the first waiting stream can't begin, for its error.
-std::string Scheduler::DescribeShortage() const {
+std::string Scheduler::DescribeShortage() {
   const std::string speaking = std::to_string(slots_ - free_slots_);
   if (free_slots_ == 0) return "all " + std::to_string(slots_) + " slots of the engine are taken";
-  if (!HasPagesFor(*waiting_.begin()->second->prompt)) {
+  if (!HasPagesFor(*waiting_.begin()->second)) {
     const ContextPages pages = backend_->pages();
-    return "the " + speaking + " utterances that speak need the device's memory (" + std::to_string(pages.free) +
-           " of " + std::to_string(pages.total) + " pages are free)";
+    return "the " + speaking + " utterances that speak need the device's memory, or are expected to (" +
+           std::to_string(pages.free) + " of " + std::to_string(pages.total) + " pages are free)";
   }
   return "with the " + speaking + " utterances that speak the device has no time for another";
 }

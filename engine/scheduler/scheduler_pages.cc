@@ -13,7 +13,7 @@ namespace {
 
 // Frames for which an utterance that begins needs pages.
 constexpr int64_t kFirstFrames = 16;
-// One in so many pages is reserved for speaking streams, and another for parked ones.
+// One in so many pages is kept for what a forecast lacks, and another for parked streams.
 constexpr int64_t kShare = 20;
 // A parked stream returns, if need be in exchange for another, when its reader has no more sound than this.
 constexpr auto kSoon = 4 * kFrameTime;
@@ -31,19 +31,34 @@ int64_t Scheduler::PagesOf(int64_t positions) const {
   return (positions + page - 1) / page;
 }
 
-// True if there are pages for the prompt and its first frames, beside one page for each stream that speaks, at least a
-// share of all, and the pages of those that are parked. What needs more than all pages is left to the backend, which
-// says so.
-bool Scheduler::HasPagesFor(const Prompt& prompt) const {
+// What is expected of a stream's context. One that has outlived what was expected may go on for a page.
+PageForecast::Context Scheduler::ForecastOf(const Running& running) const {
+  const int64_t positions = running.prompt_rows + running.submitted;
+  const int64_t spoken = running.prompt_rows + lengths_.FramesOf(running.text_tokens);
+  const int64_t most = running.prompt_rows + running.stream->request().settings.max_new_tokens;
+  const int64_t last = std::min(std::max(spoken, positions + backend_->pages().positions), most);
+  return {positions + kFirstFrames, last + kFirstFrames};
+}
+
+// True if there are pages for the prompt and its first frames, beside those of the streams that are parked, and if all
+// contexts are expected to fit until their streams end, with a share of all pages left. What needs more than all pages
+// is left to the backend, which says so.
+bool Scheduler::HasPagesFor(const Running& waiting) {
   const ContextPages pages = backend_->pages();
-  const int64_t speaking = slots_ - free_slots_;
-  if (pages.positions == 0 || speaking == 0) return true;
+  if (pages.positions == 0 || free_slots_ == slots_) return true;
   // Speaking streams come first.
   if (!starved_.empty()) return false;
-  int64_t reserve = std::max(speaking, pages.total / kShare);
-  for (const RunningPtr& running : parked_) reserve += PagesOf(running->prompt_rows + running->submitted);
-  const int64_t needed = PagesOf(static_cast<int64_t>(prompt.rows.size()) + kFirstFrames);
-  return needed + reserve <= pages.free || needed > pages.total;
+  int64_t needed = PagesOf(waiting.prompt_rows + kFirstFrames);
+  if (needed > pages.total) return true;
+  for (const RunningPtr& running : parked_) needed += PagesOf(running->prompt_rows + running->submitted);
+  if (needed > pages.free) return false;
+  if (std::exchange(forecast_outdated_, false)) {
+    forecast_.Clear();
+    for (const RunningPtr& running : running_) {
+      if (running->open) forecast_.Add(ForecastOf(*running), pages.positions);
+    }
+  }
+  return forecast_.MostWith(ForecastOf(waiting), pages.positions) <= pages.total - pages.total / kShare;
 }
 
 // How long the reader has sound, of what has been submitted. A stream without its next text has a frame's time, since
@@ -136,8 +151,8 @@ void Scheduler::RemoveFromParked(const RunningPtr& running) {
   std::erase(parked_, kept);
   PublishPages();
   if (!parked_.empty() || !std::exchange(parking_logged_, false)) return;
-  Log(LogLevel::kInfo, "no utterance is parked any more (times that one was: " + std::to_string(parkings_) + ")");
-  parkings_ = 0;
+  const uint64_t times = parkings_ - std::exchange(parkings_logged_, parkings_);
+  Log(LogLevel::kInfo, "no utterance is parked any more (times that one was: " + std::to_string(times) + ")");
 }
 
 // Lets streams without a page try again, and brings parked streams back: those that can go on, the one with the least

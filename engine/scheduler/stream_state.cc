@@ -149,7 +149,8 @@ Status StreamState::status() const {
 
 StreamState::News StreamState::TakeNews() {
   const MutexLock lock(mutex_);
-  return {std::exchange(prompt_, std::nullopt), std::exchange(text_queue_, {}), text_complete_, pad_text_id_};
+  return {std::exchange(prompt_, std::nullopt), std::exchange(text_queue_, {}), text_complete_, pad_text_id_,
+          text_tokens_};
 }
 
 bool StreamState::HasRoom(size_t frames) {

@@ -58,6 +58,7 @@ class StreamState {
     std::vector<int32_t> text;     // further ids; id n of all of them precedes frame n + 1
     bool text_complete = false;    // `pad_text_id` precedes all further frames
     int32_t pad_text_id = 0;
+    size_t text_tokens = 0;  // of the text so far, those in the prompt included
   };
   News TakeNews();
   // Number of unread frames. Takes no lock.

@@ -200,6 +200,11 @@ struct Results {
   uint64_t steps = 0;
   uint64_t step_frames = 0;
   int64_t step_nanoseconds = 0;
+  // Of the first engine, asked every 50 ms.
+  int64_t pages = 0;
+  int64_t fewest_free_pages = 0;
+  int most_parked = 0;
+  uint64_t parkings = 0;
 };
 
 bool IsSilent(const std::vector<float>& pcm) {
@@ -218,6 +223,8 @@ class Load {
   // The readers' clock: one thread, which also starts the streams.
   Results Run() {
     start_ = Clock::now();
+    results_.fewest_free_pages = engine_->occupancy().free_pages;
+    auto look_again = start_;
     const auto end = start_ + std::chrono::seconds(options_.seconds);
     auto next_arrival = start_;
     const int set = options_.poisson > 0 ? 0 : options_.books > 0 ? options_.books : options_.streams;
@@ -243,6 +250,10 @@ class Load {
         all_since_ = now;
         frames_before_ = results_.frames;
         before_ = engine_->occupancy();
+      }
+      if (now >= look_again) {
+        NoteMemory();
+        look_again = now + std::chrono::milliseconds(50);
       }
       auto wake = now + std::chrono::milliseconds(20);
       if (!due_.empty()) wake = std::min(wake, due_.top().first);
@@ -302,6 +313,14 @@ class Load {
     ++active_;
     results_.most_at_once = std::max(results_.most_at_once, active_);
     due_.emplace(Clock::now() + kPoll, place);
+  }
+
+  void NoteMemory() {
+    const qtts::Occupancy now = engine_->occupancy();
+    results_.pages = now.pages;
+    results_.fewest_free_pages = std::min(results_.fewest_free_pages, now.free_pages);
+    results_.most_parked = std::max(results_.most_parked, now.parked);
+    results_.parkings = now.parkings;
   }
 
   // Reads the due frame of a reader, or all available frames of a book.
@@ -467,6 +486,11 @@ int main(int argc, char** argv) {
     const auto steps = static_cast<double>(r.steps);
     std::printf("steps       %.0f of %.0f streams and %.1f ms on average\n", steps,
                 static_cast<double>(r.step_frames) / steps, static_cast<double>(r.step_nanoseconds) * 1e-6 / steps);
+  }
+  if (r.pages > 0) {
+    std::printf("contexts    %lld of %lld pages free at least; %llu times was a stream parked, %d at once at most\n",
+                static_cast<long long>(r.fewest_free_pages), static_cast<long long>(r.pages),
+                static_cast<unsigned long long>(r.parkings), r.most_parked);
   }
   std::printf("throughput  %.2f audio-s/s", frames * Seconds(kFrameTime).count() / load.seconds());
   if (load.RateOfAll() > 0) std::printf(", %.2f since all have begun", load.RateOfAll());

@@ -111,6 +111,7 @@ struct Occupancy {
   int64_t step_nanoseconds = 0;
   // Utterances that were parked in the host's memory for want of pages, and wait for them.
   int parked = 0;
+  uint64_t parkings = 0;      // times that one was, since the engine was loaded
   uint64_t device_bytes = 0;  // memory of a GPU that the engine takes; 0: not known
 };
 

@@ -814,6 +814,42 @@ TEST_F(SchedulerTest, NobodyIsAdmittedForWhomTheDeviceHasNoTime) {
   EXPECT_EQ(ReadAll(*Start(99), 99).size(), 5U);
 }
 
+std::string slow_lines;  // of level debug, written on the scheduler's thread
+constexpr LogSink kSlowLines = {[](LogLevel level) { return level == LogLevel::kDebug; },
+                                [](LogLevel, const char* line) {
+                                  if (std::string_view(line).find("slower") == std::string_view::npos) return;
+                                  slow_lines += std::string(line) + "\n";
+                                }};
+
+// Steps that take longer than a frame is played make nobody late then, so they do not tell of a slow device.
+TEST_F(SchedulerTest, LongStepsAreNoSlowDeviceWhileNoUtteranceIsRealTime) {
+  for (const bool real_time : {false, true}) {
+    slow_lines.clear();
+    SetLogSink(&kSlowLines);
+    script_.max_slots = 100;
+    script_.beside_host = true;
+    script_.time_of_row = milliseconds(75);
+    script_.frames_by_seed[1] = 1000000;
+    Request request;
+    request.text = "Hello.";
+    request.seed = 1;
+    request.real_time = real_time;
+    const auto stream = StartRequest(request);
+    Frame frame;
+    for (int i = 0; i < 42; ++i) {
+      ASSERT_EQ(stream->Read(&frame, true), ReadState::kFrame);
+      if (i != 34) continue;
+      // A step's time is known by now.
+      const std::lock_guard lock(script_.mutex);
+      script_.time_of_row = milliseconds(100);
+    }
+    stream->Cancel();
+    scheduler_.reset();
+    SetLogSink(nullptr);
+    EXPECT_EQ(slow_lines.empty(), !real_time) << slow_lines;
+  }
+}
+
 // A step of one stream takes more than 72 ms here, too.
 TEST_F(SchedulerTest, AdmissionIgnoresTimeWhileNoUtteranceIsRealTime) {
   constexpr uint64_t kRealTime = 50;
@@ -905,6 +941,52 @@ TEST_F(SchedulerTest, AnUtteranceWaitsWhileThePagesDoNotHoldIt) {
   }
 }
 
+// Contexts are short when utterances begin, so many more would begin than can go on to their ends.
+TEST_F(SchedulerTest, AsManyBeginAsThePagesWillHoldAtTheirEnds) {
+  script_.page_positions = 32;
+  script_.pages = 64;
+  constexpr int kStreams = 20;
+  Streams streams;
+  for (uint64_t seed = 1; seed <= kStreams; ++seed) {
+    script_.frames_by_seed[seed] = 1000000;
+    Request request;
+    request.text = "Several words of a text that is long enough for some two hundred frames.";
+    request.seed = seed;
+    request.settings.max_new_tokens = 200;
+    streams.push_back(StartRequest(request, 2));
+  }
+  // Each will have 200 positions and those of its prompt, 7 pages: 8 of them take 56 of the 61 that are not kept back.
+  ASSERT_TRUE(Await([&] { return script_.open_slots == 8; }));
+  ASSERT_TRUE(AwaitWaiting(kStreams - 8));
+  EXPECT_GT(scheduler().occupancy().free_pages, 40);
+  // Where one ends, another begins.
+  streams.front()->Cancel();
+  ASSERT_TRUE(AwaitWaiting(kStreams - 9));
+  for (const auto& stream : streams) stream->Cancel();
+}
+
+// One that ends early leaves its pages to those that need them later.
+TEST_F(SchedulerTest, ShortUtterancesBeginBesideLongOnes) {
+  script_.page_positions = 32;
+  script_.pages = 64;
+  Streams streams;
+  const auto start = [&](uint64_t seed, int64_t max_new_tokens) {
+    script_.frames_by_seed[seed] = 1000000;
+    Request request;
+    request.text = "Several words of a text that is long enough for some two hundred frames.";
+    request.seed = seed;
+    request.settings.max_new_tokens = max_new_tokens;
+    streams.push_back(StartRequest(request, 2));
+  };
+  for (uint64_t seed = 1; seed <= 8; ++seed) start(seed, 200);
+  ASSERT_TRUE(Await([&] { return script_.open_slots == 8; }));
+  for (uint64_t seed = 9; seed <= 12; ++seed) start(seed, 20);
+  ASSERT_TRUE(Await([&] { return script_.open_slots == 12; }));
+  start(13, 200);
+  ASSERT_TRUE(AwaitWaiting(1));
+  for (const auto& stream : streams) stream->Cancel();
+}
+
 TEST_F(SchedulerTest, APromptThatNeedsMoreThanAllPagesFailsAtOnce) {
   script_.page_positions = 2;
   script_.pages = 100;
@@ -992,6 +1074,7 @@ TEST_F(FullPagesTest, TheStreamFurthestAheadIsParkedAndComesBack) {
     EXPECT_EQ(script_.parkings_by_seed[1], 1);
     EXPECT_EQ(script_.parkings_by_seed[2], 0);
   }
+  EXPECT_EQ(scheduler().occupancy().parkings, 1U);
   EXPECT_GT(scheduler().occupancy().pages, 0);
   // Pages are free again: the stream returns as soon as its reader makes room.
   SetPages(1000);
