@@ -42,6 +42,9 @@ struct Utterance {
   uint64_t seed = 0;
   int frames = 10;
   int start = 0;  // step of the run in which it begins
+  // Parked before this frame, for so many steps of the run.
+  int parked_before = -1;
+  int parked_steps = 0;
 };
 
 // Runs utterances together, each up to its frames, `ahead` submissions at once.
@@ -51,6 +54,7 @@ std::vector<Speech> Speak(Backend* backend, const std::vector<Utterance>& uttera
     bool open = false;
     int submitted = 0;
     bool done = false;
+    int returns = 0;  // step of the run; 0: it was not parked yet
   };
   std::vector<Running> running(utterances.size());
   std::vector<Speech> speech(utterances.size());
@@ -96,6 +100,21 @@ std::vector<Speech> Speak(Backend* backend, const std::vector<Utterance>& uttera
         r.open = true;
       }
       if (r.done || r.submitted == u.frames) continue;
+      if (r.submitted == u.parked_before && r.returns == 0) {
+        const Status parked = backend->Park(r.slot);
+        EXPECT_TRUE(parked.ok()) << parked.message();
+        if (!parked.ok()) return speech;
+        r.returns = step + u.parked_steps;
+      }
+      if (step < r.returns) {
+        later = true;
+        continue;
+      }
+      if (step == r.returns && r.returns > 0) {
+        const Status returned = backend->Unpark(r.slot);
+        EXPECT_TRUE(returned.ok()) << returned.message();
+        if (!returned.ok()) return speech;
+      }
       // Text ids: padding, or derived from the frame's number.
       const int32_t text = r.submitted % 3 == 0 ? u.prompt.pad_text_id : r.submitted % 7;
       steps.push_back({r.slot, r.submitted == 0 ? kNoText : text});
@@ -274,6 +293,36 @@ TEST_P(InPrecision, NeighboursDoNotMatter) {
     EXPECT_EQ(alone.codes, together[i].codes) << i;
     EXPECT_EQ(alone.pcm, together[i].pcm) << i;
     EXPECT_EQ(static_cast<int>(alone.codes.size()), utterances[i].frames);
+  }
+}
+
+// Those that are parked have the bits that they have alone, also while others take their pages, and come back to
+// others.
+TEST_P(InPrecision, ParkedUtterancesSoundTheSame) {
+  QTTS_NEEDS_DEVICE();
+  const RandomModel model(MidSize(true));
+  std::mt19937 random(std::random_device{}());
+  std::vector<Utterance> utterances(12);
+  for (size_t i = 0; i < utterances.size(); ++i) {
+    Utterance& u = utterances[i];
+    u.prompt = RandomPrompt(model.checkpoint()->config(), 1 + static_cast<int>(random() % 300), random);
+    u.seed = i;
+    u.frames = 20;
+    u.start = static_cast<int>(i % 4) * 6;
+    if (i % 3 == 2) continue;
+    u.parked_before = 1 + static_cast<int>(random() % 18);
+    u.parked_steps = 1 + static_cast<int>(random() % 12);
+  }
+  const auto gpu = Gpu(model, GetParam());
+  ASSERT_TRUE(gpu != nullptr);
+  const std::vector<Speech> together = Speak(gpu.get(), utterances, 2);
+  for (size_t i = 0; i < utterances.size(); ++i) {
+    Utterance unparked = utterances[i];
+    unparked.parked_before = -1;
+    const Speech alone = Speak(gpu.get(), {unparked})[0];
+    EXPECT_EQ(alone.codes, together[i].codes) << i;
+    EXPECT_EQ(alone.pcm, together[i].pcm) << i;
+    EXPECT_EQ(static_cast<int>(alone.codes.size()), unparked.frames) << i;
   }
 }
 
