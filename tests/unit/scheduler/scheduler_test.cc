@@ -947,8 +947,8 @@ TEST_F(SchedulerTest, AsManyBeginAsThePagesWillHoldAtTheirEnds) {
   script_.pages = 64;
   constexpr int kStreams = 20;
   Streams streams;
+  for (uint64_t seed = 1; seed <= kStreams; ++seed) script_.frames_by_seed[seed] = 1000000;
   for (uint64_t seed = 1; seed <= kStreams; ++seed) {
-    script_.frames_by_seed[seed] = 1000000;
     Request request;
     request.text = "Several words of a text that is long enough for some two hundred frames.";
     request.seed = seed;
@@ -969,9 +969,9 @@ TEST_F(SchedulerTest, AsManyBeginAsThePagesWillHoldAtTheirEnds) {
 TEST_F(SchedulerTest, ShortUtterancesBeginBesideLongOnes) {
   script_.page_positions = 32;
   script_.pages = 64;
+  for (uint64_t seed = 1; seed <= 13; ++seed) script_.frames_by_seed[seed] = 1000000;
   Streams streams;
   const auto start = [&](uint64_t seed, int64_t max_new_tokens) {
-    script_.frames_by_seed[seed] = 1000000;
     Request request;
     request.text = "Several words of a text that is long enough for some two hundred frames.";
     request.seed = seed;
