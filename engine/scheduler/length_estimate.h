@@ -10,15 +10,14 @@
 
 namespace qtts {
 
-// How many frames an utterance will have, by the tokens of its text and by the utterances so far: all frames spoken,
-// divided by the tokens of the texts that have ended. So those that still speak count too, and when many begin at once,
-// the estimate does not come from the shortest of them alone. It decides when an utterance may begin, never what is
-// computed. Not thread-safe.
+// Estimates the frames of an utterance from the tokens of its text: times all frames spoken so far, divided by the
+// tokens of all texts that have ended. Utterances that still speak count too, because of many that begin at once the
+// shortest end first. Decides when an utterance may begin, never what is computed. Not thread-safe.
 class LengthEstimate {
  public:
-  // Utterances that speak have `frames` more.
+  // `frames` more were spoken, by any utterances.
   void AddFrames(int64_t frames) { frames_ += static_cast<double>(frames); }
-  // One with `text_tokens` tokens has ended, for whatever reason.
+  // An utterance with `text_tokens` tokens has ended, for whatever reason.
   void AddEnd(size_t text_tokens) {
     tokens_ += static_cast<double>(std::max<size_t>(text_tokens, 1));
     if (tokens_ < kMemory) return;
@@ -28,14 +27,13 @@ class LengthEstimate {
   // At most what the runaway guard allows.
   int64_t FramesOf(size_t text_tokens) const {
     const double frames = frames_ / tokens_ * static_cast<double>(text_tokens);
-    const int64_t most =
-        RunawayGuard::kFramesAtLeast + RunawayGuard::kFramesPerToken * static_cast<int64_t>(text_tokens);
-    return static_cast<int64_t>(std::min(frames, static_cast<double>(most)));
+    return static_cast<int64_t>(std::min(frames, static_cast<double>(RunawayGuard::MostFrames(text_tokens))));
   }
 
  private:
-  static constexpr double kMemory = 65536;  // tokens, of some 2,000 utterances: then the older ones count half
-  // At the beginning: what some 60 utterances would tell that speak half as fast as most do.
+  // Tokens of some 2,000 utterances. Beyond that, older ones count half.
+  static constexpr double kMemory = 65536;
+  // The first estimate: that of some 60 utterances at half the usual rate of speech.
   static constexpr double kFirstTokens = 2048;
   static constexpr double kFirstFramesPerToken = 8;
 

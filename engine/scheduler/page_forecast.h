@@ -7,22 +7,29 @@
 
 namespace qtts {
 
-// The pages that speaking streams will take while their contexts grow, all at the same rate, until they end. It looks
-// ahead in steps of half a page. Not thread-safe.
+// Forecasts the pages that speaking streams take while their contexts grow, all at the same rate, until they end. Steps
+// of half a page. Not thread-safe.
 class PageForecast {
  public:
   struct Context {
     int64_t positions = 0;  // now
-    int64_t last = 0;       // when its stream is expected to end
+    int64_t last = 0;       // at the expected end of its stream
   };
 
+  explicit PageForecast(int64_t positions_of_page) : page_(positions_of_page) {}
+
   void Clear() { pages_.clear(); }
-  void Add(Context context, int64_t positions_of_page);
+  void Add(Context context);
   // Pages of all contexts, with `context` beside them, at the time when they take most.
-  int64_t MostWith(Context context, int64_t positions_of_page) const;
+  int64_t MostWith(Context context) const;
 
  private:
-  std::vector<int64_t> pages_;  // entry n: when each context that is still there has n half pages more
+  // Calls `visit` with the number of each step at which the context is still there, and its pages then.
+  template <typename Visit>
+  void ForEachStep(Context context, const Visit& visit) const;
+
+  const int64_t page_;
+  std::vector<int64_t> pages_;  // of all contexts, at each step
 };
 
 }  // namespace qtts

@@ -15,7 +15,7 @@ bool RunawayGuard::Trips(std::span<const float> pcm, size_t text_tokens) {
   ++frames_;
   const bool silent = std::all_of(pcm.begin(), pcm.end(), [](float sample) { return std::fabs(sample) < kSilence; });
   silent_ = silent ? silent_ + 1 : 0;
-  return silent_ >= kSilentFrames || frames_ > kFramesAtLeast + kFramesPerToken * static_cast<int64_t>(text_tokens);
+  return silent_ >= kSilentFrames || frames_ > MostFrames(text_tokens);
 }
 
 }  // namespace qtts

@@ -19,6 +19,10 @@ class RunawayGuard {
   static constexpr int64_t kFramesAtLeast = 125;
   static constexpr int64_t kFramesPerToken = 25;
 
+  static constexpr int64_t MostFrames(size_t text_tokens) {
+    return kFramesAtLeast + kFramesPerToken * static_cast<int64_t>(text_tokens);
+  }
+
   // Processes the next frame of an utterance with `text_tokens` tokens of text so far. Returns true if the utterance
   // should end.
   bool Trips(std::span<const float> pcm, size_t text_tokens);

@@ -53,7 +53,8 @@ Scheduler::Scheduler(std::unique_ptr<Backend> backend)
       slots_(backend_->max_slots()),
       many_(beside_host_ && slots_ > kDefaultVoices),
       paged_(backend_->pages().positions > 0),
-      free_slots_(slots_) {
+      free_slots_(slots_),
+      forecast_(backend_->pages().positions) {
   PublishPages();
 }
 

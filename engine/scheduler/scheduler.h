@@ -173,7 +173,7 @@ class Scheduler {
 
   // Of a device with pages.
   LengthEstimate lengths_;
-  PageForecast forecast_;  // of the open streams
+  PageForecast forecast_;  // of the open streams, unless it is outdated
   bool forecast_outdated_ = true;
   std::vector<RunningPtr> parked_;
   std::vector<RunningPtr> starved_;  // need a page, and no stream can be parked

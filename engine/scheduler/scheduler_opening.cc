@@ -80,7 +80,7 @@ bool Scheduler::Open(const RunningPtr& running) {
   running->slot = *slot;
   running->open = true;
   --free_slots_;
-  if (paged_) forecast_.Add(ForecastOf(*running), backend_->pages().positions);
+  if (paged_) forecast_.Add(ForecastOf(*running));
   if (request.real_time) ++real_time_slots_;
   PublishPages();
   prompts_.push_back(running);

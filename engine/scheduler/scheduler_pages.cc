@@ -13,7 +13,8 @@ namespace {
 
 // Frames for which an utterance that begins needs pages.
 constexpr int64_t kFirstFrames = 16;
-// One in so many pages is kept for what a forecast lacks, and another for parked streams.
+// One in so many pages is a margin for the forecast's errors. As many stay free when a
+// parked stream returns whose reader still has sound.
 constexpr int64_t kShare = 20;
 // A parked stream returns, if need be in exchange for another, when its reader has no more sound than this.
 constexpr auto kSoon = 4 * kFrameTime;
@@ -31,12 +32,13 @@ int64_t Scheduler::PagesOf(int64_t positions) const {
   return (positions + page - 1) / page;
 }
 
-// What is expected of a stream's context. One that has outlived what was expected may go on for a page.
+// The stream's context now and at its expected end. A stream that outlives the estimate is expected to last a page
+// more.
 PageForecast::Context Scheduler::ForecastOf(const Running& running) const {
   const int64_t positions = running.prompt_rows + running.submitted;
-  const int64_t spoken = running.prompt_rows + lengths_.FramesOf(running.text_tokens);
+  const int64_t estimate = running.prompt_rows + lengths_.FramesOf(running.text_tokens);
   const int64_t most = running.prompt_rows + running.stream->request().settings.max_new_tokens;
-  const int64_t last = std::min(std::max(spoken, positions + backend_->pages().positions), most);
+  const int64_t last = std::min(std::max(estimate, positions + backend_->pages().positions), most);
   return {positions + kFirstFrames, last + kFirstFrames};
 }
 
@@ -55,10 +57,10 @@ bool Scheduler::HasPagesFor(const Running& waiting) {
   if (std::exchange(forecast_outdated_, false)) {
     forecast_.Clear();
     for (const RunningPtr& running : running_) {
-      if (running->open) forecast_.Add(ForecastOf(*running), pages.positions);
+      if (running->open) forecast_.Add(ForecastOf(*running));
     }
   }
-  return forecast_.MostWith(ForecastOf(waiting), pages.positions) <= pages.total - pages.total / kShare;
+  return forecast_.MostWith(ForecastOf(waiting)) <= pages.total - pages.total / kShare;
 }
 
 // How long the reader has sound, of what has been submitted. A stream without its next text has a frame's time, since

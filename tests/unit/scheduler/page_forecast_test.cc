@@ -13,24 +13,24 @@ namespace {
 constexpr int64_t kPage = 128;
 
 TEST(PageForecastTest, AContextTakesMostJustBeforeItsEnd) {
-  const PageForecast forecast;
-  EXPECT_EQ(forecast.MostWith({1, 1}, kPage), 1);
-  EXPECT_EQ(forecast.MostWith({10, 100}, kPage), 1);
-  EXPECT_EQ(forecast.MostWith({100, 1000}, kPage), 8);
-  EXPECT_EQ(forecast.MostWith({1000, 20}, kPage), 8) << "past its expected end it takes what it has";
+  const PageForecast forecast(kPage);
+  EXPECT_EQ(forecast.MostWith({1, 1}), 1);
+  EXPECT_EQ(forecast.MostWith({10, 100}), 1);
+  EXPECT_EQ(forecast.MostWith({100, 1000}), 8);
+  EXPECT_EQ(forecast.MostWith({1000, 20}), 8) << "past its expected end it takes what it has";
 }
 
 TEST(PageForecastTest, ContextsThatEndBeforeOthersAreLongLeaveTheirPages) {
-  PageForecast forecast;
-  forecast.Add({900, 1000}, kPage);  // 8 pages, soon none
-  EXPECT_EQ(forecast.MostWith({20, 800}, kPage), 9) << "now 8 and 1, at the end 0 and 7";
-  forecast.Add({20, 1024}, kPage);
-  EXPECT_EQ(forecast.MostWith({20, 1024}, kPage), 16) << "both at their ends";
+  PageForecast forecast(kPage);
+  forecast.Add({900, 1000});  // 8 pages, soon none
+  EXPECT_EQ(forecast.MostWith({20, 800}), 9) << "now 8 and 1, at the end 0 and 7";
+  forecast.Add({20, 1024});
+  EXPECT_EQ(forecast.MostWith({20, 1024}), 16) << "both at their ends";
   forecast.Clear();
-  EXPECT_EQ(forecast.MostWith({20, 100}, kPage), 1);
+  EXPECT_EQ(forecast.MostWith({20, 100}), 1);
 }
 
-// The plain way: position by position.
+// The reference: position by position.
 int64_t MostByPositions(const std::vector<PageForecast::Context>& contexts) {
   int64_t most = 0;
   for (int64_t ahead = 0; ahead < 4000; ++ahead) {
@@ -47,7 +47,7 @@ TEST(PageForecastTest, ComesCloseToTheMostOfManyContexts) {
   std::mt19937 random(std::random_device{}());
   for (int round = 0; round < 20; ++round) {
     std::vector<PageForecast::Context> contexts;
-    PageForecast forecast;
+    PageForecast forecast(kPage);
     const auto within = [&](int64_t least, int64_t most) {
       return std::uniform_int_distribution<int64_t>(least, most)(random);
     };
@@ -55,10 +55,10 @@ TEST(PageForecastTest, ComesCloseToTheMostOfManyContexts) {
     for (int i = 0; i < 500; ++i) {
       const int64_t positions = within(20, 100) + within(0, oldest);
       contexts.push_back({positions, positions + within(1, 1500)});
-      if (i > 0) forecast.Add(contexts.back(), kPage);
+      if (i > 0) forecast.Add(contexts.back());
     }
     const auto exact = static_cast<double>(MostByPositions(contexts));
-    const double close = static_cast<double>(forecast.MostWith(contexts.front(), kPage)) / exact;
+    const double close = static_cast<double>(forecast.MostWith(contexts.front())) / exact;
     EXPECT_LE(close, 1) << "it looks at some of the positions";
     EXPECT_GE(close, 0.93);
   }

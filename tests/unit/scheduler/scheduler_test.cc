@@ -821,7 +821,7 @@ constexpr LogSink kSlowLines = {[](LogLevel level) { return level == LogLevel::k
                                   slow_lines += std::string(line) + "\n";
                                 }};
 
-// Steps that take longer than a frame is played make nobody late then, so they do not tell of a slow device.
+// Speech that is not real-time has no deadlines, so long steps do not indicate a slow device.
 TEST_F(SchedulerTest, LongStepsAreNoSlowDeviceWhileNoUtteranceIsRealTime) {
   for (const bool real_time : {false, true}) {
     slow_lines.clear();
