@@ -374,6 +374,7 @@ Status ParkingFigures(const std::shared_ptr<const Checkpoint>& checkpoint, const
     return Milliseconds(Clock::now() - begin);
   };
   for (const int context : {128, 512, 1536}) {
+    if (context >= c.max_positions) break;
     QTTS_ASSIGN_OR_RETURN(const SlotId slot,
                           backend->Open(BenchPrompt(config, context - 1, random), GenerationSettings(), 1));
     const FrameStep step = {slot, kNoText};

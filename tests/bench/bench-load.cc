@@ -261,6 +261,7 @@ class Load {
       if (begun < set) wake = std::min(wake, next_of_set());
       std::this_thread::sleep_until(std::min(wake, end));
     }
+    NoteMemory();
     const auto stop = Clock::now();
     seconds_ = Seconds(stop - start_).count();
     if (all_since_) seconds_of_all_ = Seconds(stop - *all_since_).count();
