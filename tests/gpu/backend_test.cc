@@ -296,8 +296,7 @@ TEST_P(InPrecision, NeighboursDoNotMatter) {
   }
 }
 
-// Those that are parked have the bits that they have alone, also while others take their pages, and come back to
-// others.
+// Parked utterances have the same bits as alone. Others take their pages meanwhile, and they return to other pages.
 TEST_P(InPrecision, ParkedUtterancesSoundTheSame) {
   QTTS_NEEDS_DEVICE();
   const RandomModel model(MidSize(true));
