@@ -292,7 +292,8 @@ bool Scheduler::CanGoOnWithPages(const Running& running) const {
   if (running.submitted > 0 && running.delivered == 0 && !(many_ && running.submitted < kNewcomerFrames)) return false;
   int32_t text_id = 0;
   if (!running.NextText(&text_id)) return false;
-  const size_t lead = busy_ ? std::min(running.stream->lead_frames(), kBusyLead) : running.stream->lead_frames();
+  size_t lead = running.stream->lead_frames();
+  if (busy_ && !IsShortOfPages()) lead = std::min(lead, kBusyLead);
   if (running.in_flight() > 0) return running.stream->unread() + running.in_flight() < lead;
   return running.stream->HasRoom(lead);
 }

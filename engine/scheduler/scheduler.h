@@ -38,15 +38,17 @@ namespace qtts {
 // - The first two frames of an utterance have steps of their own, which come before others and take along streams whose
 //   readers cannot wait. The second does not wait for the first. Where a step of all streams takes most of a frame's
 //   time, they join it, and the reader gets them together.
-// - While the device is busy for half of the time, streams are only a few frames ahead of their readers.
+// - While the device is busy for half of the time, and has pages for all contexts, streams are only a few frames ahead
+//   of their readers.
 // - An utterance begins only if all that speak would keep up, by a model of a step's time that is fitted as it runs.
 //   This limit applies only while an utterance is real-time (Request::real_time).
 //
 // With pages for contexts (Backend::pages()) an utterance begins only if they are expected to hold all contexts until
 // their streams end: by the length of their texts, by how long others have spoken, and by max_new_tokens. If a stream
 // needs a page and none is free, the stream that is furthest ahead of its reader is parked: its pages move to the
-// host's memory. It returns when pages are free, or when it is about to run dry and another stream is further ahead. If
-// no stream can be parked, the one that needs a page waits. One fails only if no stream with pages can go on.
+// host's memory. It returns when pages are free, or when it is about to run dry and another stream is further ahead:
+// copies for such exchanges may take about half of the time. If no stream can be parked, the one that needs a page
+// waits. One fails only if no stream with pages can go on.
 //
 // All these choices affect the time of frames only, never their content.
 //
@@ -117,12 +119,14 @@ class Scheduler {
   PageForecast::Context ForecastOf(const Running& running) const;
   bool HasPagesFor(const Running& waiting);
   int Unparked() const { return slots_ - free_slots_ - static_cast<int>(parked_.size()); }
+  bool IsShortOfPages() const;
   Clock::duration SoundAhead(const Running& running, Clock::time_point now) const;
   RunningPtr FurthestAhead(Clock::time_point now) const;
   bool TakePages(const RunningPtr& running);
   bool Park(const RunningPtr& running);
   bool Unpark(const RunningPtr& running);
   void RemoveFromParked(const RunningPtr& running);
+  bool ExchangePages(int64_t pages, Clock::duration ahead);
   bool UnparkStreams();
   bool FailIfAllStarve();
   void EndForWantOfPages(RunningPtr running);
@@ -176,9 +180,9 @@ class Scheduler {
   PageForecast forecast_;  // of the open streams, unless it is outdated
   bool forecast_outdated_ = true;
   std::vector<RunningPtr> parked_;
-  std::vector<RunningPtr> starved_;  // need a page, and no stream can be parked
-  Clock::time_point reserve_again_;  // earliest time of the next Backend::Reserve() after a failure
-  Clock::time_point swap_again_;     // earliest time to park a stream in exchange for a parked one
+  std::vector<RunningPtr> starved_;   // need a page, and no stream can be parked
+  Clock::time_point reserve_again_;   // earliest time of the next Backend::Reserve() after a failure
+  Clock::time_point exchange_again_;  // earliest time to park a stream in exchange for a parked one
   Clock::time_point log_again_;
   bool parking_logged_ = false;
   uint64_t parkings_logged_ = 0;  // of parkings_, when the log last told of them

@@ -16,12 +16,15 @@ constexpr int64_t kFirstFrames = 16;
 // One in so many pages is a margin for the forecast's errors. As many stay free when a
 // parked stream returns whose reader still has sound.
 constexpr int64_t kShare = 20;
+// If fewer pages are free, somebody will soon be parked.
+constexpr int64_t kShortShare = 40;
 // A parked stream returns, if need be in exchange for another, when its reader has no more sound than this.
 constexpr auto kSoon = 4 * kFrameTime;
 // The other stream must have so much more. With less, the same pages would move back and forth.
 constexpr auto kMargin = 3 * kFrameTime;
-// Such exchanges delay all streams by a copy, so there is one in this time at most.
-constexpr auto kBetweenSwaps = kFrameTime;
+// Such exchanges delay all streams by copies. So one may follow another only this time later, for each page that was
+// moved: a page's copy takes about as long where the bus is fast.
+constexpr std::chrono::microseconds kExchangeTime{300};
 constexpr std::chrono::milliseconds kReserveAgain{20};
 constexpr std::chrono::seconds kBetweenLogs{10};
 
@@ -62,6 +65,10 @@ bool Scheduler::HasPagesFor(const Running& waiting) {
   }
   return forecast_.MostWith(ForecastOf(waiting)) <= pages.total - pages.total / kShare;
 }
+
+// While pages are short, streams of a busy device get ahead of their readers too: who is far ahead can be parked for
+// long, and so is copied less often.
+bool Scheduler::IsShortOfPages() const { return !parked_.empty() || free_pages_ * kShortShare < pages_; }
 
 // How long the reader has sound, of what has been submitted. A stream without its next text has a frame's time, since
 // it can't use what it keeps from others.
@@ -157,6 +164,23 @@ void Scheduler::RemoveFromParked(const RunningPtr& running) {
   Log(LogLevel::kInfo, "no utterance is parked any more (times that one was: " + std::to_string(times) + ")");
 }
 
+// Parks streams that are further ahead than `ahead` until `pages` are free. Returns false if too few are, or if it is
+// too early.
+bool Scheduler::ExchangePages(int64_t pages, Clock::duration ahead) {
+  const auto now = Clock::now();
+  if (now < exchange_again_) return false;
+  int64_t parked = 0;
+  while (backend_->pages().free < pages) {
+    const RunningPtr furthest = FurthestAhead(now);
+    if (furthest == nullptr || (CanGoOn(*furthest) && SoundAhead(*furthest, now) < ahead + kMargin)) break;
+    if (!Park(furthest)) break;
+    parked += PagesOf(furthest->prompt_rows + furthest->submitted);
+  }
+  // As many will come back.
+  exchange_again_ = now + 2 * parked * kExchangeTime;
+  return !device_lost_ && backend_->pages().free >= pages;
+}
+
 // Lets streams without a page try again, and brings parked streams back: those that can go on, the one with the least
 // sound in hand first. Returns true if any came back.
 bool Scheduler::UnparkStreams() {
@@ -165,7 +189,6 @@ bool Scheduler::UnparkStreams() {
   for (const RunningPtr& running : starved_) running->starved = false;
   for (const RunningPtr& running : std::exchange(starved_, {})) ListIfReady(running);
   bool returned = false;
-  bool swapped = false;
   while (!parked_.empty()) {
     const auto now = Clock::now();
     RunningPtr next;
@@ -178,16 +201,11 @@ bool Scheduler::UnparkStreams() {
     // Its reader may also be faster than the sound is played.
     const bool soon = ahead < kSoon || next->stream->unread() + next->in_flight() == 0;
     const ContextPages pages = backend_->pages();
-    const int64_t needed = PagesOf(next->prompt_rows + next->submitted) + 1;
     const int64_t spare = soon ? 0 : std::max<int64_t>(1, pages.total / kShare);
-    // If no other stream has pages, waiting is useless.
-    if (Unparked() > 0 && pages.free < needed + starved + spare) {
-      if (!soon || now < swap_again_) break;
-      const RunningPtr furthest = FurthestAhead(now);
-      if (furthest == nullptr || (CanGoOn(*furthest) && SoundAhead(*furthest, now) < ahead + kMargin)) break;
-      if (!Park(furthest)) break;
-      swapped = true;
-      continue;
+    const int64_t needed = PagesOf(next->prompt_rows + next->submitted) + 1 + starved + spare;
+    if (pages.free < needed && Unparked() > 0 && !(soon && ExchangePages(needed, ahead))) {
+      // If no other stream has pages, waiting is useless.
+      if (device_lost_ || Unparked() > 0) break;
     }
     if (!Unpark(next)) {
       if (device_lost_ || Unparked() > 0) break;
@@ -195,7 +213,6 @@ bool Scheduler::UnparkStreams() {
     }
     returned = true;
   }
-  if (swapped) swap_again_ = Clock::now() + kBetweenSwaps;
   return returned;
 }
 

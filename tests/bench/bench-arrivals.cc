@@ -44,6 +44,10 @@ constexpr std::pair<double, double> kStepTimes[] = {{0, 1.5},    {1, 1.59},   {8
                                                     {256, 15.0}, {512, 27.9}, {1024, 56.3}, {4096, 225}};
 constexpr double kPromptMs = 0.9;
 constexpr double kHiccupMs = 20;
+// Of a context's page, which both released sizes copy to the host or back in kPageMs.
+constexpr int64_t kPagePositions = 128;
+constexpr double kPageMs = 0.27;
+constexpr int64_t kPromptRows = 35;
 
 constexpr std::string_view kUsage =
     "usage: bench-arrivals [OPTION]...\n"
@@ -54,6 +58,8 @@ constexpr std::string_view kUsage =
     "  --slots N         (default 1024)\n"
     "  --slower X        the device takes X times as long (default 1)\n"
     "  --hiccups N       of a thousand steps N take 20 ms longer (default 0)\n"
+    "  --pages N         for contexts, of 128 positions (default 0: no limit). The texts are too short for their\n"
+    "                    frames, so what the scheduler expects is wrong.\n"
     "  --seed N          (default 1)\n"
     "The first frame is silence with preset voices: the second is the first sound. Gaps are counted before an\n"
     "utterance's second, third, fourth and all further frames.\n";
@@ -67,6 +73,7 @@ struct Options {
   int slots = 1024;
   double slower = 1;
   double hiccups = 0;
+  int64_t pages = 0;
   unsigned seed = 1;
 };
 
@@ -91,10 +98,11 @@ double StepMs(double rows) {
   return below->second + (above->second - below->second) * (rows - below->first) / (above->first - below->first);
 }
 
-// A device that runs prompts and steps one after the other. An utterance's seed is the number of its frames.
+// A device that runs prompts, steps and copies one after the other. An utterance's seed is the number of its frames.
 class SimulatedDevice : public qtts::Backend {
  public:
-  explicit SimulatedDevice(const Options& options) : options_(options), slots_(static_cast<size_t>(options.slots)) {
+  explicit SimulatedDevice(const Options& options)
+      : options_(options), slots_(static_cast<size_t>(options.slots)), free_pages_(options.pages) {
     for (int i = options.slots; i-- > 0;) free_.push_back(i);
   }
   double busy_ms() const { return busy_.count(); }
@@ -104,10 +112,35 @@ class SimulatedDevice : public qtts::Backend {
   int max_outstanding() const override { return 2; }
   int max_slots() const override { return options_.slots; }
   qtts::Result<qtts::SlotId> Open(qtts::Prompt, const qtts::GenerationSettings&, uint64_t seed) override {
-    const qtts::SlotId slot = free_.back();
+    const qtts::SlotId id = free_.back();
+    Slot opened{static_cast<int64_t>(seed)};
+    if (!Take(PagesOf(kPromptRows), &opened)) return qtts::Status::ResourceExhausted("no pages");
     free_.pop_back();
-    slots_[static_cast<size_t>(slot)] = static_cast<int>(seed);
-    return slot;
+    slots_[static_cast<size_t>(id)] = opened;
+    return id;
+  }
+  qtts::ContextPages pages() const override {
+    if (options_.pages == 0) return {};
+    return {kPagePositions, options_.pages, free_pages_};
+  }
+  qtts::Result<int64_t> Reserve(qtts::SlotId id) override {
+    Slot& slot = slots_[static_cast<size_t>(id)];
+    const int64_t needed = PagesOf(kPromptRows + slot.submitted);
+    if (needed > slot.pages && !Take(needed - slot.pages, &slot)) return qtts::Status::ResourceExhausted("no pages");
+    return slot.pages * kPagePositions - kPromptRows + 1;
+  }
+  qtts::Status Park(qtts::SlotId id) override {
+    Slot& slot = slots_[static_cast<size_t>(id)];
+    slot.parked_pages = PagesOf(kPromptRows + slot.submitted);
+    Work(kPageMs * static_cast<double>(slot.parked_pages));
+    free_pages_ += std::exchange(slot.pages, 0);
+    return qtts::Status::Ok();
+  }
+  qtts::Status Unpark(qtts::SlotId id) override {
+    Slot& slot = slots_[static_cast<size_t>(id)];
+    if (!Take(slot.parked_pages, &slot)) return qtts::Status::ResourceExhausted("no pages");
+    Work(kPageMs * static_cast<double>(slot.parked_pages));
+    return qtts::Status::Ok();
   }
   qtts::Result<qtts::PrefillProgress> Prefill(qtts::SlotId) override {
     Work(kPromptMs);
@@ -119,6 +152,7 @@ class SimulatedDevice : public qtts::Backend {
   }
   int64_t prompt_rows_together() const override { return 512; }
   qtts::Status Submit(std::span<const qtts::FrameStep> steps) override {
+    for (const qtts::FrameStep& step : steps) ++slots_[static_cast<size_t>(step.slot)].submitted;
     const double extra = 1000 * hiccup_(random_) < options_.hiccups ? kHiccupMs / options_.slower : 0;
     Work(StepMs(RowsOf(steps.size())) + extra);
     outstanding_.push_back({{steps.begin(), steps.end()}, done_});
@@ -130,7 +164,7 @@ class SimulatedDevice : public qtts::Backend {
     for (const qtts::FrameStep& step : outstanding_.front().steps) {
       qtts::FrameResult result;
       result.slot = step.slot;
-      if (--slots_[static_cast<size_t>(step.slot)] < 0) {
+      if (--slots_[static_cast<size_t>(step.slot)].frames_left < 0) {
         result.end = qtts::EndReason::kComplete;
       } else {
         result.pcm.assign(1, 0.1F);
@@ -140,13 +174,33 @@ class SimulatedDevice : public qtts::Backend {
     outstanding_.pop_front();
     return results;
   }
-  void Close(qtts::SlotId slot) override { free_.push_back(slot); }
+  void Close(qtts::SlotId id) override {
+    free_pages_ += std::exchange(slots_[static_cast<size_t>(id)].pages, 0);
+    free_.push_back(id);
+  }
 
  private:
+  struct Slot {
+    int64_t frames_left = 0;
+    int64_t submitted = 0;
+    int64_t pages = 0;
+    int64_t parked_pages = 0;
+  };
   struct Step {
     std::vector<qtts::FrameStep> steps;
     Clock::time_point done;
   };
+
+  static int64_t PagesOf(int64_t positions) { return (positions + kPagePositions - 1) / kPagePositions; }
+
+  // Without a limit no slot has pages.
+  bool Take(int64_t pages, Slot* slot) {
+    if (options_.pages == 0) return true;
+    if (pages > free_pages_) return false;
+    free_pages_ -= pages;
+    slot->pages += pages;
+    return true;
+  }
 
   void Work(double ms) {
     const Milliseconds time(ms * options_.slower);
@@ -156,8 +210,9 @@ class SimulatedDevice : public qtts::Backend {
 
   const Options options_;
   std::string name_ = "simulated";
-  std::vector<int> slots_;  // frames left, by slot
+  std::vector<Slot> slots_;
   std::vector<qtts::SlotId> free_;
+  int64_t free_pages_;
   std::deque<Step> outstanding_;
   Clock::time_point done_;
   Milliseconds busy_{0};
@@ -201,6 +256,9 @@ Options Parse(int argc, char** argv) {
     } else if (option == "--hiccups") {
       options.hiccups = Number<double>(option, value);
       if (options.hiccups < 0) Fail("--hiccups: 0 or more");
+    } else if (option == "--pages") {
+      options.pages = Number<int64_t>(option, value);
+      if (options.pages < 0) Fail("--pages: 0 or more");
     } else if (option == "--seed") {
       options.seed = Number<unsigned>(option, value);
     } else {
@@ -264,8 +322,10 @@ void Measure(double arrivals, const Options& options, const std::shared_ptr<cons
   auto scheduler = Take(qtts::Scheduler::Create(std::move(device)));
   std::vector<double> first_frames, first_sounds;
   int64_t frames = 0;
-  std::array<int64_t, 4> gaps_of = {};  // before frame 1, 2, 3, and all that follow
+  std::array<int64_t, 4> gaps_of = {};   // before frame 1, 2, 3, and all that follow
+  double longest_gap = 0, all_gaps = 0;  // ms
   size_t most = 0;
+  int most_parked = 0;
   std::vector<std::unique_ptr<Listener>> listeners;
   const auto start = Clock::now();
   const auto end = start + std::chrono::seconds(options.seconds);
@@ -285,6 +345,7 @@ void Measure(double arrivals, const Options& options, const std::shared_ptr<cons
       listeners.push_back(std::move(listener));
     }
     most = std::max(most, listeners.size());
+    most_parked = std::max(most_parked, scheduler->occupancy().parked);
     for (size_t i = 0; i < listeners.size();) {
       Listener& l = *listeners[i];
       qtts::Frame frame;
@@ -296,8 +357,13 @@ void Measure(double arrivals, const Options& options, const std::shared_ptr<cons
           (l.heard == 0 ? first_frames : first_sounds).push_back(Milliseconds(at - l.asked).count());
           if (l.heard == 0) l.due = at;
         }
-        if (l.waits) l.due = Clock::now();
-        if (l.waits) ++gaps_of[static_cast<size_t>(std::min<int64_t>(l.heard, 4)) - 1];
+        if (l.waits) {
+          const auto now_heard = std::max(Clock::now(), l.due);
+          const double gap = Milliseconds(now_heard - std::exchange(l.due, now_heard)).count();
+          longest_gap = std::max(longest_gap, gap);
+          all_gaps += gap;
+          ++gaps_of[static_cast<size_t>(std::min<int64_t>(l.heard, 4)) - 1];
+        }
         l.waits = false;
         l.due += kFrameTime;
         ++l.heard;
@@ -314,13 +380,18 @@ void Measure(double arrivals, const Options& options, const std::shared_ptr<cons
     std::this_thread::sleep_for(std::chrono::microseconds(500));
   }
   const double busy = simulated->busy_ms() / options.seconds / 10;
+  const uint64_t parkings = scheduler->occupancy().parkings;
   for (const auto& listener : listeners) listener->stream->Cancel();
   scheduler.reset();
-  std::printf("%8.0f %9zu %8.1f/%-8.1f %8.1f/%-8.1f %9lld  %lld, %lld, %lld, %-8lld %4.0f\n", arrivals, most,
-              Percentile(&first_frames, 0.5), Percentile(&first_frames, 0.95), Percentile(&first_sounds, 0.5),
+  std::printf("%8.0f %9zu %8.1f/%-8.1f %8.1f/%-8.1f %9lld  %lld, %lld, %lld, %-8lld %8.0f/%-8.0f %4.0f\n", arrivals,
+              most, Percentile(&first_frames, 0.5), Percentile(&first_frames, 0.95), Percentile(&first_sounds, 0.5),
               Percentile(&first_sounds, 0.95), static_cast<long long>(frames), static_cast<long long>(gaps_of[0]),
               static_cast<long long>(gaps_of[1]), static_cast<long long>(gaps_of[2]),
-              static_cast<long long>(gaps_of[3]), busy);
+              static_cast<long long>(gaps_of[3]), all_gaps / 1e3, longest_gap, busy);
+  if (options.pages > 0) {
+    std::printf("%llu times was a stream parked, %d at once at most\n", static_cast<unsigned long long>(parkings),
+                most_parked);
+  }
   std::fflush(stdout);
 }
 
@@ -333,8 +404,8 @@ int main(int argc, char** argv) {
   const auto prompts =
       std::make_shared<const qtts::PromptBuilder>(Take(qtts::PromptBuilder::Create(checkpoint->config(), tokenizer)));
   std::printf("a simulated device, %g times as slow as its table; %d slots\n", options.slower, options.slots);
-  std::printf("%8s %9s %17s %17s %9s  %-17s %4s\n", "a second", "at once", "frame 0, p50/p95", "sound, p50/p95",
-              "frames", "gaps: 1, 2, 3, on", "busy %");
+  std::printf("%8s %9s %17s %17s %9s  %-17s %17s %4s\n", "a second", "at once", "frame 0, p50/p95", "sound, p50/p95",
+              "frames", "gaps: 1, 2, 3, on", "all s/longest ms", "busy %");
   if (options.streams > 0) {
     Measure(0, options, prompts, tokenizer);
     return 0;

@@ -1138,6 +1138,70 @@ TEST_F(FullPagesTest, AParkedStreamThatNobodyReadsKeepsNobodyOut) {
   second_->Cancel();
 }
 
+// Three parked streams need their next frame at once. Each comes back in exchange for another, and some time passes
+// between two exchanges.
+TEST_F(SchedulerTest, ExchangesLeaveTimeForOthers) {
+  constexpr int64_t kStreams = 6;
+  constexpr size_t kLeastFrames = 60;
+  script_.page_positions = 1;
+  script_.pages = 100000;
+  std::string text = "Hello";
+  for (size_t i = 0; i < kLeastFrames + 10; ++i) text += " word";
+  Streams streams;
+  for (uint64_t seed = 0; seed < kStreams; ++seed) script_.frames_by_seed[seed] = 1000;
+  for (uint64_t seed = 0; seed < kStreams; ++seed) streams.push_back(Start(seed, text, true, 1000));
+  for (uint64_t seed = 0; seed < kStreams; ++seed) SettledText(seed, kLeastFrames);
+  {
+    const std::lock_guard lock(script_.mutex);
+    script_.pages = script_.taken_pages / 2 + 30;
+  }
+  // The reader of one takes some frames, so it is not the one that is furthest ahead. Its next frame needs a page, for
+  // which three others are parked.
+  Frame frame;
+  for (int i = 0; i < 10; ++i) ASSERT_EQ(streams[0]->Read(&frame, true), ReadState::kFrame);
+  ASSERT_TRUE(streams[0]->Append(" and this, and that.").ok());
+  ASSERT_TRUE(AwaitOccupancy([](const Occupancy& now) { return now.parked == 3; }));
+  Streams parked;
+  for (uint64_t seed = 0; seed < kStreams; ++seed) {
+    const std::lock_guard lock(script_.mutex);
+    if (script_.parkings_by_seed[seed] > 0) parked.push_back(streams[seed]);
+  }
+  ASSERT_EQ(parked.size(), 3U);
+  for (const auto& stream : parked) {
+    while (stream->Read(&frame, false) == ReadState::kFrame) continue;
+  }
+  const auto start = std::chrono::steady_clock::now();
+  for (const auto& stream : parked) ASSERT_TRUE(stream->Append(" and this, and that.").ok());
+  ReadFrameOfEach(parked);
+  constexpr auto kLeastTime = 2 * kLeastFrames * std::chrono::microseconds(300);
+  EXPECT_GE(std::chrono::steady_clock::now() - start, 2 * kLeastTime);
+  for (const auto& stream : streams) stream->Cancel();
+}
+
+// A step takes 50 ms, so streams are a few frames ahead of their readers, until no page is free.
+TEST_F(SchedulerTest, WhilePagesAreShortStreamsOfABusyDeviceGetAhead) {
+  constexpr size_t kLead = 20;
+  script_.max_slots = 2 * kDefaultVoices;
+  script_.max_outstanding = 2;
+  script_.beside_host = true;
+  script_.time_of_step = milliseconds(50);
+  script_.page_positions = 1000;
+  script_.pages = 1000;
+  for (const uint64_t seed : {1, 2}) script_.frames_by_seed[seed] = 1000;
+  const Streams streams = {Start(1, "Hello.", false, kLead), Start(2, "Hello.", false, kLead)};
+  ReadUntilStepTimeIsKnown(streams);
+  std::this_thread::sleep_for(milliseconds(500));
+  const size_t before = script_.Text(1).size();
+  EXPECT_LT(before, 40 + kLead / 2);
+  {
+    const std::lock_guard lock(script_.mutex);
+    script_.pages = script_.taken_pages;
+  }
+  ReadFrameOfEach(streams);
+  EXPECT_EQ(SettledText(1, 41 + kLead).size(), 41 + kLead);
+  for (const auto& stream : streams) stream->Cancel();
+}
+
 TEST_F(FullPagesTest, WithoutHostMemoryAStreamWaitsForPages) {
   StartBoth(/*host_pages=*/0);
   // The number of frames for which it has pages: the step that needs another page is not submitted.
