@@ -44,9 +44,11 @@ constexpr std::pair<double, double> kStepTimes[] = {{0, 1.5},    {1, 1.59},   {8
                                                     {256, 15.0}, {512, 27.9}, {1024, 56.3}, {4096, 225}};
 constexpr double kPromptMs = 0.9;
 constexpr double kHiccupMs = 20;
-// Of a context's page, which both released sizes copy to the host or back in kPageMs.
+// Of a context's page, which both released sizes copy to the host or back in kPageMs. Memory for it is page-locked in
+// kLockTime on the scheduler's thread, once.
 constexpr int64_t kPagePositions = 128;
 constexpr double kPageMs = 0.27;
+constexpr std::chrono::milliseconds kLockTime{6};
 constexpr int64_t kPromptRows = 35;
 
 constexpr std::string_view kUsage =
@@ -132,6 +134,10 @@ class SimulatedDevice : public qtts::Backend {
   qtts::Status Park(qtts::SlotId id) override {
     Slot& slot = slots_[static_cast<size_t>(id)];
     slot.parked_pages = PagesOf(kPromptRows + slot.submitted);
+    parked_pages_ += slot.parked_pages;
+    if (parked_pages_ > locked_pages_) {
+      std::this_thread::sleep_for((parked_pages_ - std::exchange(locked_pages_, parked_pages_)) * kLockTime);
+    }
     Work(kPageMs * static_cast<double>(slot.parked_pages));
     free_pages_ += std::exchange(slot.pages, 0);
     return qtts::Status::Ok();
@@ -139,7 +145,8 @@ class SimulatedDevice : public qtts::Backend {
   qtts::Status Unpark(qtts::SlotId id) override {
     Slot& slot = slots_[static_cast<size_t>(id)];
     if (!Take(slot.parked_pages, &slot)) return qtts::Status::ResourceExhausted("no pages");
-    Work(kPageMs * static_cast<double>(slot.parked_pages));
+    parked_pages_ -= slot.parked_pages;
+    Work(kPageMs * static_cast<double>(std::exchange(slot.parked_pages, 0)));
     return qtts::Status::Ok();
   }
   qtts::Result<qtts::PrefillProgress> Prefill(qtts::SlotId) override {
@@ -175,7 +182,9 @@ class SimulatedDevice : public qtts::Backend {
     return results;
   }
   void Close(qtts::SlotId id) override {
-    free_pages_ += std::exchange(slots_[static_cast<size_t>(id)].pages, 0);
+    Slot& slot = slots_[static_cast<size_t>(id)];
+    free_pages_ += std::exchange(slot.pages, 0);
+    parked_pages_ -= std::exchange(slot.parked_pages, 0);
     free_.push_back(id);
   }
 
@@ -213,6 +222,8 @@ class SimulatedDevice : public qtts::Backend {
   std::vector<Slot> slots_;
   std::vector<qtts::SlotId> free_;
   int64_t free_pages_;
+  int64_t parked_pages_ = 0;
+  int64_t locked_pages_ = 0;  // of the host
   std::deque<Step> outstanding_;
   Clock::time_point done_;
   Milliseconds busy_{0};
