@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "base/control_groups.h"
 #include "base/log.h"
 #include "runtime/cuda_error.h"
 #include "runtime/device_table.h"
@@ -17,9 +18,11 @@ namespace {
 
 constexpr const char* kSpeaking = "making speech";
 
+// Of the machine, or less where the process's control groups allow less.
 size_t HostBytes() {
-  return static_cast<size_t>(std::max(sysconf(_SC_PHYS_PAGES), 0L)) *
-         static_cast<size_t>(std::max(sysconf(_SC_PAGE_SIZE), 0L));
+  const size_t machine = static_cast<size_t>(std::max(sysconf(_SC_PHYS_PAGES), 0L)) *
+                         static_cast<size_t>(std::max(sysconf(_SC_PAGE_SIZE), 0L));
+  return std::min(machine, MemoryLimit().value_or(machine));
 }
 
 }  // namespace

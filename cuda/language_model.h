@@ -49,7 +49,7 @@ struct CudaOptions {
   // error without the library; there is no persistent kernel then.
   ManyRowsProducts products = ManyRowsProducts::kBest;
   unsigned patience = PersistentFrame::kPatience;  // for tests
-  // Host memory for parked utterances, at most; a quarter of the machine's unless set.
+  // Host memory for parked utterances, at most; unless set, a quarter of what the process may use.
   std::optional<size_t> parking_bytes;
 };
 

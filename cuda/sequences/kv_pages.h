@@ -26,6 +26,7 @@ class KvPages {
   // Finds out how many pages the device's free memory holds beside `keep_free` bytes, which others will allocate. Until
   // the first call only allocated pages are counted.
   Status Measure(size_t keep_free);
+  bool measured() const { return measured_; }
   // Of `keep_free`, so much is not allocated yet.
   void KeepFree(size_t bytes) { keep_free_ = bytes; }
   // A page, zeroed when new. kResourceExhausted when the device has no more memory.

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 #include "sequences/parked_pages.h"
 
-#include <string>
 #include <utility>
 
 namespace qtts::cuda {
@@ -12,19 +11,15 @@ constexpr const char* kParking = "parking an utterance";
 }  // namespace
 
 ParkedPages::ParkedPages(size_t page_bytes, int max_slots, size_t limit, cudaStream_t stream)
-    : page_bytes_(page_bytes), limit_(limit), stream_(stream), slots_(static_cast<size_t>(max_slots)) {}
+    : page_bytes_(page_bytes), stream_(stream), memory_(page_bytes, limit), slots_(static_cast<size_t>(max_slots)) {}
 
 Status ParkedPages::Save(int slot, std::span<void* const> pages) {
   while (free_.size() < pages.size()) {
-    if (host_bytes() + page_bytes_ > limit_) {
-      return Status::ResourceExhausted("the " + std::to_string(limit_) +
-                                       " bytes of host memory for parked utterances are in use");
-    }
-    QTTS_ASSIGN_OR_RETURN(PinnedMemory page, PinnedMemory::Allocate(page_bytes_));
+    QTTS_ASSIGN_OR_RETURN(PresentMemory present, memory_.Take());
+    QTTS_ASSIGN_OR_RETURN(LockedMemory page, LockedMemory::Lock(std::move(present)));
     free_.push_back(std::move(page));
-    ++pages_;
   }
-  std::vector<PinnedMemory>& kept = slots_[static_cast<size_t>(slot)];
+  std::vector<LockedMemory>& kept = slots_[static_cast<size_t>(slot)];
   for (void* const page : pages) {
     kept.push_back(std::move(free_.back()));
     free_.pop_back();
@@ -38,7 +33,7 @@ Status ParkedPages::Save(int slot, std::span<void* const> pages) {
 }
 
 Status ParkedPages::Restore(int slot, std::span<void* const> pages) {
-  const std::vector<PinnedMemory>& kept = slots_[static_cast<size_t>(slot)];
+  const std::vector<LockedMemory>& kept = slots_[static_cast<size_t>(slot)];
   for (size_t i = 0; i < kept.size(); ++i) {
     QTTS_RETURN_IF_CUDA_ERROR(cudaMemcpyAsync(pages[i], kept[i].data(), page_bytes_, cudaMemcpyHostToDevice, stream_),
                               kParking);
@@ -48,8 +43,8 @@ Status ParkedPages::Restore(int slot, std::span<void* const> pages) {
 }
 
 void ParkedPages::Drop(int slot) {
-  std::vector<PinnedMemory>& kept = slots_[static_cast<size_t>(slot)];
-  for (PinnedMemory& page : kept) free_.push_back(std::move(page));
+  std::vector<LockedMemory>& kept = slots_[static_cast<size_t>(slot)];
+  for (LockedMemory& page : kept) free_.push_back(std::move(page));
   kept.clear();
 }
 

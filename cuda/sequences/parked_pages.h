@@ -9,12 +9,13 @@
 #include <vector>
 
 #include "qtts/status.h"
-#include "runtime/device_memory.h"
+#include "runtime/host_memory.h"
+#include "sequences/parking_memory.h"
 
 namespace qtts::cuda {
 
 // Pages of key-value memory of parked slots, in page-locked host memory. Memory that was used once stays, for the next
-// slot: page-locking takes longer than a copy.
+// slot: page-locking takes as long as two copies.
 //
 // Copies are enqueued on one stream, like all work on pages: a page may be reused as soon as the call returns. Not
 // thread-safe.
@@ -23,6 +24,8 @@ class ParkedPages {
   // `limit`: bytes of host memory, at most. `stream` outlives it.
   ParkedPages(size_t page_bytes, int max_slots, size_t limit, cudaStream_t stream);
 
+  // Slots will soon be parked: gets memory ready, beside the caller.
+  void Expect() { memory_.Start(); }
   // Copies the `pages` of `slot`, which has none here, to the host. kResourceExhausted if there is no host memory: then
   // nothing is kept.
   Status Save(int slot, std::span<void* const> pages);
@@ -32,16 +35,13 @@ class ParkedPages {
 
   bool Holds(int slot) const { return !slots_[static_cast<size_t>(slot)].empty(); }
   size_t PagesOf(int slot) const { return slots_[static_cast<size_t>(slot)].size(); }
-  // Host memory, in use or not.
-  size_t host_bytes() const { return pages_ * page_bytes_; }
 
  private:
   const size_t page_bytes_;
-  const size_t limit_;
   const cudaStream_t stream_;
-  size_t pages_ = 0;
-  std::vector<PinnedMemory> free_;
-  std::vector<std::vector<PinnedMemory>> slots_;
+  ParkingMemory memory_;
+  std::vector<LockedMemory> free_;
+  std::vector<std::vector<LockedMemory>> slots_;
 };
 
 }  // namespace qtts::cuda

@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <filesystem>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <random>
@@ -1023,9 +1025,29 @@ TEST_F(CudaHostTest, AParkedSlotFreesItsPagesAndGoesOn) {
   EXPECT_GT(*room, 2);
   for (int frame = 0; frame < 300; ++frame) ASSERT_TRUE(Step(backend.get(), {{slot, 0}, {beside, 0}}).ok()) << frame;
   // The second parking reuses most of the host memory.
-  EXPECT_LT(Count(CallsOf([&] { ASSERT_TRUE(backend->Park(slot).ok()); }), "cudaHostAlloc"), 5);
+  EXPECT_LT(Count(CallsOf([&] { ASSERT_TRUE(backend->Park(slot).ok()); }), "cudaHostRegister"), 5);
   backend->Close(slot);
   EXPECT_GE(backend->pages().free, before.free);
+}
+
+// Of this process.
+size_t Threads() {
+  const std::filesystem::directory_iterator threads("/proc/self/task");
+  return static_cast<size_t>(std::distance(threads, std::filesystem::directory_iterator()));
+}
+
+TEST_F(CudaHostTest, HostMemoryIsMadeReadyOncePagesAreShort) {
+  const auto backend = NewBackend(3);
+  const size_t before = Threads();
+  const SlotId slot = OpenAndPrefill(backend.get(), NewPrompt(config(), 1000, &random_));
+  ASSERT_TRUE(Step(backend.get(), {{slot, kNoText}}).ok());
+  EXPECT_EQ(Threads(), before);
+  (void)LeaveNoMemory(backend.get());
+  EXPECT_EQ(Threads(), before + 1);
+  EXPECT_TRUE(backend->Park(slot).ok());
+  EXPECT_TRUE(backend->Unpark(slot).ok());
+  EXPECT_TRUE(Step(backend.get(), {{slot, 0}}).ok());
+  EXPECT_EQ(Threads(), before + 1);
 }
 
 TEST_F(CudaHostTest, WhatCannotBeParkedOrBroughtBackStaysWhereItIs) {

@@ -16,9 +16,11 @@
 namespace qtts::fake_cuda {
 namespace {
 
+constexpr int kRegistered = -2;
+
 struct Memory {
   size_t bytes = 0;
-  int device = -1;     // below 0: host memory
+  int device = -1;     // below 0: host memory; kRegistered: of the caller
   bool zeros = false;  // all bytes are still zero
 };
 
@@ -168,7 +170,7 @@ cudaError_t FreeMemory(void* data, const char* function) {
   Runtime& r = TheRuntime();
   if (data == nullptr) return Freed();
   const auto found = r.memory.find(static_cast<char*>(data));
-  if (found == r.memory.end()) {
+  if (found == r.memory.end() || found->second.device == kRegistered) {
     Misuse(std::string(function) + " of memory that is not there");
     return Return(cudaErrorInvalidValue);
   }
@@ -453,6 +455,28 @@ cudaError_t cudaHostAlloc(void** data, size_t bytes, unsigned /*flags*/) {
   const Guard guard;
   QTTS_BEGIN("cudaHostAlloc");
   return Allocate(data, bytes, -1);
+}
+cudaError_t cudaHostRegister(void* data, size_t bytes, unsigned /*flags*/) {
+  const Guard guard;
+  QTTS_BEGIN("cudaHostRegister");
+  Runtime& r = TheRuntime();
+  if (r.memory.contains(static_cast<char*>(data))) {
+    Misuse("cudaHostRegister of memory that is registered");
+    return Return(cudaErrorHostMemoryAlreadyRegistered);
+  }
+  r.memory[static_cast<char*>(data)] = {bytes, kRegistered, false};
+  return cudaSuccess;
+}
+cudaError_t cudaHostUnregister(void* data) {
+  const Guard guard;
+  Runtime& r = TheRuntime();
+  const auto found = r.memory.find(static_cast<char*>(data));
+  if (found == r.memory.end() || found->second.device != kRegistered) {
+    Misuse("cudaHostUnregister of memory that is not registered");
+    return Return(cudaErrorHostMemoryNotRegistered);
+  }
+  r.memory.erase(found);
+  return Freed();
 }
 cudaError_t cudaFree(void* data) {
   const Guard guard;

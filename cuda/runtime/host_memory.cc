@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#include "runtime/host_memory.h"
+
+#include <cuda_runtime_api.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdint>
+#include <limits>
+#include <string>
+
+#include "runtime/cuda_error.h"
+
+namespace qtts::cuda {
+namespace {
+
+// Of x86-64 and of ARM with pages of 4 KiB; elsewhere a multiple of a page.
+constexpr size_t kHugePage = size_t{2} << 20;
+
+Status NoMemory(size_t bytes) {
+  return Status::ResourceExhausted("the host has no " + std::to_string(bytes) + " bytes of memory left");
+}
+
+// Makes all pages present. False if there is no memory for them.
+bool MakePresent(char* data, size_t bytes) {
+  // An error means that pages are small, which is slower only.
+  (void)madvise(data, bytes, MADV_HUGEPAGE);
+#ifdef MADV_POPULATE_WRITE
+  if (madvise(data, bytes, MADV_POPULATE_WRITE) == 0) return true;
+  if (errno != EINVAL) return false;  // a kernel before 5.14
+#endif
+  const auto page = static_cast<size_t>(std::max(sysconf(_SC_PAGE_SIZE), 1L));
+  for (size_t i = 0; i < bytes; i += page) static_cast<volatile char*>(data)[i] = 0;
+  return true;
+}
+
+}  // namespace
+
+Result<PresentMemory> PresentMemory::Allocate(size_t bytes) {
+  if (bytes > std::numeric_limits<size_t>::max() - 2 * kHugePage) return NoMemory(bytes);
+  const size_t whole = (std::max<size_t>(bytes, 1) + kHugePage - 1) / kHugePage * kHugePage;
+  // One more, so that a part of it is aligned.
+  void* const all = mmap(nullptr, whole + kHugePage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (all == MAP_FAILED) return NoMemory(bytes);
+  const size_t before = (kHugePage - reinterpret_cast<uintptr_t>(all) % kHugePage) % kHugePage;
+  char* const data = static_cast<char*>(all) + before;
+  if (before > 0) (void)munmap(all, before);
+  (void)munmap(data + whole, kHugePage - before);
+  PresentMemory memory;
+  memory.data_ = data;
+  memory.bytes_ = whole;
+  if (!MakePresent(data, whole)) return NoMemory(bytes);
+  return memory;
+}
+
+void PresentMemory::Free() {
+  if (data_ != nullptr) (void)munmap(data_, bytes_);
+  data_ = nullptr;
+}
+
+Result<LockedMemory> LockedMemory::Lock(PresentMemory memory) {
+  LockedMemory locked;
+  const size_t bytes = memory.bytes();
+  const cudaError_t error = cudaHostRegister(memory.data(), bytes, cudaHostRegisterDefault);
+  if (Succeeds(error)) {
+    locked.memory_ = std::move(memory);
+    return locked;
+  }
+  if (IsFault(error)) return CudaStatus(error, "page-locking memory");
+  memory = PresentMemory();
+  QTTS_ASSIGN_OR_RETURN(locked.pinned_, PinnedMemory::Allocate(bytes));
+  return locked;
+}
+
+void LockedMemory::Unlock() {
+  // Nothing can be done about an error; a lost device has unlocked everything anyway.
+  if (memory_.data() != nullptr) (void)cudaHostUnregister(memory_.data());
+}
+
+}  // namespace qtts::cuda

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#ifndef QTTS_CUDA_SEQUENCES_PARKING_MEMORY_H_
+#define QTTS_CUDA_SEQUENCES_PARKING_MEMORY_H_
+
+#include <cstddef>
+#include <thread>
+#include <vector>
+
+#include "qtts/mutex.h"
+#include "qtts/status.h"
+#include "runtime/host_memory.h"
+
+namespace qtts::cuda {
+
+// Memory of the host for pages of parked utterances, block by block. Once Start() was called, a thread of its own keeps
+// some blocks ready, since the system takes ten times as long to make a block's pages present as it takes to copy one.
+// Start(), Take() and the destructor: one thread at a time.
+class ParkingMemory {
+ public:
+  // `limit`: bytes of all blocks, at most.
+  ParkingMemory(size_t block_bytes, size_t limit);
+  // Waits for a block that is being made.
+  ~ParkingMemory();
+  ParkingMemory(const ParkingMemory&) = delete;
+  ParkingMemory& operator=(const ParkingMemory&) = delete;
+
+  // Blocks will soon be taken. Without memory for a thread they are made when they are taken.
+  void Start();
+  // A block that is ready, or a new one. kResourceExhausted if all blocks were taken, or the host has no memory.
+  Result<PresentMemory> Take();
+
+ private:
+  void Run();
+  bool MayMakeMore() const QTTS_REQUIRES(mutex_) { return made_ < limit_ / block_bytes_; }
+
+  const size_t block_bytes_;
+  const size_t limit_;
+  const size_t ready_blocks_;  // as many are kept ready
+  Mutex mutex_;
+  Condition changed_;
+  std::vector<PresentMemory> ready_ QTTS_GUARDED_BY(mutex_);
+  size_t made_ QTTS_GUARDED_BY(mutex_) = 0;      // blocks: taken, ready or being made
+  bool making_ QTTS_GUARDED_BY(mutex_) = false;  // by the thread
+  bool stopping_ QTTS_GUARDED_BY(mutex_) = false;
+  bool started_ = false;
+  std::thread thread_;
+};
+
+}  // namespace qtts::cuda
+
+#endif  // QTTS_CUDA_SEQUENCES_PARKING_MEMORY_H_

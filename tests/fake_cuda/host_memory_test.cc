@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#include "runtime/host_memory.h"
+
+#include <cuda_runtime_api.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "fake_cuda/fake_cuda.h"
+#include "sequences/parking_memory.h"
+
+// The host's memory for parked utterances.
+namespace qtts::cuda {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+constexpr size_t kMiB = size_t{1} << 20;
+
+TEST(PresentMemoryTest, AllPagesAreThereAlignedAndZero) {
+  const Result<PresentMemory> memory = PresentMemory::Allocate(5 * kMiB);
+  ASSERT_TRUE(memory.ok()) << memory.status().message();
+  EXPECT_EQ(memory->bytes(), 6 * kMiB);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(memory->data()) % (2 * kMiB), 0U);
+  const auto page = static_cast<size_t>(sysconf(_SC_PAGE_SIZE));
+  std::vector<unsigned char> present(memory->bytes() / page);
+  ASSERT_EQ(mincore(memory->data(), memory->bytes(), present.data()), 0);
+  EXPECT_TRUE(std::all_of(present.begin(), present.end(), [](unsigned char p) { return (p & 1U) != 0; }));
+  const auto* const bytes = static_cast<const char*>(memory->data());
+  EXPECT_TRUE(std::all_of(bytes, bytes + memory->bytes(), [](char byte) { return byte == 0; }));
+}
+
+TEST(PresentMemoryTest, NothingAndAsMuchAsCanBeMoved) {
+  Result<PresentMemory> memory = PresentMemory::Allocate(0);
+  ASSERT_TRUE(memory.ok());
+  EXPECT_EQ(memory->bytes(), 2 * kMiB);
+  void* const data = memory->data();
+  PresentMemory other = std::move(*memory);
+  EXPECT_EQ(other.data(), data);
+  other = PresentMemory();
+  EXPECT_EQ(other.data(), nullptr);
+}
+
+TEST(PresentMemoryTest, MoreThanTheHostHas) {
+  for (const size_t bytes : {std::numeric_limits<size_t>::max(), std::numeric_limits<size_t>::max() / 4}) {
+    EXPECT_EQ(PresentMemory::Allocate(bytes).status().code(), StatusCode::kResourceExhausted) << bytes;
+  }
+}
+
+class LockedMemoryTest : public testing::Test {
+ protected:
+  LockedMemoryTest() { fake_cuda::Reset(); }
+  ~LockedMemoryTest() override {
+    EXPECT_EQ(fake_cuda::alive(), 0U);
+    EXPECT_THAT(fake_cuda::misuse(), IsEmpty());
+    fake_cuda::Reset();
+  }
+  static Result<LockedMemory> Lock() {
+    Result<PresentMemory> memory = PresentMemory::Allocate(1);
+    if (!memory.ok()) return memory.status();
+    return LockedMemory::Lock(std::move(*memory));
+  }
+};
+
+TEST_F(LockedMemoryTest, PresentMemoryIsLockedInItsPlace) {
+  Result<PresentMemory> memory = PresentMemory::Allocate(1);
+  ASSERT_TRUE(memory.ok());
+  void* const data = memory->data();
+  Result<LockedMemory> locked = LockedMemory::Lock(std::move(*memory));
+  ASSERT_TRUE(locked.ok()) << locked.status().message();
+  EXPECT_EQ(locked->data(), data);
+  EXPECT_THAT(fake_cuda::calls(), ElementsAre("cudaHostRegister"));
+  EXPECT_EQ(fake_cuda::alive(), 1U);
+  // The first is unlocked once.
+  LockedMemory other = std::move(*locked);
+  const Result<LockedMemory> second = Lock();
+  ASSERT_TRUE(second.ok());
+  EXPECT_EQ(fake_cuda::alive(), 2U);
+}
+
+TEST_F(LockedMemoryTest, WhereItCannotBeLockedTheDriversIsTaken) {
+  fake_cuda::FailCall(1, cudaErrorNotSupported, false);
+  const Result<LockedMemory> locked = Lock();
+  ASSERT_TRUE(locked.ok()) << locked.status().message();
+  EXPECT_NE(locked->data(), nullptr);
+  EXPECT_THAT(fake_cuda::calls(), ElementsAre("cudaHostRegister", "cudaHostAlloc"));
+  EXPECT_EQ(cudaGetLastError(), cudaSuccess);
+}
+
+TEST_F(LockedMemoryTest, NeitherCanBeLocked) {
+  fake_cuda::FailCall(1, cudaErrorMemoryAllocation, true);
+  EXPECT_EQ(Lock().status().code(), StatusCode::kResourceExhausted);
+  fake_cuda::Reset();
+}
+
+TEST_F(LockedMemoryTest, ALostDevice) {
+  fake_cuda::FailCall(1, cudaErrorIllegalAddress, false);
+  EXPECT_EQ(Lock().status().code(), StatusCode::kDeviceUnavailable);
+  EXPECT_THAT(fake_cuda::calls(), ElementsAre("cudaHostRegister"));
+}
+
+// With and without the thread that makes blocks ready.
+class ParkingMemoryTest : public testing::TestWithParam<bool> {};
+
+TEST_P(ParkingMemoryTest, AsManyBlocksAsTheLimitHolds) {
+  for (const size_t blocks : {0, 1, 2, 7, 100}) {
+    ParkingMemory memory(2 * kMiB, blocks * 2 * kMiB + kMiB);
+    if (GetParam()) {
+      memory.Start();
+      memory.Start();
+    }
+    std::vector<PresentMemory> taken;
+    std::set<void*> places;
+    for (size_t i = 0; i < blocks; ++i) {
+      Result<PresentMemory> block = memory.Take();
+      ASSERT_TRUE(block.ok()) << block.status().message();
+      places.insert(block->data());
+      taken.push_back(std::move(*block));
+    }
+    EXPECT_EQ(places.size(), blocks);
+    EXPECT_EQ(memory.Take().status().code(), StatusCode::kResourceExhausted);
+  }
+}
+
+TEST_P(ParkingMemoryTest, AHostWithoutMemory) {
+  const size_t bytes = std::numeric_limits<size_t>::max() / 4;
+  ParkingMemory memory(bytes, std::numeric_limits<size_t>::max());
+  if (GetParam()) memory.Start();
+  for (int i = 0; i < 10; ++i) EXPECT_EQ(memory.Take().status().code(), StatusCode::kResourceExhausted);
+}
+
+INSTANTIATE_TEST_SUITE_P(Thread, ParkingMemoryTest, testing::Bool(),
+                         [](const auto& test) { return test.param ? "with" : "without"; });
+
+}  // namespace
+}  // namespace qtts::cuda
