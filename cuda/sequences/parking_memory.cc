@@ -39,16 +39,15 @@ void ParkingMemory::Start() {
 }
 
 void ParkingMemory::Run() {
-  const MutexLock lock(mutex_);
+  MutexLock lock(mutex_);
   while (true) {
     while (!stopping_ && (ready_.size() >= ready_blocks_ || !MayMakeMore())) changed_.Wait(mutex_);
     if (stopping_) return;
     ++made_;
     making_ = true;
-    Result<PresentMemory> block = [&] {
-      const MutexUnlock unlock(mutex_);
-      return CatchExhaustion(kPurpose, [this] { return PresentMemory::Allocate(block_bytes_); });
-    }();
+    lock.Unlock();
+    Result<PresentMemory> block = CatchExhaustion(kPurpose, [this] { return PresentMemory::Allocate(block_bytes_); });
+    lock.Lock();
     making_ = false;
     if (block.ok()) {
       ready_.push_back(std::move(*block));
@@ -62,7 +61,7 @@ void ParkingMemory::Run() {
 }
 
 Result<PresentMemory> ParkingMemory::Take() {
-  const MutexLock lock(mutex_);
+  MutexLock lock(mutex_);
   while (ready_.empty() && !MayMakeMore() && making_) changed_.Wait(mutex_);
   if (!ready_.empty()) {
     PresentMemory block = std::move(ready_.back());
@@ -75,10 +74,9 @@ Result<PresentMemory> ParkingMemory::Take() {
                                      " bytes of host memory for parked utterances are in use");
   }
   ++made_;
-  Result<PresentMemory> block = [&] {
-    const MutexUnlock unlock(mutex_);
-    return PresentMemory::Allocate(block_bytes_);
-  }();
+  lock.Unlock();
+  Result<PresentMemory> block = PresentMemory::Allocate(block_bytes_);
+  lock.Lock();
   if (!block.ok()) --made_;
   return block;
 }
