@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <limits>
 #include <string>
+#include <utility>
 
 #include "runtime/cuda_error.h"
 
@@ -23,6 +24,8 @@ Status NoMemory(size_t bytes) {
   return Status::ResourceExhausted("the host has no " + std::to_string(bytes) + " bytes of memory left");
 }
 
+size_t PageBytes() { return static_cast<size_t>(std::max(sysconf(_SC_PAGE_SIZE), 1L)); }
+
 // Makes all pages present. False if there is no memory for them.
 bool MakePresent(char* data, size_t bytes) {
   // An error means that pages are small, which is slower only.
@@ -31,8 +34,7 @@ bool MakePresent(char* data, size_t bytes) {
   if (madvise(data, bytes, MADV_POPULATE_WRITE) == 0) return true;
   if (errno != EINVAL) return false;  // a kernel before 5.14
 #endif
-  const auto page = static_cast<size_t>(std::max(sysconf(_SC_PAGE_SIZE), 1L));
-  for (size_t i = 0; i < bytes; i += page) static_cast<volatile char*>(data)[i] = 0;
+  for (size_t i = 0; i < bytes; i += PageBytes()) static_cast<volatile char*>(data)[i] = 0;
   return true;
 }
 
@@ -40,8 +42,9 @@ bool MakePresent(char* data, size_t bytes) {
 
 Result<PresentMemory> PresentMemory::Allocate(size_t bytes) {
   if (bytes > std::numeric_limits<size_t>::max() - 2 * kHugePage) return NoMemory(bytes);
-  const size_t whole = (std::max<size_t>(bytes, 1) + kHugePage - 1) / kHugePage * kHugePage;
-  // One more, so that a part of it is aligned.
+  const size_t page = PageBytes();
+  const size_t whole = (std::max<size_t>(bytes, 1) + page - 1) / page * page;
+  // More, so that a part of it is aligned.
   void* const all = mmap(nullptr, whole + kHugePage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (all == MAP_FAILED) return NoMemory(bytes);
   const size_t before = (kHugePage - reinterpret_cast<uintptr_t>(all) % kHugePage) % kHugePage;
@@ -49,34 +52,30 @@ Result<PresentMemory> PresentMemory::Allocate(size_t bytes) {
   if (before > 0) (void)munmap(all, before);
   (void)munmap(data + whole, kHugePage - before);
   PresentMemory memory;
-  memory.data_ = data;
-  memory.bytes_ = whole;
+  memory.memory_ = {data, Unmap{whole}};
   if (!MakePresent(data, whole)) return NoMemory(bytes);
   return memory;
 }
 
-void PresentMemory::Free() {
-  if (data_ != nullptr) (void)munmap(data_, bytes_);
-  data_ = nullptr;
-}
+void PresentMemory::Unmap::operator()(void* data) const { (void)munmap(data, bytes); }
 
 Result<LockedMemory> LockedMemory::Lock(PresentMemory memory) {
   LockedMemory locked;
+  void* const data = memory.data();
   const size_t bytes = memory.bytes();
-  const cudaError_t error = cudaHostRegister(memory.data(), bytes, cudaHostRegisterDefault);
+  const cudaError_t error = cudaHostRegister(data, bytes, cudaHostRegisterDefault);
   if (Succeeds(error)) {
-    locked.memory_ = std::move(memory);
+    locked.locked_ = {data, Unlock{std::move(memory)}};
     return locked;
   }
   if (IsFault(error)) return CudaStatus(error, "page-locking memory");
+  // Makes room for the driver's.
   memory = PresentMemory();
   QTTS_ASSIGN_OR_RETURN(locked.pinned_, PinnedMemory::Allocate(bytes));
   return locked;
 }
 
-void LockedMemory::Unlock() {
-  // Nothing can be done about an error; a lost device has unlocked everything anyway.
-  if (memory_.data() != nullptr) (void)cudaHostUnregister(memory_.data());
-}
+// Nothing can be done about an error; a lost device has unlocked everything anyway.
+void LockedMemory::Unlock::operator()(void* data) const { (void)cudaHostUnregister(data); }
 
 }  // namespace qtts::cuda

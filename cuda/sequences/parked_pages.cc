@@ -15,8 +15,7 @@ ParkedPages::ParkedPages(size_t page_bytes, int max_slots, size_t limit, cudaStr
 
 Status ParkedPages::Save(int slot, std::span<void* const> pages) {
   while (free_.size() < pages.size()) {
-    QTTS_ASSIGN_OR_RETURN(PresentMemory present, memory_.Take());
-    QTTS_ASSIGN_OR_RETURN(LockedMemory page, LockedMemory::Lock(std::move(present)));
+    QTTS_ASSIGN_OR_RETURN(LockedMemory page, memory_.Take());
     free_.push_back(std::move(page));
   }
   std::vector<LockedMemory>& kept = slots_[static_cast<size_t>(slot)];

@@ -60,7 +60,18 @@ void ParkingMemory::Run() {
   }
 }
 
-Result<PresentMemory> ParkingMemory::Take() {
+Result<LockedMemory> ParkingMemory::Take() {
+  QTTS_ASSIGN_OR_RETURN(PresentMemory block, TakePresent());
+  Result<LockedMemory> locked = LockedMemory::Lock(std::move(block));
+  if (!locked.ok()) {
+    // It is gone, and another may be made.
+    const MutexLock lock(mutex_);
+    --made_;
+  }
+  return locked;
+}
+
+Result<PresentMemory> ParkingMemory::TakePresent() {
   MutexLock lock(mutex_);
   while (ready_.empty() && !MayMakeMore() && making_) changed_.Wait(mutex_);
   if (!ready_.empty()) {

@@ -27,10 +27,11 @@ class ParkingMemory {
   // Blocks will soon be taken. Without memory for a thread they are made when they are taken.
   void Start();
   // A block that is ready, or a new one. kResourceExhausted if all blocks were taken, or the host has no memory.
-  Result<PresentMemory> Take();
+  Result<LockedMemory> Take();
 
  private:
   void Run();
+  Result<PresentMemory> TakePresent();
   bool MayMakeMore() const QTTS_REQUIRES(mutex_) { return made_ < limit_ / block_bytes_; }
 
   const size_t block_bytes_;

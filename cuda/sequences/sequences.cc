@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 
+#include "backend/backend.h"
 #include "frame/frame.h"
 #include "prompt/prompt_prefix.h"
 #include "rules/sampling_rules.h"
@@ -18,8 +19,6 @@ constexpr const char* kSpeaking = "making speech";
 constexpr size_t kPageBlockBytes = size_t{80} << 20;
 // Pages are allocated so many positions ahead, long before they are needed.
 constexpr int64_t kPagesAhead = 16;
-// If fewer than one page in so many is free, utterances will soon be parked.
-constexpr int64_t kShortShare = 40;
 // Rows of the graphs for several prompts, ascending.
 constexpr std::array<int, 5> kRowsTogether = {kMaxRows, 128, 256, 384, Sequences::kMostPromptRows};
 
@@ -47,7 +46,7 @@ Sequences::Sequences(const Network* network, FrameBuffers* buffers, const GraphP
       prefixes_(network->talker.config, ElementBytes(network->precision), &pages_, stream) {}
 
 Result<void*> Sequences::TakePage() {
-  if (pages_.measured() && free_pages() * kShortShare < total_pages()) parked_.Expect();
+  if (pages_.measured() && ContextPages{kPagePositions, total_pages(), free_pages()}.IsShort()) parked_.Expect();
   Result<void*> page = pages_.Take();
   while (page.status().code() == StatusCode::kResourceExhausted && prefixes_.Evict()) page = pages_.Take();
   return page;

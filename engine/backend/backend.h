@@ -50,6 +50,9 @@ struct ContextPages {
   int64_t positions = 0;  // of a context in a page; 0: the backend has no pages
   int64_t total = 0;      // as far as is known: other programs use the device too
   int64_t free = 0;       // of these
+
+  // True if so few are free that utterances will soon be parked.
+  bool IsShort() const { return free * 40 < total; }
 };
 
 // A loaded model on a device. It advances any number of utterances ("slots") frame by frame. It owns weights, KV

@@ -16,8 +16,6 @@ constexpr int64_t kFirstFrames = 16;
 // One in so many pages is a margin for the forecast's errors. As many stay free when a
 // parked stream returns whose reader still has sound.
 constexpr int64_t kShare = 20;
-// If fewer pages are free, somebody will soon be parked.
-constexpr int64_t kShortShare = 40;
 // A parked stream returns, if need be in exchange for another, when its reader has no more sound than this.
 constexpr auto kSoon = 4 * kFrameTime;
 // The other stream must have so much more. With less, the same pages would move back and forth.
@@ -68,7 +66,7 @@ bool Scheduler::HasPagesFor(const Running& waiting) {
 
 // While pages are short, streams of a busy device get ahead of their readers too: who is far ahead can be parked for
 // long, and so is copied less often.
-bool Scheduler::IsShortOfPages() const { return !parked_.empty() || free_pages_ * kShortShare < pages_; }
+bool Scheduler::IsShortOfPages() const { return !parked_.empty() || ContextPages{0, pages_, free_pages_}.IsShort(); }
 
 // How long the reader has sound, of what has been submitted. A stream without its next text has a frame's time, since
 // it can't use what it keeps from others.

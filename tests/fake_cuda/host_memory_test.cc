@@ -29,7 +29,7 @@ constexpr size_t kMiB = size_t{1} << 20;
 TEST(PresentMemoryTest, AllPagesAreThereAlignedAndZero) {
   const Result<PresentMemory> memory = PresentMemory::Allocate(5 * kMiB);
   ASSERT_TRUE(memory.ok()) << memory.status().message();
-  EXPECT_EQ(memory->bytes(), 6 * kMiB);
+  EXPECT_EQ(memory->bytes(), 5 * kMiB);
   EXPECT_EQ(reinterpret_cast<uintptr_t>(memory->data()) % (2 * kMiB), 0U);
   const auto page = static_cast<size_t>(sysconf(_SC_PAGE_SIZE));
   std::vector<unsigned char> present(memory->bytes() / page);
@@ -42,7 +42,7 @@ TEST(PresentMemoryTest, AllPagesAreThereAlignedAndZero) {
 TEST(PresentMemoryTest, NothingAndAsMuchAsCanBeMoved) {
   Result<PresentMemory> memory = PresentMemory::Allocate(0);
   ASSERT_TRUE(memory.ok());
-  EXPECT_EQ(memory->bytes(), 2 * kMiB);
+  EXPECT_EQ(memory->bytes(), static_cast<size_t>(sysconf(_SC_PAGE_SIZE)));
   void* const data = memory->data();
   PresentMemory other = std::move(*memory);
   EXPECT_EQ(other.data(), data);
@@ -109,7 +109,7 @@ TEST_F(LockedMemoryTest, ALostDevice) {
 }
 
 // With and without the thread that makes blocks ready.
-class ParkingMemoryTest : public testing::TestWithParam<bool> {};
+class ParkingMemoryTest : public LockedMemoryTest, public testing::WithParamInterface<bool> {};
 
 TEST_P(ParkingMemoryTest, AsManyBlocksAsTheLimitHolds) {
   for (const size_t blocks : {0, 1, 2, 7, 100}) {
@@ -118,10 +118,10 @@ TEST_P(ParkingMemoryTest, AsManyBlocksAsTheLimitHolds) {
       memory.Start();
       memory.Start();
     }
-    std::vector<PresentMemory> taken;
+    std::vector<LockedMemory> taken;
     std::set<void*> places;
     for (size_t i = 0; i < blocks; ++i) {
-      Result<PresentMemory> block = memory.Take();
+      Result<LockedMemory> block = memory.Take();
       ASSERT_TRUE(block.ok()) << block.status().message();
       places.insert(block->data());
       taken.push_back(std::move(*block));
@@ -136,6 +136,20 @@ TEST_P(ParkingMemoryTest, AHostWithoutMemory) {
   ParkingMemory memory(bytes, std::numeric_limits<size_t>::max());
   if (GetParam()) memory.Start();
   for (int i = 0; i < 10; ++i) EXPECT_EQ(memory.Take().status().code(), StatusCode::kResourceExhausted);
+}
+
+TEST_P(ParkingMemoryTest, WhatCouldNotBeLockedIsNotCounted) {
+  ParkingMemory memory(2 * kMiB, 4 * kMiB);
+  if (GetParam()) memory.Start();
+  fake_cuda::FailCall(1, cudaErrorMemoryAllocation, true);
+  for (int i = 0; i < 10; ++i) EXPECT_EQ(memory.Take().status().code(), StatusCode::kResourceExhausted);
+  fake_cuda::Reset();
+  const Result<LockedMemory> first = memory.Take();
+  ASSERT_TRUE(first.ok()) << first.status().message();
+  const Result<LockedMemory> second = memory.Take();
+  ASSERT_TRUE(second.ok()) << second.status().message();
+  EXPECT_NE(first->data(), second->data());
+  EXPECT_FALSE(memory.Take().ok());
 }
 
 INSTANTIATE_TEST_SUITE_P(Thread, ParkingMemoryTest, testing::Bool(),

@@ -3,32 +3,16 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
-#include <string>
+#include <cstddef>
+#include <optional>
+
+#include "unit/base/root_folder.h"
 
 namespace qtts {
 namespace {
 
-namespace fs = std::filesystem;
-
-// A folder in the place of "/". tests/unit/cpu/thread_choice_test.cc tests the way to the groups' folders.
-class MemoryLimitTest : public testing::Test {
- protected:
-  MemoryLimitTest() {
-    std::string name = testing::TempDir() + "groups-XXXXXX";
-    root_ = mkdtemp(name.data());
-  }
-  ~MemoryLimitTest() override { fs::remove_all(root_); }
-
-  void Write(const std::string& file, const std::string& text) {
-    fs::create_directories((root_ / file).parent_path());
-    std::ofstream(root_ / file) << text;
-  }
-
-  fs::path root_;
-};
+// tests/unit/cpu/thread_choice_test.cc tests the way to the groups' folders.
+class MemoryLimitTest : public RootFolderTest {};
 
 TEST_F(MemoryLimitTest, TheLeastOfAGroupAndThoseAboveIt) {
   EXPECT_EQ(MemoryLimit(root_), std::nullopt);

@@ -6,9 +6,7 @@
 #include <sched.h>
 
 #include <array>
-#include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <functional>
 #include <map>
 #include <optional>
@@ -19,12 +17,10 @@
 
 #include "cpu/processors.h"
 #include "cpu/thread_pool.h"
+#include "unit/base/root_folder.h"
 
 namespace qtts::cpu {
 namespace {
-
-namespace fs = std::filesystem;
-using testing::ElementsAre;
 
 // Runs `test` in a thread with an affinity to the first of this thread's processors.
 void OnOneProcessor(const std::function<void()>& test) {
@@ -40,22 +36,7 @@ void OnOneProcessor(const std::function<void()>& test) {
   }).join();
 }
 
-// A folder in the place of "/".
-class ProcessorsTest : public testing::Test {
- protected:
-  ProcessorsTest() {
-    std::string name = testing::TempDir() + "processors-XXXXXX";
-    root_ = mkdtemp(name.data());
-  }
-  ~ProcessorsTest() override { fs::remove_all(root_); }
-
-  void Write(const std::string& file, const std::string& text) {
-    fs::create_directories((root_ / file).parent_path());
-    std::ofstream(root_ / file) << text;
-  }
-
-  fs::path root_;
-};
+class ProcessorsTest : public RootFolderTest {};
 
 TEST_F(ProcessorsTest, TheAffinityMaskCounts) {
   OnOneProcessor([&] {
@@ -125,7 +106,7 @@ TEST_F(ProcessorsTest, NonsenseLimitsNothing) {
 }
 
 TEST_F(ProcessorsTest, AFolderInAFilesPlaceLimitsNothing) {
-  fs::create_directories(root_ / "proc/self/cgroup");
+  std::filesystem::create_directories(root_ / "proc/self/cgroup");
   EXPECT_EQ(ProcessorQuota(root_), std::nullopt);
 }
 
