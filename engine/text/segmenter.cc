@@ -200,6 +200,7 @@ void Segmenter::SetOptions(const Options& options) {
 void Segmenter::Append(std::string_view text) {
   if (start_ > text_.size() / 2) {
     text_.erase(0, start_);
+    erased_ += start_;
     start_ = 0;
   }
   text_.append(text);
@@ -207,7 +208,7 @@ void Segmenter::Append(std::string_view text) {
 
 void Segmenter::Clear() {
   text_.clear();
-  start_ = 0;
+  start_ = erased_ = 0;
 }
 
 std::optional<std::string> Segmenter::Next() { return NextSentence(false); }

@@ -45,6 +45,8 @@ class Segmenter {
 
   // True if there is text that was not returned yet.
   bool empty() const { return start_ == text_.size(); }
+  // Number of bytes before the text that was not returned yet, since Clear().
+  size_t position() const { return erased_ + start_; }
   void Clear();
 
  private:
@@ -56,7 +58,8 @@ class Segmenter {
   Options options_;
   std::unique_ptr<Breaks> breaks_;
   std::string text_;
-  size_t start_ = 0;  // of what has not been given out
+  size_t start_ = 0;   // of what has not been given out
+  size_t erased_ = 0;  // bytes before `text_`
 };
 
 // Where to cut well-formed `text` to at most `max_chars` characters: after a sentence, else where a line
