@@ -35,6 +35,7 @@ struct Settings {
   bool speak_anything = false;   // speaks also text that fails IsSayable()
   uint64_t max_duration = 0;     // nanoseconds; 0: the model's own cap
   uint64_t max_wait = kForever;  // nanoseconds; 0: it does not wait
+  bool real_time = true;         // Request::real_time
 
   static constexpr uint64_t kForever = UINT64_MAX;
 

@@ -58,6 +58,9 @@ struct Scheduler::Running {
   Clock::time_point first_sound;
   bool end_logged = false;
 
+  // Positions that the next frame attends to.
+  int64_t positions() const { return prompt_rows + submitted + 1; }
+  bool real_time() const { return stream->request().real_time; }
   // True if the reader has a frame and plays it.
   bool plays() const { return delivered > 0 && held_frames.empty(); }
   size_t in_flight() const { return static_cast<size_t>(submitted - delivered); }
