@@ -472,6 +472,14 @@ std::vector<Property> ReadOnlyProperties() {
                              g_param_spec_string("language", "Language", "Name of a language", nullptr, flags), flags);
                        }),
       RowKeptElsewhere(
+          "supports-instruct", kReadOnly,
+          [](GParamFlags flags) {
+            return g_param_spec_boolean(
+                "supports-instruct", "Supports Instruct",
+                "Whether the model heeds \"instruct\", known from READY on. False: it is ignored, with a warning", FALSE,
+                flags);
+          }),
+      RowKeptElsewhere(
           "stats", kReadOnly,
           [](GParamFlags flags) {
             return g_param_spec_boxed(

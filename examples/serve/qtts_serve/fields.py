@@ -11,11 +11,13 @@ from . import encoders
 from .errors import ApiError, bad_field
 
 FRAME_NANOSECONDS = 80_000_000
+# Seconds by which the sound of a session may run ahead of real time.
+SESSION_PACE = 2.0
 
 # Numbers that are given to the element as they are, which knows their ranges.
 NUMBERS = {"seed": int, "temperature": float, "top_k": int, "top_p": float, "repetition_penalty": float}
 STRINGS = ("model", "instructions", "response_format", "language", "ref_audio", "ref_text")
-SHARED = {"voice", "speed", "pace", "max_new_tokens", "x_vector_only_mode", "initial_codec_chunk_frames", *NUMBERS, *STRINGS}
+SHARED = {"voice", "speed", "pace", "trim_leading_silence", "max_new_tokens", "x_vector_only_mode", "initial_codec_chunk_frames", *NUMBERS, *STRINGS}
 OF_REQUEST = SHARED | {"input", "stream_format", "start_frame", "stream", "non_streaming_mode"}
 OF_SESSION = SHARED | {"type", "stream_audio", "progress", "split_granularity", "word_timestamps"}
 
@@ -25,11 +27,11 @@ class Wishes:
     """What a request or a session asks for."""
     text: str = ""
     settings: dict = dataclasses.field(default_factory=dict)  # of the element
-    response_format: str = "wav"
+    response_format: str = "mp3"
     events: bool = False  # server-sent events
     whole: bool = False  # one piece, when the utterance is over
     progress: bool = False
-    pace: float = 2.0
+    pace: float = 0.0  # seconds ahead of real time; 0: as fast as it is made
     start_frame: int = 0
     recording: bytes = b""
 
@@ -56,10 +58,13 @@ class _Recording:
             os.unlink(self._path)
 
 
-def read_request(fields, settings):
+def read_request(fields, settings, catalogue):
     """The wishes of POST /v1/audio/speech."""
     fields = _given(fields, OF_REQUEST)
-    wishes = _read_shared(fields, settings, settings.response_format)
+    wishes = _read_shared(fields, settings, catalogue, settings.response_format)
+    wishes.pace = _read_pace(fields, settings, 0.0)
+    # A whole answer is made in the time that those leave who listen to what is being made.
+    wishes.settings["real-time"] = wishes.pace > 0
     text = fields.get("input")
     if not isinstance(text, str):
         raise bad_field("input", "is the text to speak, a string, and is required.")
@@ -85,11 +90,16 @@ def read_request(fields, settings):
     return wishes
 
 
-def read_session(fields, settings):
+def read_session(fields, settings, catalogue):
     """The wishes of session.config. As with vLLM-Omni, the sound comes whole, as WAV, unless asked for otherwise."""
     fields = _given(fields, OF_SESSION)
-    wishes = _read_shared(fields, settings, "wav")
+    wishes = _read_shared(fields, settings, catalogue, "wav")
     wishes.whole = not _boolean(fields, "stream_audio")
+    wishes.pace = _read_pace(fields, settings, SESSION_PACE)
+    if wishes.whole:
+        wishes.pace = 0.0
+    # Somebody listens, also to sound that comes as fast as it is made.
+    wishes.settings["real-time"] = not wishes.whole
     wishes.progress = _boolean(fields, "progress")
     if fields.get("split_granularity", "none") != "none":
         raise bad_field("split_granularity", 'may only be none: text is spoken while it comes, as one utterance.')
@@ -103,14 +113,19 @@ def clean(text):
     return text.encode("utf-8", "replace").decode().replace("\0", " ")
 
 
-def _read_shared(fields, settings, default_format):
+def _read_pace(fields, settings, default):
+    pace = _number(fields, "pace", default)
+    if pace and not 0.2 <= pace <= settings.max_ahead:
+        raise bad_field("pace", f"is {pace:g}; it may be 0, as fast as it comes, or 0.2 to {settings.max_ahead:g} s.")
+    return pace
+
+
+def _read_shared(fields, settings, catalogue, default_format):
     for name in STRINGS:
         if not isinstance(fields.get(name, ""), str):
             raise bad_field(name, "has to be a string.")
-    model = fields.get("model", settings.names[0])
-    if model not in settings.names:
-        raise ApiError(404, f"The model {model!r} is not served here; {', '.join(settings.names)} is.", "model",
-                       "model_not_found")
+    if "model" in fields:
+        catalogue.check_model(fields["model"])
     wishes = Wishes(response_format=fields.get("response_format", default_format))
     if wishes.response_format not in encoders.FORMATS:
         raise bad_field("response_format", f"is {wishes.response_format!r}; it may be {', '.join(encoders.FORMATS)}.")
@@ -118,9 +133,6 @@ def _read_shared(fields, settings, default_format):
         raise bad_field("response_format", f"is {wishes.response_format}, whose encoder is not installed on the server.")
     if fields.get("speed", 1.0) != 1.0:
         raise bad_field("speed", "may only be 1.0.")
-    wishes.pace = _number(fields, "pace", 2.0)
-    if wishes.pace and not 0.2 <= wishes.pace <= settings.max_ahead:
-        raise bad_field("pace", f"is {wishes.pace:g}; it may be 0, as fast as it comes, or 0.2 to {settings.max_ahead:g} s.")
 
     element = wishes.settings
     voice = fields.get("voice")
@@ -129,7 +141,10 @@ def _read_shared(fields, settings, default_format):
     if voice is not None:
         if not isinstance(voice, str):
             raise bad_field("voice", 'has to be a string or {"id": string}.')
-        element["speaker"] = settings.voices.get(voice, voice)
+        speaker = catalogue.speaker(voice)
+        if speaker is not None:
+            element["speaker"] = speaker
+    element["trim-leading-silence"] = _boolean(fields, "trim_leading_silence", settings.trim_leading_silence)
     if "instructions" in fields:
         element["instruct"] = clean(fields["instructions"])
     if "language" in fields:
@@ -223,8 +238,8 @@ def _integer(fields, name, default=None):
     return value
 
 
-def _boolean(fields, name):
-    value = fields.get(name, False)
+def _boolean(fields, name, default=False):
+    value = fields.get(name, default)
     if not isinstance(value, bool):
         raise bad_field(name, "has to be true or false.")
     return value

@@ -45,7 +45,7 @@ class Speech:
         watcher = None
         try:
             with self._front.session("http"):
-                wishes = fields.read_request(await self._read(scope, receive), self._front.settings)
+                wishes = fields.read_request(await self._read(scope, receive), self._front.settings, self._front.catalogue)
                 self._check_fingerprint(wishes, Headers(scope=scope))
                 watcher = asyncio.create_task(watch())
                 await answer.speak(wishes)
@@ -170,6 +170,8 @@ class Answer:
         headers = {"content-type": media_type, "x-qtts-seed": str(utterance.spoken.seed),
                    "x-qtts-queue-ms": str(round(utterance.waited * 1000)), "cache-control": "no-store",
                    **self._front.headers()}
+        if ignored := self._front.ignored(wishes):
+            headers["x-qtts-ignored"] = ", ".join(ignored)
         await self._send({"type": "http.response.start", "status": 200, "headers": _encoded(headers)})
 
     async def _write(self, wishes, data):
