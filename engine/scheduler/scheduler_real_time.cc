@@ -62,7 +62,7 @@ Scheduler::Clock::duration Scheduler::TimeForOthers(Clock::time_point now) const
     if (!running->real_time() || !running->open || running->parked || running->starved) continue;
     if (!running->plays()) return Clock::duration::zero();  // its first frame is awaited
     int32_t text_id = 0;
-    const bool ends = running->submitted >= running->stream->request().settings.max_new_tokens;
+    const bool ends = running->submitted >= running->max_new_tokens;
     if (ends || running->stream->ended() || !running->NextText(&text_id)) continue;
     // Half of what a stream may have in store, where that is little.
     const auto lead = static_cast<int64_t>(running->stream->lead_frames()) * kFrameTime;
