@@ -160,6 +160,11 @@ class Speaker:
     def stats(self):
         return self._speech.get_property("stats")
 
+    def count_tokens(self, text):
+        """The model's, for a text; of one too long for it the bytes, which are no fewer."""
+        count = self._speech.emit("count-tokens", text)
+        return count if count >= 0 else len(text.encode())
+
     def listed(self, name):
         """A property that is an array of strings, which PyGObject cannot get without gst-python."""
         _, values = Gst.util_get_object_array(self._speech, name)
@@ -272,6 +277,10 @@ class Pool:
     def stats(self):
         """What the element tells; all share one engine. None without a pipeline."""
         return next((speaker.stats() for speaker in self._open if not speaker.broken), None)
+
+    def count_tokens(self, text):
+        """Of the model, for a text. 0 without a pipeline."""
+        return next((speaker.count_tokens(text) for speaker in self._open if not speaker.broken), 0)
 
     def _new(self):
         speaker = self._make()
