@@ -9,6 +9,7 @@ import collections
 import contextlib
 import ipaddress
 import json
+import logging
 import time
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
@@ -16,6 +17,8 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from websockets.frames import CloseCode
 
 from .errors import ApiError
+
+log = logging.getLogger("qtts_serve")
 
 HEADER_BYTES = 64 << 10
 HEADER_FIELDS = 100
@@ -26,7 +29,7 @@ LINGER = 5
 # Bytes that a protocol gets at once. The worst of them, a WebSocket's empty frames, take it some milliseconds.
 SLICE = 2 << 10
 # Seconds of one turn of the event loop for reading, whatever comes.
-TURN = 0.005
+TURN = 0.002
 # Frames of a WebSocket's message, and bytes of answers to its pings that it does not read.
 MOST_FRAMES = 16384
 MOST_PONGS = 64 << 10
@@ -167,7 +170,12 @@ class Connection(asyncio.Protocol):
             return False
         data = bytes(memoryview(self._received)[:SLICE])
         del self._received[:SLICE]
-        self._protocol.data_received(data)
+        try:
+            self._protocol.data_received(data)
+        except Exception:  # of this connection; those of others are still to be read
+            log.exception("a connection failed: a mistake in this program")
+            self._transport.abort()
+            return False
         if self._received and not self._deaf:
             return not self._held
         if not self._held:
@@ -230,7 +238,8 @@ class Transport:
 
     def __init__(self, connection, transport):
         self.pause_reading, self.resume_reading = connection.hold, connection.release
-        self.set_protocol, self.close = connection.change_protocol, connection.close
+        self.set_protocol = connection.change_protocol
+        self.refuse, self.close = connection.refuse, connection.close
         self._connection, self._transport = connection, transport
 
     def is_closing(self):
@@ -320,6 +329,10 @@ class Http(HttpToolsProtocol):
         if any(len(name) + len(value) > HANDSHAKE_LINE for name, value in self.headers):
             self._refuse(431, f"The header has a line of more than {HANDSHAKE_LINE} bytes.", "header_size")
             return
+        # websockets would wait for the body.
+        if any(name in (b"content-length", b"transfer-encoding") for name, _ in self.headers):
+            self._refuse(400, "A WebSocket's handshake has no body.", "invalid_handshake")
+            return
         self._stop(timers=True)
         super().handle_websocket_upgrade()
 
@@ -330,7 +343,7 @@ class Http(HttpToolsProtocol):
     def on_response_complete(self):
         super().on_response_complete()
         if self.in_request and not self.transport.is_closing():
-            self._linger_timer = self.loop.call_later(LINGER, self.transport.close)
+            self._linger_timer = self.loop.call_later(LINGER, self._connection.close, False)
 
     # --- limits
 
@@ -369,6 +382,17 @@ class Messages(WebSocketsSansIOProtocol):
     """A WebSocket whose memory neither frames without content fill, nor pings of a client that does not read."""
 
     in_request = False
+
+    async def send(self, message):
+        await super().send(message)
+        if self.initial_response is not None and self.close_sent:
+            self.handshake_complete = True  # refused; otherwise uvicorn logs that nothing was answered
+
+    def handle_parser_exception(self):
+        if self.conn.close_sent is None:
+            self.transport.refuse(_error(400, "The WebSocket's handshake is malformed.", "invalid_handshake"))
+        else:
+            super().handle_parser_exception()
 
     def handle_cont(self, event):
         if len(self.frames) >= MOST_FRAMES:

@@ -19,7 +19,9 @@ from .utterance import Cancelled, Utterance
 
 log = logging.getLogger("qtts_serve")
 
-GOING_AWAY, FAILED, TRY_AGAIN = 1001, 1011, 1013
+GOING_AWAY, POLICY_VIOLATION, FAILED, TRY_AGAIN = 1001, 1008, 1011, 1013
+# Messages in a row that make no sense; then the session is ended.
+MOST_MISTAKES = 100
 # Without session.config: sound as it comes.
 DEFAULT = {"response_format": "pcm", "stream_audio": True}
 # Utterances whose text came while another was spoken.
@@ -133,6 +135,7 @@ class Session:
     # --- from the client
 
     async def _listen(self):
+        mistakes = 0  # in a row
         while True:
             message = await self._socket.receive()
             if message["type"] == "websocket.disconnect":
@@ -142,8 +145,15 @@ class Session:
             try:
                 if await self._take(message):
                     return
+                mistakes = 0
             except ApiError as error:
                 await self._send_error(error)
+                mistakes += 1
+                if mistakes == MOST_MISTAKES:
+                    await self._close(POLICY_VIOLATION)
+                    return
+            # Messages that have come already would be taken one after the other, and nothing else be done.
+            await asyncio.sleep(0)
 
     async def _take(self, message):
         """Does what a message says. Returns whether the session is over."""

@@ -1,0 +1,2 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: LGPL-2.1-or-later
