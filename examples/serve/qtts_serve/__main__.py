@@ -18,7 +18,7 @@ KEEPALIVE_IDLE, KEEPALIVE_INTERVAL = 20, 10
 WRITE_BUFFER = 128 << 10  # bytes of a connection in the kernel: with uvicorn's own, 4 s of sound
 TICK = 0.1  # seconds between two calls of Server.on_tick(), by uvicorn
 # Connections that wait in the kernel, and those of them that are accepted in one turn of the event loop: some 0.1 ms each.
-BACKLOG, ACCEPTED = 2048, 64
+BACKLOG, ACCEPTED = 2048, 16
 
 
 class Server(uvicorn.Server):
