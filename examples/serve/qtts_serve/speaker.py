@@ -30,7 +30,8 @@ log = logging.getLogger("qtts_serve")
 # Types of the settings that are not strings. The element converts whole numbers, and refuses those out of range.
 TYPES = {"seed": GObject.TYPE_INT64, "temperature": GObject.TYPE_DOUBLE, "top-k": GObject.TYPE_INT64,
          "top-p": GObject.TYPE_DOUBLE, "repetition-penalty": GObject.TYPE_DOUBLE, "max-duration": GObject.TYPE_UINT64,
-         "max-wait": GObject.TYPE_UINT64, "real-time": GObject.TYPE_BOOLEAN}
+         "max-wait": GObject.TYPE_UINT64, "real-time": GObject.TYPE_BOOLEAN,
+         "trim-leading-silence": GObject.TYPE_BOOLEAN}
 
 
 RESOURCE, STREAM = (GLib.quark_to_string(kind.quark()) for kind in (Gst.ResourceError, Gst.StreamError))
@@ -168,6 +169,11 @@ class Speaker:
     def supports_instructions(self):
         return self._speech.get_property("supports-instruct")
 
+    def count_tokens(self, text):
+        """The model's, for a text; of one too long for it the bytes, which are no fewer."""
+        count = self._speech.emit("count-tokens", text)
+        return count if count >= 0 else len(text.encode())
+
     def listed(self, name):
         """A property that is an array of strings, which PyGObject cannot get without gst-python."""
         _, values = Gst.util_get_object_array(self._speech, name)
@@ -293,6 +299,10 @@ class Pool:
     def stats(self):
         """What the element tells; all share one engine. None without a pipeline."""
         return next((speaker.stats() for speaker in self._open if not speaker.broken), None)
+
+    def count_tokens(self, text):
+        """Of the model, for a text. 0 without a pipeline."""
+        return next((speaker.count_tokens(text) for speaker in self._open if not speaker.broken), 0)
 
     def _new(self):
         speaker = self._make()

@@ -34,7 +34,7 @@ class Utterance:
         self._place = None  # among those who wait for a slot
         self._holds_slot = False
         self._speaker = None
-        self._refused = False
+        self._begun = False  # the element has been given text
         self._waits_for_start = False
         self._missed = 0  # looks at the pipeline in a row that found no sound
         self._silence = 0.0  # seconds that the listener has waited for the next frame
@@ -77,10 +77,11 @@ class Utterance:
         speaker = self._speaker
         self._front.utterances.discard(self)
         try:
-            if self.spoken is not None and not self._refused:
+            if self._begun:
                 await self._come_to_rest()
                 self._count(self.spoken)
         finally:
+            self._speaker = None  # which others use from now on
             self._release()
             self._front.pool.give_back(speaker)
 
@@ -105,13 +106,14 @@ class Utterance:
 
     @property
     def spoken(self):
-        return self._speaker.spoken
+        return self._speaker and self._speaker.spoken
 
     # --- text
 
     def say(self, text, settings):
         """The whole text. ApiError 400 if it is refused."""
         self._begin(settings, self._speaker.say, text)
+        self._begun = True
         self._front.metrics.characters.inc(len(text))
 
     def begin(self, settings):
@@ -123,14 +125,14 @@ class Utterance:
         self._real_time = settings.get("real-time", True)
         try:
             function(*arguments, settings)
-        except ApiError:
-            self._refused = True
+        except BaseException:  # whatever it was, the pipeline waits for text as before
             self._front.metrics.utterances.labels("refused").inc()
             raise
 
     def add(self, text):
         if not self.spoken.finished:
             self._speaker.add(text)
+            self._begun = True
             self._front.metrics.characters.inc(len(text))
             self._missed = 0
             self._wake()

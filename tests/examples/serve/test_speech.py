@@ -11,7 +11,7 @@ import urllib.parse
 import openai
 import pytest
 
-from conftest import FRAME, element, frames, wait_for
+from conftest import FRAME, element, frames, of, wait_for
 
 TEXT = "Please leave your message after the tone."
 SPEAKERS = ["clara", "grace", "hugh", "owen", "ross"]
@@ -227,6 +227,16 @@ def test_fields_in_the_address(server):
     assert server.request("GET", address, headers={"Sec-Fetch-Site": "cross-site"})[0] == 403
 
 
+def test_instructions_that_the_model_ignores_are_told(server):
+    _, headers, sound = server.speech(input=TEXT, seed=1, instructions="In a whisper.")
+    assert headers["x-qtts-ignored"] == "instructions"
+    _, headers, same = server.speech(input=TEXT, seed=1)
+    assert "x-qtts-ignored" not in headers and sound == same
+    with server.stream() as stream:
+        for config, ignored in (({"instructions": "In a whisper."}, ["instructions"]), ({}, None)):
+            assert of(stream.say("Hi.", **config)[1], "audio.start")[0].get("ignored") == ignored
+
+
 def test_fields_without_a_value(server):
     nothing = dict.fromkeys(("voice", "seed", "stream_format", "start_frame", "ref_audio", "stream", "non_streaming_mode"))
     assert server.speech(input=TEXT, **nothing)[0] == 200
@@ -244,7 +254,6 @@ def test_characters_that_are_none(server):
 
 def test_other_methods_and_paths(server):
     assert server.request("DELETE", "/v1/audio/speech")[0] == 405
-    assert server.request("HEAD", "/v1/audio/speech?input=Hi.")[0] == 405
     status, _, body = server.get("/v1/audio/song")
     assert status == 404 and json.loads(body)["error"]["message"]
 
