@@ -482,8 +482,8 @@ std::vector<Property> ReadOnlyProperties() {
           [](GParamFlags flags) {
             return g_param_spec_boolean(
                 "supports-instruct", "Supports Instruct",
-                "Whether the model heeds \"instruct\", known from READY on. False: it is ignored, with a warning", FALSE,
-                flags);
+                "Whether the model heeds \"instruct\", known from READY on. False: it is ignored, with a warning",
+                FALSE, flags);
           }),
       RowKeptElsewhere(
           "stats", kReadOnly,
