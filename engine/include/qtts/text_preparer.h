@@ -4,12 +4,12 @@
 
 #include <cstddef>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "qtts/model_description.h"
 #include "qtts/status.h"
 
 // Preparation of a written text for a model that cannot read all of it: "It's 5 km — see [1]." becomes "It's five
@@ -18,17 +18,6 @@
 namespace qtts {
 
 class Lexicon;
-
-// Steps that change the text, in the order in which they run. A lexicon, if there is one, runs after `characters`.
-struct TextSteps {
-  bool characters = false;  // white space, invisible characters, escape sequences, hyphens at line ends
-  bool numbers = false;     // numbers, dates, prices, units, abbreviations, addresses of the network: in words
-  bool symbols = false;     // marks as pauses or silent, symbols as words, emoji
-  bool capitals = false;    // words in capitals: as words or as letters
-
-  bool any() const { return characters || numbers || symbols || capitals; }
-  bool operator==(const TextSteps&) const = default;
-};
 
 // A user's choice of how numbers are handled.
 enum class Normalize {
@@ -48,16 +37,6 @@ enum class Emoji {
 
 // "silent", "names".
 std::string_view EmojiName(Emoji emoji);
-
-// A checkpoint's description of the text that it can read: the object "text" of its qttssrc.json. The default describes
-// a checkpoint without one.
-struct TextDescription {
-  TextSteps steps;  // with `numbers` if "normalize" is "spoken"
-  // Longest text that the model speaks at once, in characters; 0 if the description does not say.
-  int part_characters = 0;
-
-  bool operator==(const TextDescription&) const = default;
-};
 
 // The steps for a checkpoint and a user's choice.
 TextSteps ChooseSteps(const TextDescription& description, Normalize normalize);
@@ -79,8 +58,8 @@ struct TextPreparerOptions {
 // A run of the spoken text and the run of the original text that it stands for. Positions are in characters (Unicode
 // code points) from the beginning of the utterance.
 //
-// In a `copied` piece both runs have the same length, and characters correspond one to one (letters may differ in case).
-// Otherwise the piece as a whole stands for the source as a whole; one of the two runs may be empty.
+// In a `copied` piece both runs have the same length, and characters correspond one to one (letters may differ in
+// case). Otherwise the piece as a whole stands for the source as a whole; one of the two runs may be empty.
 struct TextMapPiece {
   size_t spoken_begin = 0;
   size_t spoken_end = 0;
@@ -99,8 +78,8 @@ class TextMap {
   // Appends pieces that continue the map, as TextPreparer::Take() gives them.
   void Append(const std::vector<TextMapPiece>& pieces);
 
-  // The run of the source that the spoken characters [begin, end) stand for; all of a replacement if a part of its words
-  // is asked for. Positions beyond the map are counted on from its end. begin <= end.
+  // The run of the source that the spoken characters [begin, end) stand for; all of a replacement if a part of its
+  // words is asked for. Positions beyond the map are counted on from its end. begin <= end.
   std::pair<size_t, size_t> SourceOf(size_t begin, size_t end) const;
 
   // The spoken position at which what is written at `source` begins.
@@ -166,8 +145,8 @@ class Lexicon {
   // - W3C PLS 1.0 (it begins with '<'): `alias` entries. A lexeme with phonemes alone is refused: the models take text.
   // - else lines of two or three columns, separated by tabs: written, spoken, and optionally the tag of the language; #
   //   begins a comment line.
-  // Loaded files are kept, and read again if they have changed, so it costs microseconds to call this for each utterance.
-  // The same files give the same pointer. Errors name file, line and entry.
+  // Loaded files are kept, and read again if they have changed, so it costs microseconds to call this for each
+  // utterance. The same files give the same pointer. Errors name file, line and entry.
   static Result<std::shared_ptr<const Lexicon>> Load(const std::string& files);
 
   // Number of entries, of all languages.
