@@ -151,6 +151,9 @@ ModelInfo Checkpoint::Info() const {
   info.weight_bytes = talker_.totals.bytes + predictor_.totals.bytes + codec_.totals.bytes;
   info.defaults = config_.defaults;
   info.description = config_.description;
+  if (info.description.text.part_characters > 0) {
+    info.part_characters = static_cast<size_t>(info.description.text.part_characters);
+  }
   return info;
 }
 

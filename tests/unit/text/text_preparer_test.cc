@@ -240,13 +240,16 @@ TEST(TextPreparerTest, EndlessRunsAreDecided) {
       ASSERT_TRUE(preparer.Append(std::string_view(text).substr(at, 100)).ok());
     }
     ASSERT_TRUE(preparer.Append("end").ok());
-    const PreparedText before = preparer.Take();
+    Prepared prepared;
+    Take(&preparer, &prepared);
     constexpr size_t kMostHeld = 6000;
     // Silent runs stand in the map with the next word.
-    const size_t decided = before.map.empty() ? CountUtf8(text) : before.map.back().source_end;
-    EXPECT_GT(decided + kMostHeld, CountUtf8(text)) << run;
+    const size_t length = CountUtf8(text) + 3;
+    const size_t decided = prepared.map.pieces().empty() ? length : prepared.map.pieces().back().source_end;
+    EXPECT_GT(decided + kMostHeld, length) << run;
     EXPECT_TRUE(preparer.Finish().ok());
-    EXPECT_EQ(preparer.Take().map.back().source_end, CountUtf8(text) + 3) << run;
+    Take(&preparer, &prepared);
+    EXPECT_EQ(prepared.map.pieces().back().source_end, length) << run;
   }
 }
 
