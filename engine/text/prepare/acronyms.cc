@@ -29,11 +29,13 @@ constexpr std::string_view kBeginnings =
     "SPR SQ SQU ST "
     "STR SW TH THR TR TW WH WR ";
 constexpr std::string_view kEndings =
-    " BT CK CKS CT CTS CH DS FF FFS FT FTS GH GHS GHT GHTS GN GS KS LB LCH LD LDS LF LFS LK LKS LL LLS LM LMS LP LPS "
+    " BT CK CKS CT CTS CH DS FF FFS FT FTS GH GHS GHT GHTS GN GS KS LB LCH LD LDS LF LFS LFTH LK LKS LL LLS LM LMS LP "
+    "LPS "
     "LS LT LTH LTS LVES MB MBS MN "
     "MP MPS MPT MS MPTS NCH ND NDS NG NGS NGTH NK NKS NN NS NT NTH NTHS NTS NX PH PHS PS PT PTS RB RBS RC RCH RD RDS "
     "RF RGH RG RK RKS RL "
-    "RLD RLDS RLS RM RMS RN RNS RP RPS RS RSH RST RT RTH RTS SH SK SKS SM SMS SP SS ST STS TCH TH THS TS TT TTS WD WDS "
+    "RLD RLDS RLS RM RMS RN RNS RP RPS RS RSH RST RT RTH RTS SH SK SKS SM SMS SP SS ST STS TCH TH THM THS TS TT TTS WD "
+    "WDS "
     "WK WL WLS WN WNS WS WTH XT "
     "XTS BS DTH FTH PTH XTH ZZ RR GHTH ";
 
@@ -91,6 +93,7 @@ bool IsShortWord(std::string_view word) {
 
 bool IsPronounceable(std::string_view word) {
   if (word.size() < 4) return false;
+  if (word[0] == 'Y' && !IsVowel(word[1])) return false;
   size_t vowels = 0;
   size_t begin = 0;
   for (size_t i = 0; i <= word.size(); ++i) {

@@ -8,12 +8,13 @@
 namespace qtts {
 namespace {
 
-// Any white space of an entry or a text is one space.
-char32_t Folded(char32_t c) {
+// Any white space of an entry or a text is one space, and all apostrophes are the same.
+char32_t Unified(char32_t c) {
   if (c != Reader::kNone && IsWhiteSpace(c)) return ' ';
-  if (c == 0x2019) return '\'';
-  return ToLower(c);
+  return c == 0x2019 ? U'\'' : c;
 }
+
+char32_t Folded(char32_t c) { return ToLower(Unified(c)); }
 
 // True if an entry of language `entry` is for texts of `text` (tags, or nothing): "en" is for "en-GB", not the reverse.
 bool IsFor(std::string_view entry, std::string_view text) {
@@ -23,6 +24,14 @@ bool IsFor(std::string_view entry, std::string_view text) {
     return ToLower(static_cast<char32_t>(static_cast<unsigned char>(a))) ==
            ToLower(static_cast<char32_t>(static_cast<unsigned char>(b)));
   });
+}
+
+// True if the text begins with an entry's written form, in the same case.
+bool IsWritten(const Reader& text, std::u32string_view written) {
+  for (size_t i = 0; i < written.size(); ++i) {
+    if (Unified(text[static_cast<ptrdiff_t>(i)]) != Unified(written[i])) return false;
+  }
+  return true;
 }
 
 }  // namespace
@@ -60,8 +69,7 @@ std::pair<ptrdiff_t, std::u32string_view> LexiconTree::Find(const Reader& text, 
       for (const uint32_t index : node->entries) {
         const Entry& entry = entries_[index];
         if (!IsFor(entry.language, language)) continue;
-        const bool same = text.Text(0, length) == entry.written;
-        if (same) {
+        if (IsWritten(text, entry.written)) {
           found = &entry;
           break;
         }
