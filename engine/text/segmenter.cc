@@ -116,6 +116,7 @@ struct Segmenter::Impl {
   };
 
   std::optional<Sentence> NextSentence(bool at_end);
+  void Clear();
   bool ReadCharacter();
   void Process(const LineJoiner::Step& step);
   void EndBlock();
@@ -165,11 +166,21 @@ void Segmenter::SetOptions(const Options& options) {
 
 void Segmenter::Append(std::string_view text) { impl_->appended.append(text); }
 
-void Segmenter::Clear() {
-  const Options options = impl_->options;
-  impl_ = std::make_unique<Impl>();
-  SetOptions(options);
+void Segmenter::Clear() { impl_->Clear(); }
+
+void Segmenter::Impl::Clear() {
+  joiner.Clear();
+  scanner.Clear();
+  steps.clear();
+  places.clear();
+  appended.clear();
+  dropped = read = counted = characters = sentences = 0;
+  block_end.reset();
+  gap = SentenceGap::kSentence;
+  heading = false;
 }
+
+size_t Segmenter::position() const { return impl_->counted; }
 
 bool Segmenter::empty() const {
   return impl_->HoldsNothing() && impl_->read == impl_->dropped + impl_->appended.size();

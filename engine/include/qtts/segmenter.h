@@ -80,6 +80,8 @@ class Segmenter {
 
   // True if there is nothing but white space that was not returned yet, and Next() has looked at it.
   bool empty() const;
+  // Number of bytes up to the end of the last sentence that was returned, of the text since Clear().
+  size_t position() const;
   // Drops what was not returned, and begins a text.
   void Clear();
 
