@@ -146,7 +146,12 @@ void LineJoiner::BeginLine(bool final, std::deque<Step>* steps) {
 
 void LineJoiner::PushInLine(const Step& step, std::deque<Step>* steps) {
   if (IsWhiteSpace(step.c)) {
-    spaces_.push_back(step);
+    // The first space ends a word, which may decide about a sentence.
+    if (hyphen_ || after_space_) {
+      spaces_.push_back(step);
+    } else {
+      Emit(step, steps);
+    }
     return;
   }
   ReleaseHyphen(steps);
@@ -166,7 +171,8 @@ void LineJoiner::Emit(const Step& step, std::deque<Step>* steps) {
   } else {
     word_.clear();
   }
-  if (IsWhiteSpace(step.c)) return;
+  after_space_ = IsWhiteSpace(step.c);
+  if (after_space_) return;
   const bool closes = u_getIntPropertyValue(Code(step.c), UCHAR_SENTENCE_BREAK) == U_SB_CLOSE;
   ends_clause_ = IsEndOfClause(step.c) || (closes && ends_clause_);
   last_ = step.c;
@@ -186,7 +192,7 @@ bool LineJoiner::HyphenIsUndecided() const {
 void LineJoiner::Join(std::deque<Step>* steps) {
   const char32_t first = head_.front().c;
   if (!hyphen_) {
-    if (IsIdeographic(last_) && IsIdeographic(first)) return;
+    if (after_space_ || (IsIdeographic(last_) && IsIdeographic(first))) return;
     Emit({Kind::kCharacter, ' ', last_end_, head_.front().begin}, steps);
     return;
   }

@@ -88,6 +88,7 @@ class LineJoiner {
   std::u32string word_;       // the letters of the last word
   char32_t last_ = 0;         // not white space
   size_t last_end_ = 0;       // where it ends
+  bool after_space_ = false;  // white space was emitted behind it
   bool ends_clause_ = false;  // an end mark or a colon, perhaps closed by quotes
   Item last_item_;            // of this paragraph
 };

@@ -136,6 +136,7 @@ struct Segmenter::Impl {
   SentenceScanner scanner{&*abbreviations};
   std::deque<LineJoiner::Step> steps;  // of the joiner, not processed
   std::deque<Place> places;            // of the scanner's characters
+  size_t last_spaces = 0;              // white space at their end
 
   std::string appended;  // from `dropped` on
   size_t dropped = 0;    // bytes
@@ -174,7 +175,7 @@ void Segmenter::Impl::Clear() {
   steps.clear();
   places.clear();
   appended.clear();
-  dropped = read = counted = characters = sentences = 0;
+  last_spaces = dropped = read = counted = characters = sentences = 0;
   block_end.reset();
   gap = SentenceGap::kSentence;
   heading = false;
@@ -209,7 +210,7 @@ std::optional<Sentence> Segmenter::Impl::NextSentence(bool at_end) {
 
 // The end of the next sentence, if it is decided.
 std::optional<size_t> Segmenter::Impl::FindEnd() {
-  const size_t size = scanner.text().size();
+  const size_t size = scanner.text().size() - last_spaces;
   if (scanner.end() && *scanner.end() <= options.max_chars) return scanner.end();
   if (size > options.max_chars) return Cut();
   if (!block_end || size == 0) return std::nullopt;
@@ -240,6 +241,7 @@ void Segmenter::Impl::Process(const LineJoiner::Step& step) {
     return;
   }
   if (scanner.text().empty() && IsWhiteSpace(step.c)) return;
+  last_spaces = IsWhiteSpace(step.c) ? last_spaces + 1 : 0;
   places.push_back({step.begin, step.end});
   scanner.Push(step.c);
 }
@@ -265,6 +267,7 @@ std::optional<Sentence> Segmenter::Impl::Take(size_t count) {
   const size_t removed = count + CountLeadingSpaces(text.substr(count));
   places.erase(places.begin(), places.begin() + static_cast<std::ptrdiff_t>(removed));
   scanner.Drop(removed);
+  last_spaces = std::min(last_spaces, scanner.text().size());
   if (!sentence || IsBlank(sentence->text)) return std::nullopt;
   sentence->before = std::exchange(gap, SentenceGap::kSentence);
   ++sentences;
@@ -298,7 +301,9 @@ Sentence Segmenter::Impl::MakeSentence(size_t begin, size_t end) {
     ++position;
     AppendUtf8(text[i], &sentence.text);
   }
-  characters += CountUtf8(sentence.source);
+  const size_t length = CountUtf8(sentence.source);
+  if (length != expected) sentence.joins.push_back({position, length});
+  characters += length;
   counted = last;
   // The text that was returned is dropped once it is half of all, so that each byte is moved about once.
   if (counted - dropped > appended.size() / 2) {
