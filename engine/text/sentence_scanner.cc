@@ -213,7 +213,7 @@ void SentenceScanner::BeginMark(char32_t c) {
 
 void SentenceScanner::ScanMark(char32_t c) {
   const int type = BreakClass(c);
-  if (IsIgnored(type)) {
+  if (IsIgnored(type) || (ClingsToMark(c) && !in_address_)) {
     mark_end_ = scanned_;
   } else if (IsEndMark(type, c)) {
     BeginMark(c);
@@ -228,8 +228,6 @@ void SentenceScanner::ScanMark(char32_t c) {
     state_ = State::kQuote;
   } else if (type == U_SB_CLOSE && !IsOpening(c)) {
     closed_ = true;
-    mark_end_ = scanned_;
-  } else if (ClingsToMark(c) && !in_address_) {
     mark_end_ = scanned_;
   } else if (type == U_SB_SCONTINUE) {
     Reject();
@@ -259,11 +257,9 @@ void SentenceScanner::ScanSpaces(char32_t c) {
   begin_ = scanned_ - 1;
   if (IsEndMark(type, c)) {
     state_ = State::kDot;
-  } else if (OpensOrCloses(c)) {
-    FollowMark(c);
-  } else if (IsQuote(c)) {
+  } else if (IsQuote(c) && !OpensOrCloses(c)) {
     state_ = State::kQuote;
-  } else if (type == U_SB_CLOSE && !IsOpening(c)) {
+  } else if (type == U_SB_CLOSE && !IsOpening(c) && !OpensOrCloses(c)) {
     closed_ = true;
     spaced_ = false;
     mark_end_ = scanned_;
