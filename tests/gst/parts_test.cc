@@ -468,6 +468,24 @@ TEST(MakeRequest, PassesValuesOutOfRangeOnToBeRefused) {
   EXPECT_EQ(request.settings.talker.temperature, -0.5F);
 }
 
+TEST(MakeRequest, PartsAreTheModelsTheUsersOrNone) {
+  qtts::ModelInfo model = Model();
+  model.part_characters = 300;
+  Settings settings;
+  EXPECT_EQ(MakeRequest(settings, model, "text", 0).parts.max, 300U);
+  settings.part_length = 100;
+  EXPECT_EQ(MakeRequest(settings, model, "text", 0).parts.max, 100U);
+  settings.part_length = 0;
+  EXPECT_EQ(MakeRequest(settings, model, "text", 0).parts.max, 0U);
+}
+
+TEST(MakeRequest, MaxDurationIsOfAllParts) {
+  Settings settings;
+  EXPECT_EQ(MakeRequest(settings, Model(), "text", 0).max_frames, 0);
+  settings.max_duration = 160000000;
+  EXPECT_EQ(MakeRequest(settings, Model(), "text", 0).max_frames, 2);
+}
+
 TEST(MakeRequest, MaxDurationIsInWholeFrames) {
   const auto frames = [](uint64_t duration) {
     Settings settings;
