@@ -291,7 +291,7 @@ bool Output::PlaceFrame() {
       silence_due_ = std::max(silence_due_, SamplesWithin(start - time, SAMPLE_RATE));
     }
   }
-  silence_due_ = std::max(silence_due_, timeline_.MissingSilence(pacing.leading_silence, pacing.utterance_gap));
+  silence_due_ = std::max(silence_due_, timeline_.MissingSilence(pacing.leading_silence, pacing.GapAfter(before_)));
   placed_ = true;
   return true;
 }
@@ -320,6 +320,7 @@ GstFlowReturn Output::NextFrame() {
         UtteranceStarted(output);
         in_utterance_ = false;
         cue_ = output.cue;
+        before_ = output.before;
         language_ = output.language;
         if (settings_.pacing.trim_leading_silence) trimmer_.Restart();
         break;

@@ -326,6 +326,7 @@ bool Player::StartNext(Output* output, Event* event) {
   output->device_lost = asked.device_lost;
   output->seed = asked.seed;
   output->cue = utterance.cue;
+  output->before = utterance.before;
   output->language = LanguageTag(utterance.settings);
   output->language_warning = std::move(asked.language_warning);
   if (asked.stream == nullptr) {

@@ -47,7 +47,7 @@ class Player {
  public:
   enum class Event {
     kFrame,       // `frame`
-    kStarted,     // an utterance begins: `seed`, `warnings`, `language_warning`, `cue`, `language`
+    kStarted,     // an utterance begins: `seed`, `warnings`, `language_warning`, `cue`, `before`, `language`
     kGap,         // there is nothing to speak until `cue.start`
     kEvent,       // `event` is next
     kEnded,       // an utterance ended: `end_reason`, `language_warning`; if kError or kBusy, what kRefused tells
@@ -78,6 +78,7 @@ class Player {
     std::string language_warning;       // qtts::LanguageWarning(), once for a text of the sink pad
     bool awaited_text = false;          // the frame had to wait for late text
     Cue cue;
+    qtts::SentenceGap before = qtts::SentenceGap::kSentence;
     std::shared_ptr<void> event;  // of Intake::PushEvent()
     std::string language;         // tag of what is set for the utterance; empty: unknown
   };

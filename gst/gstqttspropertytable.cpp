@@ -341,6 +341,9 @@ std::vector<Property> TextProperties() {
       Row("newline-ends", "Newline Ends", kReady, kTextOptions, &TextOptions::newline_ends,
           "Whether the end of a line ends a sentence (\"segmentation\" sentence; otherwise an empty "
           "line does) or a growing utterance (stream). No effect for none"),
+      Row("skip-footnote-marks", "Skip Footnote Marks", kReady, kTextOptions, &TextOptions::skip_footnote_marks,
+          "Whether footnote marks are left out: [1], [12], [a] and raised numbers behind a word or an end mark. Where "
+          "sentences are found: \"segmentation\" sentence, and auto with files and pipes"),
       Row("utterance-timeout", "Utterance Timeout", kReady, kTextOptions, &TextOptions::timeout, {0, G_MAXUINT64},
           "Time in nanoseconds without text from the sink pad after which a sentence or a growing "
           "utterance ends, if nothing else is left to speak (18446744073709551615 = never). No "
@@ -452,6 +455,13 @@ std::vector<Property> PacingProperties() {
           "discontinuity, for receivers that drop the beginning (0 = none)"),
       Row("utterance-gap", "Utterance Gap", kPlaying, kPacing, &Pacing::utterance_gap, {0, G_MAXINT64},
           "Nanoseconds of silence between two utterances (0 = none)"),
+      Row("paragraph-gap", "Paragraph Gap", kPlaying, kPacing, &Pacing::paragraph_gap, {-1, G_MAXINT64},
+          "Nanoseconds of silence after a paragraph instead of \"utterance-gap\", where sentences are found: "
+          "\"segmentation\" sentence, and auto with files and pipes. A blank line or a form feed ends a paragraph "
+          "(-1 = \"utterance-gap\" and 300 ms)"),
+      Row("heading-gap", "Heading Gap", kPlaying, kPacing, &Pacing::heading_gap, {-1, G_MAXINT64},
+          "Nanoseconds of silence after a heading, a short line without an end mark before a blank line; otherwise as "
+          "\"paragraph-gap\" (-1 = \"utterance-gap\" and 500 ms)"),
       Row("trim-leading-silence", "Trim Leading Silence", kPlaying, kPacing, &Pacing::trim_leading_silence,
           "Cut the silence at the beginning of an utterance, at most one second; \"stats\" has the "
           "total. The first buffer of the utterance is then shorter"),

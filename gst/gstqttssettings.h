@@ -11,6 +11,7 @@
 #include "qtts/model_info.h"
 #include "qtts/request.h"
 #include "qtts/sampling_numbers.h"
+#include "qtts/segmenter.h"
 #include "qtts/status.h"
 
 namespace gstqtts {
@@ -63,6 +64,7 @@ enum class Segmentation {
 struct TextOptions {
   Segmentation segmentation = Segmentation::kAuto;
   bool newline_ends = false;         // whether a line end ends a sentence or a growing utterance
+  bool skip_footnote_marks = false;  // of sentences
   uint64_t timeout = 1'000'000'000;  // nanoseconds without text that end one; kNever
   uint32_t max_chars = 4000;         // longest utterance
   uint32_t max_queued = 65536;       // characters that may wait
@@ -79,11 +81,18 @@ enum class TextTiming { kIgnore, kStart, kShift, kClip };
 
 // Timing of the sound. Times in nanoseconds.
 struct Pacing {
+  static constexpr int64_t kAutoGap = -1;
+  // What is added to `utterance_gap` then.
+  static constexpr uint64_t kParagraphPause = 300'000'000;
+  static constexpr uint64_t kHeadingPause = 500'000'000;
+
   bool is_live = false;
   IdleMode idle_mode = IdleMode::kAuto;
   uint64_t latency = 0;
   uint64_t leading_silence = 0;
   uint64_t utterance_gap = 0;
+  int64_t paragraph_gap = kAutoGap;  // after a paragraph and a heading, instead of it
+  int64_t heading_gap = kAutoGap;
   bool trim_leading_silence = false;
   TextTiming text_timing = TextTiming::kIgnore;
 
@@ -91,6 +100,19 @@ struct Pacing {
   IdleMode idle() const {
     if (idle_mode != IdleMode::kAuto) return idle_mode;
     return is_live ? IdleMode::kSilence : IdleMode::kEos;
+  }
+
+  // Silence before an utterance, by what ended before it.
+  uint64_t GapAfter(qtts::SentenceGap before) const {
+    switch (before) {
+      case qtts::SentenceGap::kSentence:
+        break;
+      case qtts::SentenceGap::kParagraph:
+        return paragraph_gap >= 0 ? static_cast<uint64_t>(paragraph_gap) : utterance_gap + kParagraphPause;
+      case qtts::SentenceGap::kHeading:
+        return heading_gap >= 0 ? static_cast<uint64_t>(heading_gap) : utterance_gap + kHeadingPause;
+    }
+    return utterance_gap;
   }
 };
 

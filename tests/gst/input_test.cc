@@ -678,6 +678,22 @@ TEST_F(InputTest, SentencesAreThoseOfTheLanguage) {
   }
 }
 
+TEST_F(InputTest, FootnoteMarksAreSkippedIfAskedFor) {
+  for (const auto& [properties, text] :
+       {std::pair<const char*, const char*>{"", "So.[1]"}, {"skip-footnote-marks=true", "So."}}) {
+    fake::Reset();
+    Pipeline pipeline(std::string("qttssrc name=src segmentation=sentence ") + properties + " ! fakesink async=false");
+    Feeder feeder(pipeline.src());
+    pipeline.Set(GST_STATE_PLAYING);
+    feeder.Begin();
+    ASSERT_EQ(feeder.Push("So.[1] It is."), GST_FLOW_OK);
+    EXPECT_TRUE(feeder.End());
+    ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr);
+    ASSERT_EQ(fake::Requests().size(), 2U);
+    EXPECT_EQ(fake::Requests()[0].text, text);
+  }
+}
+
 TEST_F(InputTest, SentencesAreUtterancesHoweverBuffersCutThem) {
   Pipeline pipeline("qttssrc name=src segmentation=sentence ! fakesink async=false");
   Feeder feeder(pipeline.src());

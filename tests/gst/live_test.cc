@@ -569,6 +569,43 @@ TEST_F(LiveTest, LeadingSilenceAndGaps) {
   EXPECT_EQ(speech[2].pts, speech[1].pts + kFrame + 30 * GST_MSECOND);
 }
 
+// The silence before each sentence but the first, in milliseconds.
+std::vector<guint64> SilencesBetween(const std::string& properties, const std::string& text, size_t frames) {
+  Pipeline pipeline("qttssrc name=src segmentation=sentence " + properties + " ! fakesink sync=false");
+  Recorder& record = pipeline.Record(true);
+  Feeder feeder(pipeline.src());
+  pipeline.Begin(GST_STATE_PLAYING);
+  feeder.Begin();
+  EXPECT_EQ(feeder.Push(text.c_str()), GST_FLOW_OK);
+  feeder.End();
+  EXPECT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr);
+  ExpectContinuous(record.buffers());
+  ExpectGapsAreSilent(record.buffers());
+  const auto speech = Speech(record.buffers());
+  EXPECT_EQ(speech.size(), frames);
+  std::vector<guint64> silences;
+  for (size_t i = 1; i < speech.size(); ++i) {
+    silences.push_back((speech[i].pts - speech[i - 1].pts - kFrame) / GST_MSECOND);
+  }
+  return silences;
+}
+
+TEST_F(LiveTest, SilenceAfterParagraphsAndHeadings) {
+  // A character is a frame, and the line end within a paragraph a space.
+  const std::string text = "A\n\nB.\n\nC\nD.\fE";
+  using Silences = std::vector<guint64>;
+  const auto between = [&](const char* properties) {
+    Silences silences = SilencesBetween(properties, text, 8);
+    silences.erase(std::remove(silences.begin(), silences.end(), 0U), silences.end());
+    return silences;
+  };
+  EXPECT_EQ(between(""), (Silences{500, 300, 300}));
+  EXPECT_EQ(between("utterance-gap=20000000"), (Silences{520, 320, 320}));
+  EXPECT_EQ(between("utterance-gap=20000000 paragraph-gap=40000000"), (Silences{520, 40, 40}));
+  EXPECT_EQ(between("utterance-gap=20000000 heading-gap=60000000"), (Silences{60, 320, 320}));
+  EXPECT_EQ(between("paragraph-gap=0 heading-gap=0"), Silences{});
+}
+
 TEST_F(LiveTest, C24Latency) {
   const auto query = [](GstElement* element, gboolean* live, GstClockTime* min, GstClockTime* max) {
     const Owned<GstPad> pad(gst_element_get_static_pad(element, "src"));
