@@ -120,4 +120,6 @@ qtts::Status NoRecordingError(const std::string& why) {
                                    "-i FILE OUT.wav\" makes one of most others.");
 }
 
+qtts::Status ExternalSoundError() { return NoRecordingError("refers to sound outside of the file, which is not read"); }
+
 }  // namespace gstqtts

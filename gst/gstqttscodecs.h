@@ -43,6 +43,8 @@ qtts::Result<GstElement*> MakeElement(std::span<const AllowedElement> choices, c
 
 // kUnsupported: why a file's content gives no recording, and which files do.
 qtts::Status NoRecordingError(const std::string& why);
+// The same for a file that names another place for its sound.
+qtts::Status ExternalSoundError();
 
 }  // namespace gstqtts
 

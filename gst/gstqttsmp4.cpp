@@ -44,8 +44,6 @@ qtts::Status CheckDescription(const Mp4Box& description) {
   return qtts::Status::Ok();
 }
 
-qtts::Status OutsideError() { return NoRecordingError("refers to sound outside of the file, which is not read"); }
-
 }  // namespace
 
 Mp4Part Mp4Index::moov() const { return FindMp4Box({bytes, offset}, {"moov"}); }
@@ -113,11 +111,11 @@ qtts::Status CheckMp4(const Mp4Index& index) {
   if (moov.bytes.empty()) return NoRecordingError("has no MP4 index, or one of more than 16 MiB");
   const std::vector<Mp4Part> tracks = ListMp4SoundTracks(index);
   if (tracks.empty()) {
-    return FindMp4Box(moov, {"rmra"}).bytes.empty() ? NoRecordingError("holds no sound") : OutsideError();
+    return FindMp4Box(moov, {"rmra"}).bytes.empty() ? NoRecordingError("holds no sound") : ExternalSoundError();
   }
   const Mp4Part information = FindMp4Box(tracks.front(), {"mdia", "minf"});
   const std::vector<Mp4Box> references = ListMp4Boxes(FindMp4Box(information, {"dinf", "dref"}).From(8));
-  if (std::any_of(references.begin(), references.end(), IsExternal)) return OutsideError();
+  if (std::any_of(references.begin(), references.end(), IsExternal)) return ExternalSoundError();
   const std::vector<Mp4Box> descriptions = ListMp4Boxes(FindMp4Box(information, {"stbl", "stsd"}).From(8));
   if (descriptions.empty()) return NoRecordingError("describes no sound");
   for (const Mp4Box& description : descriptions) QTTS_RETURN_IF_ERROR(CheckDescription(description));

@@ -32,8 +32,6 @@ constexpr int kMaxSeconds = 120;
 // 128 MiB. Few bytes of FLAC or Vorbis can become that many samples, at rates and in channels that no recording has.
 constexpr size_t kMaxSamples = size_t{1} << 25;
 
-qtts::Status OutsideError() { return NoRecordingError("refers to sound outside of the file, which is not read"); }
-
 qtts::Status DamagedError(Container container, GstMessage* message) {
   GError* error = nullptr;
   gst_message_parse_error(message, &error, nullptr);
@@ -85,7 +83,7 @@ std::optional<qtts::Status> TakeMessages(const Decoding& decoding, Container con
     } else if (GST_MESSAGE_TYPE(message) == GST_MESSAGE_REDIRECT ||
                gst_message_has_name(message, "redirect") != FALSE) {
       // Players follow these to another address.
-      outcome = OutsideError();
+      outcome = ExternalSoundError();
     } else if (GST_MESSAGE_TYPE(message) == GST_MESSAGE_ERROR) {
       outcome = DamagedError(container, message);
     }
