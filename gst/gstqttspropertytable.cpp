@@ -383,7 +383,7 @@ std::vector<Property> UtteranceProperties() {
           "utterance on"),
       Row("reference-audio", "Reference Audio", kPlaying, kUtterance, &Settings::reference_audio,
           "Recording of the voice to clone with a base model, from the next utterance on: a local "
-          "file with 1 to 60 s of speech, in any format that GStreamer decodes. The first utterance "
+          "file with 1 to 60 s of speech as WAV, FLAC, MP3, AAC, Ogg, MP4 or WebM. The first utterance "
           "with it waits until it is cloned; \"voice-file\" does not"),
       Row("reference-text", "Reference Text", kPlaying, kUtterance, &Settings::reference_text,
           "Exact transcript of \"reference-audio\": its manner of speaking is cloned, too. Unset: "

@@ -590,7 +590,8 @@ TEST_F(VoiceTest, EveryRecordingGivesWhatIsDocumented) {
       {"reference-audio=" + path("minutes.wav"),
        "is longer than 120 s. Cut out 3 to 15 s of clear speech, and the reference text with it."},
       {"reference-audio=" + path("letter.txt"),
-       "Give a file with speech that an installed GStreamer plugin can decode."},
+       "is no recording of a kind that is read. Give speech as WAV, FLAC, MP3, AAC, Ogg (Opus or Vorbis), MP4 or WebM; "
+       "\"ffmpeg -i FILE OUT.wav\" makes one of most others."},
       {"reference-audio=" + path("none.wav"), "no such file"},
       {"reference-audio=" + folder.path(), "is not a regular file"},
       {"reference-audio=https://localhost/me.wav", "is not a local file. Download it and give its path."},
