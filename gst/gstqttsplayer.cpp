@@ -328,6 +328,7 @@ bool Player::StartNext(Output* output, Event* event) {
   output->cue = utterance.cue;
   output->before = utterance.before;
   output->language = LanguageTag(utterance.settings);
+  output->streamed = utterance.streamed;
   output->language_warning = std::move(asked.language_warning);
   if (asked.stream == nullptr) {
     FailCurrent(output, qtts::EndReason::kError);

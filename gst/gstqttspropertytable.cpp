@@ -117,6 +117,17 @@ struct EnumNames<TextTiming> {
   };
 };
 
+template <>
+struct EnumNames<TrimSilence> {
+  static constexpr gchar kName[] = "GstQttsSrcTrimLeadingSilence";
+  static constexpr GEnumValue kValues[] = {
+      {static_cast<int>(TrimSilence::kNever), "From no utterance", "false"},
+      {static_cast<int>(TrimSilence::kAlways), "From every utterance", "true"},
+      {static_cast<int>(TrimSilence::kAuto), "From text that grows while it is spoken (\"segmentation\" stream)", "auto"},
+      {0, nullptr, nullptr},
+  };
+};
+
 template <typename Enum>
 GType EnumType() {
   static const GType type = g_enum_register_static(EnumNames<Enum>::kName, EnumNames<Enum>::kValues);
@@ -463,11 +474,14 @@ std::vector<Property> PacingProperties() {
           "Nanoseconds of silence after a heading, a short line without an end mark before a blank line; otherwise as "
           "\"paragraph-gap\" (-1 = \"utterance-gap\" and 500 ms)"),
       Row("trim-leading-silence", "Trim Leading Silence", kPlaying, kPacing, &Pacing::trim_leading_silence,
-          "Cut the silence at the beginning of an utterance, at most one second; \"stats\" has the "
-          "total. The first buffer of the utterance is then shorter"),
+          "Cut the silence at the beginning of an utterance, at most one second, so that it is heard sooner; "
+          "\"stats\" has the total. The first buffer of the utterance is then shorter"),
       Row("text-timing", "Text Timing", kPlaying, kPacing, &Pacing::text_timing,
           "Meaning of timestamps of text from the sink pad, with \"segmentation\" auto or none. "
           "Silence fills the time between"),
+      Row("gap-flag", "GAP Flag", kPlaying, kPacing, &Pacing::gap_flag,
+          "Set the GAP flag of buffers of silence between utterances. Off by default, since audioresample lengthens a "
+          "stream with that flag (GStreamer before 1.28.3) or breaks its timestamps (1.28.3 and later)"),
   };
 }
 
@@ -477,15 +491,15 @@ std::vector<Property> ReadOnlyProperties() {
       RowKeptElsewhere(
           "speakers", kReadOnly,
           [](GParamFlags flags) {
-            return gst_param_spec_array(
-                "speakers", "Speakers", "Preset voices of the model, known from READY on. Empty: it has none",
-                g_param_spec_string("speaker", "Speaker", "Name of a preset voice", nullptr, flags), flags);
+            return g_param_spec_boxed("speakers", "Speakers",
+                                      "Preset voices of the model, known from READY on. Empty: it has none",
+                                      G_TYPE_STRV, flags);
           }),
       RowKeptElsewhere("languages", kReadOnly,
                        [](GParamFlags flags) {
-                         return gst_param_spec_array(
-                             "languages", "Languages", "Languages that the model accepts, known from READY on",
-                             g_param_spec_string("language", "Language", "Name of a language", nullptr, flags), flags);
+                         return g_param_spec_boxed("languages", "Languages",
+                                                   "Languages that the model accepts, known from READY on", G_TYPE_STRV,
+                                                   flags);
                        }),
       RowKeptElsewhere(
           "supports-instruct", kReadOnly,
@@ -549,7 +563,7 @@ const std::vector<GType>& PropertyEnums() {
   static const auto* types = new std::vector<GType>{
       EnumType<qtts::Device>(),       EnumType<qtts::Precision>(), EnumType<qtts::CodecPrecision>(),
       EnumType<qtts::PromptLayout>(), EnumType<Segmentation>(),    EnumType<IdleMode>(),
-      EnumType<TextTiming>()};
+      EnumType<TextTiming>(),         EnumType<TrimSilence>()};
   return *types;
 }
 
