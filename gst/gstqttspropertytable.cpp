@@ -77,6 +77,27 @@ struct EnumNames<qtts::PromptLayout> {
 };
 
 template <>
+struct EnumNames<qtts::Normalize> {
+  static constexpr gchar kName[] = "GstQttsSrcNormalize";
+  static constexpr GEnumValue kValues[] = {
+      {static_cast<int>(qtts::Normalize::kModel), "As the checkpoint's description says; without one, none", "model"},
+      {static_cast<int>(qtts::Normalize::kNone), "The model reads what is written", "none"},
+      {static_cast<int>(qtts::Normalize::kSpoken), "Numbers, dates, prices, units and symbols in words", "spoken"},
+      {0, nullptr, nullptr},
+  };
+};
+
+template <>
+struct EnumNames<qtts::Emoji> {
+  static constexpr gchar kName[] = "GstQttsSrcEmoji";
+  static constexpr GEnumValue kValues[] = {
+      {static_cast<int>(qtts::Emoji::kSilent), "They are not spoken", "silent"},
+      {static_cast<int>(qtts::Emoji::kNames), "Their English names are spoken, in English texts", "names"},
+      {0, nullptr, nullptr},
+  };
+};
+
+template <>
 struct EnumNames<Segmentation> {
   static constexpr gchar kName[] = "GstQttsSrcSegmentation";
   static constexpr GEnumValue kValues[] = {
@@ -422,6 +443,14 @@ std::vector<Property> LimitProperties() {
       Row("max-duration", "Maximum Duration", kPlaying, kUtterance, &Settings::max_duration, {0, G_MAXUINT64},
           "Maximum length of one utterance in nanoseconds, in whole frames of 80 ms and at least "
           "one. A warning is posted if it cuts speech (0 = the model's own limit)"),
+      Row("normalize", "Normalize", kPlaying, kUtterance, &Settings::normalize,
+          "How a text is prepared for the model, from the next utterance on. Messages speak of the text as it is "
+          "written"),
+      Row("emoji", "Emoji", kPlaying, kUtterance, &Settings::emoji,
+          "How emoji are spoken where symbols are prepared (see \"normalize\")"),
+      Row("lexicon", "Lexicon", kPlaying, kUtterance, &Settings::lexicon,
+          "Files with words and what is spoken instead, separated by colons, from the next utterance on: W3C PLS with "
+          "aliases, or lines of two columns separated by a tab. The first file wins. A changed file is read again"),
       Row("part-length", "Part Length", kPlaying, kUtterance, &Settings::part_length, {Settings::kModel, G_MAXINT},
           "Number of characters after which a longer text is split, from the next utterance on: at the end of a "
           "sentence, else of a clause, else of a word. A model speaks its parts one after the other with one voice; "

@@ -13,6 +13,7 @@
 #include "qtts/sampling_numbers.h"
 #include "qtts/segmenter.h"
 #include "qtts/status.h"
+#include "qtts/text_preparer.h"
 
 namespace gstqtts {
 
@@ -33,6 +34,9 @@ struct Settings {
   int64_t seed = -1;                                                          // -1: a new one for every utterance
   std::array<double, qtts::kSamplingNumberCount> sampling = ModelSampling();  // by index in kSamplingNumbers
   int part_length = kModel;                                                   // characters; 0: one part
+  qtts::Normalize normalize = qtts::Normalize::kModel;
+  qtts::Emoji emoji = qtts::Emoji::kSilent;
+  std::string lexicon;  // files, as for qtts::Lexicon::Load()
   bool runaway_guard = true;
   bool speak_anything = false;   // speaks also text that fails IsSayable()
   uint64_t max_duration = 0;     // nanoseconds; 0: the model's own cap

@@ -11,8 +11,8 @@ namespace gstqtts {
 // or two of silence, which delays the first sound.
 //
 // Samples below kThreshold count as silence. kLead seconds of it stay before the first sound, so that
-// no onset is cut. At most kLongest seconds are cut, since a longer silence is taken to be intended. A multiple of kUnit
-// is cut: the utterance still fills whole packets, and no encoder keeps the rest of it until the next one.
+// no onset is cut. At most kLongest seconds are cut, since a longer silence is taken to be intended. A multiple of
+// kUnit is cut: the utterance still fills whole packets, and no encoder keeps the rest of it until the next one.
 class LeadingSilenceTrimmer {
  public:
   static constexpr float kThreshold = 0.003F;  // -50 dB of full scale
