@@ -67,10 +67,9 @@ def test_fields_that_make_no_sense(server):
         assert server.metric("qtts_wait_seconds_count") == slots
 
 
-@pytest.mark.parametrize("field", hostile.HOSTILE_FIELDS, ids=lambda field: " ".join(field)[:20])
+@pytest.mark.parametrize("field", [field for field in hostile.HOSTILE_FIELDS if "start_frame" not in field],
+                         ids=lambda field: " ".join(field)[:20])
 def test_a_session_is_told_of_them(server, field):
-    if "start_frame" in field:
-        pytest.skip("not in a session")
     with server.stream() as stream:
         stream.send("session.config", **field)
         error = stream.receive()
