@@ -356,6 +356,8 @@ qtts::Request Player::NewRequest(const Utterance& utterance, const qtts::ModelIn
   const uint64_t random_seed = Mix(random_ + Mix(utterance.id)) >> 11U;
   qtts::Request request = MakeRequest(utterance.settings, model, utterance.text, random_seed);
   request.more_text = utterance.more_text;
+  // Speech that is made in parallel is for files: its first utterance must not get ahead of the others.
+  if (ahead_.parallel() > 1) request.real_time = false;
   if (utterance.streamed && request.layout == qtts::PromptLayout::kDefault) {
     request.layout = qtts::PromptLayout::kStreaming;
   }

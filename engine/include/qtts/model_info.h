@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "qtts/model_description.h"
 #include "qtts/request.h"
 #include "qtts/status.h"
 
@@ -49,10 +50,10 @@ struct ModelInfo {
   bool supports_instruct = false;      // true if Request::instruct has an effect
   // Identifies models that can use the same cloned voices; see ClonedVoice::model.
   std::string fingerprint;
-  std::string dtype;              // dtype of the talker's weights: "BF16", "F16" or "F32"
-  int sample_rate = 24000;        // Hz
-  int samples_per_frame = 1920;   // one frame is one buffer
-  int code_groups = 16;           // codes per frame
+  std::string dtype;             // dtype of the talker's weights: "BF16", "F16" or "F32"
+  int sample_rate = 24000;       // Hz
+  int samples_per_frame = 1920;  // one frame is one buffer
+  int code_groups = 16;          // codes per frame
   // Longest text that the model speaks well at once, in characters, for PartBounds::Of(). Of a released model some 75
   // words: longer segments stall and lose words.
   size_t part_characters = 400;
@@ -60,6 +61,7 @@ struct ModelInfo {
   int64_t codec_parameters = 0;   // codec decoder
   int64_t weight_bytes = 0;       // bytes in the files of the tensors for synthesis
   GenerationSettings defaults;    // generation_config.json, with official defaults for missing keys
+  ModelDescription description;   // qttssrc.json; empty if there is none
   // Set by Engine::Inspect(): keeps the data it has read, which a later load then reuses.
   std::shared_ptr<const void> read;
 };

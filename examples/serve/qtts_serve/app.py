@@ -51,13 +51,15 @@ def create_app(settings=None, on_fatal=None):
         middleware.append(Middleware(CORSMiddleware, allow_origins=settings.origins, allow_methods=["*"], allow_headers=["*"],
                                      allow_private_network=True,
                                      expose_headers=["x-qtts-seed", "x-qtts-replica", "x-qtts-fingerprint", "x-qtts-queue-ms",
-                                                     "x-request-id", "traceparent", "retry-after", "content-range"]))
+                                                     "x-qtts-ignored", "x-request-id", "traceparent", "retry-after",
+                                                     "content-range"]))
     handlers = {HTTPException: _on_http_exception, Exception: _on_mistake}
     application = _Application(middleware=middleware, lifespan=lifespan, exception_handlers=handlers, routes=[
         Route("/v1/audio/speech", Speech(front), methods=["GET", "HEAD", "POST"]),
         WebSocketRoute("/v1/audio/speech/stream", Stream(front)),
         Route("/v1/audio/voices", routes.voices),
         Route("/v1/models", routes.models),
+        Route("/v1/models/{name:path}", routes.one_model),
         Route("/health/live", routes.live),
         Route("/health/ready", routes.ready),
         Route("/metrics", routes.metrics),
@@ -86,13 +88,27 @@ class _Routes:
                               "cache-control": "no-cache"}
 
     async def voices(self, _request):
-        model, aliases = self._front.model, self._front.settings.voices
-        voices = list(model.get("speakers", []))
-        return JSONResponse({"voices": voices + sorted(aliases), "languages": model.get("languages", [])})
+        """`aliases`: those of `voices` that are other names, each with the voice that it is; null for a model's one voice."""
+        catalogue = self._front.catalogue
+        return JSONResponse({"voices": list(dict.fromkeys([*catalogue.speakers, *catalogue.aliases])),
+                             "aliases": catalogue.aliases, "languages": self._front.model.get("languages", [])})
 
     async def models(self, _request):
-        return JSONResponse({"object": "list", "data": [
-            {"id": name, "object": "model", "created": 0, "owned_by": "qttssrc"} for name in self._front.settings.names]})
+        return JSONResponse({"object": "list", "data": [self._model(name) for name in self._front.catalogue.models]})
+
+    async def one_model(self, request):
+        name = request.path_params["name"]
+        if name not in self._front.catalogue.models:
+            error = ApiError(404, f"The model {name[:100]!r} is not served here; {', '.join(self._front.catalogue.models)} is.",
+                             "model", "model_not_found")
+            return JSONResponse(error.body(), 404)
+        return JSONResponse(self._model(name))
+
+    def _model(self, name):
+        """`root`: the name of the model that this name stands for; `device`: on which it runs, null while it is loaded."""
+        front = self._front
+        return {"id": name, "object": "model", "created": 0, "owned_by": "qttssrc", "root": front.settings.names[0],
+                "device": front.model.get("device")}
 
     async def live(self, _request):
         front = self._front

@@ -15,6 +15,8 @@ from . import encoders
 from .errors import ApiError, bad_field
 
 FRAME_NANOSECONDS = 80_000_000
+# Seconds by which the sound of a session may run ahead of real time.
+SESSION_PACE = 2.0
 
 # The largest whole number + 1 that every reader of JSON keeps: JavaScript's are floating-point.
 EXACT = 2**53
@@ -35,8 +37,8 @@ PART = 1 << 18  # characters of base64 that are decoded at once
 # Fields of a form or an address; more cannot make sense.
 MOST_FIELDS = 64
 STRINGS = ("model", "instructions", "response_format", "language", "ref_audio", "ref_text")
-SHARED = {"voice", "speed", "pace", "max_new_tokens", "x_vector_only_mode", "initial_codec_chunk_frames", *INTEGERS, *REALS,
-          *STRINGS}
+SHARED = {"voice", "speed", "pace", "trim_leading_silence", "max_new_tokens", "x_vector_only_mode", "initial_codec_chunk_frames",
+          *INTEGERS, *REALS, *STRINGS}
 OF_REQUEST = SHARED | {"input", "stream_format", "start_frame", "stream", "non_streaming_mode"}
 OF_SESSION = SHARED | {"type", "stream_audio", "progress", "split_granularity", "word_timestamps"}
 
@@ -46,11 +48,11 @@ class Wishes:
     """What a request or a session asks for."""
     text: str = ""
     settings: dict = dataclasses.field(default_factory=dict)  # of the element
-    response_format: str = "wav"
+    response_format: str = "mp3"
     events: bool = False  # server-sent events
     whole: bool = False  # one piece, when the utterance is over
     progress: bool = False
-    pace: float = 2.0
+    pace: float = 0.0  # seconds ahead of real time; 0: as fast as it is made
     start_frame: int = 0
     recording: bytes = b""
 
@@ -84,10 +86,13 @@ class _Recording:
             os.unlink(self._path)
 
 
-def read_request(fields, settings):
+def read_request(fields, settings, catalogue):
     """The wishes of POST /v1/audio/speech."""
     fields = _given(fields, OF_REQUEST)
-    wishes = _read_shared(fields, settings, settings.response_format)
+    wishes = _read_shared(fields, settings, catalogue, settings.response_format)
+    wishes.pace = _read_pace(fields, settings, 0.0)
+    # A whole answer is made in the time that those leave who listen to what is being made.
+    wishes.settings["real-time"] = wishes.pace > 0
     text = fields.get("input")
     if not isinstance(text, str):
         raise bad_field("input", "is the text to speak, a string, and is required.")
@@ -109,11 +114,16 @@ def read_request(fields, settings):
     return wishes
 
 
-def read_session(fields, settings):
+def read_session(fields, settings, catalogue):
     """The wishes of session.config. As with vLLM-Omni, the sound comes whole, as WAV, unless asked for otherwise."""
     fields = _given(fields, OF_SESSION)
-    wishes = _read_shared(fields, settings, "wav")
+    wishes = _read_shared(fields, settings, catalogue, "wav")
     wishes.whole = not _boolean(fields, "stream_audio")
+    wishes.pace = _read_pace(fields, settings, SESSION_PACE)
+    if wishes.whole:
+        wishes.pace = 0.0
+    # Somebody listens, also to sound that comes as fast as it is made.
+    wishes.settings["real-time"] = not wishes.whole
     wishes.progress = _boolean(fields, "progress")
     if fields.get("split_granularity", "none") != "none":
         raise bad_field("split_granularity", 'may only be none: text is spoken while it comes, as one utterance.')
@@ -149,7 +159,14 @@ def _check_length(field, text, settings):
                             + ("Split it." if field == "input" else "Shorten it."), field, "too_long")
 
 
-def _read_shared(fields, settings, default_format):
+def _read_pace(fields, settings, default):
+    pace = _number(fields, "pace", default)
+    if pace and not 0.2 <= pace <= settings.max_ahead:
+        raise bad_field("pace", f"is {pace:g}; it may be 0, as fast as it comes, or 0.2 to {settings.max_ahead:g} s.")
+    return pace
+
+
+def _read_shared(fields, settings, catalogue, default_format):
     for name in STRINGS:
         if not isinstance(fields.get(name, ""), (str, bytes) if name == "ref_audio" else str):
             raise bad_field(name, "has to be a string.")
@@ -158,10 +175,8 @@ def _read_shared(fields, settings, default_format):
             check_name(name, fields[name])
     for name in ("instructions", "ref_text"):
         _check_length(name, fields.get(name, ""), settings)
-    model = fields.get("model", settings.names[0])
-    if model not in settings.names:
-        raise ApiError(404, f"The model {shown(model)} is not served here; {', '.join(settings.names)} is.", "model",
-                       "model_not_found")
+    if "model" in fields:
+        catalogue.check_model(fields["model"])
     wishes = Wishes(response_format=fields.get("response_format", default_format))
     if wishes.response_format not in encoders.FORMATS:
         raise bad_field("response_format", f"is {shown(wishes.response_format)}; it may be {', '.join(encoders.FORMATS)}.")
@@ -169,9 +184,6 @@ def _read_shared(fields, settings, default_format):
         raise bad_field("response_format", f"is {wishes.response_format}, whose encoder is not installed on the server.")
     if _number(fields, "speed", 1.0) != 1.0:
         raise bad_field("speed", "may only be 1.0.")
-    wishes.pace = _number(fields, "pace", 2.0)
-    if wishes.pace and not 0.2 <= wishes.pace <= settings.max_ahead:
-        raise bad_field("pace", f"is {wishes.pace:g}; it may be 0, as fast as it comes, or 0.2 to {settings.max_ahead:g} s.")
 
     element = wishes.settings
     voice = fields.get("voice")
@@ -181,7 +193,10 @@ def _read_shared(fields, settings, default_format):
         if not isinstance(voice, str):
             raise bad_field("voice", 'has to be a string or {"id": string}.')
         check_name("voice", voice)
-        element["speaker"] = settings.voices.get(voice, voice)
+        speaker = catalogue.speaker(voice)
+        if speaker is not None:
+            element["speaker"] = speaker
+    element["trim-leading-silence"] = _boolean(fields, "trim_leading_silence", settings.trim_leading_silence)
     if "instructions" in fields:
         element["instruct"] = clean(fields["instructions"])
     if "language" in fields:
@@ -317,8 +332,8 @@ def _plain(number):
     return "above 0" if number == sys.float_info.min else f"{number:.16g}"
 
 
-def _boolean(fields, name):
-    value = fields.get(name, False)
+def _boolean(fields, name, default=False):
+    value = fields.get(name, default)
     if not isinstance(value, bool):
         raise bad_field(name, f"is {shown(value)}, and has to be true or false.")
     return value

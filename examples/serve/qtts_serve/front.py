@@ -8,8 +8,9 @@ import pathlib
 import re
 import time
 
-from . import limits
+from . import encoders, limits
 from .admission import Slots
+from .catalogue import Catalogue
 from .errors import ApiError
 from .metrics import Metrics
 from .pacing import Timer
@@ -40,7 +41,8 @@ class Front:
         self.refusing = asyncio.Event()  # no new utterances
         self.ending = False  # what is still spoken is broken off
         self.failure = ""
-        self.model = {}  # speakers, languages, fingerprint, device
+        self.model = {}  # languages, fingerprint, device, instruct: whether it heeds instructions
+        self.catalogue = Catalogue(settings)
         self.utterances = set()  # that are being spoken
         self._sessions = 0
         self._bodies = 0  # bytes of requests that are being received
@@ -147,6 +149,10 @@ class Front:
         if size > 0 and self._bodies > MOST_BODIES:
             raise ApiError(503, "Too many requests are being received. Try again in a moment.", code="overloaded", retry_after=1)
 
+    def ignored(self, wishes):
+        """Fields of a request that change nothing, for a header."""
+        return ["instructions"] if wishes.settings.get("instruct") and not self.model["instruct"] else []
+
     def headers(self):
         return {"x-qtts-replica": self.settings.replica, "x-qtts-fingerprint": self.model.get("fingerprint", "")}
 
@@ -168,8 +174,11 @@ class Front:
         stats = speaker.stats()
         self.slots.total = stats.get_value("slots")
         limits.check(self.settings.sessions, self.slots.total, self.settings.most_connections)
-        self.model = {"speakers": speaker.listed("speakers"), "languages": speaker.listed("languages"),
-                      "device": stats.get_value("device"),
+        self.catalogue = Catalogue(self.settings, speaker.listed("speakers"))
+        self.catalogue.check()
+        encoders.check_default(self.settings.response_format)
+        self.model = {"languages": speaker.listed("languages"), "device": stats.get_value("device"),
+                      "instruct": speaker.supports_instructions(),
                       "fingerprint": fingerprint(stats.get_value("model"), stats.get_value("device"))}
         self.metrics.build.info({"version": Gst.ElementFactory.find("qttssrc").get_plugin().get_version(),
                                  "model": self.settings.names[0], "device": self.model["device"]})

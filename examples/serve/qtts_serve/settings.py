@@ -10,6 +10,14 @@ from . import access
 FORMATS = ("wav", "pcm", "opus", "flac", "mp3", "aac")
 
 
+def truth(text):
+    """A setting that is on or off."""
+    words = {"yes": True, "true": True, "1": True, "no": False, "false": False, "0": False}
+    if text.lower() not in words:
+        raise ValueError(text)
+    return words[text.lower()]
+
+
 def option(default, help_text):
     return dataclasses.field(default=default, metadata={"help": help_text})
 
@@ -30,7 +38,11 @@ class Settings:
     model_name: str = option("", "name that requests give as model; several are separated by commas "
                                  "(default: the name of the folder)")
     voice_alias: str = option("", 'other names of voices, such as "alloy=ryan,nova=serena"')
-    response_format: str = option("wav", "format of the sound when a request names none; OpenAI has mp3")
+    openai_names: bool = option(True, "yes or no: whether OpenAI's names of models and voices (tts-1, alloy, ...) are taken for "
+                                      "this model and voices of it")
+    response_format: str = option("mp3", "format of the sound when a request over HTTP names none")
+    trim_leading_silence: bool = option(True, "yes or no: whether the silence at the beginning of an utterance is cut when a "
+                                              "request does not say")
     # Limits.
     slots: int = option(0, "utterances spoken at once; sizes the memory on a GPU (0 = the element's default)")
     sessions: int = option(256, "connections that speak or may speak: WebSockets, and requests being answered")
@@ -110,9 +122,9 @@ class Settings:
             value = environment.get(f"QTTS_SERVE_{field.name.upper()}")
             if value is not None:
                 try:
-                    values[field.name] = field.type(value)
+                    values[field.name] = _reader(field)(value)
                 except ValueError:
-                    raise ValueError(f"QTTS_SERVE_{field.name.upper()}: {value!r} is no {field.type.__name__}") from None
+                    raise ValueError(f"QTTS_SERVE_{field.name.upper()}: {value!r} is no {_reader(field).__name__}") from None
         return cls(**values)
 
     @classmethod
@@ -126,13 +138,18 @@ class Settings:
             parser.error(str(error))
         for field in dataclasses.fields(cls):
             default = field.default if field.name == "replica" else getattr(defaults, field.name)
-            parser.add_argument("--" + field.name.replace("_", "-"), type=field.type, default=default,
-                                metavar=field.type.__name__.upper(), help=field.metadata["help"])
+            parser.add_argument("--" + field.name.replace("_", "-"), type=_reader(field), default=default,
+                                metavar=_reader(field).__name__.upper(), help=field.metadata["help"])
         values = vars(parser.parse_args(arguments))
         try:
             return cls(**values)
         except ValueError as error:
             parser.error(str(error))
+
+
+def _reader(field):
+    """Of an option's text."""
+    return truth if field.type is bool else field.type
 
 
 def _listed(text, name="", needs=""):

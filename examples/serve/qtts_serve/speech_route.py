@@ -85,15 +85,15 @@ class Speech:
 
     async def _read(self, scope, receive):
         """The wishes. ApiError for what makes no sense."""
-        settings = self._front.settings
+        settings, catalogue = self._front.settings, self._front.catalogue
         if scope["method"] != "POST":
-            return fields.read_request(fields.read_address(scope["query_string"]), settings)
+            return fields.read_request(fields.read_address(scope["query_string"]), settings, catalogue)
         headers = Headers(scope=scope)
         async with contextlib.aclosing(self._parts(receive, headers)) as parts:
             if headers.get("content-type", "").startswith("multipart/form-data"):
-                return fields.read_request(await _read_form(headers, parts, settings), settings)
+                return fields.read_request(await _read_form(headers, parts, settings), settings, catalogue)
             body = b"".join([part async for part in parts])
-        return await off_loop(len(body), _read_body, body, settings)
+        return await off_loop(len(body), _read_body, body, settings, catalogue)
 
     async def _parts(self, receive, headers):
         """Of the body, as far as it is not too long and comes fast enough. Bodies of all requests have a limit together."""
@@ -224,8 +224,11 @@ class Answer:
 
     async def _start(self, utterance, wishes):
         self.status = 200
-        await self._send_start({"content-type": _media_type(wishes), "x-qtts-seed": str(utterance.spoken.seed),
-                                "x-qtts-queue-ms": str(round(utterance.waited * 1000)), **_ranges(wishes)})
+        headers = {"content-type": _media_type(wishes), "x-qtts-seed": str(utterance.spoken.seed),
+                   "x-qtts-queue-ms": str(round(utterance.waited * 1000)), **_ranges(wishes)}
+        if ignored := self._front.ignored(wishes):
+            headers["x-qtts-ignored"] = ", ".join(ignored)
+        await self._send_start(headers)
 
     async def _send_start(self, headers):
         headers = {**headers, "cache-control": "no-store", **self._front.headers()}
@@ -266,12 +269,12 @@ def _too_long(most):
     return ApiError(413, f"The request has more than {most} bytes.", code="too_long")
 
 
-def _read_body(body, settings):
+def _read_body(body, settings, catalogue):
     try:
         given = fields.read_json(body)
     except ValueError as error:
         raise ApiError(400, f"The request is not JSON: {error}.", code="invalid_json") from None
-    return fields.read_request(given, settings)
+    return fields.read_request(given, settings, catalogue)
 
 
 async def _read_form(headers, parts, settings):

@@ -104,7 +104,7 @@ class Session:
     def __init__(self, front, socket):
         self._front = front
         self._socket = socket
-        self._wishes = fields.read_session(DEFAULT, front.settings)
+        self._wishes = fields.read_session(DEFAULT, front.settings, front.catalogue)
         self._turns = collections.deque()  # the first is being spoken
         self._more = asyncio.Event()
         self._open = None  # the turn that text goes to
@@ -166,7 +166,7 @@ class Session:
         if kind == "session.config":
             if self._turns or self._open:
                 raise ApiError(400, "session.config is for between utterances: wait for session.done.", code="invalid_state")
-            wishes = await off_loop(len(text), fields.read_session, content, self._front.settings)
+            wishes = await off_loop(len(text), fields.read_session, content, self._front.settings, self._front.catalogue)
             self._front.check_tokens(wishes.texts)
             self._wishes = wishes
         elif kind == "input.text":
@@ -313,7 +313,7 @@ class Session:
                 await self._send_bytes(data)
 
         began = False
-        async for sound in utterance.sound(0 if wishes.whole else wishes.pace):
+        async for sound in utterance.sound(wishes.pace):
             if not began:
                 began = True
                 await self._send_start(turn, utterance)
@@ -350,10 +350,12 @@ class Session:
 
     async def _send_start(self, turn, utterance):
         request = tracing.current()
+        ignored = self._front.ignored(turn.wishes)
         await self._send({"type": "audio.start", "utterance_index": turn.index, "sentence_index": 0,
                           "sentence_text": turn.text, "format": turn.wishes.response_format, "sample_rate": RATE, "channels": 1,
                           "seed": utterance.spoken.seed, "id": f"{self._front.settings.replica}-{next(NUMBERS)}",
-                          "request_id": request.id, "traceparent": request.traceparent})
+                          "request_id": request.id, "traceparent": request.traceparent,
+                          **({"ignored": ignored} if ignored else {})})
 
     async def _send_words(self, turn, utterance):
         words, utterance.spoken.words = utterance.spoken.words, []

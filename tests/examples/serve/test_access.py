@@ -136,4 +136,4 @@ def test_head(server, path):
         server.wait_until_idle()
         assert server.metric("qtts_utterances_total") == utterances + 1  # of GET
         assert server.request("HEAD", "/v1/audio/speech")[0] == 400
-        assert server.request("HEAD", path + "&model=other")[0] == 404
+        assert server.request("HEAD", path + "&model=other")[0] == 400

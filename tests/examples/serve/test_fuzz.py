@@ -14,6 +14,7 @@ import pytest
 
 from conftest import element
 from qtts_serve import fields, ranges, speech_route
+from qtts_serve.catalogue import Catalogue
 from qtts_serve.errors import ApiError
 from qtts_serve.settings import Settings
 from qtts_serve.speaker import Gst, structure
@@ -22,6 +23,7 @@ from starlette.datastructures import Headers
 SEED = int(os.environ.get("QTTS_FUZZ_SEED", 1))
 COUNT = int(os.environ.get("QTTS_FUZZ_COUNT", 3000))
 SETTINGS = Settings(max_recording=1000)
+CATALOGUE = Catalogue(SETTINGS, ["clara", "grace"])
 INTEGERS = (0, 1, -1, 2, 80, 255, 2**31 - 1, 2**31, 2**32, 2**53 - 1, 2**53, 2**63 - 1, 2**63, 2**64, -2**63, 10**30, 10**400)
 REALS = (0.0, -0.0, 0.2, 0.5, 1.0, 1.5, 30.0, 100.0, 100.5, 1e-320, 1e300, 1e308, float("inf"), float("-inf"), float("nan"))
 STRINGS = ("", " ", "clara", "wav", "pcm", "opus", "sse", "audio", "english", "none", "\0", "a\0b", "\ud800", "\udfff\ud800", "\x7f",
@@ -82,7 +84,7 @@ def test_fields(read):
         if read is fields.read_session:
             given.pop("input", None)
         try:
-            check_settings(read(given, SETTINGS))
+            check_settings(read(given, SETTINGS, CATALOGUE))
             accepted += 1
         except ApiError as error:
             check_error(error)
@@ -101,7 +103,7 @@ def test_texts_of_json():
             text[at:at + chance.randrange(3)] = chance.choice((b"", b"\xff", b"{", b"]", b'"', b"\\", b"\0", b"1e999", b"NaN"))
             text = text or bytearray(b"{")
         try:
-            check_settings(speech_route._read_body(bytes(text), SETTINGS))
+            check_settings(speech_route._read_body(bytes(text), SETTINGS, CATALOGUE))
         except ApiError as error:
             check_error(error)
 
@@ -113,7 +115,7 @@ def test_addresses():
         query = "&".join(f"{name}={shown}" for name, shown in pairs).encode("utf-8", "surrogatepass")
         query = bytes(byte if byte > 32 and chance.random() > 0.02 else chance.choice(b"%&=;+#") for byte in query)
         try:
-            check_settings(fields.read_request(fields.read_address(b"input=Hi.&" + query), SETTINGS))
+            check_settings(fields.read_request(fields.read_address(b"input=Hi.&" + query), SETTINGS, CATALOGUE))
         except ApiError as error:
             check_error(error)
 
@@ -125,7 +127,7 @@ def test_forms():
                 yield body[begin:begin + 100]
 
         headers = Headers({"content-type": f"multipart/form-data; boundary={boundary}"})
-        return fields.read_request(await speech_route._read_form(headers, parts(), SETTINGS), SETTINGS)
+        return fields.read_request(await speech_route._read_form(headers, parts(), SETTINGS), SETTINGS, CATALOGUE)
 
     chance = random.Random(SEED)
     for _ in range(COUNT // 10):

@@ -116,7 +116,7 @@ def test_log_lines_have_them(start):
     with server.stream(additional_headers={"x-request-id": "fourth"}) as stream:
         stream.say("Secret words.")
         stream.say("Secret words.")
-        stream.say("Secret words.", voice="secret")
+        stream.say("Secret words.", language="secret")
     server.wait_until_idle()
     wait_for("its lines", lambda: len(lines(server, "fourth")) >= 3)
     assert f"(request first, trace {TRACE})" in lines(server, "first")[0]

@@ -18,10 +18,10 @@ class Faults(importlib.abc.MetaPathFinder):
                     raise OverflowError("on purpose")
                 return structure(name, settings)
 
-            def fail_on_language(given, settings):
+            def fail_on_language(given, *more):
                 if given.get("language") == "fault":
                     raise ArithmeticError("on purpose")
-                return read_session(given, settings)
+                return read_session(given, *more)
 
             speaker.structure, fields.read_session = fail_on_text, fail_on_language
         return None
