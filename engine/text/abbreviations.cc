@@ -238,25 +238,25 @@ Abbreviations::Abbreviations(const std::string& language)
       suppressed_(Suppressions(language.empty() ? "en" : language)),
       starters_(Starters(language)) {}
 
-Abbreviation Abbreviations::Classify(std::string_view word) const {
+FullStopRole Abbreviations::Classify(std::string_view word) const {
   constexpr size_t kLongest = 64;  // bytes
-  if (word.empty() || word.size() > kLongest) return Abbreviation::kNone;
+  if (word.empty() || word.size() > kLongest) return FullStopRole::kNone;
   if (std::all_of(word.begin(), word.end(), [](char c) { return c >= '0' && c <= '9'; })) {
-    return (language_ == kGerman || language_ == kKorean) && word.size() <= kLongestOrdinal ? Abbreviation::kPerhaps
-                                                                                            : Abbreviation::kNone;
+    return (language_ == kGerman || language_ == kKorean) && word.size() <= kLongestOrdinal ? FullStopRole::kPerhaps
+                                                                                            : FullStopRole::kNone;
   }
   const std::string lower = LowerCase(word);
-  if (WordsBeforeAnother().contains(lower) || word == "M") return Abbreviation::kNever;  // "M. Le Pen"
-  if (WordsAnywhere().contains(lower)) return Abbreviation::kPerhaps;
-  if (WordsBeforeNumber().contains(lower)) return Abbreviation::kBeforeNumber;
+  if (WordsBeforeAnother().contains(lower) || word == "M") return FullStopRole::kNever;  // "M. Le Pen"
+  if (WordsAnywhere().contains(lower)) return FullStopRole::kPerhaps;
+  if (WordsBeforeNumber().contains(lower)) return FullStopRole::kBeforeNumber;
   // Initials, and the ends of "z. B." and "U.S."; but "So do I." is a sentence.
   const size_t dot = word.rfind('.');
   if (IsOneLetter(word.substr(dot == std::string_view::npos ? 0 : dot + 1))) {
-    return word == "I" ? Abbreviation::kNone : Abbreviation::kPerhaps;
+    return word == "I" ? FullStopRole::kNone : FullStopRole::kPerhaps;
   }
-  if (suppressed_.contains(std::string(word))) return Abbreviation::kPerhaps;
-  if (language_ == kGerman && IsRomanNumeral(word)) return Abbreviation::kPerhaps;
-  return Abbreviation::kNone;
+  if (suppressed_.contains(std::string(word))) return FullStopRole::kPerhaps;
+  if (language_ == kGerman && IsRomanNumeral(word)) return FullStopRole::kPerhaps;
+  return FullStopRole::kNone;
 }
 
 bool Abbreviations::IsNumberAfter(std::string_view word, std::string_view next) {

@@ -98,7 +98,7 @@ void SentenceScanner::Drop(size_t count) {
 
 std::optional<size_t> SentenceScanner::possible_end() const {
   if (state_ == State::kText || mark_end_ == 0) return std::nullopt;
-  if (mark_ == Mark::kStop && StopRole() != Abbreviation::kNone) return std::nullopt;
+  if (mark_ == Mark::kStop && StopRole() != FullStopRole::kNone) return std::nullopt;
   return mark_end_;
 }
 
@@ -116,7 +116,7 @@ void SentenceScanner::Finish() {
         Scan();
         break;
       case State::kSearch:
-        if (mark_ != Mark::kStop || StopRole() == Abbreviation::kNone) {
+        if (mark_ != Mark::kStop || StopRole() == FullStopRole::kNone) {
           Confirm();
         } else {
           Reject();
@@ -351,7 +351,7 @@ void SentenceScanner::ScanSearch(char32_t c) {
   if (mark_ == Mark::kOther) return Confirm();
   if (type == U_SB_NUMERIC) return DecideNumber();
   if (IsEndMark(type, c)) {
-    if (mark_ == Mark::kStop && StopRole() != Abbreviation::kNone) return Reject();
+    if (mark_ == Mark::kStop && StopRole() != FullStopRole::kNone) return Reject();
     Confirm();
   }
 }
@@ -360,7 +360,7 @@ void SentenceScanner::ScanSearch(char32_t c) {
 void SentenceScanner::DecideNumber() {
   if (mark_ != Mark::kStop) return;
   const bool after_number = mark_begin_ > 0 && BreakClass(text_[mark_begin_ - 1]) == U_SB_NUMERIC;
-  if (after_number || StopRole() != Abbreviation::kNone) Reject();
+  if (after_number || StopRole() != FullStopRole::kNone) Reject();
 }
 
 void SentenceScanner::DecideLetter(char32_t c) {
@@ -368,10 +368,10 @@ void SentenceScanner::DecideLetter(char32_t c) {
   if (type == U_SB_LOWER) return Reject();
   if (mark_ == Mark::kOther) return Confirm();
   if (mark_ == Mark::kDots) return ellipsis_ && type == U_SB_OLETTER && !spaced_ ? Reject() : Confirm();
-  const Abbreviation role = StopRole();
-  if (role == Abbreviation::kNone) return Confirm();
-  if (role == Abbreviation::kNever) return Reject();
-  if (type == U_SB_OLETTER) return role == Abbreviation::kPerhaps ? Reject() : Confirm();
+  const FullStopRole role = StopRole();
+  if (role == FullStopRole::kNone) return Confirm();
+  if (role == FullStopRole::kNever) return Reject();
+  if (type == U_SB_OLETTER) return role == FullStopRole::kPerhaps ? Reject() : Confirm();
   begin_ = scanned_ - 1;
   state_ = State::kWord;
 }
@@ -390,7 +390,7 @@ void SentenceScanner::DecideWord(std::optional<char32_t> next) {
   const std::string word = Encode(std::u32string_view(text_).substr(begin_, end - begin_));
   bool ends = false;
   size_t start = 0;
-  if (StopRole() == Abbreviation::kPerhaps) {
+  if (StopRole() == FullStopRole::kPerhaps) {
     ends = next != U'.' && abbreviations_->BeginsSentence(word);
   } else {
     ends = !Abbreviations::IsNumberAfter(WordBeforeStop(&start), word);
@@ -409,23 +409,23 @@ void SentenceScanner::ScanSpeech(char32_t c) {
 }
 
 // The role of a single full stop.
-Abbreviation SentenceScanner::StopRole() const {
+FullStopRole SentenceScanner::StopRole() const {
   if (!stop_role_) stop_role_ = FindStopRole();
   return *stop_role_;
 }
 
-Abbreviation SentenceScanner::FindStopRole() const {
+FullStopRole SentenceScanner::FindStopRole() const {
   size_t start = 0;
   const std::string word = WordBeforeStop(&start);
-  if (word.empty()) return Abbreviation::kNone;
+  if (word.empty()) return FullStopRole::kNone;
   const std::u32string_view before = std::u32string_view(text_).substr(0, start);
   const bool first = std::all_of(before.begin(), before.end(), [](char32_t c) { return IsWhiteSpace(c); });
   if (first && word.find_first_not_of("0123456789.") == std::string::npos) {
     // The number of an item, "3." or "1.2.".
     const size_t digits = std::min(word.find('.'), word.size());
-    return digits <= kLongestLabel ? Abbreviation::kNever : Abbreviation::kNone;
+    return digits <= kLongestLabel ? FullStopRole::kNever : FullStopRole::kNone;
   }
-  if (IsContraction(start)) return Abbreviation::kNone;
+  if (IsContraction(start)) return FullStopRole::kNone;
   // The single letters before, as in "z. B.".
   std::string chain = word;
   for (size_t i = start;
@@ -433,9 +433,9 @@ Abbreviation SentenceScanner::FindStopRole() const {
     if (chain.size() > kLongestWord || (i > 3 && IsWordCharacter(text_[i - 4]))) break;
     chain = Encode({&text_[i - 3], 1}) + "." + chain;
   }
-  if (chain != word && abbreviations_->Classify(chain) == Abbreviation::kNever) return Abbreviation::kNever;
-  if (IsRomanNumeral(word) && word.size() > 1 && start > 1 && text_[start - 2] == '.') return Abbreviation::kNone;
-  if (first && word == "I") return Abbreviation::kPerhaps;  // "I. Newton"; otherwise "So do I."
+  if (chain != word && abbreviations_->Classify(chain) == FullStopRole::kNever) return FullStopRole::kNever;
+  if (IsRomanNumeral(word) && word.size() > 1 && start > 1 && text_[start - 2] == '.') return FullStopRole::kNone;
+  if (first && word == "I") return FullStopRole::kPerhaps;  // "I. Newton"; otherwise "So do I."
   return abbreviations_->Classify(word);
 }
 
