@@ -13,6 +13,7 @@
 #include "qtts/sampling_numbers.h"
 #include "qtts/segmenter.h"
 #include "qtts/status.h"
+#include "qtts/text_preparer.h"
 
 namespace gstqtts {
 
@@ -33,6 +34,9 @@ struct Settings {
   int64_t seed = -1;                                                          // -1: a new one for every utterance
   std::array<double, qtts::kSamplingNumberCount> sampling = ModelSampling();  // by index in kSamplingNumbers
   int part_length = kModel;                                                   // characters; 0: one part
+  qtts::Normalize normalize = qtts::Normalize::kModel;
+  qtts::Emoji emoji = qtts::Emoji::kSilent;
+  std::string lexicon;  // files, as for qtts::Lexicon::Load()
   bool runaway_guard = true;
   bool speak_anything = false;   // speaks also text that fails IsSayable()
   uint64_t max_duration = 0;     // nanoseconds; 0: the model's own cap
@@ -79,6 +83,14 @@ enum class IdleMode { kAuto, kEos, kWait, kSilence };
 // Meaning of timestamps of text.
 enum class TextTiming { kIgnore, kStart, kShift, kClip };
 
+// Whether the silence at the beginning of utterances is cut. The values of false and true are those of a boolean, which
+// applications may set.
+enum class TrimSilence {
+  kNever = 0,
+  kAlways = 1,
+  kAuto = 2,  // for growing text alone
+};
+
 // Timing of the sound. Times in nanoseconds.
 struct Pacing {
   static constexpr int64_t kAutoGap = -1;
@@ -93,7 +105,8 @@ struct Pacing {
   uint64_t utterance_gap = 0;
   int64_t paragraph_gap = kAutoGap;  // after a paragraph and a heading, instead of it
   int64_t heading_gap = kAutoGap;
-  bool trim_leading_silence = false;
+  TrimSilence trim_leading_silence = TrimSilence::kAuto;
+  bool gap_flag = false;
   TextTiming text_timing = TextTiming::kIgnore;
 
   // Output during times without text; never kAuto.
@@ -113,6 +126,11 @@ struct Pacing {
         return heading_gap >= 0 ? static_cast<uint64_t>(heading_gap) : utterance_gap + kHeadingPause;
     }
     return utterance_gap;
+  }
+  // True if leading silence is cut from an utterance whose text does (not) grow.
+  bool trims(bool growing) const {
+    if (trim_leading_silence == TrimSilence::kAuto) return growing;
+    return trim_leading_silence == TrimSilence::kAlways;
   }
 };
 

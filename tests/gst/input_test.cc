@@ -973,6 +973,20 @@ TEST_F(InputTest, AStreamEndsByNewlineOrWhenNoTextComes) {
   EXPECT_EQ(Texts(), (std::vector<std::string>{"one", "two", "three", "four"}));
 }
 
+TEST_F(InputTest, AStreamIsPreparedAsItGrows) {
+  Pipeline pipeline("qttssrc name=src segmentation=stream normalize=spoken ! fakesink async=false");
+  Recorder& record = pipeline.Record();
+  Feeder feeder(pipeline.src());
+  pipeline.Set(GST_STATE_PLAYING);
+  feeder.Begin();
+  for (const char* token : {"It", " costs $", "1", "5", ", no", "w. And 2"}) feeder.Push(token);
+  ASSERT_TRUE(WaitFor([&] { return record.text().starts_with("It costs fifteen dollars"); }));
+  feeder.End();
+  ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr);
+  EXPECT_EQ(record.text(), "It costs fifteen dollars, now. And two");
+  EXPECT_EQ(fake::Requests().size(), 1U);
+}
+
 TEST_F(InputTest, AStreamBeyondTheLengthAllowedBecomesSeveral) {
   Pipeline pipeline("qttssrc name=src segmentation=stream max-text-length=10 ! fakesink async=false");
   Recorder& record = pipeline.Record();
