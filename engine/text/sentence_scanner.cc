@@ -12,10 +12,10 @@ namespace qtts {
 namespace {
 
 constexpr char32_t kEllipsis = 0x2026;
-constexpr size_t kLongestNote = 24;   // characters within [ ]
-constexpr size_t kLongestWord = 24;   // of the words that decide; also of abbreviations
-constexpr size_t kSpeechLetters = 5;  // within which a verb of speech follows a quote
-constexpr size_t kLongestLabel = 3;   // digits of an item's number
+constexpr size_t kLongestNote = 24;          // characters within [ ]
+constexpr size_t kLongestDecidingWord = 24;  // of the words that decide; also of abbreviations
+constexpr size_t kSpeechLetters = 5;         // within which a verb of speech follows a quote
+constexpr size_t kLongestLabel = 3;          // digits of an item's number
 
 UChar32 Icu(char32_t c) { return static_cast<UChar32>(c); }
 
@@ -63,7 +63,7 @@ bool IsVerbOfSpeech(char32_t c) {
 }
 
 bool IsWordCharacter(char32_t c) { return u_isalnum(Icu(c)) != 0 || c == '.' || c == '-' || c == 0xB0; }
-bool IsApostrophe(char32_t c) { return c == '\'' || c == 0x2019; }
+bool IsElisionMark(char32_t c) { return c == '\'' || c == 0x2019; }
 
 std::string Encode(std::u32string_view text) {
   std::string encoded;
@@ -378,7 +378,7 @@ void SentenceScanner::DecideLetter(char32_t c) {
 
 void SentenceScanner::ScanWord(char32_t c) {
   if (u_isalpha(Icu(c)) != 0 || IsIgnored(BreakClass(c))) {
-    if (scanned_ - begin_ > kLongestWord) DecideWord(c);
+    if (scanned_ - begin_ > kLongestDecidingWord) DecideWord(c);
     return;
   }
   DecideWord(c);
@@ -430,7 +430,7 @@ FullStopRole SentenceScanner::FindStopRole() const {
   std::string chain = word;
   for (size_t i = start;
        i >= 3 && IsWhiteSpace(text_[i - 1]) && text_[i - 2] == '.' && u_isalpha(Icu(text_[i - 3])) != 0; i -= 3) {
-    if (chain.size() > kLongestWord || (i > 3 && IsWordCharacter(text_[i - 4]))) break;
+    if (chain.size() > kLongestDecidingWord || (i > 3 && IsWordCharacter(text_[i - 4]))) break;
     chain = Encode({&text_[i - 3], 1}) + "." + chain;
   }
   if (chain != word && abbreviations_->Classify(chain) == FullStopRole::kNever) return FullStopRole::kNever;
@@ -441,7 +441,7 @@ FullStopRole SentenceScanner::FindStopRole() const {
 
 std::string SentenceScanner::WordBeforeStop(size_t* start) const {
   size_t begin = mark_begin_;
-  while (begin > 0 && mark_begin_ - begin <= kLongestWord && IsWordCharacter(text_[begin - 1])) --begin;
+  while (begin > 0 && mark_begin_ - begin <= kLongestDecidingWord && IsWordCharacter(text_[begin - 1])) --begin;
   while (begin < mark_begin_ && (text_[begin] == '.' || text_[begin] == '-')) ++begin;
   *start = begin;
   return Encode(std::u32string_view(text_).substr(begin, mark_begin_ - begin));
@@ -450,7 +450,7 @@ std::string SentenceScanner::WordBeforeStop(size_t* start) const {
 // Whether the word from `start` to the full stop is what an apostrophe leaves of another: "can't", "Bob's", "I'm". A
 // single letter before it is an elided article, "l'A. Dupont", except for "I".
 bool SentenceScanner::IsContraction(size_t start) const {
-  if (mark_begin_ - start != 1 || start < 2 || !IsApostrophe(text_[start - 1])) return false;
+  if (mark_begin_ - start != 1 || start < 2 || !IsElisionMark(text_[start - 1])) return false;
   if (u_isalpha(Icu(text_[start - 2])) == 0) return false;
   const char32_t c = static_cast<char32_t>(u_tolower(Icu(text_[start])));
   if (c != 't' && c != 's' && c != 'd' && c != 'm') return false;
