@@ -32,22 +32,18 @@ std::vector<Sentence> SentencesOf(const std::string& text, const std::string& la
   segmenter.SetOptions(options);
   segmenter.Append(text);
   std::vector<Sentence> sentences;
-  for (;;) {
-    auto sentence = segmenter.Next();
-    if (!sentence) sentence = segmenter.NextAtEnd();
-    if (!sentence) return sentences;
-    sentences.push_back(*std::move(sentence));
-  }
+  while (auto sentence = segmenter.NextAtEnd()) sentences.push_back(*std::move(sentence));
+  return sentences;
+}
+
+// Where a character of the sentence stands in the whole text.
+size_t PlaceOf(const Sentence& sentence, size_t position) {
+  return sentence.offset + sentence.SourcePosition(position);
 }
 
 std::string Part(std::string_view text, size_t begin, size_t end) {
   const std::string_view head = Utf8Head(text, end);
   return std::string(head.substr(Utf8Head(text, begin).size()));
-}
-
-// Where a position in the text of a sentence is in the text that it is of.
-size_t SourceOf(const Sentence& sentence, size_t position) {
-  return sentence.offset + sentence.SourcePosition(position);
 }
 
 Json ToJson(const Sentence& utterance, const TextPreparerOptions& options) {
@@ -57,7 +53,7 @@ Json ToJson(const Sentence& utterance, const TextPreparerOptions& options) {
   Json map = Json::array();
   for (const TextMapPiece& piece : prepared.map) {
     map.push_back({{"spoken", {piece.spoken_begin, piece.spoken_end}},
-                   {"source", {SourceOf(utterance, piece.source_begin), SourceOf(utterance, piece.source_end)}},
+                   {"source", {PlaceOf(utterance, piece.source_begin), PlaceOf(utterance, piece.source_end)}},
                    {"copied", piece.copied}});
   }
   return {{"written", utterance.text},
@@ -79,8 +75,8 @@ void Print(size_t number, const Sentence& utterance, const TextPreparerOptions& 
   std::printf("  %-11s %s\n", "spoken", prepared.spoken.c_str());
   for (const TextMapPiece& piece : prepared.map) {
     if (piece.copied) continue;
-    std::printf("  %-11s %zu-%zu \"%s\" as \"%s\"\n", "map", SourceOf(utterance, piece.source_begin),
-                SourceOf(utterance, piece.source_end),
+    std::printf("  %-11s %zu-%zu \"%s\" as \"%s\"\n", "map", PlaceOf(utterance, piece.source_begin),
+                PlaceOf(utterance, piece.source_end),
                 Part(utterance.text, piece.source_begin, piece.source_end).c_str(),
                 Part(prepared.spoken, piece.spoken_begin, piece.spoken_end).c_str());
   }
