@@ -2,12 +2,12 @@
 # shellcheck shell=bash
 # Sourced by rtp-send and rtp-receive: what both ends must agree on.
 
-# rtp_format NAME: sets the arrays `rtp_encoder` (sound to packets) and `rtp_decoder` (back), and what describes the
-# packets: `rtp_caps` for GStreamer; `payload`, `rtpmap` and `fmtp` for a session description.
+# rtp_format NAME: sets the arrays `rtp_encoder` (sound to packets), which needs the Debian packages `rtp_packages`, and
+# `rtp_decoder` (back), and what describes the packets: `rtp_caps` for GStreamer; `payload`, `rtpmap` and `fmtp` for a session description.
 # shellcheck disable=SC2034
 rtp_format() {
   local encoding rate ptime=20000000
-  fmtp=
+  fmtp='' rtp_packages=()
   case $1 in
     opus)
       payload=96 encoding=OPUS rate=48000 rtpmap=opus/48000/2 fmtp='sprop-stereo=0;useinbandfec=1;usedtx=1'
@@ -22,7 +22,11 @@ rtp_format() {
       ;;
     pcmu)
       payload=0 encoding=PCMU rate=8000 rtpmap=PCMU/8000
-      rtp_encoder=('audio/x-raw,rate=8000' ! mulawenc ! rtppcmupay pt=0 "min-ptime=$ptime" "max-ptime=$ptime")
+      # The resampler's filter holds some samples back, so that of the four packets of a frame the last lacks its end until
+      # the next frame: it would leave 16 ms late. audiobuffersplit tells the pipeline of that delay, and all are on time.
+      rtp_encoder=('audio/x-raw,rate=8000' ! audiobuffersplit output-buffer-duration=1/50
+        ! mulawenc ! rtppcmupay pt=0 "min-ptime=$ptime" "max-ptime=$ptime")
+      rtp_packages=(gstreamer1.0-plugins-bad)
       rtp_decoder=(rtppcmudepay ! mulawdec)
       ;;
     *)

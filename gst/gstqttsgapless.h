@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "gstqttsrecordingfile.h"
 #include "qtts/voice.h"
 
 namespace gstqtts {
@@ -20,28 +21,17 @@ namespace gstqtts {
 // the last packet missing. So the metadata is hidden from GStreamer (`hidden`), which then decodes everything, and the
 // sound is cut out here. Ogg and FLAC are not affected: GStreamer cuts Vorbis and Opus as exactly as libsndfile.
 struct Gapless {
-  // Bytes that GStreamer sees instead of the file's own.
-  struct Overwrite {
-    uint64_t offset;
-    std::string bytes;
-  };
-
   uint64_t begin = 0;  // of the sound, counted from the first sample that is decoded
   uint64_t end = 0;
   uint64_t rate = 0;     // of these counts, a second; 0: as the decoder's samples
   uint64_t packets = 0;  // of an MP4 track, and how long each is but the last; 0: not known
   uint64_t packet = 0;
-  std::vector<Overwrite> hidden;
+  std::vector<HiddenBytes> hidden;
 };
 
-// Reads the metadata of the file at `path`. Untrusted input. None if there is no metadata, if it is inconsistent, or if
+// Reads the metadata of the file, which is untrusted input. None if there is no metadata, if it is inconsistent, or if
 // it is left to GStreamer, such as an edit list of several parts.
-std::optional<Gapless> ReadGapless(const std::string& path);
-
-// True if any of the `size` bytes from `offset` on are hidden.
-bool HasHiddenBytes(const Gapless& gapless, uint64_t offset, size_t size);
-// Replaces the hidden bytes in `data`, which holds these bytes.
-void HideMetadata(const Gapless& gapless, uint64_t offset, uint8_t* data, size_t size);
+std::optional<Gapless> ReadGapless(const RecordingFile& file);
 
 // Cuts a recording that was decoded with hidden metadata to its sound.
 void TrimGapless(const Gapless& gapless, qtts::Recording* recording);

@@ -158,8 +158,7 @@ void Intake::DropQueue(bool with_events) {
 
 void Intake::CloseUtterance() {
   while (sentence_ || (sentence_ = segmenter_.NextAtEnd())) {
-    Enqueue({.text = *std::exchange(sentence_, std::nullopt), .settings = pad_settings_, .stream = pad_stream_});
-    QueueEvents();
+    EnqueueSentence();
   }
   if (spoken_ && spoken_->utterance.id == growing_id_) {
     spoken_->utterance.more_text = false;
@@ -210,6 +209,7 @@ bool Intake::QueueText(Chunk* chunk) {
       return QueueWhole(chunk);
     case Segmentation::kSentence:
       segmenter_.SetOptions({.newline_ends = text_options_.newline_ends,
+                             .skip_footnote_marks = text_options_.skip_footnote_marks,
                              .max_chars = text_options_.max_chars,
                              .language = LanguageTag(pad_settings_)});
       segmenter_.Append(chunk->rest());
@@ -237,9 +237,8 @@ bool Intake::QueueWhole(Chunk* chunk) {
 
 bool Intake::QueueSentences() {
   while (sentence_ || (sentence_ = segmenter_.Next())) {
-    if (!queue_.HasRoom(*sentence_)) return false;
-    Enqueue({.text = *std::exchange(sentence_, std::nullopt), .settings = pad_settings_, .stream = pad_stream_});
-    QueueEvents();
+    if (!queue_.HasRoom(sentence_->text)) return false;
+    EnqueueSentence();
   }
   return true;
 }
@@ -287,6 +286,13 @@ std::optional<size_t> Intake::BeginGrowing(std::string_view line) {
   growing_id_ = last_id_;
   if (taken < line.size()) CloseUtterance();
   return taken;
+}
+
+void Intake::EnqueueSentence() {
+  qtts::Sentence sentence = *std::exchange(sentence_, std::nullopt);
+  Enqueue(
+      {.text = std::move(sentence.text), .settings = pad_settings_, .stream = pad_stream_, .before = sentence.before});
+  QueueEvents();
 }
 
 void Intake::Enqueue(Utterance utterance) {

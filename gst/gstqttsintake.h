@@ -141,6 +141,7 @@ class Intake {
   bool QueueSentences() QTTS_REQUIRES(monitor_held);
   bool GrowUtterance(Chunk* chunk) QTTS_REQUIRES(monitor_held);
   std::optional<size_t> BeginGrowing(std::string_view line) QTTS_REQUIRES(monitor_held);
+  void EnqueueSentence() QTTS_REQUIRES(monitor_held);
   void Enqueue(Utterance utterance) QTTS_REQUIRES(monitor_held);
   void QueueEvents() QTTS_REQUIRES(monitor_held);
   void WaitForRoom() QTTS_REQUIRES(monitor_held);
@@ -155,8 +156,8 @@ class Intake {
   TextOptions text_options_ QTTS_GUARDED_BY(monitor_held);
   bool pieces_ QTTS_GUARDED_BY(monitor_held) = false;  // what the chunks are
   Utf8Joiner joiner_ QTTS_GUARDED_BY(monitor_held);
-  qtts::Segmenter segmenter_ QTTS_GUARDED_BY(monitor_held);            // the sentence that has begun
-  std::optional<std::string> sentence_ QTTS_GUARDED_BY(monitor_held);  // waits for room
+  qtts::Segmenter segmenter_ QTTS_GUARDED_BY(monitor_held);               // the sentence that has begun
+  std::optional<qtts::Sentence> sentence_ QTTS_GUARDED_BY(monitor_held);  // waits for room
   std::vector<std::shared_ptr<void>> events_
       QTTS_GUARDED_BY(monitor_held);                           // that wait for the end of the sentence that has begun
   uint64_t growing_id_ QTTS_GUARDED_BY(monitor_held) = 0;      // the utterance that grows, if it is still there

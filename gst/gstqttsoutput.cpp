@@ -29,14 +29,15 @@ constexpr GstClockTime kSilenceTolerance = 200 * GST_MSECOND;
 // Length of the fade-out, in samples, of speech cut by its cue, to avoid a click.
 constexpr size_t kFade = SAMPLE_RATE / 200;
 
-void SetStamp(GstBuffer* buffer, const Stamp& stamp) {
+// `gap_flag`: silence gets the GAP flag.
+void SetStamp(GstBuffer* buffer, const Stamp& stamp, bool gap_flag) {
   GST_BUFFER_PTS(buffer) = stamp.pts;
   GST_BUFFER_DURATION(buffer) = stamp.duration;
   GST_BUFFER_OFFSET(buffer) = stamp.offset;
   GST_BUFFER_OFFSET_END(buffer) = stamp.offset_end;
   if (stamp.discont) GST_BUFFER_FLAG_SET(buffer, GST_BUFFER_FLAG_DISCONT);
   if (stamp.resync) GST_BUFFER_FLAG_SET(buffer, GST_BUFFER_FLAG_RESYNC);
-  if (stamp.silence) GST_BUFFER_FLAG_SET(buffer, GST_BUFFER_FLAG_GAP);
+  if (stamp.silence && gap_flag) GST_BUFFER_FLAG_SET(buffer, GST_BUFFER_FLAG_GAP);
 }
 
 }  // namespace
@@ -291,7 +292,7 @@ bool Output::PlaceFrame() {
       silence_due_ = std::max(silence_due_, SamplesWithin(start - time, SAMPLE_RATE));
     }
   }
-  silence_due_ = std::max(silence_due_, timeline_.MissingSilence(pacing.leading_silence, pacing.utterance_gap));
+  silence_due_ = std::max(silence_due_, timeline_.MissingSilence(pacing.leading_silence, pacing.GapAfter(before_)));
   placed_ = true;
   return true;
 }
@@ -320,8 +321,9 @@ GstFlowReturn Output::NextFrame() {
         UtteranceStarted(output);
         in_utterance_ = false;
         cue_ = output.cue;
+        before_ = output.before;
         language_ = output.language;
-        if (settings_.pacing.trim_leading_silence) trimmer_.Restart();
+        trimmer_.Restart(settings_.pacing.trims(output.streamed));
         break;
       case Player::Event::kFrame:
         if (!Trim(&output.frame.pcm)) break;
@@ -391,7 +393,7 @@ GstFlowReturn Output::MakeSilence(guint64 samples, GstBuffer** buffer) {
   if (!CatchUp()) return GST_FLOW_FLUSHING;
   *buffer = NewBuffer(nullptr, samples);
   if (*buffer == nullptr) return FailWithoutBuffer();
-  SetStamp(*buffer, timeline_.Silence(samples));
+  SetStamp(*buffer, timeline_.Silence(samples), settings_.pacing.gap_flag);
   GST_LOG_OBJECT(element_, "silence: %" GST_PTR_FORMAT, static_cast<void*>(*buffer));
   return GST_FLOW_OK;
 }
@@ -470,7 +472,7 @@ GstFlowReturn Output::MakeBuffer(GstBuffer** buffer) {
     *buffer = NewBuffer(pcm.data(), pcm.size());
     if (*buffer == nullptr) return FailWithoutBuffer();
     UpdateTags();
-    SetStamp(*buffer, timeline_.Speech(pcm.size()));
+    SetStamp(*buffer, timeline_.Speech(pcm.size()), settings_.pacing.gap_flag);
     GST_LOG_OBJECT(element_, "speech: %" GST_PTR_FORMAT, static_cast<void*>(*buffer));
     in_utterance_ = true;
     return GST_FLOW_OK;

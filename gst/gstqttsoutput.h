@@ -94,14 +94,15 @@ class Output {
   PacingSnapshot settings_;
   Timeline timeline_{SAMPLE_RATE};
   LeadingSilenceTrimmer trimmer_{SAMPLE_RATE};
-  std::optional<Player::Output> frame_;         // a speech frame that waits for its time
-  bool placed_ = false;                         // whether that frame has its place on the timeline
-  guint64 silence_due_ = 0;                     // samples of silence before that frame
-  bool in_utterance_ = false;                   // the last buffer was speech, and its utterance goes on
-  Cue cue_;                                     // of the utterance
-  GstClockTime shift_ = 0;                      // by which cues are late, for TextTiming::kShift
-  std::string language_;                        // tag of the utterance's; empty: unknown
-  std::optional<std::string> tagged_language_;  // of the last tags sent
+  std::optional<Player::Output> frame_;                      // a speech frame that waits for its time
+  bool placed_ = false;                                      // whether that frame has its place on the timeline
+  guint64 silence_due_ = 0;                                  // samples of silence before that frame
+  bool in_utterance_ = false;                                // the last buffer was speech, and its utterance goes on
+  Cue cue_;                                                  // of the utterance
+  qtts::SentenceGap before_ = qtts::SentenceGap::kSentence;  // of the utterance
+  GstClockTime shift_ = 0;                                   // by which cues are late, for TextTiming::kShift
+  std::string language_;                                     // tag of the utterance's; empty: unknown
+  std::optional<std::string> tagged_language_;               // of the last tags sent
   GstAudioFormat format_ = GST_AUDIO_FORMAT_UNKNOWN;
   std::vector<std::string> warnings_;       // of the last utterance
   GstBuffer* handed_out_ = nullptr;         // by Create(), and not seen on the src pad yet

@@ -11,7 +11,8 @@
 namespace gstqtts {
 
 // Scales samples in [-1, 1] by 32768 and rounds to the nearest integer (ties to even). Values outside
-// the range saturate; NaN becomes silence.
+// the range saturate; NaN becomes silence. There is no dither: the noise of the model's own sound is louder than a
+// step, so that the error is white and does not follow the signal (doc/exactness.md), and the samples stay repeatable.
 void ConvertToS16(const float* in, size_t samples, int16_t* out);
 
 }  // namespace gstqtts

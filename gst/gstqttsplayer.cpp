@@ -7,6 +7,7 @@
 #include <thread>
 #include <utility>
 
+#include "gstqttspreparation.h"
 #include "qtts/engine.h"
 #include "qtts/language.h"
 #include "qtts/polling.h"
@@ -291,6 +292,7 @@ struct Player::Asked {
   std::deque<qtts::Frame> made;  // these two: as in SpokenUtterance
   std::optional<qtts::Request> repeat;
   TextPosition position;
+  std::shared_ptr<qtts::TextPreparer> preparer;
   std::string language_warning;
 };
 
@@ -326,7 +328,9 @@ bool Player::StartNext(Output* output, Event* event) {
   output->device_lost = asked.device_lost;
   output->seed = asked.seed;
   output->cue = utterance.cue;
+  output->before = utterance.before;
   output->language = LanguageTag(utterance.settings);
+  output->streamed = utterance.streamed;
   output->language_warning = std::move(asked.language_warning);
   if (asked.stream == nullptr) {
     FailCurrent(output, qtts::EndReason::kError);
@@ -338,8 +342,7 @@ bool Player::StartNext(Output* output, Event* event) {
   spoken_->stream = std::move(asked.stream);
   spoken_->made = std::move(asked.made);
   spoken_->repeat = std::move(asked.repeat);
-  // Includes the text added meanwhile.
-  asked.position.Append(std::string_view(spoken_->utterance.text).substr(utterance.text.size()));
+  spoken_->preparer = std::move(asked.preparer);
   spoken_->position = std::move(asked.position);
   spoken_->seed = asked.seed;
   spoken_->start = asked.start;
@@ -349,8 +352,8 @@ bool Player::StartNext(Output* output, Event* event) {
   return true;
 }
 
-// The request for an utterance, without its voice. The random seed depends on the utterance alone, not on those before
-// it, so it does not matter when or how often it is asked for.
+// The request for an utterance, without its voice and with its text as it is written. The random seed depends on the
+// utterance alone, not on those before it, so it does not matter when or how often it is asked for.
 qtts::Request Player::NewRequest(const Utterance& utterance, const qtts::ModelInfo& model) const {
   // Below 2^53: a seed is told, and every reader of JSON keeps so large a number exactly.
   const uint64_t random_seed = Mix(random_ + Mix(utterance.id)) >> 11U;
@@ -370,7 +373,9 @@ Player::Asked Player::AskEngine(qtts::Engine* engine, const Utterance& utterance
   qtts::Request request = NewRequest(utterance, engine->info());
   Asked asked;
   asked.seed = request.seed;
-  if (ahead != nullptr && ahead->stream != nullptr) {
+  asked.start = Clock::now();
+  qtts::Result<Preparation> preparation = PrepareUtterance(utterance, engine->info());
+  if (ahead != nullptr && ahead->stream != nullptr && preparation.ok()) {
     *ahead->turn_came = true;  // before the stream is read again
     asked.start = ahead->start;
     asked.first_frame_latency = ahead->first_frame_latency;
@@ -378,9 +383,10 @@ Player::Asked Player::AskEngine(qtts::Engine* engine, const Utterance& utterance
     asked.made = std::move(ahead->frames);
     asked.repeat = std::move(ahead->request);
   } else {
-    asked.start = Clock::now();
     const auto start_stream = [&]() -> qtts::Result<std::unique_ptr<qtts::Stream>> {
       QTTS_ASSIGN_OR_RETURN(request.voice, std::move(voice));
+      QTTS_RETURN_IF_ERROR(preparation.status());
+      request.text = preparation->text.spoken;
       return engine->Start(request, [monitor = monitor_] { monitor->LockAndAnnounce(); });
     };
     auto started = start_stream();
@@ -390,8 +396,9 @@ Player::Asked Player::AskEngine(qtts::Engine* engine, const Utterance& utterance
   asked.device_lost = engine->device_lost();
   if (asked.stream != nullptr) {
     // The engine is computing the first frame now, so this delays no frame.
-    position.Append(utterance.text);
+    position.Append(preparation->text.spoken, preparation->text.map);
     position.FindWords();
+    asked.preparer = std::move(preparation->preparer);
     // The beginning of a growing text is not enough for the check.
     if (!utterance.streamed) asked.language_warning = LanguageWarningOf(utterance, engine->info());
   }
@@ -415,10 +422,13 @@ bool Player::ReadStream(Output* output, Event* event) {
   const std::string more = std::exchange(spoken_->more, {});
   const bool finish = spoken_->growing && !spoken_->utterance.more_text;
   if (finish) spoken_->growing = false;
+  const std::shared_ptr<qtts::TextPreparer> preparer = spoken_->preparer;
+  qtts::PreparedText prepared;
   Read read;
   {
     const MonitorUnlock unlock(*monitor_);
-    if (!more.empty()) read.status = stream->Append(more);
+    if (!more.empty() || finish) read.status = PrepareMore(more, finish, preparer.get(), &prepared);
+    if (!prepared.spoken.empty() && read.status.ok()) read.status = stream->Append(prepared.spoken);
     if (finish && read.status.ok()) read.status = stream->FinishText();
     // Text that comes after the model has ended the utterance is no fault.
     if (read.status.code() == qtts::StatusCode::kCancelled) read.status = qtts::Status::Ok();
@@ -436,6 +446,7 @@ bool Player::ReadStream(Output* output, Event* event) {
     stream.reset();
     return false;
   }
+  spoken_->position.Append(prepared.spoken, prepared.map);
   switch (read.state) {
     case qtts::ReadState::kPending:
       return false;

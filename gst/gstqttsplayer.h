@@ -46,12 +46,12 @@ namespace gstqtts {
 class Player {
  public:
   enum class Event {
-    kFrame,       // `frame`
-    kStarted,     // an utterance begins: `seed`, `warnings`, `language_warning`, `cue`, `language`
-    kGap,         // there is nothing to speak until `cue.start`
-    kEvent,       // `event` is next
-    kEnded,       // an utterance ended: `end_reason`, `language_warning`; if kError or kBusy, what kRefused tells
-    kRefused,     // an utterance could not begin: `status`, `settings`, `device_lost`, `nothing_spoken`
+    kFrame,    // `frame`
+    kStarted,  // an utterance begins: `seed`, `warnings`, `language_warning`, `cue`, `before`, `language`, `streamed`
+    kGap,      // there is nothing to speak until `cue.start`
+    kEvent,    // `event` is next
+    kEnded,    // an utterance ended: `end_reason`, `language_warning`; if kError or kBusy, what kRefused tells
+    kRefused,  // an utterance could not begin: `status`, `settings`, `device_lost`, `nothing_spoken`
     kLoadFailed,  // there is no engine; the load has reported why
     kEndOfText,   // everything was spoken and no more text can come; `status` is that of the last one if all failed
     kIdle,        // everything was spoken, more text may come: for Idle::kTell only
@@ -78,8 +78,10 @@ class Player {
     std::string language_warning;       // qtts::LanguageWarning(), once for a text of the sink pad
     bool awaited_text = false;          // the frame had to wait for late text
     Cue cue;
+    qtts::SentenceGap before = qtts::SentenceGap::kSentence;
     std::shared_ptr<void> event;  // of Intake::PushEvent()
     std::string language;         // tag of what is set for the utterance; empty: unknown
+    bool streamed = false;        // Utterance::streamed
   };
 
   // Counts of a run.

@@ -8,6 +8,7 @@
 
 #include "gstqttsahead.h"
 #include "gstqttsplayer.h"
+#include "gstqttspreparation.h"
 #include "gstqttstext.h"
 #include "qtts/engine.h"
 
@@ -48,12 +49,16 @@ bool Player::StartAhead() {
     if (voice->ok()) {
       speech->request = NewRequest(utterance, engine->info());
       speech->request.voice = **std::move(voice);
+      auto preparation = PrepareUtterance(utterance, engine->info());
+      if (preparation.ok()) speech->request.text = std::move(preparation->text.spoken);
       qtts::Request request = speech->request;
       request.max_wait = std::chrono::nanoseconds(0);  // it must not come before the utterances of others
       speech->start = Monitor::Clock::now();
-      auto started = engine->Start(request, std::move(callback));
       // An error is found again, and told, when the turn of the utterance comes.
-      if (started.ok()) speech->stream = *std::move(started);
+      if (preparation.ok()) {
+        auto started = engine->Start(request, std::move(callback));
+        if (started.ok()) speech->stream = *std::move(started);
+      }
     }
     // If the queue was dropped meanwhile, this is the last reference: the stream ends here.
     speech.reset();

@@ -54,8 +54,10 @@ struct CloseSpokenText {
 
 }  // namespace
 
-void TextPosition::Append(std::string_view text) {
-  text_.append(text);
+void TextPosition::Append(std::string_view spoken, const std::vector<qtts::TextMapPiece>& map) {
+  text_.append(spoken);
+  map_.Append(map);
+  std::string_view text = spoken;
   while (!text.empty()) {
     const qtts::Utf8Char c = qtts::DecodeUtf8(text);
     text.remove_prefix(c.size);
@@ -69,9 +71,16 @@ std::vector<TextPosition::Word> TextPosition::Advance(double seconds) {
     spoken_seconds_ += static_cast<double>(durations_[spoken_++]);
   }
   FindWords();
-  const auto begun = static_cast<std::ptrdiff_t>(words_begun_);
-  while (words_begun_ < words_.size() && words_[words_begun_].offset < spoken_) ++words_begun_;
-  return {words_.begin() + begun, words_.begin() + static_cast<std::ptrdiff_t>(words_begun_)};
+  std::vector<Word> begun;
+  for (; words_begun_ < words_.size() && words_[words_begun_].offset < spoken_; ++words_begun_) {
+    const Word& word = words_[words_begun_];
+    const auto [begin, end] = map_.SourceOf(word.offset, word.offset + word.length);
+    // Several words may be spoken for a written one, such as a number.
+    if (begin < written_ || begin == end) continue;
+    begun.push_back({begin, end - begin});
+    written_ = end;
+  }
+  return begun;
 }
 
 // By UAX #29, with ICU's dictionaries for scripts without spaces. Words that were told stay as they are

@@ -8,9 +8,12 @@
 #include <utility>
 #include <vector>
 
+#include "qtts/text_preparer.h"
+
 namespace gstqtts {
 
-// Estimates the position of an utterance in its text. The model gives no alignment, so the estimate uses a usual
+// Estimates the position of an utterance in its text, as it was written: what is spoken for it may be longer (see
+// qtts/text_preparer.h). The model gives no alignment, so the estimate uses a usual
 // duration per character (a letter takes less than a syllable sign, a comma is a pause), scaled by the voice's pace so
 // far. Accurate enough to know which words a listener has heard, not for lip movement.
 //
@@ -28,8 +31,8 @@ class TextPosition {
   // unknown.
   explicit TextPosition(double pace = 1.0, std::string language = {}) : pace_(pace), language_(std::move(language)) {}
 
-  // Appends to the text; whole characters of UTF-8.
-  void Append(std::string_view text);
+  // Appends spoken text, in whole characters of UTF-8, and its part of the map. No map: it is what was written.
+  void Append(std::string_view spoken, const std::vector<qtts::TextMapPiece>& map = {});
 
   // Finds the words of the text so far, which otherwise delays Advance() by almost 0.1 ms.
   void FindWords();
@@ -37,9 +40,9 @@ class TextPosition {
   // Sets the total length of the sound spoken so far. Returns the words begun since the last call, each once.
   std::vector<Word> Advance(double seconds);
 
-  // Estimated number of characters spoken: never decreases and is at most size().
-  size_t spoken() const { return spoken_; }
-  size_t size() const { return durations_.size(); }
+  // Estimated number of written characters spoken: never decreases and is at most size().
+  size_t spoken() const { return map_.SourceOf(spoken_, spoken_).first; }
+  size_t size() const { return map_.SourceOf(durations_.size(), durations_.size()).first; }
 
   // Duration of the whole text at a pace of 1.
   double usual_seconds() const { return usual_seconds_; }
@@ -47,14 +50,16 @@ class TextPosition {
  private:
   double pace_;
   std::string language_;
-  std::string text_;
+  std::string text_;  // as it is spoken
+  qtts::TextMap map_;
   std::vector<float> durations_;  // seconds, of each character
   double usual_seconds_ = 0;
   size_t spoken_ = 0;
   double spoken_seconds_ = 0;  // duration of the spoken characters at a pace of 1
   std::vector<Word> words_;    // of the text up to `words_size_` characters
   size_t words_size_ = 0;
-  size_t words_begun_ = 0;  // number of words returned so far
+  size_t words_begun_ = 0;  // number of words that have begun
+  size_t written_ = 0;      // end of the last word returned, as it was written
 };
 
 // The pace of a voice, learned from its utterances.

@@ -21,13 +21,11 @@
 namespace gstqtts {
 namespace {
 
-void TakeArray(GValue* value, const std::vector<std::string>& strings) {
-  for (const std::string& string : strings) {
-    GValue item = G_VALUE_INIT;
-    g_value_init(&item, G_TYPE_STRING);
-    g_value_set_string(&item, string.c_str());
-    gst_value_array_append_and_take_value(value, &item);
-  }
+// Sets `value`, a GStrv, which every language binding reads without GStreamer's own types.
+void SetStrings(GValue* value, const std::vector<std::string>& strings) {
+  gchar** list = g_new0(gchar*, strings.size() + 1);
+  for (size_t i = 0; i < strings.size(); ++i) list[i] = g_strdup(strings[i].c_str());
+  g_value_take_boxed(value, list);
 }
 
 GParamFlags FlagsOf(Change change) {
@@ -155,9 +153,11 @@ void ElementProperties::Get(guint number, GValue* value) const {
     const bool unset = G_VALUE_HOLDS_STRING(value) && g_value_get_string(value) == nullptr;
     if (property.of_utterance && unset && gst_qtts_src_saves_preset()) g_value_set_static_string(value, "");
   } else if (name == "speakers") {
-    if (const auto model = model_.info()) TakeArray(value, model->speakers);
+    const auto model = model_.info();
+    SetStrings(value, model ? model->speakers : std::vector<std::string>());
   } else if (name == "languages") {
-    if (const auto model = model_.info()) TakeArray(value, model->languages);
+    const auto model = model_.info();
+    SetStrings(value, model ? model->languages : std::vector<std::string>());
   } else if (name == "supports-instruct") {
     const auto model = model_.info();
     g_value_set_boolean(value, static_cast<gboolean>(model && model->supports_instruct));

@@ -77,6 +77,27 @@ struct EnumNames<qtts::PromptLayout> {
 };
 
 template <>
+struct EnumNames<qtts::Normalize> {
+  static constexpr gchar kName[] = "GstQttsSrcNormalize";
+  static constexpr GEnumValue kValues[] = {
+      {static_cast<int>(qtts::Normalize::kModel), "As the checkpoint's description says; without one, none", "model"},
+      {static_cast<int>(qtts::Normalize::kNone), "The model reads what is written", "none"},
+      {static_cast<int>(qtts::Normalize::kSpoken), "Numbers, dates, prices, units and symbols in words", "spoken"},
+      {0, nullptr, nullptr},
+  };
+};
+
+template <>
+struct EnumNames<qtts::Emoji> {
+  static constexpr gchar kName[] = "GstQttsSrcEmoji";
+  static constexpr GEnumValue kValues[] = {
+      {static_cast<int>(qtts::Emoji::kSilent), "They are not spoken", "silent"},
+      {static_cast<int>(qtts::Emoji::kNames), "Their English names are spoken, in English texts", "names"},
+      {0, nullptr, nullptr},
+  };
+};
+
+template <>
 struct EnumNames<Segmentation> {
   static constexpr gchar kName[] = "GstQttsSrcSegmentation";
   static constexpr GEnumValue kValues[] = {
@@ -113,6 +134,17 @@ struct EnumNames<TextTiming> {
       {static_cast<int>(TextTiming::kShift), "Like start; a text that starts late delays all that follow as much",
        "shift"},
       {static_cast<int>(TextTiming::kClip), "Like start; speech is cut where its time ends", "clip"},
+      {0, nullptr, nullptr},
+  };
+};
+
+template <>
+struct EnumNames<TrimSilence> {
+  static constexpr gchar kName[] = "GstQttsSrcTrimLeadingSilence";
+  static constexpr GEnumValue kValues[] = {
+      {static_cast<int>(TrimSilence::kNever), "From no utterance", "false"},
+      {static_cast<int>(TrimSilence::kAlways), "From every utterance", "true"},
+      {static_cast<int>(TrimSilence::kAuto), "From text that grows while it is spoken (\"segmentation\" stream)", "auto"},
       {0, nullptr, nullptr},
   };
 };
@@ -341,6 +373,9 @@ std::vector<Property> TextProperties() {
       Row("newline-ends", "Newline Ends", kReady, kTextOptions, &TextOptions::newline_ends,
           "Whether the end of a line ends a sentence (\"segmentation\" sentence; otherwise an empty "
           "line does) or a growing utterance (stream). No effect for none"),
+      Row("skip-footnote-marks", "Skip Footnote Marks", kReady, kTextOptions, &TextOptions::skip_footnote_marks,
+          "Whether footnote marks are left out: [1], [12], [a] and raised numbers behind a word or an end mark. Where "
+          "sentences are found: \"segmentation\" sentence, and auto with files and pipes"),
       Row("utterance-timeout", "Utterance Timeout", kReady, kTextOptions, &TextOptions::timeout, {0, G_MAXUINT64},
           "Time in nanoseconds without text from the sink pad after which a sentence or a growing "
           "utterance ends, if nothing else is left to speak (18446744073709551615 = never). No "
@@ -380,7 +415,7 @@ std::vector<Property> UtteranceProperties() {
           "utterance on"),
       Row("reference-audio", "Reference Audio", kPlaying, kUtterance, &Settings::reference_audio,
           "Recording of the voice to clone with a base model, from the next utterance on: a local "
-          "file with 1 to 60 s of speech, in any format that GStreamer decodes. The first utterance "
+          "file with 1 to 60 s of speech as WAV, FLAC, MP3, AAC, Ogg, MP4 or WebM. The first utterance "
           "with it waits until it is cloned; \"voice-file\" does not"),
       Row("reference-text", "Reference Text", kPlaying, kUtterance, &Settings::reference_text,
           "Exact transcript of \"reference-audio\": its manner of speaking is cloned, too. Unset: "
@@ -408,6 +443,14 @@ std::vector<Property> LimitProperties() {
       Row("max-duration", "Maximum Duration", kPlaying, kUtterance, &Settings::max_duration, {0, G_MAXUINT64},
           "Maximum length of one utterance in nanoseconds, in whole frames of 80 ms and at least "
           "one. A warning is posted if it cuts speech (0 = the model's own limit)"),
+      Row("normalize", "Normalize", kPlaying, kUtterance, &Settings::normalize,
+          "How a text is prepared for the model, from the next utterance on. Messages speak of the text as it is "
+          "written"),
+      Row("emoji", "Emoji", kPlaying, kUtterance, &Settings::emoji,
+          "How emoji are spoken where symbols are prepared (see \"normalize\")"),
+      Row("lexicon", "Lexicon", kPlaying, kUtterance, &Settings::lexicon,
+          "Files with words and what is spoken instead, separated by colons, from the next utterance on: W3C PLS with "
+          "aliases, or lines of two columns separated by a tab. The first file wins. A changed file is read again"),
       Row("part-length", "Part Length", kPlaying, kUtterance, &Settings::part_length, {Settings::kModel, G_MAXINT},
           "Number of characters after which a longer text is split, from the next utterance on: at the end of a "
           "sentence, else of a clause, else of a word. A model speaks its parts one after the other with one voice; "
@@ -452,12 +495,22 @@ std::vector<Property> PacingProperties() {
           "discontinuity, for receivers that drop the beginning (0 = none)"),
       Row("utterance-gap", "Utterance Gap", kPlaying, kPacing, &Pacing::utterance_gap, {0, G_MAXINT64},
           "Nanoseconds of silence between two utterances (0 = none)"),
+      Row("paragraph-gap", "Paragraph Gap", kPlaying, kPacing, &Pacing::paragraph_gap, {-1, G_MAXINT64},
+          "Nanoseconds of silence after a paragraph instead of \"utterance-gap\", where sentences are found: "
+          "\"segmentation\" sentence, and auto with files and pipes. A blank line or a form feed ends a paragraph "
+          "(-1 = \"utterance-gap\" and 300 ms)"),
+      Row("heading-gap", "Heading Gap", kPlaying, kPacing, &Pacing::heading_gap, {-1, G_MAXINT64},
+          "Nanoseconds of silence after a heading, a short line without an end mark before a blank line; otherwise as "
+          "\"paragraph-gap\" (-1 = \"utterance-gap\" and 500 ms)"),
       Row("trim-leading-silence", "Trim Leading Silence", kPlaying, kPacing, &Pacing::trim_leading_silence,
-          "Cut the silence at the beginning of an utterance, at most one second; \"stats\" has the "
-          "total. The first buffer of the utterance is then shorter"),
+          "Cut the silence at the beginning of an utterance, at most one second, so that it is heard sooner; "
+          "\"stats\" has the total. The first buffer of the utterance is then shorter"),
       Row("text-timing", "Text Timing", kPlaying, kPacing, &Pacing::text_timing,
           "Meaning of timestamps of text from the sink pad, with \"segmentation\" auto or none. "
           "Silence fills the time between"),
+      Row("gap-flag", "GAP Flag", kPlaying, kPacing, &Pacing::gap_flag,
+          "Set the GAP flag of buffers of silence between utterances. Off by default, since audioresample lengthens a "
+          "stream with that flag (GStreamer before 1.28.3) or breaks its timestamps (1.28.3 and later)"),
   };
 }
 
@@ -467,15 +520,15 @@ std::vector<Property> ReadOnlyProperties() {
       RowKeptElsewhere(
           "speakers", kReadOnly,
           [](GParamFlags flags) {
-            return gst_param_spec_array(
-                "speakers", "Speakers", "Preset voices of the model, known from READY on. Empty: it has none",
-                g_param_spec_string("speaker", "Speaker", "Name of a preset voice", nullptr, flags), flags);
+            return g_param_spec_boxed("speakers", "Speakers",
+                                      "Preset voices of the model, known from READY on. Empty: it has none",
+                                      G_TYPE_STRV, flags);
           }),
       RowKeptElsewhere("languages", kReadOnly,
                        [](GParamFlags flags) {
-                         return gst_param_spec_array(
-                             "languages", "Languages", "Languages that the model accepts, known from READY on",
-                             g_param_spec_string("language", "Language", "Name of a language", nullptr, flags), flags);
+                         return g_param_spec_boxed("languages", "Languages",
+                                                   "Languages that the model accepts, known from READY on", G_TYPE_STRV,
+                                                   flags);
                        }),
       RowKeptElsewhere(
           "supports-instruct", kReadOnly,
@@ -539,7 +592,7 @@ const std::vector<GType>& PropertyEnums() {
   static const auto* types = new std::vector<GType>{
       EnumType<qtts::Device>(),       EnumType<qtts::Precision>(), EnumType<qtts::CodecPrecision>(),
       EnumType<qtts::PromptLayout>(), EnumType<Segmentation>(),    EnumType<IdleMode>(),
-      EnumType<TextTiming>()};
+      EnumType<TextTiming>(),         EnumType<TrimSilence>()};
   return *types;
 }
 

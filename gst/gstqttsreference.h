@@ -10,12 +10,15 @@
 
 namespace gstqtts {
 
-// Decodes a local file in any format that installed GStreamer plugins can decode. Keeps its rate and channels, and
-// removes encoder delay and padding (gstqttsgapless.h). `location`: a path or a file:// URI. Runs its own pipeline and
-// waits for it. `cancelled` is polled and ends the call early with kCancelled.
+// Decodes a local file: WAV, FLAC, MP3, AAC in ADTS, Ogg, MP4 or M4A, WebM or Matroska with sound in one of the codecs
+// of gstqttscodecs.h. The file is untrusted input: its content decides, not its name; no element of the pipeline opens
+// another file or an address, and content that refers to others is an error that does not depend on them.
 //
-// Errors: kNotFound, kUnreadable; kUnsupported for a file without sound or without a decoder;
-// kInvalidArgument for one that is far longer than a reference may be.
+// Keeps rate and channels, and removes encoder delay and padding (gstqttsgapless.h). `location`: a path or a file://
+// URI. Runs its own pipeline and waits for it. `cancelled` is polled and ends the call early with kCancelled.
+//
+// Errors: kNotFound, kUnreadable; kUnsupported for other content, for a damaged file, and without a decoder;
+// kInvalidArgument for a recording longer than 120 s or with more than 2^25 samples.
 qtts::Result<qtts::Recording> ReadReference(const std::string& location, const std::function<bool()>& cancelled);
 
 }  // namespace gstqtts

@@ -11,7 +11,9 @@
 #include "qtts/model_info.h"
 #include "qtts/request.h"
 #include "qtts/sampling_numbers.h"
+#include "qtts/segmenter.h"
 #include "qtts/status.h"
+#include "qtts/text_preparer.h"
 
 namespace gstqtts {
 
@@ -32,6 +34,9 @@ struct Settings {
   int64_t seed = -1;                                                          // -1: a new one for every utterance
   std::array<double, qtts::kSamplingNumberCount> sampling = ModelSampling();  // by index in kSamplingNumbers
   int part_length = kModel;                                                   // characters; 0: one part
+  qtts::Normalize normalize = qtts::Normalize::kModel;
+  qtts::Emoji emoji = qtts::Emoji::kSilent;
+  std::string lexicon;  // files, as for qtts::Lexicon::Load()
   bool runaway_guard = true;
   bool speak_anything = false;   // speaks also text that fails IsSayable()
   uint64_t max_duration = 0;     // nanoseconds; 0: the model's own cap
@@ -63,6 +68,7 @@ enum class Segmentation {
 struct TextOptions {
   Segmentation segmentation = Segmentation::kAuto;
   bool newline_ends = false;         // whether a line end ends a sentence or a growing utterance
+  bool skip_footnote_marks = false;  // of sentences
   uint64_t timeout = 1'000'000'000;  // nanoseconds without text that end one; kNever
   uint32_t max_chars = 4000;         // longest utterance
   uint32_t max_queued = 65536;       // characters that may wait
@@ -77,20 +83,54 @@ enum class IdleMode { kAuto, kEos, kWait, kSilence };
 // Meaning of timestamps of text.
 enum class TextTiming { kIgnore, kStart, kShift, kClip };
 
+// Whether the silence at the beginning of utterances is cut. The values of false and true are those of a boolean, which
+// applications may set.
+enum class TrimSilence {
+  kNever = 0,
+  kAlways = 1,
+  kAuto = 2,  // for growing text alone
+};
+
 // Timing of the sound. Times in nanoseconds.
 struct Pacing {
+  static constexpr int64_t kAutoGap = -1;
+  // What is added to `utterance_gap` then.
+  static constexpr uint64_t kParagraphPause = 300'000'000;
+  static constexpr uint64_t kHeadingPause = 500'000'000;
+
   bool is_live = false;
   IdleMode idle_mode = IdleMode::kAuto;
   uint64_t latency = 0;
   uint64_t leading_silence = 0;
   uint64_t utterance_gap = 0;
-  bool trim_leading_silence = false;
+  int64_t paragraph_gap = kAutoGap;  // after a paragraph and a heading, instead of it
+  int64_t heading_gap = kAutoGap;
+  TrimSilence trim_leading_silence = TrimSilence::kAuto;
+  bool gap_flag = false;
   TextTiming text_timing = TextTiming::kIgnore;
 
   // Output during times without text; never kAuto.
   IdleMode idle() const {
     if (idle_mode != IdleMode::kAuto) return idle_mode;
     return is_live ? IdleMode::kSilence : IdleMode::kEos;
+  }
+
+  // Silence before an utterance, by what ended before it.
+  uint64_t GapAfter(qtts::SentenceGap before) const {
+    switch (before) {
+      case qtts::SentenceGap::kSentence:
+        break;
+      case qtts::SentenceGap::kParagraph:
+        return paragraph_gap >= 0 ? static_cast<uint64_t>(paragraph_gap) : utterance_gap + kParagraphPause;
+      case qtts::SentenceGap::kHeading:
+        return heading_gap >= 0 ? static_cast<uint64_t>(heading_gap) : utterance_gap + kHeadingPause;
+    }
+    return utterance_gap;
+  }
+  // True if leading silence is cut from an utterance whose text does (not) grow.
+  bool trims(bool growing) const {
+    if (trim_leading_silence == TrimSilence::kAuto) return growing;
+    return trim_leading_silence == TrimSilence::kAlways;
   }
 };
 

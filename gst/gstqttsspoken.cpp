@@ -21,7 +21,6 @@ void AddWords(const std::vector<TextPosition::Word>& words, Report report, std::
 
 void SpokenUtterance::Append(std::string_view text) {
   utterance.text.append(text);
-  if (stream != nullptr) position.Append(text);
   more.append(text);
 }
 

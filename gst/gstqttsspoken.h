@@ -41,12 +41,14 @@ struct SpokenUtterance {
   uint64_t seed = 0;
   Clock::time_point start;
   std::chrono::nanoseconds first_frame_latency{0};
-  TextPosition position;  // of the text, once there is the stream
+  TextPosition position;  // of the text that the stream was given
+  std::shared_ptr<qtts::TextPreparer>
+      preparer;  // of the text to come, for the streaming thread; null: it passes through
   int sample_rate = 0;
   uint64_t frames = 0;  // committed
   uint64_t samples = 0;
   uint64_t last_running_time = 0;  // of the last frame
-  std::string more;                // text not yet appended to the stream
+  std::string more;                // text not yet prepared and appended to the stream
   bool growing = false;            // the text of the stream has not ended
   bool awaited_text = false;       // since the last frame
 

@@ -28,7 +28,7 @@
  * ## Live sound
  *
  * With #GstQttsSrc:is-live every buffer leaves at its running time by the pipeline's clock. While there is nothing
- * to say, #GstQttsSrc:idle-mode decides: `silence` (the default then) sends pieces of 20 ms that are flagged GAP,
+ * to say, #GstQttsSrc:idle-mode decides: `silence` (the default then) sends pieces of 20 ms,
  * with timestamps that go on without a break, and speech begins at the end of the piece during which it became
  * ready; `wait` sends nothing, and the next utterance begins at the running time of the moment, as a discontinuity.
  * A pause of the pipeline loses no frame. When speech is generated more slowly than real time, the frame that is late
@@ -39,7 +39,7 @@
  *
  * Subtitles say when they are meant to be heard. With #GstQttsSrc:text-timing other than `ignore` (and
  * #GstQttsSrc:segmentation `auto` or `none`), each buffer's timestamp, mapped to running time by upstream's segment, is
- * when its speech starts; GAP flagged silence fills the time before it, and GAP events of upstream too. Speech that is
+ * when its speech starts; silence fills the time before it, and GAP events of upstream too. Speech that is
  * longer than its time makes the next start late (`start`), moves all that follow (`shift`) or is cut (`clip`, with a
  * fade of 5 ms).
  *
@@ -161,10 +161,12 @@ struct _GstQttsSrc {
   GstQttsSrcPrivate* priv;
 };
 
+// Formats in order of preference: GstBaseSrc takes the first one that downstream's most preferred caps allow. So 16 bits,
+// which everything takes and files usually have, unless downstream asks for float.
 static GstStaticPadTemplate src_template =
     GST_STATIC_PAD_TEMPLATE("src", GST_PAD_SRC, GST_PAD_ALWAYS,
-                            GST_STATIC_CAPS("audio/x-raw, format = { " GST_AUDIO_NE(F32) ", " GST_AUDIO_NE(
-                                S16) " }, "
+                            GST_STATIC_CAPS("audio/x-raw, format = { " GST_AUDIO_NE(S16) ", " GST_AUDIO_NE(
+                                F32) " }, "
                                      "layout = interleaved, rate = " G_STRINGIFY(SAMPLE_RATE) ", channels = 1"));
 
 static GstStaticPadTemplate sink_template =
@@ -188,7 +190,6 @@ static guint64 gst_qtts_src_interrupt(GstQttsSrc* self);
 static void gst_qtts_src_clear_queue(GstQttsSrc* self);
 static gint64 gst_qtts_src_count_tokens(GstQttsSrc* self, const gchar* text);
 
-static GstCaps* gst_qtts_src_fixate(GstBaseSrc* src, GstCaps* caps);
 static gboolean gst_qtts_src_set_caps(GstBaseSrc* src, GstCaps* caps);
 static gboolean gst_qtts_src_start(GstBaseSrc* src);
 static gboolean gst_qtts_src_stop(GstBaseSrc* src);
@@ -296,7 +297,6 @@ static void gst_qtts_src_class_init(GstQttsSrcClass* klass) {
   gst_element_class_set_static_metadata(element_class, "Qwen3-TTS text-to-speech source", "Source/Audio",
                                         "Speaks text with a Qwen3-TTS model", "The qttssrc authors");
 
-  basesrc_class->fixate = GST_DEBUG_FUNCPTR(gst_qtts_src_fixate);
   basesrc_class->set_caps = GST_DEBUG_FUNCPTR(gst_qtts_src_set_caps);
   basesrc_class->start = gstqtts::Guarded<gst_qtts_src_start, FALSE>::Call;
   basesrc_class->stop = gstqtts::Guarded<gst_qtts_src_stop, FALSE>::Call;
@@ -518,20 +518,6 @@ static gboolean gst_qtts_src_query(GstBaseSrc* src, GstQuery* query) {
 }
 
 // --- caps
-
-static GstCaps* gst_qtts_src_fixate(GstBaseSrc* src, GstCaps* caps) {
-  // The model speaks in floats: 16 bits only for a peer that takes nothing else.
-  GstCaps* floats = gst_caps_new_simple("audio/x-raw", "format", G_TYPE_STRING, GST_AUDIO_NE(F32), nullptr);
-  GstCaps* preferred = gst_caps_intersect_full(caps, floats, GST_CAPS_INTERSECT_FIRST);
-  gst_caps_unref(floats);
-  if (gst_caps_is_empty(preferred)) {
-    gst_caps_unref(preferred);
-  } else {
-    gst_caps_unref(caps);
-    caps = preferred;
-  }
-  return GST_BASE_SRC_CLASS(parent_class)->fixate(src, caps);
-}
 
 static gboolean gst_qtts_src_set_caps(GstBaseSrc* src, GstCaps* caps) {
   GstAudioInfo info;

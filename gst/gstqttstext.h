@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "gstqttssettings.h"
+#include "qtts/segmenter.h"
 #include "qtts/utf8.h"
 
 namespace gstqtts {
@@ -60,7 +61,8 @@ struct Utterance {
   uint64_t id = 0;         // given by Speech
   uint64_t stream = 0;     // number of the text of the sink pad that it is a part of; 0: it is a text of its own
   Cue cue = {};
-  std::shared_ptr<void> event = {};  // with no text: what goes on downstream in its turn
+  qtts::SentenceGap before = qtts::SentenceGap::kSentence;  // what ended before it
+  std::shared_ptr<void> event = {};                         // with no text: what goes on downstream in its turn
 };
 
 // A queue of utterances, first in, first out, bounded in number and characters.

@@ -13,7 +13,9 @@ size_t LeadingSilenceTrimmer::Trim(std::vector<float>* pcm) {
   if (loud != pcm->end()) {
     done_ = true;
     const auto lead = static_cast<size_t>(kLead * rate_);
+    const auto unit = static_cast<size_t>(kUnit * rate_);
     silent -= std::min(silent, lead);
+    silent -= std::min(silent, (cut_ + silent) % unit);
   }
   const auto longest = static_cast<size_t>(kLongest * rate_);
   if (cut_ + silent >= longest) {

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/mapped_file.h"
+#include "checkpoint/description.h"
 #include "checkpoint/model_kind.h"
 
 namespace qtts {
@@ -65,6 +66,13 @@ Result<std::shared_ptr<const Checkpoint>> Checkpoint::Open(const std::string& fo
   QTTS_ASSIGN_OR_RETURN(checkpoint->config_,
                         ParseModelConfig(folder, *config_json, generation_json.ok() ? *generation_json : std::string(),
                                          codec_json.ok() ? *codec_json : std::string()));
+  const Result<std::string> description_json = ReadSmallFile(folder + "/qttssrc.json");
+  if (description_json.ok()) {
+    QTTS_ASSIGN_OR_RETURN(checkpoint->config_.description,
+                          ParseDescription(folder, *description_json, checkpoint->config_.talker));
+  } else if (description_json.status().code() != StatusCode::kNotFound) {
+    return description_json.status();
+  }
 
   QTTS_ASSIGN_OR_RETURN(checkpoint->model_store_, TensorStore::Open(folder, "model"));
   const ModelConfig& config = checkpoint->config_;
@@ -142,6 +150,10 @@ ModelInfo Checkpoint::Info() const {
   info.codec_parameters = codec_.totals.parameters;
   info.weight_bytes = talker_.totals.bytes + predictor_.totals.bytes + codec_.totals.bytes;
   info.defaults = config_.defaults;
+  info.description = config_.description;
+  if (info.description.text.part_characters > 0) {
+    info.part_characters = static_cast<size_t>(info.description.text.part_characters);
+  }
   return info;
 }
 

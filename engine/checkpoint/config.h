@@ -68,6 +68,7 @@ struct ModelConfig {
   PredictorConfig predictor;
   CodecConfig codec;
   GenerationSettings defaults;
+  ModelDescription description;  // not parsed by ParseModelConfig()
 
   // False for the 0.6B CustomVoice model, whose instruction the official code drops (spec 11.20), and for Base.
   bool supports_instruct() const;

@@ -140,6 +140,7 @@ Result<PromptBuilder::Plan> PromptBuilder::MakePlan(const Request& request) cons
   if (kind.has_speakers) {
     const auto& speakers = config_.talker.speakers;
     speaker = LowerCaseName(request.speaker);
+    if (speaker.empty()) speaker = config_.description.default_speaker;
     if (speaker.empty() && !speakers.empty()) speaker = speakers.begin()->first;
     if (!speaker.empty()) plan.speaker_id = speakers.at(speaker);
   }

@@ -32,6 +32,7 @@ constexpr char kExamples[] =
     "Examples:\n"
     "  qtts-tool speak \"Hello.\" --output hello.wav\n"
     "  qtts-tool speak DIR - --speaker ryan --output - < story.txt | aplay\n"
+    "  qtts-tool text \"It's $5 (now).\"\n"
     "  qtts-tool inspect /models/Qwen3-TTS-12Hz-0.6B-CustomVoice\n"
     "  qtts-tool codes DIR --text \"Hello.\" --seed 7 | qtts-tool decode DIR --output hello.wav\n"
     "  qtts-tool voice make DIR --audio me.wav --reference-text \"What me.wav says.\" --output me.safetensors\n"
@@ -46,7 +47,8 @@ enum CommandBit : unsigned {
   kMakeVoice = 1U << 5U,
   kShowVoice = 1U << 6U,
   kSpeak = 1U << 7U,
-  kAll = (1U << 8U) - 1,
+  kText = 1U << 8U,
+  kAll = (1U << 9U) - 1,
 };
 
 struct Command {
@@ -60,6 +62,9 @@ struct Command {
 constexpr Command kCommands[] = {
     {"speak", "[DIR] TEXT", 2, kSpeak,
      "the speech of TEXT, or of standard input for -, to --output; without DIR with the bundled voice"},
+    {"text", "[DIR] TEXT", 2, kText,
+     "the utterances of TEXT, or of standard input for -, what each step of the preparation for the model makes of "
+     "them, and which characters each word stands for"},
     {"inspect", "DIR", 1, kInspect, "the content of a model folder: type, sizes, speakers, languages, memory"},
     {"tokenize", "DIR", 1, kTokenize, "token ids of each line of standard input, one line each"},
     {"prompt", "DIR", 1, kPrompt, "the rows of the talker's prompt for --text"},
@@ -92,6 +97,7 @@ struct Option {
 };
 
 constexpr unsigned kGenerating = kCodes | kSpeak;
+constexpr unsigned kPreparing = kText | kSpeak;
 constexpr unsigned kSpeaking = kPrompt | kGenerating;
 
 std::vector<Option> MakeOptions() {
@@ -101,7 +107,12 @@ std::vector<Option> MakeOptions() {
       {"pattern", 0, kTokenize | kSpeaking, &O::pattern, "Pre-tokenization: native (default) or patched", "NAME"},
       {"text", 0, kSpeaking, Text{&O::text}, "Text to speak", "TEXT"},
       {"speaker", 0, kSpeaking, Text{&O::speaker}, "Preset speaker; default: the model's first", "NAME"},
-      {"language", 0, kSpeaking, Text{&O::language}, "Language by name or tag, or auto (default)", "NAME"},
+      {"normalize", 0, kPreparing, &O::normalize,
+       "Numbers and the like in words: model (default: as the model's description says), none or spoken", "NAME"},
+      {"lexicon", 0, kPreparing, &O::lexicon,
+       "What is spoken for words: W3C PLS with aliases, or lines of two columns separated by a tab", "FILE[:FILE]"},
+      {"emoji", 0, kPreparing, &O::emoji, "silent (default) or names, in English", "NAME"},
+      {"language", 0, kSpeaking | kText, Text{&O::language}, "Language by name or tag, or auto (default)", "NAME"},
       {"instruct", 0, kSpeaking, Text{&O::instruct}, "How to speak, or the voice's description", "TEXT"},
       {"layout", 0, kSpeaking, &O::layout, "Prompt layout: auto (default), streaming or non-streaming", "NAME"},
       {"voice", 0, kSpeaking, &O::voice, "Voice to speak with, for Base checkpoints", "FILE"},

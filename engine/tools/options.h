@@ -34,6 +34,9 @@ struct ToolOptions {
   std::string speaker;
   std::string language;
   std::string instruct;
+  std::string normalize;
+  std::string lexicon;
+  std::string emoji;
   std::string layout;
   std::string device;
   std::string precision;

@@ -24,6 +24,7 @@
 #include "qtts/language.h"
 #include "qtts/sampling_numbers.h"
 #include "speak.h"
+#include "text.h"
 #include "text/text_feed.h"
 #include "text/tokenizer.h"
 #include "voice/clone.h"
@@ -410,8 +411,8 @@ int Main(int argc, char** argv) {
   for (const std::string& warning : options->warnings) std::cerr << "qtts-tool: warning: " << warning << '\n';
   using Run = Status (*)(const ToolOptions&);
   const std::pair<std::string_view, Run> commands[] = {
-      {"inspect", Inspect}, {"tokenize", Tokenize},    {"prompt", PrintPrompt},  {"codes", Codes},
-      {"decode", Decode},   {"voice make", MakeVoice}, {"voice show", ShowVoice}};
+      {"text", PrintText}, {"inspect", Inspect}, {"tokenize", Tokenize},    {"prompt", PrintPrompt},
+      {"codes", Codes},    {"decode", Decode},   {"voice make", MakeVoice}, {"voice show", ShowVoice}};
   Status status;
   if (options->command == "speak") {
     const Result<int> exit_status = Speak(*options);

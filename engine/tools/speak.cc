@@ -27,6 +27,7 @@
 #include "qtts/text_check.h"
 #include "qtts/utf8.h"
 #include "sound_file.h"
+#include "text.h"
 
 namespace qtts {
 namespace {
@@ -197,7 +198,12 @@ Result<int> Speak(const ToolOptions& options) {
   if (!engine.ok()) return engine.status();
   const int sample_rate = (*engine)->info().sample_rate;
   QTTS_ASSIGN_OR_RETURN(Request request, MakeRequest(options, (*engine)->info().defaults));
-  request.text = task.text;
+  QTTS_ASSIGN_OR_RETURN(const TextPreparerOptions preparer, MakePreparerOptions(options, (*engine)->info()));
+  request.text = PrepareText(task.text, preparer).spoken;
+  if (!IsSayable(request.text)) {
+    return Status::InvalidArgument("speak: nothing of the text is spoken once it is prepared for this model; " +
+                                   std::string("see 'qtts-tool text', or use --normalize none"));
+  }
   request.runaway_guard = true;
   if (!options.part_length) request.parts = PartBounds::Of((*engine)->info().part_characters);
   const auto start = Clock::now();

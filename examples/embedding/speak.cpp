@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 // Speaks each line of standard input as it comes, writes the samples (signed 16 bits, 24000 Hz, mono) to
 // standard output and tells on standard error what happens: signals and messages in a GLib main loop, as in
-// any application that has one.
-//   speak-cpp | aplay -f S16_LE -r 24000
+// any application that has one. The exit status is 0 only if every line was spoken and written.
+//   speak-cpp ["PROPERTIES"] | aplay -f S16_LE -r 24000
+// PROPERTIES are further ones of the element, as gst-launch-1.0 takes them: "speaker=hugh seed=1".
 #include <gst/app/gstappsink.h>
 #include <gst/gst.h>
 
+#include <atomic>
+#include <cerrno>
 #include <cstdio>
 #include <set>
 #include <string>
@@ -14,7 +17,8 @@ namespace {
 
 class Application {
  public:
-  int Run();
+  // `properties`: more of the element's, for the launch line. Returns the exit status.
+  int Run(const std::string& properties);
 
  private:
   static GstFlowReturn OnSample(GstElement* out, gpointer user_data);
@@ -22,6 +26,7 @@ class Application {
   static gboolean OnInput(GIOChannel* input, GIOCondition condition, gpointer user_data);
 
   void Speak(const std::string& text);
+  void PrintProblem(GstMessage* message);
   void OnElementMessage(const GstStructure* structure);
   void EndIfDone() {
     if (input_ended_ && waiting_.empty()) g_main_loop_quit(loop_);
@@ -31,15 +36,15 @@ class Application {
   GstElement* speech_ = nullptr;
   std::set<guint64> waiting_;  // utterances that are not finished
   bool input_ended_ = false;
-  int status_ = 0;
+  std::atomic<int> status_ = 0;
 };
 
-int Application::Run() {
+int Application::Run(const std::string& properties) {
   GError* error = nullptr;
-  GstElement* pipeline = gst_parse_launch(
-      "qttssrc name=speech idle-mode=wait ! "
-      "appsink name=out sync=false emit-signals=true max-buffers=8 caps=audio/x-raw,format=S16LE",
-      &error);
+  const std::string line =
+      "qttssrc name=speech idle-mode=wait " + properties +
+      " ! appsink name=out sync=false emit-signals=true max-buffers=8 caps=audio/x-raw,format=S16LE";
+  GstElement* pipeline = gst_parse_launch(line.c_str(), &error);
   if (error != nullptr) {
     g_printerr("%s\n", error->message);
     g_error_free(error);
@@ -60,9 +65,13 @@ int Application::Run() {
     g_io_add_watch(input, static_cast<GIOCondition>(G_IO_IN | G_IO_HUP), OnInput, this);
   }
   g_main_loop_run(loop_);
+  // What was posted before the loop ended. NULL empties the bus.
+  while (GstMessage* message = gst_bus_pop(bus)) {
+    OnMessage(bus, message, this);
+    gst_message_unref(message);
+  }
 
   gst_element_set_state(pipeline, GST_STATE_NULL);
-  std::fflush(stdout);
   gst_bus_remove_watch(bus);
   g_io_channel_unref(input);
   gst_object_unref(bus);
@@ -74,31 +83,47 @@ int Application::Run() {
 }
 
 // On the streaming thread. One sample is one frame of 80 ms.
-GstFlowReturn Application::OnSample(GstElement* out, gpointer /*user_data*/) {
+GstFlowReturn Application::OnSample(GstElement* out, gpointer user_data) {
+  auto* self = static_cast<Application*>(user_data);
   GstSample* sample = gst_app_sink_pull_sample(GST_APP_SINK(out));
   if (sample == nullptr) return GST_FLOW_EOS;
+  bool written = false;
   GstMapInfo map;
   if (gst_buffer_map(gst_sample_get_buffer(sample), &map, GST_MAP_READ)) {
-    std::fwrite(map.data, 1, map.size, stdout);
+    written = std::fwrite(map.data, 1, map.size, stdout) == map.size && std::fflush(stdout) == 0;
+    if (!written) g_printerr("standard output: %s\n", g_strerror(errno));
     gst_buffer_unmap(gst_sample_get_buffer(sample), &map);
   }
   gst_sample_unref(sample);
-  return GST_FLOW_OK;
+  if (written) return GST_FLOW_OK;
+  self->status_ = 1;
+  g_main_loop_quit(self->loop_);
+  return GST_FLOW_EOS;
 }
 
 gboolean Application::OnMessage(GstBus* /*bus*/, GstMessage* message, gpointer user_data) {
   auto* self = static_cast<Application*>(user_data);
   if (GST_MESSAGE_TYPE(message) == GST_MESSAGE_ELEMENT) {
     self->OnElementMessage(gst_message_get_structure(message));
+  } else if (GST_MESSAGE_TYPE(message) == GST_MESSAGE_WARNING) {
+    self->PrintProblem(message);
   } else if (GST_MESSAGE_TYPE(message) == GST_MESSAGE_ERROR) {
-    GError* error = nullptr;
-    gst_message_parse_error(message, &error, nullptr);
-    g_printerr("%s\n", error->message);
-    g_error_free(error);
+    self->PrintProblem(message);
     self->status_ = 1;
     g_main_loop_quit(self->loop_);
   }
   return G_SOURCE_CONTINUE;
+}
+
+void Application::PrintProblem(GstMessage* message) {
+  GError* error = nullptr;
+  if (GST_MESSAGE_TYPE(message) == GST_MESSAGE_ERROR) {
+    gst_message_parse_error(message, &error, nullptr);
+  } else {
+    gst_message_parse_warning(message, &error, nullptr);
+  }
+  g_printerr("%s\n", error->message);
+  g_error_free(error);
 }
 
 void Application::OnElementMessage(const GstStructure* structure) {
@@ -110,8 +135,9 @@ void Application::OnElementMessage(const GstStructure* structure) {
   } else if (gst_structure_has_name(structure, "qtts-utterance-finished")) {
     guint64 samples = 0;
     gst_structure_get(structure, "id", G_TYPE_UINT64, &id, "samples", G_TYPE_UINT64, &samples, nullptr);
-    g_printerr("%" G_GUINT64_FORMAT " finished: %s, %.2f s\n", id, gst_structure_get_string(structure, "reason"),
-               static_cast<double>(samples) / 24000);
+    const std::string reason = gst_structure_get_string(structure, "reason");
+    g_printerr("%" G_GUINT64_FORMAT " finished: %s, %.2f s\n", id, reason.c_str(), static_cast<double>(samples) / 24000);
+    if (reason != "complete") status_ = 1;
     waiting_.erase(id);
     EndIfDone();
   }
@@ -152,11 +178,11 @@ void Application::Speak(const std::string& text) {
 
 int main(int argc, char** argv) {
   gst_init(&argc, &argv);
-  if (argc > 1) {
-    const std::string option = argv[1];
-    const bool help = option == "--help" || option == "-h";
-    (help ? g_print : g_printerr)("usage: %s <lines >samples\n", argv[0]);
+  const std::string properties = argc > 1 ? argv[1] : "";
+  const bool help = properties == "--help" || properties == "-h";
+  if (help || argc > 2) {
+    (help ? g_print : g_printerr)("usage: %s [PROPERTIES] <lines >samples\n", argv[0]);
     return help ? 0 : 2;
   }
-  return Application().Run();
+  return Application().Run(properties);
 }

@@ -48,12 +48,10 @@ bool Inspect(Station* station) {
   gst_element_set_bus(speech, bus);
   const bool usable = gst_element_set_state(speech, GST_STATE_READY) != GST_STATE_CHANGE_FAILURE;
   if (usable) {
-    GValue voices = G_VALUE_INIT;
-    g_object_get_property(G_OBJECT(speech), "speakers", &voices);
-    for (guint i = 0; i < gst_value_array_get_size(&voices); ++i) {
-      station->voices.emplace_back(g_value_get_string(gst_value_array_get_value(&voices, i)));
-    }
-    g_value_unset(&voices);
+    gchar** voices = nullptr;
+    g_object_get(speech, "speakers", &voices, nullptr);
+    station->voices.assign(voices, voices + g_strv_length(voices));
+    g_strfreev(voices);
   } else {
     GstMessage* message = gst_bus_pop_filtered(bus, GST_MESSAGE_ERROR);
     GError* error = nullptr;

@@ -18,7 +18,7 @@ namespace {
 // perfect-timestamp, opusenc gives the first packet after a pause the time before it, so that it looks late by the
 // whole pause, and the jitter buffer grows with each.
 constexpr const char* kPipeline =
-    "qttssrc name=speech is-live=true idle-mode=wait ! audio/x-raw,format=S16LE "
+    "qttssrc name=speech is-live=true idle-mode=wait trim-leading-silence=true ! audio/x-raw,format=S16LE "
     "! opusenc audio-type=voice bitrate=32000 inband-fec=true packet-loss-percentage=5 perfect-timestamp=true "
     "! rtpopuspay name=payloader pt=96 ssrc=1 ! webrtcbin name=webrtc bundle-policy=max-bundle";
 
@@ -83,13 +83,10 @@ GstPadProbeReturn OnQuery(GstPad* /*pad*/, GstPadProbeInfo* info, gpointer /*use
 }
 
 std::vector<std::string> GetStrings(GstElement* element, const char* property) {
-  GValue array = G_VALUE_INIT;
-  g_object_get_property(G_OBJECT(element), property, &array);
-  std::vector<std::string> strings;
-  for (guint i = 0; i < gst_value_array_get_size(&array); ++i) {
-    strings.emplace_back(g_value_get_string(gst_value_array_get_value(&array, i)));
-  }
-  g_value_unset(&array);
+  gchar** list = nullptr;
+  g_object_get(element, property, &list, nullptr);
+  std::vector<std::string> strings(list, list + g_strv_length(list));
+  g_strfreev(list);
   return strings;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-// Load time, time from text to first sound in a warm element and its stages, speed over real time, and memory of one
-// model folder. On the CPU also the least time of a frame: that to read its weights at the memory bandwidth, measured
-// in the same run. (qtts-bench prints it for the GPU.)
+// Load time, time from text to first buffer and first audible sample in a warm element and the stages before them, speed
+// over real time, and memory of one model folder. On the CPU also the least time of a frame: that to read its weights at
+// the memory bandwidth, measured in the same run. (qtts-bench prints it for the GPU.)
 #include <gst/app/gstappsrc.h>
 #include <gst/audio/audio.h>
 #include <gst/gst.h>
@@ -24,6 +24,7 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "checkpoint/checkpoint.h"
@@ -38,6 +39,7 @@ constexpr std::string_view kUsage =
     "  --device cpu|cuda   (default cpu)\n"
     "  --codec-precision exact|fast  (default exact)\n"
     "  --voice-file FILE   the cloned voice that a Base model speaks with\n"
+    "  --set NAME=VALUE    another property of qttssrc, such as speaker=hugh; may be repeated\n"
     "  --utterances N      for the latency: N texts of 5 to 40 words (default: the sentences, four times)\n"
     "  --frames N          cut each of them after N frames, for models that do not end by themselves\n"
     "  --seconds N         of speech for the speed, instead of the sentences to their ends\n"
@@ -48,14 +50,15 @@ constexpr std::string_view kUsage =
     "  --json FILE         all figures, for programs; - prints them instead of the table\n";
 
 constexpr int kRounds = 4;  // over all sentences, for latency
-// Audible: a sample above -50 dB of full scale.
-constexpr float kAudible = 0.00316F;
+// Audible: a sample of at least -45 dB of full scale.
+constexpr float kAudible = 0.00562F;
 
 struct Options {
   std::string model = QTTS_BENCH_VOICE;
   std::string device = "cpu";
   std::string codec_precision = "exact";
   std::string voice_file;
+  std::vector<std::pair<std::string, std::string>> properties;
   std::string json;
   std::string sentences = QTTS_BENCH_SENTENCES;
   int utterances = 0;
@@ -184,10 +187,11 @@ class StageTimes {
   std::array<Clock::time_point, kStages> times_;
 };
 
-// Milliseconds from handing a text in to the first buffer, and to the first one with a sound in it.
+// Milliseconds from handing a text in to the first buffer, and of silence from its beginning to the first audible
+// sample. Their sum is the time to the first audible sample if the first buffer is played at once.
 struct FirstSound {
   double buffer = 0;
-  double audible = -1;  // -1: never
+  double silence = -1;  // -1: nothing is audible
 };
 
 // appsrc (text) ! qttssrc ! fakesink, and the times of the buffers that leave qttssrc.
@@ -204,6 +208,12 @@ class Speaker {
     gst_util_set_object_arg(G_OBJECT(speech_), "device", options.device.c_str());
     gst_util_set_object_arg(G_OBJECT(speech_), "codec-precision", options.codec_precision.c_str());
     if (!options.voice_file.empty()) g_object_set(speech_, "voice-file", options.voice_file.c_str(), nullptr);
+    for (const auto& [name, value] : options.properties) {
+      if (!g_object_class_find_property(G_OBJECT_GET_CLASS(speech_), name.c_str())) {
+        Fail("--set " + name + "=" + value + ": qttssrc has no such property");
+      }
+      gst_util_set_object_arg(G_OBJECT(speech_), name.c_str(), value.c_str());
+    }
     GstCaps* const caps = gst_caps_from_string("text/x-raw,format=utf8");
     g_object_set(text_, "caps", caps, "format", GST_FORMAT_TIME, nullptr);
     gst_caps_unref(caps);
@@ -247,7 +257,8 @@ class Speaker {
     std::this_thread::sleep_for(rest_);
     {
       std::lock_guard lock(mutex_);
-      first_ = audible_ = Clock::time_point();
+      first_ = Clock::time_point();
+      played_ = audible_ = -1;
     }
     stages_.Begin();
     const auto start = Clock::now();
@@ -255,7 +266,7 @@ class Speaker {
     while (Utterances() == before) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     std::lock_guard lock(mutex_);
     if (first_ == Clock::time_point()) Fail("an utterance made no sound: " + text);
-    return {Milliseconds(first_ - start), audible_ == Clock::time_point() ? -1 : Milliseconds(audible_ - start)};
+    return {Milliseconds(first_ - start), audible_};
   }
 
   // Records the stages of later utterances. Log messages go nowhere else.
@@ -300,8 +311,11 @@ class Speaker {
     self->stages_.Pass(kBuffer);
     std::lock_guard lock(self->mutex_);
     GstBuffer* const buffer = GST_PAD_PROBE_INFO_BUFFER(info);
-    if (self->first_ == Clock::time_point()) self->first_ = now;
-    if (self->audible_ == Clock::time_point() && IsAudible(buffer)) self->audible_ = now;
+    if (self->first_ == Clock::time_point()) {
+      self->first_ = now;
+      self->played_ = 0;
+    }
+    if (self->audible_ < 0) self->FindAudible(buffer);
     self->samples_time_ += GST_BUFFER_DURATION(buffer);
     return GST_PAD_PROBE_OK;
   }
@@ -316,14 +330,17 @@ class Speaker {
     return GST_BUS_PASS;
   }
 
-  static bool IsAudible(GstBuffer* buffer) {
+  // With mutex_ held: looks for the first audible sample in the next buffer of an utterance.
+  void FindAudible(GstBuffer* buffer) {
+    constexpr double kSamplesPerMillisecond = 24;
     GstMapInfo map;
     if (!gst_buffer_map(buffer, &map, GST_MAP_READ)) Fail("a buffer cannot be read");
     const auto* const samples = reinterpret_cast<const float*>(map.data);
-    const bool audible =
-        std::any_of(samples, samples + map.size / sizeof(float), [](float x) { return std::fabs(x) > kAudible; });
+    const size_t count = map.size / sizeof(float);
+    const auto* const found = std::find_if(samples, samples + count, [](float x) { return std::fabs(x) >= kAudible; });
+    if (found != samples + count) audible_ = played_ + static_cast<double>(found - samples) / kSamplesPerMillisecond;
+    played_ += static_cast<double>(count) / kSamplesPerMillisecond;
     gst_buffer_unmap(buffer, &map);
-    return audible;
   }
 
   void Push(const std::string& text) {
@@ -359,7 +376,9 @@ class Speaker {
   GstElement* text_;
   GstElement* speech_;
   std::mutex mutex_;
-  Clock::time_point first_, audible_;
+  Clock::time_point first_;
+  double played_ = 0;    // milliseconds of sound of the utterance so far
+  double audible_ = -1;  // of these, before the first audible sample; -1: there is none
   GstClockTime samples_time_ = 0;
   const std::chrono::milliseconds rest_;
   StageTimes stages_;
@@ -439,6 +458,10 @@ bool Parse(int argc, char** argv, Options* options) {
       options->codec_precision = value;
     } else if (option == "--voice-file") {
       options->voice_file = value;
+    } else if (option == "--set") {
+      const size_t equals = value.find('=');
+      if (equals == std::string_view::npos) return false;
+      options->properties.emplace_back(value.substr(0, equals), value.substr(equals + 1));
     } else if (option == "--json") {
       options->json = value;
     } else if (option == "--sentences") {
@@ -467,7 +490,7 @@ int main(int argc, char** argv) {
   std::vector<double> loads;
   for (int i = 0; i < options.loads; ++i) loads.push_back(Speaker(options).Load());
 
-  std::vector<double> first, audible;
+  std::vector<double> first, silence, audible;
   std::array<std::vector<double>, kStages> stages;
   std::pair<double, double> all;
   {
@@ -482,7 +505,9 @@ int main(int argc, char** argv) {
     for (const std::string& text : texts) {
       const FirstSound sound = speaker.Speak(text);
       first.push_back(sound.buffer);
-      if (sound.audible >= 0) audible.push_back(sound.audible);
+      if (sound.silence < 0) continue;
+      silence.push_back(sound.silence);
+      audible.push_back(sound.buffer + sound.silence);
     }
     if (options.stages) {
       speaker.NoteStages();
@@ -504,6 +529,7 @@ int main(int argc, char** argv) {
   const double frame_ms = all.second / all.first * 80;
   const Spread load = Summarize(loads);
   const Spread latency = Summarize(first);
+  const Spread quiet = silence.empty() ? Spread() : Summarize(silence);
   const Spread sound = audible.empty() ? Spread() : Summarize(audible);
 
   Json report = {{"model", options.model},
@@ -511,6 +537,7 @@ int main(int argc, char** argv) {
                  {"codec_precision", options.codec_precision},
                  {"load_ms", load.ToJson()},
                  {"first_buffer_ms", latency.ToJson()},
+                 {"leading_silence_ms", quiet.ToJson()},
                  {"first_audible_ms", sound.ToJson()},
                  {"inaudible_utterances", first.size() - audible.size()},
                  {"times_real_time", all.first / all.second},
@@ -537,7 +564,8 @@ int main(int argc, char** argv) {
   std::printf("model                       %s\n", options.model.c_str());
   load.Print("load, from page cache", loads.size());
   latency.Print("text in -> first buffer", first.size());
-  sound.Print("text in -> first audible", audible.size());
+  quiet.Print("first buffer -> audible", silence.size());
+  sound.Print("text in -> audible", audible.size());
   for (size_t i = 0; i < kStages && options.stages; ++i) {
     const Spread spread = Summarize(stages.at(i));
     std::printf("  %-60s %6.3f ms median, %.3f p95\n", kStageNames.at(i).label, spread.p50, spread.p95);

@@ -181,11 +181,11 @@ TEST_F(CloningTest, SilenceFlowsWhileAVoiceIsMade) {
   ASSERT_TRUE(WaitFor([] { return fake::GetCounters().clones == 1; }));
   const size_t count = record.buffer_count();
   ASSERT_TRUE(WaitFor([&] { return record.buffer_count() > count + 5; }));
-  for (const auto& item : record.buffers()) EXPECT_TRUE(item.gap);
+  for (const auto& item : record.buffers()) EXPECT_TRUE(item.silent);
   fake::HoldClones(false);
   EXPECT_TRUE(WaitFor([&] {
     const auto buffers = record.buffers();
-    return std::count_if(buffers.begin(), buffers.end(), [](const auto& item) { return !item.gap; }) == 3;
+    return std::count_if(buffers.begin(), buffers.end(), [](const auto& item) { return !item.silent; }) == 3;
   }));
 }
 

@@ -71,7 +71,7 @@ TEST_F(ElementTest, C5PadTemplates) {
   EXPECT_EQ(GST_PAD_TEMPLATE_PRESENCE(src), GST_PAD_ALWAYS);
   const Owned<GstCaps> src_caps(gst_pad_template_get_caps(src));
   const Owned<GstCaps> expected(
-      gst_caps_from_string("audio/x-raw, format=(string){F32LE, S16LE}, layout=interleaved, rate=24000, channels=1"));
+      gst_caps_from_string("audio/x-raw, format=(string){S16LE, F32LE}, layout=interleaved, rate=24000, channels=1"));
   EXPECT_TRUE(gst_caps_is_equal(src_caps.get(), expected.get()));
   GstPadTemplate* sink = gst_element_class_get_pad_template(klass, "sink");
   EXPECT_EQ(GST_PAD_TEMPLATE_PRESENCE(sink), GST_PAD_REQUEST);
@@ -328,17 +328,19 @@ TEST_F(ElementTest, ModelPathFallsBackToTheEnvironmentThenToTheInstalledVoice) {
 
 // --- formats
 
-TEST_F(ElementTest, C5SpeaksFloatsWhereThePeerLetsIt) {
+TEST_F(ElementTest, C5SpeaksSixteenBitsUnlessThePeerPrefersFloat) {
   const struct {
     const char* peer;
     const char* format;
   } cases[] = {
       {"audio/x-raw,format=F32LE", "F32LE"},
       {"audio/x-raw,format=S16LE", "S16LE"},
-      {"audio/x-raw,format=(string){S16LE,F32LE}", "F32LE"},
-      {"audio/x-raw,format=S16LE;audio/x-raw,format=F32LE", "F32LE"},
-      {"audio/x-raw", "F32LE"},
-      {"ANY", "F32LE"},
+      {"audio/x-raw,format=(string){S16LE,F32LE}", "S16LE"},
+      {"audio/x-raw,format=(string){F32LE,S16LE}", "S16LE"},
+      {"audio/x-raw,format=S16LE;audio/x-raw,format=F32LE", "S16LE"},
+      {"audio/x-raw,format=F32LE;audio/x-raw", "F32LE"},
+      {"audio/x-raw", "S16LE"},
+      {"ANY", "S16LE"},
   };
   for (const auto& c : cases) {
     SCOPED_TRACE(c.peer);
@@ -437,9 +439,9 @@ TEST_F(ElementTest, C7C8TenThousandFramesWithoutGapOrDrift) {
     ASSERT_EQ(buffer.offset_end, (i + 1) * 1931);
     ASSERT_EQ(buffer.pts, gst_util_uint64_scale(i * 1931, GST_SECOND, 24000));
     ASSERT_EQ(buffer.pts + buffer.duration, gst_util_uint64_scale((i + 1) * 1931, GST_SECOND, 24000));
-    ASSERT_EQ(buffer.size, 1931U * 4);
+    ASSERT_EQ(buffer.size, 1931U * 2);
     ASSERT_EQ(buffer.discont, i == 0);
-    ASSERT_FALSE(buffer.gap);
+    ASSERT_FALSE(buffer.silent);
     ASSERT_EQ(buffer.label.frame, static_cast<int64_t>(i));
   }
 }

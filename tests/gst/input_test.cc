@@ -678,6 +678,22 @@ TEST_F(InputTest, SentencesAreThoseOfTheLanguage) {
   }
 }
 
+TEST_F(InputTest, FootnoteMarksAreSkippedIfAskedFor) {
+  for (const auto& [properties, text] :
+       {std::pair<const char*, const char*>{"", "So.[1]"}, {"skip-footnote-marks=true", "So."}}) {
+    fake::Reset();
+    Pipeline pipeline(std::string("qttssrc name=src segmentation=sentence ") + properties + " ! fakesink async=false");
+    Feeder feeder(pipeline.src());
+    pipeline.Set(GST_STATE_PLAYING);
+    feeder.Begin();
+    ASSERT_EQ(feeder.Push("So.[1] It is."), GST_FLOW_OK);
+    EXPECT_TRUE(feeder.End());
+    ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr);
+    ASSERT_EQ(fake::Requests().size(), 2U);
+    EXPECT_EQ(fake::Requests()[0].text, text);
+  }
+}
+
 TEST_F(InputTest, SentencesAreUtterancesHoweverBuffersCutThem) {
   Pipeline pipeline("qttssrc name=src segmentation=sentence ! fakesink async=false");
   Feeder feeder(pipeline.src());
@@ -955,6 +971,20 @@ TEST_F(InputTest, AStreamEndsByNewlineOrWhenNoTextComes) {
   ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr);
   EXPECT_EQ(record.text(), "onetwothreefour");
   EXPECT_EQ(Texts(), (std::vector<std::string>{"one", "two", "three", "four"}));
+}
+
+TEST_F(InputTest, AStreamIsPreparedAsItGrows) {
+  Pipeline pipeline("qttssrc name=src segmentation=stream normalize=spoken ! fakesink async=false");
+  Recorder& record = pipeline.Record();
+  Feeder feeder(pipeline.src());
+  pipeline.Set(GST_STATE_PLAYING);
+  feeder.Begin();
+  for (const char* token : {"It", " costs $", "1", "5", ", no", "w. And 2"}) feeder.Push(token);
+  ASSERT_TRUE(WaitFor([&] { return record.text().starts_with("It costs fifteen dollars"); }));
+  feeder.End();
+  ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr);
+  EXPECT_EQ(record.text(), "It costs fifteen dollars, now. And two");
+  EXPECT_EQ(fake::Requests().size(), 1U);
 }
 
 TEST_F(InputTest, AStreamBeyondTheLengthAllowedBecomesSeveral) {

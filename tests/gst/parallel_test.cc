@@ -78,7 +78,7 @@ class Scene {
         continue;
       }
       lines.push_back(std::to_string(item.pts) + " " + std::to_string(item.offset) + " " + std::to_string(item.size) +
-                      (item.discont ? " discont " : " ") + (item.gap ? "gap " : "") +
+                      (item.discont ? " discont " : " ") + (item.silent ? "silent " : "") +
                       std::to_string(static_cast<uint32_t>(item.label.character)) + " " +
                       std::to_string(item.label.frame));
     }

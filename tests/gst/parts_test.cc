@@ -533,15 +533,15 @@ TEST(Timeline, MissingSilence) {
 
 TEST(LeadingSilenceTrimmer, CutsUpToTheFirstSound) {
   LeadingSilenceTrimmer trimmer(24000);
-  trimmer.Restart();
+  trimmer.Restart(true);
   std::vector<float> silence(1920, 0.001F);
   EXPECT_EQ(trimmer.Trim(&silence), 1920U);
   EXPECT_TRUE(silence.empty());
   std::vector<float> onset(1920, 0.0F);
   onset[1000] = -0.5F;
-  EXPECT_EQ(trimmer.Trim(&onset), 760U);  // 10 ms stay
-  ASSERT_EQ(onset.size(), 1160U);
-  EXPECT_EQ(onset[240], -0.5F);
+  EXPECT_EQ(trimmer.Trim(&onset), 480U);  // 10 ms stay, and what is no whole packet of 20 ms
+  ASSERT_EQ(onset.size(), 1440U);
+  EXPECT_EQ(onset[520], -0.5F);
   std::vector<float> pause(1920, 0.0F);
   EXPECT_EQ(trimmer.Trim(&pause), 0U);
   EXPECT_EQ(pause.size(), 1920U);
@@ -549,7 +549,7 @@ TEST(LeadingSilenceTrimmer, CutsUpToTheFirstSound) {
 
 TEST(LeadingSilenceTrimmer, GivesUpAfterASecond) {
   LeadingSilenceTrimmer trimmer(24000);
-  trimmer.Restart();
+  trimmer.Restart(true);
   size_t cut = 0;
   size_t left = 0;
   for (int i = 0; i < 20; ++i) {
@@ -559,6 +559,17 @@ TEST(LeadingSilenceTrimmer, GivesUpAfterASecond) {
   }
   EXPECT_EQ(cut, 24000U);
   EXPECT_EQ(left, 20U * 1920 - 24000);
+}
+
+// An utterance that was silent to its end must not leave its successor trimmed.
+TEST(LeadingSilenceTrimmer, LeavesUtterancesAloneThatAreNotToBeTrimmed) {
+  LeadingSilenceTrimmer trimmer(24000);
+  trimmer.Restart(true);
+  std::vector<float> silence(1920, 0.0F);
+  EXPECT_EQ(trimmer.Trim(&silence), 1920U);
+  trimmer.Restart(false);
+  silence.assign(1920, 0.0F);
+  EXPECT_EQ(trimmer.Trim(&silence), 0U);
 }
 
 TEST(LeadingSilenceTrimmer, DoesNothingBeforeAnUtteranceBegins) {

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 // Speaking, interrupting, and their messages.
+#include <glib/gstdio.h>
+
 #include <atomic>
 #include <chrono>
 #include <cmath>
@@ -897,6 +899,50 @@ TEST_F(SpeakTest, MessagesTellStartWordsAndEnd) {
   started = WaitFor("qtts-utterance-started");
   ASSERT_NE(started, nullptr);
   EXPECT_EQ(GetField(started, "running-time"), 12 * 80 * GST_MSECOND);
+}
+
+TEST_F(SpeakTest, TextIsPreparedAndPositionsAreOfWhatIsWritten) {
+  Play();
+  Speak(src(), "It costs $5, now.", "params, normalize=spoken");
+  const GstStructure* finished = WaitForFinish();
+  ASSERT_NE(finished, nullptr);
+  EXPECT_EQ(record_->text(), "It costs five dollars, now.");
+  EXPECT_EQ(GetField(finished, "text-chars"), 17U);
+  EXPECT_EQ(GetField(finished, "text-spoken-chars"), 17U);
+  std::vector<std::pair<guint64, guint64>> words;
+  for (const auto& message : messages_) {
+    const GstStructure* word = gst_message_get_structure(message.get());
+    if (!gst_structure_has_name(word, "qtts-text-progress")) continue;
+    words.emplace_back(GetField(word, "offset-chars"), GetField(word, "length-chars"));
+  }
+  EXPECT_EQ(words, (std::vector<std::pair<guint64, guint64>>{{0, 2}, {3, 5}, {9, 2}, {13, 3}}));
+}
+
+TEST_F(SpeakTest, TextIsAsItIsWrittenUnlessItIsAskedFor) {
+  Play();
+  Speak(src(), "It costs $5.", "params, normalize=none");
+  Speak(src(), "It costs $5.");
+  feeder_->End();
+  ASSERT_NE(pipeline_->Wait(GST_MESSAGE_EOS), nullptr);
+  EXPECT_EQ(record_->text(), "It costs $5.It costs $5.") << "this checkpoint has no description";
+}
+
+TEST_F(SpeakTest, ALexiconSaysWhatIsSpoken) {
+  gchar* folder = g_dir_make_tmp("qttssrc-test-XXXXXX", nullptr);
+  const std::string file = std::string(folder) + "/words.tsv";
+  ASSERT_TRUE(g_file_set_contents(file.c_str(), "nginx\tengine x\n", -1, nullptr));
+  Play();
+  g_object_set(src(), "lexicon", file.c_str(), nullptr);
+  EXPECT_NE(Speak(src(), "Start nginx."), 0U);
+  ASSERT_NE(WaitForFinish(), nullptr);
+  EXPECT_EQ(record_->text(), "Start engine x.");
+  g_remove(file.c_str());
+  g_rmdir(folder);
+  g_free(folder);
+  EXPECT_NE(Speak(src(), "Start nginx.", "params, lexicon=/nonexistent/words.tsv"), 0U);
+  const GstStructure* refused = WaitForFinish();
+  ASSERT_NE(refused, nullptr);
+  EXPECT_STREQ(gst_structure_get_string(refused, "reason"), "error");
 }
 
 // By the estimate a syllable sign and a pause last far longer than the 80 ms that the engine here takes for a

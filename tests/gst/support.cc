@@ -40,6 +40,14 @@ std::set<GObject*>& Permanent() {
   return *objects;
 }
 
+bool IsZero(GstBuffer* buffer) {
+  GstMapInfo map;
+  if (!gst_buffer_map(buffer, &map, GST_MAP_READ)) return false;
+  const bool zero = std::all_of(map.data, map.data + map.size, [](guint8 byte) { return byte == 0; });
+  gst_buffer_unmap(buffer, &map);
+  return zero;
+}
+
 class GStreamer : public ::testing::Environment {
  public:
   void SetUp() override {
@@ -109,9 +117,14 @@ GstPadProbeReturn Recorder::OnProbe(GstPad* /*pad*/, GstPadProbeInfo* info, gpoi
     item.offset_end = GST_BUFFER_OFFSET_END(buffer);
     item.size = gst_buffer_get_size(buffer);
     item.discont = GST_BUFFER_FLAG_IS_SET(buffer, GST_BUFFER_FLAG_DISCONT);
-    item.gap = GST_BUFFER_FLAG_IS_SET(buffer, GST_BUFFER_FLAG_GAP);
+    item.gap_flag = GST_BUFFER_FLAG_IS_SET(buffer, GST_BUFFER_FLAG_GAP);
+    item.silent = IsZero(buffer);
     if (self->is_float_) {
-      float head[3] = {};
+      float head[fake::kLabelSamples] = {};
+      gst_buffer_extract(buffer, 0, head, sizeof head);
+      item.label = fake::ReadLabel(head);
+    } else {
+      int16_t head[fake::kLabelSamples] = {};
       gst_buffer_extract(buffer, 0, head, sizeof head);
       item.label = fake::ReadLabel(head);
     }
@@ -281,14 +294,10 @@ std::string GetString(GstElement* element, const char* property) {
 }
 
 std::vector<std::string> GetStrings(GstElement* element, const char* property) {
-  GValue value = G_VALUE_INIT;
-  g_value_init(&value, GST_TYPE_ARRAY);
-  g_object_get_property(G_OBJECT(element), property, &value);
-  std::vector<std::string> strings;
-  for (guint i = 0; i < gst_value_array_get_size(&value); ++i) {
-    strings.emplace_back(g_value_get_string(gst_value_array_get_value(&value, i)));
-  }
-  g_value_unset(&value);
+  gchar** value = nullptr;
+  g_object_get(element, property, &value, nullptr);
+  std::vector<std::string> strings(value, value + g_strv_length(value));
+  g_strfreev(value);
   return strings;
 }
 

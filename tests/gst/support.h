@@ -59,8 +59,9 @@ class Recorder {
     guint64 offset_end = 0;
     gsize size = 0;
     bool discont = false;
-    bool gap = false;
-    fake::Label label;              // of float buffers
+    bool gap_flag = false;
+    bool silent = false;  // all samples are 0, as no frame of the fake engine has them
+    fake::Label label;
     std::vector<guint8> data;       // if kept
     GstSegment segment;             // of segment events
     std::shared_ptr<GstCaps> caps;  // of caps events

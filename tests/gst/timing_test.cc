@@ -31,7 +31,7 @@ std::vector<Spoken> Utterances(const std::vector<Recorder::Item>& buffers) {
   std::vector<Spoken> utterances;
   gint64 last = -1;
   for (const auto& buffer : buffers) {
-    if (buffer.gap) continue;
+    if (buffer.silent) continue;
     if (buffer.label.utterance != last) utterances.push_back({{}, buffer.pts, 0});
     last = buffer.label.utterance;
     utterances.back().text += static_cast<char>(buffer.label.character);
@@ -186,7 +186,7 @@ TEST_F(TimingTest, GapsAreFilled) {
       },
       &buffers);
   ASSERT_FALSE(buffers.empty());
-  EXPECT_TRUE(buffers.back().gap);
+  EXPECT_TRUE(buffers.back().silent);
   EXPECT_EQ(buffers.back().pts + buffers.back().duration, 3 * GST_SECOND);
 }
 
@@ -321,9 +321,9 @@ TEST_F(TimingTest, C27AStopIsHonouredToTheSample) {
   ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr);
   const auto buffers = record.buffers();
   ASSERT_EQ(buffers.size(), 4U);
-  EXPECT_TRUE(buffers[0].gap);
+  EXPECT_TRUE(buffers[0].silent);
   EXPECT_EQ(buffers.back().pts + buffers.back().duration, static_cast<GstClockTime>(stop));
-  EXPECT_EQ(buffers.back().size, sizeof(float) * 480);
+  EXPECT_EQ(buffers.back().size, sizeof(int16_t) * 480);
   EXPECT_EQ(Position(pipeline.src()), stop);
   // Only silence; no samples.
   for (const gint64 early : {gint64{10'000'000}, gint64{0}}) {

@@ -320,7 +320,7 @@ TEST_F(VoiceTest, BuffersOfTextAreSpokenLikeTexts) {
   EXPECT_EQ(Hear("filesrc blocksize=13 location=" + folder.path() + "/text ! qttssrc seed=4"), expected);
 }
 
-// Text that comes token by token gives the same sound as text that is complete.
+// Text that comes token by token gives the same sound as text that is complete, less the silence at its beginning.
 TEST_F(VoiceTest, AStreamSoundsLikeTheWholeText) {
   const Folder folder;
   const std::string path = folder.path() + "/text";
@@ -331,7 +331,11 @@ TEST_F(VoiceTest, AStreamSoundsLikeTheWholeText) {
   for (const int size : {1, 3, 7}) {
     const std::string bytes = Hear("filesrc location=" + path + " blocksize=" + std::to_string(size) +
                                    " ! qttssrc segmentation=stream seed=5");
-    EXPECT_TRUE(bytes == expected) << size;
+    ASSERT_LT(bytes.size(), expected.size()) << size;
+    EXPECT_TRUE(expected.ends_with(bytes)) << size;
+    EXPECT_TRUE(Hear("filesrc location=" + path + " blocksize=" + std::to_string(size) +
+                     " ! qttssrc segmentation=stream trim-leading-silence=false seed=5") == expected)
+        << size;
   }
 }
 
@@ -424,15 +428,10 @@ TEST_F(VoiceTest, TellsItsSpeakersAndLanguages) {
   const std::pair<const char*, std::vector<std::string>> lists[] = {
       {"speakers", {"clara", "grace", "hugh", "owen", "ross"}}, {"languages", {"english"}}};
   for (const auto& [property, expected] : lists) {
-    GValue value = G_VALUE_INIT;
-    g_value_init(&value, GST_TYPE_ARRAY);
-    g_object_get_property(G_OBJECT(src), property, &value);
-    std::vector<std::string> found;
-    for (guint i = 0; i < gst_value_array_get_size(&value); ++i) {
-      found.emplace_back(g_value_get_string(gst_value_array_get_value(&value, i)));
-    }
-    EXPECT_EQ(found, expected) << property;
-    g_value_unset(&value);
+    gchar** list = nullptr;
+    g_object_get(src, property, &list, nullptr);
+    EXPECT_EQ(std::vector<std::string>(list, list + g_strv_length(list)), expected) << property;
+    g_strfreev(list);
   }
   gst_element_set_state(src, GST_STATE_NULL);
   gst_object_unref(src);
@@ -590,7 +589,8 @@ TEST_F(VoiceTest, EveryRecordingGivesWhatIsDocumented) {
       {"reference-audio=" + path("minutes.wav"),
        "is longer than 120 s. Cut out 3 to 15 s of clear speech, and the reference text with it."},
       {"reference-audio=" + path("letter.txt"),
-       "Give a file with speech that an installed GStreamer plugin can decode."},
+       "is no recording of a kind that is read. Give speech as WAV, FLAC, MP3, AAC, Ogg (Opus or Vorbis), MP4 or WebM; "
+       "\"ffmpeg -i FILE OUT.wav\" makes one of most others."},
       {"reference-audio=" + path("none.wav"), "no such file"},
       {"reference-audio=" + folder.path(), "is not a regular file"},
       {"reference-audio=https://localhost/me.wav", "is not a local file. Download it and give its path."},

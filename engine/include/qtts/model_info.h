@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "qtts/model_description.h"
 #include "qtts/request.h"
 #include "qtts/status.h"
 
@@ -60,6 +61,7 @@ struct ModelInfo {
   int64_t codec_parameters = 0;   // codec decoder
   int64_t weight_bytes = 0;       // bytes in the files of the tensors for synthesis
   GenerationSettings defaults;    // generation_config.json, with official defaults for missing keys
+  ModelDescription description;   // qttssrc.json; empty if there is none
   // Set by Engine::Inspect(): keeps the data it has read, which a later load then reuses.
   std::shared_ptr<const void> read;
 };

@@ -7,24 +7,59 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace qtts {
 
-// Splits text that comes in pieces into sentences, by UAX #29 (ICU) with rules for abbreviations: no sentence ends
-// after "Dr.", an initial or the number of an item. A sentence is returned as soon as no later text can change its end,
-// that is, when the next one has begun. So the result does not depend on how the text is split into pieces.
+// What ended before a sentence: how long a reader pauses.
+enum class SentenceGap {
+  kSentence,   // the sentence before it, or nothing
+  kParagraph,  // its paragraph: a blank line, a form feed
+  kHeading,    // a heading: a short line without an end mark, and a blank line
+};
+
+// A sentence of a text. Positions are in characters (Unicode code points).
+struct Sentence {
+  // As it is spoken: its lines joined, without white space around it, never blank.
+  std::string text;
+  // As it was appended, from the first to the last of its characters.
+  std::string source;
+  // Number of characters that were appended before `source`.
+  size_t offset = 0;
+  SentenceGap before = SentenceGap::kSentence;
+  // Where positions in `text` and `source` part: from character `text` on, they correspond one to one to those from
+  // `source` on.
+  struct Join {
+    size_t text = 0;
+    size_t source = 0;
+    bool operator==(const Join&) const = default;
+  };
+  std::vector<Join> joins;
+
+  // Position in `source` of a character of `text`, or of its end.
+  size_t SourcePosition(size_t position) const;
+};
+
+// Splits text that comes in pieces into sentences: by UAX #29, with rules for abbreviations (CLDR's and more), lists,
+// headings, addresses, footnote marks and hyphens at line ends, in the ten languages of the models. A sentence is
+// returned as soon as no later text can change its end: when the next one has begun, sometimes when that one's first
+// word is complete ("Inc. The"). The result does not depend on how the text is split into pieces. Time is linear in the
+// length of the text.
 //
-// Text is UTF-8 of whole characters; lengths are in characters (Unicode code points). Not thread-safe.
+// Text is UTF-8 of whole characters. Not thread-safe.
 class Segmenter {
  public:
   struct Options {
-    // True: a line end also ends a sentence. False: only an empty line does, and line ends within a sentence become
-    // spaces.
+    // True: a line end also ends a sentence. False: only a blank line, a form feed and the next item of a list do, and
+    // other line ends become spaces, or nothing between Chinese and Japanese letters. A hyphen at a line end is removed
+    // if it only divides a word: "psycho-" and "logical" are "psychological".
     bool newline_ends = false;
-    // Maximum length of a sentence; at least 1. Longer ones are cut at a possible line break.
+    // True: "[1]" and raised numbers behind a word or an end mark are left out.
+    bool skip_footnote_marks = false;
+    // Maximum length of a sentence in characters; at least 1. Longer ones are cut at a possible line break.
     size_t max_chars = 4000;
-    // BCP-47 tag, for ICU's boundaries and for numbers with a full stop, which are ordinals in German ("am 3.
-    // Oktober"); empty: unknown.
+    // BCP-47 tag of a language alone, for abbreviations, line breaks and numbers with a full stop, which are ordinals
+    // in German ("am 3. Oktober"); empty: unknown.
     std::string language;
   };
 
@@ -33,33 +68,26 @@ class Segmenter {
   Segmenter(Segmenter&&) noexcept;
   Segmenter& operator=(Segmenter&&) noexcept;
 
-  // Applies to text not returned yet.
+  // Applies to text not returned yet; `newline_ends` to lines that Next() has not looked at.
   void SetOptions(const Options& options);
 
   void Append(std::string_view text);
 
-  // The next sentence, without surrounding white space and never blank; none until more text comes.
-  std::optional<std::string> Next();
+  // The next sentence; none until more text comes.
+  std::optional<Sentence> Next();
   // The same, as if the text ended here. Call it until it returns none.
-  std::optional<std::string> NextAtEnd();
+  std::optional<Sentence> NextAtEnd();
 
-  // True if there is text that was not returned yet.
-  bool empty() const { return start_ == text_.size(); }
-  // Number of bytes before the text that was not returned yet, since Clear().
-  size_t position() const { return erased_ + start_; }
+  // True if there is nothing but white space that was not returned yet, and Next() has looked at it.
+  bool empty() const;
+  // Number of bytes up to the end of the last sentence that was returned, of the text since Clear().
+  size_t position() const;
+  // Drops what was not returned, and begins a text.
   void Clear();
 
  private:
-  struct Breaks;
-
-  std::optional<std::string> NextSentence(bool at_end);
-  size_t FindEnd(std::string_view view, bool cut, bool at_end);
-
-  Options options_;
-  std::unique_ptr<Breaks> breaks_;
-  std::string text_;
-  size_t start_ = 0;   // of what has not been given out
-  size_t erased_ = 0;  // bytes before `text_`
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
 };
 
 // Where to cut well-formed `text` to at most `max_chars` characters: after a sentence, else where a line

@@ -342,6 +342,9 @@ class Http(HttpToolsProtocol):
 
     def on_response_complete(self):
         super().on_response_complete()
+        if self._header_timer is not None:  # the next request had to wait, and has its time from now on
+            self._stop()
+            self._wait_for_header()
         if self.in_request and not self.transport.is_closing():
             self._linger_timer = self.loop.call_later(LINGER, self._connection.close, False)
 

@@ -175,9 +175,8 @@ class Speaker:
         return count if count >= 0 else len(text.encode())
 
     def listed(self, name):
-        """A property that is an array of strings, which PyGObject cannot get without gst-python."""
-        _, values = Gst.util_get_object_array(self._speech, name)
-        return [values.get_nth(index) for index in range(values.n_values)]
+        """A property that is a list of strings."""
+        return self._speech.get_property(name)
 
     # --- messages
 

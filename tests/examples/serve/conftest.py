@@ -25,6 +25,9 @@ from websockets.sync.client import connect  # noqa: E402
 
 PATIENCE = 60  # seconds; only broken code reaches it
 FRAME = 3840  # bytes
+GENERATOR = os.environ.get("QTTS_GENERATOR")  # of random models, from the golden tests
+
+needs_generator = pytest.mark.skipif(not GENERATOR, reason="QTTS_GENERATOR is not set: meson test sets it")
 
 
 class Server:
@@ -198,6 +201,14 @@ def server():
         said, status = started.stop()
         assert status == 0
         assert "Traceback" not in said, said
+
+
+@pytest.fixture
+def model(request, tmp_path):
+    """The folder of a random model of this type."""
+    folder = tmp_path / request.param
+    subprocess.run([GENERATOR, "--preset", request.param, folder], check=True, capture_output=True)
+    return str(folder)
 
 
 @pytest.fixture

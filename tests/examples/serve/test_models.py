@@ -1,28 +1,17 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
 """Models of other types than the bundled voice: random ones, made by the golden tests' generator, QTTS_GENERATOR."""
 import base64
-import os
 import pathlib
-import subprocess
 
 import pytest
 
-from conftest import element, of
+from conftest import element, needs_generator, of
 
-GENERATOR = os.environ.get("QTTS_GENERATOR")
 RECORDING = pathlib.Path(__file__).resolve().parents[2] / "golden/data/references/speech-24000.wav"
 TEXT = "Any words."
 FRAMES = 5
 
-pytestmark = pytest.mark.skipif(not GENERATOR, reason="QTTS_GENERATOR is not set: meson test sets it")
-
-
-@pytest.fixture
-def model(request, tmp_path):
-    """The folder of a random model of this type."""
-    folder = tmp_path / request.param
-    subprocess.run([GENERATOR, "--preset", request.param, folder], check=True, capture_output=True)
-    return str(folder)
+pytestmark = needs_generator
 
 
 @pytest.mark.parametrize("model", ["tiny-base-0b6"], indirect=True)

@@ -19,9 +19,11 @@
 namespace qtts {
 namespace {
 
-// These and their differences are exact as floats.
-constexpr float kCharacterScale = 2097152.0F;  // 2^21
-constexpr float kCountScale = 1048576.0F;      // 2^20
+// A number of a label is two samples: its lower and its upper 12 bits, each a multiple of the step of a sample of 16
+// bits, so that the label survives a conversion to these.
+constexpr int kLabelBits = 12;
+constexpr int64_t kLabelMask = (int64_t{1} << kLabelBits) - 1;
+constexpr float kLabelStep = 1.0F / 32768;
 
 // State that tests control and observe. Its mutex is locked last.
 struct World {
@@ -145,9 +147,11 @@ class StreamState {
     for (int i = 0; i < samples; ++i) {
       frame.pcm[static_cast<size_t>(i)] = 0.5F * std::sin(2 * std::numbers::pi_v<float> * static_cast<float>(i) / 60);
     }
-    frame.pcm[0] = static_cast<float>(characters[static_cast<size_t>(made)]) / kCharacterScale;
-    frame.pcm[1] = static_cast<float>(utterance) / kCountScale;
-    frame.pcm[2] = static_cast<float>(made) / kCountScale;
+    size_t place = 0;
+    for (const int64_t number : {int64_t{characters[static_cast<size_t>(made)]}, utterance, made}) {
+      frame.pcm[place++] = static_cast<float>(number & kLabelMask) * kLabelStep;
+      frame.pcm[place++] = static_cast<float>(number >> kLabelBits & kLabelMask) * kLabelStep;
+    }
     if (made == 0) std::fill_n(frame.pcm.begin(), leading_silence, 0.0F);
     return frame;
   }
@@ -534,9 +538,15 @@ std::vector<Request> Requests() {
   return GetWorld().requests;
 }
 
+Label ReadLabel(const int16_t* pcm) {
+  const auto number = [pcm](int place) { return int64_t{pcm[place]} + (int64_t{pcm[place + 1]} << kLabelBits); };
+  return {static_cast<char32_t>(number(0)), number(2), number(4)};
+}
+
 Label ReadLabel(const float* pcm) {
-  return {static_cast<char32_t>(std::lround(pcm[0] * kCharacterScale)), std::lround(pcm[1] * kCountScale),
-          std::lround(pcm[2] * kCountScale)};
+  int16_t samples[kLabelSamples];
+  for (int i = 0; i < kLabelSamples; ++i) samples[i] = static_cast<int16_t>(std::lround(pcm[i] / kLabelStep));
+  return ReadLabel(samples);
 }
 
 }  // namespace fake

@@ -93,7 +93,10 @@ struct Label {
   int64_t utterance = 0;  // 0, 1, … since Reset()
   int64_t frame = 0;      // within the utterance
 };
+// The number of samples that have it.
+constexpr int kLabelSamples = 6;
 Label ReadLabel(const float* pcm);
+Label ReadLabel(const int16_t* pcm);
 
 }  // namespace qtts::fake
 

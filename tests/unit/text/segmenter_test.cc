@@ -4,8 +4,12 @@
 
 #include <gtest/gtest.h>
 
+#include <fstream>
+#include <optional>
 #include <random>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "qtts/language.h"
@@ -16,12 +20,15 @@ namespace {
 
 using Sentences = std::vector<std::string>;
 
+// Its text; "none" if there is none.
+std::string TextOf(const std::optional<Sentence>& sentence) { return sentence ? sentence->text : "none"; }
+
 Sentences Whole(const std::string& text, const Segmenter::Options& options = {}) {
   Segmenter segmenter;
   segmenter.SetOptions(options);
   segmenter.Append(text);
   Sentences sentences;
-  while (auto sentence = segmenter.NextAtEnd()) sentences.push_back(*sentence);
+  while (auto sentence = segmenter.NextAtEnd()) sentences.push_back(sentence->text);
   EXPECT_TRUE(segmenter.empty());
   return sentences;
 }
@@ -36,9 +43,9 @@ Sentences Piecewise(const std::string& text, const Segmenter::Options& options, 
     const std::string_view piece = Utf8Head(rest, count);
     segmenter.Append(piece);
     rest.remove_prefix(piece.size());
-    while (auto sentence = segmenter.Next()) sentences.push_back(*sentence);
+    while (auto sentence = segmenter.Next()) sentences.push_back(sentence->text);
   }
-  while (auto sentence = segmenter.NextAtEnd()) sentences.push_back(*sentence);
+  while (auto sentence = segmenter.NextAtEnd()) sentences.push_back(sentence->text);
   return sentences;
 }
 
@@ -106,7 +113,7 @@ TEST(Segmenter, ALanguageThatChangesHoldsForWhatIsNotGivenOut) {
   segmenter.SetOptions({.language = "de"});
   segmenter.Append("Am 3. Mai. Ende.");
   Sentences sentences;
-  while (auto sentence = segmenter.NextAtEnd()) sentences.push_back(*sentence);
+  while (auto sentence = segmenter.NextAtEnd()) sentences.push_back(sentence->text);
   EXPECT_EQ(sentences, (Sentences{"Chapter 3. Next.", "Am 3. Mai.", "Ende."}));
 }
 
@@ -142,21 +149,21 @@ TEST(Segmenter, CutsOfTheTextMakeNoDifference) {
 TEST(Segmenter, GivesASentenceOutWhenTheNextBegins) {
   Segmenter segmenter;
   segmenter.Append("One. ");
-  EXPECT_EQ(segmenter.Next(), std::nullopt);
+  EXPECT_FALSE(segmenter.Next());
   segmenter.Append("T");
-  EXPECT_EQ(segmenter.Next(), "One.");
-  EXPECT_EQ(segmenter.Next(), std::nullopt);
+  EXPECT_EQ(TextOf(segmenter.Next()), "One.");
+  EXPECT_FALSE(segmenter.Next());
   segmenter.Append("wo! ");
-  EXPECT_EQ(segmenter.Next(), std::nullopt);
+  EXPECT_FALSE(segmenter.Next());
   segmenter.Append("3");
-  EXPECT_EQ(segmenter.Next(), "Two!");
+  EXPECT_EQ(TextOf(segmenter.Next()), "Two!");
   EXPECT_FALSE(segmenter.empty());
-  EXPECT_EQ(segmenter.NextAtEnd(), "3");
+  EXPECT_EQ(TextOf(segmenter.NextAtEnd()), "3");
   EXPECT_TRUE(segmenter.empty());
   segmenter.Append("a. b");
   segmenter.Clear();
   EXPECT_TRUE(segmenter.empty());
-  EXPECT_EQ(segmenter.NextAtEnd(), std::nullopt);
+  EXPECT_FALSE(segmenter.NextAtEnd());
 }
 
 TEST(Segmenter, LinesEndSentencesWhenAskedTo) {
@@ -166,7 +173,7 @@ TEST(Segmenter, LinesEndSentencesWhenAskedTo) {
   Segmenter segmenter;
   segmenter.SetOptions({.newline_ends = true});
   segmenter.Append("typed\n");
-  EXPECT_EQ(segmenter.Next(), "typed") << "at once";
+  EXPECT_EQ(TextOf(segmenter.Next()), "typed") << "at once";
 }
 
 TEST(Segmenter, LongSentencesAreCutWhereALineCouldBe) {
@@ -175,6 +182,103 @@ TEST(Segmenter, LongSentencesAreCutWhereALineCouldBe) {
   const Sentences parts = Whole(std::string(100000, 'x'), {.max_chars = 4000});
   ASSERT_EQ(parts.size(), 25U);
   for (const std::string& part : parts) EXPECT_EQ(part.size(), 4000U);
+}
+
+// The text so far, and the sentence that its last character decides.
+TEST(Segmenter, NoSentenceWaitsLongerThanItMust) {
+  const std::pair<std::string_view, std::string_view> cases[] = {
+      {"I can't. H", "I can't."},
+      {"It is Bob\xE2\x80\x99s. T", "It is Bob\xE2\x80\x99s."},
+      {"Wait! 3", "Wait!"},
+      {"It fell. \"S", "It fell."},
+      {"At Acme Inc. The ", "At Acme Inc."},
+      {"It is so.[1] A", "It is so.[1]"},
+      {"Steps:\n1. ", "Steps:"},
+      {"A title\n\n", "A title"},
+      {"A line\f", "A line"},
+      {"\xE5\xA5\xBD\xE3\x80\x82\xE5\xA5\xBD", "\xE5\xA5\xBD\xE3\x80\x82"},
+  };
+  for (const auto& [text, sentence] : cases) {
+    SCOPED_TRACE(text);
+    Segmenter segmenter;
+    segmenter.SetOptions({.language = "en"});
+    segmenter.Append(text.substr(0, text.size() - DecodeLastUtf8(text).size));
+    EXPECT_FALSE(segmenter.Next());
+    segmenter.Append(text.substr(text.size() - DecodeLastUtf8(text).size));
+    EXPECT_EQ(TextOf(segmenter.Next()), sentence);
+  }
+}
+
+TEST(Segmenter, TellsWhatEndedBeforeASentence) {
+  const std::string text =
+      "Chapter 1\n\nIt rained. It was late.\nStill.\n \nA title\n\n\nShort.\n\n1. One\n2. Two\n\nSo he said:\n\nEnd";
+  using enum SentenceGap;
+  const std::vector<std::pair<std::string, SentenceGap>> expected = {
+      {"Chapter 1", kSentence},    {"It rained.", kHeading}, {"It was late.", kSentence}, {"Still.", kSentence},
+      {"A title", kParagraph},     {"Short.", kHeading},     {"1. One", kParagraph},      {"2. Two", kSentence},
+      {"So he said:", kParagraph}, {"End", kParagraph}};
+  for (const bool newline_ends : {false, true}) {
+    Segmenter segmenter;
+    segmenter.SetOptions({.newline_ends = newline_ends});
+    std::vector<std::pair<std::string, SentenceGap>> sentences;
+    for (const char c : text) {
+      segmenter.Append({&c, 1});
+      while (auto sentence = segmenter.Next()) sentences.emplace_back(sentence->text, sentence->before);
+    }
+    while (auto sentence = segmenter.NextAtEnd()) sentences.emplace_back(sentence->text, sentence->before);
+    EXPECT_EQ(sentences, expected);
+  }
+  // A heading that a time-out ends is one all the same.
+  Segmenter segmenter;
+  segmenter.Append("Chapter 1");
+  EXPECT_EQ(TextOf(segmenter.NextAtEnd()), "Chapter 1");
+  segmenter.Append("\n\nIt rained.");
+  const auto next = segmenter.NextAtEnd();
+  ASSERT_TRUE(next);
+  EXPECT_EQ(next->before, kHeading);
+}
+
+TEST(Segmenter, TellsWhereASentenceIs) {
+  Segmenter segmenter;
+  segmenter.Append(" \xC3\x84h.  It was psycho-\n  logical [1] and\r\nlate. E");
+  const auto first = segmenter.Next();
+  ASSERT_TRUE(first);
+  EXPECT_EQ(first->offset, 1U);
+  EXPECT_EQ(first->source, "\xC3\x84h.");
+  const auto second = segmenter.Next();
+  ASSERT_TRUE(second);
+  EXPECT_EQ(second->text, "It was psychological [1] and late.");
+  EXPECT_EQ(second->source, "It was psycho-\n  logical [1] and\r\nlate.");
+  EXPECT_EQ(second->offset, 6U);
+  EXPECT_EQ(second->SourcePosition(12), 12U) << "o";
+  EXPECT_EQ(second->SourcePosition(13), 17U) << "l";
+  EXPECT_EQ(second->SourcePosition(28), 32U) << "the joined line end";
+  EXPECT_EQ(second->SourcePosition(29), 34U) << "late";
+  segmenter.Clear();
+  segmenter.Append("A.");
+  EXPECT_EQ(segmenter.NextAtEnd()->offset, 0U);
+}
+
+TEST(Segmenter, FootnoteMarksMayBeSkipped) {
+  const Segmenter::Options skip = {.skip_footnote_marks = true};
+  EXPECT_EQ(Whole("The sky is blue.[1] It is high[2], so[a] high.[12][13] Yes.\xC2\xB9 No.", skip),
+            (Sentences{"The sky is blue.", "It is high, so high.", "Yes.", "No."}));
+  const Sentences kept = {"[1] is a mark, x[1](y) and m\xC2\xB2 and a[1]b and [See] and (1) are none."};
+  EXPECT_EQ(Whole(kept[0], skip), kept);
+  EXPECT_EQ(Whole("Blue.[1] It"), (Sentences{"Blue.[1]", "It"}));
+}
+
+TEST(Segmenter, WithoutALanguageAllLanguagesApply) {
+  EXPECT_EQ(Whole("Acme Inc. Das Haus. Gómez S.A. Pero no. Dr. Der Mann."),
+            (Sentences{"Acme Inc.", "Das Haus.", "Gómez S.A.", "Pero no.", "Dr. Der Mann."}));
+}
+
+// These are in no list of this project.
+TEST(Segmenter, AbbreviationsOfCldrApply) {
+  EXPECT_EQ(Whole("Es ist Dipl.-Kfm. Meier da.", {.language = "de"}).size(), 1U);
+  EXPECT_EQ(Whole("He is in Hartford, Conn. Bob is.", {.language = "en"}).size(), 1U);
+  EXPECT_EQ(Whole("He is in Hartford, Conn. Bob is.", {.language = "de"}).size(), 2U);
+  EXPECT_EQ(Whole("That is all. Bob goes.", {.language = "en"}).size(), 2U) << "an ordinary word";
 }
 
 TEST(CutPosition, PrefersSentencesThenLines) {

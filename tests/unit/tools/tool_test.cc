@@ -96,7 +96,7 @@ TEST(ToolTest, HelpNamesEveryCommand) {
   EXPECT_EQ(help.exit_status, 0);
   EXPECT_NE(help.out.find("  qtts-tool [OPTION"), std::string::npos) << help.out;
   for (const char* command :
-       {"speak", "inspect", "tokenize", "prompt", "codes", "decode", "voice make", "voice show"}) {
+       {"speak", "text", "inspect", "tokenize", "prompt", "codes", "decode", "voice make", "voice show"}) {
     EXPECT_NE(help.out.find(command), std::string::npos) << command;
   }
 }
@@ -106,11 +106,17 @@ TEST(ToolTest, EveryCommandHasAManual) {
     std::vector<std::string> command;
     std::string has;
     std::string lacks;
-  } manuals[] = {{{}, "--seed", "no such option"},         {{"inspect"}, "--json", "--text"},
-                 {{"speak"}, "--raw", "--audio"},          {{"tokenize"}, "--pattern", "--text"},
-                 {{"prompt"}, "--text", "--seed"},         {{"codes"}, "--seed", "--output"},
-                 {{"decode"}, "--output", "--text"},       {{"voice"}, "voice show FILE", "--greedy"},
-                 {{"voice", "make"}, "--audio", "--seed"}, {{"voice", "show"}, "--json", "--audio"}};
+  } manuals[] = {{{}, "--seed", "no such option"},
+                 {{"inspect"}, "--json", "--text"},
+                 {{"speak"}, "--raw", "--audio"},
+                 {{"tokenize"}, "--pattern", "--text"},
+                 {{"prompt"}, "--text", "--seed"},
+                 {{"text"}, "--lexicon", "--seed"},
+                 {{"codes"}, "--seed", "--output"},
+                 {{"decode"}, "--output", "--text"},
+                 {{"voice"}, "voice show FILE", "--greedy"},
+                 {{"voice", "make"}, "--audio", "--seed"},
+                 {{"voice", "show"}, "--json", "--audio"}};
   for (const auto& manual : manuals) {
     for (const char* help : {"--help", "-h"}) {
       // Before and after the command, and before and after a missing or wrong argument.
@@ -154,6 +160,7 @@ TEST(ToolTest, WhatACommandDoesNotTakeIsRefused) {
                  {{"speak", kVoice, "Hello", "there.", "-o", "x.wav"}, "\"there.\" is one argument too many"},
                  {{"decode", kVoice, "--raw"}, "decode takes no --raw"},
                  {{"inspect", kVoice, "--greedy"}, "inspect takes no --greedy"},
+                 {{"codes", kVoice, "--normalize", "none"}, "codes takes no --normalize"},
                  {{"tokenize", kVoice, "--text", "Hi."}, "tokenize takes no --text"},
                  {{"prompt", kVoice, "--text", "Hi.", "--seed", "1"}, "prompt takes no --seed"},
                  {{"prompt", kVoice, "--text", "Hi.", "--device", "cpu"}, "prompt takes no --device"},
@@ -519,6 +526,72 @@ TEST(ToolTest, SpeakWritesRawSamplesAndToStandardOutput) {
 }
 
 // One line of error, and no file.
+TEST(ToolTest, TextPrintsEachStepAndTheMap) {
+  const Outcome outcome = RunTool({"text", kVoice, "It is $5 (now). PLEASE go!"});
+  EXPECT_EQ(outcome.exit_status, 0) << outcome.err;
+  for (const char* line :
+       {"utterance 1, from character 0\n", "  written     It is $5 (now).\n", "  characters  as before\n",
+        "  numbers     It is five dollars (now).\n", "  symbols     It is five dollars, now.\n",
+        "  map         6-8 \"$5\" as \"five dollars\"\n", "utterance 2, from character 16\n",
+        "  capitals    Please go!\n", "  spoken      Please go!\n"}) {
+    EXPECT_NE(outcome.out.find(line), std::string::npos) << line << outcome.out;
+  }
+  const Outcome json = RunTool({"text", kVoice, "-", "--json"}, "Yes.\n\nIt is $5.");
+  EXPECT_EQ(json.exit_status, 0) << json.err;
+  const Json utterance = Json::parse(json.out)["utterances"][1];
+  EXPECT_EQ(utterance["written"], "It is $5.");
+  EXPECT_EQ(utterance["begin"], 6);
+  EXPECT_EQ(utterance["spoken"], "It is five dollars.");
+  EXPECT_EQ(utterance["steps"]["numbers"], "It is five dollars.");
+  EXPECT_EQ(utterance["map"][1], Json::parse(R"({"spoken": [6, 18], "source": [12, 14], "copied": false})"));
+}
+
+TEST(ToolTest, TextHeedsItsOptions) {
+  const TemporaryFolder folder;
+  std::ofstream(folder.File("lexicon")) << "five\tfife\n$5\ta fiver\n";
+  const auto spoken = [](std::vector<std::string> options) {
+    std::vector<std::string> arguments = {"text", kVoice, "It is $5 😂.", "--json"};
+    arguments.insert(arguments.end(), options.begin(), options.end());
+    const Outcome outcome = RunTool(arguments);
+    EXPECT_EQ(outcome.exit_status, 0) << outcome.err;
+    return Json::parse(outcome.out)["utterances"][0]["spoken"].get<std::string>();
+  };
+  EXPECT_EQ(spoken({}), "It is five dollars.");
+  EXPECT_EQ(spoken({"--normalize", "none"}), "It is $5 😂.");
+  EXPECT_EQ(spoken({"--normalize", "spoken"}), "It is five dollars.");
+  EXPECT_EQ(spoken({"--lexicon", folder.File("lexicon")}), "It is a fiver.");
+  EXPECT_EQ(spoken({"--emoji", "names"}), "It is five dollars, face with tears of joy.");
+  EXPECT_EQ(spoken({"--language", "de"}), "It is fünf Dollar.");
+  const struct {
+    std::vector<std::string> options;
+    std::string part;
+  } refused[] = {{{"--normalize", "all"}, "--normalize \"all\": must be model, none or spoken"},
+                 {{"--emoji", "loud"}, "--emoji \"loud\": must be silent or names"},
+                 {{"--lexicon", "/nowhere/lexicon"}, "/nowhere/lexicon"}};
+  for (const auto& [options, part] : refused) {
+    std::vector<std::string> arguments = {"text", kVoice, "Hi."};
+    arguments.insert(arguments.end(), options.begin(), options.end());
+    const Outcome outcome = RunTool(arguments);
+    EXPECT_EQ(outcome.exit_status, 1);
+    EXPECT_NE(outcome.err.find(part), std::string::npos) << outcome.err;
+  }
+  EXPECT_NE(RunTool({"text"}).err.find("name a text"), std::string::npos);
+}
+
+// What is spoken is what `text` shows.
+TEST(ToolTest, SpeakPreparesItsText) {
+  const TemporaryFolder folder;
+  const auto speak = [&](const std::string& text, const std::string& normalize, const std::string& file) {
+    const Outcome outcome = RunTool({"speak", kVoice, text, "--normalize", normalize, "--output", folder.File(file)});
+    EXPECT_EQ(outcome.exit_status, 0) << outcome.err;
+    std::ifstream sound(folder.File(file), std::ios::binary);
+    return std::string{std::istreambuf_iterator<char>(sound), {}};
+  };
+  const std::string prepared = speak("It is $5 (now).", "model", "a.wav");
+  EXPECT_EQ(prepared, speak("It is five dollars, now.", "none", "b.wav"));
+  EXPECT_NE(prepared, speak("It is $5 (now).", "none", "c.wav"));
+}
+
 TEST(ToolTest, SpeakSplitsALongText) {
   const TemporaryFolder folder;
   const auto samples = [&](const std::string& text, const std::vector<std::string>& options) {

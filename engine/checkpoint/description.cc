@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#include "checkpoint/description.h"
+
+#include <algorithm>
+#include <initializer_list>
+#include <nlohmann/json.hpp>
+
+#include "checkpoint/json_reader.h"
+
+namespace qtts {
+namespace {
+
+using nlohmann::json;
+
+constexpr int kMaxPartCharacters = 100000;
+
+// Refuses all keys but `known`.
+Status CheckKeys(const json& object, const std::string& where, std::initializer_list<std::string_view> known) {
+  if (!object.is_object()) return Status::Ok();
+  std::string names;
+  for (const std::string_view name : known) names.append(names.empty() ? "" : ", ").append(name);
+  for (const auto& [key, value] : object.items()) {
+    if (std::ranges::find(known, key) == known.end()) {
+      return Status::CorruptModel(where + " has the unknown key " + Quoted(key) + ", expected " + names);
+    }
+  }
+  return Status::Ok();
+}
+
+// "prepare": true for all steps, or a list of them.
+void ReadSteps(JsonFields* fields, TextSteps* steps) {
+  const json* const value = fields->Find("prepare");
+  if (value == nullptr) return;
+  constexpr const char* kExpected = "true, false or a list of \"characters\", \"symbols\" and \"capitals\"";
+  if (value->is_boolean()) {
+    steps->characters = steps->symbols = steps->capitals = value->get<bool>();
+    return;
+  }
+  if (!value->is_array()) return fields->Refuse("prepare", kExpected);
+  for (const json& step : *value) {
+    if (step == "characters") {
+      steps->characters = true;
+    } else if (step == "symbols") {
+      steps->symbols = true;
+    } else if (step == "capitals") {
+      steps->capitals = true;
+    } else {
+      return fields->Refuse("prepare", kExpected);
+    }
+  }
+}
+
+}  // namespace
+
+Result<ModelDescription> ParseDescription(const std::string& folder, std::string_view text,
+                                          const TalkerConfig& talker) {
+  const std::string file = folder + "/qttssrc.json";
+  QTTS_ASSIGN_OR_RETURN(const json document, ParseJson(text, file));
+  Status status;
+  JsonFields fields(document, file, "", &status);
+  QTTS_RETURN_IF_ERROR(CheckKeys(document, file + ": the document", {"default_speaker", "text"}));
+  ModelDescription description;
+  description.default_speaker = LowerCaseName(fields.String("default_speaker", ""));
+  if (!description.default_speaker.empty() && talker.speakers.count(description.default_speaker) == 0) {
+    fields.Refuse("default_speaker", "one of talker_config.spk_id of config.json");
+  }
+  JsonFields written = fields.Object("text", /*optional=*/true);
+  if (const json* const object = fields.Find("text")) {
+    QTTS_RETURN_IF_ERROR(CheckKeys(*object, file + ": text", {"part_characters", "prepare", "normalize"}));
+  }
+  description.text.part_characters = written.Int("part_characters", 0, kMaxPartCharacters, 0);
+  ReadSteps(&written, &description.text.steps);
+  const std::string normalize = written.String("normalize", "none");
+  if (normalize != "none" && normalize != "spoken") written.Refuse("normalize", "\"none\" or \"spoken\"");
+  description.text.steps.numbers = normalize == "spoken";
+  QTTS_RETURN_IF_ERROR(status);
+  return description;
+}
+
+}  // namespace qtts

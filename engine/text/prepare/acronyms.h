@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#ifndef QTTS_TEXT_PREPARE_ACRONYMS_H_
+#define QTTS_TEXT_PREPARE_ACRONYMS_H_
+
+#include <string_view>
+
+namespace qtts {
+
+// All take ASCII words in capital letters.
+
+// Acronyms whose letters are spoken: "FBI".
+bool IsSpelledAcronym(std::string_view word);
+// Acronyms that are spoken as words, by everybody or by the bundled voice, whose training had them as they are written.
+bool IsSpokenAcronym(std::string_view word);
+// Common English words of two or three letters.
+bool IsShortWord(std::string_view word);
+// True if a word of four letters or more looks pronounceable in English: it has vowels, and its consonants begin, join
+// and end syllables as those of English words do.
+bool IsPronounceable(std::string_view word);
+
+}  // namespace qtts
+
+#endif  // QTTS_TEXT_PREPARE_ACRONYMS_H_

@@ -1,0 +1,136 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: LGPL-2.1-or-later
+"""How much of written text is heard: numbers, marks, capitals. Whisper base listens to qtts-tool speak.
+
+usage: measure-text.py BUILD_DIR [--voice DIR] [--speakers A B] [--kinds LIST] [--normalize NAME] [--show]
+
+Kinds of numbers and capitals stand in text-lines.tsv, twelve lines each: "right" counts lines that are heard as they should be, by
+their words or, for codes, by their digits. Kinds of marks are put into carrier sentences: words wrong by words, beside the carriers alone.
+Lines take turns between the speakers and the seeds 0 and 1. The recogniser needs the environment described in measure-voice.py.
+"""
+import argparse
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "data/recipe"))
+import meters  # noqa: E402
+from word_errors import distance  # noqa: E402
+
+CARRIERS = [("She opened", "the window", "and looked at the garden."), ("We had", "a wonderful dinner", "with our friends."),
+            ("My brother works", "for a large company", "in Chicago."), ("The children", "were playing", "in the park."),
+            ("Please leave", "your message", "after the tone."), ("The book", "was written", "a long time ago.")]
+MARKS = {
+    "none": "{} {} {}", "quotes": '{} "{}" {}', "curly quotes": "{} “{}” {}", "guillemets": "{} «{}» {}", "round": "{} ({}) {}",
+    "square": "{} [{}] {}", "braces": "{} {{{}}} {}", "ellipsis": "{}… {} {}", "em dash": "{} — {} — {}", "en dash": "{} – {} – {}",
+    "two hyphens": "{} -- {} {}", "bold": "{} **{}** {}", "italic": "{} *{}* {}", "code": "{} `{}` {}", "struck": "{} ~~{}~~ {}",
+    "underscore": "{} _{}_ {}", "hash": "# {} {} {}", "bullet": "• {} {} {}", "arrow": "{} → {} {}", "trademark": "{} {}™ {}",
+    "registered": "{} {}® {}", "slash": "{} / {} {}", "backslash": "{} \\ {} {}", "bar": "{} | {} {}", "tag": "{} <b>{}</b> {}",
+    "reference": "{} &quot;{}&quot; {}", "emoji": "{} 😂 {} {} 👍🏽", "joined emoji": "{} 👩‍🚀 {} {}", "no-break space": "{}\u00a0{}\u00a0{}",
+    "U+FEFF": "{} \ufeff{}\ufeff {}", "U+200B": "{} \u200b{} \u200b{}", "soft hyphen": "{} {}\u00ad {}", "U+200E": "\u200e{} \u200e{} {}", "tab": "{}\t{}\t{}",
+}
+DIGITS = {w: str(i) for i, w in enumerate("zero one two three four five six seven eight nine".split())} | {"oh": "0", "o": "0"}
+
+
+def plain(text):
+    """one spelling for what was said and heard"""
+    text = " ".join(meters.words(text))
+    for old, new in (("metre", "meter"), ("litre", "liter"), ("kilo meter", "kilometer"), (" o'clock", ""), ("one half", "a half"), ("one third", "a third"), ("one quarter", "a quarter"),
+                     ("percentage", "percent")):
+        text = text.replace(old, new)
+    return re.sub(r"\b([a-z]) (?=[a-z]\b)", r"\1", text).split()
+
+
+def digits(text):
+    text = re.sub(r"(\d)[ ,.\-](?=\d)", r"\1", text.lower())
+    return "".join(DIGITS.get(w, w if w.isdigit() else "") for w in re.findall(r"[a-z]+|\d", text))
+
+
+class Bench:
+    def __init__(self, args):
+        self.args, self.model, self.tool = args, meters.whisper_model(), f"{args.build}/engine/tools/qtts-tool"
+
+    def sound(self, text, index):
+        speakers = self.args.speakers
+        with tempfile.TemporaryDirectory() as folder:
+            subprocess.run([self.tool, "speak", self.args.voice, text, "--speaker", speakers[index % len(speakers)], "--seed", str(index // len(speakers) % 2),
+                            "--normalize", self.args.normalize, "--output", f"{folder}/a.wav"], check=True, stderr=subprocess.DEVNULL)
+            return read(f"{folder}/a.wav")
+
+    def hear(self, sounds):
+        import numpy as np
+        x = np.concatenate([np.concatenate([meters.at16(s), np.zeros(8000, np.float32)]) for s in sounds])
+        segments, _ = self.model.transcribe(x, language="en", beam_size=5, condition_on_previous_text=False, temperature=0, without_timestamps=True)
+        return " ".join(s.text for s in segments).strip()
+
+    def spoken(self, text):
+        """the tool's words for what was heard, another spelling of it"""
+        out = subprocess.run([self.tool, "text", self.args.voice, text, "--json"], check=True, capture_output=True, text=True).stdout
+        import json
+        return " ".join(u["spoken"] for u in json.loads(out)["utterances"])
+
+    def lines(self, kind, rows):
+        right = 0
+        for i, (written, said) in enumerate(rows):
+            heard = self.hear([self.sound(written, i)])
+            ok = plain(said) in (plain(heard), plain(self.spoken(heard))) or plain(self.spoken(said)) == plain(self.spoken(heard))
+            if not ok and len(digits(said)) >= 5:
+                rest = [w for w in re.findall(r"[a-z]+", said.lower()) if w not in DIGITS and w != "plus"]
+                ok = digits(said) == digits(heard) and all(w in heard.lower() for w in rest[:2])
+            right += ok
+            if self.args.show and not ok:
+                print(f"    {written!r} -> {heard!r}")
+        print(f"{kind:22} {right:2} of {len(rows)} right", flush=True)
+
+    def marks(self, name, template):
+        wrong = count = 0
+        for first in range(0, len(CARRIERS), 3):
+            part = list(enumerate(CARRIERS))[first:first + 3]
+            heard = self.hear([self.sound(template.format(*c), i) for i, c in part])
+            said = meters.words(" ".join(" ".join(c) for _, c in part))
+            wrong += distance(said, meters.words(heard))
+            count += len(said)
+            if self.args.show and distance(said, meters.words(heard)):
+                print(f"    {heard!r}")
+        print(f"{name:22} {wrong / count:.2f} wrong", flush=True)
+
+
+def read(path):
+    import wave
+    import numpy as np
+    with wave.open(path) as file:
+        return np.frombuffer(file.readframes(file.getnframes()), np.int16).astype(np.float32) / 32768
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("build")
+    parser.add_argument("--voice", default=str(ROOT / "data/voice"))
+    parser.add_argument("--speakers", nargs="*", default=["grace", "clara"])
+    parser.add_argument("--kinds", help="comma-separated; all if left out; \"marks\" are all kinds of marks")
+    parser.add_argument("--normalize", default="model")
+    parser.add_argument("--show", action="store_true", help="print what was heard wrong")
+    args = parser.parse_args()
+    args.build = os.path.abspath(args.build)
+    rows = {}
+    for line in open(pathlib.Path(__file__).with_name("text-lines.tsv"), encoding="utf-8"):
+        if line.strip() and not line.startswith("#"):
+            kind, written, said = line.rstrip("\n").split("\t")
+            rows.setdefault(kind, []).append((written, said))
+    kinds = args.kinds.split(",") if args.kinds else [*rows, "marks"]
+    if unknown := [k for k in kinds if k not in rows and k not in MARKS and k != "marks"]:
+        parser.error(f"no kind named {', '.join(unknown)}: there are {', '.join([*rows, *MARKS, 'marks'])}")
+    bench = Bench(args)
+    for kind in kinds:
+        if kind in rows:
+            bench.lines(kind, rows[kind])
+    for name in MARKS if "marks" in kinds else [k for k in kinds if k in MARKS]:
+        bench.marks(name, MARKS[name])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+//
+// Any bytes as a checkpoint's qttssrc.json.
+
+#include <cstdint>
+#include <string_view>
+
+#include "checkpoint/description.h"
+#include "fuzz/check.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  static const qtts::TalkerConfig talker = [] {
+    qtts::TalkerConfig config;
+    config.speakers = {{"clara", 1}, {"grace", 2}};
+    return config;
+  }();
+  const std::string_view json(reinterpret_cast<const char*>(data), size);
+  const auto description = qtts::ParseDescription("fuzz", json, talker);
+  if (!description.ok()) {
+    QTTS_FUZZ_CHECK(!description.status().message().empty() && description.status().message().size() < 2000);
+    return 0;
+  }
+  QTTS_FUZZ_CHECK(description->default_speaker.empty() || talker.speakers.count(description->default_speaker) == 1);
+  QTTS_FUZZ_CHECK(description->text.part_characters >= 0 && description->text.part_characters <= 100000);
+  return 0;
+}

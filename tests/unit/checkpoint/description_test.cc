@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#include "checkpoint/description.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace qtts {
+namespace {
+
+using ::testing::HasSubstr;
+
+TalkerConfig TwoSpeakers() {
+  TalkerConfig talker;
+  talker.speakers = {{"clara", 1}, {"grace", 2}};
+  return talker;
+}
+
+std::string Error(const std::string& json) {
+  const auto description = ParseDescription("/m", json, TwoSpeakers());
+  EXPECT_FALSE(description.ok()) << json;
+  EXPECT_EQ(description.status().code(), StatusCode::kCorruptModel);
+  EXPECT_THAT(description.status().message(), HasSubstr("/m/qttssrc.json: "));
+  return description.status().message();
+}
+
+TEST(DescriptionTest, EverythingIsRead) {
+  const auto description = ParseDescription(
+      "/m", R"({"default_speaker": "Grace", "text": {"part_characters": 300, "prepare": true, "normalize": "spoken"}})",
+      TwoSpeakers());
+  ASSERT_TRUE(description.ok()) << description.status().message();
+  EXPECT_EQ(description->default_speaker, "grace");
+  EXPECT_EQ(description->text.part_characters, 300);
+  EXPECT_EQ(description->text.steps, (TextSteps{true, true, true, true}));
+}
+
+TEST(DescriptionTest, NothingIsRequired) {
+  for (const char* json : {"{}", R"({"text": {}})", R"({"text": {"prepare": false, "normalize": "none"}})"}) {
+    const auto description = ParseDescription("/m", json, TwoSpeakers());
+    ASSERT_TRUE(description.ok()) << description.status().message();
+    EXPECT_EQ(*description, ModelDescription());
+  }
+}
+
+TEST(DescriptionTest, StepsByName) {
+  const auto description = ParseDescription("/m", R"({"text": {"prepare": ["symbols", "characters"]}})", TwoSpeakers());
+  ASSERT_TRUE(description.ok());
+  EXPECT_EQ(description->text.steps, (TextSteps{true, false, true, false}));
+}
+
+TEST(DescriptionTest, EachKeyAndValueIsChecked) {
+  EXPECT_THAT(Error("nope"), HasSubstr("not valid JSON"));
+  EXPECT_THAT(Error("[]"), HasSubstr("the document is [], expected an object"));
+  EXPECT_THAT(Error(R"({"speaker": "grace"})"), HasSubstr("unknown key 'speaker', expected default_speaker, text"));
+  EXPECT_THAT(Error(R"({"text": {"steps": true}})"), HasSubstr("text has the unknown key 'steps'"));
+  EXPECT_THAT(Error(R"({"default_speaker": "ryan"})"), HasSubstr("default_speaker is \"ryan\", expected one of"));
+  EXPECT_THAT(Error(R"({"default_speaker": 1})"), HasSubstr("default_speaker is 1, expected a string"));
+  EXPECT_THAT(Error(R"({"text": 1})"), HasSubstr("text is 1, expected an object"));
+  EXPECT_THAT(Error(R"({"text": {"part_characters": -1}})"), HasSubstr("text.part_characters is -1"));
+  EXPECT_THAT(Error(R"({"text": {"prepare": "all"}})"),
+              HasSubstr("text.prepare is \"all\", expected true, false or a list"));
+  EXPECT_THAT(Error(R"({"text": {"prepare": ["numbers"]}})"), HasSubstr("text.prepare is [\"numbers\"]"));
+  EXPECT_THAT(Error(R"({"text": {"normalize": "yes"}})"), HasSubstr("text.normalize is \"yes\""));
+}
+
+}  // namespace
+}  // namespace qtts
