@@ -7,6 +7,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
+#include <new>
 #include <random>
 #include <thread>
 
@@ -355,6 +356,30 @@ TEST_F(SchedulerTest, LostDeviceFailsEveryStreamNowAndLater) {
     EXPECT_EQ(stream->status().code(), StatusCode::kDeviceUnavailable);
   }
   EXPECT_TRUE(scheduler_->device_lost());
+}
+
+// Neither the log nor the backend gets memory.
+TEST_F(SchedulerTest, LostDeviceFailsEveryStreamAlsoWithoutMemory) {
+  static constexpr LogSink kSink = {[](LogLevel level) { return level == LogLevel::kWarning; },
+                                    [](LogLevel /*level*/, const char* /*line*/) { throw std::bad_alloc(); }};
+  script_.SetGate(false);
+  script_.close_needs_memory = true;
+  const auto first = Start(1);
+  const auto second = Start(2);
+  SetLogSink(&kSink);
+  {
+    std::lock_guard lock(script_.mutex);
+    script_.device_lost = true;
+  }
+  script_.SetGate(true);
+  for (const auto& stream : {first, second}) {
+    ReadAll(*stream, 0);
+    EXPECT_EQ(stream->end_reason(), EndReason::kError);
+    EXPECT_EQ(stream->status().code(), StatusCode::kDeviceUnavailable);
+  }
+  SetLogSink(nullptr);
+  const Occupancy occupancy = scheduler_->occupancy();
+  EXPECT_EQ(occupancy.free_slots, occupancy.slots);
 }
 
 // The next utterance detects that the device was lost elsewhere.
