@@ -178,7 +178,7 @@ TEST_F(EnginesTest, ACardThatIsPassedOverIsToldWithTheRemedy) {
               AllOf(HasSubstr("New GPU"), HasSubstr("-Dcuda-arch=151"), Not(HasSubstr("device=auto;"))));
   EXPECT_THAT(passed_over({.name = "Old GPU", .major = 7, .minor = 5}), HasSubstr("needed is 8.0 or later"));
   EXPECT_THAT(passed_over({.name = "Small GPU", .memory = 400000000}),
-              AllOf(HasSubstr("Small GPU has 0.4 GB free"), HasSubstr("close other programs")));
+              AllOf(HasSubstr(" has 0.4 GB free"), HasSubstr("close other programs")));
   // The card itself is not told by a driver that is too old.
   fake_cuda::Reset();
   fake_cuda::SetDriver(11040);
