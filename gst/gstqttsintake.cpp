@@ -223,7 +223,7 @@ bool Intake::QueueText(Chunk* chunk) {
 
 bool Intake::QueueWhole(Chunk* chunk) {
   while (!IsBlank(chunk->rest())) {
-    const size_t end = CutPosition(chunk->rest(), text_options_.max_chars, LanguageTag(pad_settings_));
+    const size_t end = qtts::CutPosition(chunk->rest(), text_options_.max_chars, LanguageTag(pad_settings_));
     std::string part(Trim(chunk->rest().substr(0, end)));
     if (!IsBlank(part)) {
       if (!queue_.HasRoom(part)) return false;
@@ -279,7 +279,7 @@ bool Intake::GrowUtterance(Chunk* chunk) {
 // Begins an utterance that grows with `line`. How many bytes of that it has taken; nothing if there is no room.
 std::optional<size_t> Intake::BeginGrowing(std::string_view line) {
   if (growing_failed_ || IsBlank(line)) return line.size();
-  const size_t taken = CutPosition(line, text_options_.max_chars, LanguageTag(pad_settings_));
+  const size_t taken = qtts::CutPosition(line, text_options_.max_chars, LanguageTag(pad_settings_));
   const std::string begun(TrimLeft(line.substr(0, taken)));
   if (!queue_.HasRoom(begun)) return std::nullopt;
   // Only this layout can wait for text. It is always used, so that the speed of the text does not change the sound.

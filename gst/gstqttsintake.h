@@ -13,10 +13,11 @@
 
 #include "gstqttsmonitor.h"
 #include "gstqttsreports.h"
-#include "gstqttssegmenter.h"
 #include "gstqttssettings.h"
 #include "gstqttsspoken.h"
 #include "gstqttstext.h"
+#include "qtts/mutex.h"
+#include "qtts/segmenter.h"
 
 namespace gstqtts {
 
@@ -154,7 +155,7 @@ class Intake {
   TextOptions text_options_ QTTS_GUARDED_BY(monitor_held);
   bool pieces_ QTTS_GUARDED_BY(monitor_held) = false;  // what the chunks are
   Utf8Joiner joiner_ QTTS_GUARDED_BY(monitor_held);
-  Segmenter segmenter_ QTTS_GUARDED_BY(monitor_held);                  // the sentence that has begun
+  qtts::Segmenter segmenter_ QTTS_GUARDED_BY(monitor_held);            // the sentence that has begun
   std::optional<std::string> sentence_ QTTS_GUARDED_BY(monitor_held);  // waits for room
   std::vector<std::shared_ptr<void>> events_
       QTTS_GUARDED_BY(monitor_held);                           // that wait for the end of the sentence that has begun

@@ -346,9 +346,10 @@ std::vector<Property> TextProperties() {
           "utterance ends, if nothing else is left to speak (18446744073709551615 = never). No "
           "effect for \"segmentation\" none"),
       Row("max-text-length", "Maximum Text Length", kReady, kTextOptions, &TextOptions::max_chars, {1, G_MAXUINT},
-          "Maximum length of an utterance from the sink pad in characters. Longer text is split, "
-          "after a sentence if there is one, otherwise at a possible line break. \"text\" and "
-          "speak are limited only by the model"),
+          "Maximum length of an utterance from the sink pad in characters. Longer text becomes several utterances: it "
+          "is "
+          "split after a sentence if there is one, otherwise at a possible line break. See \"part-length\" for what "
+          "a model speaks at once"),
       Row("max-queued-text", "Maximum Queued Text", kPlaying, kTextOptions, &TextOptions::max_queued, {0, G_MAXUINT},
           "Maximum number of queued characters, in at most 64 utterances (or twice \"parallel\" if that "
           "is more). Beyond it, the sink pad blocks, and \"text\" and speak are refused with a warning. An empty queue "
@@ -406,14 +407,19 @@ std::vector<Property> LimitProperties() {
       Row("max-duration", "Maximum Duration", kPlaying, kUtterance, &Settings::max_duration, {0, G_MAXUINT64},
           "Maximum length of one utterance in nanoseconds, in whole frames of 80 ms and at least "
           "one. A warning is posted if it cuts speech (0 = the model's own limit)"),
+      Row("part-length", "Part Length", kPlaying, kUtterance, &Settings::part_length, {Settings::kModel, G_MAXINT},
+          "Number of characters after which a longer text is split, from the next utterance on: at the end of a "
+          "sentence, else of a clause, else of a word. A model speaks its parts one after the other with one voice; "
+          "beyond what it was trained on it babbles. The utterance remains one for all messages (-1 = as the model "
+          "needs it, 0 = never: exactly the official package)"),
       Row("max-wait", "Maximum Wait", kPlaying, kUtterance, &Settings::max_wait, {0, G_MAXUINT64},
           "Maximum time in nanoseconds that an utterance waits for the model, which all elements "
           "share: for a free slot, see \"stats\", and on a GPU for memory and time. After that it is "
           "finished with the reason busy and a warning (0 = it does not wait, "
           "18446744073709551615 = for ever)"),
       Row("runaway-guard", "Runaway Guard", kPlaying, kUtterance, &Settings::runaway_guard,
-          "End an utterance whose end the model has missed: after 5 s of silence, or when it lasts "
-          "far longer than its text can. Off: the sound is exactly the model's"),
+          "End an utterance, or the part of it (see \"part-length\"), whose end the model has missed: after 5 s of "
+          "silence, or when it lasts far longer than its text can. Off: the sound is exactly the model's"),
       Row("speak-anything", "Speak Anything", kPlaying, kUtterance, &Settings::speak_anything,
           "Also give the model texts without a letter, number or currency sign, from the next "
           "utterance on: it mostly babbles for seconds. Off: they are finished without sound, for "

@@ -37,6 +37,8 @@ qtts::Request MakeRequest(const Settings& settings, const qtts::ModelInfo& model
   request.language = settings.language;
   request.instruct = settings.instruct;
   request.layout = settings.layout;
+  request.parts = qtts::PartBounds::Of(
+      settings.part_length == Settings::kModel ? model.part_characters : static_cast<size_t>(settings.part_length));
   request.runaway_guard = settings.runaway_guard;
   // What an application sets may be longer than a signed number of nanoseconds can be, which is 292 years.
   if (std::in_range<std::chrono::nanoseconds::rep>(settings.max_wait)) {
@@ -53,7 +55,8 @@ qtts::Request MakeRequest(const Settings& settings, const qtts::ModelInfo& model
     // An utterance has one frame less than new tokens, and the model makes at least one frame.
     const uint64_t frames =
         SamplesWithin(settings.max_duration, model.sample_rate) / static_cast<uint64_t>(model.samples_per_frame);
-    request.settings.max_new_tokens = static_cast<int64_t>(std::max<uint64_t>(frames, 1)) + 1;
+    request.max_frames = static_cast<int64_t>(std::max<uint64_t>(frames, 1));
+    request.settings.max_new_tokens = request.max_frames + 1;
   }
   return request;
 }

@@ -18,7 +18,7 @@ namespace gstqtts {
 // Settings of the next utterance. Plain values. Each text carries a copy, so a later change does not affect accepted
 // text.
 struct Settings {
-  // Value of a number of the sampling rules that is not set: the model's own value is used.
+  // Value of a number that is not set: the model's own value is used.
   static constexpr int kModel = -1;
 
   std::string speaker;
@@ -31,6 +31,7 @@ struct Settings {
   qtts::PromptLayout layout = qtts::PromptLayout::kDefault;
   int64_t seed = -1;                                                          // -1: a new one for every utterance
   std::array<double, qtts::kSamplingNumberCount> sampling = ModelSampling();  // by index in kSamplingNumbers
+  int part_length = kModel;  // characters; 0: one part
   bool runaway_guard = true;
   bool speak_anything = false;   // speaks also text that fails IsSayable()
   uint64_t max_duration = 0;     // nanoseconds; 0: the model's own cap

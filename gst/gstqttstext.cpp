@@ -12,8 +12,6 @@ namespace {
 constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
-bool IsAsciiSpace(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
-
 }  // namespace
 
 std::string Utf8Joiner::Push(std::string_view chunk, int* repaired) {
@@ -47,27 +45,6 @@ std::string RepairUtf8(std::string_view text) {
   std::string repaired = joiner.Push(text);
   if (joiner.in_mid_character()) repaired.append(kReplacement);
   return repaired;
-}
-
-bool IsBlank(std::string_view text) {
-  while (!text.empty()) {
-    const qtts::Utf8Char decoded = qtts::DecodeUtf8(text);
-    const std::string_view character = text.substr(0, decoded.size);
-    if (!qtts::IsWhiteSpace(decoded.code) && character != kReplacement) return false;
-    text.remove_prefix(decoded.size);
-  }
-  return true;
-}
-
-std::string_view TrimLeft(std::string_view text) {
-  const auto* begin = std::find_if_not(text.begin(), text.end(), IsAsciiSpace);
-  return text.substr(static_cast<size_t>(begin - text.begin()));
-}
-
-std::string_view Trim(std::string_view text) {
-  text = TrimLeft(text);
-  const auto end = std::find_if_not(text.rbegin(), text.rend(), IsAsciiSpace).base();
-  return text.substr(0, static_cast<size_t>(end - text.begin()));
 }
 
 bool TextQueue::HasRoom(std::string_view text) const {

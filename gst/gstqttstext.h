@@ -41,13 +41,9 @@ std::string RepairUtf8(std::string_view text);
 // Unicode code points in well-formed UTF-8.
 inline size_t CountCharacters(std::string_view text) { return qtts::CountUtf8(text); }
 
-// Whether well-formed UTF-8 holds nothing to speak: only white space (the Unicode property) and
-// U+FFFD.
-bool IsBlank(std::string_view text);
-
-// `text` without the ASCII white space around it.
-std::string_view Trim(std::string_view text);
-std::string_view TrimLeft(std::string_view text);
+using qtts::IsBlank;
+using qtts::Trim;
+using qtts::TrimLeft;
 
 // The time at which a text is to be heard, in running time (nanoseconds).
 struct Cue {

@@ -10,6 +10,8 @@ namespace {
 // True for every byte of a character except its first.
 bool IsTrail(char byte) { return (static_cast<uint8_t>(byte) & 0xC0U) == 0x80U; }
 
+bool IsAsciiSpace(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
+
 }  // namespace
 
 Utf8Char DecodeUtf8(std::string_view text) {
@@ -102,6 +104,26 @@ bool IsWhiteSpace(char32_t code) {
   return (code >= 0x09 && code <= 0x0D) || code == 0x20 || code == 0x85 || code == 0xA0 || code == 0x1680 ||
          (code >= 0x2000 && code <= 0x200A) || code == 0x2028 || code == 0x2029 || code == 0x202F || code == 0x205F ||
          code == 0x3000;
+}
+
+bool IsBlank(std::string_view text) {
+  while (!text.empty()) {
+    const Utf8Char c = DecodeUtf8(text);
+    if (!IsWhiteSpace(c.code) && c.code != kReplacementCharacter) return false;
+    text.remove_prefix(c.size);
+  }
+  return true;
+}
+
+std::string_view TrimLeft(std::string_view text) {
+  const auto* begin = std::find_if_not(text.begin(), text.end(), IsAsciiSpace);
+  return text.substr(static_cast<size_t>(begin - text.begin()));
+}
+
+std::string_view Trim(std::string_view text) {
+  text = TrimLeft(text);
+  const auto end = std::find_if_not(text.rbegin(), text.rend(), IsAsciiSpace).base();
+  return text.substr(0, static_cast<size_t>(end - text.begin()));
 }
 
 }  // namespace qtts

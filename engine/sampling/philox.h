@@ -35,7 +35,7 @@ QTTS_HOST_DEVICE inline PhiloxWords Philox4x32(PhiloxWords counter, uint32_t key
 }
 
 // Purpose of a draw. Draws of different purposes are independent.
-enum class DrawPurpose : uint32_t { kGumbel = 0 };
+enum class DrawPurpose : uint32_t { kGumbel = 0, kPartSeed = 1 };
 
 // The 32 random bits of candidate `token` of codebook `codebook` in frame `frame`.
 QTTS_HOST_DEVICE inline uint32_t DrawBits(uint64_t seed, uint32_t frame, uint32_t codebook, uint32_t token,
@@ -43,6 +43,16 @@ QTTS_HOST_DEVICE inline uint32_t DrawBits(uint64_t seed, uint32_t frame, uint32_
   return Philox4x32({{frame, codebook, token, static_cast<uint32_t>(purpose)}}, static_cast<uint32_t>(seed),
                     static_cast<uint32_t>(seed >> 32))
       .v[0];
+}
+
+// The seed of part `part` of an utterance with `seed` (Request::parts). The first part has the utterance's own, so a
+// text of one part sounds the same with and without parts.
+inline uint64_t SeedOfPart(uint64_t seed, int part) {
+  if (part == 0) return seed;
+  const PhiloxWords words =
+      Philox4x32({{static_cast<uint32_t>(part), 0, 0, static_cast<uint32_t>(DrawPurpose::kPartSeed)}},
+                 static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32));
+  return (uint64_t{words.v[1]} << 32) | words.v[0];
 }
 
 // Converts random bits to a number in (0, 1), both ends excluded, exact in F32: (the 23 high bits + 0.5) / 2^23.

@@ -2,6 +2,7 @@
 #ifndef QTTS_SCHEDULER_RUNNING_H_
 #define QTTS_SCHEDULER_RUNNING_H_
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -37,6 +38,9 @@ struct Scheduler::Running {
   bool removed = false;
   std::optional<Prompt> prompt;  // while the stream waits for a slot
   std::optional<Clock::time_point> slot_deadline;
+  int part = 0;                // number of the part that is spoken
+  int64_t earlier_frames = 0;  // of the parts before it
+  int64_t max_new_tokens = 0;  // of this part
   SlotId slot = 0;
   bool open = false;
   bool begun = false;         // a piece of the prompt was run
@@ -48,18 +52,21 @@ struct Scheduler::Running {
   size_t text_tokens = 0;  // so far
   LogClock::time_point opened;
   int64_t prompt_rows = 0;
-  int64_t own_rows = 0;   // of the prompt, without the rows common to the voice's prompts
-  int64_t submitted = 0;  // frames submitted to the backend
-  int64_t room = 0;       // frames that may be submitted before the next Backend::Reserve()
-  bool parked = false;    // in parked_
-  bool starved = false;   // in starved_
-  int64_t delivered = 0;
+  int64_t own_rows = 0;            // of the prompt, without the rows common to the voice's prompts
+  int64_t submitted = 0;           // frames of the part submitted to the backend
+  int64_t room = 0;                // frames that may be submitted before the next Backend::Reserve()
+  bool parked = false;             // in parked_
+  bool starved = false;            // in starved_
+  int64_t delivered = 0;           // frames of the part
   std::vector<Frame> held_frames;  // the first ones, until the last of Scheduler::FirstFramesTogether() is made
   Clock::time_point first_sound;
   bool end_logged = false;
 
+  // Frames of the utterance.
+  int64_t all_submitted() const { return earlier_frames + submitted; }
+  int64_t all_delivered() const { return earlier_frames + delivered; }
   // True if the reader has a frame and plays it.
-  bool plays() const { return delivered > 0 && held_frames.empty(); }
+  bool plays() const { return all_delivered() > 0 && held_frames.empty(); }
   size_t in_flight() const { return static_cast<size_t>(submitted - delivered); }
   // True if the next frame's text is known: sets the id before it (FrameStep::text_id).
   bool NextText(int32_t* id) const {
@@ -75,13 +82,40 @@ struct Scheduler::Running {
     return true;
   }
 
-  void Deliver(Frame frame) {
-    ReleaseHeldFrames();
-    if (frame.index == 0) first_sound = Clock::now();
-    stream->Deliver(std::move(frame));
+  // Number of frames that the rest of the utterance may have, as max_new_tokens of its next part. The model makes a
+  // frame at least.
+  int64_t MaxNewTokens() const {
+    const Request& request = stream->request();
+    if (request.max_frames == 0) return request.settings.max_new_tokens;
+    return std::min(request.settings.max_new_tokens, std::max<int64_t>(request.max_frames - earlier_frames, 1) + 1);
   }
-  void ReleaseHeldFrames() {
-    for (Frame& frame : std::exchange(held_frames, {})) Deliver(std::move(frame));
+  // True if no further part may follow.
+  bool ReachedMaxFrames() const {
+    const int64_t max_frames = stream->request().max_frames;
+    return max_frames > 0 && all_delivered() >= max_frames;
+  }
+  // Forgets the part that was spoken.
+  void BeginNextPart() {
+    ++part;
+    earlier_frames += delivered;
+    prompt.reset();
+    slot_deadline.reset();
+    begun = prefilled = parked = starved = text_complete = false;
+    text.clear();
+    text_tokens = 0;
+    prompt_rows = own_rows = submitted = room = delivered = 0;
+  }
+
+  // Returns true if the model has missed the end of the part.
+  bool Deliver(Frame frame) {
+    const bool held_missed_end = ReleaseHeldFrames();
+    if (frame.index == 0) first_sound = Clock::now();
+    return stream->Deliver(std::move(frame)) || held_missed_end;
+  }
+  bool ReleaseHeldFrames() {
+    bool missed_end = false;
+    for (Frame& frame : std::exchange(held_frames, {})) missed_end = Deliver(std::move(frame)) || missed_end;
+    return missed_end;
   }
 
   void LogEnd(EndReason reason, int64_t frames) {

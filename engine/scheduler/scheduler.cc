@@ -42,9 +42,9 @@ constexpr std::chrono::milliseconds kBusyReserve{50};
 }  // namespace
 
 struct Scheduler::Submission {
-  std::vector<RunningPtr> streams;  // streams in the order of the steps
-  int64_t positions = 0;            // that they attend to
-  double prompts = 0;               // run since the step before, in frames' work
+  std::vector<Submitted> streams;  // in the order of the steps
+  int64_t positions = 0;           // that they attend to
+  double prompts = 0;              // run since the step before, in frames' work
   LogClock::time_point start = LogClock::now();
 };
 
@@ -222,7 +222,6 @@ void Scheduler::WaitForChange() {
 
 // Finds out what has changed of a stream.
 void Scheduler::UpdateStream(const RunningPtr& running) {
-  constexpr std::chrono::nanoseconds kForever = std::chrono::hours(24 * 365);
   if (running->removed) return;
   if (!running->known) {
     running->place = running_.size();
@@ -231,7 +230,13 @@ void Scheduler::UpdateStream(const RunningPtr& running) {
   }
   if (!device_status_.ok()) running->stream->End(EndReason::kError, device_status_);
   if (running->stream->ended()) return Remove(running);
-  StreamState::News news = running->stream->TakeNews();
+  TakeNews(running);
+  ListIfReady(running);
+}
+
+void Scheduler::TakeNews(const RunningPtr& running) {
+  constexpr std::chrono::nanoseconds kForever = std::chrono::hours(24 * 365);
+  TextPart::News news = running->stream->TakeNews();
   running->text.insert(running->text.end(), news.text.begin(), news.text.end());
   running->text_complete = news.text_complete;
   running->pad_text_id = news.pad_text_id;
@@ -239,20 +244,21 @@ void Scheduler::UpdateStream(const RunningPtr& running) {
   if (news.prompt) {
     running->prompt = std::move(news.prompt);
     running->prompt_rows = static_cast<int64_t>(running->prompt->rows.size());
+    running->max_new_tokens = running->MaxNewTokens();
     waiting_.emplace(running->arrival, running);
-    if (const std::chrono::nanoseconds patience = running->stream->request().max_wait; patience < kForever) {
+    const std::chrono::nanoseconds patience = running->stream->request().max_wait;
+    if (patience < kForever && running->part == 0) {
       running->slot_deadline = Clock::now() + patience;
       if (!next_refusal_ || *running->slot_deadline < *next_refusal_) next_refusal_ = running->slot_deadline;
     }
   }
-  ListIfReady(running);
 }
 
 // Removes a stream that has ended, by the model, an error or Cancel(). Lists of streams that can go on may still have
 // it.
 void Scheduler::Remove(const RunningPtr& running) {
   CloseSlot(running.get());
-  running->LogEnd(running->stream->end_reason(), running->delivered);
+  running->LogEnd(running->stream->end_reason(), running->all_delivered());
   waiting_.erase(running->arrival);
   if (running->parked) RemoveFromParked(running);
   if (running->starved) std::erase(starved_, running);
@@ -287,10 +293,12 @@ bool Scheduler::CanGoOn(const Running& running) const {
 bool Scheduler::CanGoOnWithPages(const Running& running) const {
   if (!running.prefilled || !running.open || running.stream->ended()) return false;
   // The step of the last token ends the utterance, so the result of a further one would be discarded.
-  if (running.submitted >= running.stream->request().settings.max_new_tokens) return false;
+  if (running.submitted >= running.max_new_tokens) return false;
   // Running ahead pays only while there is sound to play. Before that, a second frame would compete with the first
   // for the device. Among many it would come after a large step instead, and the first frame is often silent.
-  if (running.submitted > 0 && running.delivered == 0 && !(many_ && running.submitted < kNewcomerFrames)) return false;
+  if (running.all_submitted() > 0 && running.all_delivered() == 0 && !(many_ && running.submitted < kNewcomerFrames)) {
+    return false;
+  }
   int32_t text_id = 0;
   if (!running.NextText(&text_id)) return false;
   size_t lead = running.stream->lead_frames();
@@ -346,7 +354,7 @@ Scheduler::Clock::time_point Scheduler::NeedsFrame(const Running& running, Clock
   const size_t unread = running.stream->unread();
   if (unread == 0) return now;
   const auto played = now + (static_cast<int64_t>(unread + running.in_flight()) - 1) * kFrameTime;
-  return std::max<Clock::time_point>(played, running.first_sound + running.submitted * kFrameTime);
+  return std::max<Clock::time_point>(played, running.first_sound + running.all_submitted() * kFrameTime);
 }
 
 size_t Scheduler::FirstFramesTogether() {
@@ -358,7 +366,7 @@ size_t Scheduler::FirstFramesTogether() {
 }
 
 bool Scheduler::IsReadAhead(const Running& running, Clock::time_point now) const {
-  const auto taken = running.delivered - static_cast<int64_t>(running.stream->unread());
+  const auto taken = running.all_delivered() - static_cast<int64_t>(running.stream->unread());
   return taken > 0 && taken * kFrameTime > now - running.first_sound + kReadAhead;
 }
 
@@ -372,7 +380,7 @@ bool Scheduler::SubmitStep() {
     // Who got a first frame when it was given alone needs the next one, whatever is the rule by now.
     const bool join = FirstFramesTogether() > 1;
     end = std::partition(ready_.begin(), ready_.end(), [join](const RunningPtr& r) {
-      return r->submitted < kNewcomerFrames && (!join || r->plays());
+      return r->all_submitted() < kNewcomerFrames && (!join || r->plays());
     });
     if (end == ready_.begin()) {
       if (!IsStepDue()) return false;
@@ -411,7 +419,8 @@ bool Scheduler::SubmitStep() {
     ++running->submitted;
     steps_to_submit_.push_back(step);
     submission.positions += running->prompt_rows + running->submitted;
-    submission.streams.push_back(std::move(running));
+    const int part = running->part;
+    submission.streams.push_back({std::move(running), part});
   }
   candidates_.clear();
   if (steps_to_submit_.empty() || device_lost_) {
@@ -427,7 +436,7 @@ bool Scheduler::SubmitStep() {
     FailAll(status);
     return false;
   }
-  for (const RunningPtr& running : submission.streams) ListIfReady(running);
+  for (const Submitted& submitted : submission.streams) ListIfReady(submitted.running);
   outstanding_.push_back(std::move(submission));
   return true;
 }
@@ -485,24 +494,42 @@ void Scheduler::CountStep(const Submission& submission) {
   busy_ = step_model_.fitted() && step_model_.Predict(speaking, PositionsOf(speaking)) > kBusySeconds;
 }
 
-void Scheduler::DeliverResult(const RunningPtr& running, FrameResult result) {
-  const int64_t index = running->delivered++;
-  if (running->removed) return;
-  if (result.end != EndReason::kNone) {
-    running->End(result.end, std::move(result.status), index);
-    return Remove(running);
-  }
+void Scheduler::DeliverResult(const Submitted& submitted, FrameResult result) {
+  const RunningPtr& running = submitted.running;
+  if (running->removed || running->part != submitted.part) return;
+  const int64_t index = running->earlier_frames + running->delivered;
+  if (result.end != EndReason::kNone) return EndPart(running, result.end, std::move(result.status));
+  ++running->delivered;
   Frame frame{index, std::move(result.codes), std::move(result.pcm)};
   const bool next_follows = running->in_flight() > 0 || CanGoOn(*running);
   const size_t held = running->held_frames.size();
   const bool none_given = index == static_cast<int64_t>(held);
   if (none_given && held + 1 < std::min(FirstFramesTogether(), running->stream->lead_frames()) && next_follows) {
     running->held_frames.push_back(std::move(frame));
-  } else {
-    running->Deliver(std::move(frame));
+  } else if (running->Deliver(std::move(frame))) {
+    return EndPart(running, EndReason::kRunaway, Status::Ok());
   }
   if (running->stream->ended()) return Remove(running);
   ListIfReady(running);
+}
+
+// The model has ended a part of an utterance, or missed its end. Begins the next one, or ends the utterance.
+void Scheduler::EndPart(const RunningPtr& running, EndReason reason, Status status) {
+  running->ReleaseHeldFrames();
+  const bool failed = reason == EndReason::kError || running->ReachedMaxFrames();
+  if (failed || !running->stream->BeginNextPart(reason)) {
+    running->End(reason, std::move(status), running->all_delivered());
+    return Remove(running);
+  }
+  Log(LogLevel::kDebug, "slot " + std::to_string(running->slot) + ": part " + std::to_string(running->part) +
+                            " ended (" + EndReasonName(reason) + ") after " + std::to_string(running->delivered) +
+                            " frames");
+  CloseSlot(running.get());
+  if (running->parked) RemoveFromParked(running);
+  if (running->starved) std::erase(starved_, running);
+  running->BeginNextPart();
+  if (running->stream->ended()) return Remove(running);
+  TakeNews(running);
 }
 
 // The device is lost, or memory has run out: every stream fails, now and later. A new engine is needed. Needs no

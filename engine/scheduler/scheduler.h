@@ -52,6 +52,9 @@ namespace qtts {
 //
 // All these choices affect the time of frames only, never their content.
 //
+// An utterance of several parts (Request::parts) gives its slot back after each and is the first to get one for the
+// next. Its reader has the frames that were made ahead meanwhile.
+//
 // Owned by the engine. Expect() and Add() may be called from any thread.
 class Scheduler {
  public:
@@ -75,6 +78,11 @@ class Scheduler {
   struct Running;     // a stream and its slot
   struct Submission;  // the streams of a submitted step
   using RunningPtr = std::shared_ptr<Running>;
+  // A frame of a submitted step. Frames of an earlier part than the stream speaks by now are dropped.
+  struct Submitted {
+    RunningPtr running;
+    int part = 0;
+  };
 
   using Clock = std::chrono::steady_clock;
 
@@ -102,7 +110,9 @@ class Scheduler {
   void CollectStep();
   void PublishPages();
   void CountStep(const Submission& submission);
-  void DeliverResult(const RunningPtr& running, FrameResult result);
+  void DeliverResult(const Submitted& submitted, FrameResult result);
+  void EndPart(const RunningPtr& running, EndReason reason, Status status);
+  void TakeNews(const RunningPtr& running);
   // Of utterances that have not spoken yet, in scheduler_opening.cc.
   bool OpenSlots();
   bool Open(const RunningPtr& running);
@@ -172,8 +182,8 @@ class Scheduler {
   std::vector<RunningPtr> candidates_;                // of the next step
   std::vector<FrameStep> steps_to_submit_;
   std::deque<Submission> outstanding_;
-  std::vector<std::vector<RunningPtr>> spare_lists_;  // memory of past submissions
-  Status device_status_;                              // not ok once the device is lost
+  std::vector<std::vector<Submitted>> spare_lists_;  // memory of past submissions
+  Status device_status_;                             // not ok once the device is lost
 
   // Of a device with pages.
   LengthEstimate lengths_;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "sampling/philox.h"
 #include "scheduler/running.h"
 #include "scheduler/scheduler.h"
 
@@ -38,8 +39,12 @@ bool Scheduler::OpenSlots() {
   return changed;
 }
 
-// True if the first waiting stream may begin.
-bool Scheduler::AdmitsOneMore() { return HasPagesFor(*waiting_.begin()->second) && HasTimeForOneMore(); }
+// True if the first waiting stream may begin. A stream that goes on with another part has spoken until now, so there is
+// time for it.
+bool Scheduler::AdmitsOneMore() {
+  const Running& first = *waiting_.begin()->second;
+  return HasPagesFor(first) && (first.part > 0 || HasTimeForOneMore());
+}
 
 // True if all speaking streams would keep up with their readers beside the first waiting one, and beside as many
 // prompts as of late. Always true if none of these streams is real-time.
@@ -61,7 +66,10 @@ bool Scheduler::Open(const RunningPtr& running) {
   const size_t constant_rows = running->prompt->constant_rows;
   running->own_rows = static_cast<int64_t>(rows - constant_rows);
   running->opened = LogClock::now();
-  Result<SlotId> slot = backend_->Open(*running->prompt, request.settings, request.seed);
+  GenerationSettings settings = request.settings;
+  settings.max_new_tokens = running->max_new_tokens;
+  const uint64_t seed = SeedOfPart(request.seed, running->part);
+  Result<SlotId> slot = backend_->Open(*running->prompt, settings, seed);
   if (!slot.ok() && slot.status().code() == StatusCode::kDeviceUnavailable) {
     FailAll(slot.status());
     return false;
@@ -86,8 +94,7 @@ bool Scheduler::Open(const RunningPtr& running) {
   prompts_.push_back(running);
   if (LogEnabled(LogLevel::kDebug)) {
     Log(LogLevel::kDebug, "slot " + std::to_string(running->slot) + ": prompt of " + std::to_string(rows) + " rows, " +
-                              std::to_string(constant_rows) + " of them the voice's, seed " +
-                              std::to_string(request.seed));
+                              std::to_string(constant_rows) + " of them the voice's, seed " + std::to_string(seed));
   }
   return true;
 }
@@ -133,7 +140,8 @@ void Scheduler::RefuseExpired(Clock::time_point now) {
 bool Scheduler::AnyReaderRunsShort() const {
   constexpr size_t kFew = 3;
   return std::any_of(ready_.begin(), ready_.end(), [](const RunningPtr& running) {
-    return running->open && running->delivered > 0 && !running->stream->ended() && running->stream->unread() < kFew;
+    return running->open && running->all_delivered() > 0 && !running->stream->ended() &&
+           running->stream->unread() < kFew;
   });
 }
 

@@ -38,7 +38,7 @@ int64_t Scheduler::PagesOf(int64_t positions) const {
 PageForecast::Context Scheduler::ForecastOf(const Running& running) const {
   const int64_t positions = running.prompt_rows + running.submitted;
   const int64_t estimate = running.prompt_rows + lengths_.FramesOf(running.text_tokens);
-  const int64_t most = running.prompt_rows + running.stream->request().settings.max_new_tokens;
+  const int64_t most = running.prompt_rows + running.max_new_tokens;
   const int64_t last = std::min(std::max(estimate, positions + backend_->pages().positions), most);
   return {positions + kFirstFrames, last + kFirstFrames};
 }
@@ -74,7 +74,7 @@ Scheduler::Clock::duration Scheduler::SoundAhead(const Running& running, Clock::
   const auto frames = static_cast<int64_t>(running.stream->unread() + running.in_flight());
   int32_t text_id = 0;
   const auto in_hand = std::max<int64_t>(frames, running.NextText(&text_id) ? 0 : 1) * kFrameTime;
-  return std::max<Clock::duration>(in_hand, running.first_sound + running.submitted * kFrameTime - now);
+  return std::max<Clock::duration>(in_hand, running.first_sound + running.all_submitted() * kFrameTime - now);
 }
 
 // The stream to park. One whose first frame is awaited is not parked.
@@ -82,7 +82,7 @@ Scheduler::RunningPtr Scheduler::FurthestAhead(Clock::time_point now) const {
   RunningPtr furthest;
   Clock::duration most{0};
   for (const RunningPtr& running : running_) {
-    if (!running->open || running->parked || running->delivered == 0 || running->stream->ended()) continue;
+    if (!running->open || running->parked || running->all_delivered() == 0 || running->stream->ended()) continue;
     const Clock::duration ahead = SoundAhead(*running, now);
     if (furthest != nullptr && ahead <= most) continue;
     furthest = running;
@@ -230,7 +230,7 @@ void Scheduler::EndForWantOfPages(RunningPtr running) {  // NOLINT(performance-u
                Status::ResourceExhausted("the device's memory for contexts, " + std::to_string(total) +
                                          " pages, does not hold this utterance any longer, and none can be parked in "
                                          "the host's memory: use shorter texts, fewer at once or a smaller model"),
-               running->delivered);
+               running->all_delivered());
   Remove(running);
 }
 

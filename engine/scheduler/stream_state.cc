@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "qtts/language.h"
 #include "qtts/resources.h"
 
 namespace qtts {
@@ -10,38 +11,38 @@ namespace qtts {
 StreamState::StreamState(std::shared_ptr<const PromptBuilder> prompts, std::shared_ptr<const Tokenizer> tokenizer,
                          const Request& request, size_t lead_frames, std::function<void()> on_change)
     : prompts_(std::move(prompts)),
+      tokenizer_(std::move(tokenizer)),
       request_(request),
       lead_frames_(lead_frames),
-      on_change_(std::move(on_change)),
-      feed_(std::move(tokenizer), prompts_->max_text_tokens()) {}
+      on_change_(std::move(on_change)) {
+  if (request_.parts.max > 0) splitter_.emplace(request_.parts, std::string(ResolveLanguage(request_.language).tag));
+  part_.emplace(prompts_, tokenizer_);
+}
 
 Status StreamState::Begin() {
   const MutexLock lock(mutex_);
   QTTS_RETURN_IF_ERROR(CheckLengthLocked(request_.text));
-  if (request_.more_text) {
-    QTTS_RETURN_IF_ERROR(feed_.Append(request_.text));
-  } else {
-    QTTS_RETURN_IF_ERROR(feed_.AppendLast(request_.text));
-    if (feed_.blank()) return Status::InvalidArgument("the text is empty: there is nothing to speak");
+  QTTS_RETURN_IF_ERROR(AddTextLocked(request_.text, !request_.more_text));
+  if (!request_.more_text && part_->blank()) {
+    return Status::InvalidArgument("the text is empty: there is nothing to speak");
   }
-  return TakeTextLocked();
+  return part_->Take(request_);
 }
 
 Status StreamState::Append(std::string_view text) {
   {
     const MutexLock lock(mutex_);
     if (end_reason_ != EndReason::kNone) return Status::Cancelled("the utterance has already ended");
-    if (!feed_.finished()) {
-      if (Status status = CheckLengthLocked(text); !status.ok()) {
-        EndLocked(EndReason::kError, status);
-        return status;
-      }
+    if (text_finished_) return Status::InvalidArgument("the text of the utterance has already ended");
+    if (Status status = CheckLengthLocked(text); !status.ok()) {
+      EndLocked(EndReason::kError, status);
+      return status;
     }
     Status refused;  // none of the text was added
     Status status = CatchExhaustion("take the text", [&] {
       mutex_.AssertHeld();
-      refused = feed_.Append(text);
-      return refused.ok() ? TakeTextLocked() : Status::Ok();
+      refused = AddTextLocked(text, false);
+      return refused.ok() ? part_->Take(request_) : Status::Ok();
     });
     if (!refused.ok()) return refused;
     if (!status.ok()) {
@@ -56,11 +57,11 @@ Status StreamState::Append(std::string_view text) {
 Status StreamState::FinishText() {
   {
     const MutexLock lock(mutex_);
-    if (end_reason_ != EndReason::kNone || feed_.finished()) return Status::Ok();
+    if (end_reason_ != EndReason::kNone || text_finished_) return Status::Ok();
     Status status = CatchExhaustion("take the text", [&] {
       mutex_.AssertHeld();
-      QTTS_RETURN_IF_ERROR(feed_.Finish());
-      if (!feed_.blank() || prompt_made_) return TakeTextLocked();
+      QTTS_RETURN_IF_ERROR(AddTextLocked({}, true));
+      if (!part_->blank() || part_->has_prompt()) return part_->Take(request_);
       EndLocked(EndReason::kComplete, Status::Ok());
       return Status::Ok();
     });
@@ -73,41 +74,49 @@ Status StreamState::FinishText() {
   return Status::Ok();
 }
 
-// Checked before tokenizing, which takes time.
+// Adds text to the part, or to what waits behind it. Without parts, nothing was added after an error.
+Status StreamState::AddTextLocked(std::string_view text, bool last) {
+  text_finished_ = last;
+  if (!splitter_) return last ? part_->AppendLast(text) : part_->Append(text);
+  splitter_->Append(text);
+  if (last) splitter_->Finish();
+  return FillPartLocked();
+}
+
+// Moves text into the part until it is complete, or no more is decided.
+Status StreamState::FillPartLocked() {
+  while (!part_->finished()) {
+    const std::optional<PartSplitter::Piece> piece = splitter_->Next();
+    if (!piece) break;
+    QTTS_RETURN_IF_ERROR(piece->ends_part ? part_->AppendLast(piece->text) : part_->Append(piece->text));
+  }
+  return Status::Ok();
+}
+
+bool StreamState::BeginNextPart(EndReason reason) {
+  const MutexLock lock(mutex_);
+  if (end_reason_ != EndReason::kNone || !splitter_ || !part_->finished() || splitter_->done()) return false;
+  missed_end_ = missed_end_ || reason != EndReason::kComplete;
+  guard_ = RunawayGuard();
+  Status status = CatchExhaustion("take the text", [&] {
+    mutex_.AssertHeld();
+    part_.emplace(prompts_, tokenizer_);
+    QTTS_RETURN_IF_ERROR(FillPartLocked());
+    return part_->blank() ? Status::Ok() : part_->Take(request_);
+  });
+  if (!status.ok()) EndLocked(EndReason::kError, std::move(status));
+  return true;
+}
+
+// Checked before tokenizing, which takes time. Parts are short enough.
 Status StreamState::CheckLengthLocked(std::string_view more) {
+  if (splitter_) return Status::Ok();
   text_bytes_ += more.size();
   if (text_bytes_ <= prompts_->max_text_bytes()) return Status::Ok();
   return Status::ResourceExhausted("a text of " + std::to_string(text_bytes_) +
                                    " bytes is too long for one utterance: " + "this model takes up to " +
                                    std::to_string(prompts_->max_text_bytes()) +
                                    "; split it, or pass it through the sink pad with segmentation=sentence");
-}
-
-// Moves decided ids to first_ids_ until the prompt is built, then to text_queue_.
-Status StreamState::TakeTextLocked() {
-  std::vector<int32_t> ids = feed_.TakeIds();
-  text_tokens_ += ids.size();
-  if (prompt_made_) {
-    text_queue_.insert(text_queue_.end(), ids.begin(), ids.end());
-    if (feed_.finished() && !text_complete_) {
-      text_queue_.push_back(prompts_->eos_text_id());
-      text_complete_ = true;
-    }
-    return Status::Ok();
-  }
-  first_ids_.insert(first_ids_.end(), ids.begin(), ids.end());
-  if (!feed_.finished()) {
-    QTTS_ASSIGN_OR_RETURN(const size_t needed, prompts_->TextIdsNeeded(request_));
-    if (first_ids_.size() < needed) return Status::Ok();
-  }
-  QTTS_ASSIGN_OR_RETURN(Prompt prompt, prompts_->Build(request_, first_ids_, feed_.finished()));
-  first_ids_.clear();
-  text_queue_ = std::move(prompt.trailing_text);
-  text_complete_ = prompt.text_complete;
-  pad_text_id_ = prompt.pad_text_id;
-  prompt_ = std::move(prompt);
-  prompt_made_ = true;
-  return Status::Ok();
 }
 
 ReadState StreamState::Read(Frame* frame, bool wait) {
@@ -147,10 +156,9 @@ Status StreamState::status() const {
   return status_;
 }
 
-StreamState::News StreamState::TakeNews() {
+TextPart::News StreamState::TakeNews() {
   const MutexLock lock(mutex_);
-  return {std::exchange(prompt_, std::nullopt), std::exchange(text_queue_, {}), text_complete_, pad_text_id_,
-          text_tokens_};
+  return part_->TakeNews();
 }
 
 bool StreamState::HasRoom(size_t frames) {
@@ -160,17 +168,18 @@ bool StreamState::HasRoom(size_t frames) {
   return false;
 }
 
-void StreamState::Deliver(Frame frame) {
+bool StreamState::Deliver(Frame frame) {
+  bool missed_end = false;
   {
     const MutexLock lock(mutex_);
-    if (end_reason_ != EndReason::kNone) return;
-    const bool runaway = request_.runaway_guard && guard_.Trips(frame.pcm, text_tokens_);
+    if (end_reason_ != EndReason::kNone) return false;
+    missed_end = request_.runaway_guard && guard_.Trips(frame.pcm, part_->text_tokens());
     frames_.push_back(std::move(frame));
     unread_ = frames_.size();
-    if (runaway) EndLocked(EndReason::kRunaway, Status::Ok());
   }
   readable_.NotifyAll();
   if (on_change_) on_change_();
+  return missed_end;
 }
 
 void StreamState::End(EndReason reason, Status status) {
@@ -183,7 +192,7 @@ void StreamState::End(EndReason reason, Status status) {
 }
 
 void StreamState::EndLocked(EndReason reason, Status status) {
-  end_reason_ = reason;
+  end_reason_ = reason == EndReason::kComplete && missed_end_ ? EndReason::kRunaway : reason;
   status_ = std::move(status);
   ended_ = true;
   readable_.NotifyAll();

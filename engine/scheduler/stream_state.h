@@ -18,12 +18,16 @@
 #include "qtts/request.h"
 #include "qtts/status.h"
 #include "scheduler/runaway_guard.h"
-#include "text/text_feed.h"
+#include "scheduler/text_part.h"
+#include "text/part_splitter.h"
 
 namespace qtts {
 
 // State shared by a Stream and the scheduler: incoming text, a bounded queue of outgoing frames, and the end of the
 // utterance.
+//
+// With Request::parts the text is split into parts, which the model speaks one after the other, each from a prompt of
+// its own. Only the part that is spoken has been tokenized; the rest waits as text.
 //
 // Text, the end, and a read that makes awaited room wake the scheduler. So a stream whose reader keeps up, and one that
 // is not read, do not wake it. Per frame the scheduler takes the lock once.
@@ -52,30 +56,30 @@ class StreamState {
   // `wake` tells the scheduler that this stream may be able to continue. It is called without locks held. Set once,
   // before any function of the reader may be called.
   void SetWake(std::function<void()> wake) { wake_ = std::move(wake); }
-  // Text that has become known since the last call.
-  struct News {
-    std::optional<Prompt> prompt;  // as soon as there is enough text for it; once
-    std::vector<int32_t> text;     // further ids; id n of all of them precedes frame n + 1
-    bool text_complete = false;    // `pad_text_id` precedes all further frames
-    int32_t pad_text_id = 0;
-    size_t text_tokens = 0;  // of the text so far, those in the prompt included
-  };
-  News TakeNews();
+  // News of the part that is spoken, or will be next.
+  TextPart::News TakeNews();
   // Number of unread frames. Takes no lock.
   size_t unread() const { return unread_; }
   // True if fewer than `frames` frames are unread. Otherwise the read that makes it so wakes the scheduler.
   bool HasRoom(size_t frames);
-  void Deliver(Frame frame);
-  // Ends the utterance. Only the first call has an effect.
+  // Returns true if the model has missed the end of the part, which should end with kRunaway.
+  bool Deliver(Frame frame);
+  // The model has ended the part that is spoken, for `reason`. Returns true if another part follows: TakeNews() returns
+  // its text from now on. Otherwise the caller ends the utterance.
+  bool BeginNextPart(EndReason reason);
+  // Ends the utterance. Only the first call has an effect. kComplete becomes kRunaway if the end of any part was
+  // missed.
   void End(EndReason reason, Status status);
   bool ended() const { return ended_; }  // takes no lock
 
  private:
   Status CheckLengthLocked(std::string_view more) QTTS_REQUIRES(mutex_);
-  Status TakeTextLocked() QTTS_REQUIRES(mutex_);
+  Status AddTextLocked(std::string_view text, bool last) QTTS_REQUIRES(mutex_);
+  Status FillPartLocked() QTTS_REQUIRES(mutex_);
   void EndLocked(EndReason reason, Status status) QTTS_REQUIRES(mutex_);
 
   const std::shared_ptr<const PromptBuilder> prompts_;
+  const std::shared_ptr<const Tokenizer> tokenizer_;
   const Request request_;
   const size_t lead_frames_;
   const std::function<void()> on_change_;
@@ -84,15 +88,11 @@ class StreamState {
   mutable Mutex mutex_;
   Condition readable_;
   size_t text_bytes_ QTTS_GUARDED_BY(mutex_) = 0;  // so far
-  TextFeed feed_ QTTS_GUARDED_BY(mutex_);
-  std::vector<int32_t> first_ids_ QTTS_GUARDED_BY(mutex_);  // decided ids, until the prompt is built
-  bool prompt_made_ QTTS_GUARDED_BY(mutex_) = false;
-  std::optional<Prompt> prompt_ QTTS_GUARDED_BY(mutex_);
-  std::vector<int32_t> text_queue_ QTTS_GUARDED_BY(mutex_);  // ids that TakeNews() has not returned
-  bool text_complete_ QTTS_GUARDED_BY(mutex_) = false;
-  int32_t pad_text_id_ QTTS_GUARDED_BY(mutex_) = 0;
-  size_t text_tokens_ QTTS_GUARDED_BY(mutex_) = 0;  // so far
-  RunawayGuard guard_ QTTS_GUARDED_BY(mutex_);
+  bool text_finished_ QTTS_GUARDED_BY(mutex_) = false;
+  std::optional<PartSplitter> splitter_ QTTS_GUARDED_BY(mutex_);  // the text behind `part_`; none: there is one part
+  std::optional<TextPart> part_ QTTS_GUARDED_BY(mutex_);          // the part that is spoken, or will be next
+  RunawayGuard guard_ QTTS_GUARDED_BY(mutex_);                    // of this part
+  bool missed_end_ QTTS_GUARDED_BY(mutex_) = false;               // of an earlier part
   std::deque<Frame> frames_ QTTS_GUARDED_BY(mutex_);
   size_t awaited_room_ QTTS_GUARDED_BY(mutex_) = 0;  // see HasRoom(); 0: the scheduler waits for none
   EndReason end_reason_ QTTS_GUARDED_BY(mutex_) = EndReason::kNone;

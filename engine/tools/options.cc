@@ -108,6 +108,10 @@ std::vector<Option> MakeOptions() {
       {"greedy", 0, kGenerating, &O::greedy, "Always take the most likely code, in all code groups", nullptr},
       {"seed", 0, kGenerating, &O::seed, "Random seed (default 0)", "N"},
       {"max-frames", 0, kGenerating, &O::max_frames, "Stop after N frames of 80 ms", "N"},
+      {"part-length", 0, kSpeak, &O::part_length,
+       "Characters after which a longer text is split at the end of a sentence, clause or word; 0 = never; default: as "
+       "the model needs it",
+       "N"},
       {"audio", 0, kMakeVoice, &O::audio, "WAV file with the voice to clone", "FILE"},
       {"reference-text", 0, kMakeVoice, Text{&O::reference_text},
        "Transcript of --audio; without it only the timbre is cloned", "TEXT"},
@@ -426,11 +430,19 @@ Result<Request> MakeRequest(const ToolOptions& options, const GenerationSettings
     number.SetFromUser(value, &request.settings);
   }
   if (options.greedy) request.settings.talker.do_sample = request.settings.predictor.do_sample = false;
+  if (options.part_length) {
+    constexpr int64_t kMax = 1000000;
+    if (*options.part_length < 0 || *options.part_length > kMax) {
+      return NotAllowed("part-length", std::to_string(*options.part_length), "0 to " + std::to_string(kMax));
+    }
+    request.parts = PartBounds::Of(static_cast<size_t>(*options.part_length));
+  }
   if (options.max_frames) {
     if (*options.max_frames < 1 || *options.max_frames == std::numeric_limits<int64_t>::max()) {
       return NotAllowed("max-frames", std::to_string(*options.max_frames), "1 or more");
     }
     // An utterance of N ids has N - 1 frames (spec 6).
+    request.max_frames = *options.max_frames;
     request.settings.max_new_tokens = *options.max_frames + 1;
   }
   return request;

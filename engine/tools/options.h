@@ -42,6 +42,7 @@ struct ToolOptions {
   std::optional<int64_t> seed;
   std::array<std::optional<double>, kSamplingNumberCount> sampling;  // by index in kSamplingNumbers
   std::optional<int64_t> max_frames;
+  std::optional<int64_t> part_length;
   std::optional<int64_t> threads;
   std::optional<int64_t> voices;
   std::string voice;

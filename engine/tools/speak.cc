@@ -200,6 +200,7 @@ Result<int> Speak(const ToolOptions& options) {
   QTTS_ASSIGN_OR_RETURN(Request request, MakeRequest(options, (*engine)->info().defaults));
   request.text = task.text;
   request.runaway_guard = true;
+  if (!options.part_length) request.parts = PartBounds::Of((*engine)->info().part_characters);
   const auto start = Clock::now();
   QTTS_ASSIGN_OR_RETURN(const std::shared_ptr<Stream> stream, (*engine)->Start(request));
   for (const std::string& warning : stream->warnings()) Warn(warning);

@@ -13,12 +13,12 @@
 #include <vector>
 
 #include "fuzz/check.h"
-#include "gstqttssegmenter.h"
 #include "gstqttstext.h"
+#include "qtts/segmenter.h"
 
 namespace {
 
-using gstqtts::Segmenter;
+using qtts::Segmenter;
 
 bool IsUtf8(std::string_view text) {
   return g_utf8_validate(text.data(), static_cast<gssize>(text.size()), nullptr) != FALSE;
@@ -82,7 +82,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
 
   std::string_view rest = joined;
   while (!rest.empty()) {
-    const size_t cut = gstqtts::CutPosition(rest, options.max_chars);
+    const size_t cut = qtts::CutPosition(rest, options.max_chars);
     QTTS_FUZZ_CHECK(cut > 0 && cut <= rest.size() && IsUtf8(rest.substr(0, cut)));
     QTTS_FUZZ_CHECK(gstqtts::CountCharacters(rest.substr(0, cut)) <= options.max_chars);
     rest.remove_prefix(cut);

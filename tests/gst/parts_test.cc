@@ -140,32 +140,6 @@ TEST(Utf8Joiner, KnowsWhetherItIsInMidCharacter) {
   EXPECT_FALSE(joiner.in_mid_character());
 }
 
-TEST(IsBlank, WhiteSpaceOfUnicodeAndReplacementsOnly) {
-  const char32_t white[] = {0x09,   0x0A,   0x0B,   0x0C,   0x0D,   0x20,   0x85,   0xA0,   0x1680,
-                            0x2000, 0x2001, 0x2002, 0x2003, 0x2004, 0x2005, 0x2006, 0x2007, 0x2008,
-                            0x2009, 0x200A, 0x2028, 0x2029, 0x202F, 0x205F, 0x3000, 0xFFFD};
-  std::string all;
-  for (char32_t c = 1; c < 0x11000; ++c) {
-    if (!g_unichar_validate(c)) continue;
-    char utf8[6];
-    const std::string text(utf8, static_cast<size_t>(g_unichar_to_utf8(c, utf8)));
-    const bool expected = std::find(std::begin(white), std::end(white), c) != std::end(white);
-    EXPECT_EQ(IsBlank(text), expected) << std::hex << static_cast<uint32_t>(c);
-    if (expected) all += text;
-  }
-  EXPECT_TRUE(IsBlank(""));
-  EXPECT_TRUE(IsBlank(all));
-  EXPECT_FALSE(IsBlank(all + "." + all));
-}
-
-TEST(Trim, RemovesAsciiSpaceAround) {
-  EXPECT_EQ(Trim(" \t\r\n\v\fa b\n"), "a b");
-  EXPECT_EQ(Trim("a"), "a");
-  EXPECT_EQ(Trim(" \n"), "");
-  EXPECT_EQ(Trim(""), "");
-  EXPECT_EQ(Trim("\xC2\xA0 "), "\xC2\xA0");
-}
-
 TEST(TextQueue, IsFirstInFirstOut) {
   TextQueue queue;
   EXPECT_TRUE(queue.empty());
@@ -492,6 +466,24 @@ TEST(MakeRequest, PassesValuesOutOfRangeOnToBeRefused) {
   const qtts::Request request = MakeRequest(settings, Model(), "text", 42);
   EXPECT_EQ(request.settings.talker.top_p, 0.0F);
   EXPECT_EQ(request.settings.talker.temperature, -0.5F);
+}
+
+TEST(MakeRequest, PartsAreTheModelsTheUsersOrNone) {
+  qtts::ModelInfo model = Model();
+  model.part_characters = 300;
+  Settings settings;
+  EXPECT_EQ(MakeRequest(settings, model, "text", 0).parts.max, 300U);
+  settings.part_length = 100;
+  EXPECT_EQ(MakeRequest(settings, model, "text", 0).parts.max, 100U);
+  settings.part_length = 0;
+  EXPECT_EQ(MakeRequest(settings, model, "text", 0).parts.max, 0U);
+}
+
+TEST(MakeRequest, MaxDurationIsOfAllParts) {
+  Settings settings;
+  EXPECT_EQ(MakeRequest(settings, Model(), "text", 0).max_frames, 0);
+  settings.max_duration = 160000000;
+  EXPECT_EQ(MakeRequest(settings, Model(), "text", 0).max_frames, 2);
 }
 
 TEST(MakeRequest, MaxDurationIsInWholeFrames) {

@@ -198,6 +198,17 @@ TEST_F(VoiceTest, SettingsOfGreedySpeechLeaveNothingToTheSeed) {
   EXPECT_EQ(Speak(greedy + "2"), first);
 }
 
+// The first part of a long text has the utterance's seed, so it sounds like its text alone.
+TEST_F(VoiceTest, ALongTextIsSpokenInParts) {
+  const std::string first = "This is the first sentence of two, which is not short.";
+  const std::string both = "text=\"" + first + " And here is the second one.\" seed=5 trim-leading-silence=false ";
+  const std::string alone = Speak("text=\"" + first + "\" seed=5 trim-leading-silence=false");
+  const std::string parts = Speak(both + "part-length=60");
+  EXPECT_GT(parts.size(), alone.size());
+  EXPECT_EQ(parts.substr(0, alone.size()), alone);
+  EXPECT_NE(Speak(both + "part-length=0").substr(0, alone.size()), alone);
+}
+
 // A text of several sentences in a file, with several made at once.
 TEST_F(VoiceTest, ParallelChangesNoSample) {
   const Folder folder;

@@ -2,6 +2,7 @@
 #ifndef QTTS_MODEL_INFO_H_
 #define QTTS_MODEL_INFO_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -52,6 +53,9 @@ struct ModelInfo {
   int sample_rate = 24000;        // Hz
   int samples_per_frame = 1920;   // one frame is one buffer
   int code_groups = 16;           // codes per frame
+  // Longest text that the model speaks well at once, in characters, for PartBounds::Of(). Of a released model some 75
+  // words: longer segments stall and lose words.
+  size_t part_characters = 400;
   int64_t talker_parameters = 0;  // talker and code predictor, including the text table
   int64_t codec_parameters = 0;   // codec decoder
   int64_t weight_bytes = 0;       // bytes in the files of the tensors for synthesis

@@ -45,6 +45,19 @@ struct ClonedVoice {
   std::string model;
 };
 
+// Where a long text is split into parts, in characters (Unicode code points). A model speaks a text only as long as
+// those that it was trained on. A part ends at the first sentence end beyond `sentence`, else at the first clause end
+// (comma, semicolon, colon, dash) beyond `clause`, else at the last word end within `max`. `max` = 0: there is one
+// part.
+struct PartBounds {
+  size_t sentence = 0;
+  size_t clause = 0;
+  size_t max = 0;
+
+  // Bounds for parts of at most `characters`.
+  static constexpr PartBounds Of(size_t characters) { return {characters / 2, characters * 3 / 4, characters}; }
+};
+
 // One utterance. Plain values; names are case-insensitive.
 struct Request {
   static constexpr std::chrono::nanoseconds kNoLimit = std::chrono::nanoseconds::max();
@@ -57,8 +70,14 @@ struct Request {
   std::string instruct;                      // style instruction; for voice_design the description of the voice
   std::shared_ptr<const ClonedVoice> voice;  // base
   PromptLayout layout = PromptLayout::kDefault;
+  // Speaks a long text part by part: each has a prompt of its own with the same voice, its limit of max_new_tokens, and
+  // a seed derived from `seed` and its number; the first one has `seed` itself. They share the slot, and the stream
+  // counts their frames through. By default exactly the official package: one part.
+  PartBounds parts;
+  int64_t max_frames = 0;  // of all parts together; 0: no limit but max_new_tokens of each
   // Ends the utterance with EndReason::kRunaway if the model misses its end: after 5 s of silence, or after 10 s plus 2
-  // s per token of the text. Off: exactly the model's output, as in the official package.
+  // s per token of the text. With parts it ends the part, and the others are spoken. Off: exactly the model's output,
+  // as in the official package.
   bool runaway_guard = false;
   // Maximum time to wait while all slots are taken (Engine::occupancy()), or the device has no time or memory for
   // another utterance; then the utterance ends with EndReason::kBusy. 0: no waiting.

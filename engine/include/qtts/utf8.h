@@ -40,6 +40,13 @@ std::string RepairUtf8(std::string_view text);
 // True for Unicode's White_Space property, which is the official tokenizer's \s.
 bool IsWhiteSpace(char32_t code);
 
+// True if well-formed text holds nothing to speak: only white space and U+FFFD.
+bool IsBlank(std::string_view text);
+
+// `text` without the ASCII white space around it.
+std::string_view Trim(std::string_view text);
+std::string_view TrimLeft(std::string_view text);
+
 }  // namespace qtts
 
 #endif  // QTTS_UTF8_H_

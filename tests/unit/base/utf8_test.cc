@@ -92,5 +92,31 @@ TEST(Utf8, WhiteSpaceIsUnicodesProperty) {
   }
 }
 
+TEST(IsBlank, WhiteSpaceOfUnicodeAndReplacementsOnly) {
+  const char32_t white[] = {0x09,   0x0A,   0x0B,   0x0C,   0x0D,   0x20,   0x85,   0xA0,   0x1680,
+                            0x2000, 0x2001, 0x2002, 0x2003, 0x2004, 0x2005, 0x2006, 0x2007, 0x2008,
+                            0x2009, 0x200A, 0x2028, 0x2029, 0x202F, 0x205F, 0x3000, 0xFFFD};
+  std::string all;
+  for (char32_t c = 1; c < 0x11000; ++c) {
+    if (c >= 0xD800 && c <= 0xDFFF) continue;
+    std::string text;
+    AppendUtf8(c, &text);
+    const bool expected = std::find(std::begin(white), std::end(white), c) != std::end(white);
+    EXPECT_EQ(IsBlank(text), expected) << std::hex << static_cast<uint32_t>(c);
+    if (expected) all += text;
+  }
+  EXPECT_TRUE(IsBlank(""));
+  EXPECT_TRUE(IsBlank(all));
+  EXPECT_FALSE(IsBlank(all + "." + all));
+}
+
+TEST(Trim, RemovesAsciiSpaceAround) {
+  EXPECT_EQ(Trim(" \t\r\n\v\fa b\n"), "a b");
+  EXPECT_EQ(Trim("a"), "a");
+  EXPECT_EQ(Trim(" \n"), "");
+  EXPECT_EQ(Trim(""), "");
+  EXPECT_EQ(Trim("\xC2\xA0 "), "\xC2\xA0");
+}
+
 }  // namespace
 }  // namespace qtts

@@ -519,6 +519,28 @@ TEST(ToolTest, SpeakWritesRawSamplesAndToStandardOutput) {
 }
 
 // One line of error, and no file.
+TEST(ToolTest, SpeakSplitsALongText) {
+  const TemporaryFolder folder;
+  const auto samples = [&](const std::string& text, const std::vector<std::string>& options) {
+    std::vector<std::string> words = {"speak", kVoice, text, "--json", "-o", folder.File("out.wav")};
+    words.insert(words.end(), options.begin(), options.end());
+    const Outcome outcome = RunTool(words);
+    EXPECT_EQ(outcome.exit_status, 0) << outcome.err;
+    return Json::parse(outcome.out)["samples"].get<int64_t>();
+  };
+  const std::string first = "This is the first sentence of two.";
+  const std::string both = first + " And here is the second one.";
+  const int64_t whole = samples(both, {});
+  EXPECT_EQ(samples(both, {"--part-length", "0"}), whole) << "it fits";
+  EXPECT_NE(samples(both, {"--part-length", "40"}), whole);
+  // The first part has the seed of the request, and so the frames of its text alone.
+  const int64_t alone = samples(first, {"--part-length", "40"});
+  EXPECT_GT(samples(both, {"--part-length", "40"}), alone);
+  EXPECT_NE(RunTool({"speak", kVoice, both, "--part-length", "-1", "-o", folder.File("out.wav")})
+                .err.find("--part-length \"-1\": must be 0 to 1000000"),
+            std::string::npos);
+}
+
 TEST(ToolTest, SpeakRefusesBeforeAnyWork) {
   const TemporaryFolder folder;
   const Environment no_voice = {{"QTTS_VOICE_PATH", "/nonexistent/voice"}};

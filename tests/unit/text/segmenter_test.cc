@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 // Sentences in the ten languages of the model, however the text is cut.
+#include "qtts/segmenter.h"
+
 #include <gtest/gtest.h>
 
 #include <random>
 #include <string>
 #include <vector>
 
-#include "gstqttssegmenter.h"
-#include "gstqttstext.h"
 #include "qtts/language.h"
+#include "qtts/utf8.h"
 
-namespace gstqtts {
+namespace qtts {
 namespace {
 
 using Sentences = std::vector<std::string>;
@@ -29,12 +30,12 @@ Sentences Whole(const std::string& text, const Segmenter::Options& options = {})
 Sentences Piecewise(const std::string& text, const Segmenter::Options& options, std::mt19937* random) {
   Segmenter segmenter;
   segmenter.SetOptions(options);
-  Utf8Joiner joiner;
   Sentences sentences;
-  for (size_t i = 0; i < text.size();) {
-    const size_t size = random != nullptr ? std::uniform_int_distribution<size_t>(1, 12)(*random) : 1;
-    segmenter.Append(joiner.Push(std::string_view(text).substr(i, size)));
-    i += size;
+  for (std::string_view rest = text; !rest.empty();) {
+    const size_t count = random != nullptr ? std::uniform_int_distribution<size_t>(1, 12)(*random) : 1;
+    const std::string_view piece = Utf8Head(rest, count);
+    segmenter.Append(piece);
+    rest.remove_prefix(piece.size());
     while (auto sentence = segmenter.Next()) sentences.push_back(*sentence);
   }
   while (auto sentence = segmenter.NextAtEnd()) sentences.push_back(*sentence);
@@ -94,7 +95,7 @@ std::string Join(const Case& c) {
 TEST(Segmenter, FindsSentencesInTenLanguages) {
   for (const Case& c : kCases) {
     SCOPED_TRACE(c.language);
-    EXPECT_EQ(Whole(Join(c), {.language = std::string(qtts::ResolveLanguage(c.language).tag)}), c.sentences);
+    EXPECT_EQ(Whole(Join(c), {.language = std::string(ResolveLanguage(c.language).tag)}), c.sentences);
   }
 }
 
@@ -131,7 +132,7 @@ TEST(Segmenter, CutsOfTheTextMakeNoDifference) {
     ASSERT_EQ(Piecewise(text, options, nullptr), whole);
     ASSERT_EQ(Piecewise(text, options, &random), whole);
     for (const std::string& sentence : whole) {
-      ASSERT_LE(CountCharacters(sentence), options.max_chars);
+      ASSERT_LE(CountUtf8(sentence), options.max_chars);
       ASSERT_FALSE(IsBlank(sentence));
       ASSERT_EQ(Trim(sentence), sentence);
     }
@@ -184,4 +185,4 @@ TEST(CutPosition, PrefersSentencesThenLines) {
 }
 
 }  // namespace
-}  // namespace gstqtts
+}  // namespace qtts

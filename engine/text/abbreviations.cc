@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-#include "gstqttsabbreviations.h"
+#include "text/abbreviations.h"
 
 #include <glib.h>
 
@@ -9,7 +9,7 @@
 
 #include "qtts/utf8.h"
 
-namespace gstqtts {
+namespace qtts {
 namespace {
 
 using WordSet = std::unordered_set<std::string_view>;
@@ -48,7 +48,7 @@ const WordSet& AbbreviationsBeforeDigits() {
 }
 
 bool IsOneLetter(std::string_view word) {
-  const qtts::Utf8Char c = qtts::DecodeUtf8(word);
+  const Utf8Char c = DecodeUtf8(word);
   return g_unichar_isalpha(c.code) && c.size == word.size();
 }
 
@@ -67,4 +67,4 @@ bool IsAbbreviation(std::string_view word, bool before_digit) {
          (before_digit && AbbreviationsBeforeDigits().contains(lower.get()));
 }
 
-}  // namespace gstqtts
+}  // namespace qtts

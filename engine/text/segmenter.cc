@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-#include "gstqttssegmenter.h"
+#include "qtts/segmenter.h"
 
 #include <unicode/ubrk.h>
 #include <unicode/uchar.h>
@@ -9,11 +9,10 @@
 #include <cstdint>
 #include <utility>
 
-#include "gstqttsabbreviations.h"
-#include "gstqttstext.h"
 #include "qtts/utf8.h"
+#include "text/abbreviations.h"
 
-namespace gstqtts {
+namespace qtts {
 namespace {
 
 // Of the model's languages the one that marks ordinals by a full stop.
@@ -63,13 +62,13 @@ class Boundaries {
 };
 
 UChar32 CharacterAt(std::string_view text, size_t position, size_t* next) {
-  const qtts::Utf8Char c = qtts::DecodeUtf8(text.substr(position));
+  const Utf8Char c = DecodeUtf8(text.substr(position));
   *next = position + c.size;
   return static_cast<UChar32>(c.code);
 }
 
 UChar32 CharacterBefore(std::string_view text, size_t position, size_t* start) {
-  const qtts::Utf8Char c = qtts::DecodeLastUtf8(text.substr(0, position));
+  const Utf8Char c = DecodeLastUtf8(text.substr(0, position));
   *start = position - c.size;
   return static_cast<UChar32>(c.code);
 }
@@ -201,6 +200,7 @@ void Segmenter::SetOptions(const Options& options) {
 void Segmenter::Append(std::string_view text) {
   if (start_ > text_.size() / 2) {
     text_.erase(0, start_);
+    erased_ += start_;
     start_ = 0;
   }
   text_.append(text);
@@ -208,7 +208,7 @@ void Segmenter::Append(std::string_view text) {
 
 void Segmenter::Clear() {
   text_.clear();
-  start_ = 0;
+  start_ = erased_ = 0;
 }
 
 std::optional<std::string> Segmenter::Next() { return NextSentence(false); }
@@ -222,7 +222,7 @@ std::optional<std::string> Segmenter::NextSentence(bool at_end) {
     if (empty()) break;
     const std::string_view rest = std::string_view(text_).substr(start_);
     // Only this much is looked at, so that it makes no difference how much more is there.
-    const std::string_view head = qtts::Utf8Head(rest, options_.max_chars);
+    const std::string_view head = Utf8Head(rest, options_.max_chars);
     const bool cut = head.size() < rest.size();
     const auto paragraph = ParagraphEnd(head, options_.newline_ends);
     const std::string_view lines = head.substr(0, paragraph.value_or(head.size()));
@@ -260,7 +260,7 @@ size_t Segmenter::FindEnd(std::string_view view, bool cut, bool at_end) {
 }
 
 size_t CutPosition(std::string_view text, size_t max_chars, const std::string& language) {
-  const std::string_view head = qtts::Utf8Head(text, max_chars);
+  const std::string_view head = Utf8Head(text, max_chars);
   if (head.size() == text.size()) return text.size();
   Boundaries boundaries(UBRK_SENTENCE, language);
   boundaries.SetText(head);
@@ -270,4 +270,4 @@ size_t CutPosition(std::string_view text, size_t max_chars, const std::string& l
   return boundaries.Before(head.size()).value_or(head.size());
 }
 
-}  // namespace gstqtts
+}  // namespace qtts

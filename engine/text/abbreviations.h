@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-#ifndef GST_QTTS_ABBREVIATIONS_H_
-#define GST_QTTS_ABBREVIATIONS_H_
+#ifndef QTTS_TEXT_ABBREVIATIONS_H_
+#define QTTS_TEXT_ABBREVIATIONS_H_
 
 #include <string_view>
 
-namespace gstqtts {
+namespace qtts {
 
 // Whether a full stop after `word` (UTF-8, without the stop) is part of an abbreviation, so that it ends no
 // sentence. `before_digit` tells whether a digit follows.
@@ -14,6 +14,6 @@ namespace gstqtts {
 // "To." and "All.".
 bool IsAbbreviation(std::string_view word, bool before_digit);
 
-}  // namespace gstqtts
+}  // namespace qtts
 
-#endif  // GST_QTTS_ABBREVIATIONS_H_
+#endif  // QTTS_TEXT_ABBREVIATIONS_H_

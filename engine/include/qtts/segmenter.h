@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-#ifndef GST_QTTS_SEGMENTER_H_
-#define GST_QTTS_SEGMENTER_H_
+#ifndef QTTS_SEGMENTER_H_
+#define QTTS_SEGMENTER_H_
 
 #include <cstddef>
 #include <memory>
@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-namespace gstqtts {
+namespace qtts {
 
 // Splits text that comes in pieces into sentences, by UAX #29 (ICU) with rules for abbreviations: no sentence ends
 // after "Dr.", an initial or the number of an item. A sentence is returned as soon as no later text can change its end,
@@ -45,6 +45,8 @@ class Segmenter {
 
   // True if there is text that was not returned yet.
   bool empty() const { return start_ == text_.size(); }
+  // Number of bytes before the text that was not returned yet, since Clear().
+  size_t position() const { return erased_ + start_; }
   void Clear();
 
  private:
@@ -56,13 +58,14 @@ class Segmenter {
   Options options_;
   std::unique_ptr<Breaks> breaks_;
   std::string text_;
-  size_t start_ = 0;  // of what has not been given out
+  size_t start_ = 0;   // of what has not been given out
+  size_t erased_ = 0;  // bytes before `text_`
 };
 
 // Where to cut well-formed `text` to at most `max_chars` characters: after a sentence, else where a line
 // could be broken, else anywhere. In bytes; text.size() if it is short enough. `language` as of the Segmenter.
 size_t CutPosition(std::string_view text, size_t max_chars, const std::string& language = {});
 
-}  // namespace gstqtts
+}  // namespace qtts
 
-#endif  // GST_QTTS_SEGMENTER_H_
+#endif  // QTTS_SEGMENTER_H_
