@@ -53,15 +53,23 @@ cudaError_t GiveUp() {
   return cudaErrorLaunchTimeout;
 }
 
+// cudaErrorNotReady is no error, but CUDA may keep it as the thread's last one.
+template <typename Handle>
+cudaError_t Ask(cudaError_t (*query)(Handle), Handle handle) {
+  const cudaError_t state = query(handle);
+  if (state == cudaErrorNotReady) (void)cudaGetLastError();
+  return state;
+}
+
 template <typename Handle>
 cudaError_t Await(cudaError_t (*query)(Handle), Handle handle, std::chrono::nanoseconds patience) {
   if (HangsHere()) return cudaErrorLaunchTimeout;
-  if (const cudaError_t state = query(handle); state != cudaErrorNotReady) return state;
+  if (const cudaError_t state = Ask(query, handle); state != cudaErrorNotReady) return state;
   constexpr std::chrono::microseconds kSleep{50};
   const PollPermit permit;
   for (Waited waited;;) {
     const std::chrono::nanoseconds so_far = waited.Count();
-    const cudaError_t state = query(handle);
+    const cudaError_t state = Ask(query, handle);
     if (state != cudaErrorNotReady) return state;
     if (so_far > DeviceTimeout()) return GiveUp();
     if (permit.granted() && so_far < patience) {
