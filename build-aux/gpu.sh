@@ -36,7 +36,7 @@ find_gpu() {
     leave_gpu "$card" "it has compute capability $capability, needed is 8.0 or later"
     return 0
   fi
-  nvcc=$(PATH=$PATH:${QTTS_SYSTEM_ROOT:-}/usr/local/cuda/bin && command -v nvcc) || true
+  nvcc=$(command -v nvcc || command -v "${QTTS_SYSTEM_ROOT:-}/usr/local/cuda/bin/nvcc") || true
   if [ -z "$nvcc" ]; then
     leave_gpu "$card" "nvcc, which compiles the GPU backend, is missing; Debian 13: apt install nvidia-cuda-toolkit, elsewhere NVIDIA's cuda-toolkit 12.0 or later"
     return 0
