@@ -35,6 +35,7 @@ make_chroot() {
       tail -n 20 "$folder/$release.log" >&2
       return 1
     fi
+    rm "$folder/$release.log"
     # The mirror may be a snapshot, whose Release file has expired.
     echo 'Acquire::Check-Valid-Until "false";' >"$chroot_root/etc/apt/apt.conf.d/99qttssrc"
     cp /etc/resolv.conf "$chroot_root/etc/resolv.conf"

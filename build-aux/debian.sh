@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
 # shellcheck shell=bash
-# Sourced by the scripts that set themselves up on a fresh Debian 12 or 13: package lists and two functions.
+# Sourced by the scripts that set themselves up on a fresh Debian 12 or 13: package lists and functions.
+#
+# QTTS_INSTALLED_LIST=FILE: where the packages are listed that were newly installed, for examples/uninstall. The packages
+# are the machine's, not a build folder's; so is the list.
 . "$(dirname "${BASH_SOURCE[0]:-$0}")/progress.sh"
 
 # Packages to build and run the element. dpkg-dev: with it Meson uses Debian's library folder, and installs into the
@@ -29,6 +32,8 @@ nightly_packages=(chromium python3-websocket tshark valgrind
 # shellcheck disable=SC2034
 ci_packages=(clang-14 clang-format-14 clang-tidy-14 libclang-rt-14-dev shellcheck git)
 
+installed_list=${QTTS_INSTALLED_LIST:-/var/lib/qttssrc/installed-packages}
+
 # install_missing PACKAGE...: installs missing packages and prints them. Needs root and a network only if some are missing.
 install_missing() {
   case $- in
@@ -38,7 +43,7 @@ install_missing() {
 }
 
 install_packages() {
-  local installed package missing=() interrupted log plan status=0
+  local installed package missing=() interrupted log plan before status=0
   if ! command -v dpkg-query >/dev/null; then
     echo "not a Debian system: taken to be installed: what Debian has in $*" >&2
     return 0
@@ -62,7 +67,9 @@ install_packages() {
     if [ "$status" -eq 0 ] || ! offline "$plan"; then
       echo "installing$(plan_in_words "$plan"): ${missing[*]}" >&2
       status=0
+      before=$(present_packages)
       apt_get installing install -y --no-install-recommends "${missing[@]}" || status=$?
+      list_new_packages "$before"
     fi
   fi
   if [ "$status" -eq 0 ] && [ -z "$interrupted" ]; then
@@ -77,6 +84,22 @@ install_packages() {
   local next="call this again"
   [ -z "$(dpkg --audit 2>/dev/null)" ] || next="dpkg --configure -a   then call this again"
   stopped "installing packages" "$next" "$status"
+}
+
+# present_packages: every package of which files are on this machine, those that were left half installed too.
+present_packages() {
+  dpkg-query -W -f '${binary:Package} ${db:Status-Status}\n' | sed -n '/ not-installed$/d; / config-files$/d; s/ .*//p' | sort
+}
+
+# list_new_packages BEFORE: adds the packages that are present, and were not in the output BEFORE of present_packages, to
+# the list.
+list_new_packages() {
+  local new
+  new=$(comm -13 <(echo "$1") <(present_packages))
+  [ -n "$new" ] || return 0
+  mkdir -p "${installed_list%/*}"
+  touch "$installed_list"
+  sort -u -o "$installed_list" - "$installed_list" <<<"$new"
 }
 
 # apt_get WHAT ARGUMENT...: with progress, and a mirror that does not answer given up after 30 s.

@@ -38,8 +38,16 @@ interruptible() {
 # command NOW: on a terminal in one changing line, otherwise in intervals.
 # shellcheck disable=SC2154
 with_progress() {
-  local what=$1 now=$2 watcher status=0
-  shift 2
+  local status=0 watcher
+  watch_progress "$1" "$2"
+  interruptible "${@:3}" >>"$log" 2>&1 </dev/null || status=$?
+  end_progress
+  return "$status"
+}
+
+# watch_progress WHAT NOW: begins to print that, until end_progress. Sets `watcher`, its process.
+watch_progress() {
+  local what=$1 now=$2
   (
     trap '' INT HUP
     exec 9<&-
@@ -56,11 +64,13 @@ with_progress() {
     done
   ) &
   watcher=$!
-  interruptible "$@" >>"$log" 2>&1 </dev/null || status=$?
+}
+
+end_progress() {
   kill "$watcher"
   wait "$watcher" 2>/dev/null || true
+  watcher=
   [ ! -t 2 ] || printf '\r\033[K' >&2
-  return "$status"
 }
 
 # stopped WHAT HOW_TO_GO_ON STATUS: prints why the command of with_progress failed or was interrupted.

@@ -352,10 +352,12 @@ bool Player::StartNext(Output* output, Event* event) {
 // The request for an utterance, without its voice. The random seed depends on the utterance alone, not on those before
 // it, so it does not matter when or how often it is asked for.
 qtts::Request Player::NewRequest(const Utterance& utterance, const qtts::ModelInfo& model) const {
-  // Non-negative as a signed number, which the property "seed" is.
-  const uint64_t random_seed = Mix(random_ + Mix(utterance.id)) >> 1U;
+  // Below 2^53: a seed is told, and every reader of JSON keeps so large a number exactly.
+  const uint64_t random_seed = Mix(random_ + Mix(utterance.id)) >> 11U;
   qtts::Request request = MakeRequest(utterance.settings, model, utterance.text, random_seed);
   request.more_text = utterance.more_text;
+  // Speech that is made in parallel is for files: its first utterance must not get ahead of the others.
+  if (ahead_.parallel() > 1) request.real_time = false;
   if (utterance.streamed && request.layout == qtts::PromptLayout::kDefault) {
     request.layout = qtts::PromptLayout::kStreaming;
   }

@@ -161,6 +161,8 @@ class Player {
   const Counts& counts() const QTTS_REQUIRES(monitor_held) { return counts_; }
   // Of the engine, over all its users; zeros without an engine.
   qtts::Occupancy occupancy() const QTTS_REQUIRES(monitor_held);
+  // Null before it is loaded.
+  std::shared_ptr<const qtts::Engine> engine() const QTTS_REQUIRES(monitor_held) { return engine_; }
 
  private:
   struct Asked;

@@ -50,7 +50,6 @@ bool Player::StartAhead() {
       speech->request.voice = **std::move(voice);
       qtts::Request request = speech->request;
       request.max_wait = std::chrono::nanoseconds(0);  // it must not come before the utterances of others
-      request.real_time = false;
       speech->start = Monitor::Clock::now();
       auto started = engine->Start(request, std::move(callback));
       // An error is found again, and told, when the turn of the utterance comes.

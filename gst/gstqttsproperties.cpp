@@ -158,6 +158,9 @@ void ElementProperties::Get(guint number, GValue* value) const {
     if (const auto model = model_.info()) TakeArray(value, model->speakers);
   } else if (name == "languages") {
     if (const auto model = model_.info()) TakeArray(value, model->languages);
+  } else if (name == "supports-instruct") {
+    const auto model = model_.info();
+    g_value_set_boolean(value, static_cast<gboolean>(model && model->supports_instruct));
   } else if (name == "stats") {
     g_value_take_boxed(value, NewStats());
   } else if (name == "current-text") {

@@ -359,7 +359,8 @@ std::vector<Property> TextProperties() {
       Row("parallel", "Parallel", kReady, kTextOptions, &TextOptions::parallel, {1, 2048},
           "Number of utterances that are made at once: the current one and those that wait next. They leave in order, "
           "with the same sound, messages and timestamps as one by one, but sooner: for books and files. Only spare "
-          "\"slots\" are used, and about 1 MiB of memory for each. More than 1 needs is-live=false"),
+          "\"slots\" are used, and about 1 MiB of memory for each. More than 1 needs is-live=false, and makes "
+          "\"real-time\" false"),
   };
 }
 
@@ -417,6 +418,10 @@ std::vector<Property> LimitProperties() {
           "share: for a free slot, see \"stats\", and on a GPU for memory and time. After that it is "
           "finished with the reason busy and a warning (0 = it does not wait, "
           "18446744073709551615 = for ever)"),
+      Row("real-time", "Real Time", kPlaying, kUtterance, &Settings::real_time,
+          "Whether an utterance is played while it is made. If false, as for files, it gives way to all utterances of "
+          "the "
+          "same model that are: it is made with the time that they leave. The sound is the same"),
       Row("runaway-guard", "Runaway Guard", kPlaying, kUtterance, &Settings::runaway_guard,
           "End an utterance, or the part of it (see \"part-length\"), whose end the model has missed: after 5 s of "
           "silence, or when it lasts far longer than its text can. Off: the sound is exactly the model's"),
@@ -472,6 +477,14 @@ std::vector<Property> ReadOnlyProperties() {
                              "languages", "Languages", "Languages that the model accepts, known from READY on",
                              g_param_spec_string("language", "Language", "Name of a language", nullptr, flags), flags);
                        }),
+      RowKeptElsewhere(
+          "supports-instruct", kReadOnly,
+          [](GParamFlags flags) {
+            return g_param_spec_boolean(
+                "supports-instruct", "Supports Instruct",
+                "Whether the model heeds \"instruct\", known from READY on. False: it is ignored, with a warning",
+                FALSE, flags);
+          }),
       RowKeptElsewhere(
           "stats", kReadOnly,
           [](GParamFlags flags) {

@@ -44,6 +44,7 @@ qtts::Request MakeRequest(const Settings& settings, const qtts::ModelInfo& model
   if (std::in_range<std::chrono::nanoseconds::rep>(settings.max_wait)) {
     request.max_wait = std::chrono::nanoseconds(settings.max_wait);
   }
+  request.real_time = settings.real_time;
   request.seed = settings.seed >= 0 ? static_cast<uint64_t>(settings.seed) : random_seed;
   request.settings = model.defaults;
   for (size_t i = 0; i < qtts::kSamplingNumberCount; ++i) {

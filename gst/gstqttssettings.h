@@ -31,11 +31,12 @@ struct Settings {
   qtts::PromptLayout layout = qtts::PromptLayout::kDefault;
   int64_t seed = -1;                                                          // -1: a new one for every utterance
   std::array<double, qtts::kSamplingNumberCount> sampling = ModelSampling();  // by index in kSamplingNumbers
-  int part_length = kModel;  // characters; 0: one part
+  int part_length = kModel;                                                   // characters; 0: one part
   bool runaway_guard = true;
   bool speak_anything = false;   // speaks also text that fails IsSayable()
   uint64_t max_duration = 0;     // nanoseconds; 0: the model's own cap
   uint64_t max_wait = kForever;  // nanoseconds; 0: it does not wait
+  bool real_time = true;         // Request::real_time
 
   static constexpr uint64_t kForever = UINT64_MAX;
 

@@ -196,4 +196,14 @@ Speech::Stats Speech::stats() const {
   return {player_.counts(), intake_.counts(), player_.occupancy()};
 }
 
+qtts::Result<size_t> Speech::CountTokens(std::string_view text) const {
+  std::shared_ptr<const qtts::Engine> engine;
+  {
+    const MonitorLock lock(*monitor_);
+    engine = player_.engine();
+  }
+  if (engine == nullptr) return qtts::Status::InvalidArgument("no model is loaded");
+  return engine->CountTokens(text);  // without the mutex: it takes time
+}
+
 }  // namespace gstqtts

@@ -83,6 +83,9 @@ class Speech {
 
   Stats stats() const;
 
+  // Number of tokens of a text. Without an engine, and for a text too long for every model: an error.
+  qtts::Result<size_t> CountTokens(std::string_view text) const;
+
  private:
   // Speech to be released without the mutex.
   struct Dropped {

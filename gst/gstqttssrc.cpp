@@ -186,6 +186,7 @@ static gboolean gst_qtts_src_send_event(GstElement* element, GstEvent* event);
 static guint64 gst_qtts_src_speak(GstQttsSrc* self, const gchar* text, const GstStructure* params);
 static guint64 gst_qtts_src_interrupt(GstQttsSrc* self);
 static void gst_qtts_src_clear_queue(GstQttsSrc* self);
+static gint64 gst_qtts_src_count_tokens(GstQttsSrc* self, const gchar* text);
 
 static GstCaps* gst_qtts_src_fixate(GstBaseSrc* src, GstCaps* caps);
 static gboolean gst_qtts_src_set_caps(GstBaseSrc* src, GstCaps* caps);
@@ -254,6 +255,22 @@ static void gst_qtts_src_install_signals(GstQttsSrcClass* klass) {
   g_signal_new_class_handler(
       "clear-queue", G_TYPE_FROM_CLASS(klass), static_cast<GSignalFlags>(G_SIGNAL_RUN_LAST | G_SIGNAL_ACTION),
       G_CALLBACK(gstqtts::Guarded<gst_qtts_src_clear_queue>::Call), nullptr, nullptr, nullptr, G_TYPE_NONE, 0);
+  /**
+   * GstQttsSrc::count-tokens:
+   * @qttssrc: the element
+   * @text: a text
+   *
+   * Counts the tokens of a text, without speaking it: for applications that limit what others may ask for. The model
+   * reads them all before it speaks; a text of rare characters has several tokens a character.
+   *
+   * Returns: the number of tokens; -1 before the model is loaded, and for a text of more than 64 KiB
+   *
+   * Since: 0.1
+   */
+  g_signal_new_class_handler("count-tokens", G_TYPE_FROM_CLASS(klass),
+                             static_cast<GSignalFlags>(G_SIGNAL_RUN_LAST | G_SIGNAL_ACTION),
+                             G_CALLBACK((gstqtts::Guarded<gst_qtts_src_count_tokens, gint64{-1}>::Call)), nullptr,
+                             nullptr, nullptr, G_TYPE_INT64, 1, G_TYPE_STRING);
 }
 
 static void gst_qtts_src_class_init(GstQttsSrcClass* klass) {
@@ -447,6 +464,11 @@ static guint64 gst_qtts_src_interrupt(GstQttsSrc* self) { return self->priv->con
 static void gst_qtts_src_clear_queue(GstQttsSrc* self) {
   GST_DEBUG_OBJECT(self, "dropping the text that waits");
   self->priv->speech.ClearQueue();
+}
+
+static gint64 gst_qtts_src_count_tokens(GstQttsSrc* self, const gchar* text) {
+  const qtts::Result<size_t> count = self->priv->speech.CountTokens(text != nullptr ? text : "");
+  return count.ok() ? static_cast<gint64>(*count) : -1;
 }
 
 // --- events, seeks and queries

@@ -191,3 +191,8 @@ def high_band(sounds):
 def beginning(x):
     """level of the first 20 ms, dBFS"""
     return float(20 * np.log10(np.sqrt(np.mean(x[:480].astype(np.float64) ** 2)) + 1e-7))
+
+
+def audible(x):
+    """time of the first sample above -45 dBFS, ms"""
+    return float(1000 * np.argmax(np.abs(x) > 10 ** (-45 / 20)) / RATE)

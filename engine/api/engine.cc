@@ -220,6 +220,13 @@ Result<ClonedVoice> Engine::DoCloneVoice(const Recording& recording, const Clone
   return voice;
 }
 
+Result<size_t> Engine::CountTokens(std::string_view text) const {
+  return CatchExhaustion("count tokens", [&]() -> Result<size_t> {
+    QTTS_ASSIGN_OR_RETURN(const std::vector<int32_t> ids, impl_->text.tokenizer->EncodePlain(text));
+    return ids.size();
+  });
+}
+
 Result<std::unique_ptr<Stream>> Engine::Start(const Request& request, std::function<void()> on_change) {
   return CatchExhaustion("speak", [&] { return DoStart(request, std::move(on_change)); });
 }

@@ -62,6 +62,9 @@ struct Scheduler::Running {
   Clock::time_point first_sound;
   bool end_logged = false;
 
+  // Positions that the next frame attends to.
+  int64_t positions() const { return prompt_rows + submitted + 1; }
+  bool real_time() const { return stream->request().real_time; }
   // Frames of the utterance.
   int64_t all_submitted() const { return earlier_frames + submitted; }
   int64_t all_delivered() const { return earlier_frames + delivered; }

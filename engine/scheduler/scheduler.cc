@@ -275,7 +275,7 @@ void Scheduler::CloseSlot(Running* running) {
   ++free_slots_;
   lengths_.AddEnd(running->text_tokens);
   forecast_outdated_ = true;
-  if (running->stream->request().real_time) --real_time_slots_;
+  if (running->real_time()) --real_time_slots_;
   PublishPages();
 }
 
@@ -359,8 +359,7 @@ Scheduler::Clock::time_point Scheduler::NeedsFrame(const Running& running, Clock
 
 size_t Scheduler::FirstFramesTogether() {
   if (!many_ || !step_model_.fitted()) return 1;
-  const int speaking = slots_ - free_slots_;
-  const double seconds = step_model_.Predict(speaking, PositionsOf(speaking));
+  const double seconds = step_model_.Predict(SlotsInTime(), PositionsOf(SlotsInTime()));
   if (seconds > kNewcomersSeconds) return 3;
   return seconds > kShortSeconds && read_ahead_ ? 2 : 1;
 }
@@ -379,8 +378,8 @@ bool Scheduler::SubmitStep() {
   if (many_) {
     // Who got a first frame when it was given alone needs the next one, whatever is the rule by now.
     const bool join = FirstFramesTogether() > 1;
-    end = std::partition(ready_.begin(), ready_.end(), [join](const RunningPtr& r) {
-      return r->all_submitted() < kNewcomerFrames && (!join || r->plays());
+    end = std::partition(ready_.begin(), ready_.end(), [this, join](const RunningPtr& r) {
+      return r->all_submitted() < kNewcomerFrames && (!join || r->plays()) && (r->real_time() || real_time_slots_ == 0);
     });
     if (end == ready_.begin()) {
       if (!IsStepDue()) return false;
@@ -398,6 +397,7 @@ bool Scheduler::SubmitStep() {
   candidates_.assign(std::move_iterator(ready_.begin()), std::move_iterator(end));
   ready_.erase(ready_.begin(), end);
   for (const RunningPtr& running : candidates_) running->ready = false;
+  if (real_time_slots_ > 0) YieldToRealTime();
   if (paged_) {
     // All of them before the step is made, since a stream may be parked for one that comes later.
     for (const RunningPtr& running : candidates_) {
@@ -415,10 +415,10 @@ bool Scheduler::SubmitStep() {
   for (RunningPtr& running : candidates_) {
     FrameStep step{running->slot, kNoText};
     if (!CanGoOn(*running) || !running->NextText(&step.text_id)) continue;
-    if (many_ && IsReadAhead(*running, now)) ++read_ahead;
+    if (many_ && (running->real_time() || real_time_slots_ == 0) && IsReadAhead(*running, now)) ++read_ahead;
+    submission.positions += running->positions();
     ++running->submitted;
     steps_to_submit_.push_back(step);
-    submission.positions += running->prompt_rows + running->submitted;
     const int part = running->part;
     submission.streams.push_back({std::move(running), part});
   }
@@ -472,26 +472,25 @@ void Scheduler::CountStep(const Submission& submission) {
   lengths_.AddFrames(static_cast<int64_t>(submission.streams.size()));
   forecast_outdated_ = true;
   step_nanoseconds_ += took.count();
-  if (!many_) return;
   constexpr double kMeanSeconds = 1;
   prompts_a_second_ += std::min(1.0, passed.count() / kMeanSeconds) *
                        (submission.prompts / std::max(passed.count(), 1e-3) - prompts_a_second_);
-  const std::chrono::duration<double> time = took;
+  const double seconds = std::chrono::duration<double>(took).count();
   const auto rows = static_cast<int64_t>(submission.streams.size());
   mean_positions_ = static_cast<double>(submission.positions) / static_cast<double>(rows);
-  const int speaking = slots_ - free_slots_;
-  if (step_model_.fitted() && real_time_slots_ > 0) {
-    const double all = step_model_.Predict(speaking, PositionsOf(speaking));
+  const int in_time = SlotsInTime();
+  if (many_ && step_model_.fitted() && real_time_slots_ > 0) {
+    const double all = step_model_.Predict(in_time, PositionsOf(in_time));
     const double predicted = step_model_.Predict(rows, submission.positions, submission.prompts);
-    if (period_watch_.Add(now, time.count(), predicted, all)) {
+    if (period_watch_.Add(now, seconds, predicted, all)) {
       Log(LogLevel::kDebug,
-          "the device is slower than before, and " + std::to_string(speaking) + " utterances speak: for " +
+          "the device is slower than before, and " + std::to_string(in_time) + " utterances speak: for " +
               std::to_string(PeriodWatch::kWhile.count()) + " s others begin as if steps took " +
               std::to_string(static_cast<int>(period_watch_.slowness(now) * 100 - 100)) + " % longer");
     }
   }
-  step_model_.Add(rows, submission.positions, submission.prompts, time.count());
-  busy_ = step_model_.fitted() && step_model_.Predict(speaking, PositionsOf(speaking)) > kBusySeconds;
+  step_model_.Add(rows, submission.positions, submission.prompts, seconds);
+  if (many_) busy_ = step_model_.fitted() && step_model_.Predict(in_time, PositionsOf(in_time)) > kBusySeconds;
 }
 
 void Scheduler::DeliverResult(const Submitted& submitted, FrameResult result) {

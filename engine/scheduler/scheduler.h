@@ -40,8 +40,11 @@ namespace qtts {
 //   time, they join it, and the reader gets them together.
 // - While the device is busy for half of the time, and has pages for all contexts, streams are only a few frames ahead
 //   of their readers.
-// - An utterance begins only if all that speak would keep up, by a model of a step's time that is fitted as it runs.
-//   This limit applies only while an utterance is real-time (Request::real_time).
+// - A real-time utterance (Request::real_time) begins only if all real-time ones would keep up, by a model of a step's
+//   time that is fitted as it runs.
+//
+// Utterances that are not real-time give way on every device: they take part in a step as far as its time lets the
+// readers of real-time streams keep sound in hand, in turn.
 //
 // With pages for contexts (Backend::pages()) an utterance begins only if they are expected to hold all contexts until
 // their streams end: by the length of their texts, by how long others have spoken, and by max_new_tokens. If a stream
@@ -104,6 +107,8 @@ class Scheduler {
   Clock::time_point NeedsFrame(const Running& running, Clock::time_point now) const;
   // How many of an utterance's first frames its reader gets at once. One: they may be steps of newcomers alone.
   size_t FirstFramesTogether();
+  // Number of slots that have deadlines: the real-time ones; all while there is none.
+  int SlotsInTime() const { return real_time_slots_ > 0 ? real_time_slots_ : slots_ - free_slots_; }
   // True if the stream's reader has taken its frames much faster than they are played.
   bool IsReadAhead(const Running& running, Clock::time_point now) const;
   bool SubmitStep();
@@ -113,6 +118,10 @@ class Scheduler {
   void DeliverResult(const Submitted& submitted, FrameResult result);
   void EndPart(const RunningPtr& running, EndReason reason, Status status);
   void TakeNews(const RunningPtr& running);
+  // Of utterances that are not real-time, in scheduler_real_time.cc.
+  void YieldToRealTime();
+  size_t CandidatesWithinTime(size_t real_time, Clock::time_point now);
+  Clock::duration TimeForOthers(Clock::time_point now) const;
   // Of utterances that have not spoken yet, in scheduler_opening.cc.
   bool OpenSlots();
   bool Open(const RunningPtr& running);
@@ -197,11 +206,14 @@ class Scheduler {
   bool parking_logged_ = false;
   uint64_t parkings_logged_ = 0;  // of parkings_, when the log last told of them
 
-  // Of a device with many slots.
+  // Of real-time streams and others.
   StepModel step_model_;
+  int real_time_slots_ = 0;         // open slots of utterances with Request::real_time
+  Clock::time_point others_taken_;  // time of the last step of streams that are not real-time
+  double mean_positions_ = 0;       // of the streams of the last step
+
+  // Of a device with many slots.
   PeriodWatch period_watch_;
-  int real_time_slots_ = 0;      // open slots of utterances with Request::real_time
-  double mean_positions_ = 0;    // of the streams of the last step
   double prompts_a_second_ = 0;  // in frames' work, of about the last second
   bool busy_ = false;            // at least half of the time
   double prompts_run_ = 0;       // since the last step was submitted, in frames' work

@@ -46,13 +46,12 @@ bool Scheduler::AdmitsOneMore() {
   return HasPagesFor(first) && (first.part > 0 || HasTimeForOneMore());
 }
 
-// True if all speaking streams would keep up with their readers beside the first waiting one, and beside as many
-// prompts as of late. Always true if none of these streams is real-time.
+// True if all real-time streams would keep up with their readers beside the first waiting one, and beside as many
+// prompts as of late. Always true for one that is not real-time: it gives way to them.
 bool Scheduler::HasTimeForOneMore() {
-  const int speaking = slots_ - free_slots_;
-  if (!many_ || speaking == 0 || !step_model_.fitted()) return true;
-  if (real_time_slots_ == 0 && !waiting_.begin()->second->stream->request().real_time) return true;
-  const int64_t rows = speaking + 1;
+  if (!many_ || real_time_slots_ == 0 || !step_model_.fitted()) return true;
+  if (!waiting_.begin()->second->real_time()) return true;
+  const int64_t rows = real_time_slots_ + 1;
   const double prompts = prompts_a_second_ * std::chrono::duration<double>(kFrameTime).count();
   return step_model_.Predict(rows, PositionsOf(rows), prompts) * period_watch_.slowness(Clock::now()) <=
          kMostBusySeconds;
@@ -136,11 +135,11 @@ void Scheduler::RefuseExpired(Clock::time_point now) {
   }
 }
 
-// True if a speaking stream has few unread frames and could take part in a step.
+// True if a real-time stream that speaks has few unread frames and could take part in a step.
 bool Scheduler::AnyReaderRunsShort() const {
   constexpr size_t kFew = 3;
   return std::any_of(ready_.begin(), ready_.end(), [](const RunningPtr& running) {
-    return running->open && running->all_delivered() > 0 && !running->stream->ended() &&
+    return running->real_time() && running->open && running->all_delivered() > 0 && !running->stream->ended() &&
            running->stream->unread() < kFew;
   });
 }

@@ -80,6 +80,7 @@ std::string LaunchLine(const Options& options, const std::string& file) {
   std::string line =
       "appsrc name=tokens format=time caps=text/x-raw,format=utf8 "
       "! qttssrc name=speech is-live=true idle-mode=silence segmentation=stream newline-ends=true "
+      "trim-leading-silence=true "
       "utterance-timeout=18446744073709551615 max-text-length=1000000 " +
       options.properties + " ! audioconvert ! audioresample ! audio/x-raw,format=S16LE";
   line += cancel_echo ? ",rate=48000 ! webrtcechoprobe name=echo " : " ";

@@ -227,6 +227,7 @@ int main(int argc, char** argv) {
   g_autofree gchar* model_path = nullptr;
   g_autofree gchar* device = nullptr;
   g_autofree gchar* stun_server = nullptr;
+  gboolean keep_silence = FALSE;
   g_auto(GStrv) allowed_origins = nullptr;
   const GOptionEntry entries[] = {
       {"port", 'p', 0, G_OPTION_ARG_INT, &port, "Port of the page, 8080 unless given; 0 = any", "PORT"},
@@ -235,6 +236,8 @@ int main(int argc, char** argv) {
        "DIR"},
       {"device", 'd', 0, G_OPTION_ARG_STRING, &device, "auto, cpu or cuda", "DEVICE"},
       {"stun-server", 's', 0, G_OPTION_ARG_STRING, &stun_server, "For browsers beyond a router", "stun://HOST:PORT"},
+      {"keep-silence", 'k', 0, G_OPTION_ARG_NONE, &keep_silence,
+       "Send the silence with which a voice begins, instead of cutting it", nullptr},
       {"max-browsers", 'b', 0, G_OPTION_ARG_INT, &max_browsers, "At once, 32 unless given", "NUMBER"},
       {"allow-origin", 'o', 0, G_OPTION_ARG_STRING_ARRAY, &allowed_origins,
        "A page of this origin may connect too: for proxies, and hosts with a name; can be repeated", "https://HOST"},
@@ -268,6 +271,7 @@ int main(int argc, char** argv) {
   }
   if (model_path != nullptr) server.options.model_path = model_path;
   if (device != nullptr) server.options.device = device;
+  server.options.keep_silence = keep_silence != FALSE;
   if (stun_server != nullptr) server.options.stun_server = stun_server;
 
   GstElement* engine = HoldEngine(server.options);

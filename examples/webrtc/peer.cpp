@@ -202,6 +202,7 @@ Peer::Peer(const PeerOptions& options, Send send, SendBytes send_bytes, Fail fai
   webrtc_ = gst_bin_get_by_name(GST_BIN(pipeline_), "webrtc");
   if (!options.model_path.empty()) g_object_set(speech_, "model-path", options.model_path.c_str(), nullptr);
   if (!options.device.empty()) gst_util_set_object_arg(G_OBJECT(speech_), "device", options.device.c_str());
+  gst_util_set_object_arg(G_OBJECT(speech_), "trim-leading-silence", options.keep_silence ? "false" : "true");
   if (!options.stun_server.empty()) g_object_set(webrtc_, "stun-server", options.stun_server.c_str(), nullptr);
 
   // Nobody asked for a hole in the router, nor for the HTTP servers that looking for one takes.

@@ -12,9 +12,10 @@
 #include <vector>
 
 struct PeerOptions {
-  std::string model_path;   // empty: the bundled voice
-  std::string device;       // empty: the element's default
-  std::string stun_server;  // stun://host:port; empty: none, enough on one network
+  std::string model_path;     // empty: the bundled voice
+  std::string device;         // empty: the element's default
+  bool keep_silence = false;  // at the beginning of utterances
+  std::string stun_server;    // stun://host:port; empty: none, enough on one network
 };
 
 // One browser: a pipeline of its own, from a qttssrc to a webrtcbin. All elements with the same model

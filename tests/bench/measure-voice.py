@@ -12,6 +12,7 @@ measures the recordings of the lines in that folder: 000.wav, 001.wav... at 24 k
   distillmos, dnsmos  opinion scores from 1 to 5; both hear up to 8 kHz only
   band          energy above 8 kHz against below, dB
   beginning     loudest and median level of the first 20 ms, dBFS, and the share of lines below -50
+  audible       first, median and last time of the first sample above -45 dBFS, ms
   similarity    cosine with the voice of the recordings in the folder --reference, same lines
 All but the first need Python packages with the weights inside; an environment of its own takes them:
   python3 -m venv meters
@@ -31,7 +32,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "data/recipe"))
 import word_errors  # noqa: E402
 
-METERS = ("pocketsphinx", "whisper", "distillmos", "dnsmos", "band", "beginning", "similarity")
+METERS = ("pocketsphinx", "whisper", "distillmos", "dnsmos", "band", "beginning", "audible", "similarity")
 
 
 def speak(build, voice, properties, text, wav):
@@ -94,6 +95,9 @@ class Judge:
             out["first 20 ms, loudest"] = [levels[-1]]
             out["first 20 ms, median"] = [levels[len(levels) // 2]]
             out["first 20 ms below -50"] = [sum(v < -50 for v in levels) / len(levels)]
+        if "audible" in self.names:
+            times = sorted(m.audible(x) for x in sounds)
+            out["audible, first"], out["audible, median"], out["audible, last"] = [times[0]], [times[len(times) // 2]], [times[-1]]
         if "similarity" in self.names:
             out["similarity"] = [float(m.embedding(self.models["similarity"], sounds) @ self.reference)]
         return out

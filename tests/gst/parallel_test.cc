@@ -186,7 +186,7 @@ TEST_F(ParallelTest, AsManyAsAskedForAreMadeAtOnce) {
   EXPECT_EQ(fake::Requests().size(), 10U);
 }
 
-TEST_F(ParallelTest, SpeechThatIsMadeAheadIsNotRealTime) {
+TEST_F(ParallelTest, SpeechThatIsMadeInParallelIsNotRealTime) {
   fake::AllowFrames(0);
   Scene run(4);
   run.Play();
@@ -194,8 +194,7 @@ TEST_F(ParallelTest, SpeechThatIsMadeAheadIsNotRealTime) {
   ASSERT_TRUE(Started(1));
   for (int i = 1; i < 4; ++i) run.feeder().Push("text " + std::to_string(i));
   ASSERT_TRUE(Started(4));
-  EXPECT_TRUE(fake::Requests()[0].real_time);
-  for (size_t i = 1; i < 4; ++i) EXPECT_FALSE(fake::Requests()[i].real_time) << i;
+  for (size_t i = 0; i < 4; ++i) EXPECT_FALSE(fake::Requests()[i].real_time) << i;
   fake::AllowFrames(-1);
   run.End();
 }

@@ -32,7 +32,7 @@ TEST_F(PluginTest, C1GstInspectTellsEverything) {
   const std::string text = Inspect("qttssrc");
   for (const char* part :
        {"Qwen3-TTS text-to-speech source", "Source/Audio", "The qttssrc authors", "LGPL", "SINK template: 'sink'",
-        "SRC template: 'src'", "\"speak\"", "\"interrupt\"", "\"clear-queue\"", "GstPreset"}) {
+        "SRC template: 'src'", "\"speak\"", "\"interrupt\"", "\"clear-queue\"", "\"count-tokens\"", "GstPreset"}) {
     EXPECT_NE(text.find(part), std::string::npos) << part;
   }
   const size_t origin = text.find("Origin URL");

@@ -13,6 +13,26 @@ import websocket
 PATIENCE = 60  # seconds; only broken code reaches it
 
 
+# Width and height of phones, in pixels of CSS: the smallest and the most common.
+PHONES = ((360, 740), (390, 844))
+# Elements that are seen, and reach beyond the window or have more in them than is seen. A name with dots at its end is
+# shown whole elsewhere.
+CUT_OFF = """[...document.querySelectorAll("body *")].filter((element) => {
+  const box = element.getBoundingClientRect(), style = getComputedStyle(element);
+  if (!box.width || !box.height || style.clipPath !== "none" || element.closest("#level")) return false;
+  const cut = element.scrollWidth > element.clientWidth + 1 && style.display !== "inline" && style.overflowX !== "visible"
+    && style.textOverflow !== "ellipsis";
+  return cut || box.left < -.5 || box.right > innerWidth + .5;
+}).map((element) => element.outerHTML.slice(0, 80))"""
+# Selectors of buttons of which one stands below the other, or whose words take two lines.
+WRAPPED = """(names) => {
+  const buttons = names.map((name) => document.querySelector(name)), tops = buttons.map((button) => button.getBoundingClientRect().top);
+  const lines = (button) => { const range = document.createRange(); range.selectNodeContents(button);
+    return new Set([...range.getClientRects()].map((box) => Math.round(box.top / 8))).size; };
+  return names.filter((_, i) => Math.abs(tops[i] - tops[0]) > 1 || lines(buttons[i]) > 1);
+}"""
+
+
 class Failure(Exception):
     pass
 
@@ -126,6 +146,17 @@ class Page:
     def type(self, selector, text):
         self.run(f"document.querySelector('{selector}').focus(); document.querySelector('{selector}').select()")
         self.call("Input.insertText", text=text)
+
+    def check_phone(self, buttons):
+        """Fails if something is cut off, one of `buttons` wraps, or the page speaks of keys that a phone does not have."""
+        found = self.run(CUT_OFF)
+        if found:
+            raise Failure(f"cut off: {found}")
+        found = self.run(f"({WRAPPED})({json.dumps(buttons)})")
+        if found:
+            raise Failure(f"wrapped: {found}")
+        if self.run("[...document.querySelectorAll('kbd')].some((key) => key.getBoundingClientRect().width > 0)"):
+            raise Failure("a key is named, and there is no keyboard")
 
     def text(self, selector):
         return self.run(f"document.querySelector('{selector}').textContent")

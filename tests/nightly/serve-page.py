@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: LGPL-2.1-or-later
 """Tests the page of examples/serve in a real Chromium: speech, words underlined one after the other, stop, and the
-display of the load. Takes a picture for review: BUILD_DIR/serve-page.png.
+display of the load and of the device; its layout on phones. Takes pictures for review: BUILD_DIR/serve-page*.png.
    tests/nightly/serve-page.py BUILD_DIR
 """
 import atexit
@@ -11,7 +11,7 @@ import re
 import subprocess
 import sys
 
-from chromium import Chromium, Failure, wait_for
+from chromium import PHONES, Chromium, Failure, wait_for
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TEXT = "The river was wide and slow, and the boats went down it one after the other."
@@ -32,6 +32,19 @@ def start(build):
     return process.stdout.readline().partition(": ")[2].strip()
 
 
+def check_phones(browser, address, build):
+    for width, height in PHONES:
+        for mobile in (False, True):  # a narrow window has a keyboard, and little room to say so
+            page = browser.open(address, width=width, height=height, scale=2, mobile=mobile)
+            wait_for("the connection", lambda: page.text("#note") == "Ready.")
+            wait_for("the voices", lambda: page.run("document.querySelectorAll('#voice option').length") == 5)
+            wait_for("the load", lambda: page.text("#load"))
+            page.picture(build / f"serve-page-{width}{'-mobile' if mobile else ''}.png")
+            page.check_phone(["#speak", "#stop"])
+            check(True, f"the page fits {width} x {height}")
+            page.close()
+
+
 def main():
     build = pathlib.Path(sys.argv[1]).resolve()
     address = start(build)
@@ -39,6 +52,8 @@ def main():
         page = browser.open(address, width=900, height=640)
         wait_for("the connection", lambda: page.text("#note") == "Ready.")
         check(page.run("document.querySelector('#stop').disabled"), "nothing can be stopped before anything is spoken")
+        wait_for("the device", lambda: re.match(r"qttssrc on (cpu|cuda).*\.", page.text("#device")))
+        check("hello.mp3" in page.text("#curl"), "a command to try is shown")
 
         page.type("#text", TEXT)
         page.click("#speak")
@@ -68,6 +83,7 @@ def main():
         page.type("#text", "!!!")
         page.click("#speak")
         wait_for("a problem", lambda: "nothing to say" in page.text("#problem"))
+        check_phones(browser, address, build)
         check(page.problems == [], f"no problem on the console: {page.problems}")
 
 

@@ -21,7 +21,7 @@ import tempfile
 import time
 import wave
 
-from chromium import Chromium, Failure, wait_for
+from chromium import PHONES, Chromium, Failure, wait_for
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SHORT = "Good morning, how are you today?"
@@ -255,6 +255,8 @@ def test_spoken(page, folder):
     with wave.open(str(file)) as sound:
         seconds, samples = sound.getnframes() / sound.getframerate(), array.array("h", sound.readframes(sound.getnframes()))
         check(sound.getparams()[:3] == (1, 2, 24000) and 1 < seconds < 6 and max(samples) > 2000, f"its sound is saved, {seconds:.1f} s")
+        onset = next(number for number, sample in enumerate(samples) if abs(sample) > 98)
+        check(onset <= 240, f"of the silence before it 10 ms are left, at most: {onset} samples")
 
     speak(page, LONG)
     wait_for("some words", lambda: len(page.text("#said li:last-child .spoken")) > 20)
@@ -291,7 +293,8 @@ CONTRAST = """(() => {
 })()"""
 
 SIZES = {"desktop": {"width": 1280, "height": 800}, "phone": {"width": 390, "height": 844, "mobile": True},
-         "phone-on-its-side": {"width": 844, "height": 390, "mobile": True}}
+         "phone-on-its-side": {"width": 844, "height": 390, "mobile": True},
+         "small-phone": {"width": 360, "height": 740, "mobile": True}, "narrow-window": {"width": 360, "height": 740}}
 
 
 def test_layout(chromium, server):
@@ -308,6 +311,8 @@ def test_layout(chromium, server):
                 "const box = one.getBoundingClientRect(); return one.offsetParent && (box.left < 0 || box.right > innerWidth || box.top < 0"
                 "|| box.bottom > innerHeight); }).map((one) => one.id || one.textContent)")
             check(not outside, f"{name}: all is inside the window {outside or ''}")
+            if (options["width"], options["height"]) in PHONES:
+                page.check_phone(["#stop", "#speak"])
             small = page.run("[...document.querySelectorAll('button, select, input:not([type=range])')].filter((one) => one.offsetParent"
                              "&& one.getBoundingClientRect().height < 32).map((one) => one.id || one.textContent)")
             check(not small, f"{name}: buttons are large enough {small or ''}")

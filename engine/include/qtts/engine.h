@@ -128,6 +128,10 @@ class Engine : public std::enable_shared_from_this<Engine> {
   // than Base; kCorruptModel for a model without encoders; kResourceExhausted if memory is short (the GPU's on a GPU).
   Result<ClonedVoice> CloneVoice(const Recording& recording, const CloneOptions& options = {}) const;
 
+  // Returns the number of tokens of a text, without those that a prompt has around it. The prefill of a text takes time
+  // by tokens, not by characters. Any thread may call it. kResourceExhausted for a text too long for every model.
+  Result<size_t> CountTokens(std::string_view text) const;
+
   // Starts an utterance: checks the request, tokenizes, builds the prompt and queues it. A text too long for the model
   // is refused at once with kResourceExhausted.
   //

@@ -49,10 +49,10 @@ struct ModelInfo {
   bool supports_instruct = false;      // true if Request::instruct has an effect
   // Identifies models that can use the same cloned voices; see ClonedVoice::model.
   std::string fingerprint;
-  std::string dtype;              // dtype of the talker's weights: "BF16", "F16" or "F32"
-  int sample_rate = 24000;        // Hz
-  int samples_per_frame = 1920;   // one frame is one buffer
-  int code_groups = 16;           // codes per frame
+  std::string dtype;             // dtype of the talker's weights: "BF16", "F16" or "F32"
+  int sample_rate = 24000;       // Hz
+  int samples_per_frame = 1920;  // one frame is one buffer
+  int code_groups = 16;          // codes per frame
   // Longest text that the model speaks well at once, in characters, for PartBounds::Of(). Of a released model some 75
   // words: longer segments stall and lose words.
   size_t part_characters = 400;

@@ -85,9 +85,9 @@ struct Request {
   // Maximum number of frames that are made ahead of the reader; 0: EngineOptions::lead_frames. An engine of many voices
   // that is busy makes fewer. Changes no bit.
   int lead_frames = 0;
-  // The utterance is played while it is made. Set it to false for speech that goes to a file or is played later. While
-  // no utterance of the engine is real-time, the time of a step limits the number of utterances no longer: throughput
-  // is higher, and a real-time utterance waits until the device has time for it. Changes no bit.
+  // The utterance is played while it is made. Set it to false for speech that goes to a file or is played later: it is
+  // made as fast as the device can beside the real-time utterances of the engine, and gives way to them, so that they
+  // have no gaps because of it. Changes no bit.
   bool real_time = true;
   uint64_t seed = 0;  // same model, device, request and seed give the same audio
   GenerationSettings settings;

@@ -74,7 +74,7 @@ async def stopping(server, count=100):
     session = await server.session()
     for _ in range(count):
         answer = await server.connect()
-        server.speak(answer, STORY)
+        server.speak(answer, STORY, pace=2.0)
         frames = chance.randrange(1, 20)
         await answer.until(lambda a, frames=frames: a.size >= frames * client.FRAME_BYTES)
         answer.transport.abort()
@@ -97,7 +97,7 @@ async def storm(server, count=300):
     """`count` requests at once; half are closed before they are answered, half after their first sound."""
     answers = [await server.connect() for _ in range(count)]
     for answer in answers:
-        server.speak(answer, STORY)
+        server.speak(answer, STORY, pace=2.0)
 
     async def first(answer):
         try:

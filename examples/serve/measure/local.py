@@ -68,11 +68,11 @@ async def ready(server, limit=60.0):
 
 
 class InProcess:
-    """qttssrc ! appsink in this process."""
+    """qttssrc ! appsink in this process, without the silence at the beginning, as the server has it."""
 
     def __init__(self, model=""):
         Gst.init(None)
-        self._pipeline = Gst.parse_launch("qttssrc name=voice idle-mode=wait ! "
+        self._pipeline = Gst.parse_launch("qttssrc name=voice idle-mode=wait trim-leading-silence=true ! "
                                           "appsink name=sound sync=false async=false caps=audio/x-raw,format=S16LE")
         self._voice, self._sound = (self._pipeline.get_by_name(name) for name in ("voice", "sound"))
         if model:

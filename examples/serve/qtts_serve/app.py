@@ -2,22 +2,18 @@
 """The ASGI application: create_app(). One engine for each process, so one process for each GPU."""
 import asyncio
 import contextlib
-import ipaddress
 import logging
 import pathlib
-import socket
-import urllib.parse
 
 from starlette.applications import Starlette
-from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
-from starlette.responses import FileResponse, JSONResponse, Response
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route, WebSocketRoute
-from starlette.websockets import WebSocket
 
-from .errors import ApiError
+from .access import Access, page_policy
+from .errors import ApiError, mistake
 from .front import Front
 from .settings import Settings
 from .speaker import Gst
@@ -49,17 +45,21 @@ def create_app(settings=None, on_fatal=None):
 
     front = Front(settings, on_fatal)
     routes = _Routes(front)
-    middleware = [Middleware(Origins, settings.origins)]
+    middleware = [Middleware(Access, settings)]
     if settings.origins:
+        # Without credentials: a gateway's log-in is no business of other sites' pages.
         middleware.append(Middleware(CORSMiddleware, allow_origins=settings.origins, allow_methods=["*"], allow_headers=["*"],
-                                     expose_headers=["x-qtts-seed", "x-qtts-replica", "x-qtts-fingerprint", "x-request-id",
-                                                     "traceparent"]))
+                                     allow_private_network=True,
+                                     expose_headers=["x-qtts-seed", "x-qtts-replica", "x-qtts-fingerprint", "x-qtts-queue-ms",
+                                                     "x-qtts-ignored", "x-request-id", "traceparent", "retry-after",
+                                                     "content-range"]))
     handlers = {HTTPException: _on_http_exception, Exception: _on_mistake}
     application = _Application(middleware=middleware, lifespan=lifespan, exception_handlers=handlers, routes=[
-        Route("/v1/audio/speech", Speech(front), methods=["GET", "POST"]),
+        Route("/v1/audio/speech", Speech(front), methods=["GET", "HEAD", "POST"]),
         WebSocketRoute("/v1/audio/speech/stream", Stream(front)),
         Route("/v1/audio/voices", routes.voices),
         Route("/v1/models", routes.models),
+        Route("/v1/models/{name:path}", routes.one_model),
         Route("/health/live", routes.live),
         Route("/health/ready", routes.ready),
         Route("/metrics", routes.metrics),
@@ -77,55 +77,38 @@ class _Application(Starlette):
         return Tracing(super().build_middleware_stack())
 
 
-class Origins:
-    """Refuses web pages of other sites, opened in a browser that can reach the server. Programs send no Origin."""
-
-    def __init__(self, app, allowed):
-        self._app = app
-        self._allowed = allowed
-
-    async def __call__(self, scope, receive, send):
-        if scope["type"] in ("http", "websocket"):
-            headers = Headers(scope=scope)
-            origin = headers.get("origin")
-            # A browser that only embeds an address sends no Origin.
-            embedded = headers.get("sec-fetch-site") == "cross-site" and not origin and scope["path"].startswith("/v1/")
-            if embedded or origin and origin not in self._allowed and not self._is_own(origin, headers.get("host", "")):
-                error = ApiError(403, f"Pages of {origin or 'other sites'} may not use this server; --allow-origin lets them.")
-                response = JSONResponse(error.body(), error.status)
-                if scope["type"] == "websocket":
-                    await WebSocket(scope, receive, send).send_denial_response(response)
-                else:
-                    await response(scope, receive, send)
-                return
-        await self._app(scope, receive, send)
-
-    @staticmethod
-    def _is_own(origin, host):
-        """The page of this server, under a name that no other site can take: an address, localhost, the machine's name."""
-        parts = urllib.parse.urlsplit(origin)
-        if parts.netloc != host:
-            return False
-        with contextlib.suppress(ValueError):
-            return bool(ipaddress.ip_address(parts.hostname or ""))
-        return parts.hostname in ("localhost", socket.gethostname().lower())
-
-
 class _Routes:
     """The small ones."""
 
     def __init__(self, front):
         self._front = front
         self._draining = None
+        self._page = PAGE.read_bytes()
+        self._page_headers = {"content-security-policy": page_policy(self._page), "referrer-policy": "no-referrer",
+                              "cache-control": "no-cache"}
 
     async def voices(self, _request):
-        model, aliases = self._front.model, self._front.settings.voices
-        voices = list(model.get("speakers", []))
-        return JSONResponse({"voices": voices + sorted(aliases), "languages": model.get("languages", [])})
+        """`aliases`: those of `voices` that are other names, each with the voice that it is; null for a model's one voice."""
+        catalogue = self._front.catalogue
+        return JSONResponse({"voices": list(dict.fromkeys([*catalogue.speakers, *catalogue.aliases])),
+                             "aliases": catalogue.aliases, "languages": self._front.model.get("languages", [])})
 
     async def models(self, _request):
-        return JSONResponse({"object": "list", "data": [
-            {"id": name, "object": "model", "created": 0, "owned_by": "qttssrc"} for name in self._front.settings.names]})
+        return JSONResponse({"object": "list", "data": [self._model(name) for name in self._front.catalogue.models]})
+
+    async def one_model(self, request):
+        name = request.path_params["name"]
+        if name not in self._front.catalogue.models:
+            error = ApiError(404, f"The model {name[:100]!r} is not served here; {', '.join(self._front.catalogue.models)} is.",
+                             "model", "model_not_found")
+            return JSONResponse(error.body(), 404)
+        return JSONResponse(self._model(name))
+
+    def _model(self, name):
+        """`root`: the name of the model that this name stands for; `device`: on which it runs, null while it is loaded."""
+        front = self._front
+        return {"id": name, "object": "model", "created": 0, "owned_by": "qttssrc", "root": front.settings.names[0],
+                "device": front.model.get("device")}
 
     async def live(self, _request):
         front = self._front
@@ -154,13 +137,13 @@ class _Routes:
         return JSONResponse({"draining": True}, 202)
 
     async def page(self, _request):
-        return FileResponse(PAGE)
+        return Response(self._page, media_type="text/html", headers=self._page_headers)
 
 
 async def _on_mistake(_request, _exception):
     """The exception is logged by who runs this application; this line says which request it was."""
     log.error("a request failed: a mistake in this program")
-    return JSONResponse(ApiError(500, "The server failed: a mistake in it.", code="internal").body(), 500)
+    return JSONResponse(mistake().body(), 500)
 
 
 async def _on_http_exception(_request, exception):

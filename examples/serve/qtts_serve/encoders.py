@@ -29,6 +29,13 @@ def available(name):
     return all(Gst.ElementFactory.find(element) for element in elements)
 
 
+def check_default(name):
+    """RuntimeError if the format of requests that name none cannot be made."""
+    if not available(name):
+        raise RuntimeError(f"--response-format: the encoder of {name} is not installed. Install GStreamer's plug-ins "
+                           "(Debian: gstreamer1.0-plugins-good, gstreamer1.0-plugins-bad, gstreamer1.0-libav), or choose wav.")
+
+
 def wav_header(size=None):
     """Of a WAV file with `size` bytes of samples; of unknown length, both sizes are the largest there are."""
     data, file = (0xFFFFFFFF, 0xFFFFFFFF) if size is None else (size, size + 36)

@@ -10,8 +10,9 @@ class ApiError(Exception):
 
     TYPES = {429: "overloaded", 500: "server_error", 503: "unavailable"}
 
-    def __init__(self, status, message, param=None, code=None, retry_after=None):
+    def __init__(self, status, message, param=None, code=None, retry_after=None, headers=None):
         super().__init__(message)
+        self._headers = headers or {}
         self.status, self.message, self.param, self.code, self.retry_after = status, message, param, code, retry_after
 
     def body(self):
@@ -23,8 +24,13 @@ class ApiError(Exception):
         log.info("refused with %d: %s", self.status, self.code or self.body()["error"]["type"])
 
     def headers(self):
-        return {} if self.retry_after is None else {"retry-after": str(self.retry_after)}
+        return self._headers if self.retry_after is None else {**self._headers, "retry-after": str(self.retry_after)}
 
 
 def bad_field(param, message):
     return ApiError(400, f'"{param}" {message}', param, "invalid_value")
+
+
+def mistake():
+    """What a client is told of an exception that nothing expects."""
+    return ApiError(500, "The server failed: a mistake in it.", code="internal")

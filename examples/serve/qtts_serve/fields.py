@@ -4,18 +4,41 @@ import base64
 import binascii
 import dataclasses
 import json
+import math
 import os
+import sys
 import tempfile
+
+from starlette.datastructures import QueryParams
 
 from . import encoders
 from .errors import ApiError, bad_field
 
 FRAME_NANOSECONDS = 80_000_000
+# Seconds by which the sound of a session may run ahead of real time.
+SESSION_PACE = 2.0
 
-# Numbers that are given to the element as they are, which knows their ranges.
-NUMBERS = {"seed": int, "temperature": float, "top_k": int, "top_p": float, "repetition_penalty": float}
+# The largest whole number + 1 that every reader of JSON keeps: JavaScript's are floating-point.
+EXACT = 2**53
+# Frames of 80 ms: 22 hours, far above what a model speaks at once.
+MOST_FRAMES = 1_000_000
+# Numbers that are given to the element as they are: the least and the most, as the element has it. -1 is its "as the
+# model says".
+INTEGERS = {"seed": (0, EXACT - 1), "top_k": (0, 2**31 - 1)}
+REALS = {"temperature": (0, 100), "top_p": (sys.float_info.min, 1), "repetition_penalty": (0.01, 100)}
+# Fields with a name in them; the others have text, in which a character that is none is replaced.
+NAMES = ("model", "voice", "response_format", "language", "stream_format")
+LONGEST_NAME = 256
+# Bytes of a request in JSON that may be something else than letters, digits, "+", "/" and "=", as most of a recording is.
+# Without this bound a request as long as a recording may be could have millions of values, which take 0.5 s to read.
+MOST_MARKS = 512 << 10
+LETTERS = bytes(range(0x30, 0x3A)) + bytes(range(0x41, 0x5B)) + bytes(range(0x61, 0x7B)) + b"+/="
+PART = 1 << 18  # characters of base64 that are decoded at once
+# Fields of a form or an address; more cannot make sense.
+MOST_FIELDS = 64
 STRINGS = ("model", "instructions", "response_format", "language", "ref_audio", "ref_text")
-SHARED = {"voice", "speed", "pace", "max_new_tokens", "x_vector_only_mode", "initial_codec_chunk_frames", *NUMBERS, *STRINGS}
+SHARED = {"voice", "speed", "pace", "trim_leading_silence", "max_new_tokens", "x_vector_only_mode", "initial_codec_chunk_frames",
+          *INTEGERS, *REALS, *STRINGS}
 OF_REQUEST = SHARED | {"input", "stream_format", "start_frame", "stream", "non_streaming_mode"}
 OF_SESSION = SHARED | {"type", "stream_audio", "progress", "split_granularity", "word_timestamps"}
 
@@ -25,13 +48,20 @@ class Wishes:
     """What a request or a session asks for."""
     text: str = ""
     settings: dict = dataclasses.field(default_factory=dict)  # of the element
-    response_format: str = "wav"
+    response_format: str = "mp3"
     events: bool = False  # server-sent events
     whole: bool = False  # one piece, when the utterance is over
     progress: bool = False
-    pace: float = 2.0
+    pace: float = 0.0  # seconds ahead of real time; 0: as fast as it is made
     start_frame: int = 0
     recording: bytes = b""
+
+    @property
+    def texts(self):
+        """By field, all that the model reads: its length is limited."""
+        texts = {"input": self.text, "instructions": self.settings.get("instruct", ""),
+                 "ref_text": self.settings.get("reference-text", "")}
+        return {field: text for field, text in texts.items() if text}
 
     def with_recording(self):
         """A context: the settings, with the recording to clone in a file as long as the context lasts."""
@@ -56,40 +86,44 @@ class _Recording:
             os.unlink(self._path)
 
 
-def read_request(fields, settings):
+def read_request(fields, settings, catalogue):
     """The wishes of POST /v1/audio/speech."""
     fields = _given(fields, OF_REQUEST)
-    wishes = _read_shared(fields, settings, settings.response_format)
+    wishes = _read_shared(fields, settings, catalogue, settings.response_format)
+    wishes.pace = _read_pace(fields, settings, 0.0)
+    # A whole answer is made in the time that those leave who listen to what is being made.
+    wishes.settings["real-time"] = wishes.pace > 0
     text = fields.get("input")
     if not isinstance(text, str):
         raise bad_field("input", "is the text to speak, a string, and is required.")
     wishes.text = clean(text)
-    if len(wishes.text) > settings.max_characters:
-        raise ApiError(413, f'"input" has {len(text)} characters; at most {settings.max_characters} are spoken at once. '
-                            "Split it.", "input", "too_long")
+    _check_length("input", text, settings)
     if not wishes.text.strip():
         raise bad_field("input", "is blank: there is nothing to speak.")
     stream_format = fields.get("stream_format", "audio")
     if stream_format not in ("audio", "sse"):
-        raise bad_field("stream_format", f"is {stream_format!r}; it may be audio or sse.")
+        raise bad_field("stream_format", f"is {shown(stream_format)}; it may be audio or sse.")
     wishes.events = stream_format == "sse"
     # An answer is always streamed; vLLM-Omni's field only says that a client wants what it gets.
     _boolean(fields, "stream")
     if "non_streaming_mode" in fields:
         wishes.settings["layout"] = "non-streaming" if _boolean(fields, "non_streaming_mode") else "streaming"
-    wishes.start_frame = _integer(fields, "start_frame", 0)
-    if wishes.start_frame < 0:
-        raise bad_field("start_frame", f"is {wishes.start_frame}; it may be 0 or more.")
+    wishes.start_frame = _integer(fields, "start_frame", 0, 0, MOST_FRAMES)
     if wishes.start_frame and "seed" not in wishes.settings:
         raise bad_field("start_frame", "needs the seed of the utterance that it goes on with (header x-qtts-seed).")
     return wishes
 
 
-def read_session(fields, settings):
+def read_session(fields, settings, catalogue):
     """The wishes of session.config. As with vLLM-Omni, the sound comes whole, as WAV, unless asked for otherwise."""
     fields = _given(fields, OF_SESSION)
-    wishes = _read_shared(fields, settings, "wav")
+    wishes = _read_shared(fields, settings, catalogue, "wav")
     wishes.whole = not _boolean(fields, "stream_audio")
+    wishes.pace = _read_pace(fields, settings, SESSION_PACE)
+    if wishes.whole:
+        wishes.pace = 0.0
+    # Somebody listens, also to sound that comes as fast as it is made.
+    wishes.settings["real-time"] = not wishes.whole
     wishes.progress = _boolean(fields, "progress")
     if fields.get("split_granularity", "none") != "none":
         raise bad_field("split_granularity", 'may only be none: text is spoken while it comes, as one utterance.')
@@ -103,24 +137,53 @@ def clean(text):
     return text.encode("utf-8", "replace").decode().replace("\0", " ")
 
 
-def _read_shared(fields, settings, default_format):
+def shown(value):
+    """A value of a client in a message: as it was, but no longer than a line."""
+    text = repr(value)
+    return text if len(text) <= 80 else text[:76] + " …"
+
+
+def check_name(field, value):
+    """ApiError unless `value` is a string that a name can be."""
+    if not isinstance(value, str):
+        raise bad_field(field, "has to be a string.")
+    if len(value) > LONGEST_NAME:
+        raise bad_field(field, f"has {len(value)} characters; at most {LONGEST_NAME} are a name.")
+    if any(character < " " or character == "\x7f" or "\ud800" <= character <= "\udfff" for character in value):
+        raise bad_field(field, f"is {shown(value)}, which has a control character or half of one.")
+
+
+def _check_length(field, text, settings):
+    if len(text) > settings.max_characters:
+        raise ApiError(413, f'"{field}" has {len(text)} characters; at most {settings.max_characters} are taken at once. '
+                            + ("Split it." if field == "input" else "Shorten it."), field, "too_long")
+
+
+def _read_pace(fields, settings, default):
+    pace = _number(fields, "pace", default)
+    if pace and not 0.2 <= pace <= settings.max_ahead:
+        raise bad_field("pace", f"is {pace:g}; it may be 0, as fast as it comes, or 0.2 to {settings.max_ahead:g} s.")
+    return pace
+
+
+def _read_shared(fields, settings, catalogue, default_format):
     for name in STRINGS:
-        if not isinstance(fields.get(name, ""), str):
+        if not isinstance(fields.get(name, ""), (str, bytes) if name == "ref_audio" else str):
             raise bad_field(name, "has to be a string.")
-    model = fields.get("model", settings.names[0])
-    if model not in settings.names:
-        raise ApiError(404, f"The model {model!r} is not served here; {', '.join(settings.names)} is.", "model",
-                       "model_not_found")
+    for name in NAMES:
+        if name in fields and not (name == "voice" and isinstance(fields[name], dict)):
+            check_name(name, fields[name])
+    for name in ("instructions", "ref_text"):
+        _check_length(name, fields.get(name, ""), settings)
+    if "model" in fields:
+        catalogue.check_model(fields["model"])
     wishes = Wishes(response_format=fields.get("response_format", default_format))
     if wishes.response_format not in encoders.FORMATS:
-        raise bad_field("response_format", f"is {wishes.response_format!r}; it may be {', '.join(encoders.FORMATS)}.")
+        raise bad_field("response_format", f"is {shown(wishes.response_format)}; it may be {', '.join(encoders.FORMATS)}.")
     if not encoders.available(wishes.response_format):
         raise bad_field("response_format", f"is {wishes.response_format}, whose encoder is not installed on the server.")
-    if fields.get("speed", 1.0) != 1.0:
+    if _number(fields, "speed", 1.0) != 1.0:
         raise bad_field("speed", "may only be 1.0.")
-    wishes.pace = _number(fields, "pace", 2.0)
-    if wishes.pace and not 0.2 <= wishes.pace <= settings.max_ahead:
-        raise bad_field("pace", f"is {wishes.pace:g}; it may be 0, as fast as it comes, or 0.2 to {settings.max_ahead:g} s.")
 
     element = wishes.settings
     voice = fields.get("voice")
@@ -129,24 +192,25 @@ def _read_shared(fields, settings, default_format):
     if voice is not None:
         if not isinstance(voice, str):
             raise bad_field("voice", 'has to be a string or {"id": string}.')
-        element["speaker"] = settings.voices.get(voice, voice)
+        check_name("voice", voice)
+        speaker = catalogue.speaker(voice)
+        if speaker is not None:
+            element["speaker"] = speaker
+    element["trim-leading-silence"] = _boolean(fields, "trim_leading_silence", settings.trim_leading_silence)
     if "instructions" in fields:
         element["instruct"] = clean(fields["instructions"])
     if "language" in fields:
-        element["language"] = clean(fields["language"])
-    for name, kind in NUMBERS.items():
-        if name in fields:
-            element[name.replace("_", "-")] = (_integer if kind is int else _number)(fields, name)
-    if element.get("seed", 0) < 0:
-        raise bad_field("seed", f"is {element['seed']}; it may be 0 to {2**63 - 1}.")
+        element["language"] = fields["language"]
+    for numbers, read in ((INTEGERS, _integer), (REALS, _number)):
+        for name, (least, most) in numbers.items():
+            if name in fields:
+                by_model = name != "seed" and fields[name] == -1
+                element[name.replace("_", "-")] = read(fields, name) if by_model else read(fields, name, None, least, most)
     if "max_new_tokens" in fields:
-        tokens = _integer(fields, "max_new_tokens")
-        if tokens < 1:
-            raise bad_field("max_new_tokens", f"is {tokens}; it has to be at least 1, a frame of 80 ms.")
-        element["max-duration"] = tokens * FRAME_NANOSECONDS
+        element["max-duration"] = _integer(fields, "max_new_tokens", None, 1, MOST_FRAMES) * FRAME_NANOSECONDS
     _read_recording(fields, settings, wishes)
     # Where the first piece of sound of vLLM-Omni ends; here it is one frame always.
-    _integer(fields, "initial_codec_chunk_frames", 0)
+    _integer(fields, "initial_codec_chunk_frames", 0, 0, MOST_FRAMES)
     return wishes
 
 
@@ -159,35 +223,68 @@ def _read_recording(fields, settings, wishes):
         if "ref_text" in fields or timbre_only:
             raise bad_field("ref_text" if "ref_text" in fields else "x_vector_only_mode", 'needs "ref_audio".')
         return
-    head, _, data = recording.partition(",")
-    if not head.startswith("data:") or not head.endswith(";base64"):
-        raise bad_field("ref_audio", "has to be a data URL (data:audio/wav;base64,…): addresses are not fetched.")
-    if len(data) * 3 // 4 > settings.max_recording:
-        raise ApiError(413, f'"ref_audio" has some {len(data) * 3 // 4} bytes; at most {settings.max_recording} are '
-                            "accepted. 10 to 20 s of speech are enough.", "ref_audio", "too_long")
-    try:
-        wishes.recording = base64.b64decode(data, validate=True)
-    except binascii.Error:
-        raise bad_field("ref_audio", "is not valid base64.") from None
+    wishes.recording = recording if isinstance(recording, bytes) else _decode_recording(recording, settings)
+    if len(wishes.recording) > settings.max_recording:
+        raise _too_long_recording(len(wishes.recording), settings)
     if not wishes.recording:
         raise bad_field("ref_audio", "is empty.")
+
+
+def _decode_recording(url, settings):
+    # The head is looked for where it can be: the rest may have megabytes.
+    comma = url.find(",", 0, LONGEST_NAME)
+    head = url[:max(comma, 0)]
+    if not head.startswith("data:") or not head.endswith(";base64"):
+        raise bad_field("ref_audio", "has to be a data URL (data:audio/wav;base64,…): addresses are not fetched.")
+    size = (len(url) - comma - 1) * 3 // 4
+    if size > settings.max_recording + 2:
+        raise _too_long_recording(size, settings)
+    parts = []
+    try:
+        # In parts, so that the thread that does this lets others run.
+        for begin in range(comma + 1, len(url), PART):
+            if parts and len(parts[-1]) < PART // 4 * 3:
+                raise binascii.Error("padding in the midst")
+            parts.append(base64.b64decode(url[begin:begin + PART], validate=True))
+    except ValueError:  # binascii.Error, or a character beyond ASCII
+        raise bad_field("ref_audio", "is not valid base64.") from None
+    return b"".join(parts)
+
+
+def _too_long_recording(size, settings):
+    return ApiError(413, f'"ref_audio" has some {size} bytes; at most {settings.max_recording} are accepted. 10 to 20 s of '
+                         "speech are enough.", "ref_audio", "too_long")
 
 
 def read_strings(pairs):
     """Fields that came as strings, of a form or an address: numbers and booleans by their names."""
     result = {}
     for name, value in pairs:
+        if name in result:
+            raise ApiError(400, f"The field {shown(name)} is there more than once.", name, "invalid_value")
         result[name] = value
         if name not in STRINGS and name not in ("input", "voice", "stream_format"):
             try:
                 result[name] = read_json(value)
             except ValueError:
-                raise bad_field(name, f"is {value!r}, and has to be a number, true or false.") from None
+                raise bad_field(name, f"is {shown(value)}, and has to be a number, true or false.") from None
     return result
 
 
+def read_address(query):
+    """Fields in the address, as bytes."""
+    if query.count(b"&") >= MOST_FIELDS:
+        raise ApiError(400, f"The address has more than {MOST_FIELDS} fields.", code="invalid_value")
+    return read_strings(QueryParams(query).multi_items())
+
+
 def read_json(text):
-    """As json.loads(), without the numbers that JSON does not have. ValueError for all that is none."""
+    """As json.loads(), without the numbers that JSON does not have, and bounded in time. ValueError for all that is
+    none."""
+    if len(text) > MOST_MARKS:
+        data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
+        if len(data.translate(None, LETTERS)) > MOST_MARKS:
+            raise ValueError("it has too many values for its fields")
     try:
         return json.loads(text, parse_constant=_refuse_constant)
     except RecursionError:
@@ -204,27 +301,39 @@ def _given(fields, known):
         raise ApiError(400, "The request has to be a JSON object.", code="invalid_value")
     unknown = sorted(set(fields) - known)
     if unknown:
-        raise ApiError(400, f'The field "{unknown[0]}" is unknown. The fields are: {", ".join(sorted(known))}.', unknown[0],
-                       "unknown_field")
+        raise ApiError(400, f"The field {shown(unknown[0])} is unknown. The fields are: {', '.join(sorted(known))}.",
+                       unknown[0][:LONGEST_NAME], "unknown_field")
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def _number(fields, name, default=None):
+def _number(fields, name, default=None, least=-math.inf, most=math.inf):
     value = fields.get(name, default)
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise bad_field(name, "has to be a number.")
-    return float(value)
+    # A whole number may be too large for a floating-point one, and 1e999 is read as infinite.
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) <= sys.float_info.max:
+        raise bad_field(name, f"is {shown(value)}, and has to be a number.")
+    return float(_within(value, name, least, most))
 
 
-def _integer(fields, name, default=None):
+def _integer(fields, name, default=None, least=-EXACT, most=EXACT):
     value = fields.get(name, default)
-    if isinstance(value, bool) or not isinstance(value, int) or not -2**63 <= value < 2**63:
-        raise bad_field(name, "has to be a whole number.")
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise bad_field(name, f"is {shown(value)}, and has to be a whole number.")
+    return _within(value, name, least, most)
+
+
+def _within(value, name, least, most):
+    if not least <= value <= most:
+        raise bad_field(name, f"is {shown(value)}; it may be {_plain(least)} to {_plain(most)}.")
     return value
 
 
-def _boolean(fields, name):
-    value = fields.get(name, False)
+def _plain(number):
+    """A bound in a message: a range that begins above 0 has the least number that there is."""
+    return "above 0" if number == sys.float_info.min else f"{number:.16g}"
+
+
+def _boolean(fields, name, default=False):
+    value = fields.get(name, default)
     if not isinstance(value, bool):
-        raise bad_field(name, "has to be true or false.")
+        raise bad_field(name, f"is {shown(value)}, and has to be true or false.")
     return value

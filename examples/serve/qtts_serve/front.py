@@ -8,8 +8,9 @@ import pathlib
 import re
 import time
 
-from . import limits
+from . import encoders, limits
 from .admission import Slots
+from .catalogue import Catalogue
 from .errors import ApiError
 from .metrics import Metrics
 from .pacing import Timer
@@ -19,6 +20,8 @@ from .utterance import Utterance
 log = logging.getLogger("qtts_serve")
 
 WARM_UP = "Ready."
+# Bytes of all bodies that are being received.
+MOST_BODIES = 256 << 20
 # Pipelines made at the start; more are made when they are needed, and kept.
 FIRST_PIPELINES = 4
 
@@ -38,9 +41,11 @@ class Front:
         self.refusing = asyncio.Event()  # no new utterances
         self.ending = False  # what is still spoken is broken off
         self.failure = ""
-        self.model = {}  # speakers, languages, fingerprint, device
+        self.model = {}  # languages, fingerprint, device, instruct: whether it heeds instructions
+        self.catalogue = Catalogue(settings)
         self.utterances = set()  # that are being spoken
         self._sessions = 0
+        self._bodies = 0  # bytes of requests that are being received
         self._loaded = asyncio.Event()
 
     # --- for whoever operates this: probes, balancers, schedulers
@@ -104,9 +109,8 @@ class Front:
 
     # --- for the routes
 
-    @contextlib.contextmanager
-    def session(self, protocol):
-        """A place among the sessions. ApiError where there is none."""
+    def admit(self):
+        """ApiError if the server does not take requests now."""
         if self.device_lost or self.failure:
             raise ApiError(503, f"This server cannot speak any more: {self.failure}", code="device_lost", retry_after=10)
         if not self._loaded.is_set():
@@ -116,6 +120,11 @@ class Front:
         if self._sessions >= self.settings.sessions:
             raise ApiError(429, f"All {self.settings.sessions} sessions are taken. Try again later.", code="overloaded",
                            retry_after=1)
+
+    @contextlib.contextmanager
+    def session(self, protocol):
+        """A place among the sessions. ApiError where there is none."""
+        self.admit()
         self._sessions += 1
         self.metrics.sessions.labels(protocol).inc()
         try:
@@ -123,6 +132,26 @@ class Front:
         finally:
             self._sessions -= 1
             self.metrics.sessions.labels(protocol).dec()
+
+    def check_tokens(self, texts):
+        """ApiError if the texts, by field, have more tokens than an utterance may: the model reads them all before it
+        speaks, at some milliseconds a token on a CPU. A text of rare characters has several tokens a character."""
+        counts = {field: self.pool.count_tokens(text) for field, text in texts.items()}
+        most = self.settings.max_tokens
+        if sum(counts.values()) > most:
+            longest = max(counts, key=counts.get)
+            raise ApiError(413, f'"{longest}" has {counts[longest]} tokens, of {sum(counts.values())} in all; at most {most} '
+                                "are taken at once. Split or shorten it.", longest, "too_long")
+
+    def take_body(self, size):
+        """`size` more bytes of a body are in memory. ApiError if that is too much, in which case it counts all the same."""
+        self._bodies += size
+        if size > 0 and self._bodies > MOST_BODIES:
+            raise ApiError(503, "Too many requests are being received. Try again in a moment.", code="overloaded", retry_after=1)
+
+    def ignored(self, wishes):
+        """Fields of a request that change nothing, for a header."""
+        return ["instructions"] if wishes.settings.get("instruct") and not self.model["instruct"] else []
 
     def headers(self):
         return {"x-qtts-replica": self.settings.replica, "x-qtts-fingerprint": self.model.get("fingerprint", "")}
@@ -144,9 +173,12 @@ class Front:
             self.pool.give_back(speaker)
         stats = speaker.stats()
         self.slots.total = stats.get_value("slots")
-        limits.check(self.settings.sessions, self.slots.total)
-        self.model = {"speakers": speaker.listed("speakers"), "languages": speaker.listed("languages"),
-                      "device": stats.get_value("device"),
+        limits.check(self.settings.sessions, self.slots.total, self.settings.most_connections)
+        self.catalogue = Catalogue(self.settings, speaker.listed("speakers"))
+        self.catalogue.check()
+        encoders.check_default(self.settings.response_format)
+        self.model = {"languages": speaker.listed("languages"), "device": stats.get_value("device"),
+                      "instruct": speaker.supports_instructions(),
                       "fingerprint": fingerprint(stats.get_value("model"), stats.get_value("device"))}
         self.metrics.build.info({"version": Gst.ElementFactory.find("qttssrc").get_plugin().get_version(),
                                  "model": self.settings.names[0], "device": self.model["device"]})

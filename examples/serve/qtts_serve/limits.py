@@ -8,7 +8,7 @@ DESCRIPTORS = {"process": 96, "connection": 1, "utterance": 4}
 THREADS = {"process": 32, "connection": 0, "utterance": 2}
 
 
-def check(sessions, slots):
+def check(sessions, slots, connections):
     """Raises RuntimeError with one sentence. Raises the limit of descriptors as far as it goes."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
@@ -16,7 +16,7 @@ def check(sessions, slots):
     for what, have, costs, remedy in (
             ("open files", hard, DESCRIPTORS, "ulimit -n"),
             ("threads", _most_threads(), THREADS, "ulimit -u, or pids.max of the cgroup")):
-        need = costs["process"] + sessions * costs["connection"] + min(sessions, slots) * costs["utterance"]
+        need = costs["process"] + connections * costs["connection"] + min(sessions, slots) * costs["utterance"]
         if have != resource.RLIM_INFINITY and have < need:
             raise RuntimeError(f"The limit of {what} is {have}; {sessions} sessions and {slots} slots need {need}. "
                                f"Raise it ({remedy}), or lower --sessions.")

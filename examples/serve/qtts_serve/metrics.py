@@ -4,6 +4,7 @@ import prometheus_client as prometheus
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 FIRST_SOUND = (.001, .002, .003, .005, .0075, .01, .015, .02, .03, .05, .075, .1, .2, .5, 1, 2)
+LOOP_DELAY = (.001, .002, .005, .01, .02, .05, .1, .2, .5, 1)
 WAIT = (.001, .01, .05, .1, .25, .5, 1, 2, 5, 10, 30)
 
 NANOSECOND = 1e-9
@@ -59,6 +60,13 @@ class Metrics:
         for protocol in ("http", "websocket"):
             self.sessions.labels(protocol)
         gauge("qtts_sessions_limit", "The most there may be", lambda: front.settings.sessions)
+        self.connections = prometheus.Gauge("qtts_connections", "Connections, also those that have not asked yet",
+                                            registry=registry)
+        gauge("qtts_connections_limit", "The most there may be", lambda: front.settings.most_connections)
+        self.refused_connections = counter("qtts_connections_refused", "Connections that were refused before their request "
+                                           "was read", ["reason"])
+        self.loop_delay = histogram("qtts_loop_delay_seconds", "Time by which a tick of the event loop came late, ten times a "
+                                    "second", LOOP_DELAY)
         gauge("qtts_pipelines_idle", "Pipelines that wait for text", lambda: front.pool.idle)
         self.wait = histogram("qtts_wait_seconds", "Time an utterance waited for its slot", WAIT)
         self.first_sound = histogram("qtts_first_sound_seconds", "From the text to the first write of sound", FIRST_SOUND,

@@ -55,7 +55,7 @@ class Pace:
     def __init__(self, ahead):
         self.ahead = ahead
         self._begin = None
-        self.frames = 0
+        self.frames = 0  # written; not whole where silence was cut from the first one
         self._writes = 0
 
     def begin(self, now):
@@ -67,7 +67,7 @@ class Pace:
             return math.inf
         if self._begin is None:
             return 2
-        return 2 + int((now - self._begin + self.ahead) / FRAME) - self.frames
+        return int(2 + (now - self._begin + self.ahead) / FRAME - self.frames)
 
     def late(self, now):
         """Seconds by which the next frame is late, for a listener who began with the first."""

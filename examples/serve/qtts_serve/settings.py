@@ -2,9 +2,20 @@
 """Settings of a server: from keywords, from the command line, or from the environment (QTTS_SERVE_MODEL_PATH, …)."""
 import argparse
 import dataclasses
+import math
 import os
 
+from . import access
+
 FORMATS = ("wav", "pcm", "opus", "flac", "mp3", "aac")
+
+
+def truth(text):
+    """A setting that is on or off."""
+    words = {"yes": True, "true": True, "1": True, "no": False, "false": False, "0": False}
+    if text.lower() not in words:
+        raise ValueError(text)
+    return words[text.lower()]
 
 
 def option(default, help_text):
@@ -17,21 +28,34 @@ class Settings:
     host: str = option("127.0.0.1", "address to listen on; 0.0.0.0 lets other machines in, which need no log-in")
     port: int = option(8080, "port to listen on; 0 = a free one, which is printed")
     allow_origin: str = option("", "origins of web pages that may use the server beside its own page, separated by commas, "
-                                   "such as https://speech.example")
+                                   "such as https://speech.example; * lets all pages in")
+    allow_host: str = option("", "names under which the server is asked for beside its addresses, localhost and the machine's "
+                                 "name, separated by commas: speech.example, *.speech.example; * = any, for behind a "
+                                 "gateway that checks them")
     # What speaks.
     model_path: str = option("", "folder of a Qwen3-TTS-12Hz checkpoint (default: the bundled voice)")
     element: str = option("", 'more properties of qttssrc, such as "precision=int8 device=cpu"')
     model_name: str = option("", "name that requests give as model; several are separated by commas "
                                  "(default: the name of the folder)")
     voice_alias: str = option("", 'other names of voices, such as "alloy=ryan,nova=serena"')
-    response_format: str = option("wav", "format of the sound when a request names none; OpenAI has mp3")
+    openai_names: bool = option(True, "yes or no: whether OpenAI's names of models and voices (tts-1, alloy, ...) are taken for "
+                                      "this model and voices of it")
+    response_format: str = option("mp3", "format of the sound when a request over HTTP names none")
+    trim_leading_silence: bool = option(True, "yes or no: whether the silence at the beginning of an utterance is cut when a "
+                                              "request does not say")
     # Limits.
     slots: int = option(0, "utterances spoken at once; sizes the memory on a GPU (0 = the element's default)")
     sessions: int = option(256, "connections that speak or may speak: WebSockets, and requests being answered")
     max_wait: float = option(2.0, "seconds that an utterance waits for a slot before it is refused")
     max_characters: int = option(4096, "characters of an utterance")
+    max_tokens: int = option(4096, "tokens of the model for the text, the instructions and the transcript of an utterance")
     max_recording: int = option(10 << 20, "bytes of a recording to clone")
     max_ahead: float = option(30.0, "the largest pace that a request may ask for, in seconds; 0 as a pace stays allowed")
+    connections: int = option(0, "connections at once, also those that have not asked yet (0 = twice the sessions, and 64)")
+    address_connections: int = option(0, "those of one address; of IPv6, of its network of 64 bits (0 = the sessions, and 32)")
+    header_timeout: float = option(10.0, "seconds in which the header of a request has to come")
+    body_timeout: float = option(10.0, "seconds in which the body of a request has to come, beside the time for its bytes")
+    body_rate: int = option(16384, "bytes a second of a body at least, after that")
     slow_reader: float = option(30.0, "seconds after which a client that does not read is disconnected")
     ping_interval: float = option(50.0, "seconds between pings of a WebSocket; they keep proxies from closing a silent one, of "
                                         "which many wait for 60 s; 0 = none")
@@ -47,10 +71,20 @@ class Settings:
         self.replica = self.replica or f"{os.uname().nodename}-{os.getpid()}"
         if self.sessions < 1:
             raise ValueError("sessions: at least 1")
-        for name in ("slots", "max_wait", "max_characters", "max_recording", "max_ahead", "ping_interval", "drain_delay",
-                     "drain_timeout"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name}: not below 0")
+        for name in ("slots", "max_wait", "max_characters", "max_tokens", "max_recording", "max_ahead", "connections",
+                     "address_connections", "ping_interval", "drain_delay", "drain_timeout"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise ValueError(f"{name}: {getattr(self, name)} is not 0 or more")
+        for name in ("header_timeout", "body_timeout", "body_rate", "slow_reader", "text_timeout"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise ValueError(f"{name}: {getattr(self, name)} is not above 0")
+        for origin in self.origins:
+            if origin != "*" and not access.is_origin(origin):
+                raise ValueError(f"allow_origin: {origin!r} is no origin, such as https://speech.example, in lower case and "
+                                 "without a path")
+        for host in self.hosts:
+            if not access.is_pattern(host):
+                raise ValueError(f"allow_host: {host!r} is no host name; it has no port, and * only in its place")
         if not 0 <= self.port <= 65535:
             raise ValueError(f"port: {self.port} is not 0 to 65535")
         if self.response_format not in FORMATS:
@@ -62,6 +96,18 @@ class Settings:
     @property
     def origins(self):
         return _listed(self.allow_origin)
+
+    @property
+    def most_connections(self):
+        return self.connections or 2 * self.sessions + 64
+
+    @property
+    def most_connections_of_address(self):
+        return self.address_connections or self.sessions + 32
+
+    @property
+    def hosts(self):
+        return _listed(self.allow_host.lower())
 
     @property
     def names(self):
@@ -76,9 +122,9 @@ class Settings:
             value = environment.get(f"QTTS_SERVE_{field.name.upper()}")
             if value is not None:
                 try:
-                    values[field.name] = field.type(value)
+                    values[field.name] = _reader(field)(value)
                 except ValueError:
-                    raise ValueError(f"QTTS_SERVE_{field.name.upper()}: {value!r} is no {field.type.__name__}") from None
+                    raise ValueError(f"QTTS_SERVE_{field.name.upper()}: {value!r} is no {_reader(field).__name__}") from None
         return cls(**values)
 
     @classmethod
@@ -92,13 +138,18 @@ class Settings:
             parser.error(str(error))
         for field in dataclasses.fields(cls):
             default = field.default if field.name == "replica" else getattr(defaults, field.name)
-            parser.add_argument("--" + field.name.replace("_", "-"), type=field.type, default=default,
-                                metavar=field.type.__name__.upper(), help=field.metadata["help"])
+            parser.add_argument("--" + field.name.replace("_", "-"), type=_reader(field), default=default,
+                                metavar=_reader(field).__name__.upper(), help=field.metadata["help"])
         values = vars(parser.parse_args(arguments))
         try:
             return cls(**values)
         except ValueError as error:
             parser.error(str(error))
+
+
+def _reader(field):
+    """Of an option's text."""
+    return truth if field.type is bool else field.type
 
 
 def _listed(text, name="", needs=""):

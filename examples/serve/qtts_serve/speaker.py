@@ -16,19 +16,22 @@ gi.require_version("GstApp", "1.0")
 from gi.repository import GLib, GObject, Gst, GstApp  # noqa: E402, F401  (GstApp gives appsink its methods)
 
 from .errors import ApiError  # noqa: E402
+from .wording import for_clients  # noqa: E402
 
 RATE = 24000
 FRAME_SAMPLES = 1920
 FRAME_BYTES = 2 * FRAME_SAMPLES
-# Sound that is kept ready beyond what the engine itself makes ahead.
-READY_FRAMES = 8
+# Sound that is kept ready beyond what the engine itself makes ahead: for a listener, and for who takes all that is made,
+# at each tick of the timer.
+READY_FRAMES, READY_FRAMES_WHOLE = 8, 32
 
 log = logging.getLogger("qtts_serve")
 
 # Types of the settings that are not strings. The element converts whole numbers, and refuses those out of range.
 TYPES = {"seed": GObject.TYPE_INT64, "temperature": GObject.TYPE_DOUBLE, "top-k": GObject.TYPE_INT64,
          "top-p": GObject.TYPE_DOUBLE, "repetition-penalty": GObject.TYPE_DOUBLE, "max-duration": GObject.TYPE_UINT64,
-         "max-wait": GObject.TYPE_UINT64}
+         "max-wait": GObject.TYPE_UINT64, "real-time": GObject.TYPE_BOOLEAN,
+         "trim-leading-silence": GObject.TYPE_BOOLEAN}
 
 
 RESOURCE, STREAM = (GLib.quark_to_string(kind.quark()) for kind in (Gst.ResourceError, Gst.StreamError))
@@ -61,6 +64,7 @@ class Spoken:
     words: list = dataclasses.field(default_factory=list)  # progress that was not taken yet
     problem: str = ""  # the last warning, which may be of the utterance before
     explained: bool = False  # it came after the end, and says why the utterance failed
+    field: str | None = None  # that the problem is about, if it names one
     about_text: bool = False  # the problem is the text or a setting
     full: bool = False  # it got no memory or no slot
 
@@ -73,6 +77,7 @@ class Speaker:
         self.spoken = None
         self.broken = ""  # the error after which this pipeline is of no use
         self.loaded = False
+        self.most_ready = READY_FRAMES  # frames that wait for pull()
         self._recording = ""
         self._on_lost = on_lost
         # No preroll: an idle pipeline has nothing to preroll with. The front ends growing utterances itself, and keeps
@@ -81,9 +86,10 @@ class Speaker:
         self._pipeline = Gst.parse_launch(
             f"qttssrc name=speech idle-mode=wait segmentation=stream utterance-timeout={2**64 - 1} "
             f"max-text-length={2**32 - 1} max-queued-text={2**32 - 1} max-wait={Gst.SECOND} {voices} {settings.element} ! "
-            f"appsink name=sound sync=false async=false max-buffers={READY_FRAMES} caps=audio/x-raw,format=S16LE")
+            f"appsink name=sound sync=false async=false caps=audio/x-raw,format=S16LE")
         self._speech = self._pipeline.get_by_name("speech")
         self._sound = self._pipeline.get_by_name("sound")
+        self._properties = [specification.name for specification in self._speech.list_properties()]
         if settings.model_path:
             self._speech.set_property("model-path", settings.model_path)
         self._bus = self._pipeline.get_bus()
@@ -111,13 +117,13 @@ class Speaker:
 
     def say(self, text, settings):
         """Begins an utterance with its whole text. ApiError 400 if the element refuses it."""
-        self._prepare(settings)
+        settings = self._prepare(settings)
         if self._speech.emit("speak", text, structure("params", settings)) == 0:
             self._refuse("There is no text to speak.")
 
     def begin(self, settings):
         """Begins an utterance that grows by add(). ApiError 400 if the element refuses the settings."""
-        self._prepare(settings)
+        settings = self._prepare(settings)
         event = Gst.Event.new_custom(Gst.EventType.CUSTOM_DOWNSTREAM, structure("qtts/set-voice", settings))
         if not self._text.push_event(event):
             self._refuse("The settings were refused.")
@@ -149,7 +155,7 @@ class Speaker:
 
     def drop(self):
         """Drops the sound that is ready. Returns whether the utterance is exhausted()."""
-        while self.pull(READY_FRAMES):
+        while self.pull(READY_FRAMES_WHOLE):
             pass
         return self.exhausted()
 
@@ -160,6 +166,14 @@ class Speaker:
     def stats(self):
         return self._speech.get_property("stats")
 
+    def supports_instructions(self):
+        return self._speech.get_property("supports-instruct")
+
+    def count_tokens(self, text):
+        """The model's, for a text; of one too long for it the bytes, which are no fewer."""
+        count = self._speech.emit("count-tokens", text)
+        return count if count >= 0 else len(text.encode())
+
     def listed(self, name):
         """A property that is an array of strings, which PyGObject cannot get without gst-python."""
         _, values = Gst.util_get_object_array(self._speech, name)
@@ -168,13 +182,20 @@ class Speaker:
     # --- messages
 
     def _prepare(self, settings):
+        """Sets what belongs to the pipeline, and returns the settings of the utterance."""
         self._take_messages()
         self.spoken = Spoken()
         self._recording = settings.get("reference-audio", "")
+        settings = dict(settings)
+        trim = settings.pop("trim-leading-silence", True)
+        Gst.util_set_object_arg(self._speech, "trim-leading-silence", "true" if trim else "false")
+        self.most_ready = READY_FRAMES if settings.get("real-time", True) else READY_FRAMES_WHOLE
+        self._sound.set_property("max-buffers", self.most_ready)
+        return settings
 
     def _refuse(self, otherwise):
         self._take_messages()
-        raise ApiError(400, self.spoken.problem or otherwise, code="refused")
+        raise ApiError(400, self.spoken.problem or otherwise, self.spoken.field, code="refused")
 
     def _take_messages(self):
         while (message := self._bus.pop()) is not None:
@@ -215,17 +236,23 @@ class Speaker:
             log.warning("%s", error.message)
             return
         kind = (error.domain, error.code)
-        # A client knows its recording by the name of the field.
-        self.spoken.problem = error.message.replace(self._recording, "ref_audio") if self._recording else error.message
+        self._note_problem(error.message)
         self.spoken.explained = bool(self.spoken.finished)
         self.spoken.about_text = kind in ABOUT_REQUEST
         self.spoken.full = kind in FULL
+
+    def _note_problem(self, message):
+        """In words for a client, who knows a recording by the name of the field."""
+        log.debug("the element: %s", message)
+        if self._recording:
+            message = message.replace(self._recording, "ref_audio")
+        self.spoken.problem, self.spoken.field = for_clients(message, self._properties)
 
     def _take_error(self, message):
         error, _ = message.parse_error()
         self.broken = self.broken or error.message
         if self.spoken is not None and not self.spoken.finished:
-            self.spoken.problem = error.message
+            self._note_problem(error.message)
             self.spoken.explained = True
             self.spoken.finished = "error"
             self.spoken.samples = self.spoken.pulled
@@ -272,6 +299,10 @@ class Pool:
     def stats(self):
         """What the element tells; all share one engine. None without a pipeline."""
         return next((speaker.stats() for speaker in self._open if not speaker.broken), None)
+
+    def count_tokens(self, text):
+        """Of the model, for a text. 0 without a pipeline."""
+        return next((speaker.count_tokens(text) for speaker in self._open if not speaker.broken), 0)
 
     def _new(self):
         speaker = self._make()

@@ -1,21 +1,30 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
 """POST /v1/audio/speech: a text, whole; its sound is streamed. GET with the fields in the address, for programs that
-can only fetch."""
+can only fetch; HEAD, for those that look before."""
 import asyncio
 import base64
+import contextlib
 import json
 import logging
 
-from starlette.datastructures import Headers, QueryParams
+from starlette.datastructures import Headers
 from starlette.formparsers import MultiPartException, MultiPartParser
 
-from . import encoders, fields
+from . import encoders, fields, ranges
 from .errors import ApiError, bad_field
+from .off_loop import off_loop
 from .utterance import Utterance
 
 log = logging.getLogger("qtts_serve")
 
 SLACK = 64 << 10  # bytes of a body beside its text and its recording
+# Of a form, given to its parser at once: one that is made to be slow takes a millisecond.
+PIECE = 8 << 10
+WRITE = 64 << 10  # bytes of a part that are written at once
+
+
+# A request that is not read to its end ends its connection.
+CLOSE = {"connection": "close"}
 
 
 class Gone(Exception):
@@ -43,57 +52,77 @@ class Speech:
                 request.cancel()
 
         watcher = None
+        failed = 500
         try:
+            # A place among the sessions is for whoever has asked: slow bodies keep nobody out.
+            self._front.admit()
+            wishes, headers = await self._read(scope, receive), Headers(scope=scope)
+            self._front.check_tokens(wishes.texts)
+            self._check_fingerprint(wishes, headers)
+            if scope["method"] == "HEAD":
+                await answer.head(wishes)
+                return
+            part = None
+            if scope["method"] == "GET" and "range" in headers:
+                wishes.settings.setdefault("seed", ranges.seed_of_address(scope["query_string"]))
+                part = ranges.Range.of(headers, wishes, ranges.tag(wishes, self._front.model["fingerprint"]))
             with self._front.session("http"):
-                wishes = fields.read_request(await self._read(scope, receive), self._front.settings)
-                self._check_fingerprint(wishes, Headers(scope=scope))
                 watcher = asyncio.create_task(watch())
-                await answer.speak(wishes)
+                await answer.speak(wishes, part)
         except ApiError as error:
             await answer.refuse(error)
         except Gone:
             gone = True
         except asyncio.CancelledError:
+            failed = 503
             if not gone:
                 raise
             request.uncancel()
         finally:
             if watcher is not None:
                 watcher.cancel()
-            self._front.metrics.requests.labels("speech", "499" if gone else str(answer.status)).inc()
+            self._front.metrics.requests.labels("speech", "499" if gone else str(answer.status or failed)).inc()
 
     async def _read(self, scope, receive):
-        """The fields."""
-        if scope["method"] == "HEAD":
-            raise ApiError(405, "Nothing is spoken without being sent: GET or POST it.")
-        if scope["method"] == "GET":
-            return fields.read_strings(QueryParams(scope["query_string"]).multi_items())
+        """The wishes. ApiError for what makes no sense."""
+        settings, catalogue = self._front.settings, self._front.catalogue
+        if scope["method"] != "POST":
+            return fields.read_request(fields.read_address(scope["query_string"]), settings, catalogue)
         headers = Headers(scope=scope)
-        try:
-            async with asyncio.timeout(self._front.settings.slow_reader):
-                if headers.get("content-type", "").startswith("multipart/form-data"):
-                    return await _read_form(headers, self._parts(receive))
-                return fields.read_json(b"".join([part async for part in self._parts(receive)]))
-        except ValueError as error:
-            raise ApiError(400, f"The request is not JSON: {error}.", code="invalid_json") from None
-        except TimeoutError:
-            raise ApiError(408, "The request did not come to its end in time.", code="timeout") from None
+        async with contextlib.aclosing(self._parts(receive, headers)) as parts:
+            if headers.get("content-type", "").startswith("multipart/form-data"):
+                return fields.read_request(await _read_form(headers, parts, settings), settings, catalogue)
+            body = b"".join([part async for part in parts])
+        return await off_loop(len(body), _read_body, body, settings, catalogue)
 
-    async def _parts(self, receive):
-        """Of the body, as far as it is not too long."""
-        settings = self._front.settings
+    async def _parts(self, receive, headers):
+        """Of the body, as far as it is not too long and comes fast enough. Bodies of all requests have a limit together."""
+        settings, loop, front = self._front.settings, asyncio.get_running_loop(), self._front
         most = settings.max_recording * 4 // 3 + settings.max_characters * 12 + SLACK
-        size = 0
-        while True:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                raise Gone
-            size += len(message.get("body", b""))
-            if size > most:
-                raise ApiError(413, f"The request has more than {most} bytes.", code="too_long")
-            yield message.get("body", b"")
-            if not message.get("more_body", False):
-                return
+        announced = headers.get("content-length", "")
+        if announced.isdecimal() and int(announced) > most:
+            raise _too_long(most)
+        size, begin = 0, loop.time()
+        try:
+            while True:
+                try:
+                    async with asyncio.timeout_at(begin + settings.body_timeout + size / settings.body_rate):
+                        message = await receive()
+                except TimeoutError:
+                    raise ApiError(408, f"The request did not come to its end in time: {size} bytes in "
+                                        f"{loop.time() - begin:.1f} s.", code="timeout", headers=CLOSE) from None
+                if message["type"] == "http.disconnect":
+                    raise Gone
+                part = message.get("body", b"")
+                size += len(part)
+                front.take_body(len(part))
+                if size > most:
+                    raise _too_long(most)
+                yield part
+                if not message.get("more_body", False):
+                    return
+        finally:
+            front.take_body(-size)
 
     def _check_fingerprint(self, wishes, headers):
         """Going on in mid-utterance is exact only where everything is the same."""
@@ -118,16 +147,45 @@ class Answer:
         if self._utterance is not None:
             self._utterance.cancel()
 
-    async def speak(self, wishes):
+    async def speak(self, wishes, part=None):
+        """The sound as it comes; or a part of it, once all of it is there."""
         with wishes.with_recording() as settings:
             self._utterance = Utterance(self._front, "http", "whole")
             async with self._utterance as utterance:
                 utterance.say(wishes.text, settings)
                 encoder = encoders.make(wishes.response_format)
                 try:
-                    await self._stream(utterance, encoder, wishes)
+                    await (self._send_part(utterance, encoder, wishes, part) if part else
+                           self._stream(utterance, encoder, wishes))
                 finally:
                     encoder.close()
+
+    async def head(self, wishes):
+        """The headers of the answer to GET, as far as they are known without speaking."""
+        self.status = 200
+        await self._send_start({"content-type": _media_type(wishes), **_ranges(wishes)})
+        await self._body(b"", more=False)
+
+    async def _send_part(self, utterance, encoder, wishes, part):
+        sound = bytearray()
+        async for piece in utterance.sound(0, wishes.start_frame):
+            sound += await encoder.encode(piece)
+        if utterance.cancelled:
+            return
+        spoken = utterance.spoken
+        if spoken.finished == "error":
+            raise ApiError(500, spoken.problem, code="engine_failed")
+        sound += await encoder.finish()
+        if wishes.response_format == "wav":  # whose length is known by now
+            sound[:encoders.WAV_HEADER] = encoders.wav_header(len(sound) - encoders.WAV_HEADER)
+        first, last = part.cut(len(sound))
+        self.status = 206
+        await self._send_start({"content-type": _media_type(wishes), "content-length": str(last + 1 - first),
+                                "content-range": f"bytes {first}-{last}/{len(sound)}", "x-qtts-seed": str(spoken.seed),
+                                "etag": ranges.tag(wishes, self._front.model["fingerprint"]), **_ranges(wishes)})
+        for begin in range(first, last + 1, WRITE):
+            end = min(begin + WRITE, last + 1)
+            await self._body(bytes(sound[begin:end]), more=end <= last)
 
     async def _stream(self, utterance, encoder, wishes):
         async for sound in utterance.sound(wishes.pace, wishes.start_frame):
@@ -166,11 +224,15 @@ class Answer:
 
     async def _start(self, utterance, wishes):
         self.status = 200
-        media_type = "text/event-stream" if wishes.events else encoders.FORMATS[wishes.response_format][0]
-        headers = {"content-type": media_type, "x-qtts-seed": str(utterance.spoken.seed),
-                   "x-qtts-queue-ms": str(round(utterance.waited * 1000)), "cache-control": "no-store",
-                   **self._front.headers()}
-        await self._send({"type": "http.response.start", "status": 200, "headers": _encoded(headers)})
+        headers = {"content-type": _media_type(wishes), "x-qtts-seed": str(utterance.spoken.seed),
+                   "x-qtts-queue-ms": str(round(utterance.waited * 1000)), **_ranges(wishes)}
+        if ignored := self._front.ignored(wishes):
+            headers["x-qtts-ignored"] = ", ".join(ignored)
+        await self._send_start(headers)
+
+    async def _send_start(self, headers):
+        headers = {**headers, "cache-control": "no-store", **self._front.headers()}
+        await self._send({"type": "http.response.start", "status": self.status, "headers": _encoded(headers)})
 
     async def _write(self, wishes, data):
         if data and wishes.events:
@@ -195,10 +257,37 @@ def _encoded(headers):
     return [(name.encode(), value.encode("latin-1", "replace")) for name, value in headers.items()]
 
 
-async def _read_form(headers, stream):
-    """A form as fields; a recording as a data URL."""
+def _media_type(wishes):
+    return "text/event-stream" if wishes.events else encoders.FORMATS[wishes.response_format][0]
+
+
+def _ranges(wishes):
+    return {"accept-ranges": "bytes" if wishes.response_format in ranges.REPEATABLE and not wishes.events else "none"}
+
+
+def _too_long(most):
+    return ApiError(413, f"The request has more than {most} bytes.", code="too_long")
+
+
+def _read_body(body, settings, catalogue):
     try:
-        form = await MultiPartParser(headers, stream, max_files=1, max_fields=40, max_part_size=1 << 20).parse()
+        given = fields.read_json(body)
+    except ValueError as error:
+        raise ApiError(400, f"The request is not JSON: {error}.", code="invalid_json") from None
+    return fields.read_request(given, settings, catalogue)
+
+
+async def _read_form(headers, parts, settings):
+    """A form as fields; a recording as bytes."""
+    async def pieces():
+        async for part in parts:
+            for begin in range(0, len(part), PIECE):
+                yield part[begin:begin + PIECE]
+                await asyncio.sleep(0)
+
+    try:
+        form = await MultiPartParser(headers, pieces(), max_files=1, max_fields=fields.MOST_FIELDS,
+                                     max_part_size=settings.max_characters * 4 + SLACK).parse()
     except MultiPartException as error:
         raise ApiError(400, f"The form cannot be read: {error.message}.", code="invalid_form") from None
     pairs = []
@@ -206,7 +295,6 @@ async def _read_form(headers, stream):
         if not isinstance(value, str):
             if name != "ref_audio":
                 raise bad_field(name, 'may not be a file; only "ref_audio" may.')
-            recording = base64.b64encode(await value.read()).decode()
-            value = f"data:{value.content_type or 'application/octet-stream'};base64,{recording}"
+            value = await value.read()
         pairs.append((name, value))
     return fields.read_strings(pairs)

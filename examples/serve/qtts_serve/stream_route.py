@@ -12,13 +12,16 @@ from starlette.responses import JSONResponse
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from . import encoders, fields, tracing
-from .errors import ApiError
+from .errors import ApiError, mistake
+from .off_loop import off_loop
 from .speaker import RATE
 from .utterance import Cancelled, Utterance
 
 log = logging.getLogger("qtts_serve")
 
-GOING_AWAY, TRY_AGAIN = 1001, 1013
+GOING_AWAY, POLICY_VIOLATION, FAILED, TRY_AGAIN = 1001, 1008, 1011, 1013
+# Messages in a row that make no sense; then the session is ended.
+MOST_MISTAKES = 100
 # Without session.config: sound as it comes.
 DEFAULT = {"response_format": "pcm", "stream_audio": True}
 # Utterances whose text came while another was spoken.
@@ -38,6 +41,7 @@ class Turn:
         self.text = ""  # the beginning that was there when its turn came
         self.leading = 0  # white space at the beginning
         self.characters = 0
+        self.tokens = 0  # of all pieces: no fewer than those of the whole text
         self.text_ended = False
         self.over = False  # nothing more is spoken of it
         self.cancelled = False
@@ -87,6 +91,9 @@ class Stream:
             code = error.status
             error.log()
             await socket.send_denial_response(JSONResponse(error.body(), error.status, error.headers()))
+        except Exception:
+            code = 500
+            raise
         finally:
             self._front.metrics.requests.labels("stream", str(code)).inc()
 
@@ -97,7 +104,7 @@ class Session:
     def __init__(self, front, socket):
         self._front = front
         self._socket = socket
-        self._wishes = fields.read_session(DEFAULT, front.settings)
+        self._wishes = fields.read_session(DEFAULT, front.settings, front.catalogue)
         self._turns = collections.deque()  # the first is being spoken
         self._more = asyncio.Event()
         self._open = None  # the turn that text goes to
@@ -112,6 +119,12 @@ class Session:
                 task.result()
         except WebSocketDisconnect:
             pass
+        except Exception:
+            # The client is told, whatever it was.
+            with contextlib.suppress(WebSocketDisconnect):
+                await self._send_error(mistake())
+            await self._close(FAILED)
+            raise
         finally:
             for turn in self._turns:
                 turn.cancel()
@@ -122,6 +135,7 @@ class Session:
     # --- from the client
 
     async def _listen(self):
+        mistakes = 0  # in a row
         while True:
             message = await self._socket.receive()
             if message["type"] == "websocket.disconnect":
@@ -131,20 +145,30 @@ class Session:
             try:
                 if await self._take(message):
                     return
+                mistakes = 0
             except ApiError as error:
                 await self._send_error(error)
+                mistakes += 1
+                if mistakes == MOST_MISTAKES:
+                    await self._close(POLICY_VIOLATION)
+                    return
+            # Messages that have come already would be taken one after the other, and nothing else be done.
+            await asyncio.sleep(0)
 
     async def _take(self, message):
         """Does what a message says. Returns whether the session is over."""
+        text = message.get("text") or ""
         try:
-            content = json.loads(message.get("text") or "")
-        except (ValueError, RecursionError):
+            content = await off_loop(len(text), fields.read_json, text)
+        except ValueError:
             raise ApiError(400, "A message has to be JSON in a text frame.", code="invalid_json") from None
         kind = content.get("type") if isinstance(content, dict) else None
         if kind == "session.config":
             if self._turns or self._open:
                 raise ApiError(400, "session.config is for between utterances: wait for session.done.", code="invalid_state")
-            self._wishes = fields.read_session(content, self._front.settings)
+            wishes = await off_loop(len(text), fields.read_session, content, self._front.settings, self._front.catalogue)
+            self._front.check_tokens(wishes.texts)
+            self._wishes = wishes
         elif kind == "input.text":
             self._take_text(content.get("text"))
         elif kind == "input.done":
@@ -155,7 +179,7 @@ class Session:
             await self._close(1000)
             return True
         else:
-            raise ApiError(400, f"The message type {kind!r} is unknown: it may be session.config, input.text, input.done, "
+            raise ApiError(400, f"The message type {fields.shown(kind)} is unknown: it may be session.config, input.text, input.done, "
                                 "input.cancel, session.close.", "type", "unknown_type")
         return False
 
@@ -171,11 +195,17 @@ class Session:
             return
         most = self._front.settings.max_characters
         if turn.characters + len(text) > most:
-            turn.over = True
-            turn.end_text()
-            raise ApiError(413, f"The utterance has more than {most} characters; the rest is not spoken. Send input.done more "
-                                "often.", "text", "too_long")
-        turn.add(fields.clean(text))
+            self._end_too_long(f"more than {most} characters")
+        text = fields.clean(text)
+        turn.tokens += self._front.pool.count_tokens(text)
+        if turn.tokens > self._front.settings.max_tokens:
+            self._end_too_long(f"more than {self._front.settings.max_tokens} tokens of the model")
+        turn.add(text)
+
+    def _end_too_long(self, what):
+        self._open.over = True
+        self._open.end_text()
+        raise ApiError(413, f"The utterance has {what}; the rest is not spoken. Send input.done more often.", "text", "too_long")
 
     def _open_turn(self):
         if self._front.refusing.is_set():
@@ -218,7 +248,12 @@ class Session:
                 await self._speak(turn)
             except Cancelled:
                 await self._send_cancelled(turn, 0, 0)
-            except ApiError as error:
+            except (WebSocketDisconnect, asyncio.CancelledError):
+                raise
+            except Exception as error:
+                if not isinstance(error, ApiError):
+                    log.exception("an utterance failed: a mistake in this program")
+                    error = mistake()
                 await self._send_error(error, turn)
                 await self._send({"type": "audio.done", "utterance_index": turn.index, "sentence_index": 0,
                                   "reason": "error", "frames": 0, "total_bytes": 0, "error": True})
@@ -243,14 +278,19 @@ class Session:
         turn.waiting = Utterance(self._front, "websocket", "growing")
         with turn.wishes.with_recording() as settings:
             async with turn.waiting as utterance:
-                utterance.begin(settings)
-                self._give_text(turn, utterance)
-                encoder = encoders.make(turn.wishes.response_format)
                 try:
-                    await self._stream(turn, utterance, encoder)
+                    await self._speak_with(turn, utterance, settings)
                 finally:
-                    encoder.close()
                     turn.utterance = None
+
+    async def _speak_with(self, turn, utterance, settings):
+        utterance.begin(settings)
+        self._give_text(turn, utterance)
+        encoder = encoders.make(turn.wishes.response_format)
+        try:
+            await self._stream(turn, utterance, encoder)
+        finally:
+            encoder.close()
 
     def _give_text(self, turn, utterance):
         """The text so far; from now on it goes to the engine as it comes."""
@@ -273,7 +313,7 @@ class Session:
                 await self._send_bytes(data)
 
         began = False
-        async for sound in utterance.sound(0 if wishes.whole else wishes.pace):
+        async for sound in utterance.sound(wishes.pace):
             if not began:
                 began = True
                 await self._send_start(turn, utterance)
@@ -310,10 +350,12 @@ class Session:
 
     async def _send_start(self, turn, utterance):
         request = tracing.current()
+        ignored = self._front.ignored(turn.wishes)
         await self._send({"type": "audio.start", "utterance_index": turn.index, "sentence_index": 0,
                           "sentence_text": turn.text, "format": turn.wishes.response_format, "sample_rate": RATE, "channels": 1,
                           "seed": utterance.spoken.seed, "id": f"{self._front.settings.replica}-{next(NUMBERS)}",
-                          "request_id": request.id, "traceparent": request.traceparent})
+                          "request_id": request.id, "traceparent": request.traceparent,
+                          **({"ignored": ignored} if ignored else {})})
 
     async def _send_words(self, turn, utterance):
         words, utterance.spoken.words = utterance.spoken.words, []

@@ -5,8 +5,8 @@ import logging
 import time
 
 from .errors import ApiError
-from .pacing import FRAME, Pace, Timer
-from .speaker import FRAME_SAMPLES, READY_FRAMES
+from .pacing import Pace, Timer
+from .speaker import FRAME_BYTES, FRAME_SAMPLES, RATE
 
 log = logging.getLogger("qtts_serve")
 
@@ -34,7 +34,7 @@ class Utterance:
         self._place = None  # among those who wait for a slot
         self._holds_slot = False
         self._speaker = None
-        self._refused = False
+        self._begun = False  # the element has been given text
         self._waits_for_start = False
         self._missed = 0  # looks at the pipeline in a row that found no sound
         self._silence = 0.0  # seconds that the listener has waited for the next frame
@@ -42,7 +42,8 @@ class Utterance:
         self.growing = False  # more text may come
         self.waited = 0.0  # seconds for a slot
         self._first_sound = 0.0  # seconds from the text to the first sound
-        self.frames = 0  # written
+        self._samples = 0  # written
+        self._real_time = True  # somebody listens while it is made
 
     async def __aenter__(self):
         slots = self._front.slots
@@ -76,10 +77,11 @@ class Utterance:
         speaker = self._speaker
         self._front.utterances.discard(self)
         try:
-            if self.spoken is not None and not self._refused:
+            if self._begun:
                 await self._come_to_rest()
                 self._count(self.spoken)
         finally:
+            self._speaker = None  # which others use from now on
             self._release()
             self._front.pool.give_back(speaker)
 
@@ -98,32 +100,39 @@ class Utterance:
                 speaker.broken = speaker.broken or "did not come to rest"
 
     @property
+    def frames(self):
+        """Frames of 80 ms that were written. The last one may be shorter, by silence cut from the beginning."""
+        return -(-self._samples // FRAME_SAMPLES)
+
+    @property
     def spoken(self):
-        return self._speaker.spoken
+        return self._speaker and self._speaker.spoken
 
     # --- text
 
     def say(self, text, settings):
         """The whole text. ApiError 400 if it is refused."""
-        self._begin(self._speaker.say, text, settings)
+        self._begin(settings, self._speaker.say, text)
+        self._begun = True
         self._front.metrics.characters.inc(len(text))
 
     def begin(self, settings):
         """Text follows by add(). ApiError 400 if the settings are refused."""
-        self._begin(self._speaker.begin, settings)
+        self._begin(settings, self._speaker.begin)
         self.growing = True
 
-    def _begin(self, function, *arguments):
+    def _begin(self, settings, function, *arguments):
+        self._real_time = settings.get("real-time", True)
         try:
-            function(*arguments)
-        except ApiError:
-            self._refused = True
+            function(*arguments, settings)
+        except BaseException:  # whatever it was, the pipeline waits for text as before
             self._front.metrics.utterances.labels("refused").inc()
             raise
 
     def add(self, text):
         if not self.spoken.finished:
             self._speaker.add(text)
+            self._begun = True
             self._front.metrics.characters.inc(len(text))
             self._missed = 0
             self._wake()
@@ -147,26 +156,29 @@ class Utterance:
     async def sound(self, ahead, start_frame=0):
         """The sound, in pieces of one frame or more, at its pace. ApiError if there is none."""
         speaker, spoken, front = self._speaker, self.spoken, self._front
-        pace, skip = Pace(ahead), start_frame
+        pace, skip = Pace(ahead), start_frame * FRAME_BYTES
         while not self.cancelled:
             now = time.monotonic()
-            frames = []
+            frames, piece = [], b""
             if spoken.started:
-                frames = speaker.pull(skip if skip else pace.allowed(now))
-                skipped = min(skip, len(frames))
+                # No more at once than is ready, so that others have their turn.
+                frames = speaker.pull(speaker.most_ready if skip else min(pace.allowed(now), speaker.most_ready))
+                piece = b"".join(frames)
+                skipped = min(skip, len(piece))
                 skip -= skipped
-                frames = frames[skipped:]
-            if frames:
-                if self.frames == 0:
+                piece = piece[skipped:]
+            if piece:
+                if self._samples == 0:
                     pace.begin(now)
                     front.metrics.first_frame.observe(spoken.first_frame_latency)
                     self._first_sound = now - self._asked
                     front.metrics.first_sound.labels(self._protocol, self._layout).observe(self._first_sound)
-                pace.frames += len(frames)
-                self.frames += len(frames)
-                front.metrics.frames.inc(len(frames))
+                before = self.frames
+                self._samples += len(piece) // 2
+                pace.frames = self._samples / FRAME_SAMPLES
+                front.metrics.frames.inc(self.frames - before)
                 self._silence = 0.0
-                yield b"".join(frames)
+                yield piece
             if speaker.exhausted():
                 break
             if not frames and not spoken.finished:
@@ -181,7 +193,7 @@ class Utterance:
         """How long to sleep."""
         if not self.spoken.started:
             return Timer.SLOTS  # a message ends it
-        if skip or pulled >= READY_FRAMES:  # more was ready than the appsink holds
+        if skip or pulled >= self._speaker.most_ready:  # more was ready than the appsink holds
             return 1
         if pulled or pace.allowed(now) <= 0:
             self._missed = 0
@@ -198,7 +210,7 @@ class Utterance:
         pace.delay(late)
         if self.frames and self.growing:
             self._front.metrics.stalled.inc(late)
-        elif self.frames and self._silence == 0:
+        elif self.frames and self._real_time and self._silence == 0:
             self._front.metrics.underruns.inc()
         self._silence += late
         if self.growing and self._silence > self._front.settings.text_timeout:
@@ -214,7 +226,8 @@ class Utterance:
     def _no_sound(self, start_frame):
         spoken = self.spoken
         if spoken.finished == "busy" or spoken.full:
-            return ApiError(429, spoken.problem, code="overloaded", retry_after=1)
+            return ApiError(429, "The model has no slot, memory or time for another utterance. Try again later.",
+                            code="overloaded", retry_after=1)
         if spoken.finished == "nothing-to-say":
             return ApiError(400, "There is nothing to say in the text: no letter, number or currency sign.", "input",
                             "nothing_to_say")
@@ -222,7 +235,7 @@ class Utterance:
             return ApiError(400, f'"start_frame" is {start_frame}, and the utterance has {spoken.frames} frames.',
                             "start_frame", "invalid_value")
         if spoken.about_text:
-            return ApiError(400, spoken.problem, code="refused")
+            return ApiError(400, spoken.problem, spoken.field, code="refused")
         return ApiError(500, spoken.problem or "The engine failed.", code="engine_failed")
 
     # --- sleeping
@@ -263,5 +276,5 @@ class Utterance:
         log.info("spoken (%s, %s): %s, %d frames, %.0f ms for a slot, %.1f ms to the first sound", self._protocol,
                  self._layout, reason, self.frames, 1000 * self.waited, 1000 * self._first_sound)
         metrics.utterances.labels(reason).inc()
-        metrics.audio.inc(self.frames * FRAME)
-        metrics.dropped.inc(max(0, spoken.samples // FRAME_SAMPLES - self.frames))
+        metrics.audio.inc(self._samples / RATE)
+        metrics.dropped.inc(max(0, spoken.frames - self.frames))

@@ -32,6 +32,7 @@ class Server:
 
     def __init__(self, *options, address=None, environment=None, preexec=None, ready=True):
         self.process = None
+        self.faulty = False  # it is expected to tell of mistakes in it
         self.address = address
         if address is None:
             self._log = tempfile.NamedTemporaryFile()  # a full pipe would block the server
@@ -65,8 +66,8 @@ class Server:
         return self.request("GET", path)
 
     def speech(self, headers=None, **fields):
-        """Status, headers, body of POST /v1/audio/speech; by default as fast as it comes, as bare samples."""
-        fields = {"pace": 0, "response_format": "pcm", **fields}
+        """Status, headers, body of POST /v1/audio/speech; by default as bare samples."""
+        fields = {"response_format": "pcm", **fields}
         return self.request("POST", "/v1/audio/speech", json.dumps(fields), headers)
 
     def refusal(self, **fields):
@@ -141,6 +142,11 @@ class Stream:
         return self.until("session.done")
 
 
+def frames(sound):
+    """Frames of 80 ms, of which the last one may be shorter."""
+    return -(-len(sound) // FRAME)
+
+
 def of(messages, kind):
     return [message for message in messages if message["type"] == kind]
 
@@ -157,12 +163,13 @@ def wait_for(what, condition):
 
 @functools.lru_cache(maxsize=None)
 def element(text, pieces=(), **properties):
-    """What qttssrc itself makes of a text: samples as bytes. With `pieces`, of growing text."""
+    """What qttssrc itself makes of a text, without the silence at its beginning: samples as bytes. With `pieces`, of growing
+    text."""
     Gst.init(None)
     source = "appsrc name=in caps=text/x-raw,format=utf8 ! " if pieces else ""
     pipeline = Gst.parse_launch(f"{source}qttssrc name=speech ! appsink name=out sync=false caps=audio/x-raw,format=S16LE")
     speech = pipeline.get_by_name("speech")
-    for name, value in properties.items():
+    for name, value in {"trim_leading_silence": "true", **properties}.items():
         Gst.util_set_object_arg(speech, name.replace("_", "-"), str(value))
     if pieces:
         speech.set_property("segmentation", 3)  # stream
@@ -205,4 +212,4 @@ def start():
     yield begin
     for started in servers:
         said, _ = started.stop(signal.SIGKILL)
-        assert "Traceback" not in said, said
+        assert "Traceback" not in said or started.faulty, said

@@ -55,7 +55,13 @@ def test_descriptions(start, model):
     server = start("--model-path", model)
     description = "A calm old man."
     expected = element(TEXT, model_path=model, seed=1, max_duration=FRAMES * 80_000_000, instruct=description)
-    assert server.speech(input=TEXT, seed=1, max_new_tokens=FRAMES, instructions=description, model="tiny-design-1b7")[2] == expected
+    _, headers, sound = server.speech(input=TEXT, seed=1, max_new_tokens=FRAMES, instructions=description, model="tiny-design-1b7")
+    assert sound == expected and "x-qtts-ignored" not in headers
+    # It has no speakers: OpenAI's clients give the name of a voice all the same.
+    same = server.speech(input=TEXT, seed=1, max_new_tokens=FRAMES, instructions=description, voice="alloy", model="tts-1")[2]
+    assert same == expected
+    status, error = server.refusal(input=TEXT, voice="clara")
+    assert (status, error["param"]) == (400, "voice")
 
 
 @pytest.mark.parametrize("model", ["tiny-custom-0b6"], indirect=True)

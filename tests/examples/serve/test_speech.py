@@ -11,9 +11,11 @@ import urllib.parse
 import openai
 import pytest
 
-from conftest import FRAME, element, wait_for
+from conftest import FRAME, element, frames, of, wait_for
 
 TEXT = "Please leave your message after the tone."
+SPEAKERS = ["clara", "grace", "hugh", "owen", "ross"]
+OPENAI_VOICES = ["alloy", "ash", "ballad", "cedar", "coral", "echo", "fable", "marin", "nova", "onyx", "sage", "shimmer", "verse"]
 
 
 def test_sound_is_the_elements(server):
@@ -46,6 +48,11 @@ def test_a_seed_is_told_and_repeats_the_sound(server):
     ("speed", 1, {}),
     ("stream", True, {}),
     ("model", "qttssrc", {}),
+    ("model", "tts-1-hd", {}),
+    ("voice", "nova", {"speaker": "clara"}),
+    ("voice", "Onyx", {"speaker": "ross"}),
+    ("trim_leading_silence", False, {"trim_leading_silence": "false"}),
+    ("trim_leading_silence", True, {"trim_leading_silence": "true"}),
 ])
 def test_fields_are_properties(server, field, given, properties):
     assert server.speech(input=TEXT, seed=1, **{field: given})[2] == element(TEXT, seed=1, **properties)
@@ -74,9 +81,16 @@ def decode(sound, response_format, folder):
                           capture_output=True).stdout
 
 
-def test_wav_is_the_default_and_of_unknown_length(server):
-    _, headers, sound = server.request("POST", "/v1/audio/speech", json.dumps({"input": TEXT, "pace": 0}))
-    assert headers["content-type"] == "audio/wav"
+def test_mp3_is_the_default(server, tmp_path):
+    for answer in (server.request("POST", "/v1/audio/speech", json.dumps({"input": TEXT, "seed": 1})),
+                   server.get("/v1/audio/speech?" + urllib.parse.urlencode({"input": TEXT, "seed": 1}))):
+        _, headers, sound = answer
+        assert headers["content-type"] == "audio/mpeg"
+        assert sound == server.speech(input=TEXT, seed=1, response_format="mp3")[2]
+
+
+def test_wav_is_of_unknown_length(server):
+    sound = server.speech(input=TEXT, response_format="wav")[2]
     assert sound[:4] == b"RIFF" and sound[4:8] == sound[40:44] == b"\xff" * 4
 
 
@@ -90,19 +104,34 @@ def test_events(server):
     assert sound == element(TEXT, seed=1)
     assert done["type"] == "speech.audio.done"
     assert done["usage"]["input_tokens"] == len(TEXT)
-    assert done["usage"]["output_tokens"] == len(sound) // FRAME
+    assert done["usage"]["output_tokens"] == frames(sound)
 
 
 def test_going_on_after_a_break(server):
     _, headers, whole = server.speech(input=TEXT, seed=1)
     same = {"x-qtts-fingerprint": headers["x-qtts-fingerprint"]}
-    for frame in (1, 7, len(whole) // FRAME - 1, len(whole) // FRAME):
+    for frame in (1, 7, frames(whole) - 1, frames(whole)):
         assert server.speech(same, input=TEXT, seed=1, start_frame=frame)[2] == whole[frame * FRAME:]
     assert server.speech(input=TEXT, seed=1, start_frame=3)[0] == 409
     assert server.speech({"x-qtts-fingerprint": "0123"}, input=TEXT, seed=1, start_frame=3)[0] == 409
     status, _, body = server.speech(same, input=TEXT, seed=1, start_frame=1000)
     assert status == 400 and json.loads(body)["error"]["param"] == "start_frame"
     assert server.refusal(input=TEXT, start_frame=3)[1]["param"] == "start_frame"
+
+
+@pytest.mark.parametrize("stream_format", ["audio", "sse"])
+def test_a_whole_answer_does_not_take_as_long_as_it_sounds(server, stream_format):
+    """Asked for without a pace. Two cores make 20 s of speech in 2 s."""
+    long = " ".join([TEXT] * 12)
+    begin = time.monotonic()
+    sound = server.speech(input=long, seed=1, stream_format=stream_format)[2]
+    took = time.monotonic() - begin
+    if stream_format == "sse":
+        sound = b"".join(base64.b64decode(json.loads(line.removeprefix("data: ")).get("audio", ""))
+                         for line in sound.decode().split("\n\n") if line)
+    seconds = len(sound) / 48000
+    assert seconds > 15
+    assert took < seconds / 2
 
 
 def test_pace(server):
@@ -128,10 +157,10 @@ def test_pace(server):
     (400, "input", {"input": 5}),
     (400, "input", {"input": "!!! ???"}),
     (413, "input", {"input": "a" * 4097}),
-    (404, "model", {"input": TEXT, "model": "tts-1"}),
-    (400, None, {"input": TEXT, "voice": "nobody"}),
+    (400, "model", {"input": TEXT, "model": "tts-2"}),
+    (400, "voice", {"input": TEXT, "voice": "nobody"}),
     (400, "voice", {"input": TEXT, "voice": 5}),
-    (400, None, {"input": TEXT, "language": "klingon"}),
+    (400, "language", {"input": TEXT, "language": "klingon"}),
     (400, "response_format", {"input": TEXT, "response_format": "ogg"}),
     (400, "stream_format", {"input": TEXT, "stream_format": "ndjson"}),
     (400, "speed", {"input": TEXT, "speed": 1.5}),
@@ -141,9 +170,10 @@ def test_pace(server):
     (400, "seed", {"input": TEXT, "seed": -1}),
     (400, "seed", {"input": TEXT, "seed": 2**63}),
     (400, "seed", {"input": TEXT, "seed": 1.5}),
-    (400, None, {"input": TEXT, "temperature": -2}),
-    (400, None, {"input": TEXT, "top_k": 2**40}),
-    (400, None, {"input": TEXT, "top_p": 7}),
+    (400, "temperature", {"input": TEXT, "temperature": -2}),
+    (400, "top_k", {"input": TEXT, "top_k": 2**40}),
+    (400, "top_p", {"input": TEXT, "top_p": 7}),
+    (400, "trim_leading_silence", {"input": TEXT, "trim_leading_silence": "yes"}),
     (400, "max_new_tokens", {"input": TEXT, "max_new_tokens": 0}),
     (400, "start_frame", {"input": TEXT, "seed": 1, "start_frame": -1}),
     (400, "ref_audio", {"input": TEXT, "ref_audio": "https://example.com/voice.wav"}),
@@ -174,7 +204,7 @@ def test_a_model_that_does_not_clone_says_so(server):
 def test_forms(server):
     """The same fields, and an uploaded recording."""
     boundary = "xxx"
-    parts = {"input": TEXT, "seed": "1", "pace": "0", "response_format": "pcm"}
+    parts = {"input": TEXT, "seed": "1", "response_format": "pcm"}
     form = "".join(f'--{boundary}\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{value}\r\n' for name, value in parts.items())
     headers = {"content-type": f"multipart/form-data; boundary={boundary}"}
     status, _, sound = server.request("POST", "/v1/audio/speech", f"{form}--{boundary}--\r\n".encode(), headers)
@@ -188,13 +218,23 @@ def test_forms(server):
 
 
 def test_fields_in_the_address(server):
-    address = "/v1/audio/speech?" + urllib.parse.urlencode({"input": TEXT, "seed": 1, "pace": 0, "response_format": "pcm"})
+    address = "/v1/audio/speech?" + urllib.parse.urlencode({"input": TEXT, "seed": 1, "response_format": "pcm"})
     status, _, sound = server.get(address)
     assert status == 200 and sound == element(TEXT, seed=1)
     assert server.get("/v1/audio/speech")[0] == 400
     assert server.get(address + "&top_k=many")[0] == 400
     # A request from a page of another site.
     assert server.request("GET", address, headers={"Sec-Fetch-Site": "cross-site"})[0] == 403
+
+
+def test_instructions_that_the_model_ignores_are_told(server):
+    _, headers, sound = server.speech(input=TEXT, seed=1, instructions="In a whisper.")
+    assert headers["x-qtts-ignored"] == "instructions"
+    _, headers, same = server.speech(input=TEXT, seed=1)
+    assert "x-qtts-ignored" not in headers and sound == same
+    with server.stream() as stream:
+        for config, ignored in (({"instructions": "In a whisper."}, ["instructions"]), ({}, None)):
+            assert of(stream.say("Hi.", **config)[1], "audio.start")[0].get("ignored") == ignored
 
 
 def test_fields_without_a_value(server):
@@ -209,37 +249,62 @@ def test_bodies_that_are_no_request(server, body):
 
 
 def test_characters_that_are_none(server):
-    assert server.request("POST", "/v1/audio/speech", b'{"input": "One \\ud800 two \\u0000 three.", "pace": 0}')[0] == 200
+    assert server.request("POST", "/v1/audio/speech", b'{"input": "One \\ud800 two \\u0000 three."}')[0] == 200
 
 
 def test_other_methods_and_paths(server):
     assert server.request("DELETE", "/v1/audio/speech")[0] == 405
-    assert server.request("HEAD", "/v1/audio/speech?input=Hi.")[0] == 405
     status, _, body = server.get("/v1/audio/song")
     assert status == 404 and json.loads(body)["error"]["message"]
 
 
 def test_lists(server):
-    assert json.loads(server.get("/v1/audio/voices")[2]) == {"voices": ["clara", "grace", "hugh", "owen", "ross"], "languages": ["english"]}
-    assert [model["id"] for model in json.loads(server.get("/v1/models")[2])["data"]] == ["qttssrc"]
+    lists = json.loads(server.get("/v1/audio/voices")[2])
+    assert lists["voices"] == [*SPEAKERS, *lists["aliases"]] and lists["languages"] == ["english"]
+    models = json.loads(server.get("/v1/models")[2])["data"]
+    assert [model["id"] for model in models] == ["qttssrc", "tts-1", "tts-1-hd", "gpt-4o-mini-tts"]
+    assert {model["root"] for model in models} == {"qttssrc"}
+    assert all(model["device"].startswith(("cpu", "cuda")) for model in models)
+    for model in models:
+        assert json.loads(server.get(f"/v1/models/{model['id']}")[2]) == model
+    status, _, body = server.get("/v1/models/tts-2")
+    assert status == 404 and json.loads(body)["error"]["code"] == "model_not_found"
     assert server.get("/health/live")[0] == 200
     assert json.loads(server.get("/health/ready")[2]) == {"ready": True}
     status, headers, page = server.get("/")
     assert status == 200 and headers["content-type"].startswith("text/html") and b"</html>" in page
 
 
+def lists(server):
+    return json.loads(server.get("/v1/audio/voices")[2])
+
+
+def test_openais_voices_are_the_models(server):
+    """As many of them for each voice, women for women."""
+    aliases = lists(server)["aliases"]
+    assert list(aliases) == OPENAI_VOICES
+    women = {name for name, voice in aliases.items() if voice in ("clara", "grace")}
+    assert women == {"alloy", "coral", "marin", "nova", "sage", "shimmer"}
+    assert all(2 <= list(aliases.values()).count(voice) <= 3 for voice in SPEAKERS)
+
+
 def test_openai_client(server):
     client = openai.OpenAI(base_url=server.address.rstrip("/") + "/v1", api_key="none", max_retries=0)
-    assert [model.id for model in client.models.list()] == ["qttssrc"]
+    assert [model.id for model in client.models.list()][:2] == ["qttssrc", "tts-1"]
+    assert client.models.retrieve("gpt-4o-mini-tts").id == "gpt-4o-mini-tts"
     sound = client.audio.speech.create(model="qttssrc", voice="clara", input=TEXT, response_format="pcm",
-                                       extra_body={"seed": 1, "pace": 0}).read()
+                                       extra_body={"seed": 1}).read()
     assert sound == element(TEXT, seed=1)
     with client.audio.speech.with_streaming_response.create(model="qttssrc", voice="clara", input=TEXT, response_format="pcm",
                                                             extra_body={"seed": 1}) as response:
         assert b"".join(response.iter_bytes()) == sound
     with pytest.raises(openai.BadRequestError) as refusal:
-        client.audio.speech.create(model="qttssrc", voice="alloy", input=TEXT)
-    assert "clara" in refusal.value.message
+        client.audio.speech.create(model="qttssrc", voice="nobody", input=TEXT)
+    assert "clara" in refusal.value.message and refusal.value.param == "voice"
+    # As programs for OpenAI's service ask.
+    for voice in OPENAI_VOICES:
+        sound = client.audio.speech.create(model="tts-1", voice=voice, input="Hi.", extra_body={"seed": 1}).read()
+        assert sound == server.speech(input="Hi.", voice=lists(server)["aliases"][voice], seed=1, response_format="mp3")[2]
 
 
 def test_many_at_once_say_the_same(server):
@@ -271,9 +336,9 @@ def test_metrics(server):
     sound = server.speech(input=TEXT, seed=1)[2]
     wait_for("the metrics of it", lambda: server.metric("qtts_requests_total") > before["qtts_requests_total"])
     grown = {name: server.metric(name) - before[name] for name in names}
-    assert grown["qtts_frames_total"] == len(sound) // FRAME
+    assert grown["qtts_frames_total"] == frames(sound)
     assert grown["qtts_utterances_total"] == grown["qtts_first_sound_seconds_count"] == 1
     assert grown["qtts_text_characters_total"] == len(TEXT)
     assert grown["qtts_frames_dropped_total"] == 0
-    assert grown["qtts_step_frames_total"] >= grown["qtts_steps_total"] >= len(sound) // FRAME
+    assert grown["qtts_step_frames_total"] >= grown["qtts_steps_total"] >= frames(sound)
     assert grown["qtts_step_seconds_total"] > 0

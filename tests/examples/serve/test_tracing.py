@@ -116,7 +116,7 @@ def test_log_lines_have_them(start):
     with server.stream(additional_headers={"x-request-id": "fourth"}) as stream:
         stream.say("Secret words.")
         stream.say("Secret words.")
-        stream.say("Secret words.", voice="secret")
+        stream.say("Secret words.", language="secret")
     server.wait_until_idle()
     wait_for("its lines", lambda: len(lines(server, "fourth")) >= 3)
     assert f"(request first, trace {TRACE})" in lines(server, "first")[0]
@@ -135,9 +135,10 @@ def test_a_mistake_has_them(monkeypatch, caplog):
     def fail():
         raise ArithmeticError("on purpose")
 
-    monkeypatch.setattr(application.state.front, "session", lambda protocol: fail())
+    monkeypatch.setattr(application.state.front, "admit", fail)
     with caplog.at_level(logging.ERROR, "qtts_serve"):
-        answer = TestClient(application, raise_server_exceptions=False).post("/v1/audio/speech", headers=GIVEN, content="{}")
+        answer = TestClient(application, raise_server_exceptions=False).post("/v1/audio/speech", headers={**GIVEN, "host": "localhost"},
+                                                                                        content="{}")
     assert answer.status_code == 500 and json.loads(answer.content)["error"]["code"] == "internal"
     assert ids(answer.headers) == GIVEN
     assert [message for message in caplog.messages if message.endswith(f"(request mine-1, trace {TRACE})")]

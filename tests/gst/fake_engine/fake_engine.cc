@@ -315,6 +315,11 @@ Occupancy Engine::occupancy() const {
   return occupancy;
 }
 
+Result<size_t> Engine::CountTokens(std::string_view text) const {
+  if (text.size() > 1000) return Status::ResourceExhausted("the text is too long");
+  return text.size() / 4;
+}
+
 Result<ClonedVoice> Engine::CloneVoice(const Recording& recording, const CloneOptions& options) const {
   World& world = GetWorld();
   std::unique_lock lock(world.mutex);

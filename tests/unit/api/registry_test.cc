@@ -195,6 +195,21 @@ std::string warnings;  // of level warning
 constexpr LogSink kWarnings = {[](LogLevel level) { return level == LogLevel::kWarning; },
                                [](LogLevel, const char* line) { warnings += std::string(line) + "\n"; }};
 
+TEST(EngineTest, CountsTokens) {
+  const auto engine = Engine::Acquire(Voice());
+  ASSERT_TRUE(engine.ok()) << engine.status().message();
+  const auto count = [&](std::string_view text) {
+    const Result<size_t> tokens = (*engine)->CountTokens(text);
+    EXPECT_TRUE(tokens.ok()) << tokens.status().message();
+    return tokens.ok() ? *tokens : 0;
+  };
+  EXPECT_EQ(count(""), 0U);
+  EXPECT_GT(count("Good morning."), 1U);
+  EXPECT_LT(count("Good morning."), 13U) << "words are longer than bytes";
+  EXPECT_EQ(count("\uFDFA\uFDFA"), 6U) << "a character that the vocabulary lacks has a token a byte";
+  EXPECT_EQ((*engine)->CountTokens(std::string(1 << 17, 'a')).status().code(), StatusCode::kResourceExhausted);
+}
+
 TEST(EngineTest, TheFirstUserOfAnEngineDecidesHowManyVoicesItHas) {
   SetLogSink(&kWarnings);
   warnings.clear();

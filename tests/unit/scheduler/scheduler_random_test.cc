@@ -50,6 +50,7 @@ class Utterance {
     request_.text = text_;
     request_.more_text = true;
     request_.layout = PromptLayout::kStreaming;
+    request_.real_time = seed % 2 == 0;
     lead_ = 1 + random_() % 6;
     frames_ = static_cast<int64_t>(random_() % 40);
     more_ = random_() % 12;
