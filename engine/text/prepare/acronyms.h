@@ -10,8 +10,11 @@ namespace qtts {
 
 // Acronyms whose letters are spoken: "FBI".
 bool IsSpelledAcronym(std::string_view word);
-// Acronyms that are spoken as words, by everybody or by the bundled voice, whose training had them as they are written.
+// Acronyms that are spoken as words: "NATO".
 bool IsSpokenAcronym(std::string_view word);
+// Those of them that stay as they are written, as in the training of the bundled voice: "JSON". Others are heard more
+// often right in small letters.
+bool IsKeptAcronym(std::string_view word);
 // Common English words of two or three letters.
 bool IsShortWord(std::string_view word);
 // True if a word of four letters or more looks pronounceable in English: it has vowels, and its consonants begin, join

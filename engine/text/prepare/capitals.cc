@@ -128,7 +128,9 @@ Edit CapitalsStep::Next(const Reader& text) const {
   const bool spelled = IsSpelledAcronym(letters);
   const bool among = word.tail == 0 && IsAmongLoud(text, word.length, tongue);
   if (spelled && !(among && IsShortWord(letters))) return Spell(text, word);
-  if (IsSpokenAcronym(letters)) return Copy(whole);
+  if (IsSpokenAcronym(letters)) {
+    return IsKeptAcronym(letters) || !english || word.tail > 0 ? Copy(whole) : LowerCase(text, whole);
+  }
   if (among) return LowerCase(text, whole);
   if (english) {
     const bool is_word = IsShortWord(letters) || IsPronounceable(letters);

@@ -10,7 +10,7 @@
 namespace qtts {
 
 // The step `capitals`: a word of two or more capital letters is an acronym that is spelled ("F B I"), an acronym that
-// is read as it is written ("NASA"), or a word that is only meant loud ("please").
+// is read as a word ("nato", "JSON"), or a word that is only meant loud ("please").
 //
 // 1. Known acronyms are spelled or kept, unless they are also words and stand among words in capitals ("GIVE IT TO
 // US").

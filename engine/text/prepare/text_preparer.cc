@@ -9,7 +9,6 @@
 #include "text/prepare/characters.h"
 #include "text/prepare/lexicon.h"
 #include "text/prepare/numbers.h"
-#include "text/prepare/spellout.h"
 #include "text/prepare/symbols.h"
 
 namespace qtts {
@@ -119,11 +118,10 @@ PreparedText TextPreparer::Take() { return impl_->map.Take(); }
 bool TextPreparer::passes_through() const { return impl_->steps.empty(); }
 
 void TextPreparer::Preload(const TextPreparerOptions& options) {
-  if (!options.steps.numbers) return;
-  const TongueChoice choice = ChooseTongue(options.language);
-  const TongueId tongue = choice.tongue != nullptr ? choice.tongue->id : TongueId::kEnglish;
-  if (choice.known)
-    (void)Spellout::For(tongue, choice.tag).UnitPattern("meter", Plural::kOther, std::make_unique<Gender>().get());
+  // All kinds of tables that are made when they are first needed.
+  TextPreparerOptions sample = options;
+  sample.lexicon = nullptr;
+  (void)PrepareText("FBI 2024-03-15, 7:05, 1/2, 1st, $1.50, 5 km, 20 °C, SEK 5.", sample);
 }
 
 PreparedText PrepareText(std::string_view text, const TextPreparerOptions& options) {

@@ -28,6 +28,8 @@ TEST(AcronymsTest, TablesDoNotOverlap) {
     EXPECT_TRUE(IsSpokenAcronym(word)) << word;
     EXPECT_FALSE(IsSpelledAcronym(word)) << word;
   }
+  EXPECT_TRUE(IsKeptAcronym("JSON"));
+  EXPECT_FALSE(IsKeptAcronym("NATO"));
   EXPECT_TRUE(IsShortWord("NOT"));
   EXPECT_FALSE(IsShortWord("XYZ"));
 }
