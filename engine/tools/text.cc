@@ -25,27 +25,22 @@ Status NotAllowedText(const char* option, const std::string& value, const char* 
   return Status::InvalidArgument("--" + std::string(option) + " \"" + value + "\": must be " + allowed);
 }
 
-// A sentence, and where it begins in the text, in characters.
-struct Utterance {
-  std::string text;
-  size_t begin = 0;
-};
-
-std::vector<Utterance> UtterancesOf(const std::string& text, const std::string& language) {
+std::vector<Sentence> UtterancesOf(const std::string& text, const std::string& language) {
   Segmenter segmenter;
   Segmenter::Options options;
   options.language = ResolveLanguage(language).tag;
   segmenter.SetOptions(options);
   segmenter.Append(text);
-  std::vector<Utterance> utterances;
-  for (size_t at = segmenter.position();; at = segmenter.position()) {
-    auto sentence = segmenter.Next();
-    if (!sentence) sentence = segmenter.NextAtEnd();
-    if (!sentence) return utterances;
-    // The sentence begins with its first character behind the end of the one before it.
-    at = std::min(text.find(sentence->substr(0, DecodeUtf8(*sentence).size), at), text.size());
-    utterances.push_back({*std::move(sentence), CountUtf8(std::string_view(text).substr(0, at))});
-  }
+  std::vector<Sentence> utterances;
+  while (auto sentence = segmenter.Next()) utterances.push_back(*std::move(sentence));
+  while (auto sentence = segmenter.NextAtEnd()) utterances.push_back(*std::move(sentence));
+  return utterances;
+}
+
+// A piece's run of the whole text.
+std::pair<size_t, size_t> SourceOf(const Sentence& utterance, const TextMapPiece& piece) {
+  return {utterance.offset + utterance.SourcePosition(piece.source_begin),
+          utterance.offset + utterance.SourcePosition(piece.source_end)};
 }
 
 std::string Part(std::string_view text, size_t begin, size_t end) {
@@ -53,25 +48,25 @@ std::string Part(std::string_view text, size_t begin, size_t end) {
   return std::string(head.substr(Utf8Head(text, begin).size()));
 }
 
-Json ToJson(const Utterance& utterance, const TextPreparerOptions& options) {
+Json ToJson(const Sentence& utterance, const TextPreparerOptions& options) {
   const PreparedText prepared = PrepareText(utterance.text, options);
   Json steps = Json::object();
   for (const auto& [name, text] : ExplainPreparation(utterance.text, options)) steps[name] = text;
   Json map = Json::array();
   for (const TextMapPiece& piece : prepared.map) {
-    map.push_back({{"spoken", {piece.spoken_begin, piece.spoken_end}},
-                   {"source", {piece.source_begin + utterance.begin, piece.source_end + utterance.begin}},
-                   {"copied", piece.copied}});
+    const auto [begin, end] = SourceOf(utterance, piece);
+    map.push_back(
+        {{"spoken", {piece.spoken_begin, piece.spoken_end}}, {"source", {begin, end}}, {"copied", piece.copied}});
   }
   return {{"written", utterance.text},
-          {"begin", utterance.begin},
+          {"begin", utterance.offset},
           {"steps", steps},
           {"spoken", prepared.spoken},
           {"map", map}};
 }
 
-void Print(size_t number, const Utterance& utterance, const TextPreparerOptions& options) {
-  std::printf("utterance %zu, from character %zu\n", number, utterance.begin);
+void Print(size_t number, const Sentence& utterance, const TextPreparerOptions& options) {
+  std::printf("utterance %zu, from character %zu\n", number, utterance.offset);
   std::printf("  %-11s %s\n", "written", utterance.text.c_str());
   std::string before = utterance.text;
   for (const auto& [name, text] : ExplainPreparation(utterance.text, options)) {
@@ -82,8 +77,9 @@ void Print(size_t number, const Utterance& utterance, const TextPreparerOptions&
   std::printf("  %-11s %s\n", "spoken", prepared.spoken.c_str());
   for (const TextMapPiece& piece : prepared.map) {
     if (piece.copied) continue;
-    std::printf("  %-11s %zu-%zu \"%s\" as \"%s\"\n", "map", piece.source_begin + utterance.begin,
-                piece.source_end + utterance.begin, Part(utterance.text, piece.source_begin, piece.source_end).c_str(),
+    const auto [begin, end] = SourceOf(utterance, piece);
+    std::printf("  %-11s %zu-%zu \"%s\" as \"%s\"\n", "map", begin, end,
+                Part(utterance.text, piece.source_begin, piece.source_end).c_str(),
                 Part(prepared.spoken, piece.spoken_begin, piece.spoken_end).c_str());
   }
 }
@@ -120,10 +116,10 @@ Status PrintText(const ToolOptions& options) {
   QTTS_ASSIGN_OR_RETURN(const auto checkpoint,
                         Checkpoint::Open(options.arguments.size() > 1 ? options.arguments[0] : BundledVoicePath()));
   QTTS_ASSIGN_OR_RETURN(const TextPreparerOptions preparer, MakePreparerOptions(options, checkpoint->Info()));
-  const std::vector<Utterance> utterances = UtterancesOf(text, preparer.language);
+  const std::vector<Sentence> utterances = UtterancesOf(text, preparer.language);
   if (options.json) {
     Json all = Json::array();
-    for (const Utterance& utterance : utterances) all.push_back(ToJson(utterance, preparer));
+    for (const Sentence& utterance : utterances) all.push_back(ToJson(utterance, preparer));
     PrintJson({{"utterances", all}});
     return Status::Ok();
   }
