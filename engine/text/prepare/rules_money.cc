@@ -10,8 +10,8 @@
 namespace qtts {
 namespace {
 
-// Names of a currency in the language, for a sum.
-struct Names {
+// CurrencyWords of a currency in the language, for a sum.
+struct CurrencyWords {
   std::string one, few, other;
   const CurrencyNames* known = nullptr;
 
@@ -20,7 +20,7 @@ struct Names {
   }
 };
 
-Names NamesOf(const CurrencyNames& currency) {
+CurrencyWords NamesOf(const CurrencyNames& currency) {
   return {std::string(currency.one), std::string(currency.few), std::string(currency.other), &currency};
 }
 
@@ -33,12 +33,12 @@ bool IsCode(std::string_view code) {
   return code.size() == 3 && kCodes.find(code) != std::string_view::npos;
 }
 
-std::optional<Names> NamesOfCode(const NumberContext& context, const std::string& code) {
+std::optional<CurrencyWords> NamesOfCode(const NumberContext& context, const std::string& code) {
   if (!IsCode(code)) return std::nullopt;
   const auto known = std::ranges::find(context.tongue.currencies, code, &CurrencyNames::code);
   if (known != context.tongue.currencies.end()) return NamesOf(*known);
-  Names names = {context.words.CurrencyName(code, Plural::kOne), context.words.CurrencyName(code, Plural::kFew),
-                 context.words.CurrencyName(code, Plural::kOther), nullptr};
+  CurrencyWords names = {context.words.CurrencyName(code, Plural::kOne), context.words.CurrencyName(code, Plural::kFew),
+                         context.words.CurrencyName(code, Plural::kOther), nullptr};
   if (names.other.empty()) return std::nullopt;
   return names;
 }
@@ -46,7 +46,7 @@ std::optional<Names> NamesOfCode(const NumberContext& context, const std::string
 // A sign of a currency at `position`, such as "$", "R$" or "US$".
 struct Sign {
   ptrdiff_t length = 0;
-  Names names;
+  CurrencyWords names;
 };
 
 Sign ReadSign(const NumberContext& context, ptrdiff_t position) {
@@ -56,9 +56,9 @@ Sign ReadSign(const NumberContext& context, ptrdiff_t position) {
       {"HK$", "HKD"}, {"NZ$", "NZD"}, {"S$", "SGD"},  {"MX$", "MXN"}};
   for (const auto& [sign, code] : kDollars) {
     if (!text.Has(position, sign)) continue;
-    Names names = {context.words.CurrencyName(std::string(code), Plural::kOne),
-                   context.words.CurrencyName(std::string(code), Plural::kFew),
-                   context.words.CurrencyName(std::string(code), Plural::kOther), nullptr};
+    CurrencyWords names = {context.words.CurrencyName(std::string(code), Plural::kOne),
+                           context.words.CurrencyName(std::string(code), Plural::kFew),
+                           context.words.CurrencyName(std::string(code), Plural::kOther), nullptr};
     // "US dollars" would be read as the pronoun.
     for (std::string* name : {&names.one, &names.few, &names.other}) {
       if (name->starts_with("US ")) name->replace(0, 2, "U S");
@@ -127,7 +127,7 @@ std::optional<std::string> HundredthsOf(const WrittenNumber& number) {
 }
 
 std::string SumWords(const NumberContext& context, const WrittenNumber& number, const Scale& scale,
-                     const Names& names) {
+                     const CurrencyWords& names) {
   const std::string gap(context.tongue.gap());
   if (scale.length > 0) return NumberWords(context, number) + gap + scale.words + gap + names.other;
   const Gender gender = names.known != nullptr && names.known->feminine ? Gender::kFeminine : Gender::kMasculine;

@@ -225,7 +225,7 @@ std::optional<Edit> SayOrdinal(const NumberContext& context) {
       }
       return std::nullopt;
     case TongueId::kRussian: {
-      static constexpr std::pair<std::string_view, std::string_view> kEndings[] = {
+      static constexpr std::pair<std::string_view, std::string_view> kSuffixes[] = {
           {"-го", "ordinal-masculine-genitive"},
           {"-му", "ordinal-masculine-dative"},
           {"-ый", "ordinal-masculine"},
@@ -238,7 +238,7 @@ std::optional<Edit> SayOrdinal(const NumberContext& context) {
           {"-м", "ordinal-masculine-locative"},
           {"-х", "ordinal-plural-genitive"},
           {"-ю", "ordinal-feminine-accusative"}};
-      for (const auto& [suffix, rules] : kEndings) {
+      for (const auto& [suffix, rules] : kSuffixes) {
         if (matches(suffix)) return say(suffix, context.words.ByRules(value, rules));
       }
       // A year before its word.

@@ -109,7 +109,7 @@ std::optional<Edit> SayMail(const NumberContext& context) {
 }
 
 // True if the full stop at `stop` may be the end of a sentence: nothing or a capital letter follows.
-bool MayEndSentence(const Reader& text, ptrdiff_t stop, bool before_capital) {
+bool StopMayEndSentence(const Reader& text, ptrdiff_t stop, bool before_capital) {
   const ptrdiff_t next = stop + 1 + text.Spaces(stop + 1);
   if (text[next] == Reader::kNone) return true;
   return before_capital && next > stop + 1 && IsUpper(text[next]);
@@ -253,7 +253,7 @@ std::optional<Edit> SayAbbreviation(const NumberContext& context) {
       if (!number && !IsUpper(text[begin])) continue;
     }
     const bool ends = stop && entry.when != When::kBeforeNumber && entry.when != When::kBeforeName &&
-                      MayEndSentence(text, length, entry.when == When::kMayEnd);
+                      StopMayEndSentence(text, length, entry.when == When::kMayEnd);
     std::string words(entry.spoken);
     if (raised) words = Capitalized(words);
     const ptrdiff_t taken = ends ? length : behind;
@@ -275,7 +275,7 @@ std::optional<Edit> SayInitials(const NumberContext& context) {
     if (i > 0) words += ' ';
     AppendUtf8(upper ? text[2 * i] : text[2 * i] - 'a' + 'A', &words);
   }
-  const bool ends = MayEndSentence(text, 2 * letters - 1, false);
+  const bool ends = StopMayEndSentence(text, 2 * letters - 1, false);
   return Replace(2 * letters - (ends ? 1 : 0), words);
 }
 
@@ -317,7 +317,7 @@ std::optional<Edit> SayRomanNumeral(const NumberContext& context) {
     return unmistakable ? std::optional(Say(context, end, context.words.Cardinal(roman.value))) : std::nullopt;
   if (IsRuler(lower)) {
     // "Heinrich VIII." has the full stop of an ordinal.
-    if (context.Is(TongueId::kGerman) && text[end] == '.' && !MayEndSentence(text, end, false)) ++end;
+    if (context.Is(TongueId::kGerman) && text[end] == '.' && !StopMayEndSentence(text, end, false)) ++end;
     return Say(context, end, RulerWords(context, roman.value, lower));
   }
   constexpr int kMost = 39;
