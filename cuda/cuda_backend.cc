@@ -10,6 +10,7 @@
 #include "cuda_backend_impl.h"
 #include "device_choice.h"
 #include "encoder/voice_encoder.h"
+#include "runtime/device.h"
 
 namespace qtts::cuda {
 namespace {
@@ -55,9 +56,9 @@ Status CudaBackend::Impl::Load() {
   slots = SlotTable<Slot>("GPU", options.max_slots);
   limits = PromptLimitsOf(checkpoint->config(), model->max_positions(), model->max_positions() - 1);
 
-  cudaDeviceProp properties = {};
-  QTTS_RETURN_IF_CUDA_ERROR(cudaGetDeviceProperties(&properties, options.device), "asking for the device");
-  name = "cuda (" + std::string(properties.name) + ", " + (options.precision == Precision::kF32 ? "f32" : "bf16") +
+  const DeviceDescription* device = nullptr;
+  QTTS_RETURN_IF_CUDA_ERROR(DescribeDevice(&device), "asking for the device");
+  name = "cuda (" + device->FullName() + ", " + (options.precision == Precision::kF32 ? "f32" : "bf16") +
          (options.codec_precision == CodecPrecision::kFast ? ", fast codec" : "") + ")";
   return Status::Ok();
 }

@@ -23,6 +23,7 @@
 #include "cuda_backend.h"
 #include "language_model.h"
 #include "runtime/device_memory.h"
+#include "runtime/device_wait.h"
 
 // Part of the backend, for its sources only.
 namespace qtts::cuda {
@@ -114,7 +115,7 @@ struct CudaBackend::Impl {
   ~Impl() {
     (void)Succeeds(cudaSetDevice(options.device));
     for (const Stream* s : {&stream, &codec_stream}) {
-      if (s->get() != nullptr) (void)Succeeds(cudaStreamSynchronize(s->get()));
+      if (s->get() != nullptr) (void)Succeeds(AwaitStream(s->get()));
     }
   }
 
@@ -166,7 +167,7 @@ struct CudaBackend::Impl {
   }
   Status Await(int entry, std::chrono::milliseconds patience);
   // Calls may come from other threads than Create() did, and the current device is a thread's.
-  Status MakeCurrent() const { return CudaStatus(cudaSetDevice(options.device), kSpeaking); }
+  Status MakeCurrent() const { return CudaStatus(UseDevice(options.device), kSpeaking); }
 };
 
 }  // namespace qtts::cuda

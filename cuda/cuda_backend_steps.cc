@@ -2,19 +2,16 @@
 // The backend's part for frames: their graphs, what is launched for a step, and its results.
 #include <algorithm>
 #include <chrono>
-#include <thread>
 #include <utility>
 
 #include "backend/checks.h"
 #include "cuda_backend.h"
 #include "cuda_backend_impl.h"
-#include "qtts/polling.h"
 
 namespace qtts::cuda {
 namespace {
 
 // Most waits last one frame. The first wait of an utterance includes its prompt.
-// With a PollPermit.
 constexpr std::chrono::milliseconds kFramePatience{5};
 constexpr std::chrono::milliseconds kFirstFramePatience{20};
 
@@ -233,18 +230,7 @@ Status CudaBackend::Submit(std::span<const FrameStep> steps) {
 }
 
 Status CudaBackend::Impl::Await(int entry, std::chrono::milliseconds patience) {
-  const auto start = std::chrono::steady_clock::now();
-  const PollPermit permit;
-  for (;;) {
-    const cudaError_t state = cudaEventQuery(done[static_cast<size_t>(entry)].get());
-    if (state == cudaSuccess) return Status::Ok();
-    if (state != cudaErrorNotReady) return CudaStatus(state, kSpeaking);
-    if (!permit.granted() || std::chrono::steady_clock::now() - start > patience) {
-      std::this_thread::sleep_for(std::chrono::microseconds(50));
-    } else {
-      std::this_thread::yield();
-    }
-  }
+  return CudaStatus(AwaitEvent(done[static_cast<size_t>(entry)].get(), patience), kSpeaking);
 }
 
 Status CudaBackend::Impl::FreeEntry(int entry, Submission* newest) {

@@ -2,6 +2,7 @@
 #include "device_choice.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <string>
 
 #include "attention/attention.h"
@@ -10,14 +11,18 @@
 #include "codec/kernels.h"
 #include "gemm/cublas_lt.h"
 #include "language_model.h"
+#include "paths/persistent/persistent_frame.h"
 #include "qtts/engine_options.h"
 #include "qtts/model_info.h"
 #include "runtime/cuda_error.h"
+#include "runtime/device.h"
+#include "runtime/device_wait.h"
+#include "runtime/pretended_card.h"
 
 namespace qtts::cuda {
 namespace {
 
-constexpr int kFirstCapability = 8;
+constexpr int kFirstCapability = 80;
 // Minimum free device memory besides the weights: scratch and pages of few utterances, CUDA's graphs; while weights are
 // packed, their originals.
 constexpr size_t kWorkingBytes = size_t{512} << 20;
@@ -28,7 +33,7 @@ std::string Gigabytes(size_t bytes) {
 }
 
 Status Unavailable(const std::string& what) {
-  return Status::DeviceUnavailable("device=cuda: " + what + "; choose device=cpu or device=auto");
+  return Status::DeviceUnavailable(kDeviceErrorBegin + what + kDeviceErrorEnd);
 }
 
 Status CannotBeUsed(const std::string& device, cudaError_t error) {
@@ -36,32 +41,55 @@ Status CannotBeUsed(const std::string& device, cudaError_t error) {
   return Unavailable(device + " cannot be used: " + cudaGetErrorString(error));
 }
 
-// Makes `device` current and checks that it can be used. Returns its name and its free memory.
-Result<DeviceCapacity> UseDevice(int device) {
-  if (const cudaError_t error = cudaSetDevice(device); !Succeeds(error)) {
-    return CannotBeUsed("GPU " + std::to_string(device), error);
-  }
+// The card that `device` is or pretends to be, for the error if the build has no code for it.
+Result<std::string> NameOf(int device, int* capability) {
   cudaDeviceProp properties = {};
   QTTS_RETURN_IF_CUDA_ERROR(cudaGetDeviceProperties(&properties, device), "asking for the device");
-  if (properties.major < kFirstCapability) {
-    return Unavailable(std::string(properties.name) + " has compute capability " + std::to_string(properties.major) +
-                       "." + std::to_string(properties.minor) + ", needed is 8.0 or later");
+  *capability = 10 * properties.major + properties.minor;
+  if (!Pretends()) return std::string(properties.name);
+  const PretendedCard* const card = FindPretendedCard();
+  if (card == nullptr) {
+    return Status::InvalidArgument("QTTS_CUDA_PRETEND is \"" + std::string(std::getenv("QTTS_CUDA_PRETEND")) +
+                                   "\"; it can be " + PretendedCardNames());
+  }
+  *capability = 10 * card->major + card->minor;
+  return std::string(card->name) + ", pretended on " + properties.name;
+}
+
+// Makes `device` current and checks that it can be used. Returns its description.
+Result<const DeviceDescription*> PrepareDevice(int device) {
+  if (const cudaError_t error = UseDevice(device); !Succeeds(error)) {
+    return CannotBeUsed("GPU " + std::to_string(device), error);
+  }
+  int capability = 0;
+  QTTS_ASSIGN_OR_RETURN(const std::string name, NameOf(device, &capability));
+  if (capability < kFirstCapability) {
+    return Unavailable(name + " has compute capability " + std::to_string(capability / 10) + "." +
+                       std::to_string(capability % 10) + ", needed is 8.0 or later");
   }
   codec::DeviceTraits traits;
-  if (const cudaError_t error = codec::PrepareKernels(device, &traits); !Succeeds(error)) {
-    if (error == cudaErrorNoKernelImageForDevice) {
-      const std::string number = std::to_string(properties.major) + std::to_string(properties.minor);
-      return Unavailable(std::string(properties.name) + " needs the GPU backend built with -Dcuda-arch=" + number);
-    }
-    return CannotBeUsed(properties.name, error);
+  const DeviceDescription* description = nullptr;
+  cudaError_t error = codec::PrepareKernels(&traits);
+  if (error == cudaSuccess) error = DescribeDevice(&description);
+  if (error == cudaErrorNoKernelImageForDevice) {
+    (void)Succeeds(error);
+    return Unavailable(name + " needs the GPU backend built with -Dcuda-arch=" + std::to_string(capability) +
+                       ", this one was built with " QTTS_CUDA_ARCHITECTURES);
   }
+  if (!Succeeds(error)) return CannotBeUsed(name, error);
+  return description;
+}
+
+// The same, with the device's free memory.
+Result<DeviceCapacity> MeasureDevice(int device) {
+  QTTS_ASSIGN_OR_RETURN(const DeviceDescription* const description, PrepareDevice(device));
   DeviceCapacity capacity;
-  capacity.device = properties.name;
-  size_t total = 0;
-  if (const cudaError_t error = cudaMemGetInfo(&capacity.free_bytes, &total); !Succeeds(error)) {
-    return CannotBeUsed(properties.name, error);
+  capacity.device = description->FullName();
+  capacity.compute_capability = description->capability_text();
+  capacity.bandwidth = description->bandwidth;
+  if (const cudaError_t error = MeasureMemory(&capacity.free_bytes, &capacity.device_bytes); !Succeeds(error)) {
+    return CannotBeUsed(capacity.device, error);
   }
-  capacity.device_bytes = total;
   return capacity;
 }
 
@@ -145,6 +173,32 @@ Needs EngineNeeds(const Checkpoint& checkpoint, const CudaOptions& options, int 
   return needs;
 }
 
+// Weights that a frame of one utterance reads: of the talker once, of the code predictor for each further code, of the
+// codec once.
+size_t FrameBytes(const Checkpoint& checkpoint, const CudaOptions& options) {
+  const ModelConfig& config = checkpoint.config();
+  const TransformerConfig& talker = config.talker.transformer;
+  const TransformerConfig& predictor = config.predictor.transformer;
+  const int groups = config.talker.num_code_groups;
+  size_t weights =
+      LayerWeights(talker) + static_cast<size_t>(groups - 1) * LayerWeights(predictor) + HeadWeights(config, groups);
+  if (talker.hidden_size != predictor.hidden_size) {
+    weights += static_cast<size_t>(talker.hidden_size) * static_cast<size_t>(predictor.hidden_size);
+  }
+  const CodecPrecision codec = options.precision == Precision::kF32 ? CodecPrecision::kF32 : options.codec_precision;
+  return ElementBytes(options.precision) * weights + CodecSizesOf(checkpoint, codec, 1).weight_bytes;
+}
+
+// How frames of one utterance are computed on the current device.
+Result<std::string> PathOf(const Checkpoint& checkpoint, const CudaOptions& options) {
+  if (options.path == FramePath::kGraph) return std::string("graph (QTTS_CUDA_PATH)");
+  if (options.products == ManyRowsProducts::kLibrary) return std::string("graph (QTTS_CUDA_PRODUCTS)");
+  const DeviceDescription* device = nullptr;
+  QTTS_RETURN_IF_CUDA_ERROR(DescribeDevice(&device), "asking for the device");
+  const Status status = PersistentFrame::CheckSupport(checkpoint.config(), options.precision, *device);
+  return status.ok() ? std::string("persistent") : "graph (" + status.message() + ")";
+}
+
 int VoicesThatFit(const Needs& needs, const DeviceCapacity& device) {
   if (device.free_bytes < needs.model_bytes || needs.voice_bytes == 0) return 0;
   return static_cast<int>(std::min<size_t>((device.free_bytes - needs.model_bytes) / needs.voice_bytes, kMostVoices));
@@ -183,7 +237,7 @@ auto OnDevice(int device, const Use& use) -> decltype(use(device)) {
 
 Result<int> ChooseDeviceFor(const Needs& needs, int device) {
   return OnDevice(device, [&](int number) -> Result<int> {
-    QTTS_ASSIGN_OR_RETURN(const DeviceCapacity capacity, UseDevice(number));
+    QTTS_ASSIGN_OR_RETURN(const DeviceCapacity capacity, MeasureDevice(number));
     QTTS_RETURN_IF_ERROR(CheckMemory(needs, capacity));
     return number;
   });
@@ -195,7 +249,7 @@ Result<int> CountDevices() {
   int driver = 0;
   int runtime = 0;
   if (!Succeeds(cudaDriverGetVersion(&driver)) || driver == 0) {
-    return Unavailable("there is no NVIDIA driver (libcuda.so.1)");
+    return Unavailable("there is no NVIDIA driver (libcuda.so.1): install it");
   }
   (void)Succeeds(cudaRuntimeGetVersion(&runtime));
   int devices = 0;
@@ -203,7 +257,7 @@ Result<int> CountDevices() {
     if (error == cudaErrorInsufficientDriver) {
       return Unavailable("the NVIDIA driver is too old: it is for CUDA " + std::to_string(driver / 1000) + "." +
                          std::to_string(driver % 1000 / 10) + ", needed is " + std::to_string(runtime / 1000) +
-                         ".0 or later");
+                         ".0 or later: update it, or build with an earlier nvcc");
     }
     return CannotBeUsed("the GPU", error);
   }
@@ -221,7 +275,7 @@ Result<int> ChooseDecoderDevice(const Checkpoint& checkpoint, int device) {
 
 Result<DeviceCapacity> CapacityOf(const Checkpoint& checkpoint, const CudaOptions& options) {
   return OnDevice(options.device, [&](int number) -> Result<DeviceCapacity> {
-    QTTS_ASSIGN_OR_RETURN(DeviceCapacity capacity, UseDevice(number));
+    QTTS_ASSIGN_OR_RETURN(DeviceCapacity capacity, MeasureDevice(number));
     Needs needs = EngineNeeds(checkpoint, options, options.max_slots);
     // Fewer voices have fewer rows, which take memory too.
     const int fit = VoicesThatFit(needs, capacity);
@@ -229,6 +283,8 @@ Result<DeviceCapacity> CapacityOf(const Checkpoint& checkpoint, const CudaOption
     capacity.model_bytes = needs.model_bytes;
     capacity.voice_bytes = needs.voice_bytes;
     capacity.voices = VoicesThatFit(needs, capacity);
+    QTTS_ASSIGN_OR_RETURN(capacity.path, PathOf(checkpoint, options));
+    capacity.frame_bytes = FrameBytes(checkpoint, options);
     return capacity;
   });
 }

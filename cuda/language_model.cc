@@ -10,7 +10,9 @@
 #include "base/control_groups.h"
 #include "base/log.h"
 #include "runtime/cuda_error.h"
+#include "runtime/device.h"
 #include "runtime/device_table.h"
+#include "runtime/device_wait.h"
 #include "runtime/launch.h"
 
 namespace qtts::cuda {
@@ -27,25 +29,22 @@ size_t HostBytes() {
 
 }  // namespace
 
-LanguageModel::~LanguageModel() { (void)Succeeds(cudaStreamSynchronize(stream_)); }
+LanguageModel::~LanguageModel() { (void)Succeeds(AwaitStream(stream_)); }
 
 Result<std::unique_ptr<LanguageModel>> LanguageModel::Create(const Checkpoint& checkpoint, const CudaOptions& options,
                                                              cudaStream_t stream) {
   QTTS_RETURN_IF_ERROR(CheckNetwork(checkpoint.config()));
   std::unique_ptr<LanguageModel> model(new LanguageModel(stream));
   QTTS_RETURN_IF_ERROR(model->Load(checkpoint, options));
-  QTTS_RETURN_IF_ERROR(CudaStatus(cudaStreamSynchronize(stream), "loading the model"));
+  QTTS_RETURN_IF_ERROR(CudaStatus(AwaitStream(stream), "loading the model"));
   return model;
 }
 
 Status LanguageModel::Load(const Checkpoint& checkpoint, const CudaOptions& options) {
-  int device = 0;
-  int major = 0;
-  QTTS_RETURN_IF_CUDA_ERROR(cudaGetDevice(&device), "asking for the device");
-  QTTS_RETURN_IF_CUDA_ERROR(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device),
-                            "asking for the device");
-  const bool overlap = options.overlap && major >= 9;
-  QTTS_ASSIGN_OR_RETURN(numbers_, NumbersOfDevice(device));
+  const DeviceDescription* device = nullptr;
+  QTTS_RETURN_IF_CUDA_ERROR(DescribeDevice(&device), "asking for the device");
+  const bool overlap = options.overlap && device->CanOverlap();
+  QTTS_ASSIGN_OR_RETURN(numbers_, NumbersOfDevice());
   QTTS_RETURN_IF_ERROR(ChooseManyRows(options));
   ring_.rows = RowsFor(options.max_slots);
   ManyRowsWeights weights = {.library_rows = LibraryRows(options)};

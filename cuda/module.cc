@@ -8,6 +8,7 @@
 #include "backend/device_module.h"
 #include "cuda_backend.h"
 #include "device_choice.h"
+#include "runtime/device_wait.h"
 #include "speech_decoder.h"
 
 namespace qtts::cuda {
@@ -15,6 +16,12 @@ namespace {
 
 Precision PrecisionOf(const EngineOptions& options) {
   return options.precision == qtts::Precision::kF32 ? Precision::kF32 : Precision::kBF16;
+}
+
+Status CheckTimeout() {
+  if (TimeoutIsValid()) return Status::Ok();
+  return Status::InvalidArgument("QTTS_CUDA_TIMEOUT is \"" + std::string(std::getenv("QTTS_CUDA_TIMEOUT")) +
+                                 "\"; it is a number of seconds above 0");
 }
 
 // For comparisons, and should one of them not work somewhere.
@@ -55,6 +62,7 @@ CudaOptions BackendOptions(const EngineOptions& options) {
 Status Create(std::shared_ptr<const Checkpoint> checkpoint, const EngineOptions& options,
               std::unique_ptr<Backend>* backend) {
   CudaOptions backend_options = BackendOptions(options);
+  QTTS_RETURN_IF_ERROR(CheckTimeout());
   QTTS_ASSIGN_OR_RETURN(backend_options.path, PathFromEnvironment());
   QTTS_ASSIGN_OR_RETURN(backend_options.products, ProductsFromEnvironment());
   backend_options.prompt_rows = LanguageModel::PromptRowsFor(options.voices);
@@ -79,6 +87,7 @@ Status Count(int* devices) {
 Status CreateDecoder(std::shared_ptr<const Checkpoint>
                          checkpoint,  // NOLINT(performance-unnecessary-value-param): the module's interface
                      const EngineOptions& options, std::unique_ptr<SpeechDecoder>* decoder) {
+  QTTS_RETURN_IF_ERROR(CheckTimeout());
   const CodecPrecision precision =
       options.precision == qtts::Precision::kF32 ? CodecPrecision::kF32 : CodecPrecisionOf(options);
   QTTS_ASSIGN_OR_RETURN(*decoder, CreateSpeechDecoder(*checkpoint, precision, options.gpu));
@@ -89,8 +98,8 @@ Status CreateDecoder(std::shared_ptr<const Checkpoint>
 }  // namespace qtts::cuda
 
 extern "C" {
-extern __attribute__((visibility("default"))) const qtts::DeviceModule qtts_device_module_v8;
-const qtts::DeviceModule qtts_device_module_v8 = {qtts::DeviceModuleBuild(), qtts::SetLogSink,  qtts::cuda::Create,
+extern __attribute__((visibility("default"))) const qtts::DeviceModule qtts_device_module_v9;
+const qtts::DeviceModule qtts_device_module_v9 = {qtts::DeviceModuleBuild(), qtts::SetLogSink,  qtts::cuda::Create,
                                                   qtts::cuda::Check,         qtts::cuda::Count, qtts::cuda::Capacity,
                                                   qtts::cuda::CreateDecoder};
 }

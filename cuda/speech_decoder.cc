@@ -9,7 +9,9 @@
 
 #include "codec/codec.h"
 #include "device_choice.h"
+#include "runtime/device.h"
 #include "runtime/device_memory.h"
+#include "runtime/device_wait.h"
 
 namespace qtts::cuda {
 namespace {
@@ -26,9 +28,9 @@ class CudaSpeechDecoder final : public SpeechDecoder {
   CudaSpeechDecoder& operator=(const CudaSpeechDecoder&) = delete;
 
   Status Load(const Checkpoint& checkpoint, CodecPrecision precision) {
-    cudaDeviceProp properties = {};
-    QTTS_RETURN_IF_CUDA_ERROR(cudaGetDeviceProperties(&properties, device_), "asking for the device");
-    name_ = "cuda (" + std::string(properties.name) + ", " + (precision == CodecPrecision::kF32 ? "f32" : "bf16") +
+    const DeviceDescription* device = nullptr;
+    QTTS_RETURN_IF_CUDA_ERROR(DescribeDevice(&device), "asking for the device");
+    name_ = "cuda (" + device->FullName() + ", " + (precision == CodecPrecision::kF32 ? "f32" : "bf16") +
             (precision == CodecPrecision::kFast ? ", fast codec" : "") + ")";
     QTTS_ASSIGN_OR_RETURN(stream_, Stream::Create());
     QTTS_ASSIGN_OR_RETURN(codec_, Codec::Create(checkpoint.config().codec, checkpoint.codec(), precision,
@@ -45,7 +47,7 @@ class CudaSpeechDecoder final : public SpeechDecoder {
 
   Result<std::vector<float>> Decode(std::span<const int32_t> codes) override {
     // Calls may come from any thread, and the current device is a thread's.
-    QTTS_RETURN_IF_CUDA_ERROR(cudaSetDevice(device_), kDecoding);
+    QTTS_RETURN_IF_CUDA_ERROR(UseDevice(device_), kDecoding);
     const cudaStream_t at = stream_.get();
     const auto groups = static_cast<size_t>(codec_->code_groups());
     const auto samples = static_cast<size_t>(codec_->samples_per_frame());
@@ -61,6 +63,8 @@ class CudaSpeechDecoder final : public SpeechDecoder {
         QTTS_RETURN_IF_ERROR(codec_->Decode(1, slot_.as<const int32_t>(), codes_.as<const int32_t>() + i * groups,
                                             pcm_.as<float>() + i * samples, at));
       }
+      // The copy to pageable memory returns at its end.
+      QTTS_RETURN_IF_ERROR(stream_.Synchronize());
       QTTS_RETURN_IF_CUDA_ERROR(cudaMemcpyAsync(pcm.data() + first * samples, pcm_.data(),
                                                 count * samples * sizeof(float), cudaMemcpyDeviceToHost, at),
                                 kDecoding);

@@ -11,6 +11,7 @@ set -euo pipefail
 [[ $(trap -p INT) != *"''"* ]] || exec env --default-signal=INT "$0" "$@"
 root=$(dirname "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")")
 . "$root/build-aux/debian.sh"
+. "$root/build-aux/gpu.sh"
 
 # manual: prints the comment at the head of the script.
 manual() { sed -n '3,${/^#/!q;s/^# \{0,1\}//p}' "$0"; }
@@ -129,7 +130,8 @@ quote() {
 build_targets=(gst/libgstqtts.so)
 
 # set_up [PACKAGE...]: makes qttssrc and GStreamer elements of these Debian packages available: installs what
-# is missing and builds the plugin. A qttssrc that GStreamer finds already is used as it is.
+# is missing and builds the plugin, with the GPU backend where there are an NVIDIA GPU and nvcc. A qttssrc that GStreamer
+# finds already is used as it is.
 # Sets the array `speaker`: the element and its properties; and `build`, empty where nothing had to be built.
 set_up() {
   exec 9<"$root"
@@ -137,7 +139,7 @@ set_up() {
     echo "waiting for another script, which is setting up ..." >&2
     flock 9
   fi
-  build=
+  build='' unused_gpu=''
   if gst-inspect-1.0 qttssrc >/dev/null 2>&1; then
     [ $# -eq 0 ] || install_missing "$@"
   else
@@ -145,6 +147,10 @@ set_up() {
     build=$(cd "$root" && realpath -m -- "${QTTS_BUILD_DIR:-build}")
     need_writable "$build"
     build_plugin
+    if [[ " ${QTTS_PROPERTIES:-} " != *" device=cpu "* ]]; then
+      find_gpu
+      [ -z "$card" ] || build_backend
+    fi
     export GST_PLUGIN_PATH=$build/gst QTTS_VOICE_PATH=$root/data/voice
   fi
   exec 9<&-
@@ -152,6 +158,8 @@ set_up() {
   [ -z "${QTTS_MODEL:-}" ] || speaker+=("model-path=$(quote "$QTTS_MODEL")")
   local properties
   read -ra properties <<<"${QTTS_PROPERTIES:-}"
+  # Why has been said.
+  [ -z "$unused_gpu" ] || [[ ${QTTS_PROPERTIES:-} == *device=* ]] || speaker+=(device=cpu)
   speaker+=("${properties[@]}")
 }
 

@@ -102,7 +102,7 @@ const Codec* FindCodec(const GstCaps* caps) {
   return nullptr;
 }
 
-qtts::Result<GstElement*> MakeElement(std::span<const AllowedElement> choices, const std::string& purpose) {
+qtts::Result<GstElement*> MakeElement(std::span<const AllowedElement> choices, const std::string& content) {
   std::string factories;
   for (const AllowedElement& choice : choices) {
     if (IsUsable(choice)) {
@@ -110,7 +110,8 @@ qtts::Result<GstElement*> MakeElement(std::span<const AllowedElement> choices, c
     }
     factories += (factories.empty() ? "" : " or ") + std::string(choice.factory);
   }
-  return qtts::Status::Unsupported(purpose + " needs GStreamer's element " + factories + ". Debian: apt install " +
+  return qtts::Status::Unsupported(content + " cannot be decoded. GStreamer's element " + factories +
+                                   " is missing, which Debian has in " + choices.front().package + ": apt install " +
                                    choices.front().package);
 }
 

@@ -36,10 +36,10 @@ const Codec* FindCodec(Container container);
 const Codec* FindCodec(const GstCaps* caps);
 
 // Creates the first of `choices`, of which there is one at least, that is installed. A rank of GST_RANK_NONE disables
-// one. `purpose` begins the error's text, such as "decoding AAC". The element is floating.
+// one. `content` begins the error's text, such as "AAC". The element is floating.
 //
 // Errors: kUnsupported if none is installed, with the package of the first.
-qtts::Result<GstElement*> MakeElement(std::span<const AllowedElement> choices, const std::string& purpose);
+qtts::Result<GstElement*> MakeElement(std::span<const AllowedElement> choices, const std::string& content);
 
 // kUnsupported: why a file's content gives no recording, and which files do.
 qtts::Status NoRecordingError(const std::string& why);

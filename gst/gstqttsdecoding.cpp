@@ -91,8 +91,8 @@ qtts::Status Decoding::AddEnds() {
   sink_ = Add(pipeline_.get(), "appsink");
   if (source_ == nullptr || convert_ == nullptr || sink_ == nullptr) {
     return qtts::Status::Unsupported(
-        "reading recordings needs GStreamer's elements appsrc, audioconvert and appsink. Debian: apt install "
-        "gstreamer1.0-plugins-base");
+        "recordings cannot be decoded. One of GStreamer's elements appsrc, audioconvert and appsink is missing, which "
+        "Debian has in gstreamer1.0-plugins-base: apt install gstreamer1.0-plugins-base");
   }
   const uint64_t size = file_.size() - std::min(file_.size(), identified_.begin);
   g_object_set(source_, "format", GST_FORMAT_BYTES, "stream-type", GST_APP_STREAM_TYPE_RANDOM_ACCESS, "size",
@@ -112,8 +112,7 @@ qtts::Status Decoding::AddEnds() {
 }
 
 qtts::Status Decoding::AddDemuxer(std::span<const AllowedElement> demuxer) {
-  QTTS_ASSIGN_OR_RETURN(GstElement * element,
-                        MakeElement(demuxer, std::string("reading ") + ContainerName(identified_.container)));
+  QTTS_ASSIGN_OR_RETURN(GstElement * element, MakeElement(demuxer, ContainerName(identified_.container)));
   gst_bin_add(GST_BIN(pipeline_.get()), element);
   gst_element_link(source_, element);
   g_signal_connect(element, "pad-added", G_CALLBACK(OnPadAdded), this);
@@ -184,7 +183,7 @@ qtts::Status Decoding::Link(GstPad* pad, const Codec& codec) {
   std::vector<GstElement*> elements;
   for (const auto choices : {codec.parser, codec.decoders}) {
     if (choices.empty()) continue;
-    QTTS_ASSIGN_OR_RETURN(GstElement * element, MakeElement(choices, std::string("decoding ") + codec.name));
+    QTTS_ASSIGN_OR_RETURN(GstElement * element, MakeElement(choices, codec.name));
     gst_bin_add(GST_BIN(pipeline_.get()), element);
     elements.push_back(element);
   }

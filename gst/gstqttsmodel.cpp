@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 #include "gstqttsmodel.h"
 
+#include <atomic>
 #include <utility>
 
 #include "gstqttserror.h"
@@ -71,6 +72,13 @@ void ElementModel::PostProgress(GstProgressType type, const gchar* text) {
   gst_element_post_message(element_, gst_message_new_progress(GST_OBJECT(element_), type, "load", text));
 }
 
+// Once per process: a server has an element for each of its voices.
+void ElementModel::WarnIfGpuIsUnused(const std::string& warning) {
+  static std::atomic<bool> warned = false;
+  if (warning.empty() || warned.exchange(true)) return;
+  PostWarning(element_, qtts::Status::DeviceUnavailable(warning), "loading the model");
+}
+
 // On the loader's thread: the streaming thread of a live pipeline in PAUSED does not run.
 void ElementModel::LoadEnded(EngineLoader::Outcome outcome) {
   if (outcome.ok()) {
@@ -81,6 +89,7 @@ void ElementModel::LoadEnded(EngineLoader::Outcome outcome) {
       device_name_ = device_name;
       on_cpu_ = !(*outcome)->beside_host();
     }
+    WarnIfGpuIsUnused((*outcome)->passed_over());
     PostProgress(GST_PROGRESS_TYPE_COMPLETE, "The model is loaded");
   } else {
     PostError(element_, outcome.status(), "loading the model failed");

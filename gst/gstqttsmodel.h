@@ -48,6 +48,7 @@ class ElementModel {
   void Set(const std::optional<qtts::EngineOptions>& options, const std::optional<qtts::ModelInfo>& model);
   qtts::EngineOptions inspected() const;
   void LoadEnded(EngineLoader::Outcome outcome);
+  void WarnIfGpuIsUnused(const std::string& warning);
   void PostProgress(GstProgressType type, const gchar* text);
 
   GstElement* const element_;

@@ -38,7 +38,7 @@ qtts::Status DamagedError(Container container, GstMessage* message) {
   std::string text = error->message;
   g_error_free(error);
   while (!text.empty() && text.back() == '.') text.pop_back();
-  return NoRecordingError(std::string("cannot be decoded as ") + ContainerName(container) + ": " + text);
+  return NoRecordingError(std::string("is damaged, or no ") + ContainerName(container) + ". GStreamer says: " + text);
 }
 
 // Adds the samples of a buffer.

@@ -133,7 +133,7 @@ class Products {
   static Result<std::unique_ptr<Products>> Create(const testing::RandomCodec& random, const cuda::codec::Form& form,
                                                   int n) {
     std::unique_ptr<Products> products(new Products());
-    QTTS_RETURN_IF_CUDA_ERROR(cuda::codec::PrepareKernels(0, &products->traits), "preparing");
+    QTTS_RETURN_IF_CUDA_ERROR(cuda::codec::PrepareKernels(&products->traits), "preparing");
     std::vector<cuda::codec::Step> steps;
     cuda::codec::Builder builder(random.config(), random.weights(), products->traits, form, form, n, n,
                                  &products->memory_, &steps);
@@ -209,7 +209,7 @@ class Products {
 };
 
 Status PrintTiles(const testing::RandomCodec& random, const cuda::codec::Form& form, int most, cudaStream_t stream) {
-  QTTS_ASSIGN_OR_RETURN(const cuda::DeviceNumbers numbers, cuda::NumbersOfDevice(0));
+  QTTS_ASSIGN_OR_RETURN(const cuda::DeviceNumbers numbers, cuda::NumbersOfDevice());
   std::printf("us of a product (* = chosen), numbers: %s\n%7s %8s %7s %7s %6s  %-9s %7s %5s %9s %9s\n",
               numbers.measured ? "measured on this card" : "safe, nobody measured this card", "streams", "columns",
               "outputs", "inputs", "parts", "kernel", "columns", "tiles", "us", "estimate");

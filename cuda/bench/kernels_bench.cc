@@ -17,6 +17,7 @@
 #include "attention/attention.h"
 #include "gemm/cublas_lt.h"
 #include "gemm/gemm.h"
+#include "runtime/device.h"
 #include "runtime/device_memory.h"
 #include "runtime/device_table.h"
 #include "sample/sample.h"
@@ -351,10 +352,9 @@ Status ManyProducts(cudaStream_t stream, const DeviceNumbers& numbers) {
 
 // Bytes that the device's memory moves in a us.
 Result<double> PeakBandwidth() {
-  int kilohertz = 0, bits = 0;
-  QTTS_RETURN_IF_CUDA_ERROR(cudaDeviceGetAttribute(&kilohertz, cudaDevAttrMemoryClockRate, 0), "asking for the clock");
-  QTTS_RETURN_IF_CUDA_ERROR(cudaDeviceGetAttribute(&bits, cudaDevAttrGlobalMemoryBusWidth, 0), "asking for the bus");
-  return 2e-3 * kilohertz * bits / 8;
+  const DeviceDescription* device = nullptr;
+  QTTS_RETURN_IF_CUDA_ERROR(DescribeDevice(&device), "asking for the device");
+  return 1e-6 * device->bandwidth;
 }
 
 // A row for each sequence: the talker's contexts, and the predictor's, in pages of 16. By splits, by the kernels for
@@ -491,7 +491,7 @@ Status ManySampling(cudaStream_t stream, const DeviceNumbers& numbers) {
 
 Status Run(std::string_view mode) {
   QTTS_ASSIGN_OR_RETURN(const Stream stream, Stream::Create());
-  QTTS_ASSIGN_OR_RETURN(const DeviceNumbers numbers, NumbersOfDevice(0));
+  QTTS_ASSIGN_OR_RETURN(const DeviceNumbers numbers, NumbersOfDevice());
   std::printf("numbers: %s\n", numbers.measured ? "measured on this card" : "safe, nobody measured this card");
   if (mode == "attention") return ManyAttention(stream.get(), numbers);
   if (mode == "many") {

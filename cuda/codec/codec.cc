@@ -73,11 +73,8 @@ Result<std::unique_ptr<Codec::Impl>> Codec::Impl::Create(const CodecConfig& conf
     return Status::InvalidArgument("A codec needs at least one slot and one batch row.");
   }
   auto impl = std::make_unique<Impl>();
-  int device = 0;
-  cudaError_t error = cudaGetDevice(&device);
-  if (error == cudaSuccess) error = codec::PrepareKernels(device, &impl->device);
-  QTTS_RETURN_IF_CUDA_ERROR(error, "preparing the codec");
-  QTTS_ASSIGN_OR_RETURN(const DeviceNumbers numbers, NumbersOfDevice(device));
+  QTTS_RETURN_IF_CUDA_ERROR(codec::PrepareKernels(&impl->device), "preparing the codec");
+  QTTS_ASSIGN_OR_RETURN(const DeviceNumbers numbers, NumbersOfDevice());
   impl->numbers = numbers.codec;
   impl->groups = static_cast<int>(weights.codebooks.size());
   impl->samples = config.samples_per_frame;

@@ -22,10 +22,9 @@ inline constexpr int kMostClusterBlocks = 8;
 inline constexpr int kClusterTiles = 4;  // weight tiles per thread block
 // True if kCluster has such a thread block.
 bool ClusterTakes(const GemmArgs& args, Planes x_planes, const GemmTile& tile, const DeviceTraits& device);
-// Sets `*can` to whether kCluster can run on a device of compute capability 9.0 or later: the build has code for
-// clusters (JIT-compiled code for earlier devices does not), and a thread block may have the shared memory that these
-// kernels were made for. Cards of compute capability 12.0 have clusters, but 99 KiB a block.
-cudaError_t CanRunClusterGemms(const DeviceTraits& device, bool* can);
+// Sets `*fit` to whether a thread block may have the shared memory that kCluster was made for, on a device that can run
+// clusters. Cards of compute capability 12.0 can, but have 99 KiB a block.
+cudaError_t ClusterGemmsFit(const DeviceTraits& device, bool* fit);
 cudaError_t PrepareClusterGemms();
 cudaError_t LaunchClusterGemm(const GemmArgs& args, Planes x_planes, const GemmTile& tile, const DeviceTraits& device,
                               cudaStream_t stream);
@@ -38,8 +37,6 @@ inline bool IsPlain(const GemmEpilogue& epilogue) {
 int WarpgroupOutputs(const GemmGeometry& geometry);
 // How kWarpgroup can run the product; none if it cannot.
 std::vector<GemmTile> WarpgroupTiles(const GemmArgs& args, Planes x_planes, const DeviceTraits& device);
-// Whether kWarpgroup can run on a device of this compute capability with the code of this build.
-bool CanRunWarpgroupGemms(int major);
 cudaError_t PrepareWarpgroupGemms(const DeviceTraits& device);
 cudaError_t LaunchWarpgroupGemm(const GemmArgs& args, const GemmTile& tile, const DeviceTraits& device,
                                 cudaStream_t stream);

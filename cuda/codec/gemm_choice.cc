@@ -6,6 +6,7 @@
 
 #include "codec/gemm.h"
 #include "codec/warpgroup_plan.h"
+#include "runtime/device.h"
 
 namespace qtts::cuda::codec {
 
@@ -25,19 +26,16 @@ double EstimateWarpgroups(const GemmArgs& args, double products, double least, c
 
 }  // namespace
 
-cudaError_t PrepareKernels(int device, DeviceTraits* traits) {
-  int major = 0;
-  int shared = 0;
-  cudaError_t error = cudaDeviceGetAttribute(&traits->processors, cudaDevAttrMultiProcessorCount, device);
-  if (error == cudaSuccess) {
-    error = cudaDeviceGetAttribute(&shared, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
-  }
-  if (error == cudaSuccess) error = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
-  traits->shared_bytes = static_cast<size_t>(shared);
-  traits->programmatic_launch = major >= 9;
+cudaError_t PrepareKernels(DeviceTraits* traits) {
+  const DeviceDescription* device = nullptr;
+  cudaError_t error = DescribeDevice(&device);
+  if (error != cudaSuccess) return error;
+  traits->processors = device->processors;
+  traits->shared_bytes = device->shared_per_block;
+  traits->programmatic_launch = device->CanOverlap();
+  traits->warpgroups = device->CanRunWarpgroups();
   traits->clusters = false;
-  if (error == cudaSuccess && major >= 9) error = CanRunClusterGemms(*traits, &traits->clusters);
-  traits->warpgroups = error == cudaSuccess && CanRunWarpgroupGemms(major);
+  if (device->CanRunClusters()) error = ClusterGemmsFit(*traits, &traits->clusters);
   if (error == cudaSuccess) error = PrepareHalfGemms(*traits);
   if (error == cudaSuccess && traits->clusters) error = PrepareClusterGemms();
   if (error == cudaSuccess && traits->warpgroups) error = PrepareWarpgroupGemms(*traits);

@@ -278,13 +278,12 @@ bool ClusterTakes(const GemmArgs& args, Planes x_planes, const GemmTile& tile, c
          StagesFor(args, x_planes, tile, device) != 0;
 }
 
-cudaError_t CanRunClusterGemms(const DeviceTraits& device, bool* can) {
+cudaError_t ClusterGemmsFit(const DeviceTraits& device, bool* fit) {
   cudaFuncAttributes attributes = {};
   // The widest has the most static shared memory, which counts too.
   const auto* const widest = reinterpret_cast<const void*>(KernelFor<2, 2, kFewStages>(32));
   const cudaError_t error = cudaFuncGetAttributes(&attributes, widest);
-  *can = error == cudaSuccess && attributes.ptxVersion >= 90 &&
-         kMostBytes + attributes.sharedSizeBytes <= device.shared_bytes;
+  *fit = error == cudaSuccess && kMostBytes + attributes.sharedSizeBytes <= device.shared_bytes;
   return error;
 }
 

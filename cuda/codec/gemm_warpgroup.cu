@@ -269,14 +269,6 @@ std::vector<GemmTile> WarpgroupTiles(const GemmArgs& args, Planes x_planes, cons
   return tiles;
 }
 
-bool CanRunWarpgroupGemms(int major) {
-  cudaFuncAttributes attributes = {};
-  return major == 9 &&
-         Succeeds(
-             cudaFuncGetAttributes(&attributes, reinterpret_cast<const void*>(KernelFor({192, 1}, 2, End::kPlain)))) &&
-         attributes.ptxVersion >= 90;  // see cuda/meson.build
-}
-
 cudaError_t PrepareWarpgroupGemms(const DeviceTraits& device) {
   for (const int planes : {1, 2}) {
     for (const Shape& shape : {Shape{192, 1}, Shape{96, 2}, Shape{96, 1}, Shape{128, 1}, Shape{64, 1}}) {

@@ -197,8 +197,8 @@ struct DeviceTraits {
   int processors = 0;
   size_t shared_bytes = 0;           // a thread block's limit, static part included: 99 KiB or more
   bool programmatic_launch = false;  // sm_90 and later: programmatic dependent launch
-  bool clusters = false;             // products in clusters can run, see CanRunClusterGemms()
-  bool warpgroups = false;           // products by warpgroups can run, see CanRunWarpgroupGemms()
+  bool clusters = false;             // products in clusters can run
+  bool warpgroups = false;           // products by warpgroups can run
 };
 
 // How a product is divided into thread blocks. The results are the same.
@@ -230,10 +230,10 @@ cudaError_t LaunchAttention(const AttentionArgs& args, int n, const DeviceTraits
 cudaError_t LaunchDepthwise(const DepthwiseArgs& args, int n, const DeviceTraits& device, cudaStream_t stream);
 cudaError_t LaunchLastConv(const LastConvArgs& args, int n, const DeviceTraits& device, cudaStream_t stream);
 
-// Prepares the kernels for the current device, `device`, and returns its traits. Raises the limit of dynamic shared
+// Prepares the kernels for the current device and returns its traits. Raises the limit of dynamic shared
 // memory, and sets one split of L1 and shared memory for all kernels, since kernels with different splits cannot
 // overlap.
-cudaError_t PrepareKernels(int device, DeviceTraits* traits);
+cudaError_t PrepareKernels(DeviceTraits* traits);
 
 // ---- At load.
 

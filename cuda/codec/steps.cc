@@ -10,6 +10,7 @@
 
 #include "codec/gemm.h"
 #include "codec/gemm_cut.h"
+#include "runtime/device_wait.h"
 
 namespace qtts::cuda::codec {
 namespace {
@@ -202,7 +203,7 @@ Source Builder::PreTransformer(Source x) {
   float* const bias = packer_.Keep<float>(static_cast<size_t>(dense.rows));
   if (!packer_.failed() && weights_.input_projection.bias.has_value()) {
     const std::vector<float> own = FloatsOf(*weights_.input_projection.bias);
-    packer_.Check(cudaMemcpy(bias, own.data(), own.size() * sizeof(float), cudaMemcpyHostToDevice));
+    packer_.Check(CopyAndWait(bias, own.data(), own.size() * sizeof(float), cudaMemcpyHostToDevice));
   }
   if (weights_.pre_conv.bias.has_value()) {
     packer_.AddBias(product, packer_.LoadFloats(*weights_.pre_conv.bias), bias);
@@ -572,7 +573,7 @@ Status Builder::Build() {
   for (size_t i = 0; i < weights_.blocks.size(); ++i) x = DecoderBlock(i, x);
   LastConvolution(x);
 
-  if (!packer_.failed()) packer_.Check(cudaDeviceSynchronize());
+  if (!packer_.failed()) packer_.Check(AwaitStream(nullptr));
   return packer_.status();
 }
 

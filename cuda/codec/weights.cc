@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "runtime/device_wait.h"
+
 namespace qtts::cuda::codec {
 namespace {
 
@@ -32,7 +34,7 @@ const float* WeightPacker::Vector(const std::vector<float>& values, int times) {
   }
   float* const data = Keep<float>(all.size());
   // Not asynchronous: `all` dies here.
-  if (!failed()) Check(cudaMemcpy(data, all.data(), all.size() * sizeof(float), cudaMemcpyHostToDevice));
+  if (!failed()) Check(CopyAndWait(data, all.data(), all.size() * sizeof(float), cudaMemcpyHostToDevice));
   return data;
 }
 

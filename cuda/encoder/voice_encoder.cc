@@ -9,6 +9,7 @@
 #include "encoder/codec_encoder.h"
 #include "encoder/speaker_encoder.h"
 #include "runtime/device_memory.h"
+#include "runtime/device_wait.h"
 #include "runtime/scratch.h"
 
 namespace qtts::cuda {
@@ -46,7 +47,7 @@ class CudaVoiceEncoder final : public VoiceEncoder {
  private:
   // Calls may come from any thread, and the current device is a thread's.
   Status Begin() {
-    QTTS_RETURN_IF_CUDA_ERROR(cudaSetDevice(device_), "choosing the device");
+    QTTS_RETURN_IF_CUDA_ERROR(UseDevice(device_), "choosing the device");
     if (!files_.has_value()) {
       QTTS_ASSIGN_OR_RETURN(files_, checkpoint_->OpenVoiceEncoder());
     }

@@ -4,6 +4,8 @@
 #include <limits>
 #include <string>
 
+#include "runtime/device_wait.h"
+
 namespace qtts::cuda::encoder {
 
 Convolution Layer::On(const ConstSignal& x, int64_t x_rows, int64_t rows, const Signal& y) const {
@@ -30,7 +32,7 @@ const void* WeightPacker::Copy(const void* data, size_t bytes) {
   void* const copy = Allocate<char>(memory(), bytes);
   Upload(copy, data, bytes);
   // What was copied from may not outlive the call.
-  if (!failed()) Check(cudaStreamSynchronize(stream()));
+  if (!failed()) Check(AwaitStream(stream()));
   return copy;
 }
 
@@ -105,12 +107,12 @@ WeightPacker::Codebooks WeightPacker::LoadCodebooks(const std::vector<CodebookWe
     if (failed()) break;
     Check(PackCodebook({sums, usage, entries, dim, codewords + g * size, squares + g * entries}, stream()));
   }
-  if (!failed()) Check(cudaStreamSynchronize(stream()));
+  if (!failed()) Check(AwaitStream(stream()));
   return {codewords, squares};
 }
 
 Status WeightPacker::Finish() {
-  if (!failed()) Check(cudaStreamSynchronize(stream()));
+  if (!failed()) Check(AwaitStream(stream()));
   return status();
 }
 

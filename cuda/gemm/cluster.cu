@@ -4,6 +4,7 @@
 #include "gemm/cluster.h"
 #include "gemm/gemm_device.cuh"
 #include "runtime/async_copy.cuh"
+#include "runtime/device.h"
 #include "runtime/cluster.cuh"
 
 namespace qtts::cuda::gemm {
@@ -208,15 +209,9 @@ void Run(const Launcher& launch, const GemmArguments& a) {
 bool CanRunCluster(int outputs, int chunks, int64_t rows, int clusters_at_once) {
   if (SharedBytes(WarpsFor(outputs, clusters_at_once), kFewStages, chunks, RowTilesFor(rows)) > kMaxShared)
     return false;
-  int device = 0;
-  int clusters = 0;
-  int shared = 0;
-  cudaFuncAttributes attributes = {};
-  return Succeeds(cudaGetDevice(&device)) &&
-         Succeeds(cudaDeviceGetAttribute(&clusters, cudaDevAttrClusterLaunch, device)) && clusters != 0 &&
-         Succeeds(cudaDeviceGetAttribute(&shared, cudaDevAttrMaxSharedMemoryPerBlockOptin, device)) &&
-         shared >= kMaxShared && Succeeds(cudaFuncGetAttributes(&attributes, ClusterKernel<1, kManyStages>)) &&
-         attributes.ptxVersion >= 90;  // what the kernel was compiled for
+  const DeviceDescription* device = nullptr;
+  return Succeeds(DescribeDevice(&device)) && device->CanRunClusters() &&
+         device->shared_per_block >= static_cast<size_t>(kMaxShared);
 }
 
 void RunCluster(const Launcher& launch, const GemmArguments& a) {

@@ -7,6 +7,7 @@
 
 #include "runtime/cuda_error.h"
 #include "runtime/device_memory.h"
+#include "runtime/device_wait.h"
 
 #if __has_include(<cublasLt.h>)
 #include <cublasLt.h>
@@ -167,7 +168,7 @@ struct LibraryProduct::Impl {
     };
     const auto copy = [&](int64_t first, int64_t rows, std::vector<char>* to) {
       to->resize(static_cast<size_t>(rows) * row_bytes);
-      return CudaStatus(cudaMemcpy(to->data(), sums + first * outputs, to->size(), cudaMemcpyDeviceToHost),
+      return CudaStatus(CopyAndWait(to->data(), sums + first * outputs, to->size(), cudaMemcpyDeviceToHost),
                         "choosing products");
     };
     for (const int64_t place : {int64_t{0}, most_rows / 2, most_rows - 1}) {

@@ -9,6 +9,7 @@
 #include "gemm/warpgroup_tiles.h"
 #include "runtime/async_copy.cuh"
 #include "runtime/barrier.cuh"
+#include "runtime/device.h"
 #include "runtime/warpgroup.cuh"
 
 namespace qtts::cuda::gemm {
@@ -357,9 +358,8 @@ bool CanRunTiles(const RowTile& tile, const Matrix& matrix, const GemmRows& rows
   if (WeightRows(matrix.kind, matrix.outputs) % tile.outputs != 0) return false;
   const bool aligned = rows.y_stride % 4 == 0 && reinterpret_cast<uintptr_t>(rows.y) % (4 * sizeof(float)) == 0;
   const bool has_rows = rows.x_in_pieces || (rows.normed.x != nullptr && rows.normed.columns >= matrix.columns);
-  cudaFuncAttributes attributes = {};
-  return aligned && has_rows && Succeeds(cudaFuncGetAttributes(&attributes, kernel)) &&
-         attributes.ptxVersion >= 90;  // see cuda/meson.build
+  const DeviceDescription* device = nullptr;
+  return kernel != nullptr && aligned && has_rows && Succeeds(DescribeDevice(&device)) && device->CanRunWarpgroups();
 }
 
 void RunTiles(const Launcher& launch, GemmKind kind, const RowTile& tile, GemmArguments a, const NormedRows& scratch) {

@@ -9,6 +9,7 @@
 #include "runtime/async_copy.cuh"
 #include "runtime/barrier.cuh"
 #include "runtime/cluster.cuh"
+#include "runtime/device.h"
 #include "runtime/warpgroup.cuh"
 
 namespace qtts::cuda::gemm {
@@ -493,15 +494,9 @@ bool CanRunWarpgroup(const WarpgroupTile& tile, GemmKind kind, int columns) {
   const Kernel kernel = KernelFor(tile);
   if (kernel == nullptr || columns % kLeastColumns != 0) return false;
   if (tile.blocks == Blocks::kSplit && kind != GemmKind::kAdd) return false;
-  int device = 0;
-  int major = 0;
-  int shared = 0;
-  cudaFuncAttributes attributes = {};
-  return Succeeds(cudaGetDevice(&device)) &&
-         Succeeds(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device)) && major == 9 &&
-         Succeeds(cudaDeviceGetAttribute(&shared, cudaDevAttrMaxSharedMemoryPerBlockOptin, device)) &&
-         shared >= SharedBytes(tile.warpgroups, tile.rows, tile.blocks) &&
-         Succeeds(cudaFuncGetAttributes(&attributes, kernel)) && attributes.ptxVersion >= 90;  // see cuda/meson.build
+  const DeviceDescription* device = nullptr;
+  return Succeeds(DescribeDevice(&device)) && device->CanRunWarpgroups() &&
+         device->shared_per_block >= static_cast<size_t>(SharedBytes(tile.warpgroups, tile.rows, tile.blocks));
 }
 
 WarpgroupLaunch PlanWarpgroup(const WarpgroupTile& tile, GemmKind kind, int outputs, int64_t rows, int processors) {

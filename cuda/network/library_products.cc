@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "gemm/library.h"
+#include "runtime/device_wait.h"
 
 namespace qtts::cuda {
 namespace {
@@ -34,7 +35,7 @@ Status LibraryProducts::Pin(const Shape& shape, const void* weights) {
   if (const size_t bytes = rows * static_cast<size_t>(columns) * 2; rows_.bytes() < bytes) {
     rows_ = DeviceMemory();
     QTTS_ASSIGN_OR_RETURN(rows_, DeviceMemory::Allocate(bytes));
-    QTTS_RETURN_IF_CUDA_ERROR(cudaMemcpy(rows_.data(), RandomRows(bytes / 2).data(), bytes, cudaMemcpyHostToDevice),
+    QTTS_RETURN_IF_CUDA_ERROR(CopyAndWait(rows_.data(), RandomRows(bytes / 2).data(), bytes, cudaMemcpyHostToDevice),
                               "choosing products");
   }
   if (const size_t bytes = rows * static_cast<size_t>(outputs) * sizeof(float); sums_.bytes() < bytes) {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "gemm/tiles.h"
+#include "runtime/device_wait.h"
 #include "runtime/tensor.h"
 
 namespace qtts::cuda {
@@ -180,7 +181,7 @@ Status WeightLoader::Finish() {
 
 Status WeightLoader::Synchronize() const {
   QTTS_RETURN_IF_CUDA_ERROR(launch_.error, kLoading);
-  return CudaStatus(cudaStreamSynchronize(launch_.stream), kLoading);
+  return CudaStatus(AwaitStream(launch_.stream), kLoading);
 }
 
 }  // namespace qtts::cuda

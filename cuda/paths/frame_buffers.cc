@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "runtime/device_wait.h"
+
 namespace qtts::cuda {
 namespace {
 
@@ -33,7 +35,7 @@ Status FrameBuffers::AllocateUtterances(const Network& network, size_t num_slots
   for (const Table& table : network.code_tables) code_tables.push_back(table.data);
   QTTS_ASSIGN_OR_RETURN(const void** const table_array, NewArray<const void*>(code_tables.size()));
   QTTS_RETURN_IF_CUDA_ERROR(
-      cudaMemcpy(table_array, code_tables.data(), code_tables.size() * sizeof(void*), cudaMemcpyHostToDevice),
+      CopyAndWait(table_array, code_tables.data(), code_tables.size() * sizeof(void*), cudaMemcpyHostToDevice),
       "making speech");
   tables = {network.text_table.data, table_array, network.groups, t.hidden_size, network.text_table.stride};
 

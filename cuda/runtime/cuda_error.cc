@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 #include "runtime/cuda_error.h"
 
+#include <chrono>
+
+#include "runtime/device_wait.h"
+
 namespace qtts::cuda {
 
 bool IsFault(cudaError_t error) {
@@ -25,6 +29,14 @@ bool IsFault(cudaError_t error) {
 
 Status CudaStatus(cudaError_t error, const std::string& what) {
   if (Succeeds(error)) return Status::Ok();
+  if (error == cudaErrorLaunchTimeout && HangsHere()) {
+    const auto seconds = std::chrono::duration_cast<std::chrono::duration<double>>(DeviceTimeout()).count();
+    std::string text = std::to_string(seconds);
+    text.resize(text.find('.') + 2);
+    return Status::DeviceUnavailable("the GPU is lost: it has not finished its work within " + text +
+                                     " s (QTTS_CUDA_TIMEOUT); restart the program, or choose device=cpu or " +
+                                     "device=auto. nvidia-smi and the system's log may say why");
+  }
   if (IsFault(error)) {
     return Status::DeviceUnavailable("the GPU is lost (" + std::string(cudaGetErrorString(error)) +
                                      "); CUDA cannot use it again in this process: restart the program, or choose " +

@@ -2,6 +2,11 @@
 #include "runtime/device_memory.h"
 
 #include <algorithm>
+#include <string>
+#include <utility>
+
+#include "runtime/device_wait.h"
+#include "runtime/pretended_card.h"
 
 namespace qtts::cuda {
 
@@ -13,7 +18,9 @@ Result<Memory<kPinned>> Memory<kPinned>::Allocate(size_t bytes) {
     QTTS_RETURN_IF_CUDA_ERROR(cudaHostAlloc(&memory.data_, bytes, cudaHostAllocMapped),
                               std::to_string(bytes) + " bytes of page-locked memory");
   } else {
-    QTTS_RETURN_IF_CUDA_ERROR(cudaMalloc(&memory.data_, bytes), std::to_string(bytes) + " bytes");
+    const std::string what = std::to_string(bytes) + " bytes";
+    if (Pretends()) QTTS_RETURN_IF_CUDA_ERROR(CheckPretendedMemory(bytes), what);
+    QTTS_RETURN_IF_CUDA_ERROR(cudaMalloc(&memory.data_, bytes), what);
   }
   memory.bytes_ = bytes;
   return memory;
@@ -26,25 +33,25 @@ Result<Memory<kPinned>> Memory<kPinned>::AllocateZeroed(size_t bytes) {
     std::fill_n(memory.template as<char>(), memory.bytes(), '\0');
   } else {
     // Streams of this module do not wait for the default stream.
-    QTTS_RETURN_IF_CUDA_ERROR(cudaMemset(memory.data_, 0, memory.bytes_), "clearing memory");
-    QTTS_RETURN_IF_CUDA_ERROR(cudaStreamSynchronize(nullptr), "clearing memory");
+    QTTS_RETURN_IF_CUDA_ERROR(cudaMemsetAsync(memory.data_, 0, memory.bytes_, nullptr), "clearing memory");
+    QTTS_RETURN_IF_CUDA_ERROR(AwaitStream(nullptr), "clearing memory");
   }
   return memory;
 }
 
 template <bool kPinned>
 void Memory<kPinned>::Free() {
-  if (data_ == nullptr) return;
+  void* const data = std::exchange(data_, nullptr);
+  if (data == nullptr || HangsHere()) return;
   // Nothing can be done about an error; a lost device has freed everything anyway.
-  (void)(kPinned ? cudaFreeHost(data_) : cudaFree(data_));
-  data_ = nullptr;
+  (void)(kPinned ? cudaFreeHost(data) : cudaFree(data));
 }
 
 template class Memory<false>;
 template class Memory<true>;
 
 Stream::~Stream() {
-  if (stream_ != nullptr) (void)cudaStreamDestroy(stream_);
+  if (stream_ != nullptr && !HangsHere()) (void)cudaStreamDestroy(stream_);
 }
 
 Result<Stream> Stream::Create(bool urgent) {
@@ -56,10 +63,10 @@ Result<Stream> Stream::Create(bool urgent) {
   return stream;
 }
 
-Status Stream::Synchronize() const { return CudaStatus(cudaStreamSynchronize(stream_), "waiting for the device"); }
+Status Stream::Synchronize() const { return CudaStatus(AwaitStream(stream_), "waiting for the device"); }
 
 Event::~Event() {
-  if (event_ != nullptr) (void)cudaEventDestroy(event_);
+  if (event_ != nullptr && !HangsHere()) (void)cudaEventDestroy(event_);
 }
 
 Result<Event> Event::Create(bool timing) {
@@ -83,7 +90,7 @@ Result<UploadRing> UploadRing::Create(size_t bytes) {
 
 Result<char*> UploadRing::Prepare(size_t bytes) {
   Buffer& buffer = buffers_[next_];
-  QTTS_RETURN_IF_CUDA_ERROR(cudaEventSynchronize(buffer.free.get()), "an upload");
+  QTTS_RETURN_IF_CUDA_ERROR(AwaitEvent(buffer.free.get()), "an upload");
   if (buffer.host.bytes() < bytes) {
     const size_t room = std::max(2 * bytes, size_t{64} << 10);
     // What still reads the old memory ends before it is freed: cudaFree() waits. The host's memory comes last, since
@@ -105,7 +112,7 @@ Result<const char*> UploadRing::Send(cudaStream_t stream) {
 }
 
 Graph::~Graph() {
-  if (exec_ != nullptr) (void)cudaGraphExecDestroy(exec_);
+  if (exec_ != nullptr && !HangsHere()) (void)cudaGraphExecDestroy(exec_);
 }
 
 Result<Graph> Graph::Finish(cudaStream_t stream, const Status& status) {

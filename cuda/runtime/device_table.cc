@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "qtts/mutex.h"
 #include "runtime/cuda_error.h"
+#include "runtime/device.h"
 
 namespace qtts::cuda {
 namespace {
@@ -23,12 +24,12 @@ bool IsNew(const std::string& card) {
 
 }  // namespace
 
-Result<DeviceNumbers> NumbersOfDevice(int device) {
-  cudaDeviceProp properties = {};
-  QTTS_RETURN_IF_CUDA_ERROR(cudaGetDeviceProperties(&properties, device), "asking for the device");
-  const DeviceNumbers numbers = NumbersOf(properties.name, properties.multiProcessorCount);
-  if (!numbers.measured && LogEnabled(LogLevel::kInfo) && IsNew(properties.name)) {
-    Log(LogLevel::kInfo, "the GPU backend has no measurements of " + std::string(properties.name) +
+Result<DeviceNumbers> NumbersOfDevice() {
+  const DeviceDescription* device = nullptr;
+  QTTS_RETURN_IF_CUDA_ERROR(DescribeDevice(&device), "asking for the device");
+  const DeviceNumbers numbers = NumbersOf(device->name.c_str(), device->processors);
+  if (!numbers.measured && LogEnabled(LogLevel::kInfo) && IsNew(device->name)) {
+    Log(LogLevel::kInfo, "the GPU backend has no measurements of " + device->name +
                              "; it chooses kernels by safe numbers and may be slower than possible");
   }
   return numbers;

@@ -7,8 +7,8 @@
 
 namespace qtts::cuda {
 
-// NumbersOf() a device. Logs once per process if the card has no measured table. Thread-safe.
-Result<DeviceNumbers> NumbersOfDevice(int device);
+// NumbersOf() the current device. Logs once per process if the card has no measured table. Thread-safe.
+Result<DeviceNumbers> NumbersOfDevice();
 
 }  // namespace qtts::cuda
 

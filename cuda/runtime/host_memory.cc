@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "runtime/cuda_error.h"
+#include "runtime/device_wait.h"
 
 namespace qtts::cuda {
 namespace {
@@ -52,12 +53,14 @@ Result<PresentMemory> PresentMemory::Allocate(size_t bytes) {
   if (before > 0) (void)munmap(all, before);
   (void)munmap(data + whole, kHugePage - before);
   PresentMemory memory;
-  memory.memory_ = {data, Unmap{whole}};
+  memory.memory_ = {data, UnmapMemory{whole}};
   if (!MakePresent(data, whole)) return NoMemory(bytes);
   return memory;
 }
 
-void PresentMemory::Unmap::operator()(void* data) const { (void)munmap(data, bytes); }
+void PresentMemory::Leave() { (void)memory_.release(); }
+
+void UnmapMemory::operator()(void* data) const { (void)munmap(data, bytes); }
 
 Result<LockedMemory> LockedMemory::Lock(PresentMemory memory) {
   LockedMemory locked;
@@ -65,7 +68,7 @@ Result<LockedMemory> LockedMemory::Lock(PresentMemory memory) {
   const size_t bytes = memory.bytes();
   const cudaError_t error = cudaHostRegister(data, bytes, cudaHostRegisterDefault);
   if (Succeeds(error)) {
-    locked.locked_ = {data, Unlock{std::move(memory)}};
+    locked.locked_ = {data, UnlockMemory{std::move(memory)}};
     return locked;
   }
   if (IsFault(error)) return CudaStatus(error, "page-locking memory");
@@ -76,6 +79,12 @@ Result<LockedMemory> LockedMemory::Lock(PresentMemory memory) {
 }
 
 // Nothing can be done about an error; a lost device has unlocked everything anyway.
-void LockedMemory::Unlock::operator()(void* data) const { (void)cudaHostUnregister(data); }
+void UnlockMemory::operator()(void* data) {
+  if (HangsHere()) {
+    memory.Leave();  // the device may still write to it
+  } else {
+    (void)cudaHostUnregister(data);
+  }
+}
 
 }  // namespace qtts::cuda

@@ -11,6 +11,12 @@
 // The host's memory in large blocks. Owners are movable values that free what they own; none is thread-safe.
 namespace qtts::cuda {
 
+// For the owners below.
+struct UnmapMemory {
+  size_t bytes = 0;
+  void operator()(void* data) const;
+};
+
 // Bytes of the host's memory that are there when Allocate() returns, in huge pages where the system has them. No call
 // of CUDA: any thread may make one.
 class PresentMemory {
@@ -20,13 +26,17 @@ class PresentMemory {
 
   void* data() const { return memory_.get(); }
   size_t bytes() const { return memory_.get_deleter().bytes; }
+  // Gives up the ownership: the memory stays until the process ends.
+  void Leave();
 
  private:
-  struct Unmap {
-    size_t bytes = 0;
-    void operator()(void* data) const;
-  };
-  std::unique_ptr<void, Unmap> memory_;
+  std::unique_ptr<void, UnmapMemory> memory_;
+};
+
+// For the owner below.
+struct UnlockMemory {
+  PresentMemory memory;  // goes when it is unlocked
+  void operator()(void* data);
 };
 
 // Page-locked memory for copies from and to the device. The driver's own allocation (PinnedMemory) is made present
@@ -39,11 +49,7 @@ class LockedMemory {
   void* data() const { return locked_ != nullptr ? locked_.get() : pinned_.data(); }
 
  private:
-  struct Unlock {
-    PresentMemory memory;  // goes when it is unlocked
-    void operator()(void* data) const;
-  };
-  std::unique_ptr<void, Unlock> locked_;
+  std::unique_ptr<void, UnlockMemory> locked_;
   PinnedMemory pinned_;  // if there is none
 };
 

@@ -5,6 +5,7 @@
 #include <cuda_runtime.h>
 
 #include "runtime/device_numbers.h"
+#include "runtime/pretended_card.h"
 #include "runtime/succeeds.h"
 
 // Every kernel is launched here: the language model's by a Launcher, the others by LaunchKernel().
@@ -20,6 +21,10 @@ struct LaunchOptions {
 template <typename... Parameters, typename... Arguments>
 cudaError_t LaunchKernel(void (*kernel)(Parameters...), const dim3& grid, int threads, size_t shared,
                          cudaStream_t stream, const LaunchOptions& options, const Arguments&... arguments) {
+  if (Pretends()) {
+    const cudaError_t error = CheckPretendedLaunch(options.overlap, options.cluster);
+    if (error != cudaSuccess) return error;
+  }
   cudaLaunchConfig_t config = {};
   config.gridDim = grid;
   config.blockDim = dim3(static_cast<unsigned>(threads));
@@ -56,8 +61,12 @@ cudaError_t PreferSharedMemory(void (*kernel)(Parameters...)) {
 // Raises the limit of dynamic shared memory of `kernel` to `bytes`.
 template <typename... Parameters>
 cudaError_t AllowSharedMemory(void (*kernel)(Parameters...), size_t bytes) {
-  return cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), cudaFuncAttributeMaxDynamicSharedMemorySize,
-                              static_cast<int>(bytes));
+  const auto* const function = reinterpret_cast<const void*>(kernel);
+  if (Pretends()) {
+    const cudaError_t error = CheckPretendedSharedMemory(function, bytes);
+    if (error != cudaSuccess) return error;
+  }
+  return cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes));
 }
 
 // Where kernels go, and whether they may overlap their predecessor (overlap.cuh).

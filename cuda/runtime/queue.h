@@ -8,6 +8,7 @@
 #include <string>
 
 #include "runtime/cuda_error.h"
+#include "runtime/device_wait.h"
 
 namespace qtts::cuda {
 
@@ -22,6 +23,8 @@ class Queue {
     if (error_ == cudaSuccess) error_ = enqueue(args, stream_);
   }
   void Copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
+    // A copy to pageable memory returns at its end.
+    if (kind == cudaMemcpyDeviceToHost && error_ == cudaSuccess) error_ = AwaitStream(stream_);
     if (error_ == cudaSuccess) error_ = cudaMemcpyAsync(to, from, bytes, kind, stream_);
   }
   // `rows` rows of `bytes` bytes, which lie so many bytes apart, on the device.
@@ -37,7 +40,7 @@ class Queue {
   Status status(const std::string& what) const { return CudaStatus(error_, what); }
   // Waits for all enqueued work.
   Status Finish(const std::string& what) {
-    if (error_ == cudaSuccess) error_ = cudaStreamSynchronize(stream_);
+    if (error_ == cudaSuccess) error_ = AwaitStream(stream_);
     return status(what);
   }
 

@@ -3,6 +3,8 @@
 
 #include <utility>
 
+#include "runtime/device.h"
+
 namespace qtts::cuda {
 
 namespace {
@@ -35,7 +37,7 @@ Status KvPages::Measure(size_t keep_free) {
 Status KvPages::Measure() {
   size_t free = 0;
   size_t total = 0;
-  QTTS_RETURN_IF_CUDA_ERROR(cudaMemGetInfo(&free, &total), "asking for free memory");
+  QTTS_RETURN_IF_CUDA_ERROR(MeasureMemory(&free, &total), "asking for free memory");
   const size_t block_bytes = page_bytes_ * static_cast<size_t>(pages_per_block_);
   const size_t blocks = free > keep_free_ ? (free - keep_free_) / block_bytes : 0;
   unallocated_ = blocks * static_cast<size_t>(pages_per_block_);

@@ -2,6 +2,7 @@
 #include "sequences/parking_memory.h"
 
 #include <algorithm>
+#include <chrono>
 #include <string>
 #include <utility>
 
@@ -15,6 +16,9 @@ constexpr const char* kPurpose = "park utterances";
 // Kept ready: a second's needs of 900 utterances that all take another page of 14 MB each ten seconds are 1.3 GB, and a
 // thread makes 4 GB a second.
 constexpr size_t kReadyBytes = size_t{512} << 20;
+
+// After a lack of memory.
+constexpr std::chrono::seconds kTryAgain{1};
 
 }  // namespace
 
@@ -33,7 +37,7 @@ ParkingMemory::~ParkingMemory() {
 }
 
 void ParkingMemory::Start() {
-  if (std::exchange(started_, true)) return;
+  if (thread_.joinable()) return;
   Result<std::thread> thread = StartThread(kPurpose, [this] { Run(); });
   if (thread.ok()) thread_ = std::move(*thread);
 }
@@ -43,6 +47,13 @@ void ParkingMemory::Run() {
   while (true) {
     while (!stopping_ && (ready_.size() >= ready_blocks_ || !MayMakeMore())) changed_.Wait(mutex_);
     if (stopping_) return;
+    if (lacking_) {
+      // A Take() that gets memory ends the wait.
+      const auto again = std::chrono::steady_clock::now() + kTryAgain;
+      while (lacking_ && !stopping_ && changed_.WaitUntil(mutex_, again)) continue;
+      lacking_ = false;
+      continue;
+    }
     ++made_;
     making_ = true;
     lock.Unlock();
@@ -52,11 +63,11 @@ void ParkingMemory::Run() {
     if (block.ok()) {
       ready_.push_back(std::move(*block));
     } else {
+      // Take() allocates again and reports the error.
       --made_;
+      lacking_ = true;
     }
     changed_.NotifyAll();
-    // Who takes a block tries again, and says so.
-    if (!block.ok()) return;
   }
 }
 
@@ -69,6 +80,16 @@ Result<LockedMemory> ParkingMemory::Take() {
     --made_;
   }
   return locked;
+}
+
+size_t ParkingMemory::ready() const {
+  const MutexLock lock(mutex_);
+  return ready_.size();
+}
+
+bool ParkingMemory::lacking() const {
+  const MutexLock lock(mutex_);
+  return lacking_;
 }
 
 Result<PresentMemory> ParkingMemory::TakePresent() {
@@ -88,7 +109,11 @@ Result<PresentMemory> ParkingMemory::TakePresent() {
   lock.Unlock();
   Result<PresentMemory> block = PresentMemory::Allocate(block_bytes_);
   lock.Lock();
-  if (!block.ok()) --made_;
+  if (!block.ok()) {
+    --made_;
+  } else if (std::exchange(lacking_, false)) {
+    changed_.NotifyAll();
+  }
   return block;
 }
 

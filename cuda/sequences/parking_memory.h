@@ -14,6 +14,7 @@ namespace qtts::cuda {
 
 // Memory of the host for pages of parked utterances, block by block. Once Start() was called, a thread of its own keeps
 // some blocks ready, since the system takes ten times as long to make a block's pages present as it takes to copy one.
+// After a lack of memory the thread tries again in a second, or once a block could be made elsewhere.
 // Start(), Take() and the destructor: one thread at a time.
 class ParkingMemory {
  public:
@@ -24,10 +25,15 @@ class ParkingMemory {
   ParkingMemory(const ParkingMemory&) = delete;
   ParkingMemory& operator=(const ParkingMemory&) = delete;
 
-  // Blocks will soon be taken. Without memory for a thread they are made when they are taken.
+  // Blocks will soon be taken. Without memory for a thread they are made when they are taken, and the next call tries
+  // again to start it.
   void Start();
   // A block that is ready, or a new one. kResourceExhausted if all blocks were taken, or the host has no memory.
   Result<LockedMemory> Take();
+
+  // For tests: blocks that are ready; whether the thread waits for memory. Any thread.
+  size_t ready() const;
+  bool lacking() const;
 
  private:
   void Run();
@@ -37,13 +43,13 @@ class ParkingMemory {
   const size_t block_bytes_;
   const size_t limit_;
   const size_t ready_blocks_;  // as many are kept ready
-  Mutex mutex_;
+  mutable Mutex mutex_;
   Condition changed_;
   std::vector<PresentMemory> ready_ QTTS_GUARDED_BY(mutex_);
-  size_t made_ QTTS_GUARDED_BY(mutex_) = 0;      // blocks: taken, ready or being made
-  bool making_ QTTS_GUARDED_BY(mutex_) = false;  // by the thread
+  size_t made_ QTTS_GUARDED_BY(mutex_) = 0;       // blocks: taken, ready or being made
+  bool making_ QTTS_GUARDED_BY(mutex_) = false;   // by the thread
+  bool lacking_ QTTS_GUARDED_BY(mutex_) = false;  // the thread got no memory
   bool stopping_ QTTS_GUARDED_BY(mutex_) = false;
-  bool started_ = false;
   std::thread thread_;
 };
 

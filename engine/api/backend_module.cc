@@ -33,8 +33,7 @@ std::vector<std::string> ModulePaths(Device device) {
 constexpr LogSink kModuleSink = {LogEnabled, [](LogLevel level, const char* line) { Log(level, line); }};
 
 Status Unavailable(Device device, const std::string& what) {
-  return Status::DeviceUnavailable("device=" + std::string(DeviceName(device)) + ": " + what +
-                                   "; choose device=cpu or device=auto");
+  return Status::DeviceUnavailable("device=" + std::string(DeviceName(device)) + ": " + what + kDeviceErrorEnd);
 }
 
 // True if there is memory to open the module. If memory runs out in the static constructors of a device's runtime, they
@@ -79,7 +78,8 @@ Result<const DeviceModule*> OpenModule(Device device) {
     opened->set_log_sink(&kModuleSink);
     return opened;
   }
-  return Unavailable(device, "the GPU backend is not installed (looked for " + places + ")");
+  return Unavailable(
+      device, "the GPU backend is not installed (looked for " + places + "): build it, with nvcc and -Dcuda=enabled");
 }
 
 Result<const DeviceModule*> ModuleOf(Device device) {

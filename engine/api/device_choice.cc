@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 #include "api/device_choice.h"
 
+#include <atomic>
 #include <string>
+
+#include "api/backend_module.h"
+#include "api/gpu_presence.h"
+#include "backend/device_module.h"
 
 namespace qtts {
 namespace {
@@ -104,6 +109,29 @@ Status ExplainGpuError(const EngineOptions& options, const Status& status) {
   }
   return {status.code(), "precision=bf16 needs a GPU, or a processor that multiplies BF16; precision=auto does not: " +
                              status.message()};
+}
+
+std::string PassedOverWarning(const Status& status, bool has_gpu) {
+  if (!has_gpu) return "";
+  std::string reason = status.message();
+  // The words of device=cuda.
+  const std::string begin = kDeviceErrorBegin;
+  const std::string end = kDeviceErrorEnd;
+  if (reason.starts_with(begin)) reason.erase(0, begin.size());
+  if (reason.ends_with(end)) reason.erase(reason.size() - end.size());
+  return "device=auto uses the CPU although there is an NVIDIA GPU: " + reason +
+         ". device=cpu chooses the CPU without this warning";
+}
+
+std::string NoteCpuInstead(const Status& status) {
+  static std::atomic<bool> warned = false;
+  std::string warning = PassedOverWarning(status, CountDevices(kGpu) > 0 || HasNvidiaGpu());
+  if (!warning.empty() && !warned.exchange(true)) {
+    Log(LogLevel::kWarning, warning);
+  } else {
+    Log(LogLevel::kInfo, "using the CPU: " + status.message());
+  }
+  return warning;
 }
 
 void LogCpuChoice(const EngineOptions& options) {

@@ -2,6 +2,9 @@
 #ifndef QTTS_API_DEVICE_CHOICE_H_
 #define QTTS_API_DEVICE_CHOICE_H_
 
+#include <string>
+#include <utility>
+
 #include "base/log.h"
 #include "cpu/arithmetic.h"
 #include "cpu/bf16_kernels.h"
@@ -33,20 +36,30 @@ bool CpuMayServe(const Status& status);
 // The GPU's error for the user. If device=auto may not fall back to the CPU, it says why.
 Status ExplainGpuError(const EngineOptions& options, const Status& status);
 
+// The warning for device=auto that uses the CPU after this error of the GPU; empty if there is no NVIDIA GPU to pass
+// over.
+std::string PassedOverWarning(const Status& status, bool has_gpu);
+
+// Logs the use of the CPU after this error: as a warning if it passes over a GPU, once per process; else, and later, at
+// level info. Returns the warning.
+std::string NoteCpuInstead(const Status& status);
+
 // Logs at level info why NeedsCpu() chose the CPU, unless the user named it.
 void LogCpuChoice(const EngineOptions& options);
 
 // Returns the result of `gpu` (OnGpu() to Result<T>) or of `cpu`, as the options say. If they leave the choice, `cpu`
-// is used after the GPU has failed.
+// is used after the GPU has failed; `passed_over` is then set to PassedOverWarning().
 template <typename T, typename Gpu, typename Cpu>
-Result<T> OnChosenDevice(const EngineOptions& options, const Gpu& gpu, const Cpu& cpu) {
+Result<T> OnChosenDevice(const EngineOptions& options, const Gpu& gpu, const Cpu& cpu,
+                         std::string* passed_over = nullptr) {
   if (NeedsCpu(options)) {
     LogCpuChoice(options);
   } else if (options.device != Device::kCpu) {
     Result<T> made = gpu(OnGpu(options));
     if (made.ok()) return made;
     if (NeedsGpu(options) || !CpuMayServe(made.status())) return ExplainGpuError(options, made.status());
-    Log(LogLevel::kInfo, "using the CPU: " + made.status().message());
+    std::string warning = NoteCpuInstead(made.status());
+    if (passed_over != nullptr) *passed_over = std::move(warning);
   }
   return cpu();
 }

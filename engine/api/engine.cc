@@ -32,10 +32,12 @@ Status CheckCancelled(const std::atomic<bool>* cancelled) {
 }
 
 Result<std::unique_ptr<Backend>> CreateBackend(const EngineOptions& options,
-                                               const std::shared_ptr<const Checkpoint>& checkpoint) {
+                                               const std::shared_ptr<const Checkpoint>& checkpoint,
+                                               std::string* passed_over) {
   return OnChosenDevice<std::unique_ptr<Backend>>(
       options, [&](const EngineOptions& gpu) { return CreateDeviceBackend(checkpoint, gpu); },
-      [&] { return CreateCpuBackend(checkpoint, options.threads, ArithmeticOf(options.precision), options.voices); });
+      [&] { return CreateCpuBackend(checkpoint, options.threads, ArithmeticOf(options.precision), options.voices); },
+      passed_over);
 }
 
 // Converts text to prompts: the tokenizer, and the builder with the config's ids.
@@ -112,6 +114,7 @@ struct Engine::Impl {
   std::shared_ptr<const Checkpoint> checkpoint;
   ModelInfo info;
   std::string device_name;
+  std::string passed_over;
   bool beside_host = false;
   int threads = 0;
   size_t lead_frames = 0;
@@ -162,7 +165,7 @@ Result<std::shared_ptr<Engine>> Engine::DoLoad(const EngineOptions& options, con
   QTTS_RETURN_IF_ERROR(CheckCancelled(cancelled));
   QTTS_ASSIGN_OR_RETURN(impl->text, ReadTextParts(options, *impl->checkpoint));
   QTTS_RETURN_IF_ERROR(CheckCancelled(cancelled));
-  QTTS_ASSIGN_OR_RETURN(std::unique_ptr<Backend> backend, CreateBackend(options, impl->checkpoint));
+  QTTS_ASSIGN_OR_RETURN(std::unique_ptr<Backend> backend, CreateBackend(options, impl->checkpoint, &impl->passed_over));
   QTTS_RETURN_IF_ERROR(impl->checkpoint->CheckFiles());
   QTTS_RETURN_IF_ERROR(CheckCancelled(cancelled));
   impl->device_name = backend->name();
@@ -190,6 +193,7 @@ Result<std::shared_ptr<Engine>> Engine::Acquire(const EngineOptions& options, co
 
 const ModelInfo& Engine::info() const { return impl_->info; }
 const std::string& Engine::device_name() const { return impl_->device_name; }
+const std::string& Engine::passed_over() const { return impl_->passed_over; }
 bool Engine::beside_host() const { return impl_->beside_host; }
 bool Engine::device_lost() const { return impl_->scheduler->device_lost(); }
 Occupancy Engine::occupancy() const { return impl_->scheduler->occupancy(); }

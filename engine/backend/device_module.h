@@ -21,8 +21,12 @@ namespace qtts {
 
 // Memory of a device and what an engine would take of it, estimated from the model's sizes.
 struct DeviceCapacity {
-  std::string device;     // its name
-  size_t free_bytes = 0;  // now
+  std::string device;              // its name
+  std::string compute_capability;  // as in "9.0"
+  std::string path;                // how frames of one utterance are computed
+  double bandwidth = 0;            // of its memory, bytes a second; 0: unknown
+  size_t frame_bytes = 0;          // read from it for a frame of one utterance
+  size_t free_bytes = 0;           // now
   size_t device_bytes = 0;
   size_t model_bytes = 0;  // of an engine without its utterances
   size_t voice_bytes = 0;  // of an utterance of ten seconds
@@ -50,7 +54,11 @@ struct DeviceModule {
                                   std::unique_ptr<SpeechDecoder>* decoder);
 };
 
-inline constexpr const char* kDeviceModuleSymbol = "qtts_device_module_v8";
+inline constexpr const char* kDeviceModuleSymbol = "qtts_device_module_v9";
+
+// Begin and end of a device's errors. With device=auto other words stand there (api/device_choice.h).
+inline constexpr const char* kDeviceErrorBegin = "device=cuda: ";
+inline constexpr const char* kDeviceErrorEnd = "; choose device=cpu or device=auto";
 
 // Identifies the interface and the compiler.
 constexpr const char* DeviceModuleBuild() { return "qttssrc " QTTS_VERSION " " __VERSION__; }

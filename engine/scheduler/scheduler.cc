@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "base/log.h"
@@ -530,9 +531,13 @@ void Scheduler::EndPart(const RunningPtr& running, EndReason reason, Status stat
   TakeNews(running);
 }
 
-// The device is lost: every stream fails, now and later. A new engine is needed. Allocates nothing.
+// The device is lost, or memory has run out: every stream fails, now and later. A new engine is needed. Needs no
+// memory; if the log's sink needs some and there is none, the line is lost.
 void Scheduler::FailAll(const Status& status) {
-  Log(LogLevel::kWarning, status.message());
+  std::ignore = CatchExhaustion("log", [&] {
+    Log(LogLevel::kWarning, status.message());
+    return Status::Ok();
+  });
   device_status_ = status;
   device_lost_ = true;
   outstanding_.clear();
@@ -544,11 +549,14 @@ void Scheduler::FailAll(const Status& status) {
   waiting_.clear();
   waiting_count_ = 0;
   next_refusal_.reset();
-  for (const RunningPtr& running : running_) CloseSlot(running.get());
-  // Frees the backend before the streams are notified, since their users may then load a new engine.
+  // Frees the backend before the streams are notified, since their users may then load a new engine. Its slots go with
+  // it: closing one may need memory.
   backend_.reset();
+  free_slots_ = slots_;
+  real_time_slots_ = 0;
+  free_pages_ = pages_.load();
   for (const RunningPtr& running : running_) {
-    running->parked = running->starved = false;
+    running->open = running->parked = running->starved = false;
     running->removed = true;
     running->stream->End(EndReason::kError, status);
   }

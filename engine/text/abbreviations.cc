@@ -16,13 +16,13 @@
 namespace qtts {
 namespace {
 
-using WordSet = std::unordered_set<std::string>;
+using StringSet = std::unordered_set<std::string>;
 
 // All lists are in lower case.
 
 // Before a name or another word.
-const WordSet& WordsBeforeAnother() {
-  static const auto* words = new WordSet{
+const StringSet& WordsBeforeAnother() {
+  static const auto* words = new StringSet{
       // English
       "mr", "mrs", "ms", "dr", "prof", "rev", "hon", "gen", "col", "lt", "sgt", "capt", "cmdr", "maj", "gov", "sen",
       "messrs", "mt", "vs", "cf", "e.g", "i.e", "approx", "viz", "adm", "brig", "supt", "a.k.a",
@@ -44,8 +44,8 @@ const WordSet& WordsBeforeAnother() {
 }
 
 // Before another word or at the end of a sentence.
-const WordSet& WordsAnywhere() {
-  static const auto* words = new WordSet{
+const StringSet& WordsAnywhere() {
+  static const auto* words = new StringSet{
       // English
       "inc", "corp", "co", "ltd", "llc", "llp", "plc", "jr", "sr", "esq", "ave", "blvd", "rd", "st", "ln", "hwy", "sq",
       "ft", "dept", "univ", "bros", "est", "assn", "assoc", "mfg", "bldg", "intl", "natl", "govt", "al",
@@ -59,14 +59,14 @@ const WordSet& WordsAnywhere() {
 }
 
 // Before a number.
-const WordSet& WordsBeforeNumber() {
+const StringSet& WordsBeforeNumber() {
   static const auto* words =
-      new WordSet{"no",  "nos",  "fig", "figs", "vol", "vols", "ch",   "chap", "sec", "sect", "pp",   "pg",   "pt",
-                  "bk",  "eq",   "rte", "art",  "abs", "bd",   "kap",  "abb",  "tab", "pag",  "pagg", "pág",  "págs",
-                  "cap", "n°",   "nº",  "jan",  "feb", "mar",  "apr",  "jun",  "jul", "aug",  "sep",  "sept", "oct",
-                  "okt", "nov",  "dec", "dez",  "mai", "juin", "janv", "févr", "avr", "juil", "déc",  "ene",  "abr",
-                  "ago", "dic",  "gen", "giu",  "lug", "ott",  "fev",  "out",  "янв", "февр", "апр",  "авг",  "сент",
-                  "окт", "нояб", "дек", "стр",  "рис", "табл", "гл",   "кв",   "ст"};
+      new StringSet{"no",  "nos",  "fig", "figs", "vol", "vols", "ch",   "chap", "sec", "sect", "pp",   "pg",   "pt",
+                    "bk",  "eq",   "rte", "art",  "abs", "bd",   "kap",  "abb",  "tab", "pag",  "pagg", "pág",  "págs",
+                    "cap", "n°",   "nº",  "jan",  "feb", "mar",  "apr",  "jun",  "jul", "aug",  "sep",  "sept", "oct",
+                    "okt", "nov",  "dec", "dez",  "mai", "juin", "janv", "févr", "avr", "juil", "déc",  "ene",  "abr",
+                    "ago", "dic",  "gen", "giu",  "lug", "ott",  "fev",  "out",  "янв", "февр", "апр",  "авг",  "сент",
+                    "окт", "нояб", "дек", "стр",  "рис", "табл", "гл",   "кв",   "ст"};
   return *words;
 }
 
@@ -76,8 +76,8 @@ bool IsDivision(std::string_view word) {
 }
 
 // CLDR's lists have these, but they are ordinary words.
-const WordSet& OrdinaryWords(std::string_view language) {
-  static const auto* words = new std::map<std::string_view, WordSet>{
+const StringSet& OrdinaryWords(std::string_view language) {
+  static const auto* words = new std::map<std::string_view, StringSet>{
       {"en", {"alt", "long", "hat",  "link", "by", "act",  "up", "job", "ok",   "ex",  "cont", "mart", "or",  "cap",
               "in",  "do",   "joe",  "id",   "is", "diff", "on", "go",  "all",  "to",  "as",   "aa",   "pro", "def",
               "lev", "lib",  "card", "jam",  "ed", "pc",   "ab", "org", "exec", "num", "etc",  "i"}},
@@ -88,14 +88,14 @@ const WordSet& OrdinaryWords(std::string_view language) {
       {"it", {"all", "mod", "ver", "liv", "int", "on"}},
       {"pt", {"mar", "com", "out", "set", "long", "res", "cat", "lit", "sup", "pal", "port", "fac", "mov"}},
   };
-  static const auto* none = new WordSet;
+  static const auto* none = new StringSet;
   const auto found = words->find(language);
   return found != words->end() ? found->second : *none;
 }
 
 // Words that begin sentences and hardly ever a name.
-const std::map<std::string_view, WordSet>& StartersByLanguage() {
-  static const auto* words = new std::map<std::string_view, WordSet>{
+const std::map<std::string_view, StringSet>& StartersByLanguage() {
+  static const auto* words = new std::map<std::string_view, StringSet>{
       {"en",
        {"the",      "a",        "an",        "this",     "that",        "these",     "those",  "it",     "its",
         "he",       "she",      "they",      "we",       "you",         "i",         "his",    "her",    "their",
@@ -163,9 +163,9 @@ const std::map<std::string_view, WordSet>& StartersByLanguage() {
   return *words;
 }
 
-const WordSet& Starters(std::string_view language) {
+const StringSet& Starters(std::string_view language) {
   static const auto* all = [] {
-    auto* words = new WordSet;
+    auto* words = new StringSet;
     for (const auto& [unused, starters] : StartersByLanguage()) words->insert(starters.begin(), starters.end());
     return words;
   }();
@@ -189,15 +189,15 @@ std::string LowerCase(std::string_view word) {
 }
 
 // CLDR's list for `language`, which is empty for one that has none.
-WordSet ReadSuppressions(const std::string& language) {
-  WordSet words;
+StringSet ReadSuppressions(const std::string& language) {
+  StringSet words;
   UErrorCode error = U_ZERO_ERROR;
   const ResourcePtr breaks(ures_open(U_ICUDATA_NAME "-brkitr", language.c_str(), &error));
   if (error != U_ZERO_ERROR) return words;  // also a warning: the list of another language
   const ResourcePtr exceptions(ures_getByKey(breaks.get(), "exceptions", nullptr, &error));
   const ResourcePtr list(ures_getByKey(exceptions.get(), "SentenceBreak", nullptr, &error));
   if (error != U_ZERO_ERROR) return words;
-  const WordSet& ordinary = OrdinaryWords(language);
+  const StringSet& ordinary = OrdinaryWords(language);
   for (int32_t i = 0; i < ures_getSize(list.get()); ++i) {
     int32_t length = 0;
     const UChar* text = ures_getStringByIndex(list.get(), i, &length, &error);
@@ -211,9 +211,9 @@ WordSet ReadSuppressions(const std::string& language) {
   return words;
 }
 
-const WordSet& Suppressions(const std::string& language) {
+const StringSet& Suppressions(const std::string& language) {
   static auto* mutex = new Mutex;
-  static auto* lists = new std::map<std::string, WordSet>;  // their addresses stay
+  static auto* lists = new std::map<std::string, StringSet>;  // their addresses stay
   const MutexLock lock(*mutex);
   const auto found = lists->find(language);
   return found != lists->end() ? found->second : lists->emplace(language, ReadSuppressions(language)).first->second;
@@ -238,25 +238,25 @@ Abbreviations::Abbreviations(const std::string& language)
       suppressed_(Suppressions(language.empty() ? "en" : language)),
       starters_(Starters(language)) {}
 
-Abbreviation Abbreviations::Classify(std::string_view word) const {
+FullStopRole Abbreviations::Classify(std::string_view word) const {
   constexpr size_t kLongest = 64;  // bytes
-  if (word.empty() || word.size() > kLongest) return Abbreviation::kNone;
+  if (word.empty() || word.size() > kLongest) return FullStopRole::kNone;
   if (std::all_of(word.begin(), word.end(), [](char c) { return c >= '0' && c <= '9'; })) {
-    return (language_ == kGerman || language_ == kKorean) && word.size() <= kLongestOrdinal ? Abbreviation::kPerhaps
-                                                                                            : Abbreviation::kNone;
+    return (language_ == kGerman || language_ == kKorean) && word.size() <= kLongestOrdinal ? FullStopRole::kPerhaps
+                                                                                            : FullStopRole::kNone;
   }
   const std::string lower = LowerCase(word);
-  if (WordsBeforeAnother().contains(lower) || word == "M") return Abbreviation::kNever;  // "M. Le Pen"
-  if (WordsAnywhere().contains(lower)) return Abbreviation::kPerhaps;
-  if (WordsBeforeNumber().contains(lower)) return Abbreviation::kBeforeNumber;
+  if (WordsBeforeAnother().contains(lower) || word == "M") return FullStopRole::kNever;  // "M. Le Pen"
+  if (WordsAnywhere().contains(lower)) return FullStopRole::kPerhaps;
+  if (WordsBeforeNumber().contains(lower)) return FullStopRole::kBeforeNumber;
   // Initials, and the ends of "z. B." and "U.S."; but "So do I." is a sentence.
   const size_t dot = word.rfind('.');
   if (IsOneLetter(word.substr(dot == std::string_view::npos ? 0 : dot + 1))) {
-    return word == "I" ? Abbreviation::kNone : Abbreviation::kPerhaps;
+    return word == "I" ? FullStopRole::kNone : FullStopRole::kPerhaps;
   }
-  if (suppressed_.contains(std::string(word))) return Abbreviation::kPerhaps;
-  if (language_ == kGerman && IsRomanNumeral(word)) return Abbreviation::kPerhaps;
-  return Abbreviation::kNone;
+  if (suppressed_.contains(std::string(word))) return FullStopRole::kPerhaps;
+  if (language_ == kGerman && IsRomanNumeral(word)) return FullStopRole::kPerhaps;
+  return FullStopRole::kNone;
 }
 
 bool Abbreviations::IsNumberAfter(std::string_view word, std::string_view next) {

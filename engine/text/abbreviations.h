@@ -9,7 +9,7 @@
 namespace qtts {
 
 // Role of a full stop after a word.
-enum class Abbreviation {
+enum class FullStopRole {
   kNone,          // not part of an abbreviation: it ends a sentence
   kNever,         // of an abbreviation before another word, "Dr.", "e.g.": it ends none
   kPerhaps,       // of one that may also end a sentence, "Inc.", "U.S.", an initial: the next word decides
@@ -27,7 +27,7 @@ class Abbreviations {
   explicit Abbreviations(const std::string& language);
 
   // `word`: UTF-8, without the stop, in the case of the text; the single letters of "z. B" as "z.B".
-  Abbreviation Classify(std::string_view word) const;
+  FullStopRole Classify(std::string_view word) const;
   // True if `next` is a roman numeral behind such an abbreviation of the class kBeforeNumber: "Vol. II".
   static bool IsNumberAfter(std::string_view word, std::string_view next);
   // True if sentences often begin with `word`, in any case: "The", "However".

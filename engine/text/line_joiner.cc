@@ -15,18 +15,18 @@ namespace {
 
 using Kind = LineJoiner::Step::Kind;
 
-constexpr char32_t kSoftHyphen = 0xAD;
+constexpr char32_t kHiddenHyphen = 0xAD;
 constexpr size_t kLongestWordHead = 8;  // letters of a line's first word that decide about a hyphen
 constexpr size_t kLongestRoman = 8;
 constexpr size_t kLongestNumber = 3;
 
 UChar32 Code(char32_t c) { return static_cast<UChar32>(c); }
 
-bool IsLineEnd(char32_t c) { return (c >= '\n' && c <= '\r') || c == 0x85 || c == 0x2028 || c == 0x2029; }
+bool EndsLine(char32_t c) { return (c >= '\n' && c <= '\r') || c == 0x85 || c == 0x2028 || c == 0x2029; }
 // Form feed and the separators of lines and paragraphs.
 bool EndsParagraph(char32_t c) { return c == '\f' || c == 0x2028 || c == 0x2029; }
 
-bool IsHyphen(char32_t c) { return c == '-' || c == 0x2010 || c == kSoftHyphen; }
+bool IsDividingHyphen(char32_t c) { return c == '-' || c == 0x2010 || c == kHiddenHyphen; }
 bool IsLetterOrMark(char32_t c) { return u_isalpha(Code(c)) != 0 || (U_GET_GC_MASK(Code(c)) & U_GC_M_MASK) != 0; }
 
 // Chinese and Japanese, which separate no words by spaces.
@@ -93,7 +93,7 @@ void LineJoiner::Push(char32_t c, size_t begin, size_t end, std::deque<Step>* st
   const bool after_return = std::exchange(after_return_, c == '\r');
   if (c == '\n' && after_return) return;
   const Step step = {Kind::kCharacter, c, begin, end};
-  if (IsLineEnd(c)) {
+  if (EndsLine(c)) {
     EndLine(c, steps);
   } else if (!at_line_start_) {
     PushInLine(step, steps);
@@ -156,7 +156,7 @@ void LineJoiner::PushInLine(const Step& step, std::deque<Step>* steps) {
   }
   ReleaseHyphen(steps);
   for (const Step& space : std::exchange(spaces_, {})) Emit(space, steps);
-  if (IsHyphen(step.c) && !word_.empty()) {
+  if (IsDividingHyphen(step.c) && !word_.empty()) {
     hyphen_ = true;
     held_hyphen_ = step;
   } else {
@@ -185,7 +185,8 @@ void LineJoiner::ReleaseHyphen(std::deque<Step>* steps) {
 
 // Whether more of the line's first word is needed to decide about a hyphen at the end of the one before.
 bool LineJoiner::HyphenIsUndecided() const {
-  return hyphen_ && held_hyphen_.c != kSoftHyphen && head_.size() < kLongestWordHead && IsLetterOrMark(head_.back().c);
+  return hyphen_ && held_hyphen_.c != kHiddenHyphen && head_.size() < kLongestWordHead &&
+         IsLetterOrMark(head_.back().c);
 }
 
 // The line is joined to the one before.
@@ -196,7 +197,7 @@ void LineJoiner::Join(std::deque<Step>* steps) {
     Emit({Kind::kCharacter, ' ', last_end_, head_.front().begin}, steps);
     return;
   }
-  if (held_hyphen_.c == kSoftHyphen && IsLetterOrMark(first)) {
+  if (held_hyphen_.c == kHiddenHyphen && IsLetterOrMark(first)) {
     hyphen_ = false;
     return;
   }

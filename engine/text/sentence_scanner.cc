@@ -12,10 +12,10 @@ namespace qtts {
 namespace {
 
 constexpr char32_t kEllipsis = 0x2026;
-constexpr size_t kLongestNote = 24;   // characters within [ ]
-constexpr size_t kLongestWord = 24;   // of the words that decide; also of abbreviations
-constexpr size_t kSpeechLetters = 5;  // within which a verb of speech follows a quote
-constexpr size_t kLongestLabel = 3;   // digits of an item's number
+constexpr size_t kLongestNote = 24;          // characters within [ ]
+constexpr size_t kLongestDecidingWord = 24;  // of the words that decide; also of abbreviations
+constexpr size_t kSpeechLetters = 5;         // within which a verb of speech follows a quote
+constexpr size_t kLongestLabel = 3;          // digits of an item's number
 
 UChar32 Icu(char32_t c) { return static_cast<UChar32>(c); }
 
@@ -63,7 +63,7 @@ bool IsVerbOfSpeech(char32_t c) {
 }
 
 bool IsWordCharacter(char32_t c) { return u_isalnum(Icu(c)) != 0 || c == '.' || c == '-' || c == 0xB0; }
-bool IsApostrophe(char32_t c) { return c == '\'' || c == 0x2019; }
+bool IsElisionMark(char32_t c) { return c == '\'' || c == 0x2019; }
 
 std::string Encode(std::u32string_view text) {
   std::string encoded;
@@ -98,7 +98,7 @@ void SentenceScanner::Drop(size_t count) {
 
 std::optional<size_t> SentenceScanner::possible_end() const {
   if (state_ == State::kText || mark_end_ == 0) return std::nullopt;
-  if (mark_ == Mark::kStop && StopRole() != Abbreviation::kNone) return std::nullopt;
+  if (mark_ == Mark::kStop && StopRole() != FullStopRole::kNone) return std::nullopt;
   return mark_end_;
 }
 
@@ -116,7 +116,7 @@ void SentenceScanner::Finish() {
         Scan();
         break;
       case State::kSearch:
-        if (mark_ != Mark::kStop || StopRole() == Abbreviation::kNone) {
+        if (mark_ != Mark::kStop || StopRole() == FullStopRole::kNone) {
           Confirm();
         } else {
           Reject();
@@ -351,7 +351,7 @@ void SentenceScanner::ScanSearch(char32_t c) {
   if (mark_ == Mark::kOther) return Confirm();
   if (type == U_SB_NUMERIC) return DecideNumber();
   if (IsEndMark(type, c)) {
-    if (mark_ == Mark::kStop && StopRole() != Abbreviation::kNone) return Reject();
+    if (mark_ == Mark::kStop && StopRole() != FullStopRole::kNone) return Reject();
     Confirm();
   }
 }
@@ -360,7 +360,7 @@ void SentenceScanner::ScanSearch(char32_t c) {
 void SentenceScanner::DecideNumber() {
   if (mark_ != Mark::kStop) return;
   const bool after_number = mark_begin_ > 0 && BreakClass(text_[mark_begin_ - 1]) == U_SB_NUMERIC;
-  if (after_number || StopRole() != Abbreviation::kNone) Reject();
+  if (after_number || StopRole() != FullStopRole::kNone) Reject();
 }
 
 void SentenceScanner::DecideLetter(char32_t c) {
@@ -368,17 +368,17 @@ void SentenceScanner::DecideLetter(char32_t c) {
   if (type == U_SB_LOWER) return Reject();
   if (mark_ == Mark::kOther) return Confirm();
   if (mark_ == Mark::kDots) return ellipsis_ && type == U_SB_OLETTER && !spaced_ ? Reject() : Confirm();
-  const Abbreviation role = StopRole();
-  if (role == Abbreviation::kNone) return Confirm();
-  if (role == Abbreviation::kNever) return Reject();
-  if (type == U_SB_OLETTER) return role == Abbreviation::kPerhaps ? Reject() : Confirm();
+  const FullStopRole role = StopRole();
+  if (role == FullStopRole::kNone) return Confirm();
+  if (role == FullStopRole::kNever) return Reject();
+  if (type == U_SB_OLETTER) return role == FullStopRole::kPerhaps ? Reject() : Confirm();
   begin_ = scanned_ - 1;
   state_ = State::kWord;
 }
 
 void SentenceScanner::ScanWord(char32_t c) {
   if (u_isalpha(Icu(c)) != 0 || IsIgnored(BreakClass(c))) {
-    if (scanned_ - begin_ > kLongestWord) DecideWord(c);
+    if (scanned_ - begin_ > kLongestDecidingWord) DecideWord(c);
     return;
   }
   DecideWord(c);
@@ -390,7 +390,7 @@ void SentenceScanner::DecideWord(std::optional<char32_t> next) {
   const std::string word = Encode(std::u32string_view(text_).substr(begin_, end - begin_));
   bool ends = false;
   size_t start = 0;
-  if (StopRole() == Abbreviation::kPerhaps) {
+  if (StopRole() == FullStopRole::kPerhaps) {
     ends = next != U'.' && abbreviations_->BeginsSentence(word);
   } else {
     ends = !Abbreviations::IsNumberAfter(WordBeforeStop(&start), word);
@@ -409,39 +409,39 @@ void SentenceScanner::ScanSpeech(char32_t c) {
 }
 
 // The role of a single full stop.
-Abbreviation SentenceScanner::StopRole() const {
+FullStopRole SentenceScanner::StopRole() const {
   if (!stop_role_) stop_role_ = FindStopRole();
   return *stop_role_;
 }
 
-Abbreviation SentenceScanner::FindStopRole() const {
+FullStopRole SentenceScanner::FindStopRole() const {
   size_t start = 0;
   const std::string word = WordBeforeStop(&start);
-  if (word.empty()) return Abbreviation::kNone;
+  if (word.empty()) return FullStopRole::kNone;
   const std::u32string_view before = std::u32string_view(text_).substr(0, start);
   const bool first = std::all_of(before.begin(), before.end(), [](char32_t c) { return IsWhiteSpace(c); });
   if (first && word.find_first_not_of("0123456789.") == std::string::npos) {
     // The number of an item, "3." or "1.2.".
     const size_t digits = std::min(word.find('.'), word.size());
-    return digits <= kLongestLabel ? Abbreviation::kNever : Abbreviation::kNone;
+    return digits <= kLongestLabel ? FullStopRole::kNever : FullStopRole::kNone;
   }
-  if (IsContraction(start)) return Abbreviation::kNone;
+  if (IsContraction(start)) return FullStopRole::kNone;
   // The single letters before, as in "z. B.".
   std::string chain = word;
   for (size_t i = start;
        i >= 3 && IsWhiteSpace(text_[i - 1]) && text_[i - 2] == '.' && u_isalpha(Icu(text_[i - 3])) != 0; i -= 3) {
-    if (chain.size() > kLongestWord || (i > 3 && IsWordCharacter(text_[i - 4]))) break;
+    if (chain.size() > kLongestDecidingWord || (i > 3 && IsWordCharacter(text_[i - 4]))) break;
     chain = Encode({&text_[i - 3], 1}) + "." + chain;
   }
-  if (chain != word && abbreviations_->Classify(chain) == Abbreviation::kNever) return Abbreviation::kNever;
-  if (IsRomanNumeral(word) && word.size() > 1 && start > 1 && text_[start - 2] == '.') return Abbreviation::kNone;
-  if (first && word == "I") return Abbreviation::kPerhaps;  // "I. Newton"; otherwise "So do I."
+  if (chain != word && abbreviations_->Classify(chain) == FullStopRole::kNever) return FullStopRole::kNever;
+  if (IsRomanNumeral(word) && word.size() > 1 && start > 1 && text_[start - 2] == '.') return FullStopRole::kNone;
+  if (first && word == "I") return FullStopRole::kPerhaps;  // "I. Newton"; otherwise "So do I."
   return abbreviations_->Classify(word);
 }
 
 std::string SentenceScanner::WordBeforeStop(size_t* start) const {
   size_t begin = mark_begin_;
-  while (begin > 0 && mark_begin_ - begin <= kLongestWord && IsWordCharacter(text_[begin - 1])) --begin;
+  while (begin > 0 && mark_begin_ - begin <= kLongestDecidingWord && IsWordCharacter(text_[begin - 1])) --begin;
   while (begin < mark_begin_ && (text_[begin] == '.' || text_[begin] == '-')) ++begin;
   *start = begin;
   return Encode(std::u32string_view(text_).substr(begin, mark_begin_ - begin));
@@ -450,7 +450,7 @@ std::string SentenceScanner::WordBeforeStop(size_t* start) const {
 // Whether the word from `start` to the full stop is what an apostrophe leaves of another: "can't", "Bob's", "I'm". A
 // single letter before it is an elided article, "l'A. Dupont", except for "I".
 bool SentenceScanner::IsContraction(size_t start) const {
-  if (mark_begin_ - start != 1 || start < 2 || !IsApostrophe(text_[start - 1])) return false;
+  if (mark_begin_ - start != 1 || start < 2 || !IsElisionMark(text_[start - 1])) return false;
   if (u_isalpha(Icu(text_[start - 2])) == 0) return false;
   const char32_t c = static_cast<char32_t>(u_tolower(Icu(text_[start])));
   if (c != 't' && c != 's' && c != 'd' && c != 'm') return false;

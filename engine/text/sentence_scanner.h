@@ -76,8 +76,8 @@ class SentenceScanner {
   void Reject();
   void Rescan(size_t position, State state);
 
-  Abbreviation StopRole() const;
-  Abbreviation FindStopRole() const;
+  FullStopRole StopRole() const;
+  FullStopRole FindStopRole() const;
   std::string WordBeforeStop(size_t* start) const;
   bool IsContraction(size_t start) const;
 
@@ -96,7 +96,7 @@ class SentenceScanner {
   bool closed_ = false;                            // a quote or bracket closes behind them
   bool spaced_ = false;                            // white space follows
   bool detached_ = false;                          // white space, or nothing, is before them
-  mutable std::optional<Abbreviation> stop_role_;  // once it is known
+  mutable std::optional<FullStopRole> stop_role_;  // once it is known
   size_t mark_begin_ = 0;                          // the last mark; of dots, the first
   size_t mark_end_ = 0;                            // where the sentence would end
   size_t begin_ = 0;                               // what follows them: a note, a word

@@ -129,7 +129,9 @@ std::vector<Option> MakeOptions() {
       {"pad-reference", 0, kMakeVoice, &O::pad_reference,
        "Append half a second of silence to --audio, so that speech does not repeat its last sounds", nullptr},
       {"device", 0, kGenerating | kDecode | kInspect, &O::device,
-       "auto (default: the GPU if it can hold the model), cpu or cuda; of `inspect` cuda: how many voices fit", "NAME"},
+       "auto (default: the GPU if it can hold the model), cpu or cuda; of `inspect` cuda: its path, a frame's time, "
+       "voices that fit",
+       "NAME"},
       {"precision", 0, kGenerating | kDecode | kInspect, &O::precision,
        "auto (default: bf16 on the GPU, f32 on the CPU), bf16 or f32; on the CPU alone int8 or int4, which are faster "
        "and less exact; of `decode` on the GPU, auto and bf16 are products of tensor cores with sums in F32",

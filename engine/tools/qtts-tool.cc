@@ -116,6 +116,22 @@ Result<std::optional<DeviceCapacity>> CapacityFor(const ToolOptions& options, co
   return std::optional<DeviceCapacity>();
 }
 
+// A frame of one utterance can't be made faster than its weights are read.
+void PrintFrameTime(const DeviceCapacity& capacity, const ModelInfo& info) {
+  const double gigabytes = static_cast<double>(capacity.frame_bytes) / 1e9;
+  if (capacity.bandwidth <= 0) {
+    std::printf("frame       %.2f GB of weights to read; the memory's bandwidth is unknown\n", gigabytes);
+    return;
+  }
+  // Copies reach about this share of the bandwidth by clock and bus.
+  constexpr double kReached = 0.9;
+  const double ms = 1e3 * static_cast<double>(capacity.frame_bytes) / (kReached * capacity.bandwidth);
+  std::printf(
+      "frame       %.1f ms by bandwidth, one utterance: %.2f GB of weights at %.0f %% of %.0f GB/s, for %.0f ms of "
+      "sound\n",
+      ms, gigabytes, 100 * kReached, capacity.bandwidth / 1e9, 1e3 * info.samples_per_frame / info.sample_rate);
+}
+
 Status Inspect(const ToolOptions& options) {
   QTTS_ASSIGN_OR_RETURN(const std::string folder, ModelFolder(options));
   QTTS_ASSIGN_OR_RETURN(const auto checkpoint, Checkpoint::Open(folder));
@@ -157,6 +173,10 @@ Status Inspect(const ToolOptions& options) {
                         {"defaults", ShowSettings(info.defaults)}};
     if (capacity) {
       description["capacity"] = {{"device", capacity->device},
+                                 {"compute_capability", capacity->compute_capability},
+                                 {"path", capacity->path},
+                                 {"bandwidth", capacity->bandwidth},
+                                 {"frame_bytes", capacity->frame_bytes},
                                  {"free_bytes", capacity->free_bytes},
                                  {"model_bytes", capacity->model_bytes},
                                  {"voice_bytes", capacity->voice_bytes},
@@ -181,6 +201,10 @@ Status Inspect(const ToolOptions& options) {
   std::printf("memory      %.1f MB weights, and %.1f MB for a stream of 2 minutes\n",
               static_cast<double>(info.weight_bytes) / 1e6, static_cast<double>(stream_bytes) / 1e6);
   if (capacity) {
+    std::printf("device      %s, compute capability %s\n", capacity->device.c_str(),
+                capacity->compute_capability.c_str());
+    std::printf("path        %s\n", capacity->path.c_str());
+    PrintFrameTime(*capacity, info);
     std::printf("voices      about %d of 10 s fit in the %.1f GB free on %s: %.1f GB for the model, %.1f MB each\n",
                 capacity->voices, static_cast<double>(capacity->free_bytes) / 1e9, capacity->device.c_str(),
                 static_cast<double>(capacity->model_bytes) / 1e9, static_cast<double>(capacity->voice_bytes) / 1e6);
@@ -252,6 +276,7 @@ Status Codes(const ToolOptions& options) {
   QTTS_ASSIGN_OR_RETURN(const std::string folder, ModelFolder(options));
   QTTS_ASSIGN_OR_RETURN(const EngineOptions engine_options, MakeEngineOptions(options, folder));
   QTTS_ASSIGN_OR_RETURN(const auto engine, Engine::Load(engine_options));
+  if (!engine->passed_over().empty()) std::cerr << "qtts-tool: warning: " << engine->passed_over() << '\n';
   QTTS_ASSIGN_OR_RETURN(const Request request, MakeRequest(options, engine->info().defaults));
   QTTS_ASSIGN_OR_RETURN(const auto stream, engine->Start(request));
   for (const std::string& warning : stream->warnings()) std::cerr << "qtts-tool: warning: " << warning << '\n';

@@ -196,6 +196,7 @@ Result<int> Speak(const ToolOptions& options) {
                             ", or set QTTS_VOICE_PATH to that of the voice");
   }
   if (!engine.ok()) return engine.status();
+  if (!(*engine)->passed_over().empty()) Warn((*engine)->passed_over());
   const int sample_rate = (*engine)->info().sample_rate;
   QTTS_ASSIGN_OR_RETURN(Request request, MakeRequest(options, (*engine)->info().defaults));
   QTTS_ASSIGN_OR_RETURN(const TextPreparerOptions preparer, MakePreparerOptions(options, (*engine)->info()));

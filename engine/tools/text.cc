@@ -25,22 +25,20 @@ Status NotAllowedText(const char* option, const std::string& value, const char* 
   return Status::InvalidArgument("--" + std::string(option) + " \"" + value + "\": must be " + allowed);
 }
 
-std::vector<Sentence> UtterancesOf(const std::string& text, const std::string& language) {
+std::vector<Sentence> SentencesOf(const std::string& text, const std::string& language) {
   Segmenter segmenter;
   Segmenter::Options options;
   options.language = ResolveLanguage(language).tag;
   segmenter.SetOptions(options);
   segmenter.Append(text);
-  std::vector<Sentence> utterances;
-  while (auto sentence = segmenter.Next()) utterances.push_back(*std::move(sentence));
-  while (auto sentence = segmenter.NextAtEnd()) utterances.push_back(*std::move(sentence));
-  return utterances;
+  std::vector<Sentence> sentences;
+  while (auto sentence = segmenter.NextAtEnd()) sentences.push_back(*std::move(sentence));
+  return sentences;
 }
 
-// A piece's run of the whole text.
-std::pair<size_t, size_t> SourceOf(const Sentence& utterance, const TextMapPiece& piece) {
-  return {utterance.offset + utterance.SourcePosition(piece.source_begin),
-          utterance.offset + utterance.SourcePosition(piece.source_end)};
+// Where a character of the sentence stands in the whole text.
+size_t PlaceOf(const Sentence& sentence, size_t position) {
+  return sentence.offset + sentence.SourcePosition(position);
 }
 
 std::string Part(std::string_view text, size_t begin, size_t end) {
@@ -54,9 +52,9 @@ Json ToJson(const Sentence& utterance, const TextPreparerOptions& options) {
   for (const auto& [name, text] : ExplainPreparation(utterance.text, options)) steps[name] = text;
   Json map = Json::array();
   for (const TextMapPiece& piece : prepared.map) {
-    const auto [begin, end] = SourceOf(utterance, piece);
-    map.push_back(
-        {{"spoken", {piece.spoken_begin, piece.spoken_end}}, {"source", {begin, end}}, {"copied", piece.copied}});
+    map.push_back({{"spoken", {piece.spoken_begin, piece.spoken_end}},
+                   {"source", {PlaceOf(utterance, piece.source_begin), PlaceOf(utterance, piece.source_end)}},
+                   {"copied", piece.copied}});
   }
   return {{"written", utterance.text},
           {"begin", utterance.offset},
@@ -77,8 +75,8 @@ void Print(size_t number, const Sentence& utterance, const TextPreparerOptions& 
   std::printf("  %-11s %s\n", "spoken", prepared.spoken.c_str());
   for (const TextMapPiece& piece : prepared.map) {
     if (piece.copied) continue;
-    const auto [begin, end] = SourceOf(utterance, piece);
-    std::printf("  %-11s %zu-%zu \"%s\" as \"%s\"\n", "map", begin, end,
+    std::printf("  %-11s %zu-%zu \"%s\" as \"%s\"\n", "map", PlaceOf(utterance, piece.source_begin),
+                PlaceOf(utterance, piece.source_end),
                 Part(utterance.text, piece.source_begin, piece.source_end).c_str(),
                 Part(prepared.spoken, piece.spoken_begin, piece.spoken_end).c_str());
   }
@@ -116,7 +114,7 @@ Status PrintText(const ToolOptions& options) {
   QTTS_ASSIGN_OR_RETURN(const auto checkpoint,
                         Checkpoint::Open(options.arguments.size() > 1 ? options.arguments[0] : BundledVoicePath()));
   QTTS_ASSIGN_OR_RETURN(const TextPreparerOptions preparer, MakePreparerOptions(options, checkpoint->Info()));
-  const std::vector<Sentence> utterances = UtterancesOf(text, preparer.language);
+  const std::vector<Sentence> utterances = SentencesOf(text, preparer.language);
   if (options.json) {
     Json all = Json::array();
     for (const Sentence& utterance : utterances) all.push_back(ToJson(utterance, preparer));

@@ -19,7 +19,9 @@
 #include "device_choice.h"
 #include "fake_cuda/fake_cuda.h"
 #include "gpu/gpu_test.h"
+#include "runtime/device.h"
 #include "runtime/device_memory.h"
+#include "runtime/device_wait.h"
 #include "scheduler/scheduler.h"
 #include "sequences/parked_pages.h"
 #include "speech_decoder.h"
@@ -40,6 +42,17 @@ using testing::RandomModel;
 using testing::RandomPrompt;
 
 constexpr int kSlots = 2;
+
+// What the backend remembers of devices goes with them. The limit of waits is short, since here work ends at once or
+// never.
+const bool kForgetsDevices = [] {
+  setenv("QTTS_CUDA_TIMEOUT", "0.3", 1);
+  fake_cuda::OnReset([] {
+    cuda::ForgetDevices();
+    cuda::ForgetHungDevices();
+  });
+  return true;
+}();
 
 // The backend knows cuBLASLt where the build has its header.
 #if __has_include(<cublasLt.h>)
@@ -509,7 +522,7 @@ TEST_F(CudaHostTest, ALongPromptIsManyPieces) {
     });
     EXPECT_LE(Count(calls, "cudaGraphLaunch"), 1);
     EXPECT_LE(Count(calls, "Dequantize"), 16);
-    EXPECT_GE(Count(calls, "cudaEventSynchronize"), 1);
+    EXPECT_GE(Count(calls, "cudaEventQuery"), 1);
     EXPECT_EQ(Count(calls, "cudaStreamBeginCapture"), 0);
     launches += static_cast<int>(Count(calls, "cudaGraphLaunch"));
     frames += static_cast<int>(Count(calls, "Dequantize"));
@@ -736,6 +749,8 @@ TEST_F(CudaHostTest, MoreVoicesThanFitAreRefusedWithTheNumberThatFits) {
   const auto capacity = cuda::CapacityOf(*model_.checkpoint(), Options(-1, kMostVoices));
   ASSERT_TRUE(capacity.ok()) << capacity.status().message();
   EXPECT_EQ(capacity->device, "Half GPU");
+  EXPECT_EQ(capacity->compute_capability, "9.0");
+  EXPECT_DOUBLE_EQ(capacity->bandwidth, 256e9);  // 1 GHz, both edges, 1024 bits
   EXPECT_GT(capacity->voices, kDefaultVoices);
   EXPECT_LT(capacity->voices, kMostVoices);
   const auto refused = CudaBackend::Create(model_.checkpoint(), Options(-1, kMostVoices));
@@ -1220,6 +1235,25 @@ TEST_P(CudaFaultTest, WhatIsOutOfMemoryOnceWorksTheNextTime) {
     EXPECT_TRUE(next.ok()) << next.message();
     ExpectCleanEnd();
   }
+}
+
+// Work that never ends is an error after a bounded wait, and nothing that would block is called afterwards.
+TEST_P(CudaFaultTest, AHungDeviceIsLost) {
+  constexpr size_t kCalls = 10;
+  if (calls_.size() > kCalls) calls_.resize(kCalls);
+  for (const size_t n : calls_) {
+    fake_cuda::Reset();
+    fake_cuda::HangAtCall(n);
+    const Status status = Live(model_.checkpoint(), SlotsOf(GetParam())).status;
+    SCOPED_TRACE("call " + std::to_string(n) + ", " + fake_cuda::calls()[n - 1]);
+    EXPECT_EQ(status.code(), StatusCode::kDeviceUnavailable) << status.message();
+    EXPECT_THAT(status.message(), AllOf(HasSubstr("has not finished its work within 0.3 s"), HasSubstr("restart")));
+    EXPECT_THAT(fake_cuda::misuse(), IsEmpty());
+    // No other engine gets this device.
+    EXPECT_THAT(CudaBackend::Create(model_.checkpoint(), Options()).status().message(), HasSubstr("the GPU is lost"));
+    EXPECT_THAT(fake_cuda::misuse(), IsEmpty());
+  }
+  fake_cuda::Reset();
 }
 
 std::string NameOf(const ::testing::TestParamInfo<Model>& model) {

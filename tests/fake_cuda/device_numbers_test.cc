@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 #include "runtime/device_numbers.h"
 
+#include <cuda_runtime_api.h>
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -110,7 +111,10 @@ TEST_F(DeviceNumbersTest, ACardThatNobodyMeasuredIsInTheLogOnce) {
   measured.name = "NVIDIA H200";
   fake_cuda::Reset({card, measured});
   for (int time = 0; time < 2; ++time) {
-    for (const int device : {0, 1}) EXPECT_TRUE(cuda::NumbersOfDevice(device).ok());
+    for (const int device : {0, 1}) {
+      EXPECT_EQ(cudaSetDevice(device), cudaSuccess);
+      EXPECT_TRUE(cuda::NumbersOfDevice().ok());
+    }
   }
   EXPECT_THAT(Lines(), ElementsAre(HasSubstr("no measurements of " + card.name)));
 }

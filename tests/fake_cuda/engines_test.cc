@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "api/gpu_presence.h"
 #include "fake_cuda/fake_cuda.h"
 #include "gpu/gpu_test.h"
 #include "qtts/engine.h"
@@ -15,6 +16,7 @@
 namespace qtts {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using testing::MidSize;
@@ -25,6 +27,7 @@ class EnginesTest : public ::testing::Test {
  protected:
   EnginesTest() {
     g_setenv("QTTS_BACKEND_PATH", QTTS_FAKE_MODULE_FOLDER, TRUE);
+    g_setenv("QTTS_CUDA_TIMEOUT", "0.3", TRUE);
     fake_cuda::Reset({{.name = "First GPU"}, {.name = "Second GPU"}});
   }
   ~EnginesTest() override {
@@ -111,6 +114,34 @@ TEST_F(EnginesTest, ALostCardEndsItsOwnStreamsOnly) {
   for (const auto& stream : going_on) ExpectFrames(stream.get(), 41, 50);
 }
 
+// A card that hangs reports no error. It gets a number that no other test has, since it stays lost for the process.
+TEST_F(EnginesTest, AHungCardEndsItsStreamsAndItsEngine) {
+  constexpr int kHung = 3;
+  fake_cuda::Reset({{}, {}, {}, {.name = "Hung GPU"}});
+  std::shared_ptr<Engine> hung = Acquire(Options(kHung));
+  std::shared_ptr<Engine> other = Acquire(Options(0));
+  ASSERT_TRUE(hung != nullptr && other != nullptr);
+  const auto ending = Speak(hung.get());
+  auto going_on = Speak(other.get());
+  ASSERT_TRUE(ending != nullptr && going_on != nullptr);
+  ExpectFrames(ending.get(), 0, 4);
+  fake_cuda::HangDevice(kHung);
+  Frame frame;
+  while (ending->Read(&frame) == ReadState::kFrame) {
+  }
+  EXPECT_EQ(ending->end_reason(), EndReason::kError);
+  EXPECT_EQ(ending->status().code(), StatusCode::kDeviceUnavailable);
+  EXPECT_THAT(ending->status().message(), HasSubstr("has not finished its work"));
+  EXPECT_TRUE(hung->device_lost());
+  EXPECT_THAT(Engine::Acquire(Options(kHung)).status().message(), HasSubstr("the GPU is lost"));
+  ExpectFrames(going_on.get(), 0, 10);
+  hung.reset();
+  going_on.reset();
+  other.reset();
+  EXPECT_THAT(fake_cuda::misuse(), IsEmpty());
+  fake_cuda::Reset();  // what was left on the hung card
+}
+
 TEST_F(EnginesTest, WithAllCardsLostTheCpuSpeaks) {
   std::vector<std::shared_ptr<Engine>> engines = {Acquire(Options()), Acquire(Options())};
   for (size_t i = 0; i < engines.size(); ++i) {
@@ -129,6 +160,35 @@ TEST_F(EnginesTest, WithAllCardsLostTheCpuSpeaks) {
   const auto engine = Acquire(options);
   ASSERT_NE(engine, nullptr);
   EXPECT_THAT(engine->device_name(), HasSubstr("cpu"));
+}
+
+// With device=auto the CPU speaks, and the engine says why the card does not.
+TEST_F(EnginesTest, ACardThatIsPassedOverIsToldWithTheRemedy) {
+  EngineOptions options = Options();
+  options.device = Device::kAuto;
+  const auto passed_over = [&](const fake_cuda::Device& device) {
+    fake_cuda::Reset({device});
+    const auto engine = Acquire(options);
+    if (engine == nullptr) return std::string();
+    EXPECT_EQ(engine->passed_over().empty(), engine->device_name().find("cpu") == std::string::npos);
+    return engine->passed_over();
+  };
+  EXPECT_EQ(passed_over({.name = "Right GPU"}), "");
+  EXPECT_THAT(passed_over({.name = "New GPU", .major = 15, .minor = 1, .has_code = false}),
+              AllOf(HasSubstr("New GPU"), HasSubstr("-Dcuda-arch=151"), Not(HasSubstr("device=auto;"))));
+  EXPECT_THAT(passed_over({.name = "Old GPU", .major = 7, .minor = 5}), HasSubstr("needed is 8.0 or later"));
+  EXPECT_THAT(passed_over({.name = "Small GPU", .memory = 400000000}),
+              AllOf(HasSubstr(" has 0.4 GB free"), HasSubstr("close other programs")));
+  // The card itself is not told by a driver that is too old.
+  fake_cuda::Reset();
+  fake_cuda::SetDriver(11040);
+  const auto engine = Acquire(options);
+  ASSERT_NE(engine, nullptr);
+  if (HasNvidiaGpu()) {
+    EXPECT_THAT(engine->passed_over(), AllOf(HasSubstr("it is for CUDA 11.4"), HasSubstr("update it")));
+  } else {
+    EXPECT_EQ(engine->passed_over(), "");
+  }
 }
 
 TEST_F(EnginesTest, EnginesOfACardDifferByTheirCodecsPrecision) {

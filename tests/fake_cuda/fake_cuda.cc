@@ -34,10 +34,12 @@ struct Runtime {
   std::set<void*> recording;              // streams in capture
   std::vector<std::string> calls;
   size_t fail_at = 0;
+  size_t hang_at = 0;
   cudaError_t fail_with = cudaSuccess;
   bool for_ever = false;
   bool failed = false;
   std::map<int, cudaError_t> lost;  // devices
+  std::set<int> hung;               // devices
   std::vector<std::string> misuse;
 };
 
@@ -55,6 +57,7 @@ std::multimap<size_t, char*>& FreeMemories() {
   static auto* const memories = new std::multimap<size_t, char*>();
   return *memories;
 }
+void (*forget_devices)() = nullptr;
 thread_local int current_device = 0;
 thread_local cudaError_t last_error = cudaSuccess;
 
@@ -90,6 +93,7 @@ cudaError_t Begin(const std::string& function, int device = current_device) {
   Runtime& r = TheRuntime();
   r.calls.push_back(function);
   if (const cudaError_t error = LostError(device); error != cudaSuccess) return Return(error);
+  if (r.calls.size() == r.hang_at) r.hung.insert(device);
   if (r.failed && r.for_ever) return Return(r.fail_with);
   if (r.calls.size() == r.fail_at) {
     r.failed = true;
@@ -100,6 +104,17 @@ cudaError_t Begin(const std::string& function, int device = current_device) {
 
 #define QTTS_BEGIN(...) \
   if (const cudaError_t begun = Begin(__VA_ARGS__); begun != cudaSuccess) return begun
+
+// For calls that return only once the device has done its work.
+cudaError_t Block(const char* function) {
+  if (!TheRuntime().hung.contains(current_device)) return cudaSuccess;
+  Misuse(std::string(function) + " would block for ever");
+  return Return(cudaErrorUnknown);
+}
+// Answer to a query.
+cudaError_t Pending() { return TheRuntime().hung.contains(current_device) ? cudaErrorNotReady : cudaSuccess; }
+#define QTTS_BLOCK(function) \
+  if (const cudaError_t blocked = Block(function); blocked != cudaSuccess) return blocked
 
 // Calls that free something cannot be chosen to fail, but they fail after a failure `for_ever`.
 cudaError_t Freed() {
@@ -214,6 +229,10 @@ cudaError_t CheckCode() { return CurrentDevice().has_code ? cudaSuccess : Return
 }  // namespace
 
 void Reset(std::vector<Device> devices) {
+  // Left to the end of the process by whoever allocated it.
+  for (const auto& [data, memory] : TheRuntime().memory) {
+    if (memory.device != kRegistered) FreeMemories().emplace(memory.bytes, data);
+  }
   Runtime fresh;
   fresh.used.resize(devices.size());
   fresh.most_used.resize(devices.size());
@@ -221,7 +240,10 @@ void Reset(std::vector<Device> devices) {
   TheRuntime() = std::move(fresh);
   current_device = 0;
   last_error = cudaSuccess;
+  if (forget_devices != nullptr) forget_devices();
 }
+
+void OnReset(void (*forget)()) { forget_devices = forget; }
 
 void SetDriver(int version) { TheRuntime().driver = version; }
 
@@ -237,6 +259,13 @@ void LoseDevice(int device, cudaError_t error) {
   const Guard guard;
   TheRuntime().lost[device] = error;
 }
+
+void HangDevice(int device) {
+  const Guard guard;
+  TheRuntime().hung.insert(device);
+}
+
+void HangAtCall(size_t n) { TheRuntime().hang_at = TheRuntime().calls.size() + n; }
 
 bool failed() { return TheRuntime().failed; }
 
@@ -319,7 +348,9 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* /*
   const Guard guard;
   QTTS_BEGIN("cudaFuncGetAttributes");
   *attributes = {};
-  attributes->ptxVersion = attributes->binaryVersion = CurrentDevice().major * 10 + CurrentDevice().minor;
+  const Device& device = CurrentDevice();
+  attributes->binaryVersion = device.major * 10 + device.minor;
+  attributes->ptxVersion = device.code != 0 ? device.code : attributes->binaryVersion;
   return CheckCode();
 }
 cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const void* /*kernel*/, int /*threads*/,
@@ -372,6 +403,10 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   properties->minor = d.minor;
   properties->multiProcessorCount = d.processors;
   properties->totalGlobalMem = d.memory;
+  properties->sharedMemPerBlockOptin = d.shared_per_block;
+  properties->l2CacheSize = 50 << 20;
+  properties->clusterLaunch = d.major >= 9 ? 1 : 0;
+  properties->cooperativeLaunch = 1;
   return cudaSuccess;
 }
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
@@ -379,23 +414,11 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
   QTTS_BEGIN("cudaDeviceGetAttribute", device);
   const Device& d = TheRuntime().devices[static_cast<size_t>(device)];
   switch (attribute) {
-    case cudaDevAttrComputeCapabilityMajor:
-      *value = d.major;
+    case cudaDevAttrMemoryClockRate:
+      *value = 1000 * d.memory_megahertz;
       return cudaSuccess;
-    case cudaDevAttrComputeCapabilityMinor:
-      *value = d.minor;
-      return cudaSuccess;
-    case cudaDevAttrMultiProcessorCount:
-      *value = d.processors;
-      return cudaSuccess;
-    case cudaDevAttrMaxSharedMemoryPerBlockOptin:
-      *value = static_cast<int>(d.shared_per_block);
-      return cudaSuccess;
-    case cudaDevAttrCooperativeLaunch:
-      *value = 1;
-      return cudaSuccess;
-    case cudaDevAttrClusterLaunch:
-      *value = d.major >= 9 ? 1 : 0;
+    case cudaDevAttrGlobalMemoryBusWidth:
+      *value = d.bus_bits;
       return cudaSuccess;
     default:
       Misuse("a question for attribute " + std::to_string(attribute) + ", which the fake does not know");
@@ -419,6 +442,7 @@ cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
 cudaError_t cudaDeviceSynchronize() {
   const Guard guard;
   QTTS_BEGIN("cudaDeviceSynchronize");
+  QTTS_BLOCK("cudaDeviceSynchronize");
   return cudaSuccess;
 }
 
@@ -469,6 +493,7 @@ cudaError_t cudaHostRegister(void* data, size_t bytes, unsigned /*flags*/) {
 }
 cudaError_t cudaHostUnregister(void* data) {
   const Guard guard;
+  QTTS_BLOCK("cudaHostUnregister");
   Runtime& r = TheRuntime();
   const auto found = r.memory.find(static_cast<char*>(data));
   if (found == r.memory.end() || found->second.device != kRegistered) {
@@ -480,15 +505,18 @@ cudaError_t cudaHostUnregister(void* data) {
 }
 cudaError_t cudaFree(void* data) {
   const Guard guard;
+  QTTS_BLOCK("cudaFree");
   return FreeMemory(data, "cudaFree");
 }
 cudaError_t cudaFreeHost(void* data) {
   const Guard guard;
+  QTTS_BLOCK("cudaFreeHost");
   return FreeMemory(data, "cudaFreeHost");
 }
 cudaError_t cudaMemset(void* data, int value, size_t bytes) {
   const Guard guard;
   QTTS_BEGIN("cudaMemset");
+  QTTS_BLOCK("cudaMemset");
   return Set(data, value, bytes, "cudaMemset");
 }
 cudaError_t cudaMemsetAsync(void* data, int value, size_t bytes, cudaStream_t stream) {
@@ -500,12 +528,15 @@ cudaError_t cudaMemsetAsync(void* data, int value, size_t bytes, cudaStream_t st
 cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind /*kind*/) {
   const Guard guard;
   QTTS_BEGIN("cudaMemcpy");
+  QTTS_BLOCK("cudaMemcpy");
   return Copy(to, from, bytes, "cudaMemcpy");
 }
-cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind /*kind*/, cudaStream_t stream) {
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
   const Guard guard;
   QTTS_BEGIN("cudaMemcpyAsync");
   CheckStream(stream, "cudaMemcpyAsync");
+  // To pageable memory it returns at its end.
+  if (kind == cudaMemcpyDeviceToHost && FindMemory(to, 0, "cudaMemcpyAsync") == nullptr) QTTS_BLOCK("cudaMemcpyAsync");
   return Copy(to, from, bytes, "cudaMemcpyAsync");
 }
 cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width,
@@ -544,7 +575,15 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   QTTS_BEGIN("cudaStreamSynchronize");
   CheckStream(stream, "cudaStreamSynchronize");
   CheckNotRecording(stream, "cudaStreamSynchronize");
+  QTTS_BLOCK("cudaStreamSynchronize");
   return cudaSuccess;
+}
+cudaError_t cudaStreamQuery(cudaStream_t stream) {
+  const Guard guard;
+  QTTS_BEGIN("cudaStreamQuery");
+  CheckStream(stream, "cudaStreamQuery");
+  CheckNotRecording(stream, "cudaStreamQuery");
+  return Pending();
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned /*flags*/) {
   const Guard guard;
@@ -575,12 +614,13 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
   const Guard guard;
   QTTS_BEGIN("cudaEventQuery");
   CheckHandle(TheRuntime().events, event, "cudaEventQuery");
-  return cudaSuccess;
+  return Pending();
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   const Guard guard;
   QTTS_BEGIN("cudaEventSynchronize");
   CheckHandle(TheRuntime().events, event, "cudaEventSynchronize");
+  QTTS_BLOCK("cudaEventSynchronize");
   return cudaSuccess;
 }
 

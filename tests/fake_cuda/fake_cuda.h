@@ -11,7 +11,7 @@
 // A CUDA runtime without a device, linked instead of NVIDIA's to test the host code of the GPU backend. Memory is host
 // memory, enqueued work runs at once, and kernels and graphs do nothing. It records calls, detects misuse, and fails on
 // request. One per process. Calls of CUDA may come from several threads; the current device and the last error are a
-// thread's. The functions here must not run beside them, except LoseDevice().
+// thread's. The functions here must not run beside them, except LoseDevice() and HangDevice().
 namespace qtts::fake_cuda {
 
 struct Device {
@@ -22,7 +22,13 @@ struct Device {
   size_t shared_per_block = 227 << 10;
   size_t memory = size_t{16} << 30;
   bool has_code = true;  // true if kernels were compiled for it
+  int code = 0;          // compute capability that they were compiled for, 10 * major + minor; 0: its own
+  int memory_megahertz = 1000;
+  int bus_bits = 1024;
 };
+
+// Called by every Reset(), for caches of what the devices are.
+void OnReset(void (*forget)());
 
 // Resets the state: these devices, no faults, calls or misuse.
 void Reset(std::vector<Device> devices = {Device()});
@@ -37,6 +43,12 @@ bool failed();
 
 // All later calls on this device return `error`.
 void LoseDevice(int device, cudaError_t error);
+
+// From now on work on this device never ends: queries say cudaErrorNotReady, and calls that would block for ever return
+// an error and are recorded as misuse.
+void HangDevice(int device);
+// The same of the device of the n-th following call, from that call on.
+void HangAtCall(size_t n);
 
 // Limits the free memory of a device to `bytes`.
 void LeaveMemory(int device, size_t bytes);

@@ -5,12 +5,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
+#include <fstream>
+#include <functional>
 #include <limits>
 #include <set>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -150,6 +155,55 @@ TEST_P(ParkingMemoryTest, WhatCouldNotBeLockedIsNotCounted) {
   ASSERT_TRUE(second.ok()) << second.status().message();
   EXPECT_NE(first->data(), second->data());
   EXPECT_FALSE(memory.Take().ok());
+}
+
+// Allows the process `more` bytes of addresses beyond those that it has.
+class LimitedAddresses {
+ public:
+  explicit LimitedAddresses(size_t more) {
+    size_t pages = 0;
+    std::ifstream("/proc/self/statm") >> pages;
+    EXPECT_EQ(getrlimit(RLIMIT_AS, &before_), 0);
+    const rlimit limit = {pages * static_cast<size_t>(sysconf(_SC_PAGE_SIZE)) + more, before_.rlim_max};
+    EXPECT_EQ(setrlimit(RLIMIT_AS, &limit), 0);
+  }
+  ~LimitedAddresses() { EXPECT_EQ(setrlimit(RLIMIT_AS, &before_), 0); }
+  LimitedAddresses(const LimitedAddresses&) = delete;
+  LimitedAddresses& operator=(const LimitedAddresses&) = delete;
+
+ private:
+  rlimit before_ = {};
+};
+
+bool Comes(const std::function<bool()>& condition) {
+  for (int i = 0; i < 60000 && !condition(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  return condition();
+}
+
+TEST_F(LockedMemoryTest, TheThreadGoesOnOnceThereIsMemoryAgain) {
+  constexpr size_t kBlock = 64 * kMiB;
+  ParkingMemory memory(kBlock, kBlock);
+  {
+    // Room for the thread's stack, not for a block.
+    const LimitedAddresses limited(kBlock / 2);
+    memory.Start();
+    EXPECT_TRUE(Comes([&] { return memory.lacking(); }));
+    EXPECT_EQ(memory.Take().status().code(), StatusCode::kResourceExhausted);
+    EXPECT_EQ(memory.ready(), 0U);
+  }
+  EXPECT_TRUE(Comes([&] { return memory.ready() == 1; }));
+  EXPECT_TRUE(memory.Take().ok());
+}
+
+TEST_F(LockedMemoryTest, AThreadThatCouldNotBeStartedIsStartedLater) {
+  ParkingMemory memory(2 * kMiB, 2 * kMiB);
+  {
+    const LimitedAddresses limited(kMiB);
+    memory.Start();
+  }
+  EXPECT_EQ(memory.ready(), 0U);
+  memory.Start();
+  EXPECT_TRUE(Comes([&] { return memory.ready() == 1; }));
 }
 
 INSTANTIATE_TEST_SUITE_P(Thread, ParkingMemoryTest, testing::Bool(),

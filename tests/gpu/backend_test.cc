@@ -9,6 +9,7 @@
 #include "cuda_backend.h"
 #include "device_choice.h"
 #include "frame/frame.h"
+#include "gpu/device.h"
 #include "gpu/gpu_test.h"
 #include "qtts/engine.h"
 #include "speech_decoder.h"
@@ -450,6 +451,7 @@ TEST_P(InPrecision, PromptsThatShareAPassDoNotMatter) {
 // utterances.
 TEST(CudaBackendTest, NeighboursDoNotMatterToThePersistentKernel) {
   QTTS_NEEDS_DEVICE();
+  QTTS_NEEDS_PERSISTENT_KERNEL();
   const RandomModel model(FullWidth(false));
   std::mt19937 random(12);
   std::vector<Utterance> utterances(6);

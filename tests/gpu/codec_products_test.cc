@@ -102,7 +102,7 @@ class CodecProductsTest : public ::testing::Test {
 int CodecProductsTest::CompareTiles(const CodecShape& shape, const cuda::codec::Form& form, int streams) {
   const RandomCodec codec(shape, kSeed);
   cuda::codec::DeviceTraits traits;
-  ExpectCuda(cuda::codec::PrepareKernels(0, &traits));
+  ExpectCuda(cuda::codec::PrepareKernels(&traits));
   cuda::Arena memory;
   std::vector<cuda::codec::Step> steps;
   cuda::codec::Builder builder(codec.config(), codec.weights(), traits, form, form, streams, streams, &memory, &steps);
@@ -207,7 +207,7 @@ TEST_F(CodecProductsTest, AllKernelsGiveTheSameBits) {
   CodecShape shape = CodecShape::Released();
   shape.layers = 1;
   cuda::codec::DeviceTraits traits;
-  ExpectCuda(cuda::codec::PrepareKernels(0, &traits));
+  ExpectCuda(cuda::codec::PrepareKernels(&traits));
   for (const bool split : {false, true}) {
     SCOPED_TRACE(split ? "two planes" : "one plane");
     const int compared = CompareTiles(shape, {split ? Planes::kTwoHalves : Planes::kHalf, split}, 131);

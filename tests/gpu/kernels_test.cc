@@ -18,6 +18,7 @@
 #include "gemm/pieces.h"
 #include "gemm/rows.h"
 #include "gemm/tiles.h"
+#include "gpu/device.h"
 #include "gpu/gpu_test.h"
 #include "language_model.h"
 #include "runtime/device_memory.h"
@@ -406,12 +407,10 @@ TEST_P(TilesTest, GivesTheBitsOfFewRows) {
       }
     }
   }
-  int major = 0;
-  ASSERT_EQ(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0), cudaSuccess);
-  if (major != 9) {
+  if (!testing::Device().CanRunWarpgroups()) {
     EXPECT_EQ(ran, 0);
-    GTEST_SKIP() << "compute capability " << major << " has no warpgroups' matrix instruction";
   }
+  QTTS_NEEDS_WARPGROUPS();
   EXPECT_EQ(ran, 3 * 9 * 2 * 2);
 }
 
@@ -453,12 +452,10 @@ TEST_P(ManyRowsTest, GivesTheBitsOfFewRows) {
       }
     }
   }
-  int major = 0;
-  ASSERT_EQ(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0), cudaSuccess);
-  if (major != 9) {
+  if (!testing::Device().CanRunWarpgroups()) {
     EXPECT_EQ(ran, 0);
-    GTEST_SKIP() << "compute capability " << major << " has no warpgroups' matrix instruction";
   }
+  QTTS_NEEDS_WARPGROUPS();
   const bool split = shape == cuda::GemmShape::kWarpgroup64Split || shape == cuda::GemmShape::kWarpgroup128Split;
   EXPECT_EQ(ran, split && kind != GemmKind::kAdd ? 0 : 3 * 8 * 2);
 }

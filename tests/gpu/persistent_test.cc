@@ -6,6 +6,7 @@
 #include <random>
 
 #include "cuda_backend.h"
+#include "gpu/device.h"
 #include "gpu/gpu_test.h"
 #include "language_model.h"
 
@@ -146,6 +147,7 @@ void ExpectSameFrame(Talker* graph, Talker* persistent, const ModelConfig& confi
 // Frames across pages and splits, with rows that skip steps.
 TEST_P(PersistentFrames, AreTheGraphs) {
   QTTS_NEEDS_DEVICE();
+  QTTS_NEEDS_PERSISTENT_KERNEL();
   const RandomModel model(FullWidth(GetParam().large));
   const ModelConfig& config = model.checkpoint()->config();
   Talker graph(model, FramePath::kGraph);
@@ -177,6 +179,7 @@ TEST_P(PersistentFrames, AreTheGraphs) {
 // Random prompts, settings and texts, new in each run: the paths share cuda/rules.
 TEST(PersistentFrame, FreshInputsAreTheGraphs) {
   QTTS_NEEDS_DEVICE();
+  QTTS_NEEDS_PERSISTENT_KERNEL();
   const unsigned seed = std::random_device()();
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937 random(seed);
@@ -226,6 +229,7 @@ TEST(PersistentFrame, FreshInputsAreTheGraphs) {
 // for.
 TEST_P(PersistentFrames, SmallForTheSanitizer) {
   QTTS_NEEDS_DEVICE();
+  QTTS_NEEDS_PERSISTENT_KERNEL();
   golden::RandomCheckpointSpec spec = FullWidth(GetParam().large);
   spec.predictor.num_hidden_layers = 1;
   spec.num_code_groups = 3;
@@ -268,6 +272,7 @@ INSTANTIATE_TEST_SUITE_P(Rows, PersistentFrames,
 // beside long ones. Frames cross into a new split.
 TEST(PersistentFrame, LongContextsAreTheGraphs) {
   QTTS_NEEDS_DEVICE();
+  QTTS_NEEDS_PERSISTENT_KERNEL();
   const RandomModel model(FullWidth(false));
   const ModelConfig& config = model.checkpoint()->config();
   Talker graph(model, FramePath::kGraph);
@@ -301,6 +306,7 @@ TEST(PersistentFrame, LongContextsAreTheGraphs) {
 // Sampling among more candidates than fit into shared memory.
 TEST(PersistentFrame, ManyCandidatesAreTheGraphs) {
   QTTS_NEEDS_DEVICE();
+  QTTS_NEEDS_PERSISTENT_KERNEL();
   golden::RandomCheckpointSpec spec = FullWidth(false);
   spec.codebook_size = 2048;
   const RandomModel model(spec);
@@ -334,6 +340,7 @@ TEST(PersistentFrame, ManyCandidatesAreTheGraphs) {
 // Ends of speech, of all rows at once and one after another.
 TEST(PersistentFrame, EndsLikeTheGraph) {
   QTTS_NEEDS_DEVICE();
+  QTTS_NEEDS_PERSISTENT_KERNEL();
   golden::RandomCheckpointSpec spec = FullWidth(false);
   spec.eos_logit = 8;
   const RandomModel model(spec);
@@ -375,6 +382,7 @@ TEST(PersistentFrame, EndsLikeTheGraph) {
 // The same rows alone and together.
 TEST(PersistentFrame, NeighboursDoNotMatter) {
   QTTS_NEEDS_DEVICE();
+  QTTS_NEEDS_PERSISTENT_KERNEL();
   const RandomModel model(FullWidth(true));
   const ModelConfig& config = model.checkpoint()->config();
   Talker talker(model, FramePath::kPersistent);
@@ -411,6 +419,7 @@ TEST(PersistentFrame, NeighboursDoNotMatter) {
 
 TEST(PersistentFrame, SameSeedSameCodes) {
   QTTS_NEEDS_DEVICE();
+  QTTS_NEEDS_PERSISTENT_KERNEL();
   const RandomModel model(FullWidth(false));
   const ModelConfig& config = model.checkpoint()->config();
   Talker talker(model, FramePath::kPersistent);
@@ -434,6 +443,7 @@ TEST(PersistentFrame, SameSeedSameCodes) {
 // A wait beyond its limit is an error, and the next start works.
 TEST(PersistentFrame, GivesUpInsteadOfHanging) {
   QTTS_NEEDS_DEVICE();
+  QTTS_NEEDS_PERSISTENT_KERNEL();
   const RandomModel model(FullWidth(false));
   cuda::CudaOptions options;
   options.path = FramePath::kPersistent;

@@ -92,6 +92,31 @@ TEST_F(ErrorsTest, C19AModelOfAnotherSampleRateIsRefused) {
   EXPECT_NE(problem.text.find("24000"), std::string::npos);
 }
 
+// device=auto without the GPU that is there. One test for all, since it is once per process.
+TEST_F(ErrorsTest, AGpuThatIsPassedOverIsOneWarningOfTheProcess) {
+  const auto warnings_of = [](const std::string& passed_over) {
+    fake::Script script = fake::DefaultScript();
+    script.passed_over = passed_over;
+    fake::Reset(script);
+    std::vector<Problem> warnings;
+    Pipeline pipeline("qttssrc name=src text=ab ! fakesink");
+    pipeline.Begin(GST_STATE_PLAYING);
+    while (const auto message = pipeline.Wait(GST_MESSAGE_WARNING | GST_MESSAGE_EOS | GST_MESSAGE_ERROR)) {
+      if (GST_MESSAGE_TYPE(message.get()) != GST_MESSAGE_WARNING) break;
+      warnings.push_back(ParseProblem(message.get()));
+    }
+    return warnings;
+  };
+  EXPECT_TRUE(warnings_of("").empty());
+  const std::vector<Problem> first = warnings_of(kMessage);
+  ASSERT_EQ(first.size(), 1U);
+  EXPECT_EQ(first[0].domain, GST_LIBRARY_ERROR);
+  EXPECT_EQ(first[0].code, GST_LIBRARY_ERROR_INIT);
+  EXPECT_EQ(first[0].text, kMessage);
+  EXPECT_TRUE(warnings_of(kMessage).empty());
+  EXPECT_TRUE(warnings_of("Another reason.").empty());
+}
+
 TEST_F(ErrorsTest, C19C20AModelThatCannotBeLoadedIsOneErrorThenTheEndOfTheProgress) {
   for (const Case& c : AllCases()) {
     SCOPED_TRACE(StatusCodeName(c.code));

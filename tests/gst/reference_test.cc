@@ -281,8 +281,8 @@ TEST_F(ReferenceTest, AMissingDecoderIsNamedWithItsPackage) {
   EXPECT_EQ(recording.status().code(), qtts::StatusCode::kUnsupported);
   EXPECT_EQ(recording.status().message(),
             path +
-                ": decoding FLAC needs GStreamer's element flacdec or avdec_flac. Debian: apt install "
-                "gstreamer1.0-plugins-good");
+                ": FLAC cannot be decoded. GStreamer's element flacdec or avdec_flac is missing, which Debian has in "
+                "gstreamer1.0-plugins-good: apt install gstreamer1.0-plugins-good");
   gst_plugin_feature_set_rank(feature, rank);
   if (other != nullptr) gst_plugin_feature_set_rank(other, other_rank);
   gst_clear_object(&feature);

@@ -6,6 +6,7 @@
 #include "frame/frame.h"
 #include "gemm/gemm.h"
 #include "runtime/cuda_error.h"
+#include "runtime/device_wait.h"
 #include "sample/sample.h"
 
 namespace qtts::cuda {
@@ -27,7 +28,7 @@ Result<std::unique_ptr<GraphPath>> GraphPath::Create(const Network* network, Fra
   for (size_t r = 0; r < rows; ++r) pages.push_back(cache + r * page);
   QTTS_ASSIGN_OR_RETURN(path->predictor_page_table_, buffers->NewArray<void*>(rows));
   QTTS_RETURN_IF_CUDA_ERROR(
-      cudaMemcpy(path->predictor_page_table_, pages.data(), pages.size() * sizeof(void*), cudaMemcpyHostToDevice),
+      CopyAndWait(path->predictor_page_table_, pages.data(), pages.size() * sizeof(void*), cudaMemcpyHostToDevice),
       kSpeaking);
   return path;
 }

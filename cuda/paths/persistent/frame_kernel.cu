@@ -35,12 +35,7 @@ cudaError_t PrepareFrameKernel(int talker_hidden, int rows, int ring_slots, int*
   const persistent::Variant variant = VariantOf(talker_hidden, rows);
   const auto* const kernel = reinterpret_cast<const void*>(variant.kernel);
   const size_t bytes = variant.bytes(ring_slots);
-  cudaFuncAttributes attributes = {};
-  cudaError_t error = cudaFuncGetAttributes(&attributes, kernel);
-  if (error != cudaSuccess) return error;
-  // The driver made it from code for earlier ones.
-  if (attributes.ptxVersion < 90) return cudaErrorNoKernelImageForDevice;
-  error = AllowSharedMemory(variant.kernel, bytes);
+  cudaError_t error = AllowSharedMemory(variant.kernel, bytes);
   // What it leaves is the codec's: only where processors have all their shared memory, not just what this one needs.
   if (error == cudaSuccess && rows == 1) error = PreferSharedMemory(variant.kernel);
   if (error != cudaSuccess) return error;

@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "paths/persistent/frame_order.h"
+#include "runtime/device.h"
+#include "runtime/device_wait.h"
 
 namespace qtts::cuda {
 namespace {
@@ -33,33 +35,35 @@ Status CheckStack(const TransformerConfig& c, const char* part, std::span<const 
                "intermediate_size is not three times its hidden_size");
 }
 
-// What of the model is not as the kernel was made for.
-Status CheckModel(const Network& network) {
-  if (network.precision != Precision::kBF16) return Unsupported("the precision is not BF16");
-  const TransformerConfig& t = network.talker.config;
-  const TransformerConfig& p = network.predictor.config;
+// kUnsupported with the first difference between the model and the sizes that the kernel was compiled for.
+Status CheckModel(const ModelConfig& config, Precision precision) {
+  if (precision != Precision::kBF16) return Unsupported("the precision is not BF16");
+  const TransformerConfig& t = config.talker.transformer;
+  const TransformerConfig& p = config.predictor.transformer;
   QTTS_RETURN_IF_ERROR(CheckStack(t, "talker", kPersistentTalkerWidths));
   QTTS_RETURN_IF_ERROR(CheckStack(p, "code predictor", std::span(&kPersistentHidden, 1)));
   if (t.num_layers + p.num_layers > kPersistentLayers) return Unsupported("the model has more than 40 layers");
-  if (network.groups < 2) return Unsupported("the model has one code per frame");
-  if (network.groups > kPersistentGroups) return Unsupported("the model has more than 16 codes per frame");
-  if (network.talker_head.outputs > kPersistentVocab) return Unsupported("the talker has more than 3072 ids");
-  for (const Matrix& head : network.heads) {
-    if (head.outputs > kPersistentVocab || head.outputs % 2 != 0 || head.outputs != network.heads.front().outputs) {
-      return Unsupported(
-          "the code predictor's heads have more than 3072 ids, an odd number of them, or different sizes");
-    }
-  }
-  if (network.has_projection() != (t.hidden_size != kPersistentHidden)) {
-    return Unsupported("the projection of the hidden states does not match the widths");
+  const int groups = config.talker.num_code_groups;
+  if (groups < 2) return Unsupported("the model has one code per frame");
+  if (groups > kPersistentGroups) return Unsupported("the model has more than 16 codes per frame");
+  if (config.talker.vocab_size > kPersistentVocab) return Unsupported("the talker has more than 3072 ids");
+  if (config.predictor.vocab_size > kPersistentVocab || config.predictor.vocab_size % 2 != 0) {
+    return Unsupported("the code predictor's heads have more than 3072 ids, or an odd number of them");
   }
   return Status::Ok();
 }
 
-int DeviceAttribute(cudaDeviceAttr which, int device) {
-  int value = 0;
-  (void)Succeeds(cudaDeviceGetAttribute(&value, which, device));
-  return value;
+// The same for differences that only the loaded weights show.
+Status CheckWeights(const Network& network) {
+  for (const Matrix& head : network.heads) {
+    if (head.outputs != network.config.predictor.vocab_size) {
+      return Unsupported("the code predictor's heads have different sizes");
+    }
+  }
+  if (network.has_projection() != (network.hidden_size() != kPersistentHidden)) {
+    return Unsupported("the projection of the hidden states does not match the widths");
+  }
+  return Status::Ok();
 }
 
 size_t RoundUp(size_t bytes) { return (bytes + 127) / 128 * 128; }
@@ -93,21 +97,25 @@ Result<std::unique_ptr<PersistentFrame>> PersistentFrame::Create(const Network& 
   return frame;
 }
 
+Status PersistentFrame::CheckDevice(const DeviceDescription& device) {
+  if (device.major != 9) return Unsupported("the GPU is not of compute capability 9");
+  if (!device.CanRunWarpgroups()) return Unsupported("the build has no code for compute capability 9");
+  if (!device.cooperative) return Unsupported("the GPU has no cooperative launches");
+  if (device.processors < kPersistentBlocks) return Unsupported("the GPU has fewer than 128 SMs");
+  return Status::Ok();
+}
+
+Status PersistentFrame::CheckSupport(const ModelConfig& config, Precision precision, const DeviceDescription& device) {
+  QTTS_RETURN_IF_ERROR(CheckModel(config, precision));
+  return CheckDevice(device);
+}
+
 Status PersistentFrame::Prepare(const Network& network, const FrameBuffers& buffers, const PersistentNumbers& numbers,
                                 unsigned patience) {
-  QTTS_RETURN_IF_ERROR(CheckModel(network));
-  int device = 0;
-  QTTS_RETURN_IF_CUDA_ERROR(cudaGetDevice(&device), kPreparing);
-  if (DeviceAttribute(cudaDevAttrComputeCapabilityMajor, device) != 9) {
-    return Unsupported("the GPU is not of compute capability 9");
-  }
-  if (DeviceAttribute(cudaDevAttrCooperativeLaunch, device) == 0) {
-    return Unsupported("the GPU has no cooperative launches");
-  }
-  if (DeviceAttribute(cudaDevAttrMultiProcessorCount, device) < kPersistentBlocks) {
-    return Unsupported("the GPU has fewer than 128 SMs");
-  }
-  const auto shared_limit = static_cast<size_t>(DeviceAttribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
+  const DeviceDescription* device = nullptr;
+  QTTS_RETURN_IF_CUDA_ERROR(DescribeDevice(&device), kPreparing);
+  QTTS_RETURN_IF_ERROR(CheckSupport(network.config, network.precision, *device));
+  QTTS_RETURN_IF_ERROR(CheckWeights(network));
 
   Describe(network, buffers);
   FrameKernelArguments& a = arguments_;
@@ -126,7 +134,7 @@ Status PersistentFrame::Prepare(const Network& network, const FrameBuffers& buff
   const auto pace = [](const PaceNumbers& of) { return WeightPace{of.in_flight, of.ahead}; };
   a.talker.pace = pace(a.talker_hidden > kPersistentHidden ? numbers.wide_talker : numbers.narrow_talker);
   a.predictor.pace = pace(numbers.predictor);
-  return PrepareKernels(shared_limit);
+  return PrepareKernels(device->shared_per_block);
 }
 
 void PersistentFrame::Describe(const Network& network, const FrameBuffers& buffers) {
@@ -180,14 +188,14 @@ Status PersistentFrame::AllocateTables(const Network& network) {
   const size_t pass_bytes = RoundUp(steps.size() * sizeof(PredictorPass));
   QTTS_ASSIGN_OR_RETURN(tables_, DeviceMemory::Allocate(layer_bytes + pass_bytes + pages.size() * sizeof(void*)));
   char* const tables = tables_.as<char>();
-  QTTS_RETURN_IF_CUDA_ERROR(
-      cudaMemcpy(tables + layer_bytes + pass_bytes, pages.data(), pages.size() * sizeof(void*), cudaMemcpyHostToDevice),
-      kPreparing);
+  QTTS_RETURN_IF_CUDA_ERROR(CopyAndWait(tables + layer_bytes + pass_bytes, pages.data(), pages.size() * sizeof(void*),
+                                        cudaMemcpyHostToDevice),
+                            kPreparing);
   a.predictor.pages = reinterpret_cast<void* const*>(tables + layer_bytes + pass_bytes);
   QTTS_RETURN_IF_CUDA_ERROR(
-      cudaMemcpy(tables, layers.data(), layers.size() * sizeof(PersistentLayer), cudaMemcpyHostToDevice), kPreparing);
+      CopyAndWait(tables, layers.data(), layers.size() * sizeof(PersistentLayer), cudaMemcpyHostToDevice), kPreparing);
   QTTS_RETURN_IF_CUDA_ERROR(
-      cudaMemcpy(tables + layer_bytes, steps.data(), steps.size() * sizeof(PredictorPass), cudaMemcpyHostToDevice),
+      CopyAndWait(tables + layer_bytes, steps.data(), steps.size() * sizeof(PredictorPass), cudaMemcpyHostToDevice),
       kPreparing);
   a.layers = reinterpret_cast<const PersistentLayer*>(tables);
   a.passes = reinterpret_cast<const PredictorPass*>(tables + layer_bytes);
@@ -203,7 +211,6 @@ Status PersistentFrame::PrepareKernels(size_t shared_limit) {
     ring_slots_[i] = std::min(kRingSlots, static_cast<int>(slots));
     int resident = 0;
     const cudaError_t error = PrepareFrameKernel(hidden, kRowBuckets[i], ring_slots_[i], &resident);
-    if (error == cudaErrorNoKernelImageForDevice) return Unsupported("the build has no code for compute capability 9");
     QTTS_RETURN_IF_CUDA_ERROR(error, kPreparing);
     if (resident < 1) return Unsupported("a thread block does not fit on an SM of the GPU");
   }

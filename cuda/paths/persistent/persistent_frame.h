@@ -14,6 +14,7 @@
 #include "paths/frame_path.h"
 #include "paths/persistent/frame_kernel.h"
 #include "qtts/status.h"
+#include "runtime/device.h"
 #include "runtime/device_memory.h"
 #include "runtime/device_numbers.h"
 
@@ -34,6 +35,11 @@ class PersistentFrame : public FrameComputation {
   static Result<std::unique_ptr<PersistentFrame>> Create(const Network& network, const FrameBuffers& buffers,
                                                          const PersistentNumbers& numbers, unsigned patience,
                                                          cudaStream_t stream);
+
+  // kUnsupported, with the reason, if the kernel cannot be used for the model on the device; without loading it.
+  static Status CheckSupport(const ModelConfig& config, Precision precision, const DeviceDescription& device);
+  // The same of the device alone.
+  static Status CheckDevice(const DeviceDescription& device);
 
   bool Covers(int rows, int splits) const override;
   Status Enqueue(FrameStart start, int rows, int splits) const override;

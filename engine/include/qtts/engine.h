@@ -110,6 +110,9 @@ class Engine : public std::enable_shared_from_this<Engine> {
   const ModelInfo& info() const;
   // Device name for messages: "cpu (AVX3, 2 threads)".
   const std::string& device_name() const;
+  // A warning for the user if device=auto has chosen the CPU although there is an NVIDIA GPU: why, and the remedy. Else
+  // empty.
+  const std::string& passed_over() const;
   // True if a separate device computes, so that a polling host thread takes no computing power from it.
   bool beside_host() const;
   // True if the device failed as a whole. All its streams end with that error, now and later, and Acquire() does not

@@ -26,11 +26,11 @@ CurrencyWords NamesOf(const CurrencyNames& currency) {
 
 // ISO 4217 codes that are no English words.
 bool IsCode(std::string_view code) {
-  static constexpr std::string_view kCodes =
+  static constexpr std::string_view kCurrencyCodes =
       "USD EUR GBP JPY CNY INR RUB KRW BRL CHF CAD AUD NZD SEK NOK DKK PLN CZK HUF MXN ZAR SGD HKD THB ILS AED SAR EGP "
       "NGN "
       "IDR MYR VND UAH ARS CLP";
-  return code.size() == 3 && kCodes.find(code) != std::string_view::npos;
+  return code.size() == 3 && kCurrencyCodes.find(code) != std::string_view::npos;
 }
 
 std::optional<CurrencyWords> NamesOfCode(const NumberContext& context, const std::string& code) {
@@ -91,28 +91,28 @@ Scale ReadScale(const NumberContext& context, ptrdiff_t at) {
   }
   const ptrdiff_t spaces = text.Spaces(at);
   const ptrdiff_t word = at + spaces;
-  static constexpr std::string_view kEnglish[] = {"thousand", "million", "billion", "trillion"};
+  static constexpr std::string_view kEnglishScales[] = {"thousand", "million", "billion", "trillion"};
   if (context.Is(TongueId::kEnglish)) {
-    for (const std::string_view scale : kEnglish) {
+    for (const std::string_view scale : kEnglishScales) {
       const auto length = static_cast<ptrdiff_t>(scale.size());
       if (spaces > 0 && text.HasLower(word, scale) && IsBoundary(text, word + length))
         return {spaces + length, std::string(scale)};
     }
-    static constexpr std::pair<std::string_view, std::string_view> kShort[] = {
+    static constexpr std::pair<std::string_view, std::string_view> kShortScales[] = {
         {"k", "thousand"}, {"K", "thousand"}, {"M", "million"}, {"m", "million"},
         {"bn", "billion"}, {"B", "billion"},  {"T", "trillion"}};
-    for (const auto& [letters, scale] : kShort) {
+    for (const auto& [letters, scale] : kShortScales) {
       const auto length = static_cast<ptrdiff_t>(letters.size());
       if (spaces == 0 && text.Has(at, letters) && IsBoundary(text, at + length)) return {length, std::string(scale)};
     }
   }
   if (context.Is(TongueId::kGerman)) {
-    static constexpr std::pair<std::string_view, std::string_view> kGerman[] = {{"Mio.", "Millionen"},
-                                                                                {"Mrd.", "Milliarden"},
-                                                                                {"Tsd.", "Tausend"},
-                                                                                {"Millionen", "Millionen"},
-                                                                                {"Milliarden", "Milliarden"}};
-    for (const auto& [letters, scale] : kGerman) {
+    static constexpr std::pair<std::string_view, std::string_view> kGermanScales[] = {{"Mio.", "Millionen"},
+                                                                                      {"Mrd.", "Milliarden"},
+                                                                                      {"Tsd.", "Tausend"},
+                                                                                      {"Millionen", "Millionen"},
+                                                                                      {"Milliarden", "Milliarden"}};
+    for (const auto& [letters, scale] : kGermanScales) {
       if (text.Has(word, letters)) return {spaces + static_cast<ptrdiff_t>(letters.size()), std::string(scale)};
     }
   }

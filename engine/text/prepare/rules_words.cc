@@ -224,7 +224,7 @@ std::optional<Edit> SayAbbreviation(const NumberContext& context) {
     if (letters > 4 && text.Has(letters - 3, "str.")) return Replace(letters + 1, text.Utf8(0, letters - 3) + "straße");
   }
   using When = Abbreviation::When;
-  constexpr ptrdiff_t kLongestName = 30;
+  constexpr ptrdiff_t kLongestPlace = 30;
   for (const Abbreviation& entry : context.tongue.abbreviations) {
     const char32_t first = DecodeUtf8(entry.written).code;
     const bool raised = text[0] != first && IsLower(first) && ToLower(text[0]) == first;
@@ -249,7 +249,7 @@ std::optional<Edit> SayAbbreviation(const NumberContext& context) {
       // A number before it may have letters: "5th Ave."
       ptrdiff_t begin = before;
       bool number = IsDigit(text[begin]);
-      for (; IsJoined(text[begin - 1]) && begin > -kLongestName; --begin) number = number || IsDigit(text[begin - 1]);
+      for (; IsJoined(text[begin - 1]) && begin > -kLongestPlace; --begin) number = number || IsDigit(text[begin - 1]);
       if (!number && !IsUpper(text[begin])) continue;
     }
     const bool ends = stop && entry.when != When::kBeforeNumber && entry.when != When::kBeforeName &&

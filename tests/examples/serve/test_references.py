@@ -102,6 +102,15 @@ def test_recordings_are_decoded_without_following_their_links(start, model, bait
 
 
 @pytest.mark.parametrize("model", ["tiny-base-0b6"], indirect=True)
+def test_a_damaged_recording_is_told_in_words_for_clients(start, model):
+    server = start("--model-path", model)
+    for recording, kind in ((b"RIFF\0\0\0\0WAVE" + bytes(100), "WAV"), (b"OggS" + bytes(100), "Ogg")):
+        status, body = as_upload(server, recording)
+        message = json.loads(body)["error"]["message"]
+        assert status == 400 and message.startswith(f"ref_audio: is damaged, or no {kind}. Give speech as WAV"), message
+
+
+@pytest.mark.parametrize("model", ["tiny-base-0b6"], indirect=True)
 def test_a_session_does_not_follow_a_playlist(start, model, bait):
     server = start("--model-path", model)
     playlist = hostile_recordings.refused(bait.host, bait.file)["hls-address"]

@@ -160,6 +160,7 @@ class StreamState {
 struct Engine::Impl {
   ModelInfo info;
   std::string device_name = "fake";
+  std::string passed_over = GetScript().passed_over;
   const std::shared_ptr<std::atomic<bool>> device_lost = std::make_shared<std::atomic<bool>>(false);
 
   std::mutex mutex;
@@ -306,6 +307,7 @@ Result<std::shared_ptr<Engine>> Engine::Acquire(const EngineOptions& options, co
 
 const ModelInfo& Engine::info() const { return impl_->info; }
 const std::string& Engine::device_name() const { return impl_->device_name; }
+const std::string& Engine::passed_over() const { return impl_->passed_over; }
 bool Engine::beside_host() const { return GetScript().beside_host; }
 bool Engine::device_lost() const { return *impl_->device_lost; }
 Occupancy Engine::occupancy() const {

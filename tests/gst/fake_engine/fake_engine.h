@@ -46,6 +46,7 @@ struct Script {
 
   std::chrono::milliseconds frame_time{0};
   bool beside_host = false;  // answer of Engine::beside_host()
+  std::string passed_over;   // answer of Engine::passed_over(), when the engine is loaded
 };
 
 // A model with two speakers and two languages, no failure, no delay.

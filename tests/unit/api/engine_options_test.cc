@@ -6,6 +6,7 @@
 #include <string>
 
 #include "api/device_choice.h"
+#include "api/gpu_presence.h"
 #include "cpu/bf16_kernels.h"
 #include "qtts/engine.h"
 
@@ -135,6 +136,39 @@ TEST_F(EngineOptionsTest, AMissingGpuIsToldBeforeLoading) {
   options_.device = Device::kCuda;
   ExpectRefused(StatusCode::kDeviceUnavailable, "not installed");
   ExpectRefused(StatusCode::kDeviceUnavailable, "/libqtts-cuda.so)");
+}
+
+// The reason and its remedy stay; the advice for device=cuda goes.
+TEST_F(EngineOptionsTest, TheWarningThatAGpuIsPassedOverSaysWhyAndWhatToDo) {
+  const Status no_code = Status::DeviceUnavailable(
+      "device=cuda: Some GPU needs the GPU backend built with -Dcuda-arch=89; choose device=cpu or device=auto");
+  EXPECT_EQ(PassedOverWarning(no_code, true),
+            "device=auto uses the CPU although there is an NVIDIA GPU: Some GPU needs the GPU backend built with "
+            "-Dcuda-arch=89. device=cpu chooses the CPU without this warning");
+  const Status no_memory = Status::ResourceExhausted("GPU: not enough memory; close other programs that use it");
+  EXPECT_NE(PassedOverWarning(no_memory, true).find("not enough memory; close other programs"), std::string::npos);
+  EXPECT_EQ(PassedOverWarning(no_code, false), "");
+}
+
+// This program finds no backend. Whether there is a GPU to pass over depends on the machine.
+TEST_F(EngineOptionsTest, AGpuWithoutABackendIsPassedOverWithOneWarningInTheLog) {
+  SetLogSink(&kSink);
+  for (int time = 0; time < 2; ++time) {
+    log.clear();
+    const auto engine = Engine::Load(options_);
+    ASSERT_TRUE(engine.ok()) << engine.status().message();
+    const std::string& warning = (*engine)->passed_over();
+    EXPECT_EQ(!warning.empty(), HasNvidiaGpu());
+    if (HasNvidiaGpu()) {
+      EXPECT_NE(warning.find("is not installed"), std::string::npos) << warning;
+      EXPECT_NE(warning.find("-Dcuda=enabled"), std::string::npos) << warning;
+    }
+  }
+  EXPECT_NE(log.find("using the CPU: device=cuda: the GPU backend is not installed"), std::string::npos)
+      << "at level info, after the first: " << log;
+  SetLogSink(nullptr);
+  options_.device = Device::kCpu;
+  EXPECT_EQ((*Engine::Load(options_))->passed_over(), "");
 }
 
 TEST_F(EngineOptionsTest, AutoAsksTheGpuWithTheOptionsAsTheyAre) {

@@ -22,6 +22,8 @@
 namespace qtts::cpu {
 namespace {
 
+using testing::ElementsAre;
+
 // Runs `test` in a thread with an affinity to the first of this thread's processors.
 void OnOneProcessor(const std::function<void()>& test) {
   std::thread([&] {

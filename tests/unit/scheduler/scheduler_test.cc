@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <deque>
 #include <map>
+#include <new>
 #include <random>
 #include <thread>
 
@@ -239,6 +240,30 @@ TEST_F(SchedulerTest, LostDeviceFailsEveryStreamNowAndLater) {
     EXPECT_EQ(stream->status().code(), StatusCode::kDeviceUnavailable);
   }
   EXPECT_TRUE(scheduler_->device_lost());
+}
+
+// Neither the log nor the backend gets memory.
+TEST_F(SchedulerTest, LostDeviceFailsEveryStreamAlsoWithoutMemory) {
+  static constexpr LogSink kSink = {[](LogLevel level) { return level == LogLevel::kWarning; },
+                                    [](LogLevel /*level*/, const char* /*line*/) { throw std::bad_alloc(); }};
+  script_.SetGate(false);
+  script_.close_needs_memory = true;
+  const auto first = Start(1);
+  const auto second = Start(2);
+  SetLogSink(&kSink);
+  {
+    std::lock_guard lock(script_.mutex);
+    script_.device_lost = true;
+  }
+  script_.SetGate(true);
+  for (const auto& stream : {first, second}) {
+    ReadAll(*stream, 0);
+    EXPECT_EQ(stream->end_reason(), EndReason::kError);
+    EXPECT_EQ(stream->status().code(), StatusCode::kDeviceUnavailable);
+  }
+  SetLogSink(nullptr);
+  const Occupancy occupancy = scheduler_->occupancy();
+  EXPECT_EQ(occupancy.free_slots, occupancy.slots);
 }
 
 // The next utterance detects that the device was lost elsewhere.

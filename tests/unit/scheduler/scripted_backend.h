@@ -9,6 +9,7 @@
 #include <limits>
 #include <map>
 #include <mutex>
+#include <new>
 #include <set>
 #include <string>
 #include <thread>
@@ -44,6 +45,7 @@ struct BackendScript {
   std::condition_variable changed;
   bool gate_open = true;  // while false, Collect() waits
   bool device_lost = false;
+  bool close_needs_memory = false;                        // and there is none once the device is lost
   std::map<uint64_t, std::vector<int32_t>> text_by_seed;  // text ids of the steps submitted
   int open_slots = 0;
   int most_open_slots = 0;
@@ -81,6 +83,13 @@ struct BackendScript {
 class ScriptedBackend : public Backend {
  public:
   explicit ScriptedBackend(BackendScript* script) : script_(script) {}
+  // Slots go with it, as a device's do.
+  ~ScriptedBackend() override {
+    std::lock_guard lock(script_->mutex);
+    script_->open_slots -= static_cast<int>(slots_.size());
+  }
+  ScriptedBackend(const ScriptedBackend&) = delete;
+  ScriptedBackend& operator=(const ScriptedBackend&) = delete;
 
   const std::string& name() const override { return name_; }
   bool beside_host() const override { return script_->beside_host; }
@@ -216,6 +225,7 @@ class ScriptedBackend : public Backend {
 
   void Close(SlotId slot) override {
     std::lock_guard lock(script_->mutex);
+    if (script_->device_lost && script_->close_needs_memory) throw std::bad_alloc();
     if (const auto found = slots_.find(slot); found != slots_.end()) {
       (found->second.parked ? script_->parked_pages : script_->taken_pages) -= found->second.pages;
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-// The sentences of tests/data/text, a file a language, however the text is cut.
+// The cases of tests/data/text/sentences-*.txt, a file a language, however the text is cut.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -64,6 +64,7 @@ std::vector<SentenceCase> ReadCases() {
   std::vector<SentenceCase> cases;
   for (const auto& entry : std::filesystem::directory_iterator(QTTS_SENTENCES)) {
     const std::string name = entry.path().stem();
+    if (!name.starts_with("sentences-")) continue;
     std::ifstream file(entry.path());
     for (std::string line; std::getline(file, line);) {
       if (line.empty() || line[0] == '#') continue;

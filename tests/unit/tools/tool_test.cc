@@ -544,6 +544,10 @@ TEST(ToolTest, TextPrintsEachStepAndTheMap) {
   EXPECT_EQ(utterance["spoken"], "It is five dollars.");
   EXPECT_EQ(utterance["steps"]["numbers"], "It is five dollars.");
   EXPECT_EQ(utterance["map"][1], Json::parse(R"({"spoken": [6, 18], "source": [12, 14], "copied": false})"));
+  // Positions are those of the text, whose lines are joined.
+  const Outcome joined = RunTool({"text", kVoice, "-"}, "It is psycho-\nlogical at $5.");
+  EXPECT_NE(joined.out.find("written     It is psychological at $5."), std::string::npos) << joined.out;
+  EXPECT_NE(joined.out.find("25-27 \"$5\" as \"five dollars\""), std::string::npos) << joined.out;
 }
 
 TEST(ToolTest, TextHeedsItsOptions) {

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#include "runtime/device.h"
+
+#include <algorithm>
+#include <map>
+
+#include "qtts/mutex.h"
+#include "runtime/code_probe.h"
+#include "runtime/pretended_card.h"
+#include "runtime/succeeds.h"
+
+namespace qtts::cuda {
+namespace {
+
+struct Descriptions {
+  Mutex mutex;
+  std::map<int, DeviceDescription> by_number QTTS_GUARDED_BY(mutex);
+};
+
+// Never destroyed: engines may be used while the process exits.
+Descriptions& All() {
+  static auto* const all = new Descriptions();
+  return *all;
+}
+
+// Transfers on both edges of the clock.
+double BandwidthOf(int device) {
+  int kilohertz = 0;
+  int bits = 0;
+  if (!Succeeds(cudaDeviceGetAttribute(&kilohertz, cudaDevAttrMemoryClockRate, device)) ||
+      !Succeeds(cudaDeviceGetAttribute(&bits, cudaDevAttrGlobalMemoryBusWidth, device))) {
+    return 0;
+  }
+  return 2.0 * 1000 * kilohertz * bits / 8;
+}
+
+cudaError_t Pretend(DeviceDescription* device) {
+  const PretendedCard* const card = FindPretendedCard();
+  if (card == nullptr) return cudaErrorInvalidValue;
+  device->pretended_on = device->name;
+  device->name = card->name;
+  device->major = card->major;
+  device->minor = card->minor;
+  device->processors = card->processors;
+  device->shared_per_block = std::min(card->shared_per_block, device->shared_per_block);
+  device->l2_bytes = card->l2_bytes;
+  device->memory_bytes = std::min(card->memory_bytes, device->memory_bytes);
+  device->bandwidth = card->bandwidth;
+  device->clusters = card->clusters && device->clusters;
+  // A card runs code for itself and for earlier ones.
+  return device->code <= device->capability() ? cudaSuccess : cudaErrorNoKernelImageForDevice;
+}
+
+cudaError_t Fill(int number, DeviceDescription* device) {
+  cudaDeviceProp properties = {};
+  if (const cudaError_t error = cudaGetDeviceProperties(&properties, number); error != cudaSuccess) return error;
+  device->name = properties.name;
+  device->major = properties.major;
+  device->minor = properties.minor;
+  device->processors = properties.multiProcessorCount;
+  device->shared_per_block = properties.sharedMemPerBlockOptin;
+  device->l2_bytes = static_cast<size_t>(std::max(properties.l2CacheSize, 0));
+  device->memory_bytes = properties.totalGlobalMem;
+  device->bandwidth = BandwidthOf(number);
+  device->clusters = properties.clusterLaunch != 0;
+  device->cooperative = properties.cooperativeLaunch != 0;
+  if (const cudaError_t error = ProbeCode(&device->code); error != cudaSuccess) return error;
+  return Pretends() ? Pretend(device) : cudaSuccess;
+}
+
+}  // namespace
+
+cudaError_t DescribeDevice(const DeviceDescription** device) {
+  int number = 0;
+  if (const cudaError_t error = cudaGetDevice(&number); error != cudaSuccess) return error;
+  Descriptions& all = All();
+  const MutexLock lock(all.mutex);
+  auto found = all.by_number.find(number);
+  if (found == all.by_number.end()) {
+    DeviceDescription description;
+    if (const cudaError_t error = Fill(number, &description); error != cudaSuccess) return error;
+    found = all.by_number.emplace(number, std::move(description)).first;
+  }
+  *device = &found->second;
+  return cudaSuccess;
+}
+
+cudaError_t MeasureMemory(size_t* free, size_t* total) {
+  const cudaError_t error = cudaMemGetInfo(free, total);
+  if (error != cudaSuccess || !Pretends()) return error;
+  const PretendedCard* const card = FindPretendedCard();
+  if (card == nullptr || card->memory_bytes >= *total) return error;
+  const size_t used = *total - *free;
+  *total = card->memory_bytes;
+  *free = *total - std::min(used, *total);
+  return error;
+}
+
+void ForgetDevices() {
+  Descriptions& all = All();
+  const MutexLock lock(all.mutex);
+  all.by_number.clear();
+}
+
+}  // namespace qtts::cuda
