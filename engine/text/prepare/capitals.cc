@@ -129,7 +129,9 @@ Edit CapitalsStep::Next(const Reader& text) const {
   const bool among = word.tail == 0 && IsAmongLoud(text, word.length, tongue);
   if (spelled && !(among && IsShortWord(letters))) return Spell(text, word);
   if (IsSpokenAcronym(letters)) {
-    return IsKeptAcronym(letters) || !english || word.tail > 0 ? Copy(whole) : InLowerCase(text, whole);
+    if (IsKeptAcronym(letters) || !english || word.tail > 0) return Copy(whole);
+    // At the beginning of a sentence, too: "Nato" is read like a name.
+    return {Edit::Kind::kRewrite, static_cast<size_t>(whole), ToLower(text.Text(0, whole))};
   }
   if (among) return InLowerCase(text, whole);
   if (english) {

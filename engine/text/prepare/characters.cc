@@ -25,13 +25,17 @@ bool IsCategory(char32_t c, uint32_t categories) {
   return c <= UCHAR_MAX_VALUE && (U_GET_GC_MASK(static_cast<UChar32>(c)) & categories) != 0;
 }
 
+bool IsNoncharacter(char32_t c) {
+  constexpr char32_t kLastOfPlane = 0xFFFE;
+  return (c >= 0xFDD0 && c <= 0xFDEF) || (c & kLastOfPlane) == kLastOfPlane;
+}
+
 // Control characters, what stands for bytes that were no text, and private characters are blank.
 bool IsBlank(char32_t c) {
   if (c == Reader::kNone) return false;
   if (c < 0x80) return c <= ' ' ? c != kEscape : c == 0x7F;
   return (IsWhiteSpace(c) || c == kReplacementCharacter ||
-          IsCategory(c, U_GC_CC_MASK | U_GC_CO_MASK | U_GC_CS_MASK | U_GC_Z_MASK) ||
-          (c <= UCHAR_MAX_VALUE && U_IS_UNICODE_NONCHAR(c))) &&
+          IsCategory(c, U_GC_CC_MASK | U_GC_CO_MASK | U_GC_CS_MASK | U_GC_Z_MASK) || IsNoncharacter(c)) &&
          c != kControlSequence;
 }
 

@@ -156,7 +156,7 @@ std::string SumWords(const NumberContext& context, const WrittenNumber& number, 
 }
 
 // "/month" behind a sum.
-std::optional<Edit> AddRate(const NumberContext& context, ptrdiff_t end, std::string words) {
+std::optional<Edit> AddRate(const NumberContext& context, ptrdiff_t end, const std::string& words) {
   if (context.tongue.spaces && context.text[end] == '/' && IsLetter(context.text[end + 1])) {
     return Replace(end + 1, words + " " + std::string(context.tongue.words.per) + " ");
   }
