@@ -7,7 +7,6 @@
 #include <thread>
 #include <utility>
 
-#include "gstqttspreparation.h"
 #include "qtts/engine.h"
 #include "qtts/resources.h"
 
@@ -26,7 +25,6 @@ struct EngineLoader::Job {
   void Run(const qtts::EngineOptions& options, const std::function<void(Outcome)>& on_done) {
     id = std::this_thread::get_id();
     Outcome outcome = qtts::Engine::Acquire(options, &cancelled);
-    if (outcome.ok()) PreloadPreparation((*outcome)->info());
     const qtts::MutexLock lock(calling);
     if (cancelled) return;
     const auto tell = [&](Outcome what) {

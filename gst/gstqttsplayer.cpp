@@ -446,7 +446,7 @@ bool Player::ReadStream(Output* output, Event* event) {
     stream.reset();
     return false;
   }
-  spoken_->position.Append(prepared.spoken, prepared.map);
+  if (!prepared.spoken.empty()) spoken_->position.Append(prepared.spoken, prepared.map);
   switch (read.state) {
     case qtts::ReadState::kPending:
       return false;

@@ -51,8 +51,4 @@ qtts::Status PrepareMore(const std::string& text, bool last, qtts::TextPreparer*
   return qtts::Status::Ok();
 }
 
-void PreloadPreparation(const qtts::ModelInfo& model) {
-  if (auto options = OptionsOf(Settings(), model); options.ok()) qtts::TextPreparer::Preload(*options);
-}
-
 }  // namespace gstqtts

@@ -27,9 +27,6 @@ qtts::Result<Preparation> PrepareUtterance(const Utterance& utterance, const qtt
 qtts::Status PrepareMore(const std::string& text, bool last, qtts::TextPreparer* preparer,
                          qtts::PreparedText* prepared);
 
-// Makes ready what the first utterance with default settings would wait for: some milliseconds.
-void PreloadPreparation(const qtts::ModelInfo& model);
-
 }  // namespace gstqtts
 
 #endif  // GST_QTTS_PREPARATION_H_

@@ -144,7 +144,8 @@ struct EnumNames<TrimSilence> {
   static constexpr GEnumValue kValues[] = {
       {static_cast<int>(TrimSilence::kNever), "From no utterance", "false"},
       {static_cast<int>(TrimSilence::kAlways), "From every utterance", "true"},
-      {static_cast<int>(TrimSilence::kAuto), "From text that grows while it is spoken (\"segmentation\" stream)", "auto"},
+      {static_cast<int>(TrimSilence::kAuto), "From text that grows while it is spoken (\"segmentation\" stream)",
+       "auto"},
       {0, nullptr, nullptr},
   };
 };
@@ -517,13 +518,12 @@ std::vector<Property> PacingProperties() {
 // What the element tells.
 std::vector<Property> ReadOnlyProperties() {
   return {
-      RowKeptElsewhere(
-          "speakers", kReadOnly,
-          [](GParamFlags flags) {
-            return g_param_spec_boxed("speakers", "Speakers",
-                                      "Preset voices of the model, known from READY on. Empty: it has none",
-                                      G_TYPE_STRV, flags);
-          }),
+      RowKeptElsewhere("speakers", kReadOnly,
+                       [](GParamFlags flags) {
+                         return g_param_spec_boxed(
+                             "speakers", "Speakers",
+                             "Preset voices of the model, known from READY on. Empty: it has none", G_TYPE_STRV, flags);
+                       }),
       RowKeptElsewhere("languages", kReadOnly,
                        [](GParamFlags flags) {
                          return g_param_spec_boxed("languages", "Languages",
@@ -589,10 +589,10 @@ const Property* FindProperty(std::string_view name) {
 }
 
 const std::vector<GType>& PropertyEnums() {
-  static const auto* types = new std::vector<GType>{
-      EnumType<qtts::Device>(),       EnumType<qtts::Precision>(), EnumType<qtts::CodecPrecision>(),
-      EnumType<qtts::PromptLayout>(), EnumType<Segmentation>(),    EnumType<IdleMode>(),
-      EnumType<TextTiming>(),         EnumType<TrimSilence>()};
+  static const auto* types = new std::vector<GType>{EnumType<qtts::Device>(),         EnumType<qtts::Precision>(),
+                                                    EnumType<qtts::CodecPrecision>(), EnumType<qtts::PromptLayout>(),
+                                                    EnumType<Segmentation>(),         EnumType<IdleMode>(),
+                                                    EnumType<TextTiming>(),           EnumType<TrimSilence>()};
   return *types;
 }
 

@@ -161,8 +161,8 @@ struct _GstQttsSrc {
   GstQttsSrcPrivate* priv;
 };
 
-// Formats in order of preference: GstBaseSrc takes the first one that downstream's most preferred caps allow. So 16 bits,
-// which everything takes and files usually have, unless downstream asks for float.
+// Formats in order of preference: GstBaseSrc takes the first one that downstream's most preferred caps allow. So 16
+// bits, which everything takes and files usually have, unless downstream asks for float.
 static GstStaticPadTemplate src_template =
     GST_STATIC_PAD_TEMPLATE("src", GST_PAD_SRC, GST_PAD_ALWAYS,
                             GST_STATIC_CAPS("audio/x-raw, format = { " GST_AUDIO_NE(S16) ", " GST_AUDIO_NE(

@@ -18,6 +18,7 @@
 #include "prompt/prompt.h"
 #include "qtts/mutex.h"
 #include "qtts/resources.h"
+#include "qtts/text_preparer.h"
 #include "scheduler/scheduler.h"
 #include "scheduler/stream_state.h"
 #include "text/tokenizer.h"
@@ -172,6 +173,10 @@ Result<std::shared_ptr<Engine>> Engine::DoLoad(const EngineOptions& options, con
   impl->beside_host = backend->beside_host();
   impl->voice_encoder = backend->CreateVoiceEncoder();
   QTTS_ASSIGN_OR_RETURN(impl->scheduler, Scheduler::Create(std::move(backend)));
+  // The first text that is prepared would wait for these tables.
+  TextPreparer::Preload({.language = PreparationLanguage("", impl->info.languages),
+                         .steps = ChooseSteps(impl->info.description.text, Normalize::kModel),
+                         .lexicon = nullptr});
   if (LogEnabled(LogLevel::kInfo)) {
     Log(LogLevel::kInfo, "loaded " + impl->path + " in " + ElapsedText(start) + ", on " + impl->device_name);
   }

@@ -136,7 +136,8 @@ void Application::OnElementMessage(const GstStructure* structure) {
     guint64 samples = 0;
     gst_structure_get(structure, "id", G_TYPE_UINT64, &id, "samples", G_TYPE_UINT64, &samples, nullptr);
     const std::string reason = gst_structure_get_string(structure, "reason");
-    g_printerr("%" G_GUINT64_FORMAT " finished: %s, %.2f s\n", id, reason.c_str(), static_cast<double>(samples) / 24000);
+    g_printerr("%" G_GUINT64_FORMAT " finished: %s, %.2f s\n", id, reason.c_str(),
+               static_cast<double>(samples) / 24000);
     if (reason != "complete") status_ = 1;
     waiting_.erase(id);
     EndIfDone();

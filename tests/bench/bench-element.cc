@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-// Load time, time from text to first buffer and first audible sample in a warm element and the stages before them, speed
-// over real time, and memory of one model folder. On the CPU also the least time of a frame: that to read its weights at
-// the memory bandwidth, measured in the same run. (qtts-bench prints it for the GPU.)
+// Load time, time from text to first buffer and first audible sample in a warm element and the stages before them,
+// speed over real time, and memory of one model folder. On the CPU also the least time of a frame: that to read its
+// weights at the memory bandwidth, measured in the same run. (qtts-bench prints it for the GPU.)
 #include <gst/app/gstappsrc.h>
 #include <gst/audio/audio.h>
 #include <gst/gst.h>

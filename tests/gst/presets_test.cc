@@ -167,7 +167,7 @@ TEST_F(PresetsTest, EveryValueComesBack) {
       if (G_IS_PARAM_SPEC_STRING(spec)) {
         g_value_set_string(&value, string.c_str());
       } else if (G_IS_PARAM_SPEC_ENUM(spec)) {
-        g_value_set_enum(&value, static_cast<int>(random() % 3));
+        g_value_set_enum(&value, static_cast<int>(random() % G_PARAM_SPEC_ENUM(spec)->enum_class->n_values));
       } else if (G_IS_PARAM_SPEC_INT(spec)) {
         g_value_set_int(&value, static_cast<int>(random() % G_MAXINT) - 1);
       } else if (G_IS_PARAM_SPEC_INT64(spec)) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 // A stream through audioresample, as telephones (8 kHz), recognisers (16 kHz), files (44.1 kHz) and Opus (48 kHz) need
-// it: the number of samples and the timestamps are those of the element, however often sound and silence alternate. With
-// the GAP flag on silence they are not: GStreamer before 1.28.3 adds some 128 samples at each change from sound to
+// it: the number of samples and the timestamps are those of the element, however often sound and silence alternate.
+// With the GAP flag on silence they are not: GStreamer before 1.28.3 adds some 128 samples at each change from sound to
 // silence, later versions fall behind with the timestamps by as much, and jump.
 #include <cstdint>
 #include <string>

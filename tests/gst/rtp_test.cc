@@ -18,8 +18,8 @@ constexpr GstClockTime kPacket = 20 * GST_MSECOND;
 // The encoder and payloader of a format, as a launch line: the array `rtp_encoder` of examples/rtp-formats.sh.
 std::string Encoder(const std::string& format) {
   const gchar* argv[] = {
-      "bash", "-c", ". \"$1\" && rtp_format \"$2\" && echo \"${rtp_encoder[*]}\"", "bash", QTTS_RTP_FORMATS, format.c_str(),
-      nullptr};
+      "bash",         "-c",   ". \"$1\" && rtp_format \"$2\" && echo \"${rtp_encoder[*]}\"", "bash", QTTS_RTP_FORMATS,
+      format.c_str(), nullptr};
   gchar* output = nullptr;
   gint status = 0;
   GError* error = nullptr;
