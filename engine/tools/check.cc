@@ -292,6 +292,8 @@ class Comparison {
   double tolerance_;
 };
 
+constexpr const char* kMissing = "missing in the file";
+
 struct ComparedPart {
   const char* name;
   const char* pointer;  // JSON pointer, in the report or in a run of it
@@ -304,10 +306,10 @@ bool Compare(const ComparedPart& part, const std::string& name, const Json& mine
   const Json::json_pointer pointer(part.pointer);
   Json row = {{"part", name}};
   if (!theirs.contains(pointer)) {
-    row["equal"] = nullptr;
-    row["difference"] = "not in the file";
+    row["equal"] = false;
+    row["difference"] = kMissing;
     rows->push_back(row);
-    return true;
+    return false;
   }
   const auto difference = Comparison(part.labels, part.tolerance).FirstDifference(mine[pointer], theirs[pointer]);
   row["equal"] = !difference.has_value();
@@ -400,7 +402,7 @@ void PrintComparison(const Json& against) {
   std::printf("\nagainst     %s\n", against["file"].get<std::string>().c_str());
   for (const Json& row : against["parts"]) {
     std::string outcome = row.value("difference", "equal");
-    if (row["equal"] == false) outcome = "first difference at " + outcome;
+    if (row["equal"] == false && outcome != kMissing) outcome = "first difference at " + outcome;
     std::printf("  %s: %s\n", row["part"].get<std::string>().c_str(), outcome.c_str());
   }
   std::printf("result      %s\n", against["equal"].get<bool>() ? "equal" : "different");
