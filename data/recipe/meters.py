@@ -50,8 +50,8 @@ def at16(x):
 # ------------------------------------------------------------------ words
 def words(text):
     """one spelling for both sides"""
-    s = spoken(text).lower().replace("-", " ")
-    for old, new in (("’", "'"), ("ok ", "okay "), (" oclock", " o'clock")):
+    s = re.sub(r"\bok\b", "okay", spoken(text).lower().replace("-", " "))
+    for old, new in (("’", "'"), (" oclock", " o'clock")):
         s = s.replace(old, new)
     s = "".join(c for c in unicodedata.normalize("NFKD", s) if not unicodedata.combining(c))
     return re.sub(r"[^a-z' ]", " ", s).split()

@@ -106,7 +106,7 @@ struct PreparedText {
 // Owned by one utterance. Not thread-safe; several may be used at once.
 class TextPreparer {
  public:
-  explicit TextPreparer(TextPreparerOptions options);
+  explicit TextPreparer(const TextPreparerOptions& options);
   ~TextPreparer();
   TextPreparer(TextPreparer&&) noexcept;
   TextPreparer& operator=(TextPreparer&&) noexcept;

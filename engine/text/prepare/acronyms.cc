@@ -8,11 +8,11 @@
 namespace qtts {
 namespace {
 
-using WordSet = std::unordered_set<std::string_view>;
+using AcronymSet = std::unordered_set<std::string_view>;
 
 // Words separated by spaces, as a set. Made once.
-WordSet* SetOf(std::string_view words) {
-  auto* const set = new WordSet;
+AcronymSet* SetOf(std::string_view words) {
+  auto* const set = new AcronymSet;
   while (!words.empty()) {
     const size_t end = std::min(words.find(' '), words.size());
     if (end > 0) set->insert(words.substr(0, end));
@@ -49,7 +49,7 @@ bool IsIn(std::string_view groups, std::string_view group) {
 }  // namespace
 
 bool IsSpelledAcronym(std::string_view word) {
-  static const WordSet* const words = SetOf(
+  static const AcronymSet* const words = SetOf(
       "IBAN API HTTP HTTPS URL XML HTML CSS SQL USB HDMI PDF TCP UDP IP DNS VPN SSH FTP TLS SSL AMD ARM LLM AI TTS ASR "
       "NLP "
       "AAC PCM SSD LED LCD "
@@ -67,7 +67,7 @@ bool IsSpelledAcronym(std::string_view word) {
 }
 
 bool IsSpokenAcronym(std::string_view word) {
-  static const WordSet* const words = SetOf(
+  static const AcronymSet* const words = SetOf(
       "NATO UNESCO UNICEF OPEC LASER RADAR SONAR SCUBA AIDS COVAX SWAT FEMA UEFA FIFA IKEA NAFTA ASEAN BAFTA BREXIT "
       "EBITDA FOMO YOLO WIFI LIDAR NIMBY TASER ZIP CERN NASDAQ HIPAA OSHA CAPTCHA LEGO DAX BIOS LAN WAN SARS MERS SIM "
       "CAD CAM "
@@ -76,13 +76,13 @@ bool IsSpokenAcronym(std::string_view word) {
 }
 
 bool IsKeptAcronym(std::string_view word) {
-  static const WordSet* const words =
+  static const AcronymSet* const words =
       SetOf("NASA COVID ASCII JPEG MPEG JSON YAML ONNX CUDA GIF GUI RAM ROM PIN SIP FLAC ALSA");
   return words->contains(word);
 }
 
 bool IsShortWord(std::string_view word) {
-  static const WordSet* const words = SetOf(
+  static const AcronymSet* const words = SetOf(
       "AM AN AS AT BE BY DO GO HE HI IF IN IS IT ME MY NO OF OH ON OR SO TO UP US WE AH HA YO "
       "ACT ADD AGE AGO AIR ALL AND ANY ARE ARM ART ASK ATE BAD BAG BED BIG BIT BOX BOY BUS BUT BUY BYE CAN CAR CAT CUP "
       "CUT DAD DAY DID DIE "

@@ -9,9 +9,9 @@
 namespace qtts {
 namespace {
 
-constexpr ptrdiff_t kLongestWord = 40;
+constexpr ptrdiff_t kMaxCapitals = 40;
 
-bool IsApostrophe(char32_t c) { return c == '\'' || c == 0x2019; }
+bool IsApostropheMark(char32_t c) { return c == '\'' || c == 0x2019; }
 
 // A word in capital letters at a position.
 struct CapitalWord {
@@ -22,15 +22,15 @@ struct CapitalWord {
 
 CapitalWord ReadWord(const Reader& text, ptrdiff_t at) {
   CapitalWord word;
-  while (word.length < kLongestWord && IsUpper(text[at + word.length])) ++word.length;
+  while (word.length < kMaxCapitals && IsUpper(text[at + word.length])) ++word.length;
   ptrdiff_t end = at + word.length;
   if (word.length == 0) return word;
   if (text[end] == 's' && word.length >= 2 && !IsLetter(text[end + 1])) {
     word.tail = 1;
   } else if (IsLower(text[end])) {
     return {};
-  } else if (IsApostrophe(text[end]) && IsLetter(text[end + 1])) {
-    const ptrdiff_t letters = text.Letters(end + 1, kLongestWord);
+  } else if (IsApostropheMark(text[end]) && IsLetter(text[end + 1])) {
+    const ptrdiff_t letters = text.Letters(end + 1, kMaxCapitals);
     word.loud_tail = IsUpper(text[end + 1]);
     word.tail = 1 + letters;
   }
@@ -70,7 +70,7 @@ bool IsAmongLoud(const Reader& text, ptrdiff_t length, const Tongue& tongue) {
   while (end > -4 && (IsSpace(text[end - 1]) || text[end - 1] == ',' || text[end - 1] == '-')) --end;
   if (end < 0 && IsLetter(text[end - 1])) {
     ptrdiff_t begin = end;
-    while (begin > end - kLongestWord && (IsLetter(text[begin - 1]) || IsApostrophe(text[begin - 1]))) --begin;
+    while (begin > end - kMaxCapitals && (IsLetter(text[begin - 1]) || IsApostropheMark(text[begin - 1]))) --begin;
     const CapitalWord word = ReadWord(text, begin);
     if (word.length + word.tail == end - begin && IsLoud(text, begin, word, tongue)) return true;
   }
@@ -86,11 +86,11 @@ bool BeginsSentence(const Reader& text) {
   return text[before] == Reader::kNone || text[before] == '.' || text[before] == '!' || text[before] == '?';
 }
 
-Edit LowerCase(const Reader& text, ptrdiff_t length) {
+Edit InLowerCase(const Reader& text, ptrdiff_t length) {
   std::u32string lower = ToLower(text.Text(0, length));
   if (BeginsSentence(text)) lower[0] = text[0];
   // The pronoun.
-  if (length > 1 && lower[0] == 'i' && IsApostrophe(lower[1])) lower[0] = 'I';
+  if (length > 1 && lower[0] == 'i' && IsApostropheMark(lower[1])) lower[0] = 'I';
   return {Edit::Kind::kRewrite, static_cast<size_t>(length), std::move(lower)};
 }
 
@@ -100,7 +100,7 @@ Edit Spell(const Reader& text, const CapitalWord& word) {
     if (i > 0) letters += ' ';
     letters += text[i];
   }
-  if (word.tail > 0 && !IsApostrophe(text[word.length])) letters += '\'';  // "P D F's"
+  if (word.tail > 0 && !IsApostropheMark(text[word.length])) letters += '\'';  // "P D F's"
   letters += text.Text(word.length, word.tail);
   return Replace(word.length + word.tail, std::move(letters));
 }
@@ -109,34 +109,36 @@ Edit Spell(const Reader& text, const CapitalWord& word) {
 
 Edit CapitalsStep::Next(const Reader& text) const {
   if (!IsUpper(text[0]) || IsLetter(text[-1])) return Copy();
-  if (!IsUpper(text[1]) && !(text[0] == 'A' && IsSpace(text[1])) && !(text[0] == 'I' && IsApostrophe(text[1])))
+  if (!IsUpper(text[1]) && !(text[0] == 'A' && IsSpace(text[1])) && !(text[0] == 'I' && IsApostropheMark(text[1])))
     return Copy();
   const TongueChoice choice = TongueAt(text, choice_);
   const Tongue& tongue = choice.tongue != nullptr ? *choice.tongue : TongueOf(TongueId::kEnglish);
   if (!tongue.spaces || tongue.id == TongueId::kKorean) return Copy();
   const CapitalWord word = ReadWord(text, 0);
   const ptrdiff_t whole = word.length + word.tail;
-  if (word.length == 0 || (IsApostrophe(text[-1]) && IsLetter(text[-2]))) return Copy();
+  if (word.length == 0 || (IsApostropheMark(text[-1]) && IsLetter(text[-2]))) return Copy();
   const std::string letters = Ascii(text, 0, word.length);
   const bool english = tongue.id == TongueId::kEnglish;
   if (word.length == 1) {  // "THIS IS A TEST", "I'M"
-    if (word.loud_tail) return LowerCase(text, whole);
-    return english && text[0] == 'A' && IsAmongLoud(text, 1, tongue) ? LowerCase(text, 1) : Copy();
+    if (word.loud_tail) return InLowerCase(text, whole);
+    return english && text[0] == 'A' && IsAmongLoud(text, 1, tongue) ? InLowerCase(text, 1) : Copy();
   }
   if (letters == "OK" && english) return Replace(2, "okay");
-  if (word.loud_tail) return LowerCase(text, whole);
+  if (word.loud_tail) return InLowerCase(text, whole);
   const bool spelled = IsSpelledAcronym(letters);
   const bool among = word.tail == 0 && IsAmongLoud(text, word.length, tongue);
   if (spelled && !(among && IsShortWord(letters))) return Spell(text, word);
   if (IsSpokenAcronym(letters)) {
-    return IsKeptAcronym(letters) || !english || word.tail > 0 ? Copy(whole) : LowerCase(text, whole);
+    if (IsKeptAcronym(letters) || !english || word.tail > 0) return Copy(whole);
+    // At the beginning of a sentence, too: "Nato" is read like a name.
+    return {Edit::Kind::kRewrite, static_cast<size_t>(whole), ToLower(text.Text(0, whole))};
   }
-  if (among) return LowerCase(text, whole);
+  if (among) return InLowerCase(text, whole);
   if (english) {
     const bool is_word = IsShortWord(letters) || IsPronounceable(letters);
-    return is_word ? LowerCase(text, whole) : Spell(text, word);
+    return is_word ? InLowerCase(text, whole) : Spell(text, word);
   }
-  return IsLoud(text, 0, word, tongue) ? LowerCase(text, whole) : Spell(text, word);
+  return IsLoud(text, 0, word, tongue) ? InLowerCase(text, whole) : Spell(text, word);
 }
 
 }  // namespace qtts

@@ -16,13 +16,18 @@ namespace {
 
 constexpr char32_t kEscape = 0x1B;
 constexpr char32_t kControlSequence = 0x9B;
-constexpr char32_t kSoftHyphen = 0xAD;
+constexpr char32_t kInvisibleHyphen = 0xAD;
 constexpr char32_t kNoBreakSpace = 0xA0;
-constexpr char32_t kJoiner = 0x200D;
+constexpr char32_t kZeroWidthJoiner = 0x200D;
 constexpr char32_t kVariationSelectors[] = {0xFE0E, 0xFE0F, 0x20E3};  // the last one is a key's frame
 
 bool IsCategory(char32_t c, uint32_t categories) {
   return c <= UCHAR_MAX_VALUE && (U_GET_GC_MASK(static_cast<UChar32>(c)) & categories) != 0;
+}
+
+bool IsNoncharacter(char32_t c) {
+  constexpr char32_t kLastOfPlane = 0xFFFE;
+  return (c >= 0xFDD0 && c <= 0xFDEF) || (c & kLastOfPlane) == kLastOfPlane;
 }
 
 // Control characters, what stands for bytes that were no text, and private characters are blank.
@@ -30,8 +35,7 @@ bool IsBlank(char32_t c) {
   if (c == Reader::kNone) return false;
   if (c < 0x80) return c <= ' ' ? c != kEscape : c == 0x7F;
   return (IsWhiteSpace(c) || c == kReplacementCharacter ||
-          IsCategory(c, U_GC_CC_MASK | U_GC_CO_MASK | U_GC_CS_MASK | U_GC_Z_MASK) ||
-          (c <= UCHAR_MAX_VALUE && U_IS_UNICODE_NONCHAR(c))) &&
+          IsCategory(c, U_GC_CC_MASK | U_GC_CO_MASK | U_GC_CS_MASK | U_GC_Z_MASK) || IsNoncharacter(c)) &&
          c != kControlSequence;
 }
 
@@ -42,7 +46,7 @@ bool IsEmoji(char32_t c) {
 bool IsInvisible(const Reader& text, ptrdiff_t at) {
   const char32_t c = text[at];
   if (c < 0x80 || c == Reader::kNone) return false;
-  if (c == kJoiner) {
+  if (c == kZeroWidthJoiner) {
     const char32_t before = text[at - 1];
     const bool after_emoji = IsEmoji(before) || before == kVariationSelectors[1];
     return !after_emoji || !IsEmoji(text[at + 1]);
@@ -50,9 +54,9 @@ bool IsInvisible(const Reader& text, ptrdiff_t at) {
   return IsCategory(c, U_GC_CF_MASK) || std::ranges::find(kVariationSelectors, c) != std::end(kVariationSelectors);
 }
 
-bool IsLineEnd(char32_t c) { return c == '\n' || c == '\r' || c == 0x85; }
+bool IsNewLine(char32_t c) { return c == '\n' || c == '\r' || c == 0x85; }
 bool IsParagraphEnd(char32_t c) { return c == '\f' || c == '\v' || c == 0x2028 || c == 0x2029; }
-bool IsHyphen(char32_t c) { return c == '-' || c == 0x2010; }
+bool IsLineHyphen(char32_t c) { return c == '-' || c == 0x2010; }
 
 // Length of an escape sequence (ECMA-48) at position 0; 0 if there is none.
 ptrdiff_t EscapeLength(const Reader& text) {
@@ -85,7 +89,7 @@ Blank ReadBlank(const Reader& text, ptrdiff_t at) {
   Blank blank;
   for (; IsBlank(text[at + blank.length]) || IsInvisible(text, at + blank.length); ++blank.length) {
     const char32_t c = text[at + blank.length];
-    if (IsLineEnd(c) && !(c == '\n' && text[at + blank.length - 1] == '\r')) ++blank.line_ends;
+    if (IsNewLine(c) && !(c == '\n' && text[at + blank.length - 1] == '\r')) ++blank.line_ends;
     blank.paragraph = blank.paragraph || IsParagraphEnd(c);
   }
   blank.paragraph = blank.paragraph || blank.line_ends > 1;
@@ -109,7 +113,7 @@ Edit ReplaceBlank(const Reader& text, bool keep_group_spaces) {
 }
 
 // A word that begins at `at` and shows that the hyphen before the line end stands for a part left out.
-bool IsConjunction(const Reader& text, ptrdiff_t at) {
+bool BeginsWithConjunction(const Reader& text, ptrdiff_t at) {
   static constexpr std::string_view kWords[] = {"and", "or", "to", "und", "oder", "bis", "et",
                                                 "ou",  "y",  "o",  "e",   "и",    "или"};
   return std::ranges::any_of(kWords, [&](std::string_view word) {
@@ -130,10 +134,10 @@ std::optional<Edit> JoinLine(const Reader& text) {
   const Blank blank = ReadBlank(text, 1);
   if (blank.line_ends != 1 || blank.paragraph) return std::nullopt;
   const ptrdiff_t next = 1 + blank.length;
-  const bool soft = text[0] == kSoftHyphen;
+  const bool soft = text[0] == kInvisibleHyphen;
   if (IsUpper(text[next]) || IsDigit(text[next])) return soft ? Remove(next) : Replace(next, U"-");
   if (!IsLetter(text[next])) return std::nullopt;
-  if (!soft && IsConjunction(text, next)) return Replace(next, U"- ");
+  if (!soft && BeginsWithConjunction(text, next)) return Replace(next, U"- ");
   if (!soft && IsPrefix(ToLower(text.WordBefore()))) return Replace(next, U"-");
   return Remove(next);
 }
@@ -204,7 +208,7 @@ Edit CharactersStep::Next(const Reader& text) const {
     const ptrdiff_t length = EscapeLength(text);
     return Remove(length);
   }
-  if (IsHyphen(c) || c == kSoftHyphen) {
+  if (IsLineHyphen(c) || c == kInvisibleHyphen) {
     if (auto edit = JoinLine(text)) return *std::move(edit);
   }
   if (IsInvisible(text, 0)) return Remove(1);

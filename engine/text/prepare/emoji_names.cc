@@ -13,7 +13,7 @@
 namespace qtts {
 namespace {
 
-constexpr char32_t kJoiner = 0x200D;
+constexpr char32_t kEmojiJoiner = 0x200D;
 constexpr char32_t kEmojiStyle = 0xFE0F;
 constexpr char32_t kFirstIndicator = 0x1F1E6;
 constexpr char32_t kLastIndicator = 0x1F1FF;
@@ -171,7 +171,7 @@ ptrdiff_t OneLength(const Reader& text, ptrdiff_t at) {
   while (end < at + 24) {
     if (text[end] == kEmojiStyle || IsSkinTone(text[end])) {
       ++end;
-    } else if (text[end] == kJoiner && IsPictograph(text[end + 1])) {
+    } else if (text[end] == kEmojiJoiner && IsPictograph(text[end + 1])) {
       end += 2;
     } else {
       break;
@@ -180,7 +180,7 @@ ptrdiff_t OneLength(const Reader& text, ptrdiff_t at) {
   return end - at;
 }
 
-std::string NameOf(char32_t c) {
+std::string PictographName(char32_t c) {
   const auto* const found = std::ranges::lower_bound(kShortNames, c, {}, &ShortName::code);
   if (found != std::end(kShortNames) && found->code == c) return std::string(found->name);
   std::array<char, 128> name{};
@@ -221,7 +221,7 @@ std::string EmojiName(const Reader& text, ptrdiff_t position) {
   std::string name;
   for (ptrdiff_t i = position; i < end; ++i) {
     if (!IsPictograph(text[i])) continue;
-    const std::string part = NameOf(text[i]);
+    const std::string part = PictographName(text[i]);
     if (!name.empty() && !part.empty()) name += ' ';
     name += part;
   }

@@ -24,7 +24,7 @@ std::string_view Trimmed(std::string_view text) {
   return end == std::string_view::npos ? std::string_view() : text.substr(begin, end + 1 - begin);
 }
 
-std::string Shown(std::string_view text) {
+std::string Excerpt(std::string_view text) {
   constexpr size_t kMost = 60;
   return "\"" + std::string(Utf8Head(text, kMost)) + (CountUtf8(text) > kMost ? "…" : "") + "\"";
 }
@@ -33,16 +33,16 @@ std::string Shown(std::string_view text) {
 std::string ProblemOf(const LexiconEntry& entry) {
   if (entry.written.empty()) return "an entry without a written form";
   if (CountUtf8(entry.written) > kMaxWrittenCharacters) {
-    return "the written form " + Shown(entry.written) + " has more than " + std::to_string(kMaxWrittenCharacters) +
+    return "the written form " + Excerpt(entry.written) + " has more than " + std::to_string(kMaxWrittenCharacters) +
            " characters";
   }
   if (CountUtf8(entry.spoken) > kMaxSpokenCharacters) {
-    return "the spoken form of " + Shown(entry.written) + " has more than " + std::to_string(kMaxSpokenCharacters) +
+    return "the spoken form of " + Excerpt(entry.written) + " has more than " + std::to_string(kMaxSpokenCharacters) +
            " characters";
   }
   if (entry.language.size() > 35 ||
       std::ranges::any_of(entry.language, [](char c) { return !g_ascii_isalnum(c) && c != '-'; })) {
-    return "the language " + Shown(entry.language) + " of " + Shown(entry.written) +
+    return "the language " + Excerpt(entry.language) + " of " + Excerpt(entry.written) +
            " is no tag such as \"en\" or \"de-AT\"";
   }
   return "";
@@ -75,7 +75,7 @@ Result<std::vector<LexiconEntry>> ParseColumns(std::string_view content, const s
     };
     const size_t tab = line.find('\t');
     if (tab == std::string_view::npos) {
-      return refuse(Shown(Trimmed(line)) + " has no tab; a line is what is written, a tab, and what is spoken");
+      return refuse(Excerpt(Trimmed(line)) + " has no tab; a line is what is written, a tab, and what is spoken");
     }
     std::string_view rest = line.substr(tab + 1);
     const size_t second = std::min(rest.find('\t'), rest.size());
@@ -133,7 +133,7 @@ void Pls::Open(const gchar* element, const gchar** names, const gchar** values, 
   if (++depth > kMaxDepth) return Refuse(error, "elements are nested deeper than " + std::to_string(kMaxDepth));
   const std::string_view local = LocalName(element);
   if (depth == 1) {
-    if (local != "lexicon") return Refuse(error, "the document is " + Shown(element) + ", expected \"lexicon\"");
+    if (local != "lexicon") return Refuse(error, "the document is " + Excerpt(element) + ", expected \"lexicon\"");
     in_lexicon = true;
     if (const gchar* const tag = AttributeOf(names, values, "xml:lang")) language = tag;
     return;
@@ -173,10 +173,10 @@ void Pls::CloseLexeme(GError** error) {
   if (!alias && has_phoneme) {
     return Refuse(
         error,
-        "the entry of " + Shown(graphemes[0]) +
+        "the entry of " + Excerpt(graphemes[0]) +
             " has phonemes, and the model takes letters only; write <alias> with a spelling that sounds like it");
   }
-  if (!alias) return Refuse(error, "the entry of " + Shown(graphemes[0]) + " has no alias");
+  if (!alias) return Refuse(error, "the entry of " + Excerpt(graphemes[0]) + " has no alias");
   for (const std::string& grapheme : graphemes) {
     LexiconEntry entry = {grapheme, *alias, language};
     const std::string problem = ProblemOf(entry);
@@ -229,7 +229,7 @@ struct CachedFile {
   std::shared_ptr<const std::vector<LexiconEntry>> entries;
 };
 
-struct Cache {
+struct LexiconCache {
   static constexpr size_t kMostFiles = 32;
   static constexpr size_t kMostLexicons = 16;
   Mutex mutex;
@@ -237,8 +237,8 @@ struct Cache {
   LruCache<std::shared_ptr<const Lexicon>> lexicons QTTS_GUARDED_BY(mutex){kMostLexicons};
 };
 
-Cache& TheCache() {
-  static auto* const cache = new Cache;
+LexiconCache& TheCache() {
+  static auto* const cache = new LexiconCache;
   return *cache;
 }
 
@@ -261,7 +261,7 @@ Result<std::shared_ptr<const std::vector<LexiconEntry>>> LoadFile(const std::str
   }
   QTTS_ASSIGN_OR_RETURN(std::vector<LexiconEntry> entries, ParseLexicon(content, path));
   auto shared = std::make_shared<const std::vector<LexiconEntry>>(std::move(entries));
-  Cache& cache = TheCache();
+  LexiconCache& cache = TheCache();
   const MutexLock lock(cache.mutex);
   const std::string key = path + "\n" + identity;
   if (cache.files.Find(key) == nullptr) cache.files.Insert(key, {identity, shared});
@@ -292,7 +292,7 @@ Result<std::shared_ptr<const Lexicon>> Lexicon::Load(const std::string& files) {
     paths.emplace_back(path, std::move(identity));
   }
   if (paths.empty()) return std::shared_ptr<const Lexicon>();
-  Cache& cache = TheCache();
+  LexiconCache& cache = TheCache();
   std::vector<std::shared_ptr<const std::vector<LexiconEntry>>> loaded(paths.size());
   {
     const MutexLock lock(cache.mutex);

@@ -8,7 +8,7 @@ namespace qtts {
 namespace {
 
 // True if `piece` only goes on with what `last` began, so that the two are one.
-bool Continues(const TextMapPiece& last, const TextMapPiece& piece) {
+bool IsContinued(const TextMapPiece& last, const TextMapPiece& piece) {
   if (last.copied && piece.copied) return true;
   return !last.copied && !piece.copied && piece.source_begin == piece.source_end;
 }
@@ -17,7 +17,7 @@ bool Continues(const TextMapPiece& last, const TextMapPiece& piece) {
 
 void TextMap::Append(const std::vector<TextMapPiece>& pieces) {
   for (const TextMapPiece& piece : pieces) {
-    if (!pieces_.empty() && Continues(pieces_.back(), piece)) {
+    if (!pieces_.empty() && IsContinued(pieces_.back(), piece)) {
       pieces_.back().spoken_end = piece.spoken_end;
       pieces_.back().source_end = piece.source_end;
     } else {
@@ -52,7 +52,7 @@ TextMapPiece* MapBuilder::Continue(bool copied, size_t source_begin) {
   if (prepared_.map.empty()) return nullptr;
   TextMapPiece* const last = &prepared_.map.back();
   const TextMapPiece next = {spoken_, spoken_, source_begin, copied ? source_begin + 1 : source_begin, copied};
-  return Continues(*last, next) ? last : nullptr;
+  return IsContinued(*last, next) ? last : nullptr;
 }
 
 void MapBuilder::Add(const MappedChar& character) {

@@ -7,7 +7,7 @@
 namespace qtts {
 namespace {
 
-constexpr ptrdiff_t kLongestWord = 40;
+constexpr ptrdiff_t kMaxWordLength = 40;
 
 bool IsAny(char32_t c, uint32_t categories) {
   return c <= UCHAR_MAX_VALUE && (U_GET_GC_MASK(static_cast<UChar32>(c)) & categories) != 0;
@@ -60,7 +60,7 @@ std::u32string Reader::WordBefore(ptrdiff_t position) const {
   while (IsSpace((*this)[end - 1])) --end;
   if ((*this)[end - 1] == '.') --end;
   ptrdiff_t begin = end;
-  while (end - begin < kLongestWord && IsLetter((*this)[begin - 1])) --begin;
+  while (end - begin < kMaxWordLength && IsLetter((*this)[begin - 1])) --begin;
   return Text(begin, end - begin);
 }
 

@@ -20,10 +20,10 @@ struct Groups {
 
 Groups ReadDigitGroups(const Reader& text, ptrdiff_t at, std::u32string_view signs) {
   constexpr ptrdiff_t kLongestGroup = 12;
-  constexpr size_t kMostGroups = 10;
+  constexpr size_t kGroupLimit = 10;
   Groups groups;
   groups.end = at;
-  while (groups.sizes.size() < kMostGroups) {
+  while (groups.sizes.size() < kGroupLimit) {
     const ptrdiff_t next = groups.sizes.empty() ? at : groups.end + 1;
     if (!groups.sizes.empty() && signs.find(text[groups.end]) == std::u32string_view::npos) break;
     const ptrdiff_t digits = text.Digits(next, kLongestGroup + 1);

@@ -10,8 +10,8 @@
 namespace qtts {
 namespace {
 
-// Names of a currency in the language, for a sum.
-struct Names {
+// CurrencyWords of a currency in the language, for a sum.
+struct CurrencyWords {
   std::string one, few, other;
   const CurrencyNames* known = nullptr;
 
@@ -20,25 +20,25 @@ struct Names {
   }
 };
 
-Names NamesOf(const CurrencyNames& currency) {
+CurrencyWords NamesOf(const CurrencyNames& currency) {
   return {std::string(currency.one), std::string(currency.few), std::string(currency.other), &currency};
 }
 
 // ISO 4217 codes that are no English words.
 bool IsCode(std::string_view code) {
-  static constexpr std::string_view kCodes =
+  static constexpr std::string_view kCurrencyCodes =
       "USD EUR GBP JPY CNY INR RUB KRW BRL CHF CAD AUD NZD SEK NOK DKK PLN CZK HUF MXN ZAR SGD HKD THB ILS AED SAR EGP "
       "NGN "
       "IDR MYR VND UAH ARS CLP";
-  return code.size() == 3 && kCodes.find(code) != std::string_view::npos;
+  return code.size() == 3 && kCurrencyCodes.find(code) != std::string_view::npos;
 }
 
-std::optional<Names> NamesOfCode(const NumberContext& context, const std::string& code) {
+std::optional<CurrencyWords> NamesOfCode(const NumberContext& context, const std::string& code) {
   if (!IsCode(code)) return std::nullopt;
   const auto known = std::ranges::find(context.tongue.currencies, code, &CurrencyNames::code);
   if (known != context.tongue.currencies.end()) return NamesOf(*known);
-  Names names = {context.words.CurrencyName(code, Plural::kOne), context.words.CurrencyName(code, Plural::kFew),
-                 context.words.CurrencyName(code, Plural::kOther), nullptr};
+  CurrencyWords names = {context.words.CurrencyName(code, Plural::kOne), context.words.CurrencyName(code, Plural::kFew),
+                         context.words.CurrencyName(code, Plural::kOther), nullptr};
   if (names.other.empty()) return std::nullopt;
   return names;
 }
@@ -46,7 +46,7 @@ std::optional<Names> NamesOfCode(const NumberContext& context, const std::string
 // A sign of a currency at `position`, such as "$", "R$" or "US$".
 struct Sign {
   ptrdiff_t length = 0;
-  Names names;
+  CurrencyWords names;
 };
 
 Sign ReadSign(const NumberContext& context, ptrdiff_t position) {
@@ -56,9 +56,9 @@ Sign ReadSign(const NumberContext& context, ptrdiff_t position) {
       {"HK$", "HKD"}, {"NZ$", "NZD"}, {"S$", "SGD"},  {"MX$", "MXN"}};
   for (const auto& [sign, code] : kDollars) {
     if (!text.Has(position, sign)) continue;
-    Names names = {context.words.CurrencyName(std::string(code), Plural::kOne),
-                   context.words.CurrencyName(std::string(code), Plural::kFew),
-                   context.words.CurrencyName(std::string(code), Plural::kOther), nullptr};
+    CurrencyWords names = {context.words.CurrencyName(std::string(code), Plural::kOne),
+                           context.words.CurrencyName(std::string(code), Plural::kFew),
+                           context.words.CurrencyName(std::string(code), Plural::kOther), nullptr};
     // "US dollars" would be read as the pronoun.
     for (std::string* name : {&names.one, &names.few, &names.other}) {
       if (name->starts_with("US ")) name->replace(0, 2, "U S");
@@ -91,28 +91,28 @@ Scale ReadScale(const NumberContext& context, ptrdiff_t at) {
   }
   const ptrdiff_t spaces = text.Spaces(at);
   const ptrdiff_t word = at + spaces;
-  static constexpr std::string_view kEnglish[] = {"thousand", "million", "billion", "trillion"};
+  static constexpr std::string_view kEnglishScales[] = {"thousand", "million", "billion", "trillion"};
   if (context.Is(TongueId::kEnglish)) {
-    for (const std::string_view scale : kEnglish) {
+    for (const std::string_view scale : kEnglishScales) {
       const auto length = static_cast<ptrdiff_t>(scale.size());
       if (spaces > 0 && text.HasLower(word, scale) && IsBoundary(text, word + length))
         return {spaces + length, std::string(scale)};
     }
-    static constexpr std::pair<std::string_view, std::string_view> kShort[] = {
+    static constexpr std::pair<std::string_view, std::string_view> kShortScales[] = {
         {"k", "thousand"}, {"K", "thousand"}, {"M", "million"}, {"m", "million"},
         {"bn", "billion"}, {"B", "billion"},  {"T", "trillion"}};
-    for (const auto& [letters, scale] : kShort) {
+    for (const auto& [letters, scale] : kShortScales) {
       const auto length = static_cast<ptrdiff_t>(letters.size());
       if (spaces == 0 && text.Has(at, letters) && IsBoundary(text, at + length)) return {length, std::string(scale)};
     }
   }
   if (context.Is(TongueId::kGerman)) {
-    static constexpr std::pair<std::string_view, std::string_view> kGerman[] = {{"Mio.", "Millionen"},
-                                                                                {"Mrd.", "Milliarden"},
-                                                                                {"Tsd.", "Tausend"},
-                                                                                {"Millionen", "Millionen"},
-                                                                                {"Milliarden", "Milliarden"}};
-    for (const auto& [letters, scale] : kGerman) {
+    static constexpr std::pair<std::string_view, std::string_view> kGermanScales[] = {{"Mio.", "Millionen"},
+                                                                                      {"Mrd.", "Milliarden"},
+                                                                                      {"Tsd.", "Tausend"},
+                                                                                      {"Millionen", "Millionen"},
+                                                                                      {"Milliarden", "Milliarden"}};
+    for (const auto& [letters, scale] : kGermanScales) {
       if (text.Has(word, letters)) return {spaces + static_cast<ptrdiff_t>(letters.size()), std::string(scale)};
     }
   }
@@ -127,7 +127,7 @@ std::optional<std::string> HundredthsOf(const WrittenNumber& number) {
 }
 
 std::string SumWords(const NumberContext& context, const WrittenNumber& number, const Scale& scale,
-                     const Names& names) {
+                     const CurrencyWords& names) {
   const std::string gap(context.tongue.gap());
   if (scale.length > 0) return NumberWords(context, number) + gap + scale.words + gap + names.other;
   const Gender gender = names.known != nullptr && names.known->feminine ? Gender::kFeminine : Gender::kMasculine;
@@ -156,7 +156,7 @@ std::string SumWords(const NumberContext& context, const WrittenNumber& number, 
 }
 
 // "/month" behind a sum.
-std::optional<Edit> AddRate(const NumberContext& context, ptrdiff_t end, std::string words) {
+std::optional<Edit> AddRate(const NumberContext& context, ptrdiff_t end, const std::string& words) {
   if (context.tongue.spaces && context.text[end] == '/' && IsLetter(context.text[end + 1])) {
     return Replace(end + 1, words + " " + std::string(context.tongue.words.per) + " ");
   }

@@ -128,8 +128,8 @@ bool ReadVulgar(char32_t c, int64_t* top, int64_t* bottom) {
 
 std::string WholeAndFraction(const NumberContext& context, const std::string& whole, int64_t top, int64_t bottom,
                              ptrdiff_t end) {
-  const std::string fraction = FractionWords(context, top, bottom, !whole.empty(), end);
-  if (whole.empty()) return fraction;
+  if (whole.empty()) return FractionWords(context, top, bottom, false, end);
+  const std::string fraction = FractionWords(context, top, bottom, true, end);
   if (!context.tongue.spaces)
     return context.words.Cardinal(whole) + (context.Is(TongueId::kChinese) ? "又" : "と") + fraction;
   if (context.Is(TongueId::kGerman) && top == 1 && bottom == 2)
@@ -225,7 +225,7 @@ std::optional<Edit> SayOrdinal(const NumberContext& context) {
       }
       return std::nullopt;
     case TongueId::kRussian: {
-      static constexpr std::pair<std::string_view, std::string_view> kEndings[] = {
+      static constexpr std::pair<std::string_view, std::string_view> kSuffixes[] = {
           {"-го", "ordinal-masculine-genitive"},
           {"-му", "ordinal-masculine-dative"},
           {"-ый", "ordinal-masculine"},
@@ -238,7 +238,7 @@ std::optional<Edit> SayOrdinal(const NumberContext& context) {
           {"-м", "ordinal-masculine-locative"},
           {"-х", "ordinal-plural-genitive"},
           {"-ю", "ordinal-feminine-accusative"}};
-      for (const auto& [suffix, rules] : kEndings) {
+      for (const auto& [suffix, rules] : kSuffixes) {
         if (matches(suffix)) return say(suffix, context.words.ByRules(value, rules));
       }
       // A year before its word.

@@ -147,7 +147,7 @@ std::string ExtraUnit(const NumberContext& context, std::string_view identifier,
     if (context.Is(TongueId::kSpanish)) return one ? "{0} decibelio" : "{0} decibelios";
     if (context.Is(TongueId::kItalian)) return "{0} decibel";
     if (context.Is(TongueId::kPortuguese)) return one ? "{0} decibel" : "{0} decibéis";
-    if (context.Is(TongueId::kRussian)) return one ? "{0} децибел" : "{0} децибел";
+    if (context.Is(TongueId::kRussian)) return plural == Plural::kFew ? "{0} децибела" : "{0} децибел";
     if (context.Is(TongueId::kKorean)) return "{0} 데시벨";
     if (context.Is(TongueId::kJapanese)) return "{0}デシベル";
     return "{0}分贝";

@@ -109,7 +109,7 @@ std::optional<Edit> SayMail(const NumberContext& context) {
 }
 
 // True if the full stop at `stop` may be the end of a sentence: nothing or a capital letter follows.
-bool MayEndSentence(const Reader& text, ptrdiff_t stop, bool before_capital) {
+bool StopMayEndSentence(const Reader& text, ptrdiff_t stop, bool before_capital) {
   const ptrdiff_t next = stop + 1 + text.Spaces(stop + 1);
   if (text[next] == Reader::kNone) return true;
   return before_capital && next > stop + 1 && IsUpper(text[next]);
@@ -224,7 +224,7 @@ std::optional<Edit> SayAbbreviation(const NumberContext& context) {
     if (letters > 4 && text.Has(letters - 3, "str.")) return Replace(letters + 1, text.Utf8(0, letters - 3) + "straße");
   }
   using When = Abbreviation::When;
-  constexpr ptrdiff_t kLongestName = 30;
+  constexpr ptrdiff_t kLongestPlace = 30;
   for (const Abbreviation& entry : context.tongue.abbreviations) {
     const char32_t first = DecodeUtf8(entry.written).code;
     const bool raised = text[0] != first && IsLower(first) && ToLower(text[0]) == first;
@@ -249,11 +249,11 @@ std::optional<Edit> SayAbbreviation(const NumberContext& context) {
       // A number before it may have letters: "5th Ave."
       ptrdiff_t begin = before;
       bool number = IsDigit(text[begin]);
-      for (; IsJoined(text[begin - 1]) && begin > -kLongestName; --begin) number = number || IsDigit(text[begin - 1]);
+      for (; IsJoined(text[begin - 1]) && begin > -kLongestPlace; --begin) number = number || IsDigit(text[begin - 1]);
       if (!number && !IsUpper(text[begin])) continue;
     }
     const bool ends = stop && entry.when != When::kBeforeNumber && entry.when != When::kBeforeName &&
-                      MayEndSentence(text, length, entry.when == When::kMayEnd);
+                      StopMayEndSentence(text, length, entry.when == When::kMayEnd);
     std::string words(entry.spoken);
     if (raised) words = Capitalized(words);
     const ptrdiff_t taken = ends ? length : behind;
@@ -275,7 +275,7 @@ std::optional<Edit> SayInitials(const NumberContext& context) {
     if (i > 0) words += ' ';
     AppendUtf8(upper ? text[2 * i] : text[2 * i] - 'a' + 'A', &words);
   }
-  const bool ends = MayEndSentence(text, 2 * letters - 1, false);
+  const bool ends = StopMayEndSentence(text, 2 * letters - 1, false);
   return Replace(2 * letters - (ends ? 1 : 0), words);
 }
 
@@ -317,7 +317,7 @@ std::optional<Edit> SayRomanNumeral(const NumberContext& context) {
     return unmistakable ? std::optional(Say(context, end, context.words.Cardinal(roman.value))) : std::nullopt;
   if (IsRuler(lower)) {
     // "Heinrich VIII." has the full stop of an ordinal.
-    if (context.Is(TongueId::kGerman) && text[end] == '.' && !MayEndSentence(text, end, false)) ++end;
+    if (context.Is(TongueId::kGerman) && text[end] == '.' && !StopMayEndSentence(text, end, false)) ++end;
     return Say(context, end, RulerWords(context, roman.value, lower));
   }
   constexpr int kMost = 39;

@@ -17,7 +17,7 @@ namespace {
 
 using View = std::u32string_view;
 
-bool Contains(View set, char32_t c) { return set.find(c) != View::npos; }
+bool HasCharacter(View set, char32_t c) { return set.find(c) != View::npos; }
 
 constexpr View kStops = U".!?…。！？";
 constexpr View kCommas = U",;:，、；：";
@@ -36,7 +36,8 @@ bool IsWord(char32_t c) {
 std::optional<Edit> KeepInWord(const Reader& text) {
   const char32_t c = text[0];
   if (!IsWord(text[-1])) return std::nullopt;
-  if (Contains(kApostrophes, c) && IsLetter(text[-1]) && IsLetter(text[1])) return Edit{Edit::Kind::kRewrite, 1, U"'"};
+  if (HasCharacter(kApostrophes, c) && IsLetter(text[-1]) && IsLetter(text[1]))
+    return Edit{Edit::Kind::kRewrite, 1, U"'"};
   if (!IsWord(text[1])) return std::nullopt;
   if (c == '-') return Copy();
   const bool digits = IsDigit(text[-1]) && IsDigit(text[1]);
@@ -73,8 +74,8 @@ ptrdiff_t EmoticonLength(const Reader& text, ptrdiff_t at) {
   if (!(text[at] == ':' || text[at] == ';' || text[at] == '=') || !(before == Reader::kNone || IsSpace(before)))
     return 0;
   const ptrdiff_t mouth = at + (text[at + 1] == '-' || text[at + 1] == '\'' ? 2 : 1);
-  if (Contains(U")(]|\\*", text[mouth])) return mouth + 1 - at;
-  return Contains(U"DPpOo/3", text[mouth]) && !IsWord(text[mouth + 1]) ? mouth + 1 - at : 0;
+  if (HasCharacter(U")(]|\\*", text[mouth])) return mouth + 1 - at;
+  return HasCharacter(U"DPpOo/3", text[mouth]) && !IsWord(text[mouth + 1]) ? mouth + 1 - at : 0;
 }
 
 // The word of a symbol; empty if it has none.
@@ -179,17 +180,17 @@ struct Between {
 // The pause or space that a mark without a word makes.
 void AddMark(const Reader& text, ptrdiff_t at, Between* between) {
   const char32_t c = text[at];
-  if (Contains(kStops, c)) {
+  if (HasCharacter(kStops, c)) {
     between->stops += c;
-  } else if (Contains(kCommas, c)) {
+  } else if (HasCharacter(kCommas, c)) {
     if (between->comma == 0) between->comma = c;
   } else if (c == '-' || c == 0x2010 || c == 0x2011) {
     const bool dash = text[at + 1] == '-' || text[at - 1] == '-' || (IsSpace(text[at - 1]) && IsSpace(text[at + 1])) ||
                       text[at - 1] == Reader::kNone;
     (dash && text[at + 1] != '>' ? between->pause : between->space) = true;
-  } else if (Contains(kPauses, c)) {
+  } else if (HasCharacter(kPauses, c)) {
     between->pause = true;
-  } else if (!Contains(kQuotes, c) && !Contains(kApostrophes, c) && !Contains(kVanishing, c)) {
+  } else if (!HasCharacter(kQuotes, c) && !HasCharacter(kApostrophes, c) && !HasCharacter(kVanishing, c)) {
     // Skin tones and other modifiers of emoji leave no gap of their own.
     between->space = true;
   }
@@ -229,9 +230,9 @@ Between ReadBetween(const Reader& text, const Tongue& tongue, Emoji emoji) {
 
 std::u32string StopOf(const std::u32string& stops) {
   for (const char32_t c : View(U"?？!！")) {
-    if (Contains(stops, c)) return std::u32string(1, c);
+    if (HasCharacter(stops, c)) return std::u32string(1, c);
   }
-  if (Contains(stops, U'…') || std::ranges::count(stops, U'.') > 1) return U"...";
+  if (HasCharacter(stops, U'…') || std::ranges::count(stops, U'.') > 1) return U"...";
   return std::u32string(1, stops[0]);
 }
 
@@ -243,7 +244,7 @@ Edit ReplaceBetween(const Reader& text, const Between& between, const Tongue& to
   const char32_t next = text[between.length];
   const bool begins = last == Reader::kNone;
   const bool ends = next == Reader::kNone && between.length < Reader::kAhead;
-  const bool after_mark = Contains(kStops, last) || Contains(kCommas, last);
+  const bool after_mark = HasCharacter(kStops, last) || HasCharacter(kCommas, last);
   std::u32string spoken;
   if (!begins && !after_mark && last != ' ') {
     if (!between.stops.empty()) {

@@ -93,7 +93,7 @@ struct TextPreparer::Impl {
   bool finished = false;
 };
 
-TextPreparer::TextPreparer(TextPreparerOptions options) : impl_(std::make_unique<Impl>(options)) {}
+TextPreparer::TextPreparer(const TextPreparerOptions& options) : impl_(std::make_unique<Impl>(options)) {}
 TextPreparer::~TextPreparer() = default;
 TextPreparer::TextPreparer(TextPreparer&&) noexcept = default;
 TextPreparer& TextPreparer::operator=(TextPreparer&&) noexcept = default;

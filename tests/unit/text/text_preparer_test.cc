@@ -27,7 +27,7 @@ struct Row {
   std::string spoken;
 };
 
-// The rows of tests/data/text: language, written, spoken.
+// The rows of tests/data/spoken: language, written, spoken.
 const std::vector<Row>& Rows() {
   static const std::vector<Row> rows = [] {
     std::vector<Row> all;
