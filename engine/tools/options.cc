@@ -48,7 +48,8 @@ enum CommandBit : unsigned {
   kShowVoice = 1U << 6U,
   kSpeak = 1U << 7U,
   kText = 1U << 8U,
-  kAll = (1U << 9U) - 1,
+  kCheck = 1U << 9U,
+  kAll = (1U << 10U) - 1,
 };
 
 struct Command {
@@ -66,6 +67,10 @@ constexpr Command kCommands[] = {
      "the utterances of TEXT, or of standard input for -, what each step of the preparation for the model makes of "
      "them, and which characters each word stands for"},
     {"inspect", "DIR", 1, kInspect, "the content of a model folder: type, sizes, speakers, languages, memory"},
+    {"check", "DIR", 1, kCheck,
+     "a report to compare: the model, token ids, prompt, greedy codes and samples of a fixed request on the CPU in "
+     "F32, "
+     "and on a named --device"},
     {"tokenize", "DIR", 1, kTokenize, "token ids of each line of standard input, one line each"},
     {"prompt", "DIR", 1, kPrompt, "the rows of the talker's prompt for --text"},
     {"codes", "DIR", 1, kCodes, "the codes of --text, one line of code groups per 80 ms frame"},
@@ -104,7 +109,8 @@ std::vector<Option> MakeOptions() {
   using O = ToolOptions;
   std::vector<Option> options = {
       {"json", 0, kAll, &O::json, "Print JSON", nullptr},
-      {"pattern", 0, kTokenize | kSpeaking, &O::pattern, "Pre-tokenization: native (default) or patched", "NAME"},
+      {"pattern", 0, kTokenize | kSpeaking | kCheck, &O::pattern, "Pre-tokenization: native (default) or patched",
+       "NAME"},
       {"text", 0, kSpeaking, Text{&O::text}, "Text to speak", "TEXT"},
       {"speaker", 0, kSpeaking, Text{&O::speaker}, "Preset speaker; default: the model's first", "NAME"},
       {"normalize", 0, kPreparing, &O::normalize,
@@ -128,20 +134,23 @@ std::vector<Option> MakeOptions() {
        "Transcript of --audio; without it only the timbre is cloned", "TEXT"},
       {"pad-reference", 0, kMakeVoice, &O::pad_reference,
        "Append half a second of silence to --audio, so that speech does not repeat its last sounds", nullptr},
-      {"device", 0, kGenerating | kDecode | kInspect, &O::device,
+      {"device", 0, kGenerating | kDecode | kInspect | kCheck, &O::device,
        "auto (default: the GPU if it can hold the model), cpu or cuda; of `inspect` cuda: its path, a frame's time, "
        "voices that fit",
        "NAME"},
-      {"precision", 0, kGenerating | kDecode | kInspect, &O::precision,
+      {"precision", 0, kGenerating | kDecode | kInspect | kCheck, &O::precision,
        "auto (default: bf16 on the GPU, f32 on the CPU), bf16 or f32; on the CPU alone int8 or int4, which are faster "
        "and less exact; of `decode` on the GPU, auto and bf16 are products of tensor cores with sums in F32",
        "NAME"},
       {"codec-precision", 0, kGenerating | kDecode, &O::codec_precision,
        "exact (default) or, on the GPU alone, fast: a third of the codec's multiplications, less exact", "NAME"},
-      {"threads", 0, kGenerating | kDecode | kMakeVoice, &O::threads,
+      {"threads", 0, kGenerating | kDecode | kMakeVoice | kCheck, &O::threads,
        "CPU threads; 0 (default) = the fastest number, measured at load", "N"},
       {"voices", 0, kGenerating | kInspect, &O::voices,
        "Utterances that the engine can speak at once, 1 to 4096 (default 64): sizes the memory of a GPU", "N"},
+      {"against", 0, kCheck, &O::against,
+       "Compare with this report, of `check --json` or tests/golden/official-check.py; exit status 1 if they differ",
+       "FILE"},
       {"output", 'o', kSpeak | kDecode | kMakeVoice, &O::output,
        "File to write: WAV, or a voice; of `speak` .wav, .raw (samples alone: mono, little-endian), or - for a WAV to "
        "standard output while it is being made",

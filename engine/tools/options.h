@@ -52,6 +52,7 @@ struct ToolOptions {
   std::string audio;
   std::string reference_text;
   bool pad_reference = false;
+  std::string against;
   std::string output;
   std::string format;
   bool raw = false;

@@ -14,6 +14,7 @@
 #include "api/device_choice.h"
 #include "api/speech_decoder.h"
 #include "build_config.h"
+#include "check.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/model_kind.h"
 #include "cpu/cpu_voice_encoder.h"
@@ -439,8 +440,8 @@ int Main(int argc, char** argv) {
       {"text", PrintText}, {"inspect", Inspect}, {"tokenize", Tokenize},    {"prompt", PrintPrompt},
       {"codes", Codes},    {"decode", Decode},   {"voice make", MakeVoice}, {"voice show", ShowVoice}};
   Status status;
-  if (options->command == "speak") {
-    const Result<int> exit_status = Speak(*options);
+  if (options->command == "speak" || options->command == "check") {
+    const Result<int> exit_status = options->command == "speak" ? Speak(*options) : Check(*options);
     if (exit_status.ok()) return *exit_status;
     status = exit_status.status();
   } else {
