@@ -403,7 +403,7 @@ std::vector<Property> TextProperties() {
 std::vector<Property> UtteranceProperties() {
   return {
       Row("speaker", "Speaker", kPlaying, kUtterance, &Settings::speaker,
-          "Preset voice, one of \"speakers\", from the next utterance on. Unset: the model's default"),
+          "Preset voice, one of \"speakers\", from the next utterance on. Unset: the model's first"),
       Row("language", "Language", kPlaying, kUtterance, &Settings::language,
           "Language of the text, one of \"languages\", its BCP-47 tag, or \"auto\", from the next "
           "utterance on. Unset: auto, the text decides"),
