@@ -256,7 +256,7 @@ def test_spoken(page, folder):
         seconds, samples = sound.getnframes() / sound.getframerate(), array.array("h", sound.readframes(sound.getnframes()))
         check(sound.getparams()[:3] == (1, 2, 24000) and 1 < seconds < 6 and max(samples) > 2000, f"its sound is saved, {seconds:.1f} s")
         onset = next(number for number, sample in enumerate(samples) if abs(sample) > 98)
-        check(onset <= 240, f"of the silence before it 10 ms are left, at most: {onset} samples")
+        check(onset <= 720, f"of the silence before it 10 ms and less than a packet of 20 ms are left: {onset} samples")
 
     speak(page, LONG)
     wait_for("some words", lambda: len(page.text("#said li:last-child .spoken")) > 20)
