@@ -52,7 +52,6 @@ class AheadList {
 
   // Number of utterances that are made at once, with the current one. 1: none is made ahead.
   void SetParallel(int parallel) { parallel_ = parallel; }
-  int parallel() const { return parallel_; }
 
   // True if an engine of `slots` slots may make one more ahead.
   bool HasRoom(int slots) const { return running_ + 1 < std::min(parallel_, slots); }

@@ -77,6 +77,7 @@ void Player::CancelWork() {
 void Player::Start(int parallel) {
   counts_ = Counts();
   ahead_.SetParallel(parallel);
+  in_parallel_ = parallel > 1;
 }
 
 bool Player::Stop(std::shared_ptr<qtts::Engine>* engine) {
@@ -360,7 +361,7 @@ qtts::Request Player::NewRequest(const Utterance& utterance, const qtts::ModelIn
   qtts::Request request = MakeRequest(utterance.settings, model, utterance.text, random_seed);
   request.more_text = utterance.more_text;
   // Speech that is made in parallel is for files: its first utterance must not get ahead of the others.
-  if (ahead_.parallel() > 1) request.real_time = false;
+  if (in_parallel_) request.real_time = false;
   if (utterance.streamed && request.layout == qtts::PromptLayout::kDefault) {
     request.layout = qtts::PromptLayout::kStreaming;
   }

@@ -216,7 +216,8 @@ class Player {
   uint64_t prepared_id_ QTTS_GUARDED_BY(monitor_held) = 0;  // the last utterance whose voice voices_ was told of
   AheadList ahead_ QTTS_GUARDED_BY(monitor_held);
 
-  const uint64_t random_;  // of this element, for seeds
+  const uint64_t random_;     // of this element, for seeds
+  bool in_parallel_ = false;  // of the run: set by Start(), while the streaming thread is at rest
 
   // The streaming thread's own: the warnings of the text of the sink pad that had one last.
   uint64_t warned_stream_ = 0;
