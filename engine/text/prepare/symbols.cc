@@ -79,7 +79,7 @@ ptrdiff_t EmoticonLength(const Reader& text, ptrdiff_t at) {
 }
 
 // The word of a symbol; empty if it has none.
-std::string_view WordOf(const Reader& text, ptrdiff_t at, const Tongue& tongue) {
+std::string_view SymbolWord(const Reader& text, ptrdiff_t at, const Tongue& tongue) {
   const SymbolWords& words = tongue.words;
   switch (text[at]) {
     case '&':
@@ -156,7 +156,7 @@ SpokenSymbol ReadSymbol(const Reader& text, ptrdiff_t at, const Tongue& tongue) 
   if (c == '<' && (text[at + 1] == '-' || text[at + 1] == '<')) return {};
   if (c == '>' && (text[at - 1] == '-' || text[at - 1] == '=' || text[at - 1] == '>' || text[at - 1] == Reader::kNone))
     return {};
-  const std::string_view word = WordOf(text, at, tongue);
+  const std::string_view word = SymbolWord(text, at, tongue);
   if (word.empty()) return {};
   ptrdiff_t length = 1;
   if ((c == '<' || c == '>') && text[at + 1] == '=') length = 2;
