@@ -59,6 +59,7 @@ double SecondsFrom(CheckClock::time_point start) {
 // A vector with the same F32 values everywhere. Timbre does not matter for a comparison.
 std::vector<float> ReportXVector(int size) {
   std::vector<float> values;
+  values.reserve(static_cast<size_t>(std::max(size, 0)));
   for (int i = 0; i < size; ++i) values.push_back(static_cast<float>(i * 37 % 129 - 64) / 64.0F);
   return values;
 }

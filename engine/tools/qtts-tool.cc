@@ -459,4 +459,11 @@ int Main(int argc, char** argv) {
 }  // namespace
 }  // namespace qtts
 
-int main(int argc, char** argv) { return qtts::Main(argc, argv); }
+int main(int argc, char** argv) {
+  try {
+    return qtts::Main(argc, argv);
+  } catch (...) {
+    std::fputs("qtts-tool: an exception that nothing caught\n", stderr);
+    return 1;
+  }
+}
