@@ -303,7 +303,7 @@ TEST_F(InputTest, C12AMegabyteIsTakenInPiecesOfTheLengthAllowed) {
 
 TEST_F(InputTest, ALongTextIsTakenInOnePieceWhereAllowed) {
   fake::Script script = fake::DefaultScript();
-  script.info.samples_per_frame = 4;
+  script.info.samples_per_frame = fake::kLabelSamples;
   script.info.defaults.max_new_tokens = 5000;
   fake::Reset(script);
   Pipeline pipeline("qttssrc name=src max-queued-text=1000 max-text-length=1000000 ! fakesink async=false");
