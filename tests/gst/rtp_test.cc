@@ -103,7 +103,9 @@ TEST_P(RtpTest, PacketsAreOnTime) {
   const auto packets = times.packets();
   for (size_t i = 0; i < packets.size(); ++i) {
     // Opus dates packets by its lookahead earlier, and the first one not before 0.
-    if (i > 1) EXPECT_NEAR(static_cast<double>(packets[i].pts - packets[i - 1].pts), kPacket, 1000) << i;
+    if (i > 1) {
+      EXPECT_NEAR(static_cast<double>(packets[i].pts - packets[i - 1].pts), kPacket, 1000) << i;
+    }
     EXPECT_LE(packets[i].now, packets[i].pts + latency + kStep) << i;
   }
 }
