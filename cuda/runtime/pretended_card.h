@@ -32,7 +32,7 @@ const PretendedCard* FindPretendedCard();
 // As in "a100, a10g or l4".
 std::string PretendedCardNames();
 
-// What the driver would refuse on the pretended card, before it is asked; cudaSuccess if nothing is pretended.
+// The error with which the driver would refuse the pretended card; cudaSuccess if nothing is pretended.
 // `cluster`: blocks of a cluster.
 cudaError_t CheckPretendedLaunch(bool overlap, unsigned cluster);
 // `bytes` of dynamic shared memory for a kernel.

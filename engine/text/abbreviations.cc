@@ -226,7 +226,7 @@ bool IsOneLetter(std::string_view word) {
   return (u_isULowercase(code) != 0 || u_isUUppercase(code) != 0) && c.size == word.size();
 }
 
-// Of the model's languages those that put a full stop behind the numbers of dates.
+// Languages of the models that put a full stop behind the numbers of dates.
 constexpr std::string_view kGerman = "de";
 constexpr std::string_view kKorean = "ko";
 constexpr size_t kLongestOrdinal = 2;  // digits

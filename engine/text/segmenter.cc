@@ -18,7 +18,7 @@
 namespace qtts {
 namespace {
 
-// Of the model's languages the one that marks ordinals by a full stop.
+// The one of the models' languages that marks ordinals by a full stop.
 constexpr std::string_view kOrdinalLanguage = "de";
 constexpr size_t kLongestHeading = 80;       // characters
 constexpr size_t kLongestFootnoteMark = 24;  // characters within [ ]

@@ -21,7 +21,7 @@
 #include "runtime/launch.h"
 #include "runtime/pretended_card.h"
 
-// What the backend knows of a device, a device that pretends to be another card, and waits for a device that hangs.
+// The description of a device, a device that pretends to be another card, and waits for a device that hangs.
 namespace qtts {
 namespace {
 
@@ -161,7 +161,7 @@ TEST_F(DeviceTest, ACardThatNobodyKnowsCannotBePretended) {
               AllOf(HasSubstr("QTTS_CUDA_PRETEND is \"t4\""), HasSubstr("a100, a10g"), HasSubstr(" or orin")));
 }
 
-// What qtts-tool inspect tells.
+// The figures of qtts-tool inspect.
 TEST_F(DeviceTest, ThePathAndTheBytesOfAFrameAreKnownBeforeTheModelIsLoaded) {
   for (const bool large : {false, true}) {
     const testing::RandomModel model(testing::FullWidth(large));

@@ -11,7 +11,7 @@
 
 namespace qtts {
 
-// What ended before a sentence: how long a reader pauses.
+// The end before a sentence, which says how long a reader pauses.
 enum class SentenceGap {
   kSentence,   // the sentence before it, or nothing
   kParagraph,  // its paragraph: a blank line, a form feed

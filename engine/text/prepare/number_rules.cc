@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-// What all rules share: reading and speaking a number.
+// Shared by all rules: reading and speaking a number.
 #include "text/prepare/number_rules.h"
 
 #include <algorithm>

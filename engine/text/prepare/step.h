@@ -12,7 +12,7 @@
 
 namespace qtts {
 
-// What becomes of the first `taken` undecided characters, at least one.
+// The result for the first `taken` undecided characters, at least one.
 struct Edit {
   enum class Kind {
     kCopy,     // they stay as they are

@@ -168,7 +168,7 @@ SpokenSymbol ReadSymbol(const Reader& text, ptrdiff_t at, const Tongue& tongue) 
   return {length, word};
 }
 
-// What stands between two words.
+// The separator between two words.
 struct Between {
   ptrdiff_t length = 0;
   std::u32string stops;

@@ -163,7 +163,7 @@ TEST_F(PartsTest, AStreamWaitsForTheTextOfItsNextPart) {
   EXPECT_EQ(stream->end_reason(), EndReason::kComplete);
 }
 
-// What follows the part is not spoken, which shows when the text has ended.
+// Marks behind the part are not spoken, which shows when the text has ended.
 TEST_F(PartsTest, TextThatEndsBetweenPartsEndsTheStream) {
   Request request = LongText("one two three four five six seven a ------ ---- ---");
   request.more_text = true;

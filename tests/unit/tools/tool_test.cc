@@ -577,7 +577,7 @@ TEST(ToolTest, TextHeedsItsOptions) {
   EXPECT_NE(RunTool({"text"}).err.find("name a text"), std::string::npos);
 }
 
-// What is spoken is what `text` shows.
+// Speech follows the text that `text` shows.
 TEST(ToolTest, SpeakPreparesItsText) {
   const TemporaryFolder folder;
   const auto speak = [&](const std::string& text, const std::string& normalize, const std::string& file) {
