@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "backend/text_scores.h"
 #include "backend/voice_encoder.h"
 #include "prompt/prompt.h"
 #include "qtts/end_reason.h"
@@ -26,6 +27,7 @@ struct FrameStep {
   // Text side of the talker's input before the frame: for frame n, entry n-1 of the utterance's text queue, or tts_pad
   // after its end. kNoText for frame 0, whose input is the prompt.
   int32_t text_id = kNoText;
+  TextWindow window;  // asks for FrameResult::text_scores; changes no bit of codes and samples
 };
 
 // Result of one call of Backend::Prefill().
@@ -43,6 +45,7 @@ struct FrameResult {
   Status status;
   std::vector<int32_t> codes;  // [code_groups]
   std::vector<float> pcm;      // [samples_per_frame]
+  TextScores text_scores;      // of FrameStep::window; independent of other slots, as the codes are
 };
 
 // Memory for the contexts of utterances: pages of one size, shared by all slots.

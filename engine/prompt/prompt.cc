@@ -283,6 +283,7 @@ Result<Prompt> PromptBuilder::Build(const Request& request, std::span<const int3
     }
   }
 
+  prompt.text_begin = rows.size() + plan.reference_ids.size();
   size_t constant_text_rows = plan.reference_ids.size();
   if (plan.streaming) {
     // Both sides in parallel. Left-over text goes with the frames; a shorter text is padded with PAD.

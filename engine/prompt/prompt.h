@@ -36,6 +36,9 @@ struct Prompt {
   // Number of leading rows that depend on voice, language, instruction and layout only. Their KV cache can be shared.
   // Smaller if the text begins with a newline, since the role's newline and the text's become one token.
   size_t constant_rows = 0;
+  // Position of the first token of the text to be spoken, in the prompt or behind it. Token n of the text, and tts_eos
+  // after the last one, has position text_begin + n in every layout.
+  size_t text_begin = 0;
   // Text ids of the inputs after the prefill: entry n goes with the codes of frame n. After the last entry comes
   // tts_pad if `text_complete`; otherwise the stream stalls until more text arrives.
   std::vector<int32_t> trailing_text;

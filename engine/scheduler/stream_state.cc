@@ -156,6 +156,16 @@ Status StreamState::status() const {
   return status_;
 }
 
+std::vector<SpokenWord> StreamState::last_words() const {
+  const MutexLock lock(mutex_);
+  return last_words_;
+}
+
+SpeechReport StreamState::report() const {
+  const MutexLock lock(mutex_);
+  return report_;
+}
+
 TextPart::News StreamState::TakeNews() {
   const MutexLock lock(mutex_);
   return part_->TakeNews();

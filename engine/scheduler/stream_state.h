@@ -48,6 +48,8 @@ class StreamState {
   void Cancel();
   EndReason end_reason() const;
   Status status() const;
+  std::vector<SpokenWord> last_words() const;
+  SpeechReport report() const;
 
   // Functions of the scheduler.
   const Request& request() const { return request_; }
@@ -97,6 +99,8 @@ class StreamState {
   size_t awaited_room_ QTTS_GUARDED_BY(mutex_) = 0;  // see HasRoom(); 0: the scheduler waits for none
   EndReason end_reason_ QTTS_GUARDED_BY(mutex_) = EndReason::kNone;
   Status status_ QTTS_GUARDED_BY(mutex_);
+  std::vector<SpokenWord> last_words_ QTTS_GUARDED_BY(mutex_);
+  SpeechReport report_ QTTS_GUARDED_BY(mutex_);
   // Written with `mutex_` held.
   std::atomic<size_t> unread_ = 0;
   std::atomic<bool> ended_ = false;

@@ -65,6 +65,10 @@ class Stream {
   EndReason end_reason() const;
   // Not ok exactly when end_reason() is kError or kBusy.
   Status status() const;
+  // Words that became known after the last frame. Empty before the end of the utterance.
+  std::vector<SpokenWord> last_words() const;
+  // What has been spoken of the text so far; at the end, of all of it.
+  SpeechReport report() const;
   // Warnings for the user about things that do not stop the utterance, e.g. an instruction that this checkpoint
   // ignores.
   const std::vector<std::string>& warnings() const;

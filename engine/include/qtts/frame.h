@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "qtts/end_reason.h"
+#include "qtts/words.h"
 
 // Output of a Stream.
 namespace qtts {
@@ -15,6 +16,9 @@ struct Frame {
   int64_t index = 0;           // 0, 1, … within the utterance
   std::vector<int32_t> codes;  // [code_groups]
   std::vector<float> pcm;      // [samples_per_frame], mono, in [-1, 1]
+  // Words whose start and duration have become known with this frame, in order, each once. They may lie some frames
+  // back. Stream::last_words() has those that are known only at the end.
+  std::vector<SpokenWord> words;
 };
 
 enum class ReadState {

@@ -2,6 +2,7 @@
 #ifndef QTTS_MODEL_DESCRIPTION_H_
 #define QTTS_MODEL_DESCRIPTION_H_
 
+#include <optional>
 #include <string>
 
 namespace qtts {
@@ -27,11 +28,23 @@ struct TextDescription {
   bool operator==(const TextDescription&) const = default;
 };
 
+// The attention head of the talker that follows the text which is spoken, and what its times lack: the object
+// "alignment" of qttssrc.json. Head and offset belong to one training. doc/words.md has the method.
+struct AlignmentHead {
+  int layer = 0;
+  int head = 0;       // query head
+  int offset_ms = 0;  // from the time at which the head moves to a word to the word's first sound
+
+  bool operator==(const AlignmentHead&) const = default;
+};
+
 // A checkpoint's description, qttssrc.json in its folder: what config.json has no place for. Released checkpoints have
 // none, which is the same as an empty one. doc/text.md has the format.
 struct ModelDescription {
   std::string default_speaker;  // of a request that names none; empty: the first one in alphabetical order
   TextDescription text;
+  // None: word times are estimated. For a released checkpoint without an entry, the head known for its structure.
+  std::optional<AlignmentHead> alignment;
 
   bool operator==(const ModelDescription&) const = default;
 };

@@ -172,6 +172,10 @@ EndReason Stream::end_reason() const {
 }
 
 Status Stream::status() const { return Status::Ok(); }
+std::vector<SpokenWord> Stream::last_words() const { return {}; }
+
+SpeechReport Stream::report() const { return {}; }
+
 const std::vector<std::string>& Stream::warnings() const { return warnings_; }
 
 }  // namespace qtts

@@ -466,6 +466,10 @@ Status Stream::status() const {
   return state_->status;
 }
 
+std::vector<SpokenWord> Stream::last_words() const { return {}; }
+
+SpeechReport Stream::report() const { return {}; }
+
 const std::vector<std::string>& Stream::warnings() const { return warnings_; }
 
 namespace fake {

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#ifndef QTTS_WORDS_H_
+#define QTTS_WORDS_H_
+
+#include <chrono>
+#include <cstddef>
+#include <vector>
+
+// Times of words and coverage of a text, read off the attention of the talker (doc/words.md).
+namespace qtts {
+
+// A part of an utterance's text, in bytes: of Request::text and all that was appended to it.
+struct TextRange {
+  size_t begin = 0;
+  size_t end = 0;
+
+  bool operator==(const TextRange&) const = default;
+};
+
+// One word, by the rules of UAX #29, as it is spoken.
+struct SpokenWord {
+  TextRange text;
+  // Within the utterance's sound: 0 is the first sample of frame 0.
+  std::chrono::nanoseconds start{0};
+  std::chrono::nanoseconds duration{0};
+
+  bool operator==(const SpokenWord&) const = default;
+};
+
+// What was spoken of an utterance's text.
+struct SpeechReport {
+  // False: the checkpoint has no alignment head, or the head did not follow this text. Nothing else is known then.
+  bool measured = false;
+  size_t tokens = 0;  // of the text so far
+  size_t spoken_tokens = 0;
+  std::vector<TextRange> skipped;   // words that were not spoken
+  std::vector<TextRange> repeated;  // words that were spoken again
+  bool end_missed = false;          // the text was over, and the model went on
+  bool stopped_early = false;       // the model ended before the text
+
+  // Share of the text that was spoken, 0 to 1.
+  double coverage() const {
+    return tokens == 0 ? 1.0 : static_cast<double>(spoken_tokens) / static_cast<double>(tokens);
+  }
+  // True if nothing of the text is missing or doubled, and the end was found.
+  bool complete() const { return skipped.empty() && repeated.empty() && !end_missed && !stopped_early; }
+
+  bool operator==(const SpeechReport&) const = default;
+};
+
+}  // namespace qtts
+
+#endif  // QTTS_WORDS_H_
