@@ -166,7 +166,7 @@ std::optional<Edit> SayVersion(const NumberContext& context) {
   return Say(context, groups.end, words);
 }
 
-// Groups of four with a full stop between them: with commas, 3 of 12 accounts were heard right, with stops 7 (bundled
+// Groups of four with a full stop between them: with commas, 3 of 12 accounts were heard right, with stops 8 (bundled
 // voice, Whisper base).
 std::optional<Edit> SayBankAccount(const NumberContext& context) {
   const Reader& text = context.text;
