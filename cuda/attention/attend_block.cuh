@@ -10,8 +10,8 @@
 #include "runtime/async_copy.cuh"
 #include "runtime/device_math.cuh"
 
-// A thread block that attends from one row to one split of its context, for the kernels of this folder. What it adds,
-// and in which order, is that of rules/softmax.cuh for eight warps.
+// A thread block that attends from one row to one split of its context, for the kernels of this folder. Its additions
+// and their order are those of rules/softmax.cuh for eight warps.
 namespace qtts::cuda::attention {
 
 constexpr int kWarps = 8;
@@ -203,7 +203,7 @@ class AttendBlock {
       FindFollowingPage();
     }
   }
-  // Of the scores.
+  // Factor of the scores before the softmax.
   __device__ __forceinline__ float Scale() const { return 1.0F / sqrtf(static_cast<float>(a.head_dim)); }
   __device__ __forceinline__ int used_splits() const { return used_splits_; }
   __device__ __forceinline__ int elements() const { return kGroup * a.head_dim; }
@@ -478,7 +478,7 @@ class AttendBlock {
   const int heads_per_kv_ = a.heads / a.kv_heads;
   const int kv_head_ = first_head_ / heads_per_kv_;
   int sequence_, position_, new_rows_, cached_, split_index_, split_, used_splits_, begin_, end_;
-  int row_of_page_ = 0;  // that the split begins with: splits don't cross pages
+  int row_of_page_ = 0;  // the split's first row of its page: splits don't cross pages
   void* const* pages_ = nullptr;
   T* page_ = nullptr;
   T* following_page_ = nullptr;

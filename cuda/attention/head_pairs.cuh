@@ -8,7 +8,7 @@
 #include "runtime/device_math.cuh"
 
 // A warp does what rules/softmax.cuh describes for eight, in the same order; "warp w" below is the w-th of those eight.
-// Two groups of 16 lanes share a warp there: its position pair. So position p of a turn of 16 belongs to warp p / 2.
+// Two groups of 16 lanes share a warp there: its position pair. Position p of a turn of 16 belongs to warp p / 2.
 //
 // Which lane forms a sum is free, so lanes are laid out twice. Scores: eight lanes share a position, each with the
 // parts of two of the 16 lanes; sums of several positions are reduced at once, so that each lane ends with one score
@@ -20,7 +20,7 @@ constexpr int kPair = 2;  // query heads that share a key head
 constexpr int kHeadDim = 128;
 constexpr int kRowBytes = kHeadDim * 2;
 constexpr int kTurnPositions = 16;
-constexpr int kPositionLanes = 8;  // that share a position's score
+constexpr int kPositionLanes = 8;  // lanes that share a position's score
 constexpr int kBatch = 4;          // positions that a lane scores before sums are reduced
 
 // Whether a call is of this shape, without a window.
@@ -29,7 +29,7 @@ inline bool AreHeadPairs(Precision precision, const AttendArguments& a) {
          a.y_stride % 4 == 0;
 }
 
-// What a lane has of the queries to score positions: the parts of lanes `lane` % 8 and that + 8 of the order.
+// A lane's parts of the two queries, in F32: those of lanes `lane` % 8 and `lane` % 8 + 8 of the order.
 struct LaneQueries {
   float parts[kPair][2][8];
 

@@ -10,8 +10,8 @@ constexpr int kTurns = kSplitPositions / kTurnPositions;
 constexpr int kHalfTurn = kTurnPositions / 2;
 constexpr int kHalfWarps = kWarps / 2;
 
-// Keys or values of half a split: of each turn the first or the second eight positions. So a group's positions of all
-// turns lie in one tile, and a tile's scores become weights without the other half.
+// Keys or values of half a split: the first or the second eight positions of each turn. One tile then holds a group's
+// positions of all turns, and its scores become weights without the other half.
 struct Tile {
   Bf16 rows[kTurns][kHalfTurn][kHeadDim];
 };
@@ -130,11 +130,11 @@ class ContextWarp {
   // The row's own position; where there is no row, too.
   __device__ __forceinline__ unsigned last() const { return static_cast<unsigned>(max(0, position_)); }
 
-  // What a tile holds.
+  // The contents of a tile.
   struct Place {
     unsigned split, half;
     bool values;
-    // Of its first row.
+    // Position of its first row.
     __device__ __forceinline__ unsigned position() const { return split * kSplitPositions + half * kHalfTurn; }
   };
   // Keys of all splits, then their values; in a context that is scored twice, then keys and values of each split.

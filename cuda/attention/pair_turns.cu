@@ -9,9 +9,9 @@ namespace {
 constexpr int kTurnWarps = 4;   // of a block
 constexpr int kTurnBlocks = 6;  // on an SM, by register use
 
-// A warp's.
+// Shared memory of one warp.
 struct TurnMemory {
-  // Of the order's warp: factors of its two positions, its own, and the sum of its weights.
+  // Results of one warp of the order: the factors of its two positions, its own factor, and the sum of its weights.
   struct Factors {
     float first, second, warp, sum;
   };

@@ -29,7 +29,7 @@ struct CodecArithmetic {
   bool split_inputs = true;
   bool split_weights = false;
 
-  // What kExact means for the layers up to `decoder.0`, and for the decoder blocks.
+  // The arithmetic of kExact: for the layers up to `decoder.0`, and for the decoder blocks.
   static CodecArithmetic Early();
   static CodecArithmetic Late();
 };
@@ -57,8 +57,8 @@ CodecSizes EstimateCodecSizes(const CodecConfig& config, const CodecWeights& wei
 // one frame of codes to one frame of samples. A stream's past (convolution histories, keys and values of the
 // window, number of frames) lies on the device under its slot.
 //
-// What a stream gives depends on its own codes only: neither on the other rows of a batch nor on their
-// number nor on its place among them, bit for bit, for one precision and device type.
+// A stream's samples depend on its own codes only, bit for bit, for one precision and device type: not on the other
+// rows of a batch, on their number, or on its place among them.
 //
 // Calls enqueue work and return; they must be made on one stream, or on streams that are ordered by events.
 // Not thread-safe.

@@ -147,11 +147,11 @@ __device__ __forceinline__ float4 FirstResidual(const GemmArgs& a, int first_til
   return ResidualAt(a, first_column + n, first_tile * kTileRows + (e - n * a.geometry.by_quads.value) * 4);
 }
 
-// What of an epilogue a kernel knows when it is compiled. Where few warps finish a tile nothing hides what each
-// decision at run time takes.
+// The part of an epilogue that is known at compile time. Few warps finish a tile, and nothing hides the latency of a
+// branch at run time.
 enum class End {
   kAny,
-  kPlain,  // neither normalisation nor activation nor scale; as all that follow
+  kPlain,  // no normalisation, activation or scale; nor have the following ones
   // All with SnakeBeta and an input of the next operator in F16, and besides
   kOperand,     // nothing
   kResidual,    // a residual, and what becomes of it
@@ -171,10 +171,10 @@ inline End EndOf(const GemmEpilogue& epilogue) {
 
 // Finishes and stores four outputs of each of kQuads weight tiles of kColumns columns at `places`: rows row.. of the
 // block's tiles from `tile` on, kTileStep apart, or what these gates and their values make. sums(c, n, row) gives rows
-// row..row+3 of the n-th tile of the c-th column; residual(c, n, m) is asked once for each, if there is one. What is
-// done goes through all quads before the next thing is, for the sake of instructions that do not wait for each other.
-// Of several columns those with nothing to do are computed and not stored, since a branch would part the others'
-// instructions; a single one has something to do.
+// row..row+3 of the n-th tile of the c-th column; residual(c, n, m) is asked once for each, if there is one. Each
+// operation is done for all quads before the next one begins, so that neighbouring instructions do not depend on each
+// other. With several columns, absent ones are computed and not stored, since a branch would separate the instructions
+// of the others. A single column is never absent.
 template <End kEnd, int kQuads, int kTileStep = 1, int kColumns, int kRows, typename Residual, typename Sums>
 __device__ __forceinline__ void FinishQuads(const GemmArgs& a, int first_tile, int tile, int row,
                                             const int (&columns)[kColumns], const Column (&places)[kColumns],

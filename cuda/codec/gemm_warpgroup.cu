@@ -17,10 +17,11 @@ struct WarpgroupArgs {
   int32_t tap_blocks = 0;      // channel blocks of a tap, where columns come anew for each; otherwise 0
 };
 
-// Whether there are kernels of this shape with End::kAny. Of the largest there are none: its sums leave no registers.
+// Whether there are kernels of this shape with End::kAny. The largest shape has none: its accumulators leave no
+// registers.
 constexpr bool TakesAnyEnd(int outputs, int tile_columns) { return outputs != 192 && tile_columns == TileColumns(1); }
 
-// What lies in shared memory behind the weights and the columns.
+// Shared memory behind the stages of weights and columns.
 template <int kOutputs, int kTileColumns>
 struct Extras {
   TileMemory<kTileColumns> tile;
@@ -199,7 +200,7 @@ Kernel KernelFor(const Shape& shape) {
 
 template <int kPlanes>
 Kernel KernelFor(const Shape& shape, End end) {
-  // Of the products before the decoder blocks, each with an epilogue of its own: one kernel for all.
+  // Products before the decoder blocks: their epilogues all differ, and one kernel serves all.
   if (shape.outputs == 128) return WarpgroupGemm<128, 1, kPlanes, true, End::kAny>;
   if (shape.outputs == 64) return WarpgroupGemm<64, 1, kPlanes, true, End::kAny>;
   switch (end) {

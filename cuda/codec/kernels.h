@@ -131,7 +131,7 @@ struct GemmArgs {
   GemmEpilogue epilogue;
 };
 
-// What a residual unit's two products need to run as one kernel: their weights in its order; null: they can't.
+// Weights of a residual unit's two products in the order of the kernel that runs both; null: they can't run as one.
 struct UnitWeights {
   const void* first = nullptr;
   const void* second = nullptr;

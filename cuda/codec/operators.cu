@@ -337,7 +337,7 @@ constexpr int kLastGroups = kLastThreads / kLanesPerSample;  // of lanes
 // Samples of a group of lanes: of few streams, whose blocks do not fill the device, and of many.
 constexpr int kFewSamples = 1;
 constexpr int kManySamples = 4;
-// What the kernel for many streams is compiled for: the released sizes.
+// Sizes that the kernel for many streams is compiled for: the released ones.
 constexpr int kLastTaps = 7;
 constexpr int kLastChannels = 96;
 

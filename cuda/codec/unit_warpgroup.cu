@@ -30,7 +30,7 @@ struct UnitArgs {
   int32_t stages_of_first = 0;  // of weights, a tile's
 };
 
-// What lies in shared memory behind the weights and the columns.
+// Shared memory behind the stages of weights and columns.
 struct Extras {
   TileMemory<kTileColumns> tile;
   Constants<kChannels> first, second;

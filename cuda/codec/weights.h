@@ -72,11 +72,11 @@ class WeightPacker : public WeightStore {
   void Multiply(const ProductArgs& product) {
     if (!failed()) Check(Product(product, nullptr));
   }
-  // Of two linear layers that become one, the second being `product`'s a: sum += a * the first one's bias.
+  // Adds the first one's bias where two linear layers become one, the second being `product`'s a: sum += a * bias.
   void AddBias(ProductArgs product, const float* bias, float* sum);
 
-  // Keeps `dense` in the order of a product with inputs in `x_planes`, and releases what is staged. `planes`: of F16
-  // weights. `warpgroups`: of a kernel of warpgroups, for which they are kept once more.
+  // Keeps `dense` in the order of a product with inputs in `x_planes`, and releases the staged memory. `planes`: planes
+  // of F16 weights. `warpgroups`: order of a kernel of warpgroups, for which the weights are kept once more.
   GemmWeights Pack(const Dense& dense, Planes x_planes, int planes, const GemmGeometry& geometry,
                    const WarpgroupOrder& warpgroups);
 

@@ -14,7 +14,7 @@ namespace qtts::cuda::gemm {
 
 static_assert(kWarps == kShares, "a share of the columns for each warp");
 
-// What is stored for an output, from its sum; `previous`: for kAdd, what it is added to.
+// Returns the value to store for an output from its sum, `value`; kAdd adds it to `previous`.
 template <GemmKind kKind, typename Activation>
 __device__ __forceinline__ float Finished(const GemmArguments& a, int output, float value, float previous) {
   if (a.bias != nullptr) value = __fadd_rn(value, a.bias[output]);

@@ -285,7 +285,7 @@ __global__ void __launch_bounds__(ThreadsOf(kRows), BlocksOfSm(kOutputs))
 #pragma unroll 1
   for (int tile = tiles.first; tile < tiles.end; tile += tiles.step) {
     float sums[kSums], totals[kSums];
-    // That a share's first product begins `sums` is nothing the compiler can know: it would keep them until then.
+    // Cleared because the compiler can't see that a share's first MMA overwrites `sums`.
 #pragma unroll
     for (int i = 0; i < kSums; ++i) sums[i] = totals[i] = 0;
 #pragma unroll 1

@@ -232,8 +232,8 @@ __device__ __forceinline__ MergedWarps<kElements> MergeWarpParts(const float (&m
   return merged;
 }
 
-// A split's factor, from its largest score and that of all; and its part of the sums, split by split in order. What is
-// attended is value / total.
+// Returns a split's factor from its largest score and that of all splits. AddSplit() adds its part to the sums, split
+// by split in order; attention's result is value / total.
 template <typename T>
 __device__ __forceinline__ float SplitFactor(float most, float largest) {
   return Exponential<T>(most - largest);
