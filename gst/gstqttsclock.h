@@ -38,7 +38,7 @@ class LiveClock {
   void Recheck();
   void SetUnlocked(bool unlocked);
 
-  // Of the element; its clock and base time are known when it begins to play.
+  // Notes whether the element plays; its clock and base time are known when it begins to play.
   void SetPlaying(bool playing);
   // The element has another clock.
   void ClockChanged();

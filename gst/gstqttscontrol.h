@@ -15,8 +15,8 @@
 
 namespace gstqtts {
 
-// What others ask of the running element by events and signals: to interrupt, to flush, to seek, to end. Thread-safe,
-// as events come from any thread.
+// Requests to the running element by events and signals: to interrupt, to flush, to seek, to end. Thread-safe, as
+// events come from any thread.
 class Control {
  public:
   // `base` is the class above the element's; the rest outlives this.

@@ -154,14 +154,14 @@ class Intake {
   bool text_ended_ QTTS_GUARDED_BY(monitor_held) = false;  // by the upstream of the pad
   uint64_t last_id_ QTTS_GUARDED_BY(monitor_held) = 0;
   TextOptions text_options_ QTTS_GUARDED_BY(monitor_held);
-  bool pieces_ QTTS_GUARDED_BY(monitor_held) = false;  // what the chunks are
+  bool pieces_ QTTS_GUARDED_BY(monitor_held) = false;  // the chunks are pieces of text
   Utf8Joiner joiner_ QTTS_GUARDED_BY(monitor_held);
   qtts::Segmenter segmenter_ QTTS_GUARDED_BY(monitor_held);               // the sentence that has begun
   std::optional<qtts::Sentence> sentence_ QTTS_GUARDED_BY(monitor_held);  // waits for room
   std::vector<std::shared_ptr<void>> events_
-      QTTS_GUARDED_BY(monitor_held);                           // that wait for the end of the sentence that has begun
+      QTTS_GUARDED_BY(monitor_held);                           // wait for the end of the sentence that has begun
   uint64_t growing_id_ QTTS_GUARDED_BY(monitor_held) = 0;      // the utterance that grows, if it is still there
-  bool growing_failed_ QTTS_GUARDED_BY(monitor_held) = false;  // it failed: what it would have grown by is dropped
+  bool growing_failed_ QTTS_GUARDED_BY(monitor_held) = false;  // it failed: the rest of its text is dropped
   Settings pad_settings_ QTTS_GUARDED_BY(monitor_held);        // of the last chunk
   Cue pad_cue_ QTTS_GUARDED_BY(monitor_held);                  // of the last chunk
   Monitor::Clock::time_point last_text_ QTTS_GUARDED_BY(monitor_held);  // when it came

@@ -55,7 +55,8 @@ class ElementModel {
   Speech& speech_;
 
   mutable qtts::Mutex mutex_;
-  std::optional<qtts::EngineOptions> inspected_ QTTS_GUARDED_BY(mutex_);  // what `model_` was found with; none in NULL
+  std::optional<qtts::EngineOptions> inspected_
+      QTTS_GUARDED_BY(mutex_);  // options for which `model_` was read; none in NULL
   std::optional<qtts::ModelInfo> model_ QTTS_GUARDED_BY(mutex_);
   std::string device_name_ QTTS_GUARDED_BY(mutex_);
   bool on_cpu_ QTTS_GUARDED_BY(mutex_) = false;
