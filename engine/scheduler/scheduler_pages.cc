@@ -159,7 +159,7 @@ void Scheduler::RemoveFromParked(const RunningPtr& running) {
   PublishPages();
   if (!parked_.empty() || !std::exchange(parking_logged_, false)) return;
   const uint64_t times = parkings_ - std::exchange(parkings_logged_, parkings_);
-  Log(LogLevel::kInfo, "no utterance is parked any more (times that one was: " + std::to_string(times) + ")");
+  Log(LogLevel::kInfo, "no utterance is parked any more; parked since the last such line: " + std::to_string(times));
 }
 
 // Parks streams that are further ahead than `ahead` until `pages` are free. Returns false if too few are, or if it is
