@@ -114,7 +114,8 @@ inline constexpr DeviceNumbers kH200Numbers = {
     // A block of 1024 threads has an SM to itself: 6.8 us for each turn of 132 rows, 3072 logits and top-k 50. With 256
     // threads 128 rows take 7.8 us, 256 rows 9.4, 1024 rows 21.2.
     .sampling = {.rows_of_many_threads = 132},
-    // The wide talker is limited by bytes, and reading ahead is in its way: tests/bench/JOURNAL.md.
+    // The wide talker is limited by bytes, and reading ahead is in its way: see
+    // tests/bench/journal/gpu-few-voices.md.
     .persistent = {.narrow_talker = {1, 4}, .wide_talker = {2, 0}, .predictor = {1, 4}},
     .codec = {.cluster_chunk = 0.09,
               .cluster_block = 1.5,
