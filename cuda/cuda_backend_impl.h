@@ -140,9 +140,9 @@ struct CudaBackend::Impl {
   int CodecRows() const { return std::min(ring.rows, kCodecRows); }
   // Rows of the smallest slice that has graphs and holds `rows` rows.
   int SliceRows(int rows) const;
-  // Few first frames join the many others, rather than pass through the predictor and the codec apart.
+  // Lets a few first frames join many others, rather than pass through the predictor and the codec apart.
   void JoinFirstFrames();
-  // Rows that begin alike.
+  // Launches rows that begin alike.
   Status LaunchRows(FrameStart start, std::span<const std::pair<Row*, FrameRow>> rows, int64_t positions,
                     Submission* submission);
   void ReadRow(Row* row);

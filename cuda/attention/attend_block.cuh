@@ -71,7 +71,7 @@ class HeadPlacer {
     }
   }
 
-  // Another head's of the same position.
+  // Takes the norm of another head of the same position.
   __device__ void SetNorm(const float* norm) {
     normed_ = norm != nullptr;
 #pragma unroll
@@ -121,7 +121,7 @@ class HeadPlacer {
   float low_norm_[kPairs], high_norm_[kPairs], sine_[kPairs], cosine_[kPairs];
 };
 
-// Eight elements of a query, or zeros unless `there`.
+// Loads eight elements of a query, or zeros unless `there`.
 __device__ __forceinline__ void LoadQuery(const float* q, bool there, float (*query)[8]) {
   float4 v[2] = {};
   if (there) {
@@ -287,7 +287,7 @@ class AttendBlock {
   // The page of the row's own key, if that lies in the current split.
   __device__ __forceinline__ T* OwnPage() const { return split_ == position_ / kSplitPositions ? page_ : nullptr; }
 
-  // Queries, keys and values of the new rows up to this one, to shared memory; the row's own key and value to
+  // Writes queries, keys and values of the new rows up to this one to shared memory, and the row's own key and value to
   // `own_page`, if there is one and the block's heads are the first of their key head.
   __device__ __forceinline__ void PlaceHeads(const HeadPlacer<>& placer, T* own_page) {
     const float* const x = a.qkv + static_cast<int64_t>(row_) * a.qkv_width();
@@ -321,7 +321,7 @@ class AttendBlock {
     }
   }
 
-  // The largest scores of this lane's positions, added to `most`.
+  // Raises `most` to the largest scores of this lane's positions.
   __device__ __forceinline__ void FindLargest(float scale, float (&most)[kGroup]) {
     float scores[kGroup][kTurns];
     SoftmaxPart<kGroup> sums;
@@ -441,7 +441,7 @@ class AttendBlock {
   __device__ __forceinline__ bool IsSeen(int turn) const {
     return PositionOf(turn) >= begin_ && PositionOf(turn) < end_;
   }
-  // Scores of this lane's positions. New rows' keys and values come from shared memory.
+  // Computes the scores of this lane's positions. New rows' keys and values come from shared memory.
   __device__ __forceinline__ void Score(float scale, float (&scores)[kGroup][kTurns], SoftmaxPart<kGroup>* sums) {
     if (end_ > cached_) {
 #pragma unroll

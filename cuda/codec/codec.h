@@ -84,10 +84,10 @@ class Codec {
   // kResourceExhausted if there is none.
   Status Reset(int slot, cudaStream_t stream);
 
-  // One frame for each of n <= max_batch rows. Device arrays: slots[n], distinct, a value outside
-  // [0, max_slots) or never Reset() = the row does nothing; codes [n][code_groups] (clamped to the codebook); pcm
-  // [n][samples_per_frame], in [-1, 1]. Only enqueues kernels: may be captured in a graph, whose replays
-  // read the arrays anew.
+  // Decodes one frame for each of n <= max_batch rows. Device arrays: slots[n], distinct, a value outside [0,
+  // max_slots) or never Reset() = the row does nothing; codes [n][code_groups] (clamped to the codebook); pcm
+  // [n][samples_per_frame], in [-1, 1]. Only enqueues kernels: may be captured in a graph, whose replays read the
+  // arrays anew.
   Status Decode(int n, const int32_t* slots, const int32_t* codes, float* pcm, cudaStream_t stream);
 
   // Decode() in two parts. Begin() has many short steps and reads most of the weights; the second part makes the sound
@@ -95,7 +95,7 @@ class Codec {
   Status Begin(int n, const int32_t* slots, const int32_t* codes, cudaStream_t stream);
   Status Finish(int n, float* pcm, CodecRoom room, cudaStream_t stream);
 
-  // Decode() without samples: leaves out everything that only samples need. After sound_history() further frames of
+  // Decodes without samples: leaves out everything that only samples need. After sound_history() further frames of
   // Decode(), later frames equal those of Decode() for all frames, bit for bit.
   Status DecodeWithoutSamples(int n, const int32_t* slots, const int32_t* codes, cudaStream_t stream);
   int sound_history() const;

@@ -31,7 +31,8 @@ struct Extras {
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
-// As BringColumns(), where columns come anew for each tap: a slot has a channel block of one tap's rows.
+// Does what BringColumns() does where columns are copied anew for each tap: a ring slot has a channel block of one
+// tap's rows.
 template <int kPlanes>
 __device__ __forceinline__ void StreamColumns(const WarpgroupArgs& t, const Barriers& barriers, uint32_t slots,
                                               int slot_bytes, uintptr_t* rows) {
@@ -94,7 +95,7 @@ __device__ __forceinline__ void StreamColumns(const WarpgroupArgs& t, const Barr
   }
 }
 
-// InverseRms() of a warp's columns from `first_column` on.
+// Computes InverseRms() of a warp's columns from `first_column` on.
 __device__ __forceinline__ void NormaliseColumns(const GemmArgs& a, int first_column, int lane, float* to) {
   constexpr int kColumns = 16;
   constexpr int kTogether = 4;

@@ -52,8 +52,8 @@ inline constexpr int kProducerRegisters = 40;
 
 __device__ __forceinline__ void SyncCopyThreads() { asm volatile("bar.sync 1, %0;" ::"n"(kCopyThreads) : "memory"); }
 
-// Addresses of the staged columns' rows of the tile from `first_column`; 0 where there is none, the lowest bit set
-// where a row lies in the history.
+// Fills `rows` with the addresses of the staged columns' rows of the tile from `first_column`; 0 where there is none,
+// the lowest bit set where a row lies in the history.
 __device__ __forceinline__ void PlaceStaged(const GemmArgs& a, const WarpgroupPlan& t, int first_column,
                                             int tile_columns, int thread, uintptr_t* rows) {
   const int first_stream = Divide(first_column, a.x.by_rows);
@@ -110,8 +110,8 @@ struct Barriers {
   }
 };
 
-// By one thread: brings the weights of all of the block's tiles to the ring at `stages`. from(i) is where the i-th
-// stage of a tile comes from.
+// Copies the weights of all of the block's tiles to the ring at `stages`; called by one thread. from(i) is where the
+// i-th stage of a tile comes from.
 template <int kStageBytes, typename From>
 __device__ __forceinline__ void BringWeights(const WarpgroupPlan& t, const Barriers& barriers, uint32_t stages,
                                              int stages_of_tile, const From& from) {
@@ -136,8 +136,8 @@ __device__ __forceinline__ void BringWeights(const WarpgroupPlan& t, const Barri
   }
 }
 
-// By the copy threads: brings the columns of all of the block's tiles to the ring at `slots`, a block of channels in a
-// slot. `rows` are the staged columns' addresses, in shared memory.
+// Copies the columns of all of the block's tiles to the ring at `slots`, a block of channels in a ring slot; called by
+// the copy threads. `rows` are the staged columns' addresses, in shared memory.
 template <int kTileColumns, int kPlanes>
 __device__ __forceinline__ void BringColumns(const GemmArgs& a, const WarpgroupPlan& t, const Barriers& barriers,
                                              uint32_t slots, int slot_bytes, uintptr_t* rows) {
@@ -207,7 +207,7 @@ struct Products {
     }
   }
 
-  // The products of a k-step, smallest first, as MultiplyStep() has them.
+  // Multiplies a k-step, smallest products first, as MultiplyStep() has them.
   static __device__ __forceinline__ void Multiply(const Operands& v, uint32_t weights, Sums& sums) {
     FenceMmas();
     if constexpr (kPlanes == 2) {
@@ -245,7 +245,7 @@ __device__ __forceinline__ int FirstRow(int warp) {
   return warp / 4 * (64 * kRowTiles) + warp % 4 * 16;
 }
 
-// The places of a warp's columns of the tile from `first_column`.
+// Fills the places of a warp's columns of the tile from `first_column`.
 template <int kRowTiles>
 __device__ __forceinline__ void PlaceTile(const GemmArgs& a, int first_column, int first_row, int lane,
                                           Column* places) {
@@ -275,8 +275,8 @@ struct RingPlaces {
   RingPlace slot, stage;
 };
 
-// A tile's sums over all taps and channels: in `sums`, or, with kTotals, which may have more than one segment, in
-// `totals`. `slots` and `stages` are the rings.
+// Computes a tile's sums over all taps and channels: in `sums`, or, with kTotals, which may have more than one segment,
+// in `totals`. `slots` and `stages` are the rings.
 template <int kOutputs, int kRowTiles, int kPlanes, bool kTotals>
 __device__ __forceinline__ void MultiplyTile(const GemmArgs& a, const WarpgroupPlan& t, const Barriers& barriers,
                                              uint32_t slots, uint32_t stages, int slot_bytes,

@@ -61,14 +61,14 @@ class WeightPacker : public WeightStore {
 
   // Matrices, staged.
   Dense NewDense(int64_t rows, int64_t taps, int64_t channels);
-  // dense rows from `first` = a linear layer's, its inputs scaled by `column_scale` (staged).
+  // Fills dense rows from `first` on with a linear layer's, its inputs scaled by `column_scale` (staged).
   void FillLinear(const Dense& dense, const TensorView& weight, const float* column_scale, int first = 0, int run = 0,
                   int run_stride = 0);
   Dense Linear(const TensorView& weight, const float* column_scale = nullptr);
   Dense Convolution(const TensorView& weight);
   Dense Transposed(const TensorView& weight, int stride);
 
-  // c (+)= a b, see Product(). None of its arrays need be there after an error.
+  // Computes c (+)= a b, see Product(). None of its arrays need be there after an error.
   void Multiply(const ProductArgs& product) {
     if (!failed()) Check(Product(product, nullptr));
   }

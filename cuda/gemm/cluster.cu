@@ -36,7 +36,8 @@ int SharedBytes(int warps, int stages, int chunks, int row_tiles) {
 
 #if __CUDA_ARCH__ >= 900
 
-// This block's share of the columns of its rows, in BF16, to `stage`; counted by `staged` when it is there.
+// Copies this block's share of the columns of its rows, in BF16, to `stage`; `staged` counts the bytes when they are
+// there.
 __device__ __forceinline__ void Stage(const GemmArguments& a, int64_t first_row, int rows, int begin, int count,
                                       __nv_bfloat16* stage, int stride, uint32_t staged) {
   const int bytes = count * kChunk * 2;

@@ -22,7 +22,7 @@ __device__ __forceinline__ float Finished(const GemmArguments& a, int output, fl
   return kKind == GemmKind::kStoreSilu ? Silu<Activation>(value) : value;
 }
 
-// Epilogue of one output of one row.
+// Runs the epilogue of one output of one row.
 template <GemmKind kKind, typename Activation>
 __device__ void Finish(const GemmArguments& a, int64_t row, int output, float value, float previous) {
   if (output >= a.outputs) return;

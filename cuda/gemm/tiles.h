@@ -23,7 +23,7 @@ bool HasTiles(const Matrix& matrix);
 // True if the product can run with `tile` on the current device.
 bool CanRunTiles(const RowTile& tile, const Matrix& matrix, const GemmRows& rows);
 
-// `scratch` as RunWarpgroup() has it. It is not used where the rows are in pieces already.
+// Runs a product by tiles. `scratch` is as for RunWarpgroup(), and not used where the rows are swizzled already.
 void RunTiles(const Launcher& launch, GemmKind kind, const RowTile& tile, GemmArguments arguments,
               const NormedRows& scratch);
 

@@ -59,7 +59,7 @@ struct TileArguments {
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
-// Four outputs of a row, finished and stored, as one access where `together`.
+// Finishes and stores four outputs of a row, in one access where `together`.
 template <GemmKind kKind>
 __device__ __forceinline__ void StoreFour(const GemmArguments& a, bool together, int64_t row, int output, float4 v) {
   constexpr bool kFloats = kKind == GemmKind::kNormStore || kKind == GemmKind::kAdd;
@@ -278,7 +278,7 @@ class Multiplier {
         warp_(static_cast<int>(threadIdx.x) / 32),
         lane_(static_cast<int>(threadIdx.x) % 32) {}
 
-  // The sums over one share of the columns. One group of products runs while the next one's operands are loaded.
+  // Sums over one share of the columns. One group of products runs while the next one's operands are loaded.
   __device__ __forceinline__ void SumShare(int share_stages, float (&sums)[kSums]) {
     uint32_t even[2][4], odd[2][4];  // operands of a chunk's two k-steps
     int previous = 0;
@@ -331,7 +331,7 @@ class Multiplier {
     KeepInPlace(operands[1]);
   }
 
-  // The products have read the stage.
+  // Gives back a stage that the products have read.
   __device__ __forceinline__ void Release(int slot) const {
     if (lane_ == 0) Arrive(ring_.empty_barrier(slot));
   }

@@ -98,7 +98,7 @@ class Sequences {
   };
   Result<Uploaded> Upload(std::span<const Piece> pieces);
   Status PrefillAlone(const Piece& piece);
-  // Whole pieces of several prompts, of at most FrameBuffers::prompt_rows rows in all.
+  // Enqueues whole pieces of several prompts in one pass, of at most FrameBuffers::prompt_rows rows in all.
   Status PrefillTogether(std::span<const Piece> pieces);
   Status PrefillRows(const Uploaded& uploaded, int begin, int end);
   Status PrefillPass(const Uploaded& uploaded, int rows, int padded, int splits, PromptRowsKept kept);
