@@ -40,7 +40,7 @@ class LiveClock {
 
   // Notes whether the element plays; its clock and base time are known when it begins to play.
   void SetPlaying(bool playing);
-  // The element has another clock.
+  // Takes note that the element has another clock.
   void ClockChanged();
 
   // Calls `wake` at `running_time`, or now if that has passed or there is no clock. At most one alarm is set. `wake`

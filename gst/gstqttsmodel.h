@@ -33,7 +33,7 @@ class ElementModel {
   // Starts the load for a run that has begun, if needed. Must follow the start of the streaming thread, for which the
   // engine's threads could otherwise leave none.
   void Load();
-  // The run is over. `cancelled`: before the load was.
+  // Ends the run. `cancelled`: before the load had ended.
   void EndRun(bool cancelled);
   // Releases the engine and forgets the model.
   void Forget();
