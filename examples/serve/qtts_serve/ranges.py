@@ -22,9 +22,14 @@ def seed_of_address(query):
     return int.from_bytes(hashlib.sha256(query).digest()) >> (256 - SEED_BITS)
 
 
+def are_possible(wishes):
+    """Whether parts of the answer can be had: its bytes are the same each time, and there are not too many to keep."""
+    return wishes.response_format in REPEATABLE and not wishes.events and wishes.held
+
+
 def tag(wishes, fingerprint):
     """ETag: names the bytes of the whole sound."""
-    words = (wishes.text, sorted(wishes.settings.items()), wishes.response_format, wishes.start_frame,
+    words = (wishes.text, sorted(wishes.settings.items()), wishes.lexicon, wishes.response_format, wishes.start_frame,
              hashlib.sha256(wishes.recording).hexdigest(), fingerprint)
     return f'"{hashlib.sha256(repr(words).encode()).hexdigest()[:32]}"'
 
@@ -40,7 +45,7 @@ class Range:
         """The part that `Range` asks for; None where the whole sound is the answer, as RFC 9110 (14.2) allows: several
         ranges, one that is malformed, or of other bytes than these (`If-Range`)."""
         match = ONE_RANGE.fullmatch(headers.get("range", ""))
-        if match is None or wishes.events or wishes.response_format not in REPEATABLE:
+        if match is None or not are_possible(wishes):
             return None
         if headers.get("if-range", current_tag) != current_tag:
             return None

@@ -166,6 +166,9 @@ class Speaker:
     def stats(self):
         return self._speech.get_property("stats")
 
+    def part_length(self):
+        return self._speech.get_property("part-length")
+
     def supports_instructions(self):
         return self._speech.get_property("supports-instruct")
 

@@ -149,7 +149,7 @@ class Answer:
 
     async def speak(self, wishes, part=None):
         """The sound as it comes; or a part of it, once all of it is there."""
-        with wishes.with_recording() as settings:
+        with wishes.with_files() as settings:
             self._utterance = Utterance(self._front, "http", "whole")
             async with self._utterance as utterance:
                 utterance.say(wishes.text, settings)
@@ -262,7 +262,7 @@ def _media_type(wishes):
 
 
 def _ranges(wishes):
-    return {"accept-ranges": "bytes" if wishes.response_format in ranges.REPEATABLE and not wishes.events else "none"}
+    return {"accept-ranges": "bytes" if ranges.are_possible(wishes) else "none"}
 
 
 def _too_long(most):
