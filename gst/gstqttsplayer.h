@@ -90,7 +90,7 @@ class Player {
     uint64_t failed = 0;       // of these: failed, or gave up waiting for a slot
     uint64_t unsayable = 0;    // of these, with nothing to say
     uint64_t interrupted = 0;  // utterances that were interrupted
-    uint64_t frames = 0;       // that left the element
+    uint64_t frames = 0;       // frames that left the element
     // From handing a text to the engine to its first frame.
     uint64_t first_frames = 0;
     std::chrono::nanoseconds first_frame_latency_last{0};
@@ -161,7 +161,7 @@ class Player {
   // Ends the run. Returns true if a load was still running. `engine`: an engine to release, without the mutex.
   bool Stop(std::shared_ptr<qtts::Engine>* engine) QTTS_REQUIRES(monitor_held);
   const Counts& counts() const QTTS_REQUIRES(monitor_held) { return counts_; }
-  // Of the engine, over all its users; zeros without an engine.
+  // Occupancy of the engine, over all its users; zeros without an engine.
   qtts::Occupancy occupancy() const QTTS_REQUIRES(monitor_held);
   // Null before it is loaded.
   std::shared_ptr<const qtts::Engine> engine() const QTTS_REQUIRES(monitor_held) { return engine_; }
@@ -193,7 +193,7 @@ class Player {
   bool NothingWasSpoken() const QTTS_REQUIRES(monitor_held);
   void FinishCurrent(qtts::EndReason reason) QTTS_REQUIRES(monitor_held);
   void FailCurrent(Output* output, qtts::EndReason reason) QTTS_REQUIRES(monitor_held);
-  // Of speech that is made ahead, in gstqttsplayerahead.cpp.
+  // Functions for speech that is made ahead, in gstqttsplayerahead.cpp.
   const Utterance* NextToMake() const QTTS_REQUIRES(monitor_held);
   bool StartAhead() QTTS_REQUIRES(monitor_held);
   void ReadAheadStreams() QTTS_REQUIRES(monitor_held);

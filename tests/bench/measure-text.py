@@ -80,7 +80,7 @@ class Bench:
         return " ".join(u["spoken"] for u in json.loads(out)["utterances"])
 
     def is_right(self, written, said, heard):
-        """what the kind is about is heard, or all of the line where nothing else tells it from the rest"""
+        """the words of the kind are heard, or all of the line where nothing else tells them from the rest"""
         carrier = set(re.findall(r"[a-z']+", written.lower()))
         core = [w for w in plain(said) if w not in carrier] or plain(said)
         for words in (plain(heard), plain(self.spoken(heard))):

@@ -48,7 +48,7 @@ OF_SESSION = SHARED | {"type", "stream_audio", "progress", "split_granularity", 
 
 @dataclasses.dataclass
 class Wishes:
-    """What a request or a session asks for."""
+    """The wishes of a request or a session."""
     text: str = ""
     settings: dict = dataclasses.field(default_factory=dict)  # of the element
     response_format: str = "mp3"

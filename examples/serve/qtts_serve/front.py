@@ -42,12 +42,12 @@ class Front:
         self.device_lost = False
         self.draining = False
         self.refusing = asyncio.Event()  # no new utterances
-        self.ending = False  # what is still spoken is broken off
+        self.ending = False  # utterances that still speak are broken off
         self.failure = ""
         self.model = {}  # languages, fingerprint, device, instruct: whether it heeds instructions
         self.part_characters = 0  # of the longest part of a text; 0: texts are not split
         self.catalogue = Catalogue(settings)
-        self.utterances = set()  # that are being spoken
+        self.utterances = set()  # those that are being spoken
         self._sessions = 0
         self._bodies = 0  # bytes of requests that are being received
         self._loaded = asyncio.Event()

@@ -3,7 +3,7 @@
 first two.
 
 A part is cut out of the whole sound, made anew for each request: nothing is kept between requests, and any replica with
-the same fingerprint gives the same bytes. So a seed is needed; an address without one has its own.
+the same fingerprint gives the same bytes. This needs a seed; an address without one has its own.
 """
 import dataclasses
 import hashlib
@@ -42,8 +42,8 @@ class Range:
 
     @classmethod
     def of(cls, headers, wishes, current_tag):
-        """What `Range` asks for; None where the whole sound is the answer, as RFC 9110 (14.2) allows: several ranges, one
-        that is malformed, or of other bytes than these (`If-Range`)."""
+        """The part that `Range` asks for; None where the whole sound is the answer, as RFC 9110 (14.2) allows: several
+        ranges, one that is malformed, or of other bytes than these (`If-Range`)."""
         match = ONE_RANGE.fullmatch(headers.get("range", ""))
         if match is None or not are_possible(wishes):
             return None

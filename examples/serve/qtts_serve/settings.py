@@ -32,7 +32,7 @@ class Settings:
     allow_host: str = option("", "names under which the server is asked for beside its addresses, localhost and the machine's "
                                  "name, separated by commas: speech.example, *.speech.example; * = any, for behind a "
                                  "gateway that checks them")
-    # What speaks.
+    # The voice.
     model_path: str = option("", "folder of a Qwen3-TTS-12Hz checkpoint (default: the bundled voice)")
     element: str = option("", 'more properties of qttssrc, such as "precision=int8 device=cpu"')
     model_name: str = option("", "name that requests give as model; several are separated by commas "
@@ -157,7 +157,7 @@ class Settings:
 
 
 def _reader(field):
-    """Of an option's text."""
+    """The function that reads an option's text."""
     return truth if field.type is bool else field.type
 
 

@@ -26,7 +26,7 @@ MOST_MISTAKES = 100
 DEFAULT = {"response_format": "pcm", "stream_audio": True}
 # Utterances whose text came while another was spoken.
 MOST_WAITING = 64
-# Of the utterances of this process.
+# Numbers for the utterances of this process.
 NUMBERS = itertools.count(1)
 
 
@@ -343,8 +343,8 @@ class Session:
                           "error": spoken.finished == "error"})
 
     def _end_early(self, turn, spoken):
-        """The sound is over and the text is not. What a failed utterance would still get is dropped, until its
-        input.done; after one that waited too long for text, the next text is a new utterance."""
+        """The sound is over and the text is not. After a failure, further text is dropped until its input.done; after an
+        utterance that waited too long for text, the next text is a new one."""
         if spoken.finished != "error" and self._open is turn:
             self._open = None
             self._timed_out = True
