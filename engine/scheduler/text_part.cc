@@ -6,9 +6,11 @@
 namespace qtts {
 
 TextPart::TextPart(std::shared_ptr<const PromptBuilder> prompts, std::shared_ptr<const Tokenizer> tokenizer)
-    : prompts_(std::move(prompts)),
-      feed_(std::move(tokenizer), prompts_->max_text_tokens()),
-      aligned_(prompts_->config().description.alignment.has_value()) {}
+    : TextPart(prompts, std::move(tokenizer), prompts->config().description.alignment.has_value()) {}
+
+TextPart::TextPart(std::shared_ptr<const PromptBuilder> prompts, std::shared_ptr<const Tokenizer> tokenizer,
+                   bool aligned)
+    : prompts_(std::move(prompts)), feed_(std::move(tokenizer), prompts_->max_text_tokens()), aligned_(aligned) {}
 
 Status TextPart::Append(std::string_view text, size_t begin) {
   QTTS_RETURN_IF_ERROR(feed_.Append(text));

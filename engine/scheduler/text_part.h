@@ -36,6 +36,8 @@ class TextPart {
   };
 
   TextPart(std::shared_ptr<const PromptBuilder> prompts, std::shared_ptr<const Tokenizer> tokenizer);
+  // `aligned`: whether TakeNews() gives the ends of tokens and words. By default if the model has an alignment head.
+  TextPart(std::shared_ptr<const PromptBuilder> prompts, std::shared_ptr<const Tokenizer> tokenizer, bool aligned);
 
   // Adds text; a UTF-8 sequence may be cut anywhere. After an error nothing was added. `begin`: place of the text in
   // the utterance's text, of which the first call's counts.
@@ -64,7 +66,7 @@ class TextPart {
   bool text_complete_ = false;
   int32_t pad_text_id_ = 0;
   size_t text_tokens_ = 0;  // so far
-  const bool aligned_;      // the model has an alignment head
+  const bool aligned_;
   std::optional<size_t> begin_;
   WordFinder words_;
   std::vector<size_t> token_ends_;  // that TakeNews() has not returned

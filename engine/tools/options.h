@@ -54,6 +54,8 @@ struct ToolOptions {
   bool pad_reference = false;
   std::string against;
   std::string words;
+  std::string codes;
+  bool write = false;
   std::string output;
   std::string format;
   bool raw = false;

@@ -67,18 +67,7 @@ std::string Srt(const WordsOfSpeech& speech) {
 }
 
 std::string JsonOf(const WordsOfSpeech& speech) {
-  Json words = Json::array();
-  for (const SpokenWord& word : speech.words) {
-    words.push_back({{"word", TextOf(word.text, speech.text)},
-                     {"start", Seconds(word.start)},
-                     {"end", Seconds(word.start + word.duration)},
-                     {"bytes", {word.text.begin, word.text.end}}});
-  }
-  const Json all = {{"text", speech.text},
-                    {"seconds", speech.seconds},
-                    {"words", words},
-                    {"report", ReportJson(speech.report, speech.text)}};
-  return all.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return WordsJson(speech).dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 // Intervals must cover the whole time, without a gap.
@@ -128,6 +117,30 @@ const std::pair<std::string_view, Formatter>* FormatOf(std::string_view path) {
 }
 
 }  // namespace
+
+Json WordsJson(const WordsOfSpeech& speech) {
+  Json words = Json::array();
+  for (const SpokenWord& word : speech.words) {
+    words.push_back({{"word", TextOf(word.text, speech.text)},
+                     {"start", Seconds(word.start)},
+                     {"end", Seconds(word.start + word.duration)},
+                     {"bytes", {word.text.begin, word.text.end}}});
+  }
+  return {{"text", speech.text},
+          {"seconds", speech.seconds},
+          {"words", words},
+          {"report", ReportJson(speech.report, speech.text)}};
+}
+
+void PrintWords(const WordsOfSpeech& speech) {
+  for (const SpokenWord& word : speech.words) {
+    std::printf("%8.3f %8.3f  %s\n", Seconds(word.start), Seconds(word.start + word.duration),
+                TextOf(word.text, speech.text).c_str());
+  }
+  const std::string report =
+      ReportJson(speech.report, speech.text).dump(-1, ' ', false, Json::error_handler_t::replace);
+  std::printf("report   %s\n", report.c_str());
+}
 
 Status CheckWordsFile(const std::string& path) {
   if (FormatOf(path) != nullptr) return Status::Ok();

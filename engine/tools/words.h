@@ -23,6 +23,12 @@ struct WordsOfSpeech {
 // Checks the ending of a file of words: .vtt, .srt, .json or .TextGrid.
 Status CheckWordsFile(const std::string& path);
 
+// The words, the text and the report.
+Json WordsJson(const WordsOfSpeech& speech);
+
+// Prints a line for each word, with its beginning and end, and the report to standard output.
+void PrintWords(const WordsOfSpeech& speech);
+
 // Writes the words to `path`, in the format of its ending: WebVTT or SubRip with a cue for each word, JSON, or Praat's
 // TextGrid with an interval tier.
 Status WriteWords(const std::string& path, const WordsOfSpeech& speech);
