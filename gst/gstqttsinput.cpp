@@ -32,7 +32,7 @@ gboolean Input::TakeVoice(const GstStructure* overrides) {
                         ("an event %s is refused", kSetVoiceEvent));
     return FALSE;
   }
-  speech_.intake().EndUtterance();  // what has come belongs to the voice before
+  speech_.intake().EndUtterance();  // earlier text belongs to the voice before
   GST_DEBUG_OBJECT(element_, "voice of the following text: %" GST_PTR_FORMAT, static_cast<const void*>(overrides));
   properties_.SetVoice(gst_structure_copy(overrides));
   return TRUE;

@@ -119,7 +119,7 @@ GstBuffer* Output::NewBuffer(const float* pcm, gsize samples) {
   return buffer;
 }
 
-// Of the next buffer.
+// Returns the running time of the next buffer.
 guint64 Output::NextRunningTime() const {
   return gst_segment_to_running_time(&element_->segment, GST_FORMAT_TIME, timeline_.time());
 }

@@ -38,8 +38,8 @@ class Output {
   Output& operator=(const Output&) = delete;
 
   // Returns the next buffer, or the flow return that ends the stream (and the same again on later calls). Since 1.24
-  // GstBaseSrc drops the result if a live source was paused meanwhile, and calls again in PLAYING. So that no sound is
-  // lost, the same buffer is returned until BufferTaken().
+  // GstBaseSrc drops the result if a live source was paused meanwhile, and calls again in PLAYING. The same buffer is
+  // returned until BufferTaken(), and no sound is lost.
   GstFlowReturn Create(GstBuffer** buffer);
   // True if Create() has ended the stream.
   bool ended() const { return ended_with_ != GST_FLOW_OK; }
@@ -112,7 +112,7 @@ class Output {
   Told told_;                               // with that buffer
   bool text_goes_on_ = false;               // more words of an utterance that was heard may be told
   GstClockTime known_ = 0;                  // timestamp before which all words were told
-  GstFlowReturn ended_with_ = GST_FLOW_OK;  // what Create() ended the stream with
+  GstFlowReturn ended_with_ = GST_FLOW_OK;  // flow return with which Create() ended the stream
 };
 
 }  // namespace gstqtts

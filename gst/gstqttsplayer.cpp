@@ -160,7 +160,7 @@ void Player::CountCoverage(const Report& finished) {
   }
 }
 
-// Of `output`, the status is known already.
+// Finishes the utterance as failed. `output` has the status already; the rest of it is filled in.
 void Player::FailCurrent(Output* output, qtts::EndReason reason) {
   output->settings = spoken_->utterance.settings;
   last_failure_ = output->status;

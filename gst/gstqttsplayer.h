@@ -94,7 +94,7 @@ class Player {
     uint64_t failed = 0;       // of these: failed, or gave up waiting for a slot
     uint64_t unsayable = 0;    // of these, with nothing to say
     uint64_t interrupted = 0;  // utterances that were interrupted
-    uint64_t frames = 0;       // that left the element
+    uint64_t frames = 0;       // frames that left the element
     uint64_t runaways = 0;     // utterances whose end the model missed
     uint64_t retries = 0;      // how often utterances were made again
     // Of utterances that were measured and spoken to their end: their number, how many were faulty, and the shares of
@@ -174,7 +174,7 @@ class Player {
   // Ends the run. Returns true if a load was still running. `engine`: an engine to release, without the mutex.
   bool Stop(std::shared_ptr<qtts::Engine>* engine) QTTS_REQUIRES(monitor_held);
   const Counts& counts() const QTTS_REQUIRES(monitor_held) { return counts_; }
-  // Of the engine, over all its users; zeros without an engine.
+  // Occupancy of the engine, over all its users; zeros without an engine.
   qtts::Occupancy occupancy() const QTTS_REQUIRES(monitor_held);
   // Null before it is loaded.
   std::shared_ptr<const qtts::Engine> engine() const QTTS_REQUIRES(monitor_held) { return engine_; }
@@ -204,7 +204,7 @@ class Player {
   void FinishCurrent(qtts::EndReason reason, Told* told = nullptr) QTTS_REQUIRES(monitor_held);
   void CountCoverage(const Report& finished) QTTS_REQUIRES(monitor_held);
   void FailCurrent(Output* output, qtts::EndReason reason) QTTS_REQUIRES(monitor_held);
-  // Of speech that is made ahead, in gstqttsplayerahead.cpp.
+  // Functions for speech that is made ahead, in gstqttsplayerahead.cpp.
   const Utterance* NextToMake() const QTTS_REQUIRES(monitor_held);
   bool StartAhead() QTTS_REQUIRES(monitor_held);
   void ReadAheadStreams() QTTS_REQUIRES(monitor_held);

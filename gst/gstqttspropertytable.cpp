@@ -190,7 +190,7 @@ template <typename Enum>
 requires std::is_enum_v<Enum>
 void Write(Enum choice, GValue* value) { g_value_set_enum(value, static_cast<int>(choice)); }
 
-// --- what GObject is told
+// --- descriptions for GObject
 
 struct Words {
   const gchar* name;
@@ -295,7 +295,7 @@ Property Row(const gchar* name, const gchar* nick, Change change, T Properties::
       effect);
 }
 
-// What the element knows elsewhere.
+// Returns a property whose value is kept elsewhere than in this table.
 Property RowKeptElsewhere(const gchar* name, Change change, GParamSpec* (*new_spec)(GParamFlags)) {
   Property property;
   property.name = name;
@@ -438,7 +438,7 @@ std::vector<Property> SamplingProperties() {
   return properties;
 }
 
-// What bounds an utterance.
+// Returns the properties that limit an utterance.
 std::vector<Property> LimitProperties() {
   return {
       Row("max-duration", "Maximum Duration", kPlaying, kUtterance, &Settings::max_duration, {0, G_MAXUINT64},
@@ -520,7 +520,7 @@ std::vector<Property> PacingProperties() {
   };
 }
 
-// What the element tells.
+// Returns the read-only properties.
 std::vector<Property> ReadOnlyProperties() {
   return {
       RowKeptElsewhere("speakers", kReadOnly,

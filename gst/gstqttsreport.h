@@ -51,7 +51,7 @@ struct Report {
 
   // kFinished.
   qtts::EndReason reason = qtts::EndReason::kComplete;
-  uint64_t frames = 0;  // that left the element
+  uint64_t frames = 0;  // frames that left the element
   uint64_t samples = 0;
   size_t text_chars = 0;
   size_t spoken_chars = 0;

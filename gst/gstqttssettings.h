@@ -99,7 +99,7 @@ enum class TrimSilence {
 // Timing of the sound. Times in nanoseconds.
 struct Pacing {
   static constexpr int64_t kAutoGap = -1;
-  // What is added to `utterance_gap` then.
+  // Silence that kAutoGap adds to `utterance_gap`.
   static constexpr uint64_t kParagraphPause = 300'000'000;
   static constexpr uint64_t kHeadingPause = 500'000'000;
 

@@ -164,8 +164,8 @@ struct _GstQttsSrc {
   GstQttsSrcPrivate* priv;
 };
 
-// Formats in order of preference: GstBaseSrc takes the first one that downstream's most preferred caps allow. So 16
-// bits, which everything takes and files usually have, unless downstream asks for float.
+// Formats in order of preference: GstBaseSrc takes the first one that downstream's most preferred caps allow. 16 bits
+// come first, since everything takes them and files usually have them; downstream may ask for float.
 static GstStaticPadTemplate src_template =
     GST_STATIC_PAD_TEMPLATE("src", GST_PAD_SRC, GST_PAD_ALWAYS,
                             GST_STATIC_CAPS("audio/x-raw, format = { " GST_AUDIO_NE(S16) ", " GST_AUDIO_NE(
@@ -446,8 +446,8 @@ static gboolean gst_qtts_src_stop(GstBaseSrc* src) {
   return TRUE;
 }
 
-// Since 1.24 GstBaseSrc also calls this when a live source pauses. That call must not make create() return: if PLAYING
-// follows before the streaming thread is back in the base class, the base class finds itself playing, takes the
+// Since 1.24 GstBaseSrc also calls this when a live source pauses. Such a call must not make create() return: if
+// PLAYING follows before the streaming thread is back in the base class, the base class finds itself playing, takes the
 // GST_FLOW_FLUSHING for a flush and pauses its task, which nothing starts again. A pause needs no unlocking here:
 // LiveClock knows of it, and create() may wait through it, as it does with 1.22.
 static gboolean gst_qtts_src_unlock(GstBaseSrc* src) {

@@ -58,7 +58,7 @@ void TextQueue::Push(Utterance utterance) {
 }
 
 Utterance* TextQueue::Find(uint64_t id) {
-  if (id == 0) return nullptr;  // what is not text has none
+  if (id == 0) return nullptr;  // entries that are not text have none
   const auto found = std::find_if(utterances_.rbegin(), utterances_.rend(),
                                   [id](const Utterance& utterance) { return utterance.id == id; });
   return found != utterances_.rend() ? &*found : nullptr;

@@ -67,7 +67,7 @@ struct Utterance {
   uint64_t id = 0;         // given by Speech
   uint64_t stream = 0;     // number of the text of the sink pad that it is a part of; 0: it is a text of its own
   Cue cue = {};
-  qtts::SentenceGap before = qtts::SentenceGap::kSentence;  // what ended before it
+  qtts::SentenceGap before = qtts::SentenceGap::kSentence;  // the end before it
   std::shared_ptr<void> event = {};                         // with no text: what goes on downstream in its turn
   // The sentence of which `text` has the lines joined; null: `text` is what was written.
   std::shared_ptr<const qtts::Sentence> sentence = {};

@@ -32,7 +32,7 @@ struct Scheduler::Running {
   bool changed = false;  // in changed_list_
   RunningPtr next_changed;
 
-  // Of the scheduler's thread.
+  // Used by the scheduler's thread alone.
   size_t place = 0;  // in running_
   bool known = false;
   bool removed = false;
@@ -49,7 +49,7 @@ struct Scheduler::Running {
   std::vector<int32_t> text;  // id n precedes frame n + 1
   bool text_complete = false;
   int32_t pad_text_id = 0;
-  size_t text_tokens = 0;  // so far
+  size_t text_tokens = 0;  // of the text that has come
   LogClock::time_point opened;
   int64_t prompt_rows = 0;
   int64_t own_rows = 0;            // of the prompt, without the rows common to the voice's prompts

@@ -26,10 +26,9 @@ constexpr int64_t kNewcomerFrames = 2;
 // Newcomers' first frames are steps of their own while a step of all streams takes no more than kNewcomersSeconds.
 // Beyond, these steps would take the time that the others' next frames need. Where readers take all that the device
 // makes, this begins at kShortSeconds: more than a kReadAheadShare of the streams are read by kReadAhead faster than
-// they are played. An application's queues take a second in advance.
-// A newcomer's next frame then comes a step of all streams later. So its first frame is given to its reader with the
-// second, and beyond kNewcomersSeconds with the third: a step that takes a little longer than predicted takes longer
-// than a frame is played.
+// they are played. An application's queues take a second in advance. A newcomer's next frame then comes a step of all
+// streams later. Its reader therefore gets the first frame with the second, and beyond kNewcomersSeconds with the
+// third: a step that takes a little longer than predicted takes longer than a frame is played.
 constexpr double kNewcomersSeconds = 0.060;
 constexpr double kShortSeconds = 0.020;
 constexpr std::chrono::milliseconds kReadAhead{1500};
@@ -43,7 +42,7 @@ constexpr std::chrono::milliseconds kBusyReserve{50};
 
 struct Scheduler::Submission {
   std::vector<Submitted> streams;  // in the order of the steps
-  int64_t positions = 0;           // that they attend to
+  int64_t positions = 0;           // positions that the streams attend to
   double prompts = 0;              // run since the step before, in frames' work
   LogClock::time_point start = LogClock::now();
 };
@@ -162,7 +161,7 @@ void Scheduler::RunUntilStopped() {
     }
     if (stopping_) break;
     for (;;) {
-      // So that a stream that was taken off the list lies in running_ whatever happens.
+      // Memory comes first: a stream that is taken off the list must get into running_ whatever happens.
       if (running_.size() == running_.capacity()) running_.reserve(2 * running_.size() + 16);
       const RunningPtr running = TakeChanged();
       if (running == nullptr) break;
@@ -376,7 +375,7 @@ bool Scheduler::SubmitStep() {
   auto end = ready_.end();
   bool shared = true;
   if (many_) {
-    // Who got a first frame when it was given alone needs the next one, whatever is the rule by now.
+    // A stream whose first frame was delivered alone needs its second one now, even if the rule has changed since.
     const bool join = FirstFramesTogether() > 1;
     end = std::partition(ready_.begin(), ready_.end(), [this, join](const RunningPtr& r) {
       return r->all_submitted() < kNewcomerFrames && (!join || r->plays()) && (r->real_time() || real_time_slots_ == 0);

@@ -29,8 +29,8 @@ namespace qtts {
 // With Request::parts the text is split into parts, which the model speaks one after the other, each from a prompt of
 // its own. Only the part that is spoken has been tokenized; the rest waits as text.
 //
-// Text, the end, and a read that makes awaited room wake the scheduler. So a stream whose reader keeps up, and one that
-// is not read, do not wake it. Per frame the scheduler takes the lock once.
+// Text, the end, and a read that makes awaited room wake the scheduler. A stream whose reader keeps up, and one that is
+// not read, therefore do not wake it. Per frame the scheduler takes the lock once.
 //
 // Thread-safe. Owned by the Stream and, while the utterance runs, by the scheduler.
 class StreamState {
@@ -89,7 +89,7 @@ class StreamState {
 
   mutable Mutex mutex_;
   Condition readable_;
-  size_t text_bytes_ QTTS_GUARDED_BY(mutex_) = 0;  // so far
+  size_t text_bytes_ QTTS_GUARDED_BY(mutex_) = 0;  // of the text that has come
   bool text_finished_ QTTS_GUARDED_BY(mutex_) = false;
   std::optional<PartSplitter> splitter_ QTTS_GUARDED_BY(mutex_);  // the text behind `part_`; none: there is one part
   std::optional<TextPart> part_ QTTS_GUARDED_BY(mutex_);          // the part that is spoken, or will be next

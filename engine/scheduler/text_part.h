@@ -20,7 +20,7 @@ namespace qtts {
 // the text behind it come out. Owned by a StreamState. Not thread-safe.
 class TextPart {
  public:
-  // What has become known since the last call.
+  // Ids and the prompt, as far as they have become known since the last call.
   struct News {
     std::optional<Prompt> prompt;  // as soon as there is enough text for it; once
     std::vector<int32_t> text;     // further ids; id n of all of them precedes frame n + 1
@@ -55,7 +55,7 @@ class TextPart {
   std::vector<int32_t> text_queue_;  // ids that TakeNews() has not returned
   bool text_complete_ = false;
   int32_t pad_text_id_ = 0;
-  size_t text_tokens_ = 0;  // so far
+  size_t text_tokens_ = 0;  // of the text that has come
 };
 
 }  // namespace qtts

@@ -116,7 +116,7 @@ std::vector<Option> MakeOptions() {
       {"normalize", 0, kPreparing, &O::normalize,
        "Numbers and the like in words: model (default: as the model's description says), none or spoken", "NAME"},
       {"lexicon", 0, kPreparing, &O::lexicon,
-       "What is spoken for words: W3C PLS with aliases, or lines of two columns separated by a tab", "FILE[:FILE]"},
+       "Spoken forms of words: W3C PLS with aliases, or lines of two columns separated by a tab", "FILE[:FILE]"},
       {"emoji", 0, kPreparing, &O::emoji, "silent (default) or names, in English", "NAME"},
       {"language", 0, kSpeaking | kText, Text{&O::language}, "Language by name or tag, or auto (default)", "NAME"},
       {"instruct", 0, kSpeaking, Text{&O::instruct}, "How to speak, or the voice's description", "TEXT"},

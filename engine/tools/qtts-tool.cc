@@ -99,7 +99,7 @@ Json ShowSettings(const GenerationSettings& settings) {
   return shown;
 }
 
-// What a GPU has memory for, if --device asks for one.
+// Estimates how many voices a GPU has memory for, if --device asks for one.
 Result<std::optional<DeviceCapacity>> CapacityFor(const ToolOptions& options, const Checkpoint& checkpoint) {
   QTTS_ASSIGN_OR_RETURN(EngineOptions engine, MakeEngineOptions(options, options.arguments[0]));
   QTTS_RETURN_IF_ERROR(CheckOptions(engine));

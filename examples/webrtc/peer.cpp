@@ -129,8 +129,8 @@ std::string ModelName(const std::string& folder) {
   return dashes == std::string::npos ? name : name.substr(dashes + 2);
 }
 
-// What an instruction says to the model in this folder: "voice", what the voice is like; "style", how to speak; or
-// nothing. The engine decides the same way; the element has no property for it.
+// Returns the use of an instruction for the model in this folder: "voice" describes the voice, "style" the manner;
+// empty: none. The engine decides the same way; the element has no property for it.
 std::string InstructKind(const std::string& folder) {
   gchar* contents = nullptr;
   if (!g_file_get_contents((folder + "/config.json").c_str(), &contents, nullptr, nullptr)) return {};
@@ -247,7 +247,7 @@ Peer::~Peer() {
 
 void Peer::Start() {
   if (pipeline_ == nullptr) return;
-  // What goes wrong is told on the bus.
+  // Errors come on the bus.
   if (gst_element_set_state(pipeline_, GST_STATE_READY) == GST_STATE_CHANGE_FAILURE) return;
   speakers_ = GetStrings(speech_, "speakers");
   languages_ = GetStrings(speech_, "languages");
@@ -406,7 +406,7 @@ void Peer::SendSound(const Json& message) {
   sounds_.erase(sound);
 }
 
-// What was spoken of the text that is over now.
+// Keeps the sound of the text that is over now.
 void Peer::KeepSound() {
   std::string samples;
   {

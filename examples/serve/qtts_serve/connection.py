@@ -69,7 +69,7 @@ class Door:
 
 
 def network(peer):
-    """What a client has for its own: an IPv4 address, 64 bits of an IPv6 address."""
+    """The addresses that one client owns: an IPv4 address, 64 bits of an IPv6 address."""
     try:
         address = ipaddress.ip_address(peer.partition("%")[0])
     except ValueError:  # none: it is gone already
@@ -124,7 +124,7 @@ class Connection(asyncio.Protocol):
         self._transport = None
         self._received = bytearray()
         self._held = False  # uvicorn has paused reading
-        self._deaf = False  # what comes is dropped
+        self._deaf = False  # messages that come are dropped
         self.queued = False  # with the reader
 
     # --- of the socket

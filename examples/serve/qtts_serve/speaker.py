@@ -64,7 +64,7 @@ class Spoken:
     words: list = dataclasses.field(default_factory=list)  # progress that was not taken yet
     problem: str = ""  # the last warning, which may be of the utterance before
     explained: bool = False  # it came after the end, and says why the utterance failed
-    field: str | None = None  # that the problem is about, if it names one
+    field: str | None = None  # field that the problem is about, if it names one
     about_text: bool = False  # the problem is the text or a setting
     full: bool = False  # it got no memory or no slot
 
@@ -165,6 +165,9 @@ class Speaker:
 
     def stats(self):
         return self._speech.get_property("stats")
+
+    def part_length(self):
+        return self._speech.get_property("part-length")
 
     def supports_instructions(self):
         return self._speech.get_property("supports-instruct")
@@ -296,11 +299,11 @@ class Pool:
             self._close(self._idle.pop())
 
     def stats(self):
-        """What the element tells; all share one engine. None without a pipeline."""
+        """The element's `stats`; all pipelines share one engine. None without a pipeline."""
         return next((speaker.stats() for speaker in self._open if not speaker.broken), None)
 
     def count_tokens(self, text):
-        """Of the model, for a text. 0 without a pipeline."""
+        """The number of the model's tokens for a text. 0 without a pipeline."""
         return next((speaker.count_tokens(text) for speaker in self._open if not speaker.broken), 0)
 
     def _new(self):

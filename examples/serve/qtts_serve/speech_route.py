@@ -18,7 +18,7 @@ from .utterance import Utterance
 log = logging.getLogger("qtts_serve")
 
 SLACK = 64 << 10  # bytes of a body beside its text and its recording
-# Of a form, given to its parser at once: one that is made to be slow takes a millisecond.
+# Bytes of a form that its parser gets at once: a form that is made to be slow takes a millisecond for them.
 PIECE = 8 << 10
 WRITE = 64 << 10  # bytes of a part that are written at once
 
@@ -96,7 +96,7 @@ class Speech:
         return await off_loop(len(body), _read_body, body, settings, catalogue)
 
     async def _parts(self, receive, headers):
-        """Of the body, as far as it is not too long and comes fast enough. Bodies of all requests have a limit together."""
+        """Yields the parts of the body. Refuses one that is too long or too slow; bodies of all requests share one limit."""
         settings, loop, front = self._front.settings, asyncio.get_running_loop(), self._front
         most = settings.max_recording * 4 // 3 + settings.max_characters * 12 + SLACK
         announced = headers.get("content-length", "")
@@ -149,7 +149,7 @@ class Answer:
 
     async def speak(self, wishes, part=None):
         """The sound as it comes; or a part of it, once all of it is there."""
-        with wishes.with_recording() as settings:
+        with wishes.with_files() as settings:
             self._utterance = Utterance(self._front, "http", "whole")
             async with self._utterance as utterance:
                 utterance.say(wishes.text, settings)
@@ -262,7 +262,7 @@ def _media_type(wishes):
 
 
 def _ranges(wishes):
-    return {"accept-ranges": "bytes" if wishes.response_format in ranges.REPEATABLE and not wishes.events else "none"}
+    return {"accept-ranges": "bytes" if ranges.are_possible(wishes) else "none"}
 
 
 def _too_long(most):
