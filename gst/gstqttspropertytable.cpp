@@ -467,8 +467,15 @@ std::vector<Property> LimitProperties() {
           "the "
           "same model that are: it is made with the time that they leave. The sound is the same"),
       Row("runaway-guard", "Runaway Guard", kPlaying, kUtterance, &Settings::runaway_guard,
-          "End an utterance, or the part of it (see \"part-length\"), whose end the model has missed: after 5 s of "
-          "silence, or when it lasts far longer than its text can. Off: the sound is exactly the model's"),
+          "End an utterance, or the part of it (see \"part-length\"), whose end the model has missed: a second after "
+          "the "
+          "text, or when it stands still or goes back again and again, if the model's words are measured; else after 5 "
+          "s "
+          "of silence, or when it lasts longer than \"runaway-frames\" allows. Off: the sound is exactly the model's"),
+      Row("runaway-frames", "Runaway Frames", kPlaying, kUtterance, &Settings::runaway_frames, {1, 1000},
+          "With \"runaway-guard\": frames of 80 ms for each token of the text, and 10 s, after which the model has "
+          "missed "
+          "the end. Speech takes at most 6"),
       Row("retry", "Retry", kPlaying, kUtterance, &Settings::retry, {Settings::kAutoRetry, 10},
           "Number of times that an utterance is made again, with another seed, if the model skipped or repeated words "
           "or missed the end: before any of it leaves the element, so with \"parallel\" above 1 or \"real-time\" "

@@ -41,6 +41,7 @@ struct Settings {
   qtts::Emoji emoji = qtts::Emoji::kSilent;
   std::string lexicon;  // files, as for qtts::Lexicon::Load()
   bool runaway_guard = true;
+  int runaway_frames = 12;       // Request::runaway_frames_per_token
   bool speak_anything = false;   // speaks also text that fails IsSayable()
   uint64_t max_duration = 0;     // nanoseconds; 0: the model's own cap
   uint64_t max_wait = kForever;  // nanoseconds; 0: it does not wait
