@@ -16,6 +16,7 @@
 #include "gstqttspcm.h"
 #include "gstqttsproperties.h"
 #include "gstqttsspeech.h"
+#include "gstqttstextpads.h"
 #include "gstqttstimeline.h"
 #include "gstqttstrim.h"
 #include "qtts/status.h"
@@ -31,7 +32,7 @@ namespace gstqtts {
 class Output {
  public:
   Output(GstBaseSrc* element, Speech& speech, LiveClock& clock, ElementProperties& properties,
-         const ElementModel& model, const Input& input);
+         const ElementModel& model, const Input& input, TextPads& text_pads);
   ~Output();
   Output(const Output&) = delete;
   Output& operator=(const Output&) = delete;
@@ -42,7 +43,7 @@ class Output {
   GstFlowReturn Create(GstBuffer** buffer);
   // True if Create() has ended the stream.
   bool ended() const { return ended_with_ != GST_FLOW_OK; }
-  // The src pad has received the last buffer.
+  // The src pad has received the last buffer: its words go to the text pads.
   void BufferTaken();
 
   void SetFormat(GstAudioFormat format) { format_ = format; }
@@ -63,7 +64,7 @@ class Output {
   bool FollowClock(GstClockTime* lag);
   bool ClipFrame(std::vector<float>* pcm);
   void ForgetFrame();
-  bool Trim(std::vector<float>* pcm);
+  bool Trim(Player::Output* output);
   bool WaitForTime();
   bool CatchUp();
   GstClockTime grace() const;
@@ -71,6 +72,7 @@ class Output {
   guint64 NextRunningTime() const;
   GstBuffer* NewBuffer(const float* pcm, gsize samples);
   void UpdateTags();
+  void NoteSilence();
 
   GstFlowReturn Fail(const qtts::Status& status, const char* what);
   GstFlowReturn FailWithoutBuffer();
@@ -89,6 +91,7 @@ class Output {
   ElementProperties& properties_;
   const ElementModel& model_;
   const Input& input_;
+  TextPads& text_pads_;
   const std::function<void()> wake_;
 
   PacingSnapshot settings_;
@@ -106,6 +109,9 @@ class Output {
   GstAudioFormat format_ = GST_AUDIO_FORMAT_UNKNOWN;
   std::vector<std::string> warnings_;       // of the last utterance
   GstBuffer* handed_out_ = nullptr;         // by Create(), and not seen on the src pad yet
+  Told told_;                               // with that buffer
+  bool text_goes_on_ = false;               // more words of an utterance that was heard may be told
+  GstClockTime known_ = 0;                  // timestamp before which all words were told
   GstFlowReturn ended_with_ = GST_FLOW_OK;  // flow return with which Create() ended the stream
 };
 

@@ -467,8 +467,20 @@ std::vector<Property> LimitProperties() {
           "the "
           "same model that are: it is made with the time that they leave. The sound is the same"),
       Row("runaway-guard", "Runaway Guard", kPlaying, kUtterance, &Settings::runaway_guard,
-          "End an utterance, or the part of it (see \"part-length\"), whose end the model has missed: after 5 s of "
-          "silence, or when it lasts far longer than its text can. Off: the sound is exactly the model's"),
+          "End an utterance, or the part of it (see \"part-length\"), whose end the model has missed: a second after "
+          "the "
+          "text, or when it stands still or goes back again and again, if the model's words are measured; else after 5 "
+          "s "
+          "of silence, or when it lasts longer than \"runaway-frames\" allows. Off: the sound is exactly the model's"),
+      Row("runaway-frames", "Runaway Frames", kPlaying, kUtterance, &Settings::runaway_frames, {1, 1000},
+          "With \"runaway-guard\": frames of 80 ms for each token of the text, and 10 s, after which the model has "
+          "missed "
+          "the end. Speech takes at most 6"),
+      Row("retry", "Retry", kPlaying, kUtterance, &Settings::retry, {Settings::kAutoRetry, 10},
+          "Number of times that an utterance is made again, with another seed, if the model skipped or repeated words "
+          "or missed the end: before any of it leaves the element, so with \"parallel\" above 1 or \"real-time\" "
+          "false, where an utterance of up to two minutes is kept until its end. The best attempt is spoken. Never if "
+          "\"seed\" is set or the text grows (-1 = 2 with \"parallel\" above 1, else 0)"),
       Row("speak-anything", "Speak Anything", kPlaying, kUtterance, &Settings::speak_anything,
           "Also give the model texts without a letter, number or currency sign, from the next "
           "utterance on: it mostly babbles for seconds. Off: they are finished without sound, for "
@@ -545,7 +557,9 @@ std::vector<Property> ReadOnlyProperties() {
                 "stats", "Statistics",
                 "Of the current run: \"model\" and \"device\"; counts of \"utterances\" that came to "
                 "their end, of those \"interrupted\" and \"dropped\" before they began, of \"frames\" of "
-                "80 ms given out and of \"underruns\"; the silence that was \"trimmed\" and "
+                "80 ms given out and of \"underruns\", of \"runaways\" and \"retries\"; of utterances whose words were "
+                "\"measured\", how many were \"incomplete\", the mean \"coverage\" of their texts, and counts of "
+                "\"words-skipped\" and \"words-repeated\"; the silence that was \"trimmed\" and "
                 "\"first-frame-latency\" in nanoseconds, the latter from handing a text to the engine to "
                 "its first frame, of the last utterance, and its mean and max; \"real-time-factor\", time "
                 "waited for the engine by length of sound; \"queued-utterances\" and \"queued-chars\" "

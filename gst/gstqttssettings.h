@@ -22,6 +22,9 @@ namespace gstqtts {
 struct Settings {
   // Value of a number that is not set: the model's own value is used.
   static constexpr int kModel = -1;
+  // Value of `retry`: kRetriesAhead with TextOptions::parallel above 1, else 0.
+  static constexpr int kAutoRetry = -1;
+  static constexpr int kRetriesAhead = 2;
 
   std::string speaker;
   std::string language;
@@ -38,10 +41,13 @@ struct Settings {
   qtts::Emoji emoji = qtts::Emoji::kSilent;
   std::string lexicon;  // files, as for qtts::Lexicon::Load()
   bool runaway_guard = true;
+  int runaway_frames = 12;       // Request::runaway_frames_per_token
   bool speak_anything = false;   // speaks also text that fails IsSayable()
   uint64_t max_duration = 0;     // nanoseconds; 0: the model's own cap
   uint64_t max_wait = kForever;  // nanoseconds; 0: it does not wait
   bool real_time = true;         // Request::real_time
+  // How often a faulty utterance none of whose sound has left the element is made again.
+  int retry = kAutoRetry;
 
   static constexpr uint64_t kForever = UINT64_MAX;
 

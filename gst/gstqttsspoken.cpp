@@ -1,20 +1,22 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 #include "gstqttsspoken.h"
 
+#include <algorithm>
 #include <limits>
 #include <utility>
+
+#include "gstqttstimeline.h"
 
 namespace gstqtts {
 
 namespace {
 
-void AddWords(const std::vector<TextPosition::Word>& words, Report report, std::vector<Report>* reports) {
-  report.kind = Report::Kind::kProgress;
-  for (const TextPosition::Word& word : words) {
-    report.offset = word.offset;
-    report.length = word.length;
-    reports->push_back(report);
-  }
+using std::chrono::nanoseconds;
+
+double Seconds(nanoseconds time) { return std::chrono::duration<double>(time).count(); }
+
+nanoseconds Nanoseconds(double seconds) {
+  return std::chrono::duration_cast<nanoseconds>(std::chrono::duration<double>(seconds));
 }
 
 }  // namespace
@@ -24,42 +26,156 @@ void SpokenUtterance::Append(std::string_view text) {
   more.append(text);
 }
 
-std::vector<Report> SpokenUtterance::Commit(size_t frame_samples, uint64_t running_time) {
-  std::vector<Report> reports;
+size_t SpokenUtterance::frames_wanted() const {
+  if (holding) return kMaxHeldFrames;
+  return measured ? kFramesAhead : 1;
+}
+
+void SpokenUtterance::AddMeasured(const std::vector<qtts::SpokenWord>& words) {
+  for (const qtts::SpokenWord& word : words) {
+    const TextPosition::Run run = position.Written(word.text);
+    track.Add({run.begin, run.end, word.start, word.duration}, run.goes_on);
+  }
+}
+
+void SpokenUtterance::ScanFrames() {
+  for (; scanned < made.size(); ++scanned) AddMeasured(made[scanned].words);
+  if (end) {
+    AddMeasured(std::exchange(end->last_words, {}));
+    track.Finish();
+  }
+}
+
+// The places of `word` in the sound must have left the element.
+void SpokenUtterance::Tell(const TimedWord& word, bool estimated, std::vector<Report>* reports, Told* told) const {
+  const Moment begin = places.At(word.start);
+  // An end that has not left the element yet is expected to follow without a gap.
+  const Moment stop = places.At(word.stop());
+  const auto beyond = static_cast<uint64_t>(std::max(nanoseconds(0), word.stop() - places.end()).count());
   Report report;
+  report.kind = Report::Kind::kProgress;
   report.id = utterance.id;
-  report.running_time = running_time;
+  report.offset = utterance.SourcePosition(word.begin);
+  report.length = utterance.SourcePosition(word.end - 1) + 1 - report.offset;
+  report.running_time = begin.running_time;
+  report.duration = stop.running_time - begin.running_time + beyond;
+  report.estimated = estimated;
+  told->words.push_back({word.begin, word.end, begin.time, stop.time - begin.time + beyond});
+  reports->push_back(std::move(report));
+}
+
+void SpokenUtterance::TellMeasured(nanoseconds sounded, std::vector<Report>* reports, Told* told) {
+  for (const TimedWord& word : track.Take(sounded)) {
+    Tell(word, false, reports, told);
+    position.Anchor(word.end, Seconds(word.stop()));
+  }
+}
+
+// Words that begin before `seconds` by the estimate, told as if they began at `at`.
+void SpokenUtterance::TellEstimated(double seconds, nanoseconds at, std::vector<Report>* reports, Told* told) {
+  for (const TextPosition::Word& word : position.Advance(seconds)) {
+    if (word.offset < track.told()) continue;
+    Tell({word.offset, word.offset + word.length, at, Nanoseconds(position.SecondsOf(word))}, true, reports, told);
+    track.SkipTo(word.offset + word.length);
+  }
+}
+
+std::vector<Report> SpokenUtterance::Commit(uint64_t sample, size_t count, const Moment& moment, Told* told) {
+  std::vector<Report> reports;
   if (frames == 0) {
-    Report started = report;
-    started.text = utterance.text;
+    Report started;
+    started.id = utterance.id;
+    started.running_time = moment.running_time;
+    started.text = utterance.source();
     started.seed = seed;
     started.first_frame_latency = first_frame_latency;
     reports.push_back(std::move(started));
   }
   ++frames;
-  samples += frame_samples;
-  last_running_time = running_time;
-  AddWords(position.Advance(seconds()), std::move(report), &reports);
+  samples += count;
+  last_frame = nanoseconds(static_cast<int64_t>(SampleTime(sample, sample_rate)));
+  places.Add(sample, count, sample_rate, moment);
+  const nanoseconds sounded = places.end();
+  nanoseconds known = sounded;
+  told->id = utterance.id;
+  if (measured) {
+    TellMeasured(sounded, &reports, told);
+    const nanoseconds overdue = sounded - kPatience;
+    if (track.empty() && overdue > places.begin()) TellEstimated(Seconds(overdue), overdue, &reports, told);
+    known = std::max(track.known_until(sounded), overdue);
+  } else {
+    TellEstimated(seconds(), last_frame, &reports, told);
+  }
+  told->known_until = places.At(known).time;
+  if (!told->words.empty()) told->text = utterance.text;
   return reports;
 }
 
-std::vector<Report> SpokenUtterance::Finish(qtts::EndReason reason) {
+std::vector<Report> SpokenUtterance::Finish(qtts::EndReason reason, Told* told) {
   std::vector<Report> reports;
-  Report report;
-  report.id = utterance.id;
-  if (reason == qtts::EndReason::kComplete && frames > 0) {
-    report.running_time = last_running_time;
-    AddWords(position.Advance(std::numeric_limits<double>::infinity()), report, &reports);
-    report.running_time = {};
+  told->id = utterance.id;
+  told->over = true;
+  const bool heard_out = reason == qtts::EndReason::kComplete || reason == qtts::EndReason::kMaxDuration ||
+                         reason == qtts::EndReason::kRunaway;
+  if (heard_out && end && frames > 0) {
+    TellMeasured(nanoseconds::max(), &reports, told);
+    if (reason == qtts::EndReason::kComplete && !end->report.measured) {
+      TellEstimated(std::numeric_limits<double>::infinity(), last_frame, &reports, told);
+    }
+    told->known_until = places.At(places.end()).time;
   }
+  if (!told->words.empty()) told->text = utterance.text;
+  Report report;
   report.kind = Report::Kind::kFinished;
+  report.id = utterance.id;
   report.reason = reason;
   report.frames = frames;
   report.samples = samples;
-  report.text_chars = CountCharacters(utterance.text);
-  report.spoken_chars = reason == qtts::EndReason::kComplete ? report.text_chars : position.spoken();
+  report.retries = retries.made();
+  report.text_chars = CountCharacters(utterance.source());
+  report.estimated = false;
+  if (heard_out && end) report.coverage = Coverage();
+  if (reason == qtts::EndReason::kComplete && !report.coverage.stopped_early) {
+    report.spoken_chars = report.text_chars;
+  } else if (frames > 0) {
+    report.spoken_chars = utterance.SourcePosition(SpokenCharacters(&report.estimated));
+  }
   reports.push_back(std::move(report));
   return reports;
+}
+
+// Number of characters of the utterance's text that have left the element.
+size_t SpokenUtterance::SpokenCharacters(bool* estimated) {
+  const nanoseconds sounded = places.end();
+  *estimated = !measured || (track.empty() && !end && sounded > track.last().stop());
+  if (!*estimated) return track.SpokenAt(sounded);
+  if (measured) position.Advance(Seconds(sounded));
+  return std::max(track.last().end, position.spoken());
+}
+
+ReportedText SpokenUtterance::Reported(const TextPosition::Run& run) const {
+  ReportedText text;
+  text.offset = utterance.SourcePosition(run.begin);
+  if (run.end > run.begin) text.length = utterance.SourcePosition(run.end - 1) + 1 - text.offset;
+  text.text = CharacterRange(utterance.text, run.begin, run.end);
+  return text;
+}
+
+ReportedCoverage SpokenUtterance::Coverage() {
+  const qtts::SpeechReport& measured_speech = end->report;
+  ReportedCoverage coverage;
+  coverage.measured = measured_speech.measured;
+  if (!coverage.measured) return coverage;
+  coverage.coverage = measured_speech.coverage();
+  coverage.end_missed = measured_speech.end_missed;
+  coverage.stopped_early = measured_speech.stopped_early;
+  for (const qtts::TextRange& range : measured_speech.skipped) {
+    coverage.skipped.push_back(Reported(position.Written(range)));
+  }
+  for (const qtts::TextRange& range : measured_speech.repeated) {
+    coverage.repeated.push_back(Reported(position.Written(range)));
+  }
+  return coverage;
 }
 
 Report FinishedUnspoken(const Utterance& utterance) {
@@ -67,7 +183,8 @@ Report FinishedUnspoken(const Utterance& utterance) {
   report.kind = Report::Kind::kFinished;
   report.id = utterance.id;
   report.reason = qtts::EndReason::kCancelled;
-  report.text_chars = CountCharacters(utterance.text);
+  report.text_chars = CountCharacters(utterance.source());
+  report.estimated = false;
   return report;
 }
 

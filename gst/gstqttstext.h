@@ -42,6 +42,12 @@ std::string RepairUtf8(std::string_view text);
 // Unicode code points in well-formed UTF-8.
 inline size_t CountCharacters(std::string_view text) { return qtts::CountUtf8(text); }
 
+// The characters [begin, end) of well-formed UTF-8.
+inline std::string_view CharacterRange(std::string_view text, size_t begin, size_t end) {
+  const std::string_view rest = text.substr(qtts::Utf8Head(text, begin).size());
+  return qtts::Utf8Head(rest, end - begin);
+}
+
 using qtts::IsBlank;
 using qtts::Trim;
 using qtts::TrimLeft;
@@ -63,6 +69,15 @@ struct Utterance {
   Cue cue = {};
   qtts::SentenceGap before = qtts::SentenceGap::kSentence;  // the end before it
   std::shared_ptr<void> event = {};                         // with no text: what goes on downstream in its turn
+  // The sentence of which `text` has the lines joined; null: `text` is what was written.
+  std::shared_ptr<const qtts::Sentence> sentence = {};
+
+  // The text as it was written, whose positions are reported.
+  const std::string& source() const { return sentence != nullptr ? sentence->source : text; }
+  // A position in source() of a character of `text`, or of its end.
+  size_t SourcePosition(size_t position) const {
+    return sentence != nullptr ? sentence->SourcePosition(position) : position;
+  }
 };
 
 // A queue of utterances, first in, first out, bounded in number and characters.

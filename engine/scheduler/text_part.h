@@ -66,7 +66,7 @@ class TextPart {
   bool text_complete_ = false;
   int32_t pad_text_id_ = 0;
   size_t text_tokens_ = 0;  // of the text that has come
-  const bool aligned_;
+  const bool aligned_;      // the model has an alignment head
   std::optional<size_t> begin_;
   WordFinder words_;
   std::vector<size_t> token_ends_;  // that TakeNews() has not returned
