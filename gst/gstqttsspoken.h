@@ -48,12 +48,20 @@ struct SpokenUtterance {
   uint64_t frames = 0;  // committed
   uint64_t samples = 0;
   uint64_t last_running_time = 0;  // of the last frame
-  std::string more;                // text not yet prepared and appended to the stream
-  bool growing = false;            // the text of the stream has not ended
-  bool awaited_text = false;       // since the last frame
+  uint64_t last_samples = 0;       // of the last frame
+  qtts::TextMap source_map;        // from the text to what was written
+  size_t told = 0;                 // end of the last word that was told, as it was written
+  size_t marks_told = 0;
+  std::string more;           // text not yet prepared and appended to the stream
+  bool growing = false;       // the text of the stream has not ended
+  bool awaited_text = false;  // since the last frame
 
+  // The utterance that is to be spoken.
+  void Begin(Utterance next);
   // More text, for the stream to be given by the streaming thread.
   void Append(std::string_view text);
+  // The same of a document.
+  void Append(Utterance more_of_it);
   // A frame leaves the element, to be heard at `running_time`. Returns the reports for it.
   std::vector<Report> Commit(size_t frame_samples, uint64_t running_time);
   // The reports for its end, now. If it was spoken to its end, words that the estimated position did not reach begin
@@ -61,10 +69,16 @@ struct SpokenUtterance {
   std::vector<Report> Finish(qtts::EndReason reason);
   // Length of its sound so far.
   double seconds() const { return static_cast<double>(samples) / sample_rate; }
+
+ private:
+  void AddWords(const std::vector<TextPosition::Word>& words, uint64_t running_time, std::vector<Report>* reports);
+  void AddMarks(size_t position, uint64_t running_time, std::vector<Report>* reports);
+  // Position of a character of the text in what reports call the text.
+  size_t WrittenPosition(size_t position) const;
 };
 
-// kFinished for an utterance that made no sound.
-Report FinishedUnspoken(const Utterance& utterance);
+// kFinished for an utterance that made no sound; nothing for a part of a document that has others.
+std::optional<Report> FinishedUnspoken(const Utterance& utterance);
 
 }  // namespace gstqtts
 

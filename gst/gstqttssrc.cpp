@@ -169,8 +169,8 @@ static GstStaticPadTemplate src_template =
                                 F32) " }, "
                                      "layout = interleaved, rate = " G_STRINGIFY(SAMPLE_RATE) ", channels = 1"));
 
-static GstStaticPadTemplate sink_template =
-    GST_STATIC_PAD_TEMPLATE("sink", GST_PAD_SINK, GST_PAD_REQUEST, GST_STATIC_CAPS("text/x-raw, format = utf8"));
+static GstStaticPadTemplate sink_template = GST_STATIC_PAD_TEMPLATE(
+    "sink", GST_PAD_SINK, GST_PAD_REQUEST, GST_STATIC_CAPS("text/x-raw, format = utf8; application/ssml+xml"));
 
 static void gst_qtts_src_set_property(GObject* object, guint prop_id, const GValue* value, GParamSpec* pspec);
 static void gst_qtts_src_get_property(GObject* object, guint prop_id, GValue* value, GParamSpec* pspec);
