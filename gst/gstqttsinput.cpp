@@ -17,6 +17,26 @@ namespace gstqtts {
 static constexpr gchar kSetVoiceEvent[] = "qtts/set-voice";
 static constexpr gchar kEndUtteranceEvent[] = "qtts/end-utterance";
 
+// Ends the text so far, and with it a document.
+void Input::EndUtterance() {
+  speech_.intake().EndUtterance();
+  properties_.WarnOfMarkup();
+}
+
+// The settings of the text that comes now: its caps may say what it is.
+Settings Input::TextSettings() const {
+  Settings settings = properties_.PadSettings();
+  if (ssml_ && settings.markup == qtts::Markup::kAuto) settings.markup = qtts::Markup::kSsml;
+  return settings;
+}
+
+void Input::TakeCaps(GstEvent* event) {
+  GstCaps* caps = nullptr;
+  gst_event_parse_caps(event, &caps);
+  const GstStructure* format = gst_caps_get_structure(caps, 0);
+  ssml_ = gst_structure_has_name(format, "application/ssml+xml") != FALSE;
+}
+
 // For the text that comes by the sink pad from now on.
 gboolean Input::TakeVoice(const GstStructure* overrides) {
   Settings settings = properties_.utterance();
@@ -32,7 +52,7 @@ gboolean Input::TakeVoice(const GstStructure* overrides) {
                         ("an event %s is refused", kSetVoiceEvent));
     return FALSE;
   }
-  speech_.intake().EndUtterance();  // earlier text belongs to the voice before
+  EndUtterance();  // earlier text belongs to the voice before
   GST_DEBUG_OBJECT(element_, "voice of the following text: %" GST_PTR_FORMAT, static_cast<const void*>(overrides));
   properties_.SetVoice(gst_structure_copy(overrides));
   return TRUE;
@@ -81,7 +101,7 @@ Cue Input::CueOf(GstClockTime start, GstClockTime stop) {
 
 // No text until the end of the gap.
 void Input::TakeGap(GstEvent* event) {
-  speech_.intake().EndUtterance();
+  EndUtterance();
   const Pacing pacing = properties_.pacing();
   if (pacing.text_timing == TextTiming::kIgnore || pacing.is_live) return;
   GstClockTime start = GST_CLOCK_TIME_NONE;
@@ -128,14 +148,15 @@ GstFlowReturn Input::Chain(GstBuffer* buffer) {
   int repaired = 0;
   Intake::Accept accept = Intake::Accept::kFlushing;
   const bool taken = RunGuarded(element_, [&] {
-    accept = speech_.intake().PushChunk({reinterpret_cast<const char*>(map.data), map.size}, properties_.PadSettings(),
-                                        &repaired, CueOf(start, stop));
+    accept = speech_.intake().PushChunk({reinterpret_cast<const char*>(map.data), map.size}, TextSettings(), &repaired,
+                                        CueOf(start, stop));
   });
   GST_LOG_OBJECT(element_, "%" G_GSIZE_FORMAT " bytes of text", map.size);
   gst_buffer_unmap(buffer, &map);
   gst_buffer_unref(buffer);
 
   if (!taken) return GST_FLOW_ERROR;
+  properties_.WarnOfMarkup();
   if (repaired > 0 && !std::exchange(repair_reported_, true)) {
     GST_ELEMENT_WARNING(element_, STREAM, DECODE, ("The text is not valid UTF-8; invalid bytes are replaced."),
                         (nullptr));
@@ -157,7 +178,7 @@ gboolean Input::TakeCustomEvent(GstEvent* event) {
   const std::shared_ptr<void> owned(event, [](void* taken) { gst_event_unref(static_cast<GstEvent*>(taken)); });
 
   if (gst_event_has_name(event, kEndUtteranceEvent)) {
-    speech_.intake().EndUtterance();
+    EndUtterance();
     return TRUE;
   }
   if (gst_event_has_name(event, kSetVoiceEvent)) return TakeVoice(gst_event_get_structure(event));
@@ -177,6 +198,8 @@ gboolean Input::TakeEvent(GstPad* pad, GstEvent* event) {
       repair_reported_ = false;
       properties_.SetVoice(nullptr);
       speech_.intake().BeginText();
+      properties_.WarnOfMarkup();
+      ssml_ = false;
       gst_segment_init(&segment_, GST_FORMAT_UNDEFINED);
       break;
     case GST_EVENT_SEGMENT:
@@ -190,9 +213,13 @@ gboolean Input::TakeEvent(GstPad* pad, GstEvent* event) {
                             (nullptr));
       }
       speech_.intake().EndText();
+      properties_.WarnOfMarkup();
       break;
     case GST_EVENT_GAP:
       TakeGap(event);
+      break;
+    case GST_EVENT_CAPS:
+      TakeCaps(event);
       break;
     case GST_EVENT_CUSTOM_DOWNSTREAM:
     case GST_EVENT_CUSTOM_DOWNSTREAM_STICKY:
@@ -203,7 +230,7 @@ gboolean Input::TakeEvent(GstPad* pad, GstEvent* event) {
       if (gst_event_has_name(event, kInterruptEvent)) interrupt_();
       return gst_pad_push_event(GST_BASE_SRC_PAD(element_), owned.release());
     default:
-      // Caps, segments and tags describe the text. The sound has its own.
+      // Tags and the like describe the text. The sound has its own.
       break;
   }
   return TRUE;

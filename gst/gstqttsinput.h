@@ -54,6 +54,9 @@ class Input {
   gboolean TakeCustomEvent(GstEvent* event);
   gboolean TakeVoice(const GstStructure* overrides);
   void TakeGap(GstEvent* event);
+  void TakeCaps(GstEvent* event);
+  void EndUtterance();
+  Settings TextSettings() const;
   bool ClipText(GstBuffer* buffer, GstClockTime* start, GstClockTime* stop) const;
   Cue CueOf(GstClockTime start, GstClockTime stop);
 
@@ -69,6 +72,7 @@ class Input {
 
   // Used by the pad's thread only.
   GstSegment segment_ = {};
+  bool ssml_ = false;            // the caps say so
   bool timing_refused_ = false;  // a warning about that was posted
   bool repair_reported_ = false;
 };

@@ -3,6 +3,8 @@
 
 #include <utility>
 
+#include "gstqttsdocument.h"
+#include "gstqttsmarkup.h"
 #include "qtts/text_check.h"
 
 namespace gstqtts {
@@ -25,7 +27,7 @@ Intake::Accept Intake::Offer(Utterance utterance, uint64_t* id) {
   if (!monitor_.run.running()) return Accept::kFlushing;
   if (!monitor_.run.takes_text()) return Accept::kEnded;
   if (!queue_.HasRoom(utterance.text)) return Accept::kFull;
-  Enqueue(std::move(utterance));
+  EnqueueText(std::move(utterance));
   if (id != nullptr) *id = last_id_;
   return Accept::kAccepted;
 }
@@ -44,6 +46,7 @@ Intake::Accept Intake::PushChunk(std::string_view chunk, const Settings& setting
     if (epoch != run.epoch) return Accept::kAccepted;
     if (!text) {
       text = {joiner_.Push(chunk, repaired)};
+      if (settings.markup != pad_settings_.markup) CloseUtterance();
       pad_settings_ = settings;
       pad_cue_ = cue;
       last_text_ = Monitor::Clock::now();
@@ -72,7 +75,7 @@ bool Intake::PushEvent(std::shared_ptr<void> event) {
     WaitForRoom();
   }
   events_.push_back(std::move(event));
-  if (segmenter_.empty()) QueueEvents();
+  if (!HoldsText()) QueueEvents();
   return true;
 }
 
@@ -102,6 +105,11 @@ void Intake::EndText() {
   CloseUtterance();
 }
 
+std::vector<std::string> Intake::TakeWarnings() {
+  const MonitorLock lock(monitor_);
+  return std::exchange(warnings_, {});
+}
+
 bool Intake::InMidCharacter() const {
   const MonitorLock lock(monitor_);
   return joiner_.in_mid_character();
@@ -114,6 +122,7 @@ void Intake::BeginSegment(bool pieces) {
 
 void Intake::BeginText() {
   const MonitorLock lock(monitor_);
+  EndDocument();
   ++pad_stream_;
   text_ended_ = false;
 }
@@ -135,19 +144,27 @@ void Intake::Start(const TextOptions& options, std::optional<Utterance> first) {
   text_ended_ = false;
   dropped_ = 0;
   DropMidCharacter();
-  if (first) Enqueue(*std::move(first));
+  if (first) EnqueueText(*std::move(first));
 }
 
 void Intake::DropQueue(bool with_events) {
   sentence_.reset();
   segmenter_.Clear();
+  undecided_.clear();
+  part_.reset();
+  if (with_events) {  // what follows is another text
+    document_.reset();
+    pad_markup_.reset();
+  } else if (document_) {
+    document_->EndUtterance();
+    while (document_->Next()) continue;
+  }
   std::vector<std::shared_ptr<void>> waiting;
   while (!queue_.empty()) {
     const Utterance utterance = queue_.Pop();
     if (utterance.event != nullptr) waiting.push_back(utterance.event);
-    if (utterance.text.empty()) continue;  // a gap
-    reports_.Add(FinishedUnspoken(utterance));
-    ++dropped_;
+    if (auto report = FinishedUnspoken(utterance)) reports_.Add(*std::move(report));
+    if (!utterance.text.empty()) ++dropped_;
   }
   waiting.insert(waiting.end(), events_.begin(), events_.end());
   events_.clear();
@@ -157,24 +174,36 @@ void Intake::DropQueue(bool with_events) {
 }
 
 void Intake::CloseUtterance() {
+  EndDocument();
+  CloseLateUtterance();
+}
+
+void Intake::CloseLateUtterance() {
+  if (document_) document_->EndUtterance();
+  QueueParts(false);
   while (sentence_ || (sentence_ = segmenter_.NextAtEnd())) {
     EnqueueSentence();
   }
+  EndGrowing();
+  QueueEvents();
+  growing_failed_ = false;
+  monitor_.Announce();
+}
+
+// The utterance that grows is complete.
+void Intake::EndGrowing() {
   if (spoken_ && spoken_->utterance.id == growing_id_) {
     spoken_->utterance.more_text = false;
   } else if (Utterance* growing = queue_.Find(growing_id_)) {
     growing->more_text = false;
   }
-  QueueEvents();
   growing_id_ = 0;
-  growing_failed_ = false;
-  monitor_.Announce();
 }
 
 std::optional<Monitor::Clock::time_point> Intake::UtteranceDeadline() const {
   constexpr std::chrono::nanoseconds kForever = std::chrono::hours(24 * 365);
   const bool grows = spoken_ && spoken_->utterance.more_text;
-  const bool begun = !spoken_ && (!segmenter_.empty() || AwaitsWords() || growing_failed_);
+  const bool begun = !spoken_ && (HoldsText() || AwaitsWords() || growing_failed_);
   if ((!grows && !begun) || text_options_.timeout > static_cast<uint64_t>(kForever.count())) return std::nullopt;
   return last_text_ + std::chrono::nanoseconds(text_options_.timeout);
 }
@@ -192,7 +221,7 @@ bool Intake::AwaitsWords() const {
 
 bool Intake::TextIsOver(bool wait_for_application) const {
   if (monitor_.run.ending) return true;
-  return queue_.empty() && segmenter_.empty() && (pad_exists_ ? text_ended_ : !wait_for_application);
+  return queue_.empty() && !HoldsText() && (pad_exists_ ? text_ended_ : !wait_for_application);
 }
 
 // --- with the mutex held: these take from `chunk` what there is room for, and return whether that was all.
@@ -202,22 +231,140 @@ Segmentation Intake::segmentation() const {
   return pieces_ ? Segmentation::kSentence : Segmentation::kNone;
 }
 
+// True if some text has come that no utterance of the queue has yet.
+bool Intake::HoldsText() const {
+  return !segmenter_.empty() || part_ || !undecided_.empty() || (document_ && !document_->idle());
+}
+
+qtts::Segmenter::Options Intake::SentenceOptions() const {
+  return {.newline_ends = text_options_.newline_ends,
+          .skip_footnote_marks = text_options_.skip_footnote_marks,
+          .max_chars = text_options_.max_chars,
+          .language = LanguageTag(pad_settings_)};
+}
+
 bool Intake::QueueText(Chunk* chunk) {
+  if (!QueueParts(true)) return false;
+  if (segmentation() == Segmentation::kNone || segmentation() == Segmentation::kAuto) {
+    if (const auto markup = qtts::ResolveMarkup(pad_settings_.markup, chunk->rest(), true);
+        chunk->taken == 0 && markup != qtts::Markup::kNone) {
+      return QueueDocument(chunk);
+    }
+  } else if (!chunk->rest().empty() && pad_markup_ != qtts::Markup::kNone) {
+    if (!ReadDocumentText(chunk)) return false;
+    if (chunk->rest().empty()) return true;
+  }
   switch (segmentation()) {
     case Segmentation::kAuto:
     case Segmentation::kNone:
       return QueueWhole(chunk);
     case Segmentation::kSentence:
-      segmenter_.SetOptions({.newline_ends = text_options_.newline_ends,
-                             .skip_footnote_marks = text_options_.skip_footnote_marks,
-                             .max_chars = text_options_.max_chars,
-                             .language = LanguageTag(pad_settings_)});
+      segmenter_.SetOptions(SentenceOptions());
       segmenter_.Append(chunk->rest());
       chunk->taken = chunk->text.size();
       return QueueSentences();
     case Segmentation::kStream:
       return GrowUtterance(chunk);
   }
+  return true;
+}
+
+// A chunk that is a document of its own.
+bool Intake::QueueDocument(Chunk* chunk) {
+  const auto markup = qtts::ResolveMarkup(pad_settings_.markup, chunk->rest(), true);
+  qtts::MarkupSplitter splitter(MarkupOptionsOf(pad_settings_, *markup, &warnings_), qtts::MarkupUnits::kBlocks,
+                                SentenceOptions());
+  splitter.ReadWhole(chunk->rest());
+  TakeDocumentWarnings(&splitter);
+  chunk->taken = chunk->text.size();
+  document_ = std::move(splitter);
+  return QueueParts(true);
+}
+
+// Text of a document that grows. It is left in `chunk` if it turns out to have no markup.
+bool Intake::ReadDocumentText(Chunk* chunk) {
+  if (!document_) {
+    undecided_.append(chunk->rest());
+    pad_markup_ = qtts::ResolveMarkup(pad_settings_.markup, undecided_, false);
+    chunk->taken = chunk->text.size();
+    if (!pad_markup_) return true;
+    *chunk = {std::exchange(undecided_, {})};
+    if (pad_markup_ == qtts::Markup::kNone) return true;
+    BeginDocument(*pad_markup_);
+  }
+  (void)document_->Append(chunk->rest());
+  chunk->taken = chunk->text.size();
+  TakeDocumentWarnings(&*document_);
+  return QueueParts(true);
+}
+
+void Intake::BeginDocument(qtts::Markup markup) {
+  const bool grows = segmentation() == Segmentation::kStream;
+  document_.emplace(MarkupOptionsOf(pad_settings_, markup, &warnings_),
+                    grows ? qtts::MarkupUnits::kGrowing : qtts::MarkupUnits::kSentences, SentenceOptions());
+}
+
+// The text of the sink pad ends as a document. Nothing waits for room.
+void Intake::EndDocument() {
+  if (!undecided_.empty()) {
+    Chunk rest = {std::exchange(undecided_, {})};
+    pad_markup_ = qtts::Markup::kNone;  // as it is too short for markup
+    QueueText(&rest);
+  }
+  pad_markup_.reset();
+  if (!document_) return;
+  document_->Finish();
+  TakeDocumentWarnings(&*document_);
+  QueueParts(false);
+  document_.reset();
+}
+
+void Intake::TakeDocumentWarnings(qtts::MarkupSplitter* splitter) {
+  for (std::string& warning : splitter->TakeWarnings()) warnings_.push_back(std::move(warning));
+}
+
+// Queues the parts of the document that are decided. With `wait` it returns false if there is no room.
+bool Intake::QueueParts(bool wait) {
+  if (!document_ && !part_) return true;
+  while (part_ || (part_ = document_->Next())) {
+    if (!QueuePart(&*part_, wait)) return false;
+    part_.reset();
+  }
+  const bool whole = segmentation() == Segmentation::kNone || segmentation() == Segmentation::kAuto;
+  if (whole) document_.reset();
+  if (!HoldsText()) QueueEvents();
+  return true;
+}
+
+bool Intake::QueuePart(qtts::MarkupPart* part, bool wait) {
+  const bool text = part->kind == qtts::MarkupPart::Kind::kText;
+  if (text && !part->begins) {
+    Utterance more = MakeUtterance(std::move(*part), pad_settings_);
+    const bool ends = !more.more_text;
+    if (spoken_ && growing_id_ != 0 && spoken_->utterance.id == growing_id_) {
+      spoken_->Append(std::move(more));
+    } else if (Utterance* growing = queue_.Find(growing_id_)) {
+      queue_.Grow(growing, std::move(more));
+    }
+    if (ends) EndGrowing();
+    monitor_.Announce();
+    return true;
+  }
+  if (wait && !queue_.HasRoom(part->text)) return false;
+  Utterance utterance = MakeUtterance(std::move(*part), pad_settings_);
+  utterance.stream = pad_stream_;
+  if (!text) {
+    if (utterance.mark) utterance.mark_id = last_id_;
+    queue_.Push(std::move(utterance));
+    monitor_.Announce();
+    return true;
+  }
+  utterance.streamed = segmentation() == Segmentation::kStream;
+  utterance.cue = pad_cue_;
+  pad_cue_.start.reset();
+  const bool grows = utterance.more_text;
+  Enqueue(std::move(utterance));
+  if (grows) growing_id_ = last_id_;
   return true;
 }
 
@@ -295,6 +442,22 @@ void Intake::EnqueueSentence() {
   if (sentence.source != sentence.text) utterance.sentence = std::make_shared<qtts::Sentence>(std::move(sentence));
   Enqueue(std::move(utterance));
   QueueEvents();
+}
+
+// A whole text of the application.
+void Intake::EnqueueText(Utterance text) {
+  const auto markup = qtts::ResolveMarkup(text.settings.markup, text.text, true).value_or(qtts::Markup::kNone);
+  if (markup == qtts::Markup::kNone) return Enqueue(std::move(text));
+  std::vector<Utterance> parts = ReadDocument(text, markup, &warnings_);
+  parts[0].document->SetId(last_id_ + 1);
+  for (Utterance& part : parts) {
+    if (part.text.empty()) {
+      queue_.Push(std::move(part));
+    } else {
+      Enqueue(std::move(part));
+    }
+  }
+  monitor_.Announce();
 }
 
 void Intake::Enqueue(Utterance utterance) {

@@ -16,6 +16,7 @@
 #include "gstqttssettings.h"
 #include "gstqttsspoken.h"
 #include "gstqttstext.h"
+#include "qtts/markup.h"
 #include "qtts/mutex.h"
 #include "qtts/segmenter.h"
 
@@ -53,6 +54,7 @@ class Intake {
   void SetMaxQueued(uint64_t characters) QTTS_EXCLUDES(monitor_held);
   // Queues an utterance without waiting. `id`, when given, receives the number by which reports name it:
   // 1, 2, … over the life of the Intake.
+  // A document with markup is several utterances, of which reports tell as of one.
   Accept Offer(Utterance utterance, uint64_t* id = nullptr) QTTS_EXCLUDES(monitor_held);
   // Accepts a chunk of text from the sink pad: an utterance, or a part of one or of several, depending on the run's
   // options. Waits for space in the queue; an interrupt during the wait drops the rest of the chunk, which counts as
@@ -72,6 +74,8 @@ class Intake {
   bool Drain() QTTS_EXCLUDES(monitor_held);
   // Ends the chunks. Drops the bytes of an incomplete character.
   void EndText() QTTS_EXCLUDES(monitor_held);
+  // What users should be told of the markup of texts, since the last call.
+  std::vector<std::string> TakeWarnings() QTTS_EXCLUDES(monitor_held);
   // True if the chunks so far end inside a character.
   bool InMidCharacter() const QTTS_EXCLUDES(monitor_held);
   // True if the following chunks are `pieces` of a text, which end anywhere. Segmentation::kAuto then splits by
@@ -92,9 +96,11 @@ class Intake {
   void DropMidCharacter() QTTS_REQUIRES(monitor_held) { joiner_ = Utf8Joiner(); }
   // Drops queued text and reports it. Keeps events unless `with_events`.
   void DropQueue(bool with_events) QTTS_REQUIRES(monitor_held);
-  // Ends the sentence or the growing utterance that has begun.
+  // Ends the sentence or the growing utterance that has begun, and with it a document with markup.
   void CloseUtterance() QTTS_REQUIRES(monitor_held);
-  // When the streaming thread must call CloseUtterance() if no more text arrives.
+  // The same because no more text has arrived: a document goes on.
+  void CloseLateUtterance() QTTS_REQUIRES(monitor_held);
+  // When the streaming thread must call CloseLateUtterance() if no more text arrives.
   std::optional<Monitor::Clock::time_point> UtteranceDeadline() const QTTS_REQUIRES(monitor_held);
 
   // The queue. Next() and Pop() require that it is not empty.
@@ -138,11 +144,22 @@ class Intake {
   Segmentation segmentation() const QTTS_REQUIRES(monitor_held);
   bool QueueText(Chunk* chunk) QTTS_REQUIRES(monitor_held);
   bool QueueWhole(Chunk* chunk) QTTS_REQUIRES(monitor_held);
+  bool QueueDocument(Chunk* chunk) QTTS_REQUIRES(monitor_held);
+  bool ReadDocumentText(Chunk* chunk) QTTS_REQUIRES(monitor_held);
+  void BeginDocument(qtts::Markup markup) QTTS_REQUIRES(monitor_held);
+  void EndDocument() QTTS_REQUIRES(monitor_held);
+  bool QueueParts(bool wait) QTTS_REQUIRES(monitor_held);
+  bool QueuePart(qtts::MarkupPart* part, bool wait) QTTS_REQUIRES(monitor_held);
+  void EndGrowing() QTTS_REQUIRES(monitor_held);
+  void TakeDocumentWarnings(qtts::MarkupSplitter* splitter) QTTS_REQUIRES(monitor_held);
+  bool HoldsText() const QTTS_REQUIRES(monitor_held);
+  qtts::Segmenter::Options SentenceOptions() const QTTS_REQUIRES(monitor_held);
   bool QueueSentences() QTTS_REQUIRES(monitor_held);
   bool GrowUtterance(Chunk* chunk) QTTS_REQUIRES(monitor_held);
   std::optional<size_t> BeginGrowing(std::string_view line) QTTS_REQUIRES(monitor_held);
   void EnqueueSentence() QTTS_REQUIRES(monitor_held);
   void Enqueue(Utterance utterance) QTTS_REQUIRES(monitor_held);
+  void EnqueueText(Utterance text) QTTS_REQUIRES(monitor_held);
   void QueueEvents() QTTS_REQUIRES(monitor_held);
   void WaitForRoom() QTTS_REQUIRES(monitor_held);
 
@@ -158,6 +175,13 @@ class Intake {
   Utf8Joiner joiner_ QTTS_GUARDED_BY(monitor_held);
   qtts::Segmenter segmenter_ QTTS_GUARDED_BY(monitor_held);               // the sentence that has begun
   std::optional<qtts::Sentence> sentence_ QTTS_GUARDED_BY(monitor_held);  // waits for room
+  // Of the text of the sink pad: how it is marked up, nothing before that is known; its reader if it has markup; the
+  // text that may be the beginning of markup; a part that waits for room.
+  std::optional<qtts::Markup> pad_markup_ QTTS_GUARDED_BY(monitor_held);
+  std::optional<qtts::MarkupSplitter> document_ QTTS_GUARDED_BY(monitor_held);
+  std::string undecided_ QTTS_GUARDED_BY(monitor_held);
+  std::optional<qtts::MarkupPart> part_ QTTS_GUARDED_BY(monitor_held);
+  std::vector<std::string> warnings_ QTTS_GUARDED_BY(monitor_held);  // for the user
   std::vector<std::shared_ptr<void>> events_
       QTTS_GUARDED_BY(monitor_held);                           // wait for the end of the sentence that has begun
   uint64_t growing_id_ QTTS_GUARDED_BY(monitor_held) = 0;      // the utterance that grows, if it is still there

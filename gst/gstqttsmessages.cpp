@@ -45,8 +45,9 @@ GstStructure* NewStructure(const Report& report) {
   switch (report.kind) {
     case Report::Kind::kStarted:
       return gst_structure_new("qtts-utterance-started", "id", G_TYPE_UINT64, report.id, "text", G_TYPE_STRING,
-                               report.text.c_str(), "running-time", G_TYPE_UINT64, report.running_time,
-                               "first-frame-latency", G_TYPE_UINT64,
+                               report.text.c_str(), "text-offset", G_TYPE_UINT64,
+                               static_cast<guint64>(report.text_offset), "running-time", G_TYPE_UINT64,
+                               report.running_time, "first-frame-latency", G_TYPE_UINT64,
                                static_cast<guint64>(report.first_frame_latency.count()), "seed", G_TYPE_INT64,
                                static_cast<gint64>(report.seed), nullptr);
     case Report::Kind::kProgress:
@@ -55,6 +56,10 @@ GstStructure* NewStructure(const Report& report) {
                                static_cast<guint64>(report.length), "running-time", G_TYPE_UINT64, report.running_time,
                                "duration", G_TYPE_UINT64, report.duration, "estimated", G_TYPE_BOOLEAN,
                                static_cast<gboolean>(report.estimated), nullptr);
+    case Report::Kind::kMark:
+      return gst_structure_new("qtts-mark", "id", G_TYPE_UINT64, report.id, "name", G_TYPE_STRING, report.name.c_str(),
+                               "position", G_TYPE_UINT64, static_cast<guint64>(report.position), "running-time",
+                               G_TYPE_UINT64, report.running_time, nullptr);
     case Report::Kind::kFinished:
       break;
   }
@@ -79,6 +84,10 @@ void PostReport(GstElement* element, const Report& report) {
     case Report::Kind::kProgress:
       GST_LOG_OBJECT(element, "utterance %" G_GUINT64_FORMAT ": at character %" G_GSIZE_FORMAT, report.id,
                      report.offset);
+      break;
+    case Report::Kind::kMark:
+      GST_LOG_OBJECT(element, "mark '%s' at %" GST_TIME_FORMAT, report.name.c_str(),
+                     GST_TIME_ARGS(report.running_time));
       break;
     case Report::Kind::kFinished:
       GST_DEBUG_OBJECT(element,

@@ -8,8 +8,8 @@
 
 namespace gstqtts {
 
-// Posts a report as an element message: qtts-utterance-started, qtts-text-progress or qtts-utterance-finished. The
-// element's documentation lists their fields.
+// Posts a report as an element message: qtts-utterance-started, qtts-text-progress, qtts-mark or
+// qtts-utterance-finished. The element's documentation lists their fields.
 void PostReport(GstElement* element, const Report& report);
 
 }  // namespace gstqtts

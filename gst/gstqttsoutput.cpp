@@ -29,6 +29,12 @@ constexpr GstClockTime kSilenceTolerance = 200 * GST_MSECOND;
 // Length of the fade-out, in samples, of speech cut by its cue, to avoid a click.
 constexpr size_t kFade = SAMPLE_RATE / 200;
 
+// Multiplies the samples, which stay within full scale.
+void Amplify(double gain, std::vector<float>* pcm) {
+  if (gain == 1) return;
+  for (float& sample : *pcm) sample = std::clamp(sample * static_cast<float>(gain), -1.0F, 1.0F);
+}
+
 // `gap_flag`: silence gets the GAP flag.
 void SetStamp(GstBuffer* buffer, const Stamp& stamp, bool gap_flag) {
   GST_BUFFER_PTS(buffer) = stamp.pts;
@@ -70,7 +76,7 @@ void Output::ForgetFrame() {
   frame_.reset();
   placed_ = false;
   silence_due_ = 0;
-  in_utterance_ = false;
+  in_utterance_ = in_break_ = false;
 }
 
 void Output::DropFrame() {
@@ -300,7 +306,9 @@ bool Output::PlaceFrame() {
       silence_due_ = std::max(silence_due_, SamplesWithin(start - time, SAMPLE_RATE));
     }
   }
-  silence_due_ = std::max(silence_due_, timeline_.MissingSilence(pacing.leading_silence, pacing.GapAfter(before_)));
+  if (!after_break_) {
+    silence_due_ = std::max(silence_due_, timeline_.MissingSilence(pacing.leading_silence, pacing.GapAfter(before_)));
+  }
   placed_ = true;
   return true;
 }
@@ -330,11 +338,14 @@ GstFlowReturn Output::NextFrame() {
         in_utterance_ = false;
         cue_ = output.cue;
         before_ = output.before;
+        after_break_ = output.after_break;
+        gain_ = output.gain;
         language_ = output.language;
         trimmer_.Restart(settings_.pacing.trims(output.streamed));
         break;
       case Player::Event::kFrame:
         if (!Trim(&output)) break;
+        Amplify(gain_, &output.frame.pcm);
         frame_ = std::move(output);
         return GST_FLOW_OK;
       case Player::Event::kGap:
@@ -346,6 +357,15 @@ GstFlowReturn Output::NextFrame() {
       case Player::Event::kEvent:
         // From this thread, so that it is in order with the buffers.
         gst_pad_push_event(GST_BASE_SRC_PAD(element_), gst_event_ref(static_cast<GstEvent*>(output.event.get())));
+        break;
+      case Player::Event::kBreak:
+        in_utterance_ = false;
+        silence_due_ = SamplesWithin(output.silence, SAMPLE_RATE);
+        in_break_ = silence_due_ > 0;
+        if (in_break_) return GST_FLOW_OK;
+        break;
+      case Player::Event::kMark:
+        speech_.player().CommitMark(output, NextRunningTime());
         break;
       case Player::Event::kEnded:
         in_utterance_ = text_goes_on_ = false;
@@ -471,8 +491,10 @@ GstFlowReturn Output::MakeBuffer(GstBuffer** buffer) {
       }
     }
 
-    if (!frame_ && speech_.ending()) {  // a gap in the text is no speech
+    // A gap in the text is no speech, and a break may be interrupted.
+    if (!frame_ && (speech_.ending() || (in_break_ && !speech_.player().BreakGoesOn()))) {
       silence_due_ = 0;
+      in_break_ = false;
       continue;
     }
     const guint64 left = SamplesLeft();
@@ -482,6 +504,7 @@ GstFlowReturn Output::MakeBuffer(GstBuffer** buffer) {
       const guint64 samples = std::min({silence_due_, left, live ? kSilencePiece : guint64{SAMPLE_RATE}});
       const GstFlowReturn flow = MakeSilence(samples, buffer);
       if (flow == GST_FLOW_OK) silence_due_ -= samples;
+      in_break_ = in_break_ && silence_due_ > 0;
       return flow;
     }
     if (!WaitForTime()) return GST_FLOW_FLUSHING;

@@ -103,6 +103,9 @@ class Output {
   bool in_utterance_ = false;                                // the last buffer was speech, and its utterance goes on
   Cue cue_;                                                  // of the utterance
   qtts::SentenceGap before_ = qtts::SentenceGap::kSentence;  // of the utterance
+  bool after_break_ = false;                                 // no gap before the utterance
+  bool in_break_ = false;                                    // the silence that is due is a break
+  double gain_ = 1;                                          // of the utterance's samples
   GstClockTime shift_ = 0;                                   // by which cues are late, for TextTiming::kShift
   std::string language_;                                     // tag of the utterance's; empty: unknown
   std::optional<std::string> tagged_language_;               // of the last tags sent

@@ -8,6 +8,8 @@
 #include <thread>
 #include <utility>
 
+#include "gstqttsdocument.h"
+#include "gstqttsmarkup.h"
 #include "gstqttspreparation.h"
 #include "qtts/engine.h"
 #include "qtts/language.h"
@@ -71,6 +73,7 @@ void Player::CancelWork() {
 void Player::Start(int parallel) {
   counts_ = Counts();
   ahead_.SetParallel(parallel);
+  markup_warnings_.clear();
   in_parallel_ = parallel > 1;
 }
 
@@ -171,6 +174,7 @@ void Player::FailCurrent(Output* output, qtts::EndReason reason) {
 }
 
 std::shared_ptr<qtts::Stream> Player::Interrupt() {
+  in_break_ = false;
   if (!spoken_) return nullptr;
   // A copy: if there is no memory to finish the utterance, it goes on with its stream.
   std::shared_ptr<qtts::Stream> stream = spoken_->stream;
@@ -236,10 +240,7 @@ std::optional<Player::Event> Player::NextEvent(Output* output) {
       if (!growing) counts_.waited += Clock::now() - start;
       continue;
     } else if (!intake_.empty() && intake_.Next().text.empty()) {
-      const Utterance next = intake_.Pop();
-      output->cue = next.cue;
-      output->event = next.event;
-      return next.event != nullptr ? Event::kEvent : Event::kGap;
+      return TakeTextless(output);
     } else if (DropUnsayable()) {
       return std::nullopt;
     } else if (!intake_.empty() && !intake_.AwaitsWords()) {
@@ -248,7 +249,7 @@ std::optional<Player::Event> Player::NextEvent(Output* output) {
     if (idle_ == Idle::kTell && !spoken_ && (intake_.empty() || intake_.AwaitsWords())) {
       const auto deadline = intake_.UtteranceDeadline();
       if (!deadline || Clock::now() < *deadline) return Event::kIdle;
-      intake_.CloseUtterance();
+      intake_.CloseLateUtterance();
       continue;
     }
     if (std::exchange(monitor_->woken, false)) return Event::kWoken;
@@ -256,12 +257,34 @@ std::optional<Player::Event> Player::NextEvent(Output* output) {
   }
 }
 
+// Takes what is next in the queue and no text.
+Player::Event Player::TakeTextless(Output* output) {
+  const Utterance next = intake_.Pop();
+  output->cue = next.cue;
+  output->event = next.event;
+  if (next.event != nullptr) return Event::kEvent;
+  if (!next.silence && !next.mark) return Event::kGap;
+  if (next.mark) {
+    output->mark.kind = Report::Kind::kMark;
+    output->mark.id = next.document != nullptr ? next.document->id() : next.mark_id;
+    output->mark.name = *next.mark;
+    output->mark.position = next.text_offset;
+  } else {
+    output->silence = *next.silence;
+    in_break_ = true;
+  }
+  if (next.document != nullptr) {
+    if (auto report = next.document->Pass()) reports_.Add(*std::move(report));
+  }
+  return next.mark ? Event::kMark : Event::kBreak;
+}
+
 // Waits for a change, the end of the growing utterance by its time-out, or the time to read what is made ahead.
 void Player::WaitForChange(uint64_t seen) {
   const auto closes = intake_.UtteranceDeadline();
   auto until = closes;
   if (const auto reads = ahead_.next_read(); reads && (!until || *reads < *until)) until = reads;
-  if (!monitor_->Wait(seen, until) && until == closes) intake_.CloseUtterance();
+  if (!monitor_->Wait(seen, until) && until == closes) intake_.CloseLateUtterance();
 }
 
 // StartNext(), StartAhead() and ReadStream() release the mutex while they call the engine. They return false if there
@@ -289,7 +312,7 @@ bool Player::DropUnsayable() {
   const Utterance& next = intake_.Next();
   if (next.more_text || !HasNothingToSay(next)) return false;
   spoken_ = SpokenUtterance();
-  spoken_->utterance = intake_.Pop();
+  spoken_->Begin(intake_.Pop());
   FinishCurrent(qtts::EndReason::kNothingToSay);
   return true;
 }
@@ -324,7 +347,9 @@ bool Player::StartNext(Output* output, Event* event) {
   if (!voice || intake_.empty() || intake_.Next().id != id) return false;
   std::shared_ptr<AheadSpeech> ahead = ahead_.Take(id);
   spoken_ = SpokenUtterance();
-  spoken_->utterance = intake_.Pop();
+  spoken_->Begin(intake_.Pop());
+  std::vector<std::string> markup_warnings;
+  ApplyMarkup(engine->info(), &spoken_->utterance, &markup_warnings);
   spoken_->growing = spoken_->utterance.more_text;
   const Utterance utterance = spoken_->utterance;
   const uint64_t epoch = monitor_->run.epoch;
@@ -345,6 +370,8 @@ bool Player::StartNext(Output* output, Event* event) {
   output->seed = asked.seed;
   output->cue = utterance.cue;
   output->before = utterance.before;
+  output->after_break = utterance.after_break;
+  output->gain = utterance.markup.gain;
   output->language = LanguageTag(utterance.settings);
   output->streamed = utterance.streamed;
   output->language_warning = std::move(asked.language_warning);
@@ -354,6 +381,9 @@ bool Player::StartNext(Output* output, Event* event) {
     return true;
   }
   output->warnings = asked.stream->warnings();
+  for (const std::string& warning : markup_warnings) {
+    if (markup_warnings_.insert(warning).second) output->warnings.push_back(warning);
+  }
   counts_.seed = asked.seed;
   spoken_->stream = std::move(asked.stream);
   spoken_->made = std::move(asked.made);
@@ -377,7 +407,8 @@ bool Player::StartNext(Output* output, Event* event) {
 // utterance alone, not on those before it, so it does not matter when or how often it is asked for.
 qtts::Request Player::NewRequest(const Utterance& utterance, const qtts::ModelInfo& model, int attempt) const {
   // Below 2^53: a seed is told, and every reader of JSON keeps so large a number exactly.
-  const uint64_t random_seed = SeedOfAttempt(MixBits(random_ + MixBits(utterance.id)) >> 11U, attempt);
+  const uint64_t number = utterance.document != nullptr ? utterance.document->id() : utterance.id;
+  const uint64_t random_seed = SeedOfAttempt(MixBits(random_ + MixBits(number)) >> 11U, attempt);
   qtts::Request request = MakeRequest(utterance.settings, model, utterance.text, random_seed);
   request.more_text = utterance.more_text;
   // Speech that is made in parallel is for files: its first utterance must not get ahead of the others.
@@ -610,6 +641,21 @@ bool Player::Commit(const Output& output, const Moment& moment, Told* told) {
   }
   reports_.Deliver();
   return true;
+}
+
+void Player::CommitMark(const Output& output, uint64_t running_time) {
+  {
+    const MonitorLock lock(*monitor_);
+    Report mark = output.mark;
+    mark.running_time = running_time;
+    reports_.Add(std::move(mark));
+  }
+  reports_.Deliver();
+}
+
+bool Player::BreakGoesOn() const {
+  const MonitorLock lock(*monitor_);
+  return in_break_;
 }
 
 void Player::Clip() {

@@ -52,6 +52,8 @@ class Player {
     kStarted,  // an utterance begins: `seed`, `warnings`, `language_warning`, `cue`, `before`, `language`, `streamed`
     kGap,      // there is nothing to speak until `cue.start`
     kEvent,    // `event` is next
+    kBreak,    // silence of `silence`, as long as GoesOn() says so
+    kMark,     // a mark of a document is reached: to be given to CommitMark()
     kEnded,    // an utterance ended: `end_reason`, `language_warning`; if kError or kBusy, what kRefused tells
     kRefused,  // an utterance could not begin: `status`, `settings`, `device_lost`, `nothing_spoken`
     kLoadFailed,  // there is no engine; the load has reported why
@@ -81,11 +83,15 @@ class Player {
     bool awaited_text = false;          // the frame had to wait for late text
     Cue cue;
     qtts::SentenceGap before = qtts::SentenceGap::kSentence;
+    bool after_break = false;     // no gap before the utterance
+    double gain = 1;              // of its samples
     std::shared_ptr<void> event;  // of Intake::PushEvent()
-    std::string language;         // tag of what is set for the utterance; empty: unknown
-    bool streamed = false;        // Utterance::streamed
-    uint64_t sample = 0;          // number of the first sample of `frame` within the utterance's sound
-    Told told;                    // kEnded: the last words
+    uint64_t silence = 0;         // nanoseconds
+    Report mark;
+    std::string language;   // tag of what is set for the utterance; empty: unknown
+    bool streamed = false;  // Utterance::streamed
+    uint64_t sample = 0;    // number of the first sample of `frame` within the utterance's sound
+    Told told;              // kEnded: the last words
   };
 
   // Counts of a run.
@@ -129,6 +135,10 @@ class Player {
   // is heard. From then on it counts as spoken; `told` gets the words that are. Returns false if the frame was
   // interrupted since Next(); it must then be dropped.
   bool Commit(const Output& output, const Moment& moment, Told* told) QTTS_EXCLUDES(monitor_held);
+  // A mark is reached at `running_time`.
+  void CommitMark(const Output& output, uint64_t running_time) QTTS_EXCLUDES(monitor_held);
+  // True while the break of the last kBreak was not interrupted.
+  bool BreakGoesOn() const QTTS_EXCLUDES(monitor_held);
   // Ends the utterance that is being spoken, because its cue ended.
   void Clip() QTTS_EXCLUDES(monitor_held);
 
@@ -186,6 +196,7 @@ class Player {
   void JoinThreads() QTTS_REQUIRES(monitor_held);
   void PrepareNext() QTTS_REQUIRES(monitor_held);
   bool DropUnsayable() QTTS_REQUIRES(monitor_held);
+  Event TakeTextless(Output* output) QTTS_REQUIRES(monitor_held);
   bool StartNext(Output* output, Event* event) QTTS_REQUIRES(monitor_held);
   Asked AskEngine(qtts::Engine* engine, const Utterance& utterance, VoiceStore::Voice voice,
                   const std::shared_ptr<AheadSpeech>& ahead, TextPosition position);
@@ -227,12 +238,15 @@ class Player {
   uint64_t prepared_id_ QTTS_GUARDED_BY(monitor_held) = 0;  // the last utterance whose voice voices_ was told of
   AheadList ahead_ QTTS_GUARDED_BY(monitor_held);
 
+  bool in_break_ QTTS_GUARDED_BY(monitor_held) = false;
+
   const uint64_t random_;     // of this element, for seeds
   bool in_parallel_ = false;  // of the run: set by Start(), while the streaming thread is at rest
 
   // The streaming thread's own: the warnings of the text of the sink pad that had one last.
   uint64_t warned_stream_ = 0;
   std::set<std::string> language_warnings_;
+  std::set<std::string> markup_warnings_;  // of this run
   VoiceStore voices_;
 
   EngineLoader loader_;  // last: its thread uses the rest until it is joined

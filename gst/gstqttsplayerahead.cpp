@@ -4,9 +4,12 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "gstqttsahead.h"
+#include "gstqttsmarkup.h"
 #include "gstqttsplayer.h"
 #include "gstqttspreparation.h"
 #include "gstqttstext.h"
@@ -29,7 +32,9 @@ bool Player::StartAhead() {
   std::shared_ptr<AheadSpeech> speech = ahead_.FindRetry();
   const Utterance* next = speech != nullptr ? intake_.Find(speech->id) : NextToMake();
   if (next == nullptr) return false;
-  const Utterance utterance = *next;
+  Utterance utterance = *next;
+  std::vector<std::string> told_later;  // when its turn comes
+  ApplyMarkup(engine->info(), &utterance, &told_later);
   std::optional<VoiceStore::Voice> voice;
   {
     const MonitorUnlock unlock(*monitor_);

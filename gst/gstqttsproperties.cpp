@@ -86,6 +86,7 @@ void ElementProperties::SetText(const gchar* text) {
     if (offered) accept = speech_.intake().Offer({*properties_.text, properties_.utterance});
   }
   if (!offered) return;
+  WarnOfMarkup();
   switch (accept) {
     case Intake::Accept::kAccepted:
       GST_DEBUG_OBJECT(element_, "queued '%s'", text);
@@ -99,6 +100,12 @@ void ElementProperties::SetText(const gchar* text) {
     case Intake::Accept::kEnded:
       GST_INFO_OBJECT(element_, "this text comes after the end of the stream or during a flush and is not spoken");
       break;
+  }
+}
+
+void ElementProperties::WarnOfMarkup() const {
+  for (const std::string& warning : speech_.intake().TakeWarnings()) {
+    GST_ELEMENT_WARNING(element_, STREAM, FORMAT, ("%s", warning.c_str()), ("the markup of a text"));
   }
 }
 
@@ -222,12 +229,15 @@ qtts::Status ElementProperties::CheckRun() const {
 }
 
 void ElementProperties::BeginRun() {
-  const qtts::MutexLock lock(mutex_);
-  std::optional<Utterance> first;
-  if (properties_.text && !IsBlank(*properties_.text)) first = {*properties_.text, properties_.utterance};
-  speech_.Start(properties_.text_options, std::move(first));
-  running_ = true;
-  trimmed_samples_ = underruns_ = 0;
+  {
+    const qtts::MutexLock lock(mutex_);
+    std::optional<Utterance> first;
+    if (properties_.text && !IsBlank(*properties_.text)) first = {*properties_.text, properties_.utterance};
+    speech_.Start(properties_.text_options, std::move(first));
+    running_ = true;
+    trimmed_samples_ = underruns_ = 0;
+  }
+  WarnOfMarkup();
 }
 
 void ElementProperties::EndRun() {
@@ -309,7 +319,9 @@ uint64_t ElementProperties::Speak(const gchar* text, const GstStructure* params)
     return 0;
   }
   guint64 id = 0;
-  switch (speech_.intake().Offer({text, settings}, &id)) {
+  const Intake::Accept accept = speech_.intake().Offer({text, settings}, &id);
+  WarnOfMarkup();
+  switch (accept) {
     case Intake::Accept::kAccepted:
       GST_DEBUG_OBJECT(element_, "utterance %" G_GUINT64_FORMAT ": queued '%s'", id, text);
       break;

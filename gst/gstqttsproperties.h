@@ -77,6 +77,8 @@ class ElementProperties {
   void SetVoice(GstStructure* voice);
   // The current settings for text of the sink pad.
   Settings PadSettings() const;
+  // Posts what was found about the markup of texts.
+  void WarnOfMarkup() const;
 
   // --- counts of the run, for `stats`
   void CountTrimmed(uint64_t samples) { trimmed_samples_ += samples; }

@@ -98,6 +98,20 @@ struct EnumNames<qtts::Emoji> {
 };
 
 template <>
+struct EnumNames<qtts::Markup> {
+  static constexpr gchar kName[] = "GstQttsSrcMarkup";
+  static constexpr GEnumValue kValues[] = {
+      {static_cast<int>(qtts::Markup::kAuto), "SSML if the caps say so or the text begins with <speak>, else none",
+       "auto"},
+      {static_cast<int>(qtts::Markup::kNone), "Plain text", "none"},
+      {static_cast<int>(qtts::Markup::kSsml), "SSML", "ssml"},
+      {static_cast<int>(qtts::Markup::kMarkdown), "Markdown", "markdown"},
+      {static_cast<int>(qtts::Markup::kSubtitle), "Text of subtitles", "subtitle"},
+      {0, nullptr, nullptr},
+  };
+};
+
+template <>
 struct EnumNames<Segmentation> {
   static constexpr gchar kName[] = "GstQttsSrcSegmentation";
   static constexpr GEnumValue kValues[] = {
@@ -452,6 +466,13 @@ std::vector<Property> LimitProperties() {
       Row("lexicon", "Lexicon", kPlaying, kUtterance, &Settings::lexicon,
           "Files with words and what is spoken instead, separated by colons, from the next utterance on: W3C PLS with "
           "aliases, or lines of two columns separated by a tab. The first file wins. A changed file is read again"),
+      Row("markup", "Markup", kPlaying, kUtterance, &Settings::markup,
+          "What a text is, from the next one on. Tags and marks are never spoken; SSML switches voice, language and "
+          "volume, makes breaks and qtts-mark messages. Positions in messages are those of the document"),
+      Row("markup-rules", "Markup Rules", kPlaying, kUtterance, &Settings::markup_rules,
+          "What is spoken of Markdown's code, table, image, link and html: each skip, name (a word says what is there) "
+          "or read, as in \"code=name,table=read\". Unset: skip. The text of links and code within a sentence are "
+          "always read"),
       Row("part-length", "Part Length", kPlaying, kUtterance, &Settings::part_length, {Settings::kModel, G_MAXINT},
           "Number of characters after which a longer text is split, from the next utterance on: at the end of a "
           "sentence, else of a clause, else of a word. A model speaks its parts one after the other with one voice; "
@@ -603,10 +624,10 @@ const Property* FindProperty(std::string_view name) {
 }
 
 const std::vector<GType>& PropertyEnums() {
-  static const auto* types = new std::vector<GType>{EnumType<qtts::Device>(),         EnumType<qtts::Precision>(),
-                                                    EnumType<qtts::CodecPrecision>(), EnumType<qtts::PromptLayout>(),
-                                                    EnumType<Segmentation>(),         EnumType<IdleMode>(),
-                                                    EnumType<TextTiming>(),           EnumType<TrimSilence>()};
+  static const auto* types = new std::vector<GType>{
+      EnumType<qtts::Device>(),       EnumType<qtts::Precision>(), EnumType<qtts::CodecPrecision>(),
+      EnumType<qtts::PromptLayout>(), EnumType<qtts::Markup>(),    EnumType<Segmentation>(),
+      EnumType<IdleMode>(),           EnumType<TextTiming>(),      EnumType<TrimSilence>()};
   return *types;
 }
 

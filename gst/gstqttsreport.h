@@ -32,14 +32,15 @@ struct ReportedCoverage {
 // A report about an utterance. Each accepted utterance gets exactly one kFinished; before it, if any of its sound left
 // the element, one kStarted and one kProgress per word. Text positions are in characters (Unicode code points).
 struct Report {
-  enum class Kind { kStarted, kProgress, kFinished };
+  enum class Kind { kStarted, kProgress, kMark, kFinished };
 
   Kind kind = Kind::kStarted;
   uint64_t id = 0;
   uint64_t running_time = 0;  // nanoseconds; of the frame or the word that this is about. Not of a kFinished
 
   // kStarted: with its first frame.
-  std::string text;  // as far as it is known
+  std::string text;        // as far as it is known
+  size_t text_offset = 0;  // characters of its document before `text`
   uint64_t seed = 0;
   std::chrono::nanoseconds first_frame_latency{0};
 
@@ -48,6 +49,10 @@ struct Report {
   size_t length = 0;
   uint64_t duration = 0;  // nanoseconds
   bool estimated = true;  // also of kFinished: its `spoken_chars`
+
+  // kMark: of a document.
+  std::string name;
+  size_t position = 0;  // in the document
 
   // kFinished.
   qtts::EndReason reason = qtts::EndReason::kComplete;

@@ -20,6 +20,7 @@ qtts::Status CheckSettings(const Settings& settings) {
     return qtts::Status::InvalidArgument(
         "reference-text is set without reference-audio, the recording that says it. Set both or none.");
   }
+  QTTS_RETURN_IF_ERROR(qtts::ParseMarkdownRules(settings.markup_rules).status());
   return qtts::Status::Ok();
 }
 

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "qtts/engine_options.h"
+#include "qtts/markup.h"
 #include "qtts/model_info.h"
 #include "qtts/request.h"
 #include "qtts/sampling_numbers.h"
@@ -40,6 +41,8 @@ struct Settings {
   qtts::Normalize normalize = qtts::Normalize::kModel;
   qtts::Emoji emoji = qtts::Emoji::kSilent;
   std::string lexicon;  // files, as for qtts::Lexicon::Load()
+  qtts::Markup markup = qtts::Markup::kAuto;
+  std::string markup_rules;  // as for qtts::ParseMarkdownRules()
   bool runaway_guard = true;
   int runaway_frames = 12;       // Request::runaway_frames_per_token
   bool speak_anything = false;   // speaks also text that fails IsSayable()

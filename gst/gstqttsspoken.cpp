@@ -2,9 +2,12 @@
 #include "gstqttsspoken.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <limits>
+#include <tuple>
 #include <utility>
 
+#include "gstqttsdocument.h"
 #include "gstqttstimeline.h"
 
 namespace gstqtts {
@@ -21,9 +24,53 @@ nanoseconds Nanoseconds(double seconds) {
 
 }  // namespace
 
+void SpokenUtterance::Begin(Utterance next) {
+  utterance = std::move(next);
+  source_map.Append(utterance.source_map);
+}
+
 void SpokenUtterance::Append(std::string_view text) {
   utterance.text.append(text);
   more.append(text);
+}
+
+void SpokenUtterance::Append(Utterance more_of_it) {
+  source_map.Append(more_of_it.source_map);
+  utterance.written.append(more_of_it.written);
+  utterance.marks.insert(utterance.marks.end(), more_of_it.marks.begin(), more_of_it.marks.end());
+  Append(more_of_it.text);
+}
+
+// The number under which reports tell of it.
+uint64_t SpokenUtterance::id() const { return utterance.document != nullptr ? utterance.document->id() : utterance.id; }
+
+// Returns the run of the source of the characters [first, last) of the text.
+SpokenUtterance::SourceRun SpokenUtterance::SourceOf(size_t first, size_t last) const {
+  SourceRun run;
+  if (!source_map.pieces().empty()) {
+    std::tie(run.begin, run.end) = source_map.SourceOf(first, last);
+  } else if (utterance.sentence != nullptr) {
+    run.begin = utterance.sentence->SourcePosition(first);
+    run.end = last > first ? utterance.sentence->SourcePosition(last - 1) + 1 : run.begin;
+  } else {
+    run = {first, last};
+  }
+  const size_t before = utterance.document != nullptr ? utterance.text_offset : 0;
+  return {run.begin + before, run.end + before};
+}
+
+// Adds the marks up to a position in the text.
+void SpokenUtterance::AddMarks(size_t position_in_text, uint64_t running_time, std::vector<Report>* reports) {
+  for (; marks_told < utterance.marks.size() && utterance.marks[marks_told].text <= position_in_text; ++marks_told) {
+    const qtts::MarkupMark& mark = utterance.marks[marks_told];
+    Report report;
+    report.kind = Report::Kind::kMark;
+    report.id = id();
+    report.running_time = running_time;
+    report.name = mark.name;
+    report.position = mark.position;
+    reports->push_back(std::move(report));
+  }
 }
 
 size_t SpokenUtterance::frames_wanted() const {
@@ -47,20 +94,25 @@ void SpokenUtterance::ScanFrames() {
 }
 
 // The places of `word` in the sound must have left the element.
-void SpokenUtterance::Tell(const TimedWord& word, bool estimated, std::vector<Report>* reports, Told* told) const {
+void SpokenUtterance::Tell(const TimedWord& word, bool estimated, std::vector<Report>* reports, Told* told) {
   const Moment begin = places.At(word.start);
   // An end that has not left the element yet is expected to follow without a gap.
   const Moment stop = places.At(word.stop());
   const auto beyond = static_cast<uint64_t>(std::max(nanoseconds(0), word.stop() - places.end()).count());
+  AddMarks(word.begin, begin.running_time, reports);
+  told->words.push_back({word.begin, word.end, begin.time, stop.time - begin.time + beyond});
+  const SourceRun source = SourceOf(word.begin, word.end);
+  // Several words may be said for what is written once.
+  if (source.begin < told_source || source.begin == source.end) return;
+  told_source = source.end;
   Report report;
   report.kind = Report::Kind::kProgress;
-  report.id = utterance.id;
-  report.offset = utterance.SourcePosition(word.begin);
-  report.length = utterance.SourcePosition(word.end - 1) + 1 - report.offset;
+  report.id = id();
+  report.offset = source.begin;
+  report.length = source.end - source.begin;
   report.running_time = begin.running_time;
   report.duration = stop.running_time - begin.running_time + beyond;
   report.estimated = estimated;
-  told->words.push_back({word.begin, word.end, begin.time, stop.time - begin.time + beyond});
   reports->push_back(std::move(report));
 }
 
@@ -82,11 +134,13 @@ void SpokenUtterance::TellEstimated(double seconds, nanoseconds at, std::vector<
 
 std::vector<Report> SpokenUtterance::Commit(uint64_t sample, size_t count, const Moment& moment, Told* told) {
   std::vector<Report> reports;
-  if (frames == 0) {
+  Document* const document = utterance.document.get();
+  if (frames == 0 && (document == nullptr || document->Begin())) {
     Report started;
-    started.id = utterance.id;
+    started.id = id();
     started.running_time = moment.running_time;
-    started.text = utterance.source();
+    started.text = document != nullptr ? document->text() : utterance.source();
+    started.text_offset = document != nullptr ? 0 : utterance.text_offset;
     started.seed = seed;
     started.first_frame_latency = first_frame_latency;
     reports.push_back(std::move(started));
@@ -125,9 +179,12 @@ std::vector<Report> SpokenUtterance::Finish(qtts::EndReason reason, Told* told) 
     told->known_until = places.At(places.end()).time;
   }
   if (!told->words.empty()) told->text = utterance.text;
+  if (reason == qtts::EndReason::kComplete && frames > 0) {
+    AddMarks(SIZE_MAX, places.At(places.end()).running_time, &reports);
+  }
   Report report;
   report.kind = Report::Kind::kFinished;
-  report.id = utterance.id;
+  report.id = id();
   report.reason = reason;
   report.frames = frames;
   report.samples = samples;
@@ -135,12 +192,18 @@ std::vector<Report> SpokenUtterance::Finish(qtts::EndReason reason, Told* told) 
   report.text_chars = CountCharacters(utterance.source());
   report.estimated = false;
   if (heard_out && end) report.coverage = Coverage();
-  if (reason == qtts::EndReason::kComplete && !report.coverage.stopped_early) {
+  const bool whole = reason == qtts::EndReason::kComplete && !report.coverage.stopped_early;
+  if (whole && utterance.document == nullptr) {
     report.spoken_chars = report.text_chars;
-  } else if (frames > 0) {
-    report.spoken_chars = utterance.SourcePosition(SpokenCharacters(&report.estimated));
+  } else if (whole || frames > 0) {
+    const size_t spoken = whole ? CountCharacters(utterance.text) : SpokenCharacters(&report.estimated);
+    report.spoken_chars = SourceOf(spoken, spoken).begin;
   }
-  reports.push_back(std::move(report));
+  if (utterance.document == nullptr) {
+    reports.push_back(std::move(report));
+  } else if (auto all = utterance.document->End(report)) {
+    reports.push_back(*std::move(all));
+  }
   return reports;
 }
 
@@ -155,8 +218,9 @@ size_t SpokenUtterance::SpokenCharacters(bool* estimated) {
 
 ReportedText SpokenUtterance::Reported(const TextPosition::Run& run) const {
   ReportedText text;
-  text.offset = utterance.SourcePosition(run.begin);
-  if (run.end > run.begin) text.length = utterance.SourcePosition(run.end - 1) + 1 - text.offset;
+  const SourceRun source = SourceOf(run.begin, run.end);
+  text.offset = source.begin;
+  text.length = source.end - source.begin;
   text.text = CharacterRange(utterance.text, run.begin, run.end);
   return text;
 }
@@ -178,13 +242,17 @@ ReportedCoverage SpokenUtterance::Coverage() {
   return coverage;
 }
 
-Report FinishedUnspoken(const Utterance& utterance) {
+std::optional<Report> FinishedUnspoken(const Utterance& utterance) {
   Report report;
   report.kind = Report::Kind::kFinished;
-  report.id = utterance.id;
   report.reason = qtts::EndReason::kCancelled;
-  report.text_chars = CountCharacters(utterance.source());
   report.estimated = false;
+  if (utterance.document != nullptr) {
+    return utterance.text.empty() ? utterance.document->Pass() : utterance.document->End(report);
+  }
+  if (utterance.text.empty()) return std::nullopt;  // a gap
+  report.id = utterance.id;
+  report.text_chars = CountCharacters(utterance.source());
   return report;
 }
 

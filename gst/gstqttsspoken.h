@@ -58,7 +58,10 @@ struct SpokenUtterance {
   uint64_t seed = 0;
   Clock::time_point start;
   std::chrono::nanoseconds first_frame_latency{0};
-  TextPosition position;  // of the text that the stream was given
+  TextPosition position;     // of the text that the stream was given
+  qtts::TextMap source_map;  // from the text to the document; empty: see Utterance::sentence
+  size_t told_source = 0;    // end of the last word that was told, as it was written
+  size_t marks_told = 0;
   bool measured = false;  // the engine measures words
   WordTrack track;
   size_t scanned = 0;  // frames in `made` whose words are in `track`
@@ -74,8 +77,12 @@ struct SpokenUtterance {
   bool growing = false;                    // the text of the stream has not ended
   bool awaited_text = false;               // since the last frame
 
+  // The utterance that is to be spoken.
+  void Begin(Utterance next);
   // More text, for the stream to be given by the streaming thread.
   void Append(std::string_view text);
+  // The same of a document.
+  void Append(Utterance more_of_it);
   // Number of frames in `made` from which on no more are read.
   size_t frames_wanted() const;
   // Adds the words of `made` and of the end to the track.
@@ -89,8 +96,17 @@ struct SpokenUtterance {
   double seconds() const { return static_cast<double>(samples) / sample_rate; }
 
  private:
+  // A run of what was written.
+  struct SourceRun {
+    size_t begin = 0;
+    size_t end = 0;
+  };
+
+  uint64_t id() const;
+  SourceRun SourceOf(size_t first, size_t last) const;
   void AddMeasured(const std::vector<qtts::SpokenWord>& words);
-  void Tell(const TimedWord& word, bool estimated, std::vector<Report>* reports, Told* told) const;
+  void AddMarks(size_t position_in_text, uint64_t running_time, std::vector<Report>* reports);
+  void Tell(const TimedWord& word, bool estimated, std::vector<Report>* reports, Told* told);
   void TellMeasured(std::chrono::nanoseconds sounded, std::vector<Report>* reports, Told* told);
   void TellEstimated(double seconds, std::chrono::nanoseconds at, std::vector<Report>* reports, Told* told);
   ReportedText Reported(const TextPosition::Run& run) const;
@@ -98,8 +114,8 @@ struct SpokenUtterance {
   size_t SpokenCharacters(bool* estimated);
 };
 
-// kFinished for an utterance that made no sound.
-Report FinishedUnspoken(const Utterance& utterance);
+// kFinished for an utterance that made no sound; nothing for a part of a document that has others.
+std::optional<Report> FinishedUnspoken(const Utterance& utterance);
 
 }  // namespace gstqtts
 

@@ -172,8 +172,8 @@ static GstStaticPadTemplate src_template =
                                 F32) " }, "
                                      "layout = interleaved, rate = " G_STRINGIFY(SAMPLE_RATE) ", channels = 1"));
 
-static GstStaticPadTemplate sink_template =
-    GST_STATIC_PAD_TEMPLATE("sink", GST_PAD_SINK, GST_PAD_REQUEST, GST_STATIC_CAPS("text/x-raw, format = utf8"));
+static GstStaticPadTemplate sink_template = GST_STATIC_PAD_TEMPLATE(
+    "sink", GST_PAD_SINK, GST_PAD_REQUEST, GST_STATIC_CAPS("text/x-raw, format = utf8; application/ssml+xml"));
 
 static GstStaticPadTemplate text_template =
     GST_STATIC_PAD_TEMPLATE("text_%u", GST_PAD_SRC, GST_PAD_REQUEST, GST_STATIC_CAPS("text/x-raw, format = utf8"));

@@ -82,6 +82,16 @@ void TextQueue::Grow(Utterance* utterance, std::string_view text) {
   characters_ += CountCharacters(text);
 }
 
+void TextQueue::Grow(Utterance* utterance, Utterance more_of_it) {
+  qtts::TextMap map;
+  map.Append(utterance->source_map);
+  map.Append(more_of_it.source_map);
+  utterance->source_map = map.pieces();
+  utterance->written.append(more_of_it.written);
+  utterance->marks.insert(utterance->marks.end(), more_of_it.marks.begin(), more_of_it.marks.end());
+  Grow(utterance, more_of_it.text);
+}
+
 Utterance TextQueue::Pop() {
   Utterance utterance = std::move(utterances_.front());
   utterances_.pop_front();

@@ -10,12 +10,17 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "gstqttssettings.h"
+#include "qtts/markup.h"
 #include "qtts/segmenter.h"
+#include "qtts/text_preparer.h"
 #include "qtts/utf8.h"
 
 namespace gstqtts {
+
+class Document;
 
 // Makes whole UTF-8 text of chunks that may be cut anywhere, even within a character: the bytes of
 // an unfinished character wait for the next chunk. Each ill-formed sequence (maximal subpart, as the
@@ -69,14 +74,25 @@ struct Utterance {
   Cue cue = {};
   qtts::SentenceGap before = qtts::SentenceGap::kSentence;  // the end before it
   std::shared_ptr<void> event = {};                         // with no text: what goes on downstream in its turn
-  // The sentence of which `text` has the lines joined; null: `text` is what was written.
+  // The sentence of which `text` has the lines joined; null: `text` is what was written, or has a `source_map`.
   std::shared_ptr<const qtts::Sentence> sentence = {};
 
+  // Of a document with markup.
+  std::optional<uint64_t> silence = {};             // with no text: a break, in nanoseconds
+  std::optional<std::string> mark = {};             // with no text: the name of a mark
+  uint64_t mark_id = 0;                             // the utterance before that mark
+  std::string written = {};                         // in the document, for `text`; empty: the same
+  size_t text_offset = 0;                           // characters of the document before it
+  std::vector<qtts::TextMapPiece> source_map = {};  // from `text` to `written`
+  std::vector<qtts::MarkupMark> marks = {};         // within `text`
+  qtts::MarkupSettings markup = {};                 // settings that the document switches
+  bool after_break = false;                         // no gap before it
+  std::shared_ptr<Document> document = {};          // that it is a part of, if reports tell of that as one
+
   // The text as it was written, whose positions are reported.
-  const std::string& source() const { return sentence != nullptr ? sentence->source : text; }
-  // A position in source() of a character of `text`, or of its end.
-  size_t SourcePosition(size_t position) const {
-    return sentence != nullptr ? sentence->SourcePosition(position) : position;
+  const std::string& source() const {
+    if (!written.empty()) return written;
+    return sentence != nullptr ? sentence->source : text;
   }
 };
 
@@ -97,6 +113,8 @@ class TextQueue {
   // The oldest one with a larger id; null if there is none.
   const Utterance* FindAfter(uint64_t id) const;
   void Grow(Utterance* utterance, std::string_view text);
+  // The same of a document.
+  void Grow(Utterance* utterance, Utterance more_of_it);
   // The oldest. The queue must not be empty.
   const Utterance& front() const { return utterances_.front(); }
   // Takes the oldest. The queue must not be empty.

@@ -37,6 +37,8 @@ struct ToolOptions {
   std::string normalize;
   std::string lexicon;
   std::string emoji;
+  std::string markup;
+  std::string markup_rules;
   std::string layout;
   std::string device;
   std::string precision;

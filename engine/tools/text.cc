@@ -2,6 +2,7 @@
 #include "text.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <iostream>
 #include <iterator>
@@ -15,6 +16,7 @@
 #include "print_json.h"
 #include "qtts/bundled_voice.h"
 #include "qtts/language.h"
+#include "qtts/markup.h"
 #include "qtts/segmenter.h"
 #include "qtts/utf8.h"
 
@@ -25,20 +27,56 @@ Status NotAllowedText(const char* option, const std::string& value, const char* 
   return Status::InvalidArgument("--" + std::string(option) + " \"" + value + "\": must be " + allowed);
 }
 
-std::vector<Sentence> SentencesOf(const std::string& text, const std::string& language) {
-  Segmenter segmenter;
+Segmenter::Options SentenceOptions(const std::string& language) {
   Segmenter::Options options;
   options.language = ResolveLanguage(language).tag;
-  segmenter.SetOptions(options);
-  segmenter.Append(text);
-  std::vector<Sentence> sentences;
-  while (auto sentence = segmenter.NextAtEnd()) sentences.push_back(*std::move(sentence));
-  return sentences;
+  return options;
 }
 
-// Where a character of the sentence stands in the whole text.
-size_t PlaceOf(const Sentence& sentence, size_t position) {
-  return sentence.offset + sentence.SourcePosition(position);
+// An utterance, or what stands between two.
+struct Step {
+  MarkupPart part;
+  TextMap map;  // from its text to the document
+
+  // The characters of the whole text that those of the utterance's text stand for.
+  std::pair<size_t, size_t> PlaceOf(size_t begin, size_t end) const {
+    const auto [first, last] = map.SourceOf(begin, end);
+    return {part.begin + first, part.begin + last};
+  }
+};
+
+std::vector<Step> PlainSteps(const std::string& text, const std::string& language) {
+  Segmenter segmenter;
+  segmenter.SetOptions(SentenceOptions(language));
+  segmenter.Append(text);
+  std::vector<Step> steps;
+  while (auto sentence = segmenter.NextAtEnd()) {
+    Step step;
+    step.part.begin = sentence->offset;
+    const size_t length = CountUtf8(sentence->text);
+    for (size_t i = 0; i < length; ++i) {
+      const size_t source = sentence->SourcePosition(i);
+      step.map.Append({{i, i + 1, source, source + 1, true}});
+    }
+    step.part.text = std::move(sentence->text);
+    step.part.source = std::move(sentence->source);
+    steps.push_back(std::move(step));
+  }
+  return steps;
+}
+
+std::vector<Step> MarkupSteps(const std::string& text, const MarkupOptions& options) {
+  MarkupSplitter splitter(options, MarkupUnits::kSentences, SentenceOptions(options.language));
+  splitter.ReadWhole(text);
+  for (const std::string& warning : splitter.TakeWarnings()) std::cerr << "qtts-tool: warning: " << warning << '\n';
+  std::vector<Step> steps;
+  while (auto part = splitter.Next()) {
+    Step step;
+    step.map.Append(part->map);
+    step.part = *std::move(part);
+    steps.push_back(std::move(step));
+  }
+  return steps;
 }
 
 std::string Part(std::string_view text, size_t begin, size_t end) {
@@ -46,38 +84,78 @@ std::string Part(std::string_view text, size_t begin, size_t end) {
   return std::string(head.substr(Utf8Head(text, begin).size()));
 }
 
-Json ToJson(const Sentence& utterance, const TextPreparerOptions& options) {
-  const PreparedText prepared = PrepareText(utterance.text, options);
-  Json steps = Json::object();
-  for (const auto& [name, text] : ExplainPreparation(utterance.text, options)) steps[name] = text;
-  Json map = Json::array();
-  for (const TextMapPiece& piece : prepared.map) {
-    map.push_back({{"spoken", {piece.spoken_begin, piece.spoken_end}},
-                   {"source", {PlaceOf(utterance, piece.source_begin), PlaceOf(utterance, piece.source_end)}},
-                   {"copied", piece.copied}});
-  }
-  return {{"written", utterance.text},
-          {"begin", utterance.offset},
-          {"steps", steps},
-          {"spoken", prepared.spoken},
-          {"map", map}};
+// The preparer's options for an utterance.
+TextPreparerOptions OptionsOf(const MarkupPart& part, TextPreparerOptions options) {
+  if (!part.settings.language.empty()) options.language = part.settings.language;
+  return options;
 }
 
-void Print(size_t number, const Sentence& utterance, const TextPreparerOptions& options) {
-  std::printf("utterance %zu, from character %zu\n", number, utterance.offset);
-  std::printf("  %-11s %s\n", "written", utterance.text.c_str());
-  std::string before = utterance.text;
-  for (const auto& [name, text] : ExplainPreparation(utterance.text, options)) {
+double Milliseconds(std::chrono::nanoseconds duration) {
+  return std::chrono::duration<double, std::milli>(duration).count();
+}
+
+Json ToJson(const Step& step, const TextPreparerOptions& all) {
+  const MarkupPart& part = step.part;
+  if (part.kind == MarkupPart::Kind::kBreak) return {{"break_ms", Milliseconds(part.duration)}, {"begin", part.begin}};
+  if (part.kind == MarkupPart::Kind::kMark) return {{"mark", part.name}, {"begin", part.begin}};
+  const TextPreparerOptions options = OptionsOf(part, all);
+  const PreparedText prepared = PrepareText(part.text, options);
+  Json steps = Json::object();
+  for (const auto& [name, text] : ExplainPreparation(part.text, options)) steps[name] = text;
+  Json map = Json::array();
+  for (const TextMapPiece& piece : prepared.map) {
+    const auto [begin, end] = step.PlaceOf(piece.source_begin, piece.source_end);
+    map.push_back(
+        {{"spoken", {piece.spoken_begin, piece.spoken_end}}, {"source", {begin, end}}, {"copied", piece.copied}});
+  }
+  Json json = {
+      {"written", part.text}, {"begin", part.begin}, {"steps", steps}, {"spoken", prepared.spoken}, {"map", map}};
+  if (part.source != part.text) json["source"] = part.source;
+  if (!part.settings.language.empty()) json["language"] = part.settings.language;
+  if (!part.settings.voices.empty()) json["voices"] = part.settings.voices;
+  if (part.settings.gain != 1) json["gain"] = part.settings.gain;
+  for (const MarkupMark& mark : part.marks) json["marks"].push_back({{"name", mark.name}, {"at", mark.text}});
+  return json;
+}
+
+void PrintSettings(const MarkupPart& part) {
+  if (!part.settings.language.empty()) std::printf("  %-11s %s\n", "language", part.settings.language.c_str());
+  std::string voices;
+  for (const std::string& voice : part.settings.voices) voices += (voices.empty() ? "" : ", ") + voice;
+  if (!voices.empty()) std::printf("  %-11s %s\n", "voice", voices.c_str());
+  if (part.settings.gain != 1) std::printf("  %-11s %.3g\n", "gain", part.settings.gain);
+  for (const MarkupMark& mark : part.marks) {
+    std::printf("  %-11s %s, before character %zu\n", "mark", mark.name.c_str(), mark.text);
+  }
+}
+
+void Print(const Step& step, const TextPreparerOptions& all, size_t* number) {
+  const MarkupPart& part = step.part;
+  if (part.kind == MarkupPart::Kind::kBreak) {
+    std::printf("break of %g ms, at character %zu\n", Milliseconds(part.duration), part.begin);
+    return;
+  }
+  if (part.kind == MarkupPart::Kind::kMark) {
+    std::printf("mark %s, at character %zu\n", part.name.c_str(), part.begin);
+    return;
+  }
+  const TextPreparerOptions options = OptionsOf(part, all);
+  std::printf("utterance %zu, from character %zu\n", ++*number, part.begin);
+  PrintSettings(part);
+  if (part.source != part.text) std::printf("  %-11s %s\n", "document", part.source.c_str());
+  std::printf("  %-11s %s\n", "written", part.text.c_str());
+  std::string before = part.text;
+  for (const auto& [name, text] : ExplainPreparation(part.text, options)) {
     std::printf("  %-11s %s\n", name.c_str(), text == before ? "as before" : text.c_str());
     before = text;
   }
-  const PreparedText prepared = PrepareText(utterance.text, options);
+  const PreparedText prepared = PrepareText(part.text, options);
   std::printf("  %-11s %s\n", "spoken", prepared.spoken.c_str());
   for (const TextMapPiece& piece : prepared.map) {
     if (piece.copied) continue;
-    std::printf("  %-11s %zu-%zu \"%s\" as \"%s\"\n", "map", PlaceOf(utterance, piece.source_begin),
-                PlaceOf(utterance, piece.source_end),
-                Part(utterance.text, piece.source_begin, piece.source_end).c_str(),
+    const auto [begin, end] = step.PlaceOf(piece.source_begin, piece.source_end);
+    std::printf("  %-11s %zu-%zu \"%s\" as \"%s\"\n", "map", begin, end,
+                Part(part.text, piece.source_begin, piece.source_end).c_str(),
                 Part(prepared.spoken, piece.spoken_begin, piece.spoken_end).c_str());
   }
 }
@@ -104,6 +182,21 @@ Result<TextPreparerOptions> MakePreparerOptions(const ToolOptions& options, cons
   return preparer;
 }
 
+Result<MarkupOptions> MakeMarkupOptions(const ToolOptions& options, const ModelInfo& model) {
+  constexpr Markup kAll[] = {Markup::kAuto, Markup::kNone, Markup::kSsml, Markup::kMarkdown, Markup::kSubtitle};
+  MarkupOptions markup;
+  if (!options.markup.empty()) {
+    const auto* const found = std::ranges::find(kAll, options.markup, MarkupName);
+    if (found == std::end(kAll)) {
+      return NotAllowedText("markup", options.markup, "auto, none, ssml, markdown or subtitle");
+    }
+    markup.markup = *found;
+  }
+  QTTS_ASSIGN_OR_RETURN(markup.rules, ParseMarkdownRules(options.markup_rules));
+  markup.language = PreparationLanguage(options.language, model.languages);
+  return markup;
+}
+
 Status PrintText(const ToolOptions& options) {
   if (options.arguments.empty()) {
     return Status::InvalidArgument("text: name a text, as in 'text [DIR] \"It is $5.\"'; the text - is standard input");
@@ -114,14 +207,18 @@ Status PrintText(const ToolOptions& options) {
   QTTS_ASSIGN_OR_RETURN(const auto checkpoint,
                         Checkpoint::Open(options.arguments.size() > 1 ? options.arguments[0] : BundledVoicePath()));
   QTTS_ASSIGN_OR_RETURN(const TextPreparerOptions preparer, MakePreparerOptions(options, checkpoint->Info()));
-  const std::vector<Sentence> utterances = SentencesOf(text, preparer.language);
+  QTTS_ASSIGN_OR_RETURN(MarkupOptions markup, MakeMarkupOptions(options, checkpoint->Info()));
+  markup.markup = ResolveMarkup(markup.markup, text, true).value_or(Markup::kNone);
+  const std::vector<Step> steps =
+      markup.markup == Markup::kNone ? PlainSteps(text, preparer.language) : MarkupSteps(text, markup);
   if (options.json) {
     Json all = Json::array();
-    for (const Sentence& utterance : utterances) all.push_back(ToJson(utterance, preparer));
+    for (const Step& step : steps) all.push_back(ToJson(step, preparer));
     PrintJson({{"utterances", all}});
     return Status::Ok();
   }
-  for (size_t i = 0; i < utterances.size(); ++i) Print(i + 1, utterances[i], preparer);
+  size_t number = 0;
+  for (const Step& step : steps) Print(step, preparer, &number);
   return Status::Ok();
 }
 

@@ -3,6 +3,7 @@
 #define QTTS_TOOLS_TEXT_H_
 
 #include "options.h"
+#include "qtts/markup.h"
 #include "qtts/model_info.h"
 #include "qtts/status.h"
 #include "qtts/text_preparer.h"
@@ -11,6 +12,9 @@ namespace qtts {
 
 // How the text is prepared for a model, by --normalize, --lexicon, --emoji and --language.
 Result<TextPreparerOptions> MakePreparerOptions(const ToolOptions& options, const ModelInfo& model);
+
+// How the markup of a text is read, by --markup, --markup-rules and --language.
+Result<MarkupOptions> MakeMarkupOptions(const ToolOptions& options, const ModelInfo& model);
 
 // The command `text`: prints the utterances of a text, what each step makes of them, and their maps.
 Status PrintText(const ToolOptions& options);

@@ -11,6 +11,8 @@
 #include <optional>
 #include <utility>
 
+#include "text/prepare/html_names.h"
+
 namespace qtts {
 namespace {
 
@@ -144,14 +146,7 @@ std::optional<Edit> JoinLine(const Reader& text) {
 
 // HTML's character references that occur in plain text.
 std::optional<Edit> ReplaceReference(const Reader& text) {
-  static constexpr std::pair<std::string_view, std::u32string_view> kNames[] = {
-      {"amp;", U"&"},    {"lt;", U"<"},     {"gt;", U">"},     {"quot;", U"\""},  {"apos;", U"'"},  {"nbsp;", U" "},
-      {"copy;", U"©"},   {"reg;", U"®"},    {"trade;", U"™"},  {"euro;", U"€"},   {"pound;", U"£"}, {"cent;", U"¢"},
-      {"deg;", U"°"},    {"mdash;", U"—"},  {"ndash;", U"–"},  {"hellip;", U"…"}, {"bull;", U"•"},  {"middot;", U"·"},
-      {"times;", U"×"},  {"frac12;", U"½"}, {"lsquo;", U"‘"},  {"rsquo;", U"’"},  {"ldquo;", U"“"}, {"rdquo;", U"”"},
-      {"laquo;", U"«"},  {"raquo;", U"»"},  {"auml;", U"ä"},   {"ouml;", U"ö"},   {"uuml;", U"ü"},  {"szlig;", U"ß"},
-      {"eacute;", U"é"}, {"egrave;", U"è"}, {"agrave;", U"à"}, {"ccedil;", U"ç"}, {"ntilde;", U"ñ"}};
-  for (const auto& [name, character] : kNames) {
+  for (const auto& [name, character] : kHtmlNames) {
     if (text.Has(1, name)) {
       return Replace(1 + static_cast<ptrdiff_t>(name.size()), std::u32string(character));
     }

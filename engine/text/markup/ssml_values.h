@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#ifndef QTTS_TEXT_MARKUP_SSML_VALUES_H_
+#define QTTS_TEXT_MARKUP_SSML_VALUES_H_
+
+#include <chrono>
+#include <optional>
+#include <string_view>
+
+namespace qtts {
+
+// Values of SSML's attributes. Nothing for a value that SSML does not have.
+
+// Longest break.
+inline constexpr std::chrono::nanoseconds kLongestBreak = std::chrono::minutes(10);
+// "500ms", "1.5s"; not bounded above by kLongestBreak.
+std::optional<std::chrono::nanoseconds> ParseBreakTime(std::string_view time);
+// "none", "weak", … as pauses.
+std::optional<std::chrono::nanoseconds> ParseBreakStrength(std::string_view strength);
+
+// The factor of a prosody's volume within text of the factor `current`: "soft", "+6dB", "50", "-20%".
+std::optional<double> ParseVolume(std::string_view volume, double current);
+
+}  // namespace qtts
+
+#endif  // QTTS_TEXT_MARKUP_SSML_VALUES_H_

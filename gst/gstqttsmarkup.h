@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#ifndef GST_QTTS_MARKUP_H_
+#define GST_QTTS_MARKUP_H_
+
+#include <string>
+#include <vector>
+
+#include "gstqttssettings.h"
+#include "gstqttstext.h"
+#include "qtts/markup.h"
+#include "qtts/model_info.h"
+
+namespace gstqtts {
+
+// How a document with these settings is read. `markup` is known. Rules that are wrong are added to `warnings`.
+qtts::MarkupOptions MarkupOptionsOf(const Settings& settings, qtts::Markup markup, std::vector<std::string>* warnings);
+
+// The utterance, break or mark that a part of a document is.
+Utterance MakeUtterance(qtts::MarkupPart part, const Settings& settings);
+
+// The utterances, breaks and marks of a whole document of the application, as one. Warnings are added to `warnings`.
+std::vector<Utterance> ReadDocument(const Utterance& text, qtts::Markup markup, std::vector<std::string>* warnings);
+
+// Switches the settings of an utterance to what its document asks for, as far as the model has it. What it has not is
+// added to `warnings`.
+void ApplyMarkup(const qtts::ModelInfo& model, Utterance* utterance, std::vector<std::string>* warnings);
+
+}  // namespace gstqtts
+
+#endif  // GST_QTTS_MARKUP_H_
