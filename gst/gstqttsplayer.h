@@ -86,8 +86,9 @@ class Player {
     std::shared_ptr<void> event;  // of Intake::PushEvent()
     uint64_t silence = 0;         // nanoseconds
     Report mark;
-    std::string language;   // tag of what is set for the utterance; empty: unknown
-    bool streamed = false;  // Utterance::streamed
+    std::shared_ptr<Document> document;  // of the mark
+    std::string language;                // tag of what is set for the utterance; empty: unknown
+    bool streamed = false;               // Utterance::streamed
   };
 
   // Counts of a run.
@@ -190,6 +191,7 @@ class Player {
   void PrepareNext() QTTS_REQUIRES(monitor_held);
   bool DropUnsayable() QTTS_REQUIRES(monitor_held);
   Event TakeTextless(Output* output) QTTS_REQUIRES(monitor_held);
+  void PassDocument(Document* document) QTTS_REQUIRES(monitor_held);
   bool StartNext(Output* output, Event* event) QTTS_REQUIRES(monitor_held);
   Asked AskEngine(qtts::Engine* engine, const Utterance& utterance, VoiceStore::Voice voice,
                   const std::shared_ptr<AheadSpeech>& ahead, TextPosition position);
