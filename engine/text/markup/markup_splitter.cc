@@ -116,7 +116,8 @@ void MarkupSplitter::Impl::DropDraft() {
 // Gives out what is new of the utterance.
 void MarkupSplitter::Impl::Give(bool ends) {
   if (!draft || (!ends && draft->text.empty())) return;
-  if (ends && draft->begins && !IsSayable(draft->text)) return DropDraft();
+  const bool whole = ends && draft->begins && units != MarkupUnits::kGrowing;
+  if (whole && !IsSayable(draft->text)) return DropDraft();
   MarkupPart part;
   part.text = std::exchange(draft->text, {});
   part.begin = draft->given;
