@@ -272,8 +272,7 @@ bool Intake::QueueText(Chunk* chunk) {
 // A chunk that is a document of its own.
 bool Intake::QueueDocument(Chunk* chunk) {
   const auto markup = qtts::ResolveMarkup(pad_settings_.markup, chunk->rest(), true);
-  qtts::MarkupSplitter splitter(MarkupOptionsOf(pad_settings_, *markup, &warnings_), qtts::MarkupUnits::kBlocks,
-                                SentenceOptions());
+  qtts::MarkupSplitter splitter(MarkupOptionsOf(pad_settings_, *markup), qtts::MarkupUnits::kBlocks, SentenceOptions());
   splitter.ReadWhole(chunk->rest());
   TakeDocumentWarnings(&splitter);
   chunk->taken = chunk->text.size();
@@ -300,7 +299,7 @@ bool Intake::ReadDocumentText(Chunk* chunk) {
 
 void Intake::BeginDocument(qtts::Markup markup) {
   const bool grows = segmentation() == Segmentation::kStream;
-  document_.emplace(MarkupOptionsOf(pad_settings_, markup, &warnings_),
+  document_.emplace(MarkupOptionsOf(pad_settings_, markup),
                     grows ? qtts::MarkupUnits::kGrowing : qtts::MarkupUnits::kSentences, SentenceOptions());
 }
 

@@ -9,16 +9,13 @@
 
 namespace gstqtts {
 
-qtts::MarkupOptions MarkupOptionsOf(const Settings& settings, qtts::Markup markup, std::vector<std::string>* warnings) {
+qtts::MarkupOptions MarkupOptionsOf(const Settings& settings, qtts::Markup markup) {
   qtts::MarkupOptions options;
   options.markup = markup;
   options.language = settings.language;
+  // An utterance with wrong rules is refused with all its settings.
   const auto rules = qtts::ParseMarkdownRules(settings.markup_rules);
-  if (rules.ok()) {
-    options.rules = *rules;
-  } else {
-    warnings->push_back("markup-rules: " + rules.status().message());
-  }
+  if (rules.ok()) options.rules = *rules;
   return options;
 }
 
@@ -50,8 +47,7 @@ Utterance MakeUtterance(qtts::MarkupPart part, const Settings& settings) {
 std::vector<Utterance> ReadDocument(const Utterance& text, qtts::Markup markup, std::vector<std::string>* warnings) {
   qtts::Segmenter::Options sentences;
   sentences.language = LanguageTag(text.settings);
-  qtts::MarkupSplitter splitter(MarkupOptionsOf(text.settings, markup, warnings), qtts::MarkupUnits::kBlocks,
-                                sentences);
+  qtts::MarkupSplitter splitter(MarkupOptionsOf(text.settings, markup), qtts::MarkupUnits::kBlocks, sentences);
   splitter.ReadWhole(text.text);
   for (std::string& warning : splitter.TakeWarnings()) warnings->push_back(std::move(warning));
   std::vector<Utterance> parts;

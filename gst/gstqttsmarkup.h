@@ -12,8 +12,8 @@
 
 namespace gstqtts {
 
-// How a document with these settings is read. `markup` is known. Rules that are wrong are added to `warnings`.
-qtts::MarkupOptions MarkupOptionsOf(const Settings& settings, qtts::Markup markup, std::vector<std::string>* warnings);
+// How a document with these settings is read. `markup` is known.
+qtts::MarkupOptions MarkupOptionsOf(const Settings& settings, qtts::Markup markup);
 
 // The utterance, break or mark that a part of a document is.
 Utterance MakeUtterance(qtts::MarkupPart part, const Settings& settings);

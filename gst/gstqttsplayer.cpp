@@ -269,14 +269,13 @@ Player::Event Player::TakeTextless(Output* output) {
     output->mark.id = next.document != nullptr ? next.document->id() : next.mark_id;
     output->mark.name = *next.mark;
     output->mark.position = next.text_offset;
-  } else {
-    output->silence = *next.silence;
-    in_break_ = true;
+    output->document = next.document;
+    return Event::kMark;
   }
-  if (next.document != nullptr) {
-    if (auto report = next.document->Pass()) reports_.Add(*std::move(report));
-  }
-  return next.mark ? Event::kMark : Event::kBreak;
+  output->silence = *next.silence;
+  in_break_ = true;
+  PassDocument(next.document.get());
+  return Event::kBreak;
 }
 
 // Waits for a change, the end of the growing utterance by its time-out, or the time to read what is made ahead.
@@ -649,8 +648,15 @@ void Player::CommitMark(const Output& output, uint64_t running_time) {
     Report mark = output.mark;
     mark.running_time = running_time;
     reports_.Add(std::move(mark));
+    PassDocument(output.document.get());
   }
   reports_.Deliver();
+}
+
+// A break or a mark of the document, if it is of one, is over.
+void Player::PassDocument(Document* document) {
+  if (document == nullptr) return;
+  if (auto report = document->Pass()) reports_.Add(*std::move(report));
 }
 
 bool Player::BreakGoesOn() const {

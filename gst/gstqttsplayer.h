@@ -88,10 +88,11 @@ class Player {
     std::shared_ptr<void> event;  // of Intake::PushEvent()
     uint64_t silence = 0;         // nanoseconds
     Report mark;
-    std::string language;   // tag of what is set for the utterance; empty: unknown
-    bool streamed = false;  // Utterance::streamed
-    uint64_t sample = 0;    // number of the first sample of `frame` within the utterance's sound
-    Told told;              // kEnded: the last words
+    std::shared_ptr<Document> document;  // of the mark
+    std::string language;                // tag of what is set for the utterance; empty: unknown
+    bool streamed = false;               // Utterance::streamed
+    uint64_t sample = 0;                 // number of the first sample of `frame` within the utterance's sound
+    Told told;                           // kEnded: the last words
   };
 
   // Counts of a run.
@@ -197,6 +198,7 @@ class Player {
   void PrepareNext() QTTS_REQUIRES(monitor_held);
   bool DropUnsayable() QTTS_REQUIRES(monitor_held);
   Event TakeTextless(Output* output) QTTS_REQUIRES(monitor_held);
+  void PassDocument(Document* document) QTTS_REQUIRES(monitor_held);
   bool StartNext(Output* output, Event* event) QTTS_REQUIRES(monitor_held);
   Asked AskEngine(qtts::Engine* engine, const Utterance& utterance, VoiceStore::Voice voice,
                   const std::shared_ptr<AheadSpeech>& ahead, TextPosition position);

@@ -18,6 +18,7 @@
 #include <system_error>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "print_json.h"
 #include "qtts/bundled_voice.h"
@@ -27,7 +28,7 @@
 #include "qtts/text_check.h"
 #include "qtts/utf8.h"
 #include "sound_file.h"
-#include "text.h"
+#include "speech_plan.h"
 #include "words.h"
 
 namespace qtts {
@@ -174,6 +175,124 @@ class EndSignals {
   std::thread thread_;
 };
 
+// Has the engine speak step by step, and writes the sound.
+class SpeechWriter {
+ public:
+  SpeechWriter(Engine* engine, SoundFile* file, EndSignals* signals)
+      : engine_(engine), file_(file), signals_(signals) {}
+
+  Status Write(const SpeechStep& step);
+
+  uint64_t frames() const { return frames_; }
+  uint64_t samples() const { return samples_; }
+  // The first one that is not the usual end.
+  EndReason reason() const { return reason_; }
+  // The marks that were reached: name, position in the text, and time in the sound.
+  const Json& marks() const { return marks_; }
+  // The words of all utterances.
+  const WordsOfSpeech& words() const { return words_; }
+
+ private:
+  Status Begin();
+  Status WriteSilence(std::chrono::nanoseconds duration);
+  Status WriteUtterance(const SpeechStep& step);
+  void AddMark(const MarkupMark& mark, double seconds, bool estimated) {
+    marks_.push_back(
+        {{"name", mark.name}, {"position", mark.position}, {"seconds", seconds}, {"estimated", estimated}});
+  }
+  void AddMarkOf(const WordsOfSpeech& speech, const MarkupMark& mark, double begin);
+  double Seconds(uint64_t samples) const { return static_cast<double>(samples) / engine_->info().sample_rate; }
+
+  Engine* engine_;
+  SoundFile* file_;
+  EndSignals* signals_;
+  bool begun_ = false;
+  std::vector<std::string> told_;  // warnings of the last utterance
+  uint64_t frames_ = 0;
+  uint64_t samples_ = 0;
+  EndReason reason_ = EndReason::kComplete;
+  Json marks_ = Json::array();
+  WordsOfSpeech words_;
+};
+
+// Adds a mark of an utterance that began at `begin`: where the word behind it begins, else by its share of the text.
+void SpeechWriter::AddMarkOf(const WordsOfSpeech& speech, const MarkupMark& mark, double begin) {
+  const size_t position = Utf8Head(speech.text, mark.text).size();
+  const auto next =
+      std::ranges::find_if(speech.words, [position](const SpokenWord& word) { return word.text.begin >= position; });
+  if (speech.report.measured && next != speech.words.end()) {
+    AddMark(mark, begin + std::chrono::duration<double>(next->start).count(), false);
+  } else {
+    const double share = static_cast<double>(position) / static_cast<double>(std::max<size_t>(speech.text.size(), 1));
+    AddMark(mark, begin + speech.seconds * share, mark.text > 0);
+  }
+}
+
+Status SpeechWriter::Begin() {
+  if (std::exchange(begun_, true)) return Status::Ok();
+  return file_->Begin(engine_->info().sample_rate);
+}
+
+Status SpeechWriter::WriteSilence(std::chrono::nanoseconds duration) {
+  constexpr uint64_t kPiece = 24000;
+  const auto rate = static_cast<uint64_t>(engine_->info().sample_rate);
+  uint64_t left = static_cast<uint64_t>(duration.count()) * rate / 1'000'000'000;
+  if (left > 0) QTTS_RETURN_IF_ERROR(Begin());
+  while (left > 0 && !signals_->stopped()) {
+    const std::vector<float> piece(std::min(left, kPiece));
+    QTTS_RETURN_IF_ERROR(file_->Write(piece));
+    samples_ += piece.size();
+    left -= piece.size();
+  }
+  return Status::Ok();
+}
+
+Status SpeechWriter::WriteUtterance(const SpeechStep& step) {
+  QTTS_ASSIGN_OR_RETURN(const std::shared_ptr<Stream> stream, engine_->Start(step.request));
+  if (stream->warnings() != told_) {
+    told_ = stream->warnings();
+    for (const std::string& warning : told_) Warn(warning);
+  }
+  signals_->OnSignal([stream] { stream->Cancel(); });
+  QTTS_RETURN_IF_ERROR(Begin());
+  const uint64_t begin = samples_;
+  WordsOfSpeech speech{step.request.text, {}, {}, 0};
+  Frame frame;
+  while (stream->Read(&frame) == ReadState::kFrame) {
+    if (step.gain != 1) {
+      for (float& sample : frame.pcm) sample = std::clamp(sample * static_cast<float>(step.gain), -1.0F, 1.0F);
+    }
+    QTTS_RETURN_IF_ERROR(file_->Write(frame.pcm));
+    ++frames_;
+    samples_ += frame.pcm.size();
+    speech.words.insert(speech.words.end(), frame.words.begin(), frame.words.end());
+  }
+  signals_->OnSignal({});
+  QTTS_RETURN_IF_ERROR(stream->status());
+  if (reason_ == EndReason::kComplete) reason_ = stream->end_reason();
+  const std::vector<SpokenWord> last_words = stream->last_words();
+  speech.words.insert(speech.words.end(), last_words.begin(), last_words.end());
+  speech.report = stream->report();
+  speech.seconds = Seconds(samples_ - begin);
+  for (const MarkupMark& mark : step.marks) AddMarkOf(speech, mark, Seconds(begin));
+  AppendWords(speech, Seconds(begin), &words_);
+  return Status::Ok();
+}
+
+Status SpeechWriter::Write(const SpeechStep& step) {
+  switch (step.kind) {
+    case MarkupPart::Kind::kText:
+      QTTS_RETURN_IF_ERROR(WriteSilence(step.silence));
+      return WriteUtterance(step);
+    case MarkupPart::Kind::kBreak:
+      return WriteSilence(step.silence);
+    case MarkupPart::Kind::kMark:
+      AddMark(step.marks[0], Seconds(samples_), false);
+      break;
+  }
+  return Status::Ok();
+}
+
 std::string WhyUnmeasured(const ModelInfo& info) {
   if (!info.description.alignment) {
     return "no word times: this model has no alignment head; 'qtts-tool align' finds it";
@@ -223,43 +342,28 @@ Result<int> Speak(const ToolOptions& options) {
   if (!(*engine)->passed_over().empty()) Warn((*engine)->passed_over());
   const int sample_rate = (*engine)->info().sample_rate;
   QTTS_ASSIGN_OR_RETURN(Request request, MakeRequest(options, (*engine)->info().defaults));
-  QTTS_ASSIGN_OR_RETURN(const TextPreparerOptions preparer, MakePreparerOptions(options, (*engine)->info()));
-  request.text = PrepareText(task.text, preparer).spoken;
-  if (!IsSayable(request.text)) {
-    return Status::InvalidArgument("speak: nothing of the text is spoken once it is prepared for this model; " +
-                                   std::string("see 'qtts-tool text', or use --normalize none"));
-  }
   request.runaway_guard = true;
   if (!options.part_length) request.parts = PartBounds::Of((*engine)->info().part_characters);
-  const auto start = Clock::now();
-  QTTS_ASSIGN_OR_RETURN(const std::shared_ptr<Stream> stream, (*engine)->Start(request));
-  for (const std::string& warning : stream->warnings()) Warn(warning);
+  std::vector<std::string> warnings;
+  QTTS_ASSIGN_OR_RETURN(const std::vector<SpeechStep> steps,
+                        PlanSpeech(task.text, request, options, (*engine)->info(), &warnings));
+  for (const std::string& warning : warnings) Warn(warning);
   const std::string language_warning = LanguageWarning(task.text, (*engine)->info().languages, options.language);
   if (!language_warning.empty()) Warn(language_warning);
-  signals.OnSignal([stream] { stream->Cancel(); });
-  QTTS_RETURN_IF_ERROR(file->Begin(sample_rate));
-  WordsOfSpeech speech{request.text, {}, {}, 0};
-  Frame frame;
-  uint64_t frames = 0;
-  uint64_t samples = 0;
-  while (stream->Read(&frame) == ReadState::kFrame) {
-    QTTS_RETURN_IF_ERROR(file->Write(frame.pcm));
-    ++frames;
-    samples += frame.pcm.size();
-    speech.words.insert(speech.words.end(), frame.words.begin(), frame.words.end());
+  const auto start = Clock::now();
+  SpeechWriter writer(engine->get(), file.get(), &signals);
+  for (const SpeechStep& step : steps) {
+    if (!signals.stopped()) QTTS_RETURN_IF_ERROR(writer.Write(step));
   }
-  signals.OnSignal({});
-  QTTS_RETURN_IF_ERROR(stream->status());
   const int signal = signals.signal();
-  const EndReason reason = stream->end_reason();
+  const uint64_t frames = writer.frames();
+  const uint64_t samples = writer.samples();
+  const EndReason reason = writer.reason();
   if (frames == 0 && signal != 0) return kSignalled + signal;
   QTTS_RETURN_IF_ERROR(file->Finish());
   const double took = SecondsSince(start);
   const double seconds = static_cast<double>(samples) / sample_rate;
-  const std::vector<SpokenWord> last_words = stream->last_words();
-  speech.words.insert(speech.words.end(), last_words.begin(), last_words.end());
-  speech.report = stream->report();
-  speech.seconds = seconds;
+  const WordsOfSpeech& speech = writer.words();
   if (!options.words.empty()) {
     if (!speech.report.measured) Warn(WhyUnmeasured((*engine)->info()));
     QTTS_RETURN_IF_ERROR(WriteWords(options.words, speech));
@@ -278,6 +382,7 @@ Result<int> Speak(const ToolOptions& options) {
                {"speed", seconds / took},
                {"end", EndReasonName(reason)},
                {"report", ReportJson(speech.report, speech.text)},
+               {"marks", writer.marks()},
                {"device", (*engine)->device_name()}});
   }
   std::fprintf(stderr, "%s: %.2f s%s, made in %.2f s (%.1f times real time) on %s\n", file->name().c_str(), seconds,

@@ -54,9 +54,12 @@ std::vector<Step> PlainSteps(const std::string& text, const std::string& languag
     Step step;
     step.part.begin = sentence->offset;
     const size_t length = CountUtf8(sentence->text);
+    size_t end = 0;  // of the source so far
     for (size_t i = 0; i < length; ++i) {
       const size_t source = sentence->SourcePosition(i);
+      if (source > end) step.map.Append({{i, i, end, source, false}});
       step.map.Append({{i, i + 1, source, source + 1, true}});
+      end = source + 1;
     }
     step.part.text = std::move(sentence->text);
     step.part.source = std::move(sentence->source);
@@ -90,6 +93,25 @@ TextPreparerOptions OptionsOf(const MarkupPart& part, TextPreparerOptions option
   return options;
 }
 
+// A piece of the preparation's map, with the source in the whole text: several where the document has tags within it.
+void AddPieces(const Step& step, const TextMapPiece& piece, Json* map) {
+  const auto add = [map](size_t spoken, size_t spoken_end, size_t source, size_t source_end, bool copied) {
+    map->push_back({{"spoken", {spoken, spoken_end}}, {"source", {source, source_end}}, {"copied", copied}});
+  };
+  if (!piece.copied) {
+    const auto [begin, end] = step.PlaceOf(piece.source_begin, piece.source_end);
+    return add(piece.spoken_begin, piece.spoken_end, begin, end, false);
+  }
+  for (const TextMapPiece& part : step.map.pieces()) {
+    const size_t begin = std::max(part.spoken_begin, piece.source_begin);
+    const size_t end = std::min(part.spoken_end, piece.source_end);
+    if (begin >= end) continue;
+    const size_t spoken = piece.spoken_begin + (begin - piece.source_begin);
+    const auto [source, source_end] = step.PlaceOf(begin, end);
+    add(spoken, spoken + (end - begin), source, source_end, part.copied);
+  }
+}
+
 double Milliseconds(std::chrono::nanoseconds duration) {
   return std::chrono::duration<double, std::milli>(duration).count();
 }
@@ -103,11 +125,7 @@ Json ToJson(const Step& step, const TextPreparerOptions& all) {
   Json steps = Json::object();
   for (const auto& [name, text] : ExplainPreparation(part.text, options)) steps[name] = text;
   Json map = Json::array();
-  for (const TextMapPiece& piece : prepared.map) {
-    const auto [begin, end] = step.PlaceOf(piece.source_begin, piece.source_end);
-    map.push_back(
-        {{"spoken", {piece.spoken_begin, piece.spoken_end}}, {"source", {begin, end}}, {"copied", piece.copied}});
-  }
+  for (const TextMapPiece& piece : prepared.map) AddPieces(step, piece, &map);
   Json json = {
       {"written", part.text}, {"begin", part.begin}, {"steps", steps}, {"spoken", prepared.spoken}, {"map", map}};
   if (part.source != part.text) json["source"] = part.source;

@@ -142,6 +142,27 @@ void PrintWords(const WordsOfSpeech& speech) {
   std::printf("report   %s\n", report.c_str());
 }
 
+void AppendWords(const WordsOfSpeech& utterance, double begin, WordsOfSpeech* all) {
+  if (!all->text.empty()) all->text += ' ';
+  const size_t before = all->text.size();
+  const bool first = before == 0;
+  all->text += utterance.text;
+  all->seconds = begin + utterance.seconds;
+  const auto later = std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double>(begin));
+  const auto moved = [before](const TextRange& range) { return TextRange{range.begin + before, range.end + before}; };
+  for (const SpokenWord& word : utterance.words) {
+    all->words.push_back({moved(word.text), word.start + later, word.duration});
+  }
+  const SpeechReport& report = utterance.report;
+  all->report.measured = report.measured && (first || all->report.measured);
+  all->report.tokens += report.tokens;
+  all->report.spoken_tokens += report.spoken_tokens;
+  std::ranges::transform(report.skipped, std::back_inserter(all->report.skipped), moved);
+  std::ranges::transform(report.repeated, std::back_inserter(all->report.repeated), moved);
+  all->report.end_missed = all->report.end_missed || report.end_missed;
+  all->report.stopped_early = all->report.stopped_early || report.stopped_early;
+}
+
 Status CheckWordsFile(const std::string& path) {
   if (FormatOf(path) != nullptr) return Status::Ok();
   return Status::InvalidArgument("--words " + path + ": the name must end in .vtt, .srt, .json or .TextGrid");

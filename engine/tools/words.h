@@ -20,6 +20,9 @@ struct WordsOfSpeech {
   double seconds = 0;  // of the sound
 };
 
+// Appends the words of an utterance that begins at `begin` seconds of the sound, with its text and its report.
+void AppendWords(const WordsOfSpeech& utterance, double begin, WordsOfSpeech* all);
+
 // Checks the ending of a file of words: .vtt, .srt, .json or .TextGrid.
 Status CheckWordsFile(const std::string& path);
 

@@ -76,7 +76,7 @@ TEST_F(ElementTest, C5PadTemplates) {
   GstPadTemplate* sink = gst_element_class_get_pad_template(klass, "sink");
   EXPECT_EQ(GST_PAD_TEMPLATE_PRESENCE(sink), GST_PAD_REQUEST);
   const Owned<GstCaps> sink_caps(gst_pad_template_get_caps(sink));
-  const Owned<GstCaps> text(gst_caps_from_string("text/x-raw, format=utf8"));
+  const Owned<GstCaps> text(gst_caps_from_string("text/x-raw, format=utf8; application/ssml+xml"));
   EXPECT_TRUE(gst_caps_is_equal(sink_caps.get(), text.get()));
 }
 

@@ -5,6 +5,7 @@
 
 #include "qtts/language.h"
 #include "qtts/markup.h"
+#include "qtts/text_check.h"
 #include "qtts/utf8.h"
 #include "text/markup/map_window.h"
 
@@ -43,7 +44,9 @@ struct MarkupSplitter::Impl {
   void AddCharacter(char32_t c, size_t position);
   void Give(bool ends);
   void EndUnit();
+  void GiveMark(const MarkupMark& mark);
   void GiveMarks();
+  void DropDraft();
 
   const MarkupOptions markup;
   const MarkupUnits units;
@@ -102,9 +105,19 @@ void MarkupSplitter::Impl::AddCharacter(char32_t c, size_t position) {
   ++draft->length;
 }
 
+// The full stop behind an element, say: nothing to speak, and no utterance.
+void MarkupSplitter::Impl::DropDraft() {
+  const Draft dropped = *std::exchange(draft, std::nullopt);
+  gap = std::max(gap, dropped.before);
+  after_break = after_break || dropped.after_break;
+  for (const MarkupMark& mark : dropped.marks) GiveMark(mark);
+}
+
 // Gives out what is new of the utterance.
 void MarkupSplitter::Impl::Give(bool ends) {
   if (!draft || (!ends && draft->text.empty())) return;
+  const bool whole = ends && draft->begins && units != MarkupUnits::kGrowing;
+  if (whole && !IsSayable(draft->text)) return DropDraft();
   MarkupPart part;
   part.text = std::exchange(draft->text, {});
   part.begin = draft->given;
@@ -151,15 +164,17 @@ void MarkupSplitter::Impl::EndUnit() {
   Give(true);
 }
 
+void MarkupSplitter::Impl::GiveMark(const MarkupMark& mark) {
+  MarkupPart part;
+  part.kind = MarkupPart::Kind::kMark;
+  part.begin = mark.position;
+  part.name = mark.name;
+  parts.push_back(std::move(part));
+}
+
 // Gives out the marks behind an utterance.
 void MarkupSplitter::Impl::GiveMarks() {
-  for (; !marks.empty(); marks.pop_front()) {
-    MarkupPart part;
-    part.kind = MarkupPart::Kind::kMark;
-    part.begin = marks.front().second.position;
-    part.name = std::move(marks.front().second.name);
-    parts.push_back(std::move(part));
-  }
+  for (; !marks.empty(); marks.pop_front()) GiveMark(marks.front().second);
 }
 
 void MarkupSplitter::Impl::SwitchSettings(const MarkupSettings& to) {

@@ -591,6 +591,55 @@ TEST(ToolTest, SpeakPreparesItsText) {
   EXPECT_NE(prepared, speak("It is $5 (now).", "none", "c.wav"));
 }
 
+TEST(ToolTest, TextPrintsTheStepOfTheMarkup) {
+  const std::string text = "See [the *docs*](http://x) now.\n\n- $5";
+  const Outcome outcome = RunTool({"text", kVoice, text, "--markup", "markdown", "--json"});
+  ASSERT_EQ(outcome.exit_status, 0) << outcome.err;
+  const Json utterances = Json::parse(outcome.out)["utterances"];
+  ASSERT_EQ(utterances.size(), 2U);
+  EXPECT_EQ(utterances[0]["source"], "See [the *docs*](http://x) now.");
+  EXPECT_EQ(utterances[0]["spoken"], "See the docs now.");
+  EXPECT_EQ(utterances[1]["spoken"], "five dollars");
+  for (const Json& piece : utterances[0]["map"]) {
+    if (!piece["copied"].get<bool>()) continue;
+    const auto spoken = piece["spoken"].get<std::vector<size_t>>();
+    const auto source = piece["source"].get<std::vector<size_t>>();
+    EXPECT_EQ(text.substr(source[0], source[1] - source[0]),
+              utterances[0]["spoken"].get<std::string>().substr(spoken[0], spoken[1] - spoken[0]));
+  }
+  const Outcome ssml = RunTool({"text", kVoice, "<speak>One<break time='1s'/><mark name='m'/>two & three</speak>"});
+  for (const char* const part :
+       {"break of 1000 ms, at character 10", "mark        m, before character 0", "written     two & three"}) {
+    EXPECT_NE(ssml.out.find(part), std::string::npos) << ssml.out;
+  }
+  EXPECT_NE(ssml.err.find("warning: SSML, line 1, character "), std::string::npos) << ssml.err;
+  EXPECT_NE(
+      RunTool({"text", kVoice, "x", "--markup", "html"}).err.find("must be auto, none, ssml, markdown or subtitle"),
+      std::string::npos);
+  EXPECT_NE(RunTool({"text", kVoice, "x", "--markup-rules", "code"}).err.find("the rule \"code\" is unknown"),
+            std::string::npos);
+}
+
+// A break has exactly its samples, and a document's utterances sound as they do alone.
+TEST(ToolTest, SpeakReadsMarkup) {
+  const TemporaryFolder folder;
+  const auto speak = [&](const std::string& text) {
+    const Outcome outcome = RunTool({"speak", kVoice, text, "--seed", "3", "--json", "-o", folder.File("out.wav")});
+    EXPECT_EQ(outcome.exit_status, 0) << outcome.err;
+    return Json::parse(outcome.out);
+  };
+  const int64_t alone = speak("Good morning.")["samples"].get<int64_t>();
+  const Json document = speak(
+      "<speak><s>Good morning.</s><break time='250ms'/><mark name='here'/><break time='1ms'/>Good morning.</speak>");
+  EXPECT_EQ(document["samples"].get<int64_t>(), 2 * alone + 24 * 251);
+  ASSERT_EQ(document["marks"].size(), 1U);
+  EXPECT_EQ(document["marks"][0]["name"], "here");
+  EXPECT_EQ(document["marks"][0]["seconds"].get<double>(), static_cast<double>(alone + 24 * 250) / 24000);
+  EXPECT_NE(
+      RunTool({"speak", kVoice, "<speak><p/></speak>", "-o", folder.File("out.wav")}).err.find("nothing of the text"),
+      std::string::npos);
+}
+
 TEST(ToolTest, SpeakSplitsALongText) {
   const TemporaryFolder folder;
   const auto samples = [&](const std::string& text, const std::vector<std::string>& options) {
