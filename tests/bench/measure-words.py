@@ -5,8 +5,8 @@
 usage: measure-words.py BUILD_DIR [--voice DIR] [--lines FILE] [--speakers A B ...] [--layouts L ...] [--seeds N] [--show]
 
 Codebooks 0 to 2 of the bundled voice name the phones of a frame with their durations in units of 25 ms, spaces between words included
-(data/recipe/codes.py), so they say when each word begins. Utterances whose codes have another number of words than the text are left
-out and counted. Sound begins earlier than its phones: the median distance from phone to sound where a sound begins after silence, measured
+(data/recipe/codes.py), so they say when each word begins. Words are matched by their consonants; two words without a space between them
+in the codes are one there, and only the first of them is scored. Utterances in which words do not match are left out and counted. Sound begins earlier than its phones: the median distance from phone to sound where a sound begins after silence, measured
 here too, is taken off the phones. Needs the environment described in measure-voice.py (numpy).
 """
 import argparse
@@ -24,6 +24,7 @@ import numpy as np
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FRAME, UNIT = 0.08, 0.025
 PAUSE, SPACE, NONE = 0, 1, 255
+LETTERS = "AIOQSTWYᵊabdefhijklmnoprstuvwzɑɒæɔðʤəɛɜɡɪŋθɹɾʃʧʊʌʒʔᵻ"  # of data/recipe/codes.py
 
 
 def letters(codes):
@@ -44,17 +45,67 @@ def letters(codes):
     return out
 
 
-def word_starts(codes):
-    starts, inside = [], False
+def runs(codes):
+    """-> (begin, letters) of each run of letters between spaces and pauses"""
+    out, inside = [], False
     for kind, begin in letters(codes):
         if kind in (PAUSE, SPACE):
             inside = False
-        elif not inside:
-            if kind < 5:                                # a stress mark begins a word's sound
-                pass
-            starts.append(begin)
+            continue
+        if not inside:
+            out.append([begin, ""])
             inside = True
-    return starts
+        if kind >= 6:
+            out[-1][1] += LETTERS[kind - 6]
+    return out
+
+
+def word_starts(codes):
+    return [begin for begin, _ in runs(codes)]
+
+
+def skeleton(text, table):
+    return "".join(table.get(c, "") for c in text)
+
+
+SPELLED = dict(zip("bcdfgjklmnpqrstvxz", "bkdfgkklmnpkrstfks")) | {"w": "w", "h": "h"}
+SPOKEN = dict(zip("bdfkɡlmnprɹstvzðŋʃʒʧʤθɾTwh", "bdfkglmnprrstfstnsskktttwh"))
+
+
+def distance(a, b):
+    row = list(range(len(b) + 1))
+    for i, x in enumerate(a, 1):
+        before, row[0] = row[0], i
+        for j, y in enumerate(b, 1):
+            before, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, before + (x != y))
+    return row[-1]
+
+
+def match(words, spoken):
+    """the run that begins each word, or None within a run; None if the words are not those of the runs"""
+    inf, most = 1e9, 4
+    n, m = len(words), len(spoken)
+    cost = [[inf] * (m + 1) for _ in range(n + 1)]
+    taken = [[0] * (m + 1) for _ in range(n + 1)]
+    cost[0][0] = 0
+    heard = [skeleton(letters_, SPOKEN) for _, letters_ in spoken]
+    for j in range(1, m + 1):
+        for i in range(1, n + 1):
+            for k in range(1, min(most, i) + 1):
+                if cost[i - k][j - 1] >= inf:
+                    continue
+                own = skeleton("".join(words[i - k:i]).lower(), SPELLED)
+                c = cost[i - k][j - 1] + distance(own, heard[j - 1]) + 0.3 * (k - 1)
+                if c < cost[i][j]:
+                    cost[i][j], taken[i][j] = c, k
+    letters_ = sum(len(skeleton(w.lower(), SPELLED)) for w in words)
+    if cost[n][m] > 0.5 * letters_:
+        return None
+    out, i = [None] * n, n
+    for j in range(m, 0, -1):
+        i -= taken[i][j]
+        out[i] = j - 1
+    return out
 
 
 def read_wav(path):
@@ -105,7 +156,8 @@ def main():
                 for seed in range(args.seeds):
                     speaker = args.speakers[(i + seed) % len(args.speakers)]
                     spoken, codes, pcm = speak(args, folder, text, speaker, layout, seed)
-                    truth = word_starts(codes)
+                    found = runs(codes)
+                    truth = [begin for begin, _ in found]
                     report = spoken["report"]
                     bad = report.get("skipped") or report.get("repeated") or report.get("end_missed") or report.get("stopped_early")
                     flagged += bool(bad)
@@ -117,13 +169,15 @@ def main():
                         near = min(truth, key=lambda t: abs(t - onset), default=None)
                         if near is not None and abs(near - onset) < 0.15:
                             lead.append(near - onset)
-                    if len(truth) != len(text.split()) or len(spoken["words"]) != len(truth):
+                    places = match(text.split(), found) if not bad else None
+                    if places is None or len(spoken["words"]) != len(places):
                         left_out += 1
                         if args.show:
                             print("left out:", len(truth), len(text.split()), len(spoken["words"]), text[:60])
                         continue
-                    for t, w in zip(truth, spoken["words"]):
-                        errors.append((w["start"] - t, w["word"], speaker))
+                    for place, w in zip(places, spoken["words"]):
+                        if place is not None:
+                            errors.append((w["start"] - truth[place], w["word"], speaker))
         shift = statistics.median(lead) if lead else 0.04
         e = np.array([x for x, _, _ in errors]) + shift
         a = np.abs(e)
