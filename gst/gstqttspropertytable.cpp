@@ -418,7 +418,7 @@ std::vector<Property> TextProperties() {
 std::vector<Property> UtteranceProperties() {
   return {
       Row("speaker", "Speaker", kPlaying, kUtterance, &Settings::speaker,
-          "Preset voice, one of \"speakers\", from the next utterance on. Unset: the model's first"),
+          "Preset voice, one of \"speakers\", from the next utterance on. Unset: the model's default"),
       Row("language", "Language", kPlaying, kUtterance, &Settings::language,
           "Language of the text, one of \"languages\", its BCP-47 tag, or \"auto\", from the next "
           "utterance on. Unset: auto, the text decides"),
@@ -556,6 +556,12 @@ std::vector<Property> ReadOnlyProperties() {
                          return g_param_spec_boxed(
                              "speakers", "Speakers",
                              "Preset voices of the model, known from READY on. Empty: it has none", G_TYPE_STRV, flags);
+                       }),
+      RowKeptElsewhere("default-speaker", kReadOnly,
+                       [](GParamFlags flags) {
+                         return g_param_spec_string("default-speaker", "Default Speaker",
+                                                    "Preset voice of an utterance that names none, known from READY on",
+                                                    nullptr, flags);
                        }),
       RowKeptElsewhere("languages", kReadOnly,
                        [](GParamFlags flags) {

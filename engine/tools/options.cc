@@ -117,7 +117,7 @@ std::vector<Option> MakeOptions() {
       {"pattern", 0, kTokenize | kSpeaking | kCheck, &O::pattern, "Pre-tokenization: native (default) or patched",
        "NAME"},
       {"text", 0, kSpeaking, Text{&O::text}, "Text to speak", "TEXT"},
-      {"speaker", 0, kSpeaking, Text{&O::speaker}, "Preset speaker; default: the model's first", "NAME"},
+      {"speaker", 0, kSpeaking, Text{&O::speaker}, "Preset speaker; default: the model's own", "NAME"},
       {"normalize", 0, kPreparing, &O::normalize,
        "Numbers and the like in words: model (default: as the model's description says), none or spoken", "NAME"},
       {"lexicon", 0, kPreparing, &O::lexicon,

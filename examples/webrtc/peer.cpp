@@ -90,6 +90,15 @@ std::vector<std::string> GetStrings(GstElement* element, const char* property) {
   return strings;
 }
 
+// Empty where the property is unset.
+std::string GetStringProperty(GstElement* element, const char* property) {
+  gchar* value = nullptr;
+  g_object_get(element, property, &value, nullptr);
+  std::string string = value == nullptr ? "" : value;
+  g_free(value);
+  return string;
+}
+
 guint64 GetNumber(const GstStructure* structure, const char* field) {
   guint64 value = 0;
   gst_structure_get_uint64(structure, field, &value);
@@ -255,6 +264,7 @@ void Peer::Start() {
   send_({{"type", "model"},
          {"name", model_name_},
          {"speakers", speakers_},
+         {"speaker", GetStringProperty(speech_, "default-speaker")},
          {"languages", languages_},
          {"instruct", instruct_kind_},
          {"characters", kMaxCharacters}});

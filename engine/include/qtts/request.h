@@ -64,7 +64,7 @@ struct Request {
 
   std::string text;        // UTF-8; invalid bytes become U+FFFD
   bool more_text = false;  // more text follows through Stream::Append(); needs the streaming layout
-  std::string speaker;     // custom_voice: a preset speaker; empty = the model's first
+  std::string speaker;     // custom_voice: a preset speaker; empty = the model's default
   // A name from ModelInfo::languages or its BCP-47 tag ("de", "pt-BR"). Empty, "auto" or "und": the text decides.
   std::string language;
   std::string instruct;                      // style instruction; for voice_design the description of the voice

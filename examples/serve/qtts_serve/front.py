@@ -193,8 +193,8 @@ class Front:
         self.catalogue.check()
         encoders.check_default(self.settings.response_format)
         self.part_characters = part_characters(stats.get_value("model"), speaker.part_length())
-        self.model = {"languages": speaker.listed("languages"), "device": stats.get_value("device"),
-                      "instruct": speaker.supports_instructions(),
+        self.model = {"languages": speaker.listed("languages"), "voice": speaker.usual_voice(),
+                      "device": stats.get_value("device"), "instruct": speaker.supports_instructions(),
                       "fingerprint": fingerprint(stats.get_value("model"), stats.get_value("device"))}
         self.metrics.build.info({"version": Gst.ElementFactory.find("qttssrc").get_plugin().get_version(),
                                  "model": self.settings.names[0], "device": self.model["device"]})

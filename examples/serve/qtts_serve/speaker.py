@@ -177,6 +177,10 @@ class Speaker:
         count = self._speech.emit("count-tokens", text)
         return count if count >= 0 else len(text.encode())
 
+    def usual_voice(self):
+        """The preset voice of a request that names none; None if the model has none."""
+        return self._speech.get_property("speaker") or self._speech.get_property("default-speaker")
+
     def listed(self, name):
         """A property that is a list of strings."""
         return self._speech.get_property(name)

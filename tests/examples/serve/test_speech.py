@@ -273,6 +273,7 @@ def test_other_methods_and_paths(server):
 def test_lists(server):
     lists = json.loads(server.get("/v1/audio/voices")[2])
     assert lists["voices"] == [*SPEAKERS, *lists["aliases"]] and lists["languages"] == ["english"]
+    assert lists["default"] == "grace"
     models = json.loads(server.get("/v1/models")[2])["data"]
     assert [model["id"] for model in models] == ["qttssrc", "tts-1", "tts-1-hd", "gpt-4o-mini-tts"]
     assert {model["root"] for model in models} == {"qttssrc"}
