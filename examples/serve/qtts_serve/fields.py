@@ -42,7 +42,9 @@ MOST_FIELDS = 64
 STRINGS = ("model", "instructions", "response_format", "language", "ref_audio", "ref_text", *CHOICES)
 SHARED = {"voice", "speed", "pace", "trim_leading_silence", "max_new_tokens", "x_vector_only_mode", "initial_codec_chunk_frames",
           "lexicon", *INTEGERS, *REALS, *STRINGS}
-OF_REQUEST = SHARED | {"input", "stream_format", "start_frame", "stream", "non_streaming_mode"}
+OF_REQUEST = SHARED | {"input", "stream_format", "start_frame", "stream", "non_streaming_mode", "timestamp_granularities"}
+# How often an utterance is made again that left words out, of an answer that is kept until it is whole.
+RETRIES = 2
 OF_SESSION = SHARED | {"type", "stream_audio", "progress", "split_granularity", "word_timestamps"}
 
 
@@ -53,8 +55,9 @@ class Wishes:
     settings: dict = dataclasses.field(default_factory=dict)  # of the element
     response_format: str = "mp3"
     events: bool = False  # server-sent events
+    json: bool = False  # one object of JSON
     whole: bool = False  # one piece, when the utterance is over
-    progress: bool = False
+    progress: bool = False  # tells of words
     pace: float = 0.0  # seconds ahead of real time; 0: as fast as it is made
     start_frame: int = 0
     recording: bytes = b""
@@ -103,16 +106,23 @@ def read_request(fields, settings, catalogue):
     if not isinstance(text, str):
         raise bad_field("input", "is the text to speak, a string, and is required.")
     wishes.text = clean(text)
-    _check_length("input", text, settings.max_characters)
+    stream_format = fields.get("stream_format", "audio")
+    if stream_format not in ("audio", "sse", "json"):
+        raise bad_field("stream_format", f"is {shown(stream_format)}; it may be audio, sse or json.")
+    wishes.events, wishes.json = stream_format == "sse", stream_format == "json"
+    wishes.whole = wishes.json or not (_boolean(fields, "stream", True) or wishes.events)
     wishes.held = len(text) <= settings.max_held_characters
+    _check_length("input", text, settings.max_held_characters if wishes.whole else settings.max_characters)
     if not wishes.text.strip():
         raise bad_field("input", "is blank: there is nothing to speak.")
-    stream_format = fields.get("stream_format", "audio")
-    if stream_format not in ("audio", "sse"):
-        raise bad_field("stream_format", f"is {shown(stream_format)}; it may be audio or sse.")
-    wishes.events = stream_format == "sse"
-    # An answer is always streamed; vLLM-Omni's field only says that a client wants what it gets.
-    _boolean(fields, "stream")
+    wishes.progress = _read_granularities(fields.get("timestamp_granularities", []))
+    if wishes.progress and not (wishes.events or wishes.json):
+        raise bad_field("timestamp_granularities", 'needs "stream_format" sse or json: plain sound has no place for words.')
+    if wishes.whole:
+        wishes.pace = 0.0
+        wishes.settings["real-time"] = False
+        if "seed" not in wishes.settings:
+            wishes.settings["retry"] = RETRIES
     if "non_streaming_mode" in fields:
         wishes.settings["layout"] = "non-streaming" if _boolean(fields, "non_streaming_mode") else "streaming"
     wishes.start_frame = _integer(fields, "start_frame", 0, 0, MOST_FRAMES)
@@ -134,9 +144,16 @@ def read_session(fields, settings, catalogue):
     wishes.progress = _boolean(fields, "progress")
     if fields.get("split_granularity", "none") != "none":
         raise bad_field("split_granularity", 'may only be none: text is spoken while it comes, as one utterance.')
-    if _boolean(fields, "word_timestamps"):
-        raise bad_field("word_timestamps", 'may only be false; "progress": true tells when words begin.')
+    wishes.progress = _boolean(fields, "word_timestamps") or wishes.progress
     return wishes
+
+
+def _read_granularities(values):
+    """Whether words are asked for, by OpenAI's name of the field."""
+    values = [values] if isinstance(values, str) else values
+    if not isinstance(values, list) or any(value != "word" for value in values):
+        raise bad_field("timestamp_granularities", f'is {shown(values)}; it may be ["word"].')
+    return bool(values)
 
 
 def clean(text):

@@ -24,7 +24,7 @@ def seed_of_address(query):
 
 def are_possible(wishes):
     """Whether parts of the answer can be had: its bytes are the same each time, and there are not too many to keep."""
-    return wishes.response_format in REPEATABLE and not wishes.events and wishes.held
+    return wishes.response_format in REPEATABLE and not wishes.events and not wishes.json and wishes.held
 
 
 def tag(wishes, fingerprint):

@@ -338,9 +338,8 @@ class Session:
             if wishes.response_format == "wav":  # whose length is known by now
                 data = encoders.wav_header(len(data) - encoders.WAV_HEADER) + data[encoders.WAV_HEADER:]
             await self._send_bytes(data)
-        await self._send({"type": "audio.done", "utterance_index": turn.index, "sentence_index": 0,
-                          "reason": spoken.finished, "frames": utterance.frames, "total_bytes": total,
-                          "error": spoken.finished == "error"})
+        await self._send({"type": "audio.done", "utterance_index": turn.index, "sentence_index": 0, **spoken.summary(),
+                          "frames": utterance.frames, "total_bytes": total, "error": spoken.finished == "error"})
 
     def _end_early(self, turn, spoken):
         """The sound is over and the text is not. After a failure, further text is dropped until its input.done; after an

@@ -199,7 +199,7 @@ def test_too_long_a_text_for_a_whole_answer(server):
     ('{"type": "session.config", "model": "tts-2"}', "tts-2"),
     ('{"type": "session.config", "voice": "nobody"}', "clara"),
     ('{"type": "session.config", "split_granularity": "clause"}', "split_granularity"),
-    ('{"type": "session.config", "word_timestamps": true}', "progress"),
+    ('{"type": "session.config", "word_timestamps": 1}', "word_timestamps"),
     ('{"type": "session.config", "stream_audio": "yes"}', "stream_audio"),
     ('{"type": "session.config", "ref_audio": "http://a.b/c.wav"}', "data URL"),
     (b"\x00\x01", "text frame"),
