@@ -3,6 +3,10 @@
 """Word times of qtts-tool speak --words against the phones of the bundled voice's codes, which no attention head takes part in.
 
 usage: measure-words.py BUILD_DIR [--voice DIR] [--lines FILE] [--speakers A B ...] [--layouts L ...] [--seeds N] [--show]
+       measure-words.py BUILD_DIR --coverage [--temperatures T ...] ...
+
+With --coverage Whisper base listens: an utterance is faulty if two or more words in a row are missing or too many; the table tells which
+of the faulty and the clean ones the report flags. Words that are only pronounced badly are no fault here, and the report does not see them.
 
 Codebooks 0 to 2 of the bundled voice name the phones of a frame with their durations in units of 25 ms, spaces between words included
 (data/recipe/codes.py), so they say when each word begins. Words are matched by their consonants; two words without a space between them
@@ -10,6 +14,7 @@ in the codes are one there, and only the first of them is scored. Utterances in 
 here too, is taken off the phones. Needs the environment described in measure-voice.py (numpy).
 """
 import argparse
+import difflib
 import json
 import os
 import pathlib
@@ -22,7 +27,8 @@ import wave
 import numpy as np
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-FRAME, UNIT = 0.08, 0.025
+UNIT = 0.025
+NUMBERS = {w: str(i) for i, w in enumerate("zero one two three four five six seven eight nine ten eleven twelve".split())} | {"fourteen": "14", "forty": "40"}
 PAUSE, SPACE, NONE = 0, 1, 255
 LETTERS = "AIOQSTWYᵊabdefhijklmnoprstuvwzɑɒæɔðʤəɛɜɡɪŋθɹɾʃʧʊʌʒʔᵻ"  # of data/recipe/codes.py
 
@@ -127,13 +133,53 @@ def onsets(pcm):
     return found
 
 
-def speak(args, folder, text, speaker, layout, seed):
+def speak(args, folder, text, speaker, layout, seed, more=(), codes=True):
     tool, out = f"{args.build}/engine/tools/qtts-tool", pathlib.Path(folder)
-    common = ["--speaker", speaker, "--layout", layout, "--seed", str(seed)] + args.set
+    common = ["--speaker", speaker, "--layout", layout, "--seed", str(seed), *more] + args.set
     subprocess.run([tool, "speak", args.voice, text, "-o", out / "a.wav", "--words", out / "a.json", "--part-length", "0", "--normalize", "none"] + common,
                    check=True, stderr=subprocess.DEVNULL)
+    if not codes:
+        return json.loads((out / "a.json").read_text()), None, read_wav(out / "a.wav")
     codes = json.loads(subprocess.run([tool, "codes", args.voice, "--json", "--text", text] + common, check=True, capture_output=True, text=True).stdout)["codes"]
     return json.loads((out / "a.json").read_text()), codes, read_wav(out / "a.wav")
+
+
+def faults(text, heard):
+    """words in a row that are missing or too many, the longest run"""
+    a, b = [w for w in heard_words(text)], [w for w in heard_words(heard)]
+    worst = 0
+    for _, i, j, k, m in difflib.SequenceMatcher(None, a, b, autojunk=False).get_opcodes():
+        worst = max(worst, abs((j - i) - (m - k)))
+    return worst
+
+
+def heard_words(text):
+    import meters
+    return [NUMBERS.get(w, w) for w in meters.words(text)]
+
+
+def coverage(args, lines):
+    sys.path.insert(0, str(ROOT / "data/recipe"))
+    import meters
+    model = meters.whisper_model()
+    for temperature in args.temperatures:
+        table = {(faulty, flagged): 0 for faulty in (True, False) for flagged in (True, False)}
+        with tempfile.TemporaryDirectory() as folder:
+            for i, text in enumerate(lines):
+                for seed in range(args.seeds):
+                    for layout in args.layouts:
+                        speaker = args.speakers[(i + seed) % len(args.speakers)]
+                        spoken, _, pcm = speak(args, folder, text, speaker, layout, seed, ["--temperature", str(temperature)], codes=False)
+                        report = spoken["report"]
+                        flagged = not report["measured"] or bool(report["skipped"] or report["repeated"] or report["end_missed"] or report["stopped_early"])
+                        parts, _ = model.transcribe(meters.at16(pcm), language="en", beam_size=5, condition_on_previous_text=False)
+                        heard = " ".join(part.text for part in parts)
+                        faulty = faults(text, heard) >= 2
+                        table[faulty, flagged] += 1
+                        if args.show and (faulty or flagged):
+                            print(f"  faulty {faulty} flagged {flagged} {speaker} {seed} {layout}: {heard} | {report}", flush=True)
+        faulty, clean = table[True, True] + table[True, False], table[False, True] + table[False, False]
+        print(f"temperature {temperature}: {table[True, True]} of {faulty} faulty utterances flagged, {table[False, True]} of {clean} clean ones", flush=True)
 
 
 def main():
@@ -145,9 +191,13 @@ def main():
     parser.add_argument("--layouts", nargs="+", default=["streaming", "non-streaming"])
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--set", nargs="+", default=[], help="further options of qtts-tool speak and codes")
+    parser.add_argument("--coverage", action="store_true")
+    parser.add_argument("--temperatures", nargs="+", type=float, default=[0.9, 1.2])
     parser.add_argument("--show", action="store_true")
     args = parser.parse_args()
     lines = [line.strip() for line in open(args.lines) if line.strip()]
+    if args.coverage:
+        return coverage(args, lines)
     lead = []
     for layout in args.layouts:
         errors, left_out, flagged, unmeasured, words = [], 0, 0, 0, 0
