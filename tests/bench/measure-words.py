@@ -97,6 +97,8 @@ def match(words, spoken):
     heard = [skeleton(letters_, SPOKEN) for _, letters_ in spoken]
     for j in range(1, m + 1):
         for i in range(1, n + 1):
+            if abs(i * m / n - j) > 12:
+                continue
             for k in range(1, min(most, i) + 1):
                 if cost[i - k][j - 1] >= inf:
                     continue
