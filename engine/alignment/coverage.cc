@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <span>
 #include <utility>
 
 namespace qtts {
@@ -17,13 +18,14 @@ void Coverage::AddWord(const TokenWord& word) {
 }
 
 void Coverage::Add(PlacedFrame frame, const TextPath& path, int32_t window_begin) {
-  if (frame.probabilities.empty()) return;  // the text does not exist yet
+  if (frame.count == 0) return;  // the text does not exist yet
   ++count_;
   mass_ += frame.mass;
   stand_ = frame.position == position_ ? stand_ + 1 : 0;
   position_ = frame.position;
-  const auto largest = std::max_element(frame.probabilities.begin(), frame.probabilities.end());
-  const auto likeliest = frame.begin + static_cast<int32_t>(largest - frame.probabilities.begin());
+  const std::span<const float> probabilities = frame.probabilities();
+  const auto largest = std::max_element(probabilities.begin(), probabilities.end());
+  const auto likeliest = frame.begin + static_cast<int32_t>(largest - probabilities.begin());
   const float near = frame.At(position_ - 1) + frame.At(position_) + frame.At(position_ + 1);
   const bool at_end = text_tokens_ >= 0 && position_ >= text_tokens_ - 1;
   if (!at_end) {
@@ -91,6 +93,7 @@ void Coverage::MarkRepeated(int32_t token) {
 float Coverage::VisibilityOf(const TokenWord& word) const {
   float visible = 0;
   for (const PlacedFrame& frame : frames_) {
+    if (frame.end() <= word.first || frame.begin > word.last) continue;
     float sum = 0;
     for (int32_t token = word.first; token <= word.last; ++token) sum += frame.At(token);
     visible = std::max(visible, sum);
@@ -115,10 +118,7 @@ void Coverage::DecideWords(int32_t window_begin) {
     --i;
   }
   const int32_t needed = i < words_.size() ? std::min(words_[i].word.first, window_begin) : window_begin;
-  while (!frames_.empty() &&
-         frames_.front().begin + static_cast<int32_t>(frames_.front().probabilities.size()) <= needed) {
-    frames_.pop_front();
-  }
+  while (!frames_.empty() && frames_.front().end() <= needed) frames_.pop_front();
 }
 
 void Coverage::Finish(const TextPath& path) {

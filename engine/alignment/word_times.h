@@ -19,7 +19,7 @@ class WordTimes {
   // A word that begins in a silence, or up to kBeforePause before it, begins at the silence's end if that is at most
   // kPauseReach away.
   static constexpr double kBeforePause = 0.16;
-  static constexpr double kPauseReach = 0.64;
+  static constexpr double kPauseReach = 0.48;
   // The first word begins with the first sound, unless that is so long before.
   static constexpr double kFirstReach = 0.6;
   // Minimum time between the starts of two words.
