@@ -19,8 +19,6 @@ void Coverage::AddWord(const TokenWord& word) {
 
 void Coverage::Add(PlacedFrame frame, const TextPath& path, int32_t window_begin) {
   if (frame.count == 0) return;  // the text does not exist yet
-  ++count_;
-  mass_ += frame.mass;
   stand_ = frame.position == position_ ? stand_ + 1 : 0;
   position_ = frame.position;
   const std::span<const float> probabilities = frame.probabilities();
@@ -28,11 +26,12 @@ void Coverage::Add(PlacedFrame frame, const TextPath& path, int32_t window_begin
   const auto likeliest = frame.begin + static_cast<int32_t>(largest - probabilities.begin());
   const float near = frame.At(position_ - 1) + frame.At(position_) + frame.At(position_ + 1);
   const bool at_end = text_tokens_ >= 0 && position_ >= text_tokens_ - 1;
-  if (!at_end) {
-    ++near_count_;
+  if (at_end) stand_ = 0;
+  // Speech behind the text's end, which should not be there, does not tell whether the head follows the text.
+  if (!at_end || end_count_++ < kTrustedEnd) {
+    ++count_;
+    mass_ += frame.mass;
     near_ += std::min(near, 1.0F);
-  } else {
-    stand_ = 0;
   }
   // Attention before the window is that of a repetition from further back, whose word is not known.
   const bool before = frame.Before() > *largest;
@@ -133,7 +132,7 @@ void Coverage::Finish(const TextPath& path) {
 bool Coverage::trusted() const {
   if (count_ == 0) return false;
   if (mass_ < kMinTrust * static_cast<double>(count_)) return false;
-  return near_ >= kMinTrust * static_cast<double>(near_count_);
+  return near_ >= kMinTrust * static_cast<double>(count_);
 }
 
 }  // namespace qtts
