@@ -4,9 +4,11 @@
 
 usage: measure-words.py BUILD_DIR [--voice DIR] [--lines FILE] [--speakers A B ...] [--layouts L ...] [--seeds N] [--show]
        measure-words.py BUILD_DIR --coverage [--temperatures T ...] ...
+       measure-words.py BUILD_DIR --splices ...
 
 With --coverage Whisper base listens: an utterance is faulty if two or more words in a row are missing or too many; the table tells which
-of the faulty and the clean ones the report flags. Words that are only pronounced badly are no fault here, and the report does not see them.
+of the faulty and the clean ones the report flags. Words that are only pronounced badly are no fault here, and the report does not see them. With --splices the codes of each line are aligned
+as they are, with 40 frames of another line behind them, with their last eight frames again and again, and without their last 40 %.
 
 Codebooks 0 to 2 of the bundled voice name the phones of a frame with their durations in units of 25 ms, spaces between words included
 (data/recipe/codes.py), so they say when each word begins. Words are matched by their consonants; two words without a space between them
@@ -184,6 +186,27 @@ def coverage(args, lines):
         print(f"temperature {temperature}: {table[True, True]} of {faulty} faulty utterances flagged, {table[False, True]} of {clean} clean ones", flush=True)
 
 
+def splices(args, lines):
+    tool, found = f"{args.build}/engine/tools/qtts-tool", {}
+    run = lambda *a: subprocess.run([tool, *a], check=True, capture_output=True, text=True).stdout
+    spoken = []
+    for i, text in enumerate(lines):
+        common = ["--text", text, "--speaker", args.speakers[i % len(args.speakers)], "--layout", args.layouts[i % len(args.layouts)]]
+        spoken.append((common, run("codes", args.voice, *common, "--seed", "1").splitlines()))
+    with tempfile.TemporaryDirectory() as folder:
+        file = pathlib.Path(folder) / "codes"
+        for i, (common, codes) in enumerate(spoken):
+            other = spoken[(i + 1) % len(spoken)][1]
+            for kind, changed in (("as they are", codes), ("other speech behind", codes + other[3:43]), ("the end in a loop", codes + codes[-8:] * 5),
+                                  ("cut off", codes[:len(codes) * 6 // 10])):
+                file.write_text("\n".join(changed) + "\n")
+                report = json.loads(run("align", args.voice, *common, "--codes", str(file), "--json"))["report"]
+                bad = not report["measured"] or report["end_missed"] or report["stopped_early"] or report["skipped"] or report["repeated"]
+                found[kind] = found.get(kind, 0) + bool(bad)
+    for kind, count in found.items():
+        print(f"{kind}: {count} of {len(lines)} flagged")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("build")
@@ -194,10 +217,13 @@ def main():
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--set", nargs="+", default=[], help="further options of qtts-tool speak and codes")
     parser.add_argument("--coverage", action="store_true")
+    parser.add_argument("--splices", action="store_true")
     parser.add_argument("--temperatures", nargs="+", type=float, default=[0.9, 1.2])
     parser.add_argument("--show", action="store_true")
     args = parser.parse_args()
     lines = [line.strip() for line in open(args.lines) if line.strip()]
+    if args.splices:
+        return splices(args, lines)
     if args.coverage:
         return coverage(args, lines)
     lead = []
