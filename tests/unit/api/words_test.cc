@@ -113,6 +113,12 @@ TEST_F(SpokenWordsTest, PartsOfALongText) {
   EXPECT_EQ(text.substr(spoken.words.back().text.begin, 3), "set");
 }
 
+TEST_F(SpokenWordsTest, ABoundOfNoFramesIsRefused) {
+  Request request = RequestOf(text_);
+  request.runaway_frames_per_token = 0;
+  EXPECT_EQ(engine_->Start(request).status().code(), StatusCode::kInvalidArgument);
+}
+
 TEST_F(SpokenWordsTest, ACutUtteranceIsNotComplete) {
   Request request = RequestOf(text_);
   request.max_frames = 20;
