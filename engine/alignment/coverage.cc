@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <span>
 #include <utility>
 
 namespace qtts {
@@ -17,20 +18,20 @@ void Coverage::AddWord(const TokenWord& word) {
 }
 
 void Coverage::Add(PlacedFrame frame, const TextPath& path, int32_t window_begin) {
-  if (frame.probabilities.empty()) return;  // the text does not exist yet
-  ++count_;
-  mass_ += frame.mass;
+  if (frame.count == 0) return;  // the text does not exist yet
   stand_ = frame.position == position_ ? stand_ + 1 : 0;
   position_ = frame.position;
-  const auto largest = std::max_element(frame.probabilities.begin(), frame.probabilities.end());
-  const auto likeliest = frame.begin + static_cast<int32_t>(largest - frame.probabilities.begin());
+  const std::span<const float> probabilities = frame.probabilities();
+  const auto largest = std::max_element(probabilities.begin(), probabilities.end());
+  const auto likeliest = frame.begin + static_cast<int32_t>(largest - probabilities.begin());
   const float near = frame.At(position_ - 1) + frame.At(position_) + frame.At(position_ + 1);
   const bool at_end = text_tokens_ >= 0 && position_ >= text_tokens_ - 1;
-  if (!at_end) {
-    ++near_count_;
+  if (at_end) stand_ = 0;
+  // Speech behind the text's end, which should not be there, does not tell whether the head follows the text.
+  if (!at_end || end_count_++ < kTrustedEnd) {
+    ++count_;
+    mass_ += frame.mass;
     near_ += std::min(near, 1.0F);
-  } else {
-    stand_ = 0;
   }
   // Attention before the window is that of a repetition from further back, whose word is not known.
   const bool before = frame.Before() > *largest;
@@ -91,6 +92,7 @@ void Coverage::MarkRepeated(int32_t token) {
 float Coverage::VisibilityOf(const TokenWord& word) const {
   float visible = 0;
   for (const PlacedFrame& frame : frames_) {
+    if (frame.end() <= word.first || frame.begin > word.last) continue;
     float sum = 0;
     for (int32_t token = word.first; token <= word.last; ++token) sum += frame.At(token);
     visible = std::max(visible, sum);
@@ -115,10 +117,7 @@ void Coverage::DecideWords(int32_t window_begin) {
     --i;
   }
   const int32_t needed = i < words_.size() ? std::min(words_[i].word.first, window_begin) : window_begin;
-  while (!frames_.empty() &&
-         frames_.front().begin + static_cast<int32_t>(frames_.front().probabilities.size()) <= needed) {
-    frames_.pop_front();
-  }
+  while (!frames_.empty() && frames_.front().end() <= needed) frames_.pop_front();
 }
 
 void Coverage::Finish(const TextPath& path) {
@@ -133,7 +132,7 @@ void Coverage::Finish(const TextPath& path) {
 bool Coverage::trusted() const {
   if (count_ == 0) return false;
   if (mass_ < kMinTrust * static_cast<double>(count_)) return false;
-  return near_ >= kMinTrust * static_cast<double>(near_count_);
+  return near_ >= kMinTrust * static_cast<double>(count_);
 }
 
 }  // namespace qtts

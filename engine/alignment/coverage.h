@@ -43,6 +43,7 @@ class Coverage {
   static constexpr int64_t kWordFrames = 10;
   // Minimum mass on the text and probability near the path, on average, for the head to have followed the text.
   static constexpr double kMinTrust = 0.6;
+  static constexpr int64_t kTrustedEnd = 4;  // frames at the text's end that count for it
   // Frames for which the path may stand at one token, and for which it may go back, before the speech has run away.
   static constexpr int64_t kStandFrames = 50;
   static constexpr int64_t kRepeatFrames = 50;
@@ -92,8 +93,8 @@ class Coverage {
   int32_t position_ = -1;
   int64_t stand_ = 0;  // frames at this position
   int32_t skipped_tokens_ = 0;
-  int64_t count_ = 0;
-  int64_t near_count_ = 0;
+  int64_t end_count_ = 0;  // frames at the text's end
+  int64_t count_ = 0;      // frames in the two sums
   double mass_ = 0;
   double near_ = 0;
   std::deque<int32_t> recent_;  // likeliest tokens of the last frames that went back; -1: did not

@@ -3,15 +3,14 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 
 namespace qtts {
 namespace {
 
-constexpr float kBelowPeak = 25;  // dB
-constexpr float kFloor = -70;     // dB
-constexpr float kDecay = 0.03F;   // dB a hop
-constexpr float kNoPower = 1e-12F;
+// Powers are mean squares, which need no logarithm.
+constexpr float kBelowPeak = 3.1622777e-3F;  // -25 dB
+constexpr float kFloor = 1e-7F;              // -70 dB
+constexpr float kDecay = 0.99311605F;        // -0.03 dB, of a hop
 
 // Lanes let the compiler use vectors; the order of the sum is the same everywhere.
 float SumOfSquares(std::span<const float> samples) {
@@ -43,9 +42,8 @@ void Pauses::Add(std::span<const float> pcm) {
 }
 
 void Pauses::AddHop(float mean_square) {
-  const float level = 10 * std::log10(mean_square + kNoPower);
-  peak_ = std::max(level, peak_ - kDecay);
-  const bool silent = level < std::max(peak_ - kBelowPeak, kFloor);
+  peak_ = std::max(mean_square, peak_ * kDecay);
+  const bool silent = mean_square < std::max(peak_ * kBelowPeak, kFloor);
   if (runs_.empty() || runs_.back().silent != silent) runs_.push_back({hops_, hops_, silent});
   runs_.back().end = ++hops_;
 }

@@ -50,7 +50,7 @@ class Pauses {
   const int hop_samples_;
   int filled_ = 0;  // samples of the hop at the end
   float squares_ = 0;
-  float peak_ = -200;  // dB
+  float peak_ = 0;  // mean square
   int64_t hops_ = 0;
   std::deque<Run> runs_;  // alternate
   bool finished_ = false;

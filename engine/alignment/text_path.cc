@@ -11,6 +11,7 @@ namespace {
 
 constexpr float kNone = -std::numeric_limits<float>::infinity();
 constexpr float kWorst = -1e6F;
+constexpr float kNoExponent = -40;  // of a probability that is none
 
 float Finite(float score) { return std::isfinite(score) ? std::clamp(score, kWorst, -kWorst) : kWorst; }
 
@@ -18,17 +19,16 @@ float Finite(float score) { return std::isfinite(score) ? std::clamp(score, kWor
 
 float PlacedFrame::At(int32_t token) const {
   const int64_t index = int64_t{token} - begin;
-  if (index < 0 || index >= static_cast<int64_t>(probabilities.size())) return 0;
-  return probabilities[static_cast<size_t>(index)];
+  return index < 0 || index >= count ? 0 : values[static_cast<size_t>(index)];
 }
 
 float PlacedFrame::From(int32_t token) const {
   float sum = 0;
-  for (auto i = static_cast<size_t>(std::max(token - begin, 0)); i < probabilities.size(); ++i) sum += probabilities[i];
+  for (int32_t i = std::max(token - begin, 0); i < count; ++i) sum += values[static_cast<size_t>(i)];
   return std::min(sum, 1.0F);
 }
 
-float PlacedFrame::Before() const { return probabilities.empty() ? 0 : 1 - From(begin); }
+float PlacedFrame::Before() const { return count == 0 ? 0 : 1 - From(begin); }
 
 int32_t TextPath::WindowBegin(int64_t frame) const {
   const int64_t seen = std::min(frame - kWindowLag, frames() - 1);
@@ -37,89 +37,112 @@ int32_t TextPath::WindowBegin(int64_t frame) const {
 
 void TextPath::Add(int32_t begin, const TextScores& scores) {
   Step step;
-  step.frame.frame = frames();
-  step.frame.begin = begin;
-  step.frame.mass = std::isfinite(scores.mass) ? std::clamp(scores.mass, 0.0F, 1.0F) : 0;
-  const size_t count = scores.scores.size();
-  if (count > 0) {
+  PlacedFrame& frame = step.frame;
+  frame.frame = frames();
+  frame.begin = begin;
+  frame.count = static_cast<int32_t>(std::min(scores.scores.size(), frame.values.size()));
+  frame.mass = std::isfinite(scores.mass) ? std::clamp(scores.mass, 0.0F, 1.0F) : 0;
+  if (frame.count > 0) {
     const float log_sum = Finite(scores.log_sum);
-    std::vector<float> sums(count);
-    float largest = kNone;
-    for (size_t i = 0; i < count; ++i) {
-      const float score = Finite(scores.scores[i]);
-      step.frame.probabilities.push_back(std::min(std::exp(score - log_sum), 1.0F));
-      const int64_t token = begin + static_cast<int64_t>(i);
-      float best = kNone;
-      uint8_t move = 0;
-      if (!begun_) {
-        if (token <= kMaxStep) best = 0;
-      } else {
-        for (int32_t m = 0; m <= kMaxStep; ++m) {
-          const int64_t from = token - m - sums_begin_;
-          if (from < 0 || from >= static_cast<int64_t>(sums_.size())) continue;
-          if (sums_[static_cast<size_t>(from)] > best) {
-            best = sums_[static_cast<size_t>(from)];
-            move = static_cast<uint8_t>(m);
-          }
-        }
-      }
-      step.moves.push_back(move);
-      sums[i] = best + score;
-      largest = std::max(largest, sums[i]);
+    for (size_t i = 0; i < static_cast<size_t>(frame.count); ++i) {
+      const float exponent = Finite(scores.scores[i]) - log_sum;
+      frame.values[i] = exponent < kNoExponent ? 0 : std::exp(std::min(exponent, 0.0F));
     }
-    // No path leads here: the window is not where the path is. It begins anew.
-    if (largest == kNone) {
-      for (size_t i = 0; i < count; ++i) sums[i] = Finite(scores.scores[i]);
-      largest = *std::max_element(sums.begin(), sums.end());
-    }
-    for (float& sum : sums) sum -= largest;
-    sums_ = std::move(sums);
-    sums_begin_ = begin;
-    begun_ = true;
+    AddSums(scores, &step);
   }
-  steps_.push_back(std::move(step));
-  const int64_t added = steps_.back().frame.frame;
-  if (added >= kLag) {
+  steps_.push_back(step);
+  if (step.frame.frame >= kLag) {
     // Traces back from the best token of this frame.
-    int32_t position = BestEnd();
     const size_t target = steps_.size() - 1 - static_cast<size_t>(kLag);
-    for (size_t i = steps_.size() - 1; i > target && position >= 0; --i) {
-      const Step& at = steps_[i];
-      if (at.frame.probabilities.empty()) {
-        position = -1;
-        break;
-      }
-      const int64_t index = position - at.frame.begin;
-      if (index >= 0 && index < static_cast<int64_t>(at.moves.size())) position -= at.moves[static_cast<size_t>(index)];
-    }
-    if (steps_[target].frame.probabilities.empty()) position = -1;
+    int32_t position = BestEnd();
+    for (size_t i = steps_.size() - 1; i > target; --i) position = Before(i, position);
     Place(target, position);
     // The frame before the next one to be placed stays, for the time within the frame.
-    while (steps_.size() > static_cast<size_t>(kLag) + 1) steps_.pop_front();
+    if (steps_.size() > static_cast<size_t>(kLag) + 1) steps_.erase(steps_.begin());
   }
   committed_.push_back(position());
 }
 
+// Extends the best paths by one frame.
+void TextPath::AddSums(const TextScores& scores, Step* step) const {
+  const PlacedFrame& frame = step->frame;
+  const Step* const before = steps_.empty() || steps_.back().frame.count == 0 ? nullptr : &steps_.back();
+  const auto count = static_cast<size_t>(frame.count);
+  // The sums of the frame before, by the tokens of this one: `from[i + kMaxStep]` is that of token begin + i.
+  std::array<float, kTextScores + kMaxStep> from;
+  from.fill(kNone);
+  if (before != nullptr) {
+    const int64_t shift = int64_t{frame.begin} - before->frame.begin;
+    for (int64_t i = -kMaxStep; i < frame.count; ++i) {
+      if (i + shift >= 0 && i + shift < before->frame.count) {
+        from[static_cast<size_t>(i + kMaxStep)] = before->sums[static_cast<size_t>(i + shift + kMaxStep)];
+      }
+    }
+  } else {
+    for (int64_t token = frame.begin; token <= kMaxStep && token < frame.end(); ++token) {
+      from[static_cast<size_t>(token - frame.begin + kMaxStep)] = 0;
+    }
+  }
+  // Without a frame before, a token is reached from nowhere else.
+  const bool first = before == nullptr;
+  float largest = kNone;
+  step->sums.fill(kNone);
+  for (size_t i = 0; i < count; ++i) {
+    const float best = first ? from[i + 2] : std::max(from[i + 2], std::max(from[i + 1], from[i]));
+    step->sums[i + kMaxStep] = best + Finite(scores.scores[i]);
+    largest = std::max(largest, step->sums[i + kMaxStep]);
+  }
+  step->begins = largest == kNone;
+  if (step->begins) {
+    for (size_t i = 0; i < count; ++i) {
+      step->sums[i + kMaxStep] = Finite(scores.scores[i]);
+      largest = std::max(largest, step->sums[i + kMaxStep]);
+    }
+  }
+  for (float& sum : step->sums) sum -= largest;
+}
+
+// The token of the frame before on the best path to `position` in the frame steps_[index]; -1 if there was none.
+int32_t TextPath::Before(size_t index, int32_t position) const {
+  const Step& step = steps_[index];
+  const Step& before = steps_[index - 1];
+  if (position < 0 || step.frame.count == 0 || before.frame.count == 0) return -1;
+  if (step.begins) return position;
+  int32_t token = position;
+  float best = kNone;
+  for (int32_t move = 0; move <= kMaxStep; ++move) {
+    const int32_t from = position - move;
+    if (from < before.frame.begin || from >= before.frame.end()) continue;
+    const float sum = before.sums[static_cast<size_t>(from - before.frame.begin + kMaxStep)];
+    if (sum > best) {
+      best = sum;
+      token = from;
+    }
+  }
+  return token;
+}
+
 void TextPath::Finish() {
-  // Of the frames that are not placed, the last one first.
+  // The frames that are not placed, the last one first.
+  const auto open = static_cast<size_t>(frames() - placed_);
   std::vector<int32_t> positions;
   int32_t position = BestEnd();
-  const auto open = static_cast<size_t>(frames() - placed_);
   for (size_t i = 0; i < open; ++i) {
-    const Step& at = steps_[steps_.size() - 1 - i];
-    if (at.frame.probabilities.empty()) position = -1;
     positions.push_back(position);
-    const int64_t index = int64_t{position} - at.frame.begin;
-    if (index >= 0 && index < static_cast<int64_t>(at.moves.size())) position -= at.moves[static_cast<size_t>(index)];
+    const size_t index = steps_.size() - 1 - i;
+    if (index > 0) position = Before(index, position);
   }
   for (size_t i = open; i > 0; --i) Place(steps_.size() - i, positions[i - 1]);
 }
 
 std::vector<PlacedFrame> TextPath::Take() { return std::exchange(ready_, {}); }
 
+// The best token of the last frame.
 int32_t TextPath::BestEnd() const {
-  if (!begun_) return -1;
-  return sums_begin_ + static_cast<int32_t>(std::max_element(sums_.begin(), sums_.end()) - sums_.begin());
+  if (steps_.empty() || steps_.back().frame.count == 0) return -1;
+  const Step& last = steps_.back();
+  const auto begin = last.sums.begin() + kMaxStep;
+  return last.frame.begin + static_cast<int32_t>(std::max_element(begin, begin + last.frame.count) - begin);
 }
 
 // The frame steps_[index] speaks `position`, or what the path has reached before.

@@ -2,9 +2,10 @@
 #ifndef QTTS_ALIGNMENT_TEXT_PATH_H_
 #define QTTS_ALIGNMENT_TEXT_PATH_H_
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
+#include <span>
 #include <vector>
 
 #include "backend/text_scores.h"
@@ -14,11 +15,15 @@ namespace qtts {
 // One frame whose place in the text is known.
 struct PlacedFrame {
   int64_t frame = 0;
-  int32_t position = -1;             // the token that is spoken; -1: the text has not begun
-  int32_t begin = 0;                 // the token of probabilities[0]
-  std::vector<float> probabilities;  // of the tokens from `begin`, by the softmax over the text; empty: no text existed
-  float mass = 0;                    // see TextScores
+  int32_t position = -1;  // the token that is spoken; -1: the text has not begun
+  int32_t begin = 0;      // the first token with a probability
+  int32_t count = 0;      // tokens with one; 0: no text existed
+  std::array<float, kTextScores> values{};
+  float mass = 0;  // see TextScores
 
+  // Probabilities of the tokens from `begin`, by the softmax over the text.
+  std::span<const float> probabilities() const { return std::span(values).first(static_cast<size_t>(count)); }
+  int32_t end() const { return begin + count; }
   // Probability of token `token`; 0 outside of the window.
   float At(int32_t token) const;
   // Probability of the tokens from `token`.
@@ -66,16 +71,18 @@ class TextPath {
   // A frame that has been added.
   struct Step {
     PlacedFrame frame;
-    std::vector<uint8_t> moves;  // by which each token of the window is reached best from the frame before
+    // Of the best path to each token of the window, the largest is 0. Padded in front, for the tokens before.
+    std::array<float, kTextScores + kMaxStep> sums{};
+    // The window is not where the path was, which begins anew.
+    bool begins = false;
   };
 
+  void AddSums(const TextScores& scores, Step* step) const;
+  int32_t Before(size_t index, int32_t position) const;
   void Place(size_t index, int32_t position);
   int32_t BestEnd() const;
 
-  std::deque<Step> steps_;   // frames that are not placed, and the one before
-  std::vector<float> sums_;  // of the best path to each token of the last frame's window; the largest is 0
-  int32_t sums_begin_ = 0;   // token of sums_[0]
-  bool begun_ = false;       // a frame with scores has been added
+  std::vector<Step> steps_;  // frames that are not placed, and the one before
   int64_t placed_ = 0;       // frames
   std::vector<PlacedFrame> ready_;
   std::vector<int32_t> committed_;  // by frame: the path's position when it was added

@@ -247,6 +247,10 @@ Result<std::unique_ptr<Stream>> Engine::DoStart(const Request& request, std::fun
     return Status::InvalidArgument("lead_frames is " + std::to_string(request.lead_frames) +
                                    ", expected 1 or more, or 0 for the engine's");
   }
+  if (request.runaway_frames_per_token < 1) {
+    return Status::InvalidArgument("runaway_frames_per_token is " + std::to_string(request.runaway_frames_per_token) +
+                                   ", expected 1 or more; runaway_guard = false ends no utterance");
+  }
   const size_t lead = request.lead_frames > 0 ? static_cast<size_t>(request.lead_frames) : impl_->lead_frames;
   auto state =
       std::make_shared<StreamState>(impl_->text.prompts, impl_->text.tokenizer, request, lead, std::move(on_change));

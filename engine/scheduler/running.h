@@ -63,7 +63,6 @@ struct Scheduler::Running {
   std::vector<Frame> held_frames;          // the first ones, until the last of Scheduler::FirstFramesTogether() is made
   std::unique_ptr<SpeechAligner> aligner;  // null: the model has no alignment head
   std::deque<TextWindow> windows;          // of the frames in flight
-  std::vector<SpokenWord> words;           // decided, and not given to a frame
   Clock::time_point first_sound;
   bool end_logged = false;
 
@@ -139,9 +138,7 @@ struct Scheduler::Running {
     const TextWindow window = windows.front();
     windows.pop_front();
     if (!aligner) return false;
-    frame->words = std::exchange(words, {});
-    const std::vector<SpokenWord> decided = aligner->AddFrame(window, scores, frame->pcm);
-    frame->words.insert(frame->words.end(), decided.begin(), decided.end());
+    frame->words = aligner->AddFrame(window, scores, frame->pcm);
     return stream->request().runaway_guard && aligner->runaway();
   }
 
@@ -155,9 +152,8 @@ struct Scheduler::Running {
     LogEnd(reason, frames);
     ReleaseHeldFrames();
     if (!aligner) return stream->End(reason, std::move(status));
-    const std::vector<SpokenWord> rest = aligner->Finish();
-    words.insert(words.end(), rest.begin(), rest.end());
-    stream->End(reason, std::move(status), std::exchange(words, {}), &aligner->report());
+    std::vector<SpokenWord> words = aligner->Finish();
+    stream->End(reason, std::move(status), std::move(words), &aligner->report());
   }
 };
 

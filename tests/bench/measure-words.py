@@ -3,6 +3,12 @@
 """Word times of qtts-tool speak --words against the phones of the bundled voice's codes, which no attention head takes part in.
 
 usage: measure-words.py BUILD_DIR [--voice DIR] [--lines FILE] [--speakers A B ...] [--layouts L ...] [--seeds N] [--show]
+       measure-words.py BUILD_DIR --coverage [--temperatures T ...] ...
+       measure-words.py BUILD_DIR --splices ...
+
+With --coverage Whisper base listens: an utterance is faulty if two or more words in a row are missing or too many; the table tells which
+of the faulty and the clean ones the report flags. Words that are only pronounced badly are no fault here, and the report does not see them. With --splices the codes of each line are aligned
+as they are, with 40 frames of another line behind them, with their last eight frames again and again, and without their last 40 %.
 
 Codebooks 0 to 2 of the bundled voice name the phones of a frame with their durations in units of 25 ms, spaces between words included
 (data/recipe/codes.py), so they say when each word begins. Words are matched by their consonants; two words without a space between them
@@ -10,6 +16,7 @@ in the codes are one there, and only the first of them is scored. Utterances in 
 here too, is taken off the phones. Needs the environment described in measure-voice.py (numpy).
 """
 import argparse
+import difflib
 import json
 import os
 import pathlib
@@ -22,7 +29,8 @@ import wave
 import numpy as np
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-FRAME, UNIT = 0.08, 0.025
+UNIT = 0.025
+NUMBERS = {w: str(i) for i, w in enumerate("zero one two three four five six seven eight nine ten eleven twelve".split())} | {"fourteen": "14", "forty": "40"}
 PAUSE, SPACE, NONE = 0, 1, 255
 LETTERS = "AIOQSTWYᵊabdefhijklmnoprstuvwzɑɒæɔðʤəɛɜɡɪŋθɹɾʃʧʊʌʒʔᵻ"  # of data/recipe/codes.py
 
@@ -91,6 +99,8 @@ def match(words, spoken):
     heard = [skeleton(letters_, SPOKEN) for _, letters_ in spoken]
     for j in range(1, m + 1):
         for i in range(1, n + 1):
+            if abs(i * m / n - j) > 12:
+                continue
             for k in range(1, min(most, i) + 1):
                 if cost[i - k][j - 1] >= inf:
                     continue
@@ -127,13 +137,74 @@ def onsets(pcm):
     return found
 
 
-def speak(args, folder, text, speaker, layout, seed):
+def speak(args, folder, text, speaker, layout, seed, more=(), codes=True):
     tool, out = f"{args.build}/engine/tools/qtts-tool", pathlib.Path(folder)
-    common = ["--speaker", speaker, "--layout", layout, "--seed", str(seed)] + args.set
+    common = ["--speaker", speaker, "--layout", layout, "--seed", str(seed), *more] + args.set
     subprocess.run([tool, "speak", args.voice, text, "-o", out / "a.wav", "--words", out / "a.json", "--part-length", "0", "--normalize", "none"] + common,
                    check=True, stderr=subprocess.DEVNULL)
+    if not codes:
+        return json.loads((out / "a.json").read_text()), None, read_wav(out / "a.wav")
     codes = json.loads(subprocess.run([tool, "codes", args.voice, "--json", "--text", text] + common, check=True, capture_output=True, text=True).stdout)["codes"]
     return json.loads((out / "a.json").read_text()), codes, read_wav(out / "a.wav")
+
+
+def faults(text, heard):
+    """words in a row that are missing or too many, the longest run"""
+    a, b = [w for w in heard_words(text)], [w for w in heard_words(heard)]
+    worst = 0
+    for _, i, j, k, m in difflib.SequenceMatcher(None, a, b, autojunk=False).get_opcodes():
+        worst = max(worst, abs((j - i) - (m - k)))
+    return worst
+
+
+def heard_words(text):
+    import meters
+    return [NUMBERS.get(w, w) for w in meters.words(text)]
+
+
+def coverage(args, lines):
+    sys.path.insert(0, str(ROOT / "data/recipe"))
+    import meters
+    model = meters.whisper_model()
+    for temperature in args.temperatures:
+        table = {(faulty, flagged): 0 for faulty in (True, False) for flagged in (True, False)}
+        with tempfile.TemporaryDirectory() as folder:
+            for i, text in enumerate(lines):
+                for seed in range(args.seeds):
+                    for layout in args.layouts:
+                        speaker = args.speakers[(i + seed) % len(args.speakers)]
+                        spoken, _, pcm = speak(args, folder, text, speaker, layout, seed, ["--temperature", str(temperature)], codes=False)
+                        report = spoken["report"]
+                        flagged = not report["measured"] or bool(report["skipped"] or report["repeated"] or report["end_missed"] or report["stopped_early"])
+                        parts, _ = model.transcribe(meters.at16(pcm), language="en", beam_size=5, condition_on_previous_text=False)
+                        heard = " ".join(part.text for part in parts)
+                        faulty = faults(text, heard) >= 2
+                        table[faulty, flagged] += 1
+                        if args.show and (faulty or flagged):
+                            print(f"  faulty {faulty} flagged {flagged} {speaker} {seed} {layout}: {heard} | {report}", flush=True)
+        faulty, clean = table[True, True] + table[True, False], table[False, True] + table[False, False]
+        print(f"temperature {temperature}: {table[True, True]} of {faulty} faulty utterances flagged, {table[False, True]} of {clean} clean ones", flush=True)
+
+
+def splices(args, lines):
+    tool, found = f"{args.build}/engine/tools/qtts-tool", {}
+    run = lambda *a: subprocess.run([tool, *a], check=True, capture_output=True, text=True).stdout
+    spoken = []
+    for i, text in enumerate(lines):
+        common = ["--text", text, "--speaker", args.speakers[i % len(args.speakers)], "--layout", args.layouts[i % len(args.layouts)]]
+        spoken.append((common, run("codes", args.voice, *common, "--seed", "1").splitlines()))
+    with tempfile.TemporaryDirectory() as folder:
+        file = pathlib.Path(folder) / "codes"
+        for i, (common, codes) in enumerate(spoken):
+            other = spoken[(i + 1) % len(spoken)][1]
+            for kind, changed in (("as they are", codes), ("other speech behind", codes + other[3:43]), ("the end in a loop", codes + codes[-8:] * 5),
+                                  ("cut off", codes[:len(codes) * 6 // 10])):
+                file.write_text("\n".join(changed) + "\n")
+                report = json.loads(run("align", args.voice, *common, "--codes", str(file), "--json"))["report"]
+                bad = not report["measured"] or report["end_missed"] or report["stopped_early"] or report["skipped"] or report["repeated"]
+                found[kind] = found.get(kind, 0) + bool(bad)
+    for kind, count in found.items():
+        print(f"{kind}: {count} of {len(lines)} flagged")
 
 
 def main():
@@ -145,9 +216,16 @@ def main():
     parser.add_argument("--layouts", nargs="+", default=["streaming", "non-streaming"])
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--set", nargs="+", default=[], help="further options of qtts-tool speak and codes")
+    parser.add_argument("--coverage", action="store_true")
+    parser.add_argument("--splices", action="store_true")
+    parser.add_argument("--temperatures", nargs="+", type=float, default=[0.9, 1.2])
     parser.add_argument("--show", action="store_true")
     args = parser.parse_args()
     lines = [line.strip() for line in open(args.lines) if line.strip()]
+    if args.splices:
+        return splices(args, lines)
+    if args.coverage:
+        return coverage(args, lines)
     lead = []
     for layout in args.layouts:
         errors, left_out, flagged, unmeasured, words = [], 0, 0, 0, 0

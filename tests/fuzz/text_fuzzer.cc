@@ -5,6 +5,7 @@
 
 #include <glib.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -17,6 +18,7 @@
 #include "text/normalizer.h"
 #include "text/text_feed.h"
 #include "text/tokenizer.h"
+#include "text/word_finder.h"
 
 namespace {
 
@@ -34,6 +36,13 @@ Ids Plain(const Tokenizer& tokenizer, std::string_view text) {
   auto ids = tokenizer.EncodePlain(text);
   QTTS_FUZZ_CHECK(ids.ok());
   return *ids;
+}
+
+std::vector<qtts::TextRange> Words(std::string_view text, size_t step) {
+  qtts::WordFinder finder;
+  for (size_t at = 0; at < text.size(); at += step) finder.Append(text.substr(at, step));
+  finder.Finish();
+  return finder.Take();
 }
 
 Ids Fed(const std::shared_ptr<const Tokenizer>& tokenizer, std::string_view text, size_t step) {
@@ -67,6 +76,17 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   for (const int32_t id : ids) decoded += tokenizer->Decode(id);
   QTTS_FUZZ_CHECK(decoded == normalized);
   QTTS_FUZZ_CHECK(tokenizer->Encode(text).ok());
+  std::vector<size_t> ends;
+  const auto again = tokenizer->EncodePlain(text, &ends);
+  QTTS_FUZZ_CHECK(again.ok() && *again == ids && ends.size() == ids.size());
+  QTTS_FUZZ_CHECK(std::is_sorted(ends.begin(), ends.end()) && (ends.empty() || ends.back() == text.size()));
+  const std::vector<qtts::TextRange> words = Words(text, text.size() + 1);
+  QTTS_FUZZ_CHECK(words == Words(text, step));
+  size_t spoken = 0;
+  for (const qtts::TextRange& word : words) {
+    QTTS_FUZZ_CHECK(word.begin >= spoken && word.end > word.begin && word.end <= text.size());
+    spoken = word.end;
+  }
 
   const Ids whole = Plain(*tokenizer, "assistant\n" + text);
   QTTS_FUZZ_CHECK(Fed(tokenizer, text, step) == whole);

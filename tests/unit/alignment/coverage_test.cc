@@ -131,6 +131,15 @@ TEST(CoverageTest, AMissedEndIsSeenASecondLater) {
   EXPECT_TRUE(speech.Finish().end_missed());
 }
 
+TEST(CoverageTest, OtherSpeechBehindTheTextIsAMissedEnd) {
+  Speech speech(6);
+  speech.SayTo(6);
+  for (int i = 0; i < 60; ++i) speech.Say({{i % 6, 0.1F}}, 0.1F);
+  const Coverage& c = speech.Finish();
+  EXPECT_TRUE(c.trusted()) << "the head followed the text";
+  EXPECT_TRUE(c.end_missed());
+}
+
 TEST(CoverageTest, ALongLastWordIsNoMissedEnd) {
   Speech speech(4, /*ends_with_mark=*/false);
   speech.SayTo(3);

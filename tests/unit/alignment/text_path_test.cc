@@ -181,7 +181,7 @@ TEST(TextPathTest, AnyScores) {
         EXPECT_GE(frame.position, position);
         position = frame.position;
         EXPECT_TRUE(frame.mass >= 0 && frame.mass <= 1);
-        for (const float p : frame.probabilities) ASSERT_TRUE(p >= 0 && p <= 1) << p;
+        for (const float p : frame.probabilities()) ASSERT_TRUE(p >= 0 && p <= 1) << p;
       }
     }
     EXPECT_EQ(count, static_cast<int64_t>(frames));

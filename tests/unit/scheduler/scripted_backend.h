@@ -35,6 +35,9 @@ struct BackendScript {
   std::map<uint64_t, EndReason> end_by_seed;         // reason of the end; kComplete unless named
   std::map<uint64_t, Status> open_error_by_seed;
   std::set<uint64_t> silent_seeds;  // the sample of each of their frames is 0
+  // Frames that speak a token of the text, for the scores of those who ask for them; 0: there are none.
+  int frames_per_token = 0;
+  std::map<uint64_t, int> stuck_by_seed;  // the token at which an utterance stays; none unless named
   int64_t prompt_rows_together = 0;
   int64_t page_positions = 0;  // 0: no pages
   int64_t pages = 0;
@@ -183,7 +186,7 @@ class ScriptedBackend : public Backend {
     --script_->collecting;
     if (script_->device_lost) return Status::DeviceUnavailable("the device is gone");
     std::vector<FrameResult> results;
-    for (const FrameStep& step : outstanding_.front()) results.push_back(Make(step.slot));
+    for (const FrameStep& step : outstanding_.front()) results.push_back(Make(step));
     outstanding_.pop_front();
     return results;
   }
@@ -258,7 +261,25 @@ class ScriptedBackend : public Backend {
     return true;
   }
 
-  FrameResult Make(SlotId id) {
+  // Almost all attention is on the token that the frame speaks.
+  TextScores ScoresOf(const Slot& slot, const TextWindow& window) const {
+    TextScores scores;
+    if (script_->frames_per_token == 0 || !window.wanted()) return scores;
+    int spoken = slot.made / script_->frames_per_token;
+    if (const auto stuck = script_->stuck_by_seed.find(slot.seed); stuck != script_->stuck_by_seed.end()) {
+      spoken = std::min(spoken, stuck->second);
+    }
+    spoken = std::min(spoken, window.text_end - window.text_begin - 1);
+    for (int position = window.begin; position < std::min(window.text_end, window.begin + kTextScores); ++position) {
+      scores.scores.push_back(position - window.text_begin == spoken ? 10.0F : 0.0F);
+    }
+    scores.log_sum = 10;
+    scores.mass = 1;
+    return scores;
+  }
+
+  FrameResult Make(const FrameStep& step) {
+    const SlotId id = step.slot;
     FrameResult result;
     result.slot = id;
     const auto found = slots_.find(id);
@@ -283,6 +304,7 @@ class ScriptedBackend : public Backend {
     result.codes = {slot.made};
     result.pcm = {static_cast<float>(slot.seed) + static_cast<float>(slot.made) / 1000.0F};
     if (script_->silent_seeds.contains(slot.seed)) result.pcm = {0};
+    result.text_scores = ScoresOf(slot, step.window);
     ++slot.made;
     return result;
   }

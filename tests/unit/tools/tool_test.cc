@@ -95,8 +95,8 @@ TEST(ToolTest, HelpNamesEveryCommand) {
   const Outcome help = RunTool({"--help"});
   EXPECT_EQ(help.exit_status, 0);
   EXPECT_NE(help.out.find("  qtts-tool [OPTION"), std::string::npos) << help.out;
-  for (const char* command :
-       {"speak", "text", "inspect", "tokenize", "prompt", "codes", "decode", "voice make", "voice show", "check"}) {
+  for (const char* command : {"speak", "text", "inspect", "tokenize", "prompt", "codes", "decode", "voice make",
+                              "voice show", "check", "align"}) {
     EXPECT_NE(help.out.find(command), std::string::npos) << command;
   }
 }
@@ -111,7 +111,8 @@ TEST(ToolTest, EveryCommandHasAManual) {
                  {{"prompt"}, "--text", "--seed"},         {{"text"}, "--lexicon", "--seed"},
                  {{"codes"}, "--seed", "--output"},        {{"decode"}, "--output", "--text"},
                  {{"check"}, "--against", "--text"},       {{"voice"}, "voice show FILE", "--greedy"},
-                 {{"voice", "make"}, "--audio", "--seed"}, {{"voice", "show"}, "--json", "--audio"}};
+                 {{"voice", "make"}, "--audio", "--seed"}, {{"voice", "show"}, "--json", "--audio"},
+                 {{"align"}, "--write", "--audio"}};
   for (const auto& manual : manuals) {
     for (const char* help : {"--help", "-h"}) {
       // Before and after the command, and before and after a missing or wrong argument.
@@ -826,6 +827,82 @@ TEST(ToolTest, SpeakWritesSoundWhileItIsMade) {
   speech.WaitForSound();
   speech.Send(SIGTERM);
   EXPECT_EQ(speech.Wait().exit_status, 128 + SIGTERM) << "it had not ended yet";
+}
+
+std::string Contents(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+TEST(ToolTest, SpeakWritesItsWords) {
+  const TemporaryFolder folder;
+  const std::string wav = folder.File("a.wav");
+  const std::string text = "Hello there, this is it.";
+  const struct {
+    const char* name;
+    const char* has;
+  } files[] = {{"a.vtt", "WEBVTT\n\n00:00:0"}, {"a.srt", " --> 00:00:0"}, {"a.TextGrid", "text = \"there\""}};
+  for (const auto& file : files) {
+    const std::string path = folder.File(file.name);
+    const Outcome outcome = RunTool({"speak", kVoice, text, "-o", wav, "--words", path});
+    EXPECT_EQ(outcome.exit_status, 0) << outcome.err;
+    EXPECT_NE(Contents(path).find(file.has), std::string::npos) << Contents(path);
+    EXPECT_NE(Contents(path).find("there"), std::string::npos);
+  }
+  const std::string json = folder.File("a.json");
+  ASSERT_EQ(RunTool({"speak", kVoice, text, "-o", wav, "--words", json}).exit_status, 0);
+  const Json words = Json::parse(Contents(json));
+  ASSERT_EQ(words["words"].size(), 5U);
+  EXPECT_EQ(words["words"][1]["word"], "there");
+  EXPECT_EQ(words["words"][1]["bytes"], Json({6, 11}));
+  EXPECT_TRUE(words["report"]["measured"]);
+  const Outcome wrong = RunTool({"speak", kVoice, text, "-o", wav, "--words", folder.File("a.txt")});
+  EXPECT_EQ(wrong.exit_status, 1);
+  EXPECT_NE(wrong.err.find(".vtt, .srt, .json or .TextGrid"), std::string::npos) << wrong.err;
+}
+
+// The head of the bundled voice is found without looking at its description, and written into that of a copy.
+TEST(ToolTest, AlignFindsTheHead) {
+  const TemporaryFolder folder;
+  const std::string copy = folder.File("voice");
+  std::filesystem::copy(kVoice, copy, std::filesystem::copy_options::recursive);
+  std::ofstream(copy + "/qttssrc.json") << R"({"default_speaker": "grace", "alignment": false})";
+  EXPECT_EQ(RunTool({"align", copy}).exit_status, 0);
+  EXPECT_NE(Contents(copy + "/qttssrc.json").find("false"), std::string::npos) << "nothing is written without --write";
+  const Outcome outcome = RunTool({"align", copy, "--write", "--json"});
+  ASSERT_EQ(outcome.exit_status, 0) << outcome.err;
+  const Json found = Json::parse(outcome.out);
+  EXPECT_EQ(found["alignment"]["layer"], 1);
+  EXPECT_EQ(found["alignment"]["head"], 0);
+  EXPECT_NEAR(found["alignment"]["offset_ms"].get<double>(), 80, 50);
+  EXPECT_EQ(found["heads"].size(), 28U);
+  EXPECT_TRUE(found["used_so_far"].is_null());
+  const Json description = Json::parse(Contents(copy + "/qttssrc.json"));
+  EXPECT_EQ(description["alignment"], found["alignment"]);
+  EXPECT_EQ(description["default_speaker"], "grace");
+}
+
+TEST(ToolTest, AlignTimesAFinishedUtterance) {
+  const TemporaryFolder folder;
+  const std::string text = "Hello there, this is it.";
+  const std::string json = folder.File("a.json");
+  const std::string codes = folder.File("a.codes");
+  ASSERT_EQ(RunTool({"speak", kVoice, text, "-o", folder.File("a.wav"), "--words", json, "--normalize", "none",
+                     "--seed", "4"})
+                .exit_status,
+            0);
+  std::ofstream(codes) << RunTool({"codes", kVoice, "--text", text, "--seed", "4"}).out;
+  const Outcome outcome = RunTool({"align", kVoice, "--text", text, "--codes", codes, "--json"});
+  ASSERT_EQ(outcome.exit_status, 0) << outcome.err;
+  const Json aligned = Json::parse(outcome.out);
+  const Json spoken = Json::parse(Contents(json));
+  ASSERT_EQ(aligned["words"].size(), spoken["words"].size());
+  for (size_t i = 0; i < spoken["words"].size(); ++i) {
+    EXPECT_NEAR(aligned["words"][i]["start"].get<double>(), spoken["words"][i]["start"].get<double>(), 0.02) << i;
+  }
+  EXPECT_EQ(RunTool({"align", kVoice, "--codes", codes}).exit_status, 1) << "without the text";
+  EXPECT_EQ(RunTool({"align", kVoice, "--text", text, "--codes", codes, "--write"}).exit_status, 1);
+  EXPECT_EQ(RunTool({"align", kVoice, "--words", json}).exit_status, 1) << "without an utterance";
 }
 
 TEST(ToolTest, TheVersionIsTheProjects) {
