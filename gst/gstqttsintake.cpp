@@ -27,8 +27,8 @@ Intake::Accept Intake::Offer(Utterance utterance, uint64_t* id) {
   if (!monitor_.run.running()) return Accept::kFlushing;
   if (!monitor_.run.takes_text()) return Accept::kEnded;
   if (!queue_.HasRoom(utterance.text)) return Accept::kFull;
-  EnqueueText(std::move(utterance));
-  if (id != nullptr) *id = last_id_;
+  const uint64_t number = EnqueueText(std::move(utterance));
+  if (id != nullptr) *id = number;
   return Accept::kAccepted;
 }
 
@@ -158,6 +158,7 @@ void Intake::DropQueue(bool with_events) {
   } else if (document_) {
     document_->EndUtterance();
     while (document_->Next()) continue;
+    EndGrowing();
   }
   std::vector<std::shared_ptr<void>> waiting;
   while (!queue_.empty()) {
@@ -441,12 +442,16 @@ void Intake::EnqueueSentence() {
   QueueEvents();
 }
 
-// A whole text of the application.
-void Intake::EnqueueText(Utterance text) {
+// A whole text of the application. Returns its number.
+uint64_t Intake::EnqueueText(Utterance text) {
   const auto markup = qtts::ResolveMarkup(text.settings.markup, text.text, true).value_or(qtts::Markup::kNone);
-  if (markup == qtts::Markup::kNone) return Enqueue(std::move(text));
+  if (markup == qtts::Markup::kNone) {
+    Enqueue(std::move(text));
+    return last_id_;
+  }
   std::vector<Utterance> parts = ReadDocument(text, markup, &warnings_);
-  parts[0].document->SetId(last_id_ + 1);
+  const uint64_t id = last_id_ + 1;
+  parts[0].document->SetId(id);
   for (Utterance& part : parts) {
     if (part.text.empty()) {
       queue_.Push(std::move(part));
@@ -455,6 +460,7 @@ void Intake::EnqueueText(Utterance text) {
     }
   }
   monitor_.Announce();
+  return id;
 }
 
 void Intake::Enqueue(Utterance utterance) {
