@@ -45,7 +45,7 @@ struct CudaBackend::Impl {
     bool parked = false;  // its pages are in the host's memory
     int64_t submitted = 0;
     FrameStart start = FrameStart::kInput;  // of the next frame
-    EndReason end = EndReason::kNone;       // what the host knows of; for kError, `status`
+    EndReason end = EndReason::kNone;       // as far as the host knows; for kError, `status`
     Status status;
   };
   // One row of a submission: its result, or where that will be.
@@ -84,8 +84,8 @@ struct CudaBackend::Impl {
     int first = 0;
     int rows = 0;
   };
-  // What makes a slice's sound: kAll on codec_stream; or kBegin on `stream`, then kFinish on codec_stream beside the
-  // next frame's codes.
+  // The parts of a slice's codec work: kAll on codec_stream; or kBegin on `stream`, then kFinish on codec_stream beside
+  // the next frame's codes.
   enum class CodecWork { kAll, kBegin, kFinish };
   std::map<std::tuple<int, int, int, CodecWork>, Graph> codec_graphs;  // by slice, part of the hand-over and work
   Event codec_idle;                                                    // all that was enqueued on codec_stream is done
@@ -108,7 +108,7 @@ struct CudaBackend::Impl {
   SlotTable<Slot> slots{"GPU", 0};
   PromptLimits limits;
   std::set<int> free_indices;
-  int used_indices = 0;  // that have ever been taken: their slots have a codec's state
+  int used_indices = 0;  // indices that were ever taken: their slots have a codec's state
   std::deque<Submission> outstanding;
   Status lost;  // not ok once the device is
 
@@ -122,7 +122,7 @@ struct CudaBackend::Impl {
   Status Load();
   Status WarmUp();
   Status Prime(Slot* slot);
-  // The next piece of a slot's prompt, and what came of it.
+  // The next piece of a slot's prompt, and its result.
   struct Piece {
     Slot* slot = nullptr;
     PrefillProgress progress;
@@ -133,16 +133,16 @@ struct CudaBackend::Impl {
   Result<const Graph*> CodecGraph(Slice slice, int part, CodecWork work);
   // True if the codec fits beside the kernel that makes codes.
   bool LeavesRoom(int rows, int splits) const { return rows == 1 && model->IsPersistent(rows, splits); }
-  // What the codec has not allocated yet for the slots.
+  // Bytes that the codec still has to allocate for slots that were never taken.
   size_t UnusedStateBytes() const {
     return static_cast<size_t>(options.max_slots - used_indices) * codec->past_bytes();
   }
   int CodecRows() const { return std::min(ring.rows, kCodecRows); }
   // Rows of the smallest slice that has graphs and holds `rows` rows.
   int SliceRows(int rows) const;
-  // Few first frames join the many others, rather than pass through the predictor and the codec apart.
+  // Lets a few first frames join many others, rather than pass through the predictor and the codec apart.
   void JoinFirstFrames();
-  // Rows that begin alike.
+  // Launches rows that begin alike.
   Status LaunchRows(FrameStart start, std::span<const std::pair<Row*, FrameRow>> rows, int64_t positions,
                     Submission* submission);
   void ReadRow(Row* row);

@@ -93,11 +93,11 @@ Result<DeviceCapacity> MeasureDevice(int device) {
   return capacity;
 }
 
-// What an engine takes, or the speech tokenizer's decoder alone.
+// Device memory that an engine takes, or the speech tokenizer's decoder alone.
 struct Needs {
   size_t model_bytes = 0;
   size_t voice_bytes = 0;  // of an utterance
-  int voices = 0;          // that must fit
+  int voices = 0;          // utterances that must fit
 
   size_t bytes() const { return model_bytes + voice_bytes * static_cast<size_t>(voices); }
 };
@@ -107,7 +107,7 @@ CodecSizes CodecSizesOf(const Checkpoint& checkpoint, CodecPrecision precision, 
                             precision, rows);
 }
 
-// Of the speech tokenizer's decoder, in the precision that takes most.
+// Returns the needs of the speech tokenizer's decoder, in the precision that takes most.
 Needs DecoderNeeds(const Checkpoint& checkpoint) {
   return {.model_bytes = CodecSizesOf(checkpoint, CodecPrecision::kExact, 1).weight_bytes + kWorkingBytes};
 }
@@ -154,7 +154,7 @@ Needs EngineNeeds(const Checkpoint& checkpoint, const CudaOptions& options, int 
     needs.model_bytes += CublasLt::kWorkspaceBytes +
                          std::max<size_t>(2 * rows, options.prompt_rows) * static_cast<size_t>(widest) * sizeof(float);
   }
-  // Weights once more, in pieces: of some or all products. Only devices with products of warpgroups have them.
+  // The second, swizzled copy of some or all weights. Only devices with products of warpgroups have it.
   const bool many = voices > kDefaultVoices;
   if (options.precision == Precision::kBF16 && options.products != ManyRowsProducts::kLibrary && rows >= kManyRows) {
     needs.model_bytes += element * LayerWeights(predictor);
@@ -162,7 +162,7 @@ Needs EngineNeeds(const Checkpoint& checkpoint, const CudaOptions& options, int 
   }
   if (!many) return needs;
   needs.voices = voices;
-  // Of a row: the predictor's page, the logits, partial results of attention, what passes between kernels, its sound.
+  // Bytes of a row: the predictor's page, the logits, partial results of attention, arrays between kernels, its sound.
   const size_t row_bytes =
       key_value_bytes(predictor, info.code_groups) +
       sizeof(float) *

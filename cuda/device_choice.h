@@ -26,8 +26,8 @@ Result<int> ChooseDevice(const Checkpoint& checkpoint, const CudaOptions& option
 // The same for the speech tokenizer's decoder alone.
 Result<int> ChooseDecoderDevice(const Checkpoint& checkpoint, int device);
 
-// What has room on options.device, or for -1 on the first usable one, with such options; an estimate. Errors: as
-// ChooseDevice(), but for too little memory.
+// Estimates how many voices options.device has memory for, or for -1 the first usable device. Errors: as
+// ChooseDevice(), except for too little memory.
 Result<DeviceCapacity> CapacityOf(const Checkpoint& checkpoint, const CudaOptions& options);
 
 }  // namespace qtts::cuda

@@ -20,7 +20,7 @@ namespace {
 
 constexpr const char* kSpeaking = "making speech";
 
-// Of the machine, or less where the process's control groups allow less.
+// Returns the machine's memory in bytes, or less where the process's control groups allow less.
 size_t HostBytes() {
   const size_t machine = static_cast<size_t>(std::max(sysconf(_SC_PHYS_PAGES), 0L)) *
                          static_cast<size_t>(std::max(sysconf(_SC_PAGE_SIZE), 0L));

@@ -102,10 +102,10 @@ class LanguageModel {
     return sequences_->Open(slot, prompt, settings, seed);
   }
   // Enqueues the next rows of open slots' prompts and says in each `done` how many have been now. Rests of prompts that
-  // fit into a pass through the talker share one. Of a long prompt three pieces are under way at most, since each needs
+  // fit into a pass through the talker share one. At most three pieces of a long prompt are under way, since each needs
   // a place of the upload ring: this waits for one.
   void Prefill(std::span<PromptProgress> prompts) { sequences_->Prefill(prompts); }
-  // What the first frame begins with: with the prompt's last row where nothing else of the prompt has to go through the
+  // Returns the input with which the first frame begins: the prompt's last row, if no other row has to go through the
   // talker.
   static FrameStart StartOf(const Prompt& prompt) { return Sequences::StartOf(prompt); }
   // Open() and the whole Prefill(), if nobody else waits.
@@ -130,7 +130,7 @@ class LanguageModel {
   const FrameRing& ring() const { return ring_; }
   // One frame of up to `rows` rows (a row bucket) that begin alike, taken from the next entry of the ring `steps` and
   // reported in that of `results`: for capture in a graph. Both are host memory. The rows that go on have their codes
-  // in hand_over(). What begins with kPrompt looks at no context: one split. Where MayJoin(rows), rows of kInput may
+  // in hand_over(). Rows that begin with kPrompt look at no context: one split. Where MayJoin(rows), rows of kInput may
   // begin with their prompts, too (kJoinsBehindTalker).
   Status EnqueueFrame(FrameStart start, int rows, int splits, const FrameRow* steps, FrameRowResult* results);
 

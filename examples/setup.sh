@@ -7,7 +7,8 @@
 #   QTTS_PROPERTIES=...   more properties for qttssrc, such as "speaker=ryan seed=1"
 #   QTTS_BUILD_DIR=DIR    where to build, from the top of the source; build, if unset
 set -euo pipefail
-# In the background of another script Ctrl-C is ignored, and a shell cannot undo that. Who sends it means to end this.
+# In the background of another script Ctrl-C is ignored, and a shell cannot undo that. A user who sends it anyway wants
+# to end this script.
 [[ $(trap -p INT) != *"''"* ]] || exec env --default-signal=INT "$0" "$@"
 root=$(dirname "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")")
 . "$root/build-aux/debian.sh"
@@ -85,7 +86,7 @@ check_text_file() {
   grep -q '[^[:space:]]' -- "$1" || refuse "$name: is blank: there is nothing to speak"
 }
 
-# check_standard_input: the same for standard input. Of a pipe it waits for the first part, looks at that, and puts it
+# check_standard_input: the same for standard input. It waits for the first part of a pipe, looks at it, and puts it
 # back.
 check_standard_input() {
   if [ -f /dev/stdin ]; then
@@ -126,7 +127,7 @@ quote() {
   printf '"%s"' "${value//\"/\\\"}"
 }
 
-# What set_up builds.
+# Targets that set_up builds.
 build_targets=(gst/libgstqtts.so)
 
 # set_up [PACKAGE...]: makes qttssrc and GStreamer elements of these Debian packages available: installs what
@@ -295,7 +296,7 @@ wrote() {
   fi
 }
 
-# What makes sound audible on this machine; its Debian packages.
+# Elements that make sound audible on this machine; their Debian packages.
 # shellcheck disable=SC2034
 loudspeaker=(audioconvert ! audioresample ! autoaudiosink)
 # shellcheck disable=SC2034

@@ -68,11 +68,26 @@ std::function<void()> AheadList::NewCallback(const AheadSpeech& speech, std::fun
   };
 }
 
+// All of the speech was made: keeps it, or has it made again.
+static void TakeEnd(AheadSpeech* speech) {
+  Attempt attempt = {std::exchange(speech->frames, {}), EndOf(*speech->stream), speech->seed};
+  if (speech->retries.on() && speech->retries.Judge(&attempt)) {
+    speech->stream.reset();
+    speech->retry = true;
+    return;
+  }
+  speech->frames = std::move(attempt.frames);
+  speech->end = std::move(attempt.end);
+  speech->seed = attempt.seed;
+  speech->ended = true;
+}
+
 bool ReadAhead(const AheadList::Speeches& speeches, size_t max_bytes) {
   const auto bytes = [](const qtts::Frame& frame) { return frame.pcm.size() * sizeof(float); };
   size_t held = 0;
   for (const auto& speech : speeches) {
     for (const qtts::Frame& frame : speech->frames) held += bytes(frame);
+    held += speech->retries.held_bytes();
   }
   for (const auto& speech : speeches) {
     while (speech->running()) {
@@ -85,11 +100,13 @@ bool ReadAhead(const AheadList::Speeches& speeches, size_t max_bytes) {
           speech->stream.reset();
           speech->retry = true;
         } else {
-          speech->ended = true;
+          TakeEnd(speech.get());
         }
         break;
       }
-      if (frame.index == 0) speech->first_frame_latency = AheadList::Clock::now() - speech->start;
+      if (speech->first_frame_latency.count() == 0) {
+        speech->first_frame_latency = AheadList::Clock::now() - speech->start;
+      }
       held += bytes(frame);
       speech->frames.push_back(std::move(frame));
     }

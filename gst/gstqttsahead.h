@@ -13,6 +13,7 @@
 #include <optional>
 #include <vector>
 
+#include "gstqttsretry.h"
 #include "qtts/frame.h"
 #include "qtts/request.h"
 
@@ -30,8 +31,11 @@ struct AheadSpeech {
   uint64_t id = 0;
   qtts::Request request;                 // as it would be in its turn
   std::shared_ptr<qtts::Stream> stream;  // null: the engine has not taken the utterance, see `retry`
-  bool retry = false;                    // no slot was free: ask again when one is. If not set, ask in its turn
-  bool ended = false;                    // `frames` has all frames that are left
+  bool retry = false;                    // ask again when a slot is free. If not set, ask in its turn
+  bool ended = false;                    // `frames` has all frames that are left, and `end` the end
+  std::optional<SpeechEnd> end;
+  Retries retries;
+  uint64_t seed = 0;  // of `frames`
   std::chrono::steady_clock::time_point start;
   std::chrono::nanoseconds first_frame_latency{0};
   std::deque<qtts::Frame> frames;

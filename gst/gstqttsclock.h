@@ -38,9 +38,9 @@ class LiveClock {
   void Recheck();
   void SetUnlocked(bool unlocked);
 
-  // Of the element; its clock and base time are known when it begins to play.
+  // Notes whether the element plays; its clock and base time are known when it begins to play.
   void SetPlaying(bool playing);
-  // The element has another clock.
+  // Takes note that the element has another clock.
   void ClockChanged();
 
   // Calls `wake` at `running_time`, or now if that has passed or there is no clock. At most one alarm is set. `wake`

@@ -41,9 +41,9 @@ const Codec* FindCodec(const GstCaps* caps);
 // Errors: kUnsupported if none is installed, with the package of the first.
 qtts::Result<GstElement*> MakeElement(std::span<const AllowedElement> choices, const std::string& content);
 
-// kUnsupported: why a file's content gives no recording, and which files do.
+// Returns kUnsupported with the reason why a file's content gives no recording, and the kinds of files that do.
 qtts::Status NoRecordingError(const std::string& why);
-// The same for a file that names another place for its sound.
+// Returns the same error for a file that names another place for its sound.
 qtts::Status ExternalSoundError();
 
 }  // namespace gstqtts

@@ -15,8 +15,8 @@
 
 namespace gstqtts {
 
-// What others ask of the running element by events and signals: to interrupt, to flush, to seek, to end. Thread-safe,
-// as events come from any thread.
+// Requests to the running element by events and signals: to interrupt, to flush, to seek, to end. Thread-safe, as
+// events come from any thread.
 class Control {
  public:
   // `base` is the class above the element's; the rest outlives this.
@@ -37,15 +37,15 @@ class Control {
   // Speech is not stored: without a sink pad the property `text` can be spoken again, from its beginning, and that is
   // all that can be sought. The base class does the rest: flush or none, stop, segment.
   bool CanSpeakAgain();
-  // Begins again where the base class comes to do_seek() for a seek, and not for the start of the element.
+  // Begins again if the base class calls do_seek() for a seek, and not for the start of the element.
   void DoSeek();
-  // Upstream tells what upstream can seek. Without a sink pad the range has no length.
+  // Answers the seeking query; with a sink pad upstream does. Without one the range has no length.
   void AnswerSeeking(GstQuery* query);
 
   // True if a flush, a stop or an end-of-stream wants create() to return. A call of unlock_stop() from a pause may have
   // overridden its unlock(), so each registers here before it calls unlock().
   bool IsUnlocked() const;
-  // The text is over: sends the application's own end-of-stream, if there is one.
+  // Sends the application's own end-of-stream, if there is one: the text is over.
   void TextEnded();
   // Drops the end-of-stream that waits for the utterance to be over.
   void DropEndOfStream() { KeepEndOfStream(nullptr); }

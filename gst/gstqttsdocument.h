@@ -8,7 +8,6 @@
 #include <string>
 
 #include "gstqttsreport.h"
-#include "qtts/end_reason.h"
 
 namespace gstqtts {
 
@@ -26,15 +25,9 @@ class Document {
 
   // Its first utterance begins. False if one has begun already.
   bool Begin();
-  // What came of an utterance.
-  struct Outcome {
-    qtts::EndReason reason = qtts::EndReason::kComplete;
-    uint64_t frames = 0;
-    uint64_t samples = 0;
-    size_t spoken = 0;  // position in the document
-  };
-  // An utterance has ended, or was dropped. Returns the report of the document if it was its last part.
-  std::optional<Report> End(const Outcome& outcome);
+  // An utterance has ended, with this kFinished report in positions of the document, or was dropped. Returns the report
+  // of the document if it was its last part.
+  std::optional<Report> End(const Report& part);
   // A break or a mark has passed, or was dropped.
   std::optional<Report> Pass();
 
@@ -44,7 +37,8 @@ class Document {
   size_t parts_;
   bool begun_ = false;
   bool passed_ = false;  // an utterance has ended
-  Outcome all_;
+  Report all_;
+  size_t measured_chars_ = 0;  // of the utterances whose coverage is known
 };
 
 }  // namespace gstqtts

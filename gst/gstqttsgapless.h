@@ -18,8 +18,9 @@ namespace gstqtts {
 // extension), MP4 in an edit list or in iTunes' tag iTunSMPB.
 //
 // GStreamer's versions treat these differently: not at all, correctly, or with one sample too much at the beginning and
-// the last packet missing. So the metadata is hidden from GStreamer (`hidden`), which then decodes everything, and the
-// sound is cut out here. Ogg and FLAC are not affected: GStreamer cuts Vorbis and Opus as exactly as libsndfile.
+// the last packet missing. The metadata is therefore hidden from GStreamer (`hidden`), which then decodes everything,
+// and the sound is cut out here. Ogg and FLAC are not affected: GStreamer cuts Vorbis and Opus as exactly as
+// libsndfile.
 struct Gapless {
   uint64_t begin = 0;  // of the sound, counted from the first sample that is decoded
   uint64_t end = 0;

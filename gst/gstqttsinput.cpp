@@ -52,7 +52,7 @@ gboolean Input::TakeVoice(const GstStructure* overrides) {
                         ("an event %s is refused", kSetVoiceEvent));
     return FALSE;
   }
-  EndUtterance();  // what has come belongs to the voice before
+  EndUtterance();  // earlier text belongs to the voice before
   GST_DEBUG_OBJECT(element_, "voice of the following text: %" GST_PTR_FORMAT, static_cast<const void*>(overrides));
   properties_.SetVoice(gst_structure_copy(overrides));
   return TRUE;

@@ -38,7 +38,7 @@ class Input {
   // Minimum latency of upstream if it is live.
   std::optional<GstClockTime> AskLiveLatency() const;
 
-  // A run begins. Its first segment tells whether upstream is live.
+  // Begins a run, whose first segment tells whether upstream is live.
   void Restart() { upstream_live_ = false; }
   // True if text arrives in real time, so that speech after a pause takes the current time.
   bool upstream_live() const { return upstream_live_; }

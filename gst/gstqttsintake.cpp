@@ -442,8 +442,10 @@ std::optional<size_t> Intake::BeginGrowing(std::string_view line) {
 
 void Intake::EnqueueSentence() {
   qtts::Sentence sentence = *std::exchange(sentence_, std::nullopt);
-  Enqueue(
-      {.text = std::move(sentence.text), .settings = pad_settings_, .stream = pad_stream_, .before = sentence.before});
+  Utterance utterance = {
+      .text = sentence.text, .settings = pad_settings_, .stream = pad_stream_, .before = sentence.before};
+  if (sentence.source != sentence.text) utterance.sentence = std::make_shared<qtts::Sentence>(std::move(sentence));
+  Enqueue(std::move(utterance));
   QueueEvents();
 }
 

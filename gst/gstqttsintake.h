@@ -61,7 +61,7 @@ class Intake {
   // accepted. Blank text is accepted and dropped. `repaired` receives the number of ill-formed UTF-8 sequences. `cue`:
   // when the chunk is to be heard; used if each chunk is an utterance.
   Accept PushChunk(std::string_view chunk, const Settings& settings, int* repaired, const Cue& cue = {});
-  // No text from the sink pad is to be heard before `until` (running time).
+  // Lets no text from the sink pad be heard before `until` (running time).
   void PushGap(uint64_t until) QTTS_EXCLUDES(monitor_held);
   // Queues `event` and returns it as kEvent in its turn: after the text before it, and after the sentence or growing
   // utterance that this text has begun. Waits for space like PushChunk(). Returns false after a flush, the end or an
@@ -72,7 +72,7 @@ class Intake {
   // Ends it and waits until everything is spoken. Returns false after a flush, a stop, an error or the release of the
   // pad.
   bool Drain() QTTS_EXCLUDES(monitor_held);
-  // No more chunks. Drops the bytes of an incomplete character.
+  // Ends the chunks. Drops the bytes of an incomplete character.
   void EndText() QTTS_EXCLUDES(monitor_held);
   // What users should be told of the markup of texts, since the last call.
   std::vector<std::string> TakeWarnings() QTTS_EXCLUDES(monitor_held);
@@ -81,7 +81,7 @@ class Intake {
   // True if the following chunks are `pieces` of a text, which end anywhere. Segmentation::kAuto then splits by
   // sentence.
   void BeginSegment(bool pieces) QTTS_EXCLUDES(monitor_held);
-  // More chunks after EndText(), if that has not been handed out as kEndOfText yet.
+  // Takes more chunks after EndText(), if that has not been handed out as kEndOfText yet.
   void BeginText() QTTS_EXCLUDES(monitor_held);
   // Whether the sink pad exists: while it does, only EndText() ends the text.
   void SetPad(bool exists) QTTS_EXCLUDES(monitor_held);
@@ -90,7 +90,7 @@ class Intake {
 
   // Begins a run with `first`, if any, as its first utterance.
   void Start(const TextOptions& options, std::optional<Utterance> first) QTTS_REQUIRES(monitor_held);
-  // More chunks may come, after a flush.
+  // Accepts more chunks, after a flush.
   void Resume() QTTS_REQUIRES(monitor_held) { text_ended_ = false; }
   // Drops the bytes of an incomplete character.
   void DropMidCharacter() QTTS_REQUIRES(monitor_held) { joiner_ = Utf8Joiner(); }
@@ -115,7 +115,7 @@ class Intake {
   bool AwaitsWords() const QTTS_REQUIRES(monitor_held);
   // True if no text is queued and none can come. `wait_for_application`: the application may still send text.
   bool TextIsOver(bool wait_for_application) const QTTS_REQUIRES(monitor_held);
-  // The current utterance, if any, has failed: drops the text that it would still have received.
+  // Drops the text that the current utterance, if any, would still have received: it has failed.
   void NoteFailure() QTTS_REQUIRES(monitor_held) {
     growing_failed_ = spoken_ && growing_id_ != 0 && growing_id_ == spoken_->utterance.id;
   }
@@ -171,7 +171,7 @@ class Intake {
   bool text_ended_ QTTS_GUARDED_BY(monitor_held) = false;  // by the upstream of the pad
   uint64_t last_id_ QTTS_GUARDED_BY(monitor_held) = 0;
   TextOptions text_options_ QTTS_GUARDED_BY(monitor_held);
-  bool pieces_ QTTS_GUARDED_BY(monitor_held) = false;  // what the chunks are
+  bool pieces_ QTTS_GUARDED_BY(monitor_held) = false;  // the chunks are pieces of text
   Utf8Joiner joiner_ QTTS_GUARDED_BY(monitor_held);
   qtts::Segmenter segmenter_ QTTS_GUARDED_BY(monitor_held);               // the sentence that has begun
   std::optional<qtts::Sentence> sentence_ QTTS_GUARDED_BY(monitor_held);  // waits for room
@@ -183,9 +183,9 @@ class Intake {
   std::optional<qtts::MarkupPart> part_ QTTS_GUARDED_BY(monitor_held);
   std::vector<std::string> warnings_ QTTS_GUARDED_BY(monitor_held);  // for the user
   std::vector<std::shared_ptr<void>> events_
-      QTTS_GUARDED_BY(monitor_held);                           // that wait for the end of the sentence that has begun
+      QTTS_GUARDED_BY(monitor_held);                           // wait for the end of the sentence that has begun
   uint64_t growing_id_ QTTS_GUARDED_BY(monitor_held) = 0;      // the utterance that grows, if it is still there
-  bool growing_failed_ QTTS_GUARDED_BY(monitor_held) = false;  // it failed: what it would have grown by is dropped
+  bool growing_failed_ QTTS_GUARDED_BY(monitor_held) = false;  // it failed: the rest of its text is dropped
   Settings pad_settings_ QTTS_GUARDED_BY(monitor_held);        // of the last chunk
   Cue pad_cue_ QTTS_GUARDED_BY(monitor_held);                  // of the last chunk
   Monitor::Clock::time_point last_text_ QTTS_GUARDED_BY(monitor_held);  // when it came

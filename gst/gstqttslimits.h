@@ -7,8 +7,8 @@
 namespace gstqtts {
 
 // GLib and GStreamer do not fail cleanly if descriptors or threads run out inside them: polls report errors forever,
-// and a pad whose task has no thread blocks the state change that stops it. So the resources that an element needs are
-// tested in advance.
+// and a pad whose task has no thread blocks the state change that stops it. The resources that an element needs are
+// therefore tested in advance.
 
 // Checks that the process can open the files of an element: the weights, which stay open, and, for a reference
 // recording, a pipeline with a bus, the recording and the decoders' files.

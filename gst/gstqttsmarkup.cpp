@@ -37,7 +37,7 @@ Utterance MakeUtterance(qtts::MarkupPart part, const Settings& settings) {
   utterance.more_text = !part.ends;
   utterance.before = part.before;
   utterance.after_break = part.after_break;
-  utterance.source = std::move(part.source);
+  utterance.written = std::move(part.source);
   utterance.source_map = std::move(part.map);
   utterance.marks = std::move(part.marks);
   utterance.markup = std::move(part.settings);

@@ -40,6 +40,7 @@ void ElementModel::Set(const std::optional<qtts::EngineOptions>& options, const 
     model_ = model;
   }
   g_object_notify(G_OBJECT(element_), "speakers");
+  g_object_notify(G_OBJECT(element_), "default-speaker");
   g_object_notify(G_OBJECT(element_), "languages");
 }
 

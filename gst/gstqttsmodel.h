@@ -33,7 +33,7 @@ class ElementModel {
   // Starts the load for a run that has begun, if needed. Must follow the start of the streaming thread, for which the
   // engine's threads could otherwise leave none.
   void Load();
-  // The run is over. `cancelled`: before the load was.
+  // Ends the run. `cancelled`: before the load had ended.
   void EndRun(bool cancelled);
   // Releases the engine and forgets the model.
   void Forget();
@@ -55,7 +55,8 @@ class ElementModel {
   Speech& speech_;
 
   mutable qtts::Mutex mutex_;
-  std::optional<qtts::EngineOptions> inspected_ QTTS_GUARDED_BY(mutex_);  // what `model_` was found with; none in NULL
+  std::optional<qtts::EngineOptions> inspected_
+      QTTS_GUARDED_BY(mutex_);  // options for which `model_` was read; none in NULL
   std::optional<qtts::ModelInfo> model_ QTTS_GUARDED_BY(mutex_);
   std::string device_name_ QTTS_GUARDED_BY(mutex_);
   bool on_cpu_ QTTS_GUARDED_BY(mutex_) = false;

@@ -25,7 +25,7 @@ bool IsExternal(const Mp4Box& reference) {
   return reference.content.From(4).bytes.find_first_not_of('\0') != std::string_view::npos;
 }
 
-// An entry of the sample description of a track with sound (AudioSampleEntry, QuickTime's sound description).
+// Checks an entry of the sample description of a track with sound (AudioSampleEntry, QuickTime's sound description).
 qtts::Status CheckDescription(const Mp4Box& description) {
   static constexpr std::string_view kAllowed[] = {"mp4a", ".mp3", "Opus", "fLaC"};
   if (std::find(std::begin(kAllowed), std::end(kAllowed), description.type) == std::end(kAllowed)) {

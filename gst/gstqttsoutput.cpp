@@ -49,18 +49,22 @@ void SetStamp(GstBuffer* buffer, const Stamp& stamp, bool gap_flag) {
 }  // namespace
 
 Output::Output(GstBaseSrc* element, Speech& speech, LiveClock& clock, ElementProperties& properties,
-               const ElementModel& model, const Input& input)
+               const ElementModel& model, const Input& input, TextPads& text_pads)
     : element_(element),
       speech_(speech),
       clock_(clock),
       properties_(properties),
       model_(model),
       input_(input),
+      text_pads_(text_pads),
       wake_(speech.player().waker()) {}
 
-Output::~Output() { BufferTaken(); }
+Output::~Output() { gst_clear_buffer(&handed_out_); }
 
-void Output::BufferTaken() { gst_clear_buffer(&handed_out_); }
+void Output::BufferTaken() {
+  gst_clear_buffer(&handed_out_);
+  text_pads_.TakeWords(std::exchange(told_, {}), known_);
+}
 
 void Output::Begin() {
   Restart();
@@ -77,7 +81,10 @@ void Output::ForgetFrame() {
 
 void Output::DropFrame() {
   ForgetFrame();
-  BufferTaken();
+  gst_clear_buffer(&handed_out_);
+  told_ = {};
+  text_goes_on_ = false;
+  known_ = 0;
   ended_with_ = GST_FLOW_OK;
 }
 
@@ -118,7 +125,7 @@ GstBuffer* Output::NewBuffer(const float* pcm, gsize samples) {
   return buffer;
 }
 
-// Of the next buffer.
+// Returns the running time of the next buffer.
 guint64 Output::NextRunningTime() const {
   return gst_segment_to_running_time(&element_->segment, GST_FORMAT_TIME, timeline_.time());
 }
@@ -205,10 +212,11 @@ GstFlowReturn Output::FailWithoutBuffer() {
 }
 
 // Trims leading silence of a speech frame if requested. Returns false if nothing is left.
-bool Output::Trim(std::vector<float>* pcm) {
-  const size_t cut = trimmer_.Trim(pcm);
+bool Output::Trim(Player::Output* output) {
+  const size_t cut = trimmer_.Trim(&output->frame.pcm);
   properties_.CountTrimmed(cut);
-  return !pcm->empty();
+  output->sample += cut;
+  return !output->frame.pcm.empty();
 }
 
 // The advice for the user if speech is generated too slowly.
@@ -336,7 +344,7 @@ GstFlowReturn Output::NextFrame() {
         trimmer_.Restart(settings_.pacing.trims(output.streamed));
         break;
       case Player::Event::kFrame:
-        if (!Trim(&output.frame.pcm)) break;
+        if (!Trim(&output)) break;
         Amplify(gain_, &output.frame.pcm);
         frame_ = std::move(output);
         return GST_FLOW_OK;
@@ -360,7 +368,9 @@ GstFlowReturn Output::NextFrame() {
         speech_.player().CommitMark(output, NextRunningTime());
         break;
       case Player::Event::kEnded:
-        in_utterance_ = false;
+        in_utterance_ = text_goes_on_ = false;
+        known_ = std::max(known_, output.told.known_until);
+        text_pads_.TakeWords(output.told, known_);
         flow = UtteranceEnded(output);
         break;
       case Player::Event::kRefused:
@@ -408,12 +418,23 @@ bool Output::CatchUp() {
   return true;
 }
 
+// In silence there are no words, unless those of the utterance before it are told late.
+void Output::NoteSilence() {
+  const GstClockTime end = timeline_.time();
+  text_goes_on_ = text_goes_on_ && speech_.player().WouldCommit();
+  told_ = {};
+  told_.over = !text_goes_on_;
+  constexpr GstClockTime kPatience = SpokenUtterance::kPatience.count();
+  known_ = text_goes_on_ ? std::max(known_, end - std::min(end, kPatience)) : end;
+}
+
 GstFlowReturn Output::MakeSilence(guint64 samples, GstBuffer** buffer) {
   if (!WaitForTime()) return GST_FLOW_FLUSHING;
   if (!CatchUp()) return GST_FLOW_FLUSHING;
   *buffer = NewBuffer(nullptr, samples);
   if (*buffer == nullptr) return FailWithoutBuffer();
   SetStamp(*buffer, timeline_.Silence(samples), settings_.pacing.gap_flag);
+  NoteSilence();
   GST_LOG_OBJECT(element_, "silence: %" GST_PTR_FORMAT, static_cast<void*>(*buffer));
   return GST_FLOW_OK;
 }
@@ -490,12 +511,16 @@ GstFlowReturn Output::MakeBuffer(GstBuffer** buffer) {
     Player::Output frame = std::move(*frame_);
     ForgetFrame();
     if (frame.frame.pcm.size() > left) frame.frame.pcm.resize(left);
-    if (!speech_.player().Commit(frame, NextRunningTime())) continue;  // it was interrupted
+    Told told;
+    if (!speech_.player().Commit(frame, {NextRunningTime(), timeline_.time()}, &told)) continue;  // it was interrupted
     const std::vector<float>& pcm = frame.frame.pcm;
     *buffer = NewBuffer(pcm.data(), pcm.size());
     if (*buffer == nullptr) return FailWithoutBuffer();
     UpdateTags();
     SetStamp(*buffer, timeline_.Speech(pcm.size()), settings_.pacing.gap_flag);
+    known_ = std::max(known_, told.known_until);
+    told_ = std::move(told);
+    text_goes_on_ = true;
     GST_LOG_OBJECT(element_, "speech: %" GST_PTR_FORMAT, static_cast<void*>(*buffer));
     in_utterance_ = true;
     return GST_FLOW_OK;

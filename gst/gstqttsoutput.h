@@ -16,6 +16,7 @@
 #include "gstqttspcm.h"
 #include "gstqttsproperties.h"
 #include "gstqttsspeech.h"
+#include "gstqttstextpads.h"
 #include "gstqttstimeline.h"
 #include "gstqttstrim.h"
 #include "qtts/status.h"
@@ -31,18 +32,18 @@ namespace gstqtts {
 class Output {
  public:
   Output(GstBaseSrc* element, Speech& speech, LiveClock& clock, ElementProperties& properties,
-         const ElementModel& model, const Input& input);
+         const ElementModel& model, const Input& input, TextPads& text_pads);
   ~Output();
   Output(const Output&) = delete;
   Output& operator=(const Output&) = delete;
 
   // Returns the next buffer, or the flow return that ends the stream (and the same again on later calls). Since 1.24
-  // GstBaseSrc drops the result if a live source was paused meanwhile, and calls again in PLAYING. So that no sound is
-  // lost, the same buffer is returned until BufferTaken().
+  // GstBaseSrc drops the result if a live source was paused meanwhile, and calls again in PLAYING. The same buffer is
+  // returned until BufferTaken(), and no sound is lost.
   GstFlowReturn Create(GstBuffer** buffer);
   // True if Create() has ended the stream.
   bool ended() const { return ended_with_ != GST_FLOW_OK; }
-  // The src pad has received the last buffer.
+  // The src pad has received the last buffer: its words go to the text pads.
   void BufferTaken();
 
   void SetFormat(GstAudioFormat format) { format_ = format; }
@@ -63,7 +64,7 @@ class Output {
   bool FollowClock(GstClockTime* lag);
   bool ClipFrame(std::vector<float>* pcm);
   void ForgetFrame();
-  bool Trim(std::vector<float>* pcm);
+  bool Trim(Player::Output* output);
   bool WaitForTime();
   bool CatchUp();
   GstClockTime grace() const;
@@ -71,6 +72,7 @@ class Output {
   guint64 NextRunningTime() const;
   GstBuffer* NewBuffer(const float* pcm, gsize samples);
   void UpdateTags();
+  void NoteSilence();
 
   GstFlowReturn Fail(const qtts::Status& status, const char* what);
   GstFlowReturn FailWithoutBuffer();
@@ -89,6 +91,7 @@ class Output {
   ElementProperties& properties_;
   const ElementModel& model_;
   const Input& input_;
+  TextPads& text_pads_;
   const std::function<void()> wake_;
 
   PacingSnapshot settings_;
@@ -109,7 +112,10 @@ class Output {
   GstAudioFormat format_ = GST_AUDIO_FORMAT_UNKNOWN;
   std::vector<std::string> warnings_;       // of the last utterance
   GstBuffer* handed_out_ = nullptr;         // by Create(), and not seen on the src pad yet
-  GstFlowReturn ended_with_ = GST_FLOW_OK;  // what Create() ended the stream with
+  Told told_;                               // with that buffer
+  bool text_goes_on_ = false;               // more words of an utterance that was heard may be told
+  GstClockTime known_ = 0;                  // timestamp before which all words were told
+  GstFlowReturn ended_with_ = GST_FLOW_OK;  // flow return with which Create() ended the stream
 };
 
 }  // namespace gstqtts

@@ -4,6 +4,7 @@
 #include <glib.h>
 
 #include <algorithm>
+#include <iterator>
 #include <thread>
 #include <utility>
 
@@ -22,13 +23,6 @@ using Clock = Monitor::Clock;
 
 // Several times the duration of a prompt and a frame on a GPU.
 constexpr std::chrono::milliseconds kFirstFramePatience{20};
-
-// Mixes the bits of `number` (the finalizer of SplitMix64).
-uint64_t Mix(uint64_t number) {
-  number = (number ^ (number >> 30U)) * 0xBF58476D1CE4E5B9U;
-  number = (number ^ (number >> 27U)) * 0x94D049BB133111EBU;
-  return number ^ (number >> 31U);
-}
 
 }  // namespace
 
@@ -142,22 +136,40 @@ bool Player::NothingWasSpoken() const {
   return counts_.failed > 0 && counts_.failed == counts_.utterances && counts_.interrupted == 0;
 }
 
-void Player::FinishCurrent(qtts::EndReason reason) {
+void Player::FinishCurrent(qtts::EndReason reason, Told* told) {
   if (reason == qtts::EndReason::kComplete) pace_.Learn(spoken_->position.usual_seconds(), spoken_->seconds());
-  for (Report& report : spoken_->Finish(reason)) reports_.Add(std::move(report));
+  Told unused;
+  for (Report& report : spoken_->Finish(reason, told != nullptr ? told : &unused)) {
+    if (report.kind == Report::Kind::kFinished) CountCoverage(report);
+    reports_.Add(std::move(report));
+  }
   ++(reason == qtts::EndReason::kCancelled ? counts_.interrupted : counts_.utterances);
   if (reason == qtts::EndReason::kNothingToSay) ++counts_.unsayable;
+  if (reason == qtts::EndReason::kRunaway) ++counts_.runaways;
   spoken_.reset();
   monitor_->Announce();
 }
 
-// Of `output`, the status is known already.
+void Player::CountCoverage(const Report& finished) {
+  counts_.retries += static_cast<uint64_t>(finished.retries);
+  const ReportedCoverage& coverage = finished.coverage;
+  if (!coverage.measured) return;
+  ++counts_.measured;
+  counts_.coverage_sum += coverage.coverage;
+  counts_.words_skipped += coverage.skipped.size();
+  counts_.words_repeated += coverage.repeated.size();
+  if (!coverage.skipped.empty() || !coverage.repeated.empty() || coverage.end_missed || coverage.stopped_early) {
+    ++counts_.incomplete;
+  }
+}
+
+// Finishes the utterance as failed. `output` has the status already; the rest of it is filled in.
 void Player::FailCurrent(Output* output, qtts::EndReason reason) {
   output->settings = spoken_->utterance.settings;
   last_failure_ = output->status;
   ++counts_.failed;
   intake_.NoteFailure();
-  FinishCurrent(reason);
+  FinishCurrent(reason, &output->told);
   output->nothing_spoken = TextIsOver() && NothingWasSpoken();
 }
 
@@ -312,8 +324,11 @@ struct Player::Asked {
   bool device_lost = false;
   Clock::time_point start;
   std::chrono::nanoseconds first_frame_latency{0};
-  std::deque<qtts::Frame> made;  // these two: as in SpokenUtterance
-  std::optional<qtts::Request> repeat;
+  std::deque<qtts::Frame> made;  // these five: as in SpokenUtterance
+  std::optional<SpeechEnd> end;
+  Retries retries;
+  std::optional<qtts::Request> request;
+  bool asked_ahead = false;
   TextPosition position;
   std::shared_ptr<qtts::TextPreparer> preparer;
   std::string language_warning;
@@ -371,7 +386,12 @@ bool Player::StartNext(Output* output, Event* event) {
   counts_.seed = asked.seed;
   spoken_->stream = std::move(asked.stream);
   spoken_->made = std::move(asked.made);
-  spoken_->repeat = std::move(asked.repeat);
+  spoken_->end = std::move(asked.end);
+  spoken_->retries = std::move(asked.retries);
+  spoken_->holding = spoken_->retries.on() && !spoken_->end;
+  spoken_->request = std::move(asked.request);
+  spoken_->asked_ahead = asked.asked_ahead;
+  spoken_->measured = engine->info().description.alignment.has_value();
   spoken_->preparer = std::move(asked.preparer);
   spoken_->position = std::move(asked.position);
   spoken_->seed = asked.seed;
@@ -384,10 +404,10 @@ bool Player::StartNext(Output* output, Event* event) {
 
 // The request for an utterance, without its voice and with its text as it is written. The random seed depends on the
 // utterance alone, not on those before it, so it does not matter when or how often it is asked for.
-qtts::Request Player::NewRequest(const Utterance& utterance, const qtts::ModelInfo& model) const {
+qtts::Request Player::NewRequest(const Utterance& utterance, const qtts::ModelInfo& model, int attempt) const {
   // Below 2^53: a seed is told, and every reader of JSON keeps so large a number exactly.
   const uint64_t number = utterance.document != nullptr ? utterance.document->id() : utterance.id;
-  const uint64_t random_seed = Mix(random_ + Mix(number)) >> 11U;
+  const uint64_t random_seed = SeedOfAttempt(MixBits(random_ + MixBits(number)) >> 11U, attempt);
   qtts::Request request = MakeRequest(utterance.settings, model, utterance.text, random_seed);
   request.more_text = utterance.more_text;
   // Speech that is made in parallel is for files: its first utterance must not get ahead of the others.
@@ -398,11 +418,23 @@ qtts::Request Player::NewRequest(const Utterance& utterance, const qtts::ModelIn
   return request;
 }
 
+// How often an utterance may be made again: only if all of it is made before any of it leaves the element, and if a
+// fault would be seen.
+Retries Player::NewRetries(const Utterance& utterance, const qtts::ModelInfo& model) const {
+  const Settings& settings = utterance.settings;
+  if (settings.seed >= 0 || utterance.streamed || utterance.more_text) return {};
+  if (settings.real_time && !in_parallel_) return {};
+  if (!settings.runaway_guard && !model.description.alignment) return {};
+  if (settings.retry != Settings::kAutoRetry) return Retries(settings.retry);
+  return Retries(in_parallel_ ? Settings::kRetriesAhead : 0);
+}
+
 // Without the mutex. `ahead`: what is made of it, if anything. `position` is that of an empty text.
 Player::Asked Player::AskEngine(qtts::Engine* engine, const Utterance& utterance, VoiceStore::Voice voice,
                                 const std::shared_ptr<AheadSpeech>& ahead, TextPosition position) {
-  qtts::Request request = NewRequest(utterance, engine->info());
   Asked asked;
+  asked.retries = ahead != nullptr ? std::move(ahead->retries) : NewRetries(utterance, engine->info());
+  qtts::Request request = NewRequest(utterance, engine->info(), asked.retries.made());
   asked.seed = request.seed;
   asked.start = Clock::now();
   qtts::Result<Preparation> preparation = PrepareUtterance(utterance, engine->info());
@@ -412,7 +444,10 @@ Player::Asked Player::AskEngine(qtts::Engine* engine, const Utterance& utterance
     asked.first_frame_latency = ahead->first_frame_latency;
     asked.stream = std::move(ahead->stream);
     asked.made = std::move(ahead->frames);
-    asked.repeat = std::move(ahead->request);
+    asked.end = std::move(ahead->end);
+    asked.request = std::move(ahead->request);
+    asked.seed = ahead->seed;
+    asked.asked_ahead = true;
   } else {
     const auto start_stream = [&]() -> qtts::Result<std::unique_ptr<qtts::Stream>> {
       QTTS_ASSIGN_OR_RETURN(request.voice, std::move(voice));
@@ -423,6 +458,7 @@ Player::Asked Player::AskEngine(qtts::Engine* engine, const Utterance& utterance
     auto started = start_stream();
     asked.status = started.status();
     if (started.ok()) asked.stream = *std::move(started);
+    if (asked.retries.on()) asked.request = std::move(request);
   }
   asked.device_lost = engine->device_lost();
   if (asked.stream != nullptr) {
@@ -440,61 +476,24 @@ Player::Asked Player::AskEngine(qtts::Engine* engine, const Utterance& utterance
 // --- the current stream
 
 bool Player::ReadStream(Output* output, Event* event) {
+  if (!spoken_->end && spoken_->made.size() < spoken_->frames_wanted() && !ReadFrames()) return false;
+  if (spoken_->holding) {
+    if (!spoken_->end && spoken_->made.size() < spoken_->frames_wanted()) return false;
+    spoken_->holding = false;
+    counts_.seed = spoken_->seed;
+  }
+  spoken_->ScanFrames();
   if (!spoken_->made.empty()) {
-    output->frame = std::move(spoken_->made.front());
-    spoken_->made.pop_front();
-    CountFrame(output->frame);
+    HandOut(output);
     *event = Event::kFrame;
     return true;
   }
-  std::shared_ptr<qtts::Stream> stream = spoken_->stream;
+  if (!spoken_->end) return false;
   const std::shared_ptr<qtts::Engine> engine = engine_;
-  const uint64_t epoch = monitor_->run.epoch;
-  const std::string more = std::exchange(spoken_->more, {});
-  const bool finish = spoken_->growing && !spoken_->utterance.more_text;
-  if (finish) spoken_->growing = false;
-  const std::shared_ptr<qtts::TextPreparer> preparer = spoken_->preparer;
-  qtts::PreparedText prepared;
-  Read read;
-  {
-    const MonitorUnlock unlock(*monitor_);
-    if (!more.empty() || finish) read.status = PrepareMore(more, finish, preparer.get(), &prepared);
-    if (!prepared.spoken.empty() && read.status.ok()) read.status = stream->Append(prepared.spoken);
-    if (finish && read.status.ok()) read.status = stream->FinishText();
-    // Text that comes after the model has ended the utterance is no fault.
-    if (read.status.code() == qtts::StatusCode::kCancelled) read.status = qtts::Status::Ok();
-    if (read.status.ok()) {
-      read.state = stream->TryRead(&output->frame);
-      if (read.state == qtts::ReadState::kEnd) {
-        read.reason = stream->end_reason();
-        read.status = stream->status();
-      }
-    }
-    output->device_lost = engine->device_lost();
-  }
-  if (epoch != monitor_->run.epoch) {
-    const MonitorUnlock unlock(*monitor_);
-    stream.reset();
-    return false;
-  }
-  if (!prepared.spoken.empty()) spoken_->position.Append(prepared.spoken, prepared.map);
-  switch (read.state) {
-    case qtts::ReadState::kPending:
-      return false;
-    case qtts::ReadState::kFrame:
-      CountFrame(output->frame);
-      output->awaited_text = std::exchange(spoken_->awaited_text, false);
-      *event = Event::kFrame;
-      return true;
-    case qtts::ReadState::kEnd:
-      break;
-  }
-  if (read.reason == qtts::EndReason::kBusy && spoken_->repeat) {
-    if (RepeatStream(&read, &stream)) return false;
-  }
+  std::shared_ptr<qtts::Stream> stream = spoken_->stream;
   std::optional<Utterance> grown;
   if (spoken_->utterance.streamed) grown = spoken_->utterance;
-  EndStream(std::move(read), output);
+  EndStream(output);
   {
     const MonitorUnlock unlock(*monitor_);
     stream.reset();
@@ -504,33 +503,121 @@ bool Player::ReadStream(Output* output, Event* event) {
   return true;
 }
 
-void Player::CountFrame(const qtts::Frame& frame) {
-  if (frame.index == 0) {
-    std::chrono::nanoseconds& latency = spoken_->first_frame_latency;
-    if (latency.count() == 0) latency = Clock::now() - spoken_->start;
+// Gives the stream the text that has come, and reads the frames that it has, as many as are wanted. Returns false if
+// the utterance was interrupted meanwhile or is being made again.
+bool Player::ReadFrames() {
+  std::shared_ptr<qtts::Stream> stream = spoken_->stream;
+  const std::shared_ptr<qtts::Engine> engine = engine_;
+  const uint64_t epoch = monitor_->run.epoch;
+  const std::string more = std::exchange(spoken_->more, {});
+  const bool finish = spoken_->growing && !spoken_->utterance.more_text;
+  if (finish) spoken_->growing = false;
+  const std::shared_ptr<qtts::TextPreparer> preparer = spoken_->preparer;
+  const size_t wanted = spoken_->frames_wanted() - spoken_->made.size();
+  qtts::PreparedText prepared;
+  std::deque<qtts::Frame> frames;
+  std::optional<SpeechEnd> end;
+  bool device_lost = false;
+  {
+    const MonitorUnlock unlock(*monitor_);
+    qtts::Status status;
+    if (!more.empty() || finish) status = PrepareMore(more, finish, preparer.get(), &prepared);
+    if (!prepared.spoken.empty() && status.ok()) status = stream->Append(prepared.spoken);
+    if (finish && status.ok()) status = stream->FinishText();
+    // Text that comes after the model has ended the utterance is no fault.
+    if (status.code() == qtts::StatusCode::kCancelled) status = qtts::Status::Ok();
+    if (!status.ok()) end = SpeechEnd{qtts::EndReason::kError, status, {}, {}};
+    while (!end && frames.size() < wanted) {
+      qtts::Frame frame;
+      const qtts::ReadState state = stream->TryRead(&frame);
+      if (state == qtts::ReadState::kPending) break;
+      if (state == qtts::ReadState::kEnd) {
+        end = EndOf(*stream);
+      } else {
+        frames.push_back(std::move(frame));
+      }
+    }
+    device_lost = engine->device_lost();
+  }
+  if (epoch != monitor_->run.epoch) {
+    const MonitorUnlock unlock(*monitor_);
+    stream.reset();
+    return false;
+  }
+  if (!prepared.spoken.empty()) spoken_->position.Append(prepared.spoken, prepared.map);
+  if (!frames.empty() && spoken_->first_frame_latency.count() == 0) {
+    spoken_->first_frame_latency = Clock::now() - spoken_->start;
+  }
+  spoken_->made.insert(spoken_->made.end(), std::make_move_iterator(frames.begin()),
+                       std::make_move_iterator(frames.end()));
+  spoken_->device_lost = device_lost;
+  if (!end && spoken_->holding && spoken_->retries.made() > 0 && spoken_->made.size() >= spoken_->frames_wanted()) {
+    // The attempts before came to their end, far earlier.
+    end = SpeechEnd{qtts::EndReason::kRunaway, {}, {}, {}};
+    const MonitorUnlock unlock(*monitor_);
+    stream->Cancel();
+  }
+  if (epoch != monitor_->run.epoch) return false;
+  return !end || TakeEnd(*std::move(end), &stream);
+}
+
+// The current stream has ended. Returns false if its utterance is asked for once more; `old` is then released.
+bool Player::TakeEnd(SpeechEnd end, std::shared_ptr<qtts::Stream>* old) {
+  const bool found_no_slot = end.reason == qtts::EndReason::kBusy && std::exchange(spoken_->asked_ahead, false);
+  if (found_no_slot && RepeatStream(&end, old)) return false;
+  if (spoken_->holding) {
+    const uint64_t first = NewRequest(spoken_->utterance, engine_->info(), 0).seed;
+    Attempt attempt = {std::exchange(spoken_->made, {}), std::move(end), spoken_->seed};
+    bool again = spoken_->retries.Judge(&attempt);
+    while (again) {
+      spoken_->seed = spoken_->request->seed = SeedOfAttempt(first, spoken_->retries.made());
+      attempt.seed = spoken_->seed;
+      if (RepeatStream(&attempt.end, old)) return false;
+      again = spoken_->retries.Judge(&attempt);
+    }
+    spoken_->made = std::move(attempt.frames);
+    spoken_->seed = attempt.seed;
+    end = std::move(attempt.end);
+  }
+  spoken_->end = std::move(end);
+  return true;
+}
+
+// Hands out the first frame that was made.
+void Player::HandOut(Output* output) {
+  output->frame = std::move(spoken_->made.front());
+  spoken_->made.pop_front();
+  --spoken_->scanned;
+  output->sample = spoken_->handed_out;
+  output->awaited_text = std::exchange(spoken_->awaited_text, false);
+  output->device_lost = spoken_->device_lost;
+  spoken_->handed_out += output->frame.pcm.size();
+  if (output->frame.index == 0) {
+    const std::chrono::nanoseconds latency = spoken_->first_frame_latency;
     ++counts_.first_frames;
     counts_.first_frame_latency_last = latency;
     counts_.first_frame_latency_sum += latency;
     counts_.first_frame_latency_max = std::max(counts_.first_frame_latency_max, latency);
   }
-  counts_.sound_seconds += static_cast<double>(frame.pcm.size()) / spoken_->sample_rate;
+  counts_.sound_seconds += static_cast<double>(output->frame.pcm.size()) / spoken_->sample_rate;
 }
 
-// The stream of what is being spoken has ended, as `read` tells.
-void Player::EndStream(Read read, Output* output) {
-  qtts::EndReason reason = read.reason;
+// All of the current utterance was handed out.
+void Player::EndStream(Output* output) {
+  qtts::EndReason reason = spoken_->end->reason;
+  output->status = spoken_->end->status;
+  output->device_lost = spoken_->device_lost;
   if (reason == qtts::EndReason::kCancelled) {  // not by us: the epoch would have changed
     reason = qtts::EndReason::kError;
-    read.status =
+    output->status =
         qtts::Status::DeviceUnavailable("The engine stopped in the middle of the speech. Start the element again.");
   }
   output->end_reason = reason;
-  output->status = std::move(read.status);
   if (reason == qtts::EndReason::kError) engine_suspect_ = true;
   if (reason == qtts::EndReason::kError || reason == qtts::EndReason::kBusy) {
     FailCurrent(output, reason);
   } else {
-    FinishCurrent(reason);
+    FinishCurrent(reason, &output->told);
   }
 }
 
@@ -542,12 +629,14 @@ std::string Player::LanguageWarningOf(const Utterance& utterance, const qtts::Mo
   return language_warnings_.insert(warning).second ? warning : "";
 }
 
-bool Player::Commit(const Output& output, uint64_t running_time) {
+bool Player::Commit(const Output& output, const Moment& moment, Told* told) {
   {
     const MonitorLock lock(*monitor_);
     if (!spoken_) return false;  // only Next() begins another
     ++counts_.frames;
-    for (Report& report : spoken_->Commit(output.frame.pcm.size(), running_time)) reports_.Add(std::move(report));
+    for (Report& report : spoken_->Commit(output.sample, output.frame.pcm.size(), moment, told)) {
+      reports_.Add(std::move(report));
+    }
   }
   reports_.Deliver();
   return true;

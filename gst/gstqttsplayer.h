@@ -17,8 +17,10 @@
 #include "gstqttsmonitor.h"
 #include "gstqttsposition.h"
 #include "gstqttsreports.h"
+#include "gstqttsretry.h"
 #include "gstqttsspoken.h"
 #include "gstqttsvoices.h"
+#include "gstqttswordtrack.h"
 #include "qtts/engine_options.h"
 #include "qtts/frame.h"
 #include "qtts/model_info.h"
@@ -89,6 +91,8 @@ class Player {
     std::shared_ptr<Document> document;  // of the mark
     std::string language;                // tag of what is set for the utterance; empty: unknown
     bool streamed = false;               // Utterance::streamed
+    uint64_t sample = 0;                 // number of the first sample of `frame` within the utterance's sound
+    Told told;                           // kEnded: the last words
   };
 
   // Counts of a run.
@@ -97,7 +101,16 @@ class Player {
     uint64_t failed = 0;       // of these: failed, or gave up waiting for a slot
     uint64_t unsayable = 0;    // of these, with nothing to say
     uint64_t interrupted = 0;  // utterances that were interrupted
-    uint64_t frames = 0;       // that left the element
+    uint64_t frames = 0;       // frames that left the element
+    uint64_t runaways = 0;     // utterances whose end the model missed
+    uint64_t retries = 0;      // how often utterances were made again
+    // Of utterances that were measured and spoken to their end: their number, how many were faulty, and the shares of
+    // their texts that were spoken.
+    uint64_t measured = 0;
+    uint64_t incomplete = 0;
+    double coverage_sum = 0;
+    uint64_t words_skipped = 0;
+    uint64_t words_repeated = 0;
     // From handing a text to the engine to its first frame.
     uint64_t first_frames = 0;
     std::chrono::nanoseconds first_frame_latency_last{0};
@@ -119,10 +132,10 @@ class Player {
 
   // Waits for the next output. The only call that waits for frames.
   Event Next(Output* output) QTTS_EXCLUDES(monitor_held);
-  // Must be called for each frame when it leaves the element, before the next call of Next(). `running_time` (ns): when
-  // the frame is heard. From then on it counts as spoken. Returns false if the frame was interrupted since Next(); it
-  // must then be dropped.
-  bool Commit(const Output& output, uint64_t running_time) QTTS_EXCLUDES(monitor_held);
+  // Must be called for each frame when it leaves the element, before the next call of Next(). `moment`: when the frame
+  // is heard. From then on it counts as spoken; `told` gets the words that are. Returns false if the frame was
+  // interrupted since Next(); it must then be dropped.
+  bool Commit(const Output& output, const Moment& moment, Told* told) QTTS_EXCLUDES(monitor_held);
   // A mark is reached at `running_time`.
   void CommitMark(const Output& output, uint64_t running_time) QTTS_EXCLUDES(monitor_held);
   // True while the break of the last kBreak was not interrupted.
@@ -172,19 +185,13 @@ class Player {
   // Ends the run. Returns true if a load was still running. `engine`: an engine to release, without the mutex.
   bool Stop(std::shared_ptr<qtts::Engine>* engine) QTTS_REQUIRES(monitor_held);
   const Counts& counts() const QTTS_REQUIRES(monitor_held) { return counts_; }
-  // Of the engine, over all its users; zeros without an engine.
+  // Occupancy of the engine, over all its users; zeros without an engine.
   qtts::Occupancy occupancy() const QTTS_REQUIRES(monitor_held);
   // Null before it is loaded.
   std::shared_ptr<const qtts::Engine> engine() const QTTS_REQUIRES(monitor_held) { return engine_; }
 
  private:
   struct Asked;
-  // Result of reading a stream.
-  struct Read {
-    qtts::Status status;
-    qtts::ReadState state = qtts::ReadState::kEnd;
-    qtts::EndReason reason = qtts::EndReason::kError;  // of kEnd
-  };
 
   std::optional<Event> NextEvent(Output* output) QTTS_EXCLUDES(monitor_held);
   void JoinThreads() QTTS_REQUIRES(monitor_held);
@@ -195,22 +202,26 @@ class Player {
   bool StartNext(Output* output, Event* event) QTTS_REQUIRES(monitor_held);
   Asked AskEngine(qtts::Engine* engine, const Utterance& utterance, VoiceStore::Voice voice,
                   const std::shared_ptr<AheadSpeech>& ahead, TextPosition position);
-  qtts::Request NewRequest(const Utterance& utterance, const qtts::ModelInfo& model) const;
+  qtts::Request NewRequest(const Utterance& utterance, const qtts::ModelInfo& model, int attempt) const;
+  Retries NewRetries(const Utterance& utterance, const qtts::ModelInfo& model) const;
   void WaitForChange(uint64_t seen) QTTS_REQUIRES(monitor_held);
   bool ReadStream(Output* output, Event* event) QTTS_REQUIRES(monitor_held);
-  void CountFrame(const qtts::Frame& frame) QTTS_REQUIRES(monitor_held);
-  void EndStream(Read read, Output* output) QTTS_REQUIRES(monitor_held);
+  bool ReadFrames() QTTS_REQUIRES(monitor_held);
+  bool TakeEnd(SpeechEnd end, std::shared_ptr<qtts::Stream>* old) QTTS_REQUIRES(monitor_held);
+  void HandOut(Output* output) QTTS_REQUIRES(monitor_held);
+  void EndStream(Output* output) QTTS_REQUIRES(monitor_held);
   std::string LanguageWarningOf(const Utterance& utterance, const qtts::ModelInfo& model);
   void PollForFirstFrame(uint64_t seen) QTTS_REQUIRES(monitor_held);
   bool TextIsOver() const QTTS_REQUIRES(monitor_held) { return intake_.TextIsOver(idle_ != Idle::kEnd); }
   bool NothingWasSpoken() const QTTS_REQUIRES(monitor_held);
-  void FinishCurrent(qtts::EndReason reason) QTTS_REQUIRES(monitor_held);
+  void FinishCurrent(qtts::EndReason reason, Told* told = nullptr) QTTS_REQUIRES(monitor_held);
+  void CountCoverage(const Report& finished) QTTS_REQUIRES(monitor_held);
   void FailCurrent(Output* output, qtts::EndReason reason) QTTS_REQUIRES(monitor_held);
-  // Of speech that is made ahead, in gstqttsplayerahead.cpp.
+  // Functions for speech that is made ahead, in gstqttsplayerahead.cpp.
   const Utterance* NextToMake() const QTTS_REQUIRES(monitor_held);
   bool StartAhead() QTTS_REQUIRES(monitor_held);
   void ReadAheadStreams() QTTS_REQUIRES(monitor_held);
-  bool RepeatStream(Read* read, std::shared_ptr<qtts::Stream>* old) QTTS_REQUIRES(monitor_held);
+  bool RepeatStream(SpeechEnd* end, std::shared_ptr<qtts::Stream>* old) QTTS_REQUIRES(monitor_held);
 
   const std::shared_ptr<Monitor> monitor_;
   Intake& intake_;

@@ -45,6 +45,7 @@ bool Player::StartAhead() {
   if (speech == nullptr) {
     speech = std::make_shared<AheadSpeech>();
     speech->id = utterance.id;
+    speech->retries = NewRetries(utterance, engine->info());
     ahead_.Add(speech);
   }
   speech->retry = false;
@@ -52,13 +53,14 @@ bool Player::StartAhead() {
   {
     const MonitorUnlock unlock(*monitor_);
     if (voice->ok()) {
-      speech->request = NewRequest(utterance, engine->info());
+      speech->request = NewRequest(utterance, engine->info(), speech->retries.made());
+      speech->seed = speech->request.seed;
       speech->request.voice = **std::move(voice);
       auto preparation = PrepareUtterance(utterance, engine->info());
       if (preparation.ok()) speech->request.text = std::move(preparation->text.spoken);
       qtts::Request request = speech->request;
       request.max_wait = std::chrono::nanoseconds(0);  // it must not come before the utterances of others
-      speech->start = Monitor::Clock::now();
+      if (speech->retries.made() == 0) speech->start = Monitor::Clock::now();
       // An error is found again, and told, when the turn of the utterance comes.
       if (preparation.ok()) {
         auto started = engine->Start(request, std::move(callback));
@@ -88,19 +90,21 @@ void Player::ReadAheadStreams() {
   ahead_.EndRead(all_read);
 }
 
-// No slot was free when the current utterance was asked for ahead of its turn: asks again, and waits in its turn for as
-// long as its settings say, and releases `old`. Returns false, with the error in `read`, if the engine refuses.
-bool Player::RepeatStream(Read* read, std::shared_ptr<qtts::Stream>* old) {
+// Asks for the current utterance again, by its request: because no slot was free when it was asked for ahead of its
+// turn, in which it waits for as long as its settings say, or because it was faulty. Releases `old`. Returns false,
+// with the error in `end`, if the engine refuses.
+bool Player::RepeatStream(SpeechEnd* end, std::shared_ptr<qtts::Stream>* old) {
   const std::shared_ptr<qtts::Engine> engine = engine_;
   const uint64_t epoch = monitor_->run.epoch;
-  const qtts::Request request = *std::exchange(spoken_->repeat, std::nullopt);
+  const qtts::Request request = *spoken_->request;
   std::shared_ptr<qtts::Stream> stream;
-  spoken_->start = Monitor::Clock::now();
+  if (spoken_->retries.made() == 0) spoken_->start = Monitor::Clock::now();
+  spoken_->first_frame_latency = std::chrono::nanoseconds(0);  // it may wait for a slot again
   {
     const MonitorUnlock unlock(*monitor_);
     auto started = engine->Start(request, [monitor = monitor_] { monitor->LockAndAnnounce(); });
-    read->status = started.status();
-    read->reason = qtts::EndReason::kError;
+    end->status = started.status();
+    end->reason = qtts::EndReason::kError;
     if (started.ok()) stream = *std::move(started);
   }
   if (stream == nullptr && epoch == monitor_->run.epoch) return false;

@@ -7,8 +7,10 @@
 #include <unicode/utext.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <numeric>
 
 #include "qtts/utf8.h"
 
@@ -67,7 +69,7 @@ void TextPosition::Append(std::string_view spoken, const std::vector<qtts::TextM
 }
 
 std::vector<TextPosition::Word> TextPosition::Advance(double seconds) {
-  while (spoken_ < durations_.size() && spoken_seconds_ * pace_ < seconds) {
+  while (spoken_ < durations_.size() && spoken_seconds_ * pace_ + late_ < seconds) {
     spoken_seconds_ += static_cast<double>(durations_[spoken_++]);
   }
   FindWords();
@@ -81,6 +83,42 @@ std::vector<TextPosition::Word> TextPosition::Advance(double seconds) {
     written_ = end;
   }
   return begun;
+}
+
+void TextPosition::Anchor(size_t written, double seconds) {
+  const size_t spoken = std::min(map_.SpokenOf(written), durations_.size());
+  while (spoken_ < spoken) spoken_seconds_ += static_cast<double>(durations_[spoken_++]);
+  while (spoken_ > spoken) spoken_seconds_ -= static_cast<double>(durations_[--spoken_]);
+  late_ = seconds - spoken_seconds_ * pace_;
+  FindWords();
+  while (words_begun_ < words_.size() && words_[words_begun_].offset < spoken_) ++words_begun_;
+  written_ = std::max(written_, written);
+}
+
+double TextPosition::SecondsOf(const Word& word) const {
+  const size_t end = std::min(map_.SpokenOf(word.offset + word.length), durations_.size());
+  const size_t begin = std::min(map_.SpokenOf(word.offset), end);
+  const auto first = durations_.begin() + static_cast<std::ptrdiff_t>(begin);
+  return pace_ * static_cast<double>(std::accumulate(first, first + static_cast<std::ptrdiff_t>(end - begin), 0.0F));
+}
+
+TextPosition::Run TextPosition::Written(const qtts::TextRange& spoken) {
+  const size_t first = CharactersUpTo(spoken.begin);
+  const size_t last = CharactersUpTo(spoken.end);
+  const auto [begin, end] = map_.SourceOf(first, last);
+  FindWords();
+  const auto next = std::lower_bound(words_.begin(), words_.end(), last,
+                                     [](const Word& word, size_t position) { return word.offset < position; });
+  return {begin, end, next != words_.end() && next->offset < map_.SpokenOf(end)};
+}
+
+// Number of characters in the first `byte` bytes of the spoken text. Positions mostly come in order.
+size_t TextPosition::CharactersUpTo(size_t byte) {
+  byte = std::min(byte, text_.size());
+  if (byte < counted_bytes_) counted_bytes_ = counted_characters_ = 0;
+  counted_characters_ += qtts::CountUtf8(std::string_view(text_).substr(counted_bytes_, byte - counted_bytes_));
+  counted_bytes_ = byte;
+  return counted_characters_;
 }
 
 // By UAX #29, with ICU's dictionaries for scripts without spaces. Words that were told stay as they are

@@ -9,11 +9,12 @@
 #include <vector>
 
 #include "qtts/text_preparer.h"
+#include "qtts/words.h"
 
 namespace gstqtts {
 
-// Estimates the position of an utterance in its text, as it was written: what is spoken for it may be longer (see
-// qtts/text_preparer.h). The model gives no alignment, so the estimate uses a usual
+// Position of an utterance in its text, as it was written: what is spoken for it may be longer (see
+// qtts/text_preparer.h). Where the engine does not measure the words, or not yet, the position is estimated: by a usual
 // duration per character (a letter takes less than a syllable sign, a comma is a pause), scaled by the voice's pace so
 // far. Accurate enough to know which words a listener has heard, not for lip movement.
 //
@@ -25,6 +26,14 @@ class TextPosition {
     size_t length = 0;
 
     bool operator==(const Word&) const = default;
+  };
+  // A run of the written text.
+  struct Run {
+    size_t begin = 0;
+    size_t end = 0;
+    bool goes_on = false;  // more words are spoken for it
+
+    bool operator==(const Run&) const = default;
   };
 
   // `pace` scales the usual durations: above 1 for a slow voice. `language`: a BCP-47 tag, for the words; empty:
@@ -40,6 +49,19 @@ class TextPosition {
   // Sets the total length of the sound spoken so far. Returns the words begun since the last call, each once.
   std::vector<Word> Advance(double seconds);
 
+  // The written text up to `written` has been spoken after `seconds` of sound: the estimate goes on from there, and its
+  // words were told.
+  void Anchor(size_t written, double seconds);
+
+  // The written text that a run of the spoken one stands for. Beyond the text so far there is none.
+  Run Written(const qtts::TextRange& spoken);
+
+  // Estimated duration of a word, in seconds.
+  double SecondsOf(const Word& word) const;
+
+  // Sets the pace that is assumed.
+  void SetPace(double pace) { pace_ = pace; }
+
   // Estimated number of written characters spoken: never decreases and is at most size().
   size_t spoken() const { return map_.SourceOf(spoken_, spoken_).first; }
   size_t size() const { return map_.SourceOf(durations_.size(), durations_.size()).first; }
@@ -48,6 +70,8 @@ class TextPosition {
   double usual_seconds() const { return usual_seconds_; }
 
  private:
+  size_t CharactersUpTo(size_t byte);
+
   double pace_;
   std::string language_;
   std::string text_;  // as it is spoken
@@ -56,10 +80,14 @@ class TextPosition {
   double usual_seconds_ = 0;
   size_t spoken_ = 0;
   double spoken_seconds_ = 0;  // duration of the spoken characters at a pace of 1
+  double late_ = 0;            // seconds by which the sound is behind that
   std::vector<Word> words_;    // of the text up to `words_size_` characters
   size_t words_size_ = 0;
   size_t words_begun_ = 0;  // number of words that have begun
   size_t written_ = 0;      // end of the last word returned, as it was written
+  // The last position that was counted, in both units.
+  size_t counted_bytes_ = 0;
+  size_t counted_characters_ = 0;
 };
 
 // The pace of a voice, learned from its utterances.

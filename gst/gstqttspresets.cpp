@@ -63,7 +63,7 @@ static bool gst_qtts_src_deserialize(const gchar* text, GValue* value) {
   return g_strcmp0(again.get(), text) == 0;
 }
 
-// What the preset has of strings as they were saved.
+// Reads the preset's strings as they were saved.
 static Strings gst_qtts_src_read_strings(GstPreset* preset, const gchar* name) {
   Strings strings;
   const OwnedKeyFile file = gst_qtts_src_open_preset(preset, name);

@@ -162,6 +162,11 @@ void ElementProperties::Get(guint number, GValue* value) const {
   } else if (name == "speakers") {
     const auto model = model_.info();
     SetStrings(value, model ? model->speakers : std::vector<std::string>());
+  } else if (name == "default-speaker") {
+    const auto model = model_.info();
+    if (!model || model->speakers.empty()) return;
+    const std::string& described = model->description.default_speaker;
+    g_value_set_string(value, (described.empty() ? model->speakers.front() : described).c_str());
   } else if (name == "languages") {
     const auto model = model_.info();
     SetStrings(value, model ? model->languages : std::vector<std::string>());
@@ -186,7 +191,7 @@ GstStructure* ElementProperties::NewStats() const {
   };
   const auto mean = stats.first_frame_latency_sum / std::max<int64_t>(static_cast<int64_t>(stats.first_frames), 1);
   const double waited = std::chrono::duration<double>(stats.waited).count();
-  return gst_structure_new(
+  GstStructure* structure = gst_structure_new(
       "application/x-qttssrc-stats", "model", G_TYPE_STRING, model ? model->path.c_str() : "", "device", G_TYPE_STRING,
       device_name.c_str(), "utterances", G_TYPE_UINT64, stats.utterances, "interrupted", G_TYPE_UINT64,
       stats.interrupted, "dropped", G_TYPE_UINT64, stats.dropped, "frames", G_TYPE_UINT64, stats.frames, "seed",
@@ -208,6 +213,13 @@ GstStructure* ElementProperties::NewStats() const {
       static_cast<guint64>(stats.occupancy.step_nanoseconds), "parked-utterances", G_TYPE_UINT64,
       static_cast<guint64>(stats.occupancy.parked), "device-memory", G_TYPE_UINT64,
       static_cast<guint64>(stats.occupancy.device_bytes), nullptr);
+  const double measured = static_cast<double>(std::max<uint64_t>(stats.measured, 1));
+  gst_structure_set(structure, "runaways", G_TYPE_UINT64, stats.runaways, "retries", G_TYPE_UINT64, stats.retries,
+                    "measured", G_TYPE_UINT64, stats.measured, "incomplete", G_TYPE_UINT64, stats.incomplete,
+                    "coverage", G_TYPE_DOUBLE, stats.measured > 0 ? stats.coverage_sum / measured : 1.0,
+                    "words-skipped", G_TYPE_UINT64, stats.words_skipped, "words-repeated", G_TYPE_UINT64,
+                    stats.words_repeated, nullptr);
+  return structure;
 }
 
 // --- the run

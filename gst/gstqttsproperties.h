@@ -26,8 +26,8 @@ struct PacingSnapshot {
   uint64_t version = 0;
 };
 
-// What has been set on the element: the values of its properties (gstqttspropertytable.h), what a change of one does at
-// once, and the settings that a qtts/set-voice event has put over them.
+// The settings of the element: the values of its properties (gstqttspropertytable.h), the immediate effect of a change,
+// and the settings that a qtts/set-voice event has put over them.
 //
 // Owned by the element. Thread-safe. Its mutex is the first in the order of gstqttsmonitor.h, and is not held while
 // posting or notifying.

@@ -204,7 +204,7 @@ template <typename Enum>
 requires std::is_enum_v<Enum>
 void Write(Enum choice, GValue* value) { g_value_set_enum(value, static_cast<int>(choice)); }
 
-// --- what GObject is told
+// --- descriptions for GObject
 
 struct Words {
   const gchar* name;
@@ -309,7 +309,7 @@ Property Row(const gchar* name, const gchar* nick, Change change, T Properties::
       effect);
 }
 
-// What the element knows elsewhere.
+// Returns a property whose value is kept elsewhere than in this table.
 Property RowKeptElsewhere(const gchar* name, Change change, GParamSpec* (*new_spec)(GParamFlags)) {
   Property property;
   property.name = name;
@@ -418,7 +418,7 @@ std::vector<Property> TextProperties() {
 std::vector<Property> UtteranceProperties() {
   return {
       Row("speaker", "Speaker", kPlaying, kUtterance, &Settings::speaker,
-          "Preset voice, one of \"speakers\", from the next utterance on. Unset: the model's first"),
+          "Preset voice, one of \"speakers\", from the next utterance on. Unset: the model's default"),
       Row("language", "Language", kPlaying, kUtterance, &Settings::language,
           "Language of the text, one of \"languages\", its BCP-47 tag, or \"auto\", from the next "
           "utterance on. Unset: auto, the text decides"),
@@ -452,7 +452,7 @@ std::vector<Property> SamplingProperties() {
   return properties;
 }
 
-// What bounds an utterance.
+// Returns the properties that limit an utterance.
 std::vector<Property> LimitProperties() {
   return {
       Row("max-duration", "Maximum Duration", kPlaying, kUtterance, &Settings::max_duration, {0, G_MAXUINT64},
@@ -488,8 +488,20 @@ std::vector<Property> LimitProperties() {
           "the "
           "same model that are: it is made with the time that they leave. The sound is the same"),
       Row("runaway-guard", "Runaway Guard", kPlaying, kUtterance, &Settings::runaway_guard,
-          "End an utterance, or the part of it (see \"part-length\"), whose end the model has missed: after 5 s of "
-          "silence, or when it lasts far longer than its text can. Off: the sound is exactly the model's"),
+          "End an utterance, or the part of it (see \"part-length\"), whose end the model has missed: a second after "
+          "the "
+          "text, or when it stands still or goes back again and again, if the model's words are measured; else after 5 "
+          "s "
+          "of silence, or when it lasts longer than \"runaway-frames\" allows. Off: the sound is exactly the model's"),
+      Row("runaway-frames", "Runaway Frames", kPlaying, kUtterance, &Settings::runaway_frames, {1, 1000},
+          "With \"runaway-guard\": frames of 80 ms for each token of the text, and 10 s, after which the model has "
+          "missed "
+          "the end. Speech takes at most 6"),
+      Row("retry", "Retry", kPlaying, kUtterance, &Settings::retry, {Settings::kAutoRetry, 10},
+          "Number of times that an utterance is made again, with another seed, if the model skipped or repeated words "
+          "or missed the end: before any of it leaves the element, so with \"parallel\" above 1 or \"real-time\" "
+          "false, where an utterance of up to two minutes is kept until its end. The best attempt is spoken. Never if "
+          "\"seed\" is set or the text grows (-1 = 2 with \"parallel\" above 1, else 0)"),
       Row("speak-anything", "Speak Anything", kPlaying, kUtterance, &Settings::speak_anything,
           "Also give the model texts without a letter, number or currency sign, from the next "
           "utterance on: it mostly babbles for seconds. Off: they are finished without sound, for "
@@ -536,7 +548,7 @@ std::vector<Property> PacingProperties() {
   };
 }
 
-// What the element tells.
+// Returns the read-only properties.
 std::vector<Property> ReadOnlyProperties() {
   return {
       RowKeptElsewhere("speakers", kReadOnly,
@@ -544,6 +556,12 @@ std::vector<Property> ReadOnlyProperties() {
                          return g_param_spec_boxed(
                              "speakers", "Speakers",
                              "Preset voices of the model, known from READY on. Empty: it has none", G_TYPE_STRV, flags);
+                       }),
+      RowKeptElsewhere("default-speaker", kReadOnly,
+                       [](GParamFlags flags) {
+                         return g_param_spec_string("default-speaker", "Default Speaker",
+                                                    "Preset voice of an utterance that names none, known from READY on",
+                                                    nullptr, flags);
                        }),
       RowKeptElsewhere("languages", kReadOnly,
                        [](GParamFlags flags) {
@@ -566,7 +584,9 @@ std::vector<Property> ReadOnlyProperties() {
                 "stats", "Statistics",
                 "Of the current run: \"model\" and \"device\"; counts of \"utterances\" that came to "
                 "their end, of those \"interrupted\" and \"dropped\" before they began, of \"frames\" of "
-                "80 ms given out and of \"underruns\"; the silence that was \"trimmed\" and "
+                "80 ms given out and of \"underruns\", of \"runaways\" and \"retries\"; of utterances whose words were "
+                "\"measured\", how many were \"incomplete\", the mean \"coverage\" of their texts, and counts of "
+                "\"words-skipped\" and \"words-repeated\"; the silence that was \"trimmed\" and "
                 "\"first-frame-latency\" in nanoseconds, the latter from handing a text to the engine to "
                 "its first frame, of the last utterance, and its mean and max; \"real-time-factor\", time "
                 "waited for the engine by length of sound; \"queued-utterances\" and \"queued-chars\" "

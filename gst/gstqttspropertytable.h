@@ -19,13 +19,13 @@ enum class Change {
   kReadOnly,  // only the element sets it
 };
 
-// What the element does when a property has been set: see gstqttsproperties.cpp.
+// Effect of setting a property: see gstqttsproperties.cpp.
 enum class Effect {
   kNone,
   kSpeak,        // the text is one more utterance
   kTellLatency,  // when live: the pipeline is notified of the new latency
   kGoLive,       // refused while the element runs; the base class is told
-  kIdleMode,     // what waits for text waits in the new mode
+  kIdleMode,     // a wait for text goes on in the new mode
   kBoundQueue,   // the queue of text has the new bound
 };
 

@@ -6,10 +6,28 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "qtts/end_reason.h"
 
 namespace gstqtts {
+
+// A run of an utterance's text as it was written.
+struct ReportedText {
+  size_t offset = 0;
+  size_t length = 0;
+  std::string text;
+};
+
+// What the engine has found out about the speech of a whole utterance, in the positions of its text.
+struct ReportedCoverage {
+  bool measured = false;  // if not, nothing else is known
+  double coverage = 1.0;  // share of the text that was spoken
+  std::vector<ReportedText> skipped;
+  std::vector<ReportedText> repeated;
+  bool end_missed = false;
+  bool stopped_early = false;
+};
 
 // A report about an utterance. Each accepted utterance gets exactly one kFinished; before it, if any of its sound left
 // the element, one kStarted and one kProgress per word. Text positions are in characters (Unicode code points).
@@ -18,7 +36,7 @@ struct Report {
 
   Kind kind = Kind::kStarted;
   uint64_t id = 0;
-  uint64_t running_time = 0;  // nanoseconds; of the frame that this is about. Not of a kFinished
+  uint64_t running_time = 0;  // nanoseconds; of the frame or the word that this is about. Not of a kFinished
 
   // kStarted: with its first frame.
   std::string text;        // as far as it is known
@@ -26,9 +44,11 @@ struct Report {
   uint64_t seed = 0;
   std::chrono::nanoseconds first_frame_latency{0};
 
-  // kProgress: the word that begins, estimated.
+  // kProgress: the word that begins.
   size_t offset = 0;
   size_t length = 0;
+  uint64_t duration = 0;  // nanoseconds
+  bool estimated = true;  // also of kFinished: its `spoken_chars`
 
   // kMark: of a document.
   std::string name;
@@ -36,10 +56,12 @@ struct Report {
 
   // kFinished.
   qtts::EndReason reason = qtts::EndReason::kComplete;
-  uint64_t frames = 0;  // that left the element
+  uint64_t frames = 0;  // frames that left the element
   uint64_t samples = 0;
   size_t text_chars = 0;
-  size_t spoken_chars = 0;  // estimated unless the reason is kComplete
+  size_t spoken_chars = 0;
+  ReportedCoverage coverage;
+  int retries = 0;  // how often it was made again
 };
 
 }  // namespace gstqtts

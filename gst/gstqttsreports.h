@@ -19,8 +19,8 @@ namespace gstqtts {
 // Passes reports about utterances to a reporter, in order.
 //
 // A thread that adds a report while no other is reporting delivers all reports so far; reports added meanwhile go to a
-// thread of GLib's pool. If another thread is reporting, that thread delivers them. So a slow reporter delays only the
-// thread that calls it, and only for a bounded number of reports. The reporter is called without locks and may call
+// thread of GLib's pool. If another thread is reporting, that thread delivers them. A slow reporter thus delays only
+// the thread that calls it, and only for a bounded number of reports. The reporter is called without locks and may call
 // back.
 //
 // Owned by the Speech. Thread-safe. Its own mutex is the last in the order of gstqttsmonitor.h: Add() and

@@ -41,7 +41,8 @@ qtts::Request MakeRequest(const Settings& settings, const qtts::ModelInfo& model
   request.parts = qtts::PartBounds::Of(
       settings.part_length == Settings::kModel ? model.part_characters : static_cast<size_t>(settings.part_length));
   request.runaway_guard = settings.runaway_guard;
-  // What an application sets may be longer than a signed number of nanoseconds can be, which is 292 years.
+  request.runaway_frames_per_token = settings.runaway_frames;
+  // An application may set more than a signed number of nanoseconds can hold, which is 292 years.
   if (std::in_range<std::chrono::nanoseconds::rep>(settings.max_wait)) {
     request.max_wait = std::chrono::nanoseconds(settings.max_wait);
   }

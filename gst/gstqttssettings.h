@@ -23,6 +23,9 @@ namespace gstqtts {
 struct Settings {
   // Value of a number that is not set: the model's own value is used.
   static constexpr int kModel = -1;
+  // Value of `retry`: kRetriesAhead with TextOptions::parallel above 1, else 0.
+  static constexpr int kAutoRetry = -1;
+  static constexpr int kRetriesAhead = 2;
 
   std::string speaker;
   std::string language;
@@ -41,10 +44,13 @@ struct Settings {
   qtts::Markup markup = qtts::Markup::kAuto;
   std::string markup_rules;  // as for qtts::ParseMarkdownRules()
   bool runaway_guard = true;
+  int runaway_frames = 12;       // Request::runaway_frames_per_token
   bool speak_anything = false;   // speaks also text that fails IsSayable()
   uint64_t max_duration = 0;     // nanoseconds; 0: the model's own cap
   uint64_t max_wait = kForever;  // nanoseconds; 0: it does not wait
   bool real_time = true;         // Request::real_time
+  // How often a faulty utterance none of whose sound has left the element is made again.
+  int retry = kAutoRetry;
 
   static constexpr uint64_t kForever = UINT64_MAX;
 
@@ -97,7 +103,7 @@ enum class TrimSilence {
 // Timing of the sound. Times in nanoseconds.
 struct Pacing {
   static constexpr int64_t kAutoGap = -1;
-  // What is added to `utterance_gap` then.
+  // Silence that kAutoGap adds to `utterance_gap`.
   static constexpr uint64_t kParagraphPause = 300'000'000;
   static constexpr uint64_t kHeadingPause = 500'000'000;
 

@@ -49,7 +49,7 @@ class Speech {
   void Start(const TextOptions& options, std::optional<Utterance> first);
   // Uses the engine; without one Player::Next() returns kLoadFailed.
   void UseLoad(EngineLoader::Outcome outcome);
-  // All waits return, and no new wait blocks before Start().
+  // Makes all waits return; no new wait blocks before Start().
   void Halt();
   // Ends the run: drops text and speech, cancels a load. Returns true if a load was still running.
   bool Stop();
@@ -66,7 +66,7 @@ class Speech {
   void FlushStop();
   bool flushing() const;
 
-  // While set, Player::Next() returns kHalted.
+  // Makes Player::Next() return kHalted while it is set.
   void SetUnlocked(bool unlocked);
 
   // Ends the run with the audible utterance: drops queued text, refuses later text, and lets Player::Next() return
@@ -75,7 +75,7 @@ class Speech {
   bool EndAfterCurrent();
   bool ending() const;
 
-  // The stream of sound has ended for this run: drops and refuses text.
+  // Drops and refuses text: the stream of sound has ended for this run.
   void EndSound();
 
   // Ends speech for this run: drops and refuses text.

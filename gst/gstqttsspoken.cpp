@@ -1,14 +1,28 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 #include "gstqttsspoken.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <tuple>
 #include <utility>
 
 #include "gstqttsdocument.h"
 #include "gstqttstimeline.h"
 
 namespace gstqtts {
+
+namespace {
+
+using std::chrono::nanoseconds;
+
+double Seconds(nanoseconds time) { return std::chrono::duration<double>(time).count(); }
+
+nanoseconds Nanoseconds(double seconds) {
+  return std::chrono::duration_cast<nanoseconds>(std::chrono::duration<double>(seconds));
+}
+
+}  // namespace
 
 void SpokenUtterance::Begin(Utterance next) {
   utterance = std::move(next);
@@ -22,24 +36,36 @@ void SpokenUtterance::Append(std::string_view text) {
 
 void SpokenUtterance::Append(Utterance more_of_it) {
   source_map.Append(more_of_it.source_map);
-  utterance.source.append(more_of_it.source);
+  utterance.written.append(more_of_it.written);
   utterance.marks.insert(utterance.marks.end(), more_of_it.marks.begin(), more_of_it.marks.end());
   Append(more_of_it.text);
 }
 
-size_t SpokenUtterance::WrittenPosition(size_t position_in_text) const {
-  if (source_map.pieces().empty()) return position_in_text;
-  const size_t written = source_map.SourceOf(position_in_text, position_in_text).first;
-  return utterance.document != nullptr ? utterance.text_offset + written : written;
+// The number under which reports tell of it.
+uint64_t SpokenUtterance::id() const { return utterance.document != nullptr ? utterance.document->id() : utterance.id; }
+
+// Returns the run of the source of the characters [first, last) of the text.
+SpokenUtterance::SourceRun SpokenUtterance::SourceOf(size_t first, size_t last) const {
+  SourceRun run;
+  if (!source_map.pieces().empty()) {
+    std::tie(run.begin, run.end) = source_map.SourceOf(first, last);
+  } else if (utterance.sentence != nullptr) {
+    run.begin = utterance.sentence->SourcePosition(first);
+    run.end = last > first ? utterance.sentence->SourcePosition(last - 1) + 1 : run.begin;
+  } else {
+    run = {first, last};
+  }
+  const size_t before = utterance.document != nullptr ? utterance.text_offset : 0;
+  return {run.begin + before, run.end + before};
 }
 
-// The marks up to a position in the text.
+// Adds the marks up to a position in the text.
 void SpokenUtterance::AddMarks(size_t position_in_text, uint64_t running_time, std::vector<Report>* reports) {
   for (; marks_told < utterance.marks.size() && utterance.marks[marks_told].text <= position_in_text; ++marks_told) {
     const qtts::MarkupMark& mark = utterance.marks[marks_told];
     Report report;
     report.kind = Report::Kind::kMark;
-    report.id = utterance.document != nullptr ? utterance.document->id() : utterance.id;
+    report.id = id();
     report.running_time = running_time;
     report.name = mark.name;
     report.position = mark.position;
@@ -47,85 +73,186 @@ void SpokenUtterance::AddMarks(size_t position_in_text, uint64_t running_time, s
   }
 }
 
-void SpokenUtterance::AddWords(const std::vector<TextPosition::Word>& words, uint64_t running_time,
-                               std::vector<Report>* reports) {
-  for (const TextPosition::Word& word : words) {
-    AddMarks(word.offset, running_time, reports);
-    Report report;
-    report.kind = Report::Kind::kProgress;
-    report.id = utterance.document != nullptr ? utterance.document->id() : utterance.id;
-    report.running_time = running_time;
-    report.offset = word.offset;
-    report.length = word.length;
-    if (!source_map.pieces().empty()) {
-      const auto [begin, end] = source_map.SourceOf(word.offset, word.offset + word.length);
-      // Several words may be said for what is written once.
-      if (begin < told || begin == end) continue;
-      told = end;
-      report.offset = WrittenPosition(word.offset);
-      report.length = end - begin;
-    }
-    reports->push_back(std::move(report));
+size_t SpokenUtterance::frames_wanted() const {
+  if (holding) return kMaxHeldFrames;
+  return measured ? kFramesAhead : 1;
+}
+
+void SpokenUtterance::AddMeasured(const std::vector<qtts::SpokenWord>& words) {
+  for (const qtts::SpokenWord& word : words) {
+    const TextPosition::Run run = position.Written(word.text);
+    track.Add({run.begin, run.end, word.start, word.duration}, run.goes_on);
   }
 }
 
-std::vector<Report> SpokenUtterance::Commit(size_t frame_samples, uint64_t running_time) {
+void SpokenUtterance::ScanFrames() {
+  for (; scanned < made.size(); ++scanned) AddMeasured(made[scanned].words);
+  if (end) {
+    AddMeasured(std::exchange(end->last_words, {}));
+    track.Finish();
+  }
+}
+
+// The places of `word` in the sound must have left the element.
+void SpokenUtterance::Tell(const TimedWord& word, bool estimated, std::vector<Report>* reports, Told* told) {
+  const Moment begin = places.At(word.start);
+  // An end that has not left the element yet is expected to follow without a gap.
+  const Moment stop = places.At(word.stop());
+  const auto beyond = static_cast<uint64_t>(std::max(nanoseconds(0), word.stop() - places.end()).count());
+  AddMarks(word.begin, begin.running_time, reports);
+  told->words.push_back({word.begin, word.end, begin.time, stop.time - begin.time + beyond});
+  const SourceRun source = SourceOf(word.begin, word.end);
+  // Several words may be said for what is written once.
+  if (source.begin < told_source || source.begin == source.end) return;
+  told_source = source.end;
+  Report report;
+  report.kind = Report::Kind::kProgress;
+  report.id = id();
+  report.offset = source.begin;
+  report.length = source.end - source.begin;
+  report.running_time = begin.running_time;
+  report.duration = stop.running_time - begin.running_time + beyond;
+  report.estimated = estimated;
+  reports->push_back(std::move(report));
+}
+
+void SpokenUtterance::TellMeasured(nanoseconds sounded, std::vector<Report>* reports, Told* told) {
+  for (const TimedWord& word : track.Take(sounded)) {
+    Tell(word, false, reports, told);
+    position.Anchor(word.end, Seconds(word.stop()));
+  }
+}
+
+// Words that begin before `seconds` by the estimate, told as if they began at `at`.
+void SpokenUtterance::TellEstimated(double seconds, nanoseconds at, std::vector<Report>* reports, Told* told) {
+  for (const TextPosition::Word& word : position.Advance(seconds)) {
+    if (word.offset < track.told()) continue;
+    Tell({word.offset, word.offset + word.length, at, Nanoseconds(position.SecondsOf(word))}, true, reports, told);
+    track.SkipTo(word.offset + word.length);
+  }
+}
+
+std::vector<Report> SpokenUtterance::Commit(uint64_t sample, size_t count, const Moment& moment, Told* told) {
   std::vector<Report> reports;
   Document* const document = utterance.document.get();
   if (frames == 0 && (document == nullptr || document->Begin())) {
     Report started;
-    started.id = document != nullptr ? document->id() : utterance.id;
-    started.running_time = running_time;
-    started.text = document != nullptr ? document->text() : utterance.written();
+    started.id = id();
+    started.running_time = moment.running_time;
+    started.text = document != nullptr ? document->text() : utterance.source();
     started.text_offset = document != nullptr ? 0 : utterance.text_offset;
     started.seed = seed;
     started.first_frame_latency = first_frame_latency;
     reports.push_back(std::move(started));
   }
   ++frames;
-  samples += frame_samples;
-  last_running_time = running_time;
-  last_samples = frame_samples;
-  AddWords(position.Advance(seconds()), running_time, &reports);
+  samples += count;
+  last_frame = nanoseconds(static_cast<int64_t>(SampleTime(sample, sample_rate)));
+  places.Add(sample, count, sample_rate, moment);
+  const nanoseconds sounded = places.end();
+  nanoseconds known = sounded;
+  told->id = utterance.id;
+  if (measured) {
+    TellMeasured(sounded, &reports, told);
+    const nanoseconds overdue = sounded - kPatience;
+    if (track.empty() && overdue > places.begin()) TellEstimated(Seconds(overdue), overdue, &reports, told);
+    known = std::max(track.known_until(sounded), overdue);
+  } else {
+    TellEstimated(seconds(), last_frame, &reports, told);
+  }
+  told->known_until = places.At(known).time;
+  if (!told->words.empty()) told->text = utterance.text;
   return reports;
 }
 
-std::vector<Report> SpokenUtterance::Finish(qtts::EndReason reason) {
+std::vector<Report> SpokenUtterance::Finish(qtts::EndReason reason, Told* told) {
   std::vector<Report> reports;
-  const bool complete = reason == qtts::EndReason::kComplete;
-  if (complete && frames > 0) {
-    AddWords(position.Advance(std::numeric_limits<double>::infinity()), last_running_time, &reports);
-    AddMarks(SIZE_MAX, last_running_time + SampleTime(last_samples, sample_rate), &reports);
+  told->id = utterance.id;
+  told->over = true;
+  const bool heard_out = reason == qtts::EndReason::kComplete || reason == qtts::EndReason::kMaxDuration ||
+                         reason == qtts::EndReason::kRunaway;
+  if (heard_out && end && frames > 0) {
+    TellMeasured(nanoseconds::max(), &reports, told);
+    if (reason == qtts::EndReason::kComplete && !end->report.measured) {
+      TellEstimated(std::numeric_limits<double>::infinity(), last_frame, &reports, told);
+    }
+    told->known_until = places.At(places.end()).time;
   }
-  if (utterance.document != nullptr) {
-    const size_t last = CountCharacters(utterance.text);
-    const size_t spoken = WrittenPosition(complete ? last : frames > 0 ? position.spoken() : 0);
-    if (auto report = utterance.document->End({reason, frames, samples, spoken})) reports.push_back(*std::move(report));
-    return reports;
+  if (!told->words.empty()) told->text = utterance.text;
+  if (reason == qtts::EndReason::kComplete && frames > 0) {
+    AddMarks(SIZE_MAX, places.At(places.end()).running_time, &reports);
   }
   Report report;
-  report.id = utterance.id;
   report.kind = Report::Kind::kFinished;
+  report.id = id();
   report.reason = reason;
   report.frames = frames;
   report.samples = samples;
-  report.text_chars = CountCharacters(utterance.written());
-  report.spoken_chars = complete ? report.text_chars : WrittenPosition(position.spoken());
-  reports.push_back(std::move(report));
+  report.retries = retries.made();
+  report.text_chars = CountCharacters(utterance.source());
+  report.estimated = false;
+  if (heard_out && end) report.coverage = Coverage();
+  const bool whole = reason == qtts::EndReason::kComplete && !report.coverage.stopped_early;
+  if (whole && utterance.document == nullptr) {
+    report.spoken_chars = report.text_chars;
+  } else if (whole || frames > 0) {
+    const size_t spoken = whole ? CountCharacters(utterance.text) : SpokenCharacters(&report.estimated);
+    report.spoken_chars = SourceOf(spoken, spoken).begin;
+  }
+  if (utterance.document == nullptr) {
+    reports.push_back(std::move(report));
+  } else if (auto all = utterance.document->End(report)) {
+    reports.push_back(*std::move(all));
+  }
   return reports;
 }
 
-std::optional<Report> FinishedUnspoken(const Utterance& utterance) {
-  if (utterance.document != nullptr) {
-    if (utterance.text.empty()) return utterance.document->Pass();
-    return utterance.document->End({.reason = qtts::EndReason::kCancelled});
+// Number of characters of the utterance's text that have left the element.
+size_t SpokenUtterance::SpokenCharacters(bool* estimated) {
+  const nanoseconds sounded = places.end();
+  *estimated = !measured || (track.empty() && !end && sounded > track.last().stop());
+  if (!*estimated) return track.SpokenAt(sounded);
+  if (measured) position.Advance(Seconds(sounded));
+  return std::max(track.last().end, position.spoken());
+}
+
+ReportedText SpokenUtterance::Reported(const TextPosition::Run& run) const {
+  ReportedText text;
+  const SourceRun source = SourceOf(run.begin, run.end);
+  text.offset = source.begin;
+  text.length = source.end - source.begin;
+  text.text = CharacterRange(utterance.text, run.begin, run.end);
+  return text;
+}
+
+ReportedCoverage SpokenUtterance::Coverage() {
+  const qtts::SpeechReport& measured_speech = end->report;
+  ReportedCoverage coverage;
+  coverage.measured = measured_speech.measured;
+  if (!coverage.measured) return coverage;
+  coverage.coverage = measured_speech.coverage();
+  coverage.end_missed = measured_speech.end_missed;
+  coverage.stopped_early = measured_speech.stopped_early;
+  for (const qtts::TextRange& range : measured_speech.skipped) {
+    coverage.skipped.push_back(Reported(position.Written(range)));
   }
-  if (utterance.text.empty()) return std::nullopt;  // a gap
+  for (const qtts::TextRange& range : measured_speech.repeated) {
+    coverage.repeated.push_back(Reported(position.Written(range)));
+  }
+  return coverage;
+}
+
+std::optional<Report> FinishedUnspoken(const Utterance& utterance) {
   Report report;
   report.kind = Report::Kind::kFinished;
-  report.id = utterance.id;
   report.reason = qtts::EndReason::kCancelled;
-  report.text_chars = CountCharacters(utterance.written());
+  report.estimated = false;
+  if (utterance.document != nullptr) {
+    return utterance.text.empty() ? utterance.document->Pass() : utterance.document->End(report);
+  }
+  if (utterance.text.empty()) return std::nullopt;  // a gap
+  report.id = utterance.id;
+  report.text_chars = CountCharacters(utterance.source());
   return report;
 }
 

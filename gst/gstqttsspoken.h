@@ -14,7 +14,9 @@
 
 #include "gstqttsposition.h"
 #include "gstqttsreport.h"
+#include "gstqttsretry.h"
 #include "gstqttstext.h"
+#include "gstqttswordtrack.h"
 #include "qtts/frame.h"
 #include "qtts/request.h"
 
@@ -33,28 +35,47 @@ struct SpokenUtterance {
   using Clock = std::chrono::steady_clock;
 
   Utterance utterance;
+  // The longest speech that waits for its end, in frames: two minutes, 12 MB.
+  static constexpr size_t kMaxHeldFrames = 1500;
+  // Frames that are read ahead where the engine measures words: about as many as it takes to know a word's place. Then
+  // a word is told at the moment of its sound.
+  static constexpr size_t kFramesAhead = 12;
+  // A word that the engine has not measured so long after its estimated beginning is told as an estimate.
+  static constexpr std::chrono::nanoseconds kPatience = std::chrono::seconds(2);
+
   std::shared_ptr<qtts::Stream> stream;  // null until the engine has started it
-  // If the stream was made ahead: the frames read before the turn of the utterance came, and the request to repeat if
-  // it then turns out that no slot was free.
+  // Frames that were read and have not been handed out, and how the stream ended after them.
   std::deque<qtts::Frame> made;
-  std::optional<qtts::Request> repeat;
+  std::optional<SpeechEnd> end;
+  bool device_lost = false;  // when it ended
+  // The frames are kept until the end of the utterance, which may be made again.
+  bool holding = false;
+  Retries retries;
+  // The request, if the utterance may have to be asked for again: because it is to be made again, or (`asked_ahead`)
+  // because it turns out in its turn that no slot was free.
+  std::optional<qtts::Request> request;
+  bool asked_ahead = false;
   uint64_t seed = 0;
   Clock::time_point start;
   std::chrono::nanoseconds first_frame_latency{0};
-  TextPosition position;  // of the text that the stream was given
+  TextPosition position;     // of the text that the stream was given
+  qtts::TextMap source_map;  // from the text to the document; empty: see Utterance::sentence
+  size_t told_source = 0;    // end of the last word that was told, as it was written
+  size_t marks_told = 0;
+  bool measured = false;  // the engine measures words
+  WordTrack track;
+  size_t scanned = 0;  // frames in `made` whose words are in `track`
+  SoundPlaces places;
   std::shared_ptr<qtts::TextPreparer>
       preparer;  // of the text to come, for the streaming thread; null: it passes through
   int sample_rate = 0;
-  uint64_t frames = 0;  // committed
+  uint64_t handed_out = 0;  // samples of frames that Next() has returned
+  uint64_t frames = 0;      // committed
   uint64_t samples = 0;
-  uint64_t last_running_time = 0;  // of the last frame
-  uint64_t last_samples = 0;       // of the last frame
-  qtts::TextMap source_map;        // from the text to what was written
-  size_t told = 0;                 // end of the last word that was told, as it was written
-  size_t marks_told = 0;
-  std::string more;           // text not yet prepared and appended to the stream
-  bool growing = false;       // the text of the stream has not ended
-  bool awaited_text = false;  // since the last frame
+  std::chrono::nanoseconds last_frame{0};  // when it begins, within the utterance
+  std::string more;                        // text not yet prepared and appended to the stream
+  bool growing = false;                    // the text of the stream has not ended
+  bool awaited_text = false;               // since the last frame
 
   // The utterance that is to be spoken.
   void Begin(Utterance next);
@@ -62,19 +83,35 @@ struct SpokenUtterance {
   void Append(std::string_view text);
   // The same of a document.
   void Append(Utterance more_of_it);
-  // A frame leaves the element, to be heard at `running_time`. Returns the reports for it.
-  std::vector<Report> Commit(size_t frame_samples, uint64_t running_time);
-  // The reports for its end, now. If it was spoken to its end, words that the estimated position did not reach begin
-  // with its last frame.
-  std::vector<Report> Finish(qtts::EndReason reason);
+  // Number of frames in `made` from which on no more are read.
+  size_t frames_wanted() const;
+  // Adds the words of `made` and of the end to the track.
+  void ScanFrames();
+  // `count` samples leave the element, to be heard at `moment`; `sample` is the number of the first one. Returns the
+  // reports for them, and the words told in `told`.
+  std::vector<Report> Commit(uint64_t sample, size_t count, const Moment& moment, Told* told);
+  // The reports for its end, now. If it was spoken to its end, words that were not told yet begin with its last frame.
+  std::vector<Report> Finish(qtts::EndReason reason, Told* told);
   // Length of its sound so far.
   double seconds() const { return static_cast<double>(samples) / sample_rate; }
 
  private:
-  void AddWords(const std::vector<TextPosition::Word>& words, uint64_t running_time, std::vector<Report>* reports);
-  void AddMarks(size_t position, uint64_t running_time, std::vector<Report>* reports);
-  // Position of a character of the text in what reports call the text.
-  size_t WrittenPosition(size_t position) const;
+  // A run of what was written.
+  struct SourceRun {
+    size_t begin = 0;
+    size_t end = 0;
+  };
+
+  uint64_t id() const;
+  SourceRun SourceOf(size_t first, size_t last) const;
+  void AddMeasured(const std::vector<qtts::SpokenWord>& words);
+  void AddMarks(size_t position_in_text, uint64_t running_time, std::vector<Report>* reports);
+  void Tell(const TimedWord& word, bool estimated, std::vector<Report>* reports, Told* told);
+  void TellMeasured(std::chrono::nanoseconds sounded, std::vector<Report>* reports, Told* told);
+  void TellEstimated(double seconds, std::chrono::nanoseconds at, std::vector<Report>* reports, Told* told);
+  ReportedText Reported(const TextPosition::Run& run) const;
+  ReportedCoverage Coverage();
+  size_t SpokenCharacters(bool* estimated);
 };
 
 // kFinished for an utterance that made no sound; nothing for a part of a document that has others.

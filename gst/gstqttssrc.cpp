@@ -136,6 +136,8 @@
 #include "gstqttspresets.h"
 #include "gstqttsproperties.h"
 #include "gstqttsspeech.h"
+#include "gstqttstextpad.h"
+#include "gstqttstextpads.h"
 
 GST_DEBUG_CATEGORY(gst_qtts_src_debug);
 #define GST_CAT_DEFAULT gst_qtts_src_debug
@@ -149,6 +151,7 @@ struct GstQttsSrcPrivate {
   gstqtts::ElementModel model;
   gstqtts::ElementProperties properties;
   gstqtts::Input input;
+  gstqtts::TextPads text_pads;
   gstqtts::Output output;
   gstqtts::Control control;
 
@@ -163,8 +166,8 @@ struct _GstQttsSrc {
   GstQttsSrcPrivate* priv;
 };
 
-// Formats in order of preference: GstBaseSrc takes the first one that downstream's most preferred caps allow. So 16
-// bits, which everything takes and files usually have, unless downstream asks for float.
+// Formats in order of preference: GstBaseSrc takes the first one that downstream's most preferred caps allow. 16 bits
+// come first, since everything takes them and files usually have them; downstream may ask for float.
 static GstStaticPadTemplate src_template =
     GST_STATIC_PAD_TEMPLATE("src", GST_PAD_SRC, GST_PAD_ALWAYS,
                             GST_STATIC_CAPS("audio/x-raw, format = { " GST_AUDIO_NE(S16) ", " GST_AUDIO_NE(
@@ -173,6 +176,9 @@ static GstStaticPadTemplate src_template =
 
 static GstStaticPadTemplate sink_template = GST_STATIC_PAD_TEMPLATE(
     "sink", GST_PAD_SINK, GST_PAD_REQUEST, GST_STATIC_CAPS("text/x-raw, format = utf8; application/ssml+xml"));
+
+static GstStaticPadTemplate text_template =
+    GST_STATIC_PAD_TEMPLATE("text_%u", GST_PAD_SRC, GST_PAD_REQUEST, GST_STATIC_CAPS("text/x-raw, format = utf8"));
 
 static void gst_qtts_src_set_property(GObject* object, guint prop_id, const GValue* value, GParamSpec* pspec);
 static void gst_qtts_src_get_property(GObject* object, guint prop_id, GValue* value, GParamSpec* pspec);
@@ -296,6 +302,7 @@ static void gst_qtts_src_class_init(GstQttsSrcClass* klass) {
   element_class->release_pad = GST_DEBUG_FUNCPTR(gst_qtts_src_release_pad);
   gst_element_class_add_static_pad_template(element_class, &src_template);
   gst_element_class_add_static_pad_template(element_class, &sink_template);
+  gst_element_class_add_static_pad_template_with_gtype(element_class, &text_template, GST_TYPE_QTTS_TEXT_PAD);
   gst_element_class_set_static_metadata(element_class, "Qwen3-TTS text-to-speech source", "Source/Audio",
                                         "Speaks text with a Qwen3-TTS model", "The qttssrc authors");
 
@@ -319,16 +326,19 @@ GstQttsSrcPrivate::GstQttsSrcPrivate(GstQttsSrc* self)
       model(GST_ELEMENT(self), speech),
       properties(GST_BASE_SRC(self), speech, model),
       input(GST_ELEMENT(self), speech, properties, [this] { control.Interrupt(); }),
-      output(GST_BASE_SRC(self), speech, clock, properties, model, input),
+      text_pads(GST_BASE_SRC(self)),
+      output(GST_BASE_SRC(self), speech, clock, properties, model, input, text_pads),
       control(GST_BASE_SRC(self), GST_ELEMENT_CLASS(parent_class), speech, clock, properties, input, output) {}
 
 static GstPadProbeReturn gst_qtts_src_on_sound(GstPad* /*pad*/, GstPadProbeInfo* info, gpointer user_data) {
   GstQttsSrc* self = GST_QTTS_SRC(user_data);
   if ((GST_PAD_PROBE_INFO_TYPE(info) & GST_PAD_PROBE_TYPE_BUFFER) != 0) {
-    self->priv->output.BufferTaken();
-  } else if (GST_EVENT_TYPE(GST_PAD_PROBE_INFO_EVENT(info)) == GST_EVENT_EOS) {
-    self->priv->speech.EndSound();
+    gstqtts::RunGuarded(GST_ELEMENT(self), [self] { self->priv->output.BufferTaken(); });
+    return GST_PAD_PROBE_OK;
   }
+  GstEvent* event = GST_PAD_PROBE_INFO_EVENT(info);
+  if (GST_EVENT_TYPE(event) == GST_EVENT_EOS) self->priv->speech.EndSound();
+  gstqtts::RunGuarded(GST_ELEMENT(self), [self, event] { self->priv->text_pads.TakeEvent(event); });
   return GST_PAD_PROBE_OK;
 }
 
@@ -336,9 +346,10 @@ static void gst_qtts_src_init(GstQttsSrc* self) {
   self->priv = new GstQttsSrcPrivate(self);
   gst_base_src_set_format(GST_BASE_SRC(self), GST_FORMAT_TIME);
   // Buffers: they are not handed out again. The end of the sound, be it by downstream: text that comes later has
-  // nowhere to go.
+  // nowhere to go. The text pads mirror the events.
   gst_pad_add_probe(GST_BASE_SRC_PAD(self),
-                    static_cast<GstPadProbeType>(GST_PAD_PROBE_TYPE_BUFFER | GST_PAD_PROBE_TYPE_EVENT_DOWNSTREAM),
+                    static_cast<GstPadProbeType>(GST_PAD_PROBE_TYPE_BUFFER | GST_PAD_PROBE_TYPE_EVENT_DOWNSTREAM |
+                                                 GST_PAD_PROBE_TYPE_EVENT_FLUSH),
                     gst_qtts_src_on_sound, self, nullptr);
 }
 
@@ -417,6 +428,7 @@ static gboolean gst_qtts_src_start(GstBaseSrc* src) {
   GstQttsSrcPrivate* priv = self->priv;
 
   priv->properties.BeginRun();
+  priv->text_pads.SetRunning(true);
   priv->input.Restart();
   priv->output.Begin();
   // The old model goes before the streaming thread may ask for one; the new one comes by Load().
@@ -429,14 +441,15 @@ static gboolean gst_qtts_src_stop(GstBaseSrc* src) {
 
   priv->properties.EndRun();
   priv->clock.CancelAlarm();
+  priv->text_pads.SetRunning(false);
   priv->output.DropFrame();
   priv->control.DropEndOfStream();
   priv->model.EndRun(priv->speech.Stop());
   return TRUE;
 }
 
-// Since 1.24 GstBaseSrc also calls this when a live source pauses. That call must not make create() return: if PLAYING
-// follows before the streaming thread is back in the base class, the base class finds itself playing, takes the
+// Since 1.24 GstBaseSrc also calls this when a live source pauses. Such a call must not make create() return: if
+// PLAYING follows before the streaming thread is back in the base class, the base class finds itself playing, takes the
 // GST_FLOW_FLUSHING for a flush and pauses its task, which nothing starts again. A pause needs no unlocking here:
 // LiveClock knows of it, and create() may wait through it, as it does with 1.22.
 static gboolean gst_qtts_src_unlock(GstBaseSrc* src) {
@@ -542,13 +555,22 @@ static GstFlowReturn gst_qtts_src_create(GstPushSrc* src, GstBuffer** buffer) {
 
 // --- the sink pad and properties
 
-static GstPad* gst_qtts_src_request_new_pad(GstElement* element, GstPadTemplate* templ, const gchar* /*name*/,
+static GstPad* gst_qtts_src_request_new_pad(GstElement* element, GstPadTemplate* templ, const gchar* name,
                                             const GstCaps* /*caps*/) {
-  return GST_QTTS_SRC(element)->priv->input.RequestPad(templ);
+  GstQttsSrcPrivate* priv = GST_QTTS_SRC(element)->priv;
+  if (GST_PAD_TEMPLATE_DIRECTION(templ) == GST_PAD_SINK) return priv->input.RequestPad(templ);
+  GstPad* pad = nullptr;
+  gstqtts::RunGuarded(element, [&] { pad = priv->text_pads.RequestPad(templ, name); });
+  return pad;
 }
 
 static void gst_qtts_src_release_pad(GstElement* element, GstPad* pad) {
-  GST_QTTS_SRC(element)->priv->input.ReleasePad(pad);
+  GstQttsSrcPrivate* priv = GST_QTTS_SRC(element)->priv;
+  if (GST_PAD_IS_SINK(pad)) {
+    priv->input.ReleasePad(pad);
+  } else {
+    priv->text_pads.ReleasePad(pad);
+  }
 }
 
 static void gst_qtts_src_set_property(GObject* object, guint prop_id, const GValue* value, GParamSpec* /*pspec*/) {

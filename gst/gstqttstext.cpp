@@ -58,7 +58,7 @@ void TextQueue::Push(Utterance utterance) {
 }
 
 Utterance* TextQueue::Find(uint64_t id) {
-  if (id == 0) return nullptr;  // what is not text has none
+  if (id == 0) return nullptr;  // entries that are not text have none
   const auto found = std::find_if(utterances_.rbegin(), utterances_.rend(),
                                   [id](const Utterance& utterance) { return utterance.id == id; });
   return found != utterances_.rend() ? &*found : nullptr;
@@ -87,7 +87,7 @@ void TextQueue::Grow(Utterance* utterance, Utterance more_of_it) {
   map.Append(utterance->source_map);
   map.Append(more_of_it.source_map);
   utterance->source_map = map.pieces();
-  utterance->source.append(more_of_it.source);
+  utterance->written.append(more_of_it.written);
   utterance->marks.insert(utterance->marks.end(), more_of_it.marks.begin(), more_of_it.marks.end());
   Grow(utterance, more_of_it.text);
 }

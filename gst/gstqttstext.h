@@ -47,6 +47,12 @@ std::string RepairUtf8(std::string_view text);
 // Unicode code points in well-formed UTF-8.
 inline size_t CountCharacters(std::string_view text) { return qtts::CountUtf8(text); }
 
+// The characters [begin, end) of well-formed UTF-8.
+inline std::string_view CharacterRange(std::string_view text, size_t begin, size_t end) {
+  const std::string_view rest = text.substr(qtts::Utf8Head(text, begin).size());
+  return qtts::Utf8Head(rest, end - begin);
+}
+
 using qtts::IsBlank;
 using qtts::Trim;
 using qtts::TrimLeft;
@@ -66,23 +72,28 @@ struct Utterance {
   uint64_t id = 0;         // given by Speech
   uint64_t stream = 0;     // number of the text of the sink pad that it is a part of; 0: it is a text of its own
   Cue cue = {};
-  qtts::SentenceGap before = qtts::SentenceGap::kSentence;  // what ended before it
+  qtts::SentenceGap before = qtts::SentenceGap::kSentence;  // the end before it
   std::shared_ptr<void> event = {};                         // with no text: what goes on downstream in its turn
+  // The sentence of which `text` has the lines joined; null: `text` is what was written, or has a `source_map`.
+  std::shared_ptr<const qtts::Sentence> sentence = {};
 
   // Of a document with markup.
   std::optional<uint64_t> silence = {};             // with no text: a break, in nanoseconds
   std::optional<std::string> mark = {};             // with no text: the name of a mark
   uint64_t mark_id = 0;                             // the utterance before that mark
-  std::string source = {};                          // what was written for `text`; empty: the same
+  std::string written = {};                         // in the document, for `text`; empty: the same
   size_t text_offset = 0;                           // characters of the document before it
-  std::vector<qtts::TextMapPiece> source_map = {};  // from `text` to `source`
+  std::vector<qtts::TextMapPiece> source_map = {};  // from `text` to `written`
   std::vector<qtts::MarkupMark> marks = {};         // within `text`
-  qtts::MarkupSettings markup = {};                 // what the document switches
+  qtts::MarkupSettings markup = {};                 // settings that the document switches
   bool after_break = false;                         // no gap before it
   std::shared_ptr<Document> document = {};          // that it is a part of, if reports tell of that as one
 
-  // What was written.
-  const std::string& written() const { return source.empty() ? text : source; }
+  // The text as it was written, whose positions are reported.
+  const std::string& source() const {
+    if (!written.empty()) return written;
+    return sentence != nullptr ? sentence->source : text;
+  }
 };
 
 // A queue of utterances, first in, first out, bounded in number and characters.

@@ -47,7 +47,7 @@ class Timeline {
   void Restart();
   // Continues at the current position; the next buffer is a discontinuity.
   void Break();
-  // The next buffer begins at `time`, but not before time(). If that is a jump, it is a discontinuity.
+  // Lets the next buffer begin at `time`, but not before time(). A jump makes it a discontinuity.
   void MoveTo(uint64_t time);
 
  private:

@@ -10,8 +10,8 @@
 #include "runtime/async_copy.cuh"
 #include "runtime/device_math.cuh"
 
-// A thread block that attends from one row to one split of its context, for the kernels of this folder. What it adds,
-// and in which order, is that of rules/softmax.cuh for eight warps.
+// A thread block that attends from one row to one split of its context, for the kernels of this folder. Its additions
+// and their order are those of rules/softmax.cuh for eight warps.
 namespace qtts::cuda::attention {
 
 constexpr int kWarps = 8;
@@ -71,7 +71,7 @@ class HeadPlacer {
     }
   }
 
-  // Another head's of the same position.
+  // Takes the norm of another head of the same position.
   __device__ void SetNorm(const float* norm) {
     normed_ = norm != nullptr;
 #pragma unroll
@@ -121,7 +121,7 @@ class HeadPlacer {
   float low_norm_[kPairs], high_norm_[kPairs], sine_[kPairs], cosine_[kPairs];
 };
 
-// Eight elements of a query, or zeros unless `there`.
+// Loads eight elements of a query, or zeros unless `there`.
 __device__ __forceinline__ void LoadQuery(const float* q, bool there, float (*query)[8]) {
   float4 v[2] = {};
   if (there) {
@@ -203,7 +203,7 @@ class AttendBlock {
       FindFollowingPage();
     }
   }
-  // Of the scores.
+  // Factor of the scores before the softmax.
   __device__ __forceinline__ float Scale() const { return 1.0F / sqrtf(static_cast<float>(a.head_dim)); }
   __device__ __forceinline__ int used_splits() const { return used_splits_; }
   __device__ __forceinline__ int elements() const { return kGroup * a.head_dim; }
@@ -287,7 +287,7 @@ class AttendBlock {
   // The page of the row's own key, if that lies in the current split.
   __device__ __forceinline__ T* OwnPage() const { return split_ == position_ / kSplitPositions ? page_ : nullptr; }
 
-  // Queries, keys and values of the new rows up to this one, to shared memory; the row's own key and value to
+  // Writes queries, keys and values of the new rows up to this one to shared memory, and the row's own key and value to
   // `own_page`, if there is one and the block's heads are the first of their key head.
   __device__ __forceinline__ void PlaceHeads(const HeadPlacer<>& placer, T* own_page) {
     const float* const x = a.qkv + static_cast<int64_t>(row_) * a.qkv_width();
@@ -321,7 +321,7 @@ class AttendBlock {
     }
   }
 
-  // The largest scores of this lane's positions, added to `most`.
+  // Raises `most` to the largest scores of this lane's positions.
   __device__ __forceinline__ void FindLargest(float scale, float (&most)[kGroup]) {
     float scores[kGroup][kTurns];
     SoftmaxPart<kGroup> sums;
@@ -441,7 +441,7 @@ class AttendBlock {
   __device__ __forceinline__ bool IsSeen(int turn) const {
     return PositionOf(turn) >= begin_ && PositionOf(turn) < end_;
   }
-  // Scores of this lane's positions. New rows' keys and values come from shared memory.
+  // Computes the scores of this lane's positions. New rows' keys and values come from shared memory.
   __device__ __forceinline__ void Score(float scale, float (&scores)[kGroup][kTurns], SoftmaxPart<kGroup>* sums) {
     if (end_ > cached_) {
 #pragma unroll
@@ -478,7 +478,7 @@ class AttendBlock {
   const int heads_per_kv_ = a.heads / a.kv_heads;
   const int kv_head_ = first_head_ / heads_per_kv_;
   int sequence_, position_, new_rows_, cached_, split_index_, split_, used_splits_, begin_, end_;
-  int row_of_page_ = 0;  // that the split begins with: splits don't cross pages
+  int row_of_page_ = 0;  // the split's first row of its page: splits don't cross pages
   void* const* pages_ = nullptr;
   T* page_ = nullptr;
   T* following_page_ = nullptr;

@@ -70,9 +70,9 @@ struct AttendedRows {
   bool in_pieces = false;
 };
 
-// For each row: norm and RoPE of its query and key, its key and value into the cache (unless
-// appended), attention over all it sees. qkv F32 [rows][q_width + 2 kv_width]. `splits` must cover the longest row.
-// Nothing is done where `live` is 0.
+// Computes attention. For each row: norm and RoPE of its query and key; its key and value to the cache (unless
+// appended); attention over all positions that it sees. qkv F32 [rows][q_width + 2 kv_width]. `splits` must cover the
+// longest row. Nothing is done where `live` is 0.
 void Attend(const Launcher& launch, Precision precision, const TransformerConfig& config, const AttentionLayer& layer,
             const SequenceRows& rows, const KeyValuePages& pages, const AttentionScratch& scratch, int splits,
             const float* qkv, const AttendedRows& y, const int* live);

@@ -8,7 +8,7 @@
 #include "runtime/device_math.cuh"
 
 // A warp does what rules/softmax.cuh describes for eight, in the same order; "warp w" below is the w-th of those eight.
-// Two groups of 16 lanes share a warp there: its position pair. So position p of a turn of 16 belongs to warp p / 2.
+// Two groups of 16 lanes share a warp there: its position pair. Position p of a turn of 16 belongs to warp p / 2.
 //
 // Which lane forms a sum is free, so lanes are laid out twice. Scores: eight lanes share a position, each with the
 // parts of two of the 16 lanes; sums of several positions are reduced at once, so that each lane ends with one score
@@ -20,7 +20,7 @@ constexpr int kPair = 2;  // query heads that share a key head
 constexpr int kHeadDim = 128;
 constexpr int kRowBytes = kHeadDim * 2;
 constexpr int kTurnPositions = 16;
-constexpr int kPositionLanes = 8;  // that share a position's score
+constexpr int kPositionLanes = 8;  // lanes that share a position's score
 constexpr int kBatch = 4;          // positions that a lane scores before sums are reduced
 
 // Whether a call is of this shape, without a window.
@@ -29,7 +29,7 @@ inline bool AreHeadPairs(Precision precision, const AttendArguments& a) {
          a.y_stride % 4 == 0;
 }
 
-// What a lane has of the queries to score positions: the parts of lanes `lane` % 8 and that + 8 of the order.
+// A lane's parts of the two queries, in F32: those of lanes `lane` % 8 and `lane` % 8 + 8 of the order.
 struct LaneQueries {
   float parts[kPair][2][8];
 
@@ -43,7 +43,7 @@ struct LaneQueries {
     }
   }
 
-  // This lane's parts of the products of both queries with one key.
+  // Computes this lane's parts of the products of both queries with one key.
   __device__ __forceinline__ void Multiply(const uint4& low, const uint4& high, float (&products)[kPair]) const {
 #pragma unroll
     for (int g = 0; g < kPair; ++g) {
@@ -84,7 +84,7 @@ __device__ __forceinline__ float ReduceBatch(const float (&products)[kBatch][kPa
   return kept + __shfl_xor_sync(~0U, sent, 1);
 }
 
-// Four elements of a row of values.
+// Loads four elements of a row of values.
 __device__ __forceinline__ void LoadFour(const Bf16* row, unsigned lane, float (&values)[4]) {
   const uint2 v = reinterpret_cast<const uint2*>(row)[lane];
   values[0] = LowBf16(v.x);
@@ -100,7 +100,7 @@ __device__ __forceinline__ void Clear(float (*values)[kPair][4]) {
     for (int e = 0; e < 4; ++e) (*values)[g][e] = 0;
   }
 }
-// A turn or warp left out would add 0: to -0, to which a value can underflow, and then 0 is the sum.
+// Adds 0, as a turn or warp that is left out would: the sum of 0 and -0, to which a value can underflow, is 0.
 __device__ __forceinline__ void AddZero(float (*values)[kPair][4]) {
 #pragma unroll
   for (int g = 0; g < kPair; ++g) {
@@ -109,7 +109,7 @@ __device__ __forceinline__ void AddZero(float (*values)[kPair][4]) {
   }
 }
 
-// This lane's four elements of both heads of the row's result.
+// Stores this lane's four elements of both heads of the row's result.
 __device__ __forceinline__ void StorePair(const AttendArguments& a, int row, int kv_head, unsigned lane,
                                           const float (&v)[kPair][4]) {
   const int column = kv_head * kPair * kHeadDim + static_cast<int>(lane) * 4;

@@ -8,7 +8,7 @@
 namespace qtts::cuda::attention {
 namespace {
 
-// Of a split's result: sums, largest scores, values.
+// Number of floats in a split's result: sums, largest scores, values.
 __host__ __device__ constexpr int RecordElements(int group, int head_dim) { return group * (head_dim + 2); }
 
 // Splits whose keys and values are brought into L2 ahead of the one that is attended to; the next one's are loaded from
@@ -19,11 +19,11 @@ constexpr int kSplitsAhead = 2;
 // combined. Results of up to a.splits splits are kept in shared memory until the largest score of all is known. Longer
 // contexts are gone through twice, the first time for that score.
 //
-// So that the memory is busy while blocks begin, compute and end, a thread of each block asks for what comes
-// kSplitsAhead splits later: in its own context and then in that of the block that will have its place, which is
-// `at_once` (how many run at once) blocks further on. Not of rows whose keys have been appended: these are of few
-// sequences, whose keys other blocks are reading anyway. It only hints, before WaitForPrevious() with what LoadCached()
-// may read there.
+// One thread of each block prefetches keys and values kSplitsAhead splits ahead into L2, which keeps the memory busy
+// while blocks begin, compute and end. Behind the end of its own context it goes on with the context of the block that
+// will take its place: `at_once` blocks further on, as many as run at once. Rows whose keys have been appended prefetch
+// nothing: they belong to few sequences, whose keys other blocks read anyway. Before WaitForPrevious() only addresses
+// that LoadCached() may read are prefetched.
 template <typename T, int kLanes, int kGroup>
 __global__ void __launch_bounds__(kThreads, kBlocksTogether<T, kLanes, kGroup>)
     ContextKernel(AttendArguments a, int at_once) {
@@ -99,7 +99,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksTogether<T, kLanes, kGroup>)
     __syncthreads();
   }
 
-  // Of this thread's elements, where results are not kept.
+  // Number of this thread's elements; used where results are not kept.
   constexpr int kElements = (kGroup * kLanes * 8 + kThreads - 1) / kThreads;
   float totals[kElements] = {}, values[kElements] = {};
   int heads[kElements];
@@ -172,15 +172,15 @@ struct ShortMemory {
   alignas(16) float q[kGroup][kWidth];
   alignas(16) __nv_bfloat16 new_keys[kMaxNewRows][kWidth];
   alignas(16) __nv_bfloat16 values[kWarps * kTogether][kWidth];
-  // Of each turn the factors of its positions as JoinLaneSums() places them, from 2 on. At 1 its largest score, then
-  // its factor among the turns; at 0 the sum of its weights.
+  // A turn's 16 numbers: [0] the sum of its weights; [1] its largest score, later its factor among the turns; from [2]
+  // on the factors of its positions, as JoinLaneSums() places them.
   alignas(16) float turns[kGroup][kWarps][2 * kTogether];
 };
 
 // A warp for each row and kGroup heads that share a key head. Eight turns of it are the eight warps of a block.
 //
 // First all positions are scored, which gives every factor; then each group of lanes weighs and joins the values of
-// whole heads, turn by turn. So no turn's values are kept; nor are they held in registers until then.
+// whole heads, turn by turn. Values of a turn are never stored, and need no registers before they are weighed.
 template <int kLanes, int kGroup>
 __global__ void __launch_bounds__(32 * kShortWarps, kShortBlocks<kLanes, kGroup>)
     ShortKernel(AttendArguments a, unsigned units) {

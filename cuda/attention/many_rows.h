@@ -11,9 +11,9 @@ namespace qtts::cuda::attention {
 
 struct AttendArguments;
 
-// Attend() for many rows, without scratch memory: there are blocks enough without cutting contexts into splits. Bits
-// are those of the kernel with splits: each split's partial result is formed in the same way, and they are combined in
-// the same order.
+// Does what Attend() does for many rows, without scratch memory: there are blocks enough without cutting contexts into
+// splits. Bits are those of the kernel with splits: each split's partial result is formed in the same way, and they are
+// combined in the same order.
 //
 // Contexts of any length: a block for each row and key head goes through the splits one after the other. Where all
 // contexts fit into a turn of eight warps (16 positions of heads of 128: the code predictor's), a warp for each row and

@@ -10,8 +10,8 @@ constexpr int kTurns = kSplitPositions / kTurnPositions;
 constexpr int kHalfTurn = kTurnPositions / 2;
 constexpr int kHalfWarps = kWarps / 2;
 
-// Keys or values of half a split: of each turn the first or the second eight positions. So a group's positions of all
-// turns lie in one tile, and a tile's scores become weights without the other half.
+// Keys or values of half a split: the first or the second eight positions of each turn. One tile then holds a group's
+// positions of all turns, and its scores become weights without the other half.
 struct Tile {
   Bf16 rows[kTurns][kHalfTurn][kHeadDim];
 };
@@ -64,7 +64,7 @@ class ContextWarp {
     for (unsigned i = 0; i < kTiles; ++i) CopyTile(i);
   }
 
-  // Queries, and the row's own key and value: to shared memory, and to the cache.
+  // Writes the queries and the row's own key and value to shared memory, and the latter to the cache.
   __device__ __forceinline__ void PlaceHeads(HeadPlacer<kHeadDim / 64>* placer) {
     const float* const x = a.qkv + static_cast<int64_t>(row_) * a.qkv_width();
 #pragma unroll
@@ -130,11 +130,11 @@ class ContextWarp {
   // The row's own position; where there is no row, too.
   __device__ __forceinline__ unsigned last() const { return static_cast<unsigned>(max(0, position_)); }
 
-  // What a tile holds.
+  // The contents of a tile.
   struct Place {
     unsigned split, half;
     bool values;
-    // Of its first row.
+    // Position of its first row.
     __device__ __forceinline__ unsigned position() const { return split * kSplitPositions + half * kHalfTurn; }
   };
   // Keys of all splits, then their values; in a context that is scored twice, then keys and values of each split.
@@ -197,7 +197,7 @@ class ContextWarp {
     CommitCopies();
   }
 
-  // The row's own key or value, if it belongs to this tile, which is there.
+  // Adds the row's own key or value to a tile that has arrived, if it belongs there.
   __device__ __forceinline__ void AddOwnRow(const Place& place, Tile* tile) const {
     const unsigned in_split = last() % kSplitPositions;
     if (a.appended || place.split != used_ - 1 || in_split / kHalfTurn % 2 != place.half) return;
@@ -251,7 +251,8 @@ class ContextWarp {
     split->sums[g][warp] = JoinedSum(sum, factors.own, other_sum, factors.other);
   }
 
-  // The first `warps` warps' factors, and the split's largest score and sum; the other warps have no position.
+  // Computes the factors of the first `warps` warps, and the split's largest score and sum; the other warps have no
+  // position.
   __device__ __forceinline__ void JoinWarps(unsigned warps, SplitWeights* split) {
     __syncwarp();
     const unsigned g = lane_ / kWarps % kPair, w = lane_ % kWarps;

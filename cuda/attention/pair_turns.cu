@@ -9,9 +9,9 @@ namespace {
 constexpr int kTurnWarps = 4;   // of a block
 constexpr int kTurnBlocks = 6;  // on an SM, by register use
 
-// A warp's.
+// Shared memory of one warp.
 struct TurnMemory {
-  // Of the order's warp: factors of its two positions, its own, and the sum of its weights.
+  // Results of one warp of the order: the factors of its two positions, its own factor, and the sum of its weights.
   struct Factors {
     float first, second, warp, sum;
   };
@@ -57,7 +57,7 @@ class TurnWarp {
     }
   }
 
-  // Queries, and keys and values of the new rows; the row's own to the cache.
+  // Writes queries, keys and values of the new rows to shared memory, and the row's own key and value to the cache.
   __device__ __forceinline__ void PlaceHeads(const Placer& placer, const Placer& key_placer) {
     const float* const x = a.qkv + static_cast<int64_t>(row_) * a.qkv_width();
     Placer::Parts queries[kPair];
@@ -98,7 +98,8 @@ class TurnWarp {
         reinterpret_cast<const uint2*>(m.values[position_])[lane_];
   }
 
-  // A lane scores position lane / 8 of each batch's rows, and has the score of one position and query of all.
+  // Scores all positions: a lane takes part in position lane / 8 of each batch, and ends with the score of one position
+  // and query.
   __device__ __forceinline__ void Score() {
     const unsigned of_batch = lane_ / kPositionLanes, unit = lane_ % kPositionLanes;
     LaneQueries queries;

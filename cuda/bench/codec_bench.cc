@@ -64,7 +64,7 @@ double CopyBandwidth(cudaStream_t stream) {
   return 2.0 * kBytes / best / 1e9;
 }
 
-// What a call reads and writes, on the device.
+// Device arrays that a call reads and writes.
 struct Arrays {
   int32_t* slots = nullptr;
   int32_t* codes = nullptr;

@@ -141,7 +141,7 @@ Result<std::unique_ptr<Codec>> Codec::CreateWith(const CodecConfig& config, cons
 
 CodecSizes EstimateCodecSizes(const CodecConfig& config, const CodecWeights& weights, int64_t parameters,
                               CodecPrecision precision, int rows) {
-  // Rows that the past of all convolutions of a block holds. Of other convolutions it is small.
+  // Rows that the past of all convolutions of a decoder block holds. The past of other convolutions is small.
   constexpr size_t kPastRows = 160;
   // A split operand has two F16, kF32 one F32.
   const size_t element = precision == CodecPrecision::kFast ? sizeof(uint16_t) : sizeof(float);

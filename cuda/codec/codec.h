@@ -29,7 +29,7 @@ struct CodecArithmetic {
   bool split_inputs = true;
   bool split_weights = false;
 
-  // What kExact means for the layers up to `decoder.0`, and for the decoder blocks.
+  // The arithmetic of kExact: for the layers up to `decoder.0`, and for the decoder blocks.
   static CodecArithmetic Early();
   static CodecArithmetic Late();
 };
@@ -57,8 +57,8 @@ CodecSizes EstimateCodecSizes(const CodecConfig& config, const CodecWeights& wei
 // one frame of codes to one frame of samples. A stream's past (convolution histories, keys and values of the
 // window, number of frames) lies on the device under its slot.
 //
-// What a stream gives depends on its own codes only: neither on the other rows of a batch nor on their
-// number nor on its place among them, bit for bit, for one precision and device type.
+// A stream's samples depend on its own codes only, bit for bit, for one precision and device type: not on the other
+// rows of a batch, on their number, or on its place among them.
 //
 // Calls enqueue work and return; they must be made on one stream, or on streams that are ordered by events.
 // Not thread-safe.
@@ -84,10 +84,10 @@ class Codec {
   // kResourceExhausted if there is none.
   Status Reset(int slot, cudaStream_t stream);
 
-  // One frame for each of n <= max_batch rows. Device arrays: slots[n], distinct, a value outside
-  // [0, max_slots) or never Reset() = the row does nothing; codes [n][code_groups] (clamped to the codebook); pcm
-  // [n][samples_per_frame], in [-1, 1]. Only enqueues kernels: may be captured in a graph, whose replays
-  // read the arrays anew.
+  // Decodes one frame for each of n <= max_batch rows. Device arrays: slots[n], distinct, a value outside [0,
+  // max_slots) or never Reset() = the row does nothing; codes [n][code_groups] (clamped to the codebook); pcm
+  // [n][samples_per_frame], in [-1, 1]. Only enqueues kernels: may be captured in a graph, whose replays read the
+  // arrays anew.
   Status Decode(int n, const int32_t* slots, const int32_t* codes, float* pcm, cudaStream_t stream);
 
   // Decode() in two parts. Begin() has many short steps and reads most of the weights; the second part makes the sound
@@ -95,7 +95,7 @@ class Codec {
   Status Begin(int n, const int32_t* slots, const int32_t* codes, cudaStream_t stream);
   Status Finish(int n, float* pcm, CodecRoom room, cudaStream_t stream);
 
-  // Decode() without samples: leaves out everything that only samples need. After sound_history() further frames of
+  // Decodes without samples: leaves out everything that only samples need. After sound_history() further frames of
   // Decode(), later frames equal those of Decode() for all frames, bit for bit.
   Status DecodeWithoutSamples(int n, const int32_t* slots, const int32_t* codes, cudaStream_t stream);
   int sound_history() const;

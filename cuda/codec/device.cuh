@@ -15,9 +15,9 @@
 // of the kernel before the previous one.
 //
 // Kernels of a call form a chain in which later ones start while earlier ones still run, each ending only after its
-// predecessor (runtime/overlap.cuh). What a kernel does before it waits runs beside several predecessors: it may read
-// weights, the past of the streams (as of the call before) and, since the call's first kernel lets others start only
-// when it has written it, the Batch; nothing that another kernel of the call writes. Every thread comes by the wait
+// predecessor (runtime/overlap.cuh). Before its wait a kernel runs beside several predecessors. Until then it may read
+// weights, the past of the streams (as of the call before) and the Batch, which the call's first kernel writes before
+// it lets others start; it may touch nothing that another kernel of the call writes. Every thread comes by the wait
 // before it touches anything else, and no block ends without it.
 namespace qtts::cuda::codec {
 

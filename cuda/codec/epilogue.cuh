@@ -30,8 +30,8 @@ __device__ __forceinline__ float SumOfSquares(float4 v) {
   return fmaf(v.w, v.w, fmaf(v.z, v.z, fmaf(v.x, v.x, __fmul_rn(v.y, v.y))));
 }
 
-// Called by whole warps: 1 / root mean square of rms_input of kCount columns, whose loads do not wait for each other.
-// Beyond the last column that one is repeated.
+// Computes 1 / root mean square of rms_input of kCount columns, whose loads do not wait for each other. Called by whole
+// warps. Columns beyond the last one repeat it.
 template <int kCount>
 __device__ __forceinline__ void InverseRms(const GemmArgs& a, int first_column, float (&to)[kCount]) {
   const float4* x[kCount];
@@ -61,9 +61,9 @@ __device__ __forceinline__ void PlaceColumns(const GemmArgs& a, int first, int c
   }
 }
 
-// The same, and for every tap and column the address of the input row: rows [tap][column], 0 where there is none,
-// the lowest bit set where it lies in the history. Looking them up keeps the loops short: a kernel this brief waits
-// for its own instructions.
+// Fills `places`, and `rows` [tap][column] with the address of the input row for every tap and column: 0 where there is
+// none, the lowest bit set where it lies in the history. Looking them up keeps the loops short: a kernel this brief
+// waits for its own instructions.
 template <int kCount>
 __device__ __forceinline__ void PlaceRows(const GemmArgs& a, int first, Column* places, uintptr_t* rows) {
   for (int i = static_cast<int>(threadIdx.x); i < a.geometry.taps * kCount; i += static_cast<int>(blockDim.x)) {
@@ -92,7 +92,7 @@ __device__ __forceinline__ void ScaleColumns(const GemmArgs& a, int first, int c
 __device__ __forceinline__ float4 Times(float4 a, float4 b) { return {a.x * b.x, a.y * b.y, a.z * b.z, a.w * b.w}; }
 __device__ __forceinline__ float4 Times(float4 a, float b) { return {a.x * b, a.y * b, a.z * b, a.w * b}; }
 __device__ __forceinline__ float4 Plus(float4 a, float4 b) { return {a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w}; }
-// The same where a multiplication may have come before.
+// Adds without fusing a multiplication that may have come before.
 __device__ __forceinline__ float4 PlusRounded(float4 a, float4 b) {
   return {__fadd_rn(a.x, b.x), __fadd_rn(a.y, b.y), __fadd_rn(a.z, b.z), __fadd_rn(a.w, b.w)};
 }
@@ -147,11 +147,11 @@ __device__ __forceinline__ float4 FirstResidual(const GemmArgs& a, int first_til
   return ResidualAt(a, first_column + n, first_tile * kTileRows + (e - n * a.geometry.by_quads.value) * 4);
 }
 
-// What of an epilogue a kernel knows when it is compiled. Where few warps finish a tile nothing hides what each
-// decision at run time takes.
+// The part of an epilogue that is known at compile time. Few warps finish a tile, and nothing hides the latency of a
+// branch at run time.
 enum class End {
   kAny,
-  kPlain,  // neither normalisation nor activation nor scale; as all that follow
+  kPlain,  // no normalisation, activation or scale; nor have the following ones
   // All with SnakeBeta and an input of the next operator in F16, and besides
   kOperand,     // nothing
   kResidual,    // a residual, and what becomes of it
@@ -171,10 +171,10 @@ inline End EndOf(const GemmEpilogue& epilogue) {
 
 // Finishes and stores four outputs of each of kQuads weight tiles of kColumns columns at `places`: rows row.. of the
 // block's tiles from `tile` on, kTileStep apart, or what these gates and their values make. sums(c, n, row) gives rows
-// row..row+3 of the n-th tile of the c-th column; residual(c, n, m) is asked once for each, if there is one. What is
-// done goes through all quads before the next thing is, for the sake of instructions that do not wait for each other.
-// Of several columns those with nothing to do are computed and not stored, since a branch would part the others'
-// instructions; a single one has something to do.
+// row..row+3 of the n-th tile of the c-th column; residual(c, n, m) is asked once for each, if there is one. Each
+// operation is done for all quads before the next one begins, so that neighbouring instructions do not depend on each
+// other. With several columns, absent ones are computed and not stored, since a branch would separate the instructions
+// of the others. A single column is never absent.
 template <End kEnd, int kQuads, int kTileStep = 1, int kColumns, int kRows, typename Residual, typename Sums>
 __device__ __forceinline__ void FinishQuads(const GemmArgs& a, int first_tile, int tile, int row,
                                             const int (&columns)[kColumns], const Column (&places)[kColumns],

@@ -12,8 +12,9 @@ namespace qtts::cuda::codec {
 
 namespace {
 
-// Of tiles by warpgroups with so many products of a chunk each, and the epilogue of `args`. `least`: that the operands
-// of all chunks take to come, in us.
+// Estimates the time in us of a product by warpgroups: `products` products of a chunk, counted over all chunks and
+// planes, and the epilogue of `args`. `least`: lower limit of a tile's mainloop in us, the time to load the operands of
+// all chunks.
 double EstimateWarpgroups(const GemmArgs& args, double products, double least, const GemmTile& tile,
                           const DeviceTraits& device, const CodecNumbers& numbers) {
   const int at_once = std::max(1, device.processors / CeilDiv(args.geometry.tiles, tile.tiles));

@@ -7,8 +7,8 @@
 #include "runtime/succeeds.h"
 
 // Tensor core products in small thread blocks, on devices with clusters. Several blocks fit on an SM, or one beside a
-// kernel that leaves little shared memory. The blocks of a cluster share a sum: each takes one group of the channels.
-// So a block needs only a part of the input, and holds it in shared memory completely, each row once for all taps.
+// kernel that leaves little shared memory. The blocks of a cluster share a sum: each takes one group of the channels. A
+// block thus needs only a part of the input, and holds all of it in shared memory, each row once for all taps.
 namespace qtts::cuda::codec {
 namespace {
 
@@ -25,7 +25,8 @@ __host__ __device__ constexpr size_t RingBytes(int stages, int w_planes) {
   return static_cast<size_t>(kWarps * stages * w_planes) * 1024;
 }
 
-// Rows of the input that a block keeps. Of many columns, all of one stream, neighbouring ones are shared by the taps.
+// Rows of the input that a block keeps. Taps share the rows of neighbouring columns where there are many columns, which
+// are all of one stream.
 __host__ __device__ constexpr int StagedRows(const GemmArgs& a, int columns) {
   return columns > 8 ? columns + (a.geometry.taps - 1) * a.geometry.dilation : a.geometry.taps * columns;
 }

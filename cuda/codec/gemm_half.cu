@@ -216,7 +216,7 @@ __global__ void __launch_bounds__(kWideThreads, kWarpColumnTiles == 4 ? 1 : 2)
   const int warp_tile = warp % 2 * kWarpTiles;
   const int warp_column = warp / 2 * kWarpColumnTiles * 8;
 
-  // What this thread copies of each chunk's weights: pieces `thread` and `thread` + kWideThreads of a plane. Only
+  // Copies of this thread for each chunk's weights: pieces `thread` and `thread` + kWideThreads of a plane. Only
   // pointers advance from chunk to chunk: with so few warps, address arithmetic would cost more than the products.
   constexpr int kWeightCopies = (kWeightPieces + kWideThreads - 1) / kWideThreads;
   constexpr uint32_t kStageBytes = kStageHalves * sizeof(__half);

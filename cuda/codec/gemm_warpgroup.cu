@@ -17,10 +17,11 @@ struct WarpgroupArgs {
   int32_t tap_blocks = 0;      // channel blocks of a tap, where columns come anew for each; otherwise 0
 };
 
-// Whether there are kernels of this shape with End::kAny. Of the largest there are none: its sums leave no registers.
+// Whether there are kernels of this shape with End::kAny. The largest shape has none: its accumulators leave no
+// registers.
 constexpr bool TakesAnyEnd(int outputs, int tile_columns) { return outputs != 192 && tile_columns == TileColumns(1); }
 
-// What lies in shared memory behind the weights and the columns.
+// Shared memory behind the stages of weights and columns.
 template <int kOutputs, int kTileColumns>
 struct Extras {
   TileMemory<kTileColumns> tile;
@@ -30,7 +31,8 @@ struct Extras {
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
-// As BringColumns(), where columns come anew for each tap: a slot has a channel block of one tap's rows.
+// Does what BringColumns() does where columns are copied anew for each tap: a ring slot has a channel block of one
+// tap's rows.
 template <int kPlanes>
 __device__ __forceinline__ void StreamColumns(const WarpgroupArgs& t, const Barriers& barriers, uint32_t slots,
                                               int slot_bytes, uintptr_t* rows) {
@@ -93,7 +95,7 @@ __device__ __forceinline__ void StreamColumns(const WarpgroupArgs& t, const Barr
   }
 }
 
-// InverseRms() of a warp's columns from `first_column` on.
+// Computes InverseRms() of a warp's columns from `first_column` on.
 __device__ __forceinline__ void NormaliseColumns(const GemmArgs& a, int first_column, int lane, float* to) {
   constexpr int kColumns = 16;
   constexpr int kTogether = 4;
@@ -199,7 +201,7 @@ Kernel KernelFor(const Shape& shape) {
 
 template <int kPlanes>
 Kernel KernelFor(const Shape& shape, End end) {
-  // Of the products before the decoder blocks, each with an epilogue of its own: one kernel for all.
+  // Products before the decoder blocks: their epilogues all differ, and one kernel serves all.
   if (shape.outputs == 128) return WarpgroupGemm<128, 1, kPlanes, true, End::kAny>;
   if (shape.outputs == 64) return WarpgroupGemm<64, 1, kPlanes, true, End::kAny>;
   switch (end) {

@@ -8,8 +8,8 @@
 // products high*low are added too; low*low is below F32's own rounding.
 //
 // All kernels form every output in the same order: per segment of the chunks, chunk by chunk, the terms of a step
-// smallest first, then the segments in order. So they agree bit for bit, and so does a column wherever it lies in a
-// batch.
+// smallest first, then the segments in order. They therefore agree bit for bit, and a column's result does not depend
+// on its place in a batch.
 namespace qtts::cuda::codec {
 
 __device__ __forceinline__ void Mma(float (&d)[4], const uint4& a, uint32_t b0, uint32_t b1) {
@@ -18,8 +18,8 @@ __device__ __forceinline__ void Mma(float (&d)[4], const uint4& a, uint32_t b0, 
                : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b0), "r"(b1));
 }
 
-// One k-step of a chunk, for some weight tiles and groups of 8 columns. w[tile][plane]; x[group][plane]. Sums in
-// turn: a product waits for the last one of its own sum.
+// Multiplies one k-step of a chunk, for some weight tiles and groups of 8 columns. w[tile][plane]; x[group][plane].
+// Sums in turn: a product waits for the last one of its own sum.
 template <int kTiles, int kGroups, int kX, int kW>
 __device__ __forceinline__ void MultiplyStep(float (&d)[kTiles][kGroups][4], const uint4 (&w)[kTiles][kW],
                                              const uint4 (&x)[kGroups][kX], int step) {

@@ -131,7 +131,7 @@ struct GemmArgs {
   GemmEpilogue epilogue;
 };
 
-// What a residual unit's two products need to run as one kernel: their weights in its order; null: they can't.
+// Weights of a residual unit's two products in the order of the kernel that runs both; null: they can't run as one.
 struct UnitWeights {
   const void* first = nullptr;
   const void* second = nullptr;
@@ -218,9 +218,9 @@ struct GemmTile {
 // Each enqueues one kernel and returns the error of the launch.
 cudaError_t LaunchGemm(const GemmArgs& args, Planes x_planes, const GemmTile& tile, const DeviceTraits& device,
                        cudaStream_t stream);
-// A residual unit as one kernel, with the same results as its two products one after the other: the second one's input
-// is the first one's output, which is not stored. Both have as many planes of inputs as of weights. The second one's
-// output must not lie where the first one's input does.
+// Launches a residual unit as one kernel, with the same results as its two products one after the other: the second
+// one's input is the first one's output, which is not stored. Both have as many planes of inputs as of weights. The
+// second one's output must not lie where the first one's input does.
 cudaError_t LaunchUnit(const GemmArgs& first, const GemmArgs& second, const UnitWeights& weights,
                        const DeviceTraits& device, cudaStream_t stream);
 cudaError_t LaunchDequantize(const DequantizeArgs& args, int n, const DeviceTraits& device, cudaStream_t stream);
@@ -266,32 +266,32 @@ struct ProductArgs {
 };
 cudaError_t Product(const ProductArgs& args, cudaStream_t stream);
 
-// codewords[i][c] /= max(usage[i], 1e-5).
+// Computes codewords[i][c] /= max(usage[i], 1e-5).
 cudaError_t DivideByUsage(float* codewords, const float* usage, int rows, int width, cudaStream_t stream);
 
 // Converts F16 or BF16 bits to F32.
 cudaError_t Widen(const uint16_t* from, bool bfloat, int64_t count, float* to, cudaStream_t stream);
 
-// dense [tiles * 16][taps][blocks * 32] -> packed F16 planes and row scales, in the order of `groups` (see GemmArgs).
+// Packs dense [tiles * 16][taps][blocks * 32] into F16 planes and row scales, in the order of `groups` (see GemmArgs).
 cudaError_t PackHalf(const float* dense, int tiles, int taps, int blocks, int groups, int planes, void* packed,
                      float* row_scale, cudaStream_t stream);
-// In which order weight rows lie for warpgroups, so that a lane of the kernel gets outputs that belong together: in
-// each 16 its four are neighbours, or in each 32 its eight, as which they are an operand's channels (PlaceInChunk()).
+// Order of weight rows for warpgroups. A lane of the kernel gets outputs that belong together: in each 16 its four are
+// neighbours; or in each 32 its eight, and they then are the channels of an operand (PlaceInChunk()).
 enum class RowOrder { kFours, kEights };
 struct WarpgroupOrder {
   int block_outputs = 0;  // rows of a block of the kernel; 0: there is no such kernel
   RowOrder rows = RowOrder::kFours;
 };
-// The same planes, with the scales that PackHalf() made, in the order in which warpgroups read them from shared memory
-// (runtime/matrix_operand.h): [outputs / block_outputs][stage][block_outputs][64], a stage being one chunk of two
-// planes, or two chunks of one, zeros behind the last.
+// Packs the same planes, with the scales that PackHalf() made, in the order in which warpgroups read them from shared
+// memory (runtime/matrix_operand.h): [outputs / block_outputs][stage][block_outputs][64], a stage being one chunk of
+// two planes, or two chunks of one, zeros behind the last.
 cudaError_t PackWarpgroup(const float* dense, int tiles, int taps, int blocks, int groups, int planes,
                           const WarpgroupOrder& order, const float* row_scale, void* packed, cudaStream_t stream);
-// Bytes of it.
+// Bytes that PackWarpgroup() writes.
 constexpr size_t WarpgroupBytes(int tiles, int chunks, int planes) {
   return static_cast<size_t>(tiles) * kTileRows * static_cast<size_t>((chunks * planes + 1) / 2) * 128;
 }
-// dense -> its transpose.
+// Transposes `dense`.
 cudaError_t PackF32(const float* dense, int tiles, int chunks, float* transposed, cudaStream_t stream);
 
 }  // namespace qtts::cuda::codec

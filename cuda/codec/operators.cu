@@ -72,7 +72,7 @@ __host__ __device__ constexpr int AttentionFloats(int window, int head_dim) {
   return (floats + 3) / 4 * 4;
 }
 
-// Four past keys or values to shared memory, keys as F32; AwaitAllCopies() comes before they are read.
+// Copies four past keys or values to shared memory, keys as F32; AwaitAllCopies() comes before they are read.
 __device__ __forceinline__ void BringPast(const float* from, float* to) { CopyAsync16(SharedAddress(to), from); }
 __device__ __forceinline__ void BringPast(const __half* from, __half* to) {
   *reinterpret_cast<uint2*>(to) = __ldcg(reinterpret_cast<const uint2*>(from));
@@ -337,7 +337,7 @@ constexpr int kLastGroups = kLastThreads / kLanesPerSample;  // of lanes
 // Samples of a group of lanes: of few streams, whose blocks do not fill the device, and of many.
 constexpr int kFewSamples = 1;
 constexpr int kManySamples = 4;
-// What the kernel for many streams is compiled for: the released sizes.
+// Sizes that the kernel for many streams is compiled for: the released ones.
 constexpr int kLastTaps = 7;
 constexpr int kLastChannels = 96;
 

@@ -19,7 +19,7 @@ constexpr float kLayerNormEps = 1e-6F;
 constexpr int kDilations[] = {1, 3, 9};  // of a block's residual units
 // Rows of a batch from which products by warpgroups pay in the decoder blocks.
 constexpr int kWarpgroupRows = 16;
-// Of what a state holds.
+// Alignment of each array in a stream's state, in bytes.
 constexpr size_t kStateAlignment = 256;
 // Shared memory that a thread block may use without raising the limit.
 constexpr size_t kSharedBytes = 48 << 10;
@@ -537,10 +537,10 @@ Status Builder::CheckStructure() const {
 }
 
 int Builder::SoundHistory() const {
-  // From the last operator to the first: rows of its input that what follows depends on.
+  // From the last operator to the first: rows of its input that the operators behind it depend on.
   const auto taps = [](const ConvWeights& conv) { return conv.weight.shape[2]; };
   int64_t rows = taps(weights_.last_conv) - 1;
-  // Of what makes `stride` rows of one.
+  // Rows in front of a transposed convolution, which makes `stride` rows of one.
   const auto behind_transposed = [&](const ConvWeights& conv, int stride) {
     rows = (rows + stride - 1) / stride + taps(conv) / stride - 1;
   };

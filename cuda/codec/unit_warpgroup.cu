@@ -30,7 +30,7 @@ struct UnitArgs {
   int32_t stages_of_first = 0;  // of weights, a tile's
 };
 
-// What lies in shared memory behind the weights and the columns.
+// Shared memory behind the stages of weights and columns.
 struct Extras {
   TileMemory<kTileColumns> tile;
   Constants<kChannels> first, second;
@@ -40,7 +40,8 @@ struct Extras {
 
 using Sums = float[1][kChannels / 2];  // of 64 columns
 
-// A block of channels of the first product's sums as the second one's operand: biases, SnakeBeta, rounding.
+// Makes the second product's operand from a block of channels of the first one's accumulators: biases, SnakeBeta,
+// rounding.
 template <int kPlanes>
 __device__ __forceinline__ void MakeHidden(const Constants<kChannels>& constants, int block, int lane,
                                            const float (&sums)[kChannels / 2], uint32_t (&to)[2][1][kPlanes][4]) {
@@ -68,7 +69,7 @@ __device__ __forceinline__ void MakeHidden(const Constants<kChannels>& constants
   }
 }
 
-// The second product's sums from the first one's, with the weights from `stage` of the ring on.
+// Computes the second product's accumulators from the first one's, with the weights from `stage` of the ring on.
 template <int kPlanes>
 __device__ __forceinline__ void MultiplyHidden(const WarpgroupPlan& t, uint32_t stages, RingPlace stage,
                                                const Constants<kChannels>& constants, int lane,

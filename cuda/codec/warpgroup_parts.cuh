@@ -14,28 +14,28 @@
 #include "runtime/matrix_operand.h"
 #include "runtime/warpgroup.cuh"
 
-// What the codec's kernels of warpgroups have in common: products of many columns, each warpgroup multiplying 64
+// Common code of the codec's kernels of warpgroups: products of many columns, in which each warpgroup multiplies 64
 // columns, or twice 64, by all weights of the block.
 //
 // The instruction's rows are the product's columns: they come from registers, which lets every tap of a convolution
-// read the same rows of shared memory, moved by its lag. So a block of 32 channels of these columns and of the past
-// that they look back to (the halo of each stream among them) is copied once for all taps. Weights come as the
-// instruction reads them, see PackWarpgroup().
+// read the same rows of shared memory, moved by its lag. A chunk of 32 channels of these columns, and of the past that
+// they look back to (each stream's halo), is therefore copied once for all taps. Weights come as the instruction reads
+// them, see PackWarpgroup().
 //
-// Two warpgroups multiply; one warp of the third brings weights, the others columns. Blocks go through tiles of columns
-// with the same weights.
+// Two warpgroups are consumers: they multiply. The third is the producer: one warp copies weights, the others columns.
+// A block goes through several tiles of columns with the same weights.
 namespace qtts::cuda::codec {
 
 inline constexpr int kConsumers = 8;  // warps
 inline constexpr int kConsumerThreads = kConsumers * 32;
 inline constexpr int kThreads = kConsumerThreads + 128;
-// Of a warp's sums: how many go through shared memory at a time.
+// Weight tiles of a warp's accumulators that go through shared memory at a time.
 constexpr int PieceTiles(int outputs) { return outputs % 96 == 0 ? 6 : 4; }
 inline constexpr int kMostPieceTiles = 6;
 inline constexpr int kPieceColumns = 8;
 // Fours of a column: the lanes' accesses lie in different banks.
 inline constexpr int kParkedStride = kMostPieceTiles * kTileRows / 4 + 4;
-// What the sums of a tile need in shared memory.
+// Shared memory of a tile: accumulators on their way to the epilogue, places of its columns, and the barriers.
 template <int kTileColumns>
 struct TileMemory {
   float4 parked[kConsumers][kPieceColumns][kParkedStride];
@@ -46,14 +46,14 @@ struct TileMemory {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
 inline constexpr int kCopyThreads = 96;
-// Of the 168 that 384 threads have each.
+// Registers of a thread after setmaxnreg; 384 threads start with 168 each.
 inline constexpr int kConsumerRegisters = 232;
 inline constexpr int kProducerRegisters = 40;
 
 __device__ __forceinline__ void SyncCopyThreads() { asm volatile("bar.sync 1, %0;" ::"n"(kCopyThreads) : "memory"); }
 
-// Addresses of the staged columns' rows of the tile from `first_column`; 0 where there is none, the lowest bit set
-// where a row lies in the history.
+// Fills `rows` with the addresses of the staged columns' rows of the tile from `first_column`; 0 where there is none,
+// the lowest bit set where a row lies in the history.
 __device__ __forceinline__ void PlaceStaged(const GemmArgs& a, const WarpgroupPlan& t, int first_column,
                                             int tile_columns, int thread, uintptr_t* rows) {
   const int first_stream = Divide(first_column, a.x.by_rows);
@@ -110,8 +110,8 @@ struct Barriers {
   }
 };
 
-// By one thread: brings the weights of all of the block's tiles to the ring at `stages`. from(i) is where the i-th
-// stage of a tile comes from.
+// Copies the weights of all of the block's tiles to the ring at `stages`; called by one thread. from(i) is where the
+// i-th stage of a tile comes from.
 template <int kStageBytes, typename From>
 __device__ __forceinline__ void BringWeights(const WarpgroupPlan& t, const Barriers& barriers, uint32_t stages,
                                              int stages_of_tile, const From& from) {
@@ -136,8 +136,8 @@ __device__ __forceinline__ void BringWeights(const WarpgroupPlan& t, const Barri
   }
 }
 
-// By the copy threads: brings the columns of all of the block's tiles to the ring at `slots`, a block of channels in a
-// slot. `rows` are the staged columns' addresses, in shared memory.
+// Copies the columns of all of the block's tiles to the ring at `slots`, a block of channels in a ring slot; called by
+// the copy threads. `rows` are the staged columns' addresses, in shared memory.
 template <int kTileColumns, int kPlanes>
 __device__ __forceinline__ void BringColumns(const GemmArgs& a, const WarpgroupPlan& t, const Barriers& barriers,
                                              uint32_t slots, int slot_bytes, uintptr_t* rows) {
@@ -207,7 +207,7 @@ struct Products {
     }
   }
 
-  // The products of a k-step, smallest first, as MultiplyStep() has them.
+  // Multiplies a k-step, smallest products first, as MultiplyStep() has them.
   static __device__ __forceinline__ void Multiply(const Operands& v, uint32_t weights, Sums& sums) {
     FenceMmas();
     if constexpr (kPlanes == 2) {
@@ -245,7 +245,7 @@ __device__ __forceinline__ int FirstRow(int warp) {
   return warp / 4 * (64 * kRowTiles) + warp % 4 * 16;
 }
 
-// The places of a warp's columns of the tile from `first_column`.
+// Fills the places of a warp's columns of the tile from `first_column`.
 template <int kRowTiles>
 __device__ __forceinline__ void PlaceTile(const GemmArgs& a, int first_column, int first_row, int lane,
                                           Column* places) {
@@ -259,8 +259,8 @@ __device__ __forceinline__ void PlaceTile(const GemmArgs& a, int first_column, i
   }
 }
 
-// Begins sums. That the first product would begin them is nothing the compiler can know, and it would keep what they
-// were until then.
+// Clears the accumulators. The first MMA overwrites them, but the compiler can't see that and would keep their former
+// values alive.
 template <int kRowTiles, int kSums>
 __device__ __forceinline__ void Clear(float (&sums)[kRowTiles][kSums]) {
 #pragma unroll
@@ -275,8 +275,8 @@ struct RingPlaces {
   RingPlace slot, stage;
 };
 
-// A tile's sums over all taps and channels: in `sums`, or, with kTotals, which may have more than one segment, in
-// `totals`. `slots` and `stages` are the rings.
+// Computes a tile's sums over all taps and channels: in `sums`, or, with kTotals, which may have more than one segment,
+// in `totals`. `slots` and `stages` are the rings.
 template <int kOutputs, int kRowTiles, int kPlanes, bool kTotals>
 __device__ __forceinline__ void MultiplyTile(const GemmArgs& a, const WarpgroupPlan& t, const Barriers& barriers,
                                              uint32_t slots, uint32_t stages, int slot_bytes,
@@ -346,10 +346,10 @@ __device__ __forceinline__ void MultiplyTile(const GemmArgs& a, const WarpgroupP
   }
 }
 
-// Finishes a warp's sums of a tile. Of each 16 weight rows a lane has four, of two columns of each 64. A warp's go
-// through shared memory in pieces, 96 or 64 of each of eight columns, so that eight lanes have whole lines of global
-// memory, in four neighbouring fours each. kColumns: of how many of a piece's columns a lane finishes its part
-// together. A warp has few others beside it while its results wait for each other, so two, where there are registers.
+// The epilogue of a warp's accumulators of a tile. A lane has four of each 16 weight rows, for two of each 64 columns.
+// They go through shared memory in pieces of 96 or 64 weight rows and eight columns, so that eight lanes write whole
+// lines of global memory, each four neighbouring float4. kColumns: columns of a piece that a lane finishes at once: two
+// where registers allow it, since few other warps hide the latency of dependent instructions.
 template <int kOutputs, int kRowTiles, End kEnd, int kColumns>
 class TileEnd {
  public:

@@ -34,7 +34,7 @@ struct WarpgroupPlan {
   int32_t staged = 0;  // columns of a slot, halos included
   int32_t slots = 0;   // of a channel block of staged columns
   int32_t stages = 0;  // of weights, in shared memory; 0: the device has not the memory
-  int32_t taps = 1;    // that columns come for, one after the other
+  int32_t taps = 1;    // taps that columns are copied for, one after the other
 };
 
 // The plan of a kernel with tiles of 128 `row_tiles` columns and stages of `outputs` weight rows, whose other things in

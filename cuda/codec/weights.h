@@ -61,22 +61,22 @@ class WeightPacker : public WeightStore {
 
   // Matrices, staged.
   Dense NewDense(int64_t rows, int64_t taps, int64_t channels);
-  // dense rows from `first` = a linear layer's, its inputs scaled by `column_scale` (staged).
+  // Fills dense rows from `first` on with a linear layer's, its inputs scaled by `column_scale` (staged).
   void FillLinear(const Dense& dense, const TensorView& weight, const float* column_scale, int first = 0, int run = 0,
                   int run_stride = 0);
   Dense Linear(const TensorView& weight, const float* column_scale = nullptr);
   Dense Convolution(const TensorView& weight);
   Dense Transposed(const TensorView& weight, int stride);
 
-  // c (+)= a b, see Product(). None of its arrays need be there after an error.
+  // Computes c (+)= a b, see Product(). None of its arrays need be there after an error.
   void Multiply(const ProductArgs& product) {
     if (!failed()) Check(Product(product, nullptr));
   }
-  // Of two linear layers that become one, the second being `product`'s a: sum += a * the first one's bias.
+  // Adds the first one's bias where two linear layers become one, the second being `product`'s a: sum += a * bias.
   void AddBias(ProductArgs product, const float* bias, float* sum);
 
-  // Keeps `dense` in the order of a product with inputs in `x_planes`, and releases what is staged. `planes`: of F16
-  // weights. `warpgroups`: of a kernel of warpgroups, for which they are kept once more.
+  // Keeps `dense` in the order of a product with inputs in `x_planes`, and releases the staged memory. `planes`: planes
+  // of F16 weights. `warpgroups`: order of a kernel of warpgroups, for which the weights are kept once more.
   GemmWeights Pack(const Dense& dense, Planes x_planes, int planes, const GemmGeometry& geometry,
                    const WarpgroupOrder& warpgroups);
 

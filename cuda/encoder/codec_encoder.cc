@@ -10,12 +10,12 @@ namespace {
 
 constexpr const char* kEncoding = "the codec encoder";
 
-// Of the last convolution, which halves the rate behind the transformer.
+// Stride of the last convolution, which halves the rate behind the transformer.
 constexpr int kLastStride = 2;
 
 int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// Causal: what it looks back on before the first row is zeros.
+// Returns a causal convolution: rows before the first one are zeros.
 Convolution Causal(const Layer& layer, const ConstSignal& x, int64_t rows, const Signal& y) {
   Convolution convolution = layer.On(x, rows, rows, y);
   convolution.before = layer.taps - 1;

@@ -65,7 +65,7 @@ class CodecEncoder {
   CodecEncoder() = default;
   // Maximum number of earlier rows that outputs of the convolutions depend on.
   int64_t LooksBack() const;
-  // Samples to rows of `hidden`, without the first `skip`.
+  // Convolves samples to rows of `hidden`, without the first `skip`.
   void ConvolvePart(const float* pcm, int64_t samples, int64_t skip, const PartArrays& arrays, float* hidden,
                     Queue* queue) const;
   // x [rows][hidden], in place; `normed` [rows][hidden], `wide` [rows][the widest of a layer], `attended`

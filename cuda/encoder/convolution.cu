@@ -60,12 +60,12 @@ __global__ void __launch_bounds__(kThreads) ConvolveKernel(const __grid_constant
   const int64_t first_row = static_cast<int64_t>(blockIdx.x) * kRows;
   const int first_out = static_cast<int>(blockIdx.y) * kOuts;
   const int terms = a.taps * a.in;
-  // What the thread fetches: one term of every kRowsPerPass-th row; one output of every kOutsPerPass-th term.
+  // Elements that the thread fetches: one term of every kRowsPerPass-th row; one output of every kOutsPerPass-th term.
   const int x_term = thread % kDepth;
   const int x_row = thread / kDepth;
   const int w_out = thread % kOuts;
   const int w_term = thread / kOuts;
-  // What it computes.
+  // First row and output that it computes.
   const int own_row = thread / (kOuts / kOwn) * kOwn;
   const int own_out = thread % (kOuts / kOwn) * kOwn;
 

@@ -10,7 +10,7 @@ namespace {
 
 constexpr int kWarp = 32;
 
-// Of all threads of a block of kThreads, joined in a fixed order; the same in each.
+// Joins a value of each of a block's kThreads threads in a fixed order; every thread gets the result.
 template <int kThreads, typename Join>
 __device__ float JoinBlock(float v, const Join& join) {
   __shared__ float parts[kThreads / kWarp];

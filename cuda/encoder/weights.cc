@@ -31,7 +31,7 @@ const void* WeightPacker::Stage(const TensorView& tensor) {
 const void* WeightPacker::Copy(const void* data, size_t bytes) {
   void* const copy = Allocate<char>(memory(), bytes);
   Upload(copy, data, bytes);
-  // What was copied from may not outlive the call.
+  // The source may be gone after the call.
   if (!failed()) Check(AwaitStream(stream()));
   return copy;
 }

@@ -44,8 +44,8 @@ void BeginFrame(const Launcher& launch, Precision precision, const EmbeddingTabl
 void JoinRows(const Launcher& launch, const FrameRows& frame, const float* first_x, int width, int stride, int rows,
               float* x);
 
-// What the codec, on a stream of its own, takes over: frame n's lies in part n % kHandOvers, until frame
-// n + kHandOvers begins to end. Device arrays.
+// Hand-over of codes to the codec, which runs on a stream of its own. Frame n's codes stay in part n % kHandOvers until
+// the end of frame n + kHandOvers writes them. Device arrays.
 inline constexpr int kHandOvers = 2;
 struct CodecHandOver {
   int* slots = nullptr;        // [kHandOvers][FrameRing::rows], below 0: nothing to decode

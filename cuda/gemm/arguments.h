@@ -6,7 +6,7 @@
 
 #include "gemm/gemm.h"
 
-// What the kernels of a product are given, and their blocks.
+// Arguments of a product's kernels, and the size of their thread blocks.
 namespace qtts::cuda::gemm {
 
 constexpr int kWarps = 8;  // of a block; each has a share of the columns

@@ -36,7 +36,8 @@ int SharedBytes(int warps, int stages, int chunks, int row_tiles) {
 
 #if __CUDA_ARCH__ >= 900
 
-// This block's share of the columns of its rows, in BF16, to `stage`; counted by `staged` when it is there.
+// Copies this block's share of the columns of its rows, in BF16, to `stage`; `staged` counts the bytes when they are
+// there.
 __device__ __forceinline__ void Stage(const GemmArguments& a, int64_t first_row, int rows, int begin, int count,
                                       __nv_bfloat16* stage, int stride, uint32_t staged) {
   const int bytes = count * kChunk * 2;
@@ -149,7 +150,7 @@ __global__ void __launch_bounds__(kThreads, 2) ClusterKernel(GemmArguments a) {
     SendFour(fragment % kBlocks, received_address + static_cast<uint32_t>(place * kFragmentBytes), arrivals, sums[r]);
   }
 
-  // Of the own fragment n this lane has two outputs of two rows.
+  // This lane has two outputs of two rows of the block's own fragment n.
 #pragma unroll 1
   for (int n = warp; n < own_fragments; n += warps) {
     const int fragment = share + kBlocks * n;
@@ -180,12 +181,12 @@ __global__ void __launch_bounds__(kThreads, 2) ClusterKernel(GemmArguments a) {
 #endif
 }
 
-// As many warps, of 16 outputs each, as make about as many clusters as run at once.
+// Returns a block's warps, of 16 outputs each: as few as needed for all clusters to run at once, and at most kWarps.
 int WarpsFor(int outputs, int clusters_at_once) {
   return outputs <= kWarps / 2 * clusters_at_once * kTileOutputs ? kWarps / 2 : kWarps;
 }
 
-// Of eight rows each, that a block computes: one of those which there are kernels for.
+// Returns a block's tiles of eight rows each: a number for which there is a kernel.
 int RowTilesFor(int64_t rows) {
   const auto tiles = static_cast<int>(std::min<int64_t>((rows + kTileRows - 1) / kTileRows, kMaxRowTiles));
   return tiles > 4 ? (tiles + 1) / 2 * 2 : tiles;

@@ -6,7 +6,7 @@
 
 namespace qtts::cuda::gemm {
 
-// An F32 product on the CUDA cores, for comparisons with the CPU: any number of rows, 8 at a time.
+// Runs an F32 product on the CUDA cores, for comparisons with the CPU: any number of rows, 8 at a time.
 void RunF32(const Launcher& launch, GemmKind kind, int tiles, const GemmArguments& arguments);
 
 }  // namespace qtts::cuda::gemm

@@ -12,9 +12,9 @@ namespace qtts::cuda::gemm {
 // Shared memory of a thread block for up to 8 rows.
 size_t FewStageBytes(int chunks, int64_t rows);
 
-// A product in BF16 for few rows: what is quickest for a stream. A block has the outputs of one tile, so that all SMs
-// share the weights, and its first weights are on their way before the previous kernel has ended. `shape` is kOneRow,
-// k8Rows or k16Rows.
+// Runs a product in BF16 for few rows, the fastest for one stream. A block has the outputs of one tile, so that all SMs
+// share the weights; it prefetches its first weights before the previous kernel has ended. `shape` is kOneRow, k8Rows
+// or k16Rows.
 void RunFew(const Launcher& launch, GemmKind kind, int tiles, const GemmArguments& arguments, GemmShape shape);
 
 }  // namespace qtts::cuda::gemm

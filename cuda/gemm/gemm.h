@@ -70,8 +70,8 @@ enum class PackPart { kWhole, kGate, kUp };
 void Pack(const Launcher& launch, Precision precision, const Matrix& matrix, PackPart part, DType type,
           const void* source, int64_t first, int64_t rows);
 
-// Rows of `type` [rows][columns] to the precision's type, [rows][stride]; what lies between columns
-// and stride is left alone.
+// Converts rows of `type` [rows][columns] to the precision's type, [rows][stride]; elements between columns and stride
+// are left alone.
 void ConvertRows(const Launcher& launch, Precision precision, DType type, const void* source, int64_t rows,
                  int64_t columns, void* target, int64_t stride);
 
@@ -90,7 +90,7 @@ enum class GemmShape {
   kWarpgroup64Split,   // the same of eight blocks that share the columns; for kAdd
   kWarpgroup128,       // of a block, which computes 128 outputs
   kWarpgroup128Split,  // the same of eight blocks that share the columns; for kAdd
-  // The same with both operands in pieces, for matrices that have them (tiles.h); rows by outputs of a block.
+  // The same with both operands swizzled, for matrices that have such a copy (tiles.h); rows by outputs of a block.
   kTiles128x128,
   kTiles128x64,
   kTiles64x64,

@@ -14,7 +14,7 @@ namespace qtts::cuda::gemm {
 
 static_assert(kWarps == kShares, "a share of the columns for each warp");
 
-// What is stored for an output, from its sum; `previous`: for kAdd, what it is added to.
+// Returns the value to store for an output from its sum, `value`; kAdd adds it to `previous`.
 template <GemmKind kKind, typename Activation>
 __device__ __forceinline__ float Finished(const GemmArguments& a, int output, float value, float previous) {
   if (a.bias != nullptr) value = __fadd_rn(value, a.bias[output]);
@@ -22,7 +22,7 @@ __device__ __forceinline__ float Finished(const GemmArguments& a, int output, fl
   return kKind == GemmKind::kStoreSilu ? Silu<Activation>(value) : value;
 }
 
-// Epilogue of one output of one row.
+// Runs the epilogue of one output of one row.
 template <GemmKind kKind, typename Activation>
 __device__ void Finish(const GemmArguments& a, int64_t row, int output, float value, float previous) {
   if (output >= a.outputs) return;

@@ -37,7 +37,7 @@ __global__ void __launch_bounds__(kThreads) FinishKernel(GemmArguments a, const 
   const float* const from = sums + row * sums_stride;
   const float factor = HasNorm(kKind) ? LoadL2(a.factors + row) : 1;
   if constexpr (kKind == GemmKind::kNormGated) {
-    // Of a packed tile of 16 the first eight rows are gates, the others their ups.
+    // A packed tile of 16 rows has eight gates, then their ups.
     const int at = output / 8 * 16 + output % 8;
     const float gate = __fmul_rn(LoadL2(from + at), factor);
     const float up = __fmul_rn(LoadL2(from + at + 8), factor);

@@ -13,14 +13,15 @@
 // Only the environment chooses these products.
 namespace qtts::cuda::gemm {
 
-// Plain rows of a packed matrix: [tiles * TileOutputs(kind)][whole chunks of columns]. The order of the rows stays:
-// eight gates, then their eight ups.
+// Unpacks a packed matrix to plain rows: [tiles * TileOutputs(kind)][whole chunks of columns]. The order of the rows
+// stays: eight gates, then their eight ups.
 void Unpack(const Launcher& launch, const Matrix& matrix, void* plain);
 
 // Weight rows of a matrix, which are the library's outputs.
 inline int LibraryOutputs(const Matrix& matrix) { return matrix.tiles() * TileOutputs(matrix.kind); }
 
-// For matrices with a `library`. `scratch` has room for the normed rows of the norm kinds, and for the sums of all.
+// Runs a product of a matrix with a `library`. `scratch` has room for the normed rows of the norm kinds, and for the
+// sums of all.
 void RunLibrary(const Launcher& launch, const Matrix& matrix, GemmArguments arguments, const NormedRows& scratch);
 
 }  // namespace qtts::cuda::gemm

@@ -7,8 +7,8 @@
 #include "network/chunk.h"
 #include "runtime/matrix_operand.h"
 
-// Activations in the order in which the warpgroup's matrix instruction reads them from shared memory, so that a tile of
-// them is one copy. The functions are constexpr, for host and device: tests run them.
+// The swizzled layout of operands, in which the warpgroup's matrix instruction reads them from shared memory: a tile of
+// activations is one bulk copy. The functions are constexpr, for host and device: tests run them.
 //
 // Columns: blocks of 64, two chunks. Within a chunk an order that gives each of its two k-steps of 16 the columns that
 // the kernels for few rows multiply together: columns 8 i .. 8 i + 3 the first, 8 i + 4 .. 8 i + 7 the second

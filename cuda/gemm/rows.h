@@ -12,11 +12,11 @@ enum class RowOrder {
   kPieces,  // pieces.h
 };
 
-// For the norm kinds: x * norm in BF16, and the factor that the norm still lacks, to `normed`. One kernel; nothing
-// where `live` is 0. The squares are summed in the order of the products that norm their rows by themselves.
+// Writes x * norm in BF16, and the factor that the norm still lacks, to `normed`; for the norm kinds. One kernel;
+// nothing where `live` is 0. The squares are summed in the order of the products that norm their rows by themselves.
 void NormRows(const Launcher& launch, const GemmArguments& arguments, const NormedRows& normed, RowOrder order);
 
-// For the other kinds: x, which is BF16, to normed.x in the order kPieces. One kernel.
+// Swizzles x, which is BF16, to normed.x (the order kPieces); for the other kinds. One kernel.
 void ArrangeRows(const Launcher& launch, const GemmArguments& arguments, const NormedRows& normed);
 
 }  // namespace qtts::cuda::gemm

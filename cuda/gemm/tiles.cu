@@ -125,7 +125,7 @@ class Multiplier {
   __device__ __forceinline__ explicit Multiplier(Ring* ring)
       : ring_(*ring), first_row_(static_cast<uint32_t>(threadIdx.x) / 128 * kGroupRows * kStageLineBytes) {}
 
-  // The sums over one share of the columns.
+  // Sums over one share of the columns.
   __device__ __forceinline__ void SumShare(int share_stages, float (&sums)[kSums]) {
     int previous = 0;
 #pragma unroll 1
@@ -154,7 +154,7 @@ class Multiplier {
   }
 
  private:
-  // The products have read the stage.
+  // Gives back a stage that the products have read.
   __device__ __forceinline__ void Release(int stage) const {
     if (threadIdx.x % 32 == 0) Arrive(ring_.empty_barrier(stage));
   }
@@ -209,7 +209,7 @@ __device__ __forceinline__ void StoreRow(const GemmArguments& a, int64_t row, in
   }
 }
 
-// By a whole warp: its 16 rows from `first_row`.
+// Stores a warp's 16 rows from `first_row`; called by the whole warp.
 template <GemmKind kKind, int kOutputs>
 __device__ __forceinline__ void StoreTile(const GemmArguments& a, int64_t first_row, int first_weight, int lane,
                                           const float (&sums)[kOutputs / 2]) {
@@ -285,7 +285,7 @@ __global__ void __launch_bounds__(ThreadsOf(kRows), BlocksOfSm(kOutputs))
 #pragma unroll 1
   for (int tile = tiles.first; tile < tiles.end; tile += tiles.step) {
     float sums[kSums], totals[kSums];
-    // That a share's first product begins `sums` is nothing the compiler can know: it would keep them until then.
+    // Cleared because the compiler can't see that a share's first MMA overwrites `sums`.
 #pragma unroll
     for (int i = 0; i < kSums; ++i) sums[i] = totals[i] = 0;
 #pragma unroll 1

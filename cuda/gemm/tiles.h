@@ -5,11 +5,11 @@
 #include "gemm/arguments.h"
 
 // Products in BF16 of hundreds of rows with the warpgroup's matrix instruction, on compute capability 9.0 alone. Both
-// operands lie in the order kPieces (pieces.h) and are read from shared memory, so a stage of a tile is two bulk
-// copies. That takes a second copy of the weights (Matrix::pieces). Each row gets the bits of the other kernels: shares
+// operands have the swizzled layout kPieces (pieces.h) and are read from shared memory: a stage of a tile is two bulk
+// copies. The swizzled weights are a second copy (Matrix::pieces). Each row gets the bits of the other kernels: shares
 // of the columns, k-steps and rounding are the same (rules/product.cuh).
 //
-// A block computes tiles of 64 rows for each of its warpgroups; one thread of a further warp copies.
+// Each consumer warpgroup of a block computes tiles of 64 rows; the producer is one thread of a further warp.
 namespace qtts::cuda::gemm {
 
 struct RowTile {
@@ -23,7 +23,7 @@ bool HasTiles(const Matrix& matrix);
 // True if the product can run with `tile` on the current device.
 bool CanRunTiles(const RowTile& tile, const Matrix& matrix, const GemmRows& rows);
 
-// `scratch` as RunWarpgroup() has it. It is not used where the rows are in pieces already.
+// Runs a product by tiles. `scratch` is as for RunWarpgroup(), and not used where the rows are swizzled already.
 void RunTiles(const Launcher& launch, GemmKind kind, const RowTile& tile, GemmArguments arguments,
               const NormedRows& scratch);
 

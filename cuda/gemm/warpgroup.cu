@@ -59,7 +59,7 @@ struct TileArguments {
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
-// Four outputs of a row, finished and stored, as one access where `together`.
+// Finishes and stores four outputs of a row, in one access where `together`.
 template <GemmKind kKind>
 __device__ __forceinline__ void StoreFour(const GemmArguments& a, bool together, int64_t row, int output, float4 v) {
   constexpr bool kFloats = kKind == GemmKind::kNormStore || kKind == GemmKind::kAdd;
@@ -109,7 +109,7 @@ __device__ __forceinline__ void StoreRows(const GemmArguments& a, bool together,
     const float4 v = *reinterpret_cast<const float4*>(order + i / kFours * kOrderStride + i % kFours * 4);
     const float factor = HasNorm(kKind) ? __ldcg(a.factors + row) : 1;
     if constexpr (kKind == GemmKind::kNormGated) {
-      // Of a packed tile of 16 the first eight rows are gates, the others their ups.
+      // A packed tile of 16 rows has eight gates, then their ups.
       const float4 gate = Times(v, factor);
       const float4 up =
           Times(*reinterpret_cast<const float4*>(order + i / kFours * kOrderStride + i % kFours * 4 + 8), factor);
@@ -220,7 +220,7 @@ class Filler {
   }
 
  private:
-  // What a tile's stages are brought from. All divisions are here, since a stage has no time for them.
+  // Sets the sources of a tile's stages. All divisions are done here, since a stage has no time for them.
   __device__ __forceinline__ void GoTo(int tile) {
     const int of_tile = tile / t.row_tiles * units_of_tile_;
     const int units = min(units_of_tile_, t.units.count - of_tile);
@@ -278,7 +278,7 @@ class Multiplier {
         warp_(static_cast<int>(threadIdx.x) / 32),
         lane_(static_cast<int>(threadIdx.x) % 32) {}
 
-  // The sums over one share of the columns. One group of products runs while the next one's operands are loaded.
+  // Sums over one share of the columns. One group of products runs while the next one's operands are loaded.
   __device__ __forceinline__ void SumShare(int share_stages, float (&sums)[kSums]) {
     uint32_t even[2][4], odd[2][4];  // operands of a chunk's two k-steps
     int previous = 0;
@@ -331,7 +331,7 @@ class Multiplier {
     KeepInPlace(operands[1]);
   }
 
-  // The products have read the stage.
+  // Gives back a stage that the products have read.
   __device__ __forceinline__ void Release(int slot) const {
     if (lane_ == 0) Arrive(ring_.empty_barrier(slot));
   }
@@ -343,8 +343,8 @@ class Multiplier {
 
 constexpr int kFragmentBytes = 512;  // four sums of each lane of a warp
 
-// Of a split tile: sends the sums of a warp, lane by lane, to the blocks that finish them. Fragment f of the tile is
-// finished by block f % 8, which gets it from all.
+// Sends a warp's sums of a split tile, lane by lane, to the blocks that finish them: block f % 8 gets fragment f from
+// all blocks.
 template <typename Shape>
 __device__ __forceinline__ void SendSums(uint32_t received, uint32_t arrivals, int rank, int warp, int lane,
                                          const float (&sums)[Shape::kRows / 2]) {
@@ -357,7 +357,7 @@ __device__ __forceinline__ void SendSums(uint32_t received, uint32_t arrivals, i
   }
 }
 
-// Of a split tile: adds the shares of the block's fragments and finishes them. The tile begins with `first_weight` and
+// Adds the shares of this block's fragments of a split tile and finishes them. The tile begins with `first_weight` and
 // `first_row`.
 template <typename Shape>
 __device__ __forceinline__ void FinishReceived(const GemmArguments& a, uint32_t received, int rank, int warp, int lane,

@@ -27,7 +27,8 @@ struct WarpgroupTile {
 // for shares of whole stages; kSplit is for kAdd. A build without code for 9.0 (cuda-arch) has none of them.
 bool CanRunWarpgroup(const WarpgroupTile& tile, GemmKind kind, int columns);
 
-// `scratch` has room for the rows, filled up to a multiple of 8, of all columns.
+// Runs a product by warpgroups. `scratch` has room for all columns of the rows, whose number is filled up to a multiple
+// of 8.
 void RunWarpgroup(const Launcher& launch, GemmKind kind, const WarpgroupTile& tile, GemmArguments arguments,
                   const NormedRows& scratch);
 

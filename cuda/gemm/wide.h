@@ -9,8 +9,8 @@ namespace qtts::cuda::gemm {
 // Outputs per thread block of RunWide().
 constexpr int kWideOutputs = 32;
 
-// A product in BF16 for many rows: a block reads its weights once for `rows_of_block` (16, 32 or 64) rows. Each row
-// gets the bits that the kernels for few rows would give it. For the norm kinds all rows are normed first, into
+// Runs a product in BF16 for many rows: a block reads its weights once for `rows_of_block` (16, 32 or 64) rows. Each
+// row gets the bits that the kernels for few rows would give it. For the norm kinds all rows are normed first, into
 // `normed`.
 void RunWide(const Launcher& launch, GemmKind kind, GemmArguments arguments, int rows_of_block,
              const NormedRows& normed);

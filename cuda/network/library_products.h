@@ -22,9 +22,9 @@ class LibraryProducts {
   // For up to `most_rows` rows. kUnsupported where the library is not there.
   static Result<std::unique_ptr<LibraryProducts>> Create(int64_t most_rows);
 
-  // From now on the matrix, which `loader` owns, is multiplied by the library: its weights become plain rows.
+  // Gives the matrix, which `loader` owns, to the library: its weights become plain rows.
   Status Take(WeightLoader* loader, Matrix* matrix);
-  // After the last matrix: frees what choosing algorithms needed.
+  // Frees the memory that the choice of algorithms needed; called after the last matrix.
   void Finish();
 
   // The most outputs of a product.

@@ -67,8 +67,8 @@ Result<Stack> LoadStack(const TransformerConfig& config, const TransformerWeight
   return stack;
 }
 
-// The text table is projected once, here: 50 ms that would otherwise be two products more in every frame, and
-// no more memory than the table itself.
+// Projects the text table once. It takes 50 ms and no more memory than the table itself, and saves two products in
+// every frame.
 Status LoadText(const TalkerWeights& talker, cudaStream_t stream, Network* network) {
   // A loader of its own: the projection's matrices are not needed afterwards.
   QTTS_ASSIGN_OR_RETURN(const std::unique_ptr<WeightLoader> temporary,

@@ -16,7 +16,7 @@ enum class Part { kTalker, kPredictor };
 enum class Operation {
   kQkv,      // queries, keys and values of all rows
   kAttend,   // q/k norm, RoPE, keys and values to the cache, attention
-  kO,        // what was attended, back to the residual stream
+  kO,        // attention's output, back to the residual stream
   kGated,    // gate and up
   kDown,     // back to the residual stream
   kProject,  // the talker's hidden state to the predictor's width, or as it is where the widths are one

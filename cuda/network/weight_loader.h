@@ -58,7 +58,7 @@ class WeightLoader {
   void Replace(void* old, DeviceMemory memory);
 
   Status Synchronize() const;
-  // The same after the last tensor: what loading needed besides is freed.
+  // Synchronizes after the last tensor, and frees all memory that only loading needs.
   Status Finish();
   size_t bytes() const { return bytes_; }  // on the device so far
   Precision precision() const { return precision_; }
@@ -67,7 +67,7 @@ class WeightLoader {
  private:
   WeightLoader(Precision precision, cudaStream_t stream);
   Result<void*> Allocate(size_t bytes);
-  // Rows [first, first + rows) of the tensor's bytes to the device; `use` enqueues what reads them.
+  // Uploads rows [first, first + rows) of the tensor's bytes at a time; `use` enqueues the kernels that read them.
   Status Upload(const TensorView& tensor, const std::function<void(const void*, int64_t first, int64_t rows)>& use);
 
   Precision precision_;

@@ -29,7 +29,7 @@ struct FrameBuffers {
   // have one for all groups of the predictor, which a group's sampling has read before the next group's head writes it.
   float* logits(const Network& network, int group, int rows_of_frame) const;
 
-  // Of utterances.
+  // Arrays of utterances.
   EmbeddingTables tables;
   SlotState* slots = nullptr;
   unsigned* history = nullptr;  // [slots][history_words] bits of the ids that were sampled
@@ -38,7 +38,7 @@ struct FrameBuffers {
   void** page_table = nullptr;  // [slots][pages_per_slot], the talker's
   int pages_per_slot = 0;
 
-  // Of the frame. The talker's arrays have room for as many rows as a prompt's piece has, if these are more.
+  // Arrays of the frame. The talker's have room for as many rows as a prompt's piece has, if these are more.
   int rows = 0;
   FrameRows frame;
   CodecHandOver hand_over;
@@ -54,7 +54,7 @@ struct FrameBuffers {
   AttentionScratch attention_scratch;
   int row_splits = 0;  // capacity of attention_scratch: rows times splits
 
-  // Of the prompts that go through the talker at once.
+  // Arrays of the prompts that go through the talker at once.
   int prompt_rows = 0;
   PromptRows prompts;
 

@@ -17,14 +17,14 @@ struct HistoryRules {
   float repetition_penalty;
 };
 
-// Of TokenSampling (qtts/request.h).
+// Takes the rules from TokenSampling (qtts/request.h).
 template <typename TokenSampling>
 SamplingRules RulesOf(const TokenSampling& s) {
   static_assert(sizeof(TokenSampling) == sizeof(SamplingRules), "a number of a rule is missing here");
   return {s.do_sample ? 1 : 0, s.temperature, s.top_k, s.top_p};
 }
 
-// Of GenerationSettings.
+// Takes the rules from GenerationSettings.
 template <typename GenerationSettings>
 HistoryRules HistoryRulesOf(const GenerationSettings& s) {
   return {s.repetition_penalty};

@@ -73,7 +73,7 @@ struct SoftmaxPart {
   }
 };
 
-// Scores of the positions of all turns, and the largest; valid(t): whether turn t's position is seen.
+// Computes the scores of the positions of all turns, and the largest; valid(t): whether turn t's position is seen.
 template <int kLanes, typename Key, int kQueries, int kTurns, typename Valid>
 __device__ __forceinline__ void ScorePositions(const float (&query)[kQueries][8], const Key (&keys)[kTurns],
                                                float scale, const Valid& valid, float (&scores)[kQueries][kTurns],
@@ -112,8 +112,8 @@ __device__ __forceinline__ void ScorePositions(const float (&query)[kQueries][8]
   }
 }
 
-// The weights of these scores, their sum and that of the values. kSingle: a group has one position, whose score is the
-// largest.
+// Computes the weights of these scores, their sum and that of the values. kSingle: a group has one position, whose
+// score is the largest.
 template <bool kSingle, typename T, int kQueries, int kTurns, typename Valid>
 __device__ __forceinline__ void WeighValues(const float (&scores)[kQueries][kTurns], const Eight<T> (&values)[kTurns],
                                             const Valid& valid, SoftmaxPart<kQueries>* part) {
@@ -169,9 +169,9 @@ __device__ __forceinline__ void JoinLanes(SoftmaxPart<kQueries>* part) {
   }
 }
 
-// The same in two steps, for one position of each group: first the largest scores and the sums, then, by any lanes, the
-// values. The positions are a tree's leaves, from place 32 / kLanes on; the parts at places 2 i and 2 i + 1 are joined
-// to that at place i. In the first step keep(place, factor) gets each part's factor.
+// Joins lanes in two steps, for one position of each group: here the largest scores and the sums, then in
+// JoinPositions(), by any lanes, the values. The positions are a tree's leaves, from place 32 / kLanes on; the parts at
+// places 2 i and 2 i + 1 are joined to that at place i. keep(place, factor) gets each part's factor.
 template <int kLanes, typename T, typename Keep>
 __device__ __forceinline__ void JoinLaneSums(unsigned lane, float* most, float* sum, const Keep& keep) {
 #pragma unroll
@@ -184,8 +184,8 @@ __device__ __forceinline__ void JoinLaneSums(unsigned lane, float* most, float* 
     *sum = JoinedSum(*sum, factors.own, other_sum, factors.other);
   }
 }
-// In the second, values(n, y) forms the weighed values of the n-th position. kPositions of them, from the first-th on;
-// what is joined of all is what JoinLanes() gives the first group of lanes.
+// Joins the values of kPositions positions from the first-th on; values(n, y) forms the weighed values of the n-th one.
+// The result for all positions is that of JoinLanes() in the first group of lanes.
 template <int kPositions, int kAll, typename Values>
 __device__ __forceinline__ void JoinPositions(const float* factors, int first, const Values& values, float (&y)[8]) {
   if constexpr (kPositions == 1) {
@@ -232,8 +232,8 @@ __device__ __forceinline__ MergedWarps<kElements> MergeWarpParts(const float (&m
   return merged;
 }
 
-// A split's factor, from its largest score and that of all; and its part of the sums, split by split in order. What is
-// attended is value / total.
+// Returns a split's factor from its largest score and that of all splits. AddSplit() adds its part to the sums, split
+// by split in order; attention's result is value / total.
 template <typename T>
 __device__ __forceinline__ float SplitFactor(float most, float largest) {
   return Exponential<T>(most - largest);

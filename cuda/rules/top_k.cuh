@@ -138,8 +138,8 @@ __device__ __forceinline__ int ListFrom(const float* logits, int vocab, unsigned
   return shared->listed;
 }
 
-// Whether list[thread] of up to `end` candidates, no more than threads, has fewer than k larger ones. Of more than 256
-// none are ranked.
+// Whether list[thread] of up to `end` candidates, no more than threads, has fewer than k larger ones. More than 256
+// candidates are not ranked: false for all.
 template <typename Team>
 __device__ __forceinline__ bool IsWanted(const Candidates& c, bool limited, int k, const SamplingMemory* shared) {
   const int thread = static_cast<int>(threadIdx.x);

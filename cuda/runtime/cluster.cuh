@@ -15,7 +15,7 @@ __device__ __forceinline__ int BlockOfCluster() {
   asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
   return rank;
 }
-// All threads of all blocks arrive and wait. Orders no writes: those travel by SendFour().
+// A barrier of all threads of all blocks, in two halves. Orders no writes: those travel by SendFour().
 __device__ __forceinline__ void ArriveAtCluster() {
   asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
 }
@@ -34,7 +34,7 @@ __device__ __forceinline__ void SendFour(int block, uint32_t to, uint32_t arriva
                "f"(v[0]), "f"(v[1]), "f"(v[2]), "f"(v[3]), "r"(AddressIn(block, arrivals))
                : "memory");
 }
-// By one thread, before the cluster's first barrier.
+// Initializes a counter of arriving bytes; called by one thread, before the cluster's first barrier.
 __device__ __forceinline__ void InitializeArrivals(uint32_t arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;\nfence.mbarrier_init.release.cluster;" ::"r"(arrivals)
                : "memory");

@@ -10,7 +10,7 @@
 #include "runtime/succeeds.h"
 
 // Conversion of CUDA errors to Status. CUDA stores the last error of a thread until it is read, and a launch reports
-// errors only there. So a handled error must be cleared, or the next launch would report it. All functions are
+// errors only there. A handled error must be cleared, or the next launch would report it. All functions are
 // thread-safe.
 namespace qtts::cuda {
 

@@ -10,17 +10,17 @@
 #include "runtime/overlap.cuh"
 #include "runtime/warp.cuh"
 
-// What all kernels of this folder share: the hand-over between kernels, loads, conversions, the
+// Common code of all kernels of cuda/: the hand-over between kernels, loads, conversions, the
 // matrix instruction, reductions.
 //
-// Kernels of a frame follow one another on one stream and may overlap by programmatic dependent
-// launch: a kernel starts once all blocks of its predecessor have called LetNextStart(), which they do
-// after their own WaitForPrevious(). So before WaitForPrevious() everything up to the kernel before
-// the previous one is complete: constants and older results may be read there, results of the
-// previous kernel only after it, and nothing may be written before it. Every block calls both.
+// Kernels of a frame follow one another on one stream and may overlap by programmatic dependent launch: a kernel starts
+// once all blocks of its predecessor have called LetNextStart(), which they do after their own WaitForPrevious().
+// Before WaitForPrevious() everything up to the kernel before the previous one is therefore complete: constants and
+// older results may be read there, results of the previous kernel only after it, and nothing may be written before it.
+// Every block calls both.
 namespace qtts::cuda {
 
-// Loads of what an earlier kernel wrote: past L1, which overlapping kernels do not keep coherent.
+// Loads the result of an earlier kernel: past L1, which overlapping kernels do not keep coherent.
 __device__ __forceinline__ float LoadL2(const float* p) { return __ldcg(p); }
 __device__ __forceinline__ int LoadL2(const int* p) { return __ldcg(p); }
 __device__ __forceinline__ uint4 LoadL2(const uint4* p) { return __ldcg(p); }

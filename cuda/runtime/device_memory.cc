@@ -93,8 +93,8 @@ Result<char*> UploadRing::Prepare(size_t bytes) {
   QTTS_RETURN_IF_CUDA_ERROR(AwaitEvent(buffer.free.get()), "an upload");
   if (buffer.host.bytes() < bytes) {
     const size_t room = std::max(2 * bytes, size_t{64} << 10);
-    // What still reads the old memory ends before it is freed: cudaFree() waits. The host's memory comes last, since
-    // its size says whether both are there.
+    // Kernels that still read the old memory end before it is freed: cudaFree() waits. The host's memory comes last,
+    // since its size says whether both are there.
     QTTS_ASSIGN_OR_RETURN(buffer.device, DeviceMemory::Allocate(room));
     QTTS_ASSIGN_OR_RETURN(buffer.host, PinnedMemory::Allocate(room));
   }

@@ -5,8 +5,8 @@
 #include <cstdint>
 
 // Numbers measured on one card. They choose by time alone: between kernels that give the same bits, and how fast
-// weights are asked for. So a card may have any table, and tables may change at any time. Numbers that decide bits
-// must not: those stand where they are used, the same for every card (codec/gemm_cut.h).
+// weights are asked for. A card may therefore have any table, and tables may change at any time. Numbers that decide
+// bits must not: they stand where they are used, the same for every card (codec/gemm_cut.h).
 //
 // A table is made again on its card: kernels-bench prints the products' times, the lines through them and the table's;
 // codec-bench --tiles the times of the codec's kernels beside the costs below. A pace is found by trying, with
@@ -18,7 +18,7 @@ namespace qtts::cuda {
 enum class ManyRowsProducts {
   kBest,       // kWarpgroup in BF16 where it can run, else kOwn
   kOwn,        // the matrix instruction of a warp: cluster.h, wide.h; and attention in splits for any number of rows
-  kWarpgroup,  // that of a warpgroup where it can run (warpgroup.h), else kOwn
+  kWarpgroup,  // the matrix instruction of a warpgroup where it can run (warpgroup.h), else kOwn
   kLibrary,    // cuBLASLt (gemm/library.h)
 };
 inline constexpr int kManyRows = 64;
@@ -114,7 +114,8 @@ inline constexpr DeviceNumbers kH200Numbers = {
     // A block of 1024 threads has an SM to itself: 6.8 us for each turn of 132 rows, 3072 logits and top-k 50. With 256
     // threads 128 rows take 7.8 us, 256 rows 9.4, 1024 rows 21.2.
     .sampling = {.rows_of_many_threads = 132},
-    // The wide talker is limited by bytes, and reading ahead is in its way: tests/bench/JOURNAL.md.
+    // The wide talker is limited by bytes, and reading ahead is in its way: see
+    // tests/bench/journal/gpu-few-voices.md.
     .persistent = {.narrow_talker = {1, 4}, .wide_talker = {2, 0}, .predictor = {1, 4}},
     .codec = {.cluster_chunk = 0.09,
               .cluster_block = 1.5,

@@ -18,7 +18,7 @@
 namespace qtts::cuda {
 namespace {
 
-// Of x86-64 and of ARM with pages of 4 KiB; elsewhere a multiple of a page.
+// Size of a huge page on x86-64, and on ARM with pages of 4 KiB; elsewhere a multiple of a page.
 constexpr size_t kHugePage = size_t{2} << 20;
 
 Status NoMemory(size_t bytes) {

@@ -86,7 +86,7 @@ struct Launcher {
     InClusters(1, kernel, grid, threads, shared, arguments...);
   }
 
-  // In clusters of `blocks`, see LaunchOptions.
+  // Launches in clusters of `blocks` thread blocks, see LaunchOptions.
   template <typename... Parameters, typename... Arguments>
   void InClusters(unsigned blocks, void (*kernel)(Parameters...), dim3 grid, int threads, size_t shared,
                   Arguments... arguments) const {

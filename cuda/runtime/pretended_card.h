@@ -8,9 +8,9 @@
 #include <string>
 
 // For tests: the environment variable QTTS_CUDA_PRETEND makes a GPU answer as another card, one that is not at hand,
-// and refuse what that card would refuse. That shows which kernels are chosen, their bits, and limits; no times of that
-// card. The build needs code that the card could run: of its compute capability or an earlier one, as machine code for
-// the GPU that is there (-Dcuda-arch=80:90, doc/building.md).
+// and refuse requests that the card would refuse. Tests then see the choice of kernels, their bits, and limits, but no
+// times of that card. The build needs code that the card could run: of its compute capability or an earlier one, as
+// machine code for the GPU that is there (-Dcuda-arch=80:90, doc/building.md).
 namespace qtts::cuda {
 
 struct PretendedCard {

@@ -27,7 +27,7 @@ class Queue {
     if (kind == cudaMemcpyDeviceToHost && error_ == cudaSuccess) error_ = AwaitStream(stream_);
     if (error_ == cudaSuccess) error_ = cudaMemcpyAsync(to, from, bytes, kind, stream_);
   }
-  // `rows` rows of `bytes` bytes, which lie so many bytes apart, on the device.
+  // Copies `rows` rows of `bytes` bytes on the device; the strides are in bytes.
   void CopyRows(void* to, size_t to_stride, const void* from, size_t from_stride, size_t bytes, size_t rows) {
     if (error_ != cudaSuccess) return;
     error_ = cudaMemcpy2DAsync(to, to_stride, from, from_stride, bytes, rows, cudaMemcpyDeviceToDevice, stream_);

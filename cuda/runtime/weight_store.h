@@ -23,7 +23,7 @@ class WeightStore {
   void Check(cudaError_t error) {
     if (!Succeeds(error) && status_.ok()) status_ = CudaStatus(error, what_);
   }
-  // An error that is not CUDA's.
+  // Notes an error that is not CUDA's, if it is the first.
   void Fail(Status status) {
     if (status_.ok()) status_ = std::move(status);
   }

@@ -27,7 +27,7 @@ class KvPages {
   // the first call only allocated pages are counted.
   Status Measure(size_t keep_free);
   bool measured() const { return measured_; }
-  // Of `keep_free`, so much is not allocated yet.
+  // Updates `keep_free`: bytes that others still have to allocate.
   void KeepFree(size_t bytes) { keep_free_ = bytes; }
   // A page, zeroed when new. kResourceExhausted when the device has no more memory.
   Result<void*> Take();

@@ -24,7 +24,7 @@ class ParkedPages {
   // `limit`: bytes of host memory, at most. `stream` outlives it.
   ParkedPages(size_t page_bytes, int max_slots, size_t limit, cudaStream_t stream);
 
-  // Slots will soon be parked: gets memory ready, beside the caller.
+  // Begins to make memory ready, beside the caller: slots will soon be parked.
   void Expect() { memory_.Start(); }
   // Copies the `pages` of `slot`, which has none here, to the host. kResourceExhausted if there is no host memory: then
   // nothing is kept.

@@ -36,7 +36,7 @@ struct PromptProgress {
 // The utterances: slots, pages, prompts and the prefix cache. Not thread-safe.
 class Sequences {
  public:
-  // Of the talker's keys and values; one can be taken.
+  // Returns pages for the talker's keys and values; at least one can be taken.
   static Result<KvPages> NewPages(const Network& network);
   // Network, buffers and path must outlive it.
   Sequences(const Network* network, FrameBuffers* buffers, const GraphPath* graph, KvPages pages, UploadRing uploads,
@@ -72,7 +72,7 @@ class Sequences {
   KvPages& pages() { return pages_; }
 
  private:
-  // A page, if need be of the prefix cache.
+  // Takes a page, if need be one of the prefix cache.
   Result<void*> TakePage();
   Status AddPage(int slot, void* page);
   void GiveBackPages(int slot);
@@ -85,9 +85,9 @@ class Sequences {
     int begin = 0;
     int end = 0;
   };
-  // The most positions that any of them ends with.
+  // Returns the largest number of positions that any of the pieces ends with.
   static int LongestOf(std::span<const Piece> pieces);
-  // What Prefill() enqueues now of one prompt, after the rows that were copied from the prefix cache.
+  // Returns the rows of one prompt that Prefill() enqueues now, after those that were copied from the prefix cache.
   Piece NextPiece(const PromptProgress& progress);
   // True for the whole rest of a prompt that goes through the talker in one pass.
   bool IsWhole(const Piece& piece) const;
@@ -98,7 +98,7 @@ class Sequences {
   };
   Result<Uploaded> Upload(std::span<const Piece> pieces);
   Status PrefillAlone(const Piece& piece);
-  // Whole pieces of several prompts, of at most FrameBuffers::prompt_rows rows in all.
+  // Enqueues whole pieces of several prompts in one pass, of at most FrameBuffers::prompt_rows rows in all.
   Status PrefillTogether(std::span<const Piece> pieces);
   Status PrefillRows(const Uploaded& uploaded, int begin, int end);
   Status PrefillPass(const Uploaded& uploaded, int rows, int padded, int splits, PromptRowsKept kept);

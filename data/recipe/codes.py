@@ -33,7 +33,7 @@ assert PHONES * 4 < NONE and len(SPEAKERS) * 5 <= ENTRIES
 def phone_classes(vocabulary):
     """-> class of each of the teacher's letters' ids"""
     table = np.full(256, OTHER, np.int64)
-    table[0] = PAUSE                                    # what the teacher puts around a line
+    table[0] = PAUSE                                    # put by the teacher around a line
     for letter, i in vocabulary.items():
         if letter in LETTERS:
             table[i] = 6 + LETTERS.index(letter)

@@ -1,4 +1,4 @@
-"""What the decoder is judged by in training: spectra, a head that predicts them from its sequence of 50 Hz, discriminators. None of it is shipped."""
+"""Judges of the decoder in training: spectra, a head that predicts them from its sequence of 50 Hz, discriminators. None of it is shipped."""
 import numpy as np
 import torch
 import torch.nn as nn
@@ -41,7 +41,7 @@ def recon_loss(y, x):
     return tot
 
 
-SPECTRA = ((1024, 100), (2048, 160))                    # what the head predicts: window, bands; a spectrum per 10 ms
+SPECTRA = ((1024, 100), (2048, 160))                    # predicted by the head: window, bands; a spectrum per 10 ms
 
 
 def mel_targets(x):

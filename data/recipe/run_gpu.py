@@ -95,7 +95,7 @@ def stop_teacher(gpu):
 
 
 def ship():
-    """what a later run or a listener needs -> out/"""
+    """files for a later run or a listener -> out/"""
     for source, name in (("decoder/decoder.pt", "decoder.pt"), ("decoder/resume.pt", "resume.pt"), ("talker/best.half", "talker.pt"), ("status", "status")):
         if have(source) and (not have(f"out/{name}") or os.path.getmtime(f"{W}/out/{name}") < os.path.getmtime(f"{W}/{source}")):
             shutil.copy(f"{W}/{source}", f"{W}/out/{name}.tmp")

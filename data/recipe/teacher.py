@@ -66,7 +66,7 @@ class Lines:
         return float(self.who[u][1])
 
     def inputs(self, batch):
-        """-> what the teacher takes"""
+        """-> inputs of the teacher"""
         return [self.ids(u) for u in batch], [self.styles[self.who[u][0]][min(self.lengths[u], 510) - 1] for u in batch], [self.speed(u) for u in batch]
 
     def speaker(self, u):

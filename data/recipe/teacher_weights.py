@@ -69,7 +69,7 @@ def dequantise(model):
             k.attribute.extend(n.attribute)
             new[id(n)] = k
     nodes = [new.get(id(n), n) for n in graph.node if id(n) not in drop]
-    while True:                                         # what nothing reads any more
+    while True:                                         # nodes that nothing reads any more
         used = {i for n in nodes for i in n.input} | {o.name for o in graph.output}
         kept = [n for n in nodes if any(o in used for o in n.output)]
         if len(kept) == len(nodes):
@@ -129,7 +129,7 @@ def named(order, weights):
         elif n.op_type == "LSTM":
             for k, part in ((1, "W"), (2, "R"), (3, "B")):
                 keep(f"{at}.{part}", value[ins[k]])
-    for name, array in value.items():                   # what already has a name: biases, norms, SnakeBeta's alpha, embeddings
+    for name, array in value.items():                   # those that have a name: biases, norms, SnakeBeta's alpha, embeddings
         for prefix in ("encoder.", "decoder.decoder."):
             if name.startswith(prefix) and not name.endswith(("_f32", "_zero_point", "_scale")):
                 short = name[len(prefix):]

@@ -25,7 +25,7 @@ int CountDevices(Device device);
 // The errors of CreateDeviceBackend() that can be told without loading the model.
 Status CheckDevice(const Checkpoint& checkpoint, const EngineOptions& options);
 
-// What the device has memory for. Errors: as CheckDevice(), but for too little memory.
+// Estimates how many voices the device has memory for. Errors: as CheckDevice(), except for too little memory.
 Result<DeviceCapacity> CapacityOfDevice(const Checkpoint& checkpoint, const EngineOptions& options);
 
 }  // namespace qtts

@@ -11,7 +11,7 @@
 namespace qtts {
 namespace {
 
-// What kAuto tries before the CPU.
+// The device that kAuto tries before the CPU.
 constexpr Device kGpu = Device::kCuda;
 
 std::string Setting(Device device) { return "device=" + std::string(DeviceName(device)); }

@@ -219,8 +219,7 @@ Result<ClonedVoice> Engine::DoCloneVoice(const Recording& recording, const Clone
   }();
   QTTS_RETURN_IF_ERROR(impl_->checkpoint->CheckFiles());
   if (LogEnabled(LogLevel::kDebug)) {
-    Log(LogLevel::kDebug,
-        (voice.ok() ? "a recording made a voice in " : "a recording made no voice in ") + ElapsedText(start));
+    Log(LogLevel::kDebug, (voice.ok() ? "cloned a voice in " : "cloning a voice failed after ") + ElapsedText(start));
   }
   return voice;
 }

@@ -12,8 +12,8 @@
 namespace qtts {
 
 // Returns the tokenizer of a model folder. The same object is shared while anybody holds it and its files are
-// unchanged. So it is read once for Engine::Inspect() and the following Engine::Load(), and for all engines of one
-// model. Reading the released vocabulary takes a few tenths of a second, mostly to check that SentencePiece is exact.
+// unchanged. Engine::Inspect() and the following Engine::Load(), and all engines of one model, thus read it once.
+// Reading the released vocabulary takes a few tenths of a second, mostly to check that SentencePiece is exact.
 // Thread-safe; two concurrent first calls may both read it. Errors: as Tokenizer::Load(); kResourceExhausted.
 Result<std::shared_ptr<const Tokenizer>> SharedTokenizer(const std::string& folder, TokenizerPattern pattern);
 

@@ -47,7 +47,7 @@ struct DeviceModule {
   Status (*check)(const Checkpoint& checkpoint, const EngineOptions& options);
   // The number of devices. Errors: kDeviceUnavailable (no driver, no device).
   Status (*count)(int* devices);
-  // What `create` has memory for. Errors: as `check`, but for too little memory.
+  // Estimates how many voices `create` has memory for. Errors: as `check`, except for too little memory.
   Status (*capacity)(const Checkpoint& checkpoint, const EngineOptions& options, DeviceCapacity* capacity);
   // Creates the model's speech tokenizer alone. Errors: as `create`.
   Status (*create_speech_decoder)(std::shared_ptr<const Checkpoint> checkpoint, const EngineOptions& options,

@@ -24,8 +24,8 @@ struct TextWindow {
 
 // Scores of one frame. Positions behind the row itself do not exist for it: text_end is at most the row's position + 1.
 struct TextScores {
-  // Of positions begin, begin + 1, …: q·k / √head_dim, before the softmax. Up to kTextScores of them, fewer at the end
-  // of the text. Empty: none were wanted, or the checkpoint has no alignment head.
+  // Scores of positions begin, begin + 1, …: q·k / √head_dim, before the softmax. Up to kTextScores of them, fewer at
+  // the end of the text. Empty: none were wanted, or the checkpoint has no alignment head.
   std::vector<float> scores;
   float log_sum = 0;  // logarithm of the sum of exp(score) over the whole text
   float mass = 0;     // share of the whole attention on the text, 0 to 1

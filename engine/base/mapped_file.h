@@ -18,7 +18,7 @@ namespace qtts {
 //
 // Weights are mapped, not read: loading is immediate, only the pages in use take memory, and processes share them. But
 // the file can change under the mapping. A file replaced by rename is safe: the mapping keeps the old one. A truncated
-// file loses pages, which then read as zeros (BusErrors). An overwritten file gives other values. So call Check() after
+// file loses pages, which then read as zeros (BusErrors). An overwritten file gives other values. Call Check() after
 // using bytes() and before using the result.
 class MappedFile {
  public:

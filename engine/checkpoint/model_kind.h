@@ -16,7 +16,7 @@ enum class TakesInstruct {
   kAll,
 };
 
-// What a kind of checkpoint can do. Code asks for these and not for the type, so a new kind is one more row of the
+// Abilities of a kind of checkpoint. Code asks for these and not for the type, so a new kind is one more row of the
 // table in model_info.cc.
 struct ModelKind {
   ModelType type;

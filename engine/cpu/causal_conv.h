@@ -55,7 +55,7 @@ class CausalConv {
   // applied first.
   void Prepare(const SnakeView* snake, const float* x, int64_t rows, std::byte* y) const;
 
-  // x [history() + rows][row_bytes()] -> y [rows][out]. With `accumulate`, adds to y.
+  // Convolves x [history() + rows][row_bytes()] to y [rows][out]. With `accumulate`, adds to y.
   void Run(ThreadPool& pool, const std::byte* x, int64_t rows, bool accumulate, float* y) const;
   // The same, in the calling thread only.
   void Run(const std::byte* x, int64_t rows, bool accumulate, float* y) const;

@@ -105,7 +105,7 @@ class CodecDecoder {
   };
 
   void DecodeChunk(State* state, std::span<const int32_t> codes, std::span<float> pcm);
-  // The two halves of DecodeChunk(): codes to the transformer's outputs in x_, then x_ to samples.
+  // Run the two halves of DecodeChunk(): codes to the transformer's outputs in x_, then x_ to samples.
   void RunLatents(State* state, std::span<const int32_t> codes);
   void RunSound(State* state);
   // Maximum number of earlier frames that the output of RunSound() depends on.
@@ -113,7 +113,7 @@ class CodecDecoder {
   // Cost of one frame in RunLatents() and in RunSound().
   int64_t LatentWork() const;
   int64_t SoundWork() const;
-  // codes -> vectors y [frames][codebook_dim].
+  // Looks up codes: vectors y [frames][codebook_dim].
   void Dequantize(std::span<const int32_t> codes, float* y);
   void PreTransformer(State* state);
   void RunConvNeXt(State* state, const ConvNeXt& stage);

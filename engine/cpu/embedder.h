@@ -24,8 +24,8 @@ class Embedder {
 
   int64_t hidden_size() const { return text_fc2_.out(); }
 
-  // The input vectors of `rows` that CheckPrompt() or CheckStep() took, y [rows][hidden]. Text ids are projected
-  // together.
+  // Computes the input vectors y [rows][hidden] of `rows`, which CheckPrompt() or CheckStep() took. Text ids are
+  // projected together.
   void Embed(std::span<const PromptRow> rows, std::span<const float> x_vector, float* y);
 
   // Copies row `code` of the table of `group` to y [hidden]. Group 0 is the talker's own table.

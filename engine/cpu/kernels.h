@@ -11,8 +11,8 @@
 // called. Weights stay in the dtype of the file.
 //
 // Each value is computed in one fixed order, which depends on the sizes of one row only, not on the number of rows or
-// on the part of a range that a call covers. So streaming equals whole-utterance decoding, and a batch equals its
-// members, bit for bit. Different instruction sets round differently.
+// on the part of a range that a call covers. Streaming therefore equals whole-utterance decoding, and a batch equals
+// its members, bit for bit. Different instruction sets round differently.
 //
 // Arrays of one call must not overlap unless a comment allows it. Alignment is not needed. Pure functions, thread-safe.
 namespace qtts::cpu {

@@ -15,7 +15,7 @@ int AllowedProcessors();
 std::optional<double> ProcessorQuota(const std::filesystem::path& root = "/");
 
 struct Processors {
-  int threads = 1;  // that can run at once: the affinity mask, limited by the quota rounded down
+  int threads = 1;  // threads that can run at once: the affinity mask, limited by the quota rounded down
   int cores = 1;    // physical cores among them; at most `threads`
 };
 

@@ -9,8 +9,8 @@
 #include "cpu/kernels.h"
 
 // Matrix products of quantised weights and activations. Sums within a group of columns are exact integers; across
-// groups there is one F32 FMA per group, in order. So a result does not depend on the number of rows of a call or on
-// the instruction set, except those without FMA (SSE).
+// groups there is one F32 FMA per group, in order. A result therefore does not depend on the number of rows of a call,
+// nor on the instruction set, except one without FMA (SSE).
 //
 // A weight is code * scale, with one BF16 scale per group. Groups lie along a row. 8-bit codes are -127 to 127, 4-bit
 // codes -8 to 7.

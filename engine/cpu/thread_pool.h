@@ -24,7 +24,7 @@ inline constexpr int64_t kWorkPerNanosecond = 40;
 constexpr int64_t WorkOfReading(int64_t bytes) { return bytes * kWorkPerNanosecond / 40; }
 
 // Runs one parallel loop at a time on a fixed set of threads, including the caller's. Each thread first runs its own
-// share of the loop, the same share in every loop of that size, then steals from the others. So a preempted thread
+// share of the loop, the same share in every loop of that size, then steals from the others. A preempted thread thus
 // delays only the part that it is running.
 //
 // Between loops a thread polls for about 50 us, then sleeps. It sleeps at once if the pool has more threads than the

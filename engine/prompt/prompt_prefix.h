@@ -9,7 +9,7 @@
 
 #include "prompt/prompt.h"
 
-// What the utterances of one voice have in common, for the caches of backends.
+// The part of a prompt that the utterances of one voice have in common, for the caches of backends.
 namespace qtts {
 
 // Number of rows of `prompt` worth caching: the constant ones, without the prompt's last row, whose hidden state is

@@ -15,9 +15,9 @@ namespace qtts {
 // shortest end first. Decides when an utterance may begin, never what is computed. Not thread-safe.
 class LengthEstimate {
  public:
-  // `frames` more were spoken, by any utterances.
+  // Counts `frames` more that were spoken, by any utterances.
   void AddFrames(int64_t frames) { frames_ += static_cast<double>(frames); }
-  // An utterance with `text_tokens` tokens has ended, for whatever reason.
+  // Counts an utterance with `text_tokens` tokens that has ended, for whatever reason.
   void AddEnd(size_t text_tokens) {
     tokens_ += static_cast<double>(std::max<size_t>(text_tokens, 1));
     if (tokens_ < kMemory) return;

@@ -26,10 +26,9 @@ constexpr int64_t kNewcomerFrames = 2;
 // Newcomers' first frames are steps of their own while a step of all streams takes no more than kNewcomersSeconds.
 // Beyond, these steps would take the time that the others' next frames need. Where readers take all that the device
 // makes, this begins at kShortSeconds: more than a kReadAheadShare of the streams are read by kReadAhead faster than
-// they are played. An application's queues take a second in advance.
-// A newcomer's next frame then comes a step of all streams later. So its first frame is given to its reader with the
-// second, and beyond kNewcomersSeconds with the third: a step that takes a little longer than predicted takes longer
-// than a frame is played.
+// they are played. An application's queues take a second in advance. A newcomer's next frame then comes a step of all
+// streams later. Its reader therefore gets the first frame with the second, and beyond kNewcomersSeconds with the
+// third: a step that takes a little longer than predicted takes longer than a frame is played.
 constexpr double kNewcomersSeconds = 0.060;
 constexpr double kShortSeconds = 0.020;
 constexpr std::chrono::milliseconds kReadAhead{1500};
@@ -43,7 +42,7 @@ constexpr std::chrono::milliseconds kBusyReserve{50};
 
 struct Scheduler::Submission {
   std::vector<Submitted> streams;  // in the order of the steps
-  int64_t positions = 0;           // that they attend to
+  int64_t positions = 0;           // positions that the streams attend to
   double prompts = 0;              // run since the step before, in frames' work
   LogClock::time_point start = LogClock::now();
 };
@@ -162,7 +161,7 @@ void Scheduler::RunUntilStopped() {
     }
     if (stopping_) break;
     for (;;) {
-      // So that a stream that was taken off the list lies in running_ whatever happens.
+      // Memory comes first: a stream that is taken off the list must get into running_ whatever happens.
       if (running_.size() == running_.capacity()) running_.reserve(2 * running_.size() + 16);
       const RunningPtr running = TakeChanged();
       if (running == nullptr) break;
@@ -241,6 +240,13 @@ void Scheduler::TakeNews(const RunningPtr& running) {
   running->text_complete = news.text_complete;
   running->pad_text_id = news.pad_text_id;
   running->text_tokens = news.text_tokens;
+  if (running->aligner) {
+    if (news.prompt) {
+      running->aligner->SetPrompt(static_cast<int64_t>(news.prompt->rows.size()), news.prompt->text_begin);
+    }
+    running->aligner->AddText(news.token_ends, news.words);
+    if (news.text_complete) running->aligner->FinishText();
+  }
   if (news.prompt) {
     running->prompt = std::move(news.prompt);
     running->prompt_rows = static_cast<int64_t>(running->prompt->rows.size());
@@ -376,7 +382,7 @@ bool Scheduler::SubmitStep() {
   auto end = ready_.end();
   bool shared = true;
   if (many_) {
-    // Who got a first frame when it was given alone needs the next one, whatever is the rule by now.
+    // A stream whose first frame was delivered alone needs its second one now, even if the rule has changed since.
     const bool join = FirstFramesTogether() > 1;
     end = std::partition(ready_.begin(), ready_.end(), [this, join](const RunningPtr& r) {
       return r->all_submitted() < kNewcomerFrames && (!join || r->plays()) && (r->real_time() || real_time_slots_ == 0);
@@ -413,9 +419,10 @@ bool Scheduler::SubmitStep() {
   const auto now = Clock::now();
   size_t read_ahead = 0;
   for (RunningPtr& running : candidates_) {
-    FrameStep step{running->slot, kNoText};
+    FrameStep step{running->slot, kNoText, {}};
     if (!CanGoOn(*running) || !running->NextText(&step.text_id)) continue;
     if (many_ && (running->real_time() || real_time_slots_ == 0) && IsReadAhead(*running, now)) ++read_ahead;
+    step.window = running->NextWindow();
     submission.positions += running->positions();
     ++running->submitted;
     steps_to_submit_.push_back(step);
@@ -499,13 +506,14 @@ void Scheduler::DeliverResult(const Submitted& submitted, FrameResult result) {
   const int64_t index = running->earlier_frames + running->delivered;
   if (result.end != EndReason::kNone) return EndPart(running, result.end, std::move(result.status));
   ++running->delivered;
-  Frame frame{index, std::move(result.codes), std::move(result.pcm)};
+  Frame frame{index, std::move(result.codes), std::move(result.pcm), {}};
+  const bool runaway = running->Align(result.text_scores, &frame);
   const bool next_follows = running->in_flight() > 0 || CanGoOn(*running);
   const size_t held = running->held_frames.size();
   const bool none_given = index == static_cast<int64_t>(held);
   if (none_given && held + 1 < std::min(FirstFramesTogether(), running->stream->lead_frames()) && next_follows) {
     running->held_frames.push_back(std::move(frame));
-  } else if (running->Deliver(std::move(frame))) {
+  } else if (running->Deliver(std::move(frame)) || runaway) {
     return EndPart(running, EndReason::kRunaway, Status::Ok());
   }
   if (running->stream->ended()) return Remove(running);
@@ -515,6 +523,10 @@ void Scheduler::DeliverResult(const Submitted& submitted, FrameResult result) {
 // The model has ended a part of an utterance, or missed its end. Begins the next one, or ends the utterance.
 void Scheduler::EndPart(const RunningPtr& running, EndReason reason, Status status) {
   running->ReleaseHeldFrames();
+  if (running->aligner) {
+    if (!running->text_complete) TakeNews(running);
+    running->aligner->FinishPart();
+  }
   const bool failed = reason == EndReason::kError || running->ReachedMaxFrames();
   if (failed || !running->stream->BeginNextPart(reason)) {
     running->End(reason, std::move(status), running->all_delivered());

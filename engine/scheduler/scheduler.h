@@ -27,7 +27,7 @@ namespace qtts {
 // Advances all streams of one engine. One thread asks the backend, frame by frame, for the next frame of every stream
 // that has text and whose reader keeps up. A stream that stalls or is full is left out of the step and delays no other;
 // it is checked again when something of it has changed. Prompts are run in turn, in pieces of about a frame's work
-// between two steps. So a long prompt delays no step, cancellation, shutdown or short prompt. Streams wait for a free
+// between two steps. A long prompt thus delays no step, cancellation, shutdown or short prompt. Streams wait for a free
 // slot of the backend first come, first served.
 //
 // With up to kDefaultVoices slots, and on the CPU, all streams that can go on make up the next step at once. A device
@@ -118,11 +118,11 @@ class Scheduler {
   void DeliverResult(const Submitted& submitted, FrameResult result);
   void EndPart(const RunningPtr& running, EndReason reason, Status status);
   void TakeNews(const RunningPtr& running);
-  // Of utterances that are not real-time, in scheduler_real_time.cc.
+  // Functions for utterances that are not real-time, in scheduler_real_time.cc.
   void YieldToRealTime();
   size_t CandidatesWithinTime(size_t real_time, Clock::time_point now);
   Clock::duration TimeForOthers(Clock::time_point now) const;
-  // Of utterances that have not spoken yet, in scheduler_opening.cc.
+  // Functions for utterances that have not spoken yet, in scheduler_opening.cc.
   bool OpenSlots();
   bool Open(const RunningPtr& running);
   bool AdmitsOneMore();
@@ -133,7 +133,7 @@ class Scheduler {
   bool TakeProgress(const RunningPtr& running, const Result<PrefillProgress>& progress);
   bool RunPrompts();
   bool AnyReaderRunsShort() const;
-  // Of pages, in scheduler_pages.cc.
+  // Functions for pages, in scheduler_pages.cc.
   int64_t PagesOf(int64_t positions) const;
   PageForecast::Context ForecastOf(const Running& running) const;
   bool HasPagesFor(const Running& waiting);
@@ -194,7 +194,7 @@ class Scheduler {
   std::vector<std::vector<Submitted>> spare_lists_;  // memory of past submissions
   Status device_status_;                             // not ok once the device is lost
 
-  // Of a device with pages.
+  // State for a device with pages.
   LengthEstimate lengths_;
   PageForecast forecast_;  // of the open streams, unless it is outdated
   bool forecast_outdated_ = true;
@@ -206,13 +206,13 @@ class Scheduler {
   bool parking_logged_ = false;
   uint64_t parkings_logged_ = 0;  // of parkings_, when the log last told of them
 
-  // Of real-time streams and others.
+  // State for real-time streams beside others.
   StepModel step_model_;
   int real_time_slots_ = 0;         // open slots of utterances with Request::real_time
   Clock::time_point others_taken_;  // time of the last step of streams that are not real-time
   double mean_positions_ = 0;       // of the streams of the last step
 
-  // Of a device with many slots.
+  // State for a device with many slots.
   PeriodWatch period_watch_;
   double prompts_a_second_ = 0;  // in frames' work, of about the last second
   bool busy_ = false;            // at least half of the time

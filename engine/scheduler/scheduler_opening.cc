@@ -174,7 +174,7 @@ bool Scheduler::RunPrompts() {
   return ran;
 }
 
-// Of the next `left` waiting prompts the first one, and those that the backend takes with it, for a piece each.
+// Takes the first of the next `left` waiting prompts and those that fit into the same pass, for a piece each.
 std::vector<Scheduler::RunningPtr> Scheduler::NextPrompts(bool hold, size_t* left) {
   std::vector<RunningPtr> together;
   int64_t rows = 0;
@@ -194,7 +194,7 @@ std::vector<Scheduler::RunningPtr> Scheduler::NextPrompts(bool hold, size_t* lef
   return together;
 }
 
-// Of a piece of a stream's prompt. False if the device is lost, and with it all streams.
+// Takes the result of a piece of a stream's prompt. False if the device is lost, and with it all streams.
 bool Scheduler::TakeProgress(const RunningPtr& running, const Result<PrefillProgress>& progress) {
   if (!progress.ok() && progress.status().code() == StatusCode::kDeviceUnavailable) {
     FailAll(progress.status());

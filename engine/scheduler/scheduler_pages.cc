@@ -20,7 +20,7 @@ constexpr int64_t kShare = 20;
 constexpr auto kSoon = 4 * kFrameTime;
 // The other stream must have so much more. With less, the same pages would move back and forth.
 constexpr auto kMargin = 3 * kFrameTime;
-// Such exchanges delay all streams by copies. So one may follow another only this time later, for each page that was
+// Such exchanges delay all streams by copies. The next exchange may come only this time later, for each page that was
 // moved: a page's copy takes about as long where the bus is fast.
 constexpr std::chrono::microseconds kExchangeTime{300};
 constexpr std::chrono::milliseconds kReserveAgain{20};
@@ -44,8 +44,8 @@ PageForecast::Context Scheduler::ForecastOf(const Running& running) const {
 }
 
 // True if there are pages for the prompt and its first frames, beside those of the streams that are parked, and if all
-// contexts are expected to fit until their streams end, with a share of all pages left. What needs more than all pages
-// is left to the backend, which says so.
+// contexts are expected to fit until their streams end, with a share of all pages left. True also for a prompt that
+// needs more than all pages: the backend refuses it with an error.
 bool Scheduler::HasPagesFor(const Running& waiting) {
   const ContextPages pages = backend_->pages();
   if (pages.positions == 0 || free_slots_ == slots_) return true;
@@ -159,7 +159,7 @@ void Scheduler::RemoveFromParked(const RunningPtr& running) {
   PublishPages();
   if (!parked_.empty() || !std::exchange(parking_logged_, false)) return;
   const uint64_t times = parkings_ - std::exchange(parkings_logged_, parkings_);
-  Log(LogLevel::kInfo, "no utterance is parked any more (times that one was: " + std::to_string(times) + ")");
+  Log(LogLevel::kInfo, "no utterance is parked any more; parked since the last such line: " + std::to_string(times));
 }
 
 // Parks streams that are further ahead than `ahead` until `pages` are free. Returns false if too few are, or if it is

@@ -14,8 +14,8 @@ namespace qtts {
 // Decides when a step runs and whether an utterance may begin, never what is computed. Not thread-safe.
 class StepModel {
  public:
-  // A step of `rows` streams with `positions` positions in all, and what was run of prompts since the step before, in
-  // frames' work (PrefillProgress::work), took `seconds`.
+  // Learns that a step took `seconds`: `rows` streams with `positions` positions in all, and `prompts`, the work on
+  // prompts since the step before, in frames' work (PrefillProgress::work).
   void Add(int64_t rows, int64_t positions, double prompts, double seconds);
   // True once there are enough steps to predict from.
   bool fitted() const { return steps_ >= kLeastSteps; }

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "alignment/speech_aligner.h"
 #include "prompt/prompt.h"
 #include "qtts/frame.h"
 #include "qtts/mutex.h"
@@ -29,8 +30,8 @@ namespace qtts {
 // With Request::parts the text is split into parts, which the model speaks one after the other, each from a prompt of
 // its own. Only the part that is spoken has been tokenized; the rest waits as text.
 //
-// Text, the end, and a read that makes awaited room wake the scheduler. So a stream whose reader keeps up, and one that
-// is not read, do not wake it. Per frame the scheduler takes the lock once.
+// Text, the end, and a read that makes awaited room wake the scheduler. A stream whose reader keeps up, and one that is
+// not read, therefore do not wake it. Per frame the scheduler takes the lock once.
 //
 // Thread-safe. Owned by the Stream and, while the utterance runs, by the scheduler.
 class StreamState {
@@ -53,6 +54,8 @@ class StreamState {
 
   // Functions of the scheduler.
   const Request& request() const { return request_; }
+  // Follows the text through the frames; null if the model has no alignment head.
+  std::unique_ptr<SpeechAligner> MakeAligner() const;
   // Maximum number of frames ahead of the reader.
   size_t lead_frames() const { return lead_frames_; }
   // `wake` tells the scheduler that this stream may be able to continue. It is called without locks held. Set once,
@@ -64,14 +67,15 @@ class StreamState {
   size_t unread() const { return unread_; }
   // True if fewer than `frames` frames are unread. Otherwise the read that makes it so wakes the scheduler.
   bool HasRoom(size_t frames);
-  // Returns true if the model has missed the end of the part, which should end with kRunaway.
-  bool Deliver(Frame frame);
+  // Adds a frame, and what has been spoken up to it unless `report` is null. Returns true if the model has missed the
+  // end of the part, which should end with kRunaway.
+  bool Deliver(Frame frame, const SpeechReport* report = nullptr);
   // The model has ended the part that is spoken, for `reason`. Returns true if another part follows: TakeNews() returns
   // its text from now on. Otherwise the caller ends the utterance.
   bool BeginNextPart(EndReason reason);
   // Ends the utterance. Only the first call has an effect. kComplete becomes kRunaway if the end of any part was
-  // missed.
-  void End(EndReason reason, Status status);
+  // missed. `words`: those that no frame had. `report`: null leaves that of the last frame.
+  void End(EndReason reason, Status status, std::vector<SpokenWord> words = {}, const SpeechReport* report = nullptr);
   bool ended() const { return ended_; }  // takes no lock
 
  private:
@@ -89,7 +93,7 @@ class StreamState {
 
   mutable Mutex mutex_;
   Condition readable_;
-  size_t text_bytes_ QTTS_GUARDED_BY(mutex_) = 0;  // so far
+  size_t text_bytes_ QTTS_GUARDED_BY(mutex_) = 0;  // of the text that has come
   bool text_finished_ QTTS_GUARDED_BY(mutex_) = false;
   std::optional<PartSplitter> splitter_ QTTS_GUARDED_BY(mutex_);  // the text behind `part_`; none: there is one part
   std::optional<TextPart> part_ QTTS_GUARDED_BY(mutex_);          // the part that is spoken, or will be next

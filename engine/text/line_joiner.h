@@ -42,7 +42,7 @@ class LineJoiner {
 
   // Adds the character at [begin, end) of the text. Steps that are known by now are appended to `steps`.
   void Push(char32_t c, size_t begin, size_t end, std::deque<Step>* steps);
-  // The text ends here, as far as it is known: releases all that was held back.
+  // Releases all that was held back: the text ends here, as far as it is known.
   void Finish(std::deque<Step>* steps);
   // True if anything but white space is held back.
   bool holds_text() const { return !head_.empty() || hyphen_; }

@@ -60,7 +60,7 @@ bool StartsCluster(char32_t code) {
   if (code < kFirstActive) return true;
   // Medial vowels and final consonants of Hangul are letters, but compose with the preceding character.
   if ((code >= 0x1160 && code <= 0x11FF) || (code >= 0xD7B0 && code <= 0xD7FF)) return false;
-  // So do these vowel signs of Kirat Rai, since Unicode 16. Listed here, so that the cuts do not depend on GLib's
+  // These vowel signs of Kirat Rai compose too, since Unicode 16. Listed here, so that the cuts do not depend on GLib's
   // version.
   if (code == 0x16D63 || (code >= 0x16D67 && code <= 0x16D6A)) return false;
   return !g_unichar_ismark(code);

@@ -284,7 +284,7 @@ Sentence Segmenter::Impl::MakeSentence(size_t begin, size_t end) {
   sentence.source = Appended(first, last);
   sentence.offset = characters;
   size_t expected = 0;  // position in `source`, if nothing was joined
-  size_t source = 0;    // that of the character
+  size_t source = 0;    // position of the character
   size_t place = first;
   size_t position = 0;  // in `text` of the sentence
   for (size_t i = begin; i < end; ++i) {

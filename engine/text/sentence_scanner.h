@@ -41,7 +41,7 @@ class SentenceScanner {
   const std::u32string& text() const { return text_; }
 
  private:
-  // What the next character may decide.
+  // Place in the text; the next character may decide on a sentence's end there.
   enum class State {
     kText,    // nothing
     kMark,    // behind the marks of an end, or what closes with them
@@ -98,8 +98,8 @@ class SentenceScanner {
   bool detached_ = false;                          // white space, or nothing, is before them
   mutable std::optional<FullStopRole> stop_role_;  // once it is known
   size_t mark_begin_ = 0;                          // the last mark; of dots, the first
-  size_t mark_end_ = 0;                            // where the sentence would end
-  size_t begin_ = 0;                               // what follows them: a note, a word
+  size_t mark_end_ = 0;                            // end of the sentence, if it ends
+  size_t begin_ = 0;                               // begin of the note or word behind them
 };
 
 }  // namespace qtts

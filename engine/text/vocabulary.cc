@@ -305,8 +305,8 @@ class Parser {
     }
     for (size_t rank = 0; rank < merges_.size(); ++rank) {
       // Each side alone is known to be built by its own merges. The only risk is a merge across the border between them
-      // before both are complete. So walk back in time over the pieces on both sides of the border; a piece exists
-      // until its parent's rank.
+      // before both are complete. The loop walks back in time over the pieces on both sides of the border; a piece
+      // exists until its parent's rank.
       int32_t left = merges_[rank].left;
       int32_t right = merges_[rank].right;
       auto left_until = static_cast<int32_t>(rank);

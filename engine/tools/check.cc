@@ -252,7 +252,7 @@ class Comparison {
   Comparison(std::vector<std::string> labels, double tolerance) : labels_(std::move(labels)), tolerance_(tolerance) {}
 
   // Returns "frame 3, group 0: 12 here, 13 in the file"; nothing if they are equal. A null in `theirs` is unknown there
-  // and equals everything. Of objects the common keys are compared.
+  // and equals everything. Two objects are compared by their common keys.
   std::optional<std::string> FirstDifference(const Json& mine, const Json& theirs, size_t level = 0) const {
     if (theirs.is_null()) return std::nullopt;
     if (mine.is_object() && theirs.is_object()) return InObjects(mine, theirs, level);

@@ -49,7 +49,8 @@ enum CommandBit : unsigned {
   kSpeak = 1U << 7U,
   kText = 1U << 8U,
   kCheck = 1U << 9U,
-  kAll = (1U << 10U) - 1,
+  kAlign = 1U << 10U,
+  kAll = (1U << 11U) - 1,
 };
 
 struct Command {
@@ -74,6 +75,10 @@ constexpr Command kCommands[] = {
     {"tokenize", "DIR", 1, kTokenize, "token ids of each line of standard input, one line each"},
     {"prompt", "DIR", 1, kPrompt, "the rows of the talker's prompt for --text"},
     {"codes", "DIR", 1, kCodes, "the codes of --text, one line of code groups per 80 ms frame"},
+    {"align", "DIR", 1, kAlign,
+     "the attention head that follows the text, which word times need, with its offset, and a table of all heads; "
+     "--write keeps it in DIR/qttssrc.json. With --text and --codes, the word times and the coverage of an utterance "
+     "that was spoken before"},
     {"voice make", "DIR", 1, kMakeVoice, "a voice for Base checkpoints from the WAV --audio, to the file --output"},
     {"voice show", "FILE", 1, kShowVoice, "the content of a voice file"},
     {"decode", "DIR [FILE]", 2, kDecode,
@@ -103,7 +108,7 @@ struct Option {
 
 constexpr unsigned kGenerating = kCodes | kSpeak;
 constexpr unsigned kPreparing = kText | kSpeak;
-constexpr unsigned kSpeaking = kPrompt | kGenerating;
+constexpr unsigned kSpeaking = kPrompt | kGenerating | kAlign;
 
 std::vector<Option> MakeOptions() {
   using O = ToolOptions;
@@ -112,11 +117,11 @@ std::vector<Option> MakeOptions() {
       {"pattern", 0, kTokenize | kSpeaking | kCheck, &O::pattern, "Pre-tokenization: native (default) or patched",
        "NAME"},
       {"text", 0, kSpeaking, Text{&O::text}, "Text to speak", "TEXT"},
-      {"speaker", 0, kSpeaking, Text{&O::speaker}, "Preset speaker; default: the model's first", "NAME"},
+      {"speaker", 0, kSpeaking, Text{&O::speaker}, "Preset speaker; default: the model's own", "NAME"},
       {"normalize", 0, kPreparing, &O::normalize,
        "Numbers and the like in words: model (default: as the model's description says), none or spoken", "NAME"},
       {"lexicon", 0, kPreparing, &O::lexicon,
-       "What is spoken for words: W3C PLS with aliases, or lines of two columns separated by a tab", "FILE[:FILE]"},
+       "Spoken forms of words: W3C PLS with aliases, or lines of two columns separated by a tab", "FILE[:FILE]"},
       {"emoji", 0, kPreparing, &O::emoji, "silent (default) or names, in English", "NAME"},
       {"markup", 0, kPreparing, &O::markup,
        "What the text is: auto (default: SSML if it begins with <speak>), none, ssml, markdown or subtitle", "NAME"},
@@ -128,7 +133,7 @@ std::vector<Option> MakeOptions() {
       {"layout", 0, kSpeaking, &O::layout, "Prompt layout: auto (default), streaming or non-streaming", "NAME"},
       {"voice", 0, kSpeaking, &O::voice, "Voice to speak with, for Base checkpoints", "FILE"},
       {"greedy", 0, kGenerating, &O::greedy, "Always take the most likely code, in all code groups", nullptr},
-      {"seed", 0, kGenerating, &O::seed, "Random seed (default 0)", "N"},
+      {"seed", 0, kGenerating | kAlign, &O::seed, "Random seed (default 0)", "N"},
       {"max-frames", 0, kGenerating, &O::max_frames, "Stop after N frames of 80 ms", "N"},
       {"part-length", 0, kSpeak, &O::part_length,
        "Characters after which a longer text is split at the end of a sentence, clause or word; 0 = never; default: as "
@@ -139,17 +144,17 @@ std::vector<Option> MakeOptions() {
        "Transcript of --audio; without it only the timbre is cloned", "TEXT"},
       {"pad-reference", 0, kMakeVoice, &O::pad_reference,
        "Append half a second of silence to --audio, so that speech does not repeat its last sounds", nullptr},
-      {"device", 0, kGenerating | kDecode | kInspect | kCheck, &O::device,
+      {"device", 0, kGenerating | kDecode | kInspect | kCheck | kAlign, &O::device,
        "auto (default: the GPU if it can hold the model), cpu or cuda; of `inspect` cuda: its path, a frame's time, "
        "voices that fit",
        "NAME"},
-      {"precision", 0, kGenerating | kDecode | kInspect | kCheck, &O::precision,
+      {"precision", 0, kGenerating | kDecode | kInspect | kCheck | kAlign, &O::precision,
        "auto (default: bf16 on the GPU, f32 on the CPU), bf16 or f32; on the CPU alone int8 or int4, which are faster "
        "and less exact; of `decode` on the GPU, auto and bf16 are products of tensor cores with sums in F32",
        "NAME"},
       {"codec-precision", 0, kGenerating | kDecode, &O::codec_precision,
        "exact (default) or, on the GPU alone, fast: a third of the codec's multiplications, less exact", "NAME"},
-      {"threads", 0, kGenerating | kDecode | kMakeVoice | kCheck, &O::threads,
+      {"threads", 0, kGenerating | kDecode | kMakeVoice | kCheck | kAlign, &O::threads,
        "CPU threads; 0 (default) = the fastest number, measured at load", "N"},
       {"voices", 0, kGenerating | kInspect, &O::voices,
        "Utterances that the engine can speak at once, 1 to 4096 (default 64): sizes the memory of a GPU", "N"},
@@ -159,6 +164,12 @@ std::vector<Option> MakeOptions() {
       {"output", 'o', kSpeak | kDecode | kMakeVoice, &O::output,
        "File to write: WAV, or a voice; of `speak` .wav, .raw (samples alone: mono, little-endian), or - for a WAV to "
        "standard output while it is being made",
+       "FILE"},
+      {"codes", 0, kAlign, &O::codes, "Codes of an utterance, as `codes` prints them; needs its --text", "FILE"},
+      {"write", 0, kAlign, &O::write, "Write the head into the model's qttssrc.json", nullptr},
+      {"words", 0, kSpeak | kAlign, &O::words,
+       "Also write when each word begins and ends, and what was spoken of the text, to a file: .vtt, .srt, .json or "
+       ".TextGrid; needs a model with an alignment head",
        "FILE"},
       {"format", 0, kSpeak | kDecode, &O::format, "Samples of the file: s16 (default) or f32", "NAME"},
       {"raw", 0, kSpeak, &O::raw, "No WAV header on standard output", nullptr},

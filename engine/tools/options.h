@@ -55,6 +55,9 @@ struct ToolOptions {
   std::string reference_text;
   bool pad_reference = false;
   std::string against;
+  std::string words;
+  std::string codes;
+  bool write = false;
   std::string output;
   std::string format;
   bool raw = false;

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 // qtts-tool: inspects model folders and runs parts of the engine. See --help.
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <cstdio>
 #include <fstream>
 #include <iostream>
 #include <iterator>
 #include <optional>
-#include <sstream>
 
+#include "align.h"
 #include "api/backend_module.h"
 #include "api/device_choice.h"
 #include "api/speech_decoder.h"
@@ -17,6 +16,7 @@
 #include "check.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/model_kind.h"
+#include "codes_file.h"
 #include "cpu/cpu_voice_encoder.h"
 #include "options.h"
 #include "print_json.h"
@@ -99,7 +99,7 @@ Json ShowSettings(const GenerationSettings& settings) {
   return shown;
 }
 
-// What a GPU has memory for, if --device asks for one.
+// Estimates how many voices a GPU has memory for, if --device asks for one.
 Result<std::optional<DeviceCapacity>> CapacityFor(const ToolOptions& options, const Checkpoint& checkpoint) {
   QTTS_ASSIGN_OR_RETURN(EngineOptions engine, MakeEngineOptions(options, options.arguments[0]));
   QTTS_RETURN_IF_ERROR(CheckOptions(engine));
@@ -298,58 +298,6 @@ Status Codes(const ToolOptions& options) {
   return Status::Ok();
 }
 
-// Reads the output of Codes(): plain lines or its JSON object.
-Result<std::vector<int32_t>> ReadCodes(std::istream& in, const std::string& name, int groups, int entries) {
-  const std::string text{std::istreambuf_iterator<char>(in), {}};
-  std::vector<int32_t> codes;
-  int64_t line_number = 0;
-  const auto add_frame = [&](const std::vector<int64_t>& frame) -> Status {
-    const std::string where = name + ", frame " + std::to_string(line_number++);
-    if (frame.size() != static_cast<size_t>(groups)) {
-      return Status::InvalidArgument(where + ": " + std::to_string(frame.size()) + " codes, expected " +
-                                     std::to_string(groups));
-    }
-    for (const int64_t code : frame) {
-      if (code < 0 || code >= entries) {
-        return Status::InvalidArgument(where + ": code " + std::to_string(code) + " is not in 0.." +
-                                       std::to_string(entries - 1));
-      }
-      codes.push_back(static_cast<int32_t>(code));
-    }
-    return Status::Ok();
-  };
-  if (text.find_first_not_of(" \t\r\n") != std::string::npos && text[text.find_first_not_of(" \t\r\n")] == '{') {
-    const Json json = Json::parse(text, nullptr, false);
-    const auto list = json.is_object() ? json.find("codes") : json.end();
-    if (list == json.end() || !list->is_array())
-      return Status::InvalidArgument(name + ": no JSON object with an array \"codes\"");
-    for (const Json& frame : *list) {
-      std::vector<int64_t> values;
-      for (const Json& code : frame) {
-        if (!code.is_number_integer()) return Status::InvalidArgument(name + ": a code is not an integer");
-        values.push_back(code.get<int64_t>());
-      }
-      QTTS_RETURN_IF_ERROR(add_frame(values));
-    }
-    return codes;
-  }
-  std::istringstream lines(text);
-  for (std::string line; std::getline(lines, line);) {
-    std::istringstream words(line);
-    std::vector<int64_t> values;
-    for (std::string word; words >> word;) {
-      int64_t value = 0;
-      const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
-      if (error != std::errc() || end != word.data() + word.size()) {
-        return Status::InvalidArgument(name + ": \"" + word + "\" is not a code");
-      }
-      values.push_back(value);
-    }
-    if (!values.empty()) QTTS_RETURN_IF_ERROR(add_frame(values));
-  }
-  return codes;
-}
-
 Status Decode(const ToolOptions& options) {
   QTTS_ASSIGN_OR_RETURN(const std::string folder, ModelFolder(options));
   if (options.output.empty()) return Status::InvalidArgument("decode: name the WAV file to write with --output");
@@ -437,8 +385,9 @@ int Main(int argc, char** argv) {
   for (const std::string& warning : options->warnings) std::cerr << "qtts-tool: warning: " << warning << '\n';
   using Run = Status (*)(const ToolOptions&);
   const std::pair<std::string_view, Run> commands[] = {
-      {"text", PrintText}, {"inspect", Inspect}, {"tokenize", Tokenize},    {"prompt", PrintPrompt},
-      {"codes", Codes},    {"decode", Decode},   {"voice make", MakeVoice}, {"voice show", ShowVoice}};
+      {"text", PrintText},       {"inspect", Inspect},      {"tokenize", Tokenize},
+      {"prompt", PrintPrompt},   {"codes", Codes},          {"decode", Decode},
+      {"voice make", MakeVoice}, {"voice show", ShowVoice}, {"align", Align}};
   Status status;
   if (options->command == "speak" || options->command == "check") {
     const Result<int> exit_status = options->command == "speak" ? Speak(*options) : Check(*options);

@@ -29,6 +29,7 @@
 #include "qtts/utf8.h"
 #include "sound_file.h"
 #include "speech_plan.h"
+#include "words.h"
 
 namespace qtts {
 namespace {
@@ -188,6 +189,8 @@ class SpeechWriter {
   EndReason reason() const { return reason_; }
   // The marks that were reached: name, position in the text, and time in the sound.
   const Json& marks() const { return marks_; }
+  // The words of all utterances.
+  const WordsOfSpeech& words() const { return words_; }
 
  private:
   Status Begin();
@@ -197,6 +200,7 @@ class SpeechWriter {
     marks_.push_back(
         {{"name", mark.name}, {"position", mark.position}, {"seconds", seconds}, {"estimated", estimated}});
   }
+  void AddMarkOf(const WordsOfSpeech& speech, const MarkupMark& mark, double begin);
   double Seconds(uint64_t samples) const { return static_cast<double>(samples) / engine_->info().sample_rate; }
 
   Engine* engine_;
@@ -208,7 +212,21 @@ class SpeechWriter {
   uint64_t samples_ = 0;
   EndReason reason_ = EndReason::kComplete;
   Json marks_ = Json::array();
+  WordsOfSpeech words_;
 };
+
+// Adds a mark of an utterance that began at `begin`: where the word behind it begins, else by its share of the text.
+void SpeechWriter::AddMarkOf(const WordsOfSpeech& speech, const MarkupMark& mark, double begin) {
+  const size_t position = Utf8Head(speech.text, mark.text).size();
+  const auto next =
+      std::ranges::find_if(speech.words, [position](const SpokenWord& word) { return word.text.begin >= position; });
+  if (speech.report.measured && next != speech.words.end()) {
+    AddMark(mark, begin + std::chrono::duration<double>(next->start).count(), false);
+  } else {
+    const double share = static_cast<double>(position) / static_cast<double>(std::max<size_t>(speech.text.size(), 1));
+    AddMark(mark, begin + speech.seconds * share, mark.text > 0);
+  }
+}
 
 Status SpeechWriter::Begin() {
   if (std::exchange(begun_, true)) return Status::Ok();
@@ -238,6 +256,7 @@ Status SpeechWriter::WriteUtterance(const SpeechStep& step) {
   signals_->OnSignal([stream] { stream->Cancel(); });
   QTTS_RETURN_IF_ERROR(Begin());
   const uint64_t begin = samples_;
+  WordsOfSpeech speech{step.request.text, {}, {}, 0};
   Frame frame;
   while (stream->Read(&frame) == ReadState::kFrame) {
     if (step.gain != 1) {
@@ -246,15 +265,17 @@ Status SpeechWriter::WriteUtterance(const SpeechStep& step) {
     QTTS_RETURN_IF_ERROR(file_->Write(frame.pcm));
     ++frames_;
     samples_ += frame.pcm.size();
+    speech.words.insert(speech.words.end(), frame.words.begin(), frame.words.end());
   }
   signals_->OnSignal({});
   QTTS_RETURN_IF_ERROR(stream->status());
   if (reason_ == EndReason::kComplete) reason_ = stream->end_reason();
-  const auto length = static_cast<double>(CountUtf8(step.request.text));
-  for (const MarkupMark& mark : step.marks) {
-    const double share = static_cast<double>(mark.text) / length;
-    AddMark(mark, Seconds(begin) + Seconds(samples_ - begin) * share, mark.text > 0);
-  }
+  const std::vector<SpokenWord> last_words = stream->last_words();
+  speech.words.insert(speech.words.end(), last_words.begin(), last_words.end());
+  speech.report = stream->report();
+  speech.seconds = Seconds(samples_ - begin);
+  for (const MarkupMark& mark : step.marks) AddMarkOf(speech, mark, Seconds(begin));
+  AppendWords(speech, Seconds(begin), &words_);
   return Status::Ok();
 }
 
@@ -272,6 +293,28 @@ Status SpeechWriter::Write(const SpeechStep& step) {
   return Status::Ok();
 }
 
+std::string WhyUnmeasured(const ModelInfo& info) {
+  if (!info.description.alignment) {
+    return "no word times: this model has no alignment head; 'qtts-tool align' finds it";
+  }
+  return "no word times: the alignment head did not follow this text; 'qtts-tool align' tells whether it is the right "
+         "one";
+}
+
+// Tells what of the text was not spoken as it is written.
+void WarnOfGaps(const WordsOfSpeech& speech) {
+  const auto list = [&](const std::vector<TextRange>& ranges, const char* what) {
+    if (ranges.empty()) return;
+    std::string words;
+    for (const TextRange& range : ranges) {
+      words += " \"" + RepairUtf8(std::string_view(speech.text).substr(range.begin, range.end - range.begin)) + "\"";
+    }
+    Warn(std::string(what) + ":" + words);
+  };
+  list(speech.report.skipped, "words that were most likely not spoken");
+  list(speech.report.repeated, "words that were most likely spoken again");
+}
+
 }  // namespace
 
 Result<int> Speak(const ToolOptions& options) {
@@ -281,6 +324,7 @@ Result<int> Speak(const ToolOptions& options) {
   if (options.json && options.output == "-") {
     return Status::InvalidArgument("speak: --json and --output - both write to standard output; leave one out");
   }
+  if (!options.words.empty()) QTTS_RETURN_IF_ERROR(CheckWordsFile(options.words));
   QTTS_ASSIGN_OR_RETURN(const SoundFile::Format format, FormatOf(options));
   QTTS_ASSIGN_OR_RETURN(const Task task, TaskOf(options));
   QTTS_ASSIGN_OR_RETURN(const EngineOptions engine_options, MakeEngineOptions(options, task.folder));
@@ -319,6 +363,12 @@ Result<int> Speak(const ToolOptions& options) {
   QTTS_RETURN_IF_ERROR(file->Finish());
   const double took = SecondsSince(start);
   const double seconds = static_cast<double>(samples) / sample_rate;
+  const WordsOfSpeech& speech = writer.words();
+  if (!options.words.empty()) {
+    if (!speech.report.measured) Warn(WhyUnmeasured((*engine)->info()));
+    QTTS_RETURN_IF_ERROR(WriteWords(options.words, speech));
+  }
+  WarnOfGaps(speech);
   if (reason == EndReason::kMaxDuration) Warn("stopped by the frame limit before the model ended the utterance");
   if (reason == EndReason::kRunaway) {
     Warn("the model missed the end of its text, and was stopped; another --seed will most likely work");
@@ -331,6 +381,7 @@ Result<int> Speak(const ToolOptions& options) {
                {"took", took},
                {"speed", seconds / took},
                {"end", EndReasonName(reason)},
+               {"report", ReportJson(speech.report, speech.text)},
                {"marks", writer.marks()},
                {"device", (*engine)->device_name()}});
   }

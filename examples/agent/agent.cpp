@@ -276,7 +276,7 @@ void Agent::Feed(const std::string& text) {
   if (ends_turn) dropping_ = in_turn_ = false;
 }
 
-// --- what happens
+// --- events
 
 GstPadProbeReturn Agent::OnSpeechEvent(GstPad* /*pad*/, GstPadProbeInfo* info, gpointer user_data) {
   if (GST_EVENT_TYPE(GST_PAD_PROBE_INFO_EVENT(info)) == GST_EVENT_EOS) {

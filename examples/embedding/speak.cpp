@@ -65,7 +65,7 @@ int Application::Run(const std::string& properties) {
     g_io_add_watch(input, static_cast<GIOCondition>(G_IO_IN | G_IO_HUP), OnInput, this);
   }
   g_main_loop_run(loop_);
-  // What was posted before the loop ended. NULL empties the bus.
+  // Handles messages that were posted before the loop ended. The state NULL would drop them.
   while (GstMessage* message = gst_bus_pop(bus)) {
     OnMessage(bus, message, this);
     gst_message_unref(message);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-// An RTSP server with one voice, which everybody hears who listens. What it says comes over a TCP port of this
+// An RTSP server with one voice, which everybody hears who listens. Its text comes over a TCP port of this
 // machine, a line each:
 //   TEXT         speaks it                       ok ID   or   error WHY
 //   /interrupt   stops what is being spoken      ok      or   error WHY

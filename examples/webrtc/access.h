@@ -10,8 +10,8 @@
 // page in the browser of somebody who can reach this server could make it speak too.
 //
 // "Our own" means the same host and port, where the host is an address, localhost or the name of this machine. Another
-// name must be among the allowed, as whoever owns a name can have it point at this machine (DNS rebinding). What names
-// no origin is no browser, and is let in.
+// name must be among the allowed, as whoever owns a name can have it point at this machine (DNS rebinding). A client
+// that names no origin is no browser, and is let in.
 //
 // Has no state: may be called on any thread.
 bool MayConnect(const char* origin, const char* host, const std::vector<std::string>& allowed);

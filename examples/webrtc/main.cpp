@@ -98,7 +98,7 @@ void OnReceived(SoupWebsocketConnection* connection, gint type, GBytes* bytes, g
   if (browser == nullptr) return;
   gsize size = 0;
   const auto* data = static_cast<const char*>(g_bytes_get_data(bytes, &size));
-  // What cannot be parsed becomes a discarded value, which the peer answers with an error; as does what is no text.
+  // A message that cannot be parsed, or is no text, becomes a discarded value, which the peer answers with an error.
   nlohmann::json message(nlohmann::json::value_t::discarded);
   if (type == SOUP_WEBSOCKET_DATA_TEXT) message = nlohmann::json::parse(data, data + size, nullptr, false);
   browser->peer->Receive(message);

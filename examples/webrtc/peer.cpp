@@ -90,6 +90,15 @@ std::vector<std::string> GetStrings(GstElement* element, const char* property) {
   return strings;
 }
 
+// Empty where the property is unset.
+std::string GetStringProperty(GstElement* element, const char* property) {
+  gchar* value = nullptr;
+  g_object_get(element, property, &value, nullptr);
+  std::string string = value == nullptr ? "" : value;
+  g_free(value);
+  return string;
+}
+
 guint64 GetNumber(const GstStructure* structure, const char* field) {
   guint64 value = 0;
   gst_structure_get_uint64(structure, field, &value);
@@ -129,8 +138,8 @@ std::string ModelName(const std::string& folder) {
   return dashes == std::string::npos ? name : name.substr(dashes + 2);
 }
 
-// What an instruction says to the model in this folder: "voice", what the voice is like; "style", how to speak; or
-// nothing. The engine decides the same way; the element has no property for it.
+// Returns the use of an instruction for the model in this folder: "voice" describes the voice, "style" the manner;
+// empty: none. The engine decides the same way; the element has no property for it.
 std::string InstructKind(const std::string& folder) {
   gchar* contents = nullptr;
   if (!g_file_get_contents((folder + "/config.json").c_str(), &contents, nullptr, nullptr)) return {};
@@ -247,7 +256,7 @@ Peer::~Peer() {
 
 void Peer::Start() {
   if (pipeline_ == nullptr) return;
-  // What goes wrong is told on the bus.
+  // Errors come on the bus.
   if (gst_element_set_state(pipeline_, GST_STATE_READY) == GST_STATE_CHANGE_FAILURE) return;
   speakers_ = GetStrings(speech_, "speakers");
   languages_ = GetStrings(speech_, "languages");
@@ -255,6 +264,7 @@ void Peer::Start() {
   send_({{"type", "model"},
          {"name", model_name_},
          {"speakers", speakers_},
+         {"speaker", GetStringProperty(speech_, "default-speaker")},
          {"languages", languages_},
          {"instruct", instruct_kind_},
          {"characters", kMaxCharacters}});
@@ -406,7 +416,7 @@ void Peer::SendSound(const Json& message) {
   sounds_.erase(sound);
 }
 
-// What was spoken of the text that is over now.
+// Keeps the sound of the text that is over now.
 void Peer::KeepSound() {
   std::string samples;
   {

@@ -21,10 +21,10 @@ struct PeerOptions {
 // One browser: a pipeline of its own, from a qttssrc to a webrtcbin. All elements with the same model
 // share one engine, so a peer costs little.
 //
-// Used on the thread of the main loop alone. What happens on GStreamer's threads comes to it as messages
-// on the pipeline's bus, which end with the pipeline. `send` is called for each message to the browser, and `fail`
-// with a text to show when nothing more can be spoken: all that is left to do with the peer is to let go of it, later
-// on the main loop. `send_bytes` is for what is not JSON.
+// Used on the thread of the main loop alone. Events on GStreamer's threads come to it as messages on the pipeline's
+// bus, which end with the pipeline. `send` is called for each message to the browser, and `fail` with a text to show
+// when nothing more can be spoken: all that is left to do with the peer is to let go of it, later on the main loop.
+// `send_bytes` is for what is not JSON.
 //
 // Texts wait here, and the element has one at a time: so one of them can be removed, and all samples that leave the
 // element are of the one being spoken. They are kept, the last minutes of them, until the browser asks for them.
@@ -82,7 +82,7 @@ class Peer {
   SendBytes send_bytes_;
   Fail fail_;
   std::string model_name_;     // empty: the bundled voice
-  std::string instruct_kind_;  // what the model takes instructions about: "voice", "style", or nothing
+  std::string instruct_kind_;  // use of instructions for the model: "voice", "style", or none
   GstElement* pipeline_ = nullptr;
   GstElement* speech_ = nullptr;
   GstElement* webrtc_ = nullptr;
@@ -93,7 +93,7 @@ class Peer {
 
   guint64 last_id_ = 0;
   std::deque<Text> waiting_;
-  Text speaking_;             // what the element has
+  Text speaking_;             // the text that the element has
   guint64 utterance_id_ = 0;  // the element's, of that
   std::deque<Sound> sounds_;  // of texts that are over, the oldest first
   std::mutex samples_mutex_;

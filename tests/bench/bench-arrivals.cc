@@ -44,8 +44,8 @@ constexpr std::pair<double, double> kStepTimes[] = {{0, 1.5},    {1, 1.59},   {8
                                                     {256, 15.0}, {512, 27.9}, {1024, 56.3}, {4096, 225}};
 constexpr double kPromptMs = 0.9;
 constexpr double kHiccupMs = 20;
-// Of a context's page, which both released sizes copy to the host or back in kPageMs. Memory for it, which another
-// thread has made ready, is page-locked in kLockTime on the scheduler's thread, once.
+// Positions of a context's page, which both released sizes copy to the host or back in kPageMs. Its host memory, made
+// ready by another thread, is page-locked once, in kLockTime on the scheduler's thread.
 constexpr int64_t kPagePositions = 128;
 constexpr double kPageMs = 0.27;
 constexpr std::chrono::microseconds kLockTime{600};

@@ -196,11 +196,11 @@ struct Results {
   double frame_indices = 0;
   int64_t most_at_once = 0;
   std::map<const qtts::Engine*, int64_t> frames_of_engine;
-  // Of the first engine, since all streams of a set have begun.
+  // Counts of the first engine, since all streams of a set have begun.
   uint64_t steps = 0;
   uint64_t step_frames = 0;
   int64_t step_nanoseconds = 0;
-  // Of the first engine, asked every 50 ms.
+  // State of the first engine, asked every 50 ms.
   int64_t pages = 0;
   int64_t fewest_free_pages = 0;
   int most_parked = 0;

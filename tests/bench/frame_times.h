@@ -23,8 +23,8 @@ class FrameTimes {
     if (n < kKept) at_[n] = Clock::now().time_since_epoch().count();
     count_ = n + 1;
   }
-  // Of frame `frame` < kKept, which was read. The engine reports a frame right after it can be read, so that the reader
-  // may be early: it waits.
+  // Returns the time of frame `frame` < kKept, which was read. The engine reports a frame right after it can be read:
+  // an early reader waits here.
   Clock::time_point Of(size_t frame) const {
     while (count_ <= frame) std::this_thread::yield();
     return Clock::time_point(Clock::duration(at_[frame]));

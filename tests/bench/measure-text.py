@@ -6,11 +6,14 @@ usage: measure-text.py BUILD_DIR [--voice DIR] [--speakers A B] [--kinds LIST] [
 
 Kinds of numbers and capitals stand in text-lines.tsv, twelve lines each: a line is right if the words that stand for what is written in
 short are heard in it or, for codes, their digits. The rest of the line does not count, but for capitals. Kinds of marks are put into carrier sentences: words wrong by words, beside the carriers alone.
+Long texts are the sentences of long-lines.txt in an order by chance, as one utterance: 900 and 3,900 characters of each speaker with
+each seed, and 2,752 words without a mark. Their sound is heard in pieces of up to 27 s, cut where it is quietest.
 Lines take turns between the speakers and the seeds 0 and 1. The recogniser needs the environment described in measure-voice.py.
 """
 import argparse
 import os
 import pathlib
+import random
 import re
 import subprocess
 import sys
@@ -33,6 +36,8 @@ MARKS = {
     "reference": "{} &quot;{}&quot; {}", "emoji": "{} 😂 {} {} 👍🏽", "joined emoji": "{} 👩‍🚀 {} {}", "no-break space": "{}\u00a0{}\u00a0{}",
     "U+FEFF": "{} \ufeff{}\ufeff {}", "U+200B": "{} \u200b{} \u200b{}", "soft hyphen": "{} {}\u00ad {}", "U+200E": "\u200e{} \u200e{} {}", "tab": "{}\t{}\t{}",
 }
+LONG = {"900 characters": 900, "3900 characters": 3900, "2752 words": 2752}
+PIECE, EARLIEST = 27, 18  # seconds of a long text that are heard at once: the cut is where it is quietest from the second on
 DIGITS = {w: str(i) for i, w in enumerate("zero one two three four five six seven eight nine".split())} | {"oh": "0", "o": "0"}
 
 
@@ -75,7 +80,7 @@ class Bench:
         return " ".join(u["spoken"] for u in json.loads(out)["utterances"])
 
     def is_right(self, written, said, heard):
-        """what the kind is about is heard, or all of the line where nothing else tells it from the rest"""
+        """the words of the kind are heard, or all of the line where nothing else tells them from the rest"""
         carrier = set(re.findall(r"[a-z']+", written.lower()))
         core = [w for w in plain(said) if w not in carrier] or plain(said)
         for words in (plain(heard), plain(self.spoken(heard))):
@@ -112,6 +117,46 @@ class Bench:
         print(f"{name:22} {wrong / count:.2f} wrong", flush=True)
 
 
+    def long(self, name, size):
+        wrong = count = 0
+        longest = 0.0
+        for index in range(1 if name.endswith("words") else 2 * len(self.args.speakers)):
+            text = long_text(name, size, index)
+            sound = self.sound(text, index)
+            heard = " ".join(self.hear([piece]) for piece in pieces(sound))
+            said = meters.words(text)
+            errors = distance(said, meters.words(heard))
+            wrong += errors
+            count += len(said)
+            longest = max(longest, len(sound) / 24000)
+            if self.args.show:
+                print(f"    {errors} of {len(said)}, {len(sound) / 24000:.0f} s: {heard[:200]!r} ...", flush=True)
+        print(f"{name:22} {wrong / count:.3f} of the words wrong, up to {longest:.0f} s of sound", flush=True)
+
+
+def long_text(name, size, index):
+    """as many characters, or words without marks, in an order that `index` decides"""
+    sentences = pathlib.Path(__file__).with_name("long-lines.txt").read_text().splitlines()
+    chance, words = random.Random(index), []
+    while len(words) < size:
+        words += " ".join(chance.sample(sentences, len(sentences))).split()
+    if name.endswith("words"):
+        return re.sub(r"[.,?!]", "", " ".join(words[:size])).lower()
+    text = " ".join(words)[:size]
+    return text[:text.rindex(".") + 1]
+
+
+def pieces(sound):
+    import numpy as np
+    while len(sound) > PIECE * 24000:
+        frames = np.square(sound[EARLIEST * 24000:PIECE * 24000]).reshape(-1, 1200).mean(1)
+        quiet = np.convolve(frames, np.ones(5), "same")
+        cut = (EARLIEST * 24000) + 1200 * int(quiet.argmin())
+        yield sound[:cut]
+        sound = sound[cut:]
+    yield sound
+
+
 def read(path):
     import wave
     import numpy as np
@@ -134,15 +179,18 @@ def main():
         if line.strip() and not line.startswith("#"):
             kind, written, said = line.rstrip("\n").split("\t")
             rows.setdefault(kind, []).append((written, said))
-    kinds = args.kinds.split(",") if args.kinds else [*rows, "marks"]
-    if unknown := [k for k in kinds if k not in rows and k not in MARKS and k != "marks"]:
-        parser.error(f"no kind named {', '.join(unknown)}: there are {', '.join([*rows, *MARKS, 'marks'])}")
+    kinds = args.kinds.split(",") if args.kinds else [*rows, "marks", *LONG]
+    known = [*rows, *MARKS, "marks", *LONG]
+    if unknown := [k for k in kinds if k not in known]:
+        parser.error(f"no kind named {', '.join(unknown)}: there are {', '.join(known)}")
     bench = Bench(args)
     for kind in kinds:
         if kind in rows:
             bench.lines(kind, rows[kind])
     for name in MARKS if "marks" in kinds else [k for k in kinds if k in MARKS]:
         bench.marks(name, MARKS[name])
+    for name in [k for k in kinds if k in LONG]:
+        bench.long(name, LONG[name])
 
 
 if __name__ == "__main__":

@@ -18,13 +18,13 @@ clean_up() {
 }
 trap clean_up EXIT
 
-# pocketsphinx recognises these words of the bundled voice with any seed and in both layouts; "your" may become "a",
-# "the tone" "the town" or "that time".
+# pocketsphinx, which knows US English alone, recognises these words of this speaker with any seed and in both layouts;
+# "your" may become "a", "the tone" "the town" or "that time".
 # shellcheck disable=SC2034
 sentence="Please leave your message after the tone."
 words="message after"
 # shellcheck disable=SC2034
-export QTTS_PROPERTIES="seed=1"
+export QTTS_PROPERTIES="speaker=clara seed=1"
 
 fail() {
   echo "FAILED: $*" >&2

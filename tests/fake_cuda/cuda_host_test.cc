@@ -43,7 +43,7 @@ using testing::RandomPrompt;
 
 constexpr int kSlots = 2;
 
-// What the backend remembers of devices goes with them. The limit of waits is short, since here work ends at once or
+// The backend forgets devices when they are replaced. The limit of waits is short, since here work ends at once or
 // never.
 const bool kForgetsDevices = [] {
   setenv("QTTS_CUDA_TIMEOUT", "0.3", 1);
@@ -789,8 +789,8 @@ Footprint FootprintOf(const RandomModel& model, const CudaOptions& options) {
   return footprint;
 }
 
-// The estimate is at least what is allocated, and at most the reserve for CUDA itself and a twentieth more. What voices
-// add agrees within a tenth.
+// The estimate is at least what is allocated, and at most the reserve for CUDA itself and a twentieth more. The share
+// of each voice agrees within a tenth.
 TEST_F(CudaHostTest, TheEstimateIsWhatIsAllocated) {
   constexpr double kReserve = 512 << 20;
   golden::RandomCheckpointSpec released_codec = MidSize(false);
@@ -1045,7 +1045,7 @@ TEST_F(CudaHostTest, AParkedSlotFreesItsPagesAndGoesOn) {
   EXPECT_GE(backend->pages().free, before.free);
 }
 
-// Of this process.
+// Returns the number of threads of this process.
 size_t Threads() {
   const std::filesystem::directory_iterator threads("/proc/self/task");
   return static_cast<size_t>(std::distance(threads, std::filesystem::directory_iterator()));

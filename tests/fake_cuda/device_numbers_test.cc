@@ -138,7 +138,7 @@ TEST_F(DeviceNumbersTest, WarpgroupsMultiplyManyRowsWhereTheyAreAskedForAndCan) 
   EXPECT_EQ(ShapeOf(GemmKind::kNormStore, 4096, 1024, 1024, numbers), GemmShape::kWide64) << "no such instruction";
 }
 
-// Of matrices that lie in pieces too. What is between two products does so where the next one reads it.
+// Matrices here have swizzled weights too. Activations between two products are swizzled where the next one reads them.
 TEST_F(DeviceNumbersTest, ManyRowsOfMatricesInPiecesAreMultipliedByTiles) {
   DeviceNumbers numbers = kH200Numbers;
   numbers.products.many_rows = cuda::ManyRowsProducts::kWarpgroup;

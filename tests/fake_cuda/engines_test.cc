@@ -139,7 +139,7 @@ TEST_F(EnginesTest, AHungCardEndsItsStreamsAndItsEngine) {
   going_on.reset();
   other.reset();
   EXPECT_THAT(fake_cuda::misuse(), IsEmpty());
-  fake_cuda::Reset();  // what was left on the hung card
+  fake_cuda::Reset();  // drops memory left on the hung card
 }
 
 TEST_F(EnginesTest, WithAllCardsLostTheCpuSpeaks) {

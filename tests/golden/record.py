@@ -306,7 +306,7 @@ class RowTable:
         talker = model.model.talker
         config = model.model.config
         table = talker.get_text_embeddings().weight
-        # Of a large vocabulary only the ids that the request could bring.
+        # Only the ids that the request could bring, if the vocabulary is large.
         names = range(len(table)) if len(table) < 10000 else sorted(
             {config.tts_pad_token_id, config.tts_bos_token_id, config.tts_eos_token_id}.union(*token_ids.values()))
         text = talker.text_projection(table[list(names)])
@@ -370,7 +370,7 @@ def recording(request):
 
 
 def cloned_item(model, request):
-    """What the package makes of a recording: the voice, and the spectrogram on its way."""
+    """The package's results for a recording: the voice, and the spectrogram on the way to it."""
     mels = []
     original = modeling_qwen3_tts.mel_spectrogram
 

@@ -139,7 +139,7 @@ int CodecProductsTest::CompareTiles(const CodecShape& shape, const cuda::codec::
     const std::vector<GemmTile> tiles = PossibleTiles(args, gemm->x_planes, traits);
     const bool has_warpgroups =
         std::any_of(tiles.begin(), tiles.end(), [](const GemmTile& t) { return t.form == GemmForm::kWarpgroup; });
-    // Of layers that are alike, the first.
+    // Only the first of layers that are alike.
     const std::array<int64_t, 8> kind = {geometry.columns,
                                          geometry.tiles,
                                          geometry.chunks,
@@ -177,7 +177,7 @@ int CodecProductsTest::CompareTiles(const CodecShape& shape, const cuda::codec::
     };
     std::vector<std::vector<uint8_t>> expected;
     for (const GemmTile& tile : tiles) {
-      // Of the kernels for few columns, one.
+      // Only one of the kernels for few columns.
       if (!expected.empty() && (tile.form == GemmForm::kNarrow || tile.form == GemmForm::kCluster)) continue;
       SCOPED_TRACE(std::to_string(geometry.tiles * cuda::codec::kTileRows) + " outputs of " +
                    std::to_string(geometry.chunks * cuda::codec::kChannelBlock) + " inputs, " +

@@ -296,10 +296,12 @@ TEST_F(ElementTest, ListsOfVoicesAreKnownFromReadyOn) {
   ASSERT_EQ(gst_element_set_state(element.get(), GST_STATE_READY), GST_STATE_CHANGE_SUCCESS);
   EXPECT_EQ(GetStrings(element.get(), "speakers"), (std::vector<std::string>{"ann", "bob"}));
   EXPECT_EQ(GetStrings(element.get(), "languages"), (std::vector<std::string>{"english", "german"}));
+  EXPECT_EQ(GetString(element.get(), "default-speaker"), "ann") << "without a description the first by name";
   EXPECT_EQ(notified, 1);
   EXPECT_EQ(fake::GetCounters().loads, 0) << "READY reads no weights";
   gst_element_set_state(element.get(), GST_STATE_NULL);
   EXPECT_TRUE(GetStrings(element.get(), "speakers").empty());
+  EXPECT_EQ(GetString(element.get(), "default-speaker"), "");
 }
 
 TEST_F(ElementTest, ModelPathFallsBackToTheEnvironmentThenToTheInstalledVoice) {

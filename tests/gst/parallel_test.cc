@@ -352,20 +352,23 @@ TEST_F(ParallelTest, FlushDropsWhatIsMadeAhead) {
 
 // An end-of-stream of the application lets the current utterance finish.
 TEST_F(ParallelTest, EndOfStreamKeepsTheCurrentUtterance) {
-  ExpectSame(fake::DefaultScript(), [](Scene& run) {
-    fake::AllowFrames(0);
-    run.Play();
-    run.feeder().Push("current");
-    ASSERT_TRUE(Started(1));
-    fake::AllowFrames(1);
-    ASSERT_TRUE(WaitFor([&] { return run.record().buffer_count() == 1; }));
-    for (int i = 0; i < 5; ++i) run.feeder().Push("dropped");
-    gst_element_send_event(run.src(), gst_event_new_eos());
-    EXPECT_TRUE(WaitFor([] { return fake::GetCounters().live_streams == 1; }));
-    fake::AllowFrames(-1);
-    run.End();
-    EXPECT_EQ(run.record().text(), "current");
-  });
+  ExpectSame(
+      fake::DefaultScript(),
+      [](Scene& run) {
+        fake::AllowFrames(0);
+        run.Play();
+        run.feeder().Push("current");
+        ASSERT_TRUE(Started(1));
+        fake::AllowFrames(1);
+        ASSERT_TRUE(WaitFor([&] { return run.record().buffer_count() == 1; }));
+        for (int i = 0; i < 5; ++i) run.feeder().Push("dropped");
+        gst_element_send_event(run.src(), gst_event_new_eos());
+        EXPECT_TRUE(WaitFor([] { return fake::GetCounters().live_streams == 1; }));
+        fake::AllowFrames(-1);
+        run.End();
+        EXPECT_EQ(run.record().text(), "current");
+      },
+      "retry=0");
 }
 
 TEST_F(ParallelTest, StopsAtAnyTime) {
@@ -431,7 +434,7 @@ constexpr int64_t kFramesOfFour = 4 * (1024 * 1024 / (1920 * 4) + 1 + 25);
 
 // While downstream accepts nothing, no more is made.
 TEST_F(ParallelTest, BackPressureHolds) {
-  Scene run(4);
+  Scene run(4, "retry=0");
   run.pipeline().Set(GST_STATE_PAUSED);
   run.feeder().Begin();
   for (int i = 0; i < 10; ++i) Speak(run.src(), std::string(5000, 'a'));

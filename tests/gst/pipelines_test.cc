@@ -103,7 +103,7 @@ double Rms(const Samples& samples, size_t begin, size_t end) {
   return std::sqrt(sum / static_cast<double>(end - begin));
 }
 
-// What lies below 3 kHz, by a windowed sinc of 63 taps.
+// Returns the part below 3 kHz, by a windowed sinc of 63 taps.
 std::vector<double> Below3kHz(const Samples& samples) {
   constexpr int kHalf = 31;
   std::vector<double> taps(2 * kHalf + 1);

@@ -12,7 +12,7 @@ class PluginTest : public ::testing::Test {
  protected:
   static void SetUpTestSuite() { gst_init(nullptr, nullptr); }
 
-  // What gst-inspect-1.0 prints.
+  // Returns the output of gst-inspect-1.0.
   static std::string Inspect(const char* argument) {
     std::string command = std::string(QTTS_GST_INSPECT) + " " + argument;
     gchar* output = nullptr;

@@ -48,7 +48,7 @@ class ResampleTest : public GstTest, public ::testing::WithParamInterface<int> {
     }
   }
 
-  // Of a stream that goes on: the filter holds samples back.
+  // Expects the length of a stream that goes on: the filter holds samples back.
   static void ExpectUnchangedLength(const Recorder& record, const Recorder& resampled) {
     const uint64_t delay = gst_util_uint64_scale(kFilterDelay, static_cast<guint64>(GetParam()), GST_SECOND);
     ASSERT_TRUE(WaitFor([&] { return CountSamples(resampled) + delay >= ExpectedSamples(record); }));

@@ -1098,7 +1098,7 @@ TEST_F(SpeakTest, FlushesAndStopsFinishWhatTheyDrop) {
 
 TEST_F(SpeakTest, StatsTellLatenciesAndLevels) {
   fake::Script script = fake::DefaultScript();
-  script.frame_time = std::chrono::milliseconds(20);  // so that the element has to wait for them
+  script.frame_time = std::chrono::milliseconds(20);  // slow frames: the element has to wait for them
   fake::Reset(script);
   fake::AllowFrames(0);
   Play();

@@ -433,6 +433,10 @@ TEST_F(VoiceTest, TellsItsSpeakersAndLanguages) {
     EXPECT_EQ(std::vector<std::string>(list, list + g_strv_length(list)), expected) << property;
     g_strfreev(list);
   }
+  gchar* speaker = nullptr;
+  g_object_get(src, "default-speaker", &speaker, nullptr);
+  EXPECT_STREQ(speaker, "grace");
+  g_free(speaker);
   gst_element_set_state(src, GST_STATE_NULL);
   gst_object_unref(src);
 }

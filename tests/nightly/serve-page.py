@@ -38,6 +38,7 @@ def check_phones(browser, address, build):
             page = browser.open(address, width=width, height=height, scale=2, mobile=mobile)
             wait_for("the connection", lambda: page.text("#note") == "Ready.")
             wait_for("the voices", lambda: page.run("document.querySelectorAll('#voice option').length") == 5)
+            assert page.run("document.querySelector('#voice').value") == "grace", "the model's default is chosen"
             wait_for("the load", lambda: page.text("#load"))
             page.picture(build / f"serve-page-{width}{'-mobile' if mobile else ''}.png")
             page.check_phone(["#speak", "#stop"])

@@ -150,6 +150,7 @@ def test_empty(page):
     check(len(samples) == 3, "and three sentences to try")
     check(page.run("[...$('#speakers select').options].map((one) => one.value)") == ["clara", "grace", "hugh", "owen", "ross"],
           "its speakers are offered")
+    check(page.run("$('#speakers select').value") == "grace", "and its default is chosen")
     check(page.run("['#languages', '#instruct'].every((one) => $(one).hidden)"), "nothing is offered where there is no choice")
     page.click("#empty button")
     wait_for("sound", lambda: loudest(page) > -30)

@@ -27,9 +27,9 @@
 // The order of additions is that of rules/, as in the graph path, so the results are the same bit for bit: eight warps
 // share the columns, and each warp loads and multiplies its own.
 //
-// A phase is a few hundred instructions, executed once per layer. So widths and rows are compile-time constants, all
-// loops except those over layers and passes are unrolled, and the code has each phase once per width and number of
-// rows: the code of a layer must fit the instruction cache.
+// A phase is a few hundred instructions, executed once per layer. Therefore widths and rows are compile-time constants,
+// and all loops except those over layers and passes are unrolled. The code has each phase once per width and number of
+// rows: a layer's code must fit the instruction cache.
 namespace qtts::cuda::persistent {
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
@@ -170,7 +170,7 @@ class Block {
   // the attended row if there is only one split.
   template <int kQueries>
   __device__ __forceinline__ Word* MergeTarget(const PersistentStack& s, const AttentionPart& part, int first) const;
-  // Of `count` splits. `whole`: they are all that the row has.
+  // Merges the warps' results of `count` splits. `whole`: the row has no others.
   template <int kQueries>
   __device__ __forceinline__ void MergeWarps(Word* target, int count, bool whole);
   __device__ __forceinline__ Word* Record(const PersistentStack& s, int row, int head, int split) const;

@@ -36,7 +36,8 @@ cudaError_t PrepareFrameKernel(int talker_hidden, int rows, int ring_slots, int*
   const auto* const kernel = reinterpret_cast<const void*>(variant.kernel);
   const size_t bytes = variant.bytes(ring_slots);
   cudaError_t error = AllowSharedMemory(variant.kernel, bytes);
-  // What it leaves is the codec's: only where processors have all their shared memory, not just what this one needs.
+  // The codec runs beside it in the rest of the shared memory, which exists only if SMs are configured for all of it
+  // and not just for the need of this kernel.
   if (error == cudaSuccess && rows == 1) error = PreferSharedMemory(variant.kernel);
   if (error != cudaSuccess) return error;
   return cudaOccupancyMaxActiveBlocksPerMultiprocessor(blocks_per_processor, kernel, persistent::kThreads, bytes);

@@ -18,9 +18,9 @@ namespace qtts::cuda {
 using Word = unsigned long long;
 struct Quad;
 
-inline constexpr int kPersistentPieceBytes = 16 << 10;  // of weights, copied at once
+inline constexpr int kPersistentPieceBytes = 16 << 10;  // of weights, in one bulk copy
 inline constexpr int kPersistentRows = 8;               // utterances of one launch
-inline constexpr int kPersistentBlocks = 128;           // that share every product evenly
+inline constexpr int kPersistentBlocks = 128;           // thread blocks, which share every product evenly
 inline constexpr int kPersistentHeadDim = 128;
 inline constexpr int kPersistentHeads = 16;
 inline constexpr int kPersistentKvHeads = 8;

@@ -35,7 +35,7 @@ struct AttentionPart {
 inline constexpr int kMergedSplits = 2;  // splits whose warps' results are combined at once
 
 struct AttentionMemory {
-  // A split's, by warps.
+  // Results of a split, by warps.
   struct WarpResults {
     alignas(16) float y[kWarps][kHeadDim];
     alignas(16) float maxima[kWarps];
@@ -53,19 +53,20 @@ struct CombineMemory {
   float2 factors[32];  // and sums
 };
 
-// Staged rows, and where rows are combined.
+// Staged rows, and memory in which a row's splits are combined.
 template <int kElements, int kCombines>
 struct RowMemory {
   alignas(16) __nv_bfloat16 stage[kElements];
   CombineMemory combine[kCombines];
 };
-// Each in the place of its warp's columns of what is attended, which are staged afterwards.
+// Without memory of its own: a row's splits are combined in the place of its warp's staged columns, which are written
+// afterwards.
 template <int kElements>
 struct RowMemory<kElements, 0> {
   alignas(16) __nv_bfloat16 stage[kElements];
 };
 
-// What products and attention need, or a choice.
+// Shared memory of products and attention, or of the choice of an id.
 template <int kTalkerHidden, int kStreams>
 union WorkMemory {
   struct Products {
@@ -99,14 +100,14 @@ struct SharedMemory {
   float squares[2][kWarps][MostRows(kStreams)];
   float sine[AngleRows(kStreams)][kHalf], cosine[AngleRows(kStreams)][kHalf];
   int slots[kStreams];  // below 0: nothing to do
-  // Of the pass.
+  // Rows of the pass.
   int sequences[MostRows(kStreams)], positions[MostRows(kStreams)];
   unsigned stop, gave_up;
   unsigned seen;     // see Block::Load()
   int splits;        // maximum over the rows
   bool shared_keys;  // whether parts are of all query heads of a key head
   AttentionPart parts[kNewRows];
-  __nv_bfloat16* split_starts[PersistentItems(kStreams)];  // of the parts' splits the keys in layer 0
+  __nv_bfloat16* split_starts[PersistentItems(kStreams)];  // keys of the parts' splits in layer 0
   PersistentStack stacks[2];
   PersistentLayer layers[kPersistentLayers];
   PredictorPass passes[kPersistentGroups - 1];

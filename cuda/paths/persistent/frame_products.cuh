@@ -57,8 +57,8 @@ __device__ __forceinline__ void Block<kTalkerHidden, kStreams>::Load(W* w) {
       for (int h = 0; h < W::kHalves; ++h) w->chunks[c][t][h] = *reinterpret_cast<const uint4*>(at + 512 * h);
     }
   }
-  // The loads must have come back before their places are given back: nothing else would hold up the next copies
-  // into them, and the compiler waits for a load where its result is used. So all are used here.
+  // The loads must have returned before their places in the ring are given back, since nothing else delays the next
+  // copies into them. The compiler waits for a load where its result is used: all are used here.
   uint32_t bits = ~0U;
 #pragma unroll
   for (int c = 0; c < W::kShare; ++c) {

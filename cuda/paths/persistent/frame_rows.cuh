@@ -29,8 +29,8 @@ template <int kRows, int kSpans>
 __device__ __forceinline__ void Block<kTalkerHidden, kStreams>::SquaresStep(int step) {
   if constexpr (NeedsSmallTiles(kRows)) {
     static_assert(kRows == 8);
-    // Of what two lanes exchange each needs but half: they go on with half of the sums each, until a lane has one. The
-    // additions are the same.
+    // Two lanes exchange half of their sums, and each goes on with the other half, until a lane has one. The additions
+    // and their order stay the same.
     constexpr int kSums = kRows * kSpans;
     const int offset = 16 >> step;
     if (step + 1 < kSquaresSteps) {

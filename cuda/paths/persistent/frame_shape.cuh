@@ -13,10 +13,10 @@ inline constexpr int kWarps = kPersistentWarps;
 static_assert(kWarps == kShares, "a share of a product's columns for each warp");
 inline constexpr int kTeamThreads = 32 * kWarps;
 inline constexpr int kWarpgroup = 128;
-inline constexpr int kThreads = kTeamThreads + kWarpgroup;  // of the last warpgroup two bring weights
-// Registers per thread. The last warpgroup releases most of its initial registers to the team (setmaxnreg). So the
-// thread block takes three warps of kRegisters on each of an SM's four sub-partitions, and leaves one warp of 128
-// registers there to other kernels.
+inline constexpr int kThreads = kTeamThreads + kWarpgroup;  // two of the last warpgroup copy weights
+// Registers per thread. The last warpgroup releases most of its initial registers to the team (setmaxnreg). On each of
+// an SM's four sub-partitions the thread block thus takes three warps of kRegisters and leaves registers for one warp
+// of 128 to other kernels.
 inline constexpr int kRegisters = 128;
 inline constexpr int kTeamRegisters = 176;
 inline constexpr int kCopyRegisters = 32;

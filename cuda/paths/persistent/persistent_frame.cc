@@ -276,8 +276,7 @@ EpochWords PersistentFrame::epoch_words() const {
 
 Status PersistentFrame::Health() const {
   if (*static_cast<const volatile unsigned*>(report_.as<const unsigned>()) == 0) return Status::Ok();
-  return Status::DeviceUnavailable(
-      "GPU: thread blocks of a frame waited too long for each other; if it happens again, set QTTS_CUDA_PATH=graph");
+  return Status::DeviceUnavailable("GPU: the frame kernel timed out; if it happens again, set QTTS_CUDA_PATH=graph");
 }
 
 }  // namespace qtts::cuda

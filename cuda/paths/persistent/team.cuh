@@ -11,7 +11,7 @@ namespace qtts::cuda::persistent {
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
-// Of the tiles of a product, this block's.
+// Returns the tile of this block's `index`-th turn of a product.
 __device__ __forceinline__ int TileAt(int index) { return static_cast<int>(blockIdx.x) + index * kBlocks; }
 
 // Tells the compiler that a value is the same in all lanes, so that code depending on it needs no divergence handling.

@@ -26,7 +26,7 @@ __device__ __forceinline__ void SendTiles(Ring* ring, const char* weights, int t
   }
 }
 
-// Of one operation of a layer.
+// Sends the weights of one operation of a layer.
 template <Operation kOperation, typename Ring>
 __device__ __forceinline__ void SendOperation(Ring* ring, const PersistentLayer& layer, int hidden) {
   if constexpr (kOperation == Operation::kQkv) SendTiles(ring, layer.qkv, kQkvWidth / 16, 32 * hidden);
@@ -50,7 +50,7 @@ __device__ void SendPass(Ring* ring, const PersistentStack& stack, const Persist
   }
 }
 
-// Of one operation of the talker's end.
+// Sends the weights of one operation of the talker's end.
 template <Operation kOperation, int kTalkerHidden, typename Ring>
 __device__ __forceinline__ void SendTalkerEnd(const FrameKernelArguments& a, Ring* ring) {
   if constexpr (kOperation == Operation::kHead) {

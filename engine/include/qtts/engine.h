@@ -67,7 +67,7 @@ class Stream {
   Status status() const;
   // Words that became known after the last frame. Empty before the end of the utterance.
   std::vector<SpokenWord> last_words() const;
-  // What has been spoken of the text so far; at the end, of all of it.
+  // Reports how the text was spoken so far; at the end, all of it.
   SpeechReport report() const;
   // Warnings for the user about things that do not stop the utterance, e.g. an instruction that this checkpoint
   // ignores.

@@ -54,8 +54,8 @@ struct ModelInfo {
   int sample_rate = 24000;       // Hz
   int samples_per_frame = 1920;  // one frame is one buffer
   int code_groups = 16;          // codes per frame
-  // Longest text that the model speaks well at once, in characters, for PartBounds::Of(). Of a released model some 75
-  // words: longer segments stall and lose words.
+  // Longest text that the model speaks well at once, in characters, for PartBounds::Of(). Some 75 words for a released
+  // model: longer segments stall and lose words.
   size_t part_characters = 400;
   int64_t talker_parameters = 0;  // talker and code predictor, including the text table
   int64_t codec_parameters = 0;   // codec decoder

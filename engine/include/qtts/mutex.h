@@ -11,7 +11,7 @@
 // with it held has QTTS_REQUIRES(mutex). Clang then rejects access to such a member without the lock. Other compilers
 // ignore the annotations.
 //
-// The analysis covers one function at a time, and a lambda is a function of its own. So wait for a condition in a loop,
+// The analysis covers one function at a time, and a lambda is a function of its own. Wait for a condition in a loop,
 // not with a predicate, and begin a lambda that runs with the mutex held with AssertHeld().
 #if defined(__clang__)
 #define QTTS_THREAD_ANNOTATION_(annotation) __attribute__((annotation))

@@ -7,7 +7,7 @@
 namespace qtts {
 
 // Permission to poll instead of sleeping. A polling thread sees a change about 50 us earlier than one that must be
-// woken, but occupies a whole CPU. So few threads of the process may poll at once; the others sleep.
+// woken, but occupies a whole CPU. Only a few threads of the process may poll at once; the others sleep.
 class PollPermit {
  public:
   // One engine's scheduler and the reader of its first frame.

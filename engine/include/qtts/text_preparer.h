@@ -117,7 +117,7 @@ class TextPreparer {
   // Ends the text: all of it becomes decided. Idempotent.
   Status Finish();
 
-  // What has been decided since the last call.
+  // Returns the text that has been decided since the last call.
   PreparedText Take();
 
   // True if nothing is on: a caller may then leave the preparer out.

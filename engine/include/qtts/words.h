@@ -27,7 +27,7 @@ struct SpokenWord {
   bool operator==(const SpokenWord&) const = default;
 };
 
-// What was spoken of an utterance's text.
+// How completely an utterance's text was spoken.
 struct SpeechReport {
   // False: the checkpoint has no alignment head, or the head did not follow this text. Nothing else is known then.
   bool measured = false;

@@ -75,7 +75,7 @@ Result<std::vector<LexiconEntry>> ParseColumns(std::string_view content, const s
     };
     const size_t tab = line.find('\t');
     if (tab == std::string_view::npos) {
-      return refuse(Excerpt(Trimmed(line)) + " has no tab; a line is what is written, a tab, and what is spoken");
+      return refuse(Excerpt(Trimmed(line)) + " has no tab; a line needs the written word, a tab and the spoken words");
     }
     std::string_view rest = line.substr(tab + 1);
     const size_t second = std::min(rest.find('\t'), rest.size());

@@ -13,13 +13,13 @@ namespace qtts {
 // Undecided text as a rule of a step sees it. Position 0 is the first undecided character; negative positions are the
 // ones before it, as they were before this step.
 //
-// Notes whether a rule has looked beyond the text that is there. If it has not, no later text can change its result. So
-// the result does not depend on how text is cut if rules look at text through a Reader alone.
+// Notes whether a rule has looked beyond the text that is there. If it has not, no later text can change its result. If
+// rules look at text through a Reader alone, the result does not depend on how text is cut.
 class Reader {
  public:
   // Stands for the character before the first one and after the last one.
   static constexpr char32_t kNone = 0xFFFFFFFF;
-  // How far a rule sees. What lies beyond is kNone, even if it is there.
+  // Range of a rule's sight. Characters beyond it are kNone, even if they are there.
   static constexpr ptrdiff_t kBehind = 80;
   static constexpr ptrdiff_t kAhead = 480;
 

@@ -166,6 +166,8 @@ std::optional<Edit> SayVersion(const NumberContext& context) {
   return Say(context, groups.end, words);
 }
 
+// Groups of four with a full stop between them: with commas, 3 of 12 accounts were heard right, with stops 8 (bundled
+// voice, Whisper base).
 std::optional<Edit> SayBankAccount(const NumberContext& context) {
   const Reader& text = context.text;
   constexpr size_t kFewest = 15;
@@ -195,7 +197,7 @@ std::optional<Edit> SayBankAccount(const NumberContext& context) {
   std::string words;
   for (const std::string& group : groups) {
     if (group.empty()) continue;
-    if (!words.empty()) words.append(context.tongue.comma).append(context.tongue.gap());
+    if (!words.empty()) words.append(context.tongue.stop).append(context.tongue.gap());
     std::string spelled;
     for (const char c : group) {
       if (!spelled.empty()) spelled += context.tongue.gap();

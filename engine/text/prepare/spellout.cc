@@ -115,7 +115,7 @@ const Spellout& Spellout::For(TongueId tongue, std::string_view tag) {
   struct Entry {
     TongueId tongue;
     const char* locale;
-    std::string_view tags;  // that this spelling is for; empty: all others
+    std::string_view tags;  // language tags of this spelling; empty: all others
   };
   static constexpr Entry kEntries[] = {
       {TongueId::kEnglish, "en_GB", "en-GB en-AU en-NZ en-IE en-ZA en-IN en-CA en-SG en-HK en-MT"},

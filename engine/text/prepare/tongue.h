@@ -66,6 +66,7 @@ struct Tongue {
   std::string_view tag;    // as Language::tag
   char32_t decimal;        // "." or ","
   std::string_view comma;  // the pause: "," or its Chinese or Japanese form
+  std::string_view stop;   // a longer pause: "." or "。"
   bool spaces;             // between words
   SymbolWords words;
   std::span<const CurrencyNames> currencies;

@@ -108,6 +108,7 @@ constinit const Tongue kEnglishTongue = {
     .tag = "en",
     .decimal = '.',
     .comma = ",",
+    .stop = ".",
     .spaces = true,
     .words = {.plus = "plus",
               .minus = "minus",

@@ -17,7 +17,7 @@ VERSIONS = ("1.29", "1.32", "1.35")
 
 
 def problems(documents):
-    """What is wrong, a sentence each."""
+    """A sentence for each problem."""
     for document in documents:
         for version in VERSIONS:
             try:

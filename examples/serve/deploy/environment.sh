@@ -13,10 +13,10 @@ export RAY_SERVE_PROXY_HEALTH_CHECK_PERIOD_S=${RAY_SERVE_PROXY_HEALTH_CHECK_PERI
 # machine that died without a word is noticed by those whom it spoke to.
 export RAY_SERVE_HAPROXY_TIMEOUT_CLIENT_S=${RAY_SERVE_HAPROXY_TIMEOUT_CLIENT_S:-3600}
 export RAY_SERVE_HAPROXY_TIMEOUT_SERVER_S=${RAY_SERVE_HAPROXY_TIMEOUT_SERVER_S:-45}
-# What cannot be connected goes to another replica; health checks find a lost machine within some seconds.
+# A request that cannot be connected goes to another replica; health checks find a lost machine within some seconds.
 export RAY_SERVE_HAPROXY_TIMEOUT_CONNECT_S=${RAY_SERVE_HAPROXY_TIMEOUT_CONNECT_S:-2}
 export RAY_SERVE_HAPROXY_HEALTH_CHECK_INTER=${RAY_SERVE_HAPROXY_HEALTH_CHECK_INTER:-2s}
-# So does what a replica took and then died without a word of an answer: no sound of it has left.
+# A request goes to another replica, too, if its replica died before it answered: no sound of it has left.
 export RAY_SERVE_HAPROXY_RETRY_ON=${RAY_SERVE_HAPROXY_RETRY_ON:-conn-failure empty-response}
 # When replicas come or go HAProxy is replaced; the old one closes its sessions after this time.
 export RAY_SERVE_HAPROXY_HARD_STOP_AFTER_S=${RAY_SERVE_HAPROXY_HARD_STOP_AFTER_S:-3600}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
-"""What examples/serve/deploy/fleet does with a running Ray: deploy, status. Its manual is there."""
+"""The part of examples/serve/deploy/fleet for a running Ray: deploy, status. Its manual is there."""
 import argparse
 import pathlib
 import subprocess

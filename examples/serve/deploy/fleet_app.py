@@ -121,5 +121,5 @@ def by_busy_slots(context, target: float = 0.7):
 
 
 def application(arguments: dict):
-    """What `args` of fleet.yaml says becomes the Settings of the front."""
+    """Makes the Settings of the front from `args` of fleet.yaml."""
     return Voice.bind(arguments)

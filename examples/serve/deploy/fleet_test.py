@@ -76,7 +76,7 @@ class Machine:
 
 
 def environment():
-    """Of the machines: a home of their own, and patience with a busy one."""
+    """Environment of the machines: a home of their own, and patience with a busy one."""
     return {**os.environ, "HOME": "/tmp/ray", "XDG_CONFIG_HOME": "/tmp/ray", "RAY_raylet_start_wait_time_s": "180"}
 
 

@@ -172,7 +172,7 @@ async def streams(server, process, count, pace, seconds, websocket):
 
 async def idle_sessions(server, process, count=500, seconds=60.0):
     """Memory and processor time of WebSockets that say nothing, for longer than the time between two pings."""
-    opened = [await server.session() for _ in range(20)]  # what the first ones allocate serves the others
+    opened = [await server.session() for _ in range(20)]  # memory of the first ones serves the others
     before, threads = process.resident(), process.threads()
     opened += [await server.session() for _ in range(count)]
     await asyncio.sleep(1)

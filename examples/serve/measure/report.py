@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
-"""What a measurement says beside its figures: the machine, and how busy it was."""
+"""Notes of a measurement beside its figures: the machine, and how busy it was."""
 import os
 import platform
 import statistics

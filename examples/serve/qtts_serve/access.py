@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
-"""Who may ask: the host names that the server answers to, the web pages that may use it, and the headers that keep its
+"""Access: the host names that the server answers to, the web pages that may use it, and the headers that keep its
 own page from being misused."""
 import base64
 import contextlib

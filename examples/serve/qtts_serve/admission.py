@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
-"""Who may speak now. The server refuses before the engine does: what gets no slot within a bounded time is refused."""
+"""Admission of utterances. The server refuses before the engine does: a request that gets no slot within a bounded time."""
 import asyncio
 import collections
 
@@ -9,7 +9,7 @@ from .errors import ApiError
 class Slots:
     """Slots of the model, first come, first served.
 
-    Who asks gets a place, a future that is done once the slot is there. A place ends in one of two ways: give_up(), or
+    A caller gets a place, a future that is done once the slot is there. A place ends in one of two ways: give_up(), or
     release() when the engine is done. It may be cancelled at any time before.
     """
 

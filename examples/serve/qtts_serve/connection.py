@@ -17,6 +17,7 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from websockets.frames import CloseCode
 
 from .errors import ApiError
+from .extensions import TRAILERS
 
 log = logging.getLogger("qtts_serve")
 
@@ -26,6 +27,7 @@ HEADER_FIELDS = 100
 HANDSHAKE_LINE = 8000
 # Seconds in which what still comes is dropped after an answer; a connection that is closed at once would lose the answer.
 LINGER = 5
+LAST_CHUNK = b"0\r\n\r\n"
 # Bytes that a protocol gets at once. The worst of them, a WebSocket's empty frames, take it some milliseconds.
 SLICE = 2 << 10
 # Seconds of one turn of the event loop for reading, whatever comes.
@@ -69,7 +71,7 @@ class Door:
 
 
 def network(peer):
-    """What a client has for its own: an IPv4 address, 64 bits of an IPv6 address."""
+    """The addresses that one client owns: an IPv4 address, 64 bits of an IPv6 address."""
     try:
         address = ipaddress.ip_address(peer.partition("%")[0])
     except ValueError:  # none: it is gone already
@@ -124,7 +126,7 @@ class Connection(asyncio.Protocol):
         self._transport = None
         self._received = bytearray()
         self._held = False  # uvicorn has paused reading
-        self._deaf = False  # what comes is dropped
+        self._deaf = False  # messages that come are dropped
         self.queued = False  # with the reader
 
     # --- of the socket
@@ -234,16 +236,28 @@ class Connection(asyncio.Protocol):
 
 
 class Transport:
-    """The transport that uvicorn sees: reading is paused above the Connection, and another protocol is put behind it."""
+    """The transport that uvicorn sees: reading is paused above the Connection, and another protocol is put behind it.
+    Adds trailers to a chunked answer, which uvicorn cannot."""
 
     def __init__(self, connection, transport):
         self.pause_reading, self.resume_reading = connection.hold, connection.release
         self.set_protocol = connection.change_protocol
         self.refuse, self.close = connection.refuse, connection.close
         self._connection, self._transport = connection, transport
+        self._trailers = b""
 
     def is_closing(self):
         return self._connection.closing
+
+    def end_with(self, trailers):
+        """The next write is the last chunk, and has these fields behind it (RFC 9112, 7.1.2)."""
+        self._trailers = b"".join(f"{name}: {value}\r\n".encode("latin-1", "replace") for name, value in trailers.items())
+
+    def write(self, data):
+        if self._trailers and data == LAST_CHUNK:
+            data = LAST_CHUNK[:-2] + self._trailers + b"\r\n"
+        self._trailers = b""
+        self._transport.write(data)
 
     def __getattr__(self, name):
         return getattr(self._transport, name)
@@ -295,6 +309,7 @@ class Http(HttpToolsProtocol):
 
     def on_message_begin(self):
         super().on_message_begin()
+        self.scope["extensions"] = {TRAILERS: self.transport.end_with}
         self._in_header = True
         self._fields = 0
         if self._header_timer is None:

@@ -37,7 +37,7 @@ def check_default(name):
 
 
 def wav_header(size=None):
-    """Of a WAV file with `size` bytes of samples; of unknown length, both sizes are the largest there are."""
+    """The header of a WAV file with `size` bytes of samples. Without a size both fields have the largest value."""
     data, file = (0xFFFFFFFF, 0xFFFFFFFF) if size is None else (size, size + 36)
     return struct.pack("<4sI4s4sIHHIIHH4sI", b"RIFF", file, b"WAVE", b"fmt ", 16, 1, 1, RATE, 2 * RATE, 2, 16, b"data", data)
 
@@ -73,7 +73,7 @@ class Encoder:
         self._pipeline.set_state(Gst.State.PLAYING)
 
     async def encode(self, sound):
-        """What is encoded by now; at first, waits a little for the sound just given, so that it is not a write late."""
+        """Returns the bytes encoded so far. At first it waits a little for this sound, so that the first write has some."""
         buffer = Gst.Buffer.new_wrapped(sound)
         count = len(sound) // 2
         buffer.pts = self._samples * Gst.SECOND // RATE

@@ -32,5 +32,5 @@ def bad_field(param, message):
 
 
 def mistake():
-    """What a client is told of an exception that nothing expects."""
+    """The answer to a client after an unexpected exception."""
     return ApiError(500, "The server failed: a mistake in it.", code="internal")

@@ -2,6 +2,7 @@
 """Fields of a request or of session.config, checked; and what they mean to the element."""
 import base64
 import binascii
+import contextlib
 import dataclasses
 import json
 import math
@@ -27,7 +28,9 @@ MOST_FRAMES = 1_000_000
 INTEGERS = {"seed": (0, EXACT - 1), "top_k": (0, 2**31 - 1)}
 REALS = {"temperature": (0, 100), "top_p": (sys.float_info.min, 1), "repetition_penalty": (0.01, 100)}
 # Fields with a name in them; the others have text, in which a character that is none is replaced.
-NAMES = ("model", "voice", "response_format", "language", "stream_format")
+NAMES = ("model", "voice", "response_format", "language", "stream_format", "normalize", "emoji")
+# Fields with one of a few values, as the property of that name has them.
+CHOICES = {"normalize": ("model", "none", "spoken"), "emoji": ("silent", "names")}
 LONGEST_NAME = 256
 # Bytes of a request in JSON that may be something else than letters, digits, "+", "/" and "=", as most of a recording is.
 # Without this bound a request as long as a recording may be could have millions of values, which take 0.5 s to read.
@@ -36,25 +39,30 @@ LETTERS = bytes(range(0x30, 0x3A)) + bytes(range(0x41, 0x5B)) + bytes(range(0x61
 PART = 1 << 18  # characters of base64 that are decoded at once
 # Fields of a form or an address; more cannot make sense.
 MOST_FIELDS = 64
-STRINGS = ("model", "instructions", "response_format", "language", "ref_audio", "ref_text")
+STRINGS = ("model", "instructions", "response_format", "language", "ref_audio", "ref_text", *CHOICES)
 SHARED = {"voice", "speed", "pace", "trim_leading_silence", "max_new_tokens", "x_vector_only_mode", "initial_codec_chunk_frames",
-          *INTEGERS, *REALS, *STRINGS}
-OF_REQUEST = SHARED | {"input", "stream_format", "start_frame", "stream", "non_streaming_mode"}
+          "lexicon", *INTEGERS, *REALS, *STRINGS}
+OF_REQUEST = SHARED | {"input", "stream_format", "start_frame", "stream", "non_streaming_mode", "timestamp_granularities"}
+# How often an utterance is made again that left words out, of an answer that is kept until it is whole.
+RETRIES = 2
 OF_SESSION = SHARED | {"type", "stream_audio", "progress", "split_granularity", "word_timestamps"}
 
 
 @dataclasses.dataclass
 class Wishes:
-    """What a request or a session asks for."""
+    """The wishes of a request or a session."""
     text: str = ""
     settings: dict = dataclasses.field(default_factory=dict)  # of the element
     response_format: str = "mp3"
     events: bool = False  # server-sent events
+    json: bool = False  # one object of JSON
     whole: bool = False  # one piece, when the utterance is over
-    progress: bool = False
+    progress: bool = False  # tells of words
     pace: float = 0.0  # seconds ahead of real time; 0: as fast as it is made
     start_frame: int = 0
     recording: bytes = b""
+    lexicon: str = ""  # two columns
+    held: bool = True  # short enough for its sound to be kept until it is whole
 
     @property
     def texts(self):
@@ -63,27 +71,28 @@ class Wishes:
                  "ref_text": self.settings.get("reference-text", "")}
         return {field: text for field, text in texts.items() if text}
 
-    def with_recording(self):
-        """A context: the settings, with the recording to clone in a file as long as the context lasts."""
-        return _Recording(self)
+    @contextlib.contextmanager
+    def with_files(self):
+        """A context: the settings, with the recording to clone and the lexicon in files as long as the context lasts."""
+        with contextlib.ExitStack() as files:
+            settings = dict(self.settings)
+            if self.recording:
+                settings["reference-audio"] = files.enter_context(_file(self.recording))
+            if self.lexicon:
+                own = files.enter_context(_file(self.lexicon.encode()))
+                settings["lexicon"] = ":".join(filter(None, (own, settings.get("lexicon"))))
+            yield settings
 
 
-class _Recording:
-    def __init__(self, wishes):
-        self._wishes = wishes
-        self._path = None
-
-    def __enter__(self):
-        if not self._wishes.recording:
-            return self._wishes.settings
-        descriptor, self._path = tempfile.mkstemp(prefix="qtts-serve-")
+@contextlib.contextmanager
+def _file(content):
+    descriptor, path = tempfile.mkstemp(prefix="qtts-serve-")
+    try:
         with os.fdopen(descriptor, "wb") as file:
-            file.write(self._wishes.recording)
-        return {**self._wishes.settings, "reference-audio": self._path}
-
-    def __exit__(self, *_):
-        if self._path:
-            os.unlink(self._path)
+            file.write(content)
+        yield path
+    finally:
+        os.unlink(path)
 
 
 def read_request(fields, settings, catalogue):
@@ -97,15 +106,23 @@ def read_request(fields, settings, catalogue):
     if not isinstance(text, str):
         raise bad_field("input", "is the text to speak, a string, and is required.")
     wishes.text = clean(text)
-    _check_length("input", text, settings)
+    stream_format = fields.get("stream_format", "audio")
+    if stream_format not in ("audio", "sse", "json"):
+        raise bad_field("stream_format", f"is {shown(stream_format)}; it may be audio, sse or json.")
+    wishes.events, wishes.json = stream_format == "sse", stream_format == "json"
+    wishes.whole = wishes.json or not (_boolean(fields, "stream", True) or wishes.events)
+    wishes.held = len(text) <= settings.max_held_characters
+    _check_length("input", text, settings.max_held_characters if wishes.whole else settings.max_characters)
     if not wishes.text.strip():
         raise bad_field("input", "is blank: there is nothing to speak.")
-    stream_format = fields.get("stream_format", "audio")
-    if stream_format not in ("audio", "sse"):
-        raise bad_field("stream_format", f"is {shown(stream_format)}; it may be audio or sse.")
-    wishes.events = stream_format == "sse"
-    # An answer is always streamed; vLLM-Omni's field only says that a client wants what it gets.
-    _boolean(fields, "stream")
+    wishes.progress = _read_granularities(fields.get("timestamp_granularities", []))
+    if wishes.progress and not (wishes.events or wishes.json):
+        raise bad_field("timestamp_granularities", 'needs "stream_format" sse or json: plain sound has no place for words.')
+    if wishes.whole:
+        wishes.pace = 0.0
+        wishes.settings["real-time"] = False
+        if "seed" not in wishes.settings:
+            wishes.settings["retry"] = RETRIES
     if "non_streaming_mode" in fields:
         wishes.settings["layout"] = "non-streaming" if _boolean(fields, "non_streaming_mode") else "streaming"
     wishes.start_frame = _integer(fields, "start_frame", 0, 0, MOST_FRAMES)
@@ -127,9 +144,16 @@ def read_session(fields, settings, catalogue):
     wishes.progress = _boolean(fields, "progress")
     if fields.get("split_granularity", "none") != "none":
         raise bad_field("split_granularity", 'may only be none: text is spoken while it comes, as one utterance.')
-    if _boolean(fields, "word_timestamps"):
-        raise bad_field("word_timestamps", 'may only be false; "progress": true tells when words begin.')
+    wishes.progress = _boolean(fields, "word_timestamps") or wishes.progress
     return wishes
+
+
+def _read_granularities(values):
+    """Whether words are asked for, by OpenAI's name of the field."""
+    values = [values] if isinstance(values, str) else values
+    if not isinstance(values, list) or any(value != "word" for value in values):
+        raise bad_field("timestamp_granularities", f'is {shown(values)}; it may be ["word"].')
+    return bool(values)
 
 
 def clean(text):
@@ -153,9 +177,9 @@ def check_name(field, value):
         raise bad_field(field, f"is {shown(value)}, which has a control character or half of one.")
 
 
-def _check_length(field, text, settings):
-    if len(text) > settings.max_characters:
-        raise ApiError(413, f'"{field}" has {len(text)} characters; at most {settings.max_characters} are taken at once. '
+def _check_length(field, text, most):
+    if len(text) > most:
+        raise ApiError(413, f'"{field}" has {len(text)} characters; at most {most} are taken at once. '
                             + ("Split it." if field == "input" else "Shorten it."), field, "too_long")
 
 
@@ -174,7 +198,7 @@ def _read_shared(fields, settings, catalogue, default_format):
         if name in fields and not (name == "voice" and isinstance(fields[name], dict)):
             check_name(name, fields[name])
     for name in ("instructions", "ref_text"):
-        _check_length(name, fields.get(name, ""), settings)
+        _check_length(name, fields.get(name, ""), settings.max_held_characters)
     if "model" in fields:
         catalogue.check_model(fields["model"])
     wishes = Wishes(response_format=fields.get("response_format", default_format))
@@ -206,12 +230,41 @@ def _read_shared(fields, settings, catalogue, default_format):
             if name in fields:
                 by_model = name != "seed" and fields[name] == -1
                 element[name.replace("_", "-")] = read(fields, name) if by_model else read(fields, name, None, least, most)
+    for name, values in CHOICES.items():
+        if name in fields:
+            if fields[name] not in values:
+                raise bad_field(name, f"is {shown(fields[name])}; it may be {', '.join(values)}.")
+            element[name] = fields[name]
+    if settings.lexicon:
+        element["lexicon"] = settings.lexicon
+    wishes.lexicon = _read_lexicon(fields.get("lexicon", {}), settings)
     if "max_new_tokens" in fields:
         element["max-duration"] = _integer(fields, "max_new_tokens", None, 1, MOST_FRAMES) * FRAME_NANOSECONDS
     _read_recording(fields, settings, wishes)
     # Where the first piece of sound of vLLM-Omni ends; here it is one frame always.
     _integer(fields, "initial_codec_chunk_frames", 0, 0, MOST_FRAMES)
     return wishes
+
+
+def _read_lexicon(words, settings):
+    """Words and what is spoken instead, as lines of two columns."""
+    if not isinstance(words, dict):
+        raise bad_field("lexicon", 'has to be an object of words and what is spoken instead: {"nginx": "engine x"}.')
+    if len(words) > settings.max_lexicon:
+        raise ApiError(413, f'"lexicon" has {len(words)} words; at most {settings.max_lexicon} are taken. Words of every request '
+                            "belong into a file of --lexicon.", "lexicon", "too_long")
+    lines = []
+    for word, spoken in words.items():
+        if not isinstance(spoken, str):
+            raise bad_field("lexicon", f"has for {shown(word)} what is no string.")
+        for text in (word, spoken):
+            check_name("lexicon", text)
+        if not word.strip() or not spoken.strip():
+            raise bad_field("lexicon", f"has a blank word, or nothing to speak for one: {shown(word)}.")
+        if word.strip()[0] in "#<":
+            raise bad_field("lexicon", f"has the word {shown(word)}, which may not begin with # or <.")
+        lines.append(f"{word.strip()}\t{spoken.strip()}\n")
+    return "".join(lines)
 
 
 def _read_recording(fields, settings, wishes):

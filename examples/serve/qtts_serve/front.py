@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import hashlib
+import json
 import logging
 import pathlib
 import re
@@ -22,6 +23,8 @@ log = logging.getLogger("qtts_serve")
 WARM_UP = "Ready."
 # Bytes of all bodies that are being received.
 MOST_BODIES = 256 << 20
+# Characters of the longest part of a text, of a model whose description does not say: the element's default.
+LONGEST_PART = 400
 # Pipelines made at the start; more are made when they are needed, and kept.
 FIRST_PIPELINES = 4
 
@@ -39,11 +42,12 @@ class Front:
         self.device_lost = False
         self.draining = False
         self.refusing = asyncio.Event()  # no new utterances
-        self.ending = False  # what is still spoken is broken off
+        self.ending = False  # utterances that still speak are broken off
         self.failure = ""
         self.model = {}  # languages, fingerprint, device, instruct: whether it heeds instructions
+        self.part_characters = 0  # of the longest part of a text; 0: texts are not split
         self.catalogue = Catalogue(settings)
-        self.utterances = set()  # that are being spoken
+        self.utterances = set()  # those that are being spoken
         self._sessions = 0
         self._bodies = 0  # bytes of requests that are being received
         self._loaded = asyncio.Event()
@@ -133,10 +137,21 @@ class Front:
             self._sessions -= 1
             self.metrics.sessions.labels(protocol).dec()
 
+    def tokens_at_once(self, text):
+        """No fewer than the model reads before it speaks: those of the text, or of its longest part. A token has a byte at
+        least."""
+        part = self.part_characters
+        if not part or len(text) <= part:
+            return self.pool.count_tokens(text)
+        if 4 * part <= self.settings.max_tokens // 2:
+            return 4 * part
+        return max(self.pool.count_tokens(text[begin:begin + 2 * part]) for begin in range(0, len(text), part))
+
     def check_tokens(self, texts):
-        """ApiError if the texts, by field, have more tokens than an utterance may: the model reads them all before it
-        speaks, at some milliseconds a token on a CPU. A text of rare characters has several tokens a character."""
-        counts = {field: self.pool.count_tokens(text) for field, text in texts.items()}
+        """ApiError if the model would read more tokens of the texts, by field, before it speaks: at some milliseconds a
+        token on a CPU. A text of rare characters has several tokens a character."""
+        counts = {field: self.tokens_at_once(text) if field == "input" else self.pool.count_tokens(text)
+                  for field, text in texts.items()}
         most = self.settings.max_tokens
         if sum(counts.values()) > most:
             longest = max(counts, key=counts.get)
@@ -177,8 +192,9 @@ class Front:
         self.catalogue = Catalogue(self.settings, speaker.listed("speakers"))
         self.catalogue.check()
         encoders.check_default(self.settings.response_format)
-        self.model = {"languages": speaker.listed("languages"), "device": stats.get_value("device"),
-                      "instruct": speaker.supports_instructions(),
+        self.part_characters = part_characters(stats.get_value("model"), speaker.part_length())
+        self.model = {"languages": speaker.listed("languages"), "voice": speaker.usual_voice(),
+                      "device": stats.get_value("device"), "instruct": speaker.supports_instructions(),
                       "fingerprint": fingerprint(stats.get_value("model"), stats.get_value("device"))}
         self.metrics.build.info({"version": Gst.ElementFactory.find("qttssrc").get_plugin().get_version(),
                                  "model": self.settings.names[0], "device": self.model["device"]})
@@ -203,6 +219,15 @@ class Front:
             log.error("%s", message)
             if self.on_fatal:
                 self.on_fatal(message)
+
+
+def part_characters(model, part_length):
+    """The longest part of a text in characters, by the property part-length; 0: texts are not split."""
+    if part_length >= 0:
+        return part_length
+    with contextlib.suppress(OSError, ValueError, KeyError):
+        return json.loads(pathlib.Path(model, "qttssrc.json").read_bytes())["text"]["part_characters"]
+    return LONGEST_PART
 
 
 def fingerprint(model, device):

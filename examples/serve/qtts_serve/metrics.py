@@ -11,7 +11,7 @@ NANOSECOND = 1e-9
 
 
 class Engine:
-    """What the element tells of the engine, whoever uses it in this process."""
+    """Figures of the engine as the element reports them, over all its users in this process."""
 
     PARTS = (
         (GaugeMetricFamily, "qtts_pages", "Pages of the GPU's memory for contexts; 0 without a GPU", "pages", 1),

@@ -3,7 +3,7 @@
 first two.
 
 A part is cut out of the whole sound, made anew for each request: nothing is kept between requests, and any replica with
-the same fingerprint gives the same bytes. So a seed is needed; an address without one has its own.
+the same fingerprint gives the same bytes. This needs a seed; an address without one has its own.
 """
 import dataclasses
 import hashlib
@@ -22,9 +22,14 @@ def seed_of_address(query):
     return int.from_bytes(hashlib.sha256(query).digest()) >> (256 - SEED_BITS)
 
 
+def are_possible(wishes):
+    """Whether parts of the answer can be had: its bytes are the same each time, and there are not too many to keep."""
+    return wishes.response_format in REPEATABLE and not wishes.events and not wishes.json and wishes.held
+
+
 def tag(wishes, fingerprint):
     """ETag: names the bytes of the whole sound."""
-    words = (wishes.text, sorted(wishes.settings.items()), wishes.response_format, wishes.start_frame,
+    words = (wishes.text, sorted(wishes.settings.items()), wishes.lexicon, wishes.response_format, wishes.start_frame,
              hashlib.sha256(wishes.recording).hexdigest(), fingerprint)
     return f'"{hashlib.sha256(repr(words).encode()).hexdigest()[:32]}"'
 
@@ -37,10 +42,10 @@ class Range:
 
     @classmethod
     def of(cls, headers, wishes, current_tag):
-        """What `Range` asks for; None where the whole sound is the answer, as RFC 9110 (14.2) allows: several ranges, one
-        that is malformed, or of other bytes than these (`If-Range`)."""
+        """The part that `Range` asks for; None where the whole sound is the answer, as RFC 9110 (14.2) allows: several
+        ranges, one that is malformed, or of other bytes than these (`If-Range`)."""
         match = ONE_RANGE.fullmatch(headers.get("range", ""))
-        if match is None or wishes.events or wishes.response_format not in REPEATABLE:
+        if match is None or not are_possible(wishes):
             return None
         if headers.get("if-range", current_tag) != current_tag:
             return None

@@ -32,12 +32,14 @@ class Settings:
     allow_host: str = option("", "names under which the server is asked for beside its addresses, localhost and the machine's "
                                  "name, separated by commas: speech.example, *.speech.example; * = any, for behind a "
                                  "gateway that checks them")
-    # What speaks.
+    # The voice.
     model_path: str = option("", "folder of a Qwen3-TTS-12Hz checkpoint (default: the bundled voice)")
     element: str = option("", 'more properties of qttssrc, such as "precision=int8 device=cpu"')
     model_name: str = option("", "name that requests give as model; several are separated by commas "
                                  "(default: the name of the folder)")
     voice_alias: str = option("", 'other names of voices, such as "alloy=ryan,nova=serena"')
+    lexicon: str = option("", "files of words and what is spoken instead, as the property lexicon of qttssrc takes them; words "
+                              "of a request come before")
     openai_names: bool = option(True, "yes or no: whether OpenAI's names of models and voices (tts-1, alloy, ...) are taken for "
                                       "this model and voices of it")
     response_format: str = option("mp3", "format of the sound when a request over HTTP names none")
@@ -47,8 +49,12 @@ class Settings:
     slots: int = option(0, "utterances spoken at once; sizes the memory on a GPU (0 = the element's default)")
     sessions: int = option(256, "connections that speak or may speak: WebSockets, and requests being answered")
     max_wait: float = option(2.0, "seconds that an utterance waits for a slot before it is refused")
-    max_characters: int = option(4096, "characters of an utterance")
-    max_tokens: int = option(4096, "tokens of the model for the text, the instructions and the transcript of an utterance")
+    max_characters: int = option(100_000, "characters of an utterance; the model speaks a long one part by part")
+    max_held_characters: int = option(4096, "characters of instructions, of a transcript, and of a text whose sound is kept until "
+                                            "all of it is there: for parts of an answer (Range), and with stream_audio false")
+    max_tokens: int = option(4096, "tokens that the model reads at once: of a part of the text, the instructions and the "
+                                   "transcript")
+    max_lexicon: int = option(1000, "words of the lexicon of a request")
     max_recording: int = option(10 << 20, "bytes of a recording to clone")
     max_ahead: float = option(30.0, "the largest pace that a request may ask for, in seconds; 0 as a pace stays allowed")
     connections: int = option(0, "connections at once, also those that have not asked yet (0 = twice the sessions, and 64)")
@@ -71,13 +77,16 @@ class Settings:
         self.replica = self.replica or f"{os.uname().nodename}-{os.getpid()}"
         if self.sessions < 1:
             raise ValueError("sessions: at least 1")
-        for name in ("slots", "max_wait", "max_characters", "max_tokens", "max_recording", "max_ahead", "connections",
+        for name in ("slots", "max_wait", "max_characters", "max_held_characters", "max_tokens", "max_lexicon", "max_recording", "max_ahead", "connections",
                      "address_connections", "ping_interval", "drain_delay", "drain_timeout"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise ValueError(f"{name}: {getattr(self, name)} is not 0 or more")
         for name in ("header_timeout", "body_timeout", "body_rate", "slow_reader", "text_timeout"):
             if not 0 < getattr(self, name) < math.inf:
                 raise ValueError(f"{name}: {getattr(self, name)} is not above 0")
+        for path in filter(None, self.lexicon.split(":")):
+            if not os.path.isfile(path):
+                raise ValueError(f"lexicon: {path!r} is no file")
         for origin in self.origins:
             if origin != "*" and not access.is_origin(origin):
                 raise ValueError(f"allow_origin: {origin!r} is no origin, such as https://speech.example, in lower case and "
@@ -148,7 +157,7 @@ class Settings:
 
 
 def _reader(field):
-    """Of an option's text."""
+    """The function that reads an option's text."""
     return truth if field.type is bool else field.type
 
 

@@ -30,7 +30,7 @@ log = logging.getLogger("qtts_serve")
 # Types of the settings that are not strings. The element converts whole numbers, and refuses those out of range.
 TYPES = {"seed": GObject.TYPE_INT64, "temperature": GObject.TYPE_DOUBLE, "top-k": GObject.TYPE_INT64,
          "top-p": GObject.TYPE_DOUBLE, "repetition-penalty": GObject.TYPE_DOUBLE, "max-duration": GObject.TYPE_UINT64,
-         "max-wait": GObject.TYPE_UINT64, "real-time": GObject.TYPE_BOOLEAN,
+         "max-wait": GObject.TYPE_UINT64, "retry": GObject.TYPE_INT64, "real-time": GObject.TYPE_BOOLEAN,
          "trim-leading-silence": GObject.TYPE_BOOLEAN}
 
 
@@ -62,11 +62,22 @@ class Spoken:
     spoken_characters: int = 0
     pulled: int = 0  # samples
     words: list = dataclasses.field(default_factory=list)  # progress that was not taken yet
+    coverage: float | None = None  # share of the text that was spoken; None: not known
+    skipped: list = dataclasses.field(default_factory=list)  # words that were not spoken
+    repeated: list = dataclasses.field(default_factory=list)  # words that were spoken again
+    retries: int = 0  # how often it was made again
     problem: str = ""  # the last warning, which may be of the utterance before
     explained: bool = False  # it came after the end, and says why the utterance failed
-    field: str | None = None  # that the problem is about, if it names one
+    field: str | None = None  # field that the problem is about, if it names one
     about_text: bool = False  # the problem is the text or a setting
     full: bool = False  # it got no memory or no slot
+
+
+    def summary(self):
+        """How it ended, for a client."""
+        known = {} if self.coverage is None else {"coverage": round(self.coverage, 4), "skipped": self.skipped,
+                                                  "repeated": self.repeated}
+        return {"reason": self.finished, "frames": self.frames, **known, "retries": self.retries}
 
 
 class Speaker:
@@ -166,6 +177,9 @@ class Speaker:
     def stats(self):
         return self._speech.get_property("stats")
 
+    def part_length(self):
+        return self._speech.get_property("part-length")
+
     def supports_instructions(self):
         return self._speech.get_property("supports-instruct")
 
@@ -173,6 +187,10 @@ class Speaker:
         """The model's, for a text; of one too long for it the bytes, which are no fewer."""
         count = self._speech.emit("count-tokens", text)
         return count if count >= 0 else len(text.encode())
+
+    def usual_voice(self):
+        """The preset voice of a request that names none; None if the model has none."""
+        return self._speech.get_property("speaker") or self._speech.get_property("default-speaker")
 
     def listed(self, name):
         """A property that is a list of strings."""
@@ -223,12 +241,17 @@ class Speaker:
         elif name == "qtts-text-progress":
             spoken.words.append({"offset": report.get_value("offset-chars"), "length": report.get_value("length-chars"),
                                  "time": (report.get_value("running-time") - spoken.begin) / Gst.SECOND,
+                                 "duration": report.get_value("duration") / Gst.SECOND,
                                  "estimated": report.get_value("estimated")})
         elif name == "qtts-utterance-finished":
             spoken.finished = report.get_value("reason")
             spoken.samples = report.get_value("samples")
             spoken.frames = report.get_value("frames")
             spoken.spoken_characters = report.get_value("text-spoken-chars")
+            spoken.retries = report.get_value("retries")
+            if report.get_value("measured"):
+                spoken.coverage = report.get_value("coverage")
+                spoken.skipped, spoken.repeated = list(report.get_value("skipped")), list(report.get_value("repeated"))
 
     def _take_warning(self, error):
         if self.spoken is None:
@@ -296,11 +319,11 @@ class Pool:
             self._close(self._idle.pop())
 
     def stats(self):
-        """What the element tells; all share one engine. None without a pipeline."""
+        """The element's `stats`; all pipelines share one engine. None without a pipeline."""
         return next((speaker.stats() for speaker in self._open if not speaker.broken), None)
 
     def count_tokens(self, text):
-        """Of the model, for a text. 0 without a pipeline."""
+        """The number of the model's tokens for a text. 0 without a pipeline."""
         return next((speaker.count_tokens(text) for speaker in self._open if not speaker.broken), 0)
 
     def _new(self):

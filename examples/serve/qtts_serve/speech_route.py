@@ -12,13 +12,14 @@ from starlette.formparsers import MultiPartException, MultiPartParser
 
 from . import encoders, fields, ranges
 from .errors import ApiError, bad_field
+from .extensions import TRAILERS
 from .off_loop import off_loop
 from .utterance import Utterance
 
 log = logging.getLogger("qtts_serve")
 
 SLACK = 64 << 10  # bytes of a body beside its text and its recording
-# Of a form, given to its parser at once: one that is made to be slow takes a millisecond.
+# Bytes of a form that its parser gets at once: a form that is made to be slow takes a millisecond for them.
 PIECE = 8 << 10
 WRITE = 64 << 10  # bytes of a part that are written at once
 
@@ -38,7 +39,7 @@ class Speech:
         self._front = front
 
     async def __call__(self, scope, receive, send):
-        answer = Answer(self._front, send)
+        answer = Answer(self._front, send, scope.get("extensions", {}).get(TRAILERS))
         request = asyncio.current_task()
         gone = False
 
@@ -96,7 +97,7 @@ class Speech:
         return await off_loop(len(body), _read_body, body, settings, catalogue)
 
     async def _parts(self, receive, headers):
-        """Of the body, as far as it is not too long and comes fast enough. Bodies of all requests have a limit together."""
+        """Yields the parts of the body. Refuses one that is too long or too slow; bodies of all requests share one limit."""
         settings, loop, front = self._front.settings, asyncio.get_running_loop(), self._front
         most = settings.max_recording * 4 // 3 + settings.max_characters * 12 + SLACK
         announced = headers.get("content-length", "")
@@ -135,9 +136,10 @@ class Speech:
 class Answer:
     """The response to one request: headers when the first sound is there, then sound, or an error."""
 
-    def __init__(self, front, send):
+    def __init__(self, front, send, end_with=None):
         self._front = front
         self._send = send
+        self._end_with = end_with  # takes trailers, where the server has them
         self._utterance = None
         self.status = 0  # none was sent
         self.complete = False  # the last chunk was sent
@@ -149,13 +151,13 @@ class Answer:
 
     async def speak(self, wishes, part=None):
         """The sound as it comes; or a part of it, once all of it is there."""
-        with wishes.with_recording() as settings:
+        with wishes.with_files() as settings:
             self._utterance = Utterance(self._front, "http", "whole")
             async with self._utterance as utterance:
                 utterance.say(wishes.text, settings)
                 encoder = encoders.make(wishes.response_format)
                 try:
-                    await (self._send_part(utterance, encoder, wishes, part) if part else
+                    await (self._send_whole(utterance, encoder, wishes, part) if part or wishes.whole else
                            self._stream(utterance, encoder, wishes))
                 finally:
                     encoder.close()
@@ -166,7 +168,8 @@ class Answer:
         await self._send_start({"content-type": _media_type(wishes), **_ranges(wishes)})
         await self._body(b"", more=False)
 
-    async def _send_part(self, utterance, encoder, wishes, part):
+    async def _send_whole(self, utterance, encoder, wishes, part):
+        """All of the sound, once it is there, or a part of it; or an object with it."""
         sound = bytearray()
         async for piece in utterance.sound(0, wishes.start_frame):
             sound += await encoder.encode(piece)
@@ -178,19 +181,29 @@ class Answer:
         sound += await encoder.finish()
         if wishes.response_format == "wav":  # whose length is known by now
             sound[:encoders.WAV_HEADER] = encoders.wav_header(len(sound) - encoders.WAV_HEADER)
+        if wishes.json:
+            await self._send_at_once(_object(wishes, spoken, sound), self._headers(utterance, wishes))
+            return
+        headers = {**self._headers(utterance, wishes), **_summary(spoken)}
+        if not part:
+            await self._send_at_once(sound, headers)
+            return
         first, last = part.cut(len(sound))
-        self.status = 206
-        await self._send_start({"content-type": _media_type(wishes), "content-length": str(last + 1 - first),
-                                "content-range": f"bytes {first}-{last}/{len(sound)}", "x-qtts-seed": str(spoken.seed),
-                                "etag": ranges.tag(wishes, self._front.model["fingerprint"]), **_ranges(wishes)})
-        for begin in range(first, last + 1, WRITE):
-            end = min(begin + WRITE, last + 1)
-            await self._body(bytes(sound[begin:end]), more=end <= last)
+        await self._send_at_once(sound[first:last + 1], {
+            **headers, "content-range": f"bytes {first}-{last}/{len(sound)}",
+            "etag": ranges.tag(wishes, self._front.model["fingerprint"])}, 206)
+
+    async def _send_at_once(self, body, headers, status=200):
+        self.status = status
+        await self._send_start({**headers, "content-length": str(len(body))})
+        for begin in range(0, len(body), WRITE):
+            await self._body(bytes(body[begin:begin + WRITE]), more=begin + WRITE < len(body))
 
     async def _stream(self, utterance, encoder, wishes):
         async for sound in utterance.sound(wishes.pace, wishes.start_frame):
             if self.status == 0:
                 await self._start(utterance, wishes)
+            await self._send_words(utterance, wishes)
             await self._write(wishes, await encoder.encode(sound))
         if utterance.cancelled:
             return
@@ -204,11 +217,14 @@ class Answer:
                 return
             await self._event(ApiError(500, spoken.problem, code="engine_failed").body() | {"type": "speech.audio.error"})
         else:
+            await self._send_words(utterance, wishes)
             await self._write(wishes, await encoder.finish())
             if wishes.events:
                 characters = len(wishes.text)
-                await self._event({"type": "speech.audio.done", "reason": spoken.finished, "frames": spoken.frames, "usage": {
+                await self._event({"type": "speech.audio.done", **spoken.summary(), "usage": {
                     "input_tokens": characters, "output_tokens": spoken.frames, "total_tokens": characters + spoken.frames}})
+        if self._end_with is not None and not wishes.events:
+            self._end_with(_summary(spoken))
         await self._body(b"", more=False)
 
     async def refuse(self, error):
@@ -224,11 +240,22 @@ class Answer:
 
     async def _start(self, utterance, wishes):
         self.status = 200
-        headers = {"content-type": _media_type(wishes), "x-qtts-seed": str(utterance.spoken.seed),
-                   "x-qtts-queue-ms": str(round(utterance.waited * 1000)), **_ranges(wishes)}
-        if ignored := self._front.ignored(wishes):
-            headers["x-qtts-ignored"] = ", ".join(ignored)
+        headers = self._headers(utterance, wishes)
+        if self._end_with is not None and not wishes.events:
+            headers["trailer"] = ", ".join(_summary(utterance.spoken))
         await self._send_start(headers)
+
+    def _headers(self, utterance, wishes):
+        ignored = self._front.ignored(wishes)
+        return {"content-type": _media_type(wishes), "x-qtts-seed": str(utterance.spoken.seed),
+                "x-qtts-queue-ms": str(round(utterance.waited * 1000)), **_ranges(wishes),
+                **({"x-qtts-ignored": ", ".join(ignored)} if ignored else {})}
+
+    async def _send_words(self, utterance, wishes):
+        words, utterance.spoken.words = utterance.spoken.words, []
+        if wishes.progress:
+            for word in words:
+                await self._event({"type": "speech.audio.word", **_word(wishes, word)})
 
     async def _send_start(self, headers):
         headers = {**headers, "cache-control": "no-store", **self._front.headers()}
@@ -257,12 +284,36 @@ def _encoded(headers):
     return [(name.encode(), value.encode("latin-1", "replace")) for name, value in headers.items()]
 
 
+def _summary(spoken):
+    """How an utterance ended, as fields of a header or behind the last chunk."""
+    coverage = "unknown" if spoken.coverage is None else f"{spoken.coverage:.4f}"
+    return {"x-qtts-reason": spoken.finished, "x-qtts-coverage": coverage, "x-qtts-words-skipped": str(len(spoken.skipped)),
+            "x-qtts-words-repeated": str(len(spoken.repeated))}
+
+
+def _word(wishes, word):
+    """A word of the text and its time in the sound, in seconds."""
+    leading = len(wishes.text) - len(wishes.text.lstrip())  # which the element drops
+    offset, length = leading + word["offset"], word["length"]
+    return {"word": wishes.text[offset:offset + length], "start": round(word["time"], 4),
+            "end": round(word["time"] + word["duration"], 4), "offset": offset, "estimated": word["estimated"]}
+
+
+def _object(wishes, spoken, sound):
+    """The answer in JSON."""
+    words = {"words": [_word(wishes, word) for word in spoken.words]} if wishes.progress else {}
+    return json.dumps({"audio": base64.b64encode(sound).decode(), "format": wishes.response_format, "seed": spoken.seed,
+                       **spoken.summary(), **words}).encode()
+
+
 def _media_type(wishes):
+    if wishes.json:
+        return "application/json"
     return "text/event-stream" if wishes.events else encoders.FORMATS[wishes.response_format][0]
 
 
 def _ranges(wishes):
-    return {"accept-ranges": "bytes" if wishes.response_format in ranges.REPEATABLE and not wishes.events else "none"}
+    return {"accept-ranges": "bytes" if ranges.are_possible(wishes) else "none"}
 
 
 def _too_long(most):

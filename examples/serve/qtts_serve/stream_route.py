@@ -26,7 +26,7 @@ MOST_MISTAKES = 100
 DEFAULT = {"response_format": "pcm", "stream_audio": True}
 # Utterances whose text came while another was spoken.
 MOST_WAITING = 64
-# Of the utterances of this process.
+# Numbers for the utterances of this process.
 NUMBERS = itertools.count(1)
 
 
@@ -41,7 +41,7 @@ class Turn:
         self.text = ""  # the beginning that was there when its turn came
         self.leading = 0  # white space at the beginning
         self.characters = 0
-        self.tokens = 0  # of all pieces: no fewer than those of the whole text
+        self.tail = ""  # the last characters, as many as a part may have; without parts all
         self.text_ended = False
         self.over = False  # nothing more is spoken of it
         self.cancelled = False
@@ -193,13 +193,15 @@ class Session:
         turn = self._open
         if turn.over:
             return
-        most = self._front.settings.max_characters
+        settings, part = self._front.settings, self._front.part_characters
+        most = min(settings.max_characters, settings.max_held_characters if turn.wishes.whole else settings.max_characters)
         if turn.characters + len(text) > most:
             self._end_too_long(f"more than {most} characters")
         text = fields.clean(text)
-        turn.tokens += self._front.pool.count_tokens(text)
-        if turn.tokens > self._front.settings.max_tokens:
-            self._end_too_long(f"more than {self._front.settings.max_tokens} tokens of the model")
+        turn.tail += text
+        if self._front.tokens_at_once(turn.tail) > settings.max_tokens:
+            self._end_too_long(f"more than {settings.max_tokens} tokens of the model at once")
+        turn.tail = turn.tail[-part:] if part else turn.tail
         turn.add(text)
 
     def _end_too_long(self, what):
@@ -276,7 +278,7 @@ class Session:
         if turn.blank:
             return
         turn.waiting = Utterance(self._front, "websocket", "growing")
-        with turn.wishes.with_recording() as settings:
+        with turn.wishes.with_files() as settings:
             async with turn.waiting as utterance:
                 try:
                     await self._speak_with(turn, utterance, settings)
@@ -336,13 +338,12 @@ class Session:
             if wishes.response_format == "wav":  # whose length is known by now
                 data = encoders.wav_header(len(data) - encoders.WAV_HEADER) + data[encoders.WAV_HEADER:]
             await self._send_bytes(data)
-        await self._send({"type": "audio.done", "utterance_index": turn.index, "sentence_index": 0,
-                          "reason": spoken.finished, "frames": utterance.frames, "total_bytes": total,
-                          "error": spoken.finished == "error"})
+        await self._send({"type": "audio.done", "utterance_index": turn.index, "sentence_index": 0, **spoken.summary(),
+                          "frames": utterance.frames, "total_bytes": total, "error": spoken.finished == "error"})
 
     def _end_early(self, turn, spoken):
-        """The sound is over and the text is not. What a failed utterance would still get is dropped, until its
-        input.done; after one that waited too long for text, the next text is a new utterance."""
+        """The sound is over and the text is not. After a failure, further text is dropped until its input.done; after an
+        utterance that waited too long for text, the next text is a new one."""
         if spoken.finished != "error" and self._open is turn:
             self._open = None
             self._timed_out = True

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
-"""What an answer and the log lines of one request have in common: `x-request-id`, and `traceparent` of W3C Trace Context."""
+"""Names that an answer and the log lines of one request share: `x-request-id`, and `traceparent` of W3C Trace Context."""
 import contextvars
 import dataclasses
 import logging
@@ -25,7 +25,7 @@ class Request:
 
     @classmethod
     def of(cls, headers):
-        """What the client sent; another id or a new trace where that is absent, malformed, or there more than once."""
+        """Takes the client's names; another id or a new trace where one is absent, malformed, or there more than once."""
         ids, traces = headers.getlist("x-request-id"), headers.getlist("traceparent")
         own = ids[0] if len(ids) == 1 and REQUEST_ID.fullmatch(ids[0]) else secrets.token_hex(16)
         trace, parent, flags = (parse(traces[0]) if len(traces) == 1 else None) or (

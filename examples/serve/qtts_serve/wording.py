@@ -7,8 +7,8 @@ FIELDS = {"speaker": "voice", "instruct": "instructions", "reference-audio": "re
           "layout": "non_streaming_mode", "max-duration": "max_new_tokens", "top-k": "top_k", "top-p": "top_p",
           "repetition-penalty": "repetition_penalty", "trim-leading-silence": "trim_leading_silence"}
 # Properties that have the name of their field.
-SAME = ("temperature", "seed", "language")
-# What is none of a client's business: a property that is no field, as a value is given to it or as a name with a hyphen;
+SAME = ("temperature", "seed", "language", "normalize", "emoji", "lexicon")
+# Words that no client should read: a property that is no field, as a value is given to it or as a name with a hyphen;
 # types and words of the programming interface.
 FOREIGN = re.compile(r"[a-z]+(?:-[a-z]+)*=\w|\"[a-z]+(?:-[a-z]+)+\"|\b(?:G[A-Z][a-z]\w*|g[a-z]*int\w*|gdouble|gboolean|gchar\w*"
                      r"|qttssrc|propert(?:y|ies)|element|GStreamer|plugins?)\b")
@@ -32,7 +32,7 @@ def for_clients(message, properties):
     field = _field_of(message)
     foreign = re.compile("|".join([FOREIGN.pattern, *(rf"(?<![\w-]){re.escape(name)}(?![\w-])" for name in others)]))
     first, *more = SENTENCE.split(message)
-    if foreign.search(first):  # what is wrong may stand before what to do
+    if foreign.search(first):  # the problem may stand before the remedy
         first = first.partition(": ")[0]
     text = " ".join(sentence for sentence in (first, *more) if not foreign.search(sentence)).strip()
     if not text:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
 """Times qwen-tts, the official package: official.py MODEL SENTENCES BATCH...
 
-What a further frame of all streams takes is the difference between two lengths of a batch, without the prompt."""
+The time of a further frame of all streams is the difference between two lengths of a batch, without the prompt."""
 import sys
 import time
 

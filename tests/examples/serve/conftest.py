@@ -166,8 +166,8 @@ def wait_for(what, condition):
 
 @functools.lru_cache(maxsize=None)
 def element(text, pieces=(), **properties):
-    """What qttssrc itself makes of a text, without the silence at its beginning: samples as bytes. With `pieces`, of growing
-    text."""
+    """The samples, as bytes, that qttssrc itself makes of a text, without the silence at its beginning. With `pieces`, of
+    growing text."""
     Gst.init(None)
     source = "appsrc name=in caps=text/x-raw,format=utf8 ! " if pieces else ""
     pipeline = Gst.parse_launch(f"{source}qttssrc name=speech ! appsink name=out sync=false caps=audio/x-raw,format=S16LE")

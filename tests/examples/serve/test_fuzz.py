@@ -66,7 +66,7 @@ def check_error(error):
 
 
 def check_settings(wishes):
-    """What is given to the element can be given: strings without NUL in UTF-8, numbers of its types."""
+    """Checks that the element can take the settings: strings without NUL in UTF-8, numbers of its types."""
     for text in (wishes.text, *(setting for setting in wishes.settings.values() if isinstance(setting, str))):
         text.encode()
         assert "\0" not in text
@@ -147,7 +147,7 @@ def test_forms():
 
 def test_ranges():
     chance = random.Random(SEED)
-    wishes = types.SimpleNamespace(events=False, response_format="wav")
+    wishes = types.SimpleNamespace(events=False, response_format="wav", held=True)
     for _ in range(COUNT):
         asked = "".join(chance.choices("bytes=-0123456789, \u00e9", k=chance.randrange(12)))
         part = ranges.Range.of({"range": chance.choice(("", "bytes=")) + asked}, wishes, '"tag"')
@@ -166,7 +166,7 @@ def test_a_server(server):
     for _ in range(COUNT // 30):
         given = request(chance)
         if isinstance(given.get("input"), str) and len(given["input"]) > 10:
-            given["input"] = "Hi."  # what is accepted is spoken
+            given["input"] = "Hi."  # an accepted text is spoken
         body = json.dumps(given).encode()
         status, _, answer = server.request("POST", "/v1/audio/speech", body)
         assert status in (200, 400, 404, 409, 413), (status, body[:1000])

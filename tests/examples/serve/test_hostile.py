@@ -105,7 +105,7 @@ def test_whatever_raises_gives_slot_and_pipeline_back(error):
 
 
 def test_a_mistake_is_told_and_counted(start):
-    """What no check has found: as one, the element is given a setting that it does not have."""
+    """A mistake that no check has found: the element gets a setting that it does not have."""
     server = start(environment={"PYTHONPATH": f"{FAULTY}:{os.environ['PYTHONPATH']}"})
     server.faulty = True
     pipelines = server.metric("qtts_pipelines_idle")

@@ -438,7 +438,7 @@ def test_a_listener_has_no_gaps_beside_many_whole_answers(start):
     """24 requests that take all they get, and a session that somebody hears. Equal shares of two cores would be some 2.5 times
     too slow for the listener."""
     server = start()
-    server.speech(input=LONG)  # so that the engine knows how long a step takes
+    server.speech(input=LONG)  # teaches the engine how long a step takes
     over, received = threading.Event(), [0] * 24
 
     def take(number):

@@ -71,6 +71,7 @@ def test_what_has_no_parts(server):
     assert server.get(address(seed=1, response_format="opus"))[1]["accept-ranges"] == "none"
     assert part(server, address(seed=1, stream_format="sse"), "bytes=0-1")[0] == 200
     assert server.speech({"Range": "bytes=0-1"}, input=TEXT, seed=1)[2] == element(TEXT, seed=1)
+    assert server.request("HEAD", address(seed=1, input="a " * 2049))[1]["accept-ranges"] == "none"
     status, headers, _ = server.request("HEAD", address(seed=1), headers={"Range": "bytes=0-1"})
     assert status == 200 and headers["accept-ranges"] == "bytes" and "content-range" not in headers
 

@@ -12,6 +12,7 @@ import openai
 import pytest
 
 from conftest import FRAME, element, frames, of, wait_for
+from qtts_serve.settings import Settings
 
 TEXT = "Please leave your message after the tone."
 SPEAKERS = ["clara", "grace", "hugh", "owen", "ross"]
@@ -41,6 +42,9 @@ def test_a_seed_is_told_and_repeats_the_sound(server):
     ("repetition_penalty", 1.3, {"repetition_penalty": 1.3}),
     ("max_new_tokens", 10, {"max_duration": 800_000_000}),
     ("language", "en", {"language": "en"}),
+    ("normalize", "none", {"normalize": "none"}),
+    ("emoji", "names", {"emoji": "names"}),
+    ("lexicon", {}, {}),
     ("voice", "grace", {"speaker": "grace"}),
     ("voice", {"id": "grace"}, {"speaker": "grace"}),
     ("non_streaming_mode", True, {"layout": "non-streaming"}),
@@ -156,7 +160,7 @@ def test_pace(server):
     (400, "input", {"input": " \n"}),
     (400, "input", {"input": 5}),
     (400, "input", {"input": "!!! ???"}),
-    (413, "input", {"input": "a" * 4097}),
+    (413, "input", {"input": "a" * 100_001}),
     (400, "model", {"input": TEXT, "model": "tts-2"}),
     (400, "voice", {"input": TEXT, "voice": "nobody"}),
     (400, "voice", {"input": TEXT, "voice": 5}),
@@ -181,6 +185,14 @@ def test_pace(server):
     (400, "ref_audio", {"input": TEXT, "ref_audio": "data:audio/wav;base64,%%%"}),
     (413, "ref_audio", {"input": TEXT, "ref_audio": "data:audio/wav;base64," + "A" * 14_000_000}),
     (400, "ref_text", {"input": TEXT, "ref_text": "Hello."}),
+    (400, "normalize", {"input": TEXT, "normalize": "loud"}),
+    (400, "emoji", {"input": TEXT, "emoji": 1}),
+    (400, "lexicon", {"input": TEXT, "lexicon": "lexicon.pls"}),
+    (400, "lexicon", {"input": TEXT, "lexicon": {"tone": 5}}),
+    (400, "lexicon", {"input": TEXT, "lexicon": {"tone": " "}}),
+    (400, "lexicon", {"input": TEXT, "lexicon": {"#tone": "sound"}}),
+    (400, "lexicon", {"input": TEXT, "lexicon": {"tone": "a\tb"}}),
+    (413, "lexicon", {"input": TEXT, "lexicon": {f"word{number}": "word" for number in range(1001)}}),
     (400, "volume", {"input": TEXT, "volume": 5}),
 ])
 def test_refusals(server, status, param, fields):
@@ -261,6 +273,7 @@ def test_other_methods_and_paths(server):
 def test_lists(server):
     lists = json.loads(server.get("/v1/audio/voices")[2])
     assert lists["voices"] == [*SPEAKERS, *lists["aliases"]] and lists["languages"] == ["english"]
+    assert lists["default"] == "grace"
     models = json.loads(server.get("/v1/models")[2])["data"]
     assert [model["id"] for model in models] == ["qttssrc", "tts-1", "tts-1-hd", "gpt-4o-mini-tts"]
     assert {model["root"] for model in models} == {"qttssrc"}
@@ -342,3 +355,34 @@ def test_metrics(server):
     assert grown["qtts_frames_dropped_total"] == 0
     assert grown["qtts_step_frames_total"] >= grown["qtts_steps_total"] >= frames(sound)
     assert grown["qtts_step_seconds_total"] > 0
+
+
+def test_words_of_a_request(server):
+    """A lexicon is of its request alone."""
+    said = server.speech(input="Please leave your message after the nginx.", seed=1, lexicon={"nginx": "tone"})[2]
+    assert said == server.speech(input=TEXT, seed=1)[2]
+    assert server.speech(input="Please leave your message after the nginx.", seed=1)[2] != said
+
+
+def test_words_of_the_server(start, tmp_path):
+    lexicon = tmp_path / "words.tsv"
+    lexicon.write_text("nginx\tnoise\nmemo\tmessage\n")
+    server = start("--lexicon", str(lexicon))
+    said = server.speech(input="Please leave your memo after the nginx.", seed=1, lexicon={"nginx": "tone"})[2]
+    assert said == element(TEXT, seed=1)
+
+
+def test_a_lexicon_that_is_missing(tmp_path):
+    with pytest.raises(ValueError, match="is no file"):
+        Settings(lexicon=str(tmp_path / "none.tsv"))
+
+
+def test_a_book(server):
+    """100,000 characters in one request: the sound comes while the rest is made, and the model reads a part at a time."""
+    book = ("She sells sea shells by the sea shore. " * 3000)[:100_000]
+    response = server.begin(input=book, seed=1)
+    assert response.status == 200
+    received = response.read(48000 * 5)
+    response.close()
+    assert len(received) == 48000 * 5
+    wait_for("the slot to be free", lambda: server.metric("qtts_slots_busy") == 0)

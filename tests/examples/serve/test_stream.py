@@ -168,13 +168,24 @@ def test_too_long_a_text(server):
     with server.stream() as stream:
         stream.send("session.config", response_format="pcm", stream_audio=True, pace=0)
         stream.send("input.text", text="One two. ")
-        stream.send("input.text", text="a" * 4096)
+        stream.send("input.text", text="a" * 100_000)
         stream.send("input.text", text="b")
         stream.send("input.done")
         sound, messages = stream.until("session.done")
         assert [error["code"] for error in of(messages, "error")] == ["too_long"]
         assert of(messages, "audio.done")[0]["reason"] == "complete" and 0 < len(sound) < 48000 * 10
         assert stream.say("Hi.")[1][-1]["utterance_index"] == 1
+
+
+def test_too_long_a_text_for_a_whole_answer(server):
+    with server.stream() as stream:
+        stream.send("session.config", response_format="pcm")
+        stream.send("input.text", text="One two. ")
+        stream.send("input.text", text="a" * 4096)
+        stream.send("input.done")
+        sound, messages = stream.until("session.done")
+        assert [error["code"] for error in of(messages, "error")] == ["too_long"]
+        assert "4096 characters" in of(messages, "error")[0]["message"] and sound
 
 
 @pytest.mark.parametrize("message, says", [
@@ -188,7 +199,7 @@ def test_too_long_a_text(server):
     ('{"type": "session.config", "model": "tts-2"}', "tts-2"),
     ('{"type": "session.config", "voice": "nobody"}', "clara"),
     ('{"type": "session.config", "split_granularity": "clause"}', "split_granularity"),
-    ('{"type": "session.config", "word_timestamps": true}', "progress"),
+    ('{"type": "session.config", "word_timestamps": 1}', "word_timestamps"),
     ('{"type": "session.config", "stream_audio": "yes"}', "stream_audio"),
     ('{"type": "session.config", "ref_audio": "http://a.b/c.wav"}', "data URL"),
     (b"\x00\x01", "text frame"),

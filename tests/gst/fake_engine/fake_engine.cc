@@ -90,6 +90,11 @@ class StreamState {
   std::condition_variable readable;
   std::u32string characters;
   bool more_text = false;
+  bool measures = false;
+  int word_lag = 0;
+  size_t words_begin = 0;  // the first character that is in no word yet
+  std::optional<EndReason> scripted_reason;
+  SpeechReport report;
   std::deque<Frame> frames;
   int64_t made = 0;
   EndReason end_reason = EndReason::kNone;
@@ -125,18 +130,42 @@ class StreamState {
       if (failure.code() == StatusCode::kDeviceUnavailable) *device_lost = true;
     } else if (made == static_cast<int64_t>(characters.size())) {
       if (more_text) return false;
-      end_reason = EndReason::kComplete;
+      end_reason = scripted_reason.value_or(EndReason::kComplete);
     } else if (made == max_frames) {
       end_reason = EndReason::kMaxDuration;
     } else if (TakeFrameAllowance()) {
       frames.push_back(MakeFrame());
       ++made;
+      while (auto word = NextWord(made - word_lag)) frames.back().words.push_back(*word);
     } else {
       return false;
     }
     readable.notify_all();
     if (on_change) on_change();
     return true;
+  }
+
+  static bool IsLetter(char32_t c) { return g_unichar_isalnum(c) != FALSE; }
+
+  size_t ByteOf(size_t character) const {
+    size_t bytes = 0;
+    for (size_t i = 0; i < character; ++i) bytes += static_cast<size_t>(g_unichar_to_utf8(characters[i], nullptr));
+    return bytes;
+  }
+
+  // The next word if it ends within the first `known` characters.
+  std::optional<SpokenWord> NextWord(int64_t known) {
+    if (!measures || known < 0) return std::nullopt;
+    size_t begin = words_begin;
+    while (begin < characters.size() && !IsLetter(characters[begin])) ++begin;
+    size_t end = begin;
+    while (end < characters.size() && IsLetter(characters[end])) ++end;
+    if (end == begin || end > static_cast<size_t>(known) || (end == characters.size() && more_text))
+      return std::nullopt;
+    words_begin = end;
+    constexpr auto kFrame = std::chrono::milliseconds(80);
+    return SpokenWord{
+        {ByteOf(begin), ByteOf(end)}, static_cast<int64_t>(begin) * kFrame, static_cast<int64_t>(end - begin) * kFrame};
   }
 
   Frame MakeFrame() const {
@@ -370,6 +399,16 @@ Result<std::unique_ptr<Stream>> Engine::Start(const Request& request, std::funct
   }
   state->characters = Characters(request.text);
   state->more_text = request.more_text;
+  state->measures = script.info.description.alignment.has_value();
+  state->word_lag = script.word_lag;
+  if (const auto found = script.reasons.find(state->utterance); found != script.reasons.end()) {
+    state->scripted_reason = found->second;
+  }
+  if (const auto found = script.reports.find(state->utterance); found != script.reports.end()) {
+    state->report = found->second;
+  } else {
+    state->report.measured = state->measures;
+  }
   state->samples = impl_->info.samples_per_frame;
   state->leading_silence = script.leading_silence;
   state->max_frames = request.settings.max_new_tokens - 1;
@@ -466,9 +505,20 @@ Status Stream::status() const {
   return state_->status;
 }
 
-std::vector<SpokenWord> Stream::last_words() const { return {}; }
+std::vector<SpokenWord> Stream::last_words() const {
+  const std::lock_guard lock(state_->mutex);
+  std::vector<SpokenWord> words;
+  if (state_->end_reason == EndReason::kNone) return words;
+  const size_t begin = state_->words_begin;
+  while (auto word = state_->NextWord(state_->made)) words.push_back(*word);
+  state_->words_begin = begin;
+  return words;
+}
 
-SpeechReport Stream::report() const { return {}; }
+SpeechReport Stream::report() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->report;
+}
 
 const std::vector<std::string>& Stream::warnings() const { return warnings_; }
 
@@ -482,6 +532,8 @@ Script DefaultScript() {
   script.info.languages = {"english", "german"};
   return script;
 }
+
+void AddAlignment(Script* script) { script->info.description.alignment = AlignmentHead(); }
 
 void Reset(const Script& script) {
   World& world = GetWorld();

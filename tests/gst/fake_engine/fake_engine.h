@@ -4,14 +4,17 @@
 
 #include <chrono>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
+#include "qtts/end_reason.h"
 #include "qtts/engine_options.h"
 #include "qtts/model_info.h"
 #include "qtts/request.h"
 #include "qtts/status.h"
 #include "qtts/voice.h"
+#include "qtts/words.h"
 
 // qtts::Engine and qtts::Stream for tests of the element, linked instead of the real engine. There is no model. Each
 // character of a text is one frame, whose first samples identify the character. A script sets errors and delays.
@@ -40,6 +43,13 @@ struct Script {
   Status failure;              // …
   std::string failure_match;   // … if its text contains this (empty: all)
 
+  // Words are measured, where `info` has an alignment head: each lasts as long as its characters, and is known so many
+  // frames after its last one. Those that are not known with the last frame are known at the end.
+  int word_lag = 2;
+  // Ends and reports of utterances by their number: 0, 1, … since Reset(). Else the text was spoken as a whole.
+  std::map<int64_t, EndReason> reasons;
+  std::map<int64_t, SpeechReport> reports;
+
   int slots = 64;                             // utterances at once; more wait
   std::string busy = "All slots are taken.";  // error of an utterance that has waited for its max_wait
   Occupancy occupancy;                        // pages and steps of Engine::occupancy()
@@ -48,6 +58,9 @@ struct Script {
   bool beside_host = false;  // answer of Engine::beside_host()
   std::string passed_over;   // answer of Engine::passed_over(), when the engine is loaded
 };
+
+// Makes the model measure words.
+void AddAlignment(Script* script);
 
 // A model with two speakers and two languages, no failure, no delay.
 Script DefaultScript();

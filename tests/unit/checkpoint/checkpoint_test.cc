@@ -263,6 +263,9 @@ TEST(CheckpointTest, BundledVoiceOpens) {
   EXPECT_THAT(info.speakers, ElementsAre("clara", "grace", "hugh", "owen", "ross"));
   EXPECT_THAT(info.languages, ElementsAre("english"));
   EXPECT_FALSE(info.defaults.predictor.do_sample);
+  EXPECT_EQ(info.description.default_speaker, "grace");
+  EXPECT_EQ(info.description.text.steps, (TextSteps{true, true, true, true}));
+  EXPECT_EQ(info.part_characters, 300U);
   EXPECT_TRUE(checkpoint->predictor().input_projection.has_value());
 }
 

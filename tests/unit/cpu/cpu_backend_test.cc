@@ -237,6 +237,134 @@ INSTANTIATE_TEST_SUITE_P(Presets, CpuBackendStructureTest, testing::Values("tiny
                            return name;
                          });
 
+// Sets an alignment head in the model's description.
+void SetHead(const std::string& folder, int layer, int head) {
+  std::ofstream(fs::path(folder) / "qttssrc.json")
+      << nlohmann::json{{"alignment", {{"layer", layer}, {"head", head}, {"offset_ms", 0}}}}.dump();
+}
+
+// Text scores of the prompt's last row and of later rows equal the naive model's, and change nothing else.
+TEST(CpuBackendTextScoresTest, EqualTheNaiveModel) {
+  constexpr int kFrames = 4;
+  constexpr int32_t kBegin = 3;
+  for (const char* preset : {"tiny-custom-0b6", "tiny-base-1b7"}) {
+    SCOPED_TRACE(preset);
+    const Model model(preset);
+    const std::string folder = model.Open()->folder();
+    const TransformerConfig transformer = model.Open()->config().talker.transformer;
+    const int layer = transformer.num_layers - 1;
+    const int head = transformer.num_heads - 1;
+    const Utterance without = Speak(MakeBackend(model.Open()).get(), model.Open()->config(), 0, Greedy(), 0, kFrames);
+    SetHead(folder, layer, head);
+    const auto checkpoint = model.Open();
+    const ModelConfig& config = checkpoint->config();
+    const auto backend = MakeBackend(checkpoint);
+    const Prompt prompt = MakePrompt(config);
+    const auto input_of = [&](int32_t text_id, const std::vector<int32_t>& codes) {
+      naive::Vector input;
+      const auto add = [&](const naive::Vector& v) {
+        input.resize(v.size());
+        for (size_t i = 0; i < v.size(); ++i) input[i] += v[i];
+      };
+      if (text_id != kNoText) add(naive::Text(checkpoint->talker(), text_id));
+      for (size_t g = 0; g < codes.size(); ++g) {
+        add(naive::Row(g == 0 ? checkpoint->talker().codec_embedding : checkpoint->predictor().embeddings[g - 1],
+                       codes[g]));
+      }
+      return input;
+    };
+    naive::Matrix inputs;
+    for (const PromptRow& row : prompt.rows) inputs.push_back(input_of(row.text_id, row.codes));
+    const auto slot = backend->Open(prompt, Greedy(), 0);
+    ASSERT_TRUE(slot.ok());
+    Utterance with;
+    for (int frame = 0; frame < kFrames; ++frame) {
+      if (frame > 0) {
+        const auto groups = static_cast<ptrdiff_t>(config.talker.num_code_groups);
+        inputs.push_back(
+            input_of(TextOf(config, 0, frame), std::vector<int32_t>(with.codes.end() - groups, with.codes.end())));
+      }
+      const auto rows = static_cast<int32_t>(inputs.size());
+      // The end is cut to the row's own position.
+      const FrameStep step{*slot, TextOf(config, 0, frame), {kBegin, rows + 5, kBegin + frame}};
+      ASSERT_TRUE(backend->Submit({&step, 1}).ok());
+      const auto results = backend->Collect();
+      ASSERT_TRUE(results.ok());
+      with.Append(results->front());
+      const TextScores& scores = results->front().text_scores;
+      const naive::Vector expected =
+          naive::Scores(config.talker.transformer, checkpoint->talker().transformer, inputs, layer, head);
+      ASSERT_EQ(scores.scores.size(), static_cast<size_t>(std::min(rows - kBegin - frame, kTextScores)));
+      double text = 0;
+      double all = 0;
+      for (size_t i = 0; i < expected.size(); ++i) {
+        all += std::exp(expected[i]);
+        if (i >= kBegin) text += std::exp(expected[i]);
+      }
+      for (size_t i = 0; i < scores.scores.size(); ++i) {
+        EXPECT_NEAR(scores.scores[i], expected[static_cast<size_t>(kBegin + frame) + i], 1e-4);
+      }
+      EXPECT_NEAR(scores.log_sum, std::log(text), 1e-4);
+      EXPECT_NEAR(scores.mass, text / all, 1e-4);
+    }
+    backend->Close(*slot);
+    ExpectSame(with, without);
+  }
+}
+
+// The scores of a stream are the same alone and among others, and whether its voice is known or not.
+TEST(CpuBackendTextScoresTest, DoNotDependOnOthers) {
+  constexpr int kFrames = 5;
+  const Model model("tiny-custom-0b6");
+  SetHead(model.Open()->folder(), 1, 0);
+  const auto checkpoint = model.Open();
+  const ModelConfig& config = checkpoint->config();
+  const auto run = [&](Backend* backend, const std::vector<int>& variants) {
+    std::vector<SlotId> slots;
+    for (const int variant : variants) slots.push_back(*backend->Open(MakePrompt(config, variant), Greedy(), 0));
+    std::vector<std::vector<TextScores>> scores(variants.size());
+    for (int frame = 0; frame < kFrames; ++frame) {
+      std::vector<FrameStep> steps;
+      for (size_t i = 0; i < variants.size(); ++i) {
+        steps.push_back({slots[i], TextOf(config, variants[i], frame), {2, 8 + 3 * variants[i] + frame, 4}});
+      }
+      EXPECT_TRUE(backend->Submit(steps).ok());
+      const auto results = backend->Collect();
+      EXPECT_TRUE(results.ok());
+      for (size_t i = 0; i < variants.size(); ++i) scores[i].push_back((*results)[i].text_scores);
+    }
+    for (const SlotId slot : slots) backend->Close(slot);
+    return scores;
+  };
+  const auto backend = MakeBackend(checkpoint);
+  const auto together = run(backend.get(), {0, 1, 2, 3});
+  for (int variant = 0; variant < 4; ++variant) {
+    const auto alone = run(MakeBackend(checkpoint, 1).get(), {variant});
+    EXPECT_FALSE(alone[0][0].scores.empty());
+    EXPECT_EQ(alone[0], together[static_cast<size_t>(variant)]);
+    EXPECT_EQ(run(backend.get(), {variant})[0], alone[0]) << "the voice is known";
+  }
+}
+
+TEST(CpuBackendTextScoresTest, NoneWithoutAHeadOrAWindow) {
+  const Model model("tiny-custom-0b6");
+  const auto first_scores = [&](const TextWindow& window) {
+    const auto checkpoint = model.Open();
+    const auto backend = MakeBackend(checkpoint);
+    const FrameStep step{*backend->Open(MakePrompt(checkpoint->config()), Greedy(), 0), kNoText, window};
+    EXPECT_TRUE(backend->Submit({&step, 1}).ok());
+    const auto results = backend->Collect();
+    EXPECT_TRUE(results.ok());
+    return results->front().text_scores;
+  };
+  EXPECT_EQ(first_scores({2, 8, 2}), TextScores());
+  SetHead(model.Open()->folder(), 0, 0);
+  EXPECT_EQ(first_scores({}), TextScores());
+  EXPECT_EQ(first_scores({2, 8, 8}), TextScores());
+  EXPECT_EQ(first_scores({4, 8, 2}), TextScores()) << "begins before the text";
+  EXPECT_EQ(first_scores({2, 8, 5}).scores.size(), 3U);
+}
+
 // Sampled slots that open and end at different times: each has the same bits as alone.
 TEST(CpuBackendTest, SlotsDoNotDisturbEachOther) {
   constexpr int kFrames = 12;

@@ -239,6 +239,35 @@ Matrix Transformer(const TransformerConfig& config, const TransformerWeights& we
   return NormRows(x, weights.norm, eps);
 }
 
+Vector Scores(const TransformerConfig& config, const TransformerWeights& weights, Matrix x, int layer, int head) {
+  const auto eps = static_cast<double>(config.rms_norm_eps);
+  for (int i = 0; i < layer; ++i) {
+    const TransformerLayerWeights& before = weights.layers[static_cast<size_t>(i)];
+    AddBranch(before.attention_scale, Attention(config, before, NormRows(x, before.input_norm, eps)), &x);
+    AddBranch(before.mlp_scale, Mlp(before, NormRows(x, before.post_norm, eps)), &x);
+  }
+  const TransformerLayerWeights& own = weights.layers[static_cast<size_t>(layer)];
+  const Matrix normed = NormRows(x, own.input_norm, eps);
+  const auto dim = static_cast<size_t>(config.head_dim);
+  const auto place = [&](const Vector& row, size_t h, const std::optional<TensorView>& norm, size_t position) {
+    Vector v = Slice(row, h * dim, dim);
+    if (norm.has_value()) v = RmsNorm(v, Values(*norm), eps);
+    return Rotate(v, static_cast<double>(config.rope_theta), position);
+  };
+  const Matrix qs = Linear(own.q, normed);
+  const Matrix ks = Linear(own.k, normed);
+  const size_t group = static_cast<size_t>(config.num_heads / config.num_kv_heads);
+  const Vector q = place(qs.back(), static_cast<size_t>(head), own.q_norm, x.size() - 1);
+  Vector scores;
+  for (size_t s = 0; s < x.size(); ++s) {
+    const Vector k = place(ks[s], static_cast<size_t>(head) / group, own.k_norm, s);
+    double dot = 0;
+    for (size_t i = 0; i < dim; ++i) dot += q[i] * k[i];
+    scores.push_back(dot / std::sqrt(static_cast<double>(dim)));
+  }
+  return scores;
+}
+
 Vector Row(const TensorView& table, int32_t row) {
   const auto width = static_cast<size_t>(table.elements() / table.shape[0]);
   return Slice(Values(table), static_cast<size_t>(row) * width, width);

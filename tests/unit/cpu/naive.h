@@ -20,6 +20,9 @@ Matrix Linear(const LinearWeights& weights, const Matrix& x);
 // Spec 4, 5 and 7.3: all layers and the final norm over a whole sequence from position 0.
 Matrix Transformer(const TransformerConfig& config, const TransformerWeights& weights, Matrix x);
 
+// The same for the last row of one head in `layer`: q·k / √head_dim against each position of x, before the softmax.
+Vector Scores(const TransformerConfig& config, const TransformerWeights& weights, Matrix x, int layer, int head);
+
 // Spec 3: T(id), the projected text embedding.
 Vector Text(const TalkerWeights& weights, int32_t id);
 

@@ -252,7 +252,7 @@ TEST_P(QuantizedKernelsTest, FourBitsAreUsedWhole) {
       noise += error * error;
     }
   }
-  // Of uniform numbers and 16 steps: 20 log 16 = 24 dB.
+  // Expected for uniform numbers and 16 steps: 20 log 16 = 24 dB.
   EXPECT_GT(10 * std::log10(power / noise), 22.5);
 }
 

@@ -272,7 +272,7 @@ TEST(PromptCustomVoice, DialectsComeThroughTheSpeaker) {
   EXPECT_EQ(language_row("ryan", "auto"), Both(kPad, {kThinkEos}));
 }
 
-TEST(PromptCustomVoice, NoSpeakerIsTheFirst) {
+TEST(PromptCustomVoice, NoSpeakerIsTheDescribedOneOrTheFirst) {
   Request request;
   const Prompt prompt = Build(Config(ModelType::kCustomVoice), request);
   Request named;
@@ -280,6 +280,10 @@ TEST(PromptCustomVoice, NoSpeakerIsTheFirst) {
   EXPECT_EQ(prompt.rows, Build(Config(ModelType::kCustomVoice), named).rows);
 
   ModelConfig config = Config(ModelType::kCustomVoice);
+  config.description.default_speaker = "vivian";
+  named.speaker = "vivian";
+  EXPECT_EQ(Build(config, request).rows, Build(config, named).rows);
+  config.description.default_speaker.clear();
   config.talker.speakers.clear();
   config.talker.dialects.clear();
   EXPECT_EQ(Build(config, request).rows.at(6), Both(kBos, {kCodecPad}));  // as the official code for ""

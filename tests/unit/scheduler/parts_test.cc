@@ -71,7 +71,7 @@ TEST_F(PartsTest, FramesInFlightOfAnEndedPartAreDropped) {
 TEST_F(PartsTest, EachPartHasItsTextAlone) {
   const auto stream = StartRequest(LongText());
   ReadParts(*stream);
-  // What the model is given of a sentence alone.
+  // Each part equals the text that the model gets for its sentence alone.
   int64_t number = 0;
   for (const std::string sentence : {"This is the first one.", "This is the second one.", "This is the third one."}) {
     const uint64_t alone = 100 + static_cast<uint64_t>(number);

@@ -835,7 +835,7 @@ TEST_F(SchedulerTest, UtterancesThatAreNotRealTimeGiveWay) {
       return StartRequest(request);
     };
     {
-      ReadAll(*start(kRealTime + 1, false, 40), kRealTime + 1);  // so that the scheduler knows what a step takes
+      ReadAll(*start(kRealTime + 1, false, 40), kRealTime + 1);  // teaches the scheduler the time of a step
       std::deque<FastReader> files;
       for (uint64_t seed = 1; seed <= kFiles; ++seed) files.emplace_back(start(seed, false, 1000000));
       ASSERT_TRUE(Await([this] {

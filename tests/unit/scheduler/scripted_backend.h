@@ -79,7 +79,7 @@ struct BackendScript {
 };
 
 // A backend that identifies utterances by their seed. Frame n of seed s has the code n and the one sample s + n / 1000.
-// Of the settings only max_new_tokens has an effect.
+// The only setting with an effect is max_new_tokens.
 class ScriptedBackend : public Backend {
  public:
   explicit ScriptedBackend(BackendScript* script) : script_(script) {}

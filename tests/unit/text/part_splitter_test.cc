@@ -60,6 +60,27 @@ std::vector<std::string> CutAnywhere(const std::string& text, std::mt19937* rng,
   return pieces;
 }
 
+TEST(PartSplitterTest, PiecesSayWhereTheyAre) {
+  const std::string text = " It is a fine day today.  We go out. \n ... And so on it goes, for ever and a day.";
+  std::mt19937 rng(2);
+  for (int round = 0; round < 50; ++round) {
+    PartSplitter splitter(kBounds, "en");
+    for (const std::string& cut : CutAnywhere(text, &rng, 1 + round)) {
+      splitter.Append(cut);
+      while (const auto piece = splitter.Next()) {
+        EXPECT_EQ(text.substr(piece->begin, piece->text.size()), piece->text);
+      }
+    }
+    splitter.Finish();
+    while (!splitter.done()) {
+      const auto piece = splitter.Next();
+      ASSERT_TRUE(piece);
+      EXPECT_EQ(text.substr(piece->begin, piece->text.size()), piece->text);
+      if (piece->ends_part && piece->begin + piece->text.size() == text.size()) break;
+    }
+  }
+}
+
 TEST(PartSplitterTest, AShortTextIsOnePartAsItIs) {
   EXPECT_THAT(PartsOf({"  One.\n Two. "}), ElementsAre("  One.\n Two. "));
   EXPECT_THAT(PartsOf({"Twenty letters here. "}), ElementsAre("Twenty letters here. "));

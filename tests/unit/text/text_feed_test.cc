@@ -53,6 +53,36 @@ TEST_F(TextFeedTest, IdsAppearAsSoonAsTheyAreDecided) {
   EXPECT_EQ(feed.TakeIds(), Ids());
 }
 
+TEST_F(TextFeedTest, EndsOfTokensAreThoseOfTheText) {
+  const std::string text = "Hello, world: caf\xC3\xA9 and caf\x65\xCC\x81, twice.";
+  TextFeed whole(tokenizer_);
+  ASSERT_TRUE(whole.AppendLast(text).ok());
+  const Ids ids = whole.TakeIds();
+  const std::vector<size_t> expected = whole.TakeEnds();
+  ASSERT_EQ(expected.size(), ids.size());
+  EXPECT_EQ(expected[0], 0U) << "the role";
+  EXPECT_EQ(expected[1], 0U);
+  EXPECT_EQ(expected[2], 5U);
+  EXPECT_EQ(expected.back(), text.size());
+  for (size_t size = 1; size < 6; ++size) {
+    TextFeed feed(tokenizer_);
+    Ids all;
+    std::vector<size_t> ends;
+    const auto take = [&] {
+      AppendTo(&all, feed.TakeIds());
+      for (const size_t end : feed.TakeEnds()) ends.push_back(end);
+    };
+    for (size_t at = 0; at < text.size(); at += size) {
+      ASSERT_TRUE(feed.Append(std::string_view(text).substr(at, size)).ok());
+      take();
+    }
+    ASSERT_TRUE(feed.Finish().ok());
+    take();
+    EXPECT_EQ(all, ids);
+    EXPECT_EQ(ends, expected) << size;
+  }
+}
+
 TEST_F(TextFeedTest, NewlinesInFrontJoinTheRole) {
   TextFeed feed(tokenizer_);
   ASSERT_TRUE(feed.Append("\n").ok());

@@ -317,6 +317,34 @@ TEST(Tokenizer, StablePrefixOfLongTextCanBeEncoded) {
   EXPECT_GT(stable, Tokenizer::kMaxTextBytes - 10);
 }
 
+TEST(Tokenizer, EndsOfTokensInTheText) {
+  const auto tokenizer = Tokenizer::Create(ReleasedVocabulary(), TokenizerPattern::kNative);
+  ASSERT_TRUE(tokenizer.ok());
+  const auto ends_of = [&](const std::string& text) {
+    std::vector<size_t> ends;
+    const auto ids = (*tokenizer)->EncodePlain(text, &ends);
+    EXPECT_TRUE(ids.ok());
+    EXPECT_EQ(*ids, *(*tokenizer)->EncodePlain(text));
+    EXPECT_EQ(ids->size(), ends.size());
+    return ends;
+  };
+  EXPECT_EQ(ends_of("Hello, world."), (std::vector<size_t>{5, 6, 12, 13}));
+  // é in two code points is one in NFC: "cafe" + U+0301.
+  EXPECT_EQ(ends_of("cafe\xCC\x81 au").back(), 9U);
+  EXPECT_EQ(ends_of("a\xFF b").back(), 4U) << "an invalid byte is a longer character in the model's text";
+  std::mt19937 random(9);
+  for (int round = 0; round < 500; ++round) {
+    const std::string text = RandomBytes(&random, 60);
+    const std::vector<size_t> ends = ends_of(text);
+    size_t before = 0;
+    for (const size_t end : ends) {
+      ASSERT_GE(end, before);
+      before = end;
+    }
+    ASSERT_EQ(before, ends.empty() ? 0 : text.size());
+  }
+}
+
 TEST(Tokenizer, IsThreadSafe) {
   const std::string text = "Straße, it's 中文 e\u0301 A中B 12 \n x";
   const Ids expected = Plain(*ReleasedTokenizer(), text);

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#ifndef QTTS_TOOLS_ALIGN_H_
+#define QTTS_TOOLS_ALIGN_H_
+
+#include "options.h"
+#include "qtts/status.h"
+
+namespace qtts {
+
+// Without --codes: finds a checkpoint's alignment head and its offset. With --codes: times of the words of an utterance
+// that was spoken before.
+Status Align(const ToolOptions& options);
+
+}  // namespace qtts
+
+#endif  // QTTS_TOOLS_ALIGN_H_

@@ -1,0 +1,193 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: LGPL-2.1-or-later
+"""Word times of qtts-tool speak --words against the phones of the bundled voice's codes, which no attention head takes part in.
+
+usage: measure-words.py BUILD_DIR [--voice DIR] [--lines FILE] [--speakers A B ...] [--layouts L ...] [--seeds N] [--show]
+
+Codebooks 0 to 2 of the bundled voice name the phones of a frame with their durations in units of 25 ms, spaces between words included
+(data/recipe/codes.py), so they say when each word begins. Words are matched by their consonants; two words without a space between them
+in the codes are one there, and only the first of them is scored. Utterances in which words do not match are left out and counted. Sound begins earlier than its phones: the median distance from phone to sound where a sound begins after silence, measured
+here too, is taken off the phones. Needs the environment described in measure-voice.py (numpy).
+"""
+import argparse
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+import wave
+
+import numpy as np
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+FRAME, UNIT = 0.08, 0.025
+PAUSE, SPACE, NONE = 0, 1, 255
+LETTERS = "AIOQSTWYᵊabdefhijklmnoprstuvwzɑɒæɔðʤəɛɜɡɪŋθɹɾʃʧʊʌʒʔᵻ"  # of data/recipe/codes.py
+
+
+def letters(codes):
+    """codes [frames][groups] -> list of (class, begin): the letters in their order, with the time of each"""
+    out, previous = [], None
+    for f, frame in enumerate(codes):
+        # a frame of 80 ms has the units that begin in it
+        first = -(-f * 1920 // 600)
+        at = first
+        for k in range(3):
+            if frame[k] == NONE:
+                break
+            kind, time = frame[k] // 4, frame[k] % 4 + 1
+            if not (k == 0 and previous == kind):
+                out.append((kind, at * UNIT))
+            at += time
+            previous = kind
+    return out
+
+
+def runs(codes):
+    """-> (begin, letters) of each run of letters between spaces and pauses"""
+    out, inside = [], False
+    for kind, begin in letters(codes):
+        if kind in (PAUSE, SPACE):
+            inside = False
+            continue
+        if not inside:
+            out.append([begin, ""])
+            inside = True
+        if kind >= 6:
+            out[-1][1] += LETTERS[kind - 6]
+    return out
+
+
+def word_starts(codes):
+    return [begin for begin, _ in runs(codes)]
+
+
+def skeleton(text, table):
+    return "".join(table.get(c, "") for c in text)
+
+
+SPELLED = dict(zip("bcdfgjklmnpqrstvxz", "bkdfgkklmnpkrstfks")) | {"w": "w", "h": "h"}
+SPOKEN = dict(zip("bdfkɡlmnprɹstvzðŋʃʒʧʤθɾTwh", "bdfkglmnprrstfstnsskktttwh"))
+
+
+def distance(a, b):
+    row = list(range(len(b) + 1))
+    for i, x in enumerate(a, 1):
+        before, row[0] = row[0], i
+        for j, y in enumerate(b, 1):
+            before, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, before + (x != y))
+    return row[-1]
+
+
+def match(words, spoken):
+    """the run that begins each word, or None within a run; None if the words are not those of the runs"""
+    inf, most = 1e9, 4
+    n, m = len(words), len(spoken)
+    cost = [[inf] * (m + 1) for _ in range(n + 1)]
+    taken = [[0] * (m + 1) for _ in range(n + 1)]
+    cost[0][0] = 0
+    heard = [skeleton(letters_, SPOKEN) for _, letters_ in spoken]
+    for j in range(1, m + 1):
+        for i in range(1, n + 1):
+            for k in range(1, min(most, i) + 1):
+                if cost[i - k][j - 1] >= inf:
+                    continue
+                own = skeleton("".join(words[i - k:i]).lower(), SPELLED)
+                c = cost[i - k][j - 1] + distance(own, heard[j - 1]) + 0.3 * (k - 1)
+                if c < cost[i][j]:
+                    cost[i][j], taken[i][j] = c, k
+    letters_ = sum(len(skeleton(w.lower(), SPELLED)) for w in words)
+    if cost[n][m] > 0.5 * letters_:
+        return None
+    out, i = [None] * n, n
+    for j in range(m, 0, -1):
+        i -= taken[i][j]
+        out[i] = j - 1
+    return out
+
+
+def read_wav(path):
+    with wave.open(str(path)) as w:
+        return np.frombuffer(w.readframes(w.getnframes()), "<i2").astype(np.float32) / 32768
+
+
+def onsets(pcm):
+    """times at which sound begins after 160 ms of silence"""
+    hops = pcm[:len(pcm) // 240 * 240].reshape(-1, 240)
+    level = 10 * np.log10(np.square(hops).mean(1) + 1e-12)
+    peak, run, found = -200.0, 16, []
+    for i, x in enumerate(level):
+        peak = max(x, peak - 0.03)
+        silent = x < max(peak - 25, -70)
+        if not silent and run >= 16:
+            found.append(i * 0.01)
+        run = run + 1 if silent else 0
+    return found
+
+
+def speak(args, folder, text, speaker, layout, seed):
+    tool, out = f"{args.build}/engine/tools/qtts-tool", pathlib.Path(folder)
+    common = ["--speaker", speaker, "--layout", layout, "--seed", str(seed)] + args.set
+    subprocess.run([tool, "speak", args.voice, text, "-o", out / "a.wav", "--words", out / "a.json", "--part-length", "0", "--normalize", "none"] + common,
+                   check=True, stderr=subprocess.DEVNULL)
+    codes = json.loads(subprocess.run([tool, "codes", args.voice, "--json", "--text", text] + common, check=True, capture_output=True, text=True).stdout)["codes"]
+    return json.loads((out / "a.json").read_text()), codes, read_wav(out / "a.wav")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("build")
+    parser.add_argument("--voice", default=str(ROOT / "data/voice"))
+    parser.add_argument("--lines", default=str(ROOT / "tests/bench/words-lines.txt"))
+    parser.add_argument("--speakers", nargs="+", default=["ross"])
+    parser.add_argument("--layouts", nargs="+", default=["streaming", "non-streaming"])
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--set", nargs="+", default=[], help="further options of qtts-tool speak and codes")
+    parser.add_argument("--show", action="store_true")
+    args = parser.parse_args()
+    lines = [line.strip() for line in open(args.lines) if line.strip()]
+    lead = []
+    for layout in args.layouts:
+        errors, left_out, flagged, unmeasured, words = [], 0, 0, 0, 0
+        with tempfile.TemporaryDirectory() as folder:
+            for i, text in enumerate(lines):
+                for seed in range(args.seeds):
+                    speaker = args.speakers[(i + seed) % len(args.speakers)]
+                    spoken, codes, pcm = speak(args, folder, text, speaker, layout, seed)
+                    found = runs(codes)
+                    truth = [begin for begin, _ in found]
+                    report = spoken["report"]
+                    bad = report.get("skipped") or report.get("repeated") or report.get("end_missed") or report.get("stopped_early")
+                    flagged += bool(bad)
+                    unmeasured += not report["measured"]
+                    words += len(text.split())
+                    if bad:
+                        print("flagged:", speaker, seed, text[:60], report)
+                    for onset in onsets(pcm):
+                        near = min(truth, key=lambda t: abs(t - onset), default=None)
+                        if near is not None and abs(near - onset) < 0.15:
+                            lead.append(near - onset)
+                    places = match(text.split(), found) if not bad else None
+                    if places is None or len(spoken["words"]) != len(places):
+                        left_out += 1
+                        if args.show:
+                            print("left out:", len(truth), len(text.split()), len(spoken["words"]), text[:60])
+                        continue
+                    for place, w in zip(places, spoken["words"]):
+                        if place is not None:
+                            errors.append((w["start"] - truth[place], w["word"], speaker))
+        shift = statistics.median(lead) if lead else 0.04
+        e = np.array([x for x, _, _ in errors]) + shift
+        a = np.abs(e)
+        print(f"{layout}: {len(lines) * args.seeds} utterances, {left_out} left out, {len(e)} of {words} words; median {1000 * np.median(a):.0f} ms, bias {1000 * np.median(e):+.0f} ms; "
+              f"within 100 / 200 / 300 ms {100 * (a <= .1).mean():.1f} / {100 * (a <= .2).mean():.1f} / {100 * (a <= .3).mean():.1f} %; flagged {flagged}, not measured {unmeasured}; "
+              f"sound before phones {1000 * shift:.0f} ms (n={len(lead)})", flush=True)
+        if args.show:
+            for x, (_, word, speaker) in sorted(zip(e, errors), key=lambda p: -abs(p[0]))[:20]:
+                print(f"  {1000 * x:+5.0f} ms {word} ({speaker})")
+
+
+if __name__ == "__main__":
+    main()
