@@ -23,12 +23,17 @@ void Intake::SetMaxQueued(uint64_t characters) {
 
 Intake::Accept Intake::Offer(Utterance utterance, uint64_t* id) {
   utterance.text = RepairUtf8(utterance.text);
+  const std::string text = utterance.text;
+  // Without the mutex: a long document takes time.
+  std::vector<std::string> warnings;
+  std::vector<Utterance> parts = ReadDocument(std::move(utterance), &warnings);
   const MonitorLock lock(monitor_);
   if (!monitor_.run.running()) return Accept::kFlushing;
   if (!monitor_.run.takes_text()) return Accept::kEnded;
-  if (!queue_.HasRoom(utterance.text)) return Accept::kFull;
-  EnqueueText(std::move(utterance));
-  if (id != nullptr) *id = last_id_;
+  if (!queue_.HasRoom(text)) return Accept::kFull;
+  const uint64_t number = EnqueueText(std::move(parts));
+  if (id != nullptr) *id = number;
+  warnings_.insert(warnings_.end(), warnings.begin(), warnings.end());
   return Accept::kAccepted;
 }
 
@@ -144,7 +149,7 @@ void Intake::Start(const TextOptions& options, std::optional<Utterance> first) {
   text_ended_ = false;
   dropped_ = 0;
   DropMidCharacter();
-  if (first) EnqueueText(*std::move(first));
+  if (first) EnqueueText(ReadDocument(*std::move(first), &warnings_));
 }
 
 void Intake::DropQueue(bool with_events) {
@@ -158,6 +163,7 @@ void Intake::DropQueue(bool with_events) {
   } else if (document_) {
     document_->EndUtterance();
     while (document_->Next()) continue;
+    EndGrowing();
   }
   std::vector<std::shared_ptr<void>> waiting;
   while (!queue_.empty()) {
@@ -443,12 +449,10 @@ void Intake::EnqueueSentence() {
   QueueEvents();
 }
 
-// A whole text of the application.
-void Intake::EnqueueText(Utterance text) {
-  const auto markup = qtts::ResolveMarkup(text.settings.markup, text.text, true).value_or(qtts::Markup::kNone);
-  if (markup == qtts::Markup::kNone) return Enqueue(std::move(text));
-  std::vector<Utterance> parts = ReadDocument(text, markup, &warnings_);
-  parts[0].document->SetId(last_id_ + 1);
+// A whole text of the application, by ReadDocument(). Returns its number.
+uint64_t Intake::EnqueueText(std::vector<Utterance> parts) {
+  const uint64_t number = last_id_ + 1;
+  if (parts[0].document != nullptr) parts[0].document->SetId(number);
   for (Utterance& part : parts) {
     if (part.text.empty()) {
       queue_.Push(std::move(part));
@@ -457,6 +461,7 @@ void Intake::EnqueueText(Utterance text) {
     }
   }
   monitor_.Announce();
+  return number;
 }
 
 void Intake::Enqueue(Utterance utterance) {

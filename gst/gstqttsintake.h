@@ -159,7 +159,7 @@ class Intake {
   std::optional<size_t> BeginGrowing(std::string_view line) QTTS_REQUIRES(monitor_held);
   void EnqueueSentence() QTTS_REQUIRES(monitor_held);
   void Enqueue(Utterance utterance) QTTS_REQUIRES(monitor_held);
-  void EnqueueText(Utterance text) QTTS_REQUIRES(monitor_held);
+  uint64_t EnqueueText(std::vector<Utterance> parts) QTTS_REQUIRES(monitor_held);
   void QueueEvents() QTTS_REQUIRES(monitor_held);
   void WaitForRoom() QTTS_REQUIRES(monitor_held);
 

@@ -44,7 +44,9 @@ Utterance MakeUtterance(qtts::MarkupPart part, const Settings& settings) {
   return utterance;
 }
 
-std::vector<Utterance> ReadDocument(const Utterance& text, qtts::Markup markup, std::vector<std::string>* warnings) {
+std::vector<Utterance> ReadDocument(Utterance text, std::vector<std::string>* warnings) {
+  const auto markup = qtts::ResolveMarkup(text.settings.markup, text.text, true).value_or(qtts::Markup::kNone);
+  if (markup == qtts::Markup::kNone) return {std::move(text)};
   qtts::Segmenter::Options sentences;
   sentences.language = LanguageTag(text.settings);
   qtts::MarkupSplitter splitter(MarkupOptionsOf(text.settings, markup), qtts::MarkupUnits::kBlocks, sentences);

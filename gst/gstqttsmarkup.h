@@ -18,8 +18,9 @@ qtts::MarkupOptions MarkupOptionsOf(const Settings& settings, qtts::Markup marku
 // The utterance, break or mark that a part of a document is.
 Utterance MakeUtterance(qtts::MarkupPart part, const Settings& settings);
 
-// The utterances, breaks and marks of a whole document of the application, as one. Warnings are added to `warnings`.
-std::vector<Utterance> ReadDocument(const Utterance& text, qtts::Markup markup, std::vector<std::string>* warnings);
+// A whole text of the application: itself, or the utterances, breaks and marks of a document. Never empty. Warnings are
+// added to `warnings`.
+std::vector<Utterance> ReadDocument(Utterance text, std::vector<std::string>* warnings);
 
 // Switches the settings of an utterance to what its document asks for, as far as the model has it. What it has not is
 // added to `warnings`.

@@ -104,8 +104,8 @@ struct EnumNames<qtts::Markup> {
       {static_cast<int>(qtts::Markup::kAuto), "SSML if the caps say so or the text begins with <speak>, else none",
        "auto"},
       {static_cast<int>(qtts::Markup::kNone), "Plain text", "none"},
-      {static_cast<int>(qtts::Markup::kSsml), "SSML", "ssml"},
-      {static_cast<int>(qtts::Markup::kMarkdown), "Markdown", "markdown"},
+      {static_cast<int>(qtts::Markup::kSsml), "SSML, a subset of 1.1", "ssml"},
+      {static_cast<int>(qtts::Markup::kMarkdown), "Markdown, as CommonMark and GitHub have it", "markdown"},
       {static_cast<int>(qtts::Markup::kSubtitle), "Text of subtitles", "subtitle"},
       {0, nullptr, nullptr},
   };

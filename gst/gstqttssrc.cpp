@@ -76,8 +76,10 @@
  *
  * | element message | fields |
  * |---|---|
- * | `qtts-utterance-started` | `id`, `text`, `running-time` of its first frame, `first-frame-latency` from handing the
- * text to the engine to that frame, `seed` (gint64) |
+ * | `qtts-utterance-started` | `id`, `text`, `text-offset` (characters of a document before it), `running-time` of its
+ * first frame, `first-frame-latency` from handing the text to the engine to that frame, `seed` (gint64) |
+ * | `qtts-mark` | `id`, `name`, `position` of a mark of an SSML document (#GstQttsSrc:markup) in that document,
+ * `running-time` at which it is reached |
  * | `qtts-text-progress` | `id`, `offset-chars` and `length-chars` of the word that begins, `running-time` of the frame
  * in which it begins, `estimated` (TRUE) |
  * | `qtts-utterance-finished` | `id`, `reason` (string: complete, interrupted, clipped, error, max-duration, runaway,

@@ -395,6 +395,8 @@ TEST_F(MarkupTest, GrowingTextIsTheSameHoweverItIsCut) {
         ASSERT_EQ(cut.text(), whole.text());
         ASSERT_EQ(cut.warnings, whole.warnings);
         ASSERT_EQ(cut.All("mark").size(), whole.All("mark").size());
+        // A word that begins before all of it has come is told as far as it is there.
+        if (segmentation == std::string("stream")) continue;
         const auto words = cut.All("text-progress");
         const auto expected = whole.All("text-progress");
         ASSERT_EQ(words.size(), expected.size());
@@ -433,9 +435,39 @@ TEST_F(MarkupTest, EachBufferIsADocument) {
   EXPECT_NE(heard.warnings[0].find("the document ends within <voice>"), std::string::npos);
 }
 
+TEST_F(MarkupTest, AnInterruptedDocumentEndsOnce) {
+  Pipeline pipeline("qttssrc name=src ! fakesink async=false");
+  Recorder& record = pipeline.Record();
+  Feeder feeder(pipeline.src());
+  pipeline.Set(GST_STATE_PLAYING);
+  feeder.Begin();
+  fake::AllowFrames(5);
+  guint64 id = 0;
+  g_signal_emit_by_name(pipeline.src(), "speak",
+                        "<speak><p>one</p><p>two</p><break time='80ms'/><mark name='m'/><p>three</p></speak>", nullptr,
+                        &id);
+  EXPECT_EQ(id, 1U);
+  ASSERT_TRUE(WaitFor([&] { return record.buffer_count() >= 5; }));
+  guint64 frames = 0;
+  g_signal_emit_by_name(pipeline.src(), "interrupt", &frames);
+  fake::AllowFrames(-1);
+  feeder.Push("four");
+  feeder.End();
+  Heard heard;
+  Collect(&pipeline, &heard);
+  const auto finished = heard.All("utterance-finished");
+  ASSERT_EQ(finished.size(), 2U);
+  EXPECT_EQ(finished[0].id, 1U);
+  EXPECT_EQ(finished[0].text, "interrupted");
+  EXPECT_EQ(finished[1].text, "complete");
+  EXPECT_TRUE(heard.All("mark").empty());
+}
+
 // A document goes on after an interrupt: its rest is not taken for plain text.
 TEST_F(MarkupTest, AnInterruptLeavesTheDocumentOpen) {
-  Pipeline pipeline("qttssrc name=src segmentation=sentence paragraph-gap=0 ! fakesink async=false");
+  Pipeline pipeline(
+      "qttssrc name=src segmentation=sentence paragraph-gap=0 utterance-timeout=18446744073709551615 ! "
+      "fakesink async=false");
   Recorder& record = pipeline.Record();
   Feeder feeder(pipeline.src());
   pipeline.Set(GST_STATE_PLAYING);

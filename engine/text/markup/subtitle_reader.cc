@@ -15,9 +15,11 @@ namespace {
 
 using Line = std::vector<DocumentChar>;
 
-std::u32string TextOf(const Line& line, size_t begin = 0) {
+constexpr size_t kLongestTag = 500;  // characters, of sounds in brackets too
+
+std::u32string TextOf(const Line& line, size_t begin = 0, size_t length = std::u32string::npos) {
   std::u32string text;
-  for (size_t i = begin; i < line.size(); ++i) text += line[i].code;
+  for (size_t i = begin; i < line.size() && i - begin < length; ++i) text += line[i].code;
   return text;
 }
 
@@ -161,7 +163,7 @@ size_t SubtitleReader::SkipSpeaker(const Line& line, size_t begin) const {
 
 // A tag of WebVTT or HTML.
 size_t SubtitleReader::SkipTag(const Line& line, size_t begin) {
-  const std::u32string rest = TextOf(line, begin);
+  const std::u32string rest = TextOf(line, begin, kLongestTag);
   const size_t end = rest.find(U'>');
   if (end == std::u32string::npos || end < 2) return begin;
   const char32_t c = rest[1];
@@ -176,7 +178,7 @@ size_t SubtitleReader::SkipTag(const Line& line, size_t begin) {
 
 // "{\an8}" of SubStation, "{y:i}" of MicroDVD.
 size_t SubtitleReader::SkipOverride(const Line& line, size_t begin) const {
-  const std::u32string rest = TextOf(line, begin);
+  const std::u32string rest = TextOf(line, begin, kLongestTag);
   if (rest.size() < 3 || rest[0] != '{') return begin;
   const bool override = rest[1] == '\\' || (IsLetter(rest[1]) && rest[2] == ':') || rest[1] == '}';
   const bool frame = IsDigit(rest[1]) || rest[1] == '*';
@@ -188,17 +190,21 @@ size_t SubtitleReader::SkipOverride(const Line& line, size_t begin) const {
 
 // "[MUSIC]", "(SIGHS)". A bracket may be closed on a later line of its cue.
 size_t SubtitleReader::SkipSound(const Line& line, size_t begin) const {
-  const std::u32string rest = TextOf(line, begin);
+  const std::u32string rest = TextOf(line, begin, kLongestTag);
   if (rest[0] == '[') {
     const size_t end = rest.find(U']');
-    return end == std::u32string::npos ? line.size() : begin + end + 1;
+    if (end != std::u32string::npos) return begin + end + 1;
+    return begin + rest.size() == line.size() ? line.size() : begin;
   }
-  if (rest[0] != '(') return begin;
   const size_t end = rest.find(U')');
   if (end == std::u32string::npos) return begin;
-  const bool alone = IsBlankText(std::u32string_view(rest).substr(end + 1)) &&
-                     IsBlankText(std::u32string_view(TextOf(line)).substr(0, begin));
-  const bool sound = alone || IsInCapitals(rest.substr(0, end));
+  const auto blank = [&](size_t from, size_t to) {
+    for (size_t i = from; i < to; ++i) {
+      if (!IsWhiteSpace(line[i].code)) return false;
+    }
+    return true;
+  };
+  const bool sound = IsInCapitals(rest.substr(0, end)) || (blank(0, begin) && blank(begin + end + 1, line.size()));
   return sound ? begin + end + 1 : begin;
 }
 
@@ -213,7 +219,7 @@ size_t SubtitleReader::SayEscape(const Line& line, size_t begin) {
     }
   }
   if (c != '&') return begin;
-  const std::u32string rest = TextOf(line, begin + 1).substr(0, kLongestReference + 1);
+  const std::u32string rest = TextOf(line, begin + 1, kLongestReference + 1);
   const size_t end = rest.find(U';');
   if (end == std::u32string::npos) return begin;
   const std::u32string name = rest.substr(0, end);

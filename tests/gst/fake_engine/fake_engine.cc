@@ -383,7 +383,7 @@ Result<std::unique_ptr<Stream>> Engine::Start(const Request& request, std::funct
   {
     const std::lock_guard lock(world.mutex);
     world.requests.push_back(request);
-    if (request.text.find_first_not_of(" \t\r\n") == std::string::npos) {
+    if (!request.more_text && request.text.find_first_not_of(" \t\r\n") == std::string::npos) {
       return Status::InvalidArgument("There is no text.");
     }
     if (request.more_text && request.layout != PromptLayout::kStreaming) {

@@ -113,7 +113,7 @@ TEST(Markdown, RefusesUnknownRules) {
 }
 
 TEST(Markdown, ReadsAReadme) {
-  const std::string text = ReadTestFile("readme.md");
+  const std::string text = ReadTestFile("readme.markdown");
   const std::string spoken =
       "The fast parser|A small library that reads config.toml files, see the\ndocumentation or "
       "https://example.com.|Install|1. Open a terminal|2. Type the following:|Fast & safe|No bugs surprises|nested "
@@ -147,7 +147,7 @@ TEST(Markdown, GivesTextOutAsItComes) {
 TEST(Markdown, IsTheSameHoweverItIsCut) {
   std::mt19937 rng(2);
   for (const char* const rules : {"", "code=read,table=read,image=name,link=read,html=read", "code=name,table=name"}) {
-    CheckDocument(ReadTestFile("readme.md"), Rules(rules), &rng, 20);
+    CheckDocument(ReadTestFile("readme.markdown"), Rules(rules), &rng, 20);
   }
   static constexpr const char* kPieces[] = {
       "*",     "**",     "_",     "`",    "```",   "~~~", "\n",   "\n\n",     "# ", "- ", "1. ",   "> ",

@@ -147,7 +147,7 @@ TEST(MarkupSplitter, GrowsWithTheText) {
 TEST(MarkupSplitter, IsTheSameHoweverItIsCut) {
   std::mt19937 rng(4);
   const std::pair<const char*, Markup> files[] = {{"talk.ssml", Markup::kSsml},
-                                                  {"readme.md", Markup::kMarkdown},
+                                                  {"readme.markdown", Markup::kMarkdown},
                                                   {"film.srt", Markup::kSubtitle},
                                                   {"talk.vtt", Markup::kSubtitle}};
   for (const auto& [file, markup] : files) {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
+#include "qtts/markup.h"
+
 #include <algorithm>
 #include <deque>
 #include <utility>
 
 #include "qtts/language.h"
-#include "qtts/markup.h"
 #include "qtts/text_check.h"
 #include "qtts/utf8.h"
 #include "text/markup/map_window.h"
