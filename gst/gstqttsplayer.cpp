@@ -180,17 +180,17 @@ std::shared_ptr<qtts::Stream> Player::Interrupt() {
 
 // --- the streaming thread
 
-Player::Event Player::Next(Output* output) {
+Player::Event Player::Next(Output* output, TextAhead ahead) {
   std::optional<Event> event;
   while (!event) {
-    event = NextEvent(output);
+    event = NextEvent(output, ahead);
     reports_.Deliver();
   }
   return *event;
 }
 
 // Nothing if all that happened is to be reported.
-std::optional<Player::Event> Player::NextEvent(Output* output) {
+std::optional<Player::Event> Player::NextEvent(Output* output, TextAhead ahead) {
   *output = Output();
   Event event = Event::kHalted;
   const MonitorLock lock(*monitor_);
@@ -226,6 +226,7 @@ std::optional<Player::Event> Player::NextEvent(Output* output) {
       const bool started_ahead = StartAhead();
       if (!spoken_) continue;  // an interrupt
       const bool growing = spoken_->growing;
+      spoken_->ahead = ahead;
       if (ReadStream(output, &event)) return event;
       if (started_ahead) continue;
       if (growing && spoken_) spoken_->awaited_text = true;
@@ -453,6 +454,7 @@ bool Player::ReadStream(Output* output, Event* event) {
     counts_.seed = spoken_->seed;
   }
   spoken_->ScanFrames();
+  if (!spoken_->made.empty() && !spoken_->MayHandOut()) return false;
   if (!spoken_->made.empty()) {
     HandOut(output);
     *event = Event::kFrame;

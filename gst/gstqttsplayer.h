@@ -123,8 +123,8 @@ class Player {
 
   // --- by the streaming thread
 
-  // Waits for the next output. The only call that waits for frames.
-  Event Next(Output* output) QTTS_EXCLUDES(monitor_held);
+  // Waits for the next output. The only call that waits for frames. `ahead`: how far words have to be known.
+  Event Next(Output* output, TextAhead ahead = TextAhead::kNone) QTTS_EXCLUDES(monitor_held);
   // Must be called for each frame when it leaves the element, before the next call of Next(). `moment`: when the frame
   // is heard. From then on it counts as spoken; `told` gets the words that are. Returns false if the frame was
   // interrupted since Next(); it must then be dropped.
@@ -182,7 +182,7 @@ class Player {
  private:
   struct Asked;
 
-  std::optional<Event> NextEvent(Output* output) QTTS_EXCLUDES(monitor_held);
+  std::optional<Event> NextEvent(Output* output, TextAhead ahead) QTTS_EXCLUDES(monitor_held);
   void JoinThreads() QTTS_REQUIRES(monitor_held);
   void PrepareNext() QTTS_REQUIRES(monitor_held);
   bool DropUnsayable() QTTS_REQUIRES(monitor_held);

@@ -6,8 +6,8 @@
 
 // GstPreset: the settings of utterances are what a preset keeps. GStreamer's implementation does the rest, but for
 // strings, whose escapes it adds twice when it saves and removes once when it loads (gst_value_serialize() and
-// g_key_file_set_string(), then g_key_file_get_value() and gst_value_deserialize()): "very softly" comes back as "very\
-// softly", and other characters than ASCII are lost. Strings are therefore read from the preset's file here, and both
+// g_key_file_set_string(), then g_key_file_get_value() and gst_value_deserialize()): "very softly" comes back with a
+// backslash, and other characters than ASCII are lost. Strings are therefore read from the preset's file here, and both
 // escapes are removed. The files have GStreamer's format; older ones load too.
 void gst_qtts_src_preset_init(GstPresetInterface* iface);
 

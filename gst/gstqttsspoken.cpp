@@ -27,14 +27,25 @@ void SpokenUtterance::Append(std::string_view text) {
 }
 
 size_t SpokenUtterance::frames_wanted() const {
-  if (holding) return kMaxHeldFrames;
-  return measured ? kFramesAhead : 1;
+  if (holding || ahead == TextAhead::kSentences) return kMaxHeldFrames;
+  if (!measured) return 1;
+  return ahead == TextAhead::kWords ? kFramesAhead + kPatienceFrames : kFramesAhead;
+}
+
+// Text that grows is not waited for.
+bool SpokenUtterance::MayHandOut() const {
+  if (ahead == TextAhead::kNone || end || growing || made.size() >= frames_wanted()) return true;
+  if (ahead == TextAhead::kSentences) return false;
+  const uint64_t samples_after = handed_out + made.front().pcm.size();
+  const auto stop = nanoseconds(static_cast<int64_t>(SampleTime(samples_after, sample_rate)));
+  return !measured || track.known_until(stop) >= stop;
 }
 
 void SpokenUtterance::AddMeasured(const std::vector<qtts::SpokenWord>& words) {
   for (const qtts::SpokenWord& word : words) {
     const TextPosition::Run run = position.Written(word.text);
     track.Add({run.begin, run.end, word.start, word.duration}, run.goes_on);
+    text_track.Add({run.begin, run.end, word.start, word.duration}, run.goes_on);
   }
 }
 
@@ -43,25 +54,34 @@ void SpokenUtterance::ScanFrames() {
   if (end) {
     AddMeasured(std::exchange(end->last_words, {}));
     track.Finish();
+    text_track.Finish();
   }
 }
 
-// The places of `word` in the sound must have left the element.
+// `word` begins in sound that has left the element.
 void SpokenUtterance::Tell(const TimedWord& word, bool estimated, std::vector<Report>* reports, Told* told) const {
   const Moment begin = places.At(word.start);
-  // An end that has not left the element yet is expected to follow without a gap.
-  const Moment stop = places.At(word.stop());
-  const auto beyond = static_cast<uint64_t>(std::max(nanoseconds(0), word.stop() - places.end()).count());
+  const Moment stop = places.Expected(word.stop());
   Report report;
   report.kind = Report::Kind::kProgress;
   report.id = utterance.id;
   report.offset = utterance.SourcePosition(word.begin);
   report.length = utterance.SourcePosition(word.end - 1) + 1 - report.offset;
   report.running_time = begin.running_time;
-  report.duration = stop.running_time - begin.running_time + beyond;
+  report.duration = stop.running_time - begin.running_time;
   report.estimated = estimated;
-  told->words.push_back({word.begin, word.end, begin.time, stop.time - begin.time + beyond});
+  told->words.push_back({word.begin, word.end, begin.time, stop.time - begin.time});
   reports->push_back(std::move(report));
+}
+
+// Replaces the words for the text pads by all that are known, whose sound follows: not live, nothing comes between.
+void SpokenUtterance::TellTextPads(Told* told) {
+  told->words.clear();
+  for (const TimedWord& word : text_track.Take(nanoseconds::max())) {
+    const Moment begin = places.Expected(word.start);
+    told->words.push_back({word.begin, word.end, begin.time, places.Expected(word.stop()).time - begin.time});
+  }
+  told->over = end.has_value();
 }
 
 void SpokenUtterance::TellMeasured(nanoseconds sounded, std::vector<Report>* reports, Told* told) {
@@ -105,6 +125,12 @@ std::vector<Report> SpokenUtterance::Commit(uint64_t sample, size_t count, const
     known = std::max(track.known_until(sounded), overdue);
   } else {
     TellEstimated(seconds(), last_frame, &reports, told);
+  }
+  if (measured && ahead != TextAhead::kNone) {
+    if (!growing) known = sounded;
+    TellTextPads(told);
+  } else if (!told->words.empty()) {
+    text_track.SkipTo(told->words.back().end);
   }
   told->known_until = places.At(known).time;
   if (!told->words.empty()) told->text = utterance.text;

@@ -42,6 +42,7 @@ struct SpokenUtterance {
   static constexpr size_t kFramesAhead = 12;
   // A word that the engine has not measured so long after its estimated beginning is told as an estimate.
   static constexpr std::chrono::nanoseconds kPatience = std::chrono::seconds(2);
+  static constexpr size_t kPatienceFrames = 25;
 
   std::shared_ptr<qtts::Stream> stream;  // null until the engine has started it
   // Frames that were read and have not been handed out, and how the stream ended after them.
@@ -60,7 +61,9 @@ struct SpokenUtterance {
   std::chrono::nanoseconds first_frame_latency{0};
   TextPosition position;  // of the text that the stream was given
   bool measured = false;  // the engine measures words
-  WordTrack track;
+  WordTrack track;        // for the messages
+  WordTrack text_track;   // for the text pads, if they are told ahead
+  TextAhead ahead = TextAhead::kNone;
   size_t scanned = 0;  // frames in `made` whose words are in `track`
   SoundPlaces places;
   std::shared_ptr<qtts::TextPreparer>
@@ -78,6 +81,8 @@ struct SpokenUtterance {
   void Append(std::string_view text);
   // Number of frames in `made` from which on no more are read.
   size_t frames_wanted() const;
+  // True if the first frame of `made` may be handed out.
+  bool MayHandOut() const;
   // Adds the words of `made` and of the end to the track.
   void ScanFrames();
   // `count` samples leave the element, to be heard at `moment`; `sample` is the number of the first one. Returns the
@@ -91,6 +96,7 @@ struct SpokenUtterance {
  private:
   void AddMeasured(const std::vector<qtts::SpokenWord>& words);
   void Tell(const TimedWord& word, bool estimated, std::vector<Report>* reports, Told* told) const;
+  void TellTextPads(Told* told);
   void TellMeasured(std::chrono::nanoseconds sounded, std::vector<Report>* reports, Told* told);
   void TellEstimated(double seconds, std::chrono::nanoseconds at, std::vector<Report>* reports, Told* told);
   ReportedText Reported(const TextPosition::Run& run) const;

@@ -29,6 +29,9 @@ class TextPads {
 
   // A run of the element begins or ends.
   void SetRunning(bool running) QTTS_EXCLUDES(mutex_);
+  // How far words have to be known where the sound is not live.
+  TextAhead WantedAhead() const QTTS_EXCLUDES(mutex_);
+
   // An event passes the src pad.
   void TakeEvent(GstEvent* event) QTTS_EXCLUDES(mutex_);
   // Words were told; until `known`, a timestamp of the sound, all are.
