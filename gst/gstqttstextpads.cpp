@@ -92,10 +92,13 @@ GstPad* TextPads::RequestPad(GstPadTemplate* templ, const gchar* name) {
     return nullptr;
   }
   CountTextPad(element, false);
-  const qtts::MutexLock lock(mutex_);
-  pads_.push_back(pad);
-  StreamOf(pad).SetRunning(running_);
-  if (running_) CatchUp(StreamOf(pad));
+  {
+    const qtts::MutexLock lock(mutex_);
+    pads_.push_back(pad);
+    StreamOf(pad).SetRunning(running_);
+    if (running_) CatchUp(StreamOf(pad));
+  }
+  gst_child_proxy_child_added(GST_CHILD_PROXY(element), G_OBJECT(pad), unique.c_str());
   return pad;
 }
 
@@ -114,8 +117,19 @@ void TextPads::ReleasePad(GstPad* pad) {
   } else {
     gst_pad_set_active(pad, FALSE);
   }
+  gst_child_proxy_child_removed(GST_CHILD_PROXY(element_), G_OBJECT(pad), GST_PAD_NAME(pad));
   CountTextPad(GST_ELEMENT(element_), true);
   gst_element_remove_pad(GST_ELEMENT(element_), pad);
+}
+
+GObject* TextPads::RefChild(guint index) const {
+  const qtts::MutexLock lock(mutex_);
+  return index < pads_.size() ? G_OBJECT(g_object_ref(pads_[index])) : nullptr;
+}
+
+guint TextPads::children() const {
+  const qtts::MutexLock lock(mutex_);
+  return static_cast<guint>(pads_.size());
 }
 
 void TextPads::ForEach(const std::function<void(TextStream&)>& function) {
