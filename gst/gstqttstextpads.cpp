@@ -124,7 +124,7 @@ void TextPads::ReleasePad(GstPad* pad) {
 
 GObject* TextPads::RefChild(guint index) const {
   const qtts::MutexLock lock(mutex_);
-  return index < pads_.size() ? G_OBJECT(g_object_ref(pads_[index])) : nullptr;
+  return index < pads_.size() ? G_OBJECT(gst_object_ref(pads_[index])) : nullptr;
 }
 
 guint TextPads::children() const {
