@@ -84,6 +84,22 @@ void SpokenUtterance::TellTextPads(Told* told) {
   told->over = end.has_value();
 }
 
+// The same for words that are not measured, once the length of the speech is known.
+void SpokenUtterance::SpreadWords(Told* told) {
+  told->words.clear();
+  told->over = true;
+  if (std::exchange(spread, true)) return;
+  uint64_t all = handed_out;
+  for (const qtts::Frame& frame : made) all += frame.pcm.size();
+  position.SetLength(static_cast<double>(all) / sample_rate);
+  for (const TextPosition::Word& word : position.Words()) {
+    const nanoseconds from = std::max(Nanoseconds(position.StartOf(word)), places.begin());
+    const Moment begin = places.Expected(from);
+    const Moment stop = places.Expected(from + Nanoseconds(position.SecondsOf(word)));
+    told->words.push_back({word.offset, word.offset + word.length, begin.time, stop.time - begin.time});
+  }
+}
+
 void SpokenUtterance::TellMeasured(nanoseconds sounded, std::vector<Report>* reports, Told* told) {
   for (const TimedWord& word : track.Take(sounded)) {
     Tell(word, false, reports, told);
@@ -129,6 +145,8 @@ std::vector<Report> SpokenUtterance::Commit(uint64_t sample, size_t count, const
   if (measured && ahead != TextAhead::kNone) {
     if (!growing) known = sounded;
     TellTextPads(told);
+  } else if (spread || (ahead == TextAhead::kSentences && end && frames == 1)) {
+    SpreadWords(told);
   } else if (!told->words.empty()) {
     text_track.SkipTo(told->words.back().end);
   }
@@ -150,6 +168,7 @@ std::vector<Report> SpokenUtterance::Finish(qtts::EndReason reason, Told* told) 
     }
     told->known_until = places.At(places.end()).time;
   }
+  if (spread) told->words.clear();
   if (!told->words.empty()) told->text = utterance.text;
   Report report;
   report.kind = Report::Kind::kFinished;

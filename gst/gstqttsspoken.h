@@ -64,7 +64,8 @@ struct SpokenUtterance {
   WordTrack track;        // for the messages
   WordTrack text_track;   // for the text pads, if they are told ahead
   TextAhead ahead = TextAhead::kNone;
-  size_t scanned = 0;  // frames in `made` whose words are in `track`
+  bool spread = false;  // the text pads have the words of the whole text, spread over its known length
+  size_t scanned = 0;   // frames in `made` whose words are in `track`
   SoundPlaces places;
   std::shared_ptr<qtts::TextPreparer>
       preparer;  // of the text to come, for the streaming thread; null: it passes through
@@ -97,6 +98,7 @@ struct SpokenUtterance {
   void AddMeasured(const std::vector<qtts::SpokenWord>& words);
   void Tell(const TimedWord& word, bool estimated, std::vector<Report>* reports, Told* told) const;
   void TellTextPads(Told* told);
+  void SpreadWords(Told* told);
   void TellMeasured(std::chrono::nanoseconds sounded, std::vector<Report>* reports, Told* told);
   void TellEstimated(double seconds, std::chrono::nanoseconds at, std::vector<Report>* reports, Told* told);
   ReportedText Reported(const TextPosition::Run& run) const;

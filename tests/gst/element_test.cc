@@ -185,7 +185,9 @@ TEST_F(ElementTest, C3PropertiesKeepWhatIsSet) {
         const GEnumClass* values = G_PARAM_SPEC_ENUM(spec)->enum_class;
         g_value_set_enum(&set, values->values[random() % values->n_values].value);
       } else if (G_IS_PARAM_SPEC_INT(spec)) {
-        g_value_set_int(&set, static_cast<int>(random() % 1000) + G_PARAM_SPEC_INT(spec)->minimum);
+        const auto* range = G_PARAM_SPEC_INT(spec);
+        const auto count = static_cast<uint64_t>(int64_t{range->maximum} - range->minimum) + 1;
+        g_value_set_int(&set, range->minimum + static_cast<int>(random() % std::min<uint64_t>(count, 1000)));
       } else if (G_IS_PARAM_SPEC_INT64(spec)) {
         g_value_set_int64(&set, static_cast<gint64>(random() >> 1U));
       } else if (G_IS_PARAM_SPEC_BOOLEAN(spec)) {

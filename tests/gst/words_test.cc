@@ -562,6 +562,25 @@ TEST_F(WordsTest, TextComesBeforeItsSoundUnlessLive) {
   }
 }
 
+// An estimate too: spread over the length of the speech, which is known then.
+TEST_F(WordsTest, EstimatedSentencesComeBeforeTheirSound) {
+  fake::SetScript(fake::DefaultScript());
+  Pipeline pipeline("qttssrc name=src text=\"One two. Three.\" ! fakesink");
+  TextSink sink(pipeline.src(), "sentence");
+  pipeline.Set(GST_STATE_PAUSED);
+  ASSERT_TRUE(WaitFor([&] { return sink.texts().size() == 2; }));
+  pipeline.Begin(GST_STATE_PLAYING);
+  ReadMessages(&pipeline);
+  ASSERT_TRUE(sink.Ended());
+  const auto texts = sink.texts();
+  ASSERT_EQ(texts.size(), 2U);
+  EXPECT_EQ(texts[0].text, "One two.");
+  EXPECT_EQ(texts[1].text, "Three.");
+  EXPECT_GT(texts[1].time, texts[0].time + texts[0].duration);
+  EXPECT_LE(texts[1].time + texts[1].duration, 16 * kFrame);
+  EXPECT_EQ(words_.size(), 3U);
+}
+
 // Silence of a live element is a gap for the text.
 TEST_F(WordsTest, LiveTextGoesOnInSilence) {
   LivePipeline pipeline("idle-mode=silence");
