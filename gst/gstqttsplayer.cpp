@@ -604,6 +604,7 @@ std::string Player::LanguageWarningOf(const Utterance& utterance, const qtts::Mo
 bool Player::Commit(const Output& output, const Moment& moment, Told* told) {
   {
     const MonitorLock lock(*monitor_);
+    if (spoken_) LookAhead();
     if (!spoken_) return false;  // only Next() begins another
     ++counts_.frames;
     for (Report& report : spoken_->Commit(output.sample, output.frame.pcm.size(), moment, told)) {
@@ -612,6 +613,15 @@ bool Player::Commit(const Output& output, const Moment& moment, Told* told) {
   }
   reports_.Deliver();
   return true;
+}
+
+// Reads what was made while the frame waited for its time: the words that are heard now may be known by it. Not for the
+// first frame, which does not wait.
+void Player::LookAhead() {
+  const bool wanted = spoken_->measured && spoken_->frames > 0 && !spoken_->end;
+  if (!wanted || spoken_->made.size() >= spoken_->frames_wanted()) return;
+  ReadFrames();
+  if (spoken_) spoken_->ScanFrames();
 }
 
 void Player::Clip() {

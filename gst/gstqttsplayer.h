@@ -194,6 +194,7 @@ class Player {
   void WaitForChange(uint64_t seen) QTTS_REQUIRES(monitor_held);
   bool ReadStream(Output* output, Event* event) QTTS_REQUIRES(monitor_held);
   bool ReadFrames() QTTS_REQUIRES(monitor_held);
+  void LookAhead() QTTS_REQUIRES(monitor_held);
   bool TakeEnd(SpeechEnd end, std::shared_ptr<qtts::Stream>* old) QTTS_REQUIRES(monitor_held);
   void HandOut(Output* output) QTTS_REQUIRES(monitor_held);
   void EndStream(Output* output) QTTS_REQUIRES(monitor_held);

@@ -312,6 +312,7 @@ static void gst_qtts_src_class_init(GstQttsSrcClass* klass) {
   gst_element_class_add_static_pad_template(element_class, &src_template);
   gst_element_class_add_static_pad_template(element_class, &sink_template);
   gst_element_class_add_static_pad_template_with_gtype(element_class, &text_template, GST_TYPE_QTTS_TEXT_PAD);
+  gst_type_mark_as_plugin_api(GST_TYPE_QTTS_TEXT_PAD, static_cast<GstPluginAPIFlags>(0));
   gst_element_class_set_static_metadata(element_class, "Qwen3-TTS text-to-speech source", "Source/Audio",
                                         "Speaks text with a Qwen3-TTS model", "The qttssrc authors");
 
