@@ -187,9 +187,9 @@ build_stage() {
 }
 
 # launch [OPTION...] ELEMENTS...: runs a pipeline to its end, or until Ctrl-C; with the option -e it goes to its end then
-# too. Says of what gst-launch prints only what its user should know. Returns its status; sets `interrupted` to the
-# status to exit with after a Ctrl-C, `took` to the seconds it ran, and with the option -v `sound` to the seconds of sound
-# that went through "${measure[@]}".
+# too; with -m it says which texts were not wholly spoken, by their numbers. Says of what gst-launch prints only what its
+# user should know. Returns its status; sets `interrupted` to the status to exit with after a Ctrl-C, `took` to the
+# seconds it ran, and with -v `sound` to the seconds of sound that went through "${measure[@]}".
 launch() {
   local start errors messages measured status=0
   start=$(date +%s%N)
@@ -198,6 +198,8 @@ launch() {
   exec 7> >(trap '' INT TERM HUP && exec 7>&- && say_errors)
   errors=$!
   exec 8> >(trap '' INT TERM HUP && exec 7>&- 8>&- && exec sed -un -e 's/^WARNING: from element [^ ]*: /warning: /w /dev/stderr' \
+    -e '/ qtts-utterance-finished, /s/^.* id=(guint64)\([0-9]*\), reason=(string)\(clipped\|runaway\|max-duration\|busy\|error\),.*$/warning: text \1 was not wholly spoken: \2/w /dev/stderr' \
+    -e '/ qtts-utterance-finished, /s/^.* id=(guint64)\([0-9]*\), reason=(string)complete,.* coverage=(double)\(0[.0-9]*\),.*$/warning: text \1 was not wholly spoken: \2 of it/w /dev/stderr' \
     -e 's/^.*:measure: last-message = .*(\([0-9]*\) bytes,.*/\1/p' \
     -e '/:measure.GstPad:sink: caps = /{h;s/.*format=(string)[A-Z]*\([0-9]*\).*/bits \1/p;g;s/.*rate=(int)\([0-9]*\).*/rate \1/p' \
     -e 'g;s/.*channels=(int)\([0-9]*\).*/channels \1/p}' \

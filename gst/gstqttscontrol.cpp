@@ -84,7 +84,12 @@ bool Control::TakeUpstreamEvent(GstEvent* event, gboolean* result) {
     return true;
   }
   if (GST_EVENT_TYPE(event) != GST_EVENT_SEEK) return false;
+  if (last_seek_ == gst_event_get_seqnum(event)) {
+    *result = TRUE;
+    return true;
+  }
   *result = Seek(event);
+  if (*result) last_seek_ = gst_event_get_seqnum(event);
   return true;
 }
 

@@ -31,7 +31,8 @@ class Control {
 
   // Handles an event that is sent to the element. Takes it.
   gboolean SendEvent(GstEvent* event);
-  // Handles an event that comes upstream through the src pad. Returns false if that is left to the base class.
+  // Handles an event that comes upstream through the src pad or a text pad. A seek that reaches several of them, as
+  // that of a pipeline does, is made once. Returns false if that is left to the base class.
   bool TakeUpstreamEvent(GstEvent* event, gboolean* result);
 
   // Speech is not stored: without a sink pad the property `text` can be spoken again, from its beginning, and that is
@@ -67,7 +68,8 @@ class Control {
   Output& output_;
   // Events being passed to the base class, which calls unlock() for them while the src pad is not flushing.
   std::atomic<int> unlocking_events_ = 0;
-  std::atomic<GstEvent*> end_of_stream_ = nullptr;  // of the application, for when the utterance is over
+  std::atomic<guint32> last_seek_ = GST_SEQNUM_INVALID;  // sequence number of the last seek that was made
+  std::atomic<GstEvent*> end_of_stream_ = nullptr;       // of the application, for when the utterance is over
 };
 
 }  // namespace gstqtts

@@ -4,6 +4,7 @@
 #include <unicode/uchar.h>
 
 #include <algorithm>
+#include <climits>
 #include <cstdlib>
 #include <string_view>
 #include <utility>
@@ -39,20 +40,25 @@ int Columns(std::u32string_view text) {
   return columns;
 }
 
-// The place nearest to the middle at which a line may end; 0 if there is none.
+// The best place to end the first line: both lines fit if that can be, and are of about the same length, rather behind
+// a mark. 0 if there is none.
 size_t LineEnd(std::u32string_view text) {
+  constexpr int kBehindMark = 12;  // columns by which the lines may differ more
   const int all = Columns(text);
   size_t best = 0;
-  int best_distance = all;
+  int best_cost = INT_MAX;
   int columns = 0;
   for (size_t i = 1; i < text.size(); ++i) {
     columns += Columns(text.substr(i - 1, 1));
     const bool closes = !IsWordCharacter(text[i]) && !Opens(text[i]);
     if (text[i] != ' ' && (!IsWide(text[i - 1]) || !IsWide(text[i]) || closes)) continue;
-    const int distance = std::abs(2 * columns - all);
-    if (distance < best_distance) {
+    const int second = all - columns - (text[i] == ' ' ? 1 : 0);
+    int cost = std::abs(columns - second);
+    if (u_hasBinaryProperty(static_cast<UChar32>(text[i - 1]), UCHAR_TERMINAL_PUNCTUATION)) cost -= kBehindMark;
+    if (columns > kLineColumns || second > kLineColumns) cost += 1000;
+    if (cost < best_cost) {
       best = i;
-      best_distance = distance;
+      best_cost = cost;
     }
   }
   return best;

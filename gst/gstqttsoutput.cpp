@@ -330,7 +330,8 @@ GstFlowReturn Output::NextFrame() {
   Player::Output output;
   GstFlowReturn flow = GST_FLOW_OK;
   while (flow == GST_FLOW_OK) {
-    const Player::Event event = speech_.player().Next(&output);
+    const Player::Event event =
+        speech_.player().Next(&output, settings_.pacing.is_live ? TextAhead::kNone : text_pads_.WantedAhead());
     properties_.Refresh(&settings_);
     switch (event) {
       case Player::Event::kStarted:

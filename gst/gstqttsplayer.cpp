@@ -184,17 +184,17 @@ std::shared_ptr<qtts::Stream> Player::Interrupt() {
 
 // --- the streaming thread
 
-Player::Event Player::Next(Output* output) {
+Player::Event Player::Next(Output* output, TextAhead ahead) {
   std::optional<Event> event;
   while (!event) {
-    event = NextEvent(output);
+    event = NextEvent(output, ahead);
     reports_.Deliver();
   }
   return *event;
 }
 
 // Nothing if all that happened is to be reported.
-std::optional<Player::Event> Player::NextEvent(Output* output) {
+std::optional<Player::Event> Player::NextEvent(Output* output, TextAhead ahead) {
   *output = Output();
   Event event = Event::kHalted;
   const MonitorLock lock(*monitor_);
@@ -230,6 +230,7 @@ std::optional<Player::Event> Player::NextEvent(Output* output) {
       const bool started_ahead = StartAhead();
       if (!spoken_) continue;  // an interrupt
       const bool growing = spoken_->growing;
+      spoken_->ahead = ahead;
       if (ReadStream(output, &event)) return event;
       if (started_ahead) continue;
       if (growing && spoken_) spoken_->awaited_text = true;
@@ -483,6 +484,7 @@ bool Player::ReadStream(Output* output, Event* event) {
     counts_.seed = spoken_->seed;
   }
   spoken_->ScanFrames();
+  if (!spoken_->made.empty() && !spoken_->MayHandOut()) return false;
   if (!spoken_->made.empty()) {
     HandOut(output);
     *event = Event::kFrame;
@@ -632,6 +634,7 @@ std::string Player::LanguageWarningOf(const Utterance& utterance, const qtts::Mo
 bool Player::Commit(const Output& output, const Moment& moment, Told* told) {
   {
     const MonitorLock lock(*monitor_);
+    if (spoken_) LookAhead();
     if (!spoken_) return false;  // only Next() begins another
     ++counts_.frames;
     for (Report& report : spoken_->Commit(output.sample, output.frame.pcm.size(), moment, told)) {
@@ -662,6 +665,15 @@ void Player::PassDocument(Document* document) {
 bool Player::BreakGoesOn() const {
   const MonitorLock lock(*monitor_);
   return in_break_;
+}
+
+// Reads what was made while the frame waited for its time: the words that are heard now may be known by it. Not for the
+// first frame, which does not wait.
+void Player::LookAhead() {
+  const bool wanted = spoken_->measured && spoken_->frames > 0 && !spoken_->end;
+  if (!wanted || spoken_->made.size() >= spoken_->frames_wanted()) return;
+  ReadFrames();
+  if (spoken_) spoken_->ScanFrames();
 }
 
 void Player::Clip() {

@@ -130,8 +130,8 @@ class Player {
 
   // --- by the streaming thread
 
-  // Waits for the next output. The only call that waits for frames.
-  Event Next(Output* output) QTTS_EXCLUDES(monitor_held);
+  // Waits for the next output. The only call that waits for frames. `ahead`: how far words have to be known.
+  Event Next(Output* output, TextAhead ahead = TextAhead::kNone) QTTS_EXCLUDES(monitor_held);
   // Must be called for each frame when it leaves the element, before the next call of Next(). `moment`: when the frame
   // is heard. From then on it counts as spoken; `told` gets the words that are. Returns false if the frame was
   // interrupted since Next(); it must then be dropped.
@@ -193,7 +193,7 @@ class Player {
  private:
   struct Asked;
 
-  std::optional<Event> NextEvent(Output* output) QTTS_EXCLUDES(monitor_held);
+  std::optional<Event> NextEvent(Output* output, TextAhead ahead) QTTS_EXCLUDES(monitor_held);
   void JoinThreads() QTTS_REQUIRES(monitor_held);
   void PrepareNext() QTTS_REQUIRES(monitor_held);
   bool DropUnsayable() QTTS_REQUIRES(monitor_held);
@@ -207,6 +207,7 @@ class Player {
   void WaitForChange(uint64_t seen) QTTS_REQUIRES(monitor_held);
   bool ReadStream(Output* output, Event* event) QTTS_REQUIRES(monitor_held);
   bool ReadFrames() QTTS_REQUIRES(monitor_held);
+  void LookAhead() QTTS_REQUIRES(monitor_held);
   bool TakeEnd(SpeechEnd end, std::shared_ptr<qtts::Stream>* old) QTTS_REQUIRES(monitor_held);
   void HandOut(Output* output) QTTS_REQUIRES(monitor_held);
   void EndStream(Output* output) QTTS_REQUIRES(monitor_held);

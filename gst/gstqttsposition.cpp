@@ -26,6 +26,8 @@ constexpr float kDigit = 0.25F;       // read as a word
 constexpr float kSentenceEnd = 0.4F;  // the pause after it
 constexpr float kPause = 0.2F;
 
+constexpr double kMostPace = 3.0;  // slower or faster than this is no pace but a mistake
+
 float UsualDuration(UChar32 c) {
   if (u_isdigit(c)) return kDigit;
   if (u_isalpha(c)) {
@@ -95,11 +97,36 @@ void TextPosition::Anchor(size_t written, double seconds) {
   written_ = std::max(written_, written);
 }
 
+void TextPosition::SetLength(double seconds) {
+  if (usual_seconds_ > 0) pace_ = std::clamp(seconds / usual_seconds_, 1 / kMostPace, kMostPace);
+}
+
+// Duration of the spoken characters [begin, end).
+double TextPosition::SecondsBetween(size_t begin, size_t end) const {
+  const auto at = [this](size_t i) { return durations_.begin() + static_cast<std::ptrdiff_t>(i); };
+  return pace_ * static_cast<double>(std::accumulate(at(begin), at(std::max(begin, end)), 0.0F));
+}
+
 double TextPosition::SecondsOf(const Word& word) const {
-  const size_t end = std::min(map_.SpokenOf(word.offset + word.length), durations_.size());
-  const size_t begin = std::min(map_.SpokenOf(word.offset), end);
-  const auto first = durations_.begin() + static_cast<std::ptrdiff_t>(begin);
-  return pace_ * static_cast<double>(std::accumulate(first, first + static_cast<std::ptrdiff_t>(end - begin), 0.0F));
+  return SecondsBetween(std::min(map_.SpokenOf(word.offset), durations_.size()),
+                        std::min(map_.SpokenOf(word.offset + word.length), durations_.size()));
+}
+
+double TextPosition::StartOf(const Word& word) const {
+  return SecondsBetween(0, std::min(map_.SpokenOf(word.offset), durations_.size()));
+}
+
+std::vector<TextPosition::Word> TextPosition::Words() {
+  FindWords();
+  std::vector<Word> words;
+  size_t written = 0;
+  for (const Word& word : words_) {
+    const auto [begin, end] = map_.SourceOf(word.offset, word.offset + word.length);
+    if (begin < written || begin == end) continue;
+    words.push_back({begin, end - begin});
+    written = end;
+  }
+  return words;
 }
 
 TextPosition::Run TextPosition::Written(const qtts::TextRange& spoken) {
@@ -152,9 +179,8 @@ void TextPosition::FindWords() {
 void Pace::Learn(double usual_seconds, double seconds) {
   constexpr double kShortest = 1.0;  // seconds; shorter ones are mostly silence
   constexpr double kWeight = 0.5;
-  constexpr double kMost = 3.0;  // slower or faster than this is no pace but a mistake
   if (usual_seconds < kShortest || seconds < kShortest) return;
-  value_ += kWeight * (std::clamp(seconds / usual_seconds, 1 / kMost, kMost) - value_);
+  value_ += kWeight * (std::clamp(seconds / usual_seconds, 1 / kMostPace, kMostPace) - value_);
 }
 
 }  // namespace gstqtts

@@ -59,8 +59,12 @@ class TextPosition {
   // Estimated duration of a word, in seconds.
   double SecondsOf(const Word& word) const;
 
-  // Sets the pace that is assumed.
-  void SetPace(double pace) { pace_ = pace; }
+  // The whole text takes `seconds`: sets the pace, within reason.
+  void SetLength(double seconds);
+  // Estimated beginning of a written word, in seconds, from that of the text.
+  double StartOf(const Word& word) const;
+  // All words, as Advance() would return them.
+  std::vector<Word> Words();
 
   // Estimated number of written characters spoken: never decreases and is at most size().
   size_t spoken() const { return map_.SourceOf(spoken_, spoken_).first; }
@@ -71,6 +75,7 @@ class TextPosition {
 
  private:
   size_t CharactersUpTo(size_t byte);
+  double SecondsBetween(size_t begin, size_t end) const;
 
   double pace_;
   std::string language_;

@@ -74,14 +74,25 @@ void SpokenUtterance::AddMarks(size_t position_in_text, uint64_t running_time, s
 }
 
 size_t SpokenUtterance::frames_wanted() const {
-  if (holding) return kMaxHeldFrames;
-  return measured ? kFramesAhead : 1;
+  if (holding || ahead == TextAhead::kSentences) return kMaxHeldFrames;
+  if (!measured) return 1;
+  return ahead == TextAhead::kWords ? kFramesAhead + kPatienceFrames : kFramesAhead;
+}
+
+// Text that grows is not waited for.
+bool SpokenUtterance::MayHandOut() const {
+  if (ahead == TextAhead::kNone || end || growing || made.size() >= frames_wanted()) return true;
+  if (ahead == TextAhead::kSentences) return false;
+  const uint64_t samples_after = handed_out + made.front().pcm.size();
+  const auto stop = nanoseconds(static_cast<int64_t>(SampleTime(samples_after, sample_rate)));
+  return !measured || track.known_until(stop) >= stop;
 }
 
 void SpokenUtterance::AddMeasured(const std::vector<qtts::SpokenWord>& words) {
   for (const qtts::SpokenWord& word : words) {
     const TextPosition::Run run = position.Written(word.text);
     track.Add({run.begin, run.end, word.start, word.duration}, run.goes_on);
+    text_track.Add({run.begin, run.end, word.start, word.duration}, run.goes_on);
   }
 }
 
@@ -90,17 +101,16 @@ void SpokenUtterance::ScanFrames() {
   if (end) {
     AddMeasured(std::exchange(end->last_words, {}));
     track.Finish();
+    text_track.Finish();
   }
 }
 
-// The places of `word` in the sound must have left the element.
+// `word` begins in sound that has left the element.
 void SpokenUtterance::Tell(const TimedWord& word, bool estimated, std::vector<Report>* reports, Told* told) {
   const Moment begin = places.At(word.start);
-  // An end that has not left the element yet is expected to follow without a gap.
-  const Moment stop = places.At(word.stop());
-  const auto beyond = static_cast<uint64_t>(std::max(nanoseconds(0), word.stop() - places.end()).count());
+  const Moment stop = places.Expected(word.stop());
   AddMarks(word.begin, begin.running_time, reports);
-  told->words.push_back({word.begin, word.end, begin.time, stop.time - begin.time + beyond});
+  told->words.push_back({word.begin, word.end, begin.time, stop.time - begin.time});
   const SourceRun source = SourceOf(word.begin, word.end);
   // Several words may be said for what is written once.
   if (source.begin < told_source || source.begin == source.end) return;
@@ -111,9 +121,35 @@ void SpokenUtterance::Tell(const TimedWord& word, bool estimated, std::vector<Re
   report.offset = source.begin;
   report.length = source.end - source.begin;
   report.running_time = begin.running_time;
-  report.duration = stop.running_time - begin.running_time + beyond;
+  report.duration = stop.running_time - begin.running_time;
   report.estimated = estimated;
   reports->push_back(std::move(report));
+}
+
+// Replaces the words for the text pads by all that are known, whose sound follows: not live, nothing comes between.
+void SpokenUtterance::TellTextPads(Told* told) {
+  told->words.clear();
+  for (const TimedWord& word : text_track.Take(nanoseconds::max())) {
+    const Moment begin = places.Expected(word.start);
+    told->words.push_back({word.begin, word.end, begin.time, places.Expected(word.stop()).time - begin.time});
+  }
+  told->over = end.has_value();
+}
+
+// The same for words that are not measured, once the length of the speech is known.
+void SpokenUtterance::SpreadWords(Told* told) {
+  told->words.clear();
+  told->over = true;
+  if (std::exchange(spread, true)) return;
+  uint64_t all = handed_out;
+  for (const qtts::Frame& frame : made) all += frame.pcm.size();
+  position.SetLength(static_cast<double>(all) / sample_rate);
+  for (const TextPosition::Word& word : position.Words()) {
+    const nanoseconds from = std::max(Nanoseconds(position.StartOf(word)), places.begin());
+    const Moment begin = places.Expected(from);
+    const Moment stop = places.Expected(from + Nanoseconds(position.SecondsOf(word)));
+    told->words.push_back({word.offset, word.offset + word.length, begin.time, stop.time - begin.time});
+  }
 }
 
 void SpokenUtterance::TellMeasured(nanoseconds sounded, std::vector<Report>* reports, Told* told) {
@@ -160,6 +196,14 @@ std::vector<Report> SpokenUtterance::Commit(uint64_t sample, size_t count, const
   } else {
     TellEstimated(seconds(), last_frame, &reports, told);
   }
+  if (measured && ahead != TextAhead::kNone) {
+    if (!growing) known = sounded;
+    TellTextPads(told);
+  } else if (spread || (ahead == TextAhead::kSentences && end && frames == 1)) {
+    SpreadWords(told);
+  } else if (!told->words.empty()) {
+    text_track.SkipTo(told->words.back().end);
+  }
   told->known_until = places.At(known).time;
   if (!told->words.empty()) told->text = utterance.text;
   return reports;
@@ -178,6 +222,7 @@ std::vector<Report> SpokenUtterance::Finish(qtts::EndReason reason, Told* told) 
     }
     told->known_until = places.At(places.end()).time;
   }
+  if (spread) told->words.clear();
   if (!told->words.empty()) told->text = utterance.text;
   if (reason == qtts::EndReason::kComplete && frames > 0) {
     AddMarks(SIZE_MAX, places.At(places.end()).running_time, &reports);

@@ -42,6 +42,7 @@ struct SpokenUtterance {
   static constexpr size_t kFramesAhead = 12;
   // A word that the engine has not measured so long after its estimated beginning is told as an estimate.
   static constexpr std::chrono::nanoseconds kPatience = std::chrono::seconds(2);
+  static constexpr size_t kPatienceFrames = 25;
 
   std::shared_ptr<qtts::Stream> stream;  // null until the engine has started it
   // Frames that were read and have not been handed out, and how the stream ended after them.
@@ -63,8 +64,11 @@ struct SpokenUtterance {
   size_t told_source = 0;    // end of the last word that was told, as it was written
   size_t marks_told = 0;
   bool measured = false;  // the engine measures words
-  WordTrack track;
-  size_t scanned = 0;  // frames in `made` whose words are in `track`
+  WordTrack track;        // for the messages
+  WordTrack text_track;   // for the text pads, if they are told ahead
+  TextAhead ahead = TextAhead::kNone;
+  bool spread = false;  // the text pads have the words of the whole text, spread over its known length
+  size_t scanned = 0;   // frames in `made` whose words are in `track`
   SoundPlaces places;
   std::shared_ptr<qtts::TextPreparer>
       preparer;  // of the text to come, for the streaming thread; null: it passes through
@@ -85,6 +89,8 @@ struct SpokenUtterance {
   void Append(Utterance more_of_it);
   // Number of frames in `made` from which on no more are read.
   size_t frames_wanted() const;
+  // True if the first frame of `made` may be handed out.
+  bool MayHandOut() const;
   // Adds the words of `made` and of the end to the track.
   void ScanFrames();
   // `count` samples leave the element, to be heard at `moment`; `sample` is the number of the first one. Returns the
@@ -107,6 +113,8 @@ struct SpokenUtterance {
   void AddMeasured(const std::vector<qtts::SpokenWord>& words);
   void AddMarks(size_t position_in_text, uint64_t running_time, std::vector<Report>* reports);
   void Tell(const TimedWord& word, bool estimated, std::vector<Report>* reports, Told* told);
+  void TellTextPads(Told* told);
+  void SpreadWords(Told* told);
   void TellMeasured(std::chrono::nanoseconds sounded, std::vector<Report>* reports, Told* told);
   void TellEstimated(double seconds, std::chrono::nanoseconds at, std::vector<Report>* reports, Told* told);
   ReportedText Reported(const TextPosition::Run& run) const;

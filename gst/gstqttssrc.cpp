@@ -80,17 +80,25 @@
  * first frame, `first-frame-latency` from handing the text to the engine to that frame, `seed` (gint64) |
  * | `qtts-mark` | `id`, `name`, `position` of a mark of an SSML document (#GstQttsSrc:markup) in that document,
  * `running-time` at which it is reached |
- * | `qtts-text-progress` | `id`, `offset-chars` and `length-chars` of the word that begins, `running-time` of the frame
- * in which it begins, `estimated` (TRUE) |
+ * | `qtts-text-progress` | `id`, `offset-chars` and `length-chars` of the word that begins, its `running-time` and
+ * `duration`, `estimated` (FALSE if the model's words are measured) |
  * | `qtts-utterance-finished` | `id`, `reason` (string: complete, interrupted, clipped, error, max-duration, runaway,
  * nothing-to-say, busy), `frames` and `samples` that left the element, `text-chars`, `text-spoken-chars`, `estimated`
- * (whether that is) |
+ * (whether that is), `retries` (guint), `measured` (gboolean); if TRUE, `coverage` (gdouble), `skipped` and `repeated`
+ * (GStrv) with their positions `skipped-chars` and `repeated-chars`, `end-missed` and `stopped-early` (gboolean) |
  *
  * A text in which there is nothing to say (no letter, number or currency sign) is not given to the model, which would
  * babble: it is finished without sound, for the reason `nothing-to-say`, unless #GstQttsSrc:speak-anything is set.
  *
- * The model does not tell which word it is speaking. Positions are estimated from the length of the speech, the
- * kinds of characters and the pace of the voice so far; they never go back and never leave the text.
+ * Words are measured where the attention of the model follows its text, as that of the bundled voice does. Otherwise
+ * positions are estimated from the length of the speech, the kinds of characters and the pace of the voice so far. They
+ * never go back and never leave the text.
+ *
+ * ## Text
+ *
+ * Request pads `text_%u` send the words that are spoken, or sentences or subtitles (#GstQttsTextPad:granularity), as a
+ * sparse stream of text on the clock of the sound, for textoverlay, webvttenc, muxers and the like. A pad that is not
+ * linked, blocks or fails does not stop the sound.
  *
  * ## Example launch lines
  * |[
@@ -207,9 +215,12 @@ static gboolean gst_qtts_src_event(GstBaseSrc* src, GstEvent* event);
 static gboolean gst_qtts_src_query(GstBaseSrc* src, GstQuery* query);
 static GstFlowReturn gst_qtts_src_create(GstPushSrc* src, GstBuffer** buffer);
 
+static void gst_qtts_src_child_proxy_init(gpointer iface, gpointer data);
+
 #define gst_qtts_src_parent_class parent_class
 G_DEFINE_FINAL_TYPE_WITH_CODE(GstQttsSrc, gst_qtts_src, GST_TYPE_PUSH_SRC,
-                              G_IMPLEMENT_INTERFACE(GST_TYPE_PRESET, gst_qtts_src_preset_init))
+                              G_IMPLEMENT_INTERFACE(GST_TYPE_PRESET, gst_qtts_src_preset_init)
+                                  G_IMPLEMENT_INTERFACE(GST_TYPE_CHILD_PROXY, gst_qtts_src_child_proxy_init))
 GST_ELEMENT_REGISTER_DEFINE_WITH_CODE(qttssrc, "qttssrc", GST_RANK_NONE, GST_TYPE_QTTS_SRC,
                                       GST_DEBUG_CATEGORY_INIT(gst_qtts_src_debug, "qttssrc", 0,
                                                               "Text-to-speech source");
@@ -303,6 +314,7 @@ static void gst_qtts_src_class_init(GstQttsSrcClass* klass) {
   gst_element_class_add_static_pad_template(element_class, &src_template);
   gst_element_class_add_static_pad_template(element_class, &sink_template);
   gst_element_class_add_static_pad_template_with_gtype(element_class, &text_template, GST_TYPE_QTTS_TEXT_PAD);
+  gst_type_mark_as_plugin_api(GST_TYPE_QTTS_TEXT_PAD, static_cast<GstPluginAPIFlags>(0));
   gst_element_class_set_static_metadata(element_class, "Qwen3-TTS text-to-speech source", "Source/Audio",
                                         "Speaks text with a Qwen3-TTS model", "The qttssrc authors");
 
@@ -553,7 +565,7 @@ static GstFlowReturn gst_qtts_src_create(GstPushSrc* src, GstBuffer** buffer) {
   return flow;
 }
 
-// --- the sink pad and properties
+// --- request pads and properties
 
 static GstPad* gst_qtts_src_request_new_pad(GstElement* element, GstPadTemplate* templ, const gchar* name,
                                             const GstCaps* /*caps*/) {
@@ -571,6 +583,20 @@ static void gst_qtts_src_release_pad(GstElement* element, GstPad* pad) {
   } else {
     priv->text_pads.ReleasePad(pad);
   }
+}
+
+static GObject* gst_qtts_src_get_child_by_index(GstChildProxy* proxy, guint index) {
+  return GST_QTTS_SRC(proxy)->priv->text_pads.RefChild(index);
+}
+
+static guint gst_qtts_src_get_children_count(GstChildProxy* proxy) {
+  return GST_QTTS_SRC(proxy)->priv->text_pads.children();
+}
+
+static void gst_qtts_src_child_proxy_init(gpointer iface, gpointer /*data*/) {
+  auto* child_proxy = static_cast<GstChildProxyInterface*>(iface);
+  child_proxy->get_child_by_index = gst_qtts_src_get_child_by_index;
+  child_proxy->get_children_count = gst_qtts_src_get_children_count;
 }
 
 static void gst_qtts_src_set_property(GObject* object, guint prop_id, const GValue* value, GParamSpec* /*pspec*/) {

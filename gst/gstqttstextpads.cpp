@@ -24,6 +24,15 @@ bool NeedsActivePad(GstElement* element) {
   return needs;
 }
 
+// GstBaseSrc has gst_pad_create_stream_id() name the stream of its src pad, without a name of its own for it; that
+// function refuses this for an element with several src pads, by their number. Nothing else in GStreamer reads the
+// number, so the text pads are not counted.
+void CountTextPad(GstElement* element, bool counted) {
+  GST_OBJECT_LOCK(element);
+  element->numsrcpads = static_cast<guint16>(element->numsrcpads + (counted ? 1 : -1));
+  GST_OBJECT_UNLOCK(element);
+}
+
 }  // namespace
 
 // What concerns the pad itself is left to GStreamer; for the rest the element answers as on the src pad.
@@ -82,10 +91,14 @@ GstPad* TextPads::RequestPad(GstPadTemplate* templ, const gchar* name) {
     gst_pad_set_active(kept.get(), FALSE);
     return nullptr;
   }
-  const qtts::MutexLock lock(mutex_);
-  pads_.push_back(pad);
-  StreamOf(pad).SetRunning(running_);
-  if (running_) CatchUp(StreamOf(pad));
+  CountTextPad(element, false);
+  {
+    const qtts::MutexLock lock(mutex_);
+    pads_.push_back(pad);
+    StreamOf(pad).SetRunning(running_);
+    if (running_) CatchUp(StreamOf(pad));
+  }
+  gst_child_proxy_child_added(GST_CHILD_PROXY(element), G_OBJECT(pad), unique.c_str());
   return pad;
 }
 
@@ -104,7 +117,19 @@ void TextPads::ReleasePad(GstPad* pad) {
   } else {
     gst_pad_set_active(pad, FALSE);
   }
+  gst_child_proxy_child_removed(GST_CHILD_PROXY(element_), G_OBJECT(pad), GST_PAD_NAME(pad));
+  CountTextPad(GST_ELEMENT(element_), true);
   gst_element_remove_pad(GST_ELEMENT(element_), pad);
+}
+
+GObject* TextPads::RefChild(guint index) const {
+  const qtts::MutexLock lock(mutex_);
+  return index < pads_.size() ? G_OBJECT(gst_object_ref(pads_[index])) : nullptr;
+}
+
+guint TextPads::children() const {
+  const qtts::MutexLock lock(mutex_);
+  return static_cast<guint>(pads_.size());
 }
 
 void TextPads::ForEach(const std::function<void(TextStream&)>& function) {
@@ -120,6 +145,14 @@ void TextPads::SetRunning(bool running) {
   const qtts::MutexLock lock(mutex_);
   running_ = running;
   for (GstPad* pad : pads_) StreamOf(pad).SetRunning(running);
+}
+
+TextAhead TextPads::WantedAhead() const {
+  const qtts::MutexLock lock(mutex_);
+  if (pads_.empty()) return TextAhead::kNone;
+  const bool words = std::all_of(pads_.begin(), pads_.end(),
+                                 [](GstPad* pad) { return StreamOf(pad).granularity() == Granularity::kWord; });
+  return words ? TextAhead::kWords : TextAhead::kSentences;
 }
 
 void TextPads::TakeEvent(GstEvent* event) {

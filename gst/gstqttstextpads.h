@@ -27,8 +27,15 @@ class TextPads {
   GstPad* RequestPad(GstPadTemplate* templ, const gchar* name) QTTS_EXCLUDES(mutex_);
   void ReleasePad(GstPad* pad) QTTS_EXCLUDES(mutex_);
 
+  // GstChildProxy: the pads, for those who set properties by name ("text_0::granularity" of gst-launch-1.0).
+  GObject* RefChild(guint index) const QTTS_EXCLUDES(mutex_);
+  guint children() const QTTS_EXCLUDES(mutex_);
+
   // A run of the element begins or ends.
   void SetRunning(bool running) QTTS_EXCLUDES(mutex_);
+  // How far words have to be known where the sound is not live.
+  TextAhead WantedAhead() const QTTS_EXCLUDES(mutex_);
+
   // An event passes the src pad.
   void TakeEvent(GstEvent* event) QTTS_EXCLUDES(mutex_);
   // Words were told; until `known`, a timestamp of the sound, all are.

@@ -34,6 +34,12 @@ Moment SoundPlaces::At(nanoseconds within) const {
   return {span.moment.running_time + into, span.moment.time + into};
 }
 
+Moment SoundPlaces::Expected(nanoseconds within) const {
+  const Moment moment = At(within);
+  const auto beyond = static_cast<uint64_t>(std::max(nanoseconds(0), within - end()).count());
+  return {moment.running_time + beyond, moment.time + beyond};
+}
+
 nanoseconds SoundPlaces::begin() const {
   return nanoseconds(spans_.empty() ? 0 : static_cast<int64_t>(spans_.front().begin));
 }

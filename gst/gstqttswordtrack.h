@@ -29,6 +29,8 @@ class SoundPlaces {
 
   // A time that was cut off at the beginning is that of the first sample; a time beyond the last sample, its end.
   Moment At(std::chrono::nanoseconds within) const;
+  // The same, but sound beyond the last sample is expected to follow without a gap.
+  Moment Expected(std::chrono::nanoseconds within) const;
 
   bool empty() const { return spans_.empty(); }
   std::chrono::nanoseconds begin() const;
@@ -89,6 +91,15 @@ class WordTrack {
   TimedWord last_;
   size_t told_ = 0;
   bool held_ = false;  // the last word
+};
+
+// How far words are known before the sound leaves the element. A stream of text that comes as far as its sound, or
+// less, can stop a pipeline for ever: a muxer keeps the sound until the video comes, and textoverlay the video until
+// the text does.
+enum class TextAhead {
+  kNone,       // as far as the engine is ahead: live sound does not wait
+  kWords,      // all words that begin in a frame that leaves
+  kSentences,  // all sentences
 };
 
 // A word that has been told, on the clock of the sound. Positions are in characters of the utterance's text.

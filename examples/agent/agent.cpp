@@ -382,7 +382,10 @@ void Agent::TurnFinished(const GstStructure* structure) {
   gchar* text = g_strstrip(g_utf8_make_valid(turns_.front().text.c_str(), -1));
   const glong length = g_utf8_strlen(text, -1);
   gchar* rest = g_utf8_offset_to_pointer(text, std::min(static_cast<glong>(spoken), length));
-  // A word that was cut short was not said.
+  // The mark behind a word that was said belongs to it. A word that was cut short was not said.
+  if (rest > text && rest[-1] != ' ') {
+    while (g_unichar_ispunct(g_utf8_get_char(rest)) != FALSE) rest = g_utf8_next_char(rest);
+  }
   while (rest > text && *rest != '\0' && *rest != ' ') --rest;
   if (rest > text) std::printf("said: %.*s\n", static_cast<int>(rest - text), text);
   if (*rest != '\0') std::printf("not said: %s\n", g_strchug(rest));

@@ -60,7 +60,7 @@ TEST_F(ElementTest, C1FactoryTellsWhatItIs) {
     ASSERT_NE(value, nullptr) << key;
     EXPECT_STRNE(value, "") << key;
   }
-  ASSERT_EQ(gst_element_factory_get_num_pad_templates(factory), 2U);
+  ASSERT_EQ(gst_element_factory_get_num_pad_templates(factory), 3U);
   gst_object_unref(factory);
 }
 
@@ -78,6 +78,11 @@ TEST_F(ElementTest, C5PadTemplates) {
   const Owned<GstCaps> sink_caps(gst_pad_template_get_caps(sink));
   const Owned<GstCaps> text(gst_caps_from_string("text/x-raw, format=utf8; application/ssml+xml"));
   EXPECT_TRUE(gst_caps_is_equal(sink_caps.get(), text.get()));
+  GstPadTemplate* words = gst_element_class_get_pad_template(klass, "text_%u");
+  EXPECT_EQ(GST_PAD_TEMPLATE_PRESENCE(words), GST_PAD_REQUEST);
+  EXPECT_EQ(GST_PAD_TEMPLATE_DIRECTION(words), GST_PAD_SRC);
+  const Owned<GstCaps> words_caps(gst_pad_template_get_caps(words));
+  EXPECT_TRUE(gst_caps_is_equal(words_caps.get(), text.get()));
 }
 
 TEST_F(ElementTest, C4EveryPropertyAndValueIsDescribed) {
@@ -180,7 +185,9 @@ TEST_F(ElementTest, C3PropertiesKeepWhatIsSet) {
         const GEnumClass* values = G_PARAM_SPEC_ENUM(spec)->enum_class;
         g_value_set_enum(&set, values->values[random() % values->n_values].value);
       } else if (G_IS_PARAM_SPEC_INT(spec)) {
-        g_value_set_int(&set, static_cast<int>(random() % 1000) + G_PARAM_SPEC_INT(spec)->minimum);
+        const auto* range = G_PARAM_SPEC_INT(spec);
+        const auto count = static_cast<uint64_t>(int64_t{range->maximum} - range->minimum) + 1;
+        g_value_set_int(&set, range->minimum + static_cast<int>(random() % std::min<uint64_t>(count, 1000)));
       } else if (G_IS_PARAM_SPEC_INT64(spec)) {
         g_value_set_int64(&set, static_cast<gint64>(random() >> 1U));
       } else if (G_IS_PARAM_SPEC_BOOLEAN(spec)) {

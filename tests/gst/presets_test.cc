@@ -169,7 +169,9 @@ TEST_F(PresetsTest, EveryValueComesBack) {
       } else if (G_IS_PARAM_SPEC_ENUM(spec)) {
         g_value_set_enum(&value, static_cast<int>(random() % G_PARAM_SPEC_ENUM(spec)->enum_class->n_values));
       } else if (G_IS_PARAM_SPEC_INT(spec)) {
-        g_value_set_int(&value, static_cast<int>(random() % G_MAXINT) - 1);
+        const auto* range = G_PARAM_SPEC_INT(spec);
+        const auto count = static_cast<uint64_t>(int64_t{range->maximum} - range->minimum) + 1;
+        g_value_set_int(&value, static_cast<int>(range->minimum + static_cast<int64_t>(random() % count)));
       } else if (G_IS_PARAM_SPEC_INT64(spec)) {
         g_value_set_int64(&value, static_cast<gint64>(random() >> 1U));
       } else if (G_IS_PARAM_SPEC_UINT64(spec)) {
