@@ -2,7 +2,8 @@
 import collections
 
 Speaker = collections.namedtuple("Speaker", "name style gain")
-# the first one is the default: it is heard, too, where a request names no speaker
 SPEAKERS = [Speaker("clara", "af_heart", 1.35), Speaker("owen", "am_michael", 1.4), Speaker("ross", "am_fenrir", 0.93),
             Speaker("grace", "bf_emma", 0.97), Speaker("hugh", "bm_george", 1.07)]
+# heard, too, where a prompt names no speaker
+DEFAULT = "grace"
 INDEX = {s.name: i for i, s in enumerate(SPEAKERS)}
