@@ -44,7 +44,7 @@ struct Scheduler::Submission {
   std::vector<Submitted> streams;  // in the order of the steps
   int64_t positions = 0;           // positions that the streams attend to
   double prompts = 0;              // run since the step before, in frames' work
-  LogClock::time_point start = LogClock::now();
+  Clock::time_point start = Clock::now();
 };
 
 Scheduler::Scheduler(std::unique_ptr<Backend> backend)
@@ -72,9 +72,12 @@ void Scheduler::PublishPages() {
   device_bytes_ = backend_->device_bytes();
 }
 
-Result<std::unique_ptr<Scheduler>> Scheduler::Create(std::unique_ptr<Backend> backend) {
+Result<std::unique_ptr<Scheduler>> Scheduler::Create(std::unique_ptr<Backend> backend, VirtualTime* time) {
   std::unique_ptr<Scheduler> scheduler(new Scheduler(std::move(backend)));
-  QTTS_ASSIGN_OR_RETURN(scheduler->thread_, StartThread("speak", [self = scheduler.get()] { self->Run(); }));
+  QTTS_ASSIGN_OR_RETURN(scheduler->thread_, StartThread("speak", [self = scheduler.get(), time] {
+                          SchedulerClock::SetVirtualTime(time);
+                          self->Run();
+                        }));
   return scheduler;
 }
 
@@ -199,6 +202,11 @@ void Scheduler::WaitForChange() {
   if (!parked_.empty() || !starved_.empty()) {
     const auto look = Clock::now() + kPageCheckInterval;
     if (!until || look < *until) until = look;
+  }
+  if (VirtualTime* const time = Clock::virtual_time(); time != nullptr) {
+    const MutexUnlock unlocked(mutex_);
+    if (time->PassUntil(until, called_)) return;
+    until.reset();
   }
   for (;;) {
     while (!called_ && !expected_) {
@@ -463,7 +471,7 @@ void Scheduler::CollectStep() {
 
 // A step's time begins when the device was done with the one before.
 void Scheduler::CountStep(const Submission& submission) {
-  const auto now = LogClock::now();
+  const auto now = Clock::now();
   const std::chrono::nanoseconds took = now - std::max(submission.start, collected_);
   const std::chrono::duration<double> passed = now - std::exchange(collected_, now);
   ++steps_;

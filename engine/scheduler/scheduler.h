@@ -16,6 +16,7 @@
 #include "backend/backend.h"
 #include "qtts/engine_options.h"
 #include "qtts/mutex.h"
+#include "scheduler/clock.h"
 #include "scheduler/length_estimate.h"
 #include "scheduler/page_forecast.h"
 #include "scheduler/period_watch.h"
@@ -61,8 +62,8 @@ namespace qtts {
 // Owned by the engine. Expect() and Add() may be called from any thread.
 class Scheduler {
  public:
-  // Starts the thread. Errors: kResourceExhausted.
-  static Result<std::unique_ptr<Scheduler>> Create(std::unique_ptr<Backend> backend);
+  // Starts the thread. Errors: kResourceExhausted. `time`, for simulations, outlives the scheduler; null: the real time.
+  static Result<std::unique_ptr<Scheduler>> Create(std::unique_ptr<Backend> backend, VirtualTime* time = nullptr);
   // Stops the thread. Running streams end with kCancelled.
   ~Scheduler();
   Scheduler(const Scheduler&) = delete;
@@ -87,7 +88,7 @@ class Scheduler {
     int part = 0;
   };
 
-  using Clock = std::chrono::steady_clock;
+  using Clock = SchedulerClock;
 
   explicit Scheduler(std::unique_ptr<Backend> backend);
   void Run();
