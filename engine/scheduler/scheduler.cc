@@ -281,7 +281,7 @@ void Scheduler::CloseSlot(Running* running) {
   backend_->Close(running->slot);
   ++free_slots_;
   lengths_.AddEnd(running->text_tokens);
-  forecast_outdated_ = true;
+  forecast_outdated_ = load_outdated_ = true;
   if (running->real_time()) --real_time_slots_;
   PublishPages();
 }
@@ -477,9 +477,9 @@ void Scheduler::CountStep(const Submission& submission) {
   ++steps_;
   step_frames_ += submission.streams.size();
   lengths_.AddFrames(static_cast<int64_t>(submission.streams.size()));
-  forecast_outdated_ = true;
+  forecast_outdated_ = load_outdated_ = true;
   step_nanoseconds_ += took.count();
-  constexpr double kMeanSeconds = 1;
+  constexpr double kMeanSeconds = 0.25;
   prompts_a_second_ += std::min(1.0, passed.count() / kMeanSeconds) *
                        (submission.prompts / std::max(passed.count(), 1e-3) - prompts_a_second_);
   const double seconds = std::chrono::duration<double>(took).count();

@@ -16,8 +16,10 @@
 #include "backend/backend.h"
 #include "qtts/engine_options.h"
 #include "qtts/mutex.h"
+#include "scheduler/admission.h"
 #include "scheduler/clock.h"
 #include "scheduler/length_estimate.h"
+#include "scheduler/load_forecast.h"
 #include "scheduler/page_forecast.h"
 #include "scheduler/period_watch.h"
 #include "scheduler/step_model.h"
@@ -128,6 +130,8 @@ class Scheduler {
   bool Open(const RunningPtr& running);
   bool AdmitsOneMore();
   bool HasTimeForOneMore();
+  AdmissionView ViewWith(const Running& waiting);
+  int64_t ExpectedPositions(const Running& running, int64_t at_least_more) const;
   std::string DescribeShortage();
   void RefuseExpired(Clock::time_point now);
   std::vector<RunningPtr> NextPrompts(bool hold, size_t* left);
@@ -209,6 +213,8 @@ class Scheduler {
 
   // State for real-time streams beside others.
   StepModel step_model_;
+  LoadForecast load_forecast_;  // of the open real-time streams, unless it is outdated
+  bool load_outdated_ = true;
   int real_time_slots_ = 0;         // open slots of utterances with Request::real_time
   Clock::time_point others_taken_;  // time of the last step of streams that are not real-time
   double mean_positions_ = 0;       // of the streams of the last step

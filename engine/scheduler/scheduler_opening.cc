@@ -46,15 +46,29 @@ bool Scheduler::AdmitsOneMore() {
   return HasPagesFor(first) && (first.part > 0 || HasTimeForOneMore());
 }
 
-// True if all real-time streams would keep up with their readers beside the first waiting one, and beside as many
-// prompts as of late. Always true for one that is not real-time: it gives way to them.
+// True if all real-time streams would keep up with their readers beside the first waiting one. Always true for one that
+// is not real-time: it gives way to them.
 bool Scheduler::HasTimeForOneMore() {
-  if (!many_ || real_time_slots_ == 0 || !step_model_.fitted()) return true;
-  if (!waiting_.begin()->second->real_time()) return true;
-  const int64_t rows = real_time_slots_ + 1;
-  const double prompts = prompts_a_second_ * std::chrono::duration<double>(kFrameTime).count();
-  return step_model_.Predict(rows, PositionsOf(rows), prompts) * period_watch_.slowness(Clock::now()) <=
-         kMostBusySeconds;
+  const Running& first = *waiting_.begin()->second;
+  if (!many_ || real_time_slots_ == 0 || !first.real_time()) return true;
+  return HasTime(ViewWith(first), &step_model_);
+}
+
+AdmissionView Scheduler::ViewWith(const Running& waiting) {
+  // An utterance that outlives the estimate is expected to last for 5 s more.
+  constexpr int64_t kMore = 64;
+  if (std::exchange(load_outdated_, false)) {
+    load_forecast_.Clear();
+    for (const RunningPtr& running : running_) {
+      if (!running->open || !running->real_time()) continue;
+      load_forecast_.Add(running->prompt_rows + running->submitted, ExpectedPositions(*running, kMore));
+    }
+  }
+  AdmissionView view;
+  view.loads = load_forecast_.With(waiting.prompt_rows, ExpectedPositions(waiting, kMore));
+  view.prompts = prompts_a_second_ * std::chrono::duration<double>(kFrameTime).count();
+  view.slowness = period_watch_.slowness(Clock::now());
+  return view;
 }
 
 // Returns false if none can be opened now: the device was lost and all streams have ended, or there were fewer pages
@@ -88,7 +102,10 @@ bool Scheduler::Open(const RunningPtr& running) {
   running->open = true;
   --free_slots_;
   if (paged_) forecast_.Add(ForecastOf(*running));
-  if (request.real_time) ++real_time_slots_;
+  if (request.real_time) {
+    ++real_time_slots_;
+    load_outdated_ = true;
+  }
   PublishPages();
   prompts_.push_back(running);
   if (LogEnabled(LogLevel::kDebug)) {

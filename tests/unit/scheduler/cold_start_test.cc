@@ -44,10 +44,11 @@ class ColdStartTest : public testing::Test {
 
 TEST_F(ColdStartTest, Try) {
   for (const auto& times : {H100Exact17(), H100Exact06(), H100Fast17()}) {
-    for (const int listeners : {64, 500, 950, 1000, 1130, 1700}) {
-      for (const bool replaced : {false, true}) {
+    for (const int listeners : {500, 950, 1000, 1150, 1700, 1900}) {
+      for (const int alone : {0, 120}) for (int pace : {1,2}) {
       Crowd crowd;
-      crowd.replaced = replaced;
+      crowd.pace = pace;
+      crowd.alone = alone;
       crowd.listeners = listeners;
       crowd.max_wait = std::chrono::seconds(2);
       Run(times, crowd, 2048);

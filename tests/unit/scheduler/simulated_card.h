@@ -203,6 +203,8 @@ class SimulatedCard : public Backend {
 struct Crowd {
   int listeners = 0;
   double seconds = 4;       // over which they come, evenly
+  int alone = 0;            // frames of an utterance that is spoken alone before they come
+  double pace = 1;          // frames that are read in the time in which one is played
   bool replaced = false;    // one that ends is followed by another at once, until `until`
   double until = 20;        // seconds, at which the listeners that still speak hang up
   int least_frames = 100;
@@ -242,10 +244,14 @@ class CrowdSimulation {
   void At(double seconds, std::function<void()> run) { world_.At(TimeOf(seconds), std::move(run)); }
 
   CrowdResult Run() {
+    const double begin = crowd_.alone * 0.08 + (crowd_.alone > 0 ? 1 : 0);
+    if (crowd_.alone > 0) world_.At(TimeOf(0), [this] { Start(crowd_.alone); });
     for (int i = 0; i < crowd_.listeners; ++i) {
-      world_.At(TimeOf(crowd_.seconds * i / crowd_.listeners), [this] { Start(); });
+      world_.At(TimeOf(begin + crowd_.seconds * i / crowd_.listeners), [this] {
+        Start(Between(crowd_.least_frames, crowd_.most_frames));
+      });
     }
-    world_.At(TimeOf(crowd_.until), [this] {
+    world_.At(TimeOf(begin + crowd_.until), [this] {
       over_ = true;
       for (const auto& listener : listeners_) listener->stream->Cancel();
     });
@@ -270,18 +276,22 @@ class CrowdSimulation {
     return start_ + std::chrono::nanoseconds(static_cast<int64_t>(seconds * 1e9));
   }
 
-  void Start() {
+  int Between(int least, int most) {
+    return least + static_cast<int>(random_() % static_cast<uint32_t>(most - least + 1));
+  }
+
+  void Start(int frames) {
     if (over_) return;
     ++result_.asked;
-    const auto between = [this](int least, int most) { return least + static_cast<int>(random_() % static_cast<uint32_t>(most - least + 1)); };
     Request request;
-    const int words = between(crowd_.least_words, crowd_.most_words);
+    const int words = Between(crowd_.least_words, crowd_.most_words);
     for (int i = 0; i < words; ++i) request.text += i % 3 == 0 ? "nothing " : "is said ";
-    request.seed = static_cast<uint64_t>(between(crowd_.least_frames, crowd_.most_frames));
+    request.seed = static_cast<uint64_t>(frames);
     request.settings.max_new_tokens = static_cast<int64_t>(request.seed) + 1;
     request.max_wait = crowd_.max_wait;
     listeners_.push_back(std::make_unique<Listener>());
     Listener* const listener = listeners_.back().get();
+    if (crowd_.alone > 0 && alone_ == nullptr) alone_ = listener;
     listener->asked = world_.now();
     listener->stream =
         std::make_shared<StreamState>(prompts_, tokenizer_, request, 25, [this, listener] { Changed(listener); });
@@ -314,14 +324,19 @@ class CrowdSimulation {
       result_.first_sound.push_back(std::chrono::duration<double, std::milli>(world_.now() - listener->asked).count());
       result_.most_at_once = std::max(result_.most_at_once, ++speaking_);
     }
-    if (std::exchange(listener->waits, false)) {
+    const auto frame_time = std::chrono::milliseconds(80);
+    listener->waits = false;
+    if (frame.index == 0) listener->due = world_.now();
+    if (world_.now() > listener->due) {
+      listener->due = world_.now();
       ++result_.late;
       const auto second = static_cast<size_t>((world_.now() - start_) / std::chrono::seconds(1));
       if (result_.late_at.size() <= second) result_.late_at.resize(second + 1);
       ++result_.late_at[second];
     }
-    listener->due = world_.now() + std::chrono::milliseconds(80);
-    world_.At(listener->due, [this, listener] { Read(listener); });
+    listener->due += frame_time;
+    const auto next = crowd_.pace == 1 ? listener->due : world_.now() + std::chrono::nanoseconds(static_cast<int64_t>(80e6 / crowd_.pace));
+    world_.At(next, [this, listener] { Read(listener); });
   }
 
   void End(Listener* listener) {
@@ -331,7 +346,7 @@ class CrowdSimulation {
       ++result_.refused;
       result_.refusals.push_back(listener->stream->status().message());
     }
-    if (crowd_.replaced) Start();
+    if (crowd_.replaced && listener != alone_) Start(Between(crowd_.least_frames, crowd_.most_frames));
   }
 
   const Crowd crowd_;
@@ -343,6 +358,7 @@ class CrowdSimulation {
   std::unique_ptr<Scheduler> scheduler_;
   std::vector<std::unique_ptr<Listener>> listeners_;
   std::mt19937 random_{1};
+  const Listener* alone_ = nullptr;
   int speaking_ = 0;
   bool over_ = false;
   CrowdResult result_;
