@@ -1,35 +1,36 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 #include "scheduler/admission.h"
 
+#include <algorithm>
+#include <utility>
+
 namespace qtts {
-namespace {
 
-// The frame time of all released models.
-constexpr std::chrono::milliseconds kFrameTime{80};
-
-}  // namespace
-
-bool HasTime(const AdmissionView& view, StepModel* model, const AdmissionRules& rules) {
-  const LoadForecast::Load& now = view.loads.front();
-  if (!model->measured()) return now.rows <= rules.unmeasured_rows;
-  const double limit = rules.max_seconds / view.slowness;
-  if (model->Predict(now.rows, now.positions, view.prompts) > limit) return false;
-  for (const LoadForecast::Load& load : view.loads) {
-    if (model->Predict(load.rows, load.positions) > limit) return false;
-  }
-  return true;
+bool HasTime(const LoadForecast::Loads& loads, double slowness, StepModel* model, const AdmissionRules& rules) {
+  if (!model->measured()) return loads.front().rows <= rules.unmeasured_rows;
+  return std::all_of(loads.begin(), loads.end(), [&](const LoadForecast::Load& load) {
+    return model->Predict(load.rows, load.positions) * slowness <= rules.max_seconds;
+  });
 }
 
-std::optional<std::chrono::milliseconds> TimeUntilRoom(const AdmissionView& view, StepModel* model,
+std::optional<std::chrono::milliseconds> TimeUntilRoom(const LoadForecast::Loads& loads, StepModel* model,
                                                        const AdmissionRules& rules) {
-  size_t room = LoadForecast::kTimes;
-  while (room > 0) {
-    const LoadForecast::Load& load = view.loads[room - 1];
-    if (model->Predict(load.rows, load.positions) > rules.max_seconds) break;
-    --room;
-  }
-  if (room == LoadForecast::kTimes) return std::nullopt;
-  return static_cast<int64_t>(room) * LoadForecast::kFrames * kFrameTime;
+  size_t room = loads.size();
+  while (room > 0 && model->Predict(loads[room - 1].rows, loads[room - 1].positions) <= rules.max_seconds) --room;
+  if (room == loads.size()) return std::nullopt;
+  const std::chrono::duration<double> time(static_cast<double>(room) * LoadForecast::kFrames * rules.frame_seconds);
+  return std::chrono::ceil<std::chrono::milliseconds>(time);
+}
+
+void OpeningBudget::Advance(TimePoint now, double all_seconds) {
+  const std::chrono::duration<double> passed = now - std::exchange(now_, now);
+  share_ = std::max(rules_.min_share, (rules_.max_seconds - all_seconds) / rules_.frame_seconds);
+  seconds_ = std::min(rules_.max_budget, seconds_ + share_ * passed.count());
+}
+
+OpeningBudget::TimePoint OpeningBudget::When(double seconds) const {
+  const std::chrono::duration<double> wait((Needed(seconds) - seconds_) / share_);
+  return now_ + std::max(TimePoint::duration::zero(), std::chrono::ceil<TimePoint::duration>(wait));
 }
 
 }  // namespace qtts

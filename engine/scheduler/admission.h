@@ -16,25 +16,47 @@ struct AdmissionRules {
   // Part of a frame's time that a step of all real-time streams may take. The rest is a reserve for what the model of a
   // step's time lacks.
   double max_seconds = 0.072;
+  double frame_seconds = 0.080;
   // Streams that may begin before a step was measured. A device that is set to more slots has time for them.
   int64_t unmeasured_rows = 64;
+  // Device time for prompts and first frames that may be saved up: the others' frames are late by no more.
+  double max_budget = 0.024;
+  // The least share of the device's time for prompts and first frames, so that a stream that was admitted begins.
+  double min_share = 0.02;
 };
 
-// A device, its real-time streams and one that waits.
-struct AdmissionView {
-  LoadForecast::Loads loads = {};  // with the waiting stream
-  double prompts = 0;              // work on prompts in a frame's time, in frames' work (PrefillProgress::work)
-  double slowness = 1;             // how many times as long as predicted steps take (PeriodWatch)
-};
+// True if all real-time streams keep up with their readers, also when their contexts have grown, by the forecast `loads`
+// with the stream that waits. `slowness`: how many times as long as predicted steps take (PeriodWatch).
+bool HasTime(const LoadForecast::Loads& loads, double slowness, StepModel* model, const AdmissionRules& rules = {});
 
-// True if all real-time streams keep up with their readers beside the waiting one: now, beside the prompts that are
-// run, and whenever their contexts have grown, by the forecast.
-bool HasTime(const AdmissionView& view, StepModel* model, const AdmissionRules& rules = {});
-
-// How long until there is time for the waiting stream, by the forecast: zero if there is now; nothing if there is none
-// as far as the forecast looks ahead.
-std::optional<std::chrono::milliseconds> TimeUntilRoom(const AdmissionView& view, StepModel* model,
+// How long until there is time for the stream that waits, by the forecast with it: zero if there is now; nothing if
+// there is none as far as the forecast looks ahead.
+std::optional<std::chrono::milliseconds> TimeUntilRoom(const LoadForecast::Loads& loads, StepModel* model,
                                                        const AdmissionRules& rules = {});
+
+// Device time for the prompts and first frames of utterances that begin: what steps of all real-time streams leave.
+// Utterances that come faster gather, and share a pass over their prompts and their first steps. Time is passed in.
+class OpeningBudget {
+ public:
+  using TimePoint = std::chrono::steady_clock::time_point;
+  explicit OpeningBudget(const AdmissionRules& rules = {}) : rules_(rules), seconds_(rules.max_budget) {}
+
+  // Time has passed until `now`, while a step of all real-time streams took `all_seconds`.
+  void Advance(TimePoint now, double all_seconds);
+  // True if utterances whose beginning takes `seconds` may begin.
+  bool Allows(double seconds) const { return seconds_ >= Needed(seconds); }
+  // When it will allow them, if nothing else begins.
+  TimePoint When(double seconds) const;
+  void Spend(double seconds) { seconds_ -= seconds; }
+
+ private:
+  double Needed(double seconds) const { return seconds < rules_.max_budget ? seconds : rules_.max_budget; }
+
+  const AdmissionRules rules_;
+  TimePoint now_;
+  double share_ = 1;
+  double seconds_;
+};
 
 }  // namespace qtts
 

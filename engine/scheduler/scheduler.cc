@@ -21,8 +21,6 @@ constexpr int kMostGroups = 8;
 constexpr std::chrono::milliseconds kPageCheckInterval{20};
 // Frames that streams of a busy device are ahead of their readers.
 constexpr size_t kBusyLead = 4;
-// Frames of an utterance that come before those of others.
-constexpr int64_t kNewcomerFrames = 2;
 // Newcomers' first frames are steps of their own while a step of all streams takes no more than kNewcomersSeconds.
 // Beyond, these steps would take the time that the others' next frames need. Where readers take all that the device
 // makes, this begins at kShortSeconds: more than a kReadAheadShare of the streams are read by kReadAhead faster than
@@ -199,6 +197,7 @@ void Scheduler::WaitForChange() {
   if (const auto slow_until = period_watch_.until(); !waiting_.empty() && slow_until > Clock::now()) {
     if (!until || slow_until < *until) until = slow_until;
   }
+  if (next_opening_ && !waiting_.empty() && (!until || *next_opening_ < *until)) until = next_opening_;
   if (!parked_.empty() || !starved_.empty()) {
     const auto look = Clock::now() + kPageCheckInterval;
     if (!until || look < *until) until = look;

@@ -130,7 +130,9 @@ class Scheduler {
   bool Open(const RunningPtr& running);
   bool AdmitsOneMore();
   bool HasTimeForOneMore();
-  AdmissionView ViewWith(const Running& waiting);
+  LoadForecast::Loads LoadsWith(const Running& waiting);
+  bool HasBudgetToOpen();
+  double OpeningSeconds(int64_t streams, int64_t prompt_rows);
   int64_t ExpectedPositions(const Running& running, int64_t at_least_more) const;
   std::string DescribeShortage();
   void RefuseExpired(Clock::time_point now);
@@ -215,6 +217,8 @@ class Scheduler {
   StepModel step_model_;
   LoadForecast load_forecast_;  // of the open real-time streams, unless it is outdated
   bool load_outdated_ = true;
+  OpeningBudget opening_budget_;
+  std::optional<Clock::time_point> next_opening_;  // time at which the budget allows waiting streams to begin
   int real_time_slots_ = 0;         // open slots of utterances with Request::real_time
   Clock::time_point others_taken_;  // time of the last step of streams that are not real-time
   double mean_positions_ = 0;       // of the streams of the last step

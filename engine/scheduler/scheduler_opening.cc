@@ -17,8 +17,17 @@ namespace qtts {
 // Opens slots for streams whose prompt is ready, in order, while there are free ones. Returns true if anything changed.
 bool Scheduler::OpenSlots() {
   bool changed = false;
-  while (!waiting_.empty() && free_slots_ > 0 && AdmitsOneMore()) {
+  int64_t opened = 0;
+  int64_t rows = 0;
+  double spent = 0;
+  while (!waiting_.empty() && free_slots_ > 0 && (opened > 0 || HasBudgetToOpen()) && AdmitsOneMore()) {
     const RunningPtr running = waiting_.begin()->second;
+    if (many_ && step_model_.fitted() && running->real_time()) {
+      rows += running->prompt_rows;
+      const double seconds = OpeningSeconds(++opened, rows);
+      if (opened > 1 && real_time_slots_ > 0 && !opening_budget_.Allows(seconds - spent)) break;
+      opening_budget_.Spend(seconds - std::exchange(spent, seconds));
+    }
     waiting_.erase(waiting_.begin());
     changed = true;
     if (running->stream->ended()) {
@@ -51,10 +60,11 @@ bool Scheduler::AdmitsOneMore() {
 bool Scheduler::HasTimeForOneMore() {
   const Running& first = *waiting_.begin()->second;
   if (!many_ || real_time_slots_ == 0 || !first.real_time()) return true;
-  return HasTime(ViewWith(first), &step_model_);
+  return HasTime(LoadsWith(first), period_watch_.slowness(Clock::now()), &step_model_);
 }
 
-AdmissionView Scheduler::ViewWith(const Running& waiting) {
+// The forecast of real-time streams, with one more.
+LoadForecast::Loads Scheduler::LoadsWith(const Running& waiting) {
   // An utterance that outlives the estimate is expected to last for 5 s more.
   constexpr int64_t kMore = 64;
   if (std::exchange(load_outdated_, false)) {
@@ -64,11 +74,29 @@ AdmissionView Scheduler::ViewWith(const Running& waiting) {
       load_forecast_.Add(running->prompt_rows + running->submitted, ExpectedPositions(*running, kMore));
     }
   }
-  AdmissionView view;
-  view.loads = load_forecast_.With(waiting.prompt_rows, ExpectedPositions(waiting, kMore));
-  view.prompts = prompts_a_second_ * std::chrono::duration<double>(kFrameTime).count();
-  view.slowness = period_watch_.slowness(Clock::now());
-  return view;
+  return load_forecast_.With(waiting.prompt_rows, ExpectedPositions(waiting, kMore));
+}
+
+// Device time that the prompts and own steps of `streams` newcomers take.
+double Scheduler::OpeningSeconds(int64_t streams, int64_t prompt_rows) {
+  constexpr double kRowsOfFrame = 256;
+  const double prompts = step_model_.PredictPrompts(static_cast<double>(prompt_rows) / kRowsOfFrame);
+  if (FirstFramesTogether() > 1) return prompts;
+  return prompts + static_cast<double>(kNewcomerFrames) * step_model_.Predict(streams, prompt_rows);
+}
+
+// True if the others leave time for the prompts and first frames of the streams that wait. Where it does not do for all
+// of them, some begin.
+bool Scheduler::HasBudgetToOpen() {
+  next_opening_.reset();
+  if (!many_ || real_time_slots_ == 0 || !step_model_.fitted()) return true;
+  opening_budget_.Advance(Clock::now(), step_model_.Predict(real_time_slots_, PositionsOf(real_time_slots_)));
+  int64_t rows = 0;
+  for (const auto& [arrival, running] : waiting_) rows += running->prompt_rows;
+  const double seconds = OpeningSeconds(static_cast<int64_t>(waiting_.size()), rows);
+  if (opening_budget_.Allows(seconds)) return true;
+  next_opening_ = opening_budget_.When(seconds);
+  return false;
 }
 
 // Returns false if none can be opened now: the device was lost and all streams have ended, or there were fewer pages

@@ -52,6 +52,11 @@ double StepModel::Predict(int64_t rows, int64_t positions, double prompts) {
   return seconds + factors_[3] * prompts;
 }
 
+double StepModel::PredictPrompts(double prompts) {
+  if (std::exchange(outdated_, false)) Fit();
+  return factors_[3] * prompts;
+}
+
 // The largest rows of the sizes measured lately.
 double StepModel::MaxRows() const {
   double rows = 1;

@@ -29,6 +29,8 @@ class StepModel {
   bool measured() const { return steps_ > 0; }
   // In seconds. Never below zero; grows with all arguments.
   double Predict(int64_t rows, int64_t positions, double prompts = 0);
+  // Time that `prompts` before a step add to it.
+  double PredictPrompts(double prompts);
 
  private:
   static constexpr int64_t kLeastSteps = 32;
