@@ -367,6 +367,7 @@ size_t Scheduler::FirstFramesTogether() {
   if (!many_ || !step_model_.fitted()) return 1;
   const double seconds = step_model_.Predict(SlotsInTime(), PositionsOf(SlotsInTime()));
   if (seconds > kNewcomersSeconds) return 3;
+  if (Clock::now() < newcomers_join_until_) return 2;
   return seconds > kShortSeconds && read_ahead_ ? 2 : 1;
 }
 

@@ -218,6 +218,7 @@ class Scheduler {
   LoadForecast load_forecast_;  // of the open real-time streams, unless it is outdated
   bool load_outdated_ = true;
   OpeningBudget opening_budget_;
+  Clock::time_point newcomers_join_until_;  // until then there is no time for steps of newcomers alone
   std::optional<Clock::time_point> next_opening_;  // time at which the budget allows waiting streams to begin
   int real_time_slots_ = 0;         // open slots of utterances with Request::real_time
   Clock::time_point others_taken_;  // time of the last step of streams that are not real-time

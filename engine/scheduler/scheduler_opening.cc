@@ -44,6 +44,7 @@ bool Scheduler::OpenSlots() {
       changed = true;
     }
   }
+  if (getenv("DBG") && opened > 0) fprintf(stderr, "%.3f opened %ld left %zu rt %d T %.1f prompts(1) %.2f spent %.2f join %zu\n", std::chrono::duration<double>(Clock::now().time_since_epoch()).count()-3600, opened, waiting_.size(), real_time_slots_, 1e3*step_model_.Predict(real_time_slots_, PositionsOf(real_time_slots_)), 1e3*step_model_.PredictPrompts(1), spent*1e3, FirstFramesTogether());
   waiting_count_ = static_cast<int>(waiting_.size());
   return changed;
 }
@@ -88,6 +89,7 @@ double Scheduler::OpeningSeconds(int64_t streams, int64_t prompt_rows) {
 // True if the others leave time for the prompts and first frames of the streams that wait. Where it does not do for all
 // of them, some begin.
 bool Scheduler::HasBudgetToOpen() {
+  constexpr std::chrono::milliseconds kJoinFor{500};
   next_opening_.reset();
   if (!many_ || real_time_slots_ == 0 || !step_model_.fitted()) return true;
   opening_budget_.Advance(Clock::now(), step_model_.Predict(real_time_slots_, PositionsOf(real_time_slots_)));
@@ -95,7 +97,10 @@ bool Scheduler::HasBudgetToOpen() {
   for (const auto& [arrival, running] : waiting_) rows += running->prompt_rows;
   const double seconds = OpeningSeconds(static_cast<int64_t>(waiting_.size()), rows);
   if (opening_budget_.Allows(seconds)) return true;
-  next_opening_ = opening_budget_.When(seconds);
+  newcomers_join_until_ = Clock::now() + kJoinFor;
+  const double joined = OpeningSeconds(static_cast<int64_t>(waiting_.size()), rows);
+  if (opening_budget_.Allows(joined)) return true;
+  next_opening_ = opening_budget_.When(joined);
   return false;
 }
 

@@ -44,8 +44,8 @@ class ColdStartTest : public testing::Test {
 
 TEST_F(ColdStartTest, Try) {
   for (const auto& times : {H100Exact17(), H100Exact06(), H100Fast17()}) {
-    for (const int listeners : {500, 950, 1000, 1150, 1700, 1900}) {
-      for (const int alone : {0, 120}) for (int pace : {1,2}) {
+    for (const int listeners : {64, 500, 950, 1000, 1150, 1700, 1900}) {
+      for (const int alone : {0}) for (int pace : {1, 2}) {
       Crowd crowd;
       crowd.pace = pace;
       crowd.alone = alone;
