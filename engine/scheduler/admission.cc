@@ -24,7 +24,7 @@ std::optional<std::chrono::milliseconds> TimeUntilRoom(const LoadForecast::Loads
 
 void OpeningBudget::Advance(TimePoint now, double all_seconds) {
   const std::chrono::duration<double> passed = now - std::exchange(now_, now);
-  share_ = std::max(rules_.min_share, (rules_.max_seconds - all_seconds) / rules_.frame_seconds);
+  share_ = std::max(rules_.min_share, (rules_.max_opening_seconds - all_seconds) / rules_.frame_seconds);
   seconds_ = std::min(rules_.max_budget, seconds_ + share_ * passed.count());
 }
 

@@ -19,6 +19,9 @@ struct AdmissionRules {
   double frame_seconds = 0.080;
   // Streams that may begin before a step was measured. A device that is set to more slots has time for them.
   int64_t unmeasured_rows = 64;
+  // Part of a frame's time that steps, prompts and first frames may take together. Such work ends, and streams of a busy
+  // device are some frames ahead of their readers.
+  double max_opening_seconds = 0.076;
   // Device time for prompts and first frames that may be saved up: the others' frames are late by no more.
   double max_budget = 0.024;
   // The least share of the device's time for prompts and first frames, so that a stream that was admitted begins.

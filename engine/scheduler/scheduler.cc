@@ -473,15 +473,12 @@ void Scheduler::CollectStep() {
 void Scheduler::CountStep(const Submission& submission) {
   const auto now = Clock::now();
   const std::chrono::nanoseconds took = now - std::max(submission.start, collected_);
-  const std::chrono::duration<double> passed = now - std::exchange(collected_, now);
+  collected_ = now;
   ++steps_;
   step_frames_ += submission.streams.size();
   lengths_.AddFrames(static_cast<int64_t>(submission.streams.size()));
   forecast_outdated_ = load_outdated_ = true;
   step_nanoseconds_ += took.count();
-  constexpr double kMeanSeconds = 0.25;
-  prompts_a_second_ += std::min(1.0, passed.count() / kMeanSeconds) *
-                       (submission.prompts / std::max(passed.count(), 1e-3) - prompts_a_second_);
   const double seconds = std::chrono::duration<double>(took).count();
   const auto rows = static_cast<int64_t>(submission.streams.size());
   mean_positions_ = static_cast<double>(submission.positions) / static_cast<double>(rows);

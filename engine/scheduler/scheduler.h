@@ -218,6 +218,7 @@ class Scheduler {
   LoadForecast load_forecast_;  // of the open real-time streams, unless it is outdated
   bool load_outdated_ = true;
   OpeningBudget opening_budget_;
+  Clock::time_point opened_at_;             // last time at which a real-time stream began
   Clock::time_point newcomers_join_until_;  // until then there is no time for steps of newcomers alone
   std::optional<Clock::time_point> next_opening_;  // time at which the budget allows waiting streams to begin
   int real_time_slots_ = 0;         // open slots of utterances with Request::real_time
@@ -226,7 +227,6 @@ class Scheduler {
 
   // State for a device with many slots.
   PeriodWatch period_watch_;
-  double prompts_a_second_ = 0;  // in frames' work, of about the last second
   bool busy_ = false;            // at least half of the time
   double prompts_run_ = 0;       // since the last step was submitted, in frames' work
   bool read_ahead_ = false;      // IsReadAhead() of many streams of the last step, newcomers' own steps aside

@@ -24,6 +24,7 @@ bool Scheduler::OpenSlots() {
     const RunningPtr running = waiting_.begin()->second;
     if (many_ && step_model_.fitted() && running->real_time()) {
       rows += running->prompt_rows;
+      opened_at_ = Clock::now();
       const double seconds = OpeningSeconds(++opened, rows);
       if (opened > 1 && real_time_slots_ > 0 && !opening_budget_.Allows(seconds - spent)) break;
       opening_budget_.Spend(seconds - std::exchange(spent, seconds));
@@ -44,7 +45,6 @@ bool Scheduler::OpenSlots() {
       changed = true;
     }
   }
-  if (getenv("DBG") && opened > 0) fprintf(stderr, "%.3f opened %ld left %zu rt %d T %.1f prompts(1) %.2f spent %.2f join %zu\n", std::chrono::duration<double>(Clock::now().time_since_epoch()).count()-3600, opened, waiting_.size(), real_time_slots_, 1e3*step_model_.Predict(real_time_slots_, PositionsOf(real_time_slots_)), 1e3*step_model_.PredictPrompts(1), spent*1e3, FirstFramesTogether());
   waiting_count_ = static_cast<int>(waiting_.size());
   return changed;
 }
@@ -90,14 +90,21 @@ double Scheduler::OpeningSeconds(int64_t streams, int64_t prompt_rows) {
 // of them, some begin.
 bool Scheduler::HasBudgetToOpen() {
   constexpr std::chrono::milliseconds kJoinFor{500};
+  constexpr std::chrono::milliseconds kGatherFor{20};
   next_opening_.reset();
   if (!many_ || real_time_slots_ == 0 || !step_model_.fitted()) return true;
-  opening_budget_.Advance(Clock::now(), step_model_.Predict(real_time_slots_, PositionsOf(real_time_slots_)));
+  const auto now = Clock::now();
+  opening_budget_.Advance(now, step_model_.Predict(real_time_slots_, PositionsOf(real_time_slots_)));
+  // Newcomers that join the others' steps lose little by waiting for each other, and share a pass over their prompts.
+  if (now < newcomers_join_until_ && now < opened_at_ + kGatherFor) {
+    next_opening_ = opened_at_ + kGatherFor;
+    return false;
+  }
   int64_t rows = 0;
   for (const auto& [arrival, running] : waiting_) rows += running->prompt_rows;
   const double seconds = OpeningSeconds(static_cast<int64_t>(waiting_.size()), rows);
   if (opening_budget_.Allows(seconds)) return true;
-  newcomers_join_until_ = Clock::now() + kJoinFor;
+  newcomers_join_until_ = now + kJoinFor;
   const double joined = OpeningSeconds(static_cast<int64_t>(waiting_.size()), rows);
   if (opening_budget_.Allows(joined)) return true;
   next_opening_ = opening_budget_.When(joined);

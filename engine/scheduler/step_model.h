@@ -49,6 +49,7 @@ class StepModel {
   void Fit();
   bool IsFresh(const Size& size) const { return size.last > 0 && steps_ - size.last <= kFresh; }
   double MaxRows() const;
+  double PositionSeconds() const;
   double Line(double rows, double positions) const;
   double Bound(double rows, double positions) const;
 
