@@ -5,6 +5,11 @@
 #include <utility>
 
 namespace qtts {
+namespace {
+
+constexpr std::chrono::milliseconds kFrameTime{80};
+
+}  // namespace
 
 bool HasTime(const LoadForecast::Loads& loads, double slowness, StepModel* model, const AdmissionRules& rules) {
   if (!model->measured()) return loads.front().rows <= rules.unmeasured_rows;
@@ -13,13 +18,22 @@ bool HasTime(const LoadForecast::Loads& loads, double slowness, StepModel* model
   });
 }
 
-std::optional<std::chrono::milliseconds> TimeUntilRoom(const LoadForecast::Loads& loads, StepModel* model,
-                                                       const AdmissionRules& rules) {
+std::chrono::milliseconds TimeUntilRoom(const LoadForecast::Loads& loads, int64_t ahead, StepModel* model,
+                                        const AdmissionRules& rules) {
+  // The others are as the one that waits: their contexts are short when they begin.
+  const auto fits = [&](const LoadForecast::Load& load) {
+    return model->Predict(load.rows + ahead, load.positions) <= rules.max_seconds;
+  };
   size_t room = loads.size();
-  while (room > 0 && model->Predict(loads[room - 1].rows, loads[room - 1].positions) <= rules.max_seconds) --room;
-  if (room == loads.size()) return std::nullopt;
-  const std::chrono::duration<double> time(static_cast<double>(room) * LoadForecast::kFrames * rules.frame_seconds);
-  return std::chrono::ceil<std::chrono::milliseconds>(time);
+  while (room > 0 && fits(loads[room - 1])) --room;
+  return std::min(kFarthestRoom, static_cast<int64_t>(room) * LoadForecast::kFrames * kFrameTime);
+}
+
+std::chrono::milliseconds TimeUntilEnds(std::vector<int64_t> frames_left, int64_t ahead) {
+  if (ahead >= static_cast<int64_t>(frames_left.size())) return kFarthestRoom;
+  const auto end = frames_left.begin() + ahead;
+  std::nth_element(frames_left.begin(), end, frames_left.end());
+  return std::min(kFarthestRoom, std::max<int64_t>(*end, 0) * kFrameTime);
 }
 
 void OpeningBudget::Advance(TimePoint now, double all_seconds) {

@@ -4,7 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
-#include <optional>
+#include <vector>
 
 #include "scheduler/load_forecast.h"
 #include "scheduler/step_model.h"
@@ -19,8 +19,8 @@ struct AdmissionRules {
   double frame_seconds = 0.080;
   // Streams that may begin before a step was measured. A device that is set to more slots has time for them.
   int64_t unmeasured_rows = 64;
-  // Part of a frame's time that steps, prompts and first frames may take together. Such work ends, and streams of a busy
-  // device are some frames ahead of their readers.
+  // Part of a frame's time that steps, prompts and first frames may take together. Such work ends, and streams of a
+  // busy device are some frames ahead of their readers.
   double max_opening_seconds = 0.076;
   // Device time for prompts and first frames that may be saved up: the others' frames are late by no more.
   double max_budget = 0.024;
@@ -28,14 +28,19 @@ struct AdmissionRules {
   double min_share = 0.02;
 };
 
-// True if all real-time streams keep up with their readers, also when their contexts have grown, by the forecast `loads`
-// with the stream that waits. `slowness`: how many times as long as predicted steps take (PeriodWatch).
+// True if all real-time streams keep up with their readers, also when their contexts have grown, by the forecast
+// `loads` with the stream that waits. `slowness`: how many times as long as predicted steps take (PeriodWatch).
 bool HasTime(const LoadForecast::Loads& loads, double slowness, StepModel* model, const AdmissionRules& rules = {});
 
-// How long until there is time for the stream that waits, by the forecast with it: zero if there is now; nothing if
-// there is none as far as the forecast looks ahead.
-std::optional<std::chrono::milliseconds> TimeUntilRoom(const LoadForecast::Loads& loads, StepModel* model,
-                                                       const AdmissionRules& rules = {});
+// How long until there is time for the stream that waits and for `ahead` others before it, by the forecast `loads` with
+// it: zero if there is now. At most kFarthestRoom.
+inline constexpr std::chrono::milliseconds kFarthestRoom{LoadForecast::kTimes * LoadForecast::kFrames * 80};
+std::chrono::milliseconds TimeUntilRoom(const LoadForecast::Loads& loads, int64_t ahead, StepModel* model,
+                                        const AdmissionRules& rules = {});
+
+// How long until `ahead` + 1 of the streams that speak have ended. `frames_left`: the frames that each is expected to
+// have yet. At most kFarthestRoom.
+std::chrono::milliseconds TimeUntilEnds(std::vector<int64_t> frames_left, int64_t ahead);
 
 // Device time for the prompts and first frames of utterances that begin: what steps of all real-time streams leave.
 // Utterances that come faster gather, and share a pass over their prompts and their first steps. Time is passed in.

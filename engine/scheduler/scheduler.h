@@ -64,7 +64,8 @@ namespace qtts {
 // Owned by the engine. Expect() and Add() may be called from any thread.
 class Scheduler {
  public:
-  // Starts the thread. Errors: kResourceExhausted. `time`, for simulations, outlives the scheduler; null: the real time.
+  // Starts the thread. Errors: kResourceExhausted. `time`, for simulations, outlives the scheduler; null: the real
+  // time.
   static Result<std::unique_ptr<Scheduler>> Create(std::unique_ptr<Backend> backend, VirtualTime* time = nullptr);
   // Stops the thread. Running streams end with kCancelled.
   ~Scheduler();
@@ -135,6 +136,7 @@ class Scheduler {
   double OpeningSeconds(int64_t streams, int64_t prompt_rows);
   int64_t ExpectedPositions(const Running& running, int64_t at_least_more) const;
   std::string DescribeShortage();
+  std::chrono::milliseconds TimeUntilRoomFor(const Running& refused, int64_t ahead);
   void RefuseExpired(Clock::time_point now);
   std::vector<RunningPtr> NextPrompts(bool hold, size_t* left);
   bool TakeProgress(const RunningPtr& running, const Result<PrefillProgress>& progress);
@@ -218,18 +220,18 @@ class Scheduler {
   LoadForecast load_forecast_;  // of the open real-time streams, unless it is outdated
   bool load_outdated_ = true;
   OpeningBudget opening_budget_;
-  Clock::time_point opened_at_;             // last time at which a real-time stream began
-  Clock::time_point newcomers_join_until_;  // until then there is no time for steps of newcomers alone
+  Clock::time_point opened_at_;                    // last time at which a real-time stream began
+  Clock::time_point newcomers_join_until_;         // until then there is no time for steps of newcomers alone
   std::optional<Clock::time_point> next_opening_;  // time at which the budget allows waiting streams to begin
-  int real_time_slots_ = 0;         // open slots of utterances with Request::real_time
-  Clock::time_point others_taken_;  // time of the last step of streams that are not real-time
-  double mean_positions_ = 0;       // of the streams of the last step
+  int real_time_slots_ = 0;                        // open slots of utterances with Request::real_time
+  Clock::time_point others_taken_;                 // time of the last step of streams that are not real-time
+  double mean_positions_ = 0;                      // of the streams of the last step
 
   // State for a device with many slots.
   PeriodWatch period_watch_;
-  bool busy_ = false;            // at least half of the time
-  double prompts_run_ = 0;       // since the last step was submitted, in frames' work
-  bool read_ahead_ = false;      // IsReadAhead() of many streams of the last step, newcomers' own steps aside
+  bool busy_ = false;        // at least half of the time
+  double prompts_run_ = 0;   // since the last step was submitted, in frames' work
+  bool read_ahead_ = false;  // IsReadAhead() of many streams of the last step, newcomers' own steps aside
   Clock::time_point collected_;
   std::thread thread_;
 };

@@ -167,6 +167,21 @@ std::string Scheduler::DescribeShortage() {
   return "with the " + speaking + " utterances that speak the device has no time for another";
 }
 
+// How long until there is expected to be a slot, memory and time for a stream that is refused, and for `ahead` others.
+std::chrono::milliseconds Scheduler::TimeUntilRoomFor(const Running& refused, int64_t ahead) {
+  std::chrono::milliseconds time{0};
+  if (many_ && real_time_slots_ > 0 && refused.real_time()) {
+    time = TimeUntilRoom(LoadsWith(refused), ahead, &step_model_);
+  }
+  if (free_slots_ > ahead && HasPagesFor(refused)) return time;
+  std::vector<int64_t> frames_left;
+  for (const RunningPtr& running : running_) {
+    if (!running->open) continue;
+    frames_left.push_back(ExpectedPositions(*running, 1) - running->prompt_rows - running->submitted);
+  }
+  return std::max(time, TimeUntilEnds(std::move(frames_left), std::max<int64_t>(0, ahead - free_slots_)));
+}
+
 // Ends the streams that have waited for a slot for max_wait with kBusy.
 void Scheduler::RefuseExpired(Clock::time_point now) {
   next_refusal_.reset();
@@ -180,6 +195,8 @@ void Scheduler::RefuseExpired(Clock::time_point now) {
     }
   }
   const std::string taken = DescribeShortage();
+  // Each is told of its own room, behind those that still wait: they would all come again at the same time.
+  auto ahead = static_cast<int64_t>(waiting_.size() - late.size());
   for (const RunningPtr& running : late) {
     std::string message = taken;
     if (const std::chrono::nanoseconds patience = running->stream->request().max_wait; patience.count() > 0) {
@@ -187,7 +204,11 @@ void Scheduler::RefuseExpired(Clock::time_point now) {
                  std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(patience).count()) +
                  " ms of max-wait";
     }
-    running->End(EndReason::kBusy, Status::Busy(message + ": speak fewer at once, or raise max-wait"), 0);
+    const std::chrono::milliseconds again = TimeUntilRoomFor(*running, ahead++);
+    running->stream->SetRetryAfter(again);
+    message += ": try again in " + std::to_string(std::chrono::ceil<std::chrono::seconds>(again).count()) +
+               " s, speak fewer at once, or raise max-wait";
+    running->End(EndReason::kBusy, Status::Busy(std::move(message)), 0);
     Remove(running);
   }
 }

@@ -33,8 +33,8 @@ int64_t Scheduler::PagesOf(int64_t positions) const {
   return (positions + page - 1) / page;
 }
 
-// The stream's context at its expected end. A stream that outlives the estimate is expected to have `at_least_more` more
-// frames.
+// The stream's context at its expected end. A stream that outlives the estimate is expected to have `at_least_more`
+// more frames.
 int64_t Scheduler::ExpectedPositions(const Running& running, int64_t at_least_more) const {
   const int64_t positions = running.prompt_rows + running.submitted;
   const int64_t estimate = running.prompt_rows + lengths_.FramesOf(running.text_tokens);

@@ -13,11 +13,12 @@ constexpr double kForget = 0.995;
 // The terms are made about equally large.
 constexpr double kRows = 1e-2;
 constexpr double kPositions = 1e-4;
-// A position takes at least so much of a row's time: 0.047 of 57 to 62 us on an H100, less than half of it assumed. Rows
-// and positions change together while streams are young, and the line's error over rows looks like one of positions.
+// A position takes at least so much of a row's time: 0.047 of 57 to 62 us on an H100, less than half of it assumed.
+// Rows and positions change together while streams are young, and the line's error over rows looks like one of
+// positions.
 constexpr double kPositionOfRow = 5e-4;
-// A frame's work on prompts takes at least as long as a step without rows, by the meaning of that unit. While prompts come
-// before every step, the line could count their time as that of rows.
+// A frame's work on prompts takes at least as long as a step without rows, by the meaning of that unit. While prompts
+// come before every step, the line could count their time as that of rows.
 constexpr double kPromptOfStep = 2;
 // Relative to a term's own sum of squares: bounds the factors of terms that always change together. The positions' own
 // term is for what kPositionOfRow does not explain, and has to be evident: if it is too large, the forecast of a load

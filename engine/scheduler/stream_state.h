@@ -3,6 +3,7 @@
 #define QTTS_SCHEDULER_STREAM_STATE_H_
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -50,6 +51,7 @@ class StreamState {
   Status status() const;
   std::vector<SpokenWord> last_words() const;
   SpeechReport report() const;
+  std::chrono::milliseconds retry_after() const { return retry_after_; }
 
   // Functions of the scheduler.
   const Request& request() const { return request_; }
@@ -73,6 +75,8 @@ class StreamState {
   // missed.
   void End(EndReason reason, Status status);
   bool ended() const { return ended_; }  // takes no lock
+  // Sets what retry_after() returns. Before End() with kBusy.
+  void SetRetryAfter(std::chrono::milliseconds time) { retry_after_ = time; }
 
  private:
   Status CheckLengthLocked(std::string_view more) QTTS_REQUIRES(mutex_);
@@ -104,6 +108,7 @@ class StreamState {
   // Written with `mutex_` held.
   std::atomic<size_t> unread_ = 0;
   std::atomic<bool> ended_ = false;
+  std::atomic<std::chrono::milliseconds> retry_after_ = std::chrono::milliseconds(0);
 };
 
 }  // namespace qtts

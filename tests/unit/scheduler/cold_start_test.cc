@@ -3,6 +3,10 @@
 // every machine.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <string>
+#include <vector>
+
 #include "checkpoint/checkpoint.h"
 #include "simulated_card.h"
 
@@ -94,6 +98,24 @@ TEST_F(ColdStartTest, NobodyIsLateAmongMoreThanACardHoldsForAMinute) {
   EXPECT_EQ(result.late, 0) << "of " << result.frames;
   EXPECT_EQ(result.refused, 0);
   EXPECT_GE(result.frames, int64_t{60} * 12 * 1300);
+}
+
+// One that is refused is told when there will be room.
+TEST_F(ColdStartTest, WhoComesAgainWhenToldIsServed) {
+  for (const int listeners : {1150, 1700}) {
+    SCOPED_TRACE(listeners);
+    Crowd crowd = CrowdOf(listeners);
+    crowd.until = 60;
+    crowd.retry = true;
+    const CrowdResult result = Run(H100Exact17(), crowd);
+    EXPECT_GT(result.refused, 50);
+    EXPECT_LE(result.refused_again, result.refused / 20);
+    EXPECT_EQ(result.late, 0) << "of " << result.frames;
+    std::vector<double> times = result.retry_after;
+    std::sort(times.begin(), times.end());
+    EXPECT_GT(times.front(), 0);
+    EXPECT_LE(times.back(), 30) << "all but the longest have ended by then";
+  }
 }
 
 TEST_F(ColdStartTest, IsTheSameEachTime) {

@@ -59,9 +59,7 @@ class World : public VirtualTime {
     time_point time;
     uint64_t number;  // events at the same time happen in the order in which they were added
     std::function<void()> run;
-    bool operator<(const Event& other) const {
-      return time != other.time ? time > other.time : number > other.number;
-    }
+    bool operator<(const Event& other) const { return time != other.time ? time > other.time : number > other.number; }
   };
 
   void RunNext() {
@@ -90,13 +88,38 @@ struct CardTimes {
 
 // H100, with more than 64 voices (tests/bench/journal/gpu-many-voices.md).
 inline CardTimes H100Exact17() {
-  return {"1.7B exact", {{0, 2.1}, {1, 2.25}, {8, 3.6}, {32, 7.0}, {64, 8.6}, {128, 12}, {256, 18.2}, {512, 34.4}, {1024, 64.1}, {2048, 128}}};
+  return {"1.7B exact",
+          {{0, 2.1},
+           {1, 2.25},
+           {8, 3.6},
+           {32, 7.0},
+           {64, 8.6},
+           {128, 12},
+           {256, 18.2},
+           {512, 34.4},
+           {1024, 64.1},
+           {2048, 128}}};
 }
 inline CardTimes H100Exact06() {
-  return {"0.6B exact", {{0, 1.5}, {1, 1.67}, {8, 2.9}, {32, 6.2}, {64, 7.4}, {128, 10}, {256, 17.1}, {512, 30.8}, {1024, 58.5}, {2048, 116}}, 0.047e-3, 0.8, 0.009};
+  return {"0.6B exact",
+          {{0, 1.5},
+           {1, 1.67},
+           {8, 2.9},
+           {32, 6.2},
+           {64, 7.4},
+           {128, 10},
+           {256, 17.1},
+           {512, 30.8},
+           {1024, 58.5},
+           {2048, 116}},
+          0.047e-3,
+          0.8,
+          0.009};
 }
 inline CardTimes H100Fast17() {
-  return {"1.7B fast", {{0, 2.1}, {1, 2.2}, {8, 3.4}, {32, 6.3}, {64, 7.4}, {128, 9.8}, {256, 14.5}, {512, 24}, {1024, 43}, {2048, 80}}};
+  return {
+      "1.7B fast",
+      {{0, 2.1}, {1, 2.2}, {8, 3.4}, {32, 6.3}, {64, 7.4}, {128, 9.8}, {256, 14.5}, {512, 24}, {1024, 43}, {2048, 80}}};
 }
 
 // A device that runs prompts and steps one after the other, in virtual time. An utterance has as many frames as its
@@ -202,27 +225,29 @@ class SimulatedCard : public Backend {
 // Listeners without pre-roll: each plays a frame every 80 ms from the moment at which the first one came.
 struct Crowd {
   int listeners = 0;
-  double seconds = 4;       // over which they come, evenly
-  int alone = 0;            // frames of an utterance that is spoken alone before they come
-  double pace = 1;          // frames that are read in the time in which one is played
-  bool replaced = false;    // one that ends is followed by another at once, until `until`
-  double until = 20;        // seconds, at which the listeners that still speak hang up
+  double seconds = 4;     // over which they come, evenly
+  int alone = 0;          // frames of an utterance that is spoken alone before they come
+  double pace = 1;        // frames that are read in the time in which one is played
+  bool replaced = false;  // one that ends is followed by another at once, until `until`
+  double until = 20;      // seconds, at which the listeners that still speak hang up
   int least_frames = 100;
   int most_frames = 280;
   int least_words = 5;
   int most_words = 40;
   std::chrono::nanoseconds max_wait = Request::kNoLimit;
+  bool retry = false;  // one that is refused comes again once, after the time that it is told
 };
 
 struct CrowdResult {
   int asked = 0;
-  int refused = 0;
-  int most_at_once = 0;             // that speak
+  int refused = 0;  // of those that came for the first time
+  int refused_again = 0;
+  int most_at_once = 0;  // that speak
   int64_t frames = 0;
   int64_t late = 0;
   std::vector<int64_t> late_at;     // by the second in which they should have been there
   std::vector<double> first_sound;  // ms, sorted
-  std::vector<std::string> refusals;
+  std::vector<double> retry_after;  // s, of those that were refused
 
   double FirstSound(double part) const {
     if (first_sound.empty()) return 0;
@@ -247,9 +272,8 @@ class CrowdSimulation {
     const double begin = crowd_.alone * 0.08 + (crowd_.alone > 0 ? 1 : 0);
     if (crowd_.alone > 0) world_.At(TimeOf(0), [this] { Start(crowd_.alone); });
     for (int i = 0; i < crowd_.listeners; ++i) {
-      world_.At(TimeOf(begin + crowd_.seconds * i / crowd_.listeners), [this] {
-        Start(Between(crowd_.least_frames, crowd_.most_frames));
-      });
+      world_.At(TimeOf(begin + crowd_.seconds * i / crowd_.listeners),
+                [this] { Start(Between(crowd_.least_frames, crowd_.most_frames)); });
     }
     world_.At(TimeOf(begin + crowd_.until), [this] {
       over_ = true;
@@ -270,6 +294,7 @@ class CrowdSimulation {
     bool waits = false;
     bool woken = false;  // a read is to come
     bool ended = false;
+    bool again = false;  // was refused before
   };
 
   World::time_point TimeOf(double seconds) const {
@@ -280,9 +305,9 @@ class CrowdSimulation {
     return least + static_cast<int>(random_() % static_cast<uint32_t>(most - least + 1));
   }
 
-  void Start(int frames) {
+  void Start(int frames, bool again = false) {
     if (over_) return;
-    ++result_.asked;
+    if (!again) ++result_.asked;
     Request request;
     const int words = Between(crowd_.least_words, crowd_.most_words);
     for (int i = 0; i < words; ++i) request.text += i % 3 == 0 ? "nothing " : "is said ";
@@ -293,6 +318,7 @@ class CrowdSimulation {
     Listener* const listener = listeners_.back().get();
     if (crowd_.alone > 0 && alone_ == nullptr) alone_ = listener;
     listener->asked = world_.now();
+    listener->again = again;
     listener->stream =
         std::make_shared<StreamState>(prompts_, tokenizer_, request, 25, [this, listener] { Changed(listener); });
     if (const Status status = listener->stream->Begin(); !status.ok()) std::abort();
@@ -335,7 +361,9 @@ class CrowdSimulation {
       ++result_.late_at[second];
     }
     listener->due += frame_time;
-    const auto next = crowd_.pace == 1 ? listener->due : world_.now() + std::chrono::nanoseconds(static_cast<int64_t>(80e6 / crowd_.pace));
+    const auto next = crowd_.pace == 1
+                          ? listener->due
+                          : world_.now() + std::chrono::nanoseconds(static_cast<int64_t>(80e6 / crowd_.pace));
     world_.At(next, [this, listener] { Read(listener); });
   }
 
@@ -343,8 +371,13 @@ class CrowdSimulation {
     listener->ended = true;
     if (listener->plays) --speaking_;
     if (listener->stream->end_reason() == EndReason::kBusy) {
-      ++result_.refused;
-      result_.refusals.push_back(listener->stream->status().message());
+      ++(listener->again ? result_.refused_again : result_.refused);
+      if (crowd_.retry && !listener->again) {
+        const int frames = static_cast<int>(listener->stream->request().seed);
+        world_.At(world_.now() + std::chrono::ceil<std::chrono::seconds>(listener->stream->retry_after()),
+                  [this, frames] { Start(frames, true); });
+      }
+      result_.retry_after.push_back(std::chrono::duration<double>(listener->stream->retry_after()).count());
     }
     if (crowd_.replaced && listener != alone_) Start(Between(crowd_.least_frames, crowd_.most_frames));
   }
