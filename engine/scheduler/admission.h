@@ -55,6 +55,10 @@ class OpeningBudget {
   bool Allows(double seconds) const { return seconds_ >= Needed(seconds); }
   // When it will allow them, if nothing else begins.
   TimePoint When(double seconds) const;
+  // How long what takes `seconds` takes beside the others' steps, if nothing else begins.
+  std::chrono::milliseconds TimeFor(double seconds) const {
+    return std::chrono::ceil<std::chrono::milliseconds>(std::chrono::duration<double>(seconds / share_));
+  }
   void Spend(double seconds) { seconds_ -= seconds; }
 
  private:

@@ -91,6 +91,7 @@ double Scheduler::OpeningSeconds(int64_t streams, int64_t prompt_rows) {
 bool Scheduler::HasBudgetToOpen() {
   constexpr std::chrono::milliseconds kJoinFor{500};
   constexpr std::chrono::milliseconds kGatherFor{20};
+  constexpr std::chrono::milliseconds kJoinBehind{20};
   next_opening_.reset();
   if (!many_ || real_time_slots_ == 0 || !step_model_.fitted()) return true;
   const auto now = Clock::now();
@@ -104,6 +105,8 @@ bool Scheduler::HasBudgetToOpen() {
   for (const auto& [arrival, running] : waiting_) rows += running->prompt_rows;
   const double seconds = OpeningSeconds(static_cast<int64_t>(waiting_.size()), rows);
   if (opening_budget_.Allows(seconds)) return true;
+  next_opening_ = opening_budget_.When(seconds);
+  if (*next_opening_ - now < kJoinBehind) return false;
   newcomers_join_until_ = now + kJoinFor;
   const double joined = OpeningSeconds(static_cast<int64_t>(waiting_.size()), rows);
   if (opening_budget_.Allows(joined)) return true;
@@ -171,7 +174,8 @@ std::string Scheduler::DescribeShortage() {
 std::chrono::milliseconds Scheduler::TimeUntilRoomFor(const Running& refused, int64_t ahead) {
   std::chrono::milliseconds time{0};
   if (many_ && real_time_slots_ > 0 && refused.real_time()) {
-    time = TimeUntilRoom(LoadsWith(refused), ahead, &step_model_);
+    const double seconds = OpeningSeconds(ahead + 1, (ahead + 1) * refused.prompt_rows);
+    time = std::max(TimeUntilRoom(LoadsWith(refused), ahead, &step_model_), opening_budget_.TimeFor(seconds));
   }
   if (free_slots_ > ahead && HasPagesFor(refused)) return time;
   std::vector<int64_t> frames_left;

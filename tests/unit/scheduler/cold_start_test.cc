@@ -118,6 +118,26 @@ TEST_F(ColdStartTest, WhoComesAgainWhenToldIsServed) {
   }
 }
 
+// What protects many from a crowd must not delay those that come one after the other.
+TEST_F(ColdStartTest, RequestsAtAConstantRateAreHeardSoon) {
+  const struct {
+    CardTimes times;
+    double rate;  // requests a second
+    double p95;   // ms
+  } cases[] = {{H100Exact17(), 20, 10}, {H100Exact17(), 100, 45}, {H100Exact06(), 20, 6}, {H100Exact06(), 100, 30}};
+  for (const auto& c : cases) {
+    SCOPED_TRACE(c.times.name + ", a second: " + std::to_string(c.rate));
+    Crowd crowd = CrowdOf(static_cast<int>(c.rate * 20));
+    crowd.seconds = 20;
+    crowd.least_frames = 30;
+    crowd.most_frames = 95;
+    const CrowdResult result = Run(c.times, crowd);
+    EXPECT_EQ(result.refused, 0);
+    EXPECT_EQ(result.late, 0) << "of " << result.frames;
+    EXPECT_LE(result.FirstSound(0.95), c.p95);
+  }
+}
+
 TEST_F(ColdStartTest, IsTheSameEachTime) {
   const CrowdResult first = Run(H100Exact17(), CrowdOf(950));
   const CrowdResult second = Run(H100Exact17(), CrowdOf(950));
