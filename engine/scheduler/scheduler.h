@@ -43,8 +43,8 @@ namespace qtts {
 //   time, they join it, and the reader gets them together.
 // - While the device is busy for half of the time, and has pages for all contexts, streams are only a few frames ahead
 //   of their readers.
-// - A real-time utterance (Request::real_time) begins only if all real-time ones would keep up, by a model of a step's
-//   time that is fitted as it runs.
+// - A real-time utterance (Request::real_time) begins only if all real-time ones would keep up until their ends, by a
+//   model of a step's time that is fitted as it runs, and when their steps leave time for its prompt (admission.h).
 //
 // Utterances that are not real-time give way on every device: they take part in a step as far as its time lets the
 // readers of real-time streams keep sound in hand, in turn.

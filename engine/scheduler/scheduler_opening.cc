@@ -20,9 +20,12 @@ bool Scheduler::OpenSlots() {
   int64_t opened = 0;
   int64_t rows = 0;
   double spent = 0;
-  while (!waiting_.empty() && free_slots_ > 0 && (opened > 0 || HasBudgetToOpen()) && AdmitsOneMore()) {
+  next_opening_.reset();
+  while (!waiting_.empty() && free_slots_ > 0 && AdmitsOneMore()) {
     const RunningPtr running = waiting_.begin()->second;
-    if (many_ && step_model_.fitted() && running->real_time()) {
+    const bool begins = running->real_time() && running->part == 0;
+    if (begins && opened == 0 && !HasBudgetToOpen()) break;
+    if (many_ && step_model_.fitted() && begins) {
       rows += running->prompt_rows;
       opened_at_ = Clock::now();
       const double seconds = OpeningSeconds(++opened, rows);
@@ -86,13 +89,12 @@ double Scheduler::OpeningSeconds(int64_t streams, int64_t prompt_rows) {
   return prompts + static_cast<double>(kNewcomerFrames) * step_model_.Predict(streams, prompt_rows);
 }
 
-// True if the others leave time for the prompts and first frames of the streams that wait. Where it does not do for all
-// of them, some begin.
+// True if the others leave time for the prompts and first frames of the streams that wait, or as much as can be saved
+// up: then some of them begin. Otherwise sets next_opening_.
 bool Scheduler::HasBudgetToOpen() {
   constexpr std::chrono::milliseconds kJoinFor{500};
   constexpr std::chrono::milliseconds kGatherFor{20};
   constexpr std::chrono::milliseconds kJoinBehind{20};
-  next_opening_.reset();
   if (!many_ || real_time_slots_ == 0 || !step_model_.fitted()) return true;
   const auto now = Clock::now();
   opening_budget_.Advance(now, step_model_.Predict(real_time_slots_, PositionsOf(real_time_slots_)));
