@@ -266,8 +266,8 @@ void CudaBackend::Impl::ReadRow(Row* row) {
     result.codes.assign(device.codes, device.codes + model->groups());
     result.pcm.assign(out.as<const float>() + at * static_cast<size_t>(samples),
                       out.as<const float>() + (at + 1) * static_cast<size_t>(samples));
-    if (model->ScoresText() && steps.as<const FrameRow>()[at].window.wanted()) {
-      const RowTextScores& text = device.text;
+    const RowTextScores& text = device.text;
+    if (model->ScoresText() && steps.as<const FrameRow>()[at].window.wanted() && text.count > 0) {
       result.text_scores = {{text.scores, text.scores + text.count}, text.log_sum, text.mass};
     }
     return;

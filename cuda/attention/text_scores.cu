@@ -105,13 +105,16 @@ __global__ void __launch_bounds__(kThreads) ScoreKernel(ScoreArguments a) {
   static_assert(sizeof(TextWindow) == 3 * sizeof(int));
   const TextWindow window = {LoadL2(words), LoadL2(words + 1), LoadL2(words + 2)};
   if (window.text_end <= window.text_begin) return;
-  // Positions that the head does not see keep this.
-  if (threadIdx.x < kTextScores) window_scores[threadIdx.x] = -INFINITY;
-  __syncthreads();
+  const unsigned entry = *a.frame.frame % static_cast<unsigned>(a.ring.entries);
+  RowTextScores& result = a.results[static_cast<int64_t>(entry) * a.ring.rows + row].text;
   const int position = LoadL2(a.frame.positions + row);
   const int text_end = min(window.text_end, position + 1);
-  const int count = max(0, min(kTextScores, text_end - window.begin));
   const int first_seen = FirstSeen(a, position);
+  if (window.begin < window.text_begin || window.begin >= text_end || window.text_begin < first_seen) {
+    if (threadIdx.x == 0) result.count = 0;
+    return;
+  }
+  const int count = min(kTextScores, text_end - window.begin);
   void* const* const pages = a.pages + static_cast<int64_t>(slot) * a.pages_per_sequence;
   const int64_t head_offset = (static_cast<int64_t>(a.layer) * a.kv_heads + a.kv_head) * 2 * a.page_positions;
   const bool has_elements = part * 8 < a.head_dim;
@@ -165,8 +168,6 @@ __global__ void __launch_bounds__(kThreads) ScoreKernel(ScoreArguments a) {
   if (lane >= kWarps) text = other = ScoreSum();
   text.AddLanes(1);
   other.AddLanes(1);
-  const unsigned entry = *a.frame.frame % static_cast<unsigned>(a.ring.entries);
-  RowTextScores& result = a.results[static_cast<int64_t>(entry) * a.ring.rows + row].text;
   if (lane < count) result.scores[lane] = window_scores[lane];
   if (lane > 0) return;
   const float largest = fmaxf(text.most, other.most);

@@ -55,7 +55,7 @@ inline constexpr int kJoinsBehindTalker = -2;
 
 // TextScores of a row.
 struct RowTextScores {
-  int count;
+  int count;  // 0: there are none, and nothing else is set
   float log_sum, mass;
   float scores[kTextScores];
 };
