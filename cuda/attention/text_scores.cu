@@ -44,8 +44,9 @@ constexpr int kTurns = 8;  // positions of a group in a step
 
 // Sum of exp(score - most).
 struct ScoreSum {
-  float most = -INFINITY, sum = 0;
+  float most, sum;
 
+  __device__ __forceinline__ static ScoreSum Empty() { return {-INFINITY, 0}; }
   // 0 for a part without positions.
   __device__ __forceinline__ static float Factor(float most, float largest) {
     return most == -INFINITY ? 0 : expf(most - largest);
@@ -59,7 +60,7 @@ struct ScoreSum {
     for (int t = 0; t < kTurns; ++t) largest = has(t) ? fmaxf(largest, scores[t]) : largest;
     sum *= Factor(most, largest);
 #pragma unroll
-    for (int t = 0; t < kTurns; ++t) sum += has(t) ? Factor(scores[t], largest) : 0;
+    for (int t = 0; t < kTurns; ++t) sum += has(t) ? expf(scores[t] - largest) : 0;
     most = largest;
   }
 
@@ -80,7 +81,7 @@ struct ScoreArguments {
   FrameRows frame;
   FrameRing ring;
   void* const* pages;
-  int pages_per_sequence, page_positions;
+  int pages_per_sequence;
   int layer, kv_heads, kv_head, head_dim, window;
   const float* queries;
   FrameRowResult* results;
@@ -116,7 +117,7 @@ __global__ void __launch_bounds__(kThreads) ScoreKernel(ScoreArguments a) {
   }
   const int count = min(kTextScores, text_end - window.begin);
   void* const* const pages = a.pages + static_cast<int64_t>(slot) * a.pages_per_sequence;
-  const int64_t head_offset = (static_cast<int64_t>(a.layer) * a.kv_heads + a.kv_head) * 2 * a.page_positions;
+  const int64_t head_offset = (static_cast<int64_t>(a.layer) * a.kv_heads + a.kv_head) * 2 * kPagePositions;
   const bool has_elements = part * 8 < a.head_dim;
   float query[1][8];
   EightFloats eight = {};
@@ -125,7 +126,7 @@ __global__ void __launch_bounds__(kThreads) ScoreKernel(ScoreArguments a) {
   for (int e = 0; e < 8; ++e) query[0][e] = ElementOf(eight, e);
   const float scale = 1.0F / sqrtf(static_cast<float>(a.head_dim));
 
-  ScoreSum text, other;
+  ScoreSum text = ScoreSum::Empty(), other = ScoreSum::Empty();
   const int begin = first_seen / kStep * kStep;
 #pragma unroll 1
   for (int first = begin; first <= position; first += kStep) {
@@ -134,14 +135,19 @@ __global__ void __launch_bounds__(kThreads) ScoreKernel(ScoreArguments a) {
     const auto is_text = [&](int turn) {
       return position_of(turn) >= window.text_begin && position_of(turn) < text_end;
     };
+    // All addresses come first, so that no key waits for another's page.
+    const T* from[kTurns];
+#pragma unroll
+    for (int t = 0; t < kTurns; ++t) {
+      const int p = min(position_of(t), position);
+      const auto* const page = static_cast<const T*>(pages[p / kPagePositions]);
+      from[t] = page + (head_offset + p % kPagePositions) * a.head_dim + part * 8;
+    }
     Eight<T> keys[kTurns];
 #pragma unroll
     for (int t = 0; t < kTurns; ++t) {
       keys[t] = {};
-      if (!seen(t) || !has_elements) continue;
-      const int p = position_of(t);
-      const auto* const page = static_cast<const T*>(pages[p / a.page_positions]);
-      LoadEight(page + (head_offset + p % a.page_positions) * a.head_dim + part * 8, &keys[t]);
+      if (seen(t) && has_elements) LoadEight(from[t], &keys[t]);
     }
     float scores[1][kTurns];
     SoftmaxPart<1> unused;
@@ -165,7 +171,7 @@ __global__ void __launch_bounds__(kThreads) ScoreKernel(ScoreArguments a) {
   if (warp != 0) return;
   text = text_sums[lane % kWarps];
   other = other_sums[lane % kWarps];
-  if (lane >= kWarps) text = other = ScoreSum();
+  if (lane >= kWarps) text = other = ScoreSum::Empty();
   text.AddLanes(1);
   other.AddLanes(1);
   if (lane < count) result.scores[lane] = window_scores[lane];
@@ -210,7 +216,6 @@ void ScoreText(const Launcher& launch, Precision precision, const TransformerCon
                             ring,
                             pages.table,
                             pages.pages_per_sequence,
-                            pages.page_positions,
                             aligned.layer,
                             config.num_kv_heads,
                             aligned.head / (config.num_heads / config.num_kv_heads),
