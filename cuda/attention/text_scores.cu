@@ -100,15 +100,15 @@ __global__ void __launch_bounds__(kThreads) ScoreKernel(ScoreArguments a) {
   const int part = lane % kLanes;
   WaitForPrevious();
   LetNextStart();
+  // All at once: one after the other they would take longer than the keys.
   const int slot = LoadL2(a.frame.slots + row);
-  if (slot < 0) return;
+  const int position = LoadL2(a.frame.positions + row);
   const int* const words = reinterpret_cast<const int*>(a.frame.windows + row);
   static_assert(sizeof(TextWindow) == 3 * sizeof(int));
   const TextWindow window = {LoadL2(words), LoadL2(words + 1), LoadL2(words + 2)};
-  if (window.text_end <= window.text_begin) return;
   const unsigned entry = *a.frame.frame % static_cast<unsigned>(a.ring.entries);
+  if (slot < 0 || window.text_end <= window.text_begin) return;
   RowTextScores& result = a.results[static_cast<int64_t>(entry) * a.ring.rows + row].text;
-  const int position = LoadL2(a.frame.positions + row);
   const int text_end = min(window.text_end, position + 1);
   const int first_seen = FirstSeen(a, position);
   if (window.begin < window.text_begin || window.begin >= text_end || window.text_begin < first_seen) {
