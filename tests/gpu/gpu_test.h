@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "backend/text_scores.h"
 #include "checkpoint/checkpoint.h"
 #include "golden/generator/random_checkpoint.h"
 #include "prompt/prompt.h"
