@@ -72,6 +72,8 @@ Result<std::shared_ptr<const Checkpoint>> Checkpoint::Open(const std::string& fo
                           ParseDescription(folder, *description_json, checkpoint->config_.talker));
   } else if (description_json.status().code() != StatusCode::kNotFound) {
     return description_json.status();
+  } else {
+    checkpoint->config_.description.alignment = KnownAlignmentHead(checkpoint->config_.talker.transformer);
   }
 
   QTTS_ASSIGN_OR_RETURN(checkpoint->model_store_, TensorStore::Open(folder, "model"));

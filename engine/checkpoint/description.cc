@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <initializer_list>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
 
 #include "checkpoint/json_reader.h"
 
@@ -13,6 +15,16 @@ namespace {
 using nlohmann::json;
 
 constexpr int kMaxPartCharacters = 100000;
+constexpr int kMaxOffsetMs = 1000;  // either way
+
+struct KnownHead {
+  int hidden_size;
+  AlignmentHead head;
+};
+// Of the released checkpoints, by the talker's width. The offset was published for the 1.7B alone.
+constexpr int kReleasedLayers = 28;
+constexpr int kReleasedHeads = 16;
+constexpr KnownHead kReleased[] = {{2048, {3, 0, 20}}, {1024, {6, 5, 20}}};
 
 // Refuses all keys but `known`.
 Status CheckKeys(const json& object, const std::string& where, std::initializer_list<std::string_view> known) {
@@ -50,7 +62,37 @@ void ReadSteps(JsonFields* fields, TextSteps* steps) {
   }
 }
 
+// "alignment": an object, or false for none.
+std::optional<AlignmentHead> ReadAlignment(JsonFields* fields, const std::string& file, const TransformerConfig& talker,
+                                           Status* status) {
+  const json* const value = fields->Find("alignment");
+  if (value == nullptr) return KnownAlignmentHead(talker);
+  if (value->is_boolean() && !value->get<bool>()) return std::nullopt;
+  if (!value->is_object()) {
+    fields->Refuse("alignment", "false or an object with layer, head and offset_ms");
+    return std::nullopt;
+  }
+  if (Status keys = CheckKeys(*value, file + ": alignment", {"layer", "head", "offset_ms"}); !keys.ok()) {
+    if (status->ok()) *status = std::move(keys);
+    return std::nullopt;
+  }
+  JsonFields written = fields->Object("alignment");
+  AlignmentHead head;
+  head.layer = written.Int("layer", 0, std::max(talker.num_layers - 1, 0));
+  head.head = written.Int("head", 0, std::max(talker.num_heads - 1, 0));
+  head.offset_ms = written.Int("offset_ms", -kMaxOffsetMs, kMaxOffsetMs, 0);
+  return head;
+}
+
 }  // namespace
+
+std::optional<AlignmentHead> KnownAlignmentHead(const TransformerConfig& talker) {
+  if (talker.num_layers != kReleasedLayers || talker.num_heads != kReleasedHeads) return std::nullopt;
+  for (const KnownHead& known : kReleased) {
+    if (known.hidden_size == talker.hidden_size) return known.head;
+  }
+  return std::nullopt;
+}
 
 Result<ModelDescription> ParseDescription(const std::string& folder, std::string_view text,
                                           const TalkerConfig& talker) {
@@ -58,7 +100,7 @@ Result<ModelDescription> ParseDescription(const std::string& folder, std::string
   QTTS_ASSIGN_OR_RETURN(const json document, ParseJson(text, file));
   Status status;
   JsonFields fields(document, file, "", &status);
-  QTTS_RETURN_IF_ERROR(CheckKeys(document, file + ": the document", {"default_speaker", "text"}));
+  QTTS_RETURN_IF_ERROR(CheckKeys(document, file + ": the document", {"default_speaker", "text", "alignment"}));
   ModelDescription description;
   description.default_speaker = LowerCaseName(fields.String("default_speaker", ""));
   if (!description.default_speaker.empty() && talker.speakers.count(description.default_speaker) == 0) {
@@ -73,6 +115,7 @@ Result<ModelDescription> ParseDescription(const std::string& folder, std::string
   const std::string normalize = written.String("normalize", "none");
   if (normalize != "none" && normalize != "spoken") written.Refuse("normalize", "\"none\" or \"spoken\"");
   description.text.steps.numbers = normalize == "spoken";
+  description.alignment = ReadAlignment(&fields, file, talker.transformer, &status);
   QTTS_RETURN_IF_ERROR(status);
   return description;
 }

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <deque>
 #include <new>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -18,6 +19,7 @@
 #include "cpu/prompt_cache.h"
 #include "cpu/quantized_kernels.h"
 #include "cpu/talker.h"
+#include "cpu/text_attention.h"
 #include "cpu/thread_choice.h"
 #include "cpu/thread_pool.h"
 #include "cpu/weight_packer.h"
@@ -57,6 +59,7 @@ struct Slot {
   bool prefilled = false;
   std::vector<float> hidden;  // of the prompt's last row; the first frame consumes them
   std::vector<float> logits;
+  std::vector<float> query;  // of the alignment head
   bool started = false;
   std::vector<int32_t> codes;  // of the previous frame
   EndReason end = EndReason::kNone;
@@ -68,8 +71,10 @@ struct ActiveStep {
   Slot* slot = nullptr;
   FrameResult* result = nullptr;
   int32_t text_id = kNoText;
+  TextWindow window;
   std::vector<float> hidden;  // [talker width]
   std::vector<float> logits;  // [talker vocabulary]
+  std::vector<float> query;   // [head_dim] of the alignment head; empty if there is none
 
   void End(EndReason end, Status status = Status()) {
     slot->end = end;
@@ -78,6 +83,7 @@ struct ActiveStep {
     result->status = slot->status;
     result->codes.clear();
     result->pcm.clear();
+    result->text_scores = {};
   }
   bool ended() const { return slot->end != EndReason::kNone; }
 };
@@ -98,6 +104,10 @@ class CpuBackend final : public Backend {
         frame_work_(talker_.RowWork(0) + predictor_.FrameWork() + codec_.FrameWork()),
         limits_(PromptLimitsOf(config_, talker_.max_positions(), talker_.max_positions())),
         slots_("CPU", max_slots) {
+    if (const auto& head = config_.description.alignment) {
+      alignment_ = cpu::QueryHead{head->layer, head->head};
+      talker_.Watch({&*alignment_, 1});
+    }
     built_ = packed_.Save();
     if (threads <= 0) cpu::ResizeToBest(Cost(), &pool_);
     name_ = cpu::DeviceNameOf(arithmetic, pool_.threads());
@@ -128,6 +138,7 @@ class CpuBackend final : public Backend {
   void Advance(std::span<ActiveStep> steps);
   void Start(ActiveStep* step);
   void StepTalker(std::span<ActiveStep> steps);
+  void ScoreTexts(std::span<ActiveStep> steps) const;
   void ChooseFirstCode(ActiveStep* step);
   void PredictCodes(std::span<ActiveStep> steps);
   void DecodeFrame(ActiveStep* step);
@@ -141,6 +152,7 @@ class CpuBackend final : public Backend {
   cpu::Talker talker_;
   cpu::Predictor predictor_;
   cpu::CodecDecoder codec_;
+  std::optional<cpu::QueryHead> alignment_;
   const int64_t frame_work_;  // per stream, in multiply-adds
   const PromptLimits limits_;
   std::string name_;
@@ -214,7 +226,8 @@ PrefillProgress CpuBackend::RunPiece(Slot* slot) {
   }
   slot->hidden.resize(static_cast<size_t>(talker_.hidden_size()));
   slot->logits.resize(static_cast<size_t>(talker_.vocab_size()));
-  talker_.Prefill(&slot->cache, inputs, slot->hidden.data(), slot->logits.data());
+  slot->query.resize(talker_.query_size());
+  talker_.Prefill(&slot->cache, inputs, slot->hidden.data(), slot->logits.data(), slot->query.data());
   if (!slot->prefix_known) prompts_.KeepPrefix(prompt, slot->cache);
   slot->prefilled = true;
   slot->prompt = Prompt();
@@ -266,7 +279,7 @@ Result<std::vector<FrameResult>> CpuBackend::Collect() {
       results[i].end = slot->end;
       results[i].status = slot->status;
     } else {
-      active.push_back({slot, &results[i], steps[i].text_id, {}, {}});
+      active.push_back({slot, &results[i], steps[i].text_id, steps[i].window, {}, {}, {}});
     }
   }
   try {
@@ -294,6 +307,7 @@ void CpuBackend::Advance(std::span<ActiveStep> steps) {
       std::stable_partition(steps.begin(), steps.end(), [](const ActiveStep& s) { return !s.slot->started; });
   for (auto step = steps.begin(); step != first_later; ++step) Start(&*step);
   StepTalker({first_later, steps.end()});
+  ScoreTexts(going());
   for (ActiveStep& step : going()) ChooseFirstCode(&step);
   PredictCodes(going());
   for (ActiveStep& step : going()) DecodeFrame(&step);
@@ -309,6 +323,7 @@ void CpuBackend::Start(ActiveStep* step) {
   while (!slot.prefilled) RunPiece(&slot);
   step->hidden = std::exchange(slot.hidden, {});
   step->logits = std::exchange(slot.logits, {});
+  step->query = std::exchange(slot.query, {});
 }
 
 void CpuBackend::StepTalker(std::span<ActiveStep> steps) {
@@ -329,11 +344,24 @@ void CpuBackend::StepTalker(std::span<ActiveStep> steps) {
   const auto vocab = static_cast<size_t>(talker_.vocab_size());
   std::vector<float> hidden(rows.size() * width);
   std::vector<float> logits(rows.size() * vocab);
+  const size_t query_size = talker_.query_size();
+  std::vector<float> queries(rows.size() * query_size);
   embedder_.Embed(rows, {}, hidden.data());
-  talker_.Step(caches, hidden.data(), logits.data());
+  talker_.Step(caches, hidden.data(), logits.data(), queries.data());
   for (size_t i = 0; i < running.size(); ++i) {
     running[i]->hidden.assign(&hidden[i * width], &hidden[i * width] + width);
     running[i]->logits.assign(&logits[i * vocab], &logits[i * vocab] + vocab);
+    const auto query = queries.begin() + static_cast<ptrdiff_t>(i * query_size);
+    running[i]->query.assign(query, query + static_cast<ptrdiff_t>(query_size));
+  }
+}
+
+// Of the row that chooses the frame, which is the last one of each cache.
+void CpuBackend::ScoreTexts(std::span<ActiveStep> steps) const {
+  if (!alignment_) return;
+  for (ActiveStep& step : steps) {
+    step.result->text_scores =
+        cpu::ScoreText(step.slot->cache, config_.talker.transformer, *alignment_, step.query, step.window);
   }
 }
 

@@ -27,16 +27,23 @@ class Talker {
   int64_t RowWork(int64_t position) const { return transformer_.RowWork(position); }
   KvCache NewCache() const { return KvCache(transformer_.config()); }
 
+  // Heads whose queries are given beside the results: [heads][head_dim] for each sequence. See Transformer::Watch().
+  void Watch(std::span<const QueryHead> heads) { transformer_.Watch(heads); }
+  size_t query_size() const { return transformer_.watched() * static_cast<size_t>(transformer_.config().head_dim); }
+
   // Appends rows of a prompt to a sequence: inputs [rows][hidden].
   void Prefill(KvCache* cache, std::span<const float> inputs);
-  // The same, for the last rows of the prompt. Also gives hidden [hidden] and logits [vocab] of the last row.
-  void Prefill(KvCache* cache, std::span<const float> inputs, float* hidden, float* logits);
+  // The same, for the last rows of the prompt. Also gives hidden [hidden] and logits [vocab] of the last row, and its
+  // queries of the watched heads unless `queries` is null.
+  void Prefill(KvCache* cache, std::span<const float> inputs, float* hidden, float* logits, float* queries = nullptr);
 
   // Appends one row to each sequence. inputs [sequences][hidden] are replaced by the hidden states; logits is
-  // [sequences][vocab].
-  void Step(std::span<KvCache* const> caches, float* inputs, float* logits);
+  // [sequences][vocab]; `queries`, if not null, is [sequences][watched heads][head_dim].
+  void Step(std::span<KvCache* const> caches, float* inputs, float* logits, float* queries = nullptr);
 
  private:
+  void RunRows(KvCache* cache, std::span<const float> inputs, float* queries);
+
   ThreadPool& pool_;
   Transformer transformer_;
   Linear head_;

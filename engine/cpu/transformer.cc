@@ -85,7 +85,8 @@ void Transformer::PlaceRows(std::span<const SequenceRows> sequences) {
   for (const SequenceRows& sequence : sequences) {
     const int64_t begin = sequence.cache->length();
     sequence.cache->Extend(sequence.rows);
-    for (int64_t i = 0; i < sequence.rows; ++i) rows_.push_back({sequence.cache, begin + i});
+    for (int64_t i = 0; i < sequence.rows; ++i) rows_.push_back({sequence.cache, begin + i, nullptr});
+    if (sequence.rows > 0) rows_.back().queries = sequence.queries;
   }
   const auto m = static_cast<int64_t>(rows_.size());
   GrowScratch(&rotations_, m * config_.head_dim);
@@ -134,6 +135,7 @@ void Transformer::Attention(int index, float* x) {
     };
     float* const q = q_.data() + i * config_.q_width();
     for (int h = 0; h < config_.num_heads; ++h) place(q + h * head_dim, layer.q_norm);
+    if (row.queries != nullptr) CopyQueries(index, row, q);
     float* const k = k_.data() + i * config_.kv_width();
     for (int h = 0; h < config_.num_kv_heads; ++h) place(k + h * head_dim, layer.k_norm);
     const float* const v = v_.data() + i * config_.kv_width();
@@ -156,6 +158,15 @@ void Transformer::Attention(int index, float* x) {
   });
   layer.o.Run(pool_, attended_.data(), m, branch_.data());
   AddBranch(layer.attention_scale, x);
+}
+
+void Transformer::CopyQueries(int index, const Row& row, const float* q) const {
+  const int64_t head_dim = config_.head_dim;
+  float* to = row.queries;
+  for (const QueryHead& watched : watched_) {
+    if (watched.layer == index) std::copy_n(q + watched.head * head_dim, head_dim, to);
+    to += head_dim;
+  }
 }
 
 void Transformer::AttendRow(int index, int64_t row, int64_t first_head, int64_t end_head) {

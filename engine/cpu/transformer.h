@@ -13,10 +13,17 @@
 
 namespace qtts::cpu {
 
+// A query head of a transformer.
+struct QueryHead {
+  int layer = 0;
+  int head = 0;
+};
+
 // The next `rows` rows of one sequence, whose KV cache is `cache`.
 struct SequenceRows {
   KvCache* cache = nullptr;
   int64_t rows = 1;
+  float* queries = nullptr;  // if not null: receives the queries of the watched heads in the last of the rows
 };
 
 // A pre-norm decoder-only transformer (spec 4, 5, 7.3): grouped-query attention, RoPE in split-half pairing, SiLU-gated
@@ -34,6 +41,11 @@ class Transformer {
   // place, and extends the caches. A row attends to its own sequence only. Its result does not depend on how the
   // sequence is split into calls. May throw std::bad_alloc.
   void Forward(std::span<const SequenceRows> sequences, float* x);
+
+  // Heads whose queries, after norm and RoPE, are copied to SequenceRows::queries: [heads][head_dim], in this order. No
+  // other result changes.
+  void Watch(std::span<const QueryHead> heads) { watched_.assign(heads.begin(), heads.end()); }
+  size_t watched() const { return watched_.size(); }
 
   const TransformerConfig& config() const { return config_; }
 
@@ -54,10 +66,12 @@ class Transformer {
   struct Row {
     KvCache* cache = nullptr;
     int64_t position = 0;
+    float* queries = nullptr;  // see SequenceRows; null but for the last row of a sequence
   };
 
   void PlaceRows(std::span<const SequenceRows> sequences);
   void Attention(int index, float* x);
+  void CopyQueries(int index, const Row& row, const float* q) const;
   void AttendRow(int index, int64_t row, int64_t first_head, int64_t end_head);
   void Mlp(const Layer& layer, float* x);
   // x += scale * branch_, row by row; no scale if `scale` is empty.
@@ -70,6 +84,7 @@ class Transformer {
   std::vector<Layer> layers_;
   std::vector<float> final_norm_;
   std::vector<float> inverse_frequencies_;  // [head_dim / 2]
+  std::vector<QueryHead> watched_;
   std::vector<float> first_rotations_;      // precomputed for the first positions; the predictor needs no others
 
   // Scratch for the rows of one call.

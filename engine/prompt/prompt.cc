@@ -21,9 +21,6 @@ constexpr std::string_view kTurnEnd = "<|im_end|>";
 constexpr std::string_view kAuto = "auto";
 constexpr std::string_view kChinese = "chinese";
 
-// Ids of "assistant" and a newline, which the official slices cut off before a text.
-constexpr size_t kRoleIds = 2;
-
 // Only a speaker selects a dialect. The official code recognises dialects by name.
 bool IsDialect(std::string_view language) { return language.find("dialect") != std::string_view::npos; }
 

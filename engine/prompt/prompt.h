@@ -55,6 +55,9 @@ struct Prompt {
 // to the role, whatever they are, and the text begins with the third.
 class PromptBuilder {
  public:
+  // Text ids that belong to the role: those of "assistant" and a newline, which the official slices cut off.
+  static constexpr size_t kRoleIds = 2;
+
   // Checks that the tokenizer knows the config's control tokens, that all its ids are inside the text table, and that
   // "assistant" and a newline are one token each, as the official slices assume.
   static Result<PromptBuilder> Create(const ModelConfig& config, std::shared_ptr<const Tokenizer> tokenizer);
@@ -81,6 +84,7 @@ class PromptBuilder {
   size_t max_text_tokens() const;
 
   int32_t eos_text_id() const { return config_.tts_eos_token_id; }
+  const ModelConfig& config() const { return config_; }
 
  private:
   // A request resolved for this model: names looked up, defaults filled in.

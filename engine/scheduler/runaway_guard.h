@@ -15,17 +15,17 @@ class RunawayGuard {
  public:
   // Five seconds below -60 dB: longer than any pause of speech.
   static constexpr int64_t kSilentFrames = 63;
-  // Ten seconds, and two for each token of the text: several times slower than slow speech.
+  // Ten seconds, and about one for each token of the text: twice as slow as the slowest speech that was measured.
   static constexpr int64_t kFramesAtLeast = 125;
-  static constexpr int64_t kFramesPerToken = 25;
+  static constexpr int64_t kFramesPerToken = 12;
 
-  static constexpr int64_t MostFrames(size_t text_tokens) {
-    return kFramesAtLeast + kFramesPerToken * static_cast<int64_t>(text_tokens);
+  static constexpr int64_t MostFrames(size_t text_tokens, int64_t frames_per_token = kFramesPerToken) {
+    return kFramesAtLeast + frames_per_token * static_cast<int64_t>(text_tokens);
   }
 
   // Processes the next frame of an utterance with `text_tokens` tokens of text so far. Returns true if the utterance
   // should end.
-  bool Trips(std::span<const float> pcm, size_t text_tokens);
+  bool Trips(std::span<const float> pcm, size_t text_tokens, int64_t frames_per_token = kFramesPerToken);
 
  private:
   int64_t frames_ = 0;

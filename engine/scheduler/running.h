@@ -6,12 +6,14 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "alignment/speech_aligner.h"
 #include "base/log.h"
 #include "scheduler/scheduler.h"
 
@@ -23,7 +25,7 @@ inline constexpr std::chrono::milliseconds kFrameTime{80};
 inline constexpr double kMostBusySeconds = 0.072;
 
 struct Scheduler::Running {
-  explicit Running(std::shared_ptr<StreamState> s) : stream(std::move(s)) {}
+  explicit Running(std::shared_ptr<StreamState> s) : stream(std::move(s)), aligner(stream->MakeAligner()) {}
 
   const std::shared_ptr<StreamState> stream;
 
@@ -52,13 +54,16 @@ struct Scheduler::Running {
   size_t text_tokens = 0;  // so far
   LogClock::time_point opened;
   int64_t prompt_rows = 0;
-  int64_t own_rows = 0;            // of the prompt, without the rows common to the voice's prompts
-  int64_t submitted = 0;           // frames of the part submitted to the backend
-  int64_t room = 0;                // frames that may be submitted before the next Backend::Reserve()
-  bool parked = false;             // in parked_
-  bool starved = false;            // in starved_
-  int64_t delivered = 0;           // frames of the part
-  std::vector<Frame> held_frames;  // the first ones, until the last of Scheduler::FirstFramesTogether() is made
+  int64_t own_rows = 0;                    // of the prompt, without the rows common to the voice's prompts
+  int64_t submitted = 0;                   // frames of the part submitted to the backend
+  int64_t room = 0;                        // frames that may be submitted before the next Backend::Reserve()
+  bool parked = false;                     // in parked_
+  bool starved = false;                    // in starved_
+  int64_t delivered = 0;                   // frames of the part
+  std::vector<Frame> held_frames;          // the first ones, until the last of Scheduler::FirstFramesTogether() is made
+  std::unique_ptr<SpeechAligner> aligner;  // null: the model has no alignment head
+  std::deque<TextWindow> windows;          // of the frames in flight
+  std::vector<SpokenWord> words;           // decided, and not given to a frame
   Clock::time_point first_sound;
   bool end_logged = false;
 
@@ -105,6 +110,7 @@ struct Scheduler::Running {
     slot_deadline.reset();
     begun = prefilled = parked = starved = text_complete = false;
     text.clear();
+    windows.clear();
     text_tokens = 0;
     prompt_rows = own_rows = submitted = room = delivered = 0;
   }
@@ -113,12 +119,30 @@ struct Scheduler::Running {
   bool Deliver(Frame frame) {
     const bool held_missed_end = ReleaseHeldFrames();
     if (frame.index == 0) first_sound = Clock::now();
-    return stream->Deliver(std::move(frame)) || held_missed_end;
+    return stream->Deliver(std::move(frame), aligner ? &aligner->report() : nullptr) || held_missed_end;
   }
   bool ReleaseHeldFrames() {
     bool missed_end = false;
     for (Frame& frame : std::exchange(held_frames, {})) missed_end = Deliver(std::move(frame)) || missed_end;
     return missed_end;
+  }
+
+  // The window of scores that the next frame asks for.
+  TextWindow NextWindow() {
+    windows.push_back(aligner ? aligner->WindowOf(submitted) : TextWindow());
+    return windows.back();
+  }
+  // Follows the text through the next frame, and gives it the words that are decided. Returns true if the speech has
+  // run away.
+  bool Align(const TextScores& scores, Frame* frame) {
+    if (windows.empty()) return false;
+    const TextWindow window = windows.front();
+    windows.pop_front();
+    if (!aligner) return false;
+    frame->words = std::exchange(words, {});
+    const std::vector<SpokenWord> decided = aligner->AddFrame(window, scores, frame->pcm);
+    frame->words.insert(frame->words.end(), decided.begin(), decided.end());
+    return stream->request().runaway_guard && aligner->runaway();
   }
 
   void LogEnd(EndReason reason, int64_t frames) {
@@ -130,7 +154,10 @@ struct Scheduler::Running {
   void End(EndReason reason, Status status, int64_t frames) {
     LogEnd(reason, frames);
     ReleaseHeldFrames();
-    stream->End(reason, std::move(status));
+    if (!aligner) return stream->End(reason, std::move(status));
+    const std::vector<SpokenWord> rest = aligner->Finish();
+    words.insert(words.end(), rest.begin(), rest.end());
+    stream->End(reason, std::move(status), std::exchange(words, {}), &aligner->report());
   }
 };
 

@@ -241,6 +241,13 @@ void Scheduler::TakeNews(const RunningPtr& running) {
   running->text_complete = news.text_complete;
   running->pad_text_id = news.pad_text_id;
   running->text_tokens = news.text_tokens;
+  if (running->aligner) {
+    if (news.prompt) {
+      running->aligner->SetPrompt(static_cast<int64_t>(news.prompt->rows.size()), news.prompt->text_begin);
+    }
+    running->aligner->AddText(news.token_ends, news.words);
+    if (news.text_complete) running->aligner->FinishText();
+  }
   if (news.prompt) {
     running->prompt = std::move(news.prompt);
     running->prompt_rows = static_cast<int64_t>(running->prompt->rows.size());
@@ -413,9 +420,10 @@ bool Scheduler::SubmitStep() {
   const auto now = Clock::now();
   size_t read_ahead = 0;
   for (RunningPtr& running : candidates_) {
-    FrameStep step{running->slot, kNoText};
+    FrameStep step{running->slot, kNoText, {}};
     if (!CanGoOn(*running) || !running->NextText(&step.text_id)) continue;
     if (many_ && (running->real_time() || real_time_slots_ == 0) && IsReadAhead(*running, now)) ++read_ahead;
+    step.window = running->NextWindow();
     submission.positions += running->positions();
     ++running->submitted;
     steps_to_submit_.push_back(step);
@@ -499,13 +507,14 @@ void Scheduler::DeliverResult(const Submitted& submitted, FrameResult result) {
   const int64_t index = running->earlier_frames + running->delivered;
   if (result.end != EndReason::kNone) return EndPart(running, result.end, std::move(result.status));
   ++running->delivered;
-  Frame frame{index, std::move(result.codes), std::move(result.pcm)};
+  Frame frame{index, std::move(result.codes), std::move(result.pcm), {}};
+  const bool runaway = running->Align(result.text_scores, &frame);
   const bool next_follows = running->in_flight() > 0 || CanGoOn(*running);
   const size_t held = running->held_frames.size();
   const bool none_given = index == static_cast<int64_t>(held);
   if (none_given && held + 1 < std::min(FirstFramesTogether(), running->stream->lead_frames()) && next_follows) {
     running->held_frames.push_back(std::move(frame));
-  } else if (running->Deliver(std::move(frame))) {
+  } else if (running->Deliver(std::move(frame)) || runaway) {
     return EndPart(running, EndReason::kRunaway, Status::Ok());
   }
   if (running->stream->ended()) return Remove(running);
@@ -515,6 +524,10 @@ void Scheduler::DeliverResult(const Submitted& submitted, FrameResult result) {
 // The model has ended a part of an utterance, or missed its end. Begins the next one, or ends the utterance.
 void Scheduler::EndPart(const RunningPtr& running, EndReason reason, Status status) {
   running->ReleaseHeldFrames();
+  if (running->aligner) {
+    if (!running->text_complete) TakeNews(running);
+    running->aligner->FinishPart();
+  }
   const bool failed = reason == EndReason::kError || running->ReachedMaxFrames();
   if (failed || !running->stream->BeginNextPart(reason)) {
     running->End(reason, std::move(status), running->all_delivered());

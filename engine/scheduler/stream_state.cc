@@ -88,7 +88,8 @@ Status StreamState::FillPartLocked() {
   while (!part_->finished()) {
     const std::optional<PartSplitter::Piece> piece = splitter_->Next();
     if (!piece) break;
-    QTTS_RETURN_IF_ERROR(piece->ends_part ? part_->AppendLast(piece->text) : part_->Append(piece->text));
+    QTTS_RETURN_IF_ERROR(piece->ends_part ? part_->AppendLast(piece->text, piece->begin)
+                                          : part_->Append(piece->text, piece->begin));
   }
   return Status::Ok();
 }
@@ -166,6 +167,15 @@ SpeechReport StreamState::report() const {
   return report_;
 }
 
+std::unique_ptr<SpeechAligner> StreamState::MakeAligner() const {
+  const ModelConfig& config = prompts_->config();
+  if (!config.description.alignment) return nullptr;
+  return std::make_unique<SpeechAligner>(
+      SpeechAligner::Options{.sample_rate = config.codec.sample_rate,
+                             .samples_per_frame = config.codec.samples_per_frame,
+                             .offset_ms = config.description.alignment->offset_ms});
+}
+
 TextPart::News StreamState::TakeNews() {
   const MutexLock lock(mutex_);
   return part_->TakeNews();
@@ -178,12 +188,13 @@ bool StreamState::HasRoom(size_t frames) {
   return false;
 }
 
-bool StreamState::Deliver(Frame frame) {
+bool StreamState::Deliver(Frame frame, const SpeechReport* report) {
   bool missed_end = false;
   {
     const MutexLock lock(mutex_);
     if (end_reason_ != EndReason::kNone) return false;
-    missed_end = request_.runaway_guard && guard_.Trips(frame.pcm, part_->text_tokens());
+    missed_end = request_.runaway_guard && guard_.Trips(frame.pcm, part_->text_tokens(), request_.runaway_frames_per_token);
+    if (report != nullptr) report_ = *report;
     frames_.push_back(std::move(frame));
     unread_ = frames_.size();
   }
@@ -192,10 +203,12 @@ bool StreamState::Deliver(Frame frame) {
   return missed_end;
 }
 
-void StreamState::End(EndReason reason, Status status) {
+void StreamState::End(EndReason reason, Status status, std::vector<SpokenWord> words, const SpeechReport* report) {
   {
     const MutexLock lock(mutex_);
     if (end_reason_ != EndReason::kNone) return;
+    last_words_ = std::move(words);
+    if (report != nullptr) report_ = *report;
     EndLocked(reason, std::move(status));
   }
   if (on_change_) on_change_();

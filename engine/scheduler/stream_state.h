@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "alignment/speech_aligner.h"
 #include "prompt/prompt.h"
 #include "qtts/frame.h"
 #include "qtts/mutex.h"
@@ -53,6 +54,8 @@ class StreamState {
 
   // Functions of the scheduler.
   const Request& request() const { return request_; }
+  // Follows the text through the frames; null if the model has no alignment head.
+  std::unique_ptr<SpeechAligner> MakeAligner() const;
   // Maximum number of frames ahead of the reader.
   size_t lead_frames() const { return lead_frames_; }
   // `wake` tells the scheduler that this stream may be able to continue. It is called without locks held. Set once,
@@ -64,14 +67,15 @@ class StreamState {
   size_t unread() const { return unread_; }
   // True if fewer than `frames` frames are unread. Otherwise the read that makes it so wakes the scheduler.
   bool HasRoom(size_t frames);
-  // Returns true if the model has missed the end of the part, which should end with kRunaway.
-  bool Deliver(Frame frame);
+  // Adds a frame, and what has been spoken up to it unless `report` is null. Returns true if the model has missed the
+  // end of the part, which should end with kRunaway.
+  bool Deliver(Frame frame, const SpeechReport* report = nullptr);
   // The model has ended the part that is spoken, for `reason`. Returns true if another part follows: TakeNews() returns
   // its text from now on. Otherwise the caller ends the utterance.
   bool BeginNextPart(EndReason reason);
   // Ends the utterance. Only the first call has an effect. kComplete becomes kRunaway if the end of any part was
-  // missed.
-  void End(EndReason reason, Status status);
+  // missed. `words`: those that no frame had. `report`: null leaves that of the last frame.
+  void End(EndReason reason, Status status, std::vector<SpokenWord> words = {}, const SpeechReport* report = nullptr);
   bool ended() const { return ended_; }  // takes no lock
 
  private:

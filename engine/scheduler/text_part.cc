@@ -6,10 +6,34 @@
 namespace qtts {
 
 TextPart::TextPart(std::shared_ptr<const PromptBuilder> prompts, std::shared_ptr<const Tokenizer> tokenizer)
-    : prompts_(std::move(prompts)), feed_(std::move(tokenizer), prompts_->max_text_tokens()) {}
+    : prompts_(std::move(prompts)),
+      feed_(std::move(tokenizer), prompts_->max_text_tokens()),
+      aligned_(prompts_->config().description.alignment.has_value()) {}
+
+Status TextPart::Append(std::string_view text, size_t begin) {
+  QTTS_RETURN_IF_ERROR(feed_.Append(text));
+  NoteText(text, begin);
+  return Status::Ok();
+}
+
+Status TextPart::AppendLast(std::string_view text, size_t begin) {
+  QTTS_RETURN_IF_ERROR(feed_.AppendLast(text));
+  NoteText(text, begin);
+  if (aligned_) words_.Finish();
+  return Status::Ok();
+}
+
+void TextPart::NoteText(std::string_view text, size_t begin) {
+  if (!begin_) begin_ = begin;
+  if (aligned_) words_.Append(text);
+}
 
 Status TextPart::Take(const Request& request) {
   std::vector<int32_t> ids = feed_.TakeIds();
+  const std::vector<size_t> ends = feed_.TakeEnds();
+  for (size_t i = 0; i < ends.size() && aligned_; ++i) {
+    if (text_tokens_ + i >= PromptBuilder::kRoleIds) token_ends_.push_back(begin_.value_or(0) + ends[i]);
+  }
   text_tokens_ += ids.size();
   if (has_prompt_) {
     text_queue_.insert(text_queue_.end(), ids.begin(), ids.end());
@@ -35,8 +59,15 @@ Status TextPart::Take(const Request& request) {
 }
 
 TextPart::News TextPart::TakeNews() {
-  return {std::exchange(prompt_, std::nullopt), std::exchange(text_queue_, {}), text_complete_, pad_text_id_,
-          text_tokens_};
+  std::vector<TextRange> words = words_.Take();
+  for (TextRange& word : words) word = {word.begin + begin_.value_or(0), word.end + begin_.value_or(0)};
+  return {std::exchange(prompt_, std::nullopt),
+          std::exchange(text_queue_, {}),
+          text_complete_,
+          pad_text_id_,
+          text_tokens_,
+          std::exchange(token_ends_, {}),
+          std::move(words)};
 }
 
 }  // namespace qtts

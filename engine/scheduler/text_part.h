@@ -12,7 +12,9 @@
 #include "prompt/prompt.h"
 #include "qtts/request.h"
 #include "qtts/status.h"
+#include "qtts/words.h"
 #include "text/text_feed.h"
+#include "text/word_finder.h"
 
 namespace qtts {
 
@@ -27,15 +29,19 @@ class TextPart {
     bool text_complete = false;    // `pad_text_id` precedes all further frames
     int32_t pad_text_id = 0;
     size_t text_tokens = 0;  // of the text so far, those in the prompt included
+    // With an alignment head, in bytes of the utterance's text: ends of further tokens of the text, without those of
+    // the role; and further words.
+    std::vector<size_t> token_ends;
+    std::vector<TextRange> words;
   };
 
   TextPart(std::shared_ptr<const PromptBuilder> prompts, std::shared_ptr<const Tokenizer> tokenizer);
 
-  // Adds text; a UTF-8 sequence may be cut anywhere. After an error nothing was added.
-  Status Append(std::string_view text) { return feed_.Append(text); }
-  // Append() and Finish() in one faster call. After an error the part cannot be used any more.
-  Status AppendLast(std::string_view text) { return feed_.AppendLast(text); }
-  Status Finish() { return feed_.Finish(); }
+  // Adds text; a UTF-8 sequence may be cut anywhere. After an error nothing was added. `begin`: place of the text in
+  // the utterance's text, of which the first call's counts.
+  Status Append(std::string_view text, size_t begin = 0);
+  // The same for the last text, in one faster call. After an error the part cannot be used any more.
+  Status AppendLast(std::string_view text, size_t begin = 0);
   // Takes the text added so far into the prompt of `request`, or behind it. Errors: those of PromptBuilder::Build().
   Status Take(const Request& request);
 
@@ -47,6 +53,8 @@ class TextPart {
   size_t text_tokens() const { return text_tokens_; }
 
  private:
+  void NoteText(std::string_view text, size_t begin);
+
   std::shared_ptr<const PromptBuilder> prompts_;
   TextFeed feed_;
   std::vector<int32_t> first_ids_;  // decided ids, until the prompt is built
@@ -56,6 +64,10 @@ class TextPart {
   bool text_complete_ = false;
   int32_t pad_text_id_ = 0;
   size_t text_tokens_ = 0;  // so far
+  const bool aligned_;      // the model has an alignment head
+  std::optional<size_t> begin_;
+  WordFinder words_;
+  std::vector<size_t> token_ends_;  // that TakeNews() has not returned
 };
 
 }  // namespace qtts

@@ -102,8 +102,8 @@ std::optional<PartSplitter::Piece> PartSplitter::Next() {
     }
     if (ends) {
       // Text within the sentence bound may have been returned with the white space behind the word.
-      Piece piece{Return(std::max(word.text_end, std::min(free_end_, word.end))), true};
-      text_.erase(0, word.end);
+      Piece piece = Return(std::max(word.text_end, std::min(free_end_, word.end)), true);
+      Erase(word.end);
       returned_ = rejected_ = 0;
       begun_ = first_part_ = false;
       return piece;
@@ -111,14 +111,14 @@ std::optional<PartSplitter::Piece> PartSplitter::Next() {
     rejected_ = word.text_end;
   }
   if (finished_ && (words_.empty() || words_.back().end == text_.size())) {
-    Piece piece{Return(text_.size()), true};
-    text_.clear();
+    Piece piece = Return(text_.size(), true);
+    Erase(text_.size());
     returned_ = rejected_ = 0;
     begun_ = first_part_ = false;
     return piece;
   }
   if (decided <= returned_) return std::nullopt;
-  return Piece{Return(decided), false};
+  return Return(decided, false);
 }
 
 void PartSplitter::Finish() {
@@ -128,10 +128,15 @@ void PartSplitter::Finish() {
 
 bool PartSplitter::done() { return finished_ && !SkipToPart(); }
 
-std::string PartSplitter::Return(size_t end) {
-  std::string piece = text_.substr(returned_, end - returned_);
+PartSplitter::Piece PartSplitter::Return(size_t end, bool ends_part) {
+  Piece piece{text_.substr(returned_, end - returned_), ends_part, erased_ + returned_};
   returned_ = end;
   return piece;
+}
+
+void PartSplitter::Erase(size_t bytes) {
+  text_.erase(0, bytes);
+  erased_ += bytes;
 }
 
 // Removes what is not spoken before a part. The first part keeps it. Returns false if there is no text yet.
@@ -148,12 +153,12 @@ bool PartSplitter::SkipToPart() {
       if (c.incomplete || !IsWhiteSpace(c.code)) break;
       space += c.size;
     }
-    text_.erase(0, space);
+    Erase(space);
     if (text_.empty()) return false;
     FindWords();
     if (words_.empty() || !IsComplete(1)) return false;
     if (IsSayable(TextOf(words_.front()))) break;
-    text_.erase(0, words_.front().end);
+    Erase(words_.front().end);
   }
   begun_ = true;
   return true;

@@ -25,10 +25,11 @@ namespace qtts {
 // Owned by one stream. Not thread-safe.
 class PartSplitter {
  public:
-  // Text of the part that was returned last; `ends_part`: its last one.
+  // Text of the part that was returned last; `ends_part`: its last one. It begins with byte `begin` of all text.
   struct Piece {
     std::string text;
     bool ends_part = false;
+    size_t begin = 0;
   };
 
   // `bounds.max` is at least 1. `language`: a BCP-47 tag, for the ends of sentences; empty: unknown.
@@ -60,10 +61,12 @@ class PartSplitter {
   bool EndsSentence(size_t index, size_t last);
   bool IsComplete(size_t words) const;
   std::string_view TextOf(const Word& word) const;
-  std::string Return(size_t end);
+  Piece Return(size_t end, bool ends_part);
+  void Erase(size_t bytes);
 
   const PartBounds bounds_;
   std::string text_;  // from the beginning of the part
+  size_t erased_ = 0;  // bytes before it
   bool finished_ = false;
   bool whole_ = false;  // it was before anything was returned
   bool first_part_ = true;

@@ -9,6 +9,9 @@
 namespace qtts {
 namespace {
 
+// Comes before every text.
+constexpr std::string_view kRole = "assistant\n";
+
 // Undecided text of up to kAlwaysScan bytes is scanned after each addition. Longer text is scanned only after it has
 // grown by 1/kGrowth; otherwise a long word that arrives byte by byte would take quadratic time.
 constexpr size_t kAlwaysScan = 512;
@@ -17,7 +20,7 @@ constexpr size_t kGrowth = 16;
 }  // namespace
 
 TextFeed::TextFeed(std::shared_ptr<const Tokenizer> tokenizer, size_t max_ids)
-    : tokenizer_(std::move(tokenizer)), pending_("assistant\n"), max_ids_(max_ids) {}
+    : tokenizer_(std::move(tokenizer)), pending_(kRole), max_ids_(max_ids) {}
 
 Status TextFeed::Append(std::string_view text) {
   if (finished_) return Status::InvalidArgument("text was added after the end of the text");
@@ -31,10 +34,13 @@ Status TextFeed::Append(std::string_view text) {
     }
   } else {
     const std::string old_pending = pending_;
+    const size_t old_decided = decided_bytes_;
     Status status = AppendInSlices(text);
     if (!status.ok()) {
       pending_ = old_pending;
       ids_.resize(old_ids);
+      ends_.resize(old_ids);
+      decided_bytes_ = old_decided;
       return status;
     }
   }
@@ -86,13 +92,16 @@ Status TextFeed::Finish() {
 
 Status TextFeed::Decide(size_t bytes) {
   if (bytes == 0) return Status::Ok();
+  std::vector<size_t> ends;
   QTTS_ASSIGN_OR_RETURN(const std::vector<int32_t> ids,
-                        tokenizer_->EncodePlain(std::string_view(pending_).substr(0, bytes)));
+                        tokenizer_->EncodePlain(std::string_view(pending_).substr(0, bytes), &ends));
   if (taken_ids_ + ids_.size() + ids.size() > max_ids_) {
     return Status::ResourceExhausted("the text has more tokens than the " + std::to_string(max_ids_) +
                                      " positions of the model: split it");
   }
   ids_.insert(ids_.end(), ids.begin(), ids.end());
+  for (const size_t end : ends) ends_.push_back(std::max(decided_bytes_ + end, kRole.size()) - kRole.size());
+  decided_bytes_ += bytes;
   pending_.erase(0, bytes);
   return Status::Ok();
 }

@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "qtts/status.h"
@@ -41,6 +42,8 @@ class TextFeed {
 
   // Ids decided since the last call, in order.
   std::vector<int32_t> TakeIds();
+  // Ends of their tokens, in bytes of the text: 0 for tokens of the role. To be called as often as TakeIds().
+  std::vector<size_t> TakeEnds() { return std::exchange(ends_, {}); }
 
   bool finished() const { return finished_; }
   // True while the text is empty or white space only.
@@ -59,6 +62,8 @@ class TextFeed {
   std::string pending_;   // undecided bytes; begins with the role
   size_t next_scan_ = 0;  // size of pending_ at which to search for decided text again
   std::vector<int32_t> ids_;
+  std::vector<size_t> ends_;  // of their tokens
+  size_t decided_bytes_ = 0;  // of the role and the text
   const size_t max_ids_;
   size_t taken_ids_ = 0;
   bool finished_ = false;

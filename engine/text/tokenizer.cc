@@ -8,6 +8,7 @@
 #include <exception>
 #include <memory>
 #include <new>
+#include <span>
 #include <utility>
 
 #include "base/ensure_memory.h"
@@ -34,27 +35,31 @@ Status CheckLength(std::string_view text) {
 struct Tokenizer::Impl {
   Impl(Vocabulary v, PreTokenizer p) : vocabulary(std::move(v)), pre_tokenizer(std::move(p)) {}
 
-  // Appends the ids of `text`: valid UTF-8 without added tokens.
-  Status EncodeSegment(std::string_view text, std::vector<int32_t>* ids) const;
+  // Appends the ids of `normalized`: valid UTF-8 in NFC, without added tokens.
+  Status EncodeSegment(std::string_view normalized, std::vector<int32_t>* ids) const;
 
   // The longest added token at the start of `text`, or null.
   const AddedTokenEntry* TokenAt(std::string_view text) const;
 
+  // Sets `ends` to the ends of the tokens `ids` of `text`, in bytes of `text`; `normalized` is its NFC.
+  void FindEnds(std::string_view text, std::string_view normalized, std::span<const int32_t> ids,
+                std::vector<size_t>* ends) const;
+
   Vocabulary vocabulary;
+  std::vector<uint16_t> piece_bytes;  // by id
   PreTokenizer pre_tokenizer;
   sentencepiece::SentencePieceProcessor bpe;
   mutable WordCache words;
   int32_t size = 0;
 };
 
-Status Tokenizer::Impl::EncodeSegment(std::string_view text, std::vector<int32_t>* ids) const {
-  const std::string normalized = ToNfc(text);
+Status Tokenizer::Impl::EncodeSegment(std::string_view normalized, std::vector<int32_t>* ids) const {
   QTTS_ASSIGN_OR_RETURN(const std::vector<size_t> ends, pre_tokenizer.Split(normalized, /*open_end=*/false));
   const auto unknown = static_cast<int>(vocabulary.pieces.size());
   std::vector<int> piece_ids;
   size_t begin = 0;
   for (const size_t end : ends) {
-    const std::string_view word = std::string_view(normalized).substr(begin, end - begin);
+    const std::string_view word = normalized.substr(begin, end - begin);
     begin = end;
     if (words.Append(word, ids)) continue;
     const auto status = bpe.Encode(SpellBytes(word), &piece_ids);
@@ -66,6 +71,39 @@ Status Tokenizer::Impl::EncodeSegment(std::string_view text, std::vector<int32_t
     words.Keep(word, piece_ids);
   }
   return Status::Ok();
+}
+
+// Beginnings of the normalization clusters of `text`, and its end. Normalization changes neither their number nor their
+// order.
+std::vector<size_t> ClustersOf(std::string_view text) {
+  std::vector<size_t> clusters;
+  for (size_t at = 0; at < text.size();) {
+    const Utf8Char c = DecodeUtf8(text.substr(at));
+    if (at == 0 || StartsCluster(c.code)) clusters.push_back(at);
+    at += c.size;
+  }
+  clusters.push_back(text.size());
+  return clusters;
+}
+
+void Tokenizer::Impl::FindEnds(std::string_view text, std::string_view normalized, std::span<const int32_t> ids,
+                               std::vector<size_t>* ends) const {
+  ends->clear();
+  ends->reserve(ids.size());
+  size_t end = 0;
+  for (const int32_t id : ids) ends->push_back(end += piece_bytes[static_cast<size_t>(id)]);
+  if (text == normalized) return;
+  const std::vector<size_t> from = ClustersOf(normalized);
+  const std::vector<size_t> to = ClustersOf(text);
+  if (from.size() != to.size()) {  // not expected; tokens then have the ends of the normalized text
+    for (size_t& e : *ends) e = std::min(e, text.size());
+    return;
+  }
+  size_t cluster = 0;
+  for (size_t& e : *ends) {
+    while (cluster + 1 < from.size() && from[cluster + 1] <= e) ++cluster;
+    e = cluster + 1 < to.size() ? std::min(to[cluster] + (e - from[cluster]), to[cluster + 1]) : text.size();
+  }
 }
 
 const AddedTokenEntry* Tokenizer::Impl::TokenAt(std::string_view text) const {
@@ -105,6 +143,11 @@ Result<std::shared_ptr<const Tokenizer>> Tokenizer::Create(const VocabularyFiles
   } catch (const std::exception& e) {
     return Status::Internal(std::string("SentencePiece: ") + e.what());
   }
+  for (const std::string& piece : impl->vocabulary.pieces) {
+    std::string bytes;
+    UnspellBytes(piece, &bytes);
+    impl->piece_bytes.push_back(static_cast<uint16_t>(std::min<size_t>(bytes.size(), UINT16_MAX)));
+  }
   impl->size = static_cast<int32_t>(impl->vocabulary.pieces.size());
   if (!impl->vocabulary.added.empty()) impl->size = std::max(impl->size, impl->vocabulary.added.back().id + 1);
   return std::shared_ptr<const Tokenizer>(new Tokenizer(std::move(impl)));
@@ -122,19 +165,28 @@ Result<std::vector<int32_t>> Tokenizer::Encode(std::string_view text) const {
       at += DecodeUtf8(all.substr(at)).size;
       continue;
     }
-    QTTS_RETURN_IF_ERROR(impl_->EncodeSegment(all.substr(begin, at - begin), &ids));
+    QTTS_RETURN_IF_ERROR(impl_->EncodeSegment(ToNfc(all.substr(begin, at - begin)), &ids));
     ids.push_back(token->id);
     at += token->content.size();
     begin = at;
   }
-  QTTS_RETURN_IF_ERROR(impl_->EncodeSegment(all.substr(begin), &ids));
+  QTTS_RETURN_IF_ERROR(impl_->EncodeSegment(ToNfc(all.substr(begin)), &ids));
   return ids;
 }
 
 Result<std::vector<int32_t>> Tokenizer::EncodePlain(std::string_view text) const {
-  QTTS_RETURN_IF_ERROR(CheckLength(text));
   std::vector<int32_t> ids;
-  QTTS_RETURN_IF_ERROR(impl_->EncodeSegment(RepairUtf8(text), &ids));
+  QTTS_RETURN_IF_ERROR(CheckLength(text));
+  QTTS_RETURN_IF_ERROR(impl_->EncodeSegment(ToNfc(RepairUtf8(text)), &ids));
+  return ids;
+}
+
+Result<std::vector<int32_t>> Tokenizer::EncodePlain(std::string_view text, std::vector<size_t>* ends) const {
+  std::vector<int32_t> ids;
+  QTTS_RETURN_IF_ERROR(CheckLength(text));
+  const std::string normalized = ToNfc(RepairUtf8(text));
+  QTTS_RETURN_IF_ERROR(impl_->EncodeSegment(normalized, &ids));
+  impl_->FindEnds(text, normalized, ids, ends);
   return ids;
 }
 

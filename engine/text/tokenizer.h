@@ -45,6 +45,9 @@ class Tokenizer {
   // Ids of a user's text. Literals of added tokens are encoded as ordinary characters, so that no text can forge a
   // control token. kResourceExhausted beyond kMaxTextBytes.
   Result<std::vector<int32_t>> EncodePlain(std::string_view text) const;
+  // The same, and the end of each token in `text`, in bytes. Where normalization changes the text, the end lies within
+  // the normalization cluster that the token ends in.
+  Result<std::vector<int32_t>> EncodePlain(std::string_view text, std::vector<size_t>* ends) const;
 
   // Size in bytes of a prefix of `text` whose ids no later text can change: the ids of the whole text are EncodePlain()
   // of the prefix followed by EncodePlain() of the rest. It ends before the last pre-token that later text could change

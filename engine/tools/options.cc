@@ -155,6 +155,10 @@ std::vector<Option> MakeOptions() {
        "File to write: WAV, or a voice; of `speak` .wav, .raw (samples alone: mono, little-endian), or - for a WAV to "
        "standard output while it is being made",
        "FILE"},
+      {"words", 0, kSpeak, &O::words,
+       "Also write when each word begins and ends, and what was spoken of the text, to a file: .vtt, .srt, .json or "
+       ".TextGrid; needs a model with an alignment head",
+       "FILE"},
       {"format", 0, kSpeak | kDecode, &O::format, "Samples of the file: s16 (default) or f32", "NAME"},
       {"raw", 0, kSpeak, &O::raw, "No WAV header on standard output", nullptr},
       {"help", 'h', kAll, &O::help, "The manual", nullptr},

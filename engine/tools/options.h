@@ -53,6 +53,7 @@ struct ToolOptions {
   std::string reference_text;
   bool pad_reference = false;
   std::string against;
+  std::string words;
   std::string output;
   std::string format;
   bool raw = false;

@@ -28,6 +28,7 @@
 #include "qtts/utf8.h"
 #include "sound_file.h"
 #include "text.h"
+#include "words.h"
 
 namespace qtts {
 namespace {
@@ -173,6 +174,28 @@ class EndSignals {
   std::thread thread_;
 };
 
+std::string WhyUnmeasured(const ModelInfo& info) {
+  if (!info.description.alignment) {
+    return "no word times: this model has no alignment head; 'qtts-tool align' finds it";
+  }
+  return "no word times: the alignment head did not follow this text; 'qtts-tool align' tells whether it is the right "
+         "one";
+}
+
+// Tells what of the text was not spoken as it is written.
+void WarnOfGaps(const WordsOfSpeech& speech) {
+  const auto list = [&](const std::vector<TextRange>& ranges, const char* what) {
+    if (ranges.empty()) return;
+    std::string words;
+    for (const TextRange& range : ranges) {
+      words += " \"" + RepairUtf8(std::string_view(speech.text).substr(range.begin, range.end - range.begin)) + "\"";
+    }
+    Warn(std::string(what) + ":" + words);
+  };
+  list(speech.report.skipped, "words that were most likely not spoken");
+  list(speech.report.repeated, "words that were most likely spoken again");
+}
+
 }  // namespace
 
 Result<int> Speak(const ToolOptions& options) {
@@ -182,6 +205,7 @@ Result<int> Speak(const ToolOptions& options) {
   if (options.json && options.output == "-") {
     return Status::InvalidArgument("speak: --json and --output - both write to standard output; leave one out");
   }
+  if (!options.words.empty()) QTTS_RETURN_IF_ERROR(CheckWordsFile(options.words));
   QTTS_ASSIGN_OR_RETURN(const SoundFile::Format format, FormatOf(options));
   QTTS_ASSIGN_OR_RETURN(const Task task, TaskOf(options));
   QTTS_ASSIGN_OR_RETURN(const EngineOptions engine_options, MakeEngineOptions(options, task.folder));
@@ -214,6 +238,7 @@ Result<int> Speak(const ToolOptions& options) {
   if (!language_warning.empty()) Warn(language_warning);
   signals.OnSignal([stream] { stream->Cancel(); });
   QTTS_RETURN_IF_ERROR(file->Begin(sample_rate));
+  WordsOfSpeech speech{request.text, {}, {}, 0};
   Frame frame;
   uint64_t frames = 0;
   uint64_t samples = 0;
@@ -221,6 +246,7 @@ Result<int> Speak(const ToolOptions& options) {
     QTTS_RETURN_IF_ERROR(file->Write(frame.pcm));
     ++frames;
     samples += frame.pcm.size();
+    speech.words.insert(speech.words.end(), frame.words.begin(), frame.words.end());
   }
   signals.OnSignal({});
   QTTS_RETURN_IF_ERROR(stream->status());
@@ -230,6 +256,15 @@ Result<int> Speak(const ToolOptions& options) {
   QTTS_RETURN_IF_ERROR(file->Finish());
   const double took = SecondsSince(start);
   const double seconds = static_cast<double>(samples) / sample_rate;
+  const std::vector<SpokenWord> last_words = stream->last_words();
+  speech.words.insert(speech.words.end(), last_words.begin(), last_words.end());
+  speech.report = stream->report();
+  speech.seconds = seconds;
+  if (!options.words.empty()) {
+    if (!speech.report.measured) Warn(WhyUnmeasured((*engine)->info()));
+    QTTS_RETURN_IF_ERROR(WriteWords(options.words, speech));
+  }
+  WarnOfGaps(speech);
   if (reason == EndReason::kMaxDuration) Warn("stopped by the frame limit before the model ended the utterance");
   if (reason == EndReason::kRunaway) {
     Warn("the model missed the end of its text, and was stopped; another --seed will most likely work");
@@ -242,6 +277,7 @@ Result<int> Speak(const ToolOptions& options) {
                {"took", took},
                {"speed", seconds / took},
                {"end", EndReasonName(reason)},
+               {"report", ReportJson(speech.report, speech.text)},
                {"device", (*engine)->device_name()}});
   }
   std::fprintf(stderr, "%s: %.2f s%s, made in %.2f s (%.1f times real time) on %s\n", file->name().c_str(), seconds,

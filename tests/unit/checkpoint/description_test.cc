@@ -14,6 +14,8 @@ using ::testing::HasSubstr;
 TalkerConfig TwoSpeakers() {
   TalkerConfig talker;
   talker.speakers = {{"clara", 1}, {"grace", 2}};
+  talker.transformer.num_layers = 7;
+  talker.transformer.num_heads = 4;
   return talker;
 }
 
@@ -43,6 +45,34 @@ TEST(DescriptionTest, NothingIsRequired) {
   }
 }
 
+TEST(DescriptionTest, AlignmentHead) {
+  const auto description =
+      ParseDescription("/m", R"({"alignment": {"layer": 6, "head": 3, "offset_ms": -20}})", TwoSpeakers());
+  ASSERT_TRUE(description.ok()) << description.status().message();
+  EXPECT_EQ(description->alignment, (AlignmentHead{6, 3, -20}));
+  EXPECT_THAT(Error(R"({"alignment": {"layer": 7, "head": 0}})"), HasSubstr("alignment.layer is 7"));
+  EXPECT_THAT(Error(R"({"alignment": {"layer": 0, "head": 4}})"), HasSubstr("alignment.head is 4"));
+  EXPECT_THAT(Error(R"({"alignment": {"layer": 0, "head": 0, "offset_ms": 1001}})"), HasSubstr("alignment.offset_ms"));
+  EXPECT_THAT(Error(R"({"alignment": {"layer": 0}})"), HasSubstr("alignment.head is missing"));
+  EXPECT_THAT(Error(R"({"alignment": {"heads": 0}})"), HasSubstr("alignment has the unknown key 'heads'"));
+  EXPECT_THAT(Error(R"({"alignment": true})"), HasSubstr("alignment is true, expected false or an object"));
+}
+
+TEST(DescriptionTest, HeadsOfReleasedCheckpoints) {
+  TalkerConfig talker;
+  talker.transformer.num_layers = 28;
+  talker.transformer.num_heads = 16;
+  talker.transformer.hidden_size = 2048;
+  EXPECT_EQ(ParseDescription("/m", "{}", talker)->alignment, (AlignmentHead{3, 0, 20}));
+  EXPECT_EQ(ParseDescription("/m", R"({"alignment": false})", talker)->alignment, std::nullopt);
+  EXPECT_EQ(ParseDescription("/m", R"({"alignment": {"layer": 1, "head": 2}})", talker)->alignment,
+            (AlignmentHead{1, 2, 0}));
+  talker.transformer.hidden_size = 1024;
+  EXPECT_EQ(ParseDescription("/m", "{}", talker)->alignment, (AlignmentHead{6, 5, 20}));
+  talker.transformer.hidden_size = 256;
+  EXPECT_EQ(ParseDescription("/m", "{}", talker)->alignment, std::nullopt);
+}
+
 TEST(DescriptionTest, StepsByName) {
   const auto description = ParseDescription("/m", R"({"text": {"prepare": ["symbols", "characters"]}})", TwoSpeakers());
   ASSERT_TRUE(description.ok());
@@ -52,7 +82,7 @@ TEST(DescriptionTest, StepsByName) {
 TEST(DescriptionTest, EachKeyAndValueIsChecked) {
   EXPECT_THAT(Error("nope"), HasSubstr("not valid JSON"));
   EXPECT_THAT(Error("[]"), HasSubstr("the document is [], expected an object"));
-  EXPECT_THAT(Error(R"({"speaker": "grace"})"), HasSubstr("unknown key 'speaker', expected default_speaker, text"));
+  EXPECT_THAT(Error(R"({"speaker": "grace"})"), HasSubstr("unknown key 'speaker', expected default_speaker, text, alignment"));
   EXPECT_THAT(Error(R"({"text": {"steps": true}})"), HasSubstr("text has the unknown key 'steps'"));
   EXPECT_THAT(Error(R"({"default_speaker": "ryan"})"), HasSubstr("default_speaker is \"ryan\", expected one of"));
   EXPECT_THAT(Error(R"({"default_speaker": 1})"), HasSubstr("default_speaker is 1, expected a string"));
