@@ -35,12 +35,12 @@ __global__ void __launch_bounds__(32) KeepQueryKernel(KeepArguments a) {
                [&](int i, float value) { query[i] = value; });
 }
 
-// The order of sums: positions of a block's step of kStep are dealt out to groups of kLanes lanes, which add up theirs
-// in order; then groups are added pairwise, then warps pairwise. Text and all else are summed apart, so that a small
-// share of the text keeps its digits.
 constexpr int kWarps = 16;
 constexpr int kThreads = 32 * kWarps;
-constexpr int kTurns = 8;  // positions of a group in a step
+constexpr int kTurns = 8;  // positions whose keys a group of lanes loads at once
+// Positions whose scores lie in shared memory. Longer contexts go through it chunk by chunk.
+constexpr int kChunk = 2048;
+constexpr int kThreadScores = kChunk / kThreads;
 
 // Sum of exp(score - most).
 struct ScoreSum {
@@ -51,29 +51,10 @@ struct ScoreSum {
   __device__ __forceinline__ static float Factor(float most, float largest) {
     return most == -INFINITY ? 0 : expf(most - largest);
   }
-
-  // Adds the scores of the turns for which has(turn).
-  template <typename Has>
-  __device__ __forceinline__ void Add(const float (&scores)[kTurns], const Has& has) {
-    float largest = most;
-#pragma unroll
-    for (int t = 0; t < kTurns; ++t) largest = has(t) ? fmaxf(largest, scores[t]) : largest;
-    sum *= Factor(most, largest);
-#pragma unroll
-    for (int t = 0; t < kTurns; ++t) sum += has(t) ? expf(scores[t] - largest) : 0;
+  __device__ __forceinline__ void Add(const ScoreSum& other) {
+    const float largest = fmaxf(most, other.most);
+    sum = sum * Factor(most, largest) + other.sum * Factor(other.most, largest);
     most = largest;
-  }
-
-  // Adds that of the lanes `first`, 2 * first … away, up to half a warp; every lane has the result.
-  __device__ __forceinline__ void AddLanes(int first) {
-    for (int offset = first; offset < 32; offset *= 2) {
-      const float other_most = __shfl_xor_sync(~0U, most, offset);
-      const float other_sum = __shfl_xor_sync(~0U, sum, offset);
-      const float largest = fmaxf(most, other_most);
-      // The same in both lanes: a sum of two products does not depend on their order, unless one is fused.
-      sum = __fadd_rn(__fmul_rn(sum, Factor(most, largest)), __fmul_rn(other_sum, Factor(other_most, largest)));
-      most = largest;
-    }
   }
 };
 
@@ -87,17 +68,122 @@ struct ScoreArguments {
   FrameRowResult* results;
 };
 
+// Sums of kTurns values over the kLanes lanes of a group, added as ScorePositions() (rules/softmax.cuh) adds them. What
+// two lanes exchange each of them needs only half of, so a lane ends with some of the sums: kOfLane of them, those of
+// the turns from first_turn() on. kCopies neighbours have the same.
+template <int kLanes>
+struct LaneSums {
+  static constexpr int kOfLane = kLanes >= kTurns ? 1 : kTurns / kLanes;
+  static constexpr int kCopies = kLanes >= kTurns ? kLanes / kTurns : 1;
+
+  __device__ __forceinline__ static int first_turn(int lane) { return lane % kLanes / kCopies * kOfLane; }
+  __device__ __forceinline__ static void Add(int lane, float (&values)[kTurns]) {
+    int count = kTurns;
+#pragma unroll
+    for (int offset = kLanes / 2; offset > 0; offset /= 2) {
+      const bool upper = (lane & offset) != 0;
+      const int half = count / 2;
+#pragma unroll
+      for (int i = 0; i < kTurns / 2; ++i) {
+        if (i >= max(half, 1)) continue;
+        const float low = values[i];
+        const float high = half > 0 ? values[i + half] : low;
+        values[i] = (upper ? high : low) + __shfl_xor_sync(~0U, upper ? low : high, offset);
+      }
+      count = max(half, 1);
+    }
+  }
+};
+
+// The largest of the block's values, and the sum of them; every thread has the result. The order of additions is that
+// of the threads' numbers alone.
+__device__ __forceinline__ float BlockMax(float value, float (&of_warps)[kWarps]) {
+  value = WarpMax(value);
+  if (threadIdx.x % 32 == 0) of_warps[threadIdx.x / 32] = value;
+  __syncthreads();
+  return WarpMax(of_warps[threadIdx.x % kWarps]);
+}
+__device__ __forceinline__ float BlockSum(float value, float (&of_warps)[kWarps]) {
+  value = WarpSum(value);
+  if (threadIdx.x % 32 == 0) of_warps[threadIdx.x / 32] = value;
+  __syncthreads();
+  return WarpSum(threadIdx.x % 32 < kWarps ? of_warps[threadIdx.x % 32] : 0);
+}
+
+// A row's keys of the alignment head, and its query.
 template <typename T, int kLanes>
-__global__ void __launch_bounds__(kThreads) ScoreKernel(ScoreArguments a) {
-  constexpr int kTogether = 32 / kLanes;
-  constexpr int kTurn = kWarps * kTogether;
-  constexpr int kStep = kTurns * kTurn;
-  __shared__ ScoreSum text_sums[kWarps], other_sums[kWarps];
-  __shared__ float window_scores[kTextScores];
+class RowScores {
+  static constexpr int kTogether = 32 / kLanes;
+  static constexpr int kTurn = kWarps * kTogether;
+
+ public:
+  __device__ __forceinline__ RowScores(const ScoreArguments& a, int slot, int position)
+      : position_(position),
+        head_dim_(a.head_dim),
+        has_elements_(part_ * 8 < a.head_dim),
+        pages_(a.pages + static_cast<int64_t>(slot) * a.pages_per_sequence),
+        offset_((static_cast<int64_t>(a.layer) * a.kv_heads + a.kv_head) * 2 * kPagePositions * a.head_dim + part_ * 8),
+        scale_(1.0F / sqrtf(static_cast<float>(a.head_dim))) {
+    EightFloats eight = {};
+    if (has_elements_) LoadEight(a.queries + static_cast<int64_t>(slot) * a.head_dim + part_ * 8, &eight);
+#pragma unroll
+    for (int e = 0; e < 8; ++e) query_[e] = ElementOf(eight, e);
+  }
+
+  // Scores of the positions from `first` to the row's own, of up to a chunk: to `scores`.
+  __device__ __forceinline__ void Score(int first, float (&scores)[kChunk]) const {
+    const int end = min(position_ + 1, first + kChunk);
+#pragma unroll 1
+    for (int step = first; step < end; step += kTurns * kTurn) {
+      const int mine = step + warp_ * kTogether + lane_ / kLanes;
+      // All addresses come first, so that no key waits for another's page.
+      const T* from[kTurns];
+#pragma unroll
+      for (int t = 0; t < kTurns; ++t) {
+        const int p = min(mine + t * kTurn, position_);
+        from[t] = static_cast<const T*>(pages_[p / kPagePositions]) + offset_ + p % kPagePositions * head_dim_;
+      }
+      Eight<T> keys[kTurns];
+#pragma unroll
+      for (int t = 0; t < kTurns; ++t) {
+        keys[t] = {};
+        if (mine + t * kTurn < end && has_elements_) LoadEight(from[t], &keys[t]);
+      }
+      float products[kTurns];
+#pragma unroll
+      for (int t = 0; t < kTurns; ++t) {
+        products[t] = 0;
+#pragma unroll
+        for (int e = 0; e < 8; ++e) products[t] += query_[e] * ElementOf(keys[t], e);
+      }
+      using Sums = LaneSums<kLanes>;
+      Sums::Add(lane_, products);
+#pragma unroll
+      for (int i = 0; i < Sums::kOfLane; ++i) {
+        const int p = mine + (Sums::first_turn(lane_) + i) * kTurn;
+        if (lane_ % Sums::kCopies == 0 && p < end) scores[p - first] = products[i] * scale_;
+      }
+    }
+  }
+
+ private:
+  const int warp_ = static_cast<int>(threadIdx.x) / 32;
+  const int lane_ = static_cast<int>(threadIdx.x) % 32;
+  const int part_ = lane_ % kLanes;
+  const int position_, head_dim_;
+  const bool has_elements_;
+  void* const* const pages_;
+  const int64_t offset_;
+  const float scale_;
+  float query_[8];
+};
+
+template <typename T, int kLanes>
+__global__ void __launch_bounds__(kThreads, 1) ScoreKernel(ScoreArguments a) {
+  __shared__ float scores[kChunk];
+  __shared__ float of_warps[4][kWarps];
   const int row = blockIdx.x;
-  const int warp = static_cast<int>(threadIdx.x) / 32;
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  const int part = lane % kLanes;
+  const int thread = static_cast<int>(threadIdx.x);
   WaitForPrevious();
   LetNextStart();
   // All at once: one after the other they would take longer than the keys.
@@ -112,75 +198,49 @@ __global__ void __launch_bounds__(kThreads) ScoreKernel(ScoreArguments a) {
   const int text_end = min(window.text_end, position + 1);
   const int first_seen = FirstSeen(a, position);
   if (window.begin < window.text_begin || window.begin >= text_end || window.text_begin < first_seen) {
-    if (threadIdx.x == 0) result.count = 0;
+    if (thread == 0) result.count = 0;
     return;
   }
   const int count = min(kTextScores, text_end - window.begin);
-  void* const* const pages = a.pages + static_cast<int64_t>(slot) * a.pages_per_sequence;
-  const int64_t head_offset = (static_cast<int64_t>(a.layer) * a.kv_heads + a.kv_head) * 2 * kPagePositions;
-  const bool has_elements = part * 8 < a.head_dim;
-  float query[1][8];
-  EightFloats eight = {};
-  if (has_elements) LoadEight(a.queries + static_cast<int64_t>(slot) * a.head_dim + part * 8, &eight);
-#pragma unroll
-  for (int e = 0; e < 8; ++e) query[0][e] = ElementOf(eight, e);
-  const float scale = 1.0F / sqrtf(static_cast<float>(a.head_dim));
-
+  const RowScores<T, kLanes> row_scores(a, slot, position);
   ScoreSum text = ScoreSum::Empty(), other = ScoreSum::Empty();
-  const int begin = first_seen / kStep * kStep;
 #pragma unroll 1
-  for (int first = begin; first <= position; first += kStep) {
-    const auto position_of = [&](int turn) { return first + turn * kTurn + warp * kTogether + lane / kLanes; };
-    const auto seen = [&](int turn) { return position_of(turn) >= first_seen && position_of(turn) <= position; };
-    const auto is_text = [&](int turn) {
-      return position_of(turn) >= window.text_begin && position_of(turn) < text_end;
-    };
-    // All addresses come first, so that no key waits for another's page.
-    const T* from[kTurns];
+  for (int first = first_seen / kChunk * kChunk; first <= position; first += kChunk) {
+    row_scores.Score(first, scores);
+    __syncthreads();
+    const auto position_of = [&](int i) { return first + i * kThreads + thread; };
+    const auto seen = [&](int i) { return position_of(i) >= first_seen && position_of(i) <= position; };
+    const auto is_text = [&](int i) { return position_of(i) >= window.text_begin && position_of(i) < text_end; };
+    float mine[kThreadScores];
+    ScoreSum chunk_text = ScoreSum::Empty(), chunk_other = ScoreSum::Empty();
 #pragma unroll
-    for (int t = 0; t < kTurns; ++t) {
-      const int p = min(position_of(t), position);
-      const auto* const page = static_cast<const T*>(pages[p / kPagePositions]);
-      from[t] = page + (head_offset + p % kPagePositions) * a.head_dim + part * 8;
+    for (int i = 0; i < kThreadScores; ++i) {
+      if (!seen(i)) continue;
+      mine[i] = scores[i * kThreads + thread];
+      float& most = is_text(i) ? chunk_text.most : chunk_other.most;
+      most = fmaxf(most, mine[i]);
+      const int n = position_of(i) - window.begin;
+      if (n >= 0 && n < count) result.scores[n] = mine[i];
     }
-    Eight<T> keys[kTurns];
+    chunk_text.most = BlockMax(chunk_text.most, of_warps[0]);
+    chunk_other.most = BlockMax(chunk_other.most, of_warps[1]);
 #pragma unroll
-    for (int t = 0; t < kTurns; ++t) {
-      keys[t] = {};
-      if (seen(t) && has_elements) LoadEight(from[t], &keys[t]);
+    for (int i = 0; i < kThreadScores; ++i) {
+      if (!seen(i)) continue;
+      const bool in_text = is_text(i);
+      const float weight = expf(mine[i] - (in_text ? chunk_text.most : chunk_other.most));
+      (in_text ? chunk_text.sum : chunk_other.sum) += weight;
     }
-    float scores[1][kTurns];
-    SoftmaxPart<1> unused;
-    unused.Clear();
-    ScorePositions<kLanes>(query, keys, scale, seen, scores, &unused);
-    text.Add(scores[0], [&](int t) { return seen(t) && is_text(t); });
-    other.Add(scores[0], [&](int t) { return seen(t) && !is_text(t); });
-#pragma unroll
-    for (int t = 0; t < kTurns; ++t) {
-      const int n = position_of(t) - window.begin;
-      if (part == 0 && n >= 0 && n < count) window_scores[n] = scores[0][t];
-    }
+    chunk_text.sum = BlockSum(chunk_text.sum, of_warps[2]);
+    chunk_other.sum = BlockSum(chunk_other.sum, of_warps[3]);
+    text.Add(chunk_text);
+    other.Add(chunk_other);
   }
-  text.AddLanes(kLanes);
-  other.AddLanes(kLanes);
-  if (lane == 0) {
-    text_sums[warp] = text;
-    other_sums[warp] = other;
-  }
-  __syncthreads();
-  if (warp != 0) return;
-  text = text_sums[lane % kWarps];
-  other = other_sums[lane % kWarps];
-  if (lane >= kWarps) text = other = ScoreSum::Empty();
-  text.AddLanes(1);
-  other.AddLanes(1);
-  if (lane < count) result.scores[lane] = window_scores[lane];
-  if (lane > 0) return;
-  const float largest = fmaxf(text.most, other.most);
-  const float text_sum = text.sum * ScoreSum::Factor(text.most, largest);
+  if (thread != 0) return;
   result.count = count;
   result.log_sum = text.most + logf(text.sum);
-  result.mass = text_sum / (text_sum + other.sum * ScoreSum::Factor(other.most, largest));
+  const float rest = other.most == -INFINITY ? 0 : other.sum * expf(other.most - text.most);
+  result.mass = text.sum / (text.sum + rest);
 }
 
 template <typename T>

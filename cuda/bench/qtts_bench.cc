@@ -135,12 +135,14 @@ TextWindow BenchWindow(int position) {
   return {kTextBegin, position + 1, std::max(kTextBegin, position + 1 - kTextScores)};
 }
 
-// Median time of `launches` of a graph on the device.
-Result<double> MedianGraph(const Graph& graph, cudaStream_t stream, int launches) {
+// Times of `launches` of a graph on the device; prepare(i) comes before the i-th.
+Result<std::vector<double>> GraphTimes(const Graph& graph, cudaStream_t stream, int launches,
+                                       const std::function<void(int)>& prepare) {
   QTTS_ASSIGN_OR_RETURN(const Event begin, Event::Create(true));
   QTTS_ASSIGN_OR_RETURN(const Event end, Event::Create(true));
   std::vector<double> times;
   for (int i = 0; i < launches; ++i) {
+    prepare(i);
     QTTS_RETURN_IF_CUDA_ERROR(cudaEventRecord(begin.get(), stream), "timing");
     QTTS_RETURN_IF_ERROR(graph.Launch(stream));
     QTTS_RETURN_IF_CUDA_ERROR(cudaEventRecord(end.get(), stream), "timing");
@@ -149,8 +151,18 @@ Result<double> MedianGraph(const Graph& graph, cudaStream_t stream, int launches
     QTTS_RETURN_IF_CUDA_ERROR(cudaEventElapsedTime(&ms, begin.get(), end.get()), "timing");
     times.push_back(ms);
   }
+  return times;
+}
+
+// Their median.
+Result<double> MedianGraph(const Graph& graph, cudaStream_t stream, int launches) {
+  QTTS_ASSIGN_OR_RETURN(const std::vector<double> times, GraphTimes(graph, stream, launches, [](int) {}));
   return Percentile(times, 0.5);
 }
+
+// With options.scores every other so many frames ask for scores of the text.
+constexpr int kTurn = 10;
+bool IsScored(const Options& options, int frame) { return options.scores && frame / kTurn % 2 == 1; }
 
 // Talker, predictor and sampling alone, for several contexts, on one path.
 Status LanguageModelFigures(const Checkpoint& checkpoint, const Options& options, FramePath path, double bandwidth,
@@ -170,7 +182,8 @@ Status LanguageModelFigures(const Checkpoint& checkpoint, const Options& options
   QTTS_ASSIGN_OR_RETURN(const PinnedMemory results, PinnedMemory::AllocateZeroed(kEntries * sizeof(FrameRowResult)));
   std::mt19937 random(1);
   for (const int context : {16, 64, 128, 256, 512, 1024, 2048, 4096}) {
-    const int frames = (options.scores ? 2 : 1) * options.frames + 20;
+    constexpr int kWarmUp = 20;
+    const int frames = (options.scores ? 2 : 1) * options.frames + kWarmUp;
     if (context + frames > model->max_positions()) break;
     QTTS_ASSIGN_OR_RETURN(const FrameStart start,
                           model->Begin(0, BenchPrompt(checkpoint.config(), context, random), GenerationSettings(), 1));
@@ -185,13 +198,17 @@ Status LanguageModelFigures(const Checkpoint& checkpoint, const Options& options
                                                        results.as<FrameRowResult>());
                           }));
     QTTS_RETURN_IF_ERROR(MedianGraph(graph, stream.get(), 10).status());
-    QTTS_ASSIGN_OR_RETURN(const double ms, MedianGraph(graph, stream.get(), options.frames));
+    const auto window = [&](int frame) {
+      for (size_t i = 0; i < kEntries; i += kMaxRows) {
+        steps.as<FrameRow>()[i].window = IsScored(options, frame) ? BenchWindow(context) : TextWindow();
+      }
+    };
+    QTTS_ASSIGN_OR_RETURN(const std::vector<double> all, GraphTimes(graph, stream.get(), frames - kWarmUp, window));
+    std::vector<double> times[2];
+    for (size_t i = 0; i < all.size(); ++i) times[IsScored(options, static_cast<int>(i)) ? 1 : 0].push_back(all[i]);
+    const double ms = Percentile(times[0], 0.5);
     report->Add(prefix + "talker + predictor + sampling, context " + std::to_string(context), ms, "ms/frame");
-    if (options.scores) {
-      for (size_t i = 0; i < kEntries; i += kMaxRows) steps.as<FrameRow>()[i].window = BenchWindow(context);
-      QTTS_ASSIGN_OR_RETURN(const double scored, MedianGraph(graph, stream.get(), options.frames));
-      report->Add("  with scores of the text", scored, "ms/frame");
-    }
+    if (options.scores) report->Add("  with scores of the text", Percentile(times[1], 0.5), "ms/frame");
     const TransformerConfig& c = checkpoint.config().talker.transformer;
     const double bytes =
         static_cast<double>(model->frame_bytes()) +
@@ -252,13 +269,12 @@ Status CodecFigures(const Checkpoint& checkpoint, const Options& options, Report
   return Status::Ok();
 }
 
-// Wall time of a frame, in ms: of all, and the medians of those without and with scores of the text.
+// Mean wall time of a frame, in ms: of all, and of those without and with scores of the text.
 struct FrameTimes {
   double all = 0, plain = 0, scored = 0;
 };
 
-// Streams of `count` utterances, with prompts of `context` rows, run together for `frames` frames. With options.scores
-// every other ten frames ask for scores of the text.
+// Streams of `count` utterances, with prompts of `context` rows, run together for `frames` frames.
 Result<FrameTimes> SteadyFrame(CudaBackend* backend, const ModelConfig& config, int count, int frames,
                                const Options& options) {
   std::mt19937 random(2);
@@ -270,16 +286,15 @@ Result<FrameTimes> SteadyFrame(CudaBackend* backend, const ModelConfig& config, 
   }
   Clock::time_point begin, last;
   constexpr int kWarmUp = 10;
-  constexpr int kTurn = 10;
-  const auto is_scored = [&](int frame) { return options.scores && frame / kTurn % 2 == 1; };
-  std::vector<double> times[2];
+  double times[2] = {};
+  int counts[2] = {};
   int collected = 0;
   int outstanding = 0;
   for (int submitted = 0; collected < frames + kWarmUp;) {
     if (submitted < frames + kWarmUp && outstanding < backend->max_outstanding()) {
       for (FrameStep& step : steps) {
         if (submitted > 0) step.text_id = config.tts_pad_token_id;
-        step.window = is_scored(submitted) ? BenchWindow(options.context - 1 + submitted) : TextWindow();
+        step.window = IsScored(options, submitted) ? BenchWindow(options.context - 1 + submitted) : TextWindow();
       }
       QTTS_RETURN_IF_ERROR(backend->Submit(steps));
       ++submitted;
@@ -288,19 +303,21 @@ Result<FrameTimes> SteadyFrame(CudaBackend* backend, const ModelConfig& config, 
     }
     QTTS_ASSIGN_OR_RETURN(const auto results, backend->Collect());
     if (results[0].end == EndReason::kError) return results[0].status;
-    if (is_scored(collected) && results[0].end == EndReason::kNone && results[0].text_scores.scores.empty()) {
+    const bool scored = IsScored(options, collected);
+    if (scored && results[0].end == EndReason::kNone && results[0].text_scores.scores.empty()) {
       return Status::Internal("--scores: the model has no alignment head");
     }
     const auto now = Clock::now();
-    if (collected >= kWarmUp) times[is_scored(collected) ? 1 : 0].push_back(Milliseconds(now - last));
+    if (collected >= kWarmUp) {
+      times[scored ? 1 : 0] += Milliseconds(now - last);
+      ++counts[scored ? 1 : 0];
+    }
     last = now;
     --outstanding;
     if (++collected == kWarmUp) begin = now;
   }
-  FrameTimes result;
-  result.all = Milliseconds(last - begin) / frames;
-  result.plain = Percentile(times[0], 0.5);
-  if (options.scores) result.scored = Percentile(times[1], 0.5);
+  const FrameTimes result = {Milliseconds(last - begin) / frames, times[0] / std::max(counts[0], 1),
+                             times[1] / std::max(counts[1], 1)};
   for (const FrameStep& step : steps) backend->Close(step.slot);
   return result;
 }
@@ -328,8 +345,8 @@ Status WholeFigures(const std::shared_ptr<const Checkpoint>& checkpoint, const O
                           SteadyFrame(backend.get(), config, streams, options.frames * 2, options));
     report->Add("whole frame, steady, " + std::to_string(streams) + " streams", times.all, "ms");
     if (options.scores) {
-      report->Add("  without scores of the text, p50", times.plain, "ms");
-      report->Add("  with scores of the text, p50", times.scored, "ms");
+      report->Add("  without scores of the text", times.plain, "ms");
+      report->Add("  with scores of the text", times.scored, "ms");
     }
     if (streams == 1) report->Add("  real-time factor", times.all / 80, "");
     if (streams == 1) {
