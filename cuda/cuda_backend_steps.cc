@@ -97,7 +97,7 @@ void CudaBackend::Impl::JoinFirstFrames() {
     return;
   }
   for (const auto& [row, frame_row] : first.rows) {
-    others.rows.emplace_back(row, FrameRow{frame_row.slot, kJoinsBehindTalker});
+    others.rows.emplace_back(row, FrameRow{frame_row.slot, kJoinsBehindTalker, frame_row.window});
   }
   first.rows.clear();
 }
@@ -209,7 +209,7 @@ Status CudaBackend::Submit(std::span<const FrameStep> steps) {
     }
     const FrameStart start = std::exchange(slot.start, FrameStart::kInput);
     Impl::Together& with = impl.TogetherOf(start, many && start == FrameStart::kInput && position >= long_context);
-    with.rows.push_back({&row, {slot.index, first ? -1 : steps[i].text_id}});
+    with.rows.push_back({&row, {slot.index, first ? -1 : steps[i].text_id, steps[i].window}});
     with.positions = std::max(with.positions, position + 1);
     positions = std::max(positions, position + 1);
   }
@@ -266,6 +266,10 @@ void CudaBackend::Impl::ReadRow(Row* row) {
     result.codes.assign(device.codes, device.codes + model->groups());
     result.pcm.assign(out.as<const float>() + at * static_cast<size_t>(samples),
                       out.as<const float>() + (at + 1) * static_cast<size_t>(samples));
+    const RowTextScores& text = device.text;
+    if (model->ScoresText() && steps.as<const FrameRow>()[at].window.wanted() && text.count > 0) {
+      result.text_scores = {{text.scores, text.scores + text.count}, text.log_sum, text.mass};
+    }
     return;
   }
   result.end = device.end;
@@ -292,7 +296,7 @@ Result<std::vector<FrameResult>> CudaBackend::Collect() {
   for (Impl::Row& row : submission.rows) {
     if (row.entry >= 0) impl.ReadRow(&row);
     if (impl.slots.Find(row.result.slot) == nullptr) {
-      row.result = {row.result.slot, EndReason::kError, Status::Cancelled("the slot was closed"), {}, {}};
+      row.result = {row.result.slot, EndReason::kError, Status::Cancelled("the slot was closed"), {}, {}, {}};
     }
     collected.push_back(std::move(row.result));
   }

@@ -113,7 +113,15 @@ Status LanguageModel::EnqueueFrame(FrameStart start, int rows, int splits, const
              buffers_->first_x, rows, buffers_->x);
   QTTS_RETURN_IF_CUDA_ERROR(first.error, kSpeaking);
   QTTS_RETURN_IF_ERROR(path.Enqueue(start, rows, splits));
-  const Launcher last{stream_, path.overlaps()};
+  bool overlaps = path.overlaps();
+  if (ScoresText()) {
+    const Launcher scores{stream_, overlaps};
+    ScoreText(scores, network_->precision, network_->talker.config, buffers_->aligned, buffers_->frame,
+              buffers_->talker_pages(), ring_, rows, results);
+    QTTS_RETURN_IF_CUDA_ERROR(scores.error, kSpeaking);
+    overlaps = graph_->overlaps();
+  }
+  const Launcher last{stream_, overlaps};
   const EpochWords epochs = persistent_ == nullptr ? EpochWords() : persistent_->epoch_words();
   EndFrame(last, steps, ring_, buffers_->frame, buffers_->slots, network_->groups, rows, results, buffers_->hand_over,
            epochs);

@@ -139,6 +139,9 @@ class LanguageModel {
   // True if the persistent kernel runs frames of so many rows and splits.
   bool IsPersistent(int rows, int splits) const { return persistent_ != nullptr && persistent_->Covers(rows, splits); }
 
+  // True if frames give the scores of FrameRow::window.
+  bool ScoresText() const { return buffers_->aligned.layer >= 0; }
+
   const CodecHandOver& hand_over() const { return buffers_->hand_over; }
   int groups() const { return network_->groups; }
   int hidden_size() const { return network_->hidden_size(); }

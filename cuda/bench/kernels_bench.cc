@@ -2,7 +2,8 @@
 // kernels-bench: the talker's products and attention for several rows, in each possible shape, and the lines through
 // the times of the wide shapes: what ProductNumbers and AttentionNumbers (runtime/device_numbers.h) are made of.
 // kernels-bench many: products, attention and sampling of 64 to 2,048 rows, today's kernels beside those that are not
-// the default yet, in under a minute. kernels-bench attention: that part alone.
+// the default yet, in under a minute. kernels-bench attention: that part alone. kernels-bench scores: the two steps of
+// the text's scores.
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
@@ -15,6 +16,7 @@
 #include <vector>
 
 #include "attention/attention.h"
+#include "attention/text_scores.h"
 #include "gemm/cublas_lt.h"
 #include "gemm/gemm.h"
 #include "runtime/device.h"
@@ -489,11 +491,88 @@ Status ManySampling(cudaStream_t stream, const DeviceNumbers& numbers) {
   return Status::Ok();
 }
 
+// The alignment head of the released models: its query is kept, and multiplied by the keys of the whole context.
+Status TextScoresOfRows(cudaStream_t stream, const DeviceNumbers& numbers) {
+  constexpr int kCachedLayers = 4;
+  constexpr int kMostRowsTimed = 1024;
+  TransformerConfig config;
+  config.num_layers = kCachedLayers;
+  config.num_heads = 16;
+  config.num_kv_heads = 8;
+  config.head_dim = 128;
+  config.rms_norm_eps = 1e-6F;
+  QTTS_ASSIGN_OR_RETURN(const double bytes_per_us, PeakBandwidth());
+  QTTS_ASSIGN_OR_RETURN(const DeviceMemory qkv, RandomMemory(size_t{kMostRowsTimed} * 4096 * 4));
+  QTTS_ASSIGN_OR_RETURN(const DeviceMemory queries, RandomMemory(size_t{kMostRowsTimed} * 128 * 4));
+  QTTS_ASSIGN_OR_RETURN(const DeviceMemory vectors, RandomMemory(128 * 4));
+  QTTS_ASSIGN_OR_RETURN(const DeviceMemory number, DeviceMemory::AllocateZeroed(sizeof(unsigned)));
+  QTTS_ASSIGN_OR_RETURN(const PinnedMemory results,
+                        PinnedMemory::AllocateZeroed(size_t{kMostRowsTimed} * sizeof(FrameRowResult)));
+  const auto* const norms = vectors.as<const float>();
+  std::printf("us of the text's scores; bytes: what the keys take at least\n%9s %5s %9s %9s %9s %9s\n", "context",
+              "rows", "query", "none", "scores", "bytes");
+  for (const int context : {128, 512, 2048}) {
+    const int pages_of_row = (context + kPagePositions - 1) / kPagePositions;
+    const size_t page_bytes = static_cast<size_t>(kPagePositions) * kCachedLayers * 2 * 8 * 128 * 2;
+    for (const int rows : {1, 8, 64, 256, kMostRowsTimed}) {
+      const auto pages = static_cast<size_t>(rows) * static_cast<size_t>(pages_of_row);
+      size_t free = 0, total = 0;
+      QTTS_RETURN_IF_CUDA_ERROR(cudaMemGetInfo(&free, &total), "asking for memory");
+      if (pages * page_bytes > free / 2) continue;
+      QTTS_ASSIGN_OR_RETURN(const DeviceMemory cache, DeviceMemory::AllocateZeroed(pages * page_bytes));
+      std::vector<void*> addresses;
+      for (size_t i = 0; i < pages; ++i) addresses.push_back(cache.as<char>() + i * page_bytes);
+      std::vector<int> slots, positions(static_cast<size_t>(rows), context - 1);
+      for (int i = 0; i < rows; ++i) slots.push_back(i);
+      const std::vector<TextWindow> none(static_cast<size_t>(rows));
+      const std::vector<TextWindow> wanted(static_cast<size_t>(rows), TextWindow{9, context, context - kTextScores});
+      const auto upload = [](const auto& values) -> Result<DeviceMemory> {
+        const size_t bytes = values.size() * sizeof(values[0]);
+        QTTS_ASSIGN_OR_RETURN(DeviceMemory memory, DeviceMemory::Allocate(bytes));
+        QTTS_RETURN_IF_CUDA_ERROR(cudaMemcpy(memory.data(), values.data(), bytes, cudaMemcpyHostToDevice), "rows");
+        return memory;
+      };
+      QTTS_ASSIGN_OR_RETURN(const DeviceMemory table, upload(addresses));
+      QTTS_ASSIGN_OR_RETURN(const DeviceMemory device_slots, upload(slots));
+      QTTS_ASSIGN_OR_RETURN(const DeviceMemory device_positions, upload(positions));
+      QTTS_ASSIGN_OR_RETURN(const DeviceMemory device_none, upload(none));
+      QTTS_ASSIGN_OR_RETURN(const DeviceMemory device_wanted, upload(wanted));
+      SequenceRows sequence;
+      sequence.slots = device_slots.as<const int>();
+      sequence.positions = device_positions.as<const int>();
+      sequence.rows = rows;
+      QTTS_ASSIGN_OR_RETURN(const double keep, Time(stream, numbers, [&](const Launcher& launch, int /*layer*/) {
+                              KeepQueries(launch, config, {0, norms, norms, norms}, {0, 5, queries.as<float>()},
+                                          sequence, qkv.as<const float>());
+                            }));
+      double us[2] = {};
+      for (int i = 0; i < 2; ++i) {
+        FrameRows frame;
+        frame.slots = device_slots.as<int>();
+        frame.positions = device_positions.as<int>();
+        frame.windows = (i == 0 ? device_none : device_wanted).as<TextWindow>();
+        frame.frame = number.as<unsigned>();
+        QTTS_ASSIGN_OR_RETURN(us[i], Time(stream, numbers, [&](const Launcher& launch, int layer) {
+                                ScoreText(launch, Precision::kBF16, config,
+                                          {layer % kCachedLayers, 5, queries.as<float>()}, frame,
+                                          {table.as<void*>(), pages_of_row, kPagePositions}, {1, kMostRowsTimed}, rows,
+                                          results.as<FrameRowResult>());
+                              }));
+      }
+      std::printf("%9d %5d %9.2f %9.2f %9.2f %9.2f\n", context, rows, keep, us[0], us[1],
+                  2.0 * 128 * rows * context / bytes_per_us);
+      std::fflush(stdout);
+    }
+  }
+  return Status::Ok();
+}
+
 Status Run(std::string_view mode) {
   QTTS_ASSIGN_OR_RETURN(const Stream stream, Stream::Create());
   QTTS_ASSIGN_OR_RETURN(const DeviceNumbers numbers, NumbersOfDevice());
   std::printf("numbers: %s\n", numbers.measured ? "measured on this card" : "safe, nobody measured this card");
   if (mode == "attention") return ManyAttention(stream.get(), numbers);
+  if (mode == "scores") return TextScoresOfRows(stream.get(), numbers);
   if (mode == "many") {
     QTTS_RETURN_IF_ERROR(ManyProducts(stream.get(), numbers));
     QTTS_RETURN_IF_ERROR(ManyAttention(stream.get(), numbers));
@@ -507,8 +586,8 @@ Status Run(std::string_view mode) {
 
 int main(int argc, char** argv) {
   const std::string_view mode = argc > 1 ? argv[1] : "";
-  if (argc > 2 || (!mode.empty() && mode != "many" && mode != "attention")) {
-    std::fprintf(stderr, "usage: kernels-bench [many|attention]\n");
+  if (argc > 2 || (!mode.empty() && mode != "many" && mode != "attention" && mode != "scores")) {
+    std::fprintf(stderr, "usage: kernels-bench [many|attention|scores]\n");
     return 2;
   }
   if (const Status status = Run(mode); !status.ok()) {

@@ -47,6 +47,7 @@ constexpr std::string_view kUsage =
     "  --only PART      language-model, codec, whole or parking: measures that alone\n"
     "  --voices N       streams of the last measurement of whole frames, up to 4096 (default 64)\n"
     "  --context N      positions of each of these streams at the beginning (default 20)\n"
+    "  --scores         measures frames with scores of the text beside those without, in turns\n"
     "  --frames N       frames of each measurement (default 50)\n"
     "  --utterances N   utterances for the time to the first PCM (default 200)\n"
     "  --soak N         N short utterances in a row instead of all else: does memory grow, does latency drift\n"
@@ -66,6 +67,7 @@ struct Options {
   std::string model, random, json, only;
   bool f32 = false;
   bool overlap = true;
+  bool scores = false;
   std::vector<FramePath> paths = {FramePath::kBest};
   ManyRowsProducts products = CudaOptions().products;
   CodecPrecision codec_precision = CodecPrecision::kExact;
@@ -127,12 +129,20 @@ Prompt BenchPrompt(const ModelConfig& config, int rows, std::mt19937& random) {
   return prompt;
 }
 
-// Median time of `launches` of a graph on the device.
-Result<double> MedianGraph(const Graph& graph, cudaStream_t stream, int launches) {
+// Scores of the row at `position` against a text from the voice's rows on, as they are asked for while it is spoken.
+TextWindow BenchWindow(int position) {
+  constexpr int kTextBegin = 9;
+  return {kTextBegin, position + 1, std::max(kTextBegin, position + 1 - kTextScores)};
+}
+
+// Times of `launches` of a graph on the device; prepare(i) comes before the i-th.
+Result<std::vector<double>> GraphTimes(const Graph& graph, cudaStream_t stream, int launches,
+                                       const std::function<void(int)>& prepare) {
   QTTS_ASSIGN_OR_RETURN(const Event begin, Event::Create(true));
   QTTS_ASSIGN_OR_RETURN(const Event end, Event::Create(true));
   std::vector<double> times;
   for (int i = 0; i < launches; ++i) {
+    prepare(i);
     QTTS_RETURN_IF_CUDA_ERROR(cudaEventRecord(begin.get(), stream), "timing");
     QTTS_RETURN_IF_ERROR(graph.Launch(stream));
     QTTS_RETURN_IF_CUDA_ERROR(cudaEventRecord(end.get(), stream), "timing");
@@ -141,8 +151,19 @@ Result<double> MedianGraph(const Graph& graph, cudaStream_t stream, int launches
     QTTS_RETURN_IF_CUDA_ERROR(cudaEventElapsedTime(&ms, begin.get(), end.get()), "timing");
     times.push_back(ms);
   }
+  return times;
+}
+
+// Their median.
+Result<double> MedianGraph(const Graph& graph, cudaStream_t stream, int launches) {
+  QTTS_ASSIGN_OR_RETURN(const std::vector<double> times, GraphTimes(graph, stream, launches, [](int) {}));
   return Percentile(times, 0.5);
 }
+
+// With options.scores half of the frames ask for scores of the text: by turns without, with, with, without, so that
+// growing contexts make neither slower.
+constexpr int kTurn = 5;
+bool IsScored(const Options& options, int frame) { return options.scores && (frame / kTurn + 1) / 2 % 2 == 1; }
 
 // Talker, predictor and sampling alone, for several contexts, on one path.
 Status LanguageModelFigures(const Checkpoint& checkpoint, const Options& options, FramePath path, double bandwidth,
@@ -162,13 +183,15 @@ Status LanguageModelFigures(const Checkpoint& checkpoint, const Options& options
   QTTS_ASSIGN_OR_RETURN(const PinnedMemory results, PinnedMemory::AllocateZeroed(kEntries * sizeof(FrameRowResult)));
   std::mt19937 random(1);
   for (const int context : {16, 64, 128, 256, 512, 1024, 2048, 4096}) {
-    if (context + options.frames + 20 > model->max_positions()) break;
+    constexpr int kWarmUp = 20;
+    const int frames = (options.scores ? 2 : 1) * options.frames + kWarmUp;
+    if (context + frames > model->max_positions()) break;
     QTTS_ASSIGN_OR_RETURN(const FrameStart start,
                           model->Begin(0, BenchPrompt(checkpoint.config(), context, random), GenerationSettings(), 1));
     for (size_t i = 0; i < kEntries; ++i) steps.as<FrameRow>()[i] = {i % kMaxRows == 0 ? 0 : -1, 1};
-    const int splits = model->SplitBucket(context + options.frames + 20);
+    const int splits = model->SplitBucket(context + frames);
     QTTS_RETURN_IF_ERROR(model->Extend(0, context));
-    for (int i = 0; i < options.frames + 20; i += 16) QTTS_RETURN_IF_ERROR(model->Extend(0, context + i));
+    for (int i = 0; i < frames; i += 16) QTTS_RETURN_IF_ERROR(model->Extend(0, context + i));
     QTTS_RETURN_IF_ERROR(
         model->EnqueueFrame(start, 1, splits, steps.as<const FrameRow>(), results.as<FrameRowResult>()));
     QTTS_ASSIGN_OR_RETURN(const Graph graph, Graph::Capture(stream.get(), [&] {
@@ -176,8 +199,17 @@ Status LanguageModelFigures(const Checkpoint& checkpoint, const Options& options
                                                        results.as<FrameRowResult>());
                           }));
     QTTS_RETURN_IF_ERROR(MedianGraph(graph, stream.get(), 10).status());
-    QTTS_ASSIGN_OR_RETURN(const double ms, MedianGraph(graph, stream.get(), options.frames));
+    const auto window = [&](int frame) {
+      for (size_t i = 0; i < kEntries; i += kMaxRows) {
+        steps.as<FrameRow>()[i].window = IsScored(options, frame) ? BenchWindow(context) : TextWindow();
+      }
+    };
+    QTTS_ASSIGN_OR_RETURN(const std::vector<double> all, GraphTimes(graph, stream.get(), frames - kWarmUp, window));
+    std::vector<double> times[2];
+    for (size_t i = 0; i < all.size(); ++i) times[IsScored(options, static_cast<int>(i)) ? 1 : 0].push_back(all[i]);
+    const double ms = Percentile(times[0], 0.5);
     report->Add(prefix + "talker + predictor + sampling, context " + std::to_string(context), ms, "ms/frame");
+    if (options.scores) report->Add("  with scores of the text", Percentile(times[1], 0.5), "ms/frame");
     const TransformerConfig& c = checkpoint.config().talker.transformer;
     const double bytes =
         static_cast<double>(model->frame_bytes()) +
@@ -238,35 +270,57 @@ Status CodecFigures(const Checkpoint& checkpoint, const Options& options, Report
   return Status::Ok();
 }
 
-// Streams of `count` utterances, with prompts of `context` rows, run together for `frames` frames: wall time per frame.
-Result<double> SteadyFrame(CudaBackend* backend, const ModelConfig& config, int count, int context, int frames) {
+// Mean wall time of a frame, in ms: of all, and of those without and with scores of the text.
+struct FrameTimes {
+  double all = 0, plain = 0, scored = 0;
+};
+
+// Streams of `count` utterances, with prompts of `context` rows, run together for `frames` frames.
+Result<FrameTimes> SteadyFrame(CudaBackend* backend, const ModelConfig& config, int count, int frames,
+                               const Options& options) {
   std::mt19937 random(2);
   std::vector<FrameStep> steps;
   for (int i = 0; i < count; ++i) {
-    QTTS_ASSIGN_OR_RETURN(const SlotId slot, backend->Open(BenchPrompt(config, context, random), GenerationSettings(),
-                                                           static_cast<uint64_t>(i)));
+    QTTS_ASSIGN_OR_RETURN(const SlotId slot, backend->Open(BenchPrompt(config, options.context, random),
+                                                           GenerationSettings(), static_cast<uint64_t>(i)));
     steps.push_back({slot, kNoText});
   }
-  Clock::time_point begin;
+  Clock::time_point begin, last;
   constexpr int kWarmUp = 10;
+  double times[2] = {};
+  int counts[2] = {};
   int collected = 0;
   int outstanding = 0;
   for (int submitted = 0; collected < frames + kWarmUp;) {
     if (submitted < frames + kWarmUp && outstanding < backend->max_outstanding()) {
+      for (FrameStep& step : steps) {
+        if (submitted > 0) step.text_id = config.tts_pad_token_id;
+        step.window = IsScored(options, submitted) ? BenchWindow(options.context - 1 + submitted) : TextWindow();
+      }
       QTTS_RETURN_IF_ERROR(backend->Submit(steps));
-      for (FrameStep& step : steps) step.text_id = config.tts_pad_token_id;
       ++submitted;
       ++outstanding;
       continue;
     }
     QTTS_ASSIGN_OR_RETURN(const auto results, backend->Collect());
     if (results[0].end == EndReason::kError) return results[0].status;
+    const bool scored = IsScored(options, collected);
+    if (scored && results[0].end == EndReason::kNone && results[0].text_scores.scores.empty()) {
+      return Status::Internal("--scores: the model has no alignment head");
+    }
+    const auto now = Clock::now();
+    if (collected >= kWarmUp) {
+      times[scored ? 1 : 0] += Milliseconds(now - last);
+      ++counts[scored ? 1 : 0];
+    }
+    last = now;
     --outstanding;
-    if (++collected == kWarmUp) begin = Clock::now();
+    if (++collected == kWarmUp) begin = now;
   }
-  const double ms = Milliseconds(Clock::now() - begin) / frames;
+  const FrameTimes result = {Milliseconds(last - begin) / frames, times[0] / std::max(counts[0], 1),
+                             times[1] / std::max(counts[1], 1)};
   for (const FrameStep& step : steps) backend->Close(step.slot);
-  return ms;
+  return result;
 }
 
 Status WholeFigures(const std::shared_ptr<const Checkpoint>& checkpoint, const Options& options, Report* report) {
@@ -288,10 +342,14 @@ Status WholeFigures(const std::shared_ptr<const Checkpoint>& checkpoint, const O
   const ModelConfig& config = checkpoint->config();
   for (int doubled = 1; doubled / 2 < options.voices; doubled *= 2) {
     const int streams = std::min(doubled, options.voices);
-    QTTS_ASSIGN_OR_RETURN(const double ms,
-                          SteadyFrame(backend.get(), config, streams, options.context, options.frames * 2));
-    report->Add("whole frame, steady, " + std::to_string(streams) + " streams", ms, "ms");
-    if (streams == 1) report->Add("  real-time factor", ms / 80, "");
+    QTTS_ASSIGN_OR_RETURN(const FrameTimes times,
+                          SteadyFrame(backend.get(), config, streams, options.frames * 2, options));
+    report->Add("whole frame, steady, " + std::to_string(streams) + " streams", times.all, "ms");
+    if (options.scores) {
+      report->Add("  without scores of the text", times.plain, "ms");
+      report->Add("  with scores of the text", times.scored, "ms");
+    }
+    if (streams == 1) report->Add("  real-time factor", times.all / 80, "");
     if (streams == 1) {
       QTTS_RETURN_IF_CUDA_ERROR(cudaMemGetInfo(&free_after, &total), "memory");
       const CudaBackendFacts facts = backend->facts();
@@ -516,6 +574,8 @@ int main(int argc, char** argv) {
       options.f32 = true;
     } else if (option == "--no-overlap") {
       options.overlap = false;
+    } else if (option == "--scores") {
+      options.scores = true;
     } else if (i + 1 == argc) {
       good = false;
     } else if (option == "--model") {

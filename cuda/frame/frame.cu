@@ -20,39 +20,45 @@ __global__ void __launch_bounds__(kThreads)
   WaitForPrevious();
   LetNextStart();
   const int row = blockIdx.x;
-  const FrameRow step = steps[Entry(ring, *frame.frame) + row];
-  if (step.slot < 0 || slots[step.slot].end != EndReason::kNone) {
+  const FrameRow* const step = steps + Entry(ring, *frame.frame) + row;
+  const int index = step->slot;
+  const int text_id = step->text_id;
+  // Host memory is far: read with the rest, and stored when it has arrived.
+  const bool keeps_window = frame.windows != nullptr && threadIdx.x == 0;
+  TextWindow window;
+  if (keeps_window) window = step->window;
+  if (index < 0 || slots[index].end != EndReason::kNone) {
     if (threadIdx.x == 0) frame.slots[row] = frame.joining[row] = -1;
     return;
   }
-  SlotState& slot = slots[step.slot];
-  const bool joins = step.text_id == kJoinsBehindTalker;
+  SlotState& slot = slots[index];
+  const bool joins = text_id == kJoinsBehindTalker;
   if (threadIdx.x == 0) {
     frame.positions[row] = slot.position;
-    frame.slots[row] = joins ? -1 : step.slot;
-    frame.joining[row] = joins ? step.slot : -1;
+    frame.slots[row] = joins ? -1 : index;
+    frame.joining[row] = joins ? index : -1;
     slot.position += 1;
     atomicOr(frame.live, 1);
   }
-  if (joins) return;
   const bool first = slot.chosen == 0;
   if (!first && threadIdx.x <= tables.groups) {
     const int g = static_cast<int>(threadIdx.x);
     rows[g] = g < tables.groups
                   ? static_cast<const T*>(tables.codes[g]) + static_cast<int64_t>(slot.codes[g]) * tables.stride
-                  : static_cast<const T*>(tables.text) + static_cast<int64_t>(step.text_id) * tables.stride;
+                  : static_cast<const T*>(tables.text) + static_cast<int64_t>(text_id) * tables.stride;
   }
   __syncthreads();
-  for (int i = threadIdx.x; i < tables.width; i += kThreads) {
+  for (int i = threadIdx.x; i < tables.width && !joins; i += kThreads) {
     float sum = 0;
     if (first) {
-      sum = first_x[static_cast<int64_t>(step.slot) * tables.stride + i];
+      sum = first_x[static_cast<int64_t>(index) * tables.stride + i];
     } else {
 #pragma unroll 4
       for (int g = 0; g <= tables.groups; ++g) sum += ToFloat(rows[g][i]);
     }
     x[static_cast<int64_t>(row) * tables.stride + i] = sum;
   }
+  if (keeps_window) frame.windows[row] = window;
 }
 
 __global__ void __launch_bounds__(kThreads)

@@ -23,13 +23,14 @@ struct EmbeddingTables {
 
 // Rows of the current frame. Device arrays of FrameRing::rows.
 struct FrameRows {
-  int* slots = nullptr;          // below 0: the row is done in this frame
-  int* joining = nullptr;        // the slot of a row that joins behind the talker's layers, or below 0
-  int* positions = nullptr;      // of the talker's input
-  int* codes = nullptr;          // [rows][groups]
-  int* live = nullptr;           // two words: does any row need the talker; the predictor
-  unsigned* frame = nullptr;     // frames made since the start
-  unsigned* finished = nullptr;  // rows that have reported, zero between frames
+  int* slots = nullptr;           // below 0: the row is done in this frame
+  int* joining = nullptr;         // the slot of a row that joins behind the talker's layers, or below 0
+  int* positions = nullptr;       // of the talker's input
+  TextWindow* windows = nullptr;  // of the rows whose slot is not below 0; null: nothing reads them
+  int* codes = nullptr;           // [rows][groups]
+  int* live = nullptr;            // two words: does any row need the talker; the predictor
+  unsigned* frame = nullptr;      // frames made since the start
+  unsigned* finished = nullptr;   // rows that have reported, zero between frames
 };
 
 // First kernel of a frame: reads its entry of the ring `steps` (host memory), and sets the talker's rows x

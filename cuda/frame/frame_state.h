@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "backend/model_part.h"
+#include "backend/text_scores.h"
 #include "qtts/end_reason.h"
 #include "rules/sampling_rules.h"
 
@@ -47,15 +48,24 @@ struct SlotState {
 struct FrameRow {
   int slot;     // below 0: nothing
   int text_id;  // below 0: none, in an utterance's first frame
+  TextWindow window = {};
 };
 // Instead of a text id: a first frame that begins with its prompt's last row, among frames that begin with an input.
 inline constexpr int kJoinsBehindTalker = -2;
+
+// TextScores of a row.
+struct RowTextScores {
+  int count;  // 0: there are none, and nothing else is set
+  float log_sum, mass;
+  float scores[kTextScores];
+};
 
 // Device to host: the result of one row. PCM is stored elsewhere.
 struct FrameRowResult {
   EndReason end;
   ModelPart fault;  // for kError: the part that gave no usable number
   int codes[kMaxGroups];
+  RowTextScores text;  // if a frame was made, scores were wanted and the model has an alignment head
 };
 
 // One row of a prompt, as uploaded.

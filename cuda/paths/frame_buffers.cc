@@ -2,6 +2,7 @@
 #include "paths/frame_buffers.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "runtime/device_wait.h"
 
@@ -53,6 +54,11 @@ Status FrameBuffers::AllocateUtterances(const Network& network, size_t num_slots
   history_words = (network.config.talker.vocab_size + 31) / 32;
   QTTS_ASSIGN_OR_RETURN(history, NewArray<unsigned>(num_slots * static_cast<size_t>(history_words)));
   QTTS_ASSIGN_OR_RETURN(first_x, NewArray<float>(num_slots * static_cast<size_t>(Padded(t.hidden_size))));
+  if (const std::optional<AlignmentHead>& head = network.config.description.alignment) {
+    aligned = {.layer = head->layer, .head = head->head};
+    QTTS_ASSIGN_OR_RETURN(aligned.queries, NewArray<float>(num_slots * static_cast<size_t>(t.head_dim)));
+    QTTS_ASSIGN_OR_RETURN(frame.windows, NewArray<TextWindow>(num_rows));
+  }
   return Status::Ok();
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "attention/attention.h"
+#include "attention/text_scores.h"
 #include "frame/frame.h"
 #include "frame/frame_state.h"
 #include "gemm/gemm.h"
@@ -34,7 +35,8 @@ struct FrameBuffers {
   SlotState* slots = nullptr;
   unsigned* history = nullptr;  // [slots][history_words] bits of the ids that were sampled
   int history_words = 0;
-  float* first_x = nullptr;     // [slots][talker's width], what first frames begin with
+  float* first_x = nullptr;  // [slots][talker's width], what first frames begin with
+  AlignedQueries aligned;
   void** page_table = nullptr;  // [slots][pages_per_slot], the talker's
   int pages_per_slot = 0;
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -99,7 +100,8 @@ class FrameOrderModel : public ::testing::TestWithParam<bool> {
 
 // The operation of a kernel, by the kernel's name.
 std::string KindOf(const std::string& kernel) {
-  for (const char* const name : {"BeginKernel", "EndKernel", "AttendKernel", "TalkerKernel", "PredictorKernel"}) {
+  for (const char* const name : {"BeginKernel", "EndKernel", "AttendKernel", "KeepQueryKernel", "TalkerKernel",
+                                 "PredictorKernel", "ScoreKernel"}) {
     if (kernel.find(name) != std::string::npos) return name;
   }
   return kernel.find("Bf16Kernel") != std::string::npos ? "product" : kernel;
@@ -113,12 +115,19 @@ std::string KindOf(const FrameOperation& operation) {
 TEST_P(FrameOrderModel, TheGraphPathEnqueuesTheList) {
   ASSERT_NE(model_, nullptr);
   const Network& network = model_->network();
+  const std::optional<AlignmentHead>& head = network.config.description.alignment;
+  ASSERT_TRUE(head.has_value());
   std::vector<std::string> expected = {"BeginKernel"};
   for (const FrameOperation& operation : FrameOperations(network)) {
     if (operation.entry.operation == Operation::kProject && !network.has_projection()) continue;
     expected.push_back(KindOf(operation));
+    // The alignment head's query is kept behind its layer's attention.
+    if (operation.entry.operation == Operation::kAttend && operation.group == 0 && operation.layer == head->layer) {
+      expected.emplace_back("KeepQueryKernel");
+    }
   }
-  expected.push_back("EndKernel");
+  expected.emplace_back("ScoreKernel");
+  expected.emplace_back("EndKernel");
 
   std::vector<FrameRow> steps(size_t{cuda::kRing} * cuda::kMaxRows, FrameRow{-1, -1});
   std::vector<FrameRowResult> results(steps.size());

@@ -28,11 +28,13 @@ using testing::MidSize;
 using testing::Preset;
 using testing::RandomModel;
 using testing::RandomPrompt;
+using testing::WindowOf;
 
 // Result of an utterance.
 struct Speech {
   std::vector<std::vector<int32_t>> codes;
   std::vector<float> pcm;
+  std::vector<TextScores> scores;
   EndReason end = EndReason::kNone;
   Status status;
 };
@@ -46,6 +48,7 @@ struct Utterance {
   // Parked before this frame, for so many steps of the run.
   int parked_before = -1;
   int parked_steps = 0;
+  bool scored = true;  // asks for scores of the text
 };
 
 // Runs utterances together, each up to its frames, `ahead` submissions at once.
@@ -79,6 +82,7 @@ std::vector<Speech> Speak(Backend* backend, const std::vector<Utterance>& uttera
         continue;
       }
       s.codes.push_back(result.codes);
+      s.scores.push_back(result.text_scores);
       s.pcm.insert(s.pcm.end(), result.pcm.begin(), result.pcm.end());
     }
   };
@@ -118,7 +122,8 @@ std::vector<Speech> Speak(Backend* backend, const std::vector<Utterance>& uttera
       }
       // Text ids: padding, or derived from the frame's number.
       const int32_t text = r.submitted % 3 == 0 ? u.prompt.pad_text_id : r.submitted % 7;
-      steps.push_back({r.slot, r.submitted == 0 ? kNoText : text});
+      const TextWindow window = u.scored ? WindowOf(static_cast<int>(u.prompt.rows.size()), r.submitted) : TextWindow();
+      steps.push_back({r.slot, r.submitted == 0 ? kNoText : text, window});
       who.push_back(i);
       ++r.submitted;
     }
@@ -159,6 +164,27 @@ double RelativeError(const std::vector<float>& x, const std::vector<float>& refe
     size += std::pow(reference[i], 2);
   }
   return std::sqrt(difference / std::max(size, 1e-30));
+}
+
+// Scores of the alignment head of two backends, and that there are as many as the windows ask for.
+void ExpectCloseScores(const Utterance& u, const Speech& got, const Speech& expected, float tolerance) {
+  const int rows = static_cast<int>(u.prompt.rows.size());
+  ASSERT_EQ(got.scores.size(), expected.scores.size());
+  for (size_t frame = 0; frame < got.scores.size(); ++frame) {
+    SCOPED_TRACE("frame " + std::to_string(frame));
+    const TextScores& a = got.scores[frame];
+    const TextScores& b = expected.scores[frame];
+    const TextWindow window = WindowOf(rows, static_cast<int>(frame));
+    const int seen = std::min(window.text_end, rows + static_cast<int>(frame));
+    EXPECT_EQ(static_cast<int>(a.scores.size()), std::clamp(seen - window.begin, 0, kTextScores));
+    ASSERT_EQ(a.scores.size(), b.scores.size());
+    for (size_t i = 0; i < a.scores.size(); ++i) {
+      EXPECT_NEAR(a.scores[i], b.scores[i], tolerance * std::max(1.0F, std::abs(b.scores[i]))) << i;
+    }
+    EXPECT_NEAR(a.log_sum, b.log_sum, tolerance * std::max(1.0F, std::abs(b.log_sum)));
+    EXPECT_NEAR(a.mass, b.mass, tolerance);
+    EXPECT_EQ(a.mass > 0, !a.scores.empty());
+  }
 }
 
 class AgainstCpu : public ::testing::TestWithParam<std::string> {
@@ -226,6 +252,7 @@ TEST_P(AgainstCpu, SameCodesInF32) {
       EXPECT_EQ(got[i].end, expected[i].end);
       if (got[i].codes == expected[i].codes) {
         EXPECT_LT(RelativeError(got[i].pcm, expected[i].pcm), 1e-4);
+        ExpectCloseScores(utterances[i], got[i], expected[i], 1e-4F);
       }
     }
   }
@@ -293,6 +320,8 @@ TEST_P(InPrecision, NeighboursDoNotMatter) {
     const Speech alone = Speak(i % 2 == 0 ? gpu.get() : plain.get(), {utterances[i]})[0];
     EXPECT_EQ(alone.codes, together[i].codes) << i;
     EXPECT_EQ(alone.pcm, together[i].pcm) << i;
+    EXPECT_EQ(alone.scores, together[i].scores) << i;
+    EXPECT_EQ(alone.scores, together[i].scores) << i;
     EXPECT_EQ(static_cast<int>(alone.codes.size()), utterances[i].frames);
   }
 }
@@ -322,7 +351,33 @@ TEST_P(InPrecision, ParkedUtterancesSoundTheSame) {
     const Speech alone = Speak(gpu.get(), {unparked})[0];
     EXPECT_EQ(alone.codes, together[i].codes) << i;
     EXPECT_EQ(alone.pcm, together[i].pcm) << i;
+    EXPECT_EQ(alone.scores, together[i].scores) << i;
+    EXPECT_EQ(alone.scores, together[i].scores) << i;
     EXPECT_EQ(static_cast<int>(alone.codes.size()), unparked.frames) << i;
+  }
+}
+
+// Scores change no bit of codes and samples. A step without a window has none.
+TEST_P(InPrecision, ScoresChangeNothing) {
+  QTTS_NEEDS_DEVICE();
+  const RandomModel model(MidSize(false));
+  std::mt19937 random(19);
+  std::vector<Utterance> utterances(9);
+  for (size_t i = 0; i < utterances.size(); ++i) {
+    utterances[i].prompt = RandomPrompt(model.checkpoint()->config(), 1 + static_cast<int>(i * 23), random);
+    utterances[i].seed = i;
+    utterances[i].frames = 12;
+  }
+  const auto gpu = Gpu(model, GetParam());
+  ASSERT_TRUE(gpu != nullptr);
+  const std::vector<Speech> scored = Speak(gpu.get(), utterances, 2);
+  for (Utterance& u : utterances) u.scored = false;
+  const std::vector<Speech> plain = Speak(gpu.get(), utterances, 2);
+  for (size_t i = 0; i < utterances.size(); ++i) {
+    EXPECT_EQ(scored[i].codes, plain[i].codes) << i;
+    EXPECT_EQ(scored[i].pcm, plain[i].pcm) << i;
+    EXPECT_EQ(plain[i].scores, std::vector<TextScores>(plain[i].codes.size())) << i;
+    EXPECT_NE(scored[i].scores, plain[i].scores) << i;
   }
 }
 
@@ -348,6 +403,8 @@ TEST_P(InPrecision, FirstFramesJoinTheOthers) {
     const Speech alone = Speak(many->get(), {utterances[i]})[0];
     EXPECT_EQ(alone.codes, together[i].codes) << i;
     EXPECT_EQ(alone.pcm, together[i].pcm) << i;
+    EXPECT_EQ(alone.scores, together[i].scores) << i;
+    EXPECT_EQ(alone.scores, together[i].scores) << i;
     EXPECT_EQ(static_cast<int>(alone.codes.size()), utterances[i].frames) << i;
   }
 }
@@ -373,6 +430,7 @@ TEST_P(InPrecision, TheSizeOfAPromptsPiecesDoesNotMatter) {
     const Speech speech = Speak(whole->get(), {utterance})[0];
     EXPECT_EQ(speech.codes, expected.codes) << rows;
     EXPECT_EQ(speech.pcm, expected.pcm) << rows;
+    EXPECT_EQ(speech.scores, expected.scores) << rows;
   }
 }
 
@@ -415,13 +473,17 @@ TEST_P(InPrecision, PromptsThatShareAPassDoNotMatter) {
     std::vector<Speech> together(utterances.size());
     for (int frame = 0; frame < 4; ++frame) {
       std::vector<FrameStep> steps;
-      for (const SlotId slot : slots) steps.push_back({slot, frame == 0 ? kNoText : 1});
+      for (size_t i = 0; i < slots.size(); ++i) {
+        const int rows = static_cast<int>(utterances[i].prompt.rows.size());
+        steps.push_back({slots[i], frame == 0 ? kNoText : 1, WindowOf(rows, frame)});
+      }
       ASSERT_TRUE((*gpu)->Submit(steps).ok());
       const auto results = (*gpu)->Collect();
       ASSERT_TRUE(results.ok()) << results.status().message();
       for (size_t i = 0; i < results->size(); ++i) {
         if ((*results)[i].end != EndReason::kNone) continue;
         together[i].codes.push_back((*results)[i].codes);
+        together[i].scores.push_back((*results)[i].text_scores);
         together[i].pcm.insert(together[i].pcm.end(), (*results)[i].pcm.begin(), (*results)[i].pcm.end());
       }
     }
@@ -430,17 +492,21 @@ TEST_P(InPrecision, PromptsThatShareAPassDoNotMatter) {
       ASSERT_TRUE(slot.ok()) << slot.status().message();
       Speech alone;
       for (int frame = 0; frame < 4; ++frame) {
-        const FrameStep step = {*slot, frame == 0 ? kNoText : 1};
+        const int rows = static_cast<int>(utterances[i].prompt.rows.size());
+        const FrameStep step = {*slot, frame == 0 ? kNoText : 1, WindowOf(rows, frame)};
         ASSERT_TRUE(other->Submit({&step, 1}).ok());
         const auto results = other->Collect();
         ASSERT_TRUE(results.ok()) << results.status().message();
         if (results->front().end != EndReason::kNone) break;
         alone.codes.push_back(results->front().codes);
+        alone.scores.push_back(results->front().text_scores);
         alone.pcm.insert(alone.pcm.end(), results->front().pcm.begin(), results->front().pcm.end());
       }
       other->Close(*slot);
       EXPECT_EQ(alone.codes, together[i].codes) << i;
       EXPECT_EQ(alone.pcm, together[i].pcm) << i;
+      EXPECT_EQ(alone.scores, together[i].scores) << i;
+      EXPECT_EQ(alone.scores, together[i].scores) << i;
       EXPECT_FALSE(alone.codes.empty()) << i;
     }
     for (const SlotId slot : slots) (*gpu)->Close(slot);
@@ -473,6 +539,8 @@ TEST(CudaBackendTest, NeighboursDoNotMatterToThePersistentKernel) {
       const Speech alone = Speak(gpu->get(), {utterances[i]})[0];
       EXPECT_EQ(alone.codes, together[i].codes) << i;
       EXPECT_EQ(alone.pcm, together[i].pcm) << i;
+      EXPECT_EQ(alone.scores, together[i].scores) << i;
+      EXPECT_EQ(alone.scores, together[i].scores) << i;
       EXPECT_EQ(static_cast<int>(alone.codes.size()), utterances[i].frames) << i;
     }
   }
@@ -508,6 +576,7 @@ TEST(CudaBackendTest, HundredsOfNeighboursDoNotMatter) {
           const Speech alone = Speak(backend, {utterances[i]})[0];
           EXPECT_EQ(alone.codes, together[i].codes) << large << ' ' << i;
           EXPECT_EQ(alone.pcm, together[i].pcm) << large << ' ' << i;
+          EXPECT_EQ(alone.scores, together[i].scores) << large << ' ' << i;
           EXPECT_EQ(static_cast<int>(alone.codes.size()), utterances[i].frames) << large << ' ' << i;
         }
       }
@@ -556,6 +625,7 @@ TEST_P(InPrecision, SameSeedSameSpeech) {
     const Speech again = Speak(gpu.get(), {u}, 2)[0];
     ASSERT_EQ(again.codes, first.codes) << "run " << i;
     ASSERT_EQ(again.pcm, first.pcm) << "run " << i;
+    ASSERT_EQ(again.scores, first.scores) << "run " << i;
   }
   u.seed = 43;
   EXPECT_NE(Speak(gpu.get(), {u}, 2)[0].codes, first.codes);
@@ -601,6 +671,7 @@ TEST_P(InPrecision, ClonedVoicesKeepTheirPrefix) {
     const Speech speech = Speak(gpu.get(), {utterances[i]}, 2)[0];
     EXPECT_EQ(speech.codes, expected[i].codes) << i;
     EXPECT_EQ(speech.pcm, expected[i].pcm) << i;
+    EXPECT_EQ(speech.scores, expected[i].scores) << i;
   }
 }
 
@@ -623,8 +694,8 @@ TEST(CudaBackendTest, APromptInPiecesIsTheWholePrompt) {
     Speech speech;
     const auto gpu = Gpu(model, Precision::kBF16);
     if (gpu == nullptr) return speech;
-    const auto step = [&](SlotId slot, int32_t text_id) {
-      const FrameStep frame = {slot, text_id};
+    const auto step = [&](SlotId slot, int32_t text_id, const TextWindow& window = {}) {
+      const FrameStep frame = {slot, text_id, window};
       EXPECT_TRUE(gpu->Submit({&frame, 1}).ok());
       const auto results = gpu->Collect();
       EXPECT_TRUE(results.ok());
@@ -643,8 +714,9 @@ TEST(CudaBackendTest, APromptInPiecesIsTheWholePrompt) {
     }
     EXPECT_EQ(pieces > 5, in_pieces);
     for (int frame = 0; frame < 5; ++frame) {
-      const FrameResult result = step(*slot, frame == 0 ? kNoText : 1);
+      const FrameResult result = step(*slot, frame == 0 ? kNoText : 1, WindowOf(600, frame));
       speech.codes.push_back(result.codes);
+      speech.scores.push_back(result.text_scores);
       speech.pcm.insert(speech.pcm.end(), result.pcm.begin(), result.pcm.end());
     }
     return speech;
@@ -654,6 +726,7 @@ TEST(CudaBackendTest, APromptInPiecesIsTheWholePrompt) {
   EXPECT_FALSE(whole.pcm.empty());
   EXPECT_EQ(whole.codes, pieces.codes);
   EXPECT_EQ(whole.pcm, pieces.pcm);
+  EXPECT_EQ(whole.scores, pieces.scores);
 }
 
 // Closing a slot in any state does not change other slots and later utterances.
@@ -698,6 +771,7 @@ TEST(CudaBackendTest, CloseInAnyState) {
     const Speech speech = Speak(gpu.get(), {u}, 2)[0];
     EXPECT_EQ(speech.codes, expected.codes) << "state " << state;
     EXPECT_EQ(speech.pcm, expected.pcm) << "state " << state;
+    EXPECT_EQ(speech.scores, expected.scores) << "state " << state;
   }
 }
 

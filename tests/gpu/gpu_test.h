@@ -8,11 +8,13 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <fstream>
 #include <memory>
 #include <random>
 #include <string>
 #include <vector>
 
+#include "backend/text_scores.h"
 #include "checkpoint/checkpoint.h"
 #include "golden/generator/random_checkpoint.h"
 #include "prompt/prompt.h"
@@ -34,7 +36,8 @@ inline std::string NoDevice() {
 #define QTTS_NEEDS_DEVICE() \
   if (const std::string reason = ::qtts::testing::NoDevice(); !reason.empty()) GTEST_SKIP() << reason
 
-// A random checkpoint in a folder of its own, removed at the end.
+// A random checkpoint in a folder of its own, removed at the end. Its alignment head is the last one of a layer in the
+// middle, which of two is the last layer.
 class RandomModel {
  public:
   explicit RandomModel(const golden::RandomCheckpointSpec& spec) {
@@ -43,6 +46,9 @@ class RandomModel {
               ("qtts-gpu-" + std::to_string(::getpid()) + "-" + std::to_string(number++));
     const Status status = golden::WriteRandomCheckpoint(folder_.string(), spec);
     EXPECT_TRUE(status.ok()) << status.message();
+    std::ofstream(folder_ / "qttssrc.json")
+        << R"({"alignment": {"layer": )" << spec.talker.num_hidden_layers / 2 << R"(, "head": )"
+        << spec.talker.num_attention_heads - 1 << R"(, "offset_ms": 0}})";
     auto checkpoint = Checkpoint::Open(folder_.string());
     EXPECT_TRUE(checkpoint.ok()) << checkpoint.status().message();
     if (checkpoint.ok()) checkpoint_ = *checkpoint;
@@ -117,11 +123,20 @@ inline Prompt RandomPrompt(const ModelConfig& config, int rows, std::mt19937& ra
     prompt.rows.push_back(row);
   }
   prompt.constant_rows = static_cast<size_t>(rows / 2);
+  prompt.text_begin = static_cast<size_t>(rows / 4);
   prompt.pad_text_id = below(config.talker.text_vocab_size);
   for (int i = 0; i < config.talker.transformer.hidden_size; ++i) {
     prompt.x_vector.push_back(static_cast<float>(below(2001) - 1000) / 1000.0F);
   }
   return prompt;
+}
+
+// Windows of an utterance's frames: text ahead of the row and behind it, scores from anywhere in it, and none.
+inline TextWindow WindowOf(int prompt_rows, int frame) {
+  if (frame % 7 == 6) return {};
+  const int begin = prompt_rows / 4;
+  const int end = prompt_rows + (frame % 3 == 0 ? 2 * frame : frame / 2) + (frame % 2 == 0 ? 3 : 0);
+  return {begin, end, begin + (end - begin) * (frame % 5) / 4};
 }
 
 inline GenerationSettings Greedy() {

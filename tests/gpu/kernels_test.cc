@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "attention/attention.h"
+#include "attention/text_scores.h"
 #include "cpu/embedder.h"
 #include "cpu/predictor.h"
 #include "cpu/talker.h"
@@ -784,6 +785,190 @@ TEST_P(AttentionTest, ManyRowsGiveTheBitsOfSplits) {
   step.positions = device_last_positions.as<const int>();
   step.appended = false;
   compare("long steps", cuda::kPagePositions, kLongPages, static_cast<int>(kMostRows), {step}, kSharedPages);
+}
+
+// Scores of the text in double precision: log_sum, mass and the scores themselves.
+struct PlainScores {
+  std::vector<double> scores;
+  double log_sum = 0, mass = 0;
+};
+PlainScores ScoresOf(const std::vector<double>& all, int first_seen, const TextWindow& window) {
+  const int positions = static_cast<int>(all.size());
+  PlainScores plain;
+  if (window.begin >= positions || window.text_begin < first_seen) return plain;
+  double text = 0, total = 0;
+  for (int p = first_seen; p < positions; ++p) {
+    const double weight = std::exp(all[static_cast<size_t>(p)]);
+    total += weight;
+    if (p >= window.text_begin && p < window.text_end) text += weight;
+  }
+  plain.log_sum = std::log(text);
+  plain.mass = text / total;
+  for (int p = window.begin; p < std::min({window.text_end, positions, window.begin + kTextScores}); ++p) {
+    plain.scores.push_back(all[static_cast<size_t>(p)]);
+  }
+  return plain;
+}
+
+// Queries of several rows and their scores, across pages: as in double precision, and bit for bit the same alone and
+// from other pages. Rows without a window or a slot are left as they are.
+TEST_P(AttentionTest, ScoresOfTheTextAreThePlainOnes) {
+  QTTS_NEEDS_DEVICE();
+  const auto& [c, precision] = GetParam();
+  constexpr int kPositions = 2300, kPages = 18, kSlots = 9;
+  TransformerConfig config;
+  config.num_layers = 2;
+  config.num_heads = c.heads;
+  config.num_kv_heads = c.kv_heads;
+  config.head_dim = c.head_dim;
+  config.sliding_window = c.window;
+  config.rms_norm_eps = 1e-6F;
+  std::mt19937 random(static_cast<unsigned>(c.heads * 31 + c.head_dim));
+  std::uniform_real_distribution<float> uniform(-1, 1);
+  const auto values = [&](size_t n, float around) {
+    std::vector<float> v(n);
+    for (float& x : v) x = around + uniform(random);
+    return v;
+  };
+  const auto dim = static_cast<size_t>(c.head_dim);
+  const size_t width = static_cast<size_t>(c.heads + 2 * c.kv_heads) * dim;
+  const std::vector<float> qkv = values(kPositions * width, 0);
+  const std::vector<float> q_norm = values(dim, 1), k_norm = values(dim, 1);
+  std::vector<float> frequencies;
+  for (size_t i = 0; i < dim / 2; ++i) {
+    frequencies.push_back(std::pow(10000.0F, -static_cast<float>(2 * i) / static_cast<float>(dim)));
+  }
+  const DeviceMemory device_qkv = ToDevice(qkv.data(), qkv.size() * 4);
+  const DeviceMemory device_q_norm = ToDevice(q_norm.data(), dim * 4);
+  const DeviceMemory device_k_norm = ToDevice(k_norm.data(), dim * 4);
+  const DeviceMemory device_frequencies = ToDevice(frequencies.data(), frequencies.size() * 4);
+  const cuda::AttentionLayer layer = {1, c.normed ? device_q_norm.as<const float>() : nullptr,
+                                      c.normed ? device_k_norm.as<const float>() : nullptr,
+                                      device_frequencies.as<const float>()};
+
+  // The same keys on two sides, in pages of another order. All slots share a side's pages.
+  const size_t page =
+      size_t{cuda::kPagePositions} * 2 * 2 * static_cast<size_t>(c.kv_heads) * dim * cuda::ElementBytes(precision);
+  std::vector<DeviceMemory> caches, tables;
+  const cuda::Launcher launch;
+  for (const bool turned : {false, true}) {
+    auto cache = DeviceMemory::AllocateZeroed(kPages * page);
+    ASSERT_TRUE(cache.ok());
+    std::vector<void*> addresses;
+    for (size_t i = 0; i < size_t{kSlots} * kPages; ++i) {
+      const size_t n = i % kPages;
+      addresses.push_back(cache->as<char>() + (turned ? kPages - 1 - n : n) * page);
+    }
+    tables.push_back(ToDevice(addresses.data(), addresses.size() * sizeof(void*)));
+    cuda::SequenceRows rows;
+    rows.per_sequence = kPositions;
+    rows.appended = true;
+    rows.rows = kPositions;
+    AppendKeyValues(launch, precision, config, layer, rows, {tables.back().as<void*>(), kPages, cuda::kPagePositions},
+                    device_qkv.as<const float>());
+    caches.push_back(std::move(*cache));
+  }
+
+  const std::vector<int> positions = {0, 1, 63, 127, 128, 300, 700, 2047, kPositions - 1};
+  std::vector<int> slots;
+  std::vector<TextWindow> windows;
+  std::vector<float> rows_qkv;
+  for (int row = 0; row < kSlots; ++row) {
+    const int position = positions[static_cast<size_t>(row)];
+    slots.push_back(row == 4 ? -1 : kSlots - 1 - row);
+    const int begin = position / 5;
+    const int end = row % 2 == 0 ? position / 2 + 1 : position + 7;
+    windows.push_back(row == 5 ? TextWindow() : TextWindow{begin, end, std::max(begin, end - 1 - row * 5)});
+    rows_qkv.insert(rows_qkv.end(), qkv.begin() + static_cast<std::ptrdiff_t>(position * width),
+                    qkv.begin() + static_cast<std::ptrdiff_t>((position + 1) * width));
+  }
+  const DeviceMemory device_slots = ToDevice(slots.data(), slots.size() * sizeof(int));
+  const DeviceMemory device_positions = ToDevice(positions.data(), positions.size() * sizeof(int));
+  const DeviceMemory device_windows = ToDevice(windows.data(), windows.size() * sizeof(TextWindow));
+  const DeviceMemory device_rows = ToDevice(rows_qkv.data(), rows_qkv.size() * 4);
+  const unsigned frame_number = 13;
+  const DeviceMemory device_frame = ToDevice(&frame_number, sizeof(frame_number));
+  auto queries = DeviceMemory::AllocateZeroed(kSlots * dim * 4);
+  ASSERT_TRUE(queries.ok());
+  const cuda::AlignedQueries aligned = {1, c.heads - 1, queries->as<float>()};
+  cuda::SequenceRows rows;
+  rows.slots = device_slots.as<const int>();
+  rows.positions = device_positions.as<const int>();
+  rows.rows = kSlots;
+  KeepQueries(launch, config, layer, aligned, rows, device_rows.as<const float>());
+
+  const cuda::FrameRing ring = {4, kSlots};
+  constexpr int kPoison = 0x5A;
+  auto results = PinnedMemory::AllocateZeroed(size_t{4} * kSlots * sizeof(cuda::FrameRowResult));
+  ASSERT_TRUE(results.ok());
+  const auto score = [&](const DeviceMemory& table, int first, int count) {
+    std::memset(results->data(), kPoison, results->bytes());
+    cuda::FrameRows frame;
+    frame.slots = device_slots.as<int>() + first;
+    frame.positions = device_positions.as<int>() + first;
+    frame.windows = device_windows.as<TextWindow>() + first;
+    frame.frame = device_frame.as<unsigned>();
+    ScoreText(launch, precision, config, aligned, frame, {table.as<void*>(), kPages, cuda::kPagePositions}, ring, count,
+              results->as<cuda::FrameRowResult>());
+    EXPECT_EQ(launch.error, cudaSuccess) << cudaGetErrorString(launch.error);
+    EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+    const auto* const entry = results->as<const cuda::FrameRowResult>() + frame_number % 4 * kSlots;
+    return std::vector<cuda::FrameRowResult>(entry, entry + count);
+  };
+  const std::vector<cuda::FrameRowResult> got = score(tables[0], 0, kSlots);
+  const std::vector<cuda::FrameRowResult> turned = score(tables[1], 0, kSlots);
+
+  const auto place = [&](int row, size_t offset, const std::vector<float>& norm) {
+    const float* const x = qkv.data() + static_cast<size_t>(row) * width + offset;
+    double squares = 0;
+    for (size_t i = 0; i < dim; ++i) squares += static_cast<double>(x[i]) * x[i];
+    const double factor = c.normed ? 1 / std::sqrt(squares / static_cast<double>(dim) + 1e-6) : 1;
+    std::vector<double> placed(dim);
+    for (size_t i = 0; i < dim / 2; ++i) {
+      const double a = x[i] * factor * (c.normed ? norm[i] : 1);
+      const double b = x[dim / 2 + i] * factor * (c.normed ? norm[dim / 2 + i] : 1);
+      const double angle = static_cast<float>(row) * frequencies[i];
+      placed[i] = a * std::cos(angle) - b * std::sin(angle);
+      placed[dim / 2 + i] = b * std::cos(angle) + a * std::sin(angle);
+    }
+    return placed;
+  };
+  std::vector<std::vector<double>> keys;
+  for (int p = 0; p < kPositions; ++p) {
+    keys.push_back(place(p, static_cast<size_t>(c.heads + c.kv_heads - 1) * dim, k_norm));
+  }
+  const double tolerance = precision == Precision::kF32 ? 5e-4 : 0.03;
+  int scored = 0;
+  for (int row = 0; row < kSlots; ++row) {
+    SCOPED_TRACE("row " + std::to_string(row));
+    const cuda::RowTextScores& text = got[static_cast<size_t>(row)].text;
+    const TextWindow& window = windows[static_cast<size_t>(row)];
+    if (slots[static_cast<size_t>(row)] < 0 || !window.wanted()) {
+      const std::vector<char> poison(sizeof(text), kPoison);
+      EXPECT_EQ(std::memcmp(&text, poison.data(), sizeof(text)), 0);
+      continue;
+    }
+    const int position = positions[static_cast<size_t>(row)];
+    const std::vector<double> q = place(position, (static_cast<size_t>(c.heads) - 1) * dim, q_norm);
+    std::vector<double> all;
+    for (int p = 0; p <= position; ++p) {
+      double dot = 0;
+      for (size_t i = 0; i < dim; ++i) dot += q[i] * keys[static_cast<size_t>(p)][i];
+      all.push_back(dot / std::sqrt(static_cast<double>(dim)));
+    }
+    const PlainScores plain = ScoresOf(all, c.window > 0 ? std::max(0, position + 1 - c.window) : 0, window);
+    ASSERT_EQ(static_cast<size_t>(text.count), plain.scores.size());
+    const cuda::RowTextScores alone = score(tables[0], row, 1)[0].text;
+    EXPECT_EQ(std::memcmp(&text, &alone, sizeof(text)), 0);
+    EXPECT_EQ(std::memcmp(&text, &turned[static_cast<size_t>(row)].text, sizeof(text)), 0);
+    if (text.count == 0) continue;
+    ++scored;
+    for (size_t i = 0; i < plain.scores.size(); ++i) EXPECT_NEAR(text.scores[i], plain.scores[i], tolerance) << i;
+    EXPECT_NEAR(text.log_sum, plain.log_sum, tolerance);
+    EXPECT_NEAR(text.mass, plain.mass, tolerance);
+  }
+  // Two rows ask for nothing, and row 1 for a position behind its own.
+  EXPECT_GE(scored, c.window > 0 ? 2 : kSlots - 3);
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, AttentionTest,

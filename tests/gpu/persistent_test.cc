@@ -32,6 +32,7 @@ using testing::Greedy;
 using testing::Preset;
 using testing::RandomModel;
 using testing::RandomPrompt;
+using testing::WindowOf;
 
 // A talker, frame by frame.
 class Talker {
@@ -94,6 +95,20 @@ class Talker {
   size_t frame_ = 0;
 };
 
+// Scores of two rows, bit for bit.
+void ExpectSameScores(const TextWindow& window, const FrameRowResult& got, const FrameRowResult& expected) {
+  if (!window.wanted()) return;
+  const cuda::RowTextScores& a = got.text;
+  const cuda::RowTextScores& b = expected.text;
+  ASSERT_EQ(a.count, b.count);
+  if (a.count == 0) return;
+  EXPECT_EQ(std::memcmp(a.scores, b.scores, static_cast<size_t>(a.count) * sizeof(float)), 0);
+  EXPECT_EQ(a.log_sum, b.log_sum);
+  EXPECT_EQ(a.mass, b.mass);
+  EXPECT_GT(a.mass, 0);
+  EXPECT_LE(a.mass, 1);
+}
+
 std::vector<int> Codes(const FrameRowResult& result, int groups) { return {result.codes, result.codes + groups}; }
 
 struct Case {
@@ -140,6 +155,7 @@ void ExpectSameFrame(Talker* graph, Talker* persistent, const ModelConfig& confi
     if (got[row].end != EndReason::kNone) continue;
     ASSERT_EQ(Codes(got[row], config.talker.num_code_groups), Codes(expected[row], config.talker.num_code_groups))
         << "row " << row;
+    ExpectSameScores(steps[row].window, got[row], expected[row]);
   }
   if (results != nullptr) *results = got;
 }
@@ -168,7 +184,8 @@ TEST_P(PersistentFrames, AreTheGraphs) {
     std::vector<FrameRow> steps;
     for (int slot = 0; slot < rows; ++slot) {
       const bool left_out = slot >= live || (rows > 1 && frame > 0 && (frame + slot) % 11 == 0);
-      steps.push_back({left_out ? -1 : slot, frame == 0 ? -1 : (frame * 7 + slot) % config.talker.text_vocab_size});
+      steps.push_back({left_out ? -1 : slot, frame == 0 ? -1 : (frame * 7 + slot) % config.talker.text_vocab_size,
+                       WindowOf(3 + slot * 29 % 150, frame)});
     }
     SCOPED_TRACE("frame " + std::to_string(frame));
     ExpectSameFrame(&graph, &persistent, config, steps, frame + 160);
@@ -190,6 +207,7 @@ TEST(PersistentFrame, FreshInputsAreTheGraphs) {
   ASSERT_TRUE(graph.model() != nullptr && persistent.model() != nullptr);
   const int rows = 1 << random() % 4;
   int64_t longest = 0;
+  std::vector<int> lengths;
   const auto settings_of = [&](TokenSampling* sampling) {
     sampling->do_sample = random() % 4 != 0;
     sampling->temperature = 0.3F + static_cast<float>(random() % 100) / 50;
@@ -199,6 +217,7 @@ TEST(PersistentFrame, FreshInputsAreTheGraphs) {
   for (int slot = 0; slot < rows; ++slot) {
     const int length = 3 + static_cast<int>(random() % 400);
     longest = std::max<int64_t>(longest, length);
+    lengths.push_back(length);
     const Prompt prompt = RandomPrompt(config, length, random);
     GenerationSettings settings;
     settings_of(&settings.talker);
@@ -212,7 +231,8 @@ TEST(PersistentFrame, FreshInputsAreTheGraphs) {
     for (int slot = 0; slot < rows; ++slot) {
       const bool left_out = ended[static_cast<size_t>(slot)] || (rows > 1 && frame > 0 && random() % 9 == 0);
       const auto text = static_cast<int>(random() % static_cast<unsigned>(config.talker.text_vocab_size));
-      steps.push_back({left_out ? -1 : slot, frame == 0 ? -1 : text});
+      steps.push_back(
+          {left_out ? -1 : slot, frame == 0 ? -1 : text, WindowOf(lengths[static_cast<size_t>(slot)], frame)});
     }
     SCOPED_TRACE("frame " + std::to_string(frame));
     std::vector<FrameRowResult> results;
@@ -247,9 +267,10 @@ TEST_P(PersistentFrames, SmallForTheSanitizer) {
       continue;
     }
     // The second prompt has pieces of 40 rows, which use other products than 8 rows, and reach a second split.
-    const Prompt prompt = RandomPrompt(config, slot == 1 ? 80 : 10, random);
+    const int length = slot == 1 ? 80 : 10;
+    const Prompt prompt = RandomPrompt(config, length, random);
     for (Talker* const talker : {&graph, &persistent}) talker->Open(slot, prompt, GenerationSettings(), 20U + slot);
-    steps.push_back({slot, -1});
+    steps.push_back({slot, -1, WindowOf(length, slot)});
   }
   for (int frame = 0; frame < 2; ++frame) {
     SCOPED_TRACE("frame " + std::to_string(frame));
@@ -288,7 +309,7 @@ TEST(PersistentFrame, LongContextsAreTheGraphs) {
       for (Talker* const talker : {&graph, &persistent}) {
         talker->Open(static_cast<int>(slot), prompt, GenerationSettings(), slot);
       }
-      steps.push_back({static_cast<int>(slot), -1});
+      steps.push_back({static_cast<int>(slot), -1, WindowOf(lengths[slot], 5)});
     }
     const int most = *std::max_element(lengths.begin(), lengths.end());
     for (int frame = 0; frame < 8; ++frame) {
@@ -390,7 +411,7 @@ TEST(PersistentFrame, NeighboursDoNotMatter) {
   std::vector<Prompt> prompts;
   std::mt19937 random(4);
   for (int i = 0; i < 8; ++i) prompts.push_back(RandomPrompt(config, 3 + 21 * i, random));
-  std::vector<std::vector<std::vector<int>>> alone;
+  std::vector<std::vector<FrameRowResult>> alone;
   for (const int rows : {1, 2, 4, 8}) {
     for (int first = 0; first < 8; first += rows) {
       for (int i = 0; i < rows; ++i) {
@@ -400,16 +421,21 @@ TEST(PersistentFrame, NeighboursDoNotMatter) {
       }
       for (int frame = 0; frame < 12; ++frame) {
         std::vector<FrameRow> steps;
-        for (int i = 0; i < rows; ++i) steps.push_back({i, frame == 0 ? -1 : first + i});
+        for (int i = 0; i < rows; ++i) {
+          steps.push_back({i, frame == 0 ? -1 : first + i, WindowOf(3 + 21 * (first + i), frame)});
+        }
         const std::vector<FrameRowResult> got = talker.Frame(steps, 170 + frame);
         for (int i = 0; i < rows; ++i) {
           const auto index = static_cast<size_t>(first + i);
-          const std::vector<int> codes = Codes(got[static_cast<size_t>(i)], config.talker.num_code_groups);
+          const FrameRowResult& result = got[static_cast<size_t>(i)];
           if (rows == 1) {
-            alone[index].push_back(codes);
-          } else {
-            ASSERT_EQ(codes, alone[index][static_cast<size_t>(frame)]) << "of " << rows << ", utterance " << index;
+            alone[index].push_back(result);
+            continue;
           }
+          SCOPED_TRACE("of " + std::to_string(rows) + ", utterance " + std::to_string(index));
+          const FrameRowResult& expected = alone[index][static_cast<size_t>(frame)];
+          ASSERT_EQ(Codes(result, config.talker.num_code_groups), Codes(expected, config.talker.num_code_groups));
+          ExpectSameScores(steps[static_cast<size_t>(i)].window, result, expected);
         }
       }
       for (int i = 0; i < rows; ++i) talker.model()->Close(i);

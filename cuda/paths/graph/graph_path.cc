@@ -118,6 +118,7 @@ GraphPath::Pass GraphPath::TalkerPass(FrameStart start, int rows, int splits) co
   pass.streams = rows;
   pass.splits = splits;
   pass.live = start == FrameStart::kInput ? buffers_->frame.live : nullptr;
+  pass.choosers = buffers_->frame.slots;
   return pass;
 }
 
@@ -161,6 +162,7 @@ Status GraphPath::EnqueuePrompt(int rows, int splits, PromptRowsKept kept) const
   pass.splits = splits;
   const int may_be_kept = kept == PromptRowsKept::kLast ? kMinRows : rows;
   pass.rows_left_out = rows - may_be_kept;
+  pass.choosers = buffers_->prompts.kept;
   Enqueue(launch, LayerOperations(*network_, 0), pass);
   const int width = network_->hidden_size();
   KeepRows(launch, buffers_->prompts.kept + pass.rows_left_out,
@@ -274,6 +276,20 @@ void GraphPath::EnqueueAttention(const Launcher& launch, const FrameOperation& o
   const AttendedRows y = {attended.data, attended.stride, InPieces(operation.entry.output, operation, sequence.rows)};
   Attend(launch, network_->precision, stack.config, layer, sequence, pass.pages, buffers_->attention_scratch,
          pass.splits, rows + left_out * qkv.stride, y, pass.live);
+  if (operation.part == Part::kTalker && operation.layer == buffers_->aligned.layer) {
+    EnqueueQueries(launch, operation, pass);
+  }
+}
+
+void GraphPath::EnqueueQueries(const Launcher& launch, const FrameOperation& operation, const Pass& pass) const {
+  const Stack& stack = network_->stack(operation.part);
+  const Rows qkv = RowsOf(Place::kQkv, operation, pass);
+  SequenceRows choosers;
+  choosers.slots = pass.choosers + pass.rows_left_out;
+  choosers.positions = pass.sequence.positions + pass.rows_left_out;
+  choosers.rows = pass.sequence.rows - pass.rows_left_out;
+  KeepQueries(launch, stack.config, stack.layers[static_cast<size_t>(operation.layer)].attention, buffers_->aligned,
+              choosers, static_cast<const float*>(qkv.data) + static_cast<ptrdiff_t>(pass.rows_left_out) * qkv.stride);
 }
 
 void GraphPath::EnqueueSample(const Launcher& launch, const FrameOperation& operation, int rows) const {

@@ -75,6 +75,8 @@ class GraphPath : public FrameComputation {
     int splits = 1;
     const int* live = nullptr;  // the operation is skipped if this word is 0
     int rows_left_out = 0;      // leading rows that do not go on from the last layer's keys and values
+    // Slots of the talker's rows that choose a frame, below 0: it does not. None of the rows left out does.
+    const int* choosers = nullptr;
   };
   // Rows of a place: where they begin, and elements between them.
   struct Rows {
@@ -90,6 +92,8 @@ class GraphPath : public FrameComputation {
   void Enqueue(const Launcher& launch, const std::vector<FrameOperation>& operations, const Pass& pass) const;
   void EnqueueProduct(const Launcher& launch, const FrameOperation& operation, const Pass& pass, const int* live) const;
   void EnqueueAttention(const Launcher& launch, const FrameOperation& operation, const Pass& pass) const;
+  // Keeps the alignment head's queries of the rows that choose a frame.
+  void EnqueueQueries(const Launcher& launch, const FrameOperation& operation, const Pass& pass) const;
   void EnqueueSample(const Launcher& launch, const FrameOperation& operation, int rows) const;
   // Leading rows of a prompt piece that an operation skips.
   int64_t RowsLeftOut(const FrameOperation& operation, const Pass& pass) const;

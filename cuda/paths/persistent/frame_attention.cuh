@@ -49,11 +49,13 @@ __device__ __forceinline__ void Block<kTalkerHidden, kStreams>::Attend(const Per
     if (splits == 0) continue;
     if constexpr (!kTalker) {
       static_assert(kPersistentGroups <= kTurn);
-      AttendSplits<1, 1>(s, layer, layer_index, part, splits, qkv_epoch);
+      AttendSplits<1, 1>(s, layer, layer_index, part, splits, qkv_epoch, nullptr);
     } else if (Uniform(shared_->shared_keys) != 0) {
-      AttendSplits<kSplitPositions / kTurn, kGroup>(s, layer, layer_index, part, splits, qkv_epoch);
+      AttendSplits<kSplitPositions / kTurn, kGroup>(s, layer, layer_index, part, splits, qkv_epoch,
+                                                    KeptQuery(part, layer_index));
     } else {
-      AttendSplits<kSplitPositions / kTurn, 1>(s, layer, layer_index, part, splits, qkv_epoch);
+      AttendSplits<kSplitPositions / kTurn, 1>(s, layer, layer_index, part, splits, qkv_epoch,
+                                               KeptQuery(part, layer_index));
     }
   }
   if constexpr (kTalker) {
@@ -94,11 +96,19 @@ __device__ __forceinline__ void Block<kTalkerHidden, kStreams>::PublishSilence(c
 }
 
 template <int kTalkerHidden, int kStreams>
+__device__ __forceinline__ float* Block<kTalkerHidden, kStreams>::KeptQuery(const AttentionPart& part,
+                                                                            int layer_index) const {
+  if (layer_index != a.aligned.layer || part.first_record != 0) return nullptr;
+  return a.aligned.queries + shared_->sequences[part.row] * kHeadDim;
+}
+
+template <int kTalkerHidden, int kStreams>
 template <int kTurns, int kQueries>
 __device__ __forceinline__ void Block<kTalkerHidden, kStreams>::AttendSplits(const PersistentStack& s,
                                                                              const PersistentLayer& layer,
                                                                              int layer_index, const AttentionPart& part,
-                                                                             int splits, uint32_t qkv_epoch) {
+                                                                             int splits, uint32_t qkv_epoch,
+                                                                             float* kept_query) {
   AttentionMemory& m = shared_->work.products.attention;
   const int64_t layer_offset = layer_index * LayerStride(s);
   const int value_offset = s.page_positions * kHeadDim;
@@ -130,7 +140,7 @@ __device__ __forceinline__ void Block<kTalkerHidden, kStreams>::AttendSplits(con
     const bool writes = has_new && (s.cache_heads == kHeads || part.head % kGroup == 0);
     PlaceHeads<kQueries>(s, layer, part, has_new ? part.new_rows : 0, qkv_epoch, &m,
                          writes ? shared_->split_starts[last] + layer_offset + position * kHeadDim : nullptr,
-                         value_offset);
+                         value_offset, kept_query);
   }
   Team::Sync();
 
@@ -254,11 +264,9 @@ __device__ __forceinline__ CombineMemory& Block<kTalkerHidden, kStreams>::Combin
 
 template <int kTalkerHidden, int kStreams>
 template <int kQueries>
-__device__ __forceinline__ void Block<kTalkerHidden, kStreams>::PlaceHeads(const PersistentStack& s,
-                                                                           const PersistentLayer& layer,
-                                                                           const AttentionPart& part, int new_rows,
-                                                                           uint32_t qkv_epoch, AttentionMemory* m,
-                                                                           __nv_bfloat16* target, int value_offset) {
+__device__ __forceinline__ void Block<kTalkerHidden, kStreams>::PlaceHeads(
+    const PersistentStack& s, const PersistentLayer& layer, const AttentionPart& part, int new_rows, uint32_t qkv_epoch,
+    AttentionMemory* m, __nv_bfloat16* target, int value_offset, float* kept_query) {
   if (warp_ >= kQueries + 2 * new_rows) return;
   const bool is_query = warp_ < kQueries;
   const bool is_value = warp_ >= kQueries + new_rows;
@@ -269,6 +277,7 @@ __device__ __forceinline__ void Block<kTalkerHidden, kStreams>::PlaceHeads(const
   const Word* const words = s.qkv + row * kQkvWidth + source * kHeadDim + lane_;
   const float* const norm = is_query ? layer.q_norm : layer.k_norm;
   const bool stored = back == 0 && target != nullptr;
+  const bool kept = is_query && kept_query != nullptr && part.head + j == a.aligned.head;
   float low_norm[2] = {1, 1}, high_norm[2] = {1, 1}, sine[2], cosine[2];
 #pragma unroll
   for (int p = 0; p < 2; ++p) {
@@ -306,6 +315,7 @@ __device__ __forceinline__ void Block<kTalkerHidden, kStreams>::PlaceHeads(const
                 [&](int i, float value) {
                   if (is_query) {
                     m->q[j][i] = value;
+                    if (kept) kept_query[i] = value;
                     return;
                   }
                   const __nv_bfloat16 rounded = FromFloat<__nv_bfloat16>(value);

@@ -165,7 +165,11 @@ class Block {
   // kTurns * kTurn positions are all that is there.
   template <int kTurns, int kQueries>
   __device__ __forceinline__ void AttendSplits(const PersistentStack& s, const PersistentLayer& layer, int layer_index,
-                                               const AttentionPart& part, int splits, uint32_t qkv_epoch);
+                                               const AttentionPart& part, int splits, uint32_t qkv_epoch,
+                                               float* kept_query);
+  // Where the alignment head's query of a part of the talker's is kept; null: the part does not have it, or another
+  // block keeps it.
+  __device__ __forceinline__ float* KeptQuery(const AttentionPart& part, int layer_index) const;
   // Destination of the calling thread's results, for a part's splits from `first` on: the row's record of the split, or
   // the attended row if there is only one split.
   template <int kQueries>
@@ -177,11 +181,12 @@ class Block {
   // For a warp to combine a row's splits in.
   __device__ __forceinline__ CombineMemory& Combine(int row) const;
   // A part's queries, keys and values of the new rows up to its row, to shared memory; the row's own key and value to
-  // the cache, at `target` (if any) and value_offset on.
+  // the cache, at `target` (if any) and value_offset on; the alignment head's query to `kept_query` (if any), too.
   template <int kQueries>
   __device__ __forceinline__ void PlaceHeads(const PersistentStack& s, const PersistentLayer& layer,
                                              const AttentionPart& part, int new_rows, uint32_t qkv_epoch,
-                                             AttentionMemory* m, __nv_bfloat16* target, int value_offset);
+                                             AttentionMemory* m, __nv_bfloat16* target, int value_offset,
+                                             float* kept_query);
   // This block's kCombined attended elements of a row, from the records of all splits in their order; by one warp, as
   // many more would be in each other's way, all looking for words that are not there yet.
   __device__ __forceinline__ void CombineSplits(const PersistentStack& s, int row, int splits);

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "attention/text_scores.h"
 #include "frame/frame.h"
 #include "frame/frame_state.h"
 
@@ -103,6 +104,7 @@ struct FrameKernelArguments {
   int eos_id = 0;
   FrameRows frame;
   SlotState* slots = nullptr;
+  AlignedQueries aligned;
   unsigned* history = nullptr;
   int history_words = 0;
   float* talker_logits = nullptr;     // kept for tests

@@ -157,6 +157,7 @@ void PersistentFrame::Describe(const Network& network, const FrameBuffers& buffe
   a.eos_id = network.config.talker.codec_eos_id;
   a.frame = buffers.frame;
   a.slots = buffers.slots;
+  a.aligned = buffers.aligned;
   a.history = buffers.history;
   a.history_words = buffers.history_words;
   a.talker_logits = buffers.talker_logits;
