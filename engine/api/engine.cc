@@ -270,7 +270,6 @@ ReadState Stream::TryRead(Frame* frame) { return state_->Read(frame, false); }
 void Stream::Cancel() { state_->Cancel(); }
 EndReason Stream::end_reason() const { return state_->end_reason(); }
 Status Stream::status() const { return state_->status(); }
-std::chrono::milliseconds Stream::retry_after() const { return state_->retry_after(); }
 std::vector<SpokenWord> Stream::last_words() const { return state_->last_words(); }
 SpeechReport Stream::report() const { return state_->report(); }
 const std::vector<std::string>& Stream::warnings() const { return warnings_; }

@@ -23,8 +23,6 @@ namespace qtts {
 inline constexpr std::chrono::milliseconds kFrameTime{80};
 // The part of a frame's time that steps may take. The rest is a reserve for what the model of a step's time lacks.
 inline constexpr double kMostBusySeconds = 0.072;
-// Frames of an utterance that come before those of others.
-inline constexpr int64_t kNewcomerFrames = 2;
 
 struct Scheduler::Running {
   explicit Running(std::shared_ptr<StreamState> s) : stream(std::move(s)), aligner(stream->MakeAligner()) {}

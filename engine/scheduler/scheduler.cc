@@ -21,6 +21,8 @@ constexpr int kMostGroups = 8;
 constexpr std::chrono::milliseconds kPageCheckInterval{20};
 // Frames that streams of a busy device are ahead of their readers.
 constexpr size_t kBusyLead = 4;
+// Frames of an utterance that come before those of others.
+constexpr int64_t kNewcomerFrames = 2;
 // Newcomers' first frames are steps of their own while a step of all streams takes no more than kNewcomersSeconds.
 // Beyond, these steps would take the time that the others' next frames need. Where readers take all that the device
 // makes, this begins at kShortSeconds: more than a kReadAheadShare of the streams are read by kReadAhead faster than
@@ -42,7 +44,7 @@ struct Scheduler::Submission {
   std::vector<Submitted> streams;  // in the order of the steps
   int64_t positions = 0;           // positions that the streams attend to
   double prompts = 0;              // run since the step before, in frames' work
-  Clock::time_point start = Clock::now();
+  LogClock::time_point start = LogClock::now();
 };
 
 Scheduler::Scheduler(std::unique_ptr<Backend> backend)
@@ -70,12 +72,9 @@ void Scheduler::PublishPages() {
   device_bytes_ = backend_->device_bytes();
 }
 
-Result<std::unique_ptr<Scheduler>> Scheduler::Create(std::unique_ptr<Backend> backend, VirtualTime* time) {
+Result<std::unique_ptr<Scheduler>> Scheduler::Create(std::unique_ptr<Backend> backend) {
   std::unique_ptr<Scheduler> scheduler(new Scheduler(std::move(backend)));
-  QTTS_ASSIGN_OR_RETURN(scheduler->thread_, StartThread("speak", [self = scheduler.get(), time] {
-                          SchedulerClock::SetVirtualTime(time);
-                          self->Run();
-                        }));
+  QTTS_ASSIGN_OR_RETURN(scheduler->thread_, StartThread("speak", [self = scheduler.get()] { self->Run(); }));
   return scheduler;
 }
 
@@ -197,15 +196,9 @@ void Scheduler::WaitForChange() {
   if (const auto slow_until = period_watch_.until(); !waiting_.empty() && slow_until > Clock::now()) {
     if (!until || slow_until < *until) until = slow_until;
   }
-  if (next_opening_ && !waiting_.empty() && (!until || *next_opening_ < *until)) until = next_opening_;
   if (!parked_.empty() || !starved_.empty()) {
     const auto look = Clock::now() + kPageCheckInterval;
     if (!until || look < *until) until = look;
-  }
-  if (VirtualTime* const time = Clock::virtual_time(); time != nullptr) {
-    const MutexUnlock unlocked(mutex_);
-    if (time->PassUntil(until, called_)) return;
-    until.reset();
   }
   for (;;) {
     while (!called_ && !expected_) {
@@ -287,7 +280,7 @@ void Scheduler::CloseSlot(Running* running) {
   backend_->Close(running->slot);
   ++free_slots_;
   lengths_.AddEnd(running->text_tokens);
-  forecast_outdated_ = load_outdated_ = true;
+  forecast_outdated_ = true;
   if (running->real_time()) --real_time_slots_;
   PublishPages();
 }
@@ -374,7 +367,6 @@ size_t Scheduler::FirstFramesTogether() {
   if (!many_ || !step_model_.fitted()) return 1;
   const double seconds = step_model_.Predict(SlotsInTime(), PositionsOf(SlotsInTime()));
   if (seconds > kNewcomersSeconds) return 3;
-  if (Clock::now() < newcomers_join_until_) return 2;
   return seconds > kShortSeconds && read_ahead_ ? 2 : 1;
 }
 
@@ -479,14 +471,17 @@ void Scheduler::CollectStep() {
 
 // A step's time begins when the device was done with the one before.
 void Scheduler::CountStep(const Submission& submission) {
-  const auto now = Clock::now();
+  const auto now = LogClock::now();
   const std::chrono::nanoseconds took = now - std::max(submission.start, collected_);
-  collected_ = now;
+  const std::chrono::duration<double> passed = now - std::exchange(collected_, now);
   ++steps_;
   step_frames_ += submission.streams.size();
   lengths_.AddFrames(static_cast<int64_t>(submission.streams.size()));
-  forecast_outdated_ = load_outdated_ = true;
+  forecast_outdated_ = true;
   step_nanoseconds_ += took.count();
+  constexpr double kMeanSeconds = 1;
+  prompts_a_second_ += std::min(1.0, passed.count() / kMeanSeconds) *
+                       (submission.prompts / std::max(passed.count(), 1e-3) - prompts_a_second_);
   const double seconds = std::chrono::duration<double>(took).count();
   const auto rows = static_cast<int64_t>(submission.streams.size());
   mean_positions_ = static_cast<double>(submission.positions) / static_cast<double>(rows);

@@ -16,10 +16,7 @@
 #include "backend/backend.h"
 #include "qtts/engine_options.h"
 #include "qtts/mutex.h"
-#include "scheduler/admission.h"
-#include "scheduler/clock.h"
 #include "scheduler/length_estimate.h"
-#include "scheduler/load_forecast.h"
 #include "scheduler/page_forecast.h"
 #include "scheduler/period_watch.h"
 #include "scheduler/step_model.h"
@@ -43,8 +40,8 @@ namespace qtts {
 //   time, they join it, and the reader gets them together.
 // - While the device is busy for half of the time, and has pages for all contexts, streams are only a few frames ahead
 //   of their readers.
-// - A real-time utterance (Request::real_time) begins only if all real-time ones would keep up until their ends, by a
-//   model of a step's time that is fitted as it runs, and when their steps leave time for its prompt (admission.h).
+// - A real-time utterance (Request::real_time) begins only if all real-time ones would keep up, by a model of a step's
+//   time that is fitted as it runs.
 //
 // Utterances that are not real-time give way on every device: they take part in a step as far as its time lets the
 // readers of real-time streams keep sound in hand, in turn.
@@ -64,9 +61,8 @@ namespace qtts {
 // Owned by the engine. Expect() and Add() may be called from any thread.
 class Scheduler {
  public:
-  // Starts the thread. Errors: kResourceExhausted. `time`, for simulations, outlives the scheduler; null: the real
-  // time.
-  static Result<std::unique_ptr<Scheduler>> Create(std::unique_ptr<Backend> backend, VirtualTime* time = nullptr);
+  // Starts the thread. Errors: kResourceExhausted.
+  static Result<std::unique_ptr<Scheduler>> Create(std::unique_ptr<Backend> backend);
   // Stops the thread. Running streams end with kCancelled.
   ~Scheduler();
   Scheduler(const Scheduler&) = delete;
@@ -91,7 +87,7 @@ class Scheduler {
     int part = 0;
   };
 
-  using Clock = SchedulerClock;
+  using Clock = std::chrono::steady_clock;
 
   explicit Scheduler(std::unique_ptr<Backend> backend);
   void Run();
@@ -131,12 +127,7 @@ class Scheduler {
   bool Open(const RunningPtr& running);
   bool AdmitsOneMore();
   bool HasTimeForOneMore();
-  LoadForecast::Loads LoadsWith(const Running& waiting);
-  bool HasBudgetToOpen();
-  double OpeningSeconds(int64_t streams, int64_t prompt_rows);
-  int64_t ExpectedPositions(const Running& running, int64_t at_least_more) const;
   std::string DescribeShortage();
-  std::chrono::milliseconds TimeUntilRoomFor(const Running& refused, int64_t ahead);
   void RefuseExpired(Clock::time_point now);
   std::vector<RunningPtr> NextPrompts(bool hold, size_t* left);
   bool TakeProgress(const RunningPtr& running, const Result<PrefillProgress>& progress);
@@ -217,21 +208,16 @@ class Scheduler {
 
   // State for real-time streams beside others.
   StepModel step_model_;
-  LoadForecast load_forecast_;  // of the open real-time streams, unless it is outdated
-  bool load_outdated_ = true;
-  OpeningBudget opening_budget_;
-  Clock::time_point opened_at_;                    // last time at which a real-time stream began
-  Clock::time_point newcomers_join_until_;         // until then there is no time for steps of newcomers alone
-  std::optional<Clock::time_point> next_opening_;  // time at which the budget allows waiting streams to begin
-  int real_time_slots_ = 0;                        // open slots of utterances with Request::real_time
-  Clock::time_point others_taken_;                 // time of the last step of streams that are not real-time
-  double mean_positions_ = 0;                      // of the streams of the last step
+  int real_time_slots_ = 0;         // open slots of utterances with Request::real_time
+  Clock::time_point others_taken_;  // time of the last step of streams that are not real-time
+  double mean_positions_ = 0;       // of the streams of the last step
 
   // State for a device with many slots.
   PeriodWatch period_watch_;
-  bool busy_ = false;        // at least half of the time
-  double prompts_run_ = 0;   // since the last step was submitted, in frames' work
-  bool read_ahead_ = false;  // IsReadAhead() of many streams of the last step, newcomers' own steps aside
+  double prompts_a_second_ = 0;  // in frames' work, of about the last second
+  bool busy_ = false;            // at least half of the time
+  double prompts_run_ = 0;       // since the last step was submitted, in frames' work
+  bool read_ahead_ = false;      // IsReadAhead() of many streams of the last step, newcomers' own steps aside
   Clock::time_point collected_;
   std::thread thread_;
 };

@@ -17,21 +17,8 @@ namespace qtts {
 // Opens slots for streams whose prompt is ready, in order, while there are free ones. Returns true if anything changed.
 bool Scheduler::OpenSlots() {
   bool changed = false;
-  int64_t opened = 0;
-  int64_t rows = 0;
-  double spent = 0;
-  next_opening_.reset();
   while (!waiting_.empty() && free_slots_ > 0 && AdmitsOneMore()) {
     const RunningPtr running = waiting_.begin()->second;
-    const bool begins = running->real_time() && running->part == 0;
-    if (begins && opened == 0 && !HasBudgetToOpen()) break;
-    if (many_ && step_model_.fitted() && begins) {
-      rows += running->prompt_rows;
-      opened_at_ = Clock::now();
-      const double seconds = OpeningSeconds(++opened, rows);
-      if (opened > 1 && real_time_slots_ > 0 && !opening_budget_.Allows(seconds - spent)) break;
-      opening_budget_.Spend(seconds - std::exchange(spent, seconds));
-    }
     waiting_.erase(waiting_.begin());
     changed = true;
     if (running->stream->ended()) {
@@ -59,61 +46,15 @@ bool Scheduler::AdmitsOneMore() {
   return HasPagesFor(first) && (first.part > 0 || HasTimeForOneMore());
 }
 
-// True if all real-time streams would keep up with their readers beside the first waiting one. Always true for one that
-// is not real-time: it gives way to them.
+// True if all real-time streams would keep up with their readers beside the first waiting one, and beside as many
+// prompts as of late. Always true for one that is not real-time: it gives way to them.
 bool Scheduler::HasTimeForOneMore() {
-  const Running& first = *waiting_.begin()->second;
-  if (!many_ || real_time_slots_ == 0 || !first.real_time()) return true;
-  return HasTime(LoadsWith(first), period_watch_.slowness(Clock::now()), &step_model_);
-}
-
-// The forecast of real-time streams, with one more.
-LoadForecast::Loads Scheduler::LoadsWith(const Running& waiting) {
-  // An utterance that outlives the estimate is expected to last for 5 s more.
-  constexpr int64_t kMore = 64;
-  if (std::exchange(load_outdated_, false)) {
-    load_forecast_.Clear();
-    for (const RunningPtr& running : running_) {
-      if (!running->open || !running->real_time()) continue;
-      load_forecast_.Add(running->prompt_rows + running->submitted, ExpectedPositions(*running, kMore));
-    }
-  }
-  return load_forecast_.With(waiting.prompt_rows, ExpectedPositions(waiting, kMore));
-}
-
-// Device time that the prompts and own steps of `streams` newcomers take.
-double Scheduler::OpeningSeconds(int64_t streams, int64_t prompt_rows) {
-  constexpr double kRowsOfFrame = 256;
-  const double prompts = step_model_.PredictPrompts(static_cast<double>(prompt_rows) / kRowsOfFrame);
-  if (FirstFramesTogether() > 1) return prompts;
-  return prompts + static_cast<double>(kNewcomerFrames) * step_model_.Predict(streams, prompt_rows);
-}
-
-// True if the others leave time for the prompts and first frames of the streams that wait, or as much as can be saved
-// up: then some of them begin. Otherwise sets next_opening_.
-bool Scheduler::HasBudgetToOpen() {
-  constexpr std::chrono::milliseconds kJoinFor{500};
-  constexpr std::chrono::milliseconds kGatherFor{20};
-  constexpr std::chrono::milliseconds kJoinBehind{20};
   if (!many_ || real_time_slots_ == 0 || !step_model_.fitted()) return true;
-  const auto now = Clock::now();
-  opening_budget_.Advance(now, step_model_.Predict(real_time_slots_, PositionsOf(real_time_slots_)));
-  // Newcomers that join the others' steps lose little by waiting for each other, and share a pass over their prompts.
-  if (now < newcomers_join_until_ && now < opened_at_ + kGatherFor) {
-    next_opening_ = opened_at_ + kGatherFor;
-    return false;
-  }
-  int64_t rows = 0;
-  for (const auto& [arrival, running] : waiting_) rows += running->prompt_rows;
-  const double seconds = OpeningSeconds(static_cast<int64_t>(waiting_.size()), rows);
-  if (opening_budget_.Allows(seconds)) return true;
-  next_opening_ = opening_budget_.When(seconds);
-  if (*next_opening_ - now < kJoinBehind) return false;
-  newcomers_join_until_ = now + kJoinFor;
-  const double joined = OpeningSeconds(static_cast<int64_t>(waiting_.size()), rows);
-  if (opening_budget_.Allows(joined)) return true;
-  next_opening_ = opening_budget_.When(joined);
-  return false;
+  if (!waiting_.begin()->second->real_time()) return true;
+  const int64_t rows = real_time_slots_ + 1;
+  const double prompts = prompts_a_second_ * std::chrono::duration<double>(kFrameTime).count();
+  return step_model_.Predict(rows, PositionsOf(rows), prompts) * period_watch_.slowness(Clock::now()) <=
+         kMostBusySeconds;
 }
 
 // Returns false if none can be opened now: the device was lost and all streams have ended, or there were fewer pages
@@ -147,10 +88,7 @@ bool Scheduler::Open(const RunningPtr& running) {
   running->open = true;
   --free_slots_;
   if (paged_) forecast_.Add(ForecastOf(*running));
-  if (request.real_time) {
-    ++real_time_slots_;
-    load_outdated_ = true;
-  }
+  if (request.real_time) ++real_time_slots_;
   PublishPages();
   prompts_.push_back(running);
   if (LogEnabled(LogLevel::kDebug)) {
@@ -172,22 +110,6 @@ std::string Scheduler::DescribeShortage() {
   return "with the " + speaking + " utterances that speak the device has no time for another";
 }
 
-// How long until there is expected to be a slot, memory and time for a stream that is refused, and for `ahead` others.
-std::chrono::milliseconds Scheduler::TimeUntilRoomFor(const Running& refused, int64_t ahead) {
-  std::chrono::milliseconds time{0};
-  if (many_ && real_time_slots_ > 0 && refused.real_time()) {
-    const double seconds = OpeningSeconds(ahead + 1, (ahead + 1) * refused.prompt_rows);
-    time = std::max(TimeUntilRoom(LoadsWith(refused), ahead, &step_model_), opening_budget_.TimeFor(seconds));
-  }
-  if (free_slots_ > ahead && HasPagesFor(refused)) return time;
-  std::vector<int64_t> frames_left;
-  for (const RunningPtr& running : running_) {
-    if (!running->open) continue;
-    frames_left.push_back(ExpectedPositions(*running, 1) - running->prompt_rows - running->submitted);
-  }
-  return std::max(time, TimeUntilEnds(std::move(frames_left), std::max<int64_t>(0, ahead - free_slots_)));
-}
-
 // Ends the streams that have waited for a slot for max_wait with kBusy.
 void Scheduler::RefuseExpired(Clock::time_point now) {
   next_refusal_.reset();
@@ -201,8 +123,6 @@ void Scheduler::RefuseExpired(Clock::time_point now) {
     }
   }
   const std::string taken = DescribeShortage();
-  // Each is told of its own room, behind those that still wait: they would all come again at the same time.
-  auto ahead = static_cast<int64_t>(waiting_.size() - late.size());
   for (const RunningPtr& running : late) {
     std::string message = taken;
     if (const std::chrono::nanoseconds patience = running->stream->request().max_wait; patience.count() > 0) {
@@ -210,11 +130,7 @@ void Scheduler::RefuseExpired(Clock::time_point now) {
                  std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(patience).count()) +
                  " ms of max-wait";
     }
-    const std::chrono::milliseconds again = TimeUntilRoomFor(*running, ahead++);
-    running->stream->SetRetryAfter(again);
-    message += ": try again in " + std::to_string(std::chrono::ceil<std::chrono::seconds>(again).count()) +
-               " s, speak fewer at once, or raise max-wait";
-    running->End(EndReason::kBusy, Status::Busy(std::move(message)), 0);
+    running->End(EndReason::kBusy, Status::Busy(message + ": speak fewer at once, or raise max-wait"), 0);
     Remove(running);
   }
 }

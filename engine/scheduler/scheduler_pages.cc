@@ -33,19 +33,14 @@ int64_t Scheduler::PagesOf(int64_t positions) const {
   return (positions + page - 1) / page;
 }
 
-// The stream's context at its expected end. A stream that outlives the estimate is expected to have `at_least_more`
-// more frames.
-int64_t Scheduler::ExpectedPositions(const Running& running, int64_t at_least_more) const {
+// The stream's context now and at its expected end. A stream that outlives the estimate is expected to last a page
+// more.
+PageForecast::Context Scheduler::ForecastOf(const Running& running) const {
   const int64_t positions = running.prompt_rows + running.submitted;
   const int64_t estimate = running.prompt_rows + lengths_.FramesOf(running.text_tokens);
   const int64_t most = running.prompt_rows + running.max_new_tokens;
-  return std::min(std::max(estimate, positions + at_least_more), most);
-}
-
-// The stream's context now and at its expected end, with its first frames.
-PageForecast::Context Scheduler::ForecastOf(const Running& running) const {
-  return {running.prompt_rows + running.submitted + kFirstFrames,
-          ExpectedPositions(running, backend_->pages().positions) + kFirstFrames};
+  const int64_t last = std::min(std::max(estimate, positions + backend_->pages().positions), most);
+  return {positions + kFirstFrames, last + kFirstFrames};
 }
 
 // True if there are pages for the prompt and its first frames, beside those of the streams that are parked, and if all

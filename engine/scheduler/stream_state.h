@@ -3,7 +3,6 @@
 #define QTTS_SCHEDULER_STREAM_STATE_H_
 
 #include <atomic>
-#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -52,7 +51,6 @@ class StreamState {
   Status status() const;
   std::vector<SpokenWord> last_words() const;
   SpeechReport report() const;
-  std::chrono::milliseconds retry_after() const { return retry_after_; }
 
   // Functions of the scheduler.
   const Request& request() const { return request_; }
@@ -79,8 +77,6 @@ class StreamState {
   // missed. `words`: those that no frame had. `report`: null leaves that of the last frame.
   void End(EndReason reason, Status status, std::vector<SpokenWord> words = {}, const SpeechReport* report = nullptr);
   bool ended() const { return ended_; }  // takes no lock
-  // Sets what retry_after() returns. Before End() with kBusy.
-  void SetRetryAfter(std::chrono::milliseconds time) { retry_after_ = time; }
 
  private:
   Status CheckLengthLocked(std::string_view more) QTTS_REQUIRES(mutex_);
@@ -112,7 +108,6 @@ class StreamState {
   // Written with `mutex_` held.
   std::atomic<size_t> unread_ = 0;
   std::atomic<bool> ended_ = false;
-  std::atomic<std::chrono::milliseconds> retry_after_ = std::chrono::milliseconds(0);
 };
 
 }  // namespace qtts

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 // Host time per frame of a stream: the scheduler above a backend that makes frames without computing. Measured is the
-// time of the scheduler's thread; the backend's part, making and freeing results, is printed separately. With --cold:
-// crowds that come to a cold scheduler, above a simulated card and in virtual time.
+// time of the scheduler's thread; the backend's part, making and freeing results, is printed separately.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -15,7 +14,6 @@
 #include <thread>
 #include <vector>
 
-#include "../unit/scheduler/simulated_card.h"
 #include "arguments.h"
 #include "backend/backend.h"
 #include "checkpoint/checkpoint.h"
@@ -37,9 +35,6 @@ constexpr std::string_view kUsage =
     "  --frames N        frames of each (default 200)\n"
     "  --step-us N       time of a step on the device (default 0)\n"
     "  --paced           each reader takes a frame every 80 ms; otherwise as fast as they come\n"
-    "  --cold N,N...     instead: N listeners come within 4 s to a simulated H100, wait for 2 s at most, and speak "
-    "for\n"
-    "                    8 to 22 s; each count for the 1.7B, exact and fast, and the 0.6B. Virtual time, no chance\n"
     "One thread reads all streams. The figure to compare: us a stream-frame on the scheduler's thread.\n";
 
 struct Options {
@@ -47,7 +42,6 @@ struct Options {
   int frames = 200;
   int step_us = 0;
   bool paced = false;
-  std::vector<int> cold;
 };
 
 template <typename T>
@@ -134,18 +128,6 @@ class IdleBackend : public qtts::Backend {
   std::deque<Clock::time_point> ends_;
 };
 
-// A list of numbers from 1 on.
-std::vector<int> Counts(std::string_view option, std::string_view value) {
-  std::vector<int> counts;
-  for (size_t at = 0; at <= value.size();) {
-    const size_t comma = std::min(value.find(',', at), value.size());
-    counts.push_back(Number<int>(option, value.substr(at, comma - at)));
-    if (counts.back() < 1) Fail(std::string(option) + ": at least 1");
-    at = comma + 1;
-  }
-  return counts;
-}
-
 Options Parse(int argc, char** argv) {
   Options options;
   for (int i = 1; i < argc; ++i) {
@@ -161,9 +143,13 @@ Options Parse(int argc, char** argv) {
     if (i + 1 == argc) FailUnknown(option);
     const std::string_view value = argv[++i];
     if (option == "--streams") {
-      options.streams = Counts(option, value);
-    } else if (option == "--cold") {
-      options.cold = Counts(option, value);
+      options.streams.clear();
+      for (size_t at = 0; at <= value.size();) {
+        const size_t comma = std::min(value.find(',', at), value.size());
+        options.streams.push_back(Number<int>(option, value.substr(at, comma - at)));
+        if (options.streams.back() < 1) Fail("--streams: at least 1");
+        at = comma + 1;
+      }
     } else if (option == "--frames") {
       options.frames = Number<int>(option, value);
     } else if (option == "--step-us") {
@@ -238,29 +224,6 @@ void Measure(int count, const Options& options, const std::shared_ptr<const qtts
   std::fflush(stdout);
 }
 
-void MeasureCold(const std::vector<int>& counts, const std::shared_ptr<const qtts::PromptBuilder>& prompts,
-                 const std::shared_ptr<const qtts::Tokenizer>& tokenizer) {
-  std::printf("a simulated H100; listeners come within 4 s to a cold scheduler\n");
-  std::printf("%-11s %9s %8s %8s %24s %16s %14s\n", "model", "listeners", "refused", "at once",
-              "first sound p50/95/100", "late of frames", "retry after, s");
-  for (const qtts::CardTimes& times : {qtts::H100Exact17(), qtts::H100Fast17(), qtts::H100Exact06()}) {
-    for (const int count : counts) {
-      qtts::Crowd crowd;
-      crowd.listeners = count;
-      crowd.max_wait = std::chrono::seconds(2);
-      qtts::CrowdSimulation simulation(times, 2048, crowd, prompts, tokenizer);
-      const qtts::CrowdResult result = simulation.Run();
-      const auto [least, most] = std::minmax_element(result.retry_after.begin(), result.retry_after.end());
-      std::printf("%-11s %9d %8d %8d %8.1f/%7.1f/%7.1f %7lld %8lld", times.name.c_str(), count, result.refused,
-                  result.most_at_once, result.FirstSound(0.5), result.FirstSound(0.95), result.FirstSound(1),
-                  static_cast<long long>(result.late), static_cast<long long>(result.frames));
-      if (!result.retry_after.empty()) std::printf(" %6.1f-%-6.1f", *least, *most);
-      std::printf("\n");
-      std::fflush(stdout);
-    }
-  }
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -269,10 +232,6 @@ int main(int argc, char** argv) {
   const auto tokenizer = Take(qtts::Tokenizer::Load(QTTS_BENCH_VOICE));
   const auto prompts =
       std::make_shared<const qtts::PromptBuilder>(Take(qtts::PromptBuilder::Create(checkpoint->config(), tokenizer)));
-  if (!options.cold.empty()) {
-    MeasureCold(options.cold, prompts, tokenizer);
-    return 0;
-  }
   std::printf("readers: one thread, %s; a step takes %d us\n",
               options.paced ? "a frame of each stream every 80 ms" : "as fast as frames come", options.step_us);
   std::printf("%7s %12s %10s %16s %15s %12s\n", "streams", "frames", "a step", "scheduler us", "backend us",

@@ -65,9 +65,6 @@ class Stream {
   EndReason end_reason() const;
   // Not ok exactly when end_reason() is kError or kBusy.
   Status status() const;
-  // How long until the engine is expected to have room for another utterance, if end_reason() is kBusy: by the lengths
-  // of the texts that are spoken, and of how long others were. At most 82 s. Otherwise 0.
-  std::chrono::milliseconds retry_after() const;
   // Words that became known after the last frame. Empty before the end of the utterance.
   std::vector<SpokenWord> last_words() const;
   // Reports how the text was spoken so far; at the end, all of it.
