@@ -13,7 +13,7 @@
 
 namespace gstqtts {
 
-// What a buffer of a text pad holds.
+// The unit of text that a buffer of a text pad holds.
 enum class Granularity {
   kWord,      // a word with its punctuation
   kSentence,  // a sentence

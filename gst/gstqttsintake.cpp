@@ -157,7 +157,7 @@ void Intake::DropQueue(bool with_events) {
   segmenter_.Clear();
   undecided_.clear();
   part_.reset();
-  if (with_events) {  // what follows is another text
+  if (with_events) {  // the text that follows is another one
     document_.reset();
     pad_markup_.reset();
   } else if (document_) {

@@ -74,7 +74,7 @@ class Intake {
   bool Drain() QTTS_EXCLUDES(monitor_held);
   // Ends the chunks. Drops the bytes of an incomplete character.
   void EndText() QTTS_EXCLUDES(monitor_held);
-  // What users should be told of the markup of texts, since the last call.
+  // Returns the warnings about the markup of texts since the last call.
   std::vector<std::string> TakeWarnings() QTTS_EXCLUDES(monitor_held);
   // True if the chunks so far end inside a character.
   bool InMidCharacter() const QTTS_EXCLUDES(monitor_held);
@@ -175,8 +175,8 @@ class Intake {
   Utf8Joiner joiner_ QTTS_GUARDED_BY(monitor_held);
   qtts::Segmenter segmenter_ QTTS_GUARDED_BY(monitor_held);               // the sentence that has begun
   std::optional<qtts::Sentence> sentence_ QTTS_GUARDED_BY(monitor_held);  // waits for room
-  // Of the text of the sink pad: how it is marked up, nothing before that is known; its reader if it has markup; the
-  // text that may be the beginning of markup; a part that waits for room.
+  // State of the text of the sink pad: its markup, empty before that is known; its reader if it has markup; the text
+  // that may be the beginning of markup; a part that waits for room.
   std::optional<qtts::Markup> pad_markup_ QTTS_GUARDED_BY(monitor_held);
   std::optional<qtts::MarkupSplitter> document_ QTTS_GUARDED_BY(monitor_held);
   std::string undecided_ QTTS_GUARDED_BY(monitor_held);

@@ -58,7 +58,7 @@ std::vector<Utterance> ReadDocument(Utterance text, std::vector<std::string>* wa
     parts.push_back(MakeUtterance(*std::move(part), text.settings));
     speaks = speaks || !parts.back().text.empty();
   }
-  if (!speaks) {  // what ends it for the reason nothing-to-say
+  if (!speaks) {  // a blank utterance ends it for the reason nothing-to-say
     Utterance nothing = MakeUtterance({}, text.settings);
     nothing.text = std::string(1, ' ');
     nothing.settings.speak_anything = false;

@@ -22,8 +22,8 @@ Utterance MakeUtterance(qtts::MarkupPart part, const Settings& settings);
 // added to `warnings`.
 std::vector<Utterance> ReadDocument(Utterance text, std::vector<std::string>* warnings);
 
-// Switches the settings of an utterance to what its document asks for, as far as the model has it. What it has not is
-// added to `warnings`.
+// Switches the settings of an utterance to what its document asks for, as far as the model has it. Adds a warning
+// to `warnings` for what the model lacks.
 void ApplyMarkup(const qtts::ModelInfo& model, Utterance* utterance, std::vector<std::string>* warnings);
 
 }  // namespace gstqtts

@@ -104,8 +104,8 @@ class Player {
     uint64_t frames = 0;       // frames that left the element
     uint64_t runaways = 0;     // utterances whose end the model missed
     uint64_t retries = 0;      // how often utterances were made again
-    // Of utterances that were measured and spoken to their end: their number, how many were faulty, and the shares of
-    // their texts that were spoken.
+    // Utterances that were measured and spoken to their end: their number, how many were faulty, and the sum of the
+    // shares of their texts that were spoken.
     uint64_t measured = 0;
     uint64_t incomplete = 0;
     double coverage_sum = 0;

@@ -19,7 +19,7 @@ struct ReportedText {
   std::string text;
 };
 
-// What the engine has found out about the speech of a whole utterance, in the positions of its text.
+// The engine's findings about the speech of a whole utterance, in the positions of its text.
 struct ReportedCoverage {
   bool measured = false;  // if not, nothing else is known
   double coverage = 1.0;  // share of the text that was spoken

@@ -77,7 +77,7 @@ struct Utterance {
   // The sentence of which `text` has the lines joined; null: `text` is what was written, or has a `source_map`.
   std::shared_ptr<const qtts::Sentence> sentence = {};
 
-  // Of a document with markup.
+  // Fields of a part of a document with markup.
   std::optional<uint64_t> silence = {};             // with no text: a break, in nanoseconds
   std::optional<std::string> mark = {};             // with no text: the name of a mark
   uint64_t mark_id = 0;                             // the utterance before that mark
@@ -87,7 +87,7 @@ struct Utterance {
   std::vector<qtts::MarkupMark> marks = {};         // within `text`
   qtts::MarkupSettings markup = {};                 // settings that the document switches
   bool after_break = false;                         // no gap before it
-  std::shared_ptr<Document> document = {};          // that it is a part of, if reports tell of that as one
+  std::shared_ptr<Document> document = {};          // whole document, if reports tell of it as one
 
   // The text as it was written, whose positions are reported.
   const std::string& source() const {

@@ -272,7 +272,7 @@ void TextStream::Push(GstMiniObject* item) {
   const GstFlowReturn flow = gst_pad_push(pad_, GST_BUFFER_CAST(item));
   if (flow == GST_FLOW_OK) return;
   GST_LOG_OBJECT(pad_, "text was not taken: %s", gst_flow_get_name(flow));
-  if (flow == GST_FLOW_NOT_LINKED || flow == GST_FLOW_FLUSHING) return;  // that may change
+  if (flow == GST_FLOW_NOT_LINKED || flow == GST_FLOW_FLUSHING) return;  // both may change
   const qtts::MutexLock lock(mutex_);
   ended_ = true;
 }

@@ -23,7 +23,7 @@ namespace gstqtts {
 // The stream of a text pad. It mirrors the stream of sound: its group, segments, flushes and end.
 //
 // Text is pushed by a task of the pad, so that a consumer that blocks, such as textoverlay, which waits for the video,
-// or one that fails never stops the sound. What waits for the task is bounded.
+// or one that fails never stops the sound. The number of waiting buffers is bounded.
 //
 // Owned by its pad. The thread that streams or flushes the sound calls the functions of the second group, the pad's
 // activation the first; all are thread-safe.

@@ -35,7 +35,7 @@ void CountTextPad(GstElement* element, bool counted) {
 
 }  // namespace
 
-// What concerns the pad itself is left to GStreamer; for the rest the element answers as on the src pad.
+// Leaves queries about caps to GStreamer; the element answers all others as on the src pad.
 gboolean TextPads::OnQuery(GstPad* pad, GstObject* parent, GstQuery* query) {
   switch (GST_QUERY_TYPE(query)) {
     case GST_QUERY_CAPS:

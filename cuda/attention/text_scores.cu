@@ -68,9 +68,9 @@ struct ScoreArguments {
   FrameRowResult* results;
 };
 
-// Sums of kTurns values over the kLanes lanes of a group, added as ScorePositions() (rules/softmax.cuh) adds them. What
-// two lanes exchange each of them needs only half of, so a lane ends with some of the sums: kOfLane of them, those of
-// the turns from first_turn() on. kCopies neighbours have the same.
+// Sums of kTurns values over the kLanes lanes of a group, added as ScorePositions() (rules/softmax.cuh) adds them. Two
+// lanes that exchange values halve the sums between them, down to one, so a lane ends with some of the sums: kOfLane of
+// them, those of the turns from first_turn() on. kCopies neighbours have the same.
 template <int kLanes>
 struct LaneSums {
   static constexpr int kOfLane = kLanes >= kTurns ? 1 : kTurns / kLanes;

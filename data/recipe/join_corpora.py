@@ -3,7 +3,8 @@
 
 usage: join_corpora.py OUTDIR CORPUS[:LINES]...
 
-Held-out and test lines are those of the first. Of its other lines, and of the others' training lines, the first LINES are taken; all if left out.
+Held-out and test lines are those of the first corpus. Each corpus gives its first LINES training lines, or all of them
+if LINES is left out.
 """
 import os
 import shutil

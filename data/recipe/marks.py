@@ -133,7 +133,7 @@ def build(rng, plain, first):
         return form.format(w, p=p), form.format(s, p=p)
 
     def zeros():
-        """what is heard wrong most: runs of one digit"""
+        """Makes a line with a number that has runs of one digit, most often 0: these are heard wrong most."""
         d = "".join(R("0000123456789") * rng.randint(1, 4) for _ in range(rng.randint(2, 5)))[:16]
         w, s = " ".join(grouped(d, [4])), said(grouped(d, [4]))
         return f"The number is {w}.", f"The number is {s}."

@@ -4,9 +4,10 @@
 usage: without_offset.py MODEL QTTS_TOOL OUTDIR [--low 1]
 
 The sound of a decoder trained on the teacher's is shifted by up to 0.02 of full scale while a voice sounds, and not in silence, so no constant takes it out.
-The shift is in the last layer's inputs (what a Snake rectifies), so it is a matter of least squares: of all weights those whose sound is nearest to the sound without
-what lies below 20 Hz. Errors count by frequency as the speech is loud there, those below 30 Hz --low times. Of three lines
-that each speaker says, two give the weights and one the figures that are printed. The zeros that lines begin with stay as silent as they are.
+The shift is in the last layer's inputs (what a Snake rectifies), so it is a matter of least squares: the new weights
+are those whose sound is nearest to the sound without what lies below 20 Hz. Errors count by frequency as the speech is
+loud there, those below 30 Hz --low times. Each speaker says three lines: two give the weights and one the figures that
+are printed. The zeros that lines begin with stay as silent as they are.
 """
 import argparse
 import json

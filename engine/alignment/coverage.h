@@ -27,12 +27,12 @@ class Coverage {
  public:
   // Largest probability that any frame gave to a word that was not spoken.
   static constexpr float kMinVisible = 0.15F;
-  // A frame goes back if its likeliest token lies more than kBackTokens before the path. So many in a window of
-  // kBackWindow frames are a repetition.
+  // A frame goes back if its likeliest token lies more than kBackTokens before the path. kBackFrames such frames in a
+  // window of kBackWindow are a repetition.
   static constexpr int32_t kBackTokens = 3;
   static constexpr size_t kBackWindow = 4;
   static constexpr int kBackFrames = 3;
-  // So many frames in a row with less than kNear within one token of the path are off the text.
+  // kOffFrames frames in a row with a probability below kNear within one token of the path are off the text.
   static constexpr float kNear = 0.3F;
   static constexpr int64_t kOffFrames = 4;
   // Tokens between the path's last position and the end token.

@@ -48,7 +48,7 @@ class SpeechAligner {
   // The utterance is over. Returns the words that were not returned before.
   std::vector<SpokenWord> Finish();
 
-  // What has been spoken so far.
+  // Returns the report on the speech so far.
   const SpeechReport& report() const { return report_; }
   // True if the part should end: see Coverage::runaway().
   bool runaway() const { return supported_ && part_.coverage.runaway(); }
@@ -80,7 +80,7 @@ class SpeechAligner {
   Part part_;
   Pauses pauses_;
   WordTimes times_;
-  // Of the parts before.
+  // Results of the parts that have ended.
   bool trusted_ = true;
   size_t tokens_ = 0;
   size_t spoken_tokens_ = 0;

@@ -71,7 +71,8 @@ class TextPath {
   // A frame that has been added.
   struct Step {
     PlacedFrame frame;
-    // Of the best path to each token of the window, the largest is 0. Padded in front, for the tokens before.
+    // Sums of the scores on the best path to each token of the window, less the largest sum. Padded in front, for the
+    // tokens before.
     std::array<float, kTextScores + kMaxStep> sums{};
     // The window is not where the path was, which begins anew.
     bool begins = false;

@@ -21,7 +21,7 @@ struct KnownHead {
   int hidden_size;
   AlignmentHead head;
 };
-// Of the released checkpoints, by the talker's width. The offset was published for the 1.7B alone.
+// Heads of the released checkpoints, by the talker's width. The offset was published for the 1.7B alone.
 constexpr int kReleasedLayers = 28;
 constexpr int kReleasedHeads = 16;
 constexpr KnownHead kReleased[] = {{2048, {3, 0, 20}}, {1024, {6, 5, 20}}};

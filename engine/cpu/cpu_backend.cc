@@ -356,7 +356,7 @@ void CpuBackend::StepTalker(std::span<ActiveStep> steps) {
   }
 }
 
-// Of the row that chooses the frame, which is the last one of each cache.
+// Scores the text for the row that chooses the frame, which is the last one of each cache.
 void CpuBackend::ScoreTexts(std::span<ActiveStep> steps) const {
   if (!alignment_) return;
   for (ActiveStep& step : steps) {

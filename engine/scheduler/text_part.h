@@ -69,7 +69,7 @@ class TextPart {
   const bool aligned_;      // the model has an alignment head
   std::optional<size_t> begin_;
   WordFinder words_;
-  std::vector<size_t> token_ends_;  // that TakeNews() has not returned
+  std::vector<size_t> token_ends_;  // ends that TakeNews() has not returned
 };
 
 }  // namespace qtts

@@ -23,8 +23,8 @@ struct SpeechStep {
   std::vector<MarkupMark> marks;        // the mark, or those of an utterance: MarkupMark::text is of request.text
 };
 
-// What is spoken of `text`, step by step: one utterance, or those of a document by --markup. `request`: the settings of
-// all. Warnings are added to `warnings`. kInvalidArgument if nothing is spoken.
+// Returns the steps that speak `text`: one utterance, or the steps of a document by --markup. `request`: the settings
+// of all. Warnings are added to `warnings`. kInvalidArgument if nothing is spoken.
 Result<std::vector<SpeechStep>> PlanSpeech(const std::string& text, const Request& request, const ToolOptions& options,
                                            const ModelInfo& model, std::vector<std::string>* warnings);
 

@@ -14,7 +14,7 @@
 
 namespace qtts {
 
-// What a document becomes, in a form that does not depend on how its items are cut.
+// The result of reading a document, in a form that does not depend on how its items are cut.
 struct FuzzedDocument {
   std::string text;
   std::string plain;

@@ -661,7 +661,7 @@ TEST_F(WordsTest, TextOverlayShowsWords) {
   for (const size_t frame : {11U, 13U, 19U, 30U, 39U}) EXPECT_FALSE(shown.frames[frame]) << frame;
 }
 
-// --- what is made again
+// --- utterances that are made again
 
 class RetryTest : public WordsTest {
  protected:

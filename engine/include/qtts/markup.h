@@ -89,7 +89,8 @@ struct MarkupItem {
 // depend on how the document is cut, but for Markdown that is given as a whole: see ReadMarkup().
 //
 // A document that breaks the rules of its format loses nothing: from the mistake on tags are left out and all other
-// text is spoken, and there is one warning. What is not supported is told once a document. Memory is bounded.
+// text is spoken, and there is one warning. An unsupported element or value gives at most one warning a document.
+// Memory is bounded.
 //
 // Owned by one document. Not thread-safe; several may be used at once.
 class MarkupReader {
@@ -104,9 +105,9 @@ class MarkupReader {
   // Ends the document. Idempotent.
   void Finish();
 
-  // What has been decided since the last call.
+  // Returns the items that have been decided since the last call.
   std::vector<MarkupItem> Take();
-  // What the user should be told, since the last call.
+  // Returns the warnings for the user since the last call.
   std::vector<std::string> TakeWarnings();
 
  private:
@@ -132,7 +133,7 @@ struct MarkupMark {
   bool operator==(const MarkupMark&) const = default;
 };
 
-// What a document says next.
+// A part of a document, in the order of speech: an utterance, a break or a mark.
 struct MarkupPart {
   enum class Kind {
     kText,   // an utterance, or more of one that grows
@@ -147,7 +148,7 @@ struct MarkupPart {
   std::vector<TextMapPiece> map;  // from `text` to `source`; of one that grows: from all of them to all of them
   std::vector<MarkupMark> marks;  // MarkupMark::text is of the whole utterance
   MarkupSettings settings;
-  SentenceGap before = SentenceGap::kSentence;  // what ended before it
+  SentenceGap before = SentenceGap::kSentence;  // the end before it
   bool after_break = false;                     // no other gap comes before it
   bool begins = true;                           // an utterance; false: it is more of the last one
   bool ends = true;                             // false: more of it may come

@@ -19,7 +19,7 @@ namespace {
 
 constexpr unsigned kFlags = MD_FLAG_TABLES | MD_FLAG_STRIKETHROUGH | MD_FLAG_TASKLISTS;
 
-// What md4c calls while it parses.
+// Builds items from md4c's callbacks.
 class Renderer {
  public:
   Renderer(std::string_view document, const MarkupOptions& options, ItemBuilder* items)
@@ -52,7 +52,7 @@ class Renderer {
   size_t at_ = 0;        // bytes of the document that have been counted
   size_t position_ = 0;  // characters up to there
   size_t silent_ = 0;    // blocks and spans that are open and not spoken
-  size_t images_ = 0;    // that are open
+  size_t images_ = 0;    // images that are open
   std::vector<List> lists_;
   std::vector<std::string> targets_;  // of the links that are open
   bool cell_ = false;                 // a cell of this row was spoken

@@ -87,7 +87,7 @@ void MarkdownInline::Run() {
     before_ = text_[at_ + taken - 1].code;
     at_ += taken;
   }
-  // What is decided is dropped once it is most of the text.
+  // Decided characters are erased once they are most of the text, so that erasing takes linear time in all.
   if (at_ > kLongestRun && at_ > text_.size() / 2) {
     text_.erase(text_.begin(), text_.begin() + static_cast<ptrdiff_t>(at_));
     at_ = 0;

@@ -31,7 +31,7 @@ class MarkdownInline {
   static constexpr char32_t kMore = 0xFFFFFFFE;  // not there yet
   static constexpr char32_t kEnd = 0xFFFFFFFF;   // behind the last character, or beyond kAhead
 
-  // What is between brackets: characters (open, close), or kMore.
+  // The result of FindClose(): the offset of the closing bracket, unless more text is needed to know it.
   struct Brackets {
     bool needs_more = false;
     size_t close = 0;  // 0: none
@@ -63,7 +63,7 @@ class MarkdownInline {
   bool heading_ = false;
   char32_t before_ = kEnd;  // the last character that was decided
   size_t code_ = 0;         // backquotes that opened code
-  size_t stars_ = 0;        // that are open
+  size_t stars_ = 0;        // stars that are open
   size_t underscores_ = 0;
 };
 

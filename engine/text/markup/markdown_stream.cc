@@ -228,7 +228,7 @@ void MarkdownStream::ReadRow(size_t begin) {
   items_->EndBlock(SentenceGap::kSentence, position_);
 }
 
-// --- what a line is
+// --- kinds of lines
 
 // Decides the kind of the line as far as it is known; leaves it alone while more is needed.
 void MarkdownStream::Decide() {
@@ -318,7 +318,7 @@ void MarkdownStream::DecideFenceBegin(size_t begin) {
   while (At(end) == c) ++end;
   if (At(end) == kMore && line_.size() < kLongestLine) return;
   if (end - begin < kShortestFence) return BeginText(begin);
-  bool info = true;  // what follows names a language
+  bool info = true;  // the rest of the line names a language
   for (size_t i = end; i < line_.size(); ++i) info = info && (c == '~' || line_[i].code != '`');
   if (!info) return BeginText(begin);
   if (WaitsForLine()) return;

@@ -122,7 +122,7 @@ void SsmlReader::OnTag(const std::u32string& tag, size_t begin, size_t end) {
   OnMistake(problem);
 }
 
-// Of a broken document. Words on both sides of a block stay apart.
+// Ends a block at a tag of a broken document, so that words on both sides of the block stay apart.
 void SsmlReader::SkipTag(std::u32string_view tag) {
   tag.remove_prefix(tag.starts_with(U"</") ? 2 : 1);
   const std::string name = ToUtf8(tag.substr(0, tag.find_first_of(U" \t\r\n/>")));

@@ -39,7 +39,7 @@ class SsmlReader : public DocumentReader, private SsmlScanner::Handler {
     bool silent = false;      // around it
   };
   using Attributes = std::vector<std::pair<std::string, std::string>>;
-  // What the content that is collected becomes.
+  // The element whose content is collected, if any.
   enum class Collect { kNone, kSub, kSayAs };
 
   void OnText(char32_t code, size_t begin, size_t end) override;

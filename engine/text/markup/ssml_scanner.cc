@@ -105,7 +105,7 @@ void SsmlScanner::Scan(const DocumentChar& character) {
   }
 }
 
-// What is held is text after all.
+// Hands on the held characters, which are text after all.
 void SsmlScanner::ReleaseAsText() {
   state_ = State::kText;
   for (const DocumentChar& held : std::exchange(token_, {})) {

@@ -65,7 +65,7 @@ def test_a_whole_answer_has_a_header_of_its_length(server):
 
 
 def test_trailers(server):
-    """What is known only at the end stands behind the last chunk. http.client drops it."""
+    """Facts that are known only at the end stand in trailers behind the last chunk. http.client drops these."""
     connection = http.client.HTTPConnection(server.host, server.port, timeout=60)
     connection.request("POST", "/v1/audio/speech", json.dumps({"input": TEXT, "seed": 1, "response_format": "pcm"}))
     response = connection.getresponse()

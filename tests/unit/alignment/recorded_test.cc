@@ -57,7 +57,7 @@ Recording Load(const std::string& name) {
   return recording;
 }
 
-// What the aligner makes of an utterance.
+// The aligner's result for an utterance.
 struct Outcome {
   std::vector<SpokenWord> words;
   SpeechReport report;

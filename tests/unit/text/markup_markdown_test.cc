@@ -123,7 +123,7 @@ TEST(Markdown, ReadsAReadme) {
   EXPECT_EQ(Whole(text).substr(0, 60), spoken.substr(0, 60));
 }
 
-// What a parser of the whole document sees, and a growing one cannot.
+// Only a parser of the whole document sees that a star has no partner, and that a link is defined at the end.
 TEST(Markdown, AWholeDocumentHasMarksWithoutPartners) {
   EXPECT_EQ(Whole("a *star and [ref]\n\n[ref]: http://x"), "a *star and ref|");
   EXPECT_EQ(Growing("a *star and [ref]\n\n[ref]: http://x"), "a star and [ref]|");
