@@ -4,8 +4,8 @@
 #include "gemm/cluster.h"
 #include "gemm/gemm_device.cuh"
 #include "runtime/async_copy.cuh"
-#include "runtime/device.h"
 #include "runtime/cluster.cuh"
+#include "runtime/device.h"
 
 namespace qtts::cuda::gemm {
 namespace {

@@ -85,7 +85,7 @@ class Transformer {
   std::vector<float> final_norm_;
   std::vector<float> inverse_frequencies_;  // [head_dim / 2]
   std::vector<QueryHead> watched_;
-  std::vector<float> first_rotations_;      // precomputed for the first positions; the predictor needs no others
+  std::vector<float> first_rotations_;  // precomputed for the first positions; the predictor needs no others
 
   // Scratch for the rows of one call.
   std::vector<Row> rows_;

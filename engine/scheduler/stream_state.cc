@@ -170,10 +170,9 @@ SpeechReport StreamState::report() const {
 std::unique_ptr<SpeechAligner> StreamState::MakeAligner() const {
   const ModelConfig& config = prompts_->config();
   if (!config.description.alignment) return nullptr;
-  return std::make_unique<SpeechAligner>(
-      SpeechAligner::Options{.sample_rate = config.codec.sample_rate,
-                             .samples_per_frame = config.codec.samples_per_frame,
-                             .offset_ms = config.description.alignment->offset_ms});
+  return std::make_unique<SpeechAligner>(SpeechAligner::Options{.sample_rate = config.codec.sample_rate,
+                                                                .samples_per_frame = config.codec.samples_per_frame,
+                                                                .offset_ms = config.description.alignment->offset_ms});
 }
 
 TextPart::News StreamState::TakeNews() {
@@ -193,7 +192,8 @@ bool StreamState::Deliver(Frame frame, const SpeechReport* report) {
   {
     const MutexLock lock(mutex_);
     if (end_reason_ != EndReason::kNone) return false;
-    missed_end = request_.runaway_guard && guard_.Trips(frame.pcm, part_->text_tokens(), request_.runaway_frames_per_token);
+    missed_end =
+        request_.runaway_guard && guard_.Trips(frame.pcm, part_->text_tokens(), request_.runaway_frames_per_token);
     if (report != nullptr) report_ = *report;
     frames_.push_back(std::move(frame));
     unread_ = frames_.size();

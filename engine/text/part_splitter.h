@@ -65,7 +65,7 @@ class PartSplitter {
   void Erase(size_t bytes);
 
   const PartBounds bounds_;
-  std::string text_;  // from the beginning of the part
+  std::string text_;   // from the beginning of the part
   size_t erased_ = 0;  // bytes before it
   bool finished_ = false;
   bool whole_ = false;  // it was before anything was returned

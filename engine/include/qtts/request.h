@@ -76,9 +76,10 @@ struct Request {
   PartBounds parts;
   int64_t max_frames = 0;  // of all parts together; 0: no limit but max_new_tokens of each
   // Ends the utterance with EndReason::kRunaway if the model misses its end. A model with an alignment head tells: it
-  // stays at the text's end for a second, or at one place for four, or goes back again and again. Else, and in any case,
-  // after 5 s of silence, and after 10 s plus `runaway_frames_per_token` frames of 80 ms per token of the text. With
-  // parts it ends the part, and the others are spoken. Off: exactly the model's output, as in the official package.
+  // stays at the text's end for a second, or at one place for four, or goes back again and again. Else, and in any
+  // case, after 5 s of silence, and after 10 s plus `runaway_frames_per_token` frames of 80 ms per token of the text.
+  // With parts it ends the part, and the others are spoken. Off: exactly the model's output, as in the official
+  // package.
   bool runaway_guard = false;
   int runaway_frames_per_token = 12;  // >= 1; speech takes at most 6
   // Maximum time to wait while all slots are taken (Engine::occupancy()), or the device has no time or memory for

@@ -293,8 +293,7 @@ def _summary(spoken):
 
 def _word(wishes, word):
     """A word of the text and its time in the sound, in seconds."""
-    leading = len(wishes.text) - len(wishes.text.lstrip())  # which the element drops
-    offset, length = leading + word["offset"], word["length"]
+    offset, length = word["offset"], word["length"]
     return {"word": wishes.text[offset:offset + length], "start": round(word["time"], 4),
             "end": round(word["time"] + word["duration"], 4), "offset": offset, "estimated": word["estimated"]}
 

@@ -82,7 +82,8 @@ TEST(DescriptionTest, StepsByName) {
 TEST(DescriptionTest, EachKeyAndValueIsChecked) {
   EXPECT_THAT(Error("nope"), HasSubstr("not valid JSON"));
   EXPECT_THAT(Error("[]"), HasSubstr("the document is [], expected an object"));
-  EXPECT_THAT(Error(R"({"speaker": "grace"})"), HasSubstr("unknown key 'speaker', expected default_speaker, text, alignment"));
+  EXPECT_THAT(Error(R"({"speaker": "grace"})"),
+              HasSubstr("unknown key 'speaker', expected default_speaker, text, alignment"));
   EXPECT_THAT(Error(R"({"text": {"steps": true}})"), HasSubstr("text has the unknown key 'steps'"));
   EXPECT_THAT(Error(R"({"default_speaker": "ryan"})"), HasSubstr("default_speaker is \"ryan\", expected one of"));
   EXPECT_THAT(Error(R"({"default_speaker": 1})"), HasSubstr("default_speaker is 1, expected a string"));
