@@ -147,7 +147,7 @@ def test_forms():
 
 def test_ranges():
     chance = random.Random(SEED)
-    wishes = types.SimpleNamespace(events=False, response_format="wav", held=True)
+    wishes = types.SimpleNamespace(events=False, response_format="wav", held=True, json=False)
     for _ in range(COUNT):
         asked = "".join(chance.choices("bytes=-0123456789, \u00e9", k=chance.randrange(12)))
         part = ranges.Range.of({"range": chance.choice(("", "bytes=")) + asked}, wishes, '"tag"')

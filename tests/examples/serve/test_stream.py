@@ -61,7 +61,7 @@ def test_texts_that_come_while_another_is_spoken(server):
 def test_vllm_omnis_defaults(server):
     """Without a format in its configuration, a client gets one WAV file for each utterance."""
     with server.stream() as stream:
-        stream.send("session.config", voice="clara", seed=1)
+        stream.send("session.config", voice="grace", seed=1)
         stream.send("input.text", text=TEXT)
         stream.send("input.done")
         start, sound, done, session = (stream.receive() for _ in range(4))
