@@ -28,9 +28,10 @@ MOST_FRAMES = 1_000_000
 INTEGERS = {"seed": (0, EXACT - 1), "top_k": (0, 2**31 - 1)}
 REALS = {"temperature": (0, 100), "top_p": (sys.float_info.min, 1), "repetition_penalty": (0.01, 100)}
 # Fields with a name in them; the others have text, in which a character that is none is replaced.
-NAMES = ("model", "voice", "response_format", "language", "stream_format", "normalize", "emoji")
+NAMES = ("model", "voice", "response_format", "language", "stream_format", "normalize", "emoji", "markup")
 # Fields with one of a few values, as the property of that name has them.
-CHOICES = {"normalize": ("model", "none", "spoken"), "emoji": ("silent", "names")}
+CHOICES = {"normalize": ("model", "none", "spoken"), "emoji": ("silent", "names"),
+           "markup": ("auto", "none", "ssml", "markdown", "subtitle")}
 LONGEST_NAME = 256
 # Bytes of a request in JSON that may be something else than letters, digits, "+", "/" and "=", as most of a recording is.
 # Without this bound a request as long as a recording may be could have millions of values, which take 0.5 s to read.

@@ -7,7 +7,7 @@ FIELDS = {"speaker": "voice", "instruct": "instructions", "reference-audio": "re
           "layout": "non_streaming_mode", "max-duration": "max_new_tokens", "top-k": "top_k", "top-p": "top_p",
           "repetition-penalty": "repetition_penalty", "trim-leading-silence": "trim_leading_silence"}
 # Properties that have the name of their field.
-SAME = ("temperature", "seed", "language", "normalize", "emoji", "lexicon")
+SAME = ("temperature", "seed", "language", "normalize", "emoji", "markup", "lexicon")
 # Words that no client should read: a property that is no field, as a value is given to it or as a name with a hyphen;
 # types and words of the programming interface.
 FOREIGN = re.compile(r"[a-z]+(?:-[a-z]+)*=\w|\"[a-z]+(?:-[a-z]+)+\"|\b(?:G[A-Z][a-z]\w*|g[a-z]*int\w*|gdouble|gboolean|gchar\w*"

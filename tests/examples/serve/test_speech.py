@@ -45,6 +45,7 @@ def test_a_seed_is_told_and_repeats_the_sound(server):
     ("normalize", "none", {"normalize": "none"}),
     ("emoji", "names", {"emoji": "names"}),
     ("lexicon", {}, {}),
+    ("markup", "markdown", {"markup": "markdown"}),
     ("voice", "grace", {"speaker": "grace"}),
     ("voice", {"id": "grace"}, {"speaker": "grace"}),
     ("non_streaming_mode", True, {"layout": "non-streaming"}),
@@ -355,6 +356,22 @@ def test_metrics(server):
     assert grown["qtts_frames_dropped_total"] == 0
     assert grown["qtts_step_frames_total"] >= grown["qtts_steps_total"] >= frames(sound)
     assert grown["qtts_step_seconds_total"] > 0
+
+
+@pytest.mark.parametrize("markup, document", [
+    ("auto", f'<speak><p>{TEXT[:6]}<break time="500ms"/></p> {TEXT[7:]}</speak>'),
+    ("ssml", f"<speak>{TEXT}</speak>"),
+    ("markdown", f"# {TEXT[:-1]}\n\n**Yes**, `please`.\n"),
+    ("subtitle", f"{{\\an8}}<i>{TEXT}</i>"),
+])
+def test_documents(server, markup, document):
+    """A document is one answer, with the sound of its parts."""
+    status, _, sound = server.speech(input=document, seed=1, markup=markup)
+    assert status == 200 and sound == element(document, seed=1, markup=markup)
+
+
+def test_a_document_is_broken(server):
+    assert server.speech(input="<speak>Hello <b>you</speak>", seed=1)[0] == 200
 
 
 def test_words_of_a_request(server):
