@@ -8,6 +8,7 @@ Kinds of numbers and capitals stand in text-lines.tsv, twelve lines each: a line
 short are heard in it or, for codes, their digits. The rest of the line does not count, but for capitals. Kinds of marks are put into carrier sentences: words wrong by words, beside the carriers alone.
 Long texts are the sentences of long-lines.txt in an order by chance, as one utterance: 900 and 3,900 characters of each speaker with
 each seed, and 2,752 words without a mark. Their sound is heard in pieces of up to 27 s, cut where it is quietest.
+Documents with markup are those of tests/data/text/markup; what is said of them is what qtts-tool text prints.
 Lines take turns between the speakers and the seeds 0 and 1. The recogniser needs the environment described in measure-voice.py.
 """
 import argparse
@@ -36,6 +37,8 @@ MARKS = {
     "reference": "{} &quot;{}&quot; {}", "emoji": "{} 😂 {} {} 👍🏽", "joined emoji": "{} 👩‍🚀 {} {}", "no-break space": "{}\u00a0{}\u00a0{}",
     "U+FEFF": "{} \ufeff{}\ufeff {}", "U+200B": "{} \u200b{} \u200b{}", "soft hyphen": "{} {}\u00ad {}", "U+200E": "\u200e{} \u200e{} {}", "tab": "{}\t{}\t{}",
 }
+DOCUMENTS = {"ssml document": ("talk.ssml", "ssml"), "markdown document": ("readme.markdown", "markdown"),
+             "subtitles": ("film.srt", "subtitle"), "subtitles with voices": ("talk.vtt", "subtitle")}
 LONG = {"900 characters": 900, "3900 characters": 3900, "2752 words": 2752}
 PIECE, EARLIEST = 27, 18  # seconds of a long text that are heard at once: the cut is where it is quietest from the second on
 DIGITS = {w: str(i) for i, w in enumerate("zero one two three four five six seven eight nine".split())} | {"oh": "0", "o": "0"}
@@ -60,11 +63,11 @@ class Bench:
     def __init__(self, args):
         self.args, self.model, self.tool = args, meters.whisper_model(), f"{args.build}/engine/tools/qtts-tool"
 
-    def sound(self, text, index):
+    def sound(self, text, index, *more):
         speakers = self.args.speakers
         with tempfile.TemporaryDirectory() as folder:
             subprocess.run([self.tool, "speak", self.args.voice, text, "--speaker", speakers[index % len(speakers)], "--seed", str(index // len(speakers) % 2),
-                            "--normalize", self.args.normalize, "--output", f"{folder}/a.wav"], check=True, stderr=subprocess.DEVNULL)
+                            "--normalize", self.args.normalize, *more, "--output", f"{folder}/a.wav"], check=True, stderr=subprocess.DEVNULL)
             return read(f"{folder}/a.wav")
 
     def hear(self, sounds):
@@ -116,6 +119,19 @@ class Bench:
                 print(f"    {heard!r}")
         print(f"{name:22} {wrong / count:.2f} wrong", flush=True)
 
+
+    def document(self, name, file, markup):
+        import json
+        text = (ROOT / "tests/data/text/markup" / file).read_text()
+        out = subprocess.run([self.tool, "text", self.args.voice, text, "--markup", markup, "--json"], check=True, capture_output=True, text=True).stdout
+        said = meters.words(" ".join(u.get("spoken", "") for u in json.loads(out)["utterances"]))
+        wrong = 0
+        for index in range(2 * len(self.args.speakers)):
+            heard = meters.words(" ".join(self.hear([piece]) for piece in pieces(self.sound(text, index, "--markup", markup))))
+            wrong += distance(said, heard)
+            if self.args.show:
+                print(f"    {' '.join(heard)!r}", flush=True)
+        print(f"{name:22} {wrong / len(said) / 2 / len(self.args.speakers):.3f} of the words wrong", flush=True)
 
     def long(self, name, size):
         wrong = count = 0
@@ -179,8 +195,8 @@ def main():
         if line.strip() and not line.startswith("#"):
             kind, written, said = line.rstrip("\n").split("\t")
             rows.setdefault(kind, []).append((written, said))
-    kinds = args.kinds.split(",") if args.kinds else [*rows, "marks", *LONG]
-    known = [*rows, *MARKS, "marks", *LONG]
+    kinds = args.kinds.split(",") if args.kinds else [*rows, "marks", *LONG, *DOCUMENTS]
+    known = [*rows, *MARKS, "marks", *LONG, *DOCUMENTS]
     if unknown := [k for k in kinds if k not in known]:
         parser.error(f"no kind named {', '.join(unknown)}: there are {', '.join(known)}")
     bench = Bench(args)
@@ -191,6 +207,8 @@ def main():
         bench.marks(name, MARKS[name])
     for name in [k for k in kinds if k in LONG]:
         bench.long(name, LONG[name])
+    for name in [k for k in kinds if k in DOCUMENTS]:
+        bench.document(name, *DOCUMENTS[name])
 
 
 if __name__ == "__main__":
