@@ -1101,7 +1101,7 @@ TEST_F(FullPagesTest, TheLogTellsWhenParkingBeginsAndEnds) {
   SetLogSink(nullptr);
   EXPECT_EQ(std::count(parking_lines.begin(), parking_lines.end(), '\n'), 2) << parking_lines;
   EXPECT_NE(parking_lines.find("pages are in use"), std::string::npos) << parking_lines;
-  EXPECT_NE(parking_lines.find("one was: 1)"), std::string::npos) << parking_lines;
+  EXPECT_NE(parking_lines.find("since the last such line: 1"), std::string::npos) << parking_lines;
 }
 
 TEST_F(FullPagesTest, AParkedStreamComesBackInAnothersPlace) {
