@@ -16,8 +16,8 @@ namespace {
 constexpr size_t kLongestRun = 64;        // of one mark
 constexpr size_t kLongestLinkText = 300;  // characters
 constexpr size_t kLongestTarget = 1500;
-constexpr size_t kLongestTag = 1000;
-constexpr size_t kLongestLabel = 100;
+constexpr size_t kMaxHtmlTag = 1000;
+constexpr size_t kMaxLinkLabel = 100;
 
 bool IsAsciiPunctuation(char32_t c) {
   return c < 0x80 && std::u32string_view(U"!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~").find(c) != std::u32string_view::npos;
@@ -231,7 +231,7 @@ size_t MarkdownInline::ReadLink(size_t open) {
   const bool inline_target = next == '(';
   if (!inline_target && next != '[') return Copy();
   const Brackets target = inline_target ? FindClose(text.close + 1, '(', ')', kLongestTarget)
-                                        : FindClose(text.close + 1, '[', ']', kLongestLabel);
+                                        : FindClose(text.close + 1, '[', ']', kMaxLinkLabel);
   if (target.needs_more) return 0;
   if (target.close == 0) return Copy();
   const std::u32string inside = Between(text.close + 2, target.close);
@@ -271,7 +271,7 @@ size_t MarkdownInline::ReadAngle() {
   if (next == kMore) return 0;
   const bool comment = next == '!';
   if (!IsLetter(next) && next != '/' && next != '?' && !comment) return Copy();
-  for (size_t i = 2; i < kLongestTag; ++i) {
+  for (size_t i = 2; i < kMaxHtmlTag; ++i) {
     const char32_t c = At(i);
     if (c == kMore) return 0;
     if (c == kEnd || (c == '<' && !comment)) break;

@@ -14,8 +14,8 @@ namespace {
 constexpr size_t kCodeIndent = 4;
 constexpr size_t kMostHashes = 6;
 constexpr size_t kShortestFence = 3;
-constexpr size_t kMostDigits = 9;      // of an item's number
-constexpr size_t kLongestLabel = 200;  // of a definition
+constexpr size_t kMaxItemDigits = 9;        // of an item's number
+constexpr size_t kMaxReferenceLabel = 200;  // of a definition
 constexpr size_t kLongestHtmlName = 12;
 
 bool IsBlankChar(char32_t c) { return c == ' ' || c == '\t'; }
@@ -392,12 +392,12 @@ void MarkdownStream::DecideRuleOrItem(size_t begin) {
 // "1. " is spoken with its item.
 void MarkdownStream::DecideNumber(size_t begin) {
   size_t end = begin;
-  while (IsDigit(At(end)) && end - begin <= kMostDigits) ++end;
+  while (IsDigit(At(end)) && end - begin <= kMaxItemDigits) ++end;
   if (At(end) == kMore) return;
   const bool first = end - begin == 1 && At(begin) == '1';
   const bool mark = At(end) == '.' || At(end) == ')';
   if (mark && At(end + 1) == kMore) return;
-  const bool item = mark && end - begin <= kMostDigits && IsBlankChar(At(end + 1)) && (!text_ || list_ || first);
+  const bool item = mark && end - begin <= kMaxItemDigits && IsBlankChar(At(end + 1)) && (!text_ || list_ || first);
   if (!item) {
     if (table_ && WaitsForLine()) return;
     return table_ && RowGoesOn(begin) ? ReadRow(begin) : BeginText(begin);
@@ -454,7 +454,7 @@ void MarkdownStream::DecideAngle(size_t begin) {
 void MarkdownStream::DecideDefinition(size_t begin) {
   if (text_) return BeginText(begin);
   size_t end = begin + 1;
-  while (end < line_.size() && end - begin < kLongestLabel && At(end) != ']') ++end;
+  while (end < line_.size() && end - begin < kMaxReferenceLabel && At(end) != ']') ++end;
   if (At(end) == kMore) return;
   if (At(end) == ']' && At(end + 1) == kMore) return;
   if (At(end) != ']' || At(end + 1) != ':' || end == begin + 1) return BeginText(begin);

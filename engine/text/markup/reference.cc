@@ -11,7 +11,9 @@
 namespace qtts {
 namespace {
 
-bool IsNameCharacter(char32_t c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9'); }
+bool IsEntityCharacter(char32_t c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+}
 
 std::optional<char32_t> DecodeNumber(std::u32string_view number) {
   const bool hexadecimal = !number.empty() && (number[0] == 'x' || number[0] == 'X');
@@ -39,7 +41,7 @@ std::optional<char32_t> DecodeNumber(std::u32string_view number) {
 bool MayBeReference(std::u32string_view name) {
   if (name.size() > kLongestReference) return false;
   if (!name.empty() && name[0] == '#') name.remove_prefix(1);
-  return std::ranges::all_of(name, IsNameCharacter);
+  return std::ranges::all_of(name, IsEntityCharacter);
 }
 
 std::optional<char32_t> DecodeReference(std::u32string_view name) {

@@ -15,26 +15,26 @@
 namespace qtts {
 namespace {
 
-enum class Kind { kCharacters, kDigits, kTelephone, kCardinal, kOrdinal, kDate, kNumbers };
+enum class SayAsKind { kCharacters, kDigits, kTelephone, kCardinal, kOrdinal, kDate, kNumbers };
 
-std::optional<Kind> KindOf(std::string_view name) {
-  static constexpr std::pair<std::string_view, Kind> kKinds[] = {{"characters", Kind::kCharacters},
-                                                                 {"spell-out", Kind::kCharacters},
-                                                                 {"verbatim", Kind::kCharacters},
-                                                                 {"letters", Kind::kCharacters},
-                                                                 {"digits", Kind::kDigits},
-                                                                 {"number:digits", Kind::kDigits},
-                                                                 {"telephone", Kind::kTelephone},
-                                                                 {"cardinal", Kind::kCardinal},
-                                                                 {"number", Kind::kCardinal},
-                                                                 {"ordinal", Kind::kOrdinal},
-                                                                 {"date", Kind::kDate},
-                                                                 {"time", Kind::kNumbers},
-                                                                 {"fraction", Kind::kNumbers},
-                                                                 {"unit", Kind::kNumbers},
-                                                                 {"currency", Kind::kNumbers},
-                                                                 {"address", Kind::kNumbers}};
-  const auto* const found = std::ranges::find(kKinds, name, &std::pair<std::string_view, Kind>::first);
+std::optional<SayAsKind> KindOf(std::string_view name) {
+  static constexpr std::pair<std::string_view, SayAsKind> kKinds[] = {{"characters", SayAsKind::kCharacters},
+                                                                      {"spell-out", SayAsKind::kCharacters},
+                                                                      {"verbatim", SayAsKind::kCharacters},
+                                                                      {"letters", SayAsKind::kCharacters},
+                                                                      {"digits", SayAsKind::kDigits},
+                                                                      {"number:digits", SayAsKind::kDigits},
+                                                                      {"telephone", SayAsKind::kTelephone},
+                                                                      {"cardinal", SayAsKind::kCardinal},
+                                                                      {"number", SayAsKind::kCardinal},
+                                                                      {"ordinal", SayAsKind::kOrdinal},
+                                                                      {"date", SayAsKind::kDate},
+                                                                      {"time", SayAsKind::kNumbers},
+                                                                      {"fraction", SayAsKind::kNumbers},
+                                                                      {"unit", SayAsKind::kNumbers},
+                                                                      {"currency", SayAsKind::kNumbers},
+                                                                      {"address", SayAsKind::kNumbers}};
+  const auto* const found = std::ranges::find(kKinds, name, &std::pair<std::string_view, SayAsKind>::first);
   return found != std::end(kKinds) ? std::optional(found->second) : std::nullopt;
 }
 
@@ -51,7 +51,7 @@ Speaker SpeakerOf(const std::string& language) {
   return {*choice.tongue, choice, known ? language : "en"};
 }
 
-std::string TextOf(const std::vector<DocumentChar>& content) {
+std::string ContentOf(const std::vector<DocumentChar>& content) {
   std::string text;
   for (const DocumentChar& character : content) AppendUtf8(character.code, &text);
   return std::string(Trim(text));
@@ -206,8 +206,8 @@ std::string SpeakDate(std::string_view text, std::string_view format, const Spea
 bool KnowsSayAs(std::string_view kind) { return KindOf(kind).has_value(); }
 
 void SpeakAs(const SayAs& how, const std::vector<DocumentChar>& content, ItemBuilder* items) {
-  const std::optional<Kind> kind = KindOf(how.kind);
-  const std::string text = TextOf(content);
+  const std::optional<SayAsKind> kind = KindOf(how.kind);
+  const std::string text = ContentOf(content);
   if (!kind || text.empty()) {
     for (const DocumentChar& character : content) items->Copy(character);
     return;
@@ -215,22 +215,22 @@ void SpeakAs(const SayAs& how, const std::vector<DocumentChar>& content, ItemBui
   const Speaker speaker = SpeakerOf(how.language);
   std::string spoken;
   switch (*kind) {
-    case Kind::kCharacters:
+    case SayAsKind::kCharacters:
       return SpellOut(content, speaker.tongue, false, items);
-    case Kind::kTelephone:
+    case SayAsKind::kTelephone:
       return SpellOut(content, speaker.tongue, true, items);
-    case Kind::kDigits:
+    case SayAsKind::kDigits:
       return SpellDigits(content, items);
-    case Kind::kCardinal:
+    case SayAsKind::kCardinal:
       spoken = SpeakCardinal(text, speaker);
       break;
-    case Kind::kOrdinal:
+    case SayAsKind::kOrdinal:
       spoken = SpeakOrdinal(text, speaker);
       break;
-    case Kind::kDate:
+    case SayAsKind::kDate:
       spoken = SpeakDate(text, how.format, speaker);
       break;
-    case Kind::kNumbers:
+    case SayAsKind::kNumbers:
       spoken = InWords(text, speaker.language);
       break;
   }

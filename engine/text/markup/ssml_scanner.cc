@@ -16,7 +16,7 @@ constexpr std::u32string_view kComment = U"<!--";
 constexpr std::u32string_view kData = U"<![CDATA[";
 constexpr size_t kEndLength = 3;  // of "-->" and "]]>"
 
-std::u32string TextOf(const std::vector<DocumentChar>& token) {
+std::u32string CodesOfToken(const std::vector<DocumentChar>& token) {
   std::u32string text;
   for (const DocumentChar& character : token) text += character.code;
   return text;
@@ -114,7 +114,7 @@ void SsmlScanner::ReleaseAsText() {
 }
 
 void SsmlScanner::ScanReference(const DocumentChar& character) {
-  const std::u32string name = TextOf(token_).substr(1);
+  const std::u32string name = CodesOfToken(token_).substr(1);
   if (character.code == ';') {
     if (const std::optional<char32_t> code = DecodeReference(name)) {
       state_ = State::kText;
@@ -134,7 +134,7 @@ void SsmlScanner::ScanReference(const DocumentChar& character) {
 
 void SsmlScanner::ScanOpen(const DocumentChar& character) {
   const char32_t c = character.code;
-  const std::u32string begun = TextOf(token_) + c;
+  const std::u32string begun = CodesOfToken(token_) + c;
   if (begun.size() == 2 && !IsNameStart(c) && c != '/' && c != '!' && c != '?') {
     Mistake("\"<\" stands for itself only as \"&lt;\"");
     ReleaseAsText();
@@ -175,7 +175,7 @@ void SsmlScanner::ScanTag(const DocumentChar& character) {
   } else if (c == '>') {
     state_ = State::kText;
     const std::vector<DocumentChar> tag = std::exchange(token_, {});
-    handler_->OnTag(TextOf(tag), tag[0].position, character.position + 1);
+    handler_->OnTag(CodesOfToken(tag), tag[0].position, character.position + 1);
     return;
   }
   if (token_.size() < kLongestTag) return;
@@ -187,7 +187,7 @@ void SsmlScanner::ScanTag(const DocumentChar& character) {
 void SsmlScanner::ReleaseOpenTag() {
   state_ = State::kText;
   const std::vector<DocumentChar> held = std::exchange(token_, {});
-  const std::u32string tag = TextOf(held);
+  const std::u32string tag = CodesOfToken(held);
   // A quote that is not closed hides the end of the tag.
   const size_t end = tag.find(U'>');
   const size_t length = end != std::u32string::npos ? end + 1 : OpenTagLength(tag);
@@ -246,7 +246,7 @@ void SsmlScanner::Finish() {
     case State::kText:
       return;
     case State::kReference:
-      Mistake("the document ends within \"" + ToUtf8(TextOf(token_)) + "\"; \"&\" itself is \"&amp;\"");
+      Mistake("the document ends within \"" + ToUtf8(CodesOfToken(token_)) + "\"; \"&\" itself is \"&amp;\"");
       ReleaseAsText();
       return;
     case State::kOpen:

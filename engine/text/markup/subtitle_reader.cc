@@ -15,9 +15,9 @@ namespace {
 
 using Line = std::vector<DocumentChar>;
 
-constexpr size_t kLongestTag = 500;  // characters, of sounds in brackets too
+constexpr size_t kMaxSubtitleTag = 500;  // characters, of sounds in brackets too
 
-std::u32string TextOf(const Line& line, size_t begin = 0, size_t length = std::u32string::npos) {
+std::u32string CodesOf(const Line& line, size_t begin = 0, size_t length = std::u32string::npos) {
   std::u32string text;
   for (size_t i = begin; i < line.size() && i - begin < length; ++i) text += line[i].code;
   return text;
@@ -90,7 +90,7 @@ void SubtitleReader::ReadLine(const Line& line) {
 
 // Handles the lines of a file that are no text.
 bool SubtitleReader::IsFileLine(const Line& line) {
-  const std::u32string text = TextOf(line);
+  const std::u32string text = CodesOf(line);
   const bool first = std::exchange(first_line_, false);
   if (IsBlankText(text)) {
     ReleaseLabel();
@@ -144,10 +144,10 @@ size_t SubtitleReader::SkipSpeaker(const Line& line, size_t begin) const {
     while (IsWhiteSpace(at(i))) ++i;
   }
   constexpr size_t kLongestName = 40;
-  const size_t colon = TextOf(line, i).find(U':');
+  const size_t colon = CodesOf(line, i).find(U':');
   if (colon == std::u32string::npos || colon > kLongestName) return i;
   const char32_t next = at(i + colon + 1);
-  const std::u32string name = TextOf(line, i).substr(0, colon);
+  const std::u32string name = CodesOf(line, i).substr(0, colon);
   const auto fits = [](char32_t c) {
     return IsLetter(c) || IsDigit(c) || IsSpace(c) ||
            std::u32string_view(U".'’-#&()[],").find(c) != std::u32string_view::npos;
@@ -163,7 +163,7 @@ size_t SubtitleReader::SkipSpeaker(const Line& line, size_t begin) const {
 
 // A tag of WebVTT or HTML.
 size_t SubtitleReader::SkipTag(const Line& line, size_t begin) {
-  const std::u32string rest = TextOf(line, begin, kLongestTag);
+  const std::u32string rest = CodesOf(line, begin, kMaxSubtitleTag);
   const size_t end = rest.find(U'>');
   if (end == std::u32string::npos || end < 2) return begin;
   const char32_t c = rest[1];
@@ -178,7 +178,7 @@ size_t SubtitleReader::SkipTag(const Line& line, size_t begin) {
 
 // "{\an8}" of SubStation, "{y:i}" of MicroDVD.
 size_t SubtitleReader::SkipOverride(const Line& line, size_t begin) const {
-  const std::u32string rest = TextOf(line, begin, kLongestTag);
+  const std::u32string rest = CodesOf(line, begin, kMaxSubtitleTag);
   if (rest.size() < 3 || rest[0] != '{') return begin;
   const bool override = rest[1] == '\\' || (IsLetter(rest[1]) && rest[2] == ':') || rest[1] == '}';
   const bool frame = IsDigit(rest[1]) || rest[1] == '*';
@@ -190,7 +190,7 @@ size_t SubtitleReader::SkipOverride(const Line& line, size_t begin) const {
 
 // "[MUSIC]", "(SIGHS)". A bracket may be closed on a later line of its cue.
 size_t SubtitleReader::SkipSound(const Line& line, size_t begin) const {
-  const std::u32string rest = TextOf(line, begin, kLongestTag);
+  const std::u32string rest = CodesOf(line, begin, kMaxSubtitleTag);
   if (rest[0] == '[') {
     const size_t end = rest.find(U']');
     if (end != std::u32string::npos) return begin + end + 1;
@@ -219,7 +219,7 @@ size_t SubtitleReader::SayEscape(const Line& line, size_t begin) {
     }
   }
   if (c != '&') return begin;
-  const std::u32string rest = TextOf(line, begin + 1, kLongestReference + 1);
+  const std::u32string rest = CodesOf(line, begin + 1, kLongestReference + 1);
   const size_t end = rest.find(U';');
   if (end == std::u32string::npos) return begin;
   const std::u32string name = rest.substr(0, end);
