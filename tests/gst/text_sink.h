@@ -31,8 +31,8 @@ class TextSink {
     guint64 duration = 0;
 
     bool operator==(const Text&) const = default;
-    friend std::ostream& operator<<(std::ostream& out, const Text& text) {
-      return out << "{\"" << text.text << "\", " << text.time << ", " << text.duration << "}";
+    friend std::ostream& operator<<(std::ostream& out, const Text& sent) {
+      return out << "{\"" << sent.text << "\", " << sent.time << ", " << sent.duration << "}";
     }
   };
 

@@ -8,19 +8,13 @@
 #include <utility>
 #include <vector>
 
+#include "constant_levels.h"
+
 namespace qtts {
 namespace {
 
-constexpr int kRate = 24000;
-
-// Sound of constant levels, each for a number of hops of 10 ms.
-std::vector<float> Sound(const std::vector<std::pair<int, float>>& levels) {
-  std::vector<float> pcm;
-  for (const auto& [hops, level] : levels) {
-    pcm.insert(pcm.end(), static_cast<size_t>(hops) * kRate / 100, std::pow(10.0F, level / 20));
-  }
-  return pcm;
-}
+using testing::kRate;
+using testing::Sound;
 
 TEST(PausesTest, SilencesOfSpeech) {
   Pauses pauses(kRate);

@@ -18,7 +18,7 @@
 namespace qtts {
 namespace {
 
-constexpr int kRate = 24000;
+constexpr int kVoiceRate = 24000;
 constexpr size_t kFrame = 1920;
 
 double Seconds(std::chrono::nanoseconds time) { return std::chrono::duration<double>(time).count(); }
@@ -51,7 +51,7 @@ Recording Load(const std::string& name) {
     recording.scores.push_back({frame["scores"].get<std::vector<float>>(), frame["log_sum"], frame["mass"]});
   }
   for (const float level : json["levels"]) {
-    recording.pcm.insert(recording.pcm.end(), kRate / 100, std::pow(10.0F, level / 20));
+    recording.pcm.insert(recording.pcm.end(), kVoiceRate / 100, std::pow(10.0F, level / 20));
   }
   recording.pcm.resize(recording.scores.size() * kFrame);
   return recording;
@@ -79,7 +79,7 @@ void AddText(const Recording& recording, size_t bytes, size_t* tokens, size_t* w
 }
 
 Outcome Align(const Recording& recording, const std::vector<size_t>& cuts = {}, int ahead = 0) {
-  SpeechAligner aligner({.sample_rate = kRate, .samples_per_frame = kFrame, .offset_ms = 80});
+  SpeechAligner aligner({.sample_rate = kVoiceRate, .samples_per_frame = kFrame, .offset_ms = 80});
   aligner.SetPrompt(recording.prompt_rows, recording.text_begin);
   size_t tokens = 0;
   size_t words = 0;
@@ -126,7 +126,7 @@ TEST_P(RecordedTest, WordsBeginWhereTheirPhonesDo) {
     const double end = Seconds(outcome.words[i].start + outcome.words[i].duration);
     EXPECT_GT(outcome.words[i].duration.count(), 0);
     EXPECT_LE(end, i + 1 < outcome.words.size() ? Seconds(outcome.words[i + 1].start)
-                                                : static_cast<double>(recording.pcm.size()) / kRate);
+                                                : static_cast<double>(recording.pcm.size()) / kVoiceRate);
   }
   std::sort(errors.begin(), errors.end());
   EXPECT_LT(errors[errors.size() / 2], 0.06);
@@ -162,7 +162,7 @@ TEST_P(RecordedTest, ATextThatIsCutOff) {
 TEST_P(RecordedTest, AMissedEnd) {
   Recording recording = Load(GetParam());
   const size_t frames = recording.scores.size();
-  SpeechAligner aligner({.sample_rate = kRate, .samples_per_frame = kFrame, .offset_ms = 80});
+  SpeechAligner aligner({.sample_rate = kVoiceRate, .samples_per_frame = kFrame, .offset_ms = 80});
   aligner.SetPrompt(recording.prompt_rows, recording.text_begin);
   size_t tokens = 0;
   size_t words = 0;
@@ -191,7 +191,7 @@ TEST(SpeechAlignerTest, PartsFollowEachOther) {
   const Recording recording = Load("non-streaming");
   const size_t frames = recording.scores.size();
   const size_t offset = recording.text.size() + 3;
-  SpeechAligner aligner({.sample_rate = kRate, .samples_per_frame = kFrame, .offset_ms = 80});
+  SpeechAligner aligner({.sample_rate = kVoiceRate, .samples_per_frame = kFrame, .offset_ms = 80});
   std::vector<SpokenWord> words;
   for (int part = 0; part < 2; ++part) {
     aligner.SetPrompt(recording.prompt_rows, recording.text_begin);
@@ -212,7 +212,7 @@ TEST(SpeechAlignerTest, PartsFollowEachOther) {
   for (const SpokenWord& word : aligner.Finish()) words.push_back(word);
   const Outcome once = Align(recording);
   ASSERT_EQ(words.size(), 2 * once.words.size());
-  const double length = static_cast<double>(frames * kFrame) / kRate;
+  const double length = static_cast<double>(frames * kFrame) / kVoiceRate;
   for (size_t i = 0; i < once.words.size(); ++i) {
     const SpokenWord& second = words[once.words.size() + i];
     EXPECT_EQ(words[i].start, once.words[i].start);
@@ -245,7 +245,7 @@ TEST(SpeechAlignerTest, AnyUtterance) {
   std::mt19937 random(11);
   for (int round = 0; round < 200; ++round) {
     SpeechAligner aligner(
-        {.sample_rate = kRate, .samples_per_frame = kFrame, .offset_ms = static_cast<int>(random() % 400) - 200});
+        {.sample_rate = kVoiceRate, .samples_per_frame = kFrame, .offset_ms = static_cast<int>(random() % 400) - 200});
     std::vector<SpokenWord> spoken;
     size_t bytes = 0;
     const size_t parts = 1 + random() % 3;

@@ -10,19 +10,14 @@
 #include <utility>
 #include <vector>
 
+#include "constant_levels.h"
+
 namespace qtts {
 namespace {
 
-constexpr int kRate = 24000;
+using testing::kRate;
+using testing::Sound;
 constexpr double kForever = std::numeric_limits<double>::infinity();
-
-std::vector<float> Sound(const std::vector<std::pair<int, float>>& levels) {
-  std::vector<float> pcm;
-  for (const auto& [hops, level] : levels) {
-    pcm.insert(pcm.end(), static_cast<size_t>(hops) * kRate / 100, std::pow(10.0F, level / 20));
-  }
-  return pcm;
-}
 
 double Start(const SpokenWord& word) { return std::chrono::duration<double>(word.start).count(); }
 double End(const SpokenWord& word) { return std::chrono::duration<double>(word.start + word.duration).count(); }
