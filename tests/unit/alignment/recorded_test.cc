@@ -112,7 +112,7 @@ Outcome Align(const Recording& recording, const std::vector<size_t>& cuts = {}, 
   return outcome;
 }
 
-class RecordedTest : public testing::TestWithParam<const char*> {};
+class RecordedTest : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(RecordedTest, WordsBeginWhereTheirPhonesDo) {
   const Recording recording = Load(GetParam());
@@ -183,7 +183,7 @@ TEST_P(RecordedTest, AMissedEnd) {
   EXPECT_TRUE(aligner.report().end_missed);
 }
 
-INSTANTIATE_TEST_SUITE_P(Layouts, RecordedTest, testing::Values("streaming", "non-streaming"), [](const auto& layout) {
+INSTANTIATE_TEST_SUITE_P(Layouts, RecordedTest, ::testing::Values("streaming", "non-streaming"), [](const auto& layout) {
   return layout.param == std::string("streaming") ? "Streaming" : "Whole";
 });
 
