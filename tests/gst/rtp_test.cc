@@ -40,9 +40,15 @@ class PacketTimes {
     GstClockTime now;
   };
 
-  PacketTimes(const LivePipeline& pipeline, GstPad* pad) : pipeline_(pipeline) {
+  explicit PacketTimes(const LivePipeline& pipeline) : pipeline_(pipeline) {}
+
+  // Notes the packets of `pad`, whose probe keeps the notes alive: packets come until the pipeline has stopped.
+  static std::shared_ptr<const PacketTimes> Of(const LivePipeline& pipeline, GstPad* pad) {
+    auto times = std::make_shared<PacketTimes>(pipeline);
     gst_pad_add_probe(pad, static_cast<GstPadProbeType>(GST_PAD_PROBE_TYPE_BUFFER | GST_PAD_PROBE_TYPE_BUFFER_LIST),
-                      OnPacket, this, nullptr);
+                      OnPacket, new std::shared_ptr(times),
+                      [](gpointer kept) { delete static_cast<std::shared_ptr<PacketTimes>*>(kept); });
+    return times;
   }
 
   std::vector<Packet> packets() const {
@@ -57,7 +63,7 @@ class PacketTimes {
     return TRUE;
   }
   static GstPadProbeReturn OnPacket(GstPad* /*pad*/, GstPadProbeInfo* info, gpointer user_data) {
-    auto* self = static_cast<PacketTimes*>(user_data);
+    PacketTimes* const self = static_cast<std::shared_ptr<PacketTimes>*>(user_data)->get();
     const std::lock_guard lock(self->mutex_);
     if ((GST_PAD_PROBE_INFO_TYPE(info) & GST_PAD_PROBE_TYPE_BUFFER_LIST) != 0) {
       gst_buffer_list_foreach(GST_PAD_PROBE_INFO_BUFFER_LIST(info), Note, self);
@@ -90,7 +96,7 @@ TEST_P(RtpTest, PacketsAreOnTime) {
   LivePipeline pipeline("text=abcdefghijklmnopqrst", " ! audioconvert ! audioresample ! " + Encoder(GetParam()));
   const auto sink = pipeline.Find("sink");
   const Owned<GstPad> pad(gst_element_get_static_pad(sink.get(), "sink"));
-  const PacketTimes times(pipeline, pad.get());
+  const auto times = PacketTimes::Of(pipeline, pad.get());
   pipeline.Set(GST_STATE_PLAYING);
   constexpr GstClockTime kStep = 5 * GST_MSECOND;  // of AdvanceWithTheEngine()
   ASSERT_TRUE(WaitFor([&] {
@@ -98,9 +104,9 @@ TEST_P(RtpTest, PacketsAreOnTime) {
     return Speech(pipeline.record().buffers()).size() == 20;
   }));
   // Until a frame has passed all elements, the clock may have moved on: the packets are those of frames before.
-  ASSERT_TRUE(WaitFor([&] { return times.packets().size() >= 76; }));
+  ASSERT_TRUE(WaitFor([&] { return times->packets().size() >= 76; }));
   const GstClockTime latency = Latency(pad.get());
-  const auto packets = times.packets();
+  const auto packets = times->packets();
   for (size_t i = 0; i < packets.size(); ++i) {
     // Opus dates packets by its lookahead earlier, and the first one not before 0.
     if (i > 1) {
