@@ -12,8 +12,10 @@
 namespace gstqtts {
 
 // Runs `function` for GStreamer, which an exception must not reach: it would end the process. If memory or threads run
-// out inside, the element posts an error, and this returns false.
+// out inside, the element posts an error, and this returns false. Any other exception is a mistake and ends the
+// process.
 template <typename Function>
+// NOLINTNEXTLINE(bugprone-exception-escape)
 bool RunGuarded(GstElement* element, const Function& function) noexcept {
   const qtts::Status status = qtts::CatchExhaustion("go on", [&] {
     function();
@@ -36,6 +38,7 @@ struct Guarded;
 
 template <typename R, typename Self, typename... Args, R (*kFunction)(Self*, Args...), auto... kRefused>
 struct Guarded<kFunction, kRefused...> {
+  // NOLINTNEXTLINE(bugprone-exception-escape)
   static R Call(Self* self, Args... args) noexcept {
     if constexpr (std::is_void_v<R>) {
       RunGuarded(GST_ELEMENT_CAST(self), [&] { kFunction(self, args...); });

@@ -425,8 +425,8 @@ void Output::NoteSilence() {
   text_goes_on_ = text_goes_on_ && speech_.player().WouldCommit();
   told_ = {};
   told_.over = !text_goes_on_;
-  constexpr GstClockTime kPatience = SpokenUtterance::kPatience.count();
-  known_ = text_goes_on_ ? std::max(known_, end - std::min(end, kPatience)) : end;
+  constexpr GstClockTime kTextPatience = SpokenUtterance::kPatience.count();
+  known_ = text_goes_on_ ? std::max(known_, end - std::min(end, kTextPatience)) : end;
 }
 
 GstFlowReturn Output::MakeSilence(guint64 samples, GstBuffer** buffer) {

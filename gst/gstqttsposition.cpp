@@ -177,10 +177,10 @@ void TextPosition::FindWords() {
 }
 
 void Pace::Learn(double usual_seconds, double seconds) {
-  constexpr double kShortest = 1.0;  // seconds; shorter ones are mostly silence
-  constexpr double kWeight = 0.5;
-  if (usual_seconds < kShortest || seconds < kShortest) return;
-  value_ += kWeight * (std::clamp(seconds / usual_seconds, 1 / kMostPace, kMostPace) - value_);
+  constexpr double kShortestText = 1.0;  // seconds; shorter ones are mostly silence
+  constexpr double kLastWeight = 0.5;
+  if (usual_seconds < kShortestText || seconds < kShortestText) return;
+  value_ += kLastWeight * (std::clamp(seconds / usual_seconds, 1 / kMostPace, kMostPace) - value_);
 }
 
 }  // namespace gstqtts

@@ -2,6 +2,7 @@
 #include "gstqttswordtrack.h"
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 
 #include "gstqttstimeline.h"
@@ -91,7 +92,7 @@ size_t WordTrack::SpokenAt(nanoseconds sounded) const {
   const TimedWord& word = !words_.empty() && words_.front().start < sounded ? words_.front() : last_;
   if (word.duration.count() <= 0 || sounded >= word.stop()) return word.end;
   const double share = static_cast<double>((sounded - word.start).count()) / static_cast<double>(word.duration.count());
-  return word.begin + static_cast<size_t>(share * static_cast<double>(word.end - word.begin) + 0.5);
+  return word.begin + static_cast<size_t>(std::lround(share * static_cast<double>(word.end - word.begin)));
 }
 
 }  // namespace gstqtts

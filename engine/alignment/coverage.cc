@@ -47,7 +47,7 @@ void Coverage::Add(PlacedFrame frame, const TextPath& path, int32_t window_begin
     }
   }
   NoteEnd(frame, path);
-  frames_.push_back(std::move(frame));
+  frames_.push_back(frame);
   DecideWords(window_begin);
 }
 

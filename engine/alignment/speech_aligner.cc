@@ -103,8 +103,8 @@ std::vector<SpokenWord> SpeechAligner::AddFrame(const TextWindow& window, const 
 // Passes placed frames on: to the coverage, and the beginnings of words to their times.
 void SpeechAligner::TakePlaced() {
   const TextPath& path = part_.path;
-  for (PlacedFrame& frame : part_.path.Take()) {
-    part_.coverage.Add(std::move(frame), path, path.WindowBegin(path.frames()));
+  for (const PlacedFrame& frame : part_.path.Take()) {
+    part_.coverage.Add(frame, path, path.WindowBegin(path.frames()));
   }
   const double part_begin = SecondsOf(static_cast<double>(part_.first_frame));
   while (part_.timed_words < part_.words.size()) {

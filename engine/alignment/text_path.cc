@@ -113,7 +113,7 @@ int32_t TextPath::Before(size_t index, int32_t position) const {
   for (int32_t move = 0; move <= kMaxStep; ++move) {
     const int32_t from = position - move;
     if (from < before.frame.begin || from >= before.frame.end()) continue;
-    const float sum = before.sums[static_cast<size_t>(from - before.frame.begin + kMaxStep)];
+    const float sum = before.sums[static_cast<size_t>(from - before.frame.begin) + kMaxStep];
     if (sum > best) {
       best = sum;
       token = from;

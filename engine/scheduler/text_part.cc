@@ -5,7 +5,7 @@
 
 namespace qtts {
 
-TextPart::TextPart(std::shared_ptr<const PromptBuilder> prompts, std::shared_ptr<const Tokenizer> tokenizer)
+TextPart::TextPart(const std::shared_ptr<const PromptBuilder>& prompts, std::shared_ptr<const Tokenizer> tokenizer)
     : TextPart(prompts, std::move(tokenizer), prompts->config().description.alignment.has_value()) {}
 
 TextPart::TextPart(std::shared_ptr<const PromptBuilder> prompts, std::shared_ptr<const Tokenizer> tokenizer,

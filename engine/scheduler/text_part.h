@@ -35,7 +35,7 @@ class TextPart {
     std::vector<TextRange> words;
   };
 
-  TextPart(std::shared_ptr<const PromptBuilder> prompts, std::shared_ptr<const Tokenizer> tokenizer);
+  TextPart(const std::shared_ptr<const PromptBuilder>& prompts, std::shared_ptr<const Tokenizer> tokenizer);
   // `aligned`: whether TakeNews() gives the ends of tokens and words. By default if the model has an alignment head.
   TextPart(std::shared_ptr<const PromptBuilder> prompts, std::shared_ptr<const Tokenizer> tokenizer, bool aligned);
 

@@ -51,6 +51,7 @@ Status ForcedTalker::Run(std::span<const Prompt> prompts, std::span<const int32_
     talker_.Prefill(&caches.back(), rows, inputs.data() + i * hidden, logits.data() + i * vocab, query_of(i));
   }
   std::vector<cpu::KvCache*> pointers;
+  pointers.reserve(caches.size());
   for (cpu::KvCache& cache : caches) pointers.push_back(&cache);
   for (size_t frame = 0; frame < frames; ++frame) {
     if (frame > 0) {

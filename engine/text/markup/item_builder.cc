@@ -57,13 +57,8 @@ void ItemBuilder::FlushText() {
 }
 
 void ItemBuilder::EndBlock(SentenceGap gap, size_t position) {
-  if (last_ != kNone) {
-    last_gap_ = gap;
-  } else if (gap > last_gap_) {
-    last_gap_ = gap;
-  } else {
-    return;
-  }
+  if (last_ == kNone && gap <= last_gap_) return;
+  last_gap_ = gap;
   FlushText();
   last_ = kNone;
   space_.reset();

@@ -17,7 +17,7 @@ namespace {
 constexpr std::string_view kRoot = "<document>";
 constexpr size_t kLongestTold = 40;  // characters of a value in a message
 
-std::string Quoted(std::string_view value) {
+std::string InQuotes(std::string_view value) {
   return "\"" + std::string(Utf8Head(value, kLongestTold)) + (CountUtf8(value) > kLongestTold ? "…" : "") + "\"";
 }
 
@@ -217,7 +217,7 @@ void SsmlReader::Close(const std::string& name) {
 }
 
 void SsmlReader::SwitchLanguage(const std::string& tag) {
-  if (!IsLanguageTag(tag)) return Warn("xml:lang " + Quoted(tag) + " is no tag such as \"en\" or \"de-AT\"");
+  if (!IsLanguageTag(tag)) return Warn("xml:lang " + InQuotes(tag) + " is no tag such as \"en\" or \"de-AT\"");
   MarkupSettings settings = items_->settings();
   settings.language = tag;
   items_->SetSettings(settings);
@@ -236,7 +236,7 @@ void SsmlReader::OpenVoice(const Attributes& attributes) {
   }
   for (const auto& [name, value] : attributes) {
     if (name != "name" && name != "xml:lang")
-      Warn("voice " + Quoted(name) + " is not supported; a voice has a \"name\"");
+      Warn("voice " + InQuotes(name) + " is not supported; a voice has a \"name\"");
   }
   items_->SetSettings(settings);
 }
@@ -248,10 +248,10 @@ void SsmlReader::OpenProsody(const Attributes& attributes) {
       if (const std::optional<double> gain = ParseVolume(value, settings.gain)) {
         settings.gain = *gain;
       } else {
-        Warn("prosody volume " + Quoted(value) + " is ignored; write \"soft\", \"+6dB\" or \"50\"");
+        Warn("prosody volume " + InQuotes(value) + " is ignored; write \"soft\", \"+6dB\" or \"50\"");
       }
     } else if (name != "xml:lang") {
-      Warn("prosody " + Quoted(name) + " is not supported, the speech keeps its own");
+      Warn("prosody " + InQuotes(name) + " is not supported, the speech keeps its own");
     }
   }
   items_->SetSettings(settings);
@@ -270,7 +270,7 @@ void SsmlReader::OpenSayAs(const Attributes& attributes) {
                 " characters: its content is spoken");
   }
   if (!sub && !KnowsSayAs(*alias)) {
-    return Warn("say-as " + Quoted(*alias) + " is not supported, its content is spoken as it is");
+    return Warn("say-as " + InQuotes(*alias) + " is not supported, its content is spoken as it is");
   }
   const std::string* const format = Find(attributes, "format");
   collect_ = sub ? Collect::kSub : Collect::kSayAs;
@@ -287,11 +287,11 @@ void SsmlReader::ReadBreak(const Attributes& attributes) {
   std::optional<std::chrono::nanoseconds> pause = ParseBreakStrength("medium");
   if (time != nullptr) {
     pause = ParseBreakTime(*time);
-    if (!pause) return Warn("break time " + Quoted(*time) + " is ignored; write \"500ms\" or \"1.5s\"");
+    if (!pause) return Warn("break time " + InQuotes(*time) + " is ignored; write \"500ms\" or \"1.5s\"");
   } else if (strength != nullptr) {
     pause = ParseBreakStrength(*strength);
     if (!pause)
-      return Warn("break strength " + Quoted(*strength) + " is ignored; write \"weak\", \"medium\" or \"strong\"");
+      return Warn("break strength " + InQuotes(*strength) + " is ignored; write \"weak\", \"medium\" or \"strong\"");
   }
   if (*pause > kLongestBreak) {
     Warn("a break lasts 10 minutes at most");

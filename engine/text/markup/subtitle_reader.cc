@@ -145,7 +145,7 @@ size_t SubtitleReader::SkipSpeaker(const Line& line, size_t begin) const {
   }
   constexpr size_t kLongestName = 40;
   const size_t colon = CodesOf(line, i).find(U':');
-  if (colon == std::u32string::npos || colon > kLongestName) return i;
+  if (colon > kLongestName) return i;
   const char32_t next = at(i + colon + 1);
   const std::u32string name = CodesOf(line, i).substr(0, colon);
   const auto fits = [](char32_t c) {
