@@ -163,6 +163,7 @@ void SsmlReader::EndCollection(bool as_text) {
     items_->Replace(alias_, collect_begin_, tag_begin_);
   } else {
     std::vector<DocumentChar> characters;
+    characters.reserve(content.size());
     for (const auto& [character, end] : content) characters.push_back(character);
     const std::string& language = items_->settings().language.empty() ? language_ : items_->settings().language;
     SpeakAs({kind_, format_, language}, characters, items_);
