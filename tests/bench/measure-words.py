@@ -29,6 +29,9 @@ import wave
 import numpy as np
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "data/recipe"))
+from word_errors import distance  # noqa: E402
+
 UNIT = 0.025
 NUMBERS = {w: str(i) for i, w in enumerate("zero one two three four five six seven eight nine ten eleven twelve".split())} | {"fourteen": "14", "forty": "40"}
 PAUSE, SPACE, NONE = 0, 1, 255
@@ -78,15 +81,6 @@ def skeleton(text, table):
 
 SPELLED = dict(zip("bcdfgjklmnpqrstvxz", "bkdfgkklmnpkrstfks")) | {"w": "w", "h": "h"}
 SPOKEN = dict(zip("bdfkɡlmnprɹstvzðŋʃʒʧʤθɾTwh", "bdfkglmnprrstfstnsskktttwh"))
-
-
-def distance(a, b):
-    row = list(range(len(b) + 1))
-    for i, x in enumerate(a, 1):
-        before, row[0] = row[0], i
-        for j, y in enumerate(b, 1):
-            before, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, before + (x != y))
-    return row[-1]
 
 
 def match(words, spoken):
@@ -163,7 +157,6 @@ def heard_words(text):
 
 
 def coverage(args, lines):
-    sys.path.insert(0, str(ROOT / "data/recipe"))
     import meters
     model = meters.whisper_model()
     for temperature in args.temperatures:

@@ -17,12 +17,6 @@ constexpr GstClockTime kFrame = 80 * GST_MSECOND;
 constexpr guint64 kRate = 24000;
 constexpr char kLine[] = "qttssrc name=src ! fakesink sync=false";
 
-guint64 GetField(const GstStructure* structure, const char* field) {
-  guint64 value = 0;
-  EXPECT_TRUE(gst_structure_get_uint64(structure, field, &value)) << field;
-  return value;
-}
-
 // An element message that came.
 struct Told {
   std::string name;

@@ -35,18 +35,6 @@ GstEvent* NewEvent(GstEventType type, const char* structure) {
   return gst_event_new_custom(type, gst_structure_from_string(structure, nullptr));
 }
 
-guint64 GetField(const GstStructure* structure, const char* field) {
-  guint64 value = 0;
-  EXPECT_TRUE(gst_structure_get_uint64(structure, field, &value)) << field;
-  return value;
-}
-
-bool GetFlag(const GstStructure* structure, const char* field) {
-  gboolean value = FALSE;
-  EXPECT_TRUE(gst_structure_get_boolean(structure, field, &value)) << field;
-  return value != FALSE;
-}
-
 // Keeps its sink pad, so that the element waits for text.
 class SpeakTest : public GstTest {
  protected:

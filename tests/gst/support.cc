@@ -273,6 +273,18 @@ void Feeder::Release() {
   sink_.reset();
 }
 
+guint64 GetField(const GstStructure* structure, const char* field) {
+  guint64 value = 0;
+  EXPECT_TRUE(gst_structure_get_uint64(structure, field, &value)) << field;
+  return value;
+}
+
+bool GetFlag(const GstStructure* structure, const char* field) {
+  gboolean value = FALSE;
+  EXPECT_TRUE(gst_structure_get_boolean(structure, field, &value)) << field;
+  return value != FALSE;
+}
+
 Problem ParseProblem(GstMessage* message) {
   GError* error = nullptr;
   if (GST_MESSAGE_TYPE(message) == GST_MESSAGE_ERROR) {

@@ -156,6 +156,10 @@ struct Problem {
 };
 Problem ParseProblem(GstMessage* message);
 
+// Returns a field of an element message, which must have it.
+guint64 GetField(const GstStructure* structure, const char* field);
+bool GetFlag(const GstStructure* structure, const char* field);
+
 std::string GetString(GstElement* element, const char* property);
 std::vector<std::string> GetStrings(GstElement* element, const char* property);
 guint64 GetStat(GstElement* element, const char* field);

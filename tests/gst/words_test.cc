@@ -36,18 +36,6 @@ using std::chrono::nanoseconds;
 
 constexpr guint64 kFrame = 80;  // milliseconds
 
-guint64 GetField(const GstStructure* structure, const char* field) {
-  guint64 value = 0;
-  EXPECT_TRUE(gst_structure_get_uint64(structure, field, &value)) << field;
-  return value;
-}
-
-bool GetFlag(const GstStructure* structure, const char* field) {
-  gboolean value = FALSE;
-  EXPECT_TRUE(gst_structure_get_boolean(structure, field, &value)) << field;
-  return value != FALSE;
-}
-
 std::vector<std::string> Texts(const GstStructure* structure, const char* field) {
   const GValue* value = gst_structure_get_value(structure, field);
   if (value == nullptr) return {"no field"};
