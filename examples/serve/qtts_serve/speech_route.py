@@ -4,6 +4,7 @@ can only fetch; HEAD, for those that look before."""
 import asyncio
 import base64
 import contextlib
+import functools
 import json
 import logging
 
@@ -150,17 +151,21 @@ class Answer:
             self._utterance.cancel()
 
     async def speak(self, wishes, part=None):
-        """The sound as it comes; or a part of it, once all of it is there."""
+        """The sound as it comes; or a part of it, once all of it is there. Before a client has the end of its answer, the
+        request's files and its slot are free."""
+        end = None
         with wishes.with_files() as settings:
             self._utterance = Utterance(self._front, "http", "whole")
             async with self._utterance as utterance:
                 utterance.say(wishes.text, settings)
                 encoder = encoders.make(wishes.response_format)
                 try:
-                    await (self._send_whole(utterance, encoder, wishes, part) if part or wishes.whole else
-                           self._stream(utterance, encoder, wishes))
+                    end = await (self._make_whole(utterance, encoder, wishes, part) if part or wishes.whole else
+                                 self._stream(utterance, encoder, wishes))
                 finally:
                     encoder.close()
+        if end is not None:
+            await end()
 
     async def head(self, wishes):
         """The headers of the answer to GET, as far as they are known without speaking."""
@@ -168,13 +173,13 @@ class Answer:
         await self._send_start({"content-type": _media_type(wishes), **_ranges(wishes)})
         await self._body(b"", more=False)
 
-    async def _send_whole(self, utterance, encoder, wishes, part):
-        """All of the sound, once it is there, or a part of it; or an object with it."""
+    async def _make_whole(self, utterance, encoder, wishes, part):
+        """Returns what sends all of the sound, a part of it, or an object with it. None if nothing is to be sent."""
         sound = bytearray()
         async for piece in utterance.sound(0, wishes.start_frame):
             sound += await encoder.encode(piece)
         if utterance.cancelled:
-            return
+            return None
         spoken = utterance.spoken
         if spoken.finished == "error":
             raise ApiError(500, spoken.problem, code="engine_failed")
@@ -182,14 +187,12 @@ class Answer:
         if wishes.response_format == "wav":  # whose length is known by now
             sound[:encoders.WAV_HEADER] = encoders.wav_header(len(sound) - encoders.WAV_HEADER)
         if wishes.json:
-            await self._send_at_once(_object(wishes, spoken, sound), self._headers(utterance, wishes))
-            return
+            return functools.partial(self._send_at_once, _object(wishes, spoken, sound), self._headers(utterance, wishes))
         headers = {**self._headers(utterance, wishes), **_summary(spoken)}
         if not part:
-            await self._send_at_once(sound, headers)
-            return
+            return functools.partial(self._send_at_once, sound, headers)
         first, last = part.cut(len(sound))
-        await self._send_at_once(sound[first:last + 1], {
+        return functools.partial(self._send_at_once, sound[first:last + 1], {
             **headers, "content-range": f"bytes {first}-{last}/{len(sound)}",
             "etag": ranges.tag(wishes, self._front.model["fingerprint"])}, 206)
 
@@ -197,16 +200,19 @@ class Answer:
         self.status = status
         await self._send_start({**headers, "content-length": str(len(body))})
         for begin in range(0, len(body), WRITE):
+            if self._utterance.cancelled:
+                return
             await self._body(bytes(body[begin:begin + WRITE]), more=begin + WRITE < len(body))
 
     async def _stream(self, utterance, encoder, wishes):
+        """Sends the sound as it comes. Returns what ends the answer; None if it must stay incomplete."""
         async for sound in utterance.sound(wishes.pace, wishes.start_frame):
             if self.status == 0:
                 await self._start(utterance, wishes)
             await self._send_words(utterance, wishes)
             await self._write(wishes, await encoder.encode(sound))
         if utterance.cancelled:
-            return
+            return None
         if self.status == 0:  # the break was at the end
             await self._start(utterance, wishes)
         spoken = utterance.spoken
@@ -214,7 +220,7 @@ class Answer:
             # The body ends without its last chunk, by which a client sees that sound is missing.
             log.error("an utterance broke off: %s", spoken.problem)
             if not wishes.events:
-                return
+                return None
             await self._event(ApiError(500, spoken.problem, code="engine_failed").body() | {"type": "speech.audio.error"})
         else:
             await self._send_words(utterance, wishes)
@@ -223,8 +229,11 @@ class Answer:
                 characters = len(wishes.text)
                 await self._event({"type": "speech.audio.done", **spoken.summary(), "usage": {
                     "input_tokens": characters, "output_tokens": spoken.frames, "total_tokens": characters + spoken.frames}})
-        if self._end_with is not None and not wishes.events:
-            self._end_with(_summary(spoken))
+        return functools.partial(self._end, None if wishes.events else _summary(spoken))
+
+    async def _end(self, trailers):
+        if self._end_with is not None and trailers:
+            self._end_with(trailers)
         await self._body(b"", more=False)
 
     async def refuse(self, error):

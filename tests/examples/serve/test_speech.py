@@ -381,6 +381,13 @@ def test_words_of_a_request(server):
     assert server.speech(input="Please leave your message after the nginx.", seed=1)[2] != said
 
 
+def test_no_file_is_left_when_an_answer_has_ended(start, tmp_path):
+    """A client that has the whole answer may end the server at once."""
+    server = start(environment={"TMPDIR": str(tmp_path)})
+    assert server.speech(input=TEXT, seed=1, lexicon={"tone": "beep"})[0] == 200
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_words_of_the_server(start, tmp_path):
     lexicon = tmp_path / "words.tsv"
     lexicon.write_text("nginx\tnoise\nmemo\tmessage\n")
