@@ -359,16 +359,22 @@ Result<double> PeakBandwidth() {
   return 1e-6 * device->bandwidth;
 }
 
-// A row for each sequence: the talker's contexts, and the predictor's, in pages of 16. By splits, by the kernels for
-// any shape, which a window of more than the context asks for, and by the kernels for pairs of heads.
-Status ManyAttention(cudaStream_t stream, const DeviceNumbers& numbers) {
-  constexpr int kCachedLayers = 4;
+// Returns the attention of the released models, whose cache has so many layers.
+TransformerConfig ReleasedAttention(int layers) {
   TransformerConfig config;
-  config.num_layers = kCachedLayers;
+  config.num_layers = layers;
   config.num_heads = 16;
   config.num_kv_heads = 8;
   config.head_dim = 128;
   config.rms_norm_eps = 1e-6F;
+  return config;
+}
+
+// A row for each sequence: the talker's contexts, and the predictor's, in pages of 16. By splits, by the kernels for
+// any shape, which a window of more than the context asks for, and by the kernels for pairs of heads.
+Status ManyAttention(cudaStream_t stream, const DeviceNumbers& numbers) {
+  constexpr int kCachedLayers = 4;
+  const TransformerConfig config = ReleasedAttention(kCachedLayers);
   TransformerConfig windowed = config;
   windowed.sliding_window = 1 << 20;
   DeviceNumbers whole = numbers, cut = numbers;
@@ -495,12 +501,7 @@ Status ManySampling(cudaStream_t stream, const DeviceNumbers& numbers) {
 Status TextScoresOfRows(cudaStream_t stream, const DeviceNumbers& numbers) {
   constexpr int kCachedLayers = 4;
   constexpr int kMostRowsTimed = 1024;
-  TransformerConfig config;
-  config.num_layers = kCachedLayers;
-  config.num_heads = 16;
-  config.num_kv_heads = 8;
-  config.head_dim = 128;
-  config.rms_norm_eps = 1e-6F;
+  const TransformerConfig config = ReleasedAttention(kCachedLayers);
   QTTS_ASSIGN_OR_RETURN(const double bytes_per_us, PeakBandwidth());
   QTTS_ASSIGN_OR_RETURN(const DeviceMemory qkv, RandomMemory(size_t{kMostRowsTimed} * 4096 * 4));
   QTTS_ASSIGN_OR_RETURN(const DeviceMemory queries, RandomMemory(size_t{kMostRowsTimed} * 128 * 4));

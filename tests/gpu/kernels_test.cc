@@ -526,6 +526,53 @@ struct AttentionCase {
   bool normed;
 };
 
+// Random rows of queries, keys and values, with the layer's norms and frequencies.
+struct AttentionInputs {
+  struct Host {
+    TransformerConfig config;
+    size_t dim = 0;
+    size_t width = 0;  // of a row
+    std::vector<float> qkv, q_norm, k_norm, frequencies;
+  };
+
+  AttentionInputs(const AttentionCase& c, int layers, size_t rows, unsigned seed) : normed(c.normed) {
+    host.config.num_layers = layers;
+    host.config.num_heads = c.heads;
+    host.config.num_kv_heads = c.kv_heads;
+    host.config.head_dim = c.head_dim;
+    host.config.sliding_window = c.window;
+    host.config.rms_norm_eps = 1e-6F;
+    std::mt19937 random(seed);
+    std::uniform_real_distribution<float> uniform(-1, 1);
+    const auto values = [&](size_t n, float around) {
+      std::vector<float> v(n);
+      for (float& x : v) x = around + uniform(random);
+      return v;
+    };
+    host.dim = static_cast<size_t>(c.head_dim);
+    host.width = static_cast<size_t>(c.heads + 2 * c.kv_heads) * host.dim;
+    host.qkv = values(rows * host.width, 0);
+    host.q_norm = values(host.dim, 1);
+    host.k_norm = values(host.dim, 1);
+    for (size_t i = 0; i < host.dim / 2; ++i) {
+      host.frequencies.push_back(std::pow(10000.0F, -static_cast<float>(2 * i) / static_cast<float>(host.dim)));
+    }
+    qkv = ToDevice(host.qkv.data(), host.qkv.size() * 4);
+    q_norm = ToDevice(host.q_norm.data(), host.dim * 4);
+    k_norm = ToDevice(host.k_norm.data(), host.dim * 4);
+    frequencies = ToDevice(host.frequencies.data(), host.frequencies.size() * 4);
+  }
+
+  cuda::AttentionLayer LayerAt(int index) const {
+    return {index, normed ? q_norm.as<const float>() : nullptr, normed ? k_norm.as<const float>() : nullptr,
+            frequencies.as<const float>()};
+  }
+
+  bool normed;
+  Host host;
+  DeviceMemory qkv, q_norm, k_norm, frequencies;
+};
+
 class AttentionTest : public ::testing::TestWithParam<std::tuple<AttentionCase, Precision>> {};
 
 // The rows of a prompt at once: norm, RoPE, softmax and sum as in double precision. Each row has the same bits as when
@@ -534,35 +581,10 @@ TEST_P(AttentionTest, EqualsThePlainSumAndTheStep) {
   QTTS_NEEDS_DEVICE();
   const auto& [c, precision] = GetParam();
   constexpr int kRows = 152, kPages = 2;  // three splits, two pages
-  TransformerConfig config;
-  config.num_layers = 1;
-  config.num_heads = c.heads;
-  config.num_kv_heads = c.kv_heads;
-  config.head_dim = c.head_dim;
-  config.sliding_window = c.window;
-  config.rms_norm_eps = 1e-6F;
-  std::mt19937 random(static_cast<unsigned>(c.heads * 100 + c.head_dim));
-  std::uniform_real_distribution<float> uniform(-1, 1);
-  const auto values = [&](size_t n, float around) {
-    std::vector<float> v(n);
-    for (float& x : v) x = around + uniform(random);
-    return v;
-  };
-  const auto dim = static_cast<size_t>(c.head_dim);
-  const size_t width = static_cast<size_t>(c.heads + 2 * c.kv_heads) * dim;
-  const std::vector<float> qkv = values(kRows * width, 0);
-  const std::vector<float> q_norm = values(dim, 1), k_norm = values(dim, 1);
-  std::vector<float> frequencies;
-  for (size_t i = 0; i < dim / 2; ++i) {
-    frequencies.push_back(std::pow(10000.0F, -static_cast<float>(2 * i) / static_cast<float>(dim)));
-  }
-  const DeviceMemory device_qkv = ToDevice(qkv.data(), qkv.size() * 4);
-  const DeviceMemory device_q_norm = ToDevice(q_norm.data(), dim * 4);
-  const DeviceMemory device_k_norm = ToDevice(k_norm.data(), dim * 4);
-  const DeviceMemory device_frequencies = ToDevice(frequencies.data(), frequencies.size() * 4);
-  const cuda::AttentionLayer layer = {0, c.normed ? device_q_norm.as<const float>() : nullptr,
-                                      c.normed ? device_k_norm.as<const float>() : nullptr,
-                                      device_frequencies.as<const float>()};
+  const AttentionInputs in(c, /*layers=*/1, kRows, static_cast<unsigned>(c.heads * 100 + c.head_dim));
+  const auto& [config, dim, width, qkv, q_norm, k_norm, frequencies] = in.host;
+  const DeviceMemory& device_qkv = in.qkv;
+  const cuda::AttentionLayer layer = in.LayerAt(0);
   const size_t element = cuda::ElementBytes(precision);
   const size_t page = size_t{cuda::kPagePositions} * 2 * static_cast<size_t>(c.kv_heads) * dim * element;
   auto cache = DeviceMemory::AllocateZeroed(kPages * page);
@@ -816,35 +838,10 @@ TEST_P(AttentionTest, ScoresOfTheTextAreThePlainOnes) {
   QTTS_NEEDS_DEVICE();
   const auto& [c, precision] = GetParam();
   constexpr int kPositions = 2300, kPages = 18, kSlots = 9;
-  TransformerConfig config;
-  config.num_layers = 2;
-  config.num_heads = c.heads;
-  config.num_kv_heads = c.kv_heads;
-  config.head_dim = c.head_dim;
-  config.sliding_window = c.window;
-  config.rms_norm_eps = 1e-6F;
-  std::mt19937 random(static_cast<unsigned>(c.heads * 31 + c.head_dim));
-  std::uniform_real_distribution<float> uniform(-1, 1);
-  const auto values = [&](size_t n, float around) {
-    std::vector<float> v(n);
-    for (float& x : v) x = around + uniform(random);
-    return v;
-  };
-  const auto dim = static_cast<size_t>(c.head_dim);
-  const size_t width = static_cast<size_t>(c.heads + 2 * c.kv_heads) * dim;
-  const std::vector<float> qkv = values(kPositions * width, 0);
-  const std::vector<float> q_norm = values(dim, 1), k_norm = values(dim, 1);
-  std::vector<float> frequencies;
-  for (size_t i = 0; i < dim / 2; ++i) {
-    frequencies.push_back(std::pow(10000.0F, -static_cast<float>(2 * i) / static_cast<float>(dim)));
-  }
-  const DeviceMemory device_qkv = ToDevice(qkv.data(), qkv.size() * 4);
-  const DeviceMemory device_q_norm = ToDevice(q_norm.data(), dim * 4);
-  const DeviceMemory device_k_norm = ToDevice(k_norm.data(), dim * 4);
-  const DeviceMemory device_frequencies = ToDevice(frequencies.data(), frequencies.size() * 4);
-  const cuda::AttentionLayer layer = {1, c.normed ? device_q_norm.as<const float>() : nullptr,
-                                      c.normed ? device_k_norm.as<const float>() : nullptr,
-                                      device_frequencies.as<const float>()};
+  const AttentionInputs in(c, /*layers=*/2, kPositions, static_cast<unsigned>(c.heads * 31 + c.head_dim));
+  const auto& [config, dim, width, qkv, q_norm, k_norm, frequencies] = in.host;
+  const DeviceMemory& device_qkv = in.qkv;
+  const cuda::AttentionLayer layer = in.LayerAt(1);
 
   // The same keys on two sides, in pages of another order. All slots share a side's pages.
   const size_t page =

@@ -183,9 +183,10 @@ TEST_P(RecordedTest, AMissedEnd) {
   EXPECT_TRUE(aligner.report().end_missed);
 }
 
-INSTANTIATE_TEST_SUITE_P(Layouts, RecordedTest, ::testing::Values("streaming", "non-streaming"), [](const auto& layout) {
-  return layout.param == std::string("streaming") ? "Streaming" : "Whole";
-});
+INSTANTIATE_TEST_SUITE_P(Layouts, RecordedTest, ::testing::Values("streaming", "non-streaming"),
+                         [](const auto& layout) {
+                           return layout.param == std::string("streaming") ? "Streaming" : "Whole";
+                         });
 
 TEST(SpeechAlignerTest, PartsFollowEachOther) {
   const Recording recording = Load("non-streaming");
