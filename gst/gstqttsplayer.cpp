@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "gstqttsdocument.h"
+#include "gstqttsloudness.h"
 #include "gstqttsmarkup.h"
 #include "gstqttspreparation.h"
 #include "qtts/engine.h"
@@ -73,7 +74,7 @@ void Player::CancelWork() {
 void Player::Start(int parallel) {
   counts_ = Counts();
   ahead_.SetParallel(parallel);
-  markup_warnings_.clear();
+  told_once_.clear();
   in_parallel_ = parallel > 1;
 }
 
@@ -333,6 +334,7 @@ struct Player::Asked {
   TextPosition position;
   std::shared_ptr<qtts::TextPreparer> preparer;
   std::string language_warning;
+  VoiceLevel level;
 };
 
 bool Player::StartNext(Output* output, Event* event) {
@@ -348,8 +350,8 @@ bool Player::StartNext(Output* output, Event* event) {
   std::shared_ptr<AheadSpeech> ahead = ahead_.Take(id);
   spoken_ = SpokenUtterance();
   spoken_->Begin(intake_.Pop());
-  std::vector<std::string> markup_warnings;
-  ApplyMarkup(engine->info(), &spoken_->utterance, &markup_warnings);
+  std::vector<std::string> warnings_once;  // told once a run
+  ApplyMarkup(engine->info(), &spoken_->utterance, &warnings_once);
   spoken_->growing = spoken_->utterance.more_text;
   const Utterance utterance = spoken_->utterance;
   const uint64_t epoch = monitor_->run.epoch;
@@ -371,7 +373,8 @@ bool Player::StartNext(Output* output, Event* event) {
   output->cue = utterance.cue;
   output->before = utterance.before;
   output->after_break = utterance.after_break;
-  output->gain = utterance.markup.gain;
+  output->gain = utterance.markup.gain * asked.level.gain;
+  output->limited = asked.level.on;
   output->language = LanguageTag(utterance.settings);
   output->streamed = utterance.streamed;
   output->language_warning = std::move(asked.language_warning);
@@ -381,8 +384,9 @@ bool Player::StartNext(Output* output, Event* event) {
     return true;
   }
   output->warnings = asked.stream->warnings();
-  for (const std::string& warning : markup_warnings) {
-    if (markup_warnings_.insert(warning).second) output->warnings.push_back(warning);
+  if (!asked.level.warning.empty()) warnings_once.push_back(std::move(asked.level.warning));
+  for (const std::string& warning : warnings_once) {
+    if (told_once_.insert(warning).second) output->warnings.push_back(warning);
   }
   counts_.seed = asked.seed;
   spoken_->stream = std::move(asked.stream);
@@ -439,6 +443,7 @@ Player::Asked Player::AskEngine(qtts::Engine* engine, const Utterance& utterance
   asked.seed = request.seed;
   asked.start = Clock::now();
   qtts::Result<Preparation> preparation = PrepareUtterance(utterance, engine->info());
+  std::shared_ptr<const qtts::ClonedVoice> cloned;
   if (ahead != nullptr && ahead->stream != nullptr && preparation.ok()) {
     *ahead->turn_came = true;  // before the stream is read again
     asked.start = ahead->start;
@@ -446,12 +451,14 @@ Player::Asked Player::AskEngine(qtts::Engine* engine, const Utterance& utterance
     asked.stream = std::move(ahead->stream);
     asked.made = std::move(ahead->frames);
     asked.end = std::move(ahead->end);
+    cloned = ahead->request.voice;
     asked.request = std::move(ahead->request);
     asked.seed = ahead->seed;
     asked.asked_ahead = true;
   } else {
     const auto start_stream = [&]() -> qtts::Result<std::unique_ptr<qtts::Stream>> {
       QTTS_ASSIGN_OR_RETURN(request.voice, std::move(voice));
+      cloned = request.voice;
       QTTS_RETURN_IF_ERROR(preparation.status());
       request.text = preparation->text.spoken;
       return engine->Start(request, [monitor = monitor_] { monitor->LockAndAnnounce(); });
@@ -463,6 +470,7 @@ Player::Asked Player::AskEngine(qtts::Engine* engine, const Utterance& utterance
   }
   asked.device_lost = engine->device_lost();
   if (asked.stream != nullptr) {
+    asked.level = LevelOf(utterance.settings, engine->info(), cloned.get());
     // The engine is computing the first frame now, so this delays no frame.
     position.Append(preparation->text.spoken, preparation->text.map);
     position.FindWords();
@@ -591,6 +599,7 @@ void Player::HandOut(Output* output) {
   spoken_->made.pop_front();
   --spoken_->scanned;
   output->sample = spoken_->handed_out;
+  output->metas = std::exchange(spoken_->utterance.metas, {});
   output->awaited_text = std::exchange(spoken_->awaited_text, false);
   output->device_lost = spoken_->device_lost;
   spoken_->handed_out += output->frame.pcm.size();

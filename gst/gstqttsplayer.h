@@ -85,14 +85,16 @@ class Player {
     qtts::SentenceGap before = qtts::SentenceGap::kSentence;
     bool after_break = false;     // no gap before the utterance
     double gain = 1;              // of its samples
+    bool limited = false;         // the gain is that of `target-loudness`: peaks are limited, not clipped
     std::shared_ptr<void> event;  // of Intake::PushEvent()
     uint64_t silence = 0;         // nanoseconds
     Report mark;
-    std::shared_ptr<Document> document;  // of the mark
-    std::string language;                // tag of what is set for the utterance; empty: unknown
-    bool streamed = false;               // Utterance::streamed
-    uint64_t sample = 0;                 // number of the first sample of `frame` within the utterance's sound
-    Told told;                           // kEnded: the last words
+    std::shared_ptr<Document> document;        // of the mark
+    std::string language;                      // tag of what is set for the utterance; empty: unknown
+    bool streamed = false;                     // Utterance::streamed
+    std::vector<std::shared_ptr<void>> metas;  // for the buffer of `frame`
+    uint64_t sample = 0;                       // number of the first sample of `frame` within the utterance's sound
+    Told told;                                 // kEnded: the last words
   };
 
   // Counts of a run.
@@ -249,7 +251,7 @@ class Player {
   // The streaming thread's own: the warnings of the text of the sink pad that had one last.
   uint64_t warned_stream_ = 0;
   std::set<std::string> language_warnings_;
-  std::set<std::string> markup_warnings_;  // of this run
+  std::set<std::string> told_once_;  // warnings of this run that are not told again
   VoiceStore voices_;
 
   EngineLoader loader_;  // last: its thread uses the rest until it is joined

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
+#include <memory>
 #include <optional>
 #include <string>
 #include <type_traits>
@@ -180,6 +181,7 @@ void Read(const GValue* value, std::optional<std::string>* string) {
   const gchar* content = g_value_get_string(value);
   *string = content != nullptr ? std::optional<std::string>(content) : std::nullopt;
 }
+void Read(const GValue* value, double* number) { *number = g_value_get_double(value); }
 void Read(const GValue* value, bool* truth) { *truth = g_value_get_boolean(value) != FALSE; }
 void Read(const GValue* value, int* number) { *number = g_value_get_int(value); }
 void Read(const GValue* value, int64_t* number) { *number = g_value_get_int64(value); }
@@ -196,6 +198,7 @@ void Write(const std::optional<std::string>& string, GValue* value) {
   g_value_set_string(value, string ? string->c_str() : nullptr);
 }
 void Write(bool truth, GValue* value) { g_value_set_boolean(value, truth ? TRUE : FALSE); }
+void Write(double number, GValue* value) { g_value_set_double(value, number); }
 void Write(int number, GValue* value) { g_value_set_int(value, number); }
 void Write(int64_t number, GValue* value) { g_value_set_int64(value, number); }
 void Write(uint32_t number, GValue* value) { g_value_set_uint(value, number); }
@@ -235,6 +238,9 @@ template <typename Enum>
 requires std::is_enum_v<Enum> GParamSpec* NewSpec(const Words& words, Enum initial, NoRange /*range*/,
                                                   GParamFlags flags) {
   return g_param_spec_enum(words.name, words.nick, words.blurb, EnumType<Enum>(), static_cast<int>(initial), flags);
+}
+GParamSpec* NewSpec(const Words& words, double initial, Range<double> range, GParamFlags flags) {
+  return g_param_spec_double(words.name, words.nick, words.blurb, range.minimum, range.maximum, initial, flags);
 }
 GParamSpec* NewSpec(const Words& words, int initial, Range<int> range, GParamFlags flags) {
   return g_param_spec_int(words.name, words.nick, words.blurb, range.minimum, range.maximum, initial, flags);
@@ -315,6 +321,27 @@ Property RowKeptElsewhere(const gchar* name, Change change, GParamSpec* (*new_sp
   property.name = name;
   property.change = change;
   property.new_spec = new_spec;
+  return property;
+}
+
+// Returns a property that is a GstStructure, with a member of Properties.
+Property StructureRow(const Words& words, std::shared_ptr<const void> Properties::*member) {
+  Property property;
+  property.name = words.name;
+  property.new_spec = [words](GParamFlags flags) {
+    return g_param_spec_boxed(words.name, words.nick, words.blurb, GST_TYPE_STRUCTURE, flags);
+  };
+  property.set = [member](const GValue* value, Properties* properties) {
+    auto* copy = static_cast<GstStructure*>(g_value_dup_boxed(value));
+    const auto free = [](void* structure) {
+      if (structure != nullptr) gst_structure_free(static_cast<GstStructure*>(structure));
+    };
+    properties->*member = copy != nullptr ? std::shared_ptr<const void>(copy, free) : nullptr;
+    return true;
+  };
+  property.get = [member](const Properties& properties, GValue* value) {
+    g_value_set_boxed(value, (properties.*member).get());
+  };
   return property;
 }
 
@@ -411,6 +438,12 @@ std::vector<Property> TextProperties() {
           "with the same sound, messages and timestamps as one by one, but sooner: for books and files. Only spare "
           "\"slots\" are used, and about 1 MiB of memory for each. More than 1 needs is-live=false, and makes "
           "\"real-time\" false"),
+      StructureRow(
+          {"speaker-map", "Speaker Map",
+           "Voices of the speakers of a transcript from the sink pad, which events rstranscribe/speaker-change "
+           "name: a field for each, with a preset voice or a structure of settings. The field \"default\" is for "
+           "names without one; else each gets another preset voice. Unset: the events change nothing"},
+          &Properties::speaker_map),
   };
 }
 
@@ -502,6 +535,10 @@ std::vector<Property> LimitProperties() {
           "or missed the end: before any of it leaves the element, so with \"parallel\" above 1 or \"real-time\" "
           "false, where an utterance of up to two minutes is kept until its end. The best attempt is spoken. Never if "
           "\"seed\" is set or the text grows (-1 = 2 with \"parallel\" above 1, else 0)"),
+      Row("target-loudness", "Target Loudness", kPlaying, kUtterance, &Settings::target_loudness, {-70, 0},
+          "Loudness in LUFS (BS.1770) of the speech from the next utterance on, whatever the voice: a fixed gain for "
+          "each voice, from the loudness that was measured once, and a limiter at -1 dBFS. A voice without a measured "
+          "loudness is left as it is, with a warning (0 = off: the sound is exactly the model's)"),
       Row("speak-anything", "Speak Anything", kPlaying, kUtterance, &Settings::speak_anything,
           "Also give the model texts without a letter, number or currency sign, from the next "
           "utterance on: it mostly babbles for seconds. Off: they are finished without sound, for "

@@ -50,7 +50,8 @@ enum CommandBit : unsigned {
   kText = 1U << 8U,
   kCheck = 1U << 9U,
   kAlign = 1U << 10U,
-  kAll = (1U << 11U) - 1,
+  kLoudness = 1U << 11U,
+  kAll = (1U << 12U) - 1,
 };
 
 struct Command {
@@ -79,7 +80,12 @@ constexpr Command kCommands[] = {
      "the attention head that follows the text, which word times need, with its offset, and a table of all heads; "
      "--write keeps it in DIR/qttssrc.json. With --text and --codes, the word times and the coverage of an utterance "
      "that was spoken before"},
-    {"voice make", "DIR", 1, kMakeVoice, "a voice for Base checkpoints from the WAV --audio, to the file --output"},
+    {"loudness", "DIR", 1, kLoudness,
+     "the loudness of each preset speaker, in LUFS, of a sample that it speaks; --write keeps it in DIR/qttssrc.json, "
+     "for the element's target-loudness"},
+    {"voice make", "DIR", 1, kMakeVoice,
+     "a voice for Base checkpoints from the WAV --audio, to the file --output, with the loudness of a sample that it "
+     "speaks"},
     {"voice show", "FILE", 1, kShowVoice, "the content of a voice file"},
     {"decode", "DIR [FILE]", 2, kDecode,
      "codes, as `codes` prints them, from FILE or standard input to the WAV --output"},
@@ -107,6 +113,7 @@ struct Option {
 };
 
 constexpr unsigned kGenerating = kCodes | kSpeak;
+constexpr unsigned kMeasuring = kMakeVoice | kLoudness;
 constexpr unsigned kPreparing = kText | kSpeak;
 constexpr unsigned kSpeaking = kPrompt | kGenerating | kAlign;
 
@@ -133,7 +140,7 @@ std::vector<Option> MakeOptions() {
       {"layout", 0, kSpeaking, &O::layout, "Prompt layout: auto (default), streaming or non-streaming", "NAME"},
       {"voice", 0, kSpeaking, &O::voice, "Voice to speak with, for Base checkpoints", "FILE"},
       {"greedy", 0, kGenerating, &O::greedy, "Always take the most likely code, in all code groups", nullptr},
-      {"seed", 0, kGenerating | kAlign, &O::seed, "Random seed (default 0)", "N"},
+      {"seed", 0, kGenerating | kAlign | kMeasuring, &O::seed, "Random seed (default 0)", "N"},
       {"max-frames", 0, kGenerating, &O::max_frames, "Stop after N frames of 80 ms", "N"},
       {"part-length", 0, kSpeak, &O::part_length,
        "Characters after which a longer text is split at the end of a sentence, clause or word; 0 = never; default: as "
@@ -144,17 +151,17 @@ std::vector<Option> MakeOptions() {
        "Transcript of --audio; without it only the timbre is cloned", "TEXT"},
       {"pad-reference", 0, kMakeVoice, &O::pad_reference,
        "Append half a second of silence to --audio, so that speech does not repeat its last sounds", nullptr},
-      {"device", 0, kGenerating | kDecode | kInspect | kCheck | kAlign, &O::device,
+      {"device", 0, kGenerating | kDecode | kInspect | kCheck | kAlign | kMeasuring, &O::device,
        "auto (default: the GPU if it can hold the model), cpu or cuda; of `inspect` cuda: its path, a frame's time, "
        "voices that fit",
        "NAME"},
-      {"precision", 0, kGenerating | kDecode | kInspect | kCheck | kAlign, &O::precision,
+      {"precision", 0, kGenerating | kDecode | kInspect | kCheck | kAlign | kMeasuring, &O::precision,
        "auto (default: bf16 on the GPU, f32 on the CPU), bf16 or f32; on the CPU alone int8 or int4, which are faster "
        "and less exact; of `decode` on the GPU, auto and bf16 are products of tensor cores with sums in F32",
        "NAME"},
       {"codec-precision", 0, kGenerating | kDecode, &O::codec_precision,
        "exact (default) or, on the GPU alone, fast: a third of the codec's multiplications, less exact", "NAME"},
-      {"threads", 0, kGenerating | kDecode | kMakeVoice | kCheck | kAlign, &O::threads,
+      {"threads", 0, kGenerating | kDecode | kMeasuring | kCheck | kAlign, &O::threads,
        "CPU threads; 0 (default) = the fastest number, measured at load", "N"},
       {"voices", 0, kGenerating | kInspect, &O::voices,
        "Utterances that the engine can speak at once, 1 to 4096 (default 64): sizes the memory of a GPU", "N"},
@@ -166,7 +173,7 @@ std::vector<Option> MakeOptions() {
        "standard output while it is being made",
        "FILE"},
       {"codes", 0, kAlign, &O::codes, "Codes of an utterance, as `codes` prints them; needs its --text", "FILE"},
-      {"write", 0, kAlign, &O::write, "Write the head into the model's qttssrc.json", nullptr},
+      {"write", 0, kAlign | kLoudness, &O::write, "Write the result into the model's qttssrc.json", nullptr},
       {"words", 0, kSpeak | kAlign, &O::words,
        "Also write when each word begins and ends, and what was spoken of the text, to a file: .vtt, .srt, .json or "
        ".TextGrid; needs a model with an alignment head",

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <iostream>
 #include <iterator>
+#include <memory>
 #include <optional>
 
 #include "align.h"
@@ -18,6 +19,7 @@
 #include "checkpoint/model_kind.h"
 #include "codes_file.h"
 #include "cpu/cpu_voice_encoder.h"
+#include "loudness.h"
 #include "options.h"
 #include "print_json.h"
 #include "prompt/prompt.h"
@@ -29,6 +31,7 @@
 #include "text/text_feed.h"
 #include "text/tokenizer.h"
 #include "voice/clone.h"
+#include "voice/loudness.h"
 #include "wav.h"
 
 namespace qtts {
@@ -336,7 +339,8 @@ Status ShowVoiceFile(const std::string& path, bool as_json) {
                {"x_vector", voice.x_vector.size()},
                {"reference_codes", voice.reference_codes.size()},
                {"reference_text", voice.reference_text},
-               {"model", voice.model}});
+               {"model", voice.model},
+               {"loudness", voice.loudness ? Json(*voice.loudness) : Json()}});
     return Status::Ok();
   }
   std::printf("voice       %s\n", path.c_str());
@@ -345,7 +349,20 @@ Status ShowVoiceFile(const std::string& path, bool as_json) {
   std::printf("codes       %zu\n", voice.reference_codes.size());
   std::printf("text        %s\n", icl ? voice.reference_text.c_str() : "none");
   std::printf("model       %s\n", voice.model.c_str());
+  std::printf("loudness    %s\n", voice.loudness ? (LoudnessText(*voice.loudness) + " LUFS").c_str() : "not measured");
   return Status::Ok();
+}
+
+// Replaces the loudness of the recording by that of the voice's speech, which is heard.
+void MeasureVoice(const ToolOptions& options, const std::string& folder, ClonedVoice* voice) {
+  const auto measured = LoudnessOfVoice(options, folder, std::make_shared<const ClonedVoice>(*voice));
+  if (measured.ok() && *measured) {
+    voice->loudness = *measured;
+    return;
+  }
+  std::cerr << "qtts-tool: warning: voice make: the file has the loudness of the recording, not of the voice: "
+            << (measured.ok() ? "its sample is silent; another --seed may do better" : measured.status().message())
+            << '\n';
 }
 
 Status MakeVoice(const ToolOptions& options) {
@@ -357,8 +374,8 @@ Status MakeVoice(const ToolOptions& options) {
   QTTS_ASSIGN_OR_RETURN(const Recording recording, ReadWav(options.audio));
   QTTS_ASSIGN_OR_RETURN(const auto encoder, CreateCpuVoiceEncoder(checkpoint, engine_options.threads));
   const CloneOptions clone{options.reference_text, options.pad_reference};
-  QTTS_ASSIGN_OR_RETURN(const ClonedVoice voice,
-                        CloneVoice(encoder.get(), checkpoint->Fingerprint(), recording, clone));
+  QTTS_ASSIGN_OR_RETURN(ClonedVoice voice, CloneVoice(encoder.get(), checkpoint->Fingerprint(), recording, clone));
+  MeasureVoice(options, folder, &voice);
   QTTS_RETURN_IF_ERROR(SaveVoice(voice, options.output));
   return ShowVoiceFile(options.output, options.json);
 }
@@ -385,9 +402,9 @@ int Main(int argc, char** argv) {
   for (const std::string& warning : options->warnings) std::cerr << "qtts-tool: warning: " << warning << '\n';
   using Run = Status (*)(const ToolOptions&);
   const std::pair<std::string_view, Run> commands[] = {
-      {"text", PrintText},       {"inspect", Inspect},      {"tokenize", Tokenize},
-      {"prompt", PrintPrompt},   {"codes", Codes},          {"decode", Decode},
-      {"voice make", MakeVoice}, {"voice show", ShowVoice}, {"align", Align}};
+      {"text", PrintText}, {"inspect", Inspect},  {"tokenize", Tokenize},    {"prompt", PrintPrompt},
+      {"codes", Codes},    {"decode", Decode},    {"voice make", MakeVoice}, {"voice show", ShowVoice},
+      {"align", Align},    {"loudness", Loudness}};
   Status status;
   if (options->command == "speak" || options->command == "check") {
     const Result<int> exit_status = options->command == "speak" ? Speak(*options) : Check(*options);

@@ -14,6 +14,7 @@
 #include "checkpoint/safetensors.h"
 #include "qtts/resources.h"
 #include "qtts/utf8.h"
+#include "voice/loudness.h"
 
 namespace qtts {
 namespace {
@@ -23,6 +24,7 @@ static_assert(std::endian::native == std::endian::little, "voice files hold litt
 constexpr const char* kFormat = "qttssrc-voice-1";
 constexpr const char* kVector = "x_vector";
 constexpr const char* kCodes = "reference_codes";
+constexpr const char* kLoudness = "loudness";  // metadata; files of earlier versions have none
 
 // Maximum number of codes. A voice has a few thousand.
 constexpr int64_t kMostElements = int64_t{1} << 22;
@@ -56,6 +58,7 @@ std::string WriteVoice(const ClonedVoice& voice) {
   nlohmann::ordered_json header;
   header["__metadata__"] = {
       {"format", kFormat}, {"model", RepairUtf8(voice.model)}, {"reference_text", RepairUtf8(voice.reference_text)}};
+  if (voice.loudness) header["__metadata__"][kLoudness] = LoudnessText(*voice.loudness);
   header[kVector] = {{"dtype", "F32"}, {"shape", {voice.x_vector.size()}}, {"data_offsets", {0, vector_bytes}}};
   header[kCodes] = {{"dtype", "I32"},
                     {"shape", {voice.reference_codes.size()}},
@@ -80,6 +83,10 @@ Result<ClonedVoice> ParseVoice(std::span<const std::byte> file, const std::strin
   ClonedVoice voice;
   voice.model = metadata("model");
   voice.reference_text = metadata("reference_text");
+  if (const std::string text = metadata(kLoudness); !text.empty()) {
+    voice.loudness = ParseLoudness(text);
+    if (!voice.loudness) return NoVoice(path, "its loudness is no number of LUFS");
+  }
   QTTS_ASSIGN_OR_RETURN(voice.x_vector, Values<float>(header, file, path, kVector, "F32"));
   QTTS_ASSIGN_OR_RETURN(voice.reference_codes, Values<int32_t>(header, file, path, kCodes, "I32"));
   return voice;

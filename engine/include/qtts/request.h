@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -43,6 +44,8 @@ struct ClonedVoice {
   std::string reference_text;
   // ModelInfo::fingerprint of the model that made it; other models refuse it. Empty: not checked.
   std::string model;
+  // Integrated loudness of its speech in LUFS, see qtts/voice.h. None: it was not measured.
+  std::optional<double> loudness = std::nullopt;
 };
 
 // Where a long text is split into parts, in characters (Unicode code points). A model speaks a text only as long as

@@ -363,6 +363,7 @@ Result<ClonedVoice> Engine::CloneVoice(const Recording& recording, const CloneOp
   if (!world.script.clone.ok()) return world.script.clone;
   ClonedVoice voice;
   voice.reference_text = options.reference_text;
+  voice.loudness = world.script.voice_loudness;
   return voice;
 }
 
@@ -373,6 +374,7 @@ Result<ClonedVoice> LoadVoice(const std::string& path) {
   if (g_file_test(path.c_str(), G_FILE_TEST_EXISTS) == FALSE) return Status::NotFound(path + ": no such file");
   ClonedVoice voice;
   voice.reference_text = path;
+  voice.loudness = world.script.voice_loudness;
   return voice;
 }
 
