@@ -80,20 +80,20 @@ enum class GemmShape {
   kBest,
   kOneRow,
   k8Rows,   // of a block, which computes the outputs of one tile
-  k16Rows,  // same
   kWide16,  // of a block, which computes 32 outputs
   kWide32,
   kWide64,
   kCluster,  // for kAdd: eight blocks share the columns of up to 64 rows and of 64 or 128 outputs (cluster.h)
   // With the warpgroup's matrix instruction (warpgroup.h), on compute capability 9.0.
-  kWarpgroup64,        // of a block, which computes 64 outputs
-  kWarpgroup64Split,   // the same of eight blocks that share the columns; for kAdd
-  kWarpgroup128,       // of a block, which computes 128 outputs
-  kWarpgroup128Split,  // the same of eight blocks that share the columns; for kAdd
+  kWarpgroup64,     // of a block, which computes 64 outputs
+  kWarpgroup128,    // of a block, which computes 128 outputs
+  kWarpgroupSplit,  // the same of eight blocks that share the columns; for kAdd
   // The same with both operands swizzled, for matrices that have such a copy (tiles.h); rows by outputs of a block.
   kTiles128x128,
   kTiles128x64,
   kTiles64x64,
+  // cuBLASLt (library.h), for matrices that it was given: these have no other shape. Other bits.
+  kLibrary,
 };
 
 // Scratch for normed rows, BF16 [rows][whole chunks of columns], and the factor still to be applied to each, [rows].

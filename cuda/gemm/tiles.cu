@@ -168,7 +168,7 @@ class Multiplier {
 template <GemmKind kKind, int kOutputs, int kSecond>
 __device__ __forceinline__ void StoreRow(const GemmArguments& a, int64_t row, int first_weight, int lane, float factor,
                                          const float (&sums)[kOutputs / 2], const float2* residuals) {
-  const int pair = lane % 4 * 2;
+  const int pair = SumFragment::Column(lane, 0);
   if constexpr (kKind == GemmKind::kNormGated) {
     const auto inner = [&](int j, int i) {
       const float gate = __fmul_rn(sums[8 * j + kSecond + i], factor);
@@ -213,7 +213,8 @@ __device__ __forceinline__ void StoreRow(const GemmArguments& a, int64_t row, in
 template <GemmKind kKind, int kOutputs>
 __device__ __forceinline__ void StoreTile(const GemmArguments& a, int64_t first_row, int first_weight, int lane,
                                           const float (&sums)[kOutputs / 2]) {
-  const int64_t rows[2] = {first_row + lane / 4, first_row + lane / 4 + 8};
+  const int64_t lower = first_row + SumFragment::Row(lane, 0);
+  const int64_t rows[2] = {lower, lower + 8};
   float factors[2] = {1, 1};
   float2 residuals[2][kKind == GemmKind::kAdd ? kOutputs / 8 : 1];
 #pragma unroll
@@ -221,7 +222,8 @@ __device__ __forceinline__ void StoreTile(const GemmArguments& a, int64_t first_
     const int64_t row = min(rows[h], a.rows - 1);
     if constexpr (HasNorm(kKind)) factors[h] = __ldcg(a.factors + row);
     if constexpr (kKind == GemmKind::kAdd) {
-      const float* const y = static_cast<const float*>(a.y) + row * a.y_stride + first_weight + lane % 4 * 2;
+      const float* const y =
+          static_cast<const float*>(a.y) + row * a.y_stride + first_weight + SumFragment::Column(lane, 0);
 #pragma unroll
       for (int j = 0; j < kOutputs / 8; ++j) residuals[h][j] = __ldcg(reinterpret_cast<const float2*>(y + 8 * j));
     }

@@ -134,7 +134,7 @@ __device__ __forceinline__ void StoreSums(const TileArguments& t, int first_weig
     __syncwarp();
 #pragma unroll
     for (int i = 0; i < kPerPiece; ++i) {
-      order[SumRow(lane, i) * kOrderStride + SumOutput(lane, i)] = sums[piece * kPerPiece + i];
+      order[SumFragment::Column(lane, i) * kOrderStride + SumFragment::Row(lane, i)] = sums[piece * kPerPiece + i];
     }
     __syncwarp();
     switch (t.kind) {
@@ -341,18 +341,16 @@ class Multiplier {
   const int warp_, lane_;
 };
 
-constexpr int kFragmentBytes = 512;  // four sums of each lane of a warp
-
 // Sends a warp's sums of a split tile, lane by lane, to the blocks that finish them: block f % 8 gets fragment f from
 // all blocks.
 template <typename Shape>
 __device__ __forceinline__ void SendSums(uint32_t received, uint32_t arrivals, int rank, int warp, int lane,
                                          const float (&sums)[Shape::kRows / 2]) {
 #pragma unroll
-  for (int j = 0; j < Shape::kRows / 8; ++j) {
-    const int fragment = warp * (Shape::kRows / 8) + j;
+  for (int j = 0; j < Shape::kRows / SumFragment::kColumns; ++j) {
+    const int fragment = warp * (Shape::kRows / SumFragment::kColumns) + j;
     const int place = fragment / kShares * kShares + rank;
-    SendFour(fragment % kShares, received + static_cast<uint32_t>(place * kFragmentBytes + lane * 16), arrivals,
+    SendFour(fragment % kShares, received + static_cast<uint32_t>(place * SumFragment::kBytes + lane * 16), arrivals,
              {sums[4 * j], sums[4 * j + 1], sums[4 * j + 2], sums[4 * j + 3]});
   }
 }
@@ -362,7 +360,7 @@ __device__ __forceinline__ void SendSums(uint32_t received, uint32_t arrivals, i
 template <typename Shape>
 __device__ __forceinline__ void FinishReceived(const GemmArguments& a, uint32_t received, int rank, int warp, int lane,
                                                int first_weight, int64_t first_row) {
-  constexpr int kFragments = Shape::kConsumers * Shape::kRows / 8;
+  constexpr int kFragments = Shape::kConsumers * Shape::kRows / SumFragment::kColumns;
   static_assert(kFragments % kShares == 0);
 #pragma unroll 1
   for (int n = warp; n < kFragments / kShares; n += Shape::kConsumers) {
@@ -370,19 +368,20 @@ __device__ __forceinline__ void FinishReceived(const GemmArguments& a, uint32_t 
     float partial[4][kShares];
 #pragma unroll
     for (int s = 0; s < kShares; ++s) {
-      const uint4 v = LoadShared16(received + static_cast<uint32_t>((n * kShares + s) * kFragmentBytes + lane * 16));
+      const uint4 v =
+          LoadShared16(received + static_cast<uint32_t>((n * kShares + s) * SumFragment::kBytes + lane * 16));
       partial[0][s] = __uint_as_float(v.x), partial[1][s] = __uint_as_float(v.y);
       partial[2][s] = __uint_as_float(v.z), partial[3][s] = __uint_as_float(v.w);
     }
-    const int weight = first_weight + fragment / (Shape::kRows / 8) * kWarpOutputs;
-    const int64_t row = first_row + fragment % (Shape::kRows / 8) * 8;
+    const int weight = first_weight + fragment / (Shape::kRows / SumFragment::kColumns) * kWarpOutputs;
+    const int64_t row = first_row + fragment % (Shape::kRows / SumFragment::kColumns) * 8;
     float totals[4];
 #pragma unroll
     for (int i = 0; i < 4; ++i) totals[i] = SumOfShares(partial[i], 1, 1);
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      const int64_t of = row + SumRow(lane, i);
-      const int output = weight + SumOutput(lane, i);
+      const int64_t of = row + SumFragment::Column(lane, i);
+      const int output = weight + SumFragment::Row(lane, i);
       if (of >= a.rows || output >= a.outputs) continue;
       const float before = LoadL2(static_cast<const float*>(a.y) + of * a.y_stride + output);
       Finish<GemmKind::kAdd, __nv_bfloat16>(a, of, output, totals[i], before);
@@ -484,7 +483,6 @@ Kernel KernelFor(const WarpgroupTile& tile) {
   if (is(2, 128, Blocks::kAlone)) return WarpgroupKernel<2, 128, Blocks::kAlone>;
   if (is(2, 128, Blocks::kSplit)) return WarpgroupKernel<2, 128, Blocks::kSplit>;
   if (is(1, 64, Blocks::kAlone)) return WarpgroupKernel<1, 64, Blocks::kAlone>;
-  if (is(1, 64, Blocks::kSplit)) return WarpgroupKernel<1, 64, Blocks::kSplit>;
   return nullptr;
 }
 

@@ -127,7 +127,7 @@ TEST_F(DeviceNumbersTest, WarpgroupsMultiplyManyRowsWhereTheyAreAskedForAndCan) 
   EXPECT_EQ(ShapeOf(GemmKind::kNormGated, 3072, 1024, 64, numbers), GemmShape::kWarpgroup64);
   EXPECT_EQ(ShapeOf(GemmKind::kNormStore, 4096, 1024, 64, numbers), GemmShape::kWide64) << "few blocks";
   EXPECT_EQ(ShapeOf(GemmKind::kAdd, 1024, 3072, 64, numbers), GemmShape::kCluster);
-  EXPECT_EQ(ShapeOf(GemmKind::kAdd, 1024, 3072, 128, numbers), GemmShape::kWarpgroup128Split);
+  EXPECT_EQ(ShapeOf(GemmKind::kAdd, 1024, 3072, 128, numbers), GemmShape::kWarpgroupSplit);
   EXPECT_EQ(ShapeOf(GemmKind::kAdd, 1024, 3072, 256, numbers), GemmShape::kWarpgroup64);
   EXPECT_EQ(ShapeOf(GemmKind::kAdd, 2048, 6144, 1024, numbers), GemmShape::kWarpgroup128);
   EXPECT_EQ(ShapeOf(GemmKind::kNormStore, 4096, 1024, 63, numbers), GemmShape::kWide64) << "few rows";
@@ -152,7 +152,7 @@ TEST_F(DeviceNumbersTest, ManyRowsOfMatricesInPiecesAreMultipliedByTiles) {
                         {GemmKind::kNormGated, 3072, 1024, 128, GemmShape::kTiles128x64},
                         {GemmKind::kAdd, 1024, 3072, 1024, GemmShape::kTiles128x64},
                         {GemmKind::kAdd, 1024, 3072, 256, GemmShape::kTiles64x64},
-                        {GemmKind::kAdd, 1024, 3072, 128, GemmShape::kWarpgroup128Split},
+                        {GemmKind::kAdd, 1024, 3072, 128, GemmShape::kWarpgroupSplit},
                         {GemmKind::kAdd, 1024, 3072, 56, GemmShape::kCluster}}) {
     SCOPED_TRACE(std::to_string(c.outputs) + " x " + std::to_string(c.columns) + ", " + std::to_string(c.rows));
     EXPECT_EQ(ShapeOf(c.kind, c.outputs, c.columns, c.rows, numbers, true), c.shape);

@@ -170,9 +170,9 @@ TEST_P(WarpgroupTilesTest, MultipliesEachElementOnceInTodaysOrder) {
       for (int warp = 0; warp < warpgroups * kGroupWarps; ++warp) {
         for (int lane = 0; lane < 32; ++lane) {
           for (int i = 0; i < tile_rows / 2; ++i) {
-            const int weight =
-                static_cast<int>(output_tile) * warpgroups * kGroupOutputs + warp * kWarpOutputs + SumOutput(lane, i);
-            const int row = static_cast<int>(row_tile) * tile_rows + SumRow(lane, i);
+            const int weight = static_cast<int>(output_tile) * warpgroups * kGroupOutputs + warp * kWarpOutputs +
+                               cuda::SumFragment::Row(lane, i);
+            const int row = static_cast<int>(row_tile) * tile_rows + cuda::SumFragment::Column(lane, i);
             ASSERT_TRUE(stored.emplace(weight, row).second);
           }
         }

@@ -210,15 +210,15 @@ TEST_P(GemmTest, EqualsPlainProducts) {
     const int first = kRows - rows;
     int shapes = 0;
     for (const auto shape :
-         {cuda::GemmShape::kBest, cuda::GemmShape::kOneRow, cuda::GemmShape::k8Rows, cuda::GemmShape::k16Rows,
-          cuda::GemmShape::kWide16, cuda::GemmShape::kWide32, cuda::GemmShape::kWide64, cuda::GemmShape::kCluster}) {
+         {cuda::GemmShape::kBest, cuda::GemmShape::kOneRow, cuda::GemmShape::k8Rows, cuda::GemmShape::kWide16,
+          cuda::GemmShape::kWide32, cuda::GemmShape::kWide64, cuda::GemmShape::kCluster}) {
       const std::vector<float> some = run(first, rows, shape);
       if (some.empty()) continue;
       ++shapes;
       ASSERT_TRUE(std::equal(some.begin(), some.end(), all.begin() + first * y_stride))
           << rows << " rows, shape " << static_cast<int>(shape);
     }
-    EXPECT_GE(shapes, 5);
+    EXPECT_GE(shapes, 4);
   }
 }
 
@@ -457,7 +457,7 @@ TEST_P(ManyRowsTest, GivesTheBitsOfFewRows) {
     EXPECT_EQ(ran, 0);
   }
   QTTS_NEEDS_WARPGROUPS();
-  const bool split = shape == cuda::GemmShape::kWarpgroup64Split || shape == cuda::GemmShape::kWarpgroup128Split;
+  const bool split = shape == cuda::GemmShape::kWarpgroupSplit;
   EXPECT_EQ(ran, split && kind != GemmKind::kAdd ? 0 : 3 * 8 * 2);
 }
 
@@ -507,18 +507,18 @@ INSTANTIATE_TEST_SUITE_P(Kinds, LibraryTest,
                          [](const auto& test) { return "kind" + std::to_string(static_cast<int>(test.param)); });
 
 std::string ManyRowsName(const ::testing::TestParamInfo<std::tuple<cuda::GemmShape, GemmKind>>& test) {
-  const char* const names[] = {"64", "64Split", "128", "128Split"};
+  const char* const names[] = {"64", "128", "128Split"};
   const int shape = static_cast<int>(std::get<0>(test.param)) - static_cast<int>(cuda::GemmShape::kWarpgroup64);
   return std::string(names[shape]) + "_kind" + std::to_string(static_cast<int>(std::get<1>(test.param)));
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Shapes, ManyRowsTest,
-    ::testing::Combine(::testing::Values(cuda::GemmShape::kWarpgroup64, cuda::GemmShape::kWarpgroup128,
-                                         cuda::GemmShape::kWarpgroup64Split, cuda::GemmShape::kWarpgroup128Split),
-                       ::testing::Values(GemmKind::kAdd, GemmKind::kStore, GemmKind::kStoreSilu, GemmKind::kNormStore,
-                                         GemmKind::kNormGated)),
-    ManyRowsName);
+INSTANTIATE_TEST_SUITE_P(Shapes, ManyRowsTest,
+                         ::testing::Combine(::testing::Values(cuda::GemmShape::kWarpgroup64,
+                                                              cuda::GemmShape::kWarpgroup128,
+                                                              cuda::GemmShape::kWarpgroupSplit),
+                                            ::testing::Values(GemmKind::kAdd, GemmKind::kStore, GemmKind::kStoreSilu,
+                                                              GemmKind::kNormStore, GemmKind::kNormGated)),
+                         ManyRowsName);
 
 struct AttentionCase {
   const char* name;
