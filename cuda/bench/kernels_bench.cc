@@ -95,7 +95,7 @@ Result<double> TimeGemm(cudaStream_t stream, const DeviceNumbers& numbers, const
   return Time(stream, numbers, [&](const Launcher& launch, int layer) {
     Matrix of_layer = matrix;
     of_layer.data = weights.as<char>() + static_cast<size_t>(layer) * matrix.bytes(Precision::kBF16);
-    of_layer.pieces = of_layer.data;  // in whatever order, they are as many bytes
+    of_layer.swizzled = of_layer.data;  // in whatever order, they are as many bytes
     Gemm(launch, Precision::kBF16, of_layer, rows);
   });
 }
@@ -282,7 +282,7 @@ Status ManyProducts(cudaStream_t stream, const DeviceNumbers& numbers) {
     const size_t bytes = matrix.bytes(Precision::kBF16);
     constexpr auto kRows = static_cast<size_t>(kMostManyRows);
     QTTS_ASSIGN_OR_RETURN(const DeviceMemory weights, RandomMemory(bytes * kLayers));
-    matrix.pieces = weights.data();
+    matrix.swizzled = weights.data();
     QTTS_ASSIGN_OR_RETURN(const DeviceMemory x, RandomMemory(kRows * static_cast<size_t>(product.columns) * 4));
     QTTS_ASSIGN_OR_RETURN(const DeviceMemory y, RandomMemory(kRows * static_cast<size_t>(product.outputs) * 4));
     QTTS_ASSIGN_OR_RETURN(const DeviceMemory normed, RandomMemory(kRows * static_cast<size_t>(product.columns) * 2));
@@ -310,8 +310,8 @@ Status ManyProducts(cudaStream_t stream, const DeviceNumbers& numbers) {
       for (const GemmShape shape : kShapes) {
         r.shape = shape;
         const bool tiles = shape >= GemmShape::kTiles128x128;
-        r.x_in_pieces = tiles && product.kind == GemmKind::kAdd;
-        r.y_in_pieces = tiles && product.kind == GemmKind::kNormGated;
+        r.x_swizzled = tiles && product.kind == GemmKind::kAdd;
+        r.y_swizzled = tiles && product.kind == GemmKind::kNormGated;
         if (!CanRun(shape, matrix, r, numbers.products)) {
           std::printf(" %9s", "-");
           continue;

@@ -36,7 +36,7 @@ size_t StageBytes(const GemmArgs& a, int columns, int x_planes) {
 // Fragments received by a thread block: its share of them all, at least one, from each block of the cluster.
 __host__ __device__ constexpr size_t ReceivedBytes(int columns) {
   const int all = columns / 8 * kWarps;
-  return static_cast<size_t>(all > kMostClusterBlocks ? all : kMostClusterBlocks) * SumFragment::kBytes;
+  return static_cast<size_t>(all > kMaxClusterBlocks ? all : kMaxClusterBlocks) * SumFragment::kBytes;
 }
 
 #if __CUDA_ARCH__ >= 900
@@ -232,7 +232,7 @@ __global__ void __launch_bounds__(kThreads, 4) ClusterGemm(const __grid_constant
     const Column place = places[n];
     const bool gated = a.epilogue.activation == Activation::kSwiGlu;
     if (place.frame < 0 || (gated && lane % 4 > 1)) return;
-    FinishQuads<End::kAny, 1>(
+    FinishQuads<End::kGeneral, 1>(
         a, first_tile, tile, lane % 4 * 4, {first_column + n}, {place},
         {a.epilogue.rms_input != nullptr ? column_scale[n] : 1.0F}, constants,
         [&](int, int, int m) { return ResidualAt(a, first_column + n, m); },
@@ -296,20 +296,20 @@ size_t ClusterBytes(const GemmArgs& args, Planes x_planes, int columns, int stag
 }
 // Limit: half of an SM's shared memory for all its blocks together, so that the next kernel's blocks fit; or the shared
 // memory that the language model's kernel leaves, minus the static part.
-constexpr size_t kMostBytes = 108 << 10;
-constexpr size_t kMostBytesBeside = 63 << 10;
+constexpr size_t kMaxBytes = 108 << 10;
+constexpr size_t kMaxBytesBeside = 63 << 10;
 
 // 0: none fits.
 int StagesFor(const GemmArgs& args, Planes x_planes, const GemmTile& tile, const DeviceTraits& device) {
   const int blocks = args.geometry.groups * CeilDiv(args.geometry.tiles, kClusterTiles) *
                          CeilDiv(args.geometry.columns, tile.columns) / device.processors +
                      1;
-  const size_t most = tile.beside ? kMostBytesBeside : kMostBytes / static_cast<size_t>(blocks);
+  const size_t most = tile.beside ? kMaxBytesBeside : kMaxBytes / static_cast<size_t>(blocks);
   for (const int stages : {kManyStages, kSomeStages}) {
     if (ClusterBytes(args, x_planes, tile.columns, stages) <= most) return stages;
   }
   const size_t least = ClusterBytes(args, x_planes, tile.columns, kFewStages);
-  return least <= (tile.beside ? kMostBytesBeside : kMostBytes) ? kFewStages : 0;
+  return least <= (tile.beside ? kMaxBytesBeside : kMaxBytes) ? kFewStages : 0;
 }
 
 }  // namespace
@@ -325,7 +325,7 @@ cudaError_t ClusterGemmsFit(const DeviceTraits& device, bool* fit) {
   // The widest has the most static shared memory, which counts too.
   const auto* const widest = reinterpret_cast<const void*>(KernelFor<2, 2, kFewStages>(32));
   const cudaError_t error = cudaFuncGetAttributes(&attributes, widest);
-  *fit = error == cudaSuccess && kMostBytes + attributes.sharedSizeBytes <= device.shared_bytes;
+  *fit = error == cudaSuccess && kMaxBytes + attributes.sharedSizeBytes <= device.shared_bytes;
   return error;
 }
 
@@ -334,7 +334,7 @@ cudaError_t PrepareClusterGemms() {
     for (const int w : {1, 2}) {
       for (const int columns : {8, 16, 32}) {
         for (const int stages : {kFewStages, kSomeStages, kManyStages}) {
-          const cudaError_t error = PrepareKernel(KernelFor(x, w, columns, stages), kMostBytes);
+          const cudaError_t error = PrepareKernel(KernelFor(x, w, columns, stages), kMaxBytes);
           if (error != cudaSuccess) return error;
         }
       }

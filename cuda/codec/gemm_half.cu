@@ -505,13 +505,13 @@ struct Kernels {
 
   static cudaError_t Prepare(const DeviceTraits& device) {
     for (const int columns : {32, 64, 128}) {
-      const size_t most = std::min(WideSharedBytes(columns, kX, kW, kMostTaps),
+      const size_t most = std::min(WideSharedBytes(columns, kX, kW, kMaxTaps),
                                    device.shared_bytes - std::min(device.shared_bytes, WideStaticBytes(columns)));
       const cudaError_t error = PrepareKernel(Wide(columns), most);
       if (error != cudaSuccess) return error;
     }
     for (const int columns : {8, 16, 32}) {
-      const cudaError_t error = PrepareKernel(Narrow(columns), NarrowSharedBytes(kMaxSegments, columns, kMostTaps));
+      const cudaError_t error = PrepareKernel(Narrow(columns), NarrowSharedBytes(kMaxSegments, columns, kMaxTaps));
       if (error != cudaSuccess) return error;
     }
     return cudaSuccess;

@@ -19,7 +19,7 @@ __global__ void __launch_bounds__(kDequantizeThreads) Dequantize(const __grid_co
   const int b = static_cast<int>(blockIdx.x);
   WaitForPrevious();
   // Codes are read before it is known whether they count: all of this comes from far away.
-  __shared__ int entries[kMostGroups];
+  __shared__ int entries[kMaxGroups];
   for (int g = static_cast<int>(threadIdx.x); g < a.groups; g += kDequantizeThreads) {
     // Padding (-1) counts as code 0, and no code reads outside the table.
     const int code = min(max(__ldcg(a.codes + b * a.groups + g), 0), a.codebook_size - 1);
@@ -87,8 +87,8 @@ __device__ __forceinline__ float ToFloat(float v) { return v; }
 __device__ __forceinline__ float ToFloat(__half v) { return __half2float(v); }
 __device__ __forceinline__ void Keep(float v, float* to) { *to = v; }
 __device__ __forceinline__ void Keep(float v, __half* to) {
-  constexpr float kMost = 65504;
-  *to = __float2half_rn(fminf(fmaxf(v, -kMost), kMost));
+  constexpr float kMax = 65504;
+  *to = __float2half_rn(fminf(fmaxf(v, -kMax), kMax));
 }
 
 // Memory and place of a block of attention: a head of a batch row.

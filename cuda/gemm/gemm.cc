@@ -28,12 +28,12 @@ using gemm::WarpgroupTile;
 GemmArguments ArgumentsOf(const Matrix& matrix, const GemmRows& r) {
   return {matrix.data, matrix.bias, matrix.outputs, matrix.columns, matrix.chunks(), r.x,
           r.x_stride,  r.y,         r.y_stride,     r.rows,         r.norm,          r.eps,
-          r.live,      nullptr,     r.x_in_pieces,  r.y_in_pieces};
+          r.live,      nullptr,     r.x_swizzled,   r.y_swizzled};
 }
 
 // Packed weights and plain rows, which most ways read.
 bool ReadsPlainRows(const Matrix& matrix, const GemmRows& rows) {
-  return matrix.library == nullptr && !rows.x_in_pieces && !rows.y_in_pieces;
+  return matrix.library == nullptr && !rows.x_swizzled && !rows.y_swizzled;
 }
 
 // More shared memory than this would reduce the number of thread blocks per SM.
@@ -93,7 +93,7 @@ constexpr Product TilesProduct(const char* name) {
           },
           [](const Launcher& launch, const Matrix& matrix, const GemmRows& rows) {
             GemmArguments arguments = ArgumentsOf(matrix, rows);
-            arguments.weights = matrix.pieces;
+            arguments.weights = matrix.swizzled;
             gemm::RunTiles(launch, matrix.kind, {kRows, kOutputs}, arguments, rows.normed);
           }};
 }
@@ -101,7 +101,7 @@ constexpr Product TilesProduct(const char* name) {
 constexpr Product LibraryProductRow(const char* name) {
   return {GemmShape::kLibrary, name,
           [](const Matrix& matrix, const GemmRows& rows, const ProductNumbers&) {
-            return matrix.library != nullptr && !rows.x_in_pieces && !rows.y_in_pieces && rows.normed.sums != nullptr &&
+            return matrix.library != nullptr && !rows.x_swizzled && !rows.y_swizzled && rows.normed.sums != nullptr &&
                    (!gemm::HasNorm(matrix.kind) || rows.normed.x != nullptr);
           },
           [](const Launcher& launch, const Matrix& matrix, const GemmRows& rows) {
@@ -140,9 +140,9 @@ std::optional<GemmShape> ChooseWarpgroupShape(const Matrix& matrix, const GemmRo
   return std::nullopt;
 }
 
-// The same for matrices in pieces.
+// The same for matrices that have swizzled weights.
 std::optional<GemmShape> ChooseTiles(const Matrix& matrix, int64_t rows, const ProductNumbers& numbers) {
-  if (matrix.pieces == nullptr || !gemm::HasTiles(matrix)) return std::nullopt;
+  if (matrix.swizzled == nullptr || !gemm::HasTiles(matrix)) return std::nullopt;
   if (rows < kManyRows || rows % gemm::kTileRows != 0) return std::nullopt;
   const int64_t weight_rows = (matrix.kind == GemmKind::kNormGated ? 2 : 1) * int64_t{matrix.outputs};
   const auto tiles = [&](int64_t tile_rows, int64_t outputs) {
@@ -156,7 +156,7 @@ std::optional<GemmShape> ChooseTiles(const Matrix& matrix, int64_t rows, const P
 
 }  // namespace
 
-bool TakesPieces(const Matrix& matrix, int64_t rows, const ProductNumbers& numbers) {
+bool TakesSwizzled(const Matrix& matrix, int64_t rows, const ProductNumbers& numbers) {
   return numbers.many_rows == ManyRowsProducts::kWarpgroup && ChooseTiles(matrix, rows, numbers).has_value();
 }
 
@@ -220,7 +220,7 @@ void Gemm(const Launcher& launch, Precision precision, const Matrix& matrix, con
   const Product& product = gemm::ProductOf(r.shape == GemmShape::kBest ? ChooseShape(matrix, r, numbers) : r.shape);
   if (!product.covers(matrix, r, numbers)) {
     launch.error =
-        cudaErrorInvalidValue;  // swizzled rows where TakesPieces() is false, or a shape that CanRun() refuses
+        cudaErrorInvalidValue;  // swizzled rows where TakesSwizzled() is false, or a shape that CanRun() refuses
     return;
   }
   product.run(launch, matrix, r);

@@ -48,8 +48,8 @@ struct Matrix {
   const float* bias = nullptr;  // [outputs], or none
   int outputs = 0;
   int columns = 0;
-  // The weights once more, in the order kPieces (pieces.h), for products of many rows (tiles.h); or none.
-  const void* pieces = nullptr;
+  // The weights once more, in the order kSwizzled (swizzled.h), for products of many rows (tiles.h); or none.
+  const void* swizzled = nullptr;
   // If set, all products of the matrix are the library's, and `data` is plain rows (library.h).
   const LibraryProduct* library = nullptr;
 
@@ -118,17 +118,17 @@ struct GemmRows {
   const int* live = nullptr;
   // For the norm kinds in BF16, used when there are more than 8 rows: without it they are normed by every block.
   NormedRows normed;
-  // In the order kPieces (pieces.h), where TakesPieces(): x of kAdd, y of kNormGated.
-  bool x_in_pieces = false;
-  bool y_in_pieces = false;
+  // In the order kSwizzled (swizzled.h), where TakesSwizzled(): x of kAdd, y of kNormGated.
+  bool x_swizzled = false;
+  bool y_swizzled = false;
   GemmShape shape = GemmShape::kBest;  // in BF16; another one for tests and measurements
 };
 
 // True if the current device and the build have the shapes of warpgroups.
 bool HasWarpgroupProducts();
-// True if the product of `rows` rows that kBest selects reads and writes rows in pieces (GemmRows::x_in_pieces,
-// y_in_pieces). It depends on the matrix and their number alone.
-bool TakesPieces(const Matrix& matrix, int64_t rows, const ProductNumbers& numbers);
+// True if the product of `rows` rows that kBest selects reads and writes rows swizzled (GemmRows::x_swizzled,
+// y_swizzled). It depends on the matrix and their number alone.
+bool TakesSwizzled(const Matrix& matrix, int64_t rows, const ProductNumbers& numbers);
 // True if `shape` is supported.
 bool CanRun(GemmShape shape, const Matrix& matrix, const GemmRows& rows, const ProductNumbers& numbers);
 // The shape that kBest selects on a device with these numbers.

@@ -17,20 +17,20 @@ namespace {
 
 using Blocks = WarpgroupTile::Blocks;
 
-constexpr int kLeastColumns = kShares * kStageColumns;  // shares of whole stages
+constexpr int kMinColumns = kShares * kStageColumns;  // shares of whole stages
 // Rows that a warp brings into order at once, and floats between them: its lanes' accesses lie in different banks.
 constexpr int kOrderRows = 32;
 constexpr int kOrderStride = kWarpOutputs + 4;
 // Stages of a block that has an SM to itself, and of one of two. kSplit needs room for sums besides.
-constexpr int kMostStages = 6;
+constexpr int kMaxStages = 6;
 constexpr int kSomeStages = 4;
-constexpr int kAlign = kPieceBytes;  // of stages
+constexpr int kAlign = kSwizzledGroupBytes;  // of stages
 
 constexpr int kFillers = 128;  // threads that fill the ring
 constexpr int ThreadsOf(int warpgroups) { return warpgroups * 128 + kFillers; }
 constexpr int BlocksTogether(int warpgroups) { return warpgroups == 1 ? 2 : 1; }
 constexpr int StagesOf(int warpgroups, int rows, Blocks blocks) {
-  return StageBytes(warpgroups, rows) == StageBytes(2, 128) && blocks != Blocks::kSplit ? kMostStages : kSomeStages;
+  return StageBytes(warpgroups, rows) == StageBytes(2, 128) && blocks != Blocks::kSplit ? kMaxStages : kSomeStages;
 }
 // Sums that a block of a split tile gets: all eight shares of an eighth of the tile.
 constexpr int ReceivedBytes(int warpgroups, int rows, Blocks blocks) {
@@ -50,7 +50,7 @@ static_assert(SharedBytes(2, 128, Blocks::kAlone) <= 227 << 10);
 static_assert(SharedBytes(2, 128, Blocks::kSplit) <= 227 << 10);
 
 struct TileArguments {
-  GemmArguments gemm;  // x in the order kPieces
+  GemmArguments gemm;  // x in the order kSwizzled
   GemmKind kind;
   WeightUnits units;
   bool together;  // four outputs are stored as one access
@@ -122,19 +122,19 @@ __device__ __forceinline__ void StoreRows(const GemmArguments& a, bool together,
   }
 }
 
-// Brings the sums of kRows rows, lane by lane, into the order of rows and outputs, piece by piece, and finishes them.
+// Brings the sums of kRows rows, lane by lane, into the order of rows and outputs, step by step, and finishes them.
 template <int kRows>
 __device__ __forceinline__ void StoreSums(const TileArguments& t, int first_weight, int64_t first_row, int lane,
                                           float* order, const float (&sums)[kRows / 2]) {
-  constexpr int kPerPiece = kOrderRows / 2;
+  constexpr int kPerStep = kOrderRows / 2;
   const GemmArguments& a = t.gemm;
 #pragma unroll
-  for (int piece = 0; piece < kRows / kOrderRows; ++piece) {
-    const int64_t row = first_row + piece * kOrderRows;
+  for (int step = 0; step < kRows / kOrderRows; ++step) {
+    const int64_t row = first_row + step * kOrderRows;
     __syncwarp();
 #pragma unroll
-    for (int i = 0; i < kPerPiece; ++i) {
-      order[SumFragment::Column(lane, i) * kOrderStride + SumFragment::Row(lane, i)] = sums[piece * kPerPiece + i];
+    for (int i = 0; i < kPerStep; ++i) {
+      order[SumFragment::Column(lane, i) * kOrderStride + SumFragment::Row(lane, i)] = sums[step * kPerStep + i];
     }
     __syncwarp();
     switch (t.kind) {
@@ -183,7 +183,7 @@ class Filler {
         ring_(*ring),
         first_stage_(first_stage),
         thread_(static_cast<int>(threadIdx.x) - Shape::kConsumers * 32),
-        row_groups_(static_cast<int>(PaddedRows(a.rows) / kPieceRows)),
+        row_groups_(static_cast<int>(PaddedRows(a.rows) / kSwizzledRows)),
         units_of_tile_(Shape::kGroups * t.units.per_group),
         to_next_unit_(UnitSource(t.units, 1, a.chunks, 0)),
         threads_of_unit_(t.units.bytes / 16),
@@ -229,10 +229,10 @@ class Filler {
     const int units_of_copy = kFillers / threads_of_unit_;
     weights_ += unit * to_next_unit_ + thread_ % threads_of_unit_ * 16;
     copies_ = (units - unit + units_of_copy - 1) / units_of_copy;
-    const int first_group = tile % t.row_tiles * (Shape::kRows / kPieceRows);
-    row_bytes_ = max(0, min(Shape::kRows / kPieceRows, row_groups_ - first_group)) * kPieceBytes;
-    rows_ =
-        static_cast<const char*>(a.x) + (static_cast<int64_t>(first_stage_) * row_groups_ + first_group) * kPieceBytes;
+    const int first_group = tile % t.row_tiles * (Shape::kRows / kSwizzledRows);
+    row_bytes_ = max(0, min(Shape::kRows / kSwizzledRows, row_groups_ - first_group)) * kSwizzledGroupBytes;
+    rows_ = static_cast<const char*>(a.x) +
+            (static_cast<int64_t>(first_stage_) * row_groups_ + first_group) * kSwizzledGroupBytes;
   }
 
   __device__ __forceinline__ void BringWeights(uint32_t to, uint32_t barrier) {
@@ -252,7 +252,7 @@ class Filler {
       ArriveAndExpect(barrier, row_bytes_);
       if (row_bytes_ != 0) CopyBulk(to + Shape::kWeightBytes, rows_, row_bytes_, barrier);
     }
-    rows_ += static_cast<int64_t>(row_groups_) * kPieceBytes;
+    rows_ += static_cast<int64_t>(row_groups_) * kSwizzledGroupBytes;
   }
 
   const TileArguments& t;
@@ -490,7 +490,7 @@ Kernel KernelFor(const WarpgroupTile& tile) {
 
 bool CanRunWarpgroup(const WarpgroupTile& tile, GemmKind kind, int columns) {
   const Kernel kernel = KernelFor(tile);
-  if (kernel == nullptr || columns % kLeastColumns != 0) return false;
+  if (kernel == nullptr || columns % kMinColumns != 0) return false;
   if (tile.blocks == Blocks::kSplit && kind != GemmKind::kAdd) return false;
   const DeviceDescription* device = nullptr;
   return Succeeds(DescribeDevice(&device)) && device->CanRunWarpgroups() &&
@@ -507,7 +507,7 @@ WarpgroupLaunch PlanWarpgroup(const WarpgroupTile& tile, GemmKind kind, int outp
   plan.threads = ThreadsOf(tile.warpgroups);
   const int64_t tiles = plan.output_tiles * plan.row_tiles;
   // As many as run at once; the blocks of a split tile go on to no other.
-  const int64_t at_once = int64_t{processors} * (plan.stages == kMostStages ? 1 : 2);
+  const int64_t at_once = int64_t{processors} * (plan.stages == kMaxStages ? 1 : 2);
   plan.blocks = static_cast<unsigned>(tile.blocks == Blocks::kSplit ? kShares * tiles : std::min(tiles, at_once));
   return plan;
 }
@@ -515,7 +515,7 @@ WarpgroupLaunch PlanWarpgroup(const WarpgroupTile& tile, GemmKind kind, int outp
 void RunWarpgroup(const Launcher& launch, GemmKind kind, const WarpgroupTile& tile, GemmArguments a,
                   const NormedRows& scratch) {
   if (HasNorm(kind)) {
-    NormRows(launch, a, scratch, RowOrder::kPieces);
+    NormRows(launch, a, scratch, RowOrder::kSwizzled);
     a.factors = scratch.factors;
   } else {
     ArrangeRows(launch, a, scratch);

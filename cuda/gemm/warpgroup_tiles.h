@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "gemm/gemm.h"
-#include "gemm/pieces.h"
+#include "gemm/swizzled.h"
 #include "runtime/fragment.h"
 
 // Where everything lies in a product of warpgroups. constexpr, for the kernel and for a test on the host that loads,
@@ -16,7 +16,7 @@ namespace qtts::cuda::gemm {
 inline constexpr int kGroupOutputs = 64;  // weight rows of a warpgroup's instruction
 inline constexpr int kWarpOutputs = 16;
 inline constexpr int kGroupWarps = 4;
-inline constexpr int kStageColumns = kPieceColumns;
+inline constexpr int kStageColumns = kSwizzledColumns;
 inline constexpr int kStageChunks = kStageColumns / kChunk;
 // Weights of 16 rows of a stage, and rows' bytes of a stage.
 inline constexpr int kStageWarpBytes = kWarpOutputs * kStageColumns * 2;

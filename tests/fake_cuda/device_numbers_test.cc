@@ -60,7 +60,7 @@ GemmShape ShapeOf(GemmKind kind, int outputs, int columns, int rows, const Devic
   matrix.outputs = outputs;
   matrix.columns = columns;
   char normed = 0;
-  if (pieces) matrix.pieces = &normed;
+  if (pieces) matrix.swizzled = &normed;
   cuda::GemmRows r;
   r.rows = rows;
   r.normed.x = &normed;
@@ -160,11 +160,11 @@ TEST_F(DeviceNumbersTest, ManyRowsOfMatricesInPiecesAreMultipliedByTiles) {
     matrix.kind = c.kind;
     matrix.outputs = c.outputs;
     matrix.columns = c.columns;
-    EXPECT_FALSE(TakesPieces(matrix, c.rows, numbers.products)) << "it has none";
-    matrix.pieces = &matrix;
-    EXPECT_EQ(TakesPieces(matrix, c.rows, numbers.products), c.shape >= GemmShape::kTiles128x128);
-    EXPECT_FALSE(TakesPieces(matrix, c.rows, kH200Numbers.products)) << "not asked for";
-    EXPECT_FALSE(TakesPieces(matrix, c.rows + 1, numbers.products)) << "no room for whole groups of rows";
+    EXPECT_FALSE(TakesSwizzled(matrix, c.rows, numbers.products)) << "it has none";
+    matrix.swizzled = &matrix;
+    EXPECT_EQ(TakesSwizzled(matrix, c.rows, numbers.products), c.shape >= GemmShape::kTiles128x128);
+    EXPECT_FALSE(TakesSwizzled(matrix, c.rows, kH200Numbers.products)) << "not asked for";
+    EXPECT_FALSE(TakesSwizzled(matrix, c.rows + 1, numbers.products)) << "no room for whole groups of rows";
   }
   EXPECT_EQ(ShapeOf(GemmKind::kNormStore, 4096, 1056, 1024, numbers, true), GemmShape::kWide64)
       << "shares of odd sizes";
@@ -181,10 +181,10 @@ TEST_F(DeviceNumbersTest, RowsInPiecesForAnotherKernelAreAnError) {
   matrix.kind = GemmKind::kAdd;
   matrix.outputs = 1024;
   matrix.columns = 2048;
-  matrix.pieces = &matrix;
+  matrix.swizzled = &matrix;
   cuda::GemmRows r;
   r.rows = 8;
-  r.x_in_pieces = true;
+  r.x_swizzled = true;
   const cuda::Launcher launch;
   Gemm(launch, cuda::Precision::kBF16, matrix, r);
   EXPECT_EQ(launch.error, cudaErrorInvalidValue);
@@ -353,7 +353,7 @@ TEST_F(DeviceNumbersTest, TheCodecChoosesNoTileThatDoesNotFit) {
     return columns;
   };
   constexpr size_t kLeast = size_t{99} << 10;
-  for (const int taps : {1, 7, cuda::codec::kMostTaps}) {
+  for (const int taps : {1, 7, cuda::codec::kMaxTaps}) {
     EXPECT_EQ(widest(taps, Planes::kHalf, 1, kLeast), 128) << taps;
     EXPECT_EQ(widest(taps, Planes::kTwoHalves, 1, kLeast), taps == 1 ? 128 : 64) << taps;
     EXPECT_EQ(widest(taps, Planes::kTwoHalves, 2, kLeast), taps <= 7 ? 128 : 64) << taps;

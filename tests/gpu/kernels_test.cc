@@ -16,8 +16,8 @@
 #include "gemm/cublas_lt.h"
 #include "gemm/gemm.h"
 #include "gemm/library.h"
-#include "gemm/pieces.h"
 #include "gemm/rows.h"
+#include "gemm/swizzled.h"
 #include "gemm/tiles.h"
 #include "gpu/device.h"
 #include "gpu/gpu_test.h"
@@ -241,9 +241,9 @@ INSTANTIATE_TEST_SUITE_P(Shapes, GemmTest, ::testing::ValuesIn(GemmCases()), [](
          std::to_string(static_cast<int>(c.kind)) + "_" + std::to_string(c.outputs) + "x" + std::to_string(c.columns);
 });
 
-// Rows of BF16 in the order kPieces, as bytes.
+// Rows of BF16 in the order kSwizzled, as bytes.
 std::vector<char> InPieces(const std::vector<char>& rows, int64_t count, int columns, int stride) {
-  std::vector<char> pieces(static_cast<size_t>(cuda::gemm::PieceBytes(count, columns)), 0);
+  std::vector<char> pieces(static_cast<size_t>(cuda::gemm::SwizzledBytes(count, columns)), 0);
   for (int64_t row = 0; row < count; ++row) {
     for (int k = 0; k < columns; ++k) {
       std::memcpy(&pieces[static_cast<size_t>(cuda::gemm::ElementOffset(count, row, k))],
@@ -292,12 +292,12 @@ class ManyRows {
     if (gated) {
       Pack(launch_, Precision::kBF16, matrix, cuda::PackPart::kUp, DType::kF32, device_up.data(), 0, outputs);
     }
-    if (columns % cuda::gemm::kPieceColumns == 0) {
+    if (columns % cuda::gemm::kSwizzledColumns == 0) {
       auto pieces = DeviceMemory::Allocate(matrix.bytes(Precision::kBF16));
       EXPECT_TRUE(pieces.ok());
       pieces_ = std::move(*pieces);
       cuda::gemm::ArrangeWeights(launch_, matrix, pieces_.data());
-      matrix.pieces = pieces_.data();
+      matrix.swizzled = pieces_.data();
     }
     EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
     const std::vector<char> encoded = Encode(x, normed() ? Precision::kF32 : Precision::kBF16);
@@ -311,7 +311,7 @@ class ManyRows {
 
   // The results of rows [first, first + rows), with `more` floats between rows, and with the bias if there is one.
   // Empty if the shape cannot run. The scratch memory is filled with NaN before. `pieces`: x, of kAdd, or y, of
-  // kNormGated, is in the order kPieces.
+  // kNormGated, is in the order kSwizzled.
   std::vector<float> Run(cuda::GemmShape shape, int first, int rows, int more, float* sums = nullptr,
                          bool pieces = false) {
     const bool floats = matrix.kind == GemmKind::kNormStore || matrix.kind == GemmKind::kAdd;
@@ -331,18 +331,18 @@ class ManyRows {
     r.eps = 1e-6F;
     r.normed = {scratch_.data(), factors_.as<float>(), columns_, sums};
     r.shape = shape;
-    r.x_in_pieces = pieces && matrix.kind == GemmKind::kAdd;
-    r.y_in_pieces = pieces && matrix.kind == GemmKind::kNormGated;
+    r.x_swizzled = pieces && matrix.kind == GemmKind::kAdd;
+    r.y_swizzled = pieces && matrix.kind == GemmKind::kNormGated;
     DeviceMemory x_pieces, y_pieces;
-    if (r.x_in_pieces) {
+    if (r.x_swizzled) {
       std::vector<char> plain(static_cast<size_t>(rows * columns_) * 2);
       EXPECT_EQ(cudaMemcpy(plain.data(), r.x, plain.size(), cudaMemcpyDeviceToHost), cudaSuccess);
       const std::vector<char> arranged = InPieces(plain, rows, columns_, columns_);
       x_pieces = ToDevice(arranged.data(), arranged.size());
       r.x = x_pieces.data();
     }
-    if (r.y_in_pieces) {
-      const std::vector<char> unset(static_cast<size_t>(cuda::gemm::PieceBytes(rows, outputs_)), 0x7F);
+    if (r.y_swizzled) {
+      const std::vector<char> unset(static_cast<size_t>(cuda::gemm::SwizzledBytes(rows, outputs_)), 0x7F);
       y_pieces = ToDevice(unset.data(), unset.size());
       r.y = y_pieces.data();
     }
@@ -350,7 +350,7 @@ class ManyRows {
     Gemm(launch_, Precision::kBF16, matrix, r);
     EXPECT_EQ(launch_.error, cudaSuccess) << cudaGetErrorString(launch_.error);
     std::vector<char> after(before.size());
-    if (r.y_in_pieces) {
+    if (r.y_swizzled) {
       // Compared as plain rows, with what lay between them.
       std::vector<char> arranged(y_pieces.bytes());
       EXPECT_EQ(cudaMemcpy(arranged.data(), y_pieces.data(), arranged.size(), cudaMemcpyDeviceToHost), cudaSuccess);
@@ -720,7 +720,7 @@ TEST_P(AttentionTest, ManyRowsGiveTheBitsOfSplits) {
     auto tickets = DeviceMemory::AllocateZeroed(cuda::TicketElements(config, kMostRows) * 4);
     ASSERT_TRUE(partial.ok() && tickets.ok());
     // By splits, by whole contexts, and the same with its results in pieces.
-    const bool has_pieces = precision == Precision::kBF16 && y_width % cuda::gemm::kPieceColumns == 0;
+    const bool has_pieces = precision == Precision::kBF16 && y_width % cuda::gemm::kSwizzledColumns == 0;
     std::vector<Side> sides(has_pieces ? 3 : 2);
     for (Side& side : sides) {
       side.cache = ToDevice(before.data(), before.size());

@@ -151,7 +151,7 @@ __device__ __forceinline__ void Block<kTalkerHidden, kStreams>::FinishRows(const
 template <int kTalkerHidden, int kStreams>
 template <int kColumns>
 __device__ __forceinline__ float Block<kTalkerHidden, kStreams>::Factor(const PersistentStack& s, int row) const {
-  return NormFactor(&shared_->squares[squares_][0][row], MostRows(kStreams), kColumns, s.eps);
+  return NormFactor(&shared_->squares[squares_][0][row], MaxRows(kStreams), kColumns, s.eps);
 }
 
 template <int kTalkerHidden, int kStreams>
