@@ -381,6 +381,7 @@ bool Player::StartNext(Output* output, Event* event) {
     return true;
   }
   output->warnings = asked.stream->warnings();
+  for (std::string& warning : voices_.TakeWarnings()) output->warnings.push_back(std::move(warning));
   for (const std::string& warning : markup_warnings) {
     if (markup_warnings_.insert(warning).second) output->warnings.push_back(warning);
   }
@@ -452,6 +453,7 @@ Player::Asked Player::AskEngine(qtts::Engine* engine, const Utterance& utterance
   } else {
     const auto start_stream = [&]() -> qtts::Result<std::unique_ptr<qtts::Stream>> {
       QTTS_ASSIGN_OR_RETURN(request.voice, std::move(voice));
+      AdaptToVoice(utterance.settings, &request);
       QTTS_RETURN_IF_ERROR(preparation.status());
       request.text = preparation->text.spoken;
       return engine->Start(request, [monitor = monitor_] { monitor->LockAndAnnounce(); });

@@ -56,6 +56,7 @@ bool Player::StartAhead() {
       speech->request = NewRequest(utterance, engine->info(), speech->retries.made());
       speech->seed = speech->request.seed;
       speech->request.voice = **std::move(voice);
+      AdaptToVoice(utterance.settings, &speech->request);
       auto preparation = PrepareUtterance(utterance, engine->info());
       if (preparation.ok()) speech->request.text = std::move(preparation->text.spoken);
       qtts::Request request = speech->request;
