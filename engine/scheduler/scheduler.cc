@@ -49,12 +49,13 @@ struct Scheduler::Submission {
 
 Scheduler::Scheduler(std::unique_ptr<Backend> backend)
     : backend_(std::move(backend)),
+      paged_(backend_->paged()),
+      shared_prompts_(backend_->shared_prompts()),
       beside_host_(backend_->beside_host()),
       slots_(backend_->max_slots()),
       many_(beside_host_ && slots_ > kDefaultVoices),
-      paged_(backend_->pages().positions > 0),
       free_slots_(slots_),
-      forecast_(backend_->pages().positions) {
+      forecast_(paged_ != nullptr ? paged_->pages().positions : 1) {
   PublishPages();
 }
 
@@ -63,13 +64,14 @@ Occupancy Scheduler::occupancy() const {
           step_frames_, step_nanoseconds_, parked_count_,  parkings_, device_bytes_};
 }
 
-// Backend::pages() may be asked on the scheduler thread alone; occupancy() by anybody.
+// PagedContexts::pages() may be asked on the scheduler thread alone; occupancy() by anybody.
 void Scheduler::PublishPages() {
-  const ContextPages pages = backend_->pages();
+  if (paged_ == nullptr) return;
+  const ContextPages pages = paged_->pages();
   pages_ = pages.total;
   free_pages_ = pages.free;
   parked_count_ = static_cast<int>(parked_.size());
-  device_bytes_ = backend_->device_bytes();
+  device_bytes_ = paged_->device_bytes();
 }
 
 Result<std::unique_ptr<Scheduler>> Scheduler::Create(std::unique_ptr<Backend> backend) {
@@ -404,7 +406,7 @@ bool Scheduler::SubmitStep() {
   ready_.erase(ready_.begin(), end);
   for (const RunningPtr& running : candidates_) running->ready = false;
   if (real_time_slots_ > 0) YieldToRealTime();
-  if (paged_) {
+  if (paged_ != nullptr) {
     // All of them before the step is made, since a stream may be parked for one that comes later.
     for (const RunningPtr& running : candidates_) {
       if (CanGoOn(*running) && !TakePages(running) && device_lost_) break;

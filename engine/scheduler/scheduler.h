@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -46,7 +47,7 @@ namespace qtts {
 // Utterances that are not real-time give way on every device: they take part in a step as far as its time lets the
 // readers of real-time streams keep sound in hand, in turn.
 //
-// With pages for contexts (Backend::pages()) an utterance begins only if they are expected to hold all contexts until
+// With pages for contexts (Backend::paged()) an utterance begins only if they are expected to hold all contexts until
 // their streams end: by the length of their texts, by how long others have spoken, and by max_new_tokens. If a stream
 // needs a page and none is free, the stream that is furthest ahead of its reader is parked: its pages move to the
 // host's memory. It returns when pages are free, or when it is about to run dry and another stream is further ahead:
@@ -131,6 +132,7 @@ class Scheduler {
   void RefuseExpired(Clock::time_point now);
   std::vector<RunningPtr> NextPrompts(bool hold, size_t* left);
   bool TakeProgress(const RunningPtr& running, const Result<PrefillProgress>& progress);
+  std::vector<Result<PrefillProgress>> Prefill(std::span<const SlotId> slots);
   bool RunPrompts();
   bool AnyReaderRunsShort() const;
   // Functions for pages, in scheduler_pages.cc.
@@ -152,11 +154,12 @@ class Scheduler {
   void FailAll(const Status& status);
   void FailAdded(const Status& status);
 
-  std::unique_ptr<Backend> backend_;  // null once the device is lost
+  std::unique_ptr<Backend> backend_;     // null once the device is lost
+  PagedContexts* const paged_;           // of backend_; null: it has no pages
+  SharedPrompts* const shared_prompts_;  // of backend_; null: prompts share nothing
   const bool beside_host_;
   const int slots_;
-  const bool many_;   // see above
-  const bool paged_;  // the backend has pages
+  const bool many_;  // see above
   std::atomic<bool> device_lost_ = false;
   std::atomic<int> free_slots_;
   std::atomic<int> waiting_count_ = 0;  // streams with a prompt and without a slot

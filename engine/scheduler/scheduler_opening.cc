@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -87,7 +88,7 @@ bool Scheduler::Open(const RunningPtr& running) {
   running->slot = *slot;
   running->open = true;
   --free_slots_;
-  if (paged_) forecast_.Add(ForecastOf(*running));
+  if (paged_ != nullptr) forecast_.Add(ForecastOf(*running));
   if (request.real_time) ++real_time_slots_;
   PublishPages();
   prompts_.push_back(running);
@@ -103,7 +104,7 @@ std::string Scheduler::DescribeShortage() {
   const std::string speaking = std::to_string(slots_ - free_slots_);
   if (free_slots_ == 0) return "all " + std::to_string(slots_) + " slots of the engine are taken";
   if (!HasPagesFor(*waiting_.begin()->second)) {
-    const ContextPages pages = backend_->pages();
+    const ContextPages pages = paged_->pages();
     return "the " + speaking + " utterances that speak need the device's memory, or are expected to (" +
            std::to_string(pages.free) + " of " + std::to_string(pages.total) + " pages are free)";
   }
@@ -144,6 +145,14 @@ bool Scheduler::AnyReaderRunsShort() const {
   });
 }
 
+// Runs a piece of each slot's prompt, in one pass if the backend can.
+std::vector<Result<PrefillProgress>> Scheduler::Prefill(std::span<const SlotId> slots) {
+  if (shared_prompts_ != nullptr) return shared_prompts_->PrefillTogether(slots);
+  std::vector<Result<PrefillProgress>> results;
+  for (const SlotId slot : slots) results.push_back(backend_->Prefill(slot));
+  return results;
+}
+
 // Runs pieces of prompts, about one frame's work in total. Returns true if any ran.
 bool Scheduler::RunPrompts() {
   // Prompts that need more than one piece are held back for up to kMostHeld steps while a speaking stream runs short.
@@ -160,7 +169,7 @@ bool Scheduler::RunPrompts() {
     std::vector<SlotId> ids;
     ids.reserve(together.size());
     for (const RunningPtr& running : together) ids.push_back(running->slot);
-    const std::vector<Result<PrefillProgress>> results = backend_->PrefillTogether(ids);
+    const std::vector<Result<PrefillProgress>> results = Prefill(ids);
     if (LogEnabled(LogLevel::kTrace)) {
       Log(LogLevel::kTrace, "pieces of " + std::to_string(ids.size()) + " prompts, the first of slot " +
                                 std::to_string(ids.front()) + ": " + ElapsedText(start));
@@ -177,9 +186,10 @@ bool Scheduler::RunPrompts() {
 // Takes the first of the next `left` waiting prompts and those that fit into the same pass, for a piece each.
 std::vector<Scheduler::RunningPtr> Scheduler::NextPrompts(bool hold, size_t* left) {
   std::vector<RunningPtr> together;
+  const int64_t rows_together = shared_prompts_ != nullptr ? shared_prompts_->prompt_rows_together() : 0;
   int64_t rows = 0;
   for (; *left > 0; --*left) {
-    if (!together.empty() && rows + prompts_.front()->own_rows > backend_->prompt_rows_together()) break;
+    if (!together.empty() && rows + prompts_.front()->own_rows > rows_together) break;
     RunningPtr running = std::move(prompts_.front());
     prompts_.pop_front();
     if (!running->open || running->stream->ended()) continue;

@@ -11,8 +11,6 @@
 namespace qtts {
 namespace {
 
-// Frames for which an utterance that begins needs pages.
-constexpr int64_t kFirstFrames = 16;
 // One in so many pages is a margin for the forecast's errors. As many stay free when a
 // parked stream returns whose reader still has sound.
 constexpr int64_t kShare = 20;
@@ -29,7 +27,7 @@ constexpr std::chrono::seconds kBetweenLogs{10};
 }  // namespace
 
 int64_t Scheduler::PagesOf(int64_t positions) const {
-  const int64_t page = backend_->pages().positions;
+  const int64_t page = paged_->pages().positions;
   return (positions + page - 1) / page;
 }
 
@@ -39,19 +37,19 @@ PageForecast::Context Scheduler::ForecastOf(const Running& running) const {
   const int64_t positions = running.prompt_rows + running.submitted;
   const int64_t estimate = running.prompt_rows + lengths_.FramesOf(running.text_tokens);
   const int64_t most = running.prompt_rows + running.max_new_tokens;
-  const int64_t last = std::min(std::max(estimate, positions + backend_->pages().positions), most);
-  return {positions + kFirstFrames, last + kFirstFrames};
+  const int64_t last = std::min(std::max(estimate, positions + paged_->pages().positions), most);
+  return {positions + PagedContexts::kPositionsAhead, last + PagedContexts::kPositionsAhead};
 }
 
 // True if there are pages for the prompt and its first frames, beside those of the streams that are parked, and if all
 // contexts are expected to fit until their streams end, with a share of all pages left. True also for a prompt that
 // needs more than all pages: the backend refuses it with an error.
 bool Scheduler::HasPagesFor(const Running& waiting) {
-  const ContextPages pages = backend_->pages();
-  if (pages.positions == 0 || free_slots_ == slots_) return true;
+  if (paged_ == nullptr || free_slots_ == slots_) return true;
+  const ContextPages pages = paged_->pages();
   // Speaking streams come first.
   if (!starved_.empty()) return false;
-  int64_t needed = PagesOf(waiting.prompt_rows + kFirstFrames);
+  int64_t needed = PagesOf(waiting.prompt_rows + PagedContexts::kPositionsAhead);
   if (needed > pages.total) return true;
   for (const RunningPtr& running : parked_) needed += PagesOf(running->prompt_rows + running->submitted);
   if (needed > pages.free) return false;
@@ -96,8 +94,8 @@ Scheduler::RunningPtr Scheduler::FurthestAhead(Clock::time_point now) const {
 bool Scheduler::TakePages(const RunningPtr& running) {
   while (running->submitted >= running->room) {
     const auto now = Clock::now();
-    if (now >= reserve_again_ || backend_->pages().free > 0) {
-      const Result<int64_t> room = backend_->Reserve(running->slot);
+    if (now >= reserve_again_ || paged_->pages().free > 0) {
+      const Result<int64_t> room = paged_->Reserve(running->slot);
       if (room.ok()) {
         running->room = *room;
         return true;
@@ -123,7 +121,7 @@ bool Scheduler::TakePages(const RunningPtr& running) {
 
 // Returns false if the host has no memory for it, or the device was lost.
 bool Scheduler::Park(const RunningPtr& running) {
-  const Status status = backend_->Park(running->slot);
+  const Status status = paged_->Park(running->slot);
   if (status.code() == StatusCode::kDeviceUnavailable) FailAll(status);
   if (!status.ok()) return false;
   running->parked = true;
@@ -135,7 +133,7 @@ bool Scheduler::Park(const RunningPtr& running) {
   if (parked_.size() > 1 || now < log_again_ || !LogEnabled(LogLevel::kInfo)) return true;
   log_again_ = now + kBetweenLogs;
   parking_logged_ = true;
-  Log(LogLevel::kInfo, "the device's " + std::to_string(backend_->pages().total) +
+  Log(LogLevel::kInfo, "the device's " + std::to_string(paged_->pages().total) +
                            " pages are in use: utterances that are ahead of their readers are parked in the host's "
                            "memory, and no other begins");
   return true;
@@ -143,7 +141,7 @@ bool Scheduler::Park(const RunningPtr& running) {
 
 // Returns false if there are too few pages, or the device was lost.
 bool Scheduler::Unpark(const RunningPtr& running) {
-  const Status status = backend_->Unpark(running->slot);
+  const Status status = paged_->Unpark(running->slot);
   if (status.code() == StatusCode::kDeviceUnavailable) FailAll(status);
   if (!status.ok()) return false;
   RemoveFromParked(running);
@@ -168,7 +166,7 @@ bool Scheduler::ExchangePages(int64_t pages, Clock::duration ahead) {
   const auto now = Clock::now();
   if (now < exchange_again_) return false;
   int64_t parked = 0;
-  while (backend_->pages().free < pages) {
+  while (paged_->pages().free < pages) {
     const RunningPtr furthest = FurthestAhead(now);
     if (furthest == nullptr || (CanGoOn(*furthest) && SoundAhead(*furthest, now) < ahead + kMargin)) break;
     if (!Park(furthest)) break;
@@ -176,7 +174,7 @@ bool Scheduler::ExchangePages(int64_t pages, Clock::duration ahead) {
   }
   // As many will come back.
   exchange_again_ = now + 2 * parked * kExchangeTime;
-  return !device_lost_ && backend_->pages().free >= pages;
+  return !device_lost_ && paged_->pages().free >= pages;
 }
 
 // Lets streams without a page try again, and brings parked streams back: those that can go on, the one with the least
@@ -198,7 +196,7 @@ bool Scheduler::UnparkStreams() {
     const Clock::duration ahead = SoundAhead(*next, now);
     // Its reader may also be faster than the sound is played.
     const bool soon = ahead < kSoon || next->stream->unread() + next->in_flight() == 0;
-    const ContextPages pages = backend_->pages();
+    const ContextPages pages = paged_->pages();
     const int64_t spare = soon ? 0 : std::max<int64_t>(1, pages.total / kShare);
     const int64_t needed = PagesOf(next->prompt_rows + next->submitted) + 1 + starved + spare;
     if (pages.free < needed && Unparked() > 0 && !(soon && ExchangePages(needed, ahead))) {
@@ -225,7 +223,7 @@ bool Scheduler::FailIfAllStarve() {
 
 // A copy, because the caller's may be an entry of starved_.
 void Scheduler::EndForWantOfPages(RunningPtr running) {  // NOLINT(performance-unnecessary-value-param)
-  const int64_t total = backend_->pages().total;
+  const int64_t total = paged_->pages().total;
   running->End(EndReason::kError,
                Status::ResourceExhausted("the device's memory for contexts, " + std::to_string(total) +
                                          " pages, does not hold this utterance any longer, and none can be parked in "
