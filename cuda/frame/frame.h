@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "frame/frame_state.h"
-#include "gemm/gemm.h"
+#include "rules/precision.h"
 #include "runtime/launch.h"
 
 // First and last kernels of a frame (ids in, results out), and those that open an utterance.
