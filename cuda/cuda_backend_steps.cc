@@ -49,7 +49,7 @@ Result<const Graph*> CudaBackend::Impl::CodecGraph(Slice slice, int part, CodecW
         if (work == CodecWork::kBegin) return Status::Ok();
         const CodecRoom room = work == CodecWork::kFinish ? CodecRoom::kBeside : CodecRoom::kDevice;
         QTTS_RETURN_IF_ERROR(codec->Finish(slice.rows, pcm.as<float>(), room, at));
-        const Launcher launch{at, false};
+        const Launcher launch(at, &model->numbers());
         DeliverPcm(launch, from.slots + row, from.frames + part, ring, slice.rows, pcm.as<const float>(), samples,
                    results.as<FrameRowResult>() + slice.first,
                    out.as<float>() + static_cast<ptrdiff_t>(slice.first) * samples);

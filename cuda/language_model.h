@@ -157,6 +157,7 @@ class LanguageModel {
   int vocab(int group) const { return network_->head(group).outputs; }
 
   const Network& network() const { return *network_; }
+  const DeviceNumbers& numbers() const { return numbers_; }
 
  private:
   explicit LanguageModel(cudaStream_t stream) : stream_(stream) {}

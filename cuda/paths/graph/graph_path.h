@@ -101,7 +101,6 @@ class GraphPath : public FrameComputation {
   // True if so many rows of what is between an operation and the next product of its layer, attended or inner, lie in
   // pieces (gemm/tiles.h).
   bool InPieces(Place place, const FrameOperation& operation, int64_t rows) const;
-  Launcher NewLauncher() const;
 
   const Network* network_;
   FrameBuffers* buffers_;
