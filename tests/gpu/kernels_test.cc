@@ -1114,7 +1114,7 @@ TEST_P(TeacherForced, LogitsAreTheCpus) {
   for (int frame = 0; frame < 200; ++frame) {
     const auto entry = static_cast<size_t>(frame % cuda::kRing) * cuda::kMaxRows;
     const int text = frame % 11;
-    steps->as<cuda::FrameRow>()[entry] = {0, frame == 0 ? -1 : text};
+    steps->as<cuda::FrameRow>()[entry] = {frame == 0 ? cuda::RowKind::kFirst : cuda::RowKind::kNext, 0, text};
     const int64_t position = static_cast<int64_t>(prompt.rows.size()) - 1 + frame;
     ASSERT_TRUE((*model)->Extend(0, position).ok());
     ASSERT_TRUE((*model)
