@@ -2,7 +2,7 @@
 #ifndef QTTS_CUDA_RULES_PRODUCT_CUH_
 #define QTTS_CUDA_RULES_PRODUCT_CUH_
 
-#include "network/chunk.h"
+#include "rules/chunk.h"
 
 // The order of a product's additions in BF16: the columns are cut into eight shares of whole chunks, one for each warp
 // of a block or block of a cluster. A share is summed chunk by chunk by the matrix instruction, from column 0 of the

@@ -953,7 +953,7 @@ TEST(CudaBackendTest, OutOfMemoryInMidSpeech) {
 // Launches a kernel that writes to an invalid address. Only a new process can use the device after that, so this runs
 // in a process of its own.
 void MakeFault() {
-  cuda::SetPage(cuda::Launcher(), reinterpret_cast<void**>(uintptr_t{0x1000}), 0, nullptr);
+  cuda::SetPage(cuda::Launcher(nullptr, &cuda::kH200Numbers), reinterpret_cast<void**>(uintptr_t{0x1000}), 0, nullptr);
   EXPECT_NE(cudaDeviceSynchronize(), cudaSuccess);
 }
 
