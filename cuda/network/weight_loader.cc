@@ -161,7 +161,7 @@ Status WeightLoader::AddPieces(Matrix* matrix) {
   QTTS_ASSIGN_OR_RETURN(void* const pieces, Allocate(matrix->bytes(precision_)));
   gemm::ArrangeWeights(launch_, *matrix, pieces);
   QTTS_RETURN_IF_CUDA_ERROR(launch_.error, kLoading);
-  matrix->pieces = pieces;
+  matrix->swizzled = pieces;
   return Status::Ok();
 }
 

@@ -686,7 +686,7 @@ TEST_F(CudaHostTest, FirstFramesJoinTheOthersOfAStepOfMany) {
 TEST_F(CudaHostTest, AStepOfManyLaunchesGoesAroundTheRings) {
   constexpr int kMany = 80;
   CudaOptions options = Options(-1, kMany);
-  options.products = cuda::ManyRowsProducts::kOwn;
+  options.products = cuda::ManyRowsProducts::kWarp;
   auto created = CudaBackend::Create(model_.checkpoint(), options);
   ASSERT_TRUE(created.ok()) << created.status().message();
   const auto backend = std::move(*created);

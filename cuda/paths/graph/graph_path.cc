@@ -224,7 +224,7 @@ GraphPath::Rows GraphPath::RowsOf(Place place, const FrameOperation& operation, 
 bool GraphPath::InPieces(Place place, const FrameOperation& operation, int64_t rows) const {
   if (operation.layer < 0) return false;
   const Layer& layer = network_->stack(operation.part).layers[static_cast<size_t>(operation.layer)];
-  const auto takes = [&](const Matrix& matrix) { return TakesPieces(matrix, rows, numbers_->products); };
+  const auto takes = [&](const Matrix& matrix) { return TakesSwizzled(matrix, rows, numbers_->products); };
   if (place == Place::kAttended) return !NeedsSplits(numbers_->attention, rows) && takes(layer.o);
   return place == Place::kInner && takes(layer.gated) && takes(layer.down);
 }
@@ -244,8 +244,8 @@ void GraphPath::EnqueueProduct(const Launcher& launch, const FrameOperation& ope
   r.norm = operation.norm;
   r.y = output.data;
   r.y_stride = output.stride;
-  r.x_in_pieces = InPieces(operation.entry.input, operation, r.rows);
-  r.y_in_pieces = InPieces(operation.entry.output, operation, r.rows);
+  r.x_swizzled = InPieces(operation.entry.input, operation, r.rows);
+  r.y_swizzled = InPieces(operation.entry.output, operation, r.rows);
   Gemm(launch, network_->precision, *operation.weights, r);
 }
 
