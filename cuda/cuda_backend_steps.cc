@@ -209,9 +209,9 @@ Status CudaBackend::Submit(std::span<const FrameStep> steps) {
       continue;
     }
     const FrameStart start = std::exchange(slot.start, FrameStart::kInput);
-      Impl::StepLaunch& with = impl.LaunchOf(start, many && start == FrameStart::kInput && position >= long_context);
-      const RowKind kind = first ? RowKind::kFirst : RowKind::kNext;
-      with.rows.push_back({&row, {kind, slot.index, first ? 0 : steps[i].text_id, steps[i].window}});
+    Impl::StepLaunch& with = impl.LaunchOf(start, many && start == FrameStart::kInput && position >= long_context);
+    const RowKind kind = first ? RowKind::kFirst : RowKind::kNext;
+    with.rows.push_back({&row, {kind, slot.index, first ? 0 : steps[i].text_id, steps[i].window}});
     with.positions = std::max(with.positions, position + 1);
     positions = std::max(positions, position + 1);
   }
