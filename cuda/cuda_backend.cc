@@ -187,7 +187,7 @@ Result<int64_t> CudaBackend::Reserve(SlotId id) {
   Impl& impl = *impl_;
   QTTS_ASSIGN_OR_RETURN(Impl::Slot* const slot, impl.FindToMove(id));
   if (slot->parked) return Status::InvalidArgument("slot " + std::to_string(id) + " is parked");
-  QTTS_RETURN_IF_ERROR(impl.Moved(impl.model->Extend(slot->index, slot->prompt_rows - 1 + slot->submitted)));
+  QTTS_RETURN_IF_ERROR(impl.NoteIfDeviceLost(impl.model->Extend(slot->index, slot->prompt_rows - 1 + slot->submitted)));
   // Beyond the model's last position it is Submit() that says so.
   return std::max(impl.model->PositionsOf(slot->index) - (slot->prompt_rows - 1), slot->submitted + 1);
 }
@@ -198,7 +198,7 @@ Status CudaBackend::Park(SlotId id) {
   if (slot->parked || !slot->prefilled) {
     return Status::InvalidArgument("slot " + std::to_string(id) + " is parked or its prompt is not complete");
   }
-  QTTS_RETURN_IF_ERROR(impl.Moved(impl.model->Park(slot->index, slot->prompt_rows + slot->submitted)));
+  QTTS_RETURN_IF_ERROR(impl.NoteIfDeviceLost(impl.model->Park(slot->index, slot->prompt_rows + slot->submitted)));
   slot->parked = true;
   return Status::Ok();
 }
@@ -207,7 +207,7 @@ Status CudaBackend::Unpark(SlotId id) {
   Impl& impl = *impl_;
   QTTS_ASSIGN_OR_RETURN(Impl::Slot* const slot, impl.FindToMove(id));
   if (!slot->parked) return Status::InvalidArgument("slot " + std::to_string(id) + " is not parked");
-  QTTS_RETURN_IF_ERROR(impl.Moved(impl.model->Unpark(slot->index)));
+  QTTS_RETURN_IF_ERROR(impl.NoteIfDeviceLost(impl.model->Unpark(slot->index)));
   slot->parked = false;
   return Status::Ok();
 }

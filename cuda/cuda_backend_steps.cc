@@ -49,7 +49,7 @@ Result<const Graph*> CudaBackend::Impl::CodecGraph(Slice slice, int part, CodecW
         if (work == CodecWork::kBegin) return Status::Ok();
         const CodecRoom room = work == CodecWork::kFinish ? CodecRoom::kBeside : CodecRoom::kDevice;
         QTTS_RETURN_IF_ERROR(codec->Finish(slice.rows, pcm.as<float>(), room, at));
-        const Launcher launch{at, false};
+        const Launcher launch(at, &model->numbers());
         DeliverPcm(launch, from.slots + row, from.frames + part, ring, slice.rows, pcm.as<const float>(), samples,
                    results.as<FrameRowResult>() + slice.first,
                    out.as<float>() + static_cast<ptrdiff_t>(slice.first) * samples);
@@ -89,15 +89,15 @@ Status CudaBackend::Impl::WarmUp() {
 }
 
 void CudaBackend::Impl::JoinFirstFrames() {
-  Together& first = TogetherOf(FrameStart::kPrompt, false);
-  Together& others = TogetherOf(FrameStart::kInput, false);
+  StepLaunch& first = LaunchOf(FrameStart::kPrompt, false);
+  StepLaunch& others = LaunchOf(FrameStart::kInput, false);
   const size_t all = first.rows.size() + others.rows.size();
   if (first.rows.size() > others.rows.size() || !LanguageModel::MayJoin(static_cast<int>(others.rows.size())) ||
       all > static_cast<size_t>(model->MaxRows(model->SplitBucket(others.positions)))) {
     return;
   }
   for (const auto& [row, frame_row] : first.rows) {
-    others.rows.emplace_back(row, FrameRow{frame_row.slot, kJoinsBehindTalker, frame_row.window});
+    others.rows.emplace_back(row, FrameRow{RowKind::kJoins, frame_row.slot, 0, frame_row.window});
   }
   first.rows.clear();
 }
@@ -114,7 +114,7 @@ Status CudaBackend::Impl::LaunchRows(FrameStart start, std::span<const std::pair
     QTTS_RETURN_IF_ERROR(FreeEntry(entry, submission));
     FrameRow* const frame_rows = steps.as<FrameRow>() + static_cast<ptrdiff_t>(entry) * ring.rows;
     for (size_t i = 0; i < static_cast<size_t>(bucket); ++i) {
-      frame_rows[i] = i < count ? rows[i].second : FrameRow{-1, -1};
+      frame_rows[i] = i < count ? rows[i].second : FrameRow();
       if (i < count) {
         rows[i].first->entry = entry;
         rows[i].first->row = static_cast<int>(i);
@@ -131,8 +131,9 @@ Status CudaBackend::Impl::LaunchRows(FrameStart start, std::span<const std::pair
     QTTS_RETURN_IF_CUDA_ERROR(cudaEventRecord(codes.get(), stream.get()), kSpeaking);
     // With few voices the next frame is not submitted before a first frame's sound has arrived. Later frames' codes are
     // computed meanwhile, by a kernel that leaves shared memory for one stream's codec.
-    const bool begins = std::any_of(rows.begin(), rows.begin() + static_cast<std::ptrdiff_t>(count),
-                                    [](const std::pair<Row*, FrameRow>& row) { return row.second.text_id < 0; });
+    const bool begins =
+        std::any_of(rows.begin(), rows.begin() + static_cast<std::ptrdiff_t>(count),
+                    [](const std::pair<Row*, FrameRow>& row) { return row.second.kind != RowKind::kNext; });
     if (!begins && LeavesRoom(bucket, splits)) {
       QTTS_ASSIGN_OR_RETURN(const Graph* const begin, CodecGraph({0, bucket}, part, CodecWork::kBegin));
       QTTS_ASSIGN_OR_RETURN(const Graph* const finish, CodecGraph({0, bucket}, part, CodecWork::kFinish));
@@ -171,7 +172,7 @@ Status CudaBackend::Submit(std::span<const FrameStep> steps) {
   submission.rows.resize(steps.size());
   // Rows that are launched together: those that begin alike, and of many rows the few with long contexts apart, since
   // the longest decides the splits of all.
-  for (Impl::Together& with : impl.together) {
+  for (Impl::StepLaunch& with : impl.step_launches) {
     with.rows.clear();
     with.positions = 1;
   }
@@ -208,8 +209,9 @@ Status CudaBackend::Submit(std::span<const FrameStep> steps) {
       continue;
     }
     const FrameStart start = std::exchange(slot.start, FrameStart::kInput);
-    Impl::Together& with = impl.TogetherOf(start, many && start == FrameStart::kInput && position >= long_context);
-    with.rows.push_back({&row, {slot.index, first ? -1 : steps[i].text_id, steps[i].window}});
+    Impl::StepLaunch& with = impl.LaunchOf(start, many && start == FrameStart::kInput && position >= long_context);
+    const RowKind kind = first ? RowKind::kFirst : RowKind::kNext;
+    with.rows.push_back({&row, {kind, slot.index, first ? 0 : steps[i].text_id, steps[i].window}});
     with.positions = std::max(with.positions, position + 1);
     positions = std::max(positions, position + 1);
   }
@@ -217,7 +219,7 @@ Status CudaBackend::Submit(std::span<const FrameStep> steps) {
   // First the rows whose first frame is awaited.
   for (const FrameStart start : {FrameStart::kPrompt, FrameStart::kInput}) {
     for (const bool is_long : {false, true}) {
-      const Impl::Together& with = impl.TogetherOf(start, is_long);
+      const Impl::StepLaunch& with = impl.LaunchOf(start, is_long);
       if (Status status = impl.LaunchRows(start, with.rows, many ? with.positions : positions, &submission);
           !status.ok()) {
         impl.lost = status;
