@@ -32,9 +32,10 @@ struct ManyRowsWeights {
 
 // Talker and code predictor on the device: layers, heads, tables. Constant once loaded.
 struct Network {
-  // Waits for the weights. kUnsupported as CheckNetwork().
+  // Waits for the weights. `numbers` must outlive the network. kUnsupported as CheckNetwork().
   static Result<std::unique_ptr<const Network>> Load(const Checkpoint& checkpoint, Precision precision,
-                                                     cudaStream_t stream, const ManyRowsWeights& many_rows = {});
+                                                     const DeviceNumbers* numbers, cudaStream_t stream,
+                                                     const ManyRowsWeights& many_rows = {});
 
   const Stack& stack(Part part) const { return part == Part::kTalker ? talker : predictor; }
   // The head of a code group; 0 is the talker's.

@@ -20,12 +20,12 @@ int64_t ColumnsOf(const TensorView& tensor) { return tensor.elements() / std::ma
 
 }  // namespace
 
-WeightLoader::WeightLoader(Precision precision, cudaStream_t stream) : precision_(precision) {
-  launch_.stream = stream;
-}
+WeightLoader::WeightLoader(Precision precision, const DeviceNumbers* numbers, cudaStream_t stream)
+    : precision_(precision), launch_(stream, numbers) {}
 
-Result<std::unique_ptr<WeightLoader>> WeightLoader::Create(Precision precision, cudaStream_t stream) {
-  std::unique_ptr<WeightLoader> loader(new WeightLoader(precision, stream));
+Result<std::unique_ptr<WeightLoader>> WeightLoader::Create(Precision precision, const DeviceNumbers* numbers,
+                                                           cudaStream_t stream) {
+  std::unique_ptr<WeightLoader> loader(new WeightLoader(precision, numbers, stream));
   QTTS_ASSIGN_OR_RETURN(loader->uploads_, UploadRing::Create(kPieceBytes));
   return loader;
 }

@@ -101,14 +101,6 @@ int64_t GraphPath::PositionsOfAllRows() const {
   return positions;
 }
 
-Launcher GraphPath::NewLauncher() const {
-  Launcher launch;
-  launch.stream = stream_;
-  launch.overlap = overlap_;
-  launch.numbers = numbers_;
-  return launch;
-}
-
 GraphPath::Pass GraphPath::TalkerPass(FrameStart start, int rows, int splits) const {
   Pass pass;
   pass.sequence.slots = buffers_->frame.slots;
@@ -135,7 +127,7 @@ GraphPath::Pass GraphPath::PredictorPass(int group, int rows) const {
 }
 
 Status GraphPath::Enqueue(FrameStart start, int rows, int splits) const {
-  const Launcher launch = NewLauncher();
+  const Launcher launch(stream_, numbers_, overlap_);
   const Pass talker = TalkerPass(start, rows, splits);
   if (start == FrameStart::kInput) Enqueue(launch, LayerOperations(*network_, 0), talker);
   if (start == FrameStart::kInput && MayJoin(rows)) {
@@ -152,7 +144,7 @@ Status GraphPath::Enqueue(FrameStart start, int rows, int splits) const {
 }
 
 Status GraphPath::EnqueuePrompt(int rows, int splits, PromptRowsKept kept) const {
-  const Launcher launch = NewLauncher();
+  const Launcher launch(stream_, numbers_, overlap_);
   Pass pass;
   pass.sequence.slots = buffers_->prompts.slots;
   pass.sequence.positions = buffers_->prompts.positions;
