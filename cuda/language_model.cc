@@ -49,7 +49,7 @@ Status LanguageModel::Load(const Checkpoint& checkpoint, const CudaOptions& opti
   ring_.rows = RowsFor(options.max_slots);
   ManyRowsWeights weights = {.library_rows = LibraryRows(options)};
   if (numbers_.products.many_rows == ManyRowsProducts::kWarpgroup && ring_.rows >= kManyRows) {
-    weights.pieces = ring_.rows > kMaxRows ? ManyRowsWeights::Pieces::kAll : ManyRowsWeights::Pieces::kPredictor;
+    weights.swizzled = ring_.rows > kMaxRows ? ManyRowsWeights::Swizzled::kAll : ManyRowsWeights::Swizzled::kPredictor;
   }
   QTTS_ASSIGN_OR_RETURN(network_, Network::Load(checkpoint, options.precision, &numbers_, stream_, weights));
   ring_.entries = ring_.rows > kMaxRows ? kManyRowsRing : kRing;
