@@ -40,7 +40,7 @@ std::optional<PromptQueue::Pass> PromptQueue::RunPass() {
 // Takes the first of the next `left_` prompts and those that fit into the same pass, for a piece each.
 std::vector<RunningPtr> PromptQueue::NextPass() {
   std::vector<RunningPtr> taken;
-  PassView pass{.max_rows = shared_ != nullptr ? shared_->prompt_rows_together() : 0, .hold = hold_};
+  PassView pass{.max_rows = max_rows_, .hold = hold_};
   for (; left_ > 0; --left_) {
     const Running& next = *prompts_.front();
     const PromptView view{next.own_rows, next.begun, !next.open || next.stream->ended()};

@@ -3,6 +3,7 @@
 #define QTTS_SCHEDULER_PROMPT_QUEUE_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <optional>
 #include <span>
@@ -19,7 +20,10 @@ namespace qtts {
 class PromptQueue {
  public:
   // The backend must outlive it, apart from Clear().
-  explicit PromptQueue(Backend* backend) : backend_(backend), shared_(backend->shared_prompts()) {}
+  explicit PromptQueue(Backend* backend)
+      : backend_(backend),
+        shared_(backend->shared_prompts()),
+        max_rows_(shared_ != nullptr ? shared_->prompt_rows_together() : 0) {}
 
   // What a pass has come to.
   struct Pass {
@@ -45,6 +49,7 @@ class PromptQueue {
 
   Backend* const backend_;
   SharedPrompts* const shared_;  // null: a pass has one prompt
+  const int64_t max_rows_;       // PassView::max_rows
   PromptOrder order_;
   std::deque<RunningPtr> prompts_;  // the first one gets the next piece
   int held_ = 0;                    // consecutive turns for which prompts were held back
