@@ -22,13 +22,24 @@ struct CudaBackendFacts {
   size_t frame_bytes = 0;  // weight bytes read by one frame of one utterance, without the codec
 };
 
+// Device memory of an engine.
+struct LoadMemory {
+  size_t held = 0;         // after the load, without voices
+  size_t max_held = 0;     // at any time of the load
+  size_t voice_bytes = 0;  // of a voice that speaks for ten seconds
+  size_t frame_bytes = 0;  // of weights that a frame of one voice reads, with the codec's
+};
+
 // The backend on one GPU (backend/backend.h). A frame of all slots is one graph. Up to two submissions may be
 // outstanding.
-class CudaBackend : public Backend {
+class CudaBackend : public Backend, public PagedContexts, public SharedPrompts {
  public:
   // Checks driver, device and memory, loads the model and warms up.
   static Result<std::unique_ptr<CudaBackend>> Create(std::shared_ptr<const Checkpoint> checkpoint,
                                                      const CudaOptions& options);
+  // Finds the memory of Create() on options.device, which is current: the same load, counted (runtime/memory_count.h).
+  // Graphs, and what CUDA itself takes, are not counted. Errors: those of the load.
+  static Result<LoadMemory> CountMemory(const Checkpoint& checkpoint, const CudaOptions& options);
   ~CudaBackend() override;
   CudaBackend(const CudaBackend&) = delete;
   CudaBackend& operator=(const CudaBackend&) = delete;
@@ -37,6 +48,8 @@ class CudaBackend : public Backend {
   bool beside_host() const override { return true; }
   int max_outstanding() const override;
   int max_slots() const override;
+  PagedContexts* paged() override { return this; }
+  SharedPrompts* shared_prompts() override { return this; }
   ContextPages pages() const override;
   Result<int64_t> Reserve(SlotId slot) override;
   Status Park(SlotId slot) override;

@@ -43,7 +43,7 @@ Result<ManyRowsProducts> ProductsFromEnvironment() {
   const char* const value = std::getenv("QTTS_CUDA_PRODUCTS");
   const std::string_view products = value == nullptr ? "" : value;
   if (products.empty()) return ManyRowsProducts::kBest;
-  if (products == "own") return ManyRowsProducts::kOwn;
+  if (products == "own") return ManyRowsProducts::kWarp;
   if (products == "warpgroup") return ManyRowsProducts::kWarpgroup;
   if (products == "cublaslt") return ManyRowsProducts::kLibrary;
   return Status::InvalidArgument("QTTS_CUDA_PRODUCTS is \"" + std::string(products) +
@@ -65,7 +65,6 @@ Status Create(std::shared_ptr<const Checkpoint> checkpoint, const EngineOptions&
   QTTS_RETURN_IF_ERROR(CheckTimeout());
   QTTS_ASSIGN_OR_RETURN(backend_options.path, PathFromEnvironment());
   QTTS_ASSIGN_OR_RETURN(backend_options.products, ProductsFromEnvironment());
-  backend_options.prompt_rows = LanguageModel::PromptRowsFor(options.voices);
   QTTS_ASSIGN_OR_RETURN(*backend, CudaBackend::Create(std::move(checkpoint), backend_options));
   return Status::Ok();
 }

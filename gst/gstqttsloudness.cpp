@@ -27,7 +27,7 @@ std::string WarningFor(const Settings& settings, const qtts::ModelInfo& model, c
                        bool cloned) {
   if (cloned) {
     return NoEffect("the loudness of the voice " + settings.voice_file + " is unknown",
-                    "Make the file again: qtts-tool voice make measures it.");
+                    "Make the file again: qtts-tool voice make and voice design measure it.");
   }
   if (!speaker.empty()) {
     return NoEffect("the loudness of the speaker \"" + speaker + "\" is unknown",

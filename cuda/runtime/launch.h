@@ -5,6 +5,7 @@
 #include <cuda_runtime.h>
 
 #include "runtime/device_numbers.h"
+#include "runtime/memory_count.h"
 #include "runtime/pretended_card.h"
 #include "runtime/succeeds.h"
 
@@ -21,6 +22,7 @@ struct LaunchOptions {
 template <typename... Parameters, typename... Arguments>
 cudaError_t LaunchKernel(void (*kernel)(Parameters...), const dim3& grid, int threads, size_t shared,
                          cudaStream_t stream, const LaunchOptions& options, const Arguments&... arguments) {
+  if (CountsMemory()) return cudaSuccess;
   if (Pretends()) {
     const cudaError_t error = CheckPretendedLaunch(options.overlap, options.cluster);
     if (error != cudaSuccess) return error;
@@ -69,14 +71,18 @@ cudaError_t AllowSharedMemory(void (*kernel)(Parameters...), size_t bytes) {
   return cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes));
 }
 
-// Where kernels go, and whether they may overlap their predecessor (overlap.cuh).
+// Stream of kernels, the numbers by which operations choose them, and whether they may overlap their predecessor
+// (overlap.cuh).
 struct Launcher {
+  // `card_numbers` must outlive the launcher. `may_overlap` needs compute capability 9.0.
+  Launcher(cudaStream_t kernel_stream, const DeviceNumbers* card_numbers, bool may_overlap = false)
+      : stream(kernel_stream), numbers(card_numbers), overlap(may_overlap) {}
+
   static constexpr size_t kPlainSharedMemory = size_t{32} << 10;  // safe beside any kernel's static part
 
-  cudaStream_t stream = nullptr;
-  bool overlap = false;  // needs compute capability 9.0
-  // Numbers by which operations choose kernels.
-  const DeviceNumbers* numbers = &kH200Numbers;
+  cudaStream_t stream;
+  const DeviceNumbers* numbers;
+  bool overlap;
 
   // The first error of all launches; sticky.
   mutable cudaError_t error = cudaSuccess;
@@ -90,6 +96,7 @@ struct Launcher {
   template <typename... Parameters, typename... Arguments>
   void InClusters(unsigned blocks, void (*kernel)(Parameters...), dim3 grid, int threads, size_t shared,
                   Arguments... arguments) const {
+    if (CountsMemory()) return;
     (void)Succeeds(PreferSharedMemory(kernel));
     if (shared > kPlainSharedMemory) (void)Succeeds(AllowSharedMemory(kernel, shared));
     const LaunchOptions options = {overlap, blocks, false};

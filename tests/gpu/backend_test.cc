@@ -106,7 +106,7 @@ std::vector<Speech> Speak(Backend* backend, const std::vector<Utterance>& uttera
       }
       if (r.done || r.submitted == u.frames) continue;
       if (r.submitted == u.parked_before && r.returns == 0) {
-        const Status parked = backend->Park(r.slot);
+        const Status parked = backend->paged()->Park(r.slot);
         EXPECT_TRUE(parked.ok()) << parked.message();
         if (!parked.ok()) return speech;
         r.returns = step + u.parked_steps;
@@ -116,7 +116,7 @@ std::vector<Speech> Speak(Backend* backend, const std::vector<Utterance>& uttera
         continue;
       }
       if (step == r.returns && r.returns > 0) {
-        const Status returned = backend->Unpark(r.slot);
+        const Status returned = backend->paged()->Unpark(r.slot);
         EXPECT_TRUE(returned.ok()) << returned.message();
         if (!returned.ok()) return speech;
       }
@@ -416,7 +416,7 @@ TEST_P(InPrecision, TheSizeOfAPromptsPiecesDoesNotMatter) {
   std::mt19937 random(13);
   CudaOptions options;
   options.precision = GetParam();
-  options.prompt_rows = cuda::LanguageModel::kRowsAtOnce;
+  options.prompt_rows = cuda::Sequences::kRowsAtOnce;
   const auto whole = CudaBackend::Create(model.checkpoint(), options);
   ASSERT_TRUE(whole.ok()) << whole.status().message();
   const auto in_pieces = Gpu(model, GetParam());
@@ -442,7 +442,7 @@ TEST_P(InPrecision, PromptsThatShareAPassDoNotMatter) {
   SCOPED_TRACE(seed);
   std::mt19937 random(seed);
   const RandomModel model(MidSize(true));
-  for (const int prompt_rows : {cuda::LanguageModel::kRowsAtOnce, cuda::LanguageModel::kMostPromptRows}) {
+  for (const int prompt_rows : {cuda::Sequences::kRowsAtOnce, cuda::Sequences::kMostPromptRows}) {
     SCOPED_TRACE(prompt_rows);
     CudaOptions options;
     options.precision = GetParam();
@@ -566,7 +566,6 @@ TEST(CudaBackendTest, HundredsOfNeighboursDoNotMatter) {
       options.codec_precision = precision;
       const auto few = CudaBackend::Create(model.checkpoint(), options);
       options.max_slots = 1024;
-      options.prompt_rows = cuda::LanguageModel::PromptRowsFor(options.max_slots);
       const auto many = CudaBackend::Create(model.checkpoint(), options);
       ASSERT_TRUE(few.ok()) << few.status().message();
       ASSERT_TRUE(many.ok()) << many.status().message();
@@ -953,7 +952,7 @@ TEST(CudaBackendTest, OutOfMemoryInMidSpeech) {
 // Launches a kernel that writes to an invalid address. Only a new process can use the device after that, so this runs
 // in a process of its own.
 void MakeFault() {
-  cuda::SetPage(cuda::Launcher(), reinterpret_cast<void**>(uintptr_t{0x1000}), 0, nullptr);
+  cuda::SetPage(cuda::Launcher(nullptr, &cuda::kH200Numbers), reinterpret_cast<void**>(uintptr_t{0x1000}), 0, nullptr);
   EXPECT_NE(cudaDeviceSynchronize(), cudaSuccess);
 }
 

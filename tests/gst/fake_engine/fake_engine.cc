@@ -364,10 +364,11 @@ Result<ClonedVoice> Engine::CloneVoice(const Recording& recording, const CloneOp
   ClonedVoice voice;
   voice.reference_text = options.reference_text;
   voice.loudness = world.script.voice_loudness;
+  voice.warnings = world.script.clone_warnings;
   return voice;
 }
 
-Result<ClonedVoice> LoadVoice(const std::string& path) {
+Result<ClonedVoice> LoadVoice(const std::string& path, const std::string& style, const std::string& instruct) {
   World& world = GetWorld();
   const std::lock_guard lock(world.mutex);
   ++world.counters.voice_loads;
@@ -375,6 +376,17 @@ Result<ClonedVoice> LoadVoice(const std::string& path) {
   ClonedVoice voice;
   voice.reference_text = path;
   voice.loudness = world.script.voice_loudness;
+  if (path.find("designed") != std::string::npos) {
+    voice.reference_codes = {1};
+    voice.instruct = "A calm voice.";
+    return voice;
+  }
+  voice.x_vector = {1};
+  voice.style = style.empty() && instruct.rfind("Calm", 0) == 0 ? "calm" : style;
+  if (!voice.style.empty() && voice.style != "calm" && voice.style != "excited") {
+    return Status::InvalidArgument(path + ": the voice has no style \"" + style + "\"; it has: calm, excited");
+  }
+  if (voice.style.empty() && !instruct.empty()) voice.warnings = {"The voice has no such style."};
   return voice;
 }
 

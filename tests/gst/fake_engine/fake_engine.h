@@ -38,7 +38,8 @@ struct Script {
   std::vector<std::string> warnings;
   int leading_silence = 0;  // samples of an utterance's first frame that are silent, its label among them
 
-  Status clone;                          // answer of CloneVoice()
+  Status clone;  // answer of CloneVoice()
+  std::vector<std::string> clone_warnings;
   std::optional<double> voice_loudness;  // of every cloned voice
 
   int64_t fail_at_frame = -1;  // the stream fails instead of making this frame, with …
