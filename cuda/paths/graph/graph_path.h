@@ -100,7 +100,7 @@ class GraphPath : public FrameComputation {
   Rows RowsOf(Place place, const FrameOperation& operation, const Pass& pass) const;
   // True if so many rows of what is between an operation and the next product of its layer, attended or inner, are
   // swizzled (gemm/tiles.h).
-  bool InPieces(Place place, const FrameOperation& operation, int64_t rows) const;
+  bool IsSwizzled(Place place, const FrameOperation& operation, int64_t rows) const;
 
   const Network* network_;
   FrameBuffers* buffers_;
