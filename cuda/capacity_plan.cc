@@ -39,9 +39,11 @@ CapacityPlan Plan(int voices, const ModelConfig& model, const DeviceNumbers& car
   plan.frame.predictor_logits = std::max((model.talker.num_code_groups - 1) * kMaxRows, rows);
   const bool many_split = many && NeedsSplits(card.attention, rows);
   const int splits_of_longest = SplitsFor(model.talker.transformer, MaxPositionsOf(model));
-  plan.frame.row_splits = std::max({kRowSplits, many_split ? rows * kSplitsOfManyRows : 0, kMinRows * splits_of_longest});
+  plan.frame.row_splits =
+      std::max({kRowSplits, many_split ? rows * kSplitsOfManyRows : 0, kMinRows * splits_of_longest});
 
-  if (by_warpgroups) plan.weights.pieces = many ? ManyRowsWeights::Pieces::kAll : ManyRowsWeights::Pieces::kPredictor;
+  if (by_warpgroups)
+    plan.weights.swizzled = many ? ManyRowsWeights::Swizzled::kAll : ManyRowsWeights::Swizzled::kPredictor;
   // The predictor's first pass has two rows a stream.
   if (by_library) plan.weights.library_rows = std::max<int64_t>(int64_t{2} * rows, plan.frame.prompt_rows);
 

@@ -204,7 +204,7 @@ Result<int64_t> CudaBackend::Reserve(SlotId id) {
   QTTS_ASSIGN_OR_RETURN(Impl::Slot* const slot, impl.FindToMove(id));
   if (slot->parked) return Status::InvalidArgument("slot " + std::to_string(id) + " is parked");
   QTTS_RETURN_IF_ERROR(
-      impl.Moved(impl.model->sequences().Extend(slot->index, slot->prompt_rows - 1 + slot->submitted)));
+      impl.NoteIfDeviceLost(impl.model->sequences().Extend(slot->index, slot->prompt_rows - 1 + slot->submitted)));
   // Beyond the model's last position it is Submit() that says so.
   return std::max(impl.model->sequences().PositionsOf(slot->index) - (slot->prompt_rows - 1), slot->submitted + 1);
 }
@@ -215,7 +215,8 @@ Status CudaBackend::Park(SlotId id) {
   if (slot->parked || !slot->prefilled) {
     return Status::InvalidArgument("slot " + std::to_string(id) + " is parked or its prompt is not complete");
   }
-  QTTS_RETURN_IF_ERROR(impl.Moved(impl.model->sequences().Park(slot->index, slot->prompt_rows + slot->submitted)));
+  QTTS_RETURN_IF_ERROR(
+      impl.NoteIfDeviceLost(impl.model->sequences().Park(slot->index, slot->prompt_rows + slot->submitted)));
   slot->parked = true;
   return Status::Ok();
 }
@@ -224,7 +225,7 @@ Status CudaBackend::Unpark(SlotId id) {
   Impl& impl = *impl_;
   QTTS_ASSIGN_OR_RETURN(Impl::Slot* const slot, impl.FindToMove(id));
   if (!slot->parked) return Status::InvalidArgument("slot " + std::to_string(id) + " is not parked");
-  QTTS_RETURN_IF_ERROR(impl.Moved(impl.model->sequences().Unpark(slot->index)));
+  QTTS_RETURN_IF_ERROR(impl.NoteIfDeviceLost(impl.model->sequences().Unpark(slot->index)));
   slot->parked = false;
   return Status::Ok();
 }

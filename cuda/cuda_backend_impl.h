@@ -96,13 +96,13 @@ struct CudaBackend::Impl {
   std::optional<ReferenceCache> references;
 
   // Rows of a step that are launched together, in memory that steps share.
-  struct Together {
+  struct StepLaunch {
     std::vector<std::pair<Row*, FrameRow>> rows;
     int64_t positions = 1;
   };
-  std::array<Together, 4> together;
-  Together& TogetherOf(FrameStart start, bool is_long) {
-    return together[(start == FrameStart::kPrompt ? 0 : 2) + (is_long ? 1 : 0)];
+  std::array<StepLaunch, 4> step_launches;
+  StepLaunch& LaunchOf(FrameStart start, bool is_long) {
+    return step_launches[(start == FrameStart::kPrompt ? 0 : 2) + (is_long ? 1 : 0)];
   }
 
   SlotTable<Slot> slots{"GPU", 0};
@@ -161,7 +161,7 @@ struct CudaBackend::Impl {
     QTTS_RETURN_IF_ERROR(MakeCurrent());
     return slots.Get(id);
   }
-  Status Moved(Status status) {
+  Status NoteIfDeviceLost(Status status) {
     if (status.code() == StatusCode::kDeviceUnavailable) lost = status;
     return status;
   }

@@ -89,8 +89,8 @@ Status CudaBackend::Impl::WarmUp() {
 }
 
 void CudaBackend::Impl::JoinFirstFrames() {
-  Together& first = TogetherOf(FrameStart::kPrompt, false);
-  Together& others = TogetherOf(FrameStart::kInput, false);
+  StepLaunch& first = LaunchOf(FrameStart::kPrompt, false);
+  StepLaunch& others = LaunchOf(FrameStart::kInput, false);
   const size_t all = first.rows.size() + others.rows.size();
   if (first.rows.size() > others.rows.size() || !GraphPath::MayJoin(static_cast<int>(others.rows.size())) ||
       all > static_cast<size_t>(model->graph().MaxRows(model->graph().SplitBucket(others.positions)))) {
@@ -173,7 +173,7 @@ Status CudaBackend::Submit(std::span<const FrameStep> steps) {
   submission.rows.resize(steps.size());
   // Rows that are launched together: those that begin alike, and of many rows the few with long contexts apart, since
   // the longest decides the splits of all.
-  for (Impl::Together& with : impl.together) {
+  for (Impl::StepLaunch& with : impl.step_launches) {
     with.rows.clear();
     with.positions = 1;
   }
@@ -210,7 +210,7 @@ Status CudaBackend::Submit(std::span<const FrameStep> steps) {
       continue;
     }
     const FrameStart start = std::exchange(slot.start, FrameStart::kInput);
-    Impl::Together& with = impl.TogetherOf(start, many && start == FrameStart::kInput && position >= long_context);
+    Impl::StepLaunch& with = impl.LaunchOf(start, many && start == FrameStart::kInput && position >= long_context);
     const RowKind kind = first ? RowKind::kFirst : RowKind::kNext;
     with.rows.push_back({&row, {kind, slot.index, first ? 0 : steps[i].text_id, steps[i].window}});
     with.positions = std::max(with.positions, position + 1);
@@ -220,7 +220,7 @@ Status CudaBackend::Submit(std::span<const FrameStep> steps) {
   // First the rows whose first frame is awaited.
   for (const FrameStart start : {FrameStart::kPrompt, FrameStart::kInput}) {
     for (const bool is_long : {false, true}) {
-      const Impl::Together& with = impl.TogetherOf(start, is_long);
+      const Impl::StepLaunch& with = impl.LaunchOf(start, is_long);
       if (Status status = impl.LaunchRows(start, with.rows, many ? with.positions : positions, &submission);
           !status.ok()) {
         impl.lost = status;

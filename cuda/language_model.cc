@@ -72,7 +72,7 @@ Status LanguageModel::Load(const Checkpoint& checkpoint, const CudaOptions& opti
 
 Status LanguageModel::ChooseManyRows(const CudaOptions& options) {
   const bool can_use_warpgroups = options.precision == Precision::kBF16 && HasWarpgroupProducts();
-  if (options.products == ManyRowsProducts::kOwn) {
+  if (options.products == ManyRowsProducts::kWarp) {
     numbers_.attention.whole_contexts = false;
     return Status::Ok();
   }

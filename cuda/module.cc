@@ -43,7 +43,7 @@ Result<ManyRowsProducts> ProductsFromEnvironment() {
   const char* const value = std::getenv("QTTS_CUDA_PRODUCTS");
   const std::string_view products = value == nullptr ? "" : value;
   if (products.empty()) return ManyRowsProducts::kBest;
-  if (products == "own") return ManyRowsProducts::kOwn;
+  if (products == "own") return ManyRowsProducts::kWarp;
   if (products == "warpgroup") return ManyRowsProducts::kWarpgroup;
   if (products == "cublaslt") return ManyRowsProducts::kLibrary;
   return Status::InvalidArgument("QTTS_CUDA_PRODUCTS is \"" + std::string(products) +

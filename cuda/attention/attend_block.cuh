@@ -3,7 +3,7 @@
 #define QTTS_CUDA_ATTENTION_ATTEND_BLOCK_CUH_
 
 #include "attention/attention.h"
-#include "gemm/pieces.h"
+#include "gemm/swizzled.h"
 #include "rules/rope.cuh"
 #include "rules/softmax.cuh"
 #include "rules/splits.h"
@@ -33,7 +33,7 @@ struct AttendArguments {
   const float* qkv;
   void* y;
   int y_stride;
-  int64_t rows_in_pieces;  // 0: y is plain rows
+  int64_t swizzled_rows;  // 0: y is plain rows
   int splits;
   float* partial;
   unsigned* tickets;
@@ -158,8 +158,8 @@ struct AttendMemory {
 template <typename T, int kLanes, int kGroup>
 class AttendBlock {
   static constexpr int kTogether = 32 / kLanes;  // positions of a warp at once
-  static constexpr int kTurn = kWarps * kTogether;
-  static constexpr int kTurns = (kSplitPositions + kTurn - 1) / kTurn;
+  static constexpr int kPositionsAtOnce = kWarps * kTogether;
+  static constexpr int kTurns = (kSplitPositions + kPositionsAtOnce - 1) / kPositionsAtOnce;
 
  public:
   using Memory = AttendMemory<T, kLanes, kGroup>;
@@ -223,9 +223,9 @@ class AttendBlock {
   __device__ __forceinline__ void LoadCached() {
     const T* const key = RowOfPage(page_, row_of_page_ + warp_ * kTogether + lane_ / kLanes) + part_ * 8;
     const int values_on = a.page_positions * a.head_dim;
-    const int turn_on = kTurn * a.head_dim;
+    const int turn_on = kPositionsAtOnce * a.head_dim;
     const int first = split_ * kSplitPositions;
-    if (kTurns * kTurn == kSplitPositions && begin_ == first && first + kSplitPositions <= cached_ &&
+    if (kTurns * kPositionsAtOnce == kSplitPositions && begin_ == first && first + kSplitPositions <= cached_ &&
         a.head_dim == kLanes * 8) {
 #pragma unroll
       for (int t = 0; t < kTurns; ++t) {
@@ -354,8 +354,8 @@ class AttendBlock {
 
   __device__ __forceinline__ void Store(int i, float value) const {
     const int column = first_head_ * a.head_dim + i;
-    if (a.rows_in_pieces != 0) {
-      *reinterpret_cast<T*>(static_cast<char*>(a.y) + gemm::ElementOffset(a.rows_in_pieces, row_, column)) =
+    if (a.swizzled_rows != 0) {
+      *reinterpret_cast<T*>(static_cast<char*>(a.y) + gemm::ElementOffset(a.swizzled_rows, row_, column)) =
           FromFloat<T>(value);
       return;
     }
@@ -436,7 +436,7 @@ class AttendBlock {
     return page + a.KeyOffset(kv_head_, 0) + row * a.head_dim;
   }
   __device__ __forceinline__ int PositionOf(int turn) const {
-    return split_ * kSplitPositions + turn * kTurn + warp_ * kTogether + lane_ / kLanes;
+    return split_ * kSplitPositions + turn * kPositionsAtOnce + warp_ * kTogether + lane_ / kLanes;
   }
   __device__ __forceinline__ bool IsSeen(int turn) const {
     return PositionOf(turn) >= begin_ && PositionOf(turn) < end_;

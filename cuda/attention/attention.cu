@@ -134,7 +134,7 @@ void Attend(const Launcher& launch, Precision precision, const TransformerConfig
   AttendArguments a = Arguments(config, layer, rows, pages, qkv);
   a.y = y.data;
   a.y_stride = y.stride;
-  a.rows_in_pieces = y.in_pieces ? rows.rows : 0;
+  a.swizzled_rows = y.swizzled ? rows.rows : 0;
   a.splits = splits;
   a.partial = scratch.partial;
   a.tickets = scratch.tickets;

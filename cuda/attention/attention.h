@@ -63,11 +63,11 @@ int SplitsFor(const TransformerConfig& config, int64_t positions);
 bool NeedsSplits(const AttentionNumbers& numbers, int64_t rows);
 
 // Where the rows' results go: [rows][stride] in the precision's type or, where Attend() needs no splits, in BF16 in the
-// order kPieces (gemm/pieces.h).
+// order kSwizzled (gemm/swizzled.h).
 struct AttendedRows {
   void* data = nullptr;
   int stride = 0;
-  bool in_pieces = false;
+  bool swizzled = false;
 };
 
 // Computes attention. For each row: norm and RoPE of its query and key; its key and value to the cache (unless

@@ -3,7 +3,7 @@
 #define QTTS_CUDA_ATTENTION_HEAD_PAIRS_CUH_
 
 #include "attention/attend_block.cuh"
-#include "gemm/pieces.h"
+#include "gemm/swizzled.h"
 #include "rules/softmax.cuh"
 #include "runtime/device_math.cuh"
 
@@ -113,13 +113,13 @@ __device__ __forceinline__ void AddZero(float (*values)[kPair][4]) {
 __device__ __forceinline__ void StorePair(const AttendArguments& a, int row, int kv_head, unsigned lane,
                                           const float (&v)[kPair][4]) {
   const int column = kv_head * kPair * kHeadDim + static_cast<int>(lane) * 4;
-  if (a.rows_in_pieces != 0) {
+  if (a.swizzled_rows != 0) {
     // The other half of four columns lies in the other unit of a pair.
     static_assert(gemm::ElementOffset(64, 13, 6) == (gemm::ElementOffset(64, 13, 4) ^ 16));
-    const int64_t offset = gemm::ElementOffset(a.rows_in_pieces, row, column);
+    const int64_t offset = gemm::ElementOffset(a.swizzled_rows, row, column);
     char* const low = static_cast<char*>(a.y) + offset;
     char* const high = static_cast<char*>(a.y) + (offset ^ 16);
-    const int64_t to_next_head = gemm::UnitOffset(a.rows_in_pieces, 0, kHeadDim / gemm::kPieceColumns, 0);
+    const int64_t to_next_head = gemm::UnitOffset(a.swizzled_rows, 0, kHeadDim / gemm::kSwizzledColumns, 0);
 #pragma unroll
     for (int g = 0; g < kPair; ++g) {
       *reinterpret_cast<uint32_t*>(low + g * to_next_head) = PackBf16(v[g][0], v[g][1]);

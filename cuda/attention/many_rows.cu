@@ -367,12 +367,12 @@ __global__ void __launch_bounds__(32 * kShortWarps, kShortBlocks<kLanes, kGroup>
       for (int e = 0; e < 8; ++e) merged[e] = __fadd_rn(merged[e], 0);
     }
     const auto of = [&](int e) { return merged[e] / total; };
-    if (a.rows_in_pieces != 0) {
+    if (a.swizzled_rows != 0) {
       // A word of each unit of the chunk.
       const int column = (first_head + g) * a.head_dim + part * 8;
 #pragma unroll
       for (int e = 0; e < 8; e += 2) {
-        *reinterpret_cast<uint32_t*>(static_cast<char*>(a.y) + gemm::ElementOffset(a.rows_in_pieces, row, column + e)) =
+        *reinterpret_cast<uint32_t*>(static_cast<char*>(a.y) + gemm::ElementOffset(a.swizzled_rows, row, column + e)) =
             PackBf16(of(e), of(e + 1));
       }
       continue;
@@ -396,9 +396,9 @@ void RunContexts(const Launcher& launch, AttendArguments a, int64_t rows) {
   const dim3 grid(static_cast<unsigned>(a.heads / group), static_cast<unsigned>(rows));
   // Together with the static part no more than a block may have without raising the limit.
   const auto run = [&](auto kernel, int blocks_together, size_t memory) {
-    constexpr size_t kMost = size_t{48} << 10;
+    constexpr size_t kMax = size_t{48} << 10;
     constexpr size_t kRest = 1 << 10;  // of the static part
-    const size_t left = kMost - kRest - std::min(kMost - kRest, memory);
+    const size_t left = kMax - kRest - std::min(kMax - kRest, memory);
     a.splits = static_cast<int>(std::min(Launcher::kPlainSharedMemory, left) / record);
     launch(kernel, grid, kThreads, static_cast<size_t>(a.splits) * record, a,
            launch.numbers->attention.processors * blocks_together);

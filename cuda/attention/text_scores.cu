@@ -114,7 +114,7 @@ __device__ __forceinline__ float BlockSum(float value, float (&of_warps)[kWarps]
 template <typename T, int kLanes>
 class RowScores {
   static constexpr int kTogether = 32 / kLanes;
-  static constexpr int kTurn = kWarps * kTogether;
+  static constexpr int kPositionsAtOnce = kWarps * kTogether;
 
  public:
   __device__ __forceinline__ RowScores(const ScoreArguments& a, int slot, int position)
@@ -134,20 +134,20 @@ class RowScores {
   __device__ __forceinline__ void Score(int first, float (&scores)[kChunk]) const {
     const int end = min(position_ + 1, first + kChunk);
 #pragma unroll 1
-    for (int step = first; step < end; step += kTurns * kTurn) {
+    for (int step = first; step < end; step += kTurns * kPositionsAtOnce) {
       const int mine = step + warp_ * kTogether + lane_ / kLanes;
       // All addresses come first, so that no key waits for another's page.
       const T* from[kTurns];
 #pragma unroll
       for (int t = 0; t < kTurns; ++t) {
-        const int p = min(mine + t * kTurn, position_);
+        const int p = min(mine + t * kPositionsAtOnce, position_);
         from[t] = static_cast<const T*>(pages_[p / kPagePositions]) + offset_ + p % kPagePositions * head_dim_;
       }
       Eight<T> keys[kTurns];
 #pragma unroll
       for (int t = 0; t < kTurns; ++t) {
         keys[t] = {};
-        if (mine + t * kTurn < end && has_elements_) LoadEight(from[t], &keys[t]);
+        if (mine + t * kPositionsAtOnce < end && has_elements_) LoadEight(from[t], &keys[t]);
       }
       float products[kTurns];
 #pragma unroll
@@ -160,7 +160,7 @@ class RowScores {
       Sums::Add(lane_, products);
 #pragma unroll
       for (int i = 0; i < Sums::kOfLane; ++i) {
-        const int p = mine + (Sums::first_turn(lane_) + i) * kTurn;
+        const int p = mine + (Sums::first_turn(lane_) + i) * kPositionsAtOnce;
         if (lane_ % Sums::kCopies == 0 && p < end) scores[p - first] = products[i] * scale_;
       }
     }

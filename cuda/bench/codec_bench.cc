@@ -241,7 +241,7 @@ using Tile = cuda::codec::GemmTile;
 
 bool IsSame(const Tile& a, const Tile& b) { return a.form == b.form && a.columns == b.columns && a.tiles == b.tiles; }
 
-// What distinguishes the rows of a table, but for the planes.
+// The fields that distinguish a table's rows, but for the planes.
 using Kind = std::array<int, 5>;
 
 Kind KindOf(const cuda::codec::GemmStep& product) {
@@ -577,7 +577,7 @@ using Tile = cuda::codec::GemmTile;
 
 bool IsSame(const Tile& a, const Tile& b) { return a.form == b.form && a.columns == b.columns && a.tiles == b.tiles; }
 
-// What distinguishes the rows of a table, but for the planes.
+// The fields that distinguish a table's rows, but for the planes.
 using Kind = std::array<int, 5>;
 
 Kind KindOf(const cuda::codec::GemmStep& product) {

@@ -19,6 +19,7 @@
 #include "attention/text_scores.h"
 #include "gemm/cublas_lt.h"
 #include "gemm/gemm.h"
+#include "gemm/product.h"
 #include "runtime/device.h"
 #include "runtime/device_memory.h"
 #include "runtime/device_table.h"
@@ -91,7 +92,7 @@ Result<double> TimeGemm(cudaStream_t stream, const DeviceNumbers& numbers, const
   return Time(stream, numbers, [&](const Launcher& launch, int layer) {
     Matrix of_layer = matrix;
     of_layer.data = weights.as<char>() + static_cast<size_t>(layer) * matrix.bytes(Precision::kBF16);
-    of_layer.pieces = of_layer.data;  // in whatever order, they are as many bytes
+    of_layer.swizzled = of_layer.data;  // in whatever order, they are as many bytes
     Gemm(launch, Precision::kBF16, of_layer, rows);
   });
 }
@@ -128,16 +129,14 @@ Status Products(cudaStream_t stream, const DeviceNumbers& numbers) {
       {"1.7B qkv", GemmKind::kNormStore, 4096, 2048},      {"1.7B o", GemmKind::kAdd, 2048, 2048},
       {"1.7B gate, up", GemmKind::kNormGated, 6144, 2048}, {"1.7B down", GemmKind::kAdd, 2048, 6144},
   };
-  constexpr std::pair<GemmShape, const char*> kShapes[] = {
-      {GemmShape::k8Rows, "8"},        {GemmShape::k16Rows, "16"},      {GemmShape::kWide16, "wide 16"},
-      {GemmShape::kWide32, "wide 32"}, {GemmShape::kWide64, "wide 64"}, {GemmShape::kCluster, "cluster"},
-  };
+  constexpr GemmShape kShapes[] = {GemmShape::k8Rows, GemmShape::kWide16, GemmShape::kWide32, GemmShape::kWide64,
+                                   GemmShape::kCluster};
   constexpr int kMostRows = 128;
   WideShape wide_shapes[] = {{GemmShape::kWide16, 16, numbers.products.wide16, {}},
                              {GemmShape::kWide32, 32, numbers.products.wide32, {}},
                              {GemmShape::kWide64, 64, numbers.products.wide64, {}}};
   std::printf("us a product (* = chosen)\n%-14s %5s", "", "rows");
-  for (const auto& [shape, name] : kShapes) std::printf(" %9s", name);
+  for (const GemmShape shape : kShapes) std::printf(" %9s", gemm::ProductOf(shape).name);
   std::printf("\n");
   for (const Product& product : kProducts) {
     const Matrix matrix = MatrixOf(product);
@@ -152,11 +151,8 @@ Status Products(cudaStream_t stream, const DeviceNumbers& numbers) {
       GemmRows r = RowsOf(product, rows, x, y, norm);
       r.normed = {normed.data(), factors.as<float>()};
       std::printf("%-14s %5d", product.name, rows);
-      for (const auto& [shape, name] : kShapes) {
+      for (const GemmShape shape : kShapes) {
         r.shape = shape;
-        const bool tiles = shape >= GemmShape::kTiles128x128;
-        r.x_in_pieces = tiles && product.kind == GemmKind::kAdd;
-        r.y_in_pieces = tiles && product.kind == GemmKind::kNormGated;
         if (!CanRun(shape, matrix, r, numbers.products)) {
           std::printf(" %9s", "-");
           continue;
@@ -268,28 +264,22 @@ Status ManyProducts(cudaStream_t stream, const DeviceNumbers& numbers) {
       {"1.7B gate, up", GemmKind::kNormGated, 6144, 2048},
       {"1.7B down", GemmKind::kAdd, 2048, 6144},
   };
-  constexpr std::pair<GemmShape, const char*> kShapes[] = {
-      {GemmShape::kBest, "own"},
-      {GemmShape::kWarpgroup64, "wg 64"},
-      {GemmShape::kWarpgroup64Split, "wg 64/8"},
-      {GemmShape::kWarpgroup128, "wg 128"},
-      {GemmShape::kWarpgroup128Split, "wg 128/8"},
-      {GemmShape::kTiles128x128, "t128,128"},
-      {GemmShape::kTiles128x64, "t128,64"},
-      {GemmShape::kTiles64x64, "t64,64"},
-  };
+  constexpr GemmShape kShapes[] = {GemmShape::kBest,         GemmShape::kCluster,        GemmShape::kWarpgroup64,
+                                   GemmShape::kWarpgroup128, GemmShape::kWarpgroupSplit, GemmShape::kTiles128x128,
+                                   GemmShape::kTiles128x64,  GemmShape::kTiles64x64};
+  const auto name_of = [](GemmShape shape) { return shape == GemmShape::kBest ? "own" : gemm::ProductOf(shape).name; };
   const Result<std::unique_ptr<CublasLt>> library = CublasLt::Open();
   if (!library.ok()) std::printf("no column lt: %s\n", library.status().message().c_str());
   std::printf("us a product of many rows, with its norm or copy of rows; lt: cuBLASLt's, the product alone\n");
   std::printf("%-14s %5s", "", "rows");
-  for (const auto& [shape, name] : kShapes) std::printf(" %9s", name);
+  for (const GemmShape shape : kShapes) std::printf(" %9s", name_of(shape));
   std::printf(" %9s (TFLOP/s: own, fastest)\n", "lt");
   for (const Product& product : kProducts) {
     Matrix matrix = MatrixOf(product);
     const size_t bytes = matrix.bytes(Precision::kBF16);
     constexpr auto kRows = static_cast<size_t>(kMostManyRows);
     QTTS_ASSIGN_OR_RETURN(const DeviceMemory weights, RandomMemory(bytes * kLayers));
-    matrix.pieces = weights.data();
+    matrix.swizzled = weights.data();
     QTTS_ASSIGN_OR_RETURN(const DeviceMemory x, RandomMemory(kRows * static_cast<size_t>(product.columns) * 4));
     QTTS_ASSIGN_OR_RETURN(const DeviceMemory y, RandomMemory(kRows * static_cast<size_t>(product.outputs) * 4));
     QTTS_ASSIGN_OR_RETURN(const DeviceMemory normed, RandomMemory(kRows * static_cast<size_t>(product.columns) * 2));
@@ -314,11 +304,11 @@ Status ManyProducts(cudaStream_t stream, const DeviceNumbers& numbers) {
       r.normed = {normed.data(), factors.as<float>(), product.columns};
       std::printf("%-14s %5d", product.name, rows);
       double own = 0, least = 0;
-      for (const auto& [shape, name] : kShapes) {
+      for (const GemmShape shape : kShapes) {
         r.shape = shape;
         const bool tiles = shape >= GemmShape::kTiles128x128;
-        r.x_in_pieces = tiles && product.kind == GemmKind::kAdd;
-        r.y_in_pieces = tiles && product.kind == GemmKind::kNormGated;
+        r.x_swizzled = tiles && product.kind == GemmKind::kAdd;
+        r.y_swizzled = tiles && product.kind == GemmKind::kNormGated;
         if (!CanRun(shape, matrix, r, numbers.products)) {
           std::printf(" %9s", "-");
           continue;

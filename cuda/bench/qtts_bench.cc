@@ -590,7 +590,7 @@ int main(int argc, char** argv) {
     } else if (option == "--products") {
       const std::string_view products = argv[++i];
       good = products == "own" || products == "warpgroup" || products == "cublaslt";
-      if (products == "own") options.products = ManyRowsProducts::kOwn;
+      if (products == "own") options.products = ManyRowsProducts::kWarp;
       if (products == "warpgroup") options.products = ManyRowsProducts::kWarpgroup;
       if (products == "cublaslt") options.products = ManyRowsProducts::kLibrary;
     } else if (option == "--codec-precision") {

@@ -150,7 +150,7 @@ __device__ __forceinline__ float4 FirstResidual(const GemmArgs& a, int first_til
 // The part of an epilogue that is known at compile time. Few warps finish a tile, and nothing hides the latency of a
 // branch at run time.
 enum class End {
-  kAny,
+  kGeneral,
   kPlain,  // no normalisation, activation or scale; nor have the following ones
   // All with SnakeBeta and an input of the next operator in F16, and besides
   kOperand,     // nothing
@@ -159,7 +159,7 @@ enum class End {
 };
 inline End EndOf(const GemmEpilogue& epilogue) {
   const Sink& out = epilogue.out;
-  if (!IsPlain(epilogue)) return End::kAny;
+  if (!IsPlain(epilogue)) return End::kGeneral;
   if (out.data == nullptr || out.snake_a == nullptr || out.planes == Planes::kF32) return End::kPlain;
   const bool residual = epilogue.residual != nullptr;
   const bool y = epilogue.y != nullptr;
@@ -180,7 +180,7 @@ __device__ __forceinline__ void FinishQuads(const GemmArgs& a, int first_tile, i
                                             const int (&columns)[kColumns], const Column (&places)[kColumns],
                                             const float (&normalise)[kColumns], const Constants<kRows>& constants,
                                             const Residual& residual, const Sums& sums) {
-  constexpr bool kPlain = kEnd != End::kAny;
+  constexpr bool kPlain = kEnd != End::kGeneral;
   constexpr bool kKnown = kPlain && kEnd != End::kPlain;
   const bool has_residual = kKnown ? kEnd == End::kResidual : a.epilogue.residual != nullptr;
   const bool has_y = kKnown ? kEnd != End::kOperand : a.epilogue.y != nullptr;
@@ -284,7 +284,7 @@ __device__ __forceinline__ void Finish(const GemmArgs& a, int first_tile, int fi
     const Column place = places[n];
     const int tile = gated ? quad / 2 : quad / 4;
     if (place.frame < 0 || first_tile + tile >= a.geometry.tiles) continue;
-    FinishQuads<End::kAny, 1>(
+    FinishQuads<End::kGeneral, 1>(
         a, first_tile, tile, gated ? quad % 2 * 4 : quad % 4 * 4, {first_column + n}, {place},
         {a.epilogue.rms_input != nullptr ? column_scale[n] : 1.0F}, constants,
         [&](int, int, int m) {

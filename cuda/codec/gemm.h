@@ -18,7 +18,7 @@ inline void SetBlockTiles(GemmArgs* args, int tiles) {
 }
 
 // Maximum thread blocks per cluster: the portable limit of all devices with clusters.
-inline constexpr int kMostClusterBlocks = 8;
+inline constexpr int kMaxClusterBlocks = 8;
 inline constexpr int kClusterTiles = 4;  // weight tiles per thread block
 // True if kCluster has such a thread block.
 bool ClusterTakes(const GemmArgs& args, Planes x_planes, const GemmTile& tile, const DeviceTraits& device);

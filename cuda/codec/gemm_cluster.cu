@@ -4,6 +4,7 @@
 #include "codec/half_math.cuh"
 #include "runtime/async_copy.cuh"
 #include "runtime/cluster.cuh"
+#include "runtime/fragment.h"
 #include "runtime/succeeds.h"
 
 // Tensor core products in small thread blocks, on devices with clusters. Several blocks fit on an SM, or one beside a
@@ -18,8 +19,6 @@ constexpr int kThreads = 32 * kWarps;
 constexpr int kFewStages = 3;
 constexpr int kSomeStages = 5;
 constexpr int kManyStages = 8;
-// A fragment: what one matrix instruction adds to, 16 outputs of 8 columns, 16 bytes a lane.
-constexpr int kFragmentBytes = 512;
 
 __host__ __device__ constexpr size_t RingBytes(int stages, int w_planes) {
   return static_cast<size_t>(kWarps * stages * w_planes) * 1024;
@@ -37,8 +36,124 @@ size_t StageBytes(const GemmArgs& a, int columns, int x_planes) {
 // Fragments received by a thread block: its share of them all, at least one, from each block of the cluster.
 __host__ __device__ constexpr size_t ReceivedBytes(int columns) {
   const int all = columns / 8 * kWarps;
-  return static_cast<size_t>(all > kMostClusterBlocks ? all : kMostClusterBlocks) * kFragmentBytes;
+  return static_cast<size_t>(all > kMaxClusterBlocks ? all : kMaxClusterBlocks) * SumFragment::kBytes;
 }
+
+#if __CUDA_ARCH__ >= 900
+
+// A warp's ring of weights: this lane's part of each chunk.
+template <int kW, int kStages>
+struct WeightRing {
+  const uint4* weights;  // of the warp's tile
+  uint32_t ring;         // of the lane, in shared memory
+  int count;             // chunks; 0: the warp has no tile
+  uint32_t to = 0;       // of the ring, where the next chunk goes
+
+  static __device__ __forceinline__ uint32_t Next(uint32_t at) {
+    return at == (kStages - 1) * kW * 1024 ? 0 : at + kW * 1024;
+  }
+  // Starts the copy of a chunk, if there is one; a group of copies in any case.
+  __device__ __forceinline__ void Fetch(int chunk) {
+    if (chunk < count) {
+#pragma unroll
+      for (int i = 0; i < 2 * kW; ++i) {
+        CopyAsync16(ring + to + i * 512, weights + chunk * (64 * kW) + i * 32, true);
+      }
+    }
+    to = Next(to);
+    CommitCopies();
+  }
+};
+
+// Writes the addresses of the rows that a block stages, and the places of its columns.
+template <int kColumnTiles>
+__device__ __forceinline__ void PlaceStagedRows(const GemmArgs& a, int first_column, int staged, Column* places,
+                                                uintptr_t* rows) {
+  constexpr int kColumns = kColumnTiles * 8;
+  if (kColumnTiles == 1 || a.geometry.taps == 1) {
+    PlaceRows<kColumns>(a, first_column, places, rows);
+    return;
+  }
+  PlaceColumns(a, first_column, kColumns, places);
+  const Column c = ColumnOf(a, first_column);
+  for (int i = static_cast<int>(threadIdx.x); i < staged; i += kThreads) {
+    const int time = c.time - (a.geometry.taps - 1) * a.geometry.dilation + i;
+    const __half* const row = c.frame < 0 ? nullptr : SourceRow<__half>(a.x, c.batch_row, time, 0, c.state, c.frame);
+    rows[i] = row == nullptr ? 0 : reinterpret_cast<uintptr_t>(row) + (time < 0 ? 1 : 0);
+  }
+}
+
+// Starts the copies of the block's channels of its rows to `stage`, [block][plane][row][kChannelBlock].
+template <int kX>
+__device__ __forceinline__ void StageRows(const GemmArgs& a, int rank, int staged, const uintptr_t* rows,
+                                          uint32_t stage) {
+  const int thread = static_cast<int>(threadIdx.x);
+#pragma unroll 1
+  for (int part = 0; part < a.geometry.group_blocks * kX; ++part) {
+    const int plane = part % kX;
+    const int channel = (rank * a.geometry.group_blocks + part / kX) * kChannelBlock + thread % 4 * 8;
+#pragma unroll 2
+    for (int i = thread; i < staged * 4; i += kThreads) {
+      const uintptr_t row = rows[i / 4];
+      const int64_t second = (row & 1) != 0 ? a.x.history_plane : a.x.plane;
+      const __half* const from =
+          reinterpret_cast<const __half*>(row & ~uintptr_t{1}) + channel + (plane == 0 ? 0 : second);
+      CopyAsync16(stage + static_cast<uint32_t>((part * staged * 4 + i) * 16), row != 0 ? from : a.x.data, row != 0);
+    }
+  }
+  CommitCopies();
+}
+
+// Sums a warp's tile over all taps and channels of the group. `x`: the lane's part of the staged rows; `w`: that of the
+// ring.
+template <int kColumnTiles, int kX, int kW, int kStages>
+__device__ __forceinline__ void SumTile(const GemmArgs& a, const char* x_lane, const char* w_lane, int staged,
+                                        WeightRing<kW, kStages>* ring, float (&sum)[1][kColumnTiles][4]) {
+  const int tap_bytes = (kColumnTiles == 1 ? kColumnTiles * 8 : a.geometry.dilation) * 64;
+  const int plane_bytes = staged * 64;
+  int chunk = 0;
+  uint32_t ring_from = 0;
+#pragma unroll 1
+  for (int tap = 0; tap < a.geometry.taps; ++tap) {
+    const char* from = x_lane + tap * tap_bytes;
+#pragma unroll 1
+    for (int block = 0; block < a.geometry.group_blocks; ++block) {
+      AwaitCopies<kStages - 1>();
+      const char* const w_from = w_lane + ring_from;
+      ring_from = ring->Next(ring_from);
+      uint4 w[2][1][kW];
+#pragma unroll
+      for (int step = 0; step < 2; ++step) {
+#pragma unroll
+        for (int p = 0; p < kW; ++p) w[step][0][p] = *reinterpret_cast<const uint4*>(w_from + (p * 2 + step) * 512);
+      }
+      uint4 x[kColumnTiles][kX];
+#pragma unroll
+      for (int p = 0; p < kX; ++p) {
+#pragma unroll
+        for (int j = 0; j < kColumnTiles; ++j) x[j][p] = *reinterpret_cast<const uint4*>(from + j * 512);
+        from += plane_bytes;
+      }
+      MultiplyStep<1, kColumnTiles, kX, kW>(sum, w[0], x, 0);
+      MultiplyStep<1, kColumnTiles, kX, kW>(sum, w[1], x, 1);
+      ring->Fetch(chunk + kStages);
+      ++chunk;
+    }
+  }
+}
+
+// Tells a block how many bytes its cluster will send it: `groups` fragments for each one that it finishes.
+template <typename Exists>
+__device__ __forceinline__ void ExpectFragments(uint32_t arrivals, int rank, int fragments, int groups,
+                                                const Exists& exists) {
+  int bytes = 0;
+#pragma unroll 1
+  for (int f = rank; f < fragments; f += groups) bytes += exists(f) ? groups * SumFragment::kBytes : 0;
+  InitializeArrivals(arrivals);
+  ExpectArrivals(arrivals, bytes);
+}
+
+#endif  // __CUDA_ARCH__ >= 900
 
 // Block x of a cluster takes group x. Fragments are finished in turn by the blocks of the cluster.
 template <int kColumnTiles, int kX, int kW, int kStages>
@@ -73,14 +188,7 @@ __global__ void __launch_bounds__(kThreads, 4) ClusterGemm(const __grid_constant
   LetNextStart();
   const uint32_t arrivals_address = SharedAddress(&arrivals);
   if (a.geometry.groups > 1) {
-    if (thread == 0) {
-      int bytes = 0;
-#pragma unroll 1
-      for (int f = rank; f < kWarps * kColumnTiles; f += a.geometry.groups)
-        bytes += exists(f) ? a.geometry.groups * kFragmentBytes : 0;
-      InitializeArrivals(arrivals_address);
-      ExpectArrivals(arrivals_address, bytes);
-    }
+    if (thread == 0) ExpectFragments(arrivals_address, rank, kWarps * kColumnTiles, a.geometry.groups, exists);
     ArriveAtCluster();
   }
 
@@ -89,19 +197,9 @@ __global__ void __launch_bounds__(kThreads, 4) ClusterGemm(const __grid_constant
   const auto* const weights = static_cast<const uint4*>(a.weights.data) +
                               (static_cast<int64_t>(first_tile + warp) * a.geometry.chunks + rank * count) * (64 * kW) +
                               lane;
-  uint32_t fetch_to = 0;  // of the ring
-  const auto fetch = [&](int chunk) {
-    if (works && chunk < count) {
+  WeightRing<kW, kStages> ring = {weights, base + ring_base, works ? count : 0};
 #pragma unroll
-      for (int i = 0; i < 2 * kW; ++i) {
-        CopyAsync16(base + ring_base + fetch_to + i * 512, weights + chunk * (64 * kW) + i * 32, true);
-      }
-    }
-    fetch_to = fetch_to == (kStages - 1) * kW * 1024 ? 0 : fetch_to + kW * 1024;
-    CommitCopies();
-  };
-#pragma unroll
-  for (int i = 0; i < kStages; ++i) fetch(i);
+  for (int i = 0; i < kStages; ++i) ring.Fetch(i);
   // The rest is prefetched into L2 while earlier kernels run, one line (8) per lane.
   if (works) {
     for (int i = kStages * (64 * kW) + lane * 7; i < count * (64 * kW); i += 256) PrefetchL2(weights + i);
@@ -110,74 +208,19 @@ __global__ void __launch_bounds__(kThreads, 4) ClusterGemm(const __grid_constant
   const uint32_t stage_base = base + static_cast<uint32_t>(RingBytes(kStages, kW));
   const uint32_t received_base = stage_base + static_cast<uint32_t>(a.geometry.group_blocks * kX * staged * 64);
   auto* const rows = reinterpret_cast<uintptr_t*>(memory + (received_base - base) + ReceivedBytes(kColumns));
-  if (kColumnTiles == 1 || a.geometry.taps == 1) {
-    PlaceRows<kColumns>(a, first_column, places, rows);
-  } else {
-    PlaceColumns(a, first_column, kColumns, places);
-    const Column c = ColumnOf(a, first_column);
-    for (int i = thread; i < staged; i += kThreads) {
-      const int time = c.time - (a.geometry.taps - 1) * a.geometry.dilation + i;
-      const __half* const row = c.frame < 0 ? nullptr : SourceRow<__half>(a.x, c.batch_row, time, 0, c.state, c.frame);
-      rows[i] = row == nullptr ? 0 : reinterpret_cast<uintptr_t>(row) + (time < 0 ? 1 : 0);
-    }
-  }
+  PlaceStagedRows<kColumnTiles>(a, first_column, staged, places, rows);
   PlaceConstants(a, first_tile, kClusterTiles, &constants);
   __syncthreads();
   WaitForPrevious();
 
-#pragma unroll 1
-  for (int part = 0; part < a.geometry.group_blocks * kX; ++part) {
-    const int plane = part % kX;
-    const int channel = (rank * a.geometry.group_blocks + part / kX) * kChannelBlock + thread % 4 * 8;
-#pragma unroll 2
-    for (int i = thread; i < staged * 4; i += kThreads) {
-      const uintptr_t row = rows[i / 4];
-      const int64_t second = (row & 1) != 0 ? a.x.history_plane : a.x.plane;
-      const __half* const from =
-          reinterpret_cast<const __half*>(row & ~uintptr_t{1}) + channel + (plane == 0 ? 0 : second);
-      CopyAsync16(stage_base + static_cast<uint32_t>((part * staged * 4 + i) * 16), row != 0 ? from : a.x.data,
-                  row != 0);
-    }
-  }
-  CommitCopies();
+  StageRows<kX>(a, rank, staged, rows, stage_base);
   ScaleColumns(a, first_column, kColumns, column_scale);
   AwaitCopies<0>();
   __syncthreads();
 
   float sum[1][kColumnTiles][4] = {};
   if (works) {
-    const char* const x_lane = memory + RingBytes(kStages, kW) + lane * 16;
-    const int tap_bytes = (kColumnTiles == 1 ? kColumns : a.geometry.dilation) * 64;
-    const int plane_bytes = staged * 64;
-    int chunk = 0;
-    uint32_t ring_from = 0;
-#pragma unroll 1
-    for (int tap = 0; tap < a.geometry.taps; ++tap) {
-      const char* from = x_lane + tap * tap_bytes;
-#pragma unroll 1
-      for (int block = 0; block < a.geometry.group_blocks; ++block) {
-        AwaitCopies<kStages - 1>();
-        const char* const w_from = memory + ring_base + ring_from;
-        ring_from = ring_from == (kStages - 1) * kW * 1024 ? 0 : ring_from + kW * 1024;
-        uint4 w[2][1][kW];
-#pragma unroll
-        for (int step = 0; step < 2; ++step) {
-#pragma unroll
-          for (int p = 0; p < kW; ++p) w[step][0][p] = *reinterpret_cast<const uint4*>(w_from + (p * 2 + step) * 512);
-        }
-        uint4 x[kColumnTiles][kX];
-#pragma unroll
-        for (int p = 0; p < kX; ++p) {
-#pragma unroll
-          for (int j = 0; j < kColumnTiles; ++j) x[j][p] = *reinterpret_cast<const uint4*>(from + j * 512);
-          from += plane_bytes;
-        }
-        MultiplyStep<1, kColumnTiles, kX, kW>(sum, w[0], x, 0);
-        MultiplyStep<1, kColumnTiles, kX, kW>(sum, w[1], x, 1);
-        fetch(chunk + kStages);
-        ++chunk;
-      }
-    }
+    SumTile<kColumnTiles, kX>(a, memory + RingBytes(kStages, kW) + lane * 16, memory + ring_base, staged, &ring, sum);
   }
 
   // Finishes a fragment, of which the calling warp has all sums: four outputs of a column a lane.
@@ -185,13 +228,15 @@ __global__ void __launch_bounds__(kThreads, 4) ClusterGemm(const __grid_constant
     float* const fragment = finished[warp];
     __syncwarp();
 #pragma unroll
-    for (int i = 0; i < 4; ++i) fragment[(lane % 4 * 2 + i % 2) * kFinishStride + lane / 4 + i / 2 * 8] = v[i];
+    for (int i = 0; i < 4; ++i) {
+      fragment[SumFragment::Column(lane, i) * kFinishStride + SumFragment::Row(lane, i)] = v[i];
+    }
     __syncwarp();
     const int n = column_tile * 8 + lane / 4;
     const Column place = places[n];
     const bool gated = a.epilogue.activation == Activation::kSwiGlu;
     if (place.frame < 0 || (gated && lane % 4 > 1)) return;
-    FinishQuads<End::kAny, 1>(
+    FinishQuads<End::kGeneral, 1>(
         a, first_tile, tile, lane % 4 * 4, {first_column + n}, {place},
         {a.epilogue.rms_input != nullptr ? column_scale[n] : 1.0F}, constants,
         [&](int, int, int m) { return ResidualAt(a, first_column + n, m); },
@@ -211,7 +256,7 @@ __global__ void __launch_bounds__(kThreads, 4) ClusterGemm(const __grid_constant
     const int f = warp * kColumnTiles + j;
     if (!exists(f)) continue;
     const int at = (f >> group_shift << group_shift) + rank;  // the fragment's, of those that its block is sent
-    SendFour(f & (a.geometry.groups - 1), received_base + static_cast<uint32_t>(at * kFragmentBytes + lane * 16),
+    SendFour(f & (a.geometry.groups - 1), received_base + static_cast<uint32_t>(at * SumFragment::kBytes + lane * 16),
              arrivals_address, sum[0][j]);
   }
   AwaitArrivals(arrivals_address);
@@ -219,10 +264,10 @@ __global__ void __launch_bounds__(kThreads, 4) ClusterGemm(const __grid_constant
   for (int f = (warp << group_shift) + rank; f < kWarps * kColumnTiles; f += kWarps << group_shift) {
     if (!exists(f)) continue;
     const char* from = memory + (received_base - base) +
-                       static_cast<ptrdiff_t>(f >> group_shift << group_shift) * kFragmentBytes + lane * 16;
+                       static_cast<ptrdiff_t>(f >> group_shift << group_shift) * SumFragment::kBytes + lane * 16;
     float4 total = *reinterpret_cast<const float4*>(from);
     for (int g = 1; g < a.geometry.groups; ++g) {
-      from += kFragmentBytes;
+      from += SumFragment::kBytes;
       total = Plus(total, *reinterpret_cast<const float4*>(from));
     }
     finish(f / kColumnTiles, f % kColumnTiles, {total.x, total.y, total.z, total.w});
@@ -254,20 +299,20 @@ size_t ClusterBytes(const GemmArgs& args, Planes x_planes, int columns, int stag
 }
 // Limit: half of an SM's shared memory for all its blocks together, so that the next kernel's blocks fit; or the shared
 // memory that the language model's kernel leaves, minus the static part.
-constexpr size_t kMostBytes = 108 << 10;
-constexpr size_t kMostBytesBeside = 63 << 10;
+constexpr size_t kMaxBytes = 108 << 10;
+constexpr size_t kMaxBytesBeside = 63 << 10;
 
 // 0: none fits.
 int StagesFor(const GemmArgs& args, Planes x_planes, const GemmTile& tile, const DeviceTraits& device) {
   const int blocks = args.geometry.groups * CeilDiv(args.geometry.tiles, kClusterTiles) *
                          CeilDiv(args.geometry.columns, tile.columns) / device.processors +
                      1;
-  const size_t most = tile.beside ? kMostBytesBeside : kMostBytes / static_cast<size_t>(blocks);
+  const size_t most = tile.beside ? kMaxBytesBeside : kMaxBytes / static_cast<size_t>(blocks);
   for (const int stages : {kManyStages, kSomeStages}) {
     if (ClusterBytes(args, x_planes, tile.columns, stages) <= most) return stages;
   }
   const size_t least = ClusterBytes(args, x_planes, tile.columns, kFewStages);
-  return least <= (tile.beside ? kMostBytesBeside : kMostBytes) ? kFewStages : 0;
+  return least <= (tile.beside ? kMaxBytesBeside : kMaxBytes) ? kFewStages : 0;
 }
 
 }  // namespace
@@ -283,7 +328,7 @@ cudaError_t ClusterGemmsFit(const DeviceTraits& device, bool* fit) {
   // The widest has the most static shared memory, which counts too.
   const auto* const widest = reinterpret_cast<const void*>(KernelFor<2, kFewStages>(32));
   const cudaError_t error = cudaFuncGetAttributes(&attributes, widest);
-  *fit = error == cudaSuccess && kMostBytes + attributes.sharedSizeBytes <= device.shared_bytes;
+  *fit = error == cudaSuccess && kMaxBytes + attributes.sharedSizeBytes <= device.shared_bytes;
   return error;
 }
 
@@ -291,7 +336,7 @@ cudaError_t PrepareClusterGemms() {
   for (const Planes planes : {Planes::kHalf, Planes::kTwoHalves}) {
     for (const int columns : {8, 16, 32}) {
       for (const int stages : {kFewStages, kSomeStages, kManyStages}) {
-        const cudaError_t error = PrepareKernel(KernelFor(planes, columns, stages), kMostBytes);
+        const cudaError_t error = PrepareKernel(KernelFor(planes, columns, stages), kMaxBytes);
         if (error != cudaSuccess) return error;
       }
     }

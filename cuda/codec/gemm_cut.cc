@@ -8,11 +8,11 @@
 namespace qtts::cuda::codec {
 
 GemmCut ChooseCut(const GemmArgs& args, bool grouped, const DeviceTraits& device) {
-  constexpr int kLeastSegmentChunks = 2;
-  if (!grouped || !device.clusters) return {1, std::clamp(args.geometry.chunks / kLeastSegmentChunks, 1, kMaxSegments)};
+  constexpr int kMinSegmentChunks = 2;
+  if (!grouped || !device.clusters) return {1, std::clamp(args.geometry.chunks / kMinSegmentChunks, 1, kMaxSegments)};
   // One group per thread block of a cluster: enough groups for about two blocks per SM in one frame, or for a small
   // part of the input per block.
-  constexpr int kLeastGroupChunks = 3;
+  constexpr int kMinGroupChunks = 3;
   constexpr int kBlocks = 264;
   constexpr int kStagedRows = 400;  // of a channel block
   const int columns = args.geometry.columns > 8 ? 32 : 8;
@@ -21,8 +21,8 @@ GemmCut ChooseCut(const GemmArgs& args, bool grouped, const DeviceTraits& device
   const int blocks = CeilDiv(args.geometry.columns, columns) * CeilDiv(args.geometry.tiles, kClusterTiles);
   const int channel_blocks = args.x.channels / kChannelBlock;
   int groups = 1;
-  while (groups < kMostClusterBlocks && channel_blocks % (2 * groups) == 0 &&
-         args.geometry.chunks >= 2 * groups * kLeastGroupChunks &&
+  while (groups < kMaxClusterBlocks && channel_blocks % (2 * groups) == 0 &&
+         args.geometry.chunks >= 2 * groups * kMinGroupChunks &&
          (2 * groups * blocks <= kBlocks || channel_blocks / groups * rows > kStagedRows)) {
     groups *= 2;
   }

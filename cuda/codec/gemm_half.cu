@@ -5,6 +5,7 @@
 #include "codec/gemm.h"
 #include "codec/half_math.cuh"
 #include "runtime/async_copy.cuh"
+#include "runtime/fragment.h"
 
 // Tensor core products in thread blocks that have an SM, or half of one, to themselves.
 namespace qtts::cuda::codec {
@@ -17,6 +18,91 @@ constexpr size_t RowBytes(int taps, int columns) { return static_cast<size_t>(ta
 constexpr size_t NarrowSharedBytes(int warps, int columns, int taps) {
   return static_cast<size_t>(warps) * columns * kSumStride * sizeof(float) + RowBytes(taps, columns);
 }
+
+// Stores a warp's sums of 16 weight rows and kColumnTiles * 8 columns to `to`, [column][stride].
+template <int kColumnTiles>
+__device__ __forceinline__ void StoreSums(const float (&sum)[kColumnTiles][4], int lane, int stride, float* to) {
+#pragma unroll
+  for (int j = 0; j < kColumnTiles; ++j) {
+    float* const at =
+        to + (j * SumFragment::kColumns + SumFragment::Column(lane, 0)) * stride + SumFragment::Row(lane, 0);
+    at[0] = sum[j][0];
+    at[stride] = sum[j][1];
+    at[8] = sum[j][2];
+    at[stride + 8] = sum[j][3];
+  }
+}
+
+// A warp's weights of one tile's segment after the other, kDepth chunks of them in registers.
+template <int kW, int kDepth>
+class NarrowWeights {
+ public:
+  __device__ __forceinline__ NarrowWeights(const GemmArgs& arguments, int warp_tile, int lane)
+      : a(arguments), warp_tile_(warp_tile), lane_(lane) {}
+
+  // This lane's part of the weights of a group's tile; a plane of a chunk is 64 apart, its second step 32. A tile
+  // beyond the last repeats it; nothing of it is stored.
+  __device__ __forceinline__ const uint4* Of(int group) const {
+    const int tile = min(group + warp_tile_, a.geometry.tiles - 1);
+    return static_cast<const uint4*>(a.weights.data) + static_cast<int64_t>(tile) * a.geometry.chunks * (64 * kW) +
+           lane_;
+  }
+  __device__ __forceinline__ void Load(int d, const uint4* weights, int chunk) {
+#pragma unroll
+    for (int step = 0; step < 2; ++step) {
+#pragma unroll
+      for (int p = 0; p < kW; ++p) w[d][step][0][p] = __ldg(weights + (chunk * kW + p) * 64 + step * 32);
+    }
+  }
+
+  uint4 w[kDepth][2][1][kW];  // [step]
+
+ private:
+  const GemmArgs& a;
+  const int warp_tile_, lane_;
+};
+
+// A warp's columns of a segment, kDepth chunks of them in registers.
+template <int kColumnTiles, int kX, int kDepth>
+class NarrowColumns {
+ public:
+  __device__ __forceinline__ NarrowColumns(const GemmArgs& arguments, const uintptr_t* rows, int begin, int lane)
+      : a(arguments), rows_(rows), begin_(begin), lane_(lane) {
+    GoToBegin();
+  }
+
+  __device__ __forceinline__ void GoToBegin() {
+    next_tap_ = Divide(begin_, a.geometry.by_chunks_per_tap);
+    next_block_ = begin_ - next_tap_ * a.geometry.by_chunks_per_tap.value;
+  }
+  // Loads the next chunk: of each eight columns the lane's row of the chunk's tap.
+  __device__ __forceinline__ void Load(int d) {
+#pragma unroll
+    for (int j = 0; j < kColumnTiles; ++j) {
+      const uintptr_t row = rows_[next_tap_ * (kColumnTiles * 8) + j * 8 + UnitFragment::Row(lane_)];
+      const __half* from = reinterpret_cast<const __half*>(row & ~uintptr_t{1}) + next_block_ * kChannelBlock +
+                           UnitFragment::Column(lane_);
+#pragma unroll
+      for (int p = 0; p < kX; ++p) {
+        x[d][j][p] = {0, 0, 0, 0};
+        if (row != 0) x[d][j][p] = __ldcg(reinterpret_cast<const uint4*>(from));
+        from += (row & 1) != 0 ? a.x.history_plane : a.x.plane;
+      }
+    }
+    if (++next_block_ == a.geometry.by_chunks_per_tap.value) {
+      next_block_ = 0;
+      ++next_tap_;
+    }
+  }
+
+  uint4 x[kDepth][kColumnTiles][kX];
+
+ private:
+  const GemmArgs& a;
+  const uintptr_t* const rows_;
+  const int begin_, lane_;
+  int next_tap_, next_block_;
+};
 
 // For few columns, and channels in one group. Each warp sums one segment of one weight tile for all the block's
 // columns, loading operands straight into registers, kDepth chunks ahead; blocks go through groups of tiles.
@@ -32,7 +118,6 @@ __global__ void __launch_bounds__(512, 1) NarrowGemm(const __grid_constant__ Gem
   const int warp = static_cast<int>(threadIdx.x) / 32;
   const int tiles = a.geometry.by_block_tiles.value;  // at a time
   const int segment = Divide(warp, a.geometry.by_block_tiles);
-  const int warp_tile = warp - segment * tiles;
   const int first_column = static_cast<int>(blockIdx.x) * kColumns;
   const int begin = SegmentBegin(a, segment);
   const int end = SegmentBegin(a, segment + 1);
@@ -40,100 +125,53 @@ __global__ void __launch_bounds__(512, 1) NarrowGemm(const __grid_constant__ Gem
   int first_tile = static_cast<int>(blockIdx.y) * tiles;
   const int step_tiles = static_cast<int>(gridDim.y) * tiles;
 
-  // The warp's weights of one tile, this lane's part; a plane of a chunk is 64 apart, its second step 32. A tile beyond
-  // the last repeats it; nothing of it is stored.
-  const auto weights_of = [&](int group) {
-    const int tile = min(group + warp_tile, a.geometry.tiles - 1);
-    return static_cast<const uint4*>(a.weights.data) + static_cast<int64_t>(tile) * a.geometry.chunks * (64 * kW) +
-           lane;
-  };
+  NarrowWeights<kW, kDepth> w(a, warp - segment * tiles, lane);
   LetNextStart();
-  uint4 w[kDepth][2][1][kW];  // [step]
-  const auto load_weights = [&](uint4(&to)[2][1][kW], const uint4* weights, int chunk) {
-#pragma unroll
-    for (int step = 0; step < 2; ++step) {
-#pragma unroll
-      for (int p = 0; p < kW; ++p) to[step][0][p] = __ldg(weights + (chunk * kW + p) * 64 + step * 32);
-    }
-  };
-  const uint4* weights = weights_of(first_tile);
+  const uint4* weights = w.Of(first_tile);
 #pragma unroll
   for (int d = 0; d < kDepth; ++d) {
-    if (begin + d < end) load_weights(w[d], weights, begin + d);
+    if (begin + d < end) w.Load(d, weights, begin + d);
   }
   // The rest of the segment comes at least as near as L2 while the kernel before is busy, a line (8) per lane.
   for (int i = (begin + kDepth) * (64 * kW) + lane * 7; i < end * (64 * kW); i += 256) PrefetchL2(weights + i);
   PlaceRows<kColumns>(a, first_column, places, rows);
   PlaceConstants(a, first_tile, tiles, &constants);
-
-  // The lane's column of each 8: its row of a chunk's tap.
-  const int chunks_per_tap = a.geometry.by_chunks_per_tap.value;
-  int next_tap = Divide(begin, a.geometry.by_chunks_per_tap);
-  int next_block = begin - next_tap * chunks_per_tap;
-  uint4 x[kDepth][kColumnTiles][kX];
-  const auto load_x = [&](uint4(&to)[kColumnTiles][kX]) {
-#pragma unroll
-    for (int j = 0; j < kColumnTiles; ++j) {
-      const uintptr_t row = rows[next_tap * kColumns + j * 8 + lane / 4];
-      const __half* from =
-          reinterpret_cast<const __half*>(row & ~uintptr_t{1}) + next_block * kChannelBlock + lane % 4 * 8;
-#pragma unroll
-      for (int p = 0; p < kX; ++p) {
-        to[j][p] = {0, 0, 0, 0};
-        if (row != 0) to[j][p] = __ldcg(reinterpret_cast<const uint4*>(from));
-        from += (row & 1) != 0 ? a.x.history_plane : a.x.plane;
-      }
-    }
-    if (++next_block == chunks_per_tap) {
-      next_block = 0;
-      ++next_tap;
-    }
-  };
+  NarrowColumns<kColumnTiles, kX, kDepth> x(a, rows, begin, lane);
   __syncthreads();
   WaitForPrevious();
 
 #pragma unroll
   for (int d = 0; d < kDepth; ++d) {
-    if (begin + d < end) load_x(x[d]);
+    if (begin + d < end) x.Load(d);
   }
   float4 residual = FirstResidual(a, first_tile, first_column);
   ScaleColumns(a, first_column, kColumns, column_scale);
   for (;;) {
     const int next_tile = first_tile + step_tiles;
     const bool more = next_tile < a.geometry.tiles;
-    const uint4* const next_weights = weights_of(next_tile);
+    const uint4* const next_weights = w.Of(next_tile);
     float sum[1][kColumnTiles][4] = {};
     for (int chunk = begin; chunk < end; chunk += kDepth) {
 #pragma unroll
       for (int d = 0; d < kDepth; ++d) {
         if (chunk + d >= end) break;
-        MultiplyStep<1, kColumnTiles, kX, kW>(sum, w[d][0], x[d], 0);
-        MultiplyStep<1, kColumnTiles, kX, kW>(sum, w[d][1], x[d], 1);
+        MultiplyStep<1, kColumnTiles, kX, kW>(sum, w.w[d][0], x.x[d], 0);
+        MultiplyStep<1, kColumnTiles, kX, kW>(sum, w.w[d][1], x.x[d], 1);
         const int ahead = chunk + d + kDepth;
         if (ahead < end) {
-          load_weights(w[d], weights, ahead);
-          load_x(x[d]);
+          w.Load(d, weights, ahead);
+          x.Load(d);
         } else if (more) {
-          load_weights(w[d], next_weights, begin + d);
+          w.Load(d, next_weights, begin + d);
         }
       }
     }
-
-    float* const mine = partial + warp * kColumns * kSumStride;
-#pragma unroll
-    for (int j = 0; j < kColumnTiles; ++j) {
-      float* const to = mine + (j * 8 + lane % 4 * 2) * kSumStride + lane / 4;
-      to[0] = sum[0][j][0];
-      to[kSumStride] = sum[0][j][1];
-      to[8] = sum[0][j][2];
-      to[kSumStride + 8] = sum[0][j][3];
-    }
+    StoreSums(sum[0], lane, kSumStride, partial + warp * kColumns * kSumStride);
     __syncthreads();
     if (more && end - begin > kDepth) {
-      next_tap = Divide(begin, a.geometry.by_chunks_per_tap);
-      next_block = begin - next_tap * chunks_per_tap;
+      x.GoToBegin();
 #pragma unroll
-      for (int d = 0; d < kDepth; ++d) load_x(x[d]);
+      for (int d = 0; d < kDepth; ++d) x.Load(d);
     }
     Finish(a, first_tile, first_column, kColumns, places, column_scale, constants, residual, [&](int t, int n, int r) {
       const float* from = partial + (t * kColumns + n) * kSumStride + r;
@@ -187,19 +225,167 @@ constexpr size_t WideStaticBytes(int columns) {
   return static_cast<size_t>(columns) * (sizeof(Column) + sizeof(float)) + sizeof(Constants<kWideRows>) + kAlignment;
 }
 
+// Compile-time sizes of a wide block.
+template <int kWarpColumnTilesOf, int kXOf, int kWOf>
+struct WideShape {
+  static constexpr int kWarpColumnTiles = kWarpColumnTilesOf, kX = kXOf, kW = kWOf;  // planes of x and W
+  static constexpr int kWarpTiles = kWideTiles / 2;
+  static constexpr int kColumns = kWarpColumnTiles * 4 * 8;
+  static constexpr int kUnits = kColumns * 4;  // of 16 bytes, of a chunk of one plane
+  static constexpr int kPlaneHalves = kColumns * kChannelBlock;
+  static constexpr int kStages = WideStages(kColumns, kX, kW);
+  static constexpr uint32_t kStageBytes =
+      static_cast<uint32_t>(WideStageHalves(kColumns, kX, kW)) * static_cast<uint32_t>(sizeof(__half));
+};
+
+// A thread's copies of each chunk's weights: units `thread` and `thread` + kWideThreads of a plane. Only pointers
+// advance from chunk to chunk: with so few warps, address arithmetic would cost more than the products.
+template <typename Shape>
+class WideWeightCopies {
+ public:
+  __device__ __forceinline__ WideWeightCopies(const GemmArgs& a, int first_tile, int thread, uint32_t ring)
+      : ring_(ring), thread_(thread) {
+#pragma unroll
+    for (int i = 0; i < kCopies; ++i) {
+      const int unit = min(thread + i * kWideThreads, kUnits - 1);
+      // A tile beyond the last repeats it; nothing of it is stored.
+      const int64_t tile = min(first_tile + unit / 64, a.geometry.tiles - 1);
+      next_[i] = static_cast<const uint4*>(a.weights.data) + tile * a.geometry.chunks * (64 * Shape::kW) + unit % 64;
+    }
+  }
+
+  __device__ __forceinline__ void Start(uint32_t stage_offset) {
+    const uint32_t to = ring_ + stage_offset + Shape::kX * Shape::kPlaneHalves * sizeof(__half);
+#pragma unroll
+    for (int i = 0; i < kCopies; ++i) {
+      if ((i + 1) * kWideThreads <= kUnits || thread_ < kUnits - i * kWideThreads) {
+        CopyAsync16(to + i * kWideThreads * 16, next_[i], true);
+        if constexpr (Shape::kW == 2) {
+          CopyAsync16(to + kWideTiles * kTileHalves * sizeof(__half) + i * kWideThreads * 16, next_[i] + 64, true);
+        }
+      }
+      next_[i] += 64 * Shape::kW;
+    }
+  }
+
+ private:
+  static constexpr int kUnits = kWideTiles * 64;  // per plane
+  static constexpr int kCopies = (kUnits + kWideThreads - 1) / kWideThreads;
+
+  const uint32_t ring_;  // of the thread
+  const int thread_;
+  const uint4* next_[kCopies];
+};
+
+// A thread's copies of each chunk's columns: tap by tap within each group of channels.
+template <typename Shape>
+class WideColumnCopies {
+ public:
+  __device__ __forceinline__ WideColumnCopies(const GemmArgs& arguments, const uintptr_t* rows, int thread,
+                                              uint32_t ring)
+      : a(arguments), rows_(rows), thread_(thread), ring_(ring) {}
+
+  __device__ __forceinline__ void Start(uint32_t stage_offset) {
+    if (Shape::kUnits < kWideThreads && thread_ >= Shape::kUnits) return;
+    if (blocks_left_ == 0) GoToNextTap();
+    --blocks_left_;
+#pragma unroll
+    for (int i = 0; i < kCopies; ++i) {
+#pragma unroll
+      for (int p = 0; p < Shape::kX; ++p) {
+        CopyAsync16(ring_ + stage_offset + p * Shape::kPlaneHalves * sizeof(__half) + i * kWideThreads * 16,
+                    next_[i] + (p == 0 ? 0 : to_second_[i]), there_[i]);
+      }
+      next_[i] += there_[i] ? kChannelBlock : 0;
+    }
+  }
+
+ private:
+  static constexpr int kCopies = (Shape::kUnits + kWideThreads - 1) / kWideThreads;
+
+  __device__ __forceinline__ void GoToNextTap() {
+    blocks_left_ = a.geometry.group_blocks;
+    if (next_tap_ == a.geometry.taps) {
+      next_tap_ = 0;
+      first_block_ += a.geometry.group_blocks;
+    }
+#pragma unroll
+    for (int i = 0; i < kCopies; ++i) {
+      const uintptr_t row = rows_[next_tap_ * Shape::kColumns + thread_ / 4 + i * (kWideThreads / 4)];
+      there_[i] = row != 0;
+      next_[i] = there_[i] ? reinterpret_cast<const __half*>(row & ~uintptr_t{1}) + first_block_ * kChannelBlock +
+                                 thread_ % 4 * 8
+                           : static_cast<const __half*>(a.x.data);
+      to_second_[i] = !there_[i] ? 0 : (row & 1) != 0 ? a.x.history_plane : a.x.plane;
+    }
+    ++next_tap_;
+  }
+
+  const GemmArgs& a;
+  const uintptr_t* const rows_;
+  const int thread_;
+  const uint32_t ring_;  // of the thread
+  int next_tap_ = 0;
+  int first_block_ = 0;  // of the group
+  int blocks_left_ = 0;  // of the tap in it
+  const __half* next_[kCopies];
+  int64_t to_second_[kCopies];  // plane
+  bool there_[kCopies];
+};
+
+// A warp's sums: those of the current segment, and the total of those before it.
+template <typename Shape>
+struct WideSums {
+  float total[Shape::kWarpTiles][Shape::kWarpColumnTiles][4] = {};
+  float sum[Shape::kWarpTiles][Shape::kWarpColumnTiles][4] = {};
+
+  // Multiplies a chunk; the lane's operands of the stage are from `x_from` and `w_from` on.
+  __device__ __forceinline__ void AddChunk(const __half* x_from, const __half* w_from) {
+    uint4 x[Shape::kWarpColumnTiles][Shape::kX];
+#pragma unroll
+    for (int j = 0; j < Shape::kWarpColumnTiles; ++j) {
+#pragma unroll
+      for (int p = 0; p < Shape::kX; ++p) {
+        x[j][p] = *reinterpret_cast<const uint4*>(x_from + p * Shape::kPlaneHalves + j * 8 * kChannelBlock);
+      }
+    }
+#pragma unroll
+    for (int step = 0; step < 2; ++step) {
+      uint4 w[Shape::kWarpTiles][Shape::kW];
+#pragma unroll
+      for (int t = 0; t < Shape::kWarpTiles; ++t) {
+#pragma unroll
+        for (int p = 0; p < Shape::kW; ++p) {
+          w[t][p] = *reinterpret_cast<const uint4*>(w_from + (p * kWideTiles + t) * kTileHalves + step * 256);
+        }
+      }
+      MultiplyStep<Shape::kWarpTiles, Shape::kWarpColumnTiles, Shape::kX, Shape::kW>(sum, w, x, step);
+    }
+  }
+  __device__ __forceinline__ void EndSegment(bool first) {
+#pragma unroll
+    for (int t = 0; t < Shape::kWarpTiles; ++t) {
+#pragma unroll
+      for (int j = 0; j < Shape::kWarpColumnTiles; ++j) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          total[t][j][i] = first ? sum[t][j][i] : total[t][j][i] + sum[t][j][i];
+          sum[t][j][i] = 0;
+        }
+      }
+    }
+  }
+};
+
 // For many columns. Operands pass through a ring in shared memory; 2 x 4 warps share the block's tiles and
 // columns, each summing all segments of its part.
 template <int kWarpColumnTiles, int kX, int kW>
 __global__ void __launch_bounds__(kWideThreads, kWarpColumnTiles == 4 ? 1 : 2)
     WideGemm(const __grid_constant__ GemmArgs a) {
-  constexpr int kWarpTiles = kWideTiles / 2;
-  constexpr int kColumns = kWarpColumnTiles * 4 * 8;
-  constexpr int kPieces = kColumns * 4;  // of 16 bytes, of a chunk of one plane
-  constexpr int kCopies = (kPieces + kWideThreads - 1) / kWideThreads;
-  constexpr int kPlaneHalves = kColumns * kChannelBlock;
-  constexpr int kStages = WideStages(kColumns, kX, kW);
-  constexpr int kStageHalves = static_cast<int>(WideStageHalves(kColumns, kX, kW));
-  constexpr int kWeightPieces = kWideTiles * 64;  // per plane
+  using Shape = WideShape<kWarpColumnTiles, kX, kW>;
+  constexpr int kColumns = Shape::kColumns;
+  constexpr int kStages = Shape::kStages;
+  constexpr uint32_t kStageBytes = Shape::kStageBytes;
   extern __shared__ __align__(16) float shared[];
   // [stage]: x [plane][column][kChannelBlock], then weights [plane][tile][step][lane][8].
   __half* const ring = reinterpret_cast<__half*>(shared);
@@ -213,144 +399,53 @@ __global__ void __launch_bounds__(kWideThreads, kWarpColumnTiles == 4 ? 1 : 2)
   const int warp = thread / 32;
   const int first_tile = static_cast<int>(blockIdx.y) * kWideTiles;
   const int first_column = static_cast<int>(blockIdx.x) * kColumns;
-  const int warp_tile = warp % 2 * kWarpTiles;
+  const int warp_tile = warp % 2 * Shape::kWarpTiles;
   const int warp_column = warp / 2 * kWarpColumnTiles * 8;
 
-  // Copies of this thread for each chunk's weights: pieces `thread` and `thread` + kWideThreads of a plane. Only
-  // pointers advance from chunk to chunk: with so few warps, address arithmetic would cost more than the products.
-  constexpr int kWeightCopies = (kWeightPieces + kWideThreads - 1) / kWideThreads;
-  constexpr uint32_t kStageBytes = kStageHalves * sizeof(__half);
   const auto ring_address = SharedAddress(ring) + static_cast<uint32_t>(thread) * 16;
-  const uint4* w_next[kWeightCopies];
-#pragma unroll
-  for (int i = 0; i < kWeightCopies; ++i) {
-    const int piece = min(thread + i * kWideThreads, kWeightPieces - 1);
-    // A tile beyond the last repeats it; nothing of it is stored.
-    const int64_t tile = min(first_tile + piece / 64, a.geometry.tiles - 1);
-    w_next[i] = static_cast<const uint4*>(a.weights.data) + tile * a.geometry.chunks * (64 * kW) + piece % 64;
-  }
-  const auto copy_weights = [&](uint32_t stage_offset) {
-    const uint32_t to = ring_address + stage_offset + kX * kPlaneHalves * sizeof(__half);
-#pragma unroll
-    for (int i = 0; i < kWeightCopies; ++i) {
-      if ((i + 1) * kWideThreads <= kWeightPieces || thread < kWeightPieces - i * kWideThreads) {
-        CopyAsync16(to + i * kWideThreads * 16, w_next[i], true);
-        if constexpr (kW == 2) {
-          CopyAsync16(to + kWideTiles * kTileHalves * sizeof(__half) + i * kWideThreads * 16, w_next[i] + 64, true);
-        }
-      }
-      w_next[i] += 64 * kW;
-    }
-  };
+  WideWeightCopies<Shape> weights(a, first_tile, thread, ring_address);
   LetNextStart();
 #pragma unroll
   for (int s = 0; s < kStages - 1; ++s) {
-    if (s < a.geometry.chunks) copy_weights(s * kStageBytes);
+    if (s < a.geometry.chunks) weights.Start(s * kStageBytes);
   }
   PlaceRows<kColumns>(a, first_column, places, rows);
   PlaceConstants(a, first_tile, kWideTiles, &constants);
   __syncthreads();
-
-  int next_tap = 0;
-  int first_block = 0;  // of the group
-  int blocks_left = 0;  // of the tap in it
-  const __half* x_next[kCopies];
-  int64_t to_second[kCopies];  // plane
-  bool there[kCopies];
-  const auto copy_x = [&](uint32_t stage_offset) {
-    if (kPieces < kWideThreads && thread >= kPieces) return;
-    if (blocks_left == 0) {
-      blocks_left = a.geometry.group_blocks;
-      if (next_tap == a.geometry.taps) {
-        next_tap = 0;
-        first_block += a.geometry.group_blocks;
-      }
-#pragma unroll
-      for (int i = 0; i < kCopies; ++i) {
-        const uintptr_t row = rows[next_tap * kColumns + thread / 4 + i * (kWideThreads / 4)];
-        there[i] = row != 0;
-        x_next[i] = there[i] ? reinterpret_cast<const __half*>(row & ~uintptr_t{1}) + first_block * kChannelBlock +
-                                   thread % 4 * 8
-                             : static_cast<const __half*>(a.x.data);
-        to_second[i] = !there[i] ? 0 : (row & 1) != 0 ? a.x.history_plane : a.x.plane;
-      }
-      ++next_tap;
-    }
-    --blocks_left;
-#pragma unroll
-    for (int i = 0; i < kCopies; ++i) {
-#pragma unroll
-      for (int p = 0; p < kX; ++p) {
-        CopyAsync16(ring_address + stage_offset + p * kPlaneHalves * sizeof(__half) + i * kWideThreads * 16,
-                    x_next[i] + (p == 0 ? 0 : to_second[i]), there[i]);
-      }
-      x_next[i] += there[i] ? kChannelBlock : 0;
-    }
-  };
+  WideColumnCopies<Shape> columns(a, rows, thread, ring_address);
   WaitForPrevious();
 
   // The first group of copies holds the weights of all first stages too.
 #pragma unroll
   for (int s = 0; s < kStages - 1; ++s) {
-    if (s < a.geometry.chunks) copy_x(s * kStageBytes);
+    if (s < a.geometry.chunks) columns.Start(s * kStageBytes);
     CommitCopies();
   }
   const float4 residual = FirstResidual(a, first_tile, first_column);
   ScaleColumns(a, first_column, kColumns, column_scale);
-  float total[kWarpTiles][kWarpColumnTiles][4] = {};
-  float sum[kWarpTiles][kWarpColumnTiles][4] = {};
+  WideSums<Shape> sums;
   int segment = 0;
   int segment_end = SegmentBegin(a, 1);
   uint32_t stage_offset = 0;
   uint32_t free_offset = (kStages - 1) * kStageBytes;
   const char* const ring_bytes = reinterpret_cast<const char*>(ring);
-  const int x_offset = ((warp_column + lane / 4) * kChannelBlock + lane % 4 * 8) * static_cast<int>(sizeof(__half));
-  const int w_offset = (kX * kPlaneHalves + warp_tile * kTileHalves + lane * 8) * static_cast<int>(sizeof(__half));
+  const int x_offset = ((warp_column + UnitFragment::Row(lane)) * kChannelBlock + UnitFragment::Column(lane)) *
+                       static_cast<int>(sizeof(__half));
+  const int w_offset =
+      (kX * Shape::kPlaneHalves + warp_tile * kTileHalves + lane * 8) * static_cast<int>(sizeof(__half));
   for (int chunk = 0; chunk < a.geometry.chunks; ++chunk) {
     AwaitCopies<kStages - 2>();
     __syncthreads();
-    const int ahead = chunk + kStages - 1;
-    if (ahead < a.geometry.chunks) {
-      copy_weights(free_offset);
-      copy_x(free_offset);
+    if (chunk + kStages - 1 < a.geometry.chunks) {
+      weights.Start(free_offset);
+      columns.Start(free_offset);
     }
     CommitCopies();
     free_offset = stage_offset;
-
-    const auto* const x_from = reinterpret_cast<const __half*>(ring_bytes + stage_offset + x_offset);
-    const auto* const w_from = reinterpret_cast<const __half*>(ring_bytes + stage_offset + w_offset);
-    uint4 x[kWarpColumnTiles][kX];
-#pragma unroll
-    for (int j = 0; j < kWarpColumnTiles; ++j) {
-#pragma unroll
-      for (int p = 0; p < kX; ++p) {
-        x[j][p] = *reinterpret_cast<const uint4*>(x_from + p * kPlaneHalves + j * 8 * kChannelBlock);
-      }
-    }
-#pragma unroll
-    for (int step = 0; step < 2; ++step) {
-      uint4 w[kWarpTiles][kW];
-#pragma unroll
-      for (int t = 0; t < kWarpTiles; ++t) {
-#pragma unroll
-        for (int p = 0; p < kW; ++p) {
-          w[t][p] = *reinterpret_cast<const uint4*>(w_from + (p * kWideTiles + t) * kTileHalves + step * 256);
-        }
-      }
-      MultiplyStep<kWarpTiles, kWarpColumnTiles, kX, kW>(sum, w, x, step);
-    }
+    sums.AddChunk(reinterpret_cast<const __half*>(ring_bytes + stage_offset + x_offset),
+                  reinterpret_cast<const __half*>(ring_bytes + stage_offset + w_offset));
     if (chunk + 1 == segment_end) {
-#pragma unroll
-      for (int t = 0; t < kWarpTiles; ++t) {
-#pragma unroll
-        for (int j = 0; j < kWarpColumnTiles; ++j) {
-#pragma unroll
-          for (int i = 0; i < 4; ++i) {
-            total[t][j][i] = segment == 0 ? sum[t][j][i] : total[t][j][i] + sum[t][j][i];
-            sum[t][j][i] = 0;
-          }
-        }
-      }
+      sums.EndSegment(segment == 0);
       ++segment;
       segment_end = SegmentBegin(a, segment + 1);
     }
@@ -359,16 +454,8 @@ __global__ void __launch_bounds__(kWideThreads, kWarpColumnTiles == 4 ? 1 : 2)
   AwaitAllCopies();
   __syncthreads();
 #pragma unroll
-  for (int t = 0; t < kWarpTiles; ++t) {
-#pragma unroll
-    for (int j = 0; j < kWarpColumnTiles; ++j) {
-      float* const to =
-          shared + (warp_column + j * 8 + lane % 4 * 2) * kWideSumStride + (warp_tile + t) * kTileRows + lane / 4;
-      to[0] = total[t][j][0];
-      to[kWideSumStride] = total[t][j][1];
-      to[8] = total[t][j][2];
-      to[kWideSumStride + 8] = total[t][j][3];
-    }
+  for (int t = 0; t < Shape::kWarpTiles; ++t) {
+    StoreSums(sums.total[t], lane, kWideSumStride, shared + warp_column * kWideSumStride + (warp_tile + t) * kTileRows);
   }
   __syncthreads();
   Finish(a, first_tile, first_column, kColumns, places, column_scale, constants, residual, [&](int t, int n, int r) {
@@ -415,13 +502,13 @@ struct Kernels {
 
   static cudaError_t Prepare(const DeviceTraits& device) {
     for (const int columns : {32, 64, 128}) {
-      const size_t most = std::min(WideSharedBytes(columns, kPlanes, kPlanes, kMostTaps),
+      const size_t most = std::min(WideSharedBytes(columns, kPlanes, kPlanes, kMaxTaps),
                                    device.shared_bytes - std::min(device.shared_bytes, WideStaticBytes(columns)));
       const cudaError_t error = PrepareKernel(Wide(columns), most);
       if (error != cudaSuccess) return error;
     }
     for (const int columns : {8, 16, 32}) {
-      const cudaError_t error = PrepareKernel(Narrow(columns), NarrowSharedBytes(kMaxSegments, columns, kMostTaps));
+      const cudaError_t error = PrepareKernel(Narrow(columns), NarrowSharedBytes(kMaxSegments, columns, kMaxTaps));
       if (error != cudaSuccess) return error;
     }
     return cudaSuccess;

@@ -17,7 +17,7 @@ struct WarpgroupArgs {
   int32_t tap_blocks = 0;      // channel blocks of a tap, where columns come anew for each; otherwise 0
 };
 
-// Whether there are kernels of this shape with End::kAny. The largest shape has none: its accumulators leave no
+// Whether there are kernels of this shape with End::kGeneral. The largest shape has none: its accumulators leave no
 // registers.
 constexpr bool TakesAnyEnd(int outputs, int tile_columns) { return outputs != 192 && tile_columns == TileColumns(1); }
 
@@ -165,7 +165,7 @@ __global__ void __launch_bounds__(kThreads, 1) WarpgroupGemm(const __grid_consta
   for (int tile = static_cast<int>(blockIdx.x); tile < t.plan.column_tiles; tile += static_cast<int>(gridDim.x)) {
     const int first_column = tile * kTileColumns;
     PlaceTile<kRowTiles>(a, first_column, first_row, lane, m.tile.places);
-    if constexpr (kEnd == End::kAny) {
+    if constexpr (kEnd == End::kGeneral) {
       if (a.epilogue.rms_input != nullptr) {
         NormaliseColumns(a, first_column + first_row, lane, m.normalise + first_row);
       }
@@ -202,11 +202,11 @@ Kernel KernelFor(const Shape& shape) {
 template <int kPlanes>
 Kernel KernelFor(const Shape& shape, End end) {
   // Products before the decoder blocks: their epilogues all differ, and one kernel serves all.
-  if (shape.outputs == 128) return WarpgroupGemm<128, 1, kPlanes, true, End::kAny>;
-  if (shape.outputs == 64) return WarpgroupGemm<64, 1, kPlanes, true, End::kAny>;
+  if (shape.outputs == 128) return WarpgroupGemm<128, 1, kPlanes, true, End::kGeneral>;
+  if (shape.outputs == 64) return WarpgroupGemm<64, 1, kPlanes, true, End::kGeneral>;
   switch (end) {
-    case End::kAny:
-      return WarpgroupGemm<96, 1, kPlanes, true, End::kAny>;
+    case End::kGeneral:
+      return WarpgroupGemm<96, 1, kPlanes, true, End::kGeneral>;
     case End::kOperand:
       return KernelFor<kPlanes, End::kOperand>(shape);
     case End::kResidual:
@@ -240,7 +240,7 @@ WarpgroupPlan Plan(const GemmArgs& gemm, const Shape& shape, const DeviceTraits&
 int WarpgroupOutputs(const GemmGeometry& geometry) {
   const int outputs = geometry.tiles * kTileRows;
   if (!StreamsColumns(geometry)) {
-    if (geometry.group_blocks > kMostGroupSlots) return 0;
+    if (geometry.group_blocks > kMaxGroupSlots) return 0;
     return outputs % 192 == 0 ? 192 : outputs % 96 == 0 ? 96 : 0;
   }
   if (geometry.groups != 1 || geometry.chunks % geometry.segments != 0) return 0;
@@ -274,7 +274,7 @@ std::vector<GemmTile> WarpgroupTiles(const GemmArgs& args, Planes x_planes, cons
 cudaError_t PrepareWarpgroupGemms(const DeviceTraits& device) {
   for (const int planes : {1, 2}) {
     for (const Shape& shape : {Shape{192, 1}, Shape{96, 2}, Shape{96, 1}, Shape{128, 1}, Shape{64, 1}}) {
-      for (const End end : {End::kAny, End::kPlain, End::kOperand, End::kResidual, End::kTransposed}) {
+      for (const End end : {End::kGeneral, End::kPlain, End::kOperand, End::kResidual, End::kTransposed}) {
         const cudaError_t error = PrepareKernel(KernelFor(shape, planes, end), device.shared_bytes);
         if (error != cudaSuccess) return error;
       }

@@ -23,8 +23,8 @@ inline constexpr int kTileRows = 16;
 // parts are added in order: a layer's cut never depends on the batch, so neither do its results.
 inline constexpr int kMaxSegments = 16;
 // Limits: the longest convolution kernel and the number of code groups.
-inline constexpr int kMostTaps = 16;
-inline constexpr int kMostGroups = 64;
+inline constexpr int kMaxTaps = 16;
+inline constexpr int kMaxGroups = 64;
 
 // Division by a constant known at launch. Exact while dividend * value < 2^32.
 struct Divisor {

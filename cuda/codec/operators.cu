@@ -19,7 +19,7 @@ __global__ void __launch_bounds__(kDequantizeThreads) Dequantize(const __grid_co
   const int b = static_cast<int>(blockIdx.x);
   WaitForPrevious();
   // Codes are read before it is known whether they count: all of this comes from far away.
-  __shared__ int entries[kMostGroups];
+  __shared__ int entries[kMaxGroups];
   for (int g = static_cast<int>(threadIdx.x); g < a.groups; g += kDequantizeThreads) {
     // Padding (-1) counts as code 0, and no code reads outside the table.
     const int code = min(max(__ldcg(a.codes + b * a.groups + g), 0), a.codebook_size - 1);
@@ -87,9 +87,135 @@ __device__ __forceinline__ float ToFloat(float v) { return v; }
 __device__ __forceinline__ float ToFloat(__half v) { return __half2float(v); }
 __device__ __forceinline__ void Keep(float v, float* to) { *to = v; }
 __device__ __forceinline__ void Keep(float v, __half* to) {
-  constexpr float kMost = 65504;
-  *to = __float2half_rn(fminf(fmaxf(v, -kMost), kMost));
+  constexpr float kMax = 65504;
+  *to = __float2half_rn(fminf(fmaxf(v, -kMax), kMax));
 }
+
+// Memory and place of a block of attention: a head of a batch row.
+template <typename T>
+struct HeadBlock {
+  const AttentionArgs& a;
+  float* shared;
+  int stride;      // of keys and values
+  int count, now;  // positions attended to; the current frame's row of the past
+  int kv_head;
+
+  __device__ __forceinline__ float* keys() const { return shared; }                   // [distance][stride]
+  __device__ __forceinline__ float* q() const { return keys() + a.window * stride; }  // [head_dim]
+  __device__ __forceinline__ float* value() const { return q() + a.head_dim; }        // [head_dim] of this frame
+  __device__ __forceinline__ float* parts() const { return value() + a.head_dim; }    // [groups][head_dim]
+  __device__ __forceinline__ float* scores() const { return parts() + kAttentionThreads + a.head_dim; }  // [window]
+  __device__ __forceinline__ float* weights() const {  // [window] of each warp
+    return scores() + a.window * (1 + static_cast<int>(threadIdx.x) / 32);
+  }
+  // [distance][stride], without this frame's.
+  __device__ __forceinline__ T* values() const {
+    return reinterpret_cast<T*>(shared + AttentionFloats(a.window, a.head_dim));
+  }
+
+  // Brings past keys and values, and turns the keys by their distances.
+  __device__ __forceinline__ void BringPasts(const T* past_keys, const T* past_values) const {
+    const int thread = static_cast<int>(threadIdx.x);
+    const int kv_width = a.kv_heads * a.head_dim;
+    const int quads = a.head_dim / 4;
+#pragma unroll 4
+    for (int i = thread; i < (count - 1) * quads; i += kAttentionThreads) {
+      const int distance = 1 + i / quads;
+      const int d = (i - (distance - 1) * quads) * 4;
+      const int at = now >= distance ? now - distance : now - distance + a.window;
+      const int64_t from = static_cast<int64_t>(at) * kv_width + d;
+      BringPast(past_keys + from, keys() + distance * stride + d);
+      BringPast(past_values + from, values() + distance * stride + d);
+    }
+    AwaitAllCopies();
+    __syncthreads();
+    const int half = a.head_dim / 2;
+    for (int i = thread; i < (count - 1) * half; i += kAttentionThreads) {
+      const int distance = 1 + i / half;
+      const int d = i - (distance - 1) * half;
+      const float2 turn = __ldg(a.rotations + distance * half + d);
+      float& x = keys()[distance * stride + d];
+      float& y = keys()[distance * stride + d + half];
+      const float turned = x * turn.x + y * turn.y;
+      y = y * turn.x - x * turn.y;
+      x = turned;
+    }
+  }
+
+  // Takes the frame's query, key and value from `row` of qkv; the latter two go to the past, where it is not null.
+  __device__ __forceinline__ void PlaceNew(const float* row, int head, T* past_keys, T* past_values) const {
+    const int kv_width = a.kv_heads * a.head_dim;
+    // One head of a group keeps the new row; all read it from qkv.
+    const bool keeps = head % (a.heads / a.kv_heads) == 0;
+    const float* const new_key = row + a.heads * a.head_dim + kv_head * a.head_dim;
+    for (int d = static_cast<int>(threadIdx.x); d < a.head_dim; d += kAttentionThreads) {
+      q()[d] = __ldcg(row + head * a.head_dim + d);
+      const float k = __ldcg(new_key + d);
+      const float v = __ldcg(new_key + kv_width + d);
+      keys()[d] = k;
+      value()[d] = v;
+      if (keeps) {
+        const int64_t to = static_cast<int64_t>(now) * kv_width + d;
+        Keep(k, past_keys + to);
+        Keep(v, past_values + to);
+      }
+    }
+  }
+
+  __device__ __forceinline__ void Score() const {
+    const int thread = static_cast<int>(threadIdx.x);
+    const float scale = 1.0F / sqrtf(static_cast<float>(a.head_dim));
+    const int key_lane = thread % kLanesPerKey;
+    for (int first = 0; first < count; first += kKeysAtOnce) {
+      const int distance = min(first + thread / kLanesPerKey, count - 1);
+      const float* const key = keys() + distance * stride;
+      float sum = 0;
+#pragma unroll 2
+      for (int d = key_lane * 4; d < a.head_dim; d += kLanesPerKey * 4) {
+        const float4 x = *reinterpret_cast<const float4*>(q() + d);
+        const float4 k = *reinterpret_cast<const float4*>(key + d);
+        sum = fmaf(x.x, k.x, sum);
+        sum = fmaf(x.y, k.y, sum);
+        sum = fmaf(x.z, k.z, sum);
+        sum = fmaf(x.w, k.w, sum);
+      }
+#pragma unroll
+      for (int i = kLanesPerKey / 2; i > 0; i /= 2) sum += __shfl_xor_sync(0xffffffffU, sum, i);
+      if (key_lane == 0) scores()[distance] = sum * scale;
+    }
+  }
+
+  // Returns the sum of the weights. Every warp finds the same maximum, weights and sum.
+  __device__ __forceinline__ float Weigh() const {
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    float largest = -CUDART_INF_F;
+    for (int i = lane; i < count; i += 32) largest = fmaxf(largest, scores()[i]);
+    largest = WarpMax(largest);
+    float sum = 0;
+    for (int i = lane; i < count; i += 32) {
+      const float weight = expf(scores()[i] - largest);
+      weights()[i] = weight;
+      sum += weight;
+    }
+    sum = WarpSum(sum);
+    __syncwarp();
+    return sum;
+  }
+
+  // Adds up the weighed values: thread group g takes distances g, g + groups, …
+  __device__ __forceinline__ void AddValues(int groups) const {
+    for (int e = static_cast<int>(threadIdx.x); e < groups * a.head_dim; e += kAttentionThreads) {
+      const int g = e / a.head_dim;
+      const int d = e - g * a.head_dim;
+      float y = g == 0 ? fmaf(weights()[0], value()[d], 0.0F) : 0.0F;
+#pragma unroll 4
+      for (int distance = g == 0 ? groups : g; distance < count; distance += groups) {
+        y = fmaf(weights()[distance], ToFloat(values()[distance * stride + d]), y);
+      }
+      parts()[e] = y;
+    }
+  }
+};
 
 // A block per (head, batch row). A score depends on positions by their distance only, so keys are kept as they are and
 // turned back by it here. The past is fetched and turned while earlier kernels still run.
@@ -98,20 +224,9 @@ template <typename T>
 __global__ void __launch_bounds__(kAttentionThreads, sizeof(T) == sizeof(float) ? 4 : 6)
     Attend(const __grid_constant__ AttentionArgs a) {
   extern __shared__ __align__(16) float shared[];
-  const int stride = AttentionStride(a.head_dim);
-  float* const keys = shared;                                                           // [distance][stride]
-  float* const q = keys + a.window * stride;                                            // [head_dim]
-  float* const value = q + a.head_dim;                                                  // [head_dim] of this frame
-  float* const parts = value + a.head_dim;                                              // [groups][head_dim]
-  float* const scores = parts + kAttentionThreads + a.head_dim;                         // [window]
-  float* const weights = scores + a.window * (1 + static_cast<int>(threadIdx.x) / 32);  // [window] of each warp
-  T* const values =
-      reinterpret_cast<T*>(shared + AttentionFloats(a.window, a.head_dim));  // [distance][stride], without this frame's
   const int b = static_cast<int>(blockIdx.y);
   const int head = static_cast<int>(blockIdx.x);
   const int thread = static_cast<int>(threadIdx.x);
-  const int lane = thread % 32;
-  const int half = a.head_dim / 2;
   LetNextStart();
   const int frame = __ldcg(a.batch.frames + b);
   if (frame < 0) {
@@ -119,102 +234,27 @@ __global__ void __launch_bounds__(kAttentionThreads, sizeof(T) == sizeof(float) 
     return;
   }
   std::byte* const state = LoadState(a.batch.states, b);
-  const int kv_head = head / (a.heads / a.kv_heads);
-  const int kv_width = a.kv_heads * a.head_dim;
-  const float* const row = a.qkv + static_cast<int64_t>(b) * a.stride;
-  T* const past_keys = reinterpret_cast<T*>(state + a.keys) + kv_head * a.head_dim;
-  T* const past_values = reinterpret_cast<T*>(state + a.values) + kv_head * a.head_dim;
-  const int count = min(frame + 1, a.window);
-  const int now = frame % a.window;
-  const int pieces = a.head_dim / 4;
-#pragma unroll 4
-  for (int i = thread; i < (count - 1) * pieces; i += kAttentionThreads) {
-    const int distance = 1 + i / pieces;
-    const int d = (i - (distance - 1) * pieces) * 4;
-    const int at = now >= distance ? now - distance : now - distance + a.window;
-    const int64_t from = static_cast<int64_t>(at) * kv_width + d;
-    BringPast(past_keys + from, keys + distance * stride + d);
-    BringPast(past_values + from, values + distance * stride + d);
-  }
-  AwaitAllCopies();
-  __syncthreads();
-  for (int i = thread; i < (count - 1) * half; i += kAttentionThreads) {
-    const int distance = 1 + i / half;
-    const int d = i - (distance - 1) * half;
-    const float2 turn = __ldg(a.rotations + distance * half + d);
-    float& x = keys[distance * stride + d];
-    float& y = keys[distance * stride + d + half];
-    const float turned = x * turn.x + y * turn.y;
-    y = y * turn.x - x * turn.y;
-    x = turned;
-  }
+  const HeadBlock<T> block = {a,
+                              shared,
+                              AttentionStride(a.head_dim),
+                              min(frame + 1, a.window),
+                              frame % a.window,
+                              head / (a.heads / a.kv_heads)};
+  T* const past_keys = reinterpret_cast<T*>(state + a.keys) + block.kv_head * a.head_dim;
+  T* const past_values = reinterpret_cast<T*>(state + a.values) + block.kv_head * a.head_dim;
+  block.BringPasts(past_keys, past_values);
   WaitForPrevious();
 
-  // One head of a group keeps the new row; all read it from qkv.
-  const bool keeps = head % (a.heads / a.kv_heads) == 0;
-  const float* const new_key = row + a.heads * a.head_dim + kv_head * a.head_dim;
-  for (int d = thread; d < a.head_dim; d += kAttentionThreads) {
-    q[d] = __ldcg(row + head * a.head_dim + d);
-    const float k = __ldcg(new_key + d);
-    const float v = __ldcg(new_key + kv_width + d);
-    keys[d] = k;
-    value[d] = v;
-    if (keeps) {
-      const int64_t to = static_cast<int64_t>(now) * kv_width + d;
-      Keep(k, past_keys + to);
-      Keep(v, past_values + to);
-    }
-  }
+  block.PlaceNew(a.qkv + static_cast<int64_t>(b) * a.stride, head, past_keys, past_values);
   __syncthreads();
-
-  const float scale = 1.0F / sqrtf(static_cast<float>(a.head_dim));
-  const int key_lane = thread % kLanesPerKey;
-  for (int first = 0; first < count; first += kKeysAtOnce) {
-    const int distance = min(first + thread / kLanesPerKey, count - 1);
-    const float* const key = keys + distance * stride;
-    float sum = 0;
-#pragma unroll 2
-    for (int d = key_lane * 4; d < a.head_dim; d += kLanesPerKey * 4) {
-      const float4 x = *reinterpret_cast<const float4*>(q + d);
-      const float4 k = *reinterpret_cast<const float4*>(key + d);
-      sum = fmaf(x.x, k.x, sum);
-      sum = fmaf(x.y, k.y, sum);
-      sum = fmaf(x.z, k.z, sum);
-      sum = fmaf(x.w, k.w, sum);
-    }
-#pragma unroll
-    for (int i = kLanesPerKey / 2; i > 0; i /= 2) sum += __shfl_xor_sync(0xffffffffU, sum, i);
-    if (key_lane == 0) scores[distance] = sum * scale;
-  }
+  block.Score();
   __syncthreads();
-
-  // Every warp finds the same maximum, weights and sum.
-  float largest = -CUDART_INF_F;
-  for (int i = lane; i < count; i += 32) largest = fmaxf(largest, scores[i]);
-  largest = WarpMax(largest);
-  float sum = 0;
-  for (int i = lane; i < count; i += 32) {
-    const float weight = expf(scores[i] - largest);
-    weights[i] = weight;
-    sum += weight;
-  }
-  sum = WarpSum(sum);
-  __syncwarp();
-
-  // Thread group g takes distances g, g + groups, …
+  const float sum = block.Weigh();
   const int groups = max(1, kAttentionThreads / a.head_dim);
-  for (int e = thread; e < groups * a.head_dim; e += kAttentionThreads) {
-    const int g = e / a.head_dim;
-    const int d = e - g * a.head_dim;
-    float y = g == 0 ? fmaf(weights[0], value[d], 0.0F) : 0.0F;
-#pragma unroll 4
-    for (int distance = g == 0 ? groups : g; distance < count; distance += groups) {
-      y = fmaf(weights[distance], ToFloat(values[distance * stride + d]), y);
-    }
-    parts[e] = y;
-  }
+  block.AddValues(groups);
   __syncthreads();
   for (int c = thread * 4; c < a.head_dim; c += kAttentionThreads * 4) {
+    const float* const parts = block.parts();
     float4 y = *reinterpret_cast<const float4*>(parts + c);
     for (int g = 1; g < groups; ++g) {
       const float4 part = *reinterpret_cast<const float4*>(parts + g * a.head_dim + c);

@@ -15,7 +15,7 @@ const void* ReferenceCache::Find(std::span<const int32_t> codes) {
 
 void* ReferenceCache::Add(std::span<const int32_t> codes) {
   std::string key = ReferenceKey(codes);
-  const bool full = pasts_.size() == kMostValues || (pasts_.size() > 0 && bytes() + bytes_ > kMostBytes);
+  const bool full = pasts_.size() == kMaxValues || (pasts_.size() > 0 && bytes() + bytes_ > kMaxBytes);
   auto memory = full ? Result<DeviceMemory>(pasts_.TakeOldest()) : DeviceMemory::Allocate(bytes_);
   if (!memory.ok()) return nullptr;
   void* const past = memory->data();

@@ -19,8 +19,8 @@ namespace qtts::cuda {
 class ReferenceCache {
  public:
   // For a released model a past takes 6 MB.
-  static constexpr size_t kMostValues = 32;
-  static constexpr size_t kMostBytes = size_t{64} << 20;
+  static constexpr size_t kMaxValues = 32;
+  static constexpr size_t kMaxBytes = size_t{64} << 20;
 
   // `bytes`: size of each past. At least one is kept, whatever its size.
   explicit ReferenceCache(size_t bytes) : bytes_(bytes) {}
@@ -35,7 +35,7 @@ class ReferenceCache {
 
  private:
   size_t bytes_;
-  LruCache<DeviceMemory> pasts_{kMostValues};
+  LruCache<DeviceMemory> pasts_{kMaxValues};
 };
 
 }  // namespace qtts::cuda

@@ -498,7 +498,7 @@ Status Builder::CheckStructure() const {
   for (const TransformerLayerWeights& layer : weights_.transformer.layers) {
     if (layer.q_norm.has_value() || layer.k_norm.has_value()) return unsupported("its codec has q_norm or k_norm");
   }
-  if (weights_.codebooks.size() > kMostGroups || config_.codebook_size > 1 << 20) {
+  if (weights_.codebooks.size() > kMaxGroups || config_.codebook_size > 1 << 20) {
     return unsupported("its codec has " + std::to_string(weights_.codebooks.size()) + " codebooks of " +
                        std::to_string(config_.codebook_size) + " entries");
   }
@@ -518,7 +518,7 @@ Status Builder::CheckStructure() const {
       return unsupported("a decoder block has more than 3 residual units");
     }
   }
-  if (weights_.pre_conv.weight.shape[2] > kMostTaps || weights_.first_conv.weight.shape[2] > kMostTaps) {
+  if (weights_.pre_conv.weight.shape[2] > kMaxTaps || weights_.first_conv.weight.shape[2] > kMaxTaps) {
     return unsupported("a convolution's kernel is too long");
   }
   // Columns are divided by rows per frame in 32 bits.
@@ -529,7 +529,7 @@ Status Builder::CheckStructure() const {
   }
   for (const DecoderBlockWeights& block : weights_.blocks) {
     for (const ResidualUnitWeights& unit : block.residuals) {
-      if (unit.conv1.weight.shape[2] > kMostTaps) return unsupported("a convolution's kernel is too long");
+      if (unit.conv1.weight.shape[2] > kMaxTaps) return unsupported("a convolution's kernel is too long");
     }
   }
   const auto last_channels = static_cast<size_t>(PadChannels(weights_.last_conv.weight.shape[1]));

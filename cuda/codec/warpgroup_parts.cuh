@@ -31,16 +31,16 @@ inline constexpr int kConsumerThreads = kConsumers * 32;
 inline constexpr int kThreads = kConsumerThreads + 128;
 // Weight tiles of a warp's accumulators that go through shared memory at a time.
 constexpr int PieceTiles(int outputs) { return outputs % 96 == 0 ? 6 : 4; }
-inline constexpr int kMostPieceTiles = 6;
+inline constexpr int kMaxPieceTiles = 6;
 inline constexpr int kPieceColumns = 8;
 // Fours of a column: the lanes' accesses lie in different banks.
-inline constexpr int kParkedStride = kMostPieceTiles * kTileRows / 4 + 4;
+inline constexpr int kAccumulatorStride = kMaxPieceTiles * kTileRows / 4 + 4;
 // Shared memory of a tile: accumulators on their way to the epilogue, places of its columns, and the barriers.
 template <int kTileColumns>
 struct TileMemory {
-  float4 parked[kConsumers][kPieceColumns][kParkedStride];
+  float4 accumulators[kConsumers][kPieceColumns][kAccumulatorStride];
   Column places[kTileColumns];
-  uint64_t barriers[2 * kMostSlots + 2 * kMostStages];
+  uint64_t barriers[2 * kMaxSlots + 2 * kMaxStages];
 };
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
@@ -87,13 +87,13 @@ struct Barriers {
 
   __device__ __forceinline__ uint32_t slot_full(int i) const { return first + static_cast<uint32_t>(i * 8); }
   __device__ __forceinline__ uint32_t slot_empty(int i) const {
-    return first + static_cast<uint32_t>((kMostSlots + i) * 8);
+    return first + static_cast<uint32_t>((kMaxSlots + i) * 8);
   }
   __device__ __forceinline__ uint32_t stage_full(int i) const {
-    return first + static_cast<uint32_t>((2 * kMostSlots + i) * 8);
+    return first + static_cast<uint32_t>((2 * kMaxSlots + i) * 8);
   }
   __device__ __forceinline__ uint32_t stage_empty(int i) const {
-    return first + static_cast<uint32_t>((2 * kMostSlots + kMostStages + i) * 8);
+    return first + static_cast<uint32_t>((2 * kMaxSlots + kMaxStages + i) * 8);
   }
 
   // By one thread.
@@ -365,7 +365,7 @@ class TileEnd {
                                          const float* normalise, const float (&sums)[kRowTiles][kOutputs / 2]) {
 #pragma unroll 1
     for (int turn = 0; turn < kTurns; ++turn) {
-      if (turn % kTurnsOfPiece == 0) Park(turn / kTurnsOfPiece, sums, m.parked[warp]);
+      if (turn % kTurnsOfPiece == 0) KeepAccumulators(turn / kTurnsOfPiece, sums, m.accumulators[warp]);
       Residuals before;
 #pragma unroll
       for (int c = 0; c < kColumns; ++c) {
@@ -382,18 +382,18 @@ class TileEnd {
         const int row = Row(turn, c);
         columns[c] = first_column_ + row;
         places[c] = m.places[row];
-        factors[c] = kEnd == End::kAny && a.epilogue.rms_input != nullptr ? normalise[row] : 1.0F;
+        factors[c] = kEnd == End::kGeneral && a.epilogue.rms_input != nullptr ? normalise[row] : 1.0F;
         any = any || places[c].frame >= 0;
       }
       // A tile's second half are values of the first half's gates.
-      if (kEnd == End::kAny && a.epilogue.activation == Activation::kSwiGlu && lane_ % 4 >= 2) any = false;
+      if (kEnd == End::kGeneral && a.epilogue.activation == Activation::kSwiGlu && lane_ % 4 >= 2) any = false;
       if (!any) continue;
       FinishQuads<kEnd, kTogether, kTileStep>(
           a, first_tile_, Tile(turn), lane_ % 4 * 4, columns, places, factors, constants,
           [&](int c, int n, int) { return before[c][n]; },
           [&](int c, int n, int of_tile) {
-            return m.parked[warp][turn % kTurnsOfPiece * kTurnColumns + c * kColumnLanes + lane_ / 8]
-                           [(lane_ % 8 / 4 + n * kTileStep) * 4 + of_tile / 4];
+            return m.accumulators[warp][turn % kTurnsOfPiece * kTurnColumns + c * kColumnLanes + lane_ / 8]
+                                 [(lane_ % 8 / 4 + n * kTileStep) * 4 + of_tile / 4];
           });
     }
   }
@@ -421,7 +421,7 @@ class TileEnd {
   }
 
   __device__ __forceinline__ void LoadResiduals(const GemmArgs& a, int turn) {
-    if constexpr (kEnd == End::kAny || kEnd == End::kPlain || kEnd == End::kResidual) {
+    if constexpr (kEnd == End::kGeneral || kEnd == End::kPlain || kEnd == End::kResidual) {
 #pragma unroll
       for (int c = 0; c < kColumns; ++c) {
 #pragma unroll
@@ -433,8 +433,8 @@ class TileEnd {
     }
   }
 
-  __device__ __forceinline__ void Park(int piece, const float (&sums)[kRowTiles][kOutputs / 2],
-                                       float4 (&to)[kPieceColumns][kParkedStride]) const {
+  __device__ __forceinline__ void KeepAccumulators(int piece, const float (&sums)[kRowTiles][kOutputs / 2],
+                                                   float4 (&to)[kPieceColumns][kAccumulatorStride]) const {
     __syncwarp();
 #pragma unroll
     for (int of = 0; of < kPieces; ++of) {

@@ -23,8 +23,8 @@ size_t SharedBytes(const WarpgroupPlan& plan, int outputs, int planes, size_t ex
 
 WarpgroupPlan PlanWarpgroups(const GemmArgs& gemm, int outputs, int row_tiles, size_t extras,
                              const DeviceTraits& device) {
-  constexpr int kLeastStages = 2;
-  constexpr int kLeastSlots = 2;
+  constexpr int kMinStages = 2;
+  constexpr int kMinSlots = 2;
   const bool streams = StreamsColumns(gemm.geometry);
   const GemmGeometry geometry = streams ? AsOneTap(gemm.geometry) : gemm.geometry;
   const int columns = TileColumns(row_tiles);
@@ -35,9 +35,9 @@ WarpgroupPlan PlanWarpgroups(const GemmArgs& gemm, int outputs, int row_tiles, s
   plan.column_tiles = CeilDiv(geometry.columns, columns);
   plan.halo = (geometry.taps - 1) * geometry.dilation;
   plan.staged = columns + parts * plan.halo;
-  plan.slots = streams ? kLeastSlots : geometry.group_blocks;
+  plan.slots = streams ? kMinSlots : geometry.group_blocks;
   plan.taps = streams ? gemm.geometry.taps : 1;
-  plan.stages = kLeastStages;
+  plan.stages = kMinStages;
   const auto fits = [&] { return SharedBytes(plan, outputs, gemm.weights.planes, extras) <= device.shared_bytes; };
   if (!fits()) {
     plan.stages = 0;
@@ -55,17 +55,17 @@ WarpgroupPlan PlanWarpgroups(const GemmArgs& gemm, int outputs, int row_tiles, s
   };
   if (streams) {
     // As many chunks of weights as of columns, as far as possible.
-    const auto more_stages = [&] { return grow(&plan.stages, std::min(plan.stages + 1, kMostStages)); };
-    const auto more_slots = [&] { return grow(&plan.slots, std::min(plan.slots + 1, kMostSlots)); };
+    const auto more_stages = [&] { return grow(&plan.stages, std::min(plan.stages + 1, kMaxStages)); };
+    const auto more_slots = [&] { return grow(&plan.slots, std::min(plan.slots + 1, kMaxSlots)); };
     while (plan.stages * StageChunks(gemm.weights.planes) <= plan.slots ? more_stages() || more_slots()
                                                                         : more_slots() || more_stages()) {
     }
     return plan;
   }
   // A third stage, then columns of the next group beside those of this one, then more weights.
-  grow(&plan.stages, kLeastStages + 1);
-  grow(&plan.slots, kMostGroupSlots);
-  grow(&plan.stages, kMostStages);
+  grow(&plan.stages, kMinStages + 1);
+  grow(&plan.slots, kMaxGroupSlots);
+  grow(&plan.stages, kMaxStages);
   return plan;
 }
 

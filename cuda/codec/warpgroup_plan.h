@@ -12,9 +12,9 @@
 namespace qtts::cuda::codec {
 
 inline constexpr int kRowBytes = kChannelBlock * 2;  // of a column's channel block in shared memory, a plane
-inline constexpr int kMostSlots = 10;
-inline constexpr int kMostGroupSlots = 6;  // where all taps of a group read the same slots
-inline constexpr int kMostStages = 6;
+inline constexpr int kMaxSlots = 10;
+inline constexpr int kMaxGroupSlots = 6;  // where all taps of a group read the same slots
+inline constexpr int kMaxStages = 6;
 
 constexpr int TileColumns(int row_tiles) { return 128 * row_tiles; }
 constexpr int StageBytes(int outputs) { return outputs * 128; }

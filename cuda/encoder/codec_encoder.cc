@@ -34,9 +34,9 @@ Convolution Strided(const Layer& layer, int stride, const ConstSignal& x, int64_
 
 Result<std::unique_ptr<CodecEncoder>> CodecEncoder::Create(const CodecEncoderConfig& config,
                                                            const CodecEncoderWeights& weights, cudaStream_t stream) {
-  if (config.codebook_dim > kMostCodewordDim) {
+  if (config.codebook_dim > kMaxCodewordDim) {
     return Status::Unsupported("the speech tokenizer's codebooks are " + std::to_string(config.codebook_dim) +
-                               " wide, and the GPU's encoder takes " + std::to_string(kMostCodewordDim) +
+                               " wide, and the GPU's encoder takes " + std::to_string(kMaxCodewordDim) +
                                " at most; choose device=cpu");
   }
   std::unique_ptr<CodecEncoder> encoder(new CodecEncoder);
@@ -98,7 +98,7 @@ Result<std::vector<int32_t>> CodecEncoder::Encode(std::span<const float> pcm, Sc
   const int64_t width = config_.width();
   const int64_t groups = config_.num_quantizers;
   const int64_t dim = config_.codebook_dim;
-  if (rows > MostAttentionRows(config_.head_dim)) {
+  if (rows > MaxAttentionRows(config_.head_dim)) {
     return Status::InvalidArgument("the recording is too long for the codec encoder on the GPU; cut it");
   }
   // The widest part, and the arrays its stages need.

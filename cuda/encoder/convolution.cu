@@ -10,10 +10,10 @@ namespace qtts::cuda::encoder {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kRows = 64;   // of a block
-constexpr int kOuts = 64;   // of a block
-constexpr int kDepth = 32;  // terms at a time
-constexpr int kOwn = 4;     // rows, and outputs, of a thread
+constexpr int kRows = 64;     // of a block
+constexpr int kOuts = 64;     // of a block
+constexpr int kDepth = 32;    // terms at a time
+constexpr int kOfThread = 4;  // rows, and outputs, of a thread
 // Steps that are summed on their own before they join the total, which keeps rounding errors of long sums small.
 constexpr int kStepsPerSum = 8;
 // Floats of a row in shared memory: rows a thread group apart begin in different banks.
@@ -21,7 +21,7 @@ constexpr int kRowStride = kDepth + 4;
 constexpr int kRowsPerPass = kThreads / kDepth;
 constexpr int kOutsPerPass = kThreads / kOuts;
 
-static_assert(kThreads == (kRows / kOwn) * (kOuts / kOwn));
+static_assert(kThreads == (kRows / kOfThread) * (kOuts / kOfThread));
 
 __device__ __forceinline__ float Elu(float x) { return x > 0.0F ? x : expm1f(x); }
 
@@ -51,8 +51,8 @@ __device__ __forceinline__ int64_t Within(Border border, int64_t at, int64_t row
   return at < 0 ? -at : 2 * (rows - 1) - at;
 }
 
-// A block makes kRows x kOuts values, a thread kOwn x kOwn of them; the next step's operands are fetched while the
-// present one is computed.
+// A block makes kRows x kOuts values, a thread kOfThread x kOfThread of them; the next step's operands are fetched
+// while the present one is computed.
 __global__ void __launch_bounds__(kThreads) ConvolveKernel(const __grid_constant__ Convolution a) {
   __shared__ __align__(16) float x_tile[kRows][kRowStride];
   __shared__ __align__(16) float w_tile[kDepth][kOuts];
@@ -66,8 +66,8 @@ __global__ void __launch_bounds__(kThreads) ConvolveKernel(const __grid_constant
   const int w_out = thread % kOuts;
   const int w_term = thread / kOuts;
   // First row and output that it computes.
-  const int own_row = thread / (kOuts / kOwn) * kOwn;
-  const int own_out = thread % (kOuts / kOwn) * kOwn;
+  const int own_row = thread / (kOuts / kOfThread) * kOfThread;
+  const int own_out = thread % (kOuts / kOfThread) * kOfThread;
 
   float next_x[kRows / kRowsPerPass];
   float next_w[kDepth / kOutsPerPass];
@@ -97,8 +97,8 @@ __global__ void __launch_bounds__(kThreads) ConvolveKernel(const __grid_constant
     }
   };
 
-  float total[kOwn][kOwn] = {};
-  float sum[kOwn][kOwn] = {};
+  float total[kOfThread][kOfThread] = {};
+  float sum[kOfThread][kOfThread] = {};
   fetch(0);
   int steps = 0;
   for (int begin = 0; begin < terms; begin += kDepth) {
@@ -111,16 +111,16 @@ __global__ void __launch_bounds__(kThreads) ConvolveKernel(const __grid_constant
     if (begin + kDepth < terms) fetch(begin + kDepth);
 #pragma unroll
     for (int k = 0; k < kDepth; k += 4) {
-      float x[kOwn][4];
+      float x[kOfThread][4];
 #pragma unroll
-      for (int i = 0; i < kOwn; ++i) {
+      for (int i = 0; i < kOfThread; ++i) {
         *reinterpret_cast<float4*>(x[i]) = *reinterpret_cast<const float4*>(&x_tile[own_row + i][k]);
       }
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
         const float4 w = *reinterpret_cast<const float4*>(&w_tile[k + j][own_out]);
 #pragma unroll
-        for (int i = 0; i < kOwn; ++i) {
+        for (int i = 0; i < kOfThread; ++i) {
           sum[i][0] = fmaf(x[i][j], w.x, sum[i][0]);
           sum[i][1] = fmaf(x[i][j], w.y, sum[i][1]);
           sum[i][2] = fmaf(x[i][j], w.z, sum[i][2]);
@@ -130,9 +130,9 @@ __global__ void __launch_bounds__(kThreads) ConvolveKernel(const __grid_constant
     }
     if (++steps % kStepsPerSum == 0 || begin + kDepth >= terms) {
 #pragma unroll
-      for (int i = 0; i < kOwn; ++i) {
+      for (int i = 0; i < kOfThread; ++i) {
 #pragma unroll
-        for (int j = 0; j < kOwn; ++j) {
+        for (int j = 0; j < kOfThread; ++j) {
           total[i][j] += sum[i][j];
           sum[i][j] = 0.0F;
         }
@@ -141,11 +141,11 @@ __global__ void __launch_bounds__(kThreads) ConvolveKernel(const __grid_constant
   }
 
 #pragma unroll
-  for (int i = 0; i < kOwn; ++i) {
+  for (int i = 0; i < kOfThread; ++i) {
     const int64_t t = first_row + own_row + i;
     if (t >= a.rows) break;
 #pragma unroll
-    for (int j = 0; j < kOwn; ++j) {
+    for (int j = 0; j < kOfThread; ++j) {
       const int o = first_out + own_out + j;
       if (o >= a.out) break;
       float v = total[i][j];

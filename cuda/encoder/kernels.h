@@ -125,7 +125,7 @@ struct Attention {
 // RoPE on queries and keys, in place; pairs are (i, i + head_dim / 2).
 cudaError_t Rotate(const Attention& attention, cudaStream_t stream);
 // Maximum number of rows of Attend().
-int64_t MostAttentionRows(int head_dim);
+int64_t MaxAttentionRows(int head_dim);
 // Queries and keys are rotated.
 cudaError_t Attend(const Attention& attention, cudaStream_t stream);
 
@@ -138,11 +138,11 @@ struct Quantization {
   const float* squares = nullptr;    // [groups][entries] squared lengths
   int64_t frames = 0;
   int groups = 0;
-  int dim = 0;  // at most kMostCodewordDim
+  int dim = 0;  // at most kMaxCodewordDim
   int entries = 0;
   int32_t* codes = nullptr;  // [frames][groups]
 };
-inline constexpr int kMostCodewordDim = 8192;
+inline constexpr int kMaxCodewordDim = 8192;
 cudaError_t Quantize(const Quantization& quantization, cudaStream_t stream);
 
 // ---- At load.

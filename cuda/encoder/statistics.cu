@@ -10,7 +10,7 @@ namespace {
 constexpr int kChannels = 32;  // of a block
 constexpr int kLanes = 32;     // threads that share a channel's rows
 constexpr int kThreads = kChannels * kLanes;
-constexpr double kLeastVariance = 1e-12;
+constexpr double kMinVariance = 1e-12;
 
 // `v` of all lanes of a channel, joined in a fixed order; the same in each of them. Called by all threads.
 template <typename T, typename Join>
@@ -65,7 +65,7 @@ __global__ void __launch_bounds__(kThreads) StatisticsKernel(const __grid_consta
   const double variance = JoinLanes(squares, sums, add) / norm;
   // In this order a NaN stays one.
   if (active && lane == 0)
-    a.deviations[c] = static_cast<float>(sqrt(variance < kLeastVariance ? kLeastVariance : variance));
+    a.deviations[c] = static_cast<float>(sqrt(variance < kMinVariance ? kMinVariance : variance));
 }
 
 constexpr int kGateThreads = 256;

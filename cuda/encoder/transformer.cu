@@ -149,7 +149,7 @@ cudaError_t Rotate(const Attention& attention, cudaStream_t stream) {
   return LaunchKernel(RotateKernel, dim3(blocks), kRotateThreads, 0, stream, {}, attention);
 }
 
-int64_t MostAttentionRows(int head_dim) {
+int64_t MaxAttentionRows(int head_dim) {
   return static_cast<int64_t>(kSharedBytes / sizeof(float)) - FixedFloats(head_dim);
 }
 

@@ -26,7 +26,7 @@ struct GemmArguments {
   float eps;
   const int* live;
   const float* factors;  // of normed rows
-  bool pieces_of_x, pieces_of_y;
+  bool x_swizzled, y_swizzled;
 };
 
 constexpr bool HasNorm(GemmKind kind) { return kind == GemmKind::kNormStore || kind == GemmKind::kNormGated; }

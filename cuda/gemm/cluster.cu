@@ -6,6 +6,7 @@
 #include "runtime/async_copy.cuh"
 #include "runtime/cluster.cuh"
 #include "runtime/device.h"
+#include "runtime/fragment.h"
 
 namespace qtts::cuda::gemm {
 namespace {
@@ -14,7 +15,6 @@ constexpr int kBlocks = kShares;  // of a cluster, one for each share of the col
 constexpr int kMaxRowTiles = 8;
 constexpr int kTileOutputs = 16;
 constexpr int kChunkBytes = kTileOutputs * kChunk * 2;
-constexpr int kFragmentBytes = kTileOutputs * kTileRows * 4;  // sums of one matrix instruction: 16 bytes a lane
 // Limit that leaves resources for a thread block of the next kernel, which loads its weights meanwhile. Without it a
 // product takes up to twice as long.
 constexpr int kMaxShared = 112 << 10;
@@ -26,7 +26,7 @@ constexpr int kFewStages = 5;
 __host__ __device__ constexpr int StageStride(int chunks) { return (chunks + 1 - chunks % 2) * kChunk; }
 // Data received by a thread block: eight shares of an eighth of all fragments.
 __host__ __device__ constexpr int ReceivedBytes(int row_tiles, int tiles) {
-  return (row_tiles * tiles + kBlocks - 1) / kBlocks * kBlocks * kFragmentBytes;
+  return (row_tiles * tiles + kBlocks - 1) / kBlocks * kBlocks * SumFragment::kBytes;
 }
 int SharedBytes(int warps, int stages, int chunks, int row_tiles) {
   const int share = ChunksOfShare(chunks);
@@ -53,6 +53,69 @@ __device__ __forceinline__ void Stage(const GemmArguments& a, int64_t first_row,
                : "memory");
 }
 
+// Starts the copy of a chunk of a warp's 16 weight rows to place `to` of its ring, if there is one; a group of copies
+// in any case. A lane copies what it reads.
+template <int kStages>
+struct WeightCopier {
+  const uint4* weights;  // of the lane, at the share's first chunk
+  uint32_t ring;
+  int chunks, count;
+  int packed_tiles;  // of 8 weight rows: two, or what is left of the matrix
+
+  __device__ __forceinline__ void Copy(int to, int chunk) const {
+    constexpr int kChunkStep = 32;  // of weights, 16 bytes each
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      if (chunk < count && h < packed_tiles) {
+        CopyAsync16(ring + static_cast<uint32_t>(to * kChunkBytes + h * kChunkBytes / 2),
+                    weights + (h * chunks + chunk) * kChunkStep);
+      }
+    }
+    CommitCopies();
+  }
+};
+
+// Adds up the shares of the fragments that a block was sent, and finishes their outputs: a lane has two outputs of two
+// rows. Fragment n of the block is the one that its cluster has as number share + kBlocks n.
+struct ReceivedFragments {
+  const unsigned char* received;  // of the lane
+  uint32_t arrivals;
+  int share, warps, row_tiles, count;
+  int first_tile;  // of 16 outputs
+  int64_t first_row;
+  int rows;
+
+  __device__ __forceinline__ void Finish(const GemmArguments& a, int warp, int lane) const {
+#pragma unroll 1
+    for (int n = warp; n < count; n += warps) {
+      const int fragment = share + kBlocks * n;
+      const int tile_row = fragment % row_tiles * kTileRows + SumFragment::Column(lane, 0);
+      const int output = (first_tile + fragment / row_tiles) * kTileOutputs + SumFragment::Row(lane, 0);
+      float previous[4] = {};
+      const float* const y = static_cast<const float*>(a.y) + (first_row + tile_row) * a.y_stride + output;
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        if (tile_row + i % 2 < rows && output + i / 2 * 8 < a.outputs) {
+          previous[i] = LoadL2(y + i % 2 * a.y_stride + i / 2 * 8);
+        }
+      }
+      if (n == warp) AwaitArrivals(arrivals);
+      float partial[4][kBlocks];
+#pragma unroll
+      for (int s = 0; s < kBlocks; ++s) {
+        const auto v = *reinterpret_cast<const float4*>(received + (n * kBlocks + s) * SumFragment::kBytes);
+        partial[0][s] = v.x, partial[1][s] = v.y, partial[2][s] = v.z, partial[3][s] = v.w;
+      }
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        if (tile_row + i % 2 >= rows) continue;
+        gemm::Finish<GemmKind::kAdd, __nv_bfloat16>(a, first_row + tile_row + i % 2, output + i / 2 * 8,
+                                                    SumOfShares(partial[i], 1, 1), previous[i]);
+      }
+    }
+  }
+};
+
 #endif  // __CUDA_ARCH__ >= 900
 
 // Up to 8 * kRowTiles rows; each warp computes 16 outputs, all over its block's share of the columns, chunk by chunk.
@@ -62,14 +125,11 @@ template <int kRowTiles, int kStages>
 __global__ void __launch_bounds__(kThreads, 2) ClusterKernel(GemmArguments a) {
 #if __CUDA_ARCH__ >= 900
   constexpr int kRows = kRowTiles * kTileRows;
-  constexpr int kChunkStep = 32;  // of weights, 16 bytes each: they lie in tiles of 8
   extern __shared__ __align__(16) unsigned char shared[];
   __shared__ __align__(8) uint64_t arrivals_word, staged_word;
   const int warp = threadIdx.x / 32;
   const int warps = blockDim.x / 32;
   const int lane = threadIdx.x % 32;
-  const int group = lane / 4;
-  const int quad = lane % 4;
   const int share = BlockOfCluster();
   const int per_share = ChunksOfShare(a.chunks);
   const auto [begin, count] = ShareOfChunks(a.chunks, share);
@@ -87,7 +147,6 @@ __global__ void __launch_bounds__(kThreads, 2) ClusterKernel(GemmArguments a) {
   // Shared memory: a ring of weights for each warp, each lane's part of which is its own; what is sent here to be added
   // up; the activations.
   unsigned char* const ring = shared + warp * kStages * kChunkBytes + lane * 16;
-  const uint32_t ring_address = SharedAddress(ring);
   const unsigned char* const received = shared + warps * kStages * kChunkBytes + lane * 16;
   const uint32_t received_address = SharedAddress(received);
   auto* const stage =
@@ -96,21 +155,11 @@ __global__ void __launch_bounds__(kThreads, 2) ClusterKernel(GemmArguments a) {
 
   const int first_tile = static_cast<int>(blockIdx.x) / kBlocks * warps;  // of 16 outputs
   const int own_tile = 2 * (first_tile + warp);
-  const int tiles = (a.outputs + 7) / 8;
-  const uint4* const weights =
-      static_cast<const uint4*>(a.weights) + (static_cast<int64_t>(own_tile) * a.chunks + begin) * kChunkStep + lane;
-  const auto load_weights = [&](int to, int chunk) {
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      if (chunk < count && own_tile + h < tiles) {
-        CopyAsync16(ring_address + static_cast<uint32_t>(to * kChunkBytes + h * kChunkBytes / 2),
-                    weights + (h * a.chunks + chunk) * kChunkStep);
-      }
-    }
-    CommitCopies();
-  };
+  const WeightCopier<kStages> copier = {
+      static_cast<const uint4*>(a.weights) + (static_cast<int64_t>(own_tile) * a.chunks + begin) * 32 + lane,
+      SharedAddress(ring), a.chunks, count, (a.outputs + 7) / 8 - own_tile};
 #pragma unroll 1  // here and below: what is not run again is not in the instruction cache
-  for (int i = 0; i < kStages; ++i) load_weights(i, i);
+  for (int i = 0; i < kStages; ++i) copier.Copy(i, i);
   const bool live = a.live == nullptr || LoadL2(a.live) != 0;
   AwaitCluster();
 
@@ -121,11 +170,11 @@ __global__ void __launch_bounds__(kThreads, 2) ClusterKernel(GemmArguments a) {
   const int row_tiles = (rows + kTileRows - 1) / kTileRows;
   const int fragments = warps * row_tiles;  // the i-th is added up by block i % kBlocks
   const int own_fragments = (fragments - share + kBlocks - 1) / kBlocks;
-  if (threadIdx.x == 0) ExpectArrivals(arrivals, own_fragments * kBlocks * kFragmentBytes);
+  if (threadIdx.x == 0) ExpectArrivals(arrivals, own_fragments * kBlocks * SumFragment::kBytes);
   Stage(a, first_row, rows, begin, count, stage, stride, staged);
   AwaitArrivals(staged);
 
-  const __nv_bfloat16* const own_x = stage + group * stride + quad * 8;
+  const __nv_bfloat16* const own_x = stage + UnitFragment::Row(lane) * stride + UnitFragment::Column(lane);
   float sums[kRowTiles][4] = {};
   int slot = 0;
 #pragma unroll 1
@@ -136,10 +185,9 @@ __global__ void __launch_bounds__(kThreads, 2) ClusterKernel(GemmArguments a) {
 #pragma unroll
     for (int r = 0; r < kRowTiles; ++r) {
       const uint4 b = *reinterpret_cast<const uint4*>(own_x + r * kTileRows * stride + chunk * kChunk);
-      Mma(sums[r], low.x, high.x, low.y, high.y, b.x, b.y);
-      Mma(sums[r], low.z, high.z, low.w, high.w, b.z, b.w);
+      MultiplyChunk(sums[r], low, high, b);
     }
-    load_weights(slot, chunk + kStages);  // the products have waited for what was in that place
+    copier.Copy(slot, chunk + kStages);  // the products have waited for what was in that place
     slot = slot + 1 == kStages ? 0 : slot + 1;
   }
 #pragma unroll
@@ -147,37 +195,13 @@ __global__ void __launch_bounds__(kThreads, 2) ClusterKernel(GemmArguments a) {
     if (r >= row_tiles) continue;
     const int fragment = warp * row_tiles + r;
     const int place = fragment / kBlocks * kBlocks + share;
-    SendFour(fragment % kBlocks, received_address + static_cast<uint32_t>(place * kFragmentBytes), arrivals, sums[r]);
+    SendFour(fragment % kBlocks, received_address + static_cast<uint32_t>(place * SumFragment::kBytes), arrivals,
+             sums[r]);
   }
 
-  // This lane has two outputs of two rows of the block's own fragment n.
-#pragma unroll 1
-  for (int n = warp; n < own_fragments; n += warps) {
-    const int fragment = share + kBlocks * n;
-    const int tile_row = fragment % row_tiles * kTileRows + 2 * quad;
-    const int output = (first_tile + fragment / row_tiles) * kTileOutputs + group;
-    float previous[4] = {};
-    const float* const y = static_cast<const float*>(a.y) + (first_row + tile_row) * a.y_stride + output;
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      if (tile_row + i % 2 < rows && output + i / 2 * 8 < a.outputs) {
-        previous[i] = LoadL2(y + i % 2 * a.y_stride + i / 2 * 8);
-      }
-    }
-    if (n == warp) AwaitArrivals(arrivals);
-    float partial[4][kBlocks];
-#pragma unroll
-    for (int s = 0; s < kBlocks; ++s) {
-      const auto v = *reinterpret_cast<const float4*>(received + (n * kBlocks + s) * kFragmentBytes);
-      partial[0][s] = v.x, partial[1][s] = v.y, partial[2][s] = v.z, partial[3][s] = v.w;
-    }
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      if (tile_row + i % 2 >= rows) continue;
-      Finish<GemmKind::kAdd, __nv_bfloat16>(a, first_row + tile_row + i % 2, output + i / 2 * 8,
-                                            SumOfShares(partial[i], 1, 1), previous[i]);
-    }
-  }
+  const ReceivedFragments own = {received,      arrivals,   share,     warps, row_tiles,
+                                 own_fragments, first_tile, first_row, rows};
+  own.Finish(a, warp, lane);
 #endif
 }
 

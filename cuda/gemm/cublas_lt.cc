@@ -159,7 +159,7 @@ struct LibraryProduct::Impl {
 
   // True if each row's sums are the same bits whatever rows are computed with it, where a sample shows that. False if
   // the algorithm does not take such numbers of rows.
-  Result<bool> RowsAreIndependent(const cublasLtMatmulAlgo_t& with, int64_t most_rows, const void* w, const void* x,
+  Result<bool> RowsAreIndependent(const cublasLtMatmulAlgo_t& with, int64_t max_rows, const void* w, const void* x,
                                   float* sums) const {
     const auto row_bytes = static_cast<size_t>(outputs) * sizeof(float);
     const auto run = [&](int64_t first, int64_t rows) {
@@ -171,12 +171,12 @@ struct LibraryProduct::Impl {
       return CudaStatus(CopyAndWait(to->data(), sums + first * outputs, to->size(), cudaMemcpyDeviceToHost),
                         "choosing products");
     };
-    for (const int64_t place : {int64_t{0}, most_rows / 2, most_rows - 1}) {
+    for (const int64_t place : {int64_t{0}, max_rows / 2, max_rows - 1}) {
       for (const int64_t count : {1, 16, 256}) {
-        const int64_t rows = std::min(count, most_rows - place);
+        const int64_t rows = std::min(count, max_rows - place);
         std::vector<char> among_all;
         std::vector<char> alone;
-        if (!run(0, most_rows)) return false;
+        if (!run(0, max_rows)) return false;
         QTTS_RETURN_IF_ERROR(copy(place, rows, &among_all));
         if (!run(place, rows)) return false;
         QTTS_RETURN_IF_ERROR(copy(0, rows, &alone));
@@ -214,13 +214,13 @@ Result<std::unique_ptr<CublasLt>> CublasLt::Open() {
   return std::unique_ptr<CublasLt>(new CublasLt(std::move(library)));
 }
 
-Result<std::unique_ptr<LibraryProduct>> CublasLt::Pin(int64_t most_rows, int outputs, int columns, const void* weights,
+Result<std::unique_ptr<LibraryProduct>> CublasLt::Pin(int64_t max_rows, int outputs, int columns, const void* weights,
                                                       const void* x, float* sums) {
   auto impl = std::make_unique<LibraryProduct::Impl>();
   QTTS_RETURN_IF_ERROR(impl->Create(library_.get(), outputs, columns));
-  QTTS_ASSIGN_OR_RETURN(const std::vector<cublasLtMatmulAlgo_t> algorithms, impl->Recommended(most_rows));
+  QTTS_ASSIGN_OR_RETURN(const std::vector<cublasLtMatmulAlgo_t> algorithms, impl->Recommended(max_rows));
   for (const cublasLtMatmulAlgo_t& algorithm : algorithms) {
-    QTTS_ASSIGN_OR_RETURN(const bool independent, impl->RowsAreIndependent(algorithm, most_rows, weights, x, sums));
+    QTTS_ASSIGN_OR_RETURN(const bool independent, impl->RowsAreIndependent(algorithm, max_rows, weights, x, sums));
     if (!independent) continue;
     impl->algorithm = algorithm;
     impl->name = "algorithm " + std::to_string(impl->Attribute(algorithm, CUBLASLT_ALGO_CONFIG_ID)) + ", tile " +
@@ -247,7 +247,7 @@ struct LibraryProduct::Impl {
 Result<std::unique_ptr<CublasLt>> CublasLt::Open() {
   return Status::Unsupported("the GPU backend was built without cublasLt.h: build it where cuBLAS is installed");
 }
-Result<std::unique_ptr<LibraryProduct>> CublasLt::Pin(int64_t /*most_rows*/, int /*outputs*/, int /*columns*/,
+Result<std::unique_ptr<LibraryProduct>> CublasLt::Pin(int64_t /*max_rows*/, int /*outputs*/, int /*columns*/,
                                                       const void* /*weights*/, const void* /*x*/, float* /*sums*/) {
   return Status::Unsupported("the build had no header cublasLt.h");
 }

@@ -51,10 +51,10 @@ class CublasLt {
   CublasLt(const CublasLt&) = delete;
   CublasLt& operator=(const CublasLt&) = delete;
 
-  // Chooses the algorithm: of those that the library recommends for `most_rows`, without splits of the columns, the
-  // first that gives a row of `x` [most_rows][columns] the same bits in calls of 1, 16, 256 and most_rows rows and at
-  // several places. Changes sums [most_rows][outputs]. kUnsupported if none does. Waits for the device.
-  Result<std::unique_ptr<LibraryProduct>> Pin(int64_t most_rows, int outputs, int columns, const void* weights,
+  // Chooses the algorithm: of those that the library recommends for `max_rows`, without splits of the columns, the
+  // first that gives a row of `x` [max_rows][columns] the same bits in calls of 1, 16, 256 and max_rows rows and at
+  // several places. Changes sums [max_rows][outputs]. kUnsupported if none does. Waits for the device.
+  Result<std::unique_ptr<LibraryProduct>> Pin(int64_t max_rows, int outputs, int columns, const void* weights,
                                               const void* x, float* sums);
 
  private:

@@ -2,6 +2,7 @@
 #include "gemm/gemm.h"
 
 #include <algorithm>
+#include <array>
 #include <iterator>
 #include <optional>
 
@@ -9,36 +10,121 @@
 #include "gemm/f32.h"
 #include "gemm/few.h"
 #include "gemm/library.h"
+#include "gemm/product.h"
 #include "gemm/tiles.h"
 #include "gemm/warpgroup.h"
 #include "gemm/wide.h"
 
-// Choice of a product's kernel, by time only: all give the same bits. Each kernel's header describes its use.
+// The ways to compute a product, and the choice between them, by time only: all but the library's give the same bits.
+// Each kernel's header describes its use.
 namespace qtts::cuda {
 namespace {
 
+using gemm::GemmArguments;
+using gemm::Product;
+using gemm::RowTile;
 using gemm::WarpgroupTile;
 
-std::optional<WarpgroupTile> WarpgroupTileOf(GemmShape shape) {
-  switch (shape) {
-    case GemmShape::kWarpgroup64:
-      return WarpgroupTile{1, 64, WarpgroupTile::Blocks::kAlone};
-    case GemmShape::kWarpgroup64Split:
-      return WarpgroupTile{1, 64, WarpgroupTile::Blocks::kSplit};
-    case GemmShape::kWarpgroup128:
-      return WarpgroupTile{2, 128, WarpgroupTile::Blocks::kAlone};
-    case GemmShape::kWarpgroup128Split:
-      return WarpgroupTile{2, 128, WarpgroupTile::Blocks::kSplit};
-    default:
-      return std::nullopt;
-  }
+GemmArguments ArgumentsOf(const Matrix& matrix, const GemmRows& r) {
+  return {matrix.data, matrix.bias, matrix.outputs, matrix.columns, matrix.chunks(), r.x,
+          r.x_stride,  r.y,         r.y_stride,     r.rows,         r.norm,          r.eps,
+          r.live,      nullptr,     r.x_swizzled,   r.y_swizzled};
 }
 
-std::optional<gemm::RowTile> RowTileOf(GemmShape shape) {
-  constexpr gemm::RowTile kTiles[] = {{128, 128}, {128, 64}, {64, 64}};
-  const auto i = static_cast<size_t>(shape) - static_cast<size_t>(GemmShape::kTiles128x128);
-  return i < std::size(kTiles) ? std::optional(kTiles[i]) : std::nullopt;
+// Packed weights and plain rows, which most ways read.
+bool ReadsPlainRows(const Matrix& matrix, const GemmRows& rows) {
+  return matrix.library == nullptr && !rows.x_swizzled && !rows.y_swizzled;
 }
+
+// More shared memory than this would reduce the number of thread blocks per SM.
+constexpr size_t kMaxStage = size_t{64} << 10;
+
+template <GemmShape kShape, int kBlockRows>
+constexpr Product FewProduct(const char* name) {
+  return {kShape, name,
+          [](const Matrix& matrix, const GemmRows& rows, const ProductNumbers&) {
+            return ReadsPlainRows(matrix, rows) && (kBlockRows > 1 || rows.rows == 1) &&
+                   gemm::FewStageBytes(matrix.chunks(), std::min<int64_t>(rows.rows, kBlockRows)) <= kMaxStage;
+          },
+          [](const Launcher& launch, const Matrix& matrix, const GemmRows& rows) {
+            gemm::RunFew(launch, matrix.kind, matrix.tiles(), ArgumentsOf(matrix, rows), kShape);
+          }};
+}
+
+template <GemmShape kShape, int kBlockRows>
+constexpr Product WideProduct(const char* name) {
+  return {kShape, name,
+          [](const Matrix& matrix, const GemmRows& rows, const ProductNumbers&) {
+            return ReadsPlainRows(matrix, rows) && (!gemm::HasNorm(matrix.kind) || rows.normed.x != nullptr);
+          },
+          [](const Launcher& launch, const Matrix& matrix, const GemmRows& rows) {
+            gemm::RunWide(launch, matrix.kind, ArgumentsOf(matrix, rows), kBlockRows, rows.normed);
+          }};
+}
+
+constexpr Product ClusterProduct(const char* name) {
+  return {GemmShape::kCluster, name,
+          [](const Matrix& matrix, const GemmRows& rows, const ProductNumbers& numbers) {
+            return ReadsPlainRows(matrix, rows) && matrix.kind == GemmKind::kAdd &&
+                   gemm::CanRunCluster(matrix.outputs, matrix.chunks(), rows.rows, numbers.clusters_at_once);
+          },
+          [](const Launcher& launch, const Matrix& matrix, const GemmRows& rows) {
+            gemm::RunCluster(launch, ArgumentsOf(matrix, rows));
+          }};
+}
+
+template <GemmShape kShape, int kGroups, int kRows, WarpgroupTile::Blocks kBlocks>
+constexpr Product WarpgroupProduct(const char* name) {
+  return {kShape, name,
+          [](const Matrix& matrix, const GemmRows& rows, const ProductNumbers&) {
+            return ReadsPlainRows(matrix, rows) && rows.normed.x != nullptr && rows.normed.columns >= matrix.columns &&
+                   gemm::CanRunWarpgroup({kGroups, kRows, kBlocks}, matrix.kind, matrix.columns);
+          },
+          [](const Launcher& launch, const Matrix& matrix, const GemmRows& rows) {
+            gemm::RunWarpgroup(launch, matrix.kind, {kGroups, kRows, kBlocks}, ArgumentsOf(matrix, rows), rows.normed);
+          }};
+}
+
+template <GemmShape kShape, int kRows, int kOutputs>
+constexpr Product TilesProduct(const char* name) {
+  return {kShape, name,
+          [](const Matrix& matrix, const GemmRows& rows, const ProductNumbers&) {
+            return matrix.library == nullptr && gemm::CanRunTiles({kRows, kOutputs}, matrix, rows);
+          },
+          [](const Launcher& launch, const Matrix& matrix, const GemmRows& rows) {
+            GemmArguments arguments = ArgumentsOf(matrix, rows);
+            arguments.weights = matrix.swizzled;
+            gemm::RunTiles(launch, matrix.kind, {kRows, kOutputs}, arguments, rows.normed);
+          }};
+}
+
+constexpr Product LibraryProductRow(const char* name) {
+  return {GemmShape::kLibrary, name,
+          [](const Matrix& matrix, const GemmRows& rows, const ProductNumbers&) {
+            return matrix.library != nullptr && !rows.x_swizzled && !rows.y_swizzled && rows.normed.sums != nullptr &&
+                   (!gemm::HasNorm(matrix.kind) || rows.normed.x != nullptr);
+          },
+          [](const Launcher& launch, const Matrix& matrix, const GemmRows& rows) {
+            gemm::RunLibrary(launch, matrix, ArgumentsOf(matrix, rows), rows.normed);
+          }};
+}
+
+using Blocks = WarpgroupTile::Blocks;
+constexpr std::array kProducts = {
+    FewProduct<GemmShape::kOneRow, 1>("1"),
+    FewProduct<GemmShape::k8Rows, 8>("8"),
+    WideProduct<GemmShape::kWide16, 16>("wide 16"),
+    WideProduct<GemmShape::kWide32, 32>("wide 32"),
+    WideProduct<GemmShape::kWide64, 64>("wide 64"),
+    ClusterProduct("cluster"),
+    WarpgroupProduct<GemmShape::kWarpgroup64, 1, 64, Blocks::kAlone>("wg 64"),
+    WarpgroupProduct<GemmShape::kWarpgroup128, 2, 128, Blocks::kAlone>("wg 128"),
+    WarpgroupProduct<GemmShape::kWarpgroupSplit, 2, 128, Blocks::kSplit>("wg 128/8"),
+    TilesProduct<GemmShape::kTiles128x128, 128, 128>("t128,128"),
+    TilesProduct<GemmShape::kTiles128x64, 128, 64>("t128,64"),
+    TilesProduct<GemmShape::kTiles64x64, 64, 64>("t64,64"),
+    LibraryProductRow("library"),
+};
 
 // For many rows, if the numbers ask for it: the fastest of those that were measured, null where the kernels for few
 // rows are as fast.
@@ -50,13 +136,13 @@ std::optional<GemmShape> ChooseWarpgroupShape(const Matrix& matrix, const GemmRo
   const bool few_blocks = blocks(64) <= numbers.few_tiles;
   if (matrix.kind != GemmKind::kAdd) return few_blocks ? std::nullopt : std::optional(GemmShape::kWarpgroup64);
   if (rows.rows > 128) return GemmShape::kWarpgroup64;
-  if (rows.rows > 64 && 8 * blocks(128) <= numbers.split_blocks) return GemmShape::kWarpgroup128Split;
+  if (rows.rows > 64 && 8 * blocks(128) <= numbers.split_blocks) return GemmShape::kWarpgroupSplit;
   return std::nullopt;
 }
 
-// The same for matrices in pieces.
+// The same for matrices that have swizzled weights.
 std::optional<GemmShape> ChooseTiles(const Matrix& matrix, int64_t rows, const ProductNumbers& numbers) {
-  if (matrix.pieces == nullptr || !gemm::HasTiles(matrix)) return std::nullopt;
+  if (matrix.swizzled == nullptr || !gemm::HasTiles(matrix)) return std::nullopt;
   if (rows < kManyRows || rows % gemm::kTileRows != 0) return std::nullopt;
   const int64_t weight_rows = (matrix.kind == GemmKind::kNormGated ? 2 : 1) * int64_t{matrix.outputs};
   const auto tiles = [&](int64_t tile_rows, int64_t outputs) {
@@ -70,40 +156,22 @@ std::optional<GemmShape> ChooseTiles(const Matrix& matrix, int64_t rows, const P
 
 }  // namespace
 
-bool TakesPieces(const Matrix& matrix, int64_t rows, const ProductNumbers& numbers) {
+bool TakesSwizzled(const Matrix& matrix, int64_t rows, const ProductNumbers& numbers) {
   return numbers.many_rows == ManyRowsProducts::kWarpgroup && ChooseTiles(matrix, rows, numbers).has_value();
 }
 
 bool HasWarpgroupProducts() {
   constexpr int kColumns = 1024;
-  return gemm::CanRunWarpgroup(*WarpgroupTileOf(GemmShape::kWarpgroup64), GemmKind::kAdd, kColumns);
+  return gemm::CanRunWarpgroup({1, 64, Blocks::kAlone}, GemmKind::kAdd, kColumns);
+}
+
+const Product& gemm::ProductOf(GemmShape shape) {
+  return kProducts[static_cast<size_t>(shape) - static_cast<size_t>(GemmShape::kOneRow)];
 }
 
 bool CanRun(GemmShape shape, const Matrix& matrix, const GemmRows& rows, const ProductNumbers& numbers) {
-  // More shared memory than this would reduce the number of thread blocks per SM.
-  constexpr size_t kMaxStage = size_t{64} << 10;
-  switch (shape) {
-    case GemmShape::kOneRow:
-      return rows.rows == 1 && gemm::FewStageBytes(matrix.chunks(), 1) <= kMaxStage;
-    case GemmShape::k8Rows:
-      return gemm::FewStageBytes(matrix.chunks(), std::min<int64_t>(rows.rows, 8)) <= kMaxStage;
-    case GemmShape::kWide16:
-    case GemmShape::kWide32:
-    case GemmShape::kWide64:
-      return !gemm::HasNorm(matrix.kind) || rows.normed.x != nullptr;
-    case GemmShape::kCluster:
-      return matrix.kind == GemmKind::kAdd &&
-             gemm::CanRunCluster(matrix.outputs, matrix.chunks(), rows.rows, numbers.clusters_at_once);
-    case GemmShape::kWarpgroup64:
-    case GemmShape::kWarpgroup64Split:
-    case GemmShape::kWarpgroup128:
-    case GemmShape::kWarpgroup128Split:
-      return rows.normed.x != nullptr && rows.normed.columns >= matrix.columns &&
-             gemm::CanRunWarpgroup(*WarpgroupTileOf(shape), matrix.kind, matrix.columns);
-    default:
-      if (const auto tile = RowTileOf(shape)) return gemm::CanRunTiles(*tile, matrix, rows);
-      return true;
-  }
+  if (shape == GemmShape::kBest) shape = ChooseShape(matrix, rows, numbers);
+  return gemm::ProductOf(shape).covers(matrix, rows, numbers);
 }
 
 // Few rows: the fastest shape for one stream. Clusters, where supported, are faster if other shapes need several waves
@@ -111,6 +179,7 @@ bool CanRun(GemmShape shape, const Matrix& matrix, const GemmRows& rows, const P
 // the intersections of these lines matter.
 GemmShape ChooseShape(const Matrix& matrix, const GemmRows& rows, const ProductNumbers& numbers) {
   const auto can_run = [&](GemmShape shape) { return CanRun(shape, matrix, rows, numbers); };
+  if (matrix.library != nullptr) return GemmShape::kLibrary;
   if (numbers.many_rows == ManyRowsProducts::kWarpgroup && rows.rows >= kManyRows) {
     const std::optional<GemmShape> tiles = ChooseTiles(matrix, rows.rows, numbers);
     if (tiles.has_value() && can_run(*tiles)) return *tiles;
@@ -122,7 +191,8 @@ GemmShape ChooseShape(const Matrix& matrix, const GemmRows& rows, const ProductN
   const bool quick = one_round && rows.rows <= numbers.quick_rows && matrix.columns <= numbers.quick_columns;
   if (rows.rows > 4 && !quick && can_run(GemmShape::kCluster)) return GemmShape::kCluster;
   if ((rows.rows <= 4 || one_round) && can_run(GemmShape::k8Rows)) return GemmShape::k8Rows;
-  if (rows.rows <= 4 || !can_run(GemmShape::kWide16)) return GemmShape::k16Rows;
+  // Without memory for normed rows a product with a norm has these two kernels only.
+  if (!can_run(GemmShape::kWide16)) return rows.rows == 1 ? GemmShape::kOneRow : GemmShape::k8Rows;
   struct Choice {
     GemmShape shape;
     int64_t block_rows;
@@ -145,34 +215,15 @@ int64_t WideBlocks(const Matrix& matrix, int64_t rows, int64_t block_rows) {
 }
 
 void Gemm(const Launcher& launch, Precision precision, const Matrix& matrix, const GemmRows& r) {
-  const gemm::GemmArguments a = {matrix.data, matrix.bias, matrix.outputs, matrix.columns, matrix.chunks(), r.x,
-                                 r.x_stride,  r.y,         r.y_stride,     r.rows,         r.norm,          r.eps,
-                                 r.live,      nullptr,     r.x_in_pieces,  r.y_in_pieces};
-  if (precision == Precision::kF32) return gemm::RunF32(launch, matrix.kind, matrix.tiles(), a);
-  if (matrix.library != nullptr) return gemm::RunLibrary(launch, matrix, a, r.normed);
-  const GemmShape shape = r.shape == GemmShape::kBest ? ChooseShape(matrix, r, launch.numbers->products) : r.shape;
-  if (const auto tile = RowTileOf(shape)) {
-    gemm::GemmArguments with_pieces = a;
-    with_pieces.weights = matrix.pieces;
-    return gemm::RunTiles(launch, matrix.kind, *tile, with_pieces, r.normed);
-  }
-  if (r.x_in_pieces || r.y_in_pieces) {
-    launch.error = cudaErrorInvalidValue;  // TakesPieces() is false
+  if (precision == Precision::kF32) return gemm::RunF32(launch, matrix.kind, matrix.tiles(), ArgumentsOf(matrix, r));
+  const ProductNumbers& numbers = launch.numbers->products;
+  const Product& product = gemm::ProductOf(r.shape == GemmShape::kBest ? ChooseShape(matrix, r, numbers) : r.shape);
+  if (!product.covers(matrix, r, numbers)) {
+    launch.error =
+        cudaErrorInvalidValue;  // swizzled rows where TakesSwizzled() is false, or a shape that CanRun() refuses
     return;
   }
-  if (const auto tile = WarpgroupTileOf(shape)) return gemm::RunWarpgroup(launch, matrix.kind, *tile, a, r.normed);
-  switch (shape) {
-    case GemmShape::kWide16:
-      return gemm::RunWide(launch, matrix.kind, a, 16, r.normed);
-    case GemmShape::kWide32:
-      return gemm::RunWide(launch, matrix.kind, a, 32, r.normed);
-    case GemmShape::kWide64:
-      return gemm::RunWide(launch, matrix.kind, a, 64, r.normed);
-    case GemmShape::kCluster:
-      return gemm::RunCluster(launch, a);
-    default:
-      return gemm::RunFew(launch, matrix.kind, matrix.tiles(), a, shape);
-  }
+  product.run(launch, matrix, r);
 }
 
 }  // namespace qtts::cuda

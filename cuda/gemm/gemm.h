@@ -44,8 +44,8 @@ struct Matrix {
   const float* bias = nullptr;  // [outputs], or none
   int outputs = 0;
   int columns = 0;
-  // The weights once more, in the order kPieces (pieces.h), for products of many rows (tiles.h); or none.
-  const void* pieces = nullptr;
+  // The weights once more, in the order kSwizzled (swizzled.h), for products of many rows (tiles.h); or none.
+  const void* swizzled = nullptr;
   // If set, all products of the matrix are the library's, and `data` is plain rows (library.h).
   const LibraryProduct* library = nullptr;
 
@@ -76,20 +76,20 @@ enum class GemmShape {
   kBest,
   kOneRow,
   k8Rows,   // of a block, which computes the outputs of one tile
-  k16Rows,  // same
   kWide16,  // of a block, which computes 32 outputs
   kWide32,
   kWide64,
   kCluster,  // for kAdd: eight blocks share the columns of up to 64 rows and of 64 or 128 outputs (cluster.h)
   // With the warpgroup's matrix instruction (warpgroup.h), on compute capability 9.0.
-  kWarpgroup64,        // of a block, which computes 64 outputs
-  kWarpgroup64Split,   // the same of eight blocks that share the columns; for kAdd
-  kWarpgroup128,       // of a block, which computes 128 outputs
-  kWarpgroup128Split,  // the same of eight blocks that share the columns; for kAdd
+  kWarpgroup64,     // of a block, which computes 64 outputs
+  kWarpgroup128,    // of a block, which computes 128 outputs
+  kWarpgroupSplit,  // the same of eight blocks that share the columns; for kAdd
   // The same with both operands swizzled, for matrices that have such a copy (tiles.h); rows by outputs of a block.
   kTiles128x128,
   kTiles128x64,
   kTiles64x64,
+  // cuBLASLt (library.h), for matrices that it was given: these have no other shape. Other bits.
+  kLibrary,
 };
 
 // Scratch for normed rows, BF16 [rows][whole chunks of columns], and the factor still to be applied to each, [rows].
@@ -114,17 +114,17 @@ struct GemmRows {
   const int* live = nullptr;
   // For the norm kinds in BF16, used when there are more than 8 rows: without it they are normed by every block.
   NormedRows normed;
-  // In the order kPieces (pieces.h), where TakesPieces(): x of kAdd, y of kNormGated.
-  bool x_in_pieces = false;
-  bool y_in_pieces = false;
+  // In the order kSwizzled (swizzled.h), where TakesSwizzled(): x of kAdd, y of kNormGated.
+  bool x_swizzled = false;
+  bool y_swizzled = false;
   GemmShape shape = GemmShape::kBest;  // in BF16; another one for tests and measurements
 };
 
 // True if the current device and the build have the shapes of warpgroups.
 bool HasWarpgroupProducts();
-// True if the product of `rows` rows that kBest selects reads and writes rows in pieces (GemmRows::x_in_pieces,
-// y_in_pieces). It depends on the matrix and their number alone.
-bool TakesPieces(const Matrix& matrix, int64_t rows, const ProductNumbers& numbers);
+// True if the product of `rows` rows that kBest selects reads and writes rows swizzled (GemmRows::x_swizzled,
+// y_swizzled). It depends on the matrix and their number alone.
+bool TakesSwizzled(const Matrix& matrix, int64_t rows, const ProductNumbers& numbers);
 // True if `shape` is supported.
 bool CanRun(GemmShape shape, const Matrix& matrix, const GemmRows& rows, const ProductNumbers& numbers);
 // The shape that kBest selects on a device with these numbers.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 #include "gemm/gemm_device.cuh"
-#include "gemm/pieces.h"
 #include "gemm/rows.h"
+#include "gemm/swizzled.h"
 
 namespace qtts::cuda::gemm {
 namespace {
@@ -48,7 +48,7 @@ __global__ void __launch_bounds__(kThreads) NormKernel(GemmArguments a, char* no
 }
 
 // A thread per chunk: word w of its 16-byte unit i becomes word i of unit w.
-__global__ void __launch_bounds__(kThreads) ArrangeKernel(GemmArguments a, char* pieces) {
+__global__ void __launch_bounds__(kThreads) ArrangeKernel(GemmArguments a, char* swizzled) {
   const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   const bool live = a.live == nullptr || LoadL2(a.live) != 0;
   WaitForPrevious();
@@ -61,9 +61,9 @@ __global__ void __launch_bounds__(kThreads) ArrangeKernel(GemmArguments a, char*
   uint4 in[4];
 #pragma unroll
   for (int u = 0; u < 4; ++u) in[u] = LoadL2(from + u);
-  constexpr int kChunks = kPieceColumns / kChunk;
+  constexpr int kChunks = kSwizzledColumns / kChunk;
   const auto to = [&](int unit) {
-    return reinterpret_cast<uint4*>(pieces + UnitOffset(a.rows, row, chunk / kChunks, chunk % kChunks * 4 + unit));
+    return reinterpret_cast<uint4*>(swizzled + UnitOffset(a.rows, row, chunk / kChunks, chunk % kChunks * 4 + unit));
   };
   *to(0) = {in[0].x, in[1].x, in[2].x, in[3].x};
   *to(1) = {in[0].y, in[1].y, in[2].y, in[3].y};
@@ -74,7 +74,7 @@ __global__ void __launch_bounds__(kThreads) ArrangeKernel(GemmArguments a, char*
 }  // namespace
 
 void NormRows(const Launcher& launch, const GemmArguments& a, const NormedRows& normed, RowOrder order) {
-  launch(order == RowOrder::kPlain ? NormKernel<RowOrder::kPlain> : NormKernel<RowOrder::kPieces>,
+  launch(order == RowOrder::kPlain ? NormKernel<RowOrder::kPlain> : NormKernel<RowOrder::kSwizzled>,
          dim3(static_cast<unsigned>(a.rows)), kThreads, 0, a, static_cast<char*>(normed.x), normed.factors);
 }
 

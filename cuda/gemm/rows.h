@@ -8,15 +8,15 @@ namespace qtts::cuda::gemm {
 
 // Order of BF16 rows in scratch memory.
 enum class RowOrder {
-  kPlain,   // [rows][whole chunks of columns]
-  kPieces,  // pieces.h
+  kPlain,     // [rows][whole chunks of columns]
+  kSwizzled,  // swizzled.h
 };
 
 // Writes x * norm in BF16, and the factor that the norm still lacks, to `normed`; for the norm kinds. One kernel;
 // nothing where `live` is 0. The squares are summed in the order of the products that norm their rows by themselves.
 void NormRows(const Launcher& launch, const GemmArguments& arguments, const NormedRows& normed, RowOrder order);
 
-// Swizzles x, which is BF16, to normed.x (the order kPieces); for the other kinds. One kernel.
+// Swizzles x, which is BF16, to normed.x (the order kSwizzled); for the other kinds. One kernel.
 void ArrangeRows(const Launcher& launch, const GemmArguments& arguments, const NormedRows& normed);
 
 }  // namespace qtts::cuda::gemm

@@ -2,8 +2,8 @@
 #include <algorithm>
 
 #include "gemm/gemm_device.cuh"
-#include "gemm/pieces.h"
 #include "gemm/rows.h"
+#include "gemm/swizzled.h"
 #include "gemm/tile_ring.cuh"
 #include "gemm/tiles.h"
 #include "gemm/warpgroup_tiles.h"
@@ -17,7 +17,7 @@ namespace {
 
 constexpr int kGroupRows = 64;                      // of a warpgroup's instruction
 constexpr int kStageLineBytes = kStageColumns * 2;  // of a row or a weight row
-constexpr int kAlign = kPieceBytes;
+constexpr int kAlign = kSwizzledGroupBytes;
 constexpr int ThreadsOf(int rows) { return rows / kGroupRows * 128 + 32; }
 constexpr int StageBytesOf(int rows, int outputs) { return (rows + outputs) * kStageLineBytes; }
 // Small tiles share an SM with another block, be it the next product's.
@@ -28,7 +28,7 @@ constexpr int SharedBytesOf(int rows, int outputs) {
 }
 
 struct TileArguments {
-  GemmArguments gemm;  // x in the order kPieces
+  GemmArguments gemm;  // x in the order kSwizzled
   int row_groups;      // of 8 rows, of x
   int weight_groups;   // of 8 weight rows
   int row_tiles, tiles;
@@ -51,7 +51,7 @@ struct TileShape {
 template <typename Shape>
 __device__ __forceinline__ const char* WeightsOf(const TileArguments& t, int tile) {
   return static_cast<const char*>(t.gemm.weights) +
-         static_cast<int64_t>(tile / t.row_tiles) * (Shape::kOutputs / kPieceRows * kPieceBytes);
+         static_cast<int64_t>(tile / t.row_tiles) * (Shape::kOutputs / kSwizzledRows * kSwizzledGroupBytes);
 }
 
 // The thread that fills the ring.
@@ -94,20 +94,20 @@ class Filler {
  private:
   __device__ __forceinline__ void GoTo(int tile) {
     weights_ = WeightsOf<Shape>(t, tile);
-    const int first_group = tile % t.row_tiles * (Shape::kRows / kPieceRows);
-    row_bytes_ = min(Shape::kRows / kPieceRows, t.row_groups - first_group) * kPieceBytes;
-    rows_ = static_cast<const char*>(t.gemm.x) + static_cast<int64_t>(first_group) * kPieceBytes;
+    const int first_group = tile % t.row_tiles * (Shape::kRows / kSwizzledRows);
+    row_bytes_ = min(Shape::kRows / kSwizzledRows, t.row_groups - first_group) * kSwizzledGroupBytes;
+    rows_ = static_cast<const char*>(t.gemm.x) + static_cast<int64_t>(first_group) * kSwizzledGroupBytes;
   }
 
   __device__ __forceinline__ void BringWeights(uint32_t to, uint32_t barrier) {
     ArriveAndExpect(barrier, Shape::kWeightBytes + row_bytes_);
     CopyBulk(to + Shape::kRowBytes, weights_, Shape::kWeightBytes, barrier);
-    weights_ += static_cast<int64_t>(t.weight_groups) * kPieceBytes;
+    weights_ += static_cast<int64_t>(t.weight_groups) * kSwizzledGroupBytes;
   }
 
   __device__ __forceinline__ void BringRows(uint32_t to, uint32_t barrier) {
     CopyBulk(to, rows_, row_bytes_, barrier);
-    rows_ += static_cast<int64_t>(t.row_groups) * kPieceBytes;
+    rows_ += static_cast<int64_t>(t.row_groups) * kSwizzledGroupBytes;
   }
 
   const TileArguments& t;
@@ -168,7 +168,7 @@ class Multiplier {
 template <GemmKind kKind, int kOutputs, int kSecond>
 __device__ __forceinline__ void StoreRow(const GemmArguments& a, int64_t row, int first_weight, int lane, float factor,
                                          const float (&sums)[kOutputs / 2], const float2* residuals) {
-  const int pair = lane % 4 * 2;
+  const int pair = SumFragment::Column(lane, 0);
   if constexpr (kKind == GemmKind::kNormGated) {
     const auto inner = [&](int j, int i) {
       const float gate = __fmul_rn(sums[8 * j + kSecond + i], factor);
@@ -176,7 +176,7 @@ __device__ __forceinline__ void StoreRow(const GemmArguments& a, int64_t row, in
       return Finished<GemmKind::kStore, __nv_bfloat16>(a, first_weight / 2 + 8 * j + pair + i,
                                                        Silu<__nv_bfloat16>(gate) * up, 0);
     };
-    if (a.pieces_of_y) {
+    if (a.y_swizzled) {
       // A lane's pairs of a chunk are one unit.
 #pragma unroll
       for (int c = 0; c < kOutputs / 2 / kChunk; ++c) {
@@ -184,8 +184,8 @@ __device__ __forceinline__ void StoreRow(const GemmArguments& a, int64_t row, in
 #pragma unroll
         for (int j = 0; j < 4; ++j) words[j] = PackBf16(inner(4 * c + j, 0), inner(4 * c + j, 1));
         const int column = first_weight / 2 + c * kChunk;
-        *reinterpret_cast<uint4*>(static_cast<char*>(a.y) + UnitOffset(a.rows, row, column / kPieceColumns,
-                                                                       column % kPieceColumns / 8 + lane % 4)) = {
+        *reinterpret_cast<uint4*>(static_cast<char*>(a.y) + UnitOffset(a.rows, row, column / kSwizzledColumns,
+                                                                       column % kSwizzledColumns / 8 + lane % 4)) = {
             words[0], words[1], words[2], words[3]};
       }
       return;
@@ -213,7 +213,8 @@ __device__ __forceinline__ void StoreRow(const GemmArguments& a, int64_t row, in
 template <GemmKind kKind, int kOutputs>
 __device__ __forceinline__ void StoreTile(const GemmArguments& a, int64_t first_row, int first_weight, int lane,
                                           const float (&sums)[kOutputs / 2]) {
-  const int64_t rows[2] = {first_row + lane / 4, first_row + lane / 4 + 8};
+  const int64_t lower = first_row + SumFragment::Row(lane, 0);
+  const int64_t rows[2] = {lower, lower + 8};
   float factors[2] = {1, 1};
   float2 residuals[2][kKind == GemmKind::kAdd ? kOutputs / 8 : 1];
 #pragma unroll
@@ -221,7 +222,8 @@ __device__ __forceinline__ void StoreTile(const GemmArguments& a, int64_t first_
     const int64_t row = min(rows[h], a.rows - 1);
     if constexpr (HasNorm(kKind)) factors[h] = __ldcg(a.factors + row);
     if constexpr (kKind == GemmKind::kAdd) {
-      const float* const y = static_cast<const float*>(a.y) + row * a.y_stride + first_weight + lane % 4 * 2;
+      const float* const y =
+          static_cast<const float*>(a.y) + row * a.y_stride + first_weight + SumFragment::Column(lane, 0);
 #pragma unroll
       for (int j = 0; j < kOutputs / 8; ++j) residuals[h][j] = __ldcg(reinterpret_cast<const float2*>(y + 8 * j));
     }
@@ -326,8 +328,8 @@ Kernel KernelFor(GemmKind kind, const RowTile& tile) {
 
 constexpr int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// A thread for each 16-byte unit of `pieces`. Packed weights: a lane's 16 bytes are 8 neighbouring columns.
-__global__ void ArrangeWeightsKernel(const char* packed, int weight_rows, int chunks, int tile_rows, char* pieces) {
+// A thread for each 16-byte unit of `swizzled`. Packed weights: a lane's 16 bytes are 8 neighbouring columns.
+__global__ void ArrangeWeightsKernel(const char* packed, int weight_rows, int chunks, int tile_rows, char* swizzled) {
   const int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   const int units = chunks * 4;
   if (i >= static_cast<int64_t>(weight_rows) * units) return;
@@ -338,44 +340,44 @@ __global__ void ArrangeWeightsKernel(const char* packed, int weight_rows, int ch
   const int in_tile = row % tile_rows;
   const int64_t half = (static_cast<int64_t>(row / tile_rows) * chunks + chunk) * halves + in_tile / 8;
   const auto* const from = reinterpret_cast<const uint32_t*>(packed) + (half * 32 + in_tile % 8 * 4) * 4 + unit;
-  constexpr int kChunks = kPieceColumns / kChunk;
-  *reinterpret_cast<uint4*>(pieces + UnitOffset(weight_rows, row, chunk / kChunks, chunk % kChunks * 4 + unit)) = {
+  constexpr int kChunks = kSwizzledColumns / kChunk;
+  *reinterpret_cast<uint4*>(swizzled + UnitOffset(weight_rows, row, chunk / kChunks, chunk % kChunks * 4 + unit)) = {
       from[0], from[4], from[8], from[12]};
 }
 
 }  // namespace
 
 bool HasTiles(const Matrix& matrix) {
-  constexpr int kLeastColumns = kShares * kStageColumns;  // shares of whole stages
-  constexpr int kLeastOutputs = 64;
-  return KernelFor(matrix.kind, {kGroupRows, kLeastOutputs}) != nullptr && matrix.columns % kLeastColumns == 0 &&
-         WeightRows(matrix.kind, matrix.outputs) % kLeastOutputs == 0;
+  constexpr int kMinColumns = kShares * kStageColumns;  // shares of whole stages
+  constexpr int kMinOutputs = 64;
+  return KernelFor(matrix.kind, {kGroupRows, kMinOutputs}) != nullptr && matrix.columns % kMinColumns == 0 &&
+         WeightRows(matrix.kind, matrix.outputs) % kMinOutputs == 0;
 }
 
 bool CanRunTiles(const RowTile& tile, const Matrix& matrix, const GemmRows& rows) {
   const Kernel kernel = KernelFor(matrix.kind, tile);
-  if (matrix.pieces == nullptr || !HasTiles(matrix)) return false;
+  if (matrix.swizzled == nullptr || !HasTiles(matrix)) return false;
   if (WeightRows(matrix.kind, matrix.outputs) % tile.outputs != 0) return false;
   const bool aligned = rows.y_stride % 4 == 0 && reinterpret_cast<uintptr_t>(rows.y) % (4 * sizeof(float)) == 0;
-  const bool has_rows = rows.x_in_pieces || (rows.normed.x != nullptr && rows.normed.columns >= matrix.columns);
+  const bool has_rows = rows.x_swizzled || (rows.normed.x != nullptr && rows.normed.columns >= matrix.columns);
   const DeviceDescription* device = nullptr;
   return kernel != nullptr && aligned && has_rows && Succeeds(DescribeDevice(&device)) && device->CanRunWarpgroups();
 }
 
 void RunTiles(const Launcher& launch, GemmKind kind, const RowTile& tile, GemmArguments a, const NormedRows& scratch) {
   if (HasNorm(kind)) {
-    NormRows(launch, a, scratch, RowOrder::kPieces);
+    NormRows(launch, a, scratch, RowOrder::kSwizzled);
     a.factors = scratch.factors;
     a.x = scratch.x;
-  } else if (!a.pieces_of_x) {
+  } else if (!a.x_swizzled) {
     ArrangeRows(launch, a, scratch);
     a.x = scratch.x;
   }
   TileArguments t = {};
   t.gemm = a;
-  t.row_groups = static_cast<int>(PaddedRows(a.rows) / kPieceRows);
+  t.row_groups = static_cast<int>(PaddedRows(a.rows) / kSwizzledRows);
   const int64_t weight_rows = WeightRows(kind, a.outputs);
-  t.weight_groups = static_cast<int>(weight_rows / kPieceRows);
+  t.weight_groups = static_cast<int>(weight_rows / kSwizzledRows);
   t.row_tiles = static_cast<int>(CeilDiv(a.rows, tile.rows));
   t.tiles = t.row_tiles * static_cast<int>(weight_rows / tile.outputs);
   const auto processors = static_cast<int>(launch.numbers->products.blocks_at_once / 2);
@@ -384,13 +386,13 @@ void RunTiles(const Launcher& launch, GemmKind kind, const RowTile& tile, GemmAr
          static_cast<size_t>(SharedBytesOf(tile.rows, tile.outputs)), t);
 }
 
-void ArrangeWeights(const Launcher& launch, const Matrix& matrix, void* pieces) {
+void ArrangeWeights(const Launcher& launch, const Matrix& matrix, void* swizzled) {
   constexpr int kBlock = 256;
   const int64_t weight_rows = int64_t{matrix.tiles()} * TileOutputs(matrix.kind);
   const int64_t units = weight_rows * matrix.chunks() * 4;
   launch(ArrangeWeightsKernel, dim3(static_cast<unsigned>(CeilDiv(units, kBlock))), kBlock, 0,
          static_cast<const char*>(matrix.data), static_cast<int>(weight_rows), matrix.chunks(),
-         TileOutputs(matrix.kind), static_cast<char*>(pieces));
+         TileOutputs(matrix.kind), static_cast<char*>(swizzled));
 }
 
 }  // namespace qtts::cuda::gemm

@@ -5,9 +5,9 @@
 #include "gemm/arguments.h"
 
 // Products in BF16 of hundreds of rows with the warpgroup's matrix instruction, on compute capability 9.0 alone. Both
-// operands have the swizzled layout kPieces (pieces.h) and are read from shared memory: a stage of a tile is two bulk
-// copies. The swizzled weights are a second copy (Matrix::pieces). Each row gets the bits of the other kernels: shares
-// of the columns, k-steps and rounding are the same (rules/product.cuh).
+// operands have the swizzled layout kSwizzled (swizzled.h) and are read from shared memory: a stage of a tile is two
+// bulk copies. The swizzled weights are a second copy (Matrix::swizzled). Each row gets the bits of the other kernels:
+// shares of the columns, k-steps and rounding are the same (rules/product.cuh).
 //
 // Each consumer warpgroup of a block computes tiles of 64 rows; the producer is one thread of a further warp.
 namespace qtts::cuda::gemm {
@@ -27,8 +27,8 @@ bool CanRunTiles(const RowTile& tile, const Matrix& matrix, const GemmRows& rows
 void RunTiles(const Launcher& launch, GemmKind kind, const RowTile& tile, GemmArguments arguments,
               const NormedRows& scratch);
 
-// Copies packed weights to `pieces`, which has room for PieceBytes() of all weight rows.
-void ArrangeWeights(const Launcher& launch, const Matrix& matrix, void* pieces);
+// Copies packed weights to `swizzled`, which has room for SwizzledBytes() of all weight rows.
+void ArrangeWeights(const Launcher& launch, const Matrix& matrix, void* swizzled);
 
 }  // namespace qtts::cuda::gemm
 

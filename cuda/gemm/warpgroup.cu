@@ -17,20 +17,20 @@ namespace {
 
 using Blocks = WarpgroupTile::Blocks;
 
-constexpr int kLeastColumns = kShares * kStageColumns;  // shares of whole stages
+constexpr int kMinColumns = kShares * kStageColumns;  // shares of whole stages
 // Rows that a warp brings into order at once, and floats between them: its lanes' accesses lie in different banks.
 constexpr int kOrderRows = 32;
 constexpr int kOrderStride = kWarpOutputs + 4;
 // Stages of a block that has an SM to itself, and of one of two. kSplit needs room for sums besides.
-constexpr int kMostStages = 6;
+constexpr int kMaxStages = 6;
 constexpr int kSomeStages = 4;
-constexpr int kAlign = kPieceBytes;  // of stages
+constexpr int kAlign = kSwizzledGroupBytes;  // of stages
 
 constexpr int kFillers = 128;  // threads that fill the ring
 constexpr int ThreadsOf(int warpgroups) { return warpgroups * 128 + kFillers; }
 constexpr int BlocksTogether(int warpgroups) { return warpgroups == 1 ? 2 : 1; }
 constexpr int StagesOf(int warpgroups, int rows, Blocks blocks) {
-  return StageBytes(warpgroups, rows) == StageBytes(2, 128) && blocks != Blocks::kSplit ? kMostStages : kSomeStages;
+  return StageBytes(warpgroups, rows) == StageBytes(2, 128) && blocks != Blocks::kSplit ? kMaxStages : kSomeStages;
 }
 // Sums that a block of a split tile gets: all eight shares of an eighth of the tile.
 constexpr int ReceivedBytes(int warpgroups, int rows, Blocks blocks) {
@@ -50,7 +50,7 @@ static_assert(SharedBytes(2, 128, Blocks::kAlone) <= 227 << 10);
 static_assert(SharedBytes(2, 128, Blocks::kSplit) <= 227 << 10);
 
 struct TileArguments {
-  GemmArguments gemm;  // x in the order kPieces
+  GemmArguments gemm;  // x in the order kSwizzled
   GemmKind kind;
   WeightUnits units;
   bool together;  // four outputs are stored as one access
@@ -122,19 +122,19 @@ __device__ __forceinline__ void StoreRows(const GemmArguments& a, bool together,
   }
 }
 
-// Brings the sums of kRows rows, lane by lane, into the order of rows and outputs, piece by piece, and finishes them.
+// Brings the sums of kRows rows, lane by lane, into the order of rows and outputs, step by step, and finishes them.
 template <int kRows>
 __device__ __forceinline__ void StoreSums(const TileArguments& t, int first_weight, int64_t first_row, int lane,
                                           float* order, const float (&sums)[kRows / 2]) {
-  constexpr int kPerPiece = kOrderRows / 2;
+  constexpr int kPerStep = kOrderRows / 2;
   const GemmArguments& a = t.gemm;
 #pragma unroll
-  for (int piece = 0; piece < kRows / kOrderRows; ++piece) {
-    const int64_t row = first_row + piece * kOrderRows;
+  for (int step = 0; step < kRows / kOrderRows; ++step) {
+    const int64_t row = first_row + step * kOrderRows;
     __syncwarp();
 #pragma unroll
-    for (int i = 0; i < kPerPiece; ++i) {
-      order[SumRow(lane, i) * kOrderStride + SumOutput(lane, i)] = sums[piece * kPerPiece + i];
+    for (int i = 0; i < kPerStep; ++i) {
+      order[SumFragment::Column(lane, i) * kOrderStride + SumFragment::Row(lane, i)] = sums[step * kPerStep + i];
     }
     __syncwarp();
     switch (t.kind) {
@@ -183,7 +183,7 @@ class Filler {
         ring_(*ring),
         first_stage_(first_stage),
         thread_(static_cast<int>(threadIdx.x) - Shape::kConsumers * 32),
-        row_groups_(static_cast<int>(PaddedRows(a.rows) / kPieceRows)),
+        row_groups_(static_cast<int>(PaddedRows(a.rows) / kSwizzledRows)),
         units_of_tile_(Shape::kGroups * t.units.per_group),
         to_next_unit_(UnitSource(t.units, 1, a.chunks, 0)),
         threads_of_unit_(t.units.bytes / 16),
@@ -229,10 +229,10 @@ class Filler {
     const int units_of_copy = kFillers / threads_of_unit_;
     weights_ += unit * to_next_unit_ + thread_ % threads_of_unit_ * 16;
     copies_ = (units - unit + units_of_copy - 1) / units_of_copy;
-    const int first_group = tile % t.row_tiles * (Shape::kRows / kPieceRows);
-    row_bytes_ = max(0, min(Shape::kRows / kPieceRows, row_groups_ - first_group)) * kPieceBytes;
-    rows_ =
-        static_cast<const char*>(a.x) + (static_cast<int64_t>(first_stage_) * row_groups_ + first_group) * kPieceBytes;
+    const int first_group = tile % t.row_tiles * (Shape::kRows / kSwizzledRows);
+    row_bytes_ = max(0, min(Shape::kRows / kSwizzledRows, row_groups_ - first_group)) * kSwizzledGroupBytes;
+    rows_ = static_cast<const char*>(a.x) +
+            (static_cast<int64_t>(first_stage_) * row_groups_ + first_group) * kSwizzledGroupBytes;
   }
 
   __device__ __forceinline__ void BringWeights(uint32_t to, uint32_t barrier) {
@@ -252,7 +252,7 @@ class Filler {
       ArriveAndExpect(barrier, row_bytes_);
       if (row_bytes_ != 0) CopyBulk(to + Shape::kWeightBytes, rows_, row_bytes_, barrier);
     }
-    rows_ += static_cast<int64_t>(row_groups_) * kPieceBytes;
+    rows_ += static_cast<int64_t>(row_groups_) * kSwizzledGroupBytes;
   }
 
   const TileArguments& t;
@@ -341,18 +341,16 @@ class Multiplier {
   const int warp_, lane_;
 };
 
-constexpr int kFragmentBytes = 512;  // four sums of each lane of a warp
-
 // Sends a warp's sums of a split tile, lane by lane, to the blocks that finish them: block f % 8 gets fragment f from
 // all blocks.
 template <typename Shape>
 __device__ __forceinline__ void SendSums(uint32_t received, uint32_t arrivals, int rank, int warp, int lane,
                                          const float (&sums)[Shape::kRows / 2]) {
 #pragma unroll
-  for (int j = 0; j < Shape::kRows / 8; ++j) {
-    const int fragment = warp * (Shape::kRows / 8) + j;
+  for (int j = 0; j < Shape::kRows / SumFragment::kColumns; ++j) {
+    const int fragment = warp * (Shape::kRows / SumFragment::kColumns) + j;
     const int place = fragment / kShares * kShares + rank;
-    SendFour(fragment % kShares, received + static_cast<uint32_t>(place * kFragmentBytes + lane * 16), arrivals,
+    SendFour(fragment % kShares, received + static_cast<uint32_t>(place * SumFragment::kBytes + lane * 16), arrivals,
              {sums[4 * j], sums[4 * j + 1], sums[4 * j + 2], sums[4 * j + 3]});
   }
 }
@@ -362,7 +360,7 @@ __device__ __forceinline__ void SendSums(uint32_t received, uint32_t arrivals, i
 template <typename Shape>
 __device__ __forceinline__ void FinishReceived(const GemmArguments& a, uint32_t received, int rank, int warp, int lane,
                                                int first_weight, int64_t first_row) {
-  constexpr int kFragments = Shape::kConsumers * Shape::kRows / 8;
+  constexpr int kFragments = Shape::kConsumers * Shape::kRows / SumFragment::kColumns;
   static_assert(kFragments % kShares == 0);
 #pragma unroll 1
   for (int n = warp; n < kFragments / kShares; n += Shape::kConsumers) {
@@ -370,19 +368,20 @@ __device__ __forceinline__ void FinishReceived(const GemmArguments& a, uint32_t 
     float partial[4][kShares];
 #pragma unroll
     for (int s = 0; s < kShares; ++s) {
-      const uint4 v = LoadShared16(received + static_cast<uint32_t>((n * kShares + s) * kFragmentBytes + lane * 16));
+      const uint4 v =
+          LoadShared16(received + static_cast<uint32_t>((n * kShares + s) * SumFragment::kBytes + lane * 16));
       partial[0][s] = __uint_as_float(v.x), partial[1][s] = __uint_as_float(v.y);
       partial[2][s] = __uint_as_float(v.z), partial[3][s] = __uint_as_float(v.w);
     }
-    const int weight = first_weight + fragment / (Shape::kRows / 8) * kWarpOutputs;
-    const int64_t row = first_row + fragment % (Shape::kRows / 8) * 8;
+    const int weight = first_weight + fragment / (Shape::kRows / SumFragment::kColumns) * kWarpOutputs;
+    const int64_t row = first_row + fragment % (Shape::kRows / SumFragment::kColumns) * 8;
     float totals[4];
 #pragma unroll
     for (int i = 0; i < 4; ++i) totals[i] = SumOfShares(partial[i], 1, 1);
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      const int64_t of = row + SumRow(lane, i);
-      const int output = weight + SumOutput(lane, i);
+      const int64_t of = row + SumFragment::Column(lane, i);
+      const int output = weight + SumFragment::Row(lane, i);
       if (of >= a.rows || output >= a.outputs) continue;
       const float before = LoadL2(static_cast<const float*>(a.y) + of * a.y_stride + output);
       Finish<GemmKind::kAdd, __nv_bfloat16>(a, of, output, totals[i], before);
@@ -484,7 +483,6 @@ Kernel KernelFor(const WarpgroupTile& tile) {
   if (is(2, 128, Blocks::kAlone)) return WarpgroupKernel<2, 128, Blocks::kAlone>;
   if (is(2, 128, Blocks::kSplit)) return WarpgroupKernel<2, 128, Blocks::kSplit>;
   if (is(1, 64, Blocks::kAlone)) return WarpgroupKernel<1, 64, Blocks::kAlone>;
-  if (is(1, 64, Blocks::kSplit)) return WarpgroupKernel<1, 64, Blocks::kSplit>;
   return nullptr;
 }
 
@@ -492,7 +490,7 @@ Kernel KernelFor(const WarpgroupTile& tile) {
 
 bool CanRunWarpgroup(const WarpgroupTile& tile, GemmKind kind, int columns) {
   const Kernel kernel = KernelFor(tile);
-  if (kernel == nullptr || columns % kLeastColumns != 0) return false;
+  if (kernel == nullptr || columns % kMinColumns != 0) return false;
   if (tile.blocks == Blocks::kSplit && kind != GemmKind::kAdd) return false;
   const DeviceDescription* device = nullptr;
   return Succeeds(DescribeDevice(&device)) && device->CanRunWarpgroups() &&
@@ -509,7 +507,7 @@ WarpgroupLaunch PlanWarpgroup(const WarpgroupTile& tile, GemmKind kind, int outp
   plan.threads = ThreadsOf(tile.warpgroups);
   const int64_t tiles = plan.output_tiles * plan.row_tiles;
   // As many as run at once; the blocks of a split tile go on to no other.
-  const int64_t at_once = int64_t{processors} * (plan.stages == kMostStages ? 1 : 2);
+  const int64_t at_once = int64_t{processors} * (plan.stages == kMaxStages ? 1 : 2);
   plan.blocks = static_cast<unsigned>(tile.blocks == Blocks::kSplit ? kShares * tiles : std::min(tiles, at_once));
   return plan;
 }
@@ -517,7 +515,7 @@ WarpgroupLaunch PlanWarpgroup(const WarpgroupTile& tile, GemmKind kind, int outp
 void RunWarpgroup(const Launcher& launch, GemmKind kind, const WarpgroupTile& tile, GemmArguments a,
                   const NormedRows& scratch) {
   if (HasNorm(kind)) {
-    NormRows(launch, a, scratch, RowOrder::kPieces);
+    NormRows(launch, a, scratch, RowOrder::kSwizzled);
     a.factors = scratch.factors;
   } else {
     ArrangeRows(launch, a, scratch);

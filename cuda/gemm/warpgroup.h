@@ -6,10 +6,10 @@
 
 // Products in BF16 for many rows with the warpgroup's matrix instruction, on compute capability 9.0 alone. Each row
 // gets the bits that the kernels for few rows would give it: shares of the columns and k-steps are the same
-// (rules/product.cuh, pieces.h), and the instruction rounds like that of a warp.
+// (rules/product.cuh, swizzled.h), and the instruction rounds like that of a warp.
 //
 // A block computes tiles of 64 outputs for each of its warpgroups. Weights are the other kernels', as they are packed.
-// Rows are first brought into the order kPieces, in scratch memory, by a kernel of their own: the norm, or a copy.
+// Rows are first brought into the order kSwizzled, in scratch memory, by a kernel of their own: the norm, or a copy.
 // Both come to shared memory in a ring of stages of 64 columns that four warps fill.
 namespace qtts::cuda::gemm {
 

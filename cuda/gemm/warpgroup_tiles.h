@@ -6,7 +6,8 @@
 #include <cstdint>
 
 #include "gemm/gemm.h"
-#include "gemm/pieces.h"
+#include "gemm/swizzled.h"
+#include "runtime/fragment.h"
 
 // Where everything lies in a product of warpgroups. constexpr, for the kernel and for a test on the host that loads,
 // multiplies and stores each element once.
@@ -15,7 +16,7 @@ namespace qtts::cuda::gemm {
 inline constexpr int kGroupOutputs = 64;  // weight rows of a warpgroup's instruction
 inline constexpr int kWarpOutputs = 16;
 inline constexpr int kGroupWarps = 4;
-inline constexpr int kStageColumns = kPieceColumns;
+inline constexpr int kStageColumns = kSwizzledColumns;
 inline constexpr int kStageChunks = kStageColumns / kChunk;
 // Weights of 16 rows of a stage, and rows' bytes of a stage.
 inline constexpr int kStageWarpBytes = kWarpOutputs * kStageColumns * 2;
@@ -46,10 +47,6 @@ constexpr int FragmentOffset(const WeightUnits& units, int chunk, bool upper) {
 constexpr int64_t WeightRows(GemmKind kind, int outputs) {
   return (kind == GemmKind::kNormGated ? 2 : 1) * static_cast<int64_t>(outputs);
 }
-
-// Sum i of a lane: its weight row within the warp's 16, and its activation row within the tile.
-constexpr int SumOutput(int lane, int i) { return lane / 4 + i / 2 % 2 * 8; }
-constexpr int SumRow(int lane, int i) { return i / 4 * 8 + lane % 4 * 2 + i % 2; }
 
 constexpr int StageBytes(int warpgroups, int rows) {
   return warpgroups * kGroupWarps * kStageWarpBytes + rows * kStageRowBytes;

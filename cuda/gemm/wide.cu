@@ -5,6 +5,7 @@
 #include "gemm/rows.h"
 #include "gemm/wide.h"
 #include "runtime/async_copy.cuh"
+#include "runtime/fragment.h"
 
 namespace qtts::cuda::gemm {
 namespace {
@@ -20,114 +21,98 @@ constexpr size_t StageBytes(int rows) { return static_cast<size_t>(kWarps * kSta
 constexpr size_t PartialBytes(int rows) { return static_cast<size_t>(kWarps * rows * kPartialStride) * 4; }
 constexpr size_t SharedBytes(int rows) { return std::max(StageBytes(rows), PartialBytes(rows)); }
 
-// 32 outputs of up to 8 * kRowTiles rows. As in the kernels for few rows each warp sums an eighth of the
-// columns, chunk by chunk, and the eight sums are added in order. A warp's activations pass through shared
-// memory of its own, so that warps wait for one another at the end only.
-template <GemmKind kKind, int kRowTiles>
-__global__ void __launch_bounds__(kThreads, 2) WideKernel(GemmArguments a) {
-  constexpr int kRows = kRowTiles * kTileRows;
-  constexpr bool kHalfTiles = TileOutputs(kKind) == 8;  // weights lie in tiles of 8
-  constexpr int kCopies = kRows / kTileRows;            // of 16 bytes, per lane and chunk
-  extern __shared__ __align__(16) unsigned char shared[];
-  const int warp = threadIdx.x / 32;
-  const int lane = threadIdx.x % 32;
-  const int group = lane / 4;
-  const int quad = lane % 4;
-  const auto [begin, count] = ShareOfChunks(a.chunks, warp);
-  const int64_t first_row = static_cast<int64_t>(blockIdx.y) * kRows;
-  const int rows = static_cast<int>(min(static_cast<int64_t>(kRows), a.rows - first_row));
+// A warp's weights of a share: kWeightsAhead chunks in registers.
+template <GemmKind kKind>
+class WideWeights {
+ public:
+  __device__ __forceinline__ WideWeights(const GemmArguments& a, const ColumnShare& share, int lane)
+      : chunks_(a.chunks),
+        count_(share.count),
+        tiles_((a.outputs + kTileValues - 1) / kTileValues - FirstTile()),
+        weights_(static_cast<const uint4*>(a.weights) +
+                 (static_cast<int64_t>(FirstTile()) * a.chunks + share.begin) * kChunkStep + lane) {
+#pragma unroll
+    for (int i = 0; i < kWeightsAhead; ++i) Load(i, i);
+  }
 
-  constexpr int kPerTile = kKind == GemmKind::kNormGated ? 8 : 16;  // outputs
-  const int tiles = (a.outputs + (kHalfTiles ? 8 : kPerTile) - 1) / (kHalfTiles ? 8 : kPerTile);
-  const int first_tile = static_cast<int>(blockIdx.x) * kOutputTiles * (kHalfTiles ? 2 : 1);
-  constexpr int kChunkStep = kHalfTiles ? 32 : 64;
-  const uint4* const weights =
-      static_cast<const uint4*>(a.weights) + (static_cast<int64_t>(first_tile) * a.chunks + begin) * kChunkStep + lane;
-  uint4 w[kWeightsAhead][kOutputTiles][2];
-  const auto load_weights = [&](uint4(&to)[kOutputTiles][2], int chunk) {
+  __device__ __forceinline__ void Load(int place, int chunk) {
 #pragma unroll
     for (int t = 0; t < kOutputTiles; ++t) {
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
         const int tile = kHalfTiles ? 2 * t + h : t;
-        to[t][h] = {};
-        if (chunk < count && first_tile + tile < tiles) {
-          to[t][h] = Streamed(weights + (tile * a.chunks + chunk) * kChunkStep + (kHalfTiles ? 0 : h * 32));
+        w[place][t][h] = {};
+        if (chunk < count_ && tile < tiles_) {
+          w[place][t][h] = Streamed(weights_ + (tile * chunks_ + chunk) * kChunkStep + (kHalfTiles ? 0 : h * 32));
         }
       }
     }
-  };
-#pragma unroll
-  for (int i = 0; i < kWeightsAhead; ++i) load_weights(w[i], i);
-  const bool live = a.live == nullptr || LoadL2(a.live) != 0;
+  }
 
-  WaitForPrevious();
-  LetNextStart();
-  if (!live) return;
+  uint4 w[kWeightsAhead][kOutputTiles][2];
 
-  auto* const stage = reinterpret_cast<__nv_bfloat16*>(shared) + warp * kStages * kRows * kChunk;
-  const auto stage_address = static_cast<uint32_t>(__cvta_generic_to_shared(stage));
-  // This lane copies 16 bytes of rows group, group + 8, …
-  const auto* const x =
-      static_cast<const __nv_bfloat16*>(a.x) + (first_row + group) * a.x_stride + begin * kChunk + quad * 8;
-  const auto copy = [&](int chunk) {
-    if (chunk < count) {
-      uint32_t to = stage_address + static_cast<uint32_t>(((chunk % kStages * kRows + group) * kChunk + quad * 8) * 2);
-      const __nv_bfloat16* from = x + chunk * kChunk;
+ private:
+  static constexpr bool kHalfTiles = TileOutputs(kKind) == 8;                               // weights lie in tiles of 8
+  static constexpr int kTileValues = kHalfTiles || kKind == GemmKind::kNormGated ? 8 : 16;  // outputs of a tile
+  static constexpr int kChunkStep = kHalfTiles ? 32 : 64;
+
+  static __device__ __forceinline__ int FirstTile() {
+    return static_cast<int>(blockIdx.x) * kOutputTiles * (kHalfTiles ? 2 : 1);
+  }
+
+  const int chunks_, count_;
+  const int tiles_;  // of the matrix, from the block's first on
+  const uint4* const weights_;
+};
+
+// A warp's activations of a share, on their way through shared memory of its own.
+template <int kRowTiles>
+class WideRows {
+ public:
+  __device__ __forceinline__ WideRows(const GemmArguments& a, __nv_bfloat16* stage, int64_t first_row, int rows,
+                                      const ColumnShare& share, int lane)
+      : stage_(SharedAddress(stage + UnitFragment::Row(lane) * kChunk + UnitFragment::Column(lane))),
+        x_(static_cast<const __nv_bfloat16*>(a.x) + (first_row + UnitFragment::Row(lane)) * a.x_stride +
+           share.begin * kChunk + UnitFragment::Column(lane)),
+        x_stride_(a.x_stride),
+        rows_(rows - UnitFragment::Row(lane)),
+        count_(share.count) {
 #pragma unroll
-      for (int i = 0; i < kCopies; ++i) {
-        if (i * kTileRows + group < rows) CopyAsync16(to, from);
+    for (int i = 0; i < kStages - 1; ++i) Copy(i);
+  }
+
+  // Starts the copy of a chunk, of this lane's 16 bytes of every eighth row; a group of copies in any case.
+  __device__ __forceinline__ void Copy(int chunk) const {
+    if (chunk < count_) {
+      uint32_t to = stage_ + static_cast<uint32_t>(chunk % kStages * kStageElements * 2);
+      const __nv_bfloat16* from = x_ + chunk * kChunk;
+#pragma unroll
+      for (int i = 0; i < kRowTiles; ++i) {
+        if (i * kTileRows < rows_) CopyAsync16(to, from);
         to += kTileRows * kChunk * 2;
-        from += kTileRows * a.x_stride;
+        from += kTileRows * x_stride_;
       }
     }
     CommitCopies();
-  };
-#pragma unroll
-  for (int i = 0; i < kStages - 1; ++i) copy(i);
-
-  float sums[kOutputTiles][kRowTiles][4] = {};
-  for (int base = 0; base < count; base += kWeightsAhead) {
-#pragma unroll
-    for (int i = 0; i < kWeightsAhead; ++i) {
-      const int chunk = base + i;
-      if (chunk >= count) break;
-      AwaitCopies<kStages - 2>();
-      __syncwarp();
-      copy(chunk + kStages - 1);
-      const __nv_bfloat16* const from = stage + (chunk % kStages * kRows + group) * kChunk + quad * 8;
-#pragma unroll
-      for (int r = 0; r < kRowTiles; ++r) {
-        const uint4 b = *reinterpret_cast<const uint4*>(from + r * kTileRows * kChunk);
-#pragma unroll
-        for (int t = 0; t < kOutputTiles; ++t) {
-          const uint4 low = w[i][t][0];
-          const uint4 high = w[i][t][1];
-          Mma(sums[t][r], low.x, high.x, low.y, high.y, b.x, b.y);
-          Mma(sums[t][r], low.z, high.z, low.w, high.w, b.z, b.w);
-        }
-      }
-      load_weights(w[i], chunk + kWeightsAhead);
-    }
   }
-  AwaitCopies<0>();
-  __syncthreads();
 
-  auto* const partial = reinterpret_cast<float*>(shared);
-#pragma unroll
-  for (int t = 0; t < kOutputTiles; ++t) {
-#pragma unroll
-    for (int r = 0; r < kRowTiles; ++r) {
-#pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        float* const out = partial + (warp * kRows + r * kTileRows + 2 * quad + i) * kPartialStride + t * 16 + group;
-        out[0] = sums[t][r][i];
-        out[8] = sums[t][r][2 + i];
-      }
-    }
+  // Returns the lane's part of a chunk of the r-th eight rows.
+  __device__ __forceinline__ uint4 Load(int chunk, int r) const {
+    return LoadShared16(stage_ +
+                        static_cast<uint32_t>((chunk % kStages * kStageElements + r * kTileRows * kChunk) * 2));
   }
-  __syncthreads();
 
+ private:
+  static constexpr int kStageElements = kRowTiles * kTileRows * kChunk;
+
+  const uint32_t stage_;  // of the lane, in shared memory
+  const __nv_bfloat16* const x_;
+  const int x_stride_, rows_, count_;
+};
+
+// Finishes the outputs of a block's rows from the warps' sums, [warp][row][kPartialStride].
+template <GemmKind kKind, int kRows>
+__device__ __forceinline__ void FinishWide(const GemmArguments& a, int64_t first_row, int rows, const float* partial) {
   constexpr int kValues = kKind == GemmKind::kNormGated ? kOutputs / 2 : kOutputs;
   for (int i = threadIdx.x; i < kValues * rows; i += kThreads) {
     const int m = i % kValues;
@@ -152,6 +137,65 @@ __global__ void __launch_bounds__(kThreads, 2) WideKernel(GemmArguments a) {
       Finish<kKind, __nv_bfloat16>(a, row, output, total(m), previous);
     }
   }
+}
+
+// 32 outputs of up to 8 * kRowTiles rows. As in the kernels for few rows each warp sums an eighth of the
+// columns, chunk by chunk, and the eight sums are added in order. Warps wait for one another at the end only.
+template <GemmKind kKind, int kRowTiles>
+__global__ void __launch_bounds__(kThreads, 2) WideKernel(GemmArguments a) {
+  constexpr int kRows = kRowTiles * kTileRows;
+  extern __shared__ __align__(16) unsigned char shared[];
+  const int warp = threadIdx.x / 32;
+  const int lane = threadIdx.x % 32;
+  const ColumnShare share = ShareOfChunks(a.chunks, warp);
+  const int64_t first_row = static_cast<int64_t>(blockIdx.y) * kRows;
+  const int rows = static_cast<int>(min(static_cast<int64_t>(kRows), a.rows - first_row));
+  WideWeights<kKind> weights(a, share, lane);
+  const bool live = a.live == nullptr || LoadL2(a.live) != 0;
+
+  WaitForPrevious();
+  LetNextStart();
+  if (!live) return;
+
+  const WideRows<kRowTiles> x(a, reinterpret_cast<__nv_bfloat16*>(shared) + warp * kStages * kRows * kChunk, first_row,
+                              rows, share, lane);
+  float sums[kOutputTiles][kRowTiles][4] = {};
+  for (int base = 0; base < share.count; base += kWeightsAhead) {
+#pragma unroll
+    for (int i = 0; i < kWeightsAhead; ++i) {
+      const int chunk = base + i;
+      if (chunk >= share.count) break;
+      AwaitCopies<kStages - 2>();
+      __syncwarp();
+      x.Copy(chunk + kStages - 1);
+#pragma unroll
+      for (int r = 0; r < kRowTiles; ++r) {
+        const uint4 unit = x.Load(chunk, r);
+#pragma unroll
+        for (int t = 0; t < kOutputTiles; ++t) MultiplyChunk(sums[t][r], weights.w[i][t][0], weights.w[i][t][1], unit);
+      }
+      weights.Load(i, chunk + kWeightsAhead);
+    }
+  }
+  AwaitCopies<0>();
+  __syncthreads();
+
+  auto* const partial = reinterpret_cast<float*>(shared);
+#pragma unroll
+  for (int t = 0; t < kOutputTiles; ++t) {
+#pragma unroll
+    for (int r = 0; r < kRowTiles; ++r) {
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        float* const out = partial + (warp * kRows + r * kTileRows + SumFragment::Column(lane, i)) * kPartialStride +
+                           t * SumFragment::kRows + SumFragment::Row(lane, 0);
+        out[0] = sums[t][r][i];
+        out[8] = sums[t][r][2 + i];
+      }
+    }
+  }
+  __syncthreads();
+  FinishWide<kKind, kRows>(a, first_row, rows, partial);
 }
 
 template <GemmKind kKind>

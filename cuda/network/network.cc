@@ -163,7 +163,7 @@ Status TakeProducts(Network* network) {
 }
 
 Status LoadWeights(const Checkpoint& checkpoint, const DeviceNumbers* numbers, cudaStream_t stream,
-                   ManyRowsWeights::Pieces pieces, Network* network) {
+                   ManyRowsWeights::Swizzled swizzled, Network* network) {
   QTTS_ASSIGN_OR_RETURN(network->loader, WeightLoader::Create(network->precision, numbers, stream));
   QTTS_RETURN_IF_ERROR(LoadText(checkpoint.talker(), network));
   QTTS_ASSIGN_OR_RETURN(network->talker, LoadStack(network->config.talker.transformer, checkpoint.talker().transformer,
@@ -178,12 +178,12 @@ Status LoadWeights(const Checkpoint& checkpoint, const DeviceNumbers* numbers, c
   }
   QTTS_RETURN_IF_ERROR(LoadCodeTables(checkpoint, network));
   if (network->library != nullptr) QTTS_RETURN_IF_ERROR(TakeProducts(network));
-  if (pieces == ManyRowsWeights::Pieces::kAll) {
-    for (Matrix* matrix : Matrices(network)) QTTS_RETURN_IF_ERROR(network->loader->AddPieces(matrix));
-  } else if (pieces == ManyRowsWeights::Pieces::kPredictor) {
+  if (swizzled == ManyRowsWeights::Swizzled::kAll) {
+    for (Matrix* matrix : Matrices(network)) QTTS_RETURN_IF_ERROR(network->loader->AddSwizzled(matrix));
+  } else if (swizzled == ManyRowsWeights::Swizzled::kPredictor) {
     // O and down would have too few tiles for kMaxRows rows (ChooseTiles() in gemm/gemm.cc).
     for (Layer& layer : network->predictor.layers) {
-      for (Matrix* matrix : {&layer.qkv, &layer.gated}) QTTS_RETURN_IF_ERROR(network->loader->AddPieces(matrix));
+      for (Matrix* matrix : {&layer.qkv, &layer.gated}) QTTS_RETURN_IF_ERROR(network->loader->AddSwizzled(matrix));
     }
   }
 
@@ -218,7 +218,7 @@ Result<std::unique_ptr<const Network>> Network::Load(const Checkpoint& checkpoin
   if (many_rows.library_rows > 0) {
     QTTS_ASSIGN_OR_RETURN(network->library, LibraryProducts::Create(many_rows.library_rows));
   }
-  QTTS_RETURN_IF_ERROR(LoadWeights(checkpoint, numbers, stream, many_rows.pieces, network.get()));
+  QTTS_RETURN_IF_ERROR(LoadWeights(checkpoint, numbers, stream, many_rows.swizzled, network.get()));
   return std::unique_ptr<const Network>(std::move(network));
 }
 

@@ -159,12 +159,12 @@ Result<const float*> WeightLoader::LoadFloats(const std::vector<float>& values) 
   return static_cast<const float*>(data);
 }
 
-Status WeightLoader::AddPieces(Matrix* matrix) {
+Status WeightLoader::AddSwizzled(Matrix* matrix) {
   if (!gemm::HasTiles(*matrix)) return Status::Ok();
-  QTTS_ASSIGN_OR_RETURN(void* const pieces, Allocate(matrix->bytes(precision_)));
-  gemm::ArrangeWeights(launch_, *matrix, pieces);
+  QTTS_ASSIGN_OR_RETURN(void* const swizzled, Allocate(matrix->bytes(precision_)));
+  gemm::ArrangeWeights(launch_, *matrix, swizzled);
   QTTS_RETURN_IF_CUDA_ERROR(launch_.error, kLoading);
-  matrix->pieces = pieces;
+  matrix->swizzled = swizzled;
   return Status::Ok();
 }
 

@@ -54,8 +54,8 @@ class WeightLoader {
   Result<const float*> LoadFloats(const TensorView& tensor);
   Result<const float*> LoadFloats(const std::vector<float>& values);
 
-  // Sets `pieces` of a BF16 matrix that has been loaded, where its sizes allow products of them (gemm/tiles.h).
-  Status AddPieces(Matrix* matrix);
+  // Sets `swizzled` of a BF16 matrix that has been loaded, where its sizes allow products of them (gemm/tiles.h).
+  Status AddSwizzled(Matrix* matrix);
 
   // Owns `memory` in place of `old`, which it allocated, and which nothing that was enqueued may use any more.
   void Replace(void* old, DeviceMemory memory);

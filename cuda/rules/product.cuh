@@ -2,7 +2,10 @@
 #ifndef QTTS_CUDA_RULES_PRODUCT_CUH_
 #define QTTS_CUDA_RULES_PRODUCT_CUH_
 
+#include <cstdint>
+
 #include "rules/chunk.h"
+#include "runtime/device_math.cuh"
 
 // The order of a product's additions in BF16: the columns are cut into eight shares of whole chunks, one for each warp
 // of a block or block of a cluster. A share is summed chunk by chunk by the matrix instruction, from column 0 of the
@@ -24,6 +27,22 @@ __device__ __forceinline__ ColumnShare ShareOfChunks(int chunks, int share) {
   const int per_share = ChunksOfShare(chunks);
   const int begin = share * per_share;
   return {begin, max(0, min(chunks - begin, per_share))};
+}
+
+// Multiplies k-step kStep of a chunk's two (UnitFragment in runtime/fragment.h): 16 weight rows, in `low` those from 0
+// to 7, in `high` those from 8 on, with the 8 rows of `x`.
+template <int kStep>
+__device__ __forceinline__ void MultiplyStep(float (&sums)[4], const uint4& low, const uint4& high, const uint4& x) {
+  if constexpr (kStep == 0) {
+    Mma(sums, low.x, high.x, low.y, high.y, x.x, x.y);
+  } else {
+    Mma(sums, low.z, high.z, low.w, high.w, x.z, x.w);
+  }
+}
+// Multiplies a chunk.
+__device__ __forceinline__ void MultiplyChunk(float (&sums)[4], const uint4& low, const uint4& high, const uint4& x) {
+  MultiplyStep<0>(sums, low, high, x);
+  MultiplyStep<1>(sums, low, high, x);
 }
 
 // One output from the sums of its shares, which lie `stride` apart.

@@ -12,12 +12,12 @@
 // codec-bench --table the rows of codec/tile_table.cc. A pace is found by trying, with qtts-bench.
 namespace qtts::cuda {
 
-// Which kernels multiply kManyRows rows and more. kOwn and kWarpgroup give the same bits. kLibrary gives others, so it
+// Which kernels multiply kManyRows rows and more. kWarp and kWarpgroup give the same bits. kLibrary gives others, so it
 // multiplies any number of rows. The environment may choose (QTTS_CUDA_PRODUCTS).
 enum class ManyRowsProducts {
-  kBest,       // kWarpgroup in BF16 where it can run, else kOwn
-  kOwn,        // the matrix instruction of a warp: cluster.h, wide.h; and attention in splits for any number of rows
-  kWarpgroup,  // the matrix instruction of a warpgroup where it can run (warpgroup.h), else kOwn
+  kBest,       // kWarpgroup in BF16 where it can run, else kWarp
+  kWarp,       // the matrix instruction of a warp: cluster.h, wide.h; and attention in splits for any number of rows
+  kWarpgroup,  // the matrix instruction of a warpgroup where it can run (warpgroup.h), else kWarp
   kLibrary,    // cuBLASLt (gemm/library.h)
 };
 inline constexpr int kManyRows = 64;
@@ -35,11 +35,11 @@ struct ProductNumbers {
   int64_t quick_columns = 0;
   int clusters_at_once = 0;  // of eight blocks
   Line wide16, wide32, wide64;
-  ManyRowsProducts many_rows = ManyRowsProducts::kOwn;
+  ManyRowsProducts many_rows = ManyRowsProducts::kWarp;
   // By warpgroups, from kManyRows rows on: so many tiles of 128 by 128 and more are taken as such; products with a norm
   // of so few of 64 by 64 are left to the kernels for few rows; so many blocks of split tiles run at once.
   int64_t large_tiles = 0, few_tiles = 0, split_blocks = 0;
-  // Where both operands lie in pieces: large tiles as above, and at least so many of 64 by 64.
+  // Where both operands are swizzled: large tiles as above, and at least so many of 64 by 64.
   int64_t small_tiles = 0;
 };
 
@@ -48,7 +48,7 @@ struct AttentionNumbers {
   int processors = 0;          // SMs: how far ahead blocks prefetch (attention/many_rows.cu)
   int64_t blocks_at_once = 0;  // while there are no more, each query head has a block to itself
   // From kManyRows rows on a block or warp goes through a whole context (attention/many_rows.h). The same bits. Not
-  // with kOwn.
+  // with kWarp.
   bool whole_contexts = true;
 };
 

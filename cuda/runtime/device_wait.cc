@@ -23,22 +23,22 @@ uint64_t BitOf(int device) { return uint64_t{1} << static_cast<unsigned>(std::cl
 // Seconds by QTTS_CUDA_TIMEOUT; 0 if it is no number above 0.
 double TimeoutSeconds() {
   constexpr double kDefault = 20;
-  constexpr double kMost = 1e6;
+  constexpr double kMax = 1e6;
   const char* const value = std::getenv("QTTS_CUDA_TIMEOUT");
   if (value == nullptr || *value == '\0') return kDefault;
   char* end = nullptr;
   const double seconds = std::strtod(value, &end);
-  return *end == '\0' && seconds > 0 ? std::min(seconds, kMost) : 0;
+  return *end == '\0' && seconds > 0 ? std::min(seconds, kMax) : 0;
 }
 
 // Time that a thread has waited. Time in which it could not poll (a stopped process, a suspended machine) counts as no
-// more than kMostStep.
+// more than kMaxStep.
 class Waited {
  public:
   std::chrono::nanoseconds Count() {
-    constexpr std::chrono::nanoseconds kMostStep = std::chrono::milliseconds(100);
+    constexpr std::chrono::nanoseconds kMaxStep = std::chrono::milliseconds(100);
     const auto now = Clock::now();
-    waited_ += std::min<std::chrono::nanoseconds>(now - last_, kMostStep);
+    waited_ += std::min<std::chrono::nanoseconds>(now - last_, kMaxStep);
     last_ = now;
     return waited_;
   }

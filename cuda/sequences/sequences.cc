@@ -17,8 +17,6 @@ namespace {
 
 constexpr const char* kSpeaking = "making speech";
 constexpr size_t kPageBlockBytes = size_t{80} << 20;
-// Pages are allocated so many positions ahead, long before they are needed.
-constexpr int64_t kPagesAhead = 16;
 // Rows of the graphs for several prompts, ascending.
 constexpr std::array<int, 5> kRowsTogether = {kMaxRows, 128, 256, 384, Sequences::kMostPromptRows};
 
@@ -65,7 +63,7 @@ Status Sequences::AddPage(int slot, void* page) {
 
 Status Sequences::Extend(int slot, int64_t position) {
   std::vector<void*>& pages = slot_pages_[static_cast<size_t>(slot)];
-  const int64_t last = std::min(position + kPagesAhead, network_->max_positions - 1);
+  const int64_t last = std::min(position + PagedContexts::kPositionsAhead, network_->max_positions - 1);
   while (static_cast<int64_t>(pages.size()) <= last / kPagePositions) {
     // A page that is not needed yet may come later.
     const bool later = static_cast<int64_t>(pages.size()) > position / kPagePositions;

@@ -60,7 +60,7 @@ GemmShape ShapeOf(GemmKind kind, int outputs, int columns, int rows, const Devic
   matrix.outputs = outputs;
   matrix.columns = columns;
   char normed = 0;
-  if (pieces) matrix.pieces = &normed;
+  if (pieces) matrix.swizzled = &normed;
   cuda::GemmRows r;
   r.rows = rows;
   r.normed.x = &normed;
@@ -127,7 +127,7 @@ TEST_F(DeviceNumbersTest, WarpgroupsMultiplyManyRowsWhereTheyAreAskedForAndCan) 
   EXPECT_EQ(ShapeOf(GemmKind::kNormGated, 3072, 1024, 64, numbers), GemmShape::kWarpgroup64);
   EXPECT_EQ(ShapeOf(GemmKind::kNormStore, 4096, 1024, 64, numbers), GemmShape::kWide64) << "few blocks";
   EXPECT_EQ(ShapeOf(GemmKind::kAdd, 1024, 3072, 64, numbers), GemmShape::kCluster);
-  EXPECT_EQ(ShapeOf(GemmKind::kAdd, 1024, 3072, 128, numbers), GemmShape::kWarpgroup128Split);
+  EXPECT_EQ(ShapeOf(GemmKind::kAdd, 1024, 3072, 128, numbers), GemmShape::kWarpgroupSplit);
   EXPECT_EQ(ShapeOf(GemmKind::kAdd, 1024, 3072, 256, numbers), GemmShape::kWarpgroup64);
   EXPECT_EQ(ShapeOf(GemmKind::kAdd, 2048, 6144, 1024, numbers), GemmShape::kWarpgroup128);
   EXPECT_EQ(ShapeOf(GemmKind::kNormStore, 4096, 1024, 63, numbers), GemmShape::kWide64) << "few rows";
@@ -152,7 +152,7 @@ TEST_F(DeviceNumbersTest, ManyRowsOfMatricesInPiecesAreMultipliedByTiles) {
                         {GemmKind::kNormGated, 3072, 1024, 128, GemmShape::kTiles128x64},
                         {GemmKind::kAdd, 1024, 3072, 1024, GemmShape::kTiles128x64},
                         {GemmKind::kAdd, 1024, 3072, 256, GemmShape::kTiles64x64},
-                        {GemmKind::kAdd, 1024, 3072, 128, GemmShape::kWarpgroup128Split},
+                        {GemmKind::kAdd, 1024, 3072, 128, GemmShape::kWarpgroupSplit},
                         {GemmKind::kAdd, 1024, 3072, 56, GemmShape::kCluster}}) {
     SCOPED_TRACE(std::to_string(c.outputs) + " x " + std::to_string(c.columns) + ", " + std::to_string(c.rows));
     EXPECT_EQ(ShapeOf(c.kind, c.outputs, c.columns, c.rows, numbers, true), c.shape);
@@ -160,11 +160,11 @@ TEST_F(DeviceNumbersTest, ManyRowsOfMatricesInPiecesAreMultipliedByTiles) {
     matrix.kind = c.kind;
     matrix.outputs = c.outputs;
     matrix.columns = c.columns;
-    EXPECT_FALSE(TakesPieces(matrix, c.rows, numbers.products)) << "it has none";
-    matrix.pieces = &matrix;
-    EXPECT_EQ(TakesPieces(matrix, c.rows, numbers.products), c.shape >= GemmShape::kTiles128x128);
-    EXPECT_FALSE(TakesPieces(matrix, c.rows, kH200Numbers.products)) << "not asked for";
-    EXPECT_FALSE(TakesPieces(matrix, c.rows + 1, numbers.products)) << "no room for whole groups of rows";
+    EXPECT_FALSE(TakesSwizzled(matrix, c.rows, numbers.products)) << "it has none";
+    matrix.swizzled = &matrix;
+    EXPECT_EQ(TakesSwizzled(matrix, c.rows, numbers.products), c.shape >= GemmShape::kTiles128x128);
+    EXPECT_FALSE(TakesSwizzled(matrix, c.rows, kH200Numbers.products)) << "not asked for";
+    EXPECT_FALSE(TakesSwizzled(matrix, c.rows + 1, numbers.products)) << "no room for whole groups of rows";
   }
   EXPECT_EQ(ShapeOf(GemmKind::kNormStore, 4096, 1056, 1024, numbers, true), GemmShape::kWide64)
       << "shares of odd sizes";
@@ -181,10 +181,10 @@ TEST_F(DeviceNumbersTest, RowsInPiecesForAnotherKernelAreAnError) {
   matrix.kind = GemmKind::kAdd;
   matrix.outputs = 1024;
   matrix.columns = 2048;
-  matrix.pieces = &matrix;
+  matrix.swizzled = &matrix;
   cuda::GemmRows r;
   r.rows = 8;
-  r.x_in_pieces = true;
+  r.x_swizzled = true;
   const cuda::Launcher launch(nullptr, &kH200Numbers);
   Gemm(launch, cuda::Precision::kBF16, matrix, r);
   EXPECT_EQ(launch.error, cudaErrorInvalidValue);
@@ -330,7 +330,7 @@ TEST_F(DeviceNumbersTest, TheCodecChoosesNoTileThatDoesNotFit) {
     return columns;
   };
   constexpr size_t kLeast = size_t{99} << 10;
-  for (const int taps : {1, 7, cuda::codec::kMostTaps}) {
+  for (const int taps : {1, 7, cuda::codec::kMaxTaps}) {
     EXPECT_EQ(widest(taps, Planes::kHalf, 1, kLeast), 128) << taps;
     EXPECT_EQ(widest(taps, Planes::kTwoHalves, 2, kLeast), taps <= 7 ? 128 : 64) << taps;
     EXPECT_EQ(widest(taps, Planes::kTwoHalves, 2, size_t{227} << 10), 128) << taps;

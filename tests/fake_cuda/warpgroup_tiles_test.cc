@@ -43,7 +43,7 @@ std::map<int64_t, Label> PackedWeights(GemmKind kind, int rows, int columns) {
   return memory;
 }
 
-// Operand a of a warp: lane 4 g + q holds in register i two elements of row g + i % 2 * 8, from 2 q + i / 2 * 8 on.
+// Operand a of a warp (LeftFragment in runtime/fragment.h).
 using Operand = std::map<std::pair<int, int>, Label>;  // [row or column][element]
 
 // A stage of shared memory, by byte offset.
@@ -58,7 +58,8 @@ Operand WarpOperand(const Stage& stage, const WeightUnits& units, int warp, int 
       for (int j = 0; j < 2; ++j) {
         const int64_t at = warp * kStageWarpBytes + FragmentOffset(units, chunk, upper) + lane * 16 + word * 4 + j * 2;
         const auto found = stage.find(at);
-        a[{lane / 4 + (upper ? 8 : 0), lane % 4 * 2 + i / 2 * 8 + j}] = found == stage.end() ? Label() : found->second;
+        a[{cuda::LeftFragment::Row(lane, i), cuda::LeftFragment::Column(lane, i) + j}] =
+            found == stage.end() ? Label() : found->second;
       }
     }
   }
@@ -103,14 +104,14 @@ TEST_P(WarpgroupTilesTest, MultipliesEachElementOnceInTodaysOrder) {
     for (int k = 0; k < columns; ++k) {
       const int64_t at = ElementOffset(rows, row, k);
       ASSERT_TRUE(pieces.emplace(at, Label{row, k}).second) << "two elements in one place";
-      ASSERT_LT(at, PieceBytes(rows, columns));
+      ASSERT_LT(at, SwizzledBytes(rows, columns));
     }
   }
   const WarpgroupTile tile = {warpgroups, tile_rows, WarpgroupTile::Blocks::kAlone};
   const WarpgroupLaunch plan = PlanWarpgroup(tile, kind, outputs, rows, 132);
   const int units_of_tile = warpgroups * units.per_group;
   ASSERT_LE(units_of_tile, 32) << "a lane each";
-  const int row_groups = static_cast<int>(PaddedRows(rows) / kPieceRows);
+  const int row_groups = static_cast<int>(PaddedRows(rows) / kSwizzledRows);
   std::set<std::pair<int, int>> stored;
   for (int64_t output_tile = 0; output_tile < plan.output_tiles; ++output_tile) {
     for (int64_t row_tile = 0; row_tile < plan.row_tiles; ++row_tile) {
@@ -127,10 +128,10 @@ TEST_P(WarpgroupTilesTest, MultipliesEachElementOnceInTodaysOrder) {
             if (found != weights.end()) shared_weights[unit * units.bytes + byte] = found->second;
           }
         }
-        const int64_t first_group = row_tile * (tile_rows / kPieceRows);
-        const int64_t groups = std::min<int64_t>(tile_rows / kPieceRows, row_groups - first_group);
-        for (int64_t byte = 0; byte < groups * kPieceBytes; byte += 2) {
-          const auto found = pieces.find((int64_t{stage} * row_groups + first_group) * kPieceBytes + byte);
+        const int64_t first_group = row_tile * (tile_rows / kSwizzledRows);
+        const int64_t groups = std::min<int64_t>(tile_rows / kSwizzledRows, row_groups - first_group);
+        for (int64_t byte = 0; byte < groups * kSwizzledGroupBytes; byte += 2) {
+          const auto found = pieces.find((int64_t{stage} * row_groups + first_group) * kSwizzledGroupBytes + byte);
           if (found != pieces.end()) shared_rows[byte] = found->second;
         }
         // The products.
@@ -170,9 +171,9 @@ TEST_P(WarpgroupTilesTest, MultipliesEachElementOnceInTodaysOrder) {
       for (int warp = 0; warp < warpgroups * kGroupWarps; ++warp) {
         for (int lane = 0; lane < 32; ++lane) {
           for (int i = 0; i < tile_rows / 2; ++i) {
-            const int weight =
-                static_cast<int>(output_tile) * warpgroups * kGroupOutputs + warp * kWarpOutputs + SumOutput(lane, i);
-            const int row = static_cast<int>(row_tile) * tile_rows + SumRow(lane, i);
+            const int weight = static_cast<int>(output_tile) * warpgroups * kGroupOutputs + warp * kWarpOutputs +
+                               cuda::SumFragment::Row(lane, i);
+            const int row = static_cast<int>(row_tile) * tile_rows + cuda::SumFragment::Column(lane, i);
             ASSERT_TRUE(stored.emplace(weight, row).second);
           }
         }
@@ -200,8 +201,8 @@ TEST(Pieces, ACopyOfAChunkIsTheElementsInPlace) {
       const int in_chunk = k % kChunk;
       const int from_unit = in_chunk / 8;
       const int from_word = in_chunk % 8 / 2;
-      const int unit = k % kPieceColumns / kChunk * 4 + from_word;
-      EXPECT_EQ(UnitOffset(kRows, row, k / kPieceColumns, unit) + from_unit * 4 + k % 2 * 2,
+      const int unit = k % kSwizzledColumns / kChunk * 4 + from_word;
+      EXPECT_EQ(UnitOffset(kRows, row, k / kSwizzledColumns, unit) + from_unit * 4 + k % 2 * 2,
                 ElementOffset(kRows, row, k));
     }
   }

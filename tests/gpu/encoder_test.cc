@@ -419,7 +419,7 @@ TEST(EncoderKernels, Attention) {
     ExpectNear(y_device.Get(), expected, 3e-6);
   }
   // The request must fit.
-  EXPECT_GT(MostAttentionRows(64), 60 * 25 + 13);
+  EXPECT_GT(MaxAttentionRows(64), 60 * 25 + 13);
 }
 
 TEST(EncoderKernels, Quantization) {

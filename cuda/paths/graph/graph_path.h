@@ -98,9 +98,9 @@ class GraphPath : public FrameComputation {
   // Leading rows of a prompt piece that an operation skips.
   int64_t RowsLeftOut(const FrameOperation& operation, const Pass& pass) const;
   Rows RowsOf(Place place, const FrameOperation& operation, const Pass& pass) const;
-  // True if so many rows of what is between an operation and the next product of its layer, attended or inner, lie in
-  // pieces (gemm/tiles.h).
-  bool InPieces(Place place, const FrameOperation& operation, int64_t rows) const;
+  // True if so many rows of what is between an operation and the next product of its layer, attended or inner, are
+  // swizzled (gemm/tiles.h).
+  bool IsSwizzled(Place place, const FrameOperation& operation, int64_t rows) const;
 
   const Network* network_;
   FrameBuffers* buffers_;

@@ -23,7 +23,7 @@ namespace qtts::cuda::persistent {
 
 // Lanes that share a position, and positions that the team attends to at once.
 inline constexpr int kLanes = kHeadDim / 8;
-inline constexpr int kTurn = kWarps * (32 / kLanes);
+inline constexpr int kPositionsAtOnce = kWarps * (32 / kLanes);
 
 // Each thread puts together kQueries elements of what the warps have.
 template <int kQueries>
@@ -48,14 +48,14 @@ __device__ __forceinline__ void Block<kTalkerHidden, kStreams>::Attend(const Per
     const int splits = Uniform(part.splits);
     if (splits == 0) continue;
     if constexpr (!kTalker) {
-      static_assert(kPersistentGroups <= kTurn);
+      static_assert(kPersistentGroups <= kPositionsAtOnce);
       AttendSplits<1, 1>(s, layer, layer_index, part, splits, qkv_epoch, nullptr);
     } else if (Uniform(shared_->shared_keys) != 0) {
-      AttendSplits<kSplitPositions / kTurn, kGroup>(s, layer, layer_index, part, splits, qkv_epoch,
-                                                    KeptQuery(part, layer_index));
+      AttendSplits<kSplitPositions / kPositionsAtOnce, kGroup>(s, layer, layer_index, part, splits, qkv_epoch,
+                                                               KeptQuery(part, layer_index));
     } else {
-      AttendSplits<kSplitPositions / kTurn, 1>(s, layer, layer_index, part, splits, qkv_epoch,
-                                               KeptQuery(part, layer_index));
+      AttendSplits<kSplitPositions / kPositionsAtOnce, 1>(s, layer, layer_index, part, splits, qkv_epoch,
+                                                          KeptQuery(part, layer_index));
     }
   }
   if constexpr (kTalker) {
@@ -125,9 +125,9 @@ __device__ __forceinline__ void Block<kTalkerHidden, kStreams>::AttendSplits(con
     const __nv_bfloat16* const from = Now(shared_->split_starts[i] + layer_offset + offset + mine * kHeadDim + column);
 #pragma unroll
     for (int t = 0; t < kTurns; ++t) {
-      const int p = t * kTurn + mine;
+      const int p = t * kPositionsAtOnce + mine;
       words[t] = {};
-      if (p >= begin && p < cached) LoadEight(from + t * kTurn * kHeadDim, &words[t]);
+      if (p >= begin && p < cached) LoadEight(from + t * kPositionsAtOnce * kHeadDim, &words[t]);
     }
   };
   uint4 keys[kTurns], values[kTurns];
@@ -160,7 +160,7 @@ __device__ __forceinline__ void Block<kTalkerHidden, kStreams>::AttendSplits(con
     if (position < kSplitPositions) {
 #pragma unroll
       for (int t = 0; t < kTurns; ++t) {
-        const int p = t * kTurn + mine;
+        const int p = t * kPositionsAtOnce + mine;
         const int j = p - (position + 1 - part.new_rows);
         if (j >= 0 && p <= position) {
           keys[t] = *reinterpret_cast<const uint4*>(&m.new_keys[j][column]);
@@ -169,7 +169,7 @@ __device__ __forceinline__ void Block<kTalkerHidden, kStreams>::AttendSplits(con
       }
     }
     const auto valid = [&](int t) {
-      const int p = t * kTurn + mine;
+      const int p = t * kPositionsAtOnce + mine;
       return p >= begin && p < end;
     };
     float scores[kQueries][kTurns];

@@ -162,7 +162,7 @@ class Block {
   // For a row that is left out, one head or all of a key head.
   __device__ __forceinline__ void PublishSilence(const PersistentStack& s, int row, int head);
   // Attention of kQueries query heads, one key head and the splits of a part; of each the first
-  // kTurns * kTurn positions are all that is there.
+  // kTurns * kPositionsAtOnce positions are all that is there.
   template <int kTurns, int kQueries>
   __device__ __forceinline__ void AttendSplits(const PersistentStack& s, const PersistentLayer& layer, int layer_index,
                                                const AttentionPart& part, int splits, uint32_t qkv_epoch,
@@ -204,11 +204,11 @@ class Block {
   RingReader ring_;
   uint32_t epoch_;
   uint32_t input_epoch_ = 0, id_epoch_ = 0;
-  int id_ = -1;                                 // last word of stream `lane`
-  float own_ = 0;                               // of the residual stream, see AddToOwn()
-  float lane_squares_[MostRows(kStreams) * 2];  // of the staged columns, [row][span]
-  int partial_ = 0;                             // which half of the partial sums is in use
-  int squares_ = 0;                             // and of the squares
+  int id_ = -1;                                // last word of stream `lane`
+  float own_ = 0;                              // of the residual stream, see AddToOwn()
+  float lane_squares_[MaxRows(kStreams) * 2];  // of the staged columns, [row][span]
+  int partial_ = 0;                            // which half of the partial sums is in use
+  int squares_ = 0;                            // and of the squares
 };
 
 #endif  // __CUDA_ARCH_FEAT_SM90_ALL

@@ -71,15 +71,15 @@ template <int kTalkerHidden, int kStreams>
 union WorkMemory {
   struct Products {
     static constexpr int kStageElements =
-        kWarps * (kStreams * StageStride(3 * kTalkerHidden) > MostRows(kStreams) * StageStride(3 * kPersistentHidden)
+        kWarps * (kStreams * StageStride(3 * kTalkerHidden) > MaxRows(kStreams) * StageStride(3 * kPersistentHidden)
                       ? kStreams * StageStride(3 * kTalkerHidden)
-                      : MostRows(kStreams) * StageStride(3 * kPersistentHidden));
+                      : MaxRows(kStreams) * StageStride(3 * kPersistentHidden));
     static constexpr int kTalkerTiles = GatedTiles(kTalkerHidden, kStreams);
-    static constexpr int kPredictorTiles = GatedTiles(kPersistentHidden, MostRows(kStreams));
+    static constexpr int kPredictorTiles = GatedTiles(kPersistentHidden, MaxRows(kStreams));
     static constexpr int kPartials =
         kWarps * 16 *
-        (kTalkerTiles * kStreams > kPredictorTiles * MostRows(kStreams) ? kTalkerTiles * kStreams
-                                                                        : kPredictorTiles * MostRows(kStreams));
+        (kTalkerTiles * kStreams > kPredictorTiles * MaxRows(kStreams) ? kTalkerTiles * kStreams
+                                                                       : kPredictorTiles * MaxRows(kStreams));
     // Rows are combined and staged when all warps have attended.
     union {
       RowMemory<kStageElements, NeedsSmallTiles(kStreams) ? 0 : kStreams> rows;
@@ -97,11 +97,11 @@ union WorkMemory {
 template <int kTalkerHidden, int kStreams>
 struct SharedMemory {
   RingBarriers ring;
-  float squares[2][kWarps][MostRows(kStreams)];
+  float squares[2][kWarps][MaxRows(kStreams)];
   float sine[AngleRows(kStreams)][kHalf], cosine[AngleRows(kStreams)][kHalf];
   int slots[kStreams];  // below 0: nothing to do
   // Rows of the pass.
-  int sequences[MostRows(kStreams)], positions[MostRows(kStreams)];
+  int sequences[MaxRows(kStreams)], positions[MaxRows(kStreams)];
   unsigned stop, gave_up;
   unsigned seen;     // see Block::Load()
   int splits;        // maximum over the rows

@@ -47,7 +47,7 @@ __device__ __forceinline__ void Block<kTalkerHidden, kStreams>::Run() {
       }
     }
     if (kPaired && pass == 0) {
-      RunLayers<kPersistentHidden, MostRows(kStreams), false>(s, pass);
+      RunLayers<kPersistentHidden, MaxRows(kStreams), false>(s, pass);
     } else if (talker) {
       RunLayers<kTalkerHidden, kStreams, true>(s, pass);
       if (!a.runs_talker) PublishInput<kTalkerHidden, kStreams>(s, pass);
@@ -65,7 +65,7 @@ __device__ __forceinline__ void Block<kTalkerHidden, kStreams>::Run() {
     // While the last words of the pass are on their way.
     const int next = !talker ? pass + 1 : kPaired ? 0 : kHiddenPass;
     if (kPaired && talker) {
-      BeginPass<MostRows(kStreams)>(next);
+      BeginPass<MaxRows(kStreams)>(next);
     } else {
       BeginPass<kStreams>(next);
     }

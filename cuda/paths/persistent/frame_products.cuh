@@ -13,6 +13,7 @@
 #include "rules/norm.cuh"
 #include "rules/product.cuh"
 #include "runtime/device_math.cuh"
+#include "runtime/fragment.h"
 
 // The persistent kernel's products: weights from the ring times staged rows, and their epilogue.
 namespace qtts::cuda::persistent {
@@ -77,25 +78,25 @@ template <int kRows, bool kSquares, typename W>
 __device__ __forceinline__ void Block<kTalkerHidden, kStreams>::Multiply(const W& w, int first) {
   constexpr int kSpans = ShareOf(W::kColumns) / 128;
   static_assert(!kSquares || 2 * W::kShare >= kSquaresSteps);
-  const int group = lane_ / 4;
-  const int quad = lane_ % 4;
-  const __nv_bfloat16* const stage = Stage<W::kColumns, kRows>() + group * StageStride(W::kColumns) + quad * 8;
+  const int own_row = UnitFragment::Row(lane_);
+  const __nv_bfloat16* const stage =
+      Stage<W::kColumns, kRows>() + own_row * StageStride(W::kColumns) + UnitFragment::Column(lane_);
   float sums[W::kTogether][4] = {};
 #pragma unroll
   for (int c = 0; c < W::kShare; ++c) {
-    const uint4 b = group < kRows ? *reinterpret_cast<const uint4*>(stage + c * kChunk) : uint4{};
+    const uint4 b = own_row < kRows ? *reinterpret_cast<const uint4*>(stage + c * kChunk) : uint4{};
 #pragma unroll
     for (int t = 0; t < W::kTogether; ++t) {
       const uint4& low = w.chunks[c][t][0];
       const uint4 high = W::kHalves == 2 ? w.chunks[c][t][W::kHalves - 1] : uint4{};
-      Mma(sums[t], low.x, high.x, low.y, high.y, b.x, b.y);
+      MultiplyStep<0>(sums[t], low, high, b);
     }
     if constexpr (kSquares) SquaresStep<kRows, kSpans>(2 * c);
 #pragma unroll
     for (int t = 0; t < W::kTogether; ++t) {
       const uint4& low = w.chunks[c][t][0];
       const uint4 high = W::kHalves == 2 ? w.chunks[c][t][W::kHalves - 1] : uint4{};
-      Mma(sums[t], low.z, high.z, low.w, high.w, b.z, b.w);
+      MultiplyStep<1>(sums[t], low, high, b);
     }
     if constexpr (kSquares) SquaresStep<kRows, kSpans>(2 * c + 1);
   }
@@ -103,10 +104,10 @@ __device__ __forceinline__ void Block<kTalkerHidden, kStreams>::Multiply(const W
   for (int t = 0; t < W::kTogether; ++t) {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      const int row = 2 * quad + i;
+      const int row = SumFragment::Column(lane_, i);
       if (row >= kRows) continue;
-      float* const out =
-          shared_->work.products.partial[partial_] + (((first + t) * kWarps + warp_) * kRows + row) * 16 + group;
+      float* const out = shared_->work.products.partial[partial_] +
+                         (((first + t) * kWarps + warp_) * kRows + row) * 16 + SumFragment::Row(lane_, 0);
       out[0] = sums[t][i];
       if (W::kHalves == 2) out[8] = sums[t][2 + i];
     }
@@ -150,7 +151,7 @@ __device__ __forceinline__ void Block<kTalkerHidden, kStreams>::FinishRows(const
 template <int kTalkerHidden, int kStreams>
 template <int kColumns>
 __device__ __forceinline__ float Block<kTalkerHidden, kStreams>::Factor(const PersistentStack& s, int row) const {
-  return NormFactor(&shared_->squares[squares_][0][row], MostRows(kStreams), kColumns, s.eps);
+  return NormFactor(&shared_->squares[squares_][0][row], MaxRows(kStreams), kColumns, s.eps);
 }
 
 template <int kTalkerHidden, int kStreams>

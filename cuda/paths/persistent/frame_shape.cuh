@@ -33,12 +33,12 @@ inline constexpr int kGroup = kPersistentHeads / kPersistentKvHeads;  // query h
 
 // A team sees to the predictor's first two positions, hidden state and first code, in one pass where that makes no
 // more than so many rows.
-inline constexpr int kMostRows = 4;
-constexpr bool Paired(int streams) { return 2 * streams <= kMostRows; }
-constexpr int MostRows(int streams) { return Paired(streams) ? 2 * streams : streams; }
+inline constexpr int kMaxPairedRows = 4;
+constexpr bool Paired(int streams) { return 2 * streams <= kMaxPairedRows; }
+constexpr int MaxRows(int streams) { return Paired(streams) ? 2 * streams : streams; }
 
 // Whether rows are so many that shared memory and registers have to be saved.
-constexpr bool NeedsSmallTiles(int rows) { return rows > kMostRows; }
+constexpr bool NeedsSmallTiles(int rows) { return rows > kMaxPairedRows; }
 // Rows that a warp brings in at once, each lane 16 bytes `loads` times of each.
 constexpr int RowsTogether(int rows, int loads) {
   const int most = NeedsSmallTiles(rows) ? 16 / loads : rows;
@@ -52,7 +52,7 @@ constexpr int GatedTiles(int hidden, int rows) {
   return NeedsSmallTiles(rows) && tiles > 3 ? 3 : tiles;
 }
 // Rows whose angles a block keeps: all, or the one that it attends to.
-constexpr int AngleRows(int streams) { return NeedsSmallTiles(streams) ? 1 : MostRows(streams); }
+constexpr int AngleRows(int streams) { return NeedsSmallTiles(streams) ? 1 : MaxRows(streams); }
 
 // The predictor's pass p leads from code p to code p + 1. The first also takes the hidden state, at position 0, in rows
 // of its own or, where these would be too many, in a pass before it.

@@ -177,13 +177,13 @@ class RingPrefetcher {
   __device__ RingPrefetcher(RingBarriers* barriers, const volatile unsigned* stop)
       : sent_(&barriers->sent), stop_(stop) {}
 
-  __device__ void SetPace(const WeightPace& pace) { most_ahead_ = pace.ahead; }
+  __device__ void SetPace(const WeightPace& pace) { max_ahead_ = pace.ahead; }
 
   __device__ __forceinline__ void Send(const char* source, int bytes) {
     for (int done = 0; done < bytes; done += kPieceBytes) {
       ++piece_;
       int ahead = 0;
-      while ((ahead = static_cast<int>(piece_ - atomicAdd(sent_, 0U))) > most_ahead_) {
+      while ((ahead = static_cast<int>(piece_ - atomicAdd(sent_, 0U))) > max_ahead_) {
         if (*stop_ != 0) return;
         __nanosleep(100);
       }
@@ -199,7 +199,7 @@ class RingPrefetcher {
   unsigned* sent_;
   const volatile unsigned* stop_;
   unsigned piece_ = 0;  // how many it has gone through
-  int most_ahead_ = 0;
+  int max_ahead_ = 0;
 };
 
 #endif  // __CUDA_ARCH__ >= 900

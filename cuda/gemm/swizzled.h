@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-#ifndef QTTS_CUDA_GEMM_PIECES_H_
-#define QTTS_CUDA_GEMM_PIECES_H_
+#ifndef QTTS_CUDA_GEMM_SWIZZLED_H_
+#define QTTS_CUDA_GEMM_SWIZZLED_H_
 
 #include <cstdint>
 
@@ -19,28 +19,30 @@
 // swizzle of the matrix instruction.
 namespace qtts::cuda::gemm {
 
-inline constexpr int kPieceColumns = 64;
-inline constexpr int kPieceRows = 8;
-inline constexpr int kPieceBytes = kOperandGroupBytes;  // of 8 rows of a block
+inline constexpr int kSwizzledColumns = 64;
+inline constexpr int kSwizzledRows = 8;
+inline constexpr int kSwizzledGroupBytes = kOperandGroupBytes;  // of 8 rows of a block
 inline constexpr int kChunkWords = kChunk / 2;
 
-constexpr int64_t PaddedRows(int64_t rows) { return (rows + kPieceRows - 1) / kPieceRows * kPieceRows; }
-constexpr int PaddedColumns(int columns) { return (columns + kPieceColumns - 1) / kPieceColumns * kPieceColumns; }
+constexpr int64_t PaddedRows(int64_t rows) { return (rows + kSwizzledRows - 1) / kSwizzledRows * kSwizzledRows; }
+constexpr int PaddedColumns(int columns) {
+  return (columns + kSwizzledColumns - 1) / kSwizzledColumns * kSwizzledColumns;
+}
 
 // Bytes from the beginning of `rows` rows to row `row`'s 16-byte unit `unit` of a block: a chunk has four.
 constexpr int64_t UnitOffset(int64_t rows, int64_t row, int block, int unit) {
-  const int64_t group = block * (PaddedRows(rows) / kPieceRows) + row / kPieceRows;
-  const int in_group = static_cast<int>(row % kPieceRows);
-  return group * kPieceBytes + in_group * (kPieceColumns * 2) + (unit ^ in_group) * 16;
+  const int64_t group = block * (PaddedRows(rows) / kSwizzledRows) + row / kSwizzledRows;
+  const int in_group = static_cast<int>(row % kSwizzledRows);
+  return group * kSwizzledGroupBytes + in_group * (kSwizzledColumns * 2) + (unit ^ in_group) * 16;
 }
 // The same to an element.
 constexpr int64_t ElementOffset(int64_t rows, int64_t row, int column) {
-  const int place = column % kPieceColumns / kChunk * kChunk + PlaceInChunk(column % kChunk);
-  return UnitOffset(rows, row, column / kPieceColumns, place / 8) + place % 8 * 2;
+  const int place = column % kSwizzledColumns / kChunk * kChunk + PlaceInChunk(column % kChunk);
+  return UnitOffset(rows, row, column / kSwizzledColumns, place / 8) + place % 8 * 2;
 }
 // Bytes of `rows` rows of `columns` columns.
-constexpr int64_t PieceBytes(int64_t rows, int columns) { return PaddedRows(rows) * PaddedColumns(columns) * 2; }
+constexpr int64_t SwizzledBytes(int64_t rows, int columns) { return PaddedRows(rows) * PaddedColumns(columns) * 2; }
 
 }  // namespace qtts::cuda::gemm
 
-#endif  // QTTS_CUDA_GEMM_PIECES_H_
+#endif  // QTTS_CUDA_GEMM_SWIZZLED_H_
