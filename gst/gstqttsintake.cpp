@@ -497,8 +497,8 @@ void Intake::KeepMetas(const std::shared_ptr<void>& metas) {
   if (whole) pad_metas_.clear();  // the chunk before was blank
   if (metas == nullptr) return;
   std::vector<std::shared_ptr<void>>* kept = &pad_metas_;
-  if (growing_id_ != 0 && spoken_ && spoken_->utterance.id == growing_id_) {
-    kept = &spoken_->utterance.metas;
+  if (spoken_.Is(growing_id_)) {
+    kept = spoken_.metas();
   } else if (Utterance* growing = growing_id_ != 0 ? queue_.Find(growing_id_) : nullptr) {
     kept = &growing->metas;
   }
