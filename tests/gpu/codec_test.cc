@@ -525,7 +525,7 @@ TEST_F(CodecTest, PastsCanBeFollowedAndKept) {
 TEST_F(CodecTest, ReferencesAreKeptWithinBounds) {
   using cuda::ReferenceCache;
   const std::vector<std::vector<int32_t>> codes = {{1}, {1, 2}, {}, {3}, {4}};
-  ReferenceCache cache(ReferenceCache::kMostBytes / 3);
+  ReferenceCache cache(ReferenceCache::kMaxBytes / 3);
   std::vector<void*> places;
   for (size_t i = 0; i < 3; ++i) {
     EXPECT_EQ(cache.Find(codes[i]), nullptr);
@@ -538,13 +538,13 @@ TEST_F(CodecTest, ReferencesAreKeptWithinBounds) {
   EXPECT_EQ(cache.Find(codes[3]), places[1]);
   EXPECT_EQ(cache.Find(codes[2]), places[2]);
   EXPECT_EQ(cache.Add(codes[4]), places[0]);
-  EXPECT_LE(cache.bytes(), ReferenceCache::kMostBytes);
+  EXPECT_LE(cache.bytes(), ReferenceCache::kMaxBytes);
   // The maximum number of states, of any size.
   ReferenceCache small(1);
   for (int i = 0; i < 100; ++i) ASSERT_NE(small.Add(std::vector<int32_t>{i}), nullptr);
-  EXPECT_EQ(small.bytes(), ReferenceCache::kMostValues);
+  EXPECT_EQ(small.bytes(), ReferenceCache::kMaxValues);
   // A state larger than the limit.
-  ReferenceCache large(ReferenceCache::kMostBytes + 1);
+  ReferenceCache large(ReferenceCache::kMaxBytes + 1);
   void* const only = large.Add(codes[0]);
   ASSERT_NE(only, nullptr);
   EXPECT_EQ(large.Add(codes[1]), only);
