@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "gstqttsparamspec.h"
-#include "tempo/tempo.h"
+#include "qtts/tempo.h"
 
 namespace gstqtts {
 namespace {

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "gstqttstrim.h"
-#include "tempo/silence_limiter.h"
-#include "tempo/tempo.h"
+#include "qtts/silence_limiter.h"
+#include "qtts/tempo.h"
 
 namespace gstqtts {
 

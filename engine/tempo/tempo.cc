@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-#include "tempo/tempo.h"
+#include "qtts/tempo.h"
 
 #include <algorithm>
 #include <array>

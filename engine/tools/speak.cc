@@ -26,11 +26,11 @@
 #include "qtts/engine.h"
 #include "qtts/mutex.h"
 #include "qtts/resources.h"
+#include "qtts/tempo.h"
 #include "qtts/text_check.h"
 #include "qtts/utf8.h"
 #include "sound_file.h"
 #include "speech_plan.h"
-#include "tempo/tempo.h"
 #include "words.h"
 
 namespace qtts {

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdarg>
 #include <cstdio>
 #include <optional>
 #include <utility>
@@ -29,12 +28,11 @@ constexpr size_t kMinClippedRuns = 5;
 constexpr float kMinClippedPeak = 0.1F;
 constexpr float kSampleStep = 1.0F / 32768;
 
-__attribute__((format(printf, 1, 2))) std::string Format(const char* format, ...) {
+// Returns a text with numbers, as printf() writes them.
+template <typename... Numbers>
+std::string Format(const char* format, Numbers... numbers) {
   char text[512];
-  va_list arguments;
-  va_start(arguments, format);
-  std::vsnprintf(text, sizeof text, format, arguments);
-  va_end(arguments);
+  std::snprintf(text, sizeof text, format, numbers...);
   return text;
 }
 

@@ -25,7 +25,7 @@ using std::chrono::milliseconds;
 constexpr GstClockTime kPaceFrame = 80 * GST_MSECOND;
 constexpr size_t kFrameSamples = 1920;
 
-// What an element said of one utterance.
+// Buffers and messages of a run.
 struct Pace {
   std::vector<Recorder::Item> buffers;
   std::vector<Owned<GstMessage>> progress;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-#include "tempo/silence_limiter.h"
+#include "qtts/silence_limiter.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-#include "tempo/tempo.h"
+#include "qtts/tempo.h"
 
 #include <gtest/gtest.h>
 
@@ -168,7 +168,7 @@ TEST(Tempo, RateChangesWithinTheSound) {
     tempo.Take(&out);
     expected = (tempo.position() - before) / rates[part];
     EXPECT_NEAR(static_cast<double>(out.size() - length), expected, 1) << part;
-    // What lags behind is made at the next rate.
+    // The rest is made at the next rate.
     EXPECT_GT(tempo.position(), static_cast<double>((part + 1) * 24000) - 2000);
   }
   EXPECT_NEAR(static_cast<double>(out.size()), 24000 + 12000 + 48000 + 24000, 2500);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-#ifndef QTTS_TEMPO_TEMPO_H_
-#define QTTS_TEMPO_TEMPO_H_
+#ifndef QTTS_TEMPO_H_
+#define QTTS_TEMPO_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -28,7 +28,7 @@ namespace qtts {
 // after the place where it begins, or 19 ms times the rate if that is more: the first sound of a frame of 80 ms leaves
 // with that frame. The first samples and the last ones are those of the source. Silence of zeros stays silence.
 //
-// Of one utterance. Not thread-safe.
+// Owned by one utterance. Not thread-safe.
 class Tempo {
  public:
   static constexpr double kMinRate = 0.25;
@@ -76,4 +76,4 @@ class Tempo {
 
 }  // namespace qtts
 
-#endif  // QTTS_TEMPO_TEMPO_H_
+#endif  // QTTS_TEMPO_H_

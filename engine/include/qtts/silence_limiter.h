@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-#ifndef QTTS_TEMPO_SILENCE_LIMITER_H_
-#define QTTS_TEMPO_SILENCE_LIMITER_H_
+#ifndef QTTS_SILENCE_LIMITER_H_
+#define QTTS_SILENCE_LIMITER_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -19,13 +19,13 @@ struct KeptRun {
 
 // Shortens silences in speech to a maximum, sample by sample as the sound comes.
 //
-// A block of 10 ms whose samples are all below -50 dB of full scale is silence. Of a longer silence the beginning
-// stays, up to 10 ms less than the maximum, and the last 10 ms before the next sound, into which the beginning fades:
-// no onset is cut, and no step is heard. At the end of the sound the beginning fades to zero instead.
+// A block of 10 ms whose samples are all below -50 dB of full scale is silence. The beginning of a longer
+// silence stays, up to 10 ms less than the maximum, and so do the last 10 ms before the next sound, into which the
+// beginning fades: no onset is cut, and no step is heard. At the end of the sound the beginning fades to zero instead.
 //
 // The output does not depend on how the source is cut. At most the rest of a block waits for the next call.
 //
-// Of one utterance. Not thread-safe.
+// Owned by one utterance. Not thread-safe.
 class SilenceLimiter {
  public:
   static constexpr float kThreshold = 0.003F;
@@ -56,4 +56,4 @@ class SilenceLimiter {
 
 }  // namespace qtts
 
-#endif  // QTTS_TEMPO_SILENCE_LIMITER_H_
+#endif  // QTTS_SILENCE_LIMITER_H_
