@@ -257,6 +257,8 @@ class Speaker:
         if self.spoken is None:
             log.warning("%s", error.message)
             return
+        if error.message.startswith(("the reference recording", "the transcript")):
+            log.warning("a recording of a request: %s", error.message)
         kind = (error.domain, error.code)
         self._note_problem(error.message)
         self.spoken.explained = bool(self.spoken.finished)

@@ -664,6 +664,22 @@ TEST(ToolTest, SpeakSplitsALongText) {
             std::string::npos);
 }
 
+TEST(ToolTest, SpeakChangesTheRate) {
+  const TemporaryFolder folder;
+  const auto speak = [&](const std::string& text, const std::vector<std::string>& more) {
+    std::vector<std::string> words = {"speak", kVoice, text, "--seed", "3", "--json", "-o", folder.File("out.wav")};
+    words.insert(words.end(), more.begin(), more.end());
+    return Json::parse(RunTool(words).out);
+  };
+  const std::string text = "Please leave a message.";
+  const auto whole = speak(text, {})["samples"].get<int64_t>();
+  EXPECT_EQ(speak(text, {"--rate", "2"})["samples"], whole / 2);
+  EXPECT_EQ(speak(text, {"--rate", "0.5"})["samples"], whole * 2);
+  EXPECT_EQ(speak("<speak><prosody rate='200%'>" + text + "</prosody></speak>", {})["samples"], whole / 2);
+  const Outcome wrong = RunTool({"speak", kVoice, text, "--rate", "9", "-o", folder.File("out.wav")});
+  EXPECT_NE(wrong.err.find("--rate: must be 0.25 to 4"), std::string::npos) << wrong.err;
+}
+
 TEST(ToolTest, SpeakRefusesBeforeAnyWork) {
   const TemporaryFolder folder;
   const Environment no_voice = {{"QTTS_VOICE_PATH", "/nonexistent/voice"}};
