@@ -197,14 +197,14 @@ TEST_F(ElementTest, C3PropertiesKeepWhatIsSet) {
         g_value_set_uint(&set, static_cast<guint>(random() % 1000) + 1);
       } else if (G_IS_PARAM_SPEC_UINT64(spec)) {
         g_value_set_uint64(&set, random() % G_PARAM_SPEC_UINT64(spec)->maximum);
-      } else if (g_str_equal(spec->name, "target-loudness")) {
-        g_value_set_double(&set, std::uniform_real_distribution<>(-70, 0)(random));
       } else if (spec->value_type == GST_TYPE_STRUCTURE) {
         const std::string map = "map, S1=voice" + std::to_string(random()) + ", default=(structure)[voice, seed=7]";
         g_value_take_boxed(&set, gst_structure_from_string(map.c_str(), nullptr));
       } else if (G_IS_PARAM_SPEC_DOUBLE(spec)) {
-        const double maximum = G_PARAM_SPEC_DOUBLE(spec)->maximum;
-        g_value_set_double(&set, round == 0 ? -1 : std::uniform_real_distribution<>(0.01, maximum)(random));
+        const auto* range = G_PARAM_SPEC_DOUBLE(spec);
+        const bool sampling = range->minimum == -1;  // -1: the model's own value
+        std::uniform_real_distribution<> value(sampling ? 0.01 : range->minimum, range->maximum);
+        g_value_set_double(&set, sampling && round == 0 ? -1 : value(random));
       } else {
         ADD_FAILURE() << "no values for this type";
       }

@@ -178,10 +178,11 @@ TEST_F(PresetsTest, EveryValueComesBack) {
         g_value_set_uint64(&value, random());
       } else if (G_IS_PARAM_SPEC_BOOLEAN(spec)) {
         g_value_set_boolean(&value, static_cast<gboolean>(random() % 2));
-      } else if (name == "target-loudness") {
-        g_value_set_double(&value, std::uniform_real_distribution<>(-70, 0)(random));
       } else if (G_IS_PARAM_SPEC_DOUBLE(spec)) {
-        g_value_set_double(&value, random() % 3 == 0 ? -1 : std::uniform_real_distribution<>(0.01, 1)(random));
+        const auto* range = G_PARAM_SPEC_DOUBLE(spec);
+        const bool sampling = range->minimum == -1;  // -1: the model's own value
+        std::uniform_real_distribution<> number(sampling ? 0.01 : range->minimum, std::min(range->maximum, 1.0));
+        g_value_set_double(&value, sampling && random() % 3 == 0 ? -1 : number(random));
       } else {
         ADD_FAILURE() << "no values for " << name;
       }
