@@ -4,9 +4,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "gstqttsmonitor.h"
 #include "gstqttsspoken.h"
@@ -32,6 +34,8 @@ class SpokenText {
   std::string_view text() const QTTS_REQUIRES(monitor_held) { return spoken_->utterance.text; }
   void Append(std::string_view text) QTTS_REQUIRES(monitor_held) { spoken_->Append(text); }
   void Append(Utterance more_of_it) QTTS_REQUIRES(monitor_held) { spoken_->Append(std::move(more_of_it)); }
+  // The metas of its text, for its next frame.
+  std::vector<std::shared_ptr<void>>* metas() QTTS_REQUIRES(monitor_held) { return &spoken_->utterance.metas; }
   // Ends its text.
   void End() QTTS_REQUIRES(monitor_held) { spoken_->utterance.more_text = false; }
 
