@@ -14,6 +14,7 @@
 #include "gemm/tiles.h"
 #include "gemm/warpgroup.h"
 #include "gemm/wide.h"
+#include "runtime/device.h"
 
 // The ways to compute a product, and the choice between them, by time only: all but the library's give the same bits.
 // Each kernel's header describes its use.
@@ -217,13 +218,19 @@ int64_t WideBlocks(const Matrix& matrix, int64_t rows, int64_t block_rows) {
 void Gemm(const Launcher& launch, Precision precision, const Matrix& matrix, const GemmRows& r) {
   if (precision == Precision::kF32) return gemm::RunF32(launch, matrix.kind, matrix.tiles(), ArgumentsOf(matrix, r));
   const ProductNumbers& numbers = launch.numbers->products;
-  const Product& product = gemm::ProductOf(r.shape == GemmShape::kBest ? ChooseShape(matrix, r, numbers) : r.shape);
-  if (!product.covers(matrix, r, numbers)) {
-    launch.error =
-        cudaErrorInvalidValue;  // swizzled rows where TakesSwizzled() is false, or a shape that CanRun() refuses
-    return;
+  // A choice takes an error of the device for a lack of it. Asked once more, the device gives the error itself.
+  constexpr int kAttempts = 2;
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    const DeviceDescription* device = nullptr;
+    if (const cudaError_t error = DescribeDevice(&device); !Succeeds(error)) {
+      launch.error = error;
+      return;
+    }
+    const Product& product = gemm::ProductOf(r.shape == GemmShape::kBest ? ChooseShape(matrix, r, numbers) : r.shape);
+    if (product.covers(matrix, r, numbers)) return product.run(launch, matrix, r);
   }
-  product.run(launch, matrix, r);
+  launch.error =
+      cudaErrorInvalidValue;  // swizzled rows where TakesSwizzled() is false, or a shape that CanRun() refuses
 }
 
 }  // namespace qtts::cuda
