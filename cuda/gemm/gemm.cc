@@ -14,7 +14,6 @@
 #include "gemm/tiles.h"
 #include "gemm/warpgroup.h"
 #include "gemm/wide.h"
-#include "runtime/device.h"
 
 // The ways to compute a product, and the choice between them, by time only: all but the library's give the same bits.
 // Each kernel's header describes its use.
@@ -42,7 +41,7 @@ constexpr size_t kMaxStage = size_t{64} << 10;
 
 template <GemmShape kShape, int kBlockRows>
 constexpr Product FewProduct(const char* name) {
-  return {kShape, name,
+  return {kShape, name, false,
           [](const Matrix& matrix, const GemmRows& rows, const ProductNumbers&) {
             return ReadsPlainRows(matrix, rows) && (kBlockRows > 1 || rows.rows == 1) &&
                    gemm::FewStageBytes(matrix.chunks(), std::min<int64_t>(rows.rows, kBlockRows)) <= kMaxStage;
@@ -54,7 +53,7 @@ constexpr Product FewProduct(const char* name) {
 
 template <GemmShape kShape, int kBlockRows>
 constexpr Product WideProduct(const char* name) {
-  return {kShape, name,
+  return {kShape, name, false,
           [](const Matrix& matrix, const GemmRows& rows, const ProductNumbers&) {
             return ReadsPlainRows(matrix, rows) && (!gemm::HasNorm(matrix.kind) || rows.normed.x != nullptr);
           },
@@ -64,7 +63,7 @@ constexpr Product WideProduct(const char* name) {
 }
 
 constexpr Product ClusterProduct(const char* name) {
-  return {GemmShape::kCluster, name,
+  return {GemmShape::kCluster, name, false,
           [](const Matrix& matrix, const GemmRows& rows, const ProductNumbers& numbers) {
             return ReadsPlainRows(matrix, rows) && matrix.kind == GemmKind::kAdd &&
                    gemm::CanRunCluster(matrix.outputs, matrix.chunks(), rows.rows, numbers.clusters_at_once);
@@ -76,7 +75,7 @@ constexpr Product ClusterProduct(const char* name) {
 
 template <GemmShape kShape, int kGroups, int kRows, WarpgroupTile::Blocks kBlocks>
 constexpr Product WarpgroupProduct(const char* name) {
-  return {kShape, name,
+  return {kShape, name, false,
           [](const Matrix& matrix, const GemmRows& rows, const ProductNumbers&) {
             return ReadsPlainRows(matrix, rows) && rows.normed.x != nullptr && rows.normed.columns >= matrix.columns &&
                    gemm::CanRunWarpgroup({kGroups, kRows, kBlocks}, matrix.kind, matrix.columns);
@@ -88,7 +87,7 @@ constexpr Product WarpgroupProduct(const char* name) {
 
 template <GemmShape kShape, int kRows, int kOutputs>
 constexpr Product TilesProduct(const char* name) {
-  return {kShape, name,
+  return {kShape, name, true,
           [](const Matrix& matrix, const GemmRows& rows, const ProductNumbers&) {
             return matrix.library == nullptr && gemm::CanRunTiles({kRows, kOutputs}, matrix, rows);
           },
@@ -100,7 +99,7 @@ constexpr Product TilesProduct(const char* name) {
 }
 
 constexpr Product LibraryProductRow(const char* name) {
-  return {GemmShape::kLibrary, name,
+  return {GemmShape::kLibrary, name, false,
           [](const Matrix& matrix, const GemmRows& rows, const ProductNumbers&) {
             return matrix.library != nullptr && !rows.x_swizzled && !rows.y_swizzled && rows.normed.sums != nullptr &&
                    (!gemm::HasNorm(matrix.kind) || rows.normed.x != nullptr);
@@ -218,19 +217,12 @@ int64_t WideBlocks(const Matrix& matrix, int64_t rows, int64_t block_rows) {
 void Gemm(const Launcher& launch, Precision precision, const Matrix& matrix, const GemmRows& r) {
   if (precision == Precision::kF32) return gemm::RunF32(launch, matrix.kind, matrix.tiles(), ArgumentsOf(matrix, r));
   const ProductNumbers& numbers = launch.numbers->products;
-  // A choice takes an error of the device for a lack of it. Asked once more, the device gives the error itself.
-  constexpr int kAttempts = 2;
-  for (int attempt = 0; attempt < kAttempts; ++attempt) {
-    const DeviceDescription* device = nullptr;
-    if (const cudaError_t error = DescribeDevice(&device); !Succeeds(error)) {
-      launch.error = error;
-      return;
-    }
-    const Product& product = gemm::ProductOf(r.shape == GemmShape::kBest ? ChooseShape(matrix, r, numbers) : r.shape);
-    if (product.covers(matrix, r, numbers)) return product.run(launch, matrix, r);
+  const Product& product = gemm::ProductOf(r.shape == GemmShape::kBest ? ChooseShape(matrix, r, numbers) : r.shape);
+  if ((r.x_swizzled || r.y_swizzled) && !product.takes_swizzled) {
+    launch.error = cudaErrorInvalidValue;  // TakesSwizzled() is false
+    return;
   }
-  launch.error =
-      cudaErrorInvalidValue;  // swizzled rows where TakesSwizzled() is false, or a shape that CanRun() refuses
+  product.run(launch, matrix, r);
 }
 
 }  // namespace qtts::cuda
