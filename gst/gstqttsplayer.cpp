@@ -336,14 +336,19 @@ bool Player::StartNext(Output* output, Event* event) {
 // --- the current stream
 
 bool Player::ReadStream(const Wishes& wishes, Output* output, Event* event) {
-  if (!spoken_->end && spoken_->made.size() < spoken_->frames_wanted() && !reader_.Read()) return false;
-  if (spoken_->holding) {
-    if (!spoken_->end && spoken_->made.size() < spoken_->frames_wanted()) return false;
-    spoken_->holding = false;
-    counts_.seed = spoken_->seed;
+  // Again if frames were taken of which nothing is left or ready: the stream does not announce what it has once more.
+  for (bool again = true; again;) {
+    if (!spoken_->end && spoken_->made.size() < spoken_->frames_wanted() && !reader_.Read()) return false;
+    if (spoken_->holding) {
+      if (!spoken_->end && spoken_->made.size() < spoken_->frames_wanted()) return false;
+      spoken_->holding = false;
+      counts_.seed = spoken_->seed;
+    }
+    spoken_->ScanFrames();
+    const uint64_t taken = spoken_->handed_out;
+    if (!ShapeSound(wishes)) return false;
+    again = spoken_->handed_out > taken && !spoken_->shaper->ready() && !spoken_->end;
   }
-  spoken_->ScanFrames();
-  if (!ShapeSound(wishes)) return false;
   if (spoken_->shaper != nullptr && spoken_->shaper->ready()) {
     HandOut(output);
     *event = Event::kFrame;

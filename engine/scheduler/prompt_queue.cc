@@ -68,6 +68,7 @@ std::vector<Result<PrefillProgress>> PromptQueue::Prefill(const std::vector<Runn
     return shared_->PrefillTogether(slots);
   }
   std::vector<Result<PrefillProgress>> results;
+  results.reserve(pass.size());
   for (const RunningPtr& stream : pass) results.push_back(backend_->Prefill(stream->slot));
   return results;
 }

@@ -9,13 +9,9 @@
 namespace qtts {
 namespace {
 
-constexpr double kBlockSeconds = 0.015;
-constexpr double kSearchSeconds = 0.0125;
+constexpr double kBlockSeconds = 0.064 / 3;  // 512 samples at 24 kHz
 // The last block has up to so many blocks' length: the rest that is left is never so short that its fade clicks.
 constexpr double kLastBlocks = 1.25;
-// Less is silence: no place in it is better than another.
-constexpr double kLeastEnergy = 1e-9;
-
 // Sums in a fixed order, so that all machines make the same sound, and in lanes that the compiler can vectorise.
 double DotProduct(const float* a, const float* b, size_t count) {
   constexpr size_t kLanes = 8;
@@ -32,9 +28,7 @@ double DotProduct(const float* a, const float* b, size_t count) {
 
 }  // namespace
 
-Tempo::Tempo(int sample_rate)
-    : block_(static_cast<size_t>(std::lround(kBlockSeconds * sample_rate))),
-      search_(static_cast<size_t>(std::lround(kSearchSeconds * sample_rate))) {
+Tempo::Tempo(int sample_rate) : block_(static_cast<size_t>(std::lround(kBlockSeconds * sample_rate))) {
   fade_in_.resize(block_);
   for (size_t i = 0; i < block_; ++i) {
     const double phase = (static_cast<double>(i) + 0.5) / static_cast<double>(block_);
@@ -58,16 +52,16 @@ bool Tempo::MakeBlock(std::vector<float>* out) {
   const uint64_t end = source_samples();
   const double left = (static_cast<double>(end) - position_) / rate_;
   if (left < kLastBlocks * static_cast<double>(block_)) return finished_ && MakeLastBlock(out);
-  const auto wanted = static_cast<uint64_t>(std::llround(position_));
-  uint64_t latest = wanted + search_;
-  if (std::max(latest, continuation_) + block_ > end) {
-    if (!finished_) return false;
-    if (end < block_) return MakeLastBlock(out);
-    latest = std::min(latest, end - block_);
+  if (continuation_ == 0 || rate_ == 1) {
+    if (continuation_ + block_ > end) return finished_ && MakeLastBlock(out);
+    Append(continuation_, block_, out);
+  } else {
+    // All that is compared is there, or no more comes.
+    const auto next = static_cast<uint64_t>(continuation_ + std::llround(static_cast<double>(block_) * (rate_ - 1)));
+    if (!finished_ && std::max(next + block_, continuation_) + block_ > end) return false;
+    if (end < 2 * block_) return MakeLastBlock(out);
+    Append(BestPlace(next), block_, out);
   }
-  const uint64_t earliest = std::min(wanted > search_ ? wanted - search_ : 0, latest);
-  const bool continues = continuation_ >= earliest && continuation_ <= latest;
-  Append(continues ? continuation_ : BestPlace(earliest, latest), block_, out);
   position_ += static_cast<double>(block_) * rate_;
   return true;
 }
@@ -86,26 +80,37 @@ bool Tempo::MakeLastBlock(std::vector<float>* out) {
   return false;
 }
 
-// Returns the place from `earliest` to `latest` where the source resembles the continuation most.
-uint64_t Tempo::BestPlace(uint64_t earliest, uint64_t latest) const {
-  const auto count =
-      static_cast<size_t>(std::min<uint64_t>(block_, source_samples() - std::min(source_samples(), continuation_)));
-  const float* const reference = At(continuation_);
-  uint64_t best = (earliest + latest) / 2;
+// Returns the place of the next block. `next` is the place by the rate, counted from the block before.
+//
+// A candidate is laid over the block before, and its following one, at each lag: its score is the correlation of both
+// where they overlap. A parabola over the lags keeps steps even: it prefers places near `next`, or rather near the
+// place where the sound has to be by the rate from its beginning on, towards which each step goes by a part of the way.
+// The correlation is not normalised, since it is worse to repeat or to leave out loud sound than quiet one.
+uint64_t Tempo::BestPlace(uint64_t next) const {
+  const auto block = static_cast<int64_t>(block_);
+  const auto end = static_cast<int64_t>(source_samples());
+  const int64_t before = static_cast<int64_t>(continuation_) - block;
+  const auto to = static_cast<int64_t>(next);
+  const double behind = (position_ - static_cast<double>(next)) / rate_ + static_cast<double>(block) * (1 - 1 / rate_);
+  const int64_t drift = std::llround(behind);
+  const int64_t first = std::clamp<int64_t>(-drift, 0, 2 * block);
+  const int64_t last = std::clamp<int64_t>(2 * block - drift, first, 2 * block - block / 8);
+  int64_t best = (first + last) / 2;
   double best_score = 0;
-  double energy = DotProduct(At(earliest), At(earliest), count);
-  for (uint64_t place = earliest; place <= latest; ++place) {
-    const float* const candidate = At(place);
-    const double product = DotProduct(reference, candidate, count);
-    // The square of the normalised correlation, with its sign.
-    const double score = energy > kLeastEnergy ? product * std::abs(product) / energy : 0;
+  for (int64_t lag = first; lag < last; ++lag) {
+    const int64_t overlap = std::min({2 * block - lag, end - (before + lag), end - to});
+    if (overlap <= 0) continue;
+    const double weight =
+        static_cast<double>(drift + lag) * static_cast<double>(lag - first) * static_cast<double>(last - lag);
+    const double score =
+        weight * DotProduct(At(static_cast<uint64_t>(before + lag)), At(next), static_cast<size_t>(overlap));
     if (score > best_score) {
-      best = place;
+      best = lag;
       best_score = score;
     }
-    energy += static_cast<double>(candidate[count] * candidate[count] - candidate[0] * candidate[0]);
   }
-  return best;
+  return static_cast<uint64_t>(
+      std::clamp<int64_t>(to + block - best, static_cast<int64_t>(source_begin_), end - block));
 }
 
 // Appends `samples` from `place` on, to which the continuation fades.
@@ -129,7 +134,7 @@ void Tempo::Append(uint64_t place, size_t samples, std::vector<float>* out) {
 
 // Drops samples that no later block can reach.
 void Tempo::Forget() {
-  const uint64_t behind = 2 * block_ + search_;
+  const uint64_t behind = 3 * block_;
   const uint64_t reached = std::min(static_cast<uint64_t>(position_), continuation_);
   const uint64_t keep = reached > behind ? reached - behind : 0;
   constexpr uint64_t kLeastDropped = 4096;  // moving what stays costs more than it saves for less

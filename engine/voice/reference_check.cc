@@ -17,10 +17,10 @@
 namespace qtts {
 namespace {
 
-constexpr double kMaxSilence = 0.5;   // seconds in front
-constexpr double kMinLoudness = -30;  // LUFS
-constexpr double kMinSnr = 20;        // dB
-constexpr double kMinLetterRate = 6;  // letters a second of speech, see CountSpokenLetters()
+constexpr double kMaxSilence = 0.5;    // seconds in front
+constexpr double kGoodLoudness = -30;  // LUFS
+constexpr double kMinSnr = 20;         // dB
+constexpr double kMinLetterRate = 6;   // letters a second of speech, see CountSpokenLetters()
 constexpr double kMaxLetterRate = 26;
 // Clipping: runs of samples at the recording's peak, which unclipped sound reaches a few times and for one sample.
 constexpr size_t kMinClippedRun = 3;
@@ -148,9 +148,9 @@ std::vector<ReferenceFinding> CheckReference(const Recording& recording, std::sp
   std::vector<ReferenceFinding> findings;
   const ReferenceShape shape = MeasureShape(pcm);
   if (!options.reference_text.empty()) CheckExample(shape, SecondsOf(pcm.size()), options, &findings);
-  if (const auto loudness = MeasureLoudness(pcm, kReferenceRate); loudness.value_or(0) < kMinLoudness) {
+  if (const auto loudness = MeasureLoudness(pcm, kReferenceRate); loudness.value_or(0) < kGoodLoudness) {
     findings.push_back({ReferenceFault::kQuiet, Formatted("the reference recording is quiet, %.1f LUFS", *loudness),
-                        Formatted("record it louder, at %.0f LUFS or more, or have it prepared", kMinLoudness)});
+                        Formatted("record it louder, at %.0f LUFS or more, or have it prepared", kGoodLoudness)});
   }
   if (const size_t clipped = CountClipped(recording); clipped > 0) {
     const double share = static_cast<double>(clipped) / static_cast<double>(recording.samples.size());

@@ -18,7 +18,8 @@ The first two need the environment described in measure-voice.py.
 
 usage: measure-rate.py BUILD_DIR --film FILE.srt [--set PROPERTY=VALUE ...]
 
-Speaks subtitles with text-timing=compress and prints how many cues began late, by how much, and how fast they were spoken.
+Speaks subtitles with text-timing=compress and prints how many cues began late and by how much, and how many take all their time. With --show
+each cue is printed. make-film.py makes subtitles.
 """
 import argparse
 import os
@@ -106,13 +107,13 @@ def measure_film(args):
     for line in launched.stdout:
         if "qtts-utterance-finished" in line:
             cues.append({name: int(number) for name, number in re.findall(r"([a-z-]+)=\(guint64\)(\d+)", line)})
-            cues[-1]["whole"] = "reason=(string)complete" in line
+            cue = cues[-1]
+            cue["whole"] = "reason=(string)complete" in line
+            if args.show:
+                print(f"  cue {cue['id']}: {cue['duration'] / 1e9:.2f} s in {cue['cue-duration'] / 1e9:.2f} s, late {cue['late'] / 1e9:.3f} s, "
+                      f"{'whole' if cue['whole'] else 'not whole'}", flush=True)
     if launched.wait() != 0 or not cues:
         raise SystemExit("the film could not be spoken")
-    if args.show:
-        for cue in cues:
-            print(f"  cue {cue['id']}: {cue['duration'] / 1e9:.2f} s in {cue['cue-duration'] / 1e9:.2f} s, late {cue['late'] / 1e9:.3f} s, "
-                  f"{'whole' if cue['whole'] else 'not whole'}")
     late = [cue["late"] / 1e9 for cue in cues]
     # Speech that takes its time to the sample was fitted, or is too long for it.
     full = sum(cue["duration"] >= cue["cue-duration"] - 1_000_000 for cue in cues)

@@ -279,6 +279,24 @@ TEST_F(PaceTest, InterruptsTellHowFarTheSpeechCame) {
   EXPECT_GE(frames, 8U);
 }
 
+// The engine has made all of it, and announces nothing more.
+TEST_F(PaceTest, FramesOfWhichNothingIsLeftDoNotStopTheSpeech) {
+  fake::Script script = fake::DefaultScript();
+  script.silent = '_';
+  fake::SetScript(script);
+  for (const char* const properties : {"max-silence=80000000", "rate=4", "rate=4 max-silence=40000000"}) {
+    SCOPED_TRACE(properties);
+    const int64_t made = fake::GetCounters().frames;
+    LivePipeline pipeline(std::string("idle-mode=wait text=ab_________cd ") + properties);
+    pipeline.Set(GST_STATE_PLAYING);
+    ASSERT_TRUE(WaitFor([&] { return fake::GetCounters().frames == made + 13; }));
+    ASSERT_TRUE(WaitFor([&] {
+      if (gst_test_clock_peek_id_count(pipeline.clock()) > 0) pipeline.Advance(5 * GST_MSECOND);
+      return GetStat(pipeline.src(), "utterances") == 1;
+    }));
+  }
+}
+
 TEST_F(PaceTest, AFlushBeginsAnew) {
   Pipeline pipeline("qttssrc name=src rate=1.5 ! fakesink sync=false async=false");
   pipeline.Record();

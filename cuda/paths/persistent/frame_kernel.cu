@@ -40,6 +40,10 @@ cudaError_t PrepareFrameKernel(int talker_hidden, int rows, int ring_slots, int*
   // and not just for the need of this kernel.
   if (error == cudaSuccess && rows == 1) error = PreferSharedMemory(variant.kernel);
   if (error != cudaSuccess) return error;
+  if (CountsMemory()) {
+    *blocks_per_processor = 1;
+    return cudaSuccess;
+  }
   return cudaOccupancyMaxActiveBlocksPerMultiprocessor(blocks_per_processor, kernel, persistent::kThreads, bytes);
 }
 

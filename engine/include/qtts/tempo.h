@@ -9,7 +9,8 @@
 
 namespace qtts {
 
-// Changes the rate of speech and keeps its pitch: waveform-similarity overlap-add (WSOLA).
+// Changes the rate of speech and keeps its pitch: waveform-similarity overlap-add (WSOLA; W. Verhelst, M. Roelands,
+// 1993).
 //
 //   Tempo tempo(24000);
 //   tempo.SetRate(1.5);
@@ -20,13 +21,13 @@ namespace qtts {
 //   tempo.Finish();
 //   tempo.Take(&out);     // the rest: out.size() is now the length of all frames / 1.5, rounded
 //
-// The output consists of blocks of 15 ms. Each one fades from the continuation of the block before it to the place of
-// the source, within 12.5 ms of where the rate has come, that resembles this continuation most. Where the continuation
-// itself is so near, it is copied as it is: samples change only where a piece of a period is left out or repeated.
+// The output consists of blocks of 21 ms. Each one fades from the continuation of the block before it to the place of
+// the source that resembles it most, near where the rate has come.
 //
-// State goes on from call to call: the output doesn't depend on how the source is cut. A block needs 27.5 ms of source
-// after the place where it begins, or 19 ms times the rate if that is more: the first sound of a frame of 80 ms leaves
-// with that frame. The first samples and the last ones are those of the source. Silence of zeros stays silence.
+// State goes on from call to call: the output doesn't depend on how the source is cut. A block needs 43 ms of source
+// after the place where it begins by the rate; the first one 27 ms times the rate, so that the first sound of a frame
+// of 80 ms leaves with that frame at every rate up to 3. The first samples and the last ones are those of the source.
+// Silence of zeros stays silence. At rate 1 the source is copied.
 //
 // Owned by one utterance. Not thread-safe.
 class Tempo {
@@ -48,22 +49,21 @@ class Tempo {
   // Appends all samples that are ready to `out`, and returns their number.
   size_t Take(std::vector<float>* out);
 
-  // Place in the source, in samples since its beginning, for which the samples taken so far stand. Exact on average,
-  // and within 12.5 ms for each sample. After the end: the length of the source.
+  // Place in the source, in samples since its beginning, for which the samples taken so far stand: by the rate. A
+  // sample may come from 20 ms before or after it, on average from 6. After the end: the length of the source.
   double position() const { return position_; }
   // Number of samples that were put.
   uint64_t source_samples() const { return source_begin_ + source_.size(); }
 
  private:
   bool MakeBlock(std::vector<float>* out);
-  uint64_t BestPlace(uint64_t earliest, uint64_t latest) const;
+  uint64_t BestPlace(uint64_t next) const;
   bool MakeLastBlock(std::vector<float>* out);
   void Append(uint64_t place, size_t samples, std::vector<float>* out);
   void Forget();
   const float* At(uint64_t place) const { return source_.data() + (place - source_begin_); }
 
-  const size_t block_;   // samples of a block
-  const size_t search_;  // samples by which its place may be off
+  const size_t block_;  // samples of a block
   std::vector<float> fade_in_;
   double rate_ = 1;
   bool finished_ = false;
