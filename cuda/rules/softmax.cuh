@@ -189,8 +189,8 @@ __device__ __forceinline__ MergedWarps<kElements> MergeWarpParts(const int (&exp
   return merged;
 }
 
-// The splits of a row combined so far, in order, for one element of a head: attention's result is value / total. That
-// of a row with a single split is that split's value / total.
+// The splits of a row combined so far, in order, for one element of a head: attention's result is value / total. A row
+// with a single split takes the value / total of the split.
 struct SplitSums {
   int exponent = kNoExponent;
   float total = 0, value = 0;
