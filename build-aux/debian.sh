@@ -12,7 +12,7 @@
 # shellcheck disable=SC2034
 build_packages=(g++ dpkg-dev meson ninja-build pkgconf
   libglib2.0-dev libgstreamer1.0-dev libgstreamer-plugins-base1.0-dev
-  libicu-dev libsentencepiece-dev libprotobuf-dev libabsl-dev nlohmann-json3-dev libhwy-dev libmd4c-dev libsoxr-dev zlib1g-dev
+  libicu-dev libsentencepiece-dev libprotobuf-dev libabsl-dev nlohmann-json3-dev libhwy-dev libmd4c-dev libsoxr-dev libebur128-dev zlib1g-dev
   gstreamer1.0-tools gstreamer1.0-plugins-base gstreamer1.0-plugins-good)
 # Additional packages of the tests.
 # shellcheck disable=SC2034

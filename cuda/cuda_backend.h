@@ -24,7 +24,7 @@ struct CudaBackendFacts {
 
 // The backend on one GPU (backend/backend.h). A frame of all slots is one graph. Up to two submissions may be
 // outstanding.
-class CudaBackend : public Backend {
+class CudaBackend : public Backend, public PagedContexts, public SharedPrompts {
  public:
   // Checks driver, device and memory, loads the model and warms up.
   static Result<std::unique_ptr<CudaBackend>> Create(std::shared_ptr<const Checkpoint> checkpoint,
@@ -37,6 +37,8 @@ class CudaBackend : public Backend {
   bool beside_host() const override { return true; }
   int max_outstanding() const override;
   int max_slots() const override;
+  PagedContexts* paged() override { return this; }
+  SharedPrompts* shared_prompts() override { return this; }
   ContextPages pages() const override;
   Result<int64_t> Reserve(SlotId slot) override;
   Status Park(SlotId slot) override;

@@ -49,7 +49,7 @@ Result<const Graph*> CudaBackend::Impl::CodecGraph(Slice slice, int part, CodecW
         if (work == CodecWork::kBegin) return Status::Ok();
         const CodecRoom room = work == CodecWork::kFinish ? CodecRoom::kBeside : CodecRoom::kDevice;
         QTTS_RETURN_IF_ERROR(codec->Finish(slice.rows, pcm.as<float>(), room, at));
-        const Launcher launch{at, false};
+        const Launcher launch(at, &model->numbers());
         DeliverPcm(launch, from.slots + row, from.frames + part, ring, slice.rows, pcm.as<const float>(), samples,
                    results.as<FrameRowResult>() + slice.first,
                    out.as<float>() + static_cast<ptrdiff_t>(slice.first) * samples);
@@ -97,7 +97,7 @@ void CudaBackend::Impl::JoinFirstFrames() {
     return;
   }
   for (const auto& [row, frame_row] : first.rows) {
-    others.rows.emplace_back(row, FrameRow{frame_row.slot, kJoinsBehindTalker, frame_row.window});
+    others.rows.emplace_back(row, FrameRow{RowKind::kJoins, frame_row.slot, 0, frame_row.window});
   }
   first.rows.clear();
 }
@@ -114,7 +114,7 @@ Status CudaBackend::Impl::LaunchRows(FrameStart start, std::span<const std::pair
     QTTS_RETURN_IF_ERROR(FreeEntry(entry, submission));
     FrameRow* const frame_rows = steps.as<FrameRow>() + static_cast<ptrdiff_t>(entry) * ring.rows;
     for (size_t i = 0; i < static_cast<size_t>(bucket); ++i) {
-      frame_rows[i] = i < count ? rows[i].second : FrameRow{-1, -1};
+      frame_rows[i] = i < count ? rows[i].second : FrameRow();
       if (i < count) {
         rows[i].first->entry = entry;
         rows[i].first->row = static_cast<int>(i);
@@ -131,8 +131,9 @@ Status CudaBackend::Impl::LaunchRows(FrameStart start, std::span<const std::pair
     QTTS_RETURN_IF_CUDA_ERROR(cudaEventRecord(codes.get(), stream.get()), kSpeaking);
     // With few voices the next frame is not submitted before a first frame's sound has arrived. Later frames' codes are
     // computed meanwhile, by a kernel that leaves shared memory for one stream's codec.
-    const bool begins = std::any_of(rows.begin(), rows.begin() + static_cast<std::ptrdiff_t>(count),
-                                    [](const std::pair<Row*, FrameRow>& row) { return row.second.text_id < 0; });
+    const bool begins =
+        std::any_of(rows.begin(), rows.begin() + static_cast<std::ptrdiff_t>(count),
+                    [](const std::pair<Row*, FrameRow>& row) { return row.second.kind != RowKind::kNext; });
     if (!begins && LeavesRoom(bucket, splits)) {
       QTTS_ASSIGN_OR_RETURN(const Graph* const begin, CodecGraph({0, bucket}, part, CodecWork::kBegin));
       QTTS_ASSIGN_OR_RETURN(const Graph* const finish, CodecGraph({0, bucket}, part, CodecWork::kFinish));
@@ -209,7 +210,8 @@ Status CudaBackend::Submit(std::span<const FrameStep> steps) {
     }
     const FrameStart start = std::exchange(slot.start, FrameStart::kInput);
     Impl::StepLaunch& with = impl.LaunchOf(start, many && start == FrameStart::kInput && position >= long_context);
-    with.rows.push_back({&row, {slot.index, first ? -1 : steps[i].text_id, steps[i].window}});
+    const RowKind kind = first ? RowKind::kFirst : RowKind::kNext;
+    with.rows.push_back({&row, {kind, slot.index, first ? 0 : steps[i].text_id, steps[i].window}});
     with.positions = std::max(with.positions, position + 1);
     positions = std::max(positions, position + 1);
   }

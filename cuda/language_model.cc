@@ -49,18 +49,18 @@ Status LanguageModel::Load(const Checkpoint& checkpoint, const CudaOptions& opti
   ring_.rows = RowsFor(options.max_slots);
   ManyRowsWeights weights = {.library_rows = LibraryRows(options)};
   if (numbers_.products.many_rows == ManyRowsProducts::kWarpgroup && ring_.rows >= kManyRows) {
-    weights.pieces = ring_.rows > kMaxRows ? ManyRowsWeights::Pieces::kAll : ManyRowsWeights::Pieces::kPredictor;
+    weights.swizzled = ring_.rows > kMaxRows ? ManyRowsWeights::Swizzled::kAll : ManyRowsWeights::Swizzled::kPredictor;
   }
-  QTTS_ASSIGN_OR_RETURN(network_, Network::Load(checkpoint, options.precision, stream_, weights));
+  QTTS_ASSIGN_OR_RETURN(network_, Network::Load(checkpoint, options.precision, &numbers_, stream_, weights));
   ring_.entries = ring_.rows > kMaxRows ? kManyRowsRing : kRing;
   QTTS_ASSIGN_OR_RETURN(buffers_, FrameBuffers::Allocate(*network_, numbers_.attention, options.max_slots, ring_.rows,
                                                          options.prompt_rows));
   QTTS_ASSIGN_OR_RETURN(KvPages pages, Sequences::NewPages(*network_));
   QTTS_ASSIGN_OR_RETURN(graph_, GraphPath::Create(network_.get(), buffers_.get(), &numbers_, overlap, stream_));
   QTTS_ASSIGN_OR_RETURN(UploadRing uploads, UploadRing::Create());
-  sequences_ =
-      std::make_unique<Sequences>(network_.get(), buffers_.get(), graph_.get(), std::move(pages), std::move(uploads),
-                                  options.max_slots, options.parking_bytes.value_or(HostBytes() / 4), stream_);
+  sequences_ = std::make_unique<Sequences>(network_.get(), buffers_.get(), graph_.get(), &numbers_, std::move(pages),
+                                           std::move(uploads), options.max_slots,
+                                           options.parking_bytes.value_or(HostBytes() / 4), stream_);
   if (options.path == FramePath::kGraph || network_->library != nullptr) return Status::Ok();
   Result<std::unique_ptr<PersistentFrame>> persistent =
       PersistentFrame::Create(*network_, *buffers_, numbers_.persistent, options.patience, stream_);
@@ -108,20 +108,20 @@ const FrameComputation& LanguageModel::PathFor(int rows, int splits) const {
 Status LanguageModel::EnqueueFrame(FrameStart start, int rows, int splits, const FrameRow* steps,
                                    FrameRowResult* results) {
   const FrameComputation& path = PathFor(rows, splits);
-  const Launcher first{stream_, false};
+  const Launcher first(stream_, &numbers_);
   BeginFrame(first, network_->precision, buffers_->tables, steps, ring_, buffers_->frame, buffers_->slots,
              buffers_->first_x, rows, buffers_->x);
   QTTS_RETURN_IF_CUDA_ERROR(first.error, kSpeaking);
   QTTS_RETURN_IF_ERROR(path.Enqueue(start, rows, splits));
   bool overlaps = path.overlaps();
   if (ScoresText()) {
-    const Launcher scores{stream_, overlaps};
+    const Launcher scores(stream_, &numbers_, overlaps);
     ScoreText(scores, network_->precision, network_->talker.config, buffers_->aligned, buffers_->frame,
               buffers_->talker_pages(), ring_, rows, results);
     QTTS_RETURN_IF_CUDA_ERROR(scores.error, kSpeaking);
     overlaps = graph_->overlaps();
   }
-  const Launcher last{stream_, overlaps};
+  const Launcher last(stream_, &numbers_, overlaps);
   const EpochWords epochs = persistent_ == nullptr ? EpochWords() : persistent_->epoch_words();
   EndFrame(last, steps, ring_, buffers_->frame, buffers_->slots, network_->groups, rows, results, buffers_->hand_over,
            epochs);

@@ -131,7 +131,7 @@ class LanguageModel {
   // One frame of up to `rows` rows (a row bucket) that begin alike, taken from the next entry of the ring `steps` and
   // reported in that of `results`: for capture in a graph. Both are host memory. The rows that go on have their codes
   // in hand_over(). Rows that begin with kPrompt look at no context: one split. Where MayJoin(rows), rows of kInput may
-  // begin with their prompts, too (kJoinsBehindTalker).
+  // begin with their prompts, too (RowKind::kJoins).
   Status EnqueueFrame(FrameStart start, int rows, int splits, const FrameRow* steps, FrameRowResult* results);
 
   // Not ok after the device has given up a frame. All later results are then invalid.
@@ -157,6 +157,7 @@ class LanguageModel {
   int vocab(int group) const { return network_->head(group).outputs; }
 
   const Network& network() const { return *network_; }
+  const DeviceNumbers& numbers() const { return numbers_; }
 
  private:
   explicit LanguageModel(cudaStream_t stream) : stream_(stream) {}

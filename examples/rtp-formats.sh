@@ -20,17 +20,19 @@ rtp_format() {
       rtp_encoder=('audio/x-raw,rate=24000' ! rtpL16pay pt=97 "min-ptime=$ptime" "max-ptime=$ptime")
       rtp_decoder=(rtpL16depay)
       ;;
-    pcmu)
-      payload=0 encoding=PCMU rate=8000 rtpmap=PCMU/8000
+    pcmu | pcma)
+      local law=mulaw
+      payload=0 encoding=${1^^} rate=8000 rtpmap=${1^^}/8000
+      [ "$1" = pcmu ] || payload=8 law=alaw
       # The resampler's filter holds some samples back, so that of the four packets of a frame the last lacks its end until
       # the next frame: it would leave 16 ms late. audiobuffersplit tells the pipeline of that delay, and all are on time.
       rtp_encoder=('audio/x-raw,rate=8000' ! audiobuffersplit output-buffer-duration=1/50
-        ! mulawenc ! rtppcmupay pt=0 "min-ptime=$ptime" "max-ptime=$ptime")
+        ! "${law}enc" ! "rtp${1}pay" "pt=$payload" "min-ptime=$ptime" "max-ptime=$ptime")
       rtp_packages=(gstreamer1.0-plugins-bad)
-      rtp_decoder=(rtppcmudepay ! mulawdec)
+      rtp_decoder=("rtp${1}depay" ! "${law}dec")
       ;;
     *)
-      echo "$1: the formats are opus, l16 and pcmu" >&2
+      echo "$1: the formats are opus, l16, pcmu and pcma" >&2
       exit 2
       ;;
   esac

@@ -96,7 +96,7 @@ bool Intake::Drain() {
   CloseUtterance();
   for (;;) {
     if (!run.running() || !pad_exists_ || run.failed || run.ending || flushes != run.flushes) return false;
-    if (queue_.empty() && !spoken_) return true;
+    if (queue_.empty() && !spoken_.exists()) return true;
     monitor_.Wait(monitor_.changes());
   }
 }
@@ -198,8 +198,8 @@ void Intake::CloseLateUtterance() {
 
 // The utterance that grows is complete.
 void Intake::EndGrowing() {
-  if (spoken_ && spoken_->utterance.id == growing_id_) {
-    spoken_->utterance.more_text = false;
+  if (spoken_.Is(growing_id_)) {
+    spoken_.End();
   } else if (Utterance* growing = queue_.Find(growing_id_)) {
     growing->more_text = false;
   }
@@ -208,8 +208,8 @@ void Intake::EndGrowing() {
 
 std::optional<Monitor::Clock::time_point> Intake::UtteranceDeadline() const {
   constexpr std::chrono::nanoseconds kForever = std::chrono::hours(24 * 365);
-  const bool grows = spoken_ && spoken_->utterance.more_text;
-  const bool begun = !spoken_ && (HoldsText() || AwaitsWords() || growing_failed_);
+  const bool grows = spoken_.grows();
+  const bool begun = !spoken_.exists() && (HoldsText() || AwaitsWords() || growing_failed_);
   if ((!grows && !begun) || text_options_.timeout > static_cast<uint64_t>(kForever.count())) return std::nullopt;
   return last_text_ + std::chrono::nanoseconds(text_options_.timeout);
 }
@@ -221,7 +221,7 @@ Utterance Intake::Pop() {
 }
 
 bool Intake::AwaitsWords() const {
-  if (spoken_ || queue_.empty()) return false;
+  if (spoken_.exists() || queue_.empty()) return false;
   return queue_.front().more_text && HasNothingToSay(queue_.front());
 }
 
@@ -346,8 +346,8 @@ bool Intake::QueuePart(qtts::MarkupPart* part, bool wait) {
   if (text && !part->begins) {
     Utterance more = MakeUtterance(std::move(*part), pad_settings_);
     const bool ends = !more.more_text;
-    if (spoken_ && growing_id_ != 0 && spoken_->utterance.id == growing_id_) {
-      spoken_->Append(std::move(more));
+    if (spoken_.Is(growing_id_)) {
+      spoken_.Append(std::move(more));
     } else if (Utterance* growing = queue_.Find(growing_id_)) {
       queue_.Grow(growing, std::move(more));
     }
@@ -399,21 +399,22 @@ bool Intake::GrowUtterance(Chunk* chunk) {
   while (!chunk->rest().empty()) {
     const size_t newline = text_options_.newline_ends ? chunk->rest().find_first_of("\r\n") : std::string::npos;
     const std::string_view line = chunk->rest().substr(0, newline);
-    const bool spoken = spoken_ && spoken_->utterance.id == growing_id_;
-    Utterance* growing = spoken ? &spoken_->utterance : queue_.Find(growing_id_);
+    const bool spoken = spoken_.Is(growing_id_);
+    Utterance* queued = spoken ? nullptr : queue_.Find(growing_id_);
     size_t taken = line.size();
-    if (growing == nullptr) {
+    if (!spoken && queued == nullptr) {
       const std::optional<size_t> begun = BeginGrowing(line);
       if (!begun) return false;
       taken = *begun;
-    } else if (CountCharacters(growing->text) + CountCharacters(line) > text_options_.max_chars ||
+    } else if (CountCharacters(spoken ? spoken_.text() : queued->text) + CountCharacters(line) >
+                   text_options_.max_chars ||
                (AwaitsWords() && !queue_.HasRoom(line))) {  // nothing else would free space
       CloseUtterance();
       continue;
     } else if (spoken) {
-      spoken_->Append(line);
+      spoken_.Append(line);
     } else if (queue_.HasRoom(line)) {
-      queue_.Grow(growing, line);
+      queue_.Grow(queued, line);
     } else {
       return false;
     }

@@ -15,6 +15,7 @@
 #include "gstqttsreports.h"
 #include "gstqttssettings.h"
 #include "gstqttsspoken.h"
+#include "gstqttsspokentext.h"
 #include "gstqttstext.h"
 #include "qtts/markup.h"
 #include "qtts/mutex.h"
@@ -116,9 +117,7 @@ class Intake {
   // True if no text is queued and none can come. `wait_for_application`: the application may still send text.
   bool TextIsOver(bool wait_for_application) const QTTS_REQUIRES(monitor_held);
   // Drops the text that the current utterance, if any, would still have received: it has failed.
-  void NoteFailure() QTTS_REQUIRES(monitor_held) {
-    growing_failed_ = spoken_ && growing_id_ != 0 && growing_id_ == spoken_->utterance.id;
-  }
+  void NoteFailure() QTTS_REQUIRES(monitor_held) { growing_failed_ = spoken_.Is(growing_id_); }
   void ForgetFailure() QTTS_REQUIRES(monitor_held) { growing_failed_ = false; }
 
   // Counts of the run, and what waits now.
@@ -165,7 +164,7 @@ class Intake {
 
   Monitor& monitor_;
   Reports& reports_;
-  std::optional<SpokenUtterance>& spoken_ QTTS_GUARDED_BY(monitor_held);
+  SpokenText spoken_;
 
   bool pad_exists_ QTTS_GUARDED_BY(monitor_held) = false;
   bool text_ended_ QTTS_GUARDED_BY(monitor_held) = false;  // by the upstream of the pad

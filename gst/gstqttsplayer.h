@@ -7,11 +7,14 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gstqttsahead.h"
+#include "gstqttsaheadmaker.h"
+#include "gstqttscounts.h"
+#include "gstqttsengineholder.h"
 #include "gstqttsintake.h"
 #include "gstqttsloader.h"
 #include "gstqttsmonitor.h"
@@ -19,7 +22,8 @@
 #include "gstqttsreports.h"
 #include "gstqttsretry.h"
 #include "gstqttsspoken.h"
-#include "gstqttsvoices.h"
+#include "gstqttsstarter.h"
+#include "gstqttsstreamreader.h"
 #include "gstqttswordtrack.h"
 #include "qtts/engine_options.h"
 #include "qtts/frame.h"
@@ -35,7 +39,12 @@ class Stream;
 namespace gstqtts {
 
 // Speaks utterances for the streaming thread: takes them from the Intake one after the other and has the engine speak
-// them frame by frame. Has the engine loaded and voices cloned on separate threads.
+// them frame by frame. It owns four parts and the counts of the run:
+//
+//   EngineHolder      loads and keeps the engine
+//   UtteranceStarter  asks the engine to speak an utterance
+//   StreamReader      reads the frames of the current utterance
+//   AheadMaker        has utterances made that wait
 //
 // With TextOptions::parallel above 1, the engine also makes the utterances that wait next. They stay in the queue until
 // their turn, and cause no report before it: sound, reports, warnings and drops are those of parallel = 1.
@@ -95,33 +104,6 @@ class Player {
     Told told;                           // kEnded: the last words
   };
 
-  // Counts of a run.
-  struct Counts {
-    uint64_t utterances = 0;   // ended, for any reason except interruption
-    uint64_t failed = 0;       // of these: failed, or gave up waiting for a slot
-    uint64_t unsayable = 0;    // of these, with nothing to say
-    uint64_t interrupted = 0;  // utterances that were interrupted
-    uint64_t frames = 0;       // frames that left the element
-    uint64_t runaways = 0;     // utterances whose end the model missed
-    uint64_t retries = 0;      // how often utterances were made again
-    // Utterances that were measured and spoken to their end: their number, how many were faulty, and the sum of the
-    // shares of their texts that were spoken.
-    uint64_t measured = 0;
-    uint64_t incomplete = 0;
-    double coverage_sum = 0;
-    uint64_t words_skipped = 0;
-    uint64_t words_repeated = 0;
-    // From handing a text to the engine to its first frame.
-    uint64_t first_frames = 0;
-    std::chrono::nanoseconds first_frame_latency_last{0};
-    std::chrono::nanoseconds first_frame_latency_sum{0};
-    std::chrono::nanoseconds first_frame_latency_max{0};
-    // Time that Next() waited for frames, and how long their sound is.
-    std::chrono::nanoseconds waited{0};
-    double sound_seconds = 0;
-    std::optional<uint64_t> seed;  // of the last utterance
-  };
-
   // `spoken`: the current utterance, if any.
   Player(std::shared_ptr<Monitor> monitor, Intake& intake, Reports& reports, std::optional<SpokenUtterance>& spoken);
   ~Player();
@@ -161,38 +143,40 @@ class Player {
   // --- by the thread that changes states
 
   // True if the run must load an engine: that of the last run is released, has other options or has lost its device.
-  bool NeedsLoad(const qtts::EngineOptions& options) const QTTS_EXCLUDES(monitor_held);
+  bool NeedsLoad(const qtts::EngineOptions& options) const QTTS_EXCLUDES(monitor_held) {
+    return holder_.NeedsLoad(options);
+  }
   // Starts the load. Unless CancelWork() comes first, `on_done` gets the result on the loader's thread, to report it
   // and to pass it to Speech::UseLoad().
   void Load(const qtts::EngineOptions& options, const std::function<void(EngineLoader::Outcome)>& on_done)
-      QTTS_EXCLUDES(monitor_held);
+      QTTS_EXCLUDES(monitor_held) {
+    holder_.Load(options, on_done);
+  }
   // Cancels the load and the voices in progress. The streaming thread must be stopped.
   void CancelWork() QTTS_EXCLUDES(monitor_held);
   // Releases the engine and forgets the result of its load. Call after Speech::Stop().
-  void Release() QTTS_EXCLUDES(monitor_held);
+  void Release() QTTS_EXCLUDES(monitor_held) { holder_.Release(); }
 
   // --- with the monitor's mutex held
 
   // Begins a run. `parallel`: number of utterances that are made at once.
   void Start(int parallel) QTTS_REQUIRES(monitor_held);
   // Uses the engine or, without one, returns kLoadFailed.
-  void UseLoad(EngineLoader::Outcome outcome) QTTS_REQUIRES(monitor_held);
+  void UseLoad(EngineLoader::Outcome outcome) QTTS_REQUIRES(monitor_held) { holder_.UseLoad(std::move(outcome)); }
   // Ends the current utterance, if any, as interrupted. The caller must release the stream without the mutex.
   std::shared_ptr<qtts::Stream> Interrupt() QTTS_REQUIRES(monitor_held);
   // Drops what is made of queued utterances; to be called when the queue is dropped. The caller must release it without
   // the mutex.
-  AheadList::Speeches DropAhead() QTTS_REQUIRES(monitor_held) { return ahead_.TakeAll(); }
+  AheadList::Speeches DropAhead() QTTS_REQUIRES(monitor_held) { return ahead_.speeches().TakeAll(); }
   // Ends the run. Returns true if a load was still running. `engine`: an engine to release, without the mutex.
-  bool Stop(std::shared_ptr<qtts::Engine>* engine) QTTS_REQUIRES(monitor_held);
-  const Counts& counts() const QTTS_REQUIRES(monitor_held) { return counts_; }
+  bool Stop(std::shared_ptr<qtts::Engine>* engine) QTTS_REQUIRES(monitor_held) { return holder_.EndRun(engine); }
+  const RunCounts& counts() const QTTS_REQUIRES(monitor_held) { return counts_; }
   // Occupancy of the engine, over all its users; zeros without an engine.
-  qtts::Occupancy occupancy() const QTTS_REQUIRES(monitor_held);
+  qtts::Occupancy occupancy() const QTTS_REQUIRES(monitor_held) { return holder_.occupancy(); }
   // Null before it is loaded.
-  std::shared_ptr<const qtts::Engine> engine() const QTTS_REQUIRES(monitor_held) { return engine_; }
+  std::shared_ptr<const qtts::Engine> engine() const QTTS_REQUIRES(monitor_held) { return holder_.engine(); }
 
  private:
-  struct Asked;
-
   std::optional<Event> NextEvent(Output* output, TextAhead ahead) QTTS_EXCLUDES(monitor_held);
   void JoinThreads() QTTS_REQUIRES(monitor_held);
   void PrepareNext() QTTS_REQUIRES(monitor_held);
@@ -200,29 +184,15 @@ class Player {
   Event TakeTextless(Output* output) QTTS_REQUIRES(monitor_held);
   void PassDocument(Document* document) QTTS_REQUIRES(monitor_held);
   bool StartNext(Output* output, Event* event) QTTS_REQUIRES(monitor_held);
-  Asked AskEngine(qtts::Engine* engine, const Utterance& utterance, VoiceStore::Voice voice,
-                  const std::shared_ptr<AheadSpeech>& ahead, TextPosition position);
-  qtts::Request NewRequest(const Utterance& utterance, const qtts::ModelInfo& model, int attempt) const;
-  Retries NewRetries(const Utterance& utterance, const qtts::ModelInfo& model) const;
   void WaitForChange(uint64_t seen) QTTS_REQUIRES(monitor_held);
   bool ReadStream(Output* output, Event* event) QTTS_REQUIRES(monitor_held);
-  bool ReadFrames() QTTS_REQUIRES(monitor_held);
   void LookAhead() QTTS_REQUIRES(monitor_held);
-  bool TakeEnd(SpeechEnd end, std::shared_ptr<qtts::Stream>* old) QTTS_REQUIRES(monitor_held);
   void HandOut(Output* output) QTTS_REQUIRES(monitor_held);
   void EndStream(Output* output) QTTS_REQUIRES(monitor_held);
-  std::string LanguageWarningOf(const Utterance& utterance, const qtts::ModelInfo& model);
   void PollForFirstFrame(uint64_t seen) QTTS_REQUIRES(monitor_held);
   bool TextIsOver() const QTTS_REQUIRES(monitor_held) { return intake_.TextIsOver(idle_ != Idle::kEnd); }
-  bool NothingWasSpoken() const QTTS_REQUIRES(monitor_held);
   void FinishCurrent(qtts::EndReason reason, Told* told = nullptr) QTTS_REQUIRES(monitor_held);
-  void CountCoverage(const Report& finished) QTTS_REQUIRES(monitor_held);
   void FailCurrent(Output* output, qtts::EndReason reason) QTTS_REQUIRES(monitor_held);
-  // Functions for speech that is made ahead, in gstqttsplayerahead.cpp.
-  const Utterance* NextToMake() const QTTS_REQUIRES(monitor_held);
-  bool StartAhead() QTTS_REQUIRES(monitor_held);
-  void ReadAheadStreams() QTTS_REQUIRES(monitor_held);
-  bool RepeatStream(SpeechEnd* end, std::shared_ptr<qtts::Stream>* old) QTTS_REQUIRES(monitor_held);
 
   const std::shared_ptr<Monitor> monitor_;
   Intake& intake_;
@@ -230,29 +200,17 @@ class Player {
   std::optional<SpokenUtterance>& spoken_ QTTS_GUARDED_BY(monitor_held);
 
   Idle idle_ QTTS_GUARDED_BY(monitor_held) = Idle::kEnd;
-  bool loading_ QTTS_GUARDED_BY(monitor_held) = false;  // the outcome has not come yet
-  qtts::EngineOptions options_ QTTS_GUARDED_BY(monitor_held);
-  qtts::Status load_status_ QTTS_GUARDED_BY(monitor_held);
-  std::shared_ptr<qtts::Engine> engine_ QTTS_GUARDED_BY(monitor_held);
-  bool engine_suspect_ QTTS_GUARDED_BY(monitor_held) = false;  // a stream of it failed: do not keep it for the next run
-  qtts::Status last_failure_ QTTS_GUARDED_BY(monitor_held);    // of an utterance
+  qtts::Status last_failure_ QTTS_GUARDED_BY(monitor_held);  // of an utterance
   Pace pace_ QTTS_GUARDED_BY(monitor_held);
-  Counts counts_ QTTS_GUARDED_BY(monitor_held);
-  uint64_t prepared_id_ QTTS_GUARDED_BY(monitor_held) = 0;  // the last utterance whose voice voices_ was told of
-  AheadList ahead_ QTTS_GUARDED_BY(monitor_held);
+  RunCounts counts_ QTTS_GUARDED_BY(monitor_held);
+  uint64_t prepared_id_ QTTS_GUARDED_BY(monitor_held) = 0;  // the last utterance whose voice was prepared
 
   bool in_break_ QTTS_GUARDED_BY(monitor_held) = false;
 
-  const uint64_t random_;     // of this element, for seeds
-  bool in_parallel_ = false;  // of the run: set by Start(), while the streaming thread is at rest
-
-  // The streaming thread's own: the warnings of the text of the sink pad that had one last.
-  uint64_t warned_stream_ = 0;
-  std::set<std::string> language_warnings_;
-  std::set<std::string> markup_warnings_;  // of this run
-  VoiceStore voices_;
-
-  EngineLoader loader_;  // last: its thread uses the rest until it is joined
+  UtteranceStarter starter_;  // the streaming thread's
+  AheadMaker ahead_;
+  EngineHolder holder_;
+  StreamReader reader_;
 };
 
 }  // namespace gstqtts

@@ -426,8 +426,11 @@ std::vector<Property> UtteranceProperties() {
           "Style instruction in plain words, from the next utterance on; for a voice-design model, "
           "the description of the voice. Unset: no instruction"),
       Row("voice-file", "Voice File", kPlaying, kUtterance, &Settings::voice_file,
-          "Cloned voice for a base model, a file that \"qtts-tool voice make\" wrote, from the next "
-          "utterance on"),
+          "Cloned voice for a base model, or designed one for a voice-design model: a file that \"qtts-tool voice\" "
+          "wrote, from the next utterance on"),
+      Row("style", "Style", kPlaying, kUtterance, &Settings::style,
+          "Which of several takes of \"voice-file\" speaks, by its manner such as calm, from the next utterance on. "
+          "Unset: the one that the first word of \"instruct\" names, else the first; a designed voice has its first"),
       Row("reference-audio", "Reference Audio", kPlaying, kUtterance, &Settings::reference_audio,
           "Recording of the voice to clone with a base model, from the next utterance on: a local "
           "file with 1 to 60 s of speech as WAV, FLAC, MP3, AAC, Ogg, MP4 or WebM. The first utterance "
@@ -438,6 +441,10 @@ std::vector<Property> UtteranceProperties() {
       Row("pad-reference", "Pad Reference", kPlaying, kUtterance, &Settings::pad_reference,
           "Append half a second of silence to \"reference-audio\". Use it if speech begins with "
           "the recording's last sounds. The official package does not do this"),
+      Row("prepare-reference", "Prepare Reference", kPlaying, kUtterance, &Settings::prepare_reference,
+          "Repair \"reference-audio\" before it is cloned: trim silence, make the end quiet, normalise the level and, "
+          "without \"reference-text\", cut it to 15 s at a pause. The log tells what was done, at level info. The "
+          "official package does not do this"),
       Row("layout", "Prompt Layout", kPlaying, kUtterance, &Settings::layout,
           "Layout of the text in the model's prompt, from the next utterance on"),
       Row("seed", "Seed", kPlaying, kUtterance, &Settings::seed, {-1, G_MAXINT64},

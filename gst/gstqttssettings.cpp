@@ -3,12 +3,25 @@
 
 #include <algorithm>
 #include <chrono>
+#include <string_view>
 #include <utility>
 
 #include "gstqttstimeline.h"
 #include "qtts/language.h"
+#include "qtts/voice.h"
 
 namespace gstqtts {
+namespace {
+
+// Index in kSamplingNumbers.
+constexpr size_t IndexOfSampling(std::string_view name) {
+  size_t index = 0;
+  while (name != qtts::kSamplingNumbers[index].name) ++index;
+  return index;
+}
+
+}  // namespace
+
 std::string LanguageTag(const Settings& settings) { return std::string(qtts::ResolveLanguage(settings.language).tag); }
 
 qtts::Status CheckSettings(const Settings& settings) {
@@ -20,6 +33,10 @@ qtts::Status CheckSettings(const Settings& settings) {
     return qtts::Status::InvalidArgument(
         "reference-text is set without reference-audio, the recording that says it. Set both or none.");
   }
+  if (settings.voice_file.empty() && !settings.style.empty()) {
+    return qtts::Status::InvalidArgument(
+        "style is set without voice-file, among whose takes it chooses. Set both or none.");
+  }
   QTTS_RETURN_IF_ERROR(qtts::ParseMarkdownRules(settings.markup_rules).status());
   return qtts::Status::Ok();
 }
@@ -27,7 +44,10 @@ qtts::Status CheckSettings(const Settings& settings) {
 qtts::Status CheckSettings(const Settings& settings, const qtts::ModelInfo& model) {
   QTTS_RETURN_IF_ERROR(CheckSettings(settings));
   QTTS_RETURN_IF_ERROR(qtts::CheckLanguage(model.languages, settings.language));
-  return qtts::CheckVoiceChoice(model.type, model.speakers, settings.speaker, settings.names_voice());
+  qtts::VoiceKind voice = qtts::VoiceKind::kNone;
+  if (!settings.voice_file.empty()) voice = qtts::VoiceKind::kFile;
+  if (!settings.reference_audio.empty()) voice = qtts::VoiceKind::kCloned;
+  return qtts::CheckVoiceChoice(model.type, model.speakers, settings.speaker, voice);
 }
 
 qtts::Request MakeRequest(const Settings& settings, const qtts::ModelInfo& model, std::string text,
@@ -62,6 +82,18 @@ qtts::Request MakeRequest(const Settings& settings, const qtts::ModelInfo& model
     request.settings.max_new_tokens = request.max_frames + 1;
   }
   return request;
+}
+
+void AdaptToVoice(const Settings& settings, qtts::Request* request) {
+  if (request->voice == nullptr) return;
+  if (request->voice->designed()) {
+    constexpr size_t kTemperature = IndexOfSampling("subtalker-temperature");
+    if (settings.sampling[kTemperature] == Settings::kModel) {
+      request->settings.predictor.temperature = qtts::kDesignedPredictorTemperature;
+    }
+  } else if (settings.style.empty() && !request->voice->style.empty()) {
+    request->instruct.clear();
+  }
 }
 
 }  // namespace gstqtts

@@ -30,10 +30,12 @@ struct Settings {
   std::string speaker;
   std::string language;
   std::string instruct;
-  std::string voice_file;       // a cloned voice that was saved
-  std::string reference_audio;  // a recording to clone
-  std::string reference_text;   // its transcript; empty: only the timbre is cloned
-  bool pad_reference = false;   // CloneOptions::pad_reference
+  std::string voice_file;          // a cloned or designed voice that was saved
+  std::string style;               // which of its takes, by its manner
+  std::string reference_audio;     // a recording to clone
+  std::string reference_text;      // its transcript; empty: only the timbre is cloned
+  bool pad_reference = false;      // CloneOptions::pad_reference
+  bool prepare_reference = false;  // CloneOptions::prepare
   qtts::PromptLayout layout = qtts::PromptLayout::kDefault;
   int64_t seed = -1;                                                          // -1: a new one for every utterance
   std::array<double, qtts::kSamplingNumberCount> sampling = ModelSampling();  // by index in kSamplingNumbers
@@ -166,6 +168,10 @@ qtts::Status CheckSettings(const Settings& settings, const qtts::ModelInfo& mode
 // taken where the settings name no seed. Values out of range are passed on: the engine refuses them.
 qtts::Request MakeRequest(const Settings& settings, const qtts::ModelInfo& model, std::string text,
                           uint64_t random_seed);
+
+// Adapts a request of MakeRequest() to its voice: the code predictor's temperature for a designed one, unless it is
+// set; an instruction that has chosen a take is for nothing else.
+void AdaptToVoice(const Settings& settings, qtts::Request* request);
 
 }  // namespace gstqtts
 

@@ -33,7 +33,7 @@ namespace gstqtts {
 // is for the loader's thread.
 class Speech {
  public:
-  struct Stats : Player::Counts, Intake::Counts {
+  struct Stats : RunCounts, Intake::Counts {
     qtts::Occupancy occupancy;  // of the engine, over all its users; zeros without an engine
   };
 

@@ -21,20 +21,26 @@ std::string KeyOf(const qtts::Engine& engine, const Settings& settings) {
   std::error_code error;
   const auto changed = std::filesystem::last_write_time(file, error);
   std::string key = engine.info().fingerprint;
-  for (const std::string& part : {settings.voice_file, settings.reference_audio, settings.reference_text}) {
+  // An instruction may choose a take of a voice file.
+  const std::string chosen_by = settings.voice_file.empty() ? "" : settings.instruct;
+  for (const std::string& part :
+       {settings.voice_file, settings.style, chosen_by, settings.reference_audio, settings.reference_text}) {
     key.append(1, '\0').append(part);
   }
-  key.append(settings.pad_reference ? "+" : "-");
+  key.append(settings.pad_reference ? "+" : "-").append(settings.prepare_reference ? "+" : "-");
   return error ? key : key + std::to_string(changed.time_since_epoch().count());
 }
 
 qtts::Result<qtts::ClonedVoice> MakeVoice(const qtts::Engine& engine, const Settings& settings,
                                           const std::function<bool()>& cancelled) {
-  if (!settings.voice_file.empty()) return qtts::LoadVoice(settings.voice_file);
+  if (!settings.voice_file.empty()) {
+    return qtts::LoadVoice(settings.voice_file, settings.style, settings.instruct);
+  }
   QTTS_ASSIGN_OR_RETURN(const qtts::Recording recording, ReadReference(settings.reference_audio, cancelled));
   qtts::CloneOptions options;
   options.reference_text = settings.reference_text;
   options.pad_reference = settings.pad_reference;
+  options.prepare = settings.prepare_reference;
   return engine.CloneVoice(recording, options);
 }
 
@@ -90,6 +96,7 @@ std::optional<qtts::Status> VoiceStore::Collect(const std::string& key) {
   if (job_ == nullptr || !job_->done) return std::nullopt;
   const std::unique_ptr<Job> job = std::exchange(job_, nullptr);
   if (!job->status.ok()) return job->key == key ? std::optional(job->status) : std::nullopt;
+  warnings_.insert(warnings_.end(), job->voice->warnings.begin(), job->voice->warnings.end());
   made_.Insert(job->key, job->voice);
   return std::nullopt;
 }

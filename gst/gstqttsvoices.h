@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gstqttssettings.h"
@@ -42,6 +43,8 @@ class VoiceStore {
   std::optional<Voice> Get(const std::shared_ptr<const qtts::Engine>& engine, const Settings& settings);
   // Starts to make the voice of settings for which Get() will be called, if no other voice is being made.
   void Prepare(const std::shared_ptr<const qtts::Engine>& engine, const Settings& settings);
+  // Returns what is to be told about voices that were made since the last call: faults of their recordings.
+  std::vector<std::string> TakeWarnings() { return std::exchange(warnings_, {}); }
   // Cancels the voice in progress without waiting for it.
   void Cancel();
   // Joins finished threads of cancelled voices. Does not block.
@@ -57,6 +60,7 @@ class VoiceStore {
 
   const std::function<void()> on_done_;
   qtts::LruCache<std::shared_ptr<const qtts::ClonedVoice>> made_{kMostVoices};
+  std::vector<std::string> warnings_;
   std::unique_ptr<Job> job_;                    // the voice in progress
   std::vector<std::unique_ptr<Job>> given_up_;  // whose threads may still run
 };

@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "checkpoint/transformer_config.h"
-#include "gemm/gemm.h"
+#include "rules/precision.h"
 #include "rules/splits.h"
 #include "runtime/launch.h"
 

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "gemm/gemm.h"
+#include "rules/precision.h"
 #include "runtime/launch.h"
 
 namespace qtts::cuda::attention {

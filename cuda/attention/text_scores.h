@@ -6,7 +6,7 @@
 #include "checkpoint/transformer_config.h"
 #include "frame/frame.h"
 #include "frame/frame_state.h"
-#include "gemm/gemm.h"
+#include "rules/precision.h"
 #include "runtime/launch.h"
 
 // Scores of the alignment head against the text, for the rows that choose a frame.

@@ -38,10 +38,7 @@ constexpr int kReplays = 20;
 Result<double> Time(cudaStream_t stream, const DeviceNumbers& numbers,
                     const std::function<void(const Launcher&, int)>& enqueue) {
   QTTS_ASSIGN_OR_RETURN(const Graph graph, Graph::Capture(stream, [&] {
-                          Launcher launch;
-                          launch.stream = stream;
-                          launch.overlap = true;
-                          launch.numbers = &numbers;
+                          const Launcher launch(stream, &numbers, /*may_overlap=*/true);
                           for (int layer = 0; layer < kLayers; ++layer) enqueue(launch, layer);
                           return CudaStatus(launch.error, "a product");
                         }));

@@ -188,7 +188,8 @@ Status LanguageModelFigures(const Checkpoint& checkpoint, const Options& options
     if (context + frames > model->max_positions()) break;
     QTTS_ASSIGN_OR_RETURN(const FrameStart start,
                           model->Begin(0, BenchPrompt(checkpoint.config(), context, random), GenerationSettings(), 1));
-    for (size_t i = 0; i < kEntries; ++i) steps.as<FrameRow>()[i] = {i % kMaxRows == 0 ? 0 : -1, 1};
+    for (size_t i = 0; i < kEntries; ++i)
+      steps.as<FrameRow>()[i] = i % kMaxRows == 0 ? FrameRow{RowKind::kNext, 0, 1} : FrameRow();
     const int splits = model->SplitBucket(context + frames);
     QTTS_RETURN_IF_ERROR(model->Extend(0, context));
     for (int i = 0; i < frames; i += 16) QTTS_RETURN_IF_ERROR(model->Extend(0, context + i));

@@ -142,6 +142,17 @@ __device__ __forceinline__ void SumTile(const GemmArgs& a, const char* x_lane, c
   }
 }
 
+// Tells a block how many bytes its cluster will send it: `groups` fragments for each one that it finishes.
+template <typename Exists>
+__device__ __forceinline__ void ExpectFragments(uint32_t arrivals, int rank, int fragments, int groups,
+                                                const Exists& exists) {
+  int bytes = 0;
+#pragma unroll 1
+  for (int f = rank; f < fragments; f += groups) bytes += exists(f) ? groups * SumFragment::kBytes : 0;
+  InitializeArrivals(arrivals);
+  ExpectArrivals(arrivals, bytes);
+}
+
 #endif  // __CUDA_ARCH__ >= 900
 
 // Block x of a cluster takes group x. Fragments are finished in turn by the blocks of the cluster.
@@ -177,14 +188,7 @@ __global__ void __launch_bounds__(kThreads, 4) ClusterGemm(const __grid_constant
   LetNextStart();
   const uint32_t arrivals_address = SharedAddress(&arrivals);
   if (a.geometry.groups > 1) {
-    if (thread == 0) {
-      int bytes = 0;
-#pragma unroll 1
-      for (int f = rank; f < kWarps * kColumnTiles; f += a.geometry.groups)
-        bytes += exists(f) ? a.geometry.groups * SumFragment::kBytes : 0;
-      InitializeArrivals(arrivals_address);
-      ExpectArrivals(arrivals_address, bytes);
-    }
+    if (thread == 0) ExpectFragments(arrivals_address, rank, kWarps * kColumnTiles, a.geometry.groups, exists);
     ArriveAtCluster();
   }
 

@@ -21,18 +21,19 @@ __global__ void __launch_bounds__(kThreads)
   LetNextStart();
   const int row = blockIdx.x;
   const FrameRow* const step = steps + Entry(ring, *frame.frame) + row;
+  const RowKind kind = step->kind;
   const int index = step->slot;
   const int text_id = step->text_id;
   // Host memory is far: read with the rest, and stored when it has arrived.
   const bool keeps_window = frame.windows != nullptr && threadIdx.x == 0;
   TextWindow window;
   if (keeps_window) window = step->window;
-  if (index < 0 || slots[index].end != EndReason::kNone) {
+  if (kind == RowKind::kIdle || slots[index].end != EndReason::kNone) {
     if (threadIdx.x == 0) frame.slots[row] = frame.joining[row] = -1;
     return;
   }
   SlotState& slot = slots[index];
-  const bool joins = text_id == kJoinsBehindTalker;
+  const bool joins = kind == RowKind::kJoins;
   if (threadIdx.x == 0) {
     frame.positions[row] = slot.position;
     frame.slots[row] = joins ? -1 : index;
@@ -83,7 +84,7 @@ __global__ void __launch_bounds__(kThreads)
   const unsigned number = *frame.frame;
   const int64_t entry = Entry(ring, number) + row;
   const int64_t place = static_cast<int64_t>(number % kHandOvers) * ring.rows + row;
-  const int slot = steps[entry].slot;
+  const int slot = steps[entry].kind == RowKind::kIdle ? -1 : steps[entry].slot;
   const int speaking = slot >= 0 ? LoadL2(frame.slots + row) : -1;
   if (speaking >= 0) {
     for (int g = threadIdx.x; g < groups; g += kThreads) {

@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "frame/frame_state.h"
-#include "gemm/gemm.h"
+#include "rules/precision.h"
 #include "runtime/launch.h"
 
 // First and last kernels of a frame (ids in, results out), and those that open an utterance.
@@ -36,7 +36,7 @@ struct FrameRows {
 // First kernel of a frame: reads its entry of the ring `steps` (host memory), and sets the talker's rows x
 // [rows][stride]: for an utterance's first frame its row of `first_x` [slots][stride], then the sum of the last codes'
 // embeddings and the text's.
-// A row of kJoinsBehindTalker stays idle until JoinRows().
+// A row of kJoins stays idle until JoinRows().
 void BeginFrame(const Launcher& launch, Precision precision, const EmbeddingTables& tables, const FrameRow* steps,
                 const FrameRing& ring, const FrameRows& frame, SlotState* slots, const float* first_x, int rows,
                 float* x);

@@ -44,14 +44,20 @@ struct SlotState {
   int codes[kMaxGroups];  // of the last frame
 };
 
+enum class RowKind : int {
+  kIdle,   // fills the frame up
+  kFirst,  // an utterance's first frame, which begins with what its prompt left
+  kJoins,  // the same among rows that begin with an input: idle until JoinRows(), behind the talker's layers
+  kNext,   // a later frame, whose input is the last codes and a text id
+};
+
 // Host to device: one row of a frame.
 struct FrameRow {
-  int slot;     // below 0: nothing
-  int text_id;  // below 0: none, in an utterance's first frame
+  RowKind kind = RowKind::kIdle;
+  int slot = -1;
+  int text_id = 0;  // of kNext
   TextWindow window = {};
 };
-// Instead of a text id: a first frame that begins with its prompt's last row, among frames that begin with an input.
-inline constexpr int kJoinsBehindTalker = -2;
 
 // TextScores of a row.
 struct RowTextScores {

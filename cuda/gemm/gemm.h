@@ -6,7 +6,8 @@
 #include <cstdint>
 
 #include "checkpoint/dtype.h"
-#include "network/chunk.h"
+#include "rules/chunk.h"
+#include "rules/precision.h"
 #include "runtime/launch.h"
 
 // Products of weight matrices with few rows of activations: the frame's work. A row's result has one
@@ -22,11 +23,6 @@
 namespace qtts::cuda {
 
 class LibraryProduct;
-
-enum class Precision { kBF16, kF32 };
-
-// Bytes per weight and per activation (except the residual stream, which is F32).
-constexpr size_t ElementBytes(Precision precision) { return precision == Precision::kBF16 ? 2 : 4; }
 
 // Input format and epilogue of a product.
 enum class GemmKind {

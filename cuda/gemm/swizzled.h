@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "network/chunk.h"
+#include "rules/chunk.h"
 #include "runtime/matrix_operand.h"
 
 // The swizzled layout of operands, in which the warpgroup's matrix instruction reads them from shared memory: a tile of

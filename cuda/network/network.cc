@@ -69,10 +69,11 @@ Result<Stack> LoadStack(const TransformerConfig& config, const TransformerWeight
 
 // Projects the text table once. It takes 50 ms and no more memory than the table itself, and saves two products in
 // every frame.
-Status LoadText(const TalkerWeights& talker, cudaStream_t stream, Network* network) {
+Status LoadText(const TalkerWeights& talker, Network* network) {
+  const Launcher& launch = network->loader->launch();
   // A loader of its own: the projection's matrices are not needed afterwards.
   QTTS_ASSIGN_OR_RETURN(const std::unique_ptr<WeightLoader> temporary,
-                        WeightLoader::Create(network->precision, stream));
+                        WeightLoader::Create(network->precision, launch.numbers, launch.stream));
   QTTS_ASSIGN_OR_RETURN(const Matrix fc1, temporary->LoadLinear(GemmKind::kStoreSilu, talker.text_fc1));
   QTTS_ASSIGN_OR_RETURN(const Matrix fc2, temporary->LoadLinear(GemmKind::kStore, talker.text_fc2));
   QTTS_ASSIGN_OR_RETURN(network->text_table, network->loader->NewTable(talker.text_embedding.shape[0], fc2.outputs));
@@ -161,10 +162,10 @@ Status TakeProducts(Network* network) {
   return Status::Ok();
 }
 
-Status LoadWeights(const Checkpoint& checkpoint, cudaStream_t stream, ManyRowsWeights::Pieces pieces,
-                   Network* network) {
-  QTTS_ASSIGN_OR_RETURN(network->loader, WeightLoader::Create(network->precision, stream));
-  QTTS_RETURN_IF_ERROR(LoadText(checkpoint.talker(), stream, network));
+Status LoadWeights(const Checkpoint& checkpoint, const DeviceNumbers* numbers, cudaStream_t stream,
+                   ManyRowsWeights::Swizzled swizzled, Network* network) {
+  QTTS_ASSIGN_OR_RETURN(network->loader, WeightLoader::Create(network->precision, numbers, stream));
+  QTTS_RETURN_IF_ERROR(LoadText(checkpoint.talker(), network));
   QTTS_ASSIGN_OR_RETURN(network->talker, LoadStack(network->config.talker.transformer, checkpoint.talker().transformer,
                                                    network->loader.get()));
   QTTS_ASSIGN_OR_RETURN(network->talker_head,
@@ -177,12 +178,12 @@ Status LoadWeights(const Checkpoint& checkpoint, cudaStream_t stream, ManyRowsWe
   }
   QTTS_RETURN_IF_ERROR(LoadCodeTables(checkpoint, network));
   if (network->library != nullptr) QTTS_RETURN_IF_ERROR(TakeProducts(network));
-  if (pieces == ManyRowsWeights::Pieces::kAll) {
-    for (Matrix* matrix : Matrices(network)) QTTS_RETURN_IF_ERROR(network->loader->AddPieces(matrix));
-  } else if (pieces == ManyRowsWeights::Pieces::kPredictor) {
+  if (swizzled == ManyRowsWeights::Swizzled::kAll) {
+    for (Matrix* matrix : Matrices(network)) QTTS_RETURN_IF_ERROR(network->loader->AddSwizzled(matrix));
+  } else if (swizzled == ManyRowsWeights::Swizzled::kPredictor) {
     // O and down would have too few tiles for kMaxRows rows (ChooseTiles() in gemm/gemm.cc).
     for (Layer& layer : network->predictor.layers) {
-      for (Matrix* matrix : {&layer.qkv, &layer.gated}) QTTS_RETURN_IF_ERROR(network->loader->AddPieces(matrix));
+      for (Matrix* matrix : {&layer.qkv, &layer.gated}) QTTS_RETURN_IF_ERROR(network->loader->AddSwizzled(matrix));
     }
   }
 
@@ -201,7 +202,8 @@ Status CheckNetwork(const ModelConfig& config) {
 }
 
 Result<std::unique_ptr<const Network>> Network::Load(const Checkpoint& checkpoint, Precision precision,
-                                                     cudaStream_t stream, const ManyRowsWeights& many_rows) {
+                                                     const DeviceNumbers* numbers, cudaStream_t stream,
+                                                     const ManyRowsWeights& many_rows) {
   const ModelConfig& config = checkpoint.config();
   QTTS_RETURN_IF_ERROR(CheckNetwork(config));
   auto network = std::make_unique<Network>();
@@ -212,7 +214,7 @@ Result<std::unique_ptr<const Network>> Network::Load(const Checkpoint& checkpoin
   if (many_rows.library_rows > 0) {
     QTTS_ASSIGN_OR_RETURN(network->library, LibraryProducts::Create(many_rows.library_rows));
   }
-  QTTS_RETURN_IF_ERROR(LoadWeights(checkpoint, stream, many_rows.pieces, network.get()));
+  QTTS_RETURN_IF_ERROR(LoadWeights(checkpoint, numbers, stream, many_rows.swizzled, network.get()));
   return std::unique_ptr<const Network>(std::move(network));
 }
 

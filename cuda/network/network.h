@@ -25,16 +25,17 @@ Status CheckNetwork(const ModelConfig& config);
 // How the products of many rows are done.
 struct ManyRowsWeights {
   int64_t library_rows = 0;  // if not 0, all products are NVIDIA's library's, for up to so many rows
-  // Matrices whose weights are kept in pieces, too (gemm/tiles.h). kPredictor: the code predictor's that gain by it for
+  // Matrices whose weights are kept swizzled, too (gemm/tiles.h). kPredictor: the code predictor's that gain by it for
   // kMaxRows rows. They are small, and a frame reads them sixteen times.
-  enum class Pieces { kNone, kPredictor, kAll } pieces = Pieces::kNone;
+  enum class Swizzled { kNone, kPredictor, kAll } swizzled = Swizzled::kNone;
 };
 
 // Talker and code predictor on the device: layers, heads, tables. Constant once loaded.
 struct Network {
-  // Waits for the weights. kUnsupported as CheckNetwork().
+  // Waits for the weights. `numbers` must outlive the network. kUnsupported as CheckNetwork().
   static Result<std::unique_ptr<const Network>> Load(const Checkpoint& checkpoint, Precision precision,
-                                                     cudaStream_t stream, const ManyRowsWeights& many_rows = {});
+                                                     const DeviceNumbers* numbers, cudaStream_t stream,
+                                                     const ManyRowsWeights& many_rows = {});
 
   const Stack& stack(Part part) const { return part == Part::kTalker ? talker : predictor; }
   // The head of a code group; 0 is the talker's.

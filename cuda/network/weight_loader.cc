@@ -20,12 +20,12 @@ int64_t ColumnsOf(const TensorView& tensor) { return tensor.elements() / std::ma
 
 }  // namespace
 
-WeightLoader::WeightLoader(Precision precision, cudaStream_t stream) : precision_(precision) {
-  launch_.stream = stream;
-}
+WeightLoader::WeightLoader(Precision precision, const DeviceNumbers* numbers, cudaStream_t stream)
+    : precision_(precision), launch_(stream, numbers) {}
 
-Result<std::unique_ptr<WeightLoader>> WeightLoader::Create(Precision precision, cudaStream_t stream) {
-  std::unique_ptr<WeightLoader> loader(new WeightLoader(precision, stream));
+Result<std::unique_ptr<WeightLoader>> WeightLoader::Create(Precision precision, const DeviceNumbers* numbers,
+                                                           cudaStream_t stream) {
+  std::unique_ptr<WeightLoader> loader(new WeightLoader(precision, numbers, stream));
   QTTS_ASSIGN_OR_RETURN(loader->uploads_, UploadRing::Create(kPieceBytes));
   return loader;
 }
@@ -156,12 +156,12 @@ Result<const float*> WeightLoader::LoadFloats(const std::vector<float>& values) 
   return static_cast<const float*>(data);
 }
 
-Status WeightLoader::AddPieces(Matrix* matrix) {
+Status WeightLoader::AddSwizzled(Matrix* matrix) {
   if (!gemm::HasTiles(*matrix)) return Status::Ok();
-  QTTS_ASSIGN_OR_RETURN(void* const pieces, Allocate(matrix->bytes(precision_)));
-  gemm::ArrangeWeights(launch_, *matrix, pieces);
+  QTTS_ASSIGN_OR_RETURN(void* const swizzled, Allocate(matrix->bytes(precision_)));
+  gemm::ArrangeWeights(launch_, *matrix, swizzled);
   QTTS_RETURN_IF_CUDA_ERROR(launch_.error, kLoading);
-  matrix->swizzled = pieces;
+  matrix->swizzled = swizzled;
   return Status::Ok();
 }
 

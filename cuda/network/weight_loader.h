@@ -14,6 +14,7 @@
 #include "gemm/gemm.h"
 #include "qtts/status.h"
 #include "runtime/device_memory.h"
+#include "runtime/device_numbers.h"
 
 namespace qtts::cuda {
 
@@ -29,7 +30,9 @@ struct Table {
 // piece before is being converted and packed. Owns what it has loaded. Not thread-safe.
 class WeightLoader {
  public:
-  static Result<std::unique_ptr<WeightLoader>> Create(Precision precision, cudaStream_t stream);
+  // `numbers` must outlive it.
+  static Result<std::unique_ptr<WeightLoader>> Create(Precision precision, const DeviceNumbers* numbers,
+                                                      cudaStream_t stream);
 
   // Matrices of the frame. Parts lie one after the other in the outputs; biases are all there or none.
   Result<Matrix> LoadMatrix(GemmKind kind, const std::vector<const TensorView*>& parts,
@@ -51,8 +54,8 @@ class WeightLoader {
   Result<const float*> LoadFloats(const TensorView& tensor);
   Result<const float*> LoadFloats(const std::vector<float>& values);
 
-  // Sets `pieces` of a BF16 matrix that has been loaded, where its sizes allow products of them (gemm/tiles.h).
-  Status AddPieces(Matrix* matrix);
+  // Sets `swizzled` of a BF16 matrix that has been loaded, where its sizes allow products of them (gemm/tiles.h).
+  Status AddSwizzled(Matrix* matrix);
 
   // Owns `memory` in place of `old`, which it allocated, and which nothing that was enqueued may use any more.
   void Replace(void* old, DeviceMemory memory);
@@ -65,7 +68,7 @@ class WeightLoader {
   const Launcher& launch() const { return launch_; }
 
  private:
-  WeightLoader(Precision precision, cudaStream_t stream);
+  WeightLoader(Precision precision, const DeviceNumbers* numbers, cudaStream_t stream);
   Result<void*> Allocate(size_t bytes);
   // Uploads rows [first, first + rows) of the tensor's bytes at a time; `use` enqueues the kernels that read them.
   Status Upload(const TensorView& tensor, const std::function<void(const void*, int64_t first, int64_t rows)>& use);

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "network/chunk.h"
+#include "rules/chunk.h"
 #include "runtime/device_math.cuh"
 
 // The order of a product's additions in BF16: the columns are cut into eight shares of whole chunks, one for each warp

@@ -69,14 +69,18 @@ cudaError_t AllowSharedMemory(void (*kernel)(Parameters...), size_t bytes) {
   return cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes));
 }
 
-// Where kernels go, and whether they may overlap their predecessor (overlap.cuh).
+// Stream of kernels, the numbers by which operations choose them, and whether they may overlap their predecessor
+// (overlap.cuh).
 struct Launcher {
+  // `card_numbers` must outlive the launcher. `may_overlap` needs compute capability 9.0.
+  Launcher(cudaStream_t kernel_stream, const DeviceNumbers* card_numbers, bool may_overlap = false)
+      : stream(kernel_stream), numbers(card_numbers), overlap(may_overlap) {}
+
   static constexpr size_t kPlainSharedMemory = size_t{32} << 10;  // safe beside any kernel's static part
 
-  cudaStream_t stream = nullptr;
-  bool overlap = false;  // needs compute capability 9.0
-  // Numbers by which operations choose kernels.
-  const DeviceNumbers* numbers = &kH200Numbers;
+  cudaStream_t stream;
+  const DeviceNumbers* numbers;
+  bool overlap;
 
   // The first error of all launches; sticky.
   mutable cudaError_t error = cudaSuccess;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
+#include "frame/outcome.cuh"
 #include "rules/norm.cuh"
-#include "rules/outcome.cuh"
 #include "rules/penalty.cuh"
 #include "rules/sampling.cuh"
 #include "runtime/device_math.cuh"

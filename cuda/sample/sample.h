@@ -6,7 +6,7 @@
 
 #include "frame/frame.h"
 #include "frame/frame_state.h"
-#include "gemm/gemm.h"
+#include "rules/precision.h"
 #include "runtime/launch.h"
 
 // The official sampling rules (spec 6) on the device: engine/sampling, a block per row, with the same

@@ -9,14 +9,16 @@
 
 namespace qtts::cuda {
 
-PrefixCache::PrefixCache(const TransformerConfig& config, size_t element_bytes, KvPages* pages, cudaStream_t stream)
+PrefixCache::PrefixCache(const TransformerConfig& config, size_t element_bytes, KvPages* pages,
+                         const DeviceNumbers* numbers, cudaStream_t stream)
     : heads_(static_cast<int64_t>(config.num_layers) * config.num_kv_heads),
       row_bytes_(static_cast<int64_t>(config.head_dim) * static_cast<int64_t>(element_bytes)),
       pages_(pages),
+      numbers_(numbers),
       stream_(stream) {}
 
 bool PrefixCache::Copy(std::span<void* const> from, std::span<void* const> to, int positions) const {
-  const Launcher launch{stream_, false};
+  const Launcher launch(stream_, numbers_);
   for (size_t page = 0; positions > 0; ++page, positions -= kPagePositions) {
     CopyPage(launch, from[page], to[page], heads_, std::min(kPagePositions, positions), kPagePositions, row_bytes_);
   }

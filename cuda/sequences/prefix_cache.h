@@ -12,6 +12,7 @@
 
 #include "checkpoint/config.h"
 #include "qtts/lru_cache.h"
+#include "runtime/device_numbers.h"
 #include "sequences/kv_pages.h"
 
 namespace qtts::cuda {
@@ -26,8 +27,9 @@ class PrefixCache {
   static constexpr size_t kMostPrefixes = 8;
   static constexpr int kMostRows = 1024;
 
-  // `config` is the talker's, `element_bytes` of a key's number; `pages` and `stream` outlive the cache.
-  PrefixCache(const TransformerConfig& config, size_t element_bytes, KvPages* pages, cudaStream_t stream);
+  // `config` is the talker's, `element_bytes` of a key's number; all pointers outlive the cache.
+  PrefixCache(const TransformerConfig& config, size_t element_bytes, KvPages* pages, const DeviceNumbers* numbers,
+              cudaStream_t stream);
 
   // Copies the cached rows of `key`, a PrefixKey(), to the pages of a slot, which must be allocated. Returns false if
   // there are none or the copy fails.
@@ -53,6 +55,7 @@ class PrefixCache {
   int64_t heads_;      // of all layers
   int64_t row_bytes_;  // of one position's key, or value
   KvPages* pages_;
+  const DeviceNumbers* numbers_;
   cudaStream_t stream_;
   size_t held_pages_ = 0;
   LruCache<Prefix> prefixes_{kMostPrefixes};

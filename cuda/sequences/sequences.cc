@@ -17,8 +17,6 @@ namespace {
 
 constexpr const char* kSpeaking = "making speech";
 constexpr size_t kPageBlockBytes = size_t{80} << 20;
-// Pages are allocated so many positions ahead, long before they are needed.
-constexpr int64_t kPagesAhead = 16;
 // Rows of the graphs for several prompts, ascending.
 constexpr std::array<int, 5> kRowsTogether = {kMaxRows, 128, 256, 384, Sequences::kMostPromptRows};
 
@@ -33,17 +31,19 @@ Result<KvPages> Sequences::NewPages(const Network& network) {
   return pages;
 }
 
-Sequences::Sequences(const Network* network, FrameBuffers* buffers, const GraphPath* graph, KvPages pages,
-                     UploadRing uploads, int max_slots, size_t parking_bytes, cudaStream_t stream)
+Sequences::Sequences(const Network* network, FrameBuffers* buffers, const GraphPath* graph,
+                     const DeviceNumbers* numbers, KvPages pages, UploadRing uploads, int max_slots,
+                     size_t parking_bytes, cudaStream_t stream)
     : network_(network),
       buffers_(buffers),
       graph_(graph),
+      numbers_(numbers),
       stream_(stream),
       pages_(std::move(pages)),
       slot_pages_(static_cast<size_t>(max_slots)),
       uploads_(std::move(uploads)),
       parked_(pages_.page_bytes(), max_slots, parking_bytes, stream),
-      prefixes_(network->talker.config, ElementBytes(network->precision), &pages_, stream) {}
+      prefixes_(network->talker.config, ElementBytes(network->precision), &pages_, numbers, stream) {}
 
 Result<void*> Sequences::TakePage() {
   if (pages_.measured() && ContextPages{kPagePositions, total_pages(), free_pages()}.IsShort()) parked_.Expect();
@@ -54,7 +54,7 @@ Result<void*> Sequences::TakePage() {
 
 Status Sequences::AddPage(int slot, void* page) {
   std::vector<void*>& pages = slot_pages_[static_cast<size_t>(slot)];
-  const Launcher launch{stream_, false};
+  const Launcher launch(stream_, numbers_);
   SetPage(launch, buffers_->page_table,
           static_cast<int64_t>(slot) * buffers_->pages_per_slot + static_cast<int64_t>(pages.size()), page);
   pages.push_back(page);
@@ -63,7 +63,7 @@ Status Sequences::AddPage(int slot, void* page) {
 
 Status Sequences::Extend(int slot, int64_t position) {
   std::vector<void*>& pages = slot_pages_[static_cast<size_t>(slot)];
-  const int64_t last = std::min(position + kPagesAhead, network_->max_positions - 1);
+  const int64_t last = std::min(position + PagedContexts::kPositionsAhead, network_->max_positions - 1);
   while (static_cast<int64_t>(pages.size()) <= last / kPagePositions) {
     // A page that is not needed yet may come later.
     const bool later = static_cast<int64_t>(pages.size()) > position / kPagePositions;
@@ -168,7 +168,7 @@ Status Sequences::Open(int slot, const Prompt& prompt, const GenerationSettings&
     state.predictor = RulesOf(settings.predictor);
     state.history_rules = HistoryRulesOf(settings);
     state.position = rows - 1;
-    const Launcher launch{stream_, false};
+    const Launcher launch(stream_, numbers_);
     OpenSlot(launch, slot, state, buffers_->slots, buffers_->history, buffers_->history_words);
     return CudaStatus(launch.error, kSpeaking);
   };
@@ -258,7 +258,7 @@ Status Sequences::PrefillAlone(const Piece& piece) {
   if (piece.end < static_cast<int>(prompt.rows.size()) || StartOf(prompt) == FrameStart::kPrompt) {
     return PrefillRows(uploaded, at, piece.end);
   }
-  const Launcher launch{stream_, false};
+  const Launcher launch(stream_, numbers_);
   EmbedPrompt(launch, network_->precision, buffers_->tables, uploaded.rows, uploaded.x_vectors, 1,
               buffers_->first_x + static_cast<int64_t>(piece.slot) * Padded(network_->hidden_size()), 1, {});
   return CudaStatus(launch.error, kSpeaking);
@@ -289,7 +289,7 @@ Status Sequences::PrefillRows(const Uploaded& uploaded, int begin, int end) {
 }
 
 Status Sequences::PrefillPass(const Uploaded& uploaded, int rows, int padded, int splits, PromptRowsKept kept) {
-  const Launcher launch{stream_, false};
+  const Launcher launch(stream_, numbers_);
   EmbedPrompt(launch, network_->precision, buffers_->tables, uploaded.rows, uploaded.x_vectors, rows, buffers_->x,
               padded, buffers_->prompts);
   QTTS_RETURN_IF_ERROR(CudaStatus(launch.error, kSpeaking));

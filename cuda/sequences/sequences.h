@@ -19,6 +19,7 @@
 #include "qtts/request.h"
 #include "qtts/status.h"
 #include "runtime/device_memory.h"
+#include "runtime/device_numbers.h"
 #include "sequences/kv_pages.h"
 #include "sequences/parked_pages.h"
 #include "sequences/prefix_cache.h"
@@ -38,9 +39,9 @@ class Sequences {
  public:
   // Returns pages for the talker's keys and values; at least one can be taken.
   static Result<KvPages> NewPages(const Network& network);
-  // Network, buffers and path must outlive it.
-  Sequences(const Network* network, FrameBuffers* buffers, const GraphPath* graph, KvPages pages, UploadRing uploads,
-            int max_slots, size_t parking_bytes, cudaStream_t stream);
+  // Network, buffers, path and numbers must outlive it.
+  Sequences(const Network* network, FrameBuffers* buffers, const GraphPath* graph, const DeviceNumbers* numbers,
+            KvPages pages, UploadRing uploads, int max_slots, size_t parking_bytes, cudaStream_t stream);
   Sequences(const Sequences&) = delete;
   Sequences& operator=(const Sequences&) = delete;
 
@@ -107,6 +108,7 @@ class Sequences {
   const Network* network_;
   FrameBuffers* buffers_;
   const GraphPath* graph_;
+  const DeviceNumbers* numbers_;
   cudaStream_t stream_;
   KvPages pages_;
   std::vector<std::vector<void*>> slot_pages_;  // of the slots' tables

@@ -4,7 +4,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <memory>
 #include <span>
 #include <string>
@@ -50,12 +49,55 @@ struct FrameResult {
 
 // Memory for the contexts of utterances: pages of one size, shared by all slots.
 struct ContextPages {
-  int64_t positions = 0;  // of a context in a page; 0: the backend has no pages
+  int64_t positions = 0;  // of a context in a page
   int64_t total = 0;      // as far as is known: other programs use the device too
   int64_t free = 0;       // of these
 
-  // True if so few are free that utterances will soon be parked.
-  bool IsShort() const { return free * 40 < total; }
+  // True if fewer than one page in kShortShare is free, so that utterances will soon be parked.
+  bool IsShort() const { return free * kShortShare < total; }
+  static constexpr int64_t kShortShare = 40;
+};
+
+// Optional part of a Backend: contexts lie in pages that all slots share. A lack of pages is no reason for an utterance
+// to fail: the scheduler begins one only if there are enough.
+class PagedContexts {
+ public:
+  virtual ~PagedContexts() = default;
+
+  // Positions that a slot may take pages ahead of its next frame: 1.3 s of speech, so that a device allocates a page
+  // long before it is needed.
+  static constexpr int64_t kPositionsAhead = 16;
+
+  // Cheap.
+  virtual ContextPages pages() const = 0;
+
+  // Takes the pages of an open slot's next frame, or finds them taken. Returns the number of frames that may be
+  // submitted in all before the next call. kResourceExhausted: no page is free; the slot is as before and may be tried
+  // again, parked or closed. Backend::Submit() takes what was not reserved, and fails the slot if there is none.
+  virtual Result<int64_t> Reserve(SlotId slot) = 0;
+
+  // Moves the pages of an open slot, whose whole prompt has been run, to the host's memory and frees them. Frames in
+  // flight come as ever; none may be submitted until Unpark(). No bit of later results changes. kResourceExhausted: the
+  // host has no memory for them; the slot is as before.
+  virtual Status Park(SlotId slot) = 0;
+
+  // Brings a parked slot's pages back. kResourceExhausted: there are too few; it stays parked.
+  virtual Status Unpark(SlotId slot) = 0;
+
+  // Memory of the device that the model and its slots take; 0: not known.
+  virtual size_t device_bytes() const { return 0; }
+};
+
+// Optional part of a Backend: prompts of several slots share one pass over the weights.
+class SharedPrompts {
+ public:
+  virtual ~SharedPrompts() = default;
+
+  // Rows of several prompts that are about one frame's work together, constant.
+  virtual int64_t prompt_rows_together() const = 0;
+
+  // Does the same as Backend::Prefill() for several slots. Returns one result per slot, in their order.
+  virtual std::vector<Result<PrefillProgress>> PrefillTogether(std::span<const SlotId> slots) = 0;
 };
 
 // A loaded model on a device. It advances any number of utterances ("slots") frame by frame. It owns weights, KV
@@ -80,8 +122,9 @@ class Backend {
   // Maximum number of open slots. At least 1, constant.
   virtual int max_slots() const = 0;
 
-  // A lack of pages is no reason for an utterance to fail: the scheduler begins one only if there are enough. Cheap.
-  virtual ContextPages pages() const { return {}; }
+  // Optional parts; null: the device has no such thing. Owned by the backend, constant.
+  virtual PagedContexts* paged() { return nullptr; }
+  virtual SharedPrompts* shared_prompts() { return nullptr; }
 
   // Opens a slot: checks the prompt and allocates the slot's memory, without computing. The caller feeds trailing_text
   // through FrameStep. kDeviceUnavailable: the device is lost, and with it every slot.
@@ -93,15 +136,6 @@ class Backend {
   // bit of later results. kDeviceUnavailable: as for Open(). After any other error the slot can only be closed.
   virtual Result<PrefillProgress> Prefill(SlotId slot) = 0;
 
-  // The same for several slots, whose pieces may share one pass over the weights. One result per slot, in their order.
-  virtual std::vector<Result<PrefillProgress>> PrefillTogether(std::span<const SlotId> slots) {
-    std::vector<Result<PrefillProgress>> results;
-    for (const SlotId slot : slots) results.push_back(Prefill(slot));
-    return results;
-  }
-  // Rows of several prompts that are about one frame's work together, constant. 0: prompts share nothing.
-  virtual int64_t prompt_rows_together() const { return 0; }
-
   // Queues one frame for each of `steps`, which name distinct, open slots. If a slot's prompt is not complete, the rest
   // of it is run first, in one piece. A slot that has ended (a host that runs ahead may not know yet) does nothing and
   // reports its end again.
@@ -110,23 +144,6 @@ class Backend {
   // Waits for the oldest outstanding submission. Returns one result per step, in their order. An error means that the
   // device is lost, and with it every slot.
   virtual Result<std::vector<FrameResult>> Collect() = 0;
-
-  // Functions for backends with pages. Reserve() takes the pages of an open slot's next frame, or finds them taken, and
-  // returns the number of frames that may be submitted in all before the next call. kResourceExhausted: no page is
-  // free; the slot is as before and may be tried again, parked or closed. Submit() takes what was not reserved, and
-  // fails the slot if there is none.
-  virtual Result<int64_t> Reserve(SlotId /*slot*/) { return std::numeric_limits<int64_t>::max(); }
-
-  // Moves the pages of an open slot, whose whole prompt has been run, to the host's memory and frees them. Frames in
-  // flight come as ever; none may be submitted until Unpark(). No bit of later results changes. kResourceExhausted: the
-  // host has no memory for them; the slot is as before.
-  virtual Status Park(SlotId /*slot*/) { return Status::Unsupported("the device has no pages"); }
-
-  // Brings a parked slot's pages back. kResourceExhausted: there are too few; it stays parked.
-  virtual Status Unpark(SlotId /*slot*/) { return Status::Unsupported("the device has no pages"); }
-
-  // Memory of the device that the model and its slots take; 0: not known.
-  virtual size_t device_bytes() const { return 0; }
 
   // Closes a slot in any state. Its outstanding results are still delivered, but are meaningless. Its id is not reused
   // before that.

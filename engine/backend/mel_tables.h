@@ -9,8 +9,8 @@
 namespace qtts {
 
 // Tables of the speaker encoder's log-mel spectrogram, for every device (spec 9.1): windows of 1024 samples at 24 kHz
-// every 256 samples; magnitudes sqrt(|X|^2 + kLeastPower) through a Slaney filterbank from 0 to 12 kHz; natural
-// logarithm, clamped at kLeastMel. Both ends are padded by reflecting kPadding samples, without repeating the end
+// every 256 samples; magnitudes sqrt(|X|^2 + kMinPower) through a Slaney filterbank from 0 to 12 kHz; natural
+// logarithm, clamped at kMinMel. Both ends are padded by reflecting kPadding samples, without repeating the end
 // sample.
 //
 // Immutable and thread-safe.
@@ -19,8 +19,8 @@ struct MelTables {
   static constexpr int64_t kHop = 256;
   static constexpr int64_t kPadding = (kLength - kHop) / 2;
   static constexpr int64_t kFrequencies = kLength / 2 + 1;
-  static constexpr double kLeastPower = 1e-9;
-  static constexpr double kLeastMel = 1e-5;
+  static constexpr double kMinPower = 1e-9;
+  static constexpr double kMinMel = 1e-5;
 
   // Minimum number of samples: shorter inputs cannot be reflected at the ends.
   static constexpr int64_t kLeastSamples = kPadding + 1;

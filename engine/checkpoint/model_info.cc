@@ -16,11 +16,12 @@ namespace {
 
 constexpr ModelKind kKinds[] = {
     {ModelType::kBase, "base", "Qwen3-TTS-12Hz-0.6B-Base or Qwen3-TTS-12Hz-1.7B-Base", /*has_speakers=*/false,
-     /*clones=*/true, /*streams_by_default=*/true, TakesInstruct::kNone},
+     /*clones=*/true, /*pins=*/false, /*streams_by_default=*/true, TakesInstruct::kNone},
     {ModelType::kCustomVoice, "custom_voice", "Qwen3-TTS-12Hz-0.6B-CustomVoice or Qwen3-TTS-12Hz-1.7B-CustomVoice",
-     /*has_speakers=*/true, /*clones=*/false, /*streams_by_default=*/false, TakesInstruct::kAllButSmall},
+     /*has_speakers=*/true, /*clones=*/false, /*pins=*/false, /*streams_by_default=*/false,
+     TakesInstruct::kAllButSmall},
     {ModelType::kVoiceDesign, "voice_design", "Qwen3-TTS-12Hz-1.7B-VoiceDesign", /*has_speakers=*/false,
-     /*clones=*/false, /*streams_by_default=*/false, TakesInstruct::kAll},
+     /*clones=*/false, /*pins=*/true, /*streams_by_default=*/false, TakesInstruct::kAll},
 };
 
 constexpr bool AreInOrder() {
@@ -74,8 +75,13 @@ std::string LowerCaseName(const std::string& name) {
   return lower.get();
 }
 
+VoiceKind VoiceKindOf(const ClonedVoice* voice) {
+  if (voice == nullptr) return VoiceKind::kNone;
+  return voice->designed() ? VoiceKind::kDesigned : VoiceKind::kCloned;
+}
+
 Status CheckVoiceChoice(ModelType type, const std::vector<std::string>& speakers, const std::string& speaker,
-                        bool cloned) {
+                        VoiceKind voice) {
   const ModelKind& kind = KindOf(type);
   if (!speaker.empty()) {
     const std::string named = "speaker \"" + MakeValidUtf8(speaker) + "\"";
@@ -87,10 +93,14 @@ Status CheckVoiceChoice(ModelType type, const std::vector<std::string>& speakers
                                      "; this model has: " + (speakers.empty() ? "none" : Join(speakers)));
     }
   }
-  if (cloned && !kind.clones) {
+  const bool usable = (voice != VoiceKind::kDesigned && kind.clones) || (voice != VoiceKind::kCloned && kind.pins);
+  if (voice == VoiceKind::kDesigned && !usable) {
+    return Status::InvalidArgument(NeedsCheckpoint("a designed voice", ModelType::kVoiceDesign, type));
+  }
+  if (voice != VoiceKind::kNone && !usable) {
     return Status::InvalidArgument(NeedsCheckpoint("a cloned voice", ModelType::kBase, type));
   }
-  if (!cloned && kind.clones) {
+  if (voice == VoiceKind::kNone && kind.clones) {
     return Status::InvalidArgument(
         "a " + std::string(kind.name) +
         " checkpoint speaks with a cloned voice only, and none is given: give a recording or a voice file, or use " +

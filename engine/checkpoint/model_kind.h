@@ -24,6 +24,7 @@ struct ModelKind {
   std::string_view released;  // checkpoints, for messages
   bool has_speakers;          // speaks with preset speakers
   bool clones;                // speaks with cloned voices, and only so; has the encoders that make them
+  bool pins;                  // speaks with designed voices, which its own utterances pin
   bool streams_by_default;    // PromptLayout::kDefault is kStreaming
   TakesInstruct instruct;
 };

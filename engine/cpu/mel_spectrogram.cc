@@ -54,13 +54,13 @@ std::vector<float> MelSpectrogram::Compute(std::span<const float> pcm) const {
     }
     Transform(&spectrum);
     for (size_t f = 0; f < magnitudes.size(); ++f)
-      magnitudes[f] = std::sqrt(std::norm(spectrum[f]) + MelTables::kLeastPower);
+      magnitudes[f] = std::sqrt(std::norm(spectrum[f]) + MelTables::kMinPower);
     for (const MelTables::Band& band : tables_.bands) {
       double sum = 0;
       for (size_t i = 0; i < band.weights.size(); ++i) {
         sum += static_cast<double>(band.weights[i]) * magnitudes[static_cast<size_t>(band.first) + i];
       }
-      mels.push_back(static_cast<float>(std::log(std::max(sum, MelTables::kLeastMel))));
+      mels.push_back(static_cast<float>(std::log(std::max(sum, MelTables::kMinMel))));
     }
   }
   return mels;

@@ -14,32 +14,33 @@
 #include <vector>
 
 #include "alignment/speech_aligner.h"
+#include "backend/backend.h"
 #include "base/log.h"
-#include "scheduler/scheduler.h"
+#include "scheduler/stream_state.h"
+#include "scheduler/views.h"
 
-// Part of the scheduler, for its sources only.
 namespace qtts {
 
-inline constexpr std::chrono::milliseconds kFrameTime{80};
-// The part of a frame's time that steps may take. The rest is a reserve for what the model of a step's time lacks.
-inline constexpr double kMostBusySeconds = 0.072;
+struct Running;
+using RunningPtr = std::shared_ptr<Running>;
 
-struct Scheduler::Running {
+// A stream and its slot.
+struct Running {
   explicit Running(std::shared_ptr<StreamState> s) : stream(std::move(s)), aligner(stream->MakeAligner()) {}
 
   const std::shared_ptr<StreamState> stream;
 
-  // Under the scheduler's lock.
+  // Under the inbox's lock.
   uint64_t arrival = 0;
-  bool changed = false;  // in changed_list_
+  bool changed = false;  // in the inbox
   RunningPtr next_changed;
 
   // Used by the scheduler's thread alone.
-  size_t place = 0;  // in running_
+  size_t place = 0;  // in StreamLists::running
   bool known = false;
   bool removed = false;
   std::optional<Prompt> prompt;  // while the stream waits for a slot
-  std::optional<Clock::time_point> slot_deadline;
+  std::optional<StreamClock::time_point> slot_deadline;
   int part = 0;                // number of the part that is spoken
   int64_t earlier_frames = 0;  // of the parts before it
   int64_t max_new_tokens = 0;  // of this part
@@ -47,23 +48,23 @@ struct Scheduler::Running {
   bool open = false;
   bool begun = false;         // a piece of the prompt was run
   bool prefilled = false;     // the whole prompt was run
-  bool ready = false;         // in ready_
+  bool ready = false;         // in StreamLists::ready
   std::vector<int32_t> text;  // id n precedes frame n + 1
   bool text_complete = false;
   int32_t pad_text_id = 0;
   size_t text_tokens = 0;  // of the text that has come
   LogClock::time_point opened;
   int64_t prompt_rows = 0;
-  int64_t own_rows = 0;                    // of the prompt, without the rows common to the voice's prompts
-  int64_t submitted = 0;                   // frames of the part submitted to the backend
-  int64_t room = 0;                        // frames that may be submitted before the next Backend::Reserve()
-  bool parked = false;                     // in parked_
-  bool starved = false;                    // in starved_
-  int64_t delivered = 0;                   // frames of the part
-  std::vector<Frame> held_frames;          // the first ones, until the last of Scheduler::FirstFramesTogether() is made
+  int64_t own_rows = 0;            // of the prompt, without the rows common to the voice's prompts
+  int64_t submitted = 0;           // frames of the part submitted to the backend
+  int64_t room = 0;                // frames that may be submitted before the next PagedContexts::Reserve()
+  bool parked = false;             // in Parking::parked_
+  bool starved = false;            // in Parking::starved_
+  int64_t delivered = 0;           // frames of the part
+  std::vector<Frame> held_frames;  // the first ones, until the last of StepPolicy::FirstFramesTogether() is made
   std::unique_ptr<SpeechAligner> aligner;  // null: the model has no alignment head
   std::deque<TextWindow> windows;          // of the frames in flight
-  Clock::time_point first_sound;
+  StreamClock::time_point first_sound;
   bool end_logged = false;
 
   // Positions that the next frame attends to.
@@ -75,6 +76,21 @@ struct Scheduler::Running {
   // True if the reader has a frame and plays it.
   bool plays() const { return all_delivered() > 0 && held_frames.empty(); }
   size_t in_flight() const { return static_cast<size_t>(submitted - delivered); }
+  StreamView View() const {
+    int32_t text_id = 0;
+    return {.real_time = real_time(),
+            .plays = plays(),
+            .has_text = NextText(&text_id),
+            .at_limit = submitted >= max_new_tokens,
+            .submitted = all_submitted(),
+            .delivered = all_delivered(),
+            .in_flight = submitted - delivered,
+            .unread = static_cast<int64_t>(stream->unread()),
+            .lead = static_cast<int64_t>(stream->lead_frames()),
+            .first_sound = first_sound};
+  }
+  // Positions of the context, of which a parked stream's pages are kept.
+  int64_t context() const { return prompt_rows + submitted; }
   // True if the next frame's text is known: sets the id before it (FrameStep::text_id).
   bool NextText(int32_t* id) const {
     if (submitted == 0) {
@@ -117,7 +133,7 @@ struct Scheduler::Running {
   // Returns true if the model has missed the end of the part.
   bool Deliver(Frame frame) {
     const bool held_missed_end = ReleaseHeldFrames();
-    if (frame.index == 0) first_sound = Clock::now();
+    if (frame.index == 0) first_sound = StreamClock::now();
     return stream->Deliver(std::move(frame), aligner ? &aligner->report() : nullptr) || held_missed_end;
   }
   bool ReleaseHeldFrames() {

@@ -2,74 +2,28 @@
 #include "scheduler/scheduler.h"
 
 #include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <iterator>
 #include <string>
 #include <tuple>
 #include <utility>
 
 #include "base/log.h"
-#include "qtts/polling.h"
 #include "qtts/resources.h"
-#include "scheduler/running.h"
+#include "sampling/philox.h"
 
 namespace qtts {
-namespace {
-
-constexpr double kBusySeconds = 0.040;
-// Steps in a frame's time, at most.
-constexpr int kMostGroups = 8;
-// Streams that wait for pages are looked at so often, if nothing else happens.
-constexpr std::chrono::milliseconds kPageCheckInterval{20};
-// Frames that streams of a busy device are ahead of their readers.
-constexpr size_t kBusyLead = 4;
-// Frames of an utterance that come before those of others.
-constexpr int64_t kNewcomerFrames = 2;
-// Newcomers' first frames are steps of their own while a step of all streams takes no more than kNewcomersSeconds.
-// Beyond, these steps would take the time that the others' next frames need. Where readers take all that the device
-// makes, this begins at kShortSeconds: more than a kReadAheadShare of the streams are read by kReadAhead faster than
-// they are played. An application's queues take a second in advance. A newcomer's next frame then comes a step of all
-// streams later. Its reader therefore gets the first frame with the second, and beyond kNewcomersSeconds with the
-// third: a step that takes a little longer than predicted takes longer than a frame is played.
-constexpr double kNewcomersSeconds = 0.060;
-constexpr double kShortSeconds = 0.020;
-constexpr std::chrono::milliseconds kReadAhead{1500};
-constexpr double kReadAheadShare = 0.25;
-// A frame is due so long before its reader needs it. Prompts may come before its step, and on a busy device a step that
-// takes longer than predicted is followed by others.
-constexpr std::chrono::milliseconds kReserve{10};
-constexpr std::chrono::milliseconds kBusyReserve{50};
-
-}  // namespace
-
-struct Scheduler::Submission {
-  std::vector<Submitted> streams;  // in the order of the steps
-  int64_t positions = 0;           // positions that the streams attend to
-  double prompts = 0;              // run since the step before, in frames' work
-  LogClock::time_point start = LogClock::now();
-};
 
 Scheduler::Scheduler(std::unique_ptr<Backend> backend)
     : backend_(std::move(backend)),
-      beside_host_(backend_->beside_host()),
-      slots_(backend_->max_slots()),
-      many_(beside_host_ && slots_ > kDefaultVoices),
-      paged_(backend_->pages().positions > 0),
-      free_slots_(slots_),
-      forecast_(backend_->pages().positions) {
-  PublishPages();
-}
-
-Occupancy Scheduler::occupancy() const {
-  return {slots_,       free_slots_,       waiting_count_, pages_,    free_pages_,  steps_,
-          step_frames_, step_nanoseconds_, parked_count_,  parkings_, device_bytes_};
-}
-
-// Backend::pages() may be asked on the scheduler thread alone; occupancy() by anybody.
-void Scheduler::PublishPages() {
-  const ContextPages pages = backend_->pages();
-  pages_ = pages.total;
-  free_pages_ = pages.free;
-  parked_count_ = static_cast<int>(parked_.size());
-  device_bytes_ = backend_->device_bytes();
+      free_slots_(backend_->max_slots()),
+      inbox_(backend_->beside_host()),
+      prompts_(backend_.get()) {
+  DeviceView& device = lists_.device;
+  device.slots = device.free_slots = backend_->max_slots();
+  device.many = backend_->beside_host() && device.slots > kDefaultVoices;
+  if (PagedContexts* const paged = backend_->paged()) parking_ = std::make_unique<Parking>(paged, &lists_);
 }
 
 Result<std::unique_ptr<Scheduler>> Scheduler::Create(std::unique_ptr<Backend> backend) {
@@ -80,56 +34,18 @@ Result<std::unique_ptr<Scheduler>> Scheduler::Create(std::unique_ptr<Backend> ba
 
 Scheduler::~Scheduler() {
   if (!thread_.joinable()) return;
-  {
-    const MutexLock lock(mutex_);
-    stopping_ = called_ = true;
-  }
-  changed_.NotifyAll();
+  inbox_.Stop();
   thread_.join();
 }
 
-void Scheduler::Expect() {
-  if (!beside_host_) return;
-  {
-    const MutexLock lock(mutex_);
-    expected_ = true;
-  }
-  changed_.NotifyAll();
-}
-
-void Scheduler::Add(std::shared_ptr<StreamState> stream) {
-  auto running = std::make_shared<Running>(std::move(stream));
-  {
-    const MutexLock lock(mutex_);
-    running->arrival = ++arrivals_;
-  }
-  running->stream->SetWake([this, weak = std::weak_ptr<Running>(running)] {
-    if (RunningPtr changed = weak.lock()) ListChanged(std::move(changed));
-  });
-  ListChanged(std::move(running));
-}
-
-// Lists a stream that may be able to go on, or has ended, and wakes the thread. Allocates nothing.
-void Scheduler::ListChanged(RunningPtr running) {
-  {
-    const MutexLock lock(mutex_);
-    if (running->changed) return;  // the thread was woken before
-    running->changed = true;
-    running->next_changed = std::move(changed_list_);
-    changed_list_ = std::move(running);
-    called_ = true;
-  }
-  changed_.NotifyAll();
-}
-
-// Takes a stream off the list; null if it is empty.
-Scheduler::RunningPtr Scheduler::TakeChanged() {
-  const MutexLock lock(mutex_);
-  RunningPtr running = std::move(changed_list_);
-  if (running == nullptr) return nullptr;
-  changed_list_ = std::move(running->next_changed);
-  running->changed = false;
-  return running;
+Occupancy Scheduler::occupancy() const {
+  Occupancy occupancy;
+  occupancy.slots = lists_.device.slots;
+  occupancy.free_slots = free_slots_;
+  occupancy.waiting = waiting_.count();
+  meter_.Tell(&occupancy);
+  if (parking_) parking_->Tell(&occupancy);
+  return occupancy;
 }
 
 // When memory runs out in the backend, it ends the affected utterances. An exception that reaches this function has
@@ -146,32 +62,23 @@ void Scheduler::Run() {
   }
 }
 
-// Fails added streams that have not been moved to running_, for which there may be no memory.
-void Scheduler::FailAdded(const Status& status) {
-  while (const RunningPtr running = TakeChanged()) running->stream->End(EndReason::kError, status);
-}
-
 void Scheduler::RunUntilStopped() {
   bool progress = true;  // the last call may have been handled in part
   for (;;) {
-    {
-      const MutexLock lock(mutex_);
-      if (!progress) WaitForChange();
-      called_ = expected_ = false;
-    }
-    if (stopping_) break;
+    inbox_.Await(!progress, progress ? std::nullopt : WakeTime());
+    if (inbox_.stopping()) break;
     for (;;) {
-      // Memory comes first: a stream that is taken off the list must get into running_ whatever happens.
-      if (running_.size() == running_.capacity()) running_.reserve(2 * running_.size() + 16);
-      const RunningPtr running = TakeChanged();
+      // Memory comes first: a stream that is taken out must get into the lists whatever happens.
+      lists_.MakeRoom();
+      const RunningPtr running = inbox_.Take();
       if (running == nullptr) break;
       UpdateStream(running);
     }
-    const bool returned = UnparkStreams();
+    const bool returned = ReturnStreams();
     const bool opened = OpenSlots();
     const bool ran = RunPrompts();
     progress = returned || opened || ran;
-    if (stopping_) continue;
+    if (inbox_.stopping()) continue;
     const bool submitted = SubmitStep();
     // Run ahead of the device up to max_outstanding(). Then, or if there is nothing to submit, wait for the device.
     const bool full = !device_lost_ && outstanding_.size() >= static_cast<size_t>(backend_->max_outstanding());
@@ -179,62 +86,38 @@ void Scheduler::RunUntilStopped() {
       CollectStep();
       progress = true;
     }
-    progress = progress || submitted || FailIfAllStarve();
+    progress = progress || submitted || EndOneIfAllStarve();
   }
   while (!outstanding_.empty()) CollectStep();
-  while (const RunningPtr running = TakeChanged()) running->stream->End(EndReason::kCancelled, Status::Ok());
-  for (const RunningPtr& running : running_) {
+  while (const RunningPtr running = inbox_.Take()) running->stream->End(EndReason::kCancelled, Status::Ok());
+  for (const RunningPtr& running : lists_.running) {
     running->stream->End(EndReason::kCancelled, Status::Ok());
     CloseSlot(running.get());
   }
 }
 
-void Scheduler::WaitForChange() {
-  constexpr std::chrono::milliseconds kPatience{1};
-  std::optional<Clock::time_point> until = next_refusal_;
-  if (gather_until_ && (!until || *gather_until_ < *until)) until = gather_until_;
-  if (const auto slow_until = period_watch_.until(); !waiting_.empty() && slow_until > Clock::now()) {
-    if (!until || slow_until < *until) until = slow_until;
-  }
-  if (!parked_.empty() || !starved_.empty()) {
-    const auto look = Clock::now() + kPageCheckInterval;
-    if (!until || look < *until) until = look;
-  }
-  for (;;) {
-    while (!called_ && !expected_) {
-      if (!until) {
-        changed_.Wait(mutex_);
-      } else if (!changed_.WaitUntil(mutex_, *until) && !called_ && !expected_) {
-        return;
-      }
-    }
-    if (called_) return;
-    expected_ = false;
-    const PollPermit permit;
-    if (!permit.granted()) continue;
-    mutex_.unlock();
-    const auto start = std::chrono::steady_clock::now();
-    while (!called_ && std::chrono::steady_clock::now() - start < kPatience) std::this_thread::yield();
-    mutex_.lock();
-  }
+// The time at which something is to be looked at even if no stream changes.
+std::optional<StreamClock::time_point> Scheduler::WakeTime() const {
+  std::optional<StreamClock::time_point> until = waiting_.next_deadline();
+  const auto consider = [&until](StreamClock::time_point time) { until = until ? std::min(*until, time) : time; };
+  if (gather_until_) consider(*gather_until_);
+  const auto now = StreamClock::now();
+  if (!waiting_.empty() && meter_.slow_until() > now) consider(meter_.slow_until());
+  if (parking_ && parking_->streams_wait()) consider(parking_->LookAgain(now));
+  return until;
 }
 
 // Finds out what has changed of a stream.
 void Scheduler::UpdateStream(const RunningPtr& running) {
   if (running->removed) return;
-  if (!running->known) {
-    running->place = running_.size();
-    running_.push_back(running);
-    running->known = true;
-  }
+  if (!running->known) lists_.Add(running);
   if (!device_status_.ok()) running->stream->End(EndReason::kError, device_status_);
   if (running->stream->ended()) return Remove(running);
   TakeNews(running);
-  ListIfReady(running);
+  lists_.ListIfReady(running);
 }
 
 void Scheduler::TakeNews(const RunningPtr& running) {
-  constexpr std::chrono::nanoseconds kForever = std::chrono::hours(24 * 365);
   TextPart::News news = running->stream->TakeNews();
   running->text.insert(running->text.end(), news.text.begin(), news.text.end());
   running->text_complete = news.text_complete;
@@ -247,17 +130,12 @@ void Scheduler::TakeNews(const RunningPtr& running) {
     running->aligner->AddText(news.token_ends, news.words);
     if (news.text_complete) running->aligner->FinishText();
   }
-  if (news.prompt) {
-    running->prompt = std::move(news.prompt);
-    running->prompt_rows = static_cast<int64_t>(running->prompt->rows.size());
-    running->max_new_tokens = running->MaxNewTokens();
-    waiting_.emplace(running->arrival, running);
-    const std::chrono::nanoseconds patience = running->stream->request().max_wait;
-    if (patience < kForever && running->part == 0) {
-      running->slot_deadline = Clock::now() + patience;
-      if (!next_refusal_ || *running->slot_deadline < *next_refusal_) next_refusal_ = running->slot_deadline;
-    }
-  }
+  if (!news.prompt) return;
+  running->prompt = std::move(news.prompt);
+  running->prompt_rows = static_cast<int64_t>(running->prompt->rows.size());
+  running->max_new_tokens = running->MaxNewTokens();
+  waiting_.Add(running,
+               admission_.Deadline(running->stream->request().max_wait, running->part > 0, StreamClock::now()));
 }
 
 // Removes a stream that has ended, by the model, an error or Cancel(). Lists of streams that can go on may still have
@@ -265,187 +143,278 @@ void Scheduler::TakeNews(const RunningPtr& running) {
 void Scheduler::Remove(const RunningPtr& running) {
   CloseSlot(running.get());
   running->LogEnd(running->stream->end_reason(), running->all_delivered());
-  waiting_.erase(running->arrival);
-  if (running->parked) RemoveFromParked(running);
-  if (running->starved) std::erase(starved_, running);
-  running->removed = true;
-  const size_t place = running->place;  // `running` may be the entry of running_
-  running_.back()->place = place;
-  std::swap(running_[place], running_.back());
-  running_.pop_back();
+  waiting_.Remove(*running);
+  if (parking_) parking_->Forget(running);
+  lists_.Remove(running);
 }
 
 void Scheduler::CloseSlot(Running* running) {
   if (!std::exchange(running->open, false)) return;
   backend_->Close(running->slot);
-  ++free_slots_;
-  lengths_.AddEnd(running->text_tokens);
-  forecast_outdated_ = true;
-  if (running->real_time()) --real_time_slots_;
-  PublishPages();
+  free_slots_ = ++lists_.device.free_slots;
+  if (running->real_time()) --lists_.device.real_time;
+  if (!parking_) return;
+  parking_->AddClosed(*running);
+  parking_->Publish();
 }
 
-int64_t Scheduler::PositionsOf(int64_t rows) const {
-  return static_cast<int64_t>(mean_positions_ * static_cast<double>(rows));
+// Returns what becomes of the stream that waits first.
+Verdict Scheduler::JudgeFirst() {
+  const Running& first = *waiting_.first();
+  const bool has_pages = !parking_ || lists_.device.free_slots == 0 || parking_->HoldsOneMore(first);
+  return admission_.Decide(lists_.device, {first.real_time(), first.part > 0, has_pages},
+                           meter_.slowness(StreamClock::now()));
 }
 
-// True if the stream's next frame can be made now. Otherwise something else lists the stream again: its text, a read,
-// or the delivery of a frame in flight.
-bool Scheduler::CanGoOn(const Running& running) const {
-  return !running.parked && !running.starved && CanGoOnWithPages(running);
+// Opens slots for streams whose prompt is ready, in order, while there are free ones. Returns true if anything changed.
+bool Scheduler::OpenSlots() {
+  bool changed = false;
+  while (!waiting_.empty() && JudgeFirst() == Verdict::kBegin) {
+    const RunningPtr running = waiting_.TakeFirst();
+    changed = true;
+    if (running->stream->ended()) {
+      Remove(running);
+    } else if (!Open(running)) {
+      break;
+    }
+  }
+  if (const auto now = StreamClock::now(); waiting_.HasExpired(now)) {
+    RefuseExpired(now);
+    changed = true;
+  }
+  waiting_.Publish();
+  return changed;
 }
 
-// The same for a stream that has its pages.
-bool Scheduler::CanGoOnWithPages(const Running& running) const {
-  if (!running.prefilled || !running.open || running.stream->ended()) return false;
-  // The step of the last token ends the utterance, so the result of a further one would be discarded.
-  if (running.submitted >= running.max_new_tokens) return false;
-  // Running ahead pays only while there is sound to play. Before that, a second frame would compete with the first
-  // for the device. Among many it would come after a large step instead, and the first frame is often silent.
-  if (running.all_submitted() > 0 && running.all_delivered() == 0 && !(many_ && running.submitted < kNewcomerFrames)) {
+// Returns false if none can be opened now: the device was lost and all streams have ended, or there were fewer pages
+// than it seemed, and the stream waits again.
+bool Scheduler::Open(const RunningPtr& running) {
+  const Request& request = running->stream->request();
+  const size_t rows = running->prompt->rows.size();
+  const size_t constant_rows = running->prompt->constant_rows;
+  running->own_rows = static_cast<int64_t>(rows - constant_rows);
+  running->opened = LogClock::now();
+  GenerationSettings settings = request.settings;
+  settings.max_new_tokens = running->max_new_tokens;
+  const uint64_t seed = SeedOfPart(request.seed, running->part);
+  Result<SlotId> slot = backend_->Open(*running->prompt, settings, seed);
+  if (!slot.ok() && slot.status().code() == StatusCode::kDeviceUnavailable) {
+    FailAll(slot.status());
     return false;
   }
-  int32_t text_id = 0;
-  if (!running.NextText(&text_id)) return false;
-  size_t lead = running.stream->lead_frames();
-  if (busy_ && !IsShortOfPages()) lead = std::min(lead, kBusyLead);
-  if (running.in_flight() > 0) return running.stream->unread() + running.in_flight() < lead;
-  return running.stream->HasRoom(lead);
-}
-
-void Scheduler::ListIfReady(const RunningPtr& running) {
-  if (running->ready || !CanGoOn(*running)) return;
-  ready_.push_back(running);
-  running->ready = true;
-}
-
-// True if the ready streams should be a step now, rather than wait for others until gather_until_, which is set.
-bool Scheduler::IsStepDue() {
-  const int speaking = slots_ - free_slots_;
-  if (!step_model_.fitted()) return true;
-  int groups = kMostGroups;
-  const auto rows_of = [&] { return (speaking + groups - 1) / groups; };
-  while (groups > 1 && groups * step_model_.Predict(rows_of(), PositionsOf(rows_of())) > kMostBusySeconds) --groups;
-  if (ready_.size() >= static_cast<size_t>(rows_of())) return true;
-  const auto now = Clock::now();
-  if (!gathering_since_) gathering_since_ = now;
-  const auto ahead = TimeAhead(busy_ ? kBusyReserve : kReserve);
-  auto until = now + kFrameTime;
-  // A device that has time makes frames in store.
-  if (!busy_) until = *gathering_since_ + kFrameTime / groups;
-  for (const RunningPtr& running : ready_) {
-    // A newcomer for whose own step there is no time. Its reader waits for nothing yet.
-    if (!running->plays()) {
-      until = std::min<Clock::time_point>(until, *gathering_since_ + kFrameTime);
-      continue;
-    }
-    until = std::min<Clock::time_point>(until, NeedsFrame(*running, now) - ahead);
+  if (slot.status().code() == StatusCode::kResourceExhausted && parking_ && !parking_->HoldsOneMore(*running)) {
+    waiting_.Return(running);
+    return false;
   }
-  if (until <= now) return true;
-  gather_until_ = until;
-  return false;
+  running->prompt.reset();
+  if (!slot.ok()) {
+    FailToBegin(running, slot.status());
+    return true;
+  }
+  running->slot = *slot;
+  running->open = true;
+  free_slots_ = --lists_.device.free_slots;
+  if (request.real_time) ++lists_.device.real_time;
+  if (parking_) {
+    parking_->AddOpened(*running);
+    parking_->Publish();
+  }
+  prompts_.Add(running);
+  if (LogEnabled(LogLevel::kDebug)) {
+    Log(LogLevel::kDebug, "slot " + std::to_string(running->slot) + ": prompt of " + std::to_string(rows) + " rows, " +
+                              std::to_string(constant_rows) + " of them the voice's, seed " + std::to_string(seed));
+  }
+  return true;
 }
 
-// How long before a frame is needed the step of all ready streams has to begin, for the frame to be there `reserve`
-// before.
-Scheduler::Clock::duration Scheduler::TimeAhead(Clock::duration reserve) {
-  const auto rows = static_cast<int64_t>(ready_.size());
-  const std::chrono::duration<double> step(step_model_.Predict(rows, PositionsOf(rows)));
-  return reserve + std::chrono::duration_cast<Clock::duration>(step);
+// Ends a stream that could not begin.
+void Scheduler::FailToBegin(const RunningPtr& running, const Status& status) {
+  Log(LogLevel::kWarning, "an utterance could not begin: " + status.message());
+  running->stream->End(EndReason::kError, status);
+  Remove(running);
 }
 
-// When the reader of a stream that has spoken needs its next frame: at `now` if it waits, or takes frames faster than
-// they are played.
-Scheduler::Clock::time_point Scheduler::NeedsFrame(const Running& running, Clock::time_point now) const {
-  const size_t unread = running.stream->unread();
-  if (unread == 0) return now;
-  const auto played = now + (static_cast<int64_t>(unread + running.in_flight()) - 1) * kFrameTime;
-  return std::max<Clock::time_point>(played, running.first_sound + running.all_submitted() * kFrameTime);
+// Ends the streams that have waited for a slot for max_wait with kBusy.
+void Scheduler::RefuseExpired(StreamClock::time_point now) {
+  const std::vector<RunningPtr> late = waiting_.Expired(now);
+  const std::string reason =
+      Admission::Reason(JudgeFirst(), lists_.device, parking_ ? parking_->pages() : ContextPages());
+  for (const RunningPtr& running : late) {
+    std::string message = reason;
+    if (const std::chrono::nanoseconds patience = running->stream->request().max_wait; patience.count() > 0) {
+      message += ", and none ended within the " +
+                 std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(patience).count()) +
+                 " ms of max-wait";
+    }
+    running->End(EndReason::kBusy, Status::Busy(message + ": speak fewer at once, or raise max-wait"), 0);
+    Remove(running);
+  }
 }
 
-size_t Scheduler::FirstFramesTogether() {
-  if (!many_ || !step_model_.fitted()) return 1;
-  const double seconds = step_model_.Predict(SlotsInTime(), PositionsOf(SlotsInTime()));
-  if (seconds > kNewcomersSeconds) return 3;
-  return seconds > kShortSeconds && read_ahead_ ? 2 : 1;
+bool Scheduler::RunPrompts() {
+  const PromptQueue::Progress progress = prompts_.Run(lists_.ready);
+  for (const auto& [running, status] : progress.failed) FailToBegin(running, status);
+  for (const RunningPtr& running : progress.done) lists_.ListIfReady(running);
+  if (!progress.lost.ok()) {
+    FailAll(progress.lost);
+  } else {
+    prompts_run_ += progress.work;
+  }
+  return progress.any;
 }
 
-bool Scheduler::IsReadAhead(const Running& running, Clock::time_point now) const {
-  const auto taken = running.all_delivered() - static_cast<int64_t>(running.stream->unread());
-  return taken > 0 && taken * kFrameTime > now - running.first_sound + kReadAhead;
+// Lets streams without a page try again, and brings parked streams back. Returns true if any came back or ended.
+bool Scheduler::ReturnStreams() {
+  if (!parking_ || !parking_->streams_wait()) return false;
+  const size_t starved = parking_->RetryStarved();
+  bool returned = false;
+  while (const RunningPtr hopeless = parking_->ReturnStreams(starved, &returned)) {
+    EndForWantOfPages(hopeless);
+    returned = true;
+  }
+  if (!parking_->lost().ok()) FailAll(parking_->lost());
+  return returned;
+}
+
+bool Scheduler::EndOneIfAllStarve() {
+  if (!parking_ || !outstanding_.empty()) return false;
+  const RunningPtr last = parking_->LastIfAllStarve();
+  if (last != nullptr) EndForWantOfPages(last);
+  return last != nullptr;
+}
+
+void Scheduler::EndForWantOfPages(const RunningPtr& running) {
+  running->End(EndReason::kError, parking_->Shortage(), running->all_delivered());
+  Remove(running);
 }
 
 bool Scheduler::SubmitStep() {
   gather_until_.reset();
-  std::erase_if(ready_, [](const RunningPtr& running) { return running->removed; });
-  if (ready_.empty()) return false;
-  auto end = ready_.end();
-  bool shared = true;
-  if (many_) {
-    // A stream whose first frame was delivered alone needs its second one now, even if the rule has changed since.
-    const bool join = FirstFramesTogether() > 1;
-    end = std::partition(ready_.begin(), ready_.end(), [this, join](const RunningPtr& r) {
-      return r->all_submitted() < kNewcomerFrames && (!join || r->plays()) && (r->real_time() || real_time_slots_ == 0);
-    });
-    if (end == ready_.begin()) {
+  std::erase_if(lists_.ready, [](const RunningPtr& running) { return running->removed; });
+  if (lists_.ready.empty() || !ChooseCandidates()) return false;
+  if (lists_.device.real_time > 0) YieldToRealTime();
+  if (parking_) TakePages();
+  Submission submission = MakeSubmission();
+  if (steps_to_submit_.empty() || device_lost_) {
+    submission.streams.clear();
+    spare_lists_.push_back(std::move(submission.streams));
+    return false;
+  }
+  submission.step.prompts = std::exchange(prompts_run_, 0);
+  if (Status status = backend_->Submit(steps_to_submit_); !status.ok()) {
+    FailAll(status);
+    return false;
+  }
+  for (const Submitted& submitted : submission.streams) lists_.ListIfReady(submitted.running);
+  outstanding_.push_back(std::move(submission));
+  return true;
+}
+
+// Moves the streams of the next step out of the ready ones. Returns false if they wait for others.
+bool Scheduler::ChooseCandidates() {
+  std::vector<RunningPtr>& ready = lists_.ready;
+  const DeviceView& device = lists_.device;
+  auto end = ready.end();
+  step_of_all_ = true;
+  if (device.many) {
+    end = std::partition(ready.begin(), ready.end(),
+                         [&](const RunningPtr& r) { return lists_.step.HasOwnStep(device, r->View()); });
+    step_of_all_ = end == ready.begin();
+    if (!step_of_all_) {
+      // Those whose readers can't wait for another step come along, however many newcomers there are.
+      end = std::partition(end, ready.end(), [&, now = StreamClock::now()](const RunningPtr& r) {
+        return lists_.step.ComesAlong(device, r->View(), ready.size(), now);
+      });
+    } else {
       if (!IsStepDue()) return false;
       gathering_since_.reset();
-      end = ready_.end();
-    } else {
-      // Those whose readers cannot wait for another step come along, however many newcomers there are.
-      end = std::partition(end, ready_.end(),
-                           [this, now = Clock::now(), ahead = TimeAhead(kReserve)](const RunningPtr& r) {
-                             return r->plays() && NeedsFrame(*r, now) - ahead <= now;
-                           });
-      shared = false;
+      end = ready.end();
     }
   }
-  candidates_.assign(std::move_iterator(ready_.begin()), std::move_iterator(end));
-  ready_.erase(ready_.begin(), end);
+  candidates_.assign(std::move_iterator(ready.begin()), std::move_iterator(end));
+  ready.erase(ready.begin(), end);
   for (const RunningPtr& running : candidates_) running->ready = false;
-  if (real_time_slots_ > 0) YieldToRealTime();
-  if (paged_) {
-    // All of them before the step is made, since a stream may be parked for one that comes later.
-    for (const RunningPtr& running : candidates_) {
-      if (CanGoOn(*running) && !TakePages(running) && device_lost_) break;
+  return true;
+}
+
+// True if the ready streams should be a step now, rather than wait for others until gather_until_, which is set.
+bool Scheduler::IsStepDue() {
+  if (lists_.step.IsEnough(lists_.device, lists_.ready.size())) return true;
+  const auto now = StreamClock::now();
+  if (!gathering_since_) gathering_since_ = now;
+  views_.clear();
+  for (const RunningPtr& running : lists_.ready) views_.push_back(running->View());
+  const auto until = lists_.step.GatherUntil(lists_.device, views_, *gathering_since_, now);
+  if (until > now) gather_until_ = until;
+  return until <= now;
+}
+
+// Leaves streams that are not real-time out of the next step where it would take too long with them. They stay listed,
+// ahead of those that took part, so that each has its turn.
+void Scheduler::YieldToRealTime() {
+  // A step must not be left without streams for the sake of one that can't go on.
+  std::erase_if(candidates_, [this](const RunningPtr& running) { return !lists_.CanGoOn(*running); });
+  const auto others = std::stable_partition(candidates_.begin(), candidates_.end(),
+                                            [](const RunningPtr& running) { return running->real_time(); });
+  if (others == candidates_.end()) return;
+  const auto now = StreamClock::now();
+  views_.clear();
+  for (const RunningPtr& r : lists_.running) {
+    if (r->real_time() && r->open && !r->parked && !r->starved && (!r->plays() || !r->stream->ended())) {
+      views_.push_back(r->View());
     }
   }
+  std::vector<int64_t> positions;
+  for (const RunningPtr& running : candidates_) positions.push_back(running->positions());
+  const auto rows = static_cast<std::ptrdiff_t>(
+      yield_.Rows(lists_.device.cost, positions, static_cast<size_t>(others - candidates_.begin()), prompts_run_,
+                  yield_.TimeForOthers(views_, now), now - others_taken_));
+  const auto left = candidates_.begin() + rows;
+  if (left != others) others_taken_ = now;
+  for (auto running = left; running != candidates_.end(); ++running) (*running)->ready = true;
+  lists_.ready.insert(lists_.ready.begin(), std::make_move_iterator(left), std::make_move_iterator(candidates_.end()));
+  candidates_.erase(left, candidates_.end());
+}
+
+// Takes pages for all candidates before the step is made, since a stream may be parked for one that comes later.
+void Scheduler::TakePages() {
+  for (const RunningPtr& running : candidates_) {
+    if (lists_.CanGoOn(*running) && !parking_->TakePages(running) && !parking_->lost().ok()) {
+      return FailAll(parking_->lost());
+    }
+  }
+}
+
+// Makes the candidates that can go on the next step, and its steps_to_submit_.
+Scheduler::Submission Scheduler::MakeSubmission() {
   steps_to_submit_.clear();
   Submission submission;
   if (!spare_lists_.empty()) {
     submission.streams = std::move(spare_lists_.back());
     spare_lists_.pop_back();
   }
-  const auto now = Clock::now();
+  DeviceView& device = lists_.device;
+  const auto now = StreamClock::now();
+  submission.step.start = now;
   size_t read_ahead = 0;
   for (RunningPtr& running : candidates_) {
     FrameStep step{running->slot, kNoText, {}};
-    if (!CanGoOn(*running) || !running->NextText(&step.text_id)) continue;
-    if (many_ && (running->real_time() || real_time_slots_ == 0) && IsReadAhead(*running, now)) ++read_ahead;
+    if (!lists_.CanGoOn(*running) || !running->NextText(&step.text_id)) continue;
+    const bool in_time = running->real_time() || device.real_time == 0;
+    if (device.many && in_time && lists_.step.IsReadAhead(running->View(), now)) ++read_ahead;
     step.window = running->NextWindow();
-    submission.positions += running->positions();
+    submission.step.positions += running->positions();
     ++running->submitted;
     steps_to_submit_.push_back(step);
     const int part = running->part;
     submission.streams.push_back({std::move(running), part});
   }
   candidates_.clear();
-  if (steps_to_submit_.empty() || device_lost_) {
-    submission.streams.clear();
-    spare_lists_.push_back(std::move(submission.streams));
-    return false;
+  submission.step.rows = static_cast<int64_t>(steps_to_submit_.size());
+  if (step_of_all_ && !steps_to_submit_.empty()) {
+    device.read_ahead = lists_.step.AreReadAhead(read_ahead, steps_to_submit_.size());
   }
-  submission.prompts = std::exchange(prompts_run_, 0);
-  if (shared) {
-    read_ahead_ = static_cast<double>(read_ahead) > kReadAheadShare * static_cast<double>(steps_to_submit_.size());
-  }
-  if (Status status = backend_->Submit(steps_to_submit_); !status.ok()) {
-    FailAll(status);
-    return false;
-  }
-  for (const Submitted& submitted : submission.streams) ListIfReady(submitted.running);
-  outstanding_.push_back(std::move(submission));
-  return true;
+  return submission;
 }
 
 void Scheduler::CollectStep() {
@@ -458,46 +427,18 @@ void Scheduler::CollectStep() {
   }
   if (LogEnabled(LogLevel::kTrace)) {
     Log(LogLevel::kTrace, "a frame of " + std::to_string(submission.streams.size()) + " streams, " +
-                              ElapsedText(submission.start) + " after it was asked for");
+                              ElapsedText(submission.step.start) + " after it was asked for");
   }
-  CountStep(submission);
-  PublishPages();
+  meter_.Add(submission.step, StreamClock::now(), lists_.step, &lists_.device);
+  if (parking_) {
+    parking_->AddFrames(submission.streams.size());
+    parking_->Publish();
+  }
   for (size_t i = 0; i < submission.streams.size(); ++i) {
     DeliverResult(submission.streams[i], std::move((*results)[i]));
   }
   submission.streams.clear();
   spare_lists_.push_back(std::move(submission.streams));
-}
-
-// A step's time begins when the device was done with the one before.
-void Scheduler::CountStep(const Submission& submission) {
-  const auto now = LogClock::now();
-  const std::chrono::nanoseconds took = now - std::max(submission.start, collected_);
-  const std::chrono::duration<double> passed = now - std::exchange(collected_, now);
-  ++steps_;
-  step_frames_ += submission.streams.size();
-  lengths_.AddFrames(static_cast<int64_t>(submission.streams.size()));
-  forecast_outdated_ = true;
-  step_nanoseconds_ += took.count();
-  constexpr double kMeanSeconds = 1;
-  prompts_a_second_ += std::min(1.0, passed.count() / kMeanSeconds) *
-                       (submission.prompts / std::max(passed.count(), 1e-3) - prompts_a_second_);
-  const double seconds = std::chrono::duration<double>(took).count();
-  const auto rows = static_cast<int64_t>(submission.streams.size());
-  mean_positions_ = static_cast<double>(submission.positions) / static_cast<double>(rows);
-  const int in_time = SlotsInTime();
-  if (many_ && step_model_.fitted() && real_time_slots_ > 0) {
-    const double all = step_model_.Predict(in_time, PositionsOf(in_time));
-    const double predicted = step_model_.Predict(rows, submission.positions, submission.prompts);
-    if (period_watch_.Add(now, seconds, predicted, all)) {
-      Log(LogLevel::kDebug,
-          "the device is slower than before, and " + std::to_string(in_time) + " utterances speak: for " +
-              std::to_string(PeriodWatch::kWhile.count()) + " s others begin as if steps took " +
-              std::to_string(static_cast<int>(period_watch_.slowness(now) * 100 - 100)) + " % longer");
-    }
-  }
-  step_model_.Add(rows, submission.positions, submission.prompts, seconds);
-  if (many_) busy_ = step_model_.fitted() && step_model_.Predict(in_time, PositionsOf(in_time)) > kBusySeconds;
 }
 
 void Scheduler::DeliverResult(const Submitted& submitted, FrameResult result) {
@@ -508,16 +449,17 @@ void Scheduler::DeliverResult(const Submitted& submitted, FrameResult result) {
   ++running->delivered;
   Frame frame{index, std::move(result.codes), std::move(result.pcm), {}};
   const bool runaway = running->Align(result.text_scores, &frame);
-  const bool next_follows = running->in_flight() > 0 || CanGoOn(*running);
+  const bool next_follows = running->in_flight() > 0 || lists_.CanGoOn(*running);
   const size_t held = running->held_frames.size();
   const bool none_given = index == static_cast<int64_t>(held);
-  if (none_given && held + 1 < std::min(FirstFramesTogether(), running->stream->lead_frames()) && next_follows) {
+  const auto together = static_cast<size_t>(lists_.step.FirstFramesTogether(lists_.device));
+  if (none_given && held + 1 < std::min(together, running->stream->lead_frames()) && next_follows) {
     running->held_frames.push_back(std::move(frame));
   } else if (running->Deliver(std::move(frame)) || runaway) {
     return EndPart(running, EndReason::kRunaway, Status::Ok());
   }
   if (running->stream->ended()) return Remove(running);
-  ListIfReady(running);
+  lists_.ListIfReady(running);
 }
 
 // The model has ended a part of an utterance, or missed its end. Begins the next one, or ends the utterance.
@@ -536,8 +478,7 @@ void Scheduler::EndPart(const RunningPtr& running, EndReason reason, Status stat
                             " ended (" + EndReasonName(reason) + ") after " + std::to_string(running->delivered) +
                             " frames");
   CloseSlot(running.get());
-  if (running->parked) RemoveFromParked(running);
-  if (running->starved) std::erase(starved_, running);
+  if (parking_) parking_->Forget(running);
   running->BeginNextPart();
   if (running->stream->ended()) return Remove(running);
   TakeNews(running);
@@ -553,26 +494,26 @@ void Scheduler::FailAll(const Status& status) {
   device_status_ = status;
   device_lost_ = true;
   outstanding_.clear();
-  prompts_.clear();
-  ready_.clear();
-  parked_.clear();
-  starved_.clear();
-  parked_count_ = 0;
-  waiting_.clear();
-  waiting_count_ = 0;
-  next_refusal_.reset();
+  prompts_.Clear();
+  lists_.ready.clear();
+  waiting_.Clear();
+  if (parking_) parking_->Clear();
   // Frees the backend before the streams are notified, since their users may then load a new engine. Its slots go with
   // it: closing one may need memory.
   backend_.reset();
-  free_slots_ = slots_;
-  real_time_slots_ = 0;
-  free_pages_ = pages_.load();
-  for (const RunningPtr& running : running_) {
+  free_slots_ = lists_.device.free_slots = lists_.device.slots;
+  lists_.device.real_time = 0;
+  for (const RunningPtr& running : lists_.running) {
     running->open = running->parked = running->starved = false;
     running->removed = true;
     running->stream->End(EndReason::kError, status);
   }
-  running_.clear();
+  lists_.running.clear();
+}
+
+// Fails added streams that have not been moved to the lists, for which there may be no memory.
+void Scheduler::FailAdded(const Status& status) {
+  while (const RunningPtr running = inbox_.Take()) running->stream->End(EndReason::kError, status);
 }
 
 }  // namespace qtts

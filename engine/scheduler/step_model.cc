@@ -29,10 +29,14 @@ void StepModel::Add(int64_t rows, int64_t positions, double prompts, double seco
   outdated_ = true;
 }
 
-double StepModel::Predict(int64_t rows, int64_t positions, double prompts) {
+StepCost StepModel::Cost(double mean_positions) {
   if (std::exchange(outdated_, false)) Fit();
-  return factors_[0] + factors_[1] * static_cast<double>(rows) * kRows +
-         factors_[2] * static_cast<double>(positions) * kPositions + factors_[3] * prompts;
+  return {.known = fitted(),
+          .base = factors_[0],
+          .row = factors_[1] * kRows,
+          .position = factors_[2] * kPositions,
+          .prompt = factors_[3],
+          .mean_positions = mean_positions};
 }
 
 // A term whose factor would be negative is left out, and the others are fitted again.

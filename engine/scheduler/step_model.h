@@ -8,6 +8,24 @@
 
 namespace qtts {
 
+// Predicts the time of a step, in seconds: never below zero, and growing with all arguments.
+struct StepCost {
+  bool known = false;         // there were enough steps to predict from
+  double base = 0;            // s
+  double row = 0;             // s for each stream
+  double position = 0;        // s for each position that the streams attend to
+  double prompt = 0;          // s for a frame's work on prompts before the step
+  double mean_positions = 0;  // of a stream of the last step
+
+  double Seconds(int64_t rows, int64_t positions, double prompts = 0) const {
+    return base + row * static_cast<double>(rows) + position * static_cast<double>(positions) + prompt * prompts;
+  }
+  // Returns the time of a step of `rows` streams with positions as those of the last step.
+  double SecondsOf(int64_t rows, double prompts = 0) const {
+    return Seconds(rows, static_cast<int64_t>(mean_positions * static_cast<double>(rows)), prompts);
+  }
+};
+
 // Predicts the time of a step from its rows, the positions that they attend to and the prompts that are run before it:
 // a + b * rows + c * positions + d * prompts, fitted by least squares to the steps so far, with lower weights for older
 // ones. On a busy device prompts come before nearly every step, so that those without would tell of small steps only.
@@ -19,8 +37,8 @@ class StepModel {
   void Add(int64_t rows, int64_t positions, double prompts, double seconds);
   // True once there are enough steps to predict from.
   bool fitted() const { return steps_ >= kLeastSteps; }
-  // In seconds. Never below zero; grows with all arguments.
-  double Predict(int64_t rows, int64_t positions, double prompts = 0);
+  // Returns the model's terms. `mean_positions`: of a stream of the last step.
+  StepCost Cost(double mean_positions = 0);
 
  private:
   static constexpr int64_t kLeastSteps = 32;

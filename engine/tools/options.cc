@@ -50,7 +50,9 @@ enum CommandBit : unsigned {
   kText = 1U << 8U,
   kCheck = 1U << 9U,
   kAlign = 1U << 10U,
-  kAll = (1U << 11U) - 1,
+  kDesignVoice = 1U << 12U,
+  kMixVoice = 1U << 13U,
+  kAll = (1U << 14U) - 1,
 };
 
 struct Command {
@@ -80,6 +82,10 @@ constexpr Command kCommands[] = {
      "--write keeps it in DIR/qttssrc.json. With --text and --codes, the word times and the coverage of an utterance "
      "that was spoken before"},
     {"voice make", "DIR", 1, kMakeVoice, "a voice for Base checkpoints from the WAV --audio, to the file --output"},
+    {"voice design", "DIR DESCRIPTION", 2, kDesignVoice,
+     "a designed voice that stays the same, for VoiceDesign checkpoints: a take of it, to the file --output"},
+    {"voice mix", "FILE:WEIGHT…", 64, kMixVoice,
+     "a voice between others, for Base checkpoints: the mean of their x-vectors by weight, to the file --output"},
     {"voice show", "FILE", 1, kShowVoice, "the content of a voice file"},
     {"decode", "DIR [FILE]", 2, kDecode,
      "codes, as `codes` prints them, from FILE or standard input to the WAV --output"},
@@ -109,6 +115,8 @@ struct Option {
 constexpr unsigned kGenerating = kCodes | kSpeak;
 constexpr unsigned kPreparing = kText | kSpeak;
 constexpr unsigned kSpeaking = kPrompt | kGenerating | kAlign;
+constexpr unsigned kRunning = kGenerating | kDesignVoice;  // the whole model
+constexpr unsigned kWritingVoice = kMakeVoice | kDesignVoice | kMixVoice;
 
 std::vector<Option> MakeOptions() {
   using O = ToolOptions;
@@ -116,7 +124,8 @@ std::vector<Option> MakeOptions() {
       {"json", 0, kAll, &O::json, "Print JSON", nullptr},
       {"pattern", 0, kTokenize | kSpeaking | kCheck, &O::pattern, "Pre-tokenization: native (default) or patched",
        "NAME"},
-      {"text", 0, kSpeaking, Text{&O::text}, "Text to speak", "TEXT"},
+      {"text", 0, kSpeaking | kDesignVoice, Text{&O::text},
+       "Text to speak; of `voice design` what the take says, about six seconds", "TEXT"},
       {"speaker", 0, kSpeaking, Text{&O::speaker}, "Preset speaker; default: the model's own", "NAME"},
       {"normalize", 0, kPreparing, &O::normalize,
        "Numbers and the like in words: model (default: as the model's description says), none or spoken", "NAME"},
@@ -128,13 +137,19 @@ std::vector<Option> MakeOptions() {
       {"markup-rules", 0, kPreparing, &O::markup_rules,
        "Of Markdown: code, table, image, link and html, each skip (default), name or read, as in code=name,table=read",
        "RULES"},
-      {"language", 0, kSpeaking | kText, Text{&O::language}, "Language by name or tag, or auto (default)", "NAME"},
+      {"language", 0, kSpeaking | kText | kDesignVoice, Text{&O::language},
+       "Language by name or tag, or auto (default)", "NAME"},
       {"instruct", 0, kSpeaking, Text{&O::instruct}, "How to speak, or the voice's description", "TEXT"},
-      {"layout", 0, kSpeaking, &O::layout, "Prompt layout: auto (default), streaming or non-streaming", "NAME"},
-      {"voice", 0, kSpeaking, &O::voice, "Voice to speak with, for Base checkpoints", "FILE"},
-      {"greedy", 0, kGenerating, &O::greedy, "Always take the most likely code, in all code groups", nullptr},
-      {"seed", 0, kGenerating | kAlign, &O::seed, "Random seed (default 0)", "N"},
-      {"max-frames", 0, kGenerating, &O::max_frames, "Stop after N frames of 80 ms", "N"},
+      {"layout", 0, kSpeaking | kDesignVoice, &O::layout, "Prompt layout: auto (default), streaming or non-streaming",
+       "NAME"},
+      {"voice", 0, kSpeaking, &O::voice, "Voice to speak with, for Base checkpoints; a designed one for VoiceDesign",
+       "FILE"},
+      {"style", 0, kSpeaking | kWritingVoice, Text{&O::style},
+       "Manner of a take, such as calm: of `voice` the one to speak with, else the one that the made take gets",
+       "NAME"},
+      {"greedy", 0, kRunning, &O::greedy, "Always take the most likely code, in all code groups", nullptr},
+      {"seed", 0, kRunning | kAlign, &O::seed, "Random seed (default 0)", "N"},
+      {"max-frames", 0, kRunning, &O::max_frames, "Stop after N frames of 80 ms", "N"},
       {"part-length", 0, kSpeak, &O::part_length,
        "Characters after which a longer text is split at the end of a sentence, clause or word; 0 = never; default: as "
        "the model needs it",
@@ -144,24 +159,35 @@ std::vector<Option> MakeOptions() {
        "Transcript of --audio; without it only the timbre is cloned", "TEXT"},
       {"pad-reference", 0, kMakeVoice, &O::pad_reference,
        "Append half a second of silence to --audio, so that speech does not repeat its last sounds", nullptr},
-      {"device", 0, kGenerating | kDecode | kInspect | kCheck | kAlign, &O::device,
+      {"prepare", 0, kMakeVoice, &O::prepare,
+       "Trim the silence around --audio, make its end quiet, normalise its level and, without --reference-text, cut it "
+       "to "
+       "15 s at a pause; says what was done",
+       nullptr},
+      {"add-to", 0, kMakeVoice | kDesignVoice, &O::add_to,
+       "Voice file that gets the take as one more manner, which --style names; --output keeps that file as it is",
+       "FILE"},
+      {"takes", 0, kDesignVoice, &O::takes,
+       "Number of takes to choose among, with seeds one apart; files get numbers: calm.1.voice, calm.2.voice", "N"},
+      {"wav", 0, kDesignVoice, &O::wav, "Also write the take's sound, to listen to", "FILE"},
+      {"device", 0, kRunning | kDecode | kInspect | kCheck | kAlign, &O::device,
        "auto (default: the GPU if it can hold the model), cpu or cuda; of `inspect` cuda: its path, a frame's time, "
        "voices that fit",
        "NAME"},
-      {"precision", 0, kGenerating | kDecode | kInspect | kCheck | kAlign, &O::precision,
+      {"precision", 0, kRunning | kDecode | kInspect | kCheck | kAlign, &O::precision,
        "auto (default: bf16 on the GPU, f32 on the CPU), bf16 or f32; on the CPU alone int8 or int4, which are faster "
        "and less exact; of `decode` on the GPU, auto and bf16 are products of tensor cores with sums in F32",
        "NAME"},
-      {"codec-precision", 0, kGenerating | kDecode, &O::codec_precision,
+      {"codec-precision", 0, kRunning | kDecode, &O::codec_precision,
        "exact (default) or, on the GPU alone, fast: a third of the codec's multiplications, less exact", "NAME"},
-      {"threads", 0, kGenerating | kDecode | kMakeVoice | kCheck | kAlign, &O::threads,
+      {"threads", 0, kRunning | kDecode | kMakeVoice | kCheck | kAlign, &O::threads,
        "CPU threads; 0 (default) = the fastest number, measured at load", "N"},
       {"voices", 0, kGenerating | kInspect, &O::voices,
        "Utterances that the engine can speak at once, 1 to 4096 (default 64): sizes the memory of a GPU", "N"},
       {"against", 0, kCheck, &O::against,
        "Compare with this report, of `check --json` or tests/golden/official-check.py; exit status 1 if they differ",
        "FILE"},
-      {"output", 'o', kSpeak | kDecode | kMakeVoice, &O::output,
+      {"output", 'o', kSpeak | kDecode | kWritingVoice, &O::output,
        "File to write: WAV, or a voice; of `speak` .wav, .raw (samples alone: mono, little-endian), or - for a WAV to "
        "standard output while it is being made",
        "FILE"},
@@ -181,8 +207,7 @@ std::vector<Option> MakeOptions() {
   for (size_t i = 0; i < kSamplingNumberCount; ++i) {
     const SamplingNumber& number = kSamplingNumbers[i];
     descriptions[i] = std::string(number.meaning) + "; " + number.special;
-    at =
-        options.insert(at, {number.name, 0, kGenerating, &number, descriptions[i].c_str(), number.whole() ? "N" : "X"});
+    at = options.insert(at, {number.name, 0, kRunning, &number, descriptions[i].c_str(), number.whole() ? "N" : "X"});
     ++at;
   }
   return options;
@@ -311,7 +336,7 @@ std::string Manual(const std::string& command) {
   if (one != nullptr) {
     parameters = command + " " + one->operands;
     summary = "Prints " + std::string(one->does) + ".";
-    if ((one->bit & (kMakeVoice | kDecode | kSpeak)) != 0) summary.replace(0, 6, "Writes");
+    if ((one->bit & (kWritingVoice | kDecode | kSpeak)) != 0) summary.replace(0, 6, "Writes");
   } else {
     parameters = "COMMAND … - speak with Qwen3-TTS checkpoints, inspect them and run their parts";
     summary = "Commands:";
@@ -322,7 +347,7 @@ std::string Manual(const std::string& command) {
       line.resize(std::max(line.size(), kColumn), ' ');
       summary += "\n  " + line + each.does;
     }
-    if (command == "voice") commands = kMakeVoice | kShowVoice;
+    if (command == "voice") commands = kWritingVoice | kShowVoice;
   }
   const Parser parser(commands, parameters, nullptr);
   const std::string description = std::string(kDescription) + (one == nullptr ? kExamples : "");
@@ -367,7 +392,9 @@ Result<ToolOptions> ParseOptions(int argc, char** argv) {
   }
   if (options.command.empty()) return Status::InvalidArgument("no command");
   if (command == nullptr) {
-    if (words[0] == "voice") return Status::InvalidArgument("voice: say 'voice make DIR' or 'voice show FILE'");
+    if (words[0] == "voice")
+      return Status::InvalidArgument(
+          "voice: say 'voice make DIR', 'voice design DIR DESCRIPTION', 'voice mix FILE:WEIGHT…' or 'voice show FILE'");
     return Status::InvalidArgument("unknown command " + options.command);
   }
   for (const Option* const option : parse.given) {
@@ -452,10 +479,17 @@ Result<Request> MakeRequest(const ToolOptions& options, const GenerationSettings
   }
   request.seed = static_cast<uint64_t>(options.seed.value_or(0));
   if (!options.voice.empty()) {
-    QTTS_ASSIGN_OR_RETURN(ClonedVoice voice, LoadVoice(options.voice));
+    QTTS_ASSIGN_OR_RETURN(ClonedVoice voice, LoadVoice(options.voice, options.style, options.instruct));
+    // The instruction has chosen the take.
+    if (options.style.empty() && !voice.style.empty() && !voice.designed()) request.instruct.clear();
     request.voice = std::make_shared<const ClonedVoice>(std::move(voice));
+  } else if (!options.style.empty() && options.command != "voice design") {
+    return Status::InvalidArgument("--style names a take of a voice file: give the file with --voice");
   }
   request.settings = defaults;
+  if (VoiceKindOf(request.voice.get()) == VoiceKind::kDesigned) {
+    request.settings.predictor.temperature = kDesignedPredictorTemperature;
+  }
   for (size_t i = 0; i < kSamplingNumberCount; ++i) {
     if (!options.sampling[i]) continue;
     const SamplingNumber& number = kSamplingNumbers[i];

@@ -54,6 +54,11 @@ struct ToolOptions {
   std::string audio;
   std::string reference_text;
   bool pad_reference = false;
+  bool prepare = false;
+  std::string style;
+  std::string add_to;
+  std::string wav;
+  std::optional<int64_t> takes;
   std::string against;
   std::string words;
   std::string codes;

@@ -23,12 +23,14 @@
 #include "prompt/prompt.h"
 #include "qtts/engine.h"
 #include "qtts/language.h"
+#include "qtts/log.h"
 #include "qtts/sampling_numbers.h"
 #include "speak.h"
 #include "text.h"
 #include "text/text_feed.h"
 #include "text/tokenizer.h"
 #include "voice/clone.h"
+#include "voice_commands.h"
 #include "wav.h"
 
 namespace qtts {
@@ -327,45 +329,32 @@ Status Decode(const ToolOptions& options) {
   return Status::Ok();
 }
 
-Status ShowVoiceFile(const std::string& path, bool as_json) {
-  QTTS_ASSIGN_OR_RETURN(const ClonedVoice voice, LoadVoice(path));
-  const bool icl = !voice.reference_codes.empty();
-  if (as_json) {
-    PrintJson({{"file", path},
-               {"mode", icl ? "icl" : "x-vector"},
-               {"x_vector", voice.x_vector.size()},
-               {"reference_codes", voice.reference_codes.size()},
-               {"reference_text", voice.reference_text},
-               {"model", voice.model}});
-    return Status::Ok();
-  }
-  std::printf("voice       %s\n", path.c_str());
-  std::printf("mode        %s\n", icl ? "in-context: timbre and manner" : "x-vector: timbre only");
-  std::printf("x-vector    %zu values\n", voice.x_vector.size());
-  std::printf("codes       %zu\n", voice.reference_codes.size());
-  std::printf("text        %s\n", icl ? voice.reference_text.c_str() : "none");
-  std::printf("model       %s\n", voice.model.c_str());
-  return Status::Ok();
-}
+// Tells what --prepare has changed.
+constexpr LogSink kToldChanges = {
+    [](LogLevel level) { return level == LogLevel::kInfo; },
+    [](LogLevel /*level*/, const char* line) { std::cerr << "qtts-tool: " << line << '\n'; }};
 
 Status MakeVoice(const ToolOptions& options) {
   QTTS_ASSIGN_OR_RETURN(const std::string folder, ModelFolder(options));
   if (options.audio.empty()) return Status::InvalidArgument("voice make: name the recording with --audio");
-  if (options.output.empty()) return Status::InvalidArgument("voice make: name the file to write with --output");
+  QTTS_RETURN_IF_ERROR(CheckVoiceOutput(options));
   QTTS_ASSIGN_OR_RETURN(const EngineOptions engine_options, MakeEngineOptions(options, folder));
   QTTS_ASSIGN_OR_RETURN(const auto checkpoint, Checkpoint::Open(folder));
   QTTS_ASSIGN_OR_RETURN(const Recording recording, ReadWav(options.audio));
   QTTS_ASSIGN_OR_RETURN(const auto encoder, CreateCpuVoiceEncoder(checkpoint, engine_options.threads));
-  const CloneOptions clone{options.reference_text, options.pad_reference};
+  const CloneOptions clone{options.reference_text, options.pad_reference, options.prepare};
+  if (options.prepare) SetLogSink(&kToldChanges);
   QTTS_ASSIGN_OR_RETURN(const ClonedVoice voice,
                         CloneVoice(encoder.get(), checkpoint->Fingerprint(), recording, clone));
-  QTTS_RETURN_IF_ERROR(SaveVoice(voice, options.output));
-  return ShowVoiceFile(options.output, options.json);
+  SetLogSink(nullptr);
+  for (const std::string& warning : voice.warnings) std::cerr << "qtts-tool: warning: " << warning << '\n';
+  QTTS_ASSIGN_OR_RETURN(const std::string path, KeepVoice(voice, options));
+  return PrintVoiceFile(path, options.json);
 }
 
 Status ShowVoice(const ToolOptions& options) {
   if (options.arguments.empty()) return Status::InvalidArgument("voice show: name a voice file");
-  return ShowVoiceFile(options.arguments[0], options.json);
+  return PrintVoiceFile(options.arguments[0], options.json);
 }
 
 int Main(int argc, char** argv) {
@@ -384,10 +373,17 @@ int Main(int argc, char** argv) {
   }
   for (const std::string& warning : options->warnings) std::cerr << "qtts-tool: warning: " << warning << '\n';
   using Run = Status (*)(const ToolOptions&);
-  const std::pair<std::string_view, Run> commands[] = {
-      {"text", PrintText},       {"inspect", Inspect},      {"tokenize", Tokenize},
-      {"prompt", PrintPrompt},   {"codes", Codes},          {"decode", Decode},
-      {"voice make", MakeVoice}, {"voice show", ShowVoice}, {"align", Align}};
+  const std::pair<std::string_view, Run> commands[] = {{"text", PrintText},
+                                                       {"inspect", Inspect},
+                                                       {"tokenize", Tokenize},
+                                                       {"prompt", PrintPrompt},
+                                                       {"codes", Codes},
+                                                       {"decode", Decode},
+                                                       {"voice make", MakeVoice},
+                                                       {"voice show", ShowVoice},
+                                                       {"align", Align},
+                                                       {"voice design", DesignVoice},
+                                                       {"voice mix", MixVoiceFiles}};
   Status status;
   if (options->command == "speak" || options->command == "check") {
     const Result<int> exit_status = options->command == "speak" ? Speak(*options) : Check(*options);

@@ -40,9 +40,9 @@ void Switch(const MarkupSettings& to, const ModelInfo& model, Request* request, 
     }
   }
   if (to.voices.empty()) return;
-  const bool cloned = request->voice != nullptr;
+  const VoiceKind kind = VoiceKindOf(request->voice.get());
   const auto voice = std::ranges::find_if(to.voices, [&](const std::string& name) {
-    return CheckVoiceChoice(model.type, model.speakers, name, cloned).ok();
+    return CheckVoiceChoice(model.type, model.speakers, name, kind).ok();
   });
   if (voice != to.voices.end()) {
     request->speaker = *voice;

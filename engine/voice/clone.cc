@@ -3,11 +3,16 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "backend/checks.h"
+#include "base/log.h"
 #include "qtts/utf8.h"
 #include "voice/reference.h"
+#include "voice/reference_check.h"
+#include "voice/reference_repair.h"
 
 namespace qtts {
 namespace {
@@ -20,7 +25,15 @@ constexpr size_t kReferencePadding = kReferenceRate / 2;
 Result<ClonedVoice> CloneVoice(VoiceEncoder* encoder, const std::string& model, const Recording& recording,
                                const CloneOptions& options) {
   QTTS_ASSIGN_OR_RETURN(std::vector<float> pcm, PrepareReference(recording));
+  if (options.prepare) {
+    QTTS_ASSIGN_OR_RETURN(const auto done, RepairReference(!options.reference_text.empty(), &pcm));
+    for (const std::string& change : done) Log(LogLevel::kInfo, "prepared the reference recording: " + change);
+    if (done.empty()) Log(LogLevel::kInfo, "prepared the reference recording: nothing had to be changed");
+  }
   ClonedVoice voice;
+  for (ReferenceFinding& finding : CheckReference(recording, pcm, options)) {
+    voice.warnings.push_back(std::move(finding.message));
+  }
   voice.model = model;
   QTTS_ASSIGN_OR_RETURN(voice.x_vector, encoder->SpeakerVector(pcm));
   if (!std::all_of(voice.x_vector.begin(), voice.x_vector.end(), [](float v) { return std::isfinite(v); })) {
@@ -36,6 +49,10 @@ Result<ClonedVoice> CloneVoice(VoiceEncoder* encoder, const std::string& model, 
 
 Status CheckVoiceModel(const ClonedVoice& voice, const ModelInfo& model) {
   if (voice.model.empty() || voice.model == model.fingerprint) return Status::Ok();
+  if (voice.designed()) {
+    return Status::InvalidArgument("the designed voice was made with another model than " + model.path +
+                                   "; design it again with this one");
+  }
   return Status::InvalidArgument("the cloned voice was made with another model than " + model.path +
                                  "; make it again from its recording with this one");
 }

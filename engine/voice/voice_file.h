@@ -5,19 +5,21 @@
 #include <cstddef>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "qtts/status.h"
 #include "qtts/voice.h"
 
-// The file format of SaveVoice() and LoadVoice(), in memory.
+// The file format of SaveTakes() and LoadTakes(), in memory.
 namespace qtts {
 
-// The bytes of a voice file. Invalid UTF-8 in the text is replaced.
-std::string WriteVoice(const ClonedVoice& voice);
+// The bytes of a voice file: one take, or several whose model is that of the first. Invalid UTF-8 in the texts is
+// replaced.
+std::string WriteTakes(std::span<const ClonedVoice> takes);
 
 // Parses the bytes of a voice file; `path` is for messages. Untrusted input: sizes are checked, values are not. Errors:
 // kCorruptModel.
-Result<ClonedVoice> ParseVoice(std::span<const std::byte> file, const std::string& path);
+Result<std::vector<ClonedVoice>> ParseTakes(std::span<const std::byte> file, const std::string& path);
 
 }  // namespace qtts
 

@@ -101,7 +101,7 @@ double StepMs(double rows) {
 }
 
 // A device that runs prompts, steps and copies one after the other. An utterance's seed is the number of its frames.
-class SimulatedDevice : public qtts::Backend {
+class SimulatedDevice : public qtts::Backend, public qtts::PagedContexts, public qtts::SharedPrompts {
  public:
   explicit SimulatedDevice(const Options& options)
       : options_(options), slots_(static_cast<size_t>(options.slots)), free_pages_(options.pages) {
@@ -121,10 +121,9 @@ class SimulatedDevice : public qtts::Backend {
     slots_[static_cast<size_t>(id)] = opened;
     return id;
   }
-  qtts::ContextPages pages() const override {
-    if (options_.pages == 0) return {};
-    return {kPagePositions, options_.pages, free_pages_};
-  }
+  qtts::PagedContexts* paged() override { return options_.pages > 0 ? this : nullptr; }
+  qtts::SharedPrompts* shared_prompts() override { return this; }
+  qtts::ContextPages pages() const override { return {kPagePositions, options_.pages, free_pages_}; }
   qtts::Result<int64_t> Reserve(qtts::SlotId id) override {
     Slot& slot = slots_[static_cast<size_t>(id)];
     const int64_t needed = PagesOf(kPromptRows + slot.submitted);

@@ -5,10 +5,13 @@
 usage: measure-words.py BUILD_DIR [--voice DIR] [--lines FILE] [--speakers A B ...] [--layouts L ...] [--seeds N] [--show]
        measure-words.py BUILD_DIR --coverage [--temperatures T ...] ...
        measure-words.py BUILD_DIR --splices ...
+       measure-words.py BUILD_DIR --interrupts [--show] ...
 
 With --coverage Whisper base listens: an utterance is faulty if two or more words in a row are missing or too many; the table tells which
 of the faulty and the clean ones the report flags. Words that are only pronounced badly are no fault here, and the report does not see them. With --splices the codes of each line are aligned
 as they are, with 40 frames of another line behind them, with their last eight frames again and again, and without their last 40 %.
+With --interrupts the element speaks each line, as fast as it is played, and is interrupted after a random number of its buffers; the word of `text-spoken-chars` is compared with the word that the phones have
+at the end of the sound that left. Needs PyGObject too.
 
 Codebooks 0 to 2 of the bundled voice name the phones of a frame with their durations in units of 25 ms, spaces between words included
 (data/recipe/codes.py), so they say when each word begins. Words are matched by their consonants; two words without a space between them
@@ -20,6 +23,7 @@ import difflib
 import json
 import os
 import pathlib
+import random
 import statistics
 import subprocess
 import sys
@@ -200,6 +204,76 @@ def splices(args, lines):
         print(f"{kind}: {count} of {len(lines)} flagged")
 
 
+def interrupt(args, pipeline, text, speaker, layout, seed, buffers):
+    """speaks, interrupts after so many buffers -> the fields text-spoken-chars and samples of the finished message"""
+    from gi.repository import Gst
+    source, sink, bus = pipeline.get_by_name("source"), pipeline.get_by_name("sink"), pipeline.get_bus()
+    for name, value in {"text": text, "speaker": speaker, "layout": layout}.items():
+        Gst.util_set_object_arg(source, name, value)
+    source.set_property("seed", seed)
+    pipeline.set_state(Gst.State.PLAYING)
+    for _ in range(buffers):
+        if sink.emit("pull-sample") is None:
+            break
+    source.emit("interrupt")
+    pulled = buffers
+    while sink.emit("try-pull-sample", 5 * Gst.SECOND) is not None:
+        pulled += 1
+    found = None
+    while (message := bus.pop_filtered(Gst.MessageType.ELEMENT | Gst.MessageType.ERROR)) is not None:
+        if message.type == Gst.MessageType.ERROR:
+            raise SystemExit(message.parse_error()[0].message)
+        fields = message.get_structure()
+        if fields.get_name() == "qtts-utterance-finished":
+            found = fields.get_value("text-spoken-chars"), fields.get_value("samples"), fields.get_value("reason")
+    pipeline.set_state(Gst.State.NULL)
+    return found
+
+
+def interrupts(args, lines):
+    import gi
+    gi.require_version("Gst", "1.0")
+    from gi.repository import Gst
+    os.environ["GST_PLUGIN_PATH"], os.environ["QTTS_VOICE_PATH"] = f"{args.build}/gst", args.voice
+    Gst.init(None)
+    pipeline = Gst.parse_launch("qttssrc name=source normalize=none part-length=0 ! appsink name=sink sync=true max-buffers=1")
+    generator = random.Random(1)
+    for layout in args.layouts:
+        distances, lead, left_out = [], [], 0
+        with tempfile.TemporaryDirectory() as folder:
+            for i, text in enumerate(lines):
+                for seed in range(args.seeds):
+                    speaker = args.speakers[(i + seed) % len(args.speakers)]
+                    _, codes, pcm = speak(args, folder, text, speaker, layout, seed)
+                    found, words = runs(codes), text.split()
+                    places = match(words, found)
+                    told = interrupt(args, pipeline, text, speaker, layout, seed, generator.randint(6, max(7, len(pcm) // 1920 - 4)))
+                    if places is None or told is None or told[2] != "interrupted":
+                        left_out += 1
+                        continue
+                    for onset in onsets(pcm):
+                        near = min((begin for begin, _ in found), key=lambda t: abs(t - onset), default=None)
+                        if near is not None and abs(near - onset) < 0.15:
+                            lead.append(near - onset)
+                    distances.append((text, told, places, [begin for begin, _ in found]))
+        shift = statistics.median(lead) if lead else 0.04
+        close = exact = 0
+        for text, (chars, samples, _), places, begins in distances:
+            # the last word whose run has begun; those without a run of their own share its
+            last = max((i for i, place in enumerate(places) if place is not None and begins[place] - shift < samples / 24000), default=-1)
+            reported = len(text[:chars].split())
+            joined = last + 1
+            while joined < len(places) and places[joined] is None:
+                joined += 1
+            distance_ = max(last + 1 - reported, reported - joined, 0)
+            close += distance_ <= 1
+            exact += distance_ == 0
+            if args.show and distance_ > 1:
+                print(f"  {reported} words reported, {last + 1} to {joined} heard: {text[:chars]}|{text[chars:]}")
+        n = len(distances)
+        print(f"{layout}: {n} interrupts, {left_out} left out; within a word {100 * close / n:.1f} %, the word itself {100 * exact / n:.1f} %", flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("build")
@@ -211,12 +285,15 @@ def main():
     parser.add_argument("--set", nargs="+", default=[], help="further options of qtts-tool speak and codes")
     parser.add_argument("--coverage", action="store_true")
     parser.add_argument("--splices", action="store_true")
+    parser.add_argument("--interrupts", action="store_true")
     parser.add_argument("--temperatures", nargs="+", type=float, default=[0.9, 1.2])
     parser.add_argument("--show", action="store_true")
     args = parser.parse_args()
     lines = [line.strip() for line in open(args.lines) if line.strip()]
     if args.splices:
         return splices(args, lines)
+    if args.interrupts:
+        return interrupts(args, lines)
     if args.coverage:
         return coverage(args, lines)
     lead = []

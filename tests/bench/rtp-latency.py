@@ -18,7 +18,8 @@ from gi.repository import Gst  # noqa: E402
 FORMATS = {
     "opus": "opusenc audio-type=voice frame-size=20 ! rtpopuspay",
     "l16": "rtpL16pay min-ptime=20000000 max-ptime=20000000",
-    "pcmu": "audio/x-raw,rate=8000 ! mulawenc ! rtppcmupay min-ptime=20000000 max-ptime=20000000",
+    "pcmu": "audio/x-raw,rate=8000 ! audiobuffersplit output-buffer-duration=1/50 ! mulawenc ! "
+            "rtppcmupay min-ptime=20000000 max-ptime=20000000",
 }
 
 

@@ -125,7 +125,7 @@ Status SpeakTogether(Backend* backend, const Prompt& prompt) {
 // Everything that a backend does: two voices together, each twice, so that the second time uses the caches; then a
 // prompt and a reference too long for one piece, beside frames of another slot, and once closed in the middle; then
 // more voices than the caches hold; and, with an encoder, the voice of a recording.
-Status UseEverything(const ModelConfig& config, Backend* backend, VoiceEncoder* encoder) {
+Status UseEverything(const ModelConfig& config, CudaBackend* backend, VoiceEncoder* encoder) {
   std::mt19937 random(1);
   const std::vector<Prompt> voices = {NewPrompt(config, 20, &random), NewPrompt(config, 90, &random, 5)};
   for (int time = 0; time < 2; ++time) {
@@ -239,7 +239,7 @@ class CudaHostTest : public ::testing::Test {
     return slot;
   }
   // Leaves free memory for a first block of pages only, after all other allocations of an utterance.
-  ContextPages LeaveNoMemory(Backend* backend) {
+  ContextPages LeaveNoMemory(CudaBackend* backend) {
     backend->Close(OpenAndPrefill(backend, NewPrompt(config(), 1000, &random_)));
     fake_cuda::LeaveMemory(0, 0);
     EXPECT_FALSE(backend->Open(NewPrompt(config(), 20000, &random_), GenerationSettings(), 1).ok());

@@ -184,7 +184,7 @@ TEST_F(DeviceNumbersTest, RowsInPiecesForAnotherKernelAreAnError) {
   cuda::GemmRows r;
   r.rows = 8;
   r.x_swizzled = true;
-  const cuda::Launcher launch;
+  const cuda::Launcher launch(nullptr, &kH200Numbers);
   Gemm(launch, cuda::Precision::kBF16, matrix, r);
   EXPECT_EQ(launch.error, cudaErrorInvalidValue);
 }

@@ -129,7 +129,7 @@ TEST_P(FrameOrderModel, TheGraphPathEnqueuesTheList) {
   expected.emplace_back("ScoreKernel");
   expected.emplace_back("EndKernel");
 
-  std::vector<FrameRow> steps(size_t{cuda::kRing} * cuda::kMaxRows, FrameRow{-1, -1});
+  std::vector<FrameRow> steps(size_t{cuda::kRing} * cuda::kMaxRows);
   std::vector<FrameRowResult> results(steps.size());
   const size_t before = fake_cuda::calls().size();
   ASSERT_TRUE(model_->EnqueueFrame(FrameStart::kInput, 1, 1, steps.data(), results.data()).ok());

@@ -16,6 +16,7 @@
 #include "fuzz/check.h"
 #include "prompt/prompt.h"
 #include "text/tokenizer.h"
+#include "voice/takes.h"
 #include "voice/voice_file.h"
 
 namespace {
@@ -71,6 +72,13 @@ void CheckPrompt(const Model& model, const qtts::Prompt& prompt) {
   }
 }
 
+void CheckSame(const qtts::ClonedVoice& again, const qtts::ClonedVoice& read) {
+  QTTS_FUZZ_CHECK(SameBits(again.x_vector, read.x_vector));
+  QTTS_FUZZ_CHECK(again.reference_codes == read.reference_codes);
+  QTTS_FUZZ_CHECK(again.reference_text == read.reference_text && again.model == read.model);
+  QTTS_FUZZ_CHECK(again.instruct == read.instruct && again.style == read.style);
+}
+
 // `voice` as it is, in both layouts.
 void Speak(const Model& model, const qtts::ClonedVoice& voice) {
   qtts::Request request;
@@ -90,20 +98,23 @@ void Speak(const Model& model, const qtts::ClonedVoice& voice) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static const Model model;
-  const auto read = qtts::ParseVoice(std::as_bytes(std::span(data, size)), "fuzz.safetensors");
+  const auto read = qtts::ParseTakes(std::as_bytes(std::span(data, size)), "fuzz.safetensors");
   if (!read.ok()) {
     QTTS_FUZZ_CHECK(!read.status().message().empty() && read.status().message().size() < 2000);
     return 0;
   }
-  const std::string written = qtts::WriteVoice(*read);
-  const auto again = qtts::ParseVoice(std::as_bytes(std::span(written)), "again.safetensors");
-  QTTS_FUZZ_CHECK(again.ok() && SameBits(again->x_vector, read->x_vector));
-  QTTS_FUZZ_CHECK(again->reference_codes == read->reference_codes);
-  QTTS_FUZZ_CHECK(again->reference_text == read->reference_text && again->model == read->model);
+  const std::string written = qtts::WriteTakes(*read);
+  const auto again = qtts::ParseTakes(std::as_bytes(std::span(written)), "again.safetensors");
+  QTTS_FUZZ_CHECK(again.ok() && again->size() == read->size());
+  for (size_t take = 0; take < read->size(); ++take) CheckSame((*again)[take], (*read)[take]);
+  for (const char* instruct : {"", "Calm, please."}) {
+    const auto chosen = qtts::ChooseTake(*read, read->back().style, instruct, "fuzz.safetensors");
+    QTTS_FUZZ_CHECK(chosen.ok());
+  }
 
-  Speak(model, *read);
+  Speak(model, read->back());
   // Then adapted to the model, so that most pass the first checks.
-  qtts::ClonedVoice fitting = *read;
+  qtts::ClonedVoice fitting = read->back();
   const auto groups = static_cast<size_t>(model.config.talker.num_code_groups);
   fitting.x_vector.resize(static_cast<size_t>(model.config.talker.transformer.hidden_size));
   fitting.reference_codes.resize((fitting.reference_codes.size() + groups - 1) / groups * groups);

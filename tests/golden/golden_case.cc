@@ -181,9 +181,9 @@ Request RequestOf(const GoldenCase& golden, const GenerationSettings& defaults) 
   request.settings.predictor = SamplingOf(settings, "subtalker_", "subtalker_dosample", defaults.predictor);
   request.settings.repetition_penalty = settings.value("repetition_penalty", defaults.repetition_penalty);
   request.settings.max_new_tokens = settings["max_new_tokens"];
-  if (golden.tensors.contains("x_vector")) {
+  if (golden.tensors.contains("x_vector") || golden.document.contains("reference_codes")) {
     auto voice = std::make_shared<ClonedVoice>();
-    voice->x_vector = golden.tensors.at("x_vector").values;
+    if (golden.tensors.contains("x_vector")) voice->x_vector = golden.tensors.at("x_vector").values;
     if (golden.document.contains("reference_codes")) {
       for (const auto& frame : golden.document["reference_codes"]) {
         for (const auto& code : frame) voice->reference_codes.push_back(code);

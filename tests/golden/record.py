@@ -112,6 +112,16 @@ case("design-1b7-plain", "no description, no language", DESIGN, "voice_design", 
 case("design-1b7-plain-streaming", "no description, text beside the frames", DESIGN, "voice_design",
      language="english", instruct="", non_streaming=False)
 
+# A designed voice, pinned by an utterance of it: its codes and text in front, as in cloning, and no speaker's row.
+case("design-1b7-pinned", "a description and a pinned take, text in the prompt", DESIGN, "voice_design", pcm=True, frames=12,
+     language="french", instruct=INSTRUCT, ref_text=REFERENCE, ref_frames=9, non_streaming=True)
+case("design-1b7-pinned-streaming", "a description and a pinned take; more text than take", DESIGN, "voice_design",
+     language="french", instruct=INSTRUCT, ref_text=REFERENCE, ref_frames=9, non_streaming=False)
+case("design-1b7-pinned-long-take", "a description and a pinned take; less text than take", DESIGN, "voice_design", SHORT,
+     language="auto", instruct=INSTRUCT, ref_text=REFERENCE, ref_frames=25, non_streaming=False)
+case("design-1b7-pinned-plain", "a pinned take without a description", DESIGN, "voice_design", GERMAN,
+     language="german", ref_text=REFERENCE, ref_frames=12, non_streaming=True)
+
 BASE = checkpoint("tiny-base-0b6", 14)
 case("base-0b6-x-vector", "a voice vector alone", BASE, "base", pcm=True, language="english", non_streaming=False)
 case("base-0b6-x-vector-non-streaming", "a voice vector alone, text in the prompt", BASE, "base", GERMAN,
@@ -316,8 +326,9 @@ class RowTable:
         self.codec_names = [None, *range(len(codec))]
         parts = [torch.zeros_like(codec[:1]), codec]
         if voice is not None:
-            self.codec_names.append("x_vector")
-            parts.append(voice.ref_spk_embedding[None])
+            if voice.ref_spk_embedding is not None:
+                self.codec_names.append("x_vector")
+                parts.append(voice.ref_spk_embedding[None])
             if voice.ref_code is not None:
                 tables = [talker.get_input_embeddings(), *talker.code_predictor.get_input_embeddings()]
                 frames = torch.stack([table(voice.ref_code[:, i]) for i, table in enumerate(tables)], dim=1)
@@ -357,6 +368,39 @@ def clone_item(spec, request):
                                  generator=random_tensors(spec["name"], "ref_code"))
     return VoiceClonePromptItem(ref_code=ref_code, ref_spk_embedding=x_vector, x_vector_only_mode=ref_code is None,
                                 icl_mode=ref_code is not None, ref_text=request.get("ref_text"))
+
+
+class WithoutSpeakerRow(list):
+    """`icl_mode` of an utterance whose prompt has reference codes and no speaker's row. The model's generate() asks twice
+    for it: whether there is such a row, and whether there are codes."""
+
+    def __init__(self):
+        super().__init__([True])
+        self.asked = 0
+
+    def __getitem__(self, index):
+        self.asked += 1
+        return self.asked > 1
+
+
+def speak_pinned(model, spec, request, settings):
+    """As generate_voice_clone(), which refuses a VoiceDesign checkpoint: with its description in front, and without an
+    x-vector. Prompt and codes are made by the model's own generate()."""
+    reference = spec["voice"].ref_code
+    icl_mode = WithoutSpeakerRow()
+    tokenize = lambda text: model._tokenize_texts([text])[0]  # noqa: E731
+    codes, _ = model.model.generate(
+        input_ids=[tokenize(model._build_assistant_text(spec["text"]))],
+        instruct_ids=[tokenize(model._build_instruct_text(request["instruct"])) if request.get("instruct") else None],
+        ref_ids=[tokenize(model._build_ref_text(request["ref_text"]))],
+        voice_clone_prompt=dict(ref_code=[reference], x_vector_only_mode=[False], icl_mode=icl_mode,
+                                ref_spk_embedding=[torch.zeros(spec["config"]["talker_config"]["hidden_size"])]),
+        languages=[request.get("language", "Auto")], non_streaming_mode=request["non_streaming"],
+        **model._merge_generate_kwargs(**settings))
+    if icl_mode.asked != 2:
+        raise RuntimeError(f"generate() asked {icl_mode.asked} times for icl_mode")
+    wavs, _ = model.model.speech_tokenizer.decode([{"audio_codes": torch.cat([reference, codes[0]])}])
+    return wavs[0][int(len(reference) / (len(reference) + len(codes[0])) * len(wavs[0])):]
 
 
 def recording(request):
@@ -399,6 +443,8 @@ def token_ids(model, spec, request):
 
 def speak(model, spec, request, settings):
     """Calls the package's own entry point for the case's mode; returns the samples."""
+    if spec["mode"] == "voice_design" and spec["voice"] is not None:
+        return speak_pinned(model, spec, request, settings)
     common = dict(text=spec["text"], non_streaming_mode=request["non_streaming"], **settings)
     if request.get("language") is not None:
         common["language"] = request["language"]
@@ -426,6 +472,9 @@ def record_speech(model, spec):
         else:
             spec["voice"] = clone_item(spec, request)
         tensors["x_vector"] = floats(spec["voice"].ref_spk_embedding)
+    elif spec["mode"] == "voice_design" and "ref_frames" in request:
+        spec["voice"] = clone_item(spec, request)
+        spec["voice"].ref_spk_embedding = None
 
     torch.manual_seed(0)
     with Recorder(model) as recorder:

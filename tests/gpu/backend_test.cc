@@ -106,7 +106,7 @@ std::vector<Speech> Speak(Backend* backend, const std::vector<Utterance>& uttera
       }
       if (r.done || r.submitted == u.frames) continue;
       if (r.submitted == u.parked_before && r.returns == 0) {
-        const Status parked = backend->Park(r.slot);
+        const Status parked = backend->paged()->Park(r.slot);
         EXPECT_TRUE(parked.ok()) << parked.message();
         if (!parked.ok()) return speech;
         r.returns = step + u.parked_steps;
@@ -116,7 +116,7 @@ std::vector<Speech> Speak(Backend* backend, const std::vector<Utterance>& uttera
         continue;
       }
       if (step == r.returns && r.returns > 0) {
-        const Status returned = backend->Unpark(r.slot);
+        const Status returned = backend->paged()->Unpark(r.slot);
         EXPECT_TRUE(returned.ok()) << returned.message();
         if (!returned.ok()) return speech;
       }
@@ -953,7 +953,7 @@ TEST(CudaBackendTest, OutOfMemoryInMidSpeech) {
 // Launches a kernel that writes to an invalid address. Only a new process can use the device after that, so this runs
 // in a process of its own.
 void MakeFault() {
-  cuda::SetPage(cuda::Launcher(), reinterpret_cast<void**>(uintptr_t{0x1000}), 0, nullptr);
+  cuda::SetPage(cuda::Launcher(nullptr, &cuda::kH200Numbers), reinterpret_cast<void**>(uintptr_t{0x1000}), 0, nullptr);
   EXPECT_NE(cudaDeviceSynchronize(), cudaSuccess);
 }
 

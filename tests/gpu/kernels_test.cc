@@ -128,7 +128,7 @@ TEST_P(GemmTest, EqualsPlainProducts) {
   matrix.data = packed->data();
   const DeviceMemory device_bias = ToDevice(bias.data(), bias.size() * 4);
   if (!gated) matrix.bias = device_bias.as<const float>();
-  const cuda::Launcher launch;
+  const cuda::Launcher launch(nullptr, &cuda::kH200Numbers);
   const DeviceMemory device_w = ToDevice(w.data(), w.size() * 4);
   Pack(launch, c.precision, matrix, gated ? cuda::PackPart::kGate : cuda::PackPart::kWhole, DType::kF32,
        device_w.data(), 0, c.outputs);
@@ -375,7 +375,7 @@ class ManyRows {
 
  private:
   int outputs_, columns_;
-  cuda::Launcher launch_;
+  cuda::Launcher launch_{nullptr, &cuda::kH200Numbers};
   DeviceMemory packed_, pieces_, x_, norm_, bias_, scratch_, factors_;
 };
 
@@ -599,7 +599,7 @@ TEST_P(AttentionTest, EqualsThePlainSumAndTheStep) {
   const DeviceMemory device_table = ToDevice(table, sizeof(table));
   const cuda::KeyValuePages pages = {device_table.as<void*>(), kPages, cuda::kPagePositions};
   const cuda::AttentionScratch scratch = {partial->as<float>(), tickets->as<unsigned>()};
-  const cuda::Launcher launch;
+  const cuda::Launcher launch(nullptr, &cuda::kH200Numbers);
   cuda::SequenceRows rows;
   rows.per_sequence = kRows;
   rows.appended = true;
@@ -701,9 +701,8 @@ TEST_P(AttentionTest, ManyRowsGiveTheBitsOfSplits) {
   const cuda::AttentionLayer layer = {1, norms, norms, device_frequencies.as<const float>()};
   cuda::DeviceNumbers whole = cuda::kH200Numbers;
   whole.attention.whole_contexts = true;
-  const cuda::Launcher by_splits;
-  cuda::Launcher by_contexts;
-  by_contexts.numbers = &whole;
+  const cuda::Launcher by_splits(nullptr, &cuda::kH200Numbers);
+  const cuda::Launcher by_contexts(nullptr, &whole);
 
   struct Side {
     DeviceMemory cache, table, y;
@@ -846,7 +845,7 @@ TEST_P(AttentionTest, ScoresOfTheTextAreThePlainOnes) {
   const size_t page =
       size_t{cuda::kPagePositions} * 2 * 2 * static_cast<size_t>(c.kv_heads) * dim * cuda::ElementBytes(precision);
   std::vector<DeviceMemory> caches, tables;
-  const cuda::Launcher launch;
+  const cuda::Launcher launch(nullptr, &cuda::kH200Numbers);
   for (const bool turned : {false, true}) {
     auto cache = DeviceMemory::AllocateZeroed(kPages * page);
     ASSERT_TRUE(cache.ok());
@@ -1035,8 +1034,7 @@ TEST_P(SampleTest, ChoosesLikeTheCpu) {
       frame.slots = slots.as<int>();
       frame.codes = codes->as<int>();
       frame.live = live->as<int>();
-      cuda::Launcher launch;
-      launch.numbers = &numbers;
+      const cuda::Launcher launch(nullptr, &numbers);
       SampleTalker(launch, Precision::kBF16, sample, frame, device_states.as<cuda::SlotState>(), kGroups, kRows);
       ASSERT_EQ(launch.error, cudaSuccess);
       std::vector<cuda::SlotState> after(kRows);
@@ -1115,7 +1113,7 @@ TEST_P(TeacherForced, LogitsAreTheCpus) {
   for (int frame = 0; frame < 200; ++frame) {
     const auto entry = static_cast<size_t>(frame % cuda::kRing) * cuda::kMaxRows;
     const int text = frame % 11;
-    steps->as<cuda::FrameRow>()[entry] = {0, frame == 0 ? -1 : text};
+    steps->as<cuda::FrameRow>()[entry] = {frame == 0 ? cuda::RowKind::kFirst : cuda::RowKind::kNext, 0, text};
     const int64_t position = static_cast<int64_t>(prompt.rows.size()) - 1 + frame;
     ASSERT_TRUE((*model)->Extend(0, position).ok());
     ASSERT_TRUE((*model)

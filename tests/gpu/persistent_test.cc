@@ -26,6 +26,7 @@ using cuda::kRing;
 using cuda::LanguageModel;
 using cuda::PersistentFrame;
 using cuda::PinnedMemory;
+using cuda::RowKind;
 using cuda::Stream;
 using testing::FullWidth;
 using testing::Greedy;
@@ -66,7 +67,7 @@ class Talker {
   std::vector<FrameRowResult> Frame(const std::vector<FrameRow>& rows, int64_t positions) {
     const size_t entry = frame_++ % kRing * kMaxRows;
     std::copy(rows.begin(), rows.end(), steps_.as<FrameRow>() + entry);
-    const FrameStart start = rows[0].slot >= 0 && rows[0].text_id < 0 ? FrameStart::kPrompt : FrameStart::kInput;
+    const FrameStart start = rows[0].kind == RowKind::kFirst ? FrameStart::kPrompt : FrameStart::kInput;
     const int splits = start == FrameStart::kPrompt ? 1 : model_->SplitBucket(positions);
     for (const FrameRow& row : rows) {
       if (row.slot >= 0) {
@@ -94,6 +95,21 @@ class Talker {
   PinnedMemory steps_, results_;
   size_t frame_ = 0;
 };
+
+// Returns the row of `slot` in its frame number `frame`; below 0: an idle one.
+FrameRow RowOf(int slot, int frame, int text_id, const TextWindow& window = {}) {
+  if (slot < 0) return {};
+  return {frame == 0 ? RowKind::kFirst : RowKind::kNext, slot, text_id, window};
+}
+
+// Makes rows that are not idle those of a later frame.
+void GoOn(std::vector<FrameRow>* rows, int text_id) {
+  for (FrameRow& row : *rows) {
+    if (row.kind == RowKind::kIdle) continue;
+    row.kind = RowKind::kNext;
+    row.text_id = text_id;
+  }
+}
 
 // Scores of two rows, bit for bit.
 void ExpectSameScores(const TextWindow& window, const FrameRowResult& got, const FrameRowResult& expected) {
@@ -184,8 +200,8 @@ TEST_P(PersistentFrames, AreTheGraphs) {
     std::vector<FrameRow> steps;
     for (int slot = 0; slot < rows; ++slot) {
       const bool left_out = slot >= live || (rows > 1 && frame > 0 && (frame + slot) % 11 == 0);
-      steps.push_back({left_out ? -1 : slot, frame == 0 ? -1 : (frame * 7 + slot) % config.talker.text_vocab_size,
-                       WindowOf(3 + slot * 29 % 150, frame)});
+      steps.push_back(RowOf(left_out ? -1 : slot, frame, (frame * 7 + slot) % config.talker.text_vocab_size,
+                            WindowOf(3 + slot * 29 % 150, frame)));
     }
     SCOPED_TRACE("frame " + std::to_string(frame));
     ExpectSameFrame(&graph, &persistent, config, steps, frame + 160);
@@ -231,8 +247,7 @@ TEST(PersistentFrame, FreshInputsAreTheGraphs) {
     for (int slot = 0; slot < rows; ++slot) {
       const bool left_out = ended[static_cast<size_t>(slot)] || (rows > 1 && frame > 0 && random() % 9 == 0);
       const auto text = static_cast<int>(random() % static_cast<unsigned>(config.talker.text_vocab_size));
-      steps.push_back(
-          {left_out ? -1 : slot, frame == 0 ? -1 : text, WindowOf(lengths[static_cast<size_t>(slot)], frame)});
+      steps.push_back(RowOf(left_out ? -1 : slot, frame, text, WindowOf(lengths[static_cast<size_t>(slot)], frame)));
     }
     SCOPED_TRACE("frame " + std::to_string(frame));
     std::vector<FrameRowResult> results;
@@ -263,20 +278,20 @@ TEST_P(PersistentFrames, SmallForTheSanitizer) {
   std::vector<FrameRow> steps;
   for (int slot = 0; slot < GetParam().rows; ++slot) {
     if (slot >= GetParam().live) {
-      steps.push_back({-1, -1});
+      steps.emplace_back();
       continue;
     }
     // The second prompt has pieces of 40 rows, which use other products than 8 rows, and reach a second split.
     const int length = slot == 1 ? 80 : 10;
     const Prompt prompt = RandomPrompt(config, length, random);
     for (Talker* const talker : {&graph, &persistent}) talker->Open(slot, prompt, GenerationSettings(), 20U + slot);
-    steps.push_back({slot, -1, WindowOf(length, slot)});
+    steps.push_back(RowOf(slot, 0, 0, WindowOf(length, slot)));
   }
   for (int frame = 0; frame < 2; ++frame) {
     SCOPED_TRACE("frame " + std::to_string(frame));
     ExpectSameFrame(&graph, &persistent, config, steps, 82 + frame);
     if (HasFailure()) return;
-    for (FrameRow& step : steps) step.text_id = frame;
+    GoOn(&steps, frame);
   }
 }
 
@@ -309,14 +324,14 @@ TEST(PersistentFrame, LongContextsAreTheGraphs) {
       for (Talker* const talker : {&graph, &persistent}) {
         talker->Open(static_cast<int>(slot), prompt, GenerationSettings(), slot);
       }
-      steps.push_back({static_cast<int>(slot), -1, WindowOf(lengths[slot], 5)});
+      steps.push_back(RowOf(static_cast<int>(slot), 0, 0, WindowOf(lengths[slot], 5)));
     }
     const int most = *std::max_element(lengths.begin(), lengths.end());
     for (int frame = 0; frame < 8; ++frame) {
       SCOPED_TRACE("of " + std::to_string(most) + " positions, frame " + std::to_string(frame));
       ExpectSameFrame(&graph, &persistent, config, steps, most + frame + 2);
       if (HasFailure()) return;
-      for (FrameRow& step : steps) step.text_id = frame;
+      GoOn(&steps, frame);
     }
     for (const FrameRow& step : steps) {
       for (Talker* const talker : {&graph, &persistent}) talker->model()->Close(step.slot);
@@ -344,13 +359,13 @@ TEST(PersistentFrame, ManyCandidatesAreTheGraphs) {
       settings.talker.top_k = settings.predictor.top_k = slot % 2 == 0 ? 0 : slot == 1 ? 1500 : 300;
       if (slot >= 2) settings.talker.top_p = settings.predictor.top_p = 0.9F;
       for (Talker* const talker : {&graph, &persistent}) talker->Open(slot, prompt, settings, 50U + slot);
-      steps.push_back({slot, -1});
+      steps.push_back(RowOf(slot, 0, 0));
     }
     for (int frame = 0; frame < 20; ++frame) {
       SCOPED_TRACE("of " + std::to_string(rows) + " rows, frame " + std::to_string(frame));
       ExpectSameFrame(&graph, &persistent, config, steps, frame + 12);
       if (HasFailure()) return;
-      for (FrameRow& step : steps) step.text_id = frame;
+      GoOn(&steps, frame);
     }
     for (const FrameRow& step : steps) {
       for (Talker* const talker : {&graph, &persistent}) talker->model()->Close(step.slot);
@@ -381,7 +396,7 @@ TEST(PersistentFrame, EndsLikeTheGraph) {
     }
     for (int frame = 0; frame < 40; ++frame) {
       std::vector<FrameRow> steps;
-      for (int slot = 0; slot < rows; ++slot) steps.push_back({slot, frame == 0 ? -1 : slot});
+      for (int slot = 0; slot < rows; ++slot) steps.push_back(RowOf(slot, frame, slot));
       const std::vector<FrameRowResult> expected = graph.Frame(steps, frame + 10);
       const std::vector<FrameRowResult> got = persistent.Frame(steps, frame + 10);
       for (size_t row = 0; row < got.size(); ++row) {
@@ -422,7 +437,7 @@ TEST(PersistentFrame, NeighboursDoNotMatter) {
       for (int frame = 0; frame < 12; ++frame) {
         std::vector<FrameRow> steps;
         for (int i = 0; i < rows; ++i) {
-          steps.push_back({i, frame == 0 ? -1 : first + i, WindowOf(3 + 21 * (first + i), frame)});
+          steps.push_back(RowOf(i, frame, first + i, WindowOf(3 + 21 * (first + i), frame)));
         }
         const std::vector<FrameRowResult> got = talker.Frame(steps, 170 + frame);
         for (int i = 0; i < rows; ++i) {

@@ -271,5 +271,81 @@ TEST_F(CloningTest, BadReferencesAreOneClearError) {
   EXPECT_EQ(Refused("reference-audio=" + good).text, "The recording is silent.");
 }
 
+// Each fault is told once for a voice, however often it speaks.
+TEST_F(CloningTest, FaultsOfARecordingAreWarnedOfOnce) {
+  fake::Script script = fake::DefaultScript();
+  script.clone_warnings = {"the reference recording is quiet", "the reference recording is noisy"};
+  fake::SetScript(script);
+  const std::string path = Sound("a.wav", 1, "audio/x-raw,format=S16LE,rate=24000,channels=1", "wavenc");
+  Pipeline pipeline("qttssrc name=src prepare-reference=true reference-audio=" + path + " ! fakesink async=false");
+  Feeder feeder(pipeline.src());
+  pipeline.Set(GST_STATE_PLAYING);
+  feeder.Begin();
+  EXPECT_EQ(feeder.Push("a"), GST_FLOW_OK);
+  EXPECT_EQ(feeder.Push("b"), GST_FLOW_OK);
+  EXPECT_TRUE(feeder.End());
+  std::vector<std::string> told;
+  for (;;) {
+    const auto message = pipeline.Wait(GST_MESSAGE_WARNING | GST_MESSAGE_EOS);
+    ASSERT_NE(message, nullptr);
+    if (GST_MESSAGE_TYPE(message.get()) == GST_MESSAGE_EOS) break;
+    told.push_back(ParseProblem(message.get()).text);
+  }
+  EXPECT_EQ(told, script.clone_warnings);
+  EXPECT_EQ(fake::GetCounters().clones, 1);
+  EXPECT_TRUE(fake::LastCloneOptions().prepare);
+}
+
+// A voice file has several takes; `style` chooses among them, or the first word of an instruction.
+TEST_F(CloningTest, StylesChangeBetweenUtterances) {
+  const std::string voice = folder_ + "/me.voice";
+  std::ofstream(voice) << "voice";
+  Pipeline pipeline("qttssrc name=src voice-file=" + voice + " ! fakesink async=false");
+  Feeder feeder(pipeline.src());
+  pipeline.Set(GST_STATE_PLAYING);
+  feeder.Begin();
+  const auto speak = [&](const char* text, const char* style, const char* instruct) {
+    g_object_set(pipeline.src(), "style", style, "instruct", instruct, nullptr);
+    EXPECT_EQ(feeder.Push(text), GST_FLOW_OK);
+  };
+  speak("a", nullptr, nullptr);
+  speak("b", "excited", nullptr);
+  speak("c", nullptr, "Calm, please.");
+  speak("d", "excited", "Calm, please.");
+  EXPECT_TRUE(feeder.End());
+  ASSERT_NE(pipeline.Wait(GST_MESSAGE_EOS), nullptr);
+  const std::vector<Request> requests = fake::Requests();
+  ASSERT_EQ(requests.size(), 4U);
+  const char* styles[] = {"", "excited", "calm", "excited"};
+  const char* instructs[] = {"", "", "", "Calm, please."};
+  for (size_t i = 0; i < 4; ++i) {
+    ASSERT_NE(requests[i].voice, nullptr);
+    EXPECT_EQ(requests[i].voice->style, styles[i]);
+    EXPECT_EQ(requests[i].instruct, instructs[i]) << "what has chosen the take is for nothing else";
+  }
+  EXPECT_NE(Refused("voice-file=" + voice + " style=angry").text.find("calm, excited"), std::string::npos);
+  EXPECT_NE(Refused("style=calm").text.find("without voice-file"), std::string::npos);
+}
+
+// The code predictor of a designed voice is at 0.5 unless it is set; its instruction stays for the model.
+TEST_F(CloningTest, DesignedVoicesHaveATemperatureOfTheirOwn) {
+  fake::Script script = fake::DefaultScript();
+  script.info.type = ModelType::kVoiceDesign;
+  script.info.speakers.clear();
+  fake::SetScript(script);
+  const std::string voice = folder_ + "/designed.voice";
+  std::ofstream(voice) << "voice";
+  for (const double set : {-1.0, 0.75}) {
+    Pipeline pipeline("qttssrc name=src text=abc instruct=Calm subtalker-temperature=" + std::to_string(set) +
+                      " voice-file=" + voice + " ! fakesink");
+    ASSERT_TRUE(pipeline.PlayToEnd());
+    const Request request = fake::Requests().back();
+    ASSERT_NE(request.voice, nullptr);
+    EXPECT_TRUE(request.voice->designed());
+    EXPECT_EQ(request.settings.predictor.temperature, set < 0 ? kDesignedPredictorTemperature : 0.75F);
+    EXPECT_EQ(request.instruct, "Calm");
+  }
+}
+
 }  // namespace
 }  // namespace qtts::testing

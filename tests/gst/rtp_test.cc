@@ -116,7 +116,7 @@ TEST_P(RtpTest, PacketsAreOnTime) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Formats, RtpTest, ::testing::Values("opus", "l16", "pcmu"));
+INSTANTIATE_TEST_SUITE_P(Formats, RtpTest, ::testing::Values("opus", "l16", "pcmu", "pcma"));
 
 }  // namespace
 }  // namespace qtts::testing

@@ -101,14 +101,6 @@ int64_t GraphPath::PositionsOfAllRows() const {
   return positions;
 }
 
-Launcher GraphPath::NewLauncher() const {
-  Launcher launch;
-  launch.stream = stream_;
-  launch.overlap = overlap_;
-  launch.numbers = numbers_;
-  return launch;
-}
-
 GraphPath::Pass GraphPath::TalkerPass(FrameStart start, int rows, int splits) const {
   Pass pass;
   pass.sequence.slots = buffers_->frame.slots;
@@ -135,7 +127,7 @@ GraphPath::Pass GraphPath::PredictorPass(int group, int rows) const {
 }
 
 Status GraphPath::Enqueue(FrameStart start, int rows, int splits) const {
-  const Launcher launch = NewLauncher();
+  const Launcher launch(stream_, numbers_, overlap_);
   const Pass talker = TalkerPass(start, rows, splits);
   if (start == FrameStart::kInput) Enqueue(launch, LayerOperations(*network_, 0), talker);
   if (start == FrameStart::kInput && MayJoin(rows)) {
@@ -152,7 +144,7 @@ Status GraphPath::Enqueue(FrameStart start, int rows, int splits) const {
 }
 
 Status GraphPath::EnqueuePrompt(int rows, int splits, PromptRowsKept kept) const {
-  const Launcher launch = NewLauncher();
+  const Launcher launch(stream_, numbers_, overlap_);
   Pass pass;
   pass.sequence.slots = buffers_->prompts.slots;
   pass.sequence.positions = buffers_->prompts.positions;
@@ -229,7 +221,7 @@ GraphPath::Rows GraphPath::RowsOf(Place place, const FrameOperation& operation, 
   return {};
 }
 
-bool GraphPath::InPieces(Place place, const FrameOperation& operation, int64_t rows) const {
+bool GraphPath::IsSwizzled(Place place, const FrameOperation& operation, int64_t rows) const {
   if (operation.layer < 0) return false;
   const Layer& layer = network_->stack(operation.part).layers[static_cast<size_t>(operation.layer)];
   const auto takes = [&](const Matrix& matrix) { return TakesSwizzled(matrix, rows, numbers_->products); };
@@ -252,8 +244,8 @@ void GraphPath::EnqueueProduct(const Launcher& launch, const FrameOperation& ope
   r.norm = operation.norm;
   r.y = output.data;
   r.y_stride = output.stride;
-  r.x_swizzled = InPieces(operation.entry.input, operation, r.rows);
-  r.y_swizzled = InPieces(operation.entry.output, operation, r.rows);
+  r.x_swizzled = IsSwizzled(operation.entry.input, operation, r.rows);
+  r.y_swizzled = IsSwizzled(operation.entry.output, operation, r.rows);
   Gemm(launch, network_->precision, *operation.weights, r);
 }
 
@@ -273,7 +265,7 @@ void GraphPath::EnqueueAttention(const Launcher& launch, const FrameOperation& o
     sequence.slots += left_out;
     sequence.positions += left_out;
   }
-  const AttendedRows y = {attended.data, attended.stride, InPieces(operation.entry.output, operation, sequence.rows)};
+  const AttendedRows y = {attended.data, attended.stride, IsSwizzled(operation.entry.output, operation, sequence.rows)};
   Attend(launch, network_->precision, stack.config, layer, sequence, pass.pages, buffers_->attention_scratch,
          pass.splits, rows + left_out * qkv.stride, y, pass.live);
   if (operation.part == Part::kTalker && operation.layer == buffers_->aligned.layer) {

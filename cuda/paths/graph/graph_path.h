@@ -37,7 +37,7 @@ class GraphPath : public FrameComputation {
                                                       192,  256,  384,  512,  640,  768,  896,      1024, 1152,
                                                       1280, 1408, 1536, 1664, 1792, 1920, kMostRows};
   static int RowBucket(int rows);
-  // True if rows may be first frames of kJoinsBehindTalker among frames that begin with an input.
+  // True if rows may be first frames of RowKind::kJoins among frames that begin with an input.
   static bool MayJoin(int rows) { return rows > kMaxRows; }
   // Splits that cover contexts of `positions`.
   int SplitBucket(int64_t positions) const;
@@ -100,8 +100,7 @@ class GraphPath : public FrameComputation {
   Rows RowsOf(Place place, const FrameOperation& operation, const Pass& pass) const;
   // True if so many rows of what is between an operation and the next product of its layer, attended or inner, are
   // swizzled (gemm/tiles.h).
-  bool InPieces(Place place, const FrameOperation& operation, int64_t rows) const;
-  Launcher NewLauncher() const;
+  bool IsSwizzled(Place place, const FrameOperation& operation, int64_t rows) const;
 
   const Network* network_;
   FrameBuffers* buffers_;

@@ -6,12 +6,12 @@
 
 #include "frame/frame.h"
 #include "frame/frame_state.h"
+#include "frame/outcome.cuh"
 #include "paths/persistent/frame_block.cuh"
 #include "paths/persistent/frame_memory.cuh"
 #include "paths/persistent/frame_shape.cuh"
 #include "paths/persistent/team.cuh"
 #include "paths/persistent/words.cuh"
-#include "rules/outcome.cuh"
 #include "rules/penalty.cuh"
 #include "rules/sampling.cuh"
 

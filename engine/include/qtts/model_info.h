@@ -31,11 +31,22 @@ std::string NeedsCheckpoint(std::string_view what, ModelType needed, ModelType f
 // U+FFFD.
 std::string LowerCaseName(const std::string& name);
 
-// Checks that a model of this type with `speakers` can speak with `speaker` (empty: none requested) and, if `cloned`,
-// with a cloned voice. Needs no model files; Engine::Start() makes the same check. kInvalidArgument names the usable
-// speakers or models.
+// The voice of a request, as far as it is known.
+enum class VoiceKind {
+  kNone,      // no ClonedVoice
+  kCloned,    // from a recording
+  kDesigned,  // ClonedVoice::designed()
+  kFile,      // in a voice file that has not been read: one of the two
+};
+
+// Returns the kind of a request's voice, which may be null.
+VoiceKind VoiceKindOf(const ClonedVoice* voice);
+
+// Checks that a model of this type with `speakers` can speak with `speaker` (empty: none requested) and with a voice of
+// this kind. Needs no model files; Engine::Start() makes the same check. kInvalidArgument names the usable speakers or
+// models.
 Status CheckVoiceChoice(ModelType type, const std::vector<std::string>& speakers, const std::string& speaker,
-                        bool cloned);
+                        VoiceKind voice);
 
 // The same for Request::language and a model with `languages`.
 Status CheckLanguage(const std::vector<std::string>& languages, const std::string& language);

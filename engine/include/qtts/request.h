@@ -34,15 +34,24 @@ enum class PromptLayout {
   kNonStreaming,  // the whole text is in the prompt
 };
 
-// A voice for a Base checkpoint, extracted from a reference recording. Plain values.
+// A voice for a Base checkpoint, extracted from a reference recording; or for a VoiceDesign checkpoint, one of its own
+// utterances, which keeps a designed voice the same. Plain values.
 struct ClonedVoice {
-  std::vector<float> x_vector;  // [talker hidden size]
+  std::vector<float> x_vector;  // [talker hidden size]; empty for a designed voice
   // Codes of the reference recording, [frames][code_groups]. Empty: x-vector only. Otherwise in-context learning (ICL),
   // which needs reference_text.
   std::vector<int32_t> reference_codes;
   std::string reference_text;
+  // Description of a designed voice, which requests without an instruction have.
+  std::string instruct;
+  // Manner of speaking, by which one of several takes of a voice is chosen; in lower case. May be empty.
+  std::string style;
   // ModelInfo::fingerprint of the model that made it; other models refuse it. Empty: not checked.
   std::string model;
+  // Faults of the recording, each with its remedy, from Engine::CloneVoice(). Not part of a voice file.
+  std::vector<std::string> warnings;
+
+  bool designed() const { return x_vector.empty() && !reference_codes.empty(); }
 };
 
 // Where a long text is split into parts, in characters (Unicode code points). A model speaks a text only as long as
@@ -68,7 +77,7 @@ struct Request {
   // A name from ModelInfo::languages or its BCP-47 tag ("de", "pt-BR"). Empty, "auto" or "und": the text decides.
   std::string language;
   std::string instruct;                      // style instruction; for voice_design the description of the voice
-  std::shared_ptr<const ClonedVoice> voice;  // base
+  std::shared_ptr<const ClonedVoice> voice;  // base; voice_design with a designed one
   PromptLayout layout = PromptLayout::kDefault;
   // Speaks a long text part by part: each has a prompt of its own with the same voice, its limit of max_new_tokens, and
   // a seed derived from `seed` and its number; the first one has `seed` itself. They share the slot, and the stream

@@ -89,11 +89,11 @@ class _Routes:
 
     async def voices(self, _request):
         """`aliases`: those of `voices` that are other names, each with the voice that it is; null for a model's one voice.
-        `default`: the voice of a request that names none; null likewise."""
+        `default`: the voice of a request that names none; null likewise. `styles`: those of voices that have several takes."""
         catalogue = self._front.catalogue
         return JSONResponse({"voices": list(dict.fromkeys([*catalogue.speakers, *catalogue.aliases])),
                              "default": self._front.model.get("voice"), "aliases": catalogue.aliases,
-                             "languages": self._front.model.get("languages", [])})
+                             "styles": catalogue.styles, "languages": self._front.model.get("languages", [])})
 
     async def models(self, _request):
         return JSONResponse({"object": "list", "data": [self._model(name) for name in self._front.catalogue.models]})

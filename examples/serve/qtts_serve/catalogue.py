@@ -15,12 +15,14 @@ DIALECT_SPEAKERS = ("dylan", "eric")
 
 
 class Catalogue:
-    """Names that requests may give. `speakers`: the model's own voices; none before it is loaded, and of a model that has
-    its voices by description or by recording."""
+    """Names that requests may give. `speakers`: the model's own voices, none of a model that has its voices by description
+    or by recording; None before the model is loaded. Those of --voices-folder come after them."""
 
-    def __init__(self, settings, speakers=()):
+    def __init__(self, settings, speakers=None):
         self._settings = settings
-        self.speakers = list(speakers)
+        self._files = {name.lower(): file for name, file in settings.voice_files.items()} if speakers is not None else {}
+        self._preset = list(speakers or [])
+        self.speakers = [*self._preset, *(settings.voice_files if speakers is not None else [])]
         openai = settings.openai_names
         self.models = list(dict.fromkeys([*settings.names, *(MODELS if openai else ())]))
         self._own = {name.lower(): name for name in self.speakers}
@@ -30,7 +32,12 @@ class Catalogue:
         self.aliases = {**aliases, **settings.voices}
 
     def check(self):
-        """RuntimeError if an alias of --voice-alias is for a voice that the model does not have."""
+        """RuntimeError if an alias of --voice-alias is for a voice that the model does not have, or a voice file has the name
+        of a speaker."""
+        for name in self._preset:
+            if name.lower() in self._files:
+                raise RuntimeError(f"--voices-folder: {self._files[name.lower()][0]} has the name of a voice of the model, "
+                                   f"{name}; give it another one.")
         for alias, voice in self._settings.voices.items():
             if voice.lower() not in self._own:
                 raise RuntimeError(f"--voice-alias: {alias}={voice}: the model has no voice {voice!r}; its voices are: "
@@ -47,6 +54,23 @@ class Catalogue:
         if voice is not None and voice.lower() not in self._own:
             raise bad_field("voice", f"is {name[:100]!r}; it may be {', '.join([*self.speakers, *self.aliases]) or 'left out'}.")
         return voice
+
+
+    def voice(self, name, style=None):
+        """The element's settings for a voice. ApiError 400 for a voice or a style that there is not."""
+        voice = self.speaker(name) if name is not None else None
+        path, styles = self._files.get(voice.lower(), (None, [])) if voice is not None else (None, [])
+        if style is not None and style.lower() not in styles:
+            raise bad_field("style", f"is {style[:100]!r}; the voice has {', '.join(styles) or 'no styles'}.")
+        if path is not None:
+            return {"voice-file": path} if style is None else {"voice-file": path, "style": style.lower()}
+        return {} if voice is None else {"speaker": voice}
+
+    @property
+    def styles(self):
+        """Voice to the styles that it has, where it has any."""
+        return {name: styles for name, (_, styles) in self._settings.voice_files.items()
+                if styles and name.lower() in self._files}
 
 
 def _openai_voices(speakers):

@@ -26,9 +26,9 @@ MOST_FRAMES = 1_000_000
 # Numbers that are given to the element as they are: the least and the most, as the element has it. -1 is its "as the
 # model says".
 INTEGERS = {"seed": (0, EXACT - 1), "top_k": (0, 2**31 - 1)}
-REALS = {"temperature": (0, 100), "top_p": (sys.float_info.min, 1), "repetition_penalty": (0.01, 100)}
+REALS = {"target_loudness": (-70, 0), "temperature": (0, 100), "top_p": (sys.float_info.min, 1), "repetition_penalty": (0.01, 100)}
 # Fields with a name in them; the others have text, in which a character that is none is replaced.
-NAMES = ("model", "voice", "response_format", "language", "stream_format", "normalize", "emoji", "markup")
+NAMES = ("model", "voice", "response_format", "language", "style", "stream_format", "normalize", "emoji", "markup")
 # Fields with one of a few values, as the property of that name has them.
 CHOICES = {"normalize": ("model", "none", "spoken"), "emoji": ("silent", "names"),
            "markup": ("auto", "none", "ssml", "markdown", "subtitle")}
@@ -40,9 +40,9 @@ LETTERS = bytes(range(0x30, 0x3A)) + bytes(range(0x41, 0x5B)) + bytes(range(0x61
 PART = 1 << 18  # characters of base64 that are decoded at once
 # Fields of a form or an address; more cannot make sense.
 MOST_FIELDS = 64
-STRINGS = ("model", "instructions", "response_format", "language", "ref_audio", "ref_text", *CHOICES)
+STRINGS = ("model", "instructions", "response_format", "language", "style", "ref_audio", "ref_text", *CHOICES)
 SHARED = {"voice", "speed", "pace", "trim_leading_silence", "max_new_tokens", "x_vector_only_mode", "initial_codec_chunk_frames",
-          "lexicon", *INTEGERS, *REALS, *STRINGS}
+          "prepare_reference", "lexicon", "sample_rate", *INTEGERS, *REALS, *STRINGS}
 OF_REQUEST = SHARED | {"input", "stream_format", "start_frame", "stream", "non_streaming_mode", "timestamp_granularities"}
 # How often an utterance is made again that left words out, of an answer that is kept until it is whole.
 RETRIES = 2
@@ -55,6 +55,7 @@ class Wishes:
     text: str = ""
     settings: dict = dataclasses.field(default_factory=dict)  # of the element
     response_format: str = "mp3"
+    sample_rate: int = encoders.RATE  # Hz
     events: bool = False  # server-sent events
     json: bool = False  # one object of JSON
     whole: bool = False  # one piece, when the utterance is over
@@ -191,6 +192,14 @@ def _read_pace(fields, settings, default):
     return pace
 
 
+def _read_sample_rate(fields, form, name):
+    rate = _integer(fields, "sample_rate", form.rate)
+    if rate not in form.rates:
+        allowed = ", ".join(str(number) for number in form.rates)
+        raise bad_field("sample_rate", f"is {shown(rate)}; of {name} it may be {allowed}.")
+    return rate
+
+
 def _read_shared(fields, settings, catalogue, default_format):
     for name in STRINGS:
         if not isinstance(fields.get(name, ""), (str, bytes) if name == "ref_audio" else str):
@@ -207,6 +216,7 @@ def _read_shared(fields, settings, catalogue, default_format):
         raise bad_field("response_format", f"is {shown(wishes.response_format)}; it may be {', '.join(encoders.FORMATS)}.")
     if not encoders.available(wishes.response_format):
         raise bad_field("response_format", f"is {wishes.response_format}, whose encoder is not installed on the server.")
+    wishes.sample_rate = _read_sample_rate(fields, encoders.FORMATS[wishes.response_format], wishes.response_format)
     if _number(fields, "speed", 1.0) != 1.0:
         raise bad_field("speed", "may only be 1.0.")
 
@@ -218,9 +228,7 @@ def _read_shared(fields, settings, catalogue, default_format):
         if not isinstance(voice, str):
             raise bad_field("voice", 'has to be a string or {"id": string}.')
         check_name("voice", voice)
-        speaker = catalogue.speaker(voice)
-        if speaker is not None:
-            element["speaker"] = speaker
+    element.update(catalogue.voice(voice, fields.get("style")))
     element["trim-leading-silence"] = _boolean(fields, "trim_leading_silence", settings.trim_leading_silence)
     if "instructions" in fields:
         element["instruct"] = clean(fields["instructions"])
@@ -229,7 +237,7 @@ def _read_shared(fields, settings, catalogue, default_format):
     for numbers, read in ((INTEGERS, _integer), (REALS, _number)):
         for name, (least, most) in numbers.items():
             if name in fields:
-                by_model = name != "seed" and fields[name] == -1
+                by_model = name not in ("seed", "target_loudness") and fields[name] == -1
                 element[name.replace("_", "-")] = read(fields, name) if by_model else read(fields, name, None, least, most)
     for name, values in CHOICES.items():
         if name in fields:
@@ -270,13 +278,18 @@ def _read_lexicon(words, settings):
 
 def _read_recording(fields, settings, wishes):
     timbre_only = _boolean(fields, "x_vector_only_mode")
+    if _boolean(fields, "prepare_reference"):
+        wishes.settings["prepare-reference"] = True
     if "ref_text" in fields and not timbre_only:
         wishes.settings["reference-text"] = clean(fields["ref_text"])
     recording = fields.get("ref_audio")
     if recording is None:
-        if "ref_text" in fields or timbre_only:
-            raise bad_field("ref_text" if "ref_text" in fields else "x_vector_only_mode", 'needs "ref_audio".')
+        for name in ("ref_text", "x_vector_only_mode", "prepare_reference"):
+            if fields.get(name, False) is not False:
+                raise bad_field(name, 'needs "ref_audio".')
         return
+    if "voice-file" in wishes.settings:
+        raise bad_field("ref_audio", 'is there beside "voice", which has its own recording; leave one out.')
     wishes.recording = recording if isinstance(recording, bytes) else _decode_recording(recording, settings)
     if len(wishes.recording) > settings.max_recording:
         raise _too_long_recording(len(wishes.recording), settings)

@@ -13,7 +13,7 @@ from .errors import ApiError
 
 ONE_RANGE = re.compile(r"bytes=[ \t]*([0-9]{0,15})-([0-9]{0,15})[ \t]*")
 # Formats whose bytes are the same each time. Ogg has a random number in its pages.
-REPEATABLE = ("wav", "pcm", "flac", "mp3", "aac")
+REPEATABLE = ("wav", "pcm", "flac", "mp3", "aac", "g711_ulaw", "g711_alaw")
 SEED_BITS = 53
 
 
@@ -29,8 +29,8 @@ def are_possible(wishes):
 
 def tag(wishes, fingerprint):
     """ETag: names the bytes of the whole sound."""
-    words = (wishes.text, sorted(wishes.settings.items()), wishes.lexicon, wishes.response_format, wishes.start_frame,
-             hashlib.sha256(wishes.recording).hexdigest(), fingerprint)
+    words = (wishes.text, sorted(wishes.settings.items()), wishes.lexicon, wishes.response_format, wishes.sample_rate,
+             wishes.start_frame, hashlib.sha256(wishes.recording).hexdigest(), fingerprint)
     return f'"{hashlib.sha256(repr(words).encode()).hexdigest()[:32]}"'
 
 

@@ -6,6 +6,7 @@ import math
 import os
 
 from . import access
+from .voice_files import read_folder
 
 FORMATS = ("wav", "pcm", "opus", "flac", "mp3", "aac")
 
@@ -38,6 +39,8 @@ class Settings:
     model_name: str = option("", "name that requests give as model; several are separated by commas "
                                  "(default: the name of the folder)")
     voice_alias: str = option("", 'other names of voices, such as "alloy=ryan,nova=serena"')
+    voices_folder: str = option("", "folder of voice files, which \"qtts-tool voice\" makes, for a base or a voice-design "
+                                    "checkpoint: a request gives the name of a file, without .voice or .safetensors, as voice")
     lexicon: str = option("", "files of words and what is spoken instead, as the property lexicon of qttssrc takes them; words "
                               "of a request come before")
     openai_names: bool = option(True, "yes or no: whether OpenAI's names of models and voices (tts-1, alloy, ...) are taken for "
@@ -100,6 +103,9 @@ class Settings:
             raise ValueError(f"response_format: {self.response_format!r} is none of {', '.join(FORMATS)}")
         if self.log_level not in ("debug", "info", "warning", "error"):
             raise ValueError(f"log_level: {self.log_level!r} is none of debug, info, warning, error")
+        if self.voices_folder and not os.path.isdir(self.voices_folder):
+            raise ValueError(f"voices_folder: {self.voices_folder!r} is no folder")
+        self.voice_files = read_folder(self.voices_folder) if self.voices_folder else {}
         self.voices = dict(pair.split("=", 1) for pair in _listed(self.voice_alias, "voice_alias", "="))
 
     @property

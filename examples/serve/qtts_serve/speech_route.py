@@ -158,7 +158,7 @@ class Answer:
             self._utterance = Utterance(self._front, "http", "whole")
             async with self._utterance as utterance:
                 utterance.say(wishes.text, settings)
-                encoder = encoders.make(wishes.response_format)
+                encoder = encoders.make(wishes.response_format, wishes.sample_rate)
                 try:
                     end = await (self._make_whole(utterance, encoder, wishes, part) if part or wishes.whole else
                                  self._stream(utterance, encoder, wishes))
@@ -185,7 +185,7 @@ class Answer:
             raise ApiError(500, spoken.problem, code="engine_failed")
         sound += await encoder.finish()
         if wishes.response_format == "wav":  # whose length is known by now
-            sound[:encoders.WAV_HEADER] = encoders.wav_header(len(sound) - encoders.WAV_HEADER)
+            sound[:encoders.WAV_HEADER] = encoders.wav_header(len(sound) - encoders.WAV_HEADER, wishes.sample_rate)
         if wishes.json:
             return functools.partial(self._send_at_once, _object(wishes, spoken, sound), self._headers(utterance, wishes))
         headers = {**self._headers(utterance, wishes), **_summary(spoken)}
@@ -310,14 +310,14 @@ def _word(wishes, word):
 def _object(wishes, spoken, sound):
     """The answer in JSON."""
     words = {"words": [_word(wishes, word) for word in spoken.words]} if wishes.progress else {}
-    return json.dumps({"audio": base64.b64encode(sound).decode(), "format": wishes.response_format, "seed": spoken.seed,
-                       **spoken.summary(), **words}).encode()
+    return json.dumps({"audio": base64.b64encode(sound).decode(), "format": wishes.response_format,
+                       "sample_rate": wishes.sample_rate, "seed": spoken.seed, **spoken.summary(), **words}).encode()
 
 
 def _media_type(wishes):
     if wishes.json:
         return "application/json"
-    return "text/event-stream" if wishes.events else encoders.FORMATS[wishes.response_format][0]
+    return "text/event-stream" if wishes.events else encoders.media_type(wishes.response_format, wishes.sample_rate)
 
 
 def _ranges(wishes):

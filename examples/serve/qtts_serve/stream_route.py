@@ -14,7 +14,6 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from . import encoders, fields, tracing
 from .errors import ApiError, mistake
 from .off_loop import off_loop
-from .speaker import RATE
 from .utterance import Cancelled, Utterance
 
 log = logging.getLogger("qtts_serve")
@@ -288,7 +287,7 @@ class Session:
     async def _speak_with(self, turn, utterance, settings):
         utterance.begin(settings)
         self._give_text(turn, utterance)
-        encoder = encoders.make(turn.wishes.response_format)
+        encoder = encoders.make(turn.wishes.response_format, turn.wishes.sample_rate)
         try:
             await self._stream(turn, utterance, encoder)
         finally:
@@ -336,7 +335,7 @@ class Session:
         if kept:
             data = b"".join(kept)
             if wishes.response_format == "wav":  # whose length is known by now
-                data = encoders.wav_header(len(data) - encoders.WAV_HEADER) + data[encoders.WAV_HEADER:]
+                data = encoders.wav_header(len(data) - encoders.WAV_HEADER, wishes.sample_rate) + data[encoders.WAV_HEADER:]
             await self._send_bytes(data)
         await self._send({"type": "audio.done", "utterance_index": turn.index, "sentence_index": 0, **spoken.summary(),
                           "frames": utterance.frames, "total_bytes": total, "error": spoken.finished == "error"})
@@ -353,8 +352,8 @@ class Session:
         request = tracing.current()
         ignored = self._front.ignored(turn.wishes)
         await self._send({"type": "audio.start", "utterance_index": turn.index, "sentence_index": 0,
-                          "sentence_text": turn.text, "format": turn.wishes.response_format, "sample_rate": RATE, "channels": 1,
-                          "seed": utterance.spoken.seed, "id": f"{self._front.settings.replica}-{next(NUMBERS)}",
+                          "sentence_text": turn.text, "format": turn.wishes.response_format,
+                          "sample_rate": turn.wishes.sample_rate, "channels": 1, "seed": utterance.spoken.seed, "id": f"{self._front.settings.replica}-{next(NUMBERS)}",
                           "request_id": request.id, "traceparent": request.traceparent,
                           **({"ignored": ignored} if ignored else {})})
 

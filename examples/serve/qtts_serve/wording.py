@@ -4,6 +4,7 @@ import re
 
 # Property to field.
 FIELDS = {"speaker": "voice", "instruct": "instructions", "reference-audio": "ref_audio", "reference-text": "ref_text",
+          "prepare-reference": "prepare_reference",
           "layout": "non_streaming_mode", "max-duration": "max_new_tokens", "top-k": "top_k", "top-p": "top_p",
           "repetition-penalty": "repetition_penalty", "trim-leading-silence": "trim_leading_silence"}
 # Properties that have the name of their field.

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
 """Models of other types than the bundled voice: random ones, made by the golden tests' generator, QTTS_GENERATOR."""
 import base64
+import json
 import pathlib
+import struct
 
 import pytest
 
@@ -58,3 +60,85 @@ def test_models_have_fingerprints(start, model):
     first, second = start("--model-path", model), start()
     prints = {server.speech(input=TEXT, max_new_tokens=FRAMES)[1]["x-qtts-fingerprint"] for server in (first, second)}
     assert len(prints) == 2
+
+
+def write_voice(path, takes, **metadata):
+    """A voice file; `takes`: x-vector and codes of each. No model is named, so that each one of the sizes takes it."""
+    header, data = {"__metadata__": {"format": "qttssrc-voice-1", "model": "", **metadata}}, b""
+    if len(takes) > 1:
+        header["__metadata__"]["takes"] = str(len(takes))
+    for number, take in enumerate(takes):
+        for (name, kind), values in zip((("x_vector", "F32"), ("reference_codes", "I32")), take):
+            content = struct.pack(f"<{len(values)}{'f' if kind == 'F32' else 'i'}", *values)
+            key = name if number == 0 else f"{name}.{number}"
+            header[key] = {"dtype": kind, "shape": [len(values)], "data_offsets": [len(data), len(data) + len(content)]}
+            data += content
+    head = json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(head)) + head + data)
+
+
+@pytest.mark.parametrize("model", ["tiny-design-1b7"], indirect=True)
+def test_a_folder_of_designed_voices(start, model, tmp_path):
+    folder = tmp_path / "voices"
+    folder.mkdir()
+    codes = [frame * 16 + group for frame in range(4) for group in range(16)]
+    path = folder / "Calm.voice"
+    write_voice(path, [([], codes)], reference_text="So it goes.", instruct="A calm old man.")
+    (folder / "notes.txt").write_text("These are no voices.")
+    server = start("--model-path", model, "--voices-folder", str(folder))
+    expected = element(TEXT, model_path=model, seed=1, max_duration=FRAMES * 80_000_000, voice_file=str(path))
+    fields = {"input": TEXT, "seed": 1, "max_new_tokens": FRAMES}
+    for voice in ("Calm", "calm", {"id": "Calm"}):
+        assert server.speech(**fields, voice=voice)[2] == expected
+    assert server.speech(**fields)[2] != expected
+    lists = json.loads(server.get("/v1/audio/voices")[2])
+    assert "Calm" in lists["voices"] and lists["styles"] == {}
+    for wrong, param in (({"voice": "notes"}, "voice"), ({"voice": "../Calm"}, "voice"),
+                         ({"voice": "Calm", "style": "calm"}, "style"), ({"style": "calm"}, "style")):
+        status, error = server.refusal(**fields, **wrong)
+        assert (status, error["param"]) == (400, param), error
+        assert str(folder) not in error["message"]
+    with server.stream() as stream:
+        config = {"seed": 1, "max_new_tokens": FRAMES}
+        calm, plain, again = (stream.say(TEXT, **config, **voice)[0] for voice in ({"voice": "Calm"}, {}, {"voice": "Calm"}))
+        assert calm == again != plain
+
+
+@pytest.mark.parametrize("model", ["tiny-base-0b6"], indirect=True)
+def test_styles_of_a_voice(start, model, tmp_path):
+    folder = tmp_path / "voices"
+    folder.mkdir()
+    path = folder / "me.safetensors"
+    write_voice(path, [([1.0] * 48, []), ([-1.0] * 48, [])], **{"style": "calm", "style.1": "excited"})
+    server = start("--model-path", model, "--voices-folder", str(folder))
+    fields = {"input": TEXT, "seed": 1, "max_new_tokens": FRAMES, "voice": "me"}
+    calm, excited = server.speech(**fields)[2], server.speech(**fields, style="Excited")[2]
+    assert calm != excited and server.speech(**fields, style="calm")[2] == calm
+    assert server.speech(**fields, instructions="Excited, please.")[2] == excited
+    assert json.loads(server.get("/v1/audio/voices")[2])["styles"] == {"me": ["calm", "excited"]}
+    status, error = server.refusal(**fields, style="angry")
+    assert (status, error["param"]) == (400, "style") and "calm, excited" in error["message"]
+    # A recording and a voice are two voices.
+    data_url = "data:audio/wav;base64," + base64.b64encode(RECORDING.read_bytes()).decode()
+    status, error = server.refusal(**fields, ref_audio=data_url)
+    assert (status, error["param"]) == (400, "ref_audio")
+    status, error = server.refusal(**fields, prepare_reference=True)
+    assert (status, error["param"]) == (400, "prepare_reference")
+    prepared = server.speech(input=TEXT, seed=1, max_new_tokens=FRAMES, ref_audio=data_url, prepare_reference=True)[2]
+    settings = {"model_path": model, "seed": 1, "max_duration": FRAMES * 80_000_000, "reference_audio": str(RECORDING)}
+    assert prepared == element(TEXT, **settings, prepare_reference=True) != element(TEXT, **settings)
+
+
+def test_a_folder_of_other_files_is_refused(tmp_path):
+    from qtts_serve.settings import Settings
+    for content in (b"", b"RIFF and so on", struct.pack("<Q", 1 << 40), struct.pack("<Q", 2) + b"[]", struct.pack("<Q", 4) + b"null"):
+        (tmp_path / "me.voice").write_bytes(content)
+        with pytest.raises(ValueError, match="no voice file"):
+            Settings(voices_folder=str(tmp_path))
+    write_voice(tmp_path / "me.voice", [([], [])])
+    assert list(Settings(voices_folder=str(tmp_path)).voice_files) == ["me"]
+    write_voice(tmp_path / "me.safetensors", [([], [])])
+    with pytest.raises(ValueError, match="several suffixes"):
+        Settings(voices_folder=str(tmp_path))
+    with pytest.raises(ValueError, match="no folder"):
+        Settings(voices_folder=str(tmp_path / "none"))

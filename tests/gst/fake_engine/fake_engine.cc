@@ -363,16 +363,28 @@ Result<ClonedVoice> Engine::CloneVoice(const Recording& recording, const CloneOp
   if (!world.script.clone.ok()) return world.script.clone;
   ClonedVoice voice;
   voice.reference_text = options.reference_text;
+  voice.warnings = world.script.clone_warnings;
   return voice;
 }
 
-Result<ClonedVoice> LoadVoice(const std::string& path) {
+Result<ClonedVoice> LoadVoice(const std::string& path, const std::string& style, const std::string& instruct) {
   World& world = GetWorld();
   const std::lock_guard lock(world.mutex);
   ++world.counters.voice_loads;
   if (g_file_test(path.c_str(), G_FILE_TEST_EXISTS) == FALSE) return Status::NotFound(path + ": no such file");
   ClonedVoice voice;
   voice.reference_text = path;
+  if (path.find("designed") != std::string::npos) {
+    voice.reference_codes = {1};
+    voice.instruct = "A calm voice.";
+    return voice;
+  }
+  voice.x_vector = {1};
+  voice.style = style.empty() && instruct.rfind("Calm", 0) == 0 ? "calm" : style;
+  if (!voice.style.empty() && voice.style != "calm" && voice.style != "excited") {
+    return Status::InvalidArgument(path + ": the voice has no style \"" + style + "\"; it has: calm, excited");
+  }
+  if (voice.style.empty() && !instruct.empty()) voice.warnings = {"The voice has no such style."};
   return voice;
 }
 

@@ -38,6 +38,7 @@ struct Script {
   int leading_silence = 0;  // samples of an utterance's first frame that are silent, its label among them
 
   Status clone;  // answer of CloneVoice()
+  std::vector<std::string> clone_warnings;
 
   int64_t fail_at_frame = -1;  // the stream fails instead of making this frame, with …
   Status failure;              // …

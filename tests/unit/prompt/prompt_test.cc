@@ -324,6 +324,49 @@ TEST(PromptVoiceDesign, EmptyInstructIsNone) {
   EXPECT_THAT(Warnings(Config(ModelType::kVoiceDesign), request), IsEmpty());
 }
 
+// The take's text and codes in front of the text, as in cloning, and its description; no speaker's row.
+TEST(PromptVoiceDesign, APinnedTakeIsAnExampleWithItsDescription) {
+  const auto pinned = IclVoice(2);
+  pinned->x_vector.clear();
+  pinned->instruct = "Hello";
+  Request request;
+  request.voice = pinned;
+  const Prompt prompt = Build(Config(ModelType::kVoiceDesign), request, "world");
+  Request cloned;
+  cloned.voice = IclVoice(2);
+  cloned.layout = PromptLayout::kNonStreaming;
+  const Prompt as_cloned = Build(Config(ModelType::kBase), cloned, "world");
+  Rows expected = {Text(kStart), Text(kUser), Text(kNewline), Text(kHello), Text(kEnd), Text(kNewline)};
+  for (const PromptRow& row : as_cloned.rows) {
+    if (!row.x_vector) expected.push_back(row);
+  }
+  EXPECT_EQ(prompt.rows, expected);
+  EXPECT_TRUE(prompt.x_vector.empty());
+  EXPECT_EQ(prompt.reference_codes, as_cloned.reference_codes);
+  EXPECT_EQ(prompt.constant_rows, as_cloned.constant_rows + 5);
+  EXPECT_THAT(Warnings(Config(ModelType::kVoiceDesign), request), IsEmpty());
+  // Another instruction takes the description's place.
+  request.instruct = kText;
+  EXPECT_EQ(Build(Config(ModelType::kVoiceDesign), request, "world").rows.at(4), Text(kComma));
+  ExpectInvalid(Config(ModelType::kBase), request,
+                AllOf(HasSubstr("a designed voice needs a voice_design checkpoint"), HasSubstr("a base checkpoint")));
+  pinned->reference_text.clear();
+  ExpectInvalid(Config(ModelType::kVoiceDesign), request, HasSubstr("no reference text"));
+}
+
+TEST(PromptBase, AdvisesTheWholeTextLayout) {
+  Request request;
+  request.voice = Voice();
+  EXPECT_THAT(Warnings(Config(ModelType::kBase), request), ElementsAre(HasSubstr("17 %")));
+  for (const PromptLayout layout : {PromptLayout::kStreaming, PromptLayout::kNonStreaming}) {
+    request.layout = layout;
+    EXPECT_THAT(Warnings(Config(ModelType::kBase), request), IsEmpty()) << "it was chosen";
+  }
+  request.layout = PromptLayout::kDefault;
+  request.more_text = true;
+  EXPECT_THAT(Warnings(Config(ModelType::kBase), request), IsEmpty()) << "growing text has no other layout";
+}
+
 TEST(PromptBase, XVectorStreamsByDefault) {
   Request request;
   request.voice = Voice();
@@ -376,7 +419,8 @@ TEST(PromptBase, AnInstructionIsIgnoredAndSaysSo) {
   const Prompt prompt = Build(Config(ModelType::kBase), request);
   EXPECT_EQ(prompt.rows.front(), Text(kStart));
   EXPECT_EQ(prompt.rows[1], Text(kAssistant));
-  EXPECT_THAT(Warnings(Config(ModelType::kBase), request), ElementsAre(HasSubstr("a base checkpoint")));
+  EXPECT_THAT(Warnings(Config(ModelType::kBase), request),
+              ElementsAre(HasSubstr("17 %"), HasSubstr("a base checkpoint")));
   request.more_text = true;
   EXPECT_THAT(Warnings(Config(ModelType::kBase), request), ElementsAre(HasSubstr("a base checkpoint")))
       << "known before the text is";

@@ -38,8 +38,8 @@ struct BackendScript {
   // Frames that speak a token of the text, for the scores of those who ask for them; 0: there are none.
   int frames_per_token = 0;
   std::map<uint64_t, int> stuck_by_seed;  // the token at which an utterance stays; none unless named
-  int64_t prompt_rows_together = 0;
-  int64_t page_positions = 0;  // 0: no pages
+  int64_t prompt_rows_together = 0;       // 0: prompts share nothing
+  int64_t page_positions = 0;             // 0: no pages
   int64_t pages = 0;
   int64_t host_pages = std::numeric_limits<int64_t>::max();  // limit of Park()
 
@@ -83,7 +83,7 @@ struct BackendScript {
 
 // A backend that identifies utterances by their seed. Frame n of seed s has the code n and the one sample s + n / 1000.
 // The only setting with an effect is max_new_tokens.
-class ScriptedBackend : public Backend {
+class ScriptedBackend : public Backend, public PagedContexts, public SharedPrompts {
  public:
   explicit ScriptedBackend(BackendScript* script) : script_(script) {}
   // Slots go with it, as a device's do.
@@ -98,9 +98,10 @@ class ScriptedBackend : public Backend {
   bool beside_host() const override { return script_->beside_host; }
   int max_outstanding() const override { return script_->max_outstanding; }
   int max_slots() const override { return script_->max_slots; }
+  PagedContexts* paged() override { return script_->page_positions > 0 ? this : nullptr; }
+  SharedPrompts* shared_prompts() override { return script_->prompt_rows_together > 0 ? this : nullptr; }
   ContextPages pages() const override {
     std::lock_guard lock(script_->mutex);
-    if (script_->page_positions == 0) return {};
     return {script_->page_positions, script_->pages, script_->pages - script_->taken_pages};
   }
 
@@ -130,7 +131,9 @@ class ScriptedBackend : public Backend {
       std::lock_guard lock(script_->mutex);
       script_->together.push_back(seeds);
     }
-    return Backend::PrefillTogether(slots);
+    std::vector<Result<PrefillProgress>> results;
+    for (const SlotId slot : slots) results.push_back(Prefill(slot));
+    return results;
   }
 
   Result<PrefillProgress> Prefill(SlotId id) override {
@@ -193,7 +196,6 @@ class ScriptedBackend : public Backend {
 
   Result<int64_t> Reserve(SlotId id) override {
     std::lock_guard lock(script_->mutex);
-    if (script_->page_positions == 0) return std::numeric_limits<int64_t>::max();
     if (!slots_.contains(id) || slots_[id].parked) return Status::Internal("pages for a slot that has no place");
     Slot& slot = slots_[id];
     if (!TakePages(&slot)) return Status::ResourceExhausted("no page for a frame");

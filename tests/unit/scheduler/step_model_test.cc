@@ -29,8 +29,8 @@ TEST(StepModelTest, FindsTheLineThatStepsLieOn) {
   for (const int64_t rows : {1, 64, 256, 1024}) {
     for (const int64_t context : {30, 128, 512}) {
       const double expected = StepTime(rows, rows * context);
-      EXPECT_NEAR(model.Predict(rows, rows * context), expected, 0.1 * expected + 2e-4) << rows << " of " << context;
-      EXPECT_NEAR(model.Predict(rows, rows * context, 1), expected + kPromptTime, 0.1 * expected + 1e-3)
+      EXPECT_NEAR(model.Cost().Seconds(rows, rows * context), expected, 0.1 * expected + 2e-4) << rows << " of " << context;
+      EXPECT_NEAR(model.Cost().Seconds(rows, rows * context, 1), expected + kPromptTime, 0.1 * expected + 1e-3)
           << rows << " of " << context << ", behind prompts";
     }
   }
@@ -43,7 +43,7 @@ TEST(StepModelTest, FollowsADeviceThatBecomesSlower) {
       const int64_t rows = 1 + i % 256;
       model.Add(rows, rows * (100 + i % 7), 0, slower * StepTime(rows, rows * 100));
     }
-    EXPECT_NEAR(model.Predict(256, 25600), slower * StepTime(256, 25600), 0.05 * slower * StepTime(256, 25600));
+    EXPECT_NEAR(model.Cost().Seconds(256, 25600), slower * StepTime(256, 25600), 0.05 * slower * StepTime(256, 25600));
   }
 }
 
@@ -60,7 +60,7 @@ TEST(StepModelTest, LearnsFromStepsBehindPrompts) {
     const double prompts = 0.1 + 0.1 * (i % 5);
     model.Add(rows, rows * 100, prompts, slow_small_steps(rows) + kPromptTime * prompts);
   }
-  EXPECT_NEAR(model.Predict(1500, 150000), StepTime(1500, 150000), 0.02 * StepTime(1500, 150000));
+  EXPECT_NEAR(model.Cost().Seconds(1500, 150000), StepTime(1500, 150000), 0.02 * StepTime(1500, 150000));
 }
 
 // Steps of one size do not determine the model: no prediction is negative or decreases with the rows.
@@ -75,11 +75,11 @@ TEST(StepModelTest, NeverSaysThatMoreTakesLess) {
     }
     double last = 0;
     for (int64_t more = 1; more <= 4096; more *= 2) {
-      const double time = model.Predict(more, more * 100);
+      const double time = model.Cost().Seconds(more, more * 100);
       EXPECT_GE(time, last);
       last = time;
     }
-    EXPECT_NEAR(model.Predict(rows, rows * 150), 0.016, 0.008);
+    EXPECT_NEAR(model.Cost().Seconds(rows, rows * 150), 0.016, 0.008);
   }
 }
 

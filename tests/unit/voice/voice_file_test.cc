@@ -42,6 +42,67 @@ TEST(VoiceFileTest, ComesBackAsItWas) {
   }
 }
 
+// A file without them has the bytes that it had before there were any.
+TEST(VoiceFileTest, DescriptionAndStyleAreKeptWhereThereAreAny) {
+  const TempFolder folder;
+  const std::string path = folder / "voice.safetensors";
+  ASSERT_TRUE(SaveVoice(Voice(), path).ok());
+  const std::string plain = ReadFile(path);
+  for (const char* key : {"instruct", "style", "takes"}) EXPECT_EQ(plain.find(key), std::string::npos) << key;
+  ClonedVoice designed = Voice();
+  designed.x_vector.clear();
+  designed.instruct = "Ein ruhiger alter Mann, \u00FCber siebzig.";
+  designed.style = "calm";
+  ASSERT_TRUE(SaveVoice(designed, path).ok());
+  const auto loaded = LoadVoice(path);
+  ASSERT_TRUE(loaded.ok()) << loaded.status().message();
+  EXPECT_TRUE(loaded->designed());
+  EXPECT_EQ(loaded->instruct, designed.instruct);
+  EXPECT_EQ(loaded->style, "calm");
+  EXPECT_FALSE(LoadVoice(path)->reference_codes.empty());
+}
+
+TEST(VoiceFileTest, SeveralTakesComeBack) {
+  const TempFolder folder;
+  const std::string path = folder / "voice.safetensors";
+  std::vector<ClonedVoice> takes(3, Voice());
+  takes[1].reference_codes.clear();
+  takes[1].reference_text.clear();
+  takes[2].x_vector[0] = 5;
+  takes[2].reference_text = "Laut!";
+  const char* styles[] = {"calm", "excited", "loud"};
+  for (size_t i = 0; i < takes.size(); ++i) takes[i].style = styles[i];
+  ASSERT_TRUE(SaveTakes(takes, path).ok());
+  const auto loaded = LoadTakes(path);
+  ASSERT_TRUE(loaded.ok()) << loaded.status().message();
+  ASSERT_EQ(loaded->size(), 3U);
+  for (size_t i = 0; i < takes.size(); ++i) {
+    EXPECT_EQ((*loaded)[i].style, takes[i].style);
+    EXPECT_EQ((*loaded)[i].x_vector, takes[i].x_vector);
+    EXPECT_EQ((*loaded)[i].reference_codes, takes[i].reference_codes);
+    EXPECT_EQ((*loaded)[i].reference_text, takes[i].reference_text);
+    EXPECT_EQ((*loaded)[i].model, takes[i].model);
+  }
+  EXPECT_EQ(LoadVoice(path, "LOUD")->x_vector[0], 5);
+  EXPECT_EQ(LoadVoice(path)->style, "calm");
+  EXPECT_EQ(LoadVoice(path, "shy").status().code(), StatusCode::kInvalidArgument);
+  takes[2].style = "calm";
+  EXPECT_EQ(SaveTakes(takes, path).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(LoadTakes(path)->size(), 3U) << "a refused file is not written";
+  const std::string good = ReadFile(path);
+  for (const char* count : {"0", "4", "9", "x"}) {
+    std::string wrong = good;
+    const std::string entry = "\"takes\":\"3\"";
+    const size_t at = wrong.find(entry);
+    ASSERT_NE(at, std::string::npos);
+    std::string changed = entry;
+    changed.replace(changed.size() - 2, 1, count);
+    wrong.replace(at, entry.size(), changed);
+    WriteFile(path, wrong);
+    EXPECT_EQ(LoadTakes(path).status().code(), StatusCode::kCorruptModel) << count;
+  }
+}
+
 TEST(VoiceFileTest, RepairsTextThatIsNoUtf8) {
   const TempFolder folder;
   const std::string path = folder / "voice.safetensors";

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-#ifndef QTTS_CUDA_NETWORK_CHUNK_H_
-#define QTTS_CUDA_NETWORK_CHUNK_H_
+#ifndef QTTS_CUDA_RULES_CHUNK_H_
+#define QTTS_CUDA_RULES_CHUNK_H_
 
 namespace qtts::cuda {
 
@@ -10,4 +10,4 @@ constexpr int Padded(int columns) { return (columns + kChunk - 1) / kChunk * kCh
 
 }  // namespace qtts::cuda
 
-#endif  // QTTS_CUDA_NETWORK_CHUNK_H_
+#endif  // QTTS_CUDA_RULES_CHUNK_H_

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-#ifndef QTTS_CUDA_RULES_OUTCOME_CUH_
-#define QTTS_CUDA_RULES_OUTCOME_CUH_
+#ifndef QTTS_CUDA_FRAME_OUTCOME_CUH_
+#define QTTS_CUDA_FRAME_OUTCOME_CUH_
 
 #include <cstdint>
 
@@ -51,4 +51,4 @@ __device__ __forceinline__ void TakePredictorId(int id, int group, int row, int 
 
 }  // namespace qtts::cuda
 
-#endif  // QTTS_CUDA_RULES_OUTCOME_CUH_
+#endif  // QTTS_CUDA_FRAME_OUTCOME_CUH_

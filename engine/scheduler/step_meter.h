@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#ifndef QTTS_SCHEDULER_STEP_METER_H_
+#define QTTS_SCHEDULER_STEP_METER_H_
+
+#include <atomic>
+#include <cstdint>
+
+#include "qtts/engine_options.h"
+#include "scheduler/period_watch.h"
+#include "scheduler/step_model.h"
+#include "scheduler/step_policy.h"
+#include "scheduler/views.h"
+
+namespace qtts {
+
+// Measures steps, and keeps the device's view up to date with them. Tell() may be called on any thread.
+class StepMeter {
+ public:
+  // A step that is over.
+  struct Step {
+    StreamClock::time_point start;  // when it was submitted
+    int64_t rows = 0;               // streams
+    int64_t positions = 0;          // that they attend to
+    double prompts = 0;             // work on prompts since the step before, in frames' work
+  };
+
+  // Counts a step that ended at `now`, and updates what `device` tells of its speed.
+  void Add(const Step& step, StreamClock::time_point now, const StepPolicy& policy, DeviceView* device);
+  // See PeriodWatch.
+  double slowness(StreamClock::time_point now) const { return watch_.slowness(now); }
+  StreamClock::time_point slow_until() const { return watch_.until(); }
+  void Tell(Occupancy* occupancy) const;
+
+ private:
+  StepModel model_;
+  PeriodWatch watch_;
+  StreamClock::time_point ended_;  // the last step
+  std::atomic<uint64_t> steps_ = 0;
+  std::atomic<uint64_t> frames_ = 0;
+  std::atomic<int64_t> nanoseconds_ = 0;
+};
+
+}  // namespace qtts
+
+#endif  // QTTS_SCHEDULER_STEP_METER_H_

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#include "scheduler/step_policy.h"
+
+#include <algorithm>
+
+namespace qtts {
+namespace {
+
+int64_t RowsOfGroup(const DeviceView& device, int groups) { return (device.speaking() + groups - 1) / groups; }
+
+}  // namespace
+
+bool StepPolicy::IsBusy(const DeviceView& device) const {
+  return device.cost.known && device.cost.SecondsOf(device.in_time()) > busy_seconds;
+}
+
+int64_t StepPolicy::Lead(const DeviceView& device, int64_t lead) const {
+  return device.busy && !device.short_of_pages ? std::min(lead, busy_lead) : lead;
+}
+
+bool StepPolicy::CanGoOn(const DeviceView& device, const StreamView& stream) const {
+  // The step of the last token ends the utterance, so the result of a further one would be discarded.
+  if (stream.at_limit || !stream.has_text) return false;
+  // Running ahead pays only while there is sound to play. Before that, a second frame would compete with the first for
+  // the device. Among many it would come after a large step instead, and the first frame is often silent.
+  const bool awaited = stream.submitted > 0 && stream.delivered == 0;
+  return !awaited || (device.many && stream.submitted < newcomer_frames);
+}
+
+int StepPolicy::FirstFramesTogether(const DeviceView& device) const {
+  if (!device.many || !device.cost.known) return 1;
+  const double seconds = device.cost.SecondsOf(device.in_time());
+  // A newcomer that joins has its next frame a step of all later, and in such a step it may take longer than a frame is
+  // played.
+  if (seconds > join_seconds) return 3;
+  return seconds > join_read_ahead_seconds && device.read_ahead ? 2 : 1;
+}
+
+bool StepPolicy::HasOwnStep(const DeviceView& device, const StreamView& stream) const {
+  if (stream.submitted >= newcomer_frames) return false;
+  if (!stream.real_time && device.real_time > 0) return false;
+  // A stream whose first frame was delivered alone needs its second one now, even if the rule has changed since.
+  return stream.plays || FirstFramesTogether(device) == 1;
+}
+
+bool StepPolicy::ComesAlong(const DeviceView& device, const StreamView& stream, size_t rows,
+                            StreamClock::time_point now) const {
+  return stream.plays && stream.NeedsFrame(now) - TimeAhead(device, rows, reserve) <= now;
+}
+
+int StepPolicy::Groups(const DeviceView& device) const {
+  int groups = max_groups;
+  while (groups > 1 && groups * device.cost.SecondsOf(RowsOfGroup(device, groups)) > max_busy_seconds) --groups;
+  return groups;
+}
+
+bool StepPolicy::IsEnough(const DeviceView& device, size_t ready) const {
+  return !device.cost.known || static_cast<int64_t>(ready) >= RowsOfGroup(device, Groups(device));
+}
+
+StreamClock::duration StepPolicy::TimeAhead(const DeviceView& device, size_t rows, StreamClock::duration spare) {
+  const std::chrono::duration<double> step(device.cost.SecondsOf(static_cast<int64_t>(rows)));
+  return spare + std::chrono::duration_cast<StreamClock::duration>(step);
+}
+
+StreamClock::time_point StepPolicy::GatherUntil(const DeviceView& device, std::span<const StreamView> ready,
+                                                StreamClock::time_point since, StreamClock::time_point now) const {
+  const auto ahead = TimeAhead(device, ready.size(), device.busy ? busy_reserve : reserve);
+  // A device that has time makes frames in store.
+  StreamClock::time_point until = device.busy ? now + kFrameTime : since + kFrameTime / Groups(device);
+  for (const StreamView& stream : ready) {
+    // A newcomer for whose own step there is no time does not play. Its reader waits for nothing yet.
+    const auto due = stream.plays ? stream.NeedsFrame(now) - ahead : since + kFrameTime;
+    until = std::min<StreamClock::time_point>(until, due);
+  }
+  return until;
+}
+
+bool StepPolicy::IsReadAhead(const StreamView& stream, StreamClock::time_point now) const {
+  const int64_t taken = stream.delivered - stream.unread;
+  return taken > 0 && taken * kFrameTime > now - stream.first_sound + read_ahead;
+}
+
+bool StepPolicy::AreReadAhead(size_t streams, size_t rows) const {
+  return static_cast<double>(streams) > read_ahead_share * static_cast<double>(rows);
+}
+
+}  // namespace qtts

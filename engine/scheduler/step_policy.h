@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#ifndef QTTS_SCHEDULER_STEP_POLICY_H_
+#define QTTS_SCHEDULER_STEP_POLICY_H_
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "scheduler/views.h"
+
+namespace qtts {
+
+// Decides which streams make up the next step, and when it runs. "A step of all" is one frame of all streams that have
+// deadlines, with its time predicted by StepCost.
+struct StepPolicy {
+  // Groups into which the streams of a frame's time are divided, at most: each has a step of its own.
+  int max_groups = 8;
+  // Time that the steps of all groups may take together.
+  double max_busy_seconds = kMaxBusySeconds;
+  // A device is busy while a step of all takes longer: half of a frame's time.
+  double busy_seconds = 0.040;
+  // Frames that streams of a busy device are ahead of their readers. More would be made instead of newcomers' frames.
+  int64_t busy_lead = 4;
+  // Frames of an utterance that have steps of their own. The first one is often silent.
+  int64_t newcomer_frames = 2;
+  // Where a step of all takes longer, newcomers join it: their own steps would take the time that others need.
+  double join_seconds = 0.060;
+  // The same where readers take all that the device makes: more than `read_ahead_share` of the streams of a step are
+  // read by `read_ahead` faster than they are played. An application's queues take a second in advance.
+  double join_read_ahead_seconds = 0.020;
+  std::chrono::milliseconds read_ahead{1500};
+  double read_ahead_share = 0.25;
+  // A frame is due so long before its reader needs it, since prompts may come before its step. On a busy device a step
+  // that takes longer than predicted is followed by others.
+  std::chrono::milliseconds reserve{10};
+  std::chrono::milliseconds busy_reserve{50};
+
+  // Returns true if a step of all takes more than half of a frame's time.
+  bool IsBusy(const DeviceView& device) const;
+  // Returns the number of frames that a stream may be ahead of its reader. While pages are short it is the stream's own
+  // one: a stream that is far ahead can be parked for long, and so is copied less often.
+  int64_t Lead(const DeviceView& device, int64_t lead) const;
+  // Returns true if the next frame of a stream with a complete prompt can be made, given room for it.
+  bool CanGoOn(const DeviceView& device, const StreamView& stream) const;
+
+  // Returns how many of an utterance's first frames its reader gets at once. One: they may be steps of newcomers alone.
+  int FirstFramesTogether(const DeviceView& device) const;
+  // Returns true if the stream's next frame has a step of its own with those of other newcomers.
+  bool HasOwnStep(const DeviceView& device, const StreamView& stream) const;
+  // Returns true if the stream can't wait for the step after one of `rows` newcomers and others.
+  bool ComesAlong(const DeviceView& device, const StreamView& stream, size_t rows, StreamClock::time_point now) const;
+
+  // Returns true if `ready` streams are enough for a step, or a step's time can't be predicted yet.
+  bool IsEnough(const DeviceView& device, size_t ready) const;
+  // Returns the time until which the ready streams wait for others; one that has passed: they are a step now. `since`:
+  // when the first of them began to wait.
+  StreamClock::time_point GatherUntil(const DeviceView& device, std::span<const StreamView> ready,
+                                      StreamClock::time_point since, StreamClock::time_point now) const;
+
+  // Returns true if the reader has taken its frames much faster than they are played.
+  bool IsReadAhead(const StreamView& stream, StreamClock::time_point now) const;
+  // Returns true if so many of a step's streams are that it is the rule.
+  bool AreReadAhead(size_t streams, size_t rows) const;
+
+ private:
+  int Groups(const DeviceView& device) const;
+  // Returns how long before a frame is needed a step of `rows` streams has to begin, for the frame to be there `spare`
+  // before.
+  static StreamClock::duration TimeAhead(const DeviceView& device, size_t rows, StreamClock::duration spare);
+};
+
+}  // namespace qtts
+
+#endif  // QTTS_SCHEDULER_STEP_POLICY_H_

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#ifndef QTTS_SCHEDULER_VIEWS_H_
+#define QTTS_SCHEDULER_VIEWS_H_
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+
+#include "scheduler/step_model.h"
+
+// The streams and the device as the scheduler's policies see them: plain values. A policy is a struct whose members are
+// its constants and whose functions depend on these and their arguments alone, the time included.
+namespace qtts {
+
+using StreamClock = std::chrono::steady_clock;
+
+inline constexpr std::chrono::milliseconds kFrameTime{80};
+// The part of a frame's time that steps may take. The rest is a reserve for what StepCost lacks: times of steps scatter
+// by 5 to 10 % on an H100.
+inline constexpr double kMaxBusySeconds = 0.072;
+
+// A stream that may have a slot. Frames are counted over all parts of its utterance.
+struct StreamView {
+  bool real_time = true;  // Request::real_time
+  bool plays = false;     // its reader has a frame and plays it
+  bool has_text = true;   // the text of the next frame is known
+  bool at_limit = false;  // the step of the last token was submitted
+  int64_t submitted = 0;  // frames
+  int64_t delivered = 0;  // of these
+  int64_t in_flight = 0;  // submitted, and their results have not come
+  int64_t unread = 0;
+  int64_t lead = 0;                     // maximum number of frames ahead of the reader
+  StreamClock::time_point first_sound;  // when the reader got the first frame
+
+  int64_t ahead() const { return unread + in_flight; }
+
+  // Returns the time at which the reader needs the next frame of a stream that plays: `now` if it waits, or takes
+  // frames faster than they are played.
+  StreamClock::time_point NeedsFrame(StreamClock::time_point now) const {
+    if (unread == 0) return now;
+    return std::max<StreamClock::time_point>(now + (ahead() - 1) * kFrameTime, first_sound + submitted * kFrameTime);
+  }
+  // Returns how long the reader has sound, of what has been submitted. A stream without its next text has a frame's
+  // time at least, since it can't use what it keeps from others.
+  StreamClock::duration SoundAhead(StreamClock::time_point now) const {
+    const auto in_hand = std::max<int64_t>(ahead(), has_text ? 0 : 1) * kFrameTime;
+    return std::max<StreamClock::duration>(in_hand, first_sound + submitted * kFrameTime - now);
+  }
+};
+
+// The device, and how it keeps up.
+struct DeviceView {
+  bool many = false;  // it computes beside the host and has more than kDefaultVoices slots
+  int slots = 0;
+  int free_slots = 0;
+  int real_time = 0;            // open slots of real-time utterances
+  bool busy = false;            // StepPolicy::IsBusy()
+  bool short_of_pages = false;  // a stream is parked, or ContextPages::IsShort()
+  bool read_ahead = false;      // many streams' readers take frames much faster than they are played
+  StepCost cost;
+  double prompts_a_second = 0;  // work on prompts in frames' work, of about the last second
+
+  int speaking() const { return slots - free_slots; }
+  // Number of slots that have deadlines: the real-time ones; all while there is none.
+  int in_time() const { return real_time > 0 ? real_time : speaking(); }
+};
+
+}  // namespace qtts
+
+#endif  // QTTS_SCHEDULER_VIEWS_H_
