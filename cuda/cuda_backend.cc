@@ -11,6 +11,7 @@
 #include "device_choice.h"
 #include "encoder/voice_encoder.h"
 #include "runtime/device.h"
+#include "runtime/memory_count.h"
 
 namespace qtts::cuda {
 namespace {
@@ -26,7 +27,7 @@ Status CudaBackend::Impl::Load() {
   QTTS_ASSIGN_OR_RETURN(stream, Stream::Create(/*urgent=*/true));
   QTTS_ASSIGN_OR_RETURN(codec_stream, Stream::Create());
   QTTS_ASSIGN_OR_RETURN(model, LanguageModel::Create(*checkpoint, options, stream.get()));
-  ring = model->ring();
+  ring = model->plan().ring;
   const CodecConfig& config = checkpoint->config().codec;
   QTTS_ASSIGN_OR_RETURN(
       codec, Codec::Create(config, checkpoint->codec(),
@@ -54,7 +55,7 @@ Status CudaBackend::Impl::Load() {
   }
   for (int i = 0; i < options.max_slots; ++i) free_indices.insert(i);
   slots = SlotTable<Slot>("GPU", options.max_slots);
-  limits = PromptLimitsOf(checkpoint->config(), model->max_positions(), model->max_positions() - 1);
+  limits = PromptLimitsOf(checkpoint->config(), model->network().max_positions, model->network().max_positions - 1);
 
   const DeviceDescription* device = nullptr;
   QTTS_RETURN_IF_CUDA_ERROR(DescribeDevice(&device), "asking for the device");
@@ -113,13 +114,13 @@ void CudaBackend::Impl::RunPieces(std::span<Piece> pieces) {
     talker.push_back({slot.index, &slot.prompt, static_cast<int>(slot.rows_done)});
     owners.push_back(&piece);
   }
-  model->Prefill(talker);
+  model->sequences().Prefill(talker);
   for (size_t i = 0; i < talker.size(); ++i) {
     Slot& slot = *owners[i]->slot;
     owners[i]->status = talker[i].status;
     const int rows = talker[i].done;
     const bool at_once = slot.rows_done == 0 && rows == slot.prompt_rows;
-    owners[i]->progress.work = at_once ? std::min(1.0, static_cast<double>(rows) / LanguageModel::kRowsAtOnce) : 1;
+    owners[i]->progress.work = at_once ? std::min(1.0, static_cast<double>(rows) / Sequences::kRowsAtOnce) : 1;
     slot.rows_done = rows;
   }
   for (Piece& piece : pieces) {
@@ -135,7 +136,7 @@ void CudaBackend::Impl::RunPieces(std::span<Piece> pieces) {
     if (!piece.status.ok()) continue;
     piece.progress.done = slot.prefilled = slot.primed && slot.rows_done == slot.prompt_rows;
     if (piece.progress.done) {
-      slot.start = LanguageModel::StartOf(slot.prompt);
+      slot.start = Sequences::StartOf(slot.prompt);
       slot.prompt = Prompt();
     }
   }
@@ -168,14 +169,29 @@ Result<std::unique_ptr<CudaBackend>> CudaBackend::Create(std::shared_ptr<const C
   }
   backend->Close(slot);
   CudaBackend::Impl& loaded = *backend->impl_;
-  QTTS_RETURN_IF_ERROR(loaded.model->pages().Measure(loaded.UnusedStateBytes()));
+  QTTS_RETURN_IF_ERROR(loaded.model->sequences().pages().Measure(loaded.UnusedStateBytes()));
   return backend;
+}
+
+Result<LoadMemory> CudaBackend::CountMemory(const Checkpoint& checkpoint, const CudaOptions& options) {
+  // Ten seconds and a prompt begin their second page.
+  constexpr size_t kPagesOfVoice = 2;
+  const MemoryCount count;
+  Impl impl;
+  impl.options = options;
+  impl.checkpoint = {std::shared_ptr<const Checkpoint>(), &checkpoint};  // does not own it
+  QTTS_RETURN_IF_ERROR(impl.Load());
+  return LoadMemory{
+      .held = count.held(),
+      .max_held = count.max_held(),
+      .voice_bytes = kPagesOfVoice * impl.model->sequences().pages().page_bytes() + impl.codec->past_bytes(),
+      .frame_bytes = impl.model->network().frame_bytes + impl.codec->frame_bytes()};
 }
 
 int CudaBackend::max_slots() const { return impl_->options.max_slots; }
 
 ContextPages CudaBackend::pages() const {
-  return {kPagePositions, impl_->model->total_pages(), impl_->model->free_pages()};
+  return {kPagePositions, impl_->model->sequences().total_pages(), impl_->model->sequences().free_pages()};
 }
 
 size_t CudaBackend::device_bytes() const {
@@ -187,9 +203,10 @@ Result<int64_t> CudaBackend::Reserve(SlotId id) {
   Impl& impl = *impl_;
   QTTS_ASSIGN_OR_RETURN(Impl::Slot* const slot, impl.FindToMove(id));
   if (slot->parked) return Status::InvalidArgument("slot " + std::to_string(id) + " is parked");
-  QTTS_RETURN_IF_ERROR(impl.NoteIfDeviceLost(impl.model->Extend(slot->index, slot->prompt_rows - 1 + slot->submitted)));
+  QTTS_RETURN_IF_ERROR(
+      impl.NoteIfDeviceLost(impl.model->sequences().Extend(slot->index, slot->prompt_rows - 1 + slot->submitted)));
   // Beyond the model's last position it is Submit() that says so.
-  return std::max(impl.model->PositionsOf(slot->index) - (slot->prompt_rows - 1), slot->submitted + 1);
+  return std::max(impl.model->sequences().PositionsOf(slot->index) - (slot->prompt_rows - 1), slot->submitted + 1);
 }
 
 Status CudaBackend::Park(SlotId id) {
@@ -198,7 +215,8 @@ Status CudaBackend::Park(SlotId id) {
   if (slot->parked || !slot->prefilled) {
     return Status::InvalidArgument("slot " + std::to_string(id) + " is parked or its prompt is not complete");
   }
-  QTTS_RETURN_IF_ERROR(impl.NoteIfDeviceLost(impl.model->Park(slot->index, slot->prompt_rows + slot->submitted)));
+  QTTS_RETURN_IF_ERROR(
+      impl.NoteIfDeviceLost(impl.model->sequences().Park(slot->index, slot->prompt_rows + slot->submitted)));
   slot->parked = true;
   return Status::Ok();
 }
@@ -207,7 +225,7 @@ Status CudaBackend::Unpark(SlotId id) {
   Impl& impl = *impl_;
   QTTS_ASSIGN_OR_RETURN(Impl::Slot* const slot, impl.FindToMove(id));
   if (!slot->parked) return Status::InvalidArgument("slot " + std::to_string(id) + " is not parked");
-  QTTS_RETURN_IF_ERROR(impl.NoteIfDeviceLost(impl.model->Unpark(slot->index)));
+  QTTS_RETURN_IF_ERROR(impl.NoteIfDeviceLost(impl.model->sequences().Unpark(slot->index)));
   slot->parked = false;
   return Status::Ok();
 }
@@ -219,13 +237,13 @@ Result<SlotId> CudaBackend::Open(Prompt prompt, const GenerationSettings& settin
   QTTS_RETURN_IF_ERROR(CheckPrompt(prompt, impl.limits));
   QTTS_RETURN_IF_ERROR(impl.slots.CheckFree());
   const int index = *impl.free_indices.begin();
-  if (Status status = impl.model->Open(index, prompt, settings, seed); !status.ok()) {
+  if (Status status = impl.model->sequences().Open(index, prompt, settings, seed); !status.ok()) {
     if (status.code() == StatusCode::kDeviceUnavailable) impl.lost = status;
     return status;
   }
   impl.free_indices.erase(index);
   impl.used_indices = std::max(impl.used_indices, index + 1);
-  impl.model->pages().KeepFree(impl.UnusedStateBytes());
+  impl.model->sequences().pages().KeepFree(impl.UnusedStateBytes());
   auto [id, slot] = impl.slots.Add();
   slot.index = index;
   slot.prompt_rows = static_cast<int64_t>(prompt.rows.size());
@@ -271,7 +289,7 @@ std::vector<Result<PrefillProgress>> CudaBackend::PrefillTogether(std::span<cons
 }
 
 int64_t CudaBackend::prompt_rows_together() const {
-  return std::max(impl_->options.prompt_rows, LanguageModel::kRowsAtOnce);
+  return std::max(impl_->model->plan().frame.prompt_rows, Sequences::kRowsAtOnce);
 }
 
 void CudaBackend::Close(SlotId id) {
@@ -279,7 +297,7 @@ void CudaBackend::Close(SlotId id) {
   const Impl::Slot* const slot = impl.slots.Find(id);
   if (slot == nullptr) return;
   // Frames in flight still write to the slot and its pages. Their next owner's work comes later on the same stream.
-  impl.model->Close(slot->index);
+  impl.model->sequences().Close(slot->index);
   impl.free_indices.insert(slot->index);
   impl.slots.Remove(id);
 }
@@ -290,8 +308,8 @@ std::unique_ptr<VoiceEncoder> CudaBackend::CreateVoiceEncoder() const {
 
 CudaBackendFacts CudaBackend::facts() const {
   const Impl& impl = *impl_;
-  return {impl.model->weight_bytes(), impl.codec->device_bytes() + impl.references->bytes(), impl.model->cache_bytes(),
-          impl.model->scratch_bytes(), impl.model->frame_bytes()};
+  return {impl.model->network().loader->bytes(), impl.codec->device_bytes() + impl.references->bytes(),
+          impl.model->sequences().cache_bytes(), impl.model->scratch_bytes(), impl.model->network().frame_bytes};
 }
 
 }  // namespace qtts::cuda

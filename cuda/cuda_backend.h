@@ -22,6 +22,14 @@ struct CudaBackendFacts {
   size_t frame_bytes = 0;  // weight bytes read by one frame of one utterance, without the codec
 };
 
+// Device memory of an engine.
+struct LoadMemory {
+  size_t held = 0;         // after the load, without voices
+  size_t max_held = 0;     // at any time of the load
+  size_t voice_bytes = 0;  // of a voice that speaks for ten seconds
+  size_t frame_bytes = 0;  // of weights that a frame of one voice reads, with the codec's
+};
+
 // The backend on one GPU (backend/backend.h). A frame of all slots is one graph. Up to two submissions may be
 // outstanding.
 class CudaBackend : public Backend, public PagedContexts, public SharedPrompts {
@@ -29,6 +37,9 @@ class CudaBackend : public Backend, public PagedContexts, public SharedPrompts {
   // Checks driver, device and memory, loads the model and warms up.
   static Result<std::unique_ptr<CudaBackend>> Create(std::shared_ptr<const Checkpoint> checkpoint,
                                                      const CudaOptions& options);
+  // Finds the memory of Create() on options.device, which is current: the same load, counted (runtime/memory_count.h).
+  // Graphs, and what CUDA itself takes, are not counted. Errors: those of the load.
+  static Result<LoadMemory> CountMemory(const Checkpoint& checkpoint, const CudaOptions& options);
   ~CudaBackend() override;
   CudaBackend(const CudaBackend&) = delete;
   CudaBackend& operator=(const CudaBackend&) = delete;

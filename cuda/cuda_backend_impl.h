@@ -137,7 +137,7 @@ struct CudaBackend::Impl {
   size_t UnusedStateBytes() const {
     return static_cast<size_t>(options.max_slots - used_indices) * codec->past_bytes();
   }
-  int CodecRows() const { return std::min(ring.rows, kCodecRows); }
+  int CodecRows() const { return model->plan().codec_rows; }
   // Rows of the smallest slice that has graphs and holds `rows` rows.
   int SliceRows(int rows) const;
   // Lets a few first frames join many others, rather than pass through the predictor and the codec apart.

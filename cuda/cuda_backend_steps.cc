@@ -29,45 +29,45 @@ Result<const Graph*> CudaBackend::Impl::FrameGraph(FrameStart start, int rows, i
 }
 
 // A frame's last slice is filled up to these rows, and filling costs as much as streams do: finer steps than those of
-// LanguageModel::RowBucket(), whose products have tiles of up to 128 rows.
+// GraphPath::RowBucket(), whose products have tiles of up to 128 rows.
 int CudaBackend::Impl::SliceRows(int rows) const {
   constexpr int kStep = 32;
-  return rows <= kMaxRows ? LanguageModel::RowBucket(rows) : std::min((rows + kStep - 1) / kStep * kStep, CodecRows());
+  return rows <= kMaxRows ? GraphPath::RowBucket(rows) : std::min((rows + kStep - 1) / kStep * kStep, CodecRows());
 }
 
 Result<const Graph*> CudaBackend::Impl::CodecGraph(Slice slice, int part, CodecWork work) {
   Graph& graph = codec_graphs[{slice.first, slice.rows, part, work}];
   if (!graph.empty()) return &graph;
   const cudaStream_t at = work == CodecWork::kBegin ? stream.get() : codec_stream.get();
-  QTTS_ASSIGN_OR_RETURN(
-      graph, Graph::Capture(at, [&]() -> Status {
-        const CodecHandOver& from = model->hand_over();
-        const ptrdiff_t row = static_cast<ptrdiff_t>(part) * ring.rows + slice.first;
-        if (work != CodecWork::kFinish) {
-          QTTS_RETURN_IF_ERROR(codec->Begin(slice.rows, from.slots + row, from.codes + row * model->groups(), at));
-        }
-        if (work == CodecWork::kBegin) return Status::Ok();
-        const CodecRoom room = work == CodecWork::kFinish ? CodecRoom::kBeside : CodecRoom::kDevice;
-        QTTS_RETURN_IF_ERROR(codec->Finish(slice.rows, pcm.as<float>(), room, at));
-        const Launcher launch(at, &model->numbers());
-        DeliverPcm(launch, from.slots + row, from.frames + part, ring, slice.rows, pcm.as<const float>(), samples,
-                   results.as<FrameRowResult>() + slice.first,
-                   out.as<float>() + static_cast<ptrdiff_t>(slice.first) * samples);
-        return CudaStatus(launch.error, kSpeaking);
-      }));
+  QTTS_ASSIGN_OR_RETURN(graph, Graph::Capture(at, [&]() -> Status {
+                          const CodecHandOver& from = model->buffers().hand_over;
+                          const ptrdiff_t row = static_cast<ptrdiff_t>(part) * ring.rows + slice.first;
+                          if (work != CodecWork::kFinish) {
+                            QTTS_RETURN_IF_ERROR(codec->Begin(slice.rows, from.slots + row,
+                                                              from.codes + row * model->network().groups, at));
+                          }
+                          if (work == CodecWork::kBegin) return Status::Ok();
+                          const CodecRoom room = work == CodecWork::kFinish ? CodecRoom::kBeside : CodecRoom::kDevice;
+                          QTTS_RETURN_IF_ERROR(codec->Finish(slice.rows, pcm.as<float>(), room, at));
+                          const Launcher launch(at, &model->numbers());
+                          DeliverPcm(launch, from.slots + row, from.frames + part, ring, slice.rows,
+                                     pcm.as<const float>(), samples, results.as<FrameRowResult>() + slice.first,
+                                     out.as<float>() + static_cast<ptrdiff_t>(slice.first) * samples);
+                          return CudaStatus(launch.error, kSpeaking);
+                        }));
   return &graph;
 }
 
 // Captures all graphs, so that nothing is captured, loaded or compiled while an utterance waits.
 Status CudaBackend::Impl::WarmUp() {
-  QTTS_RETURN_IF_ERROR(model->WarmUp());
-  const int most_rows = LanguageModel::RowBucket(std::min(options.max_slots, kMostRows));
-  for (const int rows : LanguageModel::kRowBuckets) {
+  QTTS_RETURN_IF_ERROR(model->sequences().WarmUp());
+  const int most_rows = model->plan().captured_rows;
+  for (const int rows : GraphPath::kRowBuckets) {
     if (rows > most_rows) break;
     QTTS_RETURN_IF_ERROR(FrameGraph(FrameStart::kPrompt, rows, 1).status());
     bool beside = false;
-    for (const int splits : model->SplitBuckets()) {
-      if (!model->Fits(rows, splits) || splits != model->GraphSplits(rows, splits)) continue;
+    for (const int splits : model->graph().SplitBuckets()) {
+      if (!model->graph().Fits(rows, splits) || splits != model->graph().GraphSplits(rows, splits)) continue;
       QTTS_RETURN_IF_ERROR(FrameGraph(FrameStart::kInput, rows, splits).status());
       beside = beside || LeavesRoom(rows, splits);
     }
@@ -92,8 +92,8 @@ void CudaBackend::Impl::JoinFirstFrames() {
   StepLaunch& first = LaunchOf(FrameStart::kPrompt, false);
   StepLaunch& others = LaunchOf(FrameStart::kInput, false);
   const size_t all = first.rows.size() + others.rows.size();
-  if (first.rows.size() > others.rows.size() || !LanguageModel::MayJoin(static_cast<int>(others.rows.size())) ||
-      all > static_cast<size_t>(model->MaxRows(model->SplitBucket(others.positions)))) {
+  if (first.rows.size() > others.rows.size() || !GraphPath::MayJoin(static_cast<int>(others.rows.size())) ||
+      all > static_cast<size_t>(model->graph().MaxRows(model->graph().SplitBucket(others.positions)))) {
     return;
   }
   for (const auto& [row, frame_row] : first.rows) {
@@ -104,12 +104,13 @@ void CudaBackend::Impl::JoinFirstFrames() {
 
 Status CudaBackend::Impl::LaunchRows(FrameStart start, std::span<const std::pair<Row*, FrameRow>> rows,
                                      int64_t positions, Submission* submission) {
-  const int splits = start == FrameStart::kPrompt ? 1 : model->SplitBucket(positions);
-  const auto most = static_cast<size_t>(model->MaxRows(splits));
+  const int splits = start == FrameStart::kPrompt ? 1 : model->graph().SplitBucket(positions);
+  const auto most = static_cast<size_t>(model->graph().MaxRows(splits));
   while (!rows.empty()) {
     const size_t count = std::min(most, rows.size());
-    const int bucket = model->RowBucket(static_cast<int>(count), splits);
-    QTTS_ASSIGN_OR_RETURN(const Graph* const graph, FrameGraph(start, bucket, model->GraphSplits(bucket, splits)));
+    const int bucket = model->graph().RowBucket(static_cast<int>(count), splits);
+    QTTS_ASSIGN_OR_RETURN(const Graph* const graph,
+                          FrameGraph(start, bucket, model->graph().GraphSplits(bucket, splits)));
     const int entry = static_cast<int>(launched % static_cast<uint64_t>(ring.entries));
     QTTS_RETURN_IF_ERROR(FreeEntry(entry, submission));
     FrameRow* const frame_rows = steps.as<FrameRow>() + static_cast<ptrdiff_t>(entry) * ring.rows;
@@ -177,7 +178,7 @@ Status CudaBackend::Submit(std::span<const FrameStep> steps) {
     with.positions = 1;
   }
   const bool many = steps.size() > static_cast<size_t>(kMaxRows);
-  const int64_t long_context = impl.model->PositionsOfAllRows();
+  const int64_t long_context = impl.model->graph().PositionsOfAllRows();
   int64_t positions = 1;
   for (size_t i = 0; i < steps.size(); ++i) {
     Impl::Row& row = submission.rows[i];
@@ -199,7 +200,7 @@ Status CudaBackend::Submit(std::span<const FrameStep> steps) {
       impl.RunPieces(std::span(&piece, 1));
       status = piece.status;
     }
-    if (status.ok()) status = impl.model->Extend(slot.index, position);
+    if (status.ok()) status = impl.model->sequences().Extend(slot.index, position);
     if (status.code() == StatusCode::kDeviceUnavailable) {
       impl.lost = status;
       return status;
@@ -265,7 +266,7 @@ void CudaBackend::Impl::ReadRow(Row* row) {
   const size_t at = static_cast<size_t>(entry) * static_cast<size_t>(ring.rows) + static_cast<size_t>(row->row);
   const FrameRowResult& device = results.as<const FrameRowResult>()[at];
   if (device.end == EndReason::kNone) {
-    result.codes.assign(device.codes, device.codes + model->groups());
+    result.codes.assign(device.codes, device.codes + model->network().groups);
     result.pcm.assign(out.as<const float>() + at * static_cast<size_t>(samples),
                       out.as<const float>() + (at + 1) * static_cast<size_t>(samples));
     const RowTextScores& text = device.text;

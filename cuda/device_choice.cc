@@ -5,26 +5,23 @@
 #include <cstdlib>
 #include <string>
 
-#include "attention/attention.h"
 #include "backend/device_module.h"
-#include "codec/codec.h"
 #include "codec/kernels.h"
-#include "gemm/cublas_lt.h"
-#include "language_model.h"
+#include "cuda_backend.h"
 #include "paths/persistent/persistent_frame.h"
 #include "qtts/engine_options.h"
-#include "qtts/model_info.h"
 #include "runtime/cuda_error.h"
 #include "runtime/device.h"
 #include "runtime/device_wait.h"
 #include "runtime/pretended_card.h"
+#include "speech_decoder.h"
 
 namespace qtts::cuda {
 namespace {
 
 constexpr int kFirstCapability = 80;
-// Minimum free device memory besides the weights: scratch and pages of few utterances, CUDA's graphs; while weights are
-// packed, their originals.
+// Minimum free device memory besides what the load holds: pages and codec's states of few utterances, CUDA's graphs,
+// the voice encoder.
 constexpr size_t kWorkingBytes = size_t{512} << 20;
 
 std::string Gigabytes(size_t bytes) {
@@ -98,95 +95,19 @@ struct Needs {
   size_t model_bytes = 0;
   size_t voice_bytes = 0;  // of an utterance
   int voices = 0;          // utterances that must fit
+  size_t frame_bytes = 0;  // read for a frame of one utterance
 
   size_t bytes() const { return model_bytes + voice_bytes * static_cast<size_t>(voices); }
 };
 
-CodecSizes CodecSizesOf(const Checkpoint& checkpoint, CodecPrecision precision, int rows) {
-  return EstimateCodecSizes(checkpoint.config().codec, checkpoint.codec(), checkpoint.Info().codec_parameters,
-                            precision, rows);
-}
-
-// Returns the needs of the speech tokenizer's decoder, in the precision that takes most.
-Needs DecoderNeeds(const Checkpoint& checkpoint) {
-  return {.model_bytes = CodecSizesOf(checkpoint, CodecPrecision::kExact, 1).weight_bytes + kWorkingBytes};
-}
-
-size_t LayerWeights(const TransformerConfig& c) {
-  const int of_hidden = 2 * (c.q_width() + c.kv_width()) + 3 * c.intermediate_size;
-  return static_cast<size_t>(c.num_layers) * static_cast<size_t>(c.hidden_size) * static_cast<size_t>(of_hidden);
-}
-
-size_t HeadWeights(const ModelConfig& config, int code_groups) {
-  const auto weights = [](int vocab, const TransformerConfig& c) {
-    return static_cast<size_t>(vocab) * static_cast<size_t>(c.hidden_size);
-  };
-  return weights(config.talker.vocab_size, config.talker.transformer) +
-         static_cast<size_t>(code_groups - 1) * weights(config.predictor.vocab_size, config.predictor.transformer);
-}
-
-// Up to kDefaultVoices utterances have room in kWorkingBytes to begin with. More are counted: their pages, their
-// codec's state and the rows of a frame.
-Needs EngineNeeds(const Checkpoint& checkpoint, const CudaOptions& options, int voices) {
-  const ModelInfo info = checkpoint.Info();
-  const ModelConfig& config = checkpoint.config();
-  const TransformerConfig& talker = config.talker.transformer;
-  const TransformerConfig& predictor = config.predictor.transformer;
-  const size_t element = ElementBytes(options.precision);
-  const auto key_value_bytes = [&](const TransformerConfig& c, int64_t positions) {
-    return static_cast<size_t>(2 * positions * c.num_layers * c.kv_width()) * element;
-  };
-  const auto rows = static_cast<size_t>(LanguageModel::RowsFor(voices));
-  const size_t codec_rows = std::min<size_t>(rows, kCodecRows);
-  const CodecSizes codec =
-      CodecSizesOf(checkpoint, options.precision == Precision::kF32 ? CodecPrecision::kF32 : options.codec_precision,
-                   static_cast<int>(codec_rows));
-  Needs needs;
-  needs.model_bytes = static_cast<size_t>(info.talker_parameters) * element + codec.weight_bytes +
-                      codec_rows * codec.row_bytes + kWorkingBytes;
-  // Ten seconds and a prompt begin their second page.
-  needs.voice_bytes = key_value_bytes(talker, int64_t{2} * kPagePositions) + codec.state_bytes;
-  if (options.products == ManyRowsProducts::kLibrary) {
-    int widest = std::max(config.talker.vocab_size, config.predictor.vocab_size);
-    for (const TransformerConfig& c : {talker, predictor}) {
-      widest = std::max({widest, c.q_width() + 2 * c.kv_width(), 2 * c.intermediate_size});
-    }
-    needs.model_bytes += CublasLt::kWorkspaceBytes +
-                         std::max<size_t>(2 * rows, options.prompt_rows) * static_cast<size_t>(widest) * sizeof(float);
-  }
-  // The second, swizzled copy of some or all weights. Only devices with products of warpgroups have it.
-  const bool many = voices > kDefaultVoices;
-  if (options.precision == Precision::kBF16 && options.products != ManyRowsProducts::kLibrary && rows >= kManyRows) {
-    needs.model_bytes += element * LayerWeights(predictor);
-    if (many) needs.model_bytes += element * (LayerWeights(talker) + HeadWeights(config, info.code_groups));
-  }
-  if (!many) return needs;
-  needs.voices = voices;
-  // Bytes of a row: the predictor's page, the logits, partial results of attention, arrays between kernels, its sound.
-  const size_t row_bytes =
-      key_value_bytes(predictor, info.code_groups) +
-      sizeof(float) *
-          static_cast<size_t>(config.talker.vocab_size + config.predictor.vocab_size +
-                              16 * talker.num_heads * (talker.head_dim + 2) +
-                              4 * (talker.intermediate_size + predictor.intermediate_size) + info.samples_per_frame);
-  needs.model_bytes += rows * row_bytes;
-  return needs;
-}
-
-// Weights that a frame of one utterance reads: of the talker once, of the code predictor for each further code, of the
-// codec once.
-size_t FrameBytes(const Checkpoint& checkpoint, const CudaOptions& options) {
-  const ModelConfig& config = checkpoint.config();
-  const TransformerConfig& talker = config.talker.transformer;
-  const TransformerConfig& predictor = config.predictor.transformer;
-  const int groups = config.talker.num_code_groups;
-  size_t weights =
-      LayerWeights(talker) + static_cast<size_t>(groups - 1) * LayerWeights(predictor) + HeadWeights(config, groups);
-  if (talker.hidden_size != predictor.hidden_size) {
-    weights += static_cast<size_t>(talker.hidden_size) * static_cast<size_t>(predictor.hidden_size);
-  }
-  const CodecPrecision codec = options.precision == Precision::kF32 ? CodecPrecision::kF32 : options.codec_precision;
-  return ElementBytes(options.precision) * weights + CodecSizesOf(checkpoint, codec, 1).weight_bytes;
+// Returns the needs of an engine of `voices` on options.device, the current one.
+Result<Needs> EngineNeeds(const Checkpoint& checkpoint, CudaOptions options, int voices) {
+  options.max_slots = voices;
+  QTTS_ASSIGN_OR_RETURN(const LoadMemory memory, CudaBackend::CountMemory(checkpoint, options));
+  return Needs{.model_bytes = std::max(memory.max_held, memory.held + kWorkingBytes),
+               .voice_bytes = memory.voice_bytes,
+               .voices = voices > kDefaultVoices ? voices : 0,
+               .frame_bytes = memory.frame_bytes};
 }
 
 // How frames of one utterance are computed on the current device.
@@ -235,12 +156,22 @@ auto OnDevice(int device, const Use& use) -> decltype(use(device)) {
   return use(devices - 1);
 }
 
-Result<int> ChooseDeviceFor(const Needs& needs, int device) {
+// The first of these devices with memory for what `needs_of`(number) says, which may ask the device, as the current
+// one.
+template <typename NeedsOf>
+Result<int> ChooseDeviceFor(int device, const NeedsOf& needs_of) {
   return OnDevice(device, [&](int number) -> Result<int> {
     QTTS_ASSIGN_OR_RETURN(const DeviceCapacity capacity, MeasureDevice(number));
+    QTTS_ASSIGN_OR_RETURN(const Needs needs, needs_of(number));
     QTTS_RETURN_IF_ERROR(CheckMemory(needs, capacity));
     return number;
   });
+}
+
+CudaOptions On(int device, const CudaOptions& options) {
+  CudaOptions on = options;
+  on.device = device;
+  return on;
 }
 
 }  // namespace
@@ -266,25 +197,32 @@ Result<int> CountDevices() {
 }
 
 Result<int> ChooseDevice(const Checkpoint& checkpoint, const CudaOptions& options) {
-  return ChooseDeviceFor(EngineNeeds(checkpoint, options, options.max_slots), options.device);
+  return ChooseDeviceFor(options.device,
+                         [&](int number) { return EngineNeeds(checkpoint, On(number, options), options.max_slots); });
 }
 
-Result<int> ChooseDecoderDevice(const Checkpoint& checkpoint, int device) {
-  return ChooseDeviceFor(DecoderNeeds(checkpoint), device);
+Result<int> ChooseDecoderDevice(const Checkpoint& checkpoint, CodecPrecision precision, int device) {
+  return ChooseDeviceFor(device, [&](int /*number*/) -> Result<Needs> {
+    QTTS_ASSIGN_OR_RETURN(const size_t bytes, CountDecoderMemory(checkpoint, precision));
+    return Needs{.model_bytes = bytes + kWorkingBytes};
+  });
 }
 
 Result<DeviceCapacity> CapacityOf(const Checkpoint& checkpoint, const CudaOptions& options) {
   return OnDevice(options.device, [&](int number) -> Result<DeviceCapacity> {
+    const CudaOptions on = On(number, options);
     QTTS_ASSIGN_OR_RETURN(DeviceCapacity capacity, MeasureDevice(number));
-    Needs needs = EngineNeeds(checkpoint, options, options.max_slots);
+    QTTS_ASSIGN_OR_RETURN(Needs needs, EngineNeeds(checkpoint, on, options.max_slots));
     // Fewer voices have fewer rows, which take memory too.
     const int fit = VoicesThatFit(needs, capacity);
-    if (fit < options.max_slots) needs = EngineNeeds(checkpoint, options, fit);
+    if (fit < options.max_slots) {
+      QTTS_ASSIGN_OR_RETURN(needs, EngineNeeds(checkpoint, on, std::max(fit, 1)));
+    }
     capacity.model_bytes = needs.model_bytes;
     capacity.voice_bytes = needs.voice_bytes;
     capacity.voices = VoicesThatFit(needs, capacity);
     QTTS_ASSIGN_OR_RETURN(capacity.path, PathOf(checkpoint, options));
-    capacity.frame_bytes = FrameBytes(checkpoint, options);
+    capacity.frame_bytes = needs.frame_bytes;
     return capacity;
   });
 }

@@ -3,6 +3,7 @@
 #define QTTS_CUDA_DEVICE_CHOICE_H_
 
 #include "checkpoint/checkpoint.h"
+#include "codec/codec.h"
 #include "qtts/status.h"
 
 namespace qtts {
@@ -12,8 +13,8 @@ struct CudaOptions;  // language_model.h
 }
 }  // namespace qtts
 
-// Which GPU an engine or a decoder uses, and whether it has room: what they need of its memory is estimated from the
-// checkpoint's sizes, before anything is loaded.
+// Which GPU an engine or a decoder uses, and whether it has room: what they need of its memory is counted before
+// anything is loaded (runtime/memory_count.h).
 namespace qtts::cuda {
 
 // Errors: kDeviceUnavailable (no driver, no device).
@@ -24,9 +25,9 @@ Result<int> CountDevices();
 // Create() that need no load. Makes the device current in the calling thread.
 Result<int> ChooseDevice(const Checkpoint& checkpoint, const CudaOptions& options);
 // The same for the speech tokenizer's decoder alone.
-Result<int> ChooseDecoderDevice(const Checkpoint& checkpoint, int device);
+Result<int> ChooseDecoderDevice(const Checkpoint& checkpoint, CodecPrecision precision, int device);
 
-// Estimates how many voices options.device has memory for, or for -1 the first usable device. Errors: as
+// Returns how many voices options.device has memory for, or for -1 the first usable device. Errors: as
 // ChooseDevice(), except for too little memory.
 Result<DeviceCapacity> CapacityOf(const Checkpoint& checkpoint, const CudaOptions& options);
 

@@ -14,6 +14,7 @@
 #include "runtime/device_table.h"
 #include "runtime/device_wait.h"
 #include "runtime/launch.h"
+#include "runtime/memory_count.h"
 
 namespace qtts::cuda {
 namespace {
@@ -46,15 +47,15 @@ Status LanguageModel::Load(const Checkpoint& checkpoint, const CudaOptions& opti
   const bool overlap = options.overlap && device->CanOverlap();
   QTTS_ASSIGN_OR_RETURN(numbers_, NumbersOfDevice());
   QTTS_RETURN_IF_ERROR(ChooseManyRows(options));
-  ring_.rows = RowsFor(options.max_slots);
-  ManyRowsWeights weights = {.library_rows = LibraryRows(options)};
-  if (numbers_.products.many_rows == ManyRowsProducts::kWarpgroup && ring_.rows >= kManyRows) {
-    weights.swizzled = ring_.rows > kMaxRows ? ManyRowsWeights::Swizzled::kAll : ManyRowsWeights::Swizzled::kPredictor;
+  plan_ = Plan(options.max_slots, checkpoint.config(), numbers_);
+  if (options.prompt_rows.has_value()) {
+    plan_.frame.prompt_rows = *options.prompt_rows;
+    if (plan_.weights.library_rows > 0) {
+      plan_.weights.library_rows = std::max<int64_t>(plan_.weights.library_rows, *options.prompt_rows);
+    }
   }
-  QTTS_ASSIGN_OR_RETURN(network_, Network::Load(checkpoint, options.precision, &numbers_, stream_, weights));
-  ring_.entries = ring_.rows > kMaxRows ? kManyRowsRing : kRing;
-  QTTS_ASSIGN_OR_RETURN(buffers_, FrameBuffers::Allocate(*network_, numbers_.attention, options.max_slots, ring_.rows,
-                                                         options.prompt_rows));
+  QTTS_ASSIGN_OR_RETURN(network_, Network::Load(checkpoint, options.precision, &numbers_, stream_, plan_.weights));
+  QTTS_ASSIGN_OR_RETURN(buffers_, FrameBuffers::Allocate(*network_, plan_.frame));
   QTTS_ASSIGN_OR_RETURN(KvPages pages, Sequences::NewPages(*network_));
   QTTS_ASSIGN_OR_RETURN(graph_, GraphPath::Create(network_.get(), buffers_.get(), &numbers_, overlap, stream_));
   QTTS_ASSIGN_OR_RETURN(UploadRing uploads, UploadRing::Create());
@@ -90,14 +91,9 @@ Status LanguageModel::ChooseManyRows(const CudaOptions& options) {
         "the products of warpgroups need BF16, a GPU of compute capability 9.0 and a build for it (cuda-arch=90)");
   }
   numbers_.products.many_rows = options.products;
-  if (library && LogEnabled(LogLevel::kInfo)) Log(LogLevel::kInfo, "products by cuBLASLt, as QTTS_CUDA_PRODUCTS says");
+  if (library && !CountsMemory() && LogEnabled(LogLevel::kInfo))
+    Log(LogLevel::kInfo, "products by cuBLASLt, as QTTS_CUDA_PRODUCTS says");
   return Status::Ok();
-}
-
-int64_t LanguageModel::LibraryRows(const CudaOptions& options) {
-  if (options.products != ManyRowsProducts::kLibrary) return 0;
-  // The predictor's first pass has two rows a stream.
-  return std::max<int64_t>(2 * RowsFor(options.max_slots), options.prompt_rows);
 }
 
 const FrameComputation& LanguageModel::PathFor(int rows, int splits) const {
@@ -109,7 +105,7 @@ Status LanguageModel::EnqueueFrame(FrameStart start, int rows, int splits, const
                                    FrameRowResult* results) {
   const FrameComputation& path = PathFor(rows, splits);
   const Launcher first(stream_, &numbers_);
-  BeginFrame(first, network_->precision, buffers_->tables, steps, ring_, buffers_->frame, buffers_->slots,
+  BeginFrame(first, network_->precision, buffers_->tables, steps, plan_.ring, buffers_->frame, buffers_->slots,
              buffers_->first_x, rows, buffers_->x);
   QTTS_RETURN_IF_CUDA_ERROR(first.error, kSpeaking);
   QTTS_RETURN_IF_ERROR(path.Enqueue(start, rows, splits));
@@ -117,26 +113,26 @@ Status LanguageModel::EnqueueFrame(FrameStart start, int rows, int splits, const
   if (ScoresText()) {
     const Launcher scores(stream_, &numbers_, overlaps);
     ScoreText(scores, network_->precision, network_->talker.config, buffers_->aligned, buffers_->frame,
-              buffers_->talker_pages(), ring_, rows, results);
+              buffers_->talker_pages(), plan_.ring, rows, results);
     QTTS_RETURN_IF_CUDA_ERROR(scores.error, kSpeaking);
     overlaps = graph_->overlaps();
   }
   const Launcher last(stream_, &numbers_, overlaps);
   const EpochWords epochs = persistent_ == nullptr ? EpochWords() : persistent_->epoch_words();
-  EndFrame(last, steps, ring_, buffers_->frame, buffers_->slots, network_->groups, rows, results, buffers_->hand_over,
-           epochs);
+  EndFrame(last, steps, plan_.ring, buffers_->frame, buffers_->slots, network_->groups, rows, results,
+           buffers_->hand_over, epochs);
   return CudaStatus(last.error, kSpeaking);
 }
 
 Result<FrameStart> LanguageModel::Begin(int slot, const Prompt& prompt, const GenerationSettings& settings,
                                         uint64_t seed) {
-  QTTS_RETURN_IF_ERROR(Open(slot, prompt, settings, seed));
+  QTTS_RETURN_IF_ERROR(sequences_->Open(slot, prompt, settings, seed));
   PromptProgress progress{slot, &prompt};
   while (progress.done < static_cast<int>(prompt.rows.size())) {
-    Prefill(std::span(&progress, 1));
+    sequences_->Prefill(std::span(&progress, 1));
     QTTS_RETURN_IF_ERROR(progress.status);
   }
-  return StartOf(prompt);
+  return Sequences::StartOf(prompt);
 }
 
 }  // namespace qtts::cuda

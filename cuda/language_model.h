@@ -11,6 +11,7 @@
 #include <optional>
 #include <vector>
 
+#include "capacity_plan.h"
 #include "checkpoint/checkpoint.h"
 #include "codec/codec.h"
 #include "frame/frame.h"
@@ -43,8 +44,9 @@ struct CudaOptions {
   bool overlap = true;
   // kPersistent: an error if device or model do not support it; kBest: falls back to the graph.
   FramePath path = FramePath::kBest;
-  // Rows of prompts that go through the talker together: kMaxRows to LanguageModel::kMostPromptRows.
-  int prompt_rows = kMaxRows;
+  // Rows of prompts that go through the talker in one pass, kMaxRows to Sequences::kMostPromptRows, instead of the
+  // plan's; for tests.
+  std::optional<int> prompt_rows;
   // Kernels for kManyRows rows and more; kWarpgroup: an error on a device without warpgroups' products. kLibrary: an
   // error without the library; there is no persistent kernel then.
   ManyRowsProducts products = ManyRowsProducts::kBest;
@@ -67,110 +69,43 @@ class LanguageModel {
   // Waits for all work on the stream.
   ~LanguageModel();
 
-  // Row buckets of EnqueueFrame(), ascending.
-  static constexpr auto kRowBuckets = GraphPath::kRowBuckets;
-  static int RowBucket(int rows) { return GraphPath::RowBucket(rows); }
-  static bool MayJoin(int rows) { return GraphPath::MayJoin(rows); }
-  // Rows of a frame of an engine with so many slots.
-  static int RowsFor(int max_slots) { return std::max(kMaxRows, RowBucket(std::min(max_slots, kMostRows))); }
-  // Rows of prompts that go through the talker together in such an engine.
-  static int PromptRowsFor(int max_slots) { return max_slots > kMaxRows ? kMostPromptRows : kRowsAtOnce; }
-  // See GraphPath.
-  int SplitBucket(int64_t positions) const { return graph_->SplitBucket(positions); }
-  int MaxRows(int splits) const { return graph_->MaxRows(splits); }
-  bool Fits(int rows, int splits) const { return graph_->Fits(rows, splits); }
-  int RowBucket(int rows, int splits) const { return graph_->RowBucket(rows, splits); }
-  int GraphSplits(int rows, int splits) const { return graph_->GraphSplits(rows, splits); }
-  // All split buckets up to the model's longest context.
-  std::vector<int> SplitBuckets() const { return graph_->SplitBuckets(); }
-
-  // Positions up to which a frame of any number of rows is one launch.
-  int64_t PositionsOfAllRows() const { return graph_->PositionsOfAllRows(); }
-
-  int64_t max_positions() const { return network_->max_positions; }
-
-  // Captures the graphs of prompts in advance, so that the first utterances do not wait for it.
-  Status WarmUp() { return sequences_->WarmUp(); }
-
-  // Number of prompt rows enqueued at once: all rows of a prompt of ordinary length; kMaxRows at a time for longer
-  // ones.
-  static constexpr int kRowsAtOnce = Sequences::kRowsAtOnce;
-  static constexpr int kMostPromptRows = Sequences::kMostPromptRows;
-
-  // Makes `slot` an utterance with room for `prompt`, which has been checked. When it fails the slot is closed.
-  Status Open(int slot, const Prompt& prompt, const GenerationSettings& settings, uint64_t seed) {
-    return sequences_->Open(slot, prompt, settings, seed);
-  }
-  // Enqueues the next rows of open slots' prompts and says in each `done` how many have been now. Rests of prompts that
-  // fit into a pass through the talker share one. At most three pieces of a long prompt are under way, since each needs
-  // a place of the upload ring: this waits for one.
-  void Prefill(std::span<PromptProgress> prompts) { sequences_->Prefill(prompts); }
-  // Returns the input with which the first frame begins: the prompt's last row, if no other row has to go through the
-  // talker.
-  static FrameStart StartOf(const Prompt& prompt) { return Sequences::StartOf(prompt); }
-  // Open() and the whole Prefill(), if nobody else waits.
+  // Opens `slot` and enqueues its whole prompt, if nobody else waits.
   Result<FrameStart> Begin(int slot, const Prompt& prompt, const GenerationSettings& settings, uint64_t seed);
-  void Close(int slot) { sequences_->Close(slot); }
-  // Allocates KV cache for the input at `position` of an open slot.
-  Status Extend(int slot, int64_t position) { return sequences_->Extend(slot, position); }
 
-  // Positions that the pages of a slot hold.
-  int64_t PositionsOf(int slot) const { return sequences_->PositionsOf(slot); }
-  // Moves the pages of `slot` with its first `positions` positions to the host's memory, and back to the device's.
-  // kResourceExhausted if there is too little of it: nothing has changed.
-  Status Park(int slot, int64_t positions) { return sequences_->Park(slot, positions); }
-  Status Unpark(int slot) { return sequences_->Unpark(slot); }
-  // All pages, and those that are free or would be if they were needed.
-  int64_t total_pages() const { return sequences_->total_pages(); }
-  int64_t free_pages() { return sequences_->free_pages(); }
-  // See KvPages.
-  KvPages& pages() { return sequences_->pages(); }
-
-  // Size of the rings of EnqueueFrame().
-  const FrameRing& ring() const { return ring_; }
-  // One frame of up to `rows` rows (a row bucket) that begin alike, taken from the next entry of the ring `steps` and
-  // reported in that of `results`: for capture in a graph. Both are host memory. The rows that go on have their codes
-  // in hand_over(). Rows that begin with kPrompt look at no context: one split. Where MayJoin(rows), rows of kInput may
-  // begin with their prompts, too (RowKind::kJoins).
+  // Enqueues one frame of up to `rows` rows (a row bucket) that begin alike, taken from the next entry of the ring
+  // `steps` and reported in that of `results`: for capture in a graph. Both are host memory, of the size of
+  // CapacityPlan::ring. The rows that go on have their codes in FrameBuffers::hand_over. Rows that begin with kPrompt
+  // look at no context: one split. Where GraphPath::MayJoin(rows), rows of kInput may begin with their prompts, too
+  // (RowKind::kJoins).
   Status EnqueueFrame(FrameStart start, int rows, int splits, const FrameRow* steps, FrameRowResult* results);
 
   // Not ok after the device has given up a frame. All later results are then invalid.
   Status Health() const { return persistent_ == nullptr ? Status::Ok() : persistent_->Health(); }
   // True if the persistent kernel runs frames of so many rows and splits.
   bool IsPersistent(int rows, int splits) const { return persistent_ != nullptr && persistent_->Covers(rows, splits); }
-
   // True if frames give the scores of FrameRow::window.
   bool ScoresText() const { return buffers_->aligned.layer >= 0; }
-
-  const CodecHandOver& hand_over() const { return buffers_->hand_over; }
-  int groups() const { return network_->groups; }
-  int hidden_size() const { return network_->hidden_size(); }
-  size_t weight_bytes() const { return network_->loader->bytes(); }
-  size_t cache_bytes() const { return sequences_->cache_bytes(); }
   size_t scratch_bytes() const { return buffers_->bytes + (persistent_ == nullptr ? 0 : persistent_->bytes()); }
-  // Weight bytes read by a frame of one row.
-  size_t frame_bytes() const { return network_->frame_bytes; }
 
-  // Logits of the last frame, for tests: F32 [rows][vocab] of up to kMaxRows rows, of the talker (group 0) or the
-  // predictor.
-  const float* logits(int group) const { return buffers_->logits(*network_, group, kMaxRows); }
-  int vocab(int group) const { return network_->head(group).outputs; }
-
-  const Network& network() const { return *network_; }
+  // The parts. Frames of more rows than the persistent kernel covers are the graph path's, which also knows the sizes
+  // that frames are captured with.
+  const CapacityPlan& plan() const { return plan_; }
   const DeviceNumbers& numbers() const { return numbers_; }
+  const Network& network() const { return *network_; }
+  const FrameBuffers& buffers() const { return *buffers_; }
+  const GraphPath& graph() const { return *graph_; }
+  Sequences& sequences() { return *sequences_; }
 
  private:
   explicit LanguageModel(cudaStream_t stream) : stream_(stream) {}
   Status Load(const Checkpoint& checkpoint, const CudaOptions& options);
   Status ChooseManyRows(const CudaOptions& options);
-  // Rows of the library's products; 0: the products are the project's own.
-  static int64_t LibraryRows(const CudaOptions& options);
   // The persistent kernel if it covers the frame, otherwise the graph path, which covers all.
   const FrameComputation& PathFor(int rows, int splits) const;
 
   cudaStream_t stream_;
   DeviceNumbers numbers_;
-  FrameRing ring_;
+  CapacityPlan plan_;
   std::unique_ptr<const Network> network_;
   std::unique_ptr<FrameBuffers> buffers_;
   std::unique_ptr<GraphPath> graph_;

@@ -65,7 +65,6 @@ Status Create(std::shared_ptr<const Checkpoint> checkpoint, const EngineOptions&
   QTTS_RETURN_IF_ERROR(CheckTimeout());
   QTTS_ASSIGN_OR_RETURN(backend_options.path, PathFromEnvironment());
   QTTS_ASSIGN_OR_RETURN(backend_options.products, ProductsFromEnvironment());
-  backend_options.prompt_rows = LanguageModel::PromptRowsFor(options.voices);
   QTTS_ASSIGN_OR_RETURN(*backend, CudaBackend::Create(std::move(checkpoint), backend_options));
   return Status::Ok();
 }

@@ -12,6 +12,7 @@
 #include "runtime/device.h"
 #include "runtime/device_memory.h"
 #include "runtime/device_wait.h"
+#include "runtime/memory_count.h"
 
 namespace qtts::cuda {
 namespace {
@@ -85,9 +86,18 @@ class CudaSpeechDecoder final : public SpeechDecoder {
 
 }  // namespace
 
+Result<size_t> CountDecoderMemory(const Checkpoint& checkpoint, CodecPrecision precision) {
+  int device = 0;
+  QTTS_RETURN_IF_CUDA_ERROR(cudaGetDevice(&device), "asking for the device");
+  const MemoryCount count;
+  CudaSpeechDecoder decoder(device);
+  QTTS_RETURN_IF_ERROR(decoder.Load(checkpoint, precision));
+  return count.max_held();
+}
+
 Result<std::unique_ptr<SpeechDecoder>> CreateSpeechDecoder(const Checkpoint& checkpoint, CodecPrecision precision,
                                                            int device) {
-  QTTS_ASSIGN_OR_RETURN(const int chosen, ChooseDecoderDevice(checkpoint, device));
+  QTTS_ASSIGN_OR_RETURN(const int chosen, ChooseDecoderDevice(checkpoint, precision, device));
   auto decoder = std::make_unique<CudaSpeechDecoder>(chosen);
   QTTS_RETURN_IF_ERROR(decoder->Load(checkpoint, precision));
   return std::unique_ptr<SpeechDecoder>(std::move(decoder));

@@ -10,6 +10,10 @@
 
 namespace qtts::cuda {
 
+// Finds the device memory of such a decoder on the current device by counting (runtime/memory_count.h): the most at any
+// time of the load.
+Result<size_t> CountDecoderMemory(const Checkpoint& checkpoint, CodecPrecision precision);
+
 // Creates the speech tokenizer's decoder of `checkpoint` on GPU `device`, or for -1 on the first that can hold it.
 // `checkpoint` may be freed afterwards. The samples equal those of a CudaBackend with a codec of
 // this precision, bit for bit.

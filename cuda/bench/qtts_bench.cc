@@ -185,14 +185,14 @@ Status LanguageModelFigures(const Checkpoint& checkpoint, const Options& options
   for (const int context : {16, 64, 128, 256, 512, 1024, 2048, 4096}) {
     constexpr int kWarmUp = 20;
     const int frames = (options.scores ? 2 : 1) * options.frames + kWarmUp;
-    if (context + frames > model->max_positions()) break;
+    if (context + frames > model->network().max_positions) break;
     QTTS_ASSIGN_OR_RETURN(const FrameStart start,
                           model->Begin(0, BenchPrompt(checkpoint.config(), context, random), GenerationSettings(), 1));
     for (size_t i = 0; i < kEntries; ++i)
       steps.as<FrameRow>()[i] = i % kMaxRows == 0 ? FrameRow{RowKind::kNext, 0, 1} : FrameRow();
-    const int splits = model->SplitBucket(context + frames);
-    QTTS_RETURN_IF_ERROR(model->Extend(0, context));
-    for (int i = 0; i < frames; i += 16) QTTS_RETURN_IF_ERROR(model->Extend(0, context + i));
+    const int splits = model->graph().SplitBucket(context + frames);
+    QTTS_RETURN_IF_ERROR(model->sequences().Extend(0, context));
+    for (int i = 0; i < frames; i += 16) QTTS_RETURN_IF_ERROR(model->sequences().Extend(0, context + i));
     QTTS_RETURN_IF_ERROR(
         model->EnqueueFrame(start, 1, splits, steps.as<const FrameRow>(), results.as<FrameRowResult>()));
     QTTS_ASSIGN_OR_RETURN(const Graph graph, Graph::Capture(stream.get(), [&] {
@@ -213,7 +213,7 @@ Status LanguageModelFigures(const Checkpoint& checkpoint, const Options& options
     if (options.scores) report->Add("  with scores of the text", Percentile(times[1], 0.5), "ms/frame");
     const TransformerConfig& c = checkpoint.config().talker.transformer;
     const double bytes =
-        static_cast<double>(model->frame_bytes()) +
+        static_cast<double>(model->network().frame_bytes) +
         2.0 * context * c.num_layers * c.kv_width() * static_cast<double>(ElementBytes(model_options.precision));
     if (context == 16 || context == 2048) {
       report->Add("  of the copy bandwidth", bytes / ms / 1e9 / bandwidth * 100, "%");
@@ -221,7 +221,7 @@ Status LanguageModelFigures(const Checkpoint& checkpoint, const Options& options
     const auto& last = results.as<FrameRowResult>()[0];
     if (last.end != EndReason::kNone) return Status::Internal("the utterance ended during the measurement");
     QTTS_RETURN_IF_ERROR(model->Health());
-    model->Close(0);
+    model->sequences().Close(0);
   }
   if (path != options.paths.front()) return Status::Ok();
   for (const int rows : {8, 16, 32, 64, 128, 192, 256}) {
@@ -234,7 +234,7 @@ Status LanguageModelFigures(const Checkpoint& checkpoint, const Options& options
       QTTS_RETURN_IF_ERROR(model->Begin(0, prompt, GenerationSettings(), 1).status());
       QTTS_RETURN_IF_ERROR(stream.Synchronize());
       times.push_back(Milliseconds(Clock::now() - begin));
-      model->Close(0);
+      model->sequences().Close(0);
     }
     report->Add("prefill of " + std::to_string(rows) + " rows, on the host's clock, p50", Percentile(times, 0.5), "ms");
   }
@@ -611,7 +611,7 @@ int main(int argc, char** argv) {
       number(&options.context);
     } else if (option == "--prompt-rows") {
       number(&options.prompt_rows);
-      good = good && options.prompt_rows >= kMaxRows && options.prompt_rows <= LanguageModel::kMostPromptRows &&
+      good = good && options.prompt_rows >= kMaxRows && options.prompt_rows <= Sequences::kMostPromptRows &&
              options.prompt_rows % 32 == 0;
     } else if (option == "--frames") {
       number(&options.frames);

@@ -111,6 +111,14 @@ Status Codec::Impl::Provide(int slot, cudaStream_t stream) {
   return Status::Ok();
 }
 
+CodecCopies CodecCopiesFor(int max_batch) {
+  // A row has eight columns at most before the decoder blocks.
+  constexpr int kRowsForBlocks = 16;
+  constexpr int kRowsForAll = 128;
+  if (max_batch >= kRowsForAll) return CodecCopies::kAll;
+  return max_batch >= kRowsForBlocks ? CodecCopies::kDecoderBlocks : CodecCopies::kNone;
+}
+
 CodecArithmetic CodecArithmetic::Early() { return {.split_inputs = true, .split_weights = true}; }
 CodecArithmetic CodecArithmetic::Late() { return {.split_inputs = true, .split_weights = true}; }
 
@@ -139,48 +147,25 @@ Result<std::unique_ptr<Codec>> Codec::CreateWith(const CodecConfig& config, cons
   return std::unique_ptr<Codec>(new Codec(std::move(impl)));
 }
 
-CodecSizes EstimateCodecSizes(const CodecConfig& config, const CodecWeights& weights, int64_t parameters,
-                              CodecPrecision precision, int rows) {
-  // Rows that the past of all convolutions of a decoder block holds. The past of other convolutions is small.
-  constexpr size_t kPastRows = 160;
-  // A split operand has two F16, kF32 one F32.
-  const size_t element = precision == CodecPrecision::kFast ? sizeof(uint16_t) : sizeof(float);
-  const auto groups = static_cast<size_t>(config.num_quantizers);
-  const auto entries = groups * static_cast<size_t>(config.codebook_size);
-  const auto width = static_cast<size_t>(codec::PadChannels(config.codebook_dim));
-  const TransformerConfig& transformer = config.transformer;
-  size_t channels = 0;  // of all blocks
-  for (size_t i = 1; i <= config.upsample_rates.size(); ++i) {
-    channels += static_cast<size_t>(codec::PadChannels(config.decoder_dim >> i));
-  }
-  CodecSizes sizes;
-  // The tables replace the codewords.
-  const size_t packed = static_cast<size_t>(parameters) - std::min<size_t>(parameters, entries * width / 2);
-  // Once more for products by warpgroups: those behind the first transposed convolution, or all.
-  const bool all_again = precision != CodecPrecision::kF32 && rows >= codec::kEarlyWarpgroupRows;
-  size_t again = all_again ? packed : 0;
-  for (const DecoderBlockWeights& block : weights.blocks) {
-    if (precision == CodecPrecision::kF32 || all_again) break;
-    if (&block != &weights.blocks.front()) again += static_cast<size_t>(block.transposed.weight.elements());
-    for (const ResidualUnitWeights& unit : block.residuals) {
-      again += static_cast<size_t>(unit.conv1.weight.elements() + unit.conv2.weight.elements());
-    }
-  }
-  sizes.weight_bytes = (packed + again) * element + entries * width * sizeof(float);
-  // The hidden stream is narrow. The residual stream and three operands have room for the widest row.
-  sizes.row_bytes = 4 * static_cast<size_t>(codec::WidestRow(config, weights)) * sizeof(float);
-  sizes.state_bytes = 2 * static_cast<size_t>(transformer.sliding_window) *
-                          static_cast<size_t>(transformer.num_layers) * static_cast<size_t>(transformer.kv_width()) *
-                          element +
-                      kPastRows * channels * element;
-  return sizes;
-}
-
 int Codec::code_groups() const { return impl_->groups; }
 int Codec::samples_per_frame() const { return impl_->samples; }
 size_t Codec::device_bytes() const {
   size_t bytes = impl_->memory.total();
   for (const DeviceMemory& block : impl_->states) bytes += block.bytes();
+  return bytes;
+}
+
+size_t Codec::frame_bytes() const {
+  size_t bytes = 0;
+  for (const codec::Step& step : impl_->steps) {
+    const auto* const product = std::get_if<codec::GemmStep>(&step);
+    if (product == nullptr) continue;
+    const codec::GemmGeometry& geometry = product->args.geometry;
+    const size_t weights = static_cast<size_t>(geometry.tiles) * codec::kTileRows *
+                           static_cast<size_t>(geometry.chunks) * codec::kChannelBlock;
+    const bool f32 = product->x_planes == codec::Planes::kF32;
+    bytes += weights * (f32 ? sizeof(float) : sizeof(uint16_t) * static_cast<size_t>(product->args.weights.planes));
+  }
   return bytes;
 }
 

@@ -38,20 +38,11 @@ struct CodecArithmetic {
 // memory on each, which is slower. The samples are the same.
 enum class CodecRoom { kDevice, kBeside };
 
-// Streams whose sound an engine makes at once. Each takes 12 MB of scratch memory, and 512 at once are no faster: on an
-// H200 a stream takes 36.4 instead of 36.9 us of the codec alone, but a frame of 1,024 streams 60.6 instead of 58.9 ms.
-inline constexpr int kCodecRows = 256;
-
-// Device memory of a codec, estimated before anything is loaded. The test TheEstimateIsWhatIsAllocated holds it to what
-// is allocated.
-struct CodecSizes {
-  size_t weight_bytes = 0;  // packed weights and tables
-  size_t row_bytes = 0;     // scratch of a batch's row
-  size_t state_bytes = 0;   // of a slot
-};
-// `parameters`: of the decoder. `rows`: of a batch.
-CodecSizes EstimateCodecSizes(const CodecConfig& config, const CodecWeights& weights, int64_t parameters,
-                              CodecPrecision precision, int rows);
+// Layers whose weights are kept once more, in the order of warpgroups, on devices that have these: where batches have
+// columns enough for such products to pay.
+enum class CodecCopies { kNone, kDecoderBlocks, kAll };
+// Returns the layers for batches of up to `max_batch` rows.
+CodecCopies CodecCopiesFor(int max_batch);
 
 // The speech tokenizer's decoder (spec 7) on the current device: for each of up to max_batch streams at once,
 // one frame of codes to one frame of samples. A stream's past (convolution histories, keys and values of the
@@ -79,6 +70,7 @@ class Codec {
   int code_groups() const;
   int samples_per_frame() const;
   size_t device_bytes() const;  // weights, scratch and the slots' state so far
+  size_t frame_bytes() const;   // of weights that a frame of one stream reads
 
   // Resets `slot` to a stream without frames. The first call for a slot may allocate memory for a group of slots:
   // kResourceExhausted if there is none.

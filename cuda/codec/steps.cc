@@ -10,6 +10,7 @@
 
 #include "codec/gemm.h"
 #include "codec/gemm_cut.h"
+#include "runtime/device_copy.h"
 #include "runtime/device_wait.h"
 
 namespace qtts::cuda::codec {
@@ -17,12 +18,33 @@ namespace {
 
 constexpr float kLayerNormEps = 1e-6F;
 constexpr int kDilations[] = {1, 3, 9};  // of a block's residual units
-// Rows of a batch from which products by warpgroups pay in the decoder blocks.
-constexpr int kWarpgroupRows = 16;
 // Alignment of each array in a stream's state, in bytes.
 constexpr size_t kStateAlignment = 256;
 // Shared memory that a thread block may use without raising the limit.
 constexpr size_t kSharedBytes = 48 << 10;
+
+// Returns the elements of the widest array between two steps, for a row of a batch.
+int64_t WidestRow(const CodecConfig& config, const CodecWeights& weights) {
+  const TransformerConfig& transformer = config.transformer;
+  int64_t widest = PadChannels(config.codebook_dim);
+  const auto see = [&](int64_t rows, int64_t channels) { widest = std::max(widest, rows * PadChannels(channels)); };
+  see(1, transformer.hidden_size);
+  see(1, transformer.q_width() + 2 * transformer.kv_width());
+  see(1, transformer.intermediate_size);
+  see(1, config.latent_dim);
+  int64_t rows = 1;
+  for (size_t i = 0; i < weights.upsample.size(); ++i) {
+    rows *= config.upsampling_ratios[i];
+    see(rows, weights.upsample[i].expand.weight.shape[0]);
+    see(rows, config.latent_dim);
+  }
+  see(rows, weights.first_conv.weight.shape[0]);
+  for (size_t i = 0; i < weights.blocks.size(); ++i) {
+    rows *= config.upsample_rates[i];
+    see(rows, weights.blocks[i].transposed.weight.shape[1]);
+  }
+  return widest;
+}
 
 }  // namespace
 
@@ -81,8 +103,9 @@ Source Builder::Append(Step step, const Output& output) {
 }
 
 bool Builder::HasWarpgroups(Form form) const {
-  // Enough columns, and as many planes of both operands.
-  return device_.warpgroups && max_batch_ >= (early_steps_ != 0 ? kWarpgroupRows : kEarlyWarpgroupRows) &&
+  // As many planes of both operands.
+  const bool in_blocks = early_steps_ != 0;
+  return device_.warpgroups && copies_ >= (in_blocks ? CodecCopies::kDecoderBlocks : CodecCopies::kAll) &&
          form.x == (form.split_weights ? Planes::kTwoHalves : Planes::kHalf);
 }
 
@@ -327,8 +350,8 @@ GemmStep Builder::ProjectAndUpsample(const Source& x) {
   if (weights_.output_projection.bias.has_value()) {
     float* const sum = packer_.Keep<float>(static_cast<size_t>(transposed.rows));
     if (!packer_.failed() && bias != nullptr) {
-      packer_.Check(cudaMemcpyAsync(sum, bias, static_cast<size_t>(transposed.rows) * sizeof(float),
-                                    cudaMemcpyDeviceToDevice, nullptr));
+      packer_.Check(EnqueueCopy(sum, bias, static_cast<size_t>(transposed.rows) * sizeof(float),
+                                cudaMemcpyDeviceToDevice, nullptr));
     }
     packer_.AddBias(product, packer_.Vector(FloatsOf(*weights_.output_projection.bias)), sum);
     bias = sum;
@@ -452,28 +475,6 @@ void Builder::LastConvolution(const Source& x) {
   args.weights = ByTap(conv.weight, x.channels);
   args.bias = conv.bias.has_value() ? FloatsOf(*conv.bias)[0] : 0.0F;
   Append(args);
-}
-
-int64_t WidestRow(const CodecConfig& config, const CodecWeights& weights) {
-  const TransformerConfig& transformer = config.transformer;
-  int64_t widest = PadChannels(config.codebook_dim);
-  const auto see = [&](int64_t rows, int64_t channels) { widest = std::max(widest, rows * PadChannels(channels)); };
-  see(1, transformer.hidden_size);
-  see(1, transformer.q_width() + 2 * transformer.kv_width());
-  see(1, transformer.intermediate_size);
-  see(1, config.latent_dim);
-  int64_t rows = 1;
-  for (size_t i = 0; i < weights.upsample.size(); ++i) {
-    rows *= config.upsampling_ratios[i];
-    see(rows, weights.upsample[i].expand.weight.shape[0]);
-    see(rows, config.latent_dim);
-  }
-  see(rows, weights.first_conv.weight.shape[0]);
-  for (size_t i = 0; i < weights.blocks.size(); ++i) {
-    rows *= config.upsample_rates[i];
-    see(rows, weights.blocks[i].transposed.weight.shape[1]);
-  }
-  return widest;
 }
 
 Status Builder::CheckStructure() const {

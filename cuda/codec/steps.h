@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "checkpoint/weights.h"
+#include "codec/codec.h"
 #include "codec/kernels.h"
 #include "codec/weights.h"
 #include "qtts/status.h"
@@ -31,13 +32,6 @@ struct Form {
   bool split_weights = false;
 };
 
-// Rows of a batch from which products by warpgroups pay before the decoder blocks too, where a row has eight columns at
-// most. Their weights are kept once more.
-inline constexpr int kEarlyWarpgroupRows = 128;
-
-// Elements of the widest array between two steps, for a row of a batch.
-int64_t WidestRow(const CodecConfig& config, const CodecWeights& weights);
-
 // Writes down the steps of a frame in `steps`, and puts their weights and the arrays between them into `memory`; both
 // are the caller's and outlive the builder. The other arguments must outlive it, and are not needed afterwards. One
 // Build() only, on the current device and the default stream, for whose end it waits; after it the sizes hold.
@@ -53,6 +47,7 @@ class Builder {
         late_(late),
         max_slots_(max_slots),
         max_batch_(max_batch),
+        copies_(CodecCopiesFor(max_batch)),
         packer_(memory),
         steps_(*steps) {}
 
@@ -126,6 +121,7 @@ class Builder {
   const DeviceTraits& device_;
   const Form early_, late_;
   const int max_slots_, max_batch_;
+  const CodecCopies copies_;
   WeightPacker packer_;
   std::vector<Step>& steps_;
 

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "gemm/library.h"
 #include "runtime/device_wait.h"
+#include "runtime/memory_count.h"
 
 namespace qtts::cuda {
 namespace {
@@ -35,16 +36,19 @@ Status LibraryProducts::Pin(const Shape& shape, const void* weights) {
   if (const size_t bytes = rows * static_cast<size_t>(columns) * 2; rows_.bytes() < bytes) {
     rows_ = DeviceMemory();
     QTTS_ASSIGN_OR_RETURN(rows_, DeviceMemory::Allocate(bytes));
-    QTTS_RETURN_IF_CUDA_ERROR(CopyAndWait(rows_.data(), RandomRows(bytes / 2).data(), bytes, cudaMemcpyHostToDevice),
-                              "choosing products");
+    if (!CountsMemory()) {
+      QTTS_RETURN_IF_CUDA_ERROR(CopyAndWait(rows_.data(), RandomRows(bytes / 2).data(), bytes, cudaMemcpyHostToDevice),
+                                "choosing products");
+    }
   }
   if (const size_t bytes = rows * static_cast<size_t>(outputs) * sizeof(float); sums_.bytes() < bytes) {
     sums_ = DeviceMemory();
     QTTS_ASSIGN_OR_RETURN(sums_, DeviceMemory::Allocate(bytes));
   }
+  most_outputs_ = std::max(most_outputs_, outputs);
+  if (CountsMemory()) return Status::Ok();
   QTTS_ASSIGN_OR_RETURN(products_[shape],
                         library_->Pin(most_rows_, outputs, columns, weights, rows_.data(), sums_.as<float>()));
-  most_outputs_ = std::max(most_outputs_, outputs);
   if (LogEnabled(LogLevel::kDebug)) {
     Log(LogLevel::kDebug, "cuBLASLt: " + std::to_string(outputs) + " x " + std::to_string(columns) + ": " +
                               products_[shape]->algorithm());

@@ -201,6 +201,10 @@ Status CheckNetwork(const ModelConfig& config) {
   return CheckLimit("number of codes per frame", config.talker.num_code_groups, kMaxGroups);
 }
 
+int64_t MaxPositionsOf(const ModelConfig& config) {
+  return std::min<int64_t>(config.talker.transformer.max_positions, kMaxPositions);
+}
+
 Result<std::unique_ptr<const Network>> Network::Load(const Checkpoint& checkpoint, Precision precision,
                                                      const DeviceNumbers* numbers, cudaStream_t stream,
                                                      const ManyRowsWeights& many_rows) {
@@ -210,7 +214,7 @@ Result<std::unique_ptr<const Network>> Network::Load(const Checkpoint& checkpoin
   network->config = config;
   network->precision = precision;
   network->groups = config.talker.num_code_groups;
-  network->max_positions = std::min<int64_t>(config.talker.transformer.max_positions, kMaxPositions);
+  network->max_positions = MaxPositionsOf(config);
   if (many_rows.library_rows > 0) {
     QTTS_ASSIGN_OR_RETURN(network->library, LibraryProducts::Create(many_rows.library_rows));
   }

@@ -22,6 +22,9 @@ namespace qtts::cuda {
 // Checks that the kernels support the network; kUnsupported names the missing feature.
 Status CheckNetwork(const ModelConfig& config);
 
+// Positions of an utterance, at most.
+int64_t MaxPositionsOf(const ModelConfig& config);
+
 // How the products of many rows are done.
 struct ManyRowsWeights {
   int64_t library_rows = 0;  // if not 0, all products are NVIDIA's library's, for up to so many rows

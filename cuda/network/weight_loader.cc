@@ -6,7 +6,9 @@
 #include <utility>
 
 #include "gemm/tiles.h"
+#include "runtime/device_copy.h"
 #include "runtime/device_wait.h"
+#include "runtime/memory_count.h"
 #include "runtime/tensor.h"
 
 namespace qtts::cuda {
@@ -32,7 +34,7 @@ Result<std::unique_ptr<WeightLoader>> WeightLoader::Create(Precision precision, 
 
 Result<void*> WeightLoader::Allocate(size_t bytes) {
   QTTS_ASSIGN_OR_RETURN(DeviceMemory memory, DeviceMemory::Allocate(bytes));
-  QTTS_RETURN_IF_CUDA_ERROR(cudaMemsetAsync(memory.data(), 0, bytes, launch_.stream), kLoading);
+  QTTS_RETURN_IF_CUDA_ERROR(EnqueueClear(memory.data(), bytes, launch_.stream), kLoading);
   void* const data = memory.data();
   owned_.push_back(std::move(memory));
   bytes_ += bytes;
@@ -46,6 +48,7 @@ Status WeightLoader::Upload(const TensorView& tensor, const std::function<void(c
     return Status::Unsupported("a tensor has rows of " + std::to_string(row_bytes) + " bytes; the GPU backend takes " +
                                std::to_string(kPieceBytes));
   }
+  if (CountsMemory()) return Status::Ok();
   const int64_t piece = std::max<int64_t>(1, static_cast<int64_t>(kPieceBytes / std::max<size_t>(1, row_bytes)));
   for (int64_t first = 0; first < rows; first += piece) {
     const int64_t count = std::min(piece, rows - first);
@@ -151,7 +154,7 @@ Result<const float*> WeightLoader::LoadFloats(const std::vector<float>& values) 
   QTTS_ASSIGN_OR_RETURN(void* const data, Allocate(padded * sizeof(float)));
   // From pageable memory: copied away before the call returns.
   QTTS_RETURN_IF_CUDA_ERROR(
-      cudaMemcpyAsync(data, values.data(), values.size() * sizeof(float), cudaMemcpyHostToDevice, launch_.stream),
+      EnqueueCopy(data, values.data(), values.size() * sizeof(float), cudaMemcpyHostToDevice, launch_.stream),
       kLoading);
   return static_cast<const float*>(data);
 }

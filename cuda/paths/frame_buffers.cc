@@ -7,23 +7,14 @@
 #include "runtime/device_wait.h"
 
 namespace qtts::cuda {
-namespace {
-
-// Rows times splits of one call that there is scratch memory for, at least.
-constexpr int kRowSplits = 8192;
-// Splits that a frame of any number of rows may have: contexts of 1024 positions, 80 seconds.
-constexpr int kSplitsOfManyRows = 16;
-
-}  // namespace
-
-Result<std::unique_ptr<FrameBuffers>> FrameBuffers::Allocate(const Network& network, const AttentionNumbers& numbers,
-                                                             int max_slots, int max_rows, int prompt_rows) {
+Result<std::unique_ptr<FrameBuffers>> FrameBuffers::Allocate(const Network& network, const FrameCapacity& capacity) {
   auto buffers = std::make_unique<FrameBuffers>();
-  buffers->rows = max_rows;
-  buffers->prompt_rows = prompt_rows;
-  const auto slots = static_cast<size_t>(max_slots);
+  buffers->rows = capacity.rows;
+  buffers->prompt_rows = capacity.prompt_rows;
+  buffers->row_splits = capacity.row_splits;
+  const auto slots = static_cast<size_t>(capacity.slots);
   QTTS_RETURN_IF_ERROR(buffers->AllocateUtterances(network, slots));
-  QTTS_RETURN_IF_ERROR(buffers->AllocateRows(network, numbers));
+  QTTS_RETURN_IF_ERROR(buffers->AllocateRows(network, capacity));
   QTTS_RETURN_IF_ERROR(buffers->AllocatePrompts(network, slots));
   return buffers;
 }
@@ -62,7 +53,7 @@ Status FrameBuffers::AllocateUtterances(const Network& network, size_t num_slots
   return Status::Ok();
 }
 
-Status FrameBuffers::AllocateRows(const Network& network, const AttentionNumbers& numbers) {
+Status FrameBuffers::AllocateRows(const Network& network, const FrameCapacity& capacity) {
   const TransformerConfig& t = network.talker.config;
   const TransformerConfig& p = network.predictor.config;
   const size_t element = ElementBytes(network.precision);
@@ -93,11 +84,8 @@ Status FrameBuffers::AllocateRows(const Network& network, const AttentionNumbers
     QTTS_ASSIGN_OR_RETURN(inner[static_cast<size_t>(part)], NewArray<char>(bytes_of(c.intermediate_size)));
   }
   QTTS_ASSIGN_OR_RETURN(talker_logits, NewArray<float>(num_rows * static_cast<size_t>(network.head(0).outputs)));
-  QTTS_ASSIGN_OR_RETURN(predictor_logits, NewArray<float>(std::max(network.heads.size() * kMaxRows, num_rows) *
+  QTTS_ASSIGN_OR_RETURN(predictor_logits, NewArray<float>(static_cast<size_t>(capacity.predictor_logits) *
                                                           static_cast<size_t>(network.heads.front().outputs)));
-  const bool many_rows_split = rows > kMaxRows && NeedsSplits(numbers, rows);
-  row_splits = std::max(
-      {kRowSplits, many_rows_split ? rows * kSplitsOfManyRows : 0, kMinRows * SplitsFor(t, network.max_positions)});
   QTTS_ASSIGN_OR_RETURN(attention_scratch.partial, NewArray<float>(PartialElements(t, row_splits, 1)));
   QTTS_ASSIGN_OR_RETURN(attention_scratch.tickets,
                         NewArray<unsigned>(std::max(TicketElements(t, static_cast<int64_t>(talker_rows)),

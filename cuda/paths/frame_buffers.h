@@ -19,11 +19,18 @@
 
 namespace qtts::cuda {
 
+// Numbers that size the buffers.
+struct FrameCapacity {
+  int slots = 0;
+  int rows = kMaxRows;         // of a frame: from kMaxRows to kMostRows
+  int prompt_rows = kMaxRows;  // of prompts that go through the talker in one pass: a multiple of kMinRows
+  int predictor_logits = 0;    // rows of the predictor's logits, of all groups
+  int row_splits = 0;          // rows times splits of one call of attention
+};
+
 // Device buffers: the state of all utterances, by slot, and the data passed between a frame's kernels.
 struct FrameBuffers {
-  // `max_rows`: of a frame, from kMaxRows to kMostRows. `prompt_rows`: of a prompt's piece, a multiple of kMinRows.
-  static Result<std::unique_ptr<FrameBuffers>> Allocate(const Network& network, const AttentionNumbers& numbers,
-                                                        int max_slots, int max_rows, int prompt_rows);
+  static Result<std::unique_ptr<FrameBuffers>> Allocate(const Network& network, const FrameCapacity& capacity);
 
   KeyValuePages talker_pages() const { return {page_table, pages_per_slot, kPagePositions}; }
   // Logits [rows][vocab] of a code group; 0 is the talker's. Up to kMaxRows rows have memory for each group; more rows
@@ -74,7 +81,7 @@ struct FrameBuffers {
 
  private:
   Status AllocateUtterances(const Network& network, size_t num_slots);
-  Status AllocateRows(const Network& network, const AttentionNumbers& numbers);
+  Status AllocateRows(const Network& network, const FrameCapacity& capacity);
   Status AllocatePrompts(const Network& network, size_t slots);
 };
 

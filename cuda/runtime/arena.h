@@ -10,17 +10,26 @@
 
 #include "runtime/cuda_error.h"
 #include "runtime/device_wait.h"
+#include "runtime/memory_count.h"
 #include "runtime/pretended_card.h"
 
 namespace qtts::cuda {
 
-// A device memory arena: allocates pieces, frees all of them at once. Not thread-safe.
+// A device memory arena: allocates pieces, frees all of them at once; only counts where the thread counts memory
+// (memory_count.h). Not thread-safe.
 class Arena {
  public:
   Arena() = default;
   ~Arena() {
     if (HangsHere()) return;
-    for (const Block& block : blocks_) (void)cudaFree(block.data);
+    MemoryCount* const count = MemoryCount::Current();
+    for (const Block& block : blocks_) {
+      if (count != nullptr) {
+        count->GiveBack(block.size);
+      } else {
+        (void)cudaFree(block.data);
+      }
+    }
   }
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
@@ -32,8 +41,7 @@ class Arena {
     if (place == blocks_.end()) {
       Block block;
       block.size = std::max(bytes, kBlockBytes);
-      error_ = Pretends() ? CheckPretendedMemory(block.size) : cudaSuccess;
-      if (error_ == cudaSuccess) error_ = cudaMalloc(&block.data, block.size);
+      error_ = NewBlock(&block);
       if (!Succeeds(error_)) return nullptr;
       place = blocks_.insert(blocks_.end(), block);
       total_ += block.size;
@@ -59,6 +67,16 @@ class Arena {
     size_t size = 0;
     size_t used = 0;
   };
+
+  static cudaError_t NewBlock(Block* block) {
+    if (MemoryCount* const count = MemoryCount::Current(); count != nullptr) {
+      block->data = count->Take(block->size);
+      return cudaSuccess;
+    }
+    const cudaError_t error = Pretends() ? CheckPretendedMemory(block->size) : cudaSuccess;
+    return error == cudaSuccess ? cudaMalloc(&block->data, block->size) : error;
+  }
+
   std::vector<Block> blocks_;
   size_t total_ = 0;
   cudaError_t error_ = cudaSuccess;

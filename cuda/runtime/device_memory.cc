@@ -14,6 +14,12 @@ template <bool kPinned>
 Result<Memory<kPinned>> Memory<kPinned>::Allocate(size_t bytes) {
   Memory memory;
   bytes = std::max<size_t>(bytes, 1);
+  memory.bytes_ = bytes;
+  if (MemoryCount* const count = MemoryCount::Current(); count != nullptr) {
+    memory.data_ = count->Take(kPinned ? 0 : bytes);
+    memory.counted_ = true;
+    return memory;
+  }
   if constexpr (kPinned) {
     QTTS_RETURN_IF_CUDA_ERROR(cudaHostAlloc(&memory.data_, bytes, cudaHostAllocMapped),
                               std::to_string(bytes) + " bytes of page-locked memory");
@@ -22,13 +28,13 @@ Result<Memory<kPinned>> Memory<kPinned>::Allocate(size_t bytes) {
     if (Pretends()) QTTS_RETURN_IF_CUDA_ERROR(CheckPretendedMemory(bytes), what);
     QTTS_RETURN_IF_CUDA_ERROR(cudaMalloc(&memory.data_, bytes), what);
   }
-  memory.bytes_ = bytes;
   return memory;
 }
 
 template <bool kPinned>
 Result<Memory<kPinned>> Memory<kPinned>::AllocateZeroed(size_t bytes) {
   QTTS_ASSIGN_OR_RETURN(Memory memory, Allocate(bytes));
+  if (memory.counted_) return memory;
   if constexpr (kPinned) {
     std::fill_n(memory.template as<char>(), memory.bytes(), '\0');
   } else {
@@ -42,6 +48,10 @@ Result<Memory<kPinned>> Memory<kPinned>::AllocateZeroed(size_t bytes) {
 template <bool kPinned>
 void Memory<kPinned>::Free() {
   void* const data = std::exchange(data_, nullptr);
+  if (data != nullptr && std::exchange(counted_, false)) {
+    if (MemoryCount* const count = MemoryCount::Current(); count != nullptr) count->GiveBack(kPinned ? 0 : bytes_);
+    return;
+  }
   if (data == nullptr || HangsHere()) return;
   // Nothing can be done about an error; a lost device has freed everything anyway.
   (void)(kPinned ? cudaFreeHost(data) : cudaFree(data));
@@ -55,6 +65,7 @@ Stream::~Stream() {
 }
 
 Result<Stream> Stream::Create(bool urgent) {
+  if (CountsMemory()) return Stream();
   int least = 0, most = 0;
   (void)Succeeds(cudaDeviceGetStreamPriorityRange(&least, &most));
   Stream stream;
@@ -71,6 +82,7 @@ Event::~Event() {
 
 Result<Event> Event::Create(bool timing) {
   Event event;
+  if (CountsMemory()) return event;
   QTTS_RETURN_IF_CUDA_ERROR(cudaEventCreateWithFlags(&event.event_, timing ? cudaEventDefault : cudaEventDisableTiming),
                             "making an event");
   return event;
@@ -105,6 +117,7 @@ Result<char*> UploadRing::Prepare(size_t bytes) {
 Result<const char*> UploadRing::Send(cudaStream_t stream) {
   Buffer& buffer = buffers_[next_];
   next_ = (next_ + 1) % buffers_.size();
+  if (CountsMemory()) return buffer.device.as<const char>();
   QTTS_RETURN_IF_CUDA_ERROR(
       cudaMemcpyAsync(buffer.device.data(), buffer.host.data(), bytes_, cudaMemcpyHostToDevice, stream), "an upload");
   QTTS_RETURN_IF_CUDA_ERROR(cudaEventRecord(buffer.free.get(), stream), "an upload");

@@ -10,8 +10,10 @@
 
 #include "qtts/status.h"
 #include "runtime/cuda_error.h"
+#include "runtime/memory_count.h"
 
-// Owners of CUDA resources. All are movable values that free what they own; none is thread-safe.
+// Owners of CUDA resources. All are movable values that free what they own; none is thread-safe. While the thread
+// counts memory (memory_count.h) they own nothing.
 namespace qtts::cuda {
 
 // Bytes of device memory; or of page-locked host memory that the device can read and write.
@@ -21,12 +23,15 @@ class Memory {
   Memory() = default;
   ~Memory() { Free(); }
   Memory(Memory&& other) noexcept
-      : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+      : data_(std::exchange(other.data_, nullptr)),
+        bytes_(std::exchange(other.bytes_, 0)),
+        counted_(std::exchange(other.counted_, false)) {}
   Memory& operator=(Memory&& other) noexcept {
     if (this != &other) {
       Free();
       data_ = std::exchange(other.data_, nullptr);
       bytes_ = std::exchange(other.bytes_, 0);
+      counted_ = std::exchange(other.counted_, false);
     }
     return *this;
   }
@@ -49,6 +54,7 @@ class Memory {
   void Free();
   void* data_ = nullptr;
   size_t bytes_ = 0;
+  bool counted_ = false;  // by a MemoryCount: there is no memory
 };
 
 using DeviceMemory = Memory<false>;
@@ -125,6 +131,7 @@ class Graph {
   // Captures the work that `enqueue` (returning Status) puts on `stream`, and uploads the graph.
   template <typename Enqueue>
   static Result<Graph> Capture(cudaStream_t stream, const Enqueue& enqueue) {
+    if (CountsMemory()) return Graph();
     QTTS_RETURN_IF_CUDA_ERROR(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "recording a graph");
     const Status status = enqueue();
     return Finish(stream, status);

@@ -5,6 +5,7 @@
 #include <cuda_runtime.h>
 
 #include "runtime/device_numbers.h"
+#include "runtime/memory_count.h"
 #include "runtime/pretended_card.h"
 #include "runtime/succeeds.h"
 
@@ -21,6 +22,7 @@ struct LaunchOptions {
 template <typename... Parameters, typename... Arguments>
 cudaError_t LaunchKernel(void (*kernel)(Parameters...), const dim3& grid, int threads, size_t shared,
                          cudaStream_t stream, const LaunchOptions& options, const Arguments&... arguments) {
+  if (CountsMemory()) return cudaSuccess;
   if (Pretends()) {
     const cudaError_t error = CheckPretendedLaunch(options.overlap, options.cluster);
     if (error != cudaSuccess) return error;
@@ -94,6 +96,7 @@ struct Launcher {
   template <typename... Parameters, typename... Arguments>
   void InClusters(unsigned blocks, void (*kernel)(Parameters...), dim3 grid, int threads, size_t shared,
                   Arguments... arguments) const {
+    if (CountsMemory()) return;
     (void)Succeeds(PreferSharedMemory(kernel));
     if (shared > kPlainSharedMemory) (void)Succeeds(AllowSharedMemory(kernel, shared));
     const LaunchOptions options = {overlap, blocks, false};

@@ -10,6 +10,7 @@
 #include "qtts/status.h"
 #include "runtime/arena.h"
 #include "runtime/cuda_error.h"
+#include "runtime/device_copy.h"
 
 namespace qtts::cuda {
 
@@ -49,12 +50,12 @@ class WeightStore {
   template <typename T>
   T* AllocateZeroed(Arena* arena, size_t count) {
     T* const data = Allocate<T>(arena, count);
-    if (!failed()) Check(cudaMemsetAsync(data, 0, count * sizeof(T), stream_));
+    if (!failed()) Check(EnqueueClear(data, count * sizeof(T), stream_));
     return data;
   }
   // From host memory: pageable, so it is read before the call returns.
   void Upload(void* to, const void* from, size_t bytes) {
-    if (!failed()) Check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream_));
+    if (!failed()) Check(EnqueueCopy(to, from, bytes, cudaMemcpyHostToDevice, stream_));
   }
 
  private:

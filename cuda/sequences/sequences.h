@@ -54,17 +54,27 @@ class Sequences {
   // Captures the graphs of prompts in advance, so that the first utterances do not wait for it.
   Status WarmUp();
 
-  // See LanguageModel.
+  // Makes `slot` an utterance with room for `prompt`, which has been checked. When it fails the slot is closed.
   Status Open(int slot, const Prompt& prompt, const GenerationSettings& settings, uint64_t seed);
+  // Enqueues the next rows of open slots' prompts and says in each `done` how many have been now. Rests of prompts that
+  // fit into a pass through the talker share one. At most three pieces of a long prompt are under way, since each needs
+  // a place of the upload ring: this waits for one.
   void Prefill(std::span<PromptProgress> prompts);
+  // Returns the input with which the first frame begins: the prompt's last row, if no other row has to go through the
+  // talker.
   static FrameStart StartOf(const Prompt& prompt);
   void Close(int slot);
+  // Allocates KV cache for the input at `position` of an open slot.
   Status Extend(int slot, int64_t position);
+  // Positions that the pages of a slot hold.
   int64_t PositionsOf(int slot) const {
     return static_cast<int64_t>(slot_pages_[static_cast<size_t>(slot)].size()) * kPagePositions;
   }
+  // Moves the pages of `slot` with its first `positions` positions to the host's memory, and back to the device's.
+  // kResourceExhausted if there is too little of it: nothing has changed.
   Status Park(int slot, int64_t positions);
   Status Unpark(int slot);
+  // All pages, and those that are free or would be if they were needed.
   int64_t total_pages() const { return static_cast<int64_t>(pages_.total_pages()); }
   int64_t free_pages() { return static_cast<int64_t>(pages_.available_pages() + prefixes_.held_pages()); }
 

@@ -14,31 +14,34 @@ bool PromptQueue::AnyRunsShort(std::span<const RunningPtr> ready) const {
   });
 }
 
-PromptQueue::Progress PromptQueue::Run(std::span<const RunningPtr> ready) {
-  const bool hold = !prompts_.empty() && order_.Holds(held_) && AnyRunsShort(ready);
-  held_ = hold ? held_ + 1 : 0;
-  Progress progress;
-  for (size_t left = prompts_.size(); left > 0 && order_.HasTime(progress.work);) {
-    const std::vector<RunningPtr> pass = NextPass(hold, &left);
-    if (pass.empty()) break;
-    progress.any = true;
-    const auto start = LogClock::now();
-    const std::vector<Result<PrefillProgress>> results = Prefill(pass);
-    if (LogEnabled(LogLevel::kTrace)) {
-      Log(LogLevel::kTrace, "pieces of " + std::to_string(pass.size()) + " prompts, the first of slot " +
-                                std::to_string(pass.front()->slot) + ": " + ElapsedText(start));
-    }
-    for (size_t i = 0; i < pass.size() && progress.lost.ok(); ++i) Take(pass[i], results[i], &progress);
-    if (!progress.lost.ok()) break;
-  }
-  return progress;
+void PromptQueue::BeginTurn(std::span<const RunningPtr> ready) {
+  hold_ = !prompts_.empty() && order_.Holds(held_) && AnyRunsShort(ready);
+  held_ = hold_ ? held_ + 1 : 0;
+  left_ = prompts_.size();
+  work_ = 0;
 }
 
-// Takes the first of the next `left` prompts and those that fit into the same pass, for a piece each.
-std::vector<RunningPtr> PromptQueue::NextPass(bool hold, size_t* left) {
+std::optional<PromptQueue::Pass> PromptQueue::RunPass() {
+  if (!order_.HasTime(work_)) return std::nullopt;
+  const std::vector<RunningPtr> streams = NextPass();
+  if (streams.empty()) return std::nullopt;
+  const auto start = LogClock::now();
+  const std::vector<Result<PrefillProgress>> results = Prefill(streams);
+  if (LogEnabled(LogLevel::kTrace)) {
+    Log(LogLevel::kTrace, "pieces of " + std::to_string(streams.size()) + " prompts, the first of slot " +
+                              std::to_string(streams.front()->slot) + ": " + ElapsedText(start));
+  }
+  Pass pass;
+  for (size_t i = 0; i < streams.size() && pass.lost.ok(); ++i) Take(streams[i], results[i], &pass);
+  work_ += pass.work;
+  return pass;
+}
+
+// Takes the first of the next `left_` prompts and those that fit into the same pass, for a piece each.
+std::vector<RunningPtr> PromptQueue::NextPass() {
   std::vector<RunningPtr> taken;
-  PassView pass{.max_rows = shared_ != nullptr ? shared_->prompt_rows_together() : 0, .hold = hold};
-  for (; *left > 0; --*left) {
+  PassView pass{.max_rows = max_rows_, .hold = hold_};
+  for (; left_ > 0; --left_) {
     const Running& next = *prompts_.front();
     const PromptView view{next.own_rows, next.begun, !next.open || next.stream->ended()};
     const PromptOrder::Choice choice = order_.Choose(view, pass);
@@ -70,22 +73,22 @@ std::vector<Result<PrefillProgress>> PromptQueue::Prefill(const std::vector<Runn
 }
 
 // Takes the result of a piece of a stream's prompt.
-void PromptQueue::Take(const RunningPtr& stream, const Result<PrefillProgress>& result, Progress* progress) {
+void PromptQueue::Take(const RunningPtr& stream, const Result<PrefillProgress>& result, Pass* pass) {
   if (!result.ok()) {
     if (result.status().code() == StatusCode::kDeviceUnavailable) {
-      progress->lost = result.status();
+      pass->lost = result.status();
     } else {
-      progress->failed.emplace_back(stream, result.status());
+      pass->failed.emplace_back(stream, result.status());
     }
     return;
   }
-  progress->work += result->work;
+  pass->work += result->work;
   stream->prefilled = result->done;
   if (!result->done) {
     prompts_.push_back(stream);
     return;
   }
-  progress->done.push_back(stream);
+  pass->done.push_back(stream);
   if (LogEnabled(LogLevel::kDebug)) {
     Log(LogLevel::kDebug, "slot " + std::to_string(stream->slot) + ": prompt taken in " + ElapsedText(stream->opened));
   }

@@ -3,7 +3,9 @@
 #define QTTS_SCHEDULER_PROMPT_QUEUE_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <deque>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -18,11 +20,13 @@ namespace qtts {
 class PromptQueue {
  public:
   // The backend must outlive it, apart from Clear().
-  explicit PromptQueue(Backend* backend) : backend_(backend), shared_(backend->shared_prompts()) {}
+  explicit PromptQueue(Backend* backend)
+      : backend_(backend),
+        shared_(backend->shared_prompts()),
+        max_rows_(shared_ != nullptr ? shared_->prompt_rows_together() : 0) {}
 
-  // What a call of Run() has come to.
-  struct Progress {
-    bool any = false;                                   // a piece ran
+  // What a pass has come to.
+  struct Pass {
     double work = 0;                                    // in frames' work
     std::vector<RunningPtr> done;                       // their whole prompts were run
     std::vector<std::pair<RunningPtr, Status>> failed;  // they are to end
@@ -31,20 +35,28 @@ class PromptQueue {
 
   void Add(const RunningPtr& stream) { prompts_.push_back(stream); }
   void Clear() { prompts_.clear(); }
-  // Runs pieces of prompts, about one frame's work in total. `ready`: the streams that could take part in a step.
-  Progress Run(std::span<const RunningPtr> ready);
+  // Begins the pieces that are run between two steps, about one frame's work in total. `ready`: the streams that could
+  // take part in a step.
+  void BeginTurn(std::span<const RunningPtr> ready);
+  // Runs the next pass of the turn; none: its time is over, or no prompt may run.
+  std::optional<Pass> RunPass();
 
  private:
   bool AnyRunsShort(std::span<const RunningPtr> ready) const;
-  std::vector<RunningPtr> NextPass(bool hold, size_t* left);
+  std::vector<RunningPtr> NextPass();
   std::vector<Result<PrefillProgress>> Prefill(const std::vector<RunningPtr>& pass);
-  void Take(const RunningPtr& stream, const Result<PrefillProgress>& result, Progress* progress);
+  void Take(const RunningPtr& stream, const Result<PrefillProgress>& result, Pass* pass);
 
   Backend* const backend_;
   SharedPrompts* const shared_;  // null: a pass has one prompt
+  const int64_t max_rows_;       // PassView::max_rows
   PromptOrder order_;
   std::deque<RunningPtr> prompts_;  // the first one gets the next piece
-  int held_ = 0;                    // consecutive calls for which prompts were held back
+  int held_ = 0;                    // consecutive turns for which prompts were held back
+  // Of this turn:
+  bool hold_ = false;
+  size_t left_ = 0;  // prompts that have not been looked at
+  double work_ = 0;  // in frames' work
 };
 
 }  // namespace qtts

@@ -251,16 +251,23 @@ void Scheduler::RefuseExpired(StreamClock::time_point now) {
   }
 }
 
+// Runs pieces of prompts, about one frame's work in total. Returns true if any ran.
 bool Scheduler::RunPrompts() {
-  const PromptQueue::Progress progress = prompts_.Run(lists_.ready);
-  for (const auto& [running, status] : progress.failed) FailToBegin(running, status);
-  for (const RunningPtr& running : progress.done) lists_.ListIfReady(running);
-  if (!progress.lost.ok()) {
-    FailAll(progress.lost);
-  } else {
-    prompts_run_ += progress.work;
+  bool any = false;
+  double work = 0;
+  prompts_.BeginTurn(lists_.ready);
+  while (const std::optional<PromptQueue::Pass> pass = prompts_.RunPass()) {
+    any = true;
+    for (const auto& [running, status] : pass->failed) FailToBegin(running, status);
+    for (const RunningPtr& running : pass->done) lists_.ListIfReady(running);
+    if (!pass->lost.ok()) {
+      FailAll(pass->lost);
+      return any;
+    }
+    work += pass->work;
   }
-  return progress.any;
+  prompts_run_ += work;
+  return any;
 }
 
 // Lets streams without a page try again, and brings parked streams back. Returns true if any came back or ended.

@@ -15,13 +15,16 @@
 #include <thread>
 
 #include "backend/device_module.h"
+#include "codec/codec.h"
 #include "cuda_backend.h"
 #include "device_choice.h"
 #include "fake_cuda/fake_cuda.h"
 #include "gpu/gpu_test.h"
+#include "language_model.h"
 #include "runtime/device.h"
 #include "runtime/device_memory.h"
 #include "runtime/device_wait.h"
+#include "runtime/memory_count.h"
 #include "scheduler/scheduler.h"
 #include "sequences/parked_pages.h"
 #include "speech_decoder.h"
@@ -447,14 +450,14 @@ TEST_F(CudaHostTest, AnOrdinaryPromptGoesThroughTheTalkerInPieces) {
   };
   for (const auto& [rows, by_64, by_256] : {std::tuple(3, 1, 1), {64, 1, 1}, {65, 2, 1}, {200, 4, 1}, {256, 4, 1}}) {
     EXPECT_EQ(launches_of(cuda::kMaxRows, rows), by_64) << rows;
-    EXPECT_EQ(launches_of(cuda::LanguageModel::kRowsAtOnce, rows), by_256) << rows;
+    EXPECT_EQ(launches_of(cuda::Sequences::kRowsAtOnce, rows), by_256) << rows;
   }
 }
 
 // Prompts that fit into a pass through the talker together share it: one upload, one launch.
 TEST_F(CudaHostTest, PromptsTogetherShareAPass) {
   CudaOptions options = Options(-1, 4);
-  options.prompt_rows = cuda::LanguageModel::kRowsAtOnce;
+  options.prompt_rows = cuda::Sequences::kRowsAtOnce;
   const auto backend = CudaBackend::Create(model_.checkpoint(), options);
   ASSERT_TRUE(backend.ok()) << backend.status().message();
   const auto launches_of = [&](const std::vector<int>& rows, size_t constant_rows) {
@@ -622,7 +625,7 @@ TEST_F(CudaHostTest, UtterancesBeyondItsSlotsWaitTheirTurn) {
 
 TEST_F(CudaHostTest, AFrameOfManyIsALaunchOfCodesAndOneOfEachSliceOfSoundAndAllocatesNothing) {
   constexpr int kMany = 300;
-  const auto launches_of = [](size_t rows) { return rows > size_t{cuda::kCodecRows} ? 3 : 2; };
+  const auto launches_of = [](size_t rows) { return rows > 256 ? 3 : 2; };
   const auto backend = NewBackend(kMany);
   ASSERT_EQ(backend->max_slots(), kMany);
   std::vector<FrameStep> steps;
@@ -724,7 +727,7 @@ TEST_F(CudaHostTest, WithoutSplitsAFrameOfLongContextsIsOneLaunch) {
   constexpr int kMany = 80;
   CudaOptions options = Options(-1, kMany);
   options.products = cuda::ManyRowsProducts::kWarpgroup;
-  options.prompt_rows = cuda::LanguageModel::kRowsAtOnce;
+  options.prompt_rows = cuda::Sequences::kRowsAtOnce;
   const auto backend = CudaBackend::Create(model_.checkpoint(), options);
   ASSERT_TRUE(backend.ok()) << backend.status().message();
   const Prompt long_prompt = NewPrompt(config(), 17000, &random_);
@@ -761,74 +764,96 @@ TEST_F(CudaHostTest, MoreVoicesThanFitAreRefusedWithTheNumberThatFits) {
   EXPECT_TRUE(fits.ok()) << fits.status().message();
 }
 
-// Device memory of an engine whose voices have all spoken for ten seconds.
-struct Footprint {
-  double most = 0;  // while weights are packed, or at the end
-  double held = 0;  // at the end
-  double estimated = 0;
-};
-
-Footprint FootprintOf(const RandomModel& model, const CudaOptions& options) {
+// Expects that `load`, which frees what it has loaded, takes the same memory whether it is counted or allocated, and
+// that counting asks nothing of the device.
+void ExpectSameMemory(const std::function<void()>& load) {
   fake_cuda::Reset();
-  Footprint footprint;
-  const auto capacity = cuda::CapacityOf(*model.checkpoint(), options);
-  const auto backend = CudaBackend::Create(model.checkpoint(), options);
-  EXPECT_TRUE(capacity.ok() && backend.ok()) << backend.status().message();
-  if (!capacity.ok() || !backend.ok()) return footprint;
-  const int voices = options.max_slots > kDefaultVoices ? options.max_slots : 0;  // others are not estimated
-  footprint.estimated =
-      static_cast<double>(capacity->model_bytes) + voices * static_cast<double>(capacity->voice_bytes);
-  std::mt19937 random(1);
-  const Prompt prompt = NewPrompt(model.checkpoint()->config(), 2 * cuda::kPagePositions - 40, &random);
-  for (int i = 0; i < voices; ++i) {
-    const auto slot = (*backend)->Open(prompt, GenerationSettings(), 1);
-    EXPECT_TRUE(slot.ok() && PrefillAll(backend->get(), *slot).ok());
+  size_t counted = 0;
+  const std::vector<std::string> calls = CallsOf([&] {
+    const cuda::MemoryCount count;
+    load();
+    counted = count.max_held();
+    EXPECT_EQ(count.held(), 0U);
+  });
+  EXPECT_EQ(fake_cuda::most_memory(0), 0U);
+  for (const char* const call : {"cudaMemcpy", "cudaMemset", "cudaLaunch", "cudaStreamCreate", "cudaEventCreate"}) {
+    EXPECT_EQ(Count(calls, call), 0) << call;
   }
-  footprint.most = static_cast<double>(fake_cuda::most_memory(0));
-  footprint.held = static_cast<double>(fake_cuda::used_memory(0));
-  return footprint;
+  load();
+  EXPECT_EQ(fake_cuda::most_memory(0), counted);
 }
 
-// The estimate is at least what is allocated, and at most the reserve for CUDA itself and a twentieth more. The share
-// of each voice agrees within a tenth.
-TEST_F(CudaHostTest, TheEstimateIsWhatIsAllocated) {
-  constexpr double kReserve = 512 << 20;
+// The load that counts and the load that allocates take the same memory, byte for byte.
+TEST_F(CudaHostTest, MemoryThatIsCountedIsMemoryThatIsAllocated) {
   golden::RandomCheckpointSpec released_codec = MidSize(false);
   released_codec.codec = Preset("0.6b-custom").codec;
   released_codec.codec_dtype = DType::kF16;
+  using cuda::CodecPrecision;
+  using cuda::ManyRowsProducts;
+  using cuda::Precision;
   struct Case {
-    cuda::Precision precision;
-    cuda::CodecPrecision codec_precision;
+    int voices;
+    Precision precision;
+    CodecPrecision codec_precision;
+    ManyRowsProducts products;
   };
+  std::vector<Case> cases = {{1, Precision::kBF16, CodecPrecision::kExact, ManyRowsProducts::kBest},
+                             {65, Precision::kBF16, CodecPrecision::kFast, ManyRowsProducts::kBest},
+                             {256, Precision::kBF16, CodecPrecision::kExact, ManyRowsProducts::kBest},
+                             {256, Precision::kBF16, CodecPrecision::kExact, ManyRowsProducts::kOwn},
+                             {65, Precision::kF32, CodecPrecision::kExact, ManyRowsProducts::kBest}};
+  if (kHasLibrary) cases.push_back({65, Precision::kBF16, CodecPrecision::kExact, ManyRowsProducts::kLibrary});
   for (const auto& spec : {Preset("tiny-base-0b6"), FullWidth(true), released_codec}) {
     const RandomModel model(spec);
-    for (const Case& c : {Case{cuda::Precision::kBF16, cuda::CodecPrecision::kExact},
-                          {cuda::Precision::kBF16, cuda::CodecPrecision::kFast},
-                          {cuda::Precision::kF32, cuda::CodecPrecision::kExact}}) {
-      std::vector<Footprint> footprints;
-      for (const int voices : {1, 65, 256}) {
-        CudaOptions options = Options(0, voices);
-        options.precision = c.precision;
-        options.codec_precision = c.codec_precision;
-        const Footprint& footprint = footprints.emplace_back(FootprintOf(model, options));
-        SCOPED_TRACE("talker " + std::to_string(spec.talker.hidden_size) + ", codec " +
-                     std::to_string(spec.codec.decoder_dim) + ", voices " + std::to_string(voices));
-        EXPECT_GE(footprint.estimated, footprint.most);
-        EXPECT_LE(footprint.estimated, kReserve + 1.05 * footprint.most);
-      }
-      CudaOptions by_library = Options(0, 65);
-      by_library.precision = c.precision;
-      by_library.codec_precision = c.codec_precision;
-      by_library.products = cuda::ManyRowsProducts::kLibrary;
-      if (kHasLibrary && c.precision == cuda::Precision::kBF16) {
-        const Footprint footprint = FootprintOf(model, by_library);
-        EXPECT_GE(footprint.estimated, footprint.most);
-        EXPECT_LE(footprint.estimated, kReserve + 1.05 * footprint.most);
-      }
-      const double added = footprints[2].held - footprints[1].held;
-      EXPECT_NEAR(footprints[2].estimated - footprints[1].estimated, added, added / 10);
+    for (const Case& c : cases) {
+      SCOPED_TRACE("talker " + std::to_string(spec.talker.hidden_size) + ", codec " +
+                   std::to_string(spec.codec.decoder_dim) + ", voices " + std::to_string(c.voices));
+      fake_cuda::Reset();
+      CudaOptions options = Options(0, c.voices);
+      options.precision = c.precision;
+      options.codec_precision = c.codec_precision;
+      options.products = c.products;
+      const Checkpoint& checkpoint = *model.checkpoint();
+      ExpectSameMemory([&] {
+        const auto loaded = cuda::LanguageModel::Create(checkpoint, options, nullptr);
+        EXPECT_TRUE(loaded.ok()) << loaded.status().message();
+      });
+      ExpectSameMemory([&] {
+        const auto loaded = cuda::Codec::Create(checkpoint.config().codec, checkpoint.codec(), c.codec_precision,
+                                                c.voices, std::min(c.voices, 256));
+        EXPECT_TRUE(loaded.ok()) << loaded.status().message();
+      });
+      const auto counted = CudaBackend::CountMemory(checkpoint, options);
+      ASSERT_TRUE(counted.ok()) << counted.status().message();
+      const auto backend = CudaBackend::Create(model.checkpoint(), options);
+      ASSERT_TRUE(backend.ok()) << backend.status().message();
+      // An utterance has spoken: there are eight states of the codec, and room for uploads.
+      constexpr size_t kUploads = size_t{1} << 20;
+      EXPECT_GT(fake_cuda::used_memory(0), counted->held);
+      EXPECT_LT(fake_cuda::used_memory(0), counted->held + 8 * counted->voice_bytes + kUploads);
+      EXPECT_EQ(fake_cuda::most_memory(0), std::max(counted->max_held, fake_cuda::used_memory(0)));
     }
   }
+}
+
+// Memory that is free after the load holds as many voices as the count says.
+TEST_F(CudaHostTest, AVoiceTakesWhatItWasCountedWith) {
+  const auto used_by = [&](int voices) {
+    const auto backend = NewBackend(voices);
+    const Prompt prompt = NewPrompt(config(), 2 * cuda::kPagePositions - 40, &random_);
+    for (int i = 0; i < voices; ++i) {
+      const auto slot = backend->Open(prompt, GenerationSettings(), 1);
+      EXPECT_TRUE(slot.ok() && PrefillAll(backend.get(), *slot).ok());
+    }
+    return static_cast<double>(fake_cuda::used_memory(0));
+  };
+  const auto held_by = [&](int voices) {
+    const auto counted = CudaBackend::CountMemory(*model_.checkpoint(), Options(0, voices));
+    EXPECT_TRUE(counted.ok()) << counted.status().message();
+    return static_cast<double>(counted->held + static_cast<size_t>(voices) * counted->voice_bytes);
+  };
+  const double added = used_by(512) - used_by(257);
+  EXPECT_NEAR(held_by(512) - held_by(257), added, added / 10);
 }
 
 // A variable of fake_cublas_lt.cc, while that is open.
@@ -847,7 +872,7 @@ TEST_F(CudaHostTest, ProductsByTheLibrary) {
   ASSERT_NE(products, nullptr);
   CudaOptions options = Options(0, kDefaultVoices + 1);
   options.products = cuda::ManyRowsProducts::kLibrary;
-  options.prompt_rows = cuda::LanguageModel::kRowsAtOnce;
+  options.prompt_rows = cuda::Sequences::kRowsAtOnce;
   const int64_t before = *products;
   const auto calls = CallsOf([&] {
     auto backend = CudaBackend::Create(model_.checkpoint(), options);
@@ -885,18 +910,22 @@ TEST_F(CudaHostTest, WithoutTheLibraryItsProductsAreRefused) {
 
 // A fast codec has half the weights, and less state for each voice.
 TEST_F(CudaHostTest, AFastCodecNeedsLessMemory) {
+  golden::RandomCheckpointSpec released_codec = MidSize(false);
+  released_codec.codec = Preset("0.6b-custom").codec;
+  released_codec.codec_dtype = DType::kF16;
+  const RandomModel model(released_codec);
   CudaOptions options = Options(0, 1000);
-  const auto exact = cuda::CapacityOf(*model_.checkpoint(), options);
+  const auto exact = cuda::CapacityOf(*model.checkpoint(), options);
   options.codec_precision = cuda::CodecPrecision::kFast;
-  const auto fast = cuda::CapacityOf(*model_.checkpoint(), options);
+  const auto fast = cuda::CapacityOf(*model.checkpoint(), options);
   ASSERT_TRUE(exact.ok() && fast.ok());
   EXPECT_LT(fast->model_bytes, exact->model_bytes);
   EXPECT_LT(fast->voice_bytes, exact->voice_bytes);
   // With F32 the codec computes in F32.
   options.precision = cuda::Precision::kF32;
-  const auto f32 = cuda::CapacityOf(*model_.checkpoint(), options);
+  const auto f32 = cuda::CapacityOf(*model.checkpoint(), options);
   options.codec_precision = cuda::CodecPrecision::kExact;
-  const auto same = cuda::CapacityOf(*model_.checkpoint(), options);
+  const auto same = cuda::CapacityOf(*model.checkpoint(), options);
   ASSERT_TRUE(f32.ok() && same.ok());
   EXPECT_EQ(f32->model_bytes, same->model_bytes);
 }

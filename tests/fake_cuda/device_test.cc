@@ -171,11 +171,13 @@ TEST_F(DeviceTest, ThePathAndTheBytesOfAFrameAreKnownBeforeTheModelIsLoaded) {
     EXPECT_EQ(capacity->path, "persistent");
     const auto backend = CudaBackend::Create(model.checkpoint(), {});
     ASSERT_TRUE(backend.ok()) << backend.status().message();
-    const cuda::CodecSizes codec =
-        cuda::EstimateCodecSizes(checkpoint.config().codec, checkpoint.codec(), checkpoint.Info().codec_parameters,
-                                 cuda::CodecPrecision::kExact, 1);
-    const auto expected = static_cast<double>((*backend)->facts().frame_bytes + codec.weight_bytes);
-    EXPECT_NEAR(static_cast<double>(capacity->frame_bytes), expected, 0.01 * expected);
+    const auto codec = cuda::Codec::Create(checkpoint.config().codec, checkpoint.codec(), cuda::CodecPrecision::kExact,
+                                           /*max_slots=*/1, /*max_batch=*/1);
+    ASSERT_TRUE(codec.ok()) << codec.status().message();
+    EXPECT_EQ(capacity->frame_bytes, (*backend)->facts().frame_bytes + (*codec)->frame_bytes());
+    // Nearly all parameters of the codec are read, as two F16 each.
+    const auto read = static_cast<double>((*codec)->frame_bytes());
+    EXPECT_NEAR(read, 4.0 * static_cast<double>(checkpoint.Info().codec_parameters), 0.3 * read);
   }
   fake_cuda::Reset({{.major = 8, .minor = 9}});
   const testing::RandomModel model(testing::FullWidth(false));

@@ -43,7 +43,7 @@ std::map<int64_t, Label> PackedWeights(GemmKind kind, int rows, int columns) {
   return memory;
 }
 
-// Operand a of a warp: lane 4 g + q holds in register i two elements of row g + i % 2 * 8, from 2 q + i / 2 * 8 on.
+// Operand a of a warp (LeftFragment in runtime/fragment.h).
 using Operand = std::map<std::pair<int, int>, Label>;  // [row or column][element]
 
 // A stage of shared memory, by byte offset.
@@ -58,7 +58,8 @@ Operand WarpOperand(const Stage& stage, const WeightUnits& units, int warp, int 
       for (int j = 0; j < 2; ++j) {
         const int64_t at = warp * kStageWarpBytes + FragmentOffset(units, chunk, upper) + lane * 16 + word * 4 + j * 2;
         const auto found = stage.find(at);
-        a[{lane / 4 + (upper ? 8 : 0), lane % 4 * 2 + i / 2 * 8 + j}] = found == stage.end() ? Label() : found->second;
+        a[{cuda::LeftFragment::Row(lane, i), cuda::LeftFragment::Column(lane, i) + j}] =
+            found == stage.end() ? Label() : found->second;
       }
     }
   }

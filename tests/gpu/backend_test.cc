@@ -416,7 +416,7 @@ TEST_P(InPrecision, TheSizeOfAPromptsPiecesDoesNotMatter) {
   std::mt19937 random(13);
   CudaOptions options;
   options.precision = GetParam();
-  options.prompt_rows = cuda::LanguageModel::kRowsAtOnce;
+  options.prompt_rows = cuda::Sequences::kRowsAtOnce;
   const auto whole = CudaBackend::Create(model.checkpoint(), options);
   ASSERT_TRUE(whole.ok()) << whole.status().message();
   const auto in_pieces = Gpu(model, GetParam());
@@ -442,7 +442,7 @@ TEST_P(InPrecision, PromptsThatShareAPassDoNotMatter) {
   SCOPED_TRACE(seed);
   std::mt19937 random(seed);
   const RandomModel model(MidSize(true));
-  for (const int prompt_rows : {cuda::LanguageModel::kRowsAtOnce, cuda::LanguageModel::kMostPromptRows}) {
+  for (const int prompt_rows : {cuda::Sequences::kRowsAtOnce, cuda::Sequences::kMostPromptRows}) {
     SCOPED_TRACE(prompt_rows);
     CudaOptions options;
     options.precision = GetParam();
@@ -566,7 +566,6 @@ TEST(CudaBackendTest, HundredsOfNeighboursDoNotMatter) {
       options.codec_precision = precision;
       const auto few = CudaBackend::Create(model.checkpoint(), options);
       options.max_slots = 1024;
-      options.prompt_rows = cuda::LanguageModel::PromptRowsFor(options.max_slots);
       const auto many = CudaBackend::Create(model.checkpoint(), options);
       ASSERT_TRUE(few.ok()) << few.status().message();
       ASSERT_TRUE(many.ok()) << many.status().message();

@@ -1115,18 +1115,19 @@ TEST_P(TeacherForced, LogitsAreTheCpus) {
     const int text = frame % 11;
     steps->as<cuda::FrameRow>()[entry] = {frame == 0 ? cuda::RowKind::kFirst : cuda::RowKind::kNext, 0, text};
     const int64_t position = static_cast<int64_t>(prompt.rows.size()) - 1 + frame;
-    ASSERT_TRUE((*model)->Extend(0, position).ok());
+    ASSERT_TRUE((*model)->sequences().Extend(0, position).ok());
     ASSERT_TRUE((*model)
                     ->EnqueueFrame(frame == 0 ? *start : cuda::FrameStart::kInput, 1,
-                                   (*model)->SplitBucket(position + 1), steps->as<const cuda::FrameRow>(),
+                                   (*model)->graph().SplitBucket(position + 1), steps->as<const cuda::FrameRow>(),
                                    results->as<cuda::FrameRowResult>())
                     .ok());
     ASSERT_TRUE(stream->Synchronize().ok());
     const cuda::FrameRowResult& result = results->as<cuda::FrameRowResult>()[entry];
     ASSERT_EQ(result.end, EndReason::kNone);
     const auto read = [&](int group) {
-      std::vector<float> values(static_cast<size_t>((*model)->vocab(group)));
-      EXPECT_EQ(cudaMemcpy(values.data(), (*model)->logits(group), values.size() * 4, cudaMemcpyDeviceToHost),
+      std::vector<float> values(static_cast<size_t>((*model)->network().head(group).outputs));
+      EXPECT_EQ(cudaMemcpy(values.data(), (*model)->buffers().logits((*model)->network(), group, kMaxRows),
+                           values.size() * 4, cudaMemcpyDeviceToHost),
                 cudaSuccess);
       return values;
     };

@@ -68,10 +68,10 @@ class Talker {
     const size_t entry = frame_++ % kRing * kMaxRows;
     std::copy(rows.begin(), rows.end(), steps_.as<FrameRow>() + entry);
     const FrameStart start = rows[0].kind == RowKind::kFirst ? FrameStart::kPrompt : FrameStart::kInput;
-    const int splits = start == FrameStart::kPrompt ? 1 : model_->SplitBucket(positions);
+    const int splits = start == FrameStart::kPrompt ? 1 : model_->graph().SplitBucket(positions);
     for (const FrameRow& row : rows) {
       if (row.slot >= 0) {
-        EXPECT_TRUE(model_->Extend(row.slot, positions).ok());
+        EXPECT_TRUE(model_->sequences().Extend(row.slot, positions).ok());
       }
     }
     const Status status = model_->EnqueueFrame(start, static_cast<int>(rows.size()), splits,
@@ -83,8 +83,9 @@ class Talker {
   }
 
   std::vector<float> Logits(int group, int rows) const {
-    std::vector<float> logits(static_cast<size_t>(rows) * static_cast<size_t>(model_->vocab(group)));
-    EXPECT_EQ(cudaMemcpy(logits.data(), model_->logits(group), logits.size() * sizeof(float), cudaMemcpyDeviceToHost),
+    std::vector<float> logits(static_cast<size_t>(rows) * static_cast<size_t>(model_->network().head(group).outputs));
+    EXPECT_EQ(cudaMemcpy(logits.data(), model_->buffers().logits(model_->network(), group, kMaxRows),
+                         logits.size() * sizeof(float), cudaMemcpyDeviceToHost),
               cudaSuccess);
     return logits;
   }
@@ -140,7 +141,7 @@ class PersistentFrames : public ::testing::TestWithParam<Case> {};
 void ExpectSameFrame(Talker* graph, Talker* persistent, const ModelConfig& config, const std::vector<FrameRow>& steps,
                      int64_t positions, std::vector<FrameRowResult>* results = nullptr) {
   const auto rows = static_cast<int>(steps.size());
-  ASSERT_TRUE(persistent->model()->IsPersistent(rows, persistent->model()->SplitBucket(positions)));
+  ASSERT_TRUE(persistent->model()->IsPersistent(rows, persistent->model()->graph().SplitBucket(positions)));
   const std::vector<FrameRowResult> expected = graph->Frame(steps, positions);
   const std::vector<FrameRowResult> got = persistent->Frame(steps, positions);
   ASSERT_TRUE(persistent->model()->Health().ok());
@@ -334,7 +335,7 @@ TEST(PersistentFrame, LongContextsAreTheGraphs) {
       GoOn(&steps, frame);
     }
     for (const FrameRow& step : steps) {
-      for (Talker* const talker : {&graph, &persistent}) talker->model()->Close(step.slot);
+      for (Talker* const talker : {&graph, &persistent}) talker->model()->sequences().Close(step.slot);
     }
   }
 }
@@ -368,7 +369,7 @@ TEST(PersistentFrame, ManyCandidatesAreTheGraphs) {
       GoOn(&steps, frame);
     }
     for (const FrameRow& step : steps) {
-      for (Talker* const talker : {&graph, &persistent}) talker->model()->Close(step.slot);
+      for (Talker* const talker : {&graph, &persistent}) talker->model()->sequences().Close(step.slot);
     }
   }
 }
@@ -409,7 +410,7 @@ TEST(PersistentFrame, EndsLikeTheGraph) {
       }
     }
     for (int slot = 0; slot < rows; ++slot) {
-      for (Talker* const talker : {&graph, &persistent}) talker->model()->Close(slot);
+      for (Talker* const talker : {&graph, &persistent}) talker->model()->sequences().Close(slot);
     }
   }
   EXPECT_GT(ended, 0);
@@ -453,7 +454,7 @@ TEST(PersistentFrame, NeighboursDoNotMatter) {
           ExpectSameScores(steps[static_cast<size_t>(i)].window, result, expected);
         }
       }
-      for (int i = 0; i < rows; ++i) talker.model()->Close(i);
+      for (int i = 0; i < rows; ++i) talker.model()->sequences().Close(i);
     }
   }
 }
@@ -475,7 +476,7 @@ TEST(PersistentFrame, SameSeedSameCodes) {
       codes.push_back(
           Codes(talker.Frame({{0, frame == 0 ? -1 : frame}}, 60 + frame)[0], config.talker.num_code_groups));
     }
-    talker.model()->Close(0);
+    talker.model()->sequences().Close(0);
     if (run == 0) first = codes;
     ASSERT_EQ(codes, first) << "run " << run;
   }

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#include "capacity_plan.h"
+
+#include <algorithm>
+#include <cstdint>
+
+#include "attention/attention.h"
+#include "paths/graph/graph_path.h"
+#include "sequences/sequences.h"
+
+namespace qtts::cuda {
+namespace {
+
+// Streams whose sound an engine makes at once. Each takes 12 MB of scratch memory, and 512 at once are no faster: on an
+// H200 a stream takes 36.4 instead of 36.9 us of the codec alone, but a frame of 1,024 streams 60.6 instead of 58.9 ms.
+constexpr int kMaxCodecRows = 256;
+// Rows times splits of one call that there is scratch memory for, at least.
+constexpr int kRowSplits = 8192;
+// Splits that a frame of any number of rows may have where contexts are cut: 1,024 positions, 80 seconds.
+constexpr int kSplitsOfManyRows = 16;
+
+}  // namespace
+
+CapacityPlan Plan(int voices, const ModelConfig& model, const DeviceNumbers& card) {
+  const bool many = voices > kMaxRows;
+  const bool by_library = card.products.many_rows == ManyRowsProducts::kLibrary;
+  const bool by_warpgroups = card.products.many_rows == ManyRowsProducts::kWarpgroup;
+  CapacityPlan plan;
+  const int rows = many ? GraphPath::RowBucket(std::min(voices, kMostRows)) : kMaxRows;
+  // All entries are page-locked, so many rows have few.
+  plan.ring = {.entries = many ? kManyRowsRing : kRing, .rows = rows};
+
+  plan.captured_rows = GraphPath::RowBucket(std::min(voices, kMostRows));
+
+  plan.frame.slots = voices;
+  plan.frame.rows = rows;
+  plan.frame.prompt_rows = many ? Sequences::kMostPromptRows : Sequences::kRowsAtOnce;
+  // Up to kMaxRows rows keep the logits of each group; tests read them.
+  plan.frame.predictor_logits = std::max((model.talker.num_code_groups - 1) * kMaxRows, rows);
+  const bool many_split = many && NeedsSplits(card.attention, rows);
+  const int splits_of_longest = SplitsFor(model.talker.transformer, MaxPositionsOf(model));
+  plan.frame.row_splits =
+      std::max({kRowSplits, many_split ? rows * kSplitsOfManyRows : 0, kMinRows * splits_of_longest});
+
+  if (by_warpgroups)
+    plan.weights.swizzled = many ? ManyRowsWeights::Swizzled::kAll : ManyRowsWeights::Swizzled::kPredictor;
+  // The predictor's first pass has two rows a stream.
+  if (by_library) plan.weights.library_rows = std::max<int64_t>(int64_t{2} * rows, plan.frame.prompt_rows);
+
+  plan.codec_rows = std::min(rows, kMaxCodecRows);
+  plan.codec_copies = CodecCopiesFor(plan.codec_rows);
+  plan.counts_voices = many;
+  return plan;
+}
+
+}  // namespace qtts::cuda

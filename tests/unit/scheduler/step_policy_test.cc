@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+#include "scheduler/step_policy.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace qtts {
+namespace {
+
+using std::chrono::milliseconds;
+
+const StreamClock::time_point kStepNow{std::chrono::hours(1)};
+
+// A device of 1,000 slots on which a step of all streams takes `all_ms`, whatever their number.
+DeviceView DeviceOf(double all_ms, int speaking = 100) {
+  return {.many = true,
+          .slots = 1000,
+          .free_slots = 1000 - speaking,
+          .real_time = speaking,
+          .cost = {.known = true, .base = all_ms / 1000}};
+}
+
+// A stream that plays and has `unread` frames in hand.
+StreamView Speaking(int64_t unread, int64_t submitted = 50) {
+  return {.plays = true,
+          .submitted = submitted,
+          .delivered = submitted,
+          .unread = unread,
+          .lead = 25,
+          .first_sound = kStepNow - (submitted - unread) * kFrameTime};
+}
+
+TEST(StepPolicyTest, ADeviceIsBusyFromHalfOfAFramesTimeOn) {
+  const StepPolicy policy;
+  EXPECT_FALSE(policy.IsBusy(DeviceOf(39)));
+  EXPECT_TRUE(policy.IsBusy(DeviceOf(41)));
+  DeviceView unknown = DeviceOf(41);
+  unknown.cost.known = false;
+  EXPECT_FALSE(policy.IsBusy(unknown)) << "nothing is known of its speed";
+  // 300 streams at 0.2 ms each are 60 ms, the 100 real-time ones of them 20 ms.
+  DeviceView mixed = DeviceOf(0, 300);
+  mixed.cost.row = 0.2e-3;
+  EXPECT_TRUE(policy.IsBusy(mixed));
+  mixed.real_time = 100;
+  EXPECT_FALSE(policy.IsBusy(mixed)) << "streams that are not real-time give way";
+}
+
+TEST(StepPolicyTest, StreamsOfABusyDeviceAreAFewFramesAhead) {
+  struct Row {
+    const char* name;
+    bool busy, short_of_pages;
+    int64_t own, lead;
+  };
+  for (const Row& row : std::vector<Row>{{"idle", false, false, 25, 25},
+                                         {"busy", true, false, 25, 4},
+                                         {"busy, a short lead of its own", true, false, 2, 2},
+                                         {"busy and short of pages", true, true, 25, 25}}) {
+    DeviceView device = DeviceOf(10);
+    device.busy = row.busy;
+    device.short_of_pages = row.short_of_pages;
+    EXPECT_EQ(StepPolicy().Lead(device, row.own), row.lead) << row.name;
+  }
+}
+
+TEST(StepPolicyTest, AStreamGoesOnWithTextAndBehindItsFirstFrame) {
+  struct Row {
+    const char* name;
+    bool many;
+    int64_t submitted, delivered;
+    bool has_text, at_limit, goes_on;
+  };
+  for (const Row& row : std::vector<Row>{{"first frame", false, 0, 0, true, false, true},
+                                         {"second, before the first has come", false, 1, 0, true, false, false},
+                                         {"the same among many", true, 1, 0, true, false, true},
+                                         {"third, among many", true, 2, 0, true, false, false},
+                                         {"speaks", false, 9, 8, true, false, true},
+                                         {"no text", true, 9, 8, false, false, false},
+                                         {"last token", true, 9, 8, true, true, false}}) {
+    DeviceView device = DeviceOf(10);
+    device.many = row.many;
+    const StreamView stream{.has_text = row.has_text,
+                            .at_limit = row.at_limit,
+                            .submitted = row.submitted,
+                            .delivered = row.delivered,
+                            .in_flight = row.submitted - row.delivered};
+    EXPECT_EQ(StepPolicy().CanGoOn(device, stream), row.goes_on) << row.name;
+  }
+}
+
+TEST(StepPolicyTest, FirstFramesComeTogetherWhereTheNextOneTakesLong) {
+  struct Row {
+    const char* name;
+    double all_ms;
+    bool read_ahead, many, known;
+    int frames;
+  };
+  for (const Row& row : std::vector<Row>{{"short steps", 19, true, true, true, 1},
+                                         {"readers keep to the time", 59, false, true, true, 1},
+                                         {"readers take all", 21, true, true, true, 2},
+                                         {"long steps", 61, false, true, true, 3},
+                                         {"few slots", 61, true, false, true, 1},
+                                         {"no times yet", 61, true, true, false, 1}}) {
+    DeviceView device = DeviceOf(row.all_ms);
+    device.read_ahead = row.read_ahead;
+    device.many = row.many;
+    device.cost.known = row.known;
+    EXPECT_EQ(StepPolicy().FirstFramesTogether(device), row.frames) << row.name;
+  }
+}
+
+TEST(StepPolicyTest, NewcomersHaveTwoStepsOfTheirOwn) {
+  struct Row {
+    const char* name;
+    double all_ms;
+    int64_t submitted;
+    bool plays, real_time;
+    int others_in_time;
+    bool own;
+  };
+  for (const Row& row : std::vector<Row>{{"first frame", 30, 0, false, true, 100, true},
+                                         {"second frame", 30, 1, false, true, 100, true},
+                                         {"third frame", 30, 2, true, true, 100, false},
+                                         {"first frame where all take long", 61, 0, false, true, 100, false},
+                                         {"second, the first was given alone", 61, 1, true, true, 100, true},
+                                         {"not real-time beside real-time", 30, 0, false, false, 100, false},
+                                         {"not real-time, nor are others", 30, 0, false, false, 0, true}}) {
+    DeviceView device = DeviceOf(row.all_ms);
+    device.real_time = row.others_in_time;
+    const StreamView stream{.real_time = row.real_time, .plays = row.plays, .submitted = row.submitted};
+    EXPECT_EQ(StepPolicy().HasOwnStep(device, stream), row.own) << row.name;
+  }
+}
+
+TEST(StepPolicyTest, ANewcomersStepTakesAlongThoseThatCantWait) {
+  // A step takes 30 ms, and frames are due 10 ms before they are needed.
+  const DeviceView device = DeviceOf(30);
+  const auto comes = [&](const StreamView& stream) { return StepPolicy().ComesAlong(device, stream, 5, kStepNow); };
+  EXPECT_TRUE(comes(Speaking(0))) << "its reader waits";
+  StreamView stream = Speaking(1);
+  stream.first_sound -= kFrameTime;  // the unread frame is played now
+  EXPECT_TRUE(comes(stream));
+  EXPECT_FALSE(comes(Speaking(2)));
+  stream.plays = false;
+  EXPECT_FALSE(comes(stream)) << "its reader has no frame yet";
+}
+
+TEST(StepPolicyTest, EnoughStreamsAreAGroupOfThoseThatSpeak) {
+  struct Row {
+    const char* name;
+    double all_ms;
+    int speaking;
+    size_t enough;
+  };
+  // Eight groups at most, and as many as take 72 ms together.
+  for (const Row& row : std::vector<Row>{{"8 steps of 9 ms", 9, 800, 100},
+                                         {"7 steps of 10 ms", 10, 700, 100},
+                                         {"the last group is smaller", 9, 801, 101},
+                                         {"2 steps of 36 ms", 36, 400, 200},
+                                         {"1 step of 50 ms", 50, 400, 400},
+                                         {"1 step that is too long", 90, 400, 400}}) {
+    const DeviceView device = DeviceOf(row.all_ms, row.speaking);
+    EXPECT_FALSE(StepPolicy().IsEnough(device, row.enough - 1)) << row.name;
+    EXPECT_TRUE(StepPolicy().IsEnough(device, row.enough)) << row.name;
+  }
+  DeviceView unknown = DeviceOf(9, 800);
+  unknown.cost.known = false;
+  EXPECT_TRUE(StepPolicy().IsEnough(unknown, 1));
+}
+
+TEST(StepPolicyTest, ReadyStreamsAreGatheredUntilOneIsDue) {
+  struct Row {
+    const char* name;
+    double all_ms;
+    bool busy;
+    std::vector<StreamView> ready;
+    milliseconds waited;     // since the first one was ready
+    milliseconds wait_from;  // now, until the step
+  };
+  const StreamView newcomer{.plays = false, .submitted = 1};
+  // With 10 ms a step there are seven groups, 11 ms each; frames are due 20 ms before they are needed, on a busy device
+  // 60 ms.
+  for (const Row& row : std::vector<Row>{
+           {"nothing is due", 10, true, {Speaking(4)}, milliseconds(0), milliseconds(80)},
+           {"one is due first", 10, true, {Speaking(4), Speaking(2)}, milliseconds(0), milliseconds(2 * 80 - 60)},
+           {"a reader waits", 10, true, {Speaking(4), Speaking(0)}, milliseconds(0), milliseconds(-60)},
+           {"a newcomer that joins", 10, true, {newcomer}, milliseconds(30), milliseconds(80 - 30)}}) {
+    DeviceView device = DeviceOf(row.all_ms);
+    device.busy = row.busy;
+    const auto until = StepPolicy().GatherUntil(device, row.ready, kStepNow - row.waited, kStepNow);
+    EXPECT_EQ(until - kStepNow, std::min<StreamClock::duration>(row.wait_from, milliseconds(80))) << row.name;
+  }
+  // An idle device makes frames in store once a group's part of a frame's time is over.
+  const std::vector<StreamView> ready = {Speaking(9)};
+  EXPECT_EQ(StepPolicy().GatherUntil(DeviceOf(9), ready, kStepNow - milliseconds(4), kStepNow),
+            kStepNow + milliseconds(6));
+}
+
+TEST(StepPolicyTest, ReadersAreAheadFromOneAndAHalfSecondsOn) {
+  const StepPolicy policy;
+  // 30 frames are 2.4 s of sound.
+  StreamView stream{.plays = true, .submitted = 30, .delivered = 30, .first_sound = kStepNow - milliseconds(899)};
+  EXPECT_TRUE(policy.IsReadAhead(stream, kStepNow));
+  stream.first_sound = kStepNow - milliseconds(900);
+  EXPECT_FALSE(policy.IsReadAhead(stream, kStepNow));
+  stream.first_sound = kStepNow - milliseconds(899);
+  stream.unread = 1;
+  EXPECT_FALSE(policy.IsReadAhead(stream, kStepNow)) << "one frame less was taken";
+  EXPECT_FALSE(policy.AreReadAhead(25, 100));
+  EXPECT_TRUE(policy.AreReadAhead(26, 100));
+}
+
+TEST(StreamViewTest, AFrameIsNeededWhenTheOnesBeforeItHaveBeenPlayed) {
+  EXPECT_EQ(Speaking(0).NeedsFrame(kStepNow), kStepNow);
+  StreamView stream = Speaking(3);
+  EXPECT_EQ(stream.NeedsFrame(kStepNow), kStepNow + 3 * kFrameTime) << "the reader plays as fast as it should";
+  stream.first_sound -= std::chrono::seconds(9);
+  EXPECT_EQ(stream.NeedsFrame(kStepNow), kStepNow + 2 * kFrameTime) << "the reader is late: by what is in hand";
+  stream.in_flight = 2;
+  EXPECT_EQ(stream.NeedsFrame(kStepNow), kStepNow + 4 * kFrameTime);
+}
+
+TEST(StreamViewTest, SoundAheadIsWhatWasSubmittedAndNotPlayed) {
+  StreamView stream = Speaking(3);
+  EXPECT_EQ(stream.SoundAhead(kStepNow), 3 * kFrameTime);
+  stream.first_sound -= std::chrono::seconds(9);
+  EXPECT_EQ(stream.SoundAhead(kStepNow), 3 * kFrameTime) << "a late reader has what is in hand";
+  stream.unread = 0;
+  EXPECT_EQ(stream.SoundAhead(kStepNow), StreamClock::duration::zero());
+  stream.has_text = false;
+  EXPECT_EQ(stream.SoundAhead(kStepNow), kFrameTime);
+}
+
+}  // namespace
+}  // namespace qtts
