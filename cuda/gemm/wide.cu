@@ -71,8 +71,7 @@ class WideRows {
  public:
   __device__ __forceinline__ WideRows(const GemmArguments& a, __nv_bfloat16* stage, int64_t first_row, int rows,
                                       const ColumnShare& share, int lane)
-      : stage_(stage + UnitFragment::Row(lane) * kChunk + UnitFragment::Column(lane)),
-        stage_address_(SharedAddress(stage_)),
+      : stage_(SharedAddress(stage + UnitFragment::Row(lane) * kChunk + UnitFragment::Column(lane))),
         x_(static_cast<const __nv_bfloat16*>(a.x) + (first_row + UnitFragment::Row(lane)) * a.x_stride +
            share.begin * kChunk + UnitFragment::Column(lane)),
         x_stride_(a.x_stride),
@@ -85,7 +84,7 @@ class WideRows {
   // Starts the copy of a chunk, of this lane's 16 bytes of every eighth row; a group of copies in any case.
   __device__ __forceinline__ void Copy(int chunk) const {
     if (chunk < count_) {
-      uint32_t to = stage_address_ + static_cast<uint32_t>(chunk % kStages * kStageElements * 2);
+      uint32_t to = stage_ + static_cast<uint32_t>(chunk % kStages * kStageElements * 2);
       const __nv_bfloat16* from = x_ + chunk * kChunk;
 #pragma unroll
       for (int i = 0; i < kRowTiles; ++i) {
@@ -99,14 +98,14 @@ class WideRows {
 
   // Returns the lane's part of a chunk of the r-th eight rows.
   __device__ __forceinline__ uint4 Load(int chunk, int r) const {
-    return *reinterpret_cast<const uint4*>(stage_ + chunk % kStages * kStageElements + r * kTileRows * kChunk);
+    return LoadShared16(stage_ +
+                        static_cast<uint32_t>((chunk % kStages * kStageElements + r * kTileRows * kChunk) * 2));
   }
 
  private:
   static constexpr int kStageElements = kRowTiles * kTileRows * kChunk;
 
-  const __nv_bfloat16* const stage_;
-  const uint32_t stage_address_;
+  const uint32_t stage_;  // of the lane, in shared memory
   const __nv_bfloat16* const x_;
   const int x_stride_, rows_, count_;
 };
