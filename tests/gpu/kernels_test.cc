@@ -1126,7 +1126,7 @@ TEST_P(TeacherForced, LogitsAreTheCpus) {
     ASSERT_EQ(result.end, EndReason::kNone);
     const auto read = [&](int group) {
       std::vector<float> values(static_cast<size_t>((*model)->network().head(group).outputs));
-      EXPECT_EQ(cudaMemcpy(values.data(), (*model)->buffers().logits((*model)->network(), group, kMaxRows),
+      EXPECT_EQ(cudaMemcpy(values.data(), (*model)->buffers().logits((*model)->network(), group, cuda::kMaxRows),
                            values.size() * 4, cudaMemcpyDeviceToHost),
                 cudaSuccess);
       return values;
